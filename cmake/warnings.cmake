@@ -1,0 +1,6 @@
+# Warnings for our own code. -ffp-contract=off: a fused multiply-add stands where the source says
+# fma and nowhere else, so that every kernel rounds alike at every optimisation level.
+add_library(weft_flags INTERFACE)
+target_compile_options(weft_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror
+                                            -ffp-contract=off -fno-math-errno)
+target_include_directories(weft_flags INTERFACE ${CMAKE_SOURCE_DIR}/src)

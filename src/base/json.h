@@ -1,0 +1,68 @@
+// base/json.h: a JSON value, read with bounds and written so that equal text means equal bits.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace weft {
+
+// Objects keep the order of their keys; of a key given twice the last counts.
+class Json {
+ public:
+  using Array = std::vector<Json>;
+  using Object = std::vector<std::pair<std::string, Json>>;
+
+  Json() = default;
+  Json(std::nullptr_t) {}
+  Json(bool v) : value_(v) {}
+  Json(double v) : value_(v) {}
+  Json(int64_t v) : value_(v) {}
+  Json(uint64_t v) : value_(static_cast<int64_t>(v)) {}
+  Json(int v) : value_(int64_t{v}) {}
+  Json(const char* v) : value_(std::string(v)) {}
+  Json(std::string v) : value_(std::move(v)) {}
+  Json(std::string_view v) : value_(std::string(v)) {}
+  Json(Array v) : value_(std::move(v)) {}
+  Json(Object v) : value_(std::move(v)) {}
+
+  bool is_null() const { return std::holds_alternative<std::monostate>(value_); }
+  bool is_bool() const { return std::holds_alternative<bool>(value_); }
+  bool is_int() const { return std::holds_alternative<int64_t>(value_); }
+  bool is_number() const { return is_int() || std::holds_alternative<double>(value_); }
+  bool is_string() const { return std::holds_alternative<std::string>(value_); }
+  bool is_array() const { return std::holds_alternative<Array>(value_); }
+  bool is_object() const { return std::holds_alternative<Object>(value_); }
+  const char* kind() const;  // "null", "bool", "int", "number", "string", "array", "object"
+
+  // Typed access: UserError naming both kinds where the value is of another.
+  bool as_bool() const;
+  int64_t as_int() const;  // a number without fraction counts
+  double as_number() const;
+  const std::string& as_string() const;
+  const Array& as_array() const;
+  const Object& as_object() const;
+  Array& as_array();
+  Object& as_object();
+
+  const Json* find(std::string_view key) const;  // null where absent or not an object
+  const Json& at(std::string_view key) const;    // UserError naming the key where absent
+  void set(std::string key, Json value);         // makes an object of null; replaces
+
+  // Compact text; indent >= 0: one entry a line. Doubles in 17 digits; NaN and infinity as null.
+  std::string dump(int indent = -1) const;
+
+  bool operator==(const Json&) const = default;
+
+ private:
+  std::variant<std::monostate, bool, int64_t, double, std::string, Array, Object> value_;
+};
+
+// Bounded: nesting over 256 levels is refused. UserError names `what` and the byte.
+Json parse_json(std::string_view text, std::string_view what);
+
+}  // namespace weft

@@ -1,0 +1,64 @@
+// base/log.cpp: spdlog behind three functions.
+#include "base/log.h"
+
+#include <spdlog/sinks/basic_file_sink.h>
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include "base/error.h"
+
+namespace weft {
+namespace {
+
+spdlog::logger& terminal() {
+  static auto logger = [] {
+    auto made = std::make_shared<spdlog::logger>(
+        "terminal", std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
+    made->set_pattern("%^%v%$");
+    return made;
+  }();
+  return *logger;
+}
+
+std::shared_ptr<spdlog::logger>& file() {
+  static std::shared_ptr<spdlog::logger> logger;
+  return logger;
+}
+
+spdlog::level::level_enum translate(LogLevel level) {
+  switch (level) {
+    case LogLevel::kWarning:
+      return spdlog::level::warn;
+    case LogLevel::kError:
+      return spdlog::level::err;
+    default:
+      return spdlog::level::info;
+  }
+}
+
+}  // namespace
+
+void set_log_quiet(bool quiet) {
+  terminal().set_level(quiet ? spdlog::level::err : spdlog::level::info);
+}
+
+void set_log_file(const std::filesystem::path& path) {
+  try {
+    file() = std::make_shared<spdlog::logger>(
+        "file", std::make_shared<spdlog::sinks::basic_file_sink_mt>(path.string()));
+    file()->set_pattern("%Y-%m-%dT%H:%M:%S.%e %l %v");
+    file()->flush_on(spdlog::level::info);
+  } catch (const spdlog::spdlog_ex& e) {
+    throw RunError(fmt::format("cannot write the log {}: {}", path.string(), e.what()));
+  }
+}
+
+void log_line(LogLevel level, const std::string& text) {
+  const char* prefix = level == LogLevel::kWarning ? "warning: "
+                       : level == LogLevel::kError ? "error: "
+                                                   : "";
+  terminal().log(translate(level), "{}{}", prefix, text);
+  if (file()) file()->log(translate(level), "{}", text);
+}
+
+}  // namespace weft

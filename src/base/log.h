@@ -1,0 +1,32 @@
+// base/log.h: lines for people, on standard error and in the rank's log file.
+#pragma once
+
+#include <fmt/core.h>
+
+#include <filesystem>
+#include <string>
+#include <utility>
+
+namespace weft {
+
+enum class LogLevel { kInfo, kWarning, kError };
+
+// quiet: nothing below an error reaches the terminal; the file still gets every line.
+void set_log_quiet(bool quiet);
+void set_log_file(const std::filesystem::path& path);
+void log_line(LogLevel level, const std::string& text);
+
+template <typename... Args>
+void log_info(fmt::format_string<Args...> text, Args&&... args) {
+  log_line(LogLevel::kInfo, fmt::format(text, std::forward<Args>(args)...));
+}
+template <typename... Args>
+void log_warning(fmt::format_string<Args...> text, Args&&... args) {
+  log_line(LogLevel::kWarning, fmt::format(text, std::forward<Args>(args)...));
+}
+template <typename... Args>
+void log_error(fmt::format_string<Args...> text, Args&&... args) {
+  log_line(LogLevel::kError, fmt::format(text, std::forward<Args>(args)...));
+}
+
+}  // namespace weft

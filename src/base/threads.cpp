@@ -1,0 +1,86 @@
+// base/threads.cpp: tasks are handed out by one counter; a generation number starts each round.
+#include "base/threads.h"
+
+#include <utility>
+
+namespace weft {
+namespace {
+
+// About 20 microseconds: kernels of one step follow each other faster than that.
+constexpr int kSpins = 4000;
+
+inline void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("isb" ::: "memory");
+#endif
+}
+
+void wait_for_change(std::atomic<uint32_t>& value, uint32_t old) {
+  for (int i = 0; i < kSpins; ++i) {
+    if (value.load(std::memory_order_acquire) != old) return;
+    relax();
+  }
+  value.wait(old, std::memory_order_acquire);
+}
+
+}  // namespace
+
+ThreadPool::ThreadPool(int num_threads) {
+  for (int i = 1; i < num_threads; ++i) workers_.emplace_back([this, i] { work(i); });
+}
+
+ThreadPool::~ThreadPool() {
+  stop_.store(true);
+  generation_.fetch_add(1, std::memory_order_release);
+  generation_.notify_all();
+  for (std::thread& t : workers_) t.join();
+}
+
+void ThreadPool::run_raw(int64_t num_tasks, Raw raw, const void* fn) {
+  if (num_tasks <= 0) return;
+  if (workers_.empty() || num_tasks == 1) {
+    for (int64_t i = 0; i < num_tasks; ++i) raw(fn, i, 0);
+    return;
+  }
+  raw_ = raw;
+  fn_ = fn;
+  num_tasks_ = num_tasks;
+  next_.store(0, std::memory_order_relaxed);
+  busy_.store(static_cast<uint32_t>(workers_.size()), std::memory_order_relaxed);
+  generation_.fetch_add(1, std::memory_order_release);
+  generation_.notify_all();
+  take_tasks(0);
+  for (uint32_t left = busy_.load(std::memory_order_acquire); left != 0;
+       left = busy_.load(std::memory_order_acquire)) {
+    wait_for_change(busy_, left);
+  }
+  if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+}
+
+void ThreadPool::take_tasks(int thread) {
+  try {
+    for (;;) {
+      const int64_t task = next_.fetch_add(1, std::memory_order_relaxed);
+      if (task >= num_tasks_) return;
+      raw_(fn_, task, thread);
+    }
+  } catch (...) {
+    const std::lock_guard lock(error_mutex_);
+    if (!error_) error_ = std::current_exception();
+  }
+}
+
+void ThreadPool::work(int thread) {
+  uint32_t seen = 0;
+  for (;;) {
+    wait_for_change(generation_, seen);
+    seen = generation_.load(std::memory_order_acquire);
+    if (stop_.load()) return;
+    take_tasks(thread);
+    if (busy_.fetch_sub(1, std::memory_order_acq_rel) == 1) busy_.notify_all();
+  }
+}
+
+}  // namespace weft

@@ -1,0 +1,258 @@
+// kernel/kernels.h: every operation as a pure function, and the table that one back end fills.
+//
+// Legend: B rows of the batch, T positions, R = B*T tokens, C channels, H heads, G key/value heads,
+// D head dim, F feed-forward width, V vocabulary. The gradient of x is dx. Floating tensors are
+// fp32 or bf16 ("dtype" of the arguments); products accumulate in fp32; norms, softmax, rope and
+// loss work in fp32 inside. A gradient of a parameter has its own dtype (grad_dtype): fp32 or bf16.
+//
+// No kernel takes memory: scratch comes from Context::workspace, whose size the workspace
+// functions tell when the plan is made. No kernel's bits depend on the number of threads.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/threads.h"
+#include "tensor/dtype.h"
+
+namespace weft {
+
+struct Context {
+  ThreadPool* pool;
+  std::byte* workspace;  // 64-byte aligned
+  size_t workspace_bytes;
+};
+
+// Matrices of one width lying one under another: q, k, v (or gate, up) as a single operand.
+inline constexpr int kMaxParts = 3;
+struct Stack {
+  void* part[kMaxParts] = {};
+  int64_t rows[kMaxParts] = {};
+  int count = 0;
+  int64_t ld = 0;  // elements from one row to the next
+};
+
+// C (M, N) = A (M, K) · B (K, N) [+ bias (N)] [+ C]. Element (m, n) is one fp32 chain over k in
+// order, whatever M, N, the threads or the cache blocks; one rounding at the end.
+struct GemmArgs {
+  int64_t M, N, K;
+  Dtype dtype;    // of A, B and bias
+  Dtype c_dtype;  // of C
+  const void* a;
+  int64_t lda;
+  bool a_transposed;  // false: a[m * lda + k]; true: a[k * lda + m]
+  Stack b;
+  bool b_transposed;  // false: rows are k (K rows of N); true: rows are n (N rows of K)
+  Stack c;            // rows are m
+  bool accumulate;    // C += instead of C =
+  const void* bias[kMaxParts] = {};  // for b_transposed: one per part of b, or null
+};
+
+struct EmbeddingArgs {
+  int64_t R, C, V;
+  Dtype dtype;
+  const int32_t* ids;  // (R), each in [0, V)
+  const void* table;   // (V, C)
+  void* out;           // (R, C)
+};
+
+// dtable[ids[r]] += dout[r], rows of one id added in order of r. Not accumulate: dtable is zeroed
+// first. Rows whose id is padding_id (-1: none) give nothing.
+struct EmbeddingBackwardArgs {
+  int64_t R, C, V;
+  Dtype dtype, grad_dtype;
+  const int32_t* ids;
+  int32_t padding_id;
+  const void* dout;
+  void* dtable;
+  bool accumulate;
+};
+
+// s = x + residual (residual null: s = x and sum may be null); y = s * rstd * weight, with
+// rstd = 1 / sqrt(mean(s^2) + eps). As in transformers s * rstd is rounded to dtype before the
+// weight multiplies; the statistics are of the rounded s.
+struct RmsNormArgs {
+  int64_t R, C;
+  Dtype dtype;
+  float eps;
+  const void* x;         // (R, C)
+  const void* residual;  // (R, C) or null
+  const void* weight;    // (C)
+  void* sum;             // (R, C): s
+  void* y;               // (R, C), null: only the statistics and s
+  float* rstd;           // (R)
+  bool reuse_rstd;       // true: rstd is an input (recomputation of y; same bits as the first time)
+};
+
+// dx = gradient through the norm + dsum (what flows into s from elsewhere, null: nothing).
+struct RmsNormBackwardArgs {
+  int64_t R, C;
+  Dtype dtype, grad_dtype;
+  const void* dy;
+  const void* dsum;
+  const void* s;
+  const void* weight;
+  const float* rstd;
+  void* dx;       // may be dy or dsum itself
+  void* dweight;  // (C) of grad_dtype, or null where the weight is frozen
+  bool accumulate;
+};
+
+// Rotates q and k inside qkv (R, (H + 2 G) D) in place, halves as Hugging Face does
+// (rotate_half). inverse: the gradient. Position of token r: positions[r], or r % T where null.
+struct RopeArgs {
+  int64_t R, T, H, G, D;
+  Dtype dtype;
+  void* qkv;
+  const float* cosine;  // (positions, D / 2)
+  const float* sine;
+  const int32_t* positions;
+  bool inverse;
+};
+
+// Causal attention with grouped key/value heads over the packed qkv; T x T is never stored.
+// Position t of row b attends to positions 0..t below lengths[b]; a position at or past the
+// length gives zero output, lse 0 and gets no gradient. Rows of qkv: H q-heads, G k-heads, G v.
+struct AttentionArgs {
+  int64_t B, T, H, G, D;
+  Dtype dtype;
+  float scale;
+  const void* qkv;         // (B, T, (H + 2 G) D)
+  const int32_t* lengths;  // (B)
+  void* out;               // (B, T, H D)
+  float* lse;              // (B, H, T) natural logarithm of the sum; null: not wanted
+};
+
+struct AttentionBackwardArgs {
+  int64_t B, T, H, G, D;
+  Dtype dtype;
+  float scale;
+  const void* qkv;
+  const int32_t* lengths;
+  const void* out;
+  const void* dout;
+  const float* lse;
+  void* dqkv;  // (B, T, (H + 2 G) D), written whole
+};
+
+// For generation: row b brings T new positions starting at starts[b]. Their k and v (already
+// rotated) are written into the cache, then each attends to all cached positions up to its own.
+// New positions at or past lengths[b] (counted within T) are ignored.
+struct CachedAttentionArgs {
+  int64_t B, T, H, G, D, max_positions;
+  Dtype dtype;
+  float scale;
+  const void* qkv;
+  const int32_t* starts;   // (B)
+  const int32_t* lengths;  // (B)
+  void* k_cache;           // (B, max_positions, G, D)
+  void* v_cache;
+  void* out;  // (B, T, H D)
+};
+
+// h = silu(gate) * up; gate_up (R, 2 F): gate, then up.
+struct SwigluArgs {
+  int64_t R, F;
+  Dtype dtype;
+  const void* gate_up;
+  void* h;  // (R, F)
+};
+struct SwigluBackwardArgs {
+  int64_t R, F;
+  Dtype dtype;
+  const void* dh;
+  const void* gate_up;
+  void* dgate_up;  // may be gate_up itself
+};
+
+// losses[r] = log-sum-exp(logits[r]) - logits[r][target]; with_gradient: logits become
+// softmax - onehot. A row whose target is negative has loss 0 and gradient 0.
+struct CrossEntropyArgs {
+  int64_t R, V;
+  Dtype dtype;
+  void* logits;  // (R, V)
+  const int32_t* targets;
+  float* losses;
+  bool with_gradient;
+};
+
+// db[n] (+)= sum over rows of dy[r][n]; columns are split among the parts.
+struct BiasBackwardArgs {
+  int64_t R, N;
+  Dtype dtype, grad_dtype;
+  const void* dy;  // (R, N)
+  void* db[kMaxParts];
+  int64_t cols[kMaxParts];
+  int count;
+  bool accumulate;
+};
+
+// out = a + b
+struct AddArgs {
+  int64_t n;
+  Dtype dtype;
+  const void* a;
+  const void* b;
+  void* out;  // may be a or b
+};
+
+// partials[i] = float64 sum of squares of cell i: 256 consecutive elements, one fixed order.
+struct SquaresArgs {
+  int64_t n;
+  Dtype dtype;
+  const void* x;
+  double* partials;  // (ceil(n / 256))
+};
+
+// AdamW as torch: g = grad * grad_scale; p *= 1 - lr * weight_decay; m, v; then
+// p -= lr / bias1 * m / (sqrt(v) / sqrt(bias2) + eps), bias_i = 1 - beta_i^step. Inside in fp32.
+// master null: p itself (of dtype) is read and written; else master (fp32) is, and p = round(master).
+struct AdamwArgs {
+  int64_t n;
+  Dtype dtype;        // of p
+  Dtype grad_dtype;   // of grad
+  Dtype state_dtype;  // of m and v
+  void* p;
+  float* master;
+  const void* grad;
+  void* m;
+  void* v;
+  float grad_scale, lr, beta1, beta2, eps, weight_decay, bias1, bias2;
+};
+
+// One back end. Every pointer is set.
+struct Kernels {
+  const char* name;  // "ref", "neon", "neon_bf16", "avx2", "avx512", "avx512_bf16", "amx"
+  void (*gemm)(const Context&, const GemmArgs&);
+  size_t (*gemm_workspace)(const GemmArgs&, int num_threads);
+  void (*embedding)(const Context&, const EmbeddingArgs&);
+  void (*embedding_backward)(const Context&, const EmbeddingBackwardArgs&);
+  size_t (*embedding_backward_workspace)(const EmbeddingBackwardArgs&, int num_threads);
+  void (*rmsnorm)(const Context&, const RmsNormArgs&);
+  void (*rmsnorm_backward)(const Context&, const RmsNormBackwardArgs&);
+  size_t (*rmsnorm_backward_workspace)(const RmsNormBackwardArgs&, int num_threads);
+  void (*rope)(const Context&, const RopeArgs&);
+  void (*attention)(const Context&, const AttentionArgs&);
+  size_t (*attention_workspace)(const AttentionArgs&, int num_threads);
+  void (*attention_backward)(const Context&, const AttentionBackwardArgs&);
+  size_t (*attention_backward_workspace)(const AttentionBackwardArgs&, int num_threads);
+  void (*cached_attention)(const Context&, const CachedAttentionArgs&);
+  size_t (*cached_attention_workspace)(const CachedAttentionArgs&, int num_threads);
+  void (*swiglu)(const Context&, const SwigluArgs&);
+  void (*swiglu_backward)(const Context&, const SwigluBackwardArgs&);
+  void (*cross_entropy)(const Context&, const CrossEntropyArgs&);
+  void (*bias_backward)(const Context&, const BiasBackwardArgs&);
+  size_t (*bias_backward_workspace)(const BiasBackwardArgs&, int num_threads);
+  void (*add)(const Context&, const AddArgs&);
+  void (*squares)(const Context&, const SquaresArgs&);
+  void (*adamw)(const Context&, const AdamwArgs&);
+};
+
+const Kernels& ref_kernels();
+
+// The best level of this machine, or the one that WEFT_CPU_LEVEL names (UserError where the
+// machine lacks it; the message lists what it has). "ref" is accepted too.
+const Kernels& cpu_kernels();
+const Kernels* find_kernels(const char* name);  // null: unknown, or not on this machine
+
+}  // namespace weft

@@ -1,0 +1,38 @@
+// tensor/dtype.h: element types, their sizes and names, and the two 16-bit floats.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace weft {
+
+enum class Dtype { kF32, kBf16, kF16, kF64, kI64, kI32, kI16, kI8, kU8, kBool };
+
+int64_t dtype_bytes(Dtype dtype);
+const char* dtype_name(Dtype dtype);         // weft's word: "fp32", "bf16", "fp16", "i64" ...
+const char* safetensors_name(Dtype dtype);   // "F32", "BF16" ...
+std::optional<Dtype> find_safetensors_dtype(std::string_view name);
+
+// bfloat16 as bits. Rounding is to nearest, ties to even; NaN stays NaN.
+struct Bf16 {
+  uint16_t bits;
+};
+inline float to_float(Bf16 v) { return std::bit_cast<float>(uint32_t{v.bits} << 16); }
+inline float to_float(float v) { return v; }
+inline Bf16 to_bf16(float v) {
+  const uint32_t u = std::bit_cast<uint32_t>(v);
+  if ((u & 0x7fffffffu) > 0x7f800000u) return Bf16{static_cast<uint16_t>((u >> 16) | 0x40u)};
+  return Bf16{static_cast<uint16_t>((u + 0x7fffu + ((u >> 16) & 1u)) >> 16)};
+}
+
+float half_to_float(uint16_t bits);
+uint16_t float_to_half(float v);
+
+// Element i of a buffer of a floating dtype, and the whole buffer, as float.
+float load_element(const void* data, Dtype dtype, int64_t i);
+void store_element(void* data, Dtype dtype, int64_t i, float v);
+void convert_elements(const void* from, Dtype from_dtype, void* to, Dtype to_dtype, int64_t n);
+
+}  // namespace weft
