@@ -19,9 +19,9 @@ std::optional<Dtype> find_safetensors_dtype(std::string_view name);
 struct Bf16 {
   uint16_t bits;
 };
-inline float to_float(Bf16 v) { return std::bit_cast<float>(uint32_t{v.bits} << 16); }
-inline float to_float(float v) { return v; }
-inline Bf16 to_bf16(float v) {
+[[gnu::always_inline]] inline float to_float(Bf16 v) { return std::bit_cast<float>(uint32_t{v.bits} << 16); }
+[[gnu::always_inline]] inline float to_float(float v) { return v; }
+[[gnu::always_inline]] inline Bf16 to_bf16(float v) {
   const uint32_t u = std::bit_cast<uint32_t>(v);
   if ((u & 0x7fffffffu) > 0x7f800000u) return Bf16{static_cast<uint16_t>((u >> 16) | 0x40u)};
   return Bf16{static_cast<uint16_t>((u + 0x7fffu + ((u >> 16) & 1u)) >> 16)};

@@ -1,0 +1,47 @@
+// io/hf_folder.h: a Hugging Face model folder: its configuration and its tensors, in one file or many.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "io/safetensors.h"
+
+namespace weft {
+
+class HfFolder {
+ public:
+  // Reads config.json. UserError where the folder or the file is missing; hub names (Org/Name,
+  // Org/Name@revision) are looked up in the cache (HF_HOME) by resolve_model_path.
+  explicit HfFolder(const std::filesystem::path& path);
+  const std::filesystem::path& path() const { return path_; }
+  const Json& config() const { return config_; }
+
+  // Opens model.safetensors or the shards of model.safetensors.index.json; UserError naming the
+  // file that is missing. Called on first use of find().
+  void open_weights();
+  struct Found {
+    const SafetensorsFile* file;
+    const TensorInfo* info;
+  };
+  // file null where the folder has no such tensor.
+  Found find(const std::string& name) const;
+  std::vector<std::string> tensor_names() const;
+
+  // Files that a copy of the model keeps: generation_config.json where there is one.
+  std::map<std::string, std::string> side_files() const;
+
+ private:
+  std::filesystem::path path_;
+  Json config_;
+  std::vector<SafetensorsFile> files_;
+  std::map<std::string, size_t> where_;
+};
+
+// A folder as it is; else a hub name in the Hugging Face cache; else UserError with the download
+// command.
+std::filesystem::path resolve_model_path(const std::string& path_or_name);
+
+}  // namespace weft

@@ -1,0 +1,27 @@
+# The kernel room. Files of cpu/level/ are compiled once for every instruction level of the target,
+# each time with that level's flags and with WEFT_LEVEL naming a namespace of their own; which one
+# runs is decided when the program starts. Code shared between levels must be inlined by force or
+# have internal linkage, or the linker could hand one level's instructions to another.
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  set(weft_levels avx2 avx512 avx512_bf16 amx)
+  set(weft_flags_avx2 -mavx2 -mfma -mf16c -mbmi2)
+  set(weft_flags_avx512 ${weft_flags_avx2} -mavx512f -mavx512bw -mavx512vl -mavx512dq -mprefer-vector-width=512)
+  set(weft_flags_avx512_bf16 ${weft_flags_avx512} -mavx512bf16)
+  set(weft_flags_amx ${weft_flags_avx512_bf16} -mamx-tile -mamx-bf16)
+elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+  set(weft_levels neon neon_bf16)
+  set(weft_flags_neon -march=armv8-a)
+  set(weft_flags_neon_bf16 -march=armv8.2-a+bf16)
+else()
+  message(FATAL_ERROR "weft has kernels for x86_64 and aarch64, not for ${CMAKE_SYSTEM_PROCESSOR}")
+endif()
+
+weft_room(kernel DEPENDS tensor EXCLUDE "/kernel/cpu/level/")
+file(GLOB level_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/cpu/level/*.cpp)
+foreach(level ${weft_levels})
+  add_library(weft_kernel_${level} OBJECT ${level_sources})
+  target_link_libraries(weft_kernel_${level} PRIVATE weft_flags weft_tensor)
+  target_compile_options(weft_kernel_${level} PRIVATE ${weft_flags_${level}})
+  target_compile_definitions(weft_kernel_${level} PRIVATE WEFT_LEVEL=${level} WEFT_LEVEL_NAME="${level}" WEFT_LEVEL_${level}=1)
+  target_sources(weft_kernel PRIVATE $<TARGET_OBJECTS:weft_kernel_${level}>)
+endforeach()

@@ -1,0 +1,51 @@
+// text/tokenizer.h: text to token ids and back.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace weft {
+
+class Tokenizer {
+ public:
+  virtual ~Tokenizer() = default;
+
+  // Appends the ids of `text` (valid UTF-8), as tokenizers' encode does: added tokens are cut out
+  // first; add_special also applies the post-processor's template. Safe from several threads.
+  virtual void encode(std::string_view text, bool add_special, std::vector<int32_t>& ids) const = 0;
+  // Bytes that are no UTF-8 become U+FFFD. An id that is not known: UserError.
+  virtual std::string decode(std::span<const int32_t> ids, bool skip_special) const = 0;
+  // The bytes of one id, for streaming (half a character may be in it).
+  virtual std::string token_bytes(int32_t id) const = 0;
+
+  virtual int32_t num_ids() const = 0;  // largest id + 1
+  virtual std::optional<int32_t> eos_id() const = 0;
+  virtual std::optional<int32_t> bos_id() const = 0;
+  virtual std::optional<int32_t> pad_id() const = 0;
+  virtual uint64_t fingerprint() const = 0;  // changes when any id of any text could
+  virtual std::string describe() const = 0;  // one line: kind, size, special tokens
+
+  // The files that make a folder's tokenizer, name to bytes: copied into final/ and checkpoints.
+  virtual std::map<std::string, std::string> files() const = 0;
+};
+
+// The tokenizer of a Hugging Face folder: tokenizer.json, or vocab.json + merges.txt. UserError
+// naming what was looked for where there is none, and naming a feature that is not known.
+std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& folder);
+
+// Built in: id = byte value, 256 = end of sequence = padding. files() gives a tokenizer.json with
+// which transformers gives the same ids.
+std::unique_ptr<Tokenizer> make_bytes_tokenizer();
+
+// Invalid UTF-8 replaced by U+FFFD (one for each maximal bad part, as WHATWG); returns whether
+// anything was replaced.
+bool repair_utf8(std::string& text);
+
+}  // namespace weft
