@@ -28,10 +28,10 @@ std::vector<std::string> option_names(const CLI::App& app) {
 }
 
 [[noreturn]] void throw_unknown_command(const std::string& word) {
-  const auto nearest = find_nearest(word, command_names());
+  const auto close = nearest(word, command_names());
   throw UserError(
       fmt::format("unknown command '{}'", word),
-      nearest ? fmt::format("did you mean '{}'?", *nearest) : "'weft --help' lists the commands");
+      close ? fmt::format("did you mean '{}'?", *close) : "'weft --help' lists the commands");
 }
 
 // What CLI11 could not place: an unknown option, or a word too many.
@@ -41,9 +41,9 @@ std::vector<std::string> option_names(const CLI::App& app) {
     throw UserError(fmt::format("weft {}: '{}' is a word too many", app.get_name(), word), help);
   }
   const std::string name = word.substr(0, word.find('='));
-  const auto nearest = find_nearest(name, option_names(app));
+  const auto close = nearest(name, option_names(app));
   throw UserError(fmt::format("weft {}: unknown option '{}'", app.get_name(), name),
-                  nearest ? fmt::format("did you mean '{}'?", *nearest) : help);
+                  close ? fmt::format("did you mean '{}'?", *close) : help);
 }
 
 // One subcommand, parsed and run. A command that is not built takes any words.
