@@ -5,7 +5,7 @@ namespace weft {
 
 const std::vector<Command>& commands() {
   static const std::vector<Command> table = {
-      {"train", "train a model as a run file says; runs again, it resumes", nullptr},
+      {"train", "train a model as a run file says; runs again, it resumes", add_train},
       {"verify", "train in several layouts and compare", nullptr},
       {"plan", "memory, traffic and time a step, without a device", nullptr},
       {"eval", "loss, perplexity and exact match of a model", nullptr},
