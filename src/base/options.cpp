@@ -1,0 +1,262 @@
+// base/options.cpp: the table: finding keys, complaining, printing.
+#include "base/options.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "base/error.h"
+#include "base/suggest.h"
+
+namespace weft {
+namespace {
+
+std::string section_of(std::string_view key) {
+  const size_t dot = key.find('.');
+  return dot == std::string_view::npos ? "" : std::string(key.substr(0, dot));
+}
+
+std::string name_of(std::string_view key) {
+  const size_t dot = key.find('.');
+  return std::string(dot == std::string_view::npos ? key : key.substr(dot + 1));
+}
+
+std::string trimmed(std::string_view text) {
+  const size_t first = text.find_first_not_of(' ');
+  if (first == std::string_view::npos) return "";
+  return std::string(text.substr(first, text.find_last_not_of(' ') - first + 1));
+}
+
+// A key or value of the user, fit for a message.
+std::string shown(std::string_view text) {
+  if (!is_utf8(text)) return "(bytes that are not UTF-8)";
+  return text.size() <= 60 ? std::string(text) : std::string("(long text)");
+}
+
+}  // namespace
+
+Option::Option(std::string key, OptionTarget target, std::string help)
+    : key_(std::move(key)),
+      target_(target),
+      help_(std::move(help)),
+      default_(print_value(target)) {}
+
+Option& Option::one_of(std::initializer_list<std::string> allowed) {
+  rule_.allowed = allowed;
+  return *this;
+}
+Option& Option::at_least(double bound) {
+  rule_.at_least = bound;
+  return *this;
+}
+Option& Option::above(double bound) {
+  rule_.above = bound;
+  return *this;
+}
+Option& Option::at_most(double bound) {
+  rule_.at_most = bound;
+  return *this;
+}
+Option& Option::below(double bound) {
+  rule_.below = bound;
+  return *this;
+}
+Option& Option::between(double least, double most) { return at_least(least).at_most(most); }
+Option& Option::length(size_t items) {
+  rule_.length = items;
+  return *this;
+}
+Option& Option::required() {
+  required_ = true;
+  return *this;
+}
+Option& Option::not_built(std::string reason) {
+  not_built_ = true;
+  reason_ = std::move(reason);
+  return *this;
+}
+Option& Option::not_built_values(std::initializer_list<std::string> values) {
+  missing_values_ = values;
+  return *this;
+}
+
+bool Option::lacks(const std::string& value) const {
+  if (not_built_) return value != default_;
+  return std::any_of(missing_values_.begin(), missing_values_.end(),
+                     [&](const std::string& missing) { return yaml_scalar(missing) == value; });
+}
+
+Option& OptionTable::add(std::string key, OptionTarget target, std::string help) {
+  ensure(find(key) == nullptr, "option added twice: " + key);
+  const std::string section = section_of(key);
+  const bool opened = is_section(section);
+  ensure(section.empty() || !opened || section_of(options_.back().key_) == section,
+         "options of a section stand together: " + key);
+  return options_.emplace_back(std::move(key), target, std::move(help));
+}
+
+void OptionTable::read(const YamlNode& root, std::string_view source,
+                       std::vector<std::string>& complaints) {
+  auto where = [&](const YamlNode& node) { return fmt::format("{}:{}", source, node.line); };
+  if (root.is_null()) return;
+  if (!root.is_map()) {
+    complaints.push_back(
+        fmt::format("{}: wanted keys and values, got {}", where(root), got_text(root)));
+    return;
+  }
+  auto read_key = [&](const std::string& key, const YamlNode& node) {
+    if (Option* option = find(key)) {
+      give(*option, node, where(node), complaints);
+    } else {
+      complaints.push_back(where(node) + ": " + unknown(key));
+    }
+  };
+  for (const YamlNode& node : root.items) {
+    const bool dotted = node.key.find('.') != std::string::npos;
+    if (dotted && find(node.key)) {  // one key must not stand in two places
+      complaints.push_back(fmt::format("{}: key {}: write \"{}:\" and \"{}:\" indented below it",
+                                       where(node), node.key, section_of(node.key),
+                                       name_of(node.key)));
+    } else if (!is_section(node.key)) {
+      read_key(node.key, node);
+    } else if (node.is_map()) {
+      for (const YamlNode& item : node.items) read_key(node.key + "." + item.key, item);
+    } else if (!node.is_null()) {
+      complaints.push_back(fmt::format("{}: {} is a section of keys, got {}", where(node), node.key,
+                                       got_text(node)));
+    }
+  }
+}
+
+void OptionTable::set(std::string_view assignment, std::vector<std::string>& complaints) {
+  const size_t equals = assignment.find('=');
+  if (equals == std::string_view::npos) {
+    complaints.push_back(
+        fmt::format("--set {}: wanted section.key=value, got no \"=\"", shown(assignment)));
+    return;
+  }
+  const std::string key = trimmed(assignment.substr(0, equals));
+  const std::string_view value = assignment.substr(equals + 1);
+  const std::string where = fmt::format("--set {}", shown(assignment));
+  Option* option = find(key);
+  if (!option) {
+    complaints.push_back(where + ": " + unknown(key));
+    return;
+  }
+  YamlNode node;
+  const bool is_yaml =
+      is_map(option->target_) || (is_list(option->target_) && trimmed(value).starts_with('['));
+  if (is_yaml) {
+    try {
+      node = parse_yaml(value, where);
+    } catch (const UserError& e) {
+      complaints.push_back(e.what());
+      return;
+    }
+  } else if (value != "null") {
+    node.kind = YamlNode::Kind::kScalar;
+    node.text = value;
+  }
+  give(*option, node, where, complaints);
+}
+
+void OptionTable::give(Option& option, const YamlNode& node, const std::string& where,
+                       std::vector<std::string>& complaints) {
+  const std::optional<std::string> value = value_text(option.target_, option.rule_, node);
+  if (!value) {
+    std::string line = fmt::format("{}: {} is {}, wanted {}", where, option.key_, got_text(node),
+                                   wanted_text(option.target_, option.rule_));
+    if (node.is_scalar()) line += did_you_mean(node.text, option.rule_.allowed);
+    if (node.is_map()) line += "; put quotes around text that begins with {";
+    complaints.push_back(line);
+  } else if (option.lacks(*value)) {
+    complaints.push_back(fmt::format("{}: {} is {}, which this build does not have yet{}{}", where,
+                                     option.key_, *value,
+                                     option.reason_.empty() ? "" : ": " + option.reason_,
+                                     option.not_built_ ? "; leave it at " + option.default_ : ""));
+  } else {
+    assign(option.target_, option.rule_, node);
+    option.given_ = true;
+  }
+}
+
+void OptionTable::check_required(std::vector<std::string>& complaints) const {
+  for (const Option& option : options_) {
+    if (option.required_ && !option.given_) {
+      complaints.push_back(fmt::format("{} must be given: {} ({})", option.key_, option.help_,
+                                       wanted_text(option.target_, option.rule_)));
+    }
+  }
+}
+
+bool OptionTable::was_given(std::string_view key) const {
+  const Option* option = const_cast<OptionTable*>(this)->find(key);
+  ensure(option != nullptr, "no option " + std::string(key));
+  return option->given_;
+}
+
+std::vector<OptionEntry> OptionTable::entries() const {
+  std::vector<OptionEntry> out;
+  for (const Option& o : options_) {
+    out.push_back({o.key_, o.help_, wanted_text(o.target_, o.rule_), o.default_,
+                   print_value(o.target_), o.required_, o.given_, o.not_built_});
+  }
+  return out;
+}
+
+std::string OptionTable::resolved() const {
+  std::string out, section;
+  for (const Option& o : options_) {
+    if (section_of(o.key_) != section) {
+      section = section_of(o.key_);
+      if (!section.empty()) out += section + ":\n";
+    }
+    const char* mark = o.not_built_ ? "  # not built" : o.given_ ? "" : "  # default";
+    out += fmt::format("{}{}: {}{}\n", section.empty() ? "" : "  ", name_of(o.key_),
+                       print_value(o.target_), mark);
+  }
+  return out;
+}
+
+Option* OptionTable::find(std::string_view key) {
+  for (Option& option : options_) {
+    if (option.key_ == key) return &option;
+  }
+  return nullptr;
+}
+
+bool OptionTable::is_section(std::string_view name) const {
+  if (name.empty()) return false;
+  return std::any_of(options_.begin(), options_.end(),
+                     [&](const Option& o) { return section_of(o.key_) == name; });
+}
+
+// The nearest name of the same section; else the nearest key of all; else the same name elsewhere.
+std::string OptionTable::unknown(std::string_view key) const {
+  const std::string section = section_of(key);
+  std::vector<std::string> names, keys;
+  for (const Option& o : options_) {
+    if (section_of(o.key_) == section) names.push_back(name_of(o.key_));
+    const std::string other = section_of(o.key_);
+    keys.push_back(section.empty() && !other.empty() ? other : o.key_);
+  }
+  std::optional<std::string> near = nearest(name_of(key), names);
+  if (near && !section.empty()) near = section + "." + *near;
+  if (!near && !is_section(section)) near = nearest(key, keys);
+  for (const Option& o : options_) {
+    if (!near && name_of(o.key_) == name_of(key)) near = o.key_;
+  }
+  return fmt::format("unknown key {}{}", shown(key),
+                     near ? ", did you mean \"" + *near + "\"?" : "");
+}
+
+void refuse(const std::vector<std::string>& complaints) {
+  if (complaints.empty()) return;
+  std::string text;
+  for (const std::string& line : complaints) text += (text.empty() ? "" : "\n  ") + line;
+  throw UserError(text);
+}
+
+}  // namespace weft

@@ -1,0 +1,100 @@
+// base/options.h: one table of named values that makes parsing, defaults, help and validation.
+//
+//   OptionTable table;
+//   table.add("train.lr", &config.lr, "learning rate").above(0);
+//   table.add("train.precision", &config.precision, "compute type").one_of({"fp32", "bf16"});
+//   std::vector<std::string> complaints;
+//   table.read(parse_yaml(text, "run.yaml"), "run.yaml", complaints);
+//   table.set("train.lr=1e-3", complaints);
+//   table.check_required(complaints);
+//   refuse(complaints);  // one UserError with all of them
+//
+// What a target holds when it is added is its default. A key is `name` or `section.name`; the keys
+// of a section are added one after the other.
+#pragma once
+
+#include <deque>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/option_value.h"
+#include "base/yaml.h"
+
+namespace weft {
+
+class Option {
+ public:
+  Option(std::string key, OptionTarget target, std::string help);
+
+  Option& one_of(std::initializer_list<std::string> allowed);
+  Option& at_least(double bound);
+  Option& above(double bound);
+  Option& at_most(double bound);
+  Option& below(double bound);
+  Option& between(double least, double most);  // both included
+  Option& length(size_t items);                // of a list
+  Option& required();
+  // This build does not have the key: its default acts as off, and any other value is refused with
+  // the reason, a phrase such as "tensor parallelism".
+  Option& not_built(std::string reason);
+  // The same for some of the allowed values.
+  Option& not_built_values(std::initializer_list<std::string> values);
+
+ private:
+  friend class OptionTable;
+  bool lacks(const std::string& value) const;  // the printed value is not built
+
+  std::string key_;
+  OptionTarget target_;
+  std::string help_;
+  OptionRule rule_;
+  std::string default_;  // as printed
+  bool required_ = false;
+  bool given_ = false;
+  bool not_built_ = false;
+  std::string reason_;
+  std::vector<std::string> missing_values_;
+};
+
+struct OptionEntry {
+  std::string key, help, wanted, default_value, value;
+  bool required, given, not_built;
+};
+
+class OptionTable {
+ public:
+  OptionTable() = default;
+  OptionTable(const OptionTable&) = delete;  // targets point into one config
+  OptionTable& operator=(const OptionTable&) = delete;
+
+  Option& add(std::string key, OptionTarget target, std::string help);
+
+  // Reads every key of the tree; each complaint is one line with `source` and line number, and
+  // leaves its target as it was.
+  void read(const YamlNode& root, std::string_view source, std::vector<std::string>& complaints);
+  // "section.key=value" as --set gives it. Text is taken as it stands, without YAML's quotes; lists
+  // and maps are written as YAML: [a, b], {k: v}.
+  void set(std::string_view assignment, std::vector<std::string>& complaints);
+  void check_required(std::vector<std::string>& complaints) const;
+
+  bool was_given(std::string_view key) const;
+  std::vector<OptionEntry> entries() const;
+  // YAML of every key in order, with `# default` or `# not built` behind what was not given.
+  std::string resolved() const;
+
+ private:
+  Option* find(std::string_view key);
+  void give(Option& option, const YamlNode& node, const std::string& where,
+            std::vector<std::string>& complaints);
+  bool is_section(std::string_view name) const;
+  std::string unknown(std::string_view key) const;
+
+  std::deque<Option> options_;
+};
+
+// UserError with all complaints, one a line; nothing where there are none.
+void refuse(const std::vector<std::string>& complaints);
+
+}  // namespace weft
