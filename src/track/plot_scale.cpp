@@ -48,7 +48,7 @@ std::vector<double> Scale::ticks(int wanted) const {
   }
   const double step = round_step(high_ - low_, wanted);
   for (double k = std::ceil(low_ / step - slack); k * step <= high_ + step * slack; ++k) {
-    out.push_back(k * step);
+    out.push_back(k * step + 0.0);  // never -0
   }
   return out;
 }
@@ -68,7 +68,7 @@ Scale loss_scale(const LossCurve& curve) {
   const auto [low, high] = std::minmax_element(values.begin(), values.end());
   if (*low > 0 && *high / *low > 20) return {*low * 0.9, *high * 1.1, true};
   const double step = round_step(std::max(*high - *low, 1e-6), 6);
-  return {std::max(0.0, std::floor(*low / step) * step), std::ceil(*high / step) * step, false};
+  return {std::max(0.0, std::floor(*low / step) * step), *high + 0.04 * (*high - *low), false};
 }
 
 Scale step_scale(const LossCurve& curve) {

@@ -46,7 +46,7 @@ TEST(Progress, PlainLinesEachLogEverySteps) {
             "step 2/200  loss 2.5000  12,346 tok/s  1.5 GiB  1:39 min left\n"
             "step 4/200  loss 2.5000  12,346 tok/s  1.5 GiB  1:38 min left\n");
   EXPECT_EQ(shown(ProgressStyle::kPlain, 1, 0, 1),
-            "step 1  loss 2.5000  12,346 tok/s  1.5 GiB  0 s\n");
+            "step 1  loss 2.5000  12,346 tok/s  1.5 GiB  1 s\n");
 }
 
 TEST(Progress, TerminalLineIsRewritten) {
