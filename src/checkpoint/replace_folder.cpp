@@ -39,6 +39,12 @@ void remove_folder(const fs::path& path) {
   }
 }
 
+void write_synced(const fs::path& path, std::string_view text) {
+  FileWriter out(path, FileWriter::Mode::kTruncate);
+  out.write(text);
+  out.sync();
+}
+
 void replace_folder(const fs::path& made, const fs::path& place) {
   const fs::path parent = place.has_parent_path() ? place.parent_path() : ".";
   if (!fs::exists(place)) {

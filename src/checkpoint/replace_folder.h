@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string_view>
 
 namespace weft {
 
@@ -9,6 +10,9 @@ namespace weft {
 // or the new one at `place` where the file system can exchange two names (ext4, xfs, btrfs, tmpfs);
 // elsewhere there is a moment when the old one stands at place.old. RunError where it fails.
 void replace_folder(const std::filesystem::path& made, const std::filesystem::path& place);
+
+// A new file, on the disk when this returns; for folders that are renamed as a whole.
+void write_synced(const std::filesystem::path& path, std::string_view text);
 
 // As std::filesystem, but RunError naming the path.
 void make_folder(const std::filesystem::path& path);

@@ -16,12 +16,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-void write_synced(const fs::path& path, std::string_view text) {
-  FileWriter out(path, FileWriter::Mode::kTruncate);
-  out.write(text);
-  out.sync();
-}
-
 Region checked_region(const Slice& s) {
   const Region region = region_of(s);
   const std::string fault = region_fault(region, s.shape);

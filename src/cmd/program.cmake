@@ -1,6 +1,9 @@
 # The program weft: every file of src/cmd, linked with the highest room that is there.
 file(GLOB commands CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/cmd/*.cpp)
 find_package(CLI11 REQUIRED)
+if(NOT TARGET weft_text)
+  list(APPEND commands ${CMAKE_SOURCE_DIR}/src/cmd/no_text/tokenizer.cpp)
+endif()
 add_executable(weft ${commands})
 target_link_libraries(weft PRIVATE weft_flags weft_base CLI11::CLI11)
 if(TARGET weft_train)
