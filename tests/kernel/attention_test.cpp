@@ -133,15 +133,7 @@ TEST(Attention, GradientOfRefIsTheDifference) {
   };
   const Outputs result = forward(c, qkv, ref_kernels(), bench);
   const Buffer dqkv = backward(c, qkv, result, dout, ref_kernels(), bench);
-  for (int64_t i = 0; i < qkv.size(); ++i) {
-    const double x = qkv[i];
-    qkv.set(i, x + kDifferenceStep);
-    const double up = loss(), high = qkv[i];
-    qkv.set(i, x - kDifferenceStep);
-    const double down = loss(), low = qkv[i];
-    qkv.set(i, x);
-    EXPECT_NEAR(dqkv[i], (up - down) / (high - low), kDifferenceTolerance) << i;
-  }
+  expect_differences(qkv, loss, dqkv, "dqkv");
 }
 
 // A prompt, then single positions, must give what attention over the whole gives.

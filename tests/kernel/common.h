@@ -123,6 +123,20 @@ inline void compare_levels(const std::string& what, const Operation& operation,
   compare_levels(what, operation, [=](size_t) { return tolerance; });
 }
 
+// gradient against central differences of loss() by every element of x.
+inline void expect_differences(Buffer& x, const std::function<double()>& loss,
+                               const Buffer& gradient, const std::string& what) {
+  for (int64_t i = 0; i < x.size(); ++i) {
+    const double old = x[i];
+    x.set(i, old + kDifferenceStep);
+    const double up = loss(), high = x[i];
+    x.set(i, old - kDifferenceStep);
+    const double down = loss(), low = x[i];
+    x.set(i, old);
+    EXPECT_NEAR(gradient[i], (up - down) / (high - low), kDifferenceTolerance) << what << " " << i;
+  }
+}
+
 inline constexpr Dtype kBothTypes[] = {Dtype::kF32, Dtype::kBf16};
 
 }  // namespace weft
