@@ -38,8 +38,8 @@ def read_gtest(path):
 
 
 def collect(results, junit):
-    """Verdicts of all single tests; a program that failed beyond its tests counts as one more."""
-    verdicts = {}
+    """[(name, verdict)] of all single tests; a program that failed beyond its tests is one more."""
+    verdicts = []
     for case in ET.parse(junit).getroot().iter("testcase"):
         program, ok = case.get("name"), case.get("status") == "run"
         report = results / f"{program}.json"
@@ -49,15 +49,15 @@ def collect(results, junit):
             found = {}
         if not found or (not ok and "failed" not in found.values()):
             found[f"program {program}"] = "passed" if ok else "failed"
-        verdicts.update(found)
+        verdicts += found.items()
     return verdicts
 
 
 def judge(verdicts, may_skip, has_shared):
     """(passed, failed, skipped) names; a skip that is not allowed has failed."""
-    passed = [name for name, verdict in verdicts.items() if verdict == "passed"]
-    failed = [name for name, verdict in verdicts.items() if verdict == "failed"]
-    skipped = [name for name, verdict in verdicts.items() if verdict == "skipped"]
+    passed = [name for name, verdict in verdicts if verdict == "passed"]
+    failed = [name for name, verdict in verdicts if verdict == "failed"]
+    skipped = [name for name, verdict in verdicts if verdict == "skipped"]
     bad = [name for name in skipped if has_shared or name not in may_skip]
     for name in bad:
         why = "its data are here" if name in may_skip else "it is not on tests/needs_shared.txt"
@@ -84,7 +84,7 @@ def main():
     has_shared = (ROOT.parent / "shared/data").exists()
     verdicts = collect(results, junit)
     passed, failed, skipped = judge(verdicts, may_skip, has_shared)
-    for name in () if args.R else sorted(may_skip - set(verdicts)):
+    for name in () if args.R else sorted(may_skip - {name for name, _ in verdicts}):
         print(f"tests/needs_shared.txt names a test that does not exist: {name}")
         failed.append(name)
     for name in sorted(failed):
