@@ -41,36 +41,41 @@ Scratch scratch_of(const Context& context, int64_t D, int thread) {
   return scratch;
 }
 
-// Scores of one query become weights exp(scale s - highest); columns from `keys` on become zero.
-[[gnu::flatten]] void weigh(const Scratch& scratch, int64_t row, int64_t keys, float scale) {
-  float* s = scratch.s + row * kBlock;
-  const float lowest = -__builtin_inff();
-  Vec most = splat(lowest);
-  each_vector(keys, [&](int64_t i, auto part) {
-    most = maximum(most, fill_rest(load(s + i), lowest, part));
-  });
-  const float old = scratch.highest[row];
-  const float block_highest = max_lanes(most) * scale;
-  const float highest = block_highest > old ? block_highest : old;
-  Vec sum = zero();
-  each_vector(keys, [&](int64_t i, auto part) {
-    const Vec p = fill_rest(exp(fma(load(s + i), splat(scale), splat(-highest))), 0.0f, part);
-    store(s + i, p);
-    sum = sum + p;
-  });
-  for (int64_t i = round_up(keys, kLanes); i < kBlock; i += kLanes) store(s + i, zero());
-  const float shrink = exp(old - highest);
-  scratch.scale[row] = shrink;
-  scratch.highest[row] = highest;
-  scratch.sum[row] = scratch.sum[row] * shrink + sum_lanes(sum);
+// highest and scale of every query, now that this block's scores are known.
+[[gnu::flatten]] void raise_highest(const Scratch& scratch, int64_t rows, float scale) {
+  for (int64_t r = 0; r < rows; ++r) {
+    const float* s = scratch.s + r * kBlock;
+    Vec even = load(s), odd = load(s + kLanes);
+#pragma GCC unroll 8
+    for (int64_t i = 2 * kLanes; i < kBlock; i += 2 * kLanes) {
+      even = maximum(even, load(s + i));
+      odd = maximum(odd, load(s + i + kLanes));
+    }
+    scratch.scale[r] = max_lanes(maximum(even, odd)) * scale;
+  }
+  for (int64_t r = 0; r < kBlock; r += kLanes) {
+    const Vec old = load(scratch.highest + r);
+    const Vec highest = maximum(old, load(scratch.scale + r));
+    store(scratch.highest + r, highest);
+    store(scratch.scale + r, exp_of_small(old - highest));
+  }
 }
 
-[[gnu::flatten]] void shrink_sums(const Scratch& scratch, int64_t rows, int64_t Dp) {
-  for (int64_t r = 0; r < rows; ++r) {
-    const Vec scale = splat(scratch.scale[r]);
-    float* o = scratch.o + r * Dp;
-    for (int64_t i = 0; i < Dp; i += kLanes) store(o + i, load(o + i) * scale);
+// Scores of one query become weights exp(scale s - highest).
+[[gnu::flatten]] void weigh(const Scratch& scratch, int64_t row, float scale) {
+  float* s = scratch.s + row * kBlock;
+  const Vec minus_highest = splat(-scratch.highest[row]);
+  Vec even = zero(), odd = zero();
+#pragma GCC unroll 4
+  for (int64_t i = 0; i < kBlock; i += 2 * kLanes) {
+    const Vec p = exp_of_small(fma(load(s + i), splat(scale), minus_highest));
+    const Vec q = exp_of_small(fma(load(s + i + kLanes), splat(scale), minus_highest));
+    store(s + i, p);
+    store(s + i + kLanes, q);
+    even = even + p;
+    odd = odd + q;
   }
+  scratch.sum[row] = scratch.sum[row] * scratch.scale[row] + sum_lanes(even + odd);
 }
 
 template <typename T>
@@ -101,8 +106,8 @@ void attend_block(const AttentionArgs& args, const Scratch& scratch, int64_t b, 
   if (rows > 0) {
     copy_block(row + first * width + h * args.D, width, rows, args.D, scratch.q, Dp, tiles);
     __builtin_memset(scratch.o, 0, static_cast<size_t>(tiles * Dp) * sizeof(float));
-    for (int64_t r = 0; r < tiles; ++r) scratch.highest[r] = -__builtin_inff();
-    for (int64_t r = 0; r < tiles; ++r) scratch.sum[r] = 0.0f;
+    for (int64_t r = 0; r < kBlock; ++r) scratch.highest[r] = -__builtin_inff();
+    for (int64_t r = 0; r < kBlock; ++r) scratch.sum[r] = 0.0f;
     for (int64_t key = 0; key <= first; key += kBlock) {
       const bool diagonal = key == first;
       const int64_t keys = diagonal ? rows : kBlock;
@@ -110,12 +115,14 @@ void attend_block(const AttentionArgs& args, const Scratch& scratch, int64_t b, 
       copy_block(k, width, keys, args.D, scratch.k, Dp, kBlock);
       transpose_block(scratch.k, Dp, kBlock, Dp, scratch.kt, kBlock);
       copy_block(k + args.G * args.D, width, keys, args.D, scratch.v, Dp, kBlock);
-      multiply<false, false>(tiles, kBlock, Dp, scratch.q, Dp, scratch.kt, kBlock, scratch.s,
-                             kBlock, diagonal ? Shape::kLowerC : Shape::kWhole);
-      for (int64_t r = 0; r < rows; ++r) weigh(scratch, r, diagonal ? r + 1 : kBlock, args.scale);
-      shrink_sums(scratch, rows, Dp);
-      multiply<false, true>(tiles, Dp, kBlock, scratch.s, kBlock, scratch.v, Dp, scratch.o, Dp,
-                            diagonal ? Shape::kLowerA : Shape::kWhole);
+      multiply<false, Old::kReplace>(tiles, kBlock, Dp, scratch.q, Dp, scratch.kt, kBlock,
+                                     scratch.s, kBlock, diagonal ? Shape::kLowerC : Shape::kWhole);
+      if (diagonal) fill_above_diagonal(scratch.s, tiles, -__builtin_inff());
+      raise_highest(scratch, tiles, args.scale);
+      for (int64_t r = 0; r < tiles; ++r) weigh(scratch, r, args.scale);
+      multiply<false, Old::kScaleAndAdd>(tiles, Dp, kBlock, scratch.s, kBlock, scratch.v, Dp,
+                                         scratch.o, Dp, diagonal ? Shape::kLowerA : Shape::kWhole,
+                                         scratch.scale);
     }
     write_out(args, scratch, rows, out, lse);
   }

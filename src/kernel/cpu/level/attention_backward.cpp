@@ -79,20 +79,18 @@ struct Head {
     }
   }
 
-  // p, ds (both hold products: scores, dP) become P and dS; columns from `keys` on become zero.
-  void weigh(int64_t row, int64_t keys, float lse, float delta) const {
+  // p and ds hold scores and dP; they become P and dS.
+  void weigh(int64_t row, float lse, float delta) const {
     float* p = scratch.p + row * kBlock;
     float* ds = scratch.ds + row * kBlock;
     const Vec scale = splat(args.scale);
-    each_vector(keys, [&](int64_t i, auto part) {
-      const Vec weight = fill_rest(exp(fma(load(p + i), scale, splat(-lse))), 0.0f, part);
-      const Vec d = fill_rest(weight * (load(ds + i) - splat(delta)) * scale, 0.0f, part);
+    const Vec minus_lse = splat(-lse);
+    const Vec minus_delta = splat(-delta) * scale;
+#pragma GCC unroll 4
+    for (int64_t i = 0; i < kBlock; i += kLanes) {
+      const Vec weight = exp_of_small(fma(load(p + i), scale, minus_lse));
       store(p + i, weight);
-      store(ds + i, d);
-    });
-    for (int64_t i = round_up(keys, kLanes); i < kBlock; i += kLanes) {
-      store(p + i, zero());
-      store(ds + i, zero());
+      store(ds + i, weight * fma(load(ds + i), scale, minus_delta));
     }
   }
 
@@ -106,23 +104,25 @@ struct Head {
     copy_block(qkv(first, h), width, rows, args.D, scratch.q, Dp, tiles);
     copy_block(static_cast<const T*>(args.dout) + o(first, h), args.H * args.D, rows, args.D,
                scratch.dout, Dp, tiles);
-    multiply<false, false>(tiles, kBlock, Dp, scratch.q, Dp, scratch.kt, kBlock, scratch.p, kBlock,
-                           lower_c);
-    multiply<false, false>(tiles, kBlock, Dp, scratch.dout, Dp, scratch.vt, kBlock, scratch.ds,
-                           kBlock, lower_c);
-    const float* lse = args.lse + (b * args.H + h) * args.T + first;
-    for (int64_t r = 0; r < rows; ++r) {
-      weigh(r, diagonal ? r + 1 : kBlock, lse[r], scratch.delta[first + r]);
+    multiply<false, Old::kReplace>(tiles, kBlock, Dp, scratch.q, Dp, scratch.kt, kBlock, scratch.p,
+                                   kBlock, lower_c);
+    multiply<false, Old::kReplace>(tiles, kBlock, Dp, scratch.dout, Dp, scratch.vt, kBlock,
+                                   scratch.ds, kBlock, lower_c);
+    if (diagonal) {
+      fill_above_diagonal(scratch.p, tiles, -__builtin_inff());
+      fill_above_diagonal(scratch.ds, tiles, 0.0f);
     }
+    const float* lse = args.lse + (b * args.H + h) * args.T + first;
+    for (int64_t r = 0; r < rows; ++r) weigh(r, lse[r], scratch.delta[first + r]);
     clear(scratch.p + rows * kBlock, (tiles - rows) * kBlock);
     clear(scratch.ds + rows * kBlock, (tiles - rows) * kBlock);
     const int64_t keys = diagonal ? tiles : kBlock;
-    multiply<true, true>(keys, Dp, tiles, scratch.p, kBlock, scratch.dout, Dp,
-                         scratch.dv + key * Dp, Dp, upper_a);
-    multiply<true, true>(keys, Dp, tiles, scratch.ds, kBlock, scratch.q, Dp, scratch.dk + key * Dp,
-                         Dp, upper_a);
-    multiply<false, true>(tiles, Dp, kBlock, scratch.ds, kBlock, scratch.k, Dp,
-                          scratch.dq + first * Dp, Dp, lower_a);
+    multiply<true, Old::kAdd>(keys, Dp, tiles, scratch.p, kBlock, scratch.dout, Dp,
+                              scratch.dv + key * Dp, Dp, upper_a);
+    multiply<true, Old::kAdd>(keys, Dp, tiles, scratch.ds, kBlock, scratch.q, Dp,
+                              scratch.dk + key * Dp, Dp, upper_a);
+    multiply<false, Old::kAdd>(tiles, Dp, kBlock, scratch.ds, kBlock, scratch.k, Dp,
+                               scratch.dq + first * Dp, Dp, lower_a);
   }
 
   void query_head(int64_t h) const {

@@ -23,6 +23,13 @@ enum class Shape {
   kUpperA,  // A (m, k) is zero where k < m
 };
 
+// What a product does with the C that it finds.
+enum class Old {
+  kReplace,
+  kAdd,
+  kScaleAndAdd
+};  // the last: row m of C is multiplied with scale[m]
+
 // Sums of one tile. kTransposed: A is stored as (K, M).
 template <bool kTransposed>
 WEFT_INLINE void add_tile(Vec (&sums)[kTileRows][2], int64_t begin, int64_t end, const float* a,
@@ -64,10 +71,11 @@ WEFT_INLINE void add_tile(Vec (&sums)[kTileRows][2], int64_t begin, int64_t end,
   }
 }
 
-template <bool kTransposed, bool kAccumulate>
+template <bool kTransposed, Old kOld>
 [[gnu::flatten, gnu::noinline]] void multiply(int64_t M, int64_t N, int64_t K, const float* a,
                                               int64_t lda, const float* b, int64_t ldb, float* c,
-                                              int64_t ldc, Shape shape) {
+                                              int64_t ldc, Shape shape,
+                                              const float* scale = nullptr) {
   for (int64_t m0 = 0; m0 < M; m0 += kTileRows) {
     const int64_t columns = shape == Shape::kLowerC ? lesser(N, m0 + kTileRows) : N;
     const int64_t begin = shape == Shape::kUpperA ? m0 : 0;
@@ -78,8 +86,12 @@ template <bool kTransposed, bool kAccumulate>
       Vec sums[kTileRows][2];
 #pragma GCC unroll 8
       for (int m = 0; m < kTileRows; ++m) {
-        sums[m][0] = kAccumulate ? load(tile + m * ldc) : zero();
-        sums[m][1] = kAccumulate ? load(tile + m * ldc + kLanes) : zero();
+        sums[m][0] = kOld == Old::kReplace ? zero() : load(tile + m * ldc);
+        sums[m][1] = kOld == Old::kReplace ? zero() : load(tile + m * ldc + kLanes);
+        if constexpr (kOld == Old::kScaleAndAdd) {
+          sums[m][0] = sums[m][0] * splat(scale[m0 + m]);
+          sums[m][1] = sums[m][1] * splat(scale[m0 + m]);
+        }
       }
       add_tile<kTransposed>(sums, begin, end, a_tile, lda, b + n0, ldb);
 #pragma GCC unroll 8

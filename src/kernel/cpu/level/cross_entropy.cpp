@@ -31,7 +31,7 @@ template <typename T>
 [[gnu::flatten]] float sum_of_exp(const T* x, int64_t n, float highest) {
   Vec sums[kChains] = {zero(), zero(), zero(), zero()};
   each_vector_in_turn(n, [&](int64_t i, int chain, auto part) {
-    const Vec p = exp(load(x + i, part) - splat(highest));
+    const Vec p = exp_of_small(load(x + i, part) - splat(highest));
     sums[chain] = sums[chain] + fill_rest(p, 0.0f, part);
   });
   return sum_lanes((sums[0] + sums[1]) + (sums[2] + sums[3]));
@@ -58,7 +58,7 @@ void write_gradient(T* x, int64_t V, int64_t target, const Softmax& row) {
   const Vec scale = splat(static_cast<float>(1.0 / row.sum));
   const Vec highest = splat(row.highest);
   each_vector(V, [&](int64_t i, auto part) {
-    store(x + i, exp(load(x + i, part) - highest) * scale, part);
+    store(x + i, exp_of_small(load(x + i, part) - highest) * scale, part);
   });
   const float p = exp(at_target - row.highest) * static_cast<float>(1.0 / row.sum);
   store(x + target, splat(p - 1.0f), Part{1});

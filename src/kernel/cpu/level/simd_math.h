@@ -13,14 +13,13 @@ inline constexpr float kLog2E = 0x1.715476p+0f;
 inline constexpr float kLn2High = 0x1.62e4p-1f;
 inline constexpr float kLn2Low = 0x1.7f7d1cp-20f;
 
-WEFT_INLINE Vec power_of_two(Ivec n) { return from_bits(shift_left<23>(plus(n, splat_int(127)))); }
-
-// x = n ln 2 + r, |r| <= ln 2 / 2: e^r = 1 + r + r^2 p(r), then 2^n in two halves, so that results
-// below the normal range are right too.
-WEFT_INLINE Vec exp(Vec x) {
-  x = maximum(splat(-104.0f), minimum(splat(89.0f), x));
-  const Ivec n = nearest(x * splat(kLog2E));
-  const Vec whole = as_floats(n);
+// x = n ln 2 + r, |r| <= ln 2 / 2: e^r = 1 + r + r^2 p(r), and n is added to its exponent. Adding
+// 1.5 * 2^23 leaves n in the low bits of the sum, which costs less than a conversion. Results
+// below 2^-126 are zero. x is at most 88; exp() takes any x.
+WEFT_INLINE Vec exp_of_small(Vec x) {
+  const Vec shifter = splat(0x1.8p23f);
+  const Vec shifted = fma(x, splat(kLog2E), shifter);
+  const Vec whole = shifted - shifter;
   const Vec r = fnma(whole, splat(kLn2Low), fnma(whole, splat(kLn2High), x));
   Vec p = splat(0x1.a1256cp-13f);
   p = fma(p, r, splat(0x1.6d43b0p-10f));
@@ -29,8 +28,12 @@ WEFT_INLINE Vec exp(Vec x) {
   p = fma(p, r, splat(0x1.555556p-3f));
   p = fma(p, r, splat(0.5f));
   const Vec y = fma(r * r, p, r) + splat(1.0f);
-  const Ivec half = shift_right<1>(n);
-  return y * power_of_two(half) * power_of_two(minus(n, half));
+  const Vec scaled = from_bits(plus(bits_of(y), shift_left<23>(bits_of(shifted))));
+  return zero_where(less(x, splat(-0x1.5d589ep+6f)), scaled);  // ln 2^-126
+}
+
+WEFT_INLINE Vec exp(Vec x) {
+  return select(less(splat(0x1.62e42ep+6f), x), splat(__builtin_inff()), exp_of_small(x));
 }
 
 // x = 2^n (1 + f), f in [sqrt(1/2) - 1, sqrt(2) - 1): log(1 + f) = f - f^2 / 2 + f^3 p(f).

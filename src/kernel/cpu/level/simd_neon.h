@@ -21,12 +21,14 @@ WEFT_INLINE Vec square_root(Vec a) { return vsqrtq_f32(a); }
 WEFT_INLINE Mask less(Vec a, Vec b) { return vcltq_f32(a, b); }
 WEFT_INLINE Mask equal(Vec a, Vec b) { return vceqq_f32(a, b); }
 WEFT_INLINE Vec select(Mask mask, Vec yes, Vec no) { return vbslq_f32(mask, yes, no); }
+WEFT_INLINE Vec zero_where(Mask mask, Vec v) {
+  return vreinterpretq_f32_u32(vbicq_u32(vreinterpretq_u32_f32(v), mask));
+}
 WEFT_INLINE Mask first_lanes(int n) {
   const Ivec lanes = {0, 1, 2, 3};
   return vcltq_s32(lanes, vdupq_n_s32(n));
 }
 
-WEFT_INLINE Ivec nearest(Vec a) { return vcvtnq_s32_f32(a); }  // ties to even
 WEFT_INLINE Vec as_floats(Ivec a) { return vcvtq_f32_s32(a); }
 WEFT_INLINE Ivec bits_of(Vec a) { return vreinterpretq_s32_f32(a); }
 WEFT_INLINE Vec from_bits(Ivec a) { return vreinterpretq_f32_s32(a); }
@@ -52,6 +54,10 @@ WEFT_INLINE void store(float* p, Vec v) { vst1q_f32(p, v); }
 WEFT_INLINE Vec load(const Bf16* p) {
   return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(&p->bits), 16));
 }
+// BFCVTN and the plain instructions give the same bits, NaN and subnormals included.
+#if defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
+WEFT_INLINE uint16x4_t round_bf16(Vec v) { return vreinterpret_u16_bf16(vcvt_bf16_f32(v)); }
+#else
 WEFT_INLINE uint16x4_t round_bf16(Vec v) {
   const uint32x4_t u = vreinterpretq_u32_f32(v);
   const uint32x4_t odd = vandq_u32(vshrq_n_u32(u, 16), vdupq_n_u32(1));
@@ -59,6 +65,7 @@ WEFT_INLINE uint16x4_t round_bf16(Vec v) {
   const uint32x4_t quiet = vorrq_u32(u, vdupq_n_u32(0x400000));
   return vshrn_n_u32(vbslq_u32(vceqq_f32(v, v), up, quiet), 16);
 }
+#endif
 WEFT_INLINE void store(Bf16* p, Vec v) { vst1_u16(&p->bits, round_bf16(v)); }
 WEFT_INLINE Vec round_to(float, Vec v) { return v; }
 WEFT_INLINE Vec round_to(Bf16, Vec v) {
