@@ -165,7 +165,7 @@ size_t gemm_workspace(const GemmArgs& args, int num_threads) {
   const Plan plan = args.dtype == Dtype::kBf16 ? make_plan<TileForBf16>(args, num_threads)
                                                : make_plan<FloatTile>(args, num_threads);
   return plan.shared_bytes + plan.bias_bytes + plan.partial_bytes +
-         plan.private_bytes * static_cast<size_t>(num_threads);
+         plan.private_bytes * static_cast<size_t>(num_threads) + kReadPast;
 }
 
 }  // namespace weft::WEFT_LEVEL

@@ -6,8 +6,14 @@
 // multiple of, kMaxK how much of k the caches hold at once. An element's chain depends on kStep
 // alone: between blocks of k the sums rest in `tile` as fp32, exactly.
 //
+// multiply may read up to kReadPast bytes past its panels (not use them).
+//
 // Without an instruction for bf16 the elements become fp32 while they are packed.
 #pragma once
+
+namespace weft::WEFT_LEVEL {
+inline constexpr int kReadPast = 64;
+}
 
 #if defined(WEFT_LEVEL_neon)
 #include "kernel/cpu/level/gemm_tile_neon.h"
