@@ -6,11 +6,13 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/json.h"
+#include "checkpoint/index.h"
 #include "tensor/dtype.h"
 #include "tensor/shape.h"
 
@@ -28,33 +30,56 @@ struct Slice {
   void* data = nullptr;   // read from when writing, written to when reading
 };
 Slice whole_tensor(std::string name, Shape shape, Dtype dtype, void* data);
+Region region_of(const Slice& slice);
 
-// Writes the slices of rank `rank` of `num_ranks`, state.json and the side files (rank 0), syncs, then
-// COMMITTED. An older folder of that name is replaced only at the end. RunError where the disk is
-// full; then nothing of an older checkpoint is lost.
+// Writes the slices of rank `rank` of `num_ranks` into folder.writing: rank-NNNNN.safetensors; rank
+// 0 also state.json and the side files. Everything is synced. RunError where the disk is full; then
+// nothing of an older checkpoint is lost.
+//   One rank: that is all; the folder is committed and stands in its place, an older one of that
+//     name replaced at the very end.
+//   Several: rank 0 calls prepare_checkpoint (a leftover of a broken attempt goes), barrier, all
+//     write, barrier, rank 0 calls commit_checkpoint.
 void write_checkpoint(const std::filesystem::path& folder, const std::vector<Slice>& slices,
                       const Json& state, const std::map<std::string, std::string>& side_files,
                       int rank = 0, int num_ranks = 1);
+void prepare_checkpoint(const std::filesystem::path& folder);
+// Merges the ranks' parts into index.json, writes COMMITTED, renames. BugError where the slices do
+// not hold every element of every tensor exactly once.
+void commit_checkpoint(const std::filesystem::path& folder, int num_ranks);
 
 class CheckpointReader {
  public:
   explicit CheckpointReader(const std::filesystem::path& folder);  // UserError where not whole
+  CheckpointReader(CheckpointReader&&) noexcept;
+  ~CheckpointReader();
+  const std::filesystem::path& folder() const { return folder_; }
   const Json& state() const { return state_; }
   const Json& index() const { return index_; }
+  const StoredTensors& tensors() const { return *tensors_; }
   bool has(const std::string& name) const;
   // Fills the slice's data from whichever files hold it, whatever layout wrote them; checksums
-  // are verified (UserError naming tensor, file and slice where damaged).
+  // are verified (UserError naming tensor, file and slice where damaged). Safe from several
+  // threads.
   void read(const Slice& slice) const;
   void verify() const;  // every checksum
 
  private:
+  class Files;
   std::filesystem::path folder_;
   Json index_, state_;
+  std::unique_ptr<StoredTensors> tensors_;
+  std::unique_ptr<Files> files_;
 };
+
+bool is_checkpoint(const std::filesystem::path& folder);  // COMMITTED is there
+std::filesystem::path checkpoint_path(const std::filesystem::path& run_dir, int64_t step);
 
 // Whole checkpoints (COMMITTED present) below run_dir/checkpoints, newest last.
 std::vector<std::filesystem::path> list_checkpoints(const std::filesystem::path& run_dir);
-// Deletes all but the newest `keep`; best/ stays.
+// The newest whose every checksum holds; a warning for each that is damaged. Reads all bytes.
+std::optional<std::filesystem::path> find_sound_checkpoint(const std::filesystem::path& run_dir);
+// Deletes all but the newest `keep` (at least one stays), and what broken attempts left; best/
+// stays.
 void prune_checkpoints(const std::filesystem::path& run_dir, int64_t keep);
 
 }  // namespace weft

@@ -1,4 +1,5 @@
-// io/hf_folder.h: a Hugging Face model folder: its configuration and its tensors, in one file or many.
+// io/hf_folder.h: a Hugging Face model folder: its configuration and its tensors, in one file or
+// many.
 #pragma once
 
 #include <filesystem>
@@ -20,14 +21,15 @@ class HfFolder {
   const Json& config() const { return config_; }
 
   // Opens model.safetensors or the shards of model.safetensors.index.json; UserError naming the
-  // file that is missing. Called on first use of find().
-  void open_weights();
+  // file that is missing. Called by the first find() or tensor_names(): not from several threads.
+  void open_weights() const;
   struct Found {
     const SafetensorsFile* file;
     const TensorInfo* info;
   };
   // file null where the folder has no such tensor.
   Found find(const std::string& name) const;
+  const std::vector<SafetensorsFile>& files() const;
   std::vector<std::string> tensor_names() const;
 
   // Files that a copy of the model keeps: generation_config.json where there is one.
@@ -36,8 +38,11 @@ class HfFolder {
  private:
   std::filesystem::path path_;
   Json config_;
-  std::vector<SafetensorsFile> files_;
-  std::map<std::string, size_t> where_;
+  void open_shards() const;
+
+  mutable bool open_ = false;
+  mutable std::vector<SafetensorsFile> files_;
+  mutable std::map<std::string, size_t> where_;  // tensor to place in files_
 };
 
 // A folder as it is; else a hub name in the Hugging Face cache; else UserError with the download

@@ -4,7 +4,9 @@
 #include <cstddef>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/file.h"
@@ -20,25 +22,57 @@ struct TensorInfo {
   size_t begin, end;  // bytes from the start of the data part
 };
 
+// The bytes of a tensor; nothing where a dimension is negative or the product does not fit.
+std::optional<size_t> checked_bytes(const Shape& shape, Dtype dtype);
+
+struct SafetensorsHeader {
+  size_t data_start = 0;            // bytes from the start of the file
+  std::vector<TensorInfo> tensors;  // in order of their offsets
+  std::map<std::string, std::string> metadata;
+};
+// `file` is the whole file, `what` its name in messages. Everything the class below promises.
+SafetensorsHeader parse_safetensors(std::string_view file, std::string_view what);
+
 // A mapped file. The header is checked whole (bounds, overlap, holes, sizes against dtype and
 // shape) before anything is returned; UserError names the file, the tensor and what is wrong.
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(const std::filesystem::path& path);
   const std::filesystem::path& path() const { return path_; }
-  const std::vector<TensorInfo>& tensors() const { return tensors_; }  // in order of their offsets
-  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+  const std::vector<TensorInfo>& tensors() const { return header_.tensors; }  // by offset
+  const std::map<std::string, std::string>& metadata() const { return header_.metadata; }
   const TensorInfo* find(const std::string& name) const;
-  const std::byte* data(const TensorInfo& info) const { return map_.data() + data_start_ + info.begin; }
-  size_t data_start() const { return data_start_; }
+  const std::byte* data(const TensorInfo& info) const {
+    return map_.data() + header_.data_start + info.begin;
+  }
+  size_t data_start() const { return header_.data_start; }
 
  private:
   std::filesystem::path path_;
   MappedFile map_;
-  size_t data_start_ = 0;
-  std::vector<TensorInfo> tensors_;
+  SafetensorsHeader header_;
   std::map<std::string, size_t> index_;
-  std::map<std::string, std::string> metadata_;
+};
+
+// Writes a file piece by piece, so that no more than one tensor need be in memory. The header is
+// written first; then the bytes of tensors(), in that order, in pieces of any size; then finish().
+// Larger element types come first, so that every tensor lies aligned to its own type; the data
+// part starts 64-byte aligned. RunError where the disk is full.
+class SafetensorsWriter {
+ public:
+  // begin and end of the given tensors are not read, but set.
+  SafetensorsWriter(const std::filesystem::path& path, std::vector<TensorInfo> tensors,
+                    const std::map<std::string, std::string>& metadata);
+  const std::vector<TensorInfo>& tensors() const { return tensors_; }
+  size_t data_start() const { return data_start_; }
+  void write(const void* bytes, size_t size);
+  void finish();  // BugError where bytes are missing; syncs
+
+ private:
+  std::vector<TensorInfo> tensors_;
+  size_t data_start_ = 0;
+  size_t written_ = 0;
+  FileWriter out_;
 };
 
 struct TensorToWrite {

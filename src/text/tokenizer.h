@@ -24,6 +24,8 @@ class Tokenizer {
   virtual std::string decode(std::span<const int32_t> ids, bool skip_special) const = 0;
   // The bytes of one id, for streaming (half a character may be in it).
   virtual std::string token_bytes(int32_t id) const = 0;
+  // Whether decode(skip_special) leaves it out. False for an id that is not known.
+  virtual bool is_special(int32_t id) const = 0;
 
   virtual int32_t num_ids() const = 0;  // largest id + 1
   virtual std::optional<int32_t> eos_id() const = 0;
@@ -39,6 +41,11 @@ class Tokenizer {
 // The tokenizer of a Hugging Face folder: tokenizer.json, or vocab.json + merges.txt. UserError
 // naming what was looked for where there is none, and naming a feature that is not known.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& folder);
+
+// The same from memory, name to bytes; `where` names the source in errors. Files that make no part
+// of a tokenizer are left aside.
+std::unique_ptr<Tokenizer> load_tokenizer_files(std::map<std::string, std::string> files,
+                                                std::string_view where);
 
 // Built in: id = byte value, 256 = end of sequence = padding. files() gives a tokenizer.json with
 // which transformers gives the same ids.

@@ -1,0 +1,42 @@
+// checkpoint/digest.cpp: hash of every tensor's bytes, then of the lines that say so.
+#include "checkpoint/digest.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/hash.h"
+
+namespace weft {
+namespace {
+
+std::string digest_line(const LogicalTensor& t, std::vector<std::byte>& buffer) {
+  buffer.resize(std::max(buffer.size(), tensor_bytes(t)));
+  t.read(0, num_elements(t.shape), buffer.data());
+  std::string shape;  // without blanks, so that a line is four words
+  for (int64_t extent : t.shape) shape += fmt::format("{}{}", shape.empty() ? "" : ",", extent);
+  return fmt::format("{} [{}] {} {}", t.name, shape, dtype_name(t.dtype),
+                     hash_hex(hash_bytes(buffer.data(), tensor_bytes(t))));
+}
+
+std::string digest_list(const std::vector<LogicalTensor>& tensors,
+                        std::vector<std::string>& lines) {
+  std::string text;
+  std::vector<std::byte> buffer;
+  for (const LogicalTensor& t : tensors) {
+    lines.push_back(digest_line(t, buffer));
+    text += lines.back() + "\n";
+  }
+  return hash_hex(hash_text(text));
+}
+
+}  // namespace
+
+Digest digest_model(const LogicalModel& model) {
+  Digest digest;
+  digest.weights = digest_list(model.weights, digest.lines);
+  if (!model.states.empty()) digest.states = digest_list(model.states, digest.lines);
+  std::sort(digest.lines.begin(), digest.lines.end());
+  return digest;
+}
+
+}  // namespace weft

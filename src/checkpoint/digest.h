@@ -1,0 +1,17 @@
+// checkpoint/digest.h: a model as a few lines of hashes, the same whatever layout stored it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "checkpoint/logical.h"
+
+namespace weft {
+
+struct Digest {
+  std::vector<std::string> lines;  // name [shape] dtype hash, by name
+  std::string weights, states;     // hashes of the lines of each; states empty where there are none
+};
+Digest digest_model(const LogicalModel& model);
+
+}  // namespace weft

@@ -1,0 +1,32 @@
+// checkpoint/export.h: logical tensors as a Hugging Face folder.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "checkpoint/logical.h"
+
+namespace weft {
+
+struct ExportOptions {
+  std::optional<Dtype> dtype;  // of the floating tensors; absent: as they are stored
+  size_t max_shard_bytes = 5'000'000'000;
+  bool overwrite = false;  // an export that stands there; anything else is never written over
+};
+
+// Writes out.writing (config.json with the dtype, model.safetensors or shards and their index, the
+// side files), syncs, then renames it to `out`. No more than a piece of a tensor is in memory.
+// UserError where `out` is taken; RunError where the disk is full, and then `out` is as before.
+void export_hf(const std::vector<LogicalTensor>& weights, const Json& config,
+               const std::map<std::string, std::string>& side_files,
+               const std::filesystem::path& out, const ExportOptions& options);
+
+// "5GB", "200MB", "2GiB", "123": bytes. UserError where it is none of these.
+size_t parse_byte_size(const std::string& text);
+
+}  // namespace weft

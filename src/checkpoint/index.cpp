@@ -1,0 +1,173 @@
+// checkpoint/index.cpp: the index as JSON, both ways, and the proof that it covers every element.
+#include "checkpoint/index.h"
+
+#include <charconv>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "io/safetensors.h"
+
+namespace weft {
+namespace {
+
+constexpr const char* kFormat = "weft checkpoint 1";
+
+Json::Array to_array(const Shape& shape) { return Json::Array(shape.begin(), shape.end()); }
+
+Json slice_to_json(const StoredSlice& s) {
+  Json::Object box;
+  box.emplace_back("offset", to_array(s.region.offset));
+  box.emplace_back("extent", to_array(s.region.extent));
+  Json::Object entry;
+  entry.emplace_back("file", s.file);
+  entry.emplace_back("offsets", Json::Array{uint64_t{s.begin}, uint64_t{s.end}});
+  entry.emplace_back("box", std::move(box));
+  entry.emplace_back("flat", Json::Array{s.region.flat_begin, s.region.flat_end});
+  entry.emplace_back("checksum", hash_hex(s.checksum));
+  return entry;
+}
+
+// Reads one tensor's entry; the typed accessors of Json throw what `at` cannot name, so every
+// caller passes through read_tensor, which adds file and tensor.
+Shape read_sizes(const Json& entry, const char* key) {
+  Shape sizes;
+  for (const Json& v : entry.at(key).as_array()) {
+    require(v.is_int() && v.as_int() >= 0, "{} holds {}, wanted whole numbers", key, v.dump());
+    sizes.push_back(v.as_int());
+  }
+  return sizes;
+}
+
+uint64_t read_checksum(const std::string& text) {
+  uint64_t value = 0;
+  const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), value, 16);
+  require(text.size() == 16 && fault == std::errc() && end == text.data() + text.size(),
+          "checksum \"{}\", wanted 16 hexadecimal digits", text);
+  return value;
+}
+
+StoredSlice read_slice(const Json& entry, const StoredTensor& tensor) {
+  StoredSlice s;
+  s.file = entry.at("file").as_string();
+  require(is_own_file(s.file) && s.file.ends_with(".safetensors"),
+          "file \"{}\", wanted rank-NNNNN.safetensors", s.file);
+  const Shape offsets = read_sizes(entry, "offsets");
+  const Shape flat = read_sizes(entry, "flat");
+  require(offsets.size() == 2 && flat.size() == 2, "offsets and flat need a begin and an end");
+  s.begin = static_cast<size_t>(offsets[0]);
+  s.end = static_cast<size_t>(offsets[1]);
+  s.region = {read_sizes(entry.at("box"), "offset"), read_sizes(entry.at("box"), "extent"), flat[0],
+              flat[1]};
+  const std::string fault = region_fault(s.region, tensor.shape);
+  require(fault.empty(), "{}", fault);
+  require(s.begin <= s.end && s.end - s.begin == static_cast<size_t>(s.region.size()) *
+                                                     static_cast<size_t>(dtype_bytes(tensor.dtype)),
+          "bytes {} to {} for {} elements", s.begin, s.end, s.region.size());
+  s.checksum = read_checksum(entry.at("checksum").as_string());
+  return s;
+}
+
+StoredTensor read_tensor(const Json& entry) {
+  StoredTensor tensor;
+  tensor.shape = read_sizes(entry, "shape");
+  const std::string& name = entry.at("dtype").as_string();
+  const auto dtype = find_safetensors_dtype(name);
+  require(dtype.has_value(), "dtype {} is not known", name);
+  tensor.dtype = *dtype;
+  require(checked_bytes(tensor.shape, *dtype).has_value(), "shape {} is too large to count",
+          to_string(tensor.shape));
+  for (const Json& s : entry.at("slices").as_array()) {
+    tensor.slices.push_back(read_slice(s, tensor));
+  }
+  return tensor;
+}
+
+}  // namespace
+
+Json index_to_json(const StoredTensors& tensors, int num_ranks) {
+  Json::Object entries;
+  for (const auto& [name, tensor] : tensors) {
+    Json::Array slices;
+    for (const StoredSlice& s : tensor.slices) slices.push_back(slice_to_json(s));
+    Json::Object entry;
+    entry.emplace_back("shape", to_array(tensor.shape));
+    entry.emplace_back("dtype", safetensors_name(tensor.dtype));
+    entry.emplace_back("slices", std::move(slices));
+    entries.emplace_back(name, std::move(entry));
+  }
+  Json index;
+  index.set("format", kFormat);
+  index.set("num_ranks", num_ranks);
+  index.set("tensors", std::move(entries));
+  return index;
+}
+
+StoredTensors index_from_json(const Json& index, std::string_view what) {
+  const Json* format = index.find("format");
+  if (!format || *format != Json(kFormat)) {
+    throw UserError(fmt::format("{}: format {}, wanted \"{}\"", what,
+                                format ? format->dump() : "missing", kFormat),
+                    "the folder is no weft checkpoint, or a newer weft wrote it");
+  }
+  const Json* list = index.find("tensors");
+  require(list && list->is_object(), "{}: no object tensors", what);
+  StoredTensors tensors;
+  for (const auto& [name, entry] : list->as_object()) {
+    try {
+      require(tensors.emplace(name, read_tensor(entry)).second, "is listed twice");
+    } catch (const UserError& e) {
+      throw UserError(fmt::format("{}: tensor \"{}\": {}", what, name, e.what()), e.hint());
+    }
+  }
+  return tensors;
+}
+
+void merge_tensors(StoredTensors& all, StoredTensors part) {
+  for (auto& [name, tensor] : part) {
+    const auto [found, fresh] = all.try_emplace(name, tensor);
+    if (fresh) continue;
+    StoredTensor& have = found->second;
+    ensure(have.shape == tensor.shape && have.dtype == tensor.dtype,
+           fmt::format("ranks disagree about tensor \"{}\": {} {} and {} {}", name,
+                       to_string(have.shape), dtype_name(have.dtype), to_string(tensor.shape),
+                       dtype_name(tensor.dtype)));
+    have.slices.insert(have.slices.end(), tensor.slices.begin(), tensor.slices.end());
+  }
+}
+
+std::string coverage_fault(const StoredTensors& tensors) {
+  for (const auto& [name, t] : tensors) {
+    int64_t held = 0;
+    for (size_t i = 0; i < t.slices.size(); ++i) {
+      // Overflow needs more slices of a full tensor than an index may hold; the clamp is for lies.
+      if (__builtin_add_overflow(held, t.slices[i].region.size(), &held)) held = INT64_MAX;
+      for (size_t j = 0; j < i; ++j) {
+        if (!regions_overlap(t.slices[i].region, t.slices[j].region)) continue;
+        return fmt::format("tensor \"{}\": slices in {} and {} hold the same elements", name,
+                           t.slices[j].file, t.slices[i].file);
+      }
+    }
+    if (held != num_elements(t.shape)) {
+      return fmt::format("tensor \"{}\": the slices hold {} of {} elements", name, held,
+                         num_elements(t.shape));
+    }
+  }
+  return "";
+}
+
+std::string rank_file(int rank) { return fmt::format("rank-{:05}.safetensors", rank); }
+std::string part_file(int rank) { return fmt::format("index-rank-{:05}.json", rank); }
+
+bool is_own_file(std::string_view name) {
+  const bool rank = name.starts_with("rank-") && name.ends_with(".safetensors");
+  const bool part = name.starts_with("index-rank-") && name.ends_with(".json");
+  const bool plain = name.find('/') == std::string_view::npos;
+  return plain &&
+         (rank || part || name == kIndexFile || name == kStateFile || name == kCommittedFile);
+}
+
+std::filesystem::path writing_folder(const std::filesystem::path& folder) {
+  return folder.string() + ".writing";
+}
+
+}  // namespace weft

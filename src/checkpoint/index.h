@@ -1,0 +1,50 @@
+// checkpoint/index.h: index.json: which file holds which part of which logical tensor.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "checkpoint/region.h"
+#include "tensor/dtype.h"
+#include "tensor/shape.h"
+
+namespace weft {
+
+struct StoredSlice {
+  std::string file;
+  size_t begin = 0, end = 0;  // bytes of the file
+  Region region;
+  uint64_t checksum = 0;  // hash_bytes of those bytes
+};
+struct StoredTensor {
+  Shape shape;
+  Dtype dtype = Dtype::kF32;
+  std::vector<StoredSlice> slices;
+};
+using StoredTensors = std::map<std::string, StoredTensor>;  // logical name to tensor
+
+Json index_to_json(const StoredTensors& tensors, int num_ranks);
+// Every number is checked; UserError names `what`, the tensor and the fault.
+StoredTensors index_from_json(const Json& index, std::string_view what);
+
+// Adds the tensors of one rank's part; BugError where two ranks disagree about a shape or dtype.
+void merge_tensors(StoredTensors& all, StoredTensors part);
+// "" where the slices hold every element of every tensor once; else the first fault.
+std::string coverage_fault(const StoredTensors& tensors);
+
+// The names of a checkpoint's own files.
+inline constexpr const char* kIndexFile = "index.json";
+inline constexpr const char* kStateFile = "state.json";
+inline constexpr const char* kCommittedFile = "COMMITTED";
+std::string rank_file(int rank);  // rank-00003.safetensors
+std::string part_file(int rank);  // index-rank-00003.json, gone when committed
+bool is_own_file(std::string_view name);
+std::filesystem::path writing_folder(const std::filesystem::path& folder);
+
+}  // namespace weft

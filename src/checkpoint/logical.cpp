@@ -1,0 +1,184 @@
+// checkpoint/logical.cpp: four kinds of storage, one list of tensors.
+#include "checkpoint/logical.h"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <set>
+
+#include "base/error.h"
+#include "checkpoint/checkpoint.h"
+#include "io/hf_folder.h"
+
+namespace weft {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr std::string_view kMaster = "#master";
+
+LogicalTensor tensor_in_file(std::shared_ptr<const void> owner, const SafetensorsFile& file,
+                             const TensorInfo& info) {
+  LogicalTensor tensor = tensor_in_memory(info.name, info.shape, info.dtype, file.data(info));
+  tensor.read = [owner = std::move(owner), read = std::move(tensor.read)](
+                    int64_t begin, int64_t end, void* out) { read(begin, end, out); };
+  return tensor;
+}
+
+LogicalTensor tensor_in_checkpoint(std::shared_ptr<const CheckpointReader> reader,
+                                   const std::string& name, const StoredTensor& stored) {
+  auto read = [reader = std::move(reader), name, shape = stored.shape, dtype = stored.dtype](
+                  int64_t begin, int64_t end, void* out) {
+    Slice slice = whole_tensor(name, shape, dtype, out);
+    slice.flat_begin = begin;
+    slice.flat_end = end;
+    reader->read(slice);
+  };
+  return {name, stored.shape, stored.dtype, std::move(read)};
+}
+
+// Sorts tensors into weights and states; a master copy stands for the weight it is the master of.
+void sort_tensors(std::vector<LogicalTensor> tensors, LogicalModel& model) {
+  std::set<std::string> mastered;
+  for (LogicalTensor& t : tensors) {
+    if (!t.name.ends_with(kMaster)) continue;
+    t.name.resize(t.name.size() - kMaster.size());
+    mastered.insert(t.name);
+    model.weights.push_back(std::move(t));
+    t.name.clear();
+  }
+  for (LogicalTensor& t : tensors) {
+    if (t.name.empty() || mastered.contains(t.name)) continue;
+    const bool state = t.name.find('#') != std::string::npos;
+    (state ? model.states : model.weights).push_back(std::move(t));
+  }
+  const auto by_name = [](const auto& a, const auto& b) { return a.name < b.name; };
+  std::sort(model.weights.begin(), model.weights.end(), by_name);
+  std::sort(model.states.begin(), model.states.end(), by_name);
+}
+
+// transformers ties the head where a config does not say, except in the families below.
+bool is_tied(const Json& config) {
+  if (const Json* tie = config.find("tie_word_embeddings"); tie && tie->is_bool()) {
+    return tie->as_bool();
+  }
+  const Json* type = config.find("model_type");
+  const std::string family = type && type->is_string() ? type->as_string() : "";
+  return !family.starts_with("llama") && !family.starts_with("qwen") &&
+         !family.starts_with("mistral");
+}
+
+// Copies of the embedding that some folders hold beside it: listed once, as checkpoints do.
+bool is_tied_copy(const std::string& name, const HfFolder& folder) {
+  const auto has = [&](const char* other) { return folder.find(other).file != nullptr; };
+  if (name == "encoder.embed_tokens.weight" || name == "decoder.embed_tokens.weight") {
+    return has("shared.weight");
+  }
+  if (name != "lm_head.weight" || !is_tied(folder.config())) return false;
+  for (const char* embedding :
+       {"model.embed_tokens.weight", "transformer.word_embeddings.weight", "word_embeddings.weight",
+        "transformer.wte.weight", "wte.weight", "shared.weight"}) {
+    if (has(embedding)) return true;
+  }
+  return false;
+}
+
+LogicalModel open_file(const fs::path& path) {
+  const auto file = std::make_shared<const SafetensorsFile>(path);
+  std::vector<LogicalTensor> tensors;
+  for (const TensorInfo& info : file->tensors()) {
+    tensors.push_back(tensor_in_file(file, *file, info));
+  }
+  LogicalModel model{LogicalModel::Kind::kFile, path, {}, {}, {}};
+  sort_tensors(std::move(tensors), model);
+  return model;
+}
+
+LogicalModel open_folder(const fs::path& path) {
+  const auto folder = std::make_shared<const HfFolder>(path);
+  std::vector<LogicalTensor> tensors;
+  for (const std::string& name : folder->tensor_names()) {
+    if (is_tied_copy(name, *folder)) continue;
+    const HfFolder::Found found = folder->find(name);
+    tensors.push_back(tensor_in_file(folder, *found.file, *found.info));
+  }
+  LogicalModel model{LogicalModel::Kind::kFolder, path, {}, {}, folder->config()};
+  sort_tensors(std::move(tensors), model);
+  return model;
+}
+
+LogicalModel open_checkpoint(const fs::path& path) {
+  const auto reader = std::make_shared<const CheckpointReader>(path);
+  std::vector<LogicalTensor> tensors;
+  for (const auto& [name, stored] : reader->tensors()) {
+    tensors.push_back(tensor_in_checkpoint(reader, name, stored));
+  }
+  LogicalModel model{LogicalModel::Kind::kCheckpoint, path, {}, {}, {}};
+  if (const fs::path config = path / "config.json"; fs::exists(config)) {
+    model.config = parse_json(read_file(config, size_t{1} << 26), config.string());
+  }
+  sort_tensors(std::move(tensors), model);
+  return model;
+}
+
+}  // namespace
+
+LogicalTensor tensor_in_memory(std::string name, Shape shape, Dtype dtype, const void* data) {
+  auto read = [data, width = dtype_bytes(dtype)](int64_t begin, int64_t end, void* out) {
+    if (begin < end) {
+      std::memcpy(out, static_cast<const std::byte*>(data) + begin * width,
+                  static_cast<size_t>((end - begin) * width));
+    }
+  };
+  return {std::move(name), std::move(shape), dtype, std::move(read)};
+}
+
+size_t tensor_bytes(const LogicalTensor& t) {
+  return static_cast<size_t>(num_elements(t.shape) * dtype_bytes(t.dtype));
+}
+
+fs::path resolve_model_source(const std::string& path) {
+  if (!fs::is_directory(path)) return resolve_model_path(path);
+  if (is_checkpoint(path) || fs::exists(fs::path(path) / "config.json")) return path;
+  if (fs::is_directory(fs::path(path) / "checkpoints")) {
+    const auto whole = list_checkpoints(path);
+    if (whole.empty()) {
+      throw UserError(fmt::format("{} has no whole checkpoint yet", path),
+                      "wait for its first checkpoint, or give another folder");
+    }
+    return whole.back();
+  }
+  throw UserError(
+      fmt::format("{} holds no model: neither config.json nor COMMITTED nor checkpoints/", path),
+      "give a checkpoint, a run directory, a Hugging Face folder or a safetensors file");
+}
+
+LogicalModel open_logical(const std::string& path) {
+  if (fs::is_regular_file(path)) return open_file(path);
+  const fs::path source = resolve_model_source(path);
+  return is_checkpoint(source) ? open_checkpoint(source) : open_folder(source);
+}
+
+std::map<std::string, std::string> read_side_files(const LogicalModel& model) {
+  static const std::set<std::string> kFolderFiles = {"generation_config.json",
+                                                     "tokenizer.json",
+                                                     "tokenizer_config.json",
+                                                     "special_tokens_map.json",
+                                                     "added_tokens.json",
+                                                     "vocab.json",
+                                                     "merges.txt",
+                                                     "tokenizer.model",
+                                                     "spiece.model",
+                                                     "chat_template.jinja"};
+  std::map<std::string, std::string> files;
+  if (model.kind == LogicalModel::Kind::kFile) return files;
+  for (const auto& entry : fs::directory_iterator(model.path)) {
+    const std::string name = entry.path().filename().string();
+    const bool wanted = model.kind == LogicalModel::Kind::kCheckpoint
+                            ? !is_own_file(name) && name != "config.json"
+                            : kFolderFiles.contains(name);
+    if (wanted && entry.is_regular_file()) files[name] = read_file(entry.path(), size_t{1} << 28);
+  }
+  return files;
+}
+
+}  // namespace weft

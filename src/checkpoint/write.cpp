@@ -1,0 +1,156 @@
+// checkpoint/write.cpp: a rank's slices into the folder being written; the commit that makes it
+// one.
+#include <algorithm>
+#include <set>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/index.h"
+#include "checkpoint/replace_folder.h"
+#include "io/safetensors.h"
+
+namespace weft {
+namespace {
+
+namespace fs = std::filesystem;
+
+Region checked_region(const Slice& s) {
+  const Region region = region_of(s);
+  const std::string fault = region_fault(region, s.shape);
+  ensure(fault.empty(), fmt::format("slice of \"{}\": {}", s.name, fault));
+  return region;
+}
+
+// The name of a slice in its file: the logical one; name@1, name@2 for more slices of a tensor.
+std::string name_in_file(const std::string& name, std::set<std::string>& taken) {
+  std::string unique = name;
+  for (int i = 1; !taken.insert(unique).second; ++i) unique = fmt::format("{}@{}", name, i);
+  return unique;
+}
+
+// Writes a rank's file; returns its part of the index.
+StoredTensors write_slices(const fs::path& folder, const std::vector<Slice>& slices, int rank) {
+  std::vector<TensorInfo> infos;
+  std::map<std::string, const Slice*> by_name;
+  std::set<std::string> taken;
+  for (const Slice& s : slices) {
+    const Region region = checked_region(s);
+    const bool box = region.size() == num_elements(s.extent);
+    const std::string name = name_in_file(s.name, taken);
+    infos.push_back({name, s.dtype, box ? s.extent : Shape{region.size()}, 0, 0});
+    by_name[name] = &s;
+  }
+  StoredTensors part;
+  SafetensorsWriter out(folder / rank_file(rank), std::move(infos), {{"format", "pt"}});
+  for (const TensorInfo& t : out.tensors()) {
+    const Slice& s = *by_name[t.name];
+    out.write(s.data, t.end - t.begin);
+    StoredTensors one;
+    one[s.name] = {s.shape,
+                   s.dtype,
+                   {{rank_file(rank), out.data_start() + t.begin, out.data_start() + t.end,
+                     region_of(s), hash_bytes(s.data, t.end - t.begin)}}};
+    merge_tensors(part, std::move(one));
+  }
+  out.finish();
+  return part;
+}
+
+void write_rank(const fs::path& folder, const std::vector<Slice>& slices, const Json& state,
+                const std::map<std::string, std::string>& side_files, int rank, int num_ranks) {
+  make_folder(folder);
+  const StoredTensors part = write_slices(folder, slices, rank);
+  if (rank == 0) {
+    write_synced(folder / kStateFile, state.dump(1) + "\n");
+    for (const auto& [name, bytes] : side_files) {
+      ensure(!is_own_file(name), fmt::format("side file {} has a name of the checkpoint's", name));
+      write_synced(folder / name, bytes);
+    }
+  }
+  write_synced(folder / part_file(rank), index_to_json(part, num_ranks).dump() + "\n");
+  sync_directory(folder);
+}
+
+StoredTensors merge_parts(const fs::path& folder, int num_ranks) {
+  StoredTensors all;
+  for (int rank = 0; rank < num_ranks; ++rank) {
+    const fs::path file = folder / part_file(rank);
+    const Json part = parse_json(read_file(file), file.string());
+    ensure(part.at("num_ranks") == Json(num_ranks),
+           fmt::format("{} is of {} ranks, wanted {}", file.string(), part.at("num_ranks").dump(),
+                       num_ranks));
+    merge_tensors(all, index_from_json(part, file.string()));
+  }
+  const std::string fault = coverage_fault(all);
+  ensure(fault.empty(), fault);
+  return all;
+}
+
+// Parts, and files of ranks that a larger, broken attempt left behind.
+void remove_leftovers(const fs::path& folder, int num_ranks) {
+  std::set<std::string> wanted;
+  for (int rank = 0; rank < num_ranks; ++rank) wanted.insert(rank_file(rank));
+  std::vector<fs::path> gone;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    const bool of_a_rank = name.starts_with("rank-") || name.starts_with("index-rank-");
+    if (is_own_file(name) && of_a_rank && !wanted.contains(name)) gone.push_back(entry.path());
+  }
+  for (const fs::path& path : gone) remove_folder(path);
+}
+
+}  // namespace
+
+Region region_of(const Slice& s) {
+  return {s.offset, s.extent, s.flat_begin, s.flat_end < 0 ? num_elements(s.extent) : s.flat_end};
+}
+
+Slice whole_tensor(std::string name, Shape shape, Dtype dtype, void* data) {
+  Shape zero(shape.size(), 0);
+  Shape extent = shape;
+  return {
+      std::move(name), std::move(shape), dtype, std::move(zero), std::move(extent), 0, -1, data};
+}
+
+void prepare_checkpoint(const fs::path& folder) {
+  remove_folder(writing_folder(folder));
+  make_folder(writing_folder(folder));
+}
+
+void commit_checkpoint(const fs::path& folder, int num_ranks) {
+  const fs::path writing = writing_folder(folder);
+  const std::string index = index_to_json(merge_parts(writing, num_ranks), num_ranks).dump() + "\n";
+  write_synced(writing / kIndexFile, index);
+  remove_leftovers(writing, num_ranks);
+  sync_directory(writing);
+  const std::string state = read_file(writing / kStateFile);
+  write_synced(writing / kCommittedFile,
+               fmt::format("{} {}\n{} {}\n", kIndexFile, hash_hex(hash_text(index)), kStateFile,
+                           hash_hex(hash_text(state))));
+  sync_directory(writing);
+  replace_folder(writing, folder);
+}
+
+void write_checkpoint(const fs::path& folder, const std::vector<Slice>& slices, const Json& state,
+                      const std::map<std::string, std::string>& side_files, int rank,
+                      int num_ranks) {
+  const fs::path writing = writing_folder(folder);
+  try {
+    if (num_ranks == 1) prepare_checkpoint(folder);
+    write_rank(writing, slices, state, side_files, rank, num_ranks);
+    if (num_ranks == 1) commit_checkpoint(folder, num_ranks);
+  } catch (...) {
+    std::error_code ignored;  // gives the space back; the first error is the one to tell
+    if (num_ranks == 1) {
+      fs::remove_all(writing, ignored);
+    } else {
+      fs::remove(writing / rank_file(rank), ignored);
+      fs::remove(writing / part_file(rank), ignored);
+    }
+    throw;
+  }
+}
+
+}  // namespace weft

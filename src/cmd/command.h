@@ -1,0 +1,48 @@
+// cmd/command.h: what a command is, and the table of them.
+//
+// A command is one file with one function add_NAME: it declares its options on the CLI::App that it
+// is given, and returns what to do when they are parsed. The rows stand in commands.cpp.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+}
+
+namespace weft {
+
+using RunCommand = std::function<int()>;  // the exit code; errors are thrown
+using AddCommand = RunCommand (*)(CLI::App& app);
+
+struct Command {
+  const char* name;
+  const char* help;  // one line
+  AddCommand add;    // null: not built yet
+};
+const std::vector<Command>& commands();
+
+// Defined in cmd/NAME.cpp, those that are built: a new one is its file and its row in the table.
+RunCommand add_train(CLI::App& app);
+RunCommand add_verify(CLI::App& app);
+RunCommand add_plan(CLI::App& app);
+RunCommand add_eval(CLI::App& app);
+RunCommand add_generate(CLI::App& app);
+RunCommand add_export(CLI::App& app);
+RunCommand add_inspect(CLI::App& app);
+RunCommand add_hash(CLI::App& app);
+RunCommand add_diff(CLI::App& app);
+RunCommand add_tokenize(CLI::App& app);
+RunCommand add_status(CLI::App& app);
+RunCommand add_agent(CLI::App& app);
+RunCommand add_dashboard(CLI::App& app);
+RunCommand add_doctor(CLI::App& app);
+
+std::string version_text();
+
+// Parses the words after the program's name and runs the command. UserError where they are wrong.
+int run_command_line(int argc, const char* const* argv);
+
+}  // namespace weft

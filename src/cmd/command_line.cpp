@@ -1,0 +1,99 @@
+// cmd/command_line.cpp: the table turned into CLI11's parser, its complaints turned into ours.
+#include <CLI/CLI.hpp>
+
+#include "base/error.h"
+#include "base/suggest.h"
+#include "cmd/command.h"
+
+namespace weft {
+namespace {
+
+int say_not_built(const std::string& name) {
+  fmt::print(stderr, "weft: '{}' is not built yet\n", name);
+  return 2;
+}
+
+std::vector<std::string> command_names() {
+  std::vector<std::string> names;
+  for (const Command& c : commands()) names.emplace_back(c.name);
+  return names;
+}
+
+std::vector<std::string> option_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  return names;
+}
+
+[[noreturn]] void throw_unknown_command(const std::string& word) {
+  const auto close = nearest(word, command_names());
+  throw UserError(
+      fmt::format("unknown command '{}'", word),
+      close ? fmt::format("did you mean '{}'?", *close) : "'weft --help' lists the commands");
+}
+
+// What CLI11 could not place: an unknown option, or a word too many.
+[[noreturn]] void throw_extra(const CLI::App& app, const std::string& word) {
+  const std::string help = fmt::format("'weft {} --help' lists what it takes", app.get_name());
+  if (!word.starts_with('-')) {
+    throw UserError(fmt::format("weft {}: '{}' is a word too many", app.get_name(), word), help);
+  }
+  const std::string name = word.substr(0, word.find('='));
+  const auto close = nearest(name, option_names(app));
+  throw UserError(fmt::format("weft {}: unknown option '{}'", app.get_name(), name),
+                  close ? fmt::format("did you mean '{}'?", *close) : help);
+}
+
+// One subcommand, parsed and run. A command that is not built takes any words.
+int run_one(const Command& command, int argc, const char* const* argv) {
+  CLI::App app(command.help, command.name);
+  app.name(std::string(command.name));
+  if (!command.add) app.allow_extras();
+  const RunCommand run = command.add ? command.add(app) : RunCommand();
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    fmt::print("{}", app.help("weft"));
+    return 0;
+  } catch (const CLI::ExtrasError&) {
+    throw_extra(app, app.remaining().front());
+  } catch (const CLI::ParseError& e) {
+    throw UserError(fmt::format("weft {}: {}", command.name, e.what()),
+                    fmt::format("'weft {} --help' lists what it takes", command.name));
+  }
+  return run ? run() : say_not_built(command.name);
+}
+
+std::string help_text() {
+  std::string text = "weft trains language models on many devices.\n\nUsage: weft COMMAND ...\n\n";
+  for (const Command& c : commands()) {
+    text += fmt::format("  {:<10} {}{}\n", c.name, c.help, c.add ? "" : " (not built yet)");
+  }
+  return text + "\n'weft COMMAND --help' tells a command's options; 'weft --version' the build.\n";
+}
+
+}  // namespace
+
+int run_command_line(int argc, const char* const* argv) {
+  const std::string first = argc > 1 ? argv[1] : "";
+  if (first.empty()) {
+    fmt::print(stderr, "{}", help_text());
+    return 2;
+  }
+  if (first == "--help" || first == "-h" || first == "help") {
+    fmt::print("{}", help_text());
+    return 0;
+  }
+  if (first == "--version") {
+    fmt::print("{}\n", version_text());
+    return 0;
+  }
+  for (const Command& c : commands()) {
+    if (first == c.name) return run_one(c, argc - 1, argv + 1);
+  }
+  throw_unknown_command(first);
+}
+
+}  // namespace weft

@@ -1,0 +1,35 @@
+// cmd/diff.cpp: weft diff A B; exit 1 where anything differs.
+#include <CLI/CLI.hpp>
+
+#include "base/error.h"
+#include "checkpoint/compare.h"
+#include "cmd/command.h"
+
+namespace weft {
+namespace {
+
+int run_diff(const std::string& a_path, const std::string& b_path) {
+  const LogicalModel a = open_logical(a_path), b = open_logical(b_path);
+  const Comparison result = compare_models(a, b);
+  for (const TensorDifference& d : result.differences) fmt::print("{}\n", to_string(d));
+  if (!result.states_compared && !(a.states.empty() && b.states.empty())) {
+    fmt::print("states only in {}, not compared\n", a.states.empty() ? "B" : "A");
+  }
+  if (result.differences.empty()) {
+    fmt::print("identical: {} tensors\n", result.num_compared);
+    return 0;
+  }
+  fmt::print("{} tensors compared, {} differ\n", result.num_compared, result.differences.size());
+  return 1;
+}
+
+}  // namespace
+
+RunCommand add_diff(CLI::App& app) {
+  const auto paths = std::make_shared<std::array<std::string, 2>>();
+  app.add_option("A", (*paths)[0], "checkpoint, run directory, folder or file")->required();
+  app.add_option("B", (*paths)[1], "what to compare it with")->required();
+  return [paths] { return run_diff((*paths)[0], (*paths)[1]); };
+}
+
+}  // namespace weft

@@ -1,0 +1,24 @@
+// cmd/hash.cpp: weft hash PATH.
+#include <CLI/CLI.hpp>
+
+#include "base/error.h"
+#include "checkpoint/digest.h"
+#include "cmd/command.h"
+
+namespace weft {
+
+RunCommand add_hash(CLI::App& app) {
+  const auto path = std::make_shared<std::string>();
+  app.add_option("PATH", *path,
+                 "checkpoint, run directory, Hugging Face folder or safetensors file")
+      ->required();
+  return [path] {
+    const Digest digest = digest_model(open_logical(*path));
+    for (const std::string& line : digest.lines) fmt::print("{}\n", line);
+    fmt::print("weights {}\n", digest.weights);
+    if (!digest.states.empty()) fmt::print("states {}\n", digest.states);
+    return 0;
+  };
+}
+
+}  // namespace weft

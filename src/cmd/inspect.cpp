@@ -1,0 +1,64 @@
+// cmd/inspect.cpp: weft inspect PATH [--json].
+#include "cmd/inspect.h"
+
+#include <CLI/CLI.hpp>
+
+#include "base/error.h"
+#include "checkpoint/checkpoint.h"
+#include "cmd/command.h"
+
+namespace weft {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool has_tokenizer(const fs::path& folder) {
+  return fs::exists(folder / "tokenizer.json") || fs::exists(folder / "vocab.json");
+}
+
+Json inspect(const std::string& path) {
+  if (fs::is_regular_file(path)) {
+    return path.ends_with(".safetensors") ? inspect_model(path) : inspect_data(path);
+  }
+  const bool model = is_checkpoint(path) || fs::exists(fs::path(path) / "config.json");
+  if (!model && has_tokenizer(path)) return inspect_tokenizer(path);
+  return inspect_model(path);
+}
+
+// Objects and lists of them one line an entry, indented; everything else on its key's line.
+void print_value(const std::string& key, const Json& value, int indent) {
+  const auto blanks = static_cast<size_t>(indent);
+  if (value.is_object()) {
+    fmt::print("{:{}}{}:\n", "", blanks, key);
+    for (const auto& [k, v] : value.as_object()) print_value(k, v, indent + 2);
+  } else if (value.is_string()) {
+    fmt::print("{:{}}{}: {}\n", "", blanks, key, value.as_string());
+  } else {
+    fmt::print("{:{}}{}: {}\n", "", blanks, key, value.dump());
+  }
+}
+
+}  // namespace
+
+RunCommand add_inspect(CLI::App& app) {
+  struct Options {
+    std::string path;
+    bool json = false;
+  };
+  const auto options = std::make_shared<Options>();
+  app.add_option("PATH", options->path,
+                 "checkpoint, run directory, folder, safetensors file, data file or tokenizer")
+      ->required();
+  app.add_flag("--json", options->json, "print one JSON object");
+  return [options] {
+    const Json found = inspect(options->path);
+    if (options->json) {
+      fmt::print("{}\n", found.dump(2));
+    } else {
+      for (const auto& [key, value] : found.as_object()) print_value(key, value, 0);
+    }
+    return 0;
+  };
+}
+
+}  // namespace weft

@@ -1,0 +1,113 @@
+// cmd/inspect_model.cpp: the figures of a checkpoint, a Hugging Face folder, a safetensors file.
+#include "base/error.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/logical.h"
+#include "cmd/inspect.h"
+#include "io/safetensors.h"
+
+namespace weft {
+namespace {
+
+namespace fs = std::filesystem;
+
+void copy_key(const Json& from, const char* key, Json& to) {
+  if (const Json* value = from.find(key)) to.set(key, *value);
+}
+
+// num_tensors, num_elements, bytes and tensors a dtype, of one list.
+Json describe_list(const std::vector<LogicalTensor>& tensors) {
+  int64_t elements = 0;
+  uint64_t bytes = 0;
+  Json dtypes(Json::Object{});
+  for (const LogicalTensor& t : tensors) {
+    elements += num_elements(t.shape);
+    bytes += tensor_bytes(t);
+    const Json* count = dtypes.find(dtype_name(t.dtype));
+    dtypes.set(dtype_name(t.dtype), (count ? count->as_int() : 0) + 1);
+  }
+  Json out;
+  out.set("tensors", uint64_t{tensors.size()});
+  out.set("elements", elements);
+  out.set("bytes", bytes);
+  out.set("dtypes", std::move(dtypes));
+  return out;
+}
+
+Json describe_tensors(const LogicalModel& model) {
+  Json list(Json::Object{});
+  for (const auto* part : {&model.weights, &model.states}) {
+    for (const LogicalTensor& t : *part) {
+      list.as_object().emplace_back(t.name,
+                                    fmt::format("{} {}", dtype_name(t.dtype), to_string(t.shape)));
+    }
+  }
+  return list;
+}
+
+// How the slices cut the tensors: whole, boxes (tensor parallel), flat ranges (ZeRO).
+Json describe_layout(const CheckpointReader& reader) {
+  int64_t whole = 0, boxes = 0, flat = 0;
+  for (const auto& [name, t] : reader.tensors()) {
+    for (const StoredSlice& s : t.slices) {
+      const bool part = s.region.size() != num_elements(s.region.extent);
+      ++(part ? flat : s.region.extent == t.shape ? whole : boxes);
+    }
+  }
+  Json out;
+  out.set("ranks", reader.index().at("num_ranks"));
+  copy_key(reader.state(), "layout", out);
+  out.set("whole_tensors", whole);
+  out.set("box_slices", boxes);
+  out.set("flat_slices", flat);
+  return out;
+}
+
+void describe_checkpoint(const LogicalModel& model, Json& out) {
+  const CheckpointReader reader(model.path);
+  out.set("kind", "checkpoint");
+  out.set("path", model.path.string());
+  for (const char* key : {"step", "epoch", "weft_version"}) copy_key(reader.state(), key, out);
+  out.set("layout", describe_layout(reader));
+}
+
+void describe_folder(const LogicalModel& model, Json& out) {
+  out.set("kind", "Hugging Face folder");
+  out.set("path", model.path.string());
+}
+
+void describe_config(const Json& config, Json& out) {
+  for (const char* key :
+       {"architectures", "model_type", "hidden_size", "d_model", "num_hidden_layers", "num_layers",
+        "n_layer", "num_attention_heads", "num_heads", "n_head", "num_key_value_heads",
+        "intermediate_size", "d_ff", "vocab_size", "tie_word_embeddings", "torch_dtype", "dtype"}) {
+    copy_key(config, key, out);
+  }
+}
+
+}  // namespace
+
+Json inspect_model(const std::string& path) {
+  const LogicalModel model = open_logical(path);
+  Json out;
+  if (model.kind == LogicalModel::Kind::kCheckpoint) {
+    describe_checkpoint(model, out);
+  } else if (model.kind == LogicalModel::Kind::kFolder) {
+    describe_folder(model, out);
+  } else {
+    out.set("kind", "safetensors file");
+    out.set("path", path);
+    const SafetensorsFile file(path);
+    Json notes(Json::Object{});
+    for (const auto& [key, value] : file.metadata()) notes.set(key, value);
+    out.set("metadata", std::move(notes));
+  }
+  if (!model.config.is_null()) describe_config(model.config, out);
+  const Json weights = describe_list(model.weights);
+  out.set("parameters", weights.at("elements"));
+  out.set("weights", weights);
+  if (!model.states.empty()) out.set("states", describe_list(model.states));
+  out.set("tensors", describe_tensors(model));
+  return out;
+}
+
+}  // namespace weft

@@ -1,0 +1,48 @@
+// cmd/main.cpp: one catch turns errors into messages and exit codes.
+#include <csignal>
+#include <cstdio>
+#include <exception>
+#include <new>
+#include <system_error>
+
+#include "base/error.h"
+#include "cmd/command.h"
+
+namespace {
+
+int report(const std::string& message, const std::string& hint, int exit_code) {
+  std::fprintf(stderr, "error: %s\n", message.c_str());
+  if (!hint.empty()) std::fprintf(stderr, "  hint: %s\n", hint.c_str());
+  return exit_code;
+}
+
+int run(int argc, const char* const* argv) {
+  const int exit_code = weft::run_command_line(argc, argv);
+  if (std::fflush(stdout) != 0) {
+    throw std::system_error(errno, std::generic_category(), "cannot write standard output");
+  }
+  return exit_code;
+}
+
+// A reader that has seen enough (weft hash X | head) is no failure; a full disk is.
+int report_system(const std::system_error& e) {
+  if (e.code() == std::errc::broken_pipe) return 0;
+  return report(e.what(), "", 1);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::signal(SIGPIPE, SIG_IGN);  // a closed pipe or socket is an error code, not a death
+  try {
+    return run(argc, argv);
+  } catch (const weft::Error& e) {
+    return report(e.what(), e.hint(), e.exit_code());
+  } catch (const std::system_error& e) {
+    return report_system(e);
+  } catch (const std::bad_alloc&) {
+    return report("out of memory", "'weft plan' tells what a run needs", 70);
+  } catch (const std::exception& e) {
+    return report(e.what(), "this is a fault of weft; please report it with the command", 70);
+  }
+}

@@ -1,0 +1,32 @@
+# The program weft: every file of src/cmd, linked with the highest room that is there.
+file(GLOB commands CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/cmd/*.cpp)
+find_package(CLI11 REQUIRED)
+if(NOT TARGET weft_text)
+  list(APPEND commands ${CMAKE_SOURCE_DIR}/src/cmd/no_text/tokenizer.cpp)
+endif()
+add_executable(weft ${commands})
+target_link_libraries(weft PRIVATE weft_flags weft_base CLI11::CLI11)
+if(TARGET weft_train)
+  target_link_libraries(weft PRIVATE weft_train)
+else()
+  foreach(room checkpoint text)
+    if(TARGET weft_${room})
+      target_link_libraries(weft PRIVATE weft_${room})
+    endif()
+  endforeach()
+endif()
+set_target_properties(weft PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
+
+# The commit is that of the last configuration; where there is no git, "unknown".
+execute_process(COMMAND git describe --always --dirty --abbrev=12
+                WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}
+                OUTPUT_VARIABLE commit OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+if(NOT commit)
+  set(commit unknown)
+endif()
+set(back_ends "ref cpu")
+if(WEFT_CUDA)
+  string(APPEND back_ends " cuda")
+endif()
+set_source_files_properties(${CMAKE_SOURCE_DIR}/src/cmd/version.cpp PROPERTIES COMPILE_DEFINITIONS
+  "WEFT_VERSION=\"${PROJECT_VERSION}\";WEFT_COMMIT=\"${commit}\";WEFT_COMPILER=\"${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}\";WEFT_BACK_ENDS=\"${back_ends}\"")

@@ -1,0 +1,13 @@
+// cmd/version.cpp: what this program was built from; CMake gives the WEFT_ names to this file only.
+#include <fmt/core.h>
+
+#include "cmd/command.h"
+
+namespace weft {
+
+std::string version_text() {
+  return fmt::format("weft {}\ncommit {}\ncompiler {}\nback ends {}", WEFT_VERSION, WEFT_COMMIT,
+                     WEFT_COMPILER, WEFT_BACK_ENDS);
+}
+
+}  // namespace weft

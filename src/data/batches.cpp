@@ -1,0 +1,226 @@
+// data/batches.cpp: the thread that reads ahead, and the bounded queue between it and the step.
+#include "data/batches.h"
+
+#include <algorithm>
+#include <cmath>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include "base/error.h"
+#include "base/random.h"
+#include "base/threads.h"
+#include "data/batch_builder.h"
+
+namespace weft {
+namespace {
+
+constexpr size_t kNamedRows = 10;
+
+[[noreturn]] void refuse_few_rows(int64_t num_rows, int64_t global_batch) {
+  throw UserError(
+      fmt::format("the data has {} usable rows, fewer than one global batch of {}", num_rows,
+                  global_batch),
+      "lower train.global_batch, or give more rows (data.fraction, data.limit, data.drop_empty)");
+}
+
+}  // namespace
+
+bool is_eval_row(uint64_t seed, int64_t row, double eval_fraction) {
+  constexpr uint64_t kStream = 0x73706c6974;
+  return uniform_at(seed, kStream, static_cast<uint64_t>(row)) < eval_fraction;
+}
+
+int64_t rows_taken(const DataConfig& config, int64_t num_rows) {
+  require(config.fraction > 0 && config.fraction <= 1,
+          "data.fraction: wanted more than 0 and at most 1, got {}", config.fraction);
+  require(config.limit >= 0, "data.limit: wanted 0 (all) or more, got {}", config.limit);
+  int64_t taken = std::llround(static_cast<double>(num_rows) * config.fraction);
+  if (config.limit > 0) taken = std::min(taken, config.limit);
+  return std::min(taken, num_rows);
+}
+
+void DataCounters::add(const DataCounters& more) {
+  rows += more.rows;
+  dropped += more.dropped;
+  truncated += more.truncated;
+  repaired += more.repaired;
+  incomplete += more.incomplete;
+  padding += more.padding;
+  for (const std::string& name : more.first_repaired) {
+    const bool is_known =
+        std::find(first_repaired.begin(), first_repaired.end(), name) != first_repaired.end();
+    if (first_repaired.size() < kNamedRows && !is_known) first_repaired.push_back(name);
+  }
+}
+
+std::string DataCounters::describe() const {
+  std::string out;
+  auto tell = [&out](int64_t count, std::string_view what) {
+    if (count == 0) return;
+    out += fmt::format("{}{} {}", out.empty() ? "" : ", ", count, what);
+  };
+  tell(dropped, "rows dropped (one token or less)");
+  tell(truncated, "rows cut to seq_length");
+  tell(repaired, "rows with invalid UTF-8 repaired");
+  tell(incomplete, "rows left over at the end of an epoch");
+  tell(padding, "positions of padding");
+  return out;
+}
+
+// The ring: the thread fills slots_[made_ % N], next() swaps slots_[taken_ % N] out. A batch is
+// released only when the one after it is filled, or is known not to exist: so that is_epoch_end is
+// true exactly on the last batch, and a state saved there stands at the next epoch.
+class BatchStream::Producer {
+ public:
+  Producer(const DataConfig& config, const RowSource& rows, const Tokenizer& tokenizer,
+           const StreamOptions& options)
+      : builder(config, rows, tokenizer, options),
+        slots_(static_cast<size_t>(std::max(options.prefetch, 2))) {}
+  ~Producer() { stop(); }
+
+  void start() {
+    made_ = taken_ = 0;
+    done_ = stop_ = false;
+    error_ = nullptr;
+    thread_ = std::thread([this] { work(); });
+  }
+
+  void stop() {
+    {
+      const std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    changed_.notify_all();
+    if (thread_.joinable()) thread_.join();
+  }
+
+  bool is_started() const { return thread_.joinable(); }
+
+  bool take(Batch& out) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return taken_ < made_ || done_; });
+    if (taken_ < made_) {
+      std::swap(out, slots_[taken_ % slots_.size()]);
+      ++taken_;
+      lock.unlock();
+      changed_.notify_all();
+      return true;
+    }
+    if (error_) std::rethrow_exception(error_);
+    return false;
+  }
+
+  BatchBuilder builder;
+
+ private:
+  void work() {
+    try {
+      while (run_epoch() && !builder.once()) builder.next_epoch();
+    } catch (...) {
+      error_ = std::current_exception();  // read under the lock after done_
+    }
+    {
+      const std::lock_guard lock(mutex_);
+      done_ = true;
+    }
+    changed_.notify_all();
+  }
+
+  // False where stop() was called.
+  bool run_epoch() {
+    const bool is_whole_epoch = builder.state().position == 0;
+    bool has_batch = builder.fill(current_);
+    if (!has_batch && is_whole_epoch && !builder.once()) {
+      refuse_few_rows(current_.counted.incomplete, builder.global_batch());
+    }
+    while (has_batch) {
+      const bool has_next = builder.fill(next_);
+      if (!has_next) {
+        current_.is_epoch_end = true;
+        current_.counted.add(next_.counted);
+        if (!builder.once()) current_.after = {current_.epoch + 1, 0};
+      }
+      if (!release()) return false;
+      std::swap(current_, next_);
+      has_batch = has_next;
+    }
+    return true;
+  }
+
+  bool release() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return stop_ || made_ - taken_ < slots_.size(); });
+    if (stop_) return false;
+    std::swap(current_, slots_[made_ % slots_.size()]);
+    ++made_;
+    lock.unlock();
+    changed_.notify_all();
+    return true;
+  }
+
+  std::vector<Batch> slots_;
+  Batch current_, next_;  // of the thread alone
+  std::thread thread_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  uint64_t made_ = 0, taken_ = 0;
+  bool done_ = false, stop_ = false;
+  std::exception_ptr error_;
+};
+
+BatchStream::BatchStream(const DataConfig& config, const RowSource& rows,
+                         const Tokenizer& tokenizer, const StreamOptions& options)
+    : producer_(std::make_unique<Producer>(config, rows, tokenizer, options)) {
+  const int64_t num_rows = producer_->builder.num_raw_rows();
+  if (!options.once && num_rows < options.global_batch) {
+    refuse_few_rows(num_rows, options.global_batch);
+  }
+}
+
+BatchStream::~BatchStream() = default;
+
+bool BatchStream::next(Batch& out) {
+  if (!producer_->is_started()) producer_->start();
+  if (!producer_->take(out)) return false;
+  state_ = out.after;
+  counters_.add(out.counted);
+  return true;
+}
+
+void BatchStream::restore(const StreamState& state) {
+  producer_->stop();
+  producer_->builder.restore(state);
+  producer_->start();
+  state_ = state;
+}
+
+StreamState BatchStream::state() const { return state_; }
+const DataCounters& BatchStream::counters() const { return counters_; }
+int64_t BatchStream::num_raw_rows() const { return producer_->builder.num_raw_rows(); }
+
+int64_t BatchStream::count_kept_rows(int num_threads) const {
+  constexpr int64_t kChunk = 4096;
+  const BatchBuilder& builder = producer_->builder;
+  const int64_t num_rows = builder.num_raw_rows(), num_chunks = (num_rows + kChunk - 1) / kChunk;
+  std::vector<int64_t> kept(static_cast<size_t>(num_chunks));
+  ThreadPool pool(num_threads);
+  pool.run(num_chunks, [&](int64_t chunk, int) {
+    const int64_t end = std::min(num_rows, (chunk + 1) * kChunk);
+    for (int64_t row = chunk * kChunk; row < end; ++row) {
+      kept[static_cast<size_t>(chunk)] += builder.is_kept(row);
+    }
+  });
+  int64_t total = 0;
+  for (const int64_t n : kept) total += n;
+  return total;
+}
+
+int64_t BatchStream::count_steps_per_epoch(int num_threads) const {
+  const int64_t num_kept = count_kept_rows(num_threads), batch = producer_->builder.global_batch();
+  if (num_kept < batch) refuse_few_rows(num_kept, batch);
+  return num_kept / batch;
+}
+
+}  // namespace weft

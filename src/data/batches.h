@@ -1,0 +1,103 @@
+// data/batches.h: the stream of batches that training and evaluation take, one a step.
+//
+// A thread of its own reads, tokenizes and pads a few batches ahead; what it throws is thrown at
+// next(). Everything is a function of (rows, configuration, seed, state): a stream restored to a
+// state gives the batches that the first would have given.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/config.h"
+#include "data/rows.h"
+#include "text/tokenizer.h"
+
+namespace weft {
+
+// Where a stream stands, kept in checkpoints.
+struct StreamState {
+  int64_t epoch = 1;
+  int64_t position = 0;  // in the epoch's order of raw rows: dropped ones count
+  bool operator==(const StreamState&) const = default;
+};
+
+// Nothing is dropped in silence: the trainer prints these.
+struct DataCounters {
+  int64_t rows = 0;                         // given out in batches
+  int64_t dropped = 0;                      // of one token or less
+  int64_t truncated = 0;                    // longer than seq_length
+  int64_t repaired = 0;                     // held bytes that are no UTF-8
+  int64_t incomplete = 0;                   // at the end of an epoch, less than a global batch
+  int64_t padding = 0;                      // positions
+  std::vector<std::string> first_repaired;  // "file:line" of the first ten
+
+  void add(const DataCounters& more);
+  std::string describe() const;  // "12 rows dropped, 3 truncated, ..."; empty: nothing to tell
+};
+
+struct Batch {
+  int64_t num_rows = 0;
+  int64_t seq_length = 0;        // T
+  std::vector<int32_t> ids;      // (num_rows, T), padded on the right
+  std::vector<int32_t> targets;  // (num_rows, T), -1: no label
+  std::vector<int32_t> lengths;  // (num_rows), without padding
+  int64_t tokens = 0;            // without padding
+  int64_t positions = 0;         // num_rows * T
+  int64_t target_tokens = 0;
+  int64_t epoch = 1;          // to which these rows belong
+  bool is_epoch_end = false;  // no further batch in this epoch
+  StreamState after;          // restore() to it, and the next batch follows
+  DataCounters counted;       // since the batch before
+};
+
+enum class Part {
+  kAll,    // every row
+  kTrain,  // without those that data.eval_fraction takes away
+  kEval,   // only those
+};
+
+struct StreamOptions {
+  uint64_t seed = 42;
+  int64_t global_batch = 8;
+  int64_t vocab_size = INT64_MAX;
+  Part part = Part::kAll;
+  bool once = false;  // evaluation: file order, one epoch, the last batch may be short
+  int prefetch = 4;   // batches read ahead
+};
+
+class BatchStream {
+ public:
+  // rows and tokenizer must outlive the stream. UserError where there are fewer rows than a global
+  // batch (found here, or where dropped rows decide it, at next()).
+  BatchStream(const DataConfig& config, const RowSource& rows, const Tokenizer& tokenizer,
+              const StreamOptions& options);
+  ~BatchStream();
+
+  // Swaps the next batch into `out`, whose memory the stream uses again; takes none itself. False
+  // at the end (once).
+  bool next(Batch& out);
+  void restore(const StreamState& state);  // to before the first batch after `state`
+  StreamState state() const;               // after the last batch given out
+  const DataCounters& counters() const;    // of all batches given out
+
+  int64_t num_raw_rows() const;  // after fraction and limit, before anything is dropped
+  // Reads every row once (several threads, long rows not to their end): only for a schedule or an
+  // epoch count that needs the end.
+  int64_t count_kept_rows(int num_threads = 2) const;
+  int64_t count_steps_per_epoch(int num_threads = 2) const;
+
+ private:
+  class Producer;
+  std::unique_ptr<Producer> producer_;
+  StreamState state_;
+  DataCounters counters_;
+};
+
+// Whether the row belongs to the evaluation part: by seed and row number alone.
+bool is_eval_row(uint64_t seed, int64_t row, double eval_fraction);
+// How many rows `fraction` and `limit` leave, the first ones.
+int64_t rows_taken(const DataConfig& config, int64_t num_rows);
+
+}  // namespace weft

@@ -1,0 +1,154 @@
+// exec/memory_plan.cpp: lifetimes, sharing in place, then the largest values placed first, each at
+// the lowest offset that no value of an overlapping lifetime covers.
+#include "exec/memory_plan.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "base/error.h"
+
+namespace weft {
+namespace {
+
+// Values that share one piece of memory.
+struct Storage {
+  int64_t bytes = 0;
+  int first = std::numeric_limits<int>::max();
+  int last = -1;
+  int64_t offset = 0;
+};
+
+class Planner {
+ public:
+  Planner(const Graph& graph, int num_passes) : graph_(graph), num_passes_(num_passes) {
+    for (const Node& n : graph.pass) nodes_.push_back(&n);
+    for (const Node& n : graph.finish) nodes_.push_back(&n);
+  }
+
+  MemoryPlan run() {
+    plan_.places.resize(graph_.values.size());
+    place_persistent();
+    find_last_readers();
+    assign_storages();
+    place_storages();
+    return std::move(plan_);
+  }
+
+ private:
+  bool is_step_value(const Value& v) const {
+    if (v.kind == ValueKind::kGradient) return num_passes_ == 1;
+    return v.kind == ValueKind::kActivation;
+  }
+
+  void place_persistent() {
+    for (size_t i = 0; i < graph_.values.size(); ++i) {
+      const Value& v = graph_.values[i];
+      if (is_step_value(v)) continue;
+      Place& p = plan_.places[i];
+      p = {Place::Region::kPersistent, plan_.persistent_bytes, value_bytes(v), 0, 0};
+      plan_.persistent_bytes += align_up(p.bytes);
+    }
+  }
+
+  void find_last_readers() {
+    last_touch_.assign(graph_.values.size(), -1);
+    for (size_t t = 0; t < nodes_.size(); ++t) {
+      for (Ref r : nodes_[t]->inputs) last_touch_[static_cast<size_t>(r.id)] = static_cast<int>(t);
+      for (Ref r : nodes_[t]->outputs) {
+        if (r) last_touch_[static_cast<size_t>(r.id)] = static_cast<int>(t);
+      }
+    }
+  }
+
+  void assign_storages() {
+    storage_of_.assign(graph_.values.size(), -1);
+    for (size_t t = 0; t < nodes_.size(); ++t) {
+      const Node& node = *nodes_[t];
+      const InPlace rule = in_place_rule(node);
+      for (size_t k = 0; k < node.outputs.size(); ++k) {
+        const Ref out = node.outputs[k];
+        if (!out || !is_step_value(graph_[out])) continue;
+        int& storage = storage_of_[static_cast<size_t>(out.id)];
+        if (storage < 0 && k == rule.output) storage = shared_with_input(node, rule, out, static_cast<int>(t));
+        if (storage < 0) {
+          ensure(!(rule.must && k == rule.output), fmt::format("{} must work in place", op_name(node.op)));
+          storage = static_cast<int>(storages_.size());
+          storages_.push_back({align_up(value_bytes(graph_[out])), static_cast<int>(t), static_cast<int>(t), 0});
+        }
+        Storage& s = storages_[static_cast<size_t>(storage)];
+        s.last = std::max(s.last, last_touch_[static_cast<size_t>(out.id)]);
+      }
+    }
+  }
+
+  int shared_with_input(const Node& node, const InPlace& rule, Ref out, int t) const {
+    for (size_t k : rule.inputs) {
+      if (k >= node.inputs.size()) continue;
+      const Ref in = node.inputs[k];
+      const int storage = storage_of_[static_cast<size_t>(in.id)];
+      if (storage < 0 || storages_[static_cast<size_t>(storage)].last > t) continue;
+      if (storages_[static_cast<size_t>(storage)].bytes >= align_up(value_bytes(graph_[out]))) return storage;
+    }
+    return -1;
+  }
+
+  void place_storages() {
+    std::vector<size_t> order(storages_.size());
+    for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+      return storages_[a].bytes > storages_[b].bytes;
+    });
+    std::vector<size_t> placed;  // kept sorted by offset
+    for (size_t i : order) {
+      Storage& s = storages_[i];
+      int64_t at = 0;
+      for (size_t j : placed) {
+        const Storage& other = storages_[j];
+        if (other.last < s.first || other.first > s.last) continue;
+        if (other.offset >= at + s.bytes) break;
+        at = std::max(at, other.offset + other.bytes);
+      }
+      s.offset = at;
+      plan_.step_bytes = std::max(plan_.step_bytes, at + s.bytes);
+      placed.insert(std::upper_bound(placed.begin(), placed.end(), i, [&](size_t a, size_t b) {
+                      return storages_[a].offset < storages_[b].offset;
+                    }), i);
+    }
+    for (size_t v = 0; v < storage_of_.size(); ++v) {
+      if (storage_of_[v] < 0) continue;
+      const Storage& s = storages_[static_cast<size_t>(storage_of_[v])];
+      plan_.places[v] = {Place::Region::kStep, s.offset, value_bytes(graph_.values[v]), s.first, s.last};
+    }
+  }
+
+  const Graph& graph_;
+  int num_passes_;
+  std::vector<const Node*> nodes_;
+  std::vector<int> last_touch_, storage_of_;
+  std::vector<Storage> storages_;
+  MemoryPlan plan_;
+};
+
+}  // namespace
+
+InPlace in_place_rule(const Node& node) {
+  switch (node.op) {
+    case Op::kRope:
+    case Op::kRopeInverse:
+      return {0, {0}, true};
+    case Op::kSwigluGrad:
+      return {0, {1}};
+    case Op::kRmsNormGrad:
+      return {0, {0, 4}};
+    case Op::kAdd:
+      return {0, {0, 1}};
+    default:
+      return {std::numeric_limits<size_t>::max(), {}};
+  }
+}
+
+MemoryPlan plan_memory(const Graph& graph, int num_passes) {
+  return Planner(graph, num_passes).run();
+}
+
+}  // namespace weft

@@ -1,0 +1,42 @@
+// exec/memory_plan.h: where every value lies, before any memory is taken.
+//
+// Two regions. Persistent values (parameters, states, inputs, results, and gradients that several
+// passes add to) have places of their own. Step values share one region: two of them overlap in
+// memory only if no node reads or writes both lives. With one pass a step the gradients are step
+// values too, and take the room of activations that the backward pass has finished with.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "graph/graph.h"
+
+namespace weft {
+
+inline constexpr int64_t kAlignment = 64;
+inline int64_t align_up(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+struct Place {
+  enum class Region { kNone, kPersistent, kStep } region = Region::kNone;
+  int64_t offset = 0;
+  int64_t bytes = 0;
+  int first = 0, last = 0;  // of step values: the nodes (pass, then finish) between which it lives
+};
+
+struct MemoryPlan {
+  std::vector<Place> places;  // by value
+  int64_t persistent_bytes = 0;
+  int64_t step_bytes = 0;
+};
+
+MemoryPlan plan_memory(const Graph& graph, int num_passes);
+
+// The output may lie in the memory of which inputs (indices), for ops that work in place.
+struct InPlace {
+  size_t output;
+  std::vector<size_t> inputs;
+  bool must = false;  // the kernel has no other form
+};
+InPlace in_place_rule(const Node& node);
+
+}  // namespace weft

@@ -1,0 +1,120 @@
+// exec/plan.cpp: workspace, layout of the arena, and the text dump.
+#include "exec/plan.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "exec/head.h"
+#include "exec/node_args.h"
+
+namespace weft {
+namespace {
+
+size_t node_workspace(const View& v, const Node& n, const Kernels& k, int threads) {
+  switch (n.op) {
+    case Op::kLinear:
+      return k.gemm_workspace(linear_args(v, n), threads);
+    case Op::kLinearDx:
+      return k.gemm_workspace(linear_dx_args(v, n), threads);
+    case Op::kLinearDw:
+      return k.gemm_workspace(linear_dw_args(v, n), threads);
+    case Op::kBiasGrad:
+      return k.bias_backward_workspace(bias_grad_args(v, n), threads);
+    case Op::kEmbeddingGrad:
+      return k.embedding_backward_workspace(embedding_grad_args(v, n), threads);
+    case Op::kRmsNormGrad:
+      return k.rmsnorm_backward_workspace(rmsnorm_grad_args(v, n), threads);
+    case Op::kAttention:
+      return k.attention_workspace(attention_args(v, n), threads);
+    case Op::kAttentionGrad:
+      return k.attention_backward_workspace(attention_grad_args(v, n), threads);
+    case Op::kCachedAttention:
+      return k.cached_attention_workspace(cached_attention_args(v, n), threads);
+    case Op::kHeadLoss:
+    case Op::kHeadLossGrad:
+      return head_workspace(k, head_args(v, n), threads);
+    case Op::kHeadLogits:
+      return head_logits_workspace(k, head_logits_args(v, n), threads);
+    default:
+      return 0;
+  }
+}
+
+std::string list_values(const Graph& graph, const std::vector<Ref>& refs) {
+  std::string text;
+  for (Ref r : refs) {
+    if (!r) continue;
+    if (!text.empty()) text += ", ";
+    text += fmt::format("{} {} {}", graph[r].name, to_string(graph[r].shape), dtype_name(graph[r].dtype));
+  }
+  return text;
+}
+
+}  // namespace
+
+Plan make_plan(Graph graph, const PlanOptions& options) {
+  Plan plan{std::move(graph), options, {}, 0, 0};
+  plan.memory = plan_memory(plan.graph, options.num_passes);
+  const std::vector<std::byte*> nothing(plan.graph.values.size(), nullptr);
+  const View view{plan.graph, nothing};
+  for (const std::vector<Node>* list : {&plan.graph.pass, &plan.graph.finish}) {
+    for (const Node& n : *list) {
+      const size_t bytes = node_workspace(view, n, *options.kernels, options.num_threads);
+      plan.workspace_bytes = std::max(plan.workspace_bytes, align_up(static_cast<int64_t>(bytes)));
+    }
+  }
+  for (const Node& n : plan.graph.pass) plan.pass_flops += node_flops(plan.graph, n);
+  return plan;
+}
+
+std::string dump_plan(const Plan& plan) {
+  std::string text;
+  int number = 0;
+  const auto dump_list = [&](const char* title, const std::vector<Node>& nodes) {
+    text += fmt::format("{}: {} nodes\n", title, nodes.size());
+    for (const Node& n : nodes) {
+      int64_t bytes = 0;
+      std::string lives;
+      for (Ref out : n.outputs) {
+        if (!out) continue;
+        const Place& p = plan.memory.places[static_cast<size_t>(out.id)];
+        bytes += p.bytes;
+        if (p.region == Place::Region::kStep && lives.empty()) {
+          lives = fmt::format(" @{} until {}", p.offset, p.last);
+        }
+      }
+      text += fmt::format("{:5} {:16} {} <- {} | {} bytes{} | compute\n", number++, op_name(n.op),
+                          list_values(plan.graph, n.outputs), list_values(plan.graph, n.inputs), bytes, lives);
+    }
+  };
+  dump_list("pass", plan.graph.pass);
+  dump_list("finish", plan.graph.finish);
+  text += fmt::format("persistent {} bytes, step {} bytes, workspace {} bytes\n",
+                      plan.memory.persistent_bytes, plan.memory.step_bytes, plan.workspace_bytes);
+  return text;
+}
+
+void ArenaLayout::add(const Plan& plan) {
+  for (size_t i = 0; i < plan.graph.values.size(); ++i) {
+    const Place& place = plan.memory.places[i];
+    if (place.region != Place::Region::kPersistent) continue;
+    const std::string& name = plan.graph.values[i].name;
+    const auto found = spans_.find(name);
+    if (found != spans_.end()) {
+      ensure(found->second.bytes >= place.bytes, name + " is larger in a later plan");
+      continue;
+    }
+    spans_[name] = {persistent_, place.bytes};
+    persistent_ += align_up(place.bytes);
+  }
+  step_ = std::max(step_, align_up(plan.memory.step_bytes));
+  workspace_ = std::max(workspace_, plan.workspace_bytes);
+}
+
+int64_t ArenaLayout::offset(const std::string& name) const {
+  const auto found = spans_.find(name);
+  ensure(found != spans_.end(), name + " has no place in the arena");
+  return found->second.offset;
+}
+
+}  // namespace weft

@@ -1,0 +1,54 @@
+// exec/plan.h: a graph with its memory: what `weft plan` prints and an executor runs.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "exec/memory_plan.h"
+#include "graph/graph.h"
+#include "kernel/kernels.h"
+
+namespace weft {
+
+struct PlanOptions {
+  const Kernels* kernels;
+  int num_threads = 1;
+  int num_passes = 1;  // of one optimizer step
+};
+
+struct Plan {
+  Graph graph;
+  PlanOptions options;
+  MemoryPlan memory;
+  int64_t workspace_bytes = 0;
+  double pass_flops = 0;
+};
+
+Plan make_plan(Graph graph, const PlanOptions& options);
+
+// One line a node: number, op, layer, outputs <- inputs, bytes written, lifetime, lane.
+std::string dump_plan(const Plan& plan);
+
+// The places of several plans that share parameters (training and evaluation) in one arena.
+// Persistent values are known by name: a name of a second plan is the same memory.
+class ArenaLayout {
+ public:
+  void add(const Plan& plan);
+  int64_t total_bytes() const { return persistent_ + step_ + workspace_; }
+  int64_t persistent_bytes() const { return persistent_; }
+  int64_t step_bytes() const { return step_; }
+  int64_t workspace_bytes() const { return workspace_; }
+  int64_t step_offset() const { return persistent_; }
+  int64_t workspace_offset() const { return persistent_ + step_; }
+  int64_t offset(const std::string& name) const;
+
+ private:
+  struct Span {
+    int64_t offset, bytes;
+  };
+  std::map<std::string, Span> spans_;
+  int64_t persistent_ = 0, step_ = 0, workspace_ = 0;
+};
+
+}  // namespace weft

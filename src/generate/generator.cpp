@@ -1,0 +1,86 @@
+// generate/generator.cpp: memory and plans of a generator; its loop is in run.cpp.
+#include "generate/generator.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "generate/run.h"
+
+namespace weft {
+
+Generator::Generator(const Model& model, const GenerateOptions& options, const Kernels& kernels,
+                     ThreadPool* pool, const LoadParameter& load)
+    : model_(model), pool_(pool) {
+  own_plans_ = std::make_unique<GeneratePlans>(
+      make_generate_plans(model, options, kernels, pool->num_threads()));
+  ArenaLayout layout;
+  for (const GeneratePlan& p : own_plans_->plans) layout.add(p.plan);
+  own_arena_ = std::make_unique<Arena>(layout.total_bytes());
+  bind(*own_plans_, layout, *own_arena_);
+  load_parameters(load);
+}
+
+Generator::Generator(const Model& model, const GeneratePlans& plans, const ArenaLayout& layout,
+                     const Arena& arena, ThreadPool* pool)
+    : model_(model), pool_(pool) {
+  bind(plans, layout, arena);
+}
+
+void Generator::bind(const GeneratePlans& plans, const ArenaLayout& layout, const Arena& arena) {
+  options_ = plans.options;
+  for (const GeneratePlan& p : plans.plans) steps_.emplace_back(p, layout, arena, pool_);
+  cache_ = std::make_unique<KeyValueCache>(plans.plans.front().plan.graph, layout, arena);
+  for (const ParameterSpec& spec : model_.parameters()) {
+    parameters_.push_back(arena.data() + layout.offset(spec.name));
+  }
+  // The model knows its constants by their own names: a second trace has them.
+  Graph named;
+  model_.trace_generate(&named, {1, 1, options_.compute, options_.max_positions});
+  model_.fill_constants(named, [&](const std::string& name) -> void* {
+    return arena.data() + layout.offset(kGeneratePrefix + name);
+  });
+}
+
+void Generator::load_parameters(const LoadParameter& load) {
+  const std::vector<ParameterSpec> specs = model_.parameters();
+  pool_->run(static_cast<int64_t>(specs.size()), [&](int64_t i, int) {
+    const auto at = static_cast<size_t>(i);
+    load(specs[at], options_.compute, parameters_[at]);
+  });
+}
+
+// The smallest batch that has the rows; of it the fewest positions that do, or the most there are.
+GenerateStep& Generator::step_for(size_t rows, size_t positions) {
+  GenerateStep* best = nullptr;
+  for (GenerateStep& step : steps_) {
+    if (step.batch() < static_cast<int64_t>(rows)) break;
+    const bool enough = best && best->positions() >= static_cast<int64_t>(positions);
+    if (!best || step.batch() < best->batch() || !enough) best = &step;
+  }
+  return *best;
+}
+
+void Generator::check_prompts(const std::vector<std::vector<int32_t>>& prompts) const {
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    const std::vector<int32_t>& p = prompts[i];
+    require(!p.empty(), "prompt {} has no token to go on from", i);
+    require(p.size() < static_cast<size_t>(options_.max_positions),
+            "prompt {} has {} tokens, wanted fewer than the {} positions there are", i, p.size(),
+            options_.max_positions);
+    for (const int32_t id : p) {
+      require(id >= 0 && id < model_.vocab_size(),
+              "prompt {} holds the token id {}, but the model has {} ids", i, id,
+              model_.vocab_size());
+    }
+  }
+}
+
+std::vector<std::vector<int32_t>> Generator::generate(
+    const std::vector<std::vector<int32_t>>& prompts, const SampleOptions& options,
+    const GenerateEvents& events) {
+  check_options(options);
+  check_prompts(prompts);
+  return Run(*this, prompts, options, events).results();
+}
+
+}  // namespace weft

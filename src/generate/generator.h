@@ -1,0 +1,70 @@
+// generate/generator.h: continuations of prompts, many at a time, with a cache of keys and values.
+//
+// Rows (a prompt and what follows it) take slots 0, 1, 2 ... of the cache without gaps. A step
+// feeds each row the tokens that it has not yet seen: many of a new prompt, then one at a time. A
+// row that ends gives its slot to the last row, so that later steps run a smaller plan; when a
+// quarter of the slots is free, waiting prompts move in, at the front, where a step of prompts can
+// run over them alone. What a row gets does not depend on its neighbours.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "base/threads.h"
+#include "exec/executor.h"
+#include "generate/plans.h"
+#include "generate/sample.h"
+#include "generate/step.h"
+
+namespace weft {
+
+// Called as things happen, in the thread of generate(); either may be empty.
+struct GenerateEvents {
+  std::function<void(size_t prompt, int32_t id)> on_token;
+  std::function<void(size_t prompt, const std::vector<int32_t>& ids)> on_end;
+};
+
+class Generator {
+ public:
+  // Fills the memory of one parameter: data holds num_elements(spec.shape) of dtype. Called from
+  // several threads.
+  using LoadParameter = std::function<void(const ParameterSpec& spec, Dtype dtype, void* data)>;
+
+  // With weights of its own, filled by `load`. The model and the pool must outlive the generator.
+  Generator(const Model& model, const GenerateOptions& options, const Kernels& kernels,
+            ThreadPool* pool, const LoadParameter& load);
+  // Over the weights of another arena, to whose layout every plan was added.
+  Generator(const Model& model, const GeneratePlans& plans, const ArenaLayout& layout,
+            const Arena& arena, ThreadPool* pool);
+
+  // Fills all parameters anew, for instance after a step of training.
+  void load_parameters(const LoadParameter& load);
+
+  // The continuation of each prompt, without the prompt; where a stop token ended it, with that
+  // token. Longest: max_new_tokens, or what the positions leave (a warning says so). UserError
+  // where a prompt is empty, too long, or holds an id that the model does not have.
+  std::vector<std::vector<int32_t>> generate(const std::vector<std::vector<int32_t>>& prompts,
+                                             const SampleOptions& options,
+                                             const GenerateEvents& events = {});
+
+  int64_t max_positions() const { return options_.max_positions; }
+
+ private:
+  class Run;  // one call of generate()
+  void bind(const GeneratePlans& plans, const ArenaLayout& layout, const Arena& arena);
+  GenerateStep& step_for(size_t rows, size_t positions);
+  void check_prompts(const std::vector<std::vector<int32_t>>& prompts) const;
+
+  const Model& model_;
+  ThreadPool* pool_;
+  GenerateOptions options_;
+  std::unique_ptr<GeneratePlans> own_plans_;
+  std::unique_ptr<Arena> own_arena_;
+  std::deque<GenerateStep> steps_;  // in the order of the plans
+  std::unique_ptr<KeyValueCache> cache_;
+  std::vector<std::byte*> parameters_;  // in the order of the model's
+};
+
+}  // namespace weft

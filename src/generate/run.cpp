@@ -1,0 +1,107 @@
+// generate/run.cpp: the loop over steps.
+#include "generate/run.h"
+
+#include <algorithm>
+
+#include "base/log.h"
+
+namespace weft {
+
+Generator::Run::Run(Generator& generator, const std::vector<std::vector<int32_t>>& prompts,
+                    const SampleOptions& options, const GenerateEvents& events)
+    : g_(generator),
+      prompts_(prompts),
+      options_(options),
+      events_(events),
+      results_(prompts.size()) {}
+
+std::vector<std::vector<int32_t>> Generator::Run::results() {
+  if (options_.max_new_tokens == 0) next_ = prompts_.size();
+  while (!rows_.empty() || next_ < prompts_.size()) {
+    admit();
+    step();
+  }
+  if (num_full_ > 0) {
+    log_warning("{} of {} continuations stopped because the {} positions were used up", num_full_,
+                prompts_.size(), g_.max_positions());
+  }
+  return std::move(results_);
+}
+
+// Waiting prompts take the first slots; rows that were there move behind the last.
+void Generator::Run::admit() {
+  const auto slots = static_cast<size_t>(g_.options_.max_batch);
+  const size_t old = rows_.size(), free = slots - old;
+  if (old > 0 && free * 4 < slots) return;
+  const size_t coming = std::min(free, prompts_.size() - next_);
+  rows_.resize(old + coming);
+  for (size_t slot = 0; slot < std::min(old, coming); ++slot) {
+    const size_t to = std::max(old, coming) + slot;
+    g_.cache_->copy_row(slot, to, static_cast<int64_t>(rows_[slot].fed));
+    rows_[to] = std::move(rows_[slot]);
+  }
+  for (size_t slot = 0; slot < coming; ++slot, ++next_) rows_[slot] = {next_, prompts_[next_], 0};
+}
+
+// Over the rows up to the last that has more than one unseen token, or over all.
+void Generator::Run::step() {
+  size_t rows = rows_.size(), longest = 1;
+  for (size_t b = 0; b < rows_.size(); ++b) {
+    if (rows_[b].unseen() <= 1) continue;
+    rows = b + 1;
+    longest = std::max(longest, rows_[b].unseen());
+  }
+  GenerateStep& step = g_.step_for(rows, longest);
+  std::vector<Feed> feeds;
+  for (size_t b = 0; b < rows; ++b) {
+    Row& row = rows_[b];
+    const size_t n = std::min(row.unseen(), static_cast<size_t>(step.positions()));
+    feeds.push_back({{row.tokens.data() + row.fed, n}, static_cast<int64_t>(row.fed)});
+    row.fed += n;
+  }
+  step.run(feeds);
+  sample(step, rows);
+  for (size_t b = rows; b-- > 0;) {
+    if (rows_[b].unseen() > 0 && has_ended(rows_[b])) end_row(b);
+  }
+}
+
+// A token for each row that has seen all of its own.
+void Generator::Run::sample(const GenerateStep& step, size_t rows) {
+  std::vector<std::optional<int32_t>> drawn(rows);
+  g_.pool_->run(static_cast<int64_t>(rows), [&](int64_t task, int) {
+    const auto b = static_cast<size_t>(task);
+    const Row& row = rows_[b];
+    if (row.unseen() > 0) return;
+    drawn[b] = sample_token(step.logits(b), options_, row.prompt, row.tokens.size());
+  });
+  for (size_t b = 0; b < rows; ++b) {
+    if (!drawn[b]) continue;
+    rows_[b].tokens.push_back(*drawn[b]);
+    if (events_.on_token) events_.on_token(rows_[b].prompt, *drawn[b]);
+  }
+}
+
+bool Generator::Run::has_ended(const Row& row) {
+  const auto& stops = options_.stop_ids;
+  const size_t made = row.tokens.size() - prompts_[row.prompt].size();
+  if (made == 0) return false;
+  if (std::find(stops.begin(), stops.end(), row.tokens.back()) != stops.end()) return true;
+  if (made >= static_cast<size_t>(options_.max_new_tokens)) return true;
+  if (row.tokens.size() < static_cast<size_t>(g_.max_positions())) return false;
+  ++num_full_;
+  return true;
+}
+
+void Generator::Run::end_row(size_t slot) {
+  Row& row = rows_[slot];
+  std::vector<int32_t>& ids = results_[row.prompt];
+  ids.assign(row.tokens.begin() + static_cast<std::ptrdiff_t>(prompts_[row.prompt].size()),
+             row.tokens.end());
+  if (events_.on_end) events_.on_end(row.prompt, ids);
+  g_.cache_->copy_row(rows_.size() - 1, slot, static_cast<int64_t>(rows_.back().fed));
+  if (slot + 1 != rows_.size()) std::swap(row, rows_.back());
+  rows_.pop_back();
+}
+
+}  // namespace weft

@@ -1,0 +1,77 @@
+// generate/step.cpp: inputs filled row by row; idle rows get harmless values.
+#include "generate/step.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+
+namespace weft {
+namespace {
+
+int64_t vocabulary(const Graph& graph) {
+  return graph[*graph.find(std::string(kGeneratePrefix) + "logits")].shape[1];
+}
+
+}  // namespace
+
+GenerateStep::GenerateStep(const GeneratePlan& plan, const ArenaLayout& layout, const Arena& arena,
+                           ThreadPool* pool)
+    : batch_(plan.batch),
+      positions_(plan.positions),
+      vocab_size_(vocabulary(plan.plan.graph)),
+      inputs_(fmt::format("{}{}x{}.", kGeneratePrefix, plan.batch, plan.positions)),
+      executor_(plan.plan, layout, arena, pool) {}
+
+int32_t* GenerateStep::input(const char* name) const {
+  return executor_.at<int32_t>(inputs_ + name);
+}
+
+void GenerateStep::run(std::span<const Feed> feeds) {
+  ensure(feeds.size() <= static_cast<size_t>(batch_), "more rows than the plan has");
+  int32_t* ids = input("ids");
+  int32_t* positions = input("positions");
+  int32_t *starts = input("starts"), *lengths = input("lengths"), *last = input("last");
+  std::fill_n(ids, batch_ * positions_, 0);
+  std::fill_n(positions, batch_ * positions_, 0);
+  for (int64_t b = 0; b < batch_; ++b) {
+    const auto at = static_cast<size_t>(b);
+    const Feed feed = at < feeds.size() ? feeds[at] : Feed{};
+    const auto length = static_cast<int32_t>(feed.tokens.size());
+    ensure(length <= positions_, "more tokens than the plan has");
+    starts[b] = static_cast<int32_t>(feed.start);
+    lengths[b] = length;
+    last[b] = std::max(length - 1, 0);
+    for (int32_t t = 0; t < length; ++t) {
+      ids[b * positions_ + t] = feed.tokens[static_cast<size_t>(t)];
+      positions[b * positions_ + t] = starts[b] + t;
+    }
+  }
+  executor_.run_pass({});
+}
+
+std::span<const float> GenerateStep::logits(size_t b) const {
+  const float* all = executor_.at<float>(std::string(kGeneratePrefix) + "logits");
+  const auto width = static_cast<size_t>(vocab_size_);
+  return {all + b * width, width};
+}
+
+KeyValueCache::KeyValueCache(const Graph& graph, const ArenaLayout& layout, const Arena& arena) {
+  for (const Ref r : graph.of_kind(ValueKind::kCache)) {
+    const Value& v = graph[r];  // (B, positions, G, D)
+    const auto bytes = static_cast<size_t>(value_bytes(v));
+    const auto rows = static_cast<size_t>(v.shape[0]), positions = static_cast<size_t>(v.shape[1]);
+    parts_.push_back(
+        {arena.data() + layout.offset(v.name), bytes / rows, bytes / rows / positions});
+  }
+}
+
+void KeyValueCache::copy_row(size_t from, size_t to, int64_t positions) {
+  if (from == to) return;
+  for (const Part& p : parts_) {
+    std::memcpy(p.data + to * p.row_bytes, p.data + from * p.row_bytes,
+                static_cast<size_t>(positions) * p.position_bytes);
+  }
+}
+
+}  // namespace weft

@@ -1,0 +1,54 @@
+// generate/step.h: one plan bound to memory: tokens of several rows in, logits out.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "exec/executor.h"
+#include "generate/plans.h"
+
+namespace weft {
+
+// What a row brings to a step: tokens that follow its first `start` ones.
+struct Feed {
+  std::span<const int32_t> tokens;  // at most T; none: the row sits this step out
+  int64_t start = 0;
+};
+
+class GenerateStep {
+ public:
+  // The plan must outlive the step.
+  GenerateStep(const GeneratePlan& plan, const ArenaLayout& layout, const Arena& arena,
+               ThreadPool* pool);
+  int64_t batch() const { return batch_; }
+  int64_t positions() const { return positions_; }
+
+  // Row b of the cache takes feeds[b]; there may be fewer feeds than rows.
+  void run(std::span<const Feed> feeds);
+  // Behind the last token that row b was fed in this step.
+  std::span<const float> logits(size_t b) const;
+
+ private:
+  int32_t* input(const char* name) const;
+
+  int64_t batch_, positions_, vocab_size_;
+  std::string inputs_;  // prefix of their names
+  Executor executor_;
+};
+
+// The keys and values of all layers, one row a slot.
+class KeyValueCache {
+ public:
+  KeyValueCache(const Graph& graph, const ArenaLayout& layout, const Arena& arena);
+  void copy_row(size_t from, size_t to, int64_t positions);  // the first ones of a row
+
+ private:
+  struct Part {
+    std::byte* data;
+    size_t row_bytes, position_bytes;
+  };
+  std::vector<Part> parts_;
+};
+
+}  // namespace weft

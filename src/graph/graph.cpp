@@ -1,0 +1,80 @@
+// graph/graph.cpp: names, sizes and counts.
+#include "graph/graph.h"
+
+#include "base/error.h"
+
+namespace weft {
+
+Ref Graph::add(Value v) {
+  values.push_back(std::move(v));
+  return Ref{static_cast<int>(values.size()) - 1};
+}
+
+std::vector<Ref> Graph::of_kind(ValueKind kind) const {
+  std::vector<Ref> found;
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (values[i].kind == kind) found.push_back(Ref{static_cast<int>(i)});
+  }
+  return found;
+}
+
+std::optional<Ref> Graph::find(const std::string& name) const {
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (values[i].name == name) return Ref{static_cast<int>(i)};
+  }
+  return std::nullopt;
+}
+
+const char* op_name(Op op) {
+  constexpr const char* kNames[] = {
+      "embedding",       "linear",       "rmsnorm",         "rope",           "attention",
+      "cached_attention", "swiglu",      "head_loss",       "head_logits",    "head_loss_grad",
+      "linear_dx",       "linear_dw",    "bias_grad",       "embedding_grad", "rmsnorm_apply",
+      "rmsnorm_grad",    "rope_inverse", "attention_grad",  "swiglu_grad",    "add",
+      "loss_sum",        "squares",      "norm",            "adamw"};
+  return kNames[static_cast<size_t>(op)];
+}
+
+const char* kind_name(ValueKind kind) {
+  constexpr const char* kNames[] = {"input", "constant", "parameter",  "gradient",
+                                    "state", "cache",    "activation", "result"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
+int64_t value_bytes(const Value& v) { return num_elements(v.shape) * dtype_bytes(v.dtype); }
+
+double node_flops(const Graph& graph, const Node& node) {
+  const auto elements = [&](Ref r) { return static_cast<double>(num_elements(graph[r].shape)); };
+  const auto rows = [&](Ref r) {  // tokens: all dimensions but the last
+    return elements(r) / static_cast<double>(graph[r].shape.back());
+  };
+  double weights = 0;
+  switch (node.op) {
+    case Op::kLinear:
+      for (int p = 0; p < node.attr.parts; ++p) weights += elements(node.inputs[1 + static_cast<size_t>(p)]);
+      return 2 * rows(node.inputs[0]) * weights;
+    case Op::kLinearDx:
+      for (int p = 0; p < node.attr.parts; ++p) weights += elements(node.inputs[1 + static_cast<size_t>(p)]);
+      return 2 * rows(node.inputs[0]) * weights;
+    case Op::kLinearDw:
+      for (Ref w : node.outputs) weights += elements(w);
+      return 2 * rows(node.inputs[0]) * weights;
+    case Op::kHeadLoss:
+    case Op::kHeadLogits:
+      return 2 * rows(node.inputs[0]) * elements(node.inputs[1]);
+    case Op::kHeadLossGrad: {
+      const double products = 1 + (node.outputs[1] ? 1 : 0) + (node.outputs[2] ? 1 : 0);
+      return 2 * products * rows(node.inputs[0]) * elements(node.inputs[1]);
+    }
+    case Op::kAttention:
+    case Op::kAttentionGrad: {
+      const Shape& qkv = graph[node.inputs[0]].shape;  // (B, T, columns); half of T x T is computed
+      const double products = node.op == Op::kAttention ? 2 : 5;
+      return products * static_cast<double>(qkv[0] * qkv[1] * qkv[1] * node.attr.heads * node.attr.head_dim);
+    }
+    default:
+      return 0;
+  }
+}
+
+}  // namespace weft

@@ -1,0 +1,94 @@
+// io/hf_cache.cpp: where the Hugging Face tools keep what they have fetched.
+//
+// <cache>/models--Org--Name/refs/<revision> holds a commit; snapshots/<commit>/ is the folder. A
+// revision may also be the commit itself. weft fetches nothing: absent, it says which command does.
+#include <cstdlib>
+#include <optional>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "io/hf_folder.h"
+
+namespace weft {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct HubName {
+  std::string name;      // Org/Name, or Name alone
+  std::string revision;  // empty: not given
+};
+
+// The hub's own rule: letters, digits and -_. , at most one slash, no ".." and no empty part.
+std::optional<HubName> parse_hub_name(const std::string& text) {
+  const size_t at = text.find('@');
+  HubName hub{text.substr(0, at), at == std::string::npos ? "" : text.substr(at + 1)};
+  if (at != std::string::npos && hub.revision.empty()) return std::nullopt;
+  if (hub.revision.find("..") != std::string::npos || hub.revision.starts_with('/')) {
+    return std::nullopt;
+  }
+  int slashes = 0;
+  char before = '/';
+  for (char c : hub.name) {
+    const bool plain = std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_';
+    if (!plain && c != '.' && c != '/') return std::nullopt;
+    if (before == '/' && !plain) return std::nullopt;
+    if (before == '.' && c == '.') return std::nullopt;
+    slashes += c == '/';
+    before = c;
+  }
+  if (before == '/' || slashes > 1) return std::nullopt;
+  return hub;
+}
+
+fs::path variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+fs::path cache_folder() {
+  if (const fs::path hub = variable("HF_HUB_CACHE"); !hub.empty()) return hub;
+  if (const fs::path home = variable("HF_HOME"); !home.empty()) return home / "hub";
+  if (const fs::path xdg = variable("XDG_CACHE_HOME"); !xdg.empty()) return xdg / "huggingface/hub";
+  return variable("HOME") / ".cache/huggingface/hub";
+}
+
+std::optional<fs::path> find_snapshot(const fs::path& cache, const HubName& hub) {
+  std::string folder = "models--" + hub.name;
+  if (const size_t slash = folder.find('/'); slash != std::string::npos) {
+    folder.replace(slash, 1, "--");
+  }
+  const fs::path model = cache / folder;
+  std::string commit = hub.revision.empty() ? "main" : hub.revision;
+  if (const fs::path ref = model / "refs" / commit; fs::is_regular_file(ref)) {
+    commit = read_file(ref, 4096);
+    while (!commit.empty() && std::isspace(static_cast<unsigned char>(commit.back()))) {
+      commit.pop_back();
+    }
+    require(!commit.empty() && commit.find_first_of("./") == std::string::npos,
+            "{} holds \"{}\", wanted a commit", ref.string(), commit);
+  }
+  const fs::path snapshot = model / "snapshots" / commit;
+  if (!fs::exists(snapshot / "config.json")) return std::nullopt;
+  return snapshot;
+}
+
+}  // namespace
+
+fs::path resolve_model_path(const std::string& path_or_name) {
+  if (fs::is_directory(path_or_name)) return path_or_name;
+  require(!fs::exists(path_or_name), "{} is a file, wanted a Hugging Face folder", path_or_name);
+  const auto hub = parse_hub_name(path_or_name);
+  if (!hub) {
+    throw UserError(fmt::format("there is no folder {}", path_or_name),
+                    "give a Hugging Face folder, or a hub name Org/Name[@revision]");
+  }
+  const fs::path cache = cache_folder();
+  if (const auto snapshot = find_snapshot(cache, *hub)) return *snapshot;
+  const std::string revision = hub->revision.empty() ? "" : " --revision " + hub->revision;
+  throw UserError(fmt::format("{} is neither a folder nor in the Hugging Face cache {}",
+                              path_or_name, cache.string()),
+                  fmt::format("fetch it: hf download {}{}", hub->name, revision));
+}
+
+}  // namespace weft

@@ -1,0 +1,110 @@
+// io/hf_folder.cpp: config.json, and the tensors of one file or of the shards an index names.
+#include "io/hf_folder.h"
+
+#include "base/error.h"
+
+namespace weft {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr const char* kSingle = "model.safetensors";
+constexpr const char* kIndex = "model.safetensors.index.json";
+
+// A shard's name comes from a file of others: it may not lead out of the folder.
+bool plain_name(const std::string& name) {
+  return !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos &&
+         name.find('\0') == std::string::npos;
+}
+
+}  // namespace
+
+HfFolder::HfFolder(const fs::path& path) : path_(path) {
+  if (!fs::is_directory(path)) {
+    throw UserError(fmt::format("{} is not a folder", path.string()),
+                    "wanted a Hugging Face folder: config.json, *.safetensors, tokenizer files");
+  }
+  const fs::path file = path / "config.json";
+  if (!fs::exists(file)) {
+    throw UserError(fmt::format("{} has no config.json", path.string()),
+                    "wanted a Hugging Face folder: config.json, *.safetensors, tokenizer files");
+  }
+  config_ = parse_json(read_file(file, size_t{1} << 26), file.string());
+  require(config_.is_object(), "{} holds {}, wanted an object", file.string(), config_.kind());
+}
+
+void HfFolder::open_shards() const {
+  const fs::path file = path_ / kIndex;
+  const Json index = parse_json(read_file(file, size_t{1} << 28), file.string());
+  const Json* map = index.find("weight_map");
+  require(map && map->is_object(), "{} has no object weight_map", file.string());
+  std::map<std::string, size_t> shards;  // file name to place in files_
+  for (const auto& [tensor, shard_json] : map->as_object()) {
+    require(shard_json.is_string(), "{}: tensor \"{}\" names no file", file.string(), tensor);
+    const std::string& shard = shard_json.as_string();
+    require(plain_name(shard), "{}: tensor \"{}\" lies in \"{}\", wanted a file of the folder",
+            file.string(), tensor, shard);
+    if (!shards.contains(shard)) {
+      if (!fs::exists(path_ / shard)) {
+        throw UserError(fmt::format("{} is missing; {} names it for tensor \"{}\"",
+                                    (path_ / shard).string(), kIndex, tensor),
+                        "the download may be incomplete; fetch that file again");
+      }
+      files_.emplace_back(path_ / shard);
+      shards[shard] = files_.size() - 1;
+    }
+    const size_t at = shards[shard];
+    require(files_[at].find(tensor) != nullptr, "{} has no tensor \"{}\", but {} says so",
+            (path_ / shard).string(), tensor, kIndex);
+    where_[tensor] = at;
+  }
+}
+
+void HfFolder::open_weights() const {
+  if (open_) return;
+  files_.clear();
+  where_.clear();
+  if (fs::exists(path_ / kSingle)) {
+    files_.emplace_back(path_ / kSingle);
+    for (const TensorInfo& t : files_[0].tensors()) where_[t.name] = 0;
+  } else if (fs::exists(path_ / kIndex)) {
+    open_shards();
+  } else {
+    const bool pickled = fs::exists(path_ / "pytorch_model.bin") ||
+                         fs::exists(path_ / "pytorch_model.bin.index.json");
+    throw UserError(
+        fmt::format("{} has neither {} nor {}", path_.string(), kSingle, kIndex),
+        pickled ? "its weights are pickled (pytorch_model.bin); save them as safetensors: "
+                  "model.save_pretrained(DIR, safe_serialization=True)"
+                : "fetch the weights, or set model.init=random to train from the configuration");
+  }
+  open_ = true;
+}
+
+HfFolder::Found HfFolder::find(const std::string& name) const {
+  open_weights();
+  const auto found = where_.find(name);
+  if (found == where_.end()) return {nullptr, nullptr};
+  const SafetensorsFile& file = files_[found->second];
+  return {&file, file.find(name)};
+}
+
+const std::vector<SafetensorsFile>& HfFolder::files() const {
+  open_weights();
+  return files_;
+}
+
+std::vector<std::string> HfFolder::tensor_names() const {
+  open_weights();
+  std::vector<std::string> names;
+  for (const auto& [name, at] : where_) names.push_back(name);
+  return names;
+}
+
+std::map<std::string, std::string> HfFolder::side_files() const {
+  std::map<std::string, std::string> files;
+  const char* name = "generation_config.json";
+  if (fs::exists(path_ / name)) files[name] = read_file(path_ / name, size_t{1} << 26);
+  return files;
+}
+
+}  // namespace weft

@@ -1,0 +1,130 @@
+// kernel/cpu/level.cpp: the choice of the instruction level when the program starts.
+#include "kernel/cpu/level.h"
+
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "base/error.h"
+#include "kernel/kernels.h"
+
+#if defined(__aarch64__)
+#include <sys/auxv.h>
+#elif defined(__x86_64__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+namespace weft {
+
+#if defined(__aarch64__)
+namespace neon {
+const Kernels& kernels();
+}
+namespace neon_bf16 {
+const Kernels& kernels();
+}
+#elif defined(__x86_64__)
+namespace avx2 {
+const Kernels& kernels();
+}
+namespace avx512 {
+const Kernels& kernels();
+}
+namespace avx512_bf16 {
+const Kernels& kernels();
+}
+namespace amx {
+const Kernels& kernels();
+}
+#endif
+
+namespace {
+
+struct Level {
+  const Kernels& (*kernels)();
+  bool (*present)();
+};
+
+#if defined(__aarch64__)
+constexpr unsigned long kHwcap2Bf16 = 1ul << 14;  // HWCAP2_BF16; older headers lack the name
+bool has_neon() { return true; }
+bool has_neon_bf16() { return (getauxval(AT_HWCAP2) & kHwcap2Bf16) != 0; }
+
+constexpr Level kLevels[] = {{neon::kernels, has_neon}, {neon_bf16::kernels, has_neon_bf16}};
+#elif defined(__x86_64__)
+// __builtin_cpu_supports also asks whether the system saves the wide registers.
+bool has_avx2() {
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+         __builtin_cpu_supports("f16c") && __builtin_cpu_supports("bmi2");
+}
+bool has_avx512() {
+  return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+}
+bool has_avx512_bf16() { return has_avx512() && __builtin_cpu_supports("avx512bf16"); }
+
+// Linux hands out the tile registers only to a process that asks.
+bool has_amx() {
+  constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
+  constexpr long kTileData = 18;               // XFEATURE_XTILEDATA
+  constexpr unsigned kAmxBf16 = 1u << 22, kAmxTile = 1u << 24;
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (!has_avx512_bf16() || __get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return false;
+  if ((d & kAmxBf16) == 0 || (d & kAmxTile) == 0) return false;
+  static const bool granted = syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+  return granted;
+}
+
+constexpr Level kLevels[] = {{avx2::kernels, has_avx2},
+                             {avx512::kernels, has_avx512},
+                             {avx512_bf16::kernels, has_avx512_bf16},
+                             {amx::kernels, has_amx}};
+#endif
+
+std::string names_of_levels() {
+  std::string names;
+  for (const char* name : available_levels()) names += std::string(name) + ", ";
+  return names + "ref";
+}
+
+const Kernels& choose_kernels() {
+  if (const char* wanted = std::getenv("WEFT_CPU_LEVEL"); wanted && *wanted) {
+    if (const Kernels* found = find_kernels(wanted)) return *found;
+    throw UserError(
+        fmt::format("WEFT_CPU_LEVEL={}, but this machine has {}", wanted, names_of_levels()),
+        "unset WEFT_CPU_LEVEL to take the best");
+  }
+  const std::vector<const char*> names = available_levels();
+  if (names.empty()) {
+    throw UserError("this processor has none of the instruction levels that weft is built for",
+                    "set WEFT_CPU_LEVEL=ref for the slow reference kernels");
+  }
+  return *find_kernels(names.back());
+}
+
+}  // namespace
+
+std::vector<const char*> available_levels() {
+  std::vector<const char*> names;
+  for (const Level& level : kLevels) {
+    if (level.present()) names.push_back(level.kernels().name);
+  }
+  return names;
+}
+
+const Kernels* find_kernels(const char* name) {
+  if (std::string_view(name) == "ref") return &ref_kernels();
+  for (const Level& level : kLevels) {
+    if (level.present() && std::string_view(name) == level.kernels().name) return &level.kernels();
+  }
+  return nullptr;
+}
+
+const Kernels& cpu_kernels() {
+  static const Kernels& chosen = choose_kernels();
+  return chosen;
+}
+
+}  // namespace weft

@@ -1,0 +1,61 @@
+// kernel/cpu/level/adamw.cpp: the optimizer's step, one pass over memory.
+#include "kernel/cpu/level/ops.h"
+#include "kernel/cpu/level/rows.h"
+
+namespace weft::WEFT_LEVEL {
+namespace {
+
+struct Factors {
+  Vec grad_scale, keep, one_minus_beta1, beta2, one_minus_beta2, step, root_scale, eps;
+};
+
+Factors factors_of(const AdamwArgs& args) {
+  return {.grad_scale = splat(args.grad_scale),
+          .keep = splat(1.0f - args.lr * args.weight_decay),
+          .one_minus_beta1 = splat(1.0f - args.beta1),
+          .beta2 = splat(args.beta2),
+          .one_minus_beta2 = splat(1.0f - args.beta2),
+          .step = splat(args.lr / args.bias1),
+          .root_scale = splat(1.0f / __builtin_sqrtf(args.bias2)),
+          .eps = splat(args.eps)};
+}
+
+template <typename P, typename Grad, typename State>
+void step_piece(const AdamwArgs& args, const Factors& f, int64_t first, int64_t count) {
+  P* p = static_cast<P*>(args.p) + first;
+  float* master = args.master ? args.master + first : nullptr;
+  const Grad* grad = static_cast<const Grad*>(args.grad) + first;
+  State* m = static_cast<State*>(args.m) + first;
+  State* v = static_cast<State*>(args.v) + first;
+  each_vector(count, [&](int64_t i, auto part) {
+    const Vec g = load(grad + i, part) * f.grad_scale;
+    const Vec old = load(m + i, part);
+    const Vec mean = fma(g - old, f.one_minus_beta1, old);
+    const Vec square = fma(f.one_minus_beta2 * g, g, load(v + i, part) * f.beta2);
+    const Vec root = fma(square_root(square), f.root_scale, f.eps);
+    const Vec value = (master ? load(master + i, part) : load(p + i, part)) * f.keep;
+    const Vec next = value - f.step * mean / root;
+    store(m + i, mean, part);
+    store(v + i, square, part);
+    if (master) store(master + i, next, part);
+    store(p + i, next, part);
+  });
+}
+
+}  // namespace
+
+void adamw(const Context& context, const AdamwArgs& args) {
+  const Factors factors = factors_of(args);
+  with_type(args.dtype, [&](auto value) {
+    with_type(args.grad_dtype, [&](auto gradient) {
+      with_type(args.state_dtype, [&](auto state) {
+        each_piece(context, args.n, [&](int64_t first, int64_t count) {
+          step_piece<decltype(value), decltype(gradient), decltype(state)>(args, factors, first,
+                                                                           count);
+        });
+      });
+    });
+  });
+}
+
+}  // namespace weft::WEFT_LEVEL

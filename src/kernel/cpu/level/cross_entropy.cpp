@@ -1,0 +1,90 @@
+// kernel/cpu/level/cross_entropy.cpp: the loss of each row of logits and, in place, its gradient.
+//
+// The row is read once for the log-sum-exp, in blocks that stay in the first-level cache: a block's
+// maximum, then its sum of exp; the sum so far is rescaled where the maximum grew. Sums of blocks
+// are added in float64. The gradient reads and writes the row once more.
+#include "kernel/cpu/level/ops.h"
+#include "kernel/cpu/level/rows.h"
+#include "kernel/cpu/level/simd_math.h"
+
+namespace weft::WEFT_LEVEL {
+namespace {
+
+constexpr int64_t kBlock = 2048;
+
+struct Softmax {
+  float highest;
+  double sum;  // of exp(x - highest)
+};
+
+template <typename T>
+[[gnu::flatten]] float highest_of(const T* x, int64_t n) {
+  const float lowest = -__builtin_inff();
+  Vec most[kChains] = {splat(lowest), splat(lowest), splat(lowest), splat(lowest)};
+  each_vector_in_turn(n, [&](int64_t i, int chain, auto part) {
+    most[chain] = maximum(most[chain], fill_rest(load(x + i, part), lowest, part));
+  });
+  return max_lanes(maximum(maximum(most[0], most[1]), maximum(most[2], most[3])));
+}
+
+template <typename T>
+[[gnu::flatten]] float sum_of_exp(const T* x, int64_t n, float highest) {
+  Vec sums[kChains] = {zero(), zero(), zero(), zero()};
+  each_vector_in_turn(n, [&](int64_t i, int chain, auto part) {
+    const Vec p = exp_of_small(load(x + i, part) - splat(highest));
+    sums[chain] = sums[chain] + fill_rest(p, 0.0f, part);
+  });
+  return sum_lanes((sums[0] + sums[1]) + (sums[2] + sums[3]));
+}
+
+template <typename T>
+Softmax read_row(const T* x, int64_t V) {
+  Softmax row = {-__builtin_inff(), 0.0};
+  for (int64_t first = 0; first < V; first += kBlock) {
+    const int64_t n = lesser(kBlock, V - first);
+    const float highest = highest_of(x + first, n);
+    if (highest > row.highest) {
+      row.sum *= static_cast<double>(exp(row.highest - highest));
+      row.highest = highest;
+    }
+    row.sum += static_cast<double>(sum_of_exp(x + first, n, row.highest));
+  }
+  return row;
+}
+
+template <typename T>
+void write_gradient(T* x, int64_t V, int64_t target, const Softmax& row) {
+  const float at_target = to_float(x[target]);
+  const Vec scale = splat(static_cast<float>(1.0 / row.sum));
+  const Vec highest = splat(row.highest);
+  each_vector(V, [&](int64_t i, auto part) {
+    store(x + i, exp_of_small(load(x + i, part) - highest) * scale, part);
+  });
+  const float p = exp(at_target - row.highest) * static_cast<float>(1.0 / row.sum);
+  store(x + target, splat(p - 1.0f), Part{1});
+}
+
+template <typename T>
+void cross_entropy_row(const CrossEntropyArgs& args, int64_t r) {
+  T* x = static_cast<T*>(args.logits) + r * args.V;
+  const int64_t target = args.targets[r];
+  if (target < 0) {
+    args.losses[r] = 0.0f;
+    if (args.with_gradient) __builtin_memset(x, 0, static_cast<size_t>(args.V) * sizeof(T));
+    return;
+  }
+  const Softmax row = read_row(x, args.V);
+  args.losses[r] = log(static_cast<float>(row.sum)) + (row.highest - to_float(x[target]));
+  if (args.with_gradient) write_gradient(x, args.V, target, row);
+}
+
+}  // namespace
+
+void cross_entropy(const Context& context, const CrossEntropyArgs& args) {
+  with_type(args.dtype, [&](auto value) {
+    each_row(context, args.R, args.V,
+             [&](int64_t r) { cross_entropy_row<decltype(value)>(args, r); });
+  });
+}
+
+}  // namespace weft::WEFT_LEVEL

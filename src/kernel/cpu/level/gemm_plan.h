@@ -1,0 +1,68 @@
+// kernel/cpu/level/gemm_plan.h: how a product is cut into blocks, tasks and scratch memory.
+//
+// One factor is packed once per block and shared by all threads (it rests in the shared cache);
+// each task packs its own piece of the other into the thread's private cache. Long M shares B and
+// cuts M among the tasks; short M shares A and cuts N. Where K takes several blocks the sums of
+// the whole (m_block, n_block) wait in scratch memory as fp32 tiles, so that its size bounds both.
+// No choice made here changes a bit of the result.
+#pragma once
+
+#include <algorithm>
+
+#include "kernel/cpu/level/gemm_operand.h"
+
+namespace weft::WEFT_LEVEL {
+namespace {
+
+inline constexpr int64_t kSharedBytes = 2 << 20;
+inline constexpr int64_t kPrivateBytes = 256 << 10;
+inline constexpr int64_t kPartialBytes = 4 << 20;
+inline constexpr int64_t kShortM = 512;
+
+struct Plan {
+  bool share_b;
+  int64_t m_block, n_block, k_block;
+  int64_t task_lines;  // of the factor that is not shared
+  size_t shared_bytes, private_bytes, bias_bytes, partial_bytes;
+};
+
+template <typename Tile>
+Plan make_plan(const GemmArgs& args, int num_threads) {
+  constexpr int64_t kBytes = sizeof(typename Tile::Packed);
+  const auto padded = [](int64_t v, int64_t step) { return std::max(round_up(v, step), step); };
+  const auto aligned = [](int64_t bytes) { return static_cast<size_t>(round_up(bytes, 64)); };
+  const int64_t m_all = padded(args.M, Tile::kMr), n_all = padded(args.N, Tile::kNr);
+  Plan plan{};
+  // Blocks of k of nearly one size; 32 is a multiple of every tile's step.
+  const int64_t k_blocks = ceil_div(padded(args.K, 1), Tile::kMaxK);
+  plan.k_block = round_up(ceil_div(padded(args.K, 1), k_blocks), 32);
+  const int64_t line_bytes = plan.k_block * kBytes;
+
+  plan.share_b = args.M > kShortM || args.M >= args.N;
+  const int64_t shared_step = plan.share_b ? Tile::kNr : Tile::kMr;
+  const int64_t other_step = plan.share_b ? Tile::kMr : Tile::kNr;
+  const int64_t shared_all = plan.share_b ? n_all : m_all;
+  const int64_t other_all = plan.share_b ? m_all : n_all;
+
+  const int64_t shared_blocks = ceil_div(shared_all * line_bytes, kSharedBytes);
+  const int64_t shared = padded(ceil_div(shared_all, shared_blocks), shared_step);
+  int64_t other = other_all;
+  if (args.K > plan.k_block) {
+    const int64_t blocks = ceil_div(shared * other_all * 4, kPartialBytes);
+    other = padded(ceil_div(other_all, blocks), other_step);
+    plan.partial_bytes = aligned(shared * other * 4);
+  }
+  plan.m_block = plan.share_b ? other : shared;
+  plan.n_block = plan.share_b ? shared : other;
+
+  // At least four tasks a thread where the block allows it: the last to finish is waited for.
+  const int64_t most = std::max(kPrivateBytes / line_bytes / other_step, int64_t{1}) * other_step;
+  plan.task_lines = std::min(most, padded(ceil_div(other, int64_t{4} * num_threads), other_step));
+  plan.shared_bytes = aligned(shared * line_bytes);
+  plan.private_bytes = aligned(plan.task_lines * line_bytes);
+  plan.bias_bytes = aligned(plan.n_block * 4);
+  return plan;
+}
+
+}  // namespace
+}  // namespace weft::WEFT_LEVEL

@@ -1,0 +1,113 @@
+// kernel/cpu/level/rmsnorm.cpp: root-mean-square norm with residual add, and its gradient.
+//
+// A row lies in the first-level cache, so it is walked twice: statistics, then result.
+#include "kernel/cpu/level/ops.h"
+#include "kernel/cpu/level/rows.h"
+#include "kernel/cpu/workspace.h"
+
+namespace weft::WEFT_LEVEL {
+namespace {
+
+WEFT_INLINE float total(const Vec (&sums)[kChains]) {
+  return sum_lanes((sums[0] + sums[1]) + (sums[2] + sums[3]));
+}
+
+// s = x + residual, rounded; its sum of squares.
+template <typename T>
+[[gnu::flatten]] float add_residual(const T* x, const T* residual, T* sum, int64_t C) {
+  Vec sums[kChains] = {zero(), zero(), zero(), zero()};
+  each_vector_in_turn(C, [&](int64_t i, int chain, auto part) {
+    Vec s = load(x + i, part);
+    if (residual) s = round_to(T{}, s + load(residual + i, part));
+    if (sum) store(sum + i, s, part);
+    sums[chain] = fma(s, s, sums[chain]);
+  });
+  return total(sums);
+}
+
+template <typename T>
+void norm_row(const RmsNormArgs& args, int64_t r) {
+  const int64_t base = r * args.C;
+  const T* x = static_cast<const T*>(args.x) + base;
+  const T* residual = args.residual ? static_cast<const T*>(args.residual) + base : nullptr;
+  T* sum = args.sum ? static_cast<T*>(args.sum) + base : nullptr;
+  const float squares = add_residual(x, residual, sum, args.C);
+  if (!args.reuse_rstd) {
+    const float mean = squares / static_cast<float>(args.C) + args.eps;
+    args.rstd[r] = 1.0f / __builtin_sqrtf(mean);
+  }
+  if (!args.y) return;
+  const T* s = sum ? sum : x;
+  const T* weight = static_cast<const T*>(args.weight);
+  T* y = static_cast<T*>(args.y) + base;
+  const Vec rstd = splat(args.rstd[r]);
+  each_vector(args.C, [&](int64_t i, auto part) {
+    const Vec normed = round_to(T{}, load(s + i, part) * rstd);
+    store(y + i, normed * load(weight + i, part), part);
+  });
+}
+
+// With n = s rstd and g = dy weight: dx = rstd (g - n mean(g n)) + dsum; dweight += dy round(n).
+template <typename T>
+[[gnu::flatten]] void norm_row_backward(const RmsNormBackwardArgs& args, int64_t r,
+                                        float* dweight) {
+  const int64_t base = r * args.C;
+  const T* dy = static_cast<const T*>(args.dy) + base;
+  const T* s = static_cast<const T*>(args.s) + base;
+  const T* dsum = args.dsum ? static_cast<const T*>(args.dsum) + base : nullptr;
+  const T* weight = static_cast<const T*>(args.weight);
+  T* dx = static_cast<T*>(args.dx) + base;
+  const Vec rstd = splat(args.rstd[r]);
+  Vec sums[kChains] = {zero(), zero(), zero(), zero()};
+  each_vector_in_turn(args.C, [&](int64_t i, int chain, auto part) {
+    const Vec d = load(dy + i, part);
+    const Vec normed = load(s + i, part) * rstd;
+    sums[chain] = fma(d * load(weight + i, part), normed, sums[chain]);
+    if (!dweight) return;
+    store(dweight + i, fma(d, round_to(T{}, normed), load(dweight + i, part)), part);
+  });
+  const Vec mean = splat(total(sums) / static_cast<float>(args.C));
+  each_vector(args.C, [&](int64_t i, auto part) {
+    const Vec g = load(dy + i, part) * load(weight + i, part);
+    const Vec normed = load(s + i, part) * rstd;
+    Vec d = fnma(normed, mean, g) * rstd;
+    if (dsum) d = d + load(dsum + i, part);
+    store(dx + i, d, part);
+  });
+}
+
+}  // namespace
+
+void rmsnorm(const Context& context, const RmsNormArgs& args) {
+  with_type(args.dtype, [&](auto value) {
+    each_row(context, args.R, args.C, [&](int64_t r) { norm_row<decltype(value)>(args, r); });
+  });
+}
+
+size_t rmsnorm_backward_workspace(const RmsNormBackwardArgs& args, int) {
+  if (!args.dweight) return 0;
+  return static_cast<size_t>(blocks_of(args.R, kRowBlock) * args.C) * sizeof(float);
+}
+
+void rmsnorm_backward(const Context& context, const RmsNormBackwardArgs& args) {
+  check_workspace("rmsnorm_backward", rmsnorm_backward_workspace(args, 1), context.workspace_bytes);
+  float* partials = reinterpret_cast<float*>(context.workspace);
+  const int64_t blocks = blocks_of(args.R, kRowBlock);
+  with_type(args.dtype, [&](auto value) {
+    context.pool->run(blocks, [&](int64_t block, int) {
+      float* dweight = args.dweight ? partials + block * args.C : nullptr;
+      if (dweight) __builtin_memset(dweight, 0, static_cast<size_t>(args.C) * sizeof(float));
+      const int64_t end = lesser(args.R, (block + 1) * kRowBlock);
+      for (int64_t r = block * kRowBlock; r < end; ++r) {
+        norm_row_backward<decltype(value)>(args, r, dweight);
+      }
+    });
+  });
+  if (!args.dweight) return;
+  with_type(args.grad_dtype, [&](auto gradient) {
+    add_partials(context, partials, blocks, args.C, 0, args.C,
+                 static_cast<decltype(gradient)*>(args.dweight), args.accumulate);
+  });
+}
+
+}  // namespace weft::WEFT_LEVEL

@@ -1,0 +1,92 @@
+// kernel/cpu/level/simd.h: a thin vector of floats, as wide as this instruction level has.
+//
+// Vec is the machine's own type: + - * / work on it as they stand. A tail runs the same code as a
+// whole vector, with Part instead of Full, so an element's bits do not depend on where it lies.
+#pragma once
+
+#include "tensor/dtype.h"
+
+#define WEFT_INLINE [[gnu::always_inline]] inline
+
+#if defined(__aarch64__)
+#include "kernel/cpu/level/simd_neon.h"
+#elif defined(__AVX512F__)
+#include "kernel/cpu/level/simd_avx512.h"
+#else
+#include "kernel/cpu/level/simd_avx2.h"
+#endif
+
+namespace weft::WEFT_LEVEL {
+
+struct Full {};
+struct Part {
+  int n;
+};
+
+template <typename T>
+WEFT_INLINE Vec load(const T* p, Full) {
+  return load(p);
+}
+template <typename T>
+WEFT_INLINE Vec load(const T* p, Part part) {  // missing lanes are zero
+  return load_first(p, part.n);
+}
+template <typename T>
+WEFT_INLINE void store(T* p, Vec v, Full) {
+  store(p, v);
+}
+template <typename T>
+WEFT_INLINE void store(T* p, Vec v, Part part) {
+  store_first(p, v, part.n);
+}
+// v with its missing lanes set to `fill`.
+WEFT_INLINE Vec fill_rest(Vec v, float, Full) { return v; }
+WEFT_INLINE Vec fill_rest(Vec v, float fill, Part part) {
+  return select(first_lanes(part.n), v, splat(fill));
+}
+
+WEFT_INLINE int64_t lesser(int64_t a, int64_t b) { return a < b ? a : b; }
+WEFT_INLINE int64_t greater(int64_t a, int64_t b) { return a > b ? a : b; }
+WEFT_INLINE int64_t blocks_of(int64_t n, int64_t block) { return (n + block - 1) / block; }
+WEFT_INLINE int64_t round_up(int64_t n, int64_t block) { return blocks_of(n, block) * block; }
+
+// body(i, Full) for every whole vector of [0, n), then body(i, Part) for the rest.
+template <typename Body>
+WEFT_INLINE void each_vector(int64_t n, const Body& body) {
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) body(i, Full{});
+  if (i < n) body(i, Part{static_cast<int>(n - i)});
+}
+
+// The same for sums: body(i, chain, part) with the four chains taken in turn, so that one addition
+// need not wait for the last. The tail goes to chain 3. The function around it is to be flattened,
+// or the chains would live in memory.
+inline constexpr int kChains = 4;
+template <typename Body>
+WEFT_INLINE void each_vector_in_turn(int64_t n, const Body& body) {
+  int64_t i = 0;
+  for (; i + kChains * kLanes <= n; i += kChains * kLanes) {
+    body(i, 0, Full{});
+    body(i + kLanes, 1, Full{});
+    body(i + 2 * kLanes, 2, Full{});
+    body(i + 3 * kLanes, 3, Full{});
+  }
+  const int64_t whole = (n - i) / kLanes;
+  if (whole > 0) body(i, 0, Full{});
+  if (whole > 1) body(i + kLanes, 1, Full{});
+  if (whole > 2) body(i + 2 * kLanes, 2, Full{});
+  i += whole * kLanes;
+  if (i < n) body(i, 3, Part{static_cast<int>(n - i)});
+}
+
+// body(T{}) with the element type that `dtype` names.
+template <typename Body>
+WEFT_INLINE void with_type(Dtype dtype, const Body& body) {
+  if (dtype == Dtype::kBf16) {
+    body(Bf16{});
+  } else {
+    body(float{});
+  }
+}
+
+}  // namespace weft::WEFT_LEVEL

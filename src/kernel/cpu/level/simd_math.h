@@ -1,0 +1,69 @@
+// kernel/cpu/level/simd_math.h: exp and log of a vector, our own, so that their bits are ours.
+//
+// The coefficients interpolate at Chebyshev nodes; the errors measured over all exponents are in
+// tests/kernel/math_test.cpp.
+#pragma once
+
+#include "kernel/cpu/level/simd.h"
+
+namespace weft::WEFT_LEVEL {
+
+// ln 2 in two pieces: n * kLn2High is exact for every exponent n.
+inline constexpr float kLog2E = 0x1.715476p+0f;
+inline constexpr float kLn2High = 0x1.62e4p-1f;
+inline constexpr float kLn2Low = 0x1.7f7d1cp-20f;
+
+// x = n ln 2 + r, |r| <= ln 2 / 2: e^r = 1 + r + r^2 p(r), and n is added to its exponent. Adding
+// 1.5 * 2^23 leaves n in the low bits of the sum, which costs less than a conversion. Results
+// below 2^-126 are zero. x is at most 88; exp() takes any x.
+WEFT_INLINE Vec exp_of_small(Vec x) {
+  const Vec shifter = splat(0x1.8p23f);
+  const Vec shifted = fma(x, splat(kLog2E), shifter);
+  const Vec whole = shifted - shifter;
+  const Vec r = fnma(whole, splat(kLn2Low), fnma(whole, splat(kLn2High), x));
+  Vec p = splat(0x1.a1256cp-13f);
+  p = fma(p, r, splat(0x1.6d43b0p-10f));
+  p = fma(p, r, splat(0x1.1110e0p-7f));
+  p = fma(p, r, splat(0x1.5554e8p-5f));
+  p = fma(p, r, splat(0x1.555556p-3f));
+  p = fma(p, r, splat(0.5f));
+  const Vec y = fma(r * r, p, r) + splat(1.0f);
+  const Vec scaled = from_bits(plus(bits_of(y), shift_left<23>(bits_of(shifted))));
+  return zero_where(less(x, splat(-0x1.5d589ep+6f)), scaled);  // ln 2^-126
+}
+
+WEFT_INLINE Vec exp(Vec x) {
+  return select(less(splat(0x1.62e42ep+6f), x), splat(__builtin_inff()), exp_of_small(x));
+}
+
+// x = 2^n (1 + f), f in [sqrt(1/2) - 1, sqrt(2) - 1): log(1 + f) = f - f^2 / 2 + f^3 p(f).
+// For x >= 2^-126, infinity and NaN included; zero gives -infinity.
+WEFT_INLINE Vec log(Vec x) {
+  const Ivec shifted = minus(bits_of(x), splat_int(0x3f3504f3));  // sqrt(1/2)
+  const Ivec n = shift_right<23>(shifted);
+  const Ivec fraction = bit_and(shifted, splat_int(0x7fffff));
+  const Vec f = from_bits(plus(fraction, splat_int(0x3f3504f3))) - splat(1.0f);
+  Vec p = splat(0x1.1d8ea6p-4f);
+  p = fma(p, f, splat(-0x1.d635bcp-4f));
+  p = fma(p, f, splat(0x1.dea282p-4f));
+  p = fma(p, f, splat(-0x1.fcf4c6p-4f));
+  p = fma(p, f, splat(0x1.23d21ap-3f));
+  p = fma(p, f, splat(-0x1.555b4ap-3f));
+  p = fma(p, f, splat(0x1.999d5ap-3f));
+  p = fma(p, f, splat(-0x1.fffffcp-3f));
+  p = fma(p, f, splat(0x1.555554p-2f));
+  const Vec whole = as_floats(n);
+  const Vec square = f * f;
+  Vec y = fma(square * f, p, whole * splat(kLn2Low));
+  y = fnma(square, splat(0.5f), y);
+  y = fma(whole, splat(kLn2High), f + y);
+  const Vec infinity = splat(__builtin_inff());
+  y = select(less(x, infinity), y, x);  // infinity and NaN are their own logarithms
+  y = select(equal(x, zero()), zero() - infinity, y);
+  return select(less(x, zero()), splat(__builtin_nanf("")), y);
+}
+
+WEFT_INLINE float log(float x) { return first_lane(log(splat(x))); }
+WEFT_INLINE float exp(float x) { return first_lane(exp(splat(x))); }
+
+}  // namespace weft::WEFT_LEVEL

@@ -1,0 +1,139 @@
+// kernel/ref/attention.cpp: causal attention, query by query, over a sequence or over a cache.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "kernel/ref/ref.h"
+
+namespace weft::ref {
+namespace {
+
+constexpr int64_t kMaxHeadDim = 256;
+
+// One query against `count` keys; key j starts at element k + j * k_step.
+struct Query {
+  Dtype dtype;
+  int64_t D, count;
+  double scale;
+  const void* q_data;
+  int64_t q;
+  const void* k_data;
+  int64_t k, k_step;
+  const void* v_data;
+  int64_t v, v_step;
+};
+
+double score(const Query& query, int64_t j) {
+  double sum = 0.0;
+  for (int64_t d = 0; d < query.D; ++d) {
+    sum += get(query.q_data, query.dtype, query.q + d) *
+           get(query.k_data, query.dtype, query.k + j * query.k_step + d);
+  }
+  return sum * query.scale;
+}
+
+// Writes D elements of out from `at`; returns the log-sum-exp.
+double attend(const Query& query, void* out, int64_t at) {
+  double highest = -std::numeric_limits<double>::infinity();
+  for (int64_t j = 0; j < query.count; ++j) highest = std::max(highest, score(query, j));
+  double total = 0.0;
+  double sums[kMaxHeadDim] = {};
+  for (int64_t j = 0; j < query.count; ++j) {
+    const double p = std::exp(score(query, j) - highest);
+    total += p;
+    for (int64_t d = 0; d < query.D; ++d) {
+      sums[d] += p * get(query.v_data, query.dtype, query.v + j * query.v_step + d);
+    }
+  }
+  for (int64_t d = 0; d < query.D; ++d) put(out, query.dtype, at + d, sums[d] / total);
+  return highest + std::log(total);
+}
+
+void zero_row(void* out, Dtype dtype, int64_t at, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) put(out, dtype, at + i, 0.0);
+}
+
+void attend_head(const AttentionArgs& args, int64_t b, int64_t h) {
+  const int64_t width = (args.H + 2 * args.G) * args.D;
+  const int64_t g = h / (args.H / args.G);
+  const int64_t start = b * args.T * width;
+  for (int64_t t = 0; t < args.T; ++t) {
+    const int64_t at = ((b * args.T + t) * args.H + h) * args.D;
+    double lse = 0.0;
+    if (t >= args.lengths[b]) {
+      zero_row(args.out, args.dtype, at, args.D);
+    } else {
+      const Query query = {.dtype = args.dtype,
+                           .D = args.D,
+                           .count = t + 1,
+                           .scale = args.scale,
+                           .q_data = args.qkv,
+                           .q = start + t * width + h * args.D,
+                           .k_data = args.qkv,
+                           .k = start + (args.H + g) * args.D,
+                           .k_step = width,
+                           .v_data = args.qkv,
+                           .v = start + (args.H + args.G + g) * args.D,
+                           .v_step = width};
+      lse = attend(query, args.out, at);
+    }
+    if (args.lse) args.lse[(b * args.H + h) * args.T + t] = static_cast<float>(lse);
+  }
+}
+
+void fill_cache(const CachedAttentionArgs& args, int64_t b) {
+  const int64_t width = (args.H + 2 * args.G) * args.D;
+  const int64_t kv = args.G * args.D;
+  for (int64_t t = 0; t < std::min<int64_t>(args.T, args.lengths[b]); ++t) {
+    const int64_t from = (b * args.T + t) * width + args.H * args.D;
+    const int64_t to = (b * args.max_positions + args.starts[b] + t) * kv;
+    for (int64_t i = 0; i < kv; ++i) {
+      put(args.k_cache, args.dtype, to + i, get(args.qkv, args.dtype, from + i));
+      put(args.v_cache, args.dtype, to + i, get(args.qkv, args.dtype, from + kv + i));
+    }
+  }
+}
+
+void attend_cached(const CachedAttentionArgs& args, int64_t b, int64_t t, int64_t h) {
+  const int64_t width = (args.H + 2 * args.G) * args.D;
+  const int64_t kv = args.G * args.D;
+  const int64_t g = h / (args.H / args.G);
+  const int64_t cache = b * args.max_positions * kv + g * args.D;
+  const Query query = {.dtype = args.dtype,
+                       .D = args.D,
+                       .count = args.starts[b] + t + 1,
+                       .scale = args.scale,
+                       .q_data = args.qkv,
+                       .q = (b * args.T + t) * width + h * args.D,
+                       .k_data = args.k_cache,
+                       .k = cache,
+                       .k_step = kv,
+                       .v_data = args.v_cache,
+                       .v = cache,
+                       .v_step = kv};
+  attend(query, args.out, ((b * args.T + t) * args.H + h) * args.D);
+}
+
+}  // namespace
+
+void attention(const Context&, const AttentionArgs& args) {
+  for (int64_t b = 0; b < args.B; ++b) {
+    for (int64_t h = 0; h < args.H; ++h) attend_head(args, b, h);
+  }
+}
+
+// Ignored positions give zeros.
+void cached_attention(const Context&, const CachedAttentionArgs& args) {
+  for (int64_t b = 0; b < args.B; ++b) {
+    fill_cache(args, b);
+    for (int64_t t = 0; t < args.T; ++t) {
+      if (t >= args.lengths[b]) {
+        zero_row(args.out, args.dtype, (b * args.T + t) * args.H * args.D, args.H * args.D);
+        continue;
+      }
+      for (int64_t h = 0; h < args.H; ++h) attend_cached(args, b, t, h);
+    }
+  }
+}
+
+}  // namespace weft::ref

@@ -1,0 +1,87 @@
+// kernel/ref/attention_backward.cpp: gradient of causal attention.
+//
+// With P = exp(S - lse): dP = dout·v, delta = dout·out, dS = P (dP - delta) scale;
+// dq = sum over keys of dS k, dk = sum over queries and heads of dS q, dv = sum of P dout.
+#include <cmath>
+
+#include "kernel/ref/ref.h"
+
+namespace weft::ref {
+namespace {
+
+constexpr int64_t kMaxHeadDim = 256;
+
+struct Backward {
+  const AttentionBackwardArgs& args;
+  int64_t width = (args.H + 2 * args.G) * args.D;
+
+  int64_t q(int64_t b, int64_t t, int64_t h) const { return (b * args.T + t) * width + h * args.D; }
+  int64_t k(int64_t b, int64_t t, int64_t g) const { return q(b, t, args.H + g); }
+  int64_t v(int64_t b, int64_t t, int64_t g) const { return q(b, t, args.H + args.G + g); }
+  int64_t o(int64_t b, int64_t t, int64_t h) const {
+    return ((b * args.T + t) * args.H + h) * args.D;
+  }
+
+  double dot(const void* x, int64_t at_x, const void* y, int64_t at_y) const {
+    double sum = 0.0;
+    for (int64_t d = 0; d < args.D; ++d) {
+      sum += get(x, args.dtype, at_x + d) * get(y, args.dtype, at_y + d);
+    }
+    return sum;
+  }
+
+  struct Pair {
+    double p, ds;
+  };
+  Pair pair(int64_t b, int64_t h, int64_t t, int64_t j) const {
+    const int64_t g = h / (args.H / args.G);
+    const double lse = args.lse[(b * args.H + h) * args.T + t];
+    const double s = dot(args.qkv, q(b, t, h), args.qkv, k(b, j, g)) * args.scale;
+    const double p = std::exp(s - lse);
+    const double dp = dot(args.dout, o(b, t, h), args.qkv, v(b, j, g));
+    const double delta = dot(args.dout, o(b, t, h), args.out, o(b, t, h));
+    return {p, p * (dp - delta) * args.scale};
+  }
+
+  void query(int64_t b, int64_t h, int64_t t) const {
+    const int64_t g = h / (args.H / args.G);
+    double dq[kMaxHeadDim] = {};
+    for (int64_t j = 0; t < args.lengths[b] && j <= t; ++j) {
+      const double ds = pair(b, h, t, j).ds;
+      for (int64_t d = 0; d < args.D; ++d) dq[d] += ds * get(args.qkv, args.dtype, k(b, j, g) + d);
+    }
+    for (int64_t d = 0; d < args.D; ++d) put(args.dqkv, args.dtype, q(b, t, h) + d, dq[d]);
+  }
+
+  void key(int64_t b, int64_t g, int64_t j) const {
+    const int64_t group = args.H / args.G;
+    double dk[kMaxHeadDim] = {}, dv[kMaxHeadDim] = {};
+    for (int64_t h = g * group; h < (g + 1) * group; ++h) {
+      for (int64_t t = j; t < args.lengths[b]; ++t) {
+        const Pair at = pair(b, h, t, j);
+        for (int64_t d = 0; d < args.D; ++d) {
+          dk[d] += at.ds * get(args.qkv, args.dtype, q(b, t, h) + d);
+          dv[d] += at.p * get(args.dout, args.dtype, o(b, t, h) + d);
+        }
+      }
+    }
+    for (int64_t d = 0; d < args.D; ++d) {
+      put(args.dqkv, args.dtype, k(b, j, g) + d, dk[d]);
+      put(args.dqkv, args.dtype, v(b, j, g) + d, dv[d]);
+    }
+  }
+};
+
+}  // namespace
+
+void attention_backward(const Context&, const AttentionBackwardArgs& args) {
+  const Backward backward = {args};
+  for (int64_t b = 0; b < args.B; ++b) {
+    for (int64_t t = 0; t < args.T; ++t) {
+      for (int64_t h = 0; h < args.H; ++h) backward.query(b, h, t);
+      for (int64_t g = 0; g < args.G; ++g) backward.key(b, g, t);
+    }
+  }
+}
+
+}  // namespace weft::ref

@@ -1,0 +1,34 @@
+// kernel/ref/cross_entropy.cpp: the loss of each row of logits and, in place, its gradient.
+#include <algorithm>
+#include <cmath>
+
+#include "kernel/ref/ref.h"
+
+namespace weft::ref {
+
+void cross_entropy(const Context&, const CrossEntropyArgs& args) {
+  for (int64_t r = 0; r < args.R; ++r) {
+    const int64_t base = r * args.V;
+    const int64_t target = args.targets[r];
+    double highest = get(args.logits, args.dtype, base);
+    for (int64_t v = 1; v < args.V; ++v) {
+      highest = std::max(highest, get(args.logits, args.dtype, base + v));
+    }
+    double sum = 0.0;
+    for (int64_t v = 0; v < args.V; ++v) {
+      sum += std::exp(get(args.logits, args.dtype, base + v) - highest);
+    }
+    const double lse = highest + std::log(sum);
+    args.losses[r] = 0.0f;
+    if (target >= 0) {
+      args.losses[r] = static_cast<float>(lse - get(args.logits, args.dtype, base + target));
+    }
+    for (int64_t v = 0; args.with_gradient && v < args.V; ++v) {
+      const double p = std::exp(get(args.logits, args.dtype, base + v) - lse);
+      const double gradient = target < 0 ? 0.0 : p - (v == target ? 1.0 : 0.0);
+      put(args.logits, args.dtype, base + v, gradient);
+    }
+  }
+}
+
+}  // namespace weft::ref

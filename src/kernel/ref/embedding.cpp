@@ -1,0 +1,30 @@
+// kernel/ref/embedding.cpp: rows of a table by number, and their gradient.
+#include "kernel/ref/ref.h"
+
+namespace weft::ref {
+
+void embedding(const Context&, const EmbeddingArgs& args) {
+  for (int64_t r = 0; r < args.R; ++r) {
+    for (int64_t c = 0; c < args.C; ++c) {
+      put(args.out, args.dtype, r * args.C + c,
+          get(args.table, args.dtype, args.ids[r] * args.C + c));
+    }
+  }
+}
+
+// One rounding per element: all rows of an id are summed before they meet the table.
+void embedding_backward(const Context&, const EmbeddingBackwardArgs& args) {
+  for (int64_t id = 0; id < args.V; ++id) {
+    for (int64_t c = 0; c < args.C; ++c) {
+      const int64_t index = id * args.C + c;
+      double sum = args.accumulate ? get(args.dtable, args.grad_dtype, index) : 0.0;
+      for (int64_t r = 0; r < args.R; ++r) {
+        if (args.ids[r] != id || id == args.padding_id) continue;
+        sum += get(args.dout, args.dtype, r * args.C + c);
+      }
+      put(args.dtable, args.grad_dtype, index, sum);
+    }
+  }
+}
+
+}  // namespace weft::ref

@@ -1,0 +1,34 @@
+// model/decoder/config.h: the numbers of a decoder-only transformer of the Llama kind.
+#pragma once
+
+#include <string>
+
+#include "base/json.h"
+
+namespace weft {
+
+struct RopeConfig {
+  double theta = 10000;
+  std::string type = "default";  // default | linear | llama3
+  double factor = 1, low_freq_factor = 1, high_freq_factor = 4;
+  double original_max_position_embeddings = 8192;
+};
+
+struct DecoderConfig {
+  std::string family;
+  int64_t hidden_size = 0, intermediate_size = 0, num_hidden_layers = 0;
+  int64_t num_attention_heads = 0, num_key_value_heads = 0, head_dim = 0;
+  int64_t vocab_size = 0, max_position_embeddings = 0;
+  double rms_norm_eps = 1e-6, initializer_range = 0.02;
+  bool tie_word_embeddings = false;
+  bool qkv_bias = false, o_bias = false, mlp_bias = false;
+  int64_t pad_token_id = -1;
+  double dropout = 0;
+  RopeConfig rope;
+};
+
+// The fields that Llama and Qwen2 share, in the spellings of transformers 4 and 5. UserError names
+// the key that is missing, wrong or asks for what is not built.
+DecoderConfig read_decoder_config(const Json& config, const std::string& family);
+
+}  // namespace weft

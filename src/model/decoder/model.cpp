@@ -1,0 +1,191 @@
+// model/decoder/model.cpp: embedding, layers, norm, head. Nothing here knows of ranks.
+//
+// The residual add of each half layer is fused with the norm that follows it, so a layer hands
+// over the stream and its normalised form together.
+#include "model/decoder/model.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "graph/builder.h"
+#include "model/decoder/hf_names.h"
+
+namespace weft {
+namespace {
+
+// Logits of at most this many bytes exist at one time, and at least four chunks a pass.
+constexpr int64_t kLogitBytes = int64_t{64} << 20;
+
+int64_t chunk_rows(int64_t tokens, int64_t vocab, Dtype compute) {
+  const int64_t fit = kLogitBytes / (vocab * dtype_bytes(compute));
+  return std::clamp<int64_t>(std::min(fit, (tokens + 3) / 4), std::min<int64_t>(tokens, 64), tokens);
+}
+
+// The parameters as graph values, made in the order of parameters().
+class Tracer {
+ public:
+  Tracer(const DecoderConfig& config, Graph* graph, const TraceOptions& options)
+      : c_(config), o_(options), g_(graph, options.compute) {
+    ids_ = g_.input("ids", {o_.batch, o_.positions}, Dtype::kI32);
+    const int64_t table = o_.max_positions > 0 ? o_.max_positions : o_.positions;
+    cosine_ = g_.constant("rope.cosine", {table, c_.head_dim / 2}, Dtype::kF32);
+    sine_ = g_.constant("rope.sine", {table, c_.head_dim / 2}, Dtype::kF32);
+    embed_ = g_.parameter(kEmbedName, {c_.vocab_size, c_.hidden_size});
+  }
+
+  Ref loss() {
+    const Ref targets = g_.input("targets", {o_.batch, o_.positions}, Dtype::kI32);
+    lengths_ = g_.input("lengths", {o_.batch}, Dtype::kI32);
+    const Ref y = layers();
+    return g_.head_loss(y, head(), targets,
+                        chunk_rows(o_.batch * o_.positions, c_.vocab_size, o_.compute));
+  }
+
+  Ref logits() {
+    positions_ = g_.input("positions", {o_.batch, o_.positions}, Dtype::kI32);
+    starts_ = g_.input("starts", {o_.batch}, Dtype::kI32);
+    lengths_ = g_.input("lengths", {o_.batch}, Dtype::kI32);
+    const Ref last = g_.input("last", {o_.batch}, Dtype::kI32);
+    const Ref y = layers();
+    return g_.head_logits(y, head(), last);
+  }
+
+ private:
+  Ref weight(int64_t layer, LayerPart part, Shape shape) {
+    return g_.parameter(layer_name(layer, part, "weight"), std::move(shape));
+  }
+  std::vector<Ref> biases(bool wanted, int64_t layer, std::vector<std::pair<LayerPart, int64_t>> parts) {
+    std::vector<Ref> made;
+    if (!wanted) return made;
+    for (const auto& [part, n] : parts) made.push_back(g_.parameter(layer_name(layer, part, "bias"), {n}));
+    return made;
+  }
+  Ref norm_weight(int64_t layer, LayerPart part) { return weight(layer, part, {c_.hidden_size}); }
+
+  Ref layers() {
+    const float eps = static_cast<float>(c_.rms_norm_eps);
+    Ref x = g_.embedding(ids_, embed_, static_cast<int32_t>(c_.pad_token_id));
+    g_.set_layer(0);
+    Ref y = g_.rmsnorm(x, Ref{}, norm_weight(0, LayerPart::kInputNorm), eps).y;
+    for (int64_t i = 0; i < c_.num_hidden_layers; ++i) {
+      g_.set_layer(static_cast<int>(i));
+      const Ref attended = attention(i, y);
+      const auto middle = g_.rmsnorm(attended, x, norm_weight(i, LayerPart::kPostNorm), eps);
+      const Ref fed = feed_forward(i, middle.y);
+      const bool last = i + 1 == c_.num_hidden_layers;
+      const Ref next = last ? g_.parameter(kFinalNormName, {c_.hidden_size})
+                            : norm_weight(i + 1, LayerPart::kInputNorm);
+      const auto out = g_.rmsnorm(fed, middle.sum, next, eps);
+      x = out.sum;
+      y = out.y;
+    }
+    g_.set_layer(-1);
+    return y;
+  }
+
+  Ref attention(int64_t i, Ref y) {
+    const int64_t q = c_.num_attention_heads * c_.head_dim, kv = c_.num_key_value_heads * c_.head_dim;
+    const Builder::HeadShape shape{c_.num_attention_heads, c_.num_key_value_heads, c_.head_dim};
+    const Ref wq = weight(i, LayerPart::kQ, {q, c_.hidden_size});
+    const Ref wk = weight(i, LayerPart::kK, {kv, c_.hidden_size});
+    const Ref wv = weight(i, LayerPart::kV, {kv, c_.hidden_size});
+    const auto b = biases(c_.qkv_bias, i, {{LayerPart::kQ, q}, {LayerPart::kK, kv}, {LayerPart::kV, kv}});
+    const Ref qkv = g_.rope(g_.linear(y, {wq, wk, wv}, b), cosine_, sine_, positions_, shape);
+    const Ref attended = starts_ ? g_.cached_attention(qkv, starts_, lengths_, cache(i, "k"), cache(i, "v"), shape)
+                                 : g_.attention(qkv, lengths_, shape);
+    const Ref wo = weight(i, LayerPart::kO, {c_.hidden_size, q});
+    return g_.linear(attended, {wo}, biases(c_.o_bias, i, {{LayerPart::kO, c_.hidden_size}}));
+  }
+
+  Ref feed_forward(int64_t i, Ref y) {
+    const int64_t f = c_.intermediate_size;
+    const Ref gate = weight(i, LayerPart::kGate, {f, c_.hidden_size});
+    const Ref up = weight(i, LayerPart::kUp, {f, c_.hidden_size});
+    const auto b = biases(c_.mlp_bias, i, {{LayerPart::kGate, f}, {LayerPart::kUp, f}});
+    const Ref h = g_.swiglu(g_.linear(y, {gate, up}, b));
+    const Ref down = weight(i, LayerPart::kDown, {c_.hidden_size, f});
+    return g_.linear(h, {down}, biases(c_.mlp_bias, i, {{LayerPart::kDown, c_.hidden_size}}));
+  }
+
+  Ref cache(int64_t layer, const char* which) {
+    return g_.cache(fmt_name(layer, which),
+                    {o_.batch, o_.max_positions, c_.num_key_value_heads, c_.head_dim});
+  }
+  static std::string fmt_name(int64_t layer, const char* which) {
+    return "cache." + std::to_string(layer) + "." + which;
+  }
+
+  Ref head() {
+    return c_.tie_word_embeddings ? embed_ : g_.parameter(kHeadName, {c_.vocab_size, c_.hidden_size});
+  }
+
+  const DecoderConfig& c_;
+  TraceOptions o_;
+  Builder g_;
+  Ref ids_, cosine_, sine_, embed_, lengths_, positions_, starts_;
+};
+
+}  // namespace
+
+Ref DecoderModel::trace_loss(Graph* graph, const TraceOptions& options) const {
+  return Tracer(config_, graph, options).loss();
+}
+
+Ref DecoderModel::trace_generate(Graph* graph, const TraceOptions& options) const {
+  return Tracer(config_, graph, options).logits();
+}
+
+// The parameters are those of the smallest trace: one source for names, shapes and order.
+std::vector<ParameterSpec> DecoderModel::parameters() const {
+  Graph graph;
+  trace_loss(&graph, {1, 1, Dtype::kF32, 0});
+  std::vector<ParameterSpec> specs;
+  for (Ref r : graph.of_kind(ValueKind::kParameter)) {
+    const Value& v = graph[r];
+    ParameterSpec spec{v.name, v.shape, {}, decoder_cut(config_, v.name)};
+    const bool bias = v.name.ends_with(".bias");
+    spec.init.kind = bias                  ? InitRule::Kind::kZeros
+                     : v.shape.size() == 1 ? InitRule::Kind::kOnes
+                                           : InitRule::Kind::kNormal;
+    spec.init.std = config_.initializer_range;
+    if (v.name == kEmbedName) spec.init.zero_row = config_.pad_token_id;
+    specs.push_back(std::move(spec));
+  }
+  return specs;
+}
+
+std::vector<double> rope_frequencies(const DecoderConfig& c) {
+  constexpr double kTurn = 2 * 3.14159265358979323846;
+  std::vector<double> frequencies;
+  for (int64_t i = 0; i < c.head_dim / 2; ++i) {
+    double f = 1.0 / std::pow(c.rope.theta, static_cast<double>(2 * i) / static_cast<double>(c.head_dim));
+    if (c.rope.type == "linear") f /= c.rope.factor;
+    if (c.rope.type == "llama3") {
+      // Short waves stay, long ones are stretched by the factor, those between are blended.
+      const double turns = c.rope.original_max_position_embeddings * f / kTurn;
+      const double smooth = std::clamp((turns - c.rope.low_freq_factor) /
+                                           (c.rope.high_freq_factor - c.rope.low_freq_factor), 0.0, 1.0);
+      f = (1 - smooth) * f / c.rope.factor + smooth * f;
+    }
+    frequencies.push_back(f);
+  }
+  return frequencies;
+}
+
+void DecoderModel::fill_constants(const Graph& graph,
+                                  const std::function<void*(const std::string&)>& data) const {
+  const Shape& shape = graph[*graph.find("rope.cosine")].shape;
+  auto* cosine = static_cast<float*>(data("rope.cosine"));
+  auto* sine = static_cast<float*>(data("rope.sine"));
+  const std::vector<double> frequencies = rope_frequencies(config_);
+  for (int64_t t = 0; t < shape[0]; ++t) {
+    for (int64_t i = 0; i < shape[1]; ++i) {
+      // The angle is formed in fp32 as transformers does; its cosine then correctly rounded.
+      const float angle = static_cast<float>(t) * static_cast<float>(frequencies[static_cast<size_t>(i)]);
+      cosine[t * shape[1] + i] = static_cast<float>(std::cos(double{angle}));
+      sine[t * shape[1] + i] = static_cast<float>(std::sin(double{angle}));
+    }
+  }
+}
+
+}  // namespace weft

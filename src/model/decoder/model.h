@@ -1,0 +1,31 @@
+// model/decoder/model.h: a decoder-only transformer of the Llama kind as single-device code.
+#pragma once
+
+#include "model/decoder/config.h"
+#include "model/model.h"
+
+namespace weft {
+
+class DecoderModel : public Model {
+ public:
+  explicit DecoderModel(DecoderConfig config) : config_(std::move(config)) {}
+  const char* family() const override { return config_.family.c_str(); }
+  int64_t vocab_size() const override { return config_.vocab_size; }
+  int64_t max_positions() const override { return config_.max_position_embeddings; }
+  std::vector<ParameterSpec> parameters() const override;
+  Ref trace_loss(Graph* graph, const TraceOptions& options) const override;
+  Ref trace_generate(Graph* graph, const TraceOptions& options) const override;
+  void fill_constants(const Graph& graph,
+                      const std::function<void*(const std::string&)>& data) const override;
+
+ private:
+  DecoderConfig config_;
+};
+
+// How a parameter of that name may be cut (model/decoder/placement.cpp).
+CutRule decoder_cut(const DecoderConfig& config, const std::string& name);
+
+// Angular frequencies (head_dim / 2) with the family's scaling.
+std::vector<double> rope_frequencies(const DecoderConfig& config);
+
+}  // namespace weft

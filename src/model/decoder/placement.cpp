@@ -1,0 +1,28 @@
+// model/decoder/placement.cpp: how tensor parallelism may cut the parameters.
+//
+// Column cut (dim 0): q, k, v by whole heads, gate, up. Row cut (dim 1): o, down. The embedding
+// and the head are cut over the vocabulary. Norms and row-cut biases stay whole.
+#include "model/decoder/hf_names.h"
+#include "model/decoder/model.h"
+
+namespace weft {
+namespace {
+
+bool contains(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+CutRule decoder_cut(const DecoderConfig& config, const std::string& name) {
+  if (name == kEmbedName || name == kHeadName) return {0, 1};
+  for (const char* module : {"q_proj", "k_proj", "v_proj"}) {
+    if (contains(name, module)) return {0, config.head_dim};
+  }
+  for (const char* module : {"gate_proj", "up_proj"}) {
+    if (contains(name, module)) return {0, 1};
+  }
+  if (contains(name, "o_proj.weight")) return {1, config.head_dim};
+  if (contains(name, "down_proj.weight")) return {1, 1};
+  return {};
+}
+
+}  // namespace weft

@@ -1,0 +1,48 @@
+// model/load.cpp: what a file must hold before its bytes are used.
+#include "model/load.h"
+
+#include "base/error.h"
+
+namespace weft {
+namespace {
+
+bool is_floating(Dtype dtype) {
+  return dtype == Dtype::kF32 || dtype == Dtype::kBf16 || dtype == Dtype::kF16 ||
+         dtype == Dtype::kF64;
+}
+
+[[noreturn]] void throw_missing(const HfFolder& folder, const ParameterSpec& spec) {
+  const std::string message =
+      fmt::format("{} has no tensor \"{}\" {}, which its config.json asks for",
+                  folder.path().string(), spec.name, to_string(spec.shape));
+  if (spec.name == "lm_head.weight") {
+    throw UserError(message, "set tie_word_embeddings to true if the head is the embedding");
+  }
+  throw UserError(message, "'weft inspect' on the folder lists what it holds");
+}
+
+HfFolder::Found find_floating(const HfFolder& folder, const ParameterSpec& spec) {
+  const HfFolder::Found found = folder.find(spec.name);
+  if (found.file == nullptr) throw_missing(folder, spec);
+  require(is_floating(found.info->dtype),
+          "{}: tensor \"{}\" is of type {}, wanted F32, BF16, F16 or F64",
+          found.file->path().string(), spec.name, safetensors_name(found.info->dtype));
+  return found;
+}
+
+}  // namespace
+
+void load_parameter(const HfFolder& folder, const ParameterSpec& spec, Dtype to, void* data) {
+  ensure(is_floating(to), "parameters are floating");
+  const auto [file, info] = find_floating(folder, spec);
+  require(info->shape == spec.shape,
+          "{}: tensor \"{}\" has the shape {}, but config.json asks for {}", file->path().string(),
+          spec.name, to_string(info->shape), to_string(spec.shape));
+  convert_elements(file->data(*info), info->dtype, data, to, num_elements(spec.shape));
+}
+
+Dtype stored_dtype(const HfFolder& folder, const Model& model) {
+  return find_floating(folder, model.parameters().front()).info->dtype;
+}
+
+}  // namespace weft

@@ -1,0 +1,91 @@
+// model/model.cpp: choosing the family, initial values, frozen parameters.
+#include "model/model.h"
+
+#include <fnmatch.h>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/random.h"
+#include "model/decoder/model.h"
+#include "model/family.h"
+
+namespace weft {
+namespace {
+
+struct Family {
+  const char* architecture;
+  const char* model_type;
+  DecoderConfig (*read)(const Json&);
+};
+constexpr Family kFamilies[] = {
+    {"LlamaForCausalLM", "llama", read_llama_config},
+    {"Qwen2ForCausalLM", "qwen2", read_qwen2_config},
+};
+
+std::string named_architecture(const Json& config) {
+  const Json* list = config.find("architectures");
+  if (list && list->is_array() && !list->as_array().empty() && list->as_array()[0].is_string()) {
+    return list->as_array()[0].as_string();
+  }
+  const Json* type = config.find("model_type");
+  return type && type->is_string() ? type->as_string() : "none";
+}
+
+}  // namespace
+
+std::unique_ptr<Model> make_model(const Json& config, const ModelOverrides& overrides) {
+  const std::string name = named_architecture(config);
+  std::string known;
+  for (const Family& family : kFamilies) {
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", family.architecture);
+    if (name != family.architecture && name != family.model_type) continue;
+    DecoderConfig c = family.read(config);
+    require(overrides.num_layers <= c.num_hidden_layers,
+            "model.num_layers is {}, but the model has {} layers", overrides.num_layers,
+            c.num_hidden_layers);
+    if (overrides.num_layers > 0) c.num_hidden_layers = overrides.num_layers;
+    if (c.dropout > 0 && !overrides.dropout_given) {
+      throw UserError(fmt::format("config.json: attention_dropout is {}, and dropout is not built", c.dropout),
+                      "set model.dropout: 0.0 to train without it");
+    }
+    return std::make_unique<DecoderModel>(std::move(c));
+  }
+  throw UserError(fmt::format("config.json: architecture {} is not known", name), "known: " + known);
+}
+
+float initial_element(const ParameterSpec& spec, uint64_t seed, int64_t i) {
+  switch (spec.init.kind) {
+    case InitRule::Kind::kZeros:
+      return 0;
+    case InitRule::Kind::kOnes:
+      return 1;
+    case InitRule::Kind::kNormal:
+      break;
+  }
+  if (spec.init.zero_row >= 0 && i / spec.shape[1] == spec.init.zero_row) return 0;
+  return static_cast<float>(spec.init.std *
+                            normal_at(seed, hash_text(spec.name), static_cast<uint64_t>(i)));
+}
+
+void freeze_parameters(Graph* graph, const std::vector<std::string>& patterns) {
+  for (const std::string& pattern : patterns) {
+    bool any = false;
+    for (Ref r : graph->of_kind(ValueKind::kParameter)) {
+      Value& p = (*graph)[r];
+      if (::fnmatch(pattern.c_str(), p.name.c_str(), 0) != 0) continue;
+      p.frozen = any = true;
+    }
+    if (!any) {
+      throw UserError(fmt::format("model.freeze: \"{}\" matches no parameter", pattern),
+                      "`weft inspect` on the model's folder lists the names");
+    }
+  }
+}
+
+int64_t count_parameters(const Model& model) {
+  int64_t n = 0;
+  for (const ParameterSpec& p : model.parameters()) n += num_elements(p.shape);
+  return n;
+}
+
+}  // namespace weft

@@ -1,0 +1,74 @@
+// model/model.h: what every family offers: its parameters, and its code traced into a graph.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "graph/graph.h"
+#include "tensor/dtype.h"
+
+namespace weft {
+
+// How a parameter starts when nothing is loaded: the family's own Hugging Face rule.
+struct InitRule {
+  enum class Kind { kNormal, kZeros, kOnes } kind = Kind::kNormal;
+  double std = 0;
+  int64_t zero_row = -1;  // the padding row of an embedding
+};
+
+// How tensor parallelism may cut a parameter.
+struct CutRule {
+  int dim = -1;      // -1: every rank holds it whole
+  int64_t unit = 1;  // cuts fall on multiples of this (a head)
+};
+
+struct ParameterSpec {
+  std::string name;  // Hugging Face's
+  Shape shape;
+  InitRule init;
+  CutRule cut;
+};
+
+struct TraceOptions {
+  int64_t batch = 1, positions = 1;  // B, T
+  Dtype compute = Dtype::kF32;
+  int64_t max_positions = 0;  // generation: of the cache
+};
+
+class Model {
+ public:
+  virtual ~Model() = default;
+  virtual const char* family() const = 0;
+  virtual int64_t vocab_size() const = 0;
+  virtual int64_t max_positions() const = 0;
+  virtual std::vector<ParameterSpec> parameters() const = 0;
+
+  // Inputs ids, targets (B, T) and lengths (B), int32; gives the losses (B, T).
+  virtual Ref trace_loss(Graph* graph, const TraceOptions& options) const = 0;
+  // Inputs ids, positions (B, T), starts, lengths, last (B); result "logits" (B, V).
+  virtual Ref trace_generate(Graph* graph, const TraceOptions& options) const = 0;
+  // Fills the constants of a traced graph (rope tables): data(name) is their memory.
+  virtual void fill_constants(const Graph& graph,
+                              const std::function<void*(const std::string&)>& data) const = 0;
+};
+
+// From config.json. UserError naming the known architectures, or the feature that is not built.
+struct ModelOverrides {
+  int64_t num_layers = 0;     // 0: as configured
+  bool dropout_given = false;  // model.dropout was written (as 0)
+};
+std::unique_ptr<Model> make_model(const Json& config, const ModelOverrides& overrides);
+
+// Element i of a parameter's initial value, keyed by seed, name and element.
+float initial_element(const ParameterSpec& spec, uint64_t seed, int64_t i);
+
+// Marks parameters that a glob of `patterns` matches. UserError where a pattern matches none.
+void freeze_parameters(Graph* graph, const std::vector<std::string>& patterns);
+
+int64_t count_parameters(const Model& model);
+
+}  // namespace weft

@@ -1,0 +1,12 @@
+// model/qwen2/config.cpp: Qwen2 and Qwen2.5: q, k and v always have a bias, nothing else has one.
+#include "model/family.h"
+
+namespace weft {
+
+DecoderConfig read_qwen2_config(const Json& config) {
+  DecoderConfig c = read_decoder_config(config, "qwen2");
+  c.qkv_bias = true;
+  return c;
+}
+
+}  // namespace weft

@@ -1,0 +1,56 @@
+// text/bpe.h: byte-pair merging: a word's bytes to the ids of a vocabulary.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "text/vocab.h"
+
+namespace weft {
+
+// A merge: the pair (left, right), wherever it is the lowest in rank in a word, becomes `merged`.
+class Bpe {
+ public:
+  static constexpr uint32_t kMaxMerges = (1u << 20) - 1;  // the pair table packs a rank in 20 bits
+
+  explicit Bpe(Vocab vocab);
+
+  // A word that is a token is that token, whatever merging would make of it.
+  void set_ignore_merges(bool ignore) { ignore_merges_ = ignore; }
+  void reserve(size_t num_merges);
+  // In order of rank. Of a pair given twice the later rank counts, as in tokenizers.
+  void add_merge(int32_t left, int32_t right, int32_t merged);
+
+  const Vocab& vocab() const { return vocab_; }
+  size_t num_merges() const { return merged_.size(); }
+  bool has_all_bytes() const;
+
+  // Appends the ids of a word. A byte that is no token is left out. Safe from several threads.
+  void encode_word(std::string_view bytes, std::vector<int32_t>& ids) const;
+
+ private:
+  static constexpr uint32_t kNoRank = UINT32_MAX;
+
+  uint32_t rank_of(uint32_t left, uint32_t right) const;
+  void grow_pairs(size_t num_entries);
+  bool merges_to_itself(std::string_view bytes, int32_t id) const;
+  void merge(std::string_view bytes, std::vector<int32_t>& ids) const;
+  size_t merge_short(uint32_t* symbols, size_t count) const;
+  void merge_long(std::vector<uint32_t> symbols, std::vector<int32_t>& ids) const;
+
+  Vocab vocab_;
+  bool ignore_merges_ = false;
+  std::array<int32_t, 256> byte_ids_;
+  std::vector<uint64_t> pairs_;  // left << 42 | right << 20 | rank; all ones: free
+  std::vector<int32_t> merged_;  // by rank
+
+  // Whether merging a token's bytes gives that token: 0 not yet asked, 1 yes, 2 no. Every thread
+  // would write the same, so no order is needed.
+  std::unique_ptr<std::atomic<uint8_t>[]> whole_;
+};
+
+}  // namespace weft

@@ -1,0 +1,135 @@
+// text/normalize.cpp: decompose, sort the marks, compose (Unicode Standard Annex 15).
+//
+// Only stretches that hold an unstable character are worked on. A stretch begins at a starter (a
+// character of combining class 0) that composes with nothing before it, so what lies between two
+// stretches can be copied.
+#include "text/normalize.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "text/unicode_tables.h"
+#include "text/utf8.h"
+
+namespace weft {
+namespace {
+
+constexpr uint32_t kHangul = 0xAC00, kLead = 0x1100, kVowel = 0x1161, kTail = 0x11A7;
+constexpr uint32_t kNumLeads = 19, kNumVowels = 21, kNumTails = 28;
+constexpr uint32_t kNumHangul = kNumLeads * kNumVowels * kNumTails;
+
+struct Mark {
+  uint32_t code;
+  uint8_t combining_class;
+};
+
+uint8_t combining_class(uint32_t code) {
+  if (!(unicode_flags(code) & kUnstable)) return 0;
+  const CombiningRange* end = kCombiningRanges + kNumCombiningRanges;
+  const CombiningRange* after = std::upper_bound(
+      kCombiningRanges, end, code, [](uint32_t c, const CombiningRange& r) { return c < r.first; });
+  if (after == kCombiningRanges || code > after[-1].last) return 0;
+  return after[-1].combining_class;
+}
+
+void decompose(uint32_t code, std::vector<Mark>& out) {
+  if (code - kHangul < kNumHangul) {
+    const uint32_t index = code - kHangul;
+    out.push_back({kLead + index / (kNumVowels * kNumTails), 0});
+    out.push_back({kVowel + index / kNumTails % kNumVowels, 0});
+    if (index % kNumTails) out.push_back({kTail + index % kNumTails, 0});
+    return;
+  }
+  const Decomposition* end = kDecompositions + kNumDecompositions;
+  const Decomposition* found = std::lower_bound(
+      kDecompositions, end, code, [](const Decomposition& d, uint32_t c) { return d.code < c; });
+  if (found == end || found->code != code) {
+    out.push_back({code, combining_class(code)});
+    return;
+  }
+  decompose(found->first, out);
+  if (found->second) decompose(found->second, out);
+}
+
+uint32_t compose(uint32_t first, uint32_t second) {  // 0: they do not
+  if (first - kLead < kNumLeads && second - kVowel < kNumVowels)
+    return kHangul + ((first - kLead) * kNumVowels + second - kVowel) * kNumTails;
+  if (first - kHangul < kNumHangul && (first - kHangul) % kNumTails == 0 &&
+      second - kTail - 1 < kNumTails - 1)
+    return first + second - kTail;
+  const Composition* end = kCompositions + kNumCompositions;
+  const auto before = [](const Composition& c, const std::pair<uint32_t, uint32_t>& want) {
+    return std::pair(c.first, c.second) < want;
+  };
+  const Composition* found = std::lower_bound(kCompositions, end, std::pair(first, second), before);
+  return found != end && found->first == first && found->second == second ? found->code : 0;
+}
+
+void sort_marks(std::vector<Mark>& marks) {
+  for (size_t at = 0; at < marks.size();) {
+    size_t end = at;
+    while (end < marks.size() && marks[end].combining_class != 0) end++;
+    std::stable_sort(marks.begin() + static_cast<long>(at), marks.begin() + static_cast<long>(end),
+                     [](Mark a, Mark b) { return a.combining_class < b.combining_class; });
+    at = end + 1;
+  }
+}
+
+// A mark joins the last starter unless a mark of its own class or above, or a starter that did not
+// join, stands between them.
+void compose_stretch(std::vector<Mark>& marks, std::string& out) {
+  std::vector<uint32_t> composed;
+  size_t starter = SIZE_MAX;
+  int last_class = -1;  // of what stands after the starter; -1: nothing
+  for (const Mark mark : marks) {
+    if (starter != SIZE_MAX && last_class < mark.combining_class) {
+      if (const uint32_t joined = compose(composed[starter], mark.code)) {
+        composed[starter] = joined;
+        continue;
+      }
+    }
+    if (mark.combining_class == 0) {
+      starter = composed.size();
+      last_class = -1;
+    } else {
+      last_class = mark.combining_class;
+    }
+    composed.push_back(mark.code);
+  }
+  for (const uint32_t code : composed) append_utf8(out, code);
+}
+
+}  // namespace
+
+std::optional<std::string> to_nfc(std::string_view text) {
+  std::string out;
+  std::vector<Mark> stretch;
+  size_t copied = 0;  // bytes of text that are in `out`
+  size_t stable = 0;  // where the last stable character begins
+  for (size_t at = 0; at < text.size();) {
+    const Utf8Char c = utf8_at(text, at);
+    if (!c.valid || !(unicode_flags(c.code) & kUnstable)) {
+      stable = at;
+      at += c.length;
+      continue;
+    }
+    size_t begin = at > stable ? stable : at;
+    if (begin < copied || (begin < at && !utf8_at(text, begin).valid)) begin = at;
+    out.append(text, copied, begin - copied);
+    stretch.clear();
+    for (at = begin; at < text.size();) {
+      const Utf8Char d = utf8_at(text, at);
+      if (!d.valid || (at > begin && !(unicode_flags(d.code) & kUnstable))) break;
+      decompose(d.code, stretch);
+      at += d.length;
+    }
+    sort_marks(stretch);
+    compose_stretch(stretch, out);
+    copied = stable = at;
+  }
+  if (copied == 0) return std::nullopt;
+  out.append(text, copied);
+  return out;
+}
+
+}  // namespace weft

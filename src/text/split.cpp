@@ -1,0 +1,189 @@
+// text/split.cpp: the splitters. Words of this file: a *letter* is \p{L}, a *number* \p{N}, a
+// *blank* \s, a *sign* what is none of these; a *run* is as many of a kind as there are.
+//
+// A regular expression tries its alternatives in order and takes the first that matches, so each
+// splitter asks in that order. The one place where matching goes back a step is the lookahead
+// \s+(?!\S): a run of blanks before something visible leaves its last blank to the next word.
+#include "text/split.h"
+
+#include <array>
+#include <cstdint>
+
+#include "text/unicode_tables.h"
+#include "text/utf8.h"
+
+namespace weft {
+namespace {
+
+constexpr uint8_t kSign = 32;     // in addition to UnicodeFlag
+constexpr uint8_t kLineEnd = 64;  // \r \n
+constexpr uint8_t kKinds = kLetter | kNumber | kSpace | kSign;
+
+constexpr std::array<uint8_t, 128> make_ascii() {
+  std::array<uint8_t, 128> flags{};
+  for (size_t c = 0; c < 128; c++) {
+    const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+    if (letter)
+      flags[c] = kLetter;
+    else if (c >= '0' && c <= '9')
+      flags[c] = kNumber;
+    else if (c == ' ' || (c >= 9 && c <= 13))
+      flags[c] = kSpace;
+    else
+      flags[c] = kSign;
+  }
+  flags['\r'] = flags['\n'] = kSpace | kLineEnd;
+  return flags;
+}
+constexpr std::array<uint8_t, 128> kAscii = make_ascii();
+
+struct Char {
+  uint8_t kind;
+  uint32_t length;
+};
+
+Char wide_char(std::string_view text, size_t at) {
+  const Utf8Char c = utf8_slow(text, at);
+  const uint8_t flags = unicode_flags(c.code) & (kLetter | kNumber | kSpace);
+  return {flags ? flags : kSign, c.length};
+}
+
+inline Char char_at(std::string_view text, size_t at) {
+  const auto byte = static_cast<unsigned char>(text[at]);
+  if (byte < 0x80) [[likely]]
+    return {kAscii[byte], 1};
+  return wide_char(text, at);
+}
+
+// The end of the run of `kind` (one or more flags) that begins at `at`; `at` where there is none.
+inline size_t run_end(std::string_view text, size_t at, uint8_t kind) {
+  while (at < text.size()) {
+    const Char c = char_at(text, at);
+    if (!(c.kind & kind)) break;
+    at += c.length;
+  }
+  return at;
+}
+
+// At an apostrophe: the end of 's 't 're 've 'm 'll 'd, or `at`.
+template <bool kAnyCase>
+size_t contraction_end(std::string_view text, size_t at) {
+  const auto letter = [&](size_t i) -> char {
+    if (i >= text.size()) return 0;
+    const char c = text[i];
+    return kAnyCase && c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  };
+  const char first = letter(at + 1);
+  if (first == 's' || first == 't' || first == 'm' || first == 'd') return at + 2;
+  const char second = letter(at + 2);
+  if (second == 'e' && (first == 'r' || first == 'v')) return at + 3;
+  if (second == 'l' && first == 'l') return at + 3;
+  // The long s is an s when case does not count.
+  if (kAnyCase && text.substr(at + 1, 2) == "\xC5\xBF") return at + 3;
+  return at;
+}
+
+// A run of blanks from `at`: all of it at the end of the text or where it is one blank; else all
+// but its last, which goes with what follows.
+size_t blanks_end(std::string_view text, size_t at) {
+  size_t last = at, end = at;
+  while (end < text.size()) {
+    const Char c = char_at(text, end);
+    if (!(c.kind & kSpace)) break;
+    last = end;
+    end += c.length;
+  }
+  return end == text.size() || last == at ? end : last;
+}
+
+// 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
+size_t gpt2_word_end(std::string_view text, size_t at) {
+  if (text[at] == '\'') {
+    const size_t end = contraction_end<false>(text, at);
+    if (end > at) return end;
+  }
+  const size_t begin = text[at] == ' ' ? at + 1 : at;
+  if (begin < text.size()) {
+    const Char c = char_at(text, begin);
+    const uint8_t kind = c.kind & kKinds;
+    if (kind != kSpace) return run_end(text, begin + c.length, kind);
+  }
+  return blanks_end(text, at);
+}
+
+// A run of blanks that holds a line end reaches to its last line end.
+size_t lines_or_blanks_end(std::string_view text, size_t at) {
+  size_t line_end = at;
+  for (size_t i = at; i < text.size();) {
+    const Char c = char_at(text, i);
+    if (!(c.kind & kSpace)) break;
+    i += c.length;
+    if (c.kind & kLineEnd) line_end = i;
+  }
+  return line_end > at ? line_end : blanks_end(text, at);
+}
+
+// (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,kDigits}| ?[^\s\p{L}\p{N}]+[\r\n]*
+// |\s*[\r\n]+|\s+(?!\S)|\s+
+template <int kDigits>
+size_t cl100k_word_end(std::string_view text, size_t at) {
+  if (text[at] == '\'') {
+    const size_t end = contraction_end<true>(text, at);
+    if (end > at) return end;
+  }
+  const Char c = char_at(text, at);
+  size_t next = at + c.length;
+  if (c.kind & kLetter) return run_end(text, next, kLetter);
+  if (c.kind & kNumber) {
+    for (int i = 1; i < kDigits && next < text.size(); i++) {
+      const Char d = char_at(text, next);
+      if (!(d.kind & kNumber)) break;
+      next += d.length;
+    }
+    return next;
+  }
+  if (!(c.kind & kLineEnd) && next < text.size()) {
+    const Char d = char_at(text, next);
+    if (d.kind & kLetter) return run_end(text, next + d.length, kLetter);
+    if (text[at] == ' ' && (d.kind & kSign))
+      return run_end(text, run_end(text, next, kSign), kLineEnd);
+  }
+  if (c.kind & kSign) return run_end(text, run_end(text, next, kSign), kLineEnd);
+  return lines_or_blanks_end(text, at);
+}
+
+size_t no_split(std::string_view text, size_t) { return text.size(); }
+
+struct Known {
+  SplitPattern pattern;
+  std::string_view name, regex;
+  WordEnd word_end;
+};
+
+constexpr Known kKnown[] = {
+    {SplitPattern::kNone, "none", "", no_split},
+    {SplitPattern::kGpt2, "GPT-2",
+     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)",
+     gpt2_word_end},
+    {SplitPattern::kQwen2, "Qwen2",
+     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+     cl100k_word_end<1>},
+    {SplitPattern::kLlama3, "Llama-3",
+     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+     cl100k_word_end<3>},
+};
+
+const Known& known(SplitPattern pattern) { return kKnown[static_cast<size_t>(pattern)]; }
+
+}  // namespace
+
+WordEnd word_end_of(SplitPattern pattern) { return known(pattern).word_end; }
+std::string_view pattern_name(SplitPattern pattern) { return known(pattern).name; }
+
+std::optional<SplitPattern> pattern_of_regex(std::string_view regex) {
+  for (const Known& k : kKnown)
+    if (k.pattern != SplitPattern::kNone && k.regex == regex) return k.pattern;
+  return std::nullopt;
+}
+
+}  // namespace weft

@@ -1,0 +1,129 @@
+// text/vocab.cpp: the table of tokens.
+#include "text/vocab.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "base/error.h"
+#include "text/byte_alphabet.h"
+
+namespace weft {
+namespace {
+
+uint64_t read8(const char* bytes) {
+  uint64_t value;
+  std::memcpy(&value, bytes, 8);
+  return value;
+}
+
+// A multiplication carries bits upwards, the shift brings them down again.
+uint64_t mix(uint64_t value, uint64_t odd) {
+  const uint64_t product = value * odd;
+  return product ^ product >> 32;
+}
+
+}  // namespace
+
+uint64_t Vocab::key_of(std::string_view bytes) {
+  if (bytes.size() <= 8) {
+    uint64_t key = 0;
+    std::memcpy(&key, bytes.data(), bytes.size());
+    return key;
+  }
+  uint64_t hash = bytes.size();
+  size_t at = 0;
+  for (; at + 8 < bytes.size(); at += 8)
+    hash = mix(hash ^ read8(bytes.data() + at), 0x9E3779B97F4A7C15);
+  return mix(hash ^ read8(bytes.data() + bytes.size() - 8), 0xD6E8FEB86659FD93);
+}
+
+size_t Vocab::place_of(uint64_t key, uint32_t length) {
+  return static_cast<size_t>(mix(key ^ (uint64_t{length} << 56), 0xA0761D6478BD642F));
+}
+
+int32_t Vocab::find_bytes(std::string_view bytes) const {
+  if (entries_.empty()) return -1;
+  const uint64_t key = key_of(bytes);
+  const auto length = static_cast<uint32_t>(bytes.size());
+  const size_t mask = entries_.size() - 1;
+  for (size_t i = place_of(key, length) & mask;; i = (i + 1) & mask) {
+    const Entry& e = entries_[i];
+    if (e.id < 0) return -1;
+    if (e.key != key || e.length != length) continue;
+    if (length <= 8) return e.id;
+    const Token& token = tokens_[static_cast<size_t>(e.id)];
+    if (token.length == length &&
+        std::memcmp(arena_.data() + token.begin, bytes.data(), length) == 0)
+      return e.id;
+  }
+}
+
+void Vocab::insert_bytes(std::string_view bytes, int32_t id) {
+  const uint64_t key = key_of(bytes);
+  const auto length = static_cast<uint32_t>(bytes.size());
+  const size_t mask = entries_.size() - 1;
+  size_t i = place_of(key, length) & mask;
+  while (entries_[i].id >= 0) i = (i + 1) & mask;
+  entries_[i] = {key, id, length};
+}
+
+void Vocab::grow(size_t num_entries) {
+  std::vector<Entry> old(num_entries, Entry{0, -1, 0});
+  old.swap(entries_);
+  const size_t mask = entries_.size() - 1;
+  for (const Entry& e : old) {
+    if (e.id < 0) continue;
+    size_t i = place_of(e.key, e.length) & mask;
+    while (entries_[i].id >= 0) i = (i + 1) & mask;
+    entries_[i] = e;
+  }
+}
+
+void Vocab::reserve(size_t num_tokens, size_t num_bytes) {
+  grow(std::bit_ceil(std::max<size_t>(64, num_tokens * 2)));
+  tokens_.reserve(num_tokens);
+  arena_.reserve(num_bytes);
+}
+
+void Vocab::add(std::string_view text, int64_t id, std::string_view what) {
+  require(id >= 0 && id <= kMaxTokenId, "{}: the id of '{}' is {}; 0 to {} are known", what, text,
+          id, kMaxTokenId);
+  const auto at = static_cast<size_t>(id);
+  if (const int32_t old = find_text(text); old >= 0) {
+    if (old == id) return;
+    throw UserError(
+        fmt::format("{}: the token '{}' is there twice, as {} and {}", what, text, old, id));
+  }
+  if (at >= tokens_.size()) tokens_.resize(at + 1);
+  if (tokens_[at].length != kAbsent)
+    throw UserError(fmt::format("{}: two tokens have the id {}; one is '{}'", what, id, text));
+  const auto begin = static_cast<uint32_t>(arena_.size());
+  const auto id32 = static_cast<int32_t>(id);
+  if (const std::optional<std::string> bytes = bytes_of_symbols(text)) {
+    arena_ += *bytes;
+    tokens_[at] = {begin, static_cast<uint32_t>(bytes->size())};
+    if (2 * ++num_in_entries_ > entries_.size()) grow(std::max<size_t>(64, entries_.size() * 2));
+    insert_bytes(*bytes, id32);
+  } else {
+    arena_ += text;
+    tokens_[at] = {begin, static_cast<uint32_t>(text.size())};
+    texts_.emplace(text, id32);
+  }
+  num_tokens_++;
+}
+
+int32_t Vocab::find_text(std::string_view text) const {
+  if (const std::optional<std::string> bytes = bytes_of_symbols(text)) return find_bytes(*bytes);
+  const auto found = texts_.find(std::string(text));
+  return found == texts_.end() ? -1 : found->second;
+}
+
+std::optional<std::string_view> Vocab::bytes(int32_t id) const {
+  if (id < 0 || id >= num_ids()) return std::nullopt;
+  const Token& token = tokens_[static_cast<size_t>(id)];
+  if (token.length == kAbsent) return std::nullopt;
+  return std::string_view(arena_).substr(token.begin, token.length);
+}
+
+}  // namespace weft

@@ -1,0 +1,61 @@
+// text/vocab.h: tokens and their ids, looked up by the bytes that they stand for.
+//
+// A token whose characters are all of the byte alphabet is kept as bytes, in an open-addressing
+// table: 16 bytes an entry; of a token up to 8 bytes long the entry holds the bytes themselves, so
+// that the usual word is found with one read from memory. Other tokens (which merging can never
+// make) are kept as their text, aside.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace weft {
+
+constexpr int32_t kMaxTokenId = (1 << 22) - 2;  // the pair table packs an id into 22 bits
+
+class Vocab {
+ public:
+  // UserError (naming `what`) where the id is out of bounds, or token or id are there already with
+  // another partner.
+  void add(std::string_view text, int64_t id, std::string_view what);
+  void reserve(size_t num_tokens, size_t num_bytes);
+
+  int32_t find_bytes(std::string_view bytes) const;  // -1: none
+  int32_t find_text(std::string_view text) const;    // in symbols of the byte alphabet; -1: none
+
+  // The bytes that decoding the id gives; nothing where there is no such id.
+  std::optional<std::string_view> bytes(int32_t id) const;
+
+  int32_t num_ids() const { return static_cast<int32_t>(tokens_.size()); }  // largest id + 1
+  size_t size() const { return num_tokens_; }
+
+ private:
+  struct Entry {
+    uint64_t key;  // the bytes, zero-filled, up to 8 of them; else their hash
+    int32_t id;    // -1: free
+    uint32_t length;
+  };
+  struct Token {
+    uint32_t begin = 0;  // in arena_
+    uint32_t length = kAbsent;
+  };
+  static constexpr uint32_t kAbsent = UINT32_MAX;
+
+  static uint64_t key_of(std::string_view bytes);
+  static size_t place_of(uint64_t key, uint32_t length);
+  void insert_bytes(std::string_view bytes, int32_t id);
+  void grow(size_t num_entries);
+
+  std::string arena_;
+  std::vector<Token> tokens_;   // by id
+  std::vector<Entry> entries_;  // a power of two; at most half full
+  size_t num_in_entries_ = 0;
+  size_t num_tokens_ = 0;
+  std::unordered_map<std::string, int32_t> texts_;  // tokens that are not of the byte alphabet
+};
+
+}  // namespace weft

@@ -1,0 +1,36 @@
+// track/memory.cpp: /proc/self/status, read without taking memory: it is asked every step.
+#include "track/memory.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <string_view>
+
+namespace weft {
+namespace {
+
+// "VmHWM:     1234 kB"; 0 where the kernel does not tell.
+int64_t status_bytes(std::string_view key) {
+  char buffer[8192];
+  const int fd = ::open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return 0;
+  const ssize_t size = ::read(fd, buffer, sizeof buffer);
+  ::close(fd);
+  if (size <= 0) return 0;
+  const std::string_view text(buffer, static_cast<size_t>(size));
+  const size_t at = text.find(key);
+  if (at == std::string_view::npos) return 0;
+  const size_t digit = text.find_first_of("0123456789", at + key.size());
+  if (digit == std::string_view::npos) return 0;
+  int64_t kib = 0;
+  std::from_chars(text.data() + digit, text.data() + text.size(), kib);
+  return kib * 1024;
+}
+
+}  // namespace
+
+int64_t peak_resident_bytes() { return status_bytes("\nVmHWM:"); }
+int64_t anonymous_resident_bytes() { return status_bytes("\nRssAnon:"); }
+
+}  // namespace weft

@@ -1,0 +1,35 @@
+// track/plot.h: the loss curve, in the terminal and as a picture.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace weft {
+
+struct CurvePoint {
+  double x = 0;  // step
+  double y = 0;  // loss
+};
+
+struct LossCurve {
+  std::string title;
+  std::vector<CurvePoint> train;
+  std::vector<CurvePoint> eval;
+};
+
+// From metrics.jsonl; steps without a loss are left out.
+LossCurve read_loss_curve(const std::filesystem::path& metrics, const std::string& title);
+
+// A moving average over a fiftieth of the curve to both sides, nearer points counting more.
+std::vector<CurvePoint> smooth(const std::vector<CurvePoint>& points);
+
+// Braille characters with axes, about so many characters wide and high; ends with a line end.
+std::string draw_terminal(const LossCurve& curve, int columns = 72, int rows = 16);
+
+// PNG or SVG by the extension. RunError where it cannot be written, UserError where this build has
+// no Cairo.
+void draw_picture(const LossCurve& curve, const std::filesystem::path& path);
+bool has_pictures();
+
+}  // namespace weft

@@ -1,0 +1,143 @@
+// track/progress.cpp: the progress line.
+#include "track/progress.h"
+
+#include <fmt/core.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+namespace weft {
+namespace {
+
+constexpr int kBarCells = 20;
+constexpr double kMinSecondsBetweenLines = 0.1;
+
+int terminal_columns(int fd) {
+  winsize size{};
+  if (::ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+  return 80;
+}
+
+// Cuts to so many characters (not bytes), so that the line never wraps.
+std::string cut(const std::string& text, int columns) {
+  int seen = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const bool is_start = (static_cast<unsigned char>(text[i]) & 0xC0) != 0x80;
+    if (is_start && seen++ == columns) return text.substr(0, i);
+  }
+  return text;
+}
+
+std::string format_loss(const std::optional<double>& loss) {
+  if (!loss) return "-";
+  return std::abs(*loss) < 0.01 ? fmt::format("{:.2e}", *loss) : fmt::format("{:.4f}", *loss);
+}
+
+}  // namespace
+
+ProgressStyle choose_progress_style(bool quiet) {
+  if (quiet) return ProgressStyle::kQuiet;
+  return ::isatty(2) ? ProgressStyle::kTerminal : ProgressStyle::kPlain;
+}
+
+std::string format_duration(double seconds) {
+  const auto s = static_cast<int64_t>(std::llround(std::max(0.0, seconds)));
+  if (s < 60) return fmt::format("{} s", s);
+  if (s < 3600) return fmt::format("{}:{:02} min", s / 60, s % 60);
+  return fmt::format("{}:{:02} h", s / 3600, s / 60 % 60);
+}
+
+std::string format_bytes(int64_t bytes) {
+  const double b = static_cast<double>(bytes);
+  if (b >= 1024.0 * 1024 * 1024) return fmt::format("{:.1f} GiB", b / (1024.0 * 1024 * 1024));
+  return fmt::format("{:.0f} MiB", b / (1024.0 * 1024));
+}
+
+std::string format_count(double count) {
+  const std::string digits = fmt::format("{:.0f}", count);
+  std::string out;
+  for (size_t i = 0; i < digits.size(); ++i) {
+    const bool is_group = i > 0 && (digits.size() - i) % 3 == 0 && digits[i - 1] != '-';
+    if (is_group) out += ',';
+    out += digits[i];
+  }
+  return out;
+}
+
+Progress::Progress(ProgressStyle style, int64_t total_steps, int64_t log_every, int fd)
+    : style_(style),
+      total_steps_(total_steps),
+      log_every_(std::max<int64_t>(1, log_every)),
+      fd_(fd),
+      has_colour_(!std::getenv("NO_COLOR")) {}
+
+Progress::~Progress() {
+  if (is_shown_) put("\n");
+}
+
+// A lost line on the terminal is no reason to stop a run.
+void Progress::put(std::string_view text) const {
+  while (!text.empty()) {
+    const ssize_t n = ::write(fd_, text.data(), text.size());
+    if (n <= 0) return;
+    text.remove_prefix(static_cast<size_t>(n));
+  }
+}
+
+std::string Progress::bar(int64_t step) const {
+  constexpr const char* kEighths[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
+  const int64_t full = kBarCells * 8;
+  const int64_t eighths = std::min(full, step * full / std::max<int64_t>(1, total_steps_));
+  std::string out;
+  for (int64_t i = 0; i < eighths / 8; ++i) out += "█";
+  out += kEighths[eighths % 8];
+  for (int64_t i = (eighths + 7) / 8; i < kBarCells; ++i) out += "·";
+  return out;
+}
+
+std::string Progress::text(const StepMetrics& line) const {
+  std::string out = total_steps_ > 0 ? fmt::format("step {}/{}", line.step, total_steps_)
+                                     : fmt::format("step {}", line.step);
+  out += fmt::format("  loss {}  {} tok/s  {}", format_loss(line.loss),
+                     format_count(line.tokens_per_s), format_bytes(line.mem_bytes));
+  if (total_steps_ > line.step) {
+    const double left_s = static_cast<double>(total_steps_ - line.step) * step_ms_ / 1000;
+    out += fmt::format("  {} left", format_duration(left_s));
+  } else {
+    out += fmt::format("  {}", format_duration(line.time_s));
+  }
+  return out;
+}
+
+void Progress::step(const StepMetrics& line) {
+  if (style_ == ProgressStyle::kQuiet) return;
+  step_ms_ = step_ms_ == 0 ? line.step_ms : 0.9 * step_ms_ + 0.1 * line.step_ms;
+  const bool is_last = line.step == total_steps_;
+  if (style_ == ProgressStyle::kPlain) {
+    if (line.step % log_every_ == 0 || is_last) put(text(line) + "\n");
+    return;
+  }
+  const bool is_due = shown_at_ < 0 || line.time_s - shown_at_ >= kMinSecondsBetweenLines;
+  if (!is_due && !is_last) return;
+  shown_at_ = line.time_s;
+  is_shown_ = true;
+  std::string out = "\r\x1b[K";
+  int columns = terminal_columns(fd_) - 1;
+  if (total_steps_ > 0 && columns > 60) {
+    out += fmt::format("{}{}{} ", has_colour_ ? "\x1b[36m" : "", bar(line.step),
+                       has_colour_ ? "\x1b[0m" : "");
+    columns -= kBarCells + 1;
+  }
+  put(out + cut(text(line), columns));
+}
+
+void Progress::clear() {
+  if (!is_shown_) return;
+  put("\r\x1b[K");
+  is_shown_ = false;
+}
+
+}  // namespace weft

@@ -1,0 +1,45 @@
+// track/progress.h: what a person sees while training: one line that is rewritten on a terminal,
+// plain lines elsewhere, nothing where quiet is asked for. It goes to standard error.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "track/run_files.h"
+
+namespace weft {
+
+enum class ProgressStyle { kQuiet, kPlain, kTerminal };
+ProgressStyle choose_progress_style(bool quiet);  // by whether standard error is a terminal
+
+std::string format_duration(double seconds);  // "42 s", "3:05 min", "2:10 h"
+std::string format_bytes(int64_t bytes);      // "1.2 GiB"
+std::string format_count(double count);       // "12,345"
+
+class Progress {
+ public:
+  // total_steps: 0 where it is not known. log_every: plain lines each so many steps.
+  Progress(ProgressStyle style, int64_t total_steps, int64_t log_every, int fd = 2);
+  ~Progress();  // leaves the terminal on a fresh line
+
+  void step(const StepMetrics& line);
+  // Takes the line off the terminal, so that other lines can be written; the next step shows it.
+  void clear();
+
+ private:
+  std::string text(const StepMetrics& line) const;
+  std::string bar(int64_t step) const;
+  void put(std::string_view text) const;
+
+  ProgressStyle style_;
+  int64_t total_steps_, log_every_;
+  int fd_;
+  bool is_shown_ = false;
+  bool has_colour_;
+  double step_ms_ = 0;    // smoothed
+  double shown_at_ = -1;  // time_s of the last line on the terminal
+};
+
+}  // namespace weft

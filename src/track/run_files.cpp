@@ -1,0 +1,149 @@
+// track/run_files.cpp: lines are put together in a buffer on the stack and written at once.
+#include "track/run_files.h"
+
+#include <fmt/chrono.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cmath>
+#include <cstring>
+
+#include "base/error.h"
+
+namespace weft {
+namespace {
+
+// One line of JSON in a fixed buffer: keys are ours and short, values are numbers.
+class LineBuffer {
+ public:
+  void add(const char* key, int64_t value) { put("{}\"{}\": {}", separator(), key, value); }
+  void add(const char* key, double value) {
+    if (std::isfinite(value)) {
+      put("{}\"{}\": {:.17g}", separator(), key, value);
+    } else {
+      put("{}\"{}\": null", separator(), key);
+    }
+  }
+  void add(const char* key, const std::optional<double>& value) {
+    add(key, value.value_or(std::nan("")));
+  }
+  std::string_view finish() {
+    put("}}\n");
+    return {text_, size_};
+  }
+
+ private:
+  const char* separator() const { return size_ == 0 ? "{" : ", "; }
+  template <typename... Args>
+  void put(fmt::format_string<Args...> format, Args&&... args) {
+    const size_t room = sizeof text_ - size_;
+    const auto result = fmt::format_to_n(text_ + size_, room, format, std::forward<Args>(args)...);
+    ensure(result.size <= room, "a line of metrics is too long");
+    size_ += result.size;
+  }
+  char text_[1024];
+  size_t size_ = 0;
+};
+
+std::string host_name() {
+  char name[256] = {};
+  return ::gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
+}
+
+std::string utc_now() {
+  const auto now = std::chrono::floor<std::chrono::milliseconds>(std::chrono::system_clock::now());
+  const std::time_t seconds = std::chrono::system_clock::to_time_t(now);
+  return fmt::format("{:%Y-%m-%dT%H:%M:%S}.{:03d}Z", fmt::gmtime(seconds),
+                     now.time_since_epoch().count() % 1000);
+}
+
+// Adds a step line to what the tail tells.
+void count_step(const Json& line, MetricsTail& tail) {
+  const int64_t epoch = line.at("epoch").as_int();
+  if (epoch != tail.epoch) {
+    tail.epoch = epoch;
+    tail.epoch_loss_sum = 0;
+    tail.epoch_targets = 0;
+    tail.is_epoch_told = false;
+  }
+  tail.last_step = line.at("step").as_int();
+  tail.time_s = line.at("time_s").as_number();
+  const Json& loss = line.at("loss");
+  if (loss.is_null()) return;
+  const int64_t targets = line.at("target_tokens").as_int();
+  tail.epoch_loss_sum += loss.as_number() * static_cast<double>(targets);
+  tail.epoch_targets += targets;
+  if (!tail.best_loss || loss.as_number() < *tail.best_loss) tail.best_loss = loss.as_number();
+}
+
+}  // namespace
+
+MetricsTail cut_metrics_after(const std::filesystem::path& path, int64_t step) {
+  MetricsTail tail;
+  std::error_code none;
+  if (!std::filesystem::exists(path, none)) return tail;
+  const std::string text = read_file(path);
+  size_t at = 0;
+  for (int64_t number = 1; at < text.size(); ++number) {
+    const size_t end = text.find('\n', at);
+    if (end == std::string::npos) break;  // torn: the process died while it wrote
+    const Json line = parse_json(std::string_view(text).substr(at, end - at),
+                                 fmt::format("{}:{}", path.string(), number));
+    const Json* line_step = line.find("step");
+    if (line_step && line_step->as_int() > step) break;
+    if (line_step && line.find("loss")) count_step(line, tail);
+    if (!line_step && line.find("mean_loss")) tail.is_epoch_told = true;
+    at = end + 1;
+  }
+  if (at == text.size()) return tail;
+  std::error_code bad;
+  std::filesystem::resize_file(path, at, bad);
+  if (bad) throw RunError(fmt::format("cannot shorten {}: {}", path.string(), bad.message()));
+  return tail;
+}
+
+MetricsWriter::MetricsWriter(const std::filesystem::path& path)
+    : file_(path, FileWriter::Mode::kAppend) {}
+
+void MetricsWriter::write(const StepMetrics& m) {
+  LineBuffer line;
+  line.add("step", m.step);
+  line.add("epoch", m.epoch);
+  line.add("loss", m.loss);
+  line.add("grad_norm", m.grad_norm);
+  line.add("lr", m.lr);
+  line.add("tokens", m.tokens);
+  line.add("target_tokens", m.target_tokens);
+  line.add("step_ms", m.step_ms);
+  line.add("tokens_per_s", m.tokens_per_s);
+  line.add("mem_bytes", m.mem_bytes);
+  line.add("time_s", m.time_s);
+  file_.write(line.finish());
+}
+
+void MetricsWriter::write(const EpochMetrics& m) {
+  LineBuffer line;
+  line.add("epoch", m.epoch);
+  line.add("mean_loss", m.mean_loss);
+  line.add("time_s", m.time_s);
+  file_.write(line.finish());
+}
+
+void MetricsWriter::write(const EvalMetrics& m) {
+  Json::Object line{{"step", m.step},
+                    {"eval_loss", m.eval_loss ? Json(*m.eval_loss) : Json()},
+                    {"eval_time_s", m.eval_time_s}};
+  line.insert(line.end(), m.more.begin(), m.more.end());
+  file_.write(Json(std::move(line)).dump() + "\n");
+}
+
+EventWriter::EventWriter(const std::filesystem::path& path, int rank)
+    : file_(path, FileWriter::Mode::kAppend), rank_(rank), host_(host_name()) {}
+
+void EventWriter::write(std::string_view event, const Json::Object& more) {
+  Json::Object line{{"event", event}, {"time", utc_now()}, {"rank", rank_}, {"host", host_}};
+  line.insert(line.end(), more.begin(), more.end());
+  file_.write(Json(std::move(line)).dump() + "\n");
+}
+
+}  // namespace weft

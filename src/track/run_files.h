@@ -1,0 +1,83 @@
+// track/run_files.h: metrics.jsonl and events.jsonl of a run directory (DESIGN 1.4).
+//
+// Numbers have 17 digits: equal text means equal bits. A line reaches the system in one write
+// before the call returns; a full disk is a RunError. Writing a metrics line takes no memory.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/file.h"
+#include "base/json.h"
+
+namespace weft {
+
+struct StepMetrics {
+  int64_t step = 0;            // from 1
+  int64_t epoch = 0;           // from 1
+  std::optional<double> loss;  // none: the batch had no label
+  double grad_norm = 0;
+  double lr = 0;
+  int64_t tokens = 0;  // positions fed, padding included
+  int64_t target_tokens = 0;
+  double step_ms = 0;
+  double tokens_per_s = 0;  // without padding
+  int64_t mem_bytes = 0;
+  double time_s = 0;
+};
+
+struct EpochMetrics {
+  int64_t epoch = 0;
+  std::optional<double> mean_loss;  // weighted by target tokens
+  double time_s = 0;
+};
+
+struct EvalMetrics {
+  int64_t step = 0;
+  std::optional<double> eval_loss;
+  double eval_time_s = 0;
+  Json::Object more;  // further keys, after these
+};
+
+// What the lines that stay tell a run that goes on.
+struct MetricsTail {
+  int64_t last_step = 0;
+  double time_s = 0;
+  std::optional<double> best_loss;
+  int64_t epoch = 0;           // of the last step line
+  double epoch_loss_sum = 0;   // of that epoch: sum of loss * target_tokens
+  int64_t epoch_targets = 0;   // and of target_tokens
+  bool is_epoch_told = false;  // that epoch has its line already
+};
+
+// Cuts metrics.jsonl before the first line that is past `step`, and a torn last line; a file that
+// is not there is an empty one.
+MetricsTail cut_metrics_after(const std::filesystem::path& path, int64_t step);
+
+class MetricsWriter {
+ public:
+  explicit MetricsWriter(const std::filesystem::path& path);  // appends
+  void write(const StepMetrics& line);
+  void write(const EpochMetrics& line);
+  void write(const EvalMetrics& line);
+
+ private:
+  FileWriter file_;
+};
+
+class EventWriter {
+ public:
+  EventWriter(const std::filesystem::path& path, int rank);  // appends
+  // {"event","time","rank","host", ...more}; time is UTC, ISO 8601.
+  void write(std::string_view event, const Json::Object& more = {});
+
+ private:
+  FileWriter file_;
+  int rank_;
+  std::string host_;
+};
+
+}  // namespace weft

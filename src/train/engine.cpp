@@ -1,0 +1,202 @@
+// train/engine.cpp: trace, differentiate, plan; then weights in, batches through, states out.
+#include "train/engine.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+#include "graph/autodiff.h"
+#include "model/load.h"
+#include "optim/adamw.h"
+#include "parallel/recompute.h"
+
+namespace weft {
+namespace {
+
+Dtype gradient_dtype(const RunConfig& c) {
+  // bf16 sums only where nothing is added afterwards: one pass a step, weights kept in bf16.
+  const bool low = c.compute_dtype() == Dtype::kBf16 && !c.train.master_weights && c.num_passes() == 1;
+  return low ? Dtype::kBf16 : Dtype::kF32;
+}
+
+Graph training_graph(const RunConfig& c, const Model& model) {
+  Graph graph;
+  const Ref losses =
+      model.trace_loss(&graph, {c.micro_batch(), c.data.seq_length, c.compute_dtype(), 0});
+  freeze_parameters(&graph, c.model.freeze);
+  add_backward(&graph, losses, gradient_dtype(c));
+  recompute_cheap_values(&graph);
+  OptimizerOptions options;
+  options.master_weights = c.has_masters();
+  options.state_dtype = c.train.master_weights ? Dtype::kF32 : c.compute_dtype();
+  options.decay_all = c.train.decay_all;
+  add_adamw(&graph, options);
+  return graph;
+}
+
+// n elements shared out in stretches; fn(begin, end).
+template <typename Fn>
+void in_stretches(ThreadPool* pool, int64_t n, const Fn& fn) {
+  constexpr int64_t kStretch = 1 << 16;
+  pool->run((n + kStretch - 1) / kStretch, [&](int64_t task, int) {
+    fn(task * kStretch, std::min(n, (task + 1) * kStretch));
+  });
+}
+
+}  // namespace
+
+std::unique_ptr<EnginePlans> make_engine_plans(const RunConfig& config, const Model& model,
+                                               const Kernels& kernels, int num_threads) {
+  auto plans = std::make_unique<EnginePlans>();
+  PlanOptions options{&kernels, num_threads, static_cast<int>(config.num_passes())};
+  plans->train = make_plan(training_graph(config, model), options);
+  plans->layout.add(plans->train);
+  if (config.has_eval()) {
+    Graph graph;
+    const Ref losses = model.trace_loss(
+        &graph, {config.micro_batch(), config.data.seq_length, config.compute_dtype(), 0});
+    add_loss_sum(&graph, losses);
+    plans->eval = make_plan(std::move(graph), options);
+    plans->layout.add(*plans->eval);
+  }
+  return plans;
+}
+
+int choose_threads(const LaunchConfig& config) {
+  if (config.threads > 0) return static_cast<int>(config.threads);
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  return sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
+}
+
+Engine::Engine(const RunConfig& config, const Model& model, const Kernels& kernels, int num_threads)
+    : config_(config),
+      model_(model),
+      plans_(make_engine_plans(config, model, kernels, num_threads)),
+      arena_(plans_->layout.total_bytes()),
+      pool_(num_threads),
+      train_(std::make_unique<Executor>(plans_->train, plans_->layout, arena_, &pool_)) {
+  if (plans_->eval) eval_ = std::make_unique<Executor>(*plans_->eval, plans_->layout, arena_, &pool_);
+  model.fill_constants(plans_->train.graph, [&](const std::string& name) { return train_->find(name); });
+}
+
+void Engine::load_weights(const HfFolder& folder) {
+  const std::vector<ParameterSpec> specs = model_.parameters();
+  pool_.run(static_cast<int64_t>(specs.size()), [&](int64_t i, int) {
+    const ParameterSpec& spec = specs[static_cast<size_t>(i)];
+    const std::string master = spec.name + "#master";
+    load_parameter(folder, spec, config_.compute_dtype(), train_->find(spec.name));
+    if (std::byte* at = train_->find(master)) load_parameter(folder, spec, Dtype::kF32, at);
+  });
+}
+
+void Engine::init_weights(uint64_t seed) {
+  const Dtype dtype = config_.compute_dtype();
+  for (const ParameterSpec& spec : model_.parameters()) {
+    void* at = train_->find(spec.name);
+    float* master = train_->at<float>(spec.name + "#master");
+    in_stretches(&pool_, num_elements(spec.shape), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const float v = initial_element(spec, seed, i);
+        store_element(at, dtype, i, v);
+        if (master) master[i] = v;
+      }
+    });
+  }
+}
+
+void Engine::load_checkpoint(const CheckpointReader& reader) {
+  const std::vector<Slice> wanted = slices(true);
+  pool_.run(static_cast<int64_t>(wanted.size()),
+            [&](int64_t i, int) { reader.read(wanted[static_cast<size_t>(i)]); });
+  round_masters();
+}
+
+void Engine::round_masters() {
+  for (const ParameterSpec& spec : model_.parameters()) {
+    const float* master = train_->at<float>(spec.name + "#master");
+    if (!master) continue;
+    void* at = train_->find(spec.name);
+    in_stretches(&pool_, num_elements(spec.shape), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) store_element(at, config_.compute_dtype(), i, master[i]);
+    });
+  }
+}
+
+void Engine::feed(const Executor& executor, const Batch& batch, int64_t first_row) const {
+  const int64_t T = batch.seq_length, rows = config_.micro_batch();
+  auto* ids = executor.at<int32_t>("ids");
+  auto* targets = executor.at<int32_t>("targets");
+  auto* lengths = executor.at<int32_t>("lengths");
+  const int64_t have = std::clamp<int64_t>(batch.num_rows - first_row, 0, rows);
+  std::copy_n(batch.ids.data() + first_row * T, have * T, ids);
+  std::copy_n(batch.targets.data() + first_row * T, have * T, targets);
+  std::copy_n(batch.lengths.data() + first_row, have, lengths);
+  // The last batch of an evaluation may be short: rows without length and without targets.
+  std::fill_n(ids + have * T, (rows - have) * T, 0);
+  std::fill_n(targets + have * T, (rows - have) * T, -1);
+  std::fill_n(lengths + have, rows - have, 0);
+}
+
+double Engine::run_passes(const Batch& batch) {
+  StepScalars scalars;
+  for (int64_t row = 0; row < batch.num_rows; row += config_.micro_batch(), ++scalars.pass) {
+    feed(*train_, batch, row);
+    train_->run_pass(scalars);
+  }
+  return *train_->at<double>("loss_sum");
+}
+
+double Engine::update(const Batch& batch, double lr, int64_t update_number) {
+  StepScalars s;
+  s.target_tokens = batch.target_tokens;
+  s.update = update_number;
+  s.lr = lr;
+  s.clip_norm = config_.train.clip_norm;
+  s.beta1 = config_.train.betas[0];
+  s.beta2 = config_.train.betas[1];
+  s.eps = config_.train.eps;
+  s.weight_decay = config_.train.weight_decay;
+  train_->run_finish(s);
+  return *train_->at<double>("grad_norm");
+}
+
+double Engine::eval_loss_sum(const Batch& batch) {
+  ensure(eval_ != nullptr, "no evaluation plan was made");
+  StepScalars scalars;
+  for (int64_t row = 0; row < batch.num_rows; row += config_.micro_batch(), ++scalars.pass) {
+    feed(*eval_, batch, row);
+    eval_->run_pass(scalars);
+  }
+  return *eval_->at<double>("loss_sum");
+}
+
+std::vector<Slice> Engine::slices(bool with_states) const {
+  const Graph& graph = plans_->train.graph;
+  std::vector<Slice> all;
+  const auto add = [&](const Value& v) {
+    all.push_back(whole_tensor(v.name, v.shape, v.dtype, train_->find(v.name)));
+  };
+  for (Ref r : graph.of_kind(ValueKind::kParameter)) {
+    const auto master = graph.find(graph[r].name + "#master");
+    add(master ? graph[*master] : graph[r]);
+  }
+  for (Ref r : graph.of_kind(ValueKind::kState)) {
+    if (with_states && !graph[r].name.ends_with("#master")) add(graph[r]);
+  }
+  return all;
+}
+
+std::vector<Slice> Engine::checkpoint_slices() const { return slices(true); }
+
+std::vector<Slice> Engine::weight_slices() const {
+  std::vector<Slice> all = slices(false);
+  for (Slice& s : all) {
+    if (s.name.ends_with("#master")) s.name.resize(s.name.size() - std::string("#master").size());
+  }
+  return all;
+}
+
+}  // namespace weft

@@ -1,0 +1,76 @@
+// train/session.cpp: opening in the order in which mistakes are cheapest to tell.
+#include "train/session.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "model/load.h"
+
+namespace weft {
+namespace {
+
+std::unique_ptr<Tokenizer> open_tokenizer(const RunConfig& c, const HfFolder& folder) {
+  if (c.data.tokenizer == "bytes") return make_bytes_tokenizer();
+  return load_tokenizer(c.data.tokenizer == "auto" ? folder.path()
+                                                   : std::filesystem::path(c.data.tokenizer));
+}
+
+void check_positions(const RunConfig& c, const Model& model) {
+  if (c.data.seq_length <= model.max_positions()) return;
+  throw UserError(fmt::format("data.seq_length is {}, but the model has {} positions",
+                              c.data.seq_length, model.max_positions()),
+                  fmt::format("set data.seq_length: {}, or raise max_position_embeddings", model.max_positions()));
+}
+
+}  // namespace
+
+Session::Session(const RunConfig& run)
+    : config(run),
+      folder(resolve_model_path(run.model.path)),
+      model(make_model(folder.config(), {run.model.num_layers.value_or(0), run.model.dropout.has_value()})),
+      tokenizer(open_tokenizer(run, folder)),
+      final_dtype(Dtype::kF32) {
+  check_positions(run, *model);
+  if (run.model.init == "random") return;
+  folder.open_weights();
+  final_dtype = stored_dtype(folder, *model);
+}
+
+std::unique_ptr<RowSource> Session::open_train_rows() const {
+  return open_rows(config.data.train, config.data.format, "data.train");
+}
+
+std::unique_ptr<RowSource> Session::open_eval_rows() const {
+  if (config.data.eval.empty()) return open_train_rows();
+  return open_rows(config.data.eval, config.data.format, "data.eval");
+}
+
+StreamOptions Session::train_stream() const {
+  StreamOptions o;
+  o.seed = static_cast<uint64_t>(config.seed);
+  o.global_batch = config.train.global_batch;
+  o.vocab_size = model->vocab_size();
+  o.part = config.data.eval_fraction > 0 ? Part::kTrain : Part::kAll;
+  return o;
+}
+
+StreamOptions Session::eval_stream() const {
+  StreamOptions o = train_stream();
+  o.part = config.data.eval_fraction > 0 ? Part::kEval : Part::kAll;
+  o.once = true;
+  return o;
+}
+
+Json trained_config(const Json& config, const RunConfig& run) {
+  Json made = config;
+  if (!run.model.num_layers) return made;
+  made.set("num_hidden_layers", Json(*run.model.num_layers));
+  if (const Json* types = made.find("layer_types"); types && types->is_array()) {
+    Json::Array first = types->as_array();
+    first.resize(std::min(first.size(), static_cast<size_t>(*run.model.num_layers)));
+    made.set("layer_types", Json(std::move(first)));
+  }
+  return made;
+}
+
+}  // namespace weft

@@ -1,0 +1,34 @@
+// train/session.h: what a command needs of a run file: model, tokenizer and rows, opened and checked.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "data/batches.h"
+#include "io/hf_folder.h"
+#include "model/model.h"
+#include "text/tokenizer.h"
+#include "train/run_config.h"
+
+namespace weft {
+
+struct Session {
+  explicit Session(const RunConfig& run);
+
+  const RunConfig& config;
+  HfFolder folder;
+  std::unique_ptr<Model> model;
+  std::unique_ptr<Tokenizer> tokenizer;
+  Dtype final_dtype;  // of final/: that of the source folder; fp32 for random weights
+
+  std::unique_ptr<RowSource> open_train_rows() const;
+  // The rows of data.eval, or those of data.train of which eval_fraction takes its part.
+  std::unique_ptr<RowSource> open_eval_rows() const;
+  StreamOptions train_stream() const;
+  StreamOptions eval_stream() const;  // once through, in file order
+};
+
+// config.json as the trained model has it: fewer layers where model.num_layers says so.
+Json trained_config(const Json& config, const RunConfig& run);
+
+}  // namespace weft

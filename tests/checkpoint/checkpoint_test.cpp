@@ -1,0 +1,204 @@
+// tests/checkpoint/checkpoint_test.cpp: whole or not there; damage is named; full disks lose
+// nothing.
+#include "checkpoint/checkpoint.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <csignal>
+#include <fstream>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "io/safetensors.h"
+#include "tests/checkpoint/recut.h"
+#include "tests/io/temporary_folder.h"
+
+namespace weft {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::error_of;
+using testing::numbered;
+using testing::TemporaryFolder;
+
+Json state_of(int64_t step) {
+  Json state;
+  state.set("step", step);
+  return state;
+}
+
+// A checkpoint of two tensors, whose elements start at `first`.
+void write_two(const fs::path& folder, float first, int64_t step = 1) {
+  std::vector<float> a = numbered({6, 4}, first), m = numbered({6, 4}, first + 100);
+  write_checkpoint(folder,
+                   {whole_tensor("a.weight", {6, 4}, Dtype::kF32, a.data()),
+                    whole_tensor("a.weight#m", {6, 4}, Dtype::kF32, m.data())},
+                   state_of(step), {{"config.json", "{}"}, {"tokenizer.json", "[]"}});
+}
+
+std::vector<float> read_a(const fs::path& folder) {
+  std::vector<float> data(24);
+  CheckpointReader(folder).read(whole_tensor("a.weight", {6, 4}, Dtype::kF32, data.data()));
+  return data;
+}
+
+void flip_byte(const fs::path& file, int64_t at) {
+  std::string bytes = read_file(file);
+  if (at < 0) at += static_cast<int64_t>(bytes.size());
+  bytes[static_cast<size_t>(at)] = static_cast<char>(bytes[static_cast<size_t>(at)] ^ 1);
+  std::ofstream(file, std::ios::binary) << bytes;
+}
+
+TEST(Checkpoint, RoundTrip) {
+  TemporaryFolder folder;
+  write_two(folder / "c", 5, 7);
+  EXPECT_EQ(read_a(folder / "c"), numbered({6, 4}, 5));
+  const CheckpointReader reader(folder / "c");
+  EXPECT_EQ(reader.state().at("step").as_int(), 7);
+  EXPECT_TRUE(reader.has("a.weight#m"));
+  EXPECT_FALSE(reader.has("b"));
+  EXPECT_EQ(read_file(folder / "c/tokenizer.json"), "[]");
+  EXPECT_FALSE(fs::exists(folder / "c.writing"));
+  EXPECT_FALSE(fs::exists(folder / "c/index-rank-00000.json"));
+  // What Python's package sees: a plain safetensors file.
+  EXPECT_EQ(SafetensorsFile(folder / "c/rank-00000.safetensors").find("a.weight")->shape,
+            (Shape{6, 4}));
+}
+
+TEST(Checkpoint, TheOlderOneIsReplacedAtTheEnd) {
+  TemporaryFolder folder;
+  write_two(folder / "best", 1);
+  write_two(folder / "best", 2);
+  EXPECT_EQ(read_a(folder / "best"), numbered({6, 4}, 2));
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder.path()), {}), 1);
+}
+
+TEST(Checkpoint, WithoutCommittedItDoesNotExist) {
+  TemporaryFolder folder;
+  write_two(folder / "c", 1);
+  fs::remove(folder / "c/COMMITTED");
+  EXPECT_NE(error_of<UserError>([&] { CheckpointReader(folder / "c"); }).find("COMMITTED"),
+            std::string::npos);
+}
+
+TEST(Checkpoint, ALeftoverIsIgnoredAndReplaced) {
+  TemporaryFolder folder;
+  fs::create_directories(folder / "c.writing");
+  std::ofstream(folder / "c.writing/rank-00007.safetensors") << "junk";
+  std::ofstream(folder / "c.writing/old.txt") << "junk";
+  write_two(folder / "c", 1);
+  EXPECT_FALSE(fs::exists(folder / "c/rank-00007.safetensors"));
+  EXPECT_FALSE(fs::exists(folder / "c/old.txt"));
+  EXPECT_FALSE(fs::exists(folder / "c.writing"));
+}
+
+TEST(Checkpoint, ADamagedSliceIsNamed) {
+  TemporaryFolder folder;
+  write_two(folder / "c", 1);
+  flip_byte(folder / "c/rank-00000.safetensors", -1);
+  EXPECT_EQ(read_a(folder / "c"), numbered({6, 4}, 1));  // another slice is damaged
+  const std::string message = error_of<UserError>([&] { CheckpointReader(folder / "c").verify(); });
+  EXPECT_NE(message.find("\"a.weight#m\""), std::string::npos) << message;
+  EXPECT_NE(message.find("rank-00000.safetensors"), std::string::npos) << message;
+  EXPECT_NE(message.find("bytes "), std::string::npos) << message;
+}
+
+TEST(Checkpoint, ADamagedIndexOrStateIsNamed) {
+  for (const char* file : {"index.json", "state.json"}) {
+    TemporaryFolder folder;
+    write_two(folder / "c", 1);
+    flip_byte(folder / "c" / file, 12);
+    EXPECT_NE(error_of<UserError>([&] { CheckpointReader(folder / "c"); }).find(file),
+              std::string::npos);
+  }
+}
+
+TEST(Checkpoint, ATruncatedOrMissingFileIsNamed) {
+  TemporaryFolder folder;
+  write_two(folder / "c", 1);
+  const fs::path file = folder / "c/rank-00000.safetensors";
+  fs::resize_file(file, fs::file_size(file) - 1);
+  EXPECT_NE(error_of<UserError>([&] { CheckpointReader(folder / "c"); }).find("a.weight#m"),
+            std::string::npos);
+  fs::remove(file);
+  EXPECT_NE(error_of<UserError>([&] { CheckpointReader(folder / "c"); }).find("rank-00000"),
+            std::string::npos);
+}
+
+TEST(Checkpoint, AnotherShapeOrTypeIsRefused) {
+  TemporaryFolder folder;
+  write_two(folder / "c", 1);
+  const CheckpointReader reader(folder / "c");
+  std::vector<float> data(24);
+  auto refusal = [&](const char* name, Shape shape, Dtype dtype) {
+    return error_of<UserError>([&] { reader.read(whole_tensor(name, shape, dtype, data.data())); });
+  };
+  EXPECT_NE(refusal("a.weight", {4, 6}, Dtype::kF32).find("(6, 4)"), std::string::npos);
+  EXPECT_NE(refusal("a.weight", {6, 4}, Dtype::kBf16).find("fp32"), std::string::npos);
+  EXPECT_NE(refusal("b", {6, 4}, Dtype::kF32).find("\"b\""), std::string::npos);
+}
+
+// RLIMIT_FSIZE stands for a full disk: write() fails in the middle of the file.
+TEST(Checkpoint, AFullDiskLeavesTheOlderOneWhole) {
+  TemporaryFolder folder;
+  write_two(folder / "c", 1);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto old = std::signal(SIGXFSZ, SIG_IGN);
+  for (rlim_t limit = 1; limit < 4096; limit += 97) {
+    const rlimit small{limit, before.rlim_max};
+    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+    bool failed = false;
+    try {
+      write_two(folder / "c", 2);
+    } catch (const RunError&) {
+      failed = true;
+    }
+    ::setrlimit(RLIMIT_FSIZE, &before);
+    EXPECT_EQ(read_a(folder / "c"), numbered({6, 4}, failed ? 1 : 2)) << limit;
+    EXPECT_FALSE(fs::exists(folder / "c.writing"));
+    if (!failed) break;
+    EXPECT_LT(limit, rlim_t{4000});
+  }
+  std::signal(SIGXFSZ, old);
+}
+
+TEST(Checkpoint, ListAndPrune) {
+  TemporaryFolder run;
+  for (int64_t step : {100, 20, 3}) {
+    write_two(checkpoint_path(run.path(), step), static_cast<float>(step), step);
+  }
+  write_two(run / "checkpoints/best", 20);
+  fs::create_directories(run / "checkpoints/step-00000050.writing");
+  fs::create_directories(run / "checkpoints/step-00000200.writing");
+  fs::create_directories(run / "checkpoints/step-00000060");
+  const auto list = list_checkpoints(run.path());
+  ASSERT_EQ(list.size(), 3u);
+  EXPECT_EQ(list.back(), run / "checkpoints/step-00000100");
+  EXPECT_EQ(list.front(), run / "checkpoints/step-00000003");
+
+  prune_checkpoints(run.path(), 2);
+  EXPECT_EQ(list_checkpoints(run.path()).size(), 2u);
+  EXPECT_FALSE(fs::exists(run / "checkpoints/step-00000003"));
+  EXPECT_FALSE(fs::exists(run / "checkpoints/step-00000050.writing"));
+  EXPECT_FALSE(fs::exists(run / "checkpoints/step-00000060"));
+  EXPECT_TRUE(fs::exists(run / "checkpoints/step-00000200.writing"));  // may be in flight
+  EXPECT_TRUE(is_checkpoint(run / "checkpoints/best"));
+  prune_checkpoints(run.path(), 0);
+  EXPECT_EQ(list_checkpoints(run.path()).size(), 1u);
+  EXPECT_TRUE(list_checkpoints(run / "nowhere").empty());
+}
+
+TEST(Checkpoint, TheNewestSoundOneIsFound) {
+  TemporaryFolder run;
+  EXPECT_EQ(find_sound_checkpoint(run.path()), std::nullopt);
+  write_two(checkpoint_path(run.path(), 1), 1);
+  write_two(checkpoint_path(run.path(), 2), 2);
+  EXPECT_EQ(find_sound_checkpoint(run.path()), checkpoint_path(run.path(), 2));
+  flip_byte(checkpoint_path(run.path(), 2) / "rank-00000.safetensors", -1);
+  EXPECT_EQ(find_sound_checkpoint(run.path()), checkpoint_path(run.path(), 1));
+}
+
+}  // namespace
+}  // namespace weft

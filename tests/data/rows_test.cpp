@@ -1,0 +1,133 @@
+// tests/data/rows_test.cpp: text and JSON-lines rows, good and hostile.
+#include "data/rows.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "base/error.h"
+#include "data/line_index.h"
+#include "tests/data/helpers.h"
+
+namespace weft {
+namespace {
+
+std::string text_of(const RowSource& rows, int64_t i, const char* column = "text") {
+  Row row;
+  rows.read(i, row);
+  const Row::Column* found = row.find(column);
+  return found ? found->text : "(none)";
+}
+
+TEST(Rows, TextFileHasOneRowALine) {
+  const auto rows = rows_in_memory("one\r\n\ntwo \nlast", RowFormat::kText, "t");
+  ASSERT_EQ(rows->size(), 4);
+  EXPECT_EQ(text_of(*rows, 0), "one");
+  EXPECT_EQ(text_of(*rows, 1), "");
+  EXPECT_EQ(text_of(*rows, 2), "two ");
+  EXPECT_EQ(text_of(*rows, 3), "last");
+  EXPECT_EQ(rows->where(3), "t:4");
+}
+
+TEST(Rows, LineIndexFindsEveryLineOfALongText) {
+  std::string text;
+  std::vector<std::string> lines;
+  for (int i = 0; i < 5000; ++i) {
+    lines.push_back(std::string(static_cast<size_t>((i * 7919) % 101), 'a') + std::to_string(i));
+    if (i == 2500) lines.back() += std::string(100000, 'x');
+    text += lines.back() + "\n";
+  }
+  const LineIndex index(text, false);
+  ASSERT_EQ(index.size(), 5000);
+  for (int64_t i = 0; i < 5000; ++i) {
+    ASSERT_EQ(index.line(i), lines[static_cast<size_t>(i)]);
+    if (i % 997 == 0) {
+      EXPECT_EQ(index.line_number(i), i + 1);
+    }
+  }
+}
+
+TEST(Rows, JsonLinesColumnsBecomeText) {
+  const auto rows = rows_in_memory(
+      "{\"a\":\"x\\ny\",\"n\":3,\"f\":1.0,\"g\":0.25,\"b\":true,\"z\":null,\"l\":[1]}\n\n  \n"
+      "{\"a\":\"second\"}",
+      RowFormat::kJsonLines, "t");
+  ASSERT_EQ(rows->size(), 2);
+  EXPECT_EQ(text_of(*rows, 0, "a"), "x\ny");
+  EXPECT_EQ(text_of(*rows, 0, "n"), "3");
+  EXPECT_EQ(text_of(*rows, 0, "f"), "1.0");
+  EXPECT_EQ(text_of(*rows, 0, "g"), "0.25");
+  EXPECT_EQ(text_of(*rows, 0, "b"), "true");
+  EXPECT_EQ(text_of(*rows, 0, "z"), "");
+  Row row;
+  rows->read(0, row);
+  EXPECT_FALSE(row.find("l")->is_text);
+  rows->read(1, row);
+  EXPECT_EQ(row.columns.size(), 1u);
+  EXPECT_EQ(rows->where(1), "t:4");
+}
+
+TEST(Rows, LineThatIsNoObjectIsNamed) {
+  const auto rows = rows_in_memory("{}\n[1]\n{\"a\":\n", RowFormat::kJsonLines, "d.jsonl");
+  Row row;
+  rows->read(0, row);
+  expect_user_error([&] { rows->read(1, row); }, "d.jsonl:2");
+  expect_user_error([&] { rows->read(2, row); }, "d.jsonl:3");
+}
+
+TEST(Rows, InvalidUtf8IsReplacedAndTold) {
+  const auto rows = rows_in_memory("a\xff\nok\n", RowFormat::kText, "t");
+  Row row;
+  rows->read(0, row);
+  EXPECT_TRUE(row.repaired);
+  EXPECT_EQ(row.columns[0].text, "a\xEF\xBF\xBD");
+  rows->read(1, row);
+  EXPECT_FALSE(row.repaired);
+  const auto json = rows_in_memory("{\"a\":\"b\xc3\"}", RowFormat::kJsonLines, "t");
+  EXPECT_EQ(text_of(*json, 0, "a"), "b\xEF\xBF\xBD");
+}
+
+TEST(Rows, FilesGlobsAndFoldersAreOneDataSet) {
+  const TempFolder folder;
+  folder.write("b.txt", "three\n");
+  folder.write("a.txt", "one\ntwo\n");
+  folder.write("empty.txt", "");
+  folder.write("sub/c.jsonl", "{\"text\":\"four\"}\n");
+  folder.write("README.md", "no data\n");
+  const std::string root = folder.path().string();
+  const auto globbed = open_rows({root + "/*.txt"}, "auto", "data.train");
+  ASSERT_EQ(globbed->size(), 3);
+  EXPECT_EQ(text_of(*globbed, 2), "three");
+  EXPECT_TRUE(globbed->where(1).ends_with("a.txt:2"));
+  const auto all = open_rows({root}, "auto", "data.train");
+  ASSERT_EQ(all->size(), 4);
+  EXPECT_EQ(text_of(*all, 3), "four");
+  const auto listed = open_rows({root + "/b.txt", root + "/a.txt"}, "auto", "data.train");
+  EXPECT_EQ(text_of(*listed, 0), "three");
+}
+
+TEST(Rows, BadPathsAreRefused) {
+  const TempFolder folder;
+  folder.write("empty.txt", "");
+  folder.write("t.parquet", "PAR1");
+  const std::string root = folder.path().string();
+  expect_user_error([&] { open_rows({root + "/none.txt"}, "auto", "data.train"); }, "none.txt");
+  expect_user_error([&] { open_rows({root + "/*.json"}, "auto", "data.train"); }, "*.json");
+  expect_user_error([&] { open_rows({root + "/empty.txt"}, "auto", "data.train"); }, "no rows");
+  expect_user_error([&] { open_rows({root + "/t.parquet"}, "auto", "data.train"); }, "not built");
+  expect_user_error([&] { open_rows({"s3://bucket/x"}, "auto", "data.train"); }, "not built");
+  expect_user_error([&] { open_rows({root + "/empty.txt"}, "csv", "data.train"); }, "not built");
+}
+
+TEST(Rows, InspectTellsColumnsRowsAndASample) {
+  const TempFolder folder;
+  folder.write("q.jsonl", "{\"question\":\"how many\",\"sql\":\"select\"}\n{\"question\":\"b\"}\n");
+  const std::string told = inspect_data(folder.path() / "q.jsonl");
+  EXPECT_NE(told.find("2 rows"), std::string::npos);
+  EXPECT_NE(told.find("columns: question, sql"), std::string::npos);
+  EXPECT_NE(told.find("how many"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,176 @@
+// tests/generate/generator_test.cpp: the cache changes no logit, the batch changes no token.
+#include "generate/generator.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "base/error.h"
+#include "base/random.h"
+#include "tests/generate/tiny_model.h"
+
+namespace weft {
+namespace {
+
+using testing::load_random;
+using testing::tiny_model;
+using Ids = std::vector<int32_t>;
+
+// Prompts of 1 to 70 tokens.
+std::vector<Ids> make_prompts(size_t count) {
+  std::vector<Ids> prompts(count);
+  for (size_t i = 0; i < count; ++i) {
+    const size_t length = 1 + philox(5, i, 0)[0] % (i % 3 == 0 ? 70 : 9);
+    for (size_t t = 0; t < length; ++t) {
+      prompts[i].push_back(static_cast<int32_t>(philox(6, i, t)[0] % 61));
+    }
+  }
+  return prompts;
+}
+
+class GeneratorTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<Model> model_ = tiny_model();
+  ThreadPool pool_{2};
+  Generator make(int64_t max_batch, Dtype compute = Dtype::kF32) {
+    return Generator(*model_, {max_batch, 0, compute}, ref_kernels(), &pool_, load_random);
+  }
+};
+
+TEST_F(GeneratorTest, LogitsOfAWholePromptEqualThoseOfSingleSteps) {
+  const GeneratePlans plans = make_generate_plans(*model_, {2, 0, Dtype::kF32}, ref_kernels(), 2);
+  ArenaLayout layout;
+  for (const GeneratePlan& p : plans.plans) layout.add(p.plan);
+  const Arena arena(layout.total_bytes());
+  Generator fill(*model_, plans, layout, arena, &pool_);
+  fill.load_parameters(load_random);
+  std::map<int64_t, std::unique_ptr<GenerateStep>> by_positions;  // of batch 2
+  for (const GeneratePlan& p : plans.plans) {
+    if (p.batch != 2) continue;
+    by_positions[p.positions] = std::make_unique<GenerateStep>(p, layout, arena, &pool_);
+  }
+  const Ids tokens = make_prompts(1)[0];
+  ASSERT_GT(tokens.size(), 20u);
+  // Row 1 takes one token a step; row 0 sits out.
+  std::vector<std::vector<float>> stepwise;
+  for (size_t t = 0; t < tokens.size(); ++t) {
+    const Feed feeds[] = {{}, {{&tokens[t], 1}, static_cast<int64_t>(t)}};
+    by_positions[1]->run(feeds);
+    const auto logits = by_positions[1]->logits(1);
+    stepwise.emplace_back(logits.begin(), logits.end());
+  }
+  // Row 0 takes the first t + 1 tokens at once.
+  for (size_t t = 0; t < tokens.size(); t += 7) {
+    const Feed feeds[] = {{{tokens.data(), t + 1}, 0}};
+    by_positions[256]->run(feeds);
+    const auto logits = by_positions[256]->logits(0);
+    for (size_t v = 0; v < logits.size(); ++v) {
+      ASSERT_NEAR(logits[v], stepwise[t][v], 1e-5) << "position " << t << ", id " << v;
+    }
+  }
+}
+
+TEST_F(GeneratorTest, ABatchEqualsOneByOne) {
+  const std::vector<Ids> prompts = make_prompts(19);
+  SampleOptions o;
+  o.max_new_tokens = 20;
+  o.stop_ids = {3, 17, 40};  // so that rows end at different times
+  Generator one = make(1);
+  std::vector<Ids> singly;
+  for (const Ids& p : prompts) singly.push_back(one.generate({p}, o)[0]);
+  size_t stopped = 0;
+  for (const Ids& ids : singly) stopped += ids.size() < 20;
+  EXPECT_GT(stopped, 2u);
+  EXPECT_LT(stopped, 19u);
+  for (const int64_t batch : {2, 5, 64}) EXPECT_EQ(make(batch).generate(prompts, o), singly);
+}
+
+TEST_F(GeneratorTest, SampledTokensDoNotDependOnTheBatch) {
+  const std::vector<Ids> prompts = make_prompts(9);
+  SampleOptions o;
+  o.max_new_tokens = 12;
+  o.temperature = 1.5;
+  o.top_k = 20;
+  o.top_p = 0.95;
+  o.seed = 11;
+  const auto wide = make(8).generate(prompts, o);
+  EXPECT_EQ(wide, make(3).generate(prompts, o));
+  o.seed = 12;
+  EXPECT_NE(wide, make(8).generate(prompts, o));
+}
+
+TEST_F(GeneratorTest, StopsWithTheStopTokenIncluded) {
+  Generator g = make(1);
+  SampleOptions o;
+  o.max_new_tokens = 10;
+  const Ids free = g.generate({{1, 2, 3}}, o)[0];
+  ASSERT_EQ(free.size(), 10u);
+  o.stop_ids = {free[4]};
+  const size_t first =
+      static_cast<size_t>(std::find(free.begin(), free.end(), free[4]) - free.begin());
+  EXPECT_EQ(g.generate({{1, 2, 3}}, o)[0],
+            Ids(free.begin(), free.begin() + static_cast<std::ptrdiff_t>(first) + 1));
+  o.max_new_tokens = 0;
+  EXPECT_EQ(g.generate({{1, 2, 3}}, o)[0], Ids{});
+  EXPECT_EQ(g.generate({}, o), std::vector<Ids>{});
+}
+
+TEST_F(GeneratorTest, StopsAtTheModelsPositions) {
+  Generator g = make(2);
+  SampleOptions o;
+  o.max_new_tokens = 1000;
+  const auto got = g.generate({Ids(90, 5), Ids(95, 5)}, o);
+  EXPECT_EQ(got[0].size(), 6u);  // 96 in all
+  EXPECT_EQ(got[1].size(), 1u);
+  EXPECT_THROW(g.generate({Ids(96, 5)}, o), UserError);
+}
+
+TEST_F(GeneratorTest, BadPromptsAreRefused) {
+  Generator g = make(1);
+  EXPECT_THROW(g.generate({{}}, {}), UserError);
+  EXPECT_THROW(g.generate({{61}}, {}), UserError);
+  EXPECT_THROW(g.generate({{-1}}, {}), UserError);
+}
+
+TEST_F(GeneratorTest, EventsTellEveryTokenInOrder) {
+  const std::vector<Ids> prompts = make_prompts(7);
+  std::vector<Ids> heard(prompts.size()), ended(prompts.size());
+  GenerateEvents events;
+  events.on_token = [&](size_t p, int32_t id) { heard[p].push_back(id); };
+  events.on_end = [&](size_t p, const Ids& ids) { ended[p] = ids; };
+  SampleOptions o;
+  o.max_new_tokens = 6;
+  const auto got = make(3).generate(prompts, o, events);
+  EXPECT_EQ(heard, got);
+  EXPECT_EQ(ended, got);
+}
+
+// The trainer's way: its own plan and these in one arena, one copy of the weights.
+TEST_F(GeneratorTest, SharesWeightsWithAnotherPlan) {
+  Graph graph;
+  model_->trace_loss(&graph, {2, 8, Dtype::kF32, 0});
+  const Plan loss = make_plan(std::move(graph), {&ref_kernels(), 2, 1});
+  const GeneratePlans plans = make_generate_plans(*model_, {4, 0, Dtype::kF32}, ref_kernels(), 2);
+  ArenaLayout layout;
+  layout.add(loss);
+  for (const GeneratePlan& p : plans.plans) layout.add(p.plan);
+  const Arena arena(layout.total_bytes());
+  const Executor trainer(loss, layout, arena, &pool_);
+  Generator g(*model_, plans, layout, arena, &pool_);
+  for (const ParameterSpec& spec : model_->parameters()) {
+    load_random(spec, Dtype::kF32, trainer.find(spec.name));
+  }
+  SampleOptions o;
+  o.max_new_tokens = 8;
+  const std::vector<Ids> prompts = make_prompts(5);
+  EXPECT_EQ(g.generate(prompts, o), make(4).generate(prompts, o));
+}
+
+TEST_F(GeneratorTest, Bf16RunsToo) {
+  SampleOptions o;
+  o.max_new_tokens = 5;
+  EXPECT_EQ(make(2, Dtype::kBf16).generate(make_prompts(3), o)[2].size(), 5u);
+}
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,36 @@
+// tests/generate/stop_ids_test.cpp: where the end of a sequence is told.
+#include "generate/stop_ids.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+
+namespace weft {
+namespace {
+
+using Ids = std::vector<int32_t>;
+
+TEST(StopIds, FromTokenizerAndGenerationConfigEachOnce) {
+  const auto tokenizer = make_bytes_tokenizer();
+  const Json config = parse_json(R"({"eos_token_id": 9})", "c");
+  const Json generation = parse_json(R"({"eos_token_id": [256, 3]})", "g");
+  EXPECT_EQ(find_stop_ids(tokenizer.get(), config, &generation), (Ids{256, 3}));
+}
+
+TEST(StopIds, ConfigWhereGenerationConfigIsSilent) {
+  const Json config = parse_json(R"({"eos_token_id": 9})", "c");
+  const Json silent = parse_json("{}", "g");
+  EXPECT_EQ(find_stop_ids(nullptr, config, nullptr), Ids{9});
+  EXPECT_EQ(find_stop_ids(nullptr, config, &silent), Ids{9});
+  EXPECT_EQ(find_stop_ids(nullptr, parse_json(R"({"eos_token_id": null})", "c"), nullptr), Ids{});
+}
+
+TEST(StopIds, NonsenseIsRefused) {
+  for (const char* text : {R"({"eos_token_id": "x"})", R"({"eos_token_id": [1, -2]})",
+                           R"({"eos_token_id": 4294967296})"}) {
+    EXPECT_THROW(find_stop_ids(nullptr, parse_json(text, "c"), nullptr), UserError) << text;
+  }
+}
+
+}  // namespace
+}  // namespace weft

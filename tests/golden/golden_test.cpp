@@ -1,0 +1,164 @@
+// tests/golden/golden_test.cpp: logits, loss, gradients and optimizer steps against PyTorch, at
+// every instruction level of this machine and with the reference kernels.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "kernel/cpu/level.h"
+#include "model/load.h"
+#include "tests/golden/golden_set.h"
+#include "tests/golden/tolerances.h"
+#include "train/engine.h"
+
+namespace weft {
+namespace {
+
+using Case = std::tuple<std::string, std::string>;  // golden set, kernels
+
+class Golden : public ::testing::TestWithParam<Case> {
+ protected:
+  GoldenSet set_{std::get<0>(GetParam())};
+  const Kernels& kernels_ = *find_kernels(std::get<1>(GetParam()).c_str());
+
+  std::unique_ptr<Engine> engine(const RunConfig& config) const {
+    auto made = std::make_unique<Engine>(config, set_.model(), kernels_, 2);
+    made->load_weights(set_.folder());
+    return made;
+  }
+};
+
+double relative(double got, double wanted) { return std::abs(got - wanted) / std::abs(wanted); }
+
+double norm_of_difference(const std::vector<float>& got, const std::vector<float>& wanted) {
+  double difference = 0, size = 0;
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    difference += std::pow(double{got[i]} - wanted[i], 2);
+    size += std::pow(double{wanted[i]}, 2);
+  }
+  return size == 0 ? std::sqrt(difference) : std::sqrt(difference / size);
+}
+
+std::vector<float> gradient(const Engine& engine, const std::string& name, int64_t n, double scale) {
+  const float* data = engine.executor().at<float>(name + "#grad");
+  std::vector<float> g(static_cast<size_t>(n));
+  for (int64_t i = 0; i < n; ++i) g[static_cast<size_t>(i)] = static_cast<float>(data[i] * scale);
+  return g;
+}
+
+TEST_P(Golden, LossAndEveryGradient) {
+  const Batch batch = set_.batch("", 0);
+  const auto e = engine(set_.config(batch.num_rows, batch.seq_length, batch.num_rows));
+  const double sum = e->run_passes(batch);
+  EXPECT_LT(relative(sum, set_.scalar("loss_sum")), kLossError);
+  int compared = 0;
+  for (const ParameterSpec& p : set_.model().parameters()) {
+    SCOPED_TRACE(p.name);
+    const std::vector<float> g = gradient(*e, p.name, num_elements(p.shape), 1.0 / static_cast<double>(batch.target_tokens));
+    if (set_.has("grad." + p.name)) {
+      EXPECT_LT(norm_of_difference(g, set_.read<float>("grad." + p.name)), kGradientError);
+    } else {
+      const std::vector<float> wanted = set_.read<float>("grad_sample." + p.name);
+      std::vector<float> sample;
+      for (size_t i = 0; i < wanted.size(); ++i) sample.push_back(g[i * 61]);
+      EXPECT_LT(norm_of_difference(sample, wanted), kGradientError);
+      double squares = 0;
+      for (float v : g) squares += double{v} * v;
+      EXPECT_LT(relative(std::sqrt(squares), set_.scalar("grad_norm." + p.name)), kGradientError);
+    }
+    ++compared;
+  }
+  EXPECT_GT(compared, 10);
+}
+
+TEST_P(Golden, LogitsOfEveryPosition) {
+  const Batch batch = set_.batch("", 0);
+  const Shape shape = set_.info("logits").shape;  // (R', T, V)
+  const std::vector<float> wanted = set_.read<float>("logits");
+  Graph graph;
+  set_.model().trace_generate(&graph, {shape[0], shape[1], Dtype::kF32, shape[1]});
+  const Plan plan = make_plan(std::move(graph), {&kernels_, 2, 1});
+  ArenaLayout layout;
+  layout.add(plan);
+  const Arena arena(layout.total_bytes());
+  ThreadPool pool(2);
+  Executor executor(plan, layout, arena, &pool);
+  set_.model().fill_constants(plan.graph, [&](const std::string& n) { return executor.find(n); });
+  for (const ParameterSpec& p : set_.model().parameters()) load_parameter(set_.folder(), p, Dtype::kF32, executor.find(p.name));
+  const int64_t B = shape[0], T = shape[1], V = shape[2];
+  for (int64_t i = 0; i < B * T; ++i) {
+    executor.at<int32_t>("ids")[i] = batch.ids[static_cast<size_t>(i)];
+    executor.at<int32_t>("positions")[i] = static_cast<int32_t>(i % T);
+  }
+  double worst = 0;
+  for (int64_t t = 0; t < T; ++t) {
+    for (int64_t b = 0; b < B; ++b) {
+      executor.at<int32_t>("starts")[b] = 0;
+      executor.at<int32_t>("lengths")[b] = batch.lengths[static_cast<size_t>(b)];
+      executor.at<int32_t>("last")[b] = static_cast<int32_t>(t);
+    }
+    executor.run_pass({});
+    for (int64_t b = 0; b < B; ++b) {
+      for (int64_t v = 0; v < V && t < batch.lengths[static_cast<size_t>(b)]; ++v) {
+        worst = std::max(worst, std::abs(double{executor.at<float>("logits")[b * V + v]} -
+                                         wanted[static_cast<size_t>((b * T + t) * V + v)]));
+      }
+    }
+  }
+  EXPECT_LT(worst, kLogitError);
+}
+
+// Trains with the batches of a run and compares every loss and norm.
+void check_steps(const GoldenSet& set, Engine* e, const std::string& run, double loss_bar, double norm_bar) {
+  const std::vector<double> losses = set.read<double>(run + ".losses");
+  const std::vector<double> norms = set.read<double>(run + ".grad_norms");
+  const std::vector<double> sdpa = set.read<double>(run + ".losses_sdpa");
+  const double lr = set.read<double>(run + ".hyper")[0];
+  for (size_t s = 0; s < losses.size(); ++s) {
+    const Batch batch = set.batch(run + ".", static_cast<int64_t>(s));
+    const double loss = e->run_passes(batch) / static_cast<double>(batch.target_tokens);
+    const double norm = e->update(batch, lr, static_cast<int64_t>(s) + 1);
+    const double spread = 10 * relative(sdpa[s], losses[s]);
+    EXPECT_LT(relative(loss, losses[s]), std::max(loss_bar, spread)) << run << " step " << s + 1;
+    EXPECT_LT(relative(norm, norms[s]), norm_bar) << run << " step " << s + 1;
+  }
+}
+
+TEST_P(Golden, TenStepsWithAndWithoutAccumulation) {
+  const Batch batch = set_.batch("steps10.", 0);
+  for (int64_t micro : {batch.num_rows, batch.num_rows / 4}) {
+    SCOPED_TRACE(micro);
+    const auto e = engine(set_.config(batch.num_rows, batch.seq_length, micro));
+    check_steps(set_, e.get(), "steps10", kStepLoss10, kStepNorm10);
+  }
+}
+
+TEST_P(Golden, TwentySteps) {
+  const Batch batch = set_.batch("steps20.", 0);
+  const auto e = engine(set_.config(batch.num_rows, batch.seq_length, batch.num_rows));
+  check_steps(set_, e.get(), "steps20", kStepLoss20, kStepNorm20);
+}
+
+TEST_P(Golden, Bf16Loss) {
+  const Batch batch = set_.batch("", 0);
+  RunConfig c = set_.config(batch.num_rows, batch.seq_length, batch.num_rows);
+  c.train.precision = "bf16";
+  for (bool masters : {true, false}) {
+    c.train.master_weights = masters;
+    const auto e = engine(c);
+    const double loss = e->run_passes(batch) / static_cast<double>(batch.target_tokens);
+    EXPECT_LT(relative(loss, set_.scalar("loss_bf16")), kBf16Loss);
+  }
+}
+
+std::vector<std::string> all_kernels() {
+  std::vector<std::string> names = {"ref"};
+  for (const char* level : available_levels()) names.push_back(level);
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(Sets, Golden,
+                         ::testing::Combine(::testing::ValuesIn(golden_names()), ::testing::ValuesIn(all_kernels())),
+                         [](const auto& info) { return std::get<0>(info.param) + "_" + std::get<1>(info.param); });
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,125 @@
+"""What the interop programs share: counted checks, calls of weft, run files, small models."""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import traceback
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+DEADLINE_S = 300
+
+
+class Checks:
+    """Prints every check and counts; the last line says both counts."""
+
+    def __init__(self):
+        self.passed = self.failed = 0
+
+    def that(self, good, what, detail=""):
+        """Records one check. The detail (what was got, what was wanted) is shown where it fails."""
+        if good:
+            self.passed += 1
+        else:
+            self.failed += 1
+        print(f"{'ok  ' if good else 'FAIL'} {what}" + (f": {detail}" if detail else ""),
+              flush=True)
+        return bool(good)
+
+    def equal(self, got, wanted, what):
+        detail = "" if got == wanted else f"got {shorten(got)}, wanted {shorten(wanted)}"
+        return self.that(got == wanted, what, detail)
+
+    def close(self, got, wanted, tolerance, what):
+        """Relative difference; `got` and `wanted` are numbers or lists of numbers."""
+        gots, wants = as_list(got), as_list(wanted)
+        if len(gots) != len(wants) or not gots:
+            return self.that(False, what, f"{len(gots)} numbers, wanted {len(wants)}")
+        worst = max(abs(a - b) / max(abs(b), 1e-30) for a, b in zip(gots, wants))
+        return self.that(worst <= tolerance, what, f"{worst:.1e} relative, at most {tolerance:g}")
+
+    def finish(self):
+        print(f"{self.passed} passed, {self.failed} failed")
+        return 1 if self.failed or not self.passed else 0
+
+
+def as_list(value):
+    return list(value) if isinstance(value, (list, tuple)) else [value]
+
+
+def shorten(value, most=300):
+    text = repr(value)
+    return text if len(text) <= most else text[:most] + " ..."
+
+
+class Weft:
+    """The built program."""
+
+    def __init__(self, path):
+        self.path = Path(path).resolve()
+
+    def call(self, *words, env=None, wanted=0):
+        """Runs a command and returns its standard output; another exit code is an exception."""
+        command = [str(self.path), *(str(word) for word in words)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S,
+                              env={**os.environ, **(env or {})}, check=False)
+        if done.returncode != wanted:
+            raise RuntimeError(f"exit {done.returncode}, wanted {wanted}: weft "
+                               f"{' '.join(command[1:])}\n{done.stderr[-3000:]}")
+        return done.stdout
+
+    def json(self, *words, env=None):
+        return json.loads(self.call(*words, "--json", env=env))
+
+    def train(self, run_file, run_dir, *words):
+        self.call("train", run_file, "--run-dir", run_dir, "--quiet", *words)
+        return read_metrics(run_dir)
+
+
+def read_metrics(run_dir):
+    """Lines of metrics.jsonl: (those of optimizer steps, those of evaluations)."""
+    lines = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+    return [x for x in lines if "step_ms" in x], [x for x in lines if "eval_loss" in x]
+
+
+def write_run_file(path, sections):
+    """Sections of scalars and lists; each value is written as JSON, which YAML reads."""
+    lines = []
+    for key, value in sections.items():
+        if isinstance(value, dict):
+            lines += [f"{key}:"] + [f"  {k}: {json.dumps(v)}" for k, v in value.items()]
+        else:
+            lines.append(f"{key}: {json.dumps(value)}")
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def shared_folder(*parts):
+    """A folder of the reference data beside the repository, or None where it is absent."""
+    path = ROOT.parent.joinpath("shared", *parts)
+    return path if path.exists() else None
+
+
+def run_program(doc, body, add_arguments=None):
+    """The frame of an interop program: arguments, a temporary folder, counts, exit code.
+
+    `body(args, checks, folder)` raises only for what nobody expected; that is a failure too.
+    """
+    parser = argparse.ArgumentParser(description=doc.split("\n")[0])
+    parser.add_argument("--weft", type=Path, required=True, help="the built program")
+    if add_arguments:
+        add_arguments(parser)
+    args = parser.parse_args()
+    if not os.access(args.weft, os.X_OK):
+        parser.error(f"{args.weft} is no program; build it first")
+    checks = Checks()
+    with tempfile.TemporaryDirectory(prefix="weft_interop_") as folder:
+        try:
+            body(args, checks, Path(folder))
+        except Exception:  # the count must be printed whatever happened
+            traceback.print_exc()
+            checks.that(False, "the program came to its end")
+    sys.exit(checks.finish())

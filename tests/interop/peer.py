@@ -1,0 +1,89 @@
+"""The peer of the round trip: the same rows, loss, AdamW and evaluation in plain PyTorch."""
+
+from dataclasses import dataclass
+
+import torch
+from transformers import AutoModelForCausalLM
+
+
+def save_random_model(config, folder, seed, std=0.05, **options):
+    """Random weights large enough to give gradients, biases included, as a Hugging Face folder."""
+    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            noise = torch.randn(parameter.shape, generator=generator) * std
+            parameter.copy_(1.0 + noise if "norm" in name else noise)
+    model.save_pretrained(folder, **options)
+
+
+def load(folder, dtype=torch.float32):
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="eager")
+
+
+def weights(model):
+    return {name: p.detach().clone() for name, p in model.named_parameters()}
+
+
+def token_rows(texts, encode, seq_length):
+    """Rows as weft takes them: cut on the right, those of one token or less dropped."""
+    rows = [encode(text)[:seq_length] for text in texts]
+    return [row for row in rows if len(row) > 1]
+
+
+def pad(rows):
+    """ids, attention mask, labels; what is padded is never a label."""
+    length = max(len(row) for row in rows)
+    ids = torch.zeros(len(rows), length, dtype=torch.long)
+    mask = torch.zeros_like(ids)
+    for i, row in enumerate(rows):
+        ids[i, :len(row)] = torch.tensor(row)
+        mask[i, :len(row)] = 1
+    return ids, mask, ids.masked_fill(mask == 0, -100)
+
+
+def mean_loss(model, rows):
+    """Mean over all targets of all rows, added up in float64, and the number of targets."""
+    ids, mask, _ = pad(rows)
+    with torch.no_grad():
+        logits = model(input_ids=ids, attention_mask=mask).logits.float()
+    losses = torch.nn.functional.cross_entropy(logits[:, :-1].transpose(1, 2), ids[:, 1:],
+                                               reduction="none")
+    wanted = mask[:, 1:] == 1
+    return losses[wanted].double().mean().item(), int(wanted.sum())
+
+
+@dataclass
+class Trained:
+    losses: list
+    grad_norms: list
+    target_tokens: list
+    model: torch.nn.Module
+
+
+def train(folder, rows, steps, batch, lr, clip, weight_decay=0.01):
+    """AdamW over consecutive batches in file order, from the weights of `folder`."""
+    model = load(folder).train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=weight_decay)
+    result = Trained([], [], [], model)
+    for step in range(steps):
+        ids, mask, labels = pad(rows[step * batch:(step + 1) * batch])
+        optimizer.zero_grad()
+        loss = model(input_ids=ids, attention_mask=mask, labels=labels).loss
+        loss.backward()
+        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
+        optimizer.step()
+        result.losses.append(loss.item())
+        result.grad_norms.append(norm.item())
+        result.target_tokens.append(int(mask[:, 1:].sum()))
+    model.eval()
+    return result
+
+
+def greedy_shortfall(model, prompt, ids):
+    """How far each of the ids is below the largest logit at its place; 0 is greedy decoding."""
+    with torch.no_grad():
+        logits = model(input_ids=torch.tensor([prompt + ids])).logits[0].float()
+    at = logits[len(prompt) - 1:len(prompt) - 1 + len(ids)]
+    chosen = at.gather(1, torch.tensor(ids)[:, None])[:, 0]
+    return (at.max(dim=1).values - chosen).max().item()

@@ -1,0 +1,288 @@
+#!/usr/bin/env python3
+"""A model goes from transformers to weft and back: same losses, weights, logits and token ids.
+
+    roundtrip_interop.py --weft build/weft
+
+Two cases: a Llama with the built-in bytes tokenizer, and a sharded Qwen2 with Qwen2's vocabulary
+(where the reference data is present). Each is trained for three steps by weft and by plain PyTorch
+on the same rows; what weft wrote is then read with transformers and with safetensors.
+"""
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy
+import transformers
+from safetensors import safe_open
+from safetensors.numpy import load_file
+from transformers import AutoConfig, AutoTokenizer, LlamaConfig, Qwen2Config
+
+import peer
+from common import Weft, run_program, shared_folder, write_run_file
+
+STEPS, BATCH, SEQ_LENGTH, LR, CLIP = 3, 4, 48, 1e-3, 1.0
+NEW_TOKENS = 16
+# Of numbers that both programs take in fp32, in another order of additions.
+LOSS_TOLERANCE, NORM_TOLERANCE = 5e-6, 1e-4
+UPDATE_TOLERANCE = 1e-3  # distance of the weights over distance walked from the start
+LOGIT_TOLERANCE = 1e-4
+
+SENTENCES = [
+    "The weft is the thread that crosses the warp.", "x", "",
+    "SELECT name, COUNT(*) FROM looms WHERE width >= 120 GROUP BY name;",
+    "Grüße aus Zürich, naïve café, Ελλάδα, привет", "two  spaces and\ta tab   ",
+    "日本語のテキスト、中文，한국어", "emoji 🙂👩‍👩‍👧 and a flag 🇨🇭", "12345 67.89 1,000,000 3e-5",
+    "it's we'll I'm don't THEY'RE", "a very long row " * 12, "if (a[i] != b->c) { return ~x; }",
+    "ok", "Tabs\tand trailing blanks  ", "ünïcödé ﬁ ligature Å Å",
+]
+
+
+@dataclass
+class Case:
+    """One model and its rows, and where everything about it is written."""
+
+    name: str
+    weft: Weft
+    folder: Path
+    source: Path  # Hugging Face folder that weft starts from
+    tokenizer: str  # of the run file
+    encode: object  # text to ids, by a tokenizer that is not weft's
+
+    def rows(self, texts):
+        return peer.token_rows(texts, self.encode, SEQ_LENGTH)
+
+    def run_file(self, name, **train):
+        settings = {"steps": STEPS, "global_batch": BATCH, "micro_batch": 2, "lr": LR,
+                    "clip_norm": CLIP, **train}
+        init = settings.pop("init", "pretrained")
+        return write_run_file(self.folder / f"{name}.yaml", {
+            "name": name, "storage": str(self.folder / "runs"), "seed": 7,
+            "model": {"path": str(self.source), "init": init},
+            "data": {"train": [str(self.folder / "train.txt")],
+                     "eval": [str(self.folder / "eval.txt")], "tokenizer": self.tokenizer,
+                     "seq_length": SEQ_LENGTH, "shuffle": False},
+            "train": settings, "launch": {"threads": 2}})
+
+
+def train_texts():
+    return SENTENCES + [s[::-1] for s in SENTENCES] + [s + " " + s for s in SENTENCES]
+
+
+def eval_texts():
+    return [f"{i}: {s}" for i, s in enumerate(SENTENCES) if s]
+
+
+def bytes_case(weft, folder):
+    source = folder / "source"
+    config = LlamaConfig(
+        vocab_size=264, hidden_size=64, intermediate_size=172, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=256,
+        tie_word_embeddings=False, bos_token_id=None, eos_token_id=256, pad_token_id=None)
+    peer.save_random_model(config, source, seed=11)
+    return Case("bytes", weft, folder, source, "bytes", lambda text: list(text.encode()))
+
+
+def qwen2_case(weft, folder):
+    files = shared_folder("data", "tokenizers", "qwen2")
+    if files is None:
+        return None
+    source = folder / "source"
+    source.mkdir()
+    for name in ("vocab.json", "merges.txt", "tokenizer_config.json"):
+        shutil.copy(files / name, source)
+    config = Qwen2Config(
+        vocab_size=151936, hidden_size=32, intermediate_size=80, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=256,
+        tie_word_embeddings=True, bos_token_id=None, eos_token_id=151643,
+        rope_parameters={"rope_type": "default", "rope_theta": 1000000.0})
+    peer.save_random_model(config, source, seed=12, max_shard_size="60KB")
+    tokenizer = AutoTokenizer.from_pretrained(source)
+    return Case("qwen2", weft, folder, source, "auto", lambda text: tokenizer(text)["input_ids"])
+
+
+def check_initial(case, checks):
+    """steps: 0 writes the initial weights: pretrained ones bit for bit, random ones by rule."""
+    run_dir = case.folder / "initial"
+    case.weft.call("train", case.run_file("initial", steps=0), "--run-dir", run_dir, "--quiet")
+    mine, theirs = peer.weights(peer.load(run_dir / "final")), peer.weights(peer.load(case.source))
+    checks.equal(sorted(mine), sorted(theirs), f"{case.name}: names of the initial weights")
+    checks.that(all(mine[n].equal(theirs[n]) for n in theirs),
+                f"{case.name}: initial weights bit for bit")
+    run_dir = case.folder / "random"
+    case.weft.call("train", case.run_file("random", steps=0, init="random"), "--run-dir", run_dir,
+                   "--quiet")
+    random = peer.weights(peer.load(run_dir / "final"))
+    wanted = AutoConfig.from_pretrained(case.source).initializer_range
+    table = random["model.embed_tokens.weight"]
+    checks.close(table.std().item(), wanted, 0.05, f"{case.name}: random init, std of embedding")
+    checks.that(all((w == 1).all() for n, w in random.items() if "norm" in n)
+                and all((w == 0).all() for n, w in random.items() if n.endswith("bias")),
+                f"{case.name}: random init, norms 1 and biases 0")
+
+
+def check_training(case, checks, run_dir):
+    """Three steps of both programs: losses, norms, counts, then every weight."""
+    steps, evals = case.weft.train(case.run_file("train"), run_dir)
+    rows = case.rows(train_texts())
+    theirs = peer.train(case.source, rows, STEPS, BATCH, LR, CLIP)
+    checks.equal([line["step"] for line in steps], [1, 2, 3], f"{case.name}: lines of metrics")
+    checks.close([line["loss"] for line in steps], theirs.losses, LOSS_TOLERANCE,
+                 f"{case.name}: loss of each step")
+    checks.close([line["grad_norm"] for line in steps], theirs.grad_norms, NORM_TOLERANCE,
+                 f"{case.name}: gradient norm of each step")
+    checks.equal([line["target_tokens"] for line in steps], theirs.target_tokens,
+                 f"{case.name}: targets of each step")
+    checks.equal([line["lr"] for line in steps], [LR] * STEPS, f"{case.name}: lr of each step")
+    start, end = peer.weights(peer.load(case.source)), peer.weights(theirs.model)
+    mine = peer.weights(peer.load(run_dir / "final"))
+    worst = max((mine[n] - end[n]).norm().item() / (end[n] - start[n]).norm().item() for n in end)
+    checks.that(worst < UPDATE_TOLERANCE, f"{case.name}: weights after {STEPS} steps",
+                f"{worst:.1e} of the way walked, at most {UPDATE_TOLERANCE:g}")
+    return evals
+
+
+def check_final(case, checks, run_dir, evals):
+    """final/ as transformers reads it gives weft's loss and weft's greedy continuation."""
+    final = run_dir / "final"
+    model, rows = peer.load(final).eval(), case.rows(eval_texts())
+    wanted, targets = peer.mean_loss(model, rows)
+    got = case.weft.json("eval", case.run_file("train"), "--model", final)
+    checks.close(got["eval_loss"], wanted, LOSS_TOLERANCE, f"{case.name}: eval loss of final/")
+    checks.equal((got["rows"], got["target_tokens"]), (len(rows), targets),
+                 f"{case.name}: rows and targets of eval")
+    checks.close(got["perplexity"], numpy.exp(wanted), 1e-4, f"{case.name}: perplexity")
+    checks.close([line["eval_loss"] for line in evals[-1:]], [wanted], LOSS_TOLERANCE,
+                 f"{case.name}: eval loss at the end of the run")
+    initial = peer.mean_loss(peer.load(case.source).eval(), rows)[0]
+    checks.that(abs(initial - wanted) > 100 * LOSS_TOLERANCE * wanted,
+                f"{case.name}: the initial weights would give another loss", f"{initial:.4f}")
+    tokenizer = AutoTokenizer.from_pretrained(final)
+    for prompt in ("The weft is", "SELECT name"):
+        answer = case.weft.json("generate", final, "--prompt", prompt, "--max-new-tokens",
+                                NEW_TOKENS, "--temperature", 0)
+        ids = answer["ids"]
+        ended = ids[-1:] == [model.config.eos_token_id] or len(ids) < NEW_TOKENS
+        checks.that(len(ids) == NEW_TOKENS or ended, f"{case.name}: {len(ids)} new tokens")
+        below = peer.greedy_shortfall(model, case.encode(prompt), ids) if ids else 0.0
+        checks.that(below <= LOGIT_TOLERANCE, f"{case.name}: greedy ids after {prompt!r}",
+                    f"{below:.1e} below the largest logit, at most {LOGIT_TOLERANCE:g}")
+        checks.equal(answer["text"], tokenizer.decode(ids, skip_special_tokens=True),
+                     f"{case.name}: text of the greedy ids")
+
+
+def check_tokenizer(case, checks, run_dir):
+    """The tokenizer files of final/ give the ids that training used, in both programs."""
+    final = run_dir / "final"
+    tokenizer = AutoTokenizer.from_pretrained(final)
+    for text in SENTENCES:
+        wanted = case.encode(text)
+        checks.equal(tokenizer(text)["input_ids"], wanted, f"{case.name}: transformers' ids "
+                     f"from final/, {text[:20]!r}")
+        mine = case.weft.call("tokenize", final, f"--text={text}", "--ids")
+        checks.equal([int(word) for word in mine.split()], wanted,
+                     f"{case.name}: weft's ids from final/, {text[:20]!r}")
+
+
+def stored_tensors(folder):
+    """Every logical tensor of a checkpoint, put together from its slices with numpy alone."""
+    index = json.loads((folder / "index.json").read_text())
+    kinds = {"F32": numpy.float32, "BF16": numpy.uint16, "F16": numpy.float16}
+    tensors = {}
+    for name, entry in index["tensors"].items():
+        kind = kinds[entry["dtype"]]
+        whole = numpy.zeros(entry["shape"], kind)
+        for part in entry["slices"]:
+            begin, end = part["offsets"]
+            data = numpy.frombuffer((folder / part["file"]).read_bytes()[begin:end], kind)
+            offset, extent = part["box"]["offset"], part["box"]["extent"]
+            place = tuple(slice(o, o + e) for o, e in zip(offset, extent))
+            box = whole[place].reshape(-1)
+            box[part["flat"][0]:part["flat"][1]] = data
+            whole[place] = box.reshape(extent)
+        tensors[name] = whole
+    return tensors
+
+
+def check_checkpoint(case, checks, run_dir):
+    """The Python safetensors package reads the slices; the index leads to the bits of final/."""
+    folder = run_dir / "checkpoints" / f"step-{STEPS:08d}"
+    if not checks.that((folder / "COMMITTED").exists(), f"{case.name}: checkpoint is committed"):
+        return
+    files = sorted(folder.glob("*.safetensors"))
+    names = set()
+    for path in files:
+        with safe_open(path, "np") as file:
+            names |= {key.split("@")[0] for key in file.keys()}
+    tensors = stored_tensors(folder)
+    checks.equal(sorted(names), sorted(tensors), f"{case.name}: safetensors reads {len(files)} "
+                 "files with the names of the index")
+    final = load_file(run_dir / "final" / "model.safetensors")
+    checks.that(all(numpy.array_equal(tensors.get(n), final[n]) for n in final),
+                f"{case.name}: checkpoint and final/ hold the same bits")
+    states = {f"{n}#{s}" for n in final for s in "mv"}
+    checks.equal(sorted(tensors), sorted(states | set(final)), f"{case.name}: weights and states")
+    checks.that(all(numpy.isfinite(t).all() for t in tensors.values())
+                and all((tensors[n] >= 0).all() for n in states if n.endswith("#v")),
+                f"{case.name}: states are finite, second moments not negative")
+    checks.equal(json.loads((folder / "state.json").read_text())["step"], STEPS,
+                 f"{case.name}: step of state.json")
+
+
+def check_resume(case, checks, run_dir):
+    """Three steps and three more after a stop: the bits of six at once."""
+    at_once, together = case.folder / "six", 2 * STEPS
+    steps, _ = case.weft.train(case.run_file("train"), at_once, "--set", f"train.steps={together}")
+    before = case.weft.call("hash", run_dir)
+    resumed, _ = case.weft.train(case.run_file("train"), run_dir, "--set",
+                                 f"train.steps={together}")
+    after, wanted = case.weft.call("hash", run_dir), case.weft.call("hash", at_once)
+    checks.equal(after, wanted, f"{case.name}: hash after a stop and a resume")
+    checks.that("states " in after and before != after, f"{case.name}: three steps hash otherwise")
+    for key in ("step", "loss", "grad_norm", "target_tokens"):
+        checks.equal([line[key] for line in resumed], [line[key] for line in steps],
+                     f"{case.name}: {key} of every line after the resume")
+    checks.equal(case.weft.call("hash", run_dir / "final").split("weights ")[-1].split()[0],
+                 wanted.split("weights ")[-1].split()[0], f"{case.name}: hash of final/")
+
+
+def check_bf16(case, checks):
+    """Trained in bf16, with and without master weights: near fp32, and readable."""
+    wanted = peer.train(case.source, case.rows(train_texts()), STEPS, BATCH, LR, CLIP).losses
+    for master in (True, False):
+        run_dir = case.folder / f"bf16_{master}"
+        steps, _ = case.weft.train(
+            case.run_file("bf16", precision="bf16", master_weights=master), run_dir)
+        checks.close([line["loss"] for line in steps], wanted, 1e-2,
+                     f"{case.name}: bf16 losses, master_weights {master}")
+        got = case.weft.json("eval", case.run_file("train"), "--model", run_dir / "final")
+        mean, _ = peer.mean_loss(peer.load(run_dir / "final").eval(), case.rows(eval_texts()))
+        checks.close(got["eval_loss"], mean, LOSS_TOLERANCE, f"{case.name}: final/ of bf16 in fp32")
+
+
+def body(args, checks, folder):
+    transformers.utils.logging.disable_progress_bar()
+    transformers.utils.logging.set_verbosity_error()
+    weft = Weft(args.weft)
+    for make in (bytes_case, qwen2_case):
+        place = folder / make.__name__
+        place.mkdir()
+        case = make(weft, place)
+        if case is None:
+            print(f"left out: {make.__name__}, its reference data is absent")
+            continue
+        (place / "train.txt").write_text("\n".join(train_texts()) + "\n")
+        (place / "eval.txt").write_text("\n".join(eval_texts()) + "\n")
+        run_dir = place / "run"
+        check_initial(case, checks)
+        evals = check_training(case, checks, run_dir)
+        check_final(case, checks, run_dir, evals)
+        check_tokenizer(case, checks, run_dir)
+        check_checkpoint(case, checks, run_dir)
+        check_resume(case, checks, run_dir)
+        check_bf16(case, checks)
+
+
+if __name__ == "__main__":
+    run_program(__doc__, body)

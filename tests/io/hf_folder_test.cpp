@@ -1,0 +1,134 @@
+// tests/io/hf_folder_test.cpp: one file, shards, what is missing, and the cache.
+#include "io/hf_folder.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+
+#include "base/error.h"
+#include "tests/io/temporary_folder.h"
+
+namespace weft {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::error_of;
+using testing::TemporaryFolder;
+
+const float kData[4] = {1, 2, 3, 4};
+
+void put(const fs::path& path, const std::string& text) {
+  fs::create_directories(path.parent_path());
+  std::ofstream(path) << text;
+}
+
+TEST(HfFolder, SingleFile) {
+  TemporaryFolder folder;
+  put(folder / "config.json", R"({"model_type": "llama"})");
+  put(folder / "generation_config.json", "{}");
+  write_safetensors(folder / "model.safetensors",
+                    {{"b", Dtype::kF32, {4}, kData}, {"a", Dtype::kF32, {2}, kData}}, {});
+  const HfFolder hf(folder.path());
+  EXPECT_EQ(hf.config().at("model_type").as_string(), "llama");
+  EXPECT_EQ(hf.tensor_names(), (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(hf.find("b").info->shape, (Shape{4}));
+  EXPECT_EQ(hf.find("c").file, nullptr);
+  EXPECT_EQ(hf.side_files().size(), 1u);
+}
+
+TEST(HfFolder, ShardsAndAMissingOne) {
+  TemporaryFolder folder;
+  put(folder / "config.json", "{}");
+  put(folder / "model.safetensors.index.json",
+      R"({"metadata": {}, "weight_map": {"a": "m-1.safetensors", "b": "m-2.safetensors"}})");
+  write_safetensors(folder / "m-1.safetensors", {{"a", Dtype::kF32, {2}, kData}}, {});
+  EXPECT_NE(error_of<UserError>([&] {
+              HfFolder(folder.path()).open_weights();
+            }).find("m-2.safetensors is missing"),
+            std::string::npos);
+  write_safetensors(folder / "m-2.safetensors", {{"c", Dtype::kF32, {2}, kData}}, {});
+  EXPECT_NE(
+      error_of<UserError>([&] { HfFolder(folder.path()).open_weights(); }).find("no tensor \"b\""),
+      std::string::npos);
+  write_safetensors(folder / "m-2.safetensors", {{"b", Dtype::kF32, {4}, kData}}, {});
+  const HfFolder hf(folder.path());
+  EXPECT_EQ(hf.find("b").info->shape, (Shape{4}));
+  EXPECT_EQ(hf.find("a").file->path().filename(), "m-1.safetensors");
+}
+
+TEST(HfFolder, AShardMayNotLeadOutOfTheFolder) {
+  TemporaryFolder folder;
+  put(folder / "config.json", "{}");
+  for (const char* name : {"../a", "/a", "..", "", "x/a"}) {
+    put(folder / "model.safetensors.index.json",
+        fmt::format(R"({{"weight_map": {{"a": "{}"}}}})", name));
+    EXPECT_NE(error_of<UserError>([&] {
+                HfFolder(folder.path()).open_weights();
+              }).find("wanted a file of the folder"),
+              std::string::npos)
+        << name;
+  }
+}
+
+TEST(HfFolder, WhatIsMissingIsNamed) {
+  TemporaryFolder folder;
+  EXPECT_NE(error_of<UserError>([&] { HfFolder(folder.path()); }).find("no config.json"),
+            std::string::npos);
+  put(folder / "config.json", "[]");
+  EXPECT_NE(error_of<UserError>([&] { HfFolder(folder.path()); }).find("wanted an object"),
+            std::string::npos);
+  put(folder / "config.json", "{}");
+  EXPECT_NE(error_of<UserError>([&] {
+              HfFolder(folder.path()).tensor_names();
+            }).find("neither model.safetensors"),
+            std::string::npos);
+  put(folder / "pytorch_model.bin", "");
+  EXPECT_NE(error_of<UserError>([&] { HfFolder(folder.path()).tensor_names(); }).find("pickled"),
+            std::string::npos);
+}
+
+class HubCache : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ::unsetenv("HF_HUB_CACHE");
+    ::setenv("HF_HOME", folder_.path().c_str(), 1);
+    put(model_ / "refs/main", "c0ffee\n");
+    put(model_ / "refs/refs/pr/1", "decade");
+    put(model_ / "snapshots/c0ffee/config.json", "{}");
+    put(model_ / "snapshots/decade/config.json", "{}");
+  }
+  void TearDown() override {
+    ::unsetenv("HF_HOME");
+    ::unsetenv("HF_HUB_CACHE");
+  }
+  TemporaryFolder folder_;
+  fs::path model_ = folder_ / "hub/models--Org--Some.Model-1";
+};
+
+TEST_F(HubCache, FindsRevisions) {
+  EXPECT_EQ(resolve_model_path("Org/Some.Model-1"), model_ / "snapshots/c0ffee");
+  EXPECT_EQ(resolve_model_path("Org/Some.Model-1@main"), model_ / "snapshots/c0ffee");
+  EXPECT_EQ(resolve_model_path("Org/Some.Model-1@decade"), model_ / "snapshots/decade");
+  EXPECT_EQ(resolve_model_path("Org/Some.Model-1@refs/pr/1"), model_ / "snapshots/decade");
+  EXPECT_EQ(resolve_model_path(model_.string()), model_);
+  ::setenv("HF_HUB_CACHE", (folder_ / "hub").c_str(), 1);
+  ::setenv("HF_HOME", "/nowhere", 1);
+  EXPECT_EQ(resolve_model_path("Org/Some.Model-1"), model_ / "snapshots/c0ffee");
+}
+
+TEST_F(HubCache, AbsentSaysTheCommand) {
+  auto refusal = [](const char* name) {
+    return error_of<UserError>([&] { resolve_model_path(name); });
+  };
+  EXPECT_NE(refusal("Org/Other").find("hf download Org/Other"), std::string::npos);
+  EXPECT_NE(refusal("t5-small").find("hf download t5-small"), std::string::npos);
+  EXPECT_NE(refusal("Org/Other@v1").find("hf download Org/Other --revision v1"), std::string::npos);
+  for (const char* name : {"./Org", "/a/b", "a/b/c", "../x", "a/", "a b", "Org/Some.Model-1@",
+                           "Org/Some.Model-1@../../x", "Org/.x", "a..b"}) {
+    EXPECT_NE(refusal(name).find("no folder"), std::string::npos) << name;
+  }
+}
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,142 @@
+// tests/kernel/common.h: buffers, contexts and comparisons for the kernel tests.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/random.h"
+#include "kernel/cpu/level.h"
+#include "kernel/kernels.h"
+#include "tests/kernel/tolerances.h"
+
+namespace weft {
+
+// A tensor of fp32 or bf16 with a little room behind it that nobody may touch.
+class Buffer {
+ public:
+  Buffer() = default;
+  Buffer(Dtype dtype, int64_t n)
+      : dtype_(dtype), n_(n), bytes_(static_cast<size_t>(n * dtype_bytes(dtype)) + kGuard) {
+    std::memset(bytes_.data(), 0xa5, bytes_.size());
+  }
+  static Buffer random(Dtype dtype, int64_t n, uint64_t stream, double size = 1.0) {
+    Buffer buffer(dtype, n);
+    for (int64_t i = 0; i < n; ++i) {
+      buffer.set(i, normal_at(7, stream, static_cast<uint64_t>(i)) * size);
+    }
+    return buffer;
+  }
+  static Buffer filled(Dtype dtype, int64_t n, double value) {
+    Buffer buffer(dtype, n);
+    for (int64_t i = 0; i < n; ++i) buffer.set(i, value);
+    return buffer;
+  }
+
+  void* data() { return bytes_.data(); }
+  const void* data() const { return bytes_.data(); }
+  float* floats() { return reinterpret_cast<float*>(bytes_.data()); }
+  const float* floats() const { return reinterpret_cast<const float*>(bytes_.data()); }
+  Dtype dtype() const { return dtype_; }
+  int64_t size() const { return n_; }
+  double operator[](int64_t i) const { return load_element(bytes_.data(), dtype_, i); }
+  void set(int64_t i, double v) { store_element(bytes_.data(), dtype_, i, static_cast<float>(v)); }
+  bool same_bits(const Buffer& other) const { return bytes_ == other.bytes_; }
+  bool guard_intact() const {
+    for (size_t i = bytes_.size() - kGuard; i < bytes_.size(); ++i) {
+      if (bytes_[i] != std::byte{0xa5}) return false;
+    }
+    return true;
+  }
+
+ private:
+  static constexpr size_t kGuard = 64;
+  Dtype dtype_ = Dtype::kF32;
+  int64_t n_ = 0;
+  std::vector<std::byte> bytes_;
+};
+
+// A pool and a workspace of exactly the size asked for, guarded.
+class Bench {
+ public:
+  explicit Bench(int num_threads) : pool_(num_threads) {}
+  int num_threads() const { return pool_.num_threads(); }
+  Context context(size_t bytes) {
+    memory_.assign(bytes + 128, std::byte{0x7f});  // NaN or huge, whatever the type
+    auto at = (reinterpret_cast<uintptr_t>(memory_.data()) + 63) & ~uintptr_t{63};
+    return {&pool_, reinterpret_cast<std::byte*>(at), bytes};
+  }
+
+ private:
+  ThreadPool pool_;
+  std::vector<std::byte> memory_;
+};
+
+inline void expect_close(const Buffer& got, const Buffer& want, Tolerance tolerance,
+                         const std::string& what) {
+  ASSERT_EQ(got.size(), want.size()) << what;
+  EXPECT_TRUE(got.guard_intact()) << what << ": wrote past its end";
+  double scale = 0.0;
+  for (int64_t i = 0; i < want.size(); ++i) scale = std::max(scale, std::abs(want[i]));
+  int64_t wrong = 0;
+  for (int64_t i = 0; i < want.size(); ++i) {
+    const double allowed = tolerance.relative * std::abs(want[i]) + tolerance.absolute * scale;
+    if (std::abs(got[i] - want[i]) <= allowed) continue;
+    if (++wrong <= 3) {
+      ADD_FAILURE() << what << " at " << i << ": got " << got[i] << ", want " << want[i];
+    }
+  }
+  EXPECT_EQ(wrong, 0) << what << ": of " << want.size();
+}
+
+// One operation on given inputs: runs it on a back end and returns what it wrote.
+using Outputs = std::vector<Buffer>;
+using Operation = std::function<Outputs(const Kernels&, Bench&)>;
+
+// Every level of this machine against ref; and the same bits with 1, 2 and 3 threads.
+inline void compare_levels(const std::string& what, const Operation& operation,
+                           const std::function<Tolerance(size_t output)>& tolerance) {
+  Bench one(1), two(2), three(3);
+  const Outputs want = operation(ref_kernels(), one);
+  for (const char* name : available_levels()) {
+    const Kernels& kernels = *find_kernels(name);
+    const Outputs got = operation(kernels, one);
+    const Outputs got_two = operation(kernels, two);
+    const Outputs got_three = operation(kernels, three);
+    ASSERT_EQ(got.size(), want.size());
+    for (size_t i = 0; i < want.size(); ++i) {
+      const std::string where = what + ", " + name + ", output " + std::to_string(i);
+      expect_close(got[i], want[i], tolerance(i), where);
+      EXPECT_TRUE(got[i].same_bits(got_two[i])) << where << ": two threads change bits";
+      EXPECT_TRUE(got[i].same_bits(got_three[i])) << where << ": three threads change bits";
+    }
+  }
+}
+
+inline void compare_levels(const std::string& what, const Operation& operation,
+                           Tolerance tolerance) {
+  compare_levels(what, operation, [=](size_t) { return tolerance; });
+}
+
+// gradient against central differences of loss() by every element of x.
+inline void expect_differences(Buffer& x, const std::function<double()>& loss,
+                               const Buffer& gradient, const std::string& what) {
+  for (int64_t i = 0; i < x.size(); ++i) {
+    const double old = x[i];
+    x.set(i, old + kDifferenceStep);
+    const double up = loss(), high = x[i];
+    x.set(i, old - kDifferenceStep);
+    const double down = loss(), low = x[i];
+    x.set(i, old);
+    EXPECT_NEAR(gradient[i], (up - down) / (high - low), kDifferenceTolerance) << what << " " << i;
+  }
+}
+
+inline constexpr Dtype kBothTypes[] = {Dtype::kF32, Dtype::kBf16};
+
+}  // namespace weft

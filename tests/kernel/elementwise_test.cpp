@@ -1,0 +1,200 @@
+// tests/kernel/elementwise_test.cpp: swiglu, cross entropy, add, squares and AdamW.
+#include <fmt/core.h>
+
+#include "tests/kernel/common.h"
+
+namespace weft {
+namespace {
+
+Outputs swiglu_both(int64_t R, int64_t F, Dtype dtype, const Buffer& gate_up, const Buffer& dh,
+                    const Kernels& kernels, Bench& bench) {
+  Buffer h(dtype, R * F), gradient = gate_up;  // in place
+  kernels.swiglu(bench.context(0),
+                 {.R = R, .F = F, .dtype = dtype, .gate_up = gate_up.data(), .h = h.data()});
+  kernels.swiglu_backward(bench.context(0), {.R = R,
+                                             .F = F,
+                                             .dtype = dtype,
+                                             .dh = dh.data(),
+                                             .gate_up = gradient.data(),
+                                             .dgate_up = gradient.data()});
+  return {h, gradient};
+}
+
+TEST(Swiglu, EveryLevelAgreesWithRef) {
+  for (const Dtype dtype : kBothTypes) {
+    for (const int64_t F : {1, 5, 64, 333}) {
+      const int64_t R = 17;
+      const Buffer gate_up = Buffer::random(dtype, R * 2 * F, 1, 4.0);
+      const Buffer dh = Buffer::random(dtype, R * F, 2);
+      compare_levels(
+          fmt::format("swiglu F {} {}", F, dtype_name(dtype)),
+          [&](const Kernels& k, Bench& b) { return swiglu_both(R, F, dtype, gate_up, dh, k, b); },
+          tolerance_of(dtype));
+    }
+  }
+}
+
+TEST(Swiglu, HugeGatesStayFinite) {
+  Bench bench(1);
+  Buffer gate_up = Buffer::filled(Dtype::kF32, 16, 1.0);
+  for (int64_t i = 0; i < 8; ++i) gate_up.set(i, i % 2 == 0 ? -200.0 : 200.0);
+  const Buffer dh = Buffer::filled(Dtype::kF32, 8, 1.0);
+  for (const char* name : available_levels()) {
+    const Outputs got = swiglu_both(1, 8, Dtype::kF32, gate_up, dh, *find_kernels(name), bench);
+    for (int64_t i = 0; i < 8; ++i) EXPECT_EQ(got[0][i], i % 2 == 0 ? 0.0 : 200.0) << name;
+    for (int64_t i = 0; i < 8; ++i) EXPECT_EQ(got[1][i], i % 2 == 0 ? 0.0 : 1.0) << name;
+  }
+}
+
+TEST(Swiglu, GradientOfRefIsTheDifference) {
+  const int64_t R = 2, F = 3;
+  Buffer gate_up = Buffer::random(Dtype::kF32, R * 2 * F, 1);
+  const Buffer dh = Buffer::random(Dtype::kF32, R * F, 2);
+  Bench bench(1);
+  const auto loss = [&] {
+    const Outputs result = swiglu_both(R, F, Dtype::kF32, gate_up, dh, ref_kernels(), bench);
+    double sum = 0.0;
+    for (int64_t i = 0; i < dh.size(); ++i) sum += dh[i] * result[0][i];
+    return sum;
+  };
+  const Buffer gradient = swiglu_both(R, F, Dtype::kF32, gate_up, dh, ref_kernels(), bench)[1];
+  expect_differences(gate_up, loss, gradient, "dgate_up");
+}
+
+Outputs cross_entropy(int64_t V, Dtype dtype, const Buffer& logits,
+                      const std::vector<int32_t>& targets, bool with_gradient,
+                      const Kernels& kernels, Bench& bench) {
+  const int64_t R = static_cast<int64_t>(targets.size());
+  Buffer gradient = logits, losses(Dtype::kF32, R);
+  kernels.cross_entropy(bench.context(0), {.R = R,
+                                           .V = V,
+                                           .dtype = dtype,
+                                           .logits = gradient.data(),
+                                           .targets = targets.data(),
+                                           .losses = losses.floats(),
+                                           .with_gradient = with_gradient});
+  return {losses, gradient};
+}
+
+TEST(CrossEntropy, EveryLevelAgreesWithRef) {
+  for (const Dtype dtype : kBothTypes) {
+    for (const int64_t V : {1, 7, 2048, 5001}) {
+      const int32_t last = static_cast<int32_t>(V - 1);
+      const std::vector<int32_t> targets = {0, last, -100, last / 2, -1};
+      Buffer logits = Buffer::random(dtype, 5 * V, 1, 5.0);
+      for (int64_t i = 0; i < V; ++i) logits.set(i, logits[i] + 1000.0);  // row 0 far from zero
+      for (const bool with_gradient : {false, true}) {
+        compare_levels(
+            fmt::format("cross entropy V {} {}", V, dtype_name(dtype)),
+            [&](const Kernels& k, Bench& b) {
+              return cross_entropy(V, dtype, logits, targets, with_gradient, k, b);
+            },
+            [&](size_t output) { return tolerance_of(output == 0 ? Dtype::kF32 : dtype); });
+      }
+    }
+  }
+}
+
+TEST(CrossEntropy, GradientOfRefIsTheDifference) {
+  const int64_t V = 6;
+  const std::vector<int32_t> targets = {2, -1, 5};
+  Buffer logits = Buffer::random(Dtype::kF32, 3 * V, 1);
+  Bench bench(1);
+  const auto loss = [&] {
+    const Outputs result =
+        cross_entropy(V, Dtype::kF32, logits, targets, false, ref_kernels(), bench);
+    return result[0][0] + result[0][1] + result[0][2];
+  };
+  const Buffer gradient =
+      cross_entropy(V, Dtype::kF32, logits, targets, true, ref_kernels(), bench)[1];
+  expect_differences(logits, loss, gradient, "dlogits");
+}
+
+TEST(Add, EveryLevelAgreesWithRef) {
+  for (const Dtype dtype : kBothTypes) {
+    for (const int64_t n : {1, 255, 40000}) {
+      const Buffer a = Buffer::random(dtype, n, 1), b = Buffer::random(dtype, n, 2);
+      compare_levels(
+          fmt::format("add n {} {}", n, dtype_name(dtype)),
+          [&](const Kernels& kernels, Bench& bench) {
+            Buffer out = a;
+            kernels.add(
+                bench.context(0),
+                {.n = n, .dtype = dtype, .a = out.data(), .b = b.data(), .out = out.data()});
+            return Outputs{out};
+          },
+          Tolerance{0.0, 0.0});  // one addition, one rounding: the same bits
+    }
+  }
+}
+
+// The order of the sixteen sums is the same at every width: levels agree to the bit.
+TEST(Squares, EveryLevelHasTheSameBits) {
+  Bench bench(2);
+  for (const Dtype dtype : kBothTypes) {
+    for (const int64_t n : {1, 15, 256, 300, 70001}) {
+      const Buffer x = Buffer::random(dtype, n, 1);
+      const size_t cells = static_cast<size_t>((n + 255) / 256);
+      std::vector<double> want(cells), first;
+      ref_kernels().squares(bench.context(0), {n, dtype, x.data(), want.data()});
+      for (const char* name : available_levels()) {
+        std::vector<double> got(cells);
+        find_kernels(name)->squares(bench.context(0), {n, dtype, x.data(), got.data()});
+        for (size_t i = 0; i < cells; ++i) EXPECT_NEAR(got[i], want[i], 1e-13 * want[i]) << name;
+        if (first.empty()) first = got;
+        EXPECT_EQ(got, first) << name;
+      }
+    }
+  }
+}
+
+struct AdamwCase {
+  int64_t n;
+  Dtype dtype, grad_dtype, state_dtype;
+  bool master;
+};
+
+Outputs adamw(const AdamwCase& c, const Kernels& kernels, Bench& bench) {
+  Buffer p = Buffer::random(c.dtype, c.n, 1), master = Buffer::random(Dtype::kF32, c.n, 1);
+  Buffer m = Buffer::random(c.state_dtype, c.n, 2, 0.1);
+  Buffer v = Buffer::random(c.state_dtype, c.n, 3, 0.1);
+  for (int64_t i = 0; i < c.n; ++i) v.set(i, v[i] * v[i]);
+  for (int step = 5; step < 8; ++step) {
+    const Buffer grad = Buffer::random(c.grad_dtype, c.n, static_cast<uint64_t>(step));
+    kernels.adamw(bench.context(0), {.n = c.n,
+                                     .dtype = c.dtype,
+                                     .grad_dtype = c.grad_dtype,
+                                     .state_dtype = c.state_dtype,
+                                     .p = p.data(),
+                                     .master = c.master ? master.floats() : nullptr,
+                                     .grad = grad.data(),
+                                     .m = m.data(),
+                                     .v = v.data(),
+                                     .grad_scale = 0.5f,
+                                     .lr = 1e-2f,
+                                     .beta1 = 0.9f,
+                                     .beta2 = 0.999f,
+                                     .eps = 1e-8f,
+                                     .weight_decay = 0.1f,
+                                     .bias1 = static_cast<float>(1.0 - std::pow(0.9, step)),
+                                     .bias2 = static_cast<float>(1.0 - std::pow(0.999, step))});
+  }
+  return {p, master, m, v};
+}
+
+TEST(Adamw, EveryLevelAgreesWithRef) {
+  const Dtype f = Dtype::kF32, b = Dtype::kBf16;
+  const AdamwCase cases[] = {{1, f, f, f, false},    {333, f, f, f, false}, {333, b, b, b, false},
+                             {40001, b, f, f, true}, {70, b, b, f, true},   {70, f, b, b, false}};
+  for (const AdamwCase& c : cases) {
+    const bool narrow = c.dtype == b || c.state_dtype == b;
+    compare_levels(
+        fmt::format("adamw n {} {} {} {} master {}", c.n, dtype_name(c.dtype),
+                    dtype_name(c.grad_dtype), dtype_name(c.state_dtype), c.master),
+        [&](const Kernels& kernels, Bench& bench) { return adamw(c, kernels, bench); },
+        tolerance_of(narrow ? b : f));
+  }
+}
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,43 @@
+// tests/kernel/tolerances.h: how far a level may lie from ref, and why.
+//
+// Errors are measured against the size of the whole result: |got - want| <= relative * |want| +
+// absolute * scale, where scale is the largest |want| of the tensor.
+#pragma once
+
+#include "tensor/dtype.h"
+
+namespace weft {
+
+struct Tolerance {
+  double relative, absolute;
+};
+
+// fp32 works with 24 bits (6e-8); a sum of up to a thousand terms in fp32, its own exp (1-2 ulp)
+// and a second use of a rounded value lose a few bits more.
+inline constexpr Tolerance kFloatTolerance = {2e-6, 2e-6};
+
+// bf16 has 8 bits: a result rounded the other way differs by 2^-8 = 4e-3 of its size. Where an
+// intermediate value is rounded to bf16 (the normed s of rmsnorm) the difference can double.
+inline constexpr Tolerance kBf16Tolerance = {9e-3, 1e-5};
+
+// Attention: P (dP - delta) cancels; what is lost is relative to the terms, not to the result.
+inline constexpr Tolerance kAttentionFloat = {2e-5, 2e-6};
+inline constexpr Tolerance kAttentionBf16 = {9e-3, 2e-4};
+
+inline Tolerance tolerance_of(Dtype dtype) {
+  return dtype == Dtype::kBf16 ? kBf16Tolerance : kFloatTolerance;
+}
+inline Tolerance attention_tolerance(Dtype dtype) {
+  return dtype == Dtype::kBf16 ? kAttentionBf16 : kAttentionFloat;
+}
+
+// Central differences in fp32 inputs, float64 inside ref: outputs are stored in fp32, so a
+// difference of step 2^-6 carries 6e-8 / 2^-6 = 4e-6 of noise and a cubic term of about 2^-12.
+inline constexpr double kDifferenceStep = 0x1p-6;
+inline constexpr double kDifferenceTolerance = 2e-3;
+
+// exp and log, in units in the last place of a float.
+inline constexpr double kExpUlp = 1.5;
+inline constexpr double kLogUlp = 1.5;
+
+}  // namespace weft

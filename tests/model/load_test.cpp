@@ -1,0 +1,101 @@
+// tests/model/load_test.cpp: a parameter as stored, converted, and every way a file can be wrong.
+#include "model/load.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "base/error.h"
+#include "tests/io/temporary_folder.h"
+
+namespace weft {
+namespace {
+
+using testing::error_of;
+using testing::TemporaryFolder;
+
+const float kFloats[6] = {1, -2, 0.5f, 3.1415927f, 1e-8f, 65504};
+const int32_t kInts[6] = {1, 2, 3, 4, 5, 6};
+
+// A folder whose one tensor, "w" (2, 3), is of the given type.
+HfFolder folder_with(const TemporaryFolder& folder, Dtype dtype) {
+  std::ofstream(folder / "config.json") << "{}";
+  std::vector<std::byte> bytes(static_cast<size_t>(6 * dtype_bytes(dtype)));
+  if (dtype == Dtype::kI32) {
+    std::memcpy(bytes.data(), kInts, sizeof kInts);
+  } else {
+    convert_elements(kFloats, Dtype::kF32, bytes.data(), dtype, 6);
+  }
+  write_safetensors(folder / "model.safetensors", {{"w", dtype, {2, 3}, bytes.data()}}, {});
+  return HfFolder(folder.path());
+}
+
+ParameterSpec spec(std::string name, Shape shape) {
+  return {std::move(name), std::move(shape), {}, {}};
+}
+
+TEST(LoadParameter, EveryStoredTypeAsFp32) {
+  for (Dtype stored : {Dtype::kF32, Dtype::kBf16, Dtype::kF16, Dtype::kF64}) {
+    TemporaryFolder folder;
+    const HfFolder hf = folder_with(folder, stored);
+    float got[6];
+    load_parameter(hf, spec("w", {2, 3}), Dtype::kF32, got);
+    for (int i = 0; i < 6; ++i) {
+      std::byte rounded[8];
+      store_element(rounded, stored, 0, kFloats[i]);
+      EXPECT_EQ(got[i], load_element(rounded, stored, 0)) << dtype_name(stored) << " element " << i;
+    }
+  }
+}
+
+TEST(LoadParameter, ToBf16RoundsOnce) {
+  TemporaryFolder folder;
+  const HfFolder hf = folder_with(folder, Dtype::kF32);
+  Bf16 got[6];
+  load_parameter(hf, spec("w", {2, 3}), Dtype::kBf16, got);
+  for (int i = 0; i < 6; ++i) EXPECT_EQ(got[i].bits, to_bf16(kFloats[i]).bits);
+}
+
+TEST(LoadParameter, MissingTensorIsNamed) {
+  TemporaryFolder folder;
+  const HfFolder hf = folder_with(folder, Dtype::kF32);
+  float got[6];
+  std::string e = error_of<UserError>([&] {
+    load_parameter(hf, spec("v", {2, 3}), Dtype::kF32, got);
+  });
+  EXPECT_NE(e.find("no tensor \"v\" (2, 3)"), std::string::npos) << e;
+  EXPECT_NE(e.find(folder.path().string()), std::string::npos) << e;
+  e = error_of<UserError>([&] {
+    load_parameter(hf, spec("lm_head.weight", {2, 3}), Dtype::kF32, got);
+  });
+  EXPECT_NE(e.find("tie_word_embeddings"), std::string::npos) << e;
+}
+
+TEST(LoadParameter, WrongShapeSaysBoth) {
+  TemporaryFolder folder;
+  const HfFolder hf = folder_with(folder, Dtype::kF32);
+  float got[6];
+  const std::string e = error_of<UserError>([&] {
+    load_parameter(hf, spec("w", {3, 2}), Dtype::kF32, got);
+  });
+  EXPECT_NE(e.find("model.safetensors: tensor \"w\" has the shape (2, 3)"), std::string::npos) << e;
+  EXPECT_NE(e.find("asks for (3, 2)"), std::string::npos) << e;
+}
+
+TEST(LoadParameter, IntegersAreRefused) {
+  TemporaryFolder folder;
+  const HfFolder hf = folder_with(folder, Dtype::kI32);
+  float got[6];
+  const std::string e = error_of<UserError>([&] {
+    load_parameter(hf, spec("w", {2, 3}), Dtype::kF32, got);
+  });
+  EXPECT_NE(e.find("tensor \"w\" is of type I32, wanted F32"), std::string::npos) << e;
+}
+
+TEST(StoredDtype, IsThatOfTheModelsTensors) {
+  const HfFolder hf("tests/golden/data/tiny_llama/model");
+  EXPECT_EQ(stored_dtype(hf, *make_model(hf.config(), {})), Dtype::kF32);
+}
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,143 @@
+// tests/track/show_test.cpp: the progress line and the plots.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "tests/data/helpers.h"
+#include "track/plot.h"
+#include "track/plot_scale.h"
+#include "track/progress.h"
+
+namespace weft {
+namespace {
+
+// What a Progress of this style writes for `steps` steps of half a second each.
+std::string shown(ProgressStyle style, int64_t steps, int64_t total, int64_t log_every) {
+  int ends[2];
+  EXPECT_EQ(::pipe(ends), 0);
+  {
+    Progress progress(style, total, log_every, ends[1]);
+    for (int64_t s = 1; s <= steps; ++s) {
+      StepMetrics m;
+      m.step = s;
+      m.loss = 2.5;
+      m.step_ms = 500;
+      m.tokens_per_s = 12345.6;
+      m.mem_bytes = int64_t{3} << 29;
+      m.time_s = 0.5 * static_cast<double>(s);
+      progress.step(m);
+    }
+  }
+  ::close(ends[1]);
+  std::string text(65536, '\0');
+  size_t size = 0;
+  for (ssize_t n = 0; (n = ::read(ends[0], text.data() + size, text.size() - size)) > 0;) {
+    size += static_cast<size_t>(n);
+  }
+  ::close(ends[0]);
+  return text.substr(0, size);
+}
+
+TEST(Progress, PlainLinesEachLogEverySteps) {
+  EXPECT_EQ(shown(ProgressStyle::kPlain, 4, 200, 2),
+            "step 2/200  loss 2.5000  12,346 tok/s  1.5 GiB  1:39 min left\n"
+            "step 4/200  loss 2.5000  12,346 tok/s  1.5 GiB  1:38 min left\n");
+  EXPECT_EQ(shown(ProgressStyle::kPlain, 1, 0, 1),
+            "step 1  loss 2.5000  12,346 tok/s  1.5 GiB  1 s\n");
+}
+
+TEST(Progress, TerminalLineIsRewritten) {
+  const std::string text = shown(ProgressStyle::kTerminal, 4, 8, 1);
+  EXPECT_TRUE(text.starts_with("\r\x1b[K"));
+  EXPECT_NE(text.find("██████████··········"), std::string::npos) << text;
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1);  // the one at the end
+}
+
+TEST(Progress, QuietIsQuiet) { EXPECT_EQ(shown(ProgressStyle::kQuiet, 4, 8, 1), ""); }
+
+TEST(Progress, NumbersForPeople) {
+  EXPECT_EQ(format_count(1234567), "1,234,567");
+  EXPECT_EQ(format_count(999), "999");
+  EXPECT_EQ(format_duration(59.4), "59 s");
+  EXPECT_EQ(format_duration(7800), "2:10 h");
+  EXPECT_EQ(format_bytes(5 << 20), "5 MiB");
+}
+
+LossCurve falling(int n) {
+  LossCurve curve;
+  curve.title = "quickstart";
+  for (int i = 1; i <= n; ++i) {
+    const double wave = 0.12 * std::sin(i * 12.9898) + 0.08 * std::sin(i * 78.233);
+    curve.train.push_back({double(i), (0.08 + 5.4 * std::exp(-i / 60.0)) * (1 + wave)});
+    if (i % 100 == 0) curve.eval.push_back({double(i), 0.1 + 5.4 * std::exp(-i / 60.0)});
+  }
+  return curve;
+}
+
+TEST(Plot, TicksAreRound) {
+  EXPECT_EQ(Scale(0, 1000, false).ticks(5), (std::vector<double>{0, 200, 400, 600, 800, 1000}));
+  const std::vector<double> log_ticks = Scale(0.09, 6, true).ticks(5);
+  ASSERT_EQ(log_ticks.size(), 6u);
+  EXPECT_NEAR(log_ticks[0], 0.1, 1e-12);
+  EXPECT_NEAR(log_ticks[5], 5, 1e-12);
+}
+
+TEST(Plot, TerminalHasAxesCurveAndEvaluations) {
+  const std::string text = draw_terminal(falling(600));
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1 + 16 + 2);
+  EXPECT_NE(text.find("quickstart"), std::string::npos);
+  EXPECT_NE(text.find("● eval"), std::string::npos);
+  EXPECT_NE(text.find("\xE2\xA0"), std::string::npos);  // some braille
+  EXPECT_EQ(draw_terminal(LossCurve()), "(no losses to draw)\n");
+  LossCurve flat;
+  flat.train = {{1, 0.0}};
+  EXPECT_NE(draw_terminal(flat).find("└"), std::string::npos);
+}
+
+TEST(Plot, SmoothingKeepsAStraightLine) {
+  std::vector<CurvePoint> line;
+  for (int i = 0; i < 300; ++i) line.push_back({double(i), 3.0 * i});
+  for (const CurvePoint& p : smooth(line)) EXPECT_NEAR(p.y, 3 * p.x, 1e-9);
+}
+
+TEST(Plot, PicturesArePngAndSvg) {
+  const TempFolder folder;
+  const auto png = folder.path() / "loss.png", svg = folder.path() / "loss.svg";
+  if (!has_pictures()) {
+    EXPECT_THROW(draw_picture(falling(600), png), UserError);
+    return;
+  }
+  draw_picture(falling(600), png);
+  draw_picture(falling(600), svg);
+  EXPECT_TRUE(read_file(png).starts_with("\x89PNG"));
+  EXPECT_NE(read_file(svg).find("<svg"), std::string::npos);
+  EXPECT_THROW(draw_picture(falling(9), folder.path() / "loss.gif"), UserError);
+  EXPECT_THROW(draw_picture(falling(9), folder.path() / "none" / "loss.png"), RunError);
+}
+
+TEST(Plot, CurveIsReadFromMetrics) {
+  const TempFolder folder;
+  const auto path = folder.path() / "metrics.jsonl";
+  {
+    MetricsWriter out(path);
+    StepMetrics m;
+    m.step = 1;
+    m.loss = 2.0;
+    out.write(m);
+    m.step = 2;
+    m.loss.reset();
+    out.write(m);
+    out.write(EpochMetrics{1, 2.0, 1.0});
+    out.write(EvalMetrics{2, 1.5, 1.0, {}});
+  }
+  const LossCurve curve = read_loss_curve(path, "t");
+  ASSERT_EQ(curve.train.size(), 1u);
+  ASSERT_EQ(curve.eval.size(), 1u);
+  EXPECT_EQ(curve.eval[0].y, 1.5);
+}
+
+}  // namespace
+}  // namespace weft
