@@ -1,7 +1,7 @@
 # Makefile: the commands of the house. Each first installs what it lacks (tools/setup.sh).
 JOBS ?= $(shell nproc)
 
-.PHONY: build test quickstart interop sanitize bench lint setup clean
+.PHONY: build test quickstart interop sanitize bench lint format setup clean
 
 build: setup                   ## the program: build/weft
 	@mkdir -p build && cmake --preset release >build/configure.log 2>&1 || { cat build/configure.log; exit 1; }
@@ -29,6 +29,10 @@ bench: build                   ## weft beside PyTorch: benchmarks/results/
 lint:                          ## format, rooms, clang-tidy on what changed
 	@tools/setup.sh lint
 	@tools/lint.sh $(JOBS)
+
+format:                        ## rewrites what clang-format would complain about
+	@tools/setup.sh lint
+	@git ls-files -co --exclude-standard -- "*.h" "*.cpp" | grep -v ^src/text/unicode_tables | xargs clang-format-14 -i
 
 clean:
 	rm -rf build build-*

@@ -27,9 +27,10 @@ class ThreadPool {
   // all are done; the first exception of any thread is thrown here.
   template <typename Fn>
   void run(int64_t num_tasks, const Fn& fn) {
-    run_raw(num_tasks, [](const void* f, int64_t task, int thread) {
-      (*static_cast<const Fn*>(f))(task, thread);
-    }, &fn);
+    run_raw(
+        num_tasks,
+        [](const void* f, int64_t task, int thread) { (*static_cast<const Fn*>(f))(task, thread); },
+        &fn);
   }
 
  private:

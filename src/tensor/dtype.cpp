@@ -54,7 +54,8 @@ float half_to_float(uint16_t bits) {
   const uint32_t exponent = (bits >> 10) & 0x1fu;
   const uint32_t mantissa = bits & 0x3ffu;
   if (exponent == 31) return std::bit_cast<float>(sign | 0x7f800000u | (mantissa << 13));
-  if (exponent != 0) return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (mantissa << 13));
+  if (exponent != 0)
+    return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (mantissa << 13));
   const float small = static_cast<float>(mantissa) * 0x1.0p-24f;  // zero or subnormal
   return sign ? -small : small;
 }
@@ -65,7 +66,7 @@ uint16_t float_to_half(float v) {
   const uint32_t magnitude = u & 0x7fffffffu;
   if (magnitude > 0x7f800000u) return static_cast<uint16_t>(sign | 0x7e00u);
   if (magnitude >= 0x477ff000u) return static_cast<uint16_t>(sign | 0x7c00u);  // rounds to infinity
-  if (magnitude < 0x38800000u) {                                              // below 2^-14
+  if (magnitude < 0x38800000u) {                                               // below 2^-14
     // Adding 0.5 makes the hardware round to the subnormal grid of 2^-24, ties to even.
     const float grid = std::bit_cast<float>(magnitude) + 0.5f;
     return static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(grid) - 0x3f000000u));

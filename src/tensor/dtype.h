@@ -11,15 +11,17 @@ namespace weft {
 enum class Dtype { kF32, kBf16, kF16, kF64, kI64, kI32, kI16, kI8, kU8, kBool };
 
 int64_t dtype_bytes(Dtype dtype);
-const char* dtype_name(Dtype dtype);         // weft's word: "fp32", "bf16", "fp16", "i64" ...
-const char* safetensors_name(Dtype dtype);   // "F32", "BF16" ...
+const char* dtype_name(Dtype dtype);        // weft's word: "fp32", "bf16", "fp16", "i64" ...
+const char* safetensors_name(Dtype dtype);  // "F32", "BF16" ...
 std::optional<Dtype> find_safetensors_dtype(std::string_view name);
 
 // bfloat16 as bits. Rounding is to nearest, ties to even; NaN stays NaN.
 struct Bf16 {
   uint16_t bits;
 };
-[[gnu::always_inline]] inline float to_float(Bf16 v) { return std::bit_cast<float>(uint32_t{v.bits} << 16); }
+[[gnu::always_inline]] inline float to_float(Bf16 v) {
+  return std::bit_cast<float>(uint32_t{v.bits} << 16);
+}
 [[gnu::always_inline]] inline float to_float(float v) { return v; }
 [[gnu::always_inline]] inline Bf16 to_bf16(float v) {
   const uint32_t u = std::bit_cast<uint32_t>(v);
