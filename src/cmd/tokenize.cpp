@@ -1,4 +1,6 @@
 // cmd/tokenize.cpp: weft tokenize MODEL.
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <charconv>
 
