@@ -158,7 +158,7 @@ std::vector<std::string> all_kernels() {
 
 INSTANTIATE_TEST_SUITE_P(Sets, Golden,
                          ::testing::Combine(::testing::ValuesIn(golden_names()), ::testing::ValuesIn(all_kernels())),
-                         [](const auto& info) { return std::get<0>(info.param) + "_" + std::get<1>(info.param); });
+                         [](const auto& c) { return std::get<0>(c.param) + "_" + std::get<1>(c.param); });
 
 }  // namespace
 }  // namespace weft
