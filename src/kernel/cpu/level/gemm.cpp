@@ -97,6 +97,7 @@ class Product {
 
   // Lines [first, first + count) of the factor that is not shared, against all of the other.
   void run_task(const Block& block, int64_t first, int64_t count, int thread) {
+    Tile::prepare();
     Packed* own = reinterpret_cast<Packed*>(private_ + static_cast<size_t>(thread) *
                                                            plan_.private_bytes);
     if (plan_.share_b) {
