@@ -77,7 +77,8 @@ void dump_string(const std::string& text, std::string& out) {
 
 void dump_value(const Json& v, int indent, int depth, std::string& out) {
   auto line = [&](int d) {
-    if (indent >= 0) out.append("\n").append(static_cast<size_t>(indent * d), ' ');
+    if (indent >= 0)
+      out.append("\n").append(static_cast<size_t>(indent) * static_cast<size_t>(d), ' ');
   };
   if (v.is_null()) {
     out += "null";
@@ -86,7 +87,9 @@ void dump_value(const Json& v, int indent, int depth, std::string& out) {
   } else if (v.is_int()) {
     out += std::to_string(v.as_int());
   } else if (v.is_number()) {
-    out += std::isfinite(v.as_number()) ? fmt::format("{:.17g}", v.as_number()) : "null";
+    const double d = v.as_number();
+    const bool negative_zero = d == 0 && std::signbit(d);  // "-0" would be read as the integer 0
+    out += negative_zero ? "-0.0" : std::isfinite(d) ? fmt::format("{:.17g}", d) : "null";
   } else if (v.is_string()) {
     dump_string(v.as_string(), out);
   } else if (v.is_array()) {
