@@ -75,6 +75,17 @@ void dump_string(const std::string& text, std::string& out) {
   out += nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
+// 1.0 stays 1.0: strict readers (transformers 5) refuse an int where a float was.
+void dump_double(double v, std::string& out) {
+  if (!std::isfinite(v)) {
+    out += "null";
+    return;
+  }
+  const std::string text = fmt::format("{:.17g}", v);
+  out += text;
+  if (text.find_first_of(".e") == std::string::npos) out += ".0";
+}
+
 void dump_value(const Json& v, int indent, int depth, std::string& out) {
   auto line = [&](int d) {
     if (indent >= 0)
@@ -87,9 +98,7 @@ void dump_value(const Json& v, int indent, int depth, std::string& out) {
   } else if (v.is_int()) {
     out += std::to_string(v.as_int());
   } else if (v.is_number()) {
-    const double d = v.as_number();
-    const bool negative_zero = d == 0 && std::signbit(d);  // "-0" would be read as the integer 0
-    out += negative_zero ? "-0.0" : std::isfinite(d) ? fmt::format("{:.17g}", d) : "null";
+    dump_double(v.as_number(), out);
   } else if (v.is_string()) {
     dump_string(v.as_string(), out);
   } else if (v.is_array()) {

@@ -9,16 +9,16 @@ const std::vector<Command>& commands() {
       {"verify", "train in several layouts and compare", nullptr},
       {"plan", "memory, traffic and time a step, without a device", nullptr},
       {"eval", "loss, perplexity and exact match of a model", nullptr},
-      {"generate", "continue a prompt", nullptr},
+      {"generate", "continue a prompt", add_generate},
       {"export", "make a Hugging Face folder of a checkpoint", add_export},
       {"inspect", "what a checkpoint, safetensors file, data file or tokenizer holds", add_inspect},
       {"hash", "one line a logical tensor: name, shape, dtype, hash", add_hash},
       {"diff", "compare two models tensor by tensor; exit 1 where they differ", add_diff},
-      {"tokenize", "text to token ids and back", nullptr},
+      {"tokenize", "text to token ids and back", add_tokenize},
       {"status", "who is where: ranks, hosts, step, speed, restarts", nullptr},
       {"agent", "serve a node of a run that no engine starts", nullptr},
       {"dashboard", "web page over the runs below a folder", nullptr},
-      {"doctor", "what this machine has, and what a build lacks", nullptr},
+      {"doctor", "what this machine has, and what a build lacks", add_doctor},
   };
   return table;
 }

@@ -18,7 +18,7 @@ bool has_tokenizer(const fs::path& folder) {
 
 Json inspect(const std::string& path) {
   if (fs::is_regular_file(path)) {
-    return path.ends_with(".safetensors") ? inspect_model(path) : inspect_data(path);
+    return path.ends_with(".safetensors") ? inspect_model(path) : inspect_rows(path);
   }
   const bool model = is_checkpoint(path) || fs::exists(fs::path(path) / "config.json");
   if (!model && has_tokenizer(path)) return inspect_tokenizer(path);

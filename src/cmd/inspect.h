@@ -9,6 +9,6 @@ namespace weft {
 
 Json inspect_model(const std::string& path);                  // checkpoint, folder, file
 Json inspect_tokenizer(const std::filesystem::path& folder);  // tokenizer files alone
-Json inspect_data(const std::filesystem::path& file);         // rows and columns
+Json inspect_rows(const std::filesystem::path& file);         // rows and columns
 
 }  // namespace weft

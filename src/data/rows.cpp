@@ -173,23 +173,4 @@ std::unique_ptr<RowSource> rows_in_memory(std::string bytes, RowFormat format, s
   return std::make_unique<MemoryRows>(std::move(bytes), format, std::move(name));
 }
 
-std::string inspect_data(const std::filesystem::path& path) {
-  const RowFormat format = row_format(path, "auto");
-  const MappedRows rows(path, format);
-  std::string out = fmt::format("{}: {}, {} rows", path.string(),
-                                format == RowFormat::kText ? "text" : "JSON lines", rows.size());
-  if (rows.size() == 0) return out + "\n";
-  Row row;
-  rows.read(0, row);
-  out += fmt::format("\ncolumns: {}\nfirst row:\n", fmt::join(row.names(), ", "));
-  for (const Row::Column& column : row.columns) {
-    constexpr size_t kShown = 200;
-    std::string shown = column.is_text ? column.text.substr(0, kShown) : "(a list or an object)";
-    repair_utf8(shown);  // the cut may have gone through a character
-    out +=
-        fmt::format("  {}: {}{}\n", column.name, shown, column.text.size() > kShown ? " ..." : "");
-  }
-  return out;
-}
-
 }  // namespace weft

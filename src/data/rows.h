@@ -53,7 +53,4 @@ std::unique_ptr<RowSource> open_rows(const std::vector<std::string>& paths,
 // The same over bytes in memory, for tests and fuzzing; may have no rows.
 std::unique_ptr<RowSource> rows_in_memory(std::string bytes, RowFormat format, std::string name);
 
-// A few lines for `weft inspect`: format, rows, columns, the first row.
-std::string inspect_data(const std::filesystem::path& path);
-
 }  // namespace weft

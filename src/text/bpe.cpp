@@ -19,7 +19,10 @@ namespace {
 constexpr size_t kShort = 48;  // where the heap begins to win; measured flat between 32 and 96
 constexpr uint64_t kFree = UINT64_MAX;
 
-size_t place_of(uint64_t pair) { return static_cast<size_t>((pair * 0x9E3779B97F4A7C15) >> 24); }
+// The high bits of a product depend on all bits of its factors, the low ones do not.
+inline size_t place_of(uint64_t pair, int shift) {
+  return static_cast<size_t>(pair * 0x9E3779B97F4A7C15 >> shift);
+}
 
 }  // namespace
 
@@ -38,17 +41,18 @@ bool Bpe::has_all_bytes() const {
 }
 
 void Bpe::reserve(size_t num_merges) {
-  grow_pairs(std::bit_ceil(std::max<size_t>(64, num_merges * 2)));
+  grow_pairs(std::bit_ceil(std::max<size_t>(64, num_merges * 3 / 2)));
   merged_.reserve(num_merges);
 }
 
 void Bpe::grow_pairs(size_t num_entries) {
   std::vector<uint64_t> old(num_entries, kFree);
   old.swap(pairs_);
+  shift_ = 64 - std::countr_zero(pairs_.size());
   const size_t mask = pairs_.size() - 1;
   for (const uint64_t entry : old) {
     if (entry == kFree) continue;
-    size_t i = place_of(entry >> 20) & mask;
+    size_t i = place_of(entry >> 20, shift_);
     while (pairs_[i] != kFree) i = (i + 1) & mask;
     pairs_[i] = entry;
   }
@@ -57,7 +61,7 @@ void Bpe::grow_pairs(size_t num_entries) {
 inline uint32_t Bpe::rank_of(uint32_t left, uint32_t right) const {
   const uint64_t pair = uint64_t{left} << 22 | right;
   const size_t mask = pairs_.size() - 1;
-  for (size_t i = place_of(pair) & mask;; i = (i + 1) & mask) {
+  for (size_t i = place_of(pair, shift_);; i = (i + 1) & mask) {
     const uint64_t entry = pairs_[i];
     if (entry >> 20 == pair) return static_cast<uint32_t>(entry & kMaxMerges);
     if (entry == kFree) return kNoRank;
@@ -68,10 +72,10 @@ void Bpe::add_merge(int32_t left, int32_t right, int32_t merged) {
   ensure(merged_.size() < kMaxMerges, "the reader bounds the number of merges");
   const auto rank = static_cast<uint32_t>(merged_.size());
   merged_.push_back(merged);
-  if (2 * merged_.size() > pairs_.size()) grow_pairs(pairs_.size() * 2);
+  if (3 * merged_.size() > 2 * pairs_.size()) grow_pairs(pairs_.size() * 2);
   const uint64_t pair = uint64_t{static_cast<uint32_t>(left)} << 22 | static_cast<uint32_t>(right);
   const size_t mask = pairs_.size() - 1;
-  size_t i = place_of(pair) & mask;
+  size_t i = place_of(pair, shift_);
   while (pairs_[i] != kFree && pairs_[i] >> 20 != pair) i = (i + 1) & mask;
   pairs_[i] = pair << 20 | rank;
 }

@@ -46,6 +46,7 @@ class Bpe {
   bool ignore_merges_ = false;
   std::array<int32_t, 256> byte_ids_;
   std::vector<uint64_t> pairs_;  // left << 42 | right << 20 | rank; all ones: free
+  int shift_ = 64;               // 64 less the logarithm of their number
   std::vector<int32_t> merged_;  // by rank
 
   // Whether merging a token's bytes gives that token: 0 not yet asked, 1 yes, 2 no. Every thread

@@ -36,6 +36,8 @@ inline constexpr ByteAlphabet kByteAlphabet = make_byte_alphabet();
 std::string byte_symbol(unsigned char byte);  // UTF-8
 
 // The bytes that a token's text stands for; nothing where a character is not of the alphabet.
+// The second form appends them, and leaves `bytes` in disorder where it returns false.
 std::optional<std::string> bytes_of_symbols(std::string_view symbols);
+bool append_bytes_of_symbols(std::string& bytes, std::string_view symbols);
 
 }  // namespace weft

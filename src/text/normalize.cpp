@@ -99,14 +99,35 @@ void compose_stretch(std::vector<Mark>& marks, std::string& out) {
   for (const uint32_t code : composed) append_utf8(out, code);
 }
 
+// Below U+0300, whose first byte is CC, every character is stable. Blocks, so that the compiler
+// makes vectors of it.
+bool all_below_300(std::string_view text) {
+  constexpr size_t kBlock = 64;
+  size_t at = 0;
+  for (; at + kBlock <= text.size(); at += kBlock) {
+    unsigned char highest = 0;
+    for (size_t i = 0; i < kBlock; i++)
+      highest = std::max(highest, static_cast<unsigned char>(text[at + i]));
+    if (highest >= 0xCC) return false;
+  }
+  for (; at < text.size(); at++)
+    if (static_cast<unsigned char>(text[at]) >= 0xCC) return false;
+  return true;
+}
+
 }  // namespace
 
 std::optional<std::string> to_nfc(std::string_view text) {
+  if (all_below_300(text)) return std::nullopt;
   std::string out;
   std::vector<Mark> stretch;
   size_t copied = 0;  // bytes of text that are in `out`
   size_t stable = 0;  // where the last stable character begins
   for (size_t at = 0; at < text.size();) {
+    if (static_cast<unsigned char>(text[at]) < 0x80) {
+      stable = at++;
+      continue;
+    }
     const Utf8Char c = utf8_at(text, at);
     if (!c.valid || !(unicode_flags(c.code) & kUnstable)) {
       stable = at;

@@ -25,10 +25,11 @@ uint64_t mix(uint64_t value, uint64_t odd) {
 
 }  // namespace
 
-uint64_t Vocab::key_of(std::string_view bytes) {
+inline uint64_t Vocab::key_of(std::string_view bytes) {
   if (bytes.size() <= 8) {
+    if (bytes.size() == 8) return read8(bytes.data());
     uint64_t key = 0;
-    std::memcpy(&key, bytes.data(), bytes.size());
+    for (size_t i = bytes.size(); i-- > 0;) key = key << 8 | static_cast<unsigned char>(bytes[i]);
     return key;
   }
   uint64_t hash = bytes.size();
@@ -38,8 +39,16 @@ uint64_t Vocab::key_of(std::string_view bytes) {
   return mix(hash ^ read8(bytes.data() + bytes.size() - 8), 0xD6E8FEB86659FD93);
 }
 
-size_t Vocab::place_of(uint64_t key, uint32_t length) {
-  return static_cast<size_t>(mix(key ^ (uint64_t{length} << 56), 0xA0761D6478BD642F));
+inline size_t Vocab::place_of(uint64_t key, uint32_t length) const {
+  // The high bits of a product depend on all bits of its factors, the low ones do not.
+  return static_cast<size_t>((key + length) * 0x9E3779B97F4A7C15 >> shift_);
+}
+
+inline bool Vocab::is_token(const Entry& entry, uint64_t key, std::string_view bytes) const {
+  if (entry.key != key || entry.length != bytes.size()) return false;
+  if (bytes.size() <= 8) return true;
+  const Token& token = tokens_[static_cast<size_t>(entry.id)];
+  return std::memcmp(arena_.data() + token.begin, bytes.data(), bytes.size()) == 0;
 }
 
 int32_t Vocab::find_bytes(std::string_view bytes) const {
@@ -47,41 +56,40 @@ int32_t Vocab::find_bytes(std::string_view bytes) const {
   const uint64_t key = key_of(bytes);
   const auto length = static_cast<uint32_t>(bytes.size());
   const size_t mask = entries_.size() - 1;
-  for (size_t i = place_of(key, length) & mask;; i = (i + 1) & mask) {
+  for (size_t i = place_of(key, length);; i = (i + 1) & mask) {
     const Entry& e = entries_[i];
     if (e.id < 0) return -1;
-    if (e.key != key || e.length != length) continue;
-    if (length <= 8) return e.id;
-    const Token& token = tokens_[static_cast<size_t>(e.id)];
-    if (token.length == length &&
-        std::memcmp(arena_.data() + token.begin, bytes.data(), length) == 0)
-      return e.id;
+    if (is_token(e, key, bytes)) return e.id;
   }
 }
 
-void Vocab::insert_bytes(std::string_view bytes, int32_t id) {
+// False where the bytes are there already.
+bool Vocab::insert_bytes(std::string_view bytes, int32_t id) {
   const uint64_t key = key_of(bytes);
   const auto length = static_cast<uint32_t>(bytes.size());
   const size_t mask = entries_.size() - 1;
-  size_t i = place_of(key, length) & mask;
-  while (entries_[i].id >= 0) i = (i + 1) & mask;
+  size_t i = place_of(key, length);
+  for (; entries_[i].id >= 0; i = (i + 1) & mask)
+    if (is_token(entries_[i], key, bytes)) return false;
   entries_[i] = {key, id, length};
+  return true;
 }
 
 void Vocab::grow(size_t num_entries) {
   std::vector<Entry> old(num_entries, Entry{0, -1, 0});
   old.swap(entries_);
+  shift_ = 64 - std::countr_zero(entries_.size());
   const size_t mask = entries_.size() - 1;
   for (const Entry& e : old) {
     if (e.id < 0) continue;
-    size_t i = place_of(e.key, e.length) & mask;
+    size_t i = place_of(e.key, e.length);
     while (entries_[i].id >= 0) i = (i + 1) & mask;
     entries_[i] = e;
   }
 }
 
 void Vocab::reserve(size_t num_tokens, size_t num_bytes) {
-  grow(std::bit_ceil(std::max<size_t>(64, num_tokens * 2)));
+  grow(std::bit_ceil(std::max<size_t>(64, num_tokens * 3 / 2)));
   tokens_.reserve(num_tokens);
   arena_.reserve(num_bytes);
 }
@@ -90,26 +98,22 @@ void Vocab::add(std::string_view text, int64_t id, std::string_view what) {
   require(id >= 0 && id <= kMaxTokenId, "{}: the id of '{}' is {}; 0 to {} are known", what, text,
           id, kMaxTokenId);
   const auto at = static_cast<size_t>(id);
-  if (const int32_t old = find_text(text); old >= 0) {
-    if (old == id) return;
-    throw UserError(
-        fmt::format("{}: the token '{}' is there twice, as {} and {}", what, text, old, id));
-  }
-  if (at >= tokens_.size()) tokens_.resize(at + 1);
-  if (tokens_[at].length != kAbsent)
-    throw UserError(fmt::format("{}: two tokens have the id {}; one is '{}'", what, id, text));
-  const auto begin = static_cast<uint32_t>(arena_.size());
   const auto id32 = static_cast<int32_t>(id);
-  if (const std::optional<std::string> bytes = bytes_of_symbols(text)) {
-    arena_ += *bytes;
-    tokens_[at] = {begin, static_cast<uint32_t>(bytes->size())};
-    if (2 * ++num_in_entries_ > entries_.size()) grow(std::max<size_t>(64, entries_.size() * 2));
-    insert_bytes(*bytes, id32);
-  } else {
-    arena_ += text;
-    tokens_[at] = {begin, static_cast<uint32_t>(text.size())};
-    texts_.emplace(text, id32);
-  }
+  if (at >= tokens_.size()) tokens_.resize(at + 1);
+  require(tokens_[at].length == kAbsent, "{}: two tokens have the id {}; one is '{}'", what, id,
+          text);
+
+  const size_t begin = arena_.size();
+  const bool is_bytes = append_bytes_of_symbols(arena_, text);
+  if (!is_bytes) arena_.resize(begin), arena_ += text;
+  require(arena_.size() < UINT32_MAX, "{}: more than 4 GB of tokens", what);
+  const std::string_view stored = std::string_view(arena_).substr(begin);
+  if (is_bytes && 3 * (num_in_entries_ + 1) > 2 * entries_.size())
+    grow(std::max<size_t>(64, entries_.size() * 2));
+  const bool is_new = is_bytes ? insert_bytes(stored, id32) : texts_.emplace(text, id32).second;
+  require(is_new, "{}: the token '{}' is there twice", what, text);
+  tokens_[at] = {static_cast<uint32_t>(begin), static_cast<uint32_t>(stored.size())};
+  num_in_entries_ += is_bytes;
   num_tokens_++;
 }
 

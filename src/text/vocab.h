@@ -19,8 +19,8 @@ constexpr int32_t kMaxTokenId = (1 << 22) - 2;  // the pair table packs an id in
 
 class Vocab {
  public:
-  // UserError (naming `what`) where the id is out of bounds, or token or id are there already with
-  // another partner.
+  // UserError (naming `what`) where the id is out of bounds, or the token or the id is there
+  // already.
   void add(std::string_view text, int64_t id, std::string_view what);
   void reserve(size_t num_tokens, size_t num_bytes);
 
@@ -46,13 +46,15 @@ class Vocab {
   static constexpr uint32_t kAbsent = UINT32_MAX;
 
   static uint64_t key_of(std::string_view bytes);
-  static size_t place_of(uint64_t key, uint32_t length);
-  void insert_bytes(std::string_view bytes, int32_t id);
+  size_t place_of(uint64_t key, uint32_t length) const;
+  bool is_token(const Entry& entry, uint64_t key, std::string_view bytes) const;
+  bool insert_bytes(std::string_view bytes, int32_t id);
   void grow(size_t num_entries);
 
   std::string arena_;
   std::vector<Token> tokens_;   // by id
-  std::vector<Entry> entries_;  // a power of two; at most half full
+  std::vector<Entry> entries_;  // a power of two; at most two thirds full
+  int shift_ = 64;              // 64 less the logarithm of their number
   size_t num_in_entries_ = 0;
   size_t num_tokens_ = 0;
   std::unordered_map<std::string, int32_t> texts_;  // tokens that are not of the byte alphabet

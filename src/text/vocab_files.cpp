@@ -11,20 +11,34 @@ namespace weft {
 Vocab read_vocab(JsonScan& scan, size_t num_bytes, const std::string& what) {
   Vocab vocab;
   vocab.reserve(num_bytes / 20, num_bytes / 2);
+  std::string token;
   scan.expect('{');
   for (bool first = true; scan.next(first, '}');) {
-    const std::string token(scan.string());
+    token = scan.string();
     scan.expect(':');
     vocab.add(token, scan.integer(), what);
   }
   return vocab;
 }
 
+// The three tokens of a merge are found in one buffer: left, right, and both together.
 void add_merge(Bpe& bpe, std::string_view left, std::string_view right, const std::string& what) {
   require(bpe.num_merges() < Bpe::kMaxMerges, "{}: more than {} merges", what, Bpe::kMaxMerges);
   const Vocab& vocab = bpe.vocab();
+  std::string bytes;
+  bytes.reserve(left.size() + right.size());
+  int32_t a = -1, b = -1, ab = -1;
+  if (append_bytes_of_symbols(bytes, left)) {
+    const size_t cut = bytes.size();
+    a = vocab.find_bytes(bytes);
+    if (append_bytes_of_symbols(bytes, right)) {
+      b = vocab.find_bytes(std::string_view(bytes).substr(cut));
+      ab = vocab.find_bytes(bytes);
+      if (a >= 0 && b >= 0 && ab >= 0) return bpe.add_merge(a, b, ab);
+    }
+  }
   const std::string both = std::string(left) + std::string(right);
-  const int32_t a = vocab.find_text(left), b = vocab.find_text(right), ab = vocab.find_text(both);
+  a = vocab.find_text(left), b = vocab.find_text(right), ab = vocab.find_text(both);
   if (a < 0 || b < 0 || ab < 0) {
     const std::string_view missing = a < 0 ? left : b < 0 ? right : both;
     throw UserError(fmt::format("{}: merge {} ('{}' and '{}'): '{}' is not in the vocabulary", what,

@@ -21,7 +21,7 @@ struct LossCurve {
 // From metrics.jsonl; steps without a loss are left out.
 LossCurve read_loss_curve(const std::filesystem::path& metrics, const std::string& title);
 
-// A moving average over a fiftieth of the curve to both sides, nearer points counting more.
+// A local average over a fortieth of the curve to both sides, nearer points counting more.
 std::vector<CurvePoint> smooth(const std::vector<CurvePoint>& points);
 
 // Braille characters with axes, about so many characters wide and high; ends with a line end.

@@ -14,7 +14,7 @@ namespace weft {
 namespace {
 
 constexpr double kWidth = 960, kHeight = 540;
-constexpr double kLeft = 76, kRight = 108, kTop = 84, kBottom = 64;
+constexpr double kLeft = 76, kRight = 108, kTop = 100, kBottom = 64;
 constexpr double kPngScale = 2;  // dots a unit: sharp on dense screens
 constexpr const char* kFont = "DejaVu Sans";
 
@@ -162,7 +162,7 @@ class Canvas {
       legend("evaluation", kEval, 0, 1);
     }
     text((kLeft + kWidth - kRight) / 2, kHeight - 16, "step", 14, kSoft, Align::kCentre);
-    text(kLeft - 10, kTop - 16, ys_.is_log() ? "loss (log)" : "loss", 13, kSoft, Align::kEnd);
+    text(kLeft - 10, kTop - 14, ys_.is_log() ? "loss (log)" : "loss", 13, kSoft, Align::kEnd);
     draw_ends(line);
   }
 

@@ -25,19 +25,27 @@ LossCurve read_loss_curve(const std::filesystem::path& metrics, const std::strin
   return curve;
 }
 
+// A straight line is fitted to the neighbours of each point (local regression): at the ends, where
+// neighbours stand on one side only, an average would lag.
 std::vector<CurvePoint> smooth(const std::vector<CurvePoint>& points) {
   const int64_t n = static_cast<int64_t>(points.size());
-  const int64_t reach = std::max<int64_t>(1, n / 50);
+  const int64_t reach = std::max<int64_t>(1, n / 40);
   std::vector<CurvePoint> out;
   for (int64_t i = 0; i < n; ++i) {
-    double sum = 0, weights = 0;
-    const int64_t near = std::min({reach, i, n - 1 - i});  // as far to both sides: no lag
-    for (int64_t d = -near; d <= near; ++d) {
-      const double weight = static_cast<double>(reach + 1 - std::abs(d));
-      sum += weight * points[static_cast<size_t>(i + d)].y;
-      weights += weight;
+    double w = 0, wx = 0, wy = 0, wxx = 0, wxy = 0;
+    const double x0 = points[static_cast<size_t>(i)].x;
+    for (int64_t j = std::max<int64_t>(0, i - reach); j <= std::min(n - 1, i + reach); ++j) {
+      const CurvePoint& p = points[static_cast<size_t>(j)];
+      const double weight = static_cast<double>(reach + 1 - std::abs(i - j)), x = p.x - x0;
+      w += weight;
+      wx += weight * x;
+      wy += weight * p.y;
+      wxx += weight * x * x;
+      wxy += weight * x * p.y;
     }
-    out.push_back({points[static_cast<size_t>(i)].x, sum / weights});
+    const double spread = w * wxx - wx * wx;
+    const bool has_slope = n > 2 && spread > 0;
+    out.push_back({x0, has_slope ? (wxx * wy - wx * wxy) / spread : wy / w});
   }
   return out;
 }

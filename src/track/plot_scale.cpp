@@ -36,7 +36,7 @@ std::vector<double> Scale::ticks(int wanted) const {
   std::vector<double> out;
   const double slack = 1e-9;
   if (is_log_) {
-    const bool is_wide = std::log10(high_ / low_) > 2.5;
+    const bool is_wide = std::log10(high_ / low_) > 3.2;
     for (double power = std::pow(10, std::floor(std::log10(low_))); power <= high_; power *= 10) {
       for (const double factor : {1.0, 2.0, 5.0}) {
         const double v = factor * power;

@@ -120,14 +120,5 @@ TEST(Rows, BadPathsAreRefused) {
   expect_user_error([&] { open_rows({root + "/empty.txt"}, "csv", "data.train"); }, "not built");
 }
 
-TEST(Rows, InspectTellsColumnsRowsAndASample) {
-  const TempFolder folder;
-  folder.write("q.jsonl", "{\"question\":\"how many\",\"sql\":\"select\"}\n{\"question\":\"b\"}\n");
-  const std::string told = inspect_data(folder.path() / "q.jsonl");
-  EXPECT_NE(told.find("2 rows"), std::string::npos);
-  EXPECT_NE(told.find("columns: question, sql"), std::string::npos);
-  EXPECT_NE(told.find("how many"), std::string::npos);
-}
-
 }  // namespace
 }  // namespace weft

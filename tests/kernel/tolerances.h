@@ -37,7 +37,7 @@ inline constexpr double kDifferenceStep = 0x1p-6;
 inline constexpr double kDifferenceTolerance = 2e-3;
 
 // exp and log, in units in the last place of a float.
-inline constexpr double kExpUlp = 1.5;
-inline constexpr double kLogUlp = 1.5;
+inline constexpr double kExpUlp = 1.0;
+inline constexpr double kLogUlp = 1.0;
 
 }  // namespace weft

@@ -41,6 +41,8 @@ struct Bf16Tile {
   static constexpr int kMr = 8, kNr = 12, kGroupA = 4, kGroupB = 4, kStep = 4;
   static constexpr int64_t kMaxK = 1024;  // panels of 16 and 24 KiB: the L1 cache has 64
 
+  static void prepare() {}
+
   static void multiply(int64_t k_count, const Bf16* a, const Bf16* b, float* tile, bool resume) {
     int64_t groups = k_count / 4;
     asm volatile(

@@ -48,6 +48,8 @@ struct FloatTile {
   static constexpr int kMr = 8, kNr = 12, kGroupA = 1, kGroupB = 1, kStep = 1;
   static constexpr int64_t kMaxK = 512;  // panels of 16 and 24 KiB: the L1 cache has 64
 
+  static void prepare() {}
+
   static void multiply(int64_t k_count, const float* a, const float* b, float* tile, bool resume) {
     int64_t pairs = k_count / 2;
     asm volatile(

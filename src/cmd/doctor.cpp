@@ -1,0 +1,144 @@
+// cmd/doctor.cpp: weft doctor: what this machine has, what the build lacks, and their speeds.
+#include <link.h>
+
+#include <CLI/CLI.hpp>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "cmd/command.h"
+#include "exec/machine.h"
+#include "exec/speeds.h"
+#include "kernel/cpu/level.h"
+
+namespace weft {
+namespace {
+
+struct Options {
+  bool measure = false, json = false;
+};
+
+// The shared libraries that are loaded, by file name: the linker knows better than a list of ours.
+std::vector<std::string> loaded_libraries() {
+  std::vector<std::string> names;
+  const auto add = [](dl_phdr_info* info, size_t, void* list) {
+    const std::string name = std::filesystem::path(info->dlpi_name).filename().string();
+    const bool library = name.starts_with("lib") && name.find(".so") != std::string::npos;
+    if (library) static_cast<std::vector<std::string>*>(list)->push_back(name);
+    return 0;
+  };
+  ::dl_iterate_phdr(add, &names);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+template <typename List>
+Json to_json(const List& list) {
+  Json::Array array;
+  for (const auto& item : list) array.emplace_back(item);
+  return array;
+}
+
+// What is not in this build, with what it would be good for.
+std::vector<std::string> missing_parts() {
+  std::vector<std::string> parts;
+  const std::string version = version_text();
+  if (version.find(" cuda") == std::string::npos)
+    parts.emplace_back("CUDA back end: GPUs are not used");
+  parts.emplace_back("engines slurm and ray: runs start on this machine alone");
+  std::string commands_missing;
+  for (const Command& c : commands()) {
+    if (!c.add)
+      commands_missing += fmt::format("{}{}", commands_missing.empty() ? "" : ", ", c.name);
+  }
+  if (!commands_missing.empty()) parts.push_back("commands: " + commands_missing);
+  return parts;
+}
+
+Json gather(const Machine& m, const std::optional<Speeds>& speeds) {
+  const auto levels = available_levels();
+  Json cpu(Json::Object{{"model", m.cpu_model}, {"cores", m.cores}});
+  cpu.set("features", to_json(m.cpu_features));
+  cpu.set("levels", to_json(levels));
+  cpu.set("level", cpu_kernels().name);
+  Json out(Json::Object{{"version", version_text()}, {"cpu", cpu}});
+  out.set("memory",
+          Json::Object{{"total_bytes", m.memory_bytes}, {"available_bytes", m.available_bytes}});
+  out.set("huge_pages", m.huge_pages);
+  out.set("gpus", to_json(m.gpus));
+  out.set("libraries", to_json(loaded_libraries()));
+  out.set("engines", Json::Object{{"slurm", "not built"}, {"ray", "not built"}});
+  out.set("lacks", to_json(missing_parts()));
+  out.set("speeds", speeds ? speeds_to_json(*speeds) : Json());
+  return out;
+}
+
+std::string join(const Json& list, const char* none) {
+  std::string text;
+  for (const Json& item : list.as_array()) {
+    text += fmt::format("{}{}", text.empty() ? "" : ", ", item.as_string());
+  }
+  return text.empty() ? none : text;
+}
+
+void print_speeds(const std::optional<Speeds>& s) {
+  if (!s) {
+    fmt::print("speeds      not measured; 'weft doctor --measure' takes a second or two\n");
+    return;
+  }
+  fmt::print("speeds      level {}; 1 thread, {} threads\n", s->level, s->threads);
+  fmt::print("  product   fp32 {:.0f}, {:.0f} GFLOP/s; bf16 {:.0f}, {:.0f} GFLOP/s\n",
+             s->gflops_fp32_one, s->gflops_fp32, s->gflops_bf16_one, s->gflops_bf16);
+  fmt::print("  copy      {:.1f} GB/s read and written\n", s->copy_gb_per_s);
+}
+
+void print_text(const Json& all, const Machine& m, const std::optional<Speeds>& speeds) {
+  constexpr double kGib = 1024.0 * 1024 * 1024;
+  const Json& cpu = all.at("cpu");
+  fmt::print("{}\n", version_text());
+  fmt::print("cpu         {}, {} cores\n", m.cpu_model, m.cores);
+  fmt::print("  features  {}\n", join(cpu.at("features"), "none known"));
+  fmt::print("  levels    {}; chosen: {}\n", join(cpu.at("levels"), "none"),
+             cpu.at("level").as_string());
+  fmt::print("memory      {:.1f} GiB, {:.1f} GiB available\n",
+             static_cast<double>(m.memory_bytes) / kGib,
+             static_cast<double>(m.available_bytes) / kGib);
+  fmt::print("huge pages  {}\n", m.huge_pages);
+  fmt::print("gpus        {}\n", join(all.at("gpus"), "none seen"));
+  fmt::print("libraries   {}\n", join(all.at("libraries"), "none"));
+  fmt::print("engines     slurm, ray: not built\n");
+  for (const Json& part : all.at("lacks").as_array())
+    fmt::print("lacks       {}\n", part.as_string());
+  print_speeds(speeds);
+}
+
+int run_doctor(const Options& options) {
+  const Machine machine = read_machine();
+  std::optional<Speeds> speeds = load_speeds(cpu_kernels().name);
+  if (options.measure) {
+    speeds = measure_speeds(cpu_kernels(), machine.cores);
+    if (speeds_path().empty()) {
+      log_warning("speeds are not kept: neither XDG_CACHE_HOME nor HOME is set");
+    } else {
+      save_speeds(*speeds);
+    }
+  }
+  const Json all = gather(machine, speeds);
+  if (options.json) {
+    fmt::print("{}\n", all.dump(2));
+  } else {
+    print_text(all, machine, speeds);
+  }
+  return 0;
+}
+
+}  // namespace
+
+RunCommand add_doctor(CLI::App& app) {
+  const auto options = std::make_shared<Options>();
+  app.add_flag("--measure", options->measure, "measure speeds, and keep them for 'weft plan'");
+  app.add_flag("--json", options->json, "one JSON object");
+  return [options] { return run_doctor(*options); };
+}
+
+}  // namespace weft

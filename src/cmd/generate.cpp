@@ -1,0 +1,207 @@
+// cmd/generate.cpp: weft generate MODEL.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <thread>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "checkpoint/load.h"
+#include "cmd/command.h"
+#include "cmd/text_input.h"
+#include "generate/generator.h"
+#include "generate/stop_ids.h"
+#include "text/stream_decoder.h"
+
+namespace weft {
+namespace {
+
+struct Options {
+  std::string model, prompts_file, tokenizer;
+  std::optional<std::string> prompt;
+  std::optional<double> temperature;
+  SampleOptions sample;
+  bool json = false;
+  int threads = 0;
+  int64_t batch = 64;
+};
+
+std::vector<std::string> split_lines(const std::string& text) {
+  std::vector<std::string> lines;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    const size_t size = end - begin - (end > begin && text[end - 1] == '\r' ? 1 : 0);
+    lines.push_back(text.substr(begin, size));
+    begin = end + 1;
+  }
+  return lines;
+}
+
+std::vector<std::string> read_prompts(const Options& options) {
+  if (options.prompt) return {repaired(*options.prompt, "--prompt")};
+  if (!options.prompts_file.empty()) {
+    return split_lines(repaired(read_file(options.prompts_file), options.prompts_file));
+  }
+  if (::isatty(STDIN_FILENO)) {
+    throw UserError("no prompt was given",
+                    "give --prompt TEXT or --prompts FILE, or write it to standard input");
+  }
+  std::string text = read_standard_input();
+  if (text.ends_with('\n')) text.pop_back();  // the shell's, not the prompt's
+  return {text};
+}
+
+std::vector<int32_t> encode_prompt(const Tokenizer& tokenizer, const std::string& text, size_t i) {
+  std::vector<int32_t> ids;
+  tokenizer.encode(text, true, ids);
+  if (ids.empty() && tokenizer.bos_id()) ids.push_back(*tokenizer.bos_id());
+  if (ids.empty()) {
+    throw UserError(
+        fmt::format("prompt {} is empty, and this tokenizer has no token to begin with", i + 1),
+        "give a prompt of at least one character");
+  }
+  return ids;
+}
+
+// Continuations go out in the order of the prompts, each as soon as those before it are out.
+class Printer {
+ public:
+  Printer(const Options& options, const Tokenizer& tokenizer,
+          const std::vector<std::string>& prompts)
+      : options_(options), tokenizer_(tokenizer), prompts_(prompts), waiting_(prompts.size()) {
+    streams_ = prompts.size() == 1 && !options.json && options.prompts_file.empty() &&
+               ::isatty(STDOUT_FILENO);
+  }
+
+  GenerateEvents events() {
+    GenerateEvents made;
+    if (streams_) made.on_token = [this](size_t, int32_t id) { stream(id); };
+    made.on_end = [this](size_t i, const std::vector<int32_t>& ids) { end(i, ids); };
+    return made;
+  }
+  void end(size_t i, const std::vector<int32_t>& ids) {
+    waiting_[i] = ids;
+    for (; next_ < waiting_.size() && waiting_[next_]; ++next_) print(next_);
+    std::fflush(stdout);
+  }
+
+ private:
+  bool is_stop(int32_t id) const {
+    const auto& stops = options_.sample.stop_ids;
+    return std::find(stops.begin(), stops.end(), id) != stops.end();
+  }
+  void stream(int32_t id) {
+    if (is_stop(id)) return;
+    fmt::print("{}", decoder_.push(id));
+    std::fflush(stdout);
+  }
+  void print(size_t i) {
+    const std::vector<int32_t>& ids = *waiting_[i];
+    if (streams_) return fmt::print("{}\n", decoder_.finish());
+    const size_t n = ids.size() - (!ids.empty() && is_stop(ids.back()) ? 1 : 0);
+    std::string text = tokenizer_.decode({ids.data(), n}, true);
+    if (options_.json) {
+      Json::Array list(ids.begin(), ids.end());
+      text = Json(Json::Object{{"prompt", prompts_[i]}, {"text", text}, {"ids", list}}).dump();
+    } else if (!options_.prompts_file.empty()) {
+      text = on_one_line(text);
+    }
+    fmt::print("{}\n", text);
+  }
+  static std::string on_one_line(const std::string& text) {
+    std::string line;
+    for (const char c : text) line += c == '\n' ? "\\n" : c == '\r' ? "\\r" : std::string(1, c);
+    return line;
+  }
+
+  const Options& options_;
+  const Tokenizer& tokenizer_;
+  const std::vector<std::string>& prompts_;
+  bool streams_;
+  StreamDecoder decoder_{tokenizer_, true};
+  std::vector<std::optional<std::vector<int32_t>>> waiting_;
+  size_t next_ = 0;
+};
+
+std::unique_ptr<Tokenizer> find_tokenizer(const Options& options, const LogicalModel& source) {
+  if (!options.tokenizer.empty()) return open_tokenizer(options.tokenizer);
+  return load_tokenizer_files(read_side_files(source), source.path.string());
+}
+
+std::vector<int32_t> stop_ids(const LogicalModel& source, const Tokenizer& tokenizer) {
+  const auto path = source.path / "generation_config.json";
+  if (!std::filesystem::exists(path)) return find_stop_ids(&tokenizer, source.config, nullptr);
+  const Json generation = parse_json(read_file(path, size_t{1} << 26), path.string());
+  return find_stop_ids(&tokenizer, source.config, &generation);
+}
+
+Generator make_generator(const Model& model, const LogicalModel& source,
+                         const std::vector<std::vector<int32_t>>& prompts, const Options& options,
+                         ThreadPool* pool) {
+  int64_t longest = 0;
+  for (const auto& p : prompts) longest = std::max(longest, static_cast<int64_t>(p.size()));
+  const int64_t most = model.max_positions();
+  require(longest < most, "a prompt has {} tokens, but the model has only {} positions", longest,
+          most);
+  GenerateOptions o;
+  o.max_batch = std::clamp<int64_t>(static_cast<int64_t>(prompts.size()), 1, options.batch);
+  o.max_positions = options.sample.max_new_tokens < most - longest
+                        ? longest + options.sample.max_new_tokens
+                        : most;
+  o.max_positions = std::max(o.max_positions, longest + 1);
+  if (stored_dtype(source, model) == Dtype::kBf16) o.compute = Dtype::kBf16;
+  return Generator(model, o, cpu_kernels(), pool,
+                   [&](const ParameterSpec& spec, Dtype dtype, void* data) {
+                     load_parameter(source, spec, dtype, data);
+                   });
+}
+
+int run_generate(Options options) {
+  const bool cuts = options.sample.top_k > 0 || options.sample.top_p < 1;
+  options.sample.temperature = options.temperature.value_or(cuts ? 1 : 0);
+  check_options(options.sample);
+  const LogicalModel source = open_logical(options.model);
+  require(!source.config.is_null(), "{} has no config.json beside its weights", options.model);
+  const auto model = make_model(source.config, {0, true});
+  const auto tokenizer = find_tokenizer(options, source);
+  options.sample.stop_ids = stop_ids(source, *tokenizer);
+  const std::vector<std::string> prompts = read_prompts(options);
+  std::vector<std::vector<int32_t>> ids;
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    ids.push_back(encode_prompt(*tokenizer, prompts[i], i));
+  }
+  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  ThreadPool pool(options.threads > 0 ? options.threads : cores);
+  Generator generator = make_generator(*model, source, ids, options, &pool);
+  Printer printer(options, *tokenizer, prompts);
+  const auto made = generator.generate(ids, options.sample, printer.events());
+  if (options.sample.max_new_tokens == 0) {
+    for (size_t i = 0; i < made.size(); ++i) printer.end(i, made[i]);
+  }
+  return 0;
+}
+
+}  // namespace
+
+RunCommand add_generate(CLI::App& app) {
+  const auto o = std::make_shared<Options>();
+  app.add_option("MODEL", o->model, "Hugging Face folder, checkpoint or run directory")->required();
+  auto* prompt = app.add_option("--prompt", o->prompt, "text to continue; default: standard input");
+  app.add_option("--prompts", o->prompts_file, "file with one prompt a line")->excludes(prompt);
+  app.add_option("--max-new-tokens", o->sample.max_new_tokens, "most tokens to add; default: 128");
+  app.add_option("--temperature", o->temperature,
+                 "0: the likeliest token always; default: 0, or 1 with --top-k or --top-p");
+  app.add_option("--top-k", o->sample.top_k, "draw among the K likeliest; default: 0 (all)");
+  app.add_option("--top-p", o->sample.top_p,
+                 "draw among the fewest tokens that reach this probability; default: 1 (all)");
+  app.add_option("--seed", o->sample.seed, "of the draws; default: 0");
+  app.add_flag("--json", o->json, "a line {\"prompt\", \"text\", \"ids\"} for each prompt");
+  app.add_option("--threads", o->threads, "default: all cores")->check(CLI::NonNegativeNumber);
+  app.add_option("--batch", o->batch, "prompts that run side by side; default: 64")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--tokenizer", o->tokenizer, "folder, or bytes; default: the model's own");
+  return [o] { return run_generate(*o); };
+}
+
+}  // namespace weft

@@ -1,0 +1,185 @@
+// tests/checkpoint/logical_test.cpp: hash, diff and export see one model in every storage.
+#include "checkpoint/logical.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "checkpoint/compare.h"
+#include "checkpoint/digest.h"
+#include "checkpoint/export.h"
+#include "io/hf_folder.h"
+#include "tests/checkpoint/model_fixture.h"
+#include "tests/io/temporary_folder.h"
+
+namespace weft {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::error_of;
+using testing::store_checkpoint;
+using testing::store_folder;
+using testing::TemporaryFolder;
+
+Digest digest_of(const fs::path& path) { return digest_model(open_logical(path.string())); }
+
+TEST(Logical, OneDigestForEveryStorage) {
+  TemporaryFolder folder;
+  store_folder(folder / "hf");
+  store_folder(folder / "hf_with_head", true);
+  store_checkpoint(folder / "one", 1, 1, 0);
+  store_checkpoint(folder / "rows", 1, 3, 0);
+  store_checkpoint(folder / "columns", 2, 2, 1);
+  store_checkpoint(folder / "masters", 3, 2, 1, true);
+  store_checkpoint(folder / "run/checkpoints/step-00000012", 2, 1, 0);
+  const Digest base = digest_of(folder / "one");
+  ASSERT_EQ(base.lines.size(), 12u);
+  EXPECT_TRUE(base.lines[0].starts_with("model.embed_tokens.weight [11,6] fp32 "));
+  for (const char* other : {"rows", "columns", "masters", "run"}) {
+    EXPECT_EQ(digest_of(folder / other).lines, base.lines) << other;
+    EXPECT_EQ(digest_of(folder / other).weights, base.weights) << other;
+    EXPECT_EQ(digest_of(folder / other).states, base.states) << other;
+  }
+  for (const char* other : {"hf", "hf_with_head", "hf/model.safetensors"}) {
+    EXPECT_EQ(digest_of(folder / other).weights, base.weights) << other;
+    EXPECT_EQ(digest_of(folder / other).states, "") << other;
+  }
+  // Negative control: one element nudged is another digest.
+  store_checkpoint(folder / "nudged", 2, 2, 1, false, true, 0.5f);
+  EXPECT_NE(digest_of(folder / "nudged").weights, base.weights);
+  EXPECT_EQ(digest_of(folder / "nudged").states, base.states);
+}
+
+TEST(Logical, WhatIsNoModelIsSaid) {
+  TemporaryFolder folder;
+  auto refusal = [](const fs::path& path) {
+    return error_of<UserError>([&] { open_logical(path.string()); });
+  };
+  EXPECT_NE(refusal(folder.path()).find("holds no model"), std::string::npos);
+  fs::create_directories(folder / "run/checkpoints/step-00000001");
+  EXPECT_NE(refusal(folder / "run").find("no whole checkpoint"), std::string::npos);
+  EXPECT_NE(refusal(folder / "nothing").find("no folder"), std::string::npos);
+}
+
+TEST(Compare, FindsTheElement) {
+  TemporaryFolder folder;
+  store_checkpoint(folder / "a", 2, 2, 1);
+  store_checkpoint(folder / "b", 1, 1, 0);
+  store_checkpoint(folder / "c", 3, 1, 0, false, false, 0.5f);
+  const LogicalModel a = open_logical((folder / "a").string());
+  const Comparison same = compare_models(a, open_logical((folder / "b").string()));
+  EXPECT_TRUE(same.differences.empty());
+  EXPECT_TRUE(same.states_compared);
+  EXPECT_EQ(same.num_compared, 12);
+  const Comparison other = compare_models(a, open_logical((folder / "c").string()));
+  EXPECT_FALSE(other.states_compared);
+  ASSERT_EQ(other.differences.size(), 1u);
+  const TensorDifference& d = other.differences[0];
+  EXPECT_EQ(d.name, "model.norm.weight");
+  EXPECT_EQ(d.max_difference, 0.5);
+  EXPECT_EQ(d.first_index, (Shape{5}));
+  EXPECT_EQ(d.num_different, 1);
+  EXPECT_EQ(d.num_elements, 6);
+}
+
+LogicalModel model_of(std::vector<LogicalTensor> weights) {
+  LogicalModel model;
+  model.weights = std::move(weights);
+  return model;
+}
+
+TEST(Compare, BitsTypesAndNames) {
+  const float a[2] = {0.0f, NAN}, b[2] = {-0.0f, 1.0f};
+  const Bf16 c[2] = {to_bf16(0.0f), to_bf16(3.0f)};
+  const auto diff = [](LogicalTensor x, LogicalTensor y) {
+    return compare_models(model_of({x}), model_of({y})).differences;
+  };
+  const LogicalTensor x = tensor_in_memory("x", {2}, Dtype::kF32, a);
+  const auto bits = diff(x, tensor_in_memory("x", {2}, Dtype::kF32, b));
+  ASSERT_EQ(bits.size(), 1u);
+  EXPECT_EQ(bits[0].num_different, 2);  // 0 and -0 differ in bits, not in value
+  EXPECT_TRUE(std::isnan(bits[0].max_difference));
+  EXPECT_TRUE(diff(x, x).empty());  // NaN is equal to itself in bits
+  const auto types =
+      diff(tensor_in_memory("x", {2}, Dtype::kF32, b), tensor_in_memory("x", {2}, Dtype::kBf16, c));
+  ASSERT_EQ(types.size(), 1u);
+  EXPECT_EQ(types[0].num_different, 1);
+  EXPECT_EQ(types[0].max_difference, 2.0);
+  EXPECT_EQ(types[0].fault, "dtype fp32 and bf16");
+  EXPECT_EQ(diff(x, tensor_in_memory("x", {1, 2}, Dtype::kF32, b))[0].fault,
+            "shape (2) and (1, 2)");
+  const auto names = diff(x, tensor_in_memory("y", {2}, Dtype::kF32, a));
+  ASSERT_EQ(names.size(), 2u);
+  EXPECT_EQ(names[0].fault, "only in A");
+  EXPECT_EQ(names[1].fault, "only in B");
+}
+
+class Export : public ::testing::Test {
+ protected:
+  Export() { store_checkpoint(folder_ / "c", 2, 2, 1, true); }
+  void write(const char* out, const ExportOptions& options) {
+    const LogicalModel model = open_logical((folder_ / "c").string());
+    export_hf(model.weights, model.config, read_side_files(model), folder_ / out, options);
+  }
+  TemporaryFolder folder_;
+};
+
+TEST_F(Export, AsStoredHasTheSameWeights) {
+  write("out", {});
+  EXPECT_EQ(digest_of(folder_ / "out").weights, digest_of(folder_ / "c").weights);
+  EXPECT_EQ(read_file(folder_ / "out/tokenizer.json"), "{}");
+  EXPECT_FALSE(fs::exists(folder_ / "out/state.json"));
+  const std::string config = read_file(folder_ / "out/config.json");
+  EXPECT_NE(config.find("\"initializer_range\": 1.0"), std::string::npos) << config;
+  EXPECT_NE(config.find("\"torch_dtype\": \"float32\""), std::string::npos) << config;
+}
+
+TEST_F(Export, ShardsAndConverts) {
+  ExportOptions options;
+  options.dtype = Dtype::kBf16;
+  options.max_shard_bytes = 200;
+  write("out", options);
+  EXPECT_TRUE(fs::exists(folder_ / "out/model-00001-of-00003.safetensors"));
+  const HfFolder hf(folder_ / "out");
+  EXPECT_EQ(hf.config().at("torch_dtype").as_string(), "bfloat16");
+  EXPECT_EQ(hf.files().size(), 3u);
+  const Comparison d = compare_models(open_logical((folder_ / "c").string()),
+                                      open_logical((folder_ / "out").string()));
+  for (const TensorDifference& t : d.differences) EXPECT_EQ(t.fault, "dtype fp32 and bf16");
+  EXPECT_EQ(d.differences.size(), 4u);
+}
+
+TEST_F(Export, NothingIsWrittenOver) {
+  fs::create_directories(folder_ / "taken");
+  std::ofstream(folder_ / "taken/thesis.txt") << "years";
+  ExportOptions overwrite;
+  overwrite.overwrite = true;
+  EXPECT_NE(error_of<UserError>([&] { write("taken", overwrite); }).find("no export"),
+            std::string::npos);
+  EXPECT_EQ(read_file(folder_ / "taken/thesis.txt"), "years");
+  EXPECT_NE(error_of<UserError>([&] { write("c", overwrite); }).find("no export"),
+            std::string::npos);
+  write("out", {});
+  EXPECT_NE(error_of<UserError>([&] { write("out", {}); }).find("--overwrite"), std::string::npos);
+  overwrite.max_shard_bytes = 200;
+  write("out", overwrite);
+  EXPECT_FALSE(fs::exists(folder_ / "out/model.safetensors"));
+  EXPECT_EQ(digest_of(folder_ / "out").weights, digest_of(folder_ / "c").weights);
+  EXPECT_FALSE(fs::exists(folder_ / "out.writing"));
+}
+
+TEST(ByteSize, Units) {
+  EXPECT_EQ(parse_byte_size("5GB"), 5'000'000'000u);
+  EXPECT_EQ(parse_byte_size("2GiB"), size_t{1} << 31);
+  EXPECT_EQ(parse_byte_size("1.5KB"), 1500u);
+  EXPECT_EQ(parse_byte_size("123"), 123u);
+  for (const char* bad : {"", "GB", "5 GB", "-1", "5XB", "0", "1e9", ".", "99999999999999TB"}) {
+    EXPECT_NE(error_of<UserError>([&] { parse_byte_size(bad); }).find("wanted"), std::string::npos)
+        << bad;
+  }
+}
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,38 @@
+// tests/cmd/doctor_test.cpp: what doctor tells, and the speeds that it keeps.
+#include <gtest/gtest.h>
+
+#include "base/json.h"
+#include "tests/cmd/run_program.h"
+
+namespace weft {
+namespace {
+
+using testing::Outcome;
+using testing::run_weft;
+using testing::TemporaryFolder;
+
+TEST(DoctorCommand, TellsTheMachineAndKeepsSpeeds) {
+  const TemporaryFolder cache;
+  ::setenv("XDG_CACHE_HOME", cache.path().c_str(), 1);
+  const Json before = parse_json(run_weft("doctor --json").out, "output");
+  const Json& cpu = before.at("cpu");
+  EXPECT_FALSE(cpu.at("model").as_string().empty());
+  EXPECT_GE(cpu.at("cores").as_int(), 1);
+  const auto& levels = cpu.at("levels").as_array();
+  EXPECT_NE(std::find(levels.begin(), levels.end(), cpu.at("level")), levels.end());
+  EXPECT_GT(before.at("memory").at("total_bytes").as_int(), 0);
+  EXPECT_TRUE(before.at("speeds").is_null());
+  const Json measured = parse_json(run_weft("doctor --measure --json").out, "output");
+  for (const char* key : {"gflops_fp32", "gflops_bf16", "copy_gb_per_s"}) {
+    EXPECT_GT(measured.at("speeds").at(key).as_number(), 0) << key;
+  }
+  EXPECT_TRUE(std::filesystem::exists(cache / "weft/speeds.json"));
+  const Json after = parse_json(run_weft("doctor --json").out, "output");
+  EXPECT_EQ(after.at("speeds"), measured.at("speeds"));
+  const Outcome text = run_weft("doctor");
+  EXPECT_NE(text.out.find("GFLOP/s"), std::string::npos) << text.out;
+  EXPECT_NE(text.out.find("CUDA back end: GPUs are not used"), std::string::npos) << text.out;
+}
+
+}  // namespace
+}  // namespace weft

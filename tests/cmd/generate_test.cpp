@@ -1,0 +1,142 @@
+// tests/cmd/generate_test.cpp: continuations of a small model from folder, checkpoint and run.
+#include <gtest/gtest.h>
+
+#include "base/json.h"
+#include "checkpoint/checkpoint.h"
+#include "io/hf_folder.h"
+#include "tests/cmd/run_program.h"
+#include "text/tokenizer.h"
+
+namespace weft {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::Outcome;
+using testing::run_weft;
+using testing::TemporaryFolder;
+
+constexpr const char* kGolden = "tests/golden/data/tiny_llama/model";  // 257 ids: bytes and eos
+
+class GenerateCommand : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    for (const char* name : {"config.json", "generation_config.json", "model.safetensors"}) {
+      fs::copy_file(fs::path(kGolden) / name, folder_ / name);
+    }
+    for (const auto& [name, bytes] : make_bytes_tokenizer()->files()) {
+      std::ofstream(folder_ / name) << bytes;
+    }
+  }
+  Outcome generate(const std::string& words, const std::string& input = "") const {
+    return run_weft("generate '" + folder_.path().string() + "' " + words, input);
+  }
+  TemporaryFolder folder_;
+};
+
+TEST_F(GenerateCommand, EveryWayInGivesTheSameContinuation) {
+  const Outcome got = generate("--prompt hello --max-new-tokens 12");
+  ASSERT_EQ(got.exit_code, 0) << got.err;
+  EXPECT_TRUE(got.out.ends_with("\n"));
+  EXPECT_GT(got.out.size(), 1u);
+  EXPECT_EQ(generate("--max-new-tokens 12", "hello\n").out, got.out);
+  EXPECT_EQ(generate("--max-new-tokens 12 --threads 1 --prompt hello").out, got.out);
+}
+
+TEST_F(GenerateCommand, JsonHoldsPromptTextAndIds) {
+  const Outcome got = generate("--prompt hello --max-new-tokens 12 --json");
+  ASSERT_EQ(got.exit_code, 0) << got.err;
+  const Json json = parse_json(got.out, "output");
+  EXPECT_EQ(json.at("prompt").as_string(), "hello");
+  EXPECT_LE(json.at("ids").as_array().size(), 12u);
+  std::vector<int32_t> ids;
+  for (const Json& id : json.at("ids").as_array()) ids.push_back(static_cast<int32_t>(id.as_int()));
+  EXPECT_EQ(make_bytes_tokenizer()->decode(ids, true), json.at("text").as_string());
+  EXPECT_EQ(json.at("text").as_string() + "\n", generate("--prompt hello --max-new-tokens 12").out);
+}
+
+TEST_F(GenerateCommand, PromptsGiveOneLineEachInOrder) {
+  const std::string file = (folder_ / "prompts").string();
+  std::ofstream(file) << "a\nsecond one\r\nc";
+  const Outcome got = generate("--max-new-tokens 9 --json --prompts " + file);
+  std::istringstream lines(got.out);
+  std::vector<std::string> prompts;
+  for (std::string line; std::getline(lines, line);) {
+    const Json json = parse_json(line, "line");
+    prompts.push_back(json.at("prompt").as_string());
+    const Outcome alone = generate("--max-new-tokens 9 --json --prompt '" + prompts.back() + "'");
+    EXPECT_EQ(alone.out, line + "\n");
+  }
+  EXPECT_EQ(prompts, (std::vector<std::string>{"a", "second one", "c"}));
+  const std::string plain = generate("--max-new-tokens 40 --prompts " + file).out;
+  EXPECT_EQ(std::count(plain.begin(), plain.end(), '\n'), 3);
+}
+
+TEST_F(GenerateCommand, SamplingIsRepeatedBySeed) {
+  const std::string words = "--prompt x --max-new-tokens 30 --json --top-k 50 --seed ";
+  const std::string one = generate(words + "1").out;
+  EXPECT_EQ(one, generate(words + "1").out);
+  EXPECT_EQ(one, generate(words + "1 --temperature 1").out);
+  EXPECT_NE(one, generate(words + "2").out);
+}
+
+TEST_F(GenerateCommand, CheckpointAndRunDirectoryAreModelsToo) {
+  const HfFolder hf(folder_.path());
+  const fs::path run = folder_ / "run";
+  std::vector<Slice> slices;
+  for (const std::string& name : hf.tensor_names()) {
+    const auto [file, info] = hf.find(name);
+    slices.push_back(whole_tensor(name + "#master", info->shape, info->dtype,
+                                  const_cast<std::byte*>(file->data(*info))));
+  }
+  auto side_files = make_bytes_tokenizer()->files();
+  side_files["config.json"] = hf.config().dump();
+  fs::create_directories(run / "checkpoints");
+  write_checkpoint(checkpoint_path(run, 3), slices, Json(Json::Object{}), side_files);
+  const std::string words = " --prompt hello --max-new-tokens 12 --json";
+  const std::string wanted = generate(words).out;
+  const Outcome got = run_weft("generate " + run.string() + words);
+  EXPECT_EQ(got.out, wanted) << got.err;
+  EXPECT_EQ(run_weft("generate " + checkpoint_path(run, 3).string() + words).out, wanted);
+}
+
+TEST_F(GenerateCommand, StopsAtThePositionsWithAMessage) {
+  const Outcome got = generate("--max-new-tokens 2000 --json --prompt " + std::string(505, 'a'));
+  ASSERT_EQ(got.exit_code, 0) << got.err;
+  const size_t made = parse_json(got.out, "output").at("ids").as_array().size();
+  EXPECT_LE(made, 7u);
+  if (made == 7) EXPECT_NE(got.err.find("positions were used up"), std::string::npos) << got.err;
+}
+
+TEST_F(GenerateCommand, WrongInputIsRefused) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"--prompt ''", "prompt 1 is empty"},
+      {"--prompt a --temperature -1", "temperature is -1"},
+      {"--prompt a --top-p 2", "top_p is 2"},
+      {"--prompt a --top-k -3", "top_k is -3"},
+      {"--prompt a --max-new-tokens -1", "max_new_tokens is -1"},
+      {"--prompt a --prompts b", "--prompt"},
+      {"--prompts no-such-file", "no-such-file"},
+  };
+  for (const auto& [words, wanted] : cases) {
+    const Outcome got = generate(words);
+    EXPECT_EQ(got.exit_code, 2) << words << "\n" << got.err;
+    EXPECT_NE(got.err.find(wanted), std::string::npos) << words << "\n" << got.err;
+  }
+  fs::remove(folder_ / "tokenizer.json");
+  EXPECT_EQ(generate("--prompt a").exit_code, 2);
+  EXPECT_EQ(generate("--prompt a --tokenizer bytes --max-new-tokens 1").exit_code, 0);
+}
+
+TEST_F(GenerateCommand, DamagedWeightsAreNamed) {
+  std::ofstream(folder_ / "config.json", std::ios::app) << " ";
+  const Json config = HfFolder(folder_.path()).config();
+  Json changed = config;
+  changed.set("intermediate_size", config.at("intermediate_size").as_int() + 8);
+  std::ofstream(folder_ / "config.json") << changed.dump();
+  const Outcome got = generate("--prompt a");
+  EXPECT_EQ(got.exit_code, 2);
+  EXPECT_NE(got.err.find("has the shape"), std::string::npos) << got.err;
+}
+
+}  // namespace
+}  // namespace weft

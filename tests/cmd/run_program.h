@@ -1,0 +1,37 @@
+// tests/cmd/run_program.h: the program run as a user would, its output and exit code.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <cstdio>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include "tests/io/temporary_folder.h"
+
+namespace weft::testing {
+
+struct Outcome {
+  int exit_code = -1;
+  std::string out, err;
+};
+
+// `words` as for the shell; `input` is its standard input.
+inline Outcome run_weft(const std::string& words, const std::string& input = "") {
+  const TemporaryFolder folder;
+  std::ofstream(folder / "in", std::ios::binary) << input;
+  const auto file = [&](const char* name) { return "'" + (folder / name).string() + "'"; };
+  const std::string command = std::string("'") + WEFT_PROGRAM + "' " + words + " < " + file("in") +
+                              " > " + file("out") + " 2> " + file("err");
+  const int status = std::system(command.c_str());
+  const auto slurp = [&](const char* name) {
+    std::ostringstream text;
+    text << std::ifstream(folder / name, std::ios::binary).rdbuf();
+    return text.str();
+  };
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, slurp("out"), slurp("err")};
+}
+
+}  // namespace weft::testing
