@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <cmath>
 
+#include "base/error.h"
 #include "cmd/command.h"
 
 namespace weft {

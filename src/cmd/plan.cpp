@@ -1,6 +1,7 @@
 // cmd/plan.cpp: weft plan RUN.yaml.
 #include <CLI/CLI.hpp>
 
+#include "base/error.h"
 #include "cmd/command.h"
 #include "train/plan_report.h"
 
