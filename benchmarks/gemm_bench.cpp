@@ -125,4 +125,5 @@ int main(int argc, char** argv) {
       std::printf("\n");
     }
   }
+  return 0;
 }

@@ -97,6 +97,7 @@ class Product {
 
   // Lines [first, first + count) of the factor that is not shared, against all of the other.
   void run_task(const Block& block, int64_t first, int64_t count, int thread) {
+    Tile::prepare();
     Packed* own = reinterpret_cast<Packed*>(private_ + static_cast<size_t>(thread) *
                                                            plan_.private_bytes);
     if (plan_.share_b) {
@@ -116,15 +117,23 @@ class Product {
     const bool first = block.k == 0, last = block.k + block.k_count == args_.K;
     const int64_t tiles_down = ceil_div(plan_.m_block, kMr);
     alignas(64) float own_tile[kMr * kNr];
+    // While a panel of B is in use the next one is brought near, a piece with each tile: it comes
+    // from the shared cache, and at once would cost one part in twenty.
+    const int64_t panel_bytes = k_padded * kNr * static_cast<int64_t>(sizeof(Packed));
+    const int64_t piece = round_up(ceil_div(panel_bytes, ceil_div(rows, kMr)), 64);
     for (int64_t j = 0; j < cols; j += kNr, b += k_padded * kNr) {
       const Packed* panel = a;
+      const std::byte* next = reinterpret_cast<const std::byte*>(b) + panel_bytes;
       for (int64_t i = 0; i < rows; i += kMr, panel += k_padded * kMr) {
         const int64_t index = (col + j) / kNr * tiles_down + (row + i) / kMr;
         float* tile = first && last ? own_tile : partial_ + index * kMr * kNr;
+        const int64_t m = block.m + row + i, n = block.n + col + j;
+        const int64_t tile_rows = std::min(kMr, rows - i), tile_cols = std::min(kNr, cols - j);
+        for (int64_t byte = 0; byte < piece; byte += 64) __builtin_prefetch(next + byte, 0, 2);
+        next += piece;
         Tile::multiply(k_padded, panel, b, tile, !first);
         if (!last) continue;
-        store_tile<Tile::kNr>(sink_, tile, block.m + row + i, std::min(kMr, rows - i),
-                              block.n + col + j, std::min(kNr, cols - j),
+        store_tile<Tile::kNr>(sink_, tile, m, tile_rows, n, tile_cols,
                               has_bias_ ? bias_ + col + j : nullptr);
       }
     }
@@ -165,7 +174,7 @@ size_t gemm_workspace(const GemmArgs& args, int num_threads) {
   const Plan plan = args.dtype == Dtype::kBf16 ? make_plan<TileForBf16>(args, num_threads)
                                                : make_plan<FloatTile>(args, num_threads);
   return plan.shared_bytes + plan.bias_bytes + plan.partial_bytes +
-         plan.private_bytes * static_cast<size_t>(num_threads);
+         plan.private_bytes * static_cast<size_t>(num_threads) + kReadPast;
 }
 
 }  // namespace weft::WEFT_LEVEL

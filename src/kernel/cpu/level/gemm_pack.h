@@ -47,47 +47,61 @@ void pack_tail(typename F::Packed* panel, const Operand<const typename F::Source
   }
 }
 
-// Rows are lines: a transposition of units (a unit is one line's group of k).
+// Rows are lines: a transposition of units (a unit is one line's group of k). While a panel is
+// packed the rows of the next one are fetched, because each is too short for the machine's own
+// prefetcher to find its stride.
 template <typename F>
 void pack_lines(typename F::Packed* panel, const Operand<const typename F::Source>& operand,
                 int64_t line, int64_t lines, int64_t k0, int64_t k_count) {
   const typename F::Source* from[F::kLines];
+  const typename F::Source* next[F::kLines];
   for (int64_t i = 0; i < F::kLines; ++i) {
     from[i] = operand.rows.at(line + std::min(i, lines - 1)) + k0;
+    next[i] = operand.rows.at(line + std::min(i + F::kLines, lines - 1)) + k0;
   }
   constexpr int64_t kBlock = int64_t{kTransposeUnits<F::kUnitBytes>} * F::kGroup;
+  constexpr int64_t kCacheLine = 64 / sizeof(typename F::Source);
   const int64_t whole = k_count / kBlock * kBlock;
   for (int64_t k = 0; k < whole; k += kBlock) {
+    if (k % kCacheLine == 0) {
+      for (int i = 0; i < F::kLines; ++i) __builtin_prefetch(next[i] + k);
+    }
     transpose_units<F>(from, k, panel + k * F::kLines);
   }
-  pack_tail<F>(panel, operand, line, lines, k0, whole, k_count);
+  pack_tail<F>(panel, operand, line, std::min<int64_t>(lines, F::kLines), k0, whole, k_count);
 }
 
-// Rows are k: the lines of a group of rows are interleaved. All panels advance together, so that
-// every row is read once from left to right.
+// Rows are k: the lines of a group of rows are interleaved. All panels advance together by a few
+// groups, enough to fill whole cache lines: panels lie a power of two apart, so that lines half
+// filled would push each other out of the first cache. Every row is read once from left to right.
 template <typename F>
 void pack_rows(typename F::Packed* panels, const Operand<const typename F::Source>& operand,
                int64_t line, int64_t lines, int64_t k0, int64_t k_count) {
-  constexpr int64_t kBlock = int64_t{kInterleaveRows<F::kGroup>};
+  constexpr int kRows = kInterleaveRows<F::kGroup>;
+  constexpr int64_t kCacheLine = 64 / sizeof(typename F::Source);
+  constexpr int64_t kAhead = 8;  // rows
   const int64_t panel_elements = F::panel_elements(k_count);
-  const int64_t whole = k_count / kBlock * kBlock;
-  for (int64_t k = 0; k < whole; k += kBlock) {
-    const typename F::Source* from[kBlock];
-    for (int64_t i = 0; i < kBlock; ++i) from[i] = operand.rows.at(k0 + k + i) + line;
+  const int64_t whole = k_count / kRows * kRows;
+  for (int64_t k = 0; k < whole; k += kRows) {
+    const typename F::Source* from[kRows];
+    const typename F::Source* next[kRows];
+    for (int64_t i = 0; i < kRows; ++i) {
+      from[i] = operand.rows.at(k0 + k + i) + line;
+      next[i] = operand.rows.at(k0 + std::min(k + i + kAhead, k_count - 1)) + line;
+    }
+    for (int64_t i = 0; i < lines; i += kCacheLine) {
+      for (int row = 0; row < kRows; ++row) __builtin_prefetch(next[row] + i);
+    }
     typename F::Packed* to = panels + k * F::kLines;
     int64_t done = 0;
     for (; done + F::kLines <= lines; done += F::kLines, to += panel_elements) {
-      for (int i = 0; i < F::kLines; i += kInterleaveLines<F::kGroup>) {
-        interleave_rows<F>(from, done + i, to + i * F::kGroup);
+      for (int row = 0; row < kRows; row += F::kGroup) {
+        interleave_rows<F>(from + row, done, to + row * F::kLines);
       }
     }
     if (done == lines) continue;
-    for (int64_t i = 0; i < F::kLines; i += kInterleaveLines<F::kGroup>) {
-      if (done + i + kInterleaveLines<F::kGroup> <= lines) {
-        interleave_rows<F>(from, done + i, to + i * F::kGroup);
-      } else {
-        interleave_rest<F>(from, done + i, lines, to + i * F::kGroup);
-      }
+    for (int row = 0; row < kRows; row += F::kGroup) {
+      interleave_rest<F>(from + row, done, lines - done, to + row * F::kLines);
     }
   }
   for (int64_t done = 0; done < lines; done += F::kLines, panels += panel_elements) {
@@ -105,7 +119,7 @@ void pack(typename F::Packed* panels, const Operand<const typename F::Source>& o
     return;
   }
   for (int64_t i = 0; i < lines; i += F::kLines) {
-    pack_lines<F>(panels, operand, line + i, std::min<int64_t>(F::kLines, lines - i), k0, k_count);
+    pack_lines<F>(panels, operand, line + i, lines - i, k0, k_count);
     panels += F::panel_elements(k_count);
   }
 }

@@ -5,6 +5,7 @@
 
 #include <bit>
 
+#include "kernel/cpu/level/gemm_intrinsics.h"
 #include "kernel/cpu/level/gemm_operand.h"
 #include "kernel/cpu/level/gemm_shuffle.h"
 
@@ -28,13 +29,17 @@ typedef uint16_t Halves __attribute__((vector_size(kLanes * 2)));
 }
 
 [[gnu::always_inline]] inline void narrow(Floats v, float* to) { store_vector(to, v); }
-// to_bf16 of every lane.
+// to_bf16 of every lane. (AVX-512's own instruction is of no use: it flushes subnormals.)
 [[gnu::always_inline]] inline void narrow(Floats v, Bf16* to) {
+#if defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
+  vst1_bf16(reinterpret_cast<bfloat16_t*>(to), vcvt_bf16_f32(std::bit_cast<float32x4_t>(v)));
+#else
   const Words u = std::bit_cast<Words>(v);
   const Words rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
   const Words quiet = (u >> 16) | 0x40u;
   const Words result = (u & 0x7fffffffu) > 0x7f800000u ? quiet : rounded;
   store_vector(to, __builtin_convertvector(result, Halves));
+#endif
 }
 
 [[gnu::always_inline]] inline void narrow_one(float v, float* to) { *to = v; }
