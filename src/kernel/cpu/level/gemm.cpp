@@ -39,8 +39,8 @@ class Product {
   void run() {
     for (int64_t m = 0; m < args_.M; m += plan_.m_block) {
       for (int64_t n = 0; n < args_.N; n += plan_.n_block) {
-        const Block block{m, std::min(plan_.m_block, args_.M - m), n,
-                          std::min(plan_.n_block, args_.N - n), 0, 0};
+        const Block block{
+            m, std::min(plan_.m_block, args_.M - m), n, std::min(plan_.n_block, args_.N - n), 0, 0};
         run_block(block);
       }
     }
@@ -98,8 +98,8 @@ class Product {
   // Lines [first, first + count) of the factor that is not shared, against all of the other.
   void run_task(const Block& block, int64_t first, int64_t count, int thread) {
     Tile::prepare();
-    Packed* own = reinterpret_cast<Packed*>(private_ + static_cast<size_t>(thread) *
-                                                           plan_.private_bytes);
+    Packed* own =
+        reinterpret_cast<Packed*>(private_ + static_cast<size_t>(thread) * plan_.private_bytes);
     if (plan_.share_b) {
       pack<FormatA>(own, a_, block.m + first, count, block.k, block.k_count);
       multiply(block, own, first, count, shared_, 0, block.cols);
