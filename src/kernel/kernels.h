@@ -6,7 +6,8 @@
 // loss work in fp32 inside. A gradient of a parameter has its own dtype (grad_dtype): fp32 or bf16.
 //
 // No kernel takes memory: scratch comes from Context::workspace, whose size the workspace
-// functions tell when the plan is made. No kernel's bits depend on the number of threads.
+// functions tell when the plan is made; what gemm_workspace tells also serves every product that is
+// no larger in any extent. No kernel's bits depend on the number of threads.
 #pragma once
 
 #include <cstddef>

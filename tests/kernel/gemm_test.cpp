@@ -123,9 +123,8 @@ struct Data {
   float c_at(int64_t m, int64_t n) const { return c.get(place(c, p.c_parts, m), n); }
 };
 
-void run(const Kernels& kernels, const GemmArgs& args, int num_threads) {
+void run_in(const Kernels& kernels, const GemmArgs& args, int num_threads, size_t bytes) {
   ThreadPool pool(num_threads);
-  const size_t bytes = kernels.gemm_workspace(args, num_threads);
   const std::unique_ptr<std::byte, decltype(&std::free)> workspace(
       static_cast<std::byte*>(std::aligned_alloc(64, (bytes + 127) / 64 * 64)), &std::free);
   std::memset(workspace.get(), 0xff, bytes + 64);  // NaN: nothing may be read before it is written
@@ -133,6 +132,10 @@ void run(const Kernels& kernels, const GemmArgs& args, int num_threads) {
   for (size_t i = 0; i < 64; ++i) {
     ASSERT_EQ(workspace.get()[bytes + i], std::byte{0xff}) << "wrote past the workspace";
   }
+}
+
+void run(const Kernels& kernels, const GemmArgs& args, int num_threads) {
+  run_in(kernels, args, num_threads, kernels.gemm_workspace(args, num_threads));
 }
 
 std::vector<const Kernels*> levels() {
@@ -353,6 +356,23 @@ TEST_P(GemmTest, NonFiniteRowsStayAlone) {
       for (int64_t m = 0; m < 20; ++m) ASSERT_TRUE(std::isfinite(data.c_at(m, n)));
       ASSERT_FALSE(std::isfinite(data.c_at(20, n)));
     }
+  }
+}
+
+// A caller asks once, for its largest product: what it got serves every smaller one.
+TEST_P(GemmTest, WorkspaceServesSmallerProducts) {
+  std::mt19937 random(5);
+  const auto draw = [&](int64_t most) { return 1 + static_cast<int64_t>(random() % static_cast<uint64_t>(most)); };
+  for (int i = 0; i < 60; ++i) {
+    const auto& [dtype, c_dtype] = kDtypes[static_cast<size_t>(i) % std::size(kDtypes)];
+    GemmArgs largest{};
+    largest.dtype = dtype, largest.c_dtype = c_dtype;
+    largest.M = draw(700), largest.N = draw(700), largest.K = draw(1400);
+    const Problem p{draw(largest.M), draw(largest.N), draw(largest.K), dtype, c_dtype};
+    Data small(p);
+    SCOPED_TRACE(testing::Message() << describe(p) << " in the workspace of " << largest.M << " "
+                                    << largest.N << " " << largest.K);
+    for (int threads : {1, 2}) run_in(*GetParam(), small.args(), threads, GetParam()->gemm_workspace(largest, 2));
   }
 }
 

@@ -171,10 +171,10 @@ void gemm(const Context& context, const GemmArgs& args) {
 }
 
 size_t gemm_workspace(const GemmArgs& args, int num_threads) {
-  const Plan plan = args.dtype == Dtype::kBf16 ? make_plan<TileForBf16>(args, num_threads)
-                                               : make_plan<FloatTile>(args, num_threads);
-  return plan.shared_bytes + plan.bias_bytes + plan.partial_bytes +
-         plan.private_bytes * static_cast<size_t>(num_threads) + kReadPast;
+  const size_t bytes = args.dtype == Dtype::kBf16
+                           ? workspace_bound<TileForBf16>(args, num_threads)
+                           : workspace_bound<FloatTile>(args, num_threads);
+  return bytes + kReadPast;
 }
 
 }  // namespace weft::WEFT_LEVEL
