@@ -7,8 +7,8 @@ const std::vector<Command>& commands() {
   static const std::vector<Command> table = {
       {"train", "train a model as a run file says; runs again, it resumes", add_train},
       {"verify", "train in several layouts and compare", nullptr},
-      {"plan", "memory, traffic and time a step, without a device", nullptr},
-      {"eval", "loss, perplexity and exact match of a model", nullptr},
+      {"plan", "memory, traffic and time a step, without a device", add_plan},
+      {"eval", "loss, perplexity and exact match of a model", add_eval},
       {"generate", "continue a prompt", add_generate},
       {"export", "make a Hugging Face folder of a checkpoint", add_export},
       {"inspect", "what a checkpoint, safetensors file, data file or tokenizer holds", add_inspect},

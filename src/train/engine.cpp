@@ -45,6 +45,22 @@ void in_stretches(ThreadPool* pool, int64_t n, const Fn& fn) {
   });
 }
 
+// Rows [first_row, first_row + rows) of the batch into the inputs of a plan.
+void feed(const Executor& executor, const Batch& batch, int64_t first_row, int64_t rows) {
+  const int64_t T = batch.seq_length;
+  auto* ids = executor.at<int32_t>("ids");
+  auto* targets = executor.at<int32_t>("targets");
+  auto* lengths = executor.at<int32_t>("lengths");
+  const int64_t have = std::clamp<int64_t>(batch.num_rows - first_row, 0, rows);
+  std::copy_n(batch.ids.data() + first_row * T, have * T, ids);
+  std::copy_n(batch.targets.data() + first_row * T, have * T, targets);
+  std::copy_n(batch.lengths.data() + first_row, have, lengths);
+  // The last batch of an evaluation may be short: rows without length and without targets.
+  std::fill_n(ids + have * T, (rows - have) * T, 0);
+  std::fill_n(targets + have * T, (rows - have) * T, -1);
+  std::fill_n(lengths + have, rows - have, 0);
+}
+
 }  // namespace
 
 std::unique_ptr<EnginePlans> make_engine_plans(const RunConfig& config, const Model& model,
@@ -54,14 +70,27 @@ std::unique_ptr<EnginePlans> make_engine_plans(const RunConfig& config, const Mo
   plans->train = make_plan(training_graph(config, model), options);
   plans->layout.add(plans->train);
   if (config.has_eval()) {
-    Graph graph;
-    const Ref losses = model.trace_loss(
-        &graph, {config.micro_batch(), config.data.seq_length, config.compute_dtype(), 0});
-    add_loss_sum(&graph, losses);
-    plans->eval = make_plan(std::move(graph), options);
+    plans->eval = make_eval_plan(config, model, kernels, num_threads);
     plans->layout.add(*plans->eval);
   }
   return plans;
+}
+
+Plan make_eval_plan(const RunConfig& config, const Model& model, const Kernels& kernels, int num_threads) {
+  Graph graph;
+  const Ref losses = model.trace_loss(
+      &graph, {config.micro_batch(), config.data.seq_length, config.compute_dtype(), 0});
+  add_loss_sum(&graph, losses);
+  return make_plan(std::move(graph), {&kernels, num_threads, 1});
+}
+
+double eval_loss_sum(Executor* executor, const Batch& batch, int64_t micro_batch) {
+  StepScalars scalars;
+  for (int64_t row = 0; row < batch.num_rows; row += micro_batch, ++scalars.pass) {
+    feed(*executor, batch, row, micro_batch);
+    executor->run_pass(scalars);
+  }
+  return *executor->at<double>("loss_sum");
 }
 
 int choose_threads(const LaunchConfig& config) {
@@ -125,25 +154,10 @@ void Engine::round_masters() {
   }
 }
 
-void Engine::feed(const Executor& executor, const Batch& batch, int64_t first_row) const {
-  const int64_t T = batch.seq_length, rows = config_.micro_batch();
-  auto* ids = executor.at<int32_t>("ids");
-  auto* targets = executor.at<int32_t>("targets");
-  auto* lengths = executor.at<int32_t>("lengths");
-  const int64_t have = std::clamp<int64_t>(batch.num_rows - first_row, 0, rows);
-  std::copy_n(batch.ids.data() + first_row * T, have * T, ids);
-  std::copy_n(batch.targets.data() + first_row * T, have * T, targets);
-  std::copy_n(batch.lengths.data() + first_row, have, lengths);
-  // The last batch of an evaluation may be short: rows without length and without targets.
-  std::fill_n(ids + have * T, (rows - have) * T, 0);
-  std::fill_n(targets + have * T, (rows - have) * T, -1);
-  std::fill_n(lengths + have, rows - have, 0);
-}
-
 double Engine::run_passes(const Batch& batch) {
   StepScalars scalars;
   for (int64_t row = 0; row < batch.num_rows; row += config_.micro_batch(), ++scalars.pass) {
-    feed(*train_, batch, row);
+    feed(*train_, batch, row, config_.micro_batch());
     train_->run_pass(scalars);
   }
   return *train_->at<double>("loss_sum");
@@ -165,12 +179,7 @@ double Engine::update(const Batch& batch, double lr, int64_t update_number) {
 
 double Engine::eval_loss_sum(const Batch& batch) {
   ensure(eval_ != nullptr, "no evaluation plan was made");
-  StepScalars scalars;
-  for (int64_t row = 0; row < batch.num_rows; row += config_.micro_batch(), ++scalars.pass) {
-    feed(*eval_, batch, row);
-    eval_->run_pass(scalars);
-  }
-  return *eval_->at<double>("loss_sum");
+  return weft::eval_loss_sum(eval_.get(), batch, config_.micro_batch());
 }
 
 std::vector<Slice> Engine::slices(bool with_states) const {
