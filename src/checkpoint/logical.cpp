@@ -5,6 +5,7 @@
 #include <cstring>
 #include <memory>
 #include <set>
+#include <utility>
 
 #include "base/error.h"
 #include "checkpoint/checkpoint.h"
