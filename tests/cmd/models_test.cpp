@@ -1,4 +1,4 @@
-// tests/cmd/models_test.cpp: hash, diff, inspect, export through the built program: output and codes.
+// tests/cmd/models_test.cpp: hash, diff, inspect and export through the built program.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
