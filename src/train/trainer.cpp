@@ -14,6 +14,7 @@
 #include "train/session.h"
 #include "train/signals.h"
 #include "track/memory.h"
+#include "track/plot.h"
 #include "track/progress.h"
 #include "track/run_files.h"
 
@@ -286,8 +287,20 @@ class Trainer {
     events_->write("finished", {{"step", Json(step_)}, {"loss", final_loss_ ? Json(*final_loss_) : Json()}});
     const std::string told = stream_.counters().describe();
     if (!told.empty()) log_info("data: {}", told);
+    draw_curve();
     log_info("finished {} steps in {}; final loss {}, best loss {}; model in {}", step_,
              format_duration(seconds_since(began_)), show(final_loss_), show(best_loss_), (start_.dir / "final").string());
+  }
+
+  // The curve as pictures beside the metrics, and on the terminal where a person may look.
+  void draw_curve() {
+    const LossCurve curve = read_loss_curve(start_.dir / "metrics.jsonl", c_.name);
+    if (curve.train.size() < 2) return;
+    if (has_pictures()) {
+      draw_picture(curve, start_.dir / "loss.png");
+      draw_picture(curve, start_.dir / "loss.svg");
+    }
+    if (choose_progress_style(options_.quiet) == ProgressStyle::kTerminal) log_info("{}", draw_terminal(curve));
   }
 
   static std::string show(const std::optional<double>& v) { return v ? fmt::format("{:.5f}", *v) : "none"; }
