@@ -45,12 +45,14 @@ std::unique_ptr<Model> make_model(const Json& config, const ModelOverrides& over
             c.num_hidden_layers);
     if (overrides.num_layers > 0) c.num_hidden_layers = overrides.num_layers;
     if (c.dropout > 0 && !overrides.dropout_given) {
-      throw UserError(fmt::format("config.json: attention_dropout is {}, and dropout is not built", c.dropout),
-                      "set model.dropout: 0.0 to train without it");
+      throw UserError(
+          fmt::format("config.json: attention_dropout is {}, and dropout is not built", c.dropout),
+          "set model.dropout: 0.0 to train without it");
     }
     return std::make_unique<DecoderModel>(std::move(c));
   }
-  throw UserError(fmt::format("config.json: architecture {} is not known", name), "known: " + known);
+  throw UserError(fmt::format("config.json: architecture {} is not known", name),
+                  "known: " + known);
 }
 
 float initial_element(const ParameterSpec& spec, uint64_t seed, int64_t i) {

@@ -58,7 +58,7 @@ class Model {
 
 // From config.json. UserError naming the known architectures, or the feature that is not built.
 struct ModelOverrides {
-  int64_t num_layers = 0;     // 0: as configured
+  int64_t num_layers = 0;      // 0: as configured
   bool dropout_given = false;  // model.dropout was written (as 0)
 };
 std::unique_ptr<Model> make_model(const Json& config, const ModelOverrides& overrides);

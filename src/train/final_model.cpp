@@ -15,7 +15,8 @@ std::map<std::string, std::string> side_files(const Session& session) {
 void write_final_model(const std::filesystem::path& out, const std::vector<Slice>& weights,
                        const Session& session) {
   std::vector<LogicalTensor> tensors;
-  for (const Slice& s : weights) tensors.push_back(tensor_in_memory(s.name, s.shape, s.dtype, s.data));
+  for (const Slice& s : weights)
+    tensors.push_back(tensor_in_memory(s.name, s.shape, s.dtype, s.data));
   ExportOptions options;
   options.dtype = session.final_dtype;
   options.overwrite = true;  // a run that went on replaces its own final/
