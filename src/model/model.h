@@ -63,7 +63,10 @@ struct ModelOverrides {
 };
 std::unique_ptr<Model> make_model(const Json& config, const ModelOverrides& overrides);
 
-// Element i of a parameter's initial value, keyed by seed, name and element.
+// Elements [begin, end) of a parameter's initial value, keyed by seed, name and element: any cut of
+// the tensor gives the same elements.
+void initial_values(const ParameterSpec& spec, uint64_t seed, int64_t begin, int64_t end,
+                    float* out);
 float initial_element(const ParameterSpec& spec, uint64_t seed, int64_t i);
 
 // Marks parameters that a glob of `patterns` matches. UserError where a pattern matches none.

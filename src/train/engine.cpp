@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "base/error.h"
@@ -130,10 +131,15 @@ void Engine::init_weights(uint64_t seed) {
     void* at = train_->find(spec.name);
     float* master = train_->at<float>(spec.name + "#master");
     in_stretches(&pool_, num_elements(spec.shape), [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        const float v = initial_element(spec, seed, i);
-        store_element(at, dtype, i, v);
-        if (master) master[i] = v;
+      constexpr int64_t kPiece = 1024;
+      std::array<float, kPiece> values;
+      for (int64_t at_element = begin; at_element < end; at_element += kPiece) {
+        const int64_t n = std::min(kPiece, end - at_element);
+        initial_values(spec, seed, at_element, at_element + n, values.data());
+        for (int64_t i = 0; i < n; ++i) {
+          store_element(at, dtype, at_element + i, values[static_cast<size_t>(i)]);
+        }
+        if (master) std::copy_n(values.data(), n, master + at_element);
       }
     });
   }
