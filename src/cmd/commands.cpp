@@ -19,6 +19,8 @@ const std::vector<Command>& commands() {
       {"agent", "serve a node of a run that no engine starts", nullptr},
       {"dashboard", "web page over the runs below a folder", nullptr},
       {"doctor", "what this machine has, and what a build lacks", add_doctor},
+      {"corpus", "write the text-to-SQL corpus of the quickstart", add_corpus},
+      {"plot", "the loss curve of a run, in the terminal and as a picture", add_plot},
   };
   return table;
 }

@@ -44,7 +44,8 @@ Node& Builder::add(Op op, std::vector<Ref> inputs, std::vector<Ref> outputs) {
 Ref Builder::embedding(Ref ids, Ref table, int32_t padding_id) {
   const Shape &i = shape(ids), &t = shape(table);
   check(i.size() == 2 && t.size() == 2, "embedding",
-        fmt::format("wanted ids (B, T) and a table (V, C), got {} and {}", to_string(i), to_string(t)));
+        fmt::format("wanted ids (B, T) and a table (V, C), got {} and {}", to_string(i),
+                    to_string(t)));
   Ref out = activation("embedded", {i[0], i[1], t[1]}, compute_);
   add(Op::kEmbedding, {ids, table}, {out}).attr.padding_id = padding_id;
   return out;
@@ -89,8 +90,7 @@ Builder::Normed Builder::rmsnorm(Ref x, Ref residual, Ref weight, float eps) {
   Ref rstd = activation("rstd", {s[0], s[1]}, Dtype::kF32);
   std::vector<Ref> inputs = {x, weight};
   if (residual) inputs.push_back(residual);
-  Attributes& attr =
-      add(Op::kRmsNorm, std::move(inputs), {residual ? sum : Ref{}, y, rstd}).attr;
+  Attributes& attr = add(Op::kRmsNorm, std::move(inputs), {residual ? sum : Ref{}, y, rstd}).attr;
   attr.eps = eps;
   attr.has_residual = static_cast<bool>(residual);
   return {sum, y};
@@ -114,11 +114,13 @@ Ref Builder::rope(Ref qkv, Ref cosine, Ref sine, Ref positions, HeadShape h) {
 Ref Builder::attention(Ref qkv, Ref lengths, HeadShape h) {
   const Shape s = shape(qkv);
   check(s.size() == 3 && s[2] == (h.heads + 2 * h.kv_heads) * h.head_dim, "attention",
-        fmt::format("wanted (B, T, {}), got {}", (h.heads + 2 * h.kv_heads) * h.head_dim, to_string(s)));
+        fmt::format("wanted (B, T, {}), got {}", (h.heads + 2 * h.kv_heads) * h.head_dim,
+                    to_string(s)));
   check(h.heads % h.kv_heads == 0, "attention",
         fmt::format("{} key/value heads do not divide {} heads", h.kv_heads, h.heads));
   check(shape(lengths) == Shape{s[0]}, "attention",
-        fmt::format("qkv {} wants one length a row, got {}", to_string(s), to_string(shape(lengths))));
+        fmt::format("qkv {} wants one length a row, got {}", to_string(s),
+                    to_string(shape(lengths))));
   Ref out = activation("attended", {s[0], s[1], h.heads * h.head_dim}, compute_);
   Ref lse = activation("lse", {s[0], h.heads, s[1]}, Dtype::kF32);
   Attributes& attr = add(Op::kAttention, {qkv, lengths}, {out, lse}).attr;
@@ -133,8 +135,10 @@ Ref Builder::cached_attention(Ref qkv, Ref starts, Ref lengths, Ref k_cache, Ref
                               HeadShape h) {
   const Shape s = shape(qkv);
   const Shape& cached = shape(k_cache);
-  check(cached.size() == 4 && cached[0] == s[0] && cached[2] == h.kv_heads && cached[3] == h.head_dim,
-        "cached_attention", fmt::format("the cache {} does not fit qkv {}", to_string(cached), to_string(s)));
+  check(
+      cached.size() == 4 && cached[0] == s[0] && cached[2] == h.kv_heads && cached[3] == h.head_dim,
+      "cached_attention",
+      fmt::format("the cache {} does not fit qkv {}", to_string(cached), to_string(s)));
   Ref out = activation("attended", {s[0], s[1], h.heads * h.head_dim}, compute_);
   Attributes& attr =
       add(Op::kCachedAttention, {qkv, starts, lengths, k_cache, v_cache}, {out}).attr;
@@ -160,7 +164,8 @@ Ref Builder::head_loss(Ref x, Ref weight, Ref targets, int64_t chunk_rows) {
         fmt::format("x {} wants a head of {} columns, got {}", to_string(s), s.back(),
                     to_string(shape(weight))));
   check(shape(targets) == Shape{s[0], s[1]}, "head_loss",
-        fmt::format("x {} wants one target a token, got {}", to_string(s), to_string(shape(targets))));
+        fmt::format("x {} wants one target a token, got {}", to_string(s),
+                    to_string(shape(targets))));
   Ref losses = activation("losses", {s[0], s[1]}, Dtype::kF32);
   add(Op::kHeadLoss, {x, weight, targets}, {losses}).attr.chunk_rows = chunk_rows;
   return losses;

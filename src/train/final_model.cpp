@@ -15,7 +15,8 @@ LogicalTensor start_of(const Session& session, const ParameterSpec& spec) {
   if (session.config.model.init == "random") {
     const auto seed = static_cast<uint64_t>(session.config.seed);
     start.read = [spec, seed](int64_t begin, int64_t end, void* out) {
-      for (int64_t i = begin; i < end; ++i) static_cast<float*>(out)[i - begin] = initial_element(spec, seed, i);
+      for (int64_t i = begin; i < end; ++i)
+        static_cast<float*>(out)[i - begin] = initial_element(spec, seed, i);
     };
     return start;
   }
@@ -43,14 +44,17 @@ bool is_unchanged(const LogicalTensor& start, const Bf16* held) {
 }
 
 // A frozen parameter is held in the compute type alone; it leaves as it came, not rounded.
-std::vector<LogicalTensor> final_tensors(const std::vector<Slice>& weights, const Session& session) {
+std::vector<LogicalTensor> final_tensors(const std::vector<Slice>& weights,
+                                         const Session& session) {
   std::vector<LogicalTensor> tensors;
-  for (const Slice& s : weights) tensors.push_back(tensor_in_memory(s.name, s.shape, s.dtype, s.data));
+  for (const Slice& s : weights)
+    tensors.push_back(tensor_in_memory(s.name, s.shape, s.dtype, s.data));
   for (const ParameterSpec& spec : session.model->parameters()) {
     for (size_t i = 0; i < weights.size(); ++i) {
       if (weights[i].name != spec.name || weights[i].dtype != Dtype::kBf16) continue;
       LogicalTensor start = start_of(session, spec);
-      if (is_unchanged(start, static_cast<const Bf16*>(weights[i].data))) tensors[i] = std::move(start);
+      if (is_unchanged(start, static_cast<const Bf16*>(weights[i].data)))
+        tensors[i] = std::move(start);
     }
   }
   return tensors;
@@ -72,7 +76,8 @@ void write_final_model(const std::filesystem::path& out, const std::vector<Slice
   options.overwrite = true;  // a run that went on replaces its own final/
   std::map<std::string, std::string> files = side_files(session);
   files.erase("config.json");
-  export_hf(final_tensors(weights, session), trained_config(session.folder.config(), session.config), files, out, options);
+  export_hf(final_tensors(weights, session),
+            trained_config(session.folder.config(), session.config), files, out, options);
 }
 
 }  // namespace weft

@@ -10,13 +10,14 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/version.h"
+#include "track/memory.h"
+#include "track/plot.h"
+#include "track/progress.h"
+#include "track/run_files.h"
 #include "train/engine.h"
 #include "train/final_model.h"
 #include "train/session.h"
 #include "train/signals.h"
-#include "track/memory.h"
-#include "track/progress.h"
-#include "track/run_files.h"
 
 namespace weft {
 namespace {
@@ -31,7 +32,8 @@ constexpr int64_t kNoEnd = std::numeric_limits<int64_t>::max();
 
 class Trainer {
  public:
-  Trainer(const RunFile& file, const TrainOptions& options, RunStart start, const StopSignals& signals)
+  Trainer(const RunFile& file, const TrainOptions& options, RunStart start,
+          const StopSignals& signals)
       : file_(file),
         signals_(signals),
         c_(file.config()),
@@ -43,7 +45,8 @@ class Trainer {
         engine_(c_, *session_.model, cpu_kernels(), choose_threads(c_.launch)) {
     if (c_.has_eval()) {
       eval_rows_ = session_.open_eval_rows();
-      eval_stream_ = std::make_unique<BatchStream>(c_.data, *eval_rows_, *session_.tokenizer, session_.eval_stream());
+      eval_stream_ = std::make_unique<BatchStream>(c_.data, *eval_rows_, *session_.tokenizer,
+                                                   session_.eval_stream());
     }
   }
 
@@ -78,7 +81,8 @@ class Trainer {
     step_ = saved_step_ = state.at("step").as_int();
     updates_ = state.at("updates").as_int();
     position_ = {state.at("epoch").as_int(), state.at("position").as_int()};
-    if (const Json* best = state.find("best_eval_loss"); best && best->is_number()) best_eval_ = best->as_number();
+    if (const Json* best = state.find("best_eval_loss"); best && best->is_number())
+      best_eval_ = best->as_number();
     stream_.restore(position_);
     log_info("resumed from {} at step {}", start_.checkpoint->string(), step_);
   }
@@ -96,7 +100,8 @@ class Trainer {
   }
 
   bool is_finished() const {
-    if (!std::filesystem::exists(start_.dir / "final" / "config.json") || options_.overwrite) return false;
+    if (!std::filesystem::exists(start_.dir / "final" / "config.json") || options_.overwrite)
+      return false;
     return step_ > 0 && is_past_end(position_.epoch);
   }
 
@@ -112,7 +117,8 @@ class Trainer {
   }
 
   int already_finished() {
-    log_info("{} is finished at step {}: raise train.steps or train.epochs to go on", start_.dir.string(), step_);
+    log_info("{} is finished at step {}: raise train.steps or train.epochs to go on",
+             start_.dir.string(), step_);
     return 0;
   }
 
@@ -131,9 +137,12 @@ class Trainer {
                                {"threads", Json(engine_.pool()->num_threads())},
                                {"kernels", Json(engine_.plans().train.options.kernels->name)}});
     log_info("{}", file_.resolved());
-    log_info("{} parameters, {} of memory, {} threads, kernels {}", format_count(static_cast<double>(count_parameters(*session_.model))),
-             format_bytes(engine_.arena_bytes()), engine_.pool()->num_threads(), engine_.plans().train.options.kernels->name);
-    progress_ = std::make_unique<Progress>(choose_progress_style(options_.quiet), total_ == kNoEnd ? 0 : total_, c_.train.log_every);
+    log_info("{} parameters, {} of memory, {} threads, kernels {}",
+             format_count(static_cast<double>(count_parameters(*session_.model))),
+             format_bytes(engine_.arena_bytes()), engine_.pool()->num_threads(),
+             engine_.plans().train.options.kernels->name);
+    progress_ = std::make_unique<Progress>(choose_progress_style(options_.quiet),
+                                           total_ == kNoEnd ? 0 : total_, c_.train.log_every);
     began_ = last_ = Clock::now();
   }
 
@@ -202,8 +211,8 @@ class Trainer {
   void check_finite(double v, const char* what) const {
     if (std::isfinite(v)) return;
     const auto saved = list_checkpoints(start_.dir);
-    throw RunError(fmt::format("the {} of step {} is {}; the last good checkpoint is {}", what, step_, v,
-                               saved.empty() ? "none" : saved.back().string()),
+    throw RunError(fmt::format("the {} of step {} is {}; the last good checkpoint is {}", what,
+                               step_, v, saved.empty() ? "none" : saved.back().string()),
                    "lower train.lr, set train.clip_norm, or look at the rows of that step");
   }
 
@@ -241,7 +250,8 @@ class Trainer {
     line.eval_time_s = seconds_since(start);
     metrics_->write(line);
     if (!line.eval_loss) return;
-    log_info("step {}: eval loss {:.5f}, perplexity {:.3f}", step_, *line.eval_loss, std::exp(*line.eval_loss));
+    log_info("step {}: eval loss {:.5f}, perplexity {:.3f}", step_, *line.eval_loss,
+             std::exp(*line.eval_loss));
     evaluated_ = step_;
     if (best_eval_ && *line.eval_loss >= *best_eval_) return;
     best_eval_ = line.eval_loss;
@@ -274,8 +284,7 @@ class Trainer {
   // A full disk does not end a run: it is told, and tried again at the next checkpoint.
   bool write_checkpoint_guarded(const std::filesystem::path& folder) {
     try {
-      write_checkpoint(folder, engine_.checkpoint_slices(), state(),
-                       side_files(session_));
+      write_checkpoint(folder, engine_.checkpoint_slices(), state(), side_files(session_));
       events_->write("checkpoint", {{"step", Json(step_)}, {"path", Json(folder.string())}});
       return true;
     } catch (const RunError& e) {
@@ -296,7 +305,8 @@ class Trainer {
     progress_->clear();
     save();
     const char* name = signal == SIGTERM ? "SIGTERM" : "SIGINT";
-    if (saved_step_ != step_) throw RunError(fmt::format("{}: stopped at step {}, which could not be saved", name, step_));
+    if (saved_step_ != step_)
+      throw RunError(fmt::format("{}: stopped at step {}, which could not be saved", name, step_));
     tell_data();
     events_->write("stopped", {{"signal", Json(name)}, {"step", Json(step_)}});
     log_info("{}: saved at step {}; the same command goes on from there", name, step_);
@@ -308,10 +318,13 @@ class Trainer {
     if (evaluated_ != step_) evaluate();
     if (step_ > 0) save();
     write_final_model(start_.dir / "final", engine_.weight_slices(), session_);
-    events_->write("finished", {{"step", Json(step_)}, {"loss", final_loss_ ? Json(*final_loss_) : Json()}});
+    events_->write("finished",
+                   {{"step", Json(step_)}, {"loss", final_loss_ ? Json(*final_loss_) : Json()}});
     tell_data();
+    draw_curve();
     log_info("finished {} steps in {}; final loss {}, best loss {}; model in {}", step_,
-             format_duration(seconds_since(began_)), show(final_loss_), show(best_loss_), (start_.dir / "final").string());
+             format_duration(seconds_since(began_)), show(final_loss_), show(best_loss_),
+             (start_.dir / "final").string());
   }
 
   void tell_data() {
@@ -319,7 +332,21 @@ class Trainer {
     if (!told.empty()) log_info("data: {}", told);
   }
 
-  static std::string show(const std::optional<double>& v) { return v ? fmt::format("{:.5f}", *v) : "none"; }
+  // The curve as pictures beside the metrics, and on the terminal where a person may look.
+  void draw_curve() {
+    const LossCurve curve = read_loss_curve(start_.dir / "metrics.jsonl", c_.name);
+    if (curve.train.size() < 2) return;
+    if (has_pictures()) {
+      draw_picture(curve, start_.dir / "loss.png");
+      draw_picture(curve, start_.dir / "loss.svg");
+    }
+    if (choose_progress_style(options_.quiet) == ProgressStyle::kTerminal)
+      log_info("{}", draw_terminal(curve));
+  }
+
+  static std::string show(const std::optional<double>& v) {
+    return v ? fmt::format("{:.5f}", *v) : "none";
+  }
 
   const RunFile& file_;
   const StopSignals& signals_;

@@ -51,12 +51,15 @@ TEST(BadData, MissingColumnAndOpenBrace) {
   const TinyRun run;
   expect_refused(run, {"data.text={text"}, {"data.text", "{"});
   expect_refused(run, {"data.text={body}"}, {"train.txt", "body", "text"});
-  run.write("rows.jsonl", "{\"question\": \"a\"}\n{\"question\": 3}\n{\"question\": [1]}\nno json\n");
+  run.write("rows.jsonl",
+            "{\"question\": \"a\"}\n{\"question\": 3}\n{\"question\": [1]}\nno json\n");
   const std::string rows = "data.train=[" + (run / "rows.jsonl").string() + "]";
-  expect_refused(run, {rows, "train.global_batch=1", "data.shuffle=false"}, {"rows.jsonl:1", "text", "question"});
+  expect_refused(run, {rows, "train.global_batch=1", "data.shuffle=false"},
+                 {"rows.jsonl:1", "text", "question"});
   expect_refused(run, {rows, "train.global_batch=4", "data.text={question}", "data.shuffle=false"},
                  {"rows.jsonl:3", "question"});
-  expect_refused(run, {rows, "train.global_batch=4", "data.text=x y", "data.shuffle=false"}, {"rows.jsonl:4", "JSON"});
+  expect_refused(run, {rows, "train.global_batch=4", "data.text=x y", "data.shuffle=false"},
+                 {"rows.jsonl:4", "JSON"});
 }
 
 TEST(BadData, OverwriteKeepsTheOldRunWhereTheNewOneCannotStart) {

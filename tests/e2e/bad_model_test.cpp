@@ -41,7 +41,8 @@ class BadModel : public ::testing::Test {
 TEST_F(BadModel, ThePatternItselfTrains) { EXPECT_EQ(train().exit_code, 0); }
 
 TEST_F(BadModel, MissingFolderConfigAndWeights) {
-  const Ended ended = run_.train({"model.init=pretrained", "model.path=" + (run_ / "nowhere").string()});
+  const Ended ended =
+      run_.train({"model.init=pretrained", "model.path=" + (run_ / "nowhere").string()});
   EXPECT_EQ(ended.exit_code, 2);
   expect_parts(ended.err, {"nowhere"});
   std::filesystem::remove(weights());

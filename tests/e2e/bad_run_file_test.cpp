@@ -65,13 +65,15 @@ TEST(BadRunFile, MissingKeysAndFiles) {
 TEST(BadRunFile, WhatIsNotBuiltIsRefusedByName) {
   const TinyRun run;
   const std::vector<std::string> sets = {
-      "parallel.dp=2",     "parallel.tp=2",          "parallel.shard=zero1",   "parallel.mode=exact",
-      "data.layout=pack",  "data.messages=messages", "train.precision=fp16",   "train.optimizer=sgd",
-      "train.recompute=full", "train.offload=all",   "launch.elastic=true",    "launch.nodes=2",
-      "launch.device=cuda", "track.tensorboard=true", "data.format=parquet"};
+      "parallel.dp=2",        "parallel.tp=2",          "parallel.shard=zero1",
+      "parallel.mode=exact",  "data.layout=pack",       "data.messages=messages",
+      "train.precision=fp16", "train.optimizer=sgd",    "train.recompute=full",
+      "train.offload=all",    "launch.elastic=true",    "launch.nodes=2",
+      "launch.device=cuda",   "track.tensorboard=true", "data.format=parquet"};
   expect_refused(run, {"storage=s3://bucket/x"}, {"s3://", "not built"});
   for (const std::string& set : sets) {
-    expect_refused(run, {set}, {set.substr(0, set.find('=')), set.substr(set.find('=') + 1), "not have yet"});
+    expect_refused(run, {set},
+                   {set.substr(0, set.find('=')), set.substr(set.find('=') + 1), "not have yet"});
   }
 }
 
@@ -99,8 +101,10 @@ TEST(BadRunFile, ContradictionsAreTold) {
 
 TEST(BadRunFile, CommandLineMistakes) {
   const TinyRun run;
-  for (const std::vector<std::string>& more :
-       {std::vector<std::string>{"--engine", "slurm"}, {"--nodes", "2"}, {"--reusme", "auto"}, {"extra"}}) {
+  for (const std::vector<std::string>& more : {std::vector<std::string>{"--engine", "slurm"},
+                                               {"--nodes", "2"},
+                                               {"--reusme", "auto"},
+                                               {"extra"}}) {
     const Ended ended = run.train({}, more);
     EXPECT_EQ(ended.exit_code, 2);
     expect_parts(ended.err, {more[0]});

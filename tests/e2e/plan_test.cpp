@@ -26,7 +26,8 @@ void expect_plan_holds(const TinyRun& run, const std::vector<std::string>& sets)
   EXPECT_EQ(started[0].at("arena_bytes").as_int(), arena);
   const Json& rank = plan.at("per_rank").as_array()[0];
   int64_t sum = 0;
-  for (const char* part : {"parameters", "gradients", "states", "activations", "communication", "other"}) {
+  for (const char* part :
+       {"parameters", "gradients", "states", "activations", "communication", "other"}) {
     EXPECT_GE(rank.at(part).as_int(), 0) << part;
     sum += rank.at(part).as_int();
   }
@@ -68,7 +69,8 @@ TEST(Plan, TellsFlopsAndDumps) {
   EXPECT_DOUBLE_EQ(plan.at("flops").as_number(), 8 * (6.0 * weights * 24 + attention));
   EXPECT_TRUE(plan.at("wire").as_array().empty());
   const Ended dump = run_to_end(run.words("plan", {}, {"--dump"}));
-  expect_parts(dump.out, {"pass: ", "finish: ", "head_loss_grad", "adamw", "model.norm.weight", "arena"});
+  expect_parts(dump.out,
+               {"pass: ", "finish: ", "head_loss_grad", "adamw", "model.norm.weight", "arena"});
 }
 
 TEST(Eval, IsTheLossThatTrainingSaw) {
@@ -85,7 +87,8 @@ TEST(Eval, IsTheLossThatTrainingSaw) {
   EXPECT_EQ(report.at("rows").as_int(), 11);  // one of twelve is empty
   EXPECT_GT(report.at("target_tokens").as_int(), 0);
   EXPECT_TRUE(report.at("exact_match").is_null());
-  const Ended final = run_to_end(run.words("eval", {eval}, {"--json", "--model", (run.dir() / "final").string()}));
+  const Ended final =
+      run_to_end(run.words("eval", {eval}, {"--json", "--model", (run.dir() / "final").string()}));
   EXPECT_EQ(parse_json(final.out, "eval").at("eval_loss").as_number(), std::stod(told.back()));
   const Ended none = run_to_end(run.words("eval", {}, {}));
   EXPECT_EQ(none.exit_code, 2);

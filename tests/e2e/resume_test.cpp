@@ -29,7 +29,8 @@ void expect_same_run(const TinyRun& run, const std::string& a, const std::string
 // Mean losses of epochs, whose sum a resumed run takes from the lines before: equal but for the
 // last digits.
 void expect_same_epochs(const TinyRun& run, const std::string& a, const std::string& b) {
-  const auto one = metric_texts(run.dir(a), "mean_loss"), two = metric_texts(run.dir(b), "mean_loss");
+  const auto one = metric_texts(run.dir(a), "mean_loss"),
+             two = metric_texts(run.dir(b), "mean_loss");
   ASSERT_EQ(one.size(), two.size());
   for (size_t i = 0; i < one.size(); ++i) EXPECT_NEAR(std::stod(one[i]), std::stod(two[i]), 1e-12);
 }
@@ -77,7 +78,8 @@ TEST(Resume, SignalAtARandomTimeEndsInOrder) {
     program.send(SIGTERM);
     const Ended ended = program.wait();
     // Before the handler stands there is nothing to save, and the default action is right.
-    EXPECT_TRUE(ended.exit_code == 143 || ended.exit_code == 0 || ended.signal == SIGTERM) << ended.err;
+    EXPECT_TRUE(ended.exit_code == 143 || ended.exit_code == 0 || ended.signal == SIGTERM)
+        << ended.err;
   }
   run.train_well(sets);
   expect_same_run(run, "whole", "random");

@@ -42,10 +42,14 @@ TEST(RunDir, AnotherTrainingIsRefusedAndPrinted) {
   run.write("other.txt", slurp(run / "train.txt"));
   const std::string stored = slurp(run.dir() / "run.yaml");
   const std::vector<std::pair<std::string, std::string>> changes = {
-      {"model.num_layers", "1"},   {"data.tokenizer", (run / "model").string()},
-      {"seed", "8"},               {"data.train", "[" + (run / "other.txt").string() + "]"},
-      {"train.global_batch", "4"}, {"train.precision", "bf16"},
-      {"data.seq_length", "16"},   {"model.freeze", "[model.norm.weight]"}};
+      {"model.num_layers", "1"},
+      {"data.tokenizer", (run / "model").string()},
+      {"seed", "8"},
+      {"data.train", "[" + (run / "other.txt").string() + "]"},
+      {"train.global_batch", "4"},
+      {"train.precision", "bf16"},
+      {"data.seq_length", "16"},
+      {"model.freeze", "[model.norm.weight]"}};
   for (const auto& [key, value] : changes) {
     const Ended ended = run.train({key + "=" + value, "train.steps=8"});
     EXPECT_EQ(ended.exit_code, 2) << key;
@@ -64,9 +68,10 @@ TEST(RunDir, HarmlessChangesArePrinted) {
                                  "train.log_every=3", "checkpoint.every=3", "train.micro_batch=2",
                                  "launch.threads=2", "checkpoint.keep=1"});
   EXPECT_EQ(ended.exit_code, 0) << ended.err;
-  expect_parts(ended.err, {"train.steps: 6 -> 8", "train.lr: ", "train.schedule: constant -> cosine",
-                           "train.log_every: 1 -> 3", "checkpoint.every: 2 -> 3",
-                           "train.micro_batch: 4 -> 2", "launch.threads: 1 -> 2"});
+  expect_parts(ended.err,
+               {"train.steps: 6 -> 8", "train.lr: ", "train.schedule: constant -> cosine",
+                "train.log_every: 1 -> 3", "checkpoint.every: 2 -> 3", "train.micro_batch: 4 -> 2",
+                "launch.threads: 1 -> 2"});
   EXPECT_EQ(metric_texts(run.dir(), "loss").size(), 8u);
   expect_parts(slurp(run.dir() / "run.yaml"), {"schedule: cosine", "steps: 8"});
 }
@@ -79,9 +84,9 @@ TEST(RunDir, MetricsHaveTheirKeysAndDigits) {
     std::vector<std::string> keys;
     for (const auto& [key, value] : line.as_object()) keys.push_back(key);
     if (line.find("loss")) {
-      EXPECT_EQ(keys, (std::vector<std::string>{"step", "epoch", "loss", "grad_norm", "lr", "tokens",
-                                                "target_tokens", "step_ms", "tokens_per_s",
-                                                "mem_bytes", "time_s"}));
+      EXPECT_EQ(keys, (std::vector<std::string>{"step", "epoch", "loss", "grad_norm", "lr",
+                                                "tokens", "target_tokens", "step_ms",
+                                                "tokens_per_s", "mem_bytes", "time_s"}));
       EXPECT_EQ(line.at("step").as_int(), ++steps);
       EXPECT_EQ(line.at("tokens").as_int(), 8 * 24);
       EXPECT_GT(line.at("mem_bytes").as_int(), 1 << 20);

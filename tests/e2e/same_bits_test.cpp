@@ -1,4 +1,5 @@
-// tests/e2e/same_bits_test.cpp: one run file, one result: whatever the run, the threads, the passes.
+// tests/e2e/same_bits_test.cpp: one run file, one result: whatever the run, the threads, the
+// passes.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -82,8 +83,8 @@ TEST(InitialWeights, ZeroStepsWriteThemToFinal) {
   EXPECT_NE(hash_of(run.dir("a") / "final"), hash_of(run.dir("c") / "final"));
   // A run from final/ starts where the random one would have.
   run.train_well({"name=random"});
-  run.train_well({"name=loaded", "model.init=pretrained",
-                  "model.path=" + (run.dir("a") / "final").string()});
+  run.train_well(
+      {"name=loaded", "model.init=pretrained", "model.path=" + (run.dir("a") / "final").string()});
   EXPECT_EQ(metric_texts(run.dir("random"), "loss"), metric_texts(run.dir("loaded"), "loss"));
   EXPECT_EQ(hash_of(run.dir("random") / "final"), hash_of(run.dir("loaded") / "final"));
 }

@@ -58,7 +58,7 @@ checkpoint:
 launch:
   threads: 1
 )",
-                                 folder_.path().string()));
+                                folder_.path().string()));
 }
 
 std::filesystem::path TinyRun::checkpoint(int64_t step, const std::string& name) const {
@@ -105,7 +105,8 @@ std::vector<Json> metric_lines(const std::filesystem::path& run_dir) {
   return lines;
 }
 
-std::vector<std::string> metric_texts(const std::filesystem::path& run_dir, const std::string& key) {
+std::vector<std::string> metric_texts(const std::filesystem::path& run_dir,
+                                      const std::string& key) {
   std::vector<std::string> found;
   std::istringstream text(slurp(run_dir / "metrics.jsonl"));
   const std::string mark = "\"" + key + "\":";

@@ -50,9 +50,8 @@ bool overlap(const Place& a, const Place& b) {
 bool is_permitted(const Node& node, int from, int to) {
   const InPlace rule = in_place_rule(node);
   if (rule.output >= node.outputs.size() || node.outputs[rule.output].id != to) return false;
-  return std::any_of(rule.inputs.begin(), rule.inputs.end(), [&](size_t k) {
-    return k < node.inputs.size() && node.inputs[k].id == from;
-  });
+  return std::any_of(rule.inputs.begin(), rule.inputs.end(),
+                     [&](size_t k) { return k < node.inputs.size() && node.inputs[k].id == from; });
 }
 
 void check_plan(const Graph& graph, const MemoryPlan& plan, int num_passes) {
@@ -63,9 +62,11 @@ void check_plan(const Graph& graph, const MemoryPlan& plan, int num_passes) {
   for (size_t i = 0; i < graph.values.size(); ++i) {
     const Place& p = plan.places[i];
     const ValueKind kind = graph.values[i].kind;
-    const bool is_step = kind == ValueKind::kActivation || (kind == ValueKind::kGradient && num_passes == 1);
+    const bool is_step =
+        kind == ValueKind::kActivation || (kind == ValueKind::kGradient && num_passes == 1);
     if (is_step && lives[i].first < 0) continue;  // a value that recompute left behind
-    ASSERT_EQ(p.region, is_step ? Place::Region::kStep : Place::Region::kPersistent) << graph.values[i].name;
+    ASSERT_EQ(p.region, is_step ? Place::Region::kStep : Place::Region::kPersistent)
+        << graph.values[i].name;
     EXPECT_EQ(p.bytes, value_bytes(graph.values[i]));
     EXPECT_EQ(p.offset % kAlignment, 0);
     EXPECT_LE(p.offset + p.bytes, is_step ? plan.step_bytes : plan.persistent_bytes);
@@ -78,11 +79,12 @@ void check_plan(const Graph& graph, const MemoryPlan& plan, int num_passes) {
   }
   for (size_t a : step) {
     for (size_t b : step) {
-      if (a == b || lives[a].first > lives[b].first || !overlap(plan.places[a], plan.places[b])) continue;
+      if (a == b || lives[a].first > lives[b].first || !overlap(plan.places[a], plan.places[b]))
+        continue;
       if (lives[a].last < lives[b].first) continue;
-      const bool handed_over =
-          lives[a].last == lives[b].first &&
-          is_permitted(*nodes[static_cast<size_t>(lives[b].first)], static_cast<int>(a), static_cast<int>(b));
+      const bool handed_over = lives[a].last == lives[b].first &&
+                               is_permitted(*nodes[static_cast<size_t>(lives[b].first)],
+                                            static_cast<int>(a), static_cast<int>(b));
       ASSERT_TRUE(handed_over) << graph.values[a].name << " and " << graph.values[b].name;
     }
   }
@@ -108,13 +110,16 @@ TEST(MemoryPlan, TheCheckWouldFindAnOverlap) {
   const auto lives = lives_of(graph);
   const Ref lse = *graph.find("layer0.lse"), rstd = *graph.find("layer1.rstd");
   ASSERT_LT(lives[static_cast<size_t>(lse.id)].first, lives[static_cast<size_t>(rstd.id)].first);
-  plan.places[static_cast<size_t>(rstd.id)].offset = plan.places[static_cast<size_t>(lse.id)].offset;
+  plan.places[static_cast<size_t>(rstd.id)].offset =
+      plan.places[static_cast<size_t>(lse.id)].offset;
   bool found = false;
   for (size_t i = 0; i < graph.values.size(); ++i) {
     if (static_cast<int>(i) == lse.id || plan.places[i].region != Place::Region::kStep) continue;
-    const bool together = lives[i].first >= 0 && lives[i].first <= lives[static_cast<size_t>(lse.id)].last &&
+    const bool together = lives[i].first >= 0 &&
+                          lives[i].first <= lives[static_cast<size_t>(lse.id)].last &&
                           lives[i].last >= lives[static_cast<size_t>(lse.id)].first;
-    found = found || (together && overlap(plan.places[i], plan.places[static_cast<size_t>(lse.id)]));
+    found =
+        found || (together && overlap(plan.places[i], plan.places[static_cast<size_t>(lse.id)]));
   }
   EXPECT_TRUE(found);
 }
@@ -170,7 +175,8 @@ TEST(ArenaLayoutTest, PlansShareWhatIsNamedAlike) {
   EXPECT_EQ(alone, train.memory.persistent_bytes);
   layout.add(eval);
   EXPECT_EQ(layout.persistent_bytes(), alone) << "every name of the second is one of the first";
-  EXPECT_EQ(layout.step_bytes(), std::max(align_up(train.memory.step_bytes), align_up(eval.memory.step_bytes)));
+  EXPECT_EQ(layout.step_bytes(),
+            std::max(align_up(train.memory.step_bytes), align_up(eval.memory.step_bytes)));
   EXPECT_EQ(layout.total_bytes(), layout.workspace_offset() + layout.workspace_bytes());
   EXPECT_EQ(layout.step_offset(), layout.persistent_bytes());
   EXPECT_EQ(layout.offset("embed") % kAlignment, 0);

@@ -22,10 +22,12 @@ struct Trained {
   bool operator==(const Trained&) const = default;
 };
 
-// Rows of all lengths: whole, short, empty; in the second step no token of the first row is a target.
+// Rows of all lengths: whole, short, empty; in the second step no token of the first row is a
+// target.
 void feed(const Executor& e, const testing::DecoderShape& s, int step, int pass) {
   for (int64_t i = 0; i < s.B * s.T; ++i) {
-    const int64_t b = i / s.T, t = i % s.T, length = (s.T * (b + 1 + pass) / s.B + step) % (s.T + 1);
+    const int64_t b = i / s.T, t = i % s.T,
+                  length = (s.T * (b + 1 + pass) / s.B + step) % (s.T + 1);
     e.at<int32_t>("ids")[i] = static_cast<int32_t>((i * 7 + step * 3 + pass) % s.vocab);
     const bool is_target = t + 1 < length && !(step == 1 && b == 0);
     e.at<int32_t>("targets")[i] = is_target ? static_cast<int32_t>((i * 5 + step) % s.vocab) : -1;
@@ -37,7 +39,8 @@ void fill_persistent(const Executor& e, const Graph& graph) {
   for (const Value& v : graph.values) {
     if (v.kind != ValueKind::kParameter && v.kind != ValueKind::kConstant) continue;
     for (int64_t i = 0; i < num_elements(v.shape); ++i) {
-      const auto x = static_cast<float>(0.3 * normal_at(1, std::hash<std::string>{}(v.name), static_cast<uint64_t>(i)));
+      const auto x = static_cast<float>(
+          0.3 * normal_at(1, std::hash<std::string>{}(v.name), static_cast<uint64_t>(i)));
       store_element(e.find(v.name), v.dtype, i, x);
       if (float* master = e.at<float>(v.name + "#master")) master[i] = x;
     }

@@ -49,7 +49,8 @@ inline GraphChoice random_choice(std::mt19937* random) {
   c.recompute = one_of({0, 1, 1}) == 1;
   c.masters = c.shape.compute == Dtype::kBf16 && one_of({0, 1}) == 1;
   c.grad_dtype = c.shape.compute == Dtype::kBf16 && !c.masters ? Dtype::kBf16 : Dtype::kF32;
-  const std::vector<std::string> some[] = {{}, {}, {"norm"}, {"0."}, {".k"}, {"embed", "0."}, {"up", ".bias"}};
+  const std::vector<std::string> some[] = {
+      {}, {}, {"norm"}, {"0."}, {".k"}, {"embed", "0."}, {"up", ".bias"}};
   c.frozen = some[(*random)() % std::size(some)];
   return c;
 }

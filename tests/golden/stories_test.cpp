@@ -24,7 +24,8 @@ class StoriesGolden : public ::testing::Test {
     folder_->open_weights();
     model_ = make_model(folder_->config(), {});
     const Json golden = parse_json(read_file(kFolder / "golden.json"), "golden.json");
-    for (const Json& id : golden.at("input_ids").as_array()) ids_.push_back(static_cast<int32_t>(id.as_int()));
+    for (const Json& id : golden.at("input_ids").as_array())
+      ids_.push_back(static_cast<int32_t>(id.as_int()));
     ASSERT_EQ(ids_.size(), 64u);
   }
   std::unique_ptr<HfFolder> folder_;
@@ -66,7 +67,8 @@ TEST_F(StoriesGolden, LogitsOfEveryPosition) {
   ThreadPool pool(1);
   Executor e(plan, layout, arena, &pool);
   model_->fill_constants(plan.graph, [&](const std::string& n) { return e.find(n); });
-  for (const ParameterSpec& p : model_->parameters()) load_parameter(*folder_, p, Dtype::kF32, e.find(p.name));
+  for (const ParameterSpec& p : model_->parameters())
+    load_parameter(*folder_, p, Dtype::kF32, e.find(p.name));
   e.at<int32_t>("starts")[0] = 0;
   e.at<int32_t>("lengths")[0] = static_cast<int32_t>(T);
   for (int64_t t = 0; t < T; ++t) {
@@ -78,7 +80,8 @@ TEST_F(StoriesGolden, LogitsOfEveryPosition) {
     e.at<int32_t>("last")[0] = static_cast<int32_t>(t);
     e.run_pass({});
     for (int64_t v = 0; v < V; ++v) {
-      worst = std::max(worst, std::abs(double{e.at<float>("logits")[v]} - wanted[static_cast<size_t>(t * V + v)]));
+      worst = std::max(worst, std::abs(double{e.at<float>("logits")[v]} -
+                                       wanted[static_cast<size_t>(t * V + v)]));
     }
   }
   EXPECT_LT(worst, kLogitError);

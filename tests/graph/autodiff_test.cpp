@@ -52,7 +52,8 @@ TEST(Autodiff, TiedParameterHasTwoWritersTheFirstStores) {
 }
 
 TEST(Autodiff, EveryActivationIsWrittenOnceAndBeforeItIsRead) {
-  for (const auto& frozen : {std::vector<std::string>{}, {"embed", "0."}, {".k"}, {"norm"}, {"1."}}) {
+  for (const auto& frozen :
+       {std::vector<std::string>{}, {"embed", "0."}, {".k"}, {"norm"}, {"1."}}) {
     const Graph graph = differentiated({.bias = true}, frozen);
     std::set<int> written;
     for (const Node& n : graph.pass) {

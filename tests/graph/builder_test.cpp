@@ -23,7 +23,8 @@ std::string bug_of(const Fn& fn) {
 }
 
 void expect_named(const std::string& message, std::initializer_list<const char*> parts) {
-  for (const char* part : parts) EXPECT_NE(message.find(part), std::string::npos) << part << ": " << message;
+  for (const char* part : parts)
+    EXPECT_NE(message.find(part), std::string::npos) << part << ": " << message;
 }
 
 class BuilderShapes : public ::testing::Test {
@@ -35,11 +36,13 @@ class BuilderShapes : public ::testing::Test {
 
 TEST_F(BuilderShapes, EmbeddingNamesBoth) {
   const Ref table = g_.parameter("table", {10, 8});
-  expect_named(bug_of([&] { g_.embedding(x_, table, -1); }), {"[embedding]", "(2, 3, 8)", "(10, 8)"});
+  expect_named(bug_of([&] { g_.embedding(x_, table, -1); }),
+               {"[embedding]", "(2, 3, 8)", "(10, 8)"});
 }
 
 TEST_F(BuilderShapes, LinearNamesBoth) {
-  const Ref w = g_.parameter("w", {5, 9}), ok = g_.parameter("ok", {5, 8}), b = g_.parameter("b", {4});
+  const Ref w = g_.parameter("w", {5, 9}), ok = g_.parameter("ok", {5, 8}),
+            b = g_.parameter("b", {4});
   expect_named(bug_of([&] { g_.linear(x_, {w}, {}); }), {"[linear]", "(2, 3, 8)", "(5, 9)"});
   expect_named(bug_of([&] { g_.linear(x_, {ok}, {b}); }), {"[linear]", "(5, 8)", "(4)"});
   expect_named(bug_of([&] { g_.linear(x_, {}, {}); }), {"[linear]"});
@@ -49,22 +52,37 @@ TEST_F(BuilderShapes, NormNamesBoth) {
   const Ref w = g_.parameter("w", {9}), ok = g_.parameter("ok", {8});
   const Ref other = g_.input("other", {2, 4, 8}, Dtype::kF32);
   expect_named(bug_of([&] { g_.rmsnorm(x_, Ref{}, w, 1); }), {"[rmsnorm]", "(2, 3, 8)", "(9)"});
-  expect_named(bug_of([&] { g_.rmsnorm(x_, other, ok, 1); }), {"[rmsnorm]", "(2, 3, 8)", "(2, 4, 8)"});
+  expect_named(bug_of([&] { g_.rmsnorm(x_, other, ok, 1); }),
+               {"[rmsnorm]", "(2, 3, 8)", "(2, 4, 8)"});
 }
 
 TEST_F(BuilderShapes, AttentionNamesBoth) {
   const Ref lengths = g_.input("lengths", {3}, Dtype::kI32);
-  expect_named(bug_of([&] { g_.attention(x_, lengths, {4, 2, 2}); }), {"[attention]", "16", "(2, 3, 8)"});
-  expect_named(bug_of([&] { g_.attention(x_, lengths, {2, 1, 2}); }), {"[attention]", "(3)", "(2, 3, 8)"});
-  expect_named(bug_of([&] { g_.rope(x_, x_, x_, Ref{}, {4, 2, 2}); }), {"[rope]", "16", "(2, 3, 8)"});
+  expect_named(bug_of([&] {
+                 g_.attention(x_, lengths, {4, 2, 2});
+               }),
+               {"[attention]", "16", "(2, 3, 8)"});
+  expect_named(bug_of([&] {
+                 g_.attention(x_, lengths, {2, 1, 2});
+               }),
+               {"[attention]", "(3)", "(2, 3, 8)"});
+  expect_named(bug_of([&] {
+                 g_.rope(x_, x_, x_, Ref{}, {4, 2, 2});
+               }),
+               {"[rope]", "16", "(2, 3, 8)"});
 }
 
 TEST_F(BuilderShapes, HeadNamesBoth) {
   const Ref w = g_.parameter("w", {10, 9}), ok = g_.parameter("ok", {10, 8});
   const Ref targets = g_.input("targets", {2, 4}, Dtype::kI32);
-  expect_named(bug_of([&] { g_.head_loss(x_, w, targets, 4); }), {"[head_loss]", "(2, 3, 8)", "(10, 9)"});
-  expect_named(bug_of([&] { g_.head_loss(x_, ok, targets, 4); }), {"[head_loss]", "(2, 3, 8)", "(2, 4)"});
-  expect_named(bug_of([&] { g_.swiglu(g_.input("odd", {1, 1, 7}, Dtype::kF32)); }), {"[swiglu]", "(1, 1, 7)"});
+  expect_named(bug_of([&] { g_.head_loss(x_, w, targets, 4); }),
+               {"[head_loss]", "(2, 3, 8)", "(10, 9)"});
+  expect_named(bug_of([&] { g_.head_loss(x_, ok, targets, 4); }),
+               {"[head_loss]", "(2, 3, 8)", "(2, 4)"});
+  expect_named(bug_of([&] {
+                 g_.swiglu(g_.input("odd", {1, 1, 7}, Dtype::kF32));
+               }),
+               {"[swiglu]", "(1, 1, 7)"});
 }
 
 TEST(BuilderFlops, AreThoseOfTheProducts) {

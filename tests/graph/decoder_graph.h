@@ -42,9 +42,10 @@ inline Ref trace_decoder(Graph* graph, const DecoderShape& s) {
     const Ref attended = g.attention(g.rope(qkv, cosine, sine, Ref{}, h), lengths, h);
     const auto middle =
         g.rmsnorm(g.linear(attended, {p(i, "o", {C, q})}, {}), x, p(i, "norm2", {C}), 1e-5f);
-    const Ref f = g.swiglu(g.linear(middle.y, {p(i, "gate", {s.width, C}), p(i, "up", {s.width, C})}, {}));
-    const auto out =
-        g.rmsnorm(g.linear(f, {p(i, "down", {C, s.width})}, {}), middle.sum, p(i + 1, "norm1", {C}), 1e-5f);
+    const Ref f =
+        g.swiglu(g.linear(middle.y, {p(i, "gate", {s.width, C}), p(i, "up", {s.width, C})}, {}));
+    const auto out = g.rmsnorm(g.linear(f, {p(i, "down", {C, s.width})}, {}), middle.sum,
+                               p(i + 1, "norm1", {C}), 1e-5f);
     x = out.sum;
     y = out.y;
   }

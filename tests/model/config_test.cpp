@@ -1,5 +1,5 @@
-// tests/model/config_test.cpp: config.json in the spellings of two generations, real configurations,
-// and what they ask that is not built.
+// tests/model/config_test.cpp: config.json in the spellings of two generations, real
+// configurations, and what they ask that is not built.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -44,26 +44,30 @@ TEST(ModelConfig, DefaultsOfMissingKeys) {
 
 // transformers 4 wrote rope_theta beside rope_scaling, 5 writes rope_parameters.
 TEST(ModelConfig, RopeOfBothGenerations) {
-  const Json four = with({{"rope_theta", 500000.0},
-                          {"rope_scaling", rope(R"({"rope_type": "llama3", "factor": 8.0,
+  const Json four = with(
+      {{"rope_theta", 500000.0}, {"rope_scaling", rope(R"({"rope_type": "llama3", "factor": 8.0,
       "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192})")}});
-  const Json old = with({{"rope_theta", 500000.0},
-                         {"rope_scaling", rope(R"({"type": "llama3", "factor": 8.0,
+  const Json old =
+      with({{"rope_theta", 500000.0}, {"rope_scaling", rope(R"({"type": "llama3", "factor": 8.0,
       "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192})")}});
-  const Json five = with({{"rope_parameters", rope(R"({"rope_type": "llama3", "rope_theta": 500000.0,
+  const Json five =
+      with({{"rope_parameters", rope(R"({"rope_type": "llama3", "rope_theta": 500000.0,
       "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
       "original_max_position_embeddings": 8192})")}});
   const auto wanted = rope_frequencies(read_llama_config(four));
   EXPECT_EQ(rope_frequencies(read_llama_config(old)), wanted);
   EXPECT_EQ(rope_frequencies(read_llama_config(five)), wanted);
   const Json plain4 = with({{"rope_theta", 1e6}, {"rope_scaling", Json()}});
-  const Json plain5 = with({{"rope_parameters", rope(R"({"rope_type": "default", "rope_theta": 1e6})")}});
+  const Json plain5 =
+      with({{"rope_parameters", rope(R"({"rope_type": "default", "rope_theta": 1e6})")}});
   EXPECT_EQ(read_llama_config(plain4).rope.theta, 1e6);
-  EXPECT_EQ(rope_frequencies(read_llama_config(plain4)), rope_frequencies(read_llama_config(plain5)));
+  EXPECT_EQ(rope_frequencies(read_llama_config(plain4)),
+            rope_frequencies(read_llama_config(plain5)));
 }
 
 void expect_frequencies(const char* parameters, const std::vector<double>& wanted) {
-  const auto got = rope_frequencies(read_llama_config(with({{"rope_parameters", rope(parameters)}})));
+  const auto got =
+      rope_frequencies(read_llama_config(with({{"rope_parameters", rope(parameters)}})));
   ASSERT_EQ(got.size(), wanted.size());
   for (size_t i = 0; i < wanted.size(); ++i) EXPECT_NEAR(got[i] / wanted[i], 1, 5e-7) << i;
 }
@@ -77,8 +81,8 @@ TEST(ModelConfig, RopeFrequenciesAreThoseOfTransformers) {
                       6.64786967e-06, 1.28917316e-06});
   expect_frequencies(R"({"rope_type": "llama3", "rope_theta": 10000.0, "factor": 32.0,
       "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 64})",
-                     {1.0, 0.236687109, 0.00372535503, 0.000988211832, 0.000312499993, 9.88211832e-05,
-                      3.12500015e-05, 9.88211832e-06});
+                     {1.0, 0.236687109, 0.00372535503, 0.000988211832, 0.000312499993,
+                      9.88211832e-05, 3.12500015e-05, 9.88211832e-06});
   expect_frequencies(R"({"rope_type": "linear", "rope_theta": 10000.0, "factor": 4.0})",
                      {0.25, 0.079056941, 0.0250000004, 0.00790569466, 0.00249999994, 0.000790569466,
                       0.000250000012, 7.90569466e-05});
@@ -96,7 +100,8 @@ TEST(ModelConfig, WhatIsNotBuiltIsNamed) {
       {with({{"rope_scaling", rope(R"({"type": "dynamic", "factor": 2})")}}), "dynamic"},
       {with({{"rope_parameters", rope(R"({"rope_type": "llama3"})")}}), "factor"},
       {with({{"use_sliding_window", true}}), "use_sliding_window"},
-      {with({{"layer_types", rope(R"(["full_attention", "sliding_attention"])")}}), "sliding_attention"},
+      {with({{"layer_types", rope(R"(["full_attention", "sliding_attention"])")}}),
+       "sliding_attention"},
       {with({{"hidden_act", "relu"}}), "hidden_act"},
       {with({{"attention_dropout", 0.5}}), "attention_dropout"},
       {with({{"hidden_size", 0}}), "hidden_size"},
@@ -123,8 +128,9 @@ TEST(ModelConfig, NumLayersKeepsTheFirst) {
 TEST(RealConfigs, HaveTheirPublishedSizes) {
   const std::filesystem::path folder = "../shared/data/configs";
   if (!std::filesystem::exists(folder)) GTEST_SKIP() << folder << " is not there";
-  const std::vector<std::pair<const char*, int64_t>> models = {
-      {"Qwen2.5-0.5B", 494'032'768}, {"Qwen2-7B-Instruct", 7'615'616'512}, {"Meta-Llama-3-8B", 8'030'261'248}};
+  const std::vector<std::pair<const char*, int64_t>> models = {{"Qwen2.5-0.5B", 494'032'768},
+                                                               {"Qwen2-7B-Instruct", 7'615'616'512},
+                                                               {"Meta-Llama-3-8B", 8'030'261'248}};
   for (const auto& [name, wanted] : models) {
     const std::string file = std::string(name) + ".config.json";
     const auto model = make_model(parse_json(read_file(folder / file), file), {});

@@ -39,8 +39,11 @@ TEST(Init, NormsOneBiasesZeroWeightsNormal) {
     // Five standard errors of mean, variance and kurtosis of n draws.
     const double root = std::sqrt(static_cast<double>(n));
     EXPECT_LT(std::abs(sum / static_cast<double>(n)), 5 * std / root) << p.name;
-    EXPECT_LT(std::abs(variance / (std * std) - 1), 5 * std::sqrt(2.0) / root + 1.0 / 300) << p.name;
-    EXPECT_LT(std::abs(fourth / static_cast<double>(n) / (variance * variance) - 3), 5 * std::sqrt(24.0) / root + 0.02) << p.name;
+    EXPECT_LT(std::abs(variance / (std * std) - 1), 5 * std::sqrt(2.0) / root + 1.0 / 300)
+        << p.name;
+    EXPECT_LT(std::abs(fourth / static_cast<double>(n) / (variance * variance) - 3),
+              5 * std::sqrt(24.0) / root + 0.02)
+        << p.name;
   }
 }
 

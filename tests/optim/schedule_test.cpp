@@ -89,8 +89,10 @@ TEST(Schedule, OddTotalsStayFinite) {
 }
 
 TEST(Schedule, WhichNeedTheEnd) {
-  for (const char* name : {"linear", "cosine", "wsd"}) EXPECT_TRUE(schedule_needs_total(shape(name, 0)));
-  for (const char* name : {"constant", "log_warmup"}) EXPECT_FALSE(schedule_needs_total(shape(name, 0)));
+  for (const char* name : {"linear", "cosine", "wsd"})
+    EXPECT_TRUE(schedule_needs_total(shape(name, 0)));
+  for (const char* name : {"constant", "log_warmup"})
+    EXPECT_FALSE(schedule_needs_total(shape(name, 0)));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// tests/checkpoint/program_test.cpp: the commands through the built program: output and exit codes.
+// tests/cmd/models_test.cpp: hash, diff, inspect and export through the built program.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
