@@ -5,6 +5,7 @@
 #include <cmath>
 #include <csignal>
 #include <limits>
+#include <utility>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -31,8 +32,10 @@ constexpr int64_t kNoEnd = std::numeric_limits<int64_t>::max();
 
 class Trainer {
  public:
-  Trainer(const RunFile& file, const TrainOptions& options, RunStart start)
+  Trainer(const RunFile& file, const TrainOptions& options, RunStart start,
+          const StopSignals& signals)
       : file_(file),
+        signals_(signals),
         c_(file.config()),
         options_(options),
         start_(std::move(start)),
@@ -51,6 +54,7 @@ class Trainer {
     load_state();
     find_total();
     if (is_finished()) return already_finished();
+    take_first_batch();
     prepare_run_dir(file_, start_, options_.overwrite);
     set_log_file(start_.dir / "log" / "rank-00000.log");
     open_run_files();
@@ -98,7 +102,18 @@ class Trainer {
   bool is_finished() const {
     if (!std::filesystem::exists(start_.dir / "final" / "config.json") || options_.overwrite)
       return false;
-    return step_ > 0 && (step_ >= total_ || (!c_.train.steps && position_.epoch > c_.train.epochs));
+    return step_ > 0 && is_past_end(position_.epoch);
+  }
+
+  bool is_past_end(int64_t epoch) const {
+    return step_ >= total_ || (!c_.train.steps && epoch > c_.train.epochs);
+  }
+
+  // Rows that cannot be trained on are found here, before anything is written or given up.
+  void take_first_batch() {
+    if (is_past_end(position_.epoch)) return;
+    stream_.next(batch_);
+    has_batch_ = true;
   }
 
   int already_finished() {
@@ -133,21 +148,30 @@ class Trainer {
 
   // ------------------------------------------------------------------ loop
   int loop() {
-    StopSignals signals;
-    while (step_ < total_) {
+    while (!is_past_end(position_.epoch)) {
       Batch& batch = batch_;
-      if (!c_.train.steps && position_.epoch > c_.train.epochs) break;
-      stream_.next(batch);
-      if (!c_.train.steps && batch.epoch > c_.train.epochs) break;
+      if (!std::exchange(has_batch_, false)) stream_.next(batch);
+      if (is_past_end(batch.epoch)) break;
+      name_repaired_rows();
       one_step(batch);
       position_ = batch.after;
       if (batch.is_epoch_end) end_epoch(batch.epoch);
       const bool last = step_ >= total_;
       if (!last && is_due(c_.train.eval_every, batch)) aside([&] { evaluate(); });
       if (!last && is_due(c_.checkpoint.every, batch)) aside([&] { save(); });
-      if (signals.received() != 0) return signals.received();
+      if (signals_.received() != 0) return signals_.received();
     }
     return 0;
+  }
+
+  // The first ten rows that held bytes which are no UTF-8, as they come.
+  void name_repaired_rows() {
+    const std::vector<std::string>& rows = stream_.counters().first_repaired;
+    if (num_named_ == rows.size()) return;
+    progress_->clear();
+    for (; num_named_ < rows.size(); ++num_named_) {
+      log_warning("{}: bytes that are no UTF-8 were replaced", rows[num_named_]);
+    }
   }
 
   bool is_due(int64_t every, const Batch& batch) const {
@@ -281,6 +305,9 @@ class Trainer {
     progress_->clear();
     save();
     const char* name = signal == SIGTERM ? "SIGTERM" : "SIGINT";
+    if (saved_step_ != step_)
+      throw RunError(fmt::format("{}: stopped at step {}, which could not be saved", name, step_));
+    tell_data();
     events_->write("stopped", {{"signal", Json(name)}, {"step", Json(step_)}});
     log_info("{}: saved at step {}; the same command goes on from there", name, step_);
     return 128 + signal;
@@ -293,12 +320,16 @@ class Trainer {
     write_final_model(start_.dir / "final", engine_.weight_slices(), session_);
     events_->write("finished",
                    {{"step", Json(step_)}, {"loss", final_loss_ ? Json(*final_loss_) : Json()}});
-    const std::string told = stream_.counters().describe();
-    if (!told.empty()) log_info("data: {}", told);
+    tell_data();
     draw_curve();
     log_info("finished {} steps in {}; final loss {}, best loss {}; model in {}", step_,
              format_duration(seconds_since(began_)), show(final_loss_), show(best_loss_),
              (start_.dir / "final").string());
+  }
+
+  void tell_data() {
+    const std::string told = stream_.counters().describe();
+    if (!told.empty()) log_info("data: {}", told);
   }
 
   // The curve as pictures beside the metrics, and on the terminal where a person may look.
@@ -318,6 +349,7 @@ class Trainer {
   }
 
   const RunFile& file_;
+  const StopSignals& signals_;
   const RunConfig& c_;
   TrainOptions options_;
   RunStart start_;
@@ -330,6 +362,8 @@ class Trainer {
   std::unique_ptr<EventWriter> events_;
   std::unique_ptr<Progress> progress_;
   Batch batch_, eval_batch_;
+  bool has_batch_ = false;  // the next one is in batch_ already
+  size_t num_named_ = 0;    // of the repaired rows
 
   int64_t step_ = 0, updates_ = 0, saved_step_ = -1, evaluated_ = -1;
   int64_t total_ = kNoEnd;
@@ -343,7 +377,8 @@ class Trainer {
 }  // namespace
 
 int train(const RunFile& file, const TrainOptions& options) {
-  return Trainer(file, options, open_run_dir(file, options)).run();
+  const StopSignals signals;  // first: a signal at any later moment ends in order
+  return Trainer(file, options, open_run_dir(file, options), signals).run();
 }
 
 }  // namespace weft
