@@ -6,8 +6,10 @@
 Both programs read the same weights and the same rows, use two threads, and are started afresh for
 every turn: weft, eager, compiled, weft, ... The figure is the median step over all turns without
 the first three of each. Memory and the time to the first step are taken from outside. The floor,
-all products with weights alone by torch.mm, is measured between the turns. Losses that differ are
-an error; a bar that is missed is marked, not an error, because the machine may be busy.
+all products with weights alone by torch.mm, is measured between the turns. PyTorch runs with the
+attention that is the faster one here, sdpa or eager, found by a probe; its memory is the smaller of
+the two. Losses that differ are an error; a bar that is missed is marked, not an error, because the
+machine may be busy.
 """
 
 import argparse
@@ -17,7 +19,7 @@ import statistics
 import sys
 import tempfile
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import report
@@ -27,6 +29,7 @@ from turn import TurnFailed, run_turn
 HERE = Path(__file__).resolve().parent
 LOSS_TOLERANCE = {"fp32": 1e-4, "bf16": 1e-2}  # relative, each of the first steps
 LOSSES_SHOWN = 6
+PROBE_STEPS = 2
 STEP_CLAIM_TOLERANCE = 0.05  # between a program's own step_ms and our clock
 
 
@@ -48,6 +51,7 @@ class Options:
     turns: int
     folder: Path  # everything that is written on the way
     quick: bool
+    attention: dict = field(default_factory=dict)  # PyTorch's, by precision
 
 
 def write_model(work, folder, seed=1):
@@ -83,12 +87,29 @@ def take_turn(options, program, work, model, rows, steps, init="pretrained"):
         command = [sys.executable, str(HERE / "floor_torch.py"), "--steps", str(steps)]
     else:
         command = [sys.executable, str(HERE / "peer_torch.py"), "--model", str(model),
-                   "--rows", str(rows), "--batch", str(work.batch)]
+                   "--rows", str(rows), "--batch", str(work.batch),
+                   "--attention", options.attention.get(program.precision, "sdpa")]
         if program.name == "compiled":
             command.append("--compile")
     cache = {"TORCHINDUCTOR_CACHE_DIR": str(options.folder / "inductor"),
              "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1"}
     return run_turn(command + common, metrics, log, env=cache)
+
+
+def probe_attention(options, model):
+    """Sets options.attention to the faster choice; returns every probe {(precision, kind): Turn}."""
+    work, rows, probes = workload.MODEL_S, options.folder / "rows_probe.txt", {}
+    workload.write_rows(work, rows, PROBE_STEPS)
+    for precision in LOSS_TOLERANCE:
+        for kind in ("sdpa", "eager"):
+            options.attention[precision] = kind
+            turn = take_turn(options, Program("eager", precision), work, model, rows, PROBE_STEPS)
+            probes[precision, kind] = turn
+            print(f"probe, eager {precision} with {kind} attention: {turn.median_ms():.0f} ms, "
+                  f"{turn.peak_bytes / 2**30:.2f} GiB", flush=True)
+        options.attention[precision] = min(
+            ("sdpa", "eager"), key=lambda kind: probes[precision, kind].median_ms())
+    return probes
 
 
 def turn_order(options):
@@ -213,12 +234,13 @@ def main():
         facts = report.machine_facts(HERE.parent)
         model = options.folder / "model_s"
         write_model(workload.MODEL_S, model)
+        probes = probe_attention(options, model)
         turns = measure_turns(options, model)
         small = measure_small(options)
         growth = measure_growth(options) if options.weft and not options.quick else []
     losses, complaints = compare_losses(turns)
     complaints += check_claims(turns)
-    text = report.markdown(facts, turns, small, growth, losses, complaints)
+    text = report.markdown(facts, turns, probes, small, growth, losses, complaints)
     print("\n" + text)
     if args.out:
         args.out.parent.mkdir(parents=True, exist_ok=True)

@@ -3,8 +3,8 @@
 
     peer_torch.py --model DIR --rows FILE --metrics FILE --precision fp32|bf16 [--compile]
 
-bf16 is model.to(bfloat16): weights, gradients and AdamW's states in bf16. Attention is what
-transformers chooses by itself (sdpa).
+bf16 is model.to(bfloat16): weights, gradients and AdamW's states in bf16. Attention is sdpa, which
+transformers chooses by itself, or eager: torch has CPUs on which its bf16 sdpa is much the slower.
 """
 
 import argparse
@@ -26,16 +26,16 @@ def main():
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--compile", action="store_true")
-    parser.add_argument("--fused", action="store_true", help="AdamW with fused=True")
+    parser.add_argument("--attention", choices=["sdpa", "eager"], default="sdpa")
     parser.add_argument("--threads", type=int, default=2)
     args = parser.parse_args()
 
     torch.set_num_threads(args.threads)
-    model = AutoModelForCausalLM.from_pretrained(args.model, dtype=torch.float32).train()
+    model = AutoModelForCausalLM.from_pretrained(args.model, dtype=torch.float32,
+                                                 attn_implementation=args.attention).train()
     if args.precision == "bf16":
         model.to(torch.bfloat16)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.01,
-                                  fused=args.fused or None)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.01)
     call = torch.compile(model) if args.compile else model
 
     begin, begin_cpu = time.perf_counter(), time.process_time()

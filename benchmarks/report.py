@@ -87,7 +87,14 @@ def speed_rows(figures):
     return rows
 
 
-def bar_rows(figures, small):
+def probe_rows(probes):
+    fastest = {p: min(t.median_ms() for (q, _), t in probes.items() if q == p) for p, _ in probes}
+    return [[precision, kind, f"{turn.median_ms():.0f}", f"{turn.peak_bytes / GIB:.2f}",
+             "yes" if turn.median_ms() == fastest[precision] else ""]
+            for (precision, kind), turn in probes.items()]
+
+
+def bar_rows(figures, probes, small):
     """(what, got, bar, aim, mark); a figure that could not be taken has no row."""
     by_name = {(p.name, p.precision): f for p, f in figures.items()}
     rows = []
@@ -98,16 +105,17 @@ def bar_rows(figures, small):
         rows.append([what, f"{got:.2f}{unit}", f"{sign} {bar:g}{unit}", aim,
                      "pass" if good else "**short**"])
 
-    def ratio(what, precision, peer, field, bar, most=False, aim=""):
+    for precision, peer, bar, aim in (("fp32", "eager", 1.4, "1.6x"),
+                                      ("fp32", "compiled", 1.05, "1.2x"),
+                                      ("bf16", "eager", 2.0, "3x")):
         mine, theirs = by_name.get(("weft", precision)), by_name.get((peer, precision))
         if mine and theirs:
-            add(what, getattr(mine, field) / getattr(theirs, field), bar, most, aim)
-
-    ratio("speed fp32, weft / eager", "fp32", "eager", "tokens_per_s", 1.4, aim="1.6x")
-    ratio("speed fp32, weft / compiled", "fp32", "compiled", "tokens_per_s", 1.05, aim="1.2x")
-    ratio("speed bf16, weft / eager", "bf16", "eager", "tokens_per_s", 2.0, aim="3x")
-    ratio("memory fp32, weft / eager", "fp32", "eager", "memory", 0.45, most=True)
-    ratio("memory bf16, weft / eager", "bf16", "eager", "memory", 0.35, most=True)
+            add(f"speed {precision}, weft / {peer}", theirs.step_ms / mine.step_ms, bar, aim=aim)
+    for precision, bar in (("fp32", 0.45), ("bf16", 0.35)):
+        mine = by_name.get(("weft", precision))
+        if mine:
+            least = min(turn.peak_bytes for (p, _), turn in probes.items() if p == precision)
+            add(f"memory {precision}, weft / eager", mine.memory / least, bar, most=True)
     mine = by_name.get(("weft", "fp32"))
     if mine:
         add("to the first step, less the step", mine.to_first_step_s, 0.5, most=True, unit=" s")
@@ -124,7 +132,7 @@ def growth_rows(growth):
              f"{peak / base_bytes:.2f}x"] for size, factor, ms, peak in growth]
 
 
-def markdown(facts, turns, small, growth, losses, complaints):
+def markdown(facts, turns, probes, small, growth, losses, complaints):
     figures = {program: Figures(runs) for program, runs in turns.items() if runs}
     lines = ["# Model S against PyTorch", "", MODEL_S.text() + ".",
              "AdamW, lr 1e-4, weight decay 0.01, clipping off. bf16: weights and AdamW's states in "
@@ -133,7 +141,10 @@ def markdown(facts, turns, small, growth, losses, complaints):
     lines += table(["program", "precision", "tok/s", "step ms, median (range)",
                     "GFLOP/s of products", "VmHWM GiB", "to first step s", "cores busy"],
                    speed_rows(figures))
-    bars = bar_rows(figures, small)
+    lines += ["PyTorch eager with either attention, two steps, second one; the faster runs the turns:",
+              ""]
+    lines += table(["precision", "attention", "step ms", "VmHWM GiB", "taken"], probe_rows(probes))
+    bars = bar_rows(figures, probes, small)
     if bars:
         lines += ["## Bars", ""] + table(["what", "got", "bar", "aim", "mark"], bars)
     lines += ["Exec to first line of metrics, 1 M parameters (" + MODEL_1M.text() + "): "

@@ -112,9 +112,9 @@ CheckpointReader::CheckpointReader(const fs::path& folder)
   state_ = read_json(folder, kStateFile);
   const std::string what = (folder / kIndexFile).string();
   tensors_ = std::make_unique<StoredTensors>(index_from_json(index_, what));
+  check_sizes(folder, *tensors_);
   const std::string fault = coverage_fault(*tensors_);
   require(fault.empty(), "{}: {}", what, fault);
-  check_sizes(folder, *tensors_);
 }
 
 CheckpointReader::CheckpointReader(CheckpointReader&&) noexcept = default;

@@ -60,10 +60,12 @@ void add_legacy(const Json& tokens, const std::string& what, TokenizerParts& par
     token.normalized = true;
     by_id[id.as_int()] = token;
   }
-  for (const auto& [id, token] : by_id)
-    if (std::none_of(parts.added.begin(), parts.added.end(),
-                     [&](const AddedToken& t) { return t.content == token.content; }))
-      parts.add_token(token, id, what);
+  for (const auto& [id, token] : by_id) {
+    const std::string& content = token.content;
+    const bool known = std::any_of(parts.added.begin(), parts.added.end(),
+                                   [&](const AddedToken& t) { return t.content == content; });
+    if (!known) parts.add_token(token, id, what);
+  }
 }
 
 // The named tokens with the defaults of the class: a name that the files do not mention.

@@ -18,26 +18,21 @@
 
 namespace weft {
 
+// What every level's table.cpp and math.cpp define.
+#define WEFT_DECLARE_LEVEL(level)                    \
+  namespace level {                                  \
+  const Kernels& kernels();                          \
+  void exp_all(const float* x, float* y, int64_t n); \
+  void log_all(const float* x, float* y, int64_t n); \
+  }
 #if defined(__aarch64__)
-namespace neon {
-const Kernels& kernels();
-}
-namespace neon_bf16 {
-const Kernels& kernels();
-}
+WEFT_DECLARE_LEVEL(neon)
+WEFT_DECLARE_LEVEL(neon_bf16)
 #elif defined(__x86_64__)
-namespace avx2 {
-const Kernels& kernels();
-}
-namespace avx512 {
-const Kernels& kernels();
-}
-namespace avx512_bf16 {
-const Kernels& kernels();
-}
-namespace amx {
-const Kernels& kernels();
-}
+WEFT_DECLARE_LEVEL(avx2)
+WEFT_DECLARE_LEVEL(avx512)
+WEFT_DECLARE_LEVEL(avx512_bf16)
+WEFT_DECLARE_LEVEL(amx)
 #endif
 
 namespace {
@@ -45,6 +40,7 @@ namespace {
 struct Level {
   const Kernels& (*kernels)();
   bool (*present)();
+  LevelMath math;
 };
 
 #if defined(__aarch64__)
@@ -52,7 +48,9 @@ constexpr unsigned long kHwcap2Bf16 = 1ul << 14;  // HWCAP2_BF16; older headers 
 bool has_neon() { return true; }
 bool has_neon_bf16() { return (getauxval(AT_HWCAP2) & kHwcap2Bf16) != 0; }
 
-constexpr Level kLevels[] = {{neon::kernels, has_neon}, {neon_bf16::kernels, has_neon_bf16}};
+constexpr Level kLevels[] = {
+    {neon::kernels, has_neon, {neon::exp_all, neon::log_all}},
+    {neon_bf16::kernels, has_neon_bf16, {neon_bf16::exp_all, neon_bf16::log_all}}};
 #elif defined(__x86_64__)
 // __builtin_cpu_supports also asks whether the system saves the wide registers.
 bool has_avx2() {
@@ -77,10 +75,11 @@ bool has_amx() {
   return granted;
 }
 
-constexpr Level kLevels[] = {{avx2::kernels, has_avx2},
-                             {avx512::kernels, has_avx512},
-                             {avx512_bf16::kernels, has_avx512_bf16},
-                             {amx::kernels, has_amx}};
+constexpr Level kLevels[] = {
+    {avx2::kernels, has_avx2, {avx2::exp_all, avx2::log_all}},
+    {avx512::kernels, has_avx512, {avx512::exp_all, avx512::log_all}},
+    {avx512_bf16::kernels, has_avx512_bf16, {avx512_bf16::exp_all, avx512_bf16::log_all}},
+    {amx::kernels, has_amx, {amx::exp_all, amx::log_all}}};
 #endif
 
 std::string names_of_levels() {
@@ -112,6 +111,13 @@ std::vector<const char*> available_levels() {
     if (level.present()) names.push_back(level.kernels().name);
   }
   return names;
+}
+
+LevelMath level_math(const char* name) {
+  for (const Level& level : kLevels) {
+    if (level.present() && std::string_view(name) == level.kernels().name) return level.math;
+  }
+  throw BugError(fmt::format("no level {} on this machine", name));
 }
 
 const Kernels* find_kernels(const char* name) {

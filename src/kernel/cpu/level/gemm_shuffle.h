@@ -4,17 +4,18 @@
 // lanes is zip/trn there and unpck/shufps here.
 #pragma once
 
-#if defined(__aarch64__)
-#include <arm_neon.h>
-#else
-#include <immintrin.h>
-#endif
-
 #include <bit>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
 
+#include "kernel/cpu/level/gemm_intrinsics.h"
+#if !defined(__aarch64__)
+#include "kernel/cpu/level/gemm_shuffle_x86.h"
+#endif
+#if defined(WEFT_LEVEL_amx)
+#include "kernel/cpu/level/gemm_shuffle_amx.h"
+#endif
 #include "tensor/dtype.h"
 
 namespace weft::WEFT_LEVEL {
@@ -67,41 +68,62 @@ template <typename F>
 
 // How many units along k one step of transpose_units takes from each line.
 template <int kUnitBytes>
-inline constexpr int kTransposeUnits = kUnitBytes == 4 ? 4 : kUnitBytes == 8 ? 2 : 1;
+inline constexpr int kTransposeUnits = kUnitBytes == 4   ? 4
+                                       : kUnitBytes == 8 ? 2
+                                                         : 1;
 
-// to[unit][line] = from[line][unit], for all lines of a panel, from column k on.
+// to[unit][line] = from[line][unit], for four lines and four units of 32 bits.
+template <typename F>
+[[gnu::always_inline]] inline void transpose_4x4(const typename F::Source* const* from, int64_t k,
+                                                 typename F::Packed* to) {
+  constexpr int kRow = F::kLines * F::kGroup;  // elements from one unit to the next
+  const U32x4 r0 = load_quad<F>(from[0] + k), r1 = load_quad<F>(from[1] + k);
+  const U32x4 r2 = load_quad<F>(from[2] + k), r3 = load_quad<F>(from[3] + k);
+  const U32x4 a = __builtin_shufflevector(r0, r1, 0, 4, 1, 5);
+  const U32x4 b = __builtin_shufflevector(r0, r1, 2, 6, 3, 7);
+  const U32x4 c = __builtin_shufflevector(r2, r3, 0, 4, 1, 5);
+  const U32x4 d = __builtin_shufflevector(r2, r3, 2, 6, 3, 7);
+  store_vector(to, __builtin_shufflevector(a, c, 0, 1, 4, 5));
+  store_vector(to + kRow, __builtin_shufflevector(a, c, 2, 3, 6, 7));
+  store_vector(to + 2 * kRow, __builtin_shufflevector(b, d, 0, 1, 4, 5));
+  store_vector(to + 3 * kRow, __builtin_shufflevector(b, d, 2, 3, 6, 7));
+}
+
+// The same for all lines of a panel and kTransposeUnits units of any size.
 template <typename F>
 [[gnu::always_inline]] inline void transpose_units(const typename F::Source* const* from, int64_t k,
                                                    typename F::Packed* to) {
-  constexpr int kRow = F::kLines * F::kGroup;  // elements from one unit to the next
+  [[maybe_unused]] constexpr int kRow = F::kLines * F::kGroup;
+  int i = 0;
   if constexpr (F::kUnitBytes == 4) {
-    for (int i = 0; i < F::kLines; i += 4) {
-      const U32x4 r0 = load_quad<F>(from[i] + k), r1 = load_quad<F>(from[i + 1] + k);
-      const U32x4 r2 = load_quad<F>(from[i + 2] + k), r3 = load_quad<F>(from[i + 3] + k);
-      const U32x4 a = __builtin_shufflevector(r0, r1, 0, 4, 1, 5);
-      const U32x4 b = __builtin_shufflevector(r0, r1, 2, 6, 3, 7);
-      const U32x4 c = __builtin_shufflevector(r2, r3, 0, 4, 1, 5);
-      const U32x4 d = __builtin_shufflevector(r2, r3, 2, 6, 3, 7);
-      typename F::Packed* out = to + i * F::kGroup;
-      store_vector(out, __builtin_shufflevector(a, c, 0, 1, 4, 5));
-      store_vector(out + kRow, __builtin_shufflevector(a, c, 2, 3, 6, 7));
-      store_vector(out + 2 * kRow, __builtin_shufflevector(b, d, 0, 1, 4, 5));
-      store_vector(out + 3 * kRow, __builtin_shufflevector(b, d, 2, 3, 6, 7));
-    }
+#if defined(__AVX2__)
+    const auto load = [&](int line) {
+      return std::bit_cast<__m128i>(load_quad<F>(from[i + line] + k));
+    };
+#if defined(__AVX512F__)
+    for (; i + 16 <= F::kLines; i += 16)
+      transpose_16x4(load, to + i * F::kGroup, kRow * 4 / F::kGroup);
+#endif
+    for (; i + 8 <= F::kLines; i += 8)
+      transpose_8x4(load, to + i * F::kGroup, kRow * 4 / F::kGroup);
+#endif
+    for (; i < F::kLines; i += 4) transpose_4x4<F>(from + i, k, to + i * F::kGroup);
   } else if constexpr (F::kUnitBytes == 8) {
-    for (int i = 0; i < F::kLines; i += 2) {
+    for (; i < F::kLines; i += 2) {
       const U64x2 r0 = load_vector<U64x2>(from[i] + k), r1 = load_vector<U64x2>(from[i + 1] + k);
       store_vector(to + i * F::kGroup, __builtin_shufflevector(r0, r1, 0, 2));
       store_vector(to + i * F::kGroup + kRow, __builtin_shufflevector(r0, r1, 1, 3));
     }
   } else {
-    for (int i = 0; i < F::kLines; ++i) std::memcpy(to + i * F::kGroup, from[i] + k, F::kUnitBytes);
+    for (; i < F::kLines; ++i) std::memcpy(to + i * F::kGroup, from[i] + k, F::kUnitBytes);
   }
 }
 
 // Packing advances by so many rows: whole cache lines of a panel of four lines or more.
 template <int kGroup>
-inline constexpr int kInterleaveRows = kGroup == 1 ? 4 : 8;
+inline constexpr int kInterleaveRows = kGroup == 1  ? 4
+                                       : kGroup > 8 ? kGroup
+                                                    : 8;
 
 // to[line][row] = from[row][line], for four lines.
 template <typename F>
@@ -137,10 +159,10 @@ template <typename F>
   } else {
     const U16x8 r2 = load_vector<U16x8>(from[2] + line), r3 = load_vector<U16x8>(from[3] + line);
     const U32x4 a0 = std::bit_cast<U32x4>(a), b0 = std::bit_cast<U32x4>(b);
-    const U32x4 a1 = std::bit_cast<U32x4>(
-        __builtin_shufflevector(r2, r3, 0, 8, 1, 9, 2, 10, 3, 11));
-    const U32x4 b1 = std::bit_cast<U32x4>(
-        __builtin_shufflevector(r2, r3, 4, 12, 5, 13, 6, 14, 7, 15));
+    const U32x4 a1 =
+        std::bit_cast<U32x4>(__builtin_shufflevector(r2, r3, 0, 8, 1, 9, 2, 10, 3, 11));
+    const U32x4 b1 =
+        std::bit_cast<U32x4>(__builtin_shufflevector(r2, r3, 4, 12, 5, 13, 6, 14, 7, 15));
     store_vector(to, __builtin_shufflevector(a0, a1, 0, 4, 1, 5));
     store_vector(to + 8, __builtin_shufflevector(a0, a1, 2, 6, 3, 7));
     store_vector(to + 16, __builtin_shufflevector(b0, b1, 0, 4, 1, 5));
@@ -153,6 +175,12 @@ template <typename F>
 [[gnu::always_inline]] inline void interleave_rows(const typename F::Source* const* from,
                                                    int64_t line, typename F::Packed* to) {
   int i = 0;
+#if defined(WEFT_LEVEL_amx)
+  if constexpr (F::kGroup == 32) {
+    interleave_32x32(from, line, to);
+    return;
+  }
+#endif
   if constexpr (F::kGroup > 1) {
     for (; i + 8 <= F::kLines; i += 8) interleave_eight<F>(from, line + i, to + i * F::kGroup);
   }
@@ -164,11 +192,13 @@ template <typename F>
 void interleave_rest(const typename F::Source* const* from, int64_t line, int64_t lines,
                      typename F::Packed* to) {
   int64_t i = 0;
-  for (; i + 4 <= lines; i += 4) interleave_four<F>(from, line + i, to + i * F::kGroup);
+  if constexpr (F::kGroup <= 4) {
+    for (; i + 4 <= lines; i += 4) interleave_four<F>(from, line + i, to + i * F::kGroup);
+  }
   for (; i < F::kLines; ++i) {
     for (int row = 0; row < F::kGroup; ++row) {
-      to[i * F::kGroup + row] = i < lines ? convert<typename F::Packed>(from[row][line + i])
-                                          : typename F::Packed{};
+      to[i * F::kGroup + row] =
+          i < lines ? convert<typename F::Packed>(from[row][line + i]) : typename F::Packed{};
     }
   }
 }

@@ -3,12 +3,9 @@
 // result = round(chain + bias + C_old): each added once, in fp32, in that order.
 #pragma once
 
-#if defined(__aarch64__)
-#include <arm_neon.h>
-#endif
-
 #include <bit>
 
+#include "kernel/cpu/level/gemm_intrinsics.h"
 #include "kernel/cpu/level/gemm_operand.h"
 #include "kernel/cpu/level/gemm_shuffle.h"
 

@@ -12,8 +12,10 @@
 #include "kernel/cpu/level/simd_neon.h"
 #elif defined(__AVX512F__)
 #include "kernel/cpu/level/simd_avx512.h"
+#include "kernel/cpu/level/simd_x86.h"
 #else
 #include "kernel/cpu/level/simd_avx2.h"
+#include "kernel/cpu/level/simd_x86.h"
 #endif
 
 namespace weft::WEFT_LEVEL {

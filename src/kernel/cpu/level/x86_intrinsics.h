@@ -1,0 +1,11 @@
+// kernel/cpu/level/x86_intrinsics.h: <immintrin.h> without g++ 12's false alarms.
+//
+// Its AVX-512 functions start from "undefined" vectors that the compiler then warns of (GCC bug
+// 105593). A warning is judged where its line stands, so it is enough to silence the header.
+#pragma once
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#include <immintrin.h>
+#pragma GCC diagnostic pop
