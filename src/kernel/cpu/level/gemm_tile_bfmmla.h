@@ -36,8 +36,9 @@ namespace {
 #define WEFT_SWAPS                                                                          \
   WEFT_SWAP(8, 9)                                                                           \
   WEFT_SWAP(10, 11)                                                                         \
-  WEFT_SWAP(12, 13) WEFT_SWAP(14, 15) WEFT_SWAP(16, 17) WEFT_SWAP(18, 19) WEFT_SWAP(20, 21) \
-      WEFT_SWAP(22, 23) WEFT_SWAP(24, 25) WEFT_SWAP(26, 27) WEFT_SWAP(28, 29) WEFT_SWAP(30, 31)
+  WEFT_SWAP(12, 13)                                                                         \
+  WEFT_SWAP(14, 15) WEFT_SWAP(16, 17) WEFT_SWAP(18, 19) WEFT_SWAP(20, 21) WEFT_SWAP(22, 23) \
+      WEFT_SWAP(24, 25) WEFT_SWAP(26, 27) WEFT_SWAP(28, 29) WEFT_SWAP(30, 31)
 
 struct Bf16Tile {
   using Packed = Bf16;
