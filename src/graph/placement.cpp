@@ -25,7 +25,9 @@ bool all_are(const Inputs& in, size_t begin, size_t count, const Placement& p) {
 }
 
 // Inputs [begin, end) that are parameters or tables: whole for every rule but those of products.
-bool rest_whole(const Inputs& in, size_t begin) { return all_are(in, begin, in.size() - begin, whole()); }
+bool rest_whole(const Inputs& in, size_t begin) {
+  return all_are(in, begin, in.size() - begin, whole());
+}
 
 Placement linear(const Node& node, const Inputs& in) {
   const size_t parts = static_cast<size_t>(node.attr.parts);
@@ -114,15 +116,18 @@ std::vector<Placement> place_outputs(const Node& node, const Inputs& in) {
     case Op::kLinearDw:
       return Inputs(node.outputs.size(), linear_dw(node, in));
     case Op::kBiasGrad:
-      return Inputs(node.outputs.size(), in[0].is_cut(2) ? cut(0) : summed_over_rows(in[0], whole()));
+      return Inputs(node.outputs.size(),
+                    in[0].is_cut(2) ? cut(0) : summed_over_rows(in[0], whole()));
     case Op::kRmsNorm: {
-      const Placement p = node.attr.has_residual ? rows_only(node, in, {0, 2}) : rows_only(node, in, {0});
+      const Placement p =
+          node.attr.has_residual ? rows_only(node, in, {0, 2}) : rows_only(node, in, {0});
       return {p, p, p};
     }
     case Op::kRmsNormApply:
       return {rows_only(node, in, {0, 2})};
     case Op::kRmsNormGrad: {
-      const Placement p = node.attr.has_dsum ? rows_only(node, in, {0, 1, 3, 4}) : rows_only(node, in, {0, 1, 3});
+      const Placement p =
+          node.attr.has_dsum ? rows_only(node, in, {0, 1, 3, 4}) : rows_only(node, in, {0, 1, 3});
       return {p, summed_over_rows(p, whole())};
     }
     case Op::kRope:
@@ -155,7 +160,8 @@ Placed propagate_placements(const Graph& graph, const std::map<std::string, Plac
   Placed placed{std::vector<Placement>(graph.values.size()), {}};
   std::vector<bool> is_reduced(graph.values.size(), false);
   for (size_t i = 0; i < graph.values.size(); ++i) {
-    if (const auto found = given.find(graph.values[i].name); found != given.end()) placed.values[i] = found->second;
+    if (const auto found = given.find(graph.values[i].name); found != given.end())
+      placed.values[i] = found->second;
   }
   for (const Node& node : graph.pass) {
     Inputs in;

@@ -1,4 +1,5 @@
-// graph/placement.h: how a value lies over the ranks of one mesh axis, and how an op carries that on.
+// graph/placement.h: how a value lies over the ranks of one mesh axis, and how an op carries that
+// on.
 //
 // whole: every rank holds all of it. cut: rank r holds the r-th part of dimension `dim`. partial:
 // every rank holds a full-sized addend, and the value is their sum. Rules never move data: where an

@@ -207,7 +207,8 @@ struct SquaresArgs {
 
 // AdamW as torch: g = grad * grad_scale; p *= 1 - lr * weight_decay; m, v; then
 // p -= lr / bias1 * m / (sqrt(v) / sqrt(bias2) + eps), bias_i = 1 - beta_i^step. Inside in fp32.
-// master null: p itself (of dtype) is read and written; else master (fp32) is, and p = round(master).
+// master null: p itself (of dtype) is read and written; else master (fp32) is, and p =
+// round(master).
 struct AdamwArgs {
   int64_t n;
   Dtype dtype;        // of p

@@ -26,7 +26,8 @@ std::unique_ptr<EnginePlans> make_engine_plans(const RunConfig& config, const Mo
                                                const Kernels& kernels, int num_threads);
 
 // Forward and loss alone.
-Plan make_eval_plan(const RunConfig& config, const Model& model, const Kernels& kernels, int num_threads);
+Plan make_eval_plan(const RunConfig& config, const Model& model, const Kernels& kernels,
+                    int num_threads);
 // Sum of the token losses of a batch through the executor of such a plan.
 double eval_loss_sum(Executor* executor, const Batch& batch, int64_t micro_batch);
 
@@ -60,7 +61,7 @@ class Engine {
   std::byte* parameter(const std::string& name) const { return train_->find(name); }
 
  private:
-  void round_masters();    // parameters <- masters
+  void round_masters();  // parameters <- masters
   std::vector<Slice> slices(bool with_states) const;
 
   RunConfig config_;

@@ -1,4 +1,5 @@
-// train/evaluate.cpp: one pass of the loss over the rows, then greedy answers where there are targets.
+// train/evaluate.cpp: one pass of the loss over the rows, then greedy answers where there are
+// targets.
 #include "train/evaluate.h"
 
 #include <cmath>
@@ -120,8 +121,9 @@ Json EvalReport::to_json() const {
 
 EvalReport evaluate(const RunConfig& config, const std::string& model) {
   if (!config.has_eval()) {
-    throw UserError("the run file names no rows for evaluation",
-                    "give data.eval, or data.eval_fraction, for example with --set data.eval=[FILE]");
+    throw UserError(
+        "the run file names no rows for evaluation",
+        "give data.eval, or data.eval_fraction, for example with --set data.eval=[FILE]");
   }
   const Session session(config);
   const auto rows = session.open_eval_rows();

@@ -43,7 +43,8 @@ void sum_values(const EnginePlans& plans, PlanReport* report) {
 std::optional<double> estimate_ms(const RunConfig& c, const Kernels& kernels, double flops) {
   const auto speeds = load_speeds(kernels.name);
   if (!speeds) return std::nullopt;
-  const double gflops = c.compute_dtype() == Dtype::kBf16 ? speeds->gflops_bf16 : speeds->gflops_fp32;
+  const double gflops =
+      c.compute_dtype() == Dtype::kBf16 ? speeds->gflops_bf16 : speeds->gflops_fp32;
   return gflops > 0 ? std::optional(flops / (gflops * kProductShare) * 1e-6) : std::nullopt;
 }
 
@@ -51,7 +52,8 @@ std::optional<double> estimate_ms(const RunConfig& c, const Kernels& kernels, do
 
 PlanReport plan_run(const RunConfig& c) {
   const HfFolder folder(resolve_model_path(c.model.path));
-  const auto model = make_model(folder.config(), {c.model.num_layers.value_or(0), c.model.dropout.has_value()});
+  const auto model =
+      make_model(folder.config(), {c.model.num_layers.value_or(0), c.model.dropout.has_value()});
   const Kernels& kernels = cpu_kernels();
   const auto plans = make_engine_plans(c, *model, kernels, choose_threads(c.launch));
   PlanReport r;
@@ -59,7 +61,8 @@ PlanReport plan_run(const RunConfig& c) {
   sum_values(*plans, &r);
   r.arena = plans->layout.total_bytes();
   const bool overlapped = c.num_passes() == 1;
-  r.activations = plans->layout.step_bytes() - (overlapped ? std::min(r.gradients, plans->layout.step_bytes()) : 0);
+  r.activations = plans->layout.step_bytes() -
+                  (overlapped ? std::min(r.gradients, plans->layout.step_bytes()) : 0);
   r.other = r.arena - r.parameters - r.gradients - r.states - r.activations;
   r.resident = r.arena + kProgramBytes;
   r.flops = plans->train.pass_flops * static_cast<double>(c.num_passes());
@@ -90,10 +93,12 @@ Json PlanReport::to_json() const {
 }
 
 std::string PlanReport::to_text() const {
-  std::string text = fmt::format("{} parameters; one step feeds {} positions and takes {:.2f} GFLOP\n\n",
-                                 format_count(static_cast<double>(num_parameters)), tokens, flops * 1e-9);
+  std::string text =
+      fmt::format("{} parameters; one step feeds {} positions and takes {:.2f} GFLOP\n\n",
+                  format_count(static_cast<double>(num_parameters)), tokens, flops * 1e-9);
   const auto line = [&](const char* what, int64_t bytes) {
-    text += fmt::format("  {:<14} {:>16} bytes  {:>10}\n", what, format_count(static_cast<double>(bytes)), format_bytes(bytes));
+    text += fmt::format("  {:<14} {:>16} bytes  {:>10}\n", what,
+                        format_count(static_cast<double>(bytes)), format_bytes(bytes));
   };
   line("parameters", parameters);
   line("gradients", gradients);

@@ -362,7 +362,9 @@ TEST_P(GemmTest, NonFiniteRowsStayAlone) {
 // A caller asks once, for its largest product: what it got serves every smaller one.
 TEST_P(GemmTest, WorkspaceServesSmallerProducts) {
   std::mt19937 random(5);
-  const auto draw = [&](int64_t most) { return 1 + static_cast<int64_t>(random() % static_cast<uint64_t>(most)); };
+  const auto draw = [&](int64_t most) {
+    return 1 + static_cast<int64_t>(random() % static_cast<uint64_t>(most));
+  };
   for (int i = 0; i < 60; ++i) {
     const auto& [dtype, c_dtype] = kDtypes[static_cast<size_t>(i) % std::size(kDtypes)];
     GemmArgs largest{};
@@ -372,7 +374,8 @@ TEST_P(GemmTest, WorkspaceServesSmallerProducts) {
     Data small(p);
     SCOPED_TRACE(testing::Message() << describe(p) << " in the workspace of " << largest.M << " "
                                     << largest.N << " " << largest.K);
-    for (int threads : {1, 2}) run_in(*GetParam(), small.args(), threads, GetParam()->gemm_workspace(largest, 2));
+    for (int threads : {1, 2})
+      run_in(*GetParam(), small.args(), threads, GetParam()->gemm_workspace(largest, 2));
   }
 }
 

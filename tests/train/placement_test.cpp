@@ -60,7 +60,8 @@ TEST(Placement, EveryGradientLiesAsItsParameter) {
     int checked = 0;
     for (Ref g : graph.of_kind(ValueKind::kGradient)) {
       const Ref p = graph[g].parameter;
-      EXPECT_EQ(to_string(placed.values[static_cast<size_t>(g.id)]), to_string(placed.values[static_cast<size_t>(p.id)]))
+      EXPECT_EQ(to_string(placed.values[static_cast<size_t>(g.id)]),
+                to_string(placed.values[static_cast<size_t>(p.id)]))
           << graph[p].name;
       ++checked;
     }

@@ -171,9 +171,8 @@ void gemm(const Context& context, const GemmArgs& args) {
 }
 
 size_t gemm_workspace(const GemmArgs& args, int num_threads) {
-  const size_t bytes = args.dtype == Dtype::kBf16
-                           ? workspace_bound<TileForBf16>(args, num_threads)
-                           : workspace_bound<FloatTile>(args, num_threads);
+  const size_t bytes = args.dtype == Dtype::kBf16 ? workspace_bound<TileForBf16>(args, num_threads)
+                                                  : workspace_bound<FloatTile>(args, num_threads);
   return bytes + kReadPast;
 }
 

@@ -72,7 +72,8 @@ size_t workspace_bound(const GemmArgs& args, int num_threads) {
   constexpr int64_t kBytes = sizeof(typename Tile::Packed);
   constexpr int64_t kStep = std::max<int64_t>(Tile::kMr, Tile::kNr);
   const int64_t lines = std::max(round_up(args.M, kStep), round_up(args.N, kStep)) + kStep;
-  const int64_t line_bytes = round_up(std::min<int64_t>(std::max<int64_t>(args.K, 1), Tile::kMaxK), 32) * kBytes;
+  const int64_t line_bytes =
+      round_up(std::min<int64_t>(std::max<int64_t>(args.K, 1), Tile::kMaxK), 32) * kBytes;
   const int64_t shared = std::min(lines * line_bytes, kSharedBytes + kStep * line_bytes);
   const int64_t own = std::min(lines * line_bytes, std::max(kPrivateBytes, kStep * line_bytes));
   int64_t sums = 0;
