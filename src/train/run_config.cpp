@@ -180,7 +180,8 @@ void check_config(const OptionTable& table, const RunConfig& c,
                   std::vector<std::string>* complaints) {
   check_rows(c.data, complaints);
   check_batch(c.train, c, complaints);
-  if (table.was_given("train.steps") && table.was_given("train.epochs")) {
+  // A resolved file has both: the default beside what was given is no contradiction.
+  if (c.train.steps && table.was_given("train.epochs") && c.train.epochs != TrainConfig().epochs) {
     complaints->push_back("train.steps and train.epochs are both given: one is wanted");
   }
   if (c.name.find('/') != std::string::npos || c.name == "." || c.name == "..") {

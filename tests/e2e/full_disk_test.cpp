@@ -4,6 +4,8 @@
 // its own. The weights of the tiny model take 105 KB and a checkpoint three times that.
 #include <gtest/gtest.h>
 
+#include <csignal>
+
 #include "tests/e2e/tiny_run.h"
 
 namespace weft::testing {
@@ -42,6 +44,19 @@ TEST(FullDisk, OldCheckpointsSurviveAndTheNextOneIsWritten) {
   const TinyRun whole;
   whole.train_well();
   EXPECT_EQ(hash_of(run.dir()), hash_of(whole.dir()));
+}
+
+// 143 promises a saved state: where there is none, the run has failed.
+TEST(FullDisk, SignalWithoutRoomIsNoOrderlyEnd) {
+  const TinyRun run;
+  StartOptions options;
+  options.file_bytes = 200000;
+  Program program(run.words("train", {"train.steps=100000", "checkpoint.every=100000"}), options);
+  program.wait_until([&] { return !metric_texts(run.dir(), "loss").empty(); });
+  program.send(SIGTERM);
+  const Ended ended = program.wait();
+  EXPECT_EQ(ended.exit_code, 1) << ended.err;
+  expect_parts(ended.err, {"SIGTERM", "could not be saved"});
 }
 
 TEST(FullDisk, FinalModelFailsWithExitOne) {

@@ -129,6 +129,30 @@ TEST(Resume, RaisedEpochsGoOn) {
   EXPECT_EQ(metric_texts(run.dir("whole"), "loss"), metric_texts(run.dir("raised"), "loss"));
 }
 
+// Too many rows to count before the start: the end of the epoch is found when it comes.
+TEST(Resume, EpochOfUnknownLengthEnds) {
+  const TinyRun run;
+  std::string text = slurp(run.file()), rows;
+  text.replace(text.find("  steps: 6\n"), 11, "  epochs: 1\n");
+  run.write("run.yaml", text);
+  for (int i = 0; i < 20100; ++i) rows += "ab\n";
+  run.write("train.txt", rows);
+  const std::vector<std::string> sets = {"train.global_batch=5000", "train.micro_batch=1000",
+                                         "data.seq_length=2", "checkpoint.every=0",
+                                         "model.num_layers=1"};
+  run.train_well(sets);
+  EXPECT_EQ(num_steps(run.dir()), 4);
+  EXPECT_EQ(metric_texts(run.dir(), "mean_loss").size(), 1u);
+  EXPECT_EQ(event_lines(run.dir(), "checkpoint").size(), 1u);
+  const Ended again = run.train(sets);
+  EXPECT_EQ(again.exit_code, 0);
+  expect_parts(again.err, {"finished at step 4"});
+  std::vector<std::string> more = sets;
+  more.push_back("train.epochs=2");
+  run.train_well(more);
+  EXPECT_EQ(num_steps(run.dir()), 8);
+}
+
 TEST(Resume, DamagedCheckpointIsNamedAndTheOneBeforeUsed) {
   const TinyRun run;
   run.train_well({"name=whole", "train.steps=8"});
