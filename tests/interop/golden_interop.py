@@ -21,7 +21,7 @@ from safetensors.torch import load_file, save_file
 from common import ROOT, Weft, run_program
 
 SETS = ["tiny_llama", "qwen2_gqa", "llama_rope", "llama_256"]
-DEADLINE_S = 900
+DEADLINE_S = 1800
 
 
 def today():

@@ -17,7 +17,7 @@ struct Scratch {
   float* delta;                            // (T)
   float *p, *ds;                           // (64, 64)
   Element *k_rows, *v_rows, *k;            // keys and values, packed
-  Element *q_left, *dout_left, *q, *dout;  // queries, packed
+  Element *q_rows, *dout_rows, *q, *dout;  // queries, packed
   Element* room;
 };
 constexpr int64_t kPacked = 7;
@@ -41,12 +41,23 @@ Scratch<Element> scratch_of(const Context& context, int64_t T, int64_t D, int th
   for (float** p : {&scratch.dq, &scratch.dk, &scratch.dv}) *p = take(all * padded(D));
   scratch.delta = take(all);
   for (float** p : {&scratch.p, &scratch.ds}) *p = take(kBlock * kBlock);
-  for (Element** p : {&scratch.k_rows, &scratch.v_rows, &scratch.k, &scratch.q_left,
-                      &scratch.dout_left, &scratch.q, &scratch.dout}) {
+  for (Element** p : {&scratch.k_rows, &scratch.v_rows, &scratch.k, &scratch.q_rows,
+                      &scratch.dout_rows, &scratch.q, &scratch.dout}) {
     *p = reinterpret_cast<Element*>(take(kBlock * padded(D)));
   }
   scratch.room = reinterpret_cast<Element*>(take(room_floats(D)));
   return scratch;
+}
+
+// Element (m, n), n > m, of a square block becomes `value`.
+[[gnu::flatten]] void fill_above_diagonal(float* block, int64_t rows, float value) {
+  for (int64_t m = 0; m < rows; ++m) {
+    float* row = block + m * kBlock;
+    for (int64_t n = (m + 1) / kLanes * kLanes; n < kBlock; n += kLanes) {
+      const int kept = static_cast<int>(greater(0, m + 1 - n));
+      store(row + n, fill_rest(load(row + n), value, Part{kept}));
+    }
+  }
 }
 
 WEFT_INLINE void clear(float* p, int64_t n) {
@@ -89,11 +100,12 @@ struct Head {
     float* p = scratch.p + row * kBlock;
     float* ds = scratch.ds + row * kBlock;
     const Vec scale = splat(args.scale);
-    const Vec minus_lse = splat(-lse);
+    const Vec in_twos = splat(args.scale * kLog2E);
+    const Vec minus_lse = splat(-lse * kLog2E);
     const Vec minus_delta = splat(-delta) * scale;
 #pragma GCC unroll 4
     for (int64_t i = 0; i < kBlock; i += kLanes) {
-      const Vec weight = exp_of_small(fma(load(p + i), scale, minus_lse));
+      const Vec weight = exp2_of_small(fma(load(p + i), in_twos, minus_lse));
       store(p + i, weight);
       store(ds + i, weight * fma(load(ds + i), scale, minus_delta));
     }
@@ -108,26 +120,25 @@ struct Head {
     const Shape lower_a = diagonal ? Shape::kLowerA : Shape::kWhole;
     const T* q = qkv(first, h);
     const T* d = static_cast<const T*>(args.dout) + o(first, h);
-    const auto* q_right = B::pack_both(q, width, rows, args.D, scratch.q_left, scratch.q);
-    const auto* d_right =
-        B::pack_both(d, args.H * args.D, rows, args.D, scratch.dout_left, scratch.dout);
-    B::scores(tiles, Dp, scratch.q_left, scratch.k_rows, scratch.p, lower_c);
-    B::scores(tiles, Dp, scratch.dout_left, scratch.v_rows, scratch.ds, lower_c);
+    B::pack_both(q, width, rows, args.D, scratch.q_rows, scratch.q);
+    B::pack_both(d, args.H * args.D, rows, args.D, scratch.dout_rows, scratch.dout);
+    B::scores(kBlock, 0, Dp, scratch.q_rows, scratch.k_rows, scratch.p, lower_c);
+    B::scores(kBlock, 0, Dp, scratch.dout_rows, scratch.v_rows, scratch.ds, lower_c);
     if (diagonal) {
-      fill_above_diagonal(scratch.p, tiles, 0, -__builtin_inff());
-      fill_above_diagonal(scratch.ds, tiles, 0, 0.0f);
+      fill_above_diagonal(scratch.p, tiles, -__builtin_inff());
+      fill_above_diagonal(scratch.ds, tiles, 0.0f);
     }
     const float* lse = args.lse + (b * args.H + h) * args.T + first;
     for (int64_t r = 0; r < rows; ++r) weigh(r, lse[r], scratch.delta[first + r]);
     clear(scratch.p + rows * kBlock, (tiles - rows) * kBlock);
     clear(scratch.ds + rows * kBlock, (tiles - rows) * kBlock);
     const int64_t keys = diagonal ? tiles : kBlock;
-    B::weighted_transposed(keys, tiles, Dp, scratch.p, d_right, scratch.dv + key * Dp, upper_a,
-                           scratch.room);
-    B::weighted_transposed(keys, tiles, Dp, scratch.ds, q_right, scratch.dk + key * Dp, upper_a,
-                           scratch.room);
-    B::template weighted<Old::kAdd>(tiles, Dp, scratch.ds, scratch.k, scratch.dq + first * Dp,
-                                    lower_a, scratch.room);
+    B::template weighted<Old::kAdd>(keys, tiles, Dp, scratch.p, kBlock, scratch.dout,
+                                    scratch.dv + key * Dp, upper_a, scratch.room);
+    B::template weighted<Old::kAdd>(keys, tiles, Dp, scratch.ds, kBlock, scratch.q,
+                                    scratch.dk + key * Dp, upper_a, scratch.room);
+    B::weighted_rows(tiles, Dp, scratch.ds, scratch.k, scratch.dq + first * Dp, lower_a,
+                     scratch.room);
   }
 
   void query_head(int64_t h) const {
@@ -137,9 +148,8 @@ struct Head {
       const int64_t keys = lesser(kBlock, length - key);
       const T* k = qkv(key, args.H + g);
       const T* v = qkv(key, args.H + args.G + g);
-      B::pack_right_rows(k, width, keys, args.D, scratch.k_rows, scratch.room);
-      B::pack_right_rows(v, width, keys, args.D, scratch.v_rows, scratch.room);
-      B::pack_right(k, width, keys, args.D, scratch.k);
+      B::pack_both(k, width, keys, args.D, scratch.k_rows, scratch.k);
+      B::pack_rows(v, width, keys, args.D, scratch.v_rows, kBlock, scratch.room);
       for (int64_t first = key; first < length; first += kBlock) query_block(h, key, first);
     }
     write(scratch.dq, h);

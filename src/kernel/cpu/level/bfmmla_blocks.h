@@ -45,8 +45,8 @@ struct BfmmlaBlocks {
     vst1q_u16(&to[3 * step].bits, vreinterpretq_u16_u32(vzip2q_u32(c, d)));
   }
 
-  static void pack_left(const Bf16* from, int64_t ld, int64_t rows, int64_t D, Bf16* to,
-                        int64_t all_rows) {
+  static void pack_rows(const Bf16* from, int64_t ld, int64_t rows, int64_t D, Bf16* to,
+                        int64_t all_rows, Bf16*) {
     const int64_t Dp = padded(D);
     for (int64_t r = 0; r < all_rows; r += 2) {
       for (int64_t k = 0; k < Dp; k += 8) {
@@ -55,10 +55,6 @@ struct BfmmlaBlocks {
         store_pair(to + r * Dp + 2 * k, a, b);
       }
     }
-  }
-  static void pack_right_rows(const Bf16* from, int64_t ld, int64_t rows, int64_t D, Bf16* to,
-                              Bf16*) {
-    pack_left(from, ld, rows, D, to, kBlock);
   }
   static void pack_right(const Bf16* from, int64_t ld, int64_t rows, int64_t D, Bf16* to) {
     for (int64_t k = 0; k < kBlock; k += 4) {
@@ -72,39 +68,39 @@ struct BfmmlaBlocks {
     }
   }
 
-  static const Bf16* pack_both(const Bf16* from, int64_t ld, int64_t rows, int64_t D, Bf16* left,
-                               Bf16* right) {
-    pack_left(from, ld, rows, D, left, round_up(rows, 8));
+  static void pack_both(const Bf16* from, int64_t ld, int64_t rows, int64_t D, Bf16* to,
+                        Bf16* right) {
+    pack_rows(from, ld, rows, D, to, kBlock, nullptr);
     pack_right(from, ld, rows, D, right);
-    return right;
   }
 
-  static void scores(int64_t M, int64_t Dp, const Bf16* left, const Bf16* right, float* s,
-                     Shape shape) {
-    multiply<Old::kReplace>(M, kBlock, Dp, Dp, left, right, s, kBlock, shape, nullptr);
+  static void scores(int64_t N, int64_t begin, int64_t Dp, const Bf16* left, const Bf16* right,
+                     float* s, Shape shape) {
+    multiply<Old::kReplace>(kBlock, N - begin, Dp, Dp, left, right + begin * Dp, s, N, shape,
+                            nullptr);
   }
   template <Old kOld>
-  static void weighted(int64_t M, int64_t Dp, const float* s, const Bf16* right, float* c,
-                       Shape shape, Bf16* room, const float* scale = nullptr) {
+  static void weighted(int64_t M, int64_t K, int64_t Dp, const float* s, int64_t ld,
+                       const Bf16* right, float* c, Shape shape, Bf16* room,
+                       const float* scale = nullptr) {
+    for (int64_t k = 0; k < K; k += 4) {
+      for (int64_t m = 0; m < M; m += 8) {
+        const float* at = s + k * ld + m;
+        store_columns(room + m * kBlock + 2 * k, 2 * kBlock, round_eight(at), round_eight(at + ld),
+                      round_eight(at + 2 * ld), round_eight(at + 3 * ld));
+      }
+    }
+    multiply<kOld>(M, Dp, K, kBlock, room, right, c, Dp, shape, scale);
+  }
+  static void weighted_rows(int64_t M, int64_t Dp, const float* s, const Bf16* right, float* c,
+                            Shape shape, Bf16* room) {
     for (int64_t r = 0; r < M; r += 2) {
       for (int64_t k = 0; k < kBlock; k += 8) {
         store_pair(room + r * kBlock + 2 * k, round_eight(s + r * kBlock + k),
                    round_eight(s + (r + 1) * kBlock + k));
       }
     }
-    multiply<kOld>(M, Dp, kBlock, kBlock, room, right, c, Dp, shape, scale);
-  }
-  static void weighted_transposed(int64_t M, int64_t K, int64_t Dp, const float* s,
-                                  const Bf16* right, float* c, Shape shape, Bf16* room) {
-    for (int64_t k = 0; k < K; k += 4) {
-      for (int64_t m = 0; m < M; m += 8) {
-        const float* at = s + k * kBlock + m;
-        store_columns(room + m * kBlock + 2 * k, 2 * kBlock, round_eight(at),
-                      round_eight(at + kBlock), round_eight(at + 2 * kBlock),
-                      round_eight(at + 3 * kBlock));
-      }
-    }
-    multiply<Old::kAdd>(M, Dp, K, kBlock, room, right, c, Dp, shape, nullptr);
+    multiply<Old::kAdd>(M, Dp, kBlock, kBlock, room, right, c, Dp, shape, nullptr);
   }
 
   WEFT_INLINE static Vec first_halves(Vec a, Vec b) {
@@ -123,10 +119,8 @@ struct BfmmlaBlocks {
                                          const Bf16* a, const Bf16* b, float* c, int64_t ldc,
                                          Shape shape, const float* scale) {
     for (int64_t m0 = 0; m0 < M; m0 += 8) {
-      const int64_t columns = shape == Shape::kLowerC ? lesser(N, m0 + 8) : N;
-      const int64_t begin = shape == Shape::kUpperA ? m0 : 0;
-      const int64_t end = shape == Shape::kLowerA ? lesser(K, m0 + 8) : K;
-      for (int64_t n0 = 0; n0 < columns; n0 += 8) {
+      const Extent extent = extent_of(shape, m0, 8, N, K);
+      for (int64_t n0 = extent.first_column / 8 * 8; n0 < extent.last_column; n0 += 8) {
         float* tile = c + m0 * ldc + n0;
         Vec sums[4][4];
 #pragma GCC unroll 4
@@ -149,7 +143,7 @@ struct BfmmlaBlocks {
         }
         const Bf16* a_tile = a + m0 * stride;
         const Bf16* b_tile = b + n0 * stride;
-        for (int64_t k = 2 * begin; k < 2 * end; k += 8) {
+        for (int64_t k = 2 * extent.first_k; k < 2 * extent.last_k; k += 8) {
           bfloat16x8_t rows[4], cols[4];
 #pragma GCC unroll 4
           for (int p = 0; p < 4; ++p) {

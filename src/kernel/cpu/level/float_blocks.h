@@ -1,7 +1,8 @@
 // kernel/cpu/level/float_blocks.h: the blocks of attention as fp32, whatever the tensors hold.
 //
 // Words of the attention kernels: "left" is the left operand of a product, "right" the right one.
-// A block of the tensors is (rows, D); scores are (64, 64). Packed blocks fill up with zeros.
+// A block of the tensors is (rows, D), its scores against another (rows, other rows). Packed
+// blocks fill up with zeros.
 #pragma once
 
 #include "kernel/cpu/level/block.h"
@@ -20,43 +21,41 @@ template <typename T>
 struct FloatBlocks {
   using Element = float;
 
-  // (rows, D) as the left operand of scores().
-  static void pack_left(const T* from, int64_t ld, int64_t rows, int64_t D, float* to,
-                        int64_t all_rows) {
-    copy_block(from, ld, rows, D, to, padded(D), all_rows);
+  // (rows, D) as an operand of scores(): its transpose (Dp, all_rows).
+  static void pack_rows(const T* from, int64_t ld, int64_t rows, int64_t D, float* to,
+                        int64_t all_rows, float* room) {
+    copy_block(from, ld, rows, D, room, padded(D), all_rows);
+    transpose_block(room, padded(D), all_rows, padded(D), to, all_rows);
   }
-  // (rows, D) as both, for queries: returns where the right operand of weighted() lies.
-  static const float* pack_both(const T* from, int64_t ld, int64_t rows, int64_t D, float* left,
-                                float*) {
-    copy_block(from, ld, rows, D, left, padded(D), round_up(rows, kTileRows));
-    return left;
-  }
-  // (rows, D) as the right operand of scores(): its transpose (D, 64).
-  static void pack_right_rows(const T* from, int64_t ld, int64_t rows, int64_t D, float* to,
-                              float* room) {
-    copy_block(from, ld, rows, D, room, padded(D), kBlock);
-    transpose_block(room, padded(D), kBlock, padded(D), to, kBlock);
-  }
-  // (rows, D) as the right operand of weighted().
+  // (rows, D) as the right operand of a weighted sum.
   static void pack_right(const T* from, int64_t ld, int64_t rows, int64_t D, float* to) {
     copy_block(from, ld, rows, D, to, padded(D), kBlock);
   }
+  // Both, for 64 rows.
+  static void pack_both(const T* from, int64_t ld, int64_t rows, int64_t D, float* to,
+                        float* right) {
+    copy_block(from, ld, rows, D, right, padded(D), kBlock);
+    transpose_block(right, padded(D), kBlock, padded(D), to, kBlock);
+  }
 
-  // s (M, 64) = left · right.
-  static void scores(int64_t M, int64_t Dp, const float* left, const float* right, float* s,
-                     Shape shape) {
-    multiply<false, Old::kReplace>(M, kBlock, Dp, left, Dp, right, kBlock, s, kBlock, shape);
+  // s (64, N - begin) = left · right from row `begin` of right on: packed by pack_rows, right with
+  // N as all_rows. N is also the step from row to row of s.
+  static void scores(int64_t N, int64_t begin, int64_t Dp, const float* left, const float* right,
+                     float* s, Shape shape) {
+    multiply<true, Old::kReplace>(kBlock, N - begin, Dp, left, kBlock, right + begin, N, s, N,
+                                  shape);
   }
-  // c (M, Dp) (+)= s · right.
+  // c (M, Dp) (+)= s^T · right for s (K, M).
   template <Old kOld>
-  static void weighted(int64_t M, int64_t Dp, const float* s, const float* right, float* c,
-                       Shape shape, float*, const float* scale = nullptr) {
-    multiply<false, kOld>(M, Dp, kBlock, s, kBlock, right, Dp, c, Dp, shape, scale);
+  static void weighted(int64_t M, int64_t K, int64_t Dp, const float* s, int64_t ld,
+                       const float* right, float* c, Shape shape, float*,
+                       const float* scale = nullptr) {
+    multiply<true, kOld>(M, Dp, K, s, ld, right, Dp, c, Dp, shape, scale);
   }
-  // c (M, Dp) += s^T · right, over the first K rows of s.
-  static void weighted_transposed(int64_t M, int64_t K, int64_t Dp, const float* s,
-                                  const float* right, float* c, Shape shape, float*) {
-    multiply<true, Old::kAdd>(M, Dp, K, s, kBlock, right, Dp, c, Dp, shape);
+  // c (M, Dp) += s · right for s (M, 64).
+  static void weighted_rows(int64_t M, int64_t Dp, const float* s, const float* right, float* c,
+                            Shape shape, float*) {
+    multiply<false, Old::kAdd>(M, Dp, kBlock, s, kBlock, right, Dp, c, Dp, shape);
   }
 };
 

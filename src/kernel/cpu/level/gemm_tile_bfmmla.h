@@ -13,31 +13,29 @@
 namespace weft::WEFT_LEVEL {
 namespace {
 
-// clang-format off: assembly in columns
+// clang-format off
 #define WEFT_MMLA(acc, a, b) "bfmmla v" #acc ".4s, v" #a ".8h, v" #b ".8h\n"
 // Two columns of the tile: its four pairs of rows times one vector of B.
 #define WEFT_COLUMNS(c0, c1, c2, c3, b) \
   WEFT_MMLA(c0, 0, b) WEFT_MMLA(c1, 1, b) WEFT_MMLA(c2, 2, b) WEFT_MMLA(c3, 3, b)
 // Two blocks {p0 p1 / p2 p3}, {q0 q1 / q2 q3} to rows {p0 p1 q0 q1}, {p2 p3 q2 q3}, or back.
-#define WEFT_SWAP(c0, c1)                \
-  "trn1 v0.2d, v" #c0 ".2d, v" #c1       \
-  ".2d\n"                                \
-  "trn2 v" #c1 ".2d, v" #c0 ".2d, v" #c1 \
-  ".2d\n"                                \
+#define WEFT_SWAP(c0, c1)                              \
+  "trn1 v0.2d, v" #c0 ".2d, v" #c1 ".2d\n"             \
+  "trn2 v" #c1 ".2d, v" #c0 ".2d, v" #c1 ".2d\n"       \
   "mov v" #c0 ".16b, v0.16b\n"
 // After the swap the first of two registers holds the upper row, the second the lower one.
-#define WEFT_MOVE_ROWS(op, c0, c1, c2, c3, c4, c5, at)                                        \
-#op " q" #c0 ", q" #c2 ", [%[tile], #" #at "]\n" #op " q" #c4 ", q" #c1 ", [%[tile], #" #at \
-      " + 32]\n" #op " q" #c3 ", q" #c5 ", [%[tile], #" #at " + 64]\n"
-#define WEFT_MOVE_TILE(op)                       \
-  WEFT_MOVE_ROWS(op, 8, 9, 10, 11, 12, 13, 0)    \
-  WEFT_MOVE_ROWS(op, 14, 15, 16, 17, 18, 19, 96) \
-  WEFT_MOVE_ROWS(op, 20, 21, 22, 23, 24, 25, 192) WEFT_MOVE_ROWS(op, 26, 27, 28, 29, 30, 31, 288)
-#define WEFT_SWAPS                                                                          \
-  WEFT_SWAP(8, 9)                                                                           \
-  WEFT_SWAP(10, 11)                                                                         \
-  WEFT_SWAP(12, 13) WEFT_SWAP(14, 15) WEFT_SWAP(16, 17) WEFT_SWAP(18, 19) WEFT_SWAP(20, 21) \
-      WEFT_SWAP(22, 23) WEFT_SWAP(24, 25) WEFT_SWAP(26, 27) WEFT_SWAP(28, 29) WEFT_SWAP(30, 31)
+#define WEFT_MOVE_ROWS(op, c0, c1, c2, c3, c4, c5, at)                                       \
+  #op " q" #c0 ", q" #c2 ", [%[tile], #" #at "]\n"                                           \
+  #op " q" #c4 ", q" #c1 ", [%[tile], #" #at " + 32]\n"                                      \
+  #op " q" #c3 ", q" #c5 ", [%[tile], #" #at " + 64]\n"
+#define WEFT_MOVE_TILE(op)                                                                    \
+  WEFT_MOVE_ROWS(op, 8, 9, 10, 11, 12, 13, 0) WEFT_MOVE_ROWS(op, 14, 15, 16, 17, 18, 19, 96)  \
+  WEFT_MOVE_ROWS(op, 20, 21, 22, 23, 24, 25, 192)                                             \
+  WEFT_MOVE_ROWS(op, 26, 27, 28, 29, 30, 31, 288)
+#define WEFT_SWAPS                                                                            \
+  WEFT_SWAP(8, 9) WEFT_SWAP(10, 11) WEFT_SWAP(12, 13) WEFT_SWAP(14, 15) WEFT_SWAP(16, 17)     \
+  WEFT_SWAP(18, 19) WEFT_SWAP(20, 21) WEFT_SWAP(22, 23) WEFT_SWAP(24, 25) WEFT_SWAP(26, 27)   \
+  WEFT_SWAP(28, 29) WEFT_SWAP(30, 31)
 
 struct Bf16Tile {
   using Packed = Bf16;
