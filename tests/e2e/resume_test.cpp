@@ -135,7 +135,7 @@ TEST(Resume, EpochOfUnknownLengthEnds) {
   std::string text = slurp(run.file()), rows;
   text.replace(text.find("  steps: 6\n"), 11, "  epochs: 1\n");
   run.write("run.yaml", text);
-  for (int i = 0; i < 20100; ++i) rows += "ab\n";
+  for (int i = 0; i < 20100; ++i) rows += "abcdefg\n";
   run.write("train.txt", rows);
   const std::vector<std::string> sets = {"train.global_batch=5000", "train.micro_batch=1000",
                                          "data.seq_length=2", "checkpoint.every=0",
