@@ -83,8 +83,11 @@ std::string ExampleMaker::render(const TextTemplate& text, const RowSource& rows
                                   fmt::join(row.names(), ", ")),
                       "set data.text, or data.source and data.target, to the columns of the data");
     }
-    require(column->is_text, "{}: column '{}' is a list or an object; a template takes text",
-            rows.where(i), name);
+    // where() counts lines from the start of the file: only a bad row may ask it.
+    if (!column->is_text) {
+      throw UserError(fmt::format("{}: column '{}' is a list or an object; a template takes text",
+                                  rows.where(i), name));
+    }
   }
   return text.render([&row](std::string_view name) -> std::optional<std::string_view> {
     return row.find(name)->text;

@@ -46,22 +46,6 @@ void in_stretches(ThreadPool* pool, int64_t n, const Fn& fn) {
             [&](int64_t task, int) { fn(task * kStretch, std::min(n, (task + 1) * kStretch)); });
 }
 
-// Rows [first_row, first_row + rows) of the batch into the inputs of a plan.
-void feed(const Executor& executor, const Batch& batch, int64_t first_row, int64_t rows) {
-  const int64_t T = batch.seq_length;
-  auto* ids = executor.at<int32_t>("ids");
-  auto* targets = executor.at<int32_t>("targets");
-  auto* lengths = executor.at<int32_t>("lengths");
-  const int64_t have = std::clamp<int64_t>(batch.num_rows - first_row, 0, rows);
-  std::copy_n(batch.ids.data() + first_row * T, have * T, ids);
-  std::copy_n(batch.targets.data() + first_row * T, have * T, targets);
-  std::copy_n(batch.lengths.data() + first_row, have, lengths);
-  // The last batch of an evaluation may be short: rows without length and without targets.
-  std::fill_n(ids + have * T, (rows - have) * T, 0);
-  std::fill_n(targets + have * T, (rows - have) * T, -1);
-  std::fill_n(lengths + have, rows - have, 0);
-}
-
 }  // namespace
 
 std::unique_ptr<EnginePlans> make_engine_plans(const RunConfig& config, const Model& model,
@@ -86,15 +70,6 @@ Plan make_eval_plan(const RunConfig& config, const Model& model, const Kernels& 
   return make_plan(std::move(graph), {&kernels, num_threads, 1});
 }
 
-double eval_loss_sum(Executor* executor, const Batch& batch, int64_t micro_batch) {
-  StepScalars scalars;
-  for (int64_t row = 0; row < batch.num_rows; row += micro_batch, ++scalars.pass) {
-    feed(*executor, batch, row, micro_batch);
-    executor->run_pass(scalars);
-  }
-  return *executor->at<double>("loss_sum");
-}
-
 int choose_threads(const LaunchConfig& config) {
   if (config.threads > 0) return static_cast<int>(config.threads);
   cpu_set_t set;
@@ -109,8 +84,12 @@ Engine::Engine(const RunConfig& config, const Model& model, const Kernels& kerne
       arena_(plans_->layout.total_bytes()),
       pool_(num_threads),
       train_(std::make_unique<Executor>(plans_->train, plans_->layout, arena_, &pool_)) {
-  if (plans_->eval)
+  train_runner_ = std::make_unique<BatchRunner>(train_.get(), config.micro_batch());
+  if (plans_->eval) {
     eval_ = std::make_unique<Executor>(*plans_->eval, plans_->layout, arena_, &pool_);
+    eval_runner_ = std::make_unique<BatchRunner>(eval_.get(), config.micro_batch());
+  }
+  grad_norm_ = train_->at<double>("grad_norm");
   model.fill_constants(plans_->train.graph,
                        [&](const std::string& name) { return train_->find(name); });
 }
@@ -164,14 +143,7 @@ void Engine::round_masters() {
   }
 }
 
-double Engine::run_passes(const Batch& batch) {
-  StepScalars scalars;
-  for (int64_t row = 0; row < batch.num_rows; row += config_.micro_batch(), ++scalars.pass) {
-    feed(*train_, batch, row, config_.micro_batch());
-    train_->run_pass(scalars);
-  }
-  return *train_->at<double>("loss_sum");
-}
+double Engine::run_passes(const Batch& batch) { return train_runner_->run(batch); }
 
 double Engine::update(const Batch& batch, double lr, int64_t update_number) {
   StepScalars s;
@@ -184,12 +156,12 @@ double Engine::update(const Batch& batch, double lr, int64_t update_number) {
   s.eps = config_.train.eps;
   s.weight_decay = config_.train.weight_decay;
   train_->run_finish(s);
-  return *train_->at<double>("grad_norm");
+  return *grad_norm_;
 }
 
 double Engine::eval_loss_sum(const Batch& batch) {
-  if (!eval_) throw BugError("no evaluation plan was made");  // ensure() would take memory
-  return weft::eval_loss_sum(eval_.get(), batch, config_.micro_batch());
+  if (!eval_runner_) throw BugError("no evaluation plan was made");  // ensure() would take memory
+  return eval_runner_->run(batch);
 }
 
 std::vector<Slice> Engine::slices(bool with_states) const {

@@ -12,6 +12,7 @@
 #include "exec/executor.h"
 #include "io/hf_folder.h"
 #include "model/model.h"
+#include "train/batch_runner.h"
 #include "train/run_config.h"
 
 namespace weft {
@@ -28,8 +29,6 @@ std::unique_ptr<EnginePlans> make_engine_plans(const RunConfig& config, const Mo
 // Forward and loss alone.
 Plan make_eval_plan(const RunConfig& config, const Model& model, const Kernels& kernels,
                     int num_threads);
-// Sum of the token losses of a batch through the executor of such a plan.
-double eval_loss_sum(Executor* executor, const Batch& batch, int64_t micro_batch);
 
 // Threads a rank uses: launch.threads, or the cores this process may run on.
 int choose_threads(const LaunchConfig& config);
@@ -70,6 +69,8 @@ class Engine {
   Arena arena_;
   ThreadPool pool_;
   std::unique_ptr<Executor> train_, eval_;
+  std::unique_ptr<BatchRunner> train_runner_, eval_runner_;
+  const double* grad_norm_ = nullptr;
 };
 
 }  // namespace weft

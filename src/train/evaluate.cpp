@@ -38,9 +38,10 @@ void measure_loss(const Session& session, const RowSource& rows, const LogicalMo
     load_parameter(source, spec, c.compute_dtype(), executor.find(spec.name));
   });
   BatchStream stream(c.data, rows, *session.tokenizer, session.eval_stream());
+  BatchRunner runner(&executor, c.micro_batch());
   Batch batch;
   while (stream.next(batch)) {
-    report->loss_sum += eval_loss_sum(&executor, batch, c.micro_batch());
+    report->loss_sum += runner.run(batch);
     report->rows += batch.num_rows;
     report->target_tokens += batch.target_tokens;
   }

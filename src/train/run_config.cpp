@@ -106,8 +106,8 @@ void bind_train(OptionTable& t, TrainConfig& c) {
 void bind_rest(OptionTable& t, RunConfig& c) {
   t.add("checkpoint.every", &c.checkpoint.every, "steps; 0 = per epoch").at_least(0);
   t.add("checkpoint.keep", &c.checkpoint.keep, "newest N; the best is kept too").at_least(1);
-  t.add("checkpoint.async", &c.checkpoint.async, "write beside the steps")
-      .not_built("asynchronous checkpoints");
+  t.add("checkpoint.async", &c.checkpoint.async,
+        "beside the steps; not built: every checkpoint is written before the next step");
   t.add("launch.nodes", &c.launch.nodes, "machines").at_least(1).not_built(kMesh);
   t.add("launch.ranks_per_node", &c.launch.ranks_per_node, "0 = as many as fit").not_built(kMesh);
   t.add("launch.threads", &c.launch.threads, "CPU threads a rank; 0 = all cores")
