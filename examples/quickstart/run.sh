@@ -18,7 +18,17 @@ echo "--- the loss curve (pictures: $dir/loss.png, $dir/loss.svg)"
 $weft plot "$dir"
 
 echo "--- 600 questions that training never showed"
-$weft eval "$run" --model "$dir/final"
+if grep -qxFf "$data/test.jsonl" "$data/train.jsonl"; then
+  echo "a test question stands in the training text" >&2
+  exit 1
+fi
+score=$($weft eval "$run" --model "$dir/final" --json)
+echo "$score"
+exact=$(sed 's/.*"exact_match": *\([0-9.]*\).*/\1/' <<<"$score")
+if ! awk "BEGIN { exit !($exact >= 0.8) }"; then
+  echo "exact match is $exact, wanted 0.8 or more" >&2
+  exit 1
+fi
 
 question=$(sed -n '7s/.*"question": *"\([^"]*\)".*/\1/p' "$data/test.jsonl")
 echo "--- one of them, answered"

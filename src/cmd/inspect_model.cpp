@@ -66,7 +66,7 @@ void describe_checkpoint(const LogicalModel& model, Json& out) {
   const CheckpointReader reader(model.path);
   out.set("kind", "checkpoint");
   out.set("path", model.path.string());
-  for (const char* key : {"step", "epoch", "weft_version"}) copy_key(reader.state(), key, out);
+  for (const char* key : {"step", "epoch", "weft"}) copy_key(reader.state(), key, out);
   out.set("layout", describe_layout(reader));
 }
 

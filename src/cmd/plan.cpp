@@ -16,8 +16,9 @@ RunCommand add_plan(CLI::App& app) {
   auto w = std::make_shared<Words>();
   app.add_option("RUN", w->run, "run file (YAML)")->required();
   app.add_option("--set", w->sets, "section.key=value, over the run file")->take_all()->expected(1);
-  app.add_flag("--json", w->json, "one JSON object");
-  app.add_flag("--dump", w->dump, "every node of the step");
+  auto* json = app.add_flag("--json", w->json, "one JSON object");
+  auto* dump = app.add_flag("--dump", w->dump, "every node of the step");
+  json->excludes(dump);
   return [w] {
     const RunFile file(w->run, w->sets);
     const PlanReport report = plan_run(file.config());

@@ -3,6 +3,7 @@
 
 #include <sys/mman.h>
 
+#include <cerrno>
 #include <cmath>
 #include <cstring>
 
@@ -174,13 +175,13 @@ Executor::Call Executor::bind_scalar(const Node& node) {
   const float* scale = v.at<float>(node.inputs[2]);
   return [=, &k, a = adamw_args(v, node), decay = node.attr.decay](const StepScalars& s) mutable {
     a.grad_scale = *scale;
-    a.lr = static_cast<float>(s.lr);
-    a.beta1 = static_cast<float>(s.beta1);
-    a.beta2 = static_cast<float>(s.beta2);
-    a.eps = static_cast<float>(s.eps);
-    a.weight_decay = decay ? static_cast<float>(s.weight_decay) : 0.0f;
-    a.bias1 = static_cast<float>(1 - std::pow(s.beta1, static_cast<double>(s.update)));
-    a.bias2 = static_cast<float>(1 - std::pow(s.beta2, static_cast<double>(s.update)));
+    a.lr = s.lr;
+    a.beta1 = s.beta1;
+    a.beta2 = s.beta2;
+    a.eps = s.eps;
+    a.weight_decay = decay ? s.weight_decay : 0;
+    a.bias1 = 1 - std::pow(s.beta1, static_cast<double>(s.update));
+    a.bias2 = 1 - std::pow(s.beta2, static_cast<double>(s.update));
     k.adamw(*c, a);
   };
 }

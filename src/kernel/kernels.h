@@ -219,7 +219,8 @@ struct AdamwArgs {
   const void* grad;
   void* m;
   void* v;
-  float grad_scale, lr, beta1, beta2, eps, weight_decay, bias1, bias2;
+  // In double: 1 - beta and the like are formed before they are rounded, as torch does.
+  double grad_scale, lr, beta1, beta2, eps, weight_decay, bias1, bias2;
 };
 
 // One back end. Every pointer is set.

@@ -42,7 +42,8 @@ void bind_data(OptionTable& t, DataConfig& c) {
   t.add("data.layout", &c.layout, "how rows fill a batch")
       .one_of({"pad", "dynamic", "pack"})
       .not_built_values({"dynamic", "pack"});
-  t.add("data.mask_padding", &c.mask_padding, "padding is never a label");
+  t.add("data.mask_padding", &c.mask_padding, "padding is never a label")
+      .not_built("labels on padding");
   t.add("data.drop_empty", &c.drop_empty, "rows of one token or less are dropped");
   t.add("data.append_eos", &c.append_eos, "auto: after a target, not after plain text")
       .one_of({"auto", "true", "false"});
@@ -87,7 +88,7 @@ void bind_train(OptionTable& t, TrainConfig& c) {
   t.add("train.decay_steps", &c.schedule.decay_steps, "wsd: last steps of falling rate")
       .at_least(0);
   t.add("train.min_lr_ratio", &c.schedule.min_lr_ratio, "floor of the rate").between(0, 1);
-  t.add("train.betas", &c.betas, "AdamW").between(0, 1).length(2);
+  t.add("train.betas", &c.betas, "AdamW").at_least(0).below(1).length(2);
   t.add("train.eps", &c.eps, "AdamW").above(0);
   t.add("train.weight_decay", &c.weight_decay, "AdamW").at_least(0);
   t.add("train.decay_all", &c.decay_all, "false: no decay on norms and biases");
@@ -184,13 +185,17 @@ void check_config(const OptionTable& table, const RunConfig& c,
   if (c.train.steps && table.was_given("train.epochs") && c.train.epochs != TrainConfig().epochs) {
     complaints->push_back("train.steps and train.epochs are both given: one is wanted");
   }
-  if (c.name.find('/') != std::string::npos || c.name == "." || c.name == "..") {
+  const bool named = table.was_given("name");
+  if (named && (c.name.empty() || c.name.find('/') != std::string::npos || c.name == "." ||
+                c.name == "..")) {
     complaints->push_back(fmt::format("name \"{}\" must be a plain folder name", c.name));
   }
   if (c.storage.starts_with("s3://")) complaints->push_back("storage on s3:// is not built");
-  for (const std::string& path : c.data.train) {
-    if (path.find("://") != std::string::npos)
-      complaints->push_back(fmt::format("data.train: {} is not built; give a local file", path));
+  for (const auto* paths : {&c.data.train, &c.data.eval}) {
+    for (const std::string& path : *paths) {
+      if (path.find("://") == std::string::npos) continue;
+      complaints->push_back(fmt::format("{} is not built; give a local file", path));
+    }
   }
 }
 
@@ -202,7 +207,7 @@ RunFile::RunFile(const std::filesystem::path& path, const std::vector<std::strin
   table_->read(parse_yaml(text, path.string()), path.string(), complaints);
   for (const std::string& set : sets) table_->set(set, complaints);
   table_->check_required(complaints);
-  if (complaints.empty()) check_config(*table_, config_, &complaints);
+  check_config(*table_, config_, &complaints);
   refuse(complaints);
 }
 

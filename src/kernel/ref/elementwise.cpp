@@ -39,8 +39,8 @@ void adamw(const Context&, const AdamwArgs& args) {
     const double m = args.beta1 * get(args.m, args.state_dtype, i) + (1.0 - args.beta1) * g;
     const double v = args.beta2 * get(args.v, args.state_dtype, i) + (1.0 - args.beta2) * g * g;
     double p = args.master ? args.master[i] : get(args.p, args.dtype, i);
-    p *= 1.0 - static_cast<double>(args.lr) * args.weight_decay;
-    p -= args.lr / static_cast<double>(args.bias1) * m / (std::sqrt(v / args.bias2) + args.eps);
+    p *= 1.0 - args.lr * args.weight_decay;
+    p -= args.lr / args.bias1 * m / (std::sqrt(v / args.bias2) + args.eps);
     put(args.m, args.state_dtype, i, m);
     put(args.v, args.state_dtype, i, v);
     if (args.master) args.master[i] = static_cast<float>(p);

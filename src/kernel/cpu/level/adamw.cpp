@@ -9,15 +9,17 @@ struct Factors {
   Vec grad_scale, keep, one_minus_beta1, beta2, one_minus_beta2, step, root_scale, eps;
 };
 
+Vec rounded(double factor) { return splat(static_cast<float>(factor)); }
+
 Factors factors_of(const AdamwArgs& args) {
-  return {.grad_scale = splat(args.grad_scale),
-          .keep = splat(1.0f - args.lr * args.weight_decay),
-          .one_minus_beta1 = splat(1.0f - args.beta1),
-          .beta2 = splat(args.beta2),
-          .one_minus_beta2 = splat(1.0f - args.beta2),
-          .step = splat(args.lr / args.bias1),
-          .root_scale = splat(1.0f / __builtin_sqrtf(args.bias2)),
-          .eps = splat(args.eps)};
+  return {.grad_scale = rounded(args.grad_scale),
+          .keep = rounded(1.0 - args.lr * args.weight_decay),
+          .one_minus_beta1 = rounded(1.0 - args.beta1),
+          .beta2 = rounded(args.beta2),
+          .one_minus_beta2 = rounded(1.0 - args.beta2),
+          .step = rounded(args.lr / args.bias1),
+          .root_scale = rounded(1.0 / __builtin_sqrt(args.bias2)),
+          .eps = rounded(args.eps)};
 }
 
 template <typename P, typename Grad, typename State>

@@ -10,6 +10,7 @@
 #include "kernel/cpu/level/gemm_plan.h"
 #include "kernel/cpu/level/gemm_store.h"
 #include "kernel/cpu/level/gemm_tile.h"
+#include "kernel/cpu/workspace.h"
 
 namespace weft::WEFT_LEVEL {
 namespace {
@@ -28,6 +29,10 @@ class Product {
         a_(left_operand<Source>(args)),
         b_(right_operand<Source>(args)),
         sink_{stacked_rows<Out>(args.c), args.accumulate} {
+    const size_t own = plan_.private_bytes * static_cast<size_t>(pool_.num_threads());
+    check_workspace("gemm",
+                    plan_.shared_bytes + plan_.bias_bytes + plan_.partial_bytes + own + kReadPast,
+                    context.workspace_bytes);
     std::byte* at = context.workspace;
     shared_ = reinterpret_cast<Packed*>(at);
     bias_ = reinterpret_cast<float*>(at += plan_.shared_bytes);
