@@ -1,30 +1,34 @@
 # Makefile: the commands of the house. Each first installs what it lacks (tools/setup.sh).
 JOBS ?= $(shell nproc)
 
-.PHONY: build test quickstart interop sanitize bench lint format setup clean
+.PHONY: build test tests quickstart interop sanitize bench lint format setup clean
 
 build: setup                   ## the program: build/weft
 	@mkdir -p build && cmake --preset release >build/configure.log 2>&1 || { cat build/configure.log; exit 1; }
-	@cmake --build build -j $(JOBS)
+	@cmake --build build -j $(JOBS) --target weft
 
 setup:
 	@tools/setup.sh build
 
-test: build                    ## every test that needs neither GPU nor outside programs
+tests: build
+	@cmake --build build -j $(JOBS)
+
+test: tests                    ## every test that needs neither GPU nor outside programs
 	@tools/run_tests.py build -j $(JOBS)
 
 quickstart: build              ## a small model, trained here, answers in SQL
 	@examples/quickstart/run.sh
 
-interop: build                 ## the real outside programs read what weft writes, and the reverse
-	@tools/run_interop.py "$$(tools/setup.sh interop)"
+interop: tests                 ## the real outside programs read what weft writes, and the reverse
+	@PYTHON=$$(tools/setup.sh interop) && tools/run_interop.py "$$PYTHON"
 
 sanitize:                      ## fuzzers and tests under ASan, UBSan and TSan
 	@tools/setup.sh sanitize
-	@tools/sanitize.sh $(JOBS)
+	@tools/sanitize.py -j $(JOBS)
 
 bench: build                   ## weft beside PyTorch: benchmarks/results/
-	@tools/run_bench.sh "$$(tools/setup.sh interop)"
+	@PYTHON=$$(tools/setup.sh interop) && mkdir -p benchmarks/results && \
+	  "$$PYTHON" benchmarks/bench.py --weft build/weft --out benchmarks/results/bench-$$(date +%F).md
 
 lint:                          ## format, rooms, clang-tidy on what changed
 	@tools/setup.sh lint

@@ -68,7 +68,9 @@ struct Rate {
 
 Rate measure(const Kernels& kernels, ThreadPool& pool, const Case& c, Dtype dtype, Dtype c_dtype,
              double seconds) {
-  const auto bytes = [](Dtype type, int64_t n) { return static_cast<size_t>(dtype_bytes(type) * n); };
+  const auto bytes = [](Dtype type, int64_t n) {
+    return static_cast<size_t>(dtype_bytes(type) * n);
+  };
   Buffer a(bytes(dtype, c.M * c.K)), b(bytes(dtype, c.N * c.K)), out(bytes(c_dtype, c.M * c.N));
   a.fill(dtype, c.M * c.K);
   b.fill(dtype, c.N * c.K);
@@ -92,10 +94,11 @@ Rate measure(const Kernels& kernels, ThreadPool& pool, const Case& c, Dtype dtyp
     const auto t = Clock::now();
     kernels.gemm(context, args);
     times.push_back(std::chrono::duration<double>(Clock::now() - t).count());
-  } while (times.size() < 3 || std::chrono::duration<double>(Clock::now() - start).count() < seconds);
+  } while (times.size() < 3 ||
+           std::chrono::duration<double>(Clock::now() - start).count() < seconds);
   std::sort(times.begin(), times.end());
-  const double work = 2e-9 * static_cast<double>(c.M) * static_cast<double>(c.N) *
-                      static_cast<double>(c.K);
+  const double work =
+      2e-9 * static_cast<double>(c.M) * static_cast<double>(c.N) * static_cast<double>(c.K);
   return {work / times[times.size() / 2], work / times[0]};
 }
 
@@ -115,9 +118,9 @@ int main(int argc, char** argv) {
     for (const Case& c : kCases) {
       std::printf("%-16s %6d %6d %6d", c.name, static_cast<int>(c.M), static_cast<int>(c.N),
                   static_cast<int>(c.K));
-      for (const auto& [dtype, c_dtype] : {std::pair{Dtype::kF32, Dtype::kF32},
-                                           std::pair{Dtype::kBf16, Dtype::kBf16},
-                                           std::pair{Dtype::kBf16, Dtype::kF32}}) {
+      for (const auto& [dtype, c_dtype] :
+           {std::pair{Dtype::kF32, Dtype::kF32}, std::pair{Dtype::kBf16, Dtype::kBf16},
+            std::pair{Dtype::kBf16, Dtype::kF32}}) {
         const Rate rate = measure(*kernels, pool, c, dtype, c_dtype, seconds);
         std::printf("   %7.1f (%6.1f)", rate.median, rate.best);
         std::fflush(stdout);

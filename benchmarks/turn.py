@@ -57,9 +57,11 @@ def read_cpu_seconds(pid):
         return 0.0
 
 
-def count_lines(path):
+def count_steps(path):
+    """Whole lines of optimizer steps so far."""
     try:
-        return path.read_bytes().count(b"\n")
+        whole = path.read_bytes().rpartition(b"\n")[0]
+        return whole.count(b'"step_ms"')
     except OSError:
         return 0
 
@@ -79,7 +81,7 @@ def watch(process, metrics, begin, deadline_s):
             process.wait()
             raise TurnFailed(f"no end after {deadline_s} s: {' '.join(process.args)}")
         peak = max(peak, read_peak_bytes(process.pid))
-        lines = count_lines(metrics)
+        lines = count_steps(metrics)
         if lines and (not marks or lines > marks[-1][2]):
             marks.append((time.perf_counter(), read_cpu_seconds(process.pid), lines))
         time.sleep(0.02 if marks else 0.003)

@@ -29,7 +29,8 @@ install_missing() {
   command -v apt-get >/dev/null ||
     die "missing: $list. This is not Debian: install what these packages hold, then run again"
   if [ "$(id -u)" -ne 0 ]; then
-    if ! command -v sudo >/dev/null || ! sudo -n true 2>/dev/null && [ ! -t 0 ]; then
+    # sudo may ask for a password where somebody is there to type it.
+    if ! command -v sudo >/dev/null || { [ ! -t 0 ] && ! sudo -n true 2>/dev/null; }; then
       die "missing: $list. Not root, and sudo does not work here; ask for: apt-get install $list"
     fi
     as_root=(sudo)

@@ -88,7 +88,8 @@ void dump_double(double v, std::string& out) {
 
 void dump_value(const Json& v, int indent, int depth, std::string& out) {
   auto line = [&](int d) {
-    if (indent >= 0) out.append("\n").append(static_cast<size_t>(indent * d), ' ');
+    if (indent >= 0)
+      out.append("\n").append(static_cast<size_t>(indent) * static_cast<size_t>(d), ' ');
   };
   if (v.is_null()) {
     out += "null";

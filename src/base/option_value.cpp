@@ -130,8 +130,8 @@ std::string wanted(const std::string&, const OptionRule& rule) {
 }
 template <typename T>
 std::string wanted(const std::vector<T>&, const OptionRule& rule) {
-  const std::string count = rule.length ? fmt::format("{} of ", *rule.length) : "";
-  return fmt::format("a list [a, b] of {}{}", count, wanted(T{}, rule));
+  const std::string count = rule.length ? fmt::format(" of {}", *rule.length) : "";
+  return fmt::format("a list [a, b]{}, each {}", count, wanted(T{}, rule));
 }
 std::string wanted(const std::map<std::string, std::string>&, const OptionRule&) {
   return "a map {name: text}";

@@ -35,11 +35,12 @@ double uniform_at(uint64_t key, uint64_t stream, uint64_t i) {
   return to_unit(b[0], b[1]);
 }
 
-double normal_at(uint64_t key, uint64_t stream, uint64_t i) {
-  const RandomBlock b = philox(key, stream, i);
+std::array<double, 2> normal_pair(uint64_t key, uint64_t stream, uint64_t pair) {
+  const RandomBlock b = philox(key, stream, pair);
   const double u = 1.0 - to_unit(b[0], b[1]);  // in (0, 1]: the logarithm is finite
-  const double v = to_unit(b[2], b[3]);
-  return std::sqrt(-2.0 * std::log(u)) * std::cos(2.0 * 3.14159265358979323846 * v);
+  const double angle = 2.0 * 3.14159265358979323846 * to_unit(b[2], b[3]);
+  const double radius = std::sqrt(-2.0 * std::log(u));
+  return {radius * std::cos(angle), radius * std::sin(angle)};
 }
 
 }  // namespace weft

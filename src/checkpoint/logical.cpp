@@ -5,6 +5,7 @@
 #include <cstring>
 #include <memory>
 #include <set>
+#include <utility>
 
 #include "base/error.h"
 #include "checkpoint/checkpoint.h"
@@ -43,8 +44,7 @@ void sort_tensors(std::vector<LogicalTensor> tensors, LogicalModel& model) {
     if (!t.name.ends_with(kMaster)) continue;
     t.name.resize(t.name.size() - kMaster.size());
     mastered.insert(t.name);
-    model.weights.push_back(std::move(t));
-    t.name.clear();
+    model.weights.push_back(std::exchange(t, LogicalTensor{}));
   }
   for (LogicalTensor& t : tensors) {
     if (t.name.empty() || mastered.contains(t.name)) continue;

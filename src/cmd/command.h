@@ -39,6 +39,8 @@ RunCommand add_status(CLI::App& app);
 RunCommand add_agent(CLI::App& app);
 RunCommand add_dashboard(CLI::App& app);
 RunCommand add_doctor(CLI::App& app);
+RunCommand add_corpus(CLI::App& app);
+RunCommand add_plot(CLI::App& app);
 
 std::string version_text();
 

@@ -7,8 +7,8 @@ const std::vector<Command>& commands() {
   static const std::vector<Command> table = {
       {"train", "train a model as a run file says; runs again, it resumes", add_train},
       {"verify", "train in several layouts and compare", nullptr},
-      {"plan", "memory, traffic and time a step, without a device", nullptr},
-      {"eval", "loss, perplexity and exact match of a model", nullptr},
+      {"plan", "memory, traffic and time a step, without a device", add_plan},
+      {"eval", "loss, perplexity and exact match of a model", add_eval},
       {"generate", "continue a prompt", add_generate},
       {"export", "make a Hugging Face folder of a checkpoint", add_export},
       {"inspect", "what a checkpoint, safetensors file, data file or tokenizer holds", add_inspect},
@@ -19,6 +19,8 @@ const std::vector<Command>& commands() {
       {"agent", "serve a node of a run that no engine starts", nullptr},
       {"dashboard", "web page over the runs below a folder", nullptr},
       {"doctor", "what this machine has, and what a build lacks", add_doctor},
+      {"corpus", "write the text-to-SQL corpus of the quickstart", add_corpus},
+      {"plot", "the loss curve of a run, in the terminal and as a picture", add_plot},
   };
   return table;
 }

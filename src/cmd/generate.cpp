@@ -6,13 +6,12 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/log.h"
 #include "checkpoint/load.h"
 #include "cmd/command.h"
+#include "cmd/continuation_printer.h"
 #include "cmd/text_input.h"
 #include "generate/generator.h"
 #include "generate/stop_ids.h"
-#include "text/stream_decoder.h"
 
 namespace weft {
 namespace {
@@ -64,66 +63,6 @@ std::vector<int32_t> encode_prompt(const Tokenizer& tokenizer, const std::string
   return ids;
 }
 
-// Continuations go out in the order of the prompts, each as soon as those before it are out.
-class Printer {
- public:
-  Printer(const Options& options, const Tokenizer& tokenizer,
-          const std::vector<std::string>& prompts)
-      : options_(options), tokenizer_(tokenizer), prompts_(prompts), waiting_(prompts.size()) {
-    streams_ = prompts.size() == 1 && !options.json && options.prompts_file.empty() &&
-               ::isatty(STDOUT_FILENO);
-  }
-
-  GenerateEvents events() {
-    GenerateEvents made;
-    if (streams_) made.on_token = [this](size_t, int32_t id) { stream(id); };
-    made.on_end = [this](size_t i, const std::vector<int32_t>& ids) { end(i, ids); };
-    return made;
-  }
-  void end(size_t i, const std::vector<int32_t>& ids) {
-    waiting_[i] = ids;
-    for (; next_ < waiting_.size() && waiting_[next_]; ++next_) print(next_);
-    std::fflush(stdout);
-  }
-
- private:
-  bool is_stop(int32_t id) const {
-    const auto& stops = options_.sample.stop_ids;
-    return std::find(stops.begin(), stops.end(), id) != stops.end();
-  }
-  void stream(int32_t id) {
-    if (is_stop(id)) return;
-    fmt::print("{}", decoder_.push(id));
-    std::fflush(stdout);
-  }
-  void print(size_t i) {
-    const std::vector<int32_t>& ids = *waiting_[i];
-    if (streams_) return fmt::print("{}\n", decoder_.finish());
-    const size_t n = ids.size() - (!ids.empty() && is_stop(ids.back()) ? 1 : 0);
-    std::string text = tokenizer_.decode({ids.data(), n}, true);
-    if (options_.json) {
-      Json::Array list(ids.begin(), ids.end());
-      text = Json(Json::Object{{"prompt", prompts_[i]}, {"text", text}, {"ids", list}}).dump();
-    } else if (!options_.prompts_file.empty()) {
-      text = on_one_line(text);
-    }
-    fmt::print("{}\n", text);
-  }
-  static std::string on_one_line(const std::string& text) {
-    std::string line;
-    for (const char c : text) line += c == '\n' ? "\\n" : c == '\r' ? "\\r" : std::string(1, c);
-    return line;
-  }
-
-  const Options& options_;
-  const Tokenizer& tokenizer_;
-  const std::vector<std::string>& prompts_;
-  bool streams_;
-  StreamDecoder decoder_{tokenizer_, true};
-  std::vector<std::optional<std::vector<int32_t>>> waiting_;
-  size_t next_ = 0;
-};
-
 std::unique_ptr<Tokenizer> find_tokenizer(const Options& options, const LogicalModel& source) {
   if (!options.tokenizer.empty()) return open_tokenizer(options.tokenizer);
   return load_tokenizer_files(read_side_files(source), source.path.string());
@@ -174,7 +113,10 @@ int run_generate(Options options) {
   const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   ThreadPool pool(options.threads > 0 ? options.threads : cores);
   Generator generator = make_generator(*model, source, ids, options, &pool);
-  Printer printer(options, *tokenizer, prompts);
+  const ContinuationStyle style = options.json                    ? ContinuationStyle::kJson
+                                  : !options.prompts_file.empty() ? ContinuationStyle::kLines
+                                                                  : ContinuationStyle::kText;
+  ContinuationPrinter printer(*tokenizer, prompts, options.sample.stop_ids, style);
   const auto made = generator.generate(ids, options.sample, printer.events());
   if (options.sample.max_new_tokens == 0) {
     for (size_t i = 0; i < made.size(); ++i) printer.end(i, made[i]);

@@ -11,7 +11,9 @@ Json inspect_rows(const std::filesystem::path& file) {
   Row row;
   rows->read(0, row);
   Json first(Json::Object{});
+  Json::Array columns;
   for (const Row::Column& column : row.columns) {
+    columns.push_back(Json(column.name));
     first.set(column.name, column.is_text ? Json(column.text) : Json("(a list or an object)"));
   }
   Json out;
@@ -19,7 +21,8 @@ Json inspect_rows(const std::filesystem::path& file) {
   out.set("path", file.string());
   out.set("bytes", static_cast<int64_t>(std::filesystem::file_size(file)));
   out.set("rows", rows->size());
-  out.set("first row", std::move(first));
+  out.set("columns", std::move(columns));
+  out.set("first_row", std::move(first));
   return out;
 }
 

@@ -84,7 +84,7 @@ void run_lines(const Tokenizer& tokenizer, const Options& o, const std::string& 
     }
     const Json row = parse_json(line, where);
     require(row.is_string(), "{} holds {}, wanted a string", where, row.kind());
-    std::string row_text = repaired(row.as_string(), where);  // \ud800 alone is no character
+    const std::string row_text = repaired(row.as_string(), where);
     print_ids(encode(tokenizer, row_text, o.special));
   }
 }
@@ -111,7 +111,7 @@ RunCommand add_tokenize(CLI::App& app) {
   app.add_option("MODEL", o->model, "folder with tokenizer files, checkpoint, or bytes")
       ->required();
   auto* source = app.add_option_group("source", "default: standard input");
-  source->add_option("--text", o->text, "the text, or with --decode the ids");
+  source->add_option("--text", o->text, "the text, or with --decode the ids")->expected(0, 1);
   source->add_option("--file", o->file, "a file, read whole");
   source->add_option("--jsonl", o->jsonl, "a file with one JSON string a line; --decode: of ids");
   source->require_option(0, 1);

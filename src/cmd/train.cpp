@@ -1,11 +1,10 @@
 // cmd/train.cpp: weft train.
-#include "train/trainer.h"
-
 #include <CLI/CLI.hpp>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "cmd/command.h"
+#include "train/trainer.h"
 
 namespace weft {
 

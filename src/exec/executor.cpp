@@ -26,13 +26,16 @@ Arena::~Arena() {
   if (data_) ::munmap(data_, static_cast<size_t>(bytes_));
 }
 
-Executor::Executor(const Plan& plan, const ArenaLayout& layout, const Arena& arena, ThreadPool* pool)
+Executor::Executor(const Plan& plan, const ArenaLayout& layout, const Arena& arena,
+                   ThreadPool* pool)
     : plan_(plan),
       kernels_(*plan.options.kernels),
-      context_{pool, arena.data() + layout.workspace_offset(), static_cast<size_t>(layout.workspace_bytes())},
+      context_{pool, arena.data() + layout.workspace_offset(),
+               static_cast<size_t>(layout.workspace_bytes())},
       data_(plan.graph.values.size(), nullptr),
       calls_(static_cast<size_t>(Op::kAdamw) + 1, 0) {
-  ensure(pool->num_threads() <= plan.options.num_threads, "more threads than the plan was made for");
+  ensure(pool->num_threads() <= plan.options.num_threads,
+         "more threads than the plan was made for");
   for (size_t i = 0; i < data_.size(); ++i) {
     const Place& place = plan.memory.places[i];
     if (place.region == Place::Region::kStep) {
@@ -103,13 +106,18 @@ Executor::Call Executor::bind(const Node& node) {
     case Op::kAttention:
       return [=, &k, a = attention_args(v, node)](const StepScalars&) { k.attention(*c, a); };
     case Op::kAttentionGrad:
-      return [=, &k, a = attention_grad_args(v, node)](const StepScalars&) { k.attention_backward(*c, a); };
+      return [=, &k, a = attention_grad_args(v, node)](const StepScalars&) {
+        k.attention_backward(*c, a);
+      };
     case Op::kCachedAttention:
-      return [=, &k, a = cached_attention_args(v, node)](const StepScalars&) { k.cached_attention(*c, a); };
+      return [=, &k, a = cached_attention_args(v, node)](const StepScalars&) {
+        k.cached_attention(*c, a);
+      };
     case Op::kSwiglu:
       return [=, &k, a = swiglu_args(v, node)](const StepScalars&) { k.swiglu(*c, a); };
     case Op::kSwigluGrad:
-      return [=, &k, a = swiglu_grad_args(v, node)](const StepScalars&) { k.swiglu_backward(*c, a); };
+      return
+          [=, &k, a = swiglu_grad_args(v, node)](const StepScalars&) { k.swiglu_backward(*c, a); };
     case Op::kAdd:
       return [=, &k, a = add_args(v, node)](const StepScalars&) { k.add(*c, a); };
     case Op::kHeadLoss:
@@ -119,7 +127,8 @@ Executor::Call Executor::bind(const Node& node) {
         run_head(k, *c, a);
       };
     case Op::kHeadLogits:
-      return [=, &k, a = head_logits_args(v, node)](const StepScalars&) { run_head_logits(k, *c, a); };
+      return
+          [=, &k, a = head_logits_args(v, node)](const StepScalars&) { run_head_logits(k, *c, a); };
     case Op::kSquares:
       return [=, &k, a = squares_args(v, node)](const StepScalars&) { k.squares(*c, a); };
     default:
@@ -142,7 +151,8 @@ Executor::Call Executor::bind_scalar(const Node& node) {
   }
   if (node.op == Op::kNorm) {
     std::vector<std::pair<const double*, int64_t>> partials;
-    for (Ref r : node.inputs) partials.emplace_back(v.at<double>(r), num_elements(plan_.graph[r].shape));
+    for (Ref r : node.inputs)
+      partials.emplace_back(v.at<double>(r), num_elements(plan_.graph[r].shape));
     double* norm = v.at<double>(node.outputs[0]);
     float* scale = v.at<float>(node.outputs[1]);
     return [=](const StepScalars& s) {

@@ -58,7 +58,8 @@ class Executor {
   using Call = std::function<void(const StepScalars&)>;
   Call bind(const Node& node);
   Call bind_scalar(const Node& node);
-  void run(const std::vector<Node>& nodes, const std::vector<Call>& list, const StepScalars& scalars);
+  void run(const std::vector<Node>& nodes, const std::vector<Call>& list,
+           const StepScalars& scalars);
 
   const Plan& plan_;
   const Kernels& kernels_;

@@ -83,8 +83,9 @@ Layout lay_out(const Kernels& kernels, const HeadArgs& a, int num_threads) {
   size_t most = kernels.gemm_workspace(logits_product(a, n, nullptr, nullptr), num_threads);
   if (a.with_gradient) {
     most = std::max(most, kernels.gemm_workspace(dx_product(a, n, nullptr, nullptr), num_threads));
-    most = std::max(most, kernels.gemm_workspace(
-                              dweight_product(a, n, nullptr, nullptr, nullptr, Dtype::kF32), num_threads));
+    most = std::max(
+        most, kernels.gemm_workspace(dweight_product(a, n, nullptr, nullptr, nullptr, Dtype::kF32),
+                                     num_threads));
   }
   l.total = at + align_up(static_cast<int64_t>(most));
   return l;

@@ -69,11 +69,14 @@ class Planner {
         const Ref out = node.outputs[k];
         if (!out || !is_step_value(graph_[out])) continue;
         int& storage = storage_of_[static_cast<size_t>(out.id)];
-        if (storage < 0 && k == rule.output) storage = shared_with_input(node, rule, out, static_cast<int>(t));
+        if (storage < 0 && k == rule.output)
+          storage = shared_with_input(node, rule, out, static_cast<int>(t));
         if (storage < 0) {
-          ensure(!(rule.must && k == rule.output), fmt::format("{} must work in place", op_name(node.op)));
+          ensure(!(rule.must && k == rule.output),
+                 fmt::format("{} must work in place", op_name(node.op)));
           storage = static_cast<int>(storages_.size());
-          storages_.push_back({align_up(value_bytes(graph_[out])), static_cast<int>(t), static_cast<int>(t), 0});
+          storages_.push_back(
+              {align_up(value_bytes(graph_[out])), static_cast<int>(t), static_cast<int>(t), 0});
         }
         Storage& s = storages_[static_cast<size_t>(storage)];
         s.last = std::max(s.last, last_touch_[static_cast<size_t>(out.id)]);
@@ -87,7 +90,8 @@ class Planner {
       const Ref in = node.inputs[k];
       const int storage = storage_of_[static_cast<size_t>(in.id)];
       if (storage < 0 || storages_[static_cast<size_t>(storage)].last > t) continue;
-      if (storages_[static_cast<size_t>(storage)].bytes >= align_up(value_bytes(graph_[out]))) return storage;
+      if (storages_[static_cast<size_t>(storage)].bytes >= align_up(value_bytes(graph_[out])))
+        return storage;
     }
     return -1;
   }
@@ -95,9 +99,8 @@ class Planner {
   void place_storages() {
     std::vector<size_t> order(storages_.size());
     for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-      return storages_[a].bytes > storages_[b].bytes;
-    });
+    std::stable_sort(order.begin(), order.end(),
+                     [&](size_t a, size_t b) { return storages_[a].bytes > storages_[b].bytes; });
     std::vector<size_t> placed;  // kept sorted by offset
     for (size_t i : order) {
       Storage& s = storages_[i];
@@ -110,14 +113,17 @@ class Planner {
       }
       s.offset = at;
       plan_.step_bytes = std::max(plan_.step_bytes, at + s.bytes);
-      placed.insert(std::upper_bound(placed.begin(), placed.end(), i, [&](size_t a, size_t b) {
-                      return storages_[a].offset < storages_[b].offset;
-                    }), i);
+      placed.insert(std::upper_bound(placed.begin(), placed.end(), i,
+                                     [&](size_t a, size_t b) {
+                                       return storages_[a].offset < storages_[b].offset;
+                                     }),
+                    i);
     }
     for (size_t v = 0; v < storage_of_.size(); ++v) {
       if (storage_of_[v] < 0) continue;
       const Storage& s = storages_[static_cast<size_t>(storage_of_[v])];
-      plan_.places[v] = {Place::Region::kStep, s.offset, value_bytes(graph_.values[v]), s.first, s.last};
+      plan_.places[v] = {Place::Region::kStep, s.offset, value_bytes(graph_.values[v]), s.first,
+                         s.last};
     }
   }
 

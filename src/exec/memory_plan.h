@@ -14,7 +14,9 @@
 namespace weft {
 
 inline constexpr int64_t kAlignment = 64;
-inline int64_t align_up(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+inline int64_t align_up(int64_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
 
 struct Place {
   enum class Region { kNone, kPersistent, kStep } region = Region::kNone;

@@ -101,7 +101,7 @@ BiasBackwardArgs bias_grad_args(const View& v, const Node& node) {
 
 EmbeddingArgs embedding_args(const View& v, const Node& node) {
   const Value& table = v.value(node.inputs[1]);
-  return {v.tokens(node.inputs[0]), table.shape[1],     table.shape[0],        table.dtype,
+  return {v.tokens(node.inputs[0]),      table.shape[1],       table.shape[0],       table.dtype,
           v.at<int32_t>(node.inputs[0]), v.at(node.inputs[1]), v.at(node.outputs[0])};
 }
 
@@ -249,8 +249,8 @@ SwigluArgs swiglu_args(const View& v, const Node& node) {
 
 SwigluBackwardArgs swiglu_grad_args(const View& v, const Node& node) {
   const Value& dh = v.value(node.inputs[0]);
-  return {v.tokens(node.inputs[0]), dh.shape.back(),     dh.dtype, v.at(node.inputs[0]),
-          v.at(node.inputs[1]),     v.at(node.outputs[0])};
+  return {v.tokens(node.inputs[0]), dh.shape.back(),      dh.dtype,
+          v.at(node.inputs[0]),     v.at(node.inputs[1]), v.at(node.outputs[0])};
 }
 
 AddArgs add_args(const View& v, const Node& node) {

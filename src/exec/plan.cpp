@@ -45,7 +45,8 @@ std::string list_values(const Graph& graph, const std::vector<Ref>& refs) {
   for (Ref r : refs) {
     if (!r) continue;
     if (!text.empty()) text += ", ";
-    text += fmt::format("{} {} {}", graph[r].name, to_string(graph[r].shape), dtype_name(graph[r].dtype));
+    text += fmt::format("{} {} {}", graph[r].name, to_string(graph[r].shape),
+                        dtype_name(graph[r].dtype));
   }
   return text;
 }
@@ -84,7 +85,8 @@ std::string dump_plan(const Plan& plan) {
         }
       }
       text += fmt::format("{:5} {:16} {} <- {} | {} bytes{} | compute\n", number++, op_name(n.op),
-                          list_values(plan.graph, n.outputs), list_values(plan.graph, n.inputs), bytes, lives);
+                          list_values(plan.graph, n.outputs), list_values(plan.graph, n.inputs),
+                          bytes, lives);
     }
   };
   dump_list("pass", plan.graph.pass);

@@ -48,7 +48,9 @@ class Backward {
       }
     }
   }
-  bool needs(Ref r) const { return static_cast<size_t>(r.id) < needed_.size() && needed_[static_cast<size_t>(r.id)]; }
+  bool needs(Ref r) const {
+    return static_cast<size_t>(r.id) < needed_.size() && needed_[static_cast<size_t>(r.id)];
+  }
 
   Node& add(Op op, const Node& of, std::vector<Ref> inputs, std::vector<Ref> outputs) {
     graph_.pass.push_back({op, std::move(inputs), std::move(outputs), of.attr, of.layer});
@@ -94,8 +96,7 @@ class Backward {
     Ref dweight;
     bool first = true;
     if (needs(weight)) std::tie(dweight, first) = parameter_gradient(weight);
-    Node& fused =
-        add(Op::kHeadLossGrad, node, node.inputs, {node.outputs[0], dx, dweight});
+    Node& fused = add(Op::kHeadLossGrad, node, node.inputs, {node.outputs[0], dx, dweight});
     fused.attr.first_writer = first;
     if (dx) flow(x, dx, node);
   }
@@ -129,7 +130,8 @@ class Backward {
     } else if (node.op == Op::kSwiglu) {
       add(Op::kSwigluGrad, node, {dy, x}, {dx});
     } else {
-      add(Op::kAttentionGrad, node, {x, node.inputs[1], node.outputs[0], dy, node.outputs[1]}, {dx});
+      add(Op::kAttentionGrad, node, {x, node.inputs[1], node.outputs[0], dy, node.outputs[1]},
+          {dx});
     }
     flow(x, dx, node);
   }

@@ -44,7 +44,8 @@ Node& Builder::add(Op op, std::vector<Ref> inputs, std::vector<Ref> outputs) {
 Ref Builder::embedding(Ref ids, Ref table, int32_t padding_id) {
   const Shape &i = shape(ids), &t = shape(table);
   check(i.size() == 2 && t.size() == 2, "embedding",
-        fmt::format("wanted ids (B, T) and a table (V, C), got {} and {}", to_string(i), to_string(t)));
+        fmt::format("wanted ids (B, T) and a table (V, C), got {} and {}", to_string(i),
+                    to_string(t)));
   Ref out = activation("embedded", {i[0], i[1], t[1]}, compute_);
   add(Op::kEmbedding, {ids, table}, {out}).attr.padding_id = padding_id;
   return out;
@@ -59,8 +60,11 @@ Ref Builder::linear(Ref x, const std::vector<Ref>& weights, const std::vector<Re
     check(w.size() == 2 && w[1] == shape(x).back(), "linear",
           fmt::format("x {} wants weights of {} columns, got {}", to_string(shape(x)),
                       shape(x).back(), to_string(w)));
-    check(biases.empty() || shape(biases[p]) == Shape{w[0]}, "linear",
-          fmt::format("weight {} wants a bias of {} elements", to_string(w), w[0]));
+    if (!biases.empty()) {
+      check(shape(biases[p]) == Shape{w[0]}, "linear",
+            fmt::format("weight {} wants a bias of {} elements, got {}", to_string(w), w[0],
+                        to_string(shape(biases[p]))));
+    }
     columns += w[0];
   }
   Ref out = activation("linear", {shape(x)[0], shape(x)[1], columns}, compute_);
@@ -78,14 +82,15 @@ Builder::Normed Builder::rmsnorm(Ref x, Ref residual, Ref weight, float eps) {
   check(shape(weight) == Shape{s.back()}, "rmsnorm",
         fmt::format("x {} wants a weight of {} elements, got {}", to_string(s), s.back(),
                     to_string(shape(weight))));
-  check(!residual || shape(residual) == s, "rmsnorm", "x and residual differ in shape");
+  check(!residual || shape(residual) == s, "rmsnorm",
+        fmt::format("x {} wants a residual of its shape, got {}", to_string(s),
+                    residual ? to_string(shape(residual)) : "none"));
   Ref sum = residual ? activation("residual", s, compute_) : x;
   Ref y = activation("normed", s, compute_);
   Ref rstd = activation("rstd", {s[0], s[1]}, Dtype::kF32);
   std::vector<Ref> inputs = {x, weight};
   if (residual) inputs.push_back(residual);
-  Attributes& attr =
-      add(Op::kRmsNorm, std::move(inputs), {residual ? sum : Ref{}, y, rstd}).attr;
+  Attributes& attr = add(Op::kRmsNorm, std::move(inputs), {residual ? sum : Ref{}, y, rstd}).attr;
   attr.eps = eps;
   attr.has_residual = static_cast<bool>(residual);
   return {sum, y};
@@ -94,8 +99,8 @@ Builder::Normed Builder::rmsnorm(Ref x, Ref residual, Ref weight, float eps) {
 Ref Builder::rope(Ref qkv, Ref cosine, Ref sine, Ref positions, HeadShape h) {
   const int64_t columns = (h.heads + 2 * h.kv_heads) * h.head_dim;
   check(shape(qkv).back() == columns, "rope",
-        fmt::format("wanted {} columns of q, k and v, got {}", columns, shape(qkv).back()));
-  check(h.head_dim % 2 == 0, "rope", "the head dim is odd");
+        fmt::format("wanted {} columns of q, k and v, got {}", columns, to_string(shape(qkv))));
+  check(h.head_dim % 2 == 0, "rope", fmt::format("wanted an even head dim, got {}", h.head_dim));
   Ref out = activation("qkv", shape(qkv), compute_);
   std::vector<Ref> inputs = {qkv, cosine, sine};
   if (positions) inputs.push_back(positions);
@@ -109,9 +114,13 @@ Ref Builder::rope(Ref qkv, Ref cosine, Ref sine, Ref positions, HeadShape h) {
 Ref Builder::attention(Ref qkv, Ref lengths, HeadShape h) {
   const Shape s = shape(qkv);
   check(s.size() == 3 && s[2] == (h.heads + 2 * h.kv_heads) * h.head_dim, "attention",
-        fmt::format("wanted (B, T, {}), got {}", (h.heads + 2 * h.kv_heads) * h.head_dim, to_string(s)));
-  check(h.heads % h.kv_heads == 0, "attention", "key/value heads do not divide the heads");
-  check(shape(lengths) == Shape{s[0]}, "attention", "wanted one length a row");
+        fmt::format("wanted (B, T, {}), got {}", (h.heads + 2 * h.kv_heads) * h.head_dim,
+                    to_string(s)));
+  check(h.heads % h.kv_heads == 0, "attention",
+        fmt::format("{} key/value heads do not divide {} heads", h.kv_heads, h.heads));
+  check(shape(lengths) == Shape{s[0]}, "attention",
+        fmt::format("qkv {} wants one length a row, got {}", to_string(s),
+                    to_string(shape(lengths))));
   Ref out = activation("attended", {s[0], s[1], h.heads * h.head_dim}, compute_);
   Ref lse = activation("lse", {s[0], h.heads, s[1]}, Dtype::kF32);
   Attributes& attr = add(Op::kAttention, {qkv, lengths}, {out, lse}).attr;
@@ -126,8 +135,10 @@ Ref Builder::cached_attention(Ref qkv, Ref starts, Ref lengths, Ref k_cache, Ref
                               HeadShape h) {
   const Shape s = shape(qkv);
   const Shape& cached = shape(k_cache);
-  check(cached.size() == 4 && cached[0] == s[0] && cached[2] == h.kv_heads && cached[3] == h.head_dim,
-        "cached_attention", fmt::format("the cache {} does not fit qkv {}", to_string(cached), to_string(s)));
+  check(
+      cached.size() == 4 && cached[0] == s[0] && cached[2] == h.kv_heads && cached[3] == h.head_dim,
+      "cached_attention",
+      fmt::format("the cache {} does not fit qkv {}", to_string(cached), to_string(s)));
   Ref out = activation("attended", {s[0], s[1], h.heads * h.head_dim}, compute_);
   Attributes& attr =
       add(Op::kCachedAttention, {qkv, starts, lengths, k_cache, v_cache}, {out}).attr;
@@ -140,7 +151,8 @@ Ref Builder::cached_attention(Ref qkv, Ref starts, Ref lengths, Ref k_cache, Ref
 
 Ref Builder::swiglu(Ref gate_up) {
   const Shape s = shape(gate_up);
-  check(s.back() % 2 == 0, "swiglu", "wanted gate and up of one width");
+  check(s.size() == 3 && s[2] % 2 == 0, "swiglu",
+        fmt::format("wanted gate and up of one width, got {}", to_string(s)));
   Ref out = activation("swiglu", {s[0], s[1], s[2] / 2}, compute_);
   add(Op::kSwiglu, {gate_up}, {out});
   return out;
@@ -151,7 +163,9 @@ Ref Builder::head_loss(Ref x, Ref weight, Ref targets, int64_t chunk_rows) {
   check(shape(weight).size() == 2 && shape(weight)[1] == s.back(), "head_loss",
         fmt::format("x {} wants a head of {} columns, got {}", to_string(s), s.back(),
                     to_string(shape(weight))));
-  check(shape(targets) == Shape{s[0], s[1]}, "head_loss", "wanted one target a token");
+  check(shape(targets) == Shape{s[0], s[1]}, "head_loss",
+        fmt::format("x {} wants one target a token, got {}", to_string(s),
+                    to_string(shape(targets))));
   Ref losses = activation("losses", {s[0], s[1]}, Dtype::kF32);
   add(Op::kHeadLoss, {x, weight, targets}, {losses}).attr.chunk_rows = chunk_rows;
   return losses;
@@ -159,7 +173,9 @@ Ref Builder::head_loss(Ref x, Ref weight, Ref targets, int64_t chunk_rows) {
 
 Ref Builder::head_logits(Ref x, Ref weight, Ref last) {
   const Shape s = shape(x);
-  check(shape(weight)[1] == s.back(), "head_logits", "x and head differ in width");
+  check(shape(weight).size() == 2 && shape(weight)[1] == s.back(), "head_logits",
+        fmt::format("x {} wants a head of {} columns, got {}", to_string(s), s.back(),
+                    to_string(shape(weight))));
   Ref logits = graph_.add({"logits", {s[0], shape(weight)[0]}, Dtype::kF32, ValueKind::kResult});
   add(Op::kHeadLogits, {x, weight, last}, {logits});
   return logits;

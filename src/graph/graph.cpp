@@ -27,11 +27,11 @@ std::optional<Ref> Graph::find(const std::string& name) const {
 
 const char* op_name(Op op) {
   constexpr const char* kNames[] = {
-      "embedding",       "linear",       "rmsnorm",         "rope",           "attention",
-      "cached_attention", "swiglu",      "head_loss",       "head_logits",    "head_loss_grad",
-      "linear_dx",       "linear_dw",    "bias_grad",       "embedding_grad", "rmsnorm_apply",
-      "rmsnorm_grad",    "rope_inverse", "attention_grad",  "swiglu_grad",    "add",
-      "loss_sum",        "squares",      "norm",            "adamw"};
+      "embedding",        "linear",       "rmsnorm",        "rope",           "attention",
+      "cached_attention", "swiglu",       "head_loss",      "head_logits",    "head_loss_grad",
+      "linear_dx",        "linear_dw",    "bias_grad",      "embedding_grad", "rmsnorm_apply",
+      "rmsnorm_grad",     "rope_inverse", "attention_grad", "swiglu_grad",    "add",
+      "loss_sum",         "squares",      "norm",           "adamw"};
   return kNames[static_cast<size_t>(op)];
 }
 
@@ -51,10 +51,12 @@ double node_flops(const Graph& graph, const Node& node) {
   double weights = 0;
   switch (node.op) {
     case Op::kLinear:
-      for (int p = 0; p < node.attr.parts; ++p) weights += elements(node.inputs[1 + static_cast<size_t>(p)]);
+      for (int p = 0; p < node.attr.parts; ++p)
+        weights += elements(node.inputs[1 + static_cast<size_t>(p)]);
       return 2 * rows(node.inputs[0]) * weights;
     case Op::kLinearDx:
-      for (int p = 0; p < node.attr.parts; ++p) weights += elements(node.inputs[1 + static_cast<size_t>(p)]);
+      for (int p = 0; p < node.attr.parts; ++p)
+        weights += elements(node.inputs[1 + static_cast<size_t>(p)]);
       return 2 * rows(node.inputs[0]) * weights;
     case Op::kLinearDw:
       for (Ref w : node.outputs) weights += elements(w);
@@ -70,7 +72,8 @@ double node_flops(const Graph& graph, const Node& node) {
     case Op::kAttentionGrad: {
       const Shape& qkv = graph[node.inputs[0]].shape;  // (B, T, columns); half of T x T is computed
       const double products = node.op == Op::kAttention ? 2 : 5;
-      return products * static_cast<double>(qkv[0] * qkv[1] * qkv[1] * node.attr.heads * node.attr.head_dim);
+      return products *
+             static_cast<double>(qkv[0] * qkv[1] * qkv[1] * node.attr.heads * node.attr.head_dim);
     }
     default:
       return 0;

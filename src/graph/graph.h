@@ -73,14 +73,14 @@ struct Attributes {
   float scale = 0;                                // attention
   float eps = 0;                                  // norms
   int32_t padding_id = -1;                        // embedding gradient
-  int parts = 1;             // linear: how many weights are stacked in this one product
-  bool has_bias = false;     // linear: a bias follows each weight
-  bool has_residual = false; // rmsnorm: the second input is added first
-  bool has_dsum = false;     // rmsnorm gradient: something else flows into the sum
-  int64_t column = 0;        // weight and bias gradients: first column of dy that belongs to them
-  int64_t chunk_rows = 0;    // head: tokens whose logits exist at one time
-  bool first_writer = true;  // writers of a parameter's gradient
-  bool decay = true;         // adamw
+  int parts = 1;              // linear: how many weights are stacked in this one product
+  bool has_bias = false;      // linear: a bias follows each weight
+  bool has_residual = false;  // rmsnorm: the second input is added first
+  bool has_dsum = false;      // rmsnorm gradient: something else flows into the sum
+  int64_t column = 0;         // weight and bias gradients: first column of dy that belongs to them
+  int64_t chunk_rows = 0;     // head: tokens whose logits exist at one time
+  bool first_writer = true;   // writers of a parameter's gradient
+  bool decay = true;          // adamw
 };
 
 struct Node {

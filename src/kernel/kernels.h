@@ -6,7 +6,8 @@
 // loss work in fp32 inside. A gradient of a parameter has its own dtype (grad_dtype): fp32 or bf16.
 //
 // No kernel takes memory: scratch comes from Context::workspace, whose size the workspace
-// functions tell when the plan is made. No kernel's bits depend on the number of threads.
+// functions tell when the plan is made; what gemm_workspace tells also serves every product that is
+// no larger in any extent. No kernel's bits depend on the number of threads.
 #pragma once
 
 #include <cstddef>
@@ -206,7 +207,8 @@ struct SquaresArgs {
 
 // AdamW as torch: g = grad * grad_scale; p *= 1 - lr * weight_decay; m, v; then
 // p -= lr / bias1 * m / (sqrt(v) / sqrt(bias2) + eps), bias_i = 1 - beta_i^step. Inside in fp32.
-// master null: p itself (of dtype) is read and written; else master (fp32) is, and p = round(master).
+// master null: p itself (of dtype) is read and written; else master (fp32) is, and p =
+// round(master).
 struct AdamwArgs {
   int64_t n;
   Dtype dtype;        // of p

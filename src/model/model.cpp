@@ -3,6 +3,8 @@
 
 #include <fnmatch.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/random.h"
@@ -45,26 +47,40 @@ std::unique_ptr<Model> make_model(const Json& config, const ModelOverrides& over
             c.num_hidden_layers);
     if (overrides.num_layers > 0) c.num_hidden_layers = overrides.num_layers;
     if (c.dropout > 0 && !overrides.dropout_given) {
-      throw UserError(fmt::format("config.json: attention_dropout is {}, and dropout is not built", c.dropout),
-                      "set model.dropout: 0.0 to train without it");
+      throw UserError(
+          fmt::format("config.json: attention_dropout is {}, and dropout is not built", c.dropout),
+          "set model.dropout: 0.0 to train without it");
     }
     return std::make_unique<DecoderModel>(std::move(c));
   }
-  throw UserError(fmt::format("config.json: architecture {} is not known", name), "known: " + known);
+  throw UserError(fmt::format("config.json: architecture {} is not known", name),
+                  "known: " + known);
+}
+
+void initial_values(const ParameterSpec& spec, uint64_t seed, int64_t begin, int64_t end,
+                    float* out) {
+  if (spec.init.kind != InitRule::Kind::kNormal) {
+    std::fill(out, out + (end - begin), spec.init.kind == InitRule::Kind::kOnes ? 1.0f : 0.0f);
+    return;
+  }
+  const uint64_t stream = hash_text(spec.name);
+  for (int64_t i = begin; i < end;) {
+    const auto pair = normal_pair(seed, stream, static_cast<uint64_t>(i) / 2);
+    for (int64_t k = i % 2; k < 2 && i < end; ++k, ++i) {
+      out[i - begin] = static_cast<float>(spec.init.std * pair[static_cast<size_t>(k)]);
+    }
+  }
+  if (spec.init.zero_row < 0) return;
+  const int64_t row = spec.shape[1];
+  const int64_t zero_begin = std::max(begin, spec.init.zero_row * row);
+  const int64_t zero_end = std::min(end, (spec.init.zero_row + 1) * row);
+  for (int64_t i = zero_begin; i < zero_end; ++i) out[i - begin] = 0;
 }
 
 float initial_element(const ParameterSpec& spec, uint64_t seed, int64_t i) {
-  switch (spec.init.kind) {
-    case InitRule::Kind::kZeros:
-      return 0;
-    case InitRule::Kind::kOnes:
-      return 1;
-    case InitRule::Kind::kNormal:
-      break;
-  }
-  if (spec.init.zero_row >= 0 && i / spec.shape[1] == spec.init.zero_row) return 0;
-  return static_cast<float>(spec.init.std *
-                            normal_at(seed, hash_text(spec.name), static_cast<uint64_t>(i)));
+  float v;
+  initial_values(spec, seed, i, i + 1, &v);
+  return v;
 }
 
 void freeze_parameters(Graph* graph, const std::vector<std::string>& patterns) {

@@ -58,12 +58,15 @@ class Model {
 
 // From config.json. UserError naming the known architectures, or the feature that is not built.
 struct ModelOverrides {
-  int64_t num_layers = 0;     // 0: as configured
+  int64_t num_layers = 0;      // 0: as configured
   bool dropout_given = false;  // model.dropout was written (as 0)
 };
 std::unique_ptr<Model> make_model(const Json& config, const ModelOverrides& overrides);
 
-// Element i of a parameter's initial value, keyed by seed, name and element.
+// Elements [begin, end) of a parameter's initial value, keyed by seed, name and element: any cut of
+// the tensor gives the same elements.
+void initial_values(const ParameterSpec& spec, uint64_t seed, int64_t begin, int64_t end,
+                    float* out);
 float initial_element(const ParameterSpec& spec, uint64_t seed, int64_t i);
 
 // Marks parameters that a glob of `patterns` matches. UserError where a pattern matches none.

@@ -29,7 +29,8 @@ double learning_rate(const ScheduleConfig& c, int64_t s, int64_t total) {
     const double warmup = static_cast<double>(std::max<int64_t>(2, c.warmup_steps));
     return c.lr * std::min(1.0, std::log(steps) / std::log(warmup));
   }
-  if (s < c.warmup_steps) return c.lr * static_cast<double>(s) / static_cast<double>(c.warmup_steps);
+  if (s < c.warmup_steps)
+    return c.lr * static_cast<double>(s) / static_cast<double>(c.warmup_steps);
   return c.lr * (c.min_lr_ratio + (1 - c.min_lr_ratio) * decay_factor(c, s, total));
 }
 

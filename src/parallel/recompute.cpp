@@ -14,8 +14,11 @@ bool repeat_node(const Node& forward, Ref value, Ref again, Node* made) {
   }
   if (forward.op == Op::kRmsNorm && forward.outputs[1] == value) {
     const Ref sum = forward.outputs[0] ? forward.outputs[0] : forward.inputs[0];
-    *made = {Op::kRmsNormApply, {sum, forward.inputs[1], forward.outputs[2]}, {again},
-             forward.attr, forward.layer};
+    *made = {Op::kRmsNormApply,
+             {sum, forward.inputs[1], forward.outputs[2]},
+             {again},
+             forward.attr,
+             forward.layer};
     return true;
   }
   return false;

@@ -16,7 +16,8 @@
 namespace weft {
 namespace {
 
-constexpr size_t kShort = 48;  // where the heap begins to win; measured flat between 32 and 96
+constexpr size_t kShort =
+    48;  // 16 to 96 measure alike on random words of 10 to 95 letters (14 MB/s)
 constexpr uint64_t kFree = UINT64_MAX;
 
 // The high bits of a product depend on all bits of its factors, the low ones do not.

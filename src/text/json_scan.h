@@ -1,6 +1,7 @@
 // text/json_scan.h: a cursor over JSON text, for files too large to be made into a tree first.
 //
-// A vocabulary is an object of 150,000 numbers; parse_json takes 0.3 s for it, the cursor 10 ms.
+// Qwen2's vocabulary is an object of 151,643 numbers: parse_json takes 40 ms, the cursor 5 ms
+// (Neoverse-V1, CPU time).
 // What the cursor passes over with raw_value() is not checked beyond its brackets and quotes: the
 // caller gives it to parse_json.
 #pragma once

@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "base/error.h"
@@ -17,7 +18,8 @@ namespace {
 
 Dtype gradient_dtype(const RunConfig& c) {
   // bf16 sums only where nothing is added afterwards: one pass a step, weights kept in bf16.
-  const bool low = c.compute_dtype() == Dtype::kBf16 && !c.train.master_weights && c.num_passes() == 1;
+  const bool low =
+      c.compute_dtype() == Dtype::kBf16 && !c.train.master_weights && c.num_passes() == 1;
   return low ? Dtype::kBf16 : Dtype::kF32;
 }
 
@@ -40,9 +42,24 @@ Graph training_graph(const RunConfig& c, const Model& model) {
 template <typename Fn>
 void in_stretches(ThreadPool* pool, int64_t n, const Fn& fn) {
   constexpr int64_t kStretch = 1 << 16;
-  pool->run((n + kStretch - 1) / kStretch, [&](int64_t task, int) {
-    fn(task * kStretch, std::min(n, (task + 1) * kStretch));
-  });
+  pool->run((n + kStretch - 1) / kStretch,
+            [&](int64_t task, int) { fn(task * kStretch, std::min(n, (task + 1) * kStretch)); });
+}
+
+// Rows [first_row, first_row + rows) of the batch into the inputs of a plan.
+void feed(const Executor& executor, const Batch& batch, int64_t first_row, int64_t rows) {
+  const int64_t T = batch.seq_length;
+  auto* ids = executor.at<int32_t>("ids");
+  auto* targets = executor.at<int32_t>("targets");
+  auto* lengths = executor.at<int32_t>("lengths");
+  const int64_t have = std::clamp<int64_t>(batch.num_rows - first_row, 0, rows);
+  std::copy_n(batch.ids.data() + first_row * T, have * T, ids);
+  std::copy_n(batch.targets.data() + first_row * T, have * T, targets);
+  std::copy_n(batch.lengths.data() + first_row, have, lengths);
+  // The last batch of an evaluation may be short: rows without length and without targets.
+  std::fill_n(ids + have * T, (rows - have) * T, 0);
+  std::fill_n(targets + have * T, (rows - have) * T, -1);
+  std::fill_n(lengths + have, rows - have, 0);
 }
 
 }  // namespace
@@ -54,14 +71,28 @@ std::unique_ptr<EnginePlans> make_engine_plans(const RunConfig& config, const Mo
   plans->train = make_plan(training_graph(config, model), options);
   plans->layout.add(plans->train);
   if (config.has_eval()) {
-    Graph graph;
-    const Ref losses = model.trace_loss(
-        &graph, {config.micro_batch(), config.data.seq_length, config.compute_dtype(), 0});
-    add_loss_sum(&graph, losses);
-    plans->eval = make_plan(std::move(graph), options);
+    plans->eval = make_eval_plan(config, model, kernels, num_threads);
     plans->layout.add(*plans->eval);
   }
   return plans;
+}
+
+Plan make_eval_plan(const RunConfig& config, const Model& model, const Kernels& kernels,
+                    int num_threads) {
+  Graph graph;
+  const Ref losses = model.trace_loss(
+      &graph, {config.micro_batch(), config.data.seq_length, config.compute_dtype(), 0});
+  add_loss_sum(&graph, losses);
+  return make_plan(std::move(graph), {&kernels, num_threads, 1});
+}
+
+double eval_loss_sum(Executor* executor, const Batch& batch, int64_t micro_batch) {
+  StepScalars scalars;
+  for (int64_t row = 0; row < batch.num_rows; row += micro_batch, ++scalars.pass) {
+    feed(*executor, batch, row, micro_batch);
+    executor->run_pass(scalars);
+  }
+  return *executor->at<double>("loss_sum");
 }
 
 int choose_threads(const LaunchConfig& config) {
@@ -78,8 +109,10 @@ Engine::Engine(const RunConfig& config, const Model& model, const Kernels& kerne
       arena_(plans_->layout.total_bytes()),
       pool_(num_threads),
       train_(std::make_unique<Executor>(plans_->train, plans_->layout, arena_, &pool_)) {
-  if (plans_->eval) eval_ = std::make_unique<Executor>(*plans_->eval, plans_->layout, arena_, &pool_);
-  model.fill_constants(plans_->train.graph, [&](const std::string& name) { return train_->find(name); });
+  if (plans_->eval)
+    eval_ = std::make_unique<Executor>(*plans_->eval, plans_->layout, arena_, &pool_);
+  model.fill_constants(plans_->train.graph,
+                       [&](const std::string& name) { return train_->find(name); });
 }
 
 void Engine::load_weights(const HfFolder& folder) {
@@ -98,10 +131,15 @@ void Engine::init_weights(uint64_t seed) {
     void* at = train_->find(spec.name);
     float* master = train_->at<float>(spec.name + "#master");
     in_stretches(&pool_, num_elements(spec.shape), [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        const float v = initial_element(spec, seed, i);
-        store_element(at, dtype, i, v);
-        if (master) master[i] = v;
+      constexpr int64_t kPiece = 1024;
+      std::array<float, kPiece> values;
+      for (int64_t at_element = begin; at_element < end; at_element += kPiece) {
+        const int64_t n = std::min(kPiece, end - at_element);
+        initial_values(spec, seed, at_element, at_element + n, values.data());
+        for (int64_t i = 0; i < n; ++i) {
+          store_element(at, dtype, at_element + i, values[static_cast<size_t>(i)]);
+        }
+        if (master) std::copy_n(values.data(), n, master + at_element);
       }
     });
   }
@@ -120,30 +158,16 @@ void Engine::round_masters() {
     if (!master) continue;
     void* at = train_->find(spec.name);
     in_stretches(&pool_, num_elements(spec.shape), [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) store_element(at, config_.compute_dtype(), i, master[i]);
+      for (int64_t i = begin; i < end; ++i)
+        store_element(at, config_.compute_dtype(), i, master[i]);
     });
   }
-}
-
-void Engine::feed(const Executor& executor, const Batch& batch, int64_t first_row) const {
-  const int64_t T = batch.seq_length, rows = config_.micro_batch();
-  auto* ids = executor.at<int32_t>("ids");
-  auto* targets = executor.at<int32_t>("targets");
-  auto* lengths = executor.at<int32_t>("lengths");
-  const int64_t have = std::clamp<int64_t>(batch.num_rows - first_row, 0, rows);
-  std::copy_n(batch.ids.data() + first_row * T, have * T, ids);
-  std::copy_n(batch.targets.data() + first_row * T, have * T, targets);
-  std::copy_n(batch.lengths.data() + first_row, have, lengths);
-  // The last batch of an evaluation may be short: rows without length and without targets.
-  std::fill_n(ids + have * T, (rows - have) * T, 0);
-  std::fill_n(targets + have * T, (rows - have) * T, -1);
-  std::fill_n(lengths + have, rows - have, 0);
 }
 
 double Engine::run_passes(const Batch& batch) {
   StepScalars scalars;
   for (int64_t row = 0; row < batch.num_rows; row += config_.micro_batch(), ++scalars.pass) {
-    feed(*train_, batch, row);
+    feed(*train_, batch, row, config_.micro_batch());
     train_->run_pass(scalars);
   }
   return *train_->at<double>("loss_sum");
@@ -164,13 +188,8 @@ double Engine::update(const Batch& batch, double lr, int64_t update_number) {
 }
 
 double Engine::eval_loss_sum(const Batch& batch) {
-  ensure(eval_ != nullptr, "no evaluation plan was made");
-  StepScalars scalars;
-  for (int64_t row = 0; row < batch.num_rows; row += config_.micro_batch(), ++scalars.pass) {
-    feed(*eval_, batch, row);
-    eval_->run_pass(scalars);
-  }
-  return *eval_->at<double>("loss_sum");
+  if (!eval_) throw BugError("no evaluation plan was made");  // ensure() would take memory
+  return weft::eval_loss_sum(eval_.get(), batch, config_.micro_batch());
 }
 
 std::vector<Slice> Engine::slices(bool with_states) const {

@@ -25,14 +25,14 @@ struct EnginePlans {
 std::unique_ptr<EnginePlans> make_engine_plans(const RunConfig& config, const Model& model,
                                                const Kernels& kernels, int num_threads);
 
+// Forward and loss alone.
+Plan make_eval_plan(const RunConfig& config, const Model& model, const Kernels& kernels,
+                    int num_threads);
+// Sum of the token losses of a batch through the executor of such a plan.
+double eval_loss_sum(Executor* executor, const Batch& batch, int64_t micro_batch);
+
 // Threads a rank uses: launch.threads, or the cores this process may run on.
 int choose_threads(const LaunchConfig& config);
-
-struct StepResult {
-  double loss_sum = 0;
-  double grad_norm = 0;
-  bool updated = false;
-};
 
 class Engine {
  public:
@@ -61,8 +61,7 @@ class Engine {
   std::byte* parameter(const std::string& name) const { return train_->find(name); }
 
  private:
-  void feed(const Executor& executor, const Batch& batch, int64_t first_row) const;
-  void round_masters();    // parameters <- masters
+  void round_masters();  // parameters <- masters
   std::vector<Slice> slices(bool with_states) const;
 
   RunConfig config_;

@@ -1,9 +1,66 @@
 // train/final_model.cpp: parameters, configuration and tokenizer put together by checkpoint/export.
 #include "train/final_model.h"
 
+#include <algorithm>
+#include <memory>
+
 #include "checkpoint/export.h"
 
 namespace weft {
+namespace {
+
+// What a parameter was before the first step, in fp32.
+LogicalTensor start_of(const Session& session, const ParameterSpec& spec) {
+  LogicalTensor start{spec.name, spec.shape, Dtype::kF32, {}};
+  if (session.config.model.init == "random") {
+    const auto seed = static_cast<uint64_t>(session.config.seed);
+    start.read = [spec, seed](int64_t begin, int64_t end, void* out) {
+      for (int64_t i = begin; i < end; ++i)
+        static_cast<float*>(out)[i - begin] = initial_element(spec, seed, i);
+    };
+    return start;
+  }
+  const HfFolder::Found found = session.folder.find(spec.name);
+  const std::byte* data = found.file->data(*found.info);
+  start.read = [data, dtype = found.info->dtype](int64_t begin, int64_t end, void* out) {
+    convert_elements(data + begin * dtype_bytes(dtype), dtype, out, Dtype::kF32, end - begin);
+  };
+  return start;
+}
+
+// Whether the bf16 values are those of the start, rounded: training left the parameter alone.
+bool is_unchanged(const LogicalTensor& start, const Bf16* held) {
+  constexpr int64_t kStretch = 1 << 14;
+  const auto values = std::make_unique<float[]>(kStretch);
+  const int64_t n = num_elements(start.shape);
+  for (int64_t begin = 0; begin < n; begin += kStretch) {
+    const int64_t end = std::min(n, begin + kStretch);
+    start.read(begin, end, values.get());
+    for (int64_t i = begin; i < end; ++i) {
+      if (to_bf16(values[static_cast<size_t>(i - begin)]).bits != held[i].bits) return false;
+    }
+  }
+  return true;
+}
+
+// A frozen parameter is held in the compute type alone; it leaves as it came, not rounded.
+std::vector<LogicalTensor> final_tensors(const std::vector<Slice>& weights,
+                                         const Session& session) {
+  std::vector<LogicalTensor> tensors;
+  for (const Slice& s : weights)
+    tensors.push_back(tensor_in_memory(s.name, s.shape, s.dtype, s.data));
+  for (const ParameterSpec& spec : session.model->parameters()) {
+    for (size_t i = 0; i < weights.size(); ++i) {
+      if (weights[i].name != spec.name || weights[i].dtype != Dtype::kBf16) continue;
+      LogicalTensor start = start_of(session, spec);
+      if (is_unchanged(start, static_cast<const Bf16*>(weights[i].data)))
+        tensors[i] = std::move(start);
+    }
+  }
+  return tensors;
+}
+
+}  // namespace
 
 std::map<std::string, std::string> side_files(const Session& session) {
   std::map<std::string, std::string> files = session.folder.side_files();
@@ -14,14 +71,13 @@ std::map<std::string, std::string> side_files(const Session& session) {
 
 void write_final_model(const std::filesystem::path& out, const std::vector<Slice>& weights,
                        const Session& session) {
-  std::vector<LogicalTensor> tensors;
-  for (const Slice& s : weights) tensors.push_back(tensor_in_memory(s.name, s.shape, s.dtype, s.data));
   ExportOptions options;
   options.dtype = session.final_dtype;
   options.overwrite = true;  // a run that went on replaces its own final/
   std::map<std::string, std::string> files = side_files(session);
   files.erase("config.json");
-  export_hf(tensors, trained_config(session.folder.config(), session.config), files, out, options);
+  export_hf(final_tensors(weights, session),
+            trained_config(session.folder.config(), session.config), files, out, options);
 }
 
 }  // namespace weft

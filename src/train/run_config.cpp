@@ -13,31 +13,39 @@ constexpr const char* kMesh = "more than one rank";
 constexpr const char* kLater = "this key";
 
 void bind_model(OptionTable& t, ModelConfig& c) {
-  t.add("model.path", &c.path, "Hugging Face folder, or a hub name in the Hugging Face cache").required();
+  t.add("model.path", &c.path, "Hugging Face folder, or a hub name in the Hugging Face cache")
+      .required();
   t.add("model.init", &c.init, "where the weights come from").one_of({"pretrained", "random"});
   t.add("model.num_layers", &c.num_layers, "keep only the first layers").at_least(1);
-  t.add("model.dropout", &c.dropout, "overrides the configuration's own rates; only 0 is built").between(0, 0);
+  t.add("model.dropout", &c.dropout, "overrides the configuration's own rates; only 0 is built")
+      .between(0, 0);
   t.add("model.freeze", &c.freeze, "globs of parameters without gradient and state");
 }
 
 void bind_data(OptionTable& t, DataConfig& c) {
   t.add("data.train", &c.train, "files, globs, folders").required();
   t.add("data.eval", &c.eval, "files for evaluation");
-  t.add("data.eval_fraction", &c.eval_fraction, "or this part of the rows, chosen by seed").at_least(0).below(1);
+  t.add("data.eval_fraction", &c.eval_fraction, "or this part of the rows, chosen by seed")
+      .at_least(0)
+      .below(1);
   t.add("data.format", &c.format, "auto goes by extension")
       .one_of({"auto", "text", "jsonl", "csv", "parquet", "arrow", "idx"})
       .not_built_values({"csv", "parquet", "arrow", "idx"});
   t.add("data.text", &c.text, "template over the columns");
   t.add("data.source", &c.source, "prompt, masked in the loss");
   t.add("data.target", &c.target, "answer");
-  t.add("data.messages", &c.messages, "chat rows: column of {role, content}").not_built("chat rows");
+  t.add("data.messages", &c.messages, "chat rows: column of {role, content}")
+      .not_built("chat rows");
   t.add("data.tokenizer", &c.tokenizer, "auto (model.path) | bytes | PATH");
   t.add("data.seq_length", &c.seq_length, "positions fed").at_least(2).at_most(1 << 20);
   t.add("data.target_length", &c.target_length, "encoder-decoder only").at_least(1);
-  t.add("data.layout", &c.layout, "how rows fill a batch").one_of({"pad", "dynamic", "pack"}).not_built_values({"dynamic", "pack"});
+  t.add("data.layout", &c.layout, "how rows fill a batch")
+      .one_of({"pad", "dynamic", "pack"})
+      .not_built_values({"dynamic", "pack"});
   t.add("data.mask_padding", &c.mask_padding, "padding is never a label");
   t.add("data.drop_empty", &c.drop_empty, "rows of one token or less are dropped");
-  t.add("data.append_eos", &c.append_eos, "auto: after a target, not after plain text").one_of({"auto", "true", "false"});
+  t.add("data.append_eos", &c.append_eos, "auto: after a target, not after plain text")
+      .one_of({"auto", "true", "false"});
   t.add("data.fraction", &c.fraction, "of the rows, the first ones").above(0).at_most(1);
   t.add("data.limit", &c.limit, "rows; 0 = all").at_least(0);
   t.add("data.shuffle", &c.shuffle, "keyed by seed and epoch");
@@ -46,34 +54,50 @@ void bind_data(OptionTable& t, DataConfig& c) {
 void bind_parallel(OptionTable& t, ParallelConfig& c) {
   t.add("parallel.dp", &c.dp, "data-parallel ranks").at_least(1).not_built(kMesh);
   t.add("parallel.tp", &c.tp, "tensor-parallel ranks").at_least(1).not_built(kMesh);
-  t.add("parallel.shard", &c.shard, "over dp").one_of({"none", "zero1", "zero2", "zero3", "fsdp"}).not_built_values({"zero1", "zero2", "zero3", "fsdp"});
-  t.add("parallel.mode", &c.mode, "fast or exact").one_of({"fast", "exact"}).not_built_values({"exact"});
+  t.add("parallel.shard", &c.shard, "over dp")
+      .one_of({"none", "zero1", "zero2", "zero3", "fsdp"})
+      .not_built_values({"zero1", "zero2", "zero3", "fsdp"});
+  t.add("parallel.mode", &c.mode, "fast or exact")
+      .one_of({"fast", "exact"})
+      .not_built_values({"exact"});
   t.add("parallel.exact_tp", &c.exact_tp, "leaves of a cut contraction").not_built(kLater);
   t.add("parallel.exact_dp", &c.exact_dp, "groups of rows").not_built(kLater);
   t.add("parallel.exact_rows", &c.exact_rows, "rows of a leaf").not_built(kLater);
 }
 
 void bind_train(OptionTable& t, TrainConfig& c) {
-  t.add("train.precision", &c.precision, "compute type").one_of({"fp32", "bf16", "fp16"}).not_built_values({"fp16"});
-  t.add("train.master_weights", &c.master_weights, "false: weights and states live in the compute type");
+  t.add("train.precision", &c.precision, "compute type")
+      .one_of({"fp32", "bf16", "fp16"})
+      .not_built_values({"fp16"});
+  t.add("train.master_weights", &c.master_weights,
+        "false: weights and states live in the compute type");
   t.add("train.epochs", &c.epochs, "or steps").at_least(1);
-  t.add("train.steps", &c.steps, "optimizer steps; 0 writes the initial weights to final/").at_least(0);
+  t.add("train.steps", &c.steps, "optimizer steps; 0 writes the initial weights to final/")
+      .at_least(0);
   t.add("train.global_batch", &c.global_batch, "rows per optimizer step").at_least(1);
   t.add("train.micro_batch", &c.micro_batch, "most rows per pass").at_least(1);
   t.add("train.grad_accum", &c.grad_accum, "0 = global_batch / micro_batch").at_least(0);
-  t.add("train.optimizer", &c.optimizer, "update rule").one_of({"adamw", "adamw8bit", "sgd"}).not_built_values({"adamw8bit", "sgd"});
+  t.add("train.optimizer", &c.optimizer, "update rule")
+      .one_of({"adamw", "adamw8bit", "sgd"})
+      .not_built_values({"adamw8bit", "sgd"});
   t.add("train.lr", &c.schedule.lr, "learning rate").at_least(0);
-  t.add("train.schedule", &c.schedule.schedule, "shape of the rate").one_of({"constant", "linear", "cosine", "wsd", "log_warmup"});
+  t.add("train.schedule", &c.schedule.schedule, "shape of the rate")
+      .one_of({"constant", "linear", "cosine", "wsd", "log_warmup"});
   t.add("train.warmup_steps", &c.schedule.warmup_steps, "steps of rising rate").at_least(0);
-  t.add("train.decay_steps", &c.schedule.decay_steps, "wsd: last steps of falling rate").at_least(0);
+  t.add("train.decay_steps", &c.schedule.decay_steps, "wsd: last steps of falling rate")
+      .at_least(0);
   t.add("train.min_lr_ratio", &c.schedule.min_lr_ratio, "floor of the rate").between(0, 1);
   t.add("train.betas", &c.betas, "AdamW").between(0, 1).length(2);
   t.add("train.eps", &c.eps, "AdamW").above(0);
   t.add("train.weight_decay", &c.weight_decay, "AdamW").at_least(0);
   t.add("train.decay_all", &c.decay_all, "false: no decay on norms and biases");
   t.add("train.clip_norm", &c.clip_norm, "0 = off").at_least(0);
-  t.add("train.recompute", &c.recompute, "activations computed again").one_of({"none", "full", "selective"}).not_built_values({"full", "selective"});
-  t.add("train.offload", &c.offload, "what lives outside the device").one_of({"none", "optimizer", "all"}).not_built_values({"optimizer", "all"});
+  t.add("train.recompute", &c.recompute, "activations computed again")
+      .one_of({"none", "full", "selective"})
+      .not_built_values({"full", "selective"});
+  t.add("train.offload", &c.offload, "what lives outside the device")
+      .one_of({"none", "optimizer", "all"})
+      .not_built_values({"optimizer", "all"});
   t.add("train.offload_to", &c.offload_to, "cpu or a folder").not_built("offload");
   t.add("train.log_every", &c.log_every, "steps between lines on the terminal").at_least(1);
   t.add("train.eval_every", &c.eval_every, "steps; 0 = per epoch").at_least(0);
@@ -82,16 +106,24 @@ void bind_train(OptionTable& t, TrainConfig& c) {
 void bind_rest(OptionTable& t, RunConfig& c) {
   t.add("checkpoint.every", &c.checkpoint.every, "steps; 0 = per epoch").at_least(0);
   t.add("checkpoint.keep", &c.checkpoint.keep, "newest N; the best is kept too").at_least(1);
-  t.add("checkpoint.async", &c.checkpoint.async, "write beside the steps").not_built("asynchronous checkpoints");
+  t.add("checkpoint.async", &c.checkpoint.async, "write beside the steps")
+      .not_built("asynchronous checkpoints");
   t.add("launch.nodes", &c.launch.nodes, "machines").at_least(1).not_built(kMesh);
   t.add("launch.ranks_per_node", &c.launch.ranks_per_node, "0 = as many as fit").not_built(kMesh);
-  t.add("launch.threads", &c.launch.threads, "CPU threads a rank; 0 = all cores").at_least(0).at_most(1024);
-  t.add("launch.device", &c.launch.device, "where to compute").one_of({"auto", "cpu", "cuda"}).not_built_values({"cuda"});
+  t.add("launch.threads", &c.launch.threads, "CPU threads a rank; 0 = all cores")
+      .at_least(0)
+      .at_most(1024);
+  t.add("launch.device", &c.launch.device, "where to compute")
+      .one_of({"auto", "cpu", "cuda"})
+      .not_built_values({"cuda"});
   t.add("launch.interface", &c.launch.interface, "address that ranks listen on").not_built(kMesh);
-  t.add("launch.elastic", &c.launch.elastic, "change dp when a node is lost").not_built("elastic runs");
+  t.add("launch.elastic", &c.launch.elastic, "change dp when a node is lost")
+      .not_built("elastic runs");
   t.add("launch.max_restarts", &c.launch.max_restarts, "of failed ranks").not_built("restarts");
-  t.add("launch.snapshot_every", &c.launch.snapshot_every, "steps between snapshots in memory").not_built("snapshots");
-  t.add("launch.hang_timeout_s", &c.launch.hang_timeout_s, "0 = max(30, 10 x the median step)").not_built("the hang watch");
+  t.add("launch.snapshot_every", &c.launch.snapshot_every, "steps between snapshots in memory")
+      .not_built("snapshots");
+  t.add("launch.hang_timeout_s", &c.launch.hang_timeout_s, "0 = max(30, 10 x the median step)")
+      .not_built("the hang watch");
   t.add("launch.env", &c.launch.env, "variables of the ranks").not_built(kMesh);
   t.add("track.tensorboard", &c.track.tensorboard, "event files").not_built("TensorBoard");
   t.add("track.mlflow", &c.track.mlflow, "tracking server").not_built("MLflow");
@@ -106,7 +138,8 @@ void check_rows(const DataConfig& d, std::vector<std::string>* complaints) {
                                       d.source.empty() ? "source" : "target"));
   }
   if (pair && !d.text.empty()) {
-    complaints->push_back("data.text and data.source + data.target are both given: exactly one is wanted");
+    complaints->push_back(
+        "data.text and data.source + data.target are both given: exactly one is wanted");
   }
   if (!d.eval.empty() && d.eval_fraction > 0) {
     complaints->push_back("data.eval and data.eval_fraction are both given: one is wanted");
@@ -116,13 +149,14 @@ void check_rows(const DataConfig& d, std::vector<std::string>* complaints) {
 void check_batch(const TrainConfig& t, const RunConfig& c, std::vector<std::string>* complaints) {
   const int64_t micro = c.micro_batch();
   if (t.global_batch % micro != 0) {
-    complaints->push_back(fmt::format(
-        "train.global_batch {} is no multiple of train.micro_batch {}: set micro_batch to a divisor",
-        t.global_batch, micro));
+    complaints->push_back(
+        fmt::format("train.global_batch {} is no multiple of train.micro_batch {}: set micro_batch "
+                    "to a divisor",
+                    t.global_batch, micro));
   } else if (t.grad_accum != 0 && t.grad_accum != t.global_batch / micro) {
     complaints->push_back(fmt::format(
-        "train.grad_accum is {}, but global_batch {} / micro_batch {} gives {}: leave it at 0", t.grad_accum,
-        t.global_batch, micro, t.global_batch / micro));
+        "train.grad_accum is {}, but global_batch {} / micro_batch {} gives {}: leave it at 0",
+        t.grad_accum, t.global_batch, micro, t.global_batch / micro));
   }
 }
 
@@ -142,10 +176,12 @@ void bind_options(OptionTable* table, RunConfig* c) {
   bind_rest(*table, *c);
 }
 
-void check_config(const OptionTable& table, const RunConfig& c, std::vector<std::string>* complaints) {
+void check_config(const OptionTable& table, const RunConfig& c,
+                  std::vector<std::string>* complaints) {
   check_rows(c.data, complaints);
   check_batch(c.train, c, complaints);
-  if (table.was_given("train.steps") && table.was_given("train.epochs")) {
+  // A resolved file has both: the default beside what was given is no contradiction.
+  if (c.train.steps && table.was_given("train.epochs") && c.train.epochs != TrainConfig().epochs) {
     complaints->push_back("train.steps and train.epochs are both given: one is wanted");
   }
   if (c.name.find('/') != std::string::npos || c.name == "." || c.name == "..") {
@@ -153,7 +189,8 @@ void check_config(const OptionTable& table, const RunConfig& c, std::vector<std:
   }
   if (c.storage.starts_with("s3://")) complaints->push_back("storage on s3:// is not built");
   for (const std::string& path : c.data.train) {
-    if (path.find("://") != std::string::npos) complaints->push_back(fmt::format("data.train: {} is not built; give a local file", path));
+    if (path.find("://") != std::string::npos)
+      complaints->push_back(fmt::format("data.train: {} is not built; give a local file", path));
   }
 }
 

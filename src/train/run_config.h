@@ -100,7 +100,8 @@ class RunFile {
 };
 
 void bind_options(OptionTable* table, RunConfig* config);
-void check_config(const OptionTable& table, const RunConfig& config, std::vector<std::string>* complaints);
+void check_config(const OptionTable& table, const RunConfig& config,
+                  std::vector<std::string>* complaints);
 
 // What a second run of a directory may not change, and what differs: two resolved files compared.
 struct RunChanges {

@@ -20,7 +20,8 @@ void check_same_run(const RunFile& file, const fs::path& dir) {
     throw UserError(fmt::format("{} holds another run:{}", dir.string(), list),
                     "give the run another name, undo the change, or start anew with --overwrite");
   }
-  for (const std::string& change : changes.allowed) log_info("changed since the last start: {}", change);
+  for (const std::string& change : changes.allowed)
+    log_info("changed since the last start: {}", change);
 }
 
 }  // namespace
@@ -29,13 +30,15 @@ RunStart open_run_dir(const RunFile& file, const TrainOptions& options) {
   const RunConfig& c = file.config();
   RunStart start;
   start.dir = options.run_dir.empty() ? fs::path(c.storage) / c.name : options.run_dir;
-  require(!fs::exists(start.dir) || fs::is_directory(start.dir), "{} is not a folder", start.dir.string());
+  require(!fs::exists(start.dir) || fs::is_directory(start.dir), "{} is not a folder",
+          start.dir.string());
   if (options.overwrite) return start;
   const bool has_checkpoints = !list_checkpoints(start.dir).empty();
   if (options.resume == "never") {
     if (has_checkpoints) {
-      throw UserError(fmt::format("{} has checkpoints, and --resume never would bury them", start.dir.string()),
-                      "add --overwrite to give them up, or give the run another name");
+      throw UserError(
+          fmt::format("{} has checkpoints, and --resume never would bury them", start.dir.string()),
+          "add --overwrite to give them up, or give the run another name");
     }
     return start;
   }
@@ -44,7 +47,8 @@ RunStart open_run_dir(const RunFile& file, const TrainOptions& options) {
     start.checkpoint = find_sound_checkpoint(start.dir);
     return start;
   }
-  require(is_checkpoint(options.resume), "--resume {}: no whole checkpoint is there", options.resume);
+  require(is_checkpoint(options.resume), "--resume {}: no whole checkpoint is there",
+          options.resume);
   start.checkpoint = options.resume;
   return start;
 }
@@ -52,7 +56,8 @@ RunStart open_run_dir(const RunFile& file, const TrainOptions& options) {
 void prepare_run_dir(const RunFile& file, const RunStart& start, bool overwrite) {
   if (overwrite) {
     // Only what a run writes; a folder that holds anything else keeps it.
-    for (const char* name : {"checkpoints", "final", "log", "metrics.jsonl", "events.jsonl", "run.yaml"}) {
+    for (const char* name :
+         {"checkpoints", "final", "log", "metrics.jsonl", "events.jsonl", "run.yaml"}) {
       fs::remove_all(start.dir / name);
     }
   }

@@ -19,7 +19,8 @@ void check_positions(const RunConfig& c, const Model& model) {
   if (c.data.seq_length <= model.max_positions()) return;
   throw UserError(fmt::format("data.seq_length is {}, but the model has {} positions",
                               c.data.seq_length, model.max_positions()),
-                  fmt::format("set data.seq_length: {}, or raise max_position_embeddings", model.max_positions()));
+                  fmt::format("set data.seq_length: {}, or raise max_position_embeddings",
+                              model.max_positions()));
 }
 
 }  // namespace
@@ -27,7 +28,8 @@ void check_positions(const RunConfig& c, const Model& model) {
 Session::Session(const RunConfig& run)
     : config(run),
       folder(resolve_model_path(run.model.path)),
-      model(make_model(folder.config(), {run.model.num_layers.value_or(0), run.model.dropout.has_value()})),
+      model(make_model(folder.config(),
+                       {run.model.num_layers.value_or(0), run.model.dropout.has_value()})),
       tokenizer(open_tokenizer(run, folder)),
       final_dtype(Dtype::kF32) {
   check_positions(run, *model);

@@ -1,4 +1,5 @@
-// train/session.h: what a command needs of a run file: model, tokenizer and rows, opened and checked.
+// train/session.h: what a command needs of a run file: model, tokenizer and rows, opened and
+// checked.
 #pragma once
 
 #include <memory>

@@ -5,17 +5,19 @@
 #include <cmath>
 #include <csignal>
 #include <limits>
+#include <utility>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "base/version.h"
+#include "track/memory.h"
+#include "track/plot.h"
+#include "track/progress.h"
+#include "track/run_files.h"
 #include "train/engine.h"
 #include "train/final_model.h"
 #include "train/session.h"
 #include "train/signals.h"
-#include "track/memory.h"
-#include "track/progress.h"
-#include "track/run_files.h"
 
 namespace weft {
 namespace {
@@ -30,8 +32,10 @@ constexpr int64_t kNoEnd = std::numeric_limits<int64_t>::max();
 
 class Trainer {
  public:
-  Trainer(const RunFile& file, const TrainOptions& options, RunStart start)
+  Trainer(const RunFile& file, const TrainOptions& options, RunStart start,
+          const StopSignals& signals)
       : file_(file),
+        signals_(signals),
         c_(file.config()),
         options_(options),
         start_(std::move(start)),
@@ -41,7 +45,8 @@ class Trainer {
         engine_(c_, *session_.model, cpu_kernels(), choose_threads(c_.launch)) {
     if (c_.has_eval()) {
       eval_rows_ = session_.open_eval_rows();
-      eval_stream_ = std::make_unique<BatchStream>(c_.data, *eval_rows_, *session_.tokenizer, session_.eval_stream());
+      eval_stream_ = std::make_unique<BatchStream>(c_.data, *eval_rows_, *session_.tokenizer,
+                                                   session_.eval_stream());
     }
   }
 
@@ -49,6 +54,7 @@ class Trainer {
     load_state();
     find_total();
     if (is_finished()) return already_finished();
+    take_first_batch();
     prepare_run_dir(file_, start_, options_.overwrite);
     set_log_file(start_.dir / "log" / "rank-00000.log");
     open_run_files();
@@ -75,7 +81,8 @@ class Trainer {
     step_ = saved_step_ = state.at("step").as_int();
     updates_ = state.at("updates").as_int();
     position_ = {state.at("epoch").as_int(), state.at("position").as_int()};
-    if (const Json* best = state.find("best_eval_loss"); best && best->is_number()) best_eval_ = best->as_number();
+    if (const Json* best = state.find("best_eval_loss"); best && best->is_number())
+      best_eval_ = best->as_number();
     stream_.restore(position_);
     log_info("resumed from {} at step {}", start_.checkpoint->string(), step_);
   }
@@ -93,12 +100,25 @@ class Trainer {
   }
 
   bool is_finished() const {
-    if (!std::filesystem::exists(start_.dir / "final" / "config.json") || options_.overwrite) return false;
-    return step_ > 0 && (step_ >= total_ || (!c_.train.steps && position_.epoch > c_.train.epochs));
+    if (!std::filesystem::exists(start_.dir / "final" / "config.json") || options_.overwrite)
+      return false;
+    return step_ > 0 && is_past_end(position_.epoch);
+  }
+
+  bool is_past_end(int64_t epoch) const {
+    return step_ >= total_ || (!c_.train.steps && epoch > c_.train.epochs);
+  }
+
+  // Rows that cannot be trained on are found here, before anything is written or given up.
+  void take_first_batch() {
+    if (is_past_end(position_.epoch)) return;
+    stream_.next(batch_);
+    has_batch_ = true;
   }
 
   int already_finished() {
-    log_info("{} is finished at step {}: raise train.steps or train.epochs to go on", start_.dir.string(), step_);
+    log_info("{} is finished at step {}: raise train.steps or train.epochs to go on",
+             start_.dir.string(), step_);
     return 0;
   }
 
@@ -117,29 +137,41 @@ class Trainer {
                                {"threads", Json(engine_.pool()->num_threads())},
                                {"kernels", Json(engine_.plans().train.options.kernels->name)}});
     log_info("{}", file_.resolved());
-    log_info("{} parameters, {} of memory, {} threads, kernels {}", format_count(static_cast<double>(count_parameters(*session_.model))),
-             format_bytes(engine_.arena_bytes()), engine_.pool()->num_threads(), engine_.plans().train.options.kernels->name);
-    progress_ = std::make_unique<Progress>(choose_progress_style(options_.quiet), total_ == kNoEnd ? 0 : total_, c_.train.log_every);
+    log_info("{} parameters, {} of memory, {} threads, kernels {}",
+             format_count(static_cast<double>(count_parameters(*session_.model))),
+             format_bytes(engine_.arena_bytes()), engine_.pool()->num_threads(),
+             engine_.plans().train.options.kernels->name);
+    progress_ = std::make_unique<Progress>(choose_progress_style(options_.quiet),
+                                           total_ == kNoEnd ? 0 : total_, c_.train.log_every);
     began_ = last_ = Clock::now();
   }
 
   // ------------------------------------------------------------------ loop
   int loop() {
-    StopSignals signals;
-    while (step_ < total_) {
+    while (!is_past_end(position_.epoch)) {
       Batch& batch = batch_;
-      if (!c_.train.steps && position_.epoch > c_.train.epochs) break;
-      stream_.next(batch);
-      if (!c_.train.steps && batch.epoch > c_.train.epochs) break;
+      if (!std::exchange(has_batch_, false)) stream_.next(batch);
+      if (is_past_end(batch.epoch)) break;
+      name_repaired_rows();
       one_step(batch);
       position_ = batch.after;
       if (batch.is_epoch_end) end_epoch(batch.epoch);
       const bool last = step_ >= total_;
       if (!last && is_due(c_.train.eval_every, batch)) aside([&] { evaluate(); });
       if (!last && is_due(c_.checkpoint.every, batch)) aside([&] { save(); });
-      if (signals.received() != 0) return signals.received();
+      if (signals_.received() != 0) return signals_.received();
     }
     return 0;
+  }
+
+  // The first ten rows that held bytes which are no UTF-8, as they come.
+  void name_repaired_rows() {
+    const std::vector<std::string>& rows = stream_.counters().first_repaired;
+    if (num_named_ == rows.size()) return;
+    progress_->clear();
+    for (; num_named_ < rows.size(); ++num_named_) {
+      log_warning("{}: bytes that are no UTF-8 were replaced", rows[num_named_]);
+    }
   }
 
   bool is_due(int64_t every, const Batch& batch) const {
@@ -179,8 +211,8 @@ class Trainer {
   void check_finite(double v, const char* what) const {
     if (std::isfinite(v)) return;
     const auto saved = list_checkpoints(start_.dir);
-    throw RunError(fmt::format("the {} of step {} is {}; the last good checkpoint is {}", what, step_, v,
-                               saved.empty() ? "none" : saved.back().string()),
+    throw RunError(fmt::format("the {} of step {} is {}; the last good checkpoint is {}", what,
+                               step_, v, saved.empty() ? "none" : saved.back().string()),
                    "lower train.lr, set train.clip_norm, or look at the rows of that step");
   }
 
@@ -218,7 +250,8 @@ class Trainer {
     line.eval_time_s = seconds_since(start);
     metrics_->write(line);
     if (!line.eval_loss) return;
-    log_info("step {}: eval loss {:.5f}, perplexity {:.3f}", step_, *line.eval_loss, std::exp(*line.eval_loss));
+    log_info("step {}: eval loss {:.5f}, perplexity {:.3f}", step_, *line.eval_loss,
+             std::exp(*line.eval_loss));
     evaluated_ = step_;
     if (best_eval_ && *line.eval_loss >= *best_eval_) return;
     best_eval_ = line.eval_loss;
@@ -251,8 +284,7 @@ class Trainer {
   // A full disk does not end a run: it is told, and tried again at the next checkpoint.
   bool write_checkpoint_guarded(const std::filesystem::path& folder) {
     try {
-      write_checkpoint(folder, engine_.checkpoint_slices(), state(),
-                       side_files(session_));
+      write_checkpoint(folder, engine_.checkpoint_slices(), state(), side_files(session_));
       events_->write("checkpoint", {{"step", Json(step_)}, {"path", Json(folder.string())}});
       return true;
     } catch (const RunError& e) {
@@ -273,6 +305,9 @@ class Trainer {
     progress_->clear();
     save();
     const char* name = signal == SIGTERM ? "SIGTERM" : "SIGINT";
+    if (saved_step_ != step_)
+      throw RunError(fmt::format("{}: stopped at step {}, which could not be saved", name, step_));
+    tell_data();
     events_->write("stopped", {{"signal", Json(name)}, {"step", Json(step_)}});
     log_info("{}: saved at step {}; the same command goes on from there", name, step_);
     return 128 + signal;
@@ -283,16 +318,38 @@ class Trainer {
     if (evaluated_ != step_) evaluate();
     if (step_ > 0) save();
     write_final_model(start_.dir / "final", engine_.weight_slices(), session_);
-    events_->write("finished", {{"step", Json(step_)}, {"loss", final_loss_ ? Json(*final_loss_) : Json()}});
-    const std::string told = stream_.counters().describe();
-    if (!told.empty()) log_info("data: {}", told);
+    events_->write("finished",
+                   {{"step", Json(step_)}, {"loss", final_loss_ ? Json(*final_loss_) : Json()}});
+    tell_data();
+    draw_curve();
     log_info("finished {} steps in {}; final loss {}, best loss {}; model in {}", step_,
-             format_duration(seconds_since(began_)), show(final_loss_), show(best_loss_), (start_.dir / "final").string());
+             format_duration(seconds_since(began_)), show(final_loss_), show(best_loss_),
+             (start_.dir / "final").string());
   }
 
-  static std::string show(const std::optional<double>& v) { return v ? fmt::format("{:.5f}", *v) : "none"; }
+  void tell_data() {
+    const std::string told = stream_.counters().describe();
+    if (!told.empty()) log_info("data: {}", told);
+  }
+
+  // The curve as pictures beside the metrics, and on the terminal where a person may look.
+  void draw_curve() {
+    const LossCurve curve = read_loss_curve(start_.dir / "metrics.jsonl", c_.name);
+    if (curve.train.size() < 2) return;
+    if (has_pictures()) {
+      draw_picture(curve, start_.dir / "loss.png");
+      draw_picture(curve, start_.dir / "loss.svg");
+    }
+    if (choose_progress_style(options_.quiet) == ProgressStyle::kTerminal)
+      log_info("{}", draw_terminal(curve));
+  }
+
+  static std::string show(const std::optional<double>& v) {
+    return v ? fmt::format("{:.5f}", *v) : "none";
+  }
 
   const RunFile& file_;
+  const StopSignals& signals_;
   const RunConfig& c_;
   TrainOptions options_;
   RunStart start_;
@@ -305,6 +362,8 @@ class Trainer {
   std::unique_ptr<EventWriter> events_;
   std::unique_ptr<Progress> progress_;
   Batch batch_, eval_batch_;
+  bool has_batch_ = false;  // the next one is in batch_ already
+  size_t num_named_ = 0;    // of the repaired rows
 
   int64_t step_ = 0, updates_ = 0, saved_step_ = -1, evaluated_ = -1;
   int64_t total_ = kNoEnd;
@@ -318,7 +377,8 @@ class Trainer {
 }  // namespace
 
 int train(const RunFile& file, const TrainOptions& options) {
-  return Trainer(file, options, open_run_dir(file, options)).run();
+  const StopSignals signals;  // first: a signal at any later moment ends in order
+  return Trainer(file, options, open_run_dir(file, options), signals).run();
 }
 
 }  // namespace weft

@@ -117,7 +117,7 @@ TEST_F(Options, AllComplaintsAtOnceWithLines) {
              "r.yaml:4: unknown key train.lrr, did you mean \"train.lr\"?",
              "r.yaml:5: train.precision is fp23, wanted fp32 | bf16 | fp16, "
              "did you mean \"fp32\"?",
-             "r.yaml:6: train.betas is a list of 1, wanted a list [a, b] of 2 of a number >= 0 "
+             "r.yaml:6: train.betas is a list of 1, wanted a list [a, b] of 2, each a number >= 0 "
              "and < 1",
              "r.yaml:7: unknown key modle, did you mean \"model\"?",
              "r.yaml:8: data is a section of keys, got 5",
@@ -170,7 +170,7 @@ TEST_F(Options, RequiredKeys) {
   std::vector<std::string> complaints;
   table.check_required(complaints);
   EXPECT_EQ(complaints, (Lines{"name must be given: run directory (text)",
-                               "data.train must be given: files (a list [a, b] of text)"}));
+                               "data.train must be given: files (a list [a, b], each text)"}));
   EXPECT_EQ(set("name=x"), Lines{});
   EXPECT_EQ(set("data.train=x"), Lines{});
   complaints.clear();

@@ -57,8 +57,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   complaints.clear();
   second.read(weft::parse_yaml(printed, "printed"), "printed", complaints);
   weft::ensure(complaints.empty(), "a resolved file is read back");
-  for (size_t i = 0; i < table.entries().size(); ++i) {
-    weft::ensure(table.entries()[i].value == second.entries()[i].value, "to the same values");
+  const auto before = table.entries(), after = second.entries();
+  for (size_t i = 0; i < before.size(); ++i) {
+    weft::ensure(before[i].value == after[i].value, "to the same values");
   }
   return 0;
 }

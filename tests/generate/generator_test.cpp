@@ -68,6 +68,14 @@ TEST_F(GeneratorTest, LogitsOfAWholePromptEqualThoseOfSingleSteps) {
       ASSERT_NEAR(logits[v], stepwise[t][v], 1e-5) << "position " << t << ", id " << v;
     }
   }
+  // The control: one position too few in the cache is seen.
+  const Feed feeds[] = {{}, {{&tokens.back(), 1}, static_cast<int64_t>(tokens.size()) - 2}};
+  by_positions[1]->run(feeds);
+  float largest = 0;
+  for (size_t v = 0; v < stepwise.back().size(); ++v) {
+    largest = std::max(largest, std::abs(by_positions[1]->logits(1)[v] - stepwise.back()[v]));
+  }
+  EXPECT_GT(largest, 1e-2);
 }
 
 TEST_F(GeneratorTest, ABatchEqualsOneByOne) {

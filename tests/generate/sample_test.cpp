@@ -85,8 +85,8 @@ TEST(Sample, LargeVocabularyIsCutWhereSortingSaysSo) {
   o.temperature = 1000;  // nearly flat
   o.top_k = 700;
   std::set<int32_t> seen;
-  for (uint64_t i = 0; i < 20000; ++i) seen.insert(sample_token(logits, o, 1, i));
-  EXPECT_GT(seen.size(), 600u);
+  for (uint64_t i = 0; i < 2000; ++i) seen.insert(sample_token(logits, o, 1, i));
+  EXPECT_GT(seen.size(), 500u);
   // The 700 likeliest are the five ids of each logit from 999 down to 860.
   for (const int32_t id : seen) EXPECT_GE(id % 1000, 860);
 }

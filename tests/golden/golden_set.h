@@ -1,4 +1,5 @@
-// tests/golden/golden_set.h: what PyTorch computed for one small model (tests/golden/data/README.md).
+// tests/golden/golden_set.h: what PyTorch computed for one small model
+// (tests/golden/data/README.md).
 #pragma once
 
 #include <cstdlib>

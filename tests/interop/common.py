@@ -41,6 +41,14 @@ class Checks:
         worst = max(abs(a - b) / max(abs(b), 1e-30) for a, b in zip(gots, wants))
         return self.that(worst <= tolerance, what, f"{worst:.1e} relative, at most {tolerance:g}")
 
+    def section(self, function, case, *rest):
+        """Runs function(case, checks, *rest); what it raises is one failure, and others go on."""
+        try:
+            return function(case, self, *rest)
+        except Exception as error:
+            self.that(False, f"{case.name}: {function.__name__} came to its end", str(error))
+            return None
+
     def finish(self):
         print(f"{self.passed} passed, {self.failed} failed")
         return 1 if self.failed or not self.passed else 0

@@ -27,6 +27,9 @@ NEW_TOKENS = 16
 # Of numbers that both programs take in fp32, in another order of additions.
 LOSS_TOLERANCE, NORM_TOLERANCE = 5e-6, 1e-4
 UPDATE_TOLERANCE = 1e-3  # distance of the weights over distance walked from the start
+# The gradient of k_proj.bias nearly cancels (softmax does not see a shift of all scores): torch in
+# fp32 is itself 1.5e-3 from torch in float64 there.
+CANCELLING, CANCELLING_TOLERANCE = "k_proj.bias", 1e-2
 LOGIT_TOLERANCE = 1e-4
 
 SENTENCES = [
@@ -137,14 +140,17 @@ def check_training(case, checks, run_dir):
     checks.equal([line["lr"] for line in steps], [LR] * STEPS, f"{case.name}: lr of each step")
     start, end = peer.weights(peer.load(case.source)), peer.weights(theirs.model)
     mine = peer.weights(peer.load(run_dir / "final"))
-    worst = max((mine[n] - end[n]).norm().item() / (end[n] - start[n]).norm().item() for n in end)
-    checks.that(worst < UPDATE_TOLERANCE, f"{case.name}: weights after {STEPS} steps",
-                f"{worst:.1e} of the way walked, at most {UPDATE_TOLERANCE:g}")
+    for cancelling, most in ((False, UPDATE_TOLERANCE), (True, CANCELLING_TOLERANCE)):
+        names = [n for n in end if n.endswith(CANCELLING) == cancelling]
+        worst = max(((mine[n] - end[n]).norm().item() / (end[n] - start[n]).norm().item(), n)
+                    for n in names) if names else (0.0, f"no {CANCELLING}")
+        checks.that(worst[0] < most, f"{case.name}: weights after {STEPS} steps",
+                    f"{worst[0]:.1e} of the way walked, at most {most:g} ({worst[1]})")
     return evals
 
 
-def check_final(case, checks, run_dir, evals):
-    """final/ as transformers reads it gives weft's loss and weft's greedy continuation."""
+def check_eval(case, checks, run_dir, evals):
+    """final/ as transformers reads it gives weft's evaluation loss."""
     final = run_dir / "final"
     model, rows = peer.load(final).eval(), case.rows(eval_texts())
     wanted, targets = peer.mean_loss(model, rows)
@@ -158,6 +164,12 @@ def check_final(case, checks, run_dir, evals):
     initial = peer.mean_loss(peer.load(case.source).eval(), rows)[0]
     checks.that(abs(initial - wanted) > 100 * LOSS_TOLERANCE * wanted,
                 f"{case.name}: the initial weights would give another loss", f"{initial:.4f}")
+
+
+def check_generate(case, checks, run_dir):
+    """final/ as transformers reads it continues a prompt as weft does."""
+    final = run_dir / "final"
+    model = peer.load(final).eval()
     tokenizer = AutoTokenizer.from_pretrained(final)
     for prompt in ("The weft is", "SELECT name"):
         answer = case.weft.json("generate", final, "--prompt", prompt, "--max-new-tokens",
@@ -181,7 +193,7 @@ def check_tokenizer(case, checks, run_dir):
         checks.equal(tokenizer(text)["input_ids"], wanted, f"{case.name}: transformers' ids "
                      f"from final/, {text[:20]!r}")
         mine = case.weft.call("tokenize", final, f"--text={text}", "--ids")
-        checks.equal([int(word) for word in mine.split()], wanted,
+        checks.equal(mine.split(), [str(token) for token in wanted],
                      f"{case.name}: weft's ids from final/, {text[:20]!r}")
 
 
@@ -275,13 +287,14 @@ def body(args, checks, folder):
         (place / "train.txt").write_text("\n".join(train_texts()) + "\n")
         (place / "eval.txt").write_text("\n".join(eval_texts()) + "\n")
         run_dir = place / "run"
-        check_initial(case, checks)
-        evals = check_training(case, checks, run_dir)
-        check_final(case, checks, run_dir, evals)
-        check_tokenizer(case, checks, run_dir)
-        check_checkpoint(case, checks, run_dir)
-        check_resume(case, checks, run_dir)
-        check_bf16(case, checks)
+        checks.section(check_initial, case)
+        evals = checks.section(check_training, case, run_dir)
+        checks.section(check_eval, case, run_dir, evals or [])
+        checks.section(check_generate, case, run_dir)
+        checks.section(check_tokenizer, case, run_dir)
+        checks.section(check_checkpoint, case, run_dir)
+        checks.section(check_resume, case, run_dir)
+        checks.section(check_bf16, case)
 
 
 if __name__ == "__main__":

@@ -26,8 +26,8 @@ RANGES = [(0x20, 0x7E), (0xA0, 0x24F), (0x250, 0x36F), (0x370, 0x5FF), (0x600, 0
           (0x1D000, 0x1DFFF), (0x1F000, 0x1FAFF), (0x20000, 0x323AF), (0xE0000, 0xE01EF)]
 PIECES = ["'s", "'RE", "'ll", "'\u017f", "'", "''", "\r\n", "\n", "\n\n\n", "\t", " ", "  ", "\u00a0", "\u3000",
           "\u2028", "\u180e", "\u200d", "\ufe0f", "e\u0301\u0323", "\u1100\u1161\u11a8", "\ufb01", "\u212b", "1",
-          "12345678", "\u0663\u0664", "\u00bd", "<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|end", "\x00",
-          "\x01\x7f\x85", "hello", " World", "don't", "\U0001F9D9\u200d\u2640\ufe0f", "\U0001FAE9", "\U00016D6A",
+          "12345678", " 2024", "1000000", "\u0663\u0664", "\u00bd", "<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|end",
+          "\x00", "\x01\x7f\x85", "hello", " World", "don't", "\U0001F9D9\u200d\u2640\ufe0f", "\U0001FAE9", "\U00016D6A",
           "_x", "a_b", "</s>", "<s>", "..."]
 
 
@@ -84,7 +84,6 @@ def made_up(folder, base, name):
         data = json.loads(tokenizer.to_str())
         data["model"]["ignore_merges"] = True
         data["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = LLAMA3
-        data["normalizer"] = None
         begin, end = tokenizer.token_to_id("<|im_start|>"), tokenizer.token_to_id("<|im_end|>")
         special = {"<|im_start|>": begin, "<|im_end|>": end}
         data["post_processor"] = {"type": "Sequence", "processors": [
@@ -126,12 +125,13 @@ class Check:
         lines = run.stdout.split("\n")[:-1]
         if run.returncode != 0 or len(lines) != len(texts):
             self.one(False, f"{name}: exit {run.returncode}, {len(lines)} lines of {len(texts)}: {run.stderr[-500:]}")
-            return
+            return []
         before = self.failed
         for text, line in zip(texts, lines):
             ours, theirs = [int(i) for i in line.split()], ids_of(text)
             self.one(ours == theirs, f"{name}: {text[:200]!r}\n  ours   {ours[:40]}\n  theirs {theirs[:40]}")
         print(f"{name}: {len(texts)} strings, {self.failed - before} differ")
+        return [[int(i) for i in line.split()] for line in lines]
 
 
 def main():
@@ -152,14 +152,26 @@ def main():
     qwen2 = byte_level(f"{folder}/qwen2/vocab.json", f"{folder}/qwen2/merges.txt", True,
                        ["<|endoftext|>", "<|im_start|>", "<|im_end|>"])
     gpt2 = byte_level(f"{folder}/gpt2/vocab.json", f"{folder}/gpt2/merges.txt", False, ["<|endoftext|>"])
-    check.compare("qwen2", f"{folder}/qwen2", lambda t: qwen2.encode(t).ids, texts)
+    ours = check.compare("qwen2", f"{folder}/qwen2", lambda t: qwen2.encode(t).ids, texts)
+    # Negative control: without NFC some of the strings must differ.
+    data = dict(json.loads(qwen2.to_str()), normalizer=None)
+    other = Tokenizer.from_str(json.dumps(data))
+    check.one(any(ids != other.encode(t).ids for ids, t in zip(ours, texts)), "a missing normalizer goes unnoticed")
     check.compare("gpt2", f"{folder}/gpt2", lambda t: gpt2.encode(t).ids, texts)
     titan = torchtitan(f"{folder}/torchtitan_test_bpe")
     check.compare("torchtitan", f"{folder}/torchtitan_test_bpe", lambda t: titan.encode(t).ids, texts)
-    for name in ("llama3", "odd added tokens"):
-        with tempfile.TemporaryDirectory() as made:
-            tokenizer = made_up(made, qwen2 if name == "llama3" else gpt2, name)
-            check.compare(name, made, lambda t: tokenizer.encode(t).ids, texts)
+    # GPT-2's vocabulary has numbers of several digits, so that their splitting shows in the ids.
+    digits = byte_level(f"{folder}/gpt2/vocab.json", f"{folder}/gpt2/merges.txt", True, ["<|im_start|>", "<|im_end|>"])
+    with tempfile.TemporaryDirectory() as made:
+        llama3 = made_up(made, digits, "llama3")
+        ours = check.compare("llama3", made, lambda t: llama3.encode(t).ids, texts)
+        data = json.loads(llama3.to_str())
+        data["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = QWEN2
+        other = Tokenizer.from_str(json.dumps(data))
+        check.one(any(ids != other.encode(t).ids for ids, t in zip(ours, texts)), "another pattern goes unnoticed")
+    with tempfile.TemporaryDirectory() as made:
+        odd = made_up(made, gpt2, "odd")
+        check.compare("odd added tokens", made, lambda t: odd.encode(t).ids, texts)
     with open(f"{args.data}/wikitext2/wiki.test.raw", encoding="utf-8") as file:
         lines = file.read().split("\n")[:1500]
     check.compare("qwen2, wikitext", f"{folder}/qwen2", lambda t: qwen2.encode(t).ids, lines)

@@ -26,6 +26,7 @@ std::vector<Case> cases() {
     list.push_back({2, 64, 2, 2, 16, {64, 63}, dtype});
     list.push_back({3, 65, 4, 2, 10, {65, 0, 1}, dtype});
     list.push_back({2, 130, 3, 1, 64, {130, 77}, dtype});
+    list.push_back({1, 200, 1, 1, 18, {197}, dtype});
     list.push_back({1, 70, 2, 1, 80, {70}, dtype});
     list.push_back({1, 40, 1, 1, 128, {33}, dtype});
     list.push_back({1, 20, 1, 1, 256, {20}, dtype});

@@ -22,7 +22,10 @@ struct Matrix {
   std::vector<std::byte> bytes;
 
   Matrix(Dtype type, int64_t r, int64_t c, int64_t pad)
-      : dtype(type), rows(r), cols(c), ld(c + pad),
+      : dtype(type),
+        rows(r),
+        cols(c),
+        ld(c + pad),
         bytes(static_cast<size_t>(std::max<int64_t>(rows * ld, 1) * dtype_bytes(dtype))) {
     for (int64_t i = 0; i < rows * ld; ++i) {
       store_element(bytes.data(), dtype, i, std::numeric_limits<float>::quiet_NaN());
@@ -120,9 +123,8 @@ struct Data {
   float c_at(int64_t m, int64_t n) const { return c.get(place(c, p.c_parts, m), n); }
 };
 
-void run(const Kernels& kernels, const GemmArgs& args, int num_threads) {
+void run_in(const Kernels& kernels, const GemmArgs& args, int num_threads, size_t bytes) {
   ThreadPool pool(num_threads);
-  const size_t bytes = kernels.gemm_workspace(args, num_threads);
   const std::unique_ptr<std::byte, decltype(&std::free)> workspace(
       static_cast<std::byte*>(std::aligned_alloc(64, (bytes + 127) / 64 * 64)), &std::free);
   std::memset(workspace.get(), 0xff, bytes + 64);  // NaN: nothing may be read before it is written
@@ -130,6 +132,10 @@ void run(const Kernels& kernels, const GemmArgs& args, int num_threads) {
   for (size_t i = 0; i < 64; ++i) {
     ASSERT_EQ(workspace.get()[bytes + i], std::byte{0xff}) << "wrote past the workspace";
   }
+}
+
+void run(const Kernels& kernels, const GemmArgs& args, int num_threads) {
+  run_in(kernels, args, num_threads, kernels.gemm_workspace(args, num_threads));
 }
 
 std::vector<const Kernels*> levels() {
@@ -147,8 +153,10 @@ class GemmTest : public testing::TestWithParam<const Kernels*> {
     const Data old(problem);
     Data data(problem);
     run(*GetParam(), data.args(), num_threads);
+    // Large results are sampled: every row, every 13th column at a place that moves.
+    const int64_t step = problem.M * problem.N * problem.K > (1 << 24) ? 13 : 1;
     for (int64_t m = 0; m < problem.M; ++m) {
-      for (int64_t n = 0; n < problem.N; ++n) {
+      for (int64_t n = m % step; n < problem.N; n += step) {
         double want = 0, size = 0;
         for (int64_t k = 0; k < problem.K; ++k) {
           const double product = old.a_at(m, k) * old.b_at(k, n);
@@ -169,9 +177,8 @@ class GemmTest : public testing::TestWithParam<const Kernels*> {
   }
 };
 
-const Dtype kDtypes[][2] = {{Dtype::kF32, Dtype::kF32},
-                            {Dtype::kBf16, Dtype::kBf16},
-                            {Dtype::kBf16, Dtype::kF32}};
+const Dtype kDtypes[][2] = {
+    {Dtype::kF32, Dtype::kF32}, {Dtype::kBf16, Dtype::kBf16}, {Dtype::kBf16, Dtype::kF32}};
 
 TEST_P(GemmTest, OddShapesInEveryTransposition) {
   const int64_t shapes[][3] = {{1, 1, 1},    {1, 5, 0},    {2, 3, 5},     {7, 11, 3},
@@ -180,8 +187,13 @@ TEST_P(GemmTest, OddShapesInEveryTransposition) {
   for (const auto& [dtype, c_dtype] : kDtypes) {
     for (const auto& [M, N, K] : shapes) {
       for (int bits = 0; bits < 8; ++bits) {
-        expect_close({.M = M, .N = N, .K = K, .dtype = dtype, .c_dtype = c_dtype,
-                      .a_transposed = (bits & 1) != 0, .b_transposed = (bits & 2) != 0,
+        expect_close({.M = M,
+                      .N = N,
+                      .K = K,
+                      .dtype = dtype,
+                      .c_dtype = c_dtype,
+                      .a_transposed = (bits & 1) != 0,
+                      .b_transposed = (bits & 2) != 0,
                       .accumulate = (bits & 4) != 0});
       }
     }
@@ -191,10 +203,20 @@ TEST_P(GemmTest, OddShapesInEveryTransposition) {
 TEST_P(GemmTest, SeveralBlocks) {
   for (const auto& [dtype, c_dtype] : kDtypes) {
     for (bool accumulate : {false, true}) {
-      expect_close({.M = 530, .N = 50, .K = 1500, .dtype = dtype, .c_dtype = c_dtype,
-                    .a_transposed = accumulate, .accumulate = accumulate});
-      expect_close({.M = 20, .N = 1500, .K = 1111, .dtype = dtype, .c_dtype = c_dtype,
-                    .b_transposed = true, .accumulate = accumulate});
+      expect_close({.M = 530,
+                    .N = 50,
+                    .K = 1500,
+                    .dtype = dtype,
+                    .c_dtype = c_dtype,
+                    .a_transposed = accumulate,
+                    .accumulate = accumulate});
+      expect_close({.M = 20,
+                    .N = 1500,
+                    .K = 1111,
+                    .dtype = dtype,
+                    .c_dtype = c_dtype,
+                    .b_transposed = true,
+                    .accumulate = accumulate});
     }
   }
   expect_close({.M = 5, .N = 20000, .K = 70, .b_transposed = true});
@@ -202,15 +224,28 @@ TEST_P(GemmTest, SeveralBlocks) {
 }
 
 TEST_P(GemmTest, StacksWithPartsOfAnySize) {
-  const std::vector<std::vector<int64_t>> cuts = {{41, 13, 7}, {1, 59, 1}, {60, 1}, {3, 58}, {0, 61}};
+  const std::vector<std::vector<int64_t>> cuts = {
+      {41, 13, 7}, {1, 59, 1}, {60, 1}, {3, 58}, {0, 61}};
   for (const auto& [dtype, c_dtype] : kDtypes) {
     for (const std::vector<int64_t>& parts : cuts) {
-      expect_close({.M = 19, .N = 61, .K = 37, .dtype = dtype, .c_dtype = c_dtype,
-                    .b_transposed = true, .bias = true, .b_parts = parts});
-      expect_close({.M = 19, .N = 37, .K = 61, .dtype = dtype, .c_dtype = c_dtype,
+      expect_close({.M = 19,
+                    .N = 61,
+                    .K = 37,
+                    .dtype = dtype,
+                    .c_dtype = c_dtype,
+                    .b_transposed = true,
+                    .bias = true,
                     .b_parts = parts});
-      expect_close({.M = 61, .N = 37, .K = 29, .dtype = dtype, .c_dtype = c_dtype,
-                    .a_transposed = true, .accumulate = true, .c_parts = parts});
+      expect_close(
+          {.M = 19, .N = 37, .K = 61, .dtype = dtype, .c_dtype = c_dtype, .b_parts = parts});
+      expect_close({.M = 61,
+                    .N = 37,
+                    .K = 29,
+                    .dtype = dtype,
+                    .c_dtype = c_dtype,
+                    .a_transposed = true,
+                    .accumulate = true,
+                    .c_parts = parts});
     }
   }
 }
@@ -219,8 +254,13 @@ TEST_P(GemmTest, StacksWithPartsOfAnySize) {
 TEST_P(GemmTest, BitsDependOnlyOnTheElement) {
   for (const auto& [dtype, c_dtype] : kDtypes) {
     for (int bits = 0; bits < 8; ++bits) {
-      const Problem whole{.M = 70, .N = 90, .K = 1201, .dtype = dtype, .c_dtype = c_dtype,
-                          .a_transposed = (bits & 1) != 0, .b_transposed = (bits & 2) != 0,
+      const Problem whole{.M = 70,
+                          .N = 90,
+                          .K = 1201,
+                          .dtype = dtype,
+                          .c_dtype = c_dtype,
+                          .a_transposed = (bits & 1) != 0,
+                          .b_transposed = (bits & 2) != 0,
                           .accumulate = (bits & 4) != 0};
       SCOPED_TRACE(describe(whole));
       Data full(whole);
@@ -263,7 +303,11 @@ TEST_P(GemmTest, BitsDependOnlyOnTheElement) {
 TEST_P(GemmTest, BitsDoNotDependOnTheCutOfAStack) {
   for (const auto& [dtype, c_dtype] : kDtypes) {
     for (bool b_transposed : {false, true}) {
-      Problem p{.M = 33, .N = 75, .K = 75, .dtype = dtype, .c_dtype = c_dtype,
+      Problem p{.M = 33,
+                .N = 75,
+                .K = 75,
+                .dtype = dtype,
+                .c_dtype = c_dtype,
                 .b_transposed = b_transposed};
       Data one(p);
       run(*GetParam(), one.args(), 2);
@@ -296,7 +340,8 @@ TEST_P(GemmTest, BitsDependOnTheOrderOfK) {
     }
     run(*GetParam(), forward.args(), 1);
     run(*GetParam(), backward.args(), 1);
-    EXPECT_NE(std::memcmp(forward.c.bytes.data(), backward.c.bytes.data(), forward.c.bytes.size()), 0);
+    EXPECT_NE(std::memcmp(forward.c.bytes.data(), backward.c.bytes.data(), forward.c.bytes.size()),
+              0);
   }
 }
 
@@ -314,6 +359,26 @@ TEST_P(GemmTest, NonFiniteRowsStayAlone) {
   }
 }
 
+// A caller asks once, for its largest product: what it got serves every smaller one.
+TEST_P(GemmTest, WorkspaceServesSmallerProducts) {
+  std::mt19937 random(5);
+  const auto draw = [&](int64_t most) {
+    return 1 + static_cast<int64_t>(random() % static_cast<uint64_t>(most));
+  };
+  for (int i = 0; i < 60; ++i) {
+    const auto& [dtype, c_dtype] = kDtypes[static_cast<size_t>(i) % std::size(kDtypes)];
+    GemmArgs largest{};
+    largest.dtype = dtype, largest.c_dtype = c_dtype;
+    largest.M = draw(700), largest.N = draw(700), largest.K = draw(1400);
+    const Problem p{draw(largest.M), draw(largest.N), draw(largest.K), dtype, c_dtype};
+    Data small(p);
+    SCOPED_TRACE(testing::Message() << describe(p) << " in the workspace of " << largest.M << " "
+                                    << largest.N << " " << largest.K);
+    for (int threads : {1, 2})
+      run_in(*GetParam(), small.args(), threads, GetParam()->gemm_workspace(largest, 2));
+  }
+}
+
 // The scratch memory must not follow the size of the matrices.
 TEST_P(GemmTest, WorkspaceIsBounded) {
   for (const auto& [dtype, c_dtype] : kDtypes) {
@@ -324,7 +389,8 @@ TEST_P(GemmTest, WorkspaceIsBounded) {
       for (int64_t N : {1, 512, 1 << 17}) {
         for (int64_t K : {1, 512, 1 << 20}) {
           args.M = M, args.N = N, args.K = K;
-          EXPECT_LE(GetParam()->gemm_workspace(args, 2), size_t{16} << 20) << M << " " << N << " " << K;
+          EXPECT_LE(GetParam()->gemm_workspace(args, 2), size_t{16} << 20)
+              << M << " " << N << " " << K;
         }
       }
     }

@@ -1,4 +1,4 @@
-// tests/text/bytes_tokenizer_test.cpp
+// tests/text/bytes_tokenizer_test.cpp: every byte is an id, and comes back.
 #include <gtest/gtest.h>
 
 #include "base/error.h"

@@ -1,4 +1,4 @@
-// tests/text/normalize_test.cpp
+// tests/text/normalize_test.cpp: form C of composed, decomposed and reordered text.
 #include "text/normalize.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// tests/text/split_test.cpp
+// tests/text/split_test.cpp: where each known pattern cuts words.
 #include "text/split.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// tests/text/template_test.cpp
+// tests/text/template_test.cpp: columns put into text, and templates that are wrong.
 #include "text/template.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// tests/text/utf8_test.cpp
+// tests/text/utf8_test.cpp: well-formed and broken sequences, and their repair.
 #include "text/utf8.h"
 
 #include <gtest/gtest.h>

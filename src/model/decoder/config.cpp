@@ -66,12 +66,13 @@ RopeConfig read_rope(const Json& config) {
   require(number_or(*fields, "partial_rotary_factor", 1) == 1,
           "config.json: partial_rotary_factor other than 1 is not built");
   if (rope.type == "default") return rope;
-  require(fields->find("factor") != nullptr, "config.json: rope type {} needs \"factor\"", rope.type);
+  require(fields->find("factor") != nullptr, "config.json: rope type {} needs \"factor\"",
+          rope.type);
   rope.factor = number_or(*fields, "factor", 1);
   rope.low_freq_factor = number_or(*fields, "low_freq_factor", rope.low_freq_factor);
   rope.high_freq_factor = number_or(*fields, "high_freq_factor", rope.high_freq_factor);
-  rope.original_max_position_embeddings = number_or(
-      *fields, "original_max_position_embeddings", rope.original_max_position_embeddings);
+  rope.original_max_position_embeddings =
+      number_or(*fields, "original_max_position_embeddings", rope.original_max_position_embeddings);
   require(rope.factor > 0, "config.json: the rope factor must be positive, got {}", rope.factor);
   require(rope.type != "llama3" || rope.high_freq_factor > rope.low_freq_factor,
           "config.json: rope high_freq_factor {} must exceed low_freq_factor {}",

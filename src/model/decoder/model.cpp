@@ -18,7 +18,8 @@ constexpr int64_t kLogitBytes = int64_t{64} << 20;
 
 int64_t chunk_rows(int64_t tokens, int64_t vocab, Dtype compute) {
   const int64_t fit = kLogitBytes / (vocab * dtype_bytes(compute));
-  return std::clamp<int64_t>(std::min(fit, (tokens + 3) / 4), std::min<int64_t>(tokens, 64), tokens);
+  return std::clamp<int64_t>(std::min(fit, (tokens + 3) / 4), std::min<int64_t>(tokens, 64),
+                             tokens);
 }
 
 // The parameters as graph values, made in the order of parameters().
@@ -54,10 +55,12 @@ class Tracer {
   Ref weight(int64_t layer, LayerPart part, Shape shape) {
     return g_.parameter(layer_name(layer, part, "weight"), std::move(shape));
   }
-  std::vector<Ref> biases(bool wanted, int64_t layer, std::vector<std::pair<LayerPart, int64_t>> parts) {
+  std::vector<Ref> biases(bool wanted, int64_t layer,
+                          std::vector<std::pair<LayerPart, int64_t>> parts) {
     std::vector<Ref> made;
     if (!wanted) return made;
-    for (const auto& [part, n] : parts) made.push_back(g_.parameter(layer_name(layer, part, "bias"), {n}));
+    for (const auto& [part, n] : parts)
+      made.push_back(g_.parameter(layer_name(layer, part, "bias"), {n}));
     return made;
   }
   Ref norm_weight(int64_t layer, LayerPart part) { return weight(layer, part, {c_.hidden_size}); }
@@ -84,15 +87,18 @@ class Tracer {
   }
 
   Ref attention(int64_t i, Ref y) {
-    const int64_t q = c_.num_attention_heads * c_.head_dim, kv = c_.num_key_value_heads * c_.head_dim;
+    const int64_t q = c_.num_attention_heads * c_.head_dim,
+                  kv = c_.num_key_value_heads * c_.head_dim;
     const Builder::HeadShape shape{c_.num_attention_heads, c_.num_key_value_heads, c_.head_dim};
     const Ref wq = weight(i, LayerPart::kQ, {q, c_.hidden_size});
     const Ref wk = weight(i, LayerPart::kK, {kv, c_.hidden_size});
     const Ref wv = weight(i, LayerPart::kV, {kv, c_.hidden_size});
-    const auto b = biases(c_.qkv_bias, i, {{LayerPart::kQ, q}, {LayerPart::kK, kv}, {LayerPart::kV, kv}});
+    const auto b =
+        biases(c_.qkv_bias, i, {{LayerPart::kQ, q}, {LayerPart::kK, kv}, {LayerPart::kV, kv}});
     const Ref qkv = g_.rope(g_.linear(y, {wq, wk, wv}, b), cosine_, sine_, positions_, shape);
-    const Ref attended = starts_ ? g_.cached_attention(qkv, starts_, lengths_, cache(i, "k"), cache(i, "v"), shape)
-                                 : g_.attention(qkv, lengths_, shape);
+    const Ref attended =
+        starts_ ? g_.cached_attention(qkv, starts_, lengths_, cache(i, "k"), cache(i, "v"), shape)
+                : g_.attention(qkv, lengths_, shape);
     const Ref wo = weight(i, LayerPart::kO, {c_.hidden_size, q});
     return g_.linear(attended, {wo}, biases(c_.o_bias, i, {{LayerPart::kO, c_.hidden_size}}));
   }
@@ -116,7 +122,8 @@ class Tracer {
   }
 
   Ref head() {
-    return c_.tie_word_embeddings ? embed_ : g_.parameter(kHeadName, {c_.vocab_size, c_.hidden_size});
+    return c_.tie_word_embeddings ? embed_
+                                  : g_.parameter(kHeadName, {c_.vocab_size, c_.hidden_size});
   }
 
   const DecoderConfig& c_;
@@ -158,13 +165,15 @@ std::vector<double> rope_frequencies(const DecoderConfig& c) {
   constexpr double kTurn = 2 * 3.14159265358979323846;
   std::vector<double> frequencies;
   for (int64_t i = 0; i < c.head_dim / 2; ++i) {
-    double f = 1.0 / std::pow(c.rope.theta, static_cast<double>(2 * i) / static_cast<double>(c.head_dim));
+    double f =
+        1.0 / std::pow(c.rope.theta, static_cast<double>(2 * i) / static_cast<double>(c.head_dim));
     if (c.rope.type == "linear") f /= c.rope.factor;
     if (c.rope.type == "llama3") {
       // Short waves stay, long ones are stretched by the factor, those between are blended.
       const double turns = c.rope.original_max_position_embeddings * f / kTurn;
-      const double smooth = std::clamp((turns - c.rope.low_freq_factor) /
-                                           (c.rope.high_freq_factor - c.rope.low_freq_factor), 0.0, 1.0);
+      const double smooth = std::clamp(
+          (turns - c.rope.low_freq_factor) / (c.rope.high_freq_factor - c.rope.low_freq_factor),
+          0.0, 1.0);
       f = (1 - smooth) * f / c.rope.factor + smooth * f;
     }
     frequencies.push_back(f);
@@ -181,7 +190,8 @@ void DecoderModel::fill_constants(const Graph& graph,
   for (int64_t t = 0; t < shape[0]; ++t) {
     for (int64_t i = 0; i < shape[1]; ++i) {
       // The angle is formed in fp32 as transformers does; its cosine then correctly rounded.
-      const float angle = static_cast<float>(t) * static_cast<float>(frequencies[static_cast<size_t>(i)]);
+      const float angle =
+          static_cast<float>(t) * static_cast<float>(frequencies[static_cast<size_t>(i)]);
       cosine[t * shape[1] + i] = static_cast<float>(std::cos(double{angle}));
       sine[t * shape[1] + i] = static_cast<float>(std::sin(double{angle}));
     }

@@ -11,38 +11,53 @@
 namespace weft::WEFT_LEVEL {
 namespace {
 
+template <typename Element>
 struct Scratch {
-  float *dq, *dk, *dv;      // (T, Dp)
-  float* delta;             // (T)
-  float *q, *k, *v, *dout;  // (64, Dp)
-  float *kt, *vt;           // (Dp, 64)
-  float *p, *ds;            // (64, 64)
+  float *dq, *dk, *dv;                     // (T, Dp)
+  float* delta;                            // (T)
+  float *p, *ds;                           // (64, 64)
+  Element *k_rows, *v_rows, *k;            // keys and values, packed
+  Element *q_rows, *dout_rows, *q, *dout;  // queries, packed
+  Element* room;
 };
+constexpr int64_t kPacked = 7;
 
 int64_t scratch_floats(int64_t T, int64_t D) {
   const int64_t Dp = padded(D);
   const int64_t all = round_up(T, kBlock);
-  return 3 * all * Dp + all + 6 * kBlock * Dp + 2 * kBlock * kBlock;
+  return 3 * all * Dp + all + 2 * kBlock * kBlock + kPacked * kBlock * Dp + room_floats(D);
 }
 
-Scratch scratch_of(const Context& context, int64_t T, int64_t D, int thread) {
+template <typename Element>
+Scratch<Element> scratch_of(const Context& context, int64_t T, int64_t D, int thread) {
   const int64_t all = round_up(T, kBlock);
-  const int64_t Dp = padded(D);
   float* at = reinterpret_cast<float*>(context.workspace) + thread * scratch_floats(T, D);
   const auto take = [&](int64_t n) {
     float* taken = at;
     at += n;
     return taken;
   };
-  Scratch scratch;
-  for (float** p : {&scratch.dq, &scratch.dk, &scratch.dv}) *p = take(all * Dp);
+  Scratch<Element> scratch;
+  for (float** p : {&scratch.dq, &scratch.dk, &scratch.dv}) *p = take(all * padded(D));
   scratch.delta = take(all);
-  for (float** p : {&scratch.q, &scratch.k, &scratch.v, &scratch.dout, &scratch.kt, &scratch.vt}) {
-    *p = take(kBlock * Dp);
+  for (float** p : {&scratch.p, &scratch.ds}) *p = take(kBlock * kBlock);
+  for (Element** p : {&scratch.k_rows, &scratch.v_rows, &scratch.k, &scratch.q_rows,
+                      &scratch.dout_rows, &scratch.q, &scratch.dout}) {
+    *p = reinterpret_cast<Element*>(take(kBlock * padded(D)));
   }
-  scratch.p = take(kBlock * kBlock);
-  scratch.ds = take(kBlock * kBlock);
+  scratch.room = reinterpret_cast<Element*>(take(room_floats(D)));
   return scratch;
+}
+
+// Element (m, n), n > m, of a square block becomes `value`.
+[[gnu::flatten]] void fill_above_diagonal(float* block, int64_t rows, float value) {
+  for (int64_t m = 0; m < rows; ++m) {
+    float* row = block + m * kBlock;
+    for (int64_t n = (m + 1) / kLanes * kLanes; n < kBlock; n += kLanes) {
+      const int kept = static_cast<int>(greater(0, m + 1 - n));
+      store(row + n, fill_rest(load(row + n), value, Part{kept}));
+    }
+  }
 }
 
 WEFT_INLINE void clear(float* p, int64_t n) {
@@ -52,8 +67,9 @@ WEFT_INLINE void clear(float* p, int64_t n) {
 // One task's place in the tensors.
 template <typename T>
 struct Head {
+  using B = Blocks<T>;
   const AttentionBackwardArgs& args;
-  const Scratch& scratch;
+  const Scratch<typename B::Element>& scratch;
   int64_t b, g;
   int64_t width = (args.H + 2 * args.G) * args.D;
   int64_t Dp = padded(args.D);
@@ -84,11 +100,12 @@ struct Head {
     float* p = scratch.p + row * kBlock;
     float* ds = scratch.ds + row * kBlock;
     const Vec scale = splat(args.scale);
-    const Vec minus_lse = splat(-lse);
+    const Vec in_twos = splat(args.scale * kLog2E);
+    const Vec minus_lse = splat(-lse * kLog2E);
     const Vec minus_delta = splat(-delta) * scale;
 #pragma GCC unroll 4
     for (int64_t i = 0; i < kBlock; i += kLanes) {
-      const Vec weight = exp_of_small(fma(load(p + i), scale, minus_lse));
+      const Vec weight = exp2_of_small(fma(load(p + i), in_twos, minus_lse));
       store(p + i, weight);
       store(ds + i, weight * fma(load(ds + i), scale, minus_delta));
     }
@@ -101,13 +118,12 @@ struct Head {
     const Shape lower_c = diagonal ? Shape::kLowerC : Shape::kWhole;
     const Shape upper_a = diagonal ? Shape::kUpperA : Shape::kWhole;
     const Shape lower_a = diagonal ? Shape::kLowerA : Shape::kWhole;
-    copy_block(qkv(first, h), width, rows, args.D, scratch.q, Dp, tiles);
-    copy_block(static_cast<const T*>(args.dout) + o(first, h), args.H * args.D, rows, args.D,
-               scratch.dout, Dp, tiles);
-    multiply<false, Old::kReplace>(tiles, kBlock, Dp, scratch.q, Dp, scratch.kt, kBlock, scratch.p,
-                                   kBlock, lower_c);
-    multiply<false, Old::kReplace>(tiles, kBlock, Dp, scratch.dout, Dp, scratch.vt, kBlock,
-                                   scratch.ds, kBlock, lower_c);
+    const T* q = qkv(first, h);
+    const T* d = static_cast<const T*>(args.dout) + o(first, h);
+    B::pack_both(q, width, rows, args.D, scratch.q_rows, scratch.q);
+    B::pack_both(d, args.H * args.D, rows, args.D, scratch.dout_rows, scratch.dout);
+    B::scores(kBlock, 0, Dp, scratch.q_rows, scratch.k_rows, scratch.p, lower_c);
+    B::scores(kBlock, 0, Dp, scratch.dout_rows, scratch.v_rows, scratch.ds, lower_c);
     if (diagonal) {
       fill_above_diagonal(scratch.p, tiles, -__builtin_inff());
       fill_above_diagonal(scratch.ds, tiles, 0.0f);
@@ -117,12 +133,12 @@ struct Head {
     clear(scratch.p + rows * kBlock, (tiles - rows) * kBlock);
     clear(scratch.ds + rows * kBlock, (tiles - rows) * kBlock);
     const int64_t keys = diagonal ? tiles : kBlock;
-    multiply<true, Old::kAdd>(keys, Dp, tiles, scratch.p, kBlock, scratch.dout, Dp,
-                              scratch.dv + key * Dp, Dp, upper_a);
-    multiply<true, Old::kAdd>(keys, Dp, tiles, scratch.ds, kBlock, scratch.q, Dp,
-                              scratch.dk + key * Dp, Dp, upper_a);
-    multiply<false, Old::kAdd>(tiles, Dp, kBlock, scratch.ds, kBlock, scratch.k, Dp,
-                               scratch.dq + first * Dp, Dp, lower_a);
+    B::template weighted<Old::kAdd>(keys, tiles, Dp, scratch.p, kBlock, scratch.dout,
+                                    scratch.dv + key * Dp, upper_a, scratch.room);
+    B::template weighted<Old::kAdd>(keys, tiles, Dp, scratch.ds, kBlock, scratch.q,
+                                    scratch.dk + key * Dp, upper_a, scratch.room);
+    B::weighted_rows(tiles, Dp, scratch.ds, scratch.k, scratch.dq + first * Dp, lower_a,
+                     scratch.room);
   }
 
   void query_head(int64_t h) const {
@@ -130,10 +146,10 @@ struct Head {
     clear(scratch.dq, round_up(length, kBlock) * Dp);
     for (int64_t key = 0; key < length; key += kBlock) {
       const int64_t keys = lesser(kBlock, length - key);
-      copy_block(qkv(key, args.H + g), width, keys, args.D, scratch.k, Dp, kBlock);
-      copy_block(qkv(key, args.H + args.G + g), width, keys, args.D, scratch.v, Dp, kBlock);
-      transpose_block(scratch.k, Dp, kBlock, Dp, scratch.kt, kBlock);
-      transpose_block(scratch.v, Dp, kBlock, Dp, scratch.vt, kBlock);
+      const T* k = qkv(key, args.H + g);
+      const T* v = qkv(key, args.H + args.G + g);
+      B::pack_both(k, width, keys, args.D, scratch.k_rows, scratch.k);
+      B::pack_rows(v, width, keys, args.D, scratch.v_rows, kBlock, scratch.room);
       for (int64_t first = key; first < length; first += kBlock) query_block(h, key, first);
     }
     write(scratch.dq, h);
@@ -174,7 +190,8 @@ void attention_backward(const Context& context, const AttentionBackwardArgs& arg
                   context.workspace_bytes);
   with_type(args.dtype, [&](auto value) {
     context.pool->run(args.B * args.G, [&](int64_t task, int thread) {
-      const Scratch scratch = scratch_of(context, args.T, args.D, thread);
+      const auto scratch =
+          scratch_of<typename Blocks<decltype(value)>::Element>(context, args.T, args.D, thread);
       Head<decltype(value)>{args, scratch, task / args.G, task % args.G}.run();
     });
   });

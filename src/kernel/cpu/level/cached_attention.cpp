@@ -1,15 +1,18 @@
 // kernel/cpu/level/cached_attention.cpp: attention of new positions to a cache of keys and values.
 //
-// A task is one head of one new position: scores of 64 keys at a time, then their weighted values,
-// with the running maximum of kernel/cpu/level/attention.cpp.
-#include "kernel/cpu/level/attention_block.h"
+// A prompt goes by blocks, as in training. A few new positions (generation brings one at a time)
+// would leave such blocks all but empty: then a task is one head of one position, scores of 64
+// keys at a time, then their weighted values, with the same running maximum.
+#include "kernel/cpu/level/attention_forward.h"
 #include "kernel/cpu/level/ops.h"
 #include "kernel/cpu/level/rows.h"
+#include "kernel/cpu/workspace.h"
 
 namespace weft::WEFT_LEVEL {
 namespace {
 
 constexpr int64_t kMaxHeadDim = 256;
+constexpr int64_t kFewPositions = 4;
 
 template <typename T>
 void fill_cache(const CachedAttentionArgs& args, int64_t b, int64_t t) {
@@ -88,15 +91,54 @@ void attend(const CachedAttentionArgs& args, int64_t b, int64_t t, int64_t h) {
       D, [&](int64_t i, auto part) { store(out + i, load(running.o + i, part) * share, part); });
 }
 
+template <typename T>
+void attend_prompt(const Context& context, const CachedAttentionArgs& args) {
+  using Element = typename Blocks<T>::Element;
+  const int64_t D = args.D, width = (args.H + 2 * args.G) * D, step = args.G * D;
+  const int64_t blocks = blocks_of(args.T, kQueries);
+  context.pool->run(args.B * args.H * blocks, [&](int64_t task, int thread) {
+    const int64_t first = task % blocks * kQueries;
+    const int64_t h = task / blocks % args.H, b = task / blocks / args.H;
+    const int64_t cache = b * args.max_positions * step + h / (args.H / args.G) * D;
+    const HeadView<T> head = {.q = static_cast<const T*>(args.qkv) + b * args.T * width + h * D,
+                              .q_step = width,
+                              .k = static_cast<const T*>(args.k_cache) + cache,
+                              .v = static_cast<const T*>(args.v_cache) + cache,
+                              .kv_step = step,
+                              .out = static_cast<T*>(args.out) + (b * args.T * args.H + h) * D,
+                              .out_step = args.H * D,
+                              .lse = nullptr,
+                              .D = D,
+                              .scale = args.scale};
+    const int64_t end = lesser(args.T, first + kQueries);
+    const int64_t rows = greater(0, lesser(end, args.lengths[b]) - first);
+    if (rows > 0) {
+      attend_block(head, forward_scratch<Element>(context.workspace, D, thread), first, rows,
+                   args.starts[b]);
+    }
+    for (int64_t t = first + rows; t < end; ++t) {
+      __builtin_memset(head.out + t * head.out_step, 0, static_cast<size_t>(D) * sizeof(T));
+    }
+  });
+}
+
 }  // namespace
 
-size_t cached_attention_workspace(const CachedAttentionArgs&, int) { return 0; }
+size_t cached_attention_workspace(const CachedAttentionArgs& args, int num_threads) {
+  return static_cast<size_t>(forward_floats(args.D) * num_threads) * sizeof(float);
+}
 
 void cached_attention(const Context& context, const CachedAttentionArgs& args) {
+  check_workspace("cached_attention", cached_attention_workspace(args, context.pool->num_threads()),
+                  context.workspace_bytes);
   with_type(args.dtype, [&](auto value) {
     using T = decltype(value);
     each_row(context, args.B * args.T, args.G * args.D,
              [&](int64_t r) { fill_cache<T>(args, r / args.T, r % args.T); });
+    if (args.T > kFewPositions) {
+      attend_prompt<T>(context, args);
+      return;
+    }
     context.pool->run(args.B * args.T * args.H, [&](int64_t task, int) {
       const int64_t row = task / args.H;
       attend<T>(args, row / args.T, row % args.T, task % args.H);

@@ -31,7 +31,7 @@ template <typename T>
 [[gnu::flatten]] float sum_of_exp(const T* x, int64_t n, float highest) {
   Vec sums[kChains] = {zero(), zero(), zero(), zero()};
   each_vector_in_turn(n, [&](int64_t i, int chain, auto part) {
-    const Vec p = exp_of_small(load(x + i, part) - splat(highest));
+    const Vec p = exp2_of_small((load(x + i, part) - splat(highest)) * splat(kLog2E));
     sums[chain] = sums[chain] + fill_rest(p, 0.0f, part);
   });
   return sum_lanes((sums[0] + sums[1]) + (sums[2] + sums[3]));
@@ -53,12 +53,12 @@ Softmax read_row(const T* x, int64_t V) {
 }
 
 template <typename T>
-void write_gradient(T* x, int64_t V, int64_t target, const Softmax& row) {
+[[gnu::flatten]] void write_gradient(T* x, int64_t V, int64_t target, const Softmax& row) {
   const float at_target = to_float(x[target]);
   const Vec scale = splat(static_cast<float>(1.0 / row.sum));
   const Vec highest = splat(row.highest);
-  each_vector(V, [&](int64_t i, auto part) {
-    store(x + i, exp_of_small(load(x + i, part) - highest) * scale, part);
+  each_vector_in_turn(V, [&](int64_t i, int, auto part) {
+    store(x + i, exp2_of_small((load(x + i, part) - highest) * splat(kLog2E)) * scale, part);
   });
   const float p = exp(at_target - row.highest) * static_cast<float>(1.0 / row.sum);
   store(x + target, splat(p - 1.0f), Part{1});

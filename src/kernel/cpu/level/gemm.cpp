@@ -39,8 +39,8 @@ class Product {
   void run() {
     for (int64_t m = 0; m < args_.M; m += plan_.m_block) {
       for (int64_t n = 0; n < args_.N; n += plan_.n_block) {
-        const Block block{m, std::min(plan_.m_block, args_.M - m), n,
-                          std::min(plan_.n_block, args_.N - n), 0, 0};
+        const Block block{
+            m, std::min(plan_.m_block, args_.M - m), n, std::min(plan_.n_block, args_.N - n), 0, 0};
         run_block(block);
       }
     }
@@ -98,8 +98,8 @@ class Product {
   // Lines [first, first + count) of the factor that is not shared, against all of the other.
   void run_task(const Block& block, int64_t first, int64_t count, int thread) {
     Tile::prepare();
-    Packed* own = reinterpret_cast<Packed*>(private_ + static_cast<size_t>(thread) *
-                                                           plan_.private_bytes);
+    Packed* own =
+        reinterpret_cast<Packed*>(private_ + static_cast<size_t>(thread) * plan_.private_bytes);
     if (plan_.share_b) {
       pack<FormatA>(own, a_, block.m + first, count, block.k, block.k_count);
       multiply(block, own, first, count, shared_, 0, block.cols);
@@ -171,10 +171,9 @@ void gemm(const Context& context, const GemmArgs& args) {
 }
 
 size_t gemm_workspace(const GemmArgs& args, int num_threads) {
-  const Plan plan = args.dtype == Dtype::kBf16 ? make_plan<TileForBf16>(args, num_threads)
-                                               : make_plan<FloatTile>(args, num_threads);
-  return plan.shared_bytes + plan.bias_bytes + plan.partial_bytes +
-         plan.private_bytes * static_cast<size_t>(num_threads) + kReadPast;
+  const size_t bytes = args.dtype == Dtype::kBf16 ? workspace_bound<TileForBf16>(args, num_threads)
+                                                  : workspace_bound<FloatTile>(args, num_threads);
+  return bytes + kReadPast;
 }
 
 }  // namespace weft::WEFT_LEVEL

@@ -38,9 +38,9 @@ void pack_tail(typename F::Packed* panel, const Operand<const typename F::Source
     for (int64_t i = 0; i < F::kLines; ++i) {
       typename F::Packed value{};
       if (k < k_end && i < lines) {
-        value = convert<typename F::Packed>(operand.rows_are_lines
-                                                ? operand.rows.at(line + i)[k0 + k]
-                                                : operand.rows.at(k0 + k)[line + i]);
+        value =
+            convert<typename F::Packed>(operand.rows_are_lines ? operand.rows.at(line + i)[k0 + k]
+                                                               : operand.rows.at(k0 + k)[line + i]);
       }
       group[i * F::kGroup] = value;
     }

@@ -64,5 +64,27 @@ Plan make_plan(const GemmArgs& args, int num_threads) {
   return plan;
 }
 
+// Scratch memory for this product and every one that is no larger in any extent or in the number
+// of threads: a caller asks once for its largest. (A plan's own sizes do not fall with the extents:
+// which factor is shared, and how evenly blocks come out, changes from shape to shape.)
+template <typename Tile>
+size_t workspace_bound(const GemmArgs& args, int num_threads) {
+  constexpr int64_t kBytes = sizeof(typename Tile::Packed);
+  constexpr int64_t kStep = std::max<int64_t>(Tile::kMr, Tile::kNr);
+  const int64_t lines = std::max(round_up(args.M, kStep), round_up(args.N, kStep)) + kStep;
+  const int64_t line_bytes =
+      round_up(std::min<int64_t>(std::max<int64_t>(args.K, 1), Tile::kMaxK), 32) * kBytes;
+  const int64_t shared = std::min(lines * line_bytes, kSharedBytes + kStep * line_bytes);
+  const int64_t own = std::min(lines * line_bytes, std::max(kPrivateBytes, kStep * line_bytes));
+  int64_t sums = 0;
+  if (args.K > Tile::kMaxK) {
+    // Two blocks of k or more: a line is then at least half of the longest.
+    const int64_t shared_lines = std::min(lines, kSharedBytes / (Tile::kMaxK / 2 * kBytes) + kStep);
+    sums = std::min(lines * shared_lines * 4, kPartialBytes + shared_lines * kStep * 4);
+  }
+  const int64_t total = shared + round_up(args.N, kStep) * 4 + sums + own * num_threads;
+  return static_cast<size_t>(total) + 64 * static_cast<size_t>(4 + num_threads);  // each aligned
+}
+
 }  // namespace
 }  // namespace weft::WEFT_LEVEL

@@ -68,7 +68,9 @@ template <typename F>
 
 // How many units along k one step of transpose_units takes from each line.
 template <int kUnitBytes>
-inline constexpr int kTransposeUnits = kUnitBytes == 4 ? 4 : kUnitBytes == 8 ? 2 : 1;
+inline constexpr int kTransposeUnits = kUnitBytes == 4   ? 4
+                                       : kUnitBytes == 8 ? 2
+                                                         : 1;
 
 // to[unit][line] = from[line][unit], for four lines and four units of 32 bits.
 template <typename F>
@@ -95,11 +97,15 @@ template <typename F>
   int i = 0;
   if constexpr (F::kUnitBytes == 4) {
 #if defined(__AVX2__)
-    const auto load = [&](int line) { return std::bit_cast<__m128i>(load_quad<F>(from[i + line] + k)); };
+    const auto load = [&](int line) {
+      return std::bit_cast<__m128i>(load_quad<F>(from[i + line] + k));
+    };
 #if defined(__AVX512F__)
-    for (; i + 16 <= F::kLines; i += 16) transpose_16x4(load, to + i * F::kGroup, kRow * 4 / F::kGroup);
+    for (; i + 16 <= F::kLines; i += 16)
+      transpose_16x4(load, to + i * F::kGroup, kRow * 4 / F::kGroup);
 #endif
-    for (; i + 8 <= F::kLines; i += 8) transpose_8x4(load, to + i * F::kGroup, kRow * 4 / F::kGroup);
+    for (; i + 8 <= F::kLines; i += 8)
+      transpose_8x4(load, to + i * F::kGroup, kRow * 4 / F::kGroup);
 #endif
     for (; i < F::kLines; i += 4) transpose_4x4<F>(from + i, k, to + i * F::kGroup);
   } else if constexpr (F::kUnitBytes == 8) {
@@ -115,7 +121,9 @@ template <typename F>
 
 // Packing advances by so many rows: whole cache lines of a panel of four lines or more.
 template <int kGroup>
-inline constexpr int kInterleaveRows = kGroup == 1 ? 4 : kGroup > 8 ? kGroup : 8;
+inline constexpr int kInterleaveRows = kGroup == 1  ? 4
+                                       : kGroup > 8 ? kGroup
+                                                    : 8;
 
 // to[line][row] = from[row][line], for four lines.
 template <typename F>
@@ -151,10 +159,10 @@ template <typename F>
   } else {
     const U16x8 r2 = load_vector<U16x8>(from[2] + line), r3 = load_vector<U16x8>(from[3] + line);
     const U32x4 a0 = std::bit_cast<U32x4>(a), b0 = std::bit_cast<U32x4>(b);
-    const U32x4 a1 = std::bit_cast<U32x4>(
-        __builtin_shufflevector(r2, r3, 0, 8, 1, 9, 2, 10, 3, 11));
-    const U32x4 b1 = std::bit_cast<U32x4>(
-        __builtin_shufflevector(r2, r3, 4, 12, 5, 13, 6, 14, 7, 15));
+    const U32x4 a1 =
+        std::bit_cast<U32x4>(__builtin_shufflevector(r2, r3, 0, 8, 1, 9, 2, 10, 3, 11));
+    const U32x4 b1 =
+        std::bit_cast<U32x4>(__builtin_shufflevector(r2, r3, 4, 12, 5, 13, 6, 14, 7, 15));
     store_vector(to, __builtin_shufflevector(a0, a1, 0, 4, 1, 5));
     store_vector(to + 8, __builtin_shufflevector(a0, a1, 2, 6, 3, 7));
     store_vector(to + 16, __builtin_shufflevector(b0, b1, 0, 4, 1, 5));
@@ -189,8 +197,8 @@ void interleave_rest(const typename F::Source* const* from, int64_t line, int64_
   }
   for (; i < F::kLines; ++i) {
     for (int row = 0; row < F::kGroup; ++row) {
-      to[i * F::kGroup + row] = i < lines ? convert<typename F::Packed>(from[row][line + i])
-                                          : typename F::Packed{};
+      to[i * F::kGroup + row] =
+          i < lines ? convert<typename F::Packed>(from[row][line + i]) : typename F::Packed{};
     }
   }
 }

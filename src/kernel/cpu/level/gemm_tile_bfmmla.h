@@ -13,6 +13,7 @@
 namespace weft::WEFT_LEVEL {
 namespace {
 
+// clang-format off
 #define WEFT_MMLA(acc, a, b) "bfmmla v" #acc ".4s, v" #a ".8h, v" #b ".8h\n"
 // Two columns of the tile: its four pairs of rows times one vector of B.
 #define WEFT_COLUMNS(c0, c1, c2, c3, b) \
@@ -70,6 +71,8 @@ struct Bf16Tile {
         : "memory", "cc", WEFT_VECTORS);
   }
 };
+
+// clang-format on
 
 #undef WEFT_MMLA
 #undef WEFT_COLUMNS

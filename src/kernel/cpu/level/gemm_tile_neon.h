@@ -12,6 +12,7 @@
 namespace weft::WEFT_LEVEL {
 namespace {
 
+// clang-format off
 // One k: row r of the tile += lane r of A (v0, v1) times B (three vectors). Meanwhile the loads
 // load0 to load4 fetch the next k: B first, each vector of A when its last lane has been used.
 #define WEFT_FMA(acc, b, a) "fmla v" #acc ".4s, v" #b ".4s, v" #a "\n"
@@ -80,6 +81,8 @@ struct FloatTile {
         : "memory", "cc", WEFT_VECTORS);
   }
 };
+
+// clang-format on
 
 #undef WEFT_FMA
 #undef WEFT_ROW

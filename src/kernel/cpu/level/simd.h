@@ -60,9 +60,9 @@ WEFT_INLINE void each_vector(int64_t n, const Body& body) {
   if (i < n) body(i, Part{static_cast<int>(n - i)});
 }
 
-// The same for sums: body(i, chain, part) with the four chains taken in turn, so that one addition
-// need not wait for the last. The tail goes to chain 3. The function around it is to be flattened,
-// or the chains would live in memory.
+// The same four vectors at a time, for long chains of dependent instructions: body(i, chain, part).
+// Sums take the four chains in turn, so that one addition need not wait for the last. The tail goes
+// to chain 3. The function around it is to be flattened, or the chains would live in memory.
 inline constexpr int kChains = 4;
 template <typename Body>
 WEFT_INLINE void each_vector_in_turn(int64_t n, const Body& body) {

@@ -10,6 +10,7 @@ namespace weft::WEFT_LEVEL {
 
 // ln 2 in two pieces: n * kLn2High is exact for every exponent n.
 inline constexpr float kLog2E = 0x1.715476p+0f;
+inline constexpr float kLn2 = 0x1.62e43p-1f;
 inline constexpr float kLn2High = 0x1.62e4p-1f;
 inline constexpr float kLn2Low = 0x1.7f7d1cp-20f;
 
@@ -21,19 +22,34 @@ WEFT_INLINE Vec exp_of_small(Vec x) {
   const Vec shifted = fma(x, splat(kLog2E), shifter);
   const Vec whole = shifted - shifter;
   const Vec r = fnma(whole, splat(kLn2Low), fnma(whole, splat(kLn2High), x));
-  Vec p = splat(0x1.a1256cp-13f);
-  p = fma(p, r, splat(0x1.6d43b0p-10f));
-  p = fma(p, r, splat(0x1.1110e0p-7f));
-  p = fma(p, r, splat(0x1.5554e8p-5f));
-  p = fma(p, r, splat(0x1.555556p-3f));
-  p = fma(p, r, splat(0.5f));
-  const Vec y = fma(r * r, p, r) + splat(1.0f);
+  // In pairs (Estrin): a shorter chain, and fewer copies of constants than Horner's.
+  const Vec square = r * r;
+  Vec p = fma(splat(0x1.a1256cp-13f), r, splat(0x1.6d43b0p-10f));
+  p = fma(p, square, fma(splat(0x1.1110e0p-7f), r, splat(0x1.5554e8p-5f)));
+  p = fma(p, square, fma(splat(0x1.555556p-3f), r, splat(0.5f)));
+  const Vec y = fma(square, p, r) + splat(1.0f);
   const Vec scaled = from_bits(plus(bits_of(y), shift_left<23>(bits_of(shifted))));
   return zero_where(less(x, splat(-0x1.5d589ep+6f)), scaled);  // ln 2^-126
 }
 
 WEFT_INLINE Vec exp(Vec x) {
   return select(less(splat(0x1.62e42ep+6f), x), splat(__builtin_inff()), exp_of_small(x));
+}
+
+// 2^x for x up to 127, for softmax: two thirds of the work of exp. x = n + f, |f| <= 1/2, is exact.
+// At -127 and below the result is zero, just above it something below 2^-126. The price is paid
+// before: scores times log2(e) are rounded, so a weight of e^-20 is good to 1e-6 of itself only.
+WEFT_INLINE Vec exp2_of_small(Vec x) {
+  const Vec shifter = splat(0x1.8p23f);
+  x = maximum(splat(-127.0f), x);
+  const Vec shifted = x + shifter;
+  const Vec f = x - (shifted - shifter);
+  const Vec square = f * f;
+  Vec p = fma(splat(0x1.5f0956p-10f), f, splat(0x1.3b2a52p-7f));
+  p = fma(splat(0x1.441412p-13f), square, p);
+  p = fma(p, square, fma(splat(0x1.c6af6cp-5f), f, splat(0x1.ebfbe0p-3f)));
+  p = fma(p, square, fma(splat(0x1.62e430p-1f), f, splat(1.0f)));
+  return from_bits(plus(bits_of(p), shift_left<23>(bits_of(shifted))));
 }
 
 // x = 2^n (1 + f), f in [sqrt(1/2) - 1, sqrt(2) - 1): log(1 + f) = f - f^2 / 2 + f^3 p(f).

@@ -9,11 +9,11 @@ namespace {
 WEFT_INLINE Vec sigmoid(Vec x) { return splat(1.0f) / (splat(1.0f) + exp(zero() - x)); }
 
 template <typename T>
-void swiglu_row(const SwigluArgs& args, int64_t r) {
+[[gnu::flatten]] void swiglu_row(const SwigluArgs& args, int64_t r) {
   const T* gate = static_cast<const T*>(args.gate_up) + 2 * r * args.F;
   const T* up = gate + args.F;
   T* h = static_cast<T*>(args.h) + r * args.F;
-  each_vector(args.F, [&](int64_t i, auto part) {
+  each_vector_in_turn(args.F, [&](int64_t i, int, auto part) {
     const Vec g = load(gate + i, part);
     store(h + i, g * sigmoid(g) * load(up + i, part), part);
   });
@@ -21,13 +21,13 @@ void swiglu_row(const SwigluArgs& args, int64_t r) {
 
 // silu' = sigmoid (1 + gate (1 - sigmoid))
 template <typename T>
-void swiglu_row_backward(const SwigluBackwardArgs& args, int64_t r) {
+[[gnu::flatten]] void swiglu_row_backward(const SwigluBackwardArgs& args, int64_t r) {
   const T* gate = static_cast<const T*>(args.gate_up) + 2 * r * args.F;
   const T* up = gate + args.F;
   const T* dh = static_cast<const T*>(args.dh) + r * args.F;
   T* dgate = static_cast<T*>(args.dgate_up) + 2 * r * args.F;
   T* dup = dgate + args.F;
-  each_vector(args.F, [&](int64_t i, auto part) {
+  each_vector_in_turn(args.F, [&](int64_t i, int, auto part) {
     const Vec g = load(gate + i, part);
     const Vec s = sigmoid(g);
     const Vec d = load(dh + i, part) * s;

@@ -1,0 +1,77 @@
+// cmd/continuation_printer.cpp: what ended early waits for its turn.
+#include "cmd/continuation_printer.h"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <iterator>
+
+#include "base/json.h"
+
+namespace weft {
+namespace {
+
+std::string on_one_line(const std::string& text) {
+  std::string line;
+  for (const char c : text) line += c == '\n' ? "\\n" : c == '\r' ? "\\r" : std::string(1, c);
+  return line;
+}
+
+}  // namespace
+
+ContinuationPrinter::ContinuationPrinter(const Tokenizer& tokenizer,
+                                         const std::vector<std::string>& prompts,
+                                         const std::vector<int32_t>& stop_ids,
+                                         ContinuationStyle style)
+    : tokenizer_(tokenizer),
+      prompts_(prompts),
+      stop_ids_(stop_ids),
+      style_(style),
+      streams_(style == ContinuationStyle::kText && prompts.size() == 1 && ::isatty(STDOUT_FILENO)),
+      decoder_(tokenizer, true),
+      waiting_(prompts.size()) {}
+
+GenerateEvents ContinuationPrinter::events() {
+  GenerateEvents made;
+  if (streams_) made.on_token = [this](size_t, int32_t id) { stream(id); };
+  made.on_end = [this](size_t i, const std::vector<int32_t>& ids) { end(i, ids); };
+  return made;
+}
+
+void ContinuationPrinter::end(size_t prompt, const std::vector<int32_t>& ids) {
+  waiting_[prompt] = ids;
+  for (; next_ < waiting_.size() && waiting_[next_]; ++next_) print(next_);
+  std::fflush(stdout);
+}
+
+// A model may have more ids than its tokenizer: rows that only pad its tables. They have no text.
+bool ContinuationPrinter::has_text(int32_t id) const {
+  return id < tokenizer_.num_ids() &&
+         std::find(stop_ids_.begin(), stop_ids_.end(), id) == stop_ids_.end();
+}
+
+void ContinuationPrinter::stream(int32_t id) {
+  if (!has_text(id)) return;
+  fmt::print("{}", decoder_.push(id));
+  std::fflush(stdout);
+}
+
+void ContinuationPrinter::print(size_t prompt) {
+  const std::vector<int32_t>& ids = *waiting_[prompt];
+  if (streams_) return fmt::print("{}\n", decoder_.finish());
+  std::vector<int32_t> visible;
+  std::copy_if(ids.begin(), ids.end(), std::back_inserter(visible),
+               [&](int32_t id) { return has_text(id); });
+  std::string text = tokenizer_.decode(visible, true);
+  if (style_ == ContinuationStyle::kJson) {
+    const Json::Array list(ids.begin(), ids.end());
+    text = Json(Json::Object{{"prompt", prompts_[prompt]}, {"text", text}, {"ids", list}}).dump();
+  } else if (style_ == ContinuationStyle::kLines) {
+    text = on_one_line(text);
+  }
+  fmt::print("{}\n", text);
+}
+
+}  // namespace weft

@@ -1,0 +1,42 @@
+// cmd/continuation_printer.h: continuations on standard output, in the order of their prompts.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "generate/generator.h"
+#include "text/stream_decoder.h"
+
+namespace weft {
+
+enum class ContinuationStyle {
+  kText,   // as it is; of a single prompt on a terminal as it comes
+  kLines,  // one line each: a newline inside is written \n, a carriage return \r
+  kJson,   // {"prompt", "text", "ids"}
+};
+
+// Each goes out as soon as those before it are out. The stop token is in the ids, not in the text.
+class ContinuationPrinter {
+ public:
+  ContinuationPrinter(const Tokenizer& tokenizer, const std::vector<std::string>& prompts,
+                      const std::vector<int32_t>& stop_ids, ContinuationStyle style);
+  GenerateEvents events();  // they refer to the printer
+  void end(size_t prompt, const std::vector<int32_t>& ids);
+
+ private:
+  bool has_text(int32_t id) const;
+  void stream(int32_t id);
+  void print(size_t prompt);
+
+  const Tokenizer& tokenizer_;
+  const std::vector<std::string>& prompts_;
+  const std::vector<int32_t>& stop_ids_;
+  ContinuationStyle style_;
+  bool streams_;
+  StreamDecoder decoder_;
+  std::vector<std::optional<std::vector<int32_t>>> waiting_;
+  size_t next_ = 0;
+};
+
+}  // namespace weft

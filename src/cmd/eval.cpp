@@ -1,0 +1,40 @@
+// cmd/eval.cpp: weft eval RUN.yaml.
+#include <CLI/CLI.hpp>
+#include <cmath>
+
+#include "base/error.h"
+#include "cmd/command.h"
+#include "train/evaluate.h"
+
+namespace weft {
+
+RunCommand add_eval(CLI::App& app) {
+  struct Words {
+    std::string run, model;
+    std::vector<std::string> sets;
+    bool json = false;
+  };
+  auto w = std::make_shared<Words>();
+  app.add_option("RUN", w->run, "run file (YAML)")->required();
+  app.add_option("--model", w->model,
+                 "folder, checkpoint or run directory; default: the run's newest checkpoint");
+  app.add_option("--set", w->sets, "section.key=value, over the run file")->take_all()->expected(1);
+  app.add_flag("--json", w->json, "one JSON object");
+  return [w] {
+    const RunFile file(w->run, w->sets);
+    const EvalReport report = evaluate(file.config(), w->model);
+    if (w->json) {
+      fmt::print("{}\n", report.to_json().dump());
+      return 0;
+    }
+    fmt::print("model          {}\nrows           {}\ntarget tokens  {}\n", report.model,
+               report.rows, report.target_tokens);
+    if (report.loss())
+      fmt::print("eval loss      {:.6f}\nperplexity     {:.4f}\n", *report.loss(),
+                 std::exp(*report.loss()));
+    if (report.exact_match) fmt::print("exact match    {:.1f} %\n", 100 * *report.exact_match);
+    return 0;
+  };
+}
+
+}  // namespace weft

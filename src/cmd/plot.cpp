@@ -1,0 +1,30 @@
+// cmd/plot.cpp: weft plot RUN_DIR.
+#include "track/plot.h"
+
+#include <CLI/CLI.hpp>
+
+#include "base/error.h"
+#include "cmd/command.h"
+
+namespace weft {
+
+RunCommand add_plot(CLI::App& app) {
+  struct Words {
+    std::filesystem::path dir, out;
+  };
+  auto w = std::make_shared<Words>();
+  app.add_option("RUN_DIR", w->dir, "run directory")->required();
+  app.add_option("--out", w->out, "picture to write (.png or .svg); default: the terminal alone");
+  return [w] {
+    const std::filesystem::path metrics = w->dir / "metrics.jsonl";
+    require(std::filesystem::exists(metrics), "{} has no metrics.jsonl", w->dir.string());
+    const auto name = std::filesystem::weakly_canonical(w->dir).filename().string();
+    const LossCurve curve = read_loss_curve(metrics, name);
+    require(!curve.train.empty(), "{} holds no loss yet", metrics.string());
+    fmt::print("{}", draw_terminal(curve));
+    if (!w->out.empty()) draw_picture(curve, w->out);
+    return 0;
+  };
+}
+
+}  // namespace weft

@@ -1,0 +1,157 @@
+// kernel/cpu/level/attention_forward.h: one head, up to 128 queries, all keys up to their own.
+//
+// The blocks of 64 keys are walked in order, keeping per query the highest score so far, the sum of
+// exp against it and the weighted sum of values; where the highest grows, both are scaled down.
+// Scores lie as (keys, queries): the queries are the lanes of the vectors, nothing is summed across
+// lanes, and the weights are at once the left operand that the product with the values likes.
+// Inside, scores are in powers of two: multiplied with scale log2(e).
+#pragma once
+
+#include "kernel/cpu/level/attention_block.h"
+
+namespace weft::WEFT_LEVEL {
+
+inline constexpr int64_t kQueries = 2 * kBlock;  // a packed block of keys serves all of them
+
+// One head in memory: where a query, a key, a value, an output of position 0 lies, and the elements
+// from one position to the next.
+template <typename T>
+struct HeadView {
+  const T* q;
+  int64_t q_step;
+  const T* k;
+  const T* v;
+  int64_t kv_step;
+  T* out;
+  int64_t out_step;
+  float* lse;  // or null
+  int64_t D;
+  float scale;
+};
+
+template <typename Element>
+struct ForwardScratch {
+  Element *q, *k, *v, *room;     // packed blocks
+  float* o;                      // (128, Dp) weighted sums of values
+  float* s;                      // (64, 128) scores, then weights
+  float *scale, *highest, *sum;  // (128); scale: what the sums so far are to be multiplied with
+};
+
+WEFT_INLINE int64_t forward_floats(int64_t D) {
+  return (2 * kBlock + 2 * kQueries) * padded(D) + 2 * room_floats(D) + kQueries * kBlock +
+         3 * kQueries;
+}
+
+template <typename Element>
+ForwardScratch<Element> forward_scratch(std::byte* workspace, int64_t D, int thread) {
+  float* at = reinterpret_cast<float*>(workspace) + thread * forward_floats(D);
+  const auto take = [&](int64_t n) {
+    float* taken = at;
+    at += n;
+    return taken;
+  };
+  const int64_t block = kBlock * padded(D);
+  ForwardScratch<Element> scratch;
+  scratch.q = reinterpret_cast<Element*>(take(2 * block));
+  scratch.k = reinterpret_cast<Element*>(take(block));
+  scratch.v = reinterpret_cast<Element*>(take(block));
+  scratch.room = reinterpret_cast<Element*>(take(2 * room_floats(D)));
+  scratch.o = take(2 * block);
+  scratch.s = take(kQueries * kBlock);
+  scratch.scale = take(kQueries);
+  scratch.highest = take(kQueries);
+  scratch.sum = take(kQueries);
+  return scratch;
+}
+
+// Scores of keys that come after their query (key j > query i + shift) become -infinity.
+[[gnu::flatten]] inline void hide_later_keys(float* s, int64_t queries, int64_t begin,
+                                             int64_t shift) {
+  for (int64_t j = greater(0, shift + 1); j < kBlock; ++j) {
+    float* row = s + j * queries;
+    const int64_t hidden = lesser(queries, j - shift);
+    for (int64_t i = begin; i < hidden; i += kLanes) {
+      const int n = static_cast<int>(lesser(kLanes, hidden - i));
+      store(row + i, select(first_lanes(n), splat(-__builtin_inff()), load(row + i)));
+    }
+  }
+}
+
+// Two vectors of queries from i on: scores become weights 2^(scale s - highest).
+template <typename Element>
+[[gnu::flatten]] void weigh(const ForwardScratch<Element>& scratch, int64_t queries, int64_t i,
+                            float scale) {
+  float* s = scratch.s;
+  Vec most0 = load(s + i), most1 = load(s + i + kLanes);
+  for (int64_t j = 1; j < kBlock; ++j) {
+    most0 = maximum(most0, load(s + j * queries + i));
+    most1 = maximum(most1, load(s + j * queries + i + kLanes));
+  }
+  const Vec old0 = load(scratch.highest + i), old1 = load(scratch.highest + i + kLanes);
+  const Vec highest0 = maximum(old0, most0 * splat(scale));
+  const Vec highest1 = maximum(old1, most1 * splat(scale));
+  Vec sum0 = zero(), sum1 = zero();
+#pragma GCC unroll 2
+  for (int64_t j = 0; j < kBlock; ++j) {
+    float* at = s + j * queries + i;
+    const Vec p0 = exp2_of_small(fma(load(at), splat(scale), zero() - highest0));
+    const Vec p1 = exp2_of_small(fma(load(at + kLanes), splat(scale), zero() - highest1));
+    store(at, p0);
+    store(at + kLanes, p1);
+    sum0 = sum0 + p0;
+    sum1 = sum1 + p1;
+  }
+  const Vec shrink0 = exp2_of_small(old0 - highest0), shrink1 = exp2_of_small(old1 - highest1);
+  store(scratch.scale + i, shrink0);
+  store(scratch.scale + i + kLanes, shrink1);
+  store(scratch.highest + i, highest0);
+  store(scratch.highest + i + kLanes, highest1);
+  store(scratch.sum + i, fma(load(scratch.sum + i), shrink0, sum0));
+  store(scratch.sum + i + kLanes, fma(load(scratch.sum + i + kLanes), shrink1, sum1));
+}
+
+// Queries first .. first + rows - 1; key j counts for query i where j <= i + ahead (positions of
+// queries may be counted from another place than those of keys).
+template <typename T, typename Element = typename Blocks<T>::Element>
+void attend_block(const HeadView<T>& head, const ForwardScratch<Element>& scratch, int64_t first,
+                  int64_t rows, int64_t ahead) {
+  using B = Blocks<T>;
+  const int64_t D = head.D, Dp = padded(D);
+  const int64_t queries = round_up(rows, kTileColumns);
+  const int64_t count = first + ahead + rows;
+  B::pack_rows(head.q + first * head.q_step, head.q_step, rows, D, scratch.q, queries,
+               scratch.room);
+  __builtin_memset(scratch.o, 0, static_cast<size_t>(queries * Dp) * sizeof(float));
+  for (int64_t r = 0; r < kQueries; ++r) {
+    scratch.highest[r] = -__builtin_inff();
+    scratch.scale[r] = scratch.sum[r] = 0.0f;
+  }
+  for (int64_t key = 0; key < count; key += kBlock) {
+    const int64_t shift = first + ahead - key;
+    const int64_t keys = lesser(kBlock, count - key);
+    const int64_t at = key * head.kv_step;
+    B::pack_rows(head.k + at, head.kv_step, keys, D, scratch.k, kBlock, scratch.room);
+    B::pack_right(head.v + at, head.kv_step, keys, D, scratch.v);
+    // Queries before `begin` come before all of these keys.
+    const int64_t begin = greater(0, -shift) / kTileColumns * kTileColumns;
+    const bool square = shift + begin == 0;
+    float* s = scratch.s + begin;
+    B::scores(queries, begin, Dp, scratch.k, scratch.q, s, square ? Shape::kUpperC : Shape::kWhole);
+    if (shift < kBlock) hide_later_keys(scratch.s, queries, begin, shift);
+    for (int64_t i = begin; i < queries; i += kTileColumns) {
+      weigh(scratch, queries, i, head.scale * kLog2E);
+    }
+    B::template weighted<Old::kScaleAndAdd>(
+        queries - begin, kBlock, Dp, s, queries, scratch.v, scratch.o + begin * Dp,
+        square ? Shape::kLowerA : Shape::kWhole, scratch.room, scratch.scale + begin);
+  }
+  for (int64_t r = 0; r < rows; ++r) {
+    T* out = head.out + (first + r) * head.out_step;
+    const float* o = scratch.o + r * Dp;
+    const Vec share = splat(1.0f / scratch.sum[r]);
+    each_vector(D, [&](int64_t i, auto part) { store(out + i, load(o + i, part) * share, part); });
+    if (head.lse) head.lse[first + r] = scratch.highest[r] * kLn2 + log(scratch.sum[r]);
+  }
+}
+
+}  // namespace weft::WEFT_LEVEL

@@ -1,0 +1,28 @@
+// train/evaluate.h: loss, perplexity and exact match of a model over the rows of a run file.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/json.h"
+#include "train/run_config.h"
+
+namespace weft {
+
+struct EvalReport {
+  std::string model;  // what was evaluated
+  double loss_sum = 0;
+  int64_t rows = 0, target_tokens = 0;
+  std::optional<double> exact_match;  // part of the rows whose answer was generated to the letter
+
+  std::optional<double> loss() const;
+  Json to_json() const;
+};
+
+// The rows of data.eval or eval_fraction. model: a folder, checkpoint or run directory; empty: the
+// run's own newest checkpoint, or model.path where it has none. With data.target the answers are
+// generated greedily from the prompts and compared.
+EvalReport evaluate(const RunConfig& config, const std::string& model);
+
+}  // namespace weft

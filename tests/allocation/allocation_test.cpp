@@ -1,0 +1,99 @@
+// tests/allocation/allocation_test.cpp: a step after the first asks for no memory.
+//
+// 0 calls of malloc, calloc, realloc, memalign, aligned_alloc, posix_memalign and operator new by
+// any thread of the process, in run_passes and update of the steps 2 to 4: in fp32, in bf16 with
+// masters and without, with and without accumulation, with an evaluation, at every level.
+#include <gtest/gtest.h>
+
+#include "kernel/cpu/level.h"
+#include "tests/allocation/counter.h"
+#include "train/engine.h"
+
+namespace weft {
+namespace {
+
+using testing::start_counting;
+using testing::stop_counting;
+
+// Sanitizers have their own malloc: there is nothing to count then.
+bool counts() {
+  start_counting();
+  const auto seen = std::make_unique<std::string>(100, 'x');
+  void* volatile raw = ::malloc(10);
+  ::free(raw);
+  return stop_counting() >= 3;
+}
+
+std::unique_ptr<Model> small_model() {
+  return make_model(parse_json(R"({"architectures": ["Qwen2ForCausalLM"], "hidden_size": 48,
+      "intermediate_size": 80, "num_hidden_layers": 2, "num_attention_heads": 4,
+      "num_key_value_heads": 2, "vocab_size": 300, "tie_word_embeddings": true})",
+                               "config"),
+                    {});
+}
+
+Batch make_batch(int64_t rows, int64_t T, int step) {
+  Batch b;
+  b.num_rows = rows;
+  b.seq_length = T;
+  for (int64_t r = 0; r < rows; ++r) {
+    const auto length = static_cast<int32_t>(2 + (r * 5 + step) % (T - 1));
+    b.lengths.push_back(length);
+    for (int64_t t = 0; t < T; ++t) {
+      b.ids.push_back(static_cast<int32_t>((r * 31 + t * 7 + step) % 300));
+      b.targets.push_back(t + 1 < length ? static_cast<int32_t>((r + t * 11) % 300) : -1);
+    }
+    b.target_tokens += length - 1;
+  }
+  return b;
+}
+
+class Allocation : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(Allocation, NoneInAStepAfterTheFirst) {
+  if (!counts()) {
+    SUCCEED() << "a sanitizer's malloc is not counted";
+    return;
+  }
+  const auto model = small_model();
+  for (const char* precision : {"fp32", "bf16"}) {
+    for (bool masters : {true, false}) {
+      for (int64_t micro : {4, 2}) {
+        RunConfig c;
+        c.train.global_batch = 4;
+        c.train.micro_batch = micro;
+        c.train.precision = precision;
+        c.train.master_weights = masters;
+        c.data.seq_length = 20;
+        c.data.eval_fraction = 0.5;
+        Engine engine(c, *model, *find_kernels(GetParam()), 2);
+        engine.init_weights(3);
+        std::vector<Batch> batches;
+        for (int s = 0; s < 4; ++s) batches.push_back(make_batch(4, 20, s));
+        for (int s = 0; s < 4; ++s) {
+          const Batch& batch = batches[static_cast<size_t>(s)];
+          start_counting();
+          const double loss = engine.run_passes(batch);
+          const double norm = engine.update(batch, 1e-3, s + 1);
+          engine.eval_loss_sum(batch);
+          const int64_t calls = stop_counting();
+          EXPECT_GT(loss, 0);
+          EXPECT_GT(norm, 0);
+          if (s == 0) continue;
+          EXPECT_EQ(calls, 0) << precision << " masters " << masters << " step " << s + 1;
+        }
+      }
+    }
+  }
+}
+
+std::vector<const char*> all_kernels() {
+  std::vector<const char*> names = available_levels();
+  names.push_back("ref");
+  return names;
+}
+INSTANTIATE_TEST_SUITE_P(Levels, Allocation, ::testing::ValuesIn(all_kernels()),
+                         [](const auto& p) { return std::string(p.param); });
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,88 @@
+// tests/base/json_test.cpp: values in and out, kinds, bounds, and text that is no JSON.
+#include "base/json.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "base/error.h"
+
+namespace weft {
+namespace {
+
+TEST(Json, ReadsEveryKind) {
+  const Json v = parse_json(
+      R"({"n": null, "b": true, "i": -5, "d": 1.5e3, "s": "\u00e9\n", "a": [1, []], "o": {}})",
+      "t");
+  EXPECT_TRUE(v.at("n").is_null());
+  EXPECT_TRUE(v.at("b").as_bool());
+  EXPECT_EQ(v.at("i").as_int(), -5);
+  EXPECT_EQ(v.at("d").as_number(), 1500.0);
+  EXPECT_EQ(v.at("d").as_int(), 1500);  // a number without fraction counts
+  EXPECT_EQ(v.at("s").as_string(), "é\n");
+  EXPECT_EQ(v.at("a").as_array().size(), 2u);
+  EXPECT_TRUE(v.at("o").as_object().empty());
+  EXPECT_EQ(v.find("x"), nullptr);
+  EXPECT_THROW(static_cast<void>(v.at("x")), UserError);
+}
+
+TEST(Json, SaysBothKinds) {
+  try {
+    static_cast<void>(Json("x").as_int());
+    FAIL();
+  } catch (const UserError& e) {
+    EXPECT_STREQ(e.what(), "wanted int, got string");
+  }
+  EXPECT_THROW(static_cast<void>(Json(1.5).as_int()), UserError);
+  EXPECT_THROW(static_cast<void>(Json(true).as_number()), UserError);
+  EXPECT_THROW(static_cast<void>(Json().as_array()), UserError);
+}
+
+TEST(Json, OfAKeyTwiceTheLastCounts) {
+  EXPECT_EQ(parse_json(R"({"a": 1, "a": 2})", "t").at("a").as_int(), 2);
+}
+
+TEST(Json, EqualTextMeansEqualBits) {
+  for (const double d : {0.1, 1.0 / 3.0, 5e-324, 1.7976931348623157e308, -0.0, 123456789.125}) {
+    const Json back = parse_json(Json(d).dump(), "t");
+    EXPECT_EQ(back.as_number(), d);
+    EXPECT_EQ(back.dump(), Json(d).dump());
+  }
+  EXPECT_EQ(Json(std::numeric_limits<double>::infinity()).dump(), "null");
+  EXPECT_EQ(Json(std::numeric_limits<double>::quiet_NaN()).dump(), "null");
+  EXPECT_EQ(Json(INT64_MAX).dump(), "9223372036854775807");
+}
+
+TEST(Json, WritesCompactAndIndented) {
+  Json v;
+  v.set("a", Json(Json::Array{1, "x"}));
+  v.set("b", true);
+  v.set("a", 2);
+  EXPECT_EQ(v.dump(), R"({"a": 2, "b": true})");
+  EXPECT_EQ(v.dump(1), "{\n \"a\": 2,\n \"b\": true\n}");
+  EXPECT_EQ(Json("\x01\"\\\xff").dump(), "\"\\u0001\\\"\\\\\xef\xbf\xbd\"");  // bad UTF-8 replaced
+}
+
+TEST(Json, RefusesWhatIsNone) {
+  for (const char* text : {"", "{", "[1,]", "{\"a\" 1}", "nul", "1 2", "\"\xff\"", "[1", "\"a",
+                           "{1: 2}", "NaN", "'a'", "[01]", "\x00"}) {
+    EXPECT_THROW(parse_json(text, "file.json"), UserError) << text;
+  }
+  try {
+    parse_json("{\"a\": ", "file.json");
+    FAIL();
+  } catch (const UserError& e) {
+    EXPECT_NE(std::string(e.what()).find("file.json"), std::string::npos);
+    EXPECT_NE(std::string(e.what()).find("byte"), std::string::npos);
+  }
+}
+
+TEST(Json, HoldsItsDepth) {
+  auto nested = [](size_t n) { return std::string(n, '[') + std::string(n, ']'); };
+  EXPECT_NO_THROW(parse_json(nested(256), "t"));
+  EXPECT_THROW(parse_json(nested(257), "t"), UserError);
+  EXPECT_THROW(parse_json(nested(1000000), "t"), UserError);
+}
+
+}  // namespace
+}  // namespace weft

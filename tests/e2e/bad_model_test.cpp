@@ -1,0 +1,129 @@
+// tests/e2e/bad_model_test.cpp: model folders that are wrong or lie: exit 2 and a name.
+#include <gtest/gtest.h>
+
+#include "io/safetensors.h"
+#include "tests/e2e/tiny_run.h"
+
+namespace weft::testing {
+namespace {
+
+// A trained folder, read with init: pretrained, whose files the tests then spoil.
+class BadModel : public ::testing::Test {
+ protected:
+  BadModel() {
+    run_.train_well({"name=made", "train.steps=0"});
+    std::filesystem::copy(run_.dir("made") / "final", folder());
+    std::filesystem::remove_all(run_ / "runs");
+  }
+  std::filesystem::path folder() const { return run_ / "source"; }
+  std::filesystem::path weights() const { return folder() / "model.safetensors"; }
+
+  Ended train(const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> sets = {"model.init=pretrained", "model.path=" + folder().string()};
+    sets.insert(sets.end(), more.begin(), more.end());
+    return run_.train(sets);
+  }
+  void expect_refused(const std::vector<std::string>& parts,
+                      const std::vector<std::string>& more = {}) const {
+    const Ended ended = train(more);
+    EXPECT_EQ(ended.exit_code, 2) << ended.err;
+    expect_parts(ended.err, parts);
+    EXPECT_FALSE(std::filesystem::exists(run_ / "runs")) << "something was written";
+  }
+  void change(const std::string& key, Json value) const {
+    Json config = parse_json(slurp(folder() / "config.json"), "config.json");
+    config.set(key, std::move(value));
+    run_.write("source/config.json", config.dump());
+  }
+  TinyRun run_;
+};
+
+TEST_F(BadModel, ThePatternItselfTrains) { EXPECT_EQ(train().exit_code, 0); }
+
+TEST_F(BadModel, MissingFolderConfigAndWeights) {
+  const Ended ended =
+      run_.train({"model.init=pretrained", "model.path=" + (run_ / "nowhere").string()});
+  EXPECT_EQ(ended.exit_code, 2);
+  expect_parts(ended.err, {"nowhere"});
+  std::filesystem::remove(weights());
+  expect_refused({"source", "safetensors"});
+  std::filesystem::remove(folder() / "config.json");
+  expect_refused({"source", "config.json"});
+}
+
+TEST_F(BadModel, TruncatedWeights) {
+  const std::string bytes = slurp(weights());
+  for (size_t size : {bytes.size() - 1, bytes.size() / 2, size_t{100}, size_t{4}, size_t{0}}) {
+    run_.write("source/model.safetensors", bytes.substr(0, size));
+    expect_refused({"model.safetensors"});
+  }
+}
+
+TEST_F(BadModel, AnotherShapeOrMissingTensor) {
+  change("intermediate_size", 64);
+  expect_refused({"model.layers.0.mlp.gate_proj.weight", "(48, 32)", "(64, 32)"});
+  change("intermediate_size", 48);
+  change("num_hidden_layers", 3);
+  expect_refused({"model.layers.2.", "no tensor"});
+  change("num_hidden_layers", 2);
+  change("tie_word_embeddings", false);
+  expect_refused({"lm_head.weight", "tie_word_embeddings"});
+}
+
+TEST_F(BadModel, UnknownDtypeOfATensor) {
+  std::string bytes = slurp(weights());
+  for (size_t at = bytes.find("\"F32\""); at != std::string::npos; at = bytes.find("\"F32\"", at)) {
+    bytes.replace(at, 5, "\"F33\"");
+  }
+  run_.write("source/model.safetensors", bytes);
+  expect_refused({"model.safetensors", "F33"});
+}
+
+TEST_F(BadModel, UnknownArchitectureNamesTheKnownOnes) {
+  change("architectures", Json(Json::Array{Json("MambaForCausalLM")}));
+  expect_refused({"MambaForCausalLM", "LlamaForCausalLM", "Qwen2ForCausalLM"});
+}
+
+TEST_F(BadModel, WhatTheConfigAsksIsNotBuilt) {
+  change("use_sliding_window", true);
+  expect_refused({"use_sliding_window"});
+  change("use_sliding_window", false);
+  change("hidden_act", "gelu");
+  expect_refused({"hidden_act", "gelu"});
+  change("hidden_act", "silu");
+  change("attention_dropout", 0.1);
+  expect_refused({"attention_dropout", "model.dropout"});
+  EXPECT_EQ(train({"model.dropout=0.0", "train.steps=1"}).exit_code, 0);
+}
+
+TEST_F(BadModel, BadNumbersInTheConfig) {
+  change("num_attention_heads", 5);
+  expect_refused({"num_attention_heads", "hidden_size"});
+  change("num_attention_heads", 4);
+  change("num_key_value_heads", 3);
+  expect_refused({"num_key_value_heads"});
+  change("num_key_value_heads", "two");
+  expect_refused({"num_key_value_heads"});
+  run_.write("source/config.json", "{\"hidden_size\": ");
+  expect_refused({"config.json"});
+}
+
+TEST_F(BadModel, LimitsOfTheModel) {
+  expect_refused({"data.seq_length is 65", "64 positions"}, {"data.seq_length=65"});
+  expect_refused({"model.num_layers is 3", "2 layers"}, {"model.num_layers=3"});
+  expect_refused({"model.freeze", "nothing.*"}, {"model.freeze=[nothing.*]"});
+  expect_refused({"model.freeze"}, {"model.freeze=[\"*\"]"});
+}
+
+TEST_F(BadModel, NonFiniteWeightsEndTheRunWithTheStep) {
+  std::string bytes = slurp(weights());
+  const uint32_t nan = 0x7fc00000;
+  bytes.replace(bytes.size() - 4, 4, reinterpret_cast<const char*>(&nan), 4);
+  run_.write("source/model.safetensors", bytes);
+  const Ended ended = train();
+  EXPECT_EQ(ended.exit_code, 1) << ended.err;
+  expect_parts(ended.err, {"step 1", "the last good checkpoint is none"});
+}
+
+}  // namespace
+}  // namespace weft::testing

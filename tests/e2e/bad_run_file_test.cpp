@@ -1,0 +1,115 @@
+// tests/e2e/bad_run_file_test.cpp: every mistake in a run file is told, with what to do, exit 2.
+#include <gtest/gtest.h>
+
+#include "tests/e2e/tiny_run.h"
+
+namespace weft::testing {
+namespace {
+
+// The program refuses with these parts, and leaves no run directory.
+void expect_refused(const TinyRun& run, const std::vector<std::string>& sets,
+                    const std::vector<std::string>& parts) {
+  const Ended ended = run.train(sets);
+  EXPECT_EQ(ended.exit_code, 2) << ended.err;
+  EXPECT_EQ(ended.out, "");
+  EXPECT_TRUE(ended.err.starts_with("error: ")) << ended.err;
+  expect_parts(ended.err, parts);
+  EXPECT_FALSE(std::filesystem::exists(run / "runs")) << "something was written";
+}
+
+void append(const TinyRun& run, const std::string& text) {
+  run.write("run.yaml", slurp(run.file()) + text);
+}
+
+TEST(BadRunFile, UnknownKeyHasFileLineAndSuggestion) {
+  const TinyRun run;
+  std::string text = slurp(run.file());
+  text.replace(text.find("  micro_batch"), 13, "  micro_bacth");
+  run.write("run.yaml", text);
+  expect_refused(run, {}, {"run.yaml:14", "train.micro_bacth", "micro_batch"});
+}
+
+TEST(BadRunFile, UnknownSectionAndUnknownSet) {
+  const TinyRun run;
+  expect_refused(run, {"train.learning_rate=1"}, {"train.learning_rate", "--set"});
+  expect_refused(run, {"train.stepps=1"}, {"train.stepps", "train.steps"});
+  expect_refused(run, {"nonsense"}, {"nonsense"});
+  append(run, "trian:\n  lr: 1\n");
+  expect_refused(run, {}, {"trian", "train"});
+}
+
+TEST(BadRunFile, WrongTypesAndSeveralAtOnce) {
+  const TinyRun run;
+  expect_refused(run, {"train.lr=fast"}, {"train.lr", "fast", "number"});
+  expect_refused(run, {"train.steps=1.5"}, {"train.steps", "1.5"});
+  expect_refused(run, {"data.shuffle=maybe"}, {"data.shuffle", "maybe"});
+  expect_refused(run, {"train.lr=-1", "train.precision=fp8", "nosuch.key=1", "data.seq_length=0"},
+                 {"train.lr", "train.precision", "fp8", "fp32", "nosuch.key", "data.seq_length"});
+  append(run, "track: 3\n");
+  expect_refused(run, {}, {"track"});
+}
+
+TEST(BadRunFile, MissingKeysAndFiles) {
+  const TinyRun run;
+  const Ended absent = run_to_end({"train", (run / "none.yaml").string()});
+  EXPECT_EQ(absent.exit_code, 2);
+  expect_parts(absent.err, {"none.yaml"});
+  run.write("run.yaml", "seed: 3\n");
+  expect_refused(run, {}, {"name", "model.path", "data.train"});
+  run.write("run.yaml", "name: [a\n");
+  expect_refused(run, {}, {"run.yaml"});
+  run.write("run.yaml", "");
+  expect_refused(run, {}, {"name"});
+}
+
+TEST(BadRunFile, WhatIsNotBuiltIsRefusedByName) {
+  const TinyRun run;
+  const std::vector<std::string> sets = {
+      "parallel.dp=2",        "parallel.tp=2",          "parallel.shard=zero1",
+      "parallel.mode=exact",  "data.layout=pack",       "data.messages=messages",
+      "train.precision=fp16", "train.optimizer=sgd",    "train.recompute=full",
+      "train.offload=all",    "launch.elastic=true",    "launch.nodes=2",
+      "launch.device=cuda",   "track.tensorboard=true", "data.format=parquet"};
+  expect_refused(run, {"storage=s3://bucket/x"}, {"s3://", "not built"});
+  for (const std::string& set : sets) {
+    expect_refused(run, {set},
+                   {set.substr(0, set.find('=')), set.substr(set.find('=') + 1), "not have yet"});
+  }
+}
+
+TEST(BadRunFile, DefaultsOfWhatIsNotBuiltAreFine) {
+  const TinyRun run;
+  run.train_well({"parallel.dp=1", "parallel.tp=1", "parallel.shard=none", "parallel.mode=fast",
+                  "data.layout=pad", "train.optimizer=adamw", "train.recompute=none",
+                  "train.offload=none", "checkpoint.async=true", "launch.nodes=1",
+                  "launch.device=auto", "track.tensorboard=false", "train.steps=1"});
+  run.train_well({"launch.device=cpu", "train.steps=2"});
+}
+
+TEST(BadRunFile, ContradictionsAreTold) {
+  const TinyRun run;
+  expect_refused(run, {"train.epochs=2"}, {"train.steps", "train.epochs"});
+  expect_refused(run, {"train.micro_batch=3"}, {"train.global_batch 8", "micro_batch 3"});
+  expect_refused(run, {"train.grad_accum=3"}, {"train.grad_accum is 3", "gives 2"});
+  expect_refused(run, {"data.source={text}"}, {"data.source", "data.target"});
+  expect_refused(run, {"data.source={text}", "data.target={text}", "data.text={text}"},
+                 {"data.text", "data.source"});
+  expect_refused(run, {"data.eval=[x]", "data.eval_fraction=0.1"}, {"data.eval", "eval_fraction"});
+  expect_refused(run, {"name=a/b"}, {"a/b"});
+  expect_refused(run, {"data.eval_fraction=1"}, {"data.eval_fraction"});
+}
+
+TEST(BadRunFile, CommandLineMistakes) {
+  const TinyRun run;
+  for (const std::vector<std::string>& more : {std::vector<std::string>{"--engine", "slurm"},
+                                               {"--nodes", "2"},
+                                               {"--reusme", "auto"},
+                                               {"extra"}}) {
+    const Ended ended = run.train({}, more);
+    EXPECT_EQ(ended.exit_code, 2);
+    expect_parts(ended.err, {more[0]});
+  }
+}
+
+}  // namespace
+}  // namespace weft::testing

@@ -1,0 +1,82 @@
+// tests/e2e/full_disk_test.cpp: no room for a checkpoint, for metrics, for the final model.
+//
+// A limit on the size of files (RLIMIT_FSIZE) stands for the full disk: it needs no file system of
+// its own. The weights of the tiny model take 105 KB and a checkpoint three times that.
+#include <gtest/gtest.h>
+
+#include <csignal>
+
+#include "tests/e2e/tiny_run.h"
+
+namespace weft::testing {
+namespace {
+
+Ended train_with(const TinyRun& run, rlim_t file_bytes, const std::vector<std::string>& sets) {
+  StartOptions options;
+  options.file_bytes = file_bytes;
+  return run_to_end(run.words("train", sets), options);
+}
+
+TEST(FullDisk, CheckpointFailsAndTheRunGoesOn) {
+  const TinyRun run;
+  const Ended ended = train_with(run, 200000, {});
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_EQ(metric_texts(run.dir(), "loss").size(), 6u);
+  const auto errors = event_lines(run.dir(), "error");
+  ASSERT_EQ(errors.size(), 3u);  // tried again each time
+  EXPECT_EQ(errors[0].at("step").as_int(), 2);
+  EXPECT_TRUE(event_lines(run.dir(), "checkpoint").empty());
+  expect_parts(ended.err, {"checkpoint of step 2 was not written", "step-00000002"});
+  EXPECT_TRUE(std::filesystem::exists(run.dir() / "final/model.safetensors"));
+}
+
+TEST(FullDisk, OldCheckpointsSurviveAndTheNextOneIsWritten) {
+  const TinyRun run;
+  run.train_well({"train.steps=2"});
+  const std::string hash = hash_of(run.checkpoint(2));
+  const Ended full = train_with(run, 200000, {"train.steps=4"});
+  EXPECT_EQ(full.exit_code, 0) << full.err;
+  EXPECT_EQ(hash_of(run.checkpoint(2)), hash);
+  EXPECT_FALSE(std::filesystem::exists(run.checkpoint(4)));
+  run.train_well();
+  EXPECT_EQ(metric_texts(run.dir(), "loss").size(), 6u);
+  EXPECT_TRUE(std::filesystem::exists(run.checkpoint(6)));
+  const TinyRun whole;
+  whole.train_well();
+  EXPECT_EQ(hash_of(run.dir()), hash_of(whole.dir()));
+}
+
+// 143 promises a saved state: where there is none, the run has failed.
+TEST(FullDisk, SignalWithoutRoomIsNoOrderlyEnd) {
+  const TinyRun run;
+  StartOptions options;
+  options.file_bytes = 200000;
+  Program program(run.words("train", {"train.steps=100000", "checkpoint.every=100000"}), options);
+  program.wait_until([&] { return !metric_texts(run.dir(), "loss").empty(); });
+  program.send(SIGTERM);
+  const Ended ended = program.wait();
+  EXPECT_EQ(ended.exit_code, 1) << ended.err;
+  expect_parts(ended.err, {"SIGTERM", "could not be saved"});
+}
+
+TEST(FullDisk, FinalModelFailsWithExitOne) {
+  const TinyRun run;
+  const Ended ended = train_with(run, 80000, {});
+  EXPECT_EQ(ended.exit_code, 1) << ended.err;
+  expect_parts(ended.err, {"error: ", "model.safetensors"});
+  EXPECT_FALSE(std::filesystem::exists(run.dir() / "final"));
+  EXPECT_EQ(metric_texts(run.dir(), "loss").size(), 6u);
+}
+
+TEST(FullDisk, MetricsFailWithExitOne) {
+  const TinyRun run;
+  const Ended ended = train_with(run, 8000, {"train.steps=100", "checkpoint.every=1000"});
+  EXPECT_EQ(ended.exit_code, 1) << ended.err;
+  expect_parts(ended.err, {"error: ", "metrics.jsonl"});
+  // With room again it starts over, the torn line cut.
+  run.train_well();
+  EXPECT_EQ(metric_texts(run.dir(), "loss").size(), 6u);
+}
+
+}  // namespace
+}  // namespace weft::testing

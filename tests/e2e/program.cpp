@@ -1,0 +1,121 @@
+// tests/e2e/program.cpp: fork, exec, and a deadline on everything.
+#include "tests/e2e/program.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+namespace weft::testing {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+void redirect(const std::string& path, int to) {
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  if (fd < 0 || ::dup2(fd, to) < 0) ::_exit(126);
+}
+
+}  // namespace
+
+Program::Program(const std::vector<std::string>& words, const StartOptions& options) {
+  std::vector<std::string> all = {WEFT_PROGRAM};
+  all.insert(all.end(), words.begin(), words.end());
+  std::vector<char*> argv;
+  for (std::string& word : all) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  const std::string out = folder_ / "out", err = folder_ / "err";
+  pid_ = ::fork();
+  if (pid_ != 0) return;
+  redirect("/dev/null", 0);
+  redirect(out, 1);
+  redirect(err, 2);
+  for (const auto& [key, value] : options.env) ::setenv(key.c_str(), value.c_str(), 1);
+  if (options.file_bytes != RLIM_INFINITY) {
+    // Writing more then fails with an error code, as on a full disk, instead of a signal.
+    std::signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{options.file_bytes, options.file_bytes};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ::execv(argv[0], argv.data());
+  ::_exit(127);
+}
+
+Program::~Program() {
+  if (pid_ <= 0 || is_reaped_) return;
+  ::kill(pid_, SIGKILL);
+  ::waitpid(pid_, &status_, 0);
+}
+
+void Program::send(int signal) const {
+  if (pid_ > 0 && !is_reaped_) ::kill(pid_, signal);
+}
+
+bool Program::is_running() {
+  if (pid_ <= 0 || is_reaped_) return false;
+  is_reaped_ = ::waitpid(pid_, &status_, WNOHANG) == pid_;
+  return !is_reaped_;
+}
+
+bool Program::wait_until(const std::function<bool()>& holds, double seconds) {
+  const auto deadline = Clock::now() + std::chrono::duration<double>(seconds);
+  while (Clock::now() < deadline) {
+    poll_memory();
+    if (holds()) return true;
+    if (!is_running()) return holds();
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  return false;
+}
+
+Ended Program::wait(double seconds) {
+  if (!wait_until([this] { return !is_running(); }, seconds)) {
+    ADD_FAILURE() << "the program did not end within " << seconds << " s";
+    send(SIGKILL);
+    ::waitpid(pid_, &status_, 0);
+    is_reaped_ = true;
+  }
+  Ended ended;
+  if (WIFEXITED(status_)) ended.exit_code = WEXITSTATUS(status_);
+  if (WIFSIGNALED(status_)) ended.signal = WTERMSIG(status_);
+  ended.out = slurp(folder_ / "out");
+  ended.err = slurp(folder_ / "err");
+  return ended;
+}
+
+void Program::poll_memory() {
+  std::ifstream status("/proc/" + std::to_string(pid_) + "/status");
+  for (std::string line; std::getline(status, line);) {
+    if (!line.starts_with("RssAnon:")) continue;
+    peak_anonymous_ = std::max(peak_anonymous_, std::stol(line.substr(8)) * 1024);
+  }
+}
+
+Ended run_to_end(const std::vector<std::string>& words, const StartOptions& options) {
+  return Program(words, options).wait();
+}
+
+std::string slurp(const std::filesystem::path& path) {
+  std::ostringstream text;
+  std::ifstream in(path, std::ios::binary);
+  if (in) text << in.rdbuf();
+  return text.str();
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+void expect_parts(const std::string& text, const std::vector<std::string>& parts) {
+  for (const std::string& part : parts) {
+    EXPECT_TRUE(contains(text, part)) << "\"" << part << "\" is not in:\n" << text;
+  }
+}
+
+}  // namespace weft::testing

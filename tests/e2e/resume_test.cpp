@@ -1,0 +1,182 @@
+// tests/e2e/resume_test.cpp: a run that was stopped, killed or prolonged has the bits of one that
+// was not.
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <random>
+#include <thread>
+
+#include "tests/e2e/tiny_run.h"
+
+namespace weft::testing {
+namespace {
+
+// Goes over two epoch ends (5 steps each), with accumulation, evaluation and eval_fraction's split.
+std::vector<std::string> long_run(const TinyRun& run, const std::string& name) {
+  return {"name=" + name, "train.steps=12", "train.eval_every=3", "checkpoint.every=4",
+          "data.eval=[" + (run / "eval.txt").string() + "]"};
+}
+
+void expect_same_run(const TinyRun& run, const std::string& a, const std::string& b) {
+  EXPECT_EQ(hash_of(run.dir(a)), hash_of(run.dir(b)));
+  EXPECT_EQ(hash_of(run.dir(a) / "final"), hash_of(run.dir(b) / "final"));
+  EXPECT_EQ(hash_of(run.dir(a) / "checkpoints/best"), hash_of(run.dir(b) / "checkpoints/best"));
+  for (const char* key : {"step", "epoch", "loss", "grad_norm", "eval_loss", "target_tokens"}) {
+    EXPECT_EQ(metric_texts(run.dir(a), key), metric_texts(run.dir(b), key)) << key;
+  }
+}
+
+// Mean losses of epochs, whose sum a resumed run takes from the lines before: equal but for the
+// last digits.
+void expect_same_epochs(const TinyRun& run, const std::string& a, const std::string& b) {
+  const auto one = metric_texts(run.dir(a), "mean_loss"),
+             two = metric_texts(run.dir(b), "mean_loss");
+  ASSERT_EQ(one.size(), two.size());
+  for (size_t i = 0; i < one.size(); ++i) EXPECT_NEAR(std::stod(one[i]), std::stod(two[i]), 1e-12);
+}
+
+int64_t num_steps(const std::filesystem::path& dir) {
+  return static_cast<int64_t>(metric_texts(dir, "loss").size());
+}
+
+TEST(Resume, SignalsAtManyMomentsChangeNothing) {
+  const TinyRun run;
+  run.train_well(long_run(run, "whole"));
+  ASSERT_EQ(num_steps(run.dir("whole")), 12);
+  const auto words = run.words("train", long_run(run, "stopped"));
+  // Stopped again and again, after one more step each: every step is a place of a stop.
+  bool int_next = false;
+  int stops = 0;
+  for (; stops < 14; ++stops) {
+    Program program(words);
+    const int64_t before = num_steps(run.dir("stopped"));
+    program.wait_until([&] { return num_steps(run.dir("stopped")) > before; });
+    program.send(int_next ? SIGINT : SIGTERM);
+    const Ended ended = program.wait();
+    if (ended.exit_code == 0) break;
+    ASSERT_EQ(ended.exit_code, int_next ? 130 : 143) << ended.signal << ended.err;
+    expect_parts(ended.err, {int_next ? "SIGINT" : "SIGTERM", "saved at step"});
+    EXPECT_TRUE(std::filesystem::exists(run.checkpoint(num_steps(run.dir("stopped")), "stopped")));
+    EXPECT_FALSE(event_lines(run.dir("stopped"), "stopped").empty());
+    int_next = !int_next;
+  }
+  EXPECT_GE(stops, 2);
+  run.train_well(long_run(run, "stopped"));
+  expect_same_run(run, "whole", "stopped");
+  expect_same_epochs(run, "whole", "stopped");
+}
+
+// A signal may come before the first step, between steps or while the end is written.
+TEST(Resume, SignalAtARandomTimeEndsInOrder) {
+  const TinyRun run;
+  const auto sets = long_run(run, "random");
+  run.train_well(long_run(run, "whole"));
+  std::mt19937 random(12345);
+  for (int i = 0; i < 6; ++i) {
+    Program program(run.words("train", sets));
+    std::this_thread::sleep_for(std::chrono::milliseconds(random() % 120));
+    program.send(SIGTERM);
+    const Ended ended = program.wait();
+    // Before the handler stands there is nothing to save, and the default action is right.
+    EXPECT_TRUE(ended.exit_code == 143 || ended.exit_code == 0 || ended.signal == SIGTERM)
+        << ended.err;
+  }
+  run.train_well(sets);
+  expect_same_run(run, "whole", "random");
+}
+
+TEST(Resume, KilledRunGoesOnFromItsLastCheckpoint) {
+  const TinyRun run;
+  run.train_well(long_run(run, "whole"));
+  for (int64_t kill_after : {5, 10}) {
+    Program program(run.words("train", long_run(run, "killed")));
+    program.wait_until([&] { return num_steps(run.dir("killed")) >= kill_after; });
+    program.send(SIGKILL);
+    const Ended ended = program.wait();
+    EXPECT_TRUE(ended.signal == SIGKILL || ended.exit_code == 0);
+  }
+  run.train_well(long_run(run, "killed"));
+  expect_same_run(run, "whole", "killed");
+}
+
+TEST(Resume, RaisedStepsGoOn) {
+  for (const char* precision : {"fp32", "bf16"}) {
+    const TinyRun run;
+    const std::string p = std::string("train.precision=") + precision;
+    run.train_well({"name=whole", p, "train.steps=12"});
+    run.train_well({"name=raised", p, "train.steps=5"});
+    const Ended more = run.train({"name=raised", p, "train.steps=12"});
+    EXPECT_EQ(more.exit_code, 0);
+    expect_parts(more.err, {"train.steps: 5 -> 12", "resumed from", "at step 5"});
+    EXPECT_EQ(hash_of(run.dir("whole")), hash_of(run.dir("raised"))) << precision;
+    EXPECT_EQ(metric_texts(run.dir("whole"), "loss"), metric_texts(run.dir("raised"), "loss"));
+  }
+}
+
+TEST(Resume, RaisedEpochsGoOn) {
+  const TinyRun run;
+  // The run file has steps; epochs need one without.
+  std::string text = slurp(run.file());
+  text.replace(text.find("  steps: 6\n"), 11, "  epochs: 1\n");
+  run.write("run.yaml", text);
+  run.train_well({"name=whole", "train.epochs=2"});
+  EXPECT_EQ(num_steps(run.dir("whole")), 10);
+  EXPECT_EQ(metric_texts(run.dir("whole"), "mean_loss").size(), 2u);
+  run.train_well({"name=raised"});
+  EXPECT_EQ(num_steps(run.dir("raised")), 5);
+  run.train_well({"name=raised", "train.epochs=2"});
+  EXPECT_EQ(hash_of(run.dir("whole")), hash_of(run.dir("raised")));
+  EXPECT_EQ(metric_texts(run.dir("whole"), "loss"), metric_texts(run.dir("raised"), "loss"));
+}
+
+// Too many rows to count before the start: the end of the epoch is found when it comes.
+TEST(Resume, EpochOfUnknownLengthEnds) {
+  const TinyRun run;
+  std::string text = slurp(run.file()), rows;
+  text.replace(text.find("  steps: 6\n"), 11, "  epochs: 1\n");
+  run.write("run.yaml", text);
+  for (int i = 0; i < 20100; ++i) rows += "abcdefg\n";
+  run.write("train.txt", rows);
+  const std::vector<std::string> sets = {"train.global_batch=5000", "train.micro_batch=1000",
+                                         "data.seq_length=2", "checkpoint.every=0",
+                                         "model.num_layers=1"};
+  run.train_well(sets);
+  EXPECT_EQ(num_steps(run.dir()), 4);
+  EXPECT_EQ(metric_texts(run.dir(), "mean_loss").size(), 1u);
+  EXPECT_EQ(event_lines(run.dir(), "checkpoint").size(), 1u);
+  const Ended again = run.train(sets);
+  EXPECT_EQ(again.exit_code, 0);
+  expect_parts(again.err, {"finished at step 4"});
+  std::vector<std::string> more = sets;
+  more.push_back("train.epochs=2");
+  run.train_well(more);
+  EXPECT_EQ(num_steps(run.dir()), 8);
+}
+
+TEST(Resume, DamagedCheckpointIsNamedAndTheOneBeforeUsed) {
+  const TinyRun run;
+  run.train_well({"name=whole", "train.steps=8"});
+  run.train_well({"name=hurt"});
+  const std::filesystem::path file = run.checkpoint(6, "hurt") / "rank-00000.safetensors";
+  std::string bytes = slurp(file);
+  bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
+  run.write("runs/hurt/checkpoints/step-00000006/rank-00000.safetensors", bytes);
+  const Ended ended = run.train({"name=hurt", "train.steps=8"});
+  EXPECT_EQ(ended.exit_code, 0);
+  expect_parts(ended.err, {"step-00000006", "rank-00000.safetensors", "resumed from", "at step 4"});
+  EXPECT_EQ(hash_of(run.dir("whole")), hash_of(run.dir("hurt")));
+  EXPECT_EQ(metric_texts(run.dir("whole"), "loss"), metric_texts(run.dir("hurt"), "loss"));
+}
+
+TEST(Resume, GivenCheckpointIsTheStart) {
+  const TinyRun run;
+  run.train_well({"name=whole"});
+  const Ended ended = run.train({"name=other"}, {"--resume", run.checkpoint(4, "whole").string()});
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  expect_parts(ended.err, {"at step 4"});
+  EXPECT_EQ(hash_of(run.dir("whole")), hash_of(run.dir("other")));
+  EXPECT_EQ(run.train({"name=none"}, {"--resume", (run / "nothing").string()}).exit_code, 2);
+}
+
+}  // namespace
+}  // namespace weft::testing

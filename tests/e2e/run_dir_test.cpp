@@ -1,0 +1,158 @@
+// tests/e2e/run_dir_test.cpp: what a second start may change, and what a run leaves behind.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/e2e/tiny_run.h"
+
+namespace weft::testing {
+namespace {
+
+TEST(RunDir, ResumeNeverBuriesNothing) {
+  const TinyRun run;
+  run.train_well();
+  const std::string hash = hash_of(run.dir()), metrics = slurp(run.dir() / "metrics.jsonl");
+  const Ended refused = run.train({}, {"--resume", "never"});
+  EXPECT_EQ(refused.exit_code, 2);
+  expect_parts(refused.err, {run.dir().string(), "has checkpoints", "--overwrite"});
+  EXPECT_EQ(hash_of(run.dir()), hash);
+  EXPECT_EQ(slurp(run.dir() / "metrics.jsonl"), metrics);
+  run.write("runs/tiny/mine.txt", "kept");
+  run.train_well({"seed=9"}, {"--resume", "never", "--overwrite"});
+  EXPECT_NE(hash_of(run.dir()), hash);
+  EXPECT_EQ(metric_texts(run.dir(), "loss").size(), 6u);
+  EXPECT_EQ(event_lines(run.dir(), "started").size(), 1u);
+  EXPECT_EQ(slurp(run.dir() / "mine.txt"), "kept");
+}
+
+TEST(RunDir, FinishedRunSaysSo) {
+  const TinyRun run;
+  run.train_well();
+  const std::string hash = hash_of(run.dir()), metrics = slurp(run.dir() / "metrics.jsonl");
+  const Ended ended = run.train();
+  EXPECT_EQ(ended.exit_code, 0);
+  expect_parts(ended.err, {"finished at step 6"});
+  EXPECT_EQ(hash_of(run.dir()), hash);
+  EXPECT_EQ(slurp(run.dir() / "metrics.jsonl"), metrics);
+}
+
+TEST(RunDir, AnotherTrainingIsRefusedAndPrinted) {
+  const TinyRun run;
+  run.train_well();
+  run.write("other.txt", slurp(run / "train.txt"));
+  const std::string stored = slurp(run.dir() / "run.yaml");
+  const std::vector<std::pair<std::string, std::string>> changes = {
+      {"model.num_layers", "1"},
+      {"data.tokenizer", (run / "model").string()},
+      {"seed", "8"},
+      {"data.train", "[" + (run / "other.txt").string() + "]"},
+      {"train.global_batch", "4"},
+      {"train.precision", "bf16"},
+      {"data.seq_length", "16"},
+      {"model.freeze", "[model.norm.weight]"}};
+  for (const auto& [key, value] : changes) {
+    const Ended ended = run.train({key + "=" + value, "train.steps=8"});
+    EXPECT_EQ(ended.exit_code, 2) << key;
+    expect_parts(ended.err, {"holds another run", key + ": ", " -> ", "--overwrite"});
+  }
+  const Ended two = run.train({"seed=8", "train.precision=bf16"});
+  expect_parts(two.err, {"seed: 7 -> 8", "train.precision: fp32 -> bf16"});
+  EXPECT_EQ(slurp(run.dir() / "run.yaml"), stored);
+  EXPECT_EQ(metric_texts(run.dir(), "loss").size(), 6u);
+}
+
+TEST(RunDir, HarmlessChangesArePrinted) {
+  const TinyRun run;
+  run.train_well();
+  const Ended ended = run.train({"train.steps=8", "train.lr=0.002", "train.schedule=cosine",
+                                 "train.log_every=3", "checkpoint.every=3", "train.micro_batch=2",
+                                 "launch.threads=2", "checkpoint.keep=1"});
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  expect_parts(ended.err,
+               {"train.steps: 6 -> 8", "train.lr: ", "train.schedule: constant -> cosine",
+                "train.log_every: 1 -> 3", "checkpoint.every: 2 -> 3", "train.micro_batch: 4 -> 2",
+                "launch.threads: 1 -> 2"});
+  EXPECT_EQ(metric_texts(run.dir(), "loss").size(), 8u);
+  expect_parts(slurp(run.dir() / "run.yaml"), {"schedule: cosine", "steps: 8"});
+}
+
+TEST(RunDir, MetricsHaveTheirKeysAndDigits) {
+  const TinyRun run;
+  run.train_well({"data.eval_fraction=0.2", "train.eval_every=2", "train.steps=8"});
+  int steps = 0, epochs = 0, evals = 0;
+  for (const Json& line : metric_lines(run.dir())) {
+    std::vector<std::string> keys;
+    for (const auto& [key, value] : line.as_object()) keys.push_back(key);
+    if (line.find("loss")) {
+      EXPECT_EQ(keys, (std::vector<std::string>{"step", "epoch", "loss", "grad_norm", "lr",
+                                                "tokens", "target_tokens", "step_ms",
+                                                "tokens_per_s", "mem_bytes", "time_s"}));
+      EXPECT_EQ(line.at("step").as_int(), ++steps);
+      EXPECT_EQ(line.at("tokens").as_int(), 8 * 24);
+      EXPECT_GT(line.at("mem_bytes").as_int(), 1 << 20);
+      EXPECT_LE(line.at("target_tokens").as_int(), 8 * 23);
+    } else if (line.find("eval_loss")) {
+      ++evals;
+      EXPECT_TRUE(line.find("step") && line.find("eval_time_s"));
+    } else {
+      EXPECT_EQ(keys, (std::vector<std::string>{"epoch", "mean_loss", "time_s"}));
+      EXPECT_EQ(line.at("epoch").as_int(), ++epochs);
+    }
+  }
+  EXPECT_EQ(steps, 8);
+  EXPECT_EQ(epochs, 2);  // 43 rows, one empty, 0.2 for evaluation: four steps an epoch
+  EXPECT_EQ(evals, 4);
+  for (const std::string& text : metric_texts(run.dir(), "loss")) {
+    char again[32];
+    std::snprintf(again, sizeof again, "%.17g", std::stod(text));
+    EXPECT_EQ(text, again);
+  }
+}
+
+TEST(RunDir, EventsTellTheStory) {
+  const TinyRun run;
+  run.train_well();
+  for (const char* event : {"started", "finished"}) {
+    const auto lines = event_lines(run.dir(), event);
+    ASSERT_EQ(lines.size(), 1u) << event;
+    for (const char* key : {"time", "rank", "host"}) EXPECT_TRUE(lines[0].find(key)) << key;
+  }
+  EXPECT_EQ(event_lines(run.dir(), "checkpoint").size(), 3u);
+  EXPECT_EQ(event_lines(run.dir(), "finished")[0].at("step").as_int(), 6);
+  EXPECT_TRUE(std::filesystem::exists(run.dir() / "log/rank-00000.log"));
+  EXPECT_TRUE(std::filesystem::exists(run.dir() / "final/config.json"));
+  EXPECT_FALSE(std::filesystem::exists(run.checkpoint(0)));
+}
+
+TEST(RunDir, KeepCountsTheNewest) {
+  const TinyRun run;
+  run.train_well({"checkpoint.every=1", "checkpoint.keep=2"});
+  for (int64_t step = 1; step <= 6; ++step) {
+    EXPECT_EQ(std::filesystem::exists(run.checkpoint(step)), step > 4) << step;
+  }
+}
+
+TEST(RunDir, QuietPrintsNothing) {
+  const TinyRun run;
+  const Ended ended = run.train({}, {"--quiet"});
+  EXPECT_EQ(ended.exit_code, 0);
+  EXPECT_EQ(ended.out, "");
+  EXPECT_EQ(ended.err, "");
+  const Ended again = run.train({}, {"--quiet"});
+  EXPECT_EQ(again.out + again.err, "");
+  const Ended wrong = run.train({"seed=8"}, {"--quiet"});
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_EQ(wrong.out, "");
+  EXPECT_TRUE(wrong.err.starts_with("error: ")) << wrong.err;
+}
+
+TEST(RunDir, LoudPrintsTheResolvedFile) {
+  const TinyRun run;
+  const Ended ended = run.train();
+  EXPECT_EQ(ended.out, "");
+  expect_parts(ended.err, {"global_batch: 8", "# default", "# not built", "step 6/6", "final loss",
+                           "best loss", "rows dropped"});
+}
+
+}  // namespace
+}  // namespace weft::testing

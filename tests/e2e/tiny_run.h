@@ -1,0 +1,50 @@
+// tests/e2e/tiny_run.h: a run file with model, rows and run directory in a folder of its own.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "tests/e2e/program.h"
+
+namespace weft::testing {
+
+// 2 layers, hidden 32, GQA, bytes; 42 rows of unequal length in train.txt, 12 in eval.txt.
+// Defaults of the run: 6 steps of 8 rows, two passes each, one thread, random weights.
+class TinyRun {
+ public:
+  TinyRun();
+
+  std::filesystem::path operator/(const std::string& name) const { return folder_ / name; }
+  std::filesystem::path file() const { return folder_ / "run.yaml"; }
+  std::filesystem::path dir(const std::string& name = "tiny") const {
+    return folder_ / ("runs/" + name);
+  }
+  std::filesystem::path checkpoint(int64_t step, const std::string& name = "tiny") const;
+
+  // config.json with one key changed.
+  void change_config(const std::string& key, Json value) const;
+  void write(const std::string& name, const std::string& text) const;  // a file of the folder
+
+  // `weft COMMAND run.yaml --set ... words`: sets are "section.key=value".
+  std::vector<std::string> words(const std::string& command, const std::vector<std::string>& sets,
+                                 const std::vector<std::string>& more = {}) const;
+  Ended train(const std::vector<std::string>& sets = {},
+              const std::vector<std::string>& more = {}) const;
+  // The same, and a failure where it does not end with 0.
+  void train_well(const std::vector<std::string>& sets = {},
+                  const std::vector<std::string>& more = {}) const;
+
+ private:
+  TemporaryFolder folder_;
+};
+
+// Every row has a loss line of its own; `key` as text, so that equal text means equal bits.
+std::vector<std::string> metric_texts(const std::filesystem::path& run_dir, const std::string& key);
+std::vector<Json> metric_lines(const std::filesystem::path& run_dir);
+std::vector<Json> event_lines(const std::filesystem::path& run_dir, const std::string& event);
+// What `weft hash` prints.
+std::string hash_of(const std::filesystem::path& path);
+
+}  // namespace weft::testing

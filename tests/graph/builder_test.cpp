@@ -1,0 +1,119 @@
+// tests/graph/builder_test.cpp: shapes that fit, and messages for those that do not.
+#include "graph/builder.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "tests/graph/decoder_graph.h"
+
+namespace weft {
+namespace {
+
+using testing::DecoderShape;
+
+template <typename Fn>
+std::string bug_of(const Fn& fn) {
+  try {
+    fn();
+  } catch (const BugError& e) {
+    return e.what();
+  }
+  ADD_FAILURE() << "nothing was thrown";
+  return "";
+}
+
+void expect_named(const std::string& message, std::initializer_list<const char*> parts) {
+  for (const char* part : parts)
+    EXPECT_NE(message.find(part), std::string::npos) << part << ": " << message;
+}
+
+class BuilderShapes : public ::testing::Test {
+ protected:
+  Graph graph_;
+  Builder g_{&graph_, Dtype::kF32};
+  Ref x_ = g_.input("x", {2, 3, 8}, Dtype::kF32);
+};
+
+TEST_F(BuilderShapes, EmbeddingNamesBoth) {
+  const Ref table = g_.parameter("table", {10, 8});
+  expect_named(bug_of([&] { g_.embedding(x_, table, -1); }),
+               {"[embedding]", "(2, 3, 8)", "(10, 8)"});
+}
+
+TEST_F(BuilderShapes, LinearNamesBoth) {
+  const Ref w = g_.parameter("w", {5, 9}), ok = g_.parameter("ok", {5, 8}),
+            b = g_.parameter("b", {4});
+  expect_named(bug_of([&] { g_.linear(x_, {w}, {}); }), {"[linear]", "(2, 3, 8)", "(5, 9)"});
+  expect_named(bug_of([&] { g_.linear(x_, {ok}, {b}); }), {"[linear]", "(5, 8)", "(4)"});
+  expect_named(bug_of([&] { g_.linear(x_, {}, {}); }), {"[linear]"});
+}
+
+TEST_F(BuilderShapes, NormNamesBoth) {
+  const Ref w = g_.parameter("w", {9}), ok = g_.parameter("ok", {8});
+  const Ref other = g_.input("other", {2, 4, 8}, Dtype::kF32);
+  expect_named(bug_of([&] { g_.rmsnorm(x_, Ref{}, w, 1); }), {"[rmsnorm]", "(2, 3, 8)", "(9)"});
+  expect_named(bug_of([&] { g_.rmsnorm(x_, other, ok, 1); }),
+               {"[rmsnorm]", "(2, 3, 8)", "(2, 4, 8)"});
+}
+
+TEST_F(BuilderShapes, AttentionNamesBoth) {
+  const Ref lengths = g_.input("lengths", {3}, Dtype::kI32);
+  expect_named(bug_of([&] {
+                 g_.attention(x_, lengths, {4, 2, 2});
+               }),
+               {"[attention]", "16", "(2, 3, 8)"});
+  expect_named(bug_of([&] {
+                 g_.attention(x_, lengths, {2, 1, 2});
+               }),
+               {"[attention]", "(3)", "(2, 3, 8)"});
+  expect_named(bug_of([&] {
+                 g_.rope(x_, x_, x_, Ref{}, {4, 2, 2});
+               }),
+               {"[rope]", "16", "(2, 3, 8)"});
+}
+
+TEST_F(BuilderShapes, HeadNamesBoth) {
+  const Ref w = g_.parameter("w", {10, 9}), ok = g_.parameter("ok", {10, 8});
+  const Ref targets = g_.input("targets", {2, 4}, Dtype::kI32);
+  expect_named(bug_of([&] { g_.head_loss(x_, w, targets, 4); }),
+               {"[head_loss]", "(2, 3, 8)", "(10, 9)"});
+  expect_named(bug_of([&] { g_.head_loss(x_, ok, targets, 4); }),
+               {"[head_loss]", "(2, 3, 8)", "(2, 4)"});
+  expect_named(bug_of([&] {
+                 g_.swiglu(g_.input("odd", {1, 1, 7}, Dtype::kF32));
+               }),
+               {"[swiglu]", "(1, 1, 7)"});
+}
+
+TEST(BuilderFlops, AreThoseOfTheProducts) {
+  Graph graph;
+  const DecoderShape s{.B = 3, .T = 5, .layers = 1, .tied = false};
+  testing::trace_decoder(&graph, s);
+  const double R = 15, C = 32;
+  double linear = 0, attention = 0, head = 0, other = 0;
+  for (const Node& n : graph.pass) {
+    const double f = node_flops(graph, n);
+    (n.op == Op::kLinear      ? linear
+     : n.op == Op::kAttention ? attention
+     : n.op == Op::kHeadLoss  ? head
+                              : other) += f;
+  }
+  EXPECT_EQ(linear, 2 * R * C * (32 + 16 + 16 + 32 + 24 + 24 + 24));
+  EXPECT_EQ(attention, 2 * 3 * 5 * 5 * 32);  // two products over half of T x T
+  EXPECT_EQ(head, 2 * R * C * 40);
+  EXPECT_EQ(other, 0);
+}
+
+TEST(BuilderNames, AreFoundOnce) {
+  Graph graph;
+  testing::trace_decoder(&graph, {});
+  EXPECT_TRUE(graph.find("1.down"));
+  EXPECT_FALSE(graph.find("head"));
+  EXPECT_EQ(value_bytes(graph[*graph.find("embed")]), 40 * 32 * 4);
+  EXPECT_STREQ(op_name(Op::kAdamw), "adamw");
+  EXPECT_STREQ(op_name(Op::kRmsNormGrad), "rmsnorm_grad");
+  EXPECT_STREQ(kind_name(ValueKind::kResult), "result");
+}
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,79 @@
+// tests/graph/decoder_graph.h: a small decoder written with the builder, of any shape.
+#pragma once
+
+#include <fmt/core.h>
+
+#include <string>
+#include <vector>
+
+#include "graph/builder.h"
+
+namespace weft::testing {
+
+struct DecoderShape {
+  int64_t B = 2, T = 6, heads = 4, kv_heads = 2, head_dim = 8, width = 24, vocab = 40, layers = 2;
+  bool bias = false, tied = true;
+  int64_t chunk_rows = 5;
+  Dtype compute = Dtype::kF32;
+  int64_t hidden() const { return heads * head_dim; }
+};
+
+// The forward pass; gives the losses.
+inline Ref trace_decoder(Graph* graph, const DecoderShape& s) {
+  Builder g(graph, s.compute);
+  const Builder::HeadShape h{s.heads, s.kv_heads, s.head_dim};
+  const int64_t C = s.hidden(), q = s.heads * s.head_dim, kv = s.kv_heads * s.head_dim;
+  const Ref ids = g.input("ids", {s.B, s.T}, Dtype::kI32);
+  const Ref targets = g.input("targets", {s.B, s.T}, Dtype::kI32);
+  const Ref lengths = g.input("lengths", {s.B}, Dtype::kI32);
+  const Ref cosine = g.constant("rope.cosine", {s.T, s.head_dim / 2}, Dtype::kF32);
+  const Ref sine = g.constant("rope.sine", {s.T, s.head_dim / 2}, Dtype::kF32);
+  const Ref embed = g.parameter("embed", {s.vocab, C});
+  const auto p = [&](int64_t layer, const char* name, Shape shape) {
+    return g.parameter(fmt::format("{}.{}", layer, name), std::move(shape));
+  };
+  Ref x = g.embedding(ids, embed, -1);
+  Ref y = g.rmsnorm(x, Ref{}, p(0, "norm1", {C}), 1e-5f).y;
+  for (int64_t i = 0; i < s.layers; ++i) {
+    g.set_layer(static_cast<int>(i));
+    std::vector<Ref> b;
+    if (s.bias) b = {p(i, "q.bias", {q}), p(i, "k.bias", {kv}), p(i, "v.bias", {kv})};
+    const Ref qkv = g.linear(y, {p(i, "q", {q, C}), p(i, "k", {kv, C}), p(i, "v", {kv, C})}, b);
+    const Ref attended = g.attention(g.rope(qkv, cosine, sine, Ref{}, h), lengths, h);
+    const auto middle =
+        g.rmsnorm(g.linear(attended, {p(i, "o", {C, q})}, {}), x, p(i, "norm2", {C}), 1e-5f);
+    const Ref f =
+        g.swiglu(g.linear(middle.y, {p(i, "gate", {s.width, C}), p(i, "up", {s.width, C})}, {}));
+    const auto out = g.rmsnorm(g.linear(f, {p(i, "down", {C, s.width})}, {}), middle.sum,
+                               p(i + 1, "norm1", {C}), 1e-5f);
+    x = out.sum;
+    y = out.y;
+  }
+  g.set_layer(-1);
+  return g.head_loss(y, s.tied ? embed : g.parameter("head", {s.vocab, C}), targets, s.chunk_rows);
+}
+
+inline void freeze(Graph* graph, const std::string& part) {
+  for (Ref r : graph->of_kind(ValueKind::kParameter)) {
+    if ((*graph)[r].name.find(part) != std::string::npos) (*graph)[r].frozen = true;
+  }
+}
+
+inline std::vector<const Node*> writers(const Graph& graph, const std::string& name) {
+  std::vector<const Node*> found;
+  const auto ref = graph.find(name);
+  for (const Node& n : graph.pass) {
+    for (Ref out : n.outputs) {
+      if (ref && out == *ref) found.push_back(&n);
+    }
+  }
+  return found;
+}
+
+inline int count(const Graph& graph, Op op) {
+  int n = 0;
+  for (const Node& node : graph.pass) n += node.op == op;
+  return n;
+}
+
+}  // namespace weft::testing

@@ -1,0 +1,142 @@
+// tests/model/config_test.cpp: config.json in the spellings of two generations, real
+// configurations, and what they ask that is not built.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "model/decoder/model.h"
+#include "model/family.h"
+#include "model/model.h"
+#include "tests/io/temporary_folder.h"
+
+namespace weft {
+namespace {
+
+using testing::error_of;
+
+Json base_config() {
+  return parse_json(R"({"architectures": ["LlamaForCausalLM"], "hidden_size": 64,
+    "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 100})",
+                    "config");
+}
+
+Json with(std::initializer_list<std::pair<const char*, Json>> keys) {
+  Json config = base_config();
+  for (const auto& [key, value] : keys) config.set(key, value);
+  return config;
+}
+
+Json rope(const char* text) { return parse_json(text, "rope"); }
+
+TEST(ModelConfig, DefaultsOfMissingKeys) {
+  const DecoderConfig c = read_llama_config(base_config());
+  EXPECT_EQ(c.num_key_value_heads, 4);
+  EXPECT_EQ(c.head_dim, 16);
+  EXPECT_EQ(c.rope.theta, 10000);
+  EXPECT_EQ(c.rope.type, "default");
+  EXPECT_FALSE(c.tie_word_embeddings);
+  EXPECT_FALSE(c.qkv_bias);
+  EXPECT_TRUE(read_qwen2_config(base_config()).qkv_bias);
+  EXPECT_FALSE(read_qwen2_config(base_config()).o_bias);
+}
+
+// transformers 4 wrote rope_theta beside rope_scaling, 5 writes rope_parameters.
+TEST(ModelConfig, RopeOfBothGenerations) {
+  const Json four = with(
+      {{"rope_theta", 500000.0}, {"rope_scaling", rope(R"({"rope_type": "llama3", "factor": 8.0,
+      "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192})")}});
+  const Json old =
+      with({{"rope_theta", 500000.0}, {"rope_scaling", rope(R"({"type": "llama3", "factor": 8.0,
+      "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192})")}});
+  const Json five =
+      with({{"rope_parameters", rope(R"({"rope_type": "llama3", "rope_theta": 500000.0,
+      "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+      "original_max_position_embeddings": 8192})")}});
+  const auto wanted = rope_frequencies(read_llama_config(four));
+  EXPECT_EQ(rope_frequencies(read_llama_config(old)), wanted);
+  EXPECT_EQ(rope_frequencies(read_llama_config(five)), wanted);
+  const Json plain4 = with({{"rope_theta", 1e6}, {"rope_scaling", Json()}});
+  const Json plain5 =
+      with({{"rope_parameters", rope(R"({"rope_type": "default", "rope_theta": 1e6})")}});
+  EXPECT_EQ(read_llama_config(plain4).rope.theta, 1e6);
+  EXPECT_EQ(rope_frequencies(read_llama_config(plain4)),
+            rope_frequencies(read_llama_config(plain5)));
+}
+
+void expect_frequencies(const char* parameters, const std::vector<double>& wanted) {
+  const auto got =
+      rope_frequencies(read_llama_config(with({{"rope_parameters", rope(parameters)}})));
+  ASSERT_EQ(got.size(), wanted.size());
+  for (size_t i = 0; i < wanted.size(); ++i) EXPECT_NEAR(got[i] / wanted[i], 1, 5e-7) << i;
+}
+
+// Numbers of transformers 5.22.2 (LlamaRotaryEmbedding.inv_freq), head dim 16; its several fp32
+// roundings are some 3e-7.
+TEST(ModelConfig, RopeFrequenciesAreThoseOfTransformers) {
+  expect_frequencies(R"({"rope_type": "llama3", "rope_theta": 500000.0, "factor": 8.0,
+      "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192})",
+                     {1.0, 0.193922758, 0.0376060307, 0.00729266508, 0.000524846022, 3.42810235e-05,
+                      6.64786967e-06, 1.28917316e-06});
+  expect_frequencies(R"({"rope_type": "llama3", "rope_theta": 10000.0, "factor": 32.0,
+      "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 64})",
+                     {1.0, 0.236687109, 0.00372535503, 0.000988211832, 0.000312499993,
+                      9.88211832e-05, 3.12500015e-05, 9.88211832e-06});
+  expect_frequencies(R"({"rope_type": "linear", "rope_theta": 10000.0, "factor": 4.0})",
+                     {0.25, 0.079056941, 0.0250000004, 0.00790569466, 0.00249999994, 0.000790569466,
+                      0.000250000012, 7.90569466e-05});
+}
+
+TEST(ModelConfig, DtypeKeysOfBothGenerationsAreNoMatter) {
+  for (const char* key : {"torch_dtype", "dtype"}) {
+    EXPECT_NO_THROW(make_model(with({{key, "bfloat16"}}), {}));
+  }
+}
+
+TEST(ModelConfig, WhatIsNotBuiltIsNamed) {
+  const std::vector<std::pair<Json, const char*>> cases = {
+      {with({{"rope_parameters", rope(R"({"rope_type": "yarn", "factor": 2})")}}), "yarn"},
+      {with({{"rope_scaling", rope(R"({"type": "dynamic", "factor": 2})")}}), "dynamic"},
+      {with({{"rope_parameters", rope(R"({"rope_type": "llama3"})")}}), "factor"},
+      {with({{"use_sliding_window", true}}), "use_sliding_window"},
+      {with({{"layer_types", rope(R"(["full_attention", "sliding_attention"])")}}),
+       "sliding_attention"},
+      {with({{"hidden_act", "relu"}}), "hidden_act"},
+      {with({{"attention_dropout", 0.5}}), "attention_dropout"},
+      {with({{"hidden_size", 0}}), "hidden_size"},
+      {with({{"hidden_size", 66}}), "hidden_size"},
+      {with({{"num_key_value_heads", 3}}), "num_key_value_heads"},
+      {with({{"head_dim", 15}}), "15"},
+      {with({{"pad_token_id", 100}}), "pad_token_id"},
+      {with({{"architectures", rope(R"(["GPT2LMHeadModel"])")}}), "GPT2LMHeadModel"},
+      {rope("{}"), "LlamaForCausalLM"}};
+  for (const auto& [config, part] : cases) {
+    const std::string e = error_of<UserError>([&, &c = config] { make_model(c, {}); });
+    EXPECT_NE(e.find(part), std::string::npos) << e;
+  }
+  EXPECT_NO_THROW(make_model(with({{"attention_dropout", 0.5}}), {0, true}));
+  EXPECT_NO_THROW(make_model(with({{"use_sliding_window", false}, {"sliding_window", 4096}}), {}));
+}
+
+TEST(ModelConfig, NumLayersKeepsTheFirst) {
+  const auto two = make_model(base_config(), {}), one = make_model(base_config(), {1, false});
+  EXPECT_EQ(two->parameters().size() - one->parameters().size(), 9u);
+  EXPECT_THROW(make_model(base_config(), {3, false}), UserError);
+}
+
+TEST(RealConfigs, HaveTheirPublishedSizes) {
+  const std::filesystem::path folder = "../shared/data/configs";
+  if (!std::filesystem::exists(folder)) GTEST_SKIP() << folder << " is not there";
+  const std::vector<std::pair<const char*, int64_t>> models = {{"Qwen2.5-0.5B", 494'032'768},
+                                                               {"Qwen2-7B-Instruct", 7'615'616'512},
+                                                               {"Meta-Llama-3-8B", 8'030'261'248}};
+  for (const auto& [name, wanted] : models) {
+    const std::string file = std::string(name) + ".config.json";
+    const auto model = make_model(parse_json(read_file(folder / file), file), {});
+    EXPECT_EQ(count_parameters(*model), wanted) << name;
+  }
+}
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,142 @@
+// tests/train/engine_test.cpp: the engine's promises that no file shows: what is kept, in which
+// type, and what the passes of a step add up to.
+#include "train/engine.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+namespace weft {
+namespace {
+
+std::unique_ptr<Model> small_model() {
+  return make_model(parse_json(R"({"architectures": ["LlamaForCausalLM"], "hidden_size": 32,
+      "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
+      "num_key_value_heads": 2, "vocab_size": 61, "initializer_range": 0.2})",
+                               "config"),
+                    {});
+}
+
+RunConfig small_config(const char* precision = "fp32", bool masters = true) {
+  RunConfig c;
+  c.train.global_batch = 4;
+  c.train.micro_batch = 2;
+  c.train.precision = precision;
+  c.train.master_weights = masters;
+  c.data.seq_length = 8;
+  return c;
+}
+
+Batch make_batch(int64_t rows, bool labels = true) {
+  Batch b;
+  b.num_rows = rows;
+  b.seq_length = 8;
+  for (int64_t i = 0; i < rows * 8; ++i) {
+    b.ids.push_back(static_cast<int32_t>(i * 7 % 61));
+    b.targets.push_back(labels && i % 8 < 5 ? static_cast<int32_t>(i * 5 % 61) : -1);
+  }
+  b.lengths.assign(static_cast<size_t>(rows), 6);
+  b.target_tokens = labels ? 5 * rows : 0;
+  return b;
+}
+
+std::vector<std::string> names(const std::vector<Slice>& slices, const std::string& ending) {
+  std::vector<std::string> found;
+  for (const Slice& s : slices) {
+    if (s.name.ends_with(ending)) found.push_back(s.name);
+  }
+  return found;
+}
+
+TEST(Engine, CheckpointHoldsWhatDesignSays) {
+  const auto model = small_model();
+  const size_t n = model->parameters().size();
+  const Engine fp32(small_config(), *model, cpu_kernels(), 1);
+  EXPECT_EQ(fp32.checkpoint_slices().size(), 3 * n);
+  EXPECT_TRUE(names(fp32.checkpoint_slices(), "#master").empty());
+  const Engine bf16(small_config("bf16"), *model, cpu_kernels(), 1);
+  EXPECT_EQ(bf16.checkpoint_slices().size(), 3 * n);  // the master stands for the parameter
+  EXPECT_EQ(names(bf16.checkpoint_slices(), "#master").size(), n);
+  for (const Slice& s : bf16.checkpoint_slices()) EXPECT_EQ(s.dtype, Dtype::kF32) << s.name;
+  EXPECT_EQ(bf16.weight_slices().size(), n);
+  EXPECT_TRUE(names(bf16.weight_slices(), "#master").empty());
+  const Engine pure(small_config("bf16", false), *model, cpu_kernels(), 1);
+  for (const Slice& s : pure.checkpoint_slices()) EXPECT_EQ(s.dtype, Dtype::kBf16) << s.name;
+}
+
+TEST(Engine, FrozenParametersHaveOnlyThemselves) {
+  const auto model = small_model();
+  RunConfig c = small_config("bf16");
+  c.model.freeze = {"model.layers.0.*"};
+  Engine engine(c, *model, cpu_kernels(), 1);
+  const size_t frozen = 9, n = model->parameters().size();
+  EXPECT_EQ(engine.checkpoint_slices().size(), 3 * (n - frozen) + frozen);
+  engine.init_weights(1);
+  const std::string name = "model.layers.0.mlp.up_proj.weight";
+  std::vector<std::byte> before(48 * 32 * 2);
+  std::memcpy(before.data(), engine.parameter(name), before.size());
+  const Batch batch = make_batch(4);
+  engine.run_passes(batch);
+  engine.update(batch, 0.1, 1);
+  EXPECT_EQ(std::memcmp(before.data(), engine.parameter(name), before.size()), 0);
+}
+
+TEST(Engine, LossIsTheSumOverPassesAndShortBatchesArePadded) {
+  const auto model = small_model();
+  RunConfig c = small_config();
+  c.data.eval_fraction = 0.5;
+  Engine engine(c, *model, cpu_kernels(), 1);
+  engine.init_weights(1);
+  const double four = engine.run_passes(make_batch(4));
+  EXPECT_NEAR(engine.eval_loss_sum(make_batch(4)), four, 1e-6 * four);
+  const double three = engine.eval_loss_sum(make_batch(3)),
+               one = engine.eval_loss_sum(make_batch(1));
+  EXPECT_GT(four, three);
+  EXPECT_GT(three, one);
+  EXPECT_GT(one, 0);
+  EXPECT_EQ(engine.run_passes(make_batch(4)), four) << "evaluation leaves nothing behind";
+}
+
+TEST(Engine, NormIsOfTheMeanAndClippingLimitsTheStep) {
+  const auto model = small_model();
+  RunConfig c = small_config();
+  c.train.clip_norm = 0;
+  Engine engine(c, *model, cpu_kernels(), 1);
+  engine.init_weights(1);
+  const Batch batch = make_batch(4);
+  engine.run_passes(batch);
+  double squares = 0;
+  for (const ParameterSpec& p : model->parameters()) {
+    const float* g = engine.executor().at<float>(p.name + "#grad");
+    for (int64_t i = 0; i < num_elements(p.shape); ++i) squares += double{g[i]} * g[i];
+  }
+  const double wanted = std::sqrt(squares) / static_cast<double>(batch.target_tokens);
+  EXPECT_NEAR(engine.update(batch, 1e-3, 1) / wanted, 1, 1e-12);
+  EXPECT_FLOAT_EQ(*engine.executor().at<float>("grad_scale"), 1.0f / 20);
+  c.train.clip_norm = 0.01;
+  Engine clipped(c, *model, cpu_kernels(), 1);
+  clipped.init_weights(1);
+  clipped.run_passes(batch);
+  EXPECT_NEAR(clipped.update(batch, 1e-3, 1) / wanted, 1, 1e-12)
+      << "the norm is told before clipping";
+  EXPECT_NEAR(*clipped.executor().at<float>("grad_scale") * 20, 0.01 / (wanted + 1e-6), 1e-6);
+}
+
+TEST(Engine, BatchWithoutLabelsHasNoLoss) {
+  const auto model = small_model();
+  Engine engine(small_config(), *model, cpu_kernels(), 1);
+  engine.init_weights(1);
+  EXPECT_EQ(engine.run_passes(make_batch(4, false)), 0);
+}
+
+TEST(Engine, ThreadsAsAskedOrAsTheMachineAllows) {
+  LaunchConfig c;
+  c.threads = 3;
+  EXPECT_EQ(choose_threads(c), 3);
+  c.threads = 0;
+  EXPECT_GE(choose_threads(c), 1);
+}
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,106 @@
+// tests/train/run_config_test.cpp: the run file read, resolved, and compared with a stored one.
+#include "train/run_config.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "base/error.h"
+#include "tests/io/temporary_folder.h"
+
+namespace weft {
+namespace {
+
+using testing::error_of;
+using testing::TemporaryFolder;
+
+constexpr const char* kSmallest = "name: a\nmodel: {path: m}\ndata: {train: [t.txt]}\n";
+
+class RunFileTest : public ::testing::Test {
+ protected:
+  RunFile read(const std::string& text, const std::vector<std::string>& sets = {}) const {
+    std::ofstream(folder_ / "run.yaml") << text;
+    return RunFile(folder_ / "run.yaml", sets);
+  }
+  TemporaryFolder folder_;
+};
+
+// The defaults of DESIGN 1.3, written out.
+TEST_F(RunFileTest, Defaults) {
+  const RunConfig c = read(kSmallest).config();
+  EXPECT_EQ(c.storage, "runs");
+  EXPECT_EQ(c.seed, 42);
+  EXPECT_EQ(c.model.init, "pretrained");
+  EXPECT_EQ(c.data.seq_length, 1024);
+  EXPECT_EQ(c.data.layout, "pad");
+  EXPECT_EQ(c.train.precision, "fp32");
+  EXPECT_TRUE(c.train.master_weights);
+  EXPECT_EQ(c.train.epochs, 1);
+  EXPECT_FALSE(c.train.steps);
+  EXPECT_EQ(c.train.global_batch, 8);
+  EXPECT_EQ(c.micro_batch(), 2);
+  EXPECT_EQ(c.num_passes(), 4);
+  EXPECT_EQ(c.train.schedule.lr, 1e-5);
+  EXPECT_EQ(c.train.betas, (std::vector<double>{0.9, 0.999}));
+  EXPECT_EQ(c.train.eps, 1e-8);
+  EXPECT_EQ(c.train.weight_decay, 0.01);
+  EXPECT_EQ(c.train.clip_norm, 1);
+  EXPECT_EQ(c.checkpoint.keep, 2);
+  EXPECT_FALSE(c.has_eval());
+  EXPECT_FALSE(c.has_masters());
+}
+
+TEST_F(RunFileTest, ResolvedFileMeansTheSame) {
+  const RunFile first =
+      read(kSmallest, {"train.lr=3e-4", "train.betas=[0.8, 0.95]", "model.num_layers=2",
+                       "data.text=a: {b}\n", "model.freeze=[x.*, \"y: 'z'\"]"});
+  const RunFile again = read(first.resolved());
+  EXPECT_EQ(again.config().train.schedule.lr, 3e-4);
+  EXPECT_EQ(again.config().data.text, "a: {b}\n");
+  EXPECT_EQ(again.config().model.freeze, (std::vector<std::string>{"x.*", "y: 'z'"}));
+  EXPECT_EQ(again.config().model.num_layers, 2);
+  const RunChanges changes = compare_runs(first.resolved(), again.resolved());
+  EXPECT_TRUE(changes.refused.empty() && changes.allowed.empty());
+  EXPECT_EQ(read(read(kSmallest, {"train.steps=5"}).resolved()).config().train.steps, 5);
+}
+
+TEST_F(RunFileTest, ChangesAreSorted) {
+  const std::string stored = read(kSmallest).resolved();
+  const auto changes = [&](const std::string& set) {
+    return compare_runs(stored, read(kSmallest, {set}).resolved());
+  };
+  for (const char* set : {"model.path=n", "data.train=[u.txt]", "data.tokenizer=bytes", "seed=1",
+                          "model.num_layers=1", "train.global_batch=4", "train.precision=bf16",
+                          "train.master_weights=false"}) {
+    EXPECT_EQ(changes(set).refused.size(), 1u) << set;
+    EXPECT_TRUE(changes(set).allowed.empty()) << set;
+  }
+  for (const char* set :
+       {"train.lr=1", "train.schedule=linear", "train.warmup_steps=3", "train.epochs=3",
+        "train.steps=9", "train.log_every=2", "checkpoint.every=5", "launch.threads=2",
+        "train.micro_batch=4", "name=b", "storage=elsewhere"}) {
+    EXPECT_TRUE(changes(set).refused.empty()) << set;
+    EXPECT_EQ(changes(set).allowed.size(), 1u) << set;
+  }
+  EXPECT_EQ(changes("seed=1").refused[0], "seed: 42 -> 1");
+}
+
+TEST_F(RunFileTest, MicroBatchIsLoweredToTheGlobalOne) {
+  const RunConfig c = read(kSmallest, {"train.global_batch=2", "train.micro_batch=16"}).config();
+  EXPECT_EQ(c.micro_batch(), 2);
+  EXPECT_EQ(c.num_passes(), 1);
+}
+
+TEST_F(RunFileTest, AllComplaintsComeTogether) {
+  const std::string e = error_of<UserError>([&] {
+    read("nmae: a\nmodel: {path: m, init: random2}\ndata: {train: [], seq_length: x}\n",
+         {"train.lr=q"});
+  });
+  for (const char* part :
+       {"run.yaml:1", "nmae", "name", "model.init", "random2", "data.seq_length", "train.lr"}) {
+    EXPECT_NE(e.find(part), std::string::npos) << part << "\n" << e;
+  }
+}
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+"""tools/sanitize.py: fuzzers and tests under the sanitizers; any finding fails.
+
+The readers of foreign bytes are fuzzed with ASan and UBSan, together for a minute; the tests of
+their rooms run under ASan and UBSan; those of the threads under TSan.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+ASAN_ROOMS = ["base", "text", "io", "data", "checkpoint"]
+TSAN_ROOMS = ["base"]
+ENV = {
+    **os.environ,
+    "ASAN_OPTIONS": "detect_stack_use_after_return=1:strict_string_checks=1",
+    "UBSAN_OPTIONS": "print_stacktrace=1",
+    "TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1",
+}
+
+
+def say(text):
+    print(f"sanitize: {text}", flush=True)
+
+
+def build(preset, targets, jobs):
+    """Configures and builds; what the tools say is shown only where they fail."""
+    say(f"building {preset}: {' '.join(targets)}")
+    configure = ["cmake", "--preset", preset]
+    compile_ = ["cmake", "--build", ROOT / f"build-{preset}", "-j", str(jobs), "--target", *targets]
+    for command in (configure, compile_):
+        done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              stdin=subprocess.DEVNULL, text=True, errors="replace")
+        if done.returncode != 0:
+            print(done.stdout[-8000:])
+            sys.exit(f"sanitize: the {preset} build failed")
+
+
+def fuzz(name, seconds):
+    """One target, from the committed seeds and what earlier runs have found."""
+    folder = ROOT / "build-fuzz"
+    corpus = folder / "corpus" / name
+    corpus.mkdir(parents=True, exist_ok=True)
+    (folder / "findings").mkdir(exist_ok=True)
+    seeds = ROOT / "tests/fuzz/corpus" / name
+    # A second of silence is no hang on a busy machine; a reader of 4 KiB that needs 30 is.
+    command = [folder / f"tests/fuzz/fuzz_{name}", f"-max_total_time={seconds}", "-max_len=4096",
+               "-timeout=30", "-rss_limit_mb=2048", "-print_final_stats=1",
+               f"-artifact_prefix={folder}/findings/{name}-", corpus]
+    command += [seeds] if seeds.is_dir() else []
+    try:
+        done = subprocess.run(command, cwd=ROOT, env=ENV, stdout=subprocess.PIPE, text=True,
+                              stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, errors="replace",
+                              timeout=seconds + 300)
+    except subprocess.TimeoutExpired:
+        say(f"FAILED fuzz_{name}: does not end")
+        return False
+    if done.returncode != 0:
+        print(done.stdout[-6000:])
+        say(f"FAILED fuzz_{name}; the input is in build-fuzz/findings")
+        return False
+    runs = [line.split()[-1] for line in done.stdout.splitlines() if "executed_units" in line]
+    say(f"ok fuzz_{name}: {runs[0] if runs else 0} inputs in {seconds} s")
+    return True
+
+
+def run_fuzzers(seconds, jobs):
+    names = sorted(p.name.removesuffix("_fuzz.cpp") for p in (ROOT / "tests/fuzz").glob("*_fuzz.cpp"))
+    build("fuzz", [f"fuzz_{name}" for name in names], jobs)
+    share = max(5, seconds * jobs // len(names))
+    with ThreadPoolExecutor(jobs) as pool:
+        return list(pool.map(lambda name: fuzz(name, share), names))
+
+
+def run_rooms(preset, rooms, jobs):
+    """The tests of some rooms in a sanitized build; they print their own counts."""
+    rooms = [room for room in rooms if list((ROOT / "tests" / room).glob("**/*_test.cpp"))]
+    build(preset, [f"test_{room}" for room in rooms], jobs)
+    pattern = f"^({'|'.join(rooms)})$"
+    command = [ROOT / "tools/run_tests.py", ROOT / f"build-{preset}", "-j", str(jobs), "-R", pattern]
+    ok = subprocess.run(command, cwd=ROOT, env=ENV, stdin=subprocess.DEVNULL).returncode == 0
+    say(f"{'ok' if ok else 'FAILED'} {preset}: {' '.join(rooms)}")
+    return ok
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("-j", type=int, default=2)
+    parser.add_argument("--fuzz-seconds", type=int, default=60, help="of wall time, for all together")
+    parser.add_argument("--only", choices=["fuzz", "asan", "tsan"])
+    args = parser.parse_args()
+    start = time.monotonic()
+    good = []
+    if args.only in (None, "fuzz"):
+        good += run_fuzzers(args.fuzz_seconds, args.j)
+    if args.only in (None, "asan"):
+        good.append(run_rooms("asan", ASAN_ROOMS, args.j))
+    if args.only in (None, "tsan"):
+        good.append(run_rooms("tsan", TSAN_ROOMS, args.j))
+    say(f"{time.monotonic() - start:.0f} s")
+    print(f"{sum(good)} passed, {len(good) - sum(good)} failed")
+    sys.exit(0 if all(good) else 1)
+
+
+if __name__ == "__main__":
+    main()
