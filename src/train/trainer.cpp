@@ -57,6 +57,7 @@ class Trainer {
     take_first_batch();
     prepare_run_dir(file_, start_, options_.overwrite);
     set_log_file(start_.dir / "log" / "rank-00000.log");
+    give_up_later_checkpoints();
     open_run_files();
     const int signal = loop();
     if (signal != 0) return stopped_by(signal);
@@ -120,6 +121,14 @@ class Trainer {
     log_info("{} is finished at step {}: raise train.steps or train.epochs to go on",
              start_.dir.string(), step_);
     return 0;
+  }
+
+  // What is past the start is damaged, or of a run that went on otherwise; left there, it would
+  // pass for newer than what this run saves.
+  void give_up_later_checkpoints() {
+    for (const std::filesystem::path& gone : remove_checkpoints_after(start_.dir, step_)) {
+      log_warning("removed {}: the run starts at step {}", gone.string(), step_);
+    }
   }
 
   void open_run_files() {
@@ -298,7 +307,7 @@ class Trainer {
     if (saved_step_ == step_) return;
     if (!write_checkpoint_guarded(checkpoint_path(start_.dir, step_))) return;
     saved_step_ = step_;
-    prune_checkpoints(start_.dir, c_.checkpoint.keep);
+    prune_checkpoints(start_.dir, c_.checkpoint.keep, step_);
   }
 
   int stopped_by(int signal) {

@@ -168,6 +168,35 @@ TEST(Resume, DamagedCheckpointIsNamedAndTheOneBeforeUsed) {
   EXPECT_EQ(metric_texts(run.dir("whole"), "loss"), metric_texts(run.dir("hurt"), "loss"));
 }
 
+TEST(Resume, DamagedNewestIsReplacedAlsoWithOneKept) {
+  const TinyRun run;
+  run.train_well({"train.steps=4"});
+  run.write("runs/tiny/checkpoints/step-00000004/index.json", "{}");
+  const Ended ended = run.train({"train.steps=3", "checkpoint.keep=1"});
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  expect_parts(ended.err, {"at step 2", "removed", "step-00000004"});
+  EXPECT_TRUE(std::filesystem::exists(run.checkpoint(3) / "COMMITTED"));
+  EXPECT_FALSE(std::filesystem::exists(run.checkpoint(4)));
+  EXPECT_FALSE(std::filesystem::exists(run.checkpoint(2)));
+  run.train_well({"train.steps=5"});
+  EXPECT_EQ(num_steps(run.dir()), 5);
+}
+
+TEST(Resume, OlderCheckpointOfTheRunGivesUpTheLaterOnes) {
+  const TinyRun run;
+  run.train_well({"train.steps=10", "checkpoint.keep=10"});
+  const Ended ended = run.train({"train.steps=4", "train.lr=0.02", "checkpoint.keep=2"},
+                                {"--resume", run.checkpoint(2).string()});
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  for (int64_t step : {2, 4, 6, 8, 10}) {
+    EXPECT_EQ(std::filesystem::exists(run.checkpoint(step)), step <= 4) << step;
+  }
+  EXPECT_EQ(hash_of(run.dir()), hash_of(run.checkpoint(4)));
+  EXPECT_EQ(num_steps(run.dir()), 4);
+  const Ended again = run.train({"train.steps=4", "train.lr=0.02"});
+  expect_parts(again.err, {"finished at step 4"});
+}
+
 TEST(Resume, GivenCheckpointIsTheStart) {
   const TinyRun run;
   run.train_well({"name=whole"});
