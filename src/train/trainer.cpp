@@ -135,10 +135,9 @@ class Trainer {
     const MetricsTail tail = cut_metrics_after(start_.dir / "metrics.jsonl", step_);
     time_before_ = tail.time_s;
     best_loss_ = tail.best_loss;
-    if (tail.epoch > 0 && !tail.is_epoch_told) {
-      epoch_loss_ = tail.epoch_loss_sum;
-      epoch_targets_ = tail.epoch_targets;
-    }
+    final_loss_ = tail.last_loss;
+    evaluated_ = tail.last_eval_step;
+    if (!tail.is_epoch_told) epoch_loss_ = tail.epoch_loss;
     metrics_ = std::make_unique<MetricsWriter>(start_.dir / "metrics.jsonl");
     events_ = std::make_unique<EventWriter>(start_.dir / "events.jsonl", 0);
     events_->write("started", {{"arena_bytes", Json(engine_.arena_bytes())},
@@ -199,10 +198,9 @@ class Trainer {
       line.loss = sum / static_cast<double>(batch.target_tokens);
       check_finite(*line.loss, "loss");
       line.grad_norm = engine_.update(batch, line.lr, updates_ + 1);
-      check_finite(line.grad_norm, "gradient norm");
+      check_finite(*line.grad_norm, "gradient norm");
       ++updates_;
-      epoch_loss_ += sum;
-      epoch_targets_ += batch.target_tokens;
+      epoch_loss_.add(*line.loss, batch.target_tokens);
       if (!best_loss_ || *line.loss < *best_loss_) best_loss_ = line.loss;
       final_loss_ = line.loss;
     }
@@ -220,8 +218,8 @@ class Trainer {
   void check_finite(double v, const char* what) const {
     if (std::isfinite(v)) return;
     const auto saved = list_checkpoints(start_.dir);
-    throw RunError(fmt::format("the {} of step {} is {}; the last good checkpoint is {}", what,
-                               step_, v, saved.empty() ? "none" : saved.back().string()),
+    throw RunError(fmt::format("the {} of step {} is {}; the last checkpoint is {}", what, step_, v,
+                               saved.empty() ? "none" : saved.back().string()),
                    "lower train.lr, set train.clip_norm, or look at the rows of that step");
   }
 
@@ -236,11 +234,10 @@ class Trainer {
   void end_epoch(int64_t epoch) {
     EpochMetrics line;
     line.epoch = epoch;
-    if (epoch_targets_ > 0) line.mean_loss = epoch_loss_ / static_cast<double>(epoch_targets_);
+    line.mean_loss = epoch_loss_.mean();
     line.time_s = time_before_ + seconds_since(began_);
     metrics_->write(line);
-    epoch_loss_ = 0;
-    epoch_targets_ = 0;
+    epoch_loss_ = {};
   }
 
   void evaluate() {
@@ -258,10 +255,10 @@ class Trainer {
     if (targets > 0) line.eval_loss = sum / static_cast<double>(targets);
     line.eval_time_s = seconds_since(start);
     metrics_->write(line);
+    evaluated_ = step_;
     if (!line.eval_loss) return;
     log_info("step {}: eval loss {:.5f}, perplexity {:.3f}", step_, *line.eval_loss,
              std::exp(*line.eval_loss));
-    evaluated_ = step_;
     if (best_eval_ && *line.eval_loss >= *best_eval_) return;
     best_eval_ = line.eval_loss;
     write_checkpoint_guarded(start_.dir / "checkpoints" / "best");
@@ -327,9 +324,12 @@ class Trainer {
     if (evaluated_ != step_) evaluate();
     if (step_ > 0) save();
     write_final_model(start_.dir / "final", engine_.weight_slices(), session_);
-    events_->write("finished",
-                   {{"step", Json(step_)}, {"loss", final_loss_ ? Json(*final_loss_) : Json()}});
+    events_->write("finished", {{"step", Json(step_)},
+                                {"loss", final_loss_ ? Json(*final_loss_) : Json()},
+                                {"skipped_steps", Json(step_ - updates_)}});
     tell_data();
+    if (updates_ < step_)
+      log_info("{} of {} steps had no target token and changed nothing", step_ - updates_, step_);
     draw_curve();
     log_info("finished {} steps in {}; final loss {}, best loss {}; model in {}", step_,
              format_duration(seconds_since(began_)), show(final_loss_), show(best_loss_),
@@ -378,8 +378,8 @@ class Trainer {
   int64_t total_ = kNoEnd;
   StreamState position_;
   std::optional<double> best_eval_, best_loss_, final_loss_;
-  double epoch_loss_ = 0, time_before_ = 0;
-  int64_t epoch_targets_ = 0;
+  EpochLoss epoch_loss_;
+  double time_before_ = 0;
   Clock::time_point began_, last_;
 };
 
