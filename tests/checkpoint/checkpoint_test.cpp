@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "checkpoint/replace_folder.h"
 #include "io/safetensors.h"
 #include "tests/checkpoint/recut.h"
 #include "tests/io/temporary_folder.h"
@@ -210,6 +211,19 @@ TEST(Checkpoint, WhatIsPastAStepGoes) {
   EXPECT_FALSE(fs::exists(run / "checkpoints/step-00000007.writing"));
   EXPECT_TRUE(is_checkpoint(run / "checkpoints/best"));
   EXPECT_TRUE(remove_checkpoints_after(run / "nowhere", 0).empty());
+}
+
+TEST(Checkpoint, AReplacementCutShortIsUndone) {
+  TemporaryFolder folder;
+  write_two(folder / "best", 1);
+  recover_replaced(folder / "best");  // nothing to do
+  fs::rename(folder / "best", folder / "best.old");
+  recover_replaced(folder / "best");
+  EXPECT_TRUE(is_checkpoint(folder / "best"));
+  fs::rename(folder / "best", folder / "best.old");
+  write_two(folder / "best", 2);
+  EXPECT_TRUE(is_checkpoint(folder / "best"));
+  EXPECT_FALSE(fs::exists(folder / "best.old"));
 }
 
 TEST(Checkpoint, TheNewestSoundOneIsFound) {

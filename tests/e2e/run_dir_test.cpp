@@ -25,6 +25,31 @@ TEST(RunDir, ResumeNeverBuriesNothing) {
   EXPECT_EQ(slurp(run.dir() / "mine.txt"), "kept");
 }
 
+TEST(RunDir, ResumeNeverRefusesAnotherRunWithoutCheckpoints) {
+  const TinyRun run;
+  run.train_well();
+  std::filesystem::remove_all(run.dir() / "checkpoints");
+  const std::string metrics = slurp(run.dir() / "metrics.jsonl");
+  const Ended refused = run.train({"seed=9"}, {"--resume", "never"});
+  EXPECT_EQ(refused.exit_code, 2);
+  expect_parts(refused.err, {"holds another run", "seed: 7 -> 9", "--overwrite"});
+  EXPECT_EQ(slurp(run.dir() / "metrics.jsonl"), metrics);
+  run.train_well({}, {"--resume", "never"});
+  EXPECT_EQ(metric_texts(run.dir(), "loss").size(), 6u);
+}
+
+TEST(RunDir, OverwriteRemovesThePicturesToo) {
+  const TinyRun run;
+  run.train_well();
+  for (const char* name : {"loss.png", "loss.svg"}) {
+    run.write(std::string("runs/tiny/") + name, "of the old run");
+  }
+  run.train_well({"train.steps=1"}, {"--overwrite"});  // one step has no curve
+  for (const char* name : {"loss.png", "loss.svg"}) {
+    EXPECT_FALSE(std::filesystem::exists(run.dir() / name)) << name;
+  }
+}
+
 TEST(RunDir, FinishedRunSaysSo) {
   const TinyRun run;
   run.train_well();
