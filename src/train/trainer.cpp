@@ -9,13 +9,13 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "base/version.h"
 #include "track/memory.h"
 #include "track/plot.h"
 #include "track/progress.h"
 #include "track/run_files.h"
 #include "train/engine.h"
 #include "train/final_model.h"
+#include "train/saver.h"
 #include "train/session.h"
 #include "train/signals.h"
 
@@ -140,6 +140,8 @@ class Trainer {
     if (!tail.is_epoch_told) epoch_loss_ = tail.epoch_loss;
     metrics_ = std::make_unique<MetricsWriter>(start_.dir / "metrics.jsonl");
     events_ = std::make_unique<EventWriter>(start_.dir / "events.jsonl", 0);
+    sync_directory(start_.dir);
+    saver_ = std::make_unique<Saver>(file_, session_, engine_, start_.dir, *metrics_, *events_);
     events_->write("started", {{"arena_bytes", Json(engine_.arena_bytes())},
                                {"step", Json(step_)},
                                {"threads", Json(engine_.pool()->num_threads())},
@@ -260,8 +262,8 @@ class Trainer {
     log_info("step {}: eval loss {:.5f}, perplexity {:.3f}", step_, *line.eval_loss,
              std::exp(*line.eval_loss));
     if (best_eval_ && *line.eval_loss >= *best_eval_) return;
-    best_eval_ = line.eval_loss;
-    write_checkpoint_guarded(start_.dir / "checkpoints" / "best");
+    const std::optional<double> before = std::exchange(best_eval_, line.eval_loss);
+    if (!saver_->save_best(state())) best_eval_ = before;  // the next better one is tried again
   }
 
   void eval_stream_restart() {
@@ -269,42 +271,10 @@ class Trainer {
   }
 
   // ------------------------------------------------------------------ saving
-  Json state() const {
-    Json s;
-    s.set("step", Json(step_));
-    s.set("updates", Json(updates_));
-    s.set("epoch", Json(position_.epoch));
-    s.set("position", Json(position_.position));
-    s.set("seed", Json(c_.seed));
-    s.set("loss_scale", Json(1));
-    s.set("best_eval_loss", best_eval_ ? Json(*best_eval_) : Json());
-    Json numerics;
-    numerics.set("version", Json(1));
-    numerics.set("kernels", Json(engine_.plans().train.options.kernels->name));
-    s.set("numerics", std::move(numerics));
-    s.set("weft", Json(kWeftVersion));
-    s.set("run", Json(file_.resolved()));
-    return s;
-  }
-
-  // A full disk does not end a run: it is told, and tried again at the next checkpoint.
-  bool write_checkpoint_guarded(const std::filesystem::path& folder) {
-    try {
-      write_checkpoint(folder, engine_.checkpoint_slices(), state(), side_files(session_));
-      events_->write("checkpoint", {{"step", Json(step_)}, {"path", Json(folder.string())}});
-      return true;
-    } catch (const RunError& e) {
-      log_error("checkpoint of step {} was not written: {}", step_, e.what());
-      events_->write("error", {{"step", Json(step_)}, {"message", Json(e.what())}});
-      return false;
-    }
-  }
+  TrainState state() const { return {step_, updates_, position_, best_eval_}; }
 
   void save() {
-    if (saved_step_ == step_) return;
-    if (!write_checkpoint_guarded(checkpoint_path(start_.dir, step_))) return;
-    saved_step_ = step_;
-    prune_checkpoints(start_.dir, c_.checkpoint.keep, step_);
+    if (saved_step_ != step_ && saver_->save_step(state())) saved_step_ = step_;
   }
 
   int stopped_by(int signal) {
@@ -369,6 +339,7 @@ class Trainer {
   Engine engine_;
   std::unique_ptr<MetricsWriter> metrics_;
   std::unique_ptr<EventWriter> events_;
+  std::unique_ptr<Saver> saver_;
   std::unique_ptr<Progress> progress_;
   Batch batch_, eval_batch_;
   bool has_batch_ = false;  // the next one is in batch_ already
