@@ -149,6 +149,31 @@ TEST(RunDir, EventsTellTheStory) {
   EXPECT_FALSE(std::filesystem::exists(run.checkpoint(0)));
 }
 
+// Rows of one token have no target: nothing is learned from them, and that is told.
+TEST(RunDir, StepsWithoutTargetsAreSkippedAndCounted) {
+  const TinyRun run;
+  std::string rows;
+  for (int i = 0; i < 16; ++i) rows += "a\n";
+  run.write("train.txt", rows);
+  const Ended ended =
+      run.train({"data.drop_empty=false", "data.append_eos=false", "train.steps=3"});
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  expect_parts(ended.err, {"3 of 3 steps had no target token"});
+  EXPECT_EQ(metric_texts(run.dir(), "loss"), std::vector<std::string>(3, "null"));
+  EXPECT_EQ(metric_texts(run.dir(), "grad_norm"), std::vector<std::string>(3, "null"));
+  EXPECT_EQ(event_lines(run.dir(), "finished").at(0).at("skipped_steps").as_int(), 3);
+}
+
+TEST(RunDir, StateNamesWhatLaterReadersNeed) {
+  const TinyRun run;
+  run.train_well();
+  const Json state = parse_json(slurp(run.checkpoint(6) / "state.json"), "state.json");
+  for (const char* key : {"rng", "exact"}) {
+    ASSERT_TRUE(state.find(key)) << key;
+    EXPECT_TRUE(state.at(key).is_null()) << key;
+  }
+}
+
 TEST(RunDir, KeepCountsTheNewest) {
   const TinyRun run;
   run.train_well({"checkpoint.every=1", "checkpoint.keep=2"});
