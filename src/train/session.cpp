@@ -63,6 +63,23 @@ StreamOptions Session::eval_stream() const {
   return o;
 }
 
+bool Session::is_in_eval_part(int64_t i) const {
+  if (eval_stream().part == Part::kAll) return true;
+  return is_eval_row(static_cast<uint64_t>(config.seed), i, config.data.eval_fraction);
+}
+
+void Session::check_eval_rows(const RowSource& rows) const {
+  const int64_t taken = rows_taken(config.data, rows.size());
+  for (int64_t i = 0; i < taken; ++i) {
+    if (is_in_eval_part(i)) return;
+  }
+  throw UserError(
+      fmt::format("the evaluation part has no rows: data.eval_fraction {}, "
+                  "data.fraction {}, data.limit {} of {} rows",
+                  config.data.eval_fraction, config.data.fraction, config.data.limit, rows.size()),
+      "raise data.eval_fraction, data.fraction or data.limit, or give data.eval");
+}
+
 Json trained_config(const Json& config, const RunConfig& run) {
   Json made = config;
   if (!run.model.num_layers) return made;
