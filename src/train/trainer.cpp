@@ -45,6 +45,7 @@ class Trainer {
         engine_(c_, *session_.model, cpu_kernels(), choose_threads(c_.launch)) {
     if (c_.has_eval()) {
       eval_rows_ = session_.open_eval_rows();
+      session_.check_eval_rows(*eval_rows_);
       eval_stream_ = std::make_unique<BatchStream>(c_.data, *eval_rows_, *session_.tokenizer,
                                                    session_.eval_stream());
     }
