@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "checkpoint/load.h"
 #include "data/example.h"
 #include "generate/generator.h"
@@ -21,6 +22,7 @@ std::string choose_model(const RunConfig& c, const std::string& given) {
   if (!given.empty()) return given;
   const std::filesystem::path run = std::filesystem::path(c.storage) / c.name;
   if (!list_checkpoints(run).empty()) return run.string();
+  log_warning("{} has no checkpoint yet: model.path is evaluated as it is", run.string());
   return resolve_model_path(c.model.path).string();
 }
 

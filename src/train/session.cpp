@@ -11,6 +11,10 @@ namespace {
 
 std::unique_ptr<Tokenizer> open_tokenizer(const RunConfig& c, const HfFolder& folder) {
   if (c.data.tokenizer == "bytes") return make_bytes_tokenizer();
+  if (c.data.tokenizer != "auto" && !std::filesystem::is_directory(c.data.tokenizer)) {
+    throw UserError(fmt::format("data.tokenizer: {} is no folder", c.data.tokenizer),
+                    "wanted: auto (that of model.path), bytes (built in), or a folder");
+  }
   return load_tokenizer(c.data.tokenizer == "auto" ? folder.path()
                                                    : std::filesystem::path(c.data.tokenizer));
 }
