@@ -39,6 +39,8 @@ class Executor {
  public:
   // The plan must outlive the executor.
   Executor(const Plan& plan, const ArenaLayout& layout, const Arena& arena, ThreadPool* pool);
+  Executor(const Executor&) = delete;  // the bound calls point into it
+  Executor& operator=(const Executor&) = delete;
 
   // The memory of a persistent value; null where the plan has none of that name.
   std::byte* find(const std::string& name) const;
