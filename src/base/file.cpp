@@ -50,8 +50,10 @@ std::string read_file(const std::filesystem::path& path, size_t max_bytes) {
     if (n <= 0) break;
     done += static_cast<size_t>(n);
   }
+  const int reason = errno;
   ::close(fd);
-  text.resize(done);
+  require(done == size, "{}: read {} of {} bytes: {}", path.string(), done, size,
+          std::strerror(reason));
   return text;
 }
 
@@ -91,6 +93,10 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
 
 MappedFile::~MappedFile() {
   if (data_) ::munmap(const_cast<std::byte*>(data_), size_);
+}
+
+void MappedFile::drop_pages() const {
+  if (data_) ::madvise(const_cast<std::byte*>(data_), size_, MADV_DONTNEED);
 }
 
 FileWriter::FileWriter(const std::filesystem::path& path, Mode mode) : path_(path) {

@@ -25,6 +25,8 @@ class MappedFile {
   ~MappedFile();
   const std::byte* data() const { return data_; }
   size_t size() const { return size_; }
+  // Gives the pages back; they are read from the file again when next touched.
+  void drop_pages() const;
   std::string_view text() const { return {reinterpret_cast<const char*>(data_), size_}; }
 
  private:

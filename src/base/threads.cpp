@@ -1,4 +1,4 @@
-// base/threads.cpp: tasks are handed out by one counter; a generation number starts each round.
+// base/threads.cpp: tasks are handed out by one counter; workers enter a round while it is open.
 #include "base/threads.h"
 
 #include <utility>
@@ -25,6 +25,8 @@ void wait_for_change(std::atomic<uint32_t>& value, uint32_t old) {
   value.wait(old, std::memory_order_acquire);
 }
 
+constexpr uint32_t kOpen = 0x80000000u;
+
 }  // namespace
 
 ThreadPool::ThreadPool(int num_threads) {
@@ -33,8 +35,8 @@ ThreadPool::ThreadPool(int num_threads) {
 
 ThreadPool::~ThreadPool() {
   stop_.store(true);
-  generation_.fetch_add(1, std::memory_order_release);
-  generation_.notify_all();
+  round_.fetch_add(1, std::memory_order_release);
+  round_.notify_all();
   for (std::thread& t : workers_) t.join();
 }
 
@@ -44,17 +46,19 @@ void ThreadPool::run_raw(int64_t num_tasks, Raw raw, const void* fn) {
     for (int64_t i = 0; i < num_tasks; ++i) raw(fn, i, 0);
     return;
   }
+  // The last round is closed and empty, so nobody reads these now.
   raw_ = raw;
   fn_ = fn;
   num_tasks_ = num_tasks;
   next_.store(0, std::memory_order_relaxed);
-  busy_.store(static_cast<uint32_t>(workers_.size()), std::memory_order_relaxed);
-  generation_.fetch_add(1, std::memory_order_release);
-  generation_.notify_all();
+  state_.store(kOpen, std::memory_order_release);
+  round_.fetch_add(1, std::memory_order_release);
+  round_.notify_all();
   take_tasks(0);
-  for (uint32_t left = busy_.load(std::memory_order_acquire); left != 0;
-       left = busy_.load(std::memory_order_acquire)) {
-    wait_for_change(busy_, left);
+  uint32_t inside = state_.fetch_and(~kOpen, std::memory_order_acq_rel) & ~kOpen;
+  while (inside != 0) {
+    wait_for_change(state_, inside);
+    inside = state_.load(std::memory_order_acquire);
   }
   if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
 }
@@ -72,14 +76,24 @@ void ThreadPool::take_tasks(int thread) {
   }
 }
 
+// True where this worker is now counted in an open round; it may be a later one than woke it.
+bool ThreadPool::enter() {
+  uint32_t seen = state_.load(std::memory_order_acquire);
+  while (seen & kOpen) {
+    if (state_.compare_exchange_weak(seen, seen + 1, std::memory_order_acq_rel)) return true;
+  }
+  return false;
+}
+
 void ThreadPool::work(int thread) {
   uint32_t seen = 0;
   for (;;) {
-    wait_for_change(generation_, seen);
-    seen = generation_.load(std::memory_order_acquire);
+    wait_for_change(round_, seen);
+    seen = round_.load(std::memory_order_acquire);
     if (stop_.load()) return;
+    if (!enter()) continue;
     take_tasks(thread);
-    if (busy_.fetch_sub(1, std::memory_order_acq_rel) == 1) busy_.notify_all();
+    if (state_.fetch_sub(1, std::memory_order_acq_rel) == 1) state_.notify_all();
   }
 }
 

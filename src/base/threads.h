@@ -2,7 +2,8 @@
 //
 // run() takes no memory and no lock on the way: workers spin briefly, then sleep on a futex
 // (std::atomic::wait). Which thread takes a task never changes a result: a task writes only what
-// is its own.
+// is its own. The caller takes tasks too and waits only for workers that took part: on a busy
+// machine a worker that the system has not woken yet holds nobody up.
 #pragma once
 
 #include <atomic>
@@ -38,14 +39,15 @@ class ThreadPool {
   void run_raw(int64_t num_tasks, Raw raw, const void* fn);
   void work(int thread);
   void take_tasks(int thread);
+  bool enter();
 
   std::vector<std::thread> workers_;
   Raw raw_ = nullptr;
   const void* fn_ = nullptr;
   int64_t num_tasks_ = 0;
   std::atomic<int64_t> next_{0};
-  std::atomic<uint32_t> generation_{0};
-  std::atomic<uint32_t> busy_{0};
+  std::atomic<uint32_t> round_{0};  // raised to wake the workers
+  std::atomic<uint32_t> state_{0};  // kOpen while a round may be entered, plus who is inside
   std::atomic<bool> stop_{false};
   std::mutex error_mutex_;
   std::exception_ptr error_;

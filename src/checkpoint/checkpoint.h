@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -78,8 +79,13 @@ std::filesystem::path checkpoint_path(const std::filesystem::path& run_dir, int6
 std::vector<std::filesystem::path> list_checkpoints(const std::filesystem::path& run_dir);
 // The newest whose every checksum holds; a warning for each that is damaged. Reads all bytes.
 std::optional<std::filesystem::path> find_sound_checkpoint(const std::filesystem::path& run_dir);
-// Deletes all but the newest `keep` (at least one stays), and what broken attempts left; best/
-// stays.
-void prune_checkpoints(const std::filesystem::path& run_dir, int64_t keep);
+// Deletes all but the newest `keep` (at least one stays) of those up to step `newest`, and what
+// broken attempts before it left; best/ stays, and so does whatever is past `newest`.
+void prune_checkpoints(const std::filesystem::path& run_dir, int64_t keep,
+                       int64_t newest = std::numeric_limits<int64_t>::max());
+// Deletes every step-N and step-N.writing with N > step, newest first: a run that starts at `step`
+// goes another way, or they are damaged. Returns what is gone.
+std::vector<std::filesystem::path> remove_checkpoints_after(const std::filesystem::path& run_dir,
+                                                            int64_t step);
 
 }  // namespace weft

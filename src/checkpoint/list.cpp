@@ -82,17 +82,29 @@ std::optional<fs::path> find_sound_checkpoint(const fs::path& run_dir) {
   return std::nullopt;
 }
 
-void prune_checkpoints(const fs::path& run_dir, int64_t keep) {
-  const std::vector<fs::path> whole = list_checkpoints(run_dir);
+void prune_checkpoints(const fs::path& run_dir, int64_t keep, int64_t newest) {
+  const std::vector<Entry> entries = scan(run_dir);
+  std::vector<int64_t> whole;
+  for (const Entry& e : entries) {
+    if (e.whole && e.step <= newest) whole.push_back(e.step);
+  }
   if (whole.empty()) return;
   const auto kept = std::min(whole.size(), static_cast<size_t>(std::max<int64_t>(keep, 1)));
-  const fs::path& first_kept = whole[whole.size() - kept];
-  const int64_t oldest = step_of(first_kept.filename().string());
-  const int64_t newest = step_of(whole.back().filename().string());
-  for (const Entry& e : scan(run_dir)) {
-    const bool leftover = !e.whole && e.step < newest;  // nobody writes an older step any more
+  const int64_t oldest = whole[whole.size() - kept];
+  for (const Entry& e : entries) {
+    const bool leftover = !e.whole && e.step < whole.back();  // nobody writes an older step now
     if (leftover || (e.whole && e.step < oldest)) remove_checkpoint(e.path);
   }
+}
+
+std::vector<fs::path> remove_checkpoints_after(const fs::path& run_dir, int64_t step) {
+  std::vector<fs::path> gone;
+  const std::vector<Entry> entries = scan(run_dir);
+  for (auto e = entries.rbegin(); e != entries.rend() && e->step > step; ++e) {
+    remove_checkpoint(e->path);
+    gone.push_back(e->path);
+  }
+  return gone;
 }
 
 }  // namespace weft

@@ -21,6 +21,12 @@ void move(const fs::path& from, const fs::path& to) {
       fmt::format("cannot rename {} to {}: {}", from.string(), to.string(), std::strerror(errno)));
 }
 
+fs::path old_folder(const fs::path& place) { return place.string() + ".old"; }
+
+fs::path parent_of(const fs::path& place) {
+  return place.has_parent_path() ? place.parent_path() : ".";
+}
+
 }  // namespace
 
 void make_folder(const fs::path& path) {
@@ -45,15 +51,24 @@ void write_synced(const fs::path& path, std::string_view text) {
   out.sync();
 }
 
+void recover_replaced(const fs::path& place) {
+  const fs::path old = old_folder(place);
+  std::error_code absent;
+  if (fs::exists(place, absent) || !fs::exists(old, absent)) return;
+  move(old, place);
+  sync_directory(parent_of(place));
+}
+
 void replace_folder(const fs::path& made, const fs::path& place) {
-  const fs::path parent = place.has_parent_path() ? place.parent_path() : ".";
+  const fs::path parent = parent_of(place);
+  recover_replaced(place);
   if (!fs::exists(place)) {
     move(made, place);
   } else if (::renameat2(AT_FDCWD, made.c_str(), AT_FDCWD, place.c_str(), RENAME_EXCHANGE) == 0) {
     sync_directory(parent);
     remove_folder(made);
   } else {
-    const fs::path old = place.string() + ".old";
+    const fs::path old = old_folder(place);
     remove_folder(old);
     move(place, old);
     move(made, place);

@@ -67,7 +67,9 @@ int run_one(const Command& command, int argc, const char* const* argv) {
 }
 
 std::string help_text() {
-  std::string text = "weft trains language models on many devices.\n\nUsage: weft COMMAND ...\n\n";
+  std::string text =
+      "weft trains language models from a Hugging Face folder to a Hugging Face folder.\n\nUsage: "
+      "weft COMMAND ...\n\n";
   for (const Command& c : commands()) {
     text += fmt::format("  {:<10} {}{}\n", c.name, c.help, c.add ? "" : " (not built yet)");
   }

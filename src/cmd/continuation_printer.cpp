@@ -4,11 +4,10 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdio>
-#include <iterator>
 
 #include "base/json.h"
+#include "generate/stop_ids.h"
 
 namespace weft {
 namespace {
@@ -46,14 +45,8 @@ void ContinuationPrinter::end(size_t prompt, const std::vector<int32_t>& ids) {
   std::fflush(stdout);
 }
 
-// A model may have more ids than its tokenizer: rows that only pad its tables. They have no text.
-bool ContinuationPrinter::has_text(int32_t id) const {
-  return id < tokenizer_.num_ids() &&
-         std::find(stop_ids_.begin(), stop_ids_.end(), id) == stop_ids_.end();
-}
-
 void ContinuationPrinter::stream(int32_t id) {
-  if (!has_text(id)) return;
+  if (!has_text(id, tokenizer_, stop_ids_)) return;
   fmt::print("{}", decoder_.push(id));
   std::fflush(stdout);
 }
@@ -61,10 +54,7 @@ void ContinuationPrinter::stream(int32_t id) {
 void ContinuationPrinter::print(size_t prompt) {
   const std::vector<int32_t>& ids = *waiting_[prompt];
   if (streams_) return fmt::print("{}\n", decoder_.finish());
-  std::vector<int32_t> visible;
-  std::copy_if(ids.begin(), ids.end(), std::back_inserter(visible),
-               [&](int32_t id) { return has_text(id); });
-  std::string text = tokenizer_.decode(visible, true);
+  std::string text = decode_continuation(ids, tokenizer_, stop_ids_);
   if (style_ == ContinuationStyle::kJson) {
     const Json::Array list(ids.begin(), ids.end());
     text = Json(Json::Object{{"prompt", prompts_[prompt]}, {"text", text}, {"ids", list}}).dump();

@@ -25,7 +25,6 @@ class ContinuationPrinter {
   void end(size_t prompt, const std::vector<int32_t>& ids);
 
  private:
-  bool has_text(int32_t id) const;
   void stream(int32_t id);
   void print(size_t prompt);
 

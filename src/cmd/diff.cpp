@@ -12,10 +12,14 @@ int run_diff(const std::string& a_path, const std::string& b_path) {
   const LogicalModel a = open_logical(a_path), b = open_logical(b_path);
   const Comparison result = compare_models(a, b);
   for (const TensorDifference& d : result.differences) fmt::print("{}\n", to_string(d));
-  if (!result.states_compared && !(a.states.empty() && b.states.empty())) {
-    fmt::print("states only in {}, not compared\n", a.states.empty() ? "B" : "A");
+  // Of what both should have, one lacks: two checkpoints differ there, a folder has no states.
+  const bool lacks_states = a.states.empty() != b.states.empty();
+  const bool both_keep_states = a.kind == LogicalModel::Kind::kCheckpoint && b.kind == a.kind;
+  if (lacks_states) {
+    fmt::print("states only in {}{}\n", a.states.empty() ? "B" : "A",
+               both_keep_states ? "" : ", not compared");
   }
-  if (result.differences.empty()) {
+  if (result.differences.empty() && !(lacks_states && both_keep_states)) {
     fmt::print("identical: {} tensors\n", result.num_compared);
     return 0;
   }

@@ -3,10 +3,23 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "cmd/command.h"
 #include "train/evaluate.h"
 
 namespace weft {
+namespace {
+
+// Padding is no news: every batch has some.
+void warn_of_rows(DataCounters counters) {
+  for (const std::string& where : counters.first_repaired) {
+    log_warning("{}: bytes that are no UTF-8 were replaced", where);
+  }
+  counters.padding = 0;
+  if (const std::string told = counters.describe(); !told.empty()) log_warning("{}", told);
+}
+
+}  // namespace
 
 RunCommand add_eval(CLI::App& app) {
   struct Words {
@@ -23,6 +36,7 @@ RunCommand add_eval(CLI::App& app) {
   return [w] {
     const RunFile file(w->run, w->sets);
     const EvalReport report = evaluate(file.config(), w->model);
+    warn_of_rows(report.counters);
     if (w->json) {
       fmt::print("{}\n", report.to_json().dump());
       return 0;

@@ -68,13 +68,6 @@ std::unique_ptr<Tokenizer> find_tokenizer(const Options& options, const LogicalM
   return load_tokenizer_files(read_side_files(source), source.path.string());
 }
 
-std::vector<int32_t> stop_ids(const LogicalModel& source, const Tokenizer& tokenizer) {
-  const auto path = source.path / "generation_config.json";
-  if (!std::filesystem::exists(path)) return find_stop_ids(&tokenizer, source.config, nullptr);
-  const Json generation = parse_json(read_file(path, size_t{1} << 26), path.string());
-  return find_stop_ids(&tokenizer, source.config, &generation);
-}
-
 Generator make_generator(const Model& model, const LogicalModel& source,
                          const std::vector<std::vector<int32_t>>& prompts, const Options& options,
                          ThreadPool* pool) {
@@ -104,7 +97,7 @@ int run_generate(Options options) {
   require(!source.config.is_null(), "{} has no config.json beside its weights", options.model);
   const auto model = make_model(source.config, {0, true});
   const auto tokenizer = find_tokenizer(options, source);
-  options.sample.stop_ids = stop_ids(source, *tokenizer);
+  options.sample.stop_ids = read_stop_ids(*tokenizer, source.config, source.path);
   const std::vector<std::string> prompts = read_prompts(options);
   std::vector<std::vector<int32_t>> ids;
   for (size_t i = 0; i < prompts.size(); ++i) {

@@ -1,4 +1,5 @@
 // cmd/main.cpp: one catch turns errors into messages and exit codes.
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <exception>
@@ -24,9 +25,10 @@ int run(int argc, const char* const* argv) {
   return exit_code;
 }
 
-// A reader that has seen enough (weft hash X | head) is no failure; a full disk is.
+// A reader that has seen enough (weft hash X | head): silent, with the code that a shell gives a
+// program that SIGPIPE ended, so that nobody takes it for the answer of a check.
 int report_system(const std::system_error& e) {
-  if (e.code() == std::errc::broken_pipe) return 0;
+  if (e.code() == std::errc::broken_pipe) return 128 + SIGPIPE;
   return report(e.what(), "", 1);
 }
 

@@ -128,7 +128,8 @@ void ExampleMaker::fill(const std::string& source, const std::string& target, Ex
     num_source -= cut;
     out.ids.resize(seq_length_);
   }
-  out.first_label = std::max<int64_t>(1, static_cast<int64_t>(num_source));
+  out.num_source = static_cast<int64_t>(num_source);
+  out.first_label = std::max<int64_t>(1, out.num_source);
 }
 
 bool ExampleMaker::make(const RowSource& rows, int64_t i, const Row& row, Example& out) const {

@@ -17,6 +17,7 @@ namespace weft {
 // token of a row has no position before it, so first_label is at least 1.
 struct Example {
   std::vector<int32_t> ids;
+  int64_t num_source = 0;  // the first ids: what the cut has left of the prompt
   int64_t first_label = 1;
   bool truncated = false;
 };

@@ -4,10 +4,13 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/error.h"
+
 namespace weft {
 namespace {
 
 constexpr uint64_t kMarkBytes = 16384;
+constexpr int64_t kMarkLines = 64;
 
 // The offset after the line that begins at `at`, its line end included.
 uint64_t after_line(std::string_view text, uint64_t at) {
@@ -27,7 +30,8 @@ LineIndex::LineIndex(std::string_view text, bool skip_blank)
   for (uint64_t at = 0; at < text.size();) {
     const uint64_t next = after_line(text, at);
     if (!skip_blank || !is_blank(text.substr(at, next - at))) {
-      if (marks_.empty() || at - marks_.back().offset >= kMarkBytes) {
+      if (marks_.empty() || at - marks_.back().offset >= kMarkBytes ||
+          num_lines_ - marks_.back().line >= kMarkLines) {
         marks_.push_back({num_lines_, at});
       }
       ++num_lines_;
@@ -38,6 +42,7 @@ LineIndex::LineIndex(std::string_view text, bool skip_blank)
 }
 
 uint64_t LineIndex::find(int64_t i) const {
+  ensure(i >= 0 && i < num_lines_, "a line of the text");
   const auto after = std::upper_bound(marks_.begin(), marks_.end(), i,
                                       [](int64_t line, const Mark& m) { return line < m.line; });
   const Mark& mark = *std::prev(after);

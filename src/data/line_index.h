@@ -1,7 +1,8 @@
 // data/line_index.h: where the lines of a text begin, without a list of all of them.
 //
-// A mark (line number, byte offset) is kept about every 16 KiB of text, so the index takes a
-// thousandth of the file, and a line is found by a binary search and a scan of at most 16 KiB.
+// A mark (line number, byte offset) is kept every 64 lines, or 16 KiB of text where that is less:
+// at most a quarter of a byte a line and a thousandth of the file. A line is found by a binary
+// search and a scan of at most 63 lines and 16 KiB before it.
 #pragma once
 
 #include <cstdint>

@@ -1,10 +1,12 @@
-// generate/stop_ids.cpp: eos_token_id as the files of a folder give it.
+// generate/stop_ids.cpp: eos_token_id as the files of a folder give it, and what is not shown.
 #include "generate/stop_ids.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 
 #include "base/error.h"
+#include "base/file.h"
 
 namespace weft {
 namespace {
@@ -38,6 +40,27 @@ std::vector<int32_t> find_stop_ids(const Tokenizer* tokenizer, const Json& confi
     add_from(ids, config, "config.json");
   }
   return ids;
+}
+
+std::vector<int32_t> read_stop_ids(const Tokenizer& tokenizer, const Json& config,
+                                   const std::filesystem::path& folder) {
+  const auto path = folder / "generation_config.json";
+  if (!std::filesystem::exists(path)) return find_stop_ids(&tokenizer, config, nullptr);
+  const Json generation = parse_json(read_file(path, size_t{1} << 26), path.string());
+  return find_stop_ids(&tokenizer, config, &generation);
+}
+
+bool has_text(int32_t id, const Tokenizer& tokenizer, const std::vector<int32_t>& stop_ids) {
+  return id < tokenizer.num_ids() &&
+         std::find(stop_ids.begin(), stop_ids.end(), id) == stop_ids.end();
+}
+
+std::string decode_continuation(const std::vector<int32_t>& ids, const Tokenizer& tokenizer,
+                                const std::vector<int32_t>& stop_ids) {
+  std::vector<int32_t> shown;
+  std::copy_if(ids.begin(), ids.end(), std::back_inserter(shown),
+               [&](int32_t id) { return has_text(id, tokenizer, stop_ids); });
+  return tokenizer.decode(shown, true);
 }
 
 }  // namespace weft

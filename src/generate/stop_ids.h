@@ -1,7 +1,9 @@
-// generate/stop_ids.h: the tokens that end a continuation.
+// generate/stop_ids.h: the tokens that end a continuation, and those that are its text.
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
+#include <string>
 #include <vector>
 
 #include "base/json.h"
@@ -14,5 +16,15 @@ namespace weft {
 // UserError where the key holds something else.
 std::vector<int32_t> find_stop_ids(const Tokenizer* tokenizer, const Json& config,
                                    const Json* generation_config);
+// The same with the generation_config.json of `folder`, where it has one.
+std::vector<int32_t> read_stop_ids(const Tokenizer& tokenizer, const Json& config,
+                                   const std::filesystem::path& folder);
+
+// False for the stop tokens, and for ids that the tokenizer does not have: a model may have more,
+// rows that only pad its tables.
+bool has_text(int32_t id, const Tokenizer& tokenizer, const std::vector<int32_t>& stop_ids);
+// The text of a continuation: that of the ids that have one, special tokens left out.
+std::string decode_continuation(const std::vector<int32_t>& ids, const Tokenizer& tokenizer,
+                                const std::vector<int32_t>& stop_ids);
 
 }  // namespace weft

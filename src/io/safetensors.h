@@ -46,6 +46,7 @@ class SafetensorsFile {
     return map_.data() + header_.data_start + info.begin;
   }
   size_t data_start() const { return header_.data_start; }
+  void drop_pages() const { map_.drop_pages(); }
 
  private:
   std::filesystem::path path_;

@@ -21,8 +21,9 @@ struct LossCurve {
 // From metrics.jsonl; steps without a loss are left out.
 LossCurve read_loss_curve(const std::filesystem::path& metrics, const std::string& title);
 
-// A local average over a fortieth of the curve to both sides, nearer points counting more.
-std::vector<CurvePoint> smooth(const std::vector<CurvePoint>& points);
+// A local average over a fortieth of the curve to both sides, nearer points counting more; of the
+// logarithms where the axis shows those, so that one high loss is no hill.
+std::vector<CurvePoint> smooth(const std::vector<CurvePoint>& points, bool is_log);
 
 // Braille characters with axes, about so many characters wide and high; ends with a line end.
 std::string draw_terminal(const LossCurve& curve, int columns = 72, int rows = 16);

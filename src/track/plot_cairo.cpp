@@ -44,7 +44,7 @@ class Canvas {
     cairo_rectangle(cr_, kLeft, kTop - 6, kWidth - kLeft - kRight + 6,
                     kHeight - kTop - kBottom + 8);
     cairo_clip(cr_);
-    const std::vector<CurvePoint> line = smooth(curve_.train);
+    const std::vector<CurvePoint> line = smooth(curve_.train, ys_.is_log());
     draw_fill(line);
     draw_line(curve_.train, kLine, 0.28, 1);
     draw_line(line, kLine, 1, 2.4);
@@ -173,17 +173,13 @@ class Canvas {
       const CurvePoint& end = line.back();
       dot(px(end.x), py(end.y), 4.2, kLine);
       taken = py(end.y);
-      text(px(end.x) + 14, taken + 5, value_label(end.y), 15, kLine, Align::kBegin, true);
+      text(px(end.x) + 14, taken + 5, fmt::format("{:.3g}", end.y), 15, kLine, Align::kBegin, true);
     }
     if (curve_.eval.empty()) return;
     const CurvePoint& end = curve_.eval.back();
     double y = py(end.y);
     if (std::abs(y - taken) < 18) y = y <= taken ? taken - 18 : taken + 18;
-    text(px(end.x) + 14, y + 5, value_label(end.y), 15, kEval, Align::kBegin, true);
-  }
-
-  static std::string value_label(double v) {
-    return v < 0.01 ? fmt::format("{:.2e}", v) : fmt::format("{:.4f}", v).substr(0, 6);
+    text(px(end.x) + 14, y + 5, fmt::format("{:.3g}", end.y), 15, kEval, Align::kBegin, true);
   }
 
   cairo_t* cr_;

@@ -27,7 +27,7 @@ LossCurve read_loss_curve(const std::filesystem::path& metrics, const std::strin
 
 // A straight line is fitted to the neighbours of each point (local regression): at the ends, where
 // neighbours stand on one side only, an average would lag.
-std::vector<CurvePoint> smooth(const std::vector<CurvePoint>& points) {
+std::vector<CurvePoint> smooth(const std::vector<CurvePoint>& points, bool is_log) {
   const int64_t n = static_cast<int64_t>(points.size());
   const int64_t reach = std::max<int64_t>(1, n / 40);
   std::vector<CurvePoint> out;
@@ -37,15 +37,17 @@ std::vector<CurvePoint> smooth(const std::vector<CurvePoint>& points) {
     for (int64_t j = std::max<int64_t>(0, i - reach); j <= std::min(n - 1, i + reach); ++j) {
       const CurvePoint& p = points[static_cast<size_t>(j)];
       const double weight = static_cast<double>(reach + 1 - std::abs(i - j)), x = p.x - x0;
+      const double y = is_log ? std::log(p.y) : p.y;
       w += weight;
       wx += weight * x;
-      wy += weight * p.y;
+      wy += weight * y;
       wxx += weight * x * x;
-      wxy += weight * x * p.y;
+      wxy += weight * x * y;
     }
     const double spread = w * wxx - wx * wx;
     const bool has_slope = n > 2 && spread > 0;
-    out.push_back({x0, has_slope ? (wxx * wy - wx * wxy) / spread : wy / w});
+    const double y0 = has_slope ? (wxx * wy - wx * wxy) / spread : wy / w;
+    out.push_back({x0, is_log ? std::exp(y0) : y0});
   }
   return out;
 }

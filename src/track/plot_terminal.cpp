@@ -90,7 +90,7 @@ std::string draw_terminal(const LossCurve& curve, int columns, int rows) {
   auto dot_x = [&](double x) { return to_dot(xs.place(x), grid.width()); };
   auto dot_y = [&](double y) { return grid.height() - 1 - to_dot(ys.place(y), grid.height()); };
 
-  const std::vector<CurvePoint> line = smooth(curve.train);
+  const std::vector<CurvePoint> line = smooth(curve.train, ys.is_log());
   for (size_t i = 0; i < line.size(); ++i) {
     const CurvePoint& from = line[i > 0 ? i - 1 : 0];
     grid.line(dot_x(from.x), dot_y(from.y), dot_x(line[i].x), dot_y(line[i].y));

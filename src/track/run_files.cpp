@@ -62,21 +62,29 @@ void count_step(const Json& line, MetricsTail& tail) {
   const int64_t epoch = line.at("epoch").as_int();
   if (epoch != tail.epoch) {
     tail.epoch = epoch;
-    tail.epoch_loss_sum = 0;
-    tail.epoch_targets = 0;
+    tail.epoch_loss = {};
     tail.is_epoch_told = false;
   }
   tail.last_step = line.at("step").as_int();
   tail.time_s = line.at("time_s").as_number();
   const Json& loss = line.at("loss");
   if (loss.is_null()) return;
-  const int64_t targets = line.at("target_tokens").as_int();
-  tail.epoch_loss_sum += loss.as_number() * static_cast<double>(targets);
-  tail.epoch_targets += targets;
+  tail.last_loss = loss.as_number();
+  tail.epoch_loss.add(loss.as_number(), line.at("target_tokens").as_int());
   if (!tail.best_loss || loss.as_number() < *tail.best_loss) tail.best_loss = loss.as_number();
 }
 
 }  // namespace
+
+void EpochLoss::add(double loss, int64_t target_tokens) {
+  sum_ += loss * static_cast<double>(target_tokens);
+  targets_ += target_tokens;
+}
+
+std::optional<double> EpochLoss::mean() const {
+  if (targets_ == 0) return std::nullopt;
+  return sum_ / static_cast<double>(targets_);
+}
 
 MetricsTail cut_metrics_after(const std::filesystem::path& path, int64_t step) {
   MetricsTail tail;
@@ -92,6 +100,7 @@ MetricsTail cut_metrics_after(const std::filesystem::path& path, int64_t step) {
     const Json* line_step = line.find("step");
     if (line_step && line_step->as_int() > step) break;
     if (line_step && line.find("loss")) count_step(line, tail);
+    if (line_step && line.find("eval_loss")) tail.last_eval_step = line_step->as_int();
     if (!line_step && line.find("mean_loss")) tail.is_epoch_told = true;
     at = end + 1;
   }

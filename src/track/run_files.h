@@ -16,10 +16,10 @@
 namespace weft {
 
 struct StepMetrics {
-  int64_t step = 0;            // from 1
-  int64_t epoch = 0;           // from 1
-  std::optional<double> loss;  // none: the batch had no label
-  double grad_norm = 0;
+  int64_t step = 0;                 // from 1
+  int64_t epoch = 0;                // from 1
+  std::optional<double> loss;       // none: the batch had no label
+  std::optional<double> grad_norm;  // none: and so no update
   double lr = 0;
   int64_t tokens = 0;  // positions fed, padding included
   int64_t target_tokens = 0;
@@ -42,15 +42,27 @@ struct EvalMetrics {
   Json::Object more;  // further keys, after these
 };
 
+// The mean of an epoch as it grows. Live and read back from the lines it goes through the same
+// code, so that a run that was stopped has the bits of one that was not.
+class EpochLoss {
+ public:
+  void add(double loss, int64_t target_tokens);
+  std::optional<double> mean() const;  // weighted by target tokens; none where there were none
+
+ private:
+  double sum_ = 0;  // of loss * target_tokens
+  int64_t targets_ = 0;
+};
+
 // What the lines that stay tell a run that goes on.
 struct MetricsTail {
   int64_t last_step = 0;
   double time_s = 0;
-  std::optional<double> best_loss;
-  int64_t epoch = 0;           // of the last step line
-  double epoch_loss_sum = 0;   // of that epoch: sum of loss * target_tokens
-  int64_t epoch_targets = 0;   // and of target_tokens
-  bool is_epoch_told = false;  // that epoch has its line already
+  std::optional<double> best_loss, last_loss;
+  int64_t last_eval_step = -1;  // -1: no evaluation
+  int64_t epoch = 0;            // of the last step line
+  EpochLoss epoch_loss;         // of that epoch
+  bool is_epoch_told = false;   // that epoch has its line already
 };
 
 // Cuts metrics.jsonl before the first line that is past `step`, and a torn last line; a file that
@@ -63,6 +75,7 @@ class MetricsWriter {
   void write(const StepMetrics& line);
   void write(const EpochMetrics& line);
   void write(const EvalMetrics& line);
+  void sync() { file_.sync(); }  // what is written is on the disk
 
  private:
   FileWriter file_;

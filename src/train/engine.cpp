@@ -102,6 +102,8 @@ void Engine::load_weights(const HfFolder& folder) {
     load_parameter(folder, spec, config_.compute_dtype(), train_->find(spec.name));
     if (std::byte* at = train_->find(master)) load_parameter(folder, spec, Dtype::kF32, at);
   });
+  // What was copied need not stay in memory twice.
+  for (const SafetensorsFile& file : folder.files()) file.drop_pages();
 }
 
 void Engine::init_weights(uint64_t seed) {

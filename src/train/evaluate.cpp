@@ -2,9 +2,11 @@
 // targets.
 #include "train/evaluate.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "checkpoint/load.h"
 #include "data/example.h"
 #include "generate/generator.h"
@@ -20,6 +22,7 @@ std::string choose_model(const RunConfig& c, const std::string& given) {
   if (!given.empty()) return given;
   const std::filesystem::path run = std::filesystem::path(c.storage) / c.name;
   if (!list_checkpoints(run).empty()) return run.string();
+  log_warning("{} has no checkpoint yet: model.path is evaluated as it is", run.string());
   return resolve_model_path(c.model.path).string();
 }
 
@@ -45,43 +48,45 @@ void measure_loss(const Session& session, const RowSource& rows, const LogicalMo
     report->rows += batch.num_rows;
     report->target_tokens += batch.target_tokens;
   }
+  report->counters = stream.counters();
 }
 
-// Prompts and answers of every row of the evaluation part.
+// Prompts and answers of the rows that are kept, as training sees them.
 struct Questions {
-  std::vector<std::vector<int32_t>> prompts;
-  std::vector<std::string> answers;
+  std::vector<std::vector<int32_t>> prompts;  // of the rows that have one
+  std::vector<std::string> answers;           // to those prompts
+  int64_t num_rows = 0;                       // with those that have none
   int64_t longest_prompt = 0, longest_answer = 0;
 };
 
 Questions read_questions(const Session& session, const RowSource& rows) {
   const RunConfig& c = session.config;
   const ExampleMaker maker(c.data, *session.tokenizer, session.model->vocab_size());
-  const auto longer = [](int64_t most, const std::vector<int32_t>& ids) {
-    return std::max(most, static_cast<int64_t>(ids.size()));
-  };
+  const int64_t num_rows = rows_taken(c.data, rows.size());
   Questions q;
   Row row;
-  for (int64_t i = 0; i < rows_taken(c.data, rows.size()); ++i) {
-    if (c.data.eval_fraction > 0 &&
-        !is_eval_row(static_cast<uint64_t>(c.seed), i, c.data.eval_fraction)) {
-      continue;
-    }
+  Example example;
+  for (int64_t i = 0; i < num_rows; ++i) {
+    if (!session.is_in_eval_part(i)) continue;
     rows.read(i, row);
-    std::vector<int32_t> prompt, answer;
-    session.tokenizer->encode(maker.prompt(rows, i, row), true, prompt);
+    if (!maker.make(rows, i, row, example)) continue;
+    ++q.num_rows;
+    const int64_t num_source = example.num_source;
+    if (num_source == 0 || num_source >= session.model->max_positions()) continue;
+    q.prompts.emplace_back(example.ids.begin(), example.ids.begin() + num_source);
     q.answers.push_back(maker.answer(rows, i, row));
-    session.tokenizer->encode(q.answers.back(), false, answer);
-    q.longest_prompt = longer(q.longest_prompt, prompt);
-    q.longest_answer = longer(q.longest_answer, answer);
-    q.prompts.push_back(std::move(prompt));
+    q.longest_prompt = std::max(q.longest_prompt, num_source);
+    q.longest_answer =
+        std::max(q.longest_answer, static_cast<int64_t>(example.ids.size()) - num_source);
   }
   return q;
 }
 
-double measure_exact_match(const Session& session, const RowSource& rows,
-                           const LogicalModel& source, ThreadPool* pool) {
+std::optional<double> measure_exact_match(const Session& session, const RowSource& rows,
+                                          const LogicalModel& source, ThreadPool* pool) {
   const Questions q = read_questions(session, rows);
+  if (q.num_rows == 0) return std::nullopt;
+  if (q.prompts.empty()) return 0;
   GenerateOptions options;
   options.compute = session.config.compute_dtype();
   options.max_positions =
@@ -92,13 +97,13 @@ double measure_exact_match(const Session& session, const RowSource& rows,
                       });
   SampleOptions sample;
   sample.max_new_tokens = q.longest_answer + 1;
-  sample.stop_ids = find_stop_ids(session.tokenizer.get(), source.config, nullptr);
+  sample.stop_ids = read_stop_ids(*session.tokenizer, source.config, source.path);
   const auto made = generator.generate(q.prompts, sample);
   int64_t equal = 0;
   for (size_t i = 0; i < made.size(); ++i) {
-    equal += session.tokenizer->decode(made[i], true) == q.answers[i];
+    equal += decode_continuation(made[i], *session.tokenizer, sample.stop_ids) == q.answers[i];
   }
-  return made.empty() ? 0 : static_cast<double>(equal) / static_cast<double>(made.size());
+  return static_cast<double>(equal) / static_cast<double>(q.num_rows);
 }
 
 }  // namespace
@@ -128,6 +133,7 @@ EvalReport evaluate(const RunConfig& config, const std::string& model) {
   }
   const Session session(config);
   const auto rows = session.open_eval_rows();
+  session.check_eval_rows(*rows);
   EvalReport report;
   report.model = choose_model(config, model);
   const LogicalModel source = open_logical(report.model);

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/json.h"
+#include "data/batches.h"
 #include "train/run_config.h"
 
 namespace weft {
@@ -15,6 +16,7 @@ struct EvalReport {
   double loss_sum = 0;
   int64_t rows = 0, target_tokens = 0;
   std::optional<double> exact_match;  // part of the rows whose answer was generated to the letter
+  DataCounters counters;              // of the evaluation rows: what was dropped, cut, repaired
 
   std::optional<double> loss() const;
   Json to_json() const;
@@ -22,7 +24,8 @@ struct EvalReport {
 
 // The rows of data.eval or eval_fraction. model: a folder, checkpoint or run directory; empty: the
 // run's own newest checkpoint, or model.path where it has none. With data.target the answers are
-// generated greedily from the prompts and compared.
+// generated greedily from the prompts, cut as in training, and compared; a row that the cut or an
+// empty source leaves without a prompt counts as not matched. UserError where there are no rows.
 EvalReport evaluate(const RunConfig& config, const std::string& model);
 
 }  // namespace weft

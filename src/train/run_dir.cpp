@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/replace_folder.h"
 
 namespace weft {
 namespace fs = std::filesystem;
@@ -40,6 +41,7 @@ RunStart open_run_dir(const RunFile& file, const TrainOptions& options) {
           fmt::format("{} has checkpoints, and --resume never would bury them", start.dir.string()),
           "add --overwrite to give them up, or give the run another name");
     }
+    check_same_run(file, start.dir);  // its metrics and its model would be written over
     return start;
   }
   check_same_run(file, start.dir);
@@ -54,10 +56,12 @@ RunStart open_run_dir(const RunFile& file, const TrainOptions& options) {
 }
 
 void prepare_run_dir(const RunFile& file, const RunStart& start, bool overwrite) {
+  recover_replaced(start.dir / "checkpoints" / "best");
+  recover_replaced(start.dir / "final");
   if (overwrite) {
     // Only what a run writes; a folder that holds anything else keeps it.
-    for (const char* name :
-         {"checkpoints", "final", "log", "metrics.jsonl", "events.jsonl", "run.yaml"}) {
+    for (const char* name : {"checkpoints", "final", "log", "metrics.jsonl", "events.jsonl",
+                             "run.yaml", "loss.png", "loss.svg"}) {
       fs::remove_all(start.dir / name);
     }
   }

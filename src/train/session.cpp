@@ -11,6 +11,10 @@ namespace {
 
 std::unique_ptr<Tokenizer> open_tokenizer(const RunConfig& c, const HfFolder& folder) {
   if (c.data.tokenizer == "bytes") return make_bytes_tokenizer();
+  if (c.data.tokenizer != "auto" && !std::filesystem::is_directory(c.data.tokenizer)) {
+    throw UserError(fmt::format("data.tokenizer: {} is no folder", c.data.tokenizer),
+                    "wanted: auto (that of model.path), bytes (built in), or a folder");
+  }
   return load_tokenizer(c.data.tokenizer == "auto" ? folder.path()
                                                    : std::filesystem::path(c.data.tokenizer));
 }
@@ -61,6 +65,23 @@ StreamOptions Session::eval_stream() const {
   o.part = config.data.eval_fraction > 0 ? Part::kEval : Part::kAll;
   o.once = true;
   return o;
+}
+
+bool Session::is_in_eval_part(int64_t i) const {
+  if (eval_stream().part == Part::kAll) return true;
+  return is_eval_row(static_cast<uint64_t>(config.seed), i, config.data.eval_fraction);
+}
+
+void Session::check_eval_rows(const RowSource& rows) const {
+  const int64_t taken = rows_taken(config.data, rows.size());
+  for (int64_t i = 0; i < taken; ++i) {
+    if (is_in_eval_part(i)) return;
+  }
+  throw UserError(
+      fmt::format("the evaluation part has no rows: data.eval_fraction {}, "
+                  "data.fraction {}, data.limit {} of {} rows",
+                  config.data.eval_fraction, config.data.fraction, config.data.limit, rows.size()),
+      "raise data.eval_fraction, data.fraction or data.limit, or give data.eval");
 }
 
 Json trained_config(const Json& config, const RunConfig& run) {

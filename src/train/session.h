@@ -27,6 +27,10 @@ struct Session {
   std::unique_ptr<RowSource> open_eval_rows() const;
   StreamOptions train_stream() const;
   StreamOptions eval_stream() const;  // once through, in file order
+  // Whether row i of open_eval_rows(), within fraction and limit, belongs to the evaluation part.
+  bool is_in_eval_part(int64_t i) const;
+  // UserError where the evaluation part of these rows has none.
+  void check_eval_rows(const RowSource& rows) const;
 };
 
 // config.json as the trained model has it: fewer layers where model.num_layers says so.

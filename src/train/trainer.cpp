@@ -9,13 +9,13 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "base/version.h"
 #include "track/memory.h"
 #include "track/plot.h"
 #include "track/progress.h"
 #include "track/run_files.h"
 #include "train/engine.h"
 #include "train/final_model.h"
+#include "train/saver.h"
 #include "train/session.h"
 #include "train/signals.h"
 
@@ -45,6 +45,7 @@ class Trainer {
         engine_(c_, *session_.model, cpu_kernels(), choose_threads(c_.launch)) {
     if (c_.has_eval()) {
       eval_rows_ = session_.open_eval_rows();
+      session_.check_eval_rows(*eval_rows_);
       eval_stream_ = std::make_unique<BatchStream>(c_.data, *eval_rows_, *session_.tokenizer,
                                                    session_.eval_stream());
     }
@@ -57,6 +58,7 @@ class Trainer {
     take_first_batch();
     prepare_run_dir(file_, start_, options_.overwrite);
     set_log_file(start_.dir / "log" / "rank-00000.log");
+    give_up_later_checkpoints();
     open_run_files();
     const int signal = loop();
     if (signal != 0) return stopped_by(signal);
@@ -122,16 +124,25 @@ class Trainer {
     return 0;
   }
 
+  // What is past the start is damaged, or of a run that went on otherwise; left there, it would
+  // pass for newer than what this run saves.
+  void give_up_later_checkpoints() {
+    for (const std::filesystem::path& gone : remove_checkpoints_after(start_.dir, step_)) {
+      log_warning("removed {}: the run starts at step {}", gone.string(), step_);
+    }
+  }
+
   void open_run_files() {
     const MetricsTail tail = cut_metrics_after(start_.dir / "metrics.jsonl", step_);
     time_before_ = tail.time_s;
     best_loss_ = tail.best_loss;
-    if (tail.epoch > 0 && !tail.is_epoch_told) {
-      epoch_loss_ = tail.epoch_loss_sum;
-      epoch_targets_ = tail.epoch_targets;
-    }
+    final_loss_ = tail.last_loss;
+    evaluated_ = tail.last_eval_step;
+    if (!tail.is_epoch_told) epoch_loss_ = tail.epoch_loss;
     metrics_ = std::make_unique<MetricsWriter>(start_.dir / "metrics.jsonl");
     events_ = std::make_unique<EventWriter>(start_.dir / "events.jsonl", 0);
+    sync_directory(start_.dir);
+    saver_ = std::make_unique<Saver>(file_, session_, engine_, start_.dir, *metrics_, *events_);
     events_->write("started", {{"arena_bytes", Json(engine_.arena_bytes())},
                                {"step", Json(step_)},
                                {"threads", Json(engine_.pool()->num_threads())},
@@ -190,10 +201,9 @@ class Trainer {
       line.loss = sum / static_cast<double>(batch.target_tokens);
       check_finite(*line.loss, "loss");
       line.grad_norm = engine_.update(batch, line.lr, updates_ + 1);
-      check_finite(line.grad_norm, "gradient norm");
+      check_finite(*line.grad_norm, "gradient norm");
       ++updates_;
-      epoch_loss_ += sum;
-      epoch_targets_ += batch.target_tokens;
+      epoch_loss_.add(*line.loss, batch.target_tokens);
       if (!best_loss_ || *line.loss < *best_loss_) best_loss_ = line.loss;
       final_loss_ = line.loss;
     }
@@ -211,8 +221,8 @@ class Trainer {
   void check_finite(double v, const char* what) const {
     if (std::isfinite(v)) return;
     const auto saved = list_checkpoints(start_.dir);
-    throw RunError(fmt::format("the {} of step {} is {}; the last good checkpoint is {}", what,
-                               step_, v, saved.empty() ? "none" : saved.back().string()),
+    throw RunError(fmt::format("the {} of step {} is {}; the last checkpoint is {}", what, step_, v,
+                               saved.empty() ? "none" : saved.back().string()),
                    "lower train.lr, set train.clip_norm, or look at the rows of that step");
   }
 
@@ -227,11 +237,10 @@ class Trainer {
   void end_epoch(int64_t epoch) {
     EpochMetrics line;
     line.epoch = epoch;
-    if (epoch_targets_ > 0) line.mean_loss = epoch_loss_ / static_cast<double>(epoch_targets_);
+    line.mean_loss = epoch_loss_.mean();
     line.time_s = time_before_ + seconds_since(began_);
     metrics_->write(line);
-    epoch_loss_ = 0;
-    epoch_targets_ = 0;
+    epoch_loss_ = {};
   }
 
   void evaluate() {
@@ -249,13 +258,13 @@ class Trainer {
     if (targets > 0) line.eval_loss = sum / static_cast<double>(targets);
     line.eval_time_s = seconds_since(start);
     metrics_->write(line);
+    evaluated_ = step_;
     if (!line.eval_loss) return;
     log_info("step {}: eval loss {:.5f}, perplexity {:.3f}", step_, *line.eval_loss,
              std::exp(*line.eval_loss));
-    evaluated_ = step_;
     if (best_eval_ && *line.eval_loss >= *best_eval_) return;
-    best_eval_ = line.eval_loss;
-    write_checkpoint_guarded(start_.dir / "checkpoints" / "best");
+    const std::optional<double> before = std::exchange(best_eval_, line.eval_loss);
+    if (!saver_->save_best(state())) best_eval_ = before;  // the next better one is tried again
   }
 
   void eval_stream_restart() {
@@ -263,42 +272,10 @@ class Trainer {
   }
 
   // ------------------------------------------------------------------ saving
-  Json state() const {
-    Json s;
-    s.set("step", Json(step_));
-    s.set("updates", Json(updates_));
-    s.set("epoch", Json(position_.epoch));
-    s.set("position", Json(position_.position));
-    s.set("seed", Json(c_.seed));
-    s.set("loss_scale", Json(1));
-    s.set("best_eval_loss", best_eval_ ? Json(*best_eval_) : Json());
-    Json numerics;
-    numerics.set("version", Json(1));
-    numerics.set("kernels", Json(engine_.plans().train.options.kernels->name));
-    s.set("numerics", std::move(numerics));
-    s.set("weft", Json(kWeftVersion));
-    s.set("run", Json(file_.resolved()));
-    return s;
-  }
-
-  // A full disk does not end a run: it is told, and tried again at the next checkpoint.
-  bool write_checkpoint_guarded(const std::filesystem::path& folder) {
-    try {
-      write_checkpoint(folder, engine_.checkpoint_slices(), state(), side_files(session_));
-      events_->write("checkpoint", {{"step", Json(step_)}, {"path", Json(folder.string())}});
-      return true;
-    } catch (const RunError& e) {
-      log_error("checkpoint of step {} was not written: {}", step_, e.what());
-      events_->write("error", {{"step", Json(step_)}, {"message", Json(e.what())}});
-      return false;
-    }
-  }
+  TrainState state() const { return {step_, updates_, position_, best_eval_}; }
 
   void save() {
-    if (saved_step_ == step_) return;
-    if (!write_checkpoint_guarded(checkpoint_path(start_.dir, step_))) return;
-    saved_step_ = step_;
-    prune_checkpoints(start_.dir, c_.checkpoint.keep);
+    if (saved_step_ != step_ && saver_->save_step(state())) saved_step_ = step_;
   }
 
   int stopped_by(int signal) {
@@ -318,9 +295,12 @@ class Trainer {
     if (evaluated_ != step_) evaluate();
     if (step_ > 0) save();
     write_final_model(start_.dir / "final", engine_.weight_slices(), session_);
-    events_->write("finished",
-                   {{"step", Json(step_)}, {"loss", final_loss_ ? Json(*final_loss_) : Json()}});
+    events_->write("finished", {{"step", Json(step_)},
+                                {"loss", final_loss_ ? Json(*final_loss_) : Json()},
+                                {"skipped_steps", Json(step_ - updates_)}});
     tell_data();
+    if (updates_ < step_)
+      log_info("{} of {} steps had no target token and changed nothing", step_ - updates_, step_);
     draw_curve();
     log_info("finished {} steps in {}; final loss {}, best loss {}; model in {}", step_,
              format_duration(seconds_since(began_)), show(final_loss_), show(best_loss_),
@@ -360,6 +340,7 @@ class Trainer {
   Engine engine_;
   std::unique_ptr<MetricsWriter> metrics_;
   std::unique_ptr<EventWriter> events_;
+  std::unique_ptr<Saver> saver_;
   std::unique_ptr<Progress> progress_;
   Batch batch_, eval_batch_;
   bool has_batch_ = false;  // the next one is in batch_ already
@@ -369,8 +350,8 @@ class Trainer {
   int64_t total_ = kNoEnd;
   StreamState position_;
   std::optional<double> best_eval_, best_loss_, final_loss_;
-  double epoch_loss_ = 0, time_before_ = 0;
-  int64_t epoch_targets_ = 0;
+  EpochLoss epoch_loss_;
+  double time_before_ = 0;
   Clock::time_point began_, last_;
 };
 

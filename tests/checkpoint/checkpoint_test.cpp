@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "checkpoint/replace_folder.h"
 #include "io/safetensors.h"
 #include "tests/checkpoint/recut.h"
 #include "tests/io/temporary_folder.h"
@@ -188,6 +189,41 @@ TEST(Checkpoint, ListAndPrune) {
   prune_checkpoints(run.path(), 0);
   EXPECT_EQ(list_checkpoints(run.path()).size(), 1u);
   EXPECT_TRUE(list_checkpoints(run / "nowhere").empty());
+}
+
+TEST(Checkpoint, TheOneJustSavedIsNeverPruned) {
+  TemporaryFolder run;
+  for (int64_t step : {2, 4, 8, 10}) write_two(checkpoint_path(run.path(), step), 1, step);
+  prune_checkpoints(run.path(), 1, 4);
+  EXPECT_FALSE(fs::exists(checkpoint_path(run.path(), 2)));
+  for (int64_t step : {4, 8, 10}) EXPECT_TRUE(is_checkpoint(checkpoint_path(run.path(), step)));
+}
+
+TEST(Checkpoint, WhatIsPastAStepGoes) {
+  TemporaryFolder run;
+  for (int64_t step : {2, 4, 6}) write_two(checkpoint_path(run.path(), step), 1, step);
+  write_two(run / "checkpoints/best", 6);
+  fs::create_directories(run / "checkpoints/step-00000005");
+  fs::create_directories(run / "checkpoints/step-00000007.writing");
+  EXPECT_EQ(remove_checkpoints_after(run.path(), 4).size(), 3u);
+  EXPECT_EQ(list_checkpoints(run.path()).size(), 2u);
+  EXPECT_FALSE(fs::exists(run / "checkpoints/step-00000005"));
+  EXPECT_FALSE(fs::exists(run / "checkpoints/step-00000007.writing"));
+  EXPECT_TRUE(is_checkpoint(run / "checkpoints/best"));
+  EXPECT_TRUE(remove_checkpoints_after(run / "nowhere", 0).empty());
+}
+
+TEST(Checkpoint, AReplacementCutShortIsUndone) {
+  TemporaryFolder folder;
+  write_two(folder / "best", 1);
+  recover_replaced(folder / "best");  // nothing to do
+  fs::rename(folder / "best", folder / "best.old");
+  recover_replaced(folder / "best");
+  EXPECT_TRUE(is_checkpoint(folder / "best"));
+  fs::rename(folder / "best", folder / "best.old");
+  write_two(folder / "best", 2);
+  EXPECT_TRUE(is_checkpoint(folder / "best"));
+  EXPECT_FALSE(fs::exists(folder / "best.old"));
 }
 
 TEST(Checkpoint, TheNewestSoundOneIsFound) {

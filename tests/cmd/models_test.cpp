@@ -98,6 +98,26 @@ TEST(Program, HashDiffExport) {
   EXPECT_EQ(weft("diff " + at + "/a " + at + "/out").exit_code, 1);
 }
 
+TEST(Program, DiffOfStatesThatOneLacks) {
+  TemporaryFolder folder;
+  const std::string at = folder.path().string();
+  store_checkpoint(folder / "a", 1, 1, 0);
+  store_checkpoint(folder / "bare", 1, 1, 0, false, false);
+  testing::store_folder(folder / "hf");
+  Outcome o = weft("diff " + at + "/a " + at + "/bare");
+  EXPECT_EQ(o.exit_code, 1);
+  EXPECT_TRUE(has(o, "states only in A\n") && !has(o, "identical")) << o.text;
+  o = weft("diff " + at + "/bare " + at + "/a");
+  EXPECT_EQ(o.exit_code, 1);
+  EXPECT_TRUE(has(o, "states only in B\n")) << o.text;
+  for (const char* names : {"/a /hf", "/hf /bare"}) {
+    const std::string both = names;
+    const size_t cut = both.find(' ');
+    o = weft("diff " + at + both.substr(0, cut) + " " + at + both.substr(cut + 1));
+    EXPECT_EQ(o.exit_code, 0) << names << o.text;
+  }
+}
+
 TEST(Program, InspectTellsWhatItIs) {
   TemporaryFolder folder;
   const std::string at = folder.path().string();

@@ -48,6 +48,17 @@ TEST(Rows, LineIndexFindsEveryLineOfALongText) {
   }
 }
 
+TEST(Rows, LineIndexOfShortLines) {
+  std::string text = "\n\n";
+  for (int i = 0; i < 1000; ++i) text += std::to_string(i) + (i % 3 == 0 ? "\n \n" : "\n");
+  const LineIndex index(text, true);
+  ASSERT_EQ(index.size(), 1000);
+  for (int64_t i = 0; i < 1000; ++i) ASSERT_EQ(index.line(i), std::to_string(i));
+  EXPECT_THROW(index.line(1000), BugError);
+  EXPECT_THROW(index.line(-1), BugError);
+  EXPECT_THROW(LineIndex("", false).line(0), BugError);
+}
+
 TEST(Rows, JsonLinesColumnsBecomeText) {
   const auto rows = rows_in_memory(
       "{\"a\":\"x\\ny\",\"n\":3,\"f\":1.0,\"g\":0.25,\"b\":true,\"z\":null,\"l\":[1]}\n\n  \n"

@@ -122,7 +122,7 @@ TEST_F(BadModel, NonFiniteWeightsEndTheRunWithTheStep) {
   run_.write("source/model.safetensors", bytes);
   const Ended ended = train();
   EXPECT_EQ(ended.exit_code, 1) << ended.err;
-  expect_parts(ended.err, {"step 1", "the last good checkpoint is none"});
+  expect_parts(ended.err, {"step 1", "the last checkpoint is none"});
 }
 
 }  // namespace

@@ -46,6 +46,20 @@ TEST(FullDisk, OldCheckpointsSurviveAndTheNextOneIsWritten) {
   EXPECT_EQ(hash_of(run.dir()), hash_of(whole.dir()));
 }
 
+// With steps so long that the loss rises, only the first evaluation is the best; but it was not
+// written, so that those after it are tried too.
+TEST(FullDisk, BestThatWasNotWrittenIsNotTheBest) {
+  const TinyRun run;
+  const std::string eval = "data.eval=[" + (run / "eval.txt").string() + "]";
+  const Ended ended = train_with(run, 200000, {eval, "train.eval_every=2", "train.lr=1.0"});
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_FALSE(std::filesystem::exists(run.dir() / "checkpoints/best"));
+  const auto losses = metric_texts(run.dir(), "eval_loss");
+  ASSERT_EQ(losses.size(), 3u);
+  EXPECT_GT(std::stod(losses[1]), std::stod(losses[0]));
+  EXPECT_EQ(event_lines(run.dir(), "error").size(), 6u);
+}
+
 // 143 promises a saved state: where there is none, the run has failed.
 TEST(FullDisk, SignalWithoutRoomIsNoOrderlyEnd) {
   const TinyRun run;

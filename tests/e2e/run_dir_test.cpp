@@ -25,6 +25,31 @@ TEST(RunDir, ResumeNeverBuriesNothing) {
   EXPECT_EQ(slurp(run.dir() / "mine.txt"), "kept");
 }
 
+TEST(RunDir, ResumeNeverRefusesAnotherRunWithoutCheckpoints) {
+  const TinyRun run;
+  run.train_well();
+  std::filesystem::remove_all(run.dir() / "checkpoints");
+  const std::string metrics = slurp(run.dir() / "metrics.jsonl");
+  const Ended refused = run.train({"seed=9"}, {"--resume", "never"});
+  EXPECT_EQ(refused.exit_code, 2);
+  expect_parts(refused.err, {"holds another run", "seed: 7 -> 9", "--overwrite"});
+  EXPECT_EQ(slurp(run.dir() / "metrics.jsonl"), metrics);
+  run.train_well({}, {"--resume", "never"});
+  EXPECT_EQ(metric_texts(run.dir(), "loss").size(), 6u);
+}
+
+TEST(RunDir, OverwriteRemovesThePicturesToo) {
+  const TinyRun run;
+  run.train_well();
+  for (const char* name : {"loss.png", "loss.svg"}) {
+    run.write(std::string("runs/tiny/") + name, "of the old run");
+  }
+  run.train_well({"train.steps=1"}, {"--overwrite"});  // one step has no curve
+  for (const char* name : {"loss.png", "loss.svg"}) {
+    EXPECT_FALSE(std::filesystem::exists(run.dir() / name)) << name;
+  }
+}
+
 TEST(RunDir, FinishedRunSaysSo) {
   const TinyRun run;
   run.train_well();
@@ -122,6 +147,31 @@ TEST(RunDir, EventsTellTheStory) {
   EXPECT_TRUE(std::filesystem::exists(run.dir() / "log/rank-00000.log"));
   EXPECT_TRUE(std::filesystem::exists(run.dir() / "final/config.json"));
   EXPECT_FALSE(std::filesystem::exists(run.checkpoint(0)));
+}
+
+// Rows of one token have no target: nothing is learned from them, and that is told.
+TEST(RunDir, StepsWithoutTargetsAreSkippedAndCounted) {
+  const TinyRun run;
+  std::string rows;
+  for (int i = 0; i < 16; ++i) rows += "a\n";
+  run.write("train.txt", rows);
+  const Ended ended =
+      run.train({"data.drop_empty=false", "data.append_eos=false", "train.steps=3"});
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  expect_parts(ended.err, {"3 of 3 steps had no target token"});
+  EXPECT_EQ(metric_texts(run.dir(), "loss"), std::vector<std::string>(3, "null"));
+  EXPECT_EQ(metric_texts(run.dir(), "grad_norm"), std::vector<std::string>(3, "null"));
+  EXPECT_EQ(event_lines(run.dir(), "finished").at(0).at("skipped_steps").as_int(), 3);
+}
+
+TEST(RunDir, StateNamesWhatLaterReadersNeed) {
+  const TinyRun run;
+  run.train_well();
+  const Json state = parse_json(slurp(run.checkpoint(6) / "state.json"), "state.json");
+  for (const char* key : {"rng", "exact"}) {
+    ASSERT_TRUE(state.find(key)) << key;
+    EXPECT_TRUE(state.at(key).is_null()) << key;
+  }
 }
 
 TEST(RunDir, KeepCountsTheNewest) {

@@ -25,6 +25,14 @@ TEST(StopIds, ConfigWhereGenerationConfigIsSilent) {
   EXPECT_EQ(find_stop_ids(nullptr, parse_json(R"({"eos_token_id": null})", "c"), nullptr), Ids{});
 }
 
+TEST(StopIds, NeitherTheyNorUnknownIdsHaveText) {
+  const auto tokenizer = make_bytes_tokenizer();
+  EXPECT_TRUE(has_text('a', *tokenizer, {'b'}));
+  EXPECT_FALSE(has_text('b', *tokenizer, {'b'}));
+  EXPECT_FALSE(has_text(tokenizer->num_ids(), *tokenizer, {}));
+  EXPECT_EQ(decode_continuation({'a', 780, 'c', 256, 'b'}, *tokenizer, {'b'}), "ac");
+}
+
 TEST(StopIds, NonsenseIsRefused) {
   for (const char* text : {R"({"eos_token_id": "x"})", R"({"eos_token_id": [1, -2]})",
                            R"({"eos_token_id": 4294967296})"}) {

@@ -37,6 +37,7 @@ TEST(Metrics, StepLineHasTheKeysInOrder) {
     out.write(step_line(1, 1, 1.0 / 3));
     StepMetrics empty = step_line(2, 1, 0);
     empty.loss.reset();
+    empty.grad_norm.reset();
     out.write(empty);
     out.write(EpochMetrics{1, 0.25, 2.5});
     out.write(EvalMetrics{2, 0.5, 0.125, {{"exact_match", 0.75}}});
@@ -46,7 +47,7 @@ TEST(Metrics, StepLineHasTheKeysInOrder) {
       "{\"step\": 1, \"epoch\": 1, \"loss\": 0.33333333333333331, \"grad_norm\": 1.5, \"lr\": "
       "0.001, \"tokens\": 1024, \"target_tokens\": 100, \"step_ms\": 12.5, \"tokens_per_s\": "
       "8000, \"mem_bytes\": 1048576, \"time_s\": 0.5}\n"
-      "{\"step\": 2, \"epoch\": 1, \"loss\": null, \"grad_norm\": 1.5, \"lr\": 0.001, "
+      "{\"step\": 2, \"epoch\": 1, \"loss\": null, \"grad_norm\": null, \"lr\": 0.001, "
       "\"tokens\": 1024, \"target_tokens\": 100, \"step_ms\": 12.5, \"tokens_per_s\": 8000, "
       "\"mem_bytes\": 1048576, \"time_s\": 1}\n"
       "{\"epoch\": 1, \"mean_loss\": 0.25, \"time_s\": 2.5}\n"
@@ -95,12 +96,18 @@ TEST(Metrics, CutKeepsWhatIsNotPastTheStep) {
   EXPECT_EQ(tail.last_step, 7);
   EXPECT_EQ(tail.time_s, 3.5);
   EXPECT_EQ(tail.epoch, 2);
-  EXPECT_EQ(tail.epoch_targets, 200);
-  EXPECT_EQ(tail.epoch_loss_sum, 10.0 / 6 * 100 + 10.0 / 7 * 100);
+  EpochLoss live;
+  for (double s : {6, 7}) live.add(10.0 / s, 100);
+  EXPECT_EQ(tail.epoch_loss.mean(), live.mean());
+  EXPECT_EQ(tail.last_loss, 10.0 / 7);
+  EXPECT_EQ(tail.last_eval_step, 4);
   EXPECT_FALSE(tail.is_epoch_told);
   const std::string text = read_file(path);
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 9);  // 7 steps, 1 epoch, 1 evaluation
-  EXPECT_EQ(cut_metrics_after(folder.path() / "none.jsonl", 3).last_step, 0);
+  const MetricsTail none = cut_metrics_after(folder.path() / "none.jsonl", 3);
+  EXPECT_EQ(none.last_step, 0);
+  EXPECT_EQ(none.last_eval_step, -1);
+  EXPECT_EQ(none.epoch_loss.mean(), std::nullopt);
 }
 
 TEST(Metrics, FullDiskIsARunError) {

@@ -100,7 +100,9 @@ TEST(Plot, TerminalHasAxesCurveAndEvaluations) {
 TEST(Plot, SmoothingKeepsAStraightLine) {
   std::vector<CurvePoint> line;
   for (int i = 0; i < 300; ++i) line.push_back({double(i), 3.0 * i});
-  for (const CurvePoint& p : smooth(line)) EXPECT_NEAR(p.y, 3 * p.x, 1e-9);
+  for (const CurvePoint& p : smooth(line, false)) EXPECT_NEAR(p.y, 3 * p.x, 1e-9);
+  for (CurvePoint& p : line) p.y = std::exp(-p.x / 50);
+  for (const CurvePoint& p : smooth(line, true)) EXPECT_NEAR(p.y, std::exp(-p.x / 50), 1e-12);
 }
 
 TEST(Plot, PicturesArePngAndSvg) {

@@ -1,0 +1,80 @@
+// train/saver.cpp: what a checkpoint's state.json holds, and what a failure to write it does.
+#include "train/saver.h"
+
+#include <system_error>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/version.h"
+#include "checkpoint/checkpoint.h"
+#include "train/final_model.h"
+
+namespace weft {
+
+bool Saver::save_step(const TrainState& state) {
+  if (!write(checkpoint_path(dir_, state.step), state)) return false;
+  guarded("older checkpoints were not removed", state.step,
+          [&] { prune_checkpoints(dir_, file_.config().checkpoint.keep, state.step); });
+  return true;
+}
+
+bool Saver::save_best(const TrainState& state) {
+  return write(dir_ / "checkpoints" / "best", state);
+}
+
+bool Saver::write(const std::filesystem::path& folder, const TrainState& state) {
+  const std::string failure = fmt::format("checkpoint of step {} was not written", state.step);
+  const bool written = guarded(failure, state.step, [&] {
+    metrics_.sync();
+    write_checkpoint(folder, engine_.checkpoint_slices(), to_json(state), side_files(session_));
+  });
+  if (written) tell("checkpoint", {{"step", Json(state.step)}, {"path", Json(folder.string())}});
+  return written;
+}
+
+Json Saver::to_json(const TrainState& state) const {
+  Json s;
+  s.set("step", Json(state.step));
+  s.set("updates", Json(state.updates));
+  s.set("epoch", Json(state.position.epoch));
+  s.set("position", Json(state.position.position));
+  s.set("seed", Json(file_.config().seed));
+  s.set("rng", Json());  // null: nothing is drawn but what seed and position give
+  s.set("loss_scale", Json(1));
+  s.set("best_eval_loss", state.best_eval ? Json(*state.best_eval) : Json());
+  s.set("exact", Json());  // null: not of exact mode
+  Json numerics;
+  numerics.set("version", Json(1));
+  numerics.set("kernels", Json(engine_.plans().train.options.kernels->name));
+  s.set("numerics", std::move(numerics));
+  s.set("weft", Json(kWeftVersion));
+  s.set("run", Json(file_.resolved()));
+  return s;
+}
+
+bool Saver::guarded(const std::string& what, int64_t step, const std::function<void()>& fn) {
+  std::string reason;
+  try {
+    fn();
+    return true;
+  } catch (const RunError& e) {
+    reason = e.what();
+  } catch (const UserError& e) {
+    reason = e.what();  // a file just written could not be read back
+  } catch (const std::system_error& e) {
+    reason = e.what();  // of std::filesystem too
+  }
+  log_error("{}: {}", what, reason);
+  tell("error", {{"step", Json(step)}, {"message", Json(reason)}});
+  return false;
+}
+
+void Saver::tell(std::string_view event, const Json::Object& more) {
+  try {
+    events_.write(event, more);
+  } catch (const RunError& e) {
+    log_error("event \"{}\" was not written: {}", event, e.what());
+  }
+}
+
+}  // namespace weft
