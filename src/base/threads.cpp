@@ -6,7 +6,7 @@
 namespace weft {
 namespace {
 
-// About 20 microseconds: kernels of one step follow each other faster than that.
+// Some microseconds: kernels of one step mostly follow each other faster than a wake-up takes.
 constexpr int kSpins = 4000;
 
 inline void relax() {
