@@ -1,0 +1,78 @@
+// comm/comm.h: one rank's end of a group of ranks that move and add tensors together.
+//
+// Every rank of a group makes the same calls in the same order. A call blocks until this rank's
+// part is done and its buffers may be used again. Calls of one group come from one thread at a
+// time; two groups (tensor parallel, data parallel) may be used by two threads at once.
+//
+// All sums are ours, in every back end: a binary tree over the ranks in their order,
+// ((x0 + x1) + (x2 + x3)), a rank without partner going up unchanged. bf16 is added in fp32 and
+// rounded once. So the bits of a result depend on nothing but the addends and their order.
+//
+// A call that does not come to an end throws PeerError: after the deadline (it names the ranks that
+// did not come), on abort (with its reason), or where another rank made another call at the same
+// sequence number (it names both ranks and both calls).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "tensor/dtype.h"
+
+namespace weft {
+
+enum class Reduce { kSum, kMax };
+
+// The number of calls and of bytes that this rank has handed to a group, by operation.
+struct CommCount {
+  int64_t calls = 0, bytes = 0;
+};
+enum class CommOp {
+  kAllReduce,
+  kReduceScatter,
+  kAllGather,
+  kAllToAll,
+  kBroadcast,
+  kSend,
+  kRecv,
+  kBarrier,
+};
+inline constexpr int kNumCommOps = 8;
+const char* comm_op_name(CommOp op);
+
+class Comm {
+ public:
+  virtual ~Comm() = default;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  virtual const char* name() const = 0;  // "solo", "shm", "gloo"
+
+  // data (count) becomes the sum or maximum over the ranks. fp32, bf16, fp64 and int64.
+  virtual void all_reduce(void* data, int64_t count, Dtype dtype, Reduce op = Reduce::kSum) = 0;
+  // in (size * count) -> out (count): part `rank` of the sum. out may be in + rank * count.
+  virtual void reduce_scatter(const void* in, void* out, int64_t count, Dtype dtype) = 0;
+  // in (bytes) -> out (size * bytes), in the order of the ranks. in may be out + rank * bytes.
+  virtual void all_gather(const void* in, void* out, int64_t bytes) = 0;
+  // Part r of in (size * bytes) goes to rank r; part r of out comes from rank r. Not in place.
+  virtual void all_to_all(const void* in, void* out, int64_t bytes) = 0;
+  virtual void broadcast(void* data, int64_t bytes, int root) = 0;
+  virtual void send(const void* data, int64_t bytes, int to) = 0;
+  virtual void recv(void* data, int64_t bytes, int from) = 0;
+  virtual void barrier() = 0;
+
+  // The ranks that give the same colour form a group, in order of key, then of rank.
+  virtual std::unique_ptr<Comm> split(int color, int key) = 0;
+
+  // Ends every call under way and to come, on all ranks of this group and of those split from the
+  // same world. From any thread; does not wait.
+  virtual void abort(const std::string& reason) = 0;
+
+  const CommCount& count(CommOp op) const { return counts_[static_cast<int>(op)]; }
+
+ protected:
+  CommCount counts_[kNumCommOps];
+};
+
+std::unique_ptr<Comm> make_solo_comm();
+
+}  // namespace weft
