@@ -34,7 +34,7 @@ Executor::Executor(const Plan& plan, const ArenaLayout& layout, const Arena& are
       context_{pool, arena.data() + layout.workspace_offset(),
                static_cast<size_t>(layout.workspace_bytes())},
       data_(plan.graph.values.size(), nullptr),
-      calls_(static_cast<size_t>(Op::kAdamw) + 1, 0) {
+      calls_(kNumOps, 0) {
   ensure(pool->num_threads() <= plan.options.num_threads,
          "more threads than the plan was made for");
   for (size_t i = 0; i < data_.size(); ++i) {

@@ -51,11 +51,21 @@ std::string list_values(const Graph& graph, const std::vector<Ref>& refs) {
   return text;
 }
 
+// "compute", "compute, waits for communication 3", "communication 4"
+std::string describe_lane(const ScheduledNode& s) {
+  std::string text = s.is_beside ? fmt::format("communication {}", s.number) : "compute";
+  if (s.wait_for > 0) text += fmt::format(", waits for communication {}", s.wait_for - 1);
+  return text;
+}
+
 }  // namespace
 
 Plan make_plan(Graph graph, const PlanOptions& options) {
-  Plan plan{std::move(graph), options, {}, 0, 0};
-  plan.memory = plan_memory(plan.graph, options.num_passes);
+  Plan plan{std::move(graph), options, {}, {}, {}, 0, 0};
+  plan.pass_schedule = make_schedule(plan.graph, plan.graph.pass);
+  plan.finish_schedule = make_schedule(plan.graph, plan.graph.finish);
+  plan.memory =
+      plan_memory(plan.graph, options.num_passes, plan.pass_schedule, plan.finish_schedule);
   const std::vector<std::byte*> nothing(plan.graph.values.size(), nullptr);
   const View view{plan.graph, nothing};
   for (const std::vector<Node>* list : {&plan.graph.pass, &plan.graph.finish}) {
@@ -71,9 +81,11 @@ Plan make_plan(Graph graph, const PlanOptions& options) {
 std::string dump_plan(const Plan& plan) {
   std::string text;
   int number = 0;
-  const auto dump_list = [&](const char* title, const std::vector<Node>& nodes) {
+  const auto dump_list = [&](const char* title, const std::vector<Node>& nodes,
+                             const Schedule& schedule) {
     text += fmt::format("{}: {} nodes\n", title, nodes.size());
-    for (const Node& n : nodes) {
+    for (size_t t = 0; t < nodes.size(); ++t) {
+      const Node& n = nodes[t];
       int64_t bytes = 0;
       std::string lives;
       for (Ref out : n.outputs) {
@@ -84,13 +96,13 @@ std::string dump_plan(const Plan& plan) {
           lives = fmt::format(" @{} until {}", p.offset, p.last);
         }
       }
-      text += fmt::format("{:5} {:16} {} <- {} | {} bytes{} | compute\n", number++, op_name(n.op),
+      text += fmt::format("{:5} {:16} {} <- {} | {} bytes{} | {}\n", number++, op_name(n.op),
                           list_values(plan.graph, n.outputs), list_values(plan.graph, n.inputs),
-                          bytes, lives);
+                          bytes, lives, describe_lane(schedule.nodes[t]));
     }
   };
-  dump_list("pass", plan.graph.pass);
-  dump_list("finish", plan.graph.finish);
+  dump_list("pass", plan.graph.pass, plan.pass_schedule);
+  dump_list("finish", plan.graph.finish, plan.finish_schedule);
   text += fmt::format("persistent {} bytes, step {} bytes, workspace {} bytes\n",
                       plan.memory.persistent_bytes, plan.memory.step_bytes, plan.workspace_bytes);
   return text;

@@ -20,6 +20,7 @@ struct PlanOptions {
 struct Plan {
   Graph graph;
   PlanOptions options;
+  Schedule pass_schedule, finish_schedule;
   MemoryPlan memory;
   int64_t workspace_bytes = 0;
   double pass_flops = 0;

@@ -69,6 +69,7 @@ class Backward {
     const Value p = graph_[parameter];
     Ref g = graph_.add({p.name + "#grad", p.shape, grad_dtype_, ValueKind::kGradient, parameter});
     parameter_gradients_[parameter.id] = g;
+    graph_.updates.push_back({parameter, g});
     return {g, true};
   }
 

@@ -25,13 +25,24 @@ std::optional<Ref> Graph::find(const std::string& name) const {
   return std::nullopt;
 }
 
+Portion portion_of(const Value& v) {
+  if (v.portion) return *v.portion;
+  return {v.name, v.shape, Shape(v.shape.size(), 0), v.shape, 0, num_elements(v.shape)};
+}
+
+bool is_collective(Op op) {
+  return op == Op::kAllReduce || op == Op::kReduceScatter || op == Op::kAllGather ||
+         op == Op::kAllToAll;
+}
+
 const char* op_name(Op op) {
   constexpr const char* kNames[] = {
       "embedding",        "linear",       "rmsnorm",        "rope",           "attention",
       "cached_attention", "swiglu",       "head_loss",      "head_logits",    "head_loss_grad",
       "linear_dx",        "linear_dw",    "bias_grad",      "embedding_grad", "rmsnorm_apply",
       "rmsnorm_grad",     "rope_inverse", "attention_grad", "swiglu_grad",    "add",
-      "loss_sum",         "squares",      "norm",           "adamw"};
+      "loss_sum",         "squares",      "norm",           "adamw",          "all_reduce",
+      "reduce_scatter",   "all_gather",   "all_to_all",     "accumulate"};
   return kNames[static_cast<size_t>(op)];
 }
 
