@@ -1,6 +1,7 @@
 // exec/head.h: the language-model head fused with cross entropy, a chunk of tokens at a time.
 #pragma once
 
+#include "exec/mesh.h"
 #include "exec/node_args.h"
 
 namespace weft {
@@ -8,19 +9,28 @@ namespace weft {
 // For each chunk of tokens that have a target: logits, loss, and (with_gradient) their gradient in
 // place, then dx and dweight; the logits of all tokens never exist together. Tokens without a
 // target cost nothing.
+//
+// The weight may be several pieces of the vocabulary, and other ranks may hold more of them. The
+// softmax is then taken in leaves (a piece each): every rank tells the others its leaves' maxima
+// and sums while the chunk is there. dx is this rank's addend.
 struct HeadArgs {
-  int64_t R, C, V, chunk_rows;
-  Dtype dtype, grad_dtype;
+  int64_t R, C, chunk_rows;
+  int64_t V;  // of all pieces here
+  Dtype dtype, grad_dtype, dx_dtype;
   const void* x;  // (R, C)
-  const void* weight;
+  Stack weight;   // pieces (V_p, C)
+  int64_t first_id;
   const int32_t* targets;
   float* losses;  // (R)
   void* dx;       // (R, C) or null
-  void* dweight;  // (V, C) of grad_dtype, or null
+  Stack dweight;  // pieces of grad_dtype; count 0: not wanted
   bool with_gradient;
-  bool accumulate;  // into dweight
+  bool accumulate;    // into dweight
+  int leaves;         // exact mode: pieces are leaves of the contraction too; 0: one product
+  int num_ranks = 1;  // that hold pieces
+  Comm* ranks = nullptr;
 };
-HeadArgs head_args(const View& v, const Node& node);
+HeadArgs head_args(const View& v, const Node& node, const Mesh& mesh);
 size_t head_workspace(const Kernels& kernels, const HeadArgs& args, int num_threads);
 void run_head(const Kernels& kernels, const Context& context, const HeadArgs& args);
 

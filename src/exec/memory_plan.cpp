@@ -185,4 +185,9 @@ MemoryPlan plan_memory(const Graph& graph, int num_passes, const Schedule& pass,
   return Planner(graph, num_passes, pass, finish).run();
 }
 
+MemoryPlan plan_memory(const Graph& graph, int num_passes) {
+  return plan_memory(graph, num_passes, make_schedule(graph, graph.pass),
+                     make_schedule(graph, graph.finish));
+}
+
 }  // namespace weft

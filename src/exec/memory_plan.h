@@ -35,6 +35,7 @@ struct MemoryPlan {
 // Lifetimes are taken over both lanes: what a node beside touches lives until it is surely done.
 MemoryPlan plan_memory(const Graph& graph, int num_passes, const Schedule& pass,
                        const Schedule& finish);
+MemoryPlan plan_memory(const Graph& graph, int num_passes);  // with the usual schedule
 
 // The output may lie in the memory of which inputs (indices), for ops that work in place.
 struct InPlace {

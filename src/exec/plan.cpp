@@ -6,22 +6,24 @@
 #include "base/error.h"
 #include "exec/head.h"
 #include "exec/node_args.h"
+#include "exec/products.h"
 
 namespace weft {
 namespace {
 
-size_t node_workspace(const View& v, const Node& n, const Kernels& k, int threads) {
+size_t node_workspace(const View& v, const Node& n, const PlanOptions& options) {
+  const Kernels& k = *options.kernels;
+  const int threads = options.num_threads;
+  const Mesh mesh{.tp = options.tp, .dp = options.dp};
   switch (n.op) {
     case Op::kLinear:
-      return k.gemm_workspace(linear_args(v, n), threads);
     case Op::kLinearDx:
-      return k.gemm_workspace(linear_dx_args(v, n), threads);
     case Op::kLinearDw:
-      return k.gemm_workspace(linear_dw_args(v, n), threads);
+      return products_workspace(k, make_products(v, n, nullptr), threads);
     case Op::kBiasGrad:
       return k.bias_backward_workspace(bias_grad_args(v, n), threads);
     case Op::kEmbeddingGrad:
-      return k.embedding_backward_workspace(embedding_grad_args(v, n), threads);
+      return k.embedding_backward_workspace(embedding_grad_args(v, n, 0), threads);
     case Op::kRmsNormGrad:
       return k.rmsnorm_backward_workspace(rmsnorm_grad_args(v, n), threads);
     case Op::kAttention:
@@ -32,7 +34,7 @@ size_t node_workspace(const View& v, const Node& n, const Kernels& k, int thread
       return k.cached_attention_workspace(cached_attention_args(v, n), threads);
     case Op::kHeadLoss:
     case Op::kHeadLossGrad:
-      return head_workspace(k, head_args(v, n), threads);
+      return head_workspace(k, head_args(v, n, mesh), threads);
     case Op::kHeadLogits:
       return head_logits_workspace(k, head_logits_args(v, n), threads);
     default:
@@ -70,7 +72,7 @@ Plan make_plan(Graph graph, const PlanOptions& options) {
   const View view{plan.graph, nothing};
   for (const std::vector<Node>* list : {&plan.graph.pass, &plan.graph.finish}) {
     for (const Node& n : *list) {
-      const size_t bytes = node_workspace(view, n, *options.kernels, options.num_threads);
+      const size_t bytes = node_workspace(view, n, options);
       plan.workspace_bytes = std::max(plan.workspace_bytes, align_up(static_cast<int64_t>(bytes)));
     }
   }

@@ -15,6 +15,7 @@ struct PlanOptions {
   const Kernels* kernels;
   int num_threads = 1;
   int num_passes = 1;  // of one optimizer step
+  int tp = 1, dp = 1;  // ranks on the axes of the mesh
 };
 
 struct Plan {

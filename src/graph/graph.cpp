@@ -1,6 +1,8 @@
 // graph/graph.cpp: names, sizes and counts.
 #include "graph/graph.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 
 namespace weft {
@@ -62,11 +64,8 @@ double node_flops(const Graph& graph, const Node& node) {
   double weights = 0;
   switch (node.op) {
     case Op::kLinear:
-      for (int p = 0; p < node.attr.parts; ++p)
-        weights += elements(node.inputs[1 + static_cast<size_t>(p)]);
-      return 2 * rows(node.inputs[0]) * weights;
     case Op::kLinearDx:
-      for (int p = 0; p < node.attr.parts; ++p)
+      for (int p = 0; p < std::max(node.attr.parts, node.attr.row_pieces); ++p)
         weights += elements(node.inputs[1 + static_cast<size_t>(p)]);
       return 2 * rows(node.inputs[0]) * weights;
     case Op::kLinearDw:
@@ -74,10 +73,13 @@ double node_flops(const Graph& graph, const Node& node) {
       return 2 * rows(node.inputs[0]) * weights;
     case Op::kHeadLoss:
     case Op::kHeadLogits:
-      return 2 * rows(node.inputs[0]) * elements(node.inputs[1]);
     case Op::kHeadLossGrad: {
-      const double products = 1 + (node.outputs[1] ? 1 : 0) + (node.outputs[2] ? 1 : 0);
-      return 2 * products * rows(node.inputs[0]) * elements(node.inputs[1]);
+      double products = 1;
+      if (node.op == Op::kHeadLossGrad)
+        products += (node.outputs[1] ? 1 : 0) + (node.outputs[2] ? 1 : 0);
+      for (int p = 0; p < node.attr.parts; ++p)
+        weights += elements(node.inputs[1 + static_cast<size_t>(p)]);
+      return 2 * products * rows(node.inputs[0]) * weights;
     }
     case Op::kAttention:
     case Op::kAttentionGrad: {

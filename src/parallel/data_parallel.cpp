@@ -229,6 +229,7 @@ class Distributor {
     Node node{Op::kAllReduce, {b.grads}, {b.grads}, {}, b.layer};
     node.attr.axis = Axis::kData;
     node.attr.beside = true;
+    node.attr.slot_stride = b.elements;  // the sum of all groups is in the first accumulator
     if (is_sharded(mesh_)) {
       node.op = Op::kReduceScatter;
       node.outputs = {b.grad_shard};

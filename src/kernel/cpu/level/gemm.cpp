@@ -28,7 +28,7 @@ class Product {
         plan_(make_plan<Tile>(args, context.pool->num_threads())),
         a_(left_operand<Source>(args)),
         b_(right_operand<Source>(args)),
-        sink_{stacked_rows<Out>(args.c), args.accumulate} {
+        sink_(make_sink<Out>(args)) {
     const size_t own = plan_.private_bytes * static_cast<size_t>(pool_.num_threads());
     check_workspace("gemm",
                     plan_.shared_bytes + plan_.bias_bytes + plan_.partial_bytes + own + kReadPast,
