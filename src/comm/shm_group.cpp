@@ -138,8 +138,11 @@ void ShmGroup::compare_calls() const {
 void ShmGroup::wait(const Wait& wait, const ShmCall& call) {
   if (world_->wait_a_while(wait.word, wait.target)) return;
   const auto start = Clock::now();
-  while (!wait.word.has_reached(wait.target)) {
-    check_abort(call.op);
+  for (;;) {
+    // Who aborts after this meeting has seen it, so all who came find out the reason themselves.
+    const bool is_aborted = world_->is_aborted();
+    if (wait.word.has_reached(wait.target)) return;
+    if (is_aborted) check_abort(call.op);
     const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - start);
     if (waited.count() >= world_->deadline_ms()) fail_deadline(wait, call, waited.count());
     if (wait.peer >= 0) check_peer_is_elsewhere(wait, call);

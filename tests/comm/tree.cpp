@@ -3,7 +3,8 @@
 
 #include <fmt/core.h>
 
-#include <cmath>
+#include <array>
+#include <bit>
 #include <cstring>
 
 namespace weft::testing {
@@ -32,27 +33,33 @@ T join(Reduce op, T a, T b) {
 }  // namespace
 
 uint64_t input_bits(Dtype dtype, uint64_t seed, int rank, int64_t i) {
-  const RandomBlock random = philox(seed, static_cast<uint64_t>(rank), static_cast<uint64_t>(i));
+  // A hash of the place (splitmix64); nothing here needs better.
+  uint64_t x = seed * 0x9e3779b97f4a7c15 + static_cast<uint64_t>(rank) * 0xd1b54a32d192ed03 +
+               static_cast<uint64_t>(i) * 0x8cb92ba72f3d8dd7;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  x ^= x >> 31;
   // Magnitudes over many binades, so that another order of adding gives other bits.
-  const double value = (static_cast<double>(random[0]) / 0x1p31 - 1) *
-                       std::exp2(static_cast<int>(random[1] % 24) - 12);
+  const auto scale = std::bit_cast<double>((1023 - 12 + (x & 15)) << 52);
+  const double value = (static_cast<double>(x >> 32) / 0x1p31 - 1) * scale;
   switch (dtype) {
     case Dtype::kF32:
       return bits_of(static_cast<float>(value));
     case Dtype::kBf16:
       return bits_of(to_bf16(static_cast<float>(value)));
     case Dtype::kF64:
-      return bits_of(value * (1 + static_cast<double>(random[2]) * 0x1p-50));
+      return bits_of(value * (1 + static_cast<double>(x & 0xffffff) * 0x1p-50));
     default:
-      return (uint64_t{random[2]} << 20) ^ random[3];
+      return x;
   }
 }
 
 uint64_t reduced_bits(Dtype dtype, Reduce op, uint64_t seed, int n, int64_t i) {
   const auto over_ranks = [&]<typename T>(const auto& load) {
-    std::vector<T> values;
-    for (int rank = 0; rank < n; ++rank) values.push_back(load(input_bits(dtype, seed, rank, i)));
-    return join_levels(values, [op](T a, T b) { return join(op, a, b); });
+    std::array<T, 256> values;
+    for (int r = 0; r < n; ++r)
+      values[static_cast<size_t>(r)] = load(input_bits(dtype, seed, r, i));
+    return join_levels(values.data(), n, [op](T a, T b) { return join(op, a, b); });
   };
   switch (dtype) {
     case Dtype::kF32:
@@ -63,7 +70,9 @@ uint64_t reduced_bits(Dtype dtype, Reduce op, uint64_t seed, int n, int64_t i) {
     case Dtype::kF64:
       return bits_of(over_ranks.operator()<double>(value_of<double>));
     default:
-      return bits_of(over_ranks.operator()<int64_t>(value_of<int64_t>));
+      // As unsigned numbers, whose sums wrap; the largest is of the signed ones.
+      if (op == Reduce::kMax) return bits_of(over_ranks.operator()<int64_t>(value_of<int64_t>));
+      return over_ranks.operator()<uint64_t>(value_of<uint64_t>);
   }
 }
 

@@ -1,23 +1,22 @@
 // tests/comm/tree.h: the sum over ranks as comm.h defines it, one element at a time.
 #pragma once
 
-#include <vector>
+#include <cstdint>
+#include <string>
 
-#include "base/random.h"
 #include "comm/comm.h"
 
 namespace weft::testing {
 
 // Level by level: neighbours are joined, one without a neighbour goes up unchanged.
 template <typename T, typename Join>
-T join_levels(std::vector<T> values, const Join& join) {
-  while (values.size() > 1) {
-    std::vector<T> up;
-    for (size_t i = 0; i + 1 < values.size(); i += 2) up.push_back(join(values[i], values[i + 1]));
-    if (values.size() % 2 == 1) up.push_back(values.back());
-    values = up;
+T join_levels(T* values, int n, const Join& join) {
+  while (n > 1) {
+    for (int i = 0; i + 1 < n; i += 2) values[i / 2] = join(values[i], values[i + 1]);
+    if (n % 2 == 1) values[n / 2] = values[n - 1];
+    n = (n + 1) / 2;
   }
-  return values.front();
+  return values[0];
 }
 
 inline constexpr Dtype kReduced[] = {Dtype::kF32, Dtype::kBf16, Dtype::kF64, Dtype::kI64};
