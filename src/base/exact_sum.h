@@ -7,6 +7,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 
 namespace weft {
@@ -17,6 +18,10 @@ class ExactSum {
 
   void clear() { limbs_.fill(0); }
   void add(double v);
+  void add(const ExactSum& other) {
+    for (int i = 0; i < kLimbs; ++i)
+      limbs_[static_cast<std::size_t>(i)] += other.limbs_[static_cast<std::size_t>(i)];
+  }
   void normalize();      // carries: every limb but the highest ends in [0, 2^32)
   double value() const;  // NaN where an addend was not finite
   int64_t* limbs() { return limbs_.data(); }

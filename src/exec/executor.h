@@ -50,6 +50,7 @@ class Executor {
   Executor(const Executor&) = delete;  // the bound calls point into it
   Executor& operator=(const Executor&) = delete;
 
+  std::byte* data(Ref r) const { return data_[static_cast<size_t>(r.id)]; }
   // The memory of a persistent value; null where the plan has none of that name.
   std::byte* find(const std::string& name) const;
   template <typename T>

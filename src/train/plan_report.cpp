@@ -56,7 +56,8 @@ PlanReport plan_run(const RunConfig& c) {
   const auto model =
       make_model(folder.config(), {c.model.num_layers.value_or(0), c.model.dropout.has_value()});
   const Kernels& kernels = cpu_kernels();
-  const auto plans = make_engine_plans(c, *model, kernels, choose_threads(c.launch));
+  const Layout layout = resolve_layout(c, *model);
+  const auto plans = make_engine_plans(c, *model, layout, 0, kernels, choose_threads(c.launch));
   PlanReport r;
   r.num_parameters = count_parameters(*model);
   sum_values(*plans, &r);
