@@ -17,7 +17,7 @@ namespace {
 inline constexpr int64_t kSharedBytes = 2 << 20;
 inline constexpr int64_t kPrivateBytes = 256 << 10;
 inline constexpr int64_t kPartialBytes = 4 << 20;
-inline constexpr int64_t kShortM = 512;
+inline constexpr int64_t kShortM = 128;
 
 struct Plan {
   bool share_b;
