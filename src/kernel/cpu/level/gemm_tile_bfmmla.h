@@ -52,6 +52,45 @@ namespace {
   WEFT_SWAP(18, 19) WEFT_SWAP(20, 21) WEFT_SWAP(22, 23) WEFT_SWAP(24, 25) WEFT_SWAP(26, 27)   \
   WEFT_SWAP(28, 29) WEFT_SWAP(30, 31)
 
+// From the sums so far, or zero, to those over all k, as 2 x 2 blocks.
+#define WEFT_SUM_UP \
+  "cbz %w[resume], 1f\n" WEFT_MOVE_TILE(ldp) WEFT_SWAPS                                            \
+  "b 2f\n"                                                                                         \
+  "1:\n" WEFT_ZEROS                                                                                \
+  "2:\n"                                                                                           \
+  "ldp q0, q1, [%[a]]\n"                                                                           \
+  "ldp q4, q5, [%[b]]\n"                                                                           \
+  "ldp q2, q3, [%[a], #32]\n"                                                                      \
+  "ldp q6, q7, [%[b], #32]\n"                                                                      \
+  "cbz %[pairs], 4f\n"                                                                             \
+  ".p2align 5\n"                                                                                   \
+  "3:\n"                                                                                           \
+  WEFT_FOUR_K(4, 5, 6, 7, WEFT_LOAD(4, b, 64), WEFT_LOAD(5, b, 80), WEFT_LOAD(6, b, 96),           \
+              WEFT_LOAD(7, b, 112), WEFT_LOAD(0, a, 64), WEFT_LOAD(1, a, 80),                      \
+              WEFT_LOAD(2, a, 96), WEFT_LOAD(3, a, 112), WEFT_LOAD(4, b, 128),                     \
+              WEFT_LOAD(5, b, 144))                                                                \
+  "subs %[pairs], %[pairs], #1\n"                                                                  \
+  WEFT_FOUR_K(6, 7, 4, 5, WEFT_LOAD(6, b, 160), WEFT_LOAD(7, b, 176), WEFT_LOAD(4, b, 192),        \
+              WEFT_LOAD(5, b, 208), WEFT_LOAD(0, a, 128), WEFT_LOAD(1, a, 144),                    \
+              WEFT_LOAD(2, a, 160), WEFT_LOAD(3, a, 176), WEFT_LOAD(6, b, 224),                    \
+              WEFT_LOAD(7, b, 240))                                                                \
+  "add %[a], %[a], #128\n"                                                                         \
+  "add %[b], %[b], #192\n"                                                                         \
+  "b.ne 3b\n"                                                                                      \
+  "4:\n"                                                                                           \
+  "cbz %w[odd], 5f\n"                                                                              \
+  WEFT_FOUR_K(4, 5, 6, 7, WEFT_LOAD(4, b, 64), WEFT_LOAD(5, b, 80), , , , , , , , )                \
+  "5:\n"
+// A pair of rows from its six blocks, rounded: in v0 to v2 the words of both rows alternate.
+#define WEFT_ROUND(to, c0, c1) \
+  "bfcvtn v" #to ".4h, v" #c0 ".4s\n" "bfcvtn2 v" #to ".8h, v" #c1 ".4s\n"
+#define WEFT_STORE_ROW(uzp) \
+  #uzp " v3.4s, v0.4s, v1.4s\n" #uzp " v4.4s, v2.4s, v2.4s\n" \
+  "str q3, [%[c]]\n" "str d4, [%[c], #16]\n" "add %[c], %[c], %[ldc]\n"
+#define WEFT_STORE_PAIR(c0, c1, c2, c3, c4, c5) \
+  WEFT_ROUND(0, c0, c1) WEFT_ROUND(1, c2, c3) WEFT_ROUND(2, c4, c5) \
+  WEFT_STORE_ROW(uzp1) WEFT_STORE_ROW(uzp2)
+
 struct Bf16Tile {
   using Packed = Bf16;
   static constexpr int kMr = 8, kNr = 12, kGroupA = 4, kGroupB = 4, kStep = 4;
@@ -61,38 +100,24 @@ struct Bf16Tile {
 
   static void multiply(int64_t k_count, const Bf16* a, const Bf16* b, float* tile, bool resume) {
     int64_t pairs = k_count / 8;
-    asm volatile(
-        "cbz %w[resume], 1f\n" WEFT_MOVE_TILE(ldp) WEFT_SWAPS
-        "b 2f\n"
-        "1:\n" WEFT_ZEROS
-        "2:\n"
-        "ldp q0, q1, [%[a]]\n"
-        "ldp q4, q5, [%[b]]\n"
-        "ldp q2, q3, [%[a], #32]\n"
-        "ldp q6, q7, [%[b], #32]\n"
-        "cbz %[pairs], 4f\n"
-        ".p2align 5\n"
-        "3:\n"  // eight k
-        WEFT_FOUR_K(4, 5, 6, 7, WEFT_LOAD(4, b, 64), WEFT_LOAD(5, b, 80), WEFT_LOAD(6, b, 96),
-                    WEFT_LOAD(7, b, 112), WEFT_LOAD(0, a, 64), WEFT_LOAD(1, a, 80),
-                    WEFT_LOAD(2, a, 96), WEFT_LOAD(3, a, 112), WEFT_LOAD(4, b, 128),
-                    WEFT_LOAD(5, b, 144))
-        "subs %[pairs], %[pairs], #1\n"
-        WEFT_FOUR_K(6, 7, 4, 5, WEFT_LOAD(6, b, 160), WEFT_LOAD(7, b, 176), WEFT_LOAD(4, b, 192),
-                    WEFT_LOAD(5, b, 208), WEFT_LOAD(0, a, 128), WEFT_LOAD(1, a, 144),
-                    WEFT_LOAD(2, a, 160), WEFT_LOAD(3, a, 176), WEFT_LOAD(6, b, 224),
-                    WEFT_LOAD(7, b, 240))
-        "add %[a], %[a], #128\n"
-        "add %[b], %[b], #192\n"
-        "b.ne 3b\n"
-        "4:\n"
-        "cbz %w[odd], 5f\n"
-        WEFT_FOUR_K(4, 5, 6, 7, WEFT_LOAD(4, b, 64), WEFT_LOAD(5, b, 80), , , , , , , , )
-        "5:\n" WEFT_SWAPS WEFT_MOVE_TILE(stp)
-        : [a] "+r"(a), [b] "+r"(b), [pairs] "+r"(pairs)
-        : [tile] "r"(tile), [resume] "r"(static_cast<int>(resume)),
-          [odd] "r"(static_cast<int>(k_count & 4))
-        : "memory", "cc", WEFT_VECTORS);
+    asm volatile(WEFT_SUM_UP WEFT_SWAPS WEFT_MOVE_TILE(stp)
+                 : [a] "+&r"(a), [b] "+&r"(b), [pairs] "+&r"(pairs)
+                 : [tile] "r"(tile), [resume] "r"(static_cast<int>(resume)),
+                   [odd] "r"(static_cast<int>(k_count & 4))
+                 : "memory", "cc", WEFT_VECTORS);
+  }
+
+  // The same, rounded into rows of C that lie ldc elements apart; `tile` is only read.
+  static void multiply_into(int64_t k_count, const Bf16* a, const Bf16* b, const float* tile,
+                            bool resume, Bf16* c, int64_t ldc) {
+    int64_t pairs = k_count / 8;
+    asm volatile(WEFT_SUM_UP WEFT_STORE_PAIR(8, 9, 10, 11, 12, 13)
+                     WEFT_STORE_PAIR(14, 15, 16, 17, 18, 19) WEFT_STORE_PAIR(20, 21, 22, 23, 24, 25)
+                         WEFT_STORE_PAIR(26, 27, 28, 29, 30, 31)
+                 : [a] "+&r"(a), [b] "+&r"(b), [pairs] "+&r"(pairs), [c] "+&r"(c)
+                 : [tile] "r"(tile), [resume] "r"(static_cast<int>(resume)),
+                   [odd] "r"(static_cast<int>(k_count & 4)), [ldc] "r"(2 * ldc)
+                 : "memory", "cc", WEFT_VECTORS);
   }
 };
 
@@ -106,6 +131,10 @@ struct Bf16Tile {
 #undef WEFT_MOVE_ROWS
 #undef WEFT_MOVE_TILE
 #undef WEFT_SWAPS
+#undef WEFT_SUM_UP
+#undef WEFT_ROUND
+#undef WEFT_STORE_ROW
+#undef WEFT_STORE_PAIR
 
 }  // namespace
 }  // namespace weft::WEFT_LEVEL
