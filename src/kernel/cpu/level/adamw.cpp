@@ -24,7 +24,8 @@ Factors factors_of(const AdamwArgs& args) {
 }
 
 template <typename P, typename Grad, typename State>
-[[gnu::flatten]] void step_piece(const AdamwArgs& args, const Factors& f, int64_t first, int64_t count) {
+[[gnu::flatten]] void step_piece(const AdamwArgs& args, const Factors& f, int64_t first,
+                                 int64_t count) {
   P* p = static_cast<P*>(args.p) + first;
   float* master = args.master ? args.master + first : nullptr;
   const Grad* grad = static_cast<const Grad*>(args.grad) + first;

@@ -33,7 +33,9 @@ namespace {
 inline constexpr int kReadPast = 64;
 
 template <typename Tile>
-inline constexpr bool kStoresBf16 = requires { &Tile::multiply_into; };
+inline constexpr bool kStoresBf16 = requires {
+  &Tile::multiply_into;
+};
 
 #if defined(WEFT_LEVEL_neon_bf16)
 using TileForBf16 = Bf16Tile;

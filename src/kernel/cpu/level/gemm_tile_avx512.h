@@ -37,10 +37,10 @@ struct Bf16Step {
 };
 #endif
 
-template <typename Step, int kRows = 12, int kVectors = 2>
+template <typename Step>
 struct WideTile {
   using Packed = typename Step::Packed;
-  static constexpr int kMr = kRows, kNr = 16 * kVectors;
+  static constexpr int kMr = 12, kNr = 32;
   static constexpr int kGroupA = Step::kGroup, kGroupB = Step::kGroup, kStep = Step::kGroup;
   static constexpr int64_t kMaxK = Step::kMaxK;
 
@@ -48,34 +48,30 @@ struct WideTile {
 
   static void multiply(int64_t k_count, const Packed* a, const Packed* b, float* tile,
                        bool resume) {
-    __m512 c[kMr][kVectors];
+    __m512 c[kMr][2];
 #pragma GCC unroll 12
     for (int i = 0; i < kMr; ++i) {
-#pragma GCC unroll 4
-      for (int j = 0; j < kVectors; ++j) {
+#pragma GCC unroll 2
+      for (int j = 0; j < 2; ++j) {
         c[i][j] = resume ? _mm512_load_ps(tile + i * kNr + j * 16) : _mm512_setzero_ps();
       }
     }
     const int64_t steps = k_count / kStep;
     for (int64_t k = 0; k < steps; ++k, a += kMr * kStep, b += kNr * kStep) {
-      __m512i columns[kVectors];
-#pragma GCC unroll 4
-      for (int j = 0; j < kVectors; ++j) columns[j] = _mm512_load_si512(b + 16 * j * kStep);
+      const __m512i b0 = _mm512_load_si512(b), b1 = _mm512_load_si512(b + 16 * kStep);
 #pragma GCC unroll 12
       for (int i = 0; i < kMr; ++i) {
         int32_t unit;
         std::memcpy(&unit, a + i * kStep, sizeof unit);
         const __m512i row = _mm512_set1_epi32(unit);
-#pragma GCC unroll 4
-        for (int j = 0; j < kVectors; ++j) {
-          c[i][j] = Step::multiply_add(c[i][j], row, columns[j]);
-        }
+        c[i][0] = Step::multiply_add(c[i][0], row, b0);
+        c[i][1] = Step::multiply_add(c[i][1], row, b1);
       }
     }
 #pragma GCC unroll 12
     for (int i = 0; i < kMr; ++i) {
-#pragma GCC unroll 4
-      for (int j = 0; j < kVectors; ++j) _mm512_store_ps(tile + i * kNr + j * 16, c[i][j]);
+#pragma GCC unroll 2
+      for (int j = 0; j < 2; ++j) _mm512_store_ps(tile + i * kNr + j * 16, c[i][j]);
     }
   }
 };

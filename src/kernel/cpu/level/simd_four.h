@@ -117,13 +117,15 @@ template <typename Part>
 WEFT_INLINE Vec& chain_of(Vecs& sums, int chain, Part) {
   return sums.v[chain];
 }
-WEFT_INLINE float sum_all(const Vecs& a) { return sum_lanes((a.v[0] + a.v[1]) + (a.v[2] + a.v[3])); }
+WEFT_INLINE float sum_all(const Vecs& a) {
+  return sum_lanes((a.v[0] + a.v[1]) + (a.v[2] + a.v[3]));
+}
 WEFT_INLINE float max_all(const Vecs& a) {
   return max_lanes(maximum(maximum(a.v[0], a.v[1]), maximum(a.v[2], a.v[3])));
 }
 
-// body(i, chain, part) for [0, n): four vectors at a time (chain 0), then the rest of the whole ones
-// (chains 0 to 2), then the tail (chain 3). The function around it is to be flattened, or the
+// body(i, chain, part) for [0, n): four vectors at a time (chain 0), then the rest of the whole
+// ones (chains 0 to 2), then the tail (chain 3). The function around it is to be flattened, or the
 // chains would live in memory.
 template <typename Body>
 WEFT_INLINE void each_four(int64_t n, const Body& body) {

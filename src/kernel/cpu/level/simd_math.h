@@ -40,9 +40,10 @@ WEFT_INLINE V exp(V x) {
   return select(less(splat(0x1.62e42ep+6f), x), splat(__builtin_inff()), exp_of_small(x));
 }
 
-// 2^x for x up to 128, which gives infinity, for softmax: two thirds of the work of exp. x = n + f, |f| <= 1/2, is exact.
-// At -127 and below the result is zero, just above it something below 2^-126. The price is paid
-// before: scores times log2(e) are rounded, so a weight of e^-20 is good to 1e-6 of itself only.
+// 2^x for x up to 128, which gives infinity, for softmax: two thirds of the work of exp. x = n + f,
+// |f| <= 1/2, is exact. At -127 and below the result is zero, just above it something below 2^-126.
+// The price is paid before: scores times log2(e) are rounded, so a weight of e^-20 is good to 1e-6
+// of itself only.
 template <typename V>
 WEFT_INLINE V exp2_of_small(V x) {
   const Vec shifter = splat(0x1.8p23f);
