@@ -139,7 +139,12 @@ class Trainer {
         RecordOptions{start_.dir, is_main_, options_.quiet || !is_main_, step_,
                       total_ == kNoEnd ? 0 : total_, c_.train.log_every});
     saver_ = std::make_unique<Saver>(file_, session_, engine_, *ranks_, start_.dir, *record_);
+    Json::Array arenas;
+    for (const int64_t bytes : gather_numbers(*ranks_, engine_.arena_bytes())) {
+      arenas.push_back(Json(bytes));
+    }
     record_->event("started", {{"arena_bytes", Json(engine_.arena_bytes())},
+                               {"arenas", Json(std::move(arenas))},
                                {"step", Json(step_)},
                                {"ranks", Json(ranks_->size())},
                                {"threads", Json(engine_.pool()->num_threads())},
@@ -149,6 +154,9 @@ class Trainer {
              format_count(static_cast<double>(count_parameters(*session_.model))),
              describe(ranks_->layout()), format_bytes(engine_.arena_bytes()),
              engine_.pool()->num_threads(), engine_.plans().train.options.kernels->name);
+    if (c_.parallel.dp == 1 && c_.parallel.shard != "none") {
+      log_info("parallel.shard={} has no effect with parallel.dp=1", c_.parallel.shard);
+    }
     record_->restart_clock();
   }
 
