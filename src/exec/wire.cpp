@@ -43,26 +43,34 @@ int64_t node_bytes(const Graph& graph, const Node& node, int dp) {
 
 // A chunk of tokens is one all_gather: of each token a maximum and a sum a leaf, and the target's
 // logit, in fp64.
-WireItem head_wire(const Graph& graph, const Node& node) {
+WireItem head_wire(const Graph& graph, const Node& node, int tp) {
   const Value& x = graph[node.inputs[0]];
   const int64_t tokens = num_elements(x.shape) / x.shape.back();
   const int64_t chunk = std::min(tokens, node.attr.chunk_rows);
-  return {CommOp::kAllGather, Axis::kTensor, (tokens + chunk - 1) / chunk,
+  return {CommOp::kAllGather, Axis::kTensor, tp, (tokens + chunk - 1) / chunk,
           tokens * (2 * node.attr.parts + 1) * 8};
 }
 
+int group_size(const Node& node, int tp, int dp) {
+  if (node.attr.axis == Axis::kData) return dp;
+  return node.attr.copies > 0 ? node.attr.copies : tp;
+}
+
 void add_node(const Plan& plan, const Node& node, int64_t times, std::vector<WireItem>* wire) {
-  const auto add = [&](const WireItem& once) {
-    add_wire(wire, {once.op, once.axis, once.calls * times, once.bytes * times});
+  const auto add = [&](WireItem item) {
+    item.calls *= times;
+    item.bytes *= times;
+    add_wire(wire, item);
   };
-  const auto [tp, dp] = std::pair(plan.options.tp, plan.options.dp);
+  const int tp = plan.options.tp, dp = plan.options.dp;
   if (is_collective(node.op)) {
-    add({comm_op(node.op), node.attr.axis, 1, node_bytes(plan.graph, node, dp)});
+    add({comm_op(node.op), node.attr.axis, group_size(node, tp, dp), 1,
+         node_bytes(plan.graph, node, dp)});
   } else if (node.op == Op::kHeadLoss || node.op == Op::kHeadLossGrad) {
-    if (tp > 1) add(head_wire(plan.graph, node));
+    if (tp > 1) add(head_wire(plan.graph, node, tp));
   } else if (node.op == Op::kNorm) {
-    if (node.attr.sum_tensor) add({CommOp::kAllReduce, Axis::kTensor, 1, kSumBytes});
-    if (node.attr.sum_data) add({CommOp::kAllReduce, Axis::kData, 1, kSumBytes});
+    if (node.attr.sum_tensor) add({CommOp::kAllReduce, Axis::kTensor, tp, 1, kSumBytes});
+    if (node.attr.sum_data) add({CommOp::kAllReduce, Axis::kData, dp, 1, kSumBytes});
   }
 }
 
@@ -70,7 +78,7 @@ void add_node(const Plan& plan, const Node& node, int64_t times, std::vector<Wir
 
 void add_wire(std::vector<WireItem>* wire, const WireItem& item) {
   for (WireItem& known : *wire) {
-    if (known.op != item.op || known.axis != item.axis) continue;
+    if (known.op != item.op || known.axis != item.axis || known.ranks != item.ranks) continue;
     known.calls += item.calls;
     known.bytes += item.bytes;
     return;
@@ -87,11 +95,11 @@ std::vector<WireItem> wire_of(const Plan& plan) {
   return wire;
 }
 
-int64_t received_bytes(const WireItem& item, int ranks) {
-  const int64_t others = item.bytes - item.bytes / ranks;
+int64_t received_bytes(const WireItem& item) {
+  const int64_t others = item.bytes - item.bytes / item.ranks;
   switch (item.op) {
     case CommOp::kAllGather:
-      return item.bytes * (ranks - 1);
+      return item.bytes * (item.ranks - 1);
     case CommOp::kAllReduce:  // a reduce_scatter, then an all_gather of the parts
       return 2 * others;
     default:

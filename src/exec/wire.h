@@ -13,6 +13,7 @@ namespace weft {
 struct WireItem {
   CommOp op;
   Axis axis;
+  int ranks = 1;  // of the group: all of the axis, or neighbours that hold copies
   int64_t calls = 0, bytes = 0;
 };
 
@@ -23,8 +24,8 @@ std::vector<WireItem> wire_of(const Plan& plan);
 
 void add_wire(std::vector<WireItem>* wire, const WireItem& item);
 
-// Bytes that reach this rank from the others, of a group of so many. What a rank hands over does
-// not compare: of an all_gather it is one part, of a reduce_scatter all of them.
-int64_t received_bytes(const WireItem& item, int ranks);
+// Bytes that reach this rank from the others of the group. What a rank hands over does not
+// compare: of an all_gather it is one part, of a reduce_scatter all of them.
+int64_t received_bytes(const WireItem& item);
 
 }  // namespace weft

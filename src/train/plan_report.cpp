@@ -45,15 +45,11 @@ std::optional<double> estimate_ms(const RunConfig& c, const PlanReport& r,
   return flops / gflops * 1e-6 + moved / speeds->copy_gb_per_s * 1e-6;
 }
 
-int ranks_of(const Layout& layout, Axis axis) {
-  return axis == Axis::kTensor ? layout.tp : layout.dp;
-}
-
 void add_first_rank(const EnginePlans& plans, PlanReport* r) {
   r->wire = wire_of(plans.train);
   // The loss, which Engine::run_passes adds up.
   if (r->layout.dp > 1) {
-    add_wire(&r->wire, {CommOp::kAllReduce, Axis::kData, 1, ExactSum::kLimbs * int64_t{8}});
+    add_wire(&r->wire, {CommOp::kAllReduce, Axis::kData, r->layout.dp, 1, ExactSum::kLimbs * int64_t{8}});
   }
 }
 
@@ -88,7 +84,7 @@ int64_t PlanReport::resident() const { return largest_arena() + kProgramBytes; }
 
 int64_t PlanReport::received() const {
   int64_t bytes = 0;
-  for (const WireItem& item : wire) bytes += received_bytes(item, ranks_of(layout, item.axis));
+  for (const WireItem& item : wire) bytes += received_bytes(item);
   return bytes;
 }
 
@@ -130,9 +126,10 @@ Json PlanReport::to_json() const {
     moved.push_back(Json(
         Json::Object{{"op", comm_op_name(item.op)},
                      {"axis", axis_name(item.axis)},
+                     {"ranks", item.ranks},
                      {"calls", item.calls},
                      {"bytes", item.bytes},
-                     {"received", received_bytes(item, ranks_of(layout, item.axis))}}));
+                     {"received", received_bytes(item)}}));
   }
   Json out;
   out.set("layout", describe(layout));
@@ -204,7 +201,7 @@ std::string wire_text(const PlanReport& r) {
   std::string text = fmt::format("  {:<15} {:<5} {:>8} {:>18} {:>18}\n", "collective", "axis",
                                  "calls", "bytes given", "bytes received");
   for (const WireItem& item : r.wire) {
-    const int64_t received = received_bytes(item, ranks_of(r.layout, item.axis));
+    const int64_t received = received_bytes(item);
     text += fmt::format("  {:<15} {:<5} {:>8} {:>18} {:>18}\n", comm_op_name(item.op),
                         axis_name(item.axis), item.calls,
                         format_count(static_cast<double>(item.bytes)),
