@@ -59,7 +59,7 @@ template <typename T>
 [[gnu::flatten]] void scale_row(T* x, int64_t V, int64_t target, float highest, float scale) {
   const float at_target = target < 0 ? 0.0f : to_float(x[target]);
   each_four(V, [&](int64_t i, int, auto part) {
-    const Vec away = (load(x + i, part) - splat(highest)) * splat(kLog2E);
+    const auto away = (load(x + i, part) - splat(highest)) * splat(kLog2E);
     store(x + i, exp2_of_small(away) * splat(scale), part);
   });
   if (target < 0) return;
