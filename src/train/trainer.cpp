@@ -156,9 +156,6 @@ class Trainer {
              format_count(static_cast<double>(count_parameters(*session_.model))),
              describe(ranks_->layout()), format_bytes(engine_.arena_bytes()),
              engine_.pool()->num_threads(), engine_.plans().train.options.kernels->name);
-    if (c_.parallel.dp == 1 && c_.parallel.shard != "none") {
-      log_info("parallel.shard={} has no effect with parallel.dp=1", c_.parallel.shard);
-    }
     record_->restart_clock();
   }
 

@@ -57,15 +57,15 @@ TEST(PlanLayout, ArenasOfRanksAreThosePlanned) {
   }
 }
 
-// 4 M parameters over dp 4 with accumulation: arenas to the byte, memory within the larger of 5 %
+// 6.4 M parameters over dp 4 with accumulation: arenas to the byte, memory within the larger of 5 %
 // and 48 MiB, and of the arena nearly all is touched.
 TEST(PlanLayout, MemoryOfRanksIsThatPlanned) {
   int64_t before = 0;
   for (const char* shard : {"none", "zero1", "zero2", "zero3"}) {
     const TinyRun run;
     for (const auto& [key, value] :
-         {std::pair{"hidden_size", 256}, {"intermediate_size", 704}, {"num_hidden_layers", 4},
-          {"vocab_size", 4000}}) {
+         {std::pair{"hidden_size", 256}, {"intermediate_size", 704}, {"num_hidden_layers", 8},
+          {"vocab_size", 2000}}) {
       run.change_config(key, value);
     }
     std::vector<std::string> sets = layout_sets(4, 1, shard);
@@ -111,24 +111,43 @@ TEST(PlanLayout, TheLayoutsThatFit) {
   const TinyRun run;
   const Json fit = json_of(run, {}, {"--fit", "1GB", "--ranks", "4"});
   const Json::Array& rows = fit.at("layouts").as_array();
+  EXPECT_EQ(rows.size(), 9u);  // dp 4 and dp 2 x tp 2 in four shards each; tp 4
   EXPECT_EQ(fit.at("recommended").as_string(), rows[0].at("layout").as_string());
-  bool has_refused = false;
   double before = 0;
   for (const Json& row : rows) {
-    if (const Json* reason = row.find("reason")) {
-      has_refused = true;
-      expect_parts(reason->as_string(), {"parallel.tp=4"});
-      continue;
-    }
     EXPECT_TRUE(row.at("fits").as_bool());
     EXPECT_GE(row.at("received_per_token").as_number(), before);
     before = row.at("received_per_token").as_number();
   }
-  EXPECT_EQ(rows.size(), 8u);  // dp 4 and dp 2 x tp 2 in four shards (tp 4: heads admit it)
-  EXPECT_FALSE(has_refused);
+  // A row's numbers are those of the plan of its layout.
+  const Json plan = json_of(run, layout_sets(2, 2, "zero3"));
+  for (const Json& row : rows) {
+    if (row.at("layout").as_string() != "dp=2,tp=2,shard=zero3") continue;
+    EXPECT_EQ(row.at("resident").as_int(), plan.at("resident").as_int());
+    int64_t received = 0;
+    for (const Json& item : plan.at("wire").as_array()) received += item.at("received").as_int();
+    EXPECT_EQ(row.at("received").as_int(), received);
+  }
+}
+
+TEST(PlanLayout, SaysWhatToChangeWhereNoneFits) {
+  const TinyRun run;
+  run.change_config("hidden_size", 256);
+  run.change_config("vocab_size", 40000);
+  const std::vector<std::string> sets = {"train.global_batch=64"};
+  const Ended some = run_to_end(run.words("plan", sets, {"--fit", "60MB", "--ranks", "2"}));
+  EXPECT_EQ(some.exit_code, 1) << some.err;
+  expect_parts(some.out, {"none fits", "take ", " ranks: dp="});
   const Ended none = run_to_end(run.words("plan", {}, {"--fit", "1MB", "--ranks", "4"}));
   EXPECT_EQ(none.exit_code, 1);
-  expect_parts(none.out, {"none fits"});
+  expect_parts(none.out, {"none fits; nor does"});
+  // Neither dp 3 (8 rows) nor tp 3 (4 heads).
+  const Ended odd = run_to_end(run.words("plan", {}, {"--fit", "1GB", "--ranks", "3"}));
+  EXPECT_EQ(odd.exit_code, 1);
+  expect_parts(odd.out, {"global_batch 8", "parallel.tp=3"});
+  const Ended wrong = run_to_end(run.words("plan", {}, {"--fit", "much"}));
+  EXPECT_EQ(wrong.exit_code, 2);
+  expect_parts(wrong.err, {"much", "5GB"});
 }
 
 TEST(PlanLayout, RefusesWhatCannotBeCut) {
