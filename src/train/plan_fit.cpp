@@ -26,6 +26,27 @@ RunConfig with_layout(RunConfig c, const FitRow& row) {
   return c;
 }
 
+constexpr double kAlike = 1.01;  // bytes on the wire within 1 % do not decide
+
+void put_best_first(std::vector<FitRow>* rows) {
+  std::stable_sort(rows->begin(), rows->end(), [](const FitRow& a, const FitRow& b) {
+    const auto key = [](const FitRow& r) {
+      return std::tuple(!r.fits, !r.is_admissible, r.fits ? r.received : 0, r.resident);
+    };
+    return key(a) < key(b);
+  });
+  const auto end =
+      std::find_if(rows->begin(), rows->end(), [](const FitRow& r) { return !r.fits; });
+  for (auto first = rows->begin(); first != end;) {
+    const auto most = kAlike * static_cast<double>(first->received);
+    const auto last = std::find_if(
+        first, end, [&](const FitRow& r) { return static_cast<double>(r.received) > most; });
+    std::stable_sort(first, last,
+                     [](const FitRow& a, const FitRow& b) { return a.resident < b.resident; });
+    first = last;
+  }
+}
+
 class Fitter {
  public:
   Fitter(const Model& model, int64_t memory)
@@ -46,13 +67,7 @@ class Fitter {
         if (row.dp == 1 || !row.is_admissible) break;
       }
     }
-    std::stable_sort(all.begin(), all.end(), [](const FitRow& a, const FitRow& b) {
-      const auto key = [](const FitRow& r) {
-        const int64_t wire = r.fits ? r.received : 0;
-        return std::tuple(!r.fits, !r.is_admissible, wire, r.resident);
-      };
-      return key(a) < key(b);
-    });
+    put_best_first(&all);
     return all;
   }
 
@@ -91,8 +106,8 @@ std::vector<std::string> find_advice(const Fitter& fitter, const RunConfig& c, i
   const auto try_change = [&](const std::string& what, const RunConfig& changed, int64_t count) {
     const std::vector<FitRow> rows = fitter.rows(changed, count);
     if (rows.empty() || !rows[0].fits) return false;
-    advice.push_back(fmt::format("{}: {} takes {}", what, rows[0].layout(),
-                                 format_bytes(rows[0].resident)));
+    advice.push_back(
+        fmt::format("{}: {} takes {}", what, rows[0].layout(), format_bytes(rows[0].resident)));
     return true;
   };
   if (c.train.micro_batch > 1 && c.parallel.mode == "fast") {
@@ -118,9 +133,7 @@ std::vector<std::string> find_advice(const Fitter& fitter, const RunConfig& c, i
 
 }  // namespace
 
-std::string FitRow::layout() const {
-  return fmt::format("dp={},tp={},shard={}", dp, tp, shard);
-}
+std::string FitRow::layout() const { return fmt::format("dp={},tp={},shard={}", dp, tp, shard); }
 
 FitReport fit_layouts(const RunConfig& c, int64_t memory, int64_t ranks) {
   const HfFolder folder(resolve_model_path(c.model.path));
@@ -167,14 +180,14 @@ std::string FitReport::to_text() const {
       continue;
     }
     text += fmt::format("  {:<28} {:>5} {:>13} {:>16.1f} {:>10}\n", row.layout(),
-                        row.fits ? "yes" : "no", format_bytes(row.resident),
-                        row.received_per_token,
+                        row.fits ? "yes" : "no", format_bytes(row.resident), row.received_per_token,
                         row.step_ms ? fmt::format("{:.0f} ms", *row.step_ms) : "?");
   }
   if (has_fit()) {
-    return text + fmt::format("\nrecommended: --set parallel.dp={} --set parallel.tp={} --set "
-                              "parallel.shard={}\n",
-                              rows[0].dp, rows[0].tp, rows[0].shard);
+    return text + fmt::format(
+                      "\nrecommended: --set parallel.dp={} --set parallel.tp={} --set "
+                      "parallel.shard={}\n",
+                      rows[0].dp, rows[0].tp, rows[0].shard);
   }
   text += "\nnone fits";
   text += advice.empty() ? "; nor does any with smaller micro batches, 16 times the ranks, bf16 or "

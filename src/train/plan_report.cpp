@@ -49,7 +49,8 @@ void add_first_rank(const EnginePlans& plans, PlanReport* r) {
   r->wire = wire_of(plans.train);
   // The loss, which Engine::run_passes adds up.
   if (r->layout.dp > 1) {
-    add_wire(&r->wire, {CommOp::kAllReduce, Axis::kData, r->layout.dp, 1, ExactSum::kLimbs * int64_t{8}});
+    add_wire(&r->wire,
+             {CommOp::kAllReduce, Axis::kData, r->layout.dp, 1, ExactSum::kLimbs * int64_t{8}});
   }
 }
 
@@ -123,13 +124,12 @@ Json PlanReport::to_json() const {
     ranks.push_back(rank_json(rank, of_rank(rank)));
   }
   for (const WireItem& item : wire) {
-    moved.push_back(Json(
-        Json::Object{{"op", comm_op_name(item.op)},
-                     {"axis", axis_name(item.axis)},
-                     {"ranks", item.ranks},
-                     {"calls", item.calls},
-                     {"bytes", item.bytes},
-                     {"received", received_bytes(item)}}));
+    moved.push_back(Json(Json::Object{{"op", comm_op_name(item.op)},
+                                      {"axis", axis_name(item.axis)},
+                                      {"ranks", item.ranks},
+                                      {"calls", item.calls},
+                                      {"bytes", item.bytes},
+                                      {"received", received_bytes(item)}}));
   }
   Json out;
   out.set("layout", describe(layout));
@@ -158,8 +158,9 @@ std::string list_ranks(const std::vector<int>& ranks) {
   for (size_t i = 0; i < std::min(ranks.size(), kMostShown); ++i) {
     text += fmt::format("{}{}", i > 0 ? ", " : "", ranks[i]);
   }
-  return ranks.size() <= kMostShown ? text
-                                    : fmt::format("{} and {} more", text, ranks.size() - kMostShown);
+  return ranks.size() <= kMostShown
+             ? text
+             : fmt::format("{} and {} more", text, ranks.size() - kMostShown);
 }
 
 std::string memory_text(const MemoryParts& m) {
@@ -202,10 +203,10 @@ std::string wire_text(const PlanReport& r) {
                                  "calls", "bytes given", "bytes received");
   for (const WireItem& item : r.wire) {
     const int64_t received = received_bytes(item);
-    text += fmt::format("  {:<15} {:<5} {:>8} {:>18} {:>18}\n", comm_op_name(item.op),
-                        axis_name(item.axis), item.calls,
-                        format_count(static_cast<double>(item.bytes)),
-                        format_count(static_cast<double>(received)));
+    text +=
+        fmt::format("  {:<15} {:<5} {:>8} {:>18} {:>18}\n", comm_op_name(item.op),
+                    axis_name(item.axis), item.calls, format_count(static_cast<double>(item.bytes)),
+                    format_count(static_cast<double>(received)));
   }
   return text;
 }
@@ -220,8 +221,8 @@ std::string PlanReport::to_text() const {
       layout.num_ranks() == 1 ? "" : "s", threads, threads == 1 ? "" : "s", tokens, num_passes,
       num_passes == 1 ? "" : "es", plans[0].flops * 1e-9);
   if (has_idle_shard) text += "parallel.shard has no effect with parallel.dp=1\n\n";
-  text += fmt::format("memory of rank 0:\n{}{}\n", memory_text(plans[0].memory),
-                      classes_text(*this));
+  text +=
+      fmt::format("memory of rank 0:\n{}{}\n", memory_text(plans[0].memory), classes_text(*this));
   text += fmt::format("on the wire in one step, by rank 0:\n{}", wire_text(*this));
   text += fmt::format("\nexpected peak of resident memory{}: {}\n",
                       layout.num_ranks() > 1 ? " of a rank" : "", format_bytes(resident()));

@@ -62,8 +62,8 @@ RankClasses find_rank_classes(const RunConfig& c, const Model& model, const Layo
   for (int rank = 0; rank < layout.num_ranks(); ++rank) {
     const auto t = static_cast<size_t>(layout.tp_rank(rank));
     auto segments = segments_of(graphs[t], buckets[t], layout.dp, layout.dp_rank(rank));
-    const auto [found, is_new] = known.try_emplace({hashes[t], std::move(segments)},
-                                                   static_cast<int>(classes.first.size()));
+    const auto [found, is_new] =
+        known.try_emplace({hashes[t], std::move(segments)}, static_cast<int>(classes.first.size()));
     if (is_new) classes.first.push_back(rank);
     classes.of[static_cast<size_t>(rank)] = found->second;
   }

@@ -182,10 +182,10 @@ void check_batch(const RunConfig& c, std::vector<std::string>* complaints) {
   const TrainConfig& t = c.train;
   const int64_t dp = c.parallel.dp, micro = c.micro_batch();
   if (t.global_batch % dp != 0) {
-    complaints->push_back(
-        fmt::format("train.global_batch {} is no multiple of parallel.dp {}, and every rank computes "
-                    "as many rows: set parallel.dp to one of {}, or change the batch",
-                    t.global_batch, dp, divisors_text(t.global_batch)));
+    complaints->push_back(fmt::format(
+        "train.global_batch {} is no multiple of parallel.dp {}, and every rank computes "
+        "as many rows: set parallel.dp to one of {}, or change the batch",
+        t.global_batch, dp, divisors_text(t.global_batch)));
     return;
   }
   if (c.parallel.mode == "exact" && t.global_batch % (dp * c.parallel.exact_rows) != 0) {
@@ -203,11 +203,10 @@ void check_batch(const RunConfig& c, std::vector<std::string>* complaints) {
   }
   const int64_t rows = t.global_batch / dp;
   if (rows % micro != 0) {
-    complaints->push_back(
-        fmt::format("train.global_batch {}{} is no multiple of train.micro_batch {}: set "
-                    "micro_batch to a divisor ({})",
-                    t.global_batch, dp > 1 ? fmt::format(" / dp {}", dp) : "", micro,
-                    divisors_text(rows)));
+    complaints->push_back(fmt::format(
+        "train.global_batch {}{} is no multiple of train.micro_batch {}: set "
+        "micro_batch to a divisor ({})",
+        t.global_batch, dp > 1 ? fmt::format(" / dp {}", dp) : "", micro, divisors_text(rows)));
   } else if (t.grad_accum != 0 && t.grad_accum != rows / micro) {
     complaints->push_back(fmt::format(
         "train.grad_accum is {}, but global_batch {} / (dp {} x micro_batch {}) gives {}: leave it "

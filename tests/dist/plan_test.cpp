@@ -1,11 +1,10 @@
 // tests/dist/plan_test.cpp: what `weft plan` says of a layout is what the ranks take and do.
-#include "train/plan_report.h"
-
 #include <gtest/gtest.h>
 
 #include "base/error.h"
 #include "tests/dist/mesh_run.h"
 #include "train/engine.h"
+#include "train/plan_report.h"
 
 namespace weft::testing {
 namespace {
@@ -80,8 +79,8 @@ void expect_same(const std::array<CommCount, kNumCommOps>& planned,
 
 // Nodes of the plan times passes, by op.
 std::vector<int64_t> planned_calls(const MeshRun& run, const Layout& layout, int rank) {
-  const auto plans = make_engine_plans(run.config, *make_model(run.model, {}), layout, rank,
-                                       cpu_kernels(), 1);
+  const auto plans =
+      make_engine_plans(run.config, *make_model(run.model, {}), layout, rank, cpu_kernels(), 1);
   std::vector<int64_t> calls(kNumOps, 0);
   for (const Node& node : plans->train.graph.pass) {
     calls[static_cast<size_t>(node.op)] +=
@@ -107,8 +106,8 @@ TEST_P(PlanOfLayout, IsWhatTheRanksTakeAndDo) {
     EXPECT_EQ(plan.flops, result.pass_flops[at] * static_cast<double>(run.config.num_passes()));
     EXPECT_EQ(planned_calls(run, report.layout, rank), result.calls[at]) << to_text(place);
     const MemoryParts& m = plan.memory;
-    for (int64_t part : {m.parameters, m.gradients, m.states, m.activations, m.communication,
-                         m.other}) {
+    for (int64_t part :
+         {m.parameters, m.gradients, m.states, m.activations, m.communication, m.other}) {
       EXPECT_GE(part, 0) << to_text(place);
     }
   }
@@ -175,8 +174,7 @@ TEST(RankClasses, StandForAllTheirRanks) {
     const auto model = make_model(run.model, {});
     EXPECT_LT(report.plans.size(), static_cast<size_t>(place.dp * place.tp)) << to_text(place);
     for (int rank = 0; rank < place.dp * place.tp; ++rank) {
-      const auto own =
-          make_engine_plans(run.config, *model, report.layout, rank, cpu_kernels(), 1);
+      const auto own = make_engine_plans(run.config, *model, report.layout, rank, cpu_kernels(), 1);
       EXPECT_EQ(memory_parts(own->train, own->layout), report.of_rank(rank).memory)
           << to_text(place) << " rank " << rank;
     }
