@@ -131,6 +131,22 @@ INSTANTIATE_TEST_SUITE_P(
                          p.precision);
     });
 
+// The head tells nothing of tokens without a target: there alone the plan is a bound.
+TEST(PlanWire, BoundsTheHeadAndIsExactElsewhere) {
+  MeshRun run = make_run({1, 2, "none"});
+  for (Batch& b : run.batches) {
+    for (size_t i = 0; i < b.targets.size(); i += 3) b.targets[i] = -1;
+    b.target_tokens = 8 * 12 * 2 / 3;
+  }
+  const MeshResult::Counted planned = planned_wire(plan_of(run));
+  const MeshResult::Counted counted = train_mesh(run).wire[0];
+  const auto bytes = [](const MeshResult::Counted& c, CommOp op) {
+    return c.tensor[static_cast<size_t>(op)].bytes;
+  };
+  EXPECT_EQ(bytes(counted, CommOp::kAllGather) * 3, bytes(planned, CommOp::kAllGather) * 2);
+  EXPECT_EQ(bytes(counted, CommOp::kAllReduce), bytes(planned, CommOp::kAllReduce));
+}
+
 // What ZeRO promises, of a model whose parameters fill whole cells.
 TEST(PlanParts, FallWithTheShard) {
   const auto parts = [](const char* shard) {

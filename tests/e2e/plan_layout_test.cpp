@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
 
 #include "tests/e2e/rank_memory.h"
@@ -103,11 +104,27 @@ TEST(PlanLayout, MemoryOfRanksIsThatPlanned) {
   }
 }
 
+// Qwen2-7B. Seconds are promised; the deadline is ten times that.
 TEST(PlanLayout, ThousandsOfRanks) {
   const TinyRun run;
-  std::vector<std::string> sets = layout_sets(10000, 1, "zero3");
-  sets.push_back("train.global_batch=10000");
-  EXPECT_EQ(json_of(run, sets).at("per_rank").as_array().size(), 10000u);
+  run.write("model/config.json", R"({"architectures": ["Qwen2ForCausalLM"], "hidden_size": 3584,
+      "intermediate_size": 18944, "num_hidden_layers": 28, "num_attention_heads": 28,
+      "num_key_value_heads": 4, "vocab_size": 152064, "tie_word_embeddings": false,
+      "max_position_embeddings": 131072, "rms_norm_eps": 1e-6})");
+  const auto start = std::chrono::steady_clock::now();
+  for (const auto& [dp, tp] : {std::pair{512, 1}, {10000, 1}, {2500, 4}}) {
+    std::vector<std::string> sets = layout_sets(dp, tp, "zero3");
+    sets.push_back(fmt::format("train.global_batch={}", 2 * dp));
+    const Json plan = json_of(run, sets);
+    const Json::Array& ranks = plan.at("per_rank").as_array();
+    ASSERT_EQ(ranks.size(), static_cast<size_t>(dp * tp));
+    // All shards together are all parameters, and what pads the buckets.
+    double parameters = 0;
+    for (const Json& rank : ranks) parameters += rank.at("parameters").as_number();
+    EXPECT_NEAR(parameters / (4 * 7615616512.0), 1, 0.01);
+  }
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  EXPECT_LT(took.count(), 30);
 }
 
 TEST(PlanLayout, TheLayoutsThatFit) {
