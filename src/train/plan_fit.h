@@ -1,8 +1,9 @@
 // train/plan_fit.h: the layouts of a number of ranks, with what they need, the best first.
 //
 // The rule: layouts that fit the memory come first; of these the one with the fewest bytes received
-// per token (within 1 % they count as alike), then the one with the least memory. Layouts that do not fit follow, least memory
-// first; then those that the model or the batch does not admit, with the reason.
+// per token (within 1 % they count as alike), then the one with the least memory. Layouts that do
+// not fit follow, least memory first; then those that the model or the batch does not admit, with
+// the reason.
 #pragma once
 
 #include <optional>
