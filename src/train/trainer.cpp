@@ -139,7 +139,12 @@ class Trainer {
         RecordOptions{start_.dir, is_main_, options_.quiet || !is_main_, step_,
                       total_ == kNoEnd ? 0 : total_, c_.train.log_every});
     saver_ = std::make_unique<Saver>(file_, session_, engine_, *ranks_, start_.dir, *record_);
+    Json::Array arenas;
+    for (const int64_t bytes : gather_numbers(*ranks_, engine_.arena_bytes())) {
+      arenas.push_back(Json(bytes));
+    }
     record_->event("started", {{"arena_bytes", Json(engine_.arena_bytes())},
+                               {"arenas", Json(std::move(arenas))},
                                {"step", Json(step_)},
                                {"ranks", Json(ranks_->size())},
                                {"threads", Json(engine_.pool()->num_threads())},
