@@ -90,7 +90,9 @@ Executor::Call Executor::bind(const Node& node) {
     case Op::kAdd:
       return [=, &k, a = add_args(v, node)](const StepScalars&) { k.add(*c, a); };
     case Op::kHeadLoss:
-      return [=, &k, a = head_args(v, node, mesh_)](const StepScalars&) { run_head(k, *c, a); };
+      return [=, head = Head(k, head_args(v, node, mesh_), *c)](const StepScalars&) {
+        head.run(*c, false);
+      };
     case Op::kHeadLogits:
       return
           [=, &k, a = head_logits_args(v, node)](const StepScalars&) { run_head_logits(k, *c, a); };
@@ -135,9 +137,8 @@ Executor::Call Executor::bind_gradient(const Node& node) {
       };
     default:
       ensure(node.op == Op::kHeadLossGrad, fmt::format("{} cannot be bound", op_name(node.op)));
-      return [=, &k, a = head_args(v, node, mesh_)](const StepScalars& s) mutable {
-        a.accumulate = accumulates(s);
-        run_head(k, *c, a);
+      return [=, head = Head(k, head_args(v, node, mesh_), *c)](const StepScalars& s) {
+        head.run(*c, accumulates(s));
       };
   }
 }

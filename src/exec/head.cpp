@@ -12,14 +12,9 @@
 
 #include "base/error.h"
 #include "exec/memory_plan.h"
-#include "exec/products.h"
 
 namespace weft {
 namespace {
-
-struct Layout {
-  int64_t rows, targets, losses, x, logits, dx, dweight, leaves, highest, scale, products, total;
-};
 
 bool is_split(const HeadArgs& a) { return a.leaves > 0 || a.num_ranks > 1; }
 
@@ -87,9 +82,9 @@ bool sums_apart(const HeadArgs& a) { return a.dweight.count > 0 && a.grad_dtype 
 // Doubles that a rank tells of one token: (maximum, sum) of each leaf, and the target's logit.
 int64_t told(const HeadArgs& a) { return 2 * a.weight.count + 1; }
 
-Layout lay_out(const Kernels& kernels, const HeadArgs& a, int num_threads) {
+HeadLayout lay_out(const Kernels& kernels, const HeadArgs& a, int num_threads) {
   const int64_t n = a.chunk_rows, size = dtype_bytes(a.dtype);
-  Layout l{};
+  HeadLayout l{};
   int64_t at = 0;
   const auto take = [&](int64_t bytes) {
     const int64_t here = at;
@@ -129,13 +124,13 @@ void in_stretches(const Context& context, int64_t n, const Fn& fn) {
 }
 
 // The fp32 sum becomes (or is added to) the gradient.
-void store_dweight(const Context& context, const HeadArgs& a, const float* sum) {
+void store_dweight(const Context& context, const HeadArgs& a, const float* sum, bool accumulate) {
   for (int p = 0; p < a.dweight.count; ++p) {
     auto* out = static_cast<Bf16*>(a.dweight.part[p]);
     const int64_t elements = a.dweight.rows[p] * a.C;
     in_stretches(context, elements, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
-        out[i] = to_bf16(a.accumulate ? to_float(out[i]) + sum[i] : sum[i]);
+        out[i] = to_bf16(accumulate ? to_float(out[i]) + sum[i] : sum[i]);
       }
     });
     sum += elements;
@@ -149,17 +144,56 @@ void zero(const Context& context, void* data, int64_t bytes) {
   });
 }
 
-// One chunk of tokens, and where its pieces lie in the workspace.
-class Chunk {
+}  // namespace
+
+HeadArgs head_args(const View& v, const Node& node, const Mesh& mesh) {
+  const Value& x = v.value(node.inputs[0]);
+  const int parts = node.attr.parts;
+  HeadArgs a{};
+  a.R = v.tokens(node.inputs[0]);
+  a.C = x.shape.back();
+  a.chunk_rows = std::min(a.R, node.attr.chunk_rows);
+  a.dtype = a.dx_dtype = x.dtype;
+  a.x = v.at(node.inputs[0]);
+  a.weight = stacked(v, node.inputs, 1, parts);
+  for (int p = 0; p < parts; ++p) a.V += a.weight.rows[p];
+  a.first_id = v.first_row(node.inputs[1]);
+  a.targets = v.at<int32_t>(node.inputs.back());
+  a.losses = v.at<float>(node.outputs[0]);
+  a.with_gradient = node.op == Op::kHeadLossGrad;
+  a.grad_dtype = Dtype::kF32;
+  a.leaves = node.attr.leaves;
+  a.num_ranks = mesh.tp;
+  a.ranks = mesh.tensor;
+  if (!a.with_gradient) return a;
+  // While planning there are no pointers yet: a mark keeps "wanted" apart from "absent".
+  static std::byte wanted;
+  if (const Ref dx = node.outputs[1]) {
+    a.dx = v.at(dx) ? v.at(dx) : &wanted;
+    a.dx_dtype = v.value(dx).dtype;
+  }
+  if (node.outputs[2]) {
+    a.dweight = stacked(v, node.outputs, 2, parts);
+    a.grad_dtype = v.value(node.outputs[2]).dtype;
+  }
+  return a;
+}
+
+size_t head_workspace(const Kernels& kernels, const HeadArgs& args, int num_threads) {
+  return static_cast<size_t>(lay_out(kernels, args, num_threads).total);
+}
+
+// One chunk of tokens at work, and where its pieces lie in the workspace.
+class Head::Chunk {
  public:
-  Chunk(const Kernels& kernels, const Context& context, const HeadArgs& args)
-      : kernels_(kernels),
+  Chunk(const Head& head, const Context& context)
+      : head_(head),
+        kernels_(*head.kernels_),
         context_(context),
-        a_(args),
-        layout_(lay_out(kernels, args, context.pool->num_threads())),
+        a_(head.args_),
+        layout_(head.layout_),
         base_(context.workspace),
-        products_{context.pool, base_ + layout_.products,
-                  context.workspace_bytes - static_cast<size_t>(layout_.products)} {}
+        products_(after(context, layout_.products)) {}
 
   int32_t* rows() const { return at<int32_t>(layout_.rows); }
   float* weight_sum() const { return at<float>(layout_.dweight); }
@@ -190,14 +224,14 @@ class Chunk {
   }
 
   void find_dx() {
-    std::byte* dx = base_ + layout_.dx;
-    const Products made = dx_products(a_, n_, logits(), dx, products_.workspace);
-    const Context after{products_.pool, products_.workspace + made.partial_bytes,
-                        products_.workspace_bytes - static_cast<size_t>(made.partial_bytes)};
-    for (const GemmArgs& call : made.calls) kernels_.gemm(after, call);
+    const Context context = after(products_, head_.dx_.partial_bytes);
+    for (GemmArgs call : head_.dx_.calls) {
+      call.M = n_;
+      kernels_.gemm(context, call);
+    }
     const int64_t bytes = a_.C * dtype_bytes(a_.dx_dtype);
     for (int64_t i = 0; i < n_; ++i) {
-      std::memcpy(static_cast<std::byte*>(a_.dx) + rows_[i] * bytes, dx + i * bytes,
+      std::memcpy(static_cast<std::byte*>(a_.dx) + rows_[i] * bytes, base_ + layout_.dx + i * bytes,
                   static_cast<size_t>(bytes));
     }
   }
@@ -289,57 +323,35 @@ class Chunk {
     }
   }
 
+  static Context after(const Context& c, int64_t bytes) {
+    return {c.pool, c.workspace + bytes, c.workspace_bytes - static_cast<size_t>(bytes)};
+  }
+
+  const Head& head_;
   const Kernels& kernels_;
   const Context& context_;
   const HeadArgs& a_;
-  Layout layout_;
+  const HeadLayout& layout_;
   std::byte* base_;
   Context products_;
   const int32_t* rows_ = nullptr;
   int64_t n_ = 0;
 };
 
-}  // namespace
-
-HeadArgs head_args(const View& v, const Node& node, const Mesh& mesh) {
-  const Value& x = v.value(node.inputs[0]);
-  const int parts = node.attr.parts;
-  HeadArgs a{};
-  a.R = v.tokens(node.inputs[0]);
-  a.C = x.shape.back();
-  a.chunk_rows = std::min(a.R, node.attr.chunk_rows);
-  a.dtype = a.dx_dtype = x.dtype;
-  a.x = v.at(node.inputs[0]);
-  a.weight = stacked(v, node.inputs, 1, parts);
-  for (int p = 0; p < parts; ++p) a.V += a.weight.rows[p];
-  a.first_id = v.first_row(node.inputs[1]);
-  a.targets = v.at<int32_t>(node.inputs.back());
-  a.losses = v.at<float>(node.outputs[0]);
-  a.with_gradient = node.op == Op::kHeadLossGrad;
-  a.grad_dtype = Dtype::kF32;
-  a.leaves = node.attr.leaves;
-  a.num_ranks = mesh.tp;
-  a.ranks = mesh.tensor;
-  if (!a.with_gradient) return a;
-  // While planning there are no pointers yet: a mark keeps "wanted" apart from "absent".
-  static std::byte wanted;
-  if (const Ref dx = node.outputs[1]) {
-    a.dx = v.at(dx) ? v.at(dx) : &wanted;
-    a.dx_dtype = v.value(dx).dtype;
+Head::Head(const Kernels& kernels, const HeadArgs& args, const Context& context)
+    : kernels_(&kernels),
+      args_(args),
+      layout_(lay_out(kernels, args, context.pool->num_threads())) {
+  std::byte* base = context.workspace;
+  if (args.dx) {
+    dx_ = dx_products(args, args.chunk_rows, base + layout_.logits, base + layout_.dx,
+                      base + layout_.products);
   }
-  if (node.outputs[2]) {
-    a.dweight = stacked(v, node.outputs, 2, parts);
-    a.grad_dtype = v.value(node.outputs[2]).dtype;
-  }
-  return a;
 }
 
-size_t head_workspace(const Kernels& kernels, const HeadArgs& args, int num_threads) {
-  return static_cast<size_t>(lay_out(kernels, args, num_threads).total);
-}
-
-void run_head(const Kernels& kernels, const Context& context, const HeadArgs& a) {
-  Chunk chunk(kernels, context, a);
+void Head::run(const Context& context, bool accumulate) const {
+  const HeadArgs& a = args_;
+  Chunk chunk(*this, context);
   int64_t count = 0;
   for (int64_t r = 0; r < a.R; ++r) {
     a.losses[r] = 0;
@@ -350,18 +362,18 @@ void run_head(const Kernels& kernels, const Context& context, const HeadArgs& a)
   Stack dweight = a.dweight;
   float* sum = chunk.weight_sum();
   for (int p = 0; apart && p < dweight.count; sum += dweight.rows[p++] * a.C) dweight.part[p] = sum;
-  bool accumulate = !apart && a.accumulate;
-  for (int p = 0; count == 0 && !a.accumulate && p < a.dweight.count; ++p) {
+  for (int p = 0; count == 0 && !accumulate && p < a.dweight.count; ++p) {
     zero(context, a.dweight.part[p], a.dweight.rows[p] * a.C * dtype_bytes(a.grad_dtype));
   }
+  bool adds = !apart && accumulate;
   for (int64_t begin = 0; begin < count; begin += a.chunk_rows) {
     chunk.take(chunk.rows() + begin, std::min(a.chunk_rows, count - begin));
     chunk.find_losses();
     if (a.dx) chunk.find_dx();
-    if (a.dweight.count > 0) chunk.add_dweight(dweight, accumulate);
-    accumulate = true;
+    if (a.dweight.count > 0) chunk.add_dweight(dweight, adds);
+    adds = true;
   }
-  if (apart && count > 0) store_dweight(context, a, chunk.weight_sum());
+  if (apart && count > 0) store_dweight(context, a, chunk.weight_sum(), accumulate);
 }
 
 HeadLogitsArgs head_logits_args(const View& v, const Node& node) {

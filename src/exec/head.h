@@ -3,6 +3,7 @@
 
 #include "exec/mesh.h"
 #include "exec/node_args.h"
+#include "exec/products.h"
 
 namespace weft {
 
@@ -25,14 +26,31 @@ struct HeadArgs {
   void* dx;       // (R, C) or null
   Stack dweight;  // pieces of grad_dtype; count 0: not wanted
   bool with_gradient;
-  bool accumulate;    // into dweight
   int leaves;         // exact mode: pieces are leaves of the contraction too; 0: one product
   int num_ranks = 1;  // that hold pieces
   Comm* ranks = nullptr;
 };
 HeadArgs head_args(const View& v, const Node& node, const Mesh& mesh);
 size_t head_workspace(const Kernels& kernels, const HeadArgs& args, int num_threads);
-void run_head(const Kernels& kernels, const Context& context, const HeadArgs& args);
+
+// Where the pieces of a chunk lie in the workspace.
+struct HeadLayout {
+  int64_t rows, targets, losses, x, logits, dx, dweight, leaves, highest, scale, products, total;
+};
+
+// Bound to the workspace of the context it is made with; running it takes no memory.
+class Head {
+ public:
+  Head(const Kernels& kernels, const HeadArgs& args, const Context& context);
+  void run(const Context& context, bool accumulate) const;  // accumulate: into dweight
+
+ private:
+  class Chunk;
+  const Kernels* kernels_;
+  HeadArgs args_;
+  HeadLayout layout_;
+  Products dx_;  // of a full chunk
+};
 
 // logits[b] = weight · x[b, last[b]] as fp32.
 struct HeadLogitsArgs {

@@ -40,6 +40,12 @@ ParameterSource find_parameter(const HfFolder& folder, const ParameterSpec& spec
   return {file->data(*info), info->dtype};
 }
 
+void load_parameter(const HfFolder& folder, const ParameterSpec& spec, Dtype to, void* data) {
+  ensure(is_floating(to), "parameters are floating");
+  const ParameterSource source = find_parameter(folder, spec);
+  convert_elements(source.data, source.dtype, data, to, num_elements(spec.shape));
+}
+
 Dtype stored_dtype(const HfFolder& folder, const Model& model) {
   return find_floating(folder, model.parameters().front()).info->dtype;
 }

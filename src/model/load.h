@@ -15,6 +15,9 @@ struct ParameterSource {
 };
 ParameterSource find_parameter(const HfFolder& folder, const ParameterSpec& spec);
 
+// All of it, converted to `to` (fp32, bf16 or fp16).
+void load_parameter(const HfFolder& folder, const ParameterSpec& spec, Dtype to, void* data);
+
 // The type in which the folder keeps the model's parameters: that of the first one. UserError
 // where it is missing or not floating.
 Dtype stored_dtype(const HfFolder& folder, const Model& model);

@@ -38,10 +38,8 @@ uint64_t hash_of(const std::vector<T>& values) {
 
 }  // namespace
 
-RunStart agree_on_start(Ranks& ranks, const std::function<RunStart()>& look) {
-  if (ranks.size() == 1) return look();
-  RunStart start;
-  if (ranks.rank() == 0) start = look();
+RunStart agree_on_start(Ranks& ranks, RunStart start) {
+  if (ranks.size() == 1) return start;
   start.dir = share_text(ranks, start.dir.string());
   const std::string checkpoint =
       share_text(ranks, start.checkpoint ? start.checkpoint->string() : "");

@@ -11,8 +11,8 @@
 
 namespace weft {
 
-// Rank 0 looks; what it finds, or throws, holds for all.
-RunStart agree_on_start(Ranks& ranks, const std::function<RunStart()>& look);
+// What rank 0 has found holds for all.
+RunStart agree_on_start(Ranks& ranks, RunStart found);
 int64_t agree_on_number(Ranks& ranks, const std::function<int64_t()>& count);
 
 // The signal that any rank has received: all stop after the same step. 0: none.

@@ -133,6 +133,11 @@ Layout resolve_layout(const RunConfig& c, const Model& model) {
   l.tp = static_cast<int>(c.parallel.tp);
   l.shard = shard_of(c.parallel.shard);
   check_tp(model, l.tp);
+  for (const ParameterSpec& p : model.parameters()) {
+    if (!p.cut.may_copy) continue;
+    const int64_t units = p.shape[static_cast<size_t>(p.cut.dim)] / p.cut.unit;
+    l.copies = std::max(l.copies, static_cast<int>(l.tp / units));
+  }
   if (c.parallel.mode == "exact") resolve_exact(c, model, &l);
   return l;
 }

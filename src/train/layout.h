@@ -18,6 +18,7 @@ struct Layout {
   bool is_exact = false;
   int exact_tp = 1;
   int64_t exact_dp = 1, exact_rows = 1;
+  int copies = 1;  // neighbours on the tensor axis that hold the same key/value heads
 
   int num_ranks() const { return dp * tp; }
   int dp_rank(int rank) const { return rank / tp; }

@@ -17,6 +17,7 @@ Ranks::Ranks(const Layout& layout, std::shared_ptr<ShmWorld> world, int rank)
       all_(make_shm_comm(shared_, rank)),
       tensor_(all_->split(layout.dp_rank(rank), rank)),
       data_(all_->split(layout.tp_rank(rank), rank)) {
+  if (layout.copies > 1) copies_ = all_->split(rank / layout.copies, rank);
   ensure(all_->size() == layout.num_ranks(),
          fmt::format("{} ranks were started for a layout of {}", all_->size(), layout.num_ranks()));
 }

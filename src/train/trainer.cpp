@@ -35,7 +35,7 @@ std::unique_ptr<Ranks> make_ranks(const RunConfig& c, const Model& model, const 
 
 class Trainer {
  public:
-  Trainer(const RunFile& file, const TrainOptions& options, const RankPlace& place,
+  Trainer(const RunFile& file, const TrainOptions& options, RunStart start, const RankPlace& place,
           const StopSignals& signals)
       : file_(file),
         signals_(signals),
@@ -49,7 +49,7 @@ class Trainer {
         engine_(c_, *session_.model, ranks_.get(), cpu_kernels(), place.threads) {
     if (fault_) fault_->check(c_, ranks_->layout());
     agree_on_numerics(*ranks_, file.resolved(), cpu_kernels().name);
-    start_ = agree_on_start(*ranks_, [&] { return open_run_dir(file, options); });
+    start_ = agree_on_start(*ranks_, std::move(start));
     if (c_.has_eval()) {
       eval_rows_ = session_.open_eval_rows();
       session_.check_eval_rows(*eval_rows_);
@@ -359,7 +359,9 @@ class Trainer {
 
 int train_rank(const RunFile& file, const TrainOptions& options, const RankPlace& place) {
   const StopSignals signals;  // first: a signal at any later moment ends in order
-  return Trainer(file, options, place, signals).run();
+  // Rank 0 looks where the run stands; what it throws ends all ranks.
+  RunStart start = place.rank == 0 ? open_run_dir(file, options) : RunStart{};
+  return Trainer(file, options, std::move(start), place, signals).run();
 }
 
 }  // namespace weft
