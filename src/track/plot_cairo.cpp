@@ -18,11 +18,7 @@ constexpr Colour kLine{0.16, 0.38, 0.75}, kEval{0.87, 0.42, 0.16};
 class Canvas {
  public:
   Canvas(CairoPen& pen, const LossCurve& curve)
-      : pen_(pen),
-        cr_(pen.cr()),
-        curve_(curve),
-        xs_(step_scale(curve)),
-        ys_(loss_scale(curve)) {}
+      : pen_(pen), cr_(pen.cr()), curve_(curve), xs_(step_scale(curve)), ys_(loss_scale(curve)) {}
 
   void draw() {
     pen_.fill_page(kPaper);

@@ -96,7 +96,7 @@ void prepare_out(const fs::path& out) {
   }
   Json mark;
   mark.set("made_by", Json(kMark));
-  mark.set("ok", Json());
+  mark.set("ok", Json(false));
   write_file_atomic(out / kResultFile, mark.dump(2) + "\n");
 }
 
@@ -190,7 +190,7 @@ class Verifier {
 
   void write_losses(size_t i, const VerifyRun& run) {
     Json::Array losses;
-    for (const VerifyRun::Step& s : run.steps) losses.push_back(s.loss ? Json(*s.loss) : Json());
+    for (const VerifyRun::Step& s : run.steps) losses.push_back(number_or_null(s.loss));
     Json j;
     j.set("layout", Json(run.name));
     j.set("loss", Json(std::move(losses)));

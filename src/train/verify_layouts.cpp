@@ -48,12 +48,12 @@ void read_part(const std::string& part, VerifyLayout* layout, std::vector<std::s
   const std::string key = part.substr(0, equals);
   const auto found = kKeys.find(key);
   if (equals == std::string::npos || equals + 1 == part.size()) {
-    complaints->push_back(
-        fmt::format("layout \"{}\": \"{}\" is no key=value", layout->name, part));
+    complaints->push_back(fmt::format("layout \"{}\": \"{}\" is no key=value", layout->name, part));
   } else if (found == kKeys.end()) {
-    complaints->push_back(fmt::format("layout \"{}\": unknown key \"{}\"{}; known: {}",
-                                      layout->name, key, did_you_mean(key, known_keys()),
-                                      "dp, tp, shard, mode, exact_tp, exact_dp, exact_rows, micro_batch, recompute, threads"));
+    complaints->push_back(fmt::format(
+        "layout \"{}\": unknown key \"{}\"{}; known: {}", layout->name, key,
+        did_you_mean(key, known_keys()),
+        "dp, tp, shard, mode, exact_tp, exact_dp, exact_rows, micro_batch, recompute, threads"));
   } else if (std::find(seen->begin(), seen->end(), key) != seen->end()) {
     complaints->push_back(fmt::format("layout \"{}\" gives {} twice", layout->name, key));
   } else {
