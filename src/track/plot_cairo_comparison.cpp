@@ -103,7 +103,7 @@ class Canvas {
       for (const CurvePoint& p : curve.difference) take(p.y);
     }
     for (const auto& [name, bar] : c_.bars) take(bar);
-    if (high == 0) return {1e-9, 1, true};
+    if (high == 0) return {1e-9, 1e-5, true};  // nothing differs, and nothing may
     return {std::pow(10, std::floor(std::log10(low))),
             std::pow(10, std::ceil(std::log10(high) + 0.1)), true};
   }

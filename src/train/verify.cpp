@@ -129,7 +129,11 @@ class Verifier {
   VerifyReport run() {
     prepare_out(report_.out);
     for (size_t i = 0; i < runs_.size() && report_.stop_signal == 0; ++i) train(i);
-    if (report_.stop_signal == 0) finish();
+    if (report_.stop_signal == 0) {
+      finish();
+    } else {
+      log_error("stopped by a signal; nothing is compared");
+    }
     return std::move(report_);
   }
 
@@ -216,9 +220,12 @@ class Verifier {
     write_json();
     if (!has_pictures()) return;
     CurveComparison picture{report_.title, std::move(curves_), {}};
-    const Bars& bars = report_.layouts.back().bars;
-    if (bars.max) picture.bars.emplace_back(fmt::format("max {:g}", *bars.max), *bars.max);
-    if (bars.mean) picture.bars.emplace_back(fmt::format("mean {:g}", *bars.mean), *bars.mean);
+    for (const VerifyResult& r : report_.layouts) {
+      if (!picture.bars.empty()) break;  // those that have bars have the same
+      if (r.bars.max) picture.bars.emplace_back(fmt::format("max {:g}", *r.bars.max), *r.bars.max);
+      if (r.bars.mean)
+        picture.bars.emplace_back(fmt::format("mean {:g}", *r.bars.mean), *r.bars.mean);
+    }
     draw_comparison(picture, report_.out / "verify.png");
     draw_comparison(picture, report_.out / "verify.svg");
   }

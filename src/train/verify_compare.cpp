@@ -84,42 +84,68 @@ void compare_steps(const VerifyRun& base, const VerifyRun& run, VerifyResult* r)
   }
 }
 
-// Names of tensors whose hashes differ, and of those that only one of the two has.
-std::vector<std::string> different_tensors(const VerifyRun::Hashes& a, const VerifyRun::Hashes& b) {
+struct HashLine {
+  int64_t step = 0;
+  Json::Object tensors;  // name to hash, in the order of the file
+};
+
+// The lines of a file of hashes, one after another.
+class HashLines {
+ public:
+  explicit HashLines(const std::filesystem::path& path) : path_(path.string()) {
+    if (std::filesystem::exists(path) && std::filesystem::file_size(path) > 0) file_.emplace(path);
+  }
+  std::optional<HashLine> next() {
+    if (!file_) return std::nullopt;
+    const size_t end = file_->text().find('\n', at_);
+    if (end == std::string_view::npos) return std::nullopt;
+    const Json line = parse_json(file_->text().substr(at_, end - at_), path_);
+    at_ = end + 1;
+    return HashLine{line.at("step").as_int(), line.at("tensors").as_object()};
+  }
+
+ private:
+  std::string path_;
+  std::optional<MappedFile> file_;
+  size_t at_ = 0;
+};
+
+// Names of tensors whose hashes differ, or that one of the two lacks; first those that a has.
+std::vector<std::string> different_tensors(const HashLine& a, const HashLine& b) {
   std::vector<std::string> names;
-  const auto find = [](const VerifyRun::Hashes& in, const std::string& name) -> const std::string* {
-    for (const auto& [other, hash] : in.tensors) {
-      if (other == name) return &hash;
-    }
-    return nullptr;
-  };
-  for (size_t i = 0; i < a.tensors.size(); ++i) {
-    const auto& [name, hash] = a.tensors[i];
-    // Almost always the two lists are alike.
-    if (i < b.tensors.size() && b.tensors[i] == a.tensors[i]) continue;
-    const std::string* other = find(b, name);
+  if (a.tensors == b.tensors) return names;  // almost always
+  const Json left(a.tensors), right(b.tensors);
+  for (const auto& [name, hash] : a.tensors) {
+    const Json* other = right.find(name);
     if (!other || *other != hash) names.push_back(name);
   }
   for (const auto& [name, hash] : b.tensors) {
-    if (a.tensors.size() != b.tensors.size() && !find(a, name)) names.push_back(name);
+    if (!left.find(name)) names.push_back(name);
   }
   return names;
 }
 
 void compare_tensors(const VerifyRun& base, const VerifyRun& run, VerifyResult* r) {
-  const size_t lines = std::min(base.hashes.size(), run.hashes.size());
-  for (size_t i = 0; i < lines; ++i) {
-    const std::vector<std::string> names = different_tensors(base.hashes[i], run.hashes[i]);
-    if (!names.empty()) {
-      const int64_t step = base.hashes[i].step;
-      // The tensor of the first step at which anything differs: a norm alone may come before.
-      if (!r->tensor && (!r->first_bad_step || step <= *r->first_bad_step)) r->tensor = names[0];
-      note_bad_step(r, step);
-    }
-    if (i + 1 < lines) continue;
-    r->num_tensors = static_cast<int64_t>(base.hashes[i].tensors.size());
-    r->tensors_different = names;
+  HashLines left(base.hashes), right(run.hashes);
+  for (;;) {
+    const std::optional<HashLine> a = left.next(), b = right.next();
+    if (!a || !b) return;
+    r->num_tensors = static_cast<int64_t>(a->tensors.size());
+    r->tensors_different = different_tensors(*a, *b);
+    if (r->tensors_different.empty()) continue;
+    // The tensor of the first step at which anything differs: a norm alone may come before.
+    if (!r->tensor && (!r->first_bad_step || a->step <= *r->first_bad_step))
+      r->tensor = r->tensors_different[0];
+    note_bad_step(r, a->step);
   }
+}
+
+// "step 3: NAME differs between ranks 1 and 0": what compare_copies says of a copy that went wrong.
+void read_copy_error(const std::string& error, VerifyResult* r) {
+  const size_t colon = error.find(": "), end = error.find(" differs between ranks ");
+  if (!error.starts_with("step ") || colon == std::string::npos || end == std::string::npos) return;
+  if (r->tensor || colon + 2 >= end) return;
+  r->tensor = error.substr(colon + 2, end - colon - 2);
 }
 
 void judge_numbers(VerifyResult* r) {
@@ -140,7 +166,7 @@ void judge_numbers(VerifyResult* r) {
   if (mean_broken && !max_broken) first_above(*bars.mean);
 }
 
-void judge_bits(const VerifyRun& base, const VerifyRun& run, VerifyResult* r) {
+void judge_bits(VerifyResult* r) {
   const auto count = [&](int64_t different, int64_t of, const char* what) {
     if (different > 0)
       r->broken.push_back(fmt::format("{} of {} {} differ in bits", different, of, what));
@@ -149,8 +175,7 @@ void judge_bits(const VerifyRun& base, const VerifyRun& run, VerifyResult* r) {
   count(r->norms_different, r->num_steps, "gradient norms");
   count(r->evals_different, r->num_evals, "evaluation losses");
   count(static_cast<int64_t>(r->tensors_different.size()), r->num_tensors, "tensors");
-  if (base.hashes.empty() || run.hashes.empty())
-    r->broken.push_back("no tensor hashes were written");
+  if (r->num_tensors == 0) r->broken.push_back("no tensor hashes were written");
   if (r->broken.empty() && r->first_bad_step)
     r->broken.push_back("tensors differed in bits, though not at the end");
 }
@@ -166,13 +191,7 @@ VerifyRun read_verify_run(const std::filesystem::path& dir, const std::string& n
       run.steps.push_back({step->as_int(), number_of(line, "loss"), number_of(line, "grad_norm")});
     if (step && line.find("eval_loss")) run.evals.push_back(number_of(line, "eval_loss"));
   });
-  each_line(dir / kHashesFile, [&](const Json& line) {
-    VerifyRun::Hashes hashes{line.at("step").as_int(), {}};
-    for (const auto& [tensor, hash] : line.at("tensors").as_object()) {
-      hashes.tensors.emplace_back(tensor, hash.as_string());
-    }
-    run.hashes.push_back(std::move(hashes));
-  });
+  run.hashes = dir / kHashesFile;
   return run;
 }
 
@@ -213,10 +232,12 @@ VerifyResult compare_runs(const VerifyRun& base, const VerifyRun& run, const Bar
                                    base.evals.size()));
   }
   judge_numbers(&r);
-  if (bars.bits) judge_bits(base, run, &r);
+  if (bars.bits) judge_bits(&r);
   // A run that ended early went wrong where its lines end, unless a difference came before.
-  if (!run.error.empty() && !r.first_bad_step)
+  if (!run.error.empty() && !r.first_bad_step) {
     r.first_bad_step = run.steps.empty() ? 0 : run.steps.back().step;
+    read_copy_error(run.error, &r);
+  }
   return r;
 }
 

@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "base/json.h"
@@ -17,17 +16,13 @@ struct VerifyRun {
     int64_t step;
     std::optional<double> loss, grad_norm;
   };
-  struct Hashes {
-    int64_t step;
-    std::vector<std::pair<std::string, std::string>> tensors;  // in the order of the file
-  };
   std::string name;
   std::string error;  // why it ended early; empty: it did not
   std::vector<Step> steps;
   std::vector<std::optional<double>> evals;
-  std::vector<Hashes> hashes;
+  std::filesystem::path hashes;  // tensor_hashes.jsonl, which may be large
 };
-// From metrics.jsonl and tensor_hashes.jsonl; what is not there is empty.
+// From metrics.jsonl; what is not there is empty.
 VerifyRun read_verify_run(const std::filesystem::path& dir, const std::string& name);
 
 // What a layout may differ from the base.
