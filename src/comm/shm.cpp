@@ -216,7 +216,7 @@ void ShmComm::all_to_all(const void* in, void* out, int64_t bytes) {
 }
 
 void ShmComm::broadcast(void* data, int64_t bytes, int root) {
-  ensure(root >= 0 && root < size(), "broadcast from a rank that is not in the group");
+  if (root < 0 || root >= size()) throw BugError("broadcast from a rank outside the group");
   begin(CommOp::kBroadcast, bytes);
   if (size() == 1) return;
   const ShmCall call{CommOp::kBroadcast, Dtype::kU8, Reduce::kSum, root, bytes,

@@ -23,7 +23,7 @@ int64_t chunk_of(int64_t bytes, int64_t done, int64_t letter) {
 }  // namespace
 
 void ShmGroup::send(const void* data, int64_t bytes, int to) {
-  ensure(to >= 0 && to < size() && to != me_, "send to no other rank of the group");
+  if (to < 0 || to >= size() || to == me_) throw BugError("send to no other rank of the group");
   Mailbox& box = mailbox(me_, to);
   uint32_t& sent = sent_[static_cast<size_t>(to)];
   const int64_t letter_size = letter_bytes(chunk_bytes_);
@@ -51,7 +51,9 @@ void ShmGroup::send(const void* data, int64_t bytes, int to) {
 }
 
 void ShmGroup::recv(void* data, int64_t bytes, int from) {
-  ensure(from >= 0 && from < size() && from != me_, "recv from no other rank of the group");
+  if (from < 0 || from >= size() || from == me_) {
+    throw BugError("recv from no other rank of the group");
+  }
   Mailbox& box = mailbox(from, me_);
   uint32_t& received = received_[static_cast<size_t>(from)];
   const ShmCall mine = message_call(CommOp::kRecv, bytes);

@@ -35,7 +35,7 @@ class SoloComm : public Comm {
     move(CommOp::kAllToAll, in, out, bytes);
   }
   void broadcast(void*, int64_t bytes, int root) override {
-    ensure(root == 0, "broadcast from a rank that is not in the group");
+    if (root != 0) throw BugError("broadcast from a rank outside the group");
     begin(CommOp::kBroadcast, bytes);
   }
   void send(const void*, int64_t, int) override { throw BugError("send in a group of one"); }

@@ -148,6 +148,8 @@ class Trainer {
                                {"threads", Json(engine_.pool()->num_threads())},
                                {"kernels", Json(engine_.plans().train.options.kernels->name)}});
     log_info("{}", file_.resolved());
+    if (c_.parallel.dp == 1 && c_.parallel.shard != "none")
+      log_info("parallel.shard: {} has no effect with dp 1", c_.parallel.shard);
     log_info("{} parameters, {}, {} of memory, {} threads, kernels {}",
              format_count(static_cast<double>(count_parameters(*session_.model))),
              describe(ranks_->layout()), format_bytes(engine_.arena_bytes()),
@@ -291,13 +293,14 @@ class Trainer {
   void finish() {
     record_->clear_progress();
     if (record_->last_eval_step() != step_) evaluate();
-    // Several ranks put final/ together from what each of them saved.
-    const bool alone = ranks_->size() == 1;
-    if (step_ > 0 || !alone) save();
+    // Tensors that are in pieces (of several ranks, or exact mode's) are put together from what was
+    // saved.
+    const bool has_whole = ranks_->size() == 1 && !ranks_->layout().is_exact;
+    if (step_ > 0 || !has_whole) save();
     if (is_main_) {
       write_final_model(start_.dir / "final",
-                        alone ? tensors_in_memory(engine_.weights().weight_slices())
-                              : open_logical(saved_checkpoint().string()).weights,
+                        has_whole ? tensors_in_memory(engine_.weights().weight_slices())
+                                  : open_logical(saved_checkpoint().string()).weights,
                         session_);
     }
     record_->event("finished", {{"step", Json(step_)},

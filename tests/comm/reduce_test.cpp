@@ -58,6 +58,26 @@ TEST(ReduceTree, Bf16IsRoundedOnce) {
   EXPECT_EQ(to_float(out), 258);
 }
 
+// Every bf16 value, NaNs among them, plus zero: what to_bf16 makes of the fp32 sum.
+TEST(ReduceTree, Bf16RoundsAsToBf16Does) {
+  std::vector<Bf16> all(1 << 16), other(1 << 16), out(1 << 16);
+  for (uint32_t bits = 0; bits < 1 << 16; ++bits) {
+    all[bits] = Bf16{static_cast<uint16_t>(bits)};
+    other[bits] = Bf16{static_cast<uint16_t>(bits * 40503u)};
+  }
+  const void* in[2] = {all.data(), other.data()};
+  reduce_tree(in, 2, out.data(), 1 << 16, Dtype::kBf16, Reduce::kSum);
+  for (uint32_t i = 0; i < 1 << 16; ++i) {
+    const Bf16 wanted = to_bf16(to_float(all[i]) + to_float(other[i]));
+    // Which NaN a sum of two is, is the processor's choice; that it is a quiet one is ours.
+    const bool is_nan = std::isnan(to_float(wanted));
+    ASSERT_EQ(std::isnan(to_float(out[i])), is_nan) << i;
+    if (!is_nan) {
+      ASSERT_EQ(out[i].bits, wanted.bits) << i;
+    }
+  }
+}
+
 TEST(ReduceTree, IntegersWrap) {
   const int64_t most = std::numeric_limits<int64_t>::max(), one = 1;
   const void* in[2] = {&most, &one};

@@ -20,21 +20,23 @@ struct Softmax {
 template <typename T>
 [[gnu::flatten]] float highest_of(const T* x, int64_t n) {
   const float lowest = -__builtin_inff();
-  Vec most[kChains] = {splat(lowest), splat(lowest), splat(lowest), splat(lowest)};
-  each_vector_in_turn(n, [&](int64_t i, int chain, auto part) {
-    most[chain] = maximum(most[chain], fill_rest(load(x + i, part), lowest, part));
+  Vecs highest = splat(lowest);
+  each_four(n, [&](int64_t i, int chain, auto part) {
+    auto& most = chain_of(highest, chain, part);
+    most = maximum(most, fill_rest(load(x + i, part), lowest, part));
   });
-  return max_lanes(maximum(maximum(most[0], most[1]), maximum(most[2], most[3])));
+  return max_all(highest);
 }
 
 template <typename T>
 [[gnu::flatten]] float sum_of_exp(const T* x, int64_t n, float highest) {
-  Vec sums[kChains] = {zero(), zero(), zero(), zero()};
-  each_vector_in_turn(n, [&](int64_t i, int chain, auto part) {
-    const Vec p = exp2_of_small((load(x + i, part) - splat(highest)) * splat(kLog2E));
-    sums[chain] = sums[chain] + fill_rest(p, 0.0f, part);
+  Vecs sums = zero();
+  each_four(n, [&](int64_t i, int chain, auto part) {
+    const auto p = exp2_of_small((load(x + i, part) - splat(highest)) * splat(kLog2E));
+    auto& sum = chain_of(sums, chain, part);
+    sum = sum + fill_rest(p, 0.0f, part);
   });
-  return sum_lanes((sums[0] + sums[1]) + (sums[2] + sums[3]));
+  return sum_all(sums);
 }
 
 template <typename T>
@@ -56,8 +58,8 @@ Softmax read_row(const T* x, int64_t V) {
 template <typename T>
 [[gnu::flatten]] void scale_row(T* x, int64_t V, int64_t target, float highest, float scale) {
   const float at_target = target < 0 ? 0.0f : to_float(x[target]);
-  each_vector_in_turn(V, [&](int64_t i, int, auto part) {
-    const Vec away = (load(x + i, part) - splat(highest)) * splat(kLog2E);
+  each_four(V, [&](int64_t i, int, auto part) {
+    const auto away = (load(x + i, part) - splat(highest)) * splat(kLog2E);
     store(x + i, exp2_of_small(away) * splat(scale), part);
   });
   if (target < 0) return;
