@@ -39,7 +39,7 @@ bool same_bits(const std::optional<double>& a, const std::optional<double>& b) {
 
 double difference(const std::optional<double>& a, const std::optional<double>& b) {
   if (!a && !b) return 0;
-  if (!a || !b) return std::numeric_limits<double>::infinity();
+  if (!a || !b || std::isnan(*a - *b)) return std::numeric_limits<double>::infinity();
   return std::abs(*a - *b);
 }
 
@@ -129,6 +129,7 @@ void compare_tensors(const VerifyRun& base, const VerifyRun& run, VerifyResult* 
   HashLines left(base.hashes), right(run.hashes);
   for (;;) {
     const std::optional<HashLine> a = left.next(), b = right.next();
+    if (a.has_value() != b.has_value()) r->hashes_are_whole = false;
     if (!a || !b) return;
     r->num_tensors = static_cast<int64_t>(a->tensors.size());
     r->tensors_different = different_tensors(*a, *b);
@@ -176,6 +177,8 @@ void judge_bits(VerifyResult* r) {
   count(r->evals_different, r->num_evals, "evaluation losses");
   count(static_cast<int64_t>(r->tensors_different.size()), r->num_tensors, "tensors");
   if (r->num_tensors == 0) r->broken.push_back("no tensor hashes were written");
+  if (!r->hashes_are_whole && r->error.empty())
+    r->broken.push_back("the runs wrote hashes of different numbers of steps");
   if (r->broken.empty() && r->first_bad_step)
     r->broken.push_back("tensors differed in bits, though not at the end");
 }

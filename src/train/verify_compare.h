@@ -52,6 +52,7 @@ struct VerifyResult {
   int64_t num_evals = 0, evals_different = 0;
   int64_t num_tensors = 0;                     // 0: the runs wrote no hashes to compare
   std::vector<std::string> tensors_different;  // at the end
+  bool hashes_are_whole = true;                // both runs wrote as many lines
   std::optional<int64_t> first_bad_step;       // 0: the initial weights
   std::optional<std::string> tensor;           // the first that differs there
   Bars bars;
