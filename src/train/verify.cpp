@@ -56,7 +56,7 @@ Json number_or_null(const std::optional<double>& v) {
 // Every layout is resolved before anything is written; all complaints come together.
 std::vector<PlannedRun> plan_runs(const VerifyOptions& o) {
   const std::vector<VerifyLayout> layouts = parse_layouts(o.layouts);
-  RunFile(o.run, o.sets);  // what is wrong with the run file itself is told once
+  const RunFile plain(o.run, o.sets);  // what is wrong with the run file itself is told once
   std::vector<PlannedRun> runs;
   std::vector<std::string> complaints;
   for (const VerifyLayout& layout : layouts) {

@@ -71,7 +71,7 @@ TEST_F(Verify, FastDiffersWithinTheBars) {
   const std::string layouts = "dp=1; tp=2; dp=2,tp=2,shard=zero3; dp=1,mode=exact";
   Ended ended = verify(layouts, {"train.lr=1e-4"});
   EXPECT_EQ(ended.exit_code, 0) << ended.err << ended.out;
-  for (const size_t i : {1, 2, 3}) {
+  for (size_t i = 1; i <= 3; ++i) {
     EXPECT_GT(layout_of(ended, i).at("max_diff").as_number(), 0) << ended.out;
   }
   // The same with no room: the folder of the first is used again.
@@ -95,7 +95,7 @@ struct Control {
   int64_t step;
   const char* tensor;
 };
-void PrintTo(const Control& c, std::ostream* out) { *out << c.name; }
+std::ostream& operator<<(std::ostream& out, const Control& c) { return out << c.name; }
 
 class Controls : public Verify, public ::testing::WithParamInterface<Control> {};
 
