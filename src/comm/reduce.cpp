@@ -7,8 +7,16 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 
 #include "base/error.h"
+
+// Before a loop whose output is an input itself or lies apart from all: no iteration needs another.
+#if defined(__clang__)
+#define WEFT_ALIKE_OR_APART _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define WEFT_ALIKE_OR_APART _Pragma("GCC ivdep")
+#endif
 
 namespace weft {
 namespace {
@@ -26,9 +34,10 @@ struct Sum {
 };
 
 struct Max {
+  static int64_t of(int64_t a, int64_t b) { return a > b ? a : b; }
   template <typename T>
   static T of(T a, T b) {
-    return (a > b || a != a) ? a : b;
+    return (a > b || std::isnan(a)) ? a : b;
   }
 };
 
@@ -46,7 +55,7 @@ void narrow(T v, T* out) {
 void narrow(float v, Bf16* out) {
   const uint32_t u = std::bit_cast<uint32_t>(v);
   const uint32_t rounded = u + 0x7fffu + ((u >> 16) & 1u), quiet_nan = u | 0x400000u;
-  out->bits = static_cast<uint16_t>((v == v ? rounded : quiet_nan) >> 16);
+  out->bits = static_cast<uint16_t>((std::isnan(v) ? quiet_nan : rounded) >> 16);
 }
 
 // T as stored, A as added.
@@ -61,7 +70,7 @@ struct Tree {
   void evaluate(int first, int n, int64_t start, int64_t len, int level, Out* out) {
     if (n == 1) {
       const T* a = in[first] + start;
-#pragma GCC ivdep
+      WEFT_ALIKE_OR_APART
       for (int64_t i = 0; i < len; ++i) narrow(widen(a[i]), out + i);
     } else if (n == 2) {
       combine(in[first] + start, in[first + 1] + start, len, out);
@@ -82,7 +91,7 @@ struct Tree {
   // out is apart from a and b, or the same as one of them.
   template <typename L, typename R, typename Out>
   [[gnu::noinline]] static void combine(const L* a, const R* b, int64_t len, Out* out) {
-#pragma GCC ivdep
+    WEFT_ALIKE_OR_APART
     for (int64_t i = 0; i < len; ++i) narrow(Op::of(widen(a[i]), widen(b[i])), out + i);
   }
 };

@@ -70,11 +70,11 @@ ShmGroup::Mailbox& ShmGroup::mailbox(int from, int to) const {
 const ShmCall& ShmGroup::posted(int member) const { return slot(member).calls[number_ % 2]; }
 
 char* ShmGroup::stage() const {
-  return block_ + layout_.staging + (me_ * 2 + (tick_ + 1) % 2) * chunk_bytes_;
+  return block_ + layout_.staging + (int64_t{me_} * 2 + (tick_ + 1) % 2) * chunk_bytes_;
 }
 
 const char* ShmGroup::staged(int member) const {
-  return block_ + layout_.staging + (member * 2 + tick_ % 2) * chunk_bytes_;
+  return block_ + layout_.staging + (int64_t{member} * 2 + tick_ % 2) * chunk_bytes_;
 }
 
 char* ShmGroup::letter(int from, int to, uint32_t chunk) const {

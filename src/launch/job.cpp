@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <fstream>
 #include <memory>
 #include <optional>
 
@@ -40,6 +41,14 @@ struct RankProcess {
 std::string signal_name(int number) {
   const char* name = ::sigabbrev_np(number);
   return name != nullptr ? fmt::format("SIG{}", name) : fmt::format("signal {}", number);
+}
+
+std::vector<std::string> own_arguments() {
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  std::vector<std::string> words;
+  for (std::string word; std::getline(file, word, '\0');) words.push_back(word);
+  if (words.empty()) throw RunError("cannot read this process's arguments from /proc/self/cmdline");
+  return words;
 }
 
 class Job {
@@ -276,8 +285,9 @@ bool Job::is_any_running() const {
 }  // namespace
 
 int run_local_job(const JobOptions& options, const EventSink& sink) {
-  ensure(options.num_ranks >= 1 && !options.argv.empty(), "a job without ranks or arguments");
-  return Job(options, sink).run();
+  JobOptions complete = options;
+  if (complete.argv.empty()) complete.argv = own_arguments();
+  return Job(complete, sink).run();
 }
 
 }  // namespace weft

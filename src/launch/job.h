@@ -17,7 +17,7 @@ namespace weft {
 
 struct JobOptions {
   int num_ranks = 1;
-  std::vector<std::string> argv;  // what main got
+  std::vector<std::string> argv;  // of the ranks; empty: this process's own
   std::string program = "/proc/self/exe";
   int threads = 0;               // of a rank; 0: its share of the cores
   int64_t deadline_ms = 30'000;  // of a collective

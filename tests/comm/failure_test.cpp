@@ -110,7 +110,7 @@ TEST_P(Failure, TheDeadlineNamesWhoDidNotCome) {
     me.comm->all_reduce(&one, 1, Dtype::kI64);
   });
   EXPECT_LT(Clock::now() - start, std::chrono::seconds(5));
-  for (const size_t rank : {0, 2}) {
+  for (const size_t rank : {size_t{0}, size_t{2}}) {
     expect_part(ends[rank],
                 "all_reduce of 8 bytes (i64, sum) for rank 1 (last seen in barrier number "
                 "1), 3 (last seen in barrier number 1)");
