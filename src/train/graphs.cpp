@@ -4,6 +4,7 @@
 #include "graph/autodiff.h"
 #include "optim/adamw.h"
 #include "parallel/recompute.h"
+#include "train/faults.h"
 
 namespace weft {
 namespace {
@@ -47,6 +48,7 @@ Graph make_training_graph(const RunConfig& c, const Model& model, const Layout& 
   options.sum_data = data.shard != Shard::kNone;
   add_adamw(&graph, options);
   add_parameter_gathers(&graph, buckets, data);
+  if (const auto fault = Fault::from_environment()) fault->change(&graph, rank);
   return graph;
 }
 
