@@ -6,7 +6,7 @@
 namespace weft {
 
 Json inspect_rows(const std::filesystem::path& file) {
-  const RowFormat format = row_format(file, "auto");
+  const RowFormat format = row_format(file.string(), "auto");
   const auto rows = open_rows({file.string()}, "auto", "inspect");
   Row row;
   rows->read(0, row);
@@ -14,12 +14,12 @@ Json inspect_rows(const std::filesystem::path& file) {
   Json::Array columns;
   for (const Row::Column& column : row.columns) {
     columns.push_back(Json(column.name));
-    first.set(column.name, column.is_text ? Json(column.text) : Json("(a list or an object)"));
+    first.set(column.name, Json(column.text));
   }
   Json out;
-  out.set("kind", format == RowFormat::kText ? "text file" : "JSON lines file");
+  out.set("kind", fmt::format("{} file", format_name(format)));
   out.set("path", file.string());
-  out.set("bytes", static_cast<int64_t>(std::filesystem::file_size(file)));
+  out.set("bytes", rows->files().at(0).size);
   out.set("rows", rows->size());
   out.set("columns", std::move(columns));
   out.set("first_row", std::move(first));

@@ -8,10 +8,10 @@
 namespace weft {
 
 struct DataConfig {
-  std::vector<std::string> train;   // files, globs, folders
+  std::vector<std::string> train;   // files, globs, folders, URIs
   std::vector<std::string> eval;    // the same; or eval_fraction
   double eval_fraction = 0.0;       // of the training rows, chosen by seed
-  std::string format = "auto";      // auto | text | jsonl (csv, parquet, arrow, idx: not built)
+  std::string format = "auto";      // auto | text | jsonl | csv | parquet | arrow (idx: not built)
   std::string text;                 // template; none of text, source, target: "{text}"
   std::string source;               // template of the prompt, never a label
   std::string target;               // template of the answer

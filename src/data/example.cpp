@@ -56,6 +56,23 @@ void check_config(const DataConfig& config) {
 
 }  // namespace
 
+std::vector<std::string> columns_used(const DataConfig& config) {
+  std::vector<std::string> names;
+  const auto add = [&names](const std::string& text, const char* what) {
+    const TextTemplate parsed(text, what);
+    for (const std::string& name : parsed.columns()) {
+      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+    }
+  };
+  if (config.target.empty()) {
+    add(text_or_default(config), "data.text");
+  } else {
+    add(config.source, "data.source");
+    add(config.target, "data.target");
+  }
+  return names;
+}
+
 ExampleMaker::ExampleMaker(const DataConfig& config, const Tokenizer& tokenizer, int64_t vocab_size)
     : tokenizer_(tokenizer),
       vocab_size_(vocab_size),
@@ -84,7 +101,7 @@ std::string ExampleMaker::render(const TextTemplate& text, const RowSource& rows
                       "set data.text, or data.source and data.target, to the columns of the data");
     }
     // where() counts lines from the start of the file: only a bad row may ask it.
-    if (!column->is_text) {
+    if (column->kind == Row::Kind::kNested) {
       throw UserError(fmt::format("{}: column '{}' is a list or an object; a template takes text",
                                   rows.where(i), name));
     }

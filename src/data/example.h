@@ -22,6 +22,9 @@ struct Example {
   bool truncated = false;
 };
 
+// The columns that the templates name, each once.
+std::vector<std::string> columns_used(const DataConfig& config);
+
 class ExampleMaker {
  public:
   // vocab_size: the model's; a token beyond it is a UserError that names row and id. UserError for

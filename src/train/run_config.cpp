@@ -23,14 +23,14 @@ void bind_model(OptionTable& t, ModelConfig& c) {
 }
 
 void bind_data(OptionTable& t, DataConfig& c) {
-  t.add("data.train", &c.train, "files, globs, folders").required();
+  t.add("data.train", &c.train, "files, globs, folders, s3://, hf://datasets/NAME/FILE").required();
   t.add("data.eval", &c.eval, "files for evaluation");
   t.add("data.eval_fraction", &c.eval_fraction, "or this part of the rows, chosen by seed")
       .at_least(0)
       .below(1);
   t.add("data.format", &c.format, "auto goes by extension")
       .one_of({"auto", "text", "jsonl", "csv", "parquet", "arrow", "idx"})
-      .not_built_values({"csv", "parquet", "arrow", "idx"});
+      .not_built_values({"idx"});
   t.add("data.text", &c.text, "template over the columns");
   t.add("data.source", &c.source, "prompt, masked in the loss");
   t.add("data.target", &c.target, "answer");
