@@ -9,6 +9,11 @@ namespace weft {
 
 Json inspect_model(const std::string& path);                  // checkpoint, folder, file
 Json inspect_tokenizer(const std::filesystem::path& folder);  // tokenizer files alone
-Json inspect_rows(const std::filesystem::path& file);         // rows and columns
+
+// Rows and columns of a data file, folder, pattern or URI.
+struct InspectRows {
+  int64_t num_rows = 0;  // shown as "sample", beside the first
+};
+Json inspect_rows(const std::string& path, const InspectRows& options);
 
 }  // namespace weft
