@@ -105,6 +105,8 @@ class LargeIds : public Tokenizer {
     for (const char c : text) out.push_back(c == '!' ? 9000 : 5);
   }
   std::string decode(std::span<const int32_t>, bool) const override { return ""; }
+  std::string decode_next(Decoding&, int32_t) const override { return ""; }
+  std::string decode_end(Decoding&) const override { return ""; }
   std::string token_bytes(int32_t) const override { return ""; }
   bool is_special(int32_t) const override { return false; }
   int32_t num_ids() const override { return 9001; }
