@@ -15,11 +15,11 @@ struct DataConfig {
   std::string text;                 // template; none of text, source, target: "{text}"
   std::string source;               // template of the prompt, never a label
   std::string target;               // template of the answer
-  std::string messages;             // chat rows: not built
+  std::string messages;             // chat rows: the column of {role, content}
   std::string tokenizer = "auto";   // auto | bytes | PATH
   int64_t seq_length = 1024;        // positions fed
   int64_t target_length = 128;      // encoder-decoder only
-  std::string layout = "pad";       // pad (dynamic, pack: not built)
+  std::string layout = "pad";       // pad | dynamic | pack
   bool mask_padding = true;         // padding is never a label
   bool drop_empty = true;           // rows of one token or less are dropped
   std::string append_eos = "auto";  // auto | true | false

@@ -20,6 +20,9 @@ class Tokenizer {
   // Appends the ids of `text` (valid UTF-8), as tokenizers' encode does: added tokens are cut out
   // first; add_special also applies the post-processor's template. Safe from several threads.
   virtual void encode(std::string_view text, bool add_special, std::vector<int32_t>& ids) const = 0;
+  // What add_special puts around a text.
+  virtual std::span<const int32_t> ids_before() const { return {}; }
+  virtual std::span<const int32_t> ids_after() const { return {}; }
   // Bytes that are no UTF-8 become U+FFFD. An id that is not known: UserError.
   virtual std::string decode(std::span<const int32_t> ids, bool skip_special) const = 0;
   // The same, id by id: what push() and finish() of one state give, put together, is what decode()

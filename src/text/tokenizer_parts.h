@@ -68,6 +68,8 @@ class PartsTokenizer : public Tokenizer {
   explicit PartsTokenizer(TokenizerParts parts);
 
   void encode(std::string_view text, bool add_special, std::vector<int32_t>& ids) const final;
+  std::span<const int32_t> ids_before() const final { return parts_.before; }
+  std::span<const int32_t> ids_after() const final { return parts_.after; }
   std::string decode(std::span<const int32_t> ids, bool skip_special) const final;
   bool is_special(int32_t id) const final;
   int32_t num_ids() const final { return num_ids_; }
