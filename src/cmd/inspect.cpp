@@ -61,6 +61,13 @@ RunCommand add_inspect(CLI::App& app) {
   app.add_flag("--json", options->json, "print one JSON object");
   app.add_option("--rows", options->rows.num_rows, "data: how many rows to show")
       ->check(CLI::NonNegativeNumber);
+  app.add_option("--tokenizer", options->rows.tokenizer,
+                 "data: folder with tokenizer files, or bytes: shows lengths and labels");
+  app.add_option("--text", options->rows.data.text, "data: template of the text");
+  app.add_option("--source", options->rows.data.source, "data: template of the prompt");
+  app.add_option("--target", options->rows.data.target, "data: template of the answer");
+  app.add_option("--messages", options->rows.data.messages, "data: column of chat rows");
+  app.add_option("--seq-length", options->rows.data.seq_length, "data: where rows are cut");
   return [options] {
     const Json found = inspect(options->path, options->rows);
     if (options->json) {

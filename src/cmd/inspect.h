@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "base/json.h"
+#include "data/config.h"
 
 namespace weft {
 
@@ -12,7 +13,9 @@ Json inspect_tokenizer(const std::filesystem::path& folder);  // tokenizer files
 
 // Rows and columns of a data file, folder, pattern or URI.
 struct InspectRows {
-  int64_t num_rows = 0;  // shown as "sample", beside the first
+  int64_t num_rows = 0;   // shown as "sample", beside the first
+  std::string tokenizer;  // given: lengths of all rows, and the first one with its labels
+  DataConfig data;        // templates, seq_length
 };
 Json inspect_rows(const std::string& path, const InspectRows& options);
 

@@ -114,6 +114,10 @@ bool TokenCache::start_writing() {
   if (file_.was_reset()) {
     log_warning("token cache {}: not usable, made anew", file_.folder().string());
   }
+  if (file_.num_lost() > 0) {
+    log_warning("token cache {}: {} blocks of 512 rows are lost, made again",
+                file_.folder().string(), file_.num_lost());
+  }
   for (int i = 0; i < num_threads_; ++i) threads_.emplace_back([this] { work(); });
   return true;
 }
@@ -151,7 +155,6 @@ bool TokenCache::take_run(int64_t& begin, int64_t& end) {
       begin = urgent_.back();
       end = begin + 1;
       urgent_.pop_back();
-      file_.clear(begin);
       return true;
     }
     while (next_ < order_.size() && !is_wanted(order_[next_])) ++next_;
@@ -244,6 +247,7 @@ void TokenCache::wait_for(int64_t block) {
                        "set WEFT_CACHE to a folder on another disk");
       }
       claim = 2;  // asked for again, once
+      file_.clear(block);
       urgent_.push_back(block);
       ++num_rebuilt_;
       changed_.notify_all();

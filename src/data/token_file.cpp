@@ -120,7 +120,8 @@ bool TokenFile::try_lock() {
     Record& r = record(b);
     if (r.state.load() != kWhole) continue;
     if (r.offset > size || r.bytes > size - r.offset) {
-      r.state.store(kDamaged);
+      r.state.store(kAbsent);
+      ++num_lost_;
     } else {
       end = std::max(end, r.offset + r.bytes);
     }

@@ -38,6 +38,8 @@ class TokenFile {
   bool is_open();
   bool was_reset() const { return was_reset_; }  // an index was there that could not be used
 
+  int64_t num_lost() const { return num_lost_; }  // blocks of the index that the tokens do not hold
+
   State state(int64_t block) const;
   void append(int64_t block, int64_t num_rows, std::string_view bytes);  // by the writer
   void mark_damaged(int64_t block);
@@ -64,6 +66,7 @@ class TokenFile {
   Header* header_ = nullptr;  // mapped, with the records behind it
   std::atomic<uint64_t> end_{0};
   bool is_writer_ = false, was_reset_ = false;
+  int64_t num_lost_ = 0;
 };
 
 }  // namespace weft
