@@ -16,8 +16,8 @@ Json shown(const Row& row) {
     if (column.kind == Row::Kind::kText) {
       out.set(column.name, Json(column.text));
     } else {
-      out.set(column.name, column.kind == Row::Kind::kNull ? Json()
-                                                           : parse_json(column.text, column.name));
+      out.set(column.name,
+              column.kind == Row::Kind::kNull ? Json() : parse_json(column.text, column.name));
     }
   }
   return out;
@@ -71,7 +71,9 @@ Json token_statistics(const RowSource& rows, const InspectRows& options) {
   }
   std::sort(lengths.begin(), lengths.end());
   const auto at = [&](double part) {
-    return lengths.empty() ? 0 : lengths[static_cast<size_t>(part * static_cast<double>(lengths.size() - 1))];
+    return lengths.empty()
+               ? 0
+               : lengths[static_cast<size_t>(part * static_cast<double>(lengths.size() - 1))];
   };
   Json out;
   out.set("tokenizer", tokenizer->describe());

@@ -26,7 +26,8 @@ uint64_t hash_of(const std::vector<FileInfo>& files) {
 
 void check_options(const DataConfig& config, const StreamOptions& o) {
   require(o.global_batch >= 1, "train.global_batch: wanted at least 1, got {}", o.global_batch);
-  require(o.dp >= 1 && o.dp_rank >= 0 && o.dp_rank < o.dp, "rank {} of {} is none", o.dp_rank, o.dp);
+  require(o.dp >= 1 && o.dp_rank >= 0 && o.dp_rank < o.dp, "rank {} of {} is none", o.dp_rank,
+          o.dp);
   require(o.global_batch % o.dp == 0, "train.global_batch {} is no multiple of parallel.dp {}",
           o.global_batch, o.dp);
   require(config.layout == "pad" || config.layout == "dynamic" || config.layout == "pack",
@@ -37,7 +38,8 @@ void check_options(const DataConfig& config, const StreamOptions& o) {
 
 int64_t bucket_length(int64_t longest, int64_t seq_length) {
   int64_t step = 16;
-  if (longest > 64) step = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(longest - 1))) / 4;
+  if (longest > 64)
+    step = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(longest - 1))) / 4;
   const int64_t rounded = (std::max<int64_t>(longest, 1) + step - 1) / step * step;
   return std::min(rounded, seq_length);
 }
@@ -180,11 +182,13 @@ void BatchBuilder::take_packed(Batch& out) {
       }
       for (const PackedRow& row : pack_.packed) {
         for (const Segment& s : row) {
-          out.counted.split += options_.dp_rank == 0 && s.begin > 0 && s.begin <= config_.seq_length;
+          out.counted.split +=
+              options_.dp_rank == 0 && s.begin > 0 && s.begin <= config_.seq_length;
         }
       }
     }
-    for (; part_ < static_cast<int64_t>(pack_.packed.size()) && k < options_.global_batch; ++part_) {
+    for (; part_ < static_cast<int64_t>(pack_.packed.size()) && k < options_.global_batch;
+         ++part_) {
       if (!is_mine(k++)) continue;
       chosen_.push_back(pack_.packed[static_cast<size_t>(part_)]);
       chosen_rows_.emplace_back();

@@ -42,7 +42,7 @@ class BatchBuilder {
   bool is_member(int64_t row) const;  // of the part that is asked for
   bool is_mine(int64_t k) const;      // row k of the global batch
   void count_row(int64_t row, Batch& out);
-  struct Packed {  // the rows of kPackRows positions
+  struct Packed {        // the rows of kPackRows positions
     int64_t first = -1;  // position; -1: none in hand
     std::vector<int64_t> rows;
     std::vector<PackedRow> packed;
@@ -63,11 +63,11 @@ class BatchBuilder {
   int64_t epoch_ = 1, position_ = 0, part_ = 0;
   Order order_;
 
-  std::vector<CachedRow> taken_;        // of the batch in the making; memory used again
+  std::vector<CachedRow> taken_;  // of the batch in the making; memory used again
   size_t num_taken_ = 0;
   CachedRow info_;
   Packed pack_;
-  std::vector<PackedRow> chosen_;       // pack: rows of the batch in the making
+  std::vector<PackedRow> chosen_;  // pack: rows of the batch in the making
   std::vector<std::vector<int64_t>> chosen_rows_;
 };
 

@@ -16,7 +16,8 @@ void resize_and_fill(std::vector<T>& values, int64_t size, T value) {
 // The shape comes first: pad's is fixed, dynamic's is the longest row's, rounded up to a bucket.
 void BatchBuilder::put_rows(Batch& out) {
   const bool is_answer = options_.kind == ModelKind::kEncoderDecoder;
-  const int64_t B = packs() ? static_cast<int64_t>(chosen_.size()) : static_cast<int64_t>(num_taken_);
+  const int64_t B =
+      packs() ? static_cast<int64_t>(chosen_.size()) : static_cast<int64_t>(num_taken_);
   int64_t T = is_answer ? config_.target_length : config_.seq_length;
   int64_t S = is_answer ? config_.seq_length : 0;
   if (config_.layout == "dynamic") {

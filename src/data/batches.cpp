@@ -75,8 +75,9 @@ std::string DataCounters::describe() const {
 }
 
 double DataCounters::efficiency() const {
-  return tokens + padding == 0 ? 1
-                               : static_cast<double>(tokens) / static_cast<double>(tokens + padding);
+  return tokens + padding == 0
+             ? 1
+             : static_cast<double>(tokens) / static_cast<double>(tokens + padding);
 }
 
 // The ring: the thread fills slots_[made_ % N], next() swaps slots_[taken_ % N] out. A batch is

@@ -47,11 +47,11 @@ struct DataCounters {
 
 // B rows. Encoder-decoder: ids, targets and lengths are the decoder's, source_ids the encoder's.
 struct Batch {
-  int64_t num_rows = 0;          // B
-  int64_t seq_length = 0;        // T
-  std::vector<int32_t> ids;      // (B, T), padded on the right
-  std::vector<int32_t> targets;  // (B, T), -1: no label
-  std::vector<int32_t> lengths;  // (B), without padding
+  int64_t num_rows = 0;               // B
+  int64_t seq_length = 0;             // T
+  std::vector<int32_t> ids;           // (B, T), padded on the right
+  std::vector<int32_t> targets;       // (B, T), -1: no label
+  std::vector<int32_t> lengths;       // (B), without padding
   std::vector<int32_t> segments;      // pack: (B, T), from 1 in each row; 0: padding
   std::vector<int32_t> position_ids;  // pack: (B, T), from 0 in each segment
   int64_t source_length = 0;          // encoder-decoder: S

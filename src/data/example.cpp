@@ -43,8 +43,9 @@ void check_config(const DataConfig& config, ModelKind kind) {
           "data.source and data.target go together, but only {} is given",
           config.source.empty() ? "data.target" : "data.source");
   const int given = !config.text.empty() + !config.target.empty() + !config.messages.empty();
-  require(given <= 1,
-          "data.text, data.source + data.target and data.messages exclude each other: one is wanted");
+  require(
+      given <= 1,
+      "data.text, data.source + data.target and data.messages exclude each other: one is wanted");
   require(config.seq_length >= 2, "data.seq_length: wanted at least 2, got {}", config.seq_length);
   if (kind == ModelKind::kCausal) return;
   require(!config.target.empty(),
@@ -190,7 +191,8 @@ void ExampleMaker::fill_pair(const std::string& source, const std::string& targe
   out.is_label.resize(out.ids.size(), 1);
 }
 
-// Text cut on the right to `length` ids, what the tokenizer puts around it kept. Whether it was cut.
+// Text cut on the right to `length` ids, what the tokenizer puts around it kept. Whether it was
+// cut.
 bool ExampleMaker::put_closed(const std::string& text, size_t length,
                               std::vector<int32_t>& ids) const {
   const auto before = tokenizer_.ids_before(), after = tokenizer_.ids_after();

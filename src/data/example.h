@@ -36,8 +36,8 @@ class ExampleMaker {
   ExampleMaker(const DataConfig& config, const Tokenizer& tokenizer, int64_t vocab_size,
                ModelKind kind = ModelKind::kCausal);
 
-  // False where the row is dropped (drop_empty). `where` of the source names the row in errors. Safe
-  // from several threads.
+  // False where the row is dropped (drop_empty). `where` of the source names the row in errors.
+  // Safe from several threads.
   bool make(const RowSource& rows, int64_t i, const Row& row, Example& out) const;
 
   int32_t pad_id() const { return pad_id_; }

@@ -19,8 +19,8 @@ class LineIndex {
   LineIndex(std::string_view text, RowFormat format, uint64_t begin = 0);
 
   int64_t size() const { return num_lines_; }
-  std::string_view line(int64_t i) const;  // with its line end
-  uint64_t offset(int64_t i) const;        // of counted record i
+  std::string_view line(int64_t i) const;      // with its line end
+  uint64_t offset(int64_t i) const;            // of counted record i
   int64_t line_number(uint64_t offset) const;  // in the file, from 1; a scan: for messages only
 
  private:

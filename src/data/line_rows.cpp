@@ -14,7 +14,10 @@ constexpr int64_t kExtentRows = 8192;  // scans may begin anywhere; this many sh
 class LineRows : public RowSource {
  public:
   LineRows(std::string_view text, RowFormat format, std::string name)
-      : text_(text), format_(format), name_(std::move(name)), parser_(format, name_),
+      : text_(text),
+        format_(format),
+        name_(std::move(name)),
+        parser_(format, name_),
         index_(text, format, read_header()) {}
 
   int64_t size() const override { return index_.size(); }
@@ -60,8 +63,9 @@ class LineRows : public RowSource {
 
   // Where the rows begin: after a byte-order mark and the line of column names.
   uint64_t read_header() {
-    uint64_t begin =
-        format_ != RowFormat::kText && text_.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0;
+    uint64_t begin = format_ != RowFormat::kText && text_.starts_with(kByteOrderMark)
+                         ? kByteOrderMark.size()
+                         : 0;
     while (parser_.wants_header() && begin < text_.size()) {
       const uint64_t end = record_end(format_, text_, begin).at;
       const std::string_view record = text_.substr(begin, end - begin);
@@ -76,7 +80,8 @@ class LineRows : public RowSource {
   void parse(uint64_t offset, Row& out) const {
     const std::string_view record =
         text_.substr(offset, record_end(format_, text_, offset).at - offset);
-    parser_.parse(record, [&] { return index_.line_number(offset); }, out);
+    parser_.parse(
+        record, [&] { return index_.line_number(offset); }, out);
   }
 
   std::string_view text_;

@@ -13,8 +13,7 @@ std::vector<PackedRow> pack_rows(const std::vector<int64_t>& lengths, int64_t ca
   std::vector<Segment> pieces;
   for (size_t row = 0; row < lengths.size(); ++row) {
     for (int64_t at = 0; at < lengths[row]; at += capacity) {
-      pieces.push_back(
-          {static_cast<int64_t>(row), at, std::min(capacity, lengths[row] - at)});
+      pieces.push_back({static_cast<int64_t>(row), at, std::min(capacity, lengths[row] - at)});
     }
   }
   std::stable_sort(pieces.begin(), pieces.end(),

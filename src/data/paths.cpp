@@ -84,7 +84,8 @@ std::vector<std::string> saved_data_set(const fs::path& folder) {
   std::vector<std::string> paths;
   for (const Json& file : state.at("_data_files").as_array()) {
     const std::string& name = file.at("filename").as_string();
-    require(name.find('/') == std::string::npos, "{}: the file {} is not of this folder", what, name);
+    require(name.find('/') == std::string::npos, "{}: the file {} is not of this folder", what,
+            name);
     paths.push_back((folder / name).string());
   }
   return paths;
@@ -104,10 +105,11 @@ std::vector<std::string> files_below(const fs::path& folder) {
     }
   }
   require(!bad, "data: cannot list the folder {}: {}", folder.string(), bad.message());
-  require(!paths.empty(),
-          "data: the folder {} has no .txt, .jsonl, .csv, .parquet or .arrow file (nor another that "
-          "this program knows)",
-          folder.string());
+  require(
+      !paths.empty(),
+      "data: the folder {} has no .txt, .jsonl, .csv, .parquet or .arrow file (nor another that "
+      "this program knows)",
+      folder.string());
   std::sort(paths.begin(), paths.end());
   return paths;
 }

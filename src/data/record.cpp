@@ -55,7 +55,8 @@ RecordEnd record_end(RowFormat format, std::string_view text, size_t at) {
 }
 
 bool is_counted(RowFormat format, std::string_view record) {
-  return format == RowFormat::kText || record.find_first_not_of(" \t\r\n") != std::string_view::npos;
+  return format == RowFormat::kText ||
+         record.find_first_not_of(" \t\r\n") != std::string_view::npos;
 }
 
 std::string_view without_line_end(std::string_view record) {
@@ -70,9 +71,8 @@ void RecordParser::set_header(std::string_view record) {
   const std::string bad = csv_fields(without_line_end(record), separator_of(format_), header_);
   require(bad.empty(), "{}:1: {} in the line of column names", name_, bad);
   for (size_t i = 0; i < header_.size(); ++i) {
-    const bool twice =
-        std::find(header_.begin(), header_.begin() + static_cast<int64_t>(i), header_[i]) !=
-        header_.begin() + static_cast<int64_t>(i);
+    const bool twice = std::find(header_.begin(), header_.begin() + static_cast<int64_t>(i),
+                                 header_[i]) != header_.begin() + static_cast<int64_t>(i);
     require(!twice, "{}:1: the column '{}' is there twice", name_, header_[i]);
     repair_utf8(header_[i]);
   }
@@ -103,8 +103,8 @@ void RecordParser::parse_json_line(const std::string& text, const std::function<
                     kHint);
   }
   if (!value.is_object()) {
-    throw UserError(
-        fmt::format("{}:{}: wanted a JSON object, got {}", name_, line(), value.kind()), kHint);
+    throw UserError(fmt::format("{}:{}: wanted a JSON object, got {}", name_, line(), value.kind()),
+                    kHint);
   }
   out.columns.resize(value.as_object().size());
   size_t used = 0;

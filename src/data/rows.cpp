@@ -126,11 +126,11 @@ void check_unchanged(const std::vector<FileInfo>& files) {
   for (const FileInfo& then : files) {
     const FileInfo now = file_info(then.path);
     if (now == then) continue;
-    throw UserError(fmt::format("{} changed while it was in use: it had {} bytes, now {}{}",
-                                then.path, then.size, now.size,
-                                now.size == then.size ? ", and another time" : ""),
-                    "a run reads the same rows from its first step to its last: give the file "
-                    "another name, or start anew with --overwrite");
+    throw UserError(
+        fmt::format("{} changed while it was in use: it had {} bytes, now {}{}", then.path,
+                    then.size, now.size, now.size == then.size ? ", and another time" : ""),
+        "a run reads the same rows from its first step to its last: give the file "
+        "another name, or start anew with --overwrite");
   }
 }
 

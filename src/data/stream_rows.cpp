@@ -90,7 +90,9 @@ class StreamRows : public ForwardRows {
     std::string_view record;
     Row row;
     while (reader.next_counted(record)) {
-      if (size_ == 0) reader.parser().parse(record, [&] { return reader.line(); }, row);
+      if (size_ == 0)
+        reader.parser().parse(
+            record, [&] { return reader.line(); }, row);
       ++size_;
     }
     names_ = reader.parser().wants_header() ? reader.parser().header() : row.names();
@@ -123,7 +125,8 @@ class StreamRows : public ForwardRows {
     bool next(Row& out) override {
       std::string_view record;
       if (!reader.next_counted(record)) return false;
-      reader.parser().parse(record, [this] { return reader.line(); }, out);
+      reader.parser().parse(
+          record, [this] { return reader.line(); }, out);
       return true;
     }
     RecordReader reader;

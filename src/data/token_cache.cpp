@@ -1,7 +1,7 @@
 // data/token_cache.cpp: threads that make blocks, and readers that wait for them.
 //
-// The bytes of a block: a table of its rows (where its ids end, the length of its source, flags), then
-// the ids of all of them, the top bit of each saying that it is a label.
+// The bytes of a block: a table of its rows (where its ids end, the length of its source, flags),
+// then the ids of all of them, the top bit of each saying that it is a label.
 #include "data/token_cache.h"
 
 #include <algorithm>
@@ -125,7 +125,8 @@ bool TokenCache::start_writing() {
 int64_t TokenCache::num_made() const {
   int64_t rows = 0;
   for (int64_t b = 0; b < num_blocks_; ++b) {
-    if (file_.state(b) == TokenFile::kWhole) rows += std::min(kBlockRows, num_rows_ - b * kBlockRows);
+    if (file_.state(b) == TokenFile::kWhole)
+      rows += std::min(kBlockRows, num_rows_ - b * kBlockRows);
   }
   return rows;
 }
@@ -303,7 +304,8 @@ void TokenCache::each_kept(const std::function<void(int64_t row, bool kept)>& fn
     wait_for(block);
     const int64_t first = block * kBlockRows, count = std::min(kBlockRows, num_rows_ - first);
     file_.read_part(block, 0, static_cast<size_t>(count) * sizeof(RowEntry), table.data());
-    for (int64_t i = 0; i < count; ++i) fn(first + i, !(table[static_cast<size_t>(i)].flags & kDropped));
+    for (int64_t i = 0; i < count; ++i)
+      fn(first + i, !(table[static_cast<size_t>(i)].flags & kDropped));
   }
 }
 

@@ -32,8 +32,9 @@ struct CachedRow {
 };
 
 struct CacheOptions {
-  std::filesystem::path folder;  // of all caches; empty: the user's (WEFT_CACHE, or the cache folder)
-  int num_threads = 0;           // 0: half of the cores
+  std::filesystem::path
+      folder;           // of all caches; empty: the user's (WEFT_CACHE, or the cache folder)
+  int num_threads = 0;  // 0: half of the cores
   // Files smaller than this together, plain and local, are kept in memory: no folder, no sharing.
   int64_t small_bytes = int64_t{8} << 20;
 };
@@ -58,8 +59,8 @@ class TokenCache {
   void each_kept(const std::function<void(int64_t row, bool kept)>& fn);
 
   int64_t num_rows() const { return num_rows_; }
-  int64_t num_made() const;       // rows that are there
-  bool is_in_memory() const;      // no file holds it
+  int64_t num_made() const;                             // rows that are there
+  bool is_in_memory() const;                            // no file holds it
   int64_t num_rebuilt() const { return num_rebuilt_; }  // blocks that were damaged
 
  private:
@@ -86,11 +87,11 @@ class TokenCache {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<std::thread> threads_;
-  std::vector<int64_t> order_;      // blocks, in the order of need
-  size_t next_ = 0;                 // in order_
-  std::vector<uint8_t> claimed_;    // by a thread of ours
-  std::vector<uint8_t> checked_;    // their checksum was good
-  std::vector<int64_t> urgent_;     // damaged, to be made again
+  std::vector<int64_t> order_;    // blocks, in the order of need
+  size_t next_ = 0;               // in order_
+  std::vector<uint8_t> claimed_;  // by a thread of ours
+  std::vector<uint8_t> checked_;  // their checksum was good
+  std::vector<int64_t> urgent_;   // damaged, to be made again
   std::exception_ptr error_;
   std::atomic<bool> started_{false};
   bool stop_ = false;

@@ -20,10 +20,10 @@ namespace {
 constexpr uint64_t kMagic = 0x314E4B4F54544657;  // "WFTTOKN1"
 
 [[noreturn]] void fail(const std::filesystem::path& path, const char* doing) {
-  throw RunError(fmt::format("token cache: cannot {} {}: {}", doing, path.string(),
-                             std::strerror(errno)),
-                 errno == ENOSPC ? "free space there, or set WEFT_CACHE to a folder on another disk"
-                                 : "set WEFT_CACHE to a folder that can be written");
+  throw RunError(
+      fmt::format("token cache: cannot {} {}: {}", doing, path.string(), std::strerror(errno)),
+      errno == ENOSPC ? "free space there, or set WEFT_CACHE to a folder on another disk"
+                      : "set WEFT_CACHE to a folder that can be written");
 }
 
 int open_file(const std::filesystem::path& path) {

@@ -1,8 +1,8 @@
 // data/token_file.h: the two files of a token cache: an index that processes share, and the tokens.
 //
-// `index` is mapped by every process of the node: a header and one record a block, whose state is set
-// last. `tokens` only grows; a block is read with pread, so that what has been read takes no memory of
-// ours. One process at a time holds `lock` and writes.
+// `index` is mapped by every process of the node: a header and one record a block, whose state is
+// set last. `tokens` only grows; a block is read with pread, so that what has been read takes no
+// memory of ours. One process at a time holds `lock` and writes.
 #pragma once
 
 #include <atomic>
@@ -24,7 +24,8 @@ class TokenFile {
   };
 
   // In `folder`, or in memory where it is empty. Never fails because another has the files open:
-  // try_lock() says whether this process may write. RunError naming the path where the disk refuses.
+  // try_lock() says whether this process may write. RunError naming the path where the disk
+  // refuses.
   TokenFile(std::filesystem::path folder, uint64_t key, int64_t num_blocks);
   ~TokenFile();
   TokenFile(const TokenFile&) = delete;

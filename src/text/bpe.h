@@ -21,8 +21,9 @@ class Bpe {
 
   // A word that is a token is that token, whatever merging would make of it.
   void set_ignore_merges(bool ignore) { ignore_merges_ = ignore; }
-  // Words begin as characters, not bytes (the vocabulary is plain): one that is no token becomes the
-  // tokens <0xHH> of its bytes, or unk_id (-1: nothing), once for neighbours where fuse_unk says so.
+  // Words begin as characters, not bytes (the vocabulary is plain): one that is no token becomes
+  // the tokens <0xHH> of its bytes, or unk_id (-1: nothing), once for neighbours where fuse_unk
+  // says so.
   void set_characters(int32_t unk_id, bool fuse_unk, bool byte_fallback);
   void reserve(size_t num_merges);
   // In order of rank. Of a pair given twice the later rank counts, as in tokenizers.
@@ -54,9 +55,9 @@ class Bpe {
   bool ignore_merges_ = false, is_plain_ = false, fuse_unk_ = false;
   int32_t unk_id_ = -1;
   std::array<int32_t, 256> byte_ids_;  // of plain vocabularies: the tokens <0xHH>
-  std::vector<uint64_t> pairs_;  // left << 42 | right << 20 | rank; all ones: free
-  int shift_ = 64;               // 64 less the logarithm of their number
-  std::vector<int32_t> merged_;  // by rank
+  std::vector<uint64_t> pairs_;        // left << 42 | right << 20 | rank; all ones: free
+  int shift_ = 64;                     // 64 less the logarithm of their number
+  std::vector<int32_t> merged_;        // by rank
 
   // Whether merging a token's bytes gives that token: 0 not yet asked, 1 yes, 2 no. Every thread
   // would write the same, so no order is needed.

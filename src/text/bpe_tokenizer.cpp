@@ -37,7 +37,8 @@ class BpeTokenizer final : public PartsTokenizer {
   void split(std::string_view text, std::vector<int32_t>& ids) const {
     if (!word_end_) {
       FalconCut cut(text);
-      each_word(text, [&cut](std::string_view, size_t at) { return cut.word_end(at); }, ids);
+      each_word(
+          text, [&cut](std::string_view, size_t at) { return cut.word_end(at); }, ids);
     } else {
       each_word(text, word_end_, ids);
     }

@@ -81,9 +81,9 @@ void ChatTemplate::encode(const Json& messages, std::string_view where, std::vec
   }
 }
 
-// A turn begins with a token that is cut out of the text, so turns are tokenized one by one with the
-// ids that the whole would have. Inside one, the last token of the head may reach into the content (a
-// line end that begins it): then it is a label.
+// A turn begins with a token that is cut out of the text, so turns are tokenized one by one with
+// the ids that the whole would have. Inside one, the last token of the head may reach into the
+// content (a line end that begins it): then it is a label.
 void ChatTemplate::put_turn(std::string_view role, std::string_view content,
                             std::vector<int32_t>& ids, std::vector<uint8_t>& is_label) const {
   const std::string head = fmt::format("{}{}\n", kStart, role);

@@ -1,7 +1,8 @@
 // text/chat.h: a conversation as tokens, and which of them the assistant said.
 //
-// ChatML, as Qwen2.5's chat template writes it: <|im_start|>role, a line end, the content, <|im_end|>
-// and a line end, turn by turn. Labels are the assistant's content and the <|im_end|> that ends it.
+// ChatML, as Qwen2.5's chat template writes it: <|im_start|>role, a line end, the content,
+// <|im_end|> and a line end, turn by turn. Labels are the assistant's content and the <|im_end|>
+// that ends it.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +17,8 @@ namespace weft {
 
 class ChatTemplate {
  public:
-  // The template of the tokenizer's files; none: plain ChatML. UserError where the tokenizer has not
-  // ChatML's tokens, or its template is of another kind.
+  // The template of the tokenizer's files; none: plain ChatML. UserError where the tokenizer has
+  // not ChatML's tokens, or its template is of another kind.
   explicit ChatTemplate(const Tokenizer& tokenizer);
 
   // Appends the tokens of [{role, content}, ...]. UserError naming `where` and what is wrong.

@@ -36,9 +36,8 @@ PartsTokenizer::PartsTokenizer(TokenizerParts parts)
   special_.resize(static_cast<size_t>(num_ids_));
   for (const AddedToken& token : parts_.added) {
     special_[static_cast<size_t>(token.id)] = token.special;
-    added_texts_[token.id] = parts_.is_plain
-                                 ? token.content
-                                 : bytes_of_symbols(token.content).value_or(token.content);
+    added_texts_[token.id] =
+        parts_.is_plain ? token.content : bytes_of_symbols(token.content).value_or(token.content);
     if (!token.normalized) {
       verbatim_.add(token, token.content);
     } else {

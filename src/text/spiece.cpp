@@ -1,7 +1,8 @@
-// text/spiece.cpp: spiece.model, SentencePiece's protocol buffer, as transformers' T5Tokenizer reads it.
+// text/spiece.cpp: spiece.model, SentencePiece's protocol buffer, as transformers' T5Tokenizer
+// reads it.
 //
-// Read by hand: a field is a tag (number << 3 | wire type) and a value; five numbers of the format and
-// nothing of protobuf are needed.
+// Read by hand: a field is a tag (number << 3 | wire type) and a value; five numbers of the format
+// and nothing of protobuf are needed.
 #include <cstring>
 #include <memory>
 
@@ -145,7 +146,8 @@ void read_spiece(std::string_view bytes, int64_t num_extra_ids, const std::strin
     const auto map = std::make_shared<const CharsMap>(file.charsmap, what);
     parts.normalizer.add("Precompiled", [map](std::string_view text) { return map->apply(text); });
   }
-  parts.unigram = std::make_unique<Unigram>(std::move(file.vocab), std::move(file.scores), 2, false, what);
+  parts.unigram =
+      std::make_unique<Unigram>(std::move(file.vocab), std::move(file.scores), 2, false, what);
   parts.is_plain = true;
   parts.split.whitespace = parts.split.metaspace = true;
   parts.decode.marks = parts.decode.drop_first = true;

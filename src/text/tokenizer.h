@@ -54,7 +54,8 @@ std::string decode_bytes_next(Tokenizer::Decoding& state, std::string_view bytes
 std::string decode_bytes_end(Tokenizer::Decoding& state);
 
 // The tokenizer of a Hugging Face folder: tokenizer.json; vocab.json + merges.txt; or spiece.model
-// (T5's). UserError naming what was looked for where there is none, and naming a feature that is not known.
+// (T5's). UserError naming what was looked for where there is none, and naming a feature that is
+// not known.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& folder);
 
 // The same from memory, name to bytes; `where` names the source in errors. Files that make no part

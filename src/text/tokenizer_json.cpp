@@ -61,7 +61,8 @@ void check_bpe_settings(const Json& settings, const std::string& what, Tokenizer
   if (!parts.is_plain) return;
   for (int byte = 0; byte < 256 && byte_fallback; byte++)
     require(find_byte_token(bpe.vocab(), static_cast<unsigned char>(byte)) >= 0,
-            "{}: byte_fallback without a token <0x{:02X}> is not known to this program", what, byte);
+            "{}: byte_fallback without a token <0x{:02X}> is not known to this program", what,
+            byte);
   bpe.set_characters(unk_id, fuse_unk, byte_fallback);
 }
 
@@ -99,8 +100,8 @@ void finish_unigram(const Json& settings, const std::string& what, Vocab vocab,
     }
   }
   if (!parts.is_plain) refuse_feature(what, "a Unigram model of bytes", "one of characters");
-  parts.unigram = std::make_unique<Unigram>(std::move(vocab), std::move(scores), unk_id,
-                                            byte_fallback, what);
+  parts.unigram =
+      std::make_unique<Unigram>(std::move(vocab), std::move(scores), unk_id, byte_fallback, what);
 }
 
 void read_model(JsonScan& scan, size_t num_bytes, const std::string& what, TokenizerParts& parts) {
@@ -140,8 +141,8 @@ void read_model(JsonScan& scan, size_t num_bytes, const std::string& what, Token
     refuse_feature(what, fmt::format("the model {} with a vocabulary of ids", type->dump()), "BPE");
   if (!scores.empty() && !parts.bpe)
     return finish_unigram(settings, what, std::move(pieces), std::move(scores), parts);
-  require(parts.bpe != nullptr && scores.empty(),
-          "{}: model.vocab is no object of tokens and ids", what);
+  require(parts.bpe != nullptr && scores.empty(), "{}: model.vocab is no object of tokens and ids",
+          what);
   if (!merges_before_vocab.empty()) {
     JsonScan merges(merges_before_vocab, what + ": model.merges");
     read_merges(merges, *parts.bpe, what);
@@ -181,7 +182,7 @@ void read_tokenizer_json(std::string_view text, const std::string& what, Tokeniz
     }
     if (std::find(std::begin(kKeys), std::end(kKeys), key) == std::end(kKeys))
       refuse_feature(what, fmt::format("the entry \"{}\"", key),
-             fmt::format("model, {}", fmt::join(kKeys, ", ")));
+                     fmt::format("model, {}", fmt::join(kKeys, ", ")));
     rest.set(key, parse_json(scan.raw_value(), what + ": " + key));
   }
   scan.expect_end();

@@ -1,4 +1,5 @@
-// text/tokenizer_json_parts.cpp: normalizer, pre-tokenizer, decoder and post-processor of tokenizer.json.
+// text/tokenizer_json_parts.cpp: normalizer, pre-tokenizer, decoder and post-processor of
+// tokenizer.json.
 #include <fmt/core.h>
 
 #include <memory>
@@ -74,8 +75,8 @@ bool read_falcon(const Json::Array& steps, const std::string& what, TokenizerPar
                     !flag_of_part(level, "add_prefix_space", true) &&
                     flag_of_part(level, "use_regex", true) &&
                     !flag_of_part(steps[2], "individual_digits", false) && regex &&
-                    *regex == Json("[0-9][0-9][0-9]") &&
-                    split.at("behavior") == Json("Isolated") && !flag_of_part(split, "invert", false);
+                    *regex == Json("[0-9][0-9][0-9]") && split.at("behavior") == Json("Isolated") &&
+                    !flag_of_part(split, "invert", false);
   if (!same) refuse_feature(what, "these settings of Falcon's pre-tokenizers", "Falcon's own");
   parts.pattern = SplitPattern::kFalcon;
   return true;
@@ -144,8 +145,8 @@ void read_plain_decoder(const Json::Array& steps, const std::string& what, Token
     if (type == "Metaspace" && steps.size() == 1 && step.at("replacement") == Json(kMark)) {
       const Json* scheme = step.find("prepend_scheme");
       parts.decode.marks = true;
-      parts.decode.drop_first = scheme ? *scheme != Json("never")
-                                       : flag_of_part(step, "add_prefix_space", true);
+      parts.decode.drop_first =
+          scheme ? *scheme != Json("never") : flag_of_part(step, "add_prefix_space", true);
       now = 1;
     } else if (type == "Replace" && step.at("pattern").find("String") &&
                step.at("pattern").at("String") == Json(kMark) && step.at("content") == Json(" ")) {
@@ -254,7 +255,8 @@ void read_decoder(const Json& json, const std::string& what, TokenizerParts& par
       steps.size() == 1 && type_of_part(steps[0], what + ": decoder") == "ByteLevel";
   if (byte_level && !parts.is_plain) return;
   if (byte_level || !parts.is_plain || steps.empty())
-    refuse_feature(what, fmt::format("the decoder {} with this pre-tokenizer", json.dump().substr(0, 80)),
+    refuse_feature(what,
+                   fmt::format("the decoder {} with this pre-tokenizer", json.dump().substr(0, 80)),
                    "ByteLevel for bytes; Metaspace or Llama's Sequence for pieces of text");
   read_plain_decoder(steps, what, parts);
 }

@@ -1,4 +1,5 @@
-// text/tokenizer_parts.h: what the readers of tokenizer files find out, and the tokenizers made of it.
+// text/tokenizer_parts.h: what the readers of tokenizer files find out, and the tokenizers made of
+// it.
 #pragma once
 
 #include <map>

@@ -2,8 +2,8 @@
 //
 // best[e] is the highest score of a cut of the first e bytes, and where its last piece begins. From
 // each character on, the trie gives the pieces that begin there. A character that is no piece by
-// itself may be an unknown, at a score below every piece. Ties go to the first found, and scores are
-// added up from the left in float64, as in the tokenizers package: the ids depend on it.
+// itself may be an unknown, at a score below every piece. Ties go to the first found, and scores
+// are added up from the left in float64, as in the tokenizers package: the ids depend on it.
 #include "text/unigram.h"
 
 #include <fmt/core.h>

@@ -1,4 +1,5 @@
-// text/unigram.h: the Unigram model: of all ways to cut a word into pieces, the one of highest score.
+// text/unigram.h: the Unigram model: of all ways to cut a word into pieces, the one of highest
+// score.
 #pragma once
 
 #include <atomic>

@@ -3,7 +3,8 @@
 // A token whose characters are all of the byte alphabet is kept as bytes, in an open-addressing
 // table: 16 bytes an entry; of a token up to 8 bytes long the entry holds the bytes themselves, so
 // that the usual word is found with one read from memory. Other tokens (which merging can never
-// make) are kept as their text, aside. A *plain* vocabulary (SentencePiece's) keeps all as they are.
+// make) are kept as their text, aside. A *plain* vocabulary (SentencePiece's) keeps all as they
+// are.
 #pragma once
 
 #include <cstdint>

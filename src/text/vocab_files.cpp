@@ -59,8 +59,8 @@ void read_vocab_and_merges(std::string_view vocab, std::string_view merges,
                            const std::string& where, TokenizerParts& parts) {
   const std::string vocab_name = where + "/vocab.json", merges_name = where + "/merges.txt";
   JsonScan scan(vocab, vocab_name);
-  parts.bpe = std::make_unique<Bpe>(
-      read_vocab(scan, vocab.size(), Vocab::Form::kByteSymbols, vocab_name));
+  parts.bpe =
+      std::make_unique<Bpe>(read_vocab(scan, vocab.size(), Vocab::Form::kByteSymbols, vocab_name));
   scan.expect_end();
   parts.bpe->reserve(merges.size() / 11);
   while (!merges.empty()) {

@@ -18,8 +18,8 @@ std::string cell(const RowSource& rows, int64_t i, const char* column) {
 
 TEST(Csv, QuotesHoldSeparatorsLineEndsAndQuotes) {
   const auto rows = rows_in_memory(
-      "a,b\r\n1,plain\r\n2,\"x, y\"\r\n\"3\",\"line\nend \"\"said\"\"\"\n\n4,in\"side\n5,", RowFormat::kCsv,
-      "t.csv");
+      "a,b\r\n1,plain\r\n2,\"x, y\"\r\n\"3\",\"line\nend \"\"said\"\"\"\n\n4,in\"side\n5,",
+      RowFormat::kCsv, "t.csv");
   ASSERT_EQ(rows->size(), 5);
   EXPECT_EQ(cell(*rows, 0, "b"), "plain");
   EXPECT_EQ(cell(*rows, 1, "b"), "x, y");
@@ -37,12 +37,13 @@ TEST(Csv, TabsAreTheOtherSeparator) {
 }
 
 TEST(Csv, BadRowsAreNamedByLine) {
-  const auto rows =
-      rows_in_memory("a,b\n\"1\n2\",x\n1\n1,2,3\n\"1\"z,2\n\"never,closed\n1,2\n", RowFormat::kCsv, "t.csv");
+  const auto rows = rows_in_memory("a,b\n\"1\n2\",x\n1\n1,2,3\n\"1\"z,2\n\"never,closed\n1,2\n",
+                                   RowFormat::kCsv, "t.csv");
   Row row;
   ASSERT_EQ(rows->size(), 5);
   rows->read(0, row);
-  expect_user_error([&] { rows->read(1, row); }, "t.csv:4: 1 fields, but there are 2 columns (a, b)");
+  expect_user_error([&] { rows->read(1, row); },
+                    "t.csv:4: 1 fields, but there are 2 columns (a, b)");
   expect_user_error([&] { rows->read(2, row); }, "t.csv:5: 3 fields");
   expect_user_error([&] { rows->read(3, row); }, "t.csv:6: text after a closing quote");
   expect_user_error([&] { rows->read(4, row); }, "t.csv:7: a quote that is not closed");

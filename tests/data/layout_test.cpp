@@ -25,7 +25,8 @@ std::string lines_of(std::mt19937& random, int n, int longest) {
 
 TEST(Layout, DynamicPadsToABucketOfTheLongest) {
   const auto tokenizer = make_bytes_tokenizer();
-  const auto rows = rows_in_memory("abc\n" + std::string(70, 'x') + "\nde\nfghij\n", RowFormat::kText, "t");
+  const auto rows =
+      rows_in_memory("abc\n" + std::string(70, 'x') + "\nde\nfghij\n", RowFormat::kText, "t");
   DataConfig config;
   config.seq_length = 512;
   config.layout = "dynamic";
@@ -175,7 +176,8 @@ TEST(Shares, SameOrderForEveryDpAndAfterEveryStop) {
     const int64_t dps[] = {1, 2, 4};
     const int64_t first_dp = dps[random() % 3], second_dp = dps[random() % 3];
     auto parts = rows_of(c, *rows, first_dp, {}, before, &middle);
-    const auto rest = rows_of(c, *rows, second_dp, before == 0 ? StreamState{} : middle, more, &again);
+    const auto rest =
+        rows_of(c, *rows, second_dp, before == 0 ? StreamState{} : middle, more, &again);
     parts.insert(parts.end(), rest.begin(), rest.end());
     ASSERT_EQ(parts, whole) << "trial " << trial << ", " << c.config.layout << ", dp " << first_dp
                             << " then " << second_dp;
@@ -190,9 +192,10 @@ TEST(Shares, SameOrderForEveryDpAndAfterEveryStop) {
 
 TEST(EncoderDecoder, SourceAndTargetApart) {
   const auto tokenizer = make_bytes_tokenizer();
-  const auto rows = rows_in_memory("{\"q\":\"abcdef\",\"a\":\"xyz\"}\n{\"q\":\"g\",\"a\":\"uvwstr\"}\n"
-                                   "{\"q\":\"h\",\"a\":\"\"}\n",
-                                   RowFormat::kJsonLines, "t");
+  const auto rows = rows_in_memory(
+      "{\"q\":\"abcdef\",\"a\":\"xyz\"}\n{\"q\":\"g\",\"a\":\"uvwstr\"}\n"
+      "{\"q\":\"h\",\"a\":\"\"}\n",
+      RowFormat::kJsonLines, "t");
   DataConfig config;
   config.source = "{q}";
   config.target = "{a}";
@@ -228,8 +231,9 @@ TEST(EncoderDecoder, SourceAndTargetApart) {
 
 TEST(Nulls, AreEmptyAndCounted) {
   const auto tokenizer = make_bytes_tokenizer();
-  const auto rows = rows_in_memory("{\"text\":null}\n{\"text\":\"ab\",\"b\":null}\n{\"text\":\"cd\"}\n",
-                                   RowFormat::kJsonLines, "t");
+  const auto rows =
+      rows_in_memory("{\"text\":null}\n{\"text\":\"ab\",\"b\":null}\n{\"text\":\"cd\"}\n",
+                     RowFormat::kJsonLines, "t");
   DataConfig config;
   config.seq_length = 4;
   StreamOptions options;

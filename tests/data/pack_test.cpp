@@ -46,8 +46,7 @@ TEST(Pack, IsTight) {
   int64_t total = 0;
   for (int64_t& n : lengths) total += n = static_cast<int64_t>(10 + random() % 700);
   const auto packed = pack_rows(lengths, 1024);
-  const double efficiency =
-      static_cast<double>(total) / static_cast<double>(packed.size() * 1024);
+  const double efficiency = static_cast<double>(total) / static_cast<double>(packed.size() * 1024);
   EXPECT_GT(efficiency, 0.99);
   EXPECT_EQ(pack_rows({5, 3, 5, 3}, 8).size(), 2u);  // 5 + 3, twice
 }

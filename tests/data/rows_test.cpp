@@ -151,8 +151,8 @@ TEST(Rows, AChangedFileIsNamed) {
   expect_user_error([&] { check_unchanged(files); }, "a.txt changed");
   // The same size at another time is another file too.
   folder.write("a.txt", "one\nTWO\n");
-  std::filesystem::last_write_time(path, std::filesystem::file_time_type::clock::now() +
-                                             std::chrono::seconds(5));
+  std::filesystem::last_write_time(
+      path, std::filesystem::file_time_type::clock::now() + std::chrono::seconds(5));
   expect_user_error([&] { check_unchanged(files); }, "another time");
   std::filesystem::remove(path);
   expect_user_error([&] { check_unchanged(files); }, "a.txt");

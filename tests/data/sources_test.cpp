@@ -1,5 +1,5 @@
-// tests/data/sources_test.cpp: packed text, Parquet and Arrow files (tools/make_data_fixtures.py) give
-// the rows that were written.
+// tests/data/sources_test.cpp: packed text, Parquet and Arrow files (tools/make_data_fixtures.py)
+// give the rows that were written.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -81,8 +81,8 @@ TEST(Sources, RowGroupsAndBatchesAreExtents) {
 TEST(Sources, CellsOfATable) {
   for (const char* name : {"rows.parquet", "rows.arrow", "stream.arrow"}) {
     const auto rows = open(name, {});
-    EXPECT_EQ(rows->column_names(), (std::vector<std::string>{"text", "id", "score", "flag", "label",
-                                                              "messages"}));
+    EXPECT_EQ(rows->column_names(),
+              (std::vector<std::string>{"text", "id", "score", "flag", "label", "messages"}));
     Row row;
     rows->read(4, row);
     ASSERT_EQ(row.columns.size(), 6u);
@@ -175,7 +175,8 @@ TEST(Sources, DamagedArrowFilesNeverCrash) {
     int refused = 0;
     for (size_t at = 0; at < whole.size(); at += 1 + whole.size() / 150) {
       std::string bad = whole;
-      for (size_t i = at; i < std::min(at + 4, bad.size()); ++i) bad[i] = static_cast<char>(~bad[i]);
+      for (size_t i = at; i < std::min(at + 4, bad.size()); ++i)
+        bad[i] = static_cast<char>(~bad[i]);
       folder.write("t.arrow", bad);
       try {
         read_all(path);
@@ -190,7 +191,8 @@ TEST(Sources, DamagedArrowFilesNeverCrash) {
 TEST(Sources, SavedDataSetIsItsArrowFiles) {
   const TempFolder folder;
   folder.write("dataset_info.json", "{}");
-  folder.write("state.json", R"({"_data_files":[{"filename":"data-0.arrow"}],"_indices_files":null})");
+  folder.write("state.json",
+               R"({"_data_files":[{"filename":"data-0.arrow"}],"_indices_files":null})");
   folder.write("data-0.arrow", read_file(kFolder + "stream.arrow"));
   const std::string root = folder.path().string();
   EXPECT_EQ(open_rows({root}, "auto", "data.train", {"text"})->size(), kRows);

@@ -1,4 +1,5 @@
-// tests/data/token_cache_test.cpp: made once, shared, gone on with, and never believed when damaged.
+// tests/data/token_cache_test.cpp: made once, shared, gone on with, and never believed when
+// damaged.
 #include "data/token_cache.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +23,8 @@ class CacheTest : public testing::Test {
  protected:
   CacheTest() : tokenizer_(make_bytes_tokenizer()) {
     std::string text;
-    for (int64_t i = 0; i < kRows; ++i) text += "row " + std::to_string(i) + (i % 10 == 0 ? "\n\n" : "\n");
+    for (int64_t i = 0; i < kRows; ++i)
+      text += "row " + std::to_string(i) + (i % 10 == 0 ? "\n\n" : "\n");
     folder_.write("t.txt", text);
     config_.seq_length = 32;
     options_.folder = folder_.path() / "cache";
@@ -126,7 +128,8 @@ TEST_F(CacheTest, DamagedBlocksAreMadeAgain) {
 TEST_F(CacheTest, CutFilesAreMadeAgain) {
   make()->each_kept([](int64_t, bool) {});
   const std::filesystem::path folder = only_folder();
-  std::filesystem::resize_file(folder / "tokens", std::filesystem::file_size(folder / "tokens") / 2);
+  std::filesystem::resize_file(folder / "tokens",
+                               std::filesystem::file_size(folder / "tokens") / 2);
   expect_good(*make());
   std::filesystem::resize_file(folder / "index", 10);
   expect_good(*make());

@@ -10,7 +10,8 @@ namespace weft {
 namespace {
 
 std::unique_ptr<Tokenizer> chat_tokenizer(const std::string& chat_template) {
-  Json json = test::small_tokenizer({{"\xC4\x8A", "\xC4\x8A"}});  // two line ends are one token: 256
+  Json json =
+      test::small_tokenizer({{"\xC4\x8A", "\xC4\x8A"}});  // two line ends are one token: 256
   test::entry(json, "pre_tokenizer").set("use_regex", false);
   json.set("added_tokens", Json::Array{test::added_token("<|im_start|>", 257),
                                        test::added_token("<|im_end|>", 258)});
@@ -39,9 +40,10 @@ Turned turn(const std::string& chat_template, const std::string& messages) {
 TEST(Chat, LossOnTheAssistantAlone) {
   const Turned t = turn("", R"([{"role":"system","content":"Be."},{"role":"user","content":"Hi"},
       {"role":"assistant","content":"Yes"},{"role":"user","content":"Go"},{"role":"assistant","content":"No"}])");
-  EXPECT_EQ(t.text,
-            "<|im_start|>system\nBe.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
-            "Yes<|im_end|>\n<|im_start|>user\nGo<|im_end|>\n<|im_start|>assistant\nNo<|im_end|>\n");
+  EXPECT_EQ(
+      t.text,
+      "<|im_start|>system\nBe.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
+      "Yes<|im_end|>\n<|im_start|>user\nGo<|im_end|>\n<|im_start|>assistant\nNo<|im_end|>\n");
   EXPECT_EQ(t.labels, "Yes<|im_end|>No<|im_end|>");
 }
 

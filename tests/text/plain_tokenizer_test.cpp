@@ -1,5 +1,5 @@
-// tests/text/plain_tokenizer_test.cpp: Unigram and BPE of characters, by hand; T5's real files against
-// ids that transformers 5.22 gave (tests/interop has many more).
+// tests/text/plain_tokenizer_test.cpp: Unigram and BPE of characters, by hand; T5's real files
+// against ids that transformers 5.22 gave (tests/interop has many more).
 #include <gtest/gtest.h>
 
 #include "base/error.h"
@@ -24,8 +24,9 @@ Json piece(const std::string& text, double score) { return Json::Array{Json(text
 // ids: 0 <unk>, 1 mark, 2 mark+a, 3 a, 4 b, 5 ab, 6 c, 7 mark+abc
 Json unigram(bool byte_fallback = false) {
   const std::string mark = kMark;
-  Json::Array vocab{piece("<unk>", 0),  piece(mark, -3), piece(mark + "a", -2), piece("a", -4),
-                    piece("b", -4),     piece("ab", -5), piece("c", -4),        piece(mark + "abc", -20)};
+  Json::Array vocab{piece("<unk>", 0), piece(mark, -3),         piece(mark + "a", -2),
+                    piece("a", -4),    piece("b", -4),          piece("ab", -5),
+                    piece("c", -4),    piece(mark + "abc", -20)};
   if (byte_fallback) {
     for (int b = 0; b < 256; b++) vocab.push_back(piece(fmt::format("<0x{:02X}>", b), -30));
   }
@@ -35,9 +36,9 @@ Json unigram(bool byte_fallback = false) {
       {"added_tokens", Json::Array{test::added_token("<unk>", 0)}},
       {"normalizer", nullptr},
       {"pre_tokenizer",
-       Json::Object{{"type", "Sequence"},
-                    {"pretokenizers",
-                     Json::Array{Json::Object{{"type", "WhitespaceSplit"}}, metaspace}}}},
+       Json::Object{
+           {"type", "Sequence"},
+           {"pretokenizers", Json::Array{Json::Object{{"type", "WhitespaceSplit"}}, metaspace}}}},
       {"post_processor", nullptr},
       {"decoder", metaspace},
       {"model", Json::Object{{"type", "Unigram"},
@@ -49,9 +50,9 @@ Json unigram(bool byte_fallback = false) {
 TEST(Unigram, TakesTheCutOfHighestScore) {
   const auto t = test::load(unigram());
   EXPECT_EQ(ids_of(*t, "a"), Ids{2});
-  EXPECT_EQ(ids_of(*t, "ab"), (Ids{2, 4}));       // -6 beats mark + ab: -8
-  EXPECT_EQ(ids_of(*t, "abc"), (Ids{2, 4, 6}));   // -10 beats the whole word: -20
-  EXPECT_EQ(ids_of(*t, "bab"), (Ids{1, 4, 5}));   // ab -5 beats a b -8
+  EXPECT_EQ(ids_of(*t, "ab"), (Ids{2, 4}));      // -6 beats mark + ab: -8
+  EXPECT_EQ(ids_of(*t, "abc"), (Ids{2, 4, 6}));  // -10 beats the whole word: -20
+  EXPECT_EQ(ids_of(*t, "bab"), (Ids{1, 4, 5}));  // ab -5 beats a b -8
   EXPECT_EQ(ids_of(*t, " a \n\t b  "), (Ids{2, 1, 4}));
   EXPECT_EQ(ids_of(*t, ""), Ids{});
   EXPECT_EQ(ids_of(*t, "   "), Ids{});
@@ -104,28 +105,36 @@ Json characters() {
   int next = 2;
   for (int b = 0; b < 256; b++) vocab.emplace_back(fmt::format("<0x{:02X}>", b), next++);
   const std::string mark = kMark;
-  for (const std::string& token : {mark, std::string("a"), std::string("b"), mark + "a", mark + "ab"})
+  for (const std::string& token :
+       {mark, std::string("a"), std::string("b"), mark + "a", mark + "ab"})
     vocab.emplace_back(token, next++);  // 258 ... 262
   const auto text = [](const char* s) { return Json(Json::Object{{"String", s}}); };
   return Json::Object{
       {"added_tokens", Json::Array{test::added_token("<s>", 1)}},
       {"normalizer",
-       Json::Object{{"type", "Sequence"},
-                    {"normalizers",
-                     Json::Array{Json::Object{{"type", "Prepend"}, {"prepend", kMark}},
-                                 Json::Object{{"type", "Replace"}, {"pattern", text(" ")}, {"content", kMark}}}}}},
+       Json::Object{
+           {"type", "Sequence"},
+           {"normalizers",
+            Json::Array{
+                Json::Object{{"type", "Prepend"}, {"prepend", kMark}},
+                Json::Object{{"type", "Replace"}, {"pattern", text(" ")}, {"content", kMark}}}}}},
       {"pre_tokenizer", nullptr},
       {"post_processor",
-       Json::Object{{"type", "TemplateProcessing"},
-                    {"single", Json::Array{Json::Object{{"SpecialToken", Json::Object{{"id", "<s>"}, {"type_id", 0}}}},
-                                           Json::Object{{"Sequence", Json::Object{{"id", "A"}, {"type_id", 0}}}}}},
-                    {"special_tokens", Json::Object{{"<s>", Json::Object{{"ids", Json::Array{Json(1)}}}}}}}},
+       Json::Object{
+           {"type", "TemplateProcessing"},
+           {"single",
+            Json::Array{Json::Object{{"SpecialToken", Json::Object{{"id", "<s>"}, {"type_id", 0}}}},
+                        Json::Object{{"Sequence", Json::Object{{"id", "A"}, {"type_id", 0}}}}}},
+           {"special_tokens", Json::Object{{"<s>", Json::Object{{"ids", Json::Array{Json(1)}}}}}}}},
       {"decoder",
-       Json::Object{{"type", "Sequence"},
-                    {"decoders",
-                     Json::Array{Json::Object{{"type", "Replace"}, {"pattern", text(kMark)}, {"content", " "}},
-                                 Json::Object{{"type", "ByteFallback"}}, Json::Object{{"type", "Fuse"}},
-                                 Json::Object{{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}}}}}},
+       Json::Object{
+           {"type", "Sequence"},
+           {"decoders",
+            Json::Array{
+                Json::Object{{"type", "Replace"}, {"pattern", text(kMark)}, {"content", " "}},
+                Json::Object{{"type", "ByteFallback"}},
+                Json::Object{{"type", "Fuse"}},
+                Json::Object{{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}}}}}},
       {"model", Json::Object{{"type", "BPE"},
                              {"unk_token", "<unk>"},
                              {"fuse_unk", true},
@@ -147,11 +156,13 @@ TEST(CharacterBpe, RunsOfBytesAreTextOrNot) {
   EXPECT_EQ(t->decode(Ids{262, 2 + 0xC3, 2 + 0xA9, 261}, true), "ab\xC3\xA9 a");
   // One bad byte spoils its whole run, as in the tokenizers package.
   EXPECT_EQ(t->decode(Ids{2 + 0xC3, 2 + 0xA9, 2 + 0xFF, 259}, false),
-            "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD" "a");
+            "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"
+            "a");
 }
 
 TEST(PlainTokenizer, StreamEqualsDecode) {
-  const auto tokenizers = {test::load(characters()), test::load(unigram()), test::load(unigram(true))};
+  const auto tokenizers = {test::load(characters()), test::load(unigram()),
+                           test::load(unigram(true))};
   for (const auto& t : tokenizers) {
     for (uint64_t trial = 0; trial < 300; trial++) {
       Ids ids;
@@ -199,12 +210,12 @@ TEST(Split, Falcon) {
 }
 
 TEST(Normalize, CompatibilityAndCase) {
-  EXPECT_EQ(to_nfkc("\xEF\xAC\x81x"), "fix");            // the ligature fi
-  EXPECT_EQ(to_nfkc("e\xCC\x81"), "\xC3\xA9");           // composed
-  EXPECT_EQ(to_nfkc("\xE2\x91\xA0"), "1");               // circled 1
+  EXPECT_EQ(to_nfkc("\xEF\xAC\x81x"), "fix");   // the ligature fi
+  EXPECT_EQ(to_nfkc("e\xCC\x81"), "\xC3\xA9");  // composed
+  EXPECT_EQ(to_nfkc("\xE2\x91\xA0"), "1");      // circled 1
   EXPECT_EQ(to_nfkc("plain"), std::nullopt);
   EXPECT_EQ(to_lower("AbC\xC3\x89"), "abc\xC3\xA9");
-  EXPECT_EQ(to_lower("\xC4\xB0"), "i\xCC\x87");          // I with a dot becomes two characters
+  EXPECT_EQ(to_lower("\xC4\xB0"), "i\xCC\x87");  // I with a dot becomes two characters
   EXPECT_EQ(to_lower("abc"), std::nullopt);
 }
 
@@ -230,8 +241,10 @@ TEST(RealTokenizer, BothFilesOfT5) {
 TEST(RealTokenizer, DamagedSpieceIsRefused) {
   NEEDS_SHARED();
   const std::string whole = test::slurp(kShared / "tokenizers/t5-v1_1/spiece.model");
-  for (const size_t size : {size_t{0}, size_t{1}, size_t{1000}, whole.size() / 2, whole.size() - 1}) {
-    EXPECT_THROW(load_tokenizer_files({{"spiece.model", whole.substr(0, size)}}, "f"), UserError) << size;
+  for (const size_t size :
+       {size_t{0}, size_t{1}, size_t{1000}, whole.size() / 2, whole.size() - 1}) {
+    EXPECT_THROW(load_tokenizer_files({{"spiece.model", whole.substr(0, size)}}, "f"), UserError)
+        << size;
   }
 }
 

@@ -107,7 +107,8 @@ Json map_of(const arrow::MapArray& map, int64_t i) {
 Json struct_of(const arrow::StructArray& array, int64_t i) {
   Json out{Json::Object{}};
   for (int f = 0; f < array.num_fields(); ++f) {
-    out.as_object().emplace_back(array.struct_type()->field(f)->name(), json_of(*array.field(f), i));
+    out.as_object().emplace_back(array.struct_type()->field(f)->name(),
+                                 json_of(*array.field(f), i));
   }
   return out;
 }
@@ -169,7 +170,8 @@ Json json_of(const arrow::Array& array, int64_t i) {
   const Place at = find_value(array, i);
   if (at.array->IsNull(at.i)) return Json();
   if (const auto bytes = bytes_of(*at.array, at.i)) return Json(*bytes);
-  if (at.array->type_id() == Type::BOOL) return Json(as<arrow::BooleanArray>(*at.array).Value(at.i));
+  if (at.array->type_id() == Type::BOOL)
+    return Json(as<arrow::BooleanArray>(*at.array).Value(at.i));
   if (const auto v = integer_of(*at.array, at.i)) return Json(*v);
   if (at.array->type_id() == Type::DOUBLE) {
     return Json(as<arrow::DoubleArray>(*at.array).Value(at.i));

@@ -66,8 +66,7 @@ Opened open_system(const std::string& uri) {
   const std::lock_guard lock(mutex);
   if (uri.starts_with("s3://")) load_s3(uri);
   const Uri parts = cut_uri(uri);
-  const std::string key =
-      parts.before + parts.path.substr(0, parts.path.find('/')) + parts.query;
+  const std::string key = parts.before + parts.path.substr(0, parts.path.find('/')) + parts.query;
   auto& system = known[key];
   if (!system) system = take_arrow(fs::FileSystemFromUri(uri), uri, "opening the file system");
   return {system, take_arrow(system->PathFromUri(uri), uri, "reading the address")};
@@ -118,12 +117,13 @@ std::vector<FileInfo> list_uri(const std::string& uri) {
   selector.base_dir = at.path;
   selector.recursive = true;
   std::vector<FileInfo> found;
-  const std::string local = at.path.substr(0, at.path.size() - std::min(at.path.size(), below.size()));
+  const std::string local =
+      at.path.substr(0, at.path.size() - std::min(at.path.size(), below.size()));
   for (const fs::FileInfo& info :
        take_arrow(at.system->GetFileInfo(selector), uri, "listing the files")) {
     const std::string path = info.path().substr(local.size());
-    const bool matches = star == std::string::npos ||
-                         ::fnmatch(parts.path.c_str(), path.c_str(), FNM_PATHNAME) == 0;
+    const bool matches =
+        star == std::string::npos || ::fnmatch(parts.path.c_str(), path.c_str(), FNM_PATHNAME) == 0;
     if (info.IsFile() && matches) found.push_back(info_of(info, parts.before + path + parts.query));
   }
   std::sort(found.begin(), found.end(),

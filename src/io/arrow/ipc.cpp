@@ -1,5 +1,5 @@
-// io/arrow/ipc.cpp: Arrow files of both forms: with a footer (.arrow, .feather), and the stream that
-// Hugging Face datasets writes.
+// io/arrow/ipc.cpp: Arrow files of both forms: with a footer (.arrow, .feather), and the stream
+// that Hugging Face datasets writes.
 //
 // Batches are checked in full before a cell is read: their offsets are the file's word alone.
 #include <arrow/buffer.h>
@@ -86,7 +86,8 @@ class IpcTable : public Table {
     if (first >= num_rows()) return scan_batches([] { return nullptr; }, columns, 0, path_);
     std::vector<int> fields;
     for (size_t i = 0; i < columns_.size(); ++i) {
-      const bool wanted = std::find(columns.begin(), columns.end(), columns_[i].name) != columns.end();
+      const bool wanted =
+          std::find(columns.begin(), columns.end(), columns_[i].name) != columns.end();
       if (wanted) fields.push_back(static_cast<int>(i));
     }
     const size_t batch = batch_of(first);
@@ -113,6 +114,8 @@ class IpcTable : public Table {
 
 }  // namespace
 
-std::unique_ptr<Table> open_ipc(const std::string& path) { return std::make_unique<IpcTable>(path); }
+std::unique_ptr<Table> open_ipc(const std::string& path) {
+  return std::make_unique<IpcTable>(path);
+}
 
 }  // namespace weft

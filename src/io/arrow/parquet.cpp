@@ -14,7 +14,7 @@
 namespace weft {
 namespace {
 
-constexpr int64_t kBatchRows = 512;         // decoded at a time
+constexpr int64_t kBatchRows = 512;        // decoded at a time
 constexpr int64_t kBufferBytes = 1 << 20;  // of packed bytes a column
 
 // Parquet's lower half throws, its upper half returns a status.
@@ -93,14 +93,14 @@ class ParquetTable : public Table {
 
  private:
   std::shared_ptr<parquet::arrow::FileReader> open() const {
-    auto file = parquet::ParquetFileReader::Open(open_arrow_file(path_), reader_properties(),
-                                                 metadata_);
+    auto file =
+        parquet::ParquetFileReader::Open(open_arrow_file(path_), reader_properties(), metadata_);
     parquet::ArrowReaderProperties properties(/*use_threads=*/false);
     properties.set_batch_size(kBatchRows);
     properties.set_pre_buffer(false);  // a row group may be larger than memory
-    return take_arrow(parquet::arrow::FileReader::Make(arrow::default_memory_pool(),
-                                                       std::move(file), properties),
-                      path_, "opening the file");
+    return take_arrow(
+        parquet::arrow::FileReader::Make(arrow::default_memory_pool(), std::move(file), properties),
+        path_, "opening the file");
   }
 
   size_t group_of(int64_t row) const {
