@@ -25,6 +25,7 @@ bool is_data(const std::string& path) {
 }
 
 Json inspect(const std::string& path, const InspectRows& options) {
+  if (path.ends_with(".yaml")) return inspect_batches(path, options.num_batches);
   if (is_data(path)) return inspect_rows(path, options);
   const bool model = is_checkpoint(path) || fs::exists(fs::path(path) / "config.json");
   if (!model && has_tokenizer(path)) return inspect_tokenizer(path);
@@ -56,7 +57,7 @@ RunCommand add_inspect(CLI::App& app) {
   };
   const auto options = std::make_shared<Options>();
   app.add_option("PATH", options->path,
-                 "checkpoint, run directory, folder, safetensors file, data file or tokenizer")
+                 "checkpoint, run directory, folder, safetensors file, data, tokenizer or run file")
       ->required();
   app.add_flag("--json", options->json, "print one JSON object");
   app.add_option("--rows", options->rows.num_rows, "data: how many rows to show")
@@ -67,6 +68,8 @@ RunCommand add_inspect(CLI::App& app) {
   app.add_option("--source", options->rows.data.source, "data: template of the prompt");
   app.add_option("--target", options->rows.data.target, "data: template of the answer");
   app.add_option("--messages", options->rows.data.messages, "data: column of chat rows");
+  app.add_option("--batches", options->rows.num_batches, "run file: how many batches to show")
+      ->check(CLI::NonNegativeNumber);
   app.add_option("--seq-length", options->rows.data.seq_length, "data: where rows are cut");
   return [options] {
     const Json found = inspect(options->path, options->rows);

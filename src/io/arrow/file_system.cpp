@@ -6,6 +6,7 @@
 
 #include <arrow/config.h>
 #include <arrow/filesystem/filesystem.h>
+#include <arrow/filesystem/s3fs.h>
 #include <arrow/io/file.h>
 #include <arrow/io/interfaces.h>
 #include <arrow/util/config.h>
@@ -41,17 +42,59 @@ std::string library_folder() {
   return path.substr(0, path.rfind('/') + 1);
 }
 
-// Loaded once; at the end of the program Arrow's S3 wants to be told.
+// One file system for each (scheme, bucket or host, query): to open S3's asks the network.
+struct Systems {
+  std::mutex mutex;
+  std::map<std::string, std::shared_ptr<fs::FileSystem>> known;
+};
+
+Systems& systems() {
+  static Systems all;
+  return all;
+}
+
 void load_s3(const std::string& uri) {
-  struct S3 {
-    explicit S3(const std::string& asked) {
-      const std::string library =
-          fmt::format("{}libarrow_s3.so.{}", library_folder(), ARROW_VERSION_MAJOR * 100);
-      check_arrow(fs::LoadFileSystemFactories(library.c_str()), asked, "loading " + library);
+  static bool is_loaded = false;  // under the mutex
+  if (is_loaded) return;
+  const std::string library =
+      fmt::format("{}libarrow_s3.so.{}", library_folder(), ARROW_VERSION_MAJOR * 100);
+  check_arrow(fs::LoadFileSystemFactories(library.c_str()), uri, "loading " + library);
+  is_loaded = true;
+}
+
+// S3 wants to be told of the end of the program, before its own statics go: so this is made after
+// the first use of it, whether that went well or not.
+void finish_at_exit() {
+  struct Finish {
+    Finish() { systems(); }
+    ~Finish() {
+      systems().known.clear();
+      fs::EnsureFinalized();
     }
-    ~S3() { fs::EnsureFinalized(); }
+    Finish(const Finish&) = delete;
+    Finish& operator=(const Finish&) = delete;
   };
-  static const S3 loaded(uri);
+  static const Finish finish;
+}
+
+// What may pass by itself (a broken connection, a server that is busy) is tried again, after 0.1,
+// 0.2, 0.4 ... seconds: 6.3 seconds in all.
+class BackOff : public fs::S3RetryStrategy {
+ public:
+  bool ShouldRetry(const AWSErrorDetail& error, int64_t attempted_retries) override {
+    return error.should_retry && attempted_retries < 6;
+  }
+  int64_t CalculateDelayBeforeNextRetry(const AWSErrorDetail&, int64_t attempted_retries) override {
+    return int64_t{100} << std::min<int64_t>(attempted_retries, 6);
+  }
+};
+
+std::shared_ptr<fs::FileSystem> make_system(const std::string& uri) {
+  constexpr const char* kDoing = "opening the file system";
+  if (!uri.starts_with("s3://")) return take_arrow(fs::FileSystemFromUri(uri), uri, kDoing);
+  load_s3(uri);
+  const std::shared_ptr<fs::S3RetryStrategy> retry = std::make_shared<BackOff>();
+  return take_arrow(fs::FileSystemFromUriAndOptions(uri, {{"retry_strategy", retry}}), uri, kDoing);
 }
 
 struct Opened {
@@ -59,16 +102,20 @@ struct Opened {
   std::string path;
 };
 
-// One file system for each (scheme, bucket or host, query): to open S3's asks the network.
 Opened open_system(const std::string& uri) {
-  static std::mutex mutex;
-  static std::map<std::string, std::shared_ptr<fs::FileSystem>> known;
-  const std::lock_guard lock(mutex);
-  if (uri.starts_with("s3://")) load_s3(uri);
+  const std::lock_guard lock(systems().mutex);
   const Uri parts = cut_uri(uri);
   const std::string key = parts.before + parts.path.substr(0, parts.path.find('/')) + parts.query;
-  auto& system = known[key];
-  if (!system) system = take_arrow(fs::FileSystemFromUri(uri), uri, "opening the file system");
+  auto& system = systems().known[key];
+  if (!system) {
+    try {
+      system = make_system(uri);
+    } catch (...) {
+      finish_at_exit();
+      throw;
+    }
+    finish_at_exit();
+  }
   return {system, take_arrow(system->PathFromUri(uri), uri, "reading the address")};
 }
 
