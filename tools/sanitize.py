@@ -14,8 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-ASAN_ROOMS = ["base", "text", "io", "data", "checkpoint"]
-TSAN_ROOMS = ["base"]
+ASAN_ROOMS = ["base", "text", "io", "data", "checkpoint", "net", "comm", "launch"]
+TSAN_ROOMS = ["base", "comm"]
 ENV = {
     **os.environ,
     "ASAN_OPTIONS": "detect_stack_use_after_return=1:strict_string_checks=1",

@@ -30,11 +30,16 @@ const LogicalTensor& find_floating(const LogicalModel& source, const ParameterSp
 
 }  // namespace
 
-void load_parameter(const LogicalModel& source, const ParameterSpec& spec, Dtype to, void* data) {
+const LogicalTensor& find_parameter(const LogicalModel& source, const ParameterSpec& spec) {
   const LogicalTensor& tensor = find_floating(source, spec);
   require(tensor.shape == spec.shape,
           "{}: tensor \"{}\" has the shape {}, but config.json asks for {}", source.path.string(),
           spec.name, to_string(tensor.shape), to_string(spec.shape));
+  return tensor;
+}
+
+void load_parameter(const LogicalModel& source, const ParameterSpec& spec, Dtype to, void* data) {
+  const LogicalTensor& tensor = find_parameter(source, spec);
   const int64_t n = num_elements(spec.shape);
   if (tensor.dtype == to) return tensor.read(0, n, data);
   std::vector<std::byte> piece(

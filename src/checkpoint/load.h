@@ -8,6 +8,9 @@
 
 namespace weft {
 
+// The weight of spec's name, checked as load_parameter says.
+const LogicalTensor& find_parameter(const LogicalModel& source, const ParameterSpec& spec);
+
 // Fills data with the weight of spec's name, converted to `to`. UserError naming tensor, place, got
 // and wanted where it is missing, of another shape or not floating. Safe from several threads.
 void load_parameter(const LogicalModel& source, const ParameterSpec& spec, Dtype to, void* data);

@@ -44,6 +44,9 @@ RunCommand add_plot(CLI::App& app);
 
 std::string version_text();
 
+// The words of this program's start, for starting it again as a rank.
+const std::vector<std::string>& command_words();
+
 // Parses the words after the program's name and runs the command. UserError where they are wrong.
 int run_command_line(int argc, const char* const* argv);
 

@@ -78,7 +78,14 @@ std::string help_text() {
 
 }  // namespace
 
+namespace {
+std::vector<std::string> words;
+}
+
+const std::vector<std::string>& command_words() { return words; }
+
 int run_command_line(int argc, const char* const* argv) {
+  words.assign(argv, argv + argc);
   const std::string first = argc > 1 ? argv[1] : "";
   if (first.empty()) {
     fmt::print(stderr, "{}", help_text());

@@ -8,10 +8,12 @@
 
 #include "base/error.h"
 #include "cmd/command.h"
+#include "launch/rank_context.h"
 
 namespace {
 
 int report(const std::string& message, const std::string& hint, int exit_code) {
+  weft::note_rank_failure(message);
   std::fprintf(stderr, "error: %s\n", message.c_str());
   if (!hint.empty()) std::fprintf(stderr, "  hint: %s\n", hint.c_str());
   return exit_code;

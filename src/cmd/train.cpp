@@ -1,12 +1,29 @@
-// cmd/train.cpp: weft train.
+// cmd/train.cpp: weft train: one rank here, or a supervisor and its ranks.
 #include <CLI/CLI.hpp>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "cmd/command.h"
+#include "launch/job.h"
+#include "launch/rank_context.h"
+#include "train/engine.h"
 #include "train/trainer.h"
 
 namespace weft {
+namespace {
+
+// Wrong input is told once, before any rank works.
+int supervise(const RunFile& file, const std::vector<std::string>& argv) {
+  const RunConfig& c = file.config();
+  check_layout(c);
+  JobOptions job;
+  job.num_ranks = static_cast<int>(c.parallel.dp * c.parallel.tp);
+  job.argv = argv;
+  job.threads = static_cast<int>(c.launch.threads);
+  return run_local_job(job, [](const char*, int, const std::string&) {});
+}
+
+}  // namespace
 
 RunCommand add_train(CLI::App& app) {
   struct Words {
@@ -27,9 +44,13 @@ RunCommand add_train(CLI::App& app) {
   return [w] {
     require(w->engine == "local", "--engine {} is not built; known: local", w->engine);
     require(w->nodes == 1, "--nodes {}: more than one node is not built", w->nodes);
-    set_log_quiet(w->options.quiet);
+    const auto rank = RankContext::from_environment();
+    set_log_quiet(w->options.quiet || (rank && rank->rank > 0));
     const RunFile file(w->run, w->sets);
-    return train(file, w->options);
+    if (rank) return train_rank(file, w->options, {rank->rank, rank->threads, rank->world});
+    const ParallelConfig& p = file.config().parallel;
+    if (p.dp * p.tp > 1) return supervise(file, command_words());
+    return train_rank(file, w->options, {0, choose_threads(file.config().launch), nullptr});
   };
 }
 

@@ -1,15 +1,12 @@
-// exec/executor.cpp: binding happens once; the loop calls and counts.
+// exec/executor.cpp: places are found and calls bound once; the loop calls and counts.
 #include "exec/executor.h"
 
 #include <sys/mman.h>
 
 #include <cerrno>
-#include <cmath>
 #include <cstring>
 
 #include "base/error.h"
-#include "exec/head.h"
-#include "exec/node_args.h"
 
 namespace weft {
 
@@ -24,29 +21,57 @@ Arena::Arena(int64_t bytes) : bytes_(bytes) {
 }
 
 Arena::~Arena() {
-  if (data_) ::munmap(data_, static_cast<size_t>(bytes_));
+  if (data_ && !is_given_) ::munmap(data_, static_cast<size_t>(bytes_));
 }
 
 Executor::Executor(const Plan& plan, const ArenaLayout& layout, const Arena& arena,
-                   ThreadPool* pool)
+                   ThreadPool* pool, const Mesh& mesh)
     : plan_(plan),
       kernels_(*plan.options.kernels),
+      mesh_(mesh),
       context_{pool, arena.data() + layout.workspace_offset(),
                static_cast<size_t>(layout.workspace_bytes())},
       data_(plan.graph.values.size(), nullptr),
-      calls_(static_cast<size_t>(Op::kAdamw) + 1, 0) {
+      calls_(kNumOps, 0) {
   ensure(pool->num_threads() <= plan.options.num_threads,
          "more threads than the plan was made for");
+  find_places(layout, arena);
+  bind_list(plan.graph.pass, plan.pass_schedule, &pass_);
+  bind_list(plan.graph.finish, plan.finish_schedule, &finish_);
+}
+
+void Executor::find_places(const ArenaLayout& layout, const Arena& arena) {
   for (size_t i = 0; i < data_.size(); ++i) {
-    const Place& place = plan.memory.places[i];
+    const Place& place = plan_.memory.places[i];
     if (place.region == Place::Region::kStep) {
       data_[i] = arena.data() + layout.step_offset() + place.offset;
     } else if (place.region == Place::Region::kPersistent) {
-      data_[i] = arena.data() + layout.offset(plan.graph.values[i].name);
+      data_[i] = arena.data() + layout.offset(plan_.graph.values[i].name);
     }
   }
-  for (const Node& n : plan.graph.pass) pass_.push_back(bind(n));
-  for (const Node& n : plan.graph.finish) finish_.push_back(bind(n));
+  for (size_t i = 0; i < data_.size(); ++i) {
+    Ref r{static_cast<int>(i)};
+    int64_t bytes = 0;
+    for (; plan_.graph[r].base; r = plan_.graph[r].base) {
+      bytes += plan_.graph[r].base_offset * dtype_bytes(plan_.graph[r].dtype);
+    }
+    std::byte* base = data_[static_cast<size_t>(r.id)];
+    if (r.id != static_cast<int>(i) && base) data_[i] = base + bytes;
+  }
+}
+
+void Executor::bind_list(const std::vector<Node>& nodes, const Schedule& schedule, List* list) {
+  list->nodes = &nodes;
+  list->schedule = &schedule;
+  list->calls.reserve(nodes.size());
+  for (const Node& n : nodes) list->calls.push_back(bind(n));
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    if (!schedule.nodes[i].is_beside) continue;
+    const bool last_only = nodes[i].attr.last_pass_only;
+    list->beside.push_back([this, last_only, call = &list->calls[i]] {
+      if (!last_only || scalars_.is_last_pass) (*call)(scalars_);
+    });
+  }
 }
 
 std::byte* Executor::find(const std::string& name) const {
@@ -54,136 +79,24 @@ std::byte* Executor::find(const std::string& name) const {
   return ref ? data_[static_cast<size_t>(ref->id)] : nullptr;
 }
 
-void Executor::run(const std::vector<Node>& nodes, const std::vector<Call>& list,
-                   const StepScalars& scalars) {
-  for (size_t i = 0; i < list.size(); ++i) {
-    list[i](scalars);
-    ++calls_[static_cast<size_t>(nodes[i].op)];
+void Executor::run(List& list, const StepScalars& scalars) {
+  scalars_ = scalars;
+  lane_.begin(&list.beside);
+  for (size_t i = 0; i < list.calls.size(); ++i) {
+    const ScheduledNode& s = list.schedule->nodes[i];
+    if (s.wait_for > 0) lane_.wait(s.wait_for);
+    if (s.is_beside) {
+      lane_.post();
+    } else {
+      list.calls[i](scalars);
+    }
+    const Node& node = (*list.nodes)[i];
+    if (!node.attr.last_pass_only || scalars.is_last_pass) ++calls_[static_cast<size_t>(node.op)];
   }
+  if (!list.beside.empty()) lane_.wait(list.schedule->num_beside);
 }
 
-void Executor::run_pass(const StepScalars& scalars) { run(plan_.graph.pass, pass_, scalars); }
-void Executor::run_finish(const StepScalars& scalars) { run(plan_.graph.finish, finish_, scalars); }
-
-Executor::Call Executor::bind(const Node& node) {
-  const View v{plan_.graph, data_};
-  const Kernels& k = kernels_;
-  const Context* c = &context_;
-  const bool first = node.attr.first_writer;
-  switch (node.op) {
-    case Op::kEmbedding:
-      return [=, &k, a = embedding_args(v, node)](const StepScalars&) { k.embedding(*c, a); };
-    case Op::kLinear:
-      return [=, &k, a = linear_args(v, node)](const StepScalars&) { k.gemm(*c, a); };
-    case Op::kLinearDx:
-      return [=, &k, a = linear_dx_args(v, node)](const StepScalars&) { k.gemm(*c, a); };
-    case Op::kLinearDw:
-      return [=, &k, a = linear_dw_args(v, node)](const StepScalars& s) mutable {
-        a.accumulate = !first || s.pass > 0;
-        k.gemm(*c, a);
-      };
-    case Op::kBiasGrad:
-      return [=, &k, a = bias_grad_args(v, node)](const StepScalars& s) mutable {
-        a.accumulate = !first || s.pass > 0;
-        k.bias_backward(*c, a);
-      };
-    case Op::kEmbeddingGrad:
-      return [=, &k, a = embedding_grad_args(v, node)](const StepScalars& s) mutable {
-        a.accumulate = !first || s.pass > 0;
-        k.embedding_backward(*c, a);
-      };
-    case Op::kRmsNorm:
-      return [=, &k, a = rmsnorm_args(v, node)](const StepScalars&) { k.rmsnorm(*c, a); };
-    case Op::kRmsNormApply:
-      return [=, &k, a = rmsnorm_apply_args(v, node)](const StepScalars&) { k.rmsnorm(*c, a); };
-    case Op::kRmsNormGrad:
-      return [=, &k, a = rmsnorm_grad_args(v, node)](const StepScalars& s) mutable {
-        a.accumulate = !first || s.pass > 0;
-        k.rmsnorm_backward(*c, a);
-      };
-    case Op::kRope:
-    case Op::kRopeInverse:
-      return [=, &k, a = rope_args(v, node)](const StepScalars&) { k.rope(*c, a); };
-    case Op::kAttention:
-      return [=, &k, a = attention_args(v, node)](const StepScalars&) { k.attention(*c, a); };
-    case Op::kAttentionGrad:
-      return [=, &k, a = attention_grad_args(v, node)](const StepScalars&) {
-        k.attention_backward(*c, a);
-      };
-    case Op::kCachedAttention:
-      return [=, &k, a = cached_attention_args(v, node)](const StepScalars&) {
-        k.cached_attention(*c, a);
-      };
-    case Op::kSwiglu:
-      return [=, &k, a = swiglu_args(v, node)](const StepScalars&) { k.swiglu(*c, a); };
-    case Op::kSwigluGrad:
-      return
-          [=, &k, a = swiglu_grad_args(v, node)](const StepScalars&) { k.swiglu_backward(*c, a); };
-    case Op::kAdd:
-      return [=, &k, a = add_args(v, node)](const StepScalars&) { k.add(*c, a); };
-    case Op::kHeadLoss:
-    case Op::kHeadLossGrad:
-      return [=, &k, a = head_args(v, node)](const StepScalars& s) mutable {
-        a.accumulate = !first || s.pass > 0;
-        run_head(k, *c, a);
-      };
-    case Op::kHeadLogits:
-      return
-          [=, &k, a = head_logits_args(v, node)](const StepScalars&) { run_head_logits(k, *c, a); };
-    case Op::kSquares:
-      return [=, &k, a = squares_args(v, node)](const StepScalars&) { k.squares(*c, a); };
-    default:
-      return bind_scalar(node);
-  }
-}
-
-// Nodes whose work is a few scalars, or whose arguments come from the step's scalars.
-Executor::Call Executor::bind_scalar(const Node& node) {
-  const View v{plan_.graph, data_};
-  if (node.op == Op::kLossSum) {
-    const float* losses = v.at<float>(node.inputs[0]);
-    const int64_t n = num_elements(plan_.graph[node.inputs[0]].shape);
-    double* sum = v.at<double>(node.outputs[0]);
-    return [=](const StepScalars& s) {
-      double total = s.pass == 0 ? 0 : *sum;
-      for (int64_t i = 0; i < n; ++i) total += losses[i];
-      *sum = total;
-    };
-  }
-  if (node.op == Op::kNorm) {
-    std::vector<std::pair<const double*, int64_t>> partials;
-    for (Ref r : node.inputs)
-      partials.emplace_back(v.at<double>(r), num_elements(plan_.graph[r].shape));
-    double* norm = v.at<double>(node.outputs[0]);
-    float* scale = v.at<float>(node.outputs[1]);
-    return [=](const StepScalars& s) {
-      double total = 0;
-      for (const auto& [cells, n] : partials) {
-        double tensor = 0;
-        for (int64_t i = 0; i < n; ++i) tensor += cells[i];
-        total += tensor;
-      }
-      const double per_token = 1.0 / static_cast<double>(s.target_tokens);
-      *norm = std::sqrt(total) * per_token;
-      const double clip = s.clip_norm > 0 ? std::min(1.0, s.clip_norm / (*norm + 1e-6)) : 1.0;
-      *scale = static_cast<float>(clip * per_token);
-    };
-  }
-  ensure(node.op == Op::kAdamw, std::string(op_name(node.op)) + " cannot be bound");
-  const Kernels& k = kernels_;
-  const Context* c = &context_;
-  const float* scale = v.at<float>(node.inputs[2]);
-  return [=, &k, a = adamw_args(v, node), decay = node.attr.decay](const StepScalars& s) mutable {
-    a.grad_scale = *scale;
-    a.lr = s.lr;
-    a.beta1 = s.beta1;
-    a.beta2 = s.beta2;
-    a.eps = s.eps;
-    a.weight_decay = decay ? s.weight_decay : 0;
-    a.bias1 = 1 - std::pow(s.beta1, static_cast<double>(s.update));
-    a.bias2 = 1 - std::pow(s.beta2, static_cast<double>(s.update));
-    k.adamw(*c, a);
-  };
-}
+void Executor::run_pass(const StepScalars& scalars) { run(pass_, scalars); }
+void Executor::run_finish(const StepScalars& scalars) { run(finish_, scalars); }
 
 }  // namespace weft

@@ -2,11 +2,13 @@
 //
 // Workspace: rows (which tokens), targets, losses, x of the chunk, logits of the chunk, dx of the
 // chunk, an fp32 sum of dweight where gradients are kept in bf16 (so that chunks are added before
-// the one rounding), and what the products need.
+// the one rounding), the softmax's leaves of all ranks, and what the products need.
 #include "exec/head.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "base/error.h"
 #include "exec/memory_plan.h"
@@ -14,9 +16,7 @@
 namespace weft {
 namespace {
 
-struct Layout {
-  int64_t rows, targets, losses, x, logits, dx, dweight, products, total;
-};
+bool is_split(const HeadArgs& a) { return a.leaves > 0 || a.num_ranks > 1; }
 
 GemmArgs logits_product(const HeadArgs& a, int64_t n, void* x, void* logits) {
   GemmArgs g{};
@@ -26,26 +26,42 @@ GemmArgs logits_product(const HeadArgs& a, int64_t n, void* x, void* logits) {
   g.dtype = g.c_dtype = a.dtype;
   g.a = x;
   g.lda = a.C;
-  g.b = {{const_cast<void*>(a.weight)}, {a.V}, 1, a.C};
+  g.b = a.weight;
   g.b_transposed = true;
-  g.c = {{logits}, {n}, 1, a.V};
+  g.c = single_stack(logits, n, a.V);
   return g;
 }
 
-GemmArgs dx_product(const HeadArgs& a, int64_t n, void* dlogits, void* dx) {
+// dx of the chunk: one product over the vocabulary here, or its leaves in a tree.
+Products dx_products(const HeadArgs& a, int64_t n, std::byte* dlogits, void* dx,
+                     std::byte* workspace) {
   GemmArgs g{};
   g.M = n;
   g.N = a.C;
   g.K = a.V;
-  g.dtype = g.c_dtype = a.dtype;
+  g.dtype = a.dtype;
+  g.c_dtype = a.dx_dtype;
   g.a = dlogits;
   g.lda = a.V;
-  g.b = {{const_cast<void*>(a.weight)}, {a.V}, 1, a.C};
-  g.c = {{dx}, {n}, 1, a.C};
-  return g;
+  g.b = a.weight;
+  g.c = single_stack(dx, n, a.C);
+  if (a.leaves == 0) return {{g}, 0};
+  std::vector<std::vector<GemmArgs>> leaves;
+  int64_t column = 0;
+  for (int p = 0; p < a.weight.count; ++p) {
+    GemmArgs leaf = g;
+    leaf.K = a.weight.rows[p];
+    leaf.a = dlogits ? dlogits + column * dtype_bytes(a.dtype) : nullptr;
+    leaf.b = single_stack(a.weight.part[p], leaf.K, a.C);
+    column += leaf.K;
+    leaves.push_back({leaf});
+  }
+  Products made;
+  add_leaves(leaves, g.c, a.dx_dtype, workspace, &made);
+  return made;
 }
 
-GemmArgs dweight_product(const HeadArgs& a, int64_t n, void* dlogits, void* x, void* dweight,
+GemmArgs dweight_product(const HeadArgs& a, int64_t n, void* dlogits, void* x, Stack dweight,
                          Dtype dtype) {
   GemmArgs g{};
   g.M = a.V;
@@ -56,16 +72,19 @@ GemmArgs dweight_product(const HeadArgs& a, int64_t n, void* dlogits, void* x, v
   g.a = dlogits;
   g.lda = a.V;
   g.a_transposed = true;
-  g.b = {{x}, {n}, 1, a.C};
-  g.c = {{dweight}, {a.V}, 1, a.C};
+  g.b = single_stack(x, n, a.C);
+  g.c = dweight;
   return g;
 }
 
-bool sums_apart(const HeadArgs& a) { return a.dweight && a.grad_dtype != Dtype::kF32; }
+bool sums_apart(const HeadArgs& a) { return a.dweight.count > 0 && a.grad_dtype != Dtype::kF32; }
 
-Layout lay_out(const Kernels& kernels, const HeadArgs& a, int num_threads) {
+// Doubles that a rank tells of one token: (maximum, sum) of each leaf, and the target's logit.
+int64_t told(const HeadArgs& a) { return 2 * a.weight.count + 1; }
+
+HeadLayout lay_out(const Kernels& kernels, const HeadArgs& a, int num_threads) {
   const int64_t n = a.chunk_rows, size = dtype_bytes(a.dtype);
-  Layout l{};
+  HeadLayout l{};
   int64_t at = 0;
   const auto take = [&](int64_t bytes) {
     const int64_t here = at;
@@ -77,66 +96,85 @@ Layout lay_out(const Kernels& kernels, const HeadArgs& a, int num_threads) {
   l.losses = take(n * 4);
   l.x = take(n * a.C * size);
   l.logits = take(n * a.V * size);
-  l.dx = take(a.dx ? n * a.C * size : 0);
+  l.dx = take(a.dx ? n * a.C * dtype_bytes(a.dx_dtype) : 0);
   l.dweight = take(sums_apart(a) ? a.V * a.C * 4 : 0);
+  l.leaves = take(is_split(a) ? a.num_ranks * n * told(a) * 8 : 0);
+  l.highest = take(is_split(a) ? n * 4 * (1 + a.weight.count) : 0);
+  l.scale = take(is_split(a) ? n * 8 * (1 + a.weight.count) : 0);
   l.products = at;
   size_t most = kernels.gemm_workspace(logits_product(a, n, nullptr, nullptr), num_threads);
   if (a.with_gradient) {
-    most = std::max(most, kernels.gemm_workspace(dx_product(a, n, nullptr, nullptr), num_threads));
+    most = std::max(most, products_workspace(kernels, dx_products(a, n, nullptr, nullptr, nullptr),
+                                             num_threads));
     most = std::max(
-        most, kernels.gemm_workspace(dweight_product(a, n, nullptr, nullptr, nullptr, Dtype::kF32),
-                                     num_threads));
+        most, kernels.gemm_workspace(
+                  dweight_product(a, n, nullptr, nullptr, a.dweight, Dtype::kF32), num_threads));
   }
   l.total = at + align_up(static_cast<int64_t>(most));
   return l;
 }
 
-// The fp32 sum becomes (or is added to) the gradient, a stretch a task.
-void store_dweight(const Context& context, const HeadArgs& a, const float* sum) {
-  constexpr int64_t kStretch = 1 << 14;
-  const int64_t n = a.V * a.C;
-  auto* out = static_cast<Bf16*>(a.dweight);
+// fn(begin, end) over stretches of n elements, by all threads.
+template <typename Fn>
+void in_stretches(const Context& context, int64_t n, const Fn& fn) {
+  constexpr int64_t kStretch = 1 << 16;
   context.pool->run((n + kStretch - 1) / kStretch, [&](int64_t task, int) {
-    const int64_t end = std::min(n, (task + 1) * kStretch);
-    for (int64_t i = task * kStretch; i < end; ++i) {
-      out[i] = to_bf16(a.accumulate ? to_float(out[i]) + sum[i] : sum[i]);
-    }
+    fn(task * kStretch, std::min(n, (task + 1) * kStretch));
   });
 }
 
-void zero_rows(const Context& context, void* data, int64_t bytes) {
-  constexpr int64_t kStretch = 1 << 18;
+// The fp32 sum becomes (or is added to) the gradient.
+void store_dweight(const Context& context, const HeadArgs& a, const float* sum, bool accumulate) {
+  for (int p = 0; p < a.dweight.count; ++p) {
+    auto* out = static_cast<Bf16*>(a.dweight.part[p]);
+    const int64_t elements = a.dweight.rows[p] * a.C;
+    in_stretches(context, elements, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        out[i] = to_bf16(accumulate ? to_float(out[i]) + sum[i] : sum[i]);
+      }
+    });
+    sum += elements;
+  }
+}
+
+void zero(const Context& context, void* data, int64_t bytes) {
   auto* at = static_cast<char*>(data);
-  context.pool->run((bytes + kStretch - 1) / kStretch, [&](int64_t task, int) {
-    const int64_t begin = task * kStretch;
-    std::memset(at + begin, 0, static_cast<size_t>(std::min(kStretch, bytes - begin)));
+  in_stretches(context, bytes, [&](int64_t begin, int64_t end) {
+    std::memset(at + begin, 0, static_cast<size_t>(end - begin));
   });
 }
 
 }  // namespace
 
-HeadArgs head_args(const View& v, const Node& node) {
+HeadArgs head_args(const View& v, const Node& node, const Mesh& mesh) {
   const Value& x = v.value(node.inputs[0]);
-  const Value& weight = v.value(node.inputs[1]);
+  const int parts = node.attr.parts;
   HeadArgs a{};
   a.R = v.tokens(node.inputs[0]);
   a.C = x.shape.back();
-  a.V = weight.shape[0];
   a.chunk_rows = std::min(a.R, node.attr.chunk_rows);
-  a.dtype = x.dtype;
+  a.dtype = a.dx_dtype = x.dtype;
   a.x = v.at(node.inputs[0]);
-  a.weight = v.at(node.inputs[1]);
-  a.targets = v.at<int32_t>(node.inputs[2]);
+  a.weight = stacked(v, node.inputs, 1, parts);
+  for (int p = 0; p < parts; ++p) a.V += a.weight.rows[p];
+  a.first_id = v.first_row(node.inputs[1]);
+  a.targets = v.at<int32_t>(node.inputs.back());
   a.losses = v.at<float>(node.outputs[0]);
   a.with_gradient = node.op == Op::kHeadLossGrad;
   a.grad_dtype = Dtype::kF32;
-  if (a.with_gradient) {
-    // While planning there are no pointers yet: a mark keeps "wanted" apart from "absent".
-    static std::byte wanted;
-    const auto pointer = [&](Ref r) -> void* { return !r ? nullptr : v.at(r) ? v.at(r) : &wanted; };
-    a.dx = pointer(node.outputs[1]);
-    a.dweight = pointer(node.outputs[2]);
-    if (node.outputs[2]) a.grad_dtype = v.value(node.outputs[2]).dtype;
+  a.leaves = node.attr.leaves;
+  a.num_ranks = mesh.tp;
+  a.ranks = mesh.tensor;
+  if (!a.with_gradient) return a;
+  // While planning there are no pointers yet: a mark keeps "wanted" apart from "absent".
+  static std::byte wanted;
+  if (const Ref dx = node.outputs[1]) {
+    a.dx = v.at(dx) ? v.at(dx) : &wanted;
+    a.dx_dtype = v.value(dx).dtype;
+  }
+  if (node.outputs[2]) {
+    a.dweight = stacked(v, node.outputs, 2, parts);
+    a.grad_dtype = v.value(node.outputs[2]).dtype;
   }
   return a;
 }
@@ -145,56 +183,197 @@ size_t head_workspace(const Kernels& kernels, const HeadArgs& args, int num_thre
   return static_cast<size_t>(lay_out(kernels, args, num_threads).total);
 }
 
-void run_head(const Kernels& kernels, const Context& context, const HeadArgs& a) {
-  const Layout l = lay_out(kernels, a, context.pool->num_threads());
-  std::byte* base = context.workspace;
-  auto* rows = reinterpret_cast<int32_t*>(base + l.rows);
-  auto* targets = reinterpret_cast<int32_t*>(base + l.targets);
-  auto* losses = reinterpret_cast<float*>(base + l.losses);
-  void *x = base + l.x, *logits = base + l.logits, *dx = base + l.dx;
-  const Context products{context.pool, base + l.products,
-                         context.workspace_bytes - static_cast<size_t>(l.products)};
-  const int64_t row_bytes = a.C * dtype_bytes(a.dtype);
+// One chunk of tokens at work, and where its pieces lie in the workspace.
+class Head::Chunk {
+ public:
+  Chunk(const Head& head, const Context& context)
+      : head_(head),
+        kernels_(*head.kernels_),
+        context_(context),
+        a_(head.args_),
+        layout_(head.layout_),
+        base_(context.workspace),
+        products_(after(context, layout_.products)) {}
 
+  int32_t* rows() const { return at<int32_t>(layout_.rows); }
+  float* weight_sum() const { return at<float>(layout_.dweight); }
+
+  void take(const int32_t* rows, int64_t n) {
+    rows_ = rows;
+    n_ = n;
+    const int64_t bytes = a_.C * dtype_bytes(a_.dtype);
+    for (int64_t i = 0; i < n; ++i) {
+      targets()[i] = a_.targets[rows[i]];
+      std::memcpy(at<std::byte>(layout_.x) + i * bytes,
+                  static_cast<const std::byte*>(a_.x) + rows[i] * bytes,
+                  static_cast<size_t>(bytes));
+    }
+  }
+
+  void find_losses() {
+    kernels_.gemm(products_, logits_product(a_, n_, base_ + layout_.x, logits()));
+    if (is_split(a_)) {
+      tell_leaves();
+      join_leaves();
+      if (a_.with_gradient) differentiate_leaves();
+    } else {
+      kernels_.cross_entropy(context_,
+                             {n_, a_.V, a_.dtype, logits(), targets(), losses(), a_.with_gradient});
+    }
+    for (int64_t i = 0; i < n_; ++i) a_.losses[rows_[i]] = losses()[i];
+  }
+
+  void find_dx() {
+    const Context context = after(products_, head_.dx_.partial_bytes);
+    for (GemmArgs call : head_.dx_.calls) {
+      call.M = n_;
+      kernels_.gemm(context, call);
+    }
+    const int64_t bytes = a_.C * dtype_bytes(a_.dx_dtype);
+    for (int64_t i = 0; i < n_; ++i) {
+      std::memcpy(static_cast<std::byte*>(a_.dx) + rows_[i] * bytes, base_ + layout_.dx + i * bytes,
+                  static_cast<size_t>(bytes));
+    }
+  }
+
+  void add_dweight(const Stack& dweight, bool accumulate) {
+    GemmArgs g = dweight_product(a_, n_, logits(), base_ + layout_.x, dweight, Dtype::kF32);
+    g.accumulate = accumulate;
+    kernels_.gemm(products_, g);
+  }
+
+ private:
+  template <typename T>
+  T* at(int64_t offset) const {
+    return reinterpret_cast<T*>(base_ + offset);
+  }
+  int32_t* targets() const { return at<int32_t>(layout_.targets); }
+  float* losses() const { return at<float>(layout_.losses); }
+  std::byte* logits() const { return base_ + layout_.logits; }
+  float* highest() const { return at<float>(layout_.highest); }
+  double* sums() const { return at<double>(layout_.scale); }
+  std::byte* columns(int64_t first) const { return logits() + first * dtype_bytes(a_.dtype); }
+  double* leaves_of(int rank) const { return at<double>(layout_.leaves) + rank * n_ * told(a_); }
+
+  // This rank's leaves of every token, then those of all ranks.
+  void tell_leaves() {
+    const int me = a_.ranks ? a_.ranks->rank() : 0;
+    double* mine = leaves_of(me);
+    int64_t column = 0;
+    for (int p = 0; p < a_.weight.count; ++p) {
+      const int64_t width = a_.weight.rows[p];
+      kernels_.softmax_stats(context_,
+                             {n_, width, a_.V, a_.dtype, columns(column), highest(), sums()});
+      for (int64_t i = 0; i < n_; ++i) {
+        mine[i * told(a_) + 2 * p] = highest()[i];
+        mine[i * told(a_) + 2 * p + 1] = sums()[i];
+      }
+      column += width;
+    }
+    for (int64_t i = 0; i < n_; ++i) {
+      const int64_t target = targets()[i] - a_.first_id;
+      const bool is_here = target >= 0 && target < a_.V;
+      mine[(i + 1) * told(a_) - 1] =
+          is_here ? load_element(logits(), a_.dtype, i * a_.V + target) : 0.0;
+    }
+    if (a_.ranks) a_.ranks->all_gather(mine, leaves_of(0), n_ * told(a_) * 8);
+  }
+
+  // Maximum over all leaves, sums rescaled to it and added in a tree; then loss and scale.
+  void join_leaves() {
+    const int per_rank = a_.weight.count, count = per_rank * a_.num_ranks;
+    auto* scale = reinterpret_cast<float*>(sums());
+    for (int64_t i = 0; i < n_; ++i) {
+      double most = -std::numeric_limits<double>::infinity(), target = 0;
+      for (int s = 0; s < count; ++s) most = std::max(most, leaf(i, s)[0]);
+      for (int rank = 0; rank < a_.num_ranks; ++rank) {
+        target += leaves_of(rank)[(i + 1) * told(a_) - 1];
+      }
+      double tree[kMaxParts * 64];
+      for (int s = 0; s < count; ++s) tree[s] = leaf(i, s)[1] * std::exp(leaf(i, s)[0] - most);
+      for (int width = 1; width < count; width *= 2) {
+        for (int s = 0; s + width < count; s += 2 * width) tree[s] += tree[s + width];
+      }
+      losses()[i] = static_cast<float>(std::log(tree[0]) + (most - target));
+      highest()[i] = static_cast<float>(most);
+      scale[i] = static_cast<float>(1.0 / tree[0]);
+    }
+  }
+
+  // (maximum, sum) of leaf s of all ranks, of token i.
+  const double* leaf(int64_t i, int s) const {
+    const int per_rank = a_.weight.count;
+    return leaves_of(s / per_rank) + i * told(a_) + 2 * (s % per_rank);
+  }
+
+  void differentiate_leaves() {
+    const auto* scale = reinterpret_cast<const float*>(sums());
+    // Targets counted from the piece's first id; of another piece: -1.
+    auto* local = reinterpret_cast<int32_t*>(highest() + n_);
+    int64_t column = 0;
+    for (int p = 0; p < a_.weight.count; ++p) {
+      const int64_t width = a_.weight.rows[p];
+      for (int64_t i = 0; i < n_; ++i) {
+        const int64_t target = targets()[i] - a_.first_id - column;
+        local[i] = target >= 0 && target < width ? static_cast<int32_t>(target) : -1;
+      }
+      kernels_.softmax_gradient(
+          context_, {n_, width, a_.V, a_.dtype, columns(column), local, highest(), scale});
+      column += width;
+    }
+  }
+
+  static Context after(const Context& c, int64_t bytes) {
+    return {c.pool, c.workspace + bytes, c.workspace_bytes - static_cast<size_t>(bytes)};
+  }
+
+  const Head& head_;
+  const Kernels& kernels_;
+  const Context& context_;
+  const HeadArgs& a_;
+  const HeadLayout& layout_;
+  std::byte* base_;
+  Context products_;
+  const int32_t* rows_ = nullptr;
+  int64_t n_ = 0;
+};
+
+Head::Head(const Kernels& kernels, const HeadArgs& args, const Context& context)
+    : kernels_(&kernels),
+      args_(args),
+      layout_(lay_out(kernels, args, context.pool->num_threads())) {
+  std::byte* base = context.workspace;
+  if (args.dx) {
+    dx_ = dx_products(args, args.chunk_rows, base + layout_.logits, base + layout_.dx,
+                      base + layout_.products);
+  }
+}
+
+void Head::run(const Context& context, bool accumulate) const {
+  const HeadArgs& a = args_;
+  Chunk chunk(*this, context);
   int64_t count = 0;
   for (int64_t r = 0; r < a.R; ++r) {
     a.losses[r] = 0;
-    if (a.targets[r] >= 0) rows[count++] = static_cast<int32_t>(r);
+    if (a.targets[r] >= 0) chunk.rows()[count++] = static_cast<int32_t>(r);
   }
-  if (a.dx) zero_rows(context, a.dx, a.R * row_bytes);
-  void* dweight = sums_apart(a) ? base + l.dweight : a.dweight;
-  bool accumulate = !sums_apart(a) && a.accumulate;
-  if (a.dweight && count == 0 && !a.accumulate) {
-    zero_rows(context, a.dweight, a.V * a.C * dtype_bytes(a.grad_dtype));
+  if (a.dx) zero(context, a.dx, a.R * a.C * dtype_bytes(a.dx_dtype));
+  const bool apart = sums_apart(a);
+  Stack dweight = a.dweight;
+  float* sum = chunk.weight_sum();
+  for (int p = 0; apart && p < dweight.count; sum += dweight.rows[p++] * a.C) dweight.part[p] = sum;
+  for (int p = 0; count == 0 && !accumulate && p < a.dweight.count; ++p) {
+    zero(context, a.dweight.part[p], a.dweight.rows[p] * a.C * dtype_bytes(a.grad_dtype));
   }
+  bool adds = !apart && accumulate;
   for (int64_t begin = 0; begin < count; begin += a.chunk_rows) {
-    const int64_t n = std::min(a.chunk_rows, count - begin);
-    const auto row_at = [&](const void* data, int64_t i) {
-      return static_cast<const std::byte*>(data) + i * row_bytes;
-    };
-    for (int64_t i = 0; i < n; ++i) {
-      targets[i] = a.targets[rows[begin + i]];
-      std::memcpy(const_cast<std::byte*>(row_at(x, i)), row_at(a.x, rows[begin + i]),
-                  static_cast<size_t>(row_bytes));
-    }
-    kernels.gemm(products, logits_product(a, n, x, logits));
-    kernels.cross_entropy(context, {n, a.V, a.dtype, logits, targets, losses, a.with_gradient});
-    for (int64_t i = 0; i < n; ++i) a.losses[rows[begin + i]] = losses[i];
-    if (a.dx) {
-      kernels.gemm(products, dx_product(a, n, logits, dx));
-      for (int64_t i = 0; i < n; ++i) {
-        std::memcpy(const_cast<std::byte*>(row_at(a.dx, rows[begin + i])), row_at(dx, i),
-                    static_cast<size_t>(row_bytes));
-      }
-    }
-    if (a.dweight) {
-      GemmArgs g = dweight_product(a, n, logits, x, dweight, Dtype::kF32);
-      g.accumulate = accumulate;
-      kernels.gemm(products, g);
-      accumulate = true;
-    }
+    chunk.take(chunk.rows() + begin, std::min(a.chunk_rows, count - begin));
+    chunk.find_losses();
+    if (a.dx) chunk.find_dx();
+    if (a.dweight.count > 0) chunk.add_dweight(dweight, adds);
+    adds = true;
   }
-  if (sums_apart(a) && count > 0) store_dweight(context, a, static_cast<const float*>(dweight));
+  if (apart && count > 0) store_dweight(context, a, chunk.weight_sum(), accumulate);
 }
 
 HeadLogitsArgs head_logits_args(const View& v, const Node& node) {
@@ -221,9 +400,9 @@ GemmArgs last_product(const HeadLogitsArgs& a, void* x) {
   g.c_dtype = Dtype::kF32;
   g.a = x;
   g.lda = a.C;
-  g.b = {{const_cast<void*>(a.weight)}, {a.V}, 1, a.C};
+  g.b = single_stack(const_cast<void*>(a.weight), a.V, a.C);
   g.b_transposed = true;
-  g.c = {{a.logits}, {a.B}, 1, a.V};
+  g.c = single_stack(a.logits, a.B, a.V);
   return g;
 }
 

@@ -1,28 +1,56 @@
 // exec/head.h: the language-model head fused with cross entropy, a chunk of tokens at a time.
 #pragma once
 
+#include "exec/mesh.h"
 #include "exec/node_args.h"
+#include "exec/products.h"
 
 namespace weft {
 
 // For each chunk of tokens that have a target: logits, loss, and (with_gradient) their gradient in
 // place, then dx and dweight; the logits of all tokens never exist together. Tokens without a
 // target cost nothing.
+//
+// The weight may be several pieces of the vocabulary, and other ranks may hold more of them. The
+// softmax is then taken in leaves (a piece each): every rank tells the others its leaves' maxima
+// and sums while the chunk is there. dx is this rank's addend.
 struct HeadArgs {
-  int64_t R, C, V, chunk_rows;
-  Dtype dtype, grad_dtype;
+  int64_t R, C, chunk_rows;
+  int64_t V;  // of all pieces here
+  Dtype dtype, grad_dtype, dx_dtype;
   const void* x;  // (R, C)
-  const void* weight;
+  Stack weight;   // pieces (V_p, C)
+  int64_t first_id;
   const int32_t* targets;
   float* losses;  // (R)
   void* dx;       // (R, C) or null
-  void* dweight;  // (V, C) of grad_dtype, or null
+  Stack dweight;  // pieces of grad_dtype; count 0: not wanted
   bool with_gradient;
-  bool accumulate;  // into dweight
+  int leaves;         // exact mode: pieces are leaves of the contraction too; 0: one product
+  int num_ranks = 1;  // that hold pieces
+  Comm* ranks = nullptr;
 };
-HeadArgs head_args(const View& v, const Node& node);
+HeadArgs head_args(const View& v, const Node& node, const Mesh& mesh);
 size_t head_workspace(const Kernels& kernels, const HeadArgs& args, int num_threads);
-void run_head(const Kernels& kernels, const Context& context, const HeadArgs& args);
+
+// Where the pieces of a chunk lie in the workspace.
+struct HeadLayout {
+  int64_t rows, targets, losses, x, logits, dx, dweight, leaves, highest, scale, products, total;
+};
+
+// Bound to the workspace of the context it is made with; running it takes no memory.
+class Head {
+ public:
+  Head(const Kernels& kernels, const HeadArgs& args, const Context& context);
+  void run(const Context& context, bool accumulate) const;  // accumulate: into dweight
+
+ private:
+  class Chunk;
+  const Kernels* kernels_;
+  HeadArgs args_;
+  HeadLayout layout_;
+  Products dx_;  // of a full chunk
+};
 
 // logits[b] = weight · x[b, last[b]] as fp32.
 struct HeadLogitsArgs {

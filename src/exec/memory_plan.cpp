@@ -20,9 +20,10 @@ struct Storage {
 
 class Planner {
  public:
-  Planner(const Graph& graph, int num_passes) : graph_(graph), num_passes_(num_passes) {
-    for (const Node& n : graph.pass) nodes_.push_back(&n);
-    for (const Node& n : graph.finish) nodes_.push_back(&n);
+  Planner(const Graph& graph, int num_passes, const Schedule& pass, const Schedule& finish)
+      : graph_(graph), num_passes_(num_passes) {
+    add_list(graph.pass, pass);
+    add_list(graph.finish, finish);
   }
 
   MemoryPlan run() {
@@ -35,7 +36,27 @@ class Planner {
   }
 
  private:
+  void add_list(const std::vector<Node>& list, const Schedule& schedule) {
+    const int begin = static_cast<int>(nodes_.size()), size = static_cast<int>(list.size());
+    for (size_t t = 0; t < list.size(); ++t) {
+      nodes_.push_back(&list[t]);
+      const ScheduledNode& s = schedule.nodes[t];
+      int end = static_cast<int>(t);
+      if (s.is_beside) {
+        end = std::min(schedule.done_at[static_cast<size_t>(s.number)], size - 1);
+      }
+      ends_.push_back(begin + end);
+    }
+  }
+
+  // The value whose memory this one lies in: itself, unless it is a view.
+  size_t root(Ref r) const {
+    while (graph_[r].base) r = graph_[r].base;
+    return static_cast<size_t>(r.id);
+  }
+
   bool is_step_value(const Value& v) const {
+    if (v.base) return false;
     if (v.kind == ValueKind::kGradient) return num_passes_ == 1;
     return v.kind == ValueKind::kActivation;
   }
@@ -43,7 +64,7 @@ class Planner {
   void place_persistent() {
     for (size_t i = 0; i < graph_.values.size(); ++i) {
       const Value& v = graph_.values[i];
-      if (is_step_value(v)) continue;
+      if (v.base || is_step_value(v)) continue;
       Place& p = plan_.places[i];
       p = {Place::Region::kPersistent, plan_.persistent_bytes, value_bytes(v), 0, 0};
       plan_.persistent_bytes += align_up(p.bytes);
@@ -53,9 +74,10 @@ class Planner {
   void find_last_readers() {
     last_touch_.assign(graph_.values.size(), -1);
     for (size_t t = 0; t < nodes_.size(); ++t) {
-      for (Ref r : nodes_[t]->inputs) last_touch_[static_cast<size_t>(r.id)] = static_cast<int>(t);
-      for (Ref r : nodes_[t]->outputs) {
-        if (r) last_touch_[static_cast<size_t>(r.id)] = static_cast<int>(t);
+      for (const auto* refs : {&nodes_[t]->inputs, &nodes_[t]->outputs}) {
+        for (Ref r : *refs) {
+          if (r) last_touch_[root(r)] = std::max(last_touch_[root(r)], ends_[t]);
+        }
       }
     }
   }
@@ -67,19 +89,21 @@ class Planner {
       const InPlace rule = in_place_rule(node);
       for (size_t k = 0; k < node.outputs.size(); ++k) {
         const Ref out = node.outputs[k];
-        if (!out || !is_step_value(graph_[out])) continue;
-        int& storage = storage_of_[static_cast<size_t>(out.id)];
-        if (storage < 0 && k == rule.output)
+        if (!out) continue;
+        const Ref owner{static_cast<int>(root(out))};
+        if (!is_step_value(graph_[owner])) continue;
+        int& storage = storage_of_[root(out)];
+        if (storage < 0 && k == rule.output && owner == out)
           storage = shared_with_input(node, rule, out, static_cast<int>(t));
         if (storage < 0) {
           ensure(!(rule.must && k == rule.output),
                  fmt::format("{} must work in place", op_name(node.op)));
           storage = static_cast<int>(storages_.size());
           storages_.push_back(
-              {align_up(value_bytes(graph_[out])), static_cast<int>(t), static_cast<int>(t), 0});
+              {align_up(value_bytes(graph_[owner])), static_cast<int>(t), static_cast<int>(t), 0});
         }
         Storage& s = storages_[static_cast<size_t>(storage)];
-        s.last = std::max(s.last, last_touch_[static_cast<size_t>(out.id)]);
+        s.last = std::max(s.last, last_touch_[root(out)]);
       }
     }
   }
@@ -130,7 +154,8 @@ class Planner {
   const Graph& graph_;
   int num_passes_;
   std::vector<const Node*> nodes_;
-  std::vector<int> last_touch_, storage_of_;
+  std::vector<int> ends_;                     // by node: where in the list it is surely done
+  std::vector<int> last_touch_, storage_of_;  // by value
   std::vector<Storage> storages_;
   MemoryPlan plan_;
 };
@@ -148,13 +173,21 @@ InPlace in_place_rule(const Node& node) {
       return {0, {0, 4}};
     case Op::kAdd:
       return {0, {0, 1}};
+    case Op::kAllReduce:
+      return {0, {0}};
     default:
       return {std::numeric_limits<size_t>::max(), {}};
   }
 }
 
+MemoryPlan plan_memory(const Graph& graph, int num_passes, const Schedule& pass,
+                       const Schedule& finish) {
+  return Planner(graph, num_passes, pass, finish).run();
+}
+
 MemoryPlan plan_memory(const Graph& graph, int num_passes) {
-  return Planner(graph, num_passes).run();
+  return plan_memory(graph, num_passes, make_schedule(graph, graph.pass),
+                     make_schedule(graph, graph.finish));
 }
 
 }  // namespace weft

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "exec/schedule.h"
 #include "graph/graph.h"
 
 namespace weft {
@@ -31,7 +32,10 @@ struct MemoryPlan {
   int64_t step_bytes = 0;
 };
 
-MemoryPlan plan_memory(const Graph& graph, int num_passes);
+// Lifetimes are taken over both lanes: what a node beside touches lives until it is surely done.
+MemoryPlan plan_memory(const Graph& graph, int num_passes, const Schedule& pass,
+                       const Schedule& finish);
+MemoryPlan plan_memory(const Graph& graph, int num_passes);  // with the usual schedule
 
 // The output may lie in the memory of which inputs (indices), for ops that work in place.
 struct InPlace {

@@ -4,7 +4,13 @@
 namespace weft {
 namespace {
 
-// Weights (N_i, K) starting at input `begin`, as one operand.
+const std::byte* at_column(const View& v, Ref dy, int64_t column) {
+  const std::byte* base = v.at<std::byte>(dy);
+  return base ? base + column * dtype_bytes(v.value(dy).dtype) : nullptr;
+}
+
+}  // namespace
+
 Stack stacked(const View& v, const std::vector<Ref>& refs, size_t begin, int count) {
   Stack s;
   s.count = count;
@@ -17,7 +23,7 @@ Stack stacked(const View& v, const std::vector<Ref>& refs, size_t begin, int cou
   return s;
 }
 
-Stack single(void* data, int64_t rows, int64_t ld) {
+Stack single_stack(void* data, int64_t rows, int64_t ld) {
   Stack s;
   s.count = 1;
   s.part[0] = data;
@@ -25,13 +31,6 @@ Stack single(void* data, int64_t rows, int64_t ld) {
   s.ld = ld;
   return s;
 }
-
-const std::byte* at_column(const View& v, Ref dy, int64_t column) {
-  const std::byte* base = v.at<std::byte>(dy);
-  return base ? base + column * dtype_bytes(v.value(dy).dtype) : nullptr;
-}
-
-}  // namespace
 
 GemmArgs linear_args(const View& v, const Node& node) {
   const Ref x = node.inputs[0], y = node.outputs[0];
@@ -45,7 +44,7 @@ GemmArgs linear_args(const View& v, const Node& node) {
   a.lda = a.K;
   a.b = stacked(v, node.inputs, 1, node.attr.parts);
   a.b_transposed = true;
-  a.c = single(v.at(y), a.M, a.N);
+  a.c = single_stack(v.at(y), a.M, a.N);
   for (int p = 0; node.attr.has_bias && p < node.attr.parts; ++p) {
     a.bias[p] = v.at(node.inputs[static_cast<size_t>(1 + node.attr.parts + p)]);
   }
@@ -63,7 +62,7 @@ GemmArgs linear_dx_args(const View& v, const Node& node) {
   a.a = v.at(dy);
   a.lda = a.K;
   a.b = stacked(v, node.inputs, 1, node.attr.parts);
-  a.c = single(v.at(dx), a.M, a.N);
+  a.c = single_stack(v.at(dx), a.M, a.N);
   return a;
 }
 
@@ -79,7 +78,7 @@ GemmArgs linear_dw_args(const View& v, const Node& node) {
   a.a = at_column(v, dy, node.attr.column);
   a.lda = v.value(dy).shape.back();
   a.a_transposed = true;
-  a.b = single(v.at(x), a.K, a.N);
+  a.b = single_stack(v.at(x), a.K, a.N);
   return a;
 }
 
@@ -99,14 +98,25 @@ BiasBackwardArgs bias_grad_args(const View& v, const Node& node) {
   return a;
 }
 
-EmbeddingArgs embedding_args(const View& v, const Node& node) {
-  const Value& table = v.value(node.inputs[1]);
-  return {v.tokens(node.inputs[0]),      table.shape[1],       table.shape[0],       table.dtype,
-          v.at<int32_t>(node.inputs[0]), v.at(node.inputs[1]), v.at(node.outputs[0])};
+EmbeddingArgs embedding_args(const View& v, const Node& node, int p) {
+  const Ref piece = node.inputs[static_cast<size_t>(1 + p)];
+  const Value& table = v.value(piece);
+  EmbeddingArgs a{};
+  a.R = v.tokens(node.inputs[0]);
+  a.C = table.shape[1];
+  a.V = table.shape[0];
+  a.dtype = table.dtype;
+  a.ids = v.at<int32_t>(node.inputs[0]);
+  a.table = v.at(piece);
+  a.out = v.at(node.outputs[0]);
+  a.first_id = v.first_row(piece);
+  a.keep_others = p > 0;
+  return a;
 }
 
-EmbeddingBackwardArgs embedding_grad_args(const View& v, const Node& node) {
-  const Value& dtable = v.value(node.outputs[0]);
+EmbeddingBackwardArgs embedding_grad_args(const View& v, const Node& node, int p) {
+  const Ref piece = node.outputs[static_cast<size_t>(p)];
+  const Value& dtable = v.value(piece);
   EmbeddingBackwardArgs a{};
   a.R = v.tokens(node.inputs[0]);
   a.C = dtable.shape[1];
@@ -116,7 +126,8 @@ EmbeddingBackwardArgs embedding_grad_args(const View& v, const Node& node) {
   a.ids = v.at<int32_t>(node.inputs[1]);
   a.padding_id = node.attr.padding_id;
   a.dout = v.at(node.inputs[0]);
-  a.dtable = v.at(node.outputs[0]);
+  a.dtable = v.at(piece);
+  a.first_id = v.first_row(piece);
   return a;
 }
 

@@ -20,15 +20,21 @@ struct View {
   T* at(Ref r) const {
     return r ? reinterpret_cast<T*>(data[static_cast<size_t>(r.id)]) : nullptr;
   }
+  int64_t first_row(Ref r) const { return portion_of(graph[r]).offset[0]; }  // of a table's piece
   int64_t tokens(Ref r) const { return graph[r].shape[0] * graph[r].shape[1]; }  // of (B, T, ...)
 };
+
+// `count` matrices from refs[begin] on, one under another; one matrix.
+Stack stacked(const View& v, const std::vector<Ref>& refs, size_t begin, int count);
+Stack single_stack(void* data, int64_t rows, int64_t ld);
 
 GemmArgs linear_args(const View& v, const Node& node);
 GemmArgs linear_dx_args(const View& v, const Node& node);
 GemmArgs linear_dw_args(const View& v, const Node& node);
 BiasBackwardArgs bias_grad_args(const View& v, const Node& node);
-EmbeddingArgs embedding_args(const View& v, const Node& node);
-EmbeddingBackwardArgs embedding_grad_args(const View& v, const Node& node);
+// Of piece p of the table.
+EmbeddingArgs embedding_args(const View& v, const Node& node, int p);
+EmbeddingBackwardArgs embedding_grad_args(const View& v, const Node& node, int p);
 RmsNormArgs rmsnorm_args(const View& v, const Node& node);
 RmsNormArgs rmsnorm_apply_args(const View& v, const Node& node);
 RmsNormBackwardArgs rmsnorm_grad_args(const View& v, const Node& node);

@@ -6,22 +6,24 @@
 #include "base/error.h"
 #include "exec/head.h"
 #include "exec/node_args.h"
+#include "exec/products.h"
 
 namespace weft {
 namespace {
 
-size_t node_workspace(const View& v, const Node& n, const Kernels& k, int threads) {
+size_t node_workspace(const View& v, const Node& n, const PlanOptions& options) {
+  const Kernels& k = *options.kernels;
+  const int threads = options.num_threads;
+  const Mesh mesh{.tp = options.tp, .dp = options.dp};
   switch (n.op) {
     case Op::kLinear:
-      return k.gemm_workspace(linear_args(v, n), threads);
     case Op::kLinearDx:
-      return k.gemm_workspace(linear_dx_args(v, n), threads);
     case Op::kLinearDw:
-      return k.gemm_workspace(linear_dw_args(v, n), threads);
+      return products_workspace(k, make_products(v, n, nullptr), threads);
     case Op::kBiasGrad:
       return k.bias_backward_workspace(bias_grad_args(v, n), threads);
     case Op::kEmbeddingGrad:
-      return k.embedding_backward_workspace(embedding_grad_args(v, n), threads);
+      return k.embedding_backward_workspace(embedding_grad_args(v, n, 0), threads);
     case Op::kRmsNormGrad:
       return k.rmsnorm_backward_workspace(rmsnorm_grad_args(v, n), threads);
     case Op::kAttention:
@@ -32,7 +34,7 @@ size_t node_workspace(const View& v, const Node& n, const Kernels& k, int thread
       return k.cached_attention_workspace(cached_attention_args(v, n), threads);
     case Op::kHeadLoss:
     case Op::kHeadLossGrad:
-      return head_workspace(k, head_args(v, n), threads);
+      return head_workspace(k, head_args(v, n, mesh), threads);
     case Op::kHeadLogits:
       return head_logits_workspace(k, head_logits_args(v, n), threads);
     default:
@@ -51,16 +53,26 @@ std::string list_values(const Graph& graph, const std::vector<Ref>& refs) {
   return text;
 }
 
+// "compute", "compute, waits for communication 3", "communication 4"
+std::string describe_lane(const ScheduledNode& s) {
+  std::string text = s.is_beside ? fmt::format("communication {}", s.number) : "compute";
+  if (s.wait_for > 0) text += fmt::format(", waits for communication {}", s.wait_for - 1);
+  return text;
+}
+
 }  // namespace
 
 Plan make_plan(Graph graph, const PlanOptions& options) {
-  Plan plan{std::move(graph), options, {}, 0, 0};
-  plan.memory = plan_memory(plan.graph, options.num_passes);
+  Plan plan{std::move(graph), options, {}, {}, {}, 0, 0};
+  plan.pass_schedule = make_schedule(plan.graph, plan.graph.pass);
+  plan.finish_schedule = make_schedule(plan.graph, plan.graph.finish);
+  plan.memory =
+      plan_memory(plan.graph, options.num_passes, plan.pass_schedule, plan.finish_schedule);
   const std::vector<std::byte*> nothing(plan.graph.values.size(), nullptr);
   const View view{plan.graph, nothing};
   for (const std::vector<Node>* list : {&plan.graph.pass, &plan.graph.finish}) {
     for (const Node& n : *list) {
-      const size_t bytes = node_workspace(view, n, *options.kernels, options.num_threads);
+      const size_t bytes = node_workspace(view, n, options);
       plan.workspace_bytes = std::max(plan.workspace_bytes, align_up(static_cast<int64_t>(bytes)));
     }
   }
@@ -71,9 +83,11 @@ Plan make_plan(Graph graph, const PlanOptions& options) {
 std::string dump_plan(const Plan& plan) {
   std::string text;
   int number = 0;
-  const auto dump_list = [&](const char* title, const std::vector<Node>& nodes) {
+  const auto dump_list = [&](const char* title, const std::vector<Node>& nodes,
+                             const Schedule& schedule) {
     text += fmt::format("{}: {} nodes\n", title, nodes.size());
-    for (const Node& n : nodes) {
+    for (size_t t = 0; t < nodes.size(); ++t) {
+      const Node& n = nodes[t];
       int64_t bytes = 0;
       std::string lives;
       for (Ref out : n.outputs) {
@@ -84,13 +98,13 @@ std::string dump_plan(const Plan& plan) {
           lives = fmt::format(" @{} until {}", p.offset, p.last);
         }
       }
-      text += fmt::format("{:5} {:16} {} <- {} | {} bytes{} | compute\n", number++, op_name(n.op),
+      text += fmt::format("{:5} {:16} {} <- {} | {} bytes{} | {}\n", number++, op_name(n.op),
                           list_values(plan.graph, n.outputs), list_values(plan.graph, n.inputs),
-                          bytes, lives);
+                          bytes, lives, describe_lane(schedule.nodes[t]));
     }
   };
-  dump_list("pass", plan.graph.pass);
-  dump_list("finish", plan.graph.finish);
+  dump_list("pass", plan.graph.pass, plan.pass_schedule);
+  dump_list("finish", plan.graph.finish, plan.finish_schedule);
   text += fmt::format("persistent {} bytes, step {} bytes, workspace {} bytes\n",
                       plan.memory.persistent_bytes, plan.memory.step_bytes, plan.workspace_bytes);
   return text;

@@ -15,11 +15,13 @@ struct PlanOptions {
   const Kernels* kernels;
   int num_threads = 1;
   int num_passes = 1;  // of one optimizer step
+  int tp = 1, dp = 1;  // ranks on the axes of the mesh
 };
 
 struct Plan {
   Graph graph;
   PlanOptions options;
+  Schedule pass_schedule, finish_schedule;
   MemoryPlan memory;
   int64_t workspace_bytes = 0;
   double pass_flops = 0;

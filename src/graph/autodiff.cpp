@@ -8,6 +8,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "base/exact_sum.h"
 
 namespace weft {
 namespace {
@@ -69,6 +70,7 @@ class Backward {
     const Value p = graph_[parameter];
     Ref g = graph_.add({p.name + "#grad", p.shape, grad_dtype_, ValueKind::kGradient, parameter});
     parameter_gradients_[parameter.id] = g;
+    graph_.updates.push_back({parameter, g});
     return {g, true};
   }
 
@@ -217,7 +219,7 @@ class Backward {
 }  // namespace
 
 void add_loss_sum(Graph* graph, Ref losses) {
-  Ref sum = graph->add({"loss_sum", {1}, Dtype::kF64, ValueKind::kResult});
+  Ref sum = graph->add({"loss_sum", {ExactSum::kLimbs}, Dtype::kI64, ValueKind::kResult});
   graph->pass.push_back({Op::kLossSum, {losses}, {sum}, {}, -1});
 }
 

@@ -1,6 +1,8 @@
 // graph/graph.cpp: names, sizes and counts.
 #include "graph/graph.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 
 namespace weft {
@@ -25,13 +27,24 @@ std::optional<Ref> Graph::find(const std::string& name) const {
   return std::nullopt;
 }
 
+Portion portion_of(const Value& v) {
+  if (v.portion) return *v.portion;
+  return {v.name, v.shape, Shape(v.shape.size(), 0), v.shape, 0, num_elements(v.shape)};
+}
+
+bool is_collective(Op op) {
+  return op == Op::kAllReduce || op == Op::kReduceScatter || op == Op::kAllGather ||
+         op == Op::kAllToAll;
+}
+
 const char* op_name(Op op) {
   constexpr const char* kNames[] = {
       "embedding",        "linear",       "rmsnorm",        "rope",           "attention",
       "cached_attention", "swiglu",       "head_loss",      "head_logits",    "head_loss_grad",
       "linear_dx",        "linear_dw",    "bias_grad",      "embedding_grad", "rmsnorm_apply",
       "rmsnorm_grad",     "rope_inverse", "attention_grad", "swiglu_grad",    "add",
-      "loss_sum",         "squares",      "norm",           "adamw"};
+      "loss_sum",         "squares",      "norm",           "adamw",          "all_reduce",
+      "reduce_scatter",   "all_gather",   "all_to_all",     "accumulate"};
   return kNames[static_cast<size_t>(op)];
 }
 
@@ -51,11 +64,8 @@ double node_flops(const Graph& graph, const Node& node) {
   double weights = 0;
   switch (node.op) {
     case Op::kLinear:
-      for (int p = 0; p < node.attr.parts; ++p)
-        weights += elements(node.inputs[1 + static_cast<size_t>(p)]);
-      return 2 * rows(node.inputs[0]) * weights;
     case Op::kLinearDx:
-      for (int p = 0; p < node.attr.parts; ++p)
+      for (int p = 0; p < std::max(node.attr.parts, node.attr.row_pieces); ++p)
         weights += elements(node.inputs[1 + static_cast<size_t>(p)]);
       return 2 * rows(node.inputs[0]) * weights;
     case Op::kLinearDw:
@@ -63,10 +73,13 @@ double node_flops(const Graph& graph, const Node& node) {
       return 2 * rows(node.inputs[0]) * weights;
     case Op::kHeadLoss:
     case Op::kHeadLogits:
-      return 2 * rows(node.inputs[0]) * elements(node.inputs[1]);
     case Op::kHeadLossGrad: {
-      const double products = 1 + (node.outputs[1] ? 1 : 0) + (node.outputs[2] ? 1 : 0);
-      return 2 * products * rows(node.inputs[0]) * elements(node.inputs[1]);
+      double products = 1;
+      if (node.op == Op::kHeadLossGrad)
+        products += (node.outputs[1] ? 1 : 0) + (node.outputs[2] ? 1 : 0);
+      for (int p = 0; p < node.attr.parts; ++p)
+        weights += elements(node.inputs[1 + static_cast<size_t>(p)]);
+      return 2 * products * rows(node.inputs[0]) * weights;
     }
     case Op::kAttention:
     case Op::kAttentionGrad: {

@@ -31,6 +31,15 @@ enum class ValueKind {
   kResult,      // read by the caller after the step: loss, gradient norm
 };
 
+// Which elements of which tensor of the model a value holds: a box of it, or a flat range of that
+// box in row-major order (the ZeRO cut).
+struct Portion {
+  std::string name;  // Hugging Face's; states have their suffix (#m, #v, #master)
+  Shape shape;       // of the whole tensor
+  Shape offset, extent;
+  int64_t begin = 0, end = 0;  // within the box
+};
+
 struct Value {
   std::string name;
   Shape shape;
@@ -38,6 +47,20 @@ struct Value {
   ValueKind kind;
   Ref parameter = {};   // of a gradient or state: the parameter it belongs to
   bool frozen = false;  // of a parameter: no gradient, no state
+  // Of parameters, gradients and states that are not the whole tensor of their name.
+  std::optional<Portion> portion = {};
+  // Of values that lie inside another one (a bucket): which, and at which element.
+  Ref base = {};
+  int64_t base_offset = 0;
+  bool is_bucket = false;  // holds others, and is no tensor of the model itself
+  // Of parameters and states: this rank writes it into checkpoints; the first of several copies.
+  bool is_saved = true;
+  // Of gradients: this rank counts it in the norm. False on all but one of the ranks that hold the
+  // same elements and add up their squares.
+  bool is_counted = true;
+  // Of gradients: so many neighbouring ranks of the tensor axis hold copies of the parameter and an
+  // addend each of its gradient.
+  int copies = 1;
 };
 
 enum class Op {
@@ -65,7 +88,15 @@ enum class Op {
   kSquares,
   kNorm,
   kAdamw,
+  kAllReduce,      // over a mesh axis; a bias may follow the sum, and a rounding
+  kReduceScatter,  // over the data-parallel axis: this rank's shard of the sum
+  kAllGather,      // over the data-parallel axis: shards -> the whole bucket
+  kAllToAll,       // over the data-parallel axis: leaves of a bucket to the owners of its shards
+  kAccumulate,     // a leaf added to the accumulators of its gradient (exact mode)
 };
+inline constexpr int kNumOps = static_cast<int>(Op::kAccumulate) + 1;
+
+enum class Axis { kTensor, kData };
 
 // What a node needs beyond its values. Each op reads only its own fields.
 struct Attributes {
@@ -81,6 +112,17 @@ struct Attributes {
   int64_t chunk_rows = 0;     // head: tokens whose logits exist at one time
   bool first_writer = true;   // writers of a parameter's gradient
   bool decay = true;          // adamw
+  int leaves = 0;      // linear gradient: parts form so many leaves (exact mode), added in a tree
+  int row_pieces = 0;  // linear ops: the weight is so many pieces along its second dim
+  int64_t vocab_begin = 0;    // embedding, head: first row of the table that this rank holds
+  Axis axis = Axis::kTensor;  // collectives
+  int copies = 0;             // all_reduce over the tensor axis: only over so many neighbours
+  bool beside = false;        // collectives: on the communication lane, beside the computation
+  int slots = 0;  // writers of gradients in exact mode: accumulators (parallel/data_parallel.h)
+  int64_t slot_stride = 0;                    // elements from one accumulator to the next
+  int64_t group_leaves = 1;                   // leaves that are added in order before the tree
+  bool last_pass_only = false;                // collectives of gradients that all passes add to
+  bool sum_tensor = false, sum_data = false;  // norm: over which axes the squares are added up
 };
 
 struct Node {
@@ -90,10 +132,16 @@ struct Node {
   int layer = -1;  // of the model, for dumps and buckets; -1: embedding, head, optimizer
 };
 
+// What the optimizer updates: a parameter, or this rank's part of one, with its gradient.
+struct Update {
+  Ref parameter, gradient;
+};
+
 // The two lists of a step: `pass` runs once a micro-batch, `finish` once after the last pass.
 struct Graph {
   std::vector<Value> values;
   std::vector<Node> pass, finish;
+  std::vector<Update> updates;
 
   const Value& operator[](Ref r) const { return values[static_cast<size_t>(r.id)]; }
   Value& operator[](Ref r) { return values[static_cast<size_t>(r.id)]; }
@@ -102,6 +150,10 @@ struct Graph {
   std::optional<Ref> find(const std::string& name) const;
 };
 
+// The tensor elements that a parameter, gradient or state holds: its portion, or all of its name.
+Portion portion_of(const Value& v);
+
+bool is_collective(Op op);
 const char* op_name(Op op);
 const char* kind_name(ValueKind kind);
 int64_t value_bytes(const Value& v);

@@ -34,8 +34,9 @@ Placement linear(const Node& node, const Inputs& in) {
   const size_t biases = in.size() - 1 - parts;
   if (rest_whole(in, 1) && (in[0].is_whole() || in[0].is_cut(0))) return in[0];
   if (in[0].is_whole() && all_are(in, 1, parts + biases, cut(0))) return cut(2);
-  // A bias would be added by every rank: the pass adds it after the sum.
-  if (in[0].is_cut(2) && biases == 0 && all_are(in, 1, parts, cut(1))) return partial();
+  // Every rank would add the bias: the pass that cuts moves it behind the sum.
+  const bool biases_whole = all_are(in, 1 + parts, biases, whole());
+  if (in[0].is_cut(2) && all_are(in, 1, parts, cut(1)) && biases_whole) return partial();
   refuse(node, in);
 }
 
@@ -65,7 +66,8 @@ Placement embedding(const Node& node, const Inputs& in) {
 Inputs head(const Node& node, const Inputs& in) {
   if (rest_whole(in, 1) && in[0].is_whole()) return {whole(), whole(), whole()};
   if (in[0].is_cut(0) && in[1].is_whole() && in[2].is_cut(0)) return {cut(0), cut(0), partial()};
-  if (in[0].is_whole() && in[1].is_cut(0)) return {partial(), partial(), cut(0)};
+  // The ranks tell each other maxima and sums while the chunk is there: losses come out whole.
+  if (in[0].is_whole() && in[1].is_cut(0)) return {whole(), partial(), cut(0)};
   refuse(node, in);
 }
 

@@ -25,7 +25,7 @@ struct Context {
 };
 
 // Matrices of one width lying one under another: q, k, v (or gate, up) as a single operand.
-inline constexpr int kMaxParts = 3;
+inline constexpr int kMaxParts = 24;  // q, k, v in eight pieces each
 struct Stack {
   void* part[kMaxParts] = {};
   int64_t rows[kMaxParts] = {};
@@ -33,8 +33,11 @@ struct Stack {
   int64_t ld = 0;  // elements from one row to the next
 };
 
-// C (M, N) = A (M, K) · B (K, N) [+ bias (N)] [+ C]. Element (m, n) is one fp32 chain over k in
-// order, whatever M, N, the threads or the cache blocks; one rounding at the end.
+// C (M, N) = A (M, K) · B (K, N) [+ addends] [+ C] [+ bias (N)]. Element (m, n) is one fp32 chain
+// over k in order, whatever M, N, the threads or the cache blocks; then the others are added in
+// this order in fp32, and one rounding ends it. Addends are sums of other leaves of a contraction
+// that is a tree (exact mode).
+inline constexpr int kMaxAddends = 8;
 struct GemmArgs {
   int64_t M, N, K;
   Dtype dtype;    // of A, B and bias
@@ -47,18 +50,24 @@ struct GemmArgs {
   Stack c;            // rows are m
   bool accumulate;    // C += instead of C =
   const void* bias[kMaxParts] = {};  // for b_transposed: one per part of b, or null
+  Stack addend[kMaxAddends] = {};    // fp32, rows are m
+  int num_addends = 0;
 };
 
+// The table holds the ids from first_id on. An id that it does not hold gives zeros, or leaves its
+// row of `out` as it is (keep_others).
 struct EmbeddingArgs {
   int64_t R, C, V;
   Dtype dtype;
-  const int32_t* ids;  // (R), each in [0, V)
+  const int32_t* ids;  // (R)
   const void* table;   // (V, C)
   void* out;           // (R, C)
+  int64_t first_id = 0;
+  bool keep_others = false;
 };
 
-// dtable[ids[r]] += dout[r], rows of one id added in order of r. Not accumulate: dtable is zeroed
-// first. Rows whose id is padding_id (-1: none) give nothing.
+// dtable[ids[r] - first_id] += dout[r], rows of one id added in order of r. Not accumulate: dtable
+// is zeroed first. Rows whose id is padding_id (-1: none), or not in the table, give nothing.
 struct EmbeddingBackwardArgs {
   int64_t R, C, V;
   Dtype dtype, grad_dtype;
@@ -67,6 +76,7 @@ struct EmbeddingBackwardArgs {
   const void* dout;
   void* dtable;
   bool accumulate;
+  int64_t first_id = 0;
 };
 
 // s = x + residual (residual null: s = x and sum may be null); y = s * rstd * weight, with
@@ -177,7 +187,28 @@ struct CrossEntropyArgs {
   bool with_gradient;
 };
 
-// db[n] (+)= sum over rows of dy[r][n]; columns are split among the parts.
+// The same in two halves, for logits whose columns lie on several ranks or form several leaves:
+// highest[r] and sum[r] of exp(logit - highest) over V columns ...
+struct SoftmaxStatsArgs {
+  int64_t R, V, ld;
+  Dtype dtype;
+  const void* logits;  // (R, V), rows ld apart
+  float* highest;      // (R); -infinity where V is 0
+  double* sum;         // (R)
+};
+// ... and logits <- exp(logit - highest[r]) * scale[r], less one at column targets[r] (negative:
+// the target is not among these columns).
+struct SoftmaxGradientArgs {
+  int64_t R, V, ld;
+  Dtype dtype;
+  void* logits;
+  const int32_t* targets;
+  const float* highest;
+  const float* scale;
+};
+
+// db[n] (+)= sum over rows of dy[r][n]; rows are N apart, and the first columns belong to the
+// parts one after the other.
 struct BiasBackwardArgs {
   int64_t R, N;
   Dtype dtype, grad_dtype;
@@ -244,6 +275,8 @@ struct Kernels {
   void (*swiglu)(const Context&, const SwigluArgs&);
   void (*swiglu_backward)(const Context&, const SwigluBackwardArgs&);
   void (*cross_entropy)(const Context&, const CrossEntropyArgs&);
+  void (*softmax_stats)(const Context&, const SoftmaxStatsArgs&);
+  void (*softmax_gradient)(const Context&, const SoftmaxGradientArgs&);
   void (*bias_backward)(const Context&, const BiasBackwardArgs&);
   size_t (*bias_backward_workspace)(const BiasBackwardArgs&, int num_threads);
   void (*add)(const Context&, const AddArgs&);

@@ -32,13 +32,18 @@ HfFolder::Found find_floating(const HfFolder& folder, const ParameterSpec& spec)
 
 }  // namespace
 
-void load_parameter(const HfFolder& folder, const ParameterSpec& spec, Dtype to, void* data) {
-  ensure(is_floating(to), "parameters are floating");
+ParameterSource find_parameter(const HfFolder& folder, const ParameterSpec& spec) {
   const auto [file, info] = find_floating(folder, spec);
   require(info->shape == spec.shape,
           "{}: tensor \"{}\" has the shape {}, but config.json asks for {}", file->path().string(),
           spec.name, to_string(info->shape), to_string(spec.shape));
-  convert_elements(file->data(*info), info->dtype, data, to, num_elements(spec.shape));
+  return {file->data(*info), info->dtype};
+}
+
+void load_parameter(const HfFolder& folder, const ParameterSpec& spec, Dtype to, void* data) {
+  ensure(is_floating(to), "parameters are floating");
+  const ParameterSource source = find_parameter(folder, spec);
+  convert_elements(source.data, source.dtype, data, to, num_elements(spec.shape));
 }
 
 Dtype stored_dtype(const HfFolder& folder, const Model& model) {

@@ -6,34 +6,55 @@ namespace {
 
 constexpr int64_t kCell = 256;  // elements whose squares make one partial (kernel/kernels.h)
 
+// Copies of one parameter on neighbouring ranks: their gradients are addends.
+void add_copy_sums(Graph* graph) {
+  for (const Update& u : graph->updates) {
+    const int copies = (*graph)[u.gradient].copies;
+    if (copies == 1) continue;
+    Node sum{Op::kAllReduce, {u.gradient}, {u.gradient}, {}, -1};
+    sum.attr.copies = copies;
+    graph->finish.push_back(std::move(sum));
+  }
+}
+
+void add_update(Graph* graph, const Update& u, Ref scale, const OptimizerOptions& options) {
+  const Value p = (*graph)[u.parameter];
+  const auto state = [&](const char* suffix, Dtype dtype) {
+    Value v{p.name + suffix, p.shape, dtype, ValueKind::kState, u.parameter};
+    v.portion = portion_of(p);
+    v.portion->name += suffix;
+    v.is_saved = options.is_sharded ? (*graph)[u.gradient].is_counted : p.is_saved;
+    return graph->add(std::move(v));
+  };
+  std::vector<Ref> inputs = {u.parameter, u.gradient, scale, state("#m", options.state_dtype),
+                             state("#v", options.state_dtype)};
+  if (options.master_weights) inputs.push_back(state("#master", Dtype::kF32));
+  Node update{Op::kAdamw, std::move(inputs), {}, {}, -1};
+  update.attr.decay = options.decay_all || portion_of(p).shape.size() > 1;
+  graph->finish.push_back(std::move(update));
+}
+
 }  // namespace
 
 void add_adamw(Graph* graph, const OptimizerOptions& options) {
-  const std::vector<Ref> gradients = graph->of_kind(ValueKind::kGradient);
+  const std::vector<Update> updates = graph->updates;
+  add_copy_sums(graph);
   std::vector<Ref> partials;
-  for (Ref g : gradients) {
-    const int64_t cells = (num_elements((*graph)[g].shape) + kCell - 1) / kCell;
-    const std::string name = (*graph)[(*graph)[g].parameter].name + "#squares";
+  for (const Update& u : updates) {
+    if (!(*graph)[u.gradient].is_counted) continue;
+    const int64_t cells = (num_elements((*graph)[u.gradient].shape) + kCell - 1) / kCell;
+    const std::string name = (*graph)[u.parameter].name + "#squares";
     Ref p = graph->add({name, {cells}, Dtype::kF64, ValueKind::kActivation});
-    graph->finish.push_back({Op::kSquares, {g}, {p}, {}, -1});
+    graph->finish.push_back({Op::kSquares, {u.gradient}, {p}, {}, -1});
     partials.push_back(p);
   }
   Ref norm = graph->add({"grad_norm", {1}, Dtype::kF64, ValueKind::kResult});
   Ref scale = graph->add({"grad_scale", {1}, Dtype::kF32, ValueKind::kResult});
-  graph->finish.push_back({Op::kNorm, partials, {norm, scale}, {}, -1});
-  for (Ref g : gradients) {
-    const Ref parameter = (*graph)[g].parameter;
-    const Value p = (*graph)[parameter];
-    const auto state = [&](const char* suffix, Dtype dtype) {
-      return graph->add({p.name + suffix, p.shape, dtype, ValueKind::kState, parameter});
-    };
-    std::vector<Ref> inputs = {parameter, g, scale, state("#m", options.state_dtype),
-                               state("#v", options.state_dtype)};
-    if (options.master_weights) inputs.push_back(state("#master", Dtype::kF32));
-    Node update{Op::kAdamw, std::move(inputs), {}, {}, -1};
-    update.attr.decay = options.decay_all || p.shape.size() > 1;
-    graph->finish.push_back(std::move(update));
-  }
+  Node sum{Op::kNorm, partials, {norm, scale}, {}, -1};
+  sum.attr.sum_tensor = options.sum_tensor;
+  sum.attr.sum_data = options.sum_data;
+  graph->finish.push_back(std::move(sum));
+  for (const Update& u : updates) add_update(graph, u, scale, options);
 }
 
 }  // namespace weft

@@ -105,10 +105,26 @@ void store_element(void* data, Dtype dtype, int64_t i, float v) {
   }
 }
 
+namespace {
+
+template <typename From, typename Fn>
+void convert_each(const void* from, void* to, int64_t n, const Fn& fn) {
+  for (int64_t i = 0; i < n; ++i) write(to, i, fn(read<From>(from, i)));
+}
+
+}  // namespace
+
 void convert_elements(const void* from, Dtype from_dtype, void* to, Dtype to_dtype, int64_t n) {
   if (from_dtype == to_dtype) {
     std::memcpy(to, from, static_cast<size_t>(n * dtype_bytes(from_dtype)));
     return;
+  }
+  // The two that loading a model is about, as loops that the compiler makes vectors of.
+  if (from_dtype == Dtype::kF32 && to_dtype == Dtype::kBf16) {
+    return convert_each<float>(from, to, n, [](float v) { return to_bf16(v); });
+  }
+  if (from_dtype == Dtype::kBf16 && to_dtype == Dtype::kF32) {
+    return convert_each<Bf16>(from, to, n, [](Bf16 v) { return to_float(v); });
   }
   for (int64_t i = 0; i < n; ++i) store_element(to, to_dtype, i, load_element(from, from_dtype, i));
 }

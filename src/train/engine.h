@@ -13,7 +13,9 @@
 #include "io/hf_folder.h"
 #include "model/model.h"
 #include "train/batch_runner.h"
+#include "train/ranks.h"
 #include "train/run_config.h"
+#include "train/weights.h"
 
 namespace weft {
 
@@ -24,35 +26,36 @@ struct EnginePlans {
   ArenaLayout layout;
 };
 std::unique_ptr<EnginePlans> make_engine_plans(const RunConfig& config, const Model& model,
+                                               const Layout& layout, int rank,
                                                const Kernels& kernels, int num_threads);
 
 // Forward and loss alone.
-Plan make_eval_plan(const RunConfig& config, const Model& model, const Kernels& kernels,
-                    int num_threads);
+Plan make_eval_plan(const RunConfig& config, const Model& model, const Layout& layout, int rank,
+                    const Kernels& kernels, int num_threads);
 
-// Threads a rank uses: launch.threads, or the cores this process may run on.
-int choose_threads(const LaunchConfig& config);
+// Threads a rank uses: launch.threads, or its share of the cores this process may run on.
+int choose_threads(const LaunchConfig& config, int num_ranks = 1);
 
 class Engine {
  public:
-  Engine(const RunConfig& config, const Model& model, const Kernels& kernels, int num_threads);
+  // One rank of a mesh; ranks must outlive the engine.
+  Engine(const RunConfig& config, const Model& model, Ranks* ranks, const Kernels& kernels,
+         int num_threads);
 
   // Exactly one of these three before the first step.
-  void load_weights(const HfFolder& folder);
-  void init_weights(uint64_t seed);
-  void load_checkpoint(const CheckpointReader& reader);
+  void load_weights(const HfFolder& folder) { weights_->load(folder); }
+  void init_weights(uint64_t seed) { weights_->init(seed); }
+  void load_checkpoint(const CheckpointReader& reader) { weights_->load(reader); }
 
-  // All passes of the batch: the sum of the token losses. Gradients are left for update().
+  // All passes of this rank's part of the batch: the sum of the token losses of all ranks.
+  // Gradients are left for update().
   double run_passes(const Batch& batch);
   // Norm, clipping and AdamW with the gradients of the last run_passes; gives the gradient norm.
   double update(const Batch& batch, double lr, int64_t update_number);
-  double eval_loss_sum(const Batch& batch);
+  // The exact sum of the token losses of this rank's part is added to `sum`.
+  void eval_loss(const Batch& batch, ExactSum* sum);
 
-  // What a checkpoint holds: parameters or masters, states (DESIGN 1.5).
-  std::vector<Slice> checkpoint_slices() const;
-  // The parameters in their best precision (masters where there are), by Hugging Face name.
-  std::vector<Slice> weight_slices() const;
-
+  const Weights& weights() const { return *weights_; }
   int64_t arena_bytes() const { return arena_.bytes(); }
   const EnginePlans& plans() const { return *plans_; }
   const Executor& executor() const { return *train_; }
@@ -60,16 +63,14 @@ class Engine {
   std::byte* parameter(const std::string& name) const { return train_->find(name); }
 
  private:
-  void round_masters();  // parameters <- masters
-  std::vector<Slice> slices(bool with_states) const;
-
   RunConfig config_;
-  const Model& model_;
+  Ranks* ranks_;
   std::unique_ptr<EnginePlans> plans_;
   Arena arena_;
   ThreadPool pool_;
   std::unique_ptr<Executor> train_, eval_;
   std::unique_ptr<BatchRunner> train_runner_, eval_runner_;
+  std::unique_ptr<Weights> weights_;
   const double* grad_norm_ = nullptr;
 };
 

@@ -28,26 +28,26 @@ std::string choose_model(const RunConfig& c, const std::string& given) {
 
 void measure_loss(const Session& session, const RowSource& rows, const LogicalModel& source,
                   ThreadPool* pool, EvalReport* report) {
-  const RunConfig& c = session.config;
-  const auto plan = make_eval_plan(c, *session.model, cpu_kernels(), pool->num_threads());
+  RunConfig c = session.config;  // by one rank; in exact mode the bits are those of any layout
+  c.parallel.dp = c.parallel.tp = 1;
+  const Layout mesh = resolve_layout(c, *session.model);
+  const auto plan = make_eval_plan(c, *session.model, mesh, 0, cpu_kernels(), pool->num_threads());
   ArenaLayout layout;
   layout.add(plan);
   const Arena arena(layout.total_bytes());
   Executor executor(plan, layout, arena, pool);
   session.model->fill_constants(plan.graph, [&](const std::string& n) { return executor.find(n); });
-  const std::vector<ParameterSpec> specs = session.model->parameters();
-  pool->run(static_cast<int64_t>(specs.size()), [&](int64_t i, int) {
-    const ParameterSpec& spec = specs[static_cast<size_t>(i)];
-    load_parameter(source, spec, c.compute_dtype(), executor.find(spec.name));
-  });
+  Weights(executor, *session.model, false, pool).load(source);
   BatchStream stream(c.data, rows, *session.tokenizer, session.eval_stream());
-  BatchRunner runner(&executor, c.micro_batch());
+  BatchRunner runner(&executor, share_of(c, mesh, 0));
   Batch batch;
+  ExactSum sum;
   while (stream.next(batch)) {
-    report->loss_sum += runner.run(batch);
+    sum.add(runner.run(batch));
     report->rows += batch.num_rows;
     report->target_tokens += batch.target_tokens;
   }
+  report->loss_sum = sum.value();
   report->counters = stream.counters();
 }
 

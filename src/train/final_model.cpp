@@ -29,35 +29,32 @@ LogicalTensor start_of(const Session& session, const ParameterSpec& spec) {
 }
 
 // Whether the bf16 values are those of the start, rounded: training left the parameter alone.
-bool is_unchanged(const LogicalTensor& start, const Bf16* held) {
+bool is_unchanged(const LogicalTensor& start, const LogicalTensor& held) {
   constexpr int64_t kStretch = 1 << 14;
   const auto values = std::make_unique<float[]>(kStretch);
+  const auto now = std::make_unique<Bf16[]>(kStretch);
   const int64_t n = num_elements(start.shape);
   for (int64_t begin = 0; begin < n; begin += kStretch) {
     const int64_t end = std::min(n, begin + kStretch);
     start.read(begin, end, values.get());
-    for (int64_t i = begin; i < end; ++i) {
-      if (to_bf16(values[static_cast<size_t>(i - begin)]).bits != held[i].bits) return false;
+    held.read(begin, end, now.get());
+    for (int64_t i = 0; i < end - begin; ++i) {
+      if (to_bf16(values[static_cast<size_t>(i)]).bits != now[static_cast<size_t>(i)].bits)
+        return false;
     }
   }
   return true;
 }
 
 // A frozen parameter is held in the compute type alone; it leaves as it came, not rounded.
-std::vector<LogicalTensor> final_tensors(const std::vector<Slice>& weights,
-                                         const Session& session) {
-  std::vector<LogicalTensor> tensors;
-  for (const Slice& s : weights)
-    tensors.push_back(tensor_in_memory(s.name, s.shape, s.dtype, s.data));
+void undo_rounding(const Session& session, std::vector<LogicalTensor>* tensors) {
   for (const ParameterSpec& spec : session.model->parameters()) {
-    for (size_t i = 0; i < weights.size(); ++i) {
-      if (weights[i].name != spec.name || weights[i].dtype != Dtype::kBf16) continue;
+    for (LogicalTensor& tensor : *tensors) {
+      if (tensor.name != spec.name || tensor.dtype != Dtype::kBf16) continue;
       LogicalTensor start = start_of(session, spec);
-      if (is_unchanged(start, static_cast<const Bf16*>(weights[i].data)))
-        tensors[i] = std::move(start);
+      if (is_unchanged(start, tensor)) tensor = std::move(start);
     }
   }
-  return tensors;
 }
 
 }  // namespace
@@ -69,15 +66,22 @@ std::map<std::string, std::string> side_files(const Session& session) {
   return files;
 }
 
-void write_final_model(const std::filesystem::path& out, const std::vector<Slice>& weights,
+std::vector<LogicalTensor> tensors_in_memory(const std::vector<Slice>& slices) {
+  std::vector<LogicalTensor> tensors;
+  for (const Slice& s : slices)
+    tensors.push_back(tensor_in_memory(s.name, s.shape, s.dtype, s.data));
+  return tensors;
+}
+
+void write_final_model(const std::filesystem::path& out, std::vector<LogicalTensor> weights,
                        const Session& session) {
   ExportOptions options;
   options.dtype = session.final_dtype;
   options.overwrite = true;  // a run that went on replaces its own final/
   std::map<std::string, std::string> files = side_files(session);
   files.erase("config.json");
-  export_hf(final_tensors(weights, session),
-            trained_config(session.folder.config(), session.config), files, out, options);
+  undo_rounding(session, &weights);
+  export_hf(weights, trained_config(session.folder.config(), session.config), files, out, options);
 }
 
 }  // namespace weft

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/logical.h"
 #include "train/session.h"
 
 namespace weft {
@@ -14,8 +15,11 @@ namespace weft {
 // Files that stand beside the weights: config.json, generation configuration, tokenizer.
 std::map<std::string, std::string> side_files(const Session& session);
 
-// RunError on a full disk.
-void write_final_model(const std::filesystem::path& out, const std::vector<Slice>& weights,
+// weights: in the best precision that training keeps. RunError on a full disk.
+void write_final_model(const std::filesystem::path& out, std::vector<LogicalTensor> weights,
                        const Session& session);
+
+// The slices of one rank that holds everything.
+std::vector<LogicalTensor> tensors_in_memory(const std::vector<Slice>& slices);
 
 }  // namespace weft

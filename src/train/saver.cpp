@@ -7,12 +7,27 @@
 #include "base/log.h"
 #include "base/version.h"
 #include "checkpoint/checkpoint.h"
+#include "train/agree.h"
 #include "train/final_model.h"
 
 namespace weft {
+namespace {
+
+// The constants that the bits depend on; null: not of exact mode.
+Json exact_to_json(const Layout& layout) {
+  if (!layout.is_exact) return Json();
+  Json exact;
+  exact.set("exact_tp", Json(layout.exact_tp));
+  exact.set("exact_dp", Json(layout.exact_dp));
+  exact.set("exact_rows", Json(layout.exact_rows));
+  return exact;
+}
+
+}  // namespace
 
 bool Saver::save_step(const TrainState& state) {
   if (!write(checkpoint_path(dir_, state.step), state)) return false;
+  if (ranks_.rank() != 0) return true;
   guarded("older checkpoints were not removed", state.step,
           [&] { prune_checkpoints(dir_, file_.config().checkpoint.keep, state.step); });
   return true;
@@ -24,10 +39,22 @@ bool Saver::save_best(const TrainState& state) {
 
 bool Saver::write(const std::filesystem::path& folder, const TrainState& state) {
   const std::string failure = fmt::format("checkpoint of step {} was not written", state.step);
-  const bool written = guarded(failure, state.step, [&] {
-    metrics_.sync();
-    write_checkpoint(folder, engine_.checkpoint_slices(), to_json(state), side_files(session_));
-  });
+  const bool is_main = ranks_.rank() == 0, alone = ranks_.size() == 1;
+  // Every step is done by all ranks or given up by all: nobody waits for one that failed.
+  const auto together = [&](const std::function<void()>& fn) {
+    return agree_on_success(ranks_, guarded(failure, state.step, fn));
+  };
+  bool written = alone || together([&] {
+                   if (is_main) prepare_checkpoint(folder);
+                 });
+  written = written && together([&] {
+              record_.sync();
+              write_checkpoint(folder, engine_.weights().checkpoint_slices(), to_json(state),
+                               side_files(session_), ranks_.rank(), ranks_.size());
+            });
+  written = written && (alone || together([&] {
+                          if (is_main) commit_checkpoint(folder, ranks_.size());
+                        }));
   if (written) tell("checkpoint", {{"step", Json(state.step)}, {"path", Json(folder.string())}});
   return written;
 }
@@ -43,7 +70,7 @@ Json Saver::to_json(const TrainState& state) const {
   s.set("rng", Json());  // null: nothing is drawn but what seed and position give
   s.set("loss_scale", Json(1));
   s.set("best_eval_loss", state.best_eval ? Json(*state.best_eval) : Json());
-  s.set("exact", Json());  // null: not of exact mode
+  s.set("exact", exact_to_json(ranks_.layout()));
   Json numerics;
   numerics.set("version", Json(1));
   numerics.set("kernels", Json(engine_.plans().train.options.kernels->name));
@@ -72,7 +99,7 @@ bool Saver::guarded(const std::string& what, int64_t step, const std::function<v
 
 void Saver::tell(std::string_view event, const Json::Object& more) {
   try {
-    events_.write(event, more);
+    record_.event(event, more);
   } catch (const RunError& e) {
     log_error("event \"{}\" was not written: {}", event, e.what());
   }

@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "data/batches.h"
-#include "track/run_files.h"
 #include "train/engine.h"
+#include "train/record.h"
 #include "train/run_config.h"
 #include "train/session.h"
 
@@ -23,18 +23,19 @@ struct TrainState {
   std::optional<double> best_eval;
 };
 
+// All ranks save together: each its own slices, and rank 0 commits what all of them have written.
 // A full or failing disk does not end a run: it is told, in the log and where there is room among
 // the events, and tried again at the next checkpoint. A BugError is not caught.
 class Saver {
  public:
-  Saver(const RunFile& file, const Session& session, Engine& engine, std::filesystem::path dir,
-        MetricsWriter& metrics, EventWriter& events)
+  Saver(const RunFile& file, const Session& session, Engine& engine, Ranks& ranks,
+        std::filesystem::path dir, RunRecord& record)
       : file_(file),
         session_(session),
         engine_(engine),
+        ranks_(ranks),
         dir_(std::move(dir)),
-        metrics_(metrics),
-        events_(events) {}
+        record_(record) {}
 
   // Whether it was written. The metrics up to the step are on the disk before it is committed.
   bool save_step(const TrainState& state);  // step-N; then older ones go, as checkpoint.keep says
@@ -50,9 +51,9 @@ class Saver {
   const RunFile& file_;
   const Session& session_;
   Engine& engine_;
+  Ranks& ranks_;
   std::filesystem::path dir_;
-  MetricsWriter& metrics_;
-  EventWriter& events_;
+  RunRecord& record_;
 };
 
 }  // namespace weft

@@ -1,7 +1,9 @@
 // train/trainer.cpp: batch, passes, update, metrics; evaluation and checkpoints at their times.
+//
+// Every rank runs this loop. What is decided from outside (the checkpoint to start from, a signal)
+// is agreed on, so that all ranks do the same at the same step; rank 0 alone writes what is told.
 #include "train/trainer.h"
 
-#include <chrono>
 #include <cmath>
 #include <csignal>
 #include <limits>
@@ -9,40 +11,45 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "track/memory.h"
-#include "track/plot.h"
-#include "track/progress.h"
-#include "track/run_files.h"
+#include "train/agree.h"
 #include "train/engine.h"
+#include "train/faults.h"
 #include "train/final_model.h"
+#include "train/record.h"
 #include "train/saver.h"
 #include "train/session.h"
 #include "train/signals.h"
+#include "train/tensor_hashes.h"
 
 namespace weft {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
 constexpr int64_t kNoEnd = std::numeric_limits<int64_t>::max();
+constexpr int64_t kCheckEvery = 100;  // steps between comparisons of batches and copies
+
+std::unique_ptr<Ranks> make_ranks(const RunConfig& c, const Model& model, const RankPlace& place) {
+  const Layout layout = resolve_layout(c, model);
+  if (!place.world) return std::make_unique<Ranks>(layout);
+  return std::make_unique<Ranks>(layout, place.world, place.rank);
+}
 
 class Trainer {
  public:
-  Trainer(const RunFile& file, const TrainOptions& options, RunStart start,
+  Trainer(const RunFile& file, const TrainOptions& options, RunStart start, const RankPlace& place,
           const StopSignals& signals)
       : file_(file),
         signals_(signals),
         c_(file.config()),
         options_(options),
-        start_(std::move(start)),
         session_(c_),
+        ranks_(make_ranks(c_, *session_.model, place)),
+        is_main_(ranks_->rank() == 0),
         rows_(session_.open_train_rows()),
         stream_(c_.data, *rows_, *session_.tokenizer, session_.train_stream()),
-        engine_(c_, *session_.model, cpu_kernels(), choose_threads(c_.launch)) {
+        engine_(c_, *session_.model, ranks_.get(), cpu_kernels(), place.threads) {
+    if (fault_) fault_->check(c_, ranks_->layout());
+    agree_on_numerics(*ranks_, file.resolved(), cpu_kernels().name);
+    start_ = agree_on_start(*ranks_, std::move(start));
     if (c_.has_eval()) {
       eval_rows_ = session_.open_eval_rows();
       session_.check_eval_rows(*eval_rows_);
@@ -56,10 +63,7 @@ class Trainer {
     find_total();
     if (is_finished()) return already_finished();
     take_first_batch();
-    prepare_run_dir(file_, start_, options_.overwrite);
-    set_log_file(start_.dir / "log" / "rank-00000.log");
-    give_up_later_checkpoints();
-    open_run_files();
+    open_run();
     const int signal = loop();
     if (signal != 0) return stopped_by(signal);
     finish();
@@ -99,7 +103,8 @@ class Trainer {
     }
     constexpr int64_t kCheapToCount = 20000;
     if (schedule_needs_total(c_.train.schedule) || stream_.num_raw_rows() <= kCheapToCount) {
-      total_ = c_.train.epochs * stream_.count_steps_per_epoch();
+      total_ = agree_on_number(*ranks_,
+                               [&] { return c_.train.epochs * stream_.count_steps_per_epoch(); });
     }
   }
 
@@ -126,37 +131,46 @@ class Trainer {
     return 0;
   }
 
+  // From here on the run directory is this run's.
+  void open_run() {
+    if (is_main_) {
+      prepare_run_dir(file_, start_, options_.overwrite);
+      give_up_later_checkpoints();
+    }
+    ranks_->world().barrier();
+    set_log_file(start_.dir / "log" / fmt::format("rank-{:05}.log", ranks_->rank()));
+    record_ = std::make_unique<RunRecord>(
+        RecordOptions{start_.dir, is_main_, options_.quiet || !is_main_, step_,
+                      total_ == kNoEnd ? 0 : total_, c_.train.log_every});
+    saver_ = std::make_unique<Saver>(file_, session_, engine_, *ranks_, start_.dir, *record_);
+    Json::Array arenas;
+    for (const int64_t bytes : gather_numbers(*ranks_, engine_.arena_bytes())) {
+      arenas.push_back(Json(bytes));
+    }
+    record_->event("started", {{"arena_bytes", Json(engine_.arena_bytes())},
+                               {"arenas", Json(std::move(arenas))},
+                               {"step", Json(step_)},
+                               {"ranks", Json(ranks_->size())},
+                               {"threads", Json(engine_.pool()->num_threads())},
+                               {"kernels", Json(engine_.plans().train.options.kernels->name)}});
+    log_info("{}", file_.resolved());
+    if (c_.parallel.dp == 1 && c_.parallel.shard != "none")
+      log_info("parallel.shard: {} has no effect with dp 1", c_.parallel.shard);
+    log_info("{} parameters, {}, {} of memory, {} threads, kernels {}",
+             format_count(static_cast<double>(count_parameters(*session_.model))),
+             describe(ranks_->layout()), format_bytes(engine_.arena_bytes()),
+             engine_.pool()->num_threads(), engine_.plans().train.options.kernels->name);
+    hashes_ = TensorHashes::from_environment(engine_, *session_.model, *ranks_, start_.dir, step_);
+    if (fault_) fault_->warn();
+    record_->restart_clock();
+  }
+
   // What is past the start is damaged, or of a run that went on otherwise; left there, it would
   // pass for newer than what this run saves.
   void give_up_later_checkpoints() {
     for (const std::filesystem::path& gone : remove_checkpoints_after(start_.dir, step_)) {
       log_warning("removed {}: the run starts at step {}", gone.string(), step_);
     }
-  }
-
-  void open_run_files() {
-    const MetricsTail tail = cut_metrics_after(start_.dir / "metrics.jsonl", step_);
-    time_before_ = tail.time_s;
-    best_loss_ = tail.best_loss;
-    final_loss_ = tail.last_loss;
-    evaluated_ = tail.last_eval_step;
-    if (!tail.is_epoch_told) epoch_loss_ = tail.epoch_loss;
-    metrics_ = std::make_unique<MetricsWriter>(start_.dir / "metrics.jsonl");
-    events_ = std::make_unique<EventWriter>(start_.dir / "events.jsonl", 0);
-    sync_directory(start_.dir);
-    saver_ = std::make_unique<Saver>(file_, session_, engine_, start_.dir, *metrics_, *events_);
-    events_->write("started", {{"arena_bytes", Json(engine_.arena_bytes())},
-                               {"step", Json(step_)},
-                               {"threads", Json(engine_.pool()->num_threads())},
-                               {"kernels", Json(engine_.plans().train.options.kernels->name)}});
-    log_info("{}", file_.resolved());
-    log_info("{} parameters, {} of memory, {} threads, kernels {}",
-             format_count(static_cast<double>(count_parameters(*session_.model))),
-             format_bytes(engine_.arena_bytes()), engine_.pool()->num_threads(),
-             engine_.plans().train.options.kernels->name);
-    progress_ = std::make_unique<Progress>(choose_progress_style(options_.quiet),
-                                           total_ == kNoEnd ? 0 : total_, c_.train.log_every);
-    began_ = last_ = Clock::now();
   }
 
   // ------------------------------------------------------------------ loop
@@ -168,11 +182,11 @@ class Trainer {
       name_repaired_rows();
       one_step(batch);
       position_ = batch.after;
-      if (batch.is_epoch_end) end_epoch(batch.epoch);
+      if (batch.is_epoch_end) record_->end_epoch(batch.epoch);
       const bool last = step_ >= total_;
       if (!last && is_due(c_.train.eval_every, batch)) aside([&] { evaluate(); });
       if (!last && is_due(c_.checkpoint.every, batch)) aside([&] { save(); });
-      if (signals_.received() != 0) return signals_.received();
+      if (const int signal = agree_on_signal(*ranks_, signals_.received())) return signal;
     }
     return 0;
   }
@@ -181,7 +195,7 @@ class Trainer {
   void name_repaired_rows() {
     const std::vector<std::string>& rows = stream_.counters().first_repaired;
     if (num_named_ == rows.size()) return;
-    progress_->clear();
+    record_->clear_progress();
     for (; num_named_ < rows.size(); ++num_named_) {
       log_warning("{}: bytes that are no UTF-8 were replaced", rows[num_named_]);
     }
@@ -191,7 +205,17 @@ class Trainer {
     return every > 0 ? step_ % every == 0 : batch.is_epoch_end;
   }
 
-  void one_step(const Batch& batch) {
+  // Of batches and copies: at the first step and now and then; always where somebody looks closely.
+  bool is_check_due() {
+    if (ranks_->size() == 1) return false;
+    const bool always = fault_ || (hashes_ && hashes_->has_every_step());
+    return (steps_done_++ % kCheckEvery) == 0 || always;
+  }
+
+  void one_step(Batch& batch) {
+    const bool checks = is_check_due();
+    if (checks) compare_batches(*ranks_, batch, step_ + 1);
+    if (fault_) fault_->before_passes(step_ + 1, c_, *ranks_, &batch);
     StepMetrics line;
     line.step = ++step_;
     line.epoch = batch.epoch;
@@ -202,22 +226,16 @@ class Trainer {
     if (batch.target_tokens > 0) {
       line.loss = sum / static_cast<double>(batch.target_tokens);
       check_finite(*line.loss, "loss");
+      if (fault_) fault_->before_update(step_, engine_, *ranks_);
+      if (hashes_) hashes_->take_gradients();
       line.grad_norm = engine_.update(batch, line.lr, updates_ + 1);
+      if (fault_) fault_->after_update(step_, engine_, *ranks_);
       check_finite(*line.grad_norm, "gradient norm");
       ++updates_;
-      epoch_loss_.add(*line.loss, batch.target_tokens);
-      if (!best_loss_ || *line.loss < *best_loss_) best_loss_ = line.loss;
-      final_loss_ = line.loss;
     }
-    const Clock::time_point now = Clock::now();
-    const double seconds = std::chrono::duration<double>(now - last_).count();
-    last_ = now;
-    line.step_ms = seconds * 1e3;
-    line.tokens_per_s = static_cast<double>(batch.tokens) / seconds;
-    line.mem_bytes = peak_resident_bytes();
-    line.time_s = time_before_ + seconds_since(began_);
-    metrics_->write(line);
-    progress_->step(line);
+    record_->step(line, batch.tokens);
+    if (hashes_) hashes_->write(step_);
+    if (checks) compare_copies(*ranks_, engine_.weights(), step_);
   }
 
   void check_finite(double v, const char* what) const {
@@ -231,46 +249,32 @@ class Trainer {
   // Work between steps does not count in their time.
   template <typename Fn>
   void aside(const Fn& fn) {
-    progress_->clear();
+    record_->clear_progress();
     fn();
-    last_ = Clock::now();
-  }
-
-  void end_epoch(int64_t epoch) {
-    EpochMetrics line;
-    line.epoch = epoch;
-    line.mean_loss = epoch_loss_.mean();
-    line.time_s = time_before_ + seconds_since(began_);
-    metrics_->write(line);
-    epoch_loss_ = {};
+    record_->restart_clock();
   }
 
   void evaluate() {
-    const Clock::time_point start = Clock::now();
-    double sum = 0;
+    if (!eval_stream_) return;
+    const double start = record_->seconds();
+    ExactSum sum;
     int64_t targets = 0;
-    eval_stream_restart();
-    while (eval_stream_ && eval_stream_->next(eval_batch_)) {
-      sum += engine_.eval_loss_sum(eval_batch_);
+    eval_stream_->restore({});
+    while (eval_stream_->next(eval_batch_)) {
+      engine_.eval_loss(eval_batch_, &sum);
       targets += eval_batch_.target_tokens;
     }
-    if (!eval_stream_) return;
     EvalMetrics line;
     line.step = step_;
-    if (targets > 0) line.eval_loss = sum / static_cast<double>(targets);
-    line.eval_time_s = seconds_since(start);
-    metrics_->write(line);
-    evaluated_ = step_;
+    if (targets > 0) line.eval_loss = sum.value() / static_cast<double>(targets);
+    line.eval_time_s = record_->seconds() - start;
+    record_->evaluation(line);
     if (!line.eval_loss) return;
     log_info("step {}: eval loss {:.5f}, perplexity {:.3f}", step_, *line.eval_loss,
              std::exp(*line.eval_loss));
     if (best_eval_ && *line.eval_loss >= *best_eval_) return;
     const std::optional<double> before = std::exchange(best_eval_, line.eval_loss);
     if (!saver_->save_best(state())) best_eval_ = before;  // the next better one is tried again
-  }
-
-  void eval_stream_restart() {
-    if (eval_stream_) eval_stream_->restore({});
   }
 
   // ------------------------------------------------------------------ saving
@@ -281,32 +285,47 @@ class Trainer {
   }
 
   int stopped_by(int signal) {
-    progress_->clear();
+    record_->clear_progress();
     save();
     const char* name = signal == SIGTERM ? "SIGTERM" : "SIGINT";
     if (saved_step_ != step_)
       throw RunError(fmt::format("{}: stopped at step {}, which could not be saved", name, step_));
     tell_data();
-    events_->write("stopped", {{"signal", Json(name)}, {"step", Json(step_)}});
+    record_->event("stopped", {{"signal", Json(name)}, {"step", Json(step_)}});
     log_info("{}: saved at step {}; the same command goes on from there", name, step_);
     return 128 + signal;
   }
 
   void finish() {
-    progress_->clear();
-    if (evaluated_ != step_) evaluate();
-    if (step_ > 0) save();
-    write_final_model(start_.dir / "final", engine_.weight_slices(), session_);
-    events_->write("finished", {{"step", Json(step_)},
-                                {"loss", final_loss_ ? Json(*final_loss_) : Json()},
+    record_->clear_progress();
+    if (record_->last_eval_step() != step_) evaluate();
+    // Tensors that are in pieces (of several ranks, or exact mode's) are put together from what was
+    // saved.
+    const bool has_whole = ranks_->size() == 1 && !ranks_->layout().is_exact;
+    if (step_ > 0 || !has_whole) save();
+    if (is_main_) {
+      write_final_model(start_.dir / "final",
+                        has_whole ? tensors_in_memory(engine_.weights().weight_slices())
+                                  : open_logical(saved_checkpoint().string()).weights,
+                        session_);
+    }
+    record_->event("finished", {{"step", Json(step_)},
+                                {"loss", to_json(record_->final_loss())},
                                 {"skipped_steps", Json(step_ - updates_)}});
     tell_data();
     if (updates_ < step_)
       log_info("{} of {} steps had no target token and changed nothing", step_ - updates_, step_);
-    draw_curve();
+    record_->draw_curve(c_.name);
     log_info("finished {} steps in {}; final loss {}, best loss {}; model in {}", step_,
-             format_duration(seconds_since(began_)), show(final_loss_), show(best_loss_),
-             (start_.dir / "final").string());
+             format_duration(record_->seconds()), show(record_->final_loss()),
+             show(record_->best_loss()), (start_.dir / "final").string());
+  }
+
+  std::filesystem::path saved_checkpoint() const {
+    if (saved_step_ != step_)
+      throw RunError(fmt::format("the last step, {}, could not be saved: no final/ is made", step_),
+                     "make room; the same command goes on from the last checkpoint");
+    return checkpoint_path(start_.dir, step_);
   }
 
   void tell_data() {
@@ -314,18 +333,7 @@ class Trainer {
     if (!told.empty()) log_info("data: {}", told);
   }
 
-  // The curve as pictures beside the metrics, and on the terminal where a person may look.
-  void draw_curve() {
-    const LossCurve curve = read_loss_curve(start_.dir / "metrics.jsonl", c_.name);
-    if (curve.train.size() < 2) return;
-    if (has_pictures()) {
-      draw_picture(curve, start_.dir / "loss.png");
-      draw_picture(curve, start_.dir / "loss.svg");
-    }
-    if (choose_progress_style(options_.quiet) == ProgressStyle::kTerminal)
-      log_info("{}", draw_terminal(curve));
-  }
-
+  static Json to_json(const std::optional<double>& v) { return v ? Json(*v) : Json(); }
   static std::string show(const std::optional<double>& v) {
     return v ? fmt::format("{:.5f}", *v) : "none";
   }
@@ -333,35 +341,36 @@ class Trainer {
   const RunFile& file_;
   const StopSignals& signals_;
   const RunConfig& c_;
+  const std::optional<Fault> fault_ = Fault::from_environment();
   TrainOptions options_;
-  RunStart start_;
   Session session_;
+  std::unique_ptr<Ranks> ranks_;
+  const bool is_main_;
+  RunStart start_;
   std::unique_ptr<RowSource> rows_, eval_rows_;
   BatchStream stream_;
   std::unique_ptr<BatchStream> eval_stream_;
   Engine engine_;
-  std::unique_ptr<MetricsWriter> metrics_;
-  std::unique_ptr<EventWriter> events_;
+  std::unique_ptr<RunRecord> record_;
   std::unique_ptr<Saver> saver_;
-  std::unique_ptr<Progress> progress_;
+  std::unique_ptr<TensorHashes> hashes_;  // null: not asked for
   Batch batch_, eval_batch_;
   bool has_batch_ = false;  // the next one is in batch_ already
   size_t num_named_ = 0;    // of the repaired rows
 
-  int64_t step_ = 0, updates_ = 0, saved_step_ = -1, evaluated_ = -1;
+  int64_t step_ = 0, updates_ = 0, saved_step_ = -1, steps_done_ = 0;
   int64_t total_ = kNoEnd;
   StreamState position_;
-  std::optional<double> best_eval_, best_loss_, final_loss_;
-  EpochLoss epoch_loss_;
-  double time_before_ = 0;
-  Clock::time_point began_, last_;
+  std::optional<double> best_eval_;
 };
 
 }  // namespace
 
-int train(const RunFile& file, const TrainOptions& options) {
+int train_rank(const RunFile& file, const TrainOptions& options, const RankPlace& place) {
   const StopSignals signals;  // first: a signal at any later moment ends in order
-  return Trainer(file, options, open_run_dir(file, options), signals).run();
+  // Rank 0 looks where the run stands; what it throws ends all ranks.
+  RunStart start = place.rank == 0 ? open_run_dir(file, options) : RunStart{};
+  return Trainer(file, options, std::move(start), place, signals).run();
 }
 
 }  // namespace weft

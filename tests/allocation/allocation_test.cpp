@@ -66,7 +66,8 @@ TEST_P(Allocation, NoneInAStepAfterTheFirst) {
         c.train.master_weights = masters;
         c.data.seq_length = 20;
         c.data.eval_fraction = 0.5;
-        Engine engine(c, *model, *find_kernels(GetParam()), 2);
+        Ranks alone{Layout{}};
+        Engine engine(c, *model, &alone, *find_kernels(GetParam()), 2);
         engine.init_weights(3);
         std::vector<Batch> batches;
         for (int s = 0; s < 4; ++s) batches.push_back(make_batch(4, 20, s));
@@ -75,7 +76,8 @@ TEST_P(Allocation, NoneInAStepAfterTheFirst) {
           start_counting();
           const double loss = engine.run_passes(batch);
           const double norm = engine.update(batch, 1e-3, s + 1);
-          engine.eval_loss_sum(batch);
+          ExactSum eval;
+          engine.eval_loss(batch, &eval);
           const int64_t calls = stop_counting();
           EXPECT_GT(loss, 0);
           EXPECT_GT(norm, 0);

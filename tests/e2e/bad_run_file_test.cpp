@@ -65,11 +65,10 @@ TEST(BadRunFile, MissingKeysAndFiles) {
 TEST(BadRunFile, WhatIsNotBuiltIsRefusedByName) {
   const TinyRun run;
   const std::vector<std::string> sets = {
-      "parallel.dp=2",        "parallel.tp=2",          "parallel.shard=zero1",
-      "parallel.mode=exact",  "data.layout=pack",       "data.layout=dynamic",
-      "train.precision=fp16", "train.optimizer=sgd",    "train.recompute=full",
-      "train.offload=all",    "launch.elastic=true",    "launch.nodes=2",
-      "launch.device=cuda",   "track.tensorboard=true", "data.format=idx"};
+      "data.layout=pack",       "data.layout=dynamic",  "train.precision=fp16",
+      "train.optimizer=sgd",    "train.recompute=full", "train.offload=all",
+      "launch.elastic=true",    "launch.nodes=2",       "launch.device=cuda",
+      "track.tensorboard=true", "data.format=idx"};
   expect_refused(run, {"storage=s3://bucket/x"}, {"s3://", "not built"});
   for (const std::string& set : sets) {
     expect_refused(run, {set},

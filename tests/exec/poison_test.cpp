@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "base/exact_sum.h"
 #include "base/random.h"
 #include "exec/executor.h"
 #include "kernel/cpu/level.h"
@@ -80,7 +81,7 @@ Trained train(const GraphChoice& c, const Kernels& kernels, int passes, int thre
   }
   Trained t;
   t.persistent.assign(arena.data(), arena.data() + layout.persistent_bytes());
-  t.loss = *e.at<double>("loss_sum");
+  t.loss = e.at<ExactSum>("loss_sum")->value();
   t.norm = *e.at<double>("grad_norm");
   return t;
 }

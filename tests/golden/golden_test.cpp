@@ -19,9 +19,10 @@ class Golden : public ::testing::TestWithParam<Case> {
  protected:
   GoldenSet set_{std::get<0>(GetParam())};
   const Kernels& kernels_ = *find_kernels(std::get<1>(GetParam()).c_str());
+  Ranks alone_{Layout{}};
 
-  std::unique_ptr<Engine> engine(const RunConfig& config) const {
-    auto made = std::make_unique<Engine>(config, set_.model(), kernels_, 2);
+  std::unique_ptr<Engine> engine(const RunConfig& config) {
+    auto made = std::make_unique<Engine>(config, set_.model(), &alone_, kernels_, 2);
     made->load_weights(set_.folder());
     return made;
   }

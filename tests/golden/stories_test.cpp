@@ -46,7 +46,8 @@ TEST_F(StoriesGolden, MeanCrossEntropy) {
   batch.targets.push_back(-1);
   batch.target_tokens = 63;
   for (const char* level : available_levels()) {
-    Engine engine(c, *model_, *find_kernels(level), 1);
+    Ranks alone{Layout{}};
+    Engine engine(c, *model_, &alone, *find_kernels(level), 1);
     engine.load_weights(*folder_);
     EXPECT_NEAR(engine.run_passes(batch) / 63, 0.40356, 1e-5) << level;
   }

@@ -35,14 +35,19 @@ TEST(Swiglu, EveryLevelAgreesWithRef) {
 }
 
 TEST(Swiglu, HugeGatesStayFinite) {
+  const int64_t F = 77;  // vectors by four, single ones and a tail at every level
   Bench bench(1);
-  Buffer gate_up = Buffer::filled(Dtype::kF32, 16, 1.0);
-  for (int64_t i = 0; i < 8; ++i) gate_up.set(i, i % 2 == 0 ? -200.0 : 200.0);
-  const Buffer dh = Buffer::filled(Dtype::kF32, 8, 1.0);
-  for (const char* name : available_levels()) {
-    const Outputs got = swiglu_both(1, 8, Dtype::kF32, gate_up, dh, *find_kernels(name), bench);
-    for (int64_t i = 0; i < 8; ++i) EXPECT_EQ(got[0][i], i % 2 == 0 ? 0.0 : 200.0) << name;
-    for (int64_t i = 0; i < 8; ++i) EXPECT_EQ(got[1][i], i % 2 == 0 ? 0.0 : 1.0) << name;
+  for (const Dtype dtype : kBothTypes) {
+    for (const double huge : {200.0, 0x1p100}) {
+      Buffer gate_up = Buffer::filled(dtype, 2 * F, 1.0);
+      for (int64_t i = 0; i < F; ++i) gate_up.set(i, i % 2 == 0 ? -huge : huge);
+      const Buffer dh = Buffer::filled(dtype, F, 1.0);
+      for (const char* name : available_levels()) {
+        const Outputs got = swiglu_both(1, F, dtype, gate_up, dh, *find_kernels(name), bench);
+        for (int64_t i = 0; i < F; ++i) EXPECT_EQ(got[0][i], i % 2 == 0 ? 0.0 : huge) << name;
+        for (int64_t i = 0; i < F; ++i) EXPECT_EQ(got[1][i], i % 2 == 0 ? 0.0 : 1.0) << name;
+      }
+    }
   }
 }
 

@@ -12,8 +12,8 @@ Graph with_gradients() {
   const Ref w = g.add({"w", {300, 2}, Dtype::kBf16, ValueKind::kParameter});
   const Ref b = g.add({"b", {5}, Dtype::kBf16, ValueKind::kParameter});
   g.add({"frozen", {7}, Dtype::kBf16, ValueKind::kParameter});
-  g.add({"w#grad", {300, 2}, Dtype::kF32, ValueKind::kGradient, w});
-  g.add({"b#grad", {5}, Dtype::kF32, ValueKind::kGradient, b});
+  g.updates = {{w, g.add({"w#grad", {300, 2}, Dtype::kF32, ValueKind::kGradient, w})},
+               {b, g.add({"b#grad", {5}, Dtype::kF32, ValueKind::kGradient, b})}};
   return g;
 }
 

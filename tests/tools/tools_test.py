@@ -57,6 +57,8 @@ class CheckRooms(unittest.TestCase):
         self.assertEqual(len(complaints("src/io/x.cpp", "std::exit(1);\n")), 1)
         self.assertEqual(len(complaints("src/io/x.cpp", "std::cerr << 1;\n")), 1)
         self.assertEqual(len(complaints("src/io/x.cpp", "  abort();\n")), 1)
+        self.assertEqual(len(complaints("src/io/x.cpp", "  ::_exit(1);\n")), 1)
+        self.assertEqual(complaints("src/comm/x.cpp", "void abort(int);\nvoid X::abort(int) {}\nx.abort(1);\n"), [])
         self.assertEqual(complaints("src/cmd/x.cpp", "std::exit(1);\n"), [])
         self.assertEqual(complaints("src/io/x.cpp", '// std::exit(1)\nf("abort()"); on_exit(g);\n'), [])
 

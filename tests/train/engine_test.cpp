@@ -41,6 +41,17 @@ Batch make_batch(int64_t rows, bool labels = true) {
   return b;
 }
 
+Ranks* alone() {
+  static Ranks ranks{Layout{}};
+  return &ranks;
+}
+
+double eval_loss_sum(Engine& engine, const Batch& batch) {
+  ExactSum sum;
+  engine.eval_loss(batch, &sum);
+  return sum.value();
+}
+
 std::vector<std::string> names(const std::vector<Slice>& slices, const std::string& ending) {
   std::vector<std::string> found;
   for (const Slice& s : slices) {
@@ -52,26 +63,29 @@ std::vector<std::string> names(const std::vector<Slice>& slices, const std::stri
 TEST(Engine, CheckpointHoldsWhatDesignSays) {
   const auto model = small_model();
   const size_t n = model->parameters().size();
-  const Engine fp32(small_config(), *model, cpu_kernels(), 1);
-  EXPECT_EQ(fp32.checkpoint_slices().size(), 3 * n);
-  EXPECT_TRUE(names(fp32.checkpoint_slices(), "#master").empty());
-  const Engine bf16(small_config("bf16"), *model, cpu_kernels(), 1);
-  EXPECT_EQ(bf16.checkpoint_slices().size(), 3 * n);  // the master stands for the parameter
-  EXPECT_EQ(names(bf16.checkpoint_slices(), "#master").size(), n);
-  for (const Slice& s : bf16.checkpoint_slices()) EXPECT_EQ(s.dtype, Dtype::kF32) << s.name;
-  EXPECT_EQ(bf16.weight_slices().size(), n);
-  EXPECT_TRUE(names(bf16.weight_slices(), "#master").empty());
-  const Engine pure(small_config("bf16", false), *model, cpu_kernels(), 1);
-  for (const Slice& s : pure.checkpoint_slices()) EXPECT_EQ(s.dtype, Dtype::kBf16) << s.name;
+  const Engine fp32(small_config(), *model, alone(), cpu_kernels(), 1);
+  EXPECT_EQ(fp32.weights().checkpoint_slices().size(), 3 * n);
+  EXPECT_TRUE(names(fp32.weights().checkpoint_slices(), "#master").empty());
+  const Engine bf16(small_config("bf16"), *model, alone(), cpu_kernels(), 1);
+  EXPECT_EQ(bf16.weights().checkpoint_slices().size(),
+            3 * n);  // the master stands for the parameter
+  EXPECT_EQ(names(bf16.weights().checkpoint_slices(), "#master").size(), n);
+  for (const Slice& s : bf16.weights().checkpoint_slices())
+    EXPECT_EQ(s.dtype, Dtype::kF32) << s.name;
+  EXPECT_EQ(bf16.weights().weight_slices().size(), n);
+  EXPECT_TRUE(names(bf16.weights().weight_slices(), "#master").empty());
+  const Engine pure(small_config("bf16", false), *model, alone(), cpu_kernels(), 1);
+  for (const Slice& s : pure.weights().checkpoint_slices())
+    EXPECT_EQ(s.dtype, Dtype::kBf16) << s.name;
 }
 
 TEST(Engine, FrozenParametersHaveOnlyThemselves) {
   const auto model = small_model();
   RunConfig c = small_config("bf16");
   c.model.freeze = {"model.layers.0.*"};
-  Engine engine(c, *model, cpu_kernels(), 1);
+  Engine engine(c, *model, alone(), cpu_kernels(), 1);
   const size_t frozen = 9, n = model->parameters().size();
-  EXPECT_EQ(engine.checkpoint_slices().size(), 3 * (n - frozen) + frozen);
+  EXPECT_EQ(engine.weights().checkpoint_slices().size(), 3 * (n - frozen) + frozen);
   engine.init_weights(1);
   const std::string name = "model.layers.0.mlp.up_proj.weight";
   std::vector<std::byte> before(48 * 32 * 2);
@@ -86,12 +100,12 @@ TEST(Engine, LossIsTheSumOverPassesAndShortBatchesArePadded) {
   const auto model = small_model();
   RunConfig c = small_config();
   c.data.eval_fraction = 0.5;
-  Engine engine(c, *model, cpu_kernels(), 1);
+  Engine engine(c, *model, alone(), cpu_kernels(), 1);
   engine.init_weights(1);
   const double four = engine.run_passes(make_batch(4));
-  EXPECT_NEAR(engine.eval_loss_sum(make_batch(4)), four, 1e-6 * four);
-  const double three = engine.eval_loss_sum(make_batch(3)),
-               one = engine.eval_loss_sum(make_batch(1));
+  EXPECT_NEAR(eval_loss_sum(engine, make_batch(4)), four, 1e-6 * four);
+  const double three = eval_loss_sum(engine, make_batch(3)),
+               one = eval_loss_sum(engine, make_batch(1));
   EXPECT_GT(four, three);
   EXPECT_GT(three, one);
   EXPECT_GT(one, 0);
@@ -102,7 +116,7 @@ TEST(Engine, NormIsOfTheMeanAndClippingLimitsTheStep) {
   const auto model = small_model();
   RunConfig c = small_config();
   c.train.clip_norm = 0;
-  Engine engine(c, *model, cpu_kernels(), 1);
+  Engine engine(c, *model, alone(), cpu_kernels(), 1);
   engine.init_weights(1);
   const Batch batch = make_batch(4);
   engine.run_passes(batch);
@@ -115,7 +129,7 @@ TEST(Engine, NormIsOfTheMeanAndClippingLimitsTheStep) {
   EXPECT_NEAR(engine.update(batch, 1e-3, 1) / wanted, 1, 1e-12);
   EXPECT_FLOAT_EQ(*engine.executor().at<float>("grad_scale"), 1.0f / 20);
   c.train.clip_norm = 0.01;
-  Engine clipped(c, *model, cpu_kernels(), 1);
+  Engine clipped(c, *model, alone(), cpu_kernels(), 1);
   clipped.init_weights(1);
   clipped.run_passes(batch);
   EXPECT_NEAR(clipped.update(batch, 1e-3, 1) / wanted, 1, 1e-12)
@@ -125,7 +139,7 @@ TEST(Engine, NormIsOfTheMeanAndClippingLimitsTheStep) {
 
 TEST(Engine, BatchWithoutLabelsHasNoLoss) {
   const auto model = small_model();
-  Engine engine(small_config(), *model, cpu_kernels(), 1);
+  Engine engine(small_config(), *model, alone(), cpu_kernels(), 1);
   engine.init_weights(1);
   EXPECT_EQ(engine.run_passes(make_batch(4, false)), 0);
 }

@@ -31,4 +31,25 @@ void cross_entropy(const Context&, const CrossEntropyArgs& args) {
   }
 }
 
+void softmax_stats(const Context&, const SoftmaxStatsArgs& args) {
+  for (int64_t r = 0; r < args.R; ++r) {
+    const auto logit = [&](int64_t v) { return get(args.logits, args.dtype, r * args.ld + v); };
+    double highest = -INFINITY, sum = 0.0;
+    for (int64_t v = 0; v < args.V; ++v) highest = std::max(highest, logit(v));
+    for (int64_t v = 0; v < args.V; ++v) sum += std::exp(logit(v) - highest);
+    args.highest[r] = static_cast<float>(highest);
+    args.sum[r] = sum;
+  }
+}
+
+void softmax_gradient(const Context&, const SoftmaxGradientArgs& args) {
+  for (int64_t r = 0; r < args.R; ++r) {
+    for (int64_t v = 0; v < args.V; ++v) {
+      const int64_t at = r * args.ld + v;
+      const double p = std::exp(get(args.logits, args.dtype, at) - args.highest[r]) * args.scale[r];
+      put(args.logits, args.dtype, at, p - (v == args.targets[r] ? 1.0 : 0.0));
+    }
+  }
+}
+
 }  // namespace weft::ref

@@ -5,9 +5,12 @@ namespace weft::ref {
 
 void embedding(const Context&, const EmbeddingArgs& args) {
   for (int64_t r = 0; r < args.R; ++r) {
+    const int64_t id = args.ids[r] - args.first_id;
+    const bool is_here = id >= 0 && id < args.V;
+    if (!is_here && args.keep_others) continue;
     for (int64_t c = 0; c < args.C; ++c) {
       put(args.out, args.dtype, r * args.C + c,
-          get(args.table, args.dtype, args.ids[r] * args.C + c));
+          is_here ? get(args.table, args.dtype, id * args.C + c) : 0.0);
     }
   }
 }
@@ -19,7 +22,8 @@ void embedding_backward(const Context&, const EmbeddingBackwardArgs& args) {
       const int64_t index = id * args.C + c;
       double sum = args.accumulate ? get(args.dtable, args.grad_dtype, index) : 0.0;
       for (int64_t r = 0; r < args.R; ++r) {
-        if (args.ids[r] != id || id == args.padding_id) continue;
+        const int64_t here = args.ids[r] - args.first_id;
+        if (here != id || args.ids[r] == args.padding_id) continue;
         sum += get(args.dout, args.dtype, r * args.C + c);
       }
       put(args.dtable, args.grad_dtype, index, sum);

@@ -36,6 +36,10 @@ void gemm(const Context&, const GemmArgs& args) {
     for (int64_t n = 0; n < args.N; ++n) {
       const int64_t index = to.row * args.c.ld + n;
       double sum = args.accumulate ? get(args.c.part[to.part], args.c_dtype, index) : 0.0;
+      for (int i = 0; i < args.num_addends; ++i) {
+        const Place from = find_row(args.addend[i], m);
+        sum += get(args.addend[i].part[from.part], Dtype::kF32, from.row * args.addend[i].ld + n);
+      }
       sum += bias_element(args, n);
       for (int64_t k = 0; k < args.K; ++k) {
         const int64_t a_index = args.a_transposed ? k * args.lda + m : m * args.lda + k;

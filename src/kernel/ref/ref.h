@@ -27,6 +27,8 @@ void cached_attention(const Context& context, const CachedAttentionArgs& args);
 void swiglu(const Context& context, const SwigluArgs& args);
 void swiglu_backward(const Context& context, const SwigluBackwardArgs& args);
 void cross_entropy(const Context& context, const CrossEntropyArgs& args);
+void softmax_stats(const Context& context, const SoftmaxStatsArgs& args);
+void softmax_gradient(const Context& context, const SoftmaxGradientArgs& args);
 void bias_backward(const Context& context, const BiasBackwardArgs& args);
 void add(const Context& context, const AddArgs& args);
 void squares(const Context& context, const SquaresArgs& args);

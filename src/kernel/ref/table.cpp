@@ -32,6 +32,8 @@ const Kernels& ref_kernels() {
       .swiglu = ref::swiglu,
       .swiglu_backward = ref::swiglu_backward,
       .cross_entropy = ref::cross_entropy,
+      .softmax_stats = ref::softmax_stats,
+      .softmax_gradient = ref::softmax_gradient,
       .bias_backward = ref::bias_backward,
       .bias_backward_workspace = no_workspace<BiasBackwardArgs>,
       .add = ref::add,

@@ -15,15 +15,16 @@ bool contains(const std::string& text, const char* part) {
 }  // namespace
 
 CutRule decoder_cut(const DecoderConfig& config, const std::string& name) {
-  if (name == kEmbedName || name == kHeadName) return {0, 1};
-  for (const char* module : {"q_proj", "k_proj", "v_proj"}) {
-    if (contains(name, module)) return {0, config.head_dim};
+  if (name == kEmbedName || name == kHeadName) return {0, 1, true, false};
+  if (contains(name, "q_proj")) return {0, config.head_dim, false, false};
+  for (const char* module : {"k_proj", "v_proj"}) {
+    if (contains(name, module)) return {0, config.head_dim, false, true};
   }
   for (const char* module : {"gate_proj", "up_proj"}) {
-    if (contains(name, module)) return {0, 1};
+    if (contains(name, module)) return {0, 1, false, false};
   }
-  if (contains(name, "o_proj.weight")) return {1, config.head_dim};
-  if (contains(name, "down_proj.weight")) return {1, 1};
+  if (contains(name, "o_proj.weight")) return {1, config.head_dim, false, false};
+  if (contains(name, "down_proj.weight")) return {1, 1, false, false};
   return {};
 }
 

@@ -1,6 +1,7 @@
 // kernel/cpu/level/adamw.cpp: the optimizer's step, one pass over memory.
 #include "kernel/cpu/level/ops.h"
 #include "kernel/cpu/level/rows.h"
+#include "kernel/cpu/level/simd_four.h"
 
 namespace weft::WEFT_LEVEL {
 namespace {
@@ -23,20 +24,21 @@ Factors factors_of(const AdamwArgs& args) {
 }
 
 template <typename P, typename Grad, typename State>
-void step_piece(const AdamwArgs& args, const Factors& f, int64_t first, int64_t count) {
+[[gnu::flatten]] void step_piece(const AdamwArgs& args, const Factors& f, int64_t first,
+                                 int64_t count) {
   P* p = static_cast<P*>(args.p) + first;
   float* master = args.master ? args.master + first : nullptr;
   const Grad* grad = static_cast<const Grad*>(args.grad) + first;
   State* m = static_cast<State*>(args.m) + first;
   State* v = static_cast<State*>(args.v) + first;
-  each_vector(count, [&](int64_t i, auto part) {
-    const Vec g = load(grad + i, part) * f.grad_scale;
-    const Vec old = load(m + i, part);
-    const Vec mean = fma(g - old, f.one_minus_beta1, old);
-    const Vec square = fma(f.one_minus_beta2 * g, g, load(v + i, part) * f.beta2);
-    const Vec root = fma(square_root(square), f.root_scale, f.eps);
-    const Vec value = (master ? load(master + i, part) : load(p + i, part)) * f.keep;
-    const Vec next = value - f.step * mean / root;
+  each_four(count, [&](int64_t i, int, auto part) {
+    const auto g = load(grad + i, part) * f.grad_scale;
+    const auto old = load(m + i, part);
+    const auto mean = fma(g - old, f.one_minus_beta1, old);
+    const auto square = fma(f.one_minus_beta2 * g, g, load(v + i, part) * f.beta2);
+    const auto root = fma(square_root(square), f.root_scale, f.eps);
+    const auto value = (master ? load(master + i, part) : load(p + i, part)) * f.keep;
+    const auto next = value - f.step * mean / root;
     store(m + i, mean, part);
     store(v + i, square, part);
     if (master) store(master + i, next, part);

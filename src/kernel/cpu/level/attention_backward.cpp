@@ -96,18 +96,17 @@ struct Head {
   }
 
   // p and ds hold scores and dP; they become P and dS.
-  void weigh(int64_t row, float lse, float delta) const {
+  [[gnu::flatten]] void weigh(int64_t row, float lse, float delta) const {
     float* p = scratch.p + row * kBlock;
     float* ds = scratch.ds + row * kBlock;
     const Vec scale = splat(args.scale);
     const Vec in_twos = splat(args.scale * kLog2E);
     const Vec minus_lse = splat(-lse * kLog2E);
     const Vec minus_delta = splat(-delta) * scale;
-#pragma GCC unroll 4
-    for (int64_t i = 0; i < kBlock; i += kLanes) {
-      const Vec weight = exp2_of_small(fma(load(p + i), in_twos, minus_lse));
-      store(p + i, weight);
-      store(ds + i, weight * fma(load(ds + i), scale, minus_delta));
+    for (int64_t i = 0; i < kBlock; i += kChains * kLanes) {
+      const Vecs weight = exp2_of_small(fma(load(p + i, Four{}), in_twos, minus_lse));
+      store(p + i, weight, Four{});
+      store(ds + i, weight * fma(load(ds + i, Four{}), scale, minus_delta), Four{});
     }
   }
 

@@ -91,15 +91,18 @@ template <typename Element>
   const Vec highest0 = maximum(old0, most0 * splat(scale));
   const Vec highest1 = maximum(old1, most1 * splat(scale));
   Vec sum0 = zero(), sum1 = zero();
-#pragma GCC unroll 2
-  for (int64_t j = 0; j < kBlock; ++j) {
+  const Vecs highest = {highest0, highest1, highest0, highest1};
+  for (int64_t j = 0; j < kBlock; j += 2) {
     float* at = s + j * queries + i;
-    const Vec p0 = exp2_of_small(fma(load(at), splat(scale), zero() - highest0));
-    const Vec p1 = exp2_of_small(fma(load(at + kLanes), splat(scale), zero() - highest1));
-    store(at, p0);
-    store(at + kLanes, p1);
-    sum0 = sum0 + p0;
-    sum1 = sum1 + p1;
+    float* next = at + queries;
+    const Vecs scores = {load(at), load(at + kLanes), load(next), load(next + kLanes)};
+    const Vecs p = exp2_of_small(fma(scores, splat(scale), zero() - highest));
+    store(at, p.v[0]);
+    store(at + kLanes, p.v[1]);
+    store(next, p.v[2]);
+    store(next + kLanes, p.v[3]);
+    sum0 = (sum0 + p.v[0]) + p.v[2];
+    sum1 = (sum1 + p.v[1]) + p.v[3];
   }
   const Vec shrink0 = exp2_of_small(old0 - highest0), shrink1 = exp2_of_small(old1 - highest1);
   store(scratch.scale + i, shrink0);

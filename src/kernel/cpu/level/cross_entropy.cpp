@@ -20,21 +20,23 @@ struct Softmax {
 template <typename T>
 [[gnu::flatten]] float highest_of(const T* x, int64_t n) {
   const float lowest = -__builtin_inff();
-  Vec most[kChains] = {splat(lowest), splat(lowest), splat(lowest), splat(lowest)};
-  each_vector_in_turn(n, [&](int64_t i, int chain, auto part) {
-    most[chain] = maximum(most[chain], fill_rest(load(x + i, part), lowest, part));
+  Vecs highest = splat(lowest);
+  each_four(n, [&](int64_t i, int chain, auto part) {
+    auto& most = chain_of(highest, chain, part);
+    most = maximum(most, fill_rest(load(x + i, part), lowest, part));
   });
-  return max_lanes(maximum(maximum(most[0], most[1]), maximum(most[2], most[3])));
+  return max_all(highest);
 }
 
 template <typename T>
 [[gnu::flatten]] float sum_of_exp(const T* x, int64_t n, float highest) {
-  Vec sums[kChains] = {zero(), zero(), zero(), zero()};
-  each_vector_in_turn(n, [&](int64_t i, int chain, auto part) {
-    const Vec p = exp2_of_small((load(x + i, part) - splat(highest)) * splat(kLog2E));
-    sums[chain] = sums[chain] + fill_rest(p, 0.0f, part);
+  Vecs sums = zero();
+  each_four(n, [&](int64_t i, int chain, auto part) {
+    const auto p = exp2_of_small((load(x + i, part) - splat(highest)) * splat(kLog2E));
+    auto& sum = chain_of(sums, chain, part);
+    sum = sum + fill_rest(p, 0.0f, part);
   });
-  return sum_lanes((sums[0] + sums[1]) + (sums[2] + sums[3]));
+  return sum_all(sums);
 }
 
 template <typename T>
@@ -52,15 +54,16 @@ Softmax read_row(const T* x, int64_t V) {
   return row;
 }
 
+// x <- exp(x - highest) * scale, less one at the target (negative: none).
 template <typename T>
-[[gnu::flatten]] void write_gradient(T* x, int64_t V, int64_t target, const Softmax& row) {
-  const float at_target = to_float(x[target]);
-  const Vec scale = splat(static_cast<float>(1.0 / row.sum));
-  const Vec highest = splat(row.highest);
-  each_vector_in_turn(V, [&](int64_t i, int, auto part) {
-    store(x + i, exp2_of_small((load(x + i, part) - highest) * splat(kLog2E)) * scale, part);
+[[gnu::flatten]] void scale_row(T* x, int64_t V, int64_t target, float highest, float scale) {
+  const float at_target = target < 0 ? 0.0f : to_float(x[target]);
+  each_four(V, [&](int64_t i, int, auto part) {
+    const auto away = (load(x + i, part) - splat(highest)) * splat(kLog2E);
+    store(x + i, exp2_of_small(away) * splat(scale), part);
   });
-  const float p = exp(at_target - row.highest) * static_cast<float>(1.0 / row.sum);
+  if (target < 0) return;
+  const float p = exp(at_target - highest) * scale;
   store(x + target, splat(p - 1.0f), Part{1});
 }
 
@@ -75,7 +78,9 @@ void cross_entropy_row(const CrossEntropyArgs& args, int64_t r) {
   }
   const Softmax row = read_row(x, args.V);
   args.losses[r] = log(static_cast<float>(row.sum)) + (row.highest - to_float(x[target]));
-  if (args.with_gradient) write_gradient(x, args.V, target, row);
+  if (args.with_gradient) {
+    scale_row(x, args.V, target, row.highest, static_cast<float>(1.0 / row.sum));
+  }
 }
 
 }  // namespace
@@ -84,6 +89,26 @@ void cross_entropy(const Context& context, const CrossEntropyArgs& args) {
   with_type(args.dtype, [&](auto value) {
     each_row(context, args.R, args.V,
              [&](int64_t r) { cross_entropy_row<decltype(value)>(args, r); });
+  });
+}
+
+void softmax_stats(const Context& context, const SoftmaxStatsArgs& args) {
+  with_type(args.dtype, [&](auto value) {
+    const auto* logits = static_cast<const decltype(value)*>(args.logits);
+    each_row(context, args.R, args.V, [&](int64_t r) {
+      const Softmax row = read_row(logits + r * args.ld, args.V);
+      args.highest[r] = row.highest;
+      args.sum[r] = row.sum;
+    });
+  });
+}
+
+void softmax_gradient(const Context& context, const SoftmaxGradientArgs& args) {
+  with_type(args.dtype, [&](auto value) {
+    auto* logits = static_cast<decltype(value)*>(args.logits);
+    each_row(context, args.R, args.V, [&](int64_t r) {
+      scale_row(logits + r * args.ld, args.V, args.targets[r], args.highest[r], args.scale[r]);
+    });
   });
 }
 

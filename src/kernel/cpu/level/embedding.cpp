@@ -25,8 +25,8 @@ Runs sort_rows(const Context& context, const EmbeddingBackwardArgs& args) {
   runs.count = 0;
   int64_t n = 0;
   for (int64_t r = 0; r < args.R; ++r) {
-    const int32_t id = args.ids[r];
-    if (id == args.padding_id) continue;
+    const int64_t id = args.ids[r] - args.first_id;
+    if (args.ids[r] == args.padding_id || id < 0 || id >= args.V) continue;
     runs.keys[n++] = static_cast<uint64_t>(id) << 32 | static_cast<uint64_t>(r);
   }
   sort_keys(runs.keys, n);
@@ -68,12 +68,22 @@ void add_runs(const Context& context, const EmbeddingBackwardArgs& args, const R
 
 }  // namespace
 
+// Adding zero turns -0 into +0, as adding the zeros of other ranks would.
 void embedding(const Context& context, const EmbeddingArgs& args) {
-  const int64_t bytes = args.C * (args.dtype == Dtype::kBf16 ? 2 : 4);
-  each_row(context, args.R, args.C, [&](int64_t r) {
-    __builtin_memcpy(static_cast<std::byte*>(args.out) + r * bytes,
-                     static_cast<const std::byte*>(args.table) + args.ids[r] * bytes,
-                     static_cast<size_t>(bytes));
+  with_type(args.dtype, [&](auto value) {
+    using T = decltype(value);
+    each_row(context, args.R, args.C, [&](int64_t r) {
+      const int64_t id = args.ids[r] - args.first_id;
+      T* out = static_cast<T*>(args.out) + r * args.C;
+      if (id >= 0 && id < args.V) {
+        const T* row = static_cast<const T*>(args.table) + id * args.C;
+        each_vector(args.C, [&](int64_t i, auto part) {
+          store(out + i, load(row + i, part) + zero(), part);
+        });
+      } else if (!args.keep_others) {
+        __builtin_memset(out, 0, static_cast<size_t>(args.C) * sizeof(T));
+      }
+    });
   });
 }
 

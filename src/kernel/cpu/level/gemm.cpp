@@ -28,7 +28,7 @@ class Product {
         plan_(make_plan<Tile>(args, context.pool->num_threads())),
         a_(left_operand<Source>(args)),
         b_(right_operand<Source>(args)),
-        sink_{stacked_rows<Out>(args.c), args.accumulate} {
+        sink_(make_sink<Out>(args)) {
     const size_t own = plan_.private_bytes * static_cast<size_t>(pool_.num_threads());
     check_workspace("gemm",
                     plan_.shared_bytes + plan_.bias_bytes + plan_.partial_bytes + own + kReadPast,
@@ -39,6 +39,7 @@ class Product {
     partial_ = reinterpret_cast<float*>(at += plan_.bias_bytes);
     private_ = at + plan_.partial_bytes;
     for (const void* bias : args.bias) has_bias_ = has_bias_ || bias != nullptr;
+    plain_ = !has_bias_ && !args.accumulate && args.num_addends == 0;
   }
 
   void run() {
@@ -136,6 +137,13 @@ class Product {
         const int64_t tile_rows = std::min(kMr, rows - i), tile_cols = std::min(kNr, cols - j);
         for (int64_t byte = 0; byte < piece; byte += 64) __builtin_prefetch(next + byte, 0, 2);
         next += piece;
+        if constexpr (kStoresBf16<Tile> && sizeof(Out) == sizeof(Bf16)) {
+          Out* c = last && plain_ && tile_cols == kNr && tile_rows == kMr ? rows_at(m) : nullptr;
+          if (c) {
+            Tile::multiply_into(k_padded, panel, b, tile, !first, c + n, sink_.rows.ld);
+            continue;
+          }
+        }
         Tile::multiply(k_padded, panel, b, tile, !first);
         if (!last) continue;
         store_tile<Tile::kNr>(sink_, tile, m, tile_rows, n, tile_cols,
@@ -144,12 +152,19 @@ class Product {
     }
   }
 
+  // Rows m to m + kMr of C, or null where they do not lie in one part of the stack.
+  Out* rows_at(int64_t m) const {
+    Out* c = sink_.rows.at(m);
+    return sink_.rows.at(m + Tile::kMr - 1) == c + (Tile::kMr - 1) * sink_.rows.ld ? c : nullptr;
+  }
+
   ThreadPool& pool_;
   const GemmArgs& args_;
   const Plan plan_;
   const Operand<const Source> a_, b_;
   const Sink<Out> sink_;
   bool has_bias_ = false;
+  bool plain_;  // C is the product alone
   Packed* shared_;
   float* bias_;
   float* partial_;

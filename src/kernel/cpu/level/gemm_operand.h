@@ -9,7 +9,7 @@
 namespace weft::WEFT_LEVEL {
 namespace {
 
-// T elements where they lie: up to three matrices one under another.
+// T elements where they lie: matrices one under another.
 template <typename T>
 struct Rows {
   T* part[kMaxParts];
@@ -18,8 +18,9 @@ struct Rows {
 
   [[gnu::always_inline]] T* at(int64_t row) const {
     if (row < end[0]) return part[0] + row * ld;
-    if (row < end[1]) return part[1] + (row - end[0]) * ld;
-    return part[2] + (row - end[1]) * ld;
+    int i = 1;
+    while (row >= end[i] && i < kMaxParts - 1) ++i;
+    return part[i] + (row - end[i - 1]) * ld;
   }
 };
 
@@ -46,7 +47,11 @@ template <typename T>
 Operand<const T> left_operand(const GemmArgs& args) {
   const int64_t num_rows = args.a_transposed ? args.K : args.M;
   const T* a = static_cast<const T*>(args.a);
-  return {{{a, nullptr, nullptr}, {num_rows, num_rows, num_rows}, args.lda}, !args.a_transposed};
+  Rows<const T> rows{};
+  rows.part[0] = a;
+  rows.end[0] = num_rows;
+  rows.ld = args.lda;
+  return {rows, !args.a_transposed};
 }
 
 template <typename T>

@@ -17,7 +17,7 @@ namespace {
 inline constexpr int64_t kSharedBytes = 2 << 20;
 inline constexpr int64_t kPrivateBytes = 256 << 10;
 inline constexpr int64_t kPartialBytes = 4 << 20;
-inline constexpr int64_t kShortM = 512;
+inline constexpr int64_t kShortM = 128;
 
 struct Plan {
   bool share_b;
@@ -55,9 +55,12 @@ Plan make_plan(const GemmArgs& args, int num_threads) {
   plan.m_block = plan.share_b ? other : shared;
   plan.n_block = plan.share_b ? shared : other;
 
-  // At least four tasks a thread where the block allows it: the last to finish is waited for.
+  // At least four tasks a thread where the block allows it, and as many for one as for another:
+  // the last to finish is waited for.
   const int64_t most = std::max(kPrivateBytes / line_bytes / other_step, int64_t{1}) * other_step;
-  plan.task_lines = std::min(most, padded(ceil_div(other, int64_t{4} * num_threads), other_step));
+  const int64_t tasks =
+      round_up(std::max(ceil_div(other, most), int64_t{4} * num_threads), num_threads);
+  plan.task_lines = std::min(most, padded(ceil_div(other, tasks), other_step));
   plan.shared_bytes = aligned(shared * line_bytes);
   plan.private_bytes = aligned(plan.task_lines * line_bytes);
   plan.bias_bytes = aligned(plan.n_block * 4);

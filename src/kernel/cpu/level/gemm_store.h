@@ -1,6 +1,6 @@
 // kernel/cpu/level/gemm_store.h: a finished tile on its way into C.
 //
-// result = round(chain + bias + C_old): each added once, in fp32, in that order.
+// result = round(chain + addends + C_old + bias): each added once, in fp32, in that order.
 #pragma once
 
 #include <bit>
@@ -49,7 +49,18 @@ template <typename Out>
 struct Sink {
   Rows<Out> rows;
   bool accumulate;
+  int num_addends;
+  Rows<const float> addends[kMaxAddends];
 };
+
+template <typename Out>
+Sink<Out> make_sink(const GemmArgs& args) {
+  Sink<Out> sink{stacked_rows<Out>(args.c), args.accumulate, args.num_addends, {}};
+  for (int i = 0; i < args.num_addends; ++i) {
+    sink.addends[i] = stacked_rows<const float>(args.addend[i]);
+  }
+  return sink;
+}
 
 // tile (rows, kNr) holds columns [n, n + cols) of C's rows from m on. bias: of column n, or null.
 template <int kNr, typename Out>
@@ -57,18 +68,22 @@ void store_tile(const Sink<Out>& sink, const float* tile, int64_t m, int64_t row
                 int64_t cols, const float* bias) {
   for (int64_t i = 0; i < rows; ++i, tile += kNr) {
     Out* c = sink.rows.at(m + i) + n;
+    const float* addends[kMaxAddends];
+    for (int a = 0; a < sink.num_addends; ++a) addends[a] = sink.addends[a].at(m + i) + n;
     if (cols == kNr) {
       for (int j = 0; j < kNr; j += kLanes) {
         Floats v = load_vector<Floats>(tile + j);
-        if (bias) v += load_vector<Floats>(bias + j);
+        for (int a = 0; a < sink.num_addends; ++a) v += load_vector<Floats>(addends[a] + j);
         if (sink.accumulate) v += widen(c + j);
+        if (bias) v += load_vector<Floats>(bias + j);
         narrow(v, c + j);
       }
     } else {
       for (int64_t j = 0; j < cols; ++j) {
         float v = tile[j];
-        if (bias) v += bias[j];
+        for (int a = 0; a < sink.num_addends; ++a) v += addends[a][j];
         if (sink.accumulate) v += to_float(c[j]);
+        if (bias) v += bias[j];
         narrow_one(v, c + j);
       }
     }

@@ -6,6 +6,8 @@
 // multiple of, kMaxK how much of k the caches hold at once. An element's chain depends on kStep
 // alone: between blocks of k the sums rest in `tile` as fp32, exactly.
 //
+// A tile with multiply_into rounds its sums into C itself, where nothing else is to be added.
+//
 // prepare() is called by a thread before its first multiply of a task.
 // multiply may read up to kReadPast bytes past its panels (not use them).
 //
@@ -29,6 +31,11 @@ namespace weft::WEFT_LEVEL {
 namespace {
 
 inline constexpr int kReadPast = 64;
+
+template <typename Tile>
+inline constexpr bool kStoresBf16 = requires {
+  &Tile::multiply_into;
+};
 
 #if defined(WEFT_LEVEL_neon_bf16)
 using TileForBf16 = Bf16Tile;

@@ -21,6 +21,8 @@ size_t cached_attention_workspace(const CachedAttentionArgs& args, int num_threa
 void swiglu(const Context& context, const SwigluArgs& args);
 void swiglu_backward(const Context& context, const SwigluBackwardArgs& args);
 void cross_entropy(const Context& context, const CrossEntropyArgs& args);
+void softmax_stats(const Context& context, const SoftmaxStatsArgs& args);
+void softmax_gradient(const Context& context, const SoftmaxGradientArgs& args);
 void bias_backward(const Context& context, const BiasBackwardArgs& args);
 size_t bias_backward_workspace(const BiasBackwardArgs& args, int num_threads);
 void add(const Context& context, const AddArgs& args);

@@ -3,30 +3,28 @@
 // A row lies in the first-level cache, so it is walked twice: statistics, then result.
 #include "kernel/cpu/level/ops.h"
 #include "kernel/cpu/level/rows.h"
+#include "kernel/cpu/level/simd_four.h"
 #include "kernel/cpu/workspace.h"
 
 namespace weft::WEFT_LEVEL {
 namespace {
 
-WEFT_INLINE float total(const Vec (&sums)[kChains]) {
-  return sum_lanes((sums[0] + sums[1]) + (sums[2] + sums[3]));
-}
-
 // s = x + residual, rounded; its sum of squares.
 template <typename T>
 [[gnu::flatten]] float add_residual(const T* x, const T* residual, T* sum, int64_t C) {
-  Vec sums[kChains] = {zero(), zero(), zero(), zero()};
-  each_vector_in_turn(C, [&](int64_t i, int chain, auto part) {
-    Vec s = load(x + i, part);
+  Vecs sums = zero();
+  each_four(C, [&](int64_t i, int chain, auto part) {
+    auto s = load(x + i, part);
     if (residual) s = round_to(T{}, s + load(residual + i, part));
     if (sum) store(sum + i, s, part);
-    sums[chain] = fma(s, s, sums[chain]);
+    auto& squares = chain_of(sums, chain, part);
+    squares = fma(s, s, squares);
   });
-  return total(sums);
+  return sum_all(sums);
 }
 
 template <typename T>
-void norm_row(const RmsNormArgs& args, int64_t r) {
+[[gnu::flatten]] void norm_row(const RmsNormArgs& args, int64_t r) {
   const int64_t base = r * args.C;
   const T* x = static_cast<const T*>(args.x) + base;
   const T* residual = args.residual ? static_cast<const T*>(args.residual) + base : nullptr;
@@ -41,8 +39,8 @@ void norm_row(const RmsNormArgs& args, int64_t r) {
   const T* weight = static_cast<const T*>(args.weight);
   T* y = static_cast<T*>(args.y) + base;
   const Vec rstd = splat(args.rstd[r]);
-  each_vector(args.C, [&](int64_t i, auto part) {
-    const Vec normed = round_to(T{}, load(s + i, part) * rstd);
+  each_four(args.C, [&](int64_t i, int, auto part) {
+    const auto normed = round_to(T{}, load(s + i, part) * rstd);
     store(y + i, normed * load(weight + i, part), part);
   });
 }
@@ -58,19 +56,20 @@ template <typename T>
   const T* weight = static_cast<const T*>(args.weight);
   T* dx = static_cast<T*>(args.dx) + base;
   const Vec rstd = splat(args.rstd[r]);
-  Vec sums[kChains] = {zero(), zero(), zero(), zero()};
-  each_vector_in_turn(args.C, [&](int64_t i, int chain, auto part) {
-    const Vec d = load(dy + i, part);
-    const Vec normed = load(s + i, part) * rstd;
-    sums[chain] = fma(d * load(weight + i, part), normed, sums[chain]);
+  Vecs sums = zero();
+  each_four(args.C, [&](int64_t i, int chain, auto part) {
+    const auto d = load(dy + i, part);
+    const auto normed = load(s + i, part) * rstd;
+    auto& sum = chain_of(sums, chain, part);
+    sum = fma(d * load(weight + i, part), normed, sum);
     if (!dweight) return;
     store(dweight + i, fma(d, round_to(T{}, normed), load(dweight + i, part)), part);
   });
-  const Vec mean = splat(total(sums) / static_cast<float>(args.C));
-  each_vector(args.C, [&](int64_t i, auto part) {
-    const Vec g = load(dy + i, part) * load(weight + i, part);
-    const Vec normed = load(s + i, part) * rstd;
-    Vec d = fnma(normed, mean, g) * rstd;
+  const Vec mean = splat(sum_all(sums) / static_cast<float>(args.C));
+  each_four(args.C, [&](int64_t i, int, auto part) {
+    const auto g = load(dy + i, part) * load(weight + i, part);
+    const auto normed = load(s + i, part) * rstd;
+    auto d = fnma(normed, mean, g) * rstd;
     if (dsum) d = d + load(dsum + i, part);
     store(dx + i, d, part);
   });

@@ -60,27 +60,6 @@ WEFT_INLINE void each_vector(int64_t n, const Body& body) {
   if (i < n) body(i, Part{static_cast<int>(n - i)});
 }
 
-// The same four vectors at a time, for long chains of dependent instructions: body(i, chain, part).
-// Sums take the four chains in turn, so that one addition need not wait for the last. The tail goes
-// to chain 3. The function around it is to be flattened, or the chains would live in memory.
-inline constexpr int kChains = 4;
-template <typename Body>
-WEFT_INLINE void each_vector_in_turn(int64_t n, const Body& body) {
-  int64_t i = 0;
-  for (; i + kChains * kLanes <= n; i += kChains * kLanes) {
-    body(i, 0, Full{});
-    body(i + kLanes, 1, Full{});
-    body(i + 2 * kLanes, 2, Full{});
-    body(i + 3 * kLanes, 3, Full{});
-  }
-  const int64_t whole = (n - i) / kLanes;
-  if (whole > 0) body(i, 0, Full{});
-  if (whole > 1) body(i + kLanes, 1, Full{});
-  if (whole > 2) body(i + 2 * kLanes, 2, Full{});
-  i += whole * kLanes;
-  if (i < n) body(i, 3, Part{static_cast<int>(n - i)});
-}
-
 // body(T{}) with the element type that `dtype` names.
 template <typename Body>
 WEFT_INLINE void with_type(Dtype dtype, const Body& body) {

@@ -15,6 +15,7 @@ WEFT_INLINE Vec splat(float v) { return _mm256_set1_ps(v); }
 WEFT_INLINE Vec fma(Vec a, Vec b, Vec c) { return _mm256_fmadd_ps(a, b, c); }    // a b + c
 WEFT_INLINE Vec fnma(Vec a, Vec b, Vec c) { return _mm256_fnmadd_ps(a, b, c); }  // c - a b
 WEFT_INLINE Vec maximum(Vec a, Vec b) { return _mm256_max_ps(a, b); }
+WEFT_INLINE Vec minimum(Vec a, Vec b) { return _mm256_min_ps(a, b); }
 WEFT_INLINE Vec square_root(Vec a) { return _mm256_sqrt_ps(a); }
 
 WEFT_INLINE Mask less(Vec a, Vec b) { return _mm256_cmp_ps(a, b, _CMP_LT_OQ); }

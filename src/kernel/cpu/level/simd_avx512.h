@@ -17,6 +17,7 @@ WEFT_INLINE Vec splat(float v) { return _mm512_set1_ps(v); }
 WEFT_INLINE Vec fma(Vec a, Vec b, Vec c) { return _mm512_fmadd_ps(a, b, c); }    // a b + c
 WEFT_INLINE Vec fnma(Vec a, Vec b, Vec c) { return _mm512_fnmadd_ps(a, b, c); }  // c - a b
 WEFT_INLINE Vec maximum(Vec a, Vec b) { return _mm512_max_ps(a, b); }
+WEFT_INLINE Vec minimum(Vec a, Vec b) { return _mm512_min_ps(a, b); }
 WEFT_INLINE Vec square_root(Vec a) { return _mm512_sqrt_ps(a); }
 
 WEFT_INLINE Mask less(Vec a, Vec b) { return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ); }

@@ -1,10 +1,12 @@
 // kernel/cpu/level/simd_math.h: exp and log of a vector, our own, so that their bits are ours.
 //
+// V is Vec, or Vecs for four at a time.
+//
 // The coefficients interpolate at Chebyshev nodes; the errors measured over all exponents are in
 // tests/kernel/math_test.cpp.
 #pragma once
 
-#include "kernel/cpu/level/simd.h"
+#include "kernel/cpu/level/simd_four.h"
 
 namespace weft::WEFT_LEVEL {
 
@@ -17,35 +19,39 @@ inline constexpr float kLn2Low = 0x1.7f7d1cp-20f;
 // x = n ln 2 + r, |r| <= ln 2 / 2: e^r = 1 + r + r^2 p(r), and n is added to its exponent. Adding
 // 1.5 * 2^23 leaves n in the low bits of the sum, which costs less than a conversion. Results
 // below 2^-126 are zero. x is at most 88; exp() takes any x.
-WEFT_INLINE Vec exp_of_small(Vec x) {
+template <typename V>
+WEFT_INLINE V exp_of_small(V x) {
   const Vec shifter = splat(0x1.8p23f);
-  const Vec shifted = fma(x, splat(kLog2E), shifter);
-  const Vec whole = shifted - shifter;
-  const Vec r = fnma(whole, splat(kLn2Low), fnma(whole, splat(kLn2High), x));
+  const V shifted = fma(x, splat(kLog2E), shifter);
+  const V whole = shifted - shifter;
+  const V r = fnma(whole, splat(kLn2Low), fnma(whole, splat(kLn2High), x));
   // In pairs (Estrin): a shorter chain, and fewer copies of constants than Horner's.
-  const Vec square = r * r;
-  Vec p = fma(splat(0x1.a1256cp-13f), r, splat(0x1.6d43b0p-10f));
+  const V square = r * r;
+  V p = fma(splat(0x1.a1256cp-13f), r, splat(0x1.6d43b0p-10f));
   p = fma(p, square, fma(splat(0x1.1110e0p-7f), r, splat(0x1.5554e8p-5f)));
   p = fma(p, square, fma(splat(0x1.555556p-3f), r, splat(0.5f)));
-  const Vec y = fma(square, p, r) + splat(1.0f);
-  const Vec scaled = from_bits(plus(bits_of(y), shift_left<23>(bits_of(shifted))));
+  const V y = fma(square, p, r) + splat(1.0f);
+  const V scaled = from_bits(plus(bits_of(y), shift_left<23>(bits_of(shifted))));
   return zero_where(less(x, splat(-0x1.5d589ep+6f)), scaled);  // ln 2^-126
 }
 
-WEFT_INLINE Vec exp(Vec x) {
+template <typename V>
+WEFT_INLINE V exp(V x) {
   return select(less(splat(0x1.62e42ep+6f), x), splat(__builtin_inff()), exp_of_small(x));
 }
 
-// 2^x for x up to 127, for softmax: two thirds of the work of exp. x = n + f, |f| <= 1/2, is exact.
-// At -127 and below the result is zero, just above it something below 2^-126. The price is paid
-// before: scores times log2(e) are rounded, so a weight of e^-20 is good to 1e-6 of itself only.
-WEFT_INLINE Vec exp2_of_small(Vec x) {
+// 2^x for x up to 128, which gives infinity, for softmax: two thirds of the work of exp. x = n + f,
+// |f| <= 1/2, is exact. At -127 and below the result is zero, just above it something below 2^-126.
+// The price is paid before: scores times log2(e) are rounded, so a weight of e^-20 is good to 1e-6
+// of itself only.
+template <typename V>
+WEFT_INLINE V exp2_of_small(V x) {
   const Vec shifter = splat(0x1.8p23f);
   x = maximum(splat(-127.0f), x);
-  const Vec shifted = x + shifter;
-  const Vec f = x - (shifted - shifter);
-  const Vec square = f * f;
-  Vec p = fma(splat(0x1.5f0956p-10f), f, splat(0x1.3b2a52p-7f));
+  const V shifted = x + shifter;
+  const V f = x - (shifted - shifter);
+  const V square = f * f;
+  V p = fma(splat(0x1.5f0956p-10f), f, splat(0x1.3b2a52p-7f));
   p = fma(splat(0x1.441412p-13f), square, p);
   p = fma(p, square, fma(splat(0x1.c6af6cp-5f), f, splat(0x1.ebfbe0p-3f)));
   p = fma(p, square, fma(splat(0x1.62e430p-1f), f, splat(1.0f)));

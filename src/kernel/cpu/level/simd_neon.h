@@ -15,6 +15,7 @@ WEFT_INLINE Vec splat(float v) { return vdupq_n_f32(v); }
 WEFT_INLINE Vec fma(Vec a, Vec b, Vec c) { return vfmaq_f32(c, a, b); }   // a b + c
 WEFT_INLINE Vec fnma(Vec a, Vec b, Vec c) { return vfmsq_f32(c, a, b); }  // c - a b
 WEFT_INLINE Vec maximum(Vec a, Vec b) { return vmaxq_f32(a, b); }         // NaN stays, as b
+WEFT_INLINE Vec minimum(Vec a, Vec b) { return vminq_f32(a, b); }
 WEFT_INLINE Vec square_root(Vec a) { return vsqrtq_f32(a); }
 
 WEFT_INLINE Mask less(Vec a, Vec b) { return vcltq_f32(a, b); }

@@ -6,16 +6,24 @@
 namespace weft::WEFT_LEVEL {
 namespace {
 
-WEFT_INLINE Vec sigmoid(Vec x) { return splat(1.0f) / (splat(1.0f) + exp(zero() - x)); }
+// For bf16 results 2^x is exact enough; at 128 it is infinity.
+template <typename T, typename V>
+WEFT_INLINE V sigmoid(V x) {
+  if constexpr (sizeof(T) == sizeof(Bf16)) {
+    return splat(1.0f) / (splat(1.0f) + exp2_of_small(minimum(splat(128.0f), x * splat(-kLog2E))));
+  } else {
+    return splat(1.0f) / (splat(1.0f) + exp(zero() - x));
+  }
+}
 
 template <typename T>
 [[gnu::flatten]] void swiglu_row(const SwigluArgs& args, int64_t r) {
   const T* gate = static_cast<const T*>(args.gate_up) + 2 * r * args.F;
   const T* up = gate + args.F;
   T* h = static_cast<T*>(args.h) + r * args.F;
-  each_vector_in_turn(args.F, [&](int64_t i, int, auto part) {
-    const Vec g = load(gate + i, part);
-    store(h + i, g * sigmoid(g) * load(up + i, part), part);
+  each_four(args.F, [&](int64_t i, int, auto part) {
+    const auto g = load(gate + i, part);
+    store(h + i, g * sigmoid<T>(g) * load(up + i, part), part);
   });
 }
 
@@ -27,12 +35,12 @@ template <typename T>
   const T* dh = static_cast<const T*>(args.dh) + r * args.F;
   T* dgate = static_cast<T*>(args.dgate_up) + 2 * r * args.F;
   T* dup = dgate + args.F;
-  each_vector_in_turn(args.F, [&](int64_t i, int, auto part) {
-    const Vec g = load(gate + i, part);
-    const Vec s = sigmoid(g);
-    const Vec d = load(dh + i, part) * s;
-    const Vec slope = fma(g, splat(1.0f) - s, splat(1.0f));
-    const Vec u = load(up + i, part);
+  each_four(args.F, [&](int64_t i, int, auto part) {
+    const auto g = load(gate + i, part);
+    const auto s = sigmoid<T>(g);
+    const auto d = load(dh + i, part) * s;
+    const auto slope = fma(g, splat(1.0f) - s, splat(1.0f));
+    const auto u = load(up + i, part);
     store(dgate + i, d * u * slope, part);
     store(dup + i, d * g, part);
   });

@@ -1,0 +1,16 @@
+// exec/mesh.h: the groups of ranks that an executor's collectives go to.
+#pragma once
+
+#include "comm/comm.h"
+
+namespace weft {
+
+struct Mesh {
+  int tp = 1, dp = 1;
+  // Null where this rank is alone on the axis, and while planning.
+  Comm* tensor = nullptr;  // collectives of this axis run on the compute thread
+  Comm* data = nullptr;    // those marked `beside` on the communication thread, others in finish
+  Comm* copies = nullptr;  // neighbours that hold copies of key/value heads
+};
+
+}  // namespace weft

@@ -1,0 +1,52 @@
+// exec/schedule.cpp: who waits for whom.
+#include "exec/schedule.h"
+
+#include <algorithm>
+#include <map>
+
+namespace weft {
+namespace {
+
+// The value that owns the memory: views stand for their bucket.
+int storage_id(const Graph& graph, Ref r) {
+  while (graph[r].base) r = graph[r].base;
+  return r.id;
+}
+
+}  // namespace
+
+Schedule make_schedule(const Graph& graph, const std::vector<Node>& list) {
+  Schedule made;
+  std::map<int, int> touched;  // storage -> one past the number of the last node beside it
+  int waited = 0;              // so many are surely done here
+  for (size_t t = 0; t < list.size(); ++t) {
+    const Node& node = list[t];
+    ScheduledNode s;
+    s.is_beside = is_collective(node.op) && node.attr.beside;
+    if (s.is_beside) {
+      s.number = made.num_beside++;
+      // The compute thread waits here before it hands the node over.
+      s.wait_for = std::max(0, s.number - kInFlight + 1);
+      for (const auto* refs : {&node.inputs, &node.outputs}) {
+        for (Ref r : *refs) {
+          if (r) touched[storage_id(graph, r)] = s.number + 1;
+        }
+      }
+    } else {
+      for (const auto* refs : {&node.inputs, &node.outputs}) {
+        for (Ref r : *refs) {
+          if (!r) continue;
+          const auto found = touched.find(storage_id(graph, r));
+          if (found != touched.end()) s.wait_for = std::max(s.wait_for, found->second);
+        }
+      }
+    }
+    for (; waited < s.wait_for; ++waited) made.done_at.push_back(static_cast<int>(t));
+    s.wait_for = std::max(s.wait_for, 0);
+    made.nodes.push_back(s);
+  }
+  while (waited++ < made.num_beside) made.done_at.push_back(static_cast<int>(list.size()));
+  return made;
+}
+
+}  // namespace weft

@@ -1,0 +1,35 @@
+// launch/job.h: a job of ranks on this machine, started, watched and ended by one supervisor.
+//
+// Ranks are this program again, with the same arguments and some variables (RankContext). Rank 0
+// keeps the terminal; what the others print comes through pipes, with "[rank 3] " before each line.
+//
+// The first rank that fails is the cause of the job's end. It is reported, the other ranks'
+// collectives are aborted with it as the reason, and what still runs after grace_ms is killed. A
+// rank that only lost its peers (exit 75) is the cause only where no other rank failed by itself.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace weft {
+
+struct JobOptions {
+  int num_ranks = 1;
+  std::vector<std::string> argv;  // of the ranks; empty: this process's own
+  std::string program = "/proc/self/exe";
+  int threads = 0;               // of a rank; 0: its share of the cores
+  int64_t deadline_ms = 30'000;  // of a collective
+  int64_t grace_ms = 300;        // for the others, after the first failure
+};
+
+// event: started, stopping (a signal was passed on), failed (the cause), ended, killed.
+using EventSink = std::function<void(const char* event, int rank, const std::string& text)>;
+
+// The exit code: 0; the failing rank's own; 75 where a signal ended it or it lost its peers; 143 or
+// 130 where all stopped on SIGTERM or SIGINT. No rank is left when this returns or throws.
+// SIGTERM and SIGINT are passed on once; a second one kills the ranks.
+[[nodiscard]] int run_local_job(const JobOptions& options, const EventSink& sink);
+
+}  // namespace weft

@@ -1,0 +1,31 @@
+// launch/line_prefixer.h: a rank's output, line by line, with its name before each line.
+#pragma once
+
+#include <string>
+
+namespace weft {
+
+// Reads a pipe that does not block and writes whole lines, one write a line, so that lines of
+// several ranks do not mix.
+class LinePrefixer {
+ public:
+  LinePrefixer(int from, int to, std::string prefix)
+      : from_(from), to_(to), prefix_(std::move(prefix)) {}
+  ~LinePrefixer();
+  LinePrefixer(const LinePrefixer&) = delete;
+  LinePrefixer& operator=(const LinePrefixer&) = delete;
+
+  int fd() const { return from_; }  // -1: nothing more will come
+  void pump();                      // what is there now
+  void finish();                    // that, and the last line without an end
+  const std::string& last_line() const { return last_line_; }
+
+ private:
+  void take_lines();
+  void write_line(const std::string& line);
+
+  int from_, to_;
+  std::string prefix_, pending_, last_line_;
+};
+
+}  // namespace weft

@@ -1,0 +1,54 @@
+// launch/rank_context.cpp: the variables of a rank, read strictly.
+#include "launch/rank_context.h"
+
+#include <fcntl.h>
+
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+
+#include "base/error.h"
+
+namespace weft {
+namespace {
+
+int read_number(const char* name, int least) {
+  const char* text = std::getenv(name);
+  require(text != nullptr, "{} is set, but {} is not; they are for weft's own use", kRankVariable,
+          name);
+  int value = 0;
+  const char* end = text + std::strlen(text);
+  const auto [stop, error] = std::from_chars(text, end, value);
+  require(error == std::errc() && stop == end && value >= least, "{}={} is no number from {} on",
+          name, text, least);
+  return value;
+}
+
+}  // namespace
+
+std::optional<RankContext> RankContext::from_environment() {
+  if (std::getenv(kRankVariable) == nullptr) return std::nullopt;
+  RankContext context;
+  context.rank = read_number(kRankVariable, 0);
+  context.size = read_number(kNumRanksVariable, 1);
+  context.threads = read_number(kThreadsVariable, 1);
+  const int inherited = read_number(kWorldFdVariable, 0);
+  // A descriptor of our own, so that this may be called again; neither outlives an exec.
+  ::fcntl(inherited, F_SETFD, FD_CLOEXEC);
+  context.world = ShmWorld::attach(::fcntl(inherited, F_DUPFD_CLOEXEC, 0));
+  require(context.size == context.world->num_ranks() && context.rank < context.size,
+          "{}={} and {}={} do not fit a world of {} ranks", kRankVariable, context.rank,
+          kNumRanksVariable, context.size, context.world->num_ranks());
+  return context;
+}
+
+void note_rank_failure(const std::string& message) noexcept {
+  try {
+    const auto context = RankContext::from_environment();
+    if (context) context->world->note_failure(context->rank, message);
+  } catch (const std::exception&) {
+    // The process ends with its own error, which says more than this one.
+  }
+}
+
+}  // namespace weft

@@ -1,0 +1,59 @@
+// launch/signal_pipe.cpp: a handler that writes one byte.
+#include "launch/signal_pipe.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+
+#include "base/error.h"
+
+namespace weft {
+namespace {
+
+constexpr int kSignals[] = {SIGTERM, SIGINT, SIGCHLD};
+std::atomic<int> target{-1};
+
+void pass_on(int number) {
+  const int saved = errno;
+  const auto byte = static_cast<char>(number);
+  [[maybe_unused]] const ssize_t put = ::write(target.load(), &byte, 1);
+  errno = saved;
+}
+
+}  // namespace
+
+SignalPipe::SignalPipe() {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) {
+    throw RunError(fmt::format("cannot make a pipe: {}", std::strerror(errno)));
+  }
+  read_ = ends[0];
+  write_ = ends[1];
+  ensure(target.exchange(write_) == -1, "two jobs at once in one process");
+  struct sigaction action {};
+  action.sa_handler = pass_on;
+  action.sa_flags = SA_RESTART | SA_NOCLDSTOP;
+  for (size_t i = 0; i < 3; ++i) ::sigaction(kSignals[i], &action, &before_[i]);
+}
+
+SignalPipe::~SignalPipe() {
+  for (size_t i = 0; i < 3; ++i) ::sigaction(kSignals[i], &before_[i], nullptr);
+  target.store(-1);
+  ::close(read_);
+  ::close(write_);
+}
+
+std::vector<int> SignalPipe::take() {
+  std::vector<int> numbers;
+  char bytes[64];
+  ssize_t got = 0;
+  while ((got = ::read(read_, bytes, sizeof bytes)) > 0) {
+    for (ssize_t i = 0; i < got; ++i) numbers.push_back(bytes[i]);
+  }
+  return numbers;
+}
+
+}  // namespace weft

@@ -1,0 +1,122 @@
+// launch/start_rank.cpp: fork and exec; between the two only what is allowed there.
+#include "launch/start_rank.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+
+#include "base/error.h"
+#include "launch/rank_context.h"
+
+extern char** environ;
+
+namespace weft {
+namespace {
+
+struct Pipe {
+  int read = -1, write = -1;
+  Pipe() {
+    int ends[2];
+    if (::pipe2(ends, O_CLOEXEC) != 0) {
+      throw RunError(fmt::format("cannot make a pipe: {}", std::strerror(errno)));
+    }
+    read = ends[0];
+    write = ends[1];
+    ::fcntl(read, F_SETFL, O_NONBLOCK);
+  }
+};
+
+std::vector<std::string> rank_environment(const RankStart& start) {
+  std::vector<std::string> own = {fmt::format("{}={}", kRankVariable, start.rank),
+                                  fmt::format("{}={}", kNumRanksVariable, start.num_ranks),
+                                  fmt::format("{}={}", kThreadsVariable, start.threads),
+                                  fmt::format("{}={}", kWorldFdVariable, start.world_fd)};
+  std::vector<std::string> all = own;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    const std::string name = text.substr(0, text.find('=') + 1);
+    bool is_ours = false;
+    for (const std::string& other : own) is_ours |= other.starts_with(name);
+    if (!is_ours) all.push_back(text);
+  }
+  return all;
+}
+
+std::vector<char*> pointers(std::vector<std::string>& words) {
+  std::vector<char*> all;
+  for (std::string& word : words) all.push_back(word.data());
+  all.push_back(nullptr);
+  return all;
+}
+
+struct ChildPlan {
+  const char* program;
+  char* const* argv;
+  char* const* env;
+  pid_t parent;
+  int world_fd, null_fd, out, err;
+  const cpu_set_t* cores;
+  const sigset_t* signals;
+};
+
+// Only async-signal-safe calls: another thread may have held any lock when we forked.
+[[noreturn]] void become_rank(const ChildPlan& plan) {
+  ::setpgid(0, 0);
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != plan.parent) ::_exit(127);  // it died before the line above
+  for (const int signal : {SIGTERM, SIGINT, SIGCHLD}) ::signal(signal, SIG_DFL);
+  ::sigprocmask(SIG_SETMASK, plan.signals, nullptr);
+  if (plan.cores != nullptr) ::sched_setaffinity(0, sizeof *plan.cores, plan.cores);
+  ::dup2(plan.null_fd, STDIN_FILENO);
+  if (plan.out >= 0) ::dup2(plan.out, STDOUT_FILENO);
+  if (plan.err >= 0) ::dup2(plan.err, STDERR_FILENO);
+  ::fcntl(plan.world_fd, F_SETFD, 0);
+  ::execve(plan.program, plan.argv, plan.env);
+  constexpr char kText[] = "error: the rank's program cannot be executed\n";
+  [[maybe_unused]] const ssize_t put = ::write(STDERR_FILENO, kText, sizeof kText - 1);
+  ::_exit(127);
+}
+
+}  // namespace
+
+StartedRank start_rank(const RankStart& start) {
+  std::vector<std::string> argv = start.argv, env = rank_environment(start);
+  const std::vector<char*> argv_pointers = pointers(argv), env_pointers = pointers(env);
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  for (const int core : start.cores) CPU_SET(static_cast<size_t>(core), &cores);
+  Pipe out, err;
+  const int null_fd = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  // Held back until the rank has its own handlers, or none: ours must not run in it.
+  sigset_t held, before;
+  ::sigemptyset(&held);
+  for (const int signal : {SIGTERM, SIGINT, SIGCHLD}) ::sigaddset(&held, signal);
+  ::pthread_sigmask(SIG_BLOCK, &held, &before);
+  const ChildPlan plan{start.program.c_str(),
+                       argv_pointers.data(),
+                       env_pointers.data(),
+                       ::getpid(),
+                       start.world_fd,
+                       null_fd,
+                       start.pipe_output ? out.write : -1,
+                       start.pipe_output ? err.write : -1,
+                       start.cores.empty() ? nullptr : &cores,
+                       &before};
+  const pid_t pid = ::fork();
+  if (pid == 0) become_rank(plan);
+  const int error = errno;
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  for (const int fd : {null_fd, out.write, err.write}) ::close(fd);
+  if (pid > 0 && start.pipe_output) return {pid, out.read, err.read};
+  ::close(out.read);
+  ::close(err.read);
+  if (pid < 0) throw RunError(fmt::format("cannot start a rank: {}", std::strerror(error)));
+  return {pid, -1, -1};
+}
+
+}  // namespace weft

@@ -1,0 +1,209 @@
+// net/shm_world.cpp: the layout of the segment, its arenas, the abort flag.
+#include "net/shm_world.h"
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+
+#include "base/error.h"
+
+namespace weft {
+namespace {
+
+constexpr uint64_t kMagic = 0x31646c726f776677;  // "wfworld1"
+// A stretch of the sparse file for the header and the control blocks (half of it for the first,
+// since its size is not known here), then one for the arenas of each rank.
+constexpr int64_t kStretch = int64_t{1} << 44;
+constexpr int64_t kPage = 64 << 10;     // of the largest page size in use
+constexpr int64_t kHugePage = 2 << 20;  // arenas begin where a huge page could
+constexpr int64_t kMaxSleepMs = 20;     // an abort ends every wait within it
+constexpr size_t kTextBytes = 2040;
+
+int64_t round_up(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
+
+// A text written once: 0 nothing, 1 being written, 2 whole. A writer that dies in 1 leaves no text.
+struct OnceText {
+  std::atomic<uint32_t> state;
+  char text[kTextBytes];
+
+  bool write(const std::string& value) {
+    uint32_t nothing = 0;
+    if (!state.compare_exchange_strong(nothing, 1, std::memory_order_acq_rel)) return false;
+    const size_t length = std::min(value.size(), kTextBytes - 1);
+    std::memcpy(text, value.data(), length);
+    text[length] = '\0';
+    state.store(2, std::memory_order_release);
+    return true;
+  }
+  bool is_begun() const { return state.load(std::memory_order_acquire) != 0; }
+  std::string read() const {
+    for (int i = 0; i < 100 && state.load(std::memory_order_acquire) == 1; ++i) {
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
+    return state.load(std::memory_order_acquire) == 2 ? text : "";
+  }
+};
+
+}  // namespace
+
+struct ShmWorld::Arena {
+  int64_t offset, bytes;
+};
+
+struct ShmWorld::Header {
+  uint64_t magic;
+  int32_t num_ranks;
+  int32_t spin;
+  int64_t chunk_bytes;
+  std::atomic<int64_t> deadline_ms;
+  std::atomic<int64_t> next_block;
+  OnceText aborted;
+  struct alignas(64) Rank {
+    std::atomic<uint32_t> num_arenas;
+    Arena arenas[kMaxArenas];
+    OnceText failure;
+  } ranks[kMaxLocalRanks];
+};
+
+std::shared_ptr<ShmWorld> ShmWorld::create(const WorldOptions& options) {
+  require(options.num_ranks >= 1 && options.num_ranks <= kMaxLocalRanks,
+          "{} ranks on one machine; 1 to {} are possible", options.num_ranks, kMaxLocalRanks);
+  ensure(options.chunk_bytes >= 64, "a staging chunk holds 64 bytes at least");
+  std::shared_ptr<ShmWorld> world(
+      new ShmWorld(SharedSegment::create("weft", kStretch * (options.num_ranks + 1))));
+  Header& header = *world->header_;
+  header.num_ranks = options.num_ranks;
+  header.spin = options.spin;
+  header.chunk_bytes = round_up(std::max<int64_t>(options.chunk_bytes, 64 * options.num_ranks), 64);
+  header.deadline_ms = options.deadline_ms;
+  header.next_block = kStretch / 2;
+  header.magic = kMagic;
+  return world;
+}
+
+std::shared_ptr<ShmWorld> ShmWorld::attach(int fd) {
+  SharedSegment segment = SharedSegment::attach(fd);
+  require(segment.bytes() >= kStretch, "descriptor {} is no shared memory of weft", fd);
+  std::shared_ptr<ShmWorld> world(new ShmWorld(std::move(segment)));
+  const Header& header = *world->header_;
+  require(header.magic == kMagic && header.num_ranks >= 1 && header.num_ranks <= kMaxLocalRanks,
+          "descriptor {} is no shared memory of weft", fd);
+  return world;
+}
+
+ShmWorld::ShmWorld(SharedSegment segment)
+    : segment_(std::move(segment)),
+      bases_(std::make_unique<std::atomic<char*>[]>(size_t{kMaxLocalRanks} * kMaxArenas)) {
+  header_ = reinterpret_cast<Header*>(segment_.map_part(0, first_block()));
+}
+
+ShmWorld::~ShmWorld() {
+  for (const Block& block : blocks_) unmap_part(block.part, block.bytes);
+  for (int rank = 0; rank < kMaxLocalRanks; ++rank) {
+    for (int i = 0; i < kMaxArenas; ++i) {
+      char* part = base(rank, i).load();
+      if (part != nullptr) unmap_part(part, header_->ranks[rank].arenas[i].bytes);
+    }
+  }
+  unmap_part(header_, first_block());
+}
+
+int64_t ShmWorld::first_block() const { return round_up(sizeof(Header), kPage); }
+int ShmWorld::num_ranks() const { return header_->num_ranks; }
+int64_t ShmWorld::chunk_bytes() const { return header_->chunk_bytes; }
+int64_t ShmWorld::deadline_ms() const { return header_->deadline_ms.load(); }
+void ShmWorld::set_deadline_ms(int64_t deadline_ms) { header_->deadline_ms.store(deadline_ms); }
+
+std::atomic<char*>& ShmWorld::base(int rank, int arena) const {
+  return bases_[static_cast<size_t>(rank * kMaxArenas + arena)];
+}
+
+void* ShmWorld::take_arena(int rank, int64_t bytes) {
+  Header::Rank& entry = header_->ranks[rank];
+  const uint32_t index = entry.num_arenas.load(std::memory_order_relaxed);
+  ensure(index < kMaxArenas, fmt::format("rank {} takes more than {} arenas", rank, kMaxArenas));
+  int64_t offset = kStretch * (rank + 1);
+  if (index > 0) offset = entry.arenas[index - 1].offset + entry.arenas[index - 1].bytes;
+  Arena& arena = entry.arenas[index];
+  arena.offset = offset;
+  arena.bytes = round_up(std::max<int64_t>(bytes, 1), kHugePage);
+  ensure(offset + arena.bytes <= kStretch * (rank + 2), "arenas beyond the stretch of a rank");
+  const std::lock_guard lock(mutex_);
+  char* part = segment_.map_part(offset, arena.bytes);
+  base(rank, static_cast<int>(index)).store(part, std::memory_order_release);
+  entry.num_arenas.store(index + 1, std::memory_order_release);
+  return part;
+}
+
+int64_t ShmWorld::locate(int rank, const void* data, int64_t bytes) const {
+  const Header::Rank& entry = header_->ranks[rank];
+  const uint32_t count = entry.num_arenas.load(std::memory_order_acquire);
+  for (uint32_t i = 0; i < count; ++i) {
+    const char* start = base(rank, static_cast<int>(i)).load(std::memory_order_acquire);
+    if (start == nullptr) continue;
+    const int64_t distance = static_cast<const char*>(data) - start;
+    if (distance >= 0 && distance + bytes <= entry.arenas[i].bytes) {
+      return entry.arenas[i].offset + distance;
+    }
+  }
+  return kPrivate;
+}
+
+char* ShmWorld::pointer(int rank, int64_t location) {
+  const Header::Rank& entry = header_->ranks[rank];
+  const uint32_t count = entry.num_arenas.load(std::memory_order_acquire);
+  for (uint32_t i = 0; i < count; ++i) {
+    const Arena& arena = entry.arenas[i];
+    if (location < arena.offset || location >= arena.offset + arena.bytes) continue;
+    std::atomic<char*>& here = base(rank, static_cast<int>(i));
+    char* start = here.load(std::memory_order_acquire);
+    if (start == nullptr) {
+      const std::lock_guard lock(mutex_);
+      start = here.load(std::memory_order_acquire);
+      if (start == nullptr) start = segment_.map_part(arena.offset, arena.bytes);
+      here.store(start, std::memory_order_release);
+    }
+    return start + (location - arena.offset);
+  }
+  throw BugError(fmt::format("no arena of rank {} holds location {}", rank, location));
+}
+
+int64_t ShmWorld::new_block(int64_t bytes) {
+  const int64_t size = round_up(bytes, kPage);
+  const int64_t offset = header_->next_block.fetch_add(size);
+  ensure(offset + size <= kStretch, "no room for another group");
+  return offset;
+}
+
+char* ShmWorld::map_block(int64_t offset, int64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  for (const Block& block : blocks_) {
+    if (block.offset == offset) return block.part;
+  }
+  const int64_t size = round_up(bytes, kPage);
+  blocks_.push_back({offset, size, segment_.map_part(offset, size)});
+  return blocks_.back().part;
+}
+
+void ShmWorld::abort(const std::string& reason) { header_->aborted.write(reason); }
+bool ShmWorld::is_aborted() const { return header_->aborted.is_begun(); }
+std::string ShmWorld::abort_reason() const { return header_->aborted.read(); }
+
+bool ShmWorld::wait_a_while(SharedWord& word, uint32_t target) const {
+  if (word.has_reached(target)) return true;
+  if (is_aborted()) return false;
+  if (header_->spin != 0 && spin_on(word, target)) return true;
+  sleep_on(word, target, std::min(kMaxSleepMs, std::max<int64_t>(1, deadline_ms() / 4)));
+  return word.has_reached(target);
+}
+
+void ShmWorld::note_failure(int rank, const std::string& message) {
+  header_->ranks[rank].failure.write(message);
+}
+
+std::optional<std::string> ShmWorld::failure(int rank) const {
+  const OnceText& text = header_->ranks[rank].failure;
+  return text.is_begun() ? std::optional(text.read()) : std::nullopt;
+}
+
+}  // namespace weft

@@ -1,0 +1,92 @@
+// net/shm_world.h: what the ranks of one machine share: arenas, an abort flag, a deadline.
+//
+// One segment holds everything: a header, control blocks (the words and staging areas of groups,
+// whose contents are the comm room's), and for every rank a wide stretch for its arenas. The
+// supervisor makes it; ranks inherit its descriptor. Ranks that are threads use one object.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "net/futex.h"
+#include "net/shared_segment.h"
+
+namespace weft {
+
+inline constexpr int kMaxLocalRanks = 256;
+inline constexpr int kMaxArenas = 32;  // a rank
+
+struct WorldOptions {
+  int num_ranks = 1;
+  int64_t deadline_ms = 30'000;  // of every call
+  // Spin before sleeping: right where every thread of the job has a core of its own.
+  bool spin = false;
+  // Bytes a rank stages at a time; tests make it small to reach many chunks with little data.
+  int64_t chunk_bytes = 256 << 10;
+};
+
+class ShmWorld {
+ public:
+  static std::shared_ptr<ShmWorld> create(const WorldOptions& options);
+  static std::shared_ptr<ShmWorld> attach(int fd);
+  ~ShmWorld();
+  ShmWorld(const ShmWorld&) = delete;
+  ShmWorld& operator=(const ShmWorld&) = delete;
+
+  int fd() const { return segment_.fd(); }
+  int num_ranks() const;
+  int64_t chunk_bytes() const;
+  int64_t deadline_ms() const;
+  void set_deadline_ms(int64_t deadline_ms);  // for all ranks, from their next wait on
+
+  // Zeroed memory of this rank that its peers can read and write too. It stays until the world
+  // goes; a rank may take up to kMaxArenas.
+  [[nodiscard]] void* take_arena(int rank, int64_t bytes);
+  // Where the bytes lie in the segment, if they lie in an arena of this rank; else kPrivate.
+  static constexpr int64_t kPrivate = -1;
+  int64_t locate(int rank, const void* data, int64_t bytes) const;
+  // Such a place in this process's memory; an arena is mapped when it is first asked for.
+  char* pointer(int rank, int64_t location);
+
+  // Zeroed memory for a group's words; its offset is what other processes map it by. Threads that
+  // map the same block get the same pointer. Blocks stay until the world goes.
+  int64_t new_block(int64_t bytes);
+  char* map_block(int64_t offset, int64_t bytes);
+  int64_t first_block() const;  // one that is there from the beginning
+
+  // Ends every wait in this world, now and later. The first reason stays.
+  void abort(const std::string& reason);
+  bool is_aborted() const;
+  std::string abort_reason() const;
+
+  // One stretch of waiting, of 20 ms at most; whether the word was reached. Between stretches the
+  // caller looks at abort, deadline and whatever else may end its wait.
+  [[nodiscard]] bool wait_a_while(SharedWord& word, uint32_t target) const;
+
+  // A rank's last words, for the supervisor to report; the first of a rank stay.
+  void note_failure(int rank, const std::string& message);
+  std::optional<std::string> failure(int rank) const;
+
+ private:
+  struct Header;
+  struct Arena;
+  struct Block {
+    int64_t offset, bytes;
+    char* part;
+  };
+  explicit ShmWorld(SharedSegment segment);
+  std::atomic<char*>& base(int rank, int arena) const;
+
+  SharedSegment segment_;
+  Header* header_ = nullptr;
+  std::mutex mutex_;  // over mapping
+  std::vector<Block> blocks_;
+  // Where the arenas of all ranks are in this process; null until mapped.
+  std::unique_ptr<std::atomic<char*>[]> bases_;
+};
+
+}  // namespace weft

@@ -1,0 +1,53 @@
+// parallel/buckets.cpp: parameters sorted by the layer of their first use.
+#include "parallel/buckets.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+namespace weft {
+namespace {
+
+int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
+
+// Embedding and head stand outside the layers and are used at opposite ends of a pass.
+std::tuple<int, bool, bool> bucket_key(const Graph& graph, const Node& node, Ref parameter) {
+  const bool is_head = node.layer < 0 && node.op != Op::kEmbedding;
+  return {node.layer, is_head, graph[parameter].frozen};
+}
+
+}  // namespace
+
+std::vector<Bucket> make_buckets(const Graph& graph, int dp) {
+  std::map<int, Ref> gradient_of;
+  for (const Update& u : graph.updates) gradient_of[u.parameter.id] = u.gradient;
+  std::vector<Bucket> buckets;
+  std::map<std::tuple<int, bool, bool>, size_t> known;
+  std::vector<bool> seen(graph.values.size(), false);
+  for (const Node& node : graph.pass) {
+    for (Ref r : node.inputs) {
+      const size_t id = static_cast<size_t>(r.id);
+      if (graph[r].kind != ValueKind::kParameter || seen[id]) continue;
+      seen[id] = true;
+      const auto [found, is_new] = known.try_emplace(bucket_key(graph, node, r), buckets.size());
+      if (is_new) buckets.push_back({node.layer, graph[r].frozen, {}, {}, {}, 0, {}, {}, {}, {}});
+      Bucket& bucket = buckets[found->second];
+      bucket.parameters.push_back(r);
+      const auto gradient = gradient_of.find(r.id);
+      bucket.gradients.push_back(gradient == gradient_of.end() ? Ref{} : gradient->second);
+      bucket.offsets.push_back(bucket.elements);
+      bucket.elements += round_up(num_elements(graph[r].shape), kCellElements);
+    }
+  }
+  for (Bucket& b : buckets) b.elements = round_up(b.elements, kCellElements * dp);
+  return buckets;
+}
+
+std::pair<int64_t, int64_t> owned_range(const Graph& graph, const Bucket& b, size_t i, int dp,
+                                        int rank) {
+  const int64_t n = num_elements(graph[b.parameters[i]].shape), shard = b.elements / dp;
+  const int64_t begin = rank * shard - b.offsets[i], end = begin + shard;
+  return {std::clamp<int64_t>(begin, 0, n), std::clamp<int64_t>(end, 0, n)};
+}
+
+}  // namespace weft

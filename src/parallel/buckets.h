@@ -1,0 +1,34 @@
+// parallel/buckets.h: parameters that are gathered and reduced together.
+//
+// The parameters that a layer is the first to use form one bucket, each padded to 256 elements (a
+// cell of the gradient norm), and the bucket is cut evenly over dp: one call moves a layer, and no
+// cell lies on two ranks.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "graph/graph.h"
+
+namespace weft {
+
+inline constexpr int64_t kCellElements = 256;
+
+struct Bucket {
+  int layer = -1;
+  bool is_frozen = false;
+  std::vector<Ref> parameters, gradients;  // gradients: absent where frozen or evaluating
+  std::vector<int64_t> offsets;            // of the parameters, in elements
+  int64_t elements = 0;                    // a multiple of 256 dp
+  Ref params, grads;                       // the bucket values
+  Ref param_shard, grad_shard;             // what this rank owns; absent: the whole bucket
+};
+
+// In order of first use.
+std::vector<Bucket> make_buckets(const Graph& graph, int dp);
+
+// The part of parameter i that lies in a rank's shard, in elements of the parameter.
+std::pair<int64_t, int64_t> owned_range(const Graph& graph, const Bucket& bucket, size_t i, int dp,
+                                        int rank);
+
+}  // namespace weft

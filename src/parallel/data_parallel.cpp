@@ -1,0 +1,300 @@
+// parallel/data_parallel.cpp: buckets become values, their tensors views; collectives come in.
+#include "parallel/data_parallel.h"
+
+#include <algorithm>
+#include <bit>
+#include <map>
+
+#include "base/error.h"
+#include "parallel/gather_ahead.h"
+
+namespace weft {
+namespace {
+
+bool is_sharded(const DataParallel& mesh) { return mesh.dp > 1 && mesh.shard != Shard::kNone; }
+
+class Distributor {
+ public:
+  Distributor(Graph* graph, const DataParallel& mesh)
+      : graph_(*graph), mesh_(mesh), buckets_(make_buckets(*graph, mesh.dp)) {}
+
+  std::vector<Bucket> run() {
+    std::vector<Update> updates;
+    for (size_t i = 0; i < buckets_.size(); ++i) {
+      lay_out_parameters(buckets_[i], static_cast<int>(i));
+      if (has_gradients(buckets_[i])) lay_out_gradients(buckets_[i], static_cast<int>(i));
+    }
+    reduce_gradients();
+    for (const Bucket& b : buckets_) add_updates(b, &updates);
+    graph_.updates = std::move(updates);
+    if (mesh_.dp > 1 && mesh_.shard == Shard::kZero3) gather_ahead(&graph_, buckets_);
+    return std::move(buckets_);
+  }
+
+ private:
+  static bool has_gradients(const Bucket& b) {
+    return std::any_of(b.gradients.begin(), b.gradients.end(), [](Ref g) { return bool(g); });
+  }
+  int64_t shard_elements(const Bucket& b) const { return b.elements / mesh_.dp; }
+  int64_t shard_begin(const Bucket& b) const { return mesh_.rank * shard_elements(b); }
+
+  Ref add_bucket(std::string name, Shape shape, Dtype dtype, ValueKind kind) {
+    Value v{std::move(name), std::move(shape), dtype, kind};
+    v.is_bucket = true;
+    return graph_.add(std::move(v));
+  }
+
+  void lay_out_parameters(Bucket& b, int index) {
+    const Dtype dtype = graph_[b.parameters[0]].dtype;
+    const bool cut = mesh_.dp > 1 && mesh_.shard == Shard::kZero3;
+    const Shape shape = {cut ? shard_elements(b) : b.elements};
+    const Ref held =
+        add_bucket(fmt::format("bucket{}.parameters", index), shape, dtype, ValueKind::kParameter);
+    if (cut) {
+      b.param_shard = held;
+      for (size_t i = 0; i < b.parameters.size(); ++i) hold_segment(b, i);
+      return;
+    }
+    b.params = held;
+    for (size_t i = 0; i < b.parameters.size(); ++i) {
+      Value& p = graph_[b.parameters[i]];
+      p.base = held;
+      p.base_offset = b.offsets[i];
+      p.is_saved = p.is_saved && index % mesh_.dp == mesh_.rank;
+    }
+  }
+
+  // A view of [begin, end) of a tensor that lies (or would lie) at `offset` of a bucket.
+  Ref add_segment(Ref whole, ValueKind kind, Ref base, int64_t base_begin, int64_t offset,
+                  std::pair<int64_t, int64_t> range) {
+    Value v = graph_[whole];
+    const auto [begin, end] = range;
+    Portion p = portion_of(v);
+    if (end - begin != p.end) v.name = fmt::format("{}({}:{})", v.name, begin, end);
+    p.begin = begin;
+    p.end = end;
+    v.shape = {end - begin};
+    v.portion = std::move(p);
+    v.kind = kind;
+    v.base = base;
+    v.base_offset = offset + begin - base_begin;
+    return graph_.add(std::move(v));
+  }
+
+  // zero3: the tensors themselves exist only while they are gathered; what is held are segments.
+  void hold_segment(Bucket& b, size_t i) {
+    const Ref whole = b.parameters[i];
+    const auto range = owned_range(graph_, b, i, mesh_.dp, mesh_.rank);
+    if (range.first < range.second) {
+      segments_[whole.id] = add_segment(whole, ValueKind::kParameter, b.param_shard, shard_begin(b),
+                                        b.offsets[i], range);
+    }
+    graph_[whole].kind = ValueKind::kActivation;
+  }
+
+  // ------------------------------------------------------------------ gradients
+  int64_t groups_here() const { return mesh_.groups / (mesh_.is_pass_major() ? 1 : mesh_.dp); }
+  int64_t group_leaves() const {
+    const int64_t leaves = mesh_.num_passes * int64_t{mesh_.is_pass_major() ? mesh_.dp : 1};
+    ensure(leaves % groups_here() == 0, "groups of unequal size");
+    return leaves / groups_here();
+  }
+  int num_slots() const {
+    return static_cast<int>(std::bit_width(static_cast<uint64_t>(groups_here())));  // log2 + 1
+  }
+  // The accumulators of whole buckets are there where a rank keeps whole gradients.
+  bool has_bucket_slots() const { return mesh_.is_exact && !mesh_.is_pass_major(); }
+
+  void lay_out_gradients(Bucket& b, int index) {
+    const Dtype dtype = graph_[first_gradient(b)].dtype;
+    const bool kept = !is_sharded(mesh_) || mesh_.shard == Shard::kZero1 || mesh_.num_passes == 1;
+    const int64_t slots = has_bucket_slots() ? num_slots() : 1;
+    b.grads = add_bucket(fmt::format("bucket{}.gradients", index), {slots * b.elements}, dtype,
+                         kept ? ValueKind::kGradient : ValueKind::kActivation);
+    for (size_t i = 0; i < b.gradients.size(); ++i) {
+      if (!b.gradients[i]) continue;
+      Value& g = graph_[b.gradients[i]];
+      g.base = b.grads;
+      g.base_offset = b.offsets[i];
+    }
+    if (!is_sharded(mesh_)) return;
+    if (mesh_.shard == Shard::kZero1) {
+      // In place: the sum of the shard takes the place of this rank's own addend.
+      Value v{fmt::format("bucket{}.gradients.shard", index),
+              {shard_elements(b)},
+              dtype,
+              ValueKind::kActivation};
+      v.base = b.grads;
+      v.base_offset = shard_begin(b);
+      b.grad_shard = graph_.add(std::move(v));
+      return;
+    }
+    const int64_t shard_slots = mesh_.is_pass_major() ? num_slots() : 1;
+    b.grad_shard = add_bucket(fmt::format("bucket{}.gradients.shard", index),
+                              {shard_slots * shard_elements(b)}, dtype, ValueKind::kGradient);
+  }
+
+  Ref first_gradient(const Bucket& b) const {
+    return *std::find_if(b.gradients.begin(), b.gradients.end(), [](Ref g) { return bool(g); });
+  }
+
+  // ------------------------------------------------------------------ the pass list
+  // Walks the list once: writers of exact gradients are told their accumulators, and behind the
+  // last writer of a bucket comes its collective.
+  void reduce_gradients() {
+    for (size_t i = 0; i < buckets_.size(); ++i) {
+      for (Ref g : buckets_[i].gradients) {
+        if (g) bucket_of_[g.id] = i;
+      }
+    }
+    count_writers();
+    const std::vector<Node> nodes = std::move(graph_.pass);
+    graph_.pass.clear();
+    for (const Node& node : nodes) {
+      graph_.pass.push_back(node);
+      if (has_bucket_slots()) accumulate(node);
+      for (Ref r : node.outputs) {
+        const auto found = r ? bucket_of_.find(r.id) : bucket_of_.end();
+        if (found == bucket_of_.end() || --writes_left_[found->second] > 0) continue;
+        if (mesh_.dp > 1) add_reduction(buckets_[found->second]);
+      }
+    }
+  }
+
+  void count_writers() {
+    writes_left_.assign(buckets_.size(), 0);
+    for (const Node& node : graph_.pass) {
+      for (Ref r : node.outputs) {
+        const auto found = r ? bucket_of_.find(r.id) : bucket_of_.end();
+        if (found == bucket_of_.end()) continue;
+        ++writes_left_[found->second];
+        ++writers_[r.id];
+      }
+    }
+  }
+
+  void set_slots(const Bucket& b, Attributes* attr) const {
+    attr->slots = num_slots();
+    attr->slot_stride = b.elements;
+    attr->group_leaves = group_leaves();
+  }
+
+  // A product that is the only writer of its gradients adds into the accumulators as it stores;
+  // any other gradient of this pass is a leaf of its own first.
+  void accumulate(const Node& node) {
+    std::vector<Ref> written;
+    for (Ref r : node.outputs) {
+      if (r && bucket_of_.contains(r.id)) written.push_back(r);
+    }
+    if (written.empty()) return;
+    const bool alone =
+        std::all_of(written.begin(), written.end(), [&](Ref r) { return writers_.at(r.id) == 1; });
+    if (node.op == Op::kLinearDw && alone) {
+      set_slots(buckets_[bucket_of_.at(written[0].id)], &graph_.pass.back().attr);
+      return;
+    }
+    Node& writer = graph_.pass.back();
+    std::vector<Node> sums;
+    for (Ref& r : writer.outputs) {
+      if (!r || !bucket_of_.contains(r.id)) continue;
+      const Ref gradient = r, leaf = leaf_of(gradient);
+      r = leaf;
+      if (++written_[gradient.id] < writers_.at(gradient.id)) continue;
+      Node sum{Op::kAccumulate, {leaf}, {gradient}, {}, node.layer};
+      set_slots(buckets_[bucket_of_.at(gradient.id)], &sum.attr);
+      sums.push_back(std::move(sum));
+    }
+    for (Node& sum : sums) graph_.pass.push_back(std::move(sum));
+  }
+
+  Ref leaf_of(Ref gradient) {
+    const auto found = leaves_.find(gradient.id);
+    if (found != leaves_.end()) return found->second;
+    Value v = graph_[gradient];
+    v.name += ".leaf";
+    v.kind = ValueKind::kActivation;
+    v.base = Ref{};
+    v.base_offset = 0;
+    return leaves_[gradient.id] = graph_.add(std::move(v));
+  }
+
+  void add_reduction(const Bucket& b) {
+    Node node{Op::kAllReduce, {b.grads}, {b.grads}, {}, b.layer};
+    node.attr.axis = Axis::kData;
+    node.attr.beside = true;
+    node.attr.slot_stride = b.elements;  // the sum of all groups is in the first accumulator
+    if (is_sharded(mesh_)) {
+      node.op = Op::kReduceScatter;
+      node.outputs = {b.grad_shard};
+    }
+    if (mesh_.is_pass_major()) {
+      node.op = Op::kAllToAll;
+      node.outputs.push_back(add_bucket(graph_[b.grads].name + ".leaves", {b.elements}, Dtype::kF32,
+                                        ValueKind::kActivation));
+      node.attr.slots = num_slots();
+      node.attr.slot_stride = shard_elements(b);
+      node.attr.group_leaves = group_leaves();
+    }
+    // zero2 and zero3 keep no whole gradients from one pass to the next.
+    node.attr.last_pass_only = mesh_.shard == Shard::kNone || mesh_.shard == Shard::kZero1;
+    graph_.pass.push_back(std::move(node));
+  }
+
+  // ------------------------------------------------------------------ updates
+  void add_updates(const Bucket& b, std::vector<Update>* updates) {
+    for (size_t i = 0; i < b.parameters.size(); ++i) {
+      if (!b.gradients[i]) continue;
+      if (!is_sharded(mesh_)) {
+        updates->push_back({b.parameters[i], b.gradients[i]});
+        continue;
+      }
+      const auto range = owned_range(graph_, b, i, mesh_.dp, mesh_.rank);
+      if (range.first == range.second) continue;
+      const Ref parameter = mesh_.shard == Shard::kZero3
+                                ? segments_.at(b.parameters[i].id)
+                                : add_segment(b.parameters[i], ValueKind::kActivation, b.params, 0,
+                                              b.offsets[i], range);
+      const Ref gradient = add_segment(b.gradients[i], ValueKind::kActivation, b.grad_shard,
+                                       shard_begin(b), b.offsets[i], range);
+      graph_[gradient].parameter = parameter;
+      updates->push_back({parameter, gradient});
+    }
+  }
+
+  Graph& graph_;
+  DataParallel mesh_;
+  std::vector<Bucket> buckets_;
+  std::map<int, size_t> bucket_of_;  // by gradient
+  std::map<int, int> writers_;       // by gradient
+  std::map<int, int> written_;       // by gradient: writers that were met so far
+  std::vector<int> writes_left_;     // by bucket
+  std::map<int, Ref> segments_;      // by parameter: what zero3 holds of it
+  std::map<int, Ref> leaves_;        // by gradient
+};
+
+}  // namespace
+
+std::vector<Bucket> apply_data_parallel(Graph* graph, const DataParallel& mesh) {
+  ensure(graph->finish.empty(), "data parallelism comes before the optimizer");
+  if (!mesh.needs_pass()) return {};
+  return Distributor(graph, mesh).run();
+}
+
+void add_parameter_gathers(Graph* graph, const std::vector<Bucket>& buckets,
+                           const DataParallel& mesh) {
+  if (mesh.dp == 1 || (mesh.shard != Shard::kZero1 && mesh.shard != Shard::kZero2)) return;
+  for (const Bucket& b : buckets) {
+    if (b.is_frozen || !b.grads) continue;
+    Node gather{Op::kAllGather, {b.params}, {b.params}, {}, b.layer};
+    gather.attr.axis = Axis::kData;
+    gather.attr.beside = true;
+    // Behind the last update of the bucket, so that the next bucket's updates run beside it.
+    auto at = graph->finish.end();
+    for (auto node = graph->finish.begin(); node != graph->finish.end(); ++node) {
+      if (node->op == Op::kAdamw && (*graph)[node->inputs[0]].base == b.params) at = node + 1;
+    }
+    graph->finish.insert(at, std::move(gather));
+  }
+}
+
+}  // namespace weft

@@ -1,0 +1,43 @@
+// parallel/data_parallel.h: the graph of one replica -> that of one rank of the data-parallel axis.
+//
+//            parameters   gradients         states   collectives of a step (a bucket a call)
+//   none     whole        whole             whole    all_reduce
+//   zero1    whole        whole             shard    reduce_scatter, all_gather after the update
+//   zero2    whole        shard             shard    reduce_scatter every pass, all_gather
+//   zero3    shard        shard             shard    the same, and parameters gathered before use
+//
+// In exact mode a pass is one leaf (exact_rows rows), and its gradients are added in a fixed order:
+// leaves of a group one after the other, the groups in a binary tree. The tree is built as a
+// counter is: the sum of group q goes into accumulator popcount(q), and for every trailing one of q
+// the accumulator below takes in the one above. A rank that owns whole groups needs log2 of their
+// number plus one accumulators; the last log2(dp) levels of the tree are the collective's. Where
+// gradients are cut after every pass (zero2, zero3), the ranks work on neighbouring leaves, and the
+// owner of a shard adds the leaves that arrive in their order: the same sums, made elsewhere.
+#pragma once
+
+#include "parallel/buckets.h"
+
+namespace weft {
+
+enum class Shard { kNone, kZero1, kZero2, kZero3 };
+
+struct DataParallel {
+  int dp = 1, rank = 0;
+  Shard shard = Shard::kNone;
+  int num_passes = 1;
+  bool is_exact = false;
+  int64_t groups = 1;  // exact: of the leaves of a global batch; a multiple of dp
+
+  bool needs_pass() const { return dp > 1 || is_exact; }
+  // Whether pass p works on leaves p dp ... p dp + dp - 1 (else a rank's leaves are neighbours).
+  bool is_pass_major() const { return is_exact && shard >= Shard::kZero2 && num_passes > 1; }
+};
+
+// Before the optimizer. Replaces graph->updates by what this rank updates.
+std::vector<Bucket> apply_data_parallel(Graph* graph, const DataParallel& mesh);
+
+// After the optimizer: updated shards become whole parameters again (zero1, zero2).
+void add_parameter_gathers(Graph* graph, const std::vector<Bucket>& buckets,
+                           const DataParallel& mesh);
+
+}  // namespace weft

@@ -1,0 +1,108 @@
+// train/agree.cpp: small exchanges over all ranks.
+#include "train/agree.h"
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/version.h"
+
+namespace weft {
+namespace {
+
+// A text of rank 0 on every rank.
+std::string share_text(Ranks& ranks, std::string text) {
+  auto size = static_cast<int64_t>(text.size());
+  ranks.world().broadcast(&size, sizeof size, 0);
+  text.resize(static_cast<size_t>(size));
+  ranks.world().broadcast(text.data(), size, 0);
+  return text;
+}
+
+template <typename T>
+std::vector<T> gather(Ranks& ranks, T mine) {
+  std::vector<T> all(static_cast<size_t>(ranks.size()));
+  ranks.world().all_gather(&mine, all.data(), sizeof mine);
+  return all;
+}
+
+// The first rank whose hash is not rank 0's; -1: all alike.
+int first_other(const std::vector<uint64_t>& hashes) {
+  for (size_t r = 1; r < hashes.size(); ++r) {
+    if (hashes[r] != hashes[0]) return static_cast<int>(r);
+  }
+  return -1;
+}
+
+template <typename T>
+uint64_t hash_of(const std::vector<T>& values) {
+  return hash_bytes(values.data(), values.size() * sizeof(T));
+}
+
+}  // namespace
+
+RunStart agree_on_start(Ranks& ranks, RunStart start) {
+  if (ranks.size() == 1) return start;
+  start.dir = share_text(ranks, start.dir.string());
+  const std::string checkpoint =
+      share_text(ranks, start.checkpoint ? start.checkpoint->string() : "");
+  start.checkpoint.reset();
+  if (!checkpoint.empty()) start.checkpoint = checkpoint;
+  return start;
+}
+
+int64_t agree_on_number(Ranks& ranks, const std::function<int64_t()>& count) {
+  int64_t number = ranks.rank() == 0 ? count() : 0;
+  if (ranks.size() > 1) ranks.world().broadcast(&number, sizeof number, 0);
+  return number;
+}
+
+std::vector<int64_t> gather_numbers(Ranks& ranks, int64_t mine) { return gather(ranks, mine); }
+
+int agree_on_signal(Ranks& ranks, int received) {
+  int64_t signal = received;
+  if (ranks.size() > 1) ranks.world().all_reduce(&signal, 1, Dtype::kI64, Reduce::kMax);
+  return static_cast<int>(signal);
+}
+
+bool agree_on_success(Ranks& ranks, bool ok) {
+  int64_t failures = ok ? 0 : 1;
+  if (ranks.size() > 1) ranks.world().all_reduce(&failures, 1, Dtype::kI64);
+  return failures == 0;
+}
+
+void agree_on_numerics(Ranks& ranks, const std::string& run, const std::string& kernels) {
+  if (ranks.size() == 1) return;
+  const std::string mine = fmt::format("{}\n{}\n{}", kWeftVersion, kernels, run);
+  const int other = first_other(gather(ranks, hash_text(mine)));
+  if (other < 0) return;
+  throw UserError(
+      fmt::format("rank {} has another run file, other kernels or another version than rank 0",
+                  other),
+      fmt::format("this is rank {}: weft {}, kernels {}; all ranks need the same", ranks.rank(),
+                  kWeftVersion, kernels));
+}
+
+void compare_batches(Ranks& ranks, const Batch& batch, int64_t step) {
+  const uint64_t mine =
+      hash_of(batch.ids) ^ (hash_of(batch.targets) * 3) ^ (hash_of(batch.lengths) * 5);
+  const int other = first_other(gather(ranks, mine));
+  ensure(other < 0,
+         fmt::format("rank {} has made another batch of step {} than rank 0", other, step));
+}
+
+void compare_copies(Ranks& ranks, const Weights& weights, int64_t step) {
+  const Layout& layout = ranks.layout();
+  if (layout.dp > 1 && layout.shard == Shard::kZero3) return;  // every rank holds its own part
+  for (const Weights::Copy& copy : weights.copies()) {
+    const std::vector<uint64_t> hashes = gather(ranks, copy.hash);
+    for (int r = 0; r < ranks.size(); ++r) {
+      // Copies lie on the ranks of the data axis, and of a tensor that is not cut on all.
+      const bool is_copy =
+          ranks.layout().tp_rank(r) == ranks.layout().tp_rank(ranks.rank()) || copy.is_on_all;
+      ensure(!is_copy || hashes[static_cast<size_t>(r)] == copy.hash,
+             fmt::format("step {}: {} differs between ranks {} and {}, which hold copies of it",
+                         step, copy.name, r, ranks.rank()));
+    }
+  }
+}
+
+}  // namespace weft

@@ -1,0 +1,34 @@
+// train/agree.h: what the ranks of a run must see alike: start, signals, numbers, batches, copies.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "data/batches.h"
+#include "train/ranks.h"
+#include "train/run_dir.h"
+#include "train/weights.h"
+
+namespace weft {
+
+// What rank 0 has found holds for all.
+RunStart agree_on_start(Ranks& ranks, RunStart found);
+int64_t agree_on_number(Ranks& ranks, const std::function<int64_t()>& count);
+
+// The numbers of all ranks, by rank.
+std::vector<int64_t> gather_numbers(Ranks& ranks, int64_t mine);
+
+// The signal that any rank has received: all stop after the same step. 0: none.
+int agree_on_signal(Ranks& ranks, int received);
+// Whether it went well on all ranks.
+bool agree_on_success(Ranks& ranks, bool ok);
+
+// UserError naming the rank where one has another run file, other kernels or another program.
+void agree_on_numerics(Ranks& ranks, const std::string& run, const std::string& kernels);
+
+// All ranks must have made the same global batch, and hold the same bits of what they hold copies
+// of. BugError naming step, ranks and tensor where not.
+void compare_batches(Ranks& ranks, const Batch& batch, int64_t step);
+void compare_copies(Ranks& ranks, const Weights& weights, int64_t step);
+
+}  // namespace weft

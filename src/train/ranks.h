@@ -1,0 +1,39 @@
+// train/ranks.h: this rank's place in the layout, its groups, and memory that they can reach.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "exec/mesh.h"
+#include "net/shm_world.h"
+#include "train/layout.h"
+
+namespace weft {
+
+class Ranks {
+ public:
+  // Alone.
+  explicit Ranks(const Layout& layout);
+  // One of layout.num_ranks() ranks of a world on this machine: all of them make theirs together.
+  Ranks(const Layout& layout, std::shared_ptr<ShmWorld> world, int rank);
+
+  const Layout& layout() const { return layout_; }
+  int rank() const { return rank_; }
+  int size() const { return layout_.num_ranks(); }
+  int dp_rank() const { return layout_.dp_rank(rank_); }
+  Comm& world() { return *all_; }
+  Mesh mesh() const;
+  // Memory for an arena, which peers can read; null: take anonymous memory.
+  void* take_memory(int64_t bytes);
+
+  // The sum over the data-parallel ranks, the same on all.
+  void sum_over_data(int64_t* values, int64_t count);
+
+ private:
+  Layout layout_;
+  int rank_ = 0;
+  std::shared_ptr<ShmWorld> shared_;
+  std::unique_ptr<Comm> all_, tensor_, data_, copies_;
+};
+
+}  // namespace weft

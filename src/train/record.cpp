@@ -1,0 +1,83 @@
+// train/record.cpp: lines get their times here; what was told before the start is read back.
+#include "train/record.h"
+
+#include "base/log.h"
+#include "track/memory.h"
+#include "track/plot.h"
+
+namespace weft {
+
+RunRecord::RunRecord(const RecordOptions& options) : options_(options) {
+  began_ = last_ = Clock::now();
+  if (!options.is_writer) return;
+  const MetricsTail tail = cut_metrics_after(options.dir / "metrics.jsonl", options.step);
+  time_before_ = tail.time_s;
+  best_loss_ = tail.best_loss;
+  final_loss_ = tail.last_loss;
+  evaluated_ = tail.last_eval_step;
+  if (!tail.is_epoch_told) epoch_loss_ = tail.epoch_loss;
+  metrics_ = std::make_unique<MetricsWriter>(options.dir / "metrics.jsonl");
+  events_ = std::make_unique<EventWriter>(options.dir / "events.jsonl", 0);
+  sync_directory(options.dir);
+  progress_ = std::make_unique<Progress>(choose_progress_style(options.quiet), options.total_steps,
+                                         options.log_every);
+}
+
+double RunRecord::seconds() const {
+  return std::chrono::duration<double>(Clock::now() - began_).count();
+}
+
+void RunRecord::step(StepMetrics line, int64_t tokens) {
+  if (line.loss) {
+    epoch_loss_.add(*line.loss, line.target_tokens);
+    if (!best_loss_ || *line.loss < *best_loss_) best_loss_ = line.loss;
+    final_loss_ = line.loss;
+  }
+  const Clock::time_point now = Clock::now();
+  const double seconds = std::chrono::duration<double>(now - last_).count();
+  last_ = now;
+  if (!metrics_) return;
+  line.step_ms = seconds * 1e3;
+  line.tokens_per_s = static_cast<double>(tokens) / seconds;
+  line.mem_bytes = peak_resident_bytes();
+  line.time_s = time_before_ + this->seconds();
+  metrics_->write(line);
+  progress_->step(line);
+}
+
+void RunRecord::end_epoch(int64_t epoch) {
+  const EpochMetrics line{epoch, epoch_loss_.mean(), time_before_ + seconds()};
+  if (metrics_) metrics_->write(line);
+  epoch_loss_ = {};
+}
+
+void RunRecord::evaluation(EvalMetrics line) {
+  evaluated_ = line.step;
+  if (metrics_) metrics_->write(line);
+}
+
+void RunRecord::event(std::string_view name, const Json::Object& more) {
+  if (events_) events_->write(name, more);
+}
+
+void RunRecord::clear_progress() {
+  if (progress_) progress_->clear();
+}
+
+void RunRecord::sync() {
+  if (metrics_) metrics_->sync();
+}
+
+void RunRecord::draw_curve(const std::string& title) {
+  if (!metrics_) return;
+  const LossCurve curve = read_loss_curve(options_.dir / "metrics.jsonl", title);
+  if (curve.train.size() < 2) return;
+  if (has_pictures()) {
+    draw_picture(curve, options_.dir / "loss.png");
+    draw_picture(curve, options_.dir / "loss.svg");
+  }
+  if (choose_progress_style(options_.quiet) == ProgressStyle::kTerminal)
+    log_info("{}", draw_terminal(curve));
+}
+
+}  // namespace weft

@@ -1,0 +1,59 @@
+// train/record.h: what a run tells: metrics, events, the progress line, the curve.
+//
+// Rank 0 of a run writes them; a record of another rank takes the same calls and writes nothing.
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "track/progress.h"
+#include "track/run_files.h"
+
+namespace weft {
+
+struct RecordOptions {
+  std::filesystem::path dir;
+  bool is_writer = true;
+  bool quiet = false;
+  int64_t step = 0;         // at which the run starts: later lines are cut away
+  int64_t total_steps = 0;  // 0: not known
+  int64_t log_every = 1;
+};
+
+class RunRecord {
+ public:
+  explicit RunRecord(const RecordOptions& options);
+
+  // Fills in the times; `tokens` without padding.
+  void step(StepMetrics line, int64_t tokens);
+  void end_epoch(int64_t epoch);
+  void evaluation(EvalMetrics line);
+  void event(std::string_view name, const Json::Object& more = {});
+  void clear_progress();
+  void sync();  // what was told is on the disk
+  // The curve as pictures beside the metrics, and on the terminal where a person may look.
+  void draw_curve(const std::string& title);
+
+  // Work between steps does not count in their time.
+  void restart_clock() { last_ = Clock::now(); }
+  int64_t last_eval_step() const { return evaluated_; }
+  std::optional<double> final_loss() const { return final_loss_; }
+  std::optional<double> best_loss() const { return best_loss_; }
+  double seconds() const;  // since this start
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  RecordOptions options_;
+  std::unique_ptr<MetricsWriter> metrics_;
+  std::unique_ptr<EventWriter> events_;
+  std::unique_ptr<Progress> progress_;
+  EpochLoss epoch_loss_;
+  std::optional<double> best_loss_, final_loss_;
+  int64_t evaluated_ = -1;
+  double time_before_ = 0;
+  Clock::time_point began_, last_;
+};
+
+}  // namespace weft

@@ -1,0 +1,180 @@
+// train/weights.cpp: portions of tensors walked as runs of the whole tensors.
+#include "train/weights.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "checkpoint/load.h"
+#include "graph/portion.h"
+#include "model/load.h"
+
+namespace weft {
+namespace {
+
+constexpr const char* kMaster = "#master";
+constexpr int64_t kStretch = 1 << 16;  // elements that a task takes
+
+Slice to_slice(const Portion& p, Dtype dtype, std::byte* data) {
+  return {p.name, p.shape, dtype, p.offset, p.extent, p.begin, p.end, data};
+}
+
+}  // namespace
+
+Weights::Weights(const Executor& executor, const Model& model, bool has_masters, ThreadPool* pool)
+    : pool_(pool), specs_(model.parameters()) {
+  const Graph& graph = executor.plan().graph;
+  for (Ref r : graph.of_kind(ValueKind::kParameter)) {
+    if (graph[r].is_bucket) continue;
+    parameters_.push_back(hold(executor, r, ""));
+    parameters_.back().has_master = has_masters && !graph[r].frozen;
+  }
+  for (Ref r : graph.of_kind(ValueKind::kState)) {
+    const std::string name = portion_of(graph[r]).name, suffix = name.substr(name.rfind('#'));
+    (suffix == kMaster ? masters_ : states_).push_back(hold(executor, r, suffix));
+  }
+}
+
+Weights::Held Weights::hold(const Executor& executor, Ref r, const std::string& suffix) const {
+  const Value& v = executor.plan().graph[r];
+  Held held{portion_of(v), v.dtype, executor.data(r), nullptr, v.is_saved, false};
+  const std::string name = held.portion.name.substr(0, held.portion.name.size() - suffix.size());
+  for (const ParameterSpec& spec : specs_) {
+    if (spec.name == name) held.spec = &spec;
+  }
+  ensure(held.spec != nullptr, held.portion.name + " is no parameter of the model");
+  return held;
+}
+
+template <typename Fn>
+void Weights::each_stretch(const std::vector<Held>& list, const Fn& fn) const {
+  struct Task {
+    const Held* held;
+    int64_t begin;
+  };
+  std::vector<Task> tasks;
+  for (const Held& held : list) {
+    for (int64_t at = held.portion.begin; at < held.portion.end; at += kStretch) {
+      tasks.push_back({&held, at});
+    }
+  }
+  pool_->run(static_cast<int64_t>(tasks.size()), [&](int64_t i, int) {
+    const Task& task = tasks[static_cast<size_t>(i)];
+    Portion stretch = task.held->portion;
+    stretch.begin = task.begin;
+    stretch.end = std::min(task.held->portion.end, task.begin + kStretch);
+    fn(*task.held, stretch);
+  });
+}
+
+void Weights::load(const HfFolder& folder) {
+  for (const std::vector<Held>* list : {&parameters_, &masters_}) {
+    each_stretch(*list, [&](const Held& held, const Portion& stretch) {
+      const ParameterSource source = find_parameter(folder, *held.spec);
+      const int64_t size = dtype_bytes(held.dtype), first = stretch.begin - held.portion.begin;
+      for_each_run(stretch, [&](int64_t logical, int64_t count, int64_t local) {
+        convert_elements(source.data + logical * dtype_bytes(source.dtype), source.dtype,
+                         held.data + (first + local) * size, held.dtype, count);
+      });
+    });
+  }
+  // What was copied need not stay in memory twice.
+  for (const SafetensorsFile& file : folder.files()) file.drop_pages();
+}
+
+void Weights::init(uint64_t seed) {
+  for (const std::vector<Held>* list : {&parameters_, &masters_}) {
+    each_stretch(*list, [&](const Held& held, const Portion& stretch) {
+      constexpr int64_t kPiece = 1024;
+      std::array<float, kPiece> values;
+      const int64_t size = dtype_bytes(held.dtype), first = stretch.begin - held.portion.begin;
+      for_each_run(stretch, [&](int64_t logical, int64_t count, int64_t local) {
+        for (int64_t at = 0; at < count; at += kPiece) {
+          const int64_t n = std::min(kPiece, count - at);
+          initial_values(*held.spec, seed, logical + at, logical + at + n, values.data());
+          convert_elements(values.data(), Dtype::kF32, held.data + (first + local + at) * size,
+                           held.dtype, n);
+        }
+      });
+    });
+  }
+}
+
+void Weights::load(const CheckpointReader& reader) {
+  for (const std::vector<Held>* list : {&masters_, &states_}) {
+    pool_->run(static_cast<int64_t>(list->size()), [&](int64_t i, int) {
+      const Held& held = (*list)[static_cast<size_t>(i)];
+      reader.read(to_slice(held.portion, held.dtype, held.data));
+    });
+  }
+  pool_->run(static_cast<int64_t>(parameters_.size()), [&](int64_t i, int) {
+    const Held& held = parameters_[static_cast<size_t>(i)];
+    if (!held.has_master) return reader.read(to_slice(held.portion, held.dtype, held.data));
+    // The checkpoint holds masters alone; a rank's parameters may reach beyond its own masters.
+    constexpr int64_t kPiece = int64_t{1} << 20;
+    std::vector<float> piece(static_cast<size_t>(std::min(kPiece, portion_elements(held.portion))));
+    for (int64_t at = held.portion.begin; at < held.portion.end; at += kPiece) {
+      Portion p = held.portion;
+      p.name += kMaster;
+      p.begin = at;
+      p.end = std::min(held.portion.end, at + kPiece);
+      reader.read(to_slice(p, Dtype::kF32, reinterpret_cast<std::byte*>(piece.data())));
+      convert_elements(piece.data(), Dtype::kF32,
+                       held.data + (at - held.portion.begin) * dtype_bytes(held.dtype), held.dtype,
+                       p.end - at);
+    }
+  });
+}
+
+void Weights::load(const LogicalModel& source) {
+  each_stretch(parameters_, [&](const Held& held, const Portion& stretch) {
+    const LogicalTensor& tensor = find_parameter(source, *held.spec);
+    std::vector<std::byte> piece(
+        static_cast<size_t>(portion_elements(stretch) * dtype_bytes(tensor.dtype)));
+    const int64_t size = dtype_bytes(held.dtype), first = stretch.begin - held.portion.begin;
+    for_each_run(stretch, [&](int64_t logical, int64_t count, int64_t local) {
+      tensor.read(logical, logical + count, piece.data());
+      convert_elements(piece.data(), tensor.dtype, held.data + (first + local) * size, held.dtype,
+                       count);
+    });
+  });
+}
+
+std::vector<Weights::Copy> Weights::copies() const {
+  std::vector<Copy> all;
+  for (const Held& held : parameters_) {
+    const auto bytes = portion_elements(held.portion) * dtype_bytes(held.dtype);
+    all.push_back({held.spec->name, held.portion.extent == held.portion.shape,
+                   hash_bytes(held.data, static_cast<size_t>(bytes))});
+  }
+  return all;
+}
+
+std::vector<Slice> Weights::checkpoint_slices() const {
+  std::vector<Slice> all;
+  const auto add = [&](const Held& held) {
+    if (held.is_saved && portion_elements(held.portion) > 0)
+      all.push_back(to_slice(held.portion, held.dtype, held.data));
+  };
+  for (const Held& held : parameters_) {
+    if (!held.has_master) add(held);
+  }
+  for (const Held& held : masters_) add(held);
+  for (const Held& held : states_) add(held);
+  return all;
+}
+
+std::vector<Slice> Weights::weight_slices() const {
+  std::vector<Slice> all;
+  for (const Held& held : parameters_) {
+    if (!held.has_master) all.push_back(to_slice(held.portion, held.dtype, held.data));
+  }
+  for (const Held& held : masters_) {
+    all.push_back(to_slice(held.portion, held.dtype, held.data));
+    all.back().name = held.spec->name;
+  }
+  return all;
+}
+
+}  // namespace weft

@@ -1,0 +1,57 @@
+// train/weights.h: what a rank holds of the model, filled from a folder, a seed or a checkpoint.
+#pragma once
+
+#include "base/threads.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/logical.h"
+#include "exec/executor.h"
+#include "io/hf_folder.h"
+#include "model/model.h"
+
+namespace weft {
+
+// The parameters and states of an executor's graph, with their memory.
+class Weights {
+ public:
+  // has_masters: parameters that are trained have fp32 masters, on this rank or another.
+  Weights(const Executor& executor, const Model& model, bool has_masters, ThreadPool* pool);
+
+  void load(const HfFolder& folder);
+  void init(uint64_t seed);
+  void load(const CheckpointReader& reader);
+  void load(const LogicalModel& source);  // parameters alone
+
+  // What this rank writes into a checkpoint: parameters or masters, states (DESIGN 1.5).
+  std::vector<Slice> checkpoint_slices() const;
+  // The parameters in their best precision (masters where there are), by Hugging Face name. Whole
+  // tensors only where there is one rank.
+  std::vector<Slice> weight_slices() const;
+
+  // What other ranks hold too, in an order that is the same on all ranks, with hashes of the bytes.
+  struct Copy {
+    std::string name;
+    bool is_on_all;  // else on the ranks of the data-parallel axis
+    uint64_t hash;
+  };
+  std::vector<Copy> copies() const;
+
+ private:
+  struct Held {
+    Portion portion;
+    Dtype dtype;
+    std::byte* data;
+    const ParameterSpec* spec;
+    bool is_saved;
+    bool has_master;
+  };
+  Held hold(const Executor& executor, Ref r, const std::string& suffix) const;
+  // fn(held, portion of it) over stretches of all that the list holds, by all threads.
+  template <typename Fn>
+  void each_stretch(const std::vector<Held>& list, const Fn& fn) const;
+
+  ThreadPool* pool_;
+  std::vector<ParameterSpec> specs_;
+  std::vector<Held> parameters_, masters_, states_;
+};
+
+}  // namespace weft

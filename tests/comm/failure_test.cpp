@@ -1,0 +1,249 @@
+// tests/comm/failure_test.cpp: what ends a call that cannot end well: mismatch, deadline, abort,
+// death.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "base/error.h"
+#include "tests/comm/ranks.h"
+
+namespace weft::testing {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+class Failure : public ::testing::TestWithParam<BackEnd> {
+ protected:
+  RanksOptions options(int num_ranks) const {
+    RanksOptions o;
+    o.back_end = GetParam();
+    o.num_ranks = num_ranks;
+    o.world.chunk_bytes = 4 << 10;
+    return o;
+  }
+};
+
+void expect_part(const std::string& text, const std::string& part) {
+  EXPECT_NE(text.find(part), std::string::npos) << "\"" << part << "\" is not in: " << text;
+}
+
+void sleep_ms(int64_t ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
+
+// Every rank says the same: both ranks and both calls.
+TEST_P(Failure, DifferentCallsNameBothRanksAndBothCalls) {
+  struct Other {
+    const char* name;
+    std::function<void(Comm&, char*)> call;
+    const char* description;
+  };
+  const Other others[] = {
+      {"operation", [](Comm& c, char*) { c.barrier(); }, "barrier"},
+      {"size", [](Comm& c, char* d) { c.all_reduce(d, 101, Dtype::kF32); },
+       "all_reduce of 404 bytes (fp32, sum)"},
+      {"dtype", [](Comm& c, char* d) { c.all_reduce(d, 200, Dtype::kBf16); },
+       "all_reduce of 400 bytes (bf16, sum)"},
+      {"reduction", [](Comm& c, char* d) { c.all_reduce(d, 100, Dtype::kF32, Reduce::kMax); },
+       "all_reduce of 400 bytes (fp32, max)"},
+      {"large", [](Comm& c, char* d) { c.all_gather(d, d + 65536, 20000); },
+       "all_gather of 20000 bytes"},
+  };
+  for (const Other& other : others) {
+    const auto ends = run_ranks(options(3), [&](Rank& me) {
+      char* data = me.take(1 << 18, true);
+      me.comm->barrier();
+      if (me.comm->rank() == 2) return other.call(*me.comm, data);
+      me.comm->all_reduce(data, 100, Dtype::kF32);
+    });
+    for (const std::string& end : ends) {
+      EXPECT_EQ(end,
+                std::string("ranks 0 and 2 made different calls at number 2 of their group: rank 0 "
+                            "all_reduce of 400 bytes (fp32, sum), rank 2 ") +
+                    other.description)
+          << other.name;
+    }
+  }
+}
+
+TEST_P(Failure, DifferentRootsAreFound) {
+  const auto ends = run_ranks(options(2), [](Rank& me) {
+    char byte = 0;
+    me.comm->broadcast(&byte, 1, me.comm->rank());
+  });
+  for (const std::string& end : ends) {
+    expect_part(end, "rank 0 broadcast of 1 bytes from 0, rank 1 broadcast of 1 bytes from 1");
+  }
+}
+
+TEST_P(Failure, AMessageOfAnotherSizeIsFound) {
+  const auto ends = run_ranks(options(2), [](Rank& me) {
+    char data[16] = {};
+    if (me.comm->rank() == 0) me.comm->send(data, 8, 1);
+    if (me.comm->rank() == 1) me.comm->recv(data, 16, 0);
+    me.comm->barrier();
+  });
+  for (const std::string& end : ends) {
+    expect_part(end, "rank 0 send of 8 bytes, rank 1 recv of 16 bytes");
+  }
+}
+
+// Long before the deadline: a peer that waits in a collective will not send.
+TEST_P(Failure, ARecvAgainstACollectiveIsFound) {
+  const auto ends = run_ranks(options(2), [](Rank& me) {
+    char data[16] = {};
+    if (me.comm->rank() == 0) me.comm->barrier();
+    if (me.comm->rank() == 1) me.comm->recv(data, 16, 0);
+  });
+  for (const std::string& end : ends) {
+    expect_part(end, "ranks 1 and 0 made different calls: rank 1 recv of 16 bytes, rank 0 barrier");
+  }
+}
+
+TEST_P(Failure, TheDeadlineNamesWhoDidNotCome) {
+  const auto start = Clock::now();
+  const auto ends = run_ranks(options(4), [](Rank& me) {
+    me.comm->barrier();
+    me.world->set_deadline_ms(200);
+    if (me.comm->rank() % 2 == 1) return;
+    int64_t one = 1;
+    me.comm->all_reduce(&one, 1, Dtype::kI64);
+  });
+  EXPECT_LT(Clock::now() - start, std::chrono::seconds(5));
+  for (const size_t rank : {size_t{0}, size_t{2}}) {
+    expect_part(ends[rank],
+                "all_reduce of 8 bytes (i64, sum) for rank 1 (last seen in barrier number "
+                "1), 3 (last seen in barrier number 1)");
+  }
+  EXPECT_EQ(ends[1], "");
+  EXPECT_EQ(ends[3], "");
+}
+
+TEST_P(Failure, TheDeadlineCanBeChangedAndHoldsForMessages) {
+  const auto ends = run_ranks(options(2), [](Rank& me) {
+    if (me.comm->rank() == 0) return sleep_ms(500);
+    me.world->set_deadline_ms(150);
+    char byte = 0;
+    me.comm->recv(&byte, 1, 0);
+  });
+  EXPECT_EQ(ends[0], "");
+  expect_part(ends[1], "rank 1 waited ");
+  expect_part(ends[1], " s in recv of 1 bytes for rank 0 (last seen in no call)");
+}
+
+TEST_P(Failure, AfterAFailureEveryCallFailsWithTheFirstReason) {
+  const auto ends = run_ranks(options(2), [](Rank& me) {
+    const auto split = me.comm->split(0, 0);
+    if (me.comm->rank() == 0) me.comm->abort("the first reason");
+    if (me.comm->rank() == 0) me.comm->abort("the second reason");
+    while (!me.world->is_aborted()) sleep_ms(1);
+    int thrown = 0;
+    for (Comm* comm : {me.comm.get(), split.get()}) {
+      char byte[2] = {};
+      const std::function<void()> calls[] = {
+          [&] { comm->barrier(); },
+          [&] { comm->all_gather(byte, byte, 1); },
+          [&] { comm->send(byte, 1, 1 - comm->rank()); },
+          [&] { comm->split(0, 0); },
+      };
+      for (const auto& call : calls) {
+        try {
+          call();
+        } catch (const PeerError& e) {
+          thrown += std::string(e.what()).find("aborted: the first reason") != std::string::npos;
+          check(e.exit_code() == 75, "exit code");
+        }
+      }
+    }
+    check(thrown == 8, fmt::format("{} of 8 calls said so", thrown));
+  });
+  for (const std::string& end : ends) EXPECT_EQ(end, "");
+}
+
+// From outside, while all wait: in a collective, in recv and in a send that nobody takes.
+TEST_P(Failure, AnAbortFromOutsideEndsEveryWait) {
+  for (const bool oversubscribed : {false, true}) {
+    RanksOptions o = options(oversubscribed ? 6 : 4);
+    Clock::time_point aborted;
+    o.meanwhile = [&](ShmWorld& world, const std::vector<pid_t>&) {
+      sleep_ms(100);
+      aborted = Clock::now();
+      world.abort("a word from outside");
+    };
+    const auto ends = run_ranks(o, [](Rank& me) {
+      char* data = me.take(1 << 20, true);
+      switch (me.comm->rank()) {
+        case 0:
+          return;  // without whom nothing goes on
+        case 1:
+          return me.comm->recv(data, 100, 0);
+        case 2:
+          return me.comm->send(data, 1 << 20, 0);
+        default:
+          return me.comm->barrier();
+      }
+    });
+    EXPECT_LT(Clock::now() - aborted, std::chrono::seconds(1));  // ten times the promise
+    EXPECT_EQ(ends[0], "");
+    for (size_t rank = 1; rank < ends.size(); ++rank) {
+      expect_part(ends[rank], "aborted: a word from outside");
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(BackEnds, Failure,
+                         ::testing::Values(BackEnd::kThreads, BackEnd::kProcesses),
+                         [](const auto& p) { return name_of(p.param); });
+
+// kill -9 at any moment, then the word of the one who reaps: the others end at once.
+TEST(Death, OfAPeerEndsTheOthers) {
+  for (int round = 0; round < 6; ++round) {
+    RanksOptions o;
+    o.back_end = BackEnd::kProcesses;
+    o.num_ranks = 3;
+    o.world.chunk_bytes = 4 << 10;
+    const auto victim = static_cast<size_t>(round % 3);
+    Clock::time_point killed;
+    o.meanwhile = [&](ShmWorld& world, const std::vector<pid_t>& pids) {
+      sleep_ms(20 + round * 7);
+      killed = Clock::now();
+      ::kill(pids[victim], SIGKILL);
+      world.abort(fmt::format("rank {} was killed", victim));
+    };
+    const auto ends = run_ranks(o, [](Rank& me) {
+      char* data = me.take(1 << 18, true);
+      char* apart = me.take(1 << 18, false);
+      for (;;) {
+        me.comm->all_reduce(data, 1 << 16, Dtype::kF32);
+        me.comm->all_reduce(apart, 1 << 14, Dtype::kF32);
+        me.comm->all_reduce(apart, 1, Dtype::kF32);
+      }
+    });
+    EXPECT_LT(Clock::now() - killed, std::chrono::seconds(1));
+    for (size_t rank = 0; rank < 3; ++rank) {
+      if (rank == victim) {
+        EXPECT_EQ(ends[rank], "signal 9");
+      } else {
+        expect_part(ends[rank], fmt::format("aborted: rank {} was killed", victim));
+      }
+    }
+  }
+}
+
+// Waiting costs no core: the processor time of ranks that wait is a small part of the wait.
+TEST(Waiting, BurnsNoCoreWithMoreRanksThanCores) {
+  RanksOptions o;
+  o.back_end = BackEnd::kProcesses;
+  o.num_ranks = static_cast<int>(std::thread::hardware_concurrency()) + 2;
+  expect_ranks(o, [](Rank& me) {
+    me.comm->barrier();
+    if (me.comm->rank() == 0) sleep_ms(500);
+    const std::clock_t before = std::clock();
+    me.comm->barrier();
+    const double used_s = static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC;
+    check(used_s < 0.05, fmt::format("{} s of processor time in half a second", used_s));
+  });
+}
+
+}  // namespace
+}  // namespace weft::testing

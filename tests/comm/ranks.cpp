@@ -1,0 +1,145 @@
+// tests/comm/ranks.cpp: threads and processes as ranks.
+#include "tests/comm/ranks.h"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <stdexcept>
+#include <thread>
+
+#include "base/error.h"
+
+namespace weft::testing {
+namespace {
+
+using Body = std::function<void(Rank&)>;
+
+constexpr int kDeadlineMs = 120'000;  // of a whole test, far beyond what it needs
+
+std::string run_one(const std::shared_ptr<ShmWorld>& world, int rank, const Body& body) {
+  try {
+    Rank me;
+    me.world = world;
+    me.comm = world ? make_shm_comm(world, rank) : make_solo_comm();
+    body(me);
+    return "";
+  } catch (const std::exception& e) {
+    return e.what();
+  }
+}
+
+std::vector<std::string> run_threads(const RanksOptions& options,
+                                     const std::shared_ptr<ShmWorld>& world, const Body& body) {
+  std::vector<std::string> ends(static_cast<size_t>(options.num_ranks));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < options.num_ranks; ++rank) {
+    threads.emplace_back(
+        [&, rank] { ends[static_cast<size_t>(rank)] = run_one(world, rank, body); });
+  }
+  if (options.meanwhile) options.meanwhile(*world, {});
+  for (std::thread& thread : threads) thread.join();
+  return ends;
+}
+
+struct Child {
+  pid_t pid;
+  int pipe;
+};
+
+Child start(const std::shared_ptr<ShmWorld>& world, int rank, const Body& body) {
+  int ends[2];
+  if (::pipe(ends) != 0) throw std::runtime_error("pipe");
+  const pid_t pid = ::fork();
+  if (pid < 0) throw std::runtime_error("fork");
+  if (pid > 0) {
+    ::close(ends[1]);
+    return {pid, ends[0]};
+  }
+  ::close(ends[0]);
+  const std::string end = run_one(world, rank, body);
+  const bool written = ::write(ends[1], end.data(), end.size()) == static_cast<ssize_t>(end.size());
+  ::_exit(written ? 0 : 1);
+}
+
+// Until the pipe closes, which the end of the process does.
+std::string finish(const Child& child, std::chrono::steady_clock::time_point deadline) {
+  std::string text;
+  for (;;) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+        deadline - std::chrono::steady_clock::now());
+    pollfd wanted{child.pipe, POLLIN, 0};
+    if (::poll(&wanted, 1, static_cast<int>(std::max<int64_t>(0, left.count()))) <= 0) {
+      ::kill(child.pid, SIGKILL);
+      text = "hangs";
+      break;
+    }
+    char buffer[4096];
+    const ssize_t got = ::read(child.pipe, buffer, sizeof buffer);
+    if (got <= 0) break;
+    text.append(buffer, static_cast<size_t>(got));
+  }
+  ::close(child.pipe);
+  int status = 0;
+  ::waitpid(child.pid, &status, 0);
+  if (WIFSIGNALED(status) && text != "hangs") return fmt::format("signal {}", WTERMSIG(status));
+  if (WIFEXITED(status) && WEXITSTATUS(status) != 0) return "lost";
+  return text;
+}
+
+std::vector<std::string> run_processes(const RanksOptions& options,
+                                       const std::shared_ptr<ShmWorld>& world, const Body& body) {
+  std::vector<Child> children;
+  std::vector<pid_t> pids;
+  for (int rank = 0; rank < options.num_ranks; ++rank) {
+    children.push_back(start(world, rank, body));
+    pids.push_back(children.back().pid);
+  }
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(kDeadlineMs);
+  if (options.meanwhile) options.meanwhile(*world, pids);
+  std::vector<std::string> ends;
+  for (const Child& child : children) ends.push_back(finish(child, deadline));
+  return ends;
+}
+
+}  // namespace
+
+std::string name_of(BackEnd back_end) {
+  constexpr const char* kNames[] = {"solo", "shm_threads", "shm_processes"};
+  return kNames[static_cast<int>(back_end)];
+}
+
+char* Rank::take(int64_t bytes, bool in_arena) {
+  if (in_arena && world) return static_cast<char*>(world->take_arena(comm->rank(), bytes));
+  memory.push_back(std::make_unique<char[]>(static_cast<size_t>(bytes) + 1));
+  return memory.back().get();
+}
+
+std::vector<std::string> run_ranks(const RanksOptions& options, const Body& body) {
+  if (options.back_end == BackEnd::kSolo) return {run_one(nullptr, 0, body)};
+  WorldOptions world_options = options.world;
+  world_options.num_ranks = options.num_ranks;
+  world_options.spin = options.num_ranks <= static_cast<int>(std::thread::hardware_concurrency());
+  const auto world = ShmWorld::create(world_options);
+  if (options.back_end == BackEnd::kThreads) return run_threads(options, world, body);
+  return run_processes(options, world, body);
+}
+
+void expect_ranks(const RanksOptions& options, const Body& body) {
+  const std::vector<std::string> ends = run_ranks(options, body);
+  for (size_t rank = 0; rank < ends.size(); ++rank) {
+    EXPECT_EQ(ends[rank], "") << "rank " << rank << " of " << ends.size();
+  }
+}
+
+void check(bool ok, const std::string& what) {
+  if (!ok) throw std::runtime_error(what);
+}
+
+void check(bool ok, const char* what) {
+  if (!ok) throw std::runtime_error(what);
+}
+
+}  // namespace weft::testing

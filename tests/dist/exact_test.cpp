@@ -1,0 +1,149 @@
+// tests/dist/exact_test.cpp: exact mode: the same bits in every layout.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/error.h"
+#include "tests/dist/mesh_run.h"
+
+namespace weft::testing {
+namespace {
+
+struct Place {
+  int dp, tp;
+  const char* shard;
+  int micro = 4;
+};
+
+// Layouts of which each exercises something else; dp 1, tp 1 is what they are held against.
+std::vector<Place> layouts(int most_tp) {
+  std::vector<Place> all = {
+      {1, 1, "none", 1}, {2, 1, "none"},     {4, 1, "none", 2}, {1, 2, "none"},  {2, 1, "zero1"},
+      {4, 1, "zero1"},   {2, 1, "zero2", 2}, {4, 1, "zero2"},   {2, 1, "zero3"}, {4, 1, "zero3", 1},
+      {2, 2, "none"},    {2, 2, "zero1"},    {2, 2, "zero2"},   {2, 2, "zero3"}};
+  if (most_tp >= 4) all.insert(all.end(), {{1, 4, "none"}, {2, 4, "zero3"}});
+  return all;
+}
+
+Json qwen2() {
+  return parse_json(R"({"architectures": ["Qwen2ForCausalLM"], "hidden_size": 48,
+      "intermediate_size": 88, "num_hidden_layers": 2, "num_attention_heads": 12,
+      "num_key_value_heads": 4, "vocab_size": 1003, "tie_word_embeddings": true,
+      "initializer_range": 0.1})",
+                    "config");
+}
+
+Json llama() {
+  return parse_json(R"({"architectures": ["LlamaForCausalLM"], "hidden_size": 36,
+      "intermediate_size": 50, "num_hidden_layers": 2, "num_attention_heads": 6,
+      "num_key_value_heads": 2, "vocab_size": 1003, "tie_word_embeddings": false,
+      "initializer_range": 0.1})",
+                    "config");
+}
+
+MeshRun make_run(const Json& model, const char* precision, bool masters, int steps) {
+  MeshRun run;
+  run.model = model;
+  run.config.train.global_batch = 8;
+  run.config.train.precision = precision;
+  run.config.train.master_weights = masters;
+  run.config.train.clip_norm = 0.5;
+  run.config.data.seq_length = 12;
+  run.config.parallel.mode = "exact";
+  for (int s = 0; s < steps; ++s) run.batches.push_back(random_batch(8, 12, 1003, 100 + s));
+  run.eval = random_batch(7, 12, 1003, 99);
+  return run;
+}
+
+MeshResult train_at(MeshRun run, const Place& place) {
+  run.config.parallel.dp = place.dp;
+  run.config.parallel.tp = place.tp;
+  run.config.parallel.shard = place.shard;
+  run.config.train.micro_batch = place.micro;
+  return train_mesh(run);
+}
+
+std::string join(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& w : words) text += w + " ";
+  return text;
+}
+
+struct Case {
+  const char* name;
+  Json (*model)();
+  int most_tp;
+  const char* precision;
+  bool masters;
+};
+
+class Exact : public ::testing::TestWithParam<Case> {};
+
+TEST_P(Exact, SameBitsInEveryLayout) {
+  const Case& c = GetParam();
+  const MeshRun run = make_run(c.model(), c.precision, c.masters, 30);
+  const MeshResult one = train_at(run, {1, 1, "none"});
+  ASSERT_EQ(one.losses.size(), 30u);
+  EXPECT_LT(one.losses.back(), one.losses.front());
+  for (const Place& place : layouts(c.most_tp)) {
+    const MeshResult other = train_at(run, place);
+    EXPECT_EQ(join(differences(one, other)), "") << "dp " << place.dp << " tp " << place.tp << " "
+                                                 << place.shard << " micro " << place.micro;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Exact,
+                         ::testing::Values(Case{"qwen2_fp32", qwen2, 4, "fp32", true},
+                                           Case{"qwen2_bf16", qwen2, 4, "bf16", true},
+                                           Case{"llama_fp32", llama, 2, "fp32", true},
+                                           Case{"llama_bf16_pure", llama, 2, "bf16", false}),
+                         [](const auto& c) { return std::string(c.param.name); });
+
+// The promise would be empty if fast mode kept it too, or if nothing could break it.
+TEST(ExactControl, FastModeDiffers) {
+  MeshRun run = make_run(qwen2(), "fp32", true, 5);
+  run.config.parallel.mode = "fast";
+  const MeshResult one = train_at(run, {1, 1, "none"});
+  EXPECT_NE(join(differences(one, train_at(run, {1, 2, "none"}))), "");
+  EXPECT_NE(join(differences(one, train_at(run, {2, 1, "none"}))), "");
+}
+
+TEST(ExactControl, OtherConstantsGiveOtherBits) {
+  MeshRun run = make_run(qwen2(), "fp32", true, 3);
+  const MeshResult eight = train_at(run, {1, 1, "none"});
+  run.config.parallel.exact_dp = 2;
+  EXPECT_NE(join(differences(eight, train_at(run, {1, 1, "none"}))), "");
+  run.config.parallel.exact_dp = 0;
+  run.config.parallel.exact_tp = 2;
+  EXPECT_NE(join(differences(eight, train_at(run, {1, 1, "none"}))), "");
+}
+
+// The accumulators of groups with several leaves: exact_dp 2 of 8 leaves, and leaves of two rows.
+TEST(Exact, GroupsOfSeveralLeaves) {
+  MeshRun run = make_run(llama(), "fp32", true, 4);
+  run.config.parallel.exact_dp = 2;
+  const MeshResult one = train_at(run, {1, 1, "none"});
+  for (const char* shard : {"none", "zero1", "zero2", "zero3"}) {
+    EXPECT_EQ(join(differences(one, train_at(run, {2, 1, shard}))), "") << shard;
+  }
+  run.config.parallel.exact_rows = 2;
+  const MeshResult pairs = train_at(run, {1, 1, "none"});
+  EXPECT_NE(join(differences(one, pairs)), "");
+  EXPECT_EQ(join(differences(pairs, train_at(run, {2, 2, "zero3"}))), "");
+}
+
+TEST(Exact, NoRankComputesWhatItDoesNotOwn) {
+  const MeshRun run = make_run(qwen2(), "fp32", true, 1);
+  const MeshResult one = train_at(run, {1, 1, "none"}), four = train_at(run, {1, 4, "none"});
+  for (const double flops : four.pass_flops) EXPECT_LT(flops, one.pass_flops[0] / 3.8);
+  const MeshResult data = train_at(run, {4, 1, "zero3"});
+  for (size_t r = 0; r < 4; ++r) {
+    // Passes, and so kernel calls of the forward pass, fall with dp.
+    const auto attention = static_cast<size_t>(Op::kAttention);
+    EXPECT_EQ(data.calls[r][attention] * 4, one.calls[0][attention]);
+    EXPECT_LT(data.arena_bytes[r], one.arena_bytes[0] * 7 / 10);
+  }
+}
+
+}  // namespace
+}  // namespace weft::testing

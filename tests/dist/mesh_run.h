@@ -1,0 +1,51 @@
+// tests/dist/mesh_run.h: a few steps of training in any layout, with ranks that are threads.
+#pragma once
+
+#include <array>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "comm/comm.h"
+#include "data/batches.h"
+#include "model/model.h"
+#include "train/run_config.h"
+
+namespace weft::testing {
+
+// What a run came to: what exact mode promises to be the same bits in every layout.
+struct MeshResult {
+  std::vector<double> losses, norms;
+  double eval_loss = 0;
+  std::map<std::string, std::vector<std::byte>> tensors;  // parameters or masters, and states
+  // Of every rank: kernel calls by op, FLOPs of a pass, bytes of the arena.
+  std::vector<std::vector<int64_t>> calls;
+  std::vector<double> pass_flops;
+  std::vector<int64_t> arena_bytes;
+  // Of every rank: what its groups counted in the steps.
+  struct Counted {
+    std::array<CommCount, kNumCommOps> tensor, data;  // tensor: with the groups of copies
+  };
+  std::vector<Counted> wire;
+};
+
+struct MeshRun {
+  Json model;        // config.json
+  RunConfig config;  // parallel, train, data.seq_length, model.freeze
+  std::vector<Batch> batches;
+  Batch eval;
+  double lr = 1e-3;
+};
+
+// Trains one step a batch from weights of seed 5. Ranks are threads of this process; a failure of
+// one is thrown here.
+MeshResult train_mesh(const MeshRun& run);
+
+// Rows of very unequal length, ids below the vocabulary.
+Batch random_batch(int64_t rows, int64_t positions, int64_t vocab, uint64_t seed);
+
+// The names of tensors whose bytes differ, and "loss", "norm", "eval".
+std::vector<std::string> differences(const MeshResult& a, const MeshResult& b);
+
+}  // namespace weft::testing

@@ -1,0 +1,145 @@
+// tests/e2e/mesh_test.cpp: `weft train` with several ranks: files, bits, stops and deaths.
+#include <dirent.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <csignal>
+#include <random>
+#include <set>
+#include <thread>
+
+#include "tests/e2e/tiny_run.h"
+
+namespace weft::testing {
+namespace {
+
+std::vector<std::string> with(std::vector<std::string> sets, std::vector<std::string> more) {
+  sets.insert(sets.end(), more.begin(), more.end());
+  return sets;
+}
+
+// Processes of this program that work on the run: read from /proc, by their command line.
+std::set<pid_t> processes_of(const TinyRun& run) {
+  std::set<pid_t> found;
+  DIR* proc = ::opendir("/proc");
+  while (const dirent* entry = ::readdir(proc)) {
+    const pid_t pid = std::atoi(entry->d_name);
+    if (pid <= 0) continue;
+    std::error_code gone;
+    const std::string path = std::string("/proc/") + entry->d_name + "/cmdline";
+    if (contains(slurp(path), run.file().string())) found.insert(pid);
+  }
+  ::closedir(proc);
+  return found;
+}
+
+void expect_same_bits(const TinyRun& run, const std::string& a, const std::string& b) {
+  EXPECT_EQ(hash_of(run.dir(a)), hash_of(run.dir(b)));
+  EXPECT_EQ(hash_of(run.dir(a) / "final"), hash_of(run.dir(b) / "final"));
+  for (const char* key : {"step", "loss", "grad_norm", "eval_loss"}) {
+    EXPECT_EQ(metric_texts(run.dir(a), key), metric_texts(run.dir(b), key)) << key;
+  }
+}
+
+TEST(Mesh, ExactRunsOfProcessesHaveTheSameBits) {
+  const TinyRun run;
+  const std::vector<std::string> exact = {"parallel.mode=exact", "train.eval_every=3",
+                                          "data.eval=[" + (run / "eval.txt").string() + "]"};
+  run.train_well(with(exact, {"name=one"}));
+  run.train_well(
+      with(exact, {"name=mesh", "parallel.dp=2", "parallel.tp=2", "parallel.shard=zero3"}));
+  expect_same_bits(run, "one", "mesh");
+  EXPECT_TRUE(std::filesystem::exists(run.dir("mesh") / "log/rank-00003.log"));
+  const auto started = event_lines(run.dir("mesh"), "started");
+  ASSERT_EQ(started.size(), 1u);
+  EXPECT_EQ(started[0].at("ranks").as_int(), 4);
+}
+
+// Stopped in one layout, gone on in another, three times.
+TEST(Mesh, AnyCheckpointIntoAnyLayout) {
+  const TinyRun run;
+  const std::vector<std::string> exact = {"parallel.mode=exact", "train.precision=bf16"};
+  run.train_well(with(exact, {"name=one"}));
+  const auto part = [&](const char* steps, std::vector<std::string> layout) {
+    run.train_well(with(with(exact, {"name=parts", std::string("train.steps=") + steps}), layout));
+  };
+  part("2", {"parallel.dp=2", "parallel.shard=zero3"});
+  part("4", {"parallel.tp=2"});
+  part("5", {});
+  part("6", {"parallel.dp=4", "parallel.shard=zero1"});
+  expect_same_bits(run, "one", "parts");
+}
+
+TEST(Mesh, AStopSavesAndTheSameCommandGoesOn) {
+  const TinyRun run;
+  const std::vector<std::string> sets = {"parallel.mode=exact", "parallel.dp=2",
+                                         "parallel.shard=zero2", "train.steps=40"};
+  run.train_well(with(sets, {"name=whole"}));
+  Program program(run.words("train", with(sets, {"name=stopped"})));
+  EXPECT_TRUE(
+      program.wait_until([&] { return metric_texts(run.dir("stopped"), "loss").size() > 2; }));
+  program.send(SIGTERM);
+  const Ended ended = program.wait();
+  if (ended.exit_code != 0) {
+    EXPECT_EQ(ended.exit_code, 143) << ended.err;
+    expect_parts(ended.err, {"SIGTERM", "saved at step"});
+  }
+  EXPECT_TRUE(processes_of(run).empty());
+  run.train_well(with(sets, {"name=stopped"}));
+  expect_same_bits(run, "whole", "stopped");
+}
+
+TEST(Mesh, ADeadRankEndsAllWithinASecond) {
+  const TinyRun run;
+  std::mt19937 random(5);
+  for (int round = 0; round < 5; ++round) {
+    Program program(run.words("train", {"parallel.dp=2", "parallel.tp=2", "train.steps=100000",
+                                        "name=killed" + std::to_string(round)}));
+    std::set<pid_t> ranks;
+    ASSERT_TRUE(program.wait_until([&] {
+      ranks = processes_of(run);
+      return ranks.size() == 5;
+    }));
+    ranks.erase(ranks.begin());  // the supervisor has the lowest number
+    std::this_thread::sleep_for(std::chrono::milliseconds(random() % 700));
+    auto victim = ranks.begin();
+    std::advance(victim, random() % 4);
+    ::kill(*victim, SIGKILL);
+    const auto start = std::chrono::steady_clock::now();
+    const Ended ended = program.wait(30);
+    const double seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    EXPECT_EQ(ended.exit_code, 75) << ended.err;
+    expect_parts(ended.err, {"SIGKILL"});
+    EXPECT_LT(seconds, 10);  // ten times the promise; interop holds it to one second
+    EXPECT_TRUE(processes_of(run).empty());
+  }
+}
+
+TEST(Mesh, WrongLayoutsAreRefusedBeforeAnyRankWorks) {
+  const TinyRun run;  // 4 heads, 2 key/value heads, batches of 8 rows
+  const auto refused = [&](std::vector<std::string> sets, std::vector<std::string> parts) {
+    const Ended ended = run.train(sets);
+    EXPECT_EQ(ended.exit_code, 2) << ended.err;
+    expect_parts(ended.err, parts);
+    EXPECT_FALSE(std::filesystem::exists(run.dir()));
+  };
+  refused({"parallel.tp=3"}, {"parallel.tp=3", "admissible", "1, 2, 4"});
+  refused({"parallel.dp=3"}, {"global_batch 8", "dp 3"});
+  refused({"parallel.mode=exact", "parallel.tp=4"}, {"exact_tp=2", "admissible"});
+  refused({"parallel.mode=exact", "parallel.exact_dp=2", "parallel.dp=4"},
+          {"exact_dp=2", "admissible"});
+  refused({"parallel.mode=exact", "parallel.exact_tp=3"}, {"exact_tp=3", "power of two"});
+  refused({"parallel.mode=exact", "parallel.exact_rows=3"}, {"exact_rows 3"});
+  refused({"parallel.shard=zero4"}, {"parallel.shard", "zero3"});
+}
+
+TEST(Mesh, ShardWithOneRankSaysItHasNoEffect) {
+  const TinyRun run;
+  const Ended ended = run.train({"parallel.shard=zero3"});
+  EXPECT_EQ(ended.exit_code, 0);
+  expect_parts(ended.err, {"parallel.shard", "no effect"});
+}
+
+}  // namespace
+}  // namespace weft::testing

@@ -1,0 +1,310 @@
+// tests/launch/job_test.cpp: a job on this machine: its ends, its output, what it leaves behind.
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <sstream>
+#include <thread>
+
+#include "launch/cores.h"
+#include "tests/io/temporary_folder.h"
+
+namespace weft {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::string slurp(const std::filesystem::path& path) {
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
+}
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// The program as supervisor, with its output in files.
+class Supervisor {
+ public:
+  explicit Supervisor(const std::vector<std::string>& words) {
+    std::vector<std::string> all = {WEFT_RANK_PROGRAM};
+    all.insert(all.end(), words.begin(), words.end());
+    std::vector<char*> argv;
+    for (std::string& word : all) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    const std::string out = folder_ / "out", err = folder_ / "err";
+    pid_ = ::fork();
+    if (pid_ != 0) return;
+    const int out_fd = ::open(out.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
+    const int err_fd = ::open(err.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
+    ::dup2(out_fd, 1);
+    ::dup2(err_fd, 2);
+    ::execv(argv[0], argv.data());
+    ::_exit(127);
+  }
+  ~Supervisor() {
+    if (pid_ > 0 && !is_reaped_) {
+      ::kill(pid_, SIGKILL);
+      ::waitpid(pid_, &status_, 0);
+    }
+  }
+  Supervisor(const Supervisor&) = delete;
+  Supervisor& operator=(const Supervisor&) = delete;
+
+  pid_t pid() const { return pid_; }
+  void send(int signal) const { ::kill(pid_, signal); }
+  std::string out() const { return slurp(folder_ / "out"); }
+  std::string err() const { return slurp(folder_ / "err"); }
+
+  bool wait_for(const std::string& text, double seconds = 30) const {
+    for (const auto start = Clock::now(); seconds_since(start) < seconds;) {
+      if (out().find(text) != std::string::npos) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+    return false;
+  }
+
+  // Of the rank, as the supervisor told it.
+  pid_t pid_of(int rank) const {
+    const std::string text = out(), start = fmt::format("event started {} process ", rank);
+    const size_t at = text.find(start);
+    return at == std::string::npos ? -1 : std::stoi(text.substr(at + start.size()));
+  }
+
+  int wait(double seconds = 30) {
+    for (const auto start = Clock::now(); seconds_since(start) < seconds;) {
+      if (::waitpid(pid_, &status_, WNOHANG) == pid_) {
+        is_reaped_ = true;
+        return WIFEXITED(status_) ? WEXITSTATUS(status_) : -WTERMSIG(status_);
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    ADD_FAILURE() << "the supervisor did not end\n" << out() << err();
+    return -1000;
+  }
+
+ private:
+  testing::TemporaryFolder folder_;
+  pid_t pid_ = -1;
+  int status_ = 0;
+  bool is_reaped_ = false;
+};
+
+// One whose parent died is reaped by the system's first process, in its own time: dead all the
+// same.
+bool is_gone(pid_t pid) {
+  if (::kill(pid, 0) != 0 && errno == ESRCH) return true;
+  const std::string stat = slurp(fmt::format("/proc/{}/stat", pid));
+  const size_t name_end = stat.rfind(')');
+  return name_end == std::string::npos || stat.substr(name_end, 3) == ") Z";
+}
+
+// Every rank the supervisor ever started.
+void expect_no_rank_left(const Supervisor& job, int num_ranks) {
+  for (int rank = 0; rank < num_ranks; ++rank) {
+    const pid_t pid = job.pid_of(rank);
+    ASSERT_GT(pid, 0) << job.out();
+    // The one exception is a supervisor that was killed: the system needs a moment.
+    for (int i = 0; i < 500 && !is_gone(pid); ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+    EXPECT_TRUE(is_gone(pid)) << "rank " << rank;
+  }
+}
+
+void expect_part(const std::string& text, const std::string& part) {
+  EXPECT_NE(text.find(part), std::string::npos) << "\"" << part << "\" is not in:\n" << text;
+}
+
+// The number of the job's shared memory, as a rank has it mapped; "" where it has none (yet).
+std::string memory_of(pid_t pid) {
+  std::istringstream maps(slurp(fmt::format("/proc/{}/maps", pid)));
+  for (std::string line; std::getline(maps, line);) {
+    std::istringstream words(line);
+    std::string range, access, offset, device, number, name;
+    words >> range >> access >> offset >> device >> number >> name;
+    if (name == "/memfd:weft") return number;
+  }
+  return "";
+}
+
+bool is_held_by_any(const std::string& memory) {
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    if (memory_of(std::stoi(name)) == memory) return true;
+  }
+  return false;
+}
+
+TEST(Job, RanksKnowEachOtherAndTheirShareOfTheMachine) {
+  const auto cores = static_cast<int>(usable_cores().size());
+  for (const int n : {1, 2, 5}) {
+    Supervisor job({std::to_string(n), "report"});
+    EXPECT_EQ(job.wait(), 0);
+    const int share = std::max(1, cores / n);
+    for (int rank = 0; rank < n; ++rank) {
+      const bool is_pinned = n <= cores;
+      const std::string prefix = rank == 0 ? "" : fmt::format("[rank {}] ", rank);
+      std::string line =
+          fmt::format("{}rank {} of {} sum {} threads {} cores ", prefix, rank, n, n, share);
+      if (!is_pinned) line += std::to_string(cores);
+      if (is_pinned && cores % n == 0) line += std::to_string(share);
+      expect_part("\n" + job.out(), "\n" + line);
+      if (rank == 0) continue;
+      expect_part(job.err(), prefix + "whole line\n");
+      expect_part(job.err(), fmt::format("{}no end of rank {}\n", prefix, rank));
+    }
+    expect_part(job.err(), "whole line\nno end of rank 0");
+    expect_no_rank_left(job, n);
+  }
+}
+
+struct Failure {
+  const char* what;
+  int rank, code;
+  const char* cause;
+};
+
+TEST(Job, TheFirstCauseIsNamedFirstAndEndsAll) {
+  const Failure failures[] = {
+      {"user_error", 0, 2, "error: rank 0 ended with exit code 2: the run file is wrong\n"},
+      {"user_error", 2, 2, "error: rank 2 ended with exit code 2: the run file is wrong\n"},
+      {"bug", 1, 70, "error: rank 1 ended with exit code 70: a promise is broken\n"},
+      {"code", 1, 3, "error: rank 1 ended with exit code 3"},
+      {"crash", 2, 75, "error: rank 2 was ended by SIGABRT"},
+  };
+  for (const Failure& failure : failures) {
+    Supervisor job({"3", failure.what, std::to_string(failure.rank)});
+    EXPECT_EQ(job.wait(), failure.code) << failure.what;
+    const std::string err = job.err();
+    expect_part(err, failure.cause);
+    // The other ranks end because of it, say so, and say it later.
+    const size_t at = err.find(failure.cause);
+    for (int rank = 0; rank < 3; ++rank) {
+      if (rank == failure.rank) continue;
+      const std::string mine =
+          rank == 0 ? "\nerror: all_reduce aborted: rank "
+                    : fmt::format("[rank {}] error: all_reduce aborted: rank ", rank);
+      EXPECT_NE(err.find(mine, at), std::string::npos) << failure.what << rank << "\n" << err;
+    }
+    expect_part(job.out(), fmt::format("event failed {} ", failure.rank));
+    expect_no_rank_left(job, 3);
+  }
+}
+
+// Ranks that do not listen are killed after the grace.
+TEST(Job, EndsWithinASecond) {
+  Supervisor job({"3", "deaf", "1"});
+  ASSERT_TRUE(job.wait_for("event started 2"));
+  const auto start = Clock::now();
+  EXPECT_EQ(job.wait(), 1);
+  EXPECT_LT(seconds_since(start), 10);  // ten times the promise
+  expect_part(job.out(), "event failed 1 rank 1 ended with exit code 1");
+  expect_part(job.out(), "event killed 0");
+  expect_no_rank_left(job, 3);
+}
+
+TEST(Job, ARankThatHangsIsNamedByItsPeers) {
+  Supervisor job({"2", "hang", "1"});
+  EXPECT_EQ(job.wait(), 75);
+  expect_part(job.err(), "error: rank 0 ended with exit code 75: rank 0 waited ");
+  expect_part(job.err(), "s in all_reduce of 1048576 bytes (fp32, sum) for rank 1");
+  expect_no_rank_left(job, 2);
+}
+
+TEST(Job, DifferentCallsAreNamed) {
+  Supervisor job({"2", "other_call", "1"});
+  EXPECT_EQ(job.wait(), 75);
+  expect_part(job.err(), "ranks 0 and 1 made different calls at number 1");
+  expect_part(job.err(), "rank 0 all_reduce of 1048576 bytes (fp32, sum), rank 1 barrier");
+}
+
+TEST(Job, KillsAtRandomMomentsLeaveNothing) {
+  std::mt19937 random(11);
+  for (int i = 0; i < 5; ++i) {
+    const int n = 2 + i % 3, victim = static_cast<int>(random() % static_cast<unsigned>(n));
+    Supervisor job({std::to_string(n), "train"});
+    ASSERT_TRUE(job.wait_for(fmt::format("event started {} ", n - 1)));
+    std::this_thread::sleep_for(std::chrono::milliseconds(random() % 150));
+    const std::string memory = memory_of(job.pid());
+    EXPECT_TRUE(is_held_by_any(memory)) << memory;
+    const auto start = Clock::now();
+    ASSERT_EQ(::kill(job.pid_of(victim), SIGKILL), 0);
+    EXPECT_EQ(job.wait(), 75);
+    EXPECT_LT(seconds_since(start), 10);
+    expect_part(job.err(), fmt::format("error: rank {} was ended by SIGKILL", victim));
+    EXPECT_EQ(job.err().find("error: rank "),
+              job.err().find("error: rank " + std::to_string(victim)));
+    expect_no_rank_left(job, n);
+    EXPECT_FALSE(is_held_by_any(memory)) << memory;
+  }
+}
+
+TEST(Job, RanksDieWithTheirSupervisor) {
+  Supervisor job({"3", "train"});
+  ASSERT_TRUE(job.wait_for("rank 2 trains"));
+  job.send(SIGKILL);
+  EXPECT_EQ(job.wait(), -SIGKILL);
+  expect_no_rank_left(job, 3);
+}
+
+TEST(Job, SignalsArePassedOnAndAllSave) {
+  for (const int signal : {SIGTERM, SIGINT}) {
+    Supervisor job({"3", "train"});
+    for (int rank = 0; rank < 3; ++rank) {
+      ASSERT_TRUE(job.wait_for(fmt::format("rank {} trains", rank)));
+    }
+    job.send(signal);
+    EXPECT_EQ(job.wait(), 128 + signal);
+    for (int rank = 0; rank < 3; ++rank) expect_part(job.out(), fmt::format("rank {} saved", rank));
+    EXPECT_EQ(job.err(), "");
+    expect_no_rank_left(job, 3);
+  }
+}
+
+// Such a rank cannot save, and its peers would wait for it: the job ends as stopped.
+TEST(Job, ASignalBeforeARankListens) {
+  Supervisor job({"2", "early_term", "1"});
+  ASSERT_TRUE(job.wait_for("too early"));
+  ASSERT_TRUE(job.wait_for("rank 0 trains"));
+  job.send(SIGTERM);
+  EXPECT_EQ(job.wait(), 128 + SIGTERM);
+  expect_no_rank_left(job, 2);
+}
+
+TEST(Job, ASecondSignalKills) {
+  Supervisor job({"2", "ignore_stop", "1"});
+  ASSERT_TRUE(job.wait_for("hangs"));
+  ASSERT_TRUE(job.wait_for("rank 0 trains"));
+  job.send(SIGTERM);
+  ASSERT_TRUE(job.wait_for("event stopping"));
+  job.send(SIGTERM);
+  EXPECT_EQ(job.wait(), 128 + SIGTERM);
+  expect_no_rank_left(job, 2);
+}
+
+TEST(Job, AProgramThatCannotBeExecuted) {
+  Supervisor job({"2", "no_program"});
+  EXPECT_EQ(job.wait(), 127);
+  expect_part(job.err(), "cannot be executed");
+}
+
+TEST(Cores, AreDividedInOrder) {
+  using Shares = std::vector<std::vector<int>>;
+  EXPECT_EQ(divide_cores({0, 1, 2, 3}, 2), (Shares{{0, 1}, {2, 3}}));
+  EXPECT_EQ(divide_cores({4, 5, 6, 7, 8}, 2), (Shares{{4, 5}, {6, 7, 8}}));
+  EXPECT_EQ(divide_cores({0, 1}, 3), Shares{});
+  EXPECT_FALSE(usable_cores().empty());
+}
+
+}  // namespace
+}  // namespace weft

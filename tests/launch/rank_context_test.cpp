@@ -1,0 +1,88 @@
+// tests/launch/rank_context_test.cpp: the variables of a rank are read strictly.
+#include "launch/rank_context.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <map>
+
+#include "base/error.h"
+
+namespace weft {
+namespace {
+
+class Variables {
+ public:
+  explicit Variables(const std::map<std::string, std::string>& values) : values_(values) {
+    for (const auto& [name, value] : values_) ::setenv(name.c_str(), value.c_str(), 1);
+  }
+  ~Variables() {
+    for (const auto& [name, value] : values_) ::unsetenv(name.c_str());
+  }
+  Variables(const Variables&) = delete;
+  Variables& operator=(const Variables&) = delete;
+
+ private:
+  std::map<std::string, std::string> values_;
+};
+
+std::map<std::string, std::string> variables(const ShmWorld& world) {
+  return {{kRankVariable, "1"},
+          {kNumRanksVariable, "3"},
+          {kThreadsVariable, "2"},
+          {kWorldFdVariable, std::to_string(world.fd())}};
+}
+
+std::shared_ptr<ShmWorld> world_of_three() {
+  WorldOptions options;
+  options.num_ranks = 3;
+  return ShmWorld::create(options);
+}
+
+TEST(RankContext, IsAbsentWithoutASupervisor) {
+  EXPECT_FALSE(RankContext::from_environment().has_value());
+  note_rank_failure("nobody listens");  // and does nothing
+}
+
+TEST(RankContext, IsReadAsOftenAsWanted) {
+  const auto world = world_of_three();
+  const Variables set(variables(*world));
+  for (int i = 0; i < 2; ++i) {
+    const auto context = RankContext::from_environment();
+    ASSERT_TRUE(context.has_value());
+    EXPECT_EQ(context->rank, 1);
+    EXPECT_EQ(context->size, 3);
+    EXPECT_EQ(context->threads, 2);
+    EXPECT_EQ(context->world->num_ranks(), 3);
+  }
+  note_rank_failure("a last word");
+  EXPECT_EQ(world->failure(1), "a last word");
+  EXPECT_EQ(world->failure(0), std::nullopt);
+}
+
+TEST(RankContext, RefusesWhatMakesNoSense) {
+  const auto world = world_of_three();
+  const std::map<std::string, std::string> wrong = {{kRankVariable, "3"},
+                                                    {kNumRanksVariable, "4"},
+                                                    {kThreadsVariable, "0"},
+                                                    {kWorldFdVariable, "0"}};
+  for (const auto& [name, value] : wrong) {
+    auto values = variables(*world);
+    values[name] = value;
+    const Variables set(values);
+    EXPECT_THROW(RankContext::from_environment(), UserError) << name;
+  }
+  for (const char* text : {"", "x", "1x", "-1", "99999999999"}) {
+    auto values = variables(*world);
+    values[kRankVariable] = text;
+    const Variables set(values);
+    EXPECT_THROW(RankContext::from_environment(), UserError) << text;
+  }
+  auto values = variables(*world);
+  values.erase(kWorldFdVariable);
+  const Variables set(values);
+  EXPECT_THROW(RankContext::from_environment(), UserError);
+}
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,122 @@
+// tests/launch/rank_program.cpp: a small program that is supervisor and rank, as weft train is.
+//
+// rank_program NUM_RANKS WHAT [ARG]: as supervisor it starts itself; as rank it does WHAT.
+#include <sched.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <thread>
+
+#include "base/error.h"
+#include "comm/shm.h"
+#include "launch/job.h"
+#include "launch/rank_context.h"
+
+namespace weft {
+namespace {
+
+volatile std::sig_atomic_t stop_signal = 0;
+
+void note(int number) { stop_signal = number; }
+
+void say(const std::string& text) {
+  std::fputs((text + "\n").c_str(), stdout);
+  std::fflush(stdout);
+}
+
+// Collectives without end, until a rank was asked to stop, which all learn in the same round.
+int train_for_ever(Comm& comm, float* data, int64_t count) {
+  std::signal(SIGTERM, note);
+  std::signal(SIGINT, note);
+  say(fmt::format("rank {} trains", comm.rank()));
+  for (;;) {
+    comm.all_reduce(data, count, Dtype::kF32);
+    for (int64_t i = 0; i < count; ++i) data[i] *= 0.5f;
+    int64_t stop = stop_signal;
+    comm.all_reduce(&stop, 1, Dtype::kI64, Reduce::kMax);
+    if (stop == 0) continue;
+    say(fmt::format("rank {} saved", comm.rank()));
+    return 128 + static_cast<int>(stop);
+  }
+}
+
+void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
+
+int count_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  ::sched_getaffinity(0, sizeof set, &set);
+  return CPU_COUNT(&set);
+}
+
+int run_rank(const RankContext& me, const std::string& what, int arg) {
+  const auto comm = make_shm_comm(me.world, me.rank);
+  const bool is_chosen = me.rank == arg;
+  const int64_t count = 1 << 18;
+  auto* data = static_cast<float*>(me.world->take_arena(me.rank, count * 4));
+  if (what == "report") {
+    int64_t sum = 1;
+    comm->all_reduce(&sum, 1, Dtype::kI64);
+    say(fmt::format("rank {} of {} sum {} threads {} cores {}", me.rank, me.size, sum, me.threads,
+                    count_cores()));
+    std::fputs(fmt::format("whole line\nno end of rank {}", me.rank).c_str(), stderr);
+    return 0;
+  }
+  if (what == "user_error" && is_chosen) throw UserError("the run file is wrong");
+  if (what == "bug" && is_chosen) throw BugError("a promise is broken");
+  if (what == "code" && is_chosen) return 3;
+  if (what == "crash" && is_chosen) ::raise(SIGABRT);
+  if (what == "early_term" && is_chosen) {
+    say("too early for a handler");
+    for (;;) ::pause();
+  }
+  if ((what == "hang" || what == "ignore_stop") && is_chosen) {
+    std::signal(SIGTERM, SIG_IGN);
+    say("hangs");
+    for (;;) sleep_ms(1000);
+  }
+  if (what == "other_call" && is_chosen) comm->barrier();
+  if (what == "deaf") {  // does not hear the abort, but does end a job that nobody ends
+    sleep_ms(is_chosen ? 50 : 60'000);
+    return is_chosen ? 1 : 0;
+  }
+  return train_for_ever(*comm, data, count);
+}
+
+int run(int argc, char** argv) {
+  const std::vector<std::string> words(argv, argv + argc);
+  require(argc >= 3, "usage: {} NUM_RANKS WHAT [ARG]", words[0]);
+  const int arg = argc > 3 ? std::stoi(words[3]) : -1;
+  if (const auto me = RankContext::from_environment()) return run_rank(*me, words[2], arg);
+  JobOptions options;
+  options.num_ranks = std::stoi(words[1]);
+  if (words[2] == "report") options.argv = words;  // else found by itself
+  options.deadline_ms = words[2] == "hang" ? 500 : 30'000;
+  // Time for ranks that do listen to say what ended them, on a machine as busy as may be.
+  if (words[2] != "deaf" && words[2] != "hang") options.grace_ms = 10'000;
+  if (words[2] == "no_program") options.program = "/nowhere/weft";
+  return run_local_job(options, [](const char* event, int rank, const std::string& text) {
+    say(fmt::format("event {} {} {}", event, rank, text));
+  });
+}
+
+}  // namespace
+}  // namespace weft
+
+// For the address sanitizer: its search for leaks takes seconds a process, and these are many.
+// NOLINTNEXTLINE(readability-identifier-naming): the sanitizer's name
+extern "C" const char* __asan_default_options() { return "detect_leaks=0"; }
+
+int main(int argc, char** argv) {
+  try {
+    return weft::run(argc, argv);
+  } catch (const weft::Error& e) {
+    weft::note_rank_failure(e.what());
+    std::fprintf(stderr, "error: %s\n", e.what());
+    return e.exit_code();
+  }
+}

@@ -1,0 +1,128 @@
+// tests/net/shm_world_test.cpp: the segment that ranks share.
+#include "net/shm_world.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "base/error.h"
+
+namespace weft {
+namespace {
+
+std::shared_ptr<ShmWorld> make_world(int num_ranks) {
+  WorldOptions options;
+  options.num_ranks = num_ranks;
+  return ShmWorld::create(options);
+}
+
+// Another mapping of the same memory, as a rank that was started has it.
+std::shared_ptr<ShmWorld> join(const ShmWorld& world) {
+  return ShmWorld::attach(::dup(world.fd()));
+}
+
+TEST(ShmWorld, ArenasAreReadByPeers) {
+  const auto one = make_world(2);
+  const auto two = join(*one);
+  EXPECT_EQ(two->num_ranks(), 2);
+  auto* first = static_cast<char*>(one->take_arena(1, 100));
+  auto* second = static_cast<char*>(one->take_arena(1, 5 << 20));
+  EXPECT_EQ(first[99], 0);
+  std::strcpy(second + 1000, "seen");
+  const int64_t place = one->locate(1, second + 1000, 5);
+  ASSERT_NE(place, ShmWorld::kPrivate);
+  EXPECT_STREQ(two->pointer(1, place), "seen");
+  std::strcpy(two->pointer(1, place), "back");
+  EXPECT_STREQ(second + 1000, "back");
+  EXPECT_EQ(one->pointer(1, place), second + 1000);
+}
+
+TEST(ShmWorld, KnowsWhatIsNotInAnArena) {
+  const auto world = make_world(2);
+  auto* arena = static_cast<char*>(world->take_arena(0, 1 << 20));
+  char elsewhere = 0;
+  EXPECT_EQ(world->locate(0, &elsewhere, 1), ShmWorld::kPrivate);
+  EXPECT_NE(world->locate(0, arena, 2 << 20), ShmWorld::kPrivate);
+  EXPECT_EQ(world->locate(0, arena + 1, 2 << 20), ShmWorld::kPrivate);  // reaches beyond
+  EXPECT_EQ(world->locate(1, arena, 1), ShmWorld::kPrivate);            // another rank's
+  EXPECT_THROW(world->pointer(0, 12345), BugError);
+}
+
+TEST(ShmWorld, BlocksAreZeroedAndApart) {
+  const auto one = make_world(2);
+  const auto two = join(*one);
+  const int64_t a = one->new_block(1000), b = two->new_block(1000);
+  EXPECT_NE(a, b);
+  char* here = one->map_block(a, 1000);
+  EXPECT_EQ(one->map_block(a, 1000), here);
+  EXPECT_EQ(here[999], 0);
+  here[999] = 7;
+  EXPECT_EQ(two->map_block(a, 1000)[999], 7);
+  EXPECT_EQ(two->map_block(b, 1000)[0], 0);
+}
+
+TEST(ShmWorld, TheFirstReasonAndTheFirstWordsStay) {
+  const auto one = make_world(2);
+  const auto two = join(*one);
+  EXPECT_FALSE(two->is_aborted());
+  one->abort("first");
+  two->abort("second");
+  EXPECT_TRUE(two->is_aborted());
+  EXPECT_EQ(two->abort_reason(), "first");
+  two->note_failure(1, std::string(5000, 'x'));
+  one->note_failure(1, "later");
+  EXPECT_EQ(one->failure(1)->find_first_not_of('x'), std::string::npos);
+  EXPECT_GT(one->failure(1)->size(), 1000u);
+  EXPECT_EQ(one->failure(0), std::nullopt);
+}
+
+TEST(ShmWorld, WordsWakeOtherProcesses) {
+  const auto world = make_world(1);
+  auto* words = reinterpret_cast<SharedWord*>(world->map_block(world->first_block(), 4096));
+  const pid_t child = ::fork();
+  if (child == 0) {
+    for (uint32_t i = 1; i <= 1000; ++i) {
+      while (!world->wait_a_while(words[0], i)) continue;
+      set_and_wake(words[1], i);
+    }
+    ::_exit(0);
+  }
+  for (uint32_t i = 1; i <= 1000; ++i) {
+    set_and_wake(words[0], i);
+    while (!world->wait_a_while(words[1], i)) continue;
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
+TEST(SharedWord, CountsWrap) {
+  SharedWord word{};
+  word.value = 0xfffffffe;
+  EXPECT_TRUE(word.has_reached(0xfffffffe));
+  EXPECT_FALSE(word.has_reached(1));
+  word.value = 2;
+  EXPECT_TRUE(word.has_reached(1));
+  EXPECT_TRUE(word.has_reached(0xffffffff));
+}
+
+TEST(ShmWorld, RefusesWhatIsNone) {
+  EXPECT_THROW(ShmWorld::attach(-1), UserError);
+  EXPECT_THROW(ShmWorld::attach(::open("/dev/null", O_RDWR)), UserError);
+  SharedSegment other = SharedSegment::create("other", int64_t{1} << 45);
+  EXPECT_THROW(ShmWorld::attach(::dup(other.fd())), UserError);
+  EXPECT_THROW(make_world(0), UserError);
+  EXPECT_THROW(make_world(100000), UserError);
+}
+
+// Memory of a world goes with the last process that holds it, however it ends.
+TEST(SharedSegment, HasNoNameAndIsClosedByExec) {
+  const auto world = make_world(1);
+  EXPECT_TRUE(::fcntl(world->fd(), F_GETFD) & FD_CLOEXEC);
+}
+
+}  // namespace
+}  // namespace weft
