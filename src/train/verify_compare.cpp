@@ -234,6 +234,8 @@ VerifyResult compare_runs(const VerifyRun& base, const VerifyRun& run, const Bar
                                    run.steps.size(), run.evals.size(), base.steps.size(),
                                    base.evals.size()));
   }
+  // Also where only losses are held to a bar, all layouts must begin with the same weights.
+  if (!bars.bits && r.first_bad_step == 0) r.broken.push_back("the initial weights differ");
   judge_numbers(&r);
   if (bars.bits) judge_bits(&r);
   // A run that ended early went wrong where its lines end, unless a difference came before.
