@@ -1,0 +1,87 @@
+// tests/dist/agree_test.cpp: what the ranks of a run must see alike, and what happens where not.
+#include "train/agree.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <thread>
+
+#include "base/error.h"
+#include "tests/dist/mesh_run.h"
+
+namespace weft::testing {
+namespace {
+
+// What each of n ranks threw, or "".
+std::vector<std::string> on_ranks(int n, const std::function<void(Ranks&)>& body) {
+  Layout layout;
+  layout.dp = n;
+  WorldOptions options;
+  options.num_ranks = n;
+  const auto world = ShmWorld::create(options);
+  std::vector<std::string> thrown(static_cast<size_t>(n));
+  std::vector<std::thread> threads;
+  for (int r = 0; r < n; ++r) {
+    threads.emplace_back([&, r] {
+      try {
+        Ranks ranks(layout, world, r);
+        body(ranks);
+      } catch (const Error& e) {
+        thrown[static_cast<size_t>(r)] = e.what();
+      }
+    });
+  }
+  for (std::thread& t : threads) t.join();
+  return thrown;
+}
+
+TEST(Agree, AnotherRunFileOrOtherKernelsAreRefusedOnAllRanks) {
+  const auto alike = on_ranks(3, [](Ranks& ranks) { agree_on_numerics(ranks, "name: a", "neon"); });
+  EXPECT_EQ(alike, std::vector<std::string>(3));
+  for (const bool kernels : {false, true}) {
+    const auto thrown = on_ranks(3, [&](Ranks& ranks) {
+      const bool odd = ranks.rank() == 2;
+      agree_on_numerics(ranks, odd && !kernels ? "name: b" : "name: a",
+                        odd && kernels ? "ref" : "neon");
+    });
+    for (const std::string& text : thrown) EXPECT_NE(text.find("rank 2 has"), std::string::npos);
+  }
+}
+
+TEST(Agree, AnotherBatchIsNamed) {
+  const auto thrown = on_ranks(2, [](Ranks& ranks) {
+    Batch batch = random_batch(4, 8, 50, 1);
+    compare_batches(ranks, batch, 3);
+    if (ranks.rank() == 1) batch.targets[5] ^= 1;
+    compare_batches(ranks, batch, 4);
+  });
+  for (const std::string& text : thrown) {
+    EXPECT_NE(text.find("rank 1"), std::string::npos) << text;
+    EXPECT_NE(text.find("step 4"), std::string::npos) << text;
+  }
+}
+
+TEST(Agree, WhatRankZeroFindsHoldsForAll) {
+  std::vector<RunStart> starts(3);
+  std::vector<int64_t> numbers(3);
+  std::vector<int> signals(3);
+  on_ranks(3, [&](Ranks& ranks) {
+    const auto r = static_cast<size_t>(ranks.rank());
+    RunStart mine;
+    if (r == 0) mine = {"runs/a", std::filesystem::path("runs/a/checkpoints/step-00000004")};
+    starts[r] = agree_on_start(ranks, mine);
+    numbers[r] = agree_on_number(ranks, [&] { return static_cast<int64_t>(40 + r); });
+    signals[r] = agree_on_signal(ranks, r == 1 ? 15 : 0);
+    EXPECT_FALSE(agree_on_success(ranks, r != 2));
+    EXPECT_TRUE(agree_on_success(ranks, true));
+  });
+  for (size_t r = 0; r < 3; ++r) {
+    EXPECT_EQ(starts[r].dir, "runs/a");
+    EXPECT_EQ(starts[r].checkpoint, "runs/a/checkpoints/step-00000004");
+    EXPECT_EQ(numbers[r], 40);
+    EXPECT_EQ(signals[r], 15);
+  }
+}
+
+}  // namespace
+}  // namespace weft::testing
