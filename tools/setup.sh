@@ -53,7 +53,7 @@ packages_build() {
   tool python3 python3
   tool pkg-config pkg-config
   lib libfmt-dev libspdlog-dev libyaml-cpp-dev nlohmann-json3-dev libcli11-dev libxxhash-dev \
-    libcairo2-dev libgtest-dev
+    libcairo2-dev libgtest-dev libgloo-dev
 }
 
 # python_env LOCK: the environment's interpreter on standard output. It is made beside, then renamed:
