@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # tools/setup.sh: installs exactly what is missing, and nothing that is there.
 #
-#   tools/setup.sh build|lint|sanitize   Debian packages
+#   tools/setup.sh build|lint|sanitize   Debian packages, and Arrow (the pyarrow wheel) unless WEFT_ARROW=OFF
 #   tools/setup.sh interop               ... and a Python environment in the user's cache folder, named
 #                                        by the hash of its lock file; its interpreter is printed
+#   tools/setup.sh arrow-folder          prints where Arrow is; installs nothing
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -53,24 +54,35 @@ packages_build() {
   tool python3 python3
   tool pkg-config pkg-config
   lib libfmt-dev libspdlog-dev libyaml-cpp-dev nlohmann-json3-dev libcli11-dev libxxhash-dev \
-    libcairo2-dev libgtest-dev libgloo-dev
+    libcairo2-dev libgtest-dev libgloo-dev zlib1g-dev libzstd-dev
+  python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv)
+}
+
+# Debian has no Arrow C++: its headers and libraries are in the pyarrow wheel.
+install_arrow() { [ "${WEFT_ARROW:-ON}" = OFF ] || python_env tools/locks/arrow.txt >/dev/null; }
+
+env_cache=${XDG_CACHE_HOME:-$HOME/.cache}/weft
+
+# env_folder LOCK: where the environment of a lock file is, or would be.
+env_folder() {
+  local kind hash
+  kind=$(python3 -c 'import sys, platform; print(sys.version_info[:2], platform.machine())')
+  hash=$( (cat "$1"; echo "$kind") | sha256sum | cut -c1-16)
+  echo "$env_cache/venv-$hash"
 }
 
 # python_env LOCK: the environment's interpreter on standard output. It is made beside, then renamed:
 # an interrupted run leaves nothing that looks whole. (Renamed, its bin/ scripts do not work; use
 # python -m.)
 python_env() {
-  local lock=$1 kind hash cache home
-  kind=$(python3 -c 'import sys, platform; print(sys.version_info[:2], platform.machine())')
-  hash=$( (cat "$lock"; echo "$kind") | sha256sum | cut -c1-16)
-  cache=${XDG_CACHE_HOME:-$HOME/.cache}/weft
-  home=$cache/venv-$hash
+  local lock=$1 cache=$env_cache home
+  home=$(env_folder "$lock")
   if [ ! -x "$home/bin/python" ]; then
     mkdir -p "$cache"
     exec 9>"$cache/lock"
     flock 9  # one set-up at a time
     if [ ! -x "$home/bin/python" ]; then
-      say "making the Python environment of $lock (some minutes, 5 GB, once)"
+      say "making the Python environment of $lock (once)"
       rm -rf "$home.tmp"
       python3 -m venv "$home.tmp" >&2
       "$home.tmp/bin/python" -m pip install -q --disable-pip-version-check --no-deps --no-compile \
@@ -86,6 +98,7 @@ case "${1:-}" in
   build)
     packages_build
     install_missing
+    install_arrow
     ;;
   lint)
     packages_build  # clang-tidy reads the same headers
@@ -93,21 +106,29 @@ case "${1:-}" in
     tool clang-format-14 clang-format-14
     tool clang-tidy-14 clang-tidy-14
     install_missing
+    install_arrow
     ;;
   sanitize)
     packages_build
     tool clang++-14 clang-14
     lib libclang-rt-14-dev
     install_missing
+    install_arrow
     ;;
   interop)
     packages_build
     tool sha256sum coreutils
-    python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv)
     install_missing
+    install_arrow
     python_env tools/locks/interop.txt
     ;;
+  arrow-folder)
+    # Nothing where it is not installed; several Pythons never share a folder.
+    for folder in "$(env_folder tools/locks/arrow.txt)"/lib/python3*/site-packages/pyarrow; do
+      if [ -d "$folder/include/arrow" ]; then echo "$folder"; fi
+    done
+    ;;
   *)
-    die "usage: tools/setup.sh build|lint|sanitize|interop"
+    die "usage: tools/setup.sh build|lint|sanitize|interop|arrow-folder"
     ;;
 esac

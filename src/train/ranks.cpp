@@ -41,12 +41,13 @@ Ranks::Ranks(const Layout& layout) : layout_(layout), all_(make_solo_comm()) {
   ensure(layout.num_ranks() == 1, "one rank cannot stand for several");
 }
 
-Ranks::Ranks(const Layout& layout, std::shared_ptr<ShmWorld> world, int rank)
-    : layout_(layout),
-      rank_(rank),
-      shared_(std::move(world)),
-      all_(make_shm_comm(shared_, rank)) {
-  if (wants_gloo()) all_ = make_gloo_world(*all_, shared_->deadline_ms(), &store_);
+Ranks::Ranks(const Layout& layout, std::shared_ptr<ShmWorld> world, int rank,
+             std::unique_ptr<Comm> all)
+    : layout_(layout), rank_(rank), shared_(std::move(world)), all_(std::move(all)) {
+  if (!all_) {
+    all_ = make_shm_comm(shared_, rank);
+    if (wants_gloo()) all_ = make_gloo_world(*all_, shared_->deadline_ms(), &store_);
+  }
   tensor_ = all_->split(layout.dp_rank(rank), rank);
   data_ = all_->split(layout.tp_rank(rank), rank);
   if (layout.copies > 1) copies_ = all_->split(rank / layout.copies, rank);

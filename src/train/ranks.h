@@ -17,7 +17,9 @@ class Ranks {
   // Alone.
   explicit Ranks(const Layout& layout);
   // One of layout.num_ranks() ranks of a world on this machine: all of them make theirs together.
-  Ranks(const Layout& layout, std::shared_ptr<ShmWorld> world, int rank);
+  // all: its end of the group of all ranks; null: the one that fits.
+  Ranks(const Layout& layout, std::shared_ptr<ShmWorld> world, int rank,
+        std::unique_ptr<Comm> all = nullptr);
   ~Ranks();
 
   const Layout& layout() const { return layout_; }

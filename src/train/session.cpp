@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "data/example.h"
 #include "model/load.h"
 
 namespace weft {
@@ -19,6 +20,8 @@ std::unique_ptr<Tokenizer> open_tokenizer(const RunConfig& c, const HfFolder& fo
                                                    : std::filesystem::path(c.data.tokenizer));
 }
 
+}  // namespace
+
 void check_positions(const RunConfig& c, const Model& model) {
   if (c.data.seq_length <= model.max_positions()) return;
   throw UserError(fmt::format("data.seq_length is {}, but the model has {} positions",
@@ -26,8 +29,6 @@ void check_positions(const RunConfig& c, const Model& model) {
                   fmt::format("set data.seq_length: {}, or raise max_position_embeddings",
                               model.max_positions()));
 }
-
-}  // namespace
 
 Session::Session(const RunConfig& run)
     : config(run),
@@ -43,12 +44,12 @@ Session::Session(const RunConfig& run)
 }
 
 std::unique_ptr<RowSource> Session::open_train_rows() const {
-  return open_rows(config.data.train, config.data.format, "data.train");
+  return open_rows(config.data.train, config.data.format, "data.train", columns_used(config.data));
 }
 
 std::unique_ptr<RowSource> Session::open_eval_rows() const {
   if (config.data.eval.empty()) return open_train_rows();
-  return open_rows(config.data.eval, config.data.format, "data.eval");
+  return open_rows(config.data.eval, config.data.format, "data.eval", columns_used(config.data));
 }
 
 StreamOptions Session::train_stream() const {
