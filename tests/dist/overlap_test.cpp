@@ -23,7 +23,7 @@ namespace weft::testing {
 namespace {
 
 constexpr int64_t kDelayMs = 5;
-constexpr int kRounds = 6;
+constexpr int kRounds = 4;
 
 struct Growth {
   double step_ms = 1e30, slow_step_ms = 1e30;  // the shortest of each kind
