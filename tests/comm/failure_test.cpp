@@ -1,6 +1,7 @@
 // tests/comm/failure_test.cpp: what ends a call that cannot end well: mismatch, deadline, abort,
 // death.
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <atomic>
 #include <chrono>
@@ -247,7 +248,12 @@ TEST(Death, OfAPeerIsKnownThroughTheStore) {
     EXPECT_THROW(make_gloo_comm({}), UserError);
     return;
   }
+  // Memory that the processes share: how many of them are at work.
+  void* shared = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(shared, MAP_FAILED);
+  auto* at_work = new (shared) std::atomic<int>(0);
   for (int round = 0; round < 6; ++round) {
+    *at_work = 0;
     RanksOptions o;
     o.back_end = BackEnd::kGlooProcesses;
     o.num_ranks = 3;
@@ -255,12 +261,14 @@ TEST(Death, OfAPeerIsKnownThroughTheStore) {
     const auto victim = static_cast<size_t>(round % 3);
     Clock::time_point killed;
     o.meanwhile = [&](const RanksOptions::Abort&, const std::vector<pid_t>& pids) {
-      sleep_ms(150 + round * 7);
+      for (int i = 0; i < 20'000 && *at_work < 3; ++i) sleep_ms(1);
+      sleep_ms(round * 7);
       killed = Clock::now();
       ::kill(pids[victim], SIGKILL);
     };
-    const auto ends = run_ranks(o, [](Rank& me) {
+    const auto ends = run_ranks(o, [at_work](Rank& me) {
       char* apart = me.take(1 << 18, false);
+      *at_work += 1;
       for (;;) {
         me.comm->all_reduce(apart, 1 << 16, Dtype::kF32);
         me.comm->all_reduce(apart, 1, Dtype::kF32);
@@ -274,6 +282,28 @@ TEST(Death, OfAPeerIsKnownThroughTheStore) {
         expect_part(ends[rank], fmt::format("rank {} ended without a word", victim));
       }
     }
+  }
+  ::munmap(shared, 4096);
+}
+
+// Nobody waits for the deadline where one dies before all are connected.
+TEST(Death, WhileConnecting) {
+  if (!has_gloo()) {
+    EXPECT_THROW(make_gloo_comm({}), UserError);
+    return;
+  }
+  RanksOptions o;
+  o.back_end = BackEnd::kGlooProcesses;
+  o.num_ranks = 3;
+  const auto start = Clock::now();
+  const auto ends = run_ranks(o, [](Rank& me) {
+    if (me.comm->rank() == 2) ::raise(SIGKILL);
+    me.comm->split(0, 0);
+  });
+  EXPECT_LT(Clock::now() - start, std::chrono::seconds(10));
+  EXPECT_EQ(ends[2], "signal 9");
+  for (const size_t rank : {size_t{0}, size_t{1}}) {
+    expect_part(ends[rank], "rank 2 ended without a word");
   }
 }
 

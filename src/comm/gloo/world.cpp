@@ -56,6 +56,7 @@ bool GlooWorld::abort_here(const std::string& reason) {
   reason_ = reason;
   is_aborted_ = true;
   for (GlooWaiter* waiter : waiters_) waiter->wake();
+  store_.close();  // ends the wait of a group that is being connected
   aborted_.notify_all();
   return true;
 }
