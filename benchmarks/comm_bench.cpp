@@ -1,7 +1,8 @@
 // benchmarks/comm_bench.cpp: collectives of two ranks beside the copies the machine can make.
 //
 // Ranks are processes, as in training. memcpy is measured with both ranks running, in the same
-// memory: it is what a perfect collective that moves a tensor once could reach.
+// memory: it is what a perfect collective that moves a tensor once could reach. Gloo, over the
+// loopback, is what two machines would use, without the wire.
 #include <fmt/core.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -13,7 +14,9 @@
 #include <thread>
 #include <vector>
 
+#include "comm/gloo.h"
 #include "comm/shm.h"
+#include "net/store.h"
 
 namespace weft {
 namespace {
@@ -41,20 +44,36 @@ double measure(Comm& comm, int64_t bytes, const std::function<void()>& call) {
   return samples[samples.size() / 2];
 }
 
-void run_rank(const std::shared_ptr<ShmWorld>& world, int rank) {
+std::unique_ptr<Comm> make_gloo(const std::string& store, int rank) {
+  GlooOptions options;
+  options.rank = rank;
+  options.num_ranks = kRanks;
+  options.store = store;
+  return make_gloo_comm(options);
+}
+
+// A markdown table. store: for the columns of Gloo; empty: the build lacks it.
+void run_rank(const std::shared_ptr<ShmWorld>& world, const std::string& store, int rank) {
   const auto comm = make_shm_comm(world, rank);
+  const auto gloo = store.empty() ? nullptr : make_gloo(store, rank);
   auto* arena = static_cast<char*>(world->take_arena(rank, kRanks * kLargest));
   auto* other = static_cast<char*>(world->take_arena(rank, kRanks * kLargest));
   std::vector<char> own(kLargest, 0);
   std::memset(arena, 0, kRanks * kLargest);
   std::memset(other, 0, kRanks * kLargest);
+  std::vector<const char*> names = {"memcpy",       "shm all_reduce", "bf16",
+                                    "not in arena", "all_gather",     "reduce_scatter"};
+  if (gloo) names.insert(names.end(), {"gloo all_reduce", "all_gather"});
   if (rank == 0) {
-    fmt::print("{} ranks; a call in us, and tensor bytes / time in GB/s\n", kRanks);
-    fmt::print("{:>10} {:>16} {:>16} {:>16} {:>16} {:>16} {:>16}\n", "bytes", "memcpy",
-               "all_reduce", "  bf16", "  not in arena", "all_gather", "reduce_scatter");
+    fmt::print("{} ranks; us a call, tensor bytes / time in GB/s; the median of 9\n\n", kRanks);
+    fmt::print("| {:>9} ", "bytes");
+    for (const char* name : names) fmt::print("| {:>16} ", name);
+    fmt::print("|\n|---:");
+    for (size_t i = 0; i < names.size(); ++i) fmt::print("|---:");
+    fmt::print("|\n");
   }
   for (int64_t bytes : {8, 64, 512, 4 << 10, 32 << 10, 256 << 10, 2 << 20, 16 << 20, 64 << 20}) {
-    const std::function<void()> calls[] = {
+    std::vector<std::function<void()>> calls = {
         [&] { std::memcpy(other, arena, static_cast<size_t>(bytes)); },
         [&] { comm->all_reduce(arena, bytes / 4, Dtype::kF32); },
         [&] { comm->all_reduce(arena, bytes / 2, Dtype::kBf16); },
@@ -62,12 +81,16 @@ void run_rank(const std::shared_ptr<ShmWorld>& world, int rank) {
         [&] { comm->all_gather(arena, other, bytes); },
         [&] { comm->reduce_scatter(arena, other, bytes / 4 / kRanks, Dtype::kF32); },
     };
-    std::string line = fmt::format("{:>10}", bytes);
+    if (gloo) {
+      calls.emplace_back([&] { gloo->all_reduce(own.data(), bytes / 4, Dtype::kF32); });
+      calls.emplace_back([&] { gloo->all_gather(own.data(), other, bytes); });
+    }
+    std::string line = fmt::format("| {:>9} ", bytes);
     for (const auto& call : calls) {
       const double s = measure(*comm, bytes, call);
-      line += fmt::format(" {:>9.2f} {:>6.2f}", s * 1e6, static_cast<double>(bytes) / s / 1e9);
+      line += fmt::format("| {:>9.2f} {:>6.2f} ", s * 1e6, static_cast<double>(bytes) / s / 1e9);
     }
-    if (rank == 0) fmt::print("{}\n", line);
+    if (rank == 0) fmt::print("{}|\n", line);
   }
 }
 
@@ -76,11 +99,14 @@ int run() {
   options.num_ranks = kRanks;
   options.spin = std::thread::hardware_concurrency() >= kRanks;
   const auto world = ShmWorld::create(options);
+  std::fflush(stdout);
+  const auto server = has_gloo() ? std::make_unique<StoreServer>() : nullptr;
+  const std::string store = server ? server->endpoint() : "";
   std::vector<pid_t> children;
   for (int rank = 0; rank < kRanks; ++rank) {
     const pid_t pid = ::fork();
     if (pid == 0) {
-      run_rank(world, rank);
+      run_rank(world, store, rank);
       std::fflush(stdout);
       ::_exit(0);
     }

@@ -54,7 +54,7 @@ packages_build() {
   tool python3 python3
   tool pkg-config pkg-config
   lib libfmt-dev libspdlog-dev libyaml-cpp-dev nlohmann-json3-dev libcli11-dev libxxhash-dev \
-    libcairo2-dev libgtest-dev zlib1g-dev libzstd-dev
+    libcairo2-dev libgtest-dev libgloo-dev zlib1g-dev libzstd-dev
   python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv)
 }
 

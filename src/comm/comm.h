@@ -66,6 +66,9 @@ class Comm {
   // Ends every call under way and to come, on all ranks of this group and of those split from the
   // same world. From any thread; does not wait.
   virtual void abort(const std::string& reason) = 0;
+  virtual bool is_aborted() const = 0;
+  // Of every call of this rank, from the next on, in all groups split from the same world.
+  virtual void set_deadline_ms(int64_t deadline_ms) = 0;
 
   const CommCount& count(CommOp op) const { return counts_[static_cast<int>(op)]; }
 

@@ -47,13 +47,16 @@ class ShmComm : public Comm {
   void barrier() override;
   std::unique_ptr<Comm> split(int color, int key) override;
   void abort(const std::string& reason) override { group_.world().abort(reason); }
+  bool is_aborted() const override { return group_.world().is_aborted(); }
+  // Here of every rank: the world has one deadline.
+  void set_deadline_ms(int64_t ms) override { group_.world().set_deadline_ms(ms); }
 
  private:
   using Pointers = std::array<const void*, kMaxLocalRanks>;
 
   void begin(CommOp op, int64_t bytes);
   template <typename Stage, typename Take, typename Direct>
-  void exchange(ShmCall call, const void* data, int64_t data_bytes, int64_t step,
+  void exchange(CommCall call, const void* data, int64_t data_bytes, int64_t step,
                 const Stage& stage, const Take& take, const Direct& direct);
   void gather(const void* in, void* out, int64_t bytes);
   void sum_part_in_arenas(int64_t count, Dtype dtype, Reduce op);
@@ -73,7 +76,7 @@ void ShmComm::begin(CommOp op, int64_t bytes) {
 // staging area, take(offset, length) reads that step from all; direct() does all at once, out of
 // the arenas. data (data_bytes) is what the peers read of this rank; null: nothing is read.
 template <typename Stage, typename Take, typename Direct>
-void ShmComm::exchange(ShmCall call, const void* data, int64_t data_bytes, int64_t step,
+void ShmComm::exchange(CommCall call, const void* data, int64_t data_bytes, int64_t step,
                        const Stage& stage, const Take& take, const Direct& direct) {
   if (call.bytes <= std::min(kLittleBytes, step)) {
     stage(0, call.bytes);
@@ -103,7 +106,7 @@ void ShmComm::all_reduce(void* data, int64_t count, Dtype dtype, Reduce op) {
   const int64_t element = dtype_bytes(dtype), bytes = count * element;
   begin(CommOp::kAllReduce, bytes);
   if (size() == 1) return;
-  const ShmCall call{CommOp::kAllReduce, dtype, op, 0, bytes, ShmWorld::kPrivate, 0};
+  const CommCall call{CommOp::kAllReduce, dtype, op, 0, bytes, ShmWorld::kPrivate, 0};
   exchange(
       call, data, bytes, group_.chunk_bytes(),
       [&](int64_t offset, int64_t length) { copy(group_.stage(), at(data, offset), length); },
@@ -139,7 +142,7 @@ void ShmComm::reduce_scatter(const void* in, void* out, int64_t count, Dtype dty
   const int64_t element = dtype_bytes(dtype), bytes = count * element;
   begin(CommOp::kReduceScatter, size() * bytes);
   if (size() == 1) return copy(out, in, bytes);
-  const ShmCall call{CommOp::kReduceScatter, dtype, Reduce::kSum, 0, bytes, ShmWorld::kPrivate, 0};
+  const CommCall call{CommOp::kReduceScatter, dtype, Reduce::kSum, 0, bytes, ShmWorld::kPrivate, 0};
   exchange(
       call, in, size() * bytes, share(),
       [&](int64_t offset, int64_t length) {
@@ -171,7 +174,8 @@ void ShmComm::all_gather(const void* in, void* out, int64_t bytes) {
 // Every rank begins with its own part, so that not all read from the same one.
 void ShmComm::gather(const void* in, void* out, int64_t bytes) {
   if (size() == 1) return copy(out, in, bytes);
-  const ShmCall call{CommOp::kAllGather, Dtype::kU8, Reduce::kSum, 0, bytes, ShmWorld::kPrivate, 0};
+  const CommCall call{CommOp::kAllGather, Dtype::kU8, Reduce::kSum, 0, bytes,
+                      ShmWorld::kPrivate, 0};
   exchange(
       call, in, bytes, group_.chunk_bytes(),
       [&](int64_t offset, int64_t length) { copy(group_.stage(), at(in, offset), length); },
@@ -193,7 +197,7 @@ void ShmComm::gather(const void* in, void* out, int64_t bytes) {
 void ShmComm::all_to_all(const void* in, void* out, int64_t bytes) {
   begin(CommOp::kAllToAll, size() * bytes);
   if (size() == 1) return copy(out, in, bytes);
-  const ShmCall call{CommOp::kAllToAll, Dtype::kU8, Reduce::kSum, 0, bytes, ShmWorld::kPrivate, 0};
+  const CommCall call{CommOp::kAllToAll, Dtype::kU8, Reduce::kSum, 0, bytes, ShmWorld::kPrivate, 0};
   exchange(
       call, in, size() * bytes, share(),
       [&](int64_t offset, int64_t length) {
@@ -219,8 +223,8 @@ void ShmComm::broadcast(void* data, int64_t bytes, int root) {
   if (root < 0 || root >= size()) throw BugError("broadcast from a rank outside the group");
   begin(CommOp::kBroadcast, bytes);
   if (size() == 1) return;
-  const ShmCall call{CommOp::kBroadcast, Dtype::kU8, Reduce::kSum, root, bytes,
-                     ShmWorld::kPrivate, 0};
+  const CommCall call{CommOp::kBroadcast, Dtype::kU8, Reduce::kSum, root, bytes,
+                      ShmWorld::kPrivate, 0};
   exchange(
       call, rank() == root ? data : nullptr, bytes, group_.chunk_bytes(),
       [&](int64_t offset, int64_t length) {

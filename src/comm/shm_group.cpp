@@ -15,24 +15,7 @@ using Clock = std::chrono::steady_clock;
 constexpr int64_t kPage = 64 << 10;
 int64_t round_up(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
 
-bool is_same(const ShmCall& a, const ShmCall& b) {
-  return a.op == b.op && a.dtype == b.dtype && a.reduce == b.reduce && a.root == b.root &&
-         a.bytes == b.bytes && a.number == b.number;
-}
-
 }  // namespace
-
-std::string describe(const ShmCall& call) {
-  std::string text = comm_op_name(call.op);
-  if (call.op == CommOp::kBarrier) return text;
-  text += fmt::format(" of {} bytes", call.bytes);
-  if (call.op == CommOp::kAllReduce || call.op == CommOp::kReduceScatter) {
-    text += fmt::format(" ({}, {})", dtype_name(call.dtype),
-                        call.reduce == Reduce::kSum ? "sum" : "max");
-  }
-  if (call.op == CommOp::kBroadcast) text += fmt::format(" from {}", call.root);
-  return text;
-}
 
 ShmGroup::Layout::Layout(int num_members, int64_t chunk_bytes) {
   const int64_t n = num_members;
@@ -67,7 +50,7 @@ ShmGroup::Mailbox& ShmGroup::mailbox(int from, int to) const {
   return reinterpret_cast<Mailbox*>(block_ + layout_.mailboxes)[from * size() + to];
 }
 
-const ShmCall& ShmGroup::posted(int member) const { return slot(member).calls[number_ % 2]; }
+const CommCall& ShmGroup::posted(int member) const { return slot(member).calls[number_ % 2]; }
 
 char* ShmGroup::stage() const {
   return block_ + layout_.staging + (int64_t{me_} * 2 + (tick_ + 1) % 2) * chunk_bytes_;
@@ -103,7 +86,7 @@ void ShmGroup::note_call(CommOp op, uint32_t number) {
                          std::memory_order_relaxed);
 }
 
-void ShmGroup::enter(ShmCall call) {
+void ShmGroup::enter(CommCall call) {
   call.number = ++number_;
   call_ = call;
   slot(me_).calls[number_ % 2] = call;
@@ -135,7 +118,7 @@ void ShmGroup::compare_calls() const {
 }
 
 // The deadline counts from the end of the first stretch: the fast way reads no clock.
-void ShmGroup::wait(const Wait& wait, const ShmCall& call) {
+void ShmGroup::wait(const Wait& wait, const CommCall& call) {
   if (world_->wait_a_while(wait.word, wait.target)) return;
   const auto start = Clock::now();
   for (;;) {
@@ -151,7 +134,7 @@ void ShmGroup::wait(const Wait& wait, const ShmCall& call) {
 }
 
 // A peer that waits in a collective for this rank will not answer it in send or recv.
-void ShmGroup::check_peer_is_elsewhere(const Wait& wait, const ShmCall& call) const {
+void ShmGroup::check_peer_is_elsewhere(const Wait& wait, const CommCall& call) const {
   const uint32_t peer_tick = slot(wait.peer).tick.load(std::memory_order_acquire);
   if (static_cast<int32_t>(peer_tick - tick_) <= 0 || wait.word.has_reached(wait.target)) return;
   fail(fmt::format("ranks {} and {} made different calls: rank {} {}, rank {} {}", world_rank(me_),
@@ -165,7 +148,7 @@ std::string ShmGroup::latest_call(int member) const {
   return fmt::format("{} number {}", comm_op_name(static_cast<CommOp>(latest & 0xff)), latest >> 8);
 }
 
-void ShmGroup::fail_deadline(const Wait& wait, const ShmCall& call, int64_t waited_ms) const {
+void ShmGroup::fail_deadline(const Wait& wait, const CommCall& call, int64_t waited_ms) const {
   std::string who;
   for (int m = 0; m < size(); ++m) {
     const uint32_t there = slot(m).tick.load(std::memory_order_acquire);

@@ -14,23 +14,11 @@
 #include <string>
 #include <vector>
 
+#include "comm/call.h"
 #include "comm/comm.h"
 #include "net/shm_world.h"
 
 namespace weft {
-
-struct ShmCall {
-  CommOp op;
-  Dtype dtype;
-  Reduce reduce;
-  int32_t root;
-  int64_t bytes;
-  int64_t location;  // of the data others read: in the world's segment, or ShmWorld::kPrivate
-  uint32_t number;   // of the calls of this group
-};
-
-// "all_reduce of 4096 bytes (fp32, sum)"
-std::string describe(const ShmCall& call);
 
 class ShmGroup {
  public:
@@ -46,8 +34,8 @@ class ShmGroup {
   int64_t chunk_bytes() const { return chunk_bytes_; }
 
   void check_abort(CommOp op) const;
-  void enter(ShmCall call);  // the first tick of a call
-  void tick();               // a further one
+  void enter(CommCall call);  // the first tick of a call
+  void tick();                // a further one
   // Of the call that was entered.
   bool is_everyone_in_arena() const;
   char* data(int member) const;                        // in its arena
@@ -59,14 +47,14 @@ class ShmGroup {
  private:
   // A member's post; two, since a peer may still compare the last one.
   struct alignas(64) Slot {
-    ShmCall calls[2];
+    CommCall calls[2];
     std::atomic<uint32_t> tick;    // the last one it came to
     std::atomic<uint64_t> latest;  // its last call, for messages: number << 8 | op
   };
   // From one member to another, the first of the pair being the sender.
   struct alignas(64) Mailbox {
     SharedWord sent, received;  // chunks
-    ShmCall calls[2];
+    CommCall calls[2];
   };
   struct Layout {
     int64_t slots, mailboxes, staging, letters, end;
@@ -78,15 +66,15 @@ class ShmGroup {
     int peer;  // the member to come, or -1: all
   };
 
-  const ShmCall& posted(int member) const;
+  const CommCall& posted(int member) const;
   Slot& slot(int member) const;
   Mailbox& mailbox(int from, int to) const;
   char* letter(int from, int to, uint32_t chunk) const;
   void note_call(CommOp op, uint32_t number);
   void compare_calls() const;
-  void wait(const Wait& wait, const ShmCall& call);
-  void check_peer_is_elsewhere(const Wait& wait, const ShmCall& call) const;
-  [[noreturn]] void fail_deadline(const Wait& wait, const ShmCall& call, int64_t waited_ms) const;
+  void wait(const Wait& wait, const CommCall& call);
+  void check_peer_is_elsewhere(const Wait& wait, const CommCall& call) const;
+  [[noreturn]] void fail_deadline(const Wait& wait, const CommCall& call, int64_t waited_ms) const;
   [[noreturn]] void fail(const std::string& message, const std::string& hint = "") const;
   std::string latest_call(int member) const;
 
@@ -98,7 +86,7 @@ class ShmGroup {
   char* block_;
   SharedWord *arrived_, *epoch_;
   uint32_t tick_ = 0, number_ = 0;
-  ShmCall call_{};
+  CommCall call_{};
   std::vector<uint32_t> sent_, received_;  // chunks, by peer
 };
 

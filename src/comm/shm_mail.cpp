@@ -12,7 +12,7 @@
 namespace weft {
 namespace {
 
-ShmCall message_call(CommOp op, int64_t bytes) {
+CommCall message_call(CommOp op, int64_t bytes) {
   return {op, Dtype::kU8, Reduce::kSum, 0, bytes, ShmWorld::kPrivate, 0};
 }
 
@@ -27,7 +27,7 @@ void ShmGroup::send(const void* data, int64_t bytes, int to) {
   Mailbox& box = mailbox(me_, to);
   uint32_t& sent = sent_[static_cast<size_t>(to)];
   const int64_t letter_size = letter_bytes(chunk_bytes_);
-  ShmCall call = message_call(CommOp::kSend, bytes);
+  CommCall call = message_call(CommOp::kSend, bytes);
   note_call(call.op, sent + 1);
   if (bytes > letter_size) call.location = world_->locate(world_rank(me_), data, bytes);
   int64_t done = 0;
@@ -56,13 +56,13 @@ void ShmGroup::recv(void* data, int64_t bytes, int from) {
   }
   Mailbox& box = mailbox(from, me_);
   uint32_t& received = received_[static_cast<size_t>(from)];
-  const ShmCall mine = message_call(CommOp::kRecv, bytes);
+  const CommCall mine = message_call(CommOp::kRecv, bytes);
   note_call(mine.op, received + 1);
   int64_t done = 0;
   do {
     ++received;
     wait({box.sent, received, from}, mine);
-    const ShmCall& call = box.calls[received % 2];
+    const CommCall& call = box.calls[received % 2];
     if (call.bytes != bytes) {
       fail(fmt::format("ranks {} and {} made different calls: rank {} {}, rank {} {}",
                        world_rank(from), world_rank(me_), world_rank(from), describe(call),

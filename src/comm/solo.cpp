@@ -48,6 +48,11 @@ class SoloComm : public Comm {
     if (!world_->is_aborted) world_->reason = reason;
     world_->is_aborted = true;
   }
+  bool is_aborted() const override {
+    const std::lock_guard lock(world_->mutex);
+    return world_->is_aborted;
+  }
+  void set_deadline_ms(int64_t) override {}  // nothing waits here
 
  private:
   void begin(CommOp op, int64_t bytes) {

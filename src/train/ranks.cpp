@@ -1,26 +1,61 @@
 // train/ranks.cpp: the world split along the axes of the mesh.
 #include "train/ranks.h"
 
+#include <cstdlib>
+#include <cstring>
+
 #include "base/error.h"
+#include "comm/gloo.h"
 #include "comm/shm.h"
+#include "net/store.h"
 
 namespace weft {
+namespace {
+
+// For tests: the ranks of one machine talk over TCP, as those of several will.
+bool wants_gloo() {
+  const char* name = std::getenv("WEFT_COMM");
+  if (name == nullptr || std::strcmp(name, "shm") == 0) return false;
+  require(std::strcmp(name, "gloo") == 0, "WEFT_COMM={}; shm and gloo are known", name);
+  return true;
+}
+
+// Rank 0 keeps the store, and tells the others where it is through shared memory.
+std::unique_ptr<Comm> make_gloo_world(Comm& shared, int64_t deadline_ms,
+                                      std::unique_ptr<StoreServer>* store) {
+  if (shared.rank() == 0) *store = std::make_unique<StoreServer>();
+  char endpoint[64] = {};
+  if (*store) (*store)->endpoint().copy(endpoint, sizeof endpoint - 1);
+  shared.broadcast(endpoint, sizeof endpoint, 0);
+  GlooOptions options;
+  options.rank = shared.rank();
+  options.num_ranks = shared.size();
+  options.store = endpoint;
+  options.deadline_ms = deadline_ms;
+  return make_gloo_comm(options);
+}
+
+}  // namespace
 
 Ranks::Ranks(const Layout& layout) : layout_(layout), all_(make_solo_comm()) {
   ensure(layout.num_ranks() == 1, "one rank cannot stand for several");
 }
 
-Ranks::Ranks(const Layout& layout, std::shared_ptr<ShmWorld> world, int rank)
-    : layout_(layout),
-      rank_(rank),
-      shared_(std::move(world)),
-      all_(make_shm_comm(shared_, rank)),
-      tensor_(all_->split(layout.dp_rank(rank), rank)),
-      data_(all_->split(layout.tp_rank(rank), rank)) {
+Ranks::Ranks(const Layout& layout, std::shared_ptr<ShmWorld> world, int rank,
+             std::unique_ptr<Comm> all)
+    : layout_(layout), rank_(rank), shared_(std::move(world)), all_(std::move(all)) {
+  if (!all_) {
+    all_ = make_shm_comm(shared_, rank);
+    if (wants_gloo()) all_ = make_gloo_world(*all_, shared_->deadline_ms(), &store_);
+  }
+  tensor_ = all_->split(layout.dp_rank(rank), rank);
+  data_ = all_->split(layout.tp_rank(rank), rank);
   if (layout.copies > 1) copies_ = all_->split(rank / layout.copies, rank);
   ensure(all_->size() == layout.num_ranks(),
          fmt::format("{} ranks were started for a layout of {}", all_->size(), layout.num_ranks()));
 }
+
+Ranks::~Ranks() = default;
 
 Mesh Ranks::mesh() const {
   Mesh m;

@@ -10,12 +10,17 @@
 
 namespace weft {
 
+class StoreServer;
+
 class Ranks {
  public:
   // Alone.
   explicit Ranks(const Layout& layout);
   // One of layout.num_ranks() ranks of a world on this machine: all of them make theirs together.
-  Ranks(const Layout& layout, std::shared_ptr<ShmWorld> world, int rank);
+  // all: its end of the group of all ranks; null: the one that fits.
+  Ranks(const Layout& layout, std::shared_ptr<ShmWorld> world, int rank,
+        std::unique_ptr<Comm> all = nullptr);
+  ~Ranks();
 
   const Layout& layout() const { return layout_; }
   int rank() const { return rank_; }
@@ -33,6 +38,7 @@ class Ranks {
   Layout layout_;
   int rank_ = 0;
   std::shared_ptr<ShmWorld> shared_;
+  std::unique_ptr<StoreServer> store_;  // of rank 0, over Gloo
   std::unique_ptr<Comm> all_, tensor_, data_, copies_;
 };
 

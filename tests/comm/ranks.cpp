@@ -19,11 +19,38 @@ using Body = std::function<void(Rank&)>;
 
 constexpr int kDeadlineMs = 120'000;  // of a whole test, far beyond what it needs
 
-std::string run_one(const std::shared_ptr<ShmWorld>& world, int rank, const Body& body) {
+// What the ranks of a test have in common.
+struct Together {
+  const RanksOptions& options;
+  std::shared_ptr<ShmWorld> world;
+  std::unique_ptr<StoreServer> store;
+
+  std::unique_ptr<Comm> make_comm(int rank) const {
+    if (!world) return make_solo_comm();
+    if (!store) return make_shm_comm(world, rank);
+    GlooOptions o;
+    o.rank = rank;
+    o.num_ranks = options.num_ranks;
+    o.store = store->endpoint();
+    o.deadline_ms = options.world.deadline_ms;
+    o.chunk_bytes = options.world.chunk_bytes;
+    return make_gloo_comm(o);
+  }
+  void meanwhile(const std::vector<pid_t>& pids) const {
+    if (!options.meanwhile) return;
+    const auto abort = [this](const std::string& reason) {
+      if (!store) return world->abort(reason);
+      StoreClient(store->endpoint(), 10'000).set("abort", reason);
+    };
+    options.meanwhile(abort, pids);
+  }
+};
+
+std::string run_one(const Together& together, int rank, const Body& body) {
   try {
     Rank me;
-    me.world = world;
-    me.comm = world ? make_shm_comm(world, rank) : make_solo_comm();
+    me.world = together.world;
+    me.comm = together.make_comm(rank);
     body(me);
     return "";
   } catch (const std::exception& e) {
@@ -31,15 +58,15 @@ std::string run_one(const std::shared_ptr<ShmWorld>& world, int rank, const Body
   }
 }
 
-std::vector<std::string> run_threads(const RanksOptions& options,
-                                     const std::shared_ptr<ShmWorld>& world, const Body& body) {
-  std::vector<std::string> ends(static_cast<size_t>(options.num_ranks));
+std::vector<std::string> run_threads(const Together& together, const Body& body) {
+  const int num_ranks = together.options.num_ranks;
+  std::vector<std::string> ends(static_cast<size_t>(num_ranks));
   std::vector<std::thread> threads;
-  for (int rank = 0; rank < options.num_ranks; ++rank) {
+  for (int rank = 0; rank < num_ranks; ++rank) {
     threads.emplace_back(
-        [&, rank] { ends[static_cast<size_t>(rank)] = run_one(world, rank, body); });
+        [&, rank] { ends[static_cast<size_t>(rank)] = run_one(together, rank, body); });
   }
-  if (options.meanwhile) options.meanwhile(*world, {});
+  together.meanwhile({});
   for (std::thread& thread : threads) thread.join();
   return ends;
 }
@@ -49,7 +76,7 @@ struct Child {
   int pipe;
 };
 
-Child start(const std::shared_ptr<ShmWorld>& world, int rank, const Body& body) {
+Child start(const Together& together, int rank, const Body& body) {
   int ends[2];
   if (::pipe(ends) != 0) throw std::runtime_error("pipe");
   const pid_t pid = ::fork();
@@ -59,7 +86,7 @@ Child start(const std::shared_ptr<ShmWorld>& world, int rank, const Body& body) 
     return {pid, ends[0]};
   }
   ::close(ends[0]);
-  const std::string end = run_one(world, rank, body);
+  const std::string end = run_one(together, rank, body);
   const bool written = ::write(ends[1], end.data(), end.size()) == static_cast<ssize_t>(end.size());
   ::_exit(written ? 0 : 1);
 }
@@ -89,16 +116,15 @@ std::string finish(const Child& child, std::chrono::steady_clock::time_point dea
   return text;
 }
 
-std::vector<std::string> run_processes(const RanksOptions& options,
-                                       const std::shared_ptr<ShmWorld>& world, const Body& body) {
+std::vector<std::string> run_processes(const Together& together, const Body& body) {
   std::vector<Child> children;
   std::vector<pid_t> pids;
-  for (int rank = 0; rank < options.num_ranks; ++rank) {
-    children.push_back(start(world, rank, body));
+  for (int rank = 0; rank < together.options.num_ranks; ++rank) {
+    children.push_back(start(together, rank, body));
     pids.push_back(children.back().pid);
   }
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(kDeadlineMs);
-  if (options.meanwhile) options.meanwhile(*world, pids);
+  together.meanwhile(pids);
   std::vector<std::string> ends;
   for (const Child& child : children) ends.push_back(finish(child, deadline));
   return ends;
@@ -107,8 +133,19 @@ std::vector<std::string> run_processes(const RanksOptions& options,
 }  // namespace
 
 std::string name_of(BackEnd back_end) {
-  constexpr const char* kNames[] = {"solo", "shm_threads", "shm_processes"};
+  constexpr const char* kNames[] = {"solo", "shm_threads", "shm_processes", "gloo_threads",
+                                    "gloo_processes"};
   return kNames[static_cast<int>(back_end)];
+}
+
+bool is_gloo(BackEnd back_end) {
+  return back_end == BackEnd::kGlooThreads || back_end == BackEnd::kGlooProcesses;
+}
+
+std::vector<BackEnd> back_ends_of_many() {
+  std::vector<BackEnd> all = {BackEnd::kThreads, BackEnd::kProcesses};
+  if (has_gloo()) all.insert(all.end(), {BackEnd::kGlooThreads, BackEnd::kGlooProcesses});
+  return all;
 }
 
 char* Rank::take(int64_t bytes, bool in_arena) {
@@ -118,13 +155,16 @@ char* Rank::take(int64_t bytes, bool in_arena) {
 }
 
 std::vector<std::string> run_ranks(const RanksOptions& options, const Body& body) {
-  if (options.back_end == BackEnd::kSolo) return {run_one(nullptr, 0, body)};
+  Together together{options, nullptr, nullptr};
+  if (options.back_end == BackEnd::kSolo) return {run_one(together, 0, body)};
   WorldOptions world_options = options.world;
   world_options.num_ranks = options.num_ranks;
   world_options.spin = options.num_ranks <= static_cast<int>(std::thread::hardware_concurrency());
-  const auto world = ShmWorld::create(world_options);
-  if (options.back_end == BackEnd::kThreads) return run_threads(options, world, body);
-  return run_processes(options, world, body);
+  together.world = ShmWorld::create(world_options);
+  if (is_gloo(options.back_end)) together.store = std::make_unique<StoreServer>();
+  const bool are_threads =
+      options.back_end == BackEnd::kThreads || options.back_end == BackEnd::kGlooThreads;
+  return are_threads ? run_threads(together, body) : run_processes(together, body);
 }
 
 void expect_ranks(const RanksOptions& options, const Body& body) {

@@ -10,17 +10,22 @@
 #include <string>
 #include <vector>
 
+#include "comm/gloo.h"
 #include "comm/shm.h"
+#include "net/store.h"
 
 namespace weft::testing {
 
-enum class BackEnd { kSolo, kThreads, kProcesses };
+enum class BackEnd { kSolo, kThreads, kProcesses, kGlooThreads, kGlooProcesses };
 std::string name_of(BackEnd back_end);
+bool is_gloo(BackEnd back_end);
+// All that more than one rank can use; those over Gloo where the build has it.
+std::vector<BackEnd> back_ends_of_many();
 
 // What a rank has: its end of the group, and memory of two kinds.
 struct Rank {
   std::unique_ptr<Comm> comm;
-  std::shared_ptr<ShmWorld> world;  // null in solo
+  std::shared_ptr<ShmWorld> world;  // null in solo; over Gloo memory and nothing else
   std::vector<std::unique_ptr<char[]>> memory;
 
   // `bytes` in an arena that peers read directly, or where only this rank reads.
@@ -32,7 +37,9 @@ struct RanksOptions {
   int num_ranks = 2;
   WorldOptions world;  // num_ranks is set from above
   // Runs beside the ranks, in the test's own process; pids are empty where ranks are threads.
-  std::function<void(ShmWorld& world, const std::vector<pid_t>& pids)> meanwhile;
+  // abort(reason) ends their calls from outside.
+  using Abort = std::function<void(const std::string& reason)>;
+  std::function<void(const Abort& abort, const std::vector<pid_t>& pids)> meanwhile;
 };
 
 // What each rank came to: "" where it ended well, else what it threw, "signal 9" or "hangs".

@@ -35,7 +35,7 @@ TEST_P(Split, MeshOfDataAndTensorParallel) {
     const auto data = me.comm->split(rank % tp, rank / tp);
     check(tensor->size() == 2 && tensor->rank() == rank % tp, "tensor group");
     check(data->size() == 3 && data->rank() == rank / tp, "data group");
-    check(std::string(data->name()) == "shm", "name");
+    check(std::string(data->name()) == me.comm->name(), "name");
     const int64_t first = rank / tp * tp;
     check(members(*tensor, rank) == std::vector<int64_t>{first, first + 1}, "tensor members");
     const int64_t t = rank % tp;
@@ -109,7 +109,7 @@ TEST_P(Split, TwoGroupsAtTheSameTime) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(BackEnds, Split, ::testing::Values(BackEnd::kThreads, BackEnd::kProcesses),
+INSTANTIATE_TEST_SUITE_P(BackEnds, Split, ::testing::ValuesIn(back_ends_of_many()),
                          [](const auto& p) { return name_of(p.param); });
 
 TEST(Split, OfOneIsOne) {

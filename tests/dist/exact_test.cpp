@@ -4,6 +4,8 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "comm/gloo.h"
+#include "net/store.h"
 #include "tests/dist/mesh_run.h"
 
 namespace weft::testing {
@@ -131,6 +133,28 @@ TEST(Exact, GroupsOfSeveralLeaves) {
   const MeshResult pairs = train_at(run, {1, 1, "none"});
   EXPECT_NE(join(differences(one, pairs)), "");
   EXPECT_EQ(join(differences(pairs, train_at(run, {2, 2, "zero3"}))), "");
+}
+
+// All sums are ours, so the way that the bytes go does not matter.
+TEST(Exact, OverTcpAsInSharedMemory) {
+  if (!has_gloo()) {
+    EXPECT_THROW(make_gloo_comm({}), UserError);
+    return;
+  }
+  MeshRun run = make_run(qwen2(), "bf16", true, 4);
+  for (const char* shard : {"none", "zero3"}) {
+    const MeshResult shared = train_at(run, {2, 2, shard});
+    const StoreServer store;
+    MeshRun over_tcp = run;
+    over_tcp.make_comm = [&store](int rank, int num_ranks) {
+      GlooOptions options;
+      options.rank = rank;
+      options.num_ranks = num_ranks;
+      options.store = store.endpoint();
+      return make_gloo_comm(options);
+    };
+    EXPECT_EQ(join(differences(shared, train_at(over_tcp, {2, 2, shard}))), "") << shard;
+  }
 }
 
 TEST(Exact, NoRankComputesWhatItDoesNotOwn) {

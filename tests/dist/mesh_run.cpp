@@ -77,7 +77,8 @@ class Job {
 
  private:
   void run_rank(int rank) {
-    Ranks ranks(layout_, world_, rank);
+    Ranks ranks(layout_, world_, rank,
+                run_.make_comm ? run_.make_comm(rank, layout_.num_ranks()) : nullptr);
     Engine engine(config_, *model_, &ranks, cpu_kernels(), 1);
     engine.init_weights(5);
     std::vector<double> losses, norms;

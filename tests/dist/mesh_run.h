@@ -2,7 +2,9 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -36,6 +38,8 @@ struct MeshRun {
   std::vector<Batch> batches;
   Batch eval;
   double lr = 1e-3;
+  // A rank's end of the group of all; where it is empty, the one that fits.
+  std::function<std::unique_ptr<Comm>(int rank, int num_ranks)> make_comm;
 };
 
 // Trains one step a batch from weights of seed 5. Ranks are threads of this process; a failure of

@@ -55,6 +55,28 @@ TEST(Mesh, ExactRunsOfProcessesHaveTheSameBits) {
   EXPECT_EQ(started[0].at("ranks").as_int(), 4);
 }
 
+// WEFT_COMM=gloo: ranks of one machine talk as those of several will.
+TEST(Mesh, RanksOverTcpHaveTheBitsOfSharedMemoryAndEndTogether) {
+  const TinyRun run;
+  const StartOptions gloo{.file_bytes = RLIM_INFINITY, .env = {{"WEFT_COMM", "gloo"}}};
+  const std::vector<std::string> sets = {"parallel.mode=exact", "parallel.dp=2", "parallel.tp=2"};
+  run.train_well(with(sets, {"name=shm"}));
+  const Ended ended = run_to_end(run.words("train", with(sets, {"name=gloo"})), gloo);
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  expect_same_bits(run, "shm", "gloo");
+
+  Program program(run.words("train", with(sets, {"name=killed", "train.steps=100000"})), gloo);
+  ASSERT_TRUE(
+      program.wait_until([&] { return metric_texts(run.dir("killed"), "loss").size() > 1; }));
+  std::set<pid_t> ranks = processes_of(run);
+  ASSERT_EQ(ranks.size(), 5u);
+  ::kill(*ranks.rbegin(), SIGKILL);
+  const Ended killed = program.wait(30);
+  EXPECT_EQ(killed.exit_code, 75) << killed.err;
+  expect_parts(killed.err, {"SIGKILL"});
+  EXPECT_TRUE(processes_of(run).empty());
+}
+
 // Stopped in one layout, gone on in another, three times.
 TEST(Mesh, AnyCheckpointIntoAnyLayout) {
   const TinyRun run;

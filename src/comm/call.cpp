@@ -1,0 +1,25 @@
+// comm/call.cpp: calls compared, and told in words.
+#include "comm/call.h"
+
+#include "base/error.h"
+
+namespace weft {
+
+bool is_same(const CommCall& a, const CommCall& b) {
+  return a.op == b.op && a.dtype == b.dtype && a.reduce == b.reduce && a.root == b.root &&
+         a.bytes == b.bytes && a.number == b.number;
+}
+
+std::string describe(const CommCall& call) {
+  std::string text = comm_op_name(call.op);
+  if (call.op == CommOp::kBarrier) return text;
+  text += fmt::format(" of {} bytes", call.bytes);
+  if (call.op == CommOp::kAllReduce || call.op == CommOp::kReduceScatter) {
+    text += fmt::format(" ({}, {})", dtype_name(call.dtype),
+                        call.reduce == Reduce::kSum ? "sum" : "max");
+  }
+  if (call.op == CommOp::kBroadcast) text += fmt::format(" from {}", call.root);
+  return text;
+}
+
+}  // namespace weft

@@ -1,0 +1,26 @@
+// comm/call.h: what a rank is about to do, as its peers are told.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "comm/comm.h"
+
+namespace weft {
+
+struct CommCall {
+  CommOp op;
+  Dtype dtype;
+  Reduce reduce;
+  int32_t root;
+  int64_t bytes;
+  int64_t location;  // shm alone: of the data others read, in the world's segment
+  uint32_t number;   // of the calls of this group
+};
+
+// All but the location.
+bool is_same(const CommCall& a, const CommCall& b);
+// "all_reduce of 4096 bytes (fp32, sum)"
+std::string describe(const CommCall& call);
+
+}  // namespace weft

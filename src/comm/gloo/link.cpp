@@ -1,0 +1,258 @@
+// comm/gloo/link.cpp: letters and payloads over Gloo's unbound buffers.
+//
+// Three things of Gloo shape this file. A wait that times out breaks all connections of its group:
+// so a wait is given all the time that is left, and abort ends it from another thread. A payload
+// larger than the buffer it meets ends the process: so sizes are agreed on by letter before. What
+// was received stays received when the connection breaks, so the last word of a peer is not lost.
+#include "comm/gloo/link.h"
+
+#include <gloo/context.h>
+#include <gloo/transport/unbound_buffer.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/error.h"
+#include "comm/gloo/letter.h"
+
+namespace weft {
+namespace {
+
+constexpr uint64_t kLetterSlot = 0, kPayloadSlot = 1;
+// How long a rank that leaves waits for its last letters to be on their way.
+constexpr auto kFlush = std::chrono::seconds(5);
+
+// Numbers from another process are looked at before they are used.
+bool is_readable(const GlooLetter& letter) {
+  const auto in = [](auto value, int end) {
+    return static_cast<int>(value) >= 0 && static_cast<int>(value) < end;
+  };
+  return in(letter.call.op, kNumCommOps) && in(letter.call.dtype, static_cast<int>(Dtype::kBool)) &&
+         in(letter.call.reduce, 2) && letter.bytes >= 0 && letter.bytes <= GlooLink::kLittleBytes;
+}
+
+}  // namespace
+
+GlooLink::GlooLink(std::shared_ptr<GlooWorld> world, std::string id, std::vector<int> ranks, int me)
+    : world_(std::move(world)), id_(std::move(id)), ranks_(std::move(ranks)), me_(me) {
+  for (int m = 0; m < size(); ++m) peers_.push_back(std::make_shared<Peer>());
+  if (size() == 1) return;
+  connect();
+  for (int m = 0; m < size(); ++m) {
+    if (m == me_) continue;
+    peer(m).in = buffer(&peer(m).incoming, sizeof(GlooLetter));
+    for (auto& out : peer(m).out) out.buffer = buffer(&out.letter, sizeof(GlooLetter));
+    give_place(m);
+  }
+  world_->add(this);
+  // Nobody leaves while others still connect. That call does not count.
+  meet({CommOp::kBarrier, Dtype::kU8, Reduce::kSum, 0, 0, 0, 0}, nullptr, 0, 0);
+  number_ = 0;
+  for (const auto& p : peers_) p->latest = {};
+}
+
+GlooLink::~GlooLink() {
+  if (size() > 1 && !world_->is_aborted()) flush();
+  world_->remove(this);
+  peers_.clear();
+}
+
+std::shared_ptr<GlooLink::Buffer> GlooLink::buffer(const void* data, int64_t bytes) const {
+  return context_->createUnboundBuffer(const_cast<void*>(data), static_cast<size_t>(bytes));
+}
+
+const char* GlooLink::from(int member) const { return peer(member).letter.data; }
+
+void GlooLink::wake() {
+  const std::lock_guard lock(mutex_);
+  if (waiting_ == nullptr) return;
+  waiting_->abortWaitSend();
+  waiting_->abortWaitRecv();
+}
+
+void GlooLink::begin(const CommCall& call) {
+  call_ = call;
+  begun_ = Clock::now();
+  is_meeting_ = false;
+}
+
+void GlooLink::meet(CommCall call, const void* data, int64_t bytes, int64_t stride) {
+  call.number = ++number_;
+  begin(call);
+  is_meeting_ = true;
+  for (const auto& p : peers_) p->has_come = false;
+  for (int i = 1; i < size(); ++i) {
+    const int m = (me_ + i) % size();
+    write(m, call, static_cast<const char*>(data) + m * stride, bytes);
+  }
+  for (int i = 1; i < size(); ++i) read_call((me_ + i) % size());
+  compare_calls();
+  is_meeting_ = false;
+}
+
+void GlooLink::compare_calls() {
+  const CommCall& first = me_ == 0 ? call_ : peer(0).letter.call;
+  for (int m = 1; m < size(); ++m) {
+    const CommCall& other = m == me_ ? call_ : peer(m).letter.call;
+    if (is_same(first, other)) continue;
+    flush();  // the others shall find out by themselves
+    fail(fmt::format(
+        "ranks {} and {} made different calls at number {} of their group: rank {} {}, rank {} {}",
+        world_rank(0), world_rank(m), number_, world_rank(0), describe(first), world_rank(m),
+        describe(other)));
+  }
+}
+
+void GlooLink::exchange(const std::vector<Route>& routes) {
+  std::vector<std::shared_ptr<Buffer>> in(routes.size()), out(routes.size());
+  const auto each_peer = [&](const auto& act) {
+    for (int i = 1; i < size(); ++i) {
+      const auto m = static_cast<size_t>((me_ + i) % size());
+      act(static_cast<int>(m), routes[m], in[m], out[m]);
+    }
+  };
+  each_peer([&](int m, const Route& r, auto& to, auto&) {
+    if (r.in_bytes > 0) to = buffer(r.in, r.in_bytes);
+    if (to) post(m, to.get(), Way::kRecv, kPayloadSlot, r.in_bytes);
+  });
+  each_peer([&](int m, const Route& r, auto&, auto& what) {
+    if (r.out_bytes > 0) what = buffer(r.out, r.out_bytes);
+    if (what) post(m, what.get(), Way::kSend, kPayloadSlot, r.out_bytes);
+  });
+  each_peer([&](int m, const Route&, auto& to, auto& what) {
+    if (to) wait(m, to.get(), Way::kRecv);
+    if (what) wait(m, what.get(), Way::kSend);
+  });
+}
+
+// Little data goes with the letter, without waiting for the reader; other data when it says so.
+void GlooLink::send(const void* data, int64_t bytes, int to) {
+  CommCall call{CommOp::kSend, Dtype::kU8, Reduce::kSum, 0, bytes, 0, ++peer(to).messages_out};
+  begin(call);
+  const bool is_little = bytes <= kLittleBytes;
+  write(to, call, data, is_little ? bytes : 0);
+  if (is_little) return;
+  read_call(to);
+  const CommCall& answer = peer(to).letter.call;
+  if (answer.op != CommOp::kRecv || answer.bytes != bytes) fail_difference(me_, call, to, answer);
+  const auto payload = buffer(data, bytes);
+  post(to, payload.get(), Way::kSend, kPayloadSlot, bytes);
+  wait(to, payload.get(), Way::kSend);
+}
+
+void GlooLink::recv(void* data, int64_t bytes, int from) {
+  Peer& p = peer(from);
+  const CommCall mine{CommOp::kRecv, Dtype::kU8, Reduce::kSum, 0, bytes, 0, ++p.messages_in};
+  begin(mine);
+  if (p.mail.empty()) {
+    read(from);
+    if (p.letter.call.op != CommOp::kSend) fail_difference(me_, mine, from, p.letter.call);
+    p.keep_message();
+  }
+  const GlooMessage message = std::move(p.mail.front());
+  p.mail.pop_front();
+  if (message.call.bytes != bytes) fail_difference(from, message.call, me_, mine);
+  if (bytes <= kLittleBytes) {
+    if (bytes > 0) std::memcpy(data, message.data.data(), static_cast<size_t>(bytes));
+    return;
+  }
+  const auto payload = buffer(data, bytes);
+  post(from, payload.get(), Way::kRecv, kPayloadSlot, bytes);
+  write(from, mine, nullptr, 0);
+  wait(from, payload.get(), Way::kRecv);
+}
+
+void GlooLink::write(int member, const CommCall& call, const void* data, int64_t bytes) {
+  Peer& p = peer(member);
+  Peer::Out& out = p.out[p.letters_out++ % p.out.size()];
+  if (out.is_under_way) wait(member, out.buffer.get(), Way::kSend);
+  out.letter.call = call;
+  out.letter.bytes = bytes;
+  if (bytes > 0) std::memcpy(out.letter.data, data, static_cast<size_t>(bytes));
+  post(member, out.buffer.get(), Way::kSend, kLetterSlot, GlooLetter::kHeadBytes + bytes);
+  out.is_under_way = true;
+}
+
+void GlooLink::read(int member) {
+  Peer& p = peer(member);
+  if (!p.why_gone.empty()) fail_lost(member, p.why_gone);
+  wait(member, p.in.get(), Way::kRecv);
+  if (!is_readable(p.incoming)) fail_lost(member, "it sent what is no letter");
+  std::memcpy(&p.letter, &p.incoming,
+              static_cast<size_t>(GlooLetter::kHeadBytes + p.incoming.bytes));
+  p.latest = p.letter.call;
+  give_place(member);
+}
+
+void GlooLink::read_call(int member) {
+  for (read(member); peer(member).letter.call.op == CommOp::kSend; read(member)) {
+    peer(member).keep_message();
+  }
+  peer(member).has_come = true;
+}
+
+// A peer that has left is missed only when the next letter is wanted.
+void GlooLink::give_place(int member) noexcept {
+  Peer& p = peer(member);
+  try {
+    p.in->recv(member, kLetterSlot, 0, sizeof(GlooLetter));
+  } catch (const std::exception& e) {
+    p.why_gone = e.what();
+  }
+}
+
+void GlooLink::post(int member, Buffer* buffer, Way way, uint64_t slot, int64_t bytes) {
+  std::string why;
+  try {
+    if (way == Way::kSend) buffer->send(member, slot, 0, static_cast<size_t>(bytes));
+    if (way == Way::kRecv) buffer->recv(member, slot, 0, static_cast<size_t>(bytes));
+    return;
+  } catch (const std::exception& e) {
+    why = e.what();
+  }
+  fail_lost(member, why);
+}
+
+void GlooLink::wait(int member, Buffer* buffer, Way way) {
+  {
+    const std::lock_guard lock(mutex_);
+    world_->check_abort(comm_op_name(call_.op));
+    waiting_ = buffer;
+  }
+  const auto end = begun_ + std::chrono::milliseconds(world_->deadline_ms());
+  const auto left = std::max(std::chrono::milliseconds(1),
+                             std::chrono::duration_cast<std::chrono::milliseconds>(
+                                 end - Clock::now() + std::chrono::microseconds(999)));
+  bool is_done = false;
+  std::string why;
+  try {
+    is_done = way == Way::kSend ? buffer->waitSend(left) : buffer->waitRecv(left);
+  } catch (const std::exception& e) {
+    why = e.what();
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    waiting_ = nullptr;
+  }
+  if (is_done) return;
+  if (why.empty()) world_->check_abort(comm_op_name(call_.op));
+  fail_lost(member, why);
+}
+
+void GlooLink::flush() noexcept {
+  const auto end = Clock::now() + kFlush;
+  for (const auto& p : peers_) {
+    for (Peer::Out& out : p->out) {
+      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now());
+      try {
+        if (out.is_under_way && left.count() > 0) out.buffer->waitSend(left);
+      } catch (const std::exception&) {
+        continue;  // that peer is gone
+      }
+      out.is_under_way = false;
+    }
+  }
+}
+
+}  // namespace weft

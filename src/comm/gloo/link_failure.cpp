@@ -1,0 +1,69 @@
+// comm/gloo/link_failure.cpp: what is said when a meeting or a transfer fails.
+#include <gloo/transport/unbound_buffer.h>
+
+#include "base/error.h"
+#include "comm/gloo/letter.h"
+
+namespace weft {
+namespace {
+
+// A broken connection has a cause, which the store tells within this time if anybody knows it.
+constexpr int64_t kCauseMs = 300;
+
+// Gloo begins with the place in its source.
+std::string without_place(const std::string& text) {
+  const size_t end = text.find("] ");
+  return text.starts_with('[') && end != std::string::npos ? text.substr(end + 2) : text;
+}
+
+}  // namespace
+
+std::string GlooLink::latest_call(int member) const {
+  const CommCall& latest = peer(member).latest;
+  if (latest.number == 0) return "no call";
+  return fmt::format("{} number {}", comm_op_name(latest.op), latest.number);
+}
+
+void GlooLink::fail_difference(int a, const CommCall& call_a, int b, const CommCall& call_b) {
+  fail(fmt::format("ranks {} and {} made different calls: rank {} {}, rank {} {}", world_rank(a),
+                   world_rank(b), world_rank(a), describe(call_a), world_rank(b),
+                   describe(call_b)));
+}
+
+void GlooLink::fail_lost(int member, const std::string& why) {
+  const std::chrono::duration<double> waited = Clock::now() - begun_;
+  if (waited.count() * 1000 >= static_cast<double>(world_->deadline_ms())) {
+    fail_deadline(member, waited.count());
+  }
+  if (world_->wait_for_abort(kCauseMs)) world_->check_abort(comm_op_name(call_.op));
+  fail(fmt::format("rank {} lost rank {} in {}: {}", world_rank(me_), world_rank(member),
+                   describe(call_), without_place(why)));
+}
+
+void GlooLink::fail_deadline(int member, double waited_s) {
+  std::string who;
+  for (int m = 0; m < size(); ++m) {
+    bool is_late = m == member;
+    if (is_meeting_ && m != me_ && !is_late && !peer(m).has_come) {
+      try {
+        // What has come is there; the time-out has broken the rest.
+        is_late = !peer(m).in->waitRecv(std::chrono::milliseconds(1));
+      } catch (const std::exception&) {
+        is_late = true;
+      }
+    }
+    if (!is_late) continue;
+    who += fmt::format("{}{} (last seen in {})", who.empty() ? "" : ", ", world_rank(m),
+                       latest_call(m));
+  }
+  fail(fmt::format("rank {} waited {:.1f} s in {} for rank {}", world_rank(me_), waited_s,
+                   describe(call_), who),
+       "that rank hangs or is very slow");
+}
+
+void GlooLink::fail(const std::string& message, const std::string& hint) {
+  world_->abort(message);
+  throw PeerError(message, hint);
+}
+
+}  // namespace weft

@@ -1,0 +1,95 @@
+// comm/gloo/world.cpp: how a reason to stop travels.
+#include "comm/gloo/world.h"
+
+#include <gloo/transport/tcp/device.h>
+
+#include <csignal>
+
+#include "base/error.h"
+
+namespace weft {
+namespace {
+
+constexpr const char* kAbortKey = "abort";
+
+std::shared_ptr<gloo::transport::Device> make_device(const std::string& host) {
+  // Gloo writes to connections that may be closed, without MSG_NOSIGNAL.
+  std::signal(SIGPIPE, SIG_IGN);
+  gloo::transport::tcp::attr attr;
+  attr.hostname = host;
+  try {
+    return gloo::transport::tcp::CreateDevice(attr);
+  } catch (const std::exception& e) {
+    throw UserError(fmt::format("Gloo cannot use the address {}: {}", host, e.what()),
+                    "give the address of an interface of this machine");
+  }
+}
+
+}  // namespace
+
+GlooWorld::GlooWorld(const GlooOptions& options)
+    : options_(options),
+      store_(options.store, options.deadline_ms),
+      watched_(options.store, options.deadline_ms),
+      device_(make_device(options.host)),
+      deadline_ms_(options.deadline_ms) {
+  watched_.leave_will(kAbortKey, fmt::format("rank {} ended without a word", options.rank));
+  watcher_ = std::thread([this] { watch(); });
+}
+
+GlooWorld::~GlooWorld() {
+  watched_.close();
+  watcher_.join();
+}
+
+void GlooWorld::watch() noexcept {
+  try {
+    if (const auto reason = watched_.wait_for(kAbortKey, -1)) abort_here(*reason);
+  } catch (const std::exception& e) {
+    abort_here(e.what());
+  }
+}
+
+bool GlooWorld::abort_here(const std::string& reason) {
+  const std::lock_guard lock(mutex_);
+  if (is_aborted_) return false;
+  reason_ = reason;
+  is_aborted_ = true;
+  for (GlooWaiter* waiter : waiters_) waiter->wake();
+  store_.close();  // ends the wait of a group that is being connected
+  aborted_.notify_all();
+  return true;
+}
+
+void GlooWorld::abort(const std::string& reason) {
+  if (!abort_here(reason)) return;
+  try {
+    watched_.set(kAbortKey, reason);
+  } catch (const PeerError&) {
+    return;  // without the store, the others know already
+  }
+}
+
+void GlooWorld::check_abort(const std::string& what) {
+  if (!is_aborted_) return;
+  const std::lock_guard lock(mutex_);
+  throw PeerError(fmt::format("{} aborted: {}", what, reason_));
+}
+
+bool GlooWorld::wait_for_abort(int64_t timeout_ms) {
+  std::unique_lock lock(mutex_);
+  return aborted_.wait_for(lock, std::chrono::milliseconds(timeout_ms),
+                           [this] { return is_aborted_.load(); });
+}
+
+void GlooWorld::add(GlooWaiter* waiter) {
+  const std::lock_guard lock(mutex_);
+  waiters_.insert(waiter);
+}
+
+void GlooWorld::remove(GlooWaiter* waiter) {
+  const std::lock_guard lock(mutex_);
+  waiters_.erase(waiter);
+}
+
+}  // namespace weft

@@ -1,0 +1,70 @@
+// comm/gloo/world.h: what the groups of one rank share: a device, the store, the word to stop.
+//
+// A thread waits for the key "abort" in the store. Any rank may set it; the store sets it in the
+// name of a rank that went without farewell. So a reason reaches every rank, whatever it waits for.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+
+#include "comm/comm.h"
+#include "comm/gloo.h"
+#include "net/store.h"
+
+namespace gloo::transport {
+class Device;
+}
+
+namespace weft {
+
+// Whose waits an abort ends.
+class GlooWaiter {
+ public:
+  virtual ~GlooWaiter() = default;
+  virtual void wake() = 0;
+};
+
+class GlooWorld {
+ public:
+  explicit GlooWorld(const GlooOptions& options);
+  ~GlooWorld();
+  GlooWorld(const GlooWorld&) = delete;
+  GlooWorld& operator=(const GlooWorld&) = delete;
+
+  const GlooOptions& options() const { return options_; }
+  std::shared_ptr<gloo::transport::Device>& device() { return device_; }
+  StoreClient& store() { return store_; }
+  int64_t deadline_ms() const { return deadline_ms_; }
+  void set_deadline_ms(int64_t deadline_ms) { deadline_ms_ = deadline_ms; }
+
+  void abort(const std::string& reason);  // on all ranks; the first reason stays
+  bool is_aborted() const { return is_aborted_; }
+  void check_abort(const std::string& what);
+  // Whether a reason came within the time: a connection that broke is seldom the first cause.
+  bool wait_for_abort(int64_t timeout_ms);
+
+  void add(GlooWaiter* waiter);
+  void remove(GlooWaiter* waiter);
+
+ private:
+  void watch() noexcept;
+  bool abort_here(const std::string& reason);
+
+  GlooOptions options_;
+  StoreClient store_, watched_;
+  std::shared_ptr<gloo::transport::Device> device_;
+  std::atomic<int64_t> deadline_ms_;
+  std::atomic<bool> is_aborted_{false};
+  std::mutex mutex_;
+  std::condition_variable aborted_;
+  std::string reason_;
+  std::set<GlooWaiter*> waiters_;
+  std::thread watcher_;
+};
+
+}  // namespace weft

@@ -1,0 +1,15 @@
+// comm/no_gloo/gloo.cpp: what stands in for Gloo where the build lacks it.
+#include "comm/gloo.h"
+
+#include "base/error.h"
+
+namespace weft {
+
+bool has_gloo() { return false; }
+
+std::unique_ptr<Comm> make_gloo_comm(const GlooOptions&) {
+  throw UserError("this build of weft lacks Gloo, which several machines need",
+                  "install libgloo-dev (tools/setup.sh build) and build again with WEFT_GLOO=ON");
+}
+
+}  // namespace weft

@@ -1,0 +1,79 @@
+// net/store_client.cpp: a question at a time.
+#include "base/error.h"
+#include "net/store.h"
+#include "net/store_frame.h"
+
+namespace weft {
+namespace {
+
+std::optional<StoreFrame> read_frame(Socket* socket, int64_t deadline_ms) {
+  char head[4];
+  if (!socket->recv_all(head, sizeof head, deadline_ms)) return std::nullopt;
+  const uint32_t length = read_store_length(head);
+  std::string rest(std::min(length, kMaxStoreFrame), '\0');
+  if (length > kMaxStoreFrame ||
+      !socket->recv_all(rest.data(), static_cast<int64_t>(rest.size()), deadline_ms)) {
+    return std::nullopt;
+  }
+  return parse_store_frame(rest.data(), rest.size());
+}
+
+}  // namespace
+
+StoreClient::StoreClient(const std::string& endpoint, int64_t deadline_ms)
+    : endpoint_(endpoint), socket_(Socket::connect_to(parse_endpoint(endpoint), deadline_ms)) {
+  const auto challenge = read_frame(&socket_, deadline_ms);
+  if (!challenge || challenge->kind != kStoreChallenge || challenge->key != kStoreProtocol) {
+    throw PeerError(fmt::format("what answers at {} is no store of this version", endpoint));
+  }
+  send(kStoreHello, kStoreProtocol, "");
+}
+
+StoreClient::~StoreClient() {
+  try {
+    if (!is_closed_) send(kStoreBye, "", "");
+  } catch (const PeerError&) {
+    return;  // the server went first
+  }
+}
+
+void StoreClient::send(uint8_t kind, const std::string& key, const std::string& value) {
+  const std::string frame = write_store_frame(kind, key, value);
+  ensure(frame.size() <= kMaxStoreFrame, "a value too long for the store");
+  const std::lock_guard lock(mutex_);
+  socket_.send_all(frame.data(), static_cast<int64_t>(frame.size()));
+}
+
+void StoreClient::set(const std::string& key, const std::string& value) {
+  send(kStoreSet, key, value);
+}
+
+void StoreClient::leave_will(const std::string& key, const std::string& value) {
+  send(kStoreWill, key, value);
+}
+
+std::optional<std::string> StoreClient::wait_for(const std::string& key, int64_t deadline_ms) {
+  try {
+    send(kStoreGet, key, "");
+    const auto answer = read_frame(&socket_, deadline_ms);
+    if (answer && answer->kind == kStoreBye) return std::nullopt;
+    if (answer && answer->kind == kStoreValue) return answer->value;
+  } catch (const PeerError& e) {
+    if (is_closed_) return std::nullopt;
+    throw PeerError(fmt::format("the store at {} was asked for {}: {}", endpoint_, key, e.what()));
+  }
+  if (is_closed_) return std::nullopt;
+  throw PeerError(
+      fmt::format("the store at {} is gone: the process that held it ended", endpoint_));
+}
+
+void StoreClient::close() noexcept {
+  try {
+    if (!is_closed_.exchange(true)) send(kStoreBye, "", "");
+  } catch (const PeerError&) {
+    is_closed_ = true;
+  }
+  socket_.shut_down();
+}
+
+}  // namespace weft

@@ -1,0 +1,115 @@
+// tests/net/store_test.cpp: keys, wills, farewells, and clients that break the rules.
+#include "net/store.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <thread>
+
+#include "base/error.h"
+#include "net/store_frame.h"
+
+namespace weft::testing {
+namespace {
+
+constexpr int64_t kDeadlineMs = 20'000;
+
+TEST(Store, AKeyIsWaitedForAndSetOnce) {
+  const StoreServer server;
+  StoreClient a(server.endpoint(), kDeadlineMs), b(server.endpoint(), kDeadlineMs);
+  std::thread later([&a] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    a.set("key", std::string("first\0value", 11));
+    a.set("key", "second");
+  });
+  EXPECT_EQ(b.wait_for("key", kDeadlineMs), std::string("first\0value", 11));
+  later.join();
+  EXPECT_EQ(a.wait_for("key", kDeadlineMs), std::string("first\0value", 11));
+}
+
+TEST(Store, TheDeadlineNamesTheKey) {
+  const StoreServer server;
+  StoreClient client(server.endpoint(), kDeadlineMs);
+  try {
+    EXPECT_EQ(client.wait_for("never", 50), std::nullopt);
+    ADD_FAILURE() << "no error";
+  } catch (const PeerError& e) {
+    EXPECT_NE(std::string(e.what()).find("was asked for never: no answer in 0.1 s"),
+              std::string::npos)
+        << e.what();
+  }
+}
+
+// A will is executed when the connection ends without farewell, and only then.
+TEST(Store, AWillIsExecutedWithoutFarewell) {
+  const StoreServer server;
+  StoreClient reader(server.endpoint(), kDeadlineMs);
+  {
+    StoreClient polite(server.endpoint(), kDeadlineMs);
+    polite.leave_will("will", "of the polite");
+  }
+  Socket rude = Socket::connect_to(parse_endpoint(server.endpoint()), kDeadlineMs);
+  for (const std::string& frame : {write_store_frame(kStoreHello, kStoreProtocol, ""),
+                                   write_store_frame(kStoreWill, "will", "of the rude")}) {
+    rude.send_all(frame.data(), static_cast<int64_t>(frame.size()));
+  }
+  rude = Socket();
+  EXPECT_EQ(reader.wait_for("will", kDeadlineMs), "of the rude");
+}
+
+TEST(Store, AFarewellEndsTheWaitAndALossIsAnError) {
+  auto server = std::make_unique<StoreServer>();
+  StoreClient client(server->endpoint(), kDeadlineMs), closed(server->endpoint(), kDeadlineMs);
+  std::thread later([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    closed.close();
+    server.reset();
+  });
+  EXPECT_EQ(closed.wait_for("never", -1), std::nullopt);
+  EXPECT_EQ(client.wait_for("never", -1), std::nullopt);
+  later.join();
+  EXPECT_THROW(client.set("a", "b"), PeerError);
+}
+
+// Cut off at once; the others do not notice.
+TEST(Store, WhoBreaksTheRulesIsCutOff) {
+  const StoreServer server;
+  StoreClient good(server.endpoint(), kDeadlineMs);
+  const std::string hello = write_store_frame(kStoreHello, kStoreProtocol, "");
+  const std::string bad[] = {
+      std::string("\xff\xff\xff\x7f", 4),                // a frame of 2 GiB
+      std::string("\0\0\0\0", 4),                        // of nothing
+      std::string("\3\0\0\0\3\xff\xff", 7),              // a key longer than its frame
+      write_store_frame(kStoreSet, "abort", "at once"),  // without hello
+      write_store_frame(kStoreHello, "another", ""),
+      hello + write_store_frame(99, "", ""),
+      hello + write_store_frame(kStoreSet, std::string(2000, 'k'), ""),
+      "GET / HTTP/1.1\r\n\r\n",
+  };
+  for (const std::string& text : bad) {
+    Socket s = Socket::connect_to(parse_endpoint(server.endpoint()), kDeadlineMs);
+    const auto challenge = write_store_frame(kStoreChallenge, kStoreProtocol, "").size();
+    std::string read(challenge, '\0');
+    ASSERT_TRUE(s.recv_all(read.data(), static_cast<int64_t>(challenge), kDeadlineMs));
+    s.send_all(text.data(), static_cast<int64_t>(text.size()));
+    char byte;
+    EXPECT_FALSE(s.recv_all(&byte, 1, kDeadlineMs)) << text;
+  }
+  EXPECT_THROW(std::ignore = good.wait_for("abort", 50), PeerError);
+  good.set("key", "value");
+  StoreClient other(server.endpoint(), kDeadlineMs);
+  EXPECT_EQ(other.wait_for("key", kDeadlineMs), "value");
+}
+
+TEST(Store, AddressesAreChecked) {
+  EXPECT_EQ(parse_endpoint("[::1]:80").host, "::1");
+  EXPECT_EQ(parse_endpoint("node7:80").port, "80");
+  EXPECT_THROW(parse_endpoint("node7"), UserError);
+  EXPECT_THROW(parse_endpoint("node7:"), UserError);
+  EXPECT_THROW(StoreServer("192.0.2.1"), UserError);  // of no interface
+  const std::string gone = StoreServer().endpoint();
+  EXPECT_THROW(StoreClient(gone, 50), PeerError);
+}
+
+}  // namespace
+}  // namespace weft::testing
