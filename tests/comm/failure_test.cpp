@@ -147,6 +147,7 @@ TEST_P(Failure, TheDeadlineCanBeChangedAndHoldsForMessages) {
 TEST_P(Failure, AfterAFailureEveryCallFailsWithTheFirstReason) {
   const auto ends = run_ranks(options(2), [](Rank& me) {
     const auto split = me.comm->split(0, 0);
+    if (me.comm->rank() == 0) sleep_ms(100);  // the others have left split
     if (me.comm->rank() == 0) me.comm->abort("the first reason");
     if (me.comm->rank() == 0) me.comm->abort("the second reason");
     wait_for_abort(*me.comm);
@@ -179,7 +180,7 @@ TEST_P(Failure, AnAbortFromOutsideEndsEveryWait) {
     RanksOptions o = options(oversubscribed ? 6 : 4);
     Clock::time_point aborted;
     o.meanwhile = [&](const RanksOptions::Abort& abort, const std::vector<pid_t>&) {
-      sleep_ms(100);
+      sleep_ms(is_gloo(o.back_end) ? 600 : 100);  // all are connected, and wait
       aborted = Clock::now();
       abort("a word from outside");
     };

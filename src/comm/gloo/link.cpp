@@ -215,10 +215,15 @@ void GlooLink::post(int member, Buffer* buffer, Way way, uint64_t slot, int64_t 
 }
 
 void GlooLink::wait(int member, Buffer* buffer, Way way) {
-  {
+  const auto set_waiting = [this](Buffer* for_what) {
     const std::lock_guard lock(mutex_);
+    waiting_ = for_what;
+  };
+  set_waiting(buffer);
+  // Who aborts from here on finds the buffer; who did before is found here.
+  if (world_->is_aborted()) {
+    set_waiting(nullptr);
     world_->check_abort(comm_op_name(call_.op));
-    waiting_ = buffer;
   }
   const auto end = begun_ + std::chrono::milliseconds(world_->deadline_ms());
   const auto left = std::max(std::chrono::milliseconds(1),
@@ -231,10 +236,7 @@ void GlooLink::wait(int member, Buffer* buffer, Way way) {
   } catch (const std::exception& e) {
     why = e.what();
   }
-  {
-    const std::lock_guard lock(mutex_);
-    waiting_ = nullptr;
-  }
+  set_waiting(nullptr);
   if (is_done) return;
   if (why.empty()) world_->check_abort(comm_op_name(call_.op));
   fail_lost(member, why);
