@@ -16,16 +16,16 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 ASAN_ROOMS = ["base", "text", "io", "data", "checkpoint", "net", "comm", "launch"]
 TSAN_ROOMS = ["base", "comm"]
-# Not the ranks over Gloo that are processes, which are forked beside the thread of the store: TSan
-# does not follow a fork among threads, and processes have no race that it could see.
-TSAN_TESTS = "-*gloo_processes*:Death.OfAPeerIsKnownThroughTheStore:Death.WhileConnecting"
+# libgloo is not instrumented: TSan sees its locks but not its reference counts, and reports what is
+# no race. Its thread ranks run under ASan.
+TSAN_TESTS = "-*gloo*:*Gloo*:Death.*"
 # Whole ranks as threads: of the long tests those that go through the most in little time.
 TSAN_DIST = "Exact.GroupsOfSeveralLeaves"
 ENV = {
     **os.environ,
     "ASAN_OPTIONS": "detect_stack_use_after_return=1:strict_string_checks=1",
     "UBSAN_OPTIONS": "print_stacktrace=1",
-    "TSAN_OPTIONS": f"halt_on_error=1:second_deadlock_stack=1:suppressions={ROOT}/tools/tsan.supp",
+    "TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1",
 }
 
 
