@@ -56,13 +56,13 @@ packages_build() {
     libcairo2-dev libgtest-dev
 }
 
-# python_env LOCK: the environment's interpreter on standard output. It is made beside, then renamed:
-# an interrupted run leaves nothing that looks whole. (Renamed, its bin/ scripts do not work; use
-# python -m.)
+# python_env LOCK SOURCES: the environment's interpreter on standard output. What SOURCES names is built
+# here, after LOCK is installed. It is made beside, then renamed: an interrupted run leaves nothing that
+# looks whole. (Renamed, its bin/ scripts do not work; use python -m.)
 python_env() {
-  local lock=$1 kind hash cache home
+  local lock=$1 sources=$2 kind hash cache home
   kind=$(python3 -c 'import sys, platform; print(sys.version_info[:2], platform.machine())')
-  hash=$( (cat "$lock"; echo "$kind") | sha256sum | cut -c1-16)
+  hash=$( (cat "$lock" "$sources"; echo "$kind") | sha256sum | cut -c1-16)
   cache=${XDG_CACHE_HOME:-$HOME/.cache}/weft
   home=$cache/venv-$hash
   if [ ! -x "$home/bin/python" ]; then
@@ -75,6 +75,10 @@ python_env() {
       python3 -m venv "$home.tmp" >&2
       "$home.tmp/bin/python" -m pip install -q --disable-pip-version-check --no-deps --no-compile \
         -r "$lock" >&2 || die "pip could not install $lock"
+      # DS_ACCELERATOR: DeepSpeed's setup.py asks for its device.
+      DS_ACCELERATOR=cpu PATH="$home.tmp/bin:$PATH" "$home.tmp/bin/python" -m pip install -q \
+        --disable-pip-version-check --no-deps --no-compile --no-build-isolation \
+        -r "$sources" >&2 || die "pip could not build $sources"
       mv "$home.tmp" "$home"
     fi
     exec 9>&-
@@ -105,7 +109,7 @@ case "${1:-}" in
     tool sha256sum coreutils
     python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv)
     install_missing
-    python_env tools/locks/interop.txt
+    python_env tools/locks/interop.txt tools/locks/interop_source.txt
     ;;
   *)
     die "usage: tools/setup.sh build|lint|sanitize|interop"
