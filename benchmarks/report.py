@@ -40,7 +40,8 @@ def command_line(root):
     return shlex.join(words)
 
 
-def machine_facts(root):
+def run_facts(root):
+    """Of a measurement without a peer."""
     commit = output_of(["git", "rev-parse", "--short=12", "HEAD"], root) or "unknown"
     if output_of(["git", "status", "--porcelain", "--untracked-files=no"], root):
         commit += " with changes"
@@ -50,9 +51,13 @@ def machine_facts(root):
         "date": datetime.date.today().isoformat(),
         "commit": commit,
         "command": f"`{command_line(root)}`",
-        "peer": f"torch {metadata.version('torch')}, "
-                f"transformers {metadata.version('transformers')}, 2 threads",
         "load before": f"{os.getloadavg()[0]:.1f} (programs of others; 0 is a quiet machine)"}
+
+
+def machine_facts(root):
+    return run_facts(root) | {
+        "peer": f"torch {metadata.version('torch')}, "
+                f"transformers {metadata.version('transformers')}, 2 threads"}
 
 
 def table(head, rows):

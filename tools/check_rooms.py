@@ -65,8 +65,8 @@ HOSTS = re.compile(r"\b(?:py" r"pi\.org|files\.python" r"hosted\.org|npm" r"js\.
 UNFINISHED = re.compile(r"\b(?:TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b")
 # A call, not a method of ours with such a name (Comm::abort ends collectives, not the process).
 ENDINGS = re.compile(r"std::cerr|(?<!void )(?<![\w.>:])(?:(?:std)?::)?(?:abort|exit|_exit|quick_exit)\s*\(")
-# start_rank.cpp: a forked child that cannot become a rank has nobody to throw to.
-MAY_END = ("src/cmd/", "src/base/log.", "src/launch/start_rank.", "tests/")
+# start_rank.cpp, child.cpp: a forked child that cannot become a program has nobody to throw to.
+MAY_END = ("src/cmd/", "src/base/log.", "src/launch/start_rank.", "src/launch/child.", "tests/")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
 CODE = (".h", ".cpp", ".cu", ".cuh", ".inc")

@@ -6,7 +6,7 @@ namespace weft {
 const std::vector<Command>& commands() {
   static const std::vector<Command> table = {
       {"train", "train a model as a run file says; runs again, it resumes", add_train},
-      {"verify", "train in several layouts and compare", nullptr},
+      {"verify", "train in several layouts and compare; exit 1 where a bar is broken", add_verify},
       {"plan", "memory, traffic and time a step, without a device", add_plan},
       {"eval", "loss, perplexity and exact match of a model", add_eval},
       {"generate", "continue a prompt", add_generate},

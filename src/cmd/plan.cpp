@@ -2,26 +2,47 @@
 #include <CLI/CLI.hpp>
 
 #include "base/error.h"
+#include "checkpoint/export.h"
 #include "cmd/command.h"
+#include "train/plan_fit.h"
 #include "train/plan_report.h"
 
 namespace weft {
+namespace {
+
+struct Words {
+  std::string run, fit;
+  std::vector<std::string> sets;
+  int64_t ranks = 0;
+  bool json = false, dump = false;
+};
+
+// 1 where no layout fits: the check that was asked for failed.
+int print_fit(const RunConfig& c, const Words& w) {
+  const int64_t ranks = w.ranks > 0 ? w.ranks : c.parallel.dp * c.parallel.tp;
+  const FitReport report = fit_layouts(c, static_cast<int64_t>(parse_byte_size(w.fit)), ranks);
+  fmt::print("{}", w.json ? report.to_json().dump() + "\n" : report.to_text());
+  return report.has_fit() ? 0 : 1;
+}
+
+}  // namespace
 
 RunCommand add_plan(CLI::App& app) {
-  struct Words {
-    std::string run;
-    std::vector<std::string> sets;
-    bool json = false, dump = false;
-  };
   auto w = std::make_shared<Words>();
   app.add_option("RUN", w->run, "run file (YAML)")->required();
   app.add_option("--set", w->sets, "section.key=value, over the run file")->take_all()->expected(1);
   auto* json = app.add_flag("--json", w->json, "one JSON object");
   auto* dump = app.add_flag("--dump", w->dump, "every node of the step");
+  auto* fit = app.add_option("--fit", w->fit, "memory a rank may take (16GB): which layouts fit");
+  app.add_option("--ranks", w->ranks, "with --fit: how many ranks (default: dp x tp)")
+      ->check(CLI::Range(1, 1 << 20))
+      ->needs(fit);
   json->excludes(dump);
+  fit->excludes(dump);
   return [w] {
     const RunFile file(w->run, w->sets);
-    const PlanReport report = plan_run(file.config());
+    if (!w->fit.empty()) return print_fit(file.config(), *w);
+    const PlanReport report = plan_run(file.config(), w->dump);
     if (w->dump) fmt::print("{}", report.dump);
     fmt::print("{}", w->json ? report.to_json().dump() + "\n" : report.to_text());
     return 0;

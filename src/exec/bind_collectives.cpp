@@ -1,6 +1,7 @@
 // exec/bind_collectives.cpp: which group, which bytes, and what is added afterwards.
 #include "exec/bind_collectives.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/error.h"
@@ -25,15 +26,26 @@ void add_leaf(float* leaf, float* slots, int64_t stride, int64_t n, const SlotSt
   }
 }
 
-// Rows of n columns: out = round(sum + bias). out may be sum itself: elements are taken in order,
-// and never grow.
+// Rows of n columns: out = round(sum + bias). out may be sum itself: stretches are taken in order
+// and never grow, and each is whole in registers or on the stack before it is written.
 void add_bias_and_round(const void* sum, Dtype sum_dtype, const void* bias, void* out, Dtype dtype,
                         int64_t rows, int64_t columns) {
+  constexpr int64_t kStretch = 256;
+  float values[kStretch], added[kStretch];
+  alignas(8) std::byte rounded[kStretch * 8];
+  const int64_t from_size = dtype_bytes(sum_dtype), size = dtype_bytes(dtype);
   for (int64_t r = 0; r < rows; ++r) {
-    for (int64_t c = 0; c < columns; ++c) {
-      const int64_t i = r * columns + c;
-      const float v = load_element(sum, sum_dtype, i);
-      store_element(out, dtype, i, bias ? v + load_element(bias, dtype, c) : v);
+    for (int64_t c = 0; c < columns; c += kStretch) {
+      const int64_t n = std::min(kStretch, columns - c), at = r * columns + c;
+      convert_elements(static_cast<const std::byte*>(sum) + at * from_size, sum_dtype, values,
+                       Dtype::kF32, n);
+      if (bias) {
+        convert_elements(static_cast<const std::byte*>(bias) + c * size, dtype, added, Dtype::kF32,
+                         n);
+        for (int64_t i = 0; i < n; ++i) values[i] += added[i];
+      }
+      convert_elements(values, Dtype::kF32, rounded, dtype, n);
+      std::memcpy(static_cast<std::byte*>(out) + at * size, rounded, static_cast<size_t>(n * size));
     }
   }
 }

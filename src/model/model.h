@@ -22,8 +22,8 @@ struct InitRule {
 
 // How tensor parallelism may cut a parameter.
 struct CutRule {
-  int dim = -1;      // -1: every rank holds it whole
-  int64_t unit = 1;  // cuts fall on multiples of this (a head)
+  int dim = -1;            // -1: every rank holds it whole
+  int64_t unit = 1;        // cuts fall on multiples of this (a head)
   bool is_uneven = false;  // parts may differ in size (the vocabulary)
   bool may_copy = false;   // more ranks than units: neighbours hold copies (key/value heads)
 };

@@ -10,7 +10,7 @@ struct OptimizerOptions {
   bool master_weights = false;  // fp32 copies that the update reads and writes
   bool decay_all = true;        // false: norms and biases (one dimension) do not decay
   bool sum_tensor = false, sum_data = false;  // mesh axes over which the norm's squares lie
-  bool is_sharded = false;  // every data-parallel rank has states of its own part
+  bool is_sharded = false;                    // every data-parallel rank has states of its own part
 };
 
 // Appends, for graph->updates: squares of every gradient, the norm and scale, the updates. Adds

@@ -1,6 +1,7 @@
 // parallel/buckets.cpp: parameters sorted by the layer of their first use.
 #include "parallel/buckets.h"
 
+#include <algorithm>
 #include <map>
 #include <tuple>
 
@@ -40,6 +41,13 @@ std::vector<Bucket> make_buckets(const Graph& graph, int dp) {
   }
   for (Bucket& b : buckets) b.elements = round_up(b.elements, kCellElements * dp);
   return buckets;
+}
+
+std::pair<int64_t, int64_t> owned_range(const Graph& graph, const Bucket& b, size_t i, int dp,
+                                        int rank) {
+  const int64_t n = num_elements(graph[b.parameters[i]].shape), shard = b.elements / dp;
+  const int64_t begin = rank * shard - b.offsets[i], end = begin + shard;
+  return {std::clamp<int64_t>(begin, 0, n), std::clamp<int64_t>(end, 0, n)};
 }
 
 }  // namespace weft

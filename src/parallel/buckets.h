@@ -5,6 +5,7 @@
 // cell lies on two ranks.
 #pragma once
 
+#include <utility>
 #include <vector>
 
 #include "graph/graph.h"
@@ -25,5 +26,9 @@ struct Bucket {
 
 // In order of first use.
 std::vector<Bucket> make_buckets(const Graph& graph, int dp);
+
+// The part of parameter i that lies in a rank's shard, in elements of the parameter.
+std::pair<int64_t, int64_t> owned_range(const Graph& graph, const Bucket& bucket, size_t i, int dp,
+                                        int rank);
 
 }  // namespace weft

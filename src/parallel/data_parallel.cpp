@@ -64,13 +64,6 @@ class Distributor {
     }
   }
 
-  // The part of parameter i that lies in this rank's shard, in elements of the parameter.
-  std::pair<int64_t, int64_t> owned_range(const Bucket& b, size_t i) const {
-    const int64_t n = num_elements(graph_[b.parameters[i]].shape), at = b.offsets[i];
-    const int64_t begin = shard_begin(b) - at, end = begin + shard_elements(b);
-    return {std::clamp<int64_t>(begin, 0, n), std::clamp<int64_t>(end, 0, n)};
-  }
-
   // A view of [begin, end) of a tensor that lies (or would lie) at `offset` of a bucket.
   Ref add_segment(Ref whole, ValueKind kind, Ref base, int64_t base_begin, int64_t offset,
                   std::pair<int64_t, int64_t> range) {
@@ -91,7 +84,7 @@ class Distributor {
   // zero3: the tensors themselves exist only while they are gathered; what is held are segments.
   void hold_segment(Bucket& b, size_t i) {
     const Ref whole = b.parameters[i];
-    const auto range = owned_range(b, i);
+    const auto range = owned_range(graph_, b, i, mesh_.dp, mesh_.rank);
     if (range.first < range.second) {
       segments_[whole.id] = add_segment(whole, ValueKind::kParameter, b.param_shard, shard_begin(b),
                                         b.offsets[i], range);
@@ -255,7 +248,7 @@ class Distributor {
         updates->push_back({b.parameters[i], b.gradients[i]});
         continue;
       }
-      const auto range = owned_range(b, i);
+      const auto range = owned_range(graph_, b, i, mesh_.dp, mesh_.rank);
       if (range.first == range.second) continue;
       const Ref parameter = mesh_.shard == Shard::kZero3
                                 ? segments_.at(b.parameters[i].id)

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace weft {
@@ -32,5 +33,20 @@ std::string draw_terminal(const LossCurve& curve, int columns = 72, int rows = 1
 // no Cairo.
 void draw_picture(const LossCurve& curve, const std::filesystem::path& path);
 bool has_pictures();
+
+// Several runs of one training: their losses, and how far each is from the first.
+struct ComparedCurve {
+  std::string name;
+  std::vector<CurvePoint> loss;
+  std::vector<CurvePoint> difference;  // absolute, to the first curve; of the first: empty
+};
+struct CurveComparison {
+  std::string title;
+  std::vector<ComparedCurve> curves;
+  std::vector<std::pair<std::string, double>> bars;  // what differences may not pass
+};
+
+// As draw_picture: the curves above, the differences below, on a logarithmic axis whose foot is 0.
+void draw_comparison(const CurveComparison& comparison, const std::filesystem::path& path);
 
 }  // namespace weft

@@ -1,13 +1,11 @@
 // track/plot_cairo.cpp: the curve as a picture, PNG or SVG.
-#include <cairo-svg.h>
 #include <cairo.h>
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>
-#include <memory>
 
-#include "base/error.h"
+#include "track/cairo_pen.h"
 #include "track/plot_scale.h"
 
 namespace weft {
@@ -15,30 +13,15 @@ namespace {
 
 constexpr double kWidth = 960, kHeight = 540;
 constexpr double kLeft = 76, kRight = 108, kTop = 100, kBottom = 64;
-constexpr double kPngScale = 2;  // dots a unit: sharp on dense screens
-constexpr const char* kFont = "DejaVu Sans";
-
-struct Colour {
-  double r, g, b;
-};
-constexpr Colour kInk{0.13, 0.15, 0.19}, kSoft{0.44, 0.47, 0.53}, kGrid{0.90, 0.91, 0.93};
-constexpr Colour kLine{0.16, 0.38, 0.75}, kEval{0.87, 0.42, 0.16}, kPaper{1, 1, 1};
-
-enum class Align { kBegin, kCentre, kEnd };
+constexpr Colour kLine{0.16, 0.38, 0.75}, kEval{0.87, 0.42, 0.16};
 
 class Canvas {
  public:
-  Canvas(cairo_surface_t* surface, const LossCurve& curve)
-      : cr_(cairo_create(surface)), curve_(curve), xs_(step_scale(curve)), ys_(loss_scale(curve)) {}
-  ~Canvas() { cairo_destroy(cr_); }
-  Canvas(const Canvas&) = delete;
-  Canvas& operator=(const Canvas&) = delete;
-
-  void scale(double factor) { cairo_scale(cr_, factor, factor); }
+  Canvas(CairoPen& pen, const LossCurve& curve)
+      : pen_(pen), cr_(pen.cr()), curve_(curve), xs_(step_scale(curve)), ys_(loss_scale(curve)) {}
 
   void draw() {
-    set(kPaper);
-    cairo_paint(cr_);
+    pen_.fill_page(kPaper);
     draw_grid();
     cairo_save(cr_);
     cairo_rectangle(cr_, kLeft, kTop - 6, kWidth - kLeft - kRight + 6,
@@ -58,20 +41,10 @@ class Canvas {
   double py(double y) const {
     return kHeight - kBottom - ys_.place(y) * (kHeight - kTop - kBottom);
   }
-  void set(const Colour& c, double alpha = 1) { cairo_set_source_rgba(cr_, c.r, c.g, c.b, alpha); }
-
+  void set(const Colour& c, double alpha = 1) { pen_.set(c, alpha); }
   void text(double x, double y, const std::string& words, double size, const Colour& colour,
             Align align, bool is_bold = false) {
-    cairo_select_font_face(cr_, kFont, CAIRO_FONT_SLANT_NORMAL,
-                           is_bold ? CAIRO_FONT_WEIGHT_BOLD : CAIRO_FONT_WEIGHT_NORMAL);
-    cairo_set_font_size(cr_, size);
-    cairo_text_extents_t extents;
-    cairo_text_extents(cr_, words.c_str(), &extents);
-    if (align == Align::kCentre) x -= extents.x_advance / 2;
-    if (align == Align::kEnd) x -= extents.x_advance;
-    set(colour);
-    cairo_move_to(cr_, x, y);
-    cairo_show_text(cr_, words.c_str());
+    pen_.text(x, y, words, size, colour, align, is_bold);
   }
 
   void draw_grid() {
@@ -101,13 +74,9 @@ class Canvas {
 
   void draw_line(const std::vector<CurvePoint>& points, const Colour& colour, double alpha,
                  double width) {
-    cairo_new_path(cr_);
-    for (const CurvePoint& p : points) cairo_line_to(cr_, px(p.x), py(p.y));
-    set(colour, alpha);
-    cairo_set_line_width(cr_, width);
-    cairo_set_line_join(cr_, CAIRO_LINE_JOIN_ROUND);
-    cairo_set_line_cap(cr_, CAIRO_LINE_CAP_ROUND);
-    cairo_stroke(cr_);
+    std::vector<std::pair<double, double>> places;
+    for (const CurvePoint& p : points) places.emplace_back(px(p.x), py(p.y));
+    pen_.line(places, colour, alpha, width);
   }
 
   // A shade under the smoothed curve, gone at the axis.
@@ -128,37 +97,21 @@ class Canvas {
 
   void draw_eval() {
     draw_line(curve_.eval, kEval, 0.5, 1.4);
-    for (const CurvePoint& p : curve_.eval) dot(px(p.x), py(p.y), 4.2, kEval);
-  }
-
-  void dot(double x, double y, double radius, const Colour& colour) {
-    cairo_new_path(cr_);
-    cairo_arc(cr_, x, y, radius + 1.6, 0, 2 * 3.14159265358979323846);
-    set(kPaper);
-    cairo_fill(cr_);
-    cairo_arc(cr_, x, y, radius, 0, 2 * 3.14159265358979323846);
-    set(colour);
-    cairo_fill(cr_);
+    for (const CurvePoint& p : curve_.eval) pen_.dot(px(p.x), py(p.y), 4.2, kEval);
   }
 
   void draw_words(const std::vector<CurvePoint>& line) {
     text(kLeft, 38, curve_.title, 20, kInk, Align::kBegin, true);
     double x = kLeft;
     auto legend = [&](const char* words, const Colour& colour, double alpha, double width) {
-      set(colour, alpha);
-      cairo_set_line_width(cr_, width);
-      cairo_move_to(cr_, x, 57.5);
-      cairo_line_to(cr_, x + 20, 57.5);
-      cairo_stroke(cr_);
+      pen_.line({{x, 57.5}, {x + 20, 57.5}}, colour, alpha, width);
       text(x + 27, 62, words, 13, kSoft, Align::kBegin);
-      cairo_text_extents_t extents;
-      cairo_text_extents(cr_, words, &extents);
-      x += 27 + extents.x_advance + 24;
+      x += 27 + pen_.text_width(words, 13) + 24;
     };
     legend("training loss", kLine, 0.35, 1.5);
     legend("smoothed", kLine, 1, 2.6);
     if (!curve_.eval.empty()) {
-      dot(x + 10, 57.5, 4.2, kEval);
+      pen_.dot(x + 10, 57.5, 4.2, kEval);
       legend("evaluation", kEval, 0, 1);
     }
     text((kLeft + kWidth - kRight) / 2, kHeight - 16, "step", 14, kSoft, Align::kCentre);
@@ -171,7 +124,7 @@ class Canvas {
     double taken = -100;
     if (!line.empty()) {
       const CurvePoint& end = line.back();
-      dot(px(end.x), py(end.y), 4.2, kLine);
+      pen_.dot(px(end.x), py(end.y), 4.2, kLine);
       taken = py(end.y);
       text(px(end.x) + 14, taken + 5, fmt::format("{:.3g}", end.y), 15, kLine, Align::kBegin, true);
     }
@@ -182,19 +135,10 @@ class Canvas {
     text(px(end.x) + 14, y + 5, fmt::format("{:.3g}", end.y), 15, kEval, Align::kBegin, true);
   }
 
+  CairoPen& pen_;
   cairo_t* cr_;
   const LossCurve& curve_;
   Scale xs_, ys_;
-};
-
-void check(cairo_status_t status, const std::filesystem::path& path) {
-  if (status == CAIRO_STATUS_SUCCESS) return;
-  throw RunError(
-      fmt::format("cannot draw {}: cairo says {}", path.string(), cairo_status_to_string(status)));
-}
-
-struct SurfaceEnd {
-  void operator()(cairo_surface_t* surface) const { cairo_surface_destroy(surface); }
 };
 
 }  // namespace
@@ -202,22 +146,7 @@ struct SurfaceEnd {
 bool has_pictures() { return true; }
 
 void draw_picture(const LossCurve& curve, const std::filesystem::path& path) {
-  const bool is_svg = path.extension() == ".svg";
-  require(is_svg || path.extension() == ".png", "a picture is .png or .svg, got {}", path.string());
-  const double scale = is_svg ? 1 : kPngScale;
-  std::unique_ptr<cairo_surface_t, SurfaceEnd> surface(
-      is_svg ? cairo_svg_surface_create(path.c_str(), kWidth, kHeight)
-             : cairo_image_surface_create(CAIRO_FORMAT_RGB24, static_cast<int>(kWidth * scale),
-                                          static_cast<int>(kHeight * scale)));
-  check(cairo_surface_status(surface.get()), path);
-  {
-    Canvas canvas(surface.get(), curve);
-    canvas.scale(scale);
-    canvas.draw();
-  }
-  if (!is_svg) check(cairo_surface_write_to_png(surface.get(), path.c_str()), path);
-  cairo_surface_finish(surface.get());
-  check(cairo_surface_status(surface.get()), path);
+  make_picture(path, kWidth, kHeight, [&](CairoPen& pen) { Canvas(pen, curve).draw(); });
 }
 
 }  // namespace weft

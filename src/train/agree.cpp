@@ -17,8 +17,9 @@ std::string share_text(Ranks& ranks, std::string text) {
   return text;
 }
 
-std::vector<uint64_t> gather_hashes(Ranks& ranks, uint64_t mine) {
-  std::vector<uint64_t> all(static_cast<size_t>(ranks.size()));
+template <typename T>
+std::vector<T> gather(Ranks& ranks, T mine) {
+  std::vector<T> all(static_cast<size_t>(ranks.size()));
   ranks.world().all_gather(&mine, all.data(), sizeof mine);
   return all;
 }
@@ -54,6 +55,8 @@ int64_t agree_on_number(Ranks& ranks, const std::function<int64_t()>& count) {
   return number;
 }
 
+std::vector<int64_t> gather_numbers(Ranks& ranks, int64_t mine) { return gather(ranks, mine); }
+
 int agree_on_signal(Ranks& ranks, int received) {
   int64_t signal = received;
   if (ranks.size() > 1) ranks.world().all_reduce(&signal, 1, Dtype::kI64, Reduce::kMax);
@@ -69,7 +72,7 @@ bool agree_on_success(Ranks& ranks, bool ok) {
 void agree_on_numerics(Ranks& ranks, const std::string& run, const std::string& kernels) {
   if (ranks.size() == 1) return;
   const std::string mine = fmt::format("{}\n{}\n{}", kWeftVersion, kernels, run);
-  const int other = first_other(gather_hashes(ranks, hash_text(mine)));
+  const int other = first_other(gather(ranks, hash_text(mine)));
   if (other < 0) return;
   throw UserError(
       fmt::format("rank {} has another run file, other kernels or another version than rank 0",
@@ -81,7 +84,7 @@ void agree_on_numerics(Ranks& ranks, const std::string& run, const std::string& 
 void compare_batches(Ranks& ranks, const Batch& batch, int64_t step) {
   const uint64_t mine =
       hash_of(batch.ids) ^ (hash_of(batch.targets) * 3) ^ (hash_of(batch.lengths) * 5);
-  const int other = first_other(gather_hashes(ranks, mine));
+  const int other = first_other(gather(ranks, mine));
   ensure(other < 0,
          fmt::format("rank {} has made another batch of step {} than rank 0", other, step));
 }
@@ -90,7 +93,7 @@ void compare_copies(Ranks& ranks, const Weights& weights, int64_t step) {
   const Layout& layout = ranks.layout();
   if (layout.dp > 1 && layout.shard == Shard::kZero3) return;  // every rank holds its own part
   for (const Weights::Copy& copy : weights.copies()) {
-    const std::vector<uint64_t> hashes = gather_hashes(ranks, copy.hash);
+    const std::vector<uint64_t> hashes = gather(ranks, copy.hash);
     for (int r = 0; r < ranks.size(); ++r) {
       // Copies lie on the ranks of the data axis, and of a tensor that is not cut on all.
       const bool is_copy =

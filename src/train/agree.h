@@ -15,6 +15,9 @@ namespace weft {
 RunStart agree_on_start(Ranks& ranks, RunStart found);
 int64_t agree_on_number(Ranks& ranks, const std::function<int64_t()>& count);
 
+// The numbers of all ranks, by rank.
+std::vector<int64_t> gather_numbers(Ranks& ranks, int64_t mine);
+
 // The signal that any rank has received: all stop after the same step. 0: none.
 int agree_on_signal(Ranks& ranks, int received);
 // Whether it went well on all ranks.

@@ -1,11 +1,10 @@
 // train/engine.cpp: plans made, memory taken, batches through.
 #include "train/engine.h"
 
-#include <sched.h>
-
 #include <algorithm>
 
 #include "base/error.h"
+#include "launch/cores.h"
 #include "train/graphs.h"
 
 namespace weft {
@@ -43,11 +42,9 @@ Plan make_eval_plan(const RunConfig& config, const Model& model, const Layout& l
                    plan_options(kernels, num_threads, 1, layout));
 }
 
-int choose_threads(const LaunchConfig& config) {
+int choose_threads(const LaunchConfig& config, int num_ranks) {
   if (config.threads > 0) return static_cast<int>(config.threads);
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
+  return std::max(1, static_cast<int>(usable_cores().size()) / num_ranks);
 }
 
 Engine::Engine(const RunConfig& config, const Model& model, Ranks* ranks, const Kernels& kernels,

@@ -33,8 +33,8 @@ std::unique_ptr<EnginePlans> make_engine_plans(const RunConfig& config, const Mo
 Plan make_eval_plan(const RunConfig& config, const Model& model, const Layout& layout, int rank,
                     const Kernels& kernels, int num_threads);
 
-// Threads a rank uses: launch.threads, or the cores this process may run on.
-int choose_threads(const LaunchConfig& config);
+// Threads a rank uses: launch.threads, or its share of the cores this process may run on.
+int choose_threads(const LaunchConfig& config, int num_ranks = 1);
 
 class Engine {
  public:

@@ -4,6 +4,7 @@
 #include "graph/autodiff.h"
 #include "optim/adamw.h"
 #include "parallel/recompute.h"
+#include "train/faults.h"
 
 namespace weft {
 namespace {
@@ -25,13 +26,18 @@ Ref trace(const RunConfig& c, const Model& model, Graph* graph) {
 
 }  // namespace
 
-Graph make_training_graph(const RunConfig& c, const Model& model, const Layout& layout, int rank) {
+Graph make_cut_graph(const RunConfig& c, const Model& model, const Layout& layout, int rank) {
   Graph graph;
   const Ref losses = trace(c, model, &graph);
   add_backward(&graph, losses, gradient_dtype(c));
   recompute_cheap_values(&graph);
-  const DataParallel data = layout.data(rank, c.num_passes());
   apply_tensor_parallel(&graph, cuts_of(model), layout.tensor(rank));
+  return graph;
+}
+
+Graph make_training_graph(const RunConfig& c, const Model& model, const Layout& layout, int rank) {
+  Graph graph = make_cut_graph(c, model, layout, rank);
+  const DataParallel data = layout.data(rank, c.num_passes());
   const std::vector<Bucket> buckets = apply_data_parallel(&graph, data);
   OptimizerOptions options;
   options.master_weights = c.has_masters();
@@ -42,6 +48,7 @@ Graph make_training_graph(const RunConfig& c, const Model& model, const Layout& 
   options.sum_data = data.shard != Shard::kNone;
   add_adamw(&graph, options);
   add_parameter_gathers(&graph, buckets, data);
+  if (const auto fault = Fault::from_environment()) fault->change(&graph, rank);
   return graph;
 }
 

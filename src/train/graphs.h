@@ -7,6 +7,8 @@
 
 namespace weft {
 
+// Forward and backward pass after the tensor-parallel cut, before the data-parallel one.
+Graph make_cut_graph(const RunConfig& config, const Model& model, const Layout& layout, int rank);
 Graph make_training_graph(const RunConfig& config, const Model& model, const Layout& layout,
                           int rank);
 // Forward and loss alone.

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "io/hf_folder.h"
+#include "train/session.h"
 
 namespace weft {
 namespace {
@@ -146,6 +147,7 @@ Layout check_layout(const RunConfig& c) {
   const HfFolder folder(resolve_model_path(c.model.path));
   const auto model =
       make_model(folder.config(), {c.model.num_layers.value_or(0), c.model.dropout.has_value()});
+  check_positions(c, *model);
   return resolve_layout(c, *model);
 }
 

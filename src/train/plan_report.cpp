@@ -1,18 +1,21 @@
-// train/plan_report.cpp: sums over the plans, without memory for weights and without data.
+// train/plan_report.cpp: plans of every kind of rank, without memory for weights and without data.
 #include "train/plan_report.h"
 
 #include <algorithm>
+#include <map>
 
 #include "base/error.h"
-#include "exec/speeds.h"
+#include "base/exact_sum.h"
 #include "io/hf_folder.h"
+#include "net/shm_world.h"
 #include "track/progress.h"
 #include "train/engine.h"
+#include "train/session.h"
 
 namespace weft {
 namespace {
 
-// What the program takes beside the arena: libraries, tokenizer tables, batches read ahead. An
+// What a rank takes beside the arena: libraries, tokenizer tables, batches read ahead. An
 // allowance, not a sum: the end-to-end tests hold the prediction against a run with small batches.
 constexpr int64_t kProgramBytes = int64_t{24} << 20;
 
@@ -20,97 +23,210 @@ constexpr int64_t kProgramBytes = int64_t{24} << 20;
 // was nearer 0.65, so that the estimate is then too short.
 constexpr double kProductShare = 0.8;
 
-void sum_values(const EnginePlans& plans, PlanReport* report) {
-  const Graph& graph = plans.train.graph;
-  for (size_t i = 0; i < graph.values.size(); ++i) {
-    const Place& place = plans.train.memory.places[i];
-    const int64_t bytes = align_up(place.bytes);
-    switch (graph.values[i].kind) {
-      case ValueKind::kParameter:
-        report->parameters += bytes;
-        break;
-      case ValueKind::kState:
-        report->states += bytes;
-        break;
-      case ValueKind::kGradient:
-        report->gradients += bytes;
-        break;
-      default:
-        break;
-    }
+// What all ranks multiply in a second. All cores at work, but no more threads than there are.
+double total_gflops(const RunConfig& c, const Speeds& s, int num_ranks, int threads) {
+  const bool low = c.compute_dtype() == Dtype::kBf16;
+  const double all = low ? s.gflops_bf16 : s.gflops_fp32;
+  const double one = low ? s.gflops_bf16_one : s.gflops_fp32_one;
+  return std::min(all, one * num_ranks * threads);
+}
+
+// Work at the speed of the machine's cores, then the collectives at the speed of a copy (bytes read
+// and written, by all ranks, through the same memory). More ranks than a machine holds go over
+// networks of which nothing is known.
+std::optional<double> estimate_ms(const RunConfig& c, const PlanReport& r,
+                                  const std::optional<Speeds>& speeds) {
+  const int num_ranks = r.layout.num_ranks();
+  if (!speeds || num_ranks > kMaxLocalRanks) return std::nullopt;
+  double flops = 0;
+  for (int of : r.classes.of) flops += r.plans[static_cast<size_t>(of)].flops;
+  const double gflops = total_gflops(c, *speeds, num_ranks, r.threads) * kProductShare;
+  const double moved = 2.0 * static_cast<double>(r.received()) * num_ranks;
+  return flops / gflops * 1e-6 + moved / speeds->copy_gb_per_s * 1e-6;
+}
+
+void add_first_rank(const EnginePlans& plans, PlanReport* r) {
+  r->wire = wire_of(plans.train);
+  // The loss, which Engine::run_passes adds up.
+  if (r->layout.dp > 1) {
+    add_wire(&r->wire,
+             {CommOp::kAllReduce, Axis::kData, r->layout.dp, 1, ExactSum::kLimbs * int64_t{8}});
   }
 }
 
-std::optional<double> estimate_ms(const RunConfig& c, const Kernels& kernels, double flops) {
-  const auto speeds = load_speeds(kernels.name);
-  if (!speeds) return std::nullopt;
-  const double gflops =
-      c.compute_dtype() == Dtype::kBf16 ? speeds->gflops_bf16 : speeds->gflops_fp32;
-  return gflops > 0 ? std::optional(flops / (gflops * kProductShare) * 1e-6) : std::nullopt;
+Json rank_json(int rank, const RankPlan& plan) {
+  const MemoryParts& m = plan.memory;
+  return Json(Json::Object{{"rank", rank},
+                           {"parameters", m.parameters},
+                           {"gradients", m.gradients},
+                           {"states", m.states},
+                           {"activations", m.activations},
+                           {"communication", m.communication},
+                           {"other", m.other},
+                           {"total", m.total()},
+                           {"flops", plan.flops}});
 }
 
 }  // namespace
 
-PlanReport plan_run(const RunConfig& c) {
-  const HfFolder folder(resolve_model_path(c.model.path));
-  const auto model =
-      make_model(folder.config(), {c.model.num_layers.value_or(0), c.model.dropout.has_value()});
-  const Kernels& kernels = cpu_kernels();
-  const Layout layout = resolve_layout(c, *model);
-  const auto plans = make_engine_plans(c, *model, layout, 0, kernels, choose_threads(c.launch));
+const char* axis_name(Axis axis) { return axis == Axis::kTensor ? "tp" : "dp"; }
+
+const RankPlan& PlanReport::of_rank(int rank) const {
+  return plans[static_cast<size_t>(classes.of[static_cast<size_t>(rank)])];
+}
+
+int64_t PlanReport::largest_arena() const {
+  int64_t most = 0;
+  for (const RankPlan& plan : plans) most = std::max(most, plan.memory.total());
+  return most;
+}
+
+int64_t PlanReport::resident() const { return largest_arena() + kProgramBytes; }
+
+int64_t PlanReport::received() const {
+  int64_t bytes = 0;
+  for (const WireItem& item : wire) bytes += received_bytes(item);
+  return bytes;
+}
+
+PlanReport plan_layout(const RunConfig& c, const Model& model, const std::optional<Speeds>& speeds,
+                       bool with_dump) {
   PlanReport r;
-  r.num_parameters = count_parameters(*model);
-  sum_values(*plans, &r);
-  r.arena = plans->layout.total_bytes();
-  const bool overlapped = c.num_passes() == 1;
-  r.activations = plans->layout.step_bytes() -
-                  (overlapped ? std::min(r.gradients, plans->layout.step_bytes()) : 0);
-  r.other = r.arena - r.parameters - r.gradients - r.states - r.activations;
-  r.resident = r.arena + kProgramBytes;
-  r.flops = plans->train.pass_flops * static_cast<double>(c.num_passes());
+  r.layout = resolve_layout(c, model);
+  r.num_parameters = count_parameters(model);
+  r.num_passes = c.num_passes();
   r.tokens = c.train.global_batch * c.data.seq_length;
-  r.step_ms = estimate_ms(c, kernels, r.flops);
-  r.dump = dump_plan(plans->train);
+  r.threads = choose_threads(c.launch, r.layout.num_ranks());
+  r.has_idle_shard = r.layout.dp == 1 && r.layout.shard != Shard::kNone;
+  r.classes = find_rank_classes(c, model, r.layout);
+  for (int rank : r.classes.first) {
+    const auto plans = make_engine_plans(c, model, r.layout, rank, cpu_kernels(), r.threads);
+    r.plans.push_back({memory_parts(plans->train, plans->layout),
+                       plans->train.pass_flops * static_cast<double>(c.num_passes())});
+    if (rank == 0) add_first_rank(*plans, &r);
+    if (rank == 0 && with_dump) r.dump = dump_plan(plans->train);
+  }
+  r.step_ms = estimate_ms(c, r, speeds);
   return r;
 }
 
+PlanReport plan_run(const RunConfig& c, bool with_dump) {
+  const HfFolder folder(resolve_model_path(c.model.path));
+  const auto model =
+      make_model(folder.config(), {c.model.num_layers.value_or(0), c.model.dropout.has_value()});
+  check_positions(c, *model);
+  return plan_layout(c, *model, load_speeds(cpu_kernels().name), with_dump);
+}
+
 Json PlanReport::to_json() const {
-  Json rank;
-  rank.set("rank", 0);
-  rank.set("parameters", parameters);
-  rank.set("gradients", gradients);
-  rank.set("states", states);
-  rank.set("activations", activations);
-  rank.set("communication", 0);
-  rank.set("other", other);
-  rank.set("total", arena);
+  Json::Array ranks, moved;
+  for (int rank = 0; rank < layout.num_ranks(); ++rank) {
+    ranks.push_back(rank_json(rank, of_rank(rank)));
+  }
+  for (const WireItem& item : wire) {
+    moved.push_back(Json(Json::Object{{"op", comm_op_name(item.op)},
+                                      {"axis", axis_name(item.axis)},
+                                      {"ranks", item.ranks},
+                                      {"calls", item.calls},
+                                      {"bytes", item.bytes},
+                                      {"received", received_bytes(item)}}));
+  }
   Json out;
-  out.set("per_rank", Json(Json::Array{rank}));
-  out.set("wire", Json(Json::Array{}));
-  out.set("arena", arena);
-  out.set("resident", resident);
-  out.set("flops", flops);
+  out.set("layout", describe(layout));
+  out.set("per_rank", Json(std::move(ranks)));
+  out.set("wire", Json(std::move(moved)));
+  out.set("arena", arena());
+  out.set("resident", resident());
+  out.set("flops", plans[0].flops);
   out.set("step_ms", step_ms ? Json(*step_ms) : Json());
   return out;
 }
 
-std::string PlanReport::to_text() const {
-  std::string text =
-      fmt::format("{} parameters; one step feeds {} positions and takes {:.2f} GFLOP\n\n",
-                  format_count(static_cast<double>(num_parameters)), tokens, flops * 1e-9);
+std::string describe_step_time(const std::optional<double>& step_ms, int num_ranks) {
+  if (step_ms) return fmt::format("{:.0f} ms", *step_ms);
+  return num_ranks > kMaxLocalRanks ? "not known for more ranks than one machine holds"
+                                    : "not known until `weft doctor --measure` was run once";
+}
+
+namespace {
+
+constexpr size_t kMostShown = 5;
+
+// "rank 3", "ranks 1, 3, 5 and 9 more"
+std::string list_ranks(const std::vector<int>& ranks) {
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (size_t i = 0; i < std::min(ranks.size(), kMostShown); ++i) {
+    text += fmt::format("{}{}", i > 0 ? ", " : "", ranks[i]);
+  }
+  return ranks.size() <= kMostShown
+             ? text
+             : fmt::format("{} and {} more", text, ranks.size() - kMostShown);
+}
+
+std::string memory_text(const MemoryParts& m) {
+  std::string text;
   const auto line = [&](const char* what, int64_t bytes) {
-    text += fmt::format("  {:<14} {:>16} bytes  {:>10}\n", what,
+    text += fmt::format("  {:<14} {:>18} bytes  {:>10}\n", what,
                         format_count(static_cast<double>(bytes)), format_bytes(bytes));
   };
-  line("parameters", parameters);
-  line("gradients", gradients);
-  line("states", states);
-  line("activations", activations);
-  line("other", other);
-  line("arena", arena);
-  text += fmt::format("\nexpected peak of anonymous memory: {}\n", format_bytes(resident));
-  text += step_ms ? fmt::format("expected step: {:.0f} ms\n", *step_ms)
-                  : "step time: not known until `weft doctor --measure` was run once\n";
+  line("parameters", m.parameters);
+  line("gradients", m.gradients);
+  line("states", m.states);
+  line("activations", m.activations);
+  line("communication", m.communication);
+  line("other", m.other);
+  line("arena", m.total());
+  return text;
+}
+
+// Ranks that need more or less than rank 0.
+std::string classes_text(const PlanReport& r) {
+  std::map<int64_t, std::vector<int>> others;  // by arena
+  for (int rank = 0; rank < r.layout.num_ranks(); ++rank) {
+    const int64_t arena = r.of_rank(rank).memory.total();
+    if (arena != r.arena()) others[arena].push_back(rank);
+  }
+  std::string text;
+  size_t shown = 0;
+  for (auto other = others.rbegin(); other != others.rend() && shown < kMostShown; ++other) {
+    ++shown;
+    text += fmt::format("  {:>14} {:>18} bytes  on {}\n", "arena",
+                        format_count(static_cast<double>(other->first)), list_ranks(other->second));
+  }
+  if (others.size() > shown) text += fmt::format("  and {} smaller ones\n", others.size() - shown);
+  return text;
+}
+
+std::string wire_text(const PlanReport& r) {
+  if (r.wire.empty()) return "nothing goes over the wire\n";
+  std::string text = fmt::format("  {:<15} {:<5} {:>8} {:>18} {:>18}\n", "collective", "axis",
+                                 "calls", "bytes given", "bytes received");
+  for (const WireItem& item : r.wire) {
+    const int64_t received = received_bytes(item);
+    text +=
+        fmt::format("  {:<15} {:<5} {:>8} {:>18} {:>18}\n", comm_op_name(item.op),
+                    axis_name(item.axis), item.calls, format_count(static_cast<double>(item.bytes)),
+                    format_count(static_cast<double>(received)));
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string PlanReport::to_text() const {
+  std::string text = fmt::format(
+      "{} parameters; {} on {} rank{} of {} thread{}\n"
+      "one step feeds {} positions in {} pass{} a rank; rank 0 computes {:.2f} GFLOP\n\n",
+      format_count(static_cast<double>(num_parameters)), describe(layout), layout.num_ranks(),
+      layout.num_ranks() == 1 ? "" : "s", threads, threads == 1 ? "" : "s", tokens, num_passes,
+      num_passes == 1 ? "" : "es", plans[0].flops * 1e-9);
+  if (has_idle_shard) text += "parallel.shard has no effect with parallel.dp=1\n\n";
+  text +=
+      fmt::format("memory of rank 0:\n{}{}\n", memory_text(plans[0].memory), classes_text(*this));
+  text += fmt::format("on the wire in one step, by rank 0:\n{}", wire_text(*this));
+  text += fmt::format("\nexpected peak of resident memory{}: {}\n",
+                      layout.num_ranks() > 1 ? " of a rank" : "", format_bytes(resident()));
+  text += fmt::format("expected step: {}\n", describe_step_time(step_ms, layout.num_ranks()));
   return text;
 }
 

@@ -1,30 +1,58 @@
-// train/plan_report.h: what a run needs, told before anything is taken.
+// train/plan_report.h: what a run needs, told before anything is taken and any rank is started.
 #pragma once
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/json.h"
+#include "exec/memory_parts.h"
+#include "exec/speeds.h"
+#include "exec/wire.h"
+#include "train/rank_classes.h"
 #include "train/run_config.h"
 
 namespace weft {
 
+// The plans of one class of ranks.
+struct RankPlan {
+  MemoryParts memory;
+  double flops = 0;  // of one optimizer step
+};
+
 struct PlanReport {
   int64_t num_parameters = 0;
-  // Bytes of the one arena, by what they hold. With one pass a step the gradients take room that
-  // activations leave: `activations` is what the step's region needs beyond them.
-  int64_t parameters = 0, gradients = 0, states = 0, activations = 0, other = 0;
-  int64_t arena = 0;     // the sum of the five, to the byte
-  int64_t resident = 0;  // peak anonymous memory we expect: arena and what the program itself takes
-  double flops = 0;      // of one optimizer step
-  int64_t tokens = 0;    // positions fed in one step
-  std::optional<double> step_ms;  // from `weft doctor --measure`, where it was run
-  std::string dump;
+  Layout layout;
+  RankClasses classes;
+  std::vector<RankPlan> plans;  // by class
+  int threads = 1;              // of a rank
+  int64_t num_passes = 1;
+  int64_t tokens = 0;          // positions that all ranks feed in one step
+  std::vector<WireItem> wire;  // of one step on rank 0, whose pieces are the largest
+  std::optional<double> step_ms;
+  std::string dump;  // of rank 0
+  bool has_idle_shard = false;
+
+  const RankPlan& of_rank(int rank) const;
+  int64_t arena() const { return plans[0].memory.total(); }  // rank 0's
+  int64_t largest_arena() const;
+  // Peak memory that we expect of the largest rank: its arena, and what the program itself takes.
+  int64_t resident() const;
+  int64_t received() const;  // bytes that reach rank 0 from others in one step
 
   Json to_json() const;
   std::string to_text() const;
 };
 
-PlanReport plan_run(const RunConfig& config);
+// with_dump: also the text of every node.
+PlanReport plan_run(const RunConfig& config, bool with_dump = false);
+
+// The same for a model that is open, with speeds where they are known.
+PlanReport plan_layout(const RunConfig& config, const Model& model,
+                       const std::optional<Speeds>& speeds, bool with_dump = false);
+
+const char* axis_name(Axis axis);  // "tp", "dp"
+// "1.3 s", "84 ms", or why it is not known.
+std::string describe_step_time(const std::optional<double>& step_ms, int num_ranks);
 
 }  // namespace weft

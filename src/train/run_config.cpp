@@ -9,7 +9,7 @@
 namespace weft {
 namespace {
 
-constexpr const char* kMesh = "more than one rank";
+constexpr const char* kMesh = "more than one node";
 
 void bind_model(OptionTable& t, ModelConfig& c) {
   t.add("model.path", &c.path, "Hugging Face folder, or a hub name in the Hugging Face cache")
@@ -107,7 +107,9 @@ void bind_rest(OptionTable& t, RunConfig& c) {
   t.add("checkpoint.async", &c.checkpoint.async,
         "beside the steps; not built: every checkpoint is written before the next step");
   t.add("launch.nodes", &c.launch.nodes, "machines").at_least(1).not_built(kMesh);
-  t.add("launch.ranks_per_node", &c.launch.ranks_per_node, "0 = as many as fit").not_built(kMesh);
+  t.add("launch.ranks_per_node", &c.launch.ranks_per_node, "dp x tp; 0 = as many as that")
+      .at_least(0)
+      .at_most(1 << 20);
   t.add("launch.threads", &c.launch.threads, "CPU threads a rank; 0 = all cores")
       .at_least(0)
       .at_most(1024);
@@ -128,6 +130,29 @@ void bind_rest(OptionTable& t, RunConfig& c) {
   t.add("track.wandb", &c.track.wandb, "project").not_built("W&B");
 }
 
+// "1, 2, 4, 8"; of large numbers the first ones.
+std::string divisors_text(int64_t n) {
+  constexpr int64_t kMostTried = 1 << 20;
+  constexpr int kMostShown = 24;
+  std::string text;
+  int shown = 0;
+  for (int64_t d = 1; d <= std::min(n, kMostTried) && shown < kMostShown; ++d) {
+    if (n % d != 0) continue;
+    text += fmt::format("{}{}", shown++ > 0 ? ", " : "", d);
+  }
+  return text;
+}
+
+// What the run file's layout needs against what it says is there.
+void check_ranks(const RunConfig& c, std::vector<std::string>* complaints) {
+  const int64_t wanted = c.parallel.dp * c.parallel.tp, there = c.launch.ranks_per_node;
+  if (there == 0 || wanted == there) return;
+  complaints->push_back(fmt::format(
+      "parallel.dp={} x parallel.tp={} needs {} ranks, but launch.ranks_per_node is {}: set it to "
+      "{} (or 0), or parallel.tp to one of {} and parallel.dp to {} / tp",
+      c.parallel.dp, c.parallel.tp, wanted, there, wanted, divisors_text(there), there));
+}
+
 void check_rows(const DataConfig& d, std::vector<std::string>* complaints) {
   const bool pair = !d.source.empty() || !d.target.empty();
   if (pair && (d.source.empty() || d.target.empty())) {
@@ -144,13 +169,23 @@ void check_rows(const DataConfig& d, std::vector<std::string>* complaints) {
   }
 }
 
+}  // namespace
+
+int64_t RunConfig::micro_batch() const {
+  const int64_t most = std::min(train.micro_batch, train.global_batch / parallel.dp);
+  // Exact: a pass is one leaf, whatever micro_batch would allow.
+  return std::max<int64_t>(1, parallel.mode == "exact" ? parallel.exact_rows : most);
+}
+int64_t RunConfig::num_passes() const { return train.global_batch / (parallel.dp * micro_batch()); }
+
 void check_batch(const RunConfig& c, std::vector<std::string>* complaints) {
   const TrainConfig& t = c.train;
   const int64_t dp = c.parallel.dp, micro = c.micro_batch();
   if (t.global_batch % dp != 0) {
     complaints->push_back(fmt::format(
-        "train.global_batch {} is no multiple of parallel.dp {}: every rank computes as many rows",
-        t.global_batch, dp));
+        "train.global_batch {} is no multiple of parallel.dp {}, and every rank computes "
+        "as many rows: set parallel.dp to one of {}, or change the batch",
+        t.global_batch, dp, divisors_text(t.global_batch)));
     return;
   }
   if (c.parallel.mode == "exact" && t.global_batch % (dp * c.parallel.exact_rows) != 0) {
@@ -168,10 +203,10 @@ void check_batch(const RunConfig& c, std::vector<std::string>* complaints) {
   }
   const int64_t rows = t.global_batch / dp;
   if (rows % micro != 0) {
-    complaints->push_back(
-        fmt::format("train.global_batch {}{} is no multiple of train.micro_batch {}: set "
-                    "micro_batch to a divisor",
-                    t.global_batch, dp > 1 ? fmt::format(" / dp {}", dp) : "", micro));
+    complaints->push_back(fmt::format(
+        "train.global_batch {}{} is no multiple of train.micro_batch {}: set "
+        "micro_batch to a divisor ({})",
+        t.global_batch, dp > 1 ? fmt::format(" / dp {}", dp) : "", micro, divisors_text(rows)));
   } else if (t.grad_accum != 0 && t.grad_accum != rows / micro) {
     complaints->push_back(fmt::format(
         "train.grad_accum is {}, but global_batch {} / (dp {} x micro_batch {}) gives {}: leave it "
@@ -179,15 +214,6 @@ void check_batch(const RunConfig& c, std::vector<std::string>* complaints) {
         t.grad_accum, t.global_batch, dp, micro, rows / micro));
   }
 }
-
-}  // namespace
-
-int64_t RunConfig::micro_batch() const {
-  const int64_t most = std::min(train.micro_batch, train.global_batch / parallel.dp);
-  // Exact: a pass is one leaf, whatever micro_batch would allow.
-  return std::max<int64_t>(1, parallel.mode == "exact" ? parallel.exact_rows : most);
-}
-int64_t RunConfig::num_passes() const { return train.global_batch / (parallel.dp * micro_batch()); }
 
 void bind_options(OptionTable* table, RunConfig* c) {
   table->add("name", &c->name, "the run directory is <storage>/<name>").required();
@@ -203,6 +229,7 @@ void bind_options(OptionTable* table, RunConfig* c) {
 void check_config(const OptionTable& table, const RunConfig& c,
                   std::vector<std::string>* complaints) {
   check_rows(c.data, complaints);
+  check_ranks(c, complaints);
   check_batch(c, complaints);
   // A resolved file has both: the default beside what was given is no contradiction.
   if (c.train.steps && table.was_given("train.epochs") && c.train.epochs != TrainConfig().epochs) {

@@ -100,6 +100,8 @@ class RunFile {
 };
 
 void bind_options(OptionTable* table, RunConfig* config);
+// What of global_batch, micro_batch and grad_accum does not divide.
+void check_batch(const RunConfig& config, std::vector<std::string>* complaints);
 void check_config(const OptionTable& table, const RunConfig& config,
                   std::vector<std::string>* complaints);
 

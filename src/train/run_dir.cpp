@@ -61,7 +61,7 @@ void prepare_run_dir(const RunFile& file, const RunStart& start, bool overwrite)
   if (overwrite) {
     // Only what a run writes; a folder that holds anything else keeps it.
     for (const char* name : {"checkpoints", "final", "log", "metrics.jsonl", "events.jsonl",
-                             "run.yaml", "loss.png", "loss.svg"}) {
+                             "run.yaml", "loss.png", "loss.svg", "tensor_hashes.jsonl"}) {
       fs::remove_all(start.dir / name);
     }
   }

@@ -19,6 +19,8 @@ std::unique_ptr<Tokenizer> open_tokenizer(const RunConfig& c, const HfFolder& fo
                                                    : std::filesystem::path(c.data.tokenizer));
 }
 
+}  // namespace
+
 void check_positions(const RunConfig& c, const Model& model) {
   if (c.data.seq_length <= model.max_positions()) return;
   throw UserError(fmt::format("data.seq_length is {}, but the model has {} positions",
@@ -26,8 +28,6 @@ void check_positions(const RunConfig& c, const Model& model) {
                   fmt::format("set data.seq_length: {}, or raise max_position_embeddings",
                               model.max_positions()));
 }
-
-}  // namespace
 
 Session::Session(const RunConfig& run)
     : config(run),

@@ -33,6 +33,9 @@ struct Session {
   void check_eval_rows(const RowSource& rows) const;
 };
 
+// UserError where data.seq_length is beyond the model's positions.
+void check_positions(const RunConfig& config, const Model& model);
+
 // config.json as the trained model has it: fewer layers where model.num_layers says so.
 Json trained_config(const Json& config, const RunConfig& run);
 

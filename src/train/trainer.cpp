@@ -13,11 +13,13 @@
 #include "base/log.h"
 #include "train/agree.h"
 #include "train/engine.h"
+#include "train/faults.h"
 #include "train/final_model.h"
 #include "train/record.h"
 #include "train/saver.h"
 #include "train/session.h"
 #include "train/signals.h"
+#include "train/tensor_hashes.h"
 
 namespace weft {
 namespace {
@@ -45,6 +47,7 @@ class Trainer {
         rows_(session_.open_train_rows()),
         stream_(c_.data, *rows_, *session_.tokenizer, session_.train_stream()),
         engine_(c_, *session_.model, ranks_.get(), cpu_kernels(), place.threads) {
+    if (fault_) fault_->check(c_, ranks_->layout());
     agree_on_numerics(*ranks_, file.resolved(), cpu_kernels().name);
     start_ = agree_on_start(*ranks_, std::move(start));
     if (c_.has_eval()) {
@@ -139,7 +142,12 @@ class Trainer {
         RecordOptions{start_.dir, is_main_, options_.quiet || !is_main_, step_,
                       total_ == kNoEnd ? 0 : total_, c_.train.log_every});
     saver_ = std::make_unique<Saver>(file_, session_, engine_, *ranks_, start_.dir, *record_);
+    Json::Array arenas;
+    for (const int64_t bytes : gather_numbers(*ranks_, engine_.arena_bytes())) {
+      arenas.push_back(Json(bytes));
+    }
     record_->event("started", {{"arena_bytes", Json(engine_.arena_bytes())},
+                               {"arenas", Json(std::move(arenas))},
                                {"step", Json(step_)},
                                {"ranks", Json(ranks_->size())},
                                {"threads", Json(engine_.pool()->num_threads())},
@@ -151,6 +159,8 @@ class Trainer {
              format_count(static_cast<double>(count_parameters(*session_.model))),
              describe(ranks_->layout()), format_bytes(engine_.arena_bytes()),
              engine_.pool()->num_threads(), engine_.plans().train.options.kernels->name);
+    hashes_ = TensorHashes::from_environment(engine_, *session_.model, *ranks_, start_.dir, step_);
+    if (fault_) fault_->warn();
     record_->restart_clock();
   }
 
@@ -194,9 +204,17 @@ class Trainer {
     return every > 0 ? step_ % every == 0 : batch.is_epoch_end;
   }
 
-  void one_step(const Batch& batch) {
-    const bool checks = ranks_->size() > 1 && (steps_done_++ % kCheckEvery) == 0;
+  // Of batches and copies: at the first step and now and then; always where somebody looks closely.
+  bool is_check_due() {
+    if (ranks_->size() == 1) return false;
+    const bool always = fault_ || (hashes_ && hashes_->has_every_step());
+    return (steps_done_++ % kCheckEvery) == 0 || always;
+  }
+
+  void one_step(Batch& batch) {
+    const bool checks = is_check_due();
     if (checks) compare_batches(*ranks_, batch, step_ + 1);
+    if (fault_) fault_->before_passes(step_ + 1, c_, *ranks_, &batch);
     StepMetrics line;
     line.step = ++step_;
     line.epoch = batch.epoch;
@@ -207,11 +225,15 @@ class Trainer {
     if (batch.target_tokens > 0) {
       line.loss = sum / static_cast<double>(batch.target_tokens);
       check_finite(*line.loss, "loss");
+      if (fault_) fault_->before_update(step_, engine_, *ranks_);
+      if (hashes_) hashes_->take_gradients();
       line.grad_norm = engine_.update(batch, line.lr, updates_ + 1);
+      if (fault_) fault_->after_update(step_, engine_, *ranks_);
       check_finite(*line.grad_norm, "gradient norm");
       ++updates_;
     }
     record_->step(line, batch.tokens);
+    if (hashes_) hashes_->write(step_);
     if (checks) compare_copies(*ranks_, engine_.weights(), step_);
   }
 
@@ -318,6 +340,7 @@ class Trainer {
   const RunFile& file_;
   const StopSignals& signals_;
   const RunConfig& c_;
+  const std::optional<Fault> fault_ = Fault::from_environment();
   TrainOptions options_;
   Session session_;
   std::unique_ptr<Ranks> ranks_;
@@ -329,6 +352,7 @@ class Trainer {
   Engine engine_;
   std::unique_ptr<RunRecord> record_;
   std::unique_ptr<Saver> saver_;
+  std::unique_ptr<TensorHashes> hashes_;  // null: not asked for
   Batch batch_, eval_batch_;
   bool has_batch_ = false;  // the next one is in batch_ already
   size_t num_named_ = 0;    // of the repaired rows

@@ -25,6 +25,22 @@ void copy_slice(const Slice& s, MeshResult* result) {
   });
 }
 
+// What the groups of a rank have counted so far.
+MeshResult::Counted count_wire(const Mesh& mesh) {
+  MeshResult::Counted all;
+  const auto add = [](const Comm* group, std::array<CommCount, kNumCommOps>* to) {
+    for (int op = 0; group && op < kNumCommOps; ++op) {
+      const CommCount& count = group->count(static_cast<CommOp>(op));
+      (*to)[static_cast<size_t>(op)].calls += count.calls;
+      (*to)[static_cast<size_t>(op)].bytes += count.bytes;
+    }
+  };
+  add(mesh.tensor, &all.tensor);
+  add(mesh.copies, &all.tensor);
+  add(mesh.data, &all.data);
+  return all;
+}
+
 class Job {
  public:
   explicit Job(const MeshRun& run) : run_(run), model_(make_model(run.model, {})) {
@@ -38,6 +54,7 @@ class Job {
     result_.calls.resize(n);
     result_.pass_flops.resize(n);
     result_.arena_bytes.resize(n);
+    result_.wire.resize(n);
   }
 
   MeshResult run() {
@@ -70,11 +87,13 @@ class Job {
       norms.push_back(engine.update(batch, run_.lr, ++update));
     }
     const std::vector<int64_t> calls = engine.executor().calls();
+    const MeshResult::Counted wire = count_wire(ranks.mesh());
     ExactSum eval;
     if (run_.eval.num_rows > 0) engine.eval_loss(run_.eval, &eval);
     const std::lock_guard lock(mutex_);
     const auto at = static_cast<size_t>(rank);
     result_.calls[at] = calls;
+    result_.wire[at] = wire;
     result_.pass_flops[at] = engine.plans().train.pass_flops;
     result_.arena_bytes[at] = engine.arena_bytes();
     if (rank == 0) {

@@ -1,11 +1,13 @@
 // tests/dist/mesh_run.h: a few steps of training in any layout, with ranks that are threads.
 #pragma once
 
+#include <array>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "base/json.h"
+#include "comm/comm.h"
 #include "data/batches.h"
 #include "model/model.h"
 #include "train/run_config.h"
@@ -21,6 +23,11 @@ struct MeshResult {
   std::vector<std::vector<int64_t>> calls;
   std::vector<double> pass_flops;
   std::vector<int64_t> arena_bytes;
+  // Of every rank: what its groups counted in the steps.
+  struct Counted {
+    std::array<CommCount, kNumCommOps> tensor, data;  // tensor: with the groups of copies
+  };
+  std::vector<Counted> wire;
 };
 
 struct MeshRun {

@@ -37,6 +37,7 @@ class Program {
   // Until the condition holds, the program ends or the deadline passes; whether it held.
   bool wait_until(const std::function<bool()>& holds, double seconds = 60);
   Ended wait(double seconds = 120);  // a failure, and the end of the program, at the deadline
+  pid_t pid() const { return pid_; }
   int64_t peak_anonymous_bytes() const { return peak_anonymous_; }  // seen while waiting
 
  private:

@@ -13,13 +13,15 @@
 namespace weft {
 namespace {
 
-// Logits of at most this many bytes exist at one time, and at least four chunks a pass.
+// Logits of at most this many bytes exist at one time, and where a pass is long, those of a quarter
+// of it; products of fewer rows than kFewRows are slow.
 constexpr int64_t kLogitBytes = int64_t{64} << 20;
+constexpr int64_t kFewRows = 256;
 
 int64_t chunk_rows(int64_t tokens, int64_t vocab, Dtype compute) {
   const int64_t fit = kLogitBytes / (vocab * dtype_bytes(compute));
-  return std::clamp<int64_t>(std::min(fit, (tokens + 3) / 4), std::min<int64_t>(tokens, 64),
-                             tokens);
+  const int64_t wanted = std::max((tokens + 3) / 4, kFewRows);
+  return std::clamp<int64_t>(std::min(fit, wanted), std::min<int64_t>(tokens, 64), tokens);
 }
 
 // The parameters as graph values, made in the order of parameters().

@@ -1,0 +1,106 @@
+// launch/child.cpp: fork and exec, then a wait that passes signals on.
+#include "launch/child.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/error.h"
+#include "launch/signal_pipe.h"
+
+extern char** environ;
+
+namespace weft {
+namespace {
+
+constexpr int kPollMs = 200;  // also without a signal, should one have been lost
+
+std::vector<std::string> environment_of(const ChildStart& start) {
+  std::vector<std::string> all;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    if (!start.env.contains(text.substr(0, text.find('=')))) all.push_back(text);
+  }
+  for (const auto& [key, value] : start.env) {
+    if (!value.empty()) all.push_back(key + "=" + value);
+  }
+  return all;
+}
+
+std::vector<char*> pointers(std::vector<std::string>& words) {
+  std::vector<char*> all;
+  for (std::string& word : words) all.push_back(word.data());
+  all.push_back(nullptr);
+  return all;
+}
+
+// Only async-signal-safe calls: another thread may have held any lock when we forked.
+[[noreturn]] void become_child(const char* program, char* const* argv, char* const* env,
+                               pid_t parent, int log, int null) {
+  ::setpgid(0, 0);  // a signal of the terminal reaches us alone, who pass it on once
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != parent) ::_exit(127);  // it died before the line above
+  for (const int signal : {SIGTERM, SIGINT, SIGCHLD}) ::signal(signal, SIG_DFL);
+  sigset_t none;
+  ::sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  ::dup2(null, STDIN_FILENO);
+  ::dup2(log, STDOUT_FILENO);
+  ::dup2(log, STDERR_FILENO);
+  ::execve(program, argv, env);
+  ::_exit(127);
+}
+
+pid_t start_child(const ChildStart& start) {
+  std::vector<std::string> argv = start.argv, env = environment_of(start);
+  const std::vector<char*> argv_pointers = pointers(argv), env_pointers = pointers(env);
+  const int log = ::open(start.log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (log < 0)
+    throw RunError(fmt::format("cannot write {}: {}", start.log.string(), std::strerror(errno)));
+  const int null = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  const pid_t parent = ::getpid();
+  // Held back until the child has no handlers: ours must not run in it.
+  sigset_t held, before;
+  ::sigemptyset(&held);
+  for (const int signal : {SIGTERM, SIGINT, SIGCHLD}) ::sigaddset(&held, signal);
+  ::pthread_sigmask(SIG_BLOCK, &held, &before);
+  const pid_t pid = ::fork();
+  if (pid == 0)
+    become_child(start.program.c_str(), argv_pointers.data(), env_pointers.data(), parent, log,
+                 null);
+  const int error = errno;
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  ::close(log);
+  ::close(null);
+  if (pid < 0)
+    throw RunError(fmt::format("cannot start {}: {}", start.argv[0], std::strerror(error)));
+  return pid;
+}
+
+}  // namespace
+
+ChildEnd run_child(const ChildStart& start) {
+  ensure(!start.argv.empty(), "a child without words");
+  SignalPipe signals;
+  const pid_t pid = start_child(start);
+  ChildEnd end;
+  int status = 0;
+  while (::waitpid(pid, &status, WNOHANG) != pid) {
+    pollfd wanted{signals.fd(), POLLIN, 0};
+    ::poll(&wanted, 1, kPollMs);
+    for (const int signal : signals.take()) {
+      if (signal == SIGCHLD) continue;
+      ::kill(pid, end.stop_signal == 0 ? signal : SIGKILL);
+      if (end.stop_signal == 0) end.stop_signal = signal;
+    }
+  }
+  end.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return end;
+}
+
+}  // namespace weft

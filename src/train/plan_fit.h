@@ -1,0 +1,45 @@
+// train/plan_fit.h: the layouts of a number of ranks, with what they need, the best first.
+//
+// The rule: layouts that fit the memory come first; of these the one with the fewest bytes received
+// per token (within 1 % they count as alike), then the one with the least memory. Layouts that do
+// not fit follow, least memory first; then those that the model or the batch does not admit, with
+// the reason.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "train/run_config.h"
+
+namespace weft {
+
+struct FitRow {
+  int64_t dp = 1, tp = 1;
+  std::string shard = "none";
+  bool is_admissible = false, fits = false;
+  std::string reason;  // of one that is not admissible
+  int64_t resident = 0, arena = 0;
+  int64_t received = 0;  // bytes that reach a rank in one step
+  double received_per_token = 0;
+  std::optional<double> step_ms;
+
+  std::string layout() const;  // "dp=4,tp=2,shard=zero1"
+};
+
+struct FitReport {
+  int64_t memory = 0;  // bytes a rank may take
+  int64_t ranks = 1;
+  std::vector<FitRow> rows;
+  std::vector<std::string> advice;  // where none fits
+
+  bool has_fit() const { return !rows.empty() && rows[0].fits; }
+  Json to_json() const;
+  std::string to_text() const;
+};
+
+// The run file's own dp, tp and shard are not looked at. In exact mode only what exact mode admits.
+FitReport fit_layouts(const RunConfig& config, int64_t memory, int64_t ranks);
+
+}  // namespace weft

@@ -1,0 +1,156 @@
+// train/tensor_hashes.cpp: stretches of slices hashed by all threads, then the ranks' sums added.
+#include "train/tensor_hashes.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "graph/portion.h"
+
+namespace weft {
+namespace {
+
+constexpr int64_t kStretch = 1 << 16;  // elements that a task takes
+constexpr std::string_view kMaster = "#master";
+
+template <typename Bits>
+uint64_t hash_run(const std::byte* data, int64_t index, int64_t count) {
+  uint64_t sum = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    Bits bits;
+    std::memcpy(&bits, data + i * static_cast<int64_t>(sizeof bits), sizeof bits);
+    sum += element_hash(bits, index + i);
+  }
+  return sum;
+}
+
+uint64_t hash_stretch(const Slice& slice, const Portion& stretch) {
+  const int64_t size = dtype_bytes(slice.dtype);
+  ensure(size == 2 || size == 4, "a tensor of the model has elements of 2 or 4 bytes");
+  const std::byte* data =
+      static_cast<const std::byte*>(slice.data) + (stretch.begin - slice.flat_begin) * size;
+  uint64_t sum = 0;
+  for_each_run(stretch, [&](int64_t logical, int64_t count, int64_t local) {
+    sum += size == 4 ? hash_run<uint32_t>(data + local * size, logical, count)
+                     : hash_run<uint16_t>(data + local * size, logical, count);
+  });
+  return sum;
+}
+
+}  // namespace
+
+// The finalizer of MurmurHash3: every bit of the input moves every bit of the result.
+uint64_t element_hash(uint64_t bits, int64_t index) {
+  uint64_t h = bits + (static_cast<uint64_t>(index) + 1) * 0x9e3779b97f4a7c15ull;
+  h = (h ^ (h >> 33)) * 0xff51afd7ed558ccdull;
+  h = (h ^ (h >> 33)) * 0xc4ceb9fe1a85ec53ull;
+  return h ^ (h >> 33);
+}
+
+std::unique_ptr<TensorHashes> TensorHashes::from_environment(Engine& engine, const Model& model,
+                                                             Ranks& ranks,
+                                                             const std::filesystem::path& dir,
+                                                             int64_t step) {
+  const char* given = std::getenv(kHashesVariable);
+  const std::string word = given ? given : "";
+  if (word.empty() || word == "0") return nullptr;
+  require(word == "1" || word == "start", "{} is \"{}\"; wanted: 1 or start", kHashesVariable,
+          word);
+  std::unique_ptr<TensorHashes> made(new TensorHashes(engine, model, ranks, word == "1"));
+  if (ranks.rank() == 0)
+    made->file_.emplace(dir / kHashesFile,
+                        step == 0 ? FileWriter::Mode::kTruncate : FileWriter::Mode::kAppend);
+  if (step == 0) made->write(0);
+  return made;
+}
+
+TensorHashes::TensorHashes(Engine& engine, const Model& model, Ranks& ranks, bool every_step)
+    : ranks_(ranks), pool_(engine.pool()), every_step_(every_step) {
+  for (const char* kind : {"#grad", "", "#m", "#v"}) {
+    for (const ParameterSpec& spec : model.parameters()) {
+      names_.push_back(spec.name + kind);
+      sizes_.push_back(num_elements(spec.shape));
+    }
+  }
+  sums_.assign(2 * names_.size(), 0);
+  weights_ = engine.weights().checkpoint_slices();
+  for (Slice& slice : weights_) {
+    if (slice.name.ends_with(kMaster)) slice.name.resize(slice.name.size() - kMaster.size());
+    if (slice.flat_end < 0) slice.flat_end = num_elements(slice.extent);
+  }
+  for (const HeldGradient& g : held_gradients(engine.executor(), ranks.layout())) {
+    if (g.is_owned) gradients_.push_back(g.slice);
+  }
+  weight_indices_ = find_indices(weights_);
+  gradient_indices_ = find_indices(gradients_);
+}
+
+std::vector<size_t> TensorHashes::find_indices(const std::vector<Slice>& slices) const {
+  std::vector<size_t> indices;
+  for (const Slice& slice : slices) {
+    const auto found = std::find(names_.begin(), names_.end(), slice.name);
+    ensure(found != names_.end(), slice.name + " is no tensor of the model");
+    indices.push_back(static_cast<size_t>(found - names_.begin()));
+  }
+  return indices;
+}
+
+void TensorHashes::add(const std::vector<Slice>& slices, const std::vector<size_t>& indices) {
+  struct Task {
+    size_t slice;
+    int64_t begin;
+  };
+  std::vector<Task> tasks;
+  for (size_t i = 0; i < slices.size(); ++i) {
+    for (int64_t at = slices[i].flat_begin; at < slices[i].flat_end; at += kStretch) {
+      tasks.push_back({i, at});
+    }
+    sums_[names_.size() + indices[i]] +=
+        static_cast<uint64_t>(slices[i].flat_end - slices[i].flat_begin);
+  }
+  pool_->run(static_cast<int64_t>(tasks.size()), [&](int64_t t, int) {
+    const Task& task = tasks[static_cast<size_t>(t)];
+    const Slice& s = slices[task.slice];
+    const Portion stretch{s.name,   s.shape,    s.offset,
+                          s.extent, task.begin, std::min(s.flat_end, task.begin + kStretch)};
+    std::atomic_ref(sums_[indices[task.slice]]).fetch_add(hash_stretch(s, stretch));
+  });
+}
+
+void TensorHashes::take_gradients() {
+  if (every_step_) add(gradients_, gradient_indices_);
+}
+
+void TensorHashes::write(int64_t step) {
+  if (step > 0 && !every_step_) return;
+  add(weights_, weight_indices_);
+  sum_over_ranks();
+  Json::Object tensors;
+  for (size_t i = 0; i < names_.size(); ++i) {
+    const auto added = static_cast<int64_t>(sums_[names_.size() + i]);
+    if (added == 0) continue;  // frozen, or nothing was updated
+    ensure(added == sizes_[i], fmt::format("{}: the ranks hold {} elements of {}, each once",
+                                           names_[i], added, sizes_[i]));
+    tensors.emplace_back(names_[i], hash_hex(sums_[i]));
+  }
+  std::fill(sums_.begin(), sums_.end(), 0);
+  if (!file_) return;
+  Json line;
+  line.set("step", Json(step));
+  line.set("tensors", Json(std::move(tensors)));
+  file_->write(line.dump() + "\n");
+}
+
+void TensorHashes::sum_over_ranks() {
+  if (ranks_.size() == 1) return;
+  const size_t n = sums_.size();
+  std::vector<uint64_t> all(n * static_cast<size_t>(ranks_.size()));
+  ranks_.world().all_gather(sums_.data(), all.data(), static_cast<int64_t>(n * sizeof(uint64_t)));
+  std::fill(sums_.begin(), sums_.end(), 0);
+  for (size_t i = 0; i < all.size(); ++i) sums_[i % n] += all[i];
+}
+
+}  // namespace weft

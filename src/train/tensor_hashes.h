@@ -1,0 +1,65 @@
+// train/tensor_hashes.h: a hash of every logical tensor after every step, the same in every layout.
+//
+// Each element's bits are mixed with its index in the logical tensor, and the sum of all these mod
+// 2^64 is the tensor's hash. A sum has no order and no cut: every rank adds up the elements that it
+// speaks for, rank 0 adds up the ranks, and whatever the layout, equal tensors have equal hashes.
+//
+// tensor_hashes.jsonl of the run directory, one line a step: {"step", "tensors": {name: hash}}:
+// first the gradients (NAME#grad, summed over the batch and before clipping), then the weights in
+// their best precision (NAME), then the states (NAME#m, NAME#v), each in the order of the model.
+// So the first name that differs between two runs is the first tensor that went wrong. Line 0 holds
+// the initial weights.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "train/engine.h"
+#include "train/gradients.h"
+
+namespace weft {
+
+// WEFT_TENSOR_HASHES: "1" for every step, "start" for the initial weights alone.
+inline constexpr const char* kHashesVariable = "WEFT_TENSOR_HASHES";
+inline constexpr const char* kHashesFile = "tensor_hashes.jsonl";
+
+class TensorHashes {
+ public:
+  // Null where the variable does not ask for them; UserError where it says something else. `step`:
+  // where the run starts. All ranks make theirs together.
+  static std::unique_ptr<TensorHashes> from_environment(Engine& engine, const Model& model,
+                                                        Ranks& ranks,
+                                                        const std::filesystem::path& dir,
+                                                        int64_t step);
+
+  bool has_every_step() const { return every_step_; }
+  // Before the update and after it. All ranks call them.
+  void take_gradients();
+  void write(int64_t step);
+
+ private:
+  TensorHashes(Engine& engine, const Model& model, Ranks& ranks, bool every_step);
+  void add(const std::vector<Slice>& slices, const std::vector<size_t>& indices);
+  std::vector<size_t> find_indices(const std::vector<Slice>& slices) const;
+  void sum_over_ranks();
+
+  Ranks& ranks_;
+  ThreadPool* pool_;
+  bool every_step_;
+  std::vector<std::string> names_;
+  std::vector<int64_t> sizes_;  // elements of the whole tensor
+  std::vector<Slice> gradients_, weights_;
+  std::vector<size_t> gradient_indices_, weight_indices_;
+  std::vector<uint64_t> sums_;  // of names_, then how many elements were added to each
+  std::optional<FileWriter> file_;
+};
+
+// The mix of one element, for tests.
+uint64_t element_hash(uint64_t bits, int64_t index);
+
+}  // namespace weft

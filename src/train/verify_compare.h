@@ -1,0 +1,66 @@
+// train/verify_compare.h: two runs of one training compared, by their losses and by their bits.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+
+namespace weft {
+
+// What a run left behind.
+struct VerifyRun {
+  struct Step {
+    int64_t step;
+    std::optional<double> loss, grad_norm;
+  };
+  std::string name;
+  std::string error;  // why it ended early; empty: it did not
+  std::vector<Step> steps;
+  std::vector<std::optional<double>> evals;
+  std::filesystem::path hashes;  // tensor_hashes.jsonl, which may be large
+};
+// From metrics.jsonl; what is not there is empty.
+VerifyRun read_verify_run(const std::filesystem::path& dir, const std::string& name);
+
+// What a layout may differ from the base.
+struct Bars {
+  std::optional<double> max, mean;  // of the losses
+  bool bits = false;                // nothing may, not in one bit
+  bool max_is_given = false, mean_is_given = false;
+  std::string to_text() const;
+};
+// exact: the layout and the base are both of exact mode with the same constants.
+Bars choose_bars(bool exact, bool bf16, std::optional<double> max, std::optional<double> mean);
+
+// Absolute difference of the losses of each step that both have; infinite where one has none.
+struct StepDifference {
+  int64_t step;
+  double loss;
+};
+
+struct VerifyResult {
+  std::string name, error;
+  std::optional<double> initial, final, min, mean;  // loss
+  std::optional<double> eval;                       // the last evaluation
+  double max_diff = 0, mean_diff = 0, final_diff = 0;
+  std::vector<StepDifference> differences;
+  // In bits, of so many compared.
+  int64_t num_steps = 0, losses_different = 0, norms_different = 0;
+  int64_t num_evals = 0, evals_different = 0;
+  int64_t num_tensors = 0;                     // 0: the runs wrote no hashes to compare
+  std::vector<std::string> tensors_different;  // at the end
+  bool hashes_are_whole = true;                // both runs wrote as many lines
+  std::optional<int64_t> first_bad_step;       // 0: the initial weights
+  std::optional<std::string> tensor;           // the first that differs there
+  Bars bars;
+  std::vector<std::string> broken;  // bars, in words
+  bool ok() const { return broken.empty(); }
+
+  Json to_json() const;  // the keys of DESIGN 1.2
+};
+VerifyResult compare_runs(const VerifyRun& base, const VerifyRun& run, const Bars& bars);
+
+}  // namespace weft

@@ -1,0 +1,201 @@
+// tests/dist/plan_test.cpp: what `weft plan` says of a layout is what the ranks take and do.
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "tests/dist/mesh_run.h"
+#include "train/engine.h"
+#include "train/plan_report.h"
+
+namespace weft::testing {
+namespace {
+
+// 12 heads, 2 key/value heads (copied at tp 4), an odd vocabulary.
+Json model_config() {
+  return parse_json(R"({"architectures": ["Qwen2ForCausalLM"], "hidden_size": 48,
+      "intermediate_size": 88, "num_hidden_layers": 3, "num_attention_heads": 12,
+      "num_key_value_heads": 2, "vocab_size": 1003, "tie_word_embeddings": false})",
+                    "config");
+}
+
+struct Place {
+  int dp, tp;
+  const char* shard;
+  int micro = 1;
+  const char* mode = "fast";
+  const char* precision = "fp32";
+};
+
+constexpr int kSteps = 2;
+
+MeshRun make_run(const Place& p) {
+  MeshRun run;
+  run.model = model_config();
+  run.config.train.global_batch = 8;
+  run.config.train.micro_batch = p.micro;
+  run.config.train.precision = p.precision;
+  run.config.data.seq_length = 12;
+  run.config.parallel.dp = p.dp;
+  run.config.parallel.tp = p.tp;
+  run.config.parallel.shard = p.shard;
+  run.config.parallel.mode = p.mode;
+  run.config.launch.threads = 1;
+  for (int s = 0; s < kSteps; ++s) {
+    Batch b = random_batch(8, 12, 1003, 40 + static_cast<uint64_t>(s));
+    for (size_t i = 0; i < b.targets.size(); ++i) b.targets[i] = b.ids[i];  // a target everywhere
+    b.target_tokens = 8 * 12;
+    run.batches.push_back(std::move(b));
+  }
+  return run;
+}
+
+std::string to_text(const Place& p) {
+  return fmt::format("dp={} tp={} {} micro={} {} {}", p.dp, p.tp, p.shard, p.micro, p.mode,
+                     p.precision);
+}
+
+PlanReport plan_of(const MeshRun& run) {
+  return plan_layout(run.config, *make_model(run.model, {}), std::nullopt);
+}
+
+MeshResult::Counted planned_wire(const PlanReport& report) {
+  MeshResult::Counted all;
+  for (const WireItem& item : report.wire) {
+    auto& axis = item.axis == Axis::kTensor ? all.tensor : all.data;
+    axis[static_cast<size_t>(item.op)].calls += item.calls * kSteps;
+    axis[static_cast<size_t>(item.op)].bytes += item.bytes * kSteps;
+  }
+  return all;
+}
+
+void expect_same(const std::array<CommCount, kNumCommOps>& planned,
+                 const std::array<CommCount, kNumCommOps>& counted, const char* axis) {
+  for (int op = 0; op < kNumCommOps; ++op) {
+    const auto at = static_cast<size_t>(op);
+    const char* name = comm_op_name(static_cast<CommOp>(op));
+    EXPECT_EQ(planned[at].calls, counted[at].calls) << axis << " " << name;
+    EXPECT_EQ(planned[at].bytes, counted[at].bytes) << axis << " " << name;
+  }
+}
+
+// Nodes of the plan times passes, by op.
+std::vector<int64_t> planned_calls(const MeshRun& run, const Layout& layout, int rank) {
+  const auto plans =
+      make_engine_plans(run.config, *make_model(run.model, {}), layout, rank, cpu_kernels(), 1);
+  std::vector<int64_t> calls(kNumOps, 0);
+  for (const Node& node : plans->train.graph.pass) {
+    calls[static_cast<size_t>(node.op)] +=
+        kSteps * (node.attr.last_pass_only ? 1 : run.config.num_passes());
+  }
+  for (const Node& node : plans->train.graph.finish) calls[static_cast<size_t>(node.op)] += kSteps;
+  return calls;
+}
+
+class PlanOfLayout : public ::testing::TestWithParam<Place> {};
+
+TEST_P(PlanOfLayout, IsWhatTheRanksTakeAndDo) {
+  const Place& place = GetParam();
+  const MeshRun run = make_run(place);
+  const PlanReport report = plan_of(run);
+  const MeshResult result = train_mesh(run);
+  const int n = place.dp * place.tp;
+  ASSERT_EQ(result.arena_bytes.size(), static_cast<size_t>(n));
+  for (int rank = 0; rank < n; ++rank) {
+    const auto at = static_cast<size_t>(rank);
+    const RankPlan& plan = report.of_rank(rank);
+    EXPECT_EQ(plan.memory.total(), result.arena_bytes[at]) << to_text(place) << " rank " << rank;
+    EXPECT_EQ(plan.flops, result.pass_flops[at] * static_cast<double>(run.config.num_passes()));
+    EXPECT_EQ(planned_calls(run, report.layout, rank), result.calls[at]) << to_text(place);
+    const MemoryParts& m = plan.memory;
+    for (int64_t part :
+         {m.parameters, m.gradients, m.states, m.activations, m.communication, m.other}) {
+      EXPECT_GE(part, 0) << to_text(place);
+    }
+  }
+  const MeshResult::Counted planned = planned_wire(report);
+  expect_same(planned.tensor, result.wire[0].tensor, "tp");
+  expect_same(planned.data, result.wire[0].data, "dp");
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Layouts, PlanOfLayout,
+    ::testing::Values(Place{1, 1, "none"}, Place{2, 1, "none"}, Place{4, 1, "none", 2},
+                      Place{2, 1, "zero1"}, Place{4, 1, "zero1", 2}, Place{2, 1, "zero2"},
+                      Place{4, 1, "zero2", 2}, Place{2, 1, "zero3"}, Place{4, 1, "zero3", 2},
+                      Place{1, 2, "none"}, Place{1, 4, "none"}, Place{2, 2, "zero1"},
+                      Place{2, 2, "zero3"}, Place{2, 4, "zero2", 1, "fast", "bf16"},
+                      Place{2, 1, "none", 1, "exact"}, Place{2, 2, "zero1", 1, "exact"},
+                      Place{4, 1, "zero2", 1, "exact"}, Place{2, 2, "zero3", 1, "exact", "bf16"}),
+    [](const auto& of) {
+      const Place& p = of.param;
+      return fmt::format("dp{}_tp{}_{}_micro{}_{}_{}", p.dp, p.tp, p.shard, p.micro, p.mode,
+                         p.precision);
+    });
+
+// The head tells nothing of tokens without a target: there alone the plan is a bound.
+TEST(PlanWire, BoundsTheHeadAndIsExactElsewhere) {
+  MeshRun run = make_run({1, 2, "none"});
+  for (Batch& b : run.batches) {
+    for (size_t i = 0; i < b.targets.size(); i += 3) b.targets[i] = -1;
+    b.target_tokens = 8 * 12 * 2 / 3;
+  }
+  const MeshResult::Counted planned = planned_wire(plan_of(run));
+  const MeshResult::Counted counted = train_mesh(run).wire[0];
+  const auto bytes = [](const MeshResult::Counted& c, CommOp op) {
+    return c.tensor[static_cast<size_t>(op)].bytes;
+  };
+  EXPECT_EQ(bytes(counted, CommOp::kAllGather) * 3, bytes(planned, CommOp::kAllGather) * 2);
+  EXPECT_EQ(bytes(counted, CommOp::kAllReduce), bytes(planned, CommOp::kAllReduce));
+}
+
+// What ZeRO promises, of a model whose parameters fill whole cells.
+TEST(PlanParts, FallWithTheShard) {
+  const auto parts = [](const char* shard) {
+    return plan_of(make_run({4, 1, shard})).plans[0].memory;
+  };
+  const MemoryParts none = parts("none"), zero1 = parts("zero1"), zero2 = parts("zero2"),
+                    zero3 = parts("zero3");
+  EXPECT_EQ(zero1.parameters, none.parameters);
+  EXPECT_EQ(zero1.gradients, none.gradients);
+  EXPECT_NEAR(static_cast<double>(zero1.states), static_cast<double>(none.states) / 4,
+              0.05 * static_cast<double>(none.states));
+  EXPECT_EQ(zero2.parameters, none.parameters);
+  EXPECT_EQ(zero2.gradients * 4, none.gradients);
+  EXPECT_EQ(zero2.states, zero1.states);
+  EXPECT_EQ(zero3.parameters * 4, none.parameters);
+  EXPECT_EQ(zero3.gradients, zero2.gradients);
+  EXPECT_EQ(zero3.states, zero1.states);
+  EXPECT_EQ(none.communication, 0);
+  EXPECT_GT(zero3.communication, zero2.communication);
+}
+
+TEST(PlanParts, FlopsFallWithBothAxes) {
+  const auto flops = [](int dp, int tp, const char* mode) {
+    return plan_of(make_run({dp, tp, "none", 1, mode})).plans[0].flops;
+  };
+  for (const char* mode : {"fast", "exact"}) {
+    const double one = flops(1, 1, mode);
+    EXPECT_DOUBLE_EQ(flops(2, 1, mode), one / 2);
+    EXPECT_DOUBLE_EQ(flops(4, 1, mode), one / 4);
+    // The vocabulary of 1,003 is cut into 512 and 491: rank 0 has a little more than half.
+    EXPECT_NEAR(flops(1, 2, mode) / one, 0.5, 0.01) << mode;
+    EXPECT_NEAR(flops(2, 2, mode) / one, 0.25, 0.01) << mode;
+  }
+}
+
+// Every rank planned by itself against its class.
+TEST(RankClasses, StandForAllTheirRanks) {
+  for (const Place& place : {Place{8, 2, "zero1"}, Place{8, 2, "zero3"}, Place{4, 4, "none"}}) {
+    const MeshRun run = make_run(place);
+    const PlanReport report = plan_of(run);
+    const auto model = make_model(run.model, {});
+    EXPECT_LT(report.plans.size(), static_cast<size_t>(place.dp * place.tp)) << to_text(place);
+    for (int rank = 0; rank < place.dp * place.tp; ++rank) {
+      const auto own = make_engine_plans(run.config, *model, report.layout, rank, cpu_kernels(), 1);
+      EXPECT_EQ(memory_parts(own->train, own->layout), report.of_rank(rank).memory)
+          << to_text(place) << " rank " << rank;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace weft::testing

@@ -1,0 +1,201 @@
+// tests/e2e/plan_layout_test.cpp: `weft plan` of several ranks against the ranks themselves; the
+// table of layouts; what is refused.
+#include <fmt/core.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cmath>
+
+#include "tests/e2e/rank_memory.h"
+#include "tests/e2e/tiny_run.h"
+
+namespace weft::testing {
+namespace {
+
+Json json_of(const TinyRun& run, const std::vector<std::string>& sets,
+             std::vector<std::string> more = {}) {
+  more.push_back("--json");
+  const Ended ended = run_to_end(run.words("plan", sets, more));
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  return parse_json(ended.out, "plan");
+}
+
+std::vector<std::string> layout_sets(int dp, int tp, const std::string& shard) {
+  return {fmt::format("parallel.dp={}", dp), fmt::format("parallel.tp={}", tp),
+          "parallel.shard=" + shard};
+}
+
+void expect_arenas(const TinyRun& run, const Json& plan, int num_ranks) {
+  const auto started = event_lines(run.dir(), "started");
+  ASSERT_EQ(started.size(), 1u);
+  EXPECT_EQ(started[0].at("arena_bytes").as_int(), plan.at("arena").as_int());
+  const Json::Array& arenas = started[0].at("arenas").as_array();
+  const Json::Array& planned = plan.at("per_rank").as_array();
+  ASSERT_EQ(arenas.size(), static_cast<size_t>(num_ranks));
+  ASSERT_EQ(planned.size(), arenas.size());
+  for (size_t r = 0; r < arenas.size(); ++r) {
+    int64_t sum = 0;
+    for (const char* part :
+         {"parameters", "gradients", "states", "activations", "communication", "other"}) {
+      EXPECT_GE(planned[r].at(part).as_int(), 0) << part;
+      sum += planned[r].at(part).as_int();
+    }
+    EXPECT_EQ(planned[r].at("rank").as_int(), static_cast<int64_t>(r));
+    EXPECT_EQ(planned[r].at("total").as_int(), sum);
+    EXPECT_EQ(arenas[r].as_int(), sum) << "rank " << r;
+  }
+}
+
+TEST(PlanLayout, ArenasOfRanksAreThosePlanned) {
+  for (const auto& sets : {layout_sets(2, 2, "zero1"), layout_sets(3, 1, "zero3")}) {
+    const TinyRun run;
+    std::vector<std::string> all = sets;
+    all.insert(all.end(), {"train.steps=1", "train.global_batch=6", "train.micro_batch=1",
+                           "data.eval=[" + (run / "eval.txt").string() + "]"});
+    const Json plan = json_of(run, all);
+    run.train_well(all);
+    expect_arenas(run, plan, sets[0] == "parallel.dp=3" ? 3 : 4);
+  }
+}
+
+// 6.4 M parameters over dp 4 with accumulation: arenas to the byte, memory within the larger of 5 %
+// and 48 MiB, and of the arena nearly all is touched.
+TEST(PlanLayout, MemoryOfRanksIsThatPlanned) {
+  int64_t before = 0;
+  for (const char* shard : {"none", "zero1", "zero2", "zero3"}) {
+    const TinyRun run;
+    for (const auto& [key, value] : {std::pair{"hidden_size", 256},
+                                     {"intermediate_size", 704},
+                                     {"num_hidden_layers", 8},
+                                     {"vocab_size", 2000}}) {
+      run.change_config(key, value);
+    }
+    std::vector<std::string> sets = layout_sets(4, 1, shard);
+    sets.insert(sets.end(), {"train.steps=2", "train.micro_batch=1"});
+    const Json plan = json_of(run, sets);
+    Program program(run.words("train", sets));
+    std::map<int, RankMemory> peaks;
+    EXPECT_TRUE(program.wait_until(
+        [&] {
+          watch_ranks(program.pid(), &peaks);
+          return !program.is_running();
+        },
+        120));
+    const Ended ended = program.wait();
+    ASSERT_EQ(ended.exit_code, 0) << ended.err;
+    expect_arenas(run, plan, 4);
+    ASSERT_EQ(peaks.size(), 4u);
+    const Json::Array& ranks = plan.at("per_rank").as_array();
+    const int64_t program_bytes = plan.at("resident").as_int() - plan.at("arena").as_int();
+    for (const auto& [rank, peak] : peaks) {
+      const int64_t arena = ranks[static_cast<size_t>(rank)].at("total").as_int();
+      const auto wanted = static_cast<double>(arena + program_bytes);
+      EXPECT_LT(std::abs(static_cast<double>(peak.total()) - wanted),
+                std::max(0.05 * wanted, 48.0 * (1 << 20)))
+          << shard << " rank " << rank << ": planned " << wanted << ", was " << peak.total();
+      EXPECT_LE(peak.arena, arena + (2 << 20)) << shard;
+      EXPECT_GT(static_cast<double>(peak.arena), 0.8 * static_cast<double>(arena)) << shard;
+    }
+    const int64_t now = ranks[0].at("total").as_int();
+    if (before > 0) {
+      EXPECT_LT(now, before) << shard;
+    }
+    before = now;
+  }
+}
+
+// Qwen2-7B. Seconds are promised; the deadline is ten times that.
+TEST(PlanLayout, ThousandsOfRanks) {
+  const TinyRun run;
+  run.write("model/config.json", R"({"architectures": ["Qwen2ForCausalLM"], "hidden_size": 3584,
+      "intermediate_size": 18944, "num_hidden_layers": 28, "num_attention_heads": 28,
+      "num_key_value_heads": 4, "vocab_size": 152064, "tie_word_embeddings": false,
+      "max_position_embeddings": 131072, "rms_norm_eps": 1e-6})");
+  const auto start = std::chrono::steady_clock::now();
+  for (const auto& [dp, tp] : {std::pair{512, 1}, {10000, 1}, {2500, 4}}) {
+    std::vector<std::string> sets = layout_sets(dp, tp, "zero3");
+    sets.push_back(fmt::format("train.global_batch={}", 2 * dp));
+    const Json plan = json_of(run, sets);
+    const Json::Array& ranks = plan.at("per_rank").as_array();
+    ASSERT_EQ(ranks.size(), static_cast<size_t>(dp * tp));
+    // All shards together are all parameters, and what pads the buckets.
+    double parameters = 0;
+    for (const Json& rank : ranks) parameters += rank.at("parameters").as_number();
+    EXPECT_NEAR(parameters / (4 * 7615616512.0), 1, 0.01);
+  }
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  EXPECT_LT(took.count(), 30);
+}
+
+TEST(PlanLayout, TheLayoutsThatFit) {
+  const TinyRun run;
+  const Json fit = json_of(run, {}, {"--fit", "1GB", "--ranks", "4"});
+  const Json::Array& rows = fit.at("layouts").as_array();
+  EXPECT_EQ(rows.size(), 9u);  // dp 4 and dp 2 x tp 2 in four shards each; tp 4
+  EXPECT_EQ(fit.at("recommended").as_string(), rows[0].at("layout").as_string());
+  double before = 0;
+  for (const Json& row : rows) {
+    EXPECT_TRUE(row.at("fits").as_bool());
+    EXPECT_GE(row.at("received_per_token").as_number(), 0.99 * before);
+    before = row.at("received_per_token").as_number();
+  }
+  // A row's numbers are those of the plan of its layout.
+  const Json plan = json_of(run, layout_sets(2, 2, "zero3"));
+  for (const Json& row : rows) {
+    if (row.at("layout").as_string() != "dp=2,tp=2,shard=zero3") continue;
+    EXPECT_EQ(row.at("resident").as_int(), plan.at("resident").as_int());
+    int64_t received = 0;
+    for (const Json& item : plan.at("wire").as_array()) received += item.at("received").as_int();
+    EXPECT_EQ(row.at("received").as_int(), received);
+  }
+}
+
+TEST(PlanLayout, SaysWhatToChangeWhereNoneFits) {
+  const TinyRun run;
+  run.change_config("hidden_size", 256);
+  run.change_config("vocab_size", 40000);
+  const std::vector<std::string> sets = {"train.global_batch=64"};
+  const Ended some = run_to_end(run.words("plan", sets, {"--fit", "60MB", "--ranks", "2"}));
+  EXPECT_EQ(some.exit_code, 1) << some.err;
+  expect_parts(some.out, {"none fits", "take ", " ranks: dp="});
+  const Ended none = run_to_end(run.words("plan", {}, {"--fit", "1MB", "--ranks", "4"}));
+  EXPECT_EQ(none.exit_code, 1);
+  expect_parts(none.out, {"none fits; nor does"});
+  // Neither dp 3 (8 rows) nor tp 3 (4 heads).
+  const Ended odd = run_to_end(run.words("plan", {}, {"--fit", "1GB", "--ranks", "3"}));
+  EXPECT_EQ(odd.exit_code, 1);
+  expect_parts(odd.out, {"global_batch 8", "parallel.tp=3"});
+  const Ended wrong = run_to_end(run.words("plan", {}, {"--fit", "much"}));
+  EXPECT_EQ(wrong.exit_code, 2);
+  expect_parts(wrong.err, {"much", "5GB"});
+}
+
+TEST(PlanLayout, RefusesWhatCannotBeCut) {
+  const TinyRun run;
+  const auto refused = [&](const std::vector<std::string>& sets,
+                           const std::vector<std::string>& parts) {
+    for (const char* command : {"plan", "train"}) {
+      const Ended ended = run_to_end(run.words(command, sets));
+      EXPECT_EQ(ended.exit_code, 2) << command << " " << sets[0];
+      expect_parts(ended.err, parts);
+    }
+  };
+  refused({"parallel.tp=3"}, {"parallel.tp=3", "1, 2, 4"});
+  refused({"parallel.dp=3"}, {"global_batch 8", "parallel.dp 3", "1, 2, 4, 8"});
+  refused({"parallel.dp=2", "train.micro_batch=3"}, {"micro_batch 3", "1, 2, 4"});
+  refused({"parallel.dp=2", "parallel.tp=2", "launch.ranks_per_node=3"},
+          {"needs 4 ranks", "launch.ranks_per_node is 3", "set it to 4"});
+  refused({"parallel.dp=2", "data.seq_length=65"}, {"seq_length is 65", "64 positions"});
+  refused({"parallel.mode=exact", "parallel.tp=4"}, {"exact_tp=2", "1, 2"});
+  refused({"parallel.mode=exact", "parallel.dp=4", "parallel.exact_dp=2"}, {"exact_dp=2", "1, 2"});
+}
+
+TEST(PlanLayout, SaysThatAShardOverOneRankHasNoEffect) {
+  const TinyRun run;
+  const Ended ended = run_to_end(run.words("plan", {"parallel.shard=zero3"}));
+  EXPECT_EQ(ended.exit_code, 0);
+  expect_parts(ended.out, {"parallel.shard has no effect with parallel.dp=1"});
+}
+
+}  // namespace
+}  // namespace weft::testing

@@ -1,0 +1,68 @@
+// tests/e2e/rank_memory.cpp: /proc of the ranks.
+#include "tests/e2e/rank_memory.h"
+
+#include <algorithm>
+#include <sstream>
+#include <string>
+
+#include "tests/e2e/program.h"
+
+namespace weft::testing {
+namespace {
+
+std::string proc(pid_t pid, const std::string& file) {
+  return slurp("/proc/" + std::to_string(pid) + "/" + file);
+}
+
+// -1: no rank, or gone.
+int rank_of(pid_t pid) {
+  std::istringstream environment(proc(pid, "environ"));
+  const std::string mark = "WEFT_RANK=";
+  for (std::string entry; std::getline(environment, entry, '\0');) {
+    if (entry.starts_with(mark)) return std::stoi(entry.substr(mark.size()));
+  }
+  return -1;
+}
+
+int64_t anonymous_bytes(pid_t pid) {
+  std::istringstream status(proc(pid, "status"));
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("RssAnon:")) return std::stol(line.substr(8)) * 1024;
+  }
+  return 0;
+}
+
+// "7f.. - 7f.. rw-s OFFSET dev inode /memfd:weft (deleted)", then lines of which one is Rss.
+int64_t own_arena_bytes(pid_t pid, int rank) {
+  std::istringstream smaps(proc(pid, "smaps"));
+  int64_t bytes = 0;
+  bool is_own = false;
+  for (std::string line; std::getline(smaps, line);) {
+    if (line.find("-") != std::string::npos && line.find(":") > line.find(" ")) {
+      std::istringstream words(line);
+      std::string range, rights, offset;
+      words >> range >> rights >> offset;
+      is_own = line.find("memfd:weft") != std::string::npos &&
+               std::stoll(offset, nullptr, 16) >> 44 == rank + 1;
+    } else if (is_own && line.starts_with("Rss:")) {
+      bytes += std::stol(line.substr(4)) * 1024;
+    }
+  }
+  return bytes;
+}
+
+}  // namespace
+
+void watch_ranks(pid_t supervisor, std::map<int, RankMemory>* peaks) {
+  const std::string id = std::to_string(supervisor);
+  std::istringstream children(proc(supervisor, "task/" + id + "/children"));
+  for (pid_t pid = 0; children >> pid;) {
+    const int rank = rank_of(pid);
+    if (rank < 0) continue;
+    RankMemory& peak = (*peaks)[rank];
+    peak.anonymous = std::max(peak.anonymous, anonymous_bytes(pid));
+    peak.arena = std::max(peak.arena, own_arena_bytes(pid, rank));
+  }
+}
+
+}  // namespace weft::testing

@@ -1,0 +1,198 @@
+// tests/e2e/verify_test.cpp: weft verify from the outside: agreement, bars, files, controls.
+#include <gtest/gtest.h>
+
+#include <csignal>
+
+#include "tests/e2e/tiny_run.h"
+
+namespace weft::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Verify : public ::testing::Test {
+ protected:
+  // `weft verify run.yaml --layouts LAYOUTS --out out --json`.
+  Ended verify(const std::string& layouts, const std::vector<std::string>& sets,
+               std::vector<std::string> more = {}, const std::string& fault = "") const {
+    more.insert(more.end(), {"--layouts", layouts, "--out", out().string(), "--json"});
+    StartOptions options;
+    if (!fault.empty()) options.env["WEFT_FAULT"] = fault;
+    return run_to_end(run_.words("verify", sets, more), options);
+  }
+  fs::path out() const { return run_ / "out"; }
+  std::string eval() const { return "data.eval=[" + (run_ / "eval.txt").string() + "]"; }
+  static Json layout_of(const Ended& ended, size_t i) {
+    return parse_json(ended.out, "verify").at("layouts").as_array().at(i);
+  }
+
+  TinyRun run_;
+};
+
+TEST_F(Verify, ExactLayoutsAgreeAndTheFilesAreThere) {
+  const Ended ended =
+      verify("dp=1; dp=2,shard=zero3; tp=2; dp=2,tp=2,shard=zero1",
+             {"parallel.mode=exact", "train.precision=bf16", eval()}, {"--steps", "3"});
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  const Json result = parse_json(ended.out, "verify");
+  ASSERT_EQ(result.as_object().size(), 2u);
+  EXPECT_TRUE(result.at("ok").as_bool());
+  const auto& layouts = result.at("layouts").as_array();
+  ASSERT_EQ(layouts.size(), 4u);
+  for (const Json& layout : layouts) {
+    std::vector<std::string> keys;
+    for (const auto& [key, value] : layout.as_object()) keys.push_back(key);
+    EXPECT_EQ(keys,
+              (std::vector<std::string>{"layout", "initial", "final", "min", "mean", "max_diff",
+                                        "mean_diff", "final_diff", "first_bad_step", "tensor"}));
+    EXPECT_EQ(layout.at("max_diff").as_number(), 0);
+    EXPECT_TRUE(layout.at("first_bad_step").is_null());
+  }
+  EXPECT_EQ(layouts[1].at("layout").as_string(), "dp=2,shard=zero3");
+  const Json losses = parse_json(slurp(out() / "loss_dp_2_tp_2_shard_zero1.json"), "losses");
+  EXPECT_EQ(losses.at("layout").as_string(), "dp=2,tp=2,shard=zero1");
+  EXPECT_EQ(losses.at("loss").as_array().size(), 3u);
+  EXPECT_EQ(losses.at("loss").as_array()[0].as_number(), layouts[0].at("initial").as_number());
+  for (const char* label : {"dp_2_shard_zero3", "tp_2", "dp_2_tp_2_shard_zero1"}) {
+    EXPECT_EQ(slurp(out() / "dp_1/tensor_hashes.jsonl"),
+              slurp(out() / label / "tensor_hashes.jsonl"))
+        << label;
+  }
+  // Embedding, 2 layers of 9, last norm: as gradients, weights, m and v; at the start without them.
+  const Json kept = parse_json(slurp(out() / "verify.json"), "verify.json");
+  EXPECT_EQ(kept.at("layouts").as_array()[3].at("tensors").as_int(), 4 * 20);
+  EXPECT_EQ(kept.at("layouts").as_array()[3].at("evals").as_int(), 1);
+  EXPECT_TRUE(slurp(out() / "verify.png").starts_with("\x89PNG"));
+  EXPECT_TRUE(contains(slurp(out() / "verify.svg"), "<svg"));
+  EXPECT_TRUE(contains(slurp(out() / "tp_2.log"), "finished 3 steps"));
+}
+
+TEST_F(Verify, FastDiffersWithinTheBars) {
+  const std::string layouts = "dp=1; tp=2; dp=2,tp=2,shard=zero3; dp=1,mode=exact";
+  Ended ended = verify(layouts, {"train.lr=1e-4"});
+  EXPECT_EQ(ended.exit_code, 0) << ended.err << ended.out;
+  for (size_t i = 1; i <= 3; ++i) {
+    EXPECT_GT(layout_of(ended, i).at("max_diff").as_number(), 0) << ended.out;
+  }
+  // The same with no room: the folder of the first is used again.
+  ended = verify("dp=1; tp=2", {"train.lr=1e-4"}, {"--max-diff", "0"});
+  EXPECT_EQ(ended.exit_code, 1) << ended.err;
+  EXPECT_TRUE(layout_of(ended, 1).at("first_bad_step").is_int()) << ended.out;
+  EXPECT_TRUE(layout_of(ended, 1).at("tensor").is_string()) << ended.out;
+  EXPECT_FALSE(fs::exists(out() / "loss_dp_2_tp_2_shard_zero3.json"));
+  ended = verify("dp=1; tp=2", {"train.lr=1e-4"}, {"--mean-diff", "0"});
+  EXPECT_EQ(ended.exit_code, 1) << ended.err;
+}
+
+TEST_F(Verify, PassesAndThreadsAreLayoutsToo) {
+  const Ended ended = verify("dp=1,micro_batch=1; dp=1,micro_batch=4,threads=2; dp=4,micro_batch=2",
+                             {"parallel.mode=exact"}, {"--steps", "2"});
+  EXPECT_EQ(ended.exit_code, 0) << ended.err << ended.out;
+}
+
+struct Control {
+  const char *name, *fault, *layouts;
+  int64_t step;
+  const char* tensor;
+};
+std::ostream& operator<<(std::ostream& out, const Control& c) { return out << c.name; }
+
+class Controls : public Verify, public ::testing::WithParamInterface<Control> {};
+
+TEST_P(Controls, AreFoundWithStepAndTensor) {
+  const Control& c = GetParam();
+  const Ended ended = verify(c.layouts, {"parallel.mode=exact"}, {"--steps", "4"}, c.fault);
+  EXPECT_EQ(ended.exit_code, 1) << ended.err << ended.out;
+  const Json result = parse_json(ended.out, "verify");
+  EXPECT_FALSE(result.at("ok").as_bool());
+  const auto& layouts = result.at("layouts").as_array();
+  EXPECT_TRUE(layouts.at(0).at("first_bad_step").is_null());
+  for (size_t i = 1; i < layouts.size(); ++i) {
+    const Json &step = layouts[i].at("first_bad_step"), &tensor = layouts[i].at("tensor");
+    ASSERT_TRUE(step.is_int() && tensor.is_string()) << ended.out;
+    EXPECT_EQ(step.as_int(), c.step);
+    EXPECT_EQ(tensor.as_string(), c.tensor);
+  }
+  EXPECT_TRUE(contains(slurp(out() / "tp_2.log"), "wrong on purpose"));
+  EXPECT_FALSE(contains(slurp(out() / "dp_1.log"), "wrong on purpose"));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Faults, Controls,
+    ::testing::Values(
+        Control{"flip", "flip,step=3,rank=1,tensor=model.layers.1.mlp.up_proj.weight",
+                "dp=1; dp=2,shard=zero3; tp=2", 3, "model.layers.1.mlp.up_proj.weight#grad"},
+        Control{"swap", "swap,step=2", "dp=1; dp=2; tp=2", 2, "model.embed_tokens.weight#grad"},
+        Control{"doubled", "double,step=3", "dp=1; tp=2", 3,
+                "model.layers.0.input_layernorm.weight#grad"},
+        Control{"norm", "norm,rank=0", "dp=1; tp=2", 1, "model.embed_tokens.weight"},
+        Control{"copy", "copy,step=3,rank=1", "dp=1; tp=2", 3,
+                "model.layers.0.input_layernorm.weight"}),
+    [](const auto& p) { return p.param.name; });
+
+TEST(ChangedCopy, StopsTheRunWithItsName) {
+  const TinyRun run;
+  StartOptions options;
+  options.env["WEFT_FAULT"] = "copy,step=2,rank=1,tensor=model.norm.weight";
+  for (const char* set : {"parallel.dp=2", "parallel.tp=2"}) {
+    const Ended ended = run_to_end(run.words("train", {set}, {"--overwrite"}), options);
+    EXPECT_EQ(ended.exit_code, 70) << ended.err;
+    expect_parts(ended.err, {"step 2: model.norm.weight differs between ranks", "WEFT_FAULT"});
+  }
+}
+
+TEST_F(Verify, RefusesBadInputBeforeAnythingIsTrained) {
+  struct Case {
+    std::string layouts;
+    std::vector<std::string> sets, parts;
+  };
+  const Case cases[] = {
+      {"dp=1; dp=2,sharp=zero1", {}, {"unknown key \"sharp\"", "did you mean \"shard\"?"}},
+      {"dp=1; tp=3", {}, {"\"tp=3\"", "admissible values of parallel.tp: 1, 2, 4"}},
+      {"dp=1; dp=3", {}, {"\"dp=3\"", "train.global_batch 8 is no multiple of parallel.dp 3"}},
+      {"dp=1; tp=4", {"parallel.mode=exact"}, {"exact_tp=2", "admissible values", "1, 2"}},
+      {"dp=2", {}, {"names 1 layout,", "needs two"}},
+      {"", {}, {"names 0 layouts"}},
+      {"dp=2; tp=2; dp = 2", {}, {"layout \"dp=2\" is given twice"}},
+      {"dp=1; dp=2,shard", {}, {"\"shard\" is no key=value"}},
+      {"dp=1; dp=2,shard=zero4", {}, {"zero4", "zero1"}},
+      {"dp=1; dp=2,bad=1; tp=3", {"train.steps=-1"}, {"unknown key \"bad\""}},
+  };
+  for (const Case& c : cases) {
+    const Ended ended = verify(c.layouts, c.sets);
+    EXPECT_EQ(ended.exit_code, 2) << c.layouts << "\n" << ended.err;
+    expect_parts(ended.err, c.parts);
+    EXPECT_FALSE(fs::exists(out())) << c.layouts;
+  }
+}
+
+TEST_F(Verify, LeavesAFolderOfSomethingElseAlone) {
+  fs::create_directory(out());
+  run_.write("out/thesis.tex", "years of work");
+  Ended ended = verify("dp=1; dp=2", {});
+  EXPECT_EQ(ended.exit_code, 2);
+  expect_parts(ended.err, {"holds something else", "an earlier weft verify"});
+  run_.write("out/verify.json", "{\"ok\": true}");
+  EXPECT_EQ(verify("dp=1; dp=2", {}).exit_code, 2);
+  EXPECT_EQ(slurp(out() / "thesis.tex"), "years of work");
+  EXPECT_FALSE(fs::exists(out() / "dp_1"));
+}
+
+TEST_F(Verify, AFailedBaseIsTold) {
+  const Ended ended = verify("dp=1; dp=2", {"train.lr=1e30"});
+  EXPECT_EQ(ended.exit_code, 1) << ended.err;
+  expect_parts(ended.err, {"the base failed: dp=1: ", "dp_1.log"});
+}
+
+TEST_F(Verify, ASignalReachesTheRun) {
+  Program program(run_.words("verify", {"train.steps=100000"},
+                             {"--layouts", "dp=2; tp=2", "--out", out().string()}));
+  EXPECT_TRUE(program.wait_until([&] { return fs::exists(out() / "dp_2/metrics.jsonl"); }));
+  program.send(SIGTERM);
+  EXPECT_EQ(program.wait(20).exit_code, 143);
+  EXPECT_TRUE(contains(slurp(out() / "dp_2.log"), "SIGTERM: saved at step"));
+  EXPECT_FALSE(fs::exists(out() / "tp_2.log"));
+}
+
+}  // namespace
+}  // namespace weft::testing

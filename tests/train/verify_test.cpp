@@ -1,0 +1,147 @@
+// tests/train/verify_test.cpp: layouts read, runs compared, hashes that have no order.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <limits>
+
+#include "base/error.h"
+#include "tests/io/temporary_folder.h"
+#include "train/tensor_hashes.h"
+#include "train/verify_compare.h"
+#include "train/verify_layouts.h"
+
+namespace weft {
+namespace {
+
+using testing::TemporaryFolder;
+
+TEST(VerifyLayouts, AreWholeAndKeepTheirOrder) {
+  const auto layouts = parse_layouts(" dp=2 ;dp=2, shard=zero3,mode=exact; ");
+  ASSERT_EQ(layouts.size(), 2u);
+  EXPECT_EQ(layouts[0].name, "dp=2");
+  EXPECT_EQ(layouts[1].name, "dp=2,shard=zero3,mode=exact");
+  EXPECT_EQ(layouts[1].label, "dp_2_shard_zero3_mode_exact");
+  // Later ones win: what the layout does not name is not taken from the run file.
+  EXPECT_EQ(layouts[0].sets,
+            (std::vector<std::string>{"parallel.dp=1", "parallel.tp=1", "parallel.shard=none",
+                                      "train.grad_accum=0", "parallel.dp=2"}));
+  EXPECT_THROW(parse_layouts("dp=2"), UserError);
+  EXPECT_THROW(parse_layouts("dp=2; dp=2,dp=4"), UserError);
+}
+
+TEST(ElementHash, DependsOnBitsAndPlace) {
+  EXPECT_NE(element_hash(1, 0), element_hash(0, 1));
+  EXPECT_NE(element_hash(1, 0) + element_hash(2, 1), element_hash(2, 0) + element_hash(1, 1));
+  EXPECT_NE(element_hash(0, 5), element_hash(0x80000000u, 5));  // 0 and -0
+}
+
+VerifyRun run_of(const std::vector<double>& losses) {
+  VerifyRun run;
+  for (size_t i = 0; i < losses.size(); ++i) {
+    run.steps.push_back({static_cast<int64_t>(i) + 1, losses[i], 1.0});
+  }
+  return run;
+}
+
+TEST(CompareRuns, StatisticsAndBars) {
+  const VerifyRun base = run_of({4, 3, 2, 2.5}), run = run_of({4, 3.5, 2, 2.25});
+  VerifyResult r = compare_runs(base, run, choose_bars(false, false, 0.5, std::nullopt));
+  EXPECT_TRUE(r.ok());
+  EXPECT_EQ(r.initial, 4);
+  EXPECT_EQ(r.final, 2.25);
+  EXPECT_EQ(r.min, 2);
+  EXPECT_EQ(r.mean, 2.9375);
+  EXPECT_EQ(r.max_diff, 0.5);
+  EXPECT_EQ(r.mean_diff, 0.1875);
+  EXPECT_EQ(r.final_diff, 0.25);
+  EXPECT_EQ(r.losses_different, 2);
+  EXPECT_FALSE(r.first_bad_step);
+  r = compare_runs(base, run, choose_bars(false, false, 0.49, std::nullopt));
+  EXPECT_FALSE(r.ok());
+  EXPECT_EQ(r.first_bad_step, 2);
+  r = compare_runs(base, run, choose_bars(false, false, 1, 0.1));
+  EXPECT_FALSE(r.ok());
+  EXPECT_EQ(r.first_bad_step, 2);
+}
+
+TEST(CompareRuns, DefaultBars) {
+  const Bars fp32 = choose_bars(false, false, {}, {}), bf16 = choose_bars(false, true, {}, {}),
+             exact = choose_bars(true, true, {}, {});
+  EXPECT_EQ(fp32.max, 1e-5);
+  EXPECT_FALSE(fp32.mean);
+  EXPECT_EQ(bf16.max, 5e-3);
+  EXPECT_EQ(bf16.mean, 1e-3);
+  EXPECT_TRUE(exact.bits);
+  EXPECT_FALSE(exact.max || exact.mean || fp32.bits);
+}
+
+TEST(CompareRuns, WhatIsMissingDiffers) {
+  const Bars wide = choose_bars(false, false, 100, {});
+  const VerifyRun base = run_of({4, 3, 2});
+  EXPECT_FALSE(compare_runs(base, run_of({4, 3}), wide).ok());
+  VerifyRun null = base;
+  null.steps[1].loss.reset();
+  EXPECT_EQ(compare_runs(base, null, wide).first_bad_step, 2);
+  EXPECT_TRUE(compare_runs(null, null, wide).ok());
+  VerifyRun nan = base;
+  nan.steps[2].loss = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_FALSE(compare_runs(base, nan, wide).ok());
+  VerifyRun evaluated = base;
+  evaluated.evals.emplace_back(2.0);
+  EXPECT_FALSE(compare_runs(base, evaluated, wide).ok());
+  // Exact mode without hashes proves nothing.
+  EXPECT_FALSE(compare_runs(base, base, choose_bars(true, false, {}, {})).ok());
+}
+
+class HashedRuns : public ::testing::Test {
+ protected:
+  VerifyRun hashed(const std::string& name, const std::string& lines) const {
+    std::ofstream(folder_ / name) << lines;
+    VerifyRun run = run_of({4, 3});
+    run.hashes = folder_ / name;
+    return run;
+  }
+  VerifyResult compare(const VerifyRun& run) const {
+    return compare_runs(hashed("base", kBase), run, choose_bars(true, false, {}, {}));
+  }
+  const std::string kBase =
+      "{\"step\": 0, \"tensors\": {\"a\": \"1\", \"b\": \"1\"}}\n"
+      "{\"step\": 1, \"tensors\": {\"a#grad\": \"5\", \"a\": \"2\", \"b\": \"2\"}}\n"
+      "{\"step\": 2, \"tensors\": {\"a#grad\": \"6\", \"a\": \"3\", \"b\": \"3\"}}\n";
+  std::string change(const std::string& from, const std::string& to) const {
+    std::string text = kBase;
+    const size_t at = text.find(from);
+    EXPECT_NE(at, std::string::npos);
+    return text.replace(at, from.size(), to);
+  }
+  TemporaryFolder folder_;
+};
+
+TEST_F(HashedRuns, NameTheFirstTensor) {
+  EXPECT_TRUE(compare(hashed("same", kBase)).ok());
+  VerifyResult r = compare(hashed("start", change("\"b\": \"1\"", "\"b\": \"9\"")));
+  EXPECT_EQ(r.first_bad_step, 0);
+  EXPECT_EQ(r.tensor, "b");
+  EXPECT_FALSE(r.ok());  // though the end is the same
+  r = compare(hashed("end", change("\"a\": \"3\", \"b\": \"3\"", "\"a\": \"8\", \"b\": \"9\"")));
+  EXPECT_EQ(r.first_bad_step, 2);
+  EXPECT_EQ(r.tensor, "a");
+  EXPECT_EQ(r.tensors_different, (std::vector<std::string>{"a", "b"}));
+  r = compare(hashed("lacks", change(", \"b\": \"3\"", "")));
+  EXPECT_EQ(r.tensors_different, (std::vector<std::string>{"b"}));
+  // A norm that differs before: its step, and no tensor.
+  VerifyRun run = hashed("norm", change("\"a\": \"3\"", "\"a\": \"8\""));
+  run.steps[0].grad_norm = 1.5;
+  r = compare(run);
+  EXPECT_EQ(r.first_bad_step, 1);
+  EXPECT_FALSE(r.tensor);
+}
+
+TEST_F(HashedRuns, ShortFilesDoNotPass) {
+  const std::string first = kBase.substr(0, kBase.find('\n') + 1);
+  EXPECT_FALSE(compare(hashed("short", first)).ok());
+  EXPECT_FALSE(compare(hashed("torn", kBase.substr(0, kBase.size() - 3))).ok());
+}
+
+}  // namespace
+}  // namespace weft
