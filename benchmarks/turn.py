@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import statistics
 import subprocess
 import time
@@ -12,7 +13,11 @@ DROPPED = 3  # first steps of a turn: caches, page faults, compilation
 
 @dataclass
 class Turn:
-    """What one process did. Times as its metrics say; memory, first line and load from outside."""
+    """What one program did. Times as its metrics say; memory, first line and load from outside.
+
+    A program may be a supervisor with a process a rank: memory is of the largest of them, the load
+    of all.
+    """
 
     losses: list
     steps_ms: list
@@ -57,6 +62,19 @@ def read_cpu_seconds(pid):
         return 0.0
 
 
+def family(pid):
+    """A process and all below it."""
+    pids = [pid]
+    for parent in pids:  # grows while it is read
+        try:
+            for task in os.listdir(f"/proc/{parent}/task"):
+                with open(f"/proc/{parent}/task/{task}/children", encoding="ascii") as file:
+                    pids += [int(word) for word in file.read().split()]
+        except OSError:
+            pass
+    return pids
+
+
 def count_steps(path):
     """Whole lines of optimizer steps so far."""
     try:
@@ -77,13 +95,17 @@ def watch(process, metrics, begin, deadline_s):
     marks, peak = [], 0
     while process.poll() is None:
         if time.perf_counter() - begin > deadline_s:
+            for pid in family(process.pid)[1:]:
+                os.kill(pid, signal.SIGKILL)
             process.kill()
             process.wait()
             raise TurnFailed(f"no end after {deadline_s} s: {' '.join(process.args)}")
-        peak = max(peak, read_peak_bytes(process.pid))
+        pids = family(process.pid)
+        peak = max(peak, *(read_peak_bytes(pid) for pid in pids))
         lines = count_steps(metrics)
         if lines and (not marks or lines > marks[-1][2]):
-            marks.append((time.perf_counter(), read_cpu_seconds(process.pid), lines))
+            cpu_s = sum(read_cpu_seconds(pid) for pid in pids)
+            marks.append((time.perf_counter(), cpu_s, lines))
         time.sleep(0.02 if marks else 0.003)
     return marks, peak
 

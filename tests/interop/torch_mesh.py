@@ -89,8 +89,9 @@ class Trainer:
 
     def __init__(self, kind, model, lr, clip=0.0, weight_decay=0.01):
         self.kind, self.clip, self.size = kind, clip, dist.get_world_size()
-        self.model = {"ddp": DistributedDataParallel, "fsdp2": shard_model,
-                      "tp": lambda m: cut_model(m, self.size)}[kind](model)
+        make = {"ddp": lambda m: DistributedDataParallel(m, gradient_as_bucket_view=True),
+                "fsdp2": shard_model, "tp": lambda m: cut_model(m, self.size)}
+        self.model = make[kind](model)
         # foreach lists cannot hold plain tensors beside DTensors.
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=lr,
                                            weight_decay=weight_decay,
