@@ -42,6 +42,8 @@ FOREIGN = {
     "CLI/": "cmd",
     "arrow/": "io",
     "parquet/": "io",
+    "zlib.h": "io",
+    "zstd.h": "io",
     "sentencepiece": "text",
     "gloo/": "comm",
     "dnnl": "kernel",

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # tools/setup.sh: installs exactly what is missing, and nothing that is there.
 #
-#   tools/setup.sh build|lint|sanitize   Debian packages
+#   tools/setup.sh build|lint|sanitize   Debian packages, and Arrow (the pyarrow wheel) unless WEFT_ARROW=OFF
 #   tools/setup.sh interop               ... and a Python environment in the user's cache folder, named
 #                                        by the hash of its lock file; its interpreter is printed
+#   tools/setup.sh arrow-folder          prints where Arrow is; installs nothing
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -53,31 +54,46 @@ packages_build() {
   tool python3 python3
   tool pkg-config pkg-config
   lib libfmt-dev libspdlog-dev libyaml-cpp-dev nlohmann-json3-dev libcli11-dev libxxhash-dev \
-    libcairo2-dev libgtest-dev
+    libcairo2-dev libgtest-dev zlib1g-dev libzstd-dev
+  python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv)
 }
 
-# python_env LOCK SOURCES: the environment's interpreter on standard output. What SOURCES names is built
-# here, after LOCK is installed. It is made beside, then renamed: an interrupted run leaves nothing that
-# looks whole. (Renamed, its bin/ scripts do not work; use python -m.)
-python_env() {
-  local lock=$1 sources=$2 kind hash cache home
+# Debian has no Arrow C++: its headers and libraries are in the pyarrow wheel.
+install_arrow() { [ "${WEFT_ARROW:-ON}" = OFF ] || python_env tools/locks/arrow.txt >/dev/null; }
+
+env_cache=${XDG_CACHE_HOME:-$HOME/.cache}/weft
+
+# sources_of LOCK: the list beside it, NAME_source.txt, of packages that exist as source alone.
+sources_of() { local list=${1%.txt}_source.txt; [ ! -e "$list" ] || echo "$list"; }
+
+# env_folder LOCK: where the environment of a lock file is, or would be.
+env_folder() {
+  local kind hash
   kind=$(python3 -c 'import sys, platform; print(sys.version_info[:2], platform.machine())')
-  hash=$( (cat "$lock" "$sources"; echo "$kind") | sha256sum | cut -c1-16)
-  cache=${XDG_CACHE_HOME:-$HOME/.cache}/weft
-  home=$cache/venv-$hash
+  hash=$( (cat "$1" $(sources_of "$1"); echo "$kind") | sha256sum | cut -c1-16)
+  echo "$env_cache/venv-$hash"
+}
+
+# python_env LOCK: the environment's interpreter on standard output. It is made beside, then renamed:
+# an interrupted run leaves nothing that looks whole. (Renamed, its bin/ scripts do not work; use
+# python -m.) Sources are built last, with the other packages in place.
+python_env() {
+  local lock=$1 cache=$env_cache sources home
+  sources=$(sources_of "$lock")
+  home=$(env_folder "$lock")
   if [ ! -x "$home/bin/python" ]; then
     mkdir -p "$cache"
     exec 9>"$cache/lock"
     flock 9  # one set-up at a time
     if [ ! -x "$home/bin/python" ]; then
-      say "making the Python environment of $lock (some minutes, 5 GB, once)"
+      say "making the Python environment of $lock (once)"
       rm -rf "$home.tmp"
       python3 -m venv "$home.tmp" >&2
       "$home.tmp/bin/python" -m pip install -q --disable-pip-version-check --no-deps --no-compile \
         -r "$lock" >&2 || die "pip could not install $lock"
       # DS_ACCELERATOR: DeepSpeed's setup.py asks for its device.
-      DS_ACCELERATOR=cpu PATH="$home.tmp/bin:$PATH" "$home.tmp/bin/python" -m pip install -q \
-        --disable-pip-version-check --no-deps --no-compile --no-build-isolation \
+      [ -z "$sources" ] || DS_ACCELERATOR=cpu PATH="$home.tmp/bin:$PATH" "$home.tmp/bin/python" -m pip \
+        install -q --disable-pip-version-check --no-deps --no-compile --no-build-isolation \
         -r "$sources" >&2 || die "pip could not build $sources"
       mv "$home.tmp" "$home"
     fi
@@ -90,6 +106,7 @@ case "${1:-}" in
   build)
     packages_build
     install_missing
+    install_arrow
     ;;
   lint)
     packages_build  # clang-tidy reads the same headers
@@ -97,21 +114,29 @@ case "${1:-}" in
     tool clang-format-14 clang-format-14
     tool clang-tidy-14 clang-tidy-14
     install_missing
+    install_arrow
     ;;
   sanitize)
     packages_build
     tool clang++-14 clang-14
     lib libclang-rt-14-dev
     install_missing
+    install_arrow
     ;;
   interop)
     packages_build
     tool sha256sum coreutils
-    python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv)
     install_missing
-    python_env tools/locks/interop.txt tools/locks/interop_source.txt
+    install_arrow
+    python_env tools/locks/interop.txt
+    ;;
+  arrow-folder)
+    # Nothing where it is not installed; several Pythons never share a folder.
+    for folder in "$(env_folder tools/locks/arrow.txt)"/lib/python3*/site-packages/pyarrow; do
+      if [ -d "$folder/include/arrow" ]; then echo "$folder"; fi
+    done
     ;;
   *)
-    die "usage: tools/setup.sh build|lint|sanitize|interop"
+    die "usage: tools/setup.sh build|lint|sanitize|interop|arrow-folder"
     ;;
 esac

@@ -10,12 +10,13 @@ namespace weft {
 
 RunCommand add_corpus(CLI::App& app) {
   struct Words {
-    std::filesystem::path out;
+    std::string out;
     uint64_t seed = 1;
     int64_t train = 20000, test = 600;
   };
   auto w = std::make_shared<Words>();
-  app.add_option("OUT_DIR", w->out, "folder for train.jsonl and test.jsonl")->required();
+  app.add_option("OUT_DIR", w->out, "folder (or s3:// URI) for train.jsonl and test.jsonl")
+      ->required();
   app.add_option("--seed", w->seed, "of the questions; default: 1");
   app.add_option("--train", w->train, "questions to train on; default: 20000")
       ->check(CLI::PositiveNumber);
@@ -23,7 +24,7 @@ RunCommand add_corpus(CLI::App& app) {
       ->check(CLI::PositiveNumber);
   return [w] {
     write_sql_corpus(w->out, w->seed, w->train, w->test);
-    fmt::print("{}: {} questions to train on, {} to test\n", w->out.string(), w->train, w->test);
+    fmt::print("{}: {} questions to train on, {} to test\n", w->out, w->train, w->test);
     return 0;
   };
 }

@@ -13,13 +13,20 @@ namespace {
 namespace fs = std::filesystem;
 
 bool has_tokenizer(const fs::path& folder) {
-  return fs::exists(folder / "tokenizer.json") || fs::exists(folder / "vocab.json");
+  return fs::exists(folder / "tokenizer.json") || fs::exists(folder / "vocab.json") ||
+         fs::exists(folder / "spiece.model");
 }
 
-Json inspect(const std::string& path) {
-  if (fs::is_regular_file(path)) {
-    return path.ends_with(".safetensors") ? inspect_model(path) : inspect_rows(path);
-  }
+// A folder of data has neither a model's files nor a tokenizer's.
+bool is_data(const std::string& path) {
+  if (fs::is_regular_file(path)) return !path.ends_with(".safetensors");
+  if (path.find("://") != std::string::npos || path.find('*') != std::string::npos) return true;
+  return fs::exists(fs::path(path) / "dataset_info.json");
+}
+
+Json inspect(const std::string& path, const InspectRows& options) {
+  if (path.ends_with(".yaml")) return inspect_batches(path, options.num_batches);
+  if (is_data(path)) return inspect_rows(path, options);
   const bool model = is_checkpoint(path) || fs::exists(fs::path(path) / "config.json");
   if (!model && has_tokenizer(path)) return inspect_tokenizer(path);
   return inspect_model(path);
@@ -31,6 +38,8 @@ void print_value(const std::string& key, const Json& value, int indent) {
   if (value.is_object()) {
     fmt::print("{:{}}{}:\n", "", blanks, key);
     for (const auto& [k, v] : value.as_object()) print_value(k, v, indent + 2);
+  } else if (value.is_array() && !value.as_array().empty() && value.as_array()[0].is_object()) {
+    for (const Json& entry : value.as_array()) print_value(key, entry, indent);
   } else if (value.is_string()) {
     fmt::print("{:{}}{}: {}\n", "", blanks, key, value.as_string());
   } else {
@@ -44,14 +53,26 @@ RunCommand add_inspect(CLI::App& app) {
   struct Options {
     std::string path;
     bool json = false;
+    InspectRows rows;
   };
   const auto options = std::make_shared<Options>();
   app.add_option("PATH", options->path,
-                 "checkpoint, run directory, folder, safetensors file, data file or tokenizer")
+                 "checkpoint, run directory, folder, safetensors file, data, tokenizer or run file")
       ->required();
   app.add_flag("--json", options->json, "print one JSON object");
+  app.add_option("--rows", options->rows.num_rows, "data: how many rows to show")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--tokenizer", options->rows.tokenizer,
+                 "data: folder with tokenizer files, or bytes: shows lengths and labels");
+  app.add_option("--text", options->rows.data.text, "data: template of the text");
+  app.add_option("--source", options->rows.data.source, "data: template of the prompt");
+  app.add_option("--target", options->rows.data.target, "data: template of the answer");
+  app.add_option("--messages", options->rows.data.messages, "data: column of chat rows");
+  app.add_option("--batches", options->rows.num_batches, "run file: how many batches to show")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--seq-length", options->rows.data.seq_length, "data: where rows are cut");
   return [options] {
-    const Json found = inspect(options->path);
+    const Json found = inspect(options->path, options->rows);
     if (options->json) {
       fmt::print("{}\n", found.dump(2));
     } else {

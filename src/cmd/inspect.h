@@ -4,11 +4,21 @@
 #include <filesystem>
 
 #include "base/json.h"
+#include "data/config.h"
 
 namespace weft {
 
 Json inspect_model(const std::string& path);                  // checkpoint, folder, file
 Json inspect_tokenizer(const std::filesystem::path& folder);  // tokenizer files alone
-Json inspect_rows(const std::filesystem::path& file);         // rows and columns
+
+// Rows and columns of a data file, folder, pattern or URI.
+struct InspectRows {
+  int64_t num_rows = 0;     // shown as "sample", beside the first
+  std::string tokenizer;    // given: lengths of all rows, and the first one with its labels
+  DataConfig data;          // templates, seq_length
+  int64_t num_batches = 1;  // of a run file
+};
+Json inspect_rows(const std::string& path, const InspectRows& options);
+Json inspect_batches(const std::string& run_file, int64_t num_batches);
 
 }  // namespace weft

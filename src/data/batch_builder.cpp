@@ -1,9 +1,11 @@
-// data/batch_builder.cpp: padding, targets and counts of a batch.
+// data/batch_builder.cpp: which rows make a batch, their counts, and the state between batches.
 #include "data/batch_builder.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "base/error.h"
+#include "base/hash.h"
 
 namespace weft {
 namespace {
@@ -15,114 +17,195 @@ Order make_order(const DataConfig& config, const StreamOptions& options, int64_t
   return {num_rows, config.shuffle && !options.once, options.seed, epoch};
 }
 
-void clear(Batch& out, int64_t max_rows, int64_t T) {
-  const size_t cells = static_cast<size_t>(max_rows * T);
-  out.num_rows = out.tokens = out.positions = out.target_tokens = 0;
-  out.seq_length = T;
-  out.is_epoch_end = false;
-  out.ids.resize(cells);
-  out.targets.resize(cells);
-  out.lengths.resize(static_cast<size_t>(max_rows));
-  out.counted = DataCounters();
+uint64_t hash_of(const std::vector<FileInfo>& files) {
+  if (files.empty()) return 0;
+  std::string text;
+  for (const FileInfo& file : files) text += fmt::format("{} {}\n", file.size, file.time_ns);
+  return std::max<uint64_t>(1, hash_text(text) >> 1);  // a JSON integer, and never "not known"
+}
+
+void check_options(const DataConfig& config, const StreamOptions& o) {
+  require(o.global_batch >= 1, "train.global_batch: wanted at least 1, got {}", o.global_batch);
+  require(o.dp >= 1 && o.dp_rank >= 0 && o.dp_rank < o.dp, "rank {} of {} is none", o.dp_rank,
+          o.dp);
+  require(o.global_batch % o.dp == 0, "train.global_batch {} is no multiple of parallel.dp {}",
+          o.global_batch, o.dp);
+  require(config.layout == "pad" || config.layout == "dynamic" || config.layout == "pack",
+          "data.layout: wanted pad, dynamic or pack, got {}", config.layout);
 }
 
 }  // namespace
+
+int64_t bucket_length(int64_t longest, int64_t seq_length) {
+  int64_t step = 16;
+  if (longest > 64)
+    step = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(longest - 1))) / 4;
+  const int64_t rounded = (std::max<int64_t>(longest, 1) + step - 1) / step * step;
+  return std::min(rounded, seq_length);
+}
 
 BatchBuilder::BatchBuilder(const DataConfig& config, const RowSource& rows,
                            const Tokenizer& tokenizer, const StreamOptions& options)
     : config_(config),
       rows_(rows),
       options_(options),
-      maker_(config, tokenizer, options.vocab_size),
+      maker_(config, tokenizer, options.vocab_size, options.kind),
       num_rows_(rows_taken(config, rows.size())),
+      files_(hash_of(rows.files())),
+      cache_(rows, maker_, num_rows_, options.cache),
       order_(make_order(config, options, num_rows_, 1)) {
-  require(options.global_batch >= 1, "train.global_batch: wanted at least 1, got {}",
-          options.global_batch);
+  check_options(config, options);
 }
 
 void BatchBuilder::restore(const StreamState& state) {
   require(state.epoch >= 1 && state.position >= 0 && state.position <= num_rows_,
           "the checkpoint stands at row {} of epoch {}, but the data has {} rows", state.position,
           state.epoch, num_rows_);
+  if (state.files != 0 && files_ != 0 && state.files != files_) {
+    throw UserError("the data files are not those of the checkpoint: their sizes or times differ",
+                    "a run goes on with the same rows: bring the files back, or start anew with "
+                    "--overwrite");
+  }
+  check_unchanged(rows_.files());
   epoch_ = state.epoch;
   position_ = state.position;
+  part_ = state.part;
+  pack_.first = -1;
   order_ = make_order(config_, options_, num_rows_, epoch_);
 }
 
-void BatchBuilder::next_epoch() { restore({epoch_ + 1, 0}); }
+void BatchBuilder::next_epoch() { restore({epoch_ + 1, 0, 0, files_}); }
 
 bool BatchBuilder::is_member(int64_t row) const {
   if (options_.part == Part::kAll) return true;
   return is_eval_row(options_.seed, row, config_.eval_fraction) == (options_.part == Part::kEval);
 }
 
-bool BatchBuilder::is_kept(int64_t row) const {
-  if (!is_member(row)) return false;
-  if (keeps_all()) return true;
-  Row columns;
-  rows_.read(row, columns);
-  return maker_.is_kept(rows_, row, columns);
+bool BatchBuilder::is_mine(int64_t k) const {
+  const int64_t share = options_.global_batch / options_.dp;
+  return k / share == options_.dp_rank;
+}
+
+int64_t BatchBuilder::count_kept_rows() {
+  int64_t kept = 0;
+  cache_.each_kept([&](int64_t row, bool is_kept) { kept += is_kept && is_member(row); });
+  return kept;
 }
 
 bool BatchBuilder::fill(Batch& out) {
-  clear(out, options_.global_batch, config_.seq_length);
+  cache_.start(order_.blocks_from(position_));
+  out.counted = DataCounters();
   out.epoch = epoch_;
-  while (position_ < num_rows_ && out.num_rows < options_.global_batch) {
-    const int64_t row = order_.at(position_++);
-    if (is_member(row) && take_row(row, out)) put_row(example_, out);
+  out.is_epoch_end = false;
+  num_taken_ = 0;
+  chosen_.clear();
+  chosen_rows_.clear();
+  if (packs()) {
+    take_packed(out);
+  } else {
+    take_rows(out);
   }
-  const bool is_whole = out.num_rows == options_.global_batch;
-  if (!is_whole && !options_.once) {
-    out.counted.incomplete = out.num_rows;
-    out.num_rows = 0;
-  }
-  out.positions = out.num_rows * out.seq_length;
-  if (out.num_rows > 0) {
-    out.counted.rows = out.num_rows;
-    out.counted.padding = out.positions - out.tokens;
-  }
-  const size_t cells = static_cast<size_t>(out.positions);
-  out.ids.resize(cells);
-  out.targets.resize(cells);
-  out.lengths.resize(static_cast<size_t>(out.num_rows));
+  put_rows(out);
   out.after = state();
   return out.num_rows > 0;
 }
 
-// Reads and tokenizes into example_; false: dropped.
-bool BatchBuilder::take_row(int64_t row, Batch& out) {
-  rows_.read(row, row_);
-  if (row_.repaired) {
-    ++out.counted.repaired;
-    if (out.counted.first_repaired.size() < kNamedRows) {
-      out.counted.first_repaired.push_back(rows_.where(row));
-    }
+// What happened to a row on its way; told by the first rank, so that ranks can be added up.
+void BatchBuilder::count_row(int64_t row, Batch& out) {
+  if (options_.dp_rank != 0) return;
+  out.counted.dropped += info_.dropped;
+  out.counted.truncated += info_.truncated && !info_.dropped;
+  out.counted.nulls += info_.num_nulls;
+  out.counted.repaired += info_.repaired;
+  if (info_.repaired && out.counted.first_repaired.size() < kNamedRows) {
+    out.counted.first_repaired.push_back(rows_.where(row));
   }
-  if (!maker_.make(rows_, row, row_, example_)) {
-    ++out.counted.dropped;
-    return false;
-  }
-  out.counted.truncated += example_.truncated;
-  return true;
 }
 
-// The target of position t is token t + 1 where that is a label. With mask_padding off the label
-// row is the padded row itself, shifted, as transformers does when labels hold the padding.
-void BatchBuilder::put_row(const Example& example, Batch& out) {
-  const int64_t T = config_.seq_length, n = static_cast<int64_t>(example.ids.size());
-  int32_t* ids = out.ids.data() + out.num_rows * T;
-  int32_t* targets = out.targets.data() + out.num_rows * T;
-  std::copy(example.ids.begin(), example.ids.end(), ids);
-  std::fill(ids + n, ids + T, maker_.pad_id());
-  const int64_t end = config_.mask_padding ? n : T;  // labels end before
-  for (int64_t t = 0; t < T; ++t) {
-    const bool is_label = t + 1 >= example.first_label && t + 1 < end;
-    targets[t] = is_label ? ids[t + 1] : -1;
+// Looks a row up in the cache; false: it is none of the part, or dropped.
+bool BatchBuilder::find_row(int64_t row, Batch& out) {
+  if (!is_member(row)) return false;
+  cache_.read_length(row, info_);
+  count_row(row, out);
+  return !info_.dropped;
+}
+
+void BatchBuilder::take_rows(Batch& out) {
+  int64_t k = 0;
+  for (; position_ < num_rows_ && k < options_.global_batch;) {
+    const int64_t row = order_.at(position_++);
+    if (!find_row(row, out)) continue;
+    if (is_mine(k++)) {
+      if (taken_.size() <= num_taken_) taken_.emplace_back();
+      cache_.read(row, taken_[num_taken_++]);
+    }
   }
-  out.lengths[static_cast<size_t>(out.num_rows)] = static_cast<int32_t>(n);
-  out.target_tokens += std::max<int64_t>(0, end - example.first_label);
-  out.tokens += n;
-  ++out.num_rows;
+  if (k < options_.global_batch && !options_.once) {
+    if (options_.dp_rank == 0) out.counted.incomplete = k;
+    num_taken_ = 0;
+  }
+}
+
+BatchBuilder::Packed BatchBuilder::load_pack(const Order& order, int64_t first) {
+  Packed pack;
+  pack.first = first;
+  std::vector<int64_t> lengths;
+  CachedRow info;
+  for (int64_t p = first; p < std::min(num_rows_, first + kPackRows); ++p) {
+    const int64_t row = order.at(p);
+    if (!is_member(row)) continue;
+    const int64_t length = cache_.read_length(row, info);
+    if (info.dropped) continue;
+    pack.rows.push_back(row);
+    lengths.push_back(length);
+  }
+  pack.packed = pack_rows(lengths, config_.seq_length);
+  return pack;
+}
+
+int64_t BatchBuilder::count_packed_rows(int64_t epoch) {
+  const Order order = make_order(config_, options_, num_rows_, epoch);
+  int64_t count = 0;
+  for (int64_t first = 0; first < num_rows_; first += kPackRows) {
+    count += static_cast<int64_t>(load_pack(order, first).packed.size());
+  }
+  return count;
+}
+
+void BatchBuilder::take_packed(Batch& out) {
+  int64_t k = 0;
+  while (position_ < num_rows_ && k < options_.global_batch) {
+    if (pack_.first != position_) pack_ = load_pack(order_, position_);
+    if (part_ == 0) {  // the window begins: its rows are counted once
+      for (int64_t p = position_; p < std::min(num_rows_, position_ + kPackRows); ++p) {
+        find_row(order_.at(p), out);
+      }
+      for (const PackedRow& row : pack_.packed) {
+        for (const Segment& s : row) {
+          out.counted.split +=
+              options_.dp_rank == 0 && s.begin > 0 && s.begin <= config_.seq_length;
+        }
+      }
+    }
+    for (; part_ < static_cast<int64_t>(pack_.packed.size()) && k < options_.global_batch;
+         ++part_) {
+      if (!is_mine(k++)) continue;
+      chosen_.push_back(pack_.packed[static_cast<size_t>(part_)]);
+      chosen_rows_.emplace_back();
+      for (const Segment& s : chosen_.back()) {
+        chosen_rows_.back().push_back(pack_.rows[static_cast<size_t>(s.row)]);
+      }
+    }
+    if (part_ == static_cast<int64_t>(pack_.packed.size())) {
+      position_ = std::min(num_rows_, position_ + kPackRows);
+      part_ = 0;
+    }
+  }
+  if (k < options_.global_batch && !options_.once) {
+    if (options_.dp_rank == 0) out.counted.incomplete = k;
+    chosen_.clear();
+    chosen_rows_.clear();
+  }
 }
 
 }  // namespace weft

@@ -6,11 +6,16 @@
 #include "data/batches.h"
 #include "data/example.h"
 #include "data/order.h"
+#include "data/pack.h"
+#include "data/token_cache.h"
 
 namespace weft {
 
 class BatchBuilder {
  public:
+  // `pack` packs the rows of so many positions at a time.
+  static constexpr int64_t kPackRows = 4096;
+
   BatchBuilder(const DataConfig& config, const RowSource& rows, const Tokenizer& tokenizer,
                const StreamOptions& options);
 
@@ -20,28 +25,50 @@ class BatchBuilder {
   bool fill(Batch& out);
   void next_epoch();
 
-  StreamState state() const { return {epoch_, position_}; }
+  StreamState state() const { return {epoch_, position_, part_, files_}; }
   int64_t num_raw_rows() const { return num_rows_; }
-  bool is_member(int64_t row) const;  // of the part that is asked for
-  bool is_kept(int64_t row) const;    // a member that is not dropped; safe from several threads
-  bool keeps_all() const { return !config_.drop_empty; }
   int64_t global_batch() const { return options_.global_batch; }
   bool once() const { return options_.once; }
+  bool packs() const { return config_.layout == "pack"; }
+
+  // Both wait for all rows.
+  int64_t count_kept_rows();
+  int64_t count_packed_rows(int64_t epoch);
 
  private:
-  bool take_row(int64_t row, Batch& out);
-  void put_row(const Example& example, Batch& out);
+  void take_rows(Batch& out);
+  void take_packed(Batch& out);
+  bool find_row(int64_t row, Batch& out);
+  bool is_member(int64_t row) const;  // of the part that is asked for
+  bool is_mine(int64_t k) const;      // row k of the global batch
+  void count_row(int64_t row, Batch& out);
+  struct Packed {        // the rows of kPackRows positions
+    int64_t first = -1;  // position; -1: none in hand
+    std::vector<int64_t> rows;
+    std::vector<PackedRow> packed;
+  };
+  Packed load_pack(const Order& order, int64_t first);
+  void put_rows(Batch& out);
+  void put_causal(const CachedRow& row, int64_t b, Batch& out) const;
+  void put_answer(const CachedRow& row, int64_t b, Batch& out) const;
+  void put_packed(const PackedRow& row, int64_t b, Batch& out);
 
   DataConfig config_;
   const RowSource& rows_;
   StreamOptions options_;
   ExampleMaker maker_;
   int64_t num_rows_;
-  int64_t epoch_ = 1;
-  int64_t position_ = 0;
+  uint64_t files_ = 0;
+  TokenCache cache_;
+  int64_t epoch_ = 1, position_ = 0, part_ = 0;
   Order order_;
-  Row row_;
-  Example example_;
+
+  std::vector<CachedRow> taken_;  // of the batch in the making; memory used again
+  size_t num_taken_ = 0;
+  CachedRow info_;
+  Packed pack_;
+  std::vector<PackedRow> chosen_;  // pack: rows of the batch in the making
+  std::vector<std::vector<int64_t>> chosen_rows_;
 };
 
 }  // namespace weft

@@ -10,7 +10,6 @@
 
 #include "base/error.h"
 #include "base/random.h"
-#include "base/threads.h"
 #include "data/batch_builder.h"
 
 namespace weft {
@@ -45,6 +44,9 @@ void DataCounters::add(const DataCounters& more) {
   rows += more.rows;
   dropped += more.dropped;
   truncated += more.truncated;
+  split += more.split;
+  nulls += more.nulls;
+  tokens += more.tokens;
   repaired += more.repaired;
   incomplete += more.incomplete;
   padding += more.padding;
@@ -63,10 +65,19 @@ std::string DataCounters::describe() const {
   };
   tell(dropped, "rows dropped (one token or less)");
   tell(truncated, "rows cut to seq_length");
+  tell(split, "rows split");
+  tell(nulls, "null cells taken as empty");
   tell(repaired, "rows with invalid UTF-8 repaired");
   tell(incomplete, "rows left over at the end of an epoch");
   tell(padding, "positions of padding");
+  if (padding > 0) out += fmt::format(" ({:.1f} % of all)", 100 * (1 - efficiency()));
   return out;
+}
+
+double DataCounters::efficiency() const {
+  return tokens + padding == 0
+             ? 1
+             : static_cast<double>(tokens) / static_cast<double>(tokens + padding);
 }
 
 // The ring: the thread fills slots_[made_ % N], next() swaps slots_[taken_ % N] out. A batch is
@@ -140,7 +151,7 @@ class BatchStream::Producer {
       if (!has_next) {
         current_.is_epoch_end = true;
         current_.counted.add(next_.counted);
-        if (!builder.once()) current_.after = {current_.epoch + 1, 0};
+        if (!builder.once()) current_.after = {current_.epoch + 1, 0, 0, current_.after.files};
       }
       if (!release()) return false;
       std::swap(current_, next_);
@@ -200,27 +211,13 @@ StreamState BatchStream::state() const { return state_; }
 const DataCounters& BatchStream::counters() const { return counters_; }
 int64_t BatchStream::num_raw_rows() const { return producer_->builder.num_raw_rows(); }
 
-int64_t BatchStream::count_kept_rows(int num_threads) const {
-  constexpr int64_t kChunk = 4096;
-  const BatchBuilder& builder = producer_->builder;
-  const int64_t num_rows = builder.num_raw_rows(), num_chunks = (num_rows + kChunk - 1) / kChunk;
-  std::vector<int64_t> kept(static_cast<size_t>(num_chunks));
-  ThreadPool pool(num_threads);
-  pool.run(num_chunks, [&](int64_t chunk, int) {
-    const int64_t end = std::min(num_rows, (chunk + 1) * kChunk);
-    for (int64_t row = chunk * kChunk; row < end; ++row) {
-      kept[static_cast<size_t>(chunk)] += builder.is_kept(row);
-    }
-  });
-  int64_t total = 0;
-  for (const int64_t n : kept) total += n;
-  return total;
-}
+int64_t BatchStream::count_kept_rows() const { return producer_->builder.count_kept_rows(); }
 
-int64_t BatchStream::count_steps_per_epoch(int num_threads) const {
-  const int64_t num_kept = count_kept_rows(num_threads), batch = producer_->builder.global_batch();
-  if (num_kept < batch) refuse_few_rows(num_kept, batch);
-  return num_kept / batch;
+int64_t BatchStream::count_steps_per_epoch(int64_t epoch) const {
+  BatchBuilder& builder = producer_->builder;
+  const int64_t rows = builder.packs() ? builder.count_packed_rows(epoch) : count_kept_rows();
+  if (rows < builder.global_batch()) refuse_few_rows(rows, builder.global_batch());
+  return rows / builder.global_batch();
 }
 
 }  // namespace weft

@@ -11,7 +11,9 @@
 #include <vector>
 
 #include "data/config.h"
+#include "data/example.h"
 #include "data/rows.h"
+#include "data/token_cache.h"
 #include "text/tokenizer.h"
 
 namespace weft {
@@ -20,6 +22,8 @@ namespace weft {
 struct StreamState {
   int64_t epoch = 1;
   int64_t position = 0;  // in the epoch's order of raw rows: dropped ones count
+  int64_t part = 0;      // pack: rows already given of those that begin at this position
+  uint64_t files = 0;    // a hash of the files' sizes and times; 0: not known
   bool operator==(const StreamState&) const = default;
 };
 
@@ -28,23 +32,33 @@ struct DataCounters {
   int64_t rows = 0;                         // given out in batches
   int64_t dropped = 0;                      // of one token or less
   int64_t truncated = 0;                    // longer than seq_length
+  int64_t split = 0;                        // pack: rows that did not fit one
+  int64_t nulls = 0;                        // cells, taken as empty
   int64_t repaired = 0;                     // held bytes that are no UTF-8
   int64_t incomplete = 0;                   // at the end of an epoch, less than a global batch
-  int64_t padding = 0;                      // positions
+  int64_t tokens = 0;                       // positions that hold one
+  int64_t padding = 0;                      // positions that do not
   std::vector<std::string> first_repaired;  // "file:line" of the first ten
 
   void add(const DataCounters& more);
   std::string describe() const;  // "12 rows dropped, 3 truncated, ..."; empty: nothing to tell
+  double efficiency() const;     // tokens / positions
 };
 
+// B rows. Encoder-decoder: ids, targets and lengths are the decoder's, source_ids the encoder's.
 struct Batch {
-  int64_t num_rows = 0;
-  int64_t seq_length = 0;        // T
-  std::vector<int32_t> ids;      // (num_rows, T), padded on the right
-  std::vector<int32_t> targets;  // (num_rows, T), -1: no label
-  std::vector<int32_t> lengths;  // (num_rows), without padding
-  int64_t tokens = 0;            // without padding
-  int64_t positions = 0;         // num_rows * T
+  int64_t num_rows = 0;               // B
+  int64_t seq_length = 0;             // T
+  std::vector<int32_t> ids;           // (B, T), padded on the right
+  std::vector<int32_t> targets;       // (B, T), -1: no label
+  std::vector<int32_t> lengths;       // (B), without padding
+  std::vector<int32_t> segments;      // pack: (B, T), from 1 in each row; 0: padding
+  std::vector<int32_t> position_ids;  // pack: (B, T), from 0 in each segment
+  int64_t source_length = 0;          // encoder-decoder: S
+  std::vector<int32_t> source_ids;    // (B, S)
+  std::vector<int32_t> source_lengths;
+  int64_t tokens = 0;     // without padding, of encoder and decoder
+  int64_t positions = 0;  // with it
   int64_t target_tokens = 0;
   int64_t epoch = 1;          // to which these rows belong
   bool is_epoch_end = false;  // no further batch in this epoch
@@ -61,11 +75,21 @@ enum class Part {
 struct StreamOptions {
   uint64_t seed = 42;
   int64_t global_batch = 8;
+  // Of the rows of a global batch a rank takes its share, consecutive ones: dp must divide it. The
+  // order and the state are the same on every rank.
+  int64_t dp = 1, dp_rank = 0;
   int64_t vocab_size = INT64_MAX;
   Part part = Part::kAll;
-  bool once = false;  // evaluation: file order, one epoch, the last batch may be short
+  bool once = false;  // evaluation: file order, one epoch, the last batch may be short (not shared)
   int prefetch = 4;   // batches read ahead
+  ModelKind kind = ModelKind::kCausal;
+  int32_t decoder_start_id = -1;  // encoder-decoder: before the first target; -1: the padding's id
+  CacheOptions cache;
 };
+
+// The lengths to which `dynamic` pads: multiples of 16 up to 64, then four an octave (80, 96, 112,
+// 128, 160 ...), at most seq_length. So few plans, and less than a quarter of padding for it.
+int64_t bucket_length(int64_t longest, int64_t seq_length);
 
 class BatchStream {
  public:
@@ -83,10 +107,10 @@ class BatchStream {
   const DataCounters& counters() const;    // of all batches given out
 
   int64_t num_raw_rows() const;  // after fraction and limit, before anything is dropped
-  // Reads every row once (several threads, long rows not to their end): only for a schedule or an
-  // epoch count that needs the end.
-  int64_t count_kept_rows(int num_threads = 2) const;
-  int64_t count_steps_per_epoch(int num_threads = 2) const;
+  // These wait until every row is tokenized: only for a schedule or an epoch count that needs the
+  // end.
+  int64_t count_kept_rows() const;
+  int64_t count_steps_per_epoch(int64_t epoch = 1) const;  // of `pack`, epochs may differ
 
  private:
   class Producer;

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/random.h"
+#include "io/file_system.h"
 
 namespace weft {
 namespace {
@@ -219,14 +220,19 @@ SqlCorpus make_sql_corpus(uint64_t seed, int64_t num_train, int64_t num_test) {
   return corpus;
 }
 
-void write_sql_corpus(const std::filesystem::path& folder, uint64_t seed, int64_t num_train,
+void write_sql_corpus(const std::string& folder, uint64_t seed, int64_t num_train,
                       int64_t num_test) {
   const SqlCorpus corpus = make_sql_corpus(seed, num_train, num_test);
+  if (is_uri(folder)) {
+    write_uri(folder + "/train.jsonl", as_json_lines(corpus.train));
+    write_uri(folder + "/test.jsonl", as_json_lines(corpus.test));
+    return;
+  }
   std::error_code bad;
   std::filesystem::create_directories(folder, bad);
-  if (bad) throw RunError(fmt::format("cannot make {}: {}", folder.string(), bad.message()));
-  write_file_atomic(folder / "train.jsonl", as_json_lines(corpus.train));
-  write_file_atomic(folder / "test.jsonl", as_json_lines(corpus.test));
+  if (bad) throw RunError(fmt::format("cannot make {}: {}", folder, bad.message()));
+  write_file_atomic(std::filesystem::path(folder) / "train.jsonl", as_json_lines(corpus.train));
+  write_file_atomic(std::filesystem::path(folder) / "test.jsonl", as_json_lines(corpus.test));
 }
 
 }  // namespace weft

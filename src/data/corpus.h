@@ -7,7 +7,6 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -28,8 +27,9 @@ struct SqlCorpus {
 constexpr int64_t kSqlPairBytes = 96;
 SqlCorpus make_sql_corpus(uint64_t seed, int64_t num_train, int64_t num_test);
 
-// train.jsonl and test.jsonl in `folder` (made where absent): {"question": ..., "sql": ...}.
-void write_sql_corpus(const std::filesystem::path& folder, uint64_t seed, int64_t num_train,
+// train.jsonl and test.jsonl in `folder` (made where absent, or a URI): {"question": ..., "sql":
+// ...}.
+void write_sql_corpus(const std::string& folder, uint64_t seed, int64_t num_train,
                       int64_t num_test);
 
 }  // namespace weft

@@ -10,17 +10,13 @@
 namespace weft {
 namespace {
 
-// A text longer than this is taken for more than one token once its beginning is: no vocabulary
-// that we know has a token half as long (the longest of GPT-2 and Qwen2 have 128 bytes).
-constexpr size_t kPrefixBytes = 256;
-
 std::optional<int32_t> chosen_eos(const DataConfig& config, const Tokenizer& tokenizer) {
-  const bool has_target = !config.target.empty();
   require(
       config.append_eos == "auto" || config.append_eos == "true" || config.append_eos == "false",
       "data.append_eos: wanted auto, true or false, got {}", config.append_eos);
   if (config.append_eos == "false") return std::nullopt;
-  if (config.append_eos == "auto" && !has_target) return std::nullopt;
+  // An assistant's turn has its own end.
+  if (config.append_eos == "auto" && config.target.empty()) return std::nullopt;
   const std::optional<int32_t> eos = tokenizer.eos_id();
   require(eos || config.append_eos == "auto",
           "data.append_eos: true, but the tokenizer ({}) has no end-of-sequence token",
@@ -42,26 +38,53 @@ std::string text_or_default(const DataConfig& config) {
   return config.text.empty() ? "{text}" : config.text;
 }
 
-void check_config(const DataConfig& config) {
-  require(config.messages.empty(), "data.messages: chat rows are not built");
-  require(config.layout == "pad", "data.layout: {} is not built; this build has pad",
-          config.layout);
+void check_config(const DataConfig& config, ModelKind kind) {
   require(config.source.empty() == config.target.empty(),
           "data.source and data.target go together, but only {} is given",
           config.source.empty() ? "data.target" : "data.source");
-  require(config.text.empty() || config.target.empty(),
-          "data.text and data.source + data.target exclude each other");
+  const int given = !config.text.empty() + !config.target.empty() + !config.messages.empty();
+  require(
+      given <= 1,
+      "data.text, data.source + data.target and data.messages exclude each other: one is wanted");
   require(config.seq_length >= 2, "data.seq_length: wanted at least 2, got {}", config.seq_length);
+  if (kind == ModelKind::kCausal) return;
+  require(!config.target.empty(),
+          "an encoder-decoder model wants data.source and data.target: what it reads and answers");
+  require(config.target_length >= 1, "data.target_length: wanted at least 1, got {}",
+          config.target_length);
+  require(config.layout != "pack", "data.layout: pack is not built for encoder-decoder models");
 }
 
 }  // namespace
 
-ExampleMaker::ExampleMaker(const DataConfig& config, const Tokenizer& tokenizer, int64_t vocab_size)
+std::vector<std::string> columns_used(const DataConfig& config) {
+  std::vector<std::string> names;
+  const auto add = [&names](const std::string& text, const char* what) {
+    const TextTemplate parsed(text, what);
+    for (const std::string& name : parsed.columns()) {
+      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+    }
+  };
+  if (!config.messages.empty()) {
+    names.push_back(config.messages);
+  } else if (config.target.empty()) {
+    add(text_or_default(config), "data.text");
+  } else {
+    add(config.source, "data.source");
+    add(config.target, "data.target");
+  }
+  return names;
+}
+
+ExampleMaker::ExampleMaker(const DataConfig& config, const Tokenizer& tokenizer, int64_t vocab_size,
+                           ModelKind kind)
     : tokenizer_(tokenizer),
+      config_(config),
+      kind_(kind),
       vocab_size_(vocab_size),
-      drop_empty_(config.drop_empty),
       text_(text_or_default(config), "data.text") {
-  check_config(config);
+  check_config(config, kind);
+  columns_ = columns_used(config);
   seq_length_ = static_cast<size_t>(config.seq_length);
   eos_ = chosen_eos(config, tokenizer);
   pad_id_ = chosen_pad(config, tokenizer);
@@ -72,6 +95,14 @@ ExampleMaker::ExampleMaker(const DataConfig& config, const Tokenizer& tokenizer,
     source_.emplace(config.source, "data.source");
     target_.emplace(config.target, "data.target");
   }
+  if (!config.messages.empty()) chat_.emplace(tokenizer);
+}
+
+std::string ExampleMaker::describe() const {
+  const DataConfig& c = config_;
+  return fmt::format("{}\n{}\n{}\n{}\n{} {} {} {} {} {} {:016x}", c.text, c.source, c.target,
+                     c.messages, c.seq_length, c.target_length, c.layout == "pack", c.drop_empty,
+                     eos_.value_or(-1), static_cast<int>(kind_), tokenizer_.fingerprint());
 }
 
 std::string ExampleMaker::render(const TextTemplate& text, const RowSource& rows, int64_t i,
@@ -83,8 +114,8 @@ std::string ExampleMaker::render(const TextTemplate& text, const RowSource& rows
                                   fmt::join(row.names(), ", ")),
                       "set data.text, or data.source and data.target, to the columns of the data");
     }
-    // where() counts lines from the start of the file: only a bad row may ask it.
-    if (!column->is_text) {
+    // where() may have to count lines from the start of the file: only a bad row may ask it.
+    if (column->kind == Row::Kind::kNested) {
       throw UserError(fmt::format("{}: column '{}' is a list or an object; a template takes text",
                                   rows.where(i), name));
     }
@@ -112,45 +143,122 @@ void ExampleMaker::check_ids(const RowSource& rows, int64_t i,
   }
 }
 
+void ExampleMaker::count_nulls(const Row& row, Example& out) const {
+  for (const std::string& name : columns_) {
+    const Row::Column* column = row.find(name);
+    out.num_nulls += column && column->kind == Row::Kind::kNull;
+  }
+}
+
+void ExampleMaker::fill_chat(const RowSource& rows, int64_t i, const Row& row, Example& out) const {
+  const Row::Column* column = row.find(config_.messages);
+  if (!column) {
+    throw UserError(fmt::format("{}: there is no column '{}'; there are: {}", rows.where(i),
+                                config_.messages, fmt::join(row.names(), ", ")),
+                    "set data.messages to the column that holds the conversation");
+  }
+  if (column->kind == Row::Kind::kNull) return;
+  try {
+    // A conversation may also be kept as JSON in a column of text.
+    const Json messages = parse_json(column->text, config_.messages);
+    chat_->encode(messages, config_.messages, out.ids, out.is_label);
+  } catch (const UserError& e) {
+    throw UserError(fmt::format("{}: {}", rows.where(i), e.what()), e.hint());
+  }
+  if (eos_ && !out.ids.empty() && out.ids.back() != *eos_) {
+    out.ids.push_back(*eos_);
+    out.is_label.push_back(0);
+  }
+}
+
+void ExampleMaker::fill_text(const std::string& text, Example& out) const {
+  tokenizer_.encode(text, /*add_special=*/true, out.ids);
+  if (eos_ && (out.ids.empty() || out.ids.back() != *eos_)) out.ids.push_back(*eos_);
+  out.is_label.assign(out.ids.size(), 1);
+}
+
 // Source and target stand apart in the tokenizer, so that the target's tokens do not depend on
-// the source. Too long together: the source loses its beginning, then the target its end.
-void ExampleMaker::fill(const std::string& source, const std::string& target, Example& out) const {
-  out.ids.clear();
-  if (source_) tokenizer_.encode(source, /*add_special=*/true, out.ids);
-  size_t num_source = out.ids.size();
-  tokenizer_.encode(target, /*add_special=*/!source_, out.ids);
+// the source.
+void ExampleMaker::fill_pair(const std::string& source, const std::string& target,
+                             Example& out) const {
+  tokenizer_.encode(source, /*add_special=*/true, out.ids);
+  const size_t num_source = out.ids.size();
+  tokenizer_.encode(target, /*add_special=*/false, out.ids);
   const bool ends = out.ids.size() > num_source && eos_ && out.ids.back() == *eos_;
   if (eos_ && !ends) out.ids.push_back(*eos_);
-  out.truncated = out.ids.size() > seq_length_;
-  if (out.truncated) {
-    const size_t cut = std::min(num_source, out.ids.size() - seq_length_);
-    out.ids.erase(out.ids.begin(), out.ids.begin() + static_cast<int64_t>(cut));
-    num_source -= cut;
-    out.ids.resize(seq_length_);
-  }
   out.num_source = static_cast<int64_t>(num_source);
-  out.first_label = std::max<int64_t>(1, out.num_source);
+  out.is_label.assign(num_source, 0);
+  out.is_label.resize(out.ids.size(), 1);
+}
+
+// Text cut on the right to `length` ids, what the tokenizer puts around it kept. Whether it was
+// cut.
+bool ExampleMaker::put_closed(const std::string& text, size_t length,
+                              std::vector<int32_t>& ids) const {
+  const auto before = tokenizer_.ids_before(), after = tokenizer_.ids_after();
+  const size_t around = before.size() + after.size();
+  const size_t begin = ids.size();
+  ids.insert(ids.end(), before.begin(), before.end());
+  tokenizer_.encode(text, /*add_special=*/false, ids);
+  const size_t room = begin + before.size() + (length > around ? length - around : 0);
+  const bool cut = ids.size() > room;
+  if (cut) ids.resize(room);
+  ids.insert(ids.end(), after.begin(), after.end());
+  return cut;
+}
+
+void ExampleMaker::fill_encoder_decoder(const std::string& source, const std::string& target,
+                                        Example& out) const {
+  out.truncated = put_closed(source, seq_length_, out.ids);
+  out.num_source = static_cast<int64_t>(out.ids.size());
+  const auto length = static_cast<size_t>(config_.target_length);
+  out.truncated |= put_closed(target, length, out.ids);
+  const size_t num_target = out.ids.size() - static_cast<size_t>(out.num_source);
+  if (eos_ && (num_target == 0 || out.ids.back() != *eos_)) {
+    if (num_target >= length) out.ids.pop_back();
+    out.ids.push_back(*eos_);
+  }
+  out.is_label.assign(static_cast<size_t>(out.num_source), 0);
+  out.is_label.resize(out.ids.size(), 1);
+}
+
+// Too long: the source loses its beginning, then the target its end. A packed row is split later.
+void ExampleMaker::cut(Example& out) const {
+  if (config_.layout == "pack" || out.ids.size() <= seq_length_) return;
+  out.truncated = true;
+  const size_t from_source =
+      std::min(static_cast<size_t>(out.num_source), out.ids.size() - seq_length_);
+  const auto cut = static_cast<int64_t>(from_source);
+  out.ids.erase(out.ids.begin(), out.ids.begin() + cut);
+  out.is_label.erase(out.is_label.begin(), out.is_label.begin() + cut);
+  out.num_source -= cut;
+  out.ids.resize(seq_length_);
+  out.is_label.resize(seq_length_);
 }
 
 bool ExampleMaker::make(const RowSource& rows, int64_t i, const Row& row, Example& out) const {
-  fill(prompt(rows, i, row), answer(rows, i, row), out);
-  check_ids(rows, i, out.ids);
-  return !drop_empty_ || out.ids.size() > 1;
-}
-
-bool ExampleMaker::is_kept(const RowSource& rows, int64_t i, const Row& row) const {
-  if (!drop_empty_) return true;
-  std::string text = prompt(rows, i, row) + answer(rows, i, row);
-  std::vector<int32_t> ids;
-  if (text.size() > kPrefixBytes) {
-    std::string beginning = text.substr(0, kPrefixBytes);
-    repair_utf8(beginning);  // the cut may have gone through a character
-    tokenizer_.encode(beginning, false, ids);
-    if (ids.size() > 1) return true;
+  out.ids.clear();
+  out.is_label.clear();
+  out.num_source = out.num_nulls = 0;
+  out.truncated = false;
+  count_nulls(row, out);
+  if (kind_ == ModelKind::kEncoderDecoder) {
+    const std::string target = answer(rows, i, row);
+    fill_encoder_decoder(prompt(rows, i, row), target, out);
+    check_ids(rows, i, out.ids);
+    return !config_.drop_empty || !target.empty();
   }
-  Example example;
-  fill(prompt(rows, i, row), answer(rows, i, row), example);
-  return example.ids.size() > 1;
+  if (chat_) {
+    fill_chat(rows, i, row, out);
+  } else if (source_) {
+    fill_pair(prompt(rows, i, row), answer(rows, i, row), out);
+  } else {
+    fill_text(answer(rows, i, row), out);
+  }
+  cut(out);
+  if (!out.is_label.empty()) out.is_label[0] = 0;
+  check_ids(rows, i, out.ids);
+  return !config_.drop_empty || out.ids.size() > 1;
 }
 
 }  // namespace weft

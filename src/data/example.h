@@ -8,32 +8,41 @@
 
 #include "data/config.h"
 #include "data/rows.h"
+#include "text/chat.h"
 #include "text/template.h"
 #include "text/tokenizer.h"
 
 namespace weft {
 
-// Tokens from first_label on are labels: each is the target of the position before it. The first
-// token of a row has no position before it, so first_label is at least 1.
+// Causal: a label is the target of the position before it, so the first token is none.
+// Encoder-decoder: the first num_source ids are the encoder's, the rest the decoder's, all labels.
 struct Example {
   std::vector<int32_t> ids;
-  int64_t num_source = 0;  // the first ids: what the cut has left of the prompt
-  int64_t first_label = 1;
+  std::vector<uint8_t> is_label;  // of each id
+  int64_t num_source = 0;         // the first ids: what the cut has left of the prompt
   bool truncated = false;
+  int32_t num_nulls = 0;  // cells that were null, taken as empty
 };
+
+enum class ModelKind { kCausal, kEncoderDecoder };
+
+// The columns that the configuration uses, each once.
+std::vector<std::string> columns_used(const DataConfig& config);
 
 class ExampleMaker {
  public:
   // vocab_size: the model's; a token beyond it is a UserError that names row and id. UserError for
   // what the configuration contradicts, or what is not built.
-  ExampleMaker(const DataConfig& config, const Tokenizer& tokenizer, int64_t vocab_size);
+  ExampleMaker(const DataConfig& config, const Tokenizer& tokenizer, int64_t vocab_size,
+               ModelKind kind = ModelKind::kCausal);
 
   // False where the row is dropped (drop_empty). `where` of the source names the row in errors.
+  // Safe from several threads.
   bool make(const RowSource& rows, int64_t i, const Row& row, Example& out) const;
-  // The answer of make(), without tokenizing long rows to their end.
-  bool is_kept(const RowSource& rows, int64_t i, const Row& row) const;
 
   int32_t pad_id() const { return pad_id_; }
+  // Everything beside the rows on which what make() gives depends, as one text.
+  std::string describe() const;
 
   // The two halves as text, for generation and exact match; prompt is empty for plain text.
   std::string prompt(const RowSource& rows, int64_t i, const Row& row) const;
@@ -43,17 +52,27 @@ class ExampleMaker {
  private:
   std::string render(const TextTemplate& text, const RowSource& rows, int64_t i,
                      const Row& row) const;
-  void fill(const std::string& source, const std::string& target, Example& out) const;
+  void fill_chat(const RowSource& rows, int64_t i, const Row& row, Example& out) const;
+  void fill_text(const std::string& text, Example& out) const;
+  void fill_pair(const std::string& source, const std::string& target, Example& out) const;
+  void fill_encoder_decoder(const std::string& source, const std::string& target,
+                            Example& out) const;
+  bool put_closed(const std::string& text, size_t length, std::vector<int32_t>& ids) const;
+  void cut(Example& out) const;
+  void count_nulls(const Row& row, Example& out) const;
   void check_ids(const RowSource& rows, int64_t i, const std::vector<int32_t>& ids) const;
 
   const Tokenizer& tokenizer_;
+  DataConfig config_;
+  ModelKind kind_;
   int64_t vocab_size_;
   size_t seq_length_;
-  bool drop_empty_;
   std::optional<int32_t> eos_;  // appended where set
   int32_t pad_id_;
+  std::vector<std::string> columns_;
   std::optional<TextTemplate> source_;
   std::optional<TextTemplate> target_;
+  std::optional<ChatTemplate> chat_;
   TextTemplate text_;
 };
 

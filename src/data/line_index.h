@@ -1,35 +1,36 @@
-// data/line_index.h: where the lines of a text begin, without a list of all of them.
+// data/line_index.h: where the records of a text begin, without a list of all of them.
 //
-// A mark (line number, byte offset) is kept every 64 lines, or 16 KiB of text where that is less:
-// at most a quarter of a byte a line and a thousandth of the file. A line is found by a binary
-// search and a scan of at most 63 lines and 16 KiB before it.
+// A mark (record number, byte offset) is kept every 64 records, or 16 KiB of text where that is
+// less: at most a quarter of a byte a record and a thousandth of the file. A record is found by a
+// binary search and a scan of at most 63 records and 16 KiB before it.
 #pragma once
 
 #include <cstdint>
 #include <string_view>
 #include <vector>
 
+#include "data/rows.h"
+
 namespace weft {
 
 class LineIndex {
  public:
-  // One pass over `text`, which must outlive the index. skip_blank: lines of white space alone
-  // are not counted (JSON lines).
-  LineIndex(std::string_view text, bool skip_blank);
+  // One pass over `text`, which must outlive the index, from `begin` on (after a header).
+  LineIndex(std::string_view text, RowFormat format, uint64_t begin = 0);
 
   int64_t size() const { return num_lines_; }
-  std::string_view line(int64_t i) const;  // without its line end, \n or \r\n
-  int64_t line_number(int64_t i) const;    // in the file, from 1; a scan: for messages only
+  std::string_view line(int64_t i) const;      // with its line end
+  uint64_t offset(int64_t i) const;            // of counted record i
+  int64_t line_number(uint64_t offset) const;  // in the file, from 1; a scan: for messages only
 
  private:
   struct Mark {
     int64_t line;
     uint64_t offset;
   };
-  uint64_t find(int64_t i) const;  // the offset of counted line i
 
   std::string_view text_;
-  bool skip_blank_;
+  RowFormat format_;
   std::vector<Mark> marks_;
   int64_t num_lines_ = 0;
 };

@@ -71,15 +71,28 @@ int64_t Order::first_position(int64_t block_slot) const {
   return block_slot * kBlockRows - (block_slot > short_slot_ ? lack : 0);
 }
 
+// The slot of a position, were all blocks whole, is exact or one too small.
+int64_t Order::slot_of(int64_t position) const {
+  int64_t slot = std::min(position / kBlockRows, num_blocks_ - 1);
+  while (slot + 1 < num_blocks_ && first_position(slot + 1) <= position) ++slot;
+  return slot;
+}
+
+std::vector<int64_t> Order::blocks_from(int64_t position) const {
+  std::vector<int64_t> rows;
+  if (num_rows_ == 0) return rows;
+  int64_t slot = slot_of(std::min(position, num_rows_ - 1));
+  if (shuffle_) slot -= slot % kWindowBlocks;
+  for (int64_t i = 0; i < num_blocks_; ++i, slot = (slot + 1) % num_blocks_) {
+    const auto at = static_cast<uint64_t>(slot);
+    rows.push_back((shuffle_ ? static_cast<int64_t>(blocks_(at)) : slot) * kBlockRows);
+  }
+  return rows;
+}
+
 int64_t Order::at(int64_t position) const {
   ensure(position >= 0 && position < num_rows_, "position outside the epoch");
   if (!shuffle_) return position;
-  // The slot of a position, were all blocks whole, is exact or one too small.
-  auto slot_of = [this](int64_t p) {
-    int64_t slot = std::min(p / kBlockRows, num_blocks_ - 1);
-    while (slot + 1 < num_blocks_ && first_position(slot + 1) <= p) ++slot;
-    return slot;
-  };
   const int64_t window = slot_of(position) / kWindowBlocks;
   const int64_t begin = first_position(window * kWindowBlocks);
   const int64_t end_slot = std::min((window + 1) * kWindowBlocks, num_blocks_);

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 namespace weft {
 
@@ -29,9 +30,12 @@ class Order {
 
   Order(int64_t num_rows, bool shuffle, uint64_t seed, int64_t epoch);
   int64_t at(int64_t position) const;  // the row, both in [0, num_rows)
+  // The first row of each block, in the order in which windows from `position` on touch them.
+  std::vector<int64_t> blocks_from(int64_t position) const;
 
  private:
   int64_t first_position(int64_t block_slot) const;
+  int64_t slot_of(int64_t position) const;
 
   int64_t num_rows_, num_blocks_;
   bool shuffle_;

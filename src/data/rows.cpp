@@ -1,4 +1,4 @@
-// data/rows.cpp: one class a file, one that chains them.
+// data/rows.cpp: several files as one list of rows.
 #include "data/rows.h"
 
 #include <fmt/ranges.h>
@@ -6,111 +6,17 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "base/file.h"
-#include "base/json.h"
-#include "data/line_index.h"
-#include "text/tokenizer.h"
+#include "io/byte_stream.h"
 
 namespace weft {
 namespace {
 
-std::string number_text(double v) {
-  std::string text = fmt::format("{}", v);
-  if (text.find_first_not_of("-0123456789") == std::string::npos) text += ".0";
-  return text;
+bool is_table(RowFormat format) {
+  return format == RowFormat::kParquet || format == RowFormat::kArrow;
 }
 
-// A JSON value as a template shows it; nothing for lists and objects.
-std::optional<std::string> value_text(const Json& value) {
-  if (value.is_string()) return value.as_string();
-  if (value.is_null()) return "";
-  if (value.is_bool()) return value.as_bool() ? "true" : "false";
-  if (value.is_int()) return std::to_string(value.as_int());
-  if (value.is_number()) return number_text(value.as_number());
-  return std::nullopt;
-}
-
-void put_column(Row& row, size_t i, std::string_view name, std::optional<std::string> text) {
-  if (row.columns.size() <= i) row.columns.resize(i + 1);
-  Row::Column& column = row.columns[i];
-  column.name = name;
-  column.is_text = text.has_value();
-  column.text = text ? std::move(*text) : "";
-}
-
-// The rows of one text, mapped or in memory.
-class LineRows : public RowSource {
- public:
-  LineRows(std::string_view text, RowFormat format, std::string name)
-      : index_(text, format == RowFormat::kJsonLines), format_(format), name_(std::move(name)) {}
-
-  int64_t size() const override { return index_.size(); }
-
-  std::string where(int64_t i) const override {
-    return fmt::format("{}:{}", name_, index_.line_number(i));
-  }
-
-  void read(int64_t i, Row& out) const override {
-    std::string line(index_.line(i));
-    out.repaired = repair_utf8(line);
-    if (format_ == RowFormat::kText) {
-      put_column(out, 0, "text", std::move(line));
-      out.columns.resize(1);
-    } else {
-      read_json(i, line, out);
-    }
-  }
-
- private:
-  void read_json(int64_t i, const std::string& line, Row& out) const {
-    Json value;
-    try {
-      value = parse_json(line, name_);
-    } catch (const UserError& e) {
-      throw UserError(fmt::format("{}: the line is not JSON ({})", where(i), e.what()),
-                      "a JSON-lines file has one object a line");
-    }
-    if (!value.is_object()) {
-      throw UserError(fmt::format("{}: wanted a JSON object, got {}", where(i), value.kind()),
-                      "a JSON-lines file has one object a line");
-    }
-    size_t used = 0;
-    for (const auto& [name, v] : value.as_object()) put_column(out, used++, name, value_text(v));
-    out.columns.resize(used);
-  }
-
-  LineIndex index_;
-  RowFormat format_;
-  std::string name_;
-};
-
-class MappedRows : public RowSource {
- public:
-  MappedRows(const std::filesystem::path& path, RowFormat format)
-      : file_(path), rows_(file_.text(), format, path.string()) {}
-  int64_t size() const override { return rows_.size(); }
-  void read(int64_t i, Row& out) const override { rows_.read(i, out); }
-  std::string where(int64_t i) const override { return rows_.where(i); }
-
- private:
-  MappedFile file_;
-  LineRows rows_;
-};
-
-class MemoryRows : public RowSource {
- public:
-  MemoryRows(std::string bytes, RowFormat format, std::string name)
-      : bytes_(std::move(bytes)), rows_(bytes_, format, std::move(name)) {}
-  int64_t size() const override { return rows_.size(); }
-  void read(int64_t i, Row& out) const override { rows_.read(i, out); }
-  std::string where(int64_t i) const override { return rows_.where(i); }
-
- private:
-  std::string bytes_;
-  LineRows rows_;
-};
-
-// Several sources as one: ends_[k] is the first row after source k.
+// Several sources as one: ends_[k] is the first row after source k. A file without rows is no
+// error: it may stand among others.
 class ChainedRows : public RowSource {
  public:
   void add(std::unique_ptr<RowSource> part) {
@@ -126,8 +32,49 @@ class ChainedRows : public RowSource {
     const auto [part, row] = find(i);
     return parts_[part]->where(row);
   }
+  int64_t extent_end(int64_t i) const override {
+    const auto [part, row] = find(i);
+    return i - row + parts_[part]->extent_end(row);
+  }
+  std::unique_ptr<RowScan> scan(int64_t first) const override {
+    return std::make_unique<Scan>(*this, first);
+  }
+  std::vector<FileInfo> files() const override {
+    std::vector<FileInfo> all;
+    for (const auto& part : parts_) {
+      const std::vector<FileInfo> some = part->files();
+      all.insert(all.end(), some.begin(), some.end());
+    }
+    return all;
+  }
+  std::vector<std::string> column_names() const override {
+    const auto [part, row] = find(0);
+    return parts_[part]->column_names();
+  }
 
  private:
+  class Scan : public RowScan {
+   public:
+    Scan(const ChainedRows& rows, int64_t first) : rows_(rows), part_(rows.parts_.size()) {
+      if (first >= rows.size()) return;
+      const auto [part, row] = rows.find(first);
+      part_ = part;
+      scan_ = rows.parts_[part]->scan(row);
+    }
+    bool next(Row& out) override {
+      while (part_ < rows_.parts_.size()) {
+        if (scan_->next(out)) return true;
+        if (++part_ < rows_.parts_.size()) scan_ = rows_.parts_[part_]->scan(0);
+      }
+      return false;
+    }
+
+   private:
+    const ChainedRows& rows_;
+    size_t part_;
+    std::unique_ptr<RowScan> scan_;
+  };
+
   std::pair<size_t, int64_t> find(int64_t i) const {
     ensure(i >= 0 && i < size(), "row outside the data");
     const auto k =
@@ -137,6 +84,13 @@ class ChainedRows : public RowSource {
   std::vector<std::unique_ptr<RowSource>> parts_;
   std::vector<int64_t> ends_;
 };
+
+std::unique_ptr<RowSource> open_file(const std::string& path, RowFormat format,
+                                     const std::vector<std::string>& columns) {
+  if (is_table(format)) return open_table_rows(path, format, columns);
+  if (is_packed(path) || is_uri(path)) return open_stream_rows(path, format);
+  return open_line_rows(path, format);
+}
 
 }  // namespace
 
@@ -154,23 +108,30 @@ std::vector<std::string> Row::names() const {
 }
 
 std::unique_ptr<RowSource> open_rows(const std::vector<std::string>& paths,
-                                     const std::string& format, std::string_view what) {
+                                     const std::string& format, std::string_view what,
+                                     const std::vector<std::string>& columns) {
   auto chain = std::make_unique<ChainedRows>();
-  const std::vector<std::filesystem::path> files = expand_paths(paths);
-  for (const std::filesystem::path& path : files) {
-    chain->add(std::make_unique<MappedRows>(path, row_format(path, format)));
+  const std::vector<std::string> files = expand_paths(paths);
+  for (const std::string& path : files) {
+    chain->add(open_file(path, row_format(path, format), columns));
   }
   if (chain->size() == 0) {
-    std::vector<std::string> names;
-    for (const auto& path : files) names.push_back(path.string());
-    throw UserError(fmt::format("{}: no rows in {}", what, fmt::join(names, ", ")),
+    throw UserError(fmt::format("{}: no rows in {}", what, fmt::join(files, ", ")),
                     "name a file that holds at least one global batch of rows");
   }
   return chain;
 }
 
-std::unique_ptr<RowSource> rows_in_memory(std::string bytes, RowFormat format, std::string name) {
-  return std::make_unique<MemoryRows>(std::move(bytes), format, std::move(name));
+void check_unchanged(const std::vector<FileInfo>& files) {
+  for (const FileInfo& then : files) {
+    const FileInfo now = file_info(then.path);
+    if (now == then) continue;
+    throw UserError(
+        fmt::format("{} changed while it was in use: it had {} bytes, now {}{}", then.path,
+                    then.size, now.size, now.size == then.size ? ", and another time" : ""),
+        "a run reads the same rows from its first step to its last: give the file "
+        "another name, or start anew with --overwrite");
+  }
 }
 
 }  // namespace weft

@@ -1,25 +1,31 @@
-// data/rows.h: rows of named columns, out of text files and JSON lines.
+// data/rows.h: rows of named columns, out of text, JSON lines, CSV, Parquet and Arrow files.
 //
-// Files are mapped, never read whole; several files, globs and folders are one data set, in the
-// order in which they were named (files of a glob or a folder by name).
+// No file is read whole: local text is mapped, tables are read by row group, packed and remote text
+// is a stream. Several files, globs and folders are one data set, in the order in which they were
+// named (files of a glob or a folder by name).
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
+
+#include "io/file_system.h"
 
 namespace weft {
 
 struct Row {
+  enum class Kind {
+    kText,    // strings as they are, numbers and bools as JSON writes them
+    kNull,    // empty
+    kNested,  // a list or an object, as JSON: no template takes it
+  };
   struct Column {
     std::string name;
-    std::string text;     // strings as they are, numbers and bools as JSON writes them
-    bool is_text = true;  // false: a list or an object, which no template can take
+    std::string text;
+    Kind kind = Kind::kText;
   };
   std::vector<Column> columns;
   bool repaired = false;  // bytes that were no UTF-8 became U+FFFD
@@ -28,29 +34,57 @@ struct Row {
   std::vector<std::string> names() const;
 };
 
+class RowScan {
+ public:
+  virtual ~RowScan() = default;
+  // The next row, into memory that is used again; false at the end. UserError with file and line
+  // where the row is bad.
+  virtual bool next(Row& out) = 0;
+};
+
 class RowSource {
  public:
   virtual ~RowSource() = default;
   virtual int64_t size() const = 0;
-  // Fills `out`, whose memory is used again. UserError with file and line where the row is bad.
-  // Safe from several threads.
+  // Rows in order, from `first` (at most size()) on. Safe from several threads.
+  virtual std::unique_ptr<RowScan> scan(int64_t first) const = 0;
+  // Up to where one scan from `row` should go on: a scan may have to unpack what lies before it.
+  virtual int64_t extent_end(int64_t row) const = 0;
+  // One row; cheap where rows are asked for in order. Safe from several threads.
   virtual void read(int64_t i, Row& out) const = 0;
   virtual std::string where(int64_t i) const = 0;  // "file:line", for messages
+  // The files, as they were when they were opened; empty: in memory.
+  virtual std::vector<FileInfo> files() const = 0;
+  virtual std::vector<std::string> column_names() const = 0;  // of the first file
 };
 
-enum class RowFormat { kText, kJsonLines };
+enum class RowFormat { kText, kJsonLines, kCsv, kTsv, kParquet, kArrow };
+std::string_view format_name(RowFormat format);
 
-// By extension where `format` is "auto"; UserError for a format that is not built.
-RowFormat row_format(const std::filesystem::path& path, std::string_view format);
+// By extension (.gz and .zst taken off) where `format` is "auto". UserError for one that is not
+// known.
+RowFormat row_format(const std::string& path, std::string_view format);
 
-// The files that `paths` (files, globs, folders) name. UserError where one names nothing.
-std::vector<std::filesystem::path> expand_paths(const std::vector<std::string>& paths);
+// The files that `paths` (files, globs, folders, URIs, names in the Hugging Face cache) name.
+// UserError where one names nothing.
+std::vector<std::string> expand_paths(const std::vector<std::string>& paths);
 
-// `what` names the option in messages (data.train). UserError where all files are empty.
+// `what` names the option in messages (data.train). Of tables only `columns` are read (empty: all).
+// UserError where all files are empty, or a table has not these columns.
 std::unique_ptr<RowSource> open_rows(const std::vector<std::string>& paths,
-                                     const std::string& format, std::string_view what);
+                                     const std::string& format, std::string_view what,
+                                     const std::vector<std::string>& columns = {});
 
-// The same over bytes in memory, for tests and fuzzing; may have no rows.
+// UserError naming the file where one is not as it was when `rows` were opened.
+void check_unchanged(const std::vector<FileInfo>& files);
+
+// Text, JSON lines or CSV over bytes in memory, for tests and fuzzing; may have no rows.
 std::unique_ptr<RowSource> rows_in_memory(std::string bytes, RowFormat format, std::string name);
+
+// One file of each kind.
+std::unique_ptr<RowSource> open_line_rows(const std::string& path, RowFormat format);
+std::unique_ptr<RowSource> open_stream_rows(const std::string& path, RowFormat format);
+std::unique_ptr<RowSource> open_table_rows(const std::string& path, RowFormat format,
+                                           const std::vector<std::string>& columns);
 
 }  // namespace weft

@@ -1,7 +1,8 @@
 // io/hf_cache.cpp: where the Hugging Face tools keep what they have fetched.
 //
 // <cache>/models--Org--Name/refs/<revision> holds a commit; snapshots/<commit>/ is the folder. A
-// revision may also be the commit itself. weft fetches nothing: absent, it says which command does.
+// revision may also be the commit itself. Data sets are below datasets--Org--Name. weft fetches
+// nothing: absent, it says which command does.
 #include <cstdlib>
 #include <optional>
 
@@ -53,8 +54,10 @@ fs::path cache_folder() {
   return variable("HOME") / ".cache/huggingface/hub";
 }
 
-std::optional<fs::path> find_snapshot(const fs::path& cache, const HubName& hub) {
-  std::string folder = "models--" + hub.name;
+// `kind` is "models" or "datasets".
+std::optional<fs::path> find_snapshot(const fs::path& cache, const HubName& hub,
+                                      const std::string& kind) {
+  std::string folder = kind + "--" + hub.name;
   if (const size_t slash = folder.find('/'); slash != std::string::npos) {
     folder.replace(slash, 1, "--");
   }
@@ -69,9 +72,11 @@ std::optional<fs::path> find_snapshot(const fs::path& cache, const HubName& hub)
             "{} holds \"{}\", wanted a commit", ref.string(), commit);
   }
   const fs::path snapshot = model / "snapshots" / commit;
-  if (!fs::exists(snapshot / "config.json")) return std::nullopt;
+  if (!fs::is_directory(snapshot)) return std::nullopt;
   return snapshot;
 }
+
+constexpr std::string_view kDatasets = "hf://datasets/";
 
 }  // namespace
 
@@ -84,11 +89,42 @@ fs::path resolve_model_path(const std::string& path_or_name) {
                     "give a Hugging Face folder, or a hub name Org/Name[@revision]");
   }
   const fs::path cache = cache_folder();
-  if (const auto snapshot = find_snapshot(cache, *hub)) return *snapshot;
+  if (const auto snapshot = find_snapshot(cache, *hub, "models");
+      snapshot && fs::exists(*snapshot / "config.json")) {
+    return *snapshot;
+  }
   const std::string revision = hub->revision.empty() ? "" : " --revision " + hub->revision;
   throw UserError(fmt::format("{} is neither a folder nor in the Hugging Face cache {}",
                               path_or_name, cache.string()),
                   fmt::format("fetch it: hf download {}{}", hub->name, revision));
+}
+
+bool is_hf_dataset(std::string_view path) { return path.starts_with(kDatasets); }
+
+// hf://datasets/Org/Name[@revision]/FILE; an old data set may have a name without Org.
+std::string resolve_hf_dataset(const std::string& uri) {
+  const std::string rest = uri.substr(kDatasets.size());
+  const fs::path cache = cache_folder();
+  std::optional<HubName> asked;
+  std::string file;
+  size_t slash = rest.find('/');
+  for (int parts = 1; parts <= 2 && slash != std::string::npos; ++parts) {
+    const auto hub = parse_hub_name(rest.substr(0, slash));
+    require(hub.has_value(), "{}: {} is no name of a data set", uri, rest.substr(0, slash));
+    const std::string path = rest.substr(slash + 1);
+    if (const auto snapshot = find_snapshot(cache, *hub, "datasets")) {
+      require(path.find("..") == std::string::npos, "{}: '..' leaves the data set", uri);
+      return (*snapshot / path).string();
+    }
+    asked = hub;
+    file = path;
+    slash = rest.find('/', slash + 1);
+  }
+  require(asked.has_value(), "{}: wanted {}NAME/FILE", uri, kDatasets);
+  const std::string revision = asked->revision.empty() ? "" : " --revision " + asked->revision;
+  throw UserError(fmt::format("{} is not in the Hugging Face cache {}", uri, cache.string()),
+                  fmt::format("fetch it: hf download --repo-type dataset {}{} {}", asked->name,
+                              revision, file));
 }
 
 }  // namespace weft

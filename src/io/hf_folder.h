@@ -49,4 +49,9 @@ class HfFolder {
 // command.
 std::filesystem::path resolve_model_path(const std::string& path_or_name);
 
+// hf://datasets/NAME/FILE as a path in the Hugging Face cache, where NAME is Org/Name[@revision].
+// The data set must be there; FILE may be a folder or a pattern.
+bool is_hf_dataset(std::string_view path);
+std::string resolve_hf_dataset(const std::string& uri);
+
 }  // namespace weft

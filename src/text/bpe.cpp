@@ -12,6 +12,8 @@
 #include <queue>
 
 #include "base/error.h"
+#include "text/unigram.h"
+#include "text/utf8.h"
 
 namespace weft {
 namespace {
@@ -35,6 +37,52 @@ Bpe::Bpe(Vocab vocab)
     byte_ids_[b] = vocab_.find_bytes({&byte, 1});
   }
   grow_pairs(64);
+}
+
+void Bpe::set_characters(int32_t unk_id, bool fuse_unk, bool byte_fallback) {
+  is_plain_ = true;
+  unk_id_ = unk_id;
+  fuse_unk_ = fuse_unk;
+  byte_ids_.fill(-1);
+  for (size_t b = 0; b < 256 && byte_fallback; b++)
+    byte_ids_[b] = find_byte_token(vocab_, static_cast<unsigned char>(b));
+}
+
+bool Bpe::keeps_marks_first(std::string_view mark) const {
+  for (const int32_t id : merged_) {
+    const std::string_view token = *vocab_.bytes(id);
+    size_t at = 0;
+    while (token.substr(at).starts_with(mark)) at += mark.size();
+    if (token.find(mark, at) != std::string_view::npos) return false;
+  }
+  return true;
+}
+
+// put(id) for what a word is made of before any merge.
+template <typename Put>
+inline void Bpe::first_symbols(std::string_view bytes, const Put& put) const {
+  const auto put_bytes = [&](std::string_view text) {
+    for (const char c : text) {
+      const int32_t id = byte_ids_[static_cast<unsigned char>(c)];
+      if (id >= 0) put(static_cast<uint32_t>(id));
+    }
+  };
+  if (!is_plain_) return put_bytes(bytes);
+  bool after_unknown = false;
+  for (size_t at = 0; at < bytes.size();) {
+    const std::string_view one = bytes.substr(at, utf8_at(bytes, at).length);
+    at += one.size();
+    const int32_t id = vocab_.find_bytes(one);
+    const bool has_bytes = id < 0 && byte_ids_[0] >= 0;
+    const bool is_unknown = id < 0 && !has_bytes;
+    if (id >= 0)
+      put(static_cast<uint32_t>(id));
+    else if (has_bytes)
+      put_bytes(one);
+    else if (unk_id_ >= 0 && !(after_unknown && fuse_unk_))
+      put(static_cast<uint32_t>(unk_id_));
+    after_unknown = is_unknown;
+  }
 }
 
 bool Bpe::has_all_bytes() const {
@@ -105,20 +153,14 @@ void Bpe::merge(std::string_view bytes, std::vector<int32_t>& ids) const {
   if (bytes.size() <= kShort) {
     uint32_t symbols[kShort];
     size_t count = 0;
-    for (const char c : bytes) {
-      const int32_t id = byte_ids_[static_cast<unsigned char>(c)];
-      if (id >= 0) symbols[count++] = static_cast<uint32_t>(id);
-    }
+    first_symbols(bytes, [&](uint32_t id) { symbols[count++] = id; });
     count = merge_short(symbols, count);
     for (size_t i = 0; i < count; i++) ids.push_back(static_cast<int32_t>(symbols[i]));
     return;
   }
   std::vector<uint32_t> symbols;
   symbols.reserve(bytes.size());
-  for (const char c : bytes) {
-    const int32_t id = byte_ids_[static_cast<unsigned char>(c)];
-    if (id >= 0) symbols.push_back(static_cast<uint32_t>(id));
-  }
+  first_symbols(bytes, [&](uint32_t id) { symbols.push_back(id); });
   merge_long(std::move(symbols), ids);
 }
 

@@ -37,6 +37,11 @@ class BytesTokenizer final : public Tokenizer {
     return out;
   }
 
+  std::string decode_next(Decoding& state, int32_t id) const override {
+    return decode_bytes_next(state, token_bytes(id));
+  }
+  std::string decode_end(Decoding& state) const override { return decode_bytes_end(state); }
+
   std::string token_bytes(int32_t id) const override {
     require(id >= 0 && id <= kEnd, "token id {} is not of the bytes tokenizer (0 to {})", id, kEnd);
     return id == kEnd ? std::string(kEndText) : std::string(1, static_cast<char>(id));

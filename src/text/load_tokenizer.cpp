@@ -3,16 +3,28 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "text/bpe_tokenizer.h"
+#include "text/tokenizer_parts.h"
 
 namespace weft {
 namespace {
 
 // All that transformers may read, so that a copy of these is a copy of the tokenizer.
 constexpr const char* kFiles[] = {
-    "tokenizer.json",          "vocab.json",        "merges.txt",         "tokenizer_config.json",
-    "special_tokens_map.json", "added_tokens.json", "chat_template.jinja"};
+    "tokenizer.json",          "vocab.json",        "merges.txt",          "tokenizer_config.json",
+    "special_tokens_map.json", "added_tokens.json", "chat_template.jinja", "spiece.model"};
 constexpr size_t kMaxFileBytes = size_t{1} << 28;
+
+// T5's, or one that does not say otherwise: its pieces, 100 sentinels, </s> at the end.
+void read_t5(const std::string& bytes, const Json& config, const std::string& what,
+             TokenizerParts& parts) {
+  const std::string name = class_of(config);
+  if (!name.empty() && name != "T5Tokenizer")
+    refuse_feature(what, fmt::format("tokenizer_class {} with spiece.model", name), "T5Tokenizer");
+  const Json* extra = config.find("extra_ids");
+  const int64_t num_extra_ids = extra && !extra->is_null() ? extra->as_int() : 100;
+  require(num_extra_ids >= 0 && num_extra_ids <= 10000, "{}: extra_ids is {}", what, num_extra_ids);
+  read_spiece(bytes, num_extra_ids, what, parts);
+}
 
 }  // namespace
 
@@ -31,16 +43,21 @@ std::unique_ptr<Tokenizer> load_tokenizer_files(std::map<std::string, std::strin
     read_tokenizer_json(files["tokenizer.json"], where + "/tokenizer.json", parts);
   } else if (files.count("vocab.json") && files.count("merges.txt")) {
     read_vocab_and_merges(files["vocab.json"], files["merges.txt"], where, parts);
+  } else if (files.count("spiece.model")) {
+    read_t5(files["spiece.model"], config.config, where + "/spiece.model", parts);
   } else {
     throw UserError(
-        fmt::format("{}: no tokenizer: neither tokenizer.json nor vocab.json with merges.txt",
+        fmt::format("{}: no tokenizer: neither tokenizer.json nor vocab.json with merges.txt, nor "
+                    "spiece.model",
                     where),
         "give a folder with these files, or data.tokenizer: bytes");
   }
-  apply_tokenizer_config(config, has_tokenizer_json, where, parts);
+  apply_tokenizer_config(config, where, parts);
+  if (!has_tokenizer_json && parts.unigram && parts.eos) parts.after = {*parts.eos};
   for (const char* name : kFiles)
     if (auto file = files.extract(name)) parts.files.insert(std::move(file));
-  return make_bpe_tokenizer(std::move(parts));
+  return parts.is_plain ? make_plain_tokenizer(std::move(parts))
+                        : make_bpe_tokenizer(std::move(parts));
 }
 
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& folder) {

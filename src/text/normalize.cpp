@@ -153,4 +153,47 @@ std::optional<std::string> to_nfc(std::string_view text) {
   return out;
 }
 
+namespace {
+
+// Text with every character of the table replaced; nothing where there is none.
+std::optional<std::string> map_characters(std::string_view text, const Mapping* table, size_t size,
+                                          const uint32_t* codes) {
+  std::optional<std::string> out;
+  size_t copied = 0;
+  for (size_t at = 0; at < text.size();) {
+    const Utf8Char c = utf8_at(text, at);
+    const size_t begin = at;
+    at += c.length;
+    if (c.code < 0x80 || !c.valid) continue;
+    const Mapping* end = table + size;
+    const Mapping* found = std::lower_bound(
+        table, end, c.code, [](const Mapping& m, uint32_t code) { return m.code < code; });
+    if (found == end || found->code != c.code) continue;
+    if (!out) out.emplace();
+    out->append(text, copied, begin - copied);
+    for (uint32_t i = 0; i < found->length; ++i) append_utf8(*out, codes[found->begin + i]);
+    copied = at;
+  }
+  if (out) out->append(text, copied);
+  return out;
+}
+
+}  // namespace
+
+std::optional<std::string> to_nfkc(std::string_view text) {
+  auto mapped = map_characters(text, kCompatible, kNumCompatible, kCompatibleCodes);
+  auto composed = to_nfc(mapped ? std::string_view(*mapped) : text);
+  return composed ? std::move(composed) : std::move(mapped);
+}
+
+std::optional<std::string> to_lower(std::string_view text) {
+  auto out = map_characters(text, kLowered, kNumLowered, kLoweredCodes);
+  const auto is_upper = [](char c) { return c >= 'A' && c <= 'Z'; };
+  const std::string_view now = out ? std::string_view(*out) : text;
+  if (std::none_of(now.begin(), now.end(), is_upper)) return out;
+  if (!out) out.emplace(text);
+  for (char& c : *out) c = is_upper(c) ? static_cast<char>(c - 'A' + 'a') : c;
+  return out;
+}
+
 }  // namespace weft

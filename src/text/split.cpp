@@ -152,6 +152,63 @@ size_t cl100k_word_end(std::string_view text, size_t at) {
   return lines_or_blanks_end(text, at);
 }
 
+// What ends a word of BLOOM's beside blanks: ( | ) . , ! ? and five signs of other scripts.
+bool is_bloom_sign(uint32_t code) {
+  switch (code) {
+    case '(':
+    case '|':
+    case ')':
+    case '.':
+    case ',':
+    case '!':
+    case '?':
+    case 0x2026:  // …
+    case 0x3002:  // 。
+    case 0xFF0C:  // ，
+    case 0x3001:  // 、
+    case 0x0964:  // ।
+    case 0x06D4:  // ۔
+    case 0x060C:  // ،
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool is_bloom_word(std::string_view text, size_t at) {
+  const Utf8Char c = utf8_at(text, at);
+  return !(unicode_flags(c.code) & kSpace) && !is_bloom_sign(c.code);
+}
+
+// " ?[^(\s|[.,!?…。，、।۔،])]+"; what lies between two such words is a word too.
+size_t bloom_word_end(std::string_view text, size_t at) {
+  const auto begins = [&](size_t i) {
+    if (text[i] == ' ') ++i;
+    return i < text.size() && is_bloom_word(text, i);
+  };
+  if (begins(at)) {
+    size_t end = text[at] == ' ' ? at + 1 : at;
+    while (end < text.size() && is_bloom_word(text, end)) end += utf8_at(text, end).length;
+    return end;
+  }
+  size_t end = at + utf8_at(text, at).length;
+  while (end < text.size() && !begins(end)) end += utf8_at(text, end).length;
+  return end;
+}
+
+// The byte symbols that count as numbers: the digits, and the bytes that stand for ² ³ ¹ ¼ ½ ¾.
+bool is_number_symbol(char c) {
+  const auto byte = static_cast<unsigned char>(c);
+  return (byte >= '0' && byte <= '9') || byte == 0xB2 || byte == 0xB3 || byte == 0xB9 ||
+         (byte >= 0xBC && byte <= 0xBE);
+}
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+bool has_three_digits(std::string_view text, size_t at, size_t end) {
+  return at + 3 <= end && is_digit(text[at]) && is_digit(text[at + 1]) && is_digit(text[at + 2]);
+}
+
 size_t no_split(std::string_view text, size_t) { return text.size(); }
 
 struct Known {
@@ -171,6 +228,8 @@ constexpr Known kKnown[] = {
     {SplitPattern::kLlama3, "Llama-3",
      R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
      cl100k_word_end<3>},
+    {SplitPattern::kBloom, "BLOOM", R"( ?[^(\s|[.,!?…。，、।۔،])]+)", bloom_word_end},
+    {SplitPattern::kFalcon, "Falcon", "", nullptr},
 };
 
 const Known& known(SplitPattern pattern) { return kKnown[static_cast<size_t>(pattern)]; }
@@ -180,9 +239,33 @@ const Known& known(SplitPattern pattern) { return kKnown[static_cast<size_t>(pat
 WordEnd word_end_of(SplitPattern pattern) { return known(pattern).word_end; }
 std::string_view pattern_name(SplitPattern pattern) { return known(pattern).name; }
 
+// Punctuation runs; GPT-2's words; runs of number symbols and what lies between; then, among those,
+// three digits at a time.
+size_t FalconCut::word_end(size_t at) {
+  if (at >= punctuation_end_) {
+    const auto kind = [this](size_t i) {
+      return shape_flags(utf8_at(text_, i).code) & kPunctuation;
+    };
+    const int first = kind(at);
+    punctuation_end_ = at;
+    while (punctuation_end_ < text_.size() && kind(punctuation_end_) == first)
+      punctuation_end_ += utf8_at(text_, punctuation_end_).length;
+  }
+  if (at >= word_end_) word_end_ = gpt2_word_end(text_.substr(0, punctuation_end_), at);
+  if (at >= digits_end_) {
+    const bool first = is_number_symbol(text_[at]);
+    digits_end_ = at + 1;
+    while (digits_end_ < word_end_ && is_number_symbol(text_[digits_end_]) == first) ++digits_end_;
+  }
+  if (has_three_digits(text_, at, digits_end_)) return at + 3;
+  size_t end = at + 1;
+  while (end < digits_end_ && !has_three_digits(text_, end, digits_end_)) ++end;
+  return end;
+}
+
 std::optional<SplitPattern> pattern_of_regex(std::string_view regex) {
   for (const Known& k : kKnown)
-    if (k.pattern != SplitPattern::kNone && k.regex == regex) return k.pattern;
+    if (!k.regex.empty() && k.regex == regex) return k.pattern;
   return std::nullopt;
 }
 

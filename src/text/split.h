@@ -12,6 +12,8 @@ enum class SplitPattern {
   kGpt2,    // GPT-2, and ByteLevel with use_regex
   kQwen2,   // Qwen2 to Qwen3: numbers digit by digit
   kLlama3,  // Llama 3 (cl100k): numbers by three digits
+  kBloom,   // BLOOM: runs of what is neither blank nor one of some signs
+  kFalcon,  // Falcon: punctuation apart, then as GPT-2, then digits by three
 };
 
 // Where the word that begins at text[at] ends; at < text.size(). The words put together are the
@@ -20,6 +22,18 @@ using WordEnd = size_t (*)(std::string_view text, size_t at);
 WordEnd word_end_of(SplitPattern pattern);
 
 std::string_view pattern_name(SplitPattern pattern);
+// Falcon's four pre-tokenizers in a row: a word of one is cut by the next, so where a word ends
+// depends on where the longer ones did. Words of one text, in order.
+class FalconCut {
+ public:
+  explicit FalconCut(std::string_view text) : text_(text) {}
+  size_t word_end(size_t at);
+
+ private:
+  std::string_view text_;
+  size_t punctuation_end_ = 0, word_end_ = 0, digits_end_ = 0;
+};
+
 // The regular expression as tokenizer.json spells it; nothing where it is none of ours.
 std::optional<SplitPattern> pattern_of_regex(std::string_view regex);
 

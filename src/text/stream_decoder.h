@@ -19,7 +19,7 @@ class StreamDecoder {
  private:
   const Tokenizer& tokenizer_;
   bool skip_special_;
-  std::string held_;  // the beginning of a character
+  Tokenizer::Decoding state_;
 };
 
 }  // namespace weft

@@ -20,9 +20,20 @@ class Tokenizer {
   // Appends the ids of `text` (valid UTF-8), as tokenizers' encode does: added tokens are cut out
   // first; add_special also applies the post-processor's template. Safe from several threads.
   virtual void encode(std::string_view text, bool add_special, std::vector<int32_t>& ids) const = 0;
+  // What add_special puts around a text.
+  virtual std::span<const int32_t> ids_before() const { return {}; }
+  virtual std::span<const int32_t> ids_after() const { return {}; }
   // Bytes that are no UTF-8 become U+FFFD. An id that is not known: UserError.
   virtual std::string decode(std::span<const int32_t> ids, bool skip_special) const = 0;
-  // The bytes of one id, for streaming (half a character may be in it).
+  // The same, id by id: what push() and finish() of one state give, put together, is what decode()
+  // gives. Text is given out as soon as later ids cannot change it.
+  struct Decoding {
+    std::string held;  // the beginning of a character
+    bool begun = false;
+  };
+  virtual std::string decode_next(Decoding& state, int32_t id) const = 0;
+  virtual std::string decode_end(Decoding& state) const = 0;
+  // What one id stands for, for people to look at (half a character may be in it).
   virtual std::string token_bytes(int32_t id) const = 0;
   // Whether decode(skip_special) leaves it out. False for an id that is not known.
   virtual bool is_special(int32_t id) const = 0;
@@ -38,8 +49,13 @@ class Tokenizer {
   virtual std::map<std::string, std::string> files() const = 0;
 };
 
-// The tokenizer of a Hugging Face folder: tokenizer.json, or vocab.json + merges.txt. UserError
-// naming what was looked for where there is none, and naming a feature that is not known.
+// decode_next and decode_end for tokenizers whose tokens are bytes.
+std::string decode_bytes_next(Tokenizer::Decoding& state, std::string_view bytes);
+std::string decode_bytes_end(Tokenizer::Decoding& state);
+
+// The tokenizer of a Hugging Face folder: tokenizer.json; vocab.json + merges.txt; or spiece.model
+// (T5's). UserError naming what was looked for where there is none, and naming a feature that is
+// not known.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& folder);
 
 // The same from memory, name to bytes; `where` names the source in errors. Files that make no part

@@ -11,21 +11,14 @@
 #include <map>
 
 #include "base/error.h"
-#include "text/bpe_tokenizer.h"
+#include "text/normalize.h"
+#include "text/tokenizer_parts.h"
 
 namespace weft {
 namespace {
 
 constexpr std::string_view kNamed[] = {"bos_token", "eos_token", "unk_token", "sep_token",
                                        "pad_token", "cls_token", "mask_token"};
-
-std::string class_of(const Json& config) {
-  const Json* name = config.find("tokenizer_class");
-  if (!name || name->is_null()) return "";
-  std::string text = name->as_string();
-  if (text.ends_with("Fast")) text.resize(text.size() - 4);
-  return text;
-}
 
 // A token is a string or an object with "content".
 std::optional<AddedToken> token_of(const Json* json, const std::string& what) {
@@ -75,6 +68,11 @@ Json named_tokens(const ConfigFiles& files, const std::string& class_name) {
   if (gpt2 || qwen2) named.set("eos_token", "<|endoftext|>");
   if (gpt2) named.set("bos_token", "<|endoftext|>");
   if (qwen2) named.set("pad_token", "<|endoftext|>");
+  if (class_name == "T5Tokenizer") {
+    named.set("eos_token", "</s>");
+    named.set("unk_token", "<unk>");
+    named.set("pad_token", "<pad>");
+  }
   const bool legacy = !files.config.find("added_tokens_decoder");
   for (const Json* source : {&files.config, legacy ? &files.special_tokens : nullptr}) {
     if (!source) continue;
@@ -117,7 +115,7 @@ void set_class(const std::string& name, const Json& config, const std::string& w
                TokenizerParts& parts) {
   if (name == "Qwen2Tokenizer") {
     parts.pattern = SplitPattern::kQwen2;
-    parts.nfc = true;
+    parts.normalizer.add("NFC", to_nfc);
   } else if (name == "GPT2Tokenizer") {
     parts.pattern = SplitPattern::kGpt2;
   } else {
@@ -135,15 +133,25 @@ void set_class(const std::string& name, const Json& config, const std::string& w
 
 }  // namespace
 
-void apply_tokenizer_config(const ConfigFiles& files, bool has_tokenizer_json,
-                            const std::string& where, TokenizerParts& parts) {
+std::string class_of(const Json& config) {
+  const Json* name = config.find("tokenizer_class");
+  if (!name || name->is_null()) return "";
+  std::string text = name->as_string();
+  if (text.ends_with("Fast")) text.resize(text.size() - 4);
+  return text;
+}
+
+void apply_tokenizer_config(const ConfigFiles& files, const std::string& where,
+                            TokenizerParts& parts) {
   const std::string what = where + "/tokenizer_config.json";
   const Json& config = files.config;
   require(config.is_null() || config.is_object(), "{}: an object is wanted, got {}", what,
           config.kind());
   std::string class_name = class_of(config);
-  if (class_name.empty() && !has_tokenizer_json) class_name = "GPT2Tokenizer";
-  if (!has_tokenizer_json) set_class(class_name, config, what, parts);
+  const bool is_made = parts.is_described || parts.unigram;
+  if (class_name.empty() && !is_made) class_name = "GPT2Tokenizer";
+  if (class_name.empty() && parts.unigram && !parts.is_described) class_name = "T5Tokenizer";
+  if (!is_made) set_class(class_name, config, what, parts);
 
   const Json* split = config.find("split_special_tokens");
   require(!split || split->is_null() || !split->as_bool(),

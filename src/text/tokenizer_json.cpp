@@ -6,29 +6,11 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "text/bpe_tokenizer.h"
 #include "text/json_scan.h"
+#include "text/tokenizer_parts.h"
 
 namespace weft {
 namespace {
-
-[[noreturn]] void refuse(const std::string& what, std::string_view feature,
-                         std::string_view known) {
-  throw UserError(
-      fmt::format("{}: {} is not known to this program; known: {}", what, feature, known));
-}
-
-std::string type_of(const Json& json, const std::string& what) {
-  const Json* type = json.find("type");
-  require(type && type->is_string(), "{}: an object with a \"type\" is wanted, got {}", what,
-          json.dump().substr(0, 80));
-  return type->as_string();
-}
-
-bool flag_of(const Json& json, std::string_view key, bool absent) {
-  const Json* value = json.find(key);
-  return value ? value->as_bool() : absent;
-}
 
 void read_merges(JsonScan& scan, Bpe& bpe, const std::string& what) {
   scan.expect('[');
@@ -50,40 +32,96 @@ bool is_off(const Json& value) {
 }
 
 // The small settings of the model, each with what this program can do about it.
-void check_model_settings(const Json& settings, const std::string& what, Bpe& bpe) {
-  if (const Json* type = settings.find("type"); type && *type != Json("BPE"))
-    refuse(what, fmt::format("the model {}", type->dump()), "\"BPE\"");
+void check_bpe_settings(const Json& settings, const std::string& what, TokenizerParts& parts) {
+  Bpe& bpe = *parts.bpe;
+  bool byte_fallback = false, fuse_unk = false;
+  int32_t unk_id = -1;
   for (const auto& [key, value] : settings.as_object()) {
     const std::string feature = fmt::format("model.{}: {}", key, value.dump());
-    if (key == "type" || key == "fuse_unk") continue;
-    if (key == "ignore_merges") {
+    if (key == "type") continue;
+    if (key == "fuse_unk") {
+      fuse_unk = !is_off(value);
+    } else if (key == "ignore_merges") {
       bpe.set_ignore_merges(value.as_bool());
     } else if (key == "unk_token" || key == "byte_fallback") {
       // Both are about characters that are not in the vocabulary; with all bytes there are none.
-      if (!is_off(value) && !bpe.has_all_bytes())
-        refuse(what, feature + " with bytes that are no token", "vocabularies with all 256 bytes");
+      if (!parts.is_plain && !is_off(value) && !bpe.has_all_bytes())
+        refuse_feature(what, feature + " with bytes that are no token",
+                       "vocabularies with all 256 bytes");
+      if (key == "byte_fallback") byte_fallback = !is_off(value);
+      if (key == "unk_token" && !is_off(value)) unk_id = bpe.vocab().find_text(value.as_string());
     } else if (key == "dropout" || key == "continuing_subword_prefix" ||
                key == "end_of_word_suffix") {
-      if (!is_off(value)) refuse(what, feature, "null");
+      if (!is_off(value)) refuse_feature(what, feature, "null");
     } else {
-      refuse(what, feature,
-             "type, vocab, merges, ignore_merges, unk_token, byte_fallback, fuse_unk");
+      refuse_feature(what, feature,
+                     "type, vocab, merges, ignore_merges, unk_token, byte_fallback, fuse_unk");
     }
   }
+  if (!parts.is_plain) return;
+  for (int byte = 0; byte < 256 && byte_fallback; byte++)
+    require(find_byte_token(bpe.vocab(), static_cast<unsigned char>(byte)) >= 0,
+            "{}: byte_fallback without a token <0x{:02X}> is not known to this program", what,
+            byte);
+  bpe.set_characters(unk_id, fuse_unk, byte_fallback);
+}
+
+// [["piece", score], ...]; a piece's place is its id.
+void read_unigram(JsonScan& scan, size_t num_bytes, const std::string& what, Vocab& vocab,
+                  std::vector<double>& scores) {
+  vocab.reserve(num_bytes / 30, num_bytes / 3);
+  scan.expect('[');
+  for (bool first = true; scan.next(first, ']');) {
+    scan.expect('[');
+    const std::string piece(scan.string());
+    scan.expect(',');
+    const std::string_view score = scan.raw_value();
+    vocab.add(piece, static_cast<int64_t>(scores.size()), what);
+    scores.push_back(parse_json(score, what + ": a score").as_number());
+    scan.expect(']');
+  }
+  require(!scores.empty(), "{}: model.vocab is empty", what);
+}
+
+void finish_unigram(const Json& settings, const std::string& what, Vocab vocab,
+                    std::vector<double> scores, TokenizerParts& parts) {
+  int64_t unk_id = -1;
+  bool byte_fallback = false;
+  for (const auto& [key, value] : settings.as_object()) {
+    if (key == "type") continue;
+    if (key == "unk_id") {
+      if (value.is_null()) refuse_feature(what, "model.unk_id: null", "the id of a piece");
+      unk_id = value.as_int();
+    } else if (key == "byte_fallback") {
+      byte_fallback = !is_off(value);
+    } else {
+      refuse_feature(what, fmt::format("model.{}: {}", key, value.dump()),
+                     "type, vocab, unk_id, byte_fallback");
+    }
+  }
+  if (!parts.is_plain) refuse_feature(what, "a Unigram model of bytes", "one of characters");
+  parts.unigram =
+      std::make_unique<Unigram>(std::move(vocab), std::move(scores), unk_id, byte_fallback, what);
 }
 
 void read_model(JsonScan& scan, size_t num_bytes, const std::string& what, TokenizerParts& parts) {
   Json settings{Json::Object{}};
   std::string_view merges_before_vocab;
   bool has_merges = false;
+  Vocab pieces(Vocab::Form::kPlain);
+  std::vector<double> scores;
   scan.expect('{');
   for (bool first = true; scan.next(first, '}');) {
     const std::string key(scan.string());
     scan.expect(':');
     if (key == "vocab" && scan.peek() == '{') {
       require(!parts.bpe, "{}: model.vocab is there twice", what);
-      parts.bpe = std::make_unique<Bpe>(read_vocab(scan, num_bytes / 3, what));
+      const Vocab::Form form = parts.is_plain ? Vocab::Form::kPlain : Vocab::Form::kByteSymbols;
+      parts.bpe = std::make_unique<Bpe>(read_vocab(scan, num_bytes / 3, form, what));
       parts.bpe->reserve(parts.bpe->vocab().size());
+    } else if (key == "vocab" && scan.peek() == '[') {
+      require(scores.empty(), "{}: model.vocab is there twice", what);
+      read_unigram(scan, num_bytes, what, pieces, scores);
     } else if (key == "merges") {
       require(!has_merges, "{}: model.merges is there twice", what);
       has_merges = true;
@@ -96,123 +134,20 @@ void read_model(JsonScan& scan, size_t num_bytes, const std::string& what, Token
       if (key != "vocab") settings.set(key, parse_json(raw, what + ": model." + key));
     }
   }
-  if (!parts.bpe) {
-    const Json* type = settings.find("type");
-    if (type && *type != Json("BPE"))
-      refuse(what, fmt::format("the model {}", type->dump()), "\"BPE\"");
-    throw UserError(fmt::format("{}: model.vocab is no object of tokens and ids", what));
-  }
+  const Json* type = settings.find("type");
+  if (type && *type != Json("BPE") && *type != Json("Unigram"))
+    refuse_feature(what, fmt::format("the model {}", type->dump()), "\"BPE\", \"Unigram\"");
+  if (type && parts.bpe && *type != Json("BPE"))
+    refuse_feature(what, fmt::format("the model {} with a vocabulary of ids", type->dump()), "BPE");
+  if (!scores.empty() && !parts.bpe)
+    return finish_unigram(settings, what, std::move(pieces), std::move(scores), parts);
+  require(parts.bpe != nullptr && scores.empty(), "{}: model.vocab is no object of tokens and ids",
+          what);
   if (!merges_before_vocab.empty()) {
     JsonScan merges(merges_before_vocab, what + ": model.merges");
     read_merges(merges, *parts.bpe, what);
   }
-  check_model_settings(settings, what, *parts.bpe);
-}
-
-void read_normalizer(const Json& json, const std::string& what, TokenizerParts& parts) {
-  if (json.is_null()) return;
-  const std::string type = type_of(json, what + ": normalizer");
-  if (type == "NFC")
-    parts.nfc = true;
-  else if (type == "Sequence")
-    for (const Json& part : json.at("normalizers").as_array()) read_normalizer(part, what, parts);
-  else
-    refuse(what, fmt::format("the normalizer {}", type), "NFC, Sequence, null");
-}
-
-void read_byte_level(const Json& json, bool after_split, const std::string& what,
-                     TokenizerParts& parts) {
-  parts.add_prefix_space = flag_of(json, "add_prefix_space", true);
-  if (flag_of(json, "use_regex", true)) {
-    if (after_split) refuse(what, "ByteLevel with use_regex after a Split", "use_regex: false");
-    parts.pattern = SplitPattern::kGpt2;
-  } else if (after_split) {
-    if (parts.add_prefix_space)
-      refuse(what, "ByteLevel with add_prefix_space after a Split", "add_prefix_space: false");
-  } else {
-    parts.pattern = SplitPattern::kNone;
-  }
-}
-
-void read_split(const Json& json, const std::string& what, TokenizerParts& parts) {
-  const Json* regex = json.at("pattern").find("Regex");
-  if (!regex) refuse(what, fmt::format("the Split pattern {}", json.at("pattern").dump()), "Regex");
-  const auto pattern = pattern_of_regex(regex->as_string());
-  if (!pattern)
-    refuse(what, fmt::format("the Split pattern {}", regex->dump()),
-           "the regular expressions of GPT-2, Qwen2 and Llama-3, character by character");
-  // The patterns leave nothing between two matches, so these two say the same.
-  const std::string& behavior = json.at("behavior").as_string();
-  const bool invert = flag_of(json, "invert", false);
-  if (!(behavior == "Isolated" && !invert) && !(behavior == "Removed" && invert))
-    refuse(what, fmt::format("Split with behavior {}, invert {}", behavior, invert),
-           "Isolated without invert, Removed with invert");
-  parts.pattern = *pattern;
-}
-
-void read_pre_tokenizer(const Json& json, const std::string& what, TokenizerParts& parts) {
-  Json::Array steps{json};
-  if (!json.is_null() && type_of(json, what + ": pre_tokenizer") == "Sequence")
-    steps = json.at("pretokenizers").as_array();
-  bool split = false, byte_level = false;
-  for (const Json& step : steps) {
-    const std::string type = step.is_null() ? "null" : type_of(step, what + ": pre_tokenizer");
-    if (type == "ByteLevel" && !byte_level) {
-      read_byte_level(step, split, what, parts);
-      byte_level = true;
-    } else if (type == "Split" && !split && !byte_level) {
-      read_split(step, what, parts);
-      split = true;
-    } else {
-      refuse(what, fmt::format("the pre-tokenizer {} at this place", type),
-             "ByteLevel; Sequence of Split and ByteLevel");
-    }
-  }
-  if (!byte_level) refuse(what, "a pre-tokenizer without ByteLevel", "byte-level BPE");
-}
-
-void read_decoder(const Json& json, const std::string& what) {
-  const std::string type = json.is_null() ? "null" : type_of(json, what + ": decoder");
-  if (type == "Sequence" && json.at("decoders").as_array().size() == 1)
-    read_decoder(json.at("decoders").as_array()[0], what);
-  else if (type != "ByteLevel")
-    refuse(what, fmt::format("the decoder {}", type), "ByteLevel");
-}
-
-void read_template(const Json& json, const std::string& what, TokenizerParts& parts) {
-  std::vector<int32_t> before, after;
-  bool text_seen = false;
-  for (const Json& item : json.at("single").as_array()) {
-    if (const Json* sequence = item.find("Sequence")) {
-      if (text_seen || sequence->at("id") != Json("A"))
-        refuse(what, "a template other than $A once", "TemplateProcessing with $A once");
-      text_seen = true;
-      continue;
-    }
-    const std::string& name = item.at("SpecialToken").at("id").as_string();
-    for (const Json& id : json.at("special_tokens").at(name).at("ids").as_array()) {
-      const int64_t value = id.as_int();
-      require(value >= 0 && value <= kMaxTokenId, "{}: the id of {} in the template is {}", what,
-              name, value);
-      (text_seen ? after : before).push_back(static_cast<int32_t>(value));
-    }
-  }
-  if (!text_seen) refuse(what, "a template without $A", "TemplateProcessing with $A once");
-  parts.before.insert(parts.before.begin(), before.begin(), before.end());
-  parts.after.insert(parts.after.end(), after.begin(), after.end());
-}
-
-void read_post_processor(const Json& json, const std::string& what, TokenizerParts& parts) {
-  if (json.is_null()) return;
-  const std::string type = type_of(json, what + ": post_processor");
-  if (type == "TemplateProcessing")
-    read_template(json, what, parts);
-  else if (type == "Sequence")
-    for (const Json& part : json.at("processors").as_array())
-      read_post_processor(part, what, parts);
-  else if (type != "ByteLevel")  // which only moves offsets
-    refuse(what, fmt::format("the post-processor {}", type),
-           "TemplateProcessing, ByteLevel, Sequence, null");
+  check_bpe_settings(settings, what, parts);
 }
 
 }  // namespace
@@ -221,11 +156,11 @@ AddedToken read_added_token(const Json& json, const std::string& what) {
   require(json.is_object(), "{}: an added token is {}, an object is wanted", what, json.kind());
   AddedToken token;
   token.content = json.at("content").as_string();
-  token.special = flag_of(json, "special", false);
-  token.normalized = flag_of(json, "normalized", !token.special);
-  token.single_word = flag_of(json, "single_word", false);
-  token.lstrip = flag_of(json, "lstrip", false);
-  token.rstrip = flag_of(json, "rstrip", false);
+  token.special = flag_of_part(json, "special", false);
+  token.normalized = flag_of_part(json, "normalized", !token.special);
+  token.single_word = flag_of_part(json, "single_word", false);
+  token.lstrip = flag_of_part(json, "lstrip", false);
+  token.rstrip = flag_of_part(json, "rstrip", false);
   return token;
 }
 
@@ -234,31 +169,35 @@ void read_tokenizer_json(std::string_view text, const std::string& what, Tokeniz
                                                "added_tokens",   "normalizer", "pre_tokenizer",
                                                "post_processor", "decoder"};
   Json rest{Json::Object{}};
+  std::string_view model;  // read last: the other parts say what its tokens are
   JsonScan scan(text, what);
   scan.expect('{');
   for (bool first = true; scan.next(first, '}');) {
     const std::string key(scan.string());
     scan.expect(':');
     if (key == "model" && scan.peek() == '{') {
-      require(!parts.bpe, "{}: \"model\" is there twice", what);
-      read_model(scan, text.size(), what, parts);
+      require(model.empty(), "{}: \"model\" is there twice", what);
+      model = scan.raw_value();
       continue;
     }
     if (std::find(std::begin(kKeys), std::end(kKeys), key) == std::end(kKeys))
-      refuse(what, fmt::format("the entry \"{}\"", key),
-             fmt::format("model, {}", fmt::join(kKeys, ", ")));
+      refuse_feature(what, fmt::format("the entry \"{}\"", key),
+                     fmt::format("model, {}", fmt::join(kKeys, ", ")));
     rest.set(key, parse_json(scan.raw_value(), what + ": " + key));
   }
   scan.expect_end();
-  require(parts.bpe != nullptr, "{}: there is no \"model\"", what);
+  require(!model.empty(), "{}: there is no \"model\"", what);
   const auto part = [&rest](std::string_view key) {
     const Json* found = rest.find(key);
     return found ? *found : Json();
   };
   read_normalizer(part("normalizer"), what, parts);
   read_pre_tokenizer(part("pre_tokenizer"), what, parts);
-  read_decoder(part("decoder"), what);
+  read_decoder(part("decoder"), what, parts);
+  JsonScan model_scan(model, what);
+  read_model(model_scan, model.size(), what, parts);
   read_post_processor(part("post_processor"), what, parts);
+  parts.is_described = true;
   parts.has_post_processor = !part("post_processor").is_null();
   if (part("added_tokens").is_null()) return;
   for (const Json& json : rest.at("added_tokens").as_array())

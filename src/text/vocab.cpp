@@ -104,8 +104,10 @@ void Vocab::add(std::string_view text, int64_t id, std::string_view what) {
           text);
 
   const size_t begin = arena_.size();
-  const bool is_bytes = append_bytes_of_symbols(arena_, text);
-  if (!is_bytes) arena_.resize(begin), arena_ += text;
+  const bool is_plain = form_ == Form::kPlain;
+  const bool is_bytes = is_plain || append_bytes_of_symbols(arena_, text);
+  if (!is_bytes) arena_.resize(begin);
+  if (!is_bytes || is_plain) arena_ += text;
   require(arena_.size() < UINT32_MAX, "{}: more than 4 GB of tokens", what);
   const std::string_view stored = std::string_view(arena_).substr(begin);
   if (is_bytes && 3 * (num_in_entries_ + 1) > 2 * entries_.size())
@@ -118,6 +120,7 @@ void Vocab::add(std::string_view text, int64_t id, std::string_view what) {
 }
 
 int32_t Vocab::find_text(std::string_view text) const {
+  if (form_ == Form::kPlain) return find_bytes(text);
   if (const std::optional<std::string> bytes = bytes_of_symbols(text)) return find_bytes(*bytes);
   const auto found = texts_.find(std::string(text));
   return found == texts_.end() ? -1 : found->second;

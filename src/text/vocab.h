@@ -3,7 +3,8 @@
 // A token whose characters are all of the byte alphabet is kept as bytes, in an open-addressing
 // table: 16 bytes an entry; of a token up to 8 bytes long the entry holds the bytes themselves, so
 // that the usual word is found with one read from memory. Other tokens (which merging can never
-// make) are kept as their text, aside.
+// make) are kept as their text, aside. A *plain* vocabulary (SentencePiece's) keeps all as they
+// are.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +20,9 @@ constexpr int32_t kMaxTokenId = (1 << 22) - 2;  // the pair table packs an id in
 
 class Vocab {
  public:
+  enum class Form { kByteSymbols, kPlain };
+  explicit Vocab(Form form = Form::kByteSymbols) : form_(form) {}
+
   // UserError (naming `what`) where the id is out of bounds, or the token or the id is there
   // already.
   void add(std::string_view text, int64_t id, std::string_view what);
@@ -51,6 +55,7 @@ class Vocab {
   bool insert_bytes(std::string_view bytes, int32_t id);
   void grow(size_t num_entries);
 
+  Form form_;
   std::string arena_;
   std::vector<Token> tokens_;   // by id
   std::vector<Entry> entries_;  // a power of two; at most two thirds full

@@ -2,14 +2,14 @@
 #include <fmt/core.h>
 
 #include "base/error.h"
-#include "text/bpe_tokenizer.h"
 #include "text/byte_alphabet.h"
 #include "text/json_scan.h"
+#include "text/tokenizer_parts.h"
 
 namespace weft {
 
-Vocab read_vocab(JsonScan& scan, size_t num_bytes, const std::string& what) {
-  Vocab vocab;
+Vocab read_vocab(JsonScan& scan, size_t num_bytes, Vocab::Form form, const std::string& what) {
+  Vocab vocab(form);
   vocab.reserve(num_bytes / 20, num_bytes / 2);
   std::string token;
   scan.expect('{');
@@ -59,7 +59,8 @@ void read_vocab_and_merges(std::string_view vocab, std::string_view merges,
                            const std::string& where, TokenizerParts& parts) {
   const std::string vocab_name = where + "/vocab.json", merges_name = where + "/merges.txt";
   JsonScan scan(vocab, vocab_name);
-  parts.bpe = std::make_unique<Bpe>(read_vocab(scan, vocab.size(), vocab_name));
+  parts.bpe =
+      std::make_unique<Bpe>(read_vocab(scan, vocab.size(), Vocab::Form::kByteSymbols, vocab_name));
   scan.expect_end();
   parts.bpe->reserve(merges.size() / 11);
   while (!merges.empty()) {

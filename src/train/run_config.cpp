@@ -22,19 +22,18 @@ void bind_model(OptionTable& t, ModelConfig& c) {
 }
 
 void bind_data(OptionTable& t, DataConfig& c) {
-  t.add("data.train", &c.train, "files, globs, folders").required();
+  t.add("data.train", &c.train, "files, globs, folders, s3://, hf://datasets/NAME/FILE").required();
   t.add("data.eval", &c.eval, "files for evaluation");
   t.add("data.eval_fraction", &c.eval_fraction, "or this part of the rows, chosen by seed")
       .at_least(0)
       .below(1);
   t.add("data.format", &c.format, "auto goes by extension")
       .one_of({"auto", "text", "jsonl", "csv", "parquet", "arrow", "idx"})
-      .not_built_values({"csv", "parquet", "arrow", "idx"});
+      .not_built_values({"idx"});
   t.add("data.text", &c.text, "template over the columns");
   t.add("data.source", &c.source, "prompt, masked in the loss");
   t.add("data.target", &c.target, "answer");
-  t.add("data.messages", &c.messages, "chat rows: column of {role, content}")
-      .not_built("chat rows");
+  t.add("data.messages", &c.messages, "chat rows: column of {role, content}");
   t.add("data.tokenizer", &c.tokenizer, "auto (model.path) | bytes | PATH");
   t.add("data.seq_length", &c.seq_length, "positions fed").at_least(2).at_most(1 << 20);
   t.add("data.target_length", &c.target_length, "encoder-decoder only").at_least(1);
@@ -160,9 +159,10 @@ void check_rows(const DataConfig& d, std::vector<std::string>* complaints) {
                                       d.source.empty() ? "target" : "source",
                                       d.source.empty() ? "source" : "target"));
   }
-  if (pair && !d.text.empty()) {
+  if (pair + !d.text.empty() + !d.messages.empty() > 1) {
     complaints->push_back(
-        "data.text and data.source + data.target are both given: exactly one is wanted");
+        "more than one of data.text, data.source + data.target and data.messages is given: exactly "
+        "one is wanted");
   }
   if (!d.eval.empty() && d.eval_fraction > 0) {
     complaints->push_back("data.eval and data.eval_fraction are both given: one is wanted");

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "data/example.h"
 #include "model/load.h"
 
 namespace weft {
@@ -43,12 +44,12 @@ Session::Session(const RunConfig& run)
 }
 
 std::unique_ptr<RowSource> Session::open_train_rows() const {
-  return open_rows(config.data.train, config.data.format, "data.train");
+  return open_rows(config.data.train, config.data.format, "data.train", columns_used(config.data));
 }
 
 std::unique_ptr<RowSource> Session::open_eval_rows() const {
   if (config.data.eval.empty()) return open_train_rows();
-  return open_rows(config.data.eval, config.data.format, "data.eval");
+  return open_rows(config.data.eval, config.data.format, "data.eval", columns_used(config.data));
 }
 
 StreamOptions Session::train_stream() const {

@@ -87,6 +87,8 @@ class Trainer {
     step_ = saved_step_ = state.at("step").as_int();
     updates_ = state.at("updates").as_int();
     position_ = {state.at("epoch").as_int(), state.at("position").as_int()};
+    if (const Json* files = state.find("data_files"))
+      position_.files = static_cast<uint64_t>(files->as_int());
     if (const Json* best = state.find("best_eval_loss"); best && best->is_number())
       best_eval_ = best->as_number();
     stream_.restore(position_);
@@ -101,9 +103,8 @@ class Trainer {
     }
     constexpr int64_t kCheapToCount = 20000;
     if (schedule_needs_total(c_.train.schedule) || stream_.num_raw_rows() <= kCheapToCount) {
-      total_ = agree_on_number(*ranks_, [&] {
-        return c_.train.epochs * stream_.count_steps_per_epoch(engine_.pool()->num_threads());
-      });
+      total_ = agree_on_number(*ranks_,
+                               [&] { return c_.train.epochs * stream_.count_steps_per_epoch(); });
     }
   }
 

@@ -46,10 +46,18 @@ Example make_one(const DataConfig& config, const std::string& json) {
   return out;
 }
 
+// Where the labels begin; all that follow must be labels.
+int64_t first_label(const Example& e) {
+  const auto first = std::find(e.is_label.begin(), e.is_label.end(), 1);
+  EXPECT_EQ(std::count(first, e.is_label.end(), 1), e.is_label.end() - first);
+  EXPECT_EQ(e.is_label.size(), e.ids.size());
+  return first - e.is_label.begin();
+}
+
 TEST(Example, TextIsCutOnTheRightAndHasNoEnd) {
   const Example e = make_one(text_config(4), R"({"text":"abcdef"})");
   EXPECT_EQ(e.ids, ids("abcd"));
-  EXPECT_EQ(e.first_label, 1);
+  EXPECT_EQ(first_label(e), 1);
   EXPECT_TRUE(e.truncated);
   EXPECT_EQ(make_one(text_config(9), R"({"text":"abc"})").ids, ids("abc"));
 }
@@ -57,7 +65,7 @@ TEST(Example, TextIsCutOnTheRightAndHasNoEnd) {
 TEST(Example, TargetEndsOnceAndOnlyTargetIsLabel) {
   const Example e = make_one(pair_config(16), R"({"q":"ab","a":"xyz"})");
   EXPECT_EQ(e.ids, ids("abxyz", true));
-  EXPECT_EQ(e.first_label, 2);
+  EXPECT_EQ(first_label(e), 2);
   const Example ended = make_one(pair_config(32), R"({"q":"ab","a":"x<|endoftext|>"})");
   EXPECT_EQ(ended.ids, ids("abx", true));
 }
@@ -65,10 +73,10 @@ TEST(Example, TargetEndsOnceAndOnlyTargetIsLabel) {
 TEST(Example, SourceLosesItsBeginningThenTargetItsEnd) {
   const Example a = make_one(pair_config(6), R"({"q":"abcde","a":"xyz"})");
   EXPECT_EQ(a.ids, ids("dexyz", true));
-  EXPECT_EQ(a.first_label, 2);
+  EXPECT_EQ(first_label(a), 2);
   const Example b = make_one(pair_config(3), R"({"q":"abcde","a":"wxyz"})");
   EXPECT_EQ(b.ids, ids("wxy"));
-  EXPECT_EQ(b.first_label, 1);
+  EXPECT_EQ(first_label(b), 1);
 }
 
 TEST(Example, AppendEosIsObeyed) {
@@ -88,8 +96,10 @@ TEST(Example, BadRowsAndConfigurationsAreNamed) {
   config.target = "";
   expect_user_error([&] { make_one(config, R"({"q":"a"})"); }, "go together");
   config = text_config(8);
-  config.layout = "pack";
-  expect_user_error([&] { make_one(config, R"({"text":"a"})"); }, "not built");
+  config.messages = "m";
+  expect_user_error([&] { make_one(config, R"({"m":[]})"); }, "no token <|im_start|>");
+  config.text = "{text}";
+  expect_user_error([&] { make_one(config, R"({"m":[]})"); }, "exclude each other");
   const auto tokenizer = make_bytes_tokenizer();
   const auto rows = rows_in_memory("ok\n\xc3\xa9t\n", RowFormat::kText, "t.txt");
   DataConfig small = text_config(8);
@@ -105,6 +115,8 @@ class LargeIds : public Tokenizer {
     for (const char c : text) out.push_back(c == '!' ? 9000 : 5);
   }
   std::string decode(std::span<const int32_t>, bool) const override { return ""; }
+  std::string decode_next(Decoding&, int32_t) const override { return ""; }
+  std::string decode_end(Decoding&) const override { return ""; }
   std::string token_bytes(int32_t) const override { return ""; }
   bool is_special(int32_t) const override { return false; }
   int32_t num_ids() const override { return 9001; }

@@ -94,7 +94,7 @@ TEST(Corpus, SeedDecides) {
 
 TEST(Corpus, FilesAreJsonLines) {
   const TempFolder folder;
-  write_sql_corpus(folder.path() / "new", 3, 40, 10);
+  write_sql_corpus((folder.path() / "new").string(), 3, 40, 10);
   const auto rows = open_rows({(folder.path() / "new/train.jsonl").string()}, "auto", "data.train");
   EXPECT_EQ(rows->size(), 40);
   Row row;

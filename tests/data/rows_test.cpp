@@ -38,12 +38,12 @@ TEST(Rows, LineIndexFindsEveryLineOfALongText) {
     if (i == 2500) lines.back() += std::string(100000, 'x');
     text += lines.back() + "\n";
   }
-  const LineIndex index(text, false);
+  const LineIndex index(text, RowFormat::kText);
   ASSERT_EQ(index.size(), 5000);
   for (int64_t i = 0; i < 5000; ++i) {
-    ASSERT_EQ(index.line(i), lines[static_cast<size_t>(i)]);
+    ASSERT_EQ(index.line(i), lines[static_cast<size_t>(i)] + "\n");
     if (i % 997 == 0) {
-      EXPECT_EQ(index.line_number(i), i + 1);
+      EXPECT_EQ(index.line_number(index.offset(i)), i + 1);
     }
   }
 }
@@ -51,12 +51,12 @@ TEST(Rows, LineIndexFindsEveryLineOfALongText) {
 TEST(Rows, LineIndexOfShortLines) {
   std::string text = "\n\n";
   for (int i = 0; i < 1000; ++i) text += std::to_string(i) + (i % 3 == 0 ? "\n \n" : "\n");
-  const LineIndex index(text, true);
+  const LineIndex index(text, RowFormat::kJsonLines);
   ASSERT_EQ(index.size(), 1000);
-  for (int64_t i = 0; i < 1000; ++i) ASSERT_EQ(index.line(i), std::to_string(i));
+  for (int64_t i = 0; i < 1000; ++i) ASSERT_EQ(index.line(i), std::to_string(i) + "\n");
   EXPECT_THROW(index.line(1000), BugError);
   EXPECT_THROW(index.line(-1), BugError);
-  EXPECT_THROW(LineIndex("", false).line(0), BugError);
+  EXPECT_THROW(LineIndex("", RowFormat::kText).line(0), BugError);
 }
 
 TEST(Rows, JsonLinesColumnsBecomeText) {
@@ -73,7 +73,7 @@ TEST(Rows, JsonLinesColumnsBecomeText) {
   EXPECT_EQ(text_of(*rows, 0, "z"), "");
   Row row;
   rows->read(0, row);
-  EXPECT_FALSE(row.find("l")->is_text);
+  EXPECT_EQ(row.find("l")->kind, Row::Kind::kNested);
   rows->read(1, row);
   EXPECT_EQ(row.columns.size(), 1u);
   EXPECT_EQ(rows->where(1), "t:4");
@@ -118,17 +118,44 @@ TEST(Rows, FilesGlobsAndFoldersAreOneDataSet) {
   EXPECT_EQ(text_of(*listed, 0), "three");
 }
 
+TEST(Rows, ByteOrderMarkIsNoPartOfTheFirstName) {
+  const auto rows = rows_in_memory("\xEF\xBB\xBFtext\none\n", RowFormat::kCsv, "t.csv");
+  EXPECT_EQ(text_of(*rows, 0), "one");
+  const auto json = rows_in_memory("\xEF\xBB\xBF{\"text\":\"two\"}", RowFormat::kJsonLines, "t");
+  EXPECT_EQ(text_of(*json, 0), "two");
+}
+
 TEST(Rows, BadPathsAreRefused) {
   const TempFolder folder;
   folder.write("empty.txt", "");
-  folder.write("t.parquet", "PAR1");
+  folder.write("t.xz", "?");
+  folder.write("sub/README.md", "");
   const std::string root = folder.path().string();
   expect_user_error([&] { open_rows({root + "/none.txt"}, "auto", "data.train"); }, "none.txt");
   expect_user_error([&] { open_rows({root + "/*.json"}, "auto", "data.train"); }, "*.json");
   expect_user_error([&] { open_rows({root + "/empty.txt"}, "auto", "data.train"); }, "no rows");
-  expect_user_error([&] { open_rows({root + "/t.parquet"}, "auto", "data.train"); }, "not built");
-  expect_user_error([&] { open_rows({"s3://bucket/x"}, "auto", "data.train"); }, "not built");
-  expect_user_error([&] { open_rows({root + "/empty.txt"}, "csv", "data.train"); }, "not built");
+  expect_user_error([&] { open_rows({root + "/t.xz"}, "auto", "data.train"); }, "not built");
+  expect_user_error([&] { open_rows({root + "/sub"}, "auto", "data.train"); }, "no .txt");
+  expect_user_error([&] { open_rows({root + "/empty.txt"}, "idx", "data.train"); }, "not built");
+}
+
+TEST(Rows, AChangedFileIsNamed) {
+  const TempFolder folder;
+  folder.write("a.txt", "one\ntwo\n");
+  const std::string path = (folder.path() / "a.txt").string();
+  const auto rows = open_rows({path}, "auto", "data.train");
+  const std::vector<FileInfo> files = rows->files();
+  ASSERT_EQ(files.size(), 1u);
+  check_unchanged(files);
+  folder.write("a.txt", "one\ntwo\nthree\n");
+  expect_user_error([&] { check_unchanged(files); }, "a.txt changed");
+  // The same size at another time is another file too.
+  folder.write("a.txt", "one\nTWO\n");
+  std::filesystem::last_write_time(
+      path, std::filesystem::file_time_type::clock::now() + std::chrono::seconds(5));
+  expect_user_error([&] { check_unchanged(files); }, "another time");
+  std::filesystem::remove(path);
+  expect_user_error([&] { check_unchanged(files); }, "a.txt");
 }
 
 }  // namespace

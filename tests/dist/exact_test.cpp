@@ -50,7 +50,8 @@ MeshRun make_run(const Json& model, const char* precision, bool masters, int ste
   run.config.train.clip_norm = 0.5;
   run.config.data.seq_length = 12;
   run.config.parallel.mode = "exact";
-  for (int s = 0; s < steps; ++s) run.batches.push_back(random_batch(8, 12, 1003, 100 + s));
+  for (int s = 0; s < steps; ++s)
+    run.batches.push_back(random_batch(8, 12, 1003, static_cast<uint64_t>(100 + s)));
   run.eval = random_batch(7, 12, 1003, 99);
   return run;
 }

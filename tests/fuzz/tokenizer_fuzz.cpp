@@ -1,7 +1,7 @@
 // tests/fuzz/tokenizer_fuzz.cpp: any bytes as tokenizer files: loaded or refused, never a crash.
 //
 // The first byte says which files the rest is: a tokenizer.json, vocab.json and merges.txt (cut at
-// the first zero byte), or a tokenizer_config.json beside a small good tokenizer.
+// the first zero byte), a tokenizer_config.json beside a small good tokenizer, or a spiece.model.
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -36,12 +36,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
   const std::string rest(reinterpret_cast<const char*>(data) + 1, size - 1);
   std::map<std::string, std::string> files;
-  if (data[0] % 3 == 0) {
+  if (data[0] % 4 == 0) {
     files["tokenizer.json"] = rest;
-  } else if (data[0] % 3 == 1) {
+  } else if (data[0] % 4 == 1) {
     const size_t cut = rest.find('\0');
     files["vocab.json"] = rest.substr(0, cut);
     files["merges.txt"] = cut == std::string::npos ? "" : rest.substr(cut + 1);
+  } else if (data[0] % 4 == 3) {
+    files["spiece.model"] = rest;
   } else {
     files["vocab.json"] = R"({"a":0,"b":1,"ab":2,"<s>":3})";
     files["merges.txt"] = "a b\n";

@@ -15,7 +15,8 @@ import subprocess
 import sys
 import tempfile
 
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
+from tokenizers import (AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors,
+                        trainers)
 
 QWEN2 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
          r"|\s*[\r\n]+|\s+(?!\S)|\s+")
@@ -106,6 +107,61 @@ def made_up(folder, base, name):
     return tokenizer
 
 
+def falcon(base):
+    """Falcon's pre-tokenizers over GPT-2's vocabulary."""
+    tokenizer = Tokenizer.from_str(base.to_str())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
+        pre_tokenizers.Punctuation("contiguous"), pre_tokenizers.ByteLevel(add_prefix_space=False),
+        pre_tokenizers.Digits(individual_digits=False), pre_tokenizers.Split(Regex("[0-9][0-9][0-9]"), "isolated")])
+    return tokenizer
+
+
+def normalized(base):
+    """NFKC and lower case before GPT-2's words."""
+    tokenizer = Tokenizer.from_str(base.to_str())
+    tokenizer.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase(), normalizers.Prepend("> ")])
+    return tokenizer
+
+
+def llama2(lines, byte_fallback, prepend):
+    """BPE of characters with marks, bytes for what is not in the vocabulary, <s> before the text."""
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True, byte_fallback=byte_fallback))
+    tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("\u2581"), normalizers.Replace(" ", "\u2581")])
+    special = ["<unk>", "<s>", "</s>"] + ([f"<0x{i:02X}>" for i in range(256)] if byte_fallback else [])
+    trainer = trainers.BpeTrainer(vocab_size=3000, special_tokens=special, limit_alphabet=120, show_progress=False)
+    splitter = pre_tokenizers.Metaspace()
+    tokenizer.pre_tokenizer = splitter
+    tokenizer.train_from_iterator(lines, trainer)
+    data = json.loads(tokenizer.to_str())
+    data["pre_tokenizer"] = None
+    if not prepend:  # newer files: the mark is put before the first word alone
+        data["normalizer"] = None
+        data["pre_tokenizer"] = {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "first", "split": False}
+    data["added_tokens"] = [t for t in data["added_tokens"] if t["id"] < 3]
+    tokenizer = Tokenizer.from_str(json.dumps(data))
+    tokenizer.post_processor = processors.TemplateProcessing("<s> $A", "<s> $A <s> $B", [("<s>", 1)])
+    tokenizer.decoder = decoders.Sequence([decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse(),
+                                           decoders.Strip(" ", 1, 0)])
+    return tokenizer
+
+
+def unigram(lines, byte_fallback):
+    """A Unigram model as XLM-R's family has it: Metaspace alone, blanks squeezed by the normalizer."""
+    tokenizer = Tokenizer(models.Unigram())
+    tokenizer.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Strip(left=False, right=True),
+                                                 normalizers.Replace(Regex(" {2,}"), "\u2581")])
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
+    special = ["<unk>", "<s>"] + ([f"<0x{i:02X}>" for i in range(256)] if byte_fallback else [])
+    tokenizer.train_from_iterator(lines, trainers.UnigramTrainer(
+        vocab_size=2000, special_tokens=special, unk_token="<unk>", show_progress=False))
+    data = json.loads(tokenizer.to_str())
+    data["model"]["byte_fallback"] = byte_fallback
+    data["added_tokens"] = [t for t in data["added_tokens"] if t["id"] < 2]
+    tokenizer = Tokenizer.from_str(json.dumps(data))
+    tokenizer.decoder = decoders.Metaspace()
+    return tokenizer
+
+
 class Check:
     def __init__(self, weft):
         self.weft, self.passed, self.failed = weft, 0, 0
@@ -115,6 +171,31 @@ class Check:
         self.failed += not ok
         if not ok and self.failed <= 20:
             print("FAILED", message)
+
+    def made(self, name, tokenizer, texts):
+        """A tokenizer that was made here, its ids and its decoded text."""
+        with tempfile.TemporaryDirectory() as folder:
+            tokenizer.save(f"{folder}/tokenizer.json")
+            ours = self.compare(name, folder, lambda t: tokenizer.encode(t).ids, texts)
+            self.decoded(name, folder, ours[:600], lambda ids: tokenizer.decode(ids, skip_special_tokens=False))
+
+    def decoded(self, name, model, rows, text_of):
+        """Text of ids, all special tokens shown."""
+        with tempfile.NamedTemporaryFile("w", suffix=".jsonl", encoding="utf-8") as file:
+            for ids in rows:
+                file.write(" ".join(map(str, ids)) + "\n")
+            file.flush()
+            run = subprocess.run([*self.weft, "tokenize", model, "--jsonl", file.name, "--decode"], capture_output=True,
+                                 text=True)
+        lines = run.stdout.split("\n")[:-1]
+        if run.returncode != 0 or len(lines) != len(rows) or not rows:
+            self.one(False, f"{name}, decode: exit {run.returncode}, {len(lines)} lines of {len(rows)}: {run.stderr[-500:]}")
+            return
+        before = self.failed
+        for ids, line in zip(rows, lines):
+            ours, theirs = json.loads(line), text_of(ids)
+            self.one(ours == theirs, f"{name}, decode: {ids[:40]}\n  ours   {ours[:200]!r}\n  theirs {theirs[:200]!r}")
+        print(f"{name}, decode: {len(rows)} strings, {self.failed - before} differ")
 
     def compare(self, name, model, ids_of, texts):
         with tempfile.NamedTemporaryFile("w", suffix=".jsonl", encoding="utf-8") as file:
@@ -134,12 +215,39 @@ class Check:
         return [[int(i) for i in line.split()] for line in lines]
 
 
+def check_more(args, check, folder, gpt2, texts, lines):
+    """T5 (both files), BLOOM, and what their families may hold, beside tokenizers and transformers."""
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    from transformers import AutoTokenizer, T5Tokenizer
+    weights = f"{args.data}/weights"
+    cases = [("t5, tokenizer.json", f"{folder}/t5-small", AutoTokenizer), ("t5, spiece.model", f"{folder}/t5-v1_1", T5Tokenizer),
+             ("tiny t5", f"{weights}/tiny_T5ForConditionalGeneration", AutoTokenizer),
+             ("tiny bloom", f"{weights}/tiny_BloomForCausalLM", AutoTokenizer)]
+    with open(f"{args.data}/imdb/imdb_train_2k.jsonl", encoding="utf-8") as file:
+        reviews = [json.loads(line)["text"] for line in file][:400]
+    for name, model, kind in cases:
+        theirs = kind.from_pretrained(model)
+        ours = check.compare(name, model, lambda t: theirs(t)["input_ids"], texts)
+        check.decoded(name, model, ours[:600], lambda ids: theirs.decode(ids, clean_up_tokenization_spaces=False))
+        check.compare(name + ", wikitext and imdb", model, lambda t: theirs(t)["input_ids"], lines + reviews)
+    file = Tokenizer.from_file(f"{folder}/t5-small/tokenizer.json")
+    check.compare("t5, tokenizers", f"{folder}/t5-small", lambda t: file.encode(t).ids, texts)
+    texts = texts[:2000]
+    check.made("falcon", falcon(gpt2), texts)
+    check.made("NFKC, lower case, prepend", normalized(gpt2), texts)
+    for byte_fallback in (True, False):
+        for prepend in (True, False):
+            name = f"llama 2 style, bytes {byte_fallback}, prepend {prepend}"
+            check.made(name, llama2(lines, byte_fallback, prepend), texts)
+        check.made(f"unigram, bytes {byte_fallback}", unigram(lines, byte_fallback), texts)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--weft", required=True, help="the program, or several words (a wrapper)")
     parser.add_argument("--data", default="../shared/data")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--num", type=int, default=2000)
+    parser.add_argument("--num", type=int, default=5000)
     parser.add_argument("--all-characters", action="store_true", help="also every character of Unicode")
     parser.add_argument("--bytes", metavar="FOLDER", help="a folder with the files of the bytes tokenizer")
     args = parser.parse_args()
@@ -176,6 +284,8 @@ def main():
         lines = file.read().split("\n")[:1500]
     check.compare("qwen2, wikitext", f"{folder}/qwen2", lambda t: qwen2.encode(t).ids, lines)
     check.compare("gpt2, wikitext", f"{folder}/gpt2", lambda t: gpt2.encode(t).ids, lines)
+
+    check_more(args, check, folder, gpt2, texts, lines)
 
     if args.bytes:
         os.environ["HF_HUB_OFFLINE"] = "1"

@@ -119,13 +119,14 @@ TEST(TokenizerJson, RefusesByNameWhatItDoesNotKnow) {
     return refusal(json);
   };
   const auto typed = [](const char* type) { return Json(Json::Object{{"type", type}}); };
-  EXPECT_NE(with("normalizer", typed("Lowercase")).find("Lowercase"), std::string::npos);
-  EXPECT_NE(with("pre_tokenizer", typed("Metaspace")).find("Metaspace"), std::string::npos);
+  EXPECT_NE(with("normalizer", typed("BertNormalizer")).find("BertNormalizer"), std::string::npos);
+  EXPECT_NE(with("pre_tokenizer", typed("Whitespace")).find("Whitespace"), std::string::npos);
   EXPECT_NE(with("pre_tokenizer", nullptr).find("ByteLevel"), std::string::npos);
   EXPECT_NE(with("post_processor", typed("BertProcessing")).find("BertProcessing"),
             std::string::npos);
   EXPECT_NE(with("decoder", typed("WordPiece")).find("WordPiece"), std::string::npos);
-  EXPECT_NE(with("model", typed("Unigram")).find("Unigram"), std::string::npos);
+  EXPECT_NE(with("model", typed("WordPiece")).find("WordPiece"), std::string::npos);
+  EXPECT_NE(with("model", typed("Unigram")).find("model.vocab"), std::string::npos);
   EXPECT_NE(with("surprise", 1).find("surprise"), std::string::npos);
   Json dropout = small();
   entry(dropout, "model").set("dropout", 0.1);

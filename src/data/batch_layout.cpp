@@ -1,0 +1,118 @@
+// data/batch_layout.cpp: ids, targets, segments and padding of a batch.
+#include <algorithm>
+
+#include "data/batch_builder.h"
+
+namespace weft {
+namespace {
+
+template <typename T>
+void resize_and_fill(std::vector<T>& values, int64_t size, T value) {
+  values.assign(static_cast<size_t>(size), value);
+}
+
+}  // namespace
+
+// The shape comes first: pad's is fixed, dynamic's is the longest row's, rounded up to a bucket.
+void BatchBuilder::put_rows(Batch& out) {
+  const bool is_answer = options_.kind == ModelKind::kEncoderDecoder;
+  const int64_t B =
+      packs() ? static_cast<int64_t>(chosen_.size()) : static_cast<int64_t>(num_taken_);
+  int64_t T = is_answer ? config_.target_length : config_.seq_length;
+  int64_t S = is_answer ? config_.seq_length : 0;
+  if (config_.layout == "dynamic") {
+    int64_t longest = 1, longest_source = 1;
+    for (size_t b = 0; b < num_taken_; ++b) {
+      const int64_t source = is_answer ? taken_[b].num_source : 0;
+      longest = std::max(longest, static_cast<int64_t>(taken_[b].ids.size()) - source);
+      longest_source = std::max(longest_source, source);
+    }
+    T = bucket_length(longest, T);
+    if (is_answer) S = bucket_length(longest_source, S);
+  }
+  out.num_rows = B;
+  out.seq_length = T;
+  out.source_length = S;
+  out.tokens = out.target_tokens = 0;
+  resize_and_fill(out.ids, B * T, maker_.pad_id());
+  resize_and_fill(out.targets, B * T, -1);
+  resize_and_fill(out.lengths, B, 0);
+  resize_and_fill(out.segments, packs() ? B * T : 0, 0);
+  resize_and_fill(out.position_ids, packs() ? B * T : 0, 0);
+  resize_and_fill(out.source_ids, B * S, maker_.pad_id());
+  resize_and_fill(out.source_lengths, is_answer ? B : 0, 0);
+  for (int64_t b = 0; b < B; ++b) {
+    if (packs()) {
+      put_packed(chosen_[static_cast<size_t>(b)], b, out);
+    } else if (is_answer) {
+      put_answer(taken_[static_cast<size_t>(b)], b, out);
+    } else {
+      put_causal(taken_[static_cast<size_t>(b)], b, out);
+    }
+  }
+  out.positions = B * (T + S);
+  out.counted.rows = B;
+  out.counted.tokens = out.tokens;
+  out.counted.padding = out.positions - out.tokens;
+}
+
+// The target of position t is token t + 1 where that is a label. With mask_padding off the label
+// row is the padded row itself, shifted, as transformers does when labels hold the padding.
+void BatchBuilder::put_causal(const CachedRow& row, int64_t b, Batch& out) const {
+  const int64_t T = out.seq_length, n = static_cast<int64_t>(row.ids.size());
+  int32_t* ids = out.ids.data() + b * T;
+  int32_t* targets = out.targets.data() + b * T;
+  std::copy(row.ids.begin(), row.ids.end(), ids);
+  for (int64_t t = 0; t + 1 < (config_.mask_padding ? n : T); ++t) {
+    const bool is_label = t + 1 >= n || row.is_label[static_cast<size_t>(t) + 1];
+    if (!is_label) continue;
+    targets[t] = ids[t + 1];
+    ++out.target_tokens;
+  }
+  out.lengths[static_cast<size_t>(b)] = static_cast<int32_t>(n);
+  out.tokens += n;
+}
+
+// The decoder is fed the answer moved to the right by one, and learns the answer.
+void BatchBuilder::put_answer(const CachedRow& row, int64_t b, Batch& out) const {
+  const int64_t T = out.seq_length, S = out.source_length, num_source = row.num_source;
+  const int64_t n = static_cast<int64_t>(row.ids.size()) - num_source;
+  const auto answer = row.ids.begin() + num_source;
+  std::copy(row.ids.begin(), answer, out.source_ids.begin() + b * S);
+  out.source_lengths[static_cast<size_t>(b)] = static_cast<int32_t>(num_source);
+  int32_t* ids = out.ids.data() + b * T;
+  int32_t* targets = out.targets.data() + b * T;
+  std::copy(answer, row.ids.end(), targets);
+  if (!config_.mask_padding) std::fill(targets + n, targets + T, maker_.pad_id());
+  ids[0] = options_.decoder_start_id >= 0 ? options_.decoder_start_id : maker_.pad_id();
+  for (int64_t t = 1; t < T; ++t) {
+    ids[t] = t - 1 < n ? answer[t - 1] : maker_.pad_id();
+  }
+  out.lengths[static_cast<size_t>(b)] = static_cast<int32_t>(n);
+  out.tokens += num_source + n;
+  out.target_tokens += config_.mask_padding ? n : T;
+}
+
+// Segment after segment: positions begin at 0 in each, and its first token is nobody's target.
+void BatchBuilder::put_packed(const PackedRow& row, int64_t b, Batch& out) {
+  const int64_t T = out.seq_length;
+  int64_t at = 0;
+  for (size_t s = 0; s < row.size(); ++s) {
+    cache_.read(chosen_rows_[static_cast<size_t>(b)][s], info_);
+    for (int64_t i = 0; i < row[s].length; ++i) {
+      const auto from = static_cast<size_t>(row[s].begin + i);
+      const int64_t to = b * T + at + i;
+      out.ids[static_cast<size_t>(to)] = info_.ids[from];
+      out.segments[static_cast<size_t>(to)] = static_cast<int32_t>(s) + 1;
+      out.position_ids[static_cast<size_t>(to)] = static_cast<int32_t>(i);
+      if (i == 0 || !info_.is_label[from]) continue;
+      out.targets[static_cast<size_t>(to) - 1] = info_.ids[from];
+      ++out.target_tokens;
+    }
+    at += row[s].length;
+  }
+  out.lengths[static_cast<size_t>(b)] = static_cast<int32_t>(at);
+  out.tokens += at;
+}
+
+}  // namespace weft

@@ -1,0 +1,132 @@
+// data/line_rows.cpp: the rows of a text that is in memory or mapped: any row at once.
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "data/line_index.h"
+#include "data/record.h"
+
+namespace weft {
+namespace {
+
+constexpr int64_t kExtentRows = 8192;  // scans may begin anywhere; this many share out well
+
+class LineRows : public RowSource {
+ public:
+  LineRows(std::string_view text, RowFormat format, std::string name)
+      : text_(text),
+        format_(format),
+        name_(std::move(name)),
+        parser_(format, name_),
+        index_(text, format, read_header()) {}
+
+  int64_t size() const override { return index_.size(); }
+  int64_t extent_end(int64_t row) const override { return std::min(size(), row + kExtentRows); }
+  std::vector<FileInfo> files() const override { return {}; }
+
+  std::string where(int64_t i) const override {
+    return fmt::format("{}:{}", name_, index_.line_number(index_.offset(i)));
+  }
+
+  void read(int64_t i, Row& out) const override { parse(index_.offset(i), out); }
+
+  std::unique_ptr<RowScan> scan(int64_t first) const override {
+    return std::make_unique<Scan>(*this, first < size() ? index_.offset(first) : text_.size());
+  }
+
+  std::vector<std::string> column_names() const override {
+    if (parser_.wants_header()) return parser_.header();
+    Row row;
+    if (size() > 0) read(0, row);
+    return row.names();
+  }
+
+ private:
+  class Scan : public RowScan {
+   public:
+    Scan(const LineRows& rows, uint64_t at) : rows_(rows), at_(at) {}
+    bool next(Row& out) override {
+      while (at_ < rows_.text_.size()) {
+        const uint64_t begin = at_;
+        at_ = record_end(rows_.format_, rows_.text_, begin).at;
+        if (!is_counted(rows_.format_, rows_.text_.substr(begin, at_ - begin))) continue;
+        rows_.parse(begin, out);
+        return true;
+      }
+      return false;
+    }
+
+   private:
+    const LineRows& rows_;
+    uint64_t at_;
+  };
+
+  // Where the rows begin: after a byte-order mark and the line of column names.
+  uint64_t read_header() {
+    uint64_t begin = format_ != RowFormat::kText && text_.starts_with(kByteOrderMark)
+                         ? kByteOrderMark.size()
+                         : 0;
+    while (parser_.wants_header() && begin < text_.size()) {
+      const uint64_t end = record_end(format_, text_, begin).at;
+      const std::string_view record = text_.substr(begin, end - begin);
+      begin = end;
+      if (!is_counted(format_, record)) continue;
+      parser_.set_header(record);
+      break;
+    }
+    return begin;
+  }
+
+  void parse(uint64_t offset, Row& out) const {
+    const std::string_view record =
+        text_.substr(offset, record_end(format_, text_, offset).at - offset);
+    parser_.parse(
+        record, [&] { return index_.line_number(offset); }, out);
+  }
+
+  std::string_view text_;
+  RowFormat format_;
+  std::string name_;
+  RecordParser parser_;
+  LineIndex index_;
+};
+
+// Rows over bytes that they own: a mapped file, or a string.
+template <typename Bytes>
+class OwnedRows : public RowSource {
+ public:
+  OwnedRows(Bytes bytes, std::string_view (*text)(const Bytes&), RowFormat format,
+            const std::string& name, std::vector<FileInfo> files)
+      : bytes_(std::move(bytes)), rows_(text(bytes_), format, name), files_(std::move(files)) {}
+  int64_t size() const override { return rows_.size(); }
+  int64_t extent_end(int64_t row) const override { return rows_.extent_end(row); }
+  std::unique_ptr<RowScan> scan(int64_t first) const override { return rows_.scan(first); }
+  void read(int64_t i, Row& out) const override { rows_.read(i, out); }
+  std::string where(int64_t i) const override { return rows_.where(i); }
+  std::vector<FileInfo> files() const override { return files_; }
+  std::vector<std::string> column_names() const override { return rows_.column_names(); }
+
+ private:
+  Bytes bytes_;
+  LineRows rows_;
+  std::vector<FileInfo> files_;
+};
+
+}  // namespace
+
+std::unique_ptr<RowSource> open_line_rows(const std::string& path, RowFormat format) {
+  std::vector<FileInfo> files{file_info(path)};
+  const auto text = [](const MappedFile& file) { return file.text(); };
+  return std::make_unique<OwnedRows<MappedFile>>(MappedFile(path), text, format, path,
+                                                 std::move(files));
+}
+
+std::unique_ptr<RowSource> rows_in_memory(std::string bytes, RowFormat format, std::string name) {
+  // A pointer, since a short string's bytes would move with it.
+  using Held = std::unique_ptr<const std::string>;
+  const auto text = [](const Held& held) { return std::string_view(*held); };
+  return std::make_unique<OwnedRows<Held>>(std::make_unique<const std::string>(std::move(bytes)),
+                                           text, format, name, std::vector<FileInfo>());
+}
+
+}  // namespace weft

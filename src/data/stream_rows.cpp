@@ -1,0 +1,150 @@
+// data/stream_rows.cpp: text that is packed or far away: its records in order, a buffer at a time.
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+#include "data/forward_rows.h"
+#include "data/record.h"
+#include "io/byte_stream.h"
+
+namespace weft {
+namespace {
+
+constexpr size_t kFirstBuffer = size_t{1} << 18;
+constexpr size_t kMaxRecord = size_t{1} << 30;
+
+// Cuts a stream into records. A record that the buffer does not hold doubles it, so that a long one
+// is looked through a bounded number of times.
+class RecordReader {
+ public:
+  RecordReader(std::unique_ptr<ByteStream> bytes, RowFormat format, std::string name)
+      : bytes_(std::move(bytes)), format_(format), name_(std::move(name)), parser_(format, name_) {
+    if (format != RowFormat::kText) skip_mark();
+    std::string_view record;
+    if (parser_.wants_header() && next_counted(record)) parser_.set_header(record);
+  }
+
+  // The next record that counts, valid until the next call; false at the end.
+  bool next_counted(std::string_view& record) {
+    while (next(record)) {
+      if (is_counted(format_, record)) return true;
+    }
+    return false;
+  }
+
+  int64_t line() const { return line_; }  // on which the last record began, from 1
+  const RecordParser& parser() const { return parser_; }
+
+ private:
+  bool next(std::string_view& record) {
+    line_ = next_line_;
+    while (true) {
+      const std::string_view held(buffer_.data() + begin_, end_ - begin_);
+      if (!held.empty()) {
+        const RecordEnd end = record_end(format_, held, 0);
+        if (end.is_whole || is_end_) {
+          record = held.substr(0, end.at);
+          begin_ += end.at;
+          next_line_ += std::count(record.begin(), record.end(), '\n');
+          return true;
+        }
+      }
+      if (is_end_) return false;
+      fetch();
+    }
+  }
+
+  void fetch() {
+    std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
+    end_ -= begin_;
+    begin_ = 0;
+    require(end_ < kMaxRecord, "{}:{}: a row of more than {} bytes", name_, line_, kMaxRecord);
+    if (end_ * 2 >= buffer_.size()) buffer_.resize(std::max(kFirstBuffer, buffer_.size() * 2));
+    const size_t n = bytes_->read(buffer_.data() + end_, buffer_.size() - end_);
+    end_ += n;
+    is_end_ = n == 0;
+  }
+
+  void skip_mark() {
+    while (end_ < kByteOrderMark.size() && !is_end_) fetch();
+    if (std::string_view(buffer_.data(), end_).starts_with(kByteOrderMark)) {
+      begin_ = kByteOrderMark.size();
+    }
+  }
+
+  std::unique_ptr<ByteStream> bytes_;
+  RowFormat format_;
+  std::string name_;
+  RecordParser parser_;
+  std::vector<char> buffer_;
+  size_t begin_ = 0, end_ = 0;  // what of the buffer is not given out yet
+  int64_t line_ = 1, next_line_ = 1;
+  bool is_end_ = false;
+};
+
+class StreamRows : public ForwardRows {
+ public:
+  StreamRows(const std::string& path, RowFormat format)
+      : path_(path), format_(format), info_(file_info(path)) {
+    RecordReader reader = open();
+    std::string_view record;
+    Row row;
+    while (reader.next_counted(record)) {
+      if (size_ == 0)
+        reader.parser().parse(
+            record, [&] { return reader.line(); }, row);
+      ++size_;
+    }
+    names_ = reader.parser().wants_header() ? reader.parser().header() : row.names();
+  }
+
+  int64_t size() const override { return size_; }
+  int64_t extent_end(int64_t) const override { return size_; }
+  std::vector<FileInfo> files() const override { return {info_}; }
+  std::vector<std::string> column_names() const override { return names_; }
+
+  std::unique_ptr<RowScan> scan(int64_t first) const override {
+    auto made = std::make_unique<Scan>(open());
+    std::string_view record;
+    for (int64_t i = 0; i < first && made->reader.next_counted(record); ++i) {
+    }
+    return made;
+  }
+
+  std::string where(int64_t i) const override {
+    RecordReader reader = open();
+    std::string_view record;
+    for (int64_t k = 0; k <= i && reader.next_counted(record); ++k) {
+    }
+    return fmt::format("{}:{}", path_, reader.line());
+  }
+
+ private:
+  struct Scan : RowScan {
+    explicit Scan(RecordReader r) : reader(std::move(r)) {}
+    bool next(Row& out) override {
+      std::string_view record;
+      if (!reader.next_counted(record)) return false;
+      reader.parser().parse(
+          record, [this] { return reader.line(); }, out);
+      return true;
+    }
+    RecordReader reader;
+  };
+
+  RecordReader open() const { return {open_byte_stream(path_), format_, path_}; }
+
+  std::string path_;
+  RowFormat format_;
+  FileInfo info_;
+  int64_t size_ = 0;
+  std::vector<std::string> names_;
+};
+
+}  // namespace
+
+std::unique_ptr<RowSource> open_stream_rows(const std::string& path, RowFormat format) {
+  return std::make_unique<StreamRows>(path, format);
+}
+
+}  // namespace weft

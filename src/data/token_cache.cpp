@@ -1,0 +1,312 @@
+// data/token_cache.cpp: threads that make blocks, and readers that wait for them.
+//
+// The bytes of a block: a table of its rows (where its ids end, the length of its source, flags),
+// then the ids of all of them, the top bit of each saying that it is a label.
+#include "data/token_cache.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/log.h"
+
+namespace weft {
+namespace {
+
+constexpr int64_t kRunBlocks = 16;  // one scan makes at least so many, where they are wanted
+constexpr int64_t kMaxParts = 4;    // into which one extent is cut, for as many threads
+constexpr uint32_t kLabel = 1u << 31;
+constexpr auto kPoll = std::chrono::milliseconds(2);
+constexpr auto kTell = std::chrono::seconds(5);
+
+struct RowEntry {
+  uint32_t end;  // in ids
+  uint32_t num_source;
+  uint16_t num_nulls;
+  uint8_t flags;
+  uint8_t unused;
+};
+enum RowFlag : uint8_t { kDropped = 1, kTruncated = 2, kRepaired = 4 };
+
+uint64_t key_of(const RowSource& rows, const ExampleMaker& maker, int64_t num_rows) {
+  std::string text = fmt::format("weft tokens 1\n{}\n{}\n", num_rows, maker.describe());
+  for (const FileInfo& file : rows.files()) {
+    std::error_code none;
+    const std::filesystem::path whole = std::filesystem::absolute(file.path, none);
+    text += fmt::format("{} {} {}\n", is_uri(file.path) ? file.path : whole.string(), file.size,
+                        file.time_ns);
+  }
+  return hash_text(text);
+}
+
+// Empty: in memory.
+std::filesystem::path folder_of(const RowSource& rows, uint64_t key, const CacheOptions& options) {
+  int64_t bytes = 0;
+  bool is_plain = true;
+  for (const FileInfo& file : rows.files()) {
+    bytes += file.size;
+    is_plain = is_plain && !is_uri(file.path) && !is_packed(file.path);
+  }
+  if (rows.files().empty() || (is_plain && bytes < options.small_bytes)) return {};
+  return (options.folder.empty() ? cache_root() : options.folder) / hash_hex(key);
+}
+
+int default_threads() {
+  return std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / 2, 1, 16);
+}
+
+}  // namespace
+
+std::filesystem::path cache_root() {
+  const auto variable = [](const char* name) -> std::filesystem::path {
+    const char* value = std::getenv(name);
+    return value ? value : "";
+  };
+  if (const auto own = variable("WEFT_CACHE"); !own.empty()) return own;
+  if (const auto xdg = variable("XDG_CACHE_HOME"); !xdg.empty()) return xdg / "weft/data";
+  return variable("HOME") / ".cache/weft/data";
+}
+
+TokenCache::TokenCache(const RowSource& rows, const ExampleMaker& maker, int64_t num_rows,
+                       const CacheOptions& options)
+    : rows_(rows),
+      maker_(maker),
+      num_rows_(num_rows),
+      num_blocks_((num_rows + kBlockRows - 1) / kBlockRows),
+      num_threads_(options.num_threads > 0 ? options.num_threads : default_threads()),
+      file_(folder_of(rows, key_of(rows, maker, num_rows), options), key_of(rows, maker, num_rows),
+            num_blocks_),
+      claimed_(static_cast<size_t>(num_blocks_)),
+      checked_(static_cast<size_t>(num_blocks_)) {}
+
+TokenCache::~TokenCache() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+bool TokenCache::is_in_memory() const { return file_.folder().empty(); }
+
+void TokenCache::start(const std::vector<int64_t>& first_rows) {
+  const std::lock_guard lock(mutex_);
+  if (started_) return;
+  started_ = true;
+  std::vector<uint8_t> seen(static_cast<size_t>(num_blocks_));
+  const auto add = [&](int64_t block) {
+    if (std::exchange(seen[static_cast<size_t>(block)], uint8_t{1}) == 0) order_.push_back(block);
+  };
+  for (const int64_t row : first_rows) add(row / kBlockRows);
+  for (int64_t block = 0; block < num_blocks_; ++block) add(block);
+  start_writing();
+}
+
+// Under the lock. False where another process writes.
+bool TokenCache::start_writing() {
+  if (!threads_.empty()) return true;
+  if (!file_.try_lock()) return false;
+  if (file_.was_reset()) {
+    log_warning("token cache {}: not usable, made anew", file_.folder().string());
+  }
+  if (file_.num_lost() > 0) {
+    log_warning("token cache {}: {} blocks of 512 rows are lost, made again",
+                file_.folder().string(), file_.num_lost());
+  }
+  for (int i = 0; i < num_threads_; ++i) threads_.emplace_back([this] { work(); });
+  return true;
+}
+
+int64_t TokenCache::num_made() const {
+  int64_t rows = 0;
+  for (int64_t b = 0; b < num_blocks_; ++b) {
+    if (file_.state(b) == TokenFile::kWhole)
+      rows += std::min(kBlockRows, num_rows_ - b * kBlockRows);
+  }
+  return rows;
+}
+
+// ------------------------------------------------------------------------------- the threads
+void TokenCache::work() {
+  int64_t begin = 0, end = 0;
+  try {
+    while (take_run(begin, end)) make_run(begin, end);
+  } catch (...) {
+    const std::lock_guard lock(mutex_);
+    if (!error_) error_ = std::current_exception();
+    stop_ = true;
+  }
+  changed_.notify_all();
+}
+
+// The next blocks that nobody makes, as far as one scan should go. Waits where nothing is wanted;
+// false at the end.
+bool TokenCache::take_run(int64_t& begin, int64_t& end) {
+  std::unique_lock lock(mutex_);
+  const auto is_wanted = [this](int64_t block) {
+    return !claimed_[static_cast<size_t>(block)] && file_.state(block) != TokenFile::kWhole;
+  };
+  while (!stop_) {
+    if (!urgent_.empty()) {
+      begin = urgent_.back();
+      end = begin + 1;
+      urgent_.pop_back();
+      return true;
+    }
+    while (next_ < order_.size() && !is_wanted(order_[next_])) ++next_;
+    if (next_ < order_.size()) {
+      begin = order_[next_];
+      const int64_t row = begin * kBlockRows;
+      const int64_t extent = (rows_.extent_end(row) - row + kBlockRows - 1) / kBlockRows;
+      const int64_t parts = std::min<int64_t>(num_threads_, kMaxParts);
+      const int64_t most = std::max(kRunBlocks, (extent + parts - 1) / parts);
+      for (end = begin; end < std::min(num_blocks_, begin + most) && is_wanted(end); ++end) {
+        claimed_[static_cast<size_t>(end)] = 1;
+      }
+      return true;
+    }
+    changed_.wait(lock);
+  }
+  return false;
+}
+
+void TokenCache::make_run(int64_t begin, int64_t end) {
+  const auto scan = rows_.scan(begin * kBlockRows);
+  std::string bytes;
+  for (int64_t block = begin; block < end; ++block) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (stop_) return;
+    }
+    make_block(*scan, block, bytes);
+    file_.append(block, std::min(kBlockRows, num_rows_ - block * kBlockRows), bytes);
+    changed_.notify_all();
+  }
+  // What was read is what the key says only if nobody wrote meanwhile.
+  check_unchanged(rows_.files());
+}
+
+void TokenCache::make_block(RowScan& scan, int64_t block, std::string& bytes) {
+  const int64_t first = block * kBlockRows, end = std::min(num_rows_, first + kBlockRows);
+  std::vector<RowEntry> table;
+  std::vector<uint32_t> ids;
+  Row row;
+  Example example;
+  for (int64_t i = first; i < end; ++i) {
+    require(scan.next(row), "{}: the file ends before this row; was it changed?", rows_.where(i));
+    const bool kept = maker_.make(rows_, i, row, example);
+    for (size_t t = 0; kept && t < example.ids.size(); ++t) {
+      ids.push_back(static_cast<uint32_t>(example.ids[t]) | (example.is_label[t] ? kLabel : 0));
+    }
+    require(ids.size() < UINT32_MAX, "{}: more than 4 billion tokens in 512 rows", rows_.where(i));
+    const int flags = (kept ? 0 : kDropped) | (example.truncated ? kTruncated : 0) |
+                      (row.repaired ? kRepaired : 0);
+    table.push_back({static_cast<uint32_t>(ids.size()), static_cast<uint32_t>(example.num_source),
+                     static_cast<uint16_t>(example.num_nulls), static_cast<uint8_t>(flags), 0});
+  }
+  const size_t table_bytes = table.size() * sizeof(RowEntry);
+  bytes.resize(table_bytes + ids.size() * sizeof(uint32_t));
+  std::memcpy(bytes.data(), table.data(), table_bytes);
+  if (!ids.empty()) {
+    std::memcpy(bytes.data() + table_bytes, ids.data(), ids.size() * sizeof(uint32_t));
+  }
+}
+
+// ------------------------------------------------------------------------------- the readers
+// The first read of a block in this process checks its bytes.
+bool TokenCache::check_block(int64_t block) {
+  if (checked_[static_cast<size_t>(block)]) return true;
+  std::string bytes;
+  const bool good = file_.read_block(block, bytes);
+  if (good) {
+    checked_[static_cast<size_t>(block)] = 1;
+    return true;
+  }
+  log_warning("token cache {}: rows {} to {} are damaged, made again", file_.folder().string(),
+              block * kBlockRows + 1, std::min(num_rows_, (block + 1) * kBlockRows));
+  file_.mark_damaged(block);
+  return false;
+}
+
+void TokenCache::wait_for(int64_t block) {
+  std::unique_lock lock(mutex_);
+  auto told = std::chrono::steady_clock::now();
+  while (true) {
+    const bool is_open = file_.is_open();
+    if (is_open && file_.state(block) == TokenFile::kWhole && check_block(block)) return;
+    const bool writes = start_writing();
+    if (writes && file_.state(block) == TokenFile::kDamaged) {
+      uint8_t& claim = claimed_[static_cast<size_t>(block)];
+      if (claim == 2) {
+        throw RunError(fmt::format("token cache {}: what is written there does not come back",
+                                   file_.folder().string()),
+                       "set WEFT_CACHE to a folder on another disk");
+      }
+      claim = 2;  // asked for again, once
+      file_.clear(block);
+      urgent_.push_back(block);
+      ++num_rebuilt_;
+      changed_.notify_all();
+    }
+    if (error_ && file_.state(block) != TokenFile::kWhole) std::rethrow_exception(error_);
+    changed_.wait_for(lock, kPoll);
+    if (const auto now = std::chrono::steady_clock::now(); now - told > kTell && file_.is_open()) {
+      told = now;
+      log_info("data: {} of {} rows are tokenized", num_made(), num_rows_);
+    }
+  }
+}
+
+TokenCache::Place TokenCache::find(int64_t row, CachedRow& out) {
+  ensure(row >= 0 && row < num_rows_, "row outside the cache");
+  if (!started_) start({});
+  const int64_t block = row / kBlockRows, i = row % kBlockRows;
+  wait_for(block);
+  const int64_t num_rows = std::min(kBlockRows, num_rows_ - block * kBlockRows);
+  RowEntry entries[2] = {};  // of the row before, and of this one
+  const size_t count = i == 0 ? 1 : 2;
+  file_.read_part(block, (static_cast<uint64_t>(i) + 1 - count) * sizeof(RowEntry),
+                  count * sizeof(RowEntry), entries + 2 - count);
+  out.num_source = entries[1].num_source;
+  out.num_nulls = entries[1].num_nulls;
+  out.dropped = entries[1].flags & kDropped;
+  out.truncated = entries[1].flags & kTruncated;
+  out.repaired = entries[1].flags & kRepaired;
+  const uint64_t ids = static_cast<uint64_t>(num_rows) * sizeof(RowEntry);
+  return {block, ids + entries[0].end * sizeof(uint32_t), entries[1].end - entries[0].end};
+}
+
+int64_t TokenCache::read_length(int64_t row, CachedRow& out) {
+  return static_cast<int64_t>(find(row, out).count);
+}
+
+void TokenCache::read(int64_t row, CachedRow& out) {
+  const Place at = find(row, out);
+  out.ids.resize(at.count);
+  out.is_label.resize(at.count);
+  file_.read_part(at.block, at.begin, at.count * sizeof(uint32_t), out.ids.data());
+  for (size_t t = 0; t < at.count; ++t) {
+    const auto word = static_cast<uint32_t>(out.ids[t]);
+    out.is_label[t] = static_cast<uint8_t>(word >> 31);
+    out.ids[t] = static_cast<int32_t>(word & ~kLabel);
+  }
+}
+
+void TokenCache::each_kept(const std::function<void(int64_t row, bool kept)>& fn) {
+  if (!started_) start({});
+  std::vector<RowEntry> table(static_cast<size_t>(kBlockRows));
+  for (int64_t block = 0; block < num_blocks_; ++block) {
+    wait_for(block);
+    const int64_t first = block * kBlockRows, count = std::min(kBlockRows, num_rows_ - first);
+    file_.read_part(block, 0, static_cast<size_t>(count) * sizeof(RowEntry), table.data());
+    for (int64_t i = 0; i < count; ++i)
+      fn(first + i, !(table[static_cast<size_t>(i)].flags & kDropped));
+  }
+}
+
+}  // namespace weft

@@ -1,0 +1,103 @@
+// data/token_cache.h: the examples of all rows, made once a node by background threads.
+//
+// Rows are kept in blocks of 512. Threads make the blocks in the order that start() gives; read()
+// waits for the block of its row. Several processes may have the same cache open: one writes, the
+// others wait; where the writer is gone, the next who waits goes on.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "data/example.h"
+#include "data/rows.h"
+#include "data/token_file.h"
+
+namespace weft {
+
+// A row as the cache holds it.
+struct CachedRow {
+  std::vector<int32_t> ids;
+  std::vector<uint8_t> is_label;
+  int64_t num_source = 0;
+  int32_t num_nulls = 0;
+  bool dropped = false, truncated = false, repaired = false;
+};
+
+struct CacheOptions {
+  std::filesystem::path
+      folder;           // of all caches; empty: the user's (WEFT_CACHE, or the cache folder)
+  int num_threads = 0;  // 0: half of the cores
+  // Files smaller than this together, plain and local, are kept in memory: no folder, no sharing.
+  int64_t small_bytes = int64_t{8} << 20;
+};
+
+class TokenCache {
+ public:
+  static constexpr int64_t kBlockRows = 512;
+
+  // Rows [0, num_rows) of the source. rows and maker must outlive the cache.
+  TokenCache(const RowSource& rows, const ExampleMaker& maker, int64_t num_rows,
+             const CacheOptions& options);
+  ~TokenCache();
+
+  // Begins to make blocks; `first_rows` says in which order they are needed (a row of each is
+  // enough); empty: in file order. Called once; read() does it where it was not.
+  void start(const std::vector<int64_t>& first_rows);
+  // Waits until the row is there. What a thread threw over it is thrown here. Safe from several
+  // threads.
+  void read(int64_t row, CachedRow& out);
+  int64_t read_length(int64_t row, CachedRow& out);  // all but the ids; how many there are
+  // Waits for all rows, and says of each whether it is kept.
+  void each_kept(const std::function<void(int64_t row, bool kept)>& fn);
+
+  int64_t num_rows() const { return num_rows_; }
+  int64_t num_made() const;                             // rows that are there
+  bool is_in_memory() const;                            // no file holds it
+  int64_t num_rebuilt() const { return num_rebuilt_; }  // blocks that were damaged
+
+ private:
+  void wait_for(int64_t block);
+  bool check_block(int64_t block);
+  bool start_writing();
+  void work();
+  struct Place {  // of a row's ids
+    int64_t block;
+    uint64_t begin;  // in bytes
+    size_t count;
+  };
+  Place find(int64_t row, CachedRow& out);
+  bool take_run(int64_t& begin, int64_t& end);
+  void make_run(int64_t begin, int64_t end);
+  void make_block(RowScan& scan, int64_t block, std::string& bytes);
+
+  const RowSource& rows_;
+  const ExampleMaker& maker_;
+  int64_t num_rows_, num_blocks_;
+  int num_threads_;
+  TokenFile file_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::thread> threads_;
+  std::vector<int64_t> order_;    // blocks, in the order of need
+  size_t next_ = 0;               // in order_
+  std::vector<uint8_t> claimed_;  // by a thread of ours
+  std::vector<uint8_t> checked_;  // their checksum was good
+  std::vector<int64_t> urgent_;   // damaged, to be made again
+  std::exception_ptr error_;
+  std::atomic<bool> started_{false};
+  bool stop_ = false;
+  int64_t num_rebuilt_ = 0;
+};
+
+std::filesystem::path cache_root();  // WEFT_CACHE, else the user's cache folder / weft / data
+
+}  // namespace weft

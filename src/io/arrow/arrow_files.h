@@ -1,0 +1,50 @@
+// io/arrow/arrow_files.h: what the files of this folder share. Arrow's headers stay in the .cpp.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "io/table.h"
+
+namespace arrow {
+class RecordBatch;
+class Schema;
+namespace io {
+class RandomAccessFile;
+}
+}  // namespace arrow
+
+namespace weft {
+
+// Arrow's words, with ours before them.
+template <typename Status>
+void check_arrow(const Status& status, const std::string& path, std::string_view doing) {
+  if (!status.ok()) {
+    throw UserError(fmt::format("{}: {} failed: {}", path, doing, status.ToString()));
+  }
+}
+
+template <typename Result>
+auto take_arrow(Result&& result, const std::string& path, std::string_view doing) {
+  check_arrow(result.status(), path, doing);
+  return std::move(result).ValueOrDie();
+}
+
+std::shared_ptr<arrow::io::RandomAccessFile> open_arrow_file(const std::string& path);
+
+std::vector<TableColumn> columns_of(const arrow::Schema& schema);
+
+// Rows of the batches that fetch() gives until it gives null; the first `skip` are passed over.
+using FetchBatch = std::function<std::shared_ptr<arrow::RecordBatch>()>;
+std::unique_ptr<TableScan> scan_batches(FetchBatch fetch, std::vector<std::string> columns,
+                                        int64_t skip, std::string path);
+
+std::unique_ptr<Table> open_parquet(const std::string& path);
+std::unique_ptr<Table> open_ipc(const std::string& path);
+
+}  // namespace weft

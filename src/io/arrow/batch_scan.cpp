@@ -1,0 +1,268 @@
+// io/arrow/batch_scan.cpp: cells of record batches as text.
+#include <arrow/array.h>
+#include <arrow/record_batch.h>
+#include <arrow/scalar.h>
+#include <arrow/type.h>
+#include <arrow/util/float16.h>
+
+#include <cmath>
+#include <optional>
+
+#include "base/json.h"
+#include "io/arrow/arrow_files.h"
+
+namespace weft {
+namespace {
+
+using arrow::Type;
+
+template <typename ArrayType>
+const ArrayType& as(const arrow::Array& array) {
+  return static_cast<const ArrayType&>(array);
+}
+
+std::string number_text(double v, std::string text) {
+  if (std::isfinite(v) && text.find_first_not_of("-0123456789") == std::string::npos) text += ".0";
+  return text;
+}
+
+// The bytes of a string or binary value; nothing for other types.
+std::optional<std::string_view> bytes_of(const arrow::Array& array, int64_t i) {
+  switch (array.type_id()) {
+    case Type::STRING:
+    case Type::BINARY:
+      return as<arrow::BinaryArray>(array).GetView(i);
+    case Type::LARGE_STRING:
+    case Type::LARGE_BINARY:
+      return as<arrow::LargeBinaryArray>(array).GetView(i);
+    case Type::STRING_VIEW:
+    case Type::BINARY_VIEW:
+      return as<arrow::BinaryViewArray>(array).GetView(i);
+    case Type::FIXED_SIZE_BINARY:
+      return as<arrow::FixedSizeBinaryArray>(array).GetView(i);
+    default:
+      return std::nullopt;
+  }
+}
+
+std::optional<int64_t> integer_of(const arrow::Array& array, int64_t i) {
+  switch (array.type_id()) {
+    case Type::INT8:
+      return as<arrow::Int8Array>(array).Value(i);
+    case Type::INT16:
+      return as<arrow::Int16Array>(array).Value(i);
+    case Type::INT32:
+      return as<arrow::Int32Array>(array).Value(i);
+    case Type::INT64:
+      return as<arrow::Int64Array>(array).Value(i);
+    case Type::UINT8:
+      return as<arrow::UInt8Array>(array).Value(i);
+    case Type::UINT16:
+      return as<arrow::UInt16Array>(array).Value(i);
+    case Type::UINT32:
+      return as<arrow::UInt32Array>(array).Value(i);
+    default:
+      return std::nullopt;
+  }
+}
+
+std::optional<std::string> float_text(const arrow::Array& array, int64_t i) {
+  switch (array.type_id()) {
+    case Type::DOUBLE: {
+      const double v = as<arrow::DoubleArray>(array).Value(i);
+      return number_text(v, fmt::format("{}", v));
+    }
+    case Type::FLOAT: {
+      const float v = as<arrow::FloatArray>(array).Value(i);
+      return number_text(v, fmt::format("{}", v));
+    }
+    case Type::HALF_FLOAT: {
+      const uint16_t bits = as<arrow::HalfFloatArray>(array).Value(i);
+      const float v = arrow::util::Float16::FromBits(bits).ToFloat();
+      return number_text(v, fmt::format("{}", v));
+    }
+    default:
+      return std::nullopt;
+  }
+}
+
+Json json_of(const arrow::Array& array, int64_t i);
+
+Json list_of(const arrow::Array& values, int64_t begin, int64_t end) {
+  Json::Array list;
+  for (int64_t i = begin; i < end; ++i) list.push_back(json_of(values, i));
+  return list;
+}
+
+Json map_of(const arrow::MapArray& map, int64_t i) {
+  Json out{Json::Object{}};
+  for (int64_t k = map.value_offset(i); k < map.value_offset(i + 1); ++k) {
+    const Json key = json_of(*map.keys(), k);
+    out.as_object().emplace_back(key.is_string() ? key.as_string() : key.dump(),
+                                 json_of(*map.items(), k));
+  }
+  return out;
+}
+
+Json struct_of(const arrow::StructArray& array, int64_t i) {
+  Json out{Json::Object{}};
+  for (int f = 0; f < array.num_fields(); ++f) {
+    out.as_object().emplace_back(array.struct_type()->field(f)->name(),
+                                 json_of(*array.field(f), i));
+  }
+  return out;
+}
+
+std::optional<Json> nested_of(const arrow::Array& array, int64_t i) {
+  switch (array.type_id()) {
+    case Type::LIST: {
+      const auto& list = as<arrow::ListArray>(array);
+      return list_of(*list.values(), list.value_offset(i), list.value_offset(i + 1));
+    }
+    case Type::LARGE_LIST: {
+      const auto& list = as<arrow::LargeListArray>(array);
+      return list_of(*list.values(), list.value_offset(i), list.value_offset(i + 1));
+    }
+    case Type::FIXED_SIZE_LIST: {
+      const auto& list = as<arrow::FixedSizeListArray>(array);
+      return list_of(*list.values(), list.value_offset(i), list.value_offset(i + 1));
+    }
+    case Type::MAP:
+      return map_of(as<arrow::MapArray>(array), i);
+    case Type::STRUCT:
+      return struct_of(as<arrow::StructArray>(array), i);
+    default:
+      return std::nullopt;
+  }
+}
+
+// Through a dictionary or an extension to the array that holds the value.
+struct Place {
+  std::shared_ptr<arrow::Array> held;
+  const arrow::Array* array;
+  int64_t i;
+};
+
+Place find_value(const arrow::Array& array, int64_t i) {
+  if (array.type_id() == Type::DICTIONARY && array.IsValid(i)) {
+    const auto& coded = as<arrow::DictionaryArray>(array);
+    const int64_t code = coded.GetValueIndex(i);
+    require(code >= 0 && code < coded.dictionary()->length(),
+            "a cell has the code {}, but its dictionary has {} values", code,
+            coded.dictionary()->length());
+    return {coded.dictionary(), coded.dictionary().get(), code};
+  }
+  if (array.type_id() == Type::EXTENSION) {
+    const std::shared_ptr<arrow::Array> storage = as<arrow::ExtensionArray>(array).storage();
+    return {storage, storage.get(), i};
+  }
+  return {nullptr, &array, i};
+}
+
+// Dates, decimals and what else there is: as Arrow writes them.
+std::string other_text(const arrow::Array& array, int64_t i) {
+  const auto scalar = array.GetScalar(i);
+  check_arrow(scalar.status(), array.type()->ToString(), "reading a value");
+  return scalar.ValueOrDie()->ToString();
+}
+
+Json json_of(const arrow::Array& array, int64_t i) {
+  const Place at = find_value(array, i);
+  if (at.array->IsNull(at.i)) return Json();
+  if (const auto bytes = bytes_of(*at.array, at.i)) return Json(*bytes);
+  if (at.array->type_id() == Type::BOOL)
+    return Json(as<arrow::BooleanArray>(*at.array).Value(at.i));
+  if (const auto v = integer_of(*at.array, at.i)) return Json(*v);
+  if (at.array->type_id() == Type::DOUBLE) {
+    return Json(as<arrow::DoubleArray>(*at.array).Value(at.i));
+  }
+  if (at.array->type_id() == Type::FLOAT) {
+    return Json(double{as<arrow::FloatArray>(*at.array).Value(at.i)});
+  }
+  if (const auto nested = nested_of(*at.array, at.i)) return *nested;
+  return Json(other_text(*at.array, at.i));
+}
+
+// `held` keeps the text where it is not the array's own.
+Cell cell_of(const arrow::Array& array, int64_t i, std::string& held) {
+  const Place at = find_value(array, i);
+  if (at.array->IsNull(at.i)) return {};
+  // The array of a dictionary lives as long as its batch, so its bytes need no copy.
+  if (const auto bytes = bytes_of(*at.array, at.i)) return {*bytes, Cell::Kind::kText};
+  if (at.array->type_id() == Type::BOOL) {
+    return {as<arrow::BooleanArray>(*at.array).Value(at.i) ? "true" : "false", Cell::Kind::kText};
+  }
+  if (const auto v = integer_of(*at.array, at.i)) {
+    held = std::to_string(*v);
+  } else if (at.array->type_id() == Type::UINT64) {
+    held = std::to_string(as<arrow::UInt64Array>(*at.array).Value(at.i));
+  } else if (auto text = float_text(*at.array, at.i)) {
+    held = std::move(*text);
+  } else if (const auto nested = nested_of(*at.array, at.i)) {
+    held = nested->dump();
+    return {held, Cell::Kind::kNested};
+  } else {
+    held = other_text(*at.array, at.i);
+  }
+  return {held, Cell::Kind::kText};
+}
+
+class BatchScan : public TableScan {
+ public:
+  BatchScan(FetchBatch fetch, std::vector<std::string> columns, int64_t skip, std::string path)
+      : fetch_(std::move(fetch)),
+        names_(std::move(columns)),
+        held_(names_.size()),
+        skip_(skip),
+        path_(std::move(path)) {}
+
+  bool next(std::vector<Cell>& cells) override {
+    while (!batch_ || at_ >= batch_->num_rows()) {
+      batch_ = fetch_();
+      if (!batch_) return false;
+      at_ = std::min(skip_, batch_->num_rows());
+      skip_ -= at_;
+      find_columns();
+    }
+    cells.resize(names_.size());
+    for (size_t c = 0; c < names_.size(); ++c) cells[c] = cell_of(*arrays_[c], at_, held_[c]);
+    ++at_;
+    return true;
+  }
+
+ private:
+  void find_columns() {
+    arrays_.clear();
+    for (const std::string& name : names_) {
+      const std::shared_ptr<arrow::Array> array = batch_->GetColumnByName(name);
+      require(array != nullptr, "{}: the column '{}' is not there, or is there twice", path_, name);
+      arrays_.push_back(array);
+    }
+  }
+
+  FetchBatch fetch_;
+  std::vector<std::string> names_;
+  std::vector<std::string> held_;
+  int64_t skip_;
+  std::string path_;
+  std::shared_ptr<arrow::RecordBatch> batch_;
+  std::vector<std::shared_ptr<arrow::Array>> arrays_;
+  int64_t at_ = 0;
+};
+
+}  // namespace
+
+std::vector<TableColumn> columns_of(const arrow::Schema& schema) {
+  std::vector<TableColumn> columns;
+  for (const auto& field : schema.fields()) {
+    columns.push_back({field->name(), field->type()->ToString()});
+  }
+  return columns;
+}
+
+std::unique_ptr<TableScan> scan_batches(FetchBatch fetch, std::vector<std::string> columns,
+                                        int64_t skip, std::string path) {
+  return std::make_unique<BatchScan>(std::move(fetch), std::move(columns), skip, std::move(path));
+}
+
+}  // namespace weft

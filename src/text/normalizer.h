@@ -1,0 +1,37 @@
+// text/normalizer.h: the steps that a tokenizer takes before it splits, one after the other.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace weft {
+
+class Normalizer {
+ public:
+  // A step gives the new text, or nothing where it stays as it is.
+  using Step = std::function<std::optional<std::string>(std::string_view)>;
+  void add(std::string name, Step step) { steps_.push_back({std::move(name), std::move(step)}); }
+  bool empty() const { return steps_.empty(); }
+
+  std::optional<std::string> apply(std::string_view text) const;
+  std::string describe() const;  // "NFC, Lowercase"; empty: none
+
+ private:
+  struct Named {
+    std::string name;
+    Step step;
+  };
+  std::vector<Named> steps_;
+};
+
+// The steps that need no table.
+Normalizer::Step prepend_step(std::string prefix);  // not before empty text
+Normalizer::Step replace_step(std::string from, std::string to);
+Normalizer::Step replace_blanks_step(std::string to);  // every run of two or more blanks
+Normalizer::Step strip_step(bool left, bool right);    // white space
+
+}  // namespace weft

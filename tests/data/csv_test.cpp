@@ -1,0 +1,59 @@
+// tests/data/csv_test.cpp: quotes, line ends, and rows that do not fit their header.
+#include "data/csv.h"
+
+#include <gtest/gtest.h>
+
+#include "data/rows.h"
+#include "tests/data/helpers.h"
+
+namespace weft {
+namespace {
+
+std::string cell(const RowSource& rows, int64_t i, const char* column) {
+  Row row;
+  rows.read(i, row);
+  const Row::Column* found = row.find(column);
+  return found ? found->text : "(none)";
+}
+
+TEST(Csv, QuotesHoldSeparatorsLineEndsAndQuotes) {
+  const auto rows = rows_in_memory(
+      "a,b\r\n1,plain\r\n2,\"x, y\"\r\n\"3\",\"line\nend \"\"said\"\"\"\n\n4,in\"side\n5,",
+      RowFormat::kCsv, "t.csv");
+  ASSERT_EQ(rows->size(), 5);
+  EXPECT_EQ(cell(*rows, 0, "b"), "plain");
+  EXPECT_EQ(cell(*rows, 1, "b"), "x, y");
+  EXPECT_EQ(cell(*rows, 2, "a"), "3");
+  EXPECT_EQ(cell(*rows, 2, "b"), "line\nend \"said\"");
+  EXPECT_EQ(cell(*rows, 3, "b"), "in\"side");
+  EXPECT_EQ(cell(*rows, 4, "b"), "");
+  EXPECT_EQ(rows->where(3), "t.csv:7");
+  EXPECT_EQ(rows->column_names(), (std::vector<std::string>{"a", "b"}));
+}
+
+TEST(Csv, TabsAreTheOtherSeparator) {
+  const auto rows = rows_in_memory("a\tb,c\n1\t2,3\n", RowFormat::kTsv, "t.tsv");
+  EXPECT_EQ(cell(*rows, 0, "b,c"), "2,3");
+}
+
+TEST(Csv, BadRowsAreNamedByLine) {
+  const auto rows = rows_in_memory("a,b\n\"1\n2\",x\n1\n1,2,3\n\"1\"z,2\n\"never,closed\n1,2\n",
+                                   RowFormat::kCsv, "t.csv");
+  Row row;
+  ASSERT_EQ(rows->size(), 5);
+  rows->read(0, row);
+  expect_user_error([&] { rows->read(1, row); },
+                    "t.csv:4: 1 fields, but there are 2 columns (a, b)");
+  expect_user_error([&] { rows->read(2, row); }, "t.csv:5: 3 fields");
+  expect_user_error([&] { rows->read(3, row); }, "t.csv:6: text after a closing quote");
+  expect_user_error([&] { rows->read(4, row); }, "t.csv:7: a quote that is not closed");
+  expect_user_error([] { rows_in_memory("a,a\n1,2\n", RowFormat::kCsv, "t.csv"); }, "twice");
+}
+
+TEST(Csv, HeaderAloneHasNoRows) {
+  EXPECT_EQ(rows_in_memory("a,b\n", RowFormat::kCsv, "t")->size(), 0);
+  EXPECT_EQ(rows_in_memory("", RowFormat::kCsv, "t")->size(), 0);
+}
+
+}  // namespace
+}  // namespace weft

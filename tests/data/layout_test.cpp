@@ -1,0 +1,249 @@
+// tests/data/layout_test.cpp: dynamic, packed, chat and encoder-decoder batches; shares of ranks.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+
+#include "data/batches.h"
+#include "tests/data/helpers.h"
+
+namespace weft {
+namespace {
+
+constexpr int32_t kEos = 256;
+
+std::string lines_of(std::mt19937& random, int n, int longest) {
+  std::string text;
+  for (int i = 0; i < n; ++i) {
+    const auto length = static_cast<size_t>(random() % static_cast<unsigned>(longest));
+    std::string line = std::to_string(i) + ":";
+    while (line.size() < length) line += static_cast<char>('a' + random() % 26);
+    text += (random() % 9 == 0 ? "" : line) + "\n";
+  }
+  return text;
+}
+
+TEST(Layout, DynamicPadsToABucketOfTheLongest) {
+  const auto tokenizer = make_bytes_tokenizer();
+  const auto rows =
+      rows_in_memory("abc\n" + std::string(70, 'x') + "\nde\nfghij\n", RowFormat::kText, "t");
+  DataConfig config;
+  config.seq_length = 512;
+  config.layout = "dynamic";
+  config.shuffle = false;
+  StreamOptions options;
+  options.global_batch = 2;
+  BatchStream stream(config, *rows, *tokenizer, options);
+  Batch batch;
+  ASSERT_TRUE(stream.next(batch));
+  EXPECT_EQ(batch.seq_length, 80);
+  EXPECT_EQ(batch.ids.size(), 160u);
+  EXPECT_EQ(batch.tokens, 73);
+  EXPECT_EQ(batch.positions, 160);
+  EXPECT_EQ(batch.counted.padding, 87);
+  ASSERT_TRUE(stream.next(batch));
+  EXPECT_EQ(batch.seq_length, 16);
+  EXPECT_EQ(batch.target_tokens, 1 + 4);
+}
+
+// The rows of packed batches, taken apart again, are the rows of the file.
+TEST(Layout, PackedBatchesHoldEveryTokenOnce) {
+  const auto tokenizer = make_bytes_tokenizer();
+  std::mt19937 random(11);
+  for (int trial = 0; trial < 10; ++trial) {
+    const std::string text = lines_of(random, 9000, 60);
+    const auto rows = rows_in_memory(text, RowFormat::kText, "t");
+    DataConfig config;
+    config.seq_length = 32;
+    config.layout = "pack";
+    StreamOptions options;
+    options.seed = random();
+    options.global_batch = 1;
+    BatchStream stream(config, *rows, *tokenizer, options);
+    const int64_t steps = stream.count_steps_per_epoch();
+    std::map<std::string, std::string> pieces;  // by row number
+    Batch batch;
+    int64_t tokens = 0, targets = 0, segments = 0;
+    for (int64_t step = 0; step < steps; ++step) {
+      ASSERT_TRUE(stream.next(batch));
+      ASSERT_EQ(batch.epoch, 1);
+      tokens += batch.tokens;
+      targets += batch.target_tokens;
+      for (size_t t = 0; t < 32; ++t) {
+        const bool used = t < static_cast<size_t>(batch.lengths[0]);
+        ASSERT_EQ(batch.segments[t] > 0, used);
+        if (!used) {
+          ASSERT_EQ(batch.targets[t], -1);
+          continue;
+        }
+        const bool begins = t == 0 || batch.segments[t] != batch.segments[t - 1];
+        segments += begins;
+        ASSERT_EQ(batch.position_ids[t], begins ? 0 : batch.position_ids[t - 1] + 1);
+        const bool goes_on = t + 1 < 32 && batch.segments[t + 1] == batch.segments[t];
+        ASSERT_EQ(batch.targets[t], goes_on ? batch.ids[t + 1] : -1);
+      }
+    }
+    EXPECT_TRUE(batch.is_epoch_end);
+    const DataCounters& c = stream.counters();
+    int64_t wanted = 0, dropped = 0, split = 0;
+    for (size_t at = 0; at < text.size();) {
+      const size_t end = text.find('\n', at);
+      const auto n = static_cast<int64_t>(end - at);
+      wanted += n > 1 ? n : 0;
+      dropped += n <= 1;
+      split += n > 32;
+      at = end + 1;
+    }
+    EXPECT_EQ(tokens, wanted);
+    EXPECT_EQ(targets, wanted - segments);
+    EXPECT_EQ(c.dropped, dropped);
+    EXPECT_EQ(c.split, split);
+    EXPECT_GT(c.efficiency(), 0.97);
+    ASSERT_TRUE(stream.next(batch));
+    EXPECT_EQ(batch.epoch, 2);
+  }
+}
+
+// One case of the property: what the stream is asked for.
+struct Case {
+  DataConfig config;
+  StreamOptions options;
+  std::string text;
+};
+
+Case draw_case(std::mt19937& random) {
+  const auto draw = [&random](int low, int high) {
+    return low + static_cast<int>(random() % static_cast<unsigned>(high - low + 1));
+  };
+  Case c;
+  c.text = lines_of(random, draw(40, 1500), 40);
+  const char* layouts[] = {"pad", "dynamic", "pack"};
+  c.config.layout = layouts[draw(0, 2)];
+  c.config.seq_length = draw(8, 40);
+  c.config.shuffle = draw(0, 3) > 0;
+  c.config.drop_empty = draw(0, 1);
+  c.config.eval_fraction = draw(0, 1) * 0.2;
+  c.config.fraction = draw(0, 1) ? 1.0 : 0.7;
+  c.options.seed = random();
+  c.options.global_batch = 4 * draw(1, 2);
+  c.options.part = c.config.eval_fraction > 0 ? Part::kTrain : Part::kAll;
+  c.options.cache.num_threads = draw(1, 3);
+  return c;
+}
+
+// The rows of `steps` global batches, put together from the shares of dp ranks.
+std::vector<std::vector<int32_t>> rows_of(const Case& c, const RowSource& rows, int64_t dp,
+                                          const StreamState& from, int steps, StreamState* after) {
+  const auto tokenizer = make_bytes_tokenizer();
+  std::vector<std::unique_ptr<BatchStream>> ranks;
+  for (int64_t r = 0; r < dp; ++r) {
+    StreamOptions o = c.options;
+    o.dp = dp;
+    o.dp_rank = r;
+    ranks.push_back(std::make_unique<BatchStream>(c.config, rows, *tokenizer, o));
+    ranks.back()->restore(from);
+  }
+  std::vector<std::vector<int32_t>> out;
+  Batch batch;
+  for (int s = 0; s < steps; ++s) {
+    for (auto& rank : ranks) {
+      rank->next(batch);
+      EXPECT_EQ(batch.num_rows, c.options.global_batch / dp);
+      for (int64_t b = 0; b < batch.num_rows; ++b) {
+        const auto begin = batch.ids.begin() + b * batch.seq_length;
+        out.emplace_back(begin, begin + batch.lengths[static_cast<size_t>(b)]);
+      }
+    }
+    for (auto& rank : ranks) EXPECT_EQ(rank->state(), ranks[0]->state());
+  }
+  *after = ranks[0]->state();
+  return out;
+}
+
+TEST(Shares, SameOrderForEveryDpAndAfterEveryStop) {
+  std::mt19937 random(5);
+  for (int trial = 0; trial < 200; ++trial) {
+    const Case c = draw_case(random);
+    const auto rows = rows_in_memory(c.text, RowFormat::kText, "t");
+    const auto before = static_cast<int>(random() % 12), more = 1 + static_cast<int>(random() % 12);
+    StreamState end, middle, again;
+    std::vector<std::vector<int32_t>> whole;
+    try {
+      whole = rows_of(c, *rows, 1, {}, before + more, &end);
+    } catch (const UserError&) {
+      continue;  // fewer rows than a batch
+    }
+    const int64_t dps[] = {1, 2, 4};
+    const int64_t first_dp = dps[random() % 3], second_dp = dps[random() % 3];
+    auto parts = rows_of(c, *rows, first_dp, {}, before, &middle);
+    const auto rest =
+        rows_of(c, *rows, second_dp, before == 0 ? StreamState{} : middle, more, &again);
+    parts.insert(parts.end(), rest.begin(), rest.end());
+    ASSERT_EQ(parts, whole) << "trial " << trial << ", " << c.config.layout << ", dp " << first_dp
+                            << " then " << second_dp;
+    ASSERT_EQ(again, end);
+    // The control: one row less, other batches.
+    if (c.config.layout != "pack" && before > 0 && middle.position > 0) {
+      middle.position -= 1;
+      EXPECT_NE(rows_of(c, *rows, 1, middle, more, &again), rest) << trial;
+    }
+  }
+}
+
+TEST(EncoderDecoder, SourceAndTargetApart) {
+  const auto tokenizer = make_bytes_tokenizer();
+  const auto rows = rows_in_memory(
+      "{\"q\":\"abcdef\",\"a\":\"xyz\"}\n{\"q\":\"g\",\"a\":\"uvwstr\"}\n"
+      "{\"q\":\"h\",\"a\":\"\"}\n",
+      RowFormat::kJsonLines, "t");
+  DataConfig config;
+  config.source = "{q}";
+  config.target = "{a}";
+  config.seq_length = 4;
+  config.target_length = 5;
+  config.shuffle = false;
+  StreamOptions options;
+  options.global_batch = 2;
+  options.kind = ModelKind::kEncoderDecoder;
+  options.decoder_start_id = 0;
+  BatchStream stream(config, *rows, *tokenizer, options);
+  Batch b;
+  ASSERT_TRUE(stream.next(b));
+  EXPECT_EQ(b.source_ids, (std::vector<int32_t>{'a', 'b', 'c', 'd', 'g', kEos, kEos, kEos}));
+  EXPECT_EQ(b.source_lengths, (std::vector<int32_t>{4, 1}));
+  EXPECT_EQ(b.targets, (std::vector<int32_t>{'x', 'y', 'z', kEos, -1, 'u', 'v', 'w', 's', kEos}));
+  EXPECT_EQ(b.ids, (std::vector<int32_t>{0, 'x', 'y', 'z', kEos, 0, 'u', 'v', 'w', 's'}));
+  EXPECT_EQ(b.lengths, (std::vector<int32_t>{4, 5}));
+  EXPECT_EQ(b.target_tokens, 9);
+  EXPECT_EQ(b.tokens, 5 + 9);
+  EXPECT_EQ(stream.counters().truncated, 2);
+  EXPECT_EQ(stream.counters().dropped, 1);
+  config.layout = "dynamic";
+  config.seq_length = 100;
+  config.target_length = 50;
+  BatchStream dynamic(config, *rows, *tokenizer, options);
+  ASSERT_TRUE(dynamic.next(b));
+  EXPECT_EQ(b.source_length, 16);
+  EXPECT_EQ(b.seq_length, 16);
+  config.target = config.source = "";
+  expect_user_error([&] { BatchStream(config, *rows, *tokenizer, options); }, "data.target");
+}
+
+TEST(Nulls, AreEmptyAndCounted) {
+  const auto tokenizer = make_bytes_tokenizer();
+  const auto rows =
+      rows_in_memory("{\"text\":null}\n{\"text\":\"ab\",\"b\":null}\n{\"text\":\"cd\"}\n",
+                     RowFormat::kJsonLines, "t");
+  DataConfig config;
+  config.seq_length = 4;
+  StreamOptions options;
+  options.global_batch = 2;
+  BatchStream stream(config, *rows, *tokenizer, options);
+  Batch b;
+  ASSERT_TRUE(stream.next(b));
+  EXPECT_EQ(stream.counters().nulls, 1);  // the column b is not used
+  EXPECT_EQ(stream.counters().dropped, 1);
+}
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,224 @@
+// tests/data/token_cache_test.cpp: made once, shared, gone on with, and never believed when
+// damaged.
+#include "data/token_cache.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "base/file.h"
+#include "data/batches.h"
+#include "tests/data/helpers.h"
+
+namespace weft {
+namespace {
+
+constexpr int64_t kRows = 3000;
+
+class CacheTest : public testing::Test {
+ protected:
+  CacheTest() : tokenizer_(make_bytes_tokenizer()) {
+    std::string text;
+    for (int64_t i = 0; i < kRows; ++i)
+      text += "row " + std::to_string(i) + (i % 10 == 0 ? "\n\n" : "\n");
+    folder_.write("t.txt", text);
+    config_.seq_length = 32;
+    options_.folder = folder_.path() / "cache";
+    options_.small_bytes = 0;
+    options_.num_threads = 2;
+    maker_ = std::make_unique<ExampleMaker>(config_, *tokenizer_, 257);
+    rows_ = open();
+  }
+
+  std::unique_ptr<RowSource> open() const {
+    return open_rows({(folder_.path() / "t.txt").string()}, "auto", "data.train");
+  }
+  std::unique_ptr<TokenCache> make() const {
+    return std::make_unique<TokenCache>(*rows_, *maker_, rows_->size(), options_);
+  }
+  void expect_good(TokenCache& cache) const {
+    CachedRow row;
+    Row raw;
+    Example example;
+    for (int64_t i = 0; i < rows_->size(); i += 7) {
+      rows_->read(i, raw);
+      const bool kept = maker_->make(*rows_, i, raw, example);
+      cache.read(i, row);
+      ASSERT_EQ(row.dropped, !kept);
+      if (!kept) continue;
+      ASSERT_EQ(row.ids, example.ids) << i;
+      ASSERT_EQ(row.is_label, example.is_label) << i;
+    }
+  }
+  std::filesystem::path only_folder() const {
+    const std::filesystem::directory_iterator entry(options_.folder);
+    EXPECT_EQ(std::distance(begin(entry), end(entry)), 1);
+    return std::filesystem::directory_iterator(options_.folder)->path();
+  }
+
+  TempFolder folder_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  DataConfig config_;
+  CacheOptions options_;
+  std::unique_ptr<ExampleMaker> maker_;
+  std::unique_ptr<RowSource> rows_;
+};
+
+TEST_F(CacheTest, HoldsWhatTheMakerMakes) {
+  const auto cache = make();
+  EXPECT_FALSE(cache->is_in_memory());
+  expect_good(*cache);
+  int64_t kept = 0;
+  cache->each_kept([&](int64_t, bool is_kept) { kept += is_kept; });
+  EXPECT_EQ(kept, kRows);
+  EXPECT_EQ(cache->num_made(), rows_->size());
+}
+
+TEST_F(CacheTest, SmallFilesStayInMemory) {
+  options_.small_bytes = 1 << 20;
+  const auto cache = make();
+  EXPECT_TRUE(cache->is_in_memory());
+  expect_good(*cache);
+  EXPECT_FALSE(std::filesystem::exists(options_.folder));
+}
+
+TEST_F(CacheTest, IsUsedAgainAndNotMadeAgain) {
+  make()->each_kept([](int64_t, bool) {});
+  const auto tokens = only_folder() / "tokens";
+  const auto size = std::filesystem::file_size(tokens);
+  const auto time = std::filesystem::last_write_time(tokens);
+  const auto cache = make();
+  cache->start({});
+  EXPECT_EQ(cache->num_made(), rows_->size());
+  expect_good(*cache);
+  EXPECT_EQ(std::filesystem::file_size(tokens), size);
+  EXPECT_EQ(std::filesystem::last_write_time(tokens), time);
+}
+
+TEST_F(CacheTest, AnotherTemplateTokenizerOrFileIsAnotherCache) {
+  make()->each_kept([](int64_t, bool) {});
+  config_.seq_length = 16;
+  maker_ = std::make_unique<ExampleMaker>(config_, *tokenizer_, 257);
+  make()->each_kept([](int64_t, bool) {});
+  folder_.write("t.txt", "other\nrows\n");
+  rows_ = open();
+  make()->each_kept([](int64_t, bool) {});
+  const std::filesystem::directory_iterator entry(options_.folder);
+  EXPECT_EQ(std::distance(begin(entry), end(entry)), 3);
+}
+
+TEST_F(CacheTest, DamagedBlocksAreMadeAgain) {
+  make()->each_kept([](int64_t, bool) {});
+  const auto tokens = (only_folder() / "tokens").string();
+  std::string bytes = read_file(tokens);
+  bytes[bytes.size() / 2] = static_cast<char>(~bytes[bytes.size() / 2]);
+  {
+    std::ofstream out(tokens, std::ios::binary | std::ios::in);
+    out << bytes;
+  }
+  const auto cache = make();
+  expect_good(*cache);
+  EXPECT_EQ(cache->num_rebuilt(), 1);
+}
+
+TEST_F(CacheTest, CutFilesAreMadeAgain) {
+  make()->each_kept([](int64_t, bool) {});
+  const std::filesystem::path folder = only_folder();
+  std::filesystem::resize_file(folder / "tokens",
+                               std::filesystem::file_size(folder / "tokens") / 2);
+  expect_good(*make());
+  std::filesystem::resize_file(folder / "index", 10);
+  expect_good(*make());
+  folder_.write("cache/" + folder.filename().string() + "/index",
+                std::string(std::filesystem::file_size(folder / "index"), 'x'));
+  expect_good(*make());
+}
+
+TEST_F(CacheTest, ABadRowIsThrownAtTheReader) {
+  folder_.write("t.jsonl", "{\"text\":\"good\"}\nbad\n");
+  rows_ = open_rows({(folder_.path() / "t.jsonl").string()}, "auto", "data.train");
+  const auto cache = make();
+  CachedRow row;
+  expect_user_error([&] { cache->read(0, row); }, "t.jsonl:2");
+}
+
+TEST_F(CacheTest, AFileThatChangesMeanwhileIsRefused) {
+  folder_.write("t.txt", "now\nanother\nfile\n" + std::string(100000, 'x'));
+  const auto cache = make();
+  expect_user_error(
+      [&] {
+        CachedRow row;
+        for (int64_t i = 0; i < rows_->size(); ++i) cache->read(i, row);
+        cache->each_kept([](int64_t, bool) {});
+        throw UserError("changed, and nobody saw it");
+      },
+      "changed");
+}
+
+// Four processes at once, and the one that writes is killed.
+TEST_F(CacheTest, ProcessesShareOneCache) {
+  std::vector<pid_t> children;
+  for (int p = 0; p < 4; ++p) {
+    const pid_t pid = ::fork();
+    if (pid == 0) {
+      int64_t kept = 0;
+      try {
+        const auto cache = make();
+        if (p == 0) {
+          CachedRow row;
+          cache->read(0, row);
+          ::raise(SIGKILL);
+        }
+        cache->each_kept([&](int64_t, bool is_kept) { kept += is_kept; });
+      } catch (...) {
+        ::_exit(9);
+      }
+      ::_exit(kept == kRows ? 0 : 1);
+    }
+    children.push_back(pid);
+  }
+  for (size_t p = 0; p < children.size(); ++p) {
+    int status = 0;
+    ASSERT_EQ(::waitpid(children[p], &status, 0), children[p]);
+    if (p == 0) {
+      EXPECT_TRUE(WIFSIGNALED(status));
+    } else {
+      EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+    }
+  }
+  expect_good(*make());
+}
+
+TEST_F(CacheTest, ResumeAndEpochsSeeChangedFiles) {
+  StreamOptions options;
+  options.global_batch = 8;
+  StreamState state;
+  Batch batch;
+  {
+    BatchStream stream(config_, *rows_, *tokenizer_, options);
+    ASSERT_TRUE(stream.next(batch));
+    state = stream.state();
+    EXPECT_NE(state.files, 0u);
+  }
+  BatchStream same(config_, *rows_, *tokenizer_, options);
+  same.restore(state);
+  ASSERT_TRUE(same.next(batch));
+  folder_.write("t.txt", read_file(folder_.path() / "t.txt") + "one row more\n");
+  // Between two epochs.
+  expect_user_error(
+      [&] {
+        for (int64_t i = 0; i < kRows; ++i) same.next(batch);
+      },
+      "t.txt changed");
+  // At resume.
+  const auto changed = open();
+  BatchStream resumed(config_, *changed, *tokenizer_, options);
+  expect_user_error([&] { resumed.restore(state); }, "not those of the checkpoint");
+}
+
+}  // namespace
+}  // namespace weft

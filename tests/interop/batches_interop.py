@@ -1,0 +1,159 @@
+#!/usr/bin/env python3
+"""First batches of run files beside what a Python program with transformers makes of the same rows.
+
+    python3 tests/interop/batches_interop.py --weft build/weft
+
+The workloads over ../shared/data: wikitext lines padded for Qwen, wikisql pairs for T5, IMDB reviews for
+BLOOM; and conversations in ChatML, rendered by the tokenizer's own jinja template. Order is file order
+here: the shuffle has tests of its own.
+"""
+
+import json
+import os
+import shutil
+
+from common import Weft, run_program, shared_folder, write_run_file
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+GLOBAL_BATCH = 4
+NUM_BATCHES = 6
+OFFICIAL = ("{%- if messages[0]['role'] == 'system' %}{{- '<|im_start|>system\\n' + messages[0]['content'] + '<|im_end|>\\n' }}"
+            "{%- else %}{{- '<|im_start|>system\\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant."
+            "<|im_end|>\\n' }}{%- endif %}{%- for message in messages %}{%- if (message.role == 'user') or (message.role =="
+            " 'system' and not loop.first) or (message.role == 'assistant') %}{{- '<|im_start|>' + message.role + '\\n' +"
+            " message.content + '<|im_end|>' + '\\n' }}{%- endif %}{%- endfor %}")
+
+
+def weft_rows(weft, folder, model, data, **more):
+    path = write_run_file(folder / "run.yaml", {
+        "name": "x", "model": {"path": str(model), "init": "random"}, "data": {**data, "shuffle": False},
+        "train": {"steps": NUM_BATCHES, "global_batch": GLOBAL_BATCH, "micro_batch": 1, **more}})
+    out = weft.json("inspect", path, "--batches", NUM_BATCHES)
+    return [row for batch in out["batches"] for row in batch["rows"]]
+
+
+def labels_of(row):
+    """Labels as transformers writes them: at the place of the token itself, -100 elsewhere."""
+    return [-100] + [-100 if t < 0 else t for t in row["targets"][:-1]]
+
+
+def causal_rows(texts, tokenizer, length, pad, drop):
+    """Pad to length, labels on all but padding."""
+    for text in texts:
+        ids = tokenizer(text, add_special_tokens=True)["input_ids"][:length]
+        if drop and len(ids) <= 1:
+            continue
+        rest = length - len(ids)
+        yield ids + [pad] * rest, [-100] + ids[1:] + [-100] * rest, len(ids)
+
+
+def compare(checks, got, wanted, what):
+    wanted = [row for row, _ in zip(wanted, got)]
+    same = [row["ids"] == ids and labels_of(row) == labels and row["length"] == n
+            for row, (ids, labels, n) in zip(got, wanted)]
+    checks.equal(len(wanted), GLOBAL_BATCH * NUM_BATCHES, f"{what}: number of rows")
+    checks.equal(sum(same), len(got), f"{what}: rows whose ids and labels are equal")
+
+
+def check_wikitext(checks, weft, folder, data):
+    """Workloads 1 and 2: one row a line, padded to seq_length."""
+    from transformers import AutoTokenizer
+    model = folder / "qwen"
+    shutil.copytree(data / "tokenizers/qwen2", model)
+    shutil.copy(data / "configs/Qwen2-0.5B.config.json", model / "config.json")
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    file = data / "wikitext2/wiki.valid.raw"
+    lines = file.read_text(encoding="utf-8").split("\n")[:-1]
+    for drop in (True, False):
+        got = weft_rows(weft, folder, model, {"train": [str(file)], "format": "text", "seq_length": 128, "drop_empty": drop})
+        compare(checks, got, causal_rows(lines, tokenizer, 128, tokenizer.pad_token_id, drop), f"wikitext, drop_empty {drop}")
+
+
+def check_imdb(checks, weft, folder, data):
+    """Workload 5: reviews, at most 512 tokens, the tiny BLOOM's tokenizer."""
+    from transformers import AutoTokenizer
+    model = data / "weights/tiny_BloomForCausalLM"
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    file = data / "imdb/imdb_train_2k.jsonl"
+    texts = [json.loads(line)["text"] for line in file.open(encoding="utf-8")]
+    got = weft_rows(weft, folder, model, {"train": [str(file)], "seq_length": 512})
+    compare(checks, got, causal_rows(texts, tokenizer, 512, tokenizer.pad_token_id, True), "imdb for BLOOM")
+
+
+def check_wikisql(checks, weft, folder, data):
+    """Workload 4: source of 256 tokens, target of 128, </s> kept; from Parquet."""
+    import pyarrow.json
+    import pyarrow.parquet as pq
+    from transformers import AutoTokenizer
+    model = folder / "t5"
+    shutil.copytree(data / "tokenizers/t5-small", model)
+    shutil.copy(data / "configs/t5-small.config.json", model / "config.json")
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    table = pyarrow.json.read_json(data / "wikisql/text2sql_dev.jsonl")
+    pq.write_table(table, folder / "wikisql.parquet")
+    for source_length, target_length in ((256, 128), (20, 12)):
+        got = weft_rows(weft, folder, model, {
+            "train": [str(folder / "wikisql.parquet")], "source": "Instruction: {instruction}\nInput: {input}",
+            "target": "{output}", "seq_length": source_length, "target_length": target_length})
+        good = 0
+        for row, raw in zip(got, table.to_pylist()):
+            source = tokenizer(f"Instruction: {raw['instruction']}\nInput: {raw['input']}", truncation=True,
+                               max_length=source_length)["input_ids"]
+            target = tokenizer(raw["output"], truncation=True, max_length=target_length)["input_ids"]
+            shifted = [0] + target[:-1]
+            good += (row["source_ids"][:row["source_length"]] == source and row["targets"][:row["length"]] == target
+                     and set(row["targets"][row["length"]:]) <= {-1} and row["ids"][:row["length"]] == shifted
+                     and set(row["source_ids"][row["source_length"]:]) <= {0})
+        checks.equal(good, GLOBAL_BATCH * NUM_BATCHES, f"wikisql for T5, {source_length} and {target_length} tokens")
+
+
+def check_chat(checks, weft, folder, data):
+    """Conversations in ChatML; labels are what the assistant says, and the token that ends it."""
+    from transformers import AutoTokenizer
+    talks = []
+    for i in range(40):
+        talk = [{"role": "system", "content": f"Be number {i}."}] if i % 3 == 0 else []
+        for k in range(1 + i % 3):
+            talk += [{"role": "user", "content": f"What is {i} + {k}?\n\nSay it."},
+                     {"role": "assistant", "content": ("\n" if i % 5 == 0 else "") + f"It's {i + k}, naïve one."}]
+        talks.append(talk)
+    file = folder / "chat.jsonl"
+    file.write_text("".join(json.dumps({"messages": talk}) + "\n" for talk in talks))
+    for name, template in (("shared", (data / "tokenizers/qwen2.5/chat_template.jinja").read_text()), ("official", OFFICIAL)):
+        model = folder / f"chat_{name}"
+        shutil.copytree(data / "tokenizers/qwen2", model)
+        shutil.copy(data / "configs/Qwen2.5-0.5B.config.json", model / "config.json")
+        (model / "chat_template.jinja").write_text(template)
+        tokenizer = AutoTokenizer.from_pretrained(model)
+        got = weft_rows(weft, folder, model, {"train": [str(file)], "messages": "messages", "seq_length": 256})
+        good = 0
+        end = tokenizer.convert_tokens_to_ids("<|im_end|>")
+        for row, talk in zip(got, talks):
+            text = tokenizer.apply_chat_template(talk, tokenize=False)
+            ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+            said = [m["content"] for m in talk if m["role"] == "assistant"]
+            labels = [t for t in labels_of(row) if t >= 0]
+            parts, part = [], []
+            for t in labels:
+                part.append(t)
+                if t == end:
+                    parts.append(tokenizer.decode(part[:-1]))
+                    part = []
+            # A line end that begins an answer may share a token with the one before it.
+            parts = [p[1:] if p.startswith("\n\n") and s.startswith("\n") else p for p, s in zip(parts, said)]
+            good += row["ids"][:row["length"]] == ids and parts == said and not part
+        checks.equal(good, GLOBAL_BATCH * NUM_BATCHES, f"chat rows, {name} template")
+
+
+def body(args, checks, folder):
+    weft = Weft(args.weft)
+    data = shared_folder("data")
+    if not data:
+        checks.that(True, "../shared/data is not here")
+        return
+    for part in (check_wikitext, check_imdb, check_wikisql, check_chat):
+        part(checks, weft, folder, data)
+
+
+if __name__ == "__main__":
+    run_program(__doc__, body)
