@@ -4,17 +4,18 @@
     mesh_bench.py --weft build/weft --out benchmarks/results/FILE.md [--quick] [--tiny]
                   [--only peers,exact,four]
 
-peers: weft with dp 2, dp 2 zero3 and tp 2 against DDP, FSDP2 and DTensor tensor parallel (gloo), and
-one rank with two threads beside; fp32, and bf16 with weights and states in bf16. exact: exact mode
-against fast, over exact_tp, exact_dp and exact_rows. four: four ranks on the same cores against two.
-Every turn is a fresh program; the figure is the median step over all turns without the first three
-of each. PyTorch runs with the attention that a probe finds faster. Losses that differ are an error; a
-bar that is missed is marked.
+peers: weft with dp 2, dp 2 zero3 and tp 2 against DDP, FSDP2 and DTensor tensor parallel (gloo),
+and one rank with two threads beside; fp32, and bf16 with weights and states in bf16. exact: exact
+mode against fast, over exact_tp, exact_dp and exact_rows. four: four ranks on the same cores against
+two. Every turn is a fresh program; the figure is the median step over all turns without the first
+three of each. PyTorch runs with the attention that a probe finds faster. Losses that differ are an
+error; a bar that is missed is marked, because the machine may be busy.
 """
 
 import argparse
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from collections import defaultdict
@@ -204,13 +205,14 @@ def parse_options(argv, folder):
 
 
 def main():
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what runs and was written is removed
     with tempfile.TemporaryDirectory(prefix="weft_bench_") as name:
         args, options = parse_options(sys.argv[1:], Path(name))
         facts = report.machine_facts(HERE.parent, "gloo, 2 ranks of 1 thread")
         model = options.folder / "model"
         bench.write_model(options.work, model)
         workload.write_rows(options.work, options.folder / "rows.txt", options.steps)
-        page = mesh_report.Page(options.work, facts)
+        page = mesh_report.Page("A tiny model" if args.tiny else "Model S", options.work, facts)
         complaints = []
         if "peers" in options.only:
             probes = {} if options.attention else probe_attention(options, model)

@@ -26,9 +26,9 @@ class Figures:
 
 
 class Page:
-    def __init__(self, work, facts):
+    def __init__(self, model, work, facts):
         self.work, self.bars = work, []
-        self.head = ["# Model S on several ranks, against PyTorch", "", work.text() + ".",
+        self.head = [f"# {model} on several ranks, against PyTorch", "", work.text() + ".",
                      "AdamW, lr 1e-4, weight decay 0.01, clipping off. bf16: weights and AdamW's "
                      "states in bf16 in both programs. Ranks have one thread; torch's meet over "
                      "gloo, weft's over shared memory.", ""]

@@ -1,18 +1,16 @@
 #!/usr/bin/env python3
-"""PyTorch's turn on several ranks: DDP, FSDP2 or DTensor tensor parallel over gloo, one thread each.
+"""PyTorch's turn on several ranks of one thread: DDP, FSDP2 or DTensor tensor parallel, over gloo.
 
     peer_mesh.py --kind ddp|fsdp2|tp --model DIR --rows FILE --metrics FILE --precision fp32|bf16
 
 Starts its ranks and waits for them; where one fails or the starter is ended, all end. How the model
-is cut and stepped is tests/interop/torch_mesh.py, whose losses are held against weft's there. bf16 is
-model.to(bfloat16): weights, gradients, what is reduced, and AdamW's states in bf16.
+is cut and stepped is tests/interop/torch_mesh.py, whose losses are held against weft's there. bf16
+is model.to(bfloat16): weights, gradients, what is reduced, and AdamW's states in bf16.
 """
 
 import argparse
-import ctypes
 import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -22,6 +20,7 @@ from pathlib import Path
 import workload
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "interop"))
+from common import die_with_parent  # noqa: E402
 
 
 def run_rank(args):
@@ -43,11 +42,6 @@ def run_rank(args):
             metrics.flush()
             begin = end
     torch.distributed.destroy_process_group()
-
-
-def die_with_parent():
-    """For the ranks: SIGKILL when the starter is gone (prctl PR_SET_PDEATHSIG)."""
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
 def start_ranks(args):

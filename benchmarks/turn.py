@@ -90,15 +90,22 @@ def step_lines(path):
     return [line for line in lines if "step_ms" in line]
 
 
+def end_family(process):
+    """Kills what still runs of a program: its ranks too."""
+    if process.poll() is None:
+        for pid in family(process.pid)[::-1]:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass  # it ended meanwhile
+        process.wait()
+
+
 def watch(process, metrics, begin, deadline_s):
     """Polls until the process ends. Returns marks [(time, cpu, lines)] and the peak memory."""
     marks, peak = [], 0
     while process.poll() is None:
         if time.perf_counter() - begin > deadline_s:
-            for pid in family(process.pid)[1:]:
-                os.kill(pid, signal.SIGKILL)
-            process.kill()
-            process.wait()
             raise TurnFailed(f"no end after {deadline_s} s: {' '.join(process.args)}")
         pids = family(process.pid)
         peak = max(peak, *(read_peak_bytes(pid) for pid in pids))
@@ -117,7 +124,10 @@ def run_turn(command, metrics, log, env=None, deadline_s=900):
         begin = time.perf_counter()
         process = subprocess.Popen(command, stdout=output, stderr=output,
                                    env={**os.environ, **(env or {})})
-        marks, peak = watch(process, metrics, begin, deadline_s)
+        try:
+            marks, peak = watch(process, metrics, begin, deadline_s)
+        finally:
+            end_family(process)
     if process.returncode != 0:
         tail = log.read_text(errors="replace")[-2000:]
         raise TurnFailed(f"exit {process.returncode}: {' '.join(command)}\n{tail}")

@@ -1,9 +1,11 @@
 """What the interop programs share: counted checks, calls of weft, run files, small models."""
 
 import argparse
+import ctypes
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -107,11 +109,17 @@ def write_run_file(path, sections):
     return path
 
 
+def die_with_parent():
+    """For a child, before exec: SIGKILL when we are gone, whatever ended us (PR_SET_PDEATHSIG)."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+
+
 def run_ranks(commands, log, deadline_s, env=None):
-    """Runs one process a rank to the end. One that fails, or the deadline, ends them all, by pid."""
+    """Runs one process a rank to the end. One that fails, or the deadline, ends all, by pid."""
     with open(log, "wb") as output:
         ranks = [subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL,
-                                  stdout=output, stderr=output, env={**os.environ, **(env or {})})
+                                  stdout=output, stderr=output, env={**os.environ, **(env or {})},
+                                  preexec_fn=die_with_parent)
                  for command in commands]
         deadline = time.monotonic() + deadline_s
         try:
@@ -157,6 +165,7 @@ def run_program(doc, body, add_arguments=None, in_memory=False):
     if not os.access(args.weft, os.X_OK):
         parser.error(f"{args.weft} is no program; build it first")
     checks = Checks()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # folders and children are cleaned up
     where = memory_folder() if in_memory else None
     with tempfile.TemporaryDirectory(prefix="weft_interop_", dir=where) as folder:
         try:

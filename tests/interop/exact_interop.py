@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Exact mode through whole runs: the same bits in every layout, for two models and three precisions.
+"""Exact mode through whole runs: the same bits in every layout; two models, three precisions.
 
     exact_interop.py --weft build/weft
 

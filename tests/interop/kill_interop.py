@@ -151,7 +151,8 @@ def body(args, checks, folder):
     checks.that(any(count for _, count in results), "some ranks had shared memory to leave behind")
     logs = sum((folder / f"{i}" / "metrics.jsonl").exists() and
                (folder / f"{i}" / "metrics.jsonl").stat().st_size > 0 for i in range(args.moments))
-    checks.that(0 < logs, "some were killed after steps had been taken", f"{logs} of {args.moments}")
+    checks.that(logs > 0, "some were killed after steps had been taken",
+                f"{logs} of {args.moments}")
 
 
 def add_arguments(parser):
