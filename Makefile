@@ -28,7 +28,8 @@ sanitize:                      ## fuzzers and tests under ASan, UBSan and TSan
 
 bench: build                   ## weft beside PyTorch: benchmarks/results/
 	@PYTHON=$$(tools/setup.sh interop) && mkdir -p benchmarks/results && \
-	  "$$PYTHON" benchmarks/bench.py --weft build/weft --out benchmarks/results/bench-$$(date +%F).md
+	  "$$PYTHON" benchmarks/bench.py --weft build/weft --out benchmarks/results/bench-$$(date +%F).md && \
+	  "$$PYTHON" benchmarks/mesh_bench.py --weft build/weft --out benchmarks/results/mesh-$$(date +%F).md
 	@cmake --build build --target tokenizer_bench gemm_bench comm_bench && build/benchmarks/gemm_bench
 	@benchmarks/comm_table.py build/benchmarks/comm_bench benchmarks/results/comm-$$(date +%F).md
 	@if [ -d ../shared/data ]; then build/benchmarks/tokenizer_bench ../shared/data/wikitext2/wiki.test.raw ../shared/data/tokenizers/qwen2 ../shared/data/tokenizers/gpt2; fi

@@ -54,10 +54,10 @@ def run_facts(root):
         "load before": f"{os.getloadavg()[0]:.1f} (programs of others; 0 is a quiet machine)"}
 
 
-def machine_facts(root):
+def machine_facts(root, threads="2 threads"):
     return run_facts(root) | {
         "peer": f"torch {metadata.version('torch')}, "
-                f"transformers {metadata.version('transformers')}, 2 threads"}
+                f"transformers {metadata.version('transformers')}, {threads}"}
 
 
 def table(head, rows):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import statistics
 import subprocess
 import time
@@ -12,7 +13,11 @@ DROPPED = 3  # first steps of a turn: caches, page faults, compilation
 
 @dataclass
 class Turn:
-    """What one process did. Times as its metrics say; memory, first line and load from outside."""
+    """What one program did. Times as its metrics say; memory, first line and load from outside.
+
+    A program may be a supervisor with a process a rank: memory is of the largest of them, the load
+    of all.
+    """
 
     losses: list
     steps_ms: list
@@ -57,6 +62,19 @@ def read_cpu_seconds(pid):
         return 0.0
 
 
+def family(pid):
+    """A process and all below it."""
+    pids = [pid]
+    for parent in pids:  # grows while it is read
+        try:
+            for task in os.listdir(f"/proc/{parent}/task"):
+                with open(f"/proc/{parent}/task/{task}/children", encoding="ascii") as file:
+                    pids += [int(word) for word in file.read().split()]
+        except OSError:
+            pass
+    return pids
+
+
 def count_steps(path):
     """Whole lines of optimizer steps so far."""
     try:
@@ -72,18 +90,29 @@ def step_lines(path):
     return [line for line in lines if "step_ms" in line]
 
 
+def end_family(process):
+    """Kills what still runs of a program: its ranks too."""
+    if process.poll() is None:
+        for pid in family(process.pid)[::-1]:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass  # it ended meanwhile
+        process.wait()
+
+
 def watch(process, metrics, begin, deadline_s):
     """Polls until the process ends. Returns marks [(time, cpu, lines)] and the peak memory."""
     marks, peak = [], 0
     while process.poll() is None:
         if time.perf_counter() - begin > deadline_s:
-            process.kill()
-            process.wait()
             raise TurnFailed(f"no end after {deadline_s} s: {' '.join(process.args)}")
-        peak = max(peak, read_peak_bytes(process.pid))
+        pids = family(process.pid)
+        peak = max(peak, *(read_peak_bytes(pid) for pid in pids))
         lines = count_steps(metrics)
         if lines and (not marks or lines > marks[-1][2]):
-            marks.append((time.perf_counter(), read_cpu_seconds(process.pid), lines))
+            cpu_s = sum(read_cpu_seconds(pid) for pid in pids)
+            marks.append((time.perf_counter(), cpu_s, lines))
         time.sleep(0.02 if marks else 0.003)
     return marks, peak
 
@@ -95,7 +124,10 @@ def run_turn(command, metrics, log, env=None, deadline_s=900):
         begin = time.perf_counter()
         process = subprocess.Popen(command, stdout=output, stderr=output,
                                    env={**os.environ, **(env or {})})
-        marks, peak = watch(process, metrics, begin, deadline_s)
+        try:
+            marks, peak = watch(process, metrics, begin, deadline_s)
+        finally:
+            end_family(process)
     if process.returncode != 0:
         tail = log.read_text(errors="replace")[-2000:]
         raise TurnFailed(f"exit {process.returncode}: {' '.join(command)}\n{tail}")

@@ -48,6 +48,8 @@ class Workload:
 
 
 MODEL_S = Workload()
+MODEL_TINY = Workload(hidden_size=64, intermediate_size=96, num_layers=2, vocab_size=512,
+                      seq_length=32)  # to try the programs, not to measure
 MODEL_1M = Workload(hidden_size=128, intermediate_size=384, num_layers=4, num_heads=4,
                     vocab_size=2048)
 
@@ -103,7 +105,7 @@ def yaml_text(sections):
     return "\n".join(lines) + "\n"
 
 
-def run_file(work, model, rows, steps, precision, init="pretrained"):
+def run_file(work, model, rows, steps, precision, init="pretrained", parallel=None, threads=2):
     """weft's run file for this workload: AdamW lr 1e-4, no clipping, rows in file order."""
     train = {"precision": precision, "steps": steps, "global_batch": work.batch,
              "micro_batch": work.batch, "lr": 1.0e-4, "weight_decay": 0.01, "clip_norm": 0}
@@ -114,5 +116,6 @@ def run_file(work, model, rows, steps, precision, init="pretrained"):
         "model": {"path": str(model), "init": init},
         "data": {"train": [str(rows)], "format": "text", "tokenizer": "bytes",
                  "seq_length": work.seq_length, "shuffle": False},
+        "parallel": parallel or {"dp": 1},
         "train": train,
-        "launch": {"threads": 2}})
+        "launch": {"threads": threads}})

@@ -8,8 +8,10 @@ PYTHON is the interpreter of the pinned environment. A program prints its checks
 """
 
 import re
+import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -23,15 +25,16 @@ def run(python, program):
     count = (0, 0)
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True, errors="replace") as child:
-        deadline = time.monotonic() + DEADLINE_S
+        timer = threading.Timer(DEADLINE_S, child.terminate)  # also where no line comes any more
+        timer.start()
         for line in child.stdout:
             print(line, end="", flush=True)
             if match := re.match(r"(\d+) passed, (\d+) failed", line):
                 count = int(match.group(1)), int(match.group(2))
-            if time.monotonic() > deadline:
-                print(f"interop: {program.name} took longer than {DEADLINE_S} s", flush=True)
-                child.kill()
         code = child.wait()
+        timer.cancel()
+        if code in (143, -signal.SIGTERM):
+            print(f"interop: {program.name} took longer than {DEADLINE_S} s", flush=True)
     passed, failed = count
     if code != 0 and failed == 0 or passed + failed == 0:
         print(f"interop: {program.name} exited with {code} and counted {passed} + {failed}")

@@ -63,19 +63,23 @@ install_arrow() { [ "${WEFT_ARROW:-ON}" = OFF ] || python_env tools/locks/arrow.
 
 env_cache=${XDG_CACHE_HOME:-$HOME/.cache}/weft
 
+# sources_of LOCK: the list beside it, NAME_source.txt, of packages that exist as source alone.
+sources_of() { local list=${1%.txt}_source.txt; [ ! -e "$list" ] || echo "$list"; }
+
 # env_folder LOCK: where the environment of a lock file is, or would be.
 env_folder() {
   local kind hash
   kind=$(python3 -c 'import sys, platform; print(sys.version_info[:2], platform.machine())')
-  hash=$( (cat "$1"; echo "$kind") | sha256sum | cut -c1-16)
+  hash=$( (cat "$1" $(sources_of "$1"); echo "$kind") | sha256sum | cut -c1-16)
   echo "$env_cache/venv-$hash"
 }
 
 # python_env LOCK: the environment's interpreter on standard output. It is made beside, then renamed:
 # an interrupted run leaves nothing that looks whole. (Renamed, its bin/ scripts do not work; use
-# python -m.)
+# python -m.) Sources are built last, with the other packages in place.
 python_env() {
-  local lock=$1 cache=$env_cache home
+  local lock=$1 cache=$env_cache sources home
+  sources=$(sources_of "$lock")
   home=$(env_folder "$lock")
   if [ ! -x "$home/bin/python" ]; then
     mkdir -p "$cache"
@@ -87,6 +91,10 @@ python_env() {
       python3 -m venv "$home.tmp" >&2
       "$home.tmp/bin/python" -m pip install -q --disable-pip-version-check --no-deps --no-compile \
         -r "$lock" >&2 || die "pip could not install $lock"
+      # DS_ACCELERATOR: DeepSpeed's setup.py asks for its device.
+      [ -z "$sources" ] || DS_ACCELERATOR=cpu PATH="$home.tmp/bin:$PATH" "$home.tmp/bin/python" -m pip \
+        install -q --disable-pip-version-check --no-deps --no-compile --no-build-isolation \
+        -r "$sources" >&2 || die "pip could not build $sources"
       mv "$home.tmp" "$home"
     fi
     exec 9>&-

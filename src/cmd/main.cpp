@@ -12,8 +12,11 @@
 
 namespace {
 
+constexpr int kLostPeers = 75;
+
 int report(const std::string& message, const std::string& hint, int exit_code) {
   weft::note_rank_failure(message);
+  if (exit_code == kLostPeers && weft::is_job_ending()) return exit_code;  // the cause is told once
   std::fprintf(stderr, "error: %s\n", message.c_str());
   if (!hint.empty()) std::fprintf(stderr, "  hint: %s\n", hint.c_str());
   return exit_code;

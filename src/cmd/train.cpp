@@ -6,21 +6,41 @@
 #include "cmd/command.h"
 #include "launch/job.h"
 #include "launch/rank_context.h"
+#include "track/run_files.h"
 #include "train/engine.h"
 #include "train/trainer.h"
 
 namespace weft {
 namespace {
 
+constexpr int kLostPeers = 75;
+
+// A rank that failed goes into the events, where the run got as far as having them.
+void tell_failure(const std::filesystem::path& dir, int rank, const std::string& text) {
+  try {
+    if (std::filesystem::exists(dir / "events.jsonl"))
+      EventWriter(dir / "events.jsonl", rank).write("rank failed", {{"message", Json(text)}});
+  } catch (const Error& e) {
+    log_warning("the failure of rank {} was not written: {}", rank, e.what());
+  }
+}
+
 // Wrong input is told once, before any rank works.
-int supervise(const RunFile& file, const std::vector<std::string>& argv) {
+int supervise(const RunFile& file, const TrainOptions& options,
+              const std::vector<std::string>& argv) {
   const RunConfig& c = file.config();
   check_layout(c);
   JobOptions job;
   job.num_ranks = static_cast<int>(c.parallel.dp * c.parallel.tp);
   job.argv = argv;
   job.threads = static_cast<int>(c.launch.threads);
-  return run_local_job(job, [](const char*, int, const std::string&) {});
+  const std::filesystem::path dir = run_dir_of(c, options);
+  const int code = run_local_job(job, [&](const char* event, int rank, const std::string& text) {
+    if (std::string_view(event) == "failed") tell_failure(dir, rank, text);
+  });
+  if (code == kLostPeers)
+    log_info("the same command goes on from the newest checkpoint of {}", dir.string());
+  return code;
 }
 
 }  // namespace
@@ -49,7 +69,7 @@ RunCommand add_train(CLI::App& app) {
     const RunFile file(w->run, w->sets);
     if (rank) return train_rank(file, w->options, {rank->rank, rank->threads, rank->world});
     const ParallelConfig& p = file.config().parallel;
-    if (p.dp * p.tp > 1) return supervise(file, command_words());
+    if (p.dp * p.tp > 1) return supervise(file, w->options, command_words());
     return train_rank(file, w->options, {0, choose_threads(file.config().launch), nullptr});
   };
 }

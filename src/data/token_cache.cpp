@@ -198,12 +198,17 @@ void TokenCache::make_block(RowScan& scan, int64_t block, std::string& bytes) {
   Row row;
   Example example;
   for (int64_t i = first; i < end; ++i) {
-    require(scan.next(row), "{}: the file ends before this row; was it changed?", rows_.where(i));
+    // where() may have to count lines from the start of the file: only a bad row may ask it.
+    if (!scan.next(row)) {
+      throw UserError(
+          fmt::format("{}: the file ends before this row; was it changed?", rows_.where(i)));
+    }
     const bool kept = maker_.make(rows_, i, row, example);
     for (size_t t = 0; kept && t < example.ids.size(); ++t) {
       ids.push_back(static_cast<uint32_t>(example.ids[t]) | (example.is_label[t] ? kLabel : 0));
     }
-    require(ids.size() < UINT32_MAX, "{}: more than 4 billion tokens in 512 rows", rows_.where(i));
+    if (ids.size() >= UINT32_MAX)
+      throw UserError(fmt::format("{}: more than 4 billion tokens in 512 rows", rows_.where(i)));
     const int flags = (kept ? 0 : kDropped) | (example.truncated ? kTruncated : 0) |
                       (row.repaired ? kRepaired : 0);
     table.push_back({static_cast<uint32_t>(ids.size()), static_cast<uint32_t>(example.num_source),

@@ -42,6 +42,15 @@ std::optional<RankContext> RankContext::from_environment() {
   return context;
 }
 
+bool is_job_ending() noexcept {
+  try {
+    const auto context = RankContext::from_environment();
+    return context && context->world->is_aborted();
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
 void note_rank_failure(const std::string& message) noexcept {
   try {
     const auto context = RankContext::from_environment();

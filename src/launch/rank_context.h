@@ -29,4 +29,8 @@ inline constexpr const char* kWorldFdVariable = "WEFT_WORLD_FD";
 // where main turns an error into an exit code; does nothing in a process that is no rank.
 void note_rank_failure(const std::string& message) noexcept;
 
+// Whether this process is a rank of a job that another rank's failure is ending: its supervisor
+// tells the cause.
+bool is_job_ending() noexcept;
+
 }  // namespace weft

@@ -1,6 +1,13 @@
 // train/run_dir.cpp: a second start of the same run goes on; another run is refused.
 #include "train/run_dir.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -27,10 +34,14 @@ void check_same_run(const RunFile& file, const fs::path& dir) {
 
 }  // namespace
 
+fs::path run_dir_of(const RunConfig& c, const TrainOptions& options) {
+  return options.run_dir.empty() ? fs::path(c.storage) / c.name : options.run_dir;
+}
+
 RunStart open_run_dir(const RunFile& file, const TrainOptions& options) {
   const RunConfig& c = file.config();
   RunStart start;
-  start.dir = options.run_dir.empty() ? fs::path(c.storage) / c.name : options.run_dir;
+  start.dir = run_dir_of(c, options);
   require(!fs::exists(start.dir) || fs::is_directory(start.dir), "{} is not a folder",
           start.dir.string());
   if (options.overwrite) return start;
@@ -54,6 +65,21 @@ RunStart open_run_dir(const RunFile& file, const TrainOptions& options) {
   start.checkpoint = options.resume;
   return start;
 }
+
+RunLock::RunLock(const fs::path& dir) {
+  std::error_code bad;
+  fs::create_directories(dir, bad);
+  const fs::path file = dir / ".lock";
+  fd_ = ::open(file.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0666);
+  if (fd_ < 0)
+    throw RunError(fmt::format("cannot write into {}: {}", dir.string(), std::strerror(errno)));
+  if (::flock(fd_, LOCK_EX | LOCK_NB) == 0) return;
+  ::close(fd_);
+  throw UserError(fmt::format("another process is training in {}", dir.string()),
+                  "wait for it, stop it, or give this run another name or --run-dir");
+}
+
+RunLock::~RunLock() { ::close(fd_); }
 
 void prepare_run_dir(const RunFile& file, const RunStart& start, bool overwrite) {
   recover_replaced(start.dir / "checkpoints" / "best");

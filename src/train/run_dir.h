@@ -21,9 +21,25 @@ struct RunStart {
   std::optional<std::filesystem::path> checkpoint;  // from which to go on
 };
 
+// <storage>/<name>, or what the user asks for.
+std::filesystem::path run_dir_of(const RunConfig& config, const TrainOptions& options);
+
 // Decides where the run starts, before anything is written. UserError where the directory holds
 // another run, or checkpoints that --resume never would bury.
 RunStart open_run_dir(const RunFile& file, const TrainOptions& options);
+
+// Held while a run writes into its directory, and let go whatever ends the process. UserError where
+// another process holds it.
+class RunLock {
+ public:
+  explicit RunLock(const std::filesystem::path& dir);
+  ~RunLock();
+  RunLock(const RunLock&) = delete;
+  RunLock& operator=(const RunLock&) = delete;
+
+ private:
+  int fd_;
+};
 
 // Makes the folders, removes what --overwrite gives up, stores run.yaml.
 void prepare_run_dir(const RunFile& file, const RunStart& start, bool overwrite);

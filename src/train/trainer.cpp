@@ -134,6 +134,7 @@ class Trainer {
   // From here on the run directory is this run's.
   void open_run() {
     if (is_main_) {
+      lock_ = std::make_unique<RunLock>(start_.dir);
       prepare_run_dir(file_, start_, options_.overwrite);
       give_up_later_checkpoints();
     }
@@ -351,6 +352,7 @@ class Trainer {
   BatchStream stream_;
   std::unique_ptr<BatchStream> eval_stream_;
   Engine engine_;
+  std::unique_ptr<RunLock> lock_;
   std::unique_ptr<RunRecord> record_;
   std::unique_ptr<Saver> saver_;
   std::unique_ptr<TensorHashes> hashes_;  // null: not asked for

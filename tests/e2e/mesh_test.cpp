@@ -132,10 +132,26 @@ TEST(Mesh, ADeadRankEndsAllWithinASecond) {
     const double seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     EXPECT_EQ(ended.exit_code, 75) << ended.err;
-    expect_parts(ended.err, {"SIGKILL"});
+    expect_parts(ended.err, {"was ended by SIGKILL"});
+    EXPECT_EQ(ended.err.find("aborted"), std::string::npos) << ended.err;  // told once
     EXPECT_LT(seconds, 10);  // ten times the promise; interop holds it to one second
     EXPECT_TRUE(processes_of(run).empty());
   }
+}
+
+TEST(RunDir, TwoProcessesDoNotTrainInOneDirectory) {
+  const TinyRun run;
+  Program program(run.words("train", {"train.steps=100000"}));
+  ASSERT_TRUE(program.wait_until([&] { return !metric_texts(run.dir(), "loss").empty(); }));
+  for (const std::vector<std::string>& more :
+       {std::vector<std::string>{}, std::vector<std::string>{"--overwrite"}}) {
+    const Ended second = run.train({"train.steps=100000"}, more);
+    EXPECT_EQ(second.exit_code, 2);
+    expect_parts(second.err, {"another process is training in", run.dir().string()});
+  }
+  EXPECT_TRUE(program.is_running());
+  program.send(SIGTERM);
+  EXPECT_EQ(program.wait().exit_code, 143);
 }
 
 TEST(Mesh, WrongLayoutsAreRefusedBeforeAnyRankWorks) {

@@ -1,11 +1,15 @@
 """What the interop programs share: counted checks, calls of weft, run files, small models."""
 
 import argparse
+import ctypes
 import json
 import os
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import traceback
 from pathlib import Path
 
@@ -105,16 +109,53 @@ def write_run_file(path, sections):
     return path
 
 
+def die_with_parent():
+    """For a child, before exec: SIGKILL when we are gone, whatever ended us (PR_SET_PDEATHSIG)."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+
+
+def run_ranks(commands, log, deadline_s, env=None):
+    """Runs one process a rank to the end. One that fails, or the deadline, ends all, by pid."""
+    with open(log, "wb") as output:
+        ranks = [subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL,
+                                  stdout=output, stderr=output, env={**os.environ, **(env or {})},
+                                  preexec_fn=die_with_parent)
+                 for command in commands]
+        deadline = time.monotonic() + deadline_s
+        try:
+            while any(rank.poll() is None for rank in ranks):
+                if time.monotonic() > deadline or any(rank.returncode for rank in ranks):
+                    break
+                time.sleep(0.05)
+            codes = [rank.poll() for rank in ranks]
+        finally:
+            for rank in ranks:
+                if rank.poll() is None:
+                    rank.kill()
+                rank.wait()
+    if any(code != 0 for code in codes):
+        tail = Path(log).read_text(errors="replace")[-3000:]
+        raise RuntimeError(f"exit codes {codes} (None: did not end in {deadline_s} s, or was ended "
+                           f"because another failed):\n{tail}")
+
+
 def shared_folder(*parts):
     """A folder of the reference data beside the repository, or None where it is absent."""
     path = ROOT.parent.joinpath("shared", *parts)
     return path if path.exists() else None
 
 
-def run_program(doc, body, add_arguments=None):
+def memory_folder():
+    """A folder in memory with room for small runs, or None: runs sync their files to the disk."""
+    place = Path("/dev/shm")
+    return place if place.is_dir() and shutil.disk_usage(place).free > 2 << 30 else None
+
+
+def run_program(doc, body, add_arguments=None, in_memory=False):
     """The frame of an interop program: arguments, a temporary folder, counts, exit code.
 
-    `body(args, checks, folder)` raises only for what nobody expected; that is a failure too.
+    `body(args, checks, folder)` raises only for what nobody expected; that is a failure too. The
+    folder lies in memory where that is asked for: a program whose runs are many and small.
     """
     parser = argparse.ArgumentParser(description=doc.split("\n")[0])
     parser.add_argument("--weft", type=Path, required=True, help="the built program")
@@ -124,7 +165,9 @@ def run_program(doc, body, add_arguments=None):
     if not os.access(args.weft, os.X_OK):
         parser.error(f"{args.weft} is no program; build it first")
     checks = Checks()
-    with tempfile.TemporaryDirectory(prefix="weft_interop_") as folder:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # folders and children are cleaned up
+    where = memory_folder() if in_memory else None
+    with tempfile.TemporaryDirectory(prefix="weft_interop_", dir=where) as folder:
         try:
             body(args, checks, Path(folder))
         except Exception:  # the count must be printed whatever happened
