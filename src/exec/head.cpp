@@ -283,13 +283,15 @@ class Head::Chunk {
   void join_leaves() {
     const int per_rank = a_.weight.count, count = per_rank * a_.num_ranks;
     auto* scale = reinterpret_cast<float*>(sums());
+    constexpr int kMostLeaves = 256;
+    if (count > kMostLeaves) throw BugError("a vocabulary in more pieces than the head adds");
     for (int64_t i = 0; i < n_; ++i) {
       double most = -std::numeric_limits<double>::infinity(), target = 0;
       for (int s = 0; s < count; ++s) most = std::max(most, leaf(i, s)[0]);
       for (int rank = 0; rank < a_.num_ranks; ++rank) {
         target += leaves_of(rank)[(i + 1) * told(a_) - 1];
       }
-      double tree[kMaxParts * 64];
+      double tree[kMostLeaves];
       for (int s = 0; s < count; ++s) tree[s] = leaf(i, s)[1] * std::exp(leaf(i, s)[0] - most);
       for (int width = 1; width < count; width *= 2) {
         for (int s = 0; s + width < count; s += 2 * width) tree[s] += tree[s + width];

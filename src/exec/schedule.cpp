@@ -42,7 +42,6 @@ Schedule make_schedule(const Graph& graph, const std::vector<Node>& list) {
       }
     }
     for (; waited < s.wait_for; ++waited) made.done_at.push_back(static_cast<int>(t));
-    s.wait_for = std::max(s.wait_for, 0);
     made.nodes.push_back(s);
   }
   while (waited++ < made.num_beside) made.done_at.push_back(static_cast<int>(list.size()));

@@ -280,21 +280,32 @@ std::vector<Bucket> apply_data_parallel(Graph* graph, const DataParallel& mesh) 
   return Distributor(graph, mesh).run();
 }
 
+// The order is that of the buckets on every rank, also where a rank updates nothing of a bucket:
+// each gather stands behind the updates of its bucket and before those of the next, which run
+// beside it.
 void add_parameter_gathers(Graph* graph, const std::vector<Bucket>& buckets,
                            const DataParallel& mesh) {
   if (mesh.dp == 1 || (mesh.shard != Shard::kZero1 && mesh.shard != Shard::kZero2)) return;
-  for (const Bucket& b : buckets) {
-    if (b.is_frozen || !b.grads) continue;
-    Node gather{Op::kAllGather, {b.params}, {b.params}, {}, b.layer};
-    gather.attr.axis = Axis::kData;
-    gather.attr.beside = true;
-    // Behind the last update of the bucket, so that the next bucket's updates run beside it.
-    auto at = graph->finish.end();
-    for (auto node = graph->finish.begin(); node != graph->finish.end(); ++node) {
-      if (node->op == Op::kAdamw && (*graph)[node->inputs[0]].base == b.params) at = node + 1;
+  std::map<int, size_t> index_of;  // by the bucket's value
+  for (size_t i = 0; i < buckets.size(); ++i) index_of[buckets[i].params.id] = i;
+  std::vector<Node> nodes;
+  size_t gathered = 0;
+  const auto gather_before = [&](size_t end) {
+    for (; gathered < end; ++gathered) {
+      const Bucket& b = buckets[gathered];
+      if (b.is_frozen || !b.grads) continue;
+      Node gather{Op::kAllGather, {b.params}, {b.params}, {}, b.layer};
+      gather.attr.axis = Axis::kData;
+      gather.attr.beside = true;
+      nodes.push_back(std::move(gather));
     }
-    graph->finish.insert(at, std::move(gather));
+  };
+  for (Node& node : graph->finish) {
+    if (node.op == Op::kAdamw) gather_before(index_of.at((*graph)[node.inputs[0]].base.id));
+    nodes.push_back(std::move(node));
   }
+  gather_before(buckets.size());
+  graph->finish = std::move(nodes);
 }
 
 }  // namespace weft

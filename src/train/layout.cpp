@@ -82,12 +82,12 @@ int64_t resolve_exact_dp(const RunConfig& c) {
   const auto fits = [&](int64_t v) { return leaves % v == 0; };
   const int64_t wanted = c.parallel.exact_dp;
   if (wanted == 0) return largest_power(fits);
-  if (!is_power_of_two(wanted) || !fits(wanted)) {
-    throw UserError(
-        fmt::format("parallel.exact_dp={} must be a power of two that divides global_batch / "
-                    "exact_rows = {}",
-                    wanted, leaves),
-        fmt::format("leave it at 0 for {}", largest_power(fits)));
+  constexpr int64_t kMostGroups = 256;  // so many levels as products have room for addends
+  if (!is_power_of_two(wanted) || wanted > kMostGroups || !fits(wanted)) {
+    throw UserError(fmt::format("parallel.exact_dp={} must be a power of two up to {} that divides "
+                                "global_batch / exact_rows = {}",
+                                wanted, kMostGroups, leaves),
+                    fmt::format("leave it at 0 for {}", largest_power(fits)));
   }
   return wanted;
 }

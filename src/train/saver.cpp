@@ -25,6 +25,22 @@ Json exact_to_json(const Layout& layout) {
 
 }  // namespace
 
+void check_exact_constants(const Json& state, const Layout& layout) {
+  const Json* stored = state.find("exact");
+  const Json now = exact_to_json(layout);
+  const bool was_exact = stored && stored->is_object();
+  if (was_exact != layout.is_exact) {
+    log_info("parallel.mode was {}: the bits are those of {} mode from here on only",
+             was_exact ? "exact" : "fast", layout.is_exact ? "exact" : "fast");
+    return;
+  }
+  if (!was_exact || *stored == now) return;
+  throw UserError(
+      fmt::format("the checkpoint is of exact mode with {}, but this run has {}", stored->dump(),
+                  now.dump()),
+      "set parallel.exact_tp, exact_dp and exact_rows as they were, or give the run another name");
+}
+
 bool Saver::save_step(const TrainState& state) {
   if (!write(checkpoint_path(dir_, state.step), state)) return false;
   if (ranks_.rank() != 0) return true;

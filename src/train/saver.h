@@ -23,6 +23,10 @@ struct TrainState {
   std::optional<double> best_eval;
 };
 
+// UserError where a checkpoint of exact mode (its state.json) has other constants than the layout:
+// the bits of the run would then be of neither.
+void check_exact_constants(const Json& state, const Layout& layout);
+
 // All ranks save together: each its own slices, and rank 0 commits what all of them have written.
 // A full or failing disk does not end a run: it is told, in the log and where there is room among
 // the events, and tried again at the next checkpoint. A BugError is not caught.

@@ -84,7 +84,12 @@ class Trainer {
     const CheckpointReader reader(*start_.checkpoint);
     engine_.load_checkpoint(reader);
     const Json& state = reader.state();
-    step_ = saved_step_ = state.at("step").as_int();
+    step_ = state.at("step").as_int();
+    check_exact_constants(state, ranks_->layout());
+    // One of another run is not ours: this run saves its own.
+    std::error_code absent;
+    if (std::filesystem::equivalent(*start_.checkpoint, checkpoint_path(start_.dir, step_), absent))
+      saved_step_ = step_;
     updates_ = state.at("updates").as_int();
     position_ = {state.at("epoch").as_int(), state.at("position").as_int()};
     if (const Json* files = state.find("data_files"))
@@ -163,6 +168,8 @@ class Trainer {
              engine_.pool()->num_threads(), engine_.plans().train.options.kernels->name);
     hashes_ = TensorHashes::from_environment(engine_, *session_.model, *ranks_, start_.dir, step_);
     if (fault_) fault_->warn();
+    // Only the writer has read the old lines.
+    evaluated_ = agree_on_number(*ranks_, [&] { return record_->last_eval_step(); });
     record_->restart_clock();
   }
 
@@ -270,6 +277,7 @@ class Trainer {
     if (targets > 0) line.eval_loss = sum.value() / static_cast<double>(targets);
     line.eval_time_s = record_->seconds() - start;
     record_->evaluation(line);
+    evaluated_ = step_;
     if (!line.eval_loss) return;
     log_info("step {}: eval loss {:.5f}, perplexity {:.3f}", step_, *line.eval_loss,
              std::exp(*line.eval_loss));
@@ -299,7 +307,7 @@ class Trainer {
 
   void finish() {
     record_->clear_progress();
-    if (record_->last_eval_step() != step_) evaluate();
+    if (evaluated_ != step_) evaluate();
     // Tensors that are in pieces (of several ranks, or exact mode's) are put together from what was
     // saved.
     const bool has_whole = ranks_->size() == 1 && !ranks_->layout().is_exact;
@@ -360,7 +368,7 @@ class Trainer {
   bool has_batch_ = false;  // the next one is in batch_ already
   size_t num_named_ = 0;    // of the repaired rows
 
-  int64_t step_ = 0, updates_ = 0, saved_step_ = -1, steps_done_ = 0;
+  int64_t step_ = 0, updates_ = 0, saved_step_ = -1, evaluated_ = -1, steps_done_ = 0;
   int64_t total_ = kNoEnd;
   StreamState position_;
   std::optional<double> best_eval_;

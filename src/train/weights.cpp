@@ -145,7 +145,7 @@ std::vector<Weights::Copy> Weights::copies() const {
   std::vector<Copy> all;
   for (const Held& held : parameters_) {
     const auto bytes = portion_elements(held.portion) * dtype_bytes(held.dtype);
-    all.push_back({held.spec->name, held.portion.extent == held.portion.shape,
+    all.push_back({held.spec->name, held.spec->cut.dim < 0,
                    hash_bytes(held.data, static_cast<size_t>(bytes))});
   }
   return all;
