@@ -12,11 +12,10 @@
 
 namespace {
 
-constexpr int kLostPeers = 75;
-
 int report(const std::string& message, const std::string& hint, int exit_code) {
-  weft::note_rank_failure(message);
-  if (exit_code == kLostPeers && weft::is_job_ending()) return exit_code;  // the cause is told once
+  // Of ranks the supervisor tells the first cause, once.
+  const std::string text = hint.empty() ? message : message + "\n  hint: " + hint;
+  if (weft::note_rank_failure(text)) return exit_code;
   std::fprintf(stderr, "error: %s\n", message.c_str());
   if (!hint.empty()) std::fprintf(stderr, "  hint: %s\n", hint.c_str());
   return exit_code;

@@ -42,21 +42,13 @@ std::optional<RankContext> RankContext::from_environment() {
   return context;
 }
 
-bool is_job_ending() noexcept {
-  try {
-    const auto context = RankContext::from_environment();
-    return context && context->world->is_aborted();
-  } catch (const std::exception&) {
-    return false;
-  }
-}
-
-void note_rank_failure(const std::string& message) noexcept {
+bool note_rank_failure(const std::string& message) noexcept {
   try {
     const auto context = RankContext::from_environment();
     if (context) context->world->note_failure(context->rank, message);
+    return context.has_value();
   } catch (const std::exception&) {
-    // The process ends with its own error, which says more than this one.
+    return false;  // the process tells its own error, which says more than this one
   }
 }
 

@@ -26,11 +26,8 @@ inline constexpr const char* kThreadsVariable = "WEFT_RANK_THREADS";
 inline constexpr const char* kWorldFdVariable = "WEFT_WORLD_FD";
 
 // Leaves a rank's message to its supervisor, which reports the first cause of a job's end. Called
-// where main turns an error into an exit code; does nothing in a process that is no rank.
-void note_rank_failure(const std::string& message) noexcept;
-
-// Whether this process is a rank of a job that another rank's failure is ending: its supervisor
-// tells the cause.
-bool is_job_ending() noexcept;
+// where main turns an error into an exit code; false in a process that is no rank, which tells its
+// error itself.
+bool note_rank_failure(const std::string& message) noexcept;
 
 }  // namespace weft
