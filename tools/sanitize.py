@@ -22,8 +22,6 @@ TSAN_ROOMS = ["base", "comm"]
 # libgloo is not instrumented: TSan sees its locks but not its reference counts, and reports what is
 # no race. Its thread ranks run under ASan.
 TSAN_TESTS = "-*gloo*:*Gloo*:Death.*"
-# Whole ranks as threads: of the long tests those that go through the most in little time.
-TSAN_DIST = "Exact.GroupsOfSeveralLeaves"
 ENV = {
     **os.environ,
     "ASAN_OPTIONS": "detect_stack_use_after_return=1:strict_string_checks=1",
@@ -111,7 +109,6 @@ def main():
         good.append(run_rooms("asan", ASAN_ROOMS, args.j, ASAN_TESTS))
     if args.only in (None, "tsan"):
         good.append(run_rooms("tsan", TSAN_ROOMS, args.j, TSAN_TESTS))
-        good.append(run_rooms("tsan", ["dist"], args.j, TSAN_DIST))
     say(f"{time.monotonic() - start:.0f} s")
     print(f"{sum(good)} passed, {len(good) - sum(good)} failed")
     sys.exit(0 if all(good) else 1)
