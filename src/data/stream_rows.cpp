@@ -55,7 +55,7 @@ class RecordReader {
   }
 
   void fetch() {
-    std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
+    if (begin_ > 0) std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
     end_ -= begin_;
     begin_ = 0;
     require(end_ < kMaxRecord, "{}:{}: a row of more than {} bytes", name_, line_, kMaxRecord);
