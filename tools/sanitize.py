@@ -14,10 +14,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-ASAN_ROOMS = ["base", "text", "io", "data", "checkpoint", "net", "comm", "launch"]
-# Not what takes minutes there and shows no other memory: many ranks, long texts, many batches.
-ASAN_TESTS = ("-*Contract*_4:*Contract*_5:*Contract*_7:*Contract*processes*:Bpe.LongRuns*:Bpe.Merges*:"
-              "RealTokenizer.Wikitext*:RealTokenizer.LongRuns:Layout.PackedBatches*:Shares.SameOrder*")
+# The tests of text, data and comm take tens of minutes under ASan; the readers of the first two are
+# fuzzed under it, and comm runs under TSan.
+ASAN_ROOMS = ["base", "io", "checkpoint", "net", "launch"]
 TSAN_ROOMS = ["base", "comm"]
 # libgloo is not instrumented: TSan sees its locks but not its reference counts, and reports what is
 # no race. Its thread ranks run under ASan.
@@ -106,7 +105,7 @@ def main():
     if args.only in (None, "fuzz"):
         good += run_fuzzers(args.fuzz_seconds, args.j)
     if args.only in (None, "asan"):
-        good.append(run_rooms("asan", ASAN_ROOMS, args.j, ASAN_TESTS))
+        good.append(run_rooms("asan", ASAN_ROOMS, args.j))
     if args.only in (None, "tsan"):
         good.append(run_rooms("tsan", TSAN_ROOMS, args.j, TSAN_TESTS))
     say(f"{time.monotonic() - start:.0f} s")
