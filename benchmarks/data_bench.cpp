@@ -2,8 +2,8 @@
 //
 //   data_bench FILE TOKENIZER_FOLDER CACHE_FOLDER [THREADS]
 //
-// First time to the first batch, then all rows tokenized (the cache is made), then served in shuffled
-// batches from the cache; the largest resident memory of the process after each.
+// First time to the first batch, then all rows tokenized (the cache is made), then served in
+// shuffled batches from the cache; the largest resident memory of the process after each.
 #include <fmt/core.h>
 #include <sys/resource.h>
 #include <time.h>
@@ -53,8 +53,8 @@ void run(const std::string& file, const std::string& folder, const std::string& 
   fmt::print("{} rows; first batch after {:.2f} s\n", rows->size(), seconds_since(start));
   stream.count_kept_rows();
   const double made_s = seconds_since(start), made_cpu = cpu_seconds();
-  fmt::print("tokenized in {:.1f} s, {:.1f} s of CPU, {} threads; peak {:.0f} MB\n", made_s, made_cpu,
-             num_threads, peak_mb());
+  fmt::print("tokenized in {:.1f} s, {:.1f} s of CPU, {} threads; peak {:.0f} MB\n", made_s,
+             made_cpu, num_threads, peak_mb());
   start = Clock::now();
   int64_t tokens = 0;
   const double before = cpu_seconds();
@@ -64,9 +64,11 @@ void run(const std::string& file, const std::string& folder, const std::string& 
   }
   const double served_s = seconds_since(start), served_cpu = cpu_seconds() - before;
   const double all = static_cast<double>(tokens);
-  fmt::print("{} tokens: tokenized {:.2f} M tokens/s a core (CPU), served {:.1f} M tokens/s, {:.1f} a core; "
-             "peak {:.0f} MB\n",
-             tokens, all / made_cpu / 1e6, all / served_s / 1e6, all / served_cpu / 1e6, peak_mb());
+  fmt::print(
+      "{} tokens: tokenized {:.2f} M tokens/s a core (CPU), served {:.1f} M tokens/s, {:.1f} a "
+      "core; "
+      "peak {:.0f} MB\n",
+      tokens, all / made_cpu / 1e6, all / served_s / 1e6, all / served_cpu / 1e6, peak_mb());
 }
 
 }  // namespace
