@@ -141,12 +141,13 @@ void compare_tensors(const VerifyRun& base, const VerifyRun& run, VerifyResult* 
   }
 }
 
-// "step 3: NAME differs between ranks 1 and 0": what compare_copies says of a copy that went wrong.
+// "... step 3: NAME differs between ranks 1 and 0": what compare_copies says of a copy that went
+// wrong; the supervisor puts before it which rank ended.
 void read_copy_error(const std::string& error, VerifyResult* r) {
-  const size_t colon = error.find(": "), end = error.find(" differs between ranks ");
-  if (!error.starts_with("step ") || colon == std::string::npos || end == std::string::npos) return;
-  if (r->tensor || colon + 2 >= end) return;
-  r->tensor = error.substr(colon + 2, end - colon - 2);
+  const size_t end = error.find(" differs between ranks ");
+  if (r->tensor || end == std::string::npos) return;
+  const size_t colon = error.rfind(": ", end);
+  if (colon != std::string::npos) r->tensor = error.substr(colon + 2, end - colon - 2);
 }
 
 void judge_numbers(VerifyResult* r) {
