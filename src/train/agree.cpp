@@ -89,20 +89,4 @@ void compare_batches(Ranks& ranks, const Batch& batch, int64_t step) {
          fmt::format("rank {} has made another batch of step {} than rank 0", other, step));
 }
 
-void compare_copies(Ranks& ranks, const Weights& weights, int64_t step) {
-  const Layout& layout = ranks.layout();
-  if (layout.dp > 1 && layout.shard == Shard::kZero3) return;  // every rank holds its own part
-  for (const Weights::Copy& copy : weights.copies()) {
-    const std::vector<uint64_t> hashes = gather(ranks, copy.hash);
-    for (int r = 0; r < ranks.size(); ++r) {
-      // Copies lie on the ranks of the data axis, and of a tensor that is not cut on all.
-      const bool is_copy =
-          ranks.layout().tp_rank(r) == ranks.layout().tp_rank(ranks.rank()) || copy.is_on_all;
-      ensure(!is_copy || hashes[static_cast<size_t>(r)] == copy.hash,
-             fmt::format("step {}: {} differs between ranks {} and {}, which hold copies of it",
-                         step, copy.name, r, ranks.rank()));
-    }
-  }
-}
-
 }  // namespace weft

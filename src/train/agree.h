@@ -1,4 +1,4 @@
-// train/agree.h: what the ranks of a run must see alike: start, signals, numbers, batches, copies.
+// train/agree.h: what the ranks of a run must see alike: start, signals, numbers, batches.
 #pragma once
 
 #include <functional>
@@ -7,7 +7,6 @@
 #include "data/batches.h"
 #include "train/ranks.h"
 #include "train/run_dir.h"
-#include "train/weights.h"
 
 namespace weft {
 
@@ -26,9 +25,7 @@ bool agree_on_success(Ranks& ranks, bool ok);
 // UserError naming the rank where one has another run file, other kernels or another program.
 void agree_on_numerics(Ranks& ranks, const std::string& run, const std::string& kernels);
 
-// All ranks must have made the same global batch, and hold the same bits of what they hold copies
-// of. BugError naming step, ranks and tensor where not.
+// All ranks must have made the same global batch. BugError naming step and rank where not.
 void compare_batches(Ranks& ranks, const Batch& batch, int64_t step);
-void compare_copies(Ranks& ranks, const Weights& weights, int64_t step);
 
 }  // namespace weft

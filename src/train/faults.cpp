@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/suggest.h"
+#include "graph/portion.h"
 #include "train/gradients.h"
 
 namespace weft {
@@ -79,7 +80,7 @@ void Fault::check(const RunConfig& config, const Layout& layout) const {
   require(rank_ < layout.num_ranks(), "{}={}: there is no rank {} of {}", kFaultVariable, words_,
           rank_, layout.num_ranks());
   const bool is_zero3 = layout.dp > 1 && layout.shard == Shard::kZero3;
-  require(kind_ != Kind::kCopy || (layout.num_ranks() > 1 && !is_zero3),
+  require(kind_ != Kind::kCopy || (layout.dp > 1 && !is_zero3) || layout.tp > 1,
           "{}={}: no rank of {} holds copies", kFaultVariable, words_, describe(layout));
   require(kind_ != Kind::kSwap || (layout.is_exact && config.num_passes() >= 3),
           "{}={}: wants exact mode and three passes on a rank", kFaultVariable, words_);
@@ -123,11 +124,14 @@ void Fault::before_update(int64_t step, const Engine& engine, const Ranks& ranks
 
 void Fault::after_update(int64_t step, const Engine& engine, const Ranks& ranks) const {
   if (kind_ != Kind::kCopy || step != step_ || ranks.rank() != rank_) return;
+  const bool is_on_data_axis = ranks.layout().dp > 1 && ranks.layout().shard != Shard::kZero3;
   const Graph& graph = engine.executor().plan().graph;
   for (Ref r : graph.of_kind(ValueKind::kParameter)) {
     const Value& v = graph[r];
-    const bool has_copies = ranks.layout().dp > 1 || portion_of(v).extent == portion_of(v).shape;
-    if (v.is_bucket || !has_copies || !is_wanted(portion_of(v).name)) continue;
+    if (v.is_bucket) continue;
+    const Portion p = portion_of(v);
+    const bool has_copies = is_on_data_axis || p.extent == p.shape;
+    if (!has_copies || portion_elements(p) == 0 || !is_wanted(p.name)) continue;
     return flip_bit(engine.executor().data(r), v.dtype);
   }
   ensure(false, fmt::format("rank {} has no parameter for the fault", rank_));

@@ -5,9 +5,12 @@
 //   flip    one bit of a gradient that rank R updates, before the update of step N
 //   swap    the tensor-parallel group of rank R adds two leaves of step N in swapped order (exact
 //           mode: its second and third pass exchange their rows)
-//   double  the gradient of a norm is added twice, on all ranks that hold it, before the update of
-//   N norm    the squares of one gradient count twice in the gradient norm, in every step copy one
-//   bit of a parameter of which other ranks hold copies, on rank R after step N
+//   double  the gradient of a norm is added twice, on all ranks that hold it, before update N
+//
+//   norm    the squares of one gradient count twice in the gradient norm, in every step
+//
+//   copy    one bit of a parameter of which other ranks hold copies, on rank R after step N
+//
 // Copies are then compared after every step. A production run never has the variable.
 #pragma once
 

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "train/agree.h"
+#include "train/copies.h"
 #include "train/engine.h"
 #include "train/faults.h"
 #include "train/final_model.h"

@@ -142,13 +142,22 @@ void Weights::load(const LogicalModel& source) {
 }
 
 std::vector<Weights::Copy> Weights::copies() const {
-  std::vector<Copy> all;
-  for (const Held& held : parameters_) {
-    const auto bytes = portion_elements(held.portion) * dtype_bytes(held.dtype);
-    all.push_back({held.spec->name, held.spec->cut.dim < 0,
-                   hash_bytes(held.data, static_cast<size_t>(bytes))});
+  std::vector<const Held*> all;
+  for (const std::vector<Held>* list : {&parameters_, &masters_, &states_}) {
+    for (const Held& held : *list) {
+      if (portion_elements(held.portion) > 0) all.push_back(&held);
+    }
   }
-  return all;
+  std::vector<Copy> copies(all.size());
+  pool_->run(static_cast<int64_t>(all.size()), [&](int64_t i, int) {
+    const Held& held = *all[static_cast<size_t>(i)];
+    const Portion& p = held.portion;
+    const std::string place = fmt::format("{} {} {} {} {}", p.name, to_string(p.offset),
+                                          to_string(p.extent), p.begin, p.end);
+    const auto size = static_cast<size_t>(portion_elements(p) * dtype_bytes(held.dtype));
+    copies[static_cast<size_t>(i)] = {p.name, hash_text(place), hash_bytes(held.data, size)};
+  });
+  return copies;
 }
 
 std::vector<Slice> Weights::checkpoint_slices() const {

@@ -27,11 +27,12 @@ class Weights {
   // tensors only where there is one rank.
   std::vector<Slice> weight_slices() const;
 
-  // What other ranks hold too, in an order that is the same on all ranks, with hashes of the bytes.
+  // All that this rank holds, as hashes: ranks that hold the same portion of a tensor must have the
+  // same bytes of it.
   struct Copy {
-    std::string name;
-    bool is_on_all;  // else on the ranks of the data-parallel axis
-    uint64_t hash;
+    std::string name;  // of the tensor; states have their suffix
+    uint64_t portion;  // of name, box and range
+    uint64_t bytes;
   };
   std::vector<Copy> copies() const;
 

@@ -131,13 +131,24 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& p) { return p.param.name; });
 
 TEST(ChangedCopy, StopsTheRunWithItsName) {
+  struct Case {
+    std::vector<std::string> sets;
+    std::string tensor;
+  };
+  // The last: each rank of the data axis holds its own part, of which the tensor axis has copies.
+  const Case cases[] = {
+      {{"parallel.dp=2"}, "model.norm.weight"},
+      {{"parallel.tp=2"}, "model.norm.weight"},
+      {{"parallel.dp=2", "parallel.tp=2", "parallel.shard=zero3"},
+       "model.layers.0.input_layernorm.weight"},
+  };
   const TinyRun run;
-  StartOptions options;
-  options.env["WEFT_FAULT"] = "copy,step=2,rank=1,tensor=model.norm.weight";
-  for (const char* set : {"parallel.dp=2", "parallel.tp=2"}) {
-    const Ended ended = run_to_end(run.words("train", {set}, {"--overwrite"}), options);
+  for (const Case& c : cases) {
+    StartOptions options;
+    options.env["WEFT_FAULT"] = "copy,step=2,rank=1,tensor=" + c.tensor;
+    const Ended ended = run_to_end(run.words("train", c.sets, {"--overwrite"}), options);
     EXPECT_EQ(ended.exit_code, 70) << ended.err;
-    expect_parts(ended.err, {"step 2: model.norm.weight differs between ranks", "WEFT_FAULT"});
+    expect_parts(ended.err, {"step 2: " + c.tensor + " differs between ranks", "WEFT_FAULT"});
   }
 }
 
