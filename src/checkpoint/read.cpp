@@ -14,6 +14,9 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr const char* kUseOlder = "use the checkpoint before it, or copy this one again";
+constexpr const char* kAsItWas =
+    "it is of another model, or train.precision, train.master_weights or model.freeze were others: "
+    "set them as they were, or export it (weft export) and begin a new run with model.path there";
 
 // COMMITTED lists the hashes of index.json and state.json, so that a flipped bit there is found.
 // One without content (made by hand) vouches for nothing but wholeness.
@@ -124,13 +127,15 @@ bool CheckpointReader::has(const std::string& name) const { return tensors_->con
 
 void CheckpointReader::read(const Slice& slice) const {
   const auto found = tensors_->find(slice.name);
-  require(found != tensors_->end(), "{} has no tensor \"{}\"", folder_.string(), slice.name);
+  if (found == tensors_->end()) {
+    throw UserError(fmt::format("{} has no tensor \"{}\"", folder_.string(), slice.name), kAsItWas);
+  }
   const StoredTensor& stored = found->second;
   if (stored.shape != slice.shape || stored.dtype != slice.dtype) {
     throw UserError(fmt::format("{}: tensor \"{}\" is {} {}, wanted {} {}", folder_.string(),
                                 slice.name, to_string(stored.shape), dtype_name(stored.dtype),
                                 to_string(slice.shape), dtype_name(slice.dtype)),
-                    "the checkpoint is of another model, or of another precision");
+                    kAsItWas);
   }
   const Region wanted = region_of(slice);
   const std::string fault = region_fault(wanted, slice.shape);

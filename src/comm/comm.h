@@ -9,8 +9,9 @@
 // rounded once. So the bits of a result depend on nothing but the addends and their order.
 //
 // A call that does not come to an end throws PeerError: after the deadline (it names the ranks that
-// did not come), on abort (with its reason), or where another rank made another call at the same
-// sequence number (it names both ranks and both calls).
+// did not come) or on abort (with its reason). Where another rank made another call at the same
+// sequence number it throws BugError (it names both ranks and both calls): all ranks run the same
+// program, so that no machine or peer is to blame. So it does where a rank has left without it.
 #pragma once
 
 #include <cstdint>
@@ -69,11 +70,28 @@ class Comm {
   virtual bool is_aborted() const = 0;
   // Of every call of this rank, from the next on, in all groups split from the same world.
   virtual void set_deadline_ms(int64_t deadline_ms) = 0;
+  // Calls begun while this rank is patient have a day instead of the deadline, in the same groups;
+  // see Patience.
+  virtual void set_patient(bool patient) = 0;
 
   const CommCount& count(CommOp op) const { return counts_[static_cast<int>(op)]; }
 
  protected:
   CommCount counts_[kNumCommOps];
+};
+
+// While it lives, this rank waits in its calls as long as it takes: around work that ranks do apart
+// and that may be long on one of them (reading, tokenizing, writing). All ranks of the call are to
+// be patient. The death of a rank ends the call all the same; only one that hangs is not found.
+class Patience {
+ public:
+  explicit Patience(Comm& comm) : comm_(comm) { comm_.set_patient(true); }
+  ~Patience() { comm_.set_patient(false); }
+  Patience(const Patience&) = delete;
+  Patience& operator=(const Patience&) = delete;
+
+ private:
+  Comm& comm_;
 };
 
 std::unique_ptr<Comm> make_solo_comm();

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "comm/comm.h"
+#include "net/deadline.h"
 
 namespace weft {
 
@@ -16,7 +17,7 @@ struct GlooOptions {
   int rank = 0, num_ranks = 1;
   std::string store;               // "127.0.0.1:4711": a StoreServer, which outlives the group
   std::string host = "127.0.0.1";  // of the interface this rank listens on
-  int64_t deadline_ms = 30'000;    // of every call, and of the connection
+  int64_t deadline_ms = kDeadlineMs;  // of every call, and of the connection
   // Bytes that are received before they are added; tests make it small to reach many chunks.
   int64_t chunk_bytes = 4 << 20;
 };

@@ -48,8 +48,9 @@ class ShmComm : public Comm {
   std::unique_ptr<Comm> split(int color, int key) override;
   void abort(const std::string& reason) override { group_.world().abort(reason); }
   bool is_aborted() const override { return group_.world().is_aborted(); }
-  // Here of every rank: the world has one deadline.
+  // Here of every rank: the world has one deadline, and is patient while any rank is.
   void set_deadline_ms(int64_t ms) override { group_.world().set_deadline_ms(ms); }
+  void set_patient(bool patient) override { group_.world().add_patience(patient ? 1 : -1); }
 
  private:
   using Pointers = std::array<const void*, kMaxLocalRanks>;

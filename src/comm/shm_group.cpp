@@ -109,7 +109,7 @@ void ShmGroup::tick() {
 void ShmGroup::compare_calls() const {
   for (int m = 1; m < size(); ++m) {
     if (is_same(posted(0), posted(m))) continue;
-    fail(
+    fail_bug(
         fmt::format("ranks {} and {} made different calls at number {} of their group: rank {} "
                     "{}, rank {} {}",
                     world_rank(0), world_rank(m), number_, world_rank(0), describe(posted(0)),
@@ -126,6 +126,7 @@ void ShmGroup::wait(const Wait& wait, const CommCall& call) {
     const bool is_aborted = world_->is_aborted();
     if (wait.word.has_reached(wait.target)) return;
     if (is_aborted) check_abort(call.op);
+    check_late_have_not_ended(wait, call);
     const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - start);
     if (waited.count() >= world_->deadline_ms()) fail_deadline(wait, call, waited.count());
     if (wait.peer >= 0) check_peer_is_elsewhere(wait, call);
@@ -137,9 +138,25 @@ void ShmGroup::wait(const Wait& wait, const CommCall& call) {
 void ShmGroup::check_peer_is_elsewhere(const Wait& wait, const CommCall& call) const {
   const uint32_t peer_tick = slot(wait.peer).tick.load(std::memory_order_acquire);
   if (static_cast<int32_t>(peer_tick - tick_) <= 0 || wait.word.has_reached(wait.target)) return;
-  fail(fmt::format("ranks {} and {} made different calls: rank {} {}, rank {} {}", world_rank(me_),
-                   world_rank(wait.peer), world_rank(me_), describe(call), world_rank(wait.peer),
-                   latest_call(wait.peer)));
+  fail_bug(fmt::format("ranks {} and {} made different calls: rank {} {}, rank {} {}",
+                       world_rank(me_), world_rank(wait.peer), world_rank(me_), describe(call),
+                       world_rank(wait.peer), latest_call(wait.peer)));
+}
+
+bool ShmGroup::is_late(const Wait& wait, int member) const {
+  if (wait.peer >= 0) return member == wait.peer;
+  return static_cast<int32_t>(slot(member).tick.load(std::memory_order_acquire) - tick_) < 0;
+}
+
+// Without failing, so that nobody has aborted: the program let this rank go too early.
+void ShmGroup::check_late_have_not_ended(const Wait& wait, const CommCall& call) const {
+  for (int m = 0; m < size(); ++m) {
+    // In this order: one that came and then ended is not late.
+    if (!world_->has_ended(world_rank(m))) continue;
+    if (wait.word.has_reached(wait.target) || !is_late(wait, m)) continue;
+    fail_bug(fmt::format("rank {} waits in {} for rank {}, which has ended", world_rank(me_),
+                         describe(call), world_rank(m)));
+  }
 }
 
 std::string ShmGroup::latest_call(int member) const {
@@ -151,20 +168,20 @@ std::string ShmGroup::latest_call(int member) const {
 void ShmGroup::fail_deadline(const Wait& wait, const CommCall& call, int64_t waited_ms) const {
   std::string who;
   for (int m = 0; m < size(); ++m) {
-    const uint32_t there = slot(m).tick.load(std::memory_order_acquire);
-    const bool is_late = static_cast<int32_t>(there - tick_) < 0;
-    if (wait.peer >= 0 ? m != wait.peer : !is_late) continue;
+    if (!is_late(wait, m)) continue;
     who += fmt::format("{}{} (last seen in {})", who.empty() ? "" : ", ", world_rank(m),
                        latest_call(m));
   }
-  fail(fmt::format("rank {} waited {:.1f} s in {} for rank {}", world_rank(me_),
-                   static_cast<double>(waited_ms) / 1000, describe(call), who),
-       "that rank hangs or is very slow");
+  const std::string message =
+      fmt::format("rank {} waited {:.1f} s in {} for rank {}", world_rank(me_),
+                  static_cast<double>(waited_ms) / 1000, describe(call), who);
+  world_->abort(message);
+  throw PeerError(message, "that rank hangs or is very slow");
 }
 
-void ShmGroup::fail(const std::string& message, const std::string& hint) const {
+void ShmGroup::fail_bug(const std::string& message) const {
   world_->abort(message);
-  throw PeerError(message, hint);
+  throw BugError(message);
 }
 
 }  // namespace weft

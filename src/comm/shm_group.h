@@ -74,8 +74,11 @@ class ShmGroup {
   void compare_calls() const;
   void wait(const Wait& wait, const CommCall& call);
   void check_peer_is_elsewhere(const Wait& wait, const CommCall& call) const;
+  void check_late_have_not_ended(const Wait& wait, const CommCall& call) const;
   [[noreturn]] void fail_deadline(const Wait& wait, const CommCall& call, int64_t waited_ms) const;
-  [[noreturn]] void fail(const std::string& message, const std::string& hint = "") const;
+  // Of our own making: ranks that run the same program do not make different calls.
+  [[noreturn]] void fail_bug(const std::string& message) const;
+  bool is_late(const Wait& wait, int member) const;
   std::string latest_call(int member) const;
 
   std::shared_ptr<ShmWorld> world_;

@@ -64,9 +64,9 @@ void ShmGroup::recv(void* data, int64_t bytes, int from) {
     wait({box.sent, received, from}, mine);
     const CommCall& call = box.calls[received % 2];
     if (call.bytes != bytes) {
-      fail(fmt::format("ranks {} and {} made different calls: rank {} {}, rank {} {}",
-                       world_rank(from), world_rank(me_), world_rank(from), describe(call),
-                       world_rank(me_), describe(mine)));
+      fail_bug(fmt::format("ranks {} and {} made different calls: rank {} {}, rank {} {}",
+                           world_rank(from), world_rank(me_), world_rank(from), describe(call),
+                           world_rank(me_), describe(mine)));
     }
     const bool is_direct = call.location != ShmWorld::kPrivate;
     const int64_t length = is_direct ? bytes : chunk_of(bytes, done, letter_bytes(chunk_bytes_));

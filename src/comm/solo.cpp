@@ -52,7 +52,9 @@ class SoloComm : public Comm {
     const std::lock_guard lock(world_->mutex);
     return world_->is_aborted;
   }
-  void set_deadline_ms(int64_t) override {}  // nothing waits here
+  // Nothing waits here.
+  void set_deadline_ms(int64_t) override {}
+  void set_patient(bool) override {}
 
  private:
   void begin(CommOp op, int64_t bytes) {

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -83,6 +84,7 @@ class Job {
   int stop_signal_ = 0;       // the first one received
   std::optional<int> cause_;  // the rank that failed first
   bool is_reported_ = false;
+  bool is_cut_off_ = false;   // a second stop signal met ranks that had not ended yet
   std::optional<Clock::time_point> kill_at_;  // set when the job is to end
 };
 
@@ -177,6 +179,9 @@ void Job::handle_signals() {
 
 void Job::stop_ranks(int signal) {
   if (stop_signal_ != 0) {
+    if (!std::exchange(is_cut_off_, true))
+      log_error("a second signal, {}: the ranks are killed, and what they had not saved is lost",
+                signal_name(signal));
     kill_ranks();
     return;
   }
@@ -196,6 +201,8 @@ void Job::reap() {
     ended.push_back(static_cast<int>(r));
     if (rank.out) rank.out->finish();
     if (rank.err) rank.err->finish();
+    if (const End end = end_of(rank); end == End::kDone || end == End::kStopped)
+      world_->note_ended(static_cast<int>(r));
     tell(rank.was_killed ? "killed" : "ended", static_cast<int>(r),
          describe_end(static_cast<int>(r)));
   }
@@ -220,7 +227,9 @@ void Job::judge(const std::vector<int>& ended) {
   }
   if (kill_at_) return;
   if (cause_) begin_end(describe_end(*cause_));
-  if (cut) begin_end(describe_end(*cut));
+  if (!cut) return;
+  log_info("{} before it had anything to save", describe_end(*cut));
+  begin_end(describe_end(*cut));
 }
 
 void Job::begin_end(const std::string& reason) {
@@ -271,11 +280,15 @@ int Job::exit_code() const {
     const int status = ranks_[static_cast<size_t>(*cause_)].status;
     return WIFSIGNALED(status) ? kPeerExit : WEXITSTATUS(status);
   }
-  if (stop_signal_ != 0) return 128 + stop_signal_;
   for (const RankProcess& rank : ranks_) {
-    if (end_of(rank) == End::kStopped) return WEXITSTATUS(rank.status);
+    if (is_cut_off_ && rank.was_killed && WIFSIGNALED(rank.status)) return 1;
   }
-  return 0;
+  for (const RankProcess& rank : ranks_) {
+    const End end = end_of(rank);
+    if (end == End::kStopped) return WEXITSTATUS(rank.status);
+    if (end == End::kCutShort) return 128 + stop_signal_;
+  }
+  return 0;  // also where a signal came too late to stop anything
 }
 
 bool Job::is_any_running() const {

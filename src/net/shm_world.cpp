@@ -56,12 +56,14 @@ struct ShmWorld::Header {
   int32_t spin;
   int64_t chunk_bytes;
   std::atomic<int64_t> deadline_ms;
+  std::atomic<int32_t> num_patient;
   std::atomic<int64_t> next_block;
   OnceText aborted;
   struct alignas(64) Rank {
     std::atomic<uint32_t> num_arenas;
     Arena arenas[kMaxArenas];
     OnceText failure;
+    std::atomic<bool> has_ended;
   } ranks[kMaxLocalRanks];
 };
 
@@ -111,8 +113,11 @@ ShmWorld::~ShmWorld() {
 int64_t ShmWorld::first_block() const { return round_up(sizeof(Header), kPage); }
 int ShmWorld::num_ranks() const { return header_->num_ranks; }
 int64_t ShmWorld::chunk_bytes() const { return header_->chunk_bytes; }
-int64_t ShmWorld::deadline_ms() const { return header_->deadline_ms.load(); }
+int64_t ShmWorld::deadline_ms() const {
+  return header_->num_patient.load() > 0 ? kPatientMs : header_->deadline_ms.load();
+}
 void ShmWorld::set_deadline_ms(int64_t deadline_ms) { header_->deadline_ms.store(deadline_ms); }
+void ShmWorld::add_patience(int change) { header_->num_patient += change; }
 
 std::atomic<char*>& ShmWorld::base(int rank, int arena) const {
   return bases_[static_cast<size_t>(rank * kMaxArenas + arena)];
@@ -205,5 +210,8 @@ std::optional<std::string> ShmWorld::failure(int rank) const {
   const OnceText& text = header_->ranks[rank].failure;
   return text.is_begun() ? std::optional(text.read()) : std::nullopt;
 }
+
+void ShmWorld::note_ended(int rank) { header_->ranks[rank].has_ended.store(true); }
+bool ShmWorld::has_ended(int rank) const { return header_->ranks[rank].has_ended.load(); }
 
 }  // namespace weft

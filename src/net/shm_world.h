@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "net/deadline.h"
 #include "net/futex.h"
 #include "net/shared_segment.h"
 
@@ -22,7 +23,7 @@ inline constexpr int kMaxArenas = 32;  // a rank
 
 struct WorldOptions {
   int num_ranks = 1;
-  int64_t deadline_ms = 30'000;  // of every call
+  int64_t deadline_ms = kDeadlineMs;  // of every call
   // Spin before sleeping: right where every thread of the job has a core of its own.
   bool spin = false;
   // Bytes a rank stages at a time; tests make it small to reach many chunks with little data.
@@ -40,8 +41,11 @@ class ShmWorld {
   int fd() const { return segment_.fd(); }
   int num_ranks() const;
   int64_t chunk_bytes() const;
-  int64_t deadline_ms() const;
+  int64_t deadline_ms() const;  // kPatientMs while any rank is patient
   void set_deadline_ms(int64_t deadline_ms);  // for all ranks, from their next wait on
+  // 1 before a call that may wait for long work of a peer, -1 after it. A count, since ranks do not
+  // leave a call at the same time.
+  void add_patience(int change);
 
   // Zeroed memory of this rank that its peers can read and write too. It stays until the world
   // goes; a rank may take up to kMaxArenas.
@@ -70,6 +74,10 @@ class ShmWorld {
   // A rank's last words, for the supervisor to report; the first of a rank stay.
   void note_failure(int rank, const std::string& message);
   std::optional<std::string> failure(int rank) const;
+
+  // The supervisor has seen the rank end, and not by a failure: who waits for it waits in vain.
+  void note_ended(int rank);
+  bool has_ended(int rank) const;
 
  private:
   struct Header;

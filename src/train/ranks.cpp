@@ -20,9 +20,14 @@ bool wants_gloo() {
   return true;
 }
 
+// Until all are here: one may have looked through a large checkpoint first.
+void meet(Comm& comm) {
+  const Patience patience(comm);
+  comm.barrier();
+}
+
 // Rank 0 keeps the store, and tells the others where it is through shared memory.
-std::unique_ptr<Comm> make_gloo_world(Comm& shared, int64_t deadline_ms,
-                                      std::unique_ptr<StoreServer>* store) {
+std::unique_ptr<Comm> make_gloo_world(Comm& shared, std::unique_ptr<StoreServer>* store) {
   if (shared.rank() == 0) *store = std::make_unique<StoreServer>();
   char endpoint[64] = {};
   if (*store) (*store)->endpoint().copy(endpoint, sizeof endpoint - 1);
@@ -31,7 +36,6 @@ std::unique_ptr<Comm> make_gloo_world(Comm& shared, int64_t deadline_ms,
   options.rank = shared.rank();
   options.num_ranks = shared.size();
   options.store = endpoint;
-  options.deadline_ms = deadline_ms;
   return make_gloo_comm(options);
 }
 
@@ -46,7 +50,8 @@ Ranks::Ranks(const Layout& layout, std::shared_ptr<ShmWorld> world, int rank,
     : layout_(layout), rank_(rank), shared_(std::move(world)), all_(std::move(all)) {
   if (!all_) {
     all_ = make_shm_comm(shared_, rank);
-    if (wants_gloo()) all_ = make_gloo_world(*all_, shared_->deadline_ms(), &store_);
+    meet(*all_);
+    if (wants_gloo()) all_ = make_gloo_world(*all_, &store_);
   }
   tensor_ = all_->split(layout.dp_rank(rank), rank);
   data_ = all_->split(layout.tp_rank(rank), rank);

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/version.h"
 #include "checkpoint/checkpoint.h"
+#include "comm/comm.h"
 #include "train/agree.h"
 #include "train/final_model.h"
 
@@ -56,6 +57,7 @@ bool Saver::save_best(const TrainState& state) {
 bool Saver::write(const std::filesystem::path& folder, const TrainState& state) {
   const std::string failure = fmt::format("checkpoint of step {} was not written", state.step);
   const bool is_main = ranks_.rank() == 0, alone = ranks_.size() == 1;
+  const Patience patience(ranks_.world());  // a disk may be slow for one of us
   // Every step is done by all ranks or given up by all: nobody waits for one that failed.
   const auto together = [&](const std::function<void()>& fn) {
     return agree_on_success(ranks_, guarded(failure, state.step, fn));

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "comm/comm.h"
 #include "train/agree.h"
 #include "train/copies.h"
 #include "train/engine.h"
@@ -44,6 +45,7 @@ class Trainer {
         options_(options),
         session_(c_),
         ranks_(make_ranks(c_, *session_.model, place)),
+        starting_(std::in_place, ranks_->world()),
         is_main_(ranks_->rank() == 0),
         rows_(session_.open_train_rows()),
         stream_(c_.data, *rows_, *session_.tokenizer, session_.train_stream()),
@@ -139,6 +141,7 @@ class Trainer {
 
   // From here on the run directory is this run's.
   void open_run() {
+    signals_.hold();
     if (is_main_) {
       lock_ = std::make_unique<RunLock>(start_.dir);
       prepare_run_dir(file_, start_, options_.overwrite);
@@ -171,6 +174,7 @@ class Trainer {
     if (fault_) fault_->warn();
     // Only the writer has read the old lines.
     evaluated_ = agree_on_number(*ranks_, [&] { return record_->last_eval_step(); });
+    starting_.reset();
     record_->restart_clock();
   }
 
@@ -355,6 +359,7 @@ class Trainer {
   TrainOptions options_;
   Session session_;
   std::unique_ptr<Ranks> ranks_;
+  std::optional<Patience> starting_;  // ranks may read, tokenize and count for long
   const bool is_main_;
   RunStart start_;
   std::unique_ptr<RowSource> rows_, eval_rows_;
@@ -378,7 +383,7 @@ class Trainer {
 }  // namespace
 
 int train_rank(const RunFile& file, const TrainOptions& options, const RankPlace& place) {
-  const StopSignals signals;  // first: a signal at any later moment ends in order
+  const StopSignals signals(place.world != nullptr);  // first: a signal at any moment ends in order
   // Rank 0 looks where the run stands; what it throws ends all ranks.
   RunStart start = place.rank == 0 ? open_run_dir(file, options) : RunStart{};
   return Trainer(file, options, std::move(start), place, signals).run();

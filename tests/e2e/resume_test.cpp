@@ -202,6 +202,19 @@ TEST(Resume, OlderCheckpointOfTheRunGivesUpTheLaterOnes) {
   expect_parts(again.err, {"finished at step 4"});
 }
 
+TEST(Resume, ACheckpointOfAnotherPrecisionOrFreezeSaysWhatToDo) {
+  const TinyRun run;
+  run.train_well({"name=first", "train.precision=bf16", "train.steps=2"});
+  const std::vector<std::string> from = {"--resume", run.checkpoint(2, "first").string()};
+  for (const char* change : {"train.precision=fp32", "model.freeze=[\"*norm*\"]"}) {
+    const std::string precision =
+        std::string(change).starts_with("model") ? "train.precision=bf16" : change;
+    const Ended ended = run.train({"name=second", precision, change}, from);
+    EXPECT_EQ(ended.exit_code, 2) << change << ended.err;
+    expect_parts(ended.err, {"hint:", "model.freeze", "as they were", "weft export"});
+  }
+}
+
 TEST(Resume, GivenCheckpointIsTheStart) {
   const TinyRun run;
   run.train_well({"name=whole"});

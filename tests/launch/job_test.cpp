@@ -223,7 +223,7 @@ TEST(Job, ARankThatHangsIsNamedByItsPeers) {
 
 TEST(Job, DifferentCallsAreNamed) {
   Supervisor job({"2", "other_call", "1"});
-  EXPECT_EQ(job.wait(), 75);
+  EXPECT_EQ(job.wait(), 70);
   expect_part(job.err(), "ranks 0 and 1 made different calls at number 1");
   expect_part(job.err(), "rank 0 all_reduce of 1048576 bytes (fp32, sum), rank 1 barrier");
 }
@@ -278,6 +278,7 @@ TEST(Job, ASignalBeforeARankListens) {
   ASSERT_TRUE(job.wait_for("rank 0 trains"));
   job.send(SIGTERM);
   EXPECT_EQ(job.wait(), 128 + SIGTERM);
+  expect_part(job.err(), "rank 1 was ended by SIGTERM before it had anything to save");
   expect_no_rank_left(job, 2);
 }
 
@@ -288,8 +289,37 @@ TEST(Job, ASecondSignalKills) {
   job.send(SIGTERM);
   ASSERT_TRUE(job.wait_for("event stopping"));
   job.send(SIGTERM);
-  EXPECT_EQ(job.wait(), 128 + SIGTERM);
+  EXPECT_EQ(job.wait(), 1);  // not 143: nobody has saved
+  expect_part(job.err(), "a second signal, SIGTERM");
   expect_no_rank_left(job, 2);
+}
+
+TEST(Job, ASignalTooLateToStopAnythingIsNoStop) {
+  Supervisor job({"2", "finish"});
+  ASSERT_TRUE(job.wait_for("rank 0 finishes"));
+  ASSERT_TRUE(job.wait_for("rank 1 finishes"));
+  job.send(SIGTERM);
+  EXPECT_EQ(job.wait(), 0);
+  expect_part(job.out(), "event stopping");
+}
+
+// Long before the deadline of half a minute; ranks that need it no more are not disturbed.
+TEST(Job, ARankThatLeavesItsPeersIsNamedAtOnce) {
+  for (const int leaver : {0, 2}) {
+    Supervisor job({"3", "leave", std::to_string(leaver)});
+    ASSERT_TRUE(job.wait_for("event started 2"));
+    const auto start = Clock::now();
+    EXPECT_EQ(job.wait(), 70);
+    EXPECT_LT(seconds_since(start), 10);
+    expect_part(job.err(), fmt::format(" for rank {}, which has ended", leaver));
+    expect_no_rank_left(job, 3);
+  }
+}
+
+TEST(Job, ARankMayEndBeforeItsPeersDo) {
+  Supervisor job({"3", "last_one", "0"});
+  EXPECT_EQ(job.wait(), 0);
+  expect_part(job.out(), "rank 0 is alone and done");
 }
 
 TEST(Job, AProgramThatCannotBeExecuted) {

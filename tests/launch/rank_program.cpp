@@ -80,6 +80,20 @@ int run_rank(const RankContext& me, const std::string& what, int arg) {
     for (;;) sleep_ms(1000);
   }
   if (what == "other_call" && is_chosen) comm->barrier();
+  if (what == "leave" && is_chosen) return 0;
+  if (what == "last_one") {
+    comm->barrier();
+    if (!is_chosen) return 0;
+    sleep_ms(500);  // the others were seen to end
+    say(fmt::format("rank {} is alone and done", me.rank));
+    return 0;
+  }
+  if (what == "finish") {
+    std::signal(SIGTERM, note);
+    say(fmt::format("rank {} finishes", me.rank));
+    while (stop_signal == 0) sleep_ms(1);
+    return 0;
+  }
   if (what == "deaf") {  // does not hear the abort, but does end a job that nobody ends
     sleep_ms(is_chosen ? 50 : 60'000);
     return is_chosen ? 1 : 0;

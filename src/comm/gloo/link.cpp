@@ -97,7 +97,7 @@ void GlooLink::compare_calls() {
     const CommCall& other = m == me_ ? call_ : peer(m).letter.call;
     if (is_same(first, other)) continue;
     flush();  // the others shall find out by themselves
-    fail(fmt::format(
+    fail_bug(fmt::format(
         "ranks {} and {} made different calls at number {} of their group: rank {} {}, rank {} {}",
         world_rank(0), world_rank(m), number_, world_rank(0), describe(first), world_rank(m),
         describe(other)));

@@ -89,6 +89,7 @@ class GlooLink : public GlooWaiter {
   [[noreturn]] void fail_lost(int member, const std::string& why);
   [[noreturn]] void fail_deadline(int member, double waited_s);
   [[noreturn]] void fail(const std::string& message, const std::string& hint = "");
+  [[noreturn]] void fail_bug(const std::string& message);  // of our own making
 
   std::shared_ptr<GlooWorld> world_;
   std::string id_;

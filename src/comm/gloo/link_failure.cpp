@@ -25,9 +25,9 @@ std::string GlooLink::latest_call(int member) const {
 }
 
 void GlooLink::fail_difference(int a, const CommCall& call_a, int b, const CommCall& call_b) {
-  fail(fmt::format("ranks {} and {} made different calls: rank {} {}, rank {} {}", world_rank(a),
-                   world_rank(b), world_rank(a), describe(call_a), world_rank(b),
-                   describe(call_b)));
+  fail_bug(fmt::format("ranks {} and {} made different calls: rank {} {}, rank {} {}",
+                       world_rank(a), world_rank(b), world_rank(a), describe(call_a),
+                       world_rank(b), describe(call_b)));
 }
 
 void GlooLink::fail_lost(int member, const std::string& why) {
@@ -64,6 +64,11 @@ void GlooLink::fail_deadline(int member, double waited_s) {
 void GlooLink::fail(const std::string& message, const std::string& hint) {
   world_->abort(message);
   throw PeerError(message, hint);
+}
+
+void GlooLink::fail_bug(const std::string& message) {
+  world_->abort(message);
+  throw BugError(message);
 }
 
 }  // namespace weft

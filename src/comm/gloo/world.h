@@ -39,8 +39,9 @@ class GlooWorld {
   const GlooOptions& options() const { return options_; }
   std::shared_ptr<gloo::transport::Device>& device() { return device_; }
   StoreClient& store() { return store_; }
-  int64_t deadline_ms() const { return deadline_ms_; }
+  int64_t deadline_ms() const { return num_patient_ > 0 ? kPatientMs : deadline_ms_.load(); }
   void set_deadline_ms(int64_t deadline_ms) { deadline_ms_ = deadline_ms; }
+  void add_patience(int change) { num_patient_ += change; }
 
   void abort(const std::string& reason);  // on all ranks; the first reason stays
   bool is_aborted() const { return is_aborted_; }
@@ -59,6 +60,7 @@ class GlooWorld {
   StoreClient store_, watched_;
   std::shared_ptr<gloo::transport::Device> device_;
   std::atomic<int64_t> deadline_ms_;
+  std::atomic<int> num_patient_{0};
   std::atomic<bool> is_aborted_{false};
   std::mutex mutex_;
   std::condition_variable aborted_;

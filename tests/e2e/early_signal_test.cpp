@@ -1,0 +1,68 @@
+// tests/e2e/early_signal_test.cpp: a signal while the rows are not there yet ends the run at once.
+//
+// The wait is made endless: the test holds the lock of the token cache, as another process that is
+// tokenizing would.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <thread>
+
+#include "tests/e2e/tiny_run.h"
+
+namespace weft::testing {
+namespace {
+
+class Lock {
+ public:
+  explicit Lock(const std::filesystem::path& file) : fd_(::open(file.c_str(), O_RDWR)) {
+    EXPECT_EQ(::flock(fd_, LOCK_EX | LOCK_NB), 0) << file;
+  }
+  ~Lock() { ::close(fd_); }
+  Lock(const Lock&) = delete;
+  Lock& operator=(const Lock&) = delete;
+
+ private:
+  int fd_;
+};
+
+std::filesystem::path find_lock(const std::filesystem::path& cache) {
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(cache)) {
+    if (entry.path().filename() == "lock") return entry.path();
+  }
+  ADD_FAILURE() << "no token cache in " << cache;
+  return {};
+}
+
+TEST(EarlySignal, EndsARunThatWaitsForItsRows) {
+  const TinyRun run;
+  std::string rows;  // more than what is kept in memory
+  for (int i = 0; i < 9000; ++i) rows += std::string(1000, static_cast<char>('a' + i % 26)) + "\n";
+  run.write("train.txt", rows);
+  const std::filesystem::path cache = run / "cache";
+  const StartOptions options{.file_bytes = RLIM_INFINITY, .env = {{"WEFT_CACHE", cache.string()}}};
+  ASSERT_EQ(run_to_end(run.words("train", {"name=first", "train.steps=1"}), options).exit_code, 0);
+  const std::filesystem::path lock = find_lock(cache);
+  std::filesystem::resize_file(lock.parent_path() / "index", 0);  // nothing is tokenized
+  const Lock held(lock);
+  for (const char* ranks : {"parallel.dp=1", "parallel.dp=2"}) {
+    for (const int signal : {SIGTERM, SIGINT}) {
+      Program program(run.words("train", {"name=second", ranks}), options);
+      std::this_thread::sleep_for(std::chrono::seconds(1));
+      ASSERT_TRUE(program.is_running());
+      program.send(signal);
+      const auto start = std::chrono::steady_clock::now();
+      const Ended ended = program.wait(60);
+      EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
+      EXPECT_EQ(ended.exit_code, 128 + signal) << ranks << ended.signal << ended.err;
+      expect_parts(ended.err, {signal == SIGTERM ? "SIGTERM" : "SIGINT", "to save"});
+      EXPECT_FALSE(std::filesystem::exists(run.dir("second")));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace weft::testing
