@@ -241,11 +241,7 @@ def main():
     losses, complaints = compare_losses(turns)
     complaints += check_claims(turns)
     text = report.markdown(facts, turns, probes, small, growth, losses, complaints)
-    print("\n" + text)
-    if args.out:
-        args.out.parent.mkdir(parents=True, exist_ok=True)
-        args.out.write_text(text)
-    return 1 if complaints else 0
+    return report.publish(text, args.out, complaints)
 
 
 if __name__ == "__main__":

@@ -226,11 +226,7 @@ def main():
         if "four" in options.only:
             page.add_four(measure_four(options, model), FOUR)
     text = page.text(complaints)
-    print("\n" + text)
-    if args.out:
-        args.out.parent.mkdir(parents=True, exist_ok=True)
-        args.out.write_text(text)
-    return 1 if complaints else 0
+    return report.publish(text, args.out, complaints)
 
 
 if __name__ == "__main__":

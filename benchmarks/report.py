@@ -163,3 +163,12 @@ def markdown(facts, turns, probes, small, growth, losses, complaints):
             ["size", "factor", "step ms", "time", "VmHWM GiB", "memory"], growth_rows(growth))
     lines += [f"FAILED: {complaint}" for complaint in complaints]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def publish(text, out, complaints):
+    """Shown, and kept where a file was named; the exit code."""
+    print("\n" + text)
+    if out:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(text)
+    return 1 if complaints else 0

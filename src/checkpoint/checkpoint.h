@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/json.h"
@@ -18,6 +19,8 @@
 #include "tensor/shape.h"
 
 namespace weft {
+
+inline constexpr std::string_view kMaster = "#master";  // after a parameter's name
 
 // What one rank holds of a logical tensor: a box of it (offset and extent a dimension), or a flat
 // range of that box in row-major order (the ZeRO cut). A whole tensor: offset 0, extent = shape.

@@ -15,7 +15,6 @@ namespace weft {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr std::string_view kMaster = "#master";
 
 LogicalTensor tensor_in_file(std::shared_ptr<const void> owner, const SafetensorsFile& file,
                              const TensorInfo& info) {

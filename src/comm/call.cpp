@@ -1,6 +1,8 @@
 // comm/call.cpp: calls compared, and told in words.
 #include "comm/call.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 
 namespace weft {
@@ -20,6 +22,17 @@ std::string describe(const CommCall& call) {
   }
   if (call.op == CommOp::kBroadcast) text += fmt::format(" from {}", call.root);
   return text;
+}
+
+std::vector<int> members_of(const std::vector<SplitWish>& wishes, int color) {
+  std::vector<int> members;
+  for (size_t m = 0; m < wishes.size(); ++m) {
+    if (wishes[m].color == color) members.push_back(static_cast<int>(m));
+  }
+  std::stable_sort(members.begin(), members.end(), [&](int a, int b) {
+    return wishes[static_cast<size_t>(a)].key < wishes[static_cast<size_t>(b)].key;
+  });
+  return members;
 }
 
 }  // namespace weft

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "comm/comm.h"
 
@@ -22,5 +23,11 @@ struct CommCall {
 bool is_same(const CommCall& a, const CommCall& b);
 // "all_reduce of 4096 bytes (fp32, sum)"
 std::string describe(const CommCall& call);
+
+// What a rank asks for in split, and the ranks of one colour: in order of key, then of rank.
+struct SplitWish {
+  int color, key;
+};
+std::vector<int> members_of(const std::vector<SplitWish>& wishes, int color);
 
 }  // namespace weft

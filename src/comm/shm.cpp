@@ -56,6 +56,7 @@ class ShmComm : public Comm {
   using Pointers = std::array<const void*, kMaxLocalRanks>;
 
   void begin(CommOp op, int64_t bytes);
+  void stage_shares(const void* in, int64_t bytes, int64_t offset, int64_t length);
   template <typename Stage, typename Take, typename Direct>
   void exchange(CommCall call, const void* data, int64_t data_bytes, int64_t step,
                 const Stage& stage, const Take& take, const Direct& direct);
@@ -139,6 +140,13 @@ void ShmComm::sum_part_in_arenas(int64_t count, Dtype dtype, Reduce op) {
   }
 }
 
+// Of each member's `bytes` the part at offset, side by side.
+void ShmComm::stage_shares(const void* in, int64_t bytes, int64_t offset, int64_t length) {
+  for (int m = 0; m < size(); ++m) {
+    copy(at(group_.stage(), m * share()), at(in, m * bytes + offset), length);
+  }
+}
+
 void ShmComm::reduce_scatter(const void* in, void* out, int64_t count, Dtype dtype) {
   const int64_t element = dtype_bytes(dtype), bytes = count * element;
   begin(CommOp::kReduceScatter, size() * bytes);
@@ -146,11 +154,7 @@ void ShmComm::reduce_scatter(const void* in, void* out, int64_t count, Dtype dty
   const CommCall call{CommOp::kReduceScatter, dtype, Reduce::kSum, 0, bytes, ShmWorld::kPrivate, 0};
   exchange(
       call, in, size() * bytes, share(),
-      [&](int64_t offset, int64_t length) {
-        for (int m = 0; m < size(); ++m) {
-          copy(at(group_.stage(), m * share()), at(in, m * bytes + offset), length);
-        }
-      },
+      [&](int64_t offset, int64_t length) { stage_shares(in, bytes, offset, length); },
       [&](int64_t offset, int64_t length) {
         Pointers from;
         for (int m = 0; m < size(); ++m) {
@@ -201,11 +205,7 @@ void ShmComm::all_to_all(const void* in, void* out, int64_t bytes) {
   const CommCall call{CommOp::kAllToAll, Dtype::kU8, Reduce::kSum, 0, bytes, ShmWorld::kPrivate, 0};
   exchange(
       call, in, size() * bytes, share(),
-      [&](int64_t offset, int64_t length) {
-        for (int m = 0; m < size(); ++m) {
-          copy(at(group_.stage(), m * share()), at(in, m * bytes + offset), length);
-        }
-      },
+      [&](int64_t offset, int64_t length) { stage_shares(in, bytes, offset, length); },
       [&](int64_t offset, int64_t length) {
         for (int i = 0; i < size(); ++i) {
           const int m = (rank() + i) % size();
@@ -257,19 +257,10 @@ void ShmComm::barrier() {
 // Everyone learns everyone's wish; the first member of each new group makes its block.
 std::unique_ptr<Comm> ShmComm::split(int color, int key) {
   group_.check_abort(CommOp::kAllGather);
-  struct Wish {
-    int color, key;
-  };
-  const Wish mine{color, key};
-  std::vector<Wish> wishes(static_cast<size_t>(size()));
-  gather(&mine, wishes.data(), sizeof(Wish));
-  std::vector<int> members;
-  for (int m = 0; m < size(); ++m) {
-    if (wishes[static_cast<size_t>(m)].color == color) members.push_back(m);
-  }
-  std::stable_sort(members.begin(), members.end(), [&](int a, int b) {
-    return wishes[static_cast<size_t>(a)].key < wishes[static_cast<size_t>(b)].key;
-  });
+  const SplitWish mine{color, key};
+  std::vector<SplitWish> wishes(static_cast<size_t>(size()));
+  gather(&mine, wishes.data(), sizeof mine);
+  const std::vector<int> members = members_of(wishes, color);
   const auto me = std::find(members.begin(), members.end(), rank()) - members.begin();
   int64_t block = 0;
   if (me == 0) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/round_up.h"
 #include "comm/shm_letter.h"
 
 namespace weft {
@@ -13,7 +14,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kPage = 64 << 10;
-int64_t round_up(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
 
 }  // namespace
 

@@ -10,10 +10,9 @@ namespace weft {
 
 // Gradients that are made anew every pass (leaves, buckets that are cut at once) are stored.
 bool Executor::adds_to_earlier_passes(const Node& node) const {
-  Ref gradient = node.outputs.back();  // of several they are alike; what else it writes is before
-  if (!gradient) return false;         // the parameter is frozen
-  while (plan_.graph[gradient].base) gradient = plan_.graph[gradient].base;
-  return plan_.graph[gradient].kind == ValueKind::kGradient;
+  const Ref gradient = node.outputs.back();  // of several they are alike; what else it writes is before
+  if (!gradient) return false;               // the parameter is frozen
+  return plan_.graph[plan_.graph.storage_of(gradient).root].kind == ValueKind::kGradient;
 }
 
 Executor::Call Executor::bind_products(const Node& node) {

@@ -50,13 +50,9 @@ void Executor::find_places(const ArenaLayout& layout, const Arena& arena) {
     }
   }
   for (size_t i = 0; i < data_.size(); ++i) {
-    Ref r{static_cast<int>(i)};
-    int64_t bytes = 0;
-    for (; plan_.graph[r].base; r = plan_.graph[r].base) {
-      bytes += plan_.graph[r].base_offset * dtype_bytes(plan_.graph[r].dtype);
-    }
-    std::byte* base = data_[static_cast<size_t>(r.id)];
-    if (r.id != static_cast<int>(i) && base) data_[i] = base + bytes;
+    const Graph::Storage storage = plan_.graph.storage_of(Ref{static_cast<int>(i)});
+    std::byte* base = data_[static_cast<size_t>(storage.root.id)];
+    if (storage.root.id != static_cast<int>(i) && base) data_[i] = base + storage.offset_bytes;
   }
 }
 

@@ -8,10 +8,7 @@
 namespace weft {
 namespace {
 
-int root(const Graph& graph, Ref r) {
-  while (graph[r].base) r = graph[r].base;
-  return r.id;
-}
+int root(const Graph& graph, Ref r) { return graph.storage_of(r).root.id; }
 
 // Gradients as the optimizer reads them.
 std::set<int> kept_gradients(const Graph& graph) {

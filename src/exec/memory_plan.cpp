@@ -50,10 +50,7 @@ class Planner {
   }
 
   // The value whose memory this one lies in: itself, unless it is a view.
-  size_t root(Ref r) const {
-    while (graph_[r].base) r = graph_[r].base;
-    return static_cast<size_t>(r.id);
-  }
+  size_t root(Ref r) const { return static_cast<size_t>(graph_.storage_of(r).root.id); }
 
   bool is_step_value(const Value& v) const {
     if (v.base) return false;

@@ -15,6 +15,17 @@ const std::byte* columns_from(const View& v, Ref r, int64_t column) {
   return base ? base + column * dtype_bytes(v.value(r).dtype) : nullptr;
 }
 
+// Columns of x from `column` on, as the left factor of a product that makes y; b and K are to come.
+GemmArgs times_columns(const View& v, Ref x, Ref y, int64_t column) {
+  GemmArgs a{};
+  a.M = v.tokens(x);
+  a.N = v.value(y).shape.back();
+  a.dtype = v.value(x).dtype;
+  a.a = columns_from(v, x, column);
+  a.lda = v.value(x).shape.back();
+  return a;
+}
+
 // y = sum over pieces of x[:, columns of the piece] · piece^T, a leaf each.
 Products row_cut_linear(const View& v, const Node& node, std::byte* workspace) {
   const Ref x = node.inputs[0], y = node.outputs[0];
@@ -22,13 +33,8 @@ Products row_cut_linear(const View& v, const Node& node, std::byte* workspace) {
   int64_t column = 0;
   for (int p = 0; p < node.attr.row_pieces; ++p) {
     const Ref w = node.inputs[static_cast<size_t>(1 + p)];
-    GemmArgs a{};
-    a.M = v.tokens(x);
-    a.N = v.value(y).shape.back();
+    GemmArgs a = times_columns(v, x, y, column);
     a.K = v.value(w).shape[1];
-    a.dtype = v.value(x).dtype;
-    a.a = columns_from(v, x, column);
-    a.lda = v.value(x).shape.back();
     a.b = single_stack(v.at(w), a.N, a.K);
     a.b_transposed = true;
     column += a.K;
@@ -49,13 +55,8 @@ Products column_cut_dx(const View& v, const Node& node, std::byte* workspace) {
   int64_t column = 0;
   for (int p = 0; p < node.attr.parts; ++p) {
     const Ref w = node.inputs[static_cast<size_t>(1 + p)];
-    GemmArgs a{};
-    a.M = v.tokens(dy);
-    a.N = v.value(dx).shape.back();
+    GemmArgs a = times_columns(v, dy, dx, column);
     a.K = v.value(w).shape[0];
-    a.dtype = v.value(dy).dtype;
-    a.a = columns_from(v, dy, column);
-    a.lda = v.value(dy).shape.back();
     a.b = single_stack(v.at(w), a.K, a.N);
     column += a.K;
     leaves[static_cast<size_t>(p % num_leaves)].push_back(a);

@@ -8,10 +8,7 @@ namespace weft {
 namespace {
 
 // The value that owns the memory: views stand for their bucket.
-int storage_id(const Graph& graph, Ref r) {
-  while (graph[r].base) r = graph[r].base;
-  return r.id;
-}
+int storage_id(const Graph& graph, Ref r) { return graph.storage_of(r).root.id; }
 
 }  // namespace
 

@@ -27,6 +27,15 @@ std::optional<Ref> Graph::find(const std::string& name) const {
   return std::nullopt;
 }
 
+Graph::Storage Graph::storage_of(Ref r) const {
+  Storage found{r};
+  for (; (*this)[found.root].base; found.root = (*this)[found.root].base) {
+    const Value& v = (*this)[found.root];
+    found.offset_bytes += v.base_offset * dtype_bytes(v.dtype);
+  }
+  return found;
+}
+
 Portion portion_of(const Value& v) {
   if (v.portion) return *v.portion;
   return {v.name, v.shape, Shape(v.shape.size(), 0), v.shape, 0, num_elements(v.shape)};

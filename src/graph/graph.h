@@ -148,6 +148,12 @@ struct Graph {
   Ref add(Value v);
   std::vector<Ref> of_kind(ValueKind kind) const;
   std::optional<Ref> find(const std::string& name) const;
+  // The value whose memory r lies in (itself, unless it is a view), and at which byte of it.
+  struct Storage {
+    Ref root;
+    int64_t offset_bytes = 0;
+  };
+  Storage storage_of(Ref r) const;
 };
 
 // The tensor elements that a parameter, gradient or state holds: its portion, or all of its name.

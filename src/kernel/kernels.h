@@ -228,12 +228,12 @@ struct AddArgs {
   void* out;  // may be a or b
 };
 
-// partials[i] = float64 sum of squares of cell i: 256 consecutive elements, one fixed order.
+// partials[i] = float64 sum of squares of cell i: kNormCell consecutive elements, one fixed order.
 struct SquaresArgs {
   int64_t n;
   Dtype dtype;
   const void* x;
-  double* partials;  // (ceil(n / 256))
+  double* partials;  // (ceil(n / kNormCell))
 };
 
 // AdamW as torch: g = grad * grad_scale; p *= 1 - lr * weight_decay; m, v; then

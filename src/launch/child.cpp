@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "launch/fork.h"
 #include "launch/signal_pipe.h"
 
 extern char** environ;
@@ -32,23 +32,12 @@ std::vector<std::string> environment_of(const ChildStart& start) {
   return all;
 }
 
-std::vector<char*> pointers(std::vector<std::string>& words) {
-  std::vector<char*> all;
-  for (std::string& word : words) all.push_back(word.data());
-  all.push_back(nullptr);
-  return all;
-}
-
-// Only async-signal-safe calls: another thread may have held any lock when we forked.
+// Only async-signal-safe calls (launch/fork.h).
 [[noreturn]] void become_child(const char* program, char* const* argv, char* const* env,
                                pid_t parent, int log, int null) {
-  ::setpgid(0, 0);  // a signal of the terminal reaches us alone, who pass it on once
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != parent) ::_exit(127);  // it died before the line above
-  for (const int signal : {SIGTERM, SIGINT, SIGCHLD}) ::signal(signal, SIG_DFL);
   sigset_t none;
   ::sigemptyset(&none);
-  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  begin_child(parent, none);
   ::dup2(null, STDIN_FILENO);
   ::dup2(log, STDOUT_FILENO);
   ::dup2(log, STDERR_FILENO);
@@ -64,17 +53,12 @@ pid_t start_child(const ChildStart& start) {
     throw RunError(fmt::format("cannot write {}: {}", start.log.string(), std::strerror(errno)));
   const int null = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   const pid_t parent = ::getpid();
-  // Held back until the child has no handlers: ours must not run in it.
-  sigset_t held, before;
-  ::sigemptyset(&held);
-  for (const int signal : {SIGTERM, SIGINT, SIGCHLD}) ::sigaddset(&held, signal);
-  ::pthread_sigmask(SIG_BLOCK, &held, &before);
+  const HeldSignals held;
   const pid_t pid = ::fork();
   if (pid == 0)
     become_child(start.program.c_str(), argv_pointers.data(), env_pointers.data(), parent, log,
                  null);
   const int error = errno;
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   ::close(log);
   ::close(null);
   if (pid < 0)

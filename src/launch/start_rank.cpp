@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <sched.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -11,6 +10,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "launch/fork.h"
 #include "launch/rank_context.h"
 
 extern char** environ;
@@ -47,13 +47,6 @@ std::vector<std::string> rank_environment(const RankStart& start) {
   return all;
 }
 
-std::vector<char*> pointers(std::vector<std::string>& words) {
-  std::vector<char*> all;
-  for (std::string& word : words) all.push_back(word.data());
-  all.push_back(nullptr);
-  return all;
-}
-
 struct ChildPlan {
   const char* program;
   char* const* argv;
@@ -64,13 +57,9 @@ struct ChildPlan {
   const sigset_t* signals;
 };
 
-// Only async-signal-safe calls: another thread may have held any lock when we forked.
+// Only async-signal-safe calls (launch/fork.h).
 [[noreturn]] void become_rank(const ChildPlan& plan) {
-  ::setpgid(0, 0);
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != plan.parent) ::_exit(127);  // it died before the line above
-  for (const int signal : {SIGTERM, SIGINT, SIGCHLD}) ::signal(signal, SIG_DFL);
-  ::sigprocmask(SIG_SETMASK, plan.signals, nullptr);
+  begin_child(plan.parent, *plan.signals);
   if (plan.cores != nullptr) ::sched_setaffinity(0, sizeof *plan.cores, plan.cores);
   ::dup2(plan.null_fd, STDIN_FILENO);
   if (plan.out >= 0) ::dup2(plan.out, STDOUT_FILENO);
@@ -92,11 +81,7 @@ StartedRank start_rank(const RankStart& start) {
   for (const int core : start.cores) CPU_SET(static_cast<size_t>(core), &cores);
   Pipe out, err;
   const int null_fd = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
-  // Held back until the rank has its own handlers, or none: ours must not run in it.
-  sigset_t held, before;
-  ::sigemptyset(&held);
-  for (const int signal : {SIGTERM, SIGINT, SIGCHLD}) ::sigaddset(&held, signal);
-  ::pthread_sigmask(SIG_BLOCK, &held, &before);
+  const HeldSignals held;
   const ChildPlan plan{start.program.c_str(),
                        argv_pointers.data(),
                        env_pointers.data(),
@@ -106,11 +91,10 @@ StartedRank start_rank(const RankStart& start) {
                        start.pipe_output ? out.write : -1,
                        start.pipe_output ? err.write : -1,
                        start.cores.empty() ? nullptr : &cores,
-                       &before};
+                       &held.before()};
   const pid_t pid = ::fork();
   if (pid == 0) become_rank(plan);
   const int error = errno;
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   for (const int fd : {null_fd, out.write, err.write}) ::close(fd);
   if (pid > 0 && start.pipe_output) return {pid, out.read, err.read};
   ::close(out.read);

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/round_up.h"
 
 namespace weft {
 namespace {
@@ -18,8 +19,6 @@ constexpr int64_t kPage = 64 << 10;     // of the largest page size in use
 constexpr int64_t kHugePage = 2 << 20;  // arenas begin where a huge page could
 constexpr int64_t kMaxSleepMs = 20;     // an abort ends every wait within it
 constexpr size_t kTextBytes = 2040;
-
-int64_t round_up(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
 
 // A text written once: 0 nothing, 1 being written, 2 whole. A writer that dies in 1 leaves no text.
 struct OnceText {

@@ -1,10 +1,10 @@
 // optim/adamw.cpp: norm, clip factor and AdamW over all gradients.
 #include "optim/adamw.h"
 
+#include "tensor/cell.h"
+
 namespace weft {
 namespace {
-
-constexpr int64_t kCell = 256;  // elements whose squares make one partial (kernel/kernels.h)
 
 // Copies of one parameter on neighbouring ranks: their gradients are addends.
 void add_copy_sums(Graph* graph) {
@@ -42,7 +42,7 @@ void add_adamw(Graph* graph, const OptimizerOptions& options) {
   std::vector<Ref> partials;
   for (const Update& u : updates) {
     if (!(*graph)[u.gradient].is_counted) continue;
-    const int64_t cells = (num_elements((*graph)[u.gradient].shape) + kCell - 1) / kCell;
+    const int64_t cells = (num_elements((*graph)[u.gradient].shape) + kNormCell - 1) / kNormCell;
     const std::string name = (*graph)[u.parameter].name + "#squares";
     Ref p = graph->add({name, {cells}, Dtype::kF64, ValueKind::kActivation});
     graph->finish.push_back({Op::kSquares, {u.gradient}, {p}, {}, -1});

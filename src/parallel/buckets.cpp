@@ -5,10 +5,11 @@
 #include <map>
 #include <tuple>
 
+#include "base/round_up.h"
+#include "tensor/cell.h"
+
 namespace weft {
 namespace {
-
-int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
 
 // Embedding and head stand outside the layers and are used at opposite ends of a pass.
 std::tuple<int, bool, bool> bucket_key(const Graph& graph, const Node& node, Ref parameter) {
@@ -36,10 +37,10 @@ std::vector<Bucket> make_buckets(const Graph& graph, int dp) {
       const auto gradient = gradient_of.find(r.id);
       bucket.gradients.push_back(gradient == gradient_of.end() ? Ref{} : gradient->second);
       bucket.offsets.push_back(bucket.elements);
-      bucket.elements += round_up(num_elements(graph[r].shape), kCellElements);
+      bucket.elements += round_up(num_elements(graph[r].shape), kNormCell);
     }
   }
-  for (Bucket& b : buckets) b.elements = round_up(b.elements, kCellElements * dp);
+  for (Bucket& b : buckets) b.elements = round_up(b.elements, kNormCell * dp);
   return buckets;
 }
 

@@ -12,8 +12,6 @@
 
 namespace weft {
 
-inline constexpr int64_t kCellElements = 256;
-
 struct Bucket {
   int layer = -1;
   bool is_frozen = false;

@@ -92,14 +92,6 @@ int64_t resolve_exact_dp(const RunConfig& c) {
   return wanted;
 }
 
-std::string divisors(int64_t n) {
-  std::vector<int64_t> found;
-  for (int64_t d = 1; d <= n; ++d) {
-    if (n % d == 0) found.push_back(d);
-  }
-  return list_admissible(found);
-}
-
 void resolve_exact(const RunConfig& c, const Model& model, Layout* l) {
   l->is_exact = true;
   l->exact_rows = c.parallel.exact_rows;
@@ -108,12 +100,12 @@ void resolve_exact(const RunConfig& c, const Model& model, Layout* l) {
   if (l->exact_tp % l->tp != 0) {
     throw UserError(
         fmt::format("in exact mode parallel.tp={} must divide exact_tp={}", l->tp, l->exact_tp),
-        fmt::format("admissible values of parallel.tp: {}", divisors(l->exact_tp)));
+        fmt::format("admissible values of parallel.tp: {}", list_divisors(l->exact_tp)));
   }
   if (l->exact_dp % l->dp != 0) {
     throw UserError(
         fmt::format("in exact mode parallel.dp={} must divide exact_dp={}", l->dp, l->exact_dp),
-        fmt::format("admissible values of parallel.dp: {}", divisors(l->exact_dp)));
+        fmt::format("admissible values of parallel.dp: {}", list_divisors(l->exact_dp)));
   }
 }
 

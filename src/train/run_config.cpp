@@ -129,8 +129,9 @@ void bind_rest(OptionTable& t, RunConfig& c) {
   t.add("track.wandb", &c.track.wandb, "project").not_built("W&B");
 }
 
-// "1, 2, 4, 8"; of large numbers the first ones.
-std::string divisors_text(int64_t n) {
+}  // namespace
+
+std::string list_divisors(int64_t n) {
   constexpr int64_t kMostTried = 1 << 20;
   constexpr int kMostShown = 24;
   std::string text;
@@ -142,6 +143,8 @@ std::string divisors_text(int64_t n) {
   return text;
 }
 
+namespace {
+
 // What the run file's layout needs against what it says is there.
 void check_ranks(const RunConfig& c, std::vector<std::string>* complaints) {
   const int64_t wanted = c.parallel.dp * c.parallel.tp, there = c.launch.ranks_per_node;
@@ -149,7 +152,7 @@ void check_ranks(const RunConfig& c, std::vector<std::string>* complaints) {
   complaints->push_back(fmt::format(
       "parallel.dp={} x parallel.tp={} needs {} ranks, but launch.ranks_per_node is {}: set it to "
       "{} (or 0), or parallel.tp to one of {} and parallel.dp to {} / tp",
-      c.parallel.dp, c.parallel.tp, wanted, there, wanted, divisors_text(there), there));
+      c.parallel.dp, c.parallel.tp, wanted, there, wanted, list_divisors(there), there));
 }
 
 void check_rows(const DataConfig& d, std::vector<std::string>* complaints) {
@@ -185,7 +188,7 @@ void check_batch(const RunConfig& c, std::vector<std::string>* complaints) {
     complaints->push_back(fmt::format(
         "train.global_batch {} is no multiple of parallel.dp {}, and every rank computes "
         "as many rows: set parallel.dp to one of {}, or change the batch",
-        t.global_batch, dp, divisors_text(t.global_batch)));
+        t.global_batch, dp, list_divisors(t.global_batch)));
     return;
   }
   if (c.parallel.mode == "exact" && t.global_batch % (dp * c.parallel.exact_rows) != 0) {
@@ -206,7 +209,7 @@ void check_batch(const RunConfig& c, std::vector<std::string>* complaints) {
     complaints->push_back(fmt::format(
         "train.global_batch {}{} is no multiple of train.micro_batch {}: set "
         "micro_batch to a divisor ({})",
-        t.global_batch, dp > 1 ? fmt::format(" / dp {}", dp) : "", micro, divisors_text(rows)));
+        t.global_batch, dp > 1 ? fmt::format(" / dp {}", dp) : "", micro, list_divisors(rows)));
   } else if (t.grad_accum != 0 && t.grad_accum != rows / micro) {
     complaints->push_back(fmt::format(
         "train.grad_accum is {}, but global_batch {} / (dp {} x micro_batch {}) gives {}: leave it "

@@ -111,4 +111,7 @@ struct RunChanges {
 };
 RunChanges compare_runs(const std::string& stored, const std::string& resolved);
 
+// "1, 2, 4, 8", for messages; of large numbers the first ones.
+std::string list_divisors(int64_t n);
+
 }  // namespace weft

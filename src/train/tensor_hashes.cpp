@@ -14,7 +14,6 @@ namespace weft {
 namespace {
 
 constexpr int64_t kStretch = 1 << 16;  // elements that a task takes
-constexpr std::string_view kMaster = "#master";
 
 template <typename Bits>
 uint64_t hash_run(const std::byte* data, int64_t index, int64_t count) {

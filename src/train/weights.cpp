@@ -13,7 +13,6 @@
 namespace weft {
 namespace {
 
-constexpr const char* kMaster = "#master";
 constexpr int64_t kStretch = 1 << 16;  // elements that a task takes
 
 Slice to_slice(const Portion& p, Dtype dtype, std::byte* data) {

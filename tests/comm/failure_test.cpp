@@ -18,13 +18,7 @@ using Clock = std::chrono::steady_clock;
 
 class Failure : public ::testing::TestWithParam<BackEnd> {
  protected:
-  RanksOptions options(int num_ranks) const {
-    RanksOptions o;
-    o.back_end = GetParam();
-    o.num_ranks = num_ranks;
-    o.world.chunk_bytes = 4 << 10;
-    return o;
-  }
+  RanksOptions options(int num_ranks) const { return small_chunks(GetParam(), num_ranks); }
 };
 
 void expect_part(const std::string& text, const std::string& part) {
@@ -240,13 +234,21 @@ TEST_P(Failure, AnAbortFromOutsideEndsEveryWait) {
 INSTANTIATE_TEST_SUITE_P(BackEnds, Failure, ::testing::ValuesIn(back_ends_of_many()),
                          [](const auto& p) { return name_of(p.param); });
 
+// The victim was, and the others say so.
+void expect_killed(const std::vector<std::string>& ends, size_t victim, const std::string& words) {
+  for (size_t rank = 0; rank < ends.size(); ++rank) {
+    if (rank == victim) {
+      EXPECT_EQ(ends[rank], "signal 9");
+    } else {
+      expect_part(ends[rank], words);
+    }
+  }
+}
+
 // kill -9 at any moment, then the word of the one who reaps: the others end at once.
 TEST(Death, OfAPeerEndsTheOthers) {
   for (int round = 0; round < 6; ++round) {
-    RanksOptions o;
-    o.back_end = BackEnd::kProcesses;
-    o.num_ranks = 3;
-    o.world.chunk_bytes = 4 << 10;
+    RanksOptions o = small_chunks(BackEnd::kProcesses, 3);
     const auto victim = static_cast<size_t>(round % 3);
     Clock::time_point killed;
     o.meanwhile = [&](const RanksOptions::Abort& abort, const std::vector<pid_t>& pids) {
@@ -265,13 +267,7 @@ TEST(Death, OfAPeerEndsTheOthers) {
       }
     });
     EXPECT_LT(Clock::now() - killed, std::chrono::seconds(1));
-    for (size_t rank = 0; rank < 3; ++rank) {
-      if (rank == victim) {
-        EXPECT_EQ(ends[rank], "signal 9");
-      } else {
-        expect_part(ends[rank], fmt::format("aborted: rank {} was killed", victim));
-      }
-    }
+    expect_killed(ends, victim, fmt::format("aborted: rank {} was killed", victim));
   }
 }
 
@@ -287,9 +283,7 @@ TEST(Death, OfAPeerIsKnownThroughTheStore) {
   auto* at_work = new (shared) std::atomic<int>(0);
   for (int round = 0; round < 6; ++round) {
     *at_work = 0;
-    RanksOptions o;
-    o.back_end = BackEnd::kGlooProcesses;
-    o.num_ranks = 3;
+    RanksOptions o = small_chunks(BackEnd::kGlooProcesses, 3);
     o.world.chunk_bytes = 64 << 10;
     const auto victim = static_cast<size_t>(round % 3);
     Clock::time_point killed;
@@ -308,13 +302,7 @@ TEST(Death, OfAPeerIsKnownThroughTheStore) {
       }
     });
     EXPECT_LT(Clock::now() - killed, std::chrono::seconds(1));
-    for (size_t rank = 0; rank < 3; ++rank) {
-      if (rank == victim) {
-        EXPECT_EQ(ends[rank], "signal 9");
-      } else {
-        expect_part(ends[rank], fmt::format("rank {} ended without a word", victim));
-      }
-    }
+    expect_killed(ends, victim, fmt::format("rank {} ended without a word", victim));
   }
   ::munmap(shared, 4096);
 }
@@ -334,10 +322,7 @@ TEST(Death, WhileConnecting) {
     me.comm->split(0, 0);
   });
   EXPECT_LT(Clock::now() - start, std::chrono::seconds(10));
-  EXPECT_EQ(ends[2], "signal 9");
-  for (const size_t rank : {size_t{0}, size_t{1}}) {
-    expect_part(ends[rank], "rank 2 ended without a word");
-  }
+  expect_killed(ends, 2, "rank 2 ended without a word");
 }
 
 // Waiting costs no core: the processor time of ranks that wait is a small part of the wait.

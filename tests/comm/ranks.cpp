@@ -148,6 +148,14 @@ std::vector<BackEnd> back_ends_of_many() {
   return all;
 }
 
+RanksOptions small_chunks(BackEnd back_end, int num_ranks) {
+  RanksOptions o;
+  o.back_end = back_end;
+  o.num_ranks = num_ranks;
+  o.world.chunk_bytes = 4 << 10;
+  return o;
+}
+
 char* Rank::take(int64_t bytes, bool in_arena) {
   if (in_arena && world) return static_cast<char*>(world->take_arena(comm->rank(), bytes));
   memory.push_back(std::make_unique<char[]>(static_cast<size_t>(bytes) + 1));

@@ -42,6 +42,9 @@ struct RanksOptions {
   std::function<void(const Abort& abort, const std::vector<pid_t>& pids)> meanwhile;
 };
 
+// With chunks of 4 KiB, so that little data is many chunks.
+RanksOptions small_chunks(BackEnd back_end, int num_ranks);
+
 // What each rank came to: "" where it ended well, else what it threw, "signal 9" or "hangs".
 std::vector<std::string> run_ranks(const RanksOptions& options,
                                    const std::function<void(Rank&)>& body);

@@ -11,13 +11,7 @@ namespace {
 
 class Split : public ::testing::TestWithParam<BackEnd> {
  protected:
-  RanksOptions options(int num_ranks) const {
-    RanksOptions o;
-    o.back_end = GetParam();
-    o.num_ranks = num_ranks;
-    o.world.chunk_bytes = 4 << 10;
-    return o;
-  }
+  RanksOptions options(int num_ranks) const { return small_chunks(GetParam(), num_ranks); }
 };
 
 // The ranks of a group, told by themselves.

@@ -1,7 +1,6 @@
 // tests/e2e/program.cpp: fork, exec, and a deadline on everything.
 #include "tests/e2e/program.h"
 
-#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -12,39 +11,23 @@
 #include <sstream>
 #include <thread>
 
+#include "tests/launch/spawn.h"
+
 namespace weft::testing {
-namespace {
 
 using Clock = std::chrono::steady_clock;
-
-void redirect(const std::string& path, int to) {
-  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-  if (fd < 0 || ::dup2(fd, to) < 0) ::_exit(126);
-}
-
-}  // namespace
 
 Program::Program(const std::vector<std::string>& words, const StartOptions& options) {
   std::vector<std::string> all = {WEFT_PROGRAM};
   all.insert(all.end(), words.begin(), words.end());
-  std::vector<char*> argv;
-  for (std::string& word : all) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  const std::string out = folder_ / "out", err = folder_ / "err";
-  pid_ = ::fork();
-  if (pid_ != 0) return;
-  redirect("/dev/null", 0);
-  redirect(out, 1);
-  redirect(err, 2);
-  for (const auto& [key, value] : options.env) ::setenv(key.c_str(), value.c_str(), 1);
-  if (options.file_bytes != RLIM_INFINITY) {
+  pid_ = spawn(all, folder_ / "out", folder_ / "err", [&options] {
+    for (const auto& [key, value] : options.env) ::setenv(key.c_str(), value.c_str(), 1);
+    if (options.file_bytes == RLIM_INFINITY) return;
     // Writing more then fails with an error code, as on a full disk, instead of a signal.
     std::signal(SIGXFSZ, SIG_IGN);
     const rlimit limit{options.file_bytes, options.file_bytes};
     ::setrlimit(RLIMIT_FSIZE, &limit);
-  }
-  ::execv(argv[0], argv.data());
-  ::_exit(127);
+  });
 }
 
 Program::~Program() {

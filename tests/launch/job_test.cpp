@@ -1,5 +1,4 @@
 // tests/launch/job_test.cpp: a job on this machine: its ends, its output, what it leaves behind.
-#include <fcntl.h>
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -15,6 +14,7 @@
 
 #include "launch/cores.h"
 #include "tests/io/temporary_folder.h"
+#include "tests/launch/spawn.h"
 
 namespace weft {
 namespace {
@@ -37,18 +37,7 @@ class Supervisor {
   explicit Supervisor(const std::vector<std::string>& words) {
     std::vector<std::string> all = {WEFT_RANK_PROGRAM};
     all.insert(all.end(), words.begin(), words.end());
-    std::vector<char*> argv;
-    for (std::string& word : all) argv.push_back(word.data());
-    argv.push_back(nullptr);
-    const std::string out = folder_ / "out", err = folder_ / "err";
-    pid_ = ::fork();
-    if (pid_ != 0) return;
-    const int out_fd = ::open(out.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
-    const int err_fd = ::open(err.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
-    ::dup2(out_fd, 1);
-    ::dup2(err_fd, 2);
-    ::execv(argv[0], argv.data());
-    ::_exit(127);
+    pid_ = testing::spawn(all, folder_ / "out", folder_ / "err");
   }
   ~Supervisor() {
     if (pid_ > 0 && !is_reaped_) {

@@ -227,19 +227,10 @@ void GlooComm::barrier() {
 // Everyone learns everyone's wish; a group's name tells of whom and when it was split.
 std::unique_ptr<Comm> GlooComm::split(int color, int key) {
   link_->world()->check_abort("split");
-  struct Wish {
-    int color, key;
-  };
-  const Wish mine{color, key};
-  std::vector<Wish> wishes(static_cast<size_t>(size()));
-  gather(&mine, wishes.data(), sizeof(Wish));
-  std::vector<int> members;
-  for (int m = 0; m < size(); ++m) {
-    if (wishes[static_cast<size_t>(m)].color == color) members.push_back(m);
-  }
-  std::stable_sort(members.begin(), members.end(), [&](int a, int b) {
-    return wishes[static_cast<size_t>(a)].key < wishes[static_cast<size_t>(b)].key;
-  });
+  const SplitWish mine{color, key};
+  std::vector<SplitWish> wishes(static_cast<size_t>(size()));
+  gather(&mine, wishes.data(), sizeof mine);
+  std::vector<int> members = members_of(wishes, color);
   const auto me = std::find(members.begin(), members.end(), rank()) - members.begin();
   const std::string id = fmt::format("{}/{}.{}", link_->id(), link_->number(), members.front());
   for (int& m : members) m = link_->world_rank(m);

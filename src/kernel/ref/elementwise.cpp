@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "kernel/ref/ref.h"
+#include "tensor/cell.h"
 
 namespace weft::ref {
 
@@ -24,12 +25,12 @@ void add(const Context&, const AddArgs& args) {
 }
 
 void squares(const Context&, const SquaresArgs& args) {
-  for (int64_t first = 0; first < args.n; first += 256) {
+  for (int64_t first = 0; first < args.n; first += kNormCell) {
     double sum = 0.0;
-    for (int64_t i = first; i < std::min(first + 256, args.n); ++i) {
+    for (int64_t i = first; i < std::min(first + kNormCell, args.n); ++i) {
       sum += get(args.x, args.dtype, i) * get(args.x, args.dtype, i);
     }
-    args.partials[first / 256] = sum;
+    args.partials[first / kNormCell] = sum;
   }
 }
 

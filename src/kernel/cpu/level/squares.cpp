@@ -4,11 +4,12 @@
 // the same order at every vector width, so every level gives the same bits.
 #include "kernel/cpu/level/ops.h"
 #include "kernel/cpu/level/rows.h"
+#include "tensor/cell.h"
 
 namespace weft::WEFT_LEVEL {
 namespace {
 
-constexpr int64_t kCell = 256;
+constexpr int64_t kCell = kNormCell;
 constexpr int kSums = 16;
 constexpr int kVectors = kSums / kLanes;
 
