@@ -5,8 +5,6 @@
 
 namespace weft {
 
-constexpr int64_t round_up(int64_t value, int64_t step) {
-  return (value + step - 1) / step * step;
-}
+constexpr int64_t round_up(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
 
 }  // namespace weft

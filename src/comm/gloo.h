@@ -15,8 +15,8 @@ namespace weft {
 
 struct GlooOptions {
   int rank = 0, num_ranks = 1;
-  std::string store;               // "127.0.0.1:4711": a StoreServer, which outlives the group
-  std::string host = "127.0.0.1";  // of the interface this rank listens on
+  std::string store;                  // "127.0.0.1:4711": a StoreServer, which outlives the group
+  std::string host = "127.0.0.1";     // of the interface this rank listens on
   int64_t deadline_ms = kDeadlineMs;  // of every call, and of the connection
   // Bytes that are received before they are added; tests make it small to reach many chunks.
   int64_t chunk_bytes = 4 << 20;

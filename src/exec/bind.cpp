@@ -10,8 +10,9 @@ namespace weft {
 
 // Gradients that are made anew every pass (leaves, buckets that are cut at once) are stored.
 bool Executor::adds_to_earlier_passes(const Node& node) const {
-  const Ref gradient = node.outputs.back();  // of several they are alike; what else it writes is before
-  if (!gradient) return false;               // the parameter is frozen
+  const Ref gradient =
+      node.outputs.back();      // of several they are alike; what else it writes is before
+  if (!gradient) return false;  // the parameter is frozen
   return plan_.graph[plan_.graph.storage_of(gradient).root].kind == ValueKind::kGradient;
 }
 

@@ -84,7 +84,7 @@ class Job {
   int stop_signal_ = 0;       // the first one received
   std::optional<int> cause_;  // the rank that failed first
   bool is_reported_ = false;
-  bool is_cut_off_ = false;   // a second stop signal met ranks that had not ended yet
+  bool is_cut_off_ = false;  // a second stop signal met ranks that had not ended yet
   std::optional<Clock::time_point> kill_at_;  // set when the job is to end
 };
 

@@ -21,18 +21,18 @@ struct JobOptions {
   int num_ranks = 1;
   std::vector<std::string> argv;  // of the ranks; empty: this process's own
   std::string program = "/proc/self/exe";
-  int threads = 0;               // of a rank; 0: its share of the cores
+  int threads = 0;                    // of a rank; 0: its share of the cores
   int64_t deadline_ms = kDeadlineMs;  // of a collective
-  int64_t grace_ms = 300;        // for the others, after the first failure
+  int64_t grace_ms = 300;             // for the others, after the first failure
 };
 
 // event: started, stopping (a signal was passed on), failed (the cause), ended, killed.
 using EventSink = std::function<void(const char* event, int rank, const std::string& text)>;
 
 // The exit code: 0; the failing rank's own; 75 where a signal ended it or it lost its peers; 143 or
-// 130 where all stopped on SIGTERM or SIGINT and have saved, or had nothing to save. No rank is left
-// when this returns or throws. SIGTERM and SIGINT are passed on once; a second one kills the ranks,
-// and the exit code is 1.
+// 130 where all stopped on SIGTERM or SIGINT and have saved, or had nothing to save. No rank is
+// left when this returns or throws. SIGTERM and SIGINT are passed on once; a second one kills the
+// ranks, and the exit code is 1.
 [[nodiscard]] int run_local_job(const JobOptions& options, const EventSink& sink);
 
 }  // namespace weft

@@ -41,7 +41,7 @@ class ShmWorld {
   int fd() const { return segment_.fd(); }
   int num_ranks() const;
   int64_t chunk_bytes() const;
-  int64_t deadline_ms() const;  // kPatientMs while any rank is patient
+  int64_t deadline_ms() const;                // kPatientMs while any rank is patient
   void set_deadline_ms(int64_t deadline_ms);  // for all ranks, from their next wait on
   // 1 before a call that may wait for long work of a peer, -1 after it. A count, since ranks do not
   // leave a call at the same time.

@@ -3,8 +3,8 @@
 
 namespace weft {
 
-// What the signals do while it lives. At first there is nothing to save, and one ends the process at
-// once, whatever it is busy with; from hold() on the first is noted, and a second one ends the
+// What the signals do while it lives. At first there is nothing to save, and one ends the process
+// at once, whatever it is busy with; from hold() on the first is noted, and a second one ends the
 // process with exit code 1, since what was to be saved is not.
 class StopSignals {
  public:

@@ -26,8 +26,8 @@ std::string GlooLink::latest_call(int member) const {
 
 void GlooLink::fail_difference(int a, const CommCall& call_a, int b, const CommCall& call_b) {
   fail_bug(fmt::format("ranks {} and {} made different calls: rank {} {}, rank {} {}",
-                       world_rank(a), world_rank(b), world_rank(a), describe(call_a),
-                       world_rank(b), describe(call_b)));
+                       world_rank(a), world_rank(b), world_rank(a), describe(call_a), world_rank(b),
+                       describe(call_b)));
 }
 
 void GlooLink::fail_lost(int member, const std::string& why) {
