@@ -6,6 +6,7 @@
 #include "cmd/command.h"
 #include "launch/job.h"
 #include "launch/rank_context.h"
+#include "net/interface.h"
 #include "track/run_files.h"
 #include "train/engine.h"
 #include "train/trainer.h"
@@ -30,6 +31,7 @@ int supervise(const RunFile& file, const TrainOptions& options,
               const std::vector<std::string>& argv) {
   const RunConfig& c = file.config();
   check_layout(c);
+  static_cast<void>(address_of_interface(c.launch.interface));
   JobOptions job;
   job.num_ranks = static_cast<int>(c.parallel.dp * c.parallel.tp);
   job.argv = argv;

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "comm/gloo.h"
 #include "comm/shm.h"
+#include "net/interface.h"
 #include "net/store.h"
 
 namespace weft {
@@ -27,8 +28,9 @@ void meet(Comm& comm) {
 }
 
 // Rank 0 keeps the store, and tells the others where it is through shared memory.
-std::unique_ptr<Comm> make_gloo_world(Comm& shared, std::unique_ptr<StoreServer>* store) {
-  if (shared.rank() == 0) *store = std::make_unique<StoreServer>();
+std::unique_ptr<Comm> make_gloo_world(Comm& shared, const std::string& host,
+                                      std::unique_ptr<StoreServer>* store) {
+  if (shared.rank() == 0) *store = std::make_unique<StoreServer>(host);
   char endpoint[64] = {};
   if (*store) (*store)->endpoint().copy(endpoint, sizeof endpoint - 1);
   shared.broadcast(endpoint, sizeof endpoint, 0);
@@ -36,6 +38,7 @@ std::unique_ptr<Comm> make_gloo_world(Comm& shared, std::unique_ptr<StoreServer>
   options.rank = shared.rank();
   options.num_ranks = shared.size();
   options.store = endpoint;
+  options.host = host;
   return make_gloo_comm(options);
 }
 
@@ -46,12 +49,12 @@ Ranks::Ranks(const Layout& layout) : layout_(layout), all_(make_solo_comm()) {
 }
 
 Ranks::Ranks(const Layout& layout, std::shared_ptr<ShmWorld> world, int rank,
-             std::unique_ptr<Comm> all)
+             std::unique_ptr<Comm> all, const std::string& interface)
     : layout_(layout), rank_(rank), shared_(std::move(world)), all_(std::move(all)) {
   if (!all_) {
     all_ = make_shm_comm(shared_, rank);
     meet(*all_);
-    if (wants_gloo()) all_ = make_gloo_world(*all_, &store_);
+    if (wants_gloo()) all_ = make_gloo_world(*all_, address_of_interface(interface), &store_);
   }
   tensor_ = all_->split(layout.dp_rank(rank), rank);
   data_ = all_->split(layout.tp_rank(rank), rank);

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "exec/mesh.h"
 #include "net/shm_world.h"
@@ -17,9 +18,9 @@ class Ranks {
   // Alone.
   explicit Ranks(const Layout& layout);
   // One of layout.num_ranks() ranks of a world on this machine: all of them make theirs together.
-  // all: its end of the group of all ranks; null: the one that fits.
+  // all: its end of the group of all ranks; null: the one that fits. interface: launch.interface.
   Ranks(const Layout& layout, std::shared_ptr<ShmWorld> world, int rank,
-        std::unique_ptr<Comm> all = nullptr);
+        std::unique_ptr<Comm> all = nullptr, const std::string& interface = "lo");
   ~Ranks();
 
   const Layout& layout() const { return layout_; }

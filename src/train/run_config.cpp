@@ -115,7 +115,8 @@ void bind_rest(OptionTable& t, RunConfig& c) {
   t.add("launch.device", &c.launch.device, "where to compute")
       .one_of({"auto", "cpu", "cuda"})
       .not_built_values({"cuda"});
-  t.add("launch.interface", &c.launch.interface, "address that ranks listen on").not_built(kMesh);
+  t.add("launch.interface", &c.launch.interface,
+        "that ranks listen on where they talk over TCP: lo, eth0, or an address");
   t.add("launch.elastic", &c.launch.elastic, "change dp when a node is lost")
       .not_built("elastic runs");
   t.add("launch.max_restarts", &c.launch.max_restarts, "of failed ranks").not_built("restarts");

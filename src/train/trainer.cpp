@@ -32,7 +32,7 @@ constexpr int64_t kCheckEvery = 100;  // steps between comparisons of batches an
 std::unique_ptr<Ranks> make_ranks(const RunConfig& c, const Model& model, const RankPlace& place) {
   const Layout layout = resolve_layout(c, model);
   if (!place.world) return std::make_unique<Ranks>(layout);
-  return std::make_unique<Ranks>(layout, place.world, place.rank);
+  return std::make_unique<Ranks>(layout, place.world, place.rank, nullptr, c.launch.interface);
 }
 
 class Trainer {

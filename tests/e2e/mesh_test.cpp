@@ -212,6 +212,7 @@ TEST(Mesh, WrongLayoutsAreRefusedBeforeAnyRankWorks) {
   refused({"parallel.mode=exact", "parallel.exact_tp=3"}, {"exact_tp=3", "power of two"});
   refused({"parallel.mode=exact", "parallel.exact_rows=3"}, {"exact_rows 3"});
   refused({"parallel.shard=zero4"}, {"parallel.shard", "zero3"});
+  refused({"parallel.dp=2", "launch.interface=nothing0"}, {"nothing0", "there are", "lo"});
 }
 
 TEST(Mesh, ShardWithOneRankSaysItHasNoEffect) {

@@ -1,0 +1,33 @@
+// net/interface.cpp: the system's list of interfaces.
+#include "net/interface.h"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+
+#include <cerrno>
+#include <cstring>
+#include <memory>
+
+#include "base/error.h"
+
+namespace weft {
+
+std::string address_of_interface(const std::string& name) {
+  ifaddrs* first = nullptr;
+  if (::getifaddrs(&first) != 0)
+    throw RunError(fmt::format("cannot list the network interfaces: {}", std::strerror(errno)));
+  const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> list(first, ::freeifaddrs);
+  std::string known;
+  for (const ifaddrs* at = first; at != nullptr; at = at->ifa_next) {
+    if (at->ifa_addr == nullptr || at->ifa_addr->sa_family != AF_INET) continue;
+    char text[INET_ADDRSTRLEN] = {};
+    const auto* address = reinterpret_cast<const sockaddr_in*>(at->ifa_addr);
+    ::inet_ntop(AF_INET, &address->sin_addr, text, sizeof text);
+    if (name == at->ifa_name || name == text) return text;
+    known += fmt::format("{}{} ({})", known.empty() ? "" : ", ", at->ifa_name, text);
+  }
+  throw UserError(fmt::format("launch.interface: this machine has no interface {}", name),
+                  fmt::format("there are: {}", known));
+}
+
+}  // namespace weft
