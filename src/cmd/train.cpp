@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "cmd/command.h"
+#include "launch/cores.h"
 #include "launch/job.h"
 #include "launch/rank_context.h"
 #include "track/run_files.h"
@@ -23,6 +24,20 @@ void tell_failure(const std::filesystem::path& dir, int rank, const std::string&
   } catch (const Error& e) {
     log_warning("the failure of rank {} was not written: {}", rank, e.what());
   }
+}
+
+// Ranks wait for each other at every exchange, so that one too many slows all of them down.
+void warn_of_cores(const LaunchConfig& c, int64_t ranks) {
+  const auto cores = static_cast<int64_t>(usable_cores().size());
+  const int64_t threads = choose_threads(c, static_cast<int>(ranks));
+  if (ranks * threads <= cores) return;
+  const auto several = [](int64_t n, const char* what) {
+    return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
+  };
+  log_warning(
+      "{} x {} on {}: they take turns, and steps take longer; fewer ranks (parallel.dp, "
+      "parallel.tp) or launch.threads are faster here",
+      several(ranks, "rank"), several(threads, "thread"), several(cores, "core"));
 }
 
 // Wrong input is told once, before any rank works.
@@ -69,6 +84,7 @@ RunCommand add_train(CLI::App& app) {
     const RunFile file(w->run, w->sets);
     if (rank) return train_rank(file, w->options, {rank->rank, rank->threads, rank->world});
     const ParallelConfig& p = file.config().parallel;
+    warn_of_cores(file.config().launch, p.dp * p.tp);
     if (p.dp * p.tp > 1) return supervise(file, w->options, command_words());
     return train_rank(file, w->options, {0, choose_threads(file.config().launch), nullptr});
   };
