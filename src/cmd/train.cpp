@@ -36,7 +36,7 @@ void warn_of_cores(const LaunchConfig& c, int64_t ranks) {
   };
   log_warning(
       "{} x {} on {}: they take turns, and steps take longer; fewer ranks (parallel.dp, "
-      "parallel.tp) or launch.threads are faster here",
+      "parallel.tp) or threads (launch.threads) are faster here",
       several(ranks, "rank"), several(threads, "thread"), several(cores, "core"));
 }
 
@@ -45,6 +45,7 @@ int supervise(const RunFile& file, const TrainOptions& options,
               const std::vector<std::string>& argv) {
   const RunConfig& c = file.config();
   check_layout(c);
+  warn_of_cores(c.launch, c.parallel.dp * c.parallel.tp);
   JobOptions job;
   job.num_ranks = static_cast<int>(c.parallel.dp * c.parallel.tp);
   job.argv = argv;
@@ -84,8 +85,8 @@ RunCommand add_train(CLI::App& app) {
     const RunFile file(w->run, w->sets);
     if (rank) return train_rank(file, w->options, {rank->rank, rank->threads, rank->world});
     const ParallelConfig& p = file.config().parallel;
-    warn_of_cores(file.config().launch, p.dp * p.tp);
     if (p.dp * p.tp > 1) return supervise(file, w->options, command_words());
+    warn_of_cores(file.config().launch, 1);
     return train_rank(file, w->options, {0, choose_threads(file.config().launch), nullptr});
   };
 }

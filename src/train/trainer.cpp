@@ -168,10 +168,11 @@ class Trainer {
              (start_.dir / "run.yaml").string());
     if (c_.parallel.dp == 1 && c_.parallel.shard != "none")
       log_info("parallel.shard: {} has no effect with dp 1", c_.parallel.shard);
-    log_info("{} parameters, {}, {} of memory, {} threads, kernels {}",
+    const int threads = engine_.pool()->num_threads();
+    log_info("{} parameters, {}, {} of memory, {} thread{}, kernels {}",
              format_count(static_cast<double>(count_parameters(*session_.model))),
-             describe(ranks_->layout()), format_bytes(engine_.arena_bytes()),
-             engine_.pool()->num_threads(), engine_.plans().train.options.kernels->name);
+             describe(ranks_->layout()), format_bytes(engine_.arena_bytes()), threads,
+             threads == 1 ? "" : "s", engine_.plans().train.options.kernels->name);
     hashes_ = TensorHashes::from_environment(engine_, *session_.model, *ranks_, start_.dir, step_);
     if (fault_) fault_->warn();
     // Only the writer has read the old lines.

@@ -233,6 +233,23 @@ TEST(RunDir, MoreThreadsThanCoresAreToldOnce) {
   EXPECT_EQ(warnings({"train.steps=1", "launch.threads=1"}), std::vector<std::string>());
 }
 
+// The same rows under their hub name: the same losses.
+TEST(RunDir, RowsOfTheHuggingFaceCacheAreTrainedOn) {
+  const TinyRun run;
+  run.train_well();
+  const std::string set = "hub/datasets--Org--Set";
+  std::filesystem::create_directories(run / (set + "/snapshots/abc"));
+  std::filesystem::create_directories(run / (set + "/refs"));
+  run.write(set + "/refs/main", "abc");
+  run.write(set + "/snapshots/abc/a.txt", slurp(run / "train.txt"));
+  StartOptions options;
+  options.env["HF_HUB_CACHE"] = (run / "hub").string();
+  const Ended ended = run_to_end(
+      run.words("train", {"name=hub", "data.train=hf://datasets/Org/Set/a.txt"}), options);
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_EQ(metric_texts(run.dir("hub"), "loss"), metric_texts(run.dir(), "loss"));
+}
+
 TEST(RunDir, TheStateHoldsTheNumericsFingerprint) {
   const TinyRun run;
   run.train_well({"train.steps=2", "parallel.mode=exact"});
