@@ -35,6 +35,27 @@ std::string shown(std::string_view text) {
   return text.size() <= 60 ? std::string(text) : std::string("(long text)");
 }
 
+// One key as YAML, below its section's name where that is a new one.
+void append_line(const std::string& key, const std::string& value, std::string* section,
+                 std::string* text) {
+  if (section_of(key) != *section) {
+    *section = section_of(key);
+    if (!section->empty()) *text += *section + ":\n";
+  }
+  *text += fmt::format("{}{}: {}\n", section->empty() ? "" : "  ", name_of(key), value);
+}
+
+// As synonyms are kept: learning-rate and learningRate are learning_rate.
+std::string plain_name(std::string_view name) {
+  std::string plain;
+  for (const char c : name) {
+    const bool is_upper = c >= 'A' && c <= 'Z';
+    if (is_upper && !plain.empty() && plain.back() != '_') plain += '_';
+    plain += c == '-' ? '_' : is_upper ? static_cast<char>(c + 32) : c;
+  }
+  return plain;
+}
+
 }  // namespace
 
 Option::Option(std::string key, OptionTarget target, std::string help)
@@ -95,6 +116,12 @@ Option& OptionTable::add(std::string key, OptionTarget target, std::string help)
   ensure(section.empty() || !opened || section_of(options_.back().key_) == section,
          "options of a section stand together: " + key);
   return options_.emplace_back(std::move(key), target, std::move(help));
+}
+
+void OptionTable::add_synonym(std::string other, std::string instead) {
+  const std::string key = instead.substr(0, instead.find_first_of(" ,:"));
+  ensure(find(key) != nullptr, "a synonym of no key: " + other);
+  ensure(synonyms_.emplace(std::move(other), std::move(instead)).second, "a synonym given twice");
 }
 
 void OptionTable::read(const YamlNode& root, std::string_view source,
@@ -201,23 +228,27 @@ std::vector<OptionEntry> OptionTable::entries() const {
   std::vector<OptionEntry> out;
   for (const Option& o : options_) {
     out.push_back({o.key_, o.help_, wanted_text(o.target_, o.rule_), o.default_,
-                   print_value(o.target_), o.required_, o.given_, o.not_built_});
+                   print_value(o.target_), o.required_, o.given_, o.not_built_, o.missing_values_});
   }
   return out;
 }
 
 std::string OptionTable::resolved() const {
-  std::string out, section;
+  std::string text, section;
   for (const Option& o : options_) {
-    if (section_of(o.key_) != section) {
-      section = section_of(o.key_);
-      if (!section.empty()) out += section + ":\n";
-    }
     const char* mark = o.not_built_ ? "  # not built" : o.given_ ? "" : "  # default";
-    out += fmt::format("{}{}: {}{}\n", section.empty() ? "" : "  ", name_of(o.key_),
-                       print_value(o.target_), mark);
+    append_line(o.key_, print_value(o.target_) + mark, &section, &text);
   }
-  return out;
+  return text;
+}
+
+std::string OptionTable::changed() const {
+  std::string text, section;
+  for (const Option& o : options_) {
+    const std::string value = print_value(o.target_);
+    if (value != o.default_) append_line(o.key_, value, &section, &text);
+  }
+  return text;
 }
 
 Option* OptionTable::find(std::string_view key) {
@@ -234,7 +265,7 @@ bool OptionTable::is_section(std::string_view name) const {
 }
 
 // The nearest name of the same section; else the nearest key of all; else the same name elsewhere.
-std::string OptionTable::unknown(std::string_view key) const {
+std::optional<std::string> OptionTable::find_similar(std::string_view key) const {
   const std::string section = section_of(key);
   std::vector<std::string> names, keys;
   for (const Option& o : options_) {
@@ -248,6 +279,15 @@ std::string OptionTable::unknown(std::string_view key) const {
   for (const Option& o : options_) {
     if (!near && name_of(o.key_) == name_of(key)) near = o.key_;
   }
+  return near;
+}
+
+// A word of another program says more than letters that happen to be near.
+std::string OptionTable::unknown(std::string_view key) const {
+  const auto synonym = synonyms_.find(plain_name(name_of(key)));
+  if (synonym != synonyms_.end())
+    return fmt::format("unknown key {}; here it is {}", shown(key), synonym->second);
+  const std::optional<std::string> near = find_similar(key);
   return fmt::format("unknown key {}{}", shown(key),
                      near ? ", did you mean \"" + *near + "\"?" : "");
 }

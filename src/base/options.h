@@ -15,6 +15,8 @@
 
 #include <deque>
 #include <initializer_list>
+#include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -61,6 +63,7 @@ class Option {
 struct OptionEntry {
   std::string key, help, wanted, default_value, value;
   bool required, given, not_built;
+  std::vector<std::string> missing_values;  // of the allowed ones, those that are not built
 };
 
 class OptionTable {
@@ -70,6 +73,9 @@ class OptionTable {
   OptionTable& operator=(const OptionTable&) = delete;
 
   Option& add(std::string key, OptionTarget target, std::string help);
+  // What other programs call a key, for suggestions alone: it is not accepted. `instead` is the
+  // key, or a phrase with it.
+  void add_synonym(std::string other, std::string instead);
 
   // Reads every key of the tree; each complaint is one line with `source` and line number, and
   // leaves its target as it was.
@@ -83,6 +89,8 @@ class OptionTable {
   std::vector<OptionEntry> entries() const;
   // YAML of every key in order, with `# default` or `# not built` behind what was not given.
   std::string resolved() const;
+  // The same of the keys whose value is not the default.
+  std::string changed() const;
 
  private:
   Option* find(std::string_view key);
@@ -90,8 +98,10 @@ class OptionTable {
             std::vector<std::string>& complaints);
   bool is_section(std::string_view name) const;
   std::string unknown(std::string_view key) const;
+  std::optional<std::string> find_similar(std::string_view key) const;
 
   std::deque<Option> options_;
+  std::map<std::string, std::string> synonyms_;
 };
 
 // UserError with all complaints, one a line; nothing where there are none.

@@ -51,21 +51,33 @@ std::vector<std::string> read_prompts(const Options& options) {
   return {text};
 }
 
-std::vector<int32_t> encode_prompt(const Tokenizer& tokenizer, const std::string& text, size_t i) {
+// Where the user finds prompt i: a line of the file is counted from 1, as editors do.
+std::string name_prompt(const Options& options, size_t i) {
+  if (!options.prompts_file.empty()) return fmt::format("{}:{}", options.prompts_file, i + 1);
+  return options.prompt ? "--prompt" : "the prompt on standard input";
+}
+
+std::vector<int32_t> encode_prompt(const Tokenizer& tokenizer, const std::string& text,
+                                   const std::string& name, int64_t max_positions) {
   std::vector<int32_t> ids;
   tokenizer.encode(text, true, ids);
   if (ids.empty() && tokenizer.bos_id()) ids.push_back(*tokenizer.bos_id());
   if (ids.empty()) {
-    throw UserError(
-        fmt::format("prompt {} is empty, and this tokenizer has no token to begin with", i + 1),
-        "give a prompt of at least one character");
+    throw UserError(fmt::format("{} is empty, and this tokenizer has no token to begin with", name),
+                    "give a prompt of at least one character");
   }
+  const auto size = static_cast<int64_t>(ids.size());
+  require(size < max_positions, "{} has {} tokens, but the model has only {} positions", name, size,
+          max_positions);
   return ids;
 }
 
 std::unique_ptr<Tokenizer> find_tokenizer(const Options& options, const LogicalModel& source) {
-  if (!options.tokenizer.empty()) return open_tokenizer(options.tokenizer);
-  return load_tokenizer_files(read_side_files(source), source.path.string());
+  const std::string hint =
+      "give --tokenizer FOLDER, or --tokenizer bytes for a model that was trained with "
+      "data.tokenizer: bytes";
+  if (!options.tokenizer.empty()) return open_tokenizer(options.tokenizer, hint);
+  return tokenizer_beside(source, hint);
 }
 
 Generator make_generator(const Model& model, const LogicalModel& source,
@@ -74,8 +86,6 @@ Generator make_generator(const Model& model, const LogicalModel& source,
   int64_t longest = 0;
   for (const auto& p : prompts) longest = std::max(longest, static_cast<int64_t>(p.size()));
   const int64_t most = model.max_positions();
-  require(longest < most, "a prompt has {} tokens, but the model has only {} positions", longest,
-          most);
   GenerateOptions o;
   o.max_batch = std::clamp<int64_t>(static_cast<int64_t>(prompts.size()), 1, options.batch);
   o.max_positions = options.sample.max_new_tokens < most - longest
@@ -101,7 +111,8 @@ int run_generate(Options options) {
   const std::vector<std::string> prompts = read_prompts(options);
   std::vector<std::vector<int32_t>> ids;
   for (size_t i = 0; i < prompts.size(); ++i) {
-    ids.push_back(encode_prompt(*tokenizer, prompts[i], i));
+    ids.push_back(
+        encode_prompt(*tokenizer, prompts[i], name_prompt(options, i), model->max_positions()));
   }
   const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   ThreadPool pool(options.threads > 0 ? options.threads : cores);

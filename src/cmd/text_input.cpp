@@ -7,7 +7,6 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "checkpoint/logical.h"
 
 namespace weft {
 namespace {
@@ -15,19 +14,42 @@ namespace {
 // A folder of tokenizer files alone is no model, so it is looked at before models are.
 bool has_tokenizer_files(const std::filesystem::path& folder) {
   return std::filesystem::exists(folder / "tokenizer.json") ||
-         std::filesystem::exists(folder / "vocab.json");
+         std::filesystem::exists(folder / "vocab.json") ||
+         std::filesystem::exists(folder / "spiece.model");
+}
+
+[[noreturn]] void refuse_folder(const std::filesystem::path& folder, const std::string& hint) {
+  throw UserError(fmt::format("{} has no tokenizer: neither tokenizer.json nor vocab.json with "
+                              "merges.txt, nor spiece.model",
+                              folder.string()),
+                  hint);
+}
+
+std::unique_ptr<Tokenizer> load_from(const std::filesystem::path& folder, const std::string& hint) {
+  if (std::filesystem::is_directory(folder) && !has_tokenizer_files(folder))
+    refuse_folder(folder, hint);
+  return load_tokenizer(folder);
 }
 
 }  // namespace
 
-std::unique_ptr<Tokenizer> open_tokenizer(const std::string& name) {
+std::unique_ptr<Tokenizer> open_tokenizer(const std::string& name, const std::string& hint) {
   if (name == "bytes") return make_bytes_tokenizer();
   if (has_tokenizer_files(name)) return load_tokenizer(name);
   if (!std::filesystem::is_directory(name) ||
       std::filesystem::is_directory(std::filesystem::path(name) / "checkpoints")) {
-    return load_tokenizer(resolve_model_source(name));
+    return load_from(resolve_model_source(name), hint);
   }
-  return load_tokenizer(name);
+  return load_from(name, hint);
+}
+
+std::unique_ptr<Tokenizer> tokenizer_beside(const LogicalModel& model, const std::string& hint) {
+  auto files = read_side_files(model);
+  if (!files.contains("tokenizer.json") && !files.contains("vocab.json") &&
+      !files.contains("spiece.model")) {
+    refuse_folder(model.path, hint);
+  }
+  return load_tokenizer_files(std::move(files), model.path.string());
 }
 
 std::string repaired(std::string text, const std::string& what) {

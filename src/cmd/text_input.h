@@ -4,12 +4,19 @@
 #include <memory>
 #include <string>
 
+#include "checkpoint/logical.h"
 #include "text/tokenizer.h"
 
 namespace weft {
 
-// `bytes`, a folder with tokenizer files, or whatever holds a model.
-std::unique_ptr<Tokenizer> open_tokenizer(const std::string& name);
+// `bytes`, a folder with tokenizer files, or whatever holds a model. `hint` says what to do where
+// there are no such files: no run file is at hand whose data.tokenizer could be set.
+std::unique_ptr<Tokenizer> open_tokenizer(
+    const std::string& name,
+    const std::string& hint = "give a folder that has these files, or the word bytes");
+
+// The tokenizer that lies beside a model's weights.
+std::unique_ptr<Tokenizer> tokenizer_beside(const LogicalModel& model, const std::string& hint);
 
 // Invalid UTF-8 replaced; a warning names `what` where there was any.
 std::string repaired(std::string text, const std::string& what);

@@ -90,7 +90,8 @@ void run_lines(const Tokenizer& tokenizer, const Options& o, const std::string& 
 }
 
 int run_tokenize(const Options& o) {
-  const auto tokenizer = open_tokenizer(o.model);
+  const auto tokenizer = open_tokenizer(
+      o.model, "give a folder that has these files, or the word bytes: weft tokenize bytes ...");
   const std::string text = read_input(o);
   if (!o.jsonl.empty()) {
     run_lines(*tokenizer, o, text);

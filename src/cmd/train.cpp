@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "cmd/command.h"
+#include "launch/cores.h"
 #include "launch/job.h"
 #include "launch/rank_context.h"
 #include "net/interface.h"
@@ -26,12 +27,27 @@ void tell_failure(const std::filesystem::path& dir, int rank, const std::string&
   }
 }
 
+// Ranks wait for each other at every exchange, so that one too many slows all of them down.
+void warn_of_cores(const LaunchConfig& c, int64_t ranks) {
+  const auto cores = static_cast<int64_t>(usable_cores().size());
+  const int64_t threads = choose_threads(c, static_cast<int>(ranks));
+  if (ranks * threads <= cores) return;
+  const auto several = [](int64_t n, const char* what) {
+    return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
+  };
+  log_warning(
+      "{} x {} on {}: they take turns, and steps take longer; fewer ranks (parallel.dp, "
+      "parallel.tp) or threads (launch.threads) are faster here",
+      several(ranks, "rank"), several(threads, "thread"), several(cores, "core"));
+}
+
 // Wrong input is told once, before any rank works.
 int supervise(const RunFile& file, const TrainOptions& options,
               const std::vector<std::string>& argv) {
   const RunConfig& c = file.config();
   check_layout(c);
   static_cast<void>(address_of_interface(c.launch.interface));
+  warn_of_cores(c.launch, c.parallel.dp * c.parallel.tp);
   JobOptions job;
   job.num_ranks = static_cast<int>(c.parallel.dp * c.parallel.tp);
   job.argv = argv;
@@ -72,6 +88,7 @@ RunCommand add_train(CLI::App& app) {
     if (rank) return train_rank(file, w->options, {rank->rank, rank->threads, rank->world});
     const ParallelConfig& p = file.config().parallel;
     if (p.dp * p.tp > 1) return supervise(file, w->options, command_words());
+    warn_of_cores(file.config().launch, 1);
     return train_rank(file, w->options, {0, choose_threads(file.config().launch), nullptr});
   };
 }

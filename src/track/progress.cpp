@@ -12,23 +12,26 @@
 namespace weft {
 namespace {
 
-constexpr int kBarCells = 20;
+constexpr int kBarCells = 20, kLeastBarCells = 5;
 constexpr double kMinSecondsBetweenLines = 0.1;
 
+// As wide as it is now: people pull at their windows. A terminal that does not know (over a serial
+// line, in some containers) is asked for in COLUMNS.
 int terminal_columns(int fd) {
   winsize size{};
   if (::ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
-  return 80;
+  const char* given = std::getenv("COLUMNS");
+  const int columns = given ? std::atoi(given) : 0;
+  return columns > 0 ? columns : 80;
 }
 
-// Cuts to so many characters (not bytes), so that the line never wraps.
-std::string cut(const std::string& text, int columns) {
-  int seen = 0;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const bool is_start = (static_cast<unsigned char>(text[i]) & 0xC0) != 0x80;
-    if (is_start && seen++ == columns) return text.substr(0, i);
-  }
-  return text;
+// Whole fields (two blanks stand between them) as far as there is room, so that the line never
+// wraps and no number loses its last digits. The text is ASCII.
+std::string fit(const std::string& text, int columns) {
+  const size_t room = static_cast<size_t>(std::max(0, columns));
+  if (text.size() <= room) return text;
+  const size_t end = text.rfind("  ", room);
+  return text.substr(0, end == std::string::npos ? room : end);
 }
 
 std::string format_loss(const std::optional<double>& loss) {
@@ -87,14 +90,14 @@ void Progress::put(std::string_view text) const {
   }
 }
 
-std::string Progress::bar(int64_t step) const {
+std::string Progress::bar(int64_t step, int cells) const {
   constexpr const char* kEighths[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
-  const int64_t full = kBarCells * 8;
+  const int64_t full = int64_t{cells} * 8;
   const int64_t eighths = std::min(full, step * full / std::max<int64_t>(1, total_steps_));
   std::string out;
   for (int64_t i = 0; i < eighths / 8; ++i) out += "█";
   out += kEighths[eighths % 8];
-  for (int64_t i = (eighths + 7) / 8; i < kBarCells; ++i) out += "·";
+  for (int64_t i = (eighths + 7) / 8; i < cells; ++i) out += "·";
   return out;
 }
 
@@ -124,14 +127,16 @@ void Progress::step(const StepMetrics& line) {
   if (!is_due && !is_last) return;
   shown_at_ = line.time_s;
   is_shown_ = true;
+  // One column stays free: a character in the last one makes some terminals begin a new line.
+  const int columns = terminal_columns(fd_) - 1;
+  const std::string words = fit(text(line), columns);
+  const int cells = std::min(kBarCells, columns - static_cast<int>(words.size()) - 1);
   std::string out = "\r\x1b[K";
-  int columns = terminal_columns(fd_) - 1;
-  if (total_steps_ > 0 && columns > 60) {
-    out += fmt::format("{}{}{} ", has_colour_ ? "\x1b[36m" : "", bar(line.step),
+  if (total_steps_ > 0 && cells >= kLeastBarCells) {
+    out += fmt::format("{}{}{} ", has_colour_ ? "\x1b[36m" : "", bar(line.step, cells),
                        has_colour_ ? "\x1b[0m" : "");
-    columns -= kBarCells + 1;
   }
-  put(out + cut(text(line), columns));
+  put(out + words);
 }
 
 void Progress::clear() {

@@ -30,7 +30,7 @@ class Progress {
 
  private:
   std::string text(const StepMetrics& line) const;
-  std::string bar(int64_t step) const;
+  std::string bar(int64_t step, int cells) const;
   void put(std::string_view text) const;
 
   ProgressStyle style_;

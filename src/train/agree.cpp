@@ -1,19 +1,24 @@
 // train/agree.cpp: small exchanges over all ranks.
 #include "train/agree.h"
 
+#include <fmt/ranges.h>
+
+#include <sstream>
+#include <utility>
+
 #include "base/error.h"
 #include "base/hash.h"
-#include "base/version.h"
+#include "train/numerics.h"
 
 namespace weft {
 namespace {
 
-// A text of rank 0 on every rank.
-std::string share_text(Ranks& ranks, std::string text) {
+// A text of one rank on every rank.
+std::string share_text(Ranks& ranks, std::string text, int from = 0) {
   auto size = static_cast<int64_t>(text.size());
-  ranks.world().broadcast(&size, sizeof size, 0);
+  ranks.world().broadcast(&size, sizeof size, from);
   text.resize(static_cast<size_t>(size));
-  ranks.world().broadcast(text.data(), size, 0);
+  ranks.world().broadcast(text.data(), size, from);
   return text;
 }
 
@@ -30,6 +35,16 @@ int first_other(const std::vector<uint64_t>& hashes) {
     if (hashes[r] != hashes[0]) return static_cast<int>(r);
   }
   return -1;
+}
+
+// The first line in which two texts differ; both empty: they do not.
+std::pair<std::string, std::string> first_line_apart(const std::string& a, const std::string& b) {
+  std::istringstream left(a), right(b);
+  for (;;) {
+    std::string x, y;
+    const bool more_left = !!std::getline(left, x), more_right = !!std::getline(right, y);
+    if (x != y || (!more_left && !more_right)) return {x, y};
+  }
 }
 
 template <typename T>
@@ -69,16 +84,23 @@ bool agree_on_success(Ranks& ranks, bool ok) {
   return failures == 0;
 }
 
-void agree_on_numerics(Ranks& ranks, const std::string& run, const std::string& kernels) {
+void agree_on_numerics(Ranks& ranks, const std::string& run, const Json& numerics) {
   if (ranks.size() == 1) return;
-  const std::string mine = fmt::format("{}\n{}\n{}", kWeftVersion, kernels, run);
-  const int other = first_other(gather(ranks, hash_text(mine)));
+  const std::string mine = numerics.dump();
+  const int other = first_other(gather(ranks, hash_text(run, hash_text(mine))));
   if (other < 0) return;
+  // All ranks know that two differ: they tell each other what they have, so that any can name both.
+  const std::string run_0 = share_text(ranks, run), run_other = share_text(ranks, run, other);
+  const Json first = parse_json(share_text(ranks, mine), "the numerics of rank 0");
+  const Json second = parse_json(share_text(ranks, mine, other), "the numerics of a rank");
+  const std::string name = fmt::format("on rank {}", other);
+  std::vector<std::string> found = numerics_differences(first, "on rank 0", second, name);
+  if (const auto [a, b] = first_line_apart(run_0, run_other); a != b)
+    found.push_back(fmt::format("run file: \"{}\" on rank 0, \"{}\" {}", a, b, name));
   throw UserError(
-      fmt::format("rank {} has another run file, other kernels or another version than rank 0",
-                  other),
-      fmt::format("this is rank {}: weft {}, kernels {}; all ranks need the same", ranks.rank(),
-                  kWeftVersion, kernels));
+      fmt::format("rank {} does not compute as rank 0 does: {}", other, fmt::join(found, "; ")),
+      "all ranks need the same program, run file and kind of processor; WEFT_CPU_LEVEL sets the "
+      "kernels");
 }
 
 void compare_batches(Ranks& ranks, const Batch& batch, int64_t step) {

@@ -4,6 +4,7 @@
 #include <functional>
 #include <string>
 
+#include "base/json.h"
 #include "data/batches.h"
 #include "train/ranks.h"
 #include "train/run_dir.h"
@@ -22,8 +23,9 @@ int agree_on_signal(Ranks& ranks, int received);
 // Whether it went well on all ranks.
 bool agree_on_success(Ranks& ranks, bool ok);
 
-// UserError naming the rank where one has another run file, other kernels or another program.
-void agree_on_numerics(Ranks& ranks, const std::string& run, const std::string& kernels);
+// UserError naming a rank that has another run file or another numerics fingerprint than rank 0,
+// and what both of them have.
+void agree_on_numerics(Ranks& ranks, const std::string& run, const Json& numerics);
 
 // All ranks must have made the same global batch. BugError naming step and rank where not.
 void compare_batches(Ranks& ranks, const Batch& batch, int64_t step);

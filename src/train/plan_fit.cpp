@@ -1,6 +1,8 @@
 // train/plan_fit.cpp: every dp x tp x shard planned; where none fits, what would.
 #include "train/plan_fit.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <tuple>
 
@@ -9,6 +11,7 @@
 #include "model/model.h"
 #include "track/progress.h"
 #include "train/engine.h"
+#include "train/layout.h"
 #include "train/plan_report.h"
 #include "train/session.h"
 
@@ -91,7 +94,7 @@ class Fitter {
           static_cast<double>(row->received) / static_cast<double>(plan.tokens);
       row->step_ms = plan.step_ms;
     } catch (const UserError& e) {
-      row->reason = e.what();
+      row->reason = e.hint().empty() ? e.what() : fmt::format("{}; {}", e.what(), e.hint());
     }
   }
 
@@ -99,6 +102,49 @@ class Fitter {
   int64_t memory_;
   std::optional<Speeds> speeds_;
 };
+
+bool is_admitted(const RunConfig& c, const Model& model, int64_t dp, int64_t tp) {
+  FitRow row;
+  row.dp = dp;
+  row.tp = tp;
+  const RunConfig changed = with_layout(c, row);
+  std::vector<std::string> complaints;
+  check_batch(changed, &complaints);
+  if (!complaints.empty()) return false;
+  try {
+    resolve_layout(changed, model);
+    return true;
+  } catch (const UserError&) {
+    return false;
+  }
+}
+
+// The numbers of ranks next to `ranks` that have a layout: fewer, then more; not where there are
+// none. What dp may be does not depend on tp, nor the reverse.
+std::vector<int64_t> find_nearest_ranks(const RunConfig& c, const Model& model, int64_t ranks) {
+  std::vector<int64_t> tensor;
+  for (int64_t tp = 1; tp <= kMostTp; ++tp) {
+    if (is_admitted(c, model, 1, tp)) tensor.push_back(tp);
+  }
+  if (tensor.empty()) return {};
+  const auto has_layout = [&](int64_t n) {
+    return std::any_of(tensor.begin(), tensor.end(), [&](int64_t tp) {
+      const int64_t dp = n / tp;
+      return n % tp == 0 && c.train.global_batch % dp == 0 && is_admitted(c, model, dp, 1);
+    });
+  };
+  std::vector<int64_t> found;
+  const int64_t most = c.train.global_batch * tensor.back();
+  for (int64_t n = std::min(ranks - 1, most); n >= 1 && found.empty(); --n) {
+    if (has_layout(n)) found.push_back(n);
+  }
+  for (int64_t n = ranks + 1; n <= most; ++n) {
+    if (!has_layout(n)) continue;
+    found.push_back(n);
+    break;
+  }
+  return found;
+}
 
 // What one changes first: nothing of what is trained, then its precision, then its rows.
 std::vector<std::string> find_advice(const Fitter& fitter, const RunConfig& c, int64_t ranks) {
@@ -141,9 +187,17 @@ FitReport fit_layouts(const RunConfig& c, int64_t memory, int64_t ranks) {
       make_model(folder.config(), {c.model.num_layers.value_or(0), c.model.dropout.has_value()});
   check_positions(c, *model);
   const Fitter fitter(*model, memory);
-  FitReport report{memory, ranks, fitter.rows(c, ranks), {}};
-  if (!report.has_fit()) report.advice = find_advice(fitter, c, ranks);
+  FitReport report{memory, ranks, fitter.rows(c, ranks), {}, {}};
+  if (!report.has_admissible()) {
+    report.nearest_ranks = find_nearest_ranks(c, *model, ranks);
+  } else if (!report.has_fit()) {
+    report.advice = find_advice(fitter, c, ranks);
+  }
   return report;
+}
+
+bool FitReport::has_admissible() const {
+  return std::any_of(rows.begin(), rows.end(), [](const FitRow& r) { return r.is_admissible; });
 }
 
 Json FitReport::to_json() const {
@@ -162,11 +216,13 @@ Json FitReport::to_json() const {
     all.push_back(Json(std::move(o)));
   }
   for (const std::string& text : advice) changes.push_back(Json(text));
-  return Json(Json::Object{{"memory", memory},
-                           {"ranks", ranks},
-                           {"recommended", has_fit() ? Json(rows[0].layout()) : Json()},
-                           {"layouts", Json(std::move(all))},
-                           {"advice", Json(std::move(changes))}});
+  return Json(Json::Object{
+      {"memory", memory},
+      {"ranks", ranks},
+      {"recommended", has_fit() ? Json(rows[0].layout()) : Json()},
+      {"layouts", Json(std::move(all))},
+      {"advice", Json(std::move(changes))},
+      {"nearest_ranks", Json(Json::Array(nearest_ranks.begin(), nearest_ranks.end()))}});
 }
 
 std::string FitReport::to_text() const {
@@ -188,6 +244,16 @@ std::string FitReport::to_text() const {
                       "\nrecommended: --set parallel.dp={} --set parallel.tp={} --set "
                       "parallel.shard={}\n",
                       rows[0].dp, rows[0].tp, rows[0].shard);
+  }
+  if (!has_admissible()) {
+    text += fmt::format(
+        "\nno layout has {} rank{}, whatever the memory: the model or the batch cannot be cut so, "
+        "for the reasons above\n",
+        ranks, ranks == 1 ? "" : "s");
+    if (!nearest_ranks.empty())
+      text += fmt::format("nearest numbers of ranks that have one: {}\n",
+                          fmt::join(nearest_ranks, ", "));
+    return text;
   }
   text += "\nnone fits";
   text += advice.empty() ? "; nor does any with smaller micro batches, 16 times the ranks, bf16 or "

@@ -32,9 +32,11 @@ struct FitReport {
   int64_t memory = 0;  // bytes a rank may take
   int64_t ranks = 1;
   std::vector<FitRow> rows;
-  std::vector<std::string> advice;  // where none fits
+  std::vector<std::string> advice;     // where none fits
+  std::vector<int64_t> nearest_ranks;  // where none is admissible: the next fewer, the next more
 
   bool has_fit() const { return !rows.empty() && rows[0].fits; }
+  bool has_admissible() const;
   Json to_json() const;
   std::string to_text() const;
 };

@@ -14,8 +14,11 @@ constexpr const char* kMesh = "more than one node";
 void bind_model(OptionTable& t, ModelConfig& c) {
   t.add("model.path", &c.path, "Hugging Face folder, or a hub name in the Hugging Face cache")
       .required();
-  t.add("model.init", &c.init, "where the weights come from").one_of({"pretrained", "random"});
-  t.add("model.num_layers", &c.num_layers, "keep only the first layers").at_least(1);
+  t.add("model.init", &c.init,
+        "pretrained: the weights of model.path; random: drawn from seed as the architecture does, "
+        "so that config.json is enough")
+      .one_of({"pretrained", "random"});
+  t.add("model.num_layers", &c.num_layers, "keep only the first layers; null = all").at_least(1);
   t.add("model.dropout", &c.dropout, "overrides the configuration's own rates; only 0 is built")
       .between(0, 0);
   t.add("model.freeze", &c.freeze, "globs of parameters without gradient and state");
@@ -23,93 +26,139 @@ void bind_model(OptionTable& t, ModelConfig& c) {
 
 void bind_data(OptionTable& t, DataConfig& c) {
   t.add("data.train", &c.train, "files, globs, folders, s3://, hf://datasets/NAME/FILE").required();
-  t.add("data.eval", &c.eval, "files for evaluation");
-  t.add("data.eval_fraction", &c.eval_fraction, "or this part of the rows, chosen by seed")
+  t.add("data.eval", &c.eval, "the same, for evaluation; or data.eval_fraction");
+  t.add("data.eval_fraction", &c.eval_fraction,
+        "evaluate on this part of data.train, chosen by seed")
       .at_least(0)
       .below(1);
-  t.add("data.format", &c.format, "auto goes by extension")
+  t.add("data.format", &c.format,
+        "auto: by extension (.txt .jsonl .csv .tsv .parquet .arrow, text also .gz .zst)")
       .one_of({"auto", "text", "jsonl", "csv", "parquet", "arrow", "idx"})
       .not_built_values({"idx"});
-  t.add("data.text", &c.text, "template over the columns");
-  t.add("data.source", &c.source, "prompt, masked in the loss");
-  t.add("data.target", &c.target, "answer");
-  t.add("data.messages", &c.messages, "chat rows: column of {role, content}");
-  t.add("data.tokenizer", &c.tokenizer, "auto (model.path) | bytes | PATH");
-  t.add("data.seq_length", &c.seq_length, "positions fed").at_least(2).at_most(1 << 20);
-  t.add("data.target_length", &c.target_length, "encoder-decoder only").at_least(1);
-  t.add("data.layout", &c.layout, "how rows fill a batch")
+  t.add("data.text", &c.text,
+        "rows of plain text: a template over the columns; none of text, source + target, messages: "
+        "{text}");
+  t.add("data.source", &c.source,
+        "rows of prompt and answer: template of the prompt, which is not learned");
+  t.add("data.target", &c.target, "template of the answer, which is learned");
+  t.add("data.messages", &c.messages,
+        "rows of chat: the column that holds a list of {role, content}; the assistant is learned");
+  t.add(
+      "data.tokenizer", &c.tokenizer,
+      "auto: that of model.path; bytes: built in, one id a byte; or a folder with tokenizer files");
+  t.add("data.seq_length", &c.seq_length, "tokens of a row; longer rows are cut")
+      .at_least(2)
+      .at_most(1 << 20);
+  t.add("data.target_length", &c.target_length, "tokens of an answer; encoder-decoder models only")
+      .at_least(1);
+  t.add("data.layout", &c.layout,
+        "how rows fill a batch: padded to seq_length, to the longest, or packed")
       .one_of({"pad", "dynamic", "pack"})
       .not_built_values({"dynamic", "pack"});
   t.add("data.mask_padding", &c.mask_padding, "padding is never a label")
       .not_built("labels on padding");
   t.add("data.drop_empty", &c.drop_empty, "rows of one token or less are dropped");
-  t.add("data.append_eos", &c.append_eos, "auto: after a target, not after plain text")
+  t.add("data.append_eos", &c.append_eos,
+        "end-of-sequence token after a row; auto: after a target, not after plain text")
       .one_of({"auto", "true", "false"});
-  t.add("data.fraction", &c.fraction, "of the rows, the first ones").above(0).at_most(1);
-  t.add("data.limit", &c.limit, "rows; 0 = all").at_least(0);
-  t.add("data.shuffle", &c.shuffle, "keyed by seed and epoch");
+  t.add("data.fraction", &c.fraction,
+        "take only this part of the rows, the first ones in file order")
+      .above(0)
+      .at_most(1);
+  t.add("data.limit", &c.limit, "take only so many rows, the first ones; 0 = all").at_least(0);
+  t.add("data.shuffle", &c.shuffle, "another order of the rows each epoch, by seed");
 }
 
 void bind_parallel(OptionTable& t, ParallelConfig& c) {
-  t.add("parallel.dp", &c.dp, "data-parallel ranks").at_least(1).at_most(1 << 20);
-  t.add("parallel.tp", &c.tp, "tensor-parallel ranks").at_least(1).at_most(64);
-  t.add("parallel.shard", &c.shard, "over dp: none, zero1 (states), zero2 (+ gradients), zero3")
+  t.add("parallel.dp", &c.dp,
+        "data-parallel ranks: each computes its share of global_batch; ranks = dp x tp")
+      .at_least(1)
+      .at_most(1 << 20);
+  t.add("parallel.tp", &c.tp, "tensor-parallel ranks: cuts heads, feed-forward and vocabulary")
+      .at_least(1)
+      .at_most(64);
+  t.add("parallel.shard", &c.shard,
+        "what the dp ranks hold a part of: none (DDP), zero1 (states), zero2 (+ gradients), zero3 "
+        "(+ parameters; also called fsdp)")
       .one_of({"none", "zero1", "zero2", "zero3", "fsdp"});
-  t.add("parallel.mode", &c.mode, "exact: the same bits in every layout").one_of({"fast", "exact"});
-  t.add("parallel.exact_tp", &c.exact_tp, "exact: leaves of a cut contraction; 0 = chosen")
+  t.add("parallel.mode", &c.mode,
+        "fast: the quickest kernels and sums; exact: the same bits in every layout")
+      .one_of({"fast", "exact"});
+  t.add("parallel.exact_tp", &c.exact_tp,
+        "exact mode: leaves of a cut contraction, which tp divides; 0 = chosen by the model")
       .at_least(0);
-  t.add("parallel.exact_dp", &c.exact_dp, "exact: groups of leaves; 0 = chosen").at_least(0);
-  t.add("parallel.exact_rows", &c.exact_rows, "exact: rows of a leaf").at_least(1);
+  t.add("parallel.exact_dp", &c.exact_dp,
+        "exact mode: groups of rows, which dp divides; 0 = chosen by the batch")
+      .at_least(0);
+  t.add("parallel.exact_rows", &c.exact_rows, "exact mode: rows that are computed together")
+      .at_least(1);
 }
 
 void bind_train(OptionTable& t, TrainConfig& c) {
-  t.add("train.precision", &c.precision, "compute type")
+  t.add("train.precision", &c.precision, "type in which is computed")
       .one_of({"fp32", "bf16", "fp16"})
       .not_built_values({"fp16"});
   t.add("train.master_weights", &c.master_weights,
-        "false: weights and states live in the compute type");
-  t.add("train.epochs", &c.epochs, "or steps").at_least(1);
-  t.add("train.steps", &c.steps, "optimizer steps; 0 writes the initial weights to final/")
+        "bf16: keep fp32 weights and states beside; false: all in bf16");
+  t.add("train.epochs", &c.epochs, "times through the rows; or train.steps").at_least(1);
+  t.add("train.steps", &c.steps,
+        "optimizer steps, instead of epochs; 0 writes the initial weights to final/")
       .at_least(0);
-  t.add("train.global_batch", &c.global_batch, "rows per optimizer step").at_least(1);
-  t.add("train.micro_batch", &c.micro_batch, "most rows per pass").at_least(1);
-  t.add("train.grad_accum", &c.grad_accum, "0 = global_batch / micro_batch").at_least(0);
+  t.add("train.global_batch", &c.global_batch,
+        "rows of one optimizer step, over all ranks: the same training in every layout")
+      .at_least(1);
+  t.add("train.micro_batch", &c.micro_batch,
+        "most rows that a rank computes at once; the rest of its share follows in more passes")
+      .at_least(1);
+  t.add("train.grad_accum", &c.grad_accum,
+        "passes of a step; 0 = global_batch / (dp x micro_batch), and only that is accepted")
+      .at_least(0);
   t.add("train.optimizer", &c.optimizer, "update rule")
       .one_of({"adamw", "adamw8bit", "sgd"})
       .not_built_values({"adamw8bit", "sgd"});
   t.add("train.lr", &c.schedule.lr, "learning rate").at_least(0);
-  t.add("train.schedule", &c.schedule.schedule, "shape of the rate")
+  t.add("train.schedule", &c.schedule.schedule, "how the rate goes on after warmup_steps")
       .one_of({"constant", "linear", "cosine", "wsd", "log_warmup"});
-  t.add("train.warmup_steps", &c.schedule.warmup_steps, "steps of rising rate").at_least(0);
+  t.add("train.warmup_steps", &c.schedule.warmup_steps, "steps in which the rate rises to lr")
+      .at_least(0);
   t.add("train.decay_steps", &c.schedule.decay_steps, "wsd: last steps of falling rate")
       .at_least(0);
-  t.add("train.min_lr_ratio", &c.schedule.min_lr_ratio, "floor of the rate").between(0, 1);
-  t.add("train.betas", &c.betas, "AdamW").at_least(0).below(1).length(2);
-  t.add("train.eps", &c.eps, "AdamW").above(0);
-  t.add("train.weight_decay", &c.weight_decay, "AdamW").at_least(0);
-  t.add("train.decay_all", &c.decay_all, "false: no decay on norms and biases");
-  t.add("train.clip_norm", &c.clip_norm, "0 = off").at_least(0);
-  t.add("train.recompute", &c.recompute, "activations computed again")
+  t.add("train.min_lr_ratio", &c.schedule.min_lr_ratio, "the rate falls to lr times this")
+      .between(0, 1);
+  t.add("train.betas", &c.betas, "AdamW: decay of the two moments").at_least(0).below(1).length(2);
+  t.add("train.eps", &c.eps, "AdamW: added to the root of the second moment").above(0);
+  t.add("train.weight_decay", &c.weight_decay, "AdamW: weights shrink by lr times this each step")
+      .at_least(0);
+  t.add("train.decay_all", &c.decay_all, "false: norms and biases do not decay");
+  t.add("train.clip_norm", &c.clip_norm, "largest norm of the gradient; 0 = off").at_least(0);
+  t.add("train.recompute", &c.recompute, "compute activations again instead of keeping them")
       .one_of({"none", "full", "selective"})
       .not_built_values({"full", "selective"});
   t.add("train.offload", &c.offload, "what lives outside the device")
       .one_of({"none", "optimizer", "all"})
       .not_built_values({"optimizer", "all"});
   t.add("train.offload_to", &c.offload_to, "cpu or a folder").not_built("offload");
-  t.add("train.log_every", &c.log_every, "steps between lines on the terminal").at_least(1);
-  t.add("train.eval_every", &c.eval_every, "steps; 0 = per epoch").at_least(0);
+  t.add("train.log_every", &c.log_every,
+        "steps between lines on the terminal; metrics.jsonl has every step")
+      .at_least(1);
+  t.add("train.eval_every", &c.eval_every, "steps between evaluations; 0 = each epoch").at_least(0);
 }
 
 void bind_rest(OptionTable& t, RunConfig& c) {
-  t.add("checkpoint.every", &c.checkpoint.every, "steps; 0 = per epoch").at_least(0);
-  t.add("checkpoint.keep", &c.checkpoint.keep, "newest N; the best is kept too").at_least(1);
+  t.add("checkpoint.every", &c.checkpoint.every,
+        "steps between checkpoints; 0 = each epoch; always one at the end")
+      .at_least(0);
+  t.add("checkpoint.keep", &c.checkpoint.keep,
+        "checkpoints to keep, the newest; the best by evaluation is kept beside")
+      .at_least(1);
   t.add("checkpoint.async", &c.checkpoint.async,
-        "beside the steps; not built: every checkpoint is written before the next step");
+        "write beside the steps; not built: every checkpoint is written before the next step");
   t.add("launch.nodes", &c.launch.nodes, "machines").at_least(1).not_built(kMesh);
-  t.add("launch.ranks_per_node", &c.launch.ranks_per_node, "dp x tp; 0 = as many as that")
+  t.add("launch.ranks_per_node", &c.launch.ranks_per_node,
+        "ranks to start; 0 = dp x tp, and only that is accepted")
       .at_least(0)
       .at_most(1 << 20);
-  t.add("launch.threads", &c.launch.threads, "CPU threads a rank; 0 = all cores")
+  t.add("launch.threads", &c.launch.threads, "CPU threads of a rank; 0 = cores / ranks")
       .at_least(0)
       .at_most(1024);
   t.add("launch.device", &c.launch.device, "where to compute")
@@ -228,6 +277,7 @@ void bind_options(OptionTable* table, RunConfig* c) {
   bind_parallel(*table, c->parallel);
   bind_train(*table, c->train);
   bind_rest(*table, *c);
+  add_key_synonyms(table);
 }
 
 void check_config(const OptionTable& table, const RunConfig& c,
@@ -245,12 +295,6 @@ void check_config(const OptionTable& table, const RunConfig& c,
     complaints->push_back(fmt::format("name \"{}\" must be a plain folder name", c.name));
   }
   if (c.storage.starts_with("s3://")) complaints->push_back("storage on s3:// is not built");
-  for (const auto* paths : {&c.data.train, &c.data.eval}) {
-    for (const std::string& path : *paths) {
-      if (path.find("://") == std::string::npos) continue;
-      complaints->push_back(fmt::format("{} is not built; give a local file", path));
-    }
-  }
 }
 
 RunFile::RunFile(const std::filesystem::path& path, const std::vector<std::string>& sets)
@@ -263,40 +307,6 @@ RunFile::RunFile(const std::filesystem::path& path, const std::vector<std::strin
   table_->check_required(complaints);
   check_config(*table_, config_, &complaints);
   refuse(complaints);
-}
-
-namespace {
-
-// Keys whose change makes another training; the others may change when a run goes on.
-bool is_fixed(const std::string& key) {
-  return key.starts_with("model.") || key.starts_with("data.") || key == "seed" ||
-         key == "train.global_batch" || key == "train.precision" || key == "train.master_weights" ||
-         key == "train.optimizer";
-}
-
-}  // namespace
-
-RunChanges compare_runs(const std::string& stored, const std::string& resolved) {
-  const auto values = [](const std::string& text, const char* what) {
-    RunConfig config;
-    OptionTable table;
-    bind_options(&table, &config);
-    std::vector<std::string> complaints;
-    table.read(parse_yaml(text, what), what, complaints);
-    refuse(complaints);
-    std::map<std::string, std::string> found;
-    for (const OptionEntry& e : table.entries()) found[e.key] = e.value;
-    return found;
-  };
-  const auto before = values(stored, "the stored run.yaml"), now = values(resolved, "the run file");
-  RunChanges changes;
-  for (const auto& [key, value] : now) {
-    const auto old = before.find(key);
-    if (old == before.end() || old->second == value) continue;
-    (is_fixed(key) ? changes.refused : changes.allowed)
-        .push_back(fmt::format("{}: {} -> {}", key, old->second, value));
-  }
-  return changes;
 }
 
 }  // namespace weft

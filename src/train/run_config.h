@@ -92,6 +92,7 @@ class RunFile {
   RunFile(const std::filesystem::path& path, const std::vector<std::string>& sets);
   const RunConfig& config() const { return config_; }
   std::string resolved() const { return table_->resolved(); }  // YAML, defaults marked
+  std::string changed() const { return table_->changed(); }    // YAML of what is no default
   bool was_given(std::string_view key) const { return table_->was_given(key); }
 
  private:
@@ -100,6 +101,7 @@ class RunFile {
 };
 
 void bind_options(OptionTable* table, RunConfig* config);
+void add_key_synonyms(OptionTable* table);  // what other programs call them
 // What of global_batch, micro_batch and grad_accum does not divide.
 void check_batch(const RunConfig& config, std::vector<std::string>* complaints);
 void check_config(const OptionTable& table, const RunConfig& config,

@@ -89,10 +89,7 @@ Json Saver::to_json(const TrainState& state) const {
   s.set("loss_scale", Json(1));
   s.set("best_eval_loss", state.best_eval ? Json(*state.best_eval) : Json());
   s.set("exact", exact_to_json(ranks_.layout()));
-  Json numerics;
-  numerics.set("version", Json(1));
-  numerics.set("kernels", Json(engine_.plans().train.options.kernels->name));
-  s.set("numerics", std::move(numerics));
+  s.set("numerics", numerics_);
   s.set("weft", Json(kWeftVersion));
   s.set("run", Json(file_.resolved()));
   return s;

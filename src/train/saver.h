@@ -33,13 +33,14 @@ void check_exact_constants(const Json& state, const Layout& layout);
 class Saver {
  public:
   Saver(const RunFile& file, const Session& session, Engine& engine, Ranks& ranks,
-        std::filesystem::path dir, RunRecord& record)
+        std::filesystem::path dir, RunRecord& record, Json numerics)
       : file_(file),
         session_(session),
         engine_(engine),
         ranks_(ranks),
         dir_(std::move(dir)),
-        record_(record) {}
+        record_(record),
+        numerics_(std::move(numerics)) {}
 
   // Whether it was written. The metrics up to the step are on the disk before it is committed.
   bool save_step(const TrainState& state);  // step-N; then older ones go, as checkpoint.keep says
@@ -58,6 +59,7 @@ class Saver {
   Ranks& ranks_;
   std::filesystem::path dir_;
   RunRecord& record_;
+  Json numerics_;  // the fingerprint, for state.json
 };
 
 }  // namespace weft

@@ -1,6 +1,8 @@
 // train/session.cpp: opening in the order in which mistakes are cheapest to tell.
 #include "train/session.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "base/error.h"
@@ -18,6 +20,39 @@ std::unique_ptr<Tokenizer> open_tokenizer(const RunConfig& c, const HfFolder& fo
   }
   return load_tokenizer(c.data.tokenizer == "auto" ? folder.path()
                                                    : std::filesystem::path(c.data.tokenizer));
+}
+
+// Names under which data sets keep conversations.
+constexpr const char* kChatColumns[] = {"messages", "conversations", "conversation", "chat",
+                                        "dialog"};
+
+std::string columns_hint(const DataConfig& c, const std::vector<std::string>& names) {
+  for (const char* chat : kChatColumns) {
+    if (std::find(names.begin(), names.end(), chat) == names.end() || c.messages == chat) continue;
+    return fmt::format("rows of chat: set data.messages: {}", chat);
+  }
+  if (!c.messages.empty()) return "set data.messages to the column that holds the conversation";
+  return fmt::format(
+      "set data.text, or data.source and data.target, to templates over these columns, as in "
+      "data.text: \"{{{}}}\"",
+      names.empty() ? "text" : names[0]);
+}
+
+// Told here, where all columns are known, and only where the first row has none of those that are
+// wanted: a row that lacks one is told by its line.
+void check_columns(const DataConfig& c, const RowSource& rows) {
+  const std::vector<std::string> wanted = columns_used(c), names = rows.column_names();
+  const auto is_there = [&](const std::string& name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
+  if (wanted.empty() || std::any_of(wanted.begin(), wanted.end(), is_there)) return;
+  const char* key = !c.messages.empty() ? "data.messages"
+                    : c.target.empty()  ? "data.text"
+                                        : "data.source and data.target";
+  throw UserError(
+      fmt::format("{}: there is no column '{}', which {} asks for; there are: {}", rows.where(0),
+                  fmt::join(wanted, "', '"), key, fmt::join(names, ", ")),
+      columns_hint(c, names));
 }
 
 }  // namespace
@@ -43,13 +78,28 @@ Session::Session(const RunConfig& run)
   final_dtype = stored_dtype(folder, *model);
 }
 
+std::unique_ptr<RowSource> Session::open_part(const std::vector<std::string>& paths,
+                                              const char* what) const {
+  const DataConfig& c = config.data;
+  std::unique_ptr<RowSource> rows;
+  try {
+    rows = open_rows(paths, c.format, what, columns_used(c));
+  } catch (const UserError&) {
+    // A table is not opened without its columns; what it has instead is worth a second look.
+    check_columns(c, *open_rows(paths, c.format, what));
+    throw;
+  }
+  check_columns(c, *rows);
+  return rows;
+}
+
 std::unique_ptr<RowSource> Session::open_train_rows() const {
-  return open_rows(config.data.train, config.data.format, "data.train", columns_used(config.data));
+  return open_part(config.data.train, "data.train");
 }
 
 std::unique_ptr<RowSource> Session::open_eval_rows() const {
   if (config.data.eval.empty()) return open_train_rows();
-  return open_rows(config.data.eval, config.data.format, "data.eval", columns_used(config.data));
+  return open_part(config.data.eval, "data.eval");
 }
 
 StreamOptions Session::train_stream() const {

@@ -31,6 +31,10 @@ struct Session {
   bool is_in_eval_part(int64_t i) const;
   // UserError where the evaluation part of these rows has none.
   void check_eval_rows(const RowSource& rows) const;
+
+ private:
+  std::unique_ptr<RowSource> open_part(const std::vector<std::string>& paths,
+                                       const char* what) const;
 };
 
 // UserError where data.seq_length is beyond the model's positions.

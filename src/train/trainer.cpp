@@ -17,6 +17,7 @@
 #include "train/engine.h"
 #include "train/faults.h"
 #include "train/final_model.h"
+#include "train/numerics.h"
 #include "train/record.h"
 #include "train/saver.h"
 #include "train/session.h"
@@ -49,9 +50,10 @@ class Trainer {
         is_main_(ranks_->rank() == 0),
         rows_(session_.open_train_rows()),
         stream_(c_.data, *rows_, *session_.tokenizer, session_.train_stream()),
-        engine_(c_, *session_.model, ranks_.get(), cpu_kernels(), place.threads) {
+        engine_(c_, *session_.model, ranks_.get(), cpu_kernels(), place.threads),
+        numerics_(numerics_fingerprint(c_, ranks_->layout(), cpu_kernels())) {
     if (fault_) fault_->check(c_, ranks_->layout());
-    agree_on_numerics(*ranks_, file.resolved(), cpu_kernels().name);
+    agree_on_numerics(*ranks_, file.resolved(), numerics_);
     start_ = agree_on_start(*ranks_, std::move(start));
     if (c_.has_eval()) {
       eval_rows_ = session_.open_eval_rows();
@@ -89,6 +91,7 @@ class Trainer {
     const Json& state = reader.state();
     step_ = state.at("step").as_int();
     check_exact_constants(state, ranks_->layout());
+    tell_other_numerics(state, numerics_);
     // One of another run is not ours: this run saves its own.
     std::error_code absent;
     if (std::filesystem::equivalent(*start_.checkpoint, checkpoint_path(start_.dir, step_), absent))
@@ -152,7 +155,8 @@ class Trainer {
     record_ = std::make_unique<RunRecord>(
         RecordOptions{start_.dir, is_main_, options_.quiet || !is_main_, step_,
                       total_ == kNoEnd ? 0 : total_, c_.train.log_every});
-    saver_ = std::make_unique<Saver>(file_, session_, engine_, *ranks_, start_.dir, *record_);
+    saver_ =
+        std::make_unique<Saver>(file_, session_, engine_, *ranks_, start_.dir, *record_, numerics_);
     Json::Array arenas;
     for (const int64_t bytes : gather_numbers(*ranks_, engine_.arena_bytes())) {
       arenas.push_back(Json(bytes));
@@ -163,13 +167,15 @@ class Trainer {
                                {"ranks", Json(ranks_->size())},
                                {"threads", Json(engine_.pool()->num_threads())},
                                {"kernels", Json(engine_.plans().train.options.kernels->name)}});
-    log_info("{}", file_.resolved());
+    log_info("{}(all keys, defaults marked: {})", file_.changed(),
+             (start_.dir / "run.yaml").string());
     if (c_.parallel.dp == 1 && c_.parallel.shard != "none")
       log_info("parallel.shard: {} has no effect with dp 1", c_.parallel.shard);
-    log_info("{} parameters, {}, {} of memory, {} threads, kernels {}",
+    const int threads = engine_.pool()->num_threads();
+    log_info("{} parameters, {}, {} of memory, {} thread{}, kernels {}",
              format_count(static_cast<double>(count_parameters(*session_.model))),
-             describe(ranks_->layout()), format_bytes(engine_.arena_bytes()),
-             engine_.pool()->num_threads(), engine_.plans().train.options.kernels->name);
+             describe(ranks_->layout()), format_bytes(engine_.arena_bytes()), threads,
+             threads == 1 ? "" : "s", engine_.plans().train.options.kernels->name);
     hashes_ = TensorHashes::from_environment(engine_, *session_.model, *ranks_, start_.dir, step_);
     if (fault_) fault_->warn();
     // Only the writer has read the old lines.
@@ -366,6 +372,7 @@ class Trainer {
   BatchStream stream_;
   std::unique_ptr<BatchStream> eval_stream_;
   Engine engine_;
+  const Json numerics_;  // the fingerprint
   std::unique_ptr<RunLock> lock_;
   std::unique_ptr<RunRecord> record_;
   std::unique_ptr<Saver> saver_;

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <set>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -127,16 +128,22 @@ std::vector<std::string> different_tensors(const HashLine& a, const HashLine& b)
 
 void compare_tensors(const VerifyRun& base, const VerifyRun& run, VerifyResult* r) {
   HashLines left(base.hashes), right(run.hashes);
+  std::set<std::string> known, seen_different;
   for (;;) {
     const std::optional<HashLine> a = left.next(), b = right.next();
     if (a.has_value() != b.has_value()) r->hashes_are_whole = false;
     if (!a || !b) return;
-    r->num_tensors = static_cast<int64_t>(a->tensors.size());
-    r->tensors_different = different_tensors(*a, *b);
-    if (r->tensors_different.empty()) continue;
+    const std::vector<std::string> names = different_tensors(*a, *b);
+    for (const auto& [name, hash] : a->tensors) known.insert(name);
+    known.insert(names.begin(), names.end());  // also what only the other has
+    r->num_tensors = static_cast<int64_t>(known.size());
+    r->different_at_end = static_cast<int64_t>(names.size());
+    for (const std::string& name : names) {
+      if (seen_different.insert(name).second) r->tensors_different.push_back(name);
+    }
+    if (names.empty()) continue;
     // The tensor of the first step at which anything differs: a norm alone may come before.
-    if (!r->tensor && (!r->first_bad_step || a->step <= *r->first_bad_step))
-      r->tensor = r->tensors_different[0];
+    if (!r->tensor && (!r->first_bad_step || a->step <= *r->first_bad_step)) r->tensor = names[0];
     note_bad_step(r, a->step);
   }
 }
@@ -176,12 +183,13 @@ void judge_bits(VerifyResult* r) {
   count(r->losses_different, r->num_steps, "losses");
   count(r->norms_different, r->num_steps, "gradient norms");
   count(r->evals_different, r->num_evals, "evaluation losses");
-  count(static_cast<int64_t>(r->tensors_different.size()), r->num_tensors, "tensors");
+  if (!r->tensors_different.empty())
+    r->broken.push_back(fmt::format(
+        "{} of {} tensors (gradients, weights, states) differ in bits, {} of them at the last step",
+        r->tensors_different.size(), r->num_tensors, r->different_at_end));
   if (r->num_tensors == 0) r->broken.push_back("no tensor hashes were written");
   if (!r->hashes_are_whole && r->error.empty())
     r->broken.push_back("the runs wrote hashes of different numbers of steps");
-  if (r->broken.empty() && r->first_bad_step)
-    r->broken.push_back("tensors differed in bits, though not at the end");
 }
 
 }  // namespace

@@ -50,8 +50,11 @@ struct VerifyResult {
   // In bits, of so many compared.
   int64_t num_steps = 0, losses_different = 0, norms_different = 0;
   int64_t num_evals = 0, evals_different = 0;
+  // Gradients, weights and states count as tensors of their own. Of a layout whose bits may differ
+  // only the initial weights are hashed: then these two say nothing about the training.
   int64_t num_tensors = 0;                     // 0: the runs wrote no hashes to compare
-  std::vector<std::string> tensors_different;  // at the end
+  std::vector<std::string> tensors_different;  // at any step, in the order of their first time
+  int64_t different_at_end = 0;                // of these, at the last step compared
   bool hashes_are_whole = true;                // both runs wrote as many lines
   std::optional<int64_t> first_bad_step;       // 0: the initial weights
   std::optional<std::string> tensor;           // the first that differs there

@@ -42,6 +42,25 @@ std::vector<std::string> split(const std::string& text, char at) {
   return parts;
 }
 
+// "dp=2tp=2" (blanks are gone): the key whose "=" stands inside another's value; empty: none does.
+std::string key_inside(const std::string& value) {
+  const std::string before = value.substr(0, value.find('='));
+  std::string longest;
+  if (before.size() == value.size()) return longest;
+  for (const auto& [key, full] : kKeys) {
+    if (before.ends_with(key) && key.size() > longest.size()) longest = key;
+  }
+  return longest;
+}
+
+// What stands between two keys: a comma, or where the second begins another layout a semicolon.
+std::string missing_mark(const std::string& layout, const std::string& inside,
+                         const std::vector<std::string>& seen) {
+  const bool is_new_layout = std::find(seen.begin(), seen.end(), inside) != seen.end();
+  return fmt::format("layout \"{}\": a {} is missing before {}=", layout,
+                     is_new_layout ? "semicolon" : "comma", inside);
+}
+
 void read_part(const std::string& part, VerifyLayout* layout, std::vector<std::string>* seen,
                std::vector<std::string>* complaints) {
   const size_t equals = part.find('=');
@@ -55,9 +74,14 @@ void read_part(const std::string& part, VerifyLayout* layout, std::vector<std::s
         did_you_mean(key, known_keys()),
         "dp, tp, shard, mode, exact_tp, exact_dp, exact_rows, micro_batch, recompute, threads"));
   } else if (std::find(seen->begin(), seen->end(), key) != seen->end()) {
-    complaints->push_back(fmt::format("layout \"{}\" gives {} twice", layout->name, key));
+    complaints->push_back(
+        fmt::format("layout \"{}\" gives {} twice; a semicolon ends a layout: \"dp=1; dp=2\"",
+                    layout->name, key));
   } else {
     seen->push_back(key);
+    if (const std::string inside = key_inside(part.substr(equals + 1)); !inside.empty()) {
+      complaints->push_back(missing_mark(layout->name, inside, *seen));
+    }
     layout->sets.push_back(found->second + part.substr(equals));
   }
 }

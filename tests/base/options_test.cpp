@@ -126,6 +126,26 @@ TEST_F(Options, AllComplaintsAtOnceWithLines) {
              "r.yaml:10: key data.text: write \"data:\" and \"text:\" indented below it"}));
 }
 
+TEST_F(Options, SynonymsAreSuggestedAndNotAccepted) {
+  table.add_synonym("learning_rate", "train.lr");
+  table.add_synonym("seeds", "data.train (files)");  // before "seed", which is near
+  EXPECT_EQ(read("learning_rate: 1\ntrain: {learning-rate: 1, learningRate: 2}\n"),
+            (Lines{"r.yaml:1: unknown key learning_rate; here it is train.lr",
+                   "r.yaml:2: unknown key train.learning-rate; here it is train.lr",
+                   "r.yaml:2: unknown key train.learningRate; here it is train.lr"}));
+  EXPECT_EQ(config.lr, 1e-5);
+  EXPECT_EQ(set("seeds=1"),
+            Lines{"--set seeds=1: unknown key seeds; here it is data.train (files)"});
+  EXPECT_THROW(table.add_synonym("x", "train.rate"), BugError);
+  EXPECT_THROW(table.add_synonym("seeds", "seed"), BugError);
+}
+
+TEST_F(Options, ChangedLeavesDefaultsOut) {
+  EXPECT_EQ(table.changed(), "");
+  EXPECT_EQ(read("name: x\nseed: 42\ntrain: {lr: 0.5, betas: [0.9, 0.95]}\n"), Lines{});
+  EXPECT_EQ(table.changed(), "name: x\ntrain:\n  lr: 0.5\n  betas: [0.9, 0.95]\n");
+}
+
 TEST_F(Options, TextThatLooksLikeASection) {
   EXPECT_EQ(read("data:\n  text: {text}\n"),
             (Lines{"r.yaml:2: data.text is a section {key: value}, wanted text; put quotes around "

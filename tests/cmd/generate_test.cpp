@@ -109,7 +109,7 @@ TEST_F(GenerateCommand, StopsAtThePositionsWithAMessage) {
 
 TEST_F(GenerateCommand, WrongInputIsRefused) {
   const std::pair<const char*, const char*> cases[] = {
-      {"--prompt ''", "prompt 1 is empty"},
+      {"--prompt ''", "--prompt is empty"},
       {"--prompt a --temperature -1", "temperature is -1"},
       {"--prompt a --top-p 2", "top_p is 2"},
       {"--prompt a --top-k -3", "top_k is -3"},
@@ -123,8 +123,26 @@ TEST_F(GenerateCommand, WrongInputIsRefused) {
     EXPECT_NE(got.err.find(wanted), std::string::npos) << words << "\n" << got.err;
   }
   fs::remove(folder_ / "tokenizer.json");
-  EXPECT_EQ(generate("--prompt a").exit_code, 2);
+  const Outcome without = generate("--prompt a");
+  EXPECT_EQ(without.exit_code, 2);
+  EXPECT_NE(without.err.find("has no tokenizer"), std::string::npos) << without.err;
+  EXPECT_NE(without.err.find("--tokenizer bytes"), std::string::npos) << without.err;
   EXPECT_EQ(generate("--prompt a --tokenizer bytes --max-new-tokens 1").exit_code, 0);
+}
+
+// As an editor counts: the file and the line, from 1.
+TEST_F(GenerateCommand, ABadPromptIsFound) {
+  const std::string file = (folder_ / "prompts").string();
+  std::ofstream(file) << "a\n\nc\n";
+  Outcome got = generate("--prompts " + file);
+  EXPECT_EQ(got.exit_code, 2);
+  EXPECT_NE(got.err.find(file + ":2 is empty"), std::string::npos) << got.err;
+  std::ofstream(file) << "a\nb\n" << std::string(600, 'x') << "\n";
+  got = generate("--prompts " + file);
+  EXPECT_EQ(got.exit_code, 2);
+  EXPECT_NE(got.err.find(file + ":3 has 600 tokens"), std::string::npos) << got.err;
+  got = generate("", "\n");
+  EXPECT_NE(got.err.find("the prompt on standard input is empty"), std::string::npos) << got.err;
 }
 
 TEST_F(GenerateCommand, DamagedWeightsAreNamed) {

@@ -59,6 +59,17 @@ TEST(TokenizeCommand, BadUtf8IsRepairedAndSaid) {
   EXPECT_NE(got.err.find("standard input is not all UTF-8"), std::string::npos) << got.err;
 }
 
+// There is no run file here, so the hint is a word of the command line.
+TEST(TokenizeCommand, AFolderWithoutTokenizerSaysWhatToGive) {
+  const TemporaryFolder folder;
+  std::ofstream(folder / "config.json") << "{}";
+  const Outcome got = run_weft("tokenize '" + folder.path().string() + "' --text=a");
+  EXPECT_EQ(got.exit_code, 2);
+  EXPECT_NE(got.err.find("has no tokenizer"), std::string::npos) << got.err;
+  EXPECT_NE(got.err.find("weft tokenize bytes"), std::string::npos) << got.err;
+  EXPECT_EQ(got.err.find("data.tokenizer"), std::string::npos) << got.err;
+}
+
 TEST(TokenizeCommand, WrongInputIsRefused) {
   for (const char* words :
        {"tokenize bytes --decode --text=x", "tokenize bytes --decode --text=257",

@@ -35,16 +35,30 @@ std::vector<std::string> on_ranks(int n, const std::function<void(Ranks&)>& body
   return thrown;
 }
 
-TEST(Agree, AnotherRunFileOrOtherKernelsAreRefusedOnAllRanks) {
-  const auto alike = on_ranks(3, [](Ranks& ranks) { agree_on_numerics(ranks, "name: a", "neon"); });
+TEST(Agree, AnotherRunFileOrOtherNumericsAreRefusedOnAllRanks) {
+  const Json numerics(Json::Object{{"kernels", "neon"}, {"probe", "00ff"}});
+  const auto alike =
+      on_ranks(3, [&](Ranks& ranks) { agree_on_numerics(ranks, "name: a\nseed: 1\n", numerics); });
   EXPECT_EQ(alike, std::vector<std::string>(3));
-  for (const bool kernels : {false, true}) {
+  struct Case {
+    const char *key, *value, *told;
+  };
+  // Both sides are named, on every rank.
+  for (const Case& c : {Case{"kernels", "ref", "kernels: neon on rank 0, ref on rank 2"},
+                        Case{"probe", "00fe", "probe: 00ff on rank 0, 00fe on rank 2"},
+                        Case{"", "", "run file: \"seed: 1\" on rank 0, \"seed: 2\" on rank 2"}}) {
+    const bool is_run_file = *c.key == '\0';
     const auto thrown = on_ranks(3, [&](Ranks& ranks) {
-      const bool odd = ranks.rank() == 2;
-      agree_on_numerics(ranks, odd && !kernels ? "name: b" : "name: a",
-                        odd && kernels ? "ref" : "neon");
+      const bool is_odd = ranks.rank() == 2;
+      Json mine = numerics;
+      if (is_odd && !is_run_file) mine.set(c.key, Json(c.value));
+      agree_on_numerics(ranks, is_odd && is_run_file ? "name: a\nseed: 2\n" : "name: a\nseed: 1\n",
+                        mine);
     });
-    for (const std::string& text : thrown) EXPECT_NE(text.find("rank 2 has"), std::string::npos);
+    for (const std::string& text : thrown) {
+      EXPECT_NE(text.find("rank 2 does not compute as rank 0"), std::string::npos) << text;
+      EXPECT_NE(text.find(c.told), std::string::npos) << text;
+    }
   }
 }
 

@@ -62,6 +62,24 @@ TEST(BadData, MissingColumnAndOpenBrace) {
                  {"rows.jsonl:4", "JSON"});
 }
 
+// Rows of chat under a run file of plain text, and the reverse: the hint is the key to set.
+TEST(BadData, TheColumnOfConversationsIsHinted) {
+  const TinyRun run;
+  std::string chat;
+  for (int i = 0; i < 8; ++i) chat += "{\"id\": 1, \"conversations\": [{\"role\": \"user\"}]}\n";
+  run.write("chat.jsonl", chat);
+  const std::string rows = "data.train=[" + (run / "chat.jsonl").string() + "]";
+  expect_refused(run, {rows},
+                 {"chat.jsonl:1", "no column 'text', which data.text asks for",
+                  "there are: id, conversations", "set data.messages: conversations"});
+  expect_refused(run, {rows, "data.messages=messages"},
+                 {"no column 'messages'", "set data.messages: conversations"});
+  expect_refused(run, {"data.messages=talk"}, {"no column 'talk'", "there are: text"});
+  run.write("rows.csv", "question,sql\na,b\n");
+  expect_refused(run, {"data.train=" + (run / "rows.csv").string()},
+                 {"no column 'text'", "question, sql", "data.text: \"{question}\""});
+}
+
 TEST(BadData, OverwriteKeepsTheOldRunWhereTheNewOneCannotStart) {
   const TinyRun run;
   run.train_well();

@@ -164,10 +164,35 @@ TEST(PlanLayout, SaysWhatToChangeWhereNoneFits) {
   // Neither dp 3 (8 rows) nor tp 3 (4 heads).
   const Ended odd = run_to_end(run.words("plan", {}, {"--fit", "1GB", "--ranks", "3"}));
   EXPECT_EQ(odd.exit_code, 1);
-  expect_parts(odd.out, {"global_batch 8", "parallel.tp=3"});
+  expect_parts(odd.out,
+               {"global_batch 8", "parallel.tp=3", "admissible values of parallel.tp: 1, 2",
+                "no layout has 3 ranks, whatever the memory",
+                "nearest numbers of ranks that have one: 2, 4\n"});
+  EXPECT_FALSE(contains(odd.out, "none fits")) << odd.out;
   const Ended wrong = run_to_end(run.words("plan", {}, {"--fit", "much"}));
   EXPECT_EQ(wrong.exit_code, 2);
   expect_parts(wrong.err, {"much", "5GB"});
+}
+
+// 8 rows and tp up to 4: 1, 2, 4, 8, 16 and 32 ranks.
+TEST(PlanLayout, NamesTheNearestNumbersOfRanks) {
+  const TinyRun run;
+  const auto nearest = [&](const char* ranks, const std::vector<std::string>& sets) {
+    const Ended ended =
+        run_to_end(run.words("plan", sets, {"--fit", "1GB", "--ranks", ranks, "--json"}));
+    EXPECT_EQ(ended.exit_code, 1) << ended.err;
+    std::vector<int64_t> numbers;
+    const Json found = parse_json(ended.out, "plan");
+    for (const Json& n : found.at("nearest_ranks").as_array()) numbers.push_back(n.as_int());
+    EXPECT_TRUE(found.at("advice").as_array().empty());
+    return numbers;
+  };
+  using Numbers = std::vector<int64_t>;
+  EXPECT_EQ(nearest("7", {}), (Numbers{4, 8}));
+  EXPECT_EQ(nearest("12", {}), (Numbers{8, 16}));
+  EXPECT_EQ(nearest("1000", {}), (Numbers{32}));
+  // Exact mode: exact_tp is 2, so that tp 4 is out.
+  EXPECT_EQ(nearest("32", {"parallel.mode=exact"}), (Numbers{16}));
 }
 
 TEST(PlanLayout, RefusesWhatCannotBeCut) {

@@ -1,7 +1,9 @@
 // tests/e2e/run_dir_test.cpp: what a second start may change, and what a run leaves behind.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <sstream>
 
 #include "tests/e2e/tiny_run.h"
 
@@ -196,12 +198,77 @@ TEST(RunDir, QuietPrintsNothing) {
   EXPECT_TRUE(wrong.err.starts_with("error: ")) << wrong.err;
 }
 
-TEST(RunDir, LoudPrintsTheResolvedFile) {
+// What was set is shown; the 75 keys that are not wait in the run directory.
+TEST(RunDir, LoudPrintsWhatIsNoDefault) {
   const TinyRun run;
   const Ended ended = run.train();
   EXPECT_EQ(ended.out, "");
-  expect_parts(ended.err, {"global_batch: 8", "# default", "# not built", "step 6/6", "final loss",
-                           "best loss", "rows dropped"});
+  expect_parts(ended.err, {"name: tiny\n", "  micro_batch: 4\n", "  threads: 1\n", "run.yaml",
+                           "step 6/6", "final loss", "best loss", "rows dropped"});
+  for (const char* part : {"# default", "# not built", "clip_norm", "max_restarts"}) {
+    EXPECT_FALSE(contains(ended.err, part)) << part << ended.err;
+  }
+  const std::string shown = ended.err.substr(0, ended.err.find("parameters"));
+  EXPECT_LT(std::count(shown.begin(), shown.end(), '\n'), 25) << shown;
+  expect_parts(slurp(run.dir() / "run.yaml"),
+               {"global_batch: 8", "clip_norm: 1  # default", "# not built"});
+}
+
+// Once, though every rank knows: and not where there is a core for each.
+TEST(RunDir, MoreThreadsThanCoresAreToldOnce) {
+  const TinyRun run;
+  const auto warnings = [&](const std::vector<std::string>& sets) {
+    const Ended ended = run.train(sets, {"--overwrite"});
+    EXPECT_EQ(ended.exit_code, 0) << ended.err;
+    std::vector<std::string> found;
+    std::istringstream lines(ended.err);
+    for (std::string line; std::getline(lines, line);) {
+      if (contains(line, " take turns")) found.push_back(line);
+    }
+    return found;
+  };
+  const auto many = warnings({"train.steps=1", "parallel.dp=2", "launch.threads=1000"});
+  ASSERT_EQ(many.size(), 1u);
+  expect_parts(many[0], {"warning: 2 ranks x 1000 threads on ", "launch.threads"});
+  EXPECT_EQ(warnings({"train.steps=1", "launch.threads=1"}), std::vector<std::string>());
+}
+
+// The same rows under their hub name: the same losses.
+TEST(RunDir, RowsOfTheHuggingFaceCacheAreTrainedOn) {
+  const TinyRun run;
+  run.train_well();
+  const std::string set = "hub/datasets--Org--Set";
+  std::filesystem::create_directories(run / (set + "/snapshots/abc"));
+  std::filesystem::create_directories(run / (set + "/refs"));
+  run.write(set + "/refs/main", "abc");
+  run.write(set + "/snapshots/abc/a.txt", slurp(run / "train.txt"));
+  StartOptions options;
+  options.env["HF_HUB_CACHE"] = (run / "hub").string();
+  const Ended ended = run_to_end(
+      run.words("train", {"name=hub", "data.train=hf://datasets/Org/Set/a.txt"}), options);
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_EQ(metric_texts(run.dir("hub"), "loss"), metric_texts(run.dir(), "loss"));
+}
+
+TEST(RunDir, TheStateHoldsTheNumericsFingerprint) {
+  const TinyRun run;
+  run.train_well({"train.steps=2", "parallel.mode=exact"});
+  const Json state = parse_json(slurp(run.checkpoint(2) / "state.json"), "state.json");
+  const Json& numerics = state.at("numerics");
+  EXPECT_EQ(numerics.at("precision").as_string(), "fp32");
+  EXPECT_EQ(numerics.at("mode").as_string(), "exact");
+  EXPECT_EQ(numerics.at("exact_tp").as_int(), 2);
+  EXPECT_EQ(numerics.at("probe").as_string().size(), 16u);
+  // The same kernels: silence. Others: both sides are named.
+  Ended ended = run.train({"train.steps=3", "parallel.mode=exact"});
+  EXPECT_FALSE(contains(ended.err, "bits of this run change")) << ended.err;
+  StartOptions options;
+  options.env["WEFT_CPU_LEVEL"] = "ref";
+  ended = run_to_end(run.words("train", {"train.steps=4", "parallel.mode=exact"}), options);
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  expect_parts(ended.err,
+               {"warning: the bits of this run change at the checkpoint: kernels: ",
+                numerics.at("kernels").as_string() + " in the checkpoint, ref now", "probe: "});
 }
 
 }  // namespace

@@ -1,8 +1,12 @@
 // tests/track/show_test.cpp: the progress line and the plots.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cmath>
+#include <cstdlib>
+#include <regex>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -54,6 +58,80 @@ TEST(Progress, TerminalLineIsRewritten) {
   EXPECT_TRUE(text.starts_with("\r\x1b[K"));
   EXPECT_NE(text.find("██████████··········"), std::string::npos) << text;
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1);  // the one at the end
+}
+
+// A terminal so many columns wide (0: it does not know), and what it was sent.
+class Terminal {
+ public:
+  explicit Terminal(size_t columns) : fd_(::posix_openpt(O_RDWR | O_NOCTTY)) {
+    EXPECT_EQ(::grantpt(fd_), 0);
+    EXPECT_EQ(::unlockpt(fd_), 0);
+    end_ = ::open(::ptsname(fd_), O_RDWR | O_NOCTTY);
+    const winsize size{24, static_cast<unsigned short>(columns), 0, 0};
+    EXPECT_EQ(::ioctl(end_, TIOCSWINSZ, &size), 0);
+  }
+  ~Terminal() {
+    ::close(end_);
+    ::close(fd_);
+  }
+  // The one line that a step shows, as a person sees it.
+  std::string line_of(const StepMetrics& step, int64_t total) {
+    Progress progress(ProgressStyle::kTerminal, total, 1, end_);
+    progress.step(step);
+    std::string text(4096, '\0');
+    const ssize_t n = ::read(fd_, text.data(), text.size());
+    text.resize(static_cast<size_t>(std::max<ssize_t>(0, n)));
+    return std::regex_replace(text, std::regex("\r|\x1b\\[[0-9;]*[A-Za-z]"), "");
+  }
+
+ private:
+  int fd_, end_ = -1;
+};
+
+size_t width_of(const std::string& text) {
+  return static_cast<size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+}
+
+StepMetrics long_step() {
+  StepMetrics m;
+  m.step = 1234567;
+  m.loss = 12.3456;
+  m.step_ms = 500;
+  m.tokens_per_s = 1234567.8;
+  m.mem_bytes = int64_t{123} << 30;
+  m.time_s = 1;
+  return m;
+}
+
+// Narrower than any number of fields, wider than all of them: never a new line, never half a
+// number.
+TEST(Progress, TheLineFitsTheTerminal) {
+  const std::string all =
+      "step 1234567/9999999  loss 12.3456  1,234,568 tok/s  123.0 GiB  1217:25 h left";
+  for (const size_t columns : {10u, 30u, 40u, 60u, 79u, 80u, 81u, 90u, 100u, 120u, 200u}) {
+    Terminal terminal(columns);
+    const std::string line = terminal.line_of(long_step(), 9999999);
+    EXPECT_LT(width_of(line), columns) << line;
+    const std::string words = line.substr(std::min(line.find("step"), line.size()));
+    EXPECT_TRUE(all.starts_with(words)) << line;
+    if (columns > 30) {
+      EXPECT_TRUE(words == all || all.substr(words.size()).starts_with("  ")) << line;
+    }
+    // Not cut at 80 where there is more room.
+    EXPECT_EQ(words == all, columns > all.size()) << columns << line;
+    // What is left over is the bar's, from five cells on.
+    const bool has_bar = words.size() < line.size();
+    EXPECT_EQ(has_bar, columns >= words.size() + 7) << columns << line;
+  }
+}
+
+TEST(Progress, ATerminalThatDoesNotKnowItsWidthIsAskedForInTheEnvironment) {
+  ::setenv("COLUMNS", "50", 1);
+  const std::string narrow = Terminal(0).line_of(long_step(), 9999999);
+  ::unsetenv("COLUMNS");
+  EXPECT_LT(width_of(narrow), 50u) << narrow;
+  EXPECT_GT(width_of(Terminal(0).line_of(long_step(), 9999999)), 50u);
 }
 
 TEST(Progress, QuietIsQuiet) { EXPECT_EQ(shown(ProgressStyle::kQuiet, 4, 8, 1), ""); }

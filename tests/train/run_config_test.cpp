@@ -91,6 +91,40 @@ TEST_F(RunFileTest, MicroBatchIsLoweredToTheGlobalOne) {
   EXPECT_EQ(c.num_passes(), 1);
 }
 
+// Words that people bring from other trainers, with the key that they want.
+TEST_F(RunFileTest, WordsOfOtherTrainersAreUnderstood) {
+  const std::pair<const char*, const char*> words[] = {
+      {"learning_rate", "train.lr"},
+      {"train.learning_rate", "train.lr"},
+      {"batch_size", "train.global_batch"},
+      {"train.batch_size", "train.global_batch"},
+      {"max_steps", "train.steps"},
+      {"num_epochs", "train.epochs"},
+      {"num_train_epochs", "train.epochs"},
+      {"epochs", "train.epochs"},
+      {"output_dir", "storage"},
+      {"gradient_accumulation_steps", "train.grad_accum"},
+      {"per_device_train_batch_size", "train.micro_batch"},
+      {"max_seq_length", "data.seq_length"},
+      {"model_name_or_path", "model.path"},
+      {"train.save_steps", "checkpoint.every"},
+      {"zero_stage", "parallel.shard"},
+  };
+  for (const auto& pair : words) {
+    const std::string word = pair.first, key = pair.second;
+    const std::string e = error_of<UserError>([&] { read(kSmallest, {word + "=1"}); });
+    EXPECT_NE(e.find("unknown key " + word), std::string::npos) << e;
+    EXPECT_NE(e.find(key), std::string::npos) << word << "\n" << e;
+  }
+}
+
+TEST_F(RunFileTest, DataMayLieElsewhere) {
+  const RunConfig c =
+      read(kSmallest, {"data.train=hf://datasets/a/b/c.parquet", "data.eval=s3://bucket/d.jsonl"})
+          .config();
+  EXPECT_EQ(c.data.train[0], "hf://datasets/a/b/c.parquet");
+}
+
 TEST_F(RunFileTest, AllComplaintsComeTogether) {
   const std::string e = error_of<UserError>([&] {
     read("nmae: a\nmodel: {path: m, init: random2}\ndata: {train: [], seq_length: x}\n",

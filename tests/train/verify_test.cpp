@@ -1,8 +1,12 @@
 // tests/train/verify_test.cpp: layouts read, runs compared, hashes that have no order.
+#include "train/verify.h"
+
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <iterator>
 #include <limits>
+#include <sstream>
 
 #include "base/error.h"
 #include "tests/io/temporary_folder.h"
@@ -27,6 +31,22 @@ TEST(VerifyLayouts, AreWholeAndKeepTheirOrder) {
                                       "train.grad_accum=0", "parallel.dp=2"}));
   EXPECT_THROW(parse_layouts("dp=2"), UserError);
   EXPECT_THROW(parse_layouts("dp=2; dp=2,dp=4"), UserError);
+}
+
+TEST(VerifyLayouts, AMissingMarkIsNamed) {
+  const auto told = [](const std::string& text) {
+    return testing::error_of<UserError>([&] { parse_layouts(text); });
+  };
+  const std::pair<const char*, const char*> cases[] = {
+      {"dp=1; dp=2 tp=2", "\"dp=2tp=2\": a comma is missing before tp="},
+      {"dp=1; dp=2,shard=zero1 mode=exact", "a comma is missing before mode="},
+      {"dp=1; tp=2 exact_tp=2", "a comma is missing before exact_tp="},
+      {"dp=1 dp=2; tp=2", "a semicolon is missing before dp="},
+      {"dp=1, dp=2", "a semicolon ends a layout"},
+  };
+  for (const auto& [text, part] : cases) {
+    EXPECT_NE(told(text).find(part), std::string::npos) << text << "\n" << told(text);
+  }
 }
 
 TEST(ElementHash, DependsOnBitsAndPlace) {
@@ -135,6 +155,57 @@ TEST_F(HashedRuns, NameTheFirstTensor) {
   r = compare(run);
   EXPECT_EQ(r.first_bad_step, 1);
   EXPECT_FALSE(r.tensor);
+}
+
+// A tensor that went wrong and came back is counted: somebody reads the column, not the step.
+TEST_F(HashedRuns, TensorsCountAtAnyStep) {
+  VerifyResult r = compare(hashed("same", kBase));
+  EXPECT_EQ(r.num_tensors, 3);  // a, b and the gradient, which the start has not
+  EXPECT_TRUE(r.tensors_different.empty());
+  r = compare(hashed("start", change("\"b\": \"1\"", "\"b\": \"9\"")));
+  EXPECT_EQ(r.tensors_different, std::vector<std::string>{"b"});
+  EXPECT_EQ(r.different_at_end, 0);
+  ASSERT_FALSE(r.broken.empty());
+  EXPECT_NE(r.broken[0].find("1 of 3 tensors"), std::string::npos) << r.broken[0];
+  EXPECT_NE(r.broken[0].find("0 of them at the last step"), std::string::npos) << r.broken[0];
+  std::string both = change("\"b\": \"2\"", "\"b\": \"9\"");
+  both.replace(both.find("\"a#grad\": \"6\""), 13, "\"a#grad\": \"7\"");
+  r = compare(hashed("both", both));
+  EXPECT_EQ(r.tensors_different, (std::vector<std::string>{"b", "a#grad"}));
+  EXPECT_EQ(r.different_at_end, 1);
+  EXPECT_EQ(r.first_bad_step, 1);
+  EXPECT_EQ(r.tensor, "b");
+}
+
+// The words of a layout's line in the table of bits: name, losses, norms, evals, tensors, eval
+// loss.
+std::vector<std::string> bits_line(const VerifyReport& report, const std::string& name) {
+  const std::string text = report.to_text();
+  std::istringstream lines(text.substr(std::min(text.find("different in bits"), text.size())));
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::vector<std::string> found{std::istream_iterator<std::string>(words), {}};
+    if (!found.empty() && found[0] == name) return found;
+  }
+  return {};
+}
+
+// Of a layout of fast mode nothing but the start is hashed: 0/3 would be taken for agreement.
+TEST_F(HashedRuns, TheTableClaimsNoTensorsThatWereNotCompared) {
+  VerifyRun base = hashed("base", kBase), fast = base;
+  fast.hashes = hashed("fast", kBase.substr(0, kBase.find('\n') + 1)).hashes;
+  VerifyRun exact = hashed("exact", change("\"b\": \"2\"", "\"b\": \"9\""));
+  base.name = "base";
+  exact.name = "exact";
+  fast.name = "fast";
+  VerifyReport report;
+  const Bars bits = choose_bars(true, false, {}, {}), wide = choose_bars(false, false, {}, {});
+  report.layouts = {compare_runs(base, base, bits), compare_runs(base, exact, bits),
+                    compare_runs(base, fast, wide)};
+  using Words = std::vector<std::string>;
+  EXPECT_EQ(bits_line(report, "exact"), (Words{"exact", "0/2", "0/2", "-", "1/3", "-"}));
+  EXPECT_EQ(bits_line(report, "fast"), (Words{"fast", "0/2", "0/2", "-", "-", "-"}));
+  EXPECT_NE(report.to_text().find("first at step 1, tensor b"), std::string::npos);
 }
 
 TEST_F(HashedRuns, ShortFilesDoNotPass) {

@@ -1,0 +1,236 @@
+// train/numerics.cpp: the fingerprint, and a probe of the kernels.
+#include "train/numerics.h"
+
+#include <fmt/ranges.h>
+
+#include <memory>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/version.h"
+
+namespace weft {
+namespace {
+
+// Runs kernels over fixed numbers and folds every result into one hash. The sizes are small, and
+// past the blocks in which kernels work (64 keys, 512 of K, 2048 of the vocabulary), because that
+// is where two versions of a kernel part.
+class Probe {
+ public:
+  Probe(const Kernels& kernels, Dtype dtype) : k_(kernels), dtype_(dtype), pool_(1) {}
+
+  std::string hash() {
+    product();
+    norm();
+    gate();
+    attend();
+    loss();
+    update();
+    return hash_hex(hash_);
+  }
+
+ private:
+  using Bytes = std::vector<std::byte>;
+
+  // Numbers in [-1, 1) that depend on their place and on `salt`.
+  Bytes numbers(int64_t n, uint64_t salt, Dtype dtype) const {
+    std::vector<float> values(static_cast<size_t>(n));
+    for (size_t i = 0; i < values.size(); ++i) {
+      const uint64_t bits = hash_bytes(&i, sizeof i, salt) >> 40;  // 24 of them: exact in fp32
+      values[i] = static_cast<float>(bits) / 8388608.0f - 1.0f;
+    }
+    Bytes out(static_cast<size_t>(n * dtype_bytes(dtype)));
+    convert_elements(values.data(), Dtype::kF32, out.data(), dtype, n);
+    return out;
+  }
+  Bytes numbers(int64_t n, uint64_t salt) const { return numbers(n, salt, dtype_); }
+  Bytes zeros(int64_t n, Dtype dtype) const {
+    return Bytes(static_cast<size_t>(n * dtype_bytes(dtype)));
+  }
+  void fold(const void* data, size_t bytes) { hash_ = hash_bytes(data, bytes, hash_); }
+  void fold(const Bytes& bytes) { fold(bytes.data(), bytes.size()); }
+
+  Context context(size_t bytes) {
+    constexpr size_t kAlign = 64;
+    space_.resize(bytes + kAlign);
+    void* at = space_.data();
+    size_t room = space_.size();
+    ensure(std::align(kAlign, bytes, at, room) != nullptr, "no room for the probe");
+    return {&pool_, static_cast<std::byte*>(at), bytes};
+  }
+
+  void product() {
+    constexpr int64_t kM = 20, kN = 36, kK = 600;
+    Bytes a = numbers(kM * kK, 1), b = numbers(kN * kK, 2), c = zeros(kM * kN, Dtype::kF32);
+    GemmArgs args{};
+    args.M = kM;
+    args.N = kN;
+    args.K = kK;
+    args.dtype = dtype_;
+    args.c_dtype = Dtype::kF32;
+    args.a = a.data();
+    args.lda = kK;
+    args.b_transposed = true;
+    args.b.part[0] = b.data();
+    args.b.rows[0] = kN;
+    args.b.count = 1;
+    args.b.ld = kK;
+    args.c.part[0] = c.data();
+    args.c.rows[0] = kM;
+    args.c.count = 1;
+    args.c.ld = kN;
+    k_.gemm(context(k_.gemm_workspace(args, 1)), args);
+    fold(c);
+  }
+
+  void norm() {
+    constexpr int64_t kR = 3, kC = 200;
+    const Bytes x = numbers(kR * kC, 3), weight = numbers(kC, 4);
+    Bytes y = zeros(kR * kC, dtype_);
+    std::vector<float> rstd(kR);
+    RmsNormArgs args{};
+    args.R = kR;
+    args.C = kC;
+    args.dtype = dtype_;
+    args.eps = 1e-6f;
+    args.x = x.data();
+    args.weight = weight.data();
+    args.y = y.data();
+    args.rstd = rstd.data();
+    k_.rmsnorm(context(0), args);
+    fold(y);
+    fold(rstd.data(), rstd.size() * sizeof(float));
+  }
+
+  void gate() {
+    constexpr int64_t kR = 3, kF = 100;
+    const Bytes gate_up = numbers(kR * 2 * kF, 5);
+    Bytes h = zeros(kR * kF, dtype_);
+    k_.swiglu(context(0), {kR, kF, dtype_, gate_up.data(), h.data()});
+    fold(h);
+  }
+
+  void attend() {
+    constexpr int64_t kT = 70, kH = 2, kD = 16;
+    const Bytes qkv = numbers(kT * (kH + 2) * kD, 6);
+    Bytes out = zeros(kT * kH * kD, dtype_);
+    const int32_t length = kT;
+    std::vector<float> lse(kH * kT);
+    AttentionArgs args{};
+    args.B = 1;
+    args.T = kT;
+    args.H = kH;
+    args.G = 1;
+    args.D = kD;
+    args.dtype = dtype_;
+    args.scale = 0.25f;
+    args.qkv = qkv.data();
+    args.lengths = &length;
+    args.out = out.data();
+    args.lse = lse.data();
+    k_.attention(context(k_.attention_workspace(args, 1)), args);
+    fold(out);
+    fold(lse.data(), lse.size() * sizeof(float));
+  }
+
+  void loss() {
+    constexpr int64_t kR = 2, kV = 2100;
+    Bytes logits = numbers(kR * kV, 7);
+    const int32_t targets[kR] = {17, 2090};
+    float losses[kR] = {};
+    k_.cross_entropy(context(0), {kR, kV, dtype_, logits.data(), targets, losses, true});
+    fold(logits);
+    fold(losses, sizeof losses);
+  }
+
+  void update() {
+    constexpr int64_t kN = 300;
+    constexpr Dtype kF32 = Dtype::kF32;
+    Bytes p = numbers(kN, 8), master = numbers(kN, 8, kF32), m = zeros(kN, kF32), v = m;
+    const Bytes grad = numbers(kN, 9, kF32);
+    double partials[2] = {};
+    k_.squares(context(0), {kN, kF32, grad.data(), partials});
+    fold(partials, sizeof partials);
+    AdamwArgs args{};
+    args.n = kN;
+    args.dtype = dtype_;
+    args.grad_dtype = args.state_dtype = kF32;
+    args.p = p.data();
+    if (dtype_ != kF32) args.master = reinterpret_cast<float*>(master.data());
+    args.grad = grad.data();
+    args.m = m.data();
+    args.v = v.data();
+    args.grad_scale = 0.7;
+    args.lr = 1e-3;
+    args.beta1 = 0.9;
+    args.beta2 = 0.999;
+    args.eps = 1e-8;
+    args.weight_decay = 0.01;
+    args.bias1 = 1 - args.beta1;
+    args.bias2 = 1 - args.beta2;
+    k_.adamw(context(0), args);
+    for (const Bytes* bytes : {&p, &master, &m, &v}) fold(*bytes);
+  }
+
+  const Kernels& k_;
+  Dtype dtype_;
+  ThreadPool pool_;
+  Bytes space_;
+  uint64_t hash_ = 0;
+};
+
+}  // namespace
+
+std::string probe_kernels(const Kernels& kernels, Dtype dtype) {
+  return Probe(kernels, dtype).hash();
+}
+
+Json numerics_fingerprint(const RunConfig& c, const Layout& layout, const Kernels& kernels) {
+  const auto constant = [&](int64_t value) { return layout.is_exact ? Json(value) : Json(); };
+  return Json(Json::Object{{"weft", kWeftVersion},
+                           {"version", kNumericsVersion},
+                           {"kernels", kernels.name},
+                           {"precision", c.train.precision},
+                           {"master_weights", c.has_masters()},
+                           {"mode", layout.is_exact ? "exact" : "fast"},
+                           {"exact_tp", constant(layout.exact_tp)},
+                           {"exact_dp", constant(layout.exact_dp)},
+                           {"exact_rows", constant(layout.exact_rows)},
+                           {"probe", probe_kernels(kernels, c.compute_dtype())}});
+}
+
+std::vector<std::string> numerics_differences(const Json& a, const std::string& name_a,
+                                              const Json& b, const std::string& name_b) {
+  std::vector<std::string> found;
+  const auto show = [](const Json* value) {
+    if (!value) return std::string("none");
+    return value->is_string() ? value->as_string() : value->dump();
+  };
+  const auto compare = [&](const std::string& key, const Json* left, const Json* right) {
+    if (left && right && *left == *right) return;
+    found.push_back(fmt::format("{}: {} {}, {} {}", key, show(left), name_a, show(right), name_b));
+  };
+  for (const auto& [key, value] : a.as_object()) compare(key, &value, b.find(key));
+  for (const auto& [key, value] : b.as_object()) {
+    if (!a.find(key)) compare(key, nullptr, &value);
+  }
+  return found;
+}
+
+void tell_other_numerics(const Json& state, const Json& now) {
+  const Json* stored = state.find("numerics");
+  if (!stored || now.at("mode") != Json("exact")) return;  // fast mode promises no bits
+  Json before(Json::Object{}), after(Json::Object{});
+  for (const char* key :
+       {"version", "kernels", "probe"}) {  // the rest is checked with the run file
+    if (!stored->find(key)) continue;
+    before.set(key, stored->at(key));
+    after.set(key, now.at(key));
+  }
+  const auto found = numerics_differences(before, "in the checkpoint", after, "now");
+  if (!found.empty())
+    log_warning("the bits of this run change at the checkpoint: {}", fmt::join(found, "; "));
+}
+
+}  // namespace weft

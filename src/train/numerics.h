@@ -1,0 +1,36 @@
+// train/numerics.h: what decides the bits of a run beside its rows: the numerics fingerprint.
+//
+// It stands in state.json, and ranks whose fingerprints differ are refused at the start: they would
+// train, and nobody would notice that they do not train the same.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "kernel/kernels.h"
+#include "train/layout.h"
+#include "train/run_config.h"
+
+namespace weft {
+
+// Raised by whoever changes a formula, an order of additions or a block size that bits depend on.
+inline constexpr int kNumericsVersion = 2;
+
+// An object of plain values: weft, version, kernels, precision, master_weights, mode, exact_tp,
+// exact_dp, exact_rows (null in fast mode), and probe: a hash of what the kernels compute from
+// fixed numbers, which tells two builds apart that claim to be alike.
+Json numerics_fingerprint(const RunConfig& config, const Layout& layout, const Kernels& kernels);
+
+// The hash of what these kernels give: products, norm, swiglu, attention, loss, update.
+std::string probe_kernels(const Kernels& kernels, Dtype dtype);
+
+// "kernels: neon NAME_A, ref NAME_B" for every key in which two fingerprints differ.
+std::vector<std::string> numerics_differences(const Json& a, const std::string& name_a,
+                                              const Json& b, const std::string& name_b);
+
+// A warning where a run of exact mode goes on from a checkpoint (its state.json) whose kernels
+// computed otherwise: from there on the bits are those of this machine.
+void tell_other_numerics(const Json& state, const Json& now);
+
+}  // namespace weft

@@ -1,0 +1,81 @@
+// tests/train/numerics_test.cpp: the fingerprint changes with whatever changes bits.
+#include "train/numerics.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace weft {
+namespace {
+
+// One step of rounding elsewhere in one kernel, under the same name.
+void nudged_swiglu(const Context& context, const SwigluArgs& args) {
+  ref_kernels().swiglu(context, args);
+  store_element(args.h, args.dtype, 7, load_element(args.h, args.dtype, 7) * 1.01f);
+}
+void nudged_gemm(const Context& context, const GemmArgs& args) {
+  ref_kernels().gemm(context, args);
+  auto* c = static_cast<float*>(args.c.part[0]);
+  c[3] = std::nextafter(c[3], 1e9f);
+}
+void nudged_attention(const Context& context, const AttentionArgs& args) {
+  ref_kernels().attention(context, args);
+  args.lse[0] = std::nextafter(args.lse[0], 1e9f);
+}
+
+TEST(Numerics, TheProbeIsRepeatedAndTellsKernelsApart) {
+  for (const Dtype dtype : {Dtype::kF32, Dtype::kBf16}) {
+    const std::string plain = probe_kernels(ref_kernels(), dtype);
+    EXPECT_EQ(plain, probe_kernels(ref_kernels(), dtype));
+    EXPECT_EQ(plain.size(), 16u);
+    Kernels swiglu = ref_kernels(), gemm = swiglu, attention = swiglu;
+    swiglu.swiglu = nudged_swiglu;
+    gemm.gemm = nudged_gemm;
+    attention.attention = nudged_attention;
+    for (const Kernels* changed : {&swiglu, &gemm, &attention}) {
+      EXPECT_NE(probe_kernels(*changed, dtype), plain);
+    }
+  }
+  EXPECT_NE(probe_kernels(ref_kernels(), Dtype::kF32), probe_kernels(ref_kernels(), Dtype::kBf16));
+  EXPECT_EQ(probe_kernels(cpu_kernels(), Dtype::kF32), probe_kernels(cpu_kernels(), Dtype::kF32));
+}
+
+TEST(Numerics, EveryKeyCounts) {
+  RunConfig c;
+  Layout layout;
+  const Json plain = numerics_fingerprint(c, layout, ref_kernels());
+  for (const char* key : {"weft", "version", "kernels", "precision", "master_weights", "mode",
+                          "exact_tp", "exact_dp", "exact_rows", "probe"}) {
+    EXPECT_TRUE(plain.find(key)) << key;
+  }
+  EXPECT_TRUE(plain.at("exact_tp").is_null());
+  layout.dp = 4;  // fast mode: the layout is no part of it
+  EXPECT_EQ(numerics_fingerprint(c, layout, ref_kernels()), plain);
+  RunConfig bf16 = c, pure = c;
+  bf16.train.precision = pure.train.precision = "bf16";
+  pure.train.master_weights = false;
+  const Json with_masters = numerics_fingerprint(bf16, layout, ref_kernels());
+  EXPECT_NE(with_masters, plain);
+  EXPECT_NE(with_masters, numerics_fingerprint(pure, layout, ref_kernels()));
+  Layout exact;
+  exact.is_exact = true;
+  exact.exact_tp = 2;
+  Layout other = exact;
+  other.exact_dp = 8;
+  const Json first = numerics_fingerprint(c, exact, ref_kernels());
+  EXPECT_NE(first, plain);
+  EXPECT_NE(first, numerics_fingerprint(c, other, ref_kernels()));
+  EXPECT_NE(plain, numerics_fingerprint(c, layout, cpu_kernels()));
+}
+
+TEST(Numerics, DifferencesNameBothSides) {
+  const Json a(Json::Object{{"kernels", "neon"}, {"version", 1}, {"old", true}});
+  const Json b(Json::Object{{"kernels", "ref"}, {"version", 1}, {"new", 3}});
+  EXPECT_EQ(numerics_differences(a, "there", b, "here"),
+            (std::vector<std::string>{"kernels: neon there, ref here", "old: true there, none here",
+                                      "new: none there, 3 here"}));
+  EXPECT_TRUE(numerics_differences(a, "there", a, "here").empty());
+}
+
+}  // namespace
+}  // namespace weft
