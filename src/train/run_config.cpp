@@ -37,9 +37,7 @@ void bind_data(OptionTable& t, DataConfig& c) {
   t.add("data.tokenizer", &c.tokenizer, "auto (model.path) | bytes | PATH");
   t.add("data.seq_length", &c.seq_length, "positions fed").at_least(2).at_most(1 << 20);
   t.add("data.target_length", &c.target_length, "encoder-decoder only").at_least(1);
-  t.add("data.layout", &c.layout, "how rows fill a batch")
-      .one_of({"pad", "dynamic", "pack"})
-      .not_built_values({"dynamic", "pack"});
+  t.add("data.layout", &c.layout, "how rows fill a batch").one_of({"pad", "dynamic", "pack"});
   t.add("data.mask_padding", &c.mask_padding, "padding is never a label")
       .not_built("labels on padding");
   t.add("data.drop_empty", &c.drop_empty, "rows of one token or less are dropped");
