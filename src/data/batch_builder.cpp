@@ -67,6 +67,7 @@ void BatchBuilder::restore(const StreamState& state) {
   require(state.epoch >= 1 && state.position >= 0 && state.position <= num_rows_,
           "the checkpoint stands at row {} of epoch {}, but the data has {} rows", state.position,
           state.epoch, num_rows_);
+  require(state.part >= 0, "the checkpoint stands at packed row {}", state.part);
   if (state.files != 0 && files_ != 0 && state.files != files_) {
     throw UserError("the data files are not those of the checkpoint: their sizes or times differ",
                     "a run goes on with the same rows: bring the files back, or start anew with "
@@ -208,6 +209,8 @@ void BatchBuilder::take_packed(Batch& out) {
   int64_t k = 0;
   while (position_ < num_rows_ && k < options_.global_batch) {
     if (pack_.first != position_) pack_ = load_pack(order_, position_);
+    require(part_ <= static_cast<int64_t>(pack_.packed.size()),
+            "the checkpoint stands at packed row {} of {}", part_, pack_.packed.size());
     if (part_ == 0) count_window(out);
     for (; part_ < static_cast<int64_t>(pack_.packed.size()) && k < options_.global_batch;
          ++part_) {

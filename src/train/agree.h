@@ -25,8 +25,8 @@ bool agree_on_success(Ranks& ranks, bool ok);
 // UserError naming the rank where one has another run file, other kernels or another program.
 void agree_on_numerics(Ranks& ranks, const std::string& run, const std::string& kernels);
 
-// Ranks of a tensor group must have made the same rows, and all ranks stand at the same place of the
-// data. BugError naming step and ranks where not.
+// Ranks of a tensor group must have made the same rows, and all ranks stand at the same place of
+// the data. BugError naming step and ranks where not.
 void compare_batches(Ranks& ranks, const Batch& batch, int64_t step);
 
 }  // namespace weft

@@ -257,6 +257,9 @@ TEST(Layout, FewLongRowsMayFillAPackedBatchAndTooFewAreRefused) {
   Batch batch;
   ASSERT_TRUE(stream.next(batch));
   EXPECT_EQ(batch.num_rows, 8);
+  stream.restore({1, 0, 10, 0});
+  expect_user_error([&] { stream.next(batch); }, "packed row 10 of 9");
+  expect_user_error([&] { stream.restore({1, 0, -1, 0}); }, "packed row -1");
   options.global_batch = 10;
   BatchStream few(config, *rows, *tokenizer, options);
   expect_user_error([&] { few.next(batch); }, "fills 9 packed rows");
