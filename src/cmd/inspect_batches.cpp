@@ -24,6 +24,10 @@ Json rows_of(const Batch& batch) {
     row.set("ids", list_of(batch.ids, b, batch.seq_length));
     row.set("targets", list_of(batch.targets, b, batch.seq_length));
     row.set("length", batch.lengths[static_cast<size_t>(b)]);
+    if (!batch.segments.empty()) {
+      row.set("segments", list_of(batch.segments, b, batch.seq_length));
+      row.set("position_ids", list_of(batch.position_ids, b, batch.seq_length));
+    }
     if (!batch.source_ids.empty()) {
       row.set("source_ids", list_of(batch.source_ids, b, batch.source_length));
       row.set("source_length", batch.source_lengths[static_cast<size_t>(b)]);

@@ -30,11 +30,17 @@ void check_options(const DataConfig& config, const StreamOptions& o) {
           o.dp);
   require(o.global_batch % o.dp == 0, "train.global_batch {} is no multiple of parallel.dp {}",
           o.global_batch, o.dp);
+  ensure(o.rows_a_turn == 0 || o.global_batch / o.dp % o.rows_a_turn == 0,
+         "a rank's share is whole turns");
   require(config.layout == "pad" || config.layout == "dynamic" || config.layout == "pack",
           "data.layout: wanted pad, dynamic or pack, got {}", config.layout);
 }
 
 }  // namespace
+
+bool StreamOptions::takes(int64_t k) const {
+  return k / (rows_a_turn > 0 ? rows_a_turn : global_batch / dp) % dp == dp_rank;
+}
 
 int64_t bucket_length(int64_t longest, int64_t seq_length) {
   int64_t step = 16;
@@ -61,6 +67,7 @@ void BatchBuilder::restore(const StreamState& state) {
   require(state.epoch >= 1 && state.position >= 0 && state.position <= num_rows_,
           "the checkpoint stands at row {} of epoch {}, but the data has {} rows", state.position,
           state.epoch, num_rows_);
+  require(state.part >= 0, "the checkpoint stands at packed row {}", state.part);
   if (state.files != 0 && files_ != 0 && state.files != files_) {
     throw UserError("the data files are not those of the checkpoint: their sizes or times differ",
                     "a run goes on with the same rows: bring the files back, or start anew with "
@@ -81,11 +88,6 @@ bool BatchBuilder::is_member(int64_t row) const {
   return is_eval_row(options_.seed, row, config_.eval_fraction) == (options_.part == Part::kEval);
 }
 
-bool BatchBuilder::is_mine(int64_t k) const {
-  const int64_t share = options_.global_batch / options_.dp;
-  return k / share == options_.dp_rank;
-}
-
 int64_t BatchBuilder::count_kept_rows() {
   int64_t kept = 0;
   cache_.each_kept([&](int64_t row, bool is_kept) { kept += is_kept && is_member(row); });
@@ -98,6 +100,7 @@ bool BatchBuilder::fill(Batch& out) {
   out.epoch = epoch_;
   out.is_epoch_end = false;
   num_taken_ = 0;
+  longest_ = longest_source_ = 1;
   chosen_.clear();
   chosen_rows_.clear();
   if (packs()) {
@@ -107,7 +110,19 @@ bool BatchBuilder::fill(Batch& out) {
   }
   put_rows(out);
   out.after = state();
-  return out.num_rows > 0;
+  return num_found_ > 0;
+}
+
+// With k rows of the global batch found, on all ranks together: a whole batch, or the last of once.
+void BatchBuilder::finish_batch(int64_t k, Batch& out) {
+  const bool is_given = options_.once || k == options_.global_batch;
+  num_found_ = is_given ? k : 0;
+  num_left_ = k - num_found_;
+  if (is_given) return;
+  if (options_.dp_rank == 0) out.counted.incomplete = k;
+  num_taken_ = 0;
+  chosen_.clear();
+  chosen_rows_.clear();
 }
 
 // What happened to a row on its way; told by the first rank, so that ranks can be added up.
@@ -125,9 +140,13 @@ void BatchBuilder::count_row(int64_t row, Batch& out) {
 // Looks a row up in the cache; false: it is none of the part, or dropped.
 bool BatchBuilder::find_row(int64_t row, Batch& out) {
   if (!is_member(row)) return false;
-  cache_.read_length(row, info_);
+  const int64_t length = cache_.read_length(row, info_);
   count_row(row, out);
-  return !info_.dropped;
+  if (info_.dropped) return false;
+  const int64_t source = options_.kind == ModelKind::kEncoderDecoder ? info_.num_source : 0;
+  longest_ = std::max(longest_, length - source);
+  longest_source_ = std::max(longest_source_, source);
+  return true;
 }
 
 void BatchBuilder::take_rows(Batch& out) {
@@ -135,15 +154,12 @@ void BatchBuilder::take_rows(Batch& out) {
   for (; position_ < num_rows_ && k < options_.global_batch;) {
     const int64_t row = order_.at(position_++);
     if (!find_row(row, out)) continue;
-    if (is_mine(k++)) {
+    if (options_.takes(k++)) {
       if (taken_.size() <= num_taken_) taken_.emplace_back();
       cache_.read(row, taken_[num_taken_++]);
     }
   }
-  if (k < options_.global_batch && !options_.once) {
-    if (options_.dp_rank == 0) out.counted.incomplete = k;
-    num_taken_ = 0;
-  }
+  finish_batch(k, out);
 }
 
 BatchBuilder::Packed BatchBuilder::load_pack(const Order& order, int64_t first) {
@@ -163,33 +179,42 @@ BatchBuilder::Packed BatchBuilder::load_pack(const Order& order, int64_t first) 
   return pack;
 }
 
-int64_t BatchBuilder::count_packed_rows(int64_t epoch) {
+PackSize BatchBuilder::measure_pack(int64_t epoch) {
   const Order order = make_order(config_, options_, num_rows_, epoch);
-  int64_t count = 0;
+  PackSize size;
   for (int64_t first = 0; first < num_rows_; first += kPackRows) {
-    count += static_cast<int64_t>(load_pack(order, first).packed.size());
+    const Packed window = load_pack(order, first);
+    size.rows += static_cast<int64_t>(window.rows.size());
+    size.sequences += static_cast<int64_t>(window.packed.size());
+    for (const PackedRow& row : window.packed) {
+      for (const Segment& s : row) size.tokens += s.length;
+    }
   }
-  return count;
+  return size;
+}
+
+// When a window begins its rows are counted, once.
+void BatchBuilder::count_window(Batch& out) {
+  for (int64_t p = position_; p < std::min(num_rows_, position_ + kPackRows); ++p) {
+    find_row(order_.at(p), out);
+  }
+  for (const PackedRow& row : pack_.packed) {
+    for (const Segment& s : row) {
+      out.counted.split += options_.dp_rank == 0 && s.begin > 0 && s.begin <= config_.seq_length;
+    }
+  }
 }
 
 void BatchBuilder::take_packed(Batch& out) {
   int64_t k = 0;
   while (position_ < num_rows_ && k < options_.global_batch) {
     if (pack_.first != position_) pack_ = load_pack(order_, position_);
-    if (part_ == 0) {  // the window begins: its rows are counted once
-      for (int64_t p = position_; p < std::min(num_rows_, position_ + kPackRows); ++p) {
-        find_row(order_.at(p), out);
-      }
-      for (const PackedRow& row : pack_.packed) {
-        for (const Segment& s : row) {
-          out.counted.split +=
-              options_.dp_rank == 0 && s.begin > 0 && s.begin <= config_.seq_length;
-        }
-      }
-    }
+    require(part_ <= static_cast<int64_t>(pack_.packed.size()),
+            "the checkpoint stands at packed row {} of {}", part_, pack_.packed.size());
+    if (part_ == 0) count_window(out);
     for (; part_ < static_cast<int64_t>(pack_.packed.size()) && k < options_.global_batch;
          ++part_) {
-      if (!is_mine(k++)) continue;
+      if (!options_.takes(k++)) continue;
       chosen_.push_back(pack_.packed[static_cast<size_t>(part_)]);
       chosen_rows_.emplace_back();
       for (const Segment& s : chosen_.back()) {
@@ -201,11 +226,7 @@ void BatchBuilder::take_packed(Batch& out) {
       part_ = 0;
     }
   }
-  if (k < options_.global_batch && !options_.once) {
-    if (options_.dp_rank == 0) out.counted.incomplete = k;
-    chosen_.clear();
-    chosen_rows_.clear();
-  }
+  finish_batch(k, out);
 }
 
 }  // namespace weft

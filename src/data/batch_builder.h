@@ -30,17 +30,19 @@ class BatchBuilder {
   int64_t global_batch() const { return options_.global_batch; }
   bool once() const { return options_.once; }
   bool packs() const { return config_.layout == "pack"; }
+  int64_t num_left() const { return num_left_; }  // rows, where fill() found no whole batch
 
   // Both wait for all rows.
   int64_t count_kept_rows();
-  int64_t count_packed_rows(int64_t epoch);
+  PackSize measure_pack(int64_t epoch);
 
  private:
   void take_rows(Batch& out);
   void take_packed(Batch& out);
+  void count_window(Batch& out);
+  void finish_batch(int64_t k, Batch& out);
   bool find_row(int64_t row, Batch& out);
   bool is_member(int64_t row) const;  // of the part that is asked for
-  bool is_mine(int64_t k) const;      // row k of the global batch
   void count_row(int64_t row, Batch& out);
   struct Packed {        // the rows of kPackRows positions
     int64_t first = -1;  // position; -1: none in hand
@@ -65,6 +67,8 @@ class BatchBuilder {
 
   std::vector<CachedRow> taken_;  // of the batch in the making; memory used again
   size_t num_taken_ = 0;
+  int64_t num_found_ = 0, num_left_ = 0;  // of the global batch: all ranks' rows
+  int64_t longest_ = 1, longest_source_ = 1;
   CachedRow info_;
   Packed pack_;
   std::vector<PackedRow> chosen_;  // pack: rows of the batch in the making

@@ -13,7 +13,8 @@ void resize_and_fill(std::vector<T>& values, int64_t size, T value) {
 
 }  // namespace
 
-// The shape comes first: pad's is fixed, dynamic's is the longest row's, rounded up to a bucket.
+// The shape comes first: pad's is fixed, dynamic's is that of the longest row of the global batch,
+// rounded up to a bucket.
 void BatchBuilder::put_rows(Batch& out) {
   const bool is_answer = options_.kind == ModelKind::kEncoderDecoder;
   const int64_t B =
@@ -21,14 +22,8 @@ void BatchBuilder::put_rows(Batch& out) {
   int64_t T = is_answer ? config_.target_length : config_.seq_length;
   int64_t S = is_answer ? config_.seq_length : 0;
   if (config_.layout == "dynamic") {
-    int64_t longest = 1, longest_source = 1;
-    for (size_t b = 0; b < num_taken_; ++b) {
-      const int64_t source = is_answer ? taken_[b].num_source : 0;
-      longest = std::max(longest, static_cast<int64_t>(taken_[b].ids.size()) - source);
-      longest_source = std::max(longest_source, source);
-    }
-    T = bucket_length(longest, T);
-    if (is_answer) S = bucket_length(longest_source, S);
+    T = bucket_length(longest_, T);
+    if (is_answer) S = bucket_length(longest_source_, S);
   }
   out.num_rows = B;
   out.seq_length = T;
@@ -51,7 +46,7 @@ void BatchBuilder::put_rows(Batch& out) {
     }
   }
   out.positions = B * (T + S);
-  out.counted.rows = B;
+  if (!packs()) out.counted.rows = B;
   out.counted.tokens = out.tokens;
   out.counted.padding = out.positions - out.tokens;
 }
@@ -98,6 +93,7 @@ void BatchBuilder::put_packed(const PackedRow& row, int64_t b, Batch& out) {
   const int64_t T = out.seq_length;
   int64_t at = 0;
   for (size_t s = 0; s < row.size(); ++s) {
+    out.counted.rows += row[s].begin == 0;
     cache_.read(chosen_rows_[static_cast<size_t>(b)][s], info_);
     for (int64_t i = 0; i < row[s].length; ++i) {
       const auto from = static_cast<size_t>(row[s].begin + i);

@@ -17,9 +17,11 @@ namespace {
 
 constexpr size_t kNamedRows = 10;
 
-[[noreturn]] void refuse_few_rows(int64_t num_rows, int64_t global_batch) {
+[[noreturn]] void refuse_few_rows(int64_t num_rows, int64_t global_batch, bool is_packed) {
   throw UserError(
-      fmt::format("the data has {} usable rows, fewer than one global batch of {}", num_rows,
+      fmt::format("the data {}, fewer than one global batch of {}",
+                  is_packed ? fmt::format("fills {} packed rows of seq_length", num_rows)
+                            : fmt::format("has {} usable rows", num_rows),
                   global_batch),
       "lower train.global_batch, or give more rows (data.fraction, data.limit, data.drop_empty)");
 }
@@ -41,15 +43,7 @@ int64_t rows_taken(const DataConfig& config, int64_t num_rows) {
 }
 
 void DataCounters::add(const DataCounters& more) {
-  rows += more.rows;
-  dropped += more.dropped;
-  truncated += more.truncated;
-  split += more.split;
-  nulls += more.nulls;
-  tokens += more.tokens;
-  repaired += more.repaired;
-  incomplete += more.incomplete;
-  padding += more.padding;
+  for (const auto count : kDataCounts) this->*count += more.*count;
   for (const std::string& name : more.first_repaired) {
     const bool is_known =
         std::find(first_repaired.begin(), first_repaired.end(), name) != first_repaired.end();
@@ -141,10 +135,10 @@ class BatchStream::Producer {
 
   // False where stop() was called.
   bool run_epoch() {
-    const bool is_whole_epoch = builder.state().position == 0;
+    const bool is_whole_epoch = builder.state().position == 0 && builder.state().part == 0;
     bool has_batch = builder.fill(current_);
     if (!has_batch && is_whole_epoch && !builder.once()) {
-      refuse_few_rows(current_.counted.incomplete, builder.global_batch());
+      refuse_few_rows(builder.num_left(), builder.global_batch(), builder.packs());
     }
     while (has_batch) {
       const bool has_next = builder.fill(next_);
@@ -185,8 +179,9 @@ BatchStream::BatchStream(const DataConfig& config, const RowSource& rows,
                          const Tokenizer& tokenizer, const StreamOptions& options)
     : producer_(std::make_unique<Producer>(config, rows, tokenizer, options)) {
   const int64_t num_rows = producer_->builder.num_raw_rows();
-  if (!options.once && num_rows < options.global_batch) {
-    refuse_few_rows(num_rows, options.global_batch);
+  // A few long rows may fill many packed ones.
+  if (!options.once && !producer_->builder.packs() && num_rows < options.global_batch) {
+    refuse_few_rows(num_rows, options.global_batch, false);
   }
 }
 
@@ -215,9 +210,20 @@ int64_t BatchStream::count_kept_rows() const { return producer_->builder.count_k
 
 int64_t BatchStream::count_steps_per_epoch(int64_t epoch) const {
   BatchBuilder& builder = producer_->builder;
-  const int64_t rows = builder.packs() ? builder.count_packed_rows(epoch) : count_kept_rows();
-  if (rows < builder.global_batch()) refuse_few_rows(rows, builder.global_batch());
+  const int64_t rows = builder.packs() ? builder.measure_pack(epoch).sequences : count_kept_rows();
+  if (rows < builder.global_batch()) refuse_few_rows(rows, builder.global_batch(), builder.packs());
   return rows / builder.global_batch();
+}
+
+int64_t BatchStream::count_steps(int64_t num_epochs) const {
+  if (!producer_->builder.packs()) return num_epochs * count_steps_per_epoch();
+  int64_t steps = 0;
+  for (int64_t epoch = 1; epoch <= num_epochs; ++epoch) steps += count_steps_per_epoch(epoch);
+  return steps;
+}
+
+PackSize BatchStream::measure_pack(int64_t epoch) const {
+  return producer_->builder.measure_pack(epoch);
 }
 
 }  // namespace weft

@@ -29,7 +29,7 @@ struct StreamState {
 
 // Nothing is dropped in silence: the trainer prints these.
 struct DataCounters {
-  int64_t rows = 0;                         // given out in batches
+  int64_t rows = 0;                         // given out; of packed ones, those that begin
   int64_t dropped = 0;                      // of one token or less
   int64_t truncated = 0;                    // longer than seq_length
   int64_t split = 0;                        // pack: rows that did not fit one
@@ -45,7 +45,14 @@ struct DataCounters {
   double efficiency() const;     // tokens / positions
 };
 
-// B rows. Encoder-decoder: ids, targets and lengths are the decoder's, source_ids the encoder's.
+// The numbers of the counters, for who adds them up.
+inline constexpr int64_t DataCounters::*kDataCounts[] = {
+    &DataCounters::rows,       &DataCounters::dropped, &DataCounters::truncated,
+    &DataCounters::split,      &DataCounters::nulls,   &DataCounters::repaired,
+    &DataCounters::incomplete, &DataCounters::tokens,  &DataCounters::padding};
+
+// B rows: of a global batch this rank's share. Encoder-decoder: ids, targets and lengths are the
+// decoder's, source_ids the encoder's.
 struct Batch {
   int64_t num_rows = 0;               // B
   int64_t seq_length = 0;             // T
@@ -75,13 +82,16 @@ enum class Part {
 struct StreamOptions {
   uint64_t seed = 42;
   int64_t global_batch = 8;
-  // Of the rows of a global batch a rank takes its share, consecutive ones: dp must divide it. The
-  // order and the state are the same on every rank.
-  int64_t dp = 1, dp_rank = 0;
+  // Of the rows of a global batch a rank takes its share, rows_a_turn at a time in turn with the
+  // others; 0: all of it at once. dp must divide the batch, and rows_a_turn the share. Order, state
+  // and the length that `dynamic` pads to are the same on every rank.
+  int64_t dp = 1, dp_rank = 0, rows_a_turn = 0;
+  bool takes(int64_t k) const;  // row k of a global batch
   int64_t vocab_size = INT64_MAX;
   Part part = Part::kAll;
-  bool once = false;  // evaluation: file order, one epoch, the last batch may be short (not shared)
-  int prefetch = 4;   // batches read ahead
+  // Evaluation: file order, one epoch. The last batch may be short, the share of some ranks empty.
+  bool once = false;
+  int prefetch = 4;  // batches read ahead
   ModelKind kind = ModelKind::kCausal;
   int32_t decoder_start_id = -1;  // encoder-decoder: before the first target; -1: the padding's id
   CacheOptions cache;
@@ -90,6 +100,13 @@ struct StreamOptions {
 // The lengths to which `dynamic` pads: multiples of 16 up to 64, then four an octave (80, 96, 112,
 // 128, 160 ...), at most seq_length. So few plans, and less than a quarter of padding for it.
 int64_t bucket_length(int64_t longest, int64_t seq_length);
+
+// What `pack` makes of an epoch.
+struct PackSize {
+  int64_t rows = 0;       // of the data
+  int64_t sequences = 0;  // packed rows
+  int64_t tokens = 0;
+};
 
 class BatchStream {
  public:
@@ -111,6 +128,8 @@ class BatchStream {
   // end.
   int64_t count_kept_rows() const;
   int64_t count_steps_per_epoch(int64_t epoch = 1) const;  // of `pack`, epochs may differ
+  int64_t count_steps(int64_t num_epochs) const;           // of the first ones together
+  PackSize measure_pack(int64_t epoch = 1) const;
 
  private:
   class Producer;

@@ -210,6 +210,7 @@ AttentionArgs attention_args(const View& v, const Node& node) {
   a.lengths = v.at<int32_t>(node.inputs[1]);
   a.out = v.at(node.outputs[0]);
   a.lse = v.at<float>(node.outputs[1]);
+  a.positions = node.inputs.size() > 2 ? v.at<int32_t>(node.inputs[2]) : nullptr;
   return a;
 }
 
@@ -229,6 +230,7 @@ AttentionBackwardArgs attention_grad_args(const View& v, const Node& node) {
   a.dout = v.at(node.inputs[3]);
   a.lse = v.at<float>(node.inputs[4]);
   a.dqkv = v.at(node.outputs[0]);
+  a.positions = node.inputs.size() > 5 ? v.at<int32_t>(node.inputs[5]) : nullptr;
   return a;
 }
 

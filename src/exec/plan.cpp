@@ -60,14 +60,11 @@ std::string describe_lane(const ScheduledNode& s) {
   return text;
 }
 
-}  // namespace
-
-Plan make_plan(Graph graph, const PlanOptions& options) {
+// All but the places: schedules, scratch, work.
+Plan begin_plan(Graph graph, const PlanOptions& options) {
   Plan plan{std::move(graph), options, {}, {}, {}, 0, 0};
   plan.pass_schedule = make_schedule(plan.graph, plan.graph.pass);
   plan.finish_schedule = make_schedule(plan.graph, plan.graph.finish);
-  plan.memory =
-      plan_memory(plan.graph, options.num_passes, plan.pass_schedule, plan.finish_schedule);
   const std::vector<std::byte*> nothing(plan.graph.values.size(), nullptr);
   const View view{plan.graph, nothing};
   for (const std::vector<Node>* list : {&plan.graph.pass, &plan.graph.finish}) {
@@ -77,6 +74,41 @@ Plan make_plan(Graph graph, const PlanOptions& options) {
     }
   }
   for (const Node& n : plan.graph.pass) plan.pass_flops += node_flops(plan.graph, n);
+  return plan;
+}
+
+bool are_alike(const std::vector<Node>& a, const std::vector<Node>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const Node& x, const Node& y) {
+    return x.op == y.op && x.inputs == y.inputs && x.outputs == y.outputs;
+  });
+}
+
+}  // namespace
+
+Plan make_plan(Graph graph, const PlanOptions& options) {
+  Plan plan = begin_plan(std::move(graph), options);
+  plan.memory =
+      plan_memory(plan.graph, options.num_passes, plan.pass_schedule, plan.finish_schedule);
+  return plan;
+}
+
+// Nodes and values are the same, so lifetimes are; sizes are no larger, so nothing that lay apart
+// meets.
+Plan shorten_plan(const Plan& longest, Graph graph) {
+  ensure(graph.values.size() == longest.graph.values.size() &&
+             are_alike(graph.pass, longest.graph.pass) &&
+             are_alike(graph.finish, longest.graph.finish),
+         "a shorter row is another graph");
+  Plan plan = begin_plan(std::move(graph), longest.options);
+  ensure(plan.workspace_bytes <= longest.workspace_bytes, "a shorter row needs more scratch");
+  plan.memory = longest.memory;
+  for (size_t i = 0; i < plan.graph.values.size(); ++i) {
+    Place& place = plan.memory.places[i];
+    if (place.region == Place::Region::kNone) continue;
+    const int64_t bytes = value_bytes(plan.graph.values[i]);
+    ensure(bytes <= place.bytes, plan.graph.values[i].name + " is larger in a shorter row");
+    place.bytes = bytes;
+  }
   return plan;
 }
 

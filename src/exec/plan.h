@@ -29,6 +29,10 @@ struct Plan {
 
 Plan make_plan(Graph graph, const PlanOptions& options);
 
+// The plan of the same graph traced for shorter rows: every value lies where it lies in `longest`,
+// whose memory so serves both, and gradients may be left by one for the other's finish list.
+Plan shorten_plan(const Plan& longest, Graph graph);
+
 // One line a node: number, op, layer, outputs <- inputs, bytes written, lifetime, lane.
 std::string dump_plan(const Plan& plan);
 

@@ -132,8 +132,9 @@ class Backward {
     } else if (node.op == Op::kSwiglu) {
       add(Op::kSwigluGrad, node, {dy, x}, {dx});
     } else {
-      add(Op::kAttentionGrad, node, {x, node.inputs[1], node.outputs[0], dy, node.outputs[1]},
-          {dx});
+      std::vector<Ref> inputs = {x, node.inputs[1], node.outputs[0], dy, node.outputs[1]};
+      if (node.inputs.size() > 2) inputs.push_back(node.inputs[2]);  // positions of packed rows
+      add(Op::kAttentionGrad, node, std::move(inputs), {dx});
     }
     flow(x, dx, node);
   }

@@ -111,7 +111,7 @@ Ref Builder::rope(Ref qkv, Ref cosine, Ref sine, Ref positions, HeadShape h) {
   return out;
 }
 
-Ref Builder::attention(Ref qkv, Ref lengths, HeadShape h) {
+Ref Builder::attention(Ref qkv, Ref lengths, Ref positions, HeadShape h) {
   const Shape s = shape(qkv);
   check(s.size() == 3 && s[2] == (h.heads + 2 * h.kv_heads) * h.head_dim, "attention",
         fmt::format("wanted (B, T, {}), got {}", (h.heads + 2 * h.kv_heads) * h.head_dim,
@@ -121,9 +121,14 @@ Ref Builder::attention(Ref qkv, Ref lengths, HeadShape h) {
   check(shape(lengths) == Shape{s[0]}, "attention",
         fmt::format("qkv {} wants one length a row, got {}", to_string(s),
                     to_string(shape(lengths))));
+  check(!positions || shape(positions) == Shape{s[0], s[1]}, "attention",
+        fmt::format("qkv {} wants one position a token, got {}", to_string(s),
+                    positions ? to_string(shape(positions)) : "none"));
   Ref out = activation("attended", {s[0], s[1], h.heads * h.head_dim}, compute_);
   Ref lse = activation("lse", {s[0], h.heads, s[1]}, Dtype::kF32);
-  Attributes& attr = add(Op::kAttention, {qkv, lengths}, {out, lse}).attr;
+  std::vector<Ref> inputs = {qkv, lengths};
+  if (positions) inputs.push_back(positions);
+  Attributes& attr = add(Op::kAttention, std::move(inputs), {out, lse}).attr;
   attr.heads = h.heads;
   attr.kv_heads = h.kv_heads;
   attr.head_dim = h.head_dim;

@@ -124,14 +124,17 @@ struct RopeArgs {
 // Causal attention with grouped key/value heads over the packed qkv; T x T is never stored.
 // Position t of row b attends to positions 0..t below lengths[b]; a position at or past the
 // length gives zero output, lse 0 and gets no gradient. Rows of qkv: H q-heads, G k-heads, G v.
+// A packed row holds several segments: positions[b T + t] counts from 0 in each, and t attends
+// from its segment's first position on. A segment has the bits that it has as a row of its own.
 struct AttentionArgs {
   int64_t B, T, H, G, D;
   Dtype dtype;
   float scale;
-  const void* qkv;         // (B, T, (H + 2 G) D)
-  const int32_t* lengths;  // (B)
-  void* out;               // (B, T, H D)
-  float* lse;              // (B, H, T) natural logarithm of the sum; null: not wanted
+  const void* qkv;                     // (B, T, (H + 2 G) D)
+  const int32_t* lengths;              // (B)
+  void* out;                           // (B, T, H D)
+  float* lse;                          // (B, H, T) natural logarithm of the sum; null: not wanted
+  const int32_t* positions = nullptr;  // (B, T) within the segment; null: a row is one segment
 };
 
 struct AttentionBackwardArgs {
@@ -144,6 +147,7 @@ struct AttentionBackwardArgs {
   const void* dout;
   const float* lse;
   void* dqkv;  // (B, T, (H + 2 G) D), written whole
+  const int32_t* positions = nullptr;
 };
 
 // For generation: row b brings T new positions starting at starts[b]. Their k and v (already

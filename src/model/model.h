@@ -39,6 +39,7 @@ struct TraceOptions {
   int64_t batch = 1, positions = 1;  // B, T
   Dtype compute = Dtype::kF32;
   int64_t max_positions = 0;  // generation: of the cache
+  bool packed = false;        // loss: rows hold several segments
 };
 
 class Model {
@@ -49,7 +50,8 @@ class Model {
   virtual int64_t max_positions() const = 0;
   virtual std::vector<ParameterSpec> parameters() const = 0;
 
-  // Inputs ids, targets (B, T) and lengths (B), int32; gives the losses (B, T).
+  // Inputs ids, targets (B, T) and lengths (B), int32; packed: also positions (B, T), from 0 in
+  // each segment. Gives the losses (B, T).
   virtual Ref trace_loss(Graph* graph, const TraceOptions& options) const = 0;
   // Inputs ids, positions (B, T), starts, lengths, last (B); result "logits" (B, V).
   virtual Ref trace_generate(Graph* graph, const TraceOptions& options) const = 0;

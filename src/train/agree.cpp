@@ -104,11 +104,22 @@ void agree_on_numerics(Ranks& ranks, const std::string& run, const Json& numeric
 }
 
 void compare_batches(Ranks& ranks, const Batch& batch, int64_t step) {
-  const uint64_t mine =
-      hash_of(batch.ids) ^ (hash_of(batch.targets) * 3) ^ (hash_of(batch.lengths) * 5);
-  const int other = first_other(gather(ranks, mine));
+  const StreamState& after = batch.after;
+  const std::vector<int64_t> place = {batch.seq_length, batch.epoch, after.epoch, after.position,
+                                      after.part};
+  const int other = first_other(gather(ranks, hash_of(place)));
   ensure(other < 0,
-         fmt::format("rank {} has made another batch of step {} than rank 0", other, step));
+         fmt::format("rank {} stands at other rows in step {} than rank 0", other, step));
+  const uint64_t mine = hash_of(batch.ids) ^ (hash_of(batch.targets) * 3) ^
+                        (hash_of(batch.lengths) * 5) ^ (hash_of(batch.position_ids) * 7);
+  const std::vector<uint64_t> rows = gather(ranks, mine);
+  const Layout& layout = ranks.layout();
+  for (int r = 0; r < ranks.size(); ++r) {
+    if (layout.dp_rank(r) != ranks.dp_rank()) continue;
+    ensure(rows[static_cast<size_t>(r)] == mine,
+           fmt::format("rank {} has made another batch of step {} than rank {}", ranks.rank(), step,
+                       r));
+  }
 }
 
 }  // namespace weft

@@ -27,7 +27,8 @@ bool agree_on_success(Ranks& ranks, bool ok);
 // and what both of them have.
 void agree_on_numerics(Ranks& ranks, const std::string& run, const Json& numerics);
 
-// All ranks must have made the same global batch. BugError naming step and rank where not.
+// Ranks of a tensor group must have made the same rows, and all ranks stand at the same place of
+// the data. BugError naming step and ranks where not.
 void compare_batches(Ranks& ranks, const Batch& batch, int64_t step);
 
 }  // namespace weft

@@ -10,19 +10,19 @@
 
 namespace weft {
 
-// Which rows of a global batch a data-parallel rank computes, and when. All ranks make the same
-// number of passes. Row r of a rank's pass p is first_row(p) + r.
-struct Share {
-  int64_t rows_a_pass = 1, num_passes = 1;
-  int64_t first = 0;  // row of pass 0
-  int64_t step = 1;   // rows from one pass to the next
-  int64_t first_row(int64_t pass) const { return first + pass * step; }
+// All ranks make the same number of passes; pass p takes the rows from p * rows on of a rank's
+// share.
+struct Passes {
+  int64_t rows = 1, count = 1;
 };
-Share share_of(const RunConfig& config, const Layout& layout, int rank);
+
+// Which rows of a global batch the data-parallel ranks compute: neighbours, or where gradients are
+// cut after every pass in exact mode, a pass each in turn.
+void take_share(const RunConfig& config, const Layout& layout, int rank, StreamOptions* options);
 
 class BatchRunner {
  public:
-  BatchRunner(Executor* executor, const Share& share);
+  BatchRunner(Executor* executor, const Passes& passes);
   // All passes; gives the sum of the token losses of this rank's rows. Rows past the end of a short
   // batch (of an evaluation) have no length and no targets.
   ExactSum run(const Batch& batch);
@@ -31,8 +31,9 @@ class BatchRunner {
   void feed(const Batch& batch, int64_t first_row);
 
   Executor* executor_;
-  Share share_;
+  Passes passes_;
   int32_t *ids_, *targets_, *lengths_;
+  int32_t* positions_;  // null: rows are not packed
   ExactSum* loss_sum_;
 };
 

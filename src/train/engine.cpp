@@ -2,6 +2,7 @@
 #include "train/engine.h"
 
 #include <algorithm>
+#include <array>
 
 #include "base/error.h"
 #include "launch/cores.h"
@@ -18,6 +19,18 @@ PlanOptions plan_options(const Kernels& kernels, int num_threads, int64_t num_pa
 Arena make_arena(Ranks* ranks, int64_t bytes) {
   void* shared = ranks->take_memory(bytes);
   return shared ? Arena(shared, bytes) : Arena(bytes);
+}
+
+using MakeGraph = Graph (*)(const RunConfig&, const Model&, const Layout&, int rank);
+
+// The same graph for rows of another length.
+LengthPlans::Trace trace_lengths(MakeGraph make, const RunConfig& config, const Model& model,
+                                 const Layout& layout, int rank) {
+  return [=, &model](int64_t seq_length) {
+    RunConfig c = config;
+    c.data.seq_length = seq_length;
+    return make(c, model, layout, rank);
+  };
 }
 
 }  // namespace
@@ -42,6 +55,22 @@ Plan make_eval_plan(const RunConfig& config, const Model& model, const Layout& l
                    plan_options(kernels, num_threads, 1, layout));
 }
 
+std::unique_ptr<LengthPlans> make_eval_lengths(const Plan& plan, const RunConfig& config,
+                                               const Model& model, const Layout& layout, int rank,
+                                               const LengthPlans::Place& place) {
+  return std::make_unique<LengthPlans>(plan, config.data.seq_length,
+                                       trace_lengths(make_eval_graph, config, model, layout, rank),
+                                       place, Passes{config.micro_batch(), config.num_passes()});
+}
+
+void LossSums::add(const LossSums& more) {
+  loss.add(more.loss);
+  loss.normalize();
+  target_tokens += more.target_tokens;
+  tokens += more.tokens;
+  positions += more.positions;
+}
+
 int choose_threads(const LaunchConfig& config, int num_ranks) {
   if (config.threads > 0) return static_cast<int>(config.threads);
   return std::max(1, static_cast<int>(usable_cores().size()) / num_ranks);
@@ -54,31 +83,43 @@ Engine::Engine(const RunConfig& config, const Model& model, Ranks* ranks, const 
       plans_(
           make_engine_plans(config, model, ranks->layout(), ranks->rank(), kernels, num_threads)),
       arena_(make_arena(ranks, plans_->layout.total_bytes())),
-      pool_(num_threads),
-      train_(std::make_unique<Executor>(plans_->train, plans_->layout, arena_, &pool_,
-                                        ranks->mesh())) {
-  const Share share = share_of(config, ranks->layout(), ranks->rank());
-  train_runner_ = std::make_unique<BatchRunner>(train_.get(), share);
-  if (plans_->eval) {
-    eval_ =
-        std::make_unique<Executor>(*plans_->eval, plans_->layout, arena_, &pool_, ranks->mesh());
-    eval_runner_ = std::make_unique<BatchRunner>(eval_.get(), share);
-  }
-  weights_ = std::make_unique<Weights>(*train_, model, config.has_masters(), &pool_);
-  grad_norm_ = train_->at<double>("grad_norm");
+      pool_(num_threads) {
+  const LengthPlans::Place place{plans_->layout, arena_, &pool_, ranks->mesh()};
+  train_ = std::make_unique<LengthPlans>(
+      plans_->train, config.data.seq_length,
+      trace_lengths(make_training_graph, config, model, ranks->layout(), ranks->rank()), place,
+      Passes{config.micro_batch(), config.num_passes()});
+  if (plans_->eval)
+    eval_ = make_eval_lengths(*plans_->eval, config, model, ranks->layout(), ranks->rank(), place);
+  executor_ = &train_->longest();
+  weights_ = std::make_unique<Weights>(*executor_, model, config.has_masters(), &pool_);
+  grad_norm_ = executor_->at<double>("grad_norm");
   model.fill_constants(plans_->train.graph,
-                       [&](const std::string& name) { return train_->find(name); });
+                       [&](const std::string& name) { return executor_->find(name); });
 }
 
-double Engine::run_passes(const Batch& batch) {
-  ExactSum sum = train_runner_->run(batch);
-  ranks_->sum_over_data(sum.limbs(), ExactSum::kLimbs);
-  return sum.value();
+// Counts ride on the exchange of the loss.
+LossSums Engine::sum_over_ranks(const ExactSum& loss, const Batch& batch) {
+  LossSums sums{loss, batch.target_tokens, batch.tokens, batch.positions};
+  std::array<int64_t, kLossNumbers> numbers;
+  std::copy_n(sums.loss.limbs(), ExactSum::kLimbs, numbers.begin());
+  int64_t* const counts[] = {&sums.target_tokens, &sums.tokens, &sums.positions};
+  for (size_t i = 0; i < 3; ++i) numbers[ExactSum::kLimbs + i] = *counts[i];
+  ranks_->sum_over_data(numbers.data(), kLossNumbers);
+  std::copy_n(numbers.begin(), ExactSum::kLimbs, sums.loss.limbs());
+  for (size_t i = 0; i < 3; ++i) *counts[i] = numbers[ExactSum::kLimbs + i];
+  return sums;
 }
 
-double Engine::update(const Batch& batch, double lr, int64_t update_number) {
+LossSums Engine::run_passes(const Batch& batch) {
+  const LossSums sums = sum_over_ranks(train_->run(batch), batch);
+  target_tokens_ = sums.target_tokens;
+  return sums;
+}
+
+double Engine::update(double lr, int64_t update_number) {
   StepScalars s;
-  s.target_tokens = batch.target_tokens;
+  s.target_tokens = target_tokens_;
   s.update = update_number;
   s.lr = lr;
   s.clip_norm = config_.train.clip_norm;
@@ -86,16 +127,13 @@ double Engine::update(const Batch& batch, double lr, int64_t update_number) {
   s.beta2 = config_.train.betas[1];
   s.eps = config_.train.eps;
   s.weight_decay = config_.train.weight_decay;
-  train_->run_finish(s);
+  executor_->run_finish(s);
   return *grad_norm_;
 }
 
-void Engine::eval_loss(const Batch& batch, ExactSum* sum) {
-  if (!eval_runner_) throw BugError("no evaluation plan was made");  // ensure() would take memory
-  ExactSum part = eval_runner_->run(batch);
-  ranks_->sum_over_data(part.limbs(), ExactSum::kLimbs);
-  part.normalize();
-  sum->add(part);
+LossSums Engine::eval_loss(const Batch& batch) {
+  if (!eval_) throw BugError("no evaluation plan was made");  // ensure() would take memory
+  return sum_over_ranks(eval_->run(batch), batch);
 }
 
 }  // namespace weft

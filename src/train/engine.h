@@ -12,12 +12,23 @@
 #include "exec/executor.h"
 #include "io/hf_folder.h"
 #include "model/model.h"
-#include "train/batch_runner.h"
+#include "train/length_plans.h"
 #include "train/ranks.h"
 #include "train/run_config.h"
 #include "train/weights.h"
 
 namespace weft {
+
+// What a batch came to, over the rows of all ranks.
+struct LossSums {
+  ExactSum loss;  // of the tokens
+  int64_t target_tokens = 0;
+  int64_t tokens = 0, positions = 0;  // without padding and with it
+
+  double mean() const { return loss.value() / static_cast<double>(target_tokens); }
+  void add(const LossSums& more);
+};
+inline constexpr int kLossNumbers = ExactSum::kLimbs + 3;  // that ranks add up for it
 
 // Everything that is known before memory is taken: what `weft plan` reports.
 struct EnginePlans {
@@ -29,16 +40,19 @@ std::unique_ptr<EnginePlans> make_engine_plans(const RunConfig& config, const Mo
                                                const Layout& layout, int rank,
                                                const Kernels& kernels, int num_threads);
 
-// Forward and loss alone.
+// Forward and loss alone: the longest plan, and it with its shorter ones.
 Plan make_eval_plan(const RunConfig& config, const Model& model, const Layout& layout, int rank,
                     const Kernels& kernels, int num_threads);
+std::unique_ptr<LengthPlans> make_eval_lengths(const Plan& plan, const RunConfig& config,
+                                               const Model& model, const Layout& layout, int rank,
+                                               const LengthPlans::Place& place);
 
 // Threads a rank uses: launch.threads, or its share of the cores this process may run on.
 int choose_threads(const LaunchConfig& config, int num_ranks = 1);
 
 class Engine {
  public:
-  // One rank of a mesh; ranks must outlive the engine.
+  // One rank of a mesh; model and ranks must outlive the engine.
   Engine(const RunConfig& config, const Model& model, Ranks* ranks, const Kernels& kernels,
          int num_threads);
 
@@ -47,29 +61,31 @@ class Engine {
   void init_weights(uint64_t seed) { weights_->init(seed); }
   void load_checkpoint(const CheckpointReader& reader) { weights_->load(reader); }
 
-  // All passes of this rank's part of the batch: the sum of the token losses of all ranks.
-  // Gradients are left for update().
-  double run_passes(const Batch& batch);
+  // All passes of a batch, of which this rank has its share. Gradients are left for update().
+  LossSums run_passes(const Batch& batch);
   // Norm, clipping and AdamW with the gradients of the last run_passes; gives the gradient norm.
-  double update(const Batch& batch, double lr, int64_t update_number);
-  // The exact sum of the token losses of this rank's part is added to `sum`.
-  void eval_loss(const Batch& batch, ExactSum* sum);
+  double update(double lr, int64_t update_number);
+  // The losses alone.
+  LossSums eval_loss(const Batch& batch);
 
   const Weights& weights() const { return *weights_; }
   int64_t arena_bytes() const { return arena_.bytes(); }
   const EnginePlans& plans() const { return *plans_; }
-  const Executor& executor() const { return *train_; }
+  const Executor& executor() const { return *executor_; }
   ThreadPool* pool() { return &pool_; }
-  std::byte* parameter(const std::string& name) const { return train_->find(name); }
+  std::byte* parameter(const std::string& name) const { return executor_->find(name); }
 
  private:
+  LossSums sum_over_ranks(const ExactSum& loss, const Batch& batch);
+
   RunConfig config_;
   Ranks* ranks_;
   std::unique_ptr<EnginePlans> plans_;
   Arena arena_;
   ThreadPool pool_;
-  std::unique_ptr<Executor> train_, eval_;
-  std::unique_ptr<BatchRunner> train_runner_, eval_runner_;
+  std::unique_ptr<LengthPlans> train_, eval_;
+  Executor* executor_;         // of the longest training plan
+  int64_t target_tokens_ = 0;  // of the last run_passes
   std::unique_ptr<Weights> weights_;
   const double* grad_norm_ = nullptr;
 };

@@ -35,20 +35,21 @@ void measure_loss(const Session& session, const RowSource& rows, const LogicalMo
   ArenaLayout layout;
   layout.add(plan);
   const Arena arena(layout.total_bytes());
-  Executor executor(plan, layout, arena, pool);
+  const auto plans =
+      make_eval_lengths(plan, c, *session.model, mesh, 0, {layout, arena, pool, Mesh{}});
+  Executor& executor = plans->longest();
   session.model->fill_constants(plan.graph, [&](const std::string& n) { return executor.find(n); });
   Weights(executor, *session.model, false, pool).load(source);
   BatchStream stream(c.data, rows, *session.tokenizer, session.eval_stream());
-  BatchRunner runner(&executor, share_of(c, mesh, 0));
   Batch batch;
   ExactSum sum;
   while (stream.next(batch)) {
-    sum.add(runner.run(batch));
-    report->rows += batch.num_rows;
+    sum.add(plans->run(batch));
     report->target_tokens += batch.target_tokens;
   }
   report->loss_sum = sum.value();
   report->counters = stream.counters();
+  report->rows = report->counters.rows;
 }
 
 // Prompts and answers of the rows that are kept, as training sees them.

@@ -42,7 +42,8 @@ void flip_bit(void* data, Dtype dtype) {
 
 void swap_rows(Batch* batch, int64_t a, int64_t b) {
   const int64_t T = batch->seq_length;
-  for (std::vector<int32_t>* of : {&batch->ids, &batch->targets}) {
+  for (std::vector<int32_t>* of : {&batch->ids, &batch->targets, &batch->position_ids}) {
+    if (of->empty()) continue;  // positions of rows that are not packed
     std::swap_ranges(of->begin() + a * T, of->begin() + (a + 1) * T, of->begin() + b * T);
   }
   std::swap(batch->lengths[static_cast<size_t>(a)], batch->lengths[static_cast<size_t>(b)]);
@@ -95,10 +96,8 @@ void Fault::before_passes(int64_t step, const RunConfig& config, const Ranks& ra
   const Layout& layout = ranks.layout();
   if (kind_ != Kind::kSwap || step != step_) return;
   if (layout.dp_rank(ranks.rank()) != layout.dp_rank(rank_)) return;
-  const Share share = share_of(config, layout, ranks.rank());
-  for (int64_t row = 0; row < share.rows_a_pass; ++row) {
-    swap_rows(batch, share.first_row(1) + row, share.first_row(2) + row);
-  }
+  const int64_t rows = config.micro_batch();
+  for (int64_t row = 0; row < rows; ++row) swap_rows(batch, rows + row, 2 * rows + row);
 }
 
 void Fault::before_update(int64_t step, const Engine& engine, const Ranks& ranks) const {

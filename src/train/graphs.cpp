@@ -18,8 +18,8 @@ Dtype gradient_dtype(const RunConfig& c) {
 }
 
 Ref trace(const RunConfig& c, const Model& model, Graph* graph) {
-  const Ref losses =
-      model.trace_loss(graph, {c.micro_batch(), c.data.seq_length, c.compute_dtype(), 0});
+  const Ref losses = model.trace_loss(
+      graph, {c.micro_batch(), c.data.seq_length, c.compute_dtype(), 0, c.data.layout == "pack"});
   freeze_parameters(graph, c.model.freeze);
   return losses;
 }

@@ -5,7 +5,6 @@
 #include <map>
 
 #include "base/error.h"
-#include "base/exact_sum.h"
 #include "io/hf_folder.h"
 #include "net/shm_world.h"
 #include "track/progress.h"
@@ -47,10 +46,10 @@ std::optional<double> estimate_ms(const RunConfig& c, const PlanReport& r,
 
 void add_first_rank(const EnginePlans& plans, PlanReport* r) {
   r->wire = wire_of(plans.train);
-  // The loss, which Engine::run_passes adds up.
+  // The loss and the counts of tokens, which Engine::run_passes adds up.
   if (r->layout.dp > 1) {
     add_wire(&r->wire,
-             {CommOp::kAllReduce, Axis::kData, r->layout.dp, 1, ExactSum::kLimbs * int64_t{8}});
+             {CommOp::kAllReduce, Axis::kData, r->layout.dp, 1, kLossNumbers * int64_t{8}});
   }
 }
 
@@ -98,6 +97,8 @@ PlanReport plan_layout(const RunConfig& c, const Model& model, const std::option
   r.tokens = c.train.global_batch * c.data.seq_length;
   r.threads = choose_threads(c.launch, r.layout.num_ranks());
   r.has_idle_shard = r.layout.dp == 1 && r.layout.shard != Shard::kNone;
+  r.is_longest = c.data.layout == "dynamic";
+  r.is_packed = c.data.layout == "pack";
   r.classes = find_rank_classes(c, model, r.layout);
   for (int rank : r.classes.first) {
     const auto plans = make_engine_plans(c, model, r.layout, rank, cpu_kernels(), r.threads);
@@ -220,6 +221,12 @@ std::string PlanReport::to_text() const {
       format_count(static_cast<double>(num_parameters)), describe(layout), layout.num_ranks(),
       layout.num_ranks() == 1 ? "" : "s", threads, threads == 1 ? "" : "s", tokens, num_passes,
       num_passes == 1 ? "" : "es", plans[0].flops * 1e-9);
+  if (is_longest)
+    text +=
+        "data.layout dynamic: work is that of a batch of the longest rows; memory is of all\n\n";
+  if (is_packed)
+    text +=
+        "data.layout pack: work is that of rows of one segment; shorter ones attend to less\n\n";
   if (has_idle_shard) text += "parallel.shard has no effect with parallel.dp=1\n\n";
   text +=
       fmt::format("memory of rank 0:\n{}{}\n", memory_text(plans[0].memory), classes_text(*this));

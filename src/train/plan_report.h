@@ -32,6 +32,8 @@ struct PlanReport {
   std::optional<double> step_ms;
   std::string dump;  // of rank 0
   bool has_idle_shard = false;
+  bool is_longest = false;  // data.layout dynamic: rows are at most so long
+  bool is_packed = false;   // attention inside segments costs less than told
 
   const RankPlan& of_rank(int rank) const;
   int64_t arena() const { return plans[0].memory.total(); }  // rank 0's

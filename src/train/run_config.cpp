@@ -53,8 +53,7 @@ void bind_data(OptionTable& t, DataConfig& c) {
       .at_least(1);
   t.add("data.layout", &c.layout,
         "how rows fill a batch: padded to seq_length, to the longest, or packed")
-      .one_of({"pad", "dynamic", "pack"})
-      .not_built_values({"dynamic", "pack"});
+      .one_of({"pad", "dynamic", "pack"});
   t.add("data.mask_padding", &c.mask_padding, "padding is never a label")
       .not_built("labels on padding");
   t.add("data.drop_empty", &c.drop_empty, "rows of one token or less are dropped");

@@ -83,6 +83,7 @@ Json Saver::to_json(const TrainState& state) const {
   s.set("updates", Json(state.updates));
   s.set("epoch", Json(state.position.epoch));
   s.set("position", Json(state.position.position));
+  s.set("part", Json(state.position.part));  // pack: rows given of those that begin there
   s.set("data_files", Json(state.position.files));
   s.set("seed", Json(file_.config().seed));
   s.set("rng", Json());  // null: nothing is drawn but what seed and position give

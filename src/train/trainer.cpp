@@ -49,7 +49,7 @@ class Trainer {
         starting_(std::in_place, ranks_->world()),
         is_main_(ranks_->rank() == 0),
         rows_(session_.open_train_rows()),
-        stream_(c_.data, *rows_, *session_.tokenizer, session_.train_stream()),
+        stream_(c_.data, *rows_, *session_.tokenizer, share(session_.train_stream())),
         engine_(c_, *session_.model, ranks_.get(), cpu_kernels(), place.threads),
         numerics_(numerics_fingerprint(c_, ranks_->layout(), cpu_kernels())) {
     if (fault_) fault_->check(c_, ranks_->layout());
@@ -59,7 +59,7 @@ class Trainer {
       eval_rows_ = session_.open_eval_rows();
       session_.check_eval_rows(*eval_rows_);
       eval_stream_ = std::make_unique<BatchStream>(c_.data, *eval_rows_, *session_.tokenizer,
-                                                   session_.eval_stream());
+                                                   share(session_.eval_stream()));
     }
   }
 
@@ -77,6 +77,12 @@ class Trainer {
 
  private:
   // ------------------------------------------------------------------ start
+  // This rank makes the rows that it computes, no others.
+  StreamOptions share(StreamOptions options) const {
+    take_share(c_, ranks_->layout(), ranks_->rank(), &options);
+    return options;
+  }
+
   void load_state() {
     if (!start_.checkpoint) {
       if (c_.model.init == "random") {
@@ -98,6 +104,7 @@ class Trainer {
       saved_step_ = step_;
     updates_ = state.at("updates").as_int();
     position_ = {state.at("epoch").as_int(), state.at("position").as_int()};
+    if (const Json* part = state.find("part")) position_.part = part->as_int();
     if (const Json* files = state.find("data_files"))
       position_.files = static_cast<uint64_t>(files->as_int());
     if (const Json* best = state.find("best_eval_loss"); best && best->is_number())
@@ -107,15 +114,17 @@ class Trainer {
   }
 
   // The last step, where it must be known: given, or counted for a schedule that needs the end.
+  // Packed rows are always counted: how many they are nobody can guess.
   void find_total() {
+    constexpr int64_t kCheapToCount = 20000;
+    const bool packs = c_.data.layout == "pack", cheap = stream_.num_raw_rows() <= kCheapToCount;
+    if (is_main_ && packs && (cheap || !c_.train.steps)) pack_size_ = stream_.measure_pack();
     if (c_.train.steps) {
       total_ = *c_.train.steps;
       return;
     }
-    constexpr int64_t kCheapToCount = 20000;
-    if (schedule_needs_total(c_.train.schedule) || stream_.num_raw_rows() <= kCheapToCount) {
-      total_ = agree_on_number(*ranks_,
-                               [&] { return c_.train.epochs * stream_.count_steps_per_epoch(); });
+    if (packs || cheap || schedule_needs_total(c_.train.schedule)) {
+      total_ = agree_on_number(*ranks_, [&] { return stream_.count_steps(c_.train.epochs); });
     }
   }
 
@@ -176,12 +185,21 @@ class Trainer {
              format_count(static_cast<double>(count_parameters(*session_.model))),
              describe(ranks_->layout()), format_bytes(engine_.arena_bytes()), threads,
              threads == 1 ? "" : "s", engine_.plans().train.options.kernels->name);
+    tell_pack();
     hashes_ = TensorHashes::from_environment(engine_, *session_.model, *ranks_, start_.dir, step_);
     if (fault_) fault_->warn();
     // Only the writer has read the old lines.
     evaluated_ = agree_on_number(*ranks_, [&] { return record_->last_eval_step(); });
     starting_.reset();
     record_->restart_clock();
+  }
+
+  void tell_pack() {
+    if (!pack_size_) return;
+    const auto positions = static_cast<double>(pack_size_->sequences * c_.data.seq_length);
+    log_info("data: {} rows packed into {} of {} positions, {:.1f} % of them tokens",
+             pack_size_->rows, pack_size_->sequences, c_.data.seq_length,
+             100 * static_cast<double>(pack_size_->tokens) / positions);
   }
 
   // What is past the start is damaged, or of a run that went on otherwise; left there, it would
@@ -238,21 +256,21 @@ class Trainer {
     StepMetrics line;
     line.step = ++step_;
     line.epoch = batch.epoch;
-    line.tokens = batch.positions;
-    line.target_tokens = batch.target_tokens;
     line.lr = learning_rate(c_.train.schedule, updates_, total_);
-    const double sum = engine_.run_passes(batch);
-    if (batch.target_tokens > 0) {
-      line.loss = sum / static_cast<double>(batch.target_tokens);
+    const LossSums sums = engine_.run_passes(batch);
+    line.tokens = sums.positions;
+    line.target_tokens = sums.target_tokens;
+    if (sums.target_tokens > 0) {
+      line.loss = sums.mean();
       check_finite(*line.loss, "loss");
       if (fault_) fault_->before_update(step_, engine_, *ranks_);
       if (hashes_) hashes_->take_gradients();
-      line.grad_norm = engine_.update(batch, line.lr, updates_ + 1);
+      line.grad_norm = engine_.update(line.lr, updates_ + 1);
       if (fault_) fault_->after_update(step_, engine_, *ranks_);
       check_finite(*line.grad_norm, "gradient norm");
       ++updates_;
     }
-    record_->step(line, batch.tokens);
+    record_->step(line, sums.tokens);
     if (hashes_) hashes_->write(step_);
     if (checks) compare_copies(*ranks_, engine_.weights(), step_);
   }
@@ -276,16 +294,12 @@ class Trainer {
   void evaluate() {
     if (!eval_stream_) return;
     const double start = record_->seconds();
-    ExactSum sum;
-    int64_t targets = 0;
+    LossSums sums;
     eval_stream_->restore({});
-    while (eval_stream_->next(eval_batch_)) {
-      engine_.eval_loss(eval_batch_, &sum);
-      targets += eval_batch_.target_tokens;
-    }
+    while (eval_stream_->next(eval_batch_)) sums.add(engine_.eval_loss(eval_batch_));
     EvalMetrics line;
     line.step = step_;
-    if (targets > 0) line.eval_loss = sum.value() / static_cast<double>(targets);
+    if (sums.target_tokens > 0) line.eval_loss = sums.mean();
     line.eval_time_s = record_->seconds() - start;
     record_->evaluation(line);
     evaluated_ = step_;
@@ -348,8 +362,11 @@ class Trainer {
     return checkpoint_path(start_.dir, step_);
   }
 
+  // Of all ranks' rows since this start.
   void tell_data() {
-    const std::string told = stream_.counters().describe();
+    DataCounters all = stream_.counters();
+    for (const auto count : kDataCounts) ranks_->sum_over_data(&(all.*count), 1);
+    const std::string told = all.describe();
     if (!told.empty()) log_info("data: {}", told);
   }
 
@@ -377,6 +394,7 @@ class Trainer {
   std::unique_ptr<RunRecord> record_;
   std::unique_ptr<Saver> saver_;
   std::unique_ptr<TensorHashes> hashes_;  // null: not asked for
+  std::optional<PackSize> pack_size_;     // of the first epoch, where it was counted
   Batch batch_, eval_batch_;
   bool has_batch_ = false;  // the next one is in batch_ already
   size_t num_named_ = 0;    // of the repaired rows

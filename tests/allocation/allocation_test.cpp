@@ -74,10 +74,9 @@ TEST_P(Allocation, NoneInAStepAfterTheFirst) {
         for (int s = 0; s < 4; ++s) {
           const Batch& batch = batches[static_cast<size_t>(s)];
           start_counting();
-          const double loss = engine.run_passes(batch);
-          const double norm = engine.update(batch, 1e-3, s + 1);
-          ExactSum eval;
-          engine.eval_loss(batch, &eval);
+          const double loss = engine.run_passes(batch).mean();
+          const double norm = engine.update(1e-3, s + 1);
+          engine.eval_loss(batch);
           const int64_t calls = stop_counting();
           EXPECT_GT(loss, 0);
           EXPECT_GT(norm, 0);
@@ -85,6 +84,44 @@ TEST_P(Allocation, NoneInAStepAfterTheFirst) {
           EXPECT_EQ(calls, 0) << precision << " masters " << masters << " step " << s + 1;
         }
       }
+    }
+  }
+}
+
+// Lengths of `dynamic`: memory is taken for the first batch of each alone; `pack` has one length.
+TEST_P(Allocation, NoneAfterTheFirstBatchOfALength) {
+  if (!counts()) {
+    SUCCEED() << "a sanitizer's malloc is not counted";
+    return;
+  }
+  const auto model = small_model();
+  for (const char* layout : {"dynamic", "pack"}) {
+    RunConfig c;
+    c.train.global_batch = 4;
+    c.train.micro_batch = 2;
+    c.data.seq_length = 48;
+    c.data.layout = layout;
+    c.data.eval_fraction = 0.5;
+    Ranks alone{Layout{}};
+    Engine engine(c, *model, &alone, *find_kernels(GetParam()), 2);
+    engine.init_weights(3);
+    const bool packs = layout[0] == 'p';
+    std::vector<Batch> batches;
+    for (int s = 0; s < 9; ++s) {
+      batches.push_back(make_batch(4, packs ? 48 : 16 * (1 + s % 3), s));
+      for (int64_t i = 0; packs && i < 4 * 48; ++i)
+        batches.back().position_ids.push_back(static_cast<int32_t>(i % 12));
+    }
+    for (int s = 0; s < 9; ++s) {
+      const Batch& batch = batches[static_cast<size_t>(s)];
+      start_counting();
+      const double loss = engine.run_passes(batch).mean();
+      engine.update(1e-3, s + 1);
+      engine.eval_loss(batch);
+      const int64_t calls = stop_counting();
+      EXPECT_GT(loss, 0);
+      if (s < (packs ? 1 : 3)) continue;
+      EXPECT_EQ(calls, 0) << layout << " step " << s + 1;
     }
   }
 }

@@ -1,6 +1,7 @@
 // tests/data/layout_test.cpp: dynamic, packed, chat and encoder-decoder batches; shares of ranks.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <map>
 #include <random>
 
@@ -133,26 +134,32 @@ Case draw_case(std::mt19937& random) {
 
 // The rows of `steps` global batches, put together from the shares of dp ranks.
 std::vector<std::vector<int32_t>> rows_of(const Case& c, const RowSource& rows, int64_t dp,
-                                          const StreamState& from, int steps, StreamState* after) {
+                                          const StreamState& from, int steps, StreamState* after,
+                                          int64_t rows_a_turn = 0) {
   const auto tokenizer = make_bytes_tokenizer();
   std::vector<std::unique_ptr<BatchStream>> ranks;
   for (int64_t r = 0; r < dp; ++r) {
     StreamOptions o = c.options;
     o.dp = dp;
     o.dp_rank = r;
+    o.rows_a_turn = rows_a_turn;
     ranks.push_back(std::make_unique<BatchStream>(c.config, rows, *tokenizer, o));
     ranks.back()->restore(from);
   }
   std::vector<std::vector<int32_t>> out;
-  Batch batch;
+  std::vector<Batch> batches(ranks.size());
+  const int64_t share = c.options.global_batch / dp, turn = rows_a_turn > 0 ? rows_a_turn : share;
   for (int s = 0; s < steps; ++s) {
-    for (auto& rank : ranks) {
-      rank->next(batch);
-      EXPECT_EQ(batch.num_rows, c.options.global_batch / dp);
-      for (int64_t b = 0; b < batch.num_rows; ++b) {
-        const auto begin = batch.ids.begin() + b * batch.seq_length;
-        out.emplace_back(begin, begin + batch.lengths[static_cast<size_t>(b)]);
-      }
+    for (size_t r = 0; r < ranks.size(); ++r) {
+      ranks[r]->next(batches[r]);
+      EXPECT_EQ(batches[r].num_rows, share);
+      EXPECT_EQ(batches[r].seq_length, batches[0].seq_length);
+    }
+    for (int64_t k = 0; k < c.options.global_batch; ++k) {
+      const Batch& batch = batches[static_cast<size_t>(k / turn % dp)];
+      const int64_t b = k / (turn * dp) * turn + k % turn;
+      const auto begin = batch.ids.begin() + b * batch.seq_length;
+      out.emplace_back(begin, begin + batch.lengths[static_cast<size_t>(b)]);
     }
     for (auto& rank : ranks) EXPECT_EQ(rank->state(), ranks[0]->state());
   }
@@ -176,18 +183,87 @@ TEST(Shares, SameOrderForEveryDpAndAfterEveryStop) {
     const int64_t dps[] = {1, 2, 4};
     const int64_t first_dp = dps[random() % 3], second_dp = dps[random() % 3];
     auto parts = rows_of(c, *rows, first_dp, {}, before, &middle);
-    const auto rest =
-        rows_of(c, *rows, second_dp, before == 0 ? StreamState{} : middle, more, &again);
+    const auto rest = rows_of(c, *rows, second_dp, before == 0 ? StreamState{} : middle, more,
+                              &again, static_cast<int64_t>(random() % 2));
     parts.insert(parts.end(), rest.begin(), rest.end());
     ASSERT_EQ(parts, whole) << "trial " << trial << ", " << c.config.layout << ", dp " << first_dp
                             << " then " << second_dp;
     ASSERT_EQ(again, end);
     // The control: one row less, other batches.
-    if (c.config.layout != "pack" && before > 0 && middle.position > 0) {
-      middle.position -= 1;
+    const bool packs = c.config.layout == "pack";
+    if (before > 0 && (packs ? middle.part : middle.position) > 0) {
+      (packs ? middle.part : middle.position) -= 1;
       EXPECT_NE(rows_of(c, *rows, 1, middle, more, &again), rest) << trial;
     }
   }
+}
+
+// An evaluation whose last batch is short: every row on one rank, and all ranks end together.
+TEST(Shares, OfAnEvaluationHoldEveryRowOnce) {
+  const auto tokenizer = make_bytes_tokenizer();
+  std::string text;
+  for (int i = 0; i < 21; ++i) text += std::string(2 + static_cast<size_t>(i) * 3 % 17, 'a') + "\n";
+  const auto rows = rows_in_memory(text, RowFormat::kText, "t");
+  for (const char* layout : {"pad", "dynamic", "pack"}) {
+    for (const int64_t turn : {0, 1}) {
+      std::map<int64_t, std::array<int64_t, 4>> found;  // by dp: batches, rows, targets, padding
+      for (const int64_t dp : {1, 2, 4}) {
+        std::array<int64_t, 4>& sums = found[dp];
+        int64_t batches = 0;
+        for (int64_t r = 0; r < dp; ++r) {
+          DataConfig config;
+          config.layout = layout;
+          config.seq_length = 20;
+          StreamOptions o;
+          o.global_batch = 8;
+          o.once = true;
+          o.dp = dp;
+          o.dp_rank = r;
+          o.rows_a_turn = turn;
+          BatchStream stream(config, *rows, *tokenizer, o);
+          Batch batch;
+          int64_t count = 0;
+          for (; stream.next(batch); ++count) sums[2] += batch.target_tokens;
+          sums[1] += stream.counters().rows;
+          sums[3] += stream.counters().padding;
+          EXPECT_TRUE(r == 0 || count == batches) << layout;
+          batches = count;
+        }
+        sums[0] = batches;
+        EXPECT_EQ(sums, found[1]) << layout << " dp " << dp;
+      }
+      EXPECT_EQ(found[1][1], 21) << layout;
+      EXPECT_GT(found[1][0], 1) << layout;
+    }
+  }
+}
+
+TEST(Layout, FewLongRowsMayFillAPackedBatchAndTooFewAreRefused) {
+  const auto tokenizer = make_bytes_tokenizer();
+  std::string text(162, 'a');
+  text[100] = '\n';
+  const auto rows = rows_in_memory(text, RowFormat::kText, "t");
+  DataConfig config;
+  config.layout = "pack";
+  config.seq_length = 20;
+  StreamOptions options;
+  options.global_batch = 8;
+  BatchStream stream(config, *rows, *tokenizer, options);
+  EXPECT_EQ(stream.count_steps(3), 3);
+  const PackSize size = stream.measure_pack();
+  EXPECT_EQ(size.rows, 2);
+  EXPECT_EQ(size.sequences, 9);
+  EXPECT_EQ(size.tokens, 161);
+  Batch batch;
+  ASSERT_TRUE(stream.next(batch));
+  EXPECT_EQ(batch.num_rows, 8);
+  stream.restore({1, 0, 10, 0});
+  expect_user_error([&] { stream.next(batch); }, "packed row 10 of 9");
+  expect_user_error([&] { stream.restore({1, 0, -1, 0}); }, "packed row -1");
+  options.global_batch = 10;
+  BatchStream few(config, *rows, *tokenizer, options);
+  expect_user_error([&] { few.next(batch); }, "fills 9 packed rows");
+  expect_user_error([&] { few.count_steps_per_epoch(); }, "fewer than one global batch of 10");
 }
 
 TEST(EncoderDecoder, SourceAndTargetApart) {

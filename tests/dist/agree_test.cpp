@@ -13,9 +13,10 @@ namespace weft::testing {
 namespace {
 
 // What each of n ranks threw, or "".
-std::vector<std::string> on_ranks(int n, const std::function<void(Ranks&)>& body) {
+std::vector<std::string> on_ranks(int n, const std::function<void(Ranks&)>& body, int tp = 1) {
   Layout layout;
-  layout.dp = n;
+  layout.dp = n / tp;
+  layout.tp = tp;
   WorldOptions options;
   options.num_ranks = n;
   const auto world = ShmWorld::create(options);
@@ -62,16 +63,38 @@ TEST(Agree, AnotherRunFileOrOtherNumericsAreRefusedOnAllRanks) {
   }
 }
 
+// A tensor group computes the same rows; other groups have rows of their own.
 TEST(Agree, AnotherBatchIsNamed) {
-  const auto thrown = on_ranks(2, [](Ranks& ranks) {
-    Batch batch = random_batch(4, 8, 50, 1);
-    compare_batches(ranks, batch, 3);
-    if (ranks.rank() == 1) batch.targets[5] ^= 1;
-    compare_batches(ranks, batch, 4);
-  });
-  for (const std::string& text : thrown) {
-    EXPECT_NE(text.find("rank 1"), std::string::npos) << text;
-    EXPECT_NE(text.find("step 4"), std::string::npos) << text;
+  for (const bool positions : {false, true}) {
+    const auto thrown = on_ranks(
+        4,
+        [&](Ranks& ranks) {
+          const auto seed = static_cast<uint64_t>(ranks.dp_rank());
+          Batch batch = random_batch(4, 8, 50, seed, true);
+          compare_batches(ranks, batch, 3);
+          if (ranks.rank() == 1) (positions ? batch.position_ids : batch.targets)[5] ^= 1;
+          compare_batches(ranks, batch, 4);
+        },
+        2);
+    for (const size_t r : {0, 1}) {
+      EXPECT_NE(thrown[r].find("rank 1"), std::string::npos) << thrown[r];
+      EXPECT_NE(thrown[r].find("step 4"), std::string::npos) << thrown[r];
+    }
+    EXPECT_EQ(thrown[2] + thrown[3], "");
+  }
+}
+
+TEST(Agree, AnotherPlaceInTheDataOrAnotherLengthIsNamed) {
+  for (const bool length : {false, true}) {
+    const auto thrown = on_ranks(3, [&](Ranks& ranks) {
+      Batch batch = random_batch(4, 8, 50, 1);
+      if (ranks.rank() == 2) (length ? batch.seq_length : batch.after.part) += 8;
+      compare_batches(ranks, batch, 7);
+    });
+    for (const std::string& text : thrown) {
+      EXPECT_NE(text.find("rank 2"), std::string::npos) << text;
+      EXPECT_NE(text.find("step 7"), std::string::npos) << text;
+    }
   }
 }
 

@@ -1,6 +1,7 @@
 // tests/dist/mesh_run.cpp: every rank builds its engine over one shared world.
 #include "tests/dist/mesh_run.h"
 
+#include <algorithm>
 #include <exception>
 #include <mutex>
 #include <random>
@@ -84,13 +85,16 @@ class Job {
     std::vector<double> losses, norms;
     int64_t update = 0;
     for (const Batch& batch : run_.batches) {
-      losses.push_back(engine.run_passes(batch) / static_cast<double>(batch.target_tokens));
-      norms.push_back(engine.update(batch, run_.lr, ++update));
+      const LossSums sums = engine.run_passes(share_of(batch, config_, layout_, rank));
+      ensure(sums.target_tokens == batch.target_tokens, "a share was lost");
+      losses.push_back(sums.mean());
+      norms.push_back(engine.update(run_.lr, ++update));
     }
     const std::vector<int64_t> calls = engine.executor().calls();
     const MeshResult::Counted wire = count_wire(ranks.mesh());
-    ExactSum eval;
-    if (run_.eval.num_rows > 0) engine.eval_loss(run_.eval, &eval);
+    LossSums eval;
+    if (run_.eval.num_rows > 0)
+      eval.add(engine.eval_loss(share_of(run_.eval, config_, layout_, rank)));
     const std::lock_guard lock(mutex_);
     const auto at = static_cast<size_t>(rank);
     result_.calls[at] = calls;
@@ -100,7 +104,7 @@ class Job {
     if (rank == 0) {
       result_.losses = losses;
       result_.norms = norms;
-      result_.eval_loss = eval.value();
+      result_.eval_loss = eval.loss.value();
     }
     for (const Slice& s : engine.weights().checkpoint_slices()) copy_slice(s, &result_);
   }
@@ -119,7 +123,7 @@ class Job {
 
 MeshResult train_mesh(const MeshRun& run) { return Job(run).run(); }
 
-Batch random_batch(int64_t rows, int64_t positions, int64_t vocab, uint64_t seed) {
+Batch random_batch(int64_t rows, int64_t positions, int64_t vocab, uint64_t seed, bool packed) {
   std::mt19937_64 random(seed);
   Batch b;
   b.num_rows = rows;
@@ -128,15 +132,45 @@ Batch random_batch(int64_t rows, int64_t positions, int64_t vocab, uint64_t seed
     // Some rows have two tokens, some fill all positions.
     const int64_t length =
         2 + static_cast<int64_t>(random() % static_cast<uint64_t>(positions - 1));
+    int32_t position = 0;
     for (int64_t t = 0; t < positions; ++t) {
       const auto id = static_cast<int32_t>(random() % static_cast<uint64_t>(vocab));
+      const bool ends = packed && random() % 4 == 0;  // a segment
+      const bool is_label = t + 1 < length && !ends;
       b.ids.push_back(t < length ? id : 0);
-      b.targets.push_back(
-          t + 1 < length ? static_cast<int32_t>(random() % static_cast<uint64_t>(vocab)) : -1);
+      b.targets.push_back(is_label ? static_cast<int32_t>(random() % static_cast<uint64_t>(vocab))
+                                   : -1);
+      b.target_tokens += is_label;
+      if (!packed) continue;
+      b.position_ids.push_back(t < length ? position : 0);
+      position = ends ? 0 : position + 1;
     }
     b.lengths.push_back(static_cast<int32_t>(length));
-    b.target_tokens += length - 1;
   }
+  return b;
+}
+
+Batch share_of(const Batch& whole, const RunConfig& config, const Layout& layout, int rank) {
+  StreamOptions options;
+  options.global_batch = config.train.global_batch;
+  take_share(config, layout, rank, &options);
+  Batch b;
+  b.seq_length = whole.seq_length;
+  const auto take = [&](const std::vector<int32_t>& from, int64_t row, int64_t width,
+                        std::vector<int32_t>* to) {
+    if (from.empty()) return;
+    to->insert(to->end(), from.begin() + row * width, from.begin() + (row + 1) * width);
+  };
+  for (int64_t k = 0; k < whole.num_rows; ++k) {
+    if (!options.takes(k)) continue;
+    ++b.num_rows;
+    take(whole.ids, k, b.seq_length, &b.ids);
+    take(whole.targets, k, b.seq_length, &b.targets);
+    take(whole.position_ids, k, b.seq_length, &b.position_ids);
+    take(whole.lengths, k, 1, &b.lengths);
+  }
+  b.target_tokens =
+      std::count_if(b.targets.begin(), b.targets.end(), [](int32_t t) { return t >= 0; });
   return b;
 }
 

@@ -12,6 +12,7 @@
 #include "comm/comm.h"
 #include "data/batches.h"
 #include "model/model.h"
+#include "train/layout.h"
 #include "train/run_config.h"
 
 namespace weft::testing {
@@ -46,8 +47,12 @@ struct MeshRun {
 // one is thrown here.
 MeshResult train_mesh(const MeshRun& run);
 
-// Rows of very unequal length, ids below the vocabulary.
-Batch random_batch(int64_t rows, int64_t positions, int64_t vocab, uint64_t seed);
+// Rows of very unequal length, ids below the vocabulary; packed: of several segments.
+Batch random_batch(int64_t rows, int64_t positions, int64_t vocab, uint64_t seed,
+                   bool packed = false);
+
+// The rows of a global batch that a rank computes.
+Batch share_of(const Batch& whole, const RunConfig& config, const Layout& layout, int rank);
 
 // The names of tensors whose bytes differ, and "loss", "norm", "eval".
 std::vector<std::string> differences(const MeshResult& a, const MeshResult& b);

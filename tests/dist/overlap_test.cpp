@@ -74,6 +74,7 @@ void run_rank(const MeshRun& run, const Model& model, const Layout& layout,
   Ranks ranks(layout, world, rank, std::make_unique<SlowComm>(make_shm_comm(world, rank), delay));
   Engine engine(run.config, model, &ranks, slow_kernels(), 1);
   engine.init_weights(5);
+  const Batch batch = share_of(run.batches[0], run.config, layout, rank);
   for (int step = 0; step < 2 * kRounds + 1; ++step) {
     const bool is_slow = step % 2 == 1;
     ranks.world().barrier();
@@ -85,8 +86,8 @@ void run_rank(const MeshRun& run, const Model& model, const Layout& layout,
     } else if (is_slow) {
       delay->ms = kDelayMs;
     }
-    engine.run_passes(run.batches[0]);
-    engine.update(run.batches[0], run.lr, step + 1);
+    engine.run_passes(batch);
+    engine.update(run.lr, step + 1);
     delay->ms = 0;
     const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
     if (rank != 0 || step == 0) continue;

@@ -65,10 +65,9 @@ TEST(BadRunFile, MissingKeysAndFiles) {
 TEST(BadRunFile, WhatIsNotBuiltIsRefusedByName) {
   const TinyRun run;
   const std::vector<std::string> sets = {
-      "data.layout=pack",       "data.layout=dynamic",  "train.precision=fp16",
-      "train.optimizer=sgd",    "train.recompute=full", "train.offload=all",
-      "launch.elastic=true",    "launch.nodes=2",       "launch.device=cuda",
-      "track.tensorboard=true", "data.format=idx"};
+      "train.precision=fp16", "train.optimizer=sgd",    "train.recompute=full",
+      "train.offload=all",    "launch.elastic=true",    "launch.nodes=2",
+      "launch.device=cuda",   "track.tensorboard=true", "data.format=idx"};
   expect_refused(run, {"storage=s3://bucket/x"}, {"s3://", "not built"});
   for (const std::string& set : sets) {
     expect_refused(run, {set},

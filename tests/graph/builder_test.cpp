@@ -59,11 +59,11 @@ TEST_F(BuilderShapes, NormNamesBoth) {
 TEST_F(BuilderShapes, AttentionNamesBoth) {
   const Ref lengths = g_.input("lengths", {3}, Dtype::kI32);
   expect_named(bug_of([&] {
-                 g_.attention(x_, lengths, {4, 2, 2});
+                 g_.attention(x_, lengths, Ref{}, {4, 2, 2});
                }),
                {"[attention]", "16", "(2, 3, 8)"});
   expect_named(bug_of([&] {
-                 g_.attention(x_, lengths, {2, 1, 2});
+                 g_.attention(x_, lengths, Ref{}, {2, 1, 2});
                }),
                {"[attention]", "(3)", "(2, 3, 8)"});
   expect_named(bug_of([&] {

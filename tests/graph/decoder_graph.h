@@ -39,7 +39,7 @@ inline Ref trace_decoder(Graph* graph, const DecoderShape& s) {
     std::vector<Ref> b;
     if (s.bias) b = {p(i, "q.bias", {q}), p(i, "k.bias", {kv}), p(i, "v.bias", {kv})};
     const Ref qkv = g.linear(y, {p(i, "q", {q, C}), p(i, "k", {kv, C}), p(i, "v", {kv, C})}, b);
-    const Ref attended = g.attention(g.rope(qkv, cosine, sine, Ref{}, h), lengths, h);
+    const Ref attended = g.attention(g.rope(qkv, cosine, sine, Ref{}, h), lengths, Ref{}, h);
     const auto middle =
         g.rmsnorm(g.linear(attended, {p(i, "o", {C, q})}, {}), x, p(i, "norm2", {C}), 1e-5f);
     const Ref f =

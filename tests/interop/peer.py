@@ -92,6 +92,45 @@ def train(folder, rows, steps, batch, lr, clip, weight_decay=0.01):
     return result
 
 
+def block_mask(segments, blocks=True):
+    """(B, 1, T, T), added to the scores: 0 inside a segment up to the query, else a very low number."""
+    segments = torch.tensor(segments)
+    length = segments.shape[1]
+    seen = torch.ones(length, length, dtype=torch.bool).tril()[None].expand(len(segments), -1, -1)
+    if blocks:
+        seen = seen & (segments[:, :, None] == segments[:, None, :])
+    return torch.zeros(seen.shape).masked_fill(~seen, torch.finfo(torch.float32).min)[:, None]
+
+
+def packed_loss(model, rows, blocks=True):
+    """Mean loss of packed rows (ids, targets, segments, position_ids), and the number of targets."""
+    ids, targets = (torch.tensor([row[key] for row in rows]) for key in ("ids", "targets"))
+    segments = [row["segments"] for row in rows]
+    positions = torch.tensor([row["position_ids"] for row in rows])
+    logits = model(input_ids=ids, position_ids=positions,
+                   attention_mask=block_mask(segments, blocks)).logits.float()
+    loss = torch.nn.functional.cross_entropy(logits.transpose(1, 2), targets, ignore_index=-1)
+    return loss, int((targets >= 0).sum())
+
+
+def train_packed(folder, batches, lr, clip, weight_decay=0.01):
+    """As train(), over batches of packed rows."""
+    model = load(folder).train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=weight_decay)
+    result = Trained([], [], [], model)
+    for rows in batches:
+        optimizer.zero_grad()
+        loss, targets = packed_loss(model, rows)
+        loss.backward()
+        norm = clip_gradients(model, clip)
+        optimizer.step()
+        result.losses.append(loss.item())
+        result.grad_norms.append(norm)
+        result.target_tokens.append(targets)
+    model.eval()
+    return result
+
+
 def greedy_shortfall(model, prompt, ids):
     """How far each of the ids is below the largest logit at its place; 0 is greedy decoding."""
     with torch.no_grad():

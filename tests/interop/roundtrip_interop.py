@@ -56,7 +56,7 @@ class Case:
     def rows(self, texts):
         return peer.token_rows(texts, self.encode, SEQ_LENGTH)
 
-    def run_file(self, name, **train):
+    def run_file(self, name, layout="pad", **train):
         settings = {"steps": STEPS, "global_batch": BATCH, "micro_batch": 2, "lr": LR,
                     "clip_norm": CLIP, **train}
         init = settings.pop("init", "pretrained")
@@ -65,7 +65,7 @@ class Case:
             "model": {"path": str(self.source), "init": init},
             "data": {"train": [str(self.folder / "train.txt")],
                      "eval": [str(self.folder / "eval.txt")], "tokenizer": self.tokenizer,
-                     "seq_length": SEQ_LENGTH, "shuffle": False},
+                     "seq_length": SEQ_LENGTH, "shuffle": False, "layout": layout},
             "train": settings, "launch": {"threads": 2}})
 
 
@@ -259,6 +259,51 @@ def check_resume(case, checks, run_dir):
                  wanted.split("weights ")[-1].split()[0], f"{case.name}: hash of final/")
 
 
+def segments_of(row):
+    """The token ids of each segment of a packed row."""
+    last = max(row["segments"])
+    return [[i for i, s in zip(row["ids"], row["segments"]) if s == k] for k in range(1, last + 1)]
+
+
+def check_pack(case, checks):
+    """Packed rows: torch with a block-diagonal mask trains on them alike; no token is lost."""
+    run_file = case.run_file("pack", layout="pack")
+    pieces = [ids[at:at + SEQ_LENGTH] for ids in map(case.encode, train_texts()) if len(ids) > 1
+              for at in range(0, len(ids), SEQ_LENGTH)]
+    shown = case.weft.json("inspect", run_file, "--batches", STEPS)
+    batches = [batch["rows"] for batch in shown["batches"]]
+    packed = [segment for rows in batches for row in rows for segment in segments_of(row)]
+    checks.that(len(packed) > STEPS * BATCH and all(packed.count(s) <= pieces.count(s) for s in packed),
+                f"{case.name}: segments of packed rows are rows, or pieces of long ones",
+                f"{len(packed)} in {STEPS * BATCH} rows")
+    steps, evals = case.weft.train(run_file, case.folder / "pack")
+    theirs = peer.train_packed(case.source, batches, LR, CLIP)
+    checks.close([line["loss"] for line in steps], theirs.losses, LOSS_TOLERANCE,
+                 f"{case.name}: loss of each step, packed")
+    checks.close([line["grad_norm"] for line in steps], theirs.grad_norms, NORM_TOLERANCE,
+                 f"{case.name}: gradient norm of each step, packed")
+    checks.equal([line["target_tokens"] for line in steps], theirs.target_tokens,
+                 f"{case.name}: targets of each step, packed")
+    leaking = peer.packed_loss(peer.load(case.source), batches[0], blocks=False)[0].item()
+    checks.that(abs(leaking - steps[0]["loss"]) > 10 * LOSS_TOLERANCE * leaking,
+                f"{case.name}: attention across segments would give another loss", f"{leaking:.6f}")
+    rows = [ids[at:at + SEQ_LENGTH] for ids in map(case.encode, eval_texts())
+            for at in range(0, len(ids), SEQ_LENGTH)]
+    wanted, _ = peer.mean_loss(peer.load(case.folder / "pack" / "final").eval(), [r for r in rows if len(r) > 1])
+    checks.close([line["eval_loss"] for line in evals[-1:]], [wanted], LOSS_TOLERANCE,
+                 f"{case.name}: eval loss of packed rows, beside rows alone")
+
+
+def check_dynamic(case, checks):
+    """Rows padded to a bucket train as rows padded to seq_length do."""
+    steps, _ = case.weft.train(case.run_file("dynamic", layout="dynamic"), case.folder / "dynamic")
+    theirs = peer.train(case.source, case.rows(train_texts()), STEPS, BATCH, LR, CLIP)
+    checks.close([line["loss"] for line in steps], theirs.losses, LOSS_TOLERANCE,
+                 f"{case.name}: loss of each step, dynamic")
+    checks.close([line["grad_norm"] for line in steps], theirs.grad_norms, NORM_TOLERANCE,
+                 f"{case.name}: gradient norm of each step, dynamic")
+
+
 def check_bf16(case, checks):
     """Trained in bf16, with and without master weights: near fp32, and readable."""
     wanted = peer.train(case.source, case.rows(train_texts()), STEPS, BATCH, LR, CLIP).losses
@@ -294,6 +339,8 @@ def body(args, checks, folder):
         checks.section(check_tokenizer, case, run_dir)
         checks.section(check_checkpoint, case, run_dir)
         checks.section(check_resume, case, run_dir)
+        checks.section(check_pack, case)
+        checks.section(check_dynamic, case)
         checks.section(check_bf16, case)
 
 

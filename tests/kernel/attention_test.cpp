@@ -10,13 +10,29 @@ struct Case {
   int64_t B, T, H, G, D;
   std::vector<int32_t> lengths;
   Dtype dtype = Dtype::kF32;
+  std::vector<int32_t> positions = {};  // of packed rows
 
   int64_t width() const { return (H + 2 * G) * D; }
   float scale() const { return 1.0f / std::sqrt(static_cast<float>(D)); }
   std::string text() const {
-    return fmt::format("B {} T {} H {} G {} D {} {}", B, T, H, G, D, dtype_name(dtype));
+    return fmt::format("B {} T {} H {} G {} D {} {}{}", B, T, H, G, D, dtype_name(dtype),
+                       positions.empty() ? "" : " packed");
   }
 };
+
+// Row after row the lengths of its segments; what is left of T is padding.
+Case packed(Case c, const std::vector<std::vector<int>>& rows) {
+  c.lengths.clear();
+  for (const std::vector<int>& segments : rows) {
+    const size_t begin = c.positions.size();
+    for (const int length : segments) {
+      for (int t = 0; t < length; ++t) c.positions.push_back(t);
+    }
+    c.lengths.push_back(static_cast<int32_t>(c.positions.size() - begin));
+    c.positions.resize(begin + static_cast<size_t>(c.T), 0);
+  }
+  return c;
+}
 
 std::vector<Case> cases() {
   std::vector<Case> list;
@@ -30,6 +46,11 @@ std::vector<Case> cases() {
     list.push_back({1, 70, 2, 1, 80, {70}, dtype});
     list.push_back({1, 40, 1, 1, 128, {33}, dtype});
     list.push_back({1, 20, 1, 1, 256, {20}, dtype});
+    // Segments of one token, of a block and one more, across blocks of 64 keys and 128 queries.
+    list.push_back(packed({2, 9, 2, 1, 4, {}, dtype}, {{1, 1, 3, 4}, {2, 5}}));
+    list.push_back(packed({2, 200, 4, 2, 16, {}, dtype}, {{64, 65, 1, 70}, {3, 127, 30}}));
+    list.push_back(packed({3, 300, 2, 2, 18, {}, dtype}, {{130, 170}, {}, {7, 11, 200, 13, 60}}));
+    list.push_back(packed({1, 140, 3, 1, 64, {}, dtype}, {{140}}));
   }
   return list;
 }
@@ -45,7 +66,8 @@ AttentionArgs forward_args(const Case& c, const Buffer& qkv, Buffer& out, Buffer
           .qkv = qkv.data(),
           .lengths = c.lengths.data(),
           .out = out.data(),
-          .lse = lse.floats()};
+          .lse = lse.floats(),
+          .positions = c.positions.empty() ? nullptr : c.positions.data()};
 }
 
 Outputs forward(const Case& c, const Buffer& qkv, const Kernels& kernels, Bench& bench) {
@@ -59,19 +81,21 @@ Outputs forward(const Case& c, const Buffer& qkv, const Kernels& kernels, Bench&
 Buffer backward(const Case& c, const Buffer& qkv, const Outputs& forward_result, const Buffer& dout,
                 const Kernels& kernels, Bench& bench) {
   Buffer dqkv(c.dtype, c.B * c.T * c.width());
-  const AttentionBackwardArgs args = {.B = c.B,
-                                      .T = c.T,
-                                      .H = c.H,
-                                      .G = c.G,
-                                      .D = c.D,
-                                      .dtype = c.dtype,
-                                      .scale = c.scale(),
-                                      .qkv = qkv.data(),
-                                      .lengths = c.lengths.data(),
-                                      .out = forward_result[0].data(),
-                                      .dout = dout.data(),
-                                      .lse = forward_result[1].floats(),
-                                      .dqkv = dqkv.data()};
+  const AttentionBackwardArgs args = {
+      .B = c.B,
+      .T = c.T,
+      .H = c.H,
+      .G = c.G,
+      .D = c.D,
+      .dtype = c.dtype,
+      .scale = c.scale(),
+      .qkv = qkv.data(),
+      .lengths = c.lengths.data(),
+      .out = forward_result[0].data(),
+      .dout = dout.data(),
+      .lse = forward_result[1].floats(),
+      .dqkv = dqkv.data(),
+      .positions = c.positions.empty() ? nullptr : c.positions.data()};
   const size_t bytes = kernels.attention_backward_workspace(args, bench.num_threads());
   kernels.attention_backward(bench.context(bytes), args);
   return dqkv;
@@ -121,20 +145,92 @@ TEST(Attention, RowsDoNotDependOnTheBatch) {
   }
 }
 
-TEST(Attention, GradientOfRefIsTheDifference) {
-  const Case c = {2, 6, 2, 1, 4, {6, 4}};
-  Buffer qkv = Buffer::random(c.dtype, c.B * c.T * c.width(), 1);
-  const Buffer dout = Buffer::random(c.dtype, c.B * c.T * c.H * c.D, 2);
-  Bench bench(1);
-  const auto loss = [&] {
-    const Outputs result = forward(c, qkv, ref_kernels(), bench);
-    double sum = 0.0;
-    for (int64_t i = 0; i < dout.size(); ++i) sum += dout[i] * result[0][i];
-    return sum;
+// A segment of a packed row has the bits that it has as a row of its own, forward and backward, at
+// every level and in ref.
+TEST(Attention, ASegmentIsARow) {
+  const std::vector<int> segments = {70, 1, 129, 40};
+  for (const Dtype dtype : kBothTypes) {
+    const Case whole = packed({1, 256, 4, 2, 16, {}, dtype}, {segments});
+    const Buffer qkv = Buffer::random(dtype, whole.T * whole.width(), 1);
+    const Buffer dout = Buffer::random(dtype, whole.T * whole.H * whole.D, 2);
+    std::vector<const char*> names = available_levels();
+    names.push_back("ref");
+    Bench bench(2);
+    for (const char* name : names) {
+      const Kernels& kernels = *find_kernels(name);
+      const Outputs all = forward(whole, qkv, kernels, bench);
+      const Buffer dqkv = backward(whole, qkv, all, dout, kernels, bench);
+      int64_t begin = 0;
+      for (const int length : segments) {
+        const Case alone = {1, length, 4, 2, 16, {length}, dtype};
+        const auto part = [&](const Buffer& of, int64_t columns) {
+          Buffer out(dtype, length * columns);
+          for (int64_t i = 0; i < out.size(); ++i) out.set(i, of[begin * columns + i]);
+          return out;
+        };
+        const Buffer row = part(qkv, whole.width());
+        const Outputs one = forward(alone, row, kernels, bench);
+        const Buffer gradient =
+            backward(alone, row, one, part(dout, whole.H * whole.D), kernels, bench);
+        for (int64_t i = 0; i < one[0].size(); ++i) {
+          ASSERT_EQ(one[0][i], all[0][begin * whole.H * whole.D + i]) << name << " at " << i;
+        }
+        for (int64_t i = 0; i < gradient.size(); ++i) {
+          ASSERT_EQ(gradient[i], dqkv[begin * whole.width() + i]) << name << " d at " << i;
+        }
+        begin += length;
+      }
+    }
+  }
+}
+
+// Control: what is in one segment reaches no other, but does reach its own later positions.
+TEST(Attention, SegmentsDoNotLeak) {
+  const Case c = packed({1, 100, 2, 1, 16, {}}, {{40, 60}});
+  const Buffer qkv = Buffer::random(c.dtype, c.T * c.width(), 1);
+  Buffer changed = qkv;
+  for (int64_t i = 0; i < c.width(); ++i) changed.set(30 * c.width() + i, 3.0);
+  Case one_segment = c;
+  one_segment.positions.clear();
+  const int64_t row = c.H * c.D;
+  const auto differs = [&](const Outputs& a, const Outputs& b, int64_t begin, int64_t end) {
+    for (int64_t i = begin * row; i < end * row; ++i) {
+      if (a[0][i] != b[0][i]) return true;
+    }
+    return false;
   };
-  const Outputs result = forward(c, qkv, ref_kernels(), bench);
-  const Buffer dqkv = backward(c, qkv, result, dout, ref_kernels(), bench);
-  expect_differences(qkv, loss, dqkv, "dqkv");
+  std::vector<const char*> names = available_levels();
+  names.push_back("ref");
+  Bench bench(1);
+  for (const char* name : names) {
+    const Kernels& kernels = *find_kernels(name);
+    const Outputs before = forward(c, qkv, kernels, bench),
+                  after = forward(c, changed, kernels, bench);
+    EXPECT_FALSE(differs(before, after, 0, 30)) << name;
+    EXPECT_TRUE(differs(before, after, 31, 40)) << name;
+    EXPECT_FALSE(differs(before, after, 40, 100)) << name;
+    EXPECT_TRUE(differs(forward(one_segment, qkv, kernels, bench),
+                        forward(one_segment, changed, kernels, bench), 40, 100))
+        << name;
+  }
+}
+
+TEST(Attention, GradientOfRefIsTheDifference) {
+  for (const Case& c :
+       {Case{2, 6, 2, 1, 4, {6, 4}}, packed({2, 6, 2, 1, 4, {}}, {{2, 4}, {1, 2, 2}})}) {
+    Buffer qkv = Buffer::random(c.dtype, c.B * c.T * c.width(), 1);
+    const Buffer dout = Buffer::random(c.dtype, c.B * c.T * c.H * c.D, 2);
+    Bench bench(1);
+    const auto loss = [&] {
+      const Outputs result = forward(c, qkv, ref_kernels(), bench);
+      double sum = 0.0;
+      for (int64_t i = 0; i < dout.size(); ++i) sum += dout[i] * result[0][i];
+      return sum;
+    };
+    const Outputs result = forward(c, qkv, ref_kernels(), bench);
+    const Buffer dqkv = backward(c, qkv, result, dout, ref_kernels(), bench);
+    expect_differences(qkv, loss, dqkv, "dqkv");
+  }
 }
 
 // A prompt, then single positions, must give what attention over the whole gives.

@@ -47,9 +47,7 @@ Ranks* alone() {
 }
 
 double eval_loss_sum(Engine& engine, const Batch& batch) {
-  ExactSum sum;
-  engine.eval_loss(batch, &sum);
-  return sum.value();
+  return engine.eval_loss(batch).loss.value();
 }
 
 std::vector<std::string> names(const std::vector<Slice>& slices, const std::string& ending) {
@@ -92,7 +90,7 @@ TEST(Engine, FrozenParametersHaveOnlyThemselves) {
   std::memcpy(before.data(), engine.parameter(name), before.size());
   const Batch batch = make_batch(4);
   engine.run_passes(batch);
-  engine.update(batch, 0.1, 1);
+  engine.update(0.1, 1);
   EXPECT_EQ(std::memcmp(before.data(), engine.parameter(name), before.size()), 0);
 }
 
@@ -102,14 +100,15 @@ TEST(Engine, LossIsTheSumOverPassesAndShortBatchesArePadded) {
   c.data.eval_fraction = 0.5;
   Engine engine(c, *model, alone(), cpu_kernels(), 1);
   engine.init_weights(1);
-  const double four = engine.run_passes(make_batch(4));
+  const double four = engine.run_passes(make_batch(4)).loss.value();
   EXPECT_NEAR(eval_loss_sum(engine, make_batch(4)), four, 1e-6 * four);
   const double three = eval_loss_sum(engine, make_batch(3)),
                one = eval_loss_sum(engine, make_batch(1));
   EXPECT_GT(four, three);
   EXPECT_GT(three, one);
   EXPECT_GT(one, 0);
-  EXPECT_EQ(engine.run_passes(make_batch(4)), four) << "evaluation leaves nothing behind";
+  EXPECT_EQ(engine.run_passes(make_batch(4)).loss.value(), four)
+      << "evaluation leaves nothing behind";
 }
 
 TEST(Engine, NormIsOfTheMeanAndClippingLimitsTheStep) {
@@ -126,14 +125,13 @@ TEST(Engine, NormIsOfTheMeanAndClippingLimitsTheStep) {
     for (int64_t i = 0; i < num_elements(p.shape); ++i) squares += double{g[i]} * g[i];
   }
   const double wanted = std::sqrt(squares) / static_cast<double>(batch.target_tokens);
-  EXPECT_NEAR(engine.update(batch, 1e-3, 1) / wanted, 1, 1e-12);
+  EXPECT_NEAR(engine.update(1e-3, 1) / wanted, 1, 1e-12);
   EXPECT_FLOAT_EQ(*engine.executor().at<float>("grad_scale"), 1.0f / 20);
   c.train.clip_norm = 0.01;
   Engine clipped(c, *model, alone(), cpu_kernels(), 1);
   clipped.init_weights(1);
   clipped.run_passes(batch);
-  EXPECT_NEAR(clipped.update(batch, 1e-3, 1) / wanted, 1, 1e-12)
-      << "the norm is told before clipping";
+  EXPECT_NEAR(clipped.update(1e-3, 1) / wanted, 1, 1e-12) << "the norm is told before clipping";
   EXPECT_NEAR(*clipped.executor().at<float>("grad_scale") * 20, 0.01 / (wanted + 1e-6), 1e-6);
 }
 
@@ -141,7 +139,7 @@ TEST(Engine, BatchWithoutLabelsHasNoLoss) {
   const auto model = small_model();
   Engine engine(small_config(), *model, alone(), cpu_kernels(), 1);
   engine.init_weights(1);
-  EXPECT_EQ(engine.run_passes(make_batch(4, false)), 0);
+  EXPECT_EQ(engine.run_passes(make_batch(4, false)).loss.value(), 0);
 }
 
 TEST(Engine, ThreadsAsAskedOrAsTheMachineAllows) {

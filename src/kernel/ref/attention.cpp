@@ -10,10 +10,10 @@ namespace {
 
 constexpr int64_t kMaxHeadDim = 256;
 
-// One query against `count` keys; key j starts at element k + j * k_step.
+// One query against keys begin .. count - 1; key j starts at element k + j * k_step.
 struct Query {
   Dtype dtype;
-  int64_t D, count;
+  int64_t D, begin, count;
   double scale;
   const void* q_data;
   int64_t q;
@@ -35,10 +35,10 @@ double score(const Query& query, int64_t j) {
 // Writes D elements of out from `at`; returns the log-sum-exp.
 double attend(const Query& query, void* out, int64_t at) {
   double highest = -std::numeric_limits<double>::infinity();
-  for (int64_t j = 0; j < query.count; ++j) highest = std::max(highest, score(query, j));
+  for (int64_t j = query.begin; j < query.count; ++j) highest = std::max(highest, score(query, j));
   double total = 0.0;
   double sums[kMaxHeadDim] = {};
-  for (int64_t j = 0; j < query.count; ++j) {
+  for (int64_t j = query.begin; j < query.count; ++j) {
     const double p = std::exp(score(query, j) - highest);
     total += p;
     for (int64_t d = 0; d < query.D; ++d) {
@@ -65,6 +65,7 @@ void attend_head(const AttentionArgs& args, int64_t b, int64_t h) {
     } else {
       const Query query = {.dtype = args.dtype,
                            .D = args.D,
+                           .begin = args.positions ? t - args.positions[b * args.T + t] : 0,
                            .count = t + 1,
                            .scale = args.scale,
                            .q_data = args.qkv,
@@ -101,6 +102,7 @@ void attend_cached(const CachedAttentionArgs& args, int64_t b, int64_t t, int64_
   const int64_t cache = b * args.max_positions * kv + g * args.D;
   const Query query = {.dtype = args.dtype,
                        .D = args.D,
+                       .begin = 0,
                        .count = args.starts[b] + t + 1,
                        .scale = args.scale,
                        .q_data = args.qkv,

@@ -39,6 +39,7 @@ class Tracer {
   Ref loss() {
     const Ref targets = g_.input("targets", {o_.batch, o_.positions}, Dtype::kI32);
     lengths_ = g_.input("lengths", {o_.batch}, Dtype::kI32);
+    if (o_.packed) positions_ = g_.input("positions", {o_.batch, o_.positions}, Dtype::kI32);
     const Ref y = layers();
     return g_.head_loss(y, head(), targets,
                         chunk_rows(o_.batch * o_.positions, c_.vocab_size, o_.compute));
@@ -100,7 +101,7 @@ class Tracer {
     const Ref qkv = g_.rope(g_.linear(y, {wq, wk, wv}, b), cosine_, sine_, positions_, shape);
     const Ref attended =
         starts_ ? g_.cached_attention(qkv, starts_, lengths_, cache(i, "k"), cache(i, "v"), shape)
-                : g_.attention(qkv, lengths_, shape);
+                : g_.attention(qkv, lengths_, positions_, shape);
     const Ref wo = weight(i, LayerPart::kO, {c_.hidden_size, q});
     return g_.linear(attended, {wo}, biases(c_.o_bias, i, {{LayerPart::kO, c_.hidden_size}}));
   }

@@ -1,7 +1,9 @@
 // kernel/cpu/level/attention.cpp: causal attention by blocks; T x T is never stored.
 //
 // A task is one head and 128 queries of one row. Positions past the row's length are never queries,
-// and a key never comes after its query, so the length needs no mask of its own.
+// and a key never comes after its query, so the length needs no mask of its own. The segments of a
+// packed row are taken one after the other, each as a row that begins where it begins: no mask
+// either, no key of another segment is touched, and the bits are those of the segment alone.
 #include "kernel/cpu/level/attention_forward.h"
 #include "kernel/cpu/level/ops.h"
 #include "kernel/cpu/workspace.h"
@@ -10,18 +12,19 @@ namespace weft::WEFT_LEVEL {
 namespace {
 
 template <typename T>
-HeadView<T> view_of(const AttentionArgs& args, int64_t b, int64_t h) {
+HeadView<T> view_of(const AttentionArgs& args, int64_t b, int64_t h, int64_t begin) {
   const int64_t width = (args.H + 2 * args.G) * args.D;
   const int64_t g = h / (args.H / args.G);
-  const T* row = static_cast<const T*>(args.qkv) + b * args.T * width;
+  const int64_t first = b * args.T + begin;
+  const T* row = static_cast<const T*>(args.qkv) + first * width;
   return {.q = row + h * args.D,
           .q_step = width,
           .k = row + (args.H + g) * args.D,
           .v = row + (args.H + args.G + g) * args.D,
           .kv_step = width,
-          .out = static_cast<T*>(args.out) + (b * args.T * args.H + h) * args.D,
+          .out = static_cast<T*>(args.out) + (first * args.H + h) * args.D,
           .out_step = args.H * args.D,
-          .lse = args.lse ? args.lse + (b * args.H + h) * args.T : nullptr,
+          .lse = args.lse ? args.lse + (b * args.H + h) * args.T + begin : nullptr,
           .D = args.D,
           .scale = args.scale};
 }
@@ -42,16 +45,20 @@ void attention(const Context& context, const AttentionArgs& args) {
     using T = decltype(value);
     context.pool->run(heads * blocks, [&](int64_t task, int thread) {
       const int64_t first = (blocks - 1 - task / heads) * kQueries;
-      const int64_t b = task % heads / args.H;
-      const HeadView<T> head = view_of<T>(args, b, task % args.H);
+      const int64_t b = task % heads / args.H, h = task % args.H;
+      const int32_t* positions = args.positions ? args.positions + b * args.T : nullptr;
       const int64_t end = lesser(args.T, first + kQueries);
-      const int64_t rows = greater(0, lesser(end, args.lengths[b]) - first);
-      if (rows > 0) {
-        using Element = typename Blocks<T>::Element;
-        attend_block(head, forward_scratch<Element>(context.workspace, args.D, thread), first, rows,
-                     0);
+      const int64_t stop = lesser(end, args.lengths[b]);
+      using Element = typename Blocks<T>::Element;
+      const auto scratch = forward_scratch<Element>(context.workspace, args.D, thread);
+      for (int64_t t = first; t < stop;) {
+        const int64_t begin = segment_begin(positions, t);
+        const int64_t last = segment_end(positions, t, stop);
+        attend_block(view_of<T>(args, b, h, begin), scratch, t - begin, last - t, 0);
+        t = last;
       }
-      for (int64_t t = first + rows; t < end; ++t) {
+      const HeadView<T> head = view_of<T>(args, b, h, 0);
+      for (int64_t t = greater(first, stop); t < end; ++t) {
         __builtin_memset(head.out + t * head.out_step, 0, static_cast<size_t>(args.D) * sizeof(T));
         if (head.lse) head.lse[t] = 0.0f;
       }

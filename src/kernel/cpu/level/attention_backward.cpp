@@ -3,7 +3,8 @@
 // A task is one key/value head of one row. For each of its query heads it walks the blocks of keys
 // and, below each, the blocks of queries: P = exp(scale q·k - lse) is made again, dP = dout·v,
 // dS = P (dP - delta) scale with delta = dout·out; then dv += P^T dout, dk += dS^T q, dq += dS k.
-// dk and dv gather the query heads in order, so the result is one fixed sum.
+// dk and dv gather the query heads in order, so the result is one fixed sum. The segments of a
+// packed row are taken one after the other, each as if it were a row.
 #include "kernel/cpu/level/attention_block.h"
 #include "kernel/cpu/level/ops.h"
 #include "kernel/cpu/workspace.h"
@@ -64,24 +65,25 @@ WEFT_INLINE void clear(float* p, int64_t n) {
   __builtin_memset(p, 0, static_cast<size_t>(n) * sizeof(float));
 }
 
-// One task's place in the tensors.
+// One segment of a task and its place in the tensors; t counts from its first position.
 template <typename T>
 struct Head {
   using B = Blocks<T>;
   const AttentionBackwardArgs& args;
   const Scratch<typename B::Element>& scratch;
   int64_t b, g;
+  int64_t begin, length;
   int64_t width = (args.H + 2 * args.G) * args.D;
   int64_t Dp = padded(args.D);
-  int64_t length = lesser(args.T, args.lengths[b]);
+  int64_t row = b * args.T + begin;
 
   const T* qkv(int64_t t, int64_t head) const {
-    return static_cast<const T*>(args.qkv) + (b * args.T + t) * width + head * args.D;
+    return static_cast<const T*>(args.qkv) + (row + t) * width + head * args.D;
   }
   T* dqkv(int64_t t, int64_t head) const {
-    return static_cast<T*>(args.dqkv) + (b * args.T + t) * width + head * args.D;
+    return static_cast<T*>(args.dqkv) + (row + t) * width + head * args.D;
   }
-  int64_t o(int64_t t, int64_t h) const { return ((b * args.T + t) * args.H + h) * args.D; }
+  int64_t o(int64_t t, int64_t h) const { return ((row + t) * args.H + h) * args.D; }
 
   void find_deltas(int64_t h) const {
     for (int64_t t = 0; t < length; ++t) {
@@ -96,9 +98,9 @@ struct Head {
   }
 
   // p and ds hold scores and dP; they become P and dS.
-  [[gnu::flatten]] void weigh(int64_t row, float lse, float delta) const {
-    float* p = scratch.p + row * kBlock;
-    float* ds = scratch.ds + row * kBlock;
+  [[gnu::flatten]] void weigh(int64_t r, float lse, float delta) const {
+    float* p = scratch.p + r * kBlock;
+    float* ds = scratch.ds + r * kBlock;
     const Vec scale = splat(args.scale);
     const Vec in_twos = splat(args.scale * kLog2E);
     const Vec minus_lse = splat(-lse * kLog2E);
@@ -127,7 +129,7 @@ struct Head {
       fill_above_diagonal(scratch.p, tiles, -__builtin_inff());
       fill_above_diagonal(scratch.ds, tiles, 0.0f);
     }
-    const float* lse = args.lse + (b * args.H + h) * args.T + first;
+    const float* lse = args.lse + (b * args.H + h) * args.T + begin + first;
     for (int64_t r = 0; r < rows; ++r) weigh(r, lse[r], scratch.delta[first + r]);
     clear(scratch.p + rows * kBlock, (tiles - rows) * kBlock);
     clear(scratch.ds + rows * kBlock, (tiles - rows) * kBlock);
@@ -155,12 +157,8 @@ struct Head {
   }
 
   void write(const float* from, int64_t head) const {
-    for (int64_t t = 0; t < args.T; ++t) {
+    for (int64_t t = 0; t < length; ++t) {
       T* to = dqkv(t, head);
-      if (t >= length) {
-        __builtin_memset(to, 0, static_cast<size_t>(args.D) * sizeof(T));
-        continue;
-      }
       each_vector(args.D, [&](int64_t i, auto part) {
         store(to + i, load(from + t * Dp + i, part), part);
       });
@@ -175,7 +173,31 @@ struct Head {
     write(scratch.dk, args.H + g);
     write(scratch.dv, args.H + args.G + g);
   }
+
+  // The padding behind the last segment has no gradient.
+  void clear_gradients() const {
+    const int64_t group = args.H / args.G;
+    const size_t bytes = static_cast<size_t>(args.D) * sizeof(T);
+    for (int64_t t = 0; t < length; ++t) {
+      __builtin_memset(dqkv(t, g * group), 0, static_cast<size_t>(group) * bytes);
+      __builtin_memset(dqkv(t, args.H + g), 0, bytes);
+      __builtin_memset(dqkv(t, args.H + args.G + g), 0, bytes);
+    }
+  }
 };
+
+template <typename T>
+void run_row(const AttentionBackwardArgs& args, const Scratch<typename Blocks<T>::Element>& scratch,
+             int64_t b, int64_t g) {
+  const int32_t* positions = args.positions ? args.positions + b * args.T : nullptr;
+  const int64_t length = lesser(args.T, args.lengths[b]);
+  for (int64_t t = 0; t < length;) {
+    const int64_t end = segment_end(positions, t, length);
+    Head<T>{args, scratch, b, g, t, end - t}.run();
+    t = end;
+  }
+  Head<T>{args, scratch, b, g, length, args.T - length}.clear_gradients();
+}
 
 }  // namespace
 
@@ -191,7 +213,7 @@ void attention_backward(const Context& context, const AttentionBackwardArgs& arg
     context.pool->run(args.B * args.G, [&](int64_t task, int thread) {
       const auto scratch =
           scratch_of<typename Blocks<decltype(value)>::Element>(context, args.T, args.D, thread);
-      Head<decltype(value)>{args, scratch, task / args.G, task % args.G}.run();
+      run_row<decltype(value)>(args, scratch, task / args.G, task % args.G);
     });
   });
 }

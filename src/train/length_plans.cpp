@@ -1,0 +1,37 @@
+// train/length_plans.cpp: looked up by length; made where a length is new.
+#include "train/length_plans.h"
+
+#include <utility>
+
+#include "base/error.h"
+
+namespace weft {
+
+LengthPlans::LengthPlans(const Plan& longest, int64_t seq_length, Trace trace, const Place& place,
+                         const Passes& passes)
+    : plan_(longest), trace_(std::move(trace)), place_(place), passes_(passes) {
+  longest_ = (by_length_[seq_length] = make(longest)).executor.get();
+}
+
+LengthPlans::Made LengthPlans::make(const Plan& plan) const {
+  Made made;
+  made.executor =
+      std::make_unique<Executor>(plan, place_.layout, place_.arena, place_.pool, place_.mesh);
+  made.runner = std::make_unique<BatchRunner>(made.executor.get(), passes_);
+  return made;
+}
+
+LengthPlans::Made& LengthPlans::of_length(int64_t seq_length) {
+  const auto found = by_length_.find(seq_length);
+  if (found != by_length_.end()) return found->second;
+  auto plan = std::make_unique<Plan>(shorten_plan(plan_, trace_(seq_length)));
+  Made made = make(*plan);
+  made.plan = std::move(plan);
+  return by_length_[seq_length] = std::move(made);
+}
+
+ExactSum LengthPlans::run(const Batch& batch) {
+  return of_length(batch.seq_length).runner->run(batch);
+}
+
+}  // namespace weft

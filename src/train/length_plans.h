@@ -1,0 +1,54 @@
+// train/length_plans.h: a loss plan for every length that batches are padded to.
+//
+// `pad` and `pack` have one length, `dynamic` a few (bucket_length). The plan of a shorter length
+// is made when its first batch comes, and lies where the longest one lies: the arena, `weft plan`
+// and the finish list know the longest alone. Collectives are of parameters and gradients, the same
+// in every plan.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+
+#include "data/batches.h"
+#include "exec/executor.h"
+#include "train/batch_runner.h"
+
+namespace weft {
+
+class LengthPlans {
+ public:
+  using Trace = std::function<Graph(int64_t seq_length)>;
+  struct Place {  // where all plans run; must outlive them
+    const ArenaLayout& layout;
+    const Arena& arena;
+    ThreadPool* pool;
+    Mesh mesh;
+  };
+  // `longest` must outlive it, and what `trace` refers to.
+  LengthPlans(const Plan& longest, int64_t seq_length, Trace trace, const Place& place,
+              const Passes& passes);
+
+  Executor& longest() { return *longest_; }
+  // All passes with the plan of the batch's length. Takes memory for the first batch of a length.
+  ExactSum run(const Batch& batch);
+  size_t num_lengths() const { return by_length_.size(); }
+
+ private:
+  struct Made {
+    std::unique_ptr<Plan> plan;  // null: the longest, which is not ours
+    std::unique_ptr<Executor> executor;
+    std::unique_ptr<BatchRunner> runner;
+  };
+  Made make(const Plan& plan) const;
+  Made& of_length(int64_t seq_length);
+
+  const Plan& plan_;
+  Trace trace_;
+  Place place_;
+  Passes passes_;
+  std::map<int64_t, Made> by_length_;
+  Executor* longest_;
+};
+
+}  // namespace weft

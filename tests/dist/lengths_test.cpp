@@ -1,0 +1,99 @@
+// tests/dist/lengths_test.cpp: packed and dynamic batches over the mesh.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/dist/mesh_run.h"
+
+namespace weft::testing {
+namespace {
+
+struct Place {
+  int dp, tp;
+  const char* shard;
+  int micro = 4;
+};
+
+const std::vector<Place> kPlaces = {{2, 1, "none"},  {4, 1, "zero1", 2}, {2, 1, "zero2", 2},
+                                    {4, 1, "zero3"}, {1, 4, "none"},     {2, 2, "zero3"}};
+
+// Lengths change from step to step; in `pack` rows have segments.
+MeshRun make_run(const char* layout, const char* precision, const char* mode) {
+  MeshRun run;
+  run.model = parse_json(R"({"architectures": ["Qwen2ForCausalLM"], "hidden_size": 48,
+      "intermediate_size": 88, "num_hidden_layers": 2, "num_attention_heads": 12,
+      "num_key_value_heads": 4, "vocab_size": 1003, "tie_word_embeddings": true,
+      "initializer_range": 0.1})",
+                         "config");
+  run.config.train.global_batch = 8;
+  run.config.train.precision = precision;
+  run.config.train.clip_norm = 0.5;
+  run.config.data.seq_length = 48;
+  run.config.data.layout = layout;
+  run.config.parallel.mode = mode;
+  const bool packs = std::string(layout) == "pack";
+  for (int s = 0; s < 8; ++s) {
+    const int64_t length = packs ? 48 : 16 * (1 + s % 3);
+    run.batches.push_back(random_batch(8, length, 1003, static_cast<uint64_t>(100 + s), packs));
+  }
+  run.eval = random_batch(7, packs ? 48 : 32, 1003, 99, packs);
+  return run;
+}
+
+MeshResult train_at(MeshRun run, const Place& place) {
+  run.config.parallel.dp = place.dp;
+  run.config.parallel.tp = place.tp;
+  run.config.parallel.shard = place.shard;
+  run.config.train.micro_batch = place.micro;
+  return train_mesh(run);
+}
+
+std::string join(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& w : words) text += w + " ";
+  return text;
+}
+
+class Lengths : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(Lengths, ExactModeHasTheSameBitsInEveryLayout) {
+  for (const char* precision : {"fp32", "bf16"}) {
+    const MeshRun run = make_run(GetParam(), precision, "exact");
+    const MeshResult one = train_at(run, {1, 1, "none"});
+    for (const Place& place : kPlaces) {
+      EXPECT_EQ(join(differences(one, train_at(run, place))), "")
+          << precision << " dp " << place.dp << " tp " << place.tp << " " << place.shard;
+    }
+  }
+}
+
+TEST_P(Lengths, FastModeHasTheSameLosses) {
+  const MeshRun run = make_run(GetParam(), "fp32", "fast");
+  const MeshResult one = train_at(run, {1, 1, "none"});
+  std::vector<Place> places = kPlaces;
+  places.insert(places.end(), {{2, 1, "zero1"}, {4, 1, "none"}});
+  for (const Place& place : places) {
+    const MeshResult other = train_at(run, place);
+    for (size_t s = 0; s < one.losses.size(); ++s) {
+      EXPECT_NEAR(other.losses[s] / one.losses[s], 1, 2e-5) << place.dp << " " << place.shard;
+    }
+    EXPECT_NEAR(other.eval_loss / one.eval_loss, 1, 2e-5);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, Lengths, ::testing::Values("pack", "dynamic"),
+                         [](const auto& p) { return std::string(p.param); });
+
+// The control: where positions say that a row is one segment, it is another training.
+TEST(LengthsControl, SegmentsMatter) {
+  MeshRun run = make_run("pack", "fp32", "exact");
+  const MeshResult packed = train_at(run, {2, 1, "none"});
+  for (Batch& b : run.batches) {
+    for (size_t i = 0; i < b.position_ids.size(); ++i)
+      b.position_ids[i] = static_cast<int32_t>(i % 48);
+  }
+  EXPECT_NE(join(differences(packed, train_at(run, {2, 1, "none"}))), "");
+}
+
+}  // namespace
+}  // namespace weft::testing
