@@ -21,6 +21,7 @@ class LineRows : public RowSource {
         index_(text, format, read_header()) {}
 
   int64_t size() const override { return index_.size(); }
+  int64_t extent_begin(int64_t row) const override { return row; }
   int64_t extent_end(int64_t row) const override { return std::min(size(), row + kExtentRows); }
   std::vector<FileInfo> files() const override { return {}; }
 
@@ -99,6 +100,7 @@ class OwnedRows : public RowSource {
             const std::string& name, std::vector<FileInfo> files)
       : bytes_(std::move(bytes)), rows_(text(bytes_), format, name), files_(std::move(files)) {}
   int64_t size() const override { return rows_.size(); }
+  int64_t extent_begin(int64_t row) const override { return row; }
   int64_t extent_end(int64_t row) const override { return rows_.extent_end(row); }
   std::unique_ptr<RowScan> scan(int64_t first) const override { return rows_.scan(first); }
   void read(int64_t i, Row& out) const override { rows_.read(i, out); }
