@@ -24,6 +24,10 @@ Json rows_of(const Batch& batch) {
     row.set("ids", list_of(batch.ids, b, batch.seq_length));
     row.set("targets", list_of(batch.targets, b, batch.seq_length));
     row.set("length", batch.lengths[static_cast<size_t>(b)]);
+    if (!batch.segments.empty()) {
+      row.set("segments", list_of(batch.segments, b, batch.seq_length));
+      row.set("position_ids", list_of(batch.position_ids, b, batch.seq_length));
+    }
     if (!batch.source_ids.empty()) {
       row.set("source_ids", list_of(batch.source_ids, b, batch.source_length));
       row.set("source_length", batch.source_lengths[static_cast<size_t>(b)]);
@@ -35,9 +39,10 @@ Json rows_of(const Batch& batch) {
 
 }  // namespace
 
-// Needs the model's config.json, not its weights: also of models that cannot be trained yet.
-Json inspect_batches(const std::string& path, int64_t num_batches) {
-  const RunFile file(path, {});
+// Needs the model's config.json, not its weights, and takes what training refuses because it is
+// not built: also of runs that cannot be trained yet.
+Json inspect_batches(const std::string& path, const InspectRows& inspect) {
+  const RunFile file(path, inspect.sets, RunFile::Use::kLook);
   const RunConfig& c = file.config();
   const std::filesystem::path folder = resolve_model_path(c.model.path);
   const Json config = HfFolder(folder).config();
@@ -58,7 +63,7 @@ Json inspect_batches(const std::string& path, int64_t num_batches) {
   BatchStream stream(c.data, *rows, *tokenizer, options);
   Json::Array batches;
   Batch batch;
-  for (int64_t i = 0; i < num_batches; ++i) {
+  for (int64_t i = 0; i < inspect.num_batches; ++i) {
     stream.next(batch);
     Json one;
     one.set("epoch", batch.epoch);
@@ -69,6 +74,11 @@ Json inspect_batches(const std::string& path, int64_t num_batches) {
   Json out;
   out.set("kind", "run file");
   out.set("path", path);
+  if (!file.not_built().empty()) {
+    Json::Array waits;
+    for (const std::string& key : file.not_built()) waits.push_back(Json(key));
+    out.set("not_built", std::move(waits));
+  }
   out.set("rows", stream.num_raw_rows());
   out.set("tokenizer", tokenizer->describe());
   out.set("counted", stream.counters().describe());

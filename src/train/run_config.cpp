@@ -241,16 +241,11 @@ void check_config(const OptionTable& table, const RunConfig& c,
     complaints->push_back(fmt::format("name \"{}\" must be a plain folder name", c.name));
   }
   if (c.storage.starts_with("s3://")) complaints->push_back("storage on s3:// is not built");
-  for (const auto* paths : {&c.data.train, &c.data.eval}) {
-    for (const std::string& path : *paths) {
-      if (path.find("://") == std::string::npos) continue;
-      complaints->push_back(fmt::format("{} is not built; give a local file", path));
-    }
-  }
 }
 
-RunFile::RunFile(const std::filesystem::path& path, const std::vector<std::string>& sets)
+RunFile::RunFile(const std::filesystem::path& path, const std::vector<std::string>& sets, Use use)
     : table_(std::make_unique<OptionTable>()) {
+  if (use == Use::kLook) table_->take_not_built();
   bind_options(table_.get(), &config_);
   std::vector<std::string> complaints;
   const std::string text = read_file(path, 1 << 20);
