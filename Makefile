@@ -32,7 +32,7 @@ bench: build                   ## weft beside PyTorch: benchmarks/results/
 	  "$$PYTHON" benchmarks/mesh_bench.py --weft build/weft --out benchmarks/results/mesh-$$(date +%F).md
 	@cmake --build build --target tokenizer_bench gemm_bench comm_bench && build/benchmarks/gemm_bench
 	@benchmarks/comm_table.py build/benchmarks/comm_bench benchmarks/results/comm-$$(date +%F).md
-	@if [ -d ../shared/data ]; then build/benchmarks/tokenizer_bench ../shared/data/wikitext2/wiki.test.raw ../shared/data/tokenizers/qwen2 ../shared/data/tokenizers/gpt2; fi
+	@if [ -d ../shared/data ]; then "$$(tools/setup.sh interop)" benchmarks/tokenizer_table.py build/benchmarks/tokenizer_bench benchmarks/results/tokenizer-$$(date +%F).md; fi
 
 lint:                          ## format, rooms, clang-tidy on what changed
 	@tools/setup.sh lint

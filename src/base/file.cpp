@@ -99,6 +99,15 @@ void MappedFile::drop_pages() const {
   if (data_) ::madvise(const_cast<std::byte*>(data_), size_, MADV_DONTNEED);
 }
 
+void MappedFile::drop_pages(size_t begin, size_t end) const {
+  constexpr size_t kGroup = size_t{1} << 16;  // the kernel's own; a multiple of every page size
+  begin = begin / kGroup * kGroup;
+  end = std::min(size_, (end + kGroup - 1) / kGroup * kGroup);
+  if (data_ && begin < end) {
+    ::madvise(const_cast<std::byte*>(data_) + begin, end - begin, MADV_DONTNEED);
+  }
+}
+
 FileWriter::FileWriter(const std::filesystem::path& path, Mode mode) : path_(path) {
   const int how = mode == Mode::kAppend ? O_APPEND : O_TRUNC;
   fd_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | how, 0644);

@@ -27,6 +27,8 @@ class MappedFile {
   size_t size() const { return size_; }
   // Gives the pages back; they are read from the file again when next touched.
   void drop_pages() const;
+  // The same for bytes [begin, end), and some around them: faults bring pages in groups.
+  void drop_pages(size_t begin, size_t end) const;
   std::string_view text() const { return {reinterpret_cast<const char*>(data_), size_}; }
 
  private:

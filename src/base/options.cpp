@@ -198,12 +198,13 @@ void OptionTable::give(Option& option, const YamlNode& node, const std::string& 
     if (node.is_scalar()) line += did_you_mean(node.text, option.rule_.allowed);
     if (node.is_map()) line += "; put quotes around text that begins with {";
     complaints.push_back(line);
-  } else if (option.lacks(*value)) {
+  } else if (option.lacks(*value) && !takes_not_built_) {
     complaints.push_back(fmt::format("{}: {} is {}, which this build does not have yet{}{}", where,
                                      option.key_, *value,
                                      option.reason_.empty() ? "" : ": " + option.reason_,
                                      option.not_built_ ? "; leave it at " + option.default_ : ""));
   } else {
+    if (option.lacks(*value)) not_built_.push_back(fmt::format("{}: {}", option.key_, *value));
     assign(option.target_, option.rule_, node);
     option.given_ = true;
   }

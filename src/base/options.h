@@ -84,6 +84,10 @@ class OptionTable {
   // and maps are written as YAML: [a, b], {k: v}.
   void set(std::string_view assignment, std::vector<std::string>& complaints);
   void check_required(std::vector<std::string>& complaints) const;
+  // From here on a value that this build does not have is taken, not refused: for a look at a run
+  // file whose training has to wait.
+  void take_not_built() { takes_not_built_ = true; }
+  const std::vector<std::string>& not_built() const { return not_built_; }  // "key: value" taken so
 
   bool was_given(std::string_view key) const;
   std::vector<OptionEntry> entries() const;
@@ -102,6 +106,8 @@ class OptionTable {
 
   std::deque<Option> options_;
   std::map<std::string, std::string> synonyms_;
+  bool takes_not_built_ = false;
+  std::vector<std::string> not_built_;
 };
 
 // UserError with all complaints, one a line; nothing where there are none.

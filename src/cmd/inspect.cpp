@@ -6,6 +6,8 @@
 #include "base/error.h"
 #include "checkpoint/checkpoint.h"
 #include "cmd/command.h"
+#include "data/rows.h"
+#include "io/file_kind.h"
 
 namespace weft {
 namespace {
@@ -24,8 +26,40 @@ bool is_data(const std::string& path) {
   return fs::exists(fs::path(path) / "dataset_info.json");
 }
 
+// Bytes must not reach the terminal. Tables and tensors have their own readers.
+std::string kind_of_binary(const std::string& path) {
+  const bool has_reader = path.ends_with(".safetensors") || is_table_file(path);
+  return fs::is_regular_file(path) && !has_reader ? binary_kind_of_file(path) : "";
+}
+
+Json inspect_binary(const std::string& path, const std::string& kind) {
+  Json out;
+  out.set("kind", kind);
+  out.set("path", path);
+  out.set("bytes", file_info(path).size);
+  return out;
+}
+
+// Text of others, fit for a terminal: of control characters only line ends and tabs stay.
+std::string printable(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if ((byte >= 0x20 && byte != 0x7F) || c == '\n' || c == '\t') {
+      out += c;
+    } else {
+      out += fmt::format("\\x{:02x}", byte);
+    }
+  }
+  return out;
+}
+
 Json inspect(const std::string& path, const InspectRows& options) {
-  if (path.ends_with(".yaml")) return inspect_batches(path, options.num_batches);
+  if (path.ends_with(".yaml") || path.ends_with(".yml")) return inspect_batches(path, options);
+  if (is_tokenizer_file(path)) return inspect_tokenizer(path);
+  if (const std::string kind = kind_of_binary(path); !kind.empty()) {
+    return inspect_binary(path, kind);
+  }
   if (is_data(path)) return inspect_rows(path, options);
   const bool model = is_checkpoint(path) || fs::exists(fs::path(path) / "config.json");
   if (!model && has_tokenizer(path)) return inspect_tokenizer(path);
@@ -41,7 +75,7 @@ void print_value(const std::string& key, const Json& value, int indent) {
   } else if (value.is_array() && !value.as_array().empty() && value.as_array()[0].is_object()) {
     for (const Json& entry : value.as_array()) print_value(key, entry, indent);
   } else if (value.is_string()) {
-    fmt::print("{:{}}{}: {}\n", "", blanks, key, value.as_string());
+    fmt::print("{:{}}{}: {}\n", "", blanks, key, printable(value.as_string()));
   } else {
     fmt::print("{:{}}{}: {}\n", "", blanks, key, value.dump());
   }
@@ -70,6 +104,9 @@ RunCommand add_inspect(CLI::App& app) {
   app.add_option("--messages", options->rows.data.messages, "data: column of chat rows");
   app.add_option("--batches", options->rows.num_batches, "run file: how many batches to show")
       ->check(CLI::NonNegativeNumber);
+  app.add_option("--set", options->rows.sets, "run file: section.key=value, over it")
+      ->take_all()
+      ->expected(1);
   app.add_option("--seq-length", options->rows.data.seq_length, "data: where rows are cut");
   return [options] {
     const Json found = inspect(options->path, options->rows);

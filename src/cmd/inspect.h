@@ -2,23 +2,28 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
+#include <vector>
 
 #include "base/json.h"
 #include "data/config.h"
 
 namespace weft {
 
-Json inspect_model(const std::string& path);                  // checkpoint, folder, file
-Json inspect_tokenizer(const std::filesystem::path& folder);  // tokenizer files alone
+Json inspect_model(const std::string& path);  // checkpoint, folder, file
+// tokenizer.json, spiece.model, or one of vocab.json and merges.txt beside the other.
+bool is_tokenizer_file(const std::filesystem::path& path);
+Json inspect_tokenizer(const std::filesystem::path& path);  // such a file, or a folder of them
 
 // Rows and columns of a data file, folder, pattern or URI.
 struct InspectRows {
-  int64_t num_rows = 0;     // shown as "sample", beside the first
-  std::string tokenizer;    // given: lengths of all rows, and the first one with its labels
-  DataConfig data;          // templates, seq_length
-  int64_t num_batches = 1;  // of a run file
+  int64_t num_rows = 0;           // shown as "sample", beside the first
+  std::string tokenizer;          // given: lengths of all rows, and the first one with its labels
+  DataConfig data;                // templates, seq_length
+  int64_t num_batches = 1;        // of a run file
+  std::vector<std::string> sets;  // of a run file: section.key=value
 };
 Json inspect_rows(const std::string& path, const InspectRows& options);
-Json inspect_batches(const std::string& run_file, int64_t num_batches);
+Json inspect_batches(const std::string& run_file, const InspectRows& options);
 
 }  // namespace weft

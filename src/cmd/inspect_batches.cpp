@@ -39,9 +39,10 @@ Json rows_of(const Batch& batch) {
 
 }  // namespace
 
-// Needs the model's config.json, not its weights: also of models that cannot be trained yet.
-Json inspect_batches(const std::string& path, int64_t num_batches) {
-  const RunFile file(path, {});
+// Needs the model's config.json, not its weights, and takes what training refuses because it is
+// not built: also of runs that cannot be trained yet.
+Json inspect_batches(const std::string& path, const InspectRows& inspect) {
+  const RunFile file(path, inspect.sets, RunFile::Use::kLook);
   const RunConfig& c = file.config();
   const std::filesystem::path folder = resolve_model_path(c.model.path);
   const Json config = HfFolder(folder).config();
@@ -62,7 +63,7 @@ Json inspect_batches(const std::string& path, int64_t num_batches) {
   BatchStream stream(c.data, *rows, *tokenizer, options);
   Json::Array batches;
   Batch batch;
-  for (int64_t i = 0; i < num_batches; ++i) {
+  for (int64_t i = 0; i < inspect.num_batches; ++i) {
     stream.next(batch);
     Json one;
     one.set("epoch", batch.epoch);
@@ -73,6 +74,11 @@ Json inspect_batches(const std::string& path, int64_t num_batches) {
   Json out;
   out.set("kind", "run file");
   out.set("path", path);
+  if (!file.not_built().empty()) {
+    Json::Array waits;
+    for (const std::string& key : file.not_built()) waits.push_back(Json(key));
+    out.set("not_built", std::move(waits));
+  }
   out.set("rows", stream.num_raw_rows());
   out.set("tokenizer", tokenizer->describe());
   out.set("counted", stream.counters().describe());

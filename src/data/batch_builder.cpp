@@ -95,7 +95,9 @@ int64_t BatchBuilder::count_kept_rows() {
 }
 
 bool BatchBuilder::fill(Batch& out) {
-  cache_.start(order_.blocks_from(position_));
+  if (!cache_.is_started()) {
+    cache_.start(order_.blocks_from(position_), order_.rows_from(position_, EarlyRows::kMostRows));
+  }
   out.counted = DataCounters();
   out.epoch = epoch_;
   out.is_epoch_end = false;

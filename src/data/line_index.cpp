@@ -2,6 +2,7 @@
 #include "data/line_index.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "data/record.h"
@@ -11,11 +12,13 @@ namespace {
 
 constexpr int64_t kMarkLines = 64;
 constexpr uint64_t kMarkBytes = uint64_t{1} << 14;
+constexpr uint64_t kTellBytes = uint64_t{1} << 24;
 
 }  // namespace
 
-LineIndex::LineIndex(std::string_view text, RowFormat format, uint64_t begin)
+LineIndex::LineIndex(std::string_view text, RowFormat format, uint64_t begin, const Passed& passed)
     : text_(text), format_(format) {
+  uint64_t told = begin;
   for (uint64_t at = begin; at < text.size();) {
     const uint64_t next = record_end(format, text, at).at;
     if (is_counted(format, text.substr(at, next - at))) {
@@ -26,7 +29,9 @@ LineIndex::LineIndex(std::string_view text, RowFormat format, uint64_t begin)
       ++num_lines_;
     }
     at = next;
+    if (at - told >= kTellBytes) passed(std::exchange(told, at), at);
   }
+  passed(told, text.size());
   marks_.shrink_to_fit();
 }
 

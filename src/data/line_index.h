@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string_view>
 #include <vector>
 
@@ -15,8 +16,12 @@ namespace weft {
 
 class LineIndex {
  public:
-  // One pass over `text`, which must outlive the index, from `begin` on (after a header).
-  LineIndex(std::string_view text, RowFormat format, uint64_t begin = 0);
+  // One pass over `text`, which must outlive the index, from `begin` on (after a header). `passed`
+  // is told now and then up to where the pass has come: a mapped file takes memory until then.
+  using Passed = std::function<void(uint64_t begin, uint64_t end)>;
+  LineIndex(
+      std::string_view text, RowFormat format, uint64_t begin = 0,
+      const Passed& passed = [](uint64_t, uint64_t) {});
 
   int64_t size() const { return num_lines_; }
   std::string_view line(int64_t i) const;      // with its line end

@@ -1,5 +1,7 @@
 // data/line_rows.cpp: the rows of a text that is in memory or mapped: any row at once.
 #include <algorithm>
+#include <type_traits>
+#include <utility>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -11,16 +13,24 @@ namespace {
 
 constexpr int64_t kExtentRows = 8192;  // scans may begin anywhere; this many share out well
 
+constexpr uint64_t kDropBytes = uint64_t{1} << 22;
+
+// A mapped text would stay in our resident memory for good; so what a scan has passed is given
+// back. The page cache keeps it as long as the machine has room.
 class LineRows : public RowSource {
  public:
-  LineRows(std::string_view text, RowFormat format, std::string name)
+  // `map`: where the text is a mapped file.
+  LineRows(std::string_view text, RowFormat format, std::string name, const MappedFile* map)
       : text_(text),
         format_(format),
         name_(std::move(name)),
+        map_(map),
         parser_(format, name_),
-        index_(text, format, read_header()) {}
+        index_(text, format, read_header(),
+               [this](uint64_t begin, uint64_t end) { drop(begin, end); }) {}
 
   int64_t size() const override { return index_.size(); }
+  int64_t extent_begin(int64_t row) const override { return row; }
   int64_t extent_end(int64_t row) const override { return std::min(size(), row + kExtentRows); }
   std::vector<FileInfo> files() const override { return {}; }
 
@@ -44,8 +54,10 @@ class LineRows : public RowSource {
  private:
   class Scan : public RowScan {
    public:
-    Scan(const LineRows& rows, uint64_t at) : rows_(rows), at_(at) {}
+    Scan(const LineRows& rows, uint64_t at) : rows_(rows), at_(at), kept_(at) {}
+    ~Scan() override { rows_.drop(kept_, at_); }
     bool next(Row& out) override {
+      if (at_ - kept_ >= kDropBytes) rows_.drop(std::exchange(kept_, at_), at_);
       while (at_ < rows_.text_.size()) {
         const uint64_t begin = at_;
         at_ = record_end(rows_.format_, rows_.text_, begin).at;
@@ -59,7 +71,12 @@ class LineRows : public RowSource {
    private:
     const LineRows& rows_;
     uint64_t at_;
+    uint64_t kept_;  // from here to at_ the text is in memory
   };
+
+  void drop(uint64_t begin, uint64_t end) const {
+    if (map_) map_->drop_pages(begin, end);
+  }
 
   // Where the rows begin: after a byte-order mark and the line of column names.
   uint64_t read_header() {
@@ -87,6 +104,7 @@ class LineRows : public RowSource {
   std::string_view text_;
   RowFormat format_;
   std::string name_;
+  const MappedFile* map_;
   RecordParser parser_;
   LineIndex index_;
 };
@@ -97,8 +115,11 @@ class OwnedRows : public RowSource {
  public:
   OwnedRows(Bytes bytes, std::string_view (*text)(const Bytes&), RowFormat format,
             const std::string& name, std::vector<FileInfo> files)
-      : bytes_(std::move(bytes)), rows_(text(bytes_), format, name), files_(std::move(files)) {}
+      : bytes_(std::move(bytes)),
+        rows_(text(bytes_), format, name, map_of(bytes_)),
+        files_(std::move(files)) {}
   int64_t size() const override { return rows_.size(); }
+  int64_t extent_begin(int64_t row) const override { return row; }
   int64_t extent_end(int64_t row) const override { return rows_.extent_end(row); }
   std::unique_ptr<RowScan> scan(int64_t first) const override { return rows_.scan(first); }
   void read(int64_t i, Row& out) const override { rows_.read(i, out); }
@@ -107,6 +128,11 @@ class OwnedRows : public RowSource {
   std::vector<std::string> column_names() const override { return rows_.column_names(); }
 
  private:
+  static const MappedFile* map_of(const Bytes& bytes) {
+    if constexpr (std::is_same_v<Bytes, MappedFile>) return &bytes;
+    return nullptr;
+  }
+
   Bytes bytes_;
   LineRows rows_;
   std::vector<FileInfo> files_;

@@ -90,6 +90,13 @@ std::vector<int64_t> Order::blocks_from(int64_t position) const {
   return rows;
 }
 
+std::vector<int64_t> Order::rows_from(int64_t position, int64_t count) const {
+  std::vector<int64_t> rows;
+  const int64_t end = std::min(num_rows_, position + count);
+  for (; position < end; ++position) rows.push_back(at(position));
+  return rows;
+}
+
 int64_t Order::at(int64_t position) const {
   ensure(position >= 0 && position < num_rows_, "position outside the epoch");
   if (!shuffle_) return position;

@@ -32,6 +32,8 @@ class Order {
   int64_t at(int64_t position) const;  // the row, both in [0, num_rows)
   // The first row of each block, in the order in which windows from `position` on touch them.
   std::vector<int64_t> blocks_from(int64_t position) const;
+  // The rows of `position` and those after it, at most `count`.
+  std::vector<int64_t> rows_from(int64_t position, int64_t count) const;
 
  private:
   int64_t first_position(int64_t block_slot) const;

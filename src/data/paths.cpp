@@ -166,6 +166,11 @@ RowFormat row_format(const std::string& path, std::string_view format) {
                   "this build reads text, jsonl, csv, parquet and arrow");
 }
 
+bool is_table_file(const std::string& path) {
+  const Known* k = find_known(path);
+  return k && (k->format == RowFormat::kParquet || k->format == RowFormat::kArrow);
+}
+
 std::vector<std::string> expand_paths(const std::vector<std::string>& paths) {
   std::vector<std::string> files;
   for (const std::string& path : paths) {

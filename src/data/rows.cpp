@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "io/byte_stream.h"
+#include "io/file_kind.h"
 
 namespace weft {
 namespace {
@@ -31,6 +32,10 @@ class ChainedRows : public RowSource {
   std::string where(int64_t i) const override {
     const auto [part, row] = find(i);
     return parts_[part]->where(row);
+  }
+  int64_t extent_begin(int64_t i) const override {
+    const auto [part, row] = find(i);
+    return i - row + parts_[part]->extent_begin(row);
   }
   int64_t extent_end(int64_t i) const override {
     const auto [part, row] = find(i);
@@ -85,6 +90,15 @@ class ChainedRows : public RowSource {
   std::vector<int64_t> ends_;
 };
 
+// What is taken for text for want of a better name may be anything.
+void refuse_binary(const std::string& path) {
+  const std::string kind = binary_kind_of_file(path);
+  if (kind.empty()) return;
+  throw UserError(fmt::format("{}: this is no text: {}", path, kind),
+                  "wanted text, JSON lines, CSV, Parquet or Arrow files; data.format: text reads "
+                  "it as text all the same");
+}
+
 std::unique_ptr<RowSource> open_file(const std::string& path, RowFormat format,
                                      const std::vector<std::string>& columns) {
   if (is_table(format)) return open_table_rows(path, format, columns);
@@ -113,7 +127,9 @@ std::unique_ptr<RowSource> open_rows(const std::vector<std::string>& paths,
   auto chain = std::make_unique<ChainedRows>();
   const std::vector<std::string> files = expand_paths(paths);
   for (const std::string& path : files) {
-    chain->add(open_file(path, row_format(path, format), columns));
+    const RowFormat kind = row_format(path, format);
+    if (format == "auto" && kind == RowFormat::kText) refuse_binary(path);
+    chain->add(open_file(path, kind, columns));
   }
   if (chain->size() == 0) {
     throw UserError(fmt::format("{}: no rows in {}", what, fmt::join(files, ", ")),

@@ -48,7 +48,9 @@ class RowSource {
   virtual int64_t size() const = 0;
   // Rows in order, from `first` (at most size()) on. Safe from several threads.
   virtual std::unique_ptr<RowScan> scan(int64_t first) const = 0;
-  // Up to where one scan from `row` should go on: a scan may have to unpack what lies before it.
+  // A scan may have to unpack what lies before its first row: from where on (the row itself where
+  // it need not), and up to where one scan should go on for that reason.
+  virtual int64_t extent_begin(int64_t row) const = 0;
   virtual int64_t extent_end(int64_t row) const = 0;
   // One row; cheap where rows are asked for in order. Safe from several threads.
   virtual void read(int64_t i, Row& out) const = 0;
@@ -64,6 +66,7 @@ std::string_view format_name(RowFormat format);
 // By extension (.gz and .zst taken off) where `format` is "auto". UserError for one that is not
 // known.
 RowFormat row_format(const std::string& path, std::string_view format);
+bool is_table_file(const std::string& path);  // Parquet or Arrow, by its extension
 
 // The files that `paths` (files, globs, folders, URIs, names in the Hugging Face cache) name.
 // UserError where one names nothing.

@@ -99,6 +99,7 @@ class StreamRows : public ForwardRows {
   }
 
   int64_t size() const override { return size_; }
+  int64_t extent_begin(int64_t) const override { return 0; }
   int64_t extent_end(int64_t) const override { return size_; }
   std::vector<FileInfo> files() const override { return {info_}; }
   std::vector<std::string> column_names() const override { return names_; }

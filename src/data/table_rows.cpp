@@ -23,6 +23,7 @@ class TableRows : public ForwardRows {
   }
 
   int64_t size() const override { return table_->num_rows(); }
+  int64_t extent_begin(int64_t row) const override { return table_->extent_begin(row); }
   int64_t extent_end(int64_t row) const override { return table_->extent_end(row); }
   std::vector<FileInfo> files() const override { return {info_}; }
   std::string where(int64_t i) const override { return fmt::format("{}: row {}", path_, i + 1); }

@@ -19,6 +19,9 @@ namespace {
 
 constexpr int64_t kRunBlocks = 16;  // one scan makes at least so many, where they are wanted
 constexpr int64_t kMaxParts = 4;    // into which one extent is cut, for as many threads
+// Rows that may be unpacked to reach the early ones: two windows of the order. Unpacking a row
+// takes about a tenth of what tokenizing it does.
+constexpr int64_t kMostUnpacked = int64_t{2} * 16 * 8192;
 constexpr uint32_t kLabel = 1u << 31;
 constexpr auto kPoll = std::chrono::milliseconds(2);
 constexpr auto kTell = std::chrono::seconds(5);
@@ -89,22 +92,42 @@ TokenCache::~TokenCache() {
     stop_ = true;
   }
   changed_.notify_all();
-  for (std::thread& thread : threads_) thread.join();
+  if (early_) early_->stop();
+  for (auto* threads : {&threads_, &early_threads_}) {
+    for (std::thread& thread : *threads) thread.join();
+  }
 }
 
 bool TokenCache::is_in_memory() const { return file_.folder().empty(); }
 
-void TokenCache::start(const std::vector<int64_t>& first_rows) {
+void TokenCache::start(const std::vector<int64_t>& first_rows, const std::vector<int64_t>& early) {
   const std::lock_guard lock(mutex_);
   if (started_) return;
-  started_ = true;
   std::vector<uint8_t> seen(static_cast<size_t>(num_blocks_));
   const auto add = [&](int64_t block) {
     if (std::exchange(seen[static_cast<size_t>(block)], uint8_t{1}) == 0) order_.push_back(block);
   };
   for (const int64_t row : first_rows) add(row / kBlockRows);
   for (int64_t block = 0; block < num_blocks_; ++block) add(block);
-  start_writing();
+  plan_early(early);
+  if (!start_writing() && early_) {
+    for (int i = 0; i < num_threads_; ++i) {
+      early_threads_.emplace_back([this] { early_->work(); });
+    }
+  }
+  started_ = true;
+}
+
+// Under the lock. Not where their blocks are there, or will be in a moment, or where reaching the
+// rows is itself long: one row of a packed text costs all before it.
+void TokenCache::plan_early(const std::vector<int64_t>& early) {
+  const auto is_there = [this](int64_t row) {
+    return file_.state(row / kBlockRows) == TokenFile::kWhole;
+  };
+  if (early.empty() || is_in_memory()) return;
+  if (file_.is_open() && std::all_of(early.begin(), early.end(), is_there)) return;
+  auto planned = std::make_unique<EarlyRows>(rows_, maker_, early);
+  if (planned->num_unpacked() <= kMostUnpacked) early_ = std::move(planned);
 }
 
 // Under the lock. False where another process writes.
@@ -118,7 +141,12 @@ bool TokenCache::start_writing() {
     log_warning("token cache {}: {} blocks of 512 rows are lost, made again",
                 file_.folder().string(), file_.num_lost());
   }
-  for (int i = 0; i < num_threads_; ++i) threads_.emplace_back([this] { work(); });
+  for (int i = 0; i < num_threads_; ++i) {
+    threads_.emplace_back([this] {
+      if (early_) early_->work();
+      work();
+    });
+  }
   return true;
 }
 
@@ -286,11 +314,26 @@ TokenCache::Place TokenCache::find(int64_t row, CachedRow& out) {
   return {block, ids + entries[0].end * sizeof(uint32_t), entries[1].end - entries[0].end};
 }
 
+// The block is asked first: what is in the cache is not waited for.
+bool TokenCache::read_early(int64_t row, CachedRow& out) {
+  if (!started_) start({});
+  if (!early_ || early_->is_passed()) return false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (file_.is_open() && file_.state(row / kBlockRows) == TokenFile::kWhole) return false;
+  }
+  if (!early_->read(row, out)) return false;
+  ++num_early_;
+  return true;
+}
+
 int64_t TokenCache::read_length(int64_t row, CachedRow& out) {
+  if (read_early(row, out)) return static_cast<int64_t>(out.ids.size());
   return static_cast<int64_t>(find(row, out).count);
 }
 
 void TokenCache::read(int64_t row, CachedRow& out) {
+  if (read_early(row, out)) return;
   const Place at = find(row, out);
   out.ids.resize(at.count);
   out.is_label.resize(at.count);

@@ -16,20 +16,13 @@
 #include <thread>
 #include <vector>
 
+#include "data/cached_row.h"
+#include "data/early_rows.h"
 #include "data/example.h"
 #include "data/rows.h"
 #include "data/token_file.h"
 
 namespace weft {
-
-// A row as the cache holds it.
-struct CachedRow {
-  std::vector<int32_t> ids;
-  std::vector<uint8_t> is_label;
-  int64_t num_source = 0;
-  int32_t num_nulls = 0;
-  bool dropped = false, truncated = false, repaired = false;
-};
 
 struct CacheOptions {
   std::filesystem::path
@@ -49,8 +42,11 @@ class TokenCache {
   ~TokenCache();
 
   // Begins to make blocks; `first_rows` says in which order they are needed (a row of each is
-  // enough); empty: in file order. Called once; read() does it where it was not.
-  void start(const std::vector<int64_t>& first_rows);
+  // enough); empty: in file order. `early` are the rows that will be read first, in their order:
+  // where their blocks are not there yet, they are made alone, so that nobody waits for the blocks.
+  // Called once; read() does it where it was not.
+  void start(const std::vector<int64_t>& first_rows, const std::vector<int64_t>& early = {});
+  bool is_started() const { return started_; }
   // Waits until the row is there. What a thread threw over it is thrown here. Safe from several
   // threads.
   void read(int64_t row, CachedRow& out);
@@ -62,8 +58,11 @@ class TokenCache {
   int64_t num_made() const;                             // rows that are there
   bool is_in_memory() const;                            // no file holds it
   int64_t num_rebuilt() const { return num_rebuilt_; }  // blocks that were damaged
+  int64_t num_early() const { return num_early_; }      // reads that did not wait for a block
 
  private:
+  void plan_early(const std::vector<int64_t>& early);
+  bool read_early(int64_t row, CachedRow& out);
   void wait_for(int64_t block);
   bool check_block(int64_t block);
   bool start_writing();
@@ -86,16 +85,19 @@ class TokenCache {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<std::thread> threads_;
-  std::vector<int64_t> order_;    // blocks, in the order of need
-  size_t next_ = 0;               // in order_
-  std::vector<uint8_t> claimed_;  // by a thread of ours
-  std::vector<uint8_t> checked_;  // their checksum was good
-  std::vector<int64_t> urgent_;   // damaged, to be made again
+  std::vector<std::thread> threads_;        // of the writer
+  std::vector<std::thread> early_threads_;  // of others
+  std::unique_ptr<EarlyRows> early_;        // may be none; fixed once started
+  std::vector<int64_t> order_;              // blocks, in the order of need
+  size_t next_ = 0;                         // in order_
+  std::vector<uint8_t> claimed_;            // by a thread of ours
+  std::vector<uint8_t> checked_;            // their checksum was good
+  std::vector<int64_t> urgent_;             // damaged, to be made again
   std::exception_ptr error_;
   std::atomic<bool> started_{false};
   bool stop_ = false;
   int64_t num_rebuilt_ = 0;
+  std::atomic<int64_t> num_early_{0};
 };
 
 std::filesystem::path cache_root();  // WEFT_CACHE, else the user's cache folder / weft / data

@@ -36,7 +36,8 @@ class Table {
   virtual ~Table() = default;
   virtual int64_t num_rows() const = 0;
   virtual const std::vector<TableColumn>& columns() const = 0;
-  virtual int64_t extent_end(int64_t row) const = 0;  // the first row after the extent of `row`
+  virtual int64_t extent_begin(int64_t row) const = 0;  // the first row of the extent of `row`
+  virtual int64_t extent_end(int64_t row) const = 0;    // the first row after it
   // Safe from several threads, each with its own scan. UserError where a column is not there.
   virtual std::unique_ptr<TableScan> scan(int64_t first,
                                           const std::vector<std::string>& columns) const = 0;

@@ -296,8 +296,9 @@ void check_config(const OptionTable& table, const RunConfig& c,
   if (c.storage.starts_with("s3://")) complaints->push_back("storage on s3:// is not built");
 }
 
-RunFile::RunFile(const std::filesystem::path& path, const std::vector<std::string>& sets)
+RunFile::RunFile(const std::filesystem::path& path, const std::vector<std::string>& sets, Use use)
     : table_(std::make_unique<OptionTable>()) {
+  if (use == Use::kLook) table_->take_not_built();
   bind_options(table_.get(), &config_);
   std::vector<std::string> complaints;
   const std::string text = read_file(path, 1 << 20);

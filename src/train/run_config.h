@@ -89,11 +89,15 @@ struct RunConfig {
 // A run file read, checked and resolved. All complaints come together in one UserError.
 class RunFile {
  public:
-  RunFile(const std::filesystem::path& path, const std::vector<std::string>& sets);
+  // kLook: keys that this build cannot train with are taken and listed, not refused.
+  enum class Use { kTrain, kLook };
+  RunFile(const std::filesystem::path& path, const std::vector<std::string>& sets,
+          Use use = Use::kTrain);
   const RunConfig& config() const { return config_; }
   std::string resolved() const { return table_->resolved(); }  // YAML, defaults marked
   std::string changed() const { return table_->changed(); }    // YAML of what is no default
   bool was_given(std::string_view key) const { return table_->was_given(key); }
+  const std::vector<std::string>& not_built() const { return table_->not_built(); }
 
  private:
   RunConfig config_;

@@ -256,6 +256,13 @@ TEST_F(Options, ResolvedMarksDefaults) {
             "  env: {}  # default\n");
 }
 
+TEST_F(Options, ALookTakesWhatIsNotBuilt) {
+  table.take_not_built();
+  EXPECT_EQ(read("train: {precision: fp16}\nparallel: {tp: 4}\n"), Lines{});
+  EXPECT_EQ(config.tp, 4);
+  EXPECT_EQ(table.not_built(), (Lines{"train.precision: fp16", "parallel.tp: 4"}));
+}
+
 TEST_F(Options, EntriesForHelp) {
   EXPECT_EQ(read("train: {lr: 0.5}\n"), Lines{});
   for (const OptionEntry& e : table.entries()) {

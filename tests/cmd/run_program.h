@@ -23,8 +23,10 @@ inline Outcome run_weft(const std::string& words, const std::string& input = "")
   const TemporaryFolder folder;
   std::ofstream(folder / "in", std::ios::binary) << input;
   const auto file = [&](const char* name) { return "'" + (folder / name).string() + "'"; };
-  const std::string command = std::string("'") + WEFT_PROGRAM + "' " + words + " < " + file("in") +
-                              " > " + file("out") + " 2> " + file("err");
+  // Appended, not added up: g++ 12 warns of a copy out of bounds where it inlines the sum.
+  std::string command = "'";
+  command += WEFT_PROGRAM;
+  command += "' " + words + " < " + file("in") + " > " + file("out") + " 2> " + file("err");
   const int status = std::system(command.c_str());
   const auto slurp = [&](const char* name) {
     std::ostringstream text;

@@ -125,6 +125,34 @@ TEST(Rows, ByteOrderMarkIsNoPartOfTheFirstName) {
   EXPECT_EQ(text_of(*json, 0), "two");
 }
 
+// Pages of mapped files that this process holds.
+int64_t mapped_kb() {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;) {
+    int64_t kb = 0;
+    if (word == "RssFile:" && status >> kb) return kb;
+  }
+  return -1;
+}
+
+TEST(Rows, TextThatWasPassedTakesNoMemory) {
+  const TempFolder folder;
+  constexpr int64_t kLines = 40000;
+  std::string text;
+  for (int64_t i = 0; i < kLines; ++i) text += std::string(999, 'a') + '\n';
+  folder.write("a.txt", text);
+  const int64_t before = mapped_kb();
+  const auto rows = open_rows({(folder.path() / "a.txt").string()}, "auto", "data.train");
+  ASSERT_GE(before, 0);
+  EXPECT_LT(mapped_kb() - before, 8000) << "by the index";
+  const auto scan = rows->scan(0);
+  Row row;
+  int64_t count = 0;
+  while (scan->next(row)) ++count;
+  EXPECT_EQ(count, kLines);
+  EXPECT_LT(mapped_kb() - before, 8000) << "by the scan";
+}
+
 TEST(Rows, BadPathsAreRefused) {
   const TempFolder folder;
   folder.write("empty.txt", "");

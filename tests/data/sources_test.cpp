@@ -74,6 +74,7 @@ TEST(Sources, ScansBeginAnywhereAndRowsAreReadAlone) {
 TEST(Sources, RowGroupsAndBatchesAreExtents) {
   EXPECT_EQ(open("rows.parquet", {"id"})->extent_end(299), 300);
   EXPECT_EQ(open("rows.parquet", {"id"})->extent_end(300), 600);
+  EXPECT_EQ(open("rows.parquet", {"id"})->extent_begin(599), 300);
   EXPECT_EQ(open("rows.arrow", {"id"})->extent_end(300), 512);
   EXPECT_EQ(open("stream.arrow", {"id"})->extent_end(900), 1000);
 }
@@ -140,6 +141,7 @@ TEST(Sources, SeveralKindsAreOneDataSet) {
   }
   EXPECT_EQ(rows->extent_end(950), 1000);
   EXPECT_EQ(rows->extent_end(1000), 2000);
+  EXPECT_EQ(rows->extent_begin(950), 900);
   EXPECT_EQ(rows->files().size(), 2u);
 }
 

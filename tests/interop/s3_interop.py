@@ -20,7 +20,7 @@ import time
 import boto3
 import pyarrow as pa
 import pyarrow.parquet as pq
-from common import Weft, run_program
+from common import ROOT, Weft, read_metrics, run_program, write_run_file
 
 KEYS = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_REGION": "us-east-1",
         "AWS_EC2_METADATA_DISABLED": "true"}
@@ -118,6 +118,22 @@ def check_good(checks, weft, server):
     checks.equal(len(body.splitlines()), 30, "a file written to S3")
 
 
+def check_training(checks, weft, server, folder):
+    """A run whose rows lie on S3 has the losses of one whose rows lie here."""
+    server.client().download_file("bucket", "set/a.parquet", str(folder / "a.parquet"))
+    losses = []
+    for name, path in (("far", "s3://bucket/set/a.parquet"), ("near", str(folder / "a.parquet"))):
+        run = write_run_file(folder / f"{name}.yaml", {
+            "name": name, "storage": str(folder / "runs"),
+            "model": {"path": str(ROOT / "examples/quickstart/model"), "init": "random"},
+            "data": {"train": [path], "tokenizer": "bytes", "seq_length": 32}, "train": {"steps": 3}})
+        env = {**server.env(), "WEFT_CACHE": str(folder / "cache")}
+        weft.call("train", run, env=env)
+        losses.append([line["loss"] for line in read_metrics(folder / "runs" / name)[0]])
+    checks.equal(losses[0], losses[1], "losses of a run that reads from S3")
+    checks.equal(len(losses[0]), 3, "steps of it")
+
+
 def check_bad(checks, weft, server):
     code, text, _ = refused(weft, server.env(), "inspect", "s3://nowhere/x.parquet")
     checks.that(code == 2 and "s3://nowhere" in text, "a bucket that is not there", text.strip()[:200])
@@ -143,6 +159,7 @@ def body(args, checks, folder):
     server = Server()
     try:
         check_good(checks, weft, server)
+        check_training(checks, weft, server, folder)
         check_bad(checks, weft, server)
     finally:
         server.stop()

@@ -4,8 +4,9 @@
     python3 tests/interop/tokenizer_interop.py --weft build/weft [--data ../shared/data] [--all-characters]
 
 Random strings from a seed (mixed scripts, emoji, control characters, characters newer than most
-Unicode tables, long runs of blanks, added tokens) go through `weft tokenize MODEL --jsonl FILE` and
-through the package. Prints 'N passed, M failed' and exits 1 on a failure.
+Unicode tables, long runs of blanks, added tokens), and every Unicode character, go through `weft
+tokenize MODEL --jsonl FILE` and through the package, there and back. --all-characters puts each
+character into more surroundings. Prints 'N passed, M failed' and exits 1 on a failure.
 """
 import argparse
 import json
@@ -54,6 +55,16 @@ def every_character():
     for at in range(0, len(codes), 64):
         for form in forms:
             yield "|".join(form.format(chr(c)) for c in codes[at:at + 64])
+
+
+def each_character():
+    """Every Unicode scalar value, 256 a string: those of planes of many scripts (0, 1, 14) inside and outside of
+    words, the others (ideographs, private use, none) in a row."""
+    codes = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
+    for at in range(0, len(codes), 256):
+        part = [chr(c) for c in codes[at:at + 256]]
+        has_scripts = codes[at] >> 16 in (0, 1, 14)
+        yield "|".join(f"a{c}b {c}" for c in part) if has_scripts else "".join(part)
 
 
 def byte_level(vocab, merges, qwen2, added):
@@ -162,6 +173,9 @@ def unigram(lines, byte_fallback):
     return tokenizer
 
 
+CHARACTERS = list(each_character())
+
+
 class Check:
     def __init__(self, weft):
         self.weft, self.passed, self.failed = weft, 0, 0
@@ -172,12 +186,24 @@ class Check:
         if not ok and self.failed <= 20:
             print("FAILED", message)
 
-    def made(self, name, tokenizer, texts):
+    def made(self, name, tokenizer, texts, has_all=False):
         """A tokenizer that was made here, its ids and its decoded text."""
         with tempfile.TemporaryDirectory() as folder:
             tokenizer.save(f"{folder}/tokenizer.json")
+            if has_all:
+                self.characters(name, folder, tokenizer)
             ours = self.compare(name, folder, lambda t: tokenizer.encode(t).ids, texts)
-            self.decoded(name, folder, ours[:600], lambda ids: tokenizer.decode(ids, skip_special_tokens=False))
+            self.back(name, folder, ours, tokenizer)
+
+    def characters(self, name, model, tokenizer):
+        """Every character there and back; the package works in threads of its own."""
+        ids = iter(tokenizer.encode_batch_fast(CHARACTERS))
+        ours = self.compare(name + ", every character", model, lambda _: next(ids).ids, CHARACTERS)
+        self.back(name + ", every character", model, ours, tokenizer)
+
+    def back(self, name, model, rows, tokenizer):
+        texts = iter(tokenizer.decode_batch(rows, skip_special_tokens=False))
+        self.decoded(name, model, rows, lambda _: next(texts))
 
     def decoded(self, name, model, rows, text_of):
         """Text of ids, all special tokens shown."""
@@ -215,7 +241,7 @@ class Check:
         return [[int(i) for i in line.split()] for line in lines]
 
 
-def check_more(args, check, folder, gpt2, texts, lines):
+def check_more(args, check, folder, gpt2, texts, lines, reviews):
     """T5 (both files), BLOOM, and what their families may hold, beside tokenizers and transformers."""
     os.environ["HF_HUB_OFFLINE"] = "1"
     from transformers import AutoTokenizer, T5Tokenizer
@@ -223,22 +249,25 @@ def check_more(args, check, folder, gpt2, texts, lines):
     cases = [("t5, tokenizer.json", f"{folder}/t5-small", AutoTokenizer), ("t5, spiece.model", f"{folder}/t5-v1_1", T5Tokenizer),
              ("tiny t5", f"{weights}/tiny_T5ForConditionalGeneration", AutoTokenizer),
              ("tiny bloom", f"{weights}/tiny_BloomForCausalLM", AutoTokenizer)]
-    with open(f"{args.data}/imdb/imdb_train_2k.jsonl", encoding="utf-8") as file:
-        reviews = [json.loads(line)["text"] for line in file][:400]
     for name, model, kind in cases:
         theirs = kind.from_pretrained(model)
         ours = check.compare(name, model, lambda t: theirs(t)["input_ids"], texts)
         check.decoded(name, model, ours[:600], lambda ids: theirs.decode(ids, clean_up_tokenization_spaces=False))
-        check.compare(name + ", wikitext and imdb", model, lambda t: theirs(t)["input_ids"], lines + reviews)
+        check.back(name, model, ours, theirs.backend_tokenizer)
+        ours = check.compare(name + ", wikitext and imdb", model, lambda t: theirs(t)["input_ids"], lines + reviews)
+        check.back(name + ", wikitext and imdb", model, ours, theirs.backend_tokenizer)
+        if not name.startswith("tiny t5"):
+            check.characters(name, model, theirs.backend_tokenizer)
     file = Tokenizer.from_file(f"{folder}/t5-small/tokenizer.json")
     check.compare("t5, tokenizers", f"{folder}/t5-small", lambda t: file.encode(t).ids, texts)
     texts = texts[:2000]
-    check.made("falcon", falcon(gpt2), texts)
+    check.made("falcon", falcon(gpt2), texts, has_all=True)
     check.made("NFKC, lower case, prepend", normalized(gpt2), texts)
     for byte_fallback in (True, False):
         for prepend in (True, False):
             name = f"llama 2 style, bytes {byte_fallback}, prepend {prepend}"
-            check.made(name, llama2(lines, byte_fallback, prepend), texts)
+            check.made(name, llama2(lines, byte_fallback, prepend), texts + reviews[:200],
+                       has_all=byte_fallback and prepend)
         check.made(f"unigram, bytes {byte_fallback}", unigram(lines, byte_fallback), texts)
 
 
@@ -282,10 +311,17 @@ def main():
         check.compare("odd added tokens", made, lambda t: odd.encode(t).ids, texts)
     with open(f"{args.data}/wikitext2/wiki.test.raw", encoding="utf-8") as file:
         lines = file.read().split("\n")[:1500]
-    check.compare("qwen2, wikitext", f"{folder}/qwen2", lambda t: qwen2.encode(t).ids, lines)
-    check.compare("gpt2, wikitext", f"{folder}/gpt2", lambda t: gpt2.encode(t).ids, lines)
+    with open(f"{args.data}/imdb/imdb_train_2k.jsonl", encoding="utf-8") as file:
+        reviews = [json.loads(line)["text"] for line in file][:400]
+    for name, theirs in (("qwen2", qwen2), ("gpt2", gpt2)):
+        model = f"{folder}/{name}"
+        ids = iter(theirs.encode_batch_fast(lines + reviews))
+        ours = check.compare(f"{name}, wikitext and imdb", model, lambda _: next(ids).ids, lines + reviews)
+        check.back(f"{name}, wikitext and imdb", model, ours, theirs)
+        check.back(name, model, [row.ids for row in theirs.encode_batch_fast(texts)], theirs)
+        check.characters(name, model, theirs)
 
-    check_more(args, check, folder, gpt2, texts, lines)
+    check_more(args, check, folder, gpt2, texts, lines, reviews)
 
     if args.bytes:
         os.environ["HF_HUB_OFFLINE"] = "1"

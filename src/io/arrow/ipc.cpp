@@ -79,6 +79,7 @@ class IpcTable : public Table {
 
   int64_t num_rows() const override { return ends_.empty() ? 0 : ends_.back(); }
   const std::vector<TableColumn>& columns() const override { return columns_; }
+  int64_t extent_begin(int64_t row) const override { return begin_of(batch_of(row)); }
   int64_t extent_end(int64_t row) const override { return ends_[batch_of(row)]; }
 
   std::unique_ptr<TableScan> scan(int64_t first,
@@ -97,10 +98,12 @@ class IpcTable : public Table {
       if (made) check_arrow(made->ValidateFull(), path, "checking the rows");
       return made;
     };
-    return scan_batches(checked, columns, first - (batch == 0 ? 0 : ends_[batch - 1]), path_);
+    return scan_batches(checked, columns, first - begin_of(batch), path_);
   }
 
  private:
+  int64_t begin_of(size_t batch) const { return batch == 0 ? 0 : ends_[batch - 1]; }
+
   size_t batch_of(int64_t row) const {
     ensure(row >= 0 && row < num_rows(), "a row of the table");
     return static_cast<size_t>(std::upper_bound(ends_.begin(), ends_.end(), row) - ends_.begin());

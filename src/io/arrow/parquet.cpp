@@ -65,6 +65,7 @@ class ParquetTable : public Table {
 
   int64_t num_rows() const override { return ends_.empty() ? 0 : ends_.back(); }
   const std::vector<TableColumn>& columns() const override { return columns_; }
+  int64_t extent_begin(int64_t row) const override { return begin_of(group_of(row)); }
   int64_t extent_end(int64_t row) const override { return ends_[group_of(row)]; }
 
   std::unique_ptr<TableScan> scan(int64_t first,
@@ -79,7 +80,7 @@ class ParquetTable : public Table {
       std::shared_ptr<arrow::RecordBatchReader> batches =
           take_arrow(reader->GetRecordBatchReader(groups, leaves_of(*reader, columns)), path_,
                      "reading the rows");
-      const int64_t skip = first - (group == 0 ? 0 : ends_[group - 1]);
+      const int64_t skip = first - begin_of(group);
       auto fetch = [reader, batches, path = path_] {
         return guarded(path, [&] {
           std::shared_ptr<arrow::RecordBatch> batch;
@@ -102,6 +103,8 @@ class ParquetTable : public Table {
         parquet::arrow::FileReader::Make(arrow::default_memory_pool(), std::move(file), properties),
         path_, "opening the file");
   }
+
+  int64_t begin_of(size_t group) const { return group == 0 ? 0 : ends_[group - 1]; }
 
   size_t group_of(int64_t row) const {
     ensure(row >= 0 && row < num_rows(), "a row of the table");

@@ -1,0 +1,17 @@
+// data/cached_row.h: a row as the token cache gives it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace weft {
+
+struct CachedRow {
+  std::vector<int32_t> ids;
+  std::vector<uint8_t> is_label;
+  int64_t num_source = 0;
+  int32_t num_nulls = 0;
+  bool dropped = false, truncated = false, repaired = false;
+};
+
+}  // namespace weft

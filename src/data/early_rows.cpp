@@ -1,0 +1,111 @@
+// data/early_rows.cpp: rows gathered into scans, made, and handed out once.
+#include "data/early_rows.h"
+
+#include <algorithm>
+
+namespace weft {
+namespace {
+
+constexpr size_t kMostBytes = size_t{32} << 20;  // of tokens: long rows must not fill the memory
+
+}  // namespace
+
+EarlyRows::EarlyRows(const RowSource& rows, const ExampleMaker& maker,
+                     const std::vector<int64_t>& wanted)
+    : rows_(rows), maker_(maker) {
+  for (size_t i = 0; i < wanted.size(); ++i) need_.emplace(wanted[i], i);
+  std::vector<int64_t> sorted = wanted;
+  std::sort(sorted.begin(), sorted.end());
+  for (const int64_t row : sorted) {
+    // A new scan would unpack from extent_begin on: where that lies before the row at which the
+    // last one stands, the last one goes on.
+    const int64_t begin = rows.extent_begin(row);
+    const bool goes_on = !tasks_.empty() && begin <= tasks_.back().back();
+    num_unpacked_ += row + 1 - (goes_on ? tasks_.back().back() + 1 : begin);
+    if (!goes_on) tasks_.emplace_back();
+    tasks_.back().push_back(row);
+  }
+  const auto first_need = [this](const Task& task) {
+    size_t first = need_.size();
+    for (const int64_t row : task) first = std::min(first, need_.at(row));
+    return first;
+  };
+  std::sort(tasks_.begin(), tasks_.end(),
+            [&](const Task& a, const Task& b) { return first_need(a) < first_need(b); });
+}
+
+void EarlyRows::work() {
+  while (true) {
+    size_t task;
+    {
+      const std::lock_guard lock(mutex_);
+      if (is_stopped_ || next_task_ == tasks_.size()) return;
+      task = next_task_++;
+    }
+    try {
+      make(tasks_[task]);
+    } catch (...) {
+      stop();
+    }
+  }
+}
+
+void EarlyRows::make(const Task& task) {
+  const auto scan = rows_.scan(task.front());
+  Row row;
+  Example example;
+  int64_t at = task.front();
+  for (const int64_t wanted : task) {
+    for (; at <= wanted; ++at) {
+      if (is_stopped_) return;
+      if (!scan->next(row)) return stop();
+    }
+    CachedRow made;
+    made.dropped = !maker_.make(rows_, wanted, row, example);
+    if (!made.dropped) {
+      made.ids = example.ids;
+      made.is_label = example.is_label;
+    }
+    made.num_source = example.num_source;
+    made.num_nulls = example.num_nulls;
+    made.truncated = example.truncated;
+    made.repaired = row.repaired;
+    put(wanted, std::move(made));
+  }
+}
+
+void EarlyRows::put(int64_t row, CachedRow made) {
+  const size_t bytes = made.ids.size() * (sizeof(int32_t) + 1);
+  {
+    const std::lock_guard lock(mutex_);
+    if (is_passed_) return;
+    made_.emplace(row, std::move(made));
+    made_bytes_ += bytes;
+    if (made_bytes_ > kMostBytes) is_stopped_ = true;
+  }
+  changed_.notify_all();
+}
+
+bool EarlyRows::read(int64_t row, CachedRow& out) {
+  std::unique_lock lock(mutex_);
+  if (!need_.contains(row)) {
+    is_stopped_ = is_passed_ = true;
+    made_.clear();
+    return false;
+  }
+  changed_.wait(lock, [&] { return is_stopped_ || made_.contains(row); });
+  const auto found = made_.find(row);
+  if (found == made_.end()) return false;
+  out = found->second;
+  return true;
+}
+
+void EarlyRows::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_stopped_ = true;
+  }
+  changed_.notify_all();
+}
+
+}  // namespace weft

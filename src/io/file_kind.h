@@ -1,0 +1,16 @@
+// io/file_kind.h: what kind of file it is that is no text, by its first bytes.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace weft {
+
+// "zip archive", "IDX file, 10000 x 28 x 28 of uint8", ...; "bytes of an unknown kind"; empty where
+// `head`, the first bytes of a file, is text.
+std::string binary_kind(std::string_view head);
+
+// Of a local path or a URI; of what is packed in it where it ends in .gz or .zst.
+std::string binary_kind_of_file(const std::string& path);
+
+}  // namespace weft

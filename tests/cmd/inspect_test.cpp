@@ -1,0 +1,90 @@
+// tests/cmd/inspect_test.cpp: files given to `weft inspect` are named for what they are, and no
+// byte of theirs reaches the terminal as it is.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "base/json.h"
+#include "tests/cmd/run_program.h"
+
+namespace weft {
+namespace {
+
+using testing::Outcome;
+using testing::run_weft;
+using testing::TemporaryFolder;
+
+void write(const std::filesystem::path& path, const std::string& bytes) {
+  std::ofstream(path, std::ios::binary) << bytes;
+}
+
+bool is_printable(const std::string& text) {
+  return std::all_of(text.begin(), text.end(), [](char c) {
+    return (static_cast<unsigned char>(c) >= 0x20 && c != 0x7F) || c == '\n' || c == '\t';
+  });
+}
+
+TEST(Inspect, BinaryFilesAreNamedNotPrinted) {
+  const TemporaryFolder folder;
+  std::string bytes = "PK\x03\x04";
+  for (int i = 0; i < 1000; ++i) bytes += static_cast<char>(i);
+  for (const char* name : {"weights.bin", "other.model", "rows.txt", "noname"}) {
+    write(folder / name, bytes);
+    const Outcome o = run_weft("inspect '" + (folder / name).string() + "'");
+    EXPECT_EQ(o.exit_code, 0) << name << o.err;
+    EXPECT_TRUE(is_printable(o.out)) << name;
+    EXPECT_NE(o.out.find("kind: zip archive"), std::string::npos) << o.out;
+    EXPECT_NE(o.out.find("bytes: 1004"), std::string::npos) << o.out;
+  }
+}
+
+TEST(Inspect, ControlCharactersOfRowsAreWrittenOut) {
+  const TemporaryFolder folder;
+  write(folder / "a.txt", "red \x1b[31m and \x07 bell\n");
+  const Outcome o = run_weft("inspect '" + (folder / "a.txt").string() + "'");
+  EXPECT_EQ(o.exit_code, 0) << o.err;
+  EXPECT_TRUE(is_printable(o.out)) << o.out;
+  EXPECT_NE(o.out.find("red \\x1b[31m and \\x07 bell"), std::string::npos) << o.out;
+}
+
+TEST(Inspect, TokenizerFilesAreTokenizers) {
+  const TemporaryFolder folder;
+  write(folder / "vocab.json", R"({"a": 0, "b": 1, "ab": 2})");
+  write(folder / "merges.txt", "#version: 0.2\na b\n");
+  for (const char* name : {"vocab.json", "merges.txt"}) {
+    const Outcome o = run_weft("inspect --json '" + (folder / name).string() + "'");
+    ASSERT_EQ(o.exit_code, 0) << o.err;
+    const Json found = parse_json(o.out, "inspect");
+    EXPECT_EQ(found.at("kind").as_string(), std::string("tokenizer of ") + name);
+    EXPECT_EQ(found.at("num_ids").as_int(), 4);  // and <|endoftext|>
+  }
+  write(folder / "spiece.model", "\n\x0e\n\x05 cut");
+  const Outcome cut = run_weft("inspect '" + (folder / "spiece.model").string() + "'");
+  EXPECT_EQ(cut.exit_code, 2) << cut.out;
+  EXPECT_NE(cut.err.find("spiece.model"), std::string::npos) << cut.err;
+}
+
+TEST(Inspect, RunFileThatCannotTrainYetShowsItsBatches) {
+  const TemporaryFolder folder;
+  const std::string at = folder.path().string();
+  std::filesystem::create_directory(folder / "model");
+  write(folder / "model/config.json", R"({"model_type": "later"})");
+  write(folder / "rows.jsonl", "{\"text\": \"abc\"}\n{\"text\": \"de\"}\n");
+  write(folder / "run.yaml", "name: x\nmodel: {path: " + at + "/model}\ndata:\n  train: [" + at +
+                                 "/rows.jsonl]\n  tokenizer: bytes\n  seq_length: 8\n"
+                                 "train: {precision: fp16, global_batch: 2, steps: 1}\n");
+  const std::string file = "'" + at + "/run.yaml'";
+  const Outcome o = run_weft("inspect --json --set data.shuffle=false " + file);
+  ASSERT_EQ(o.exit_code, 0) << o.err;
+  const Json found = parse_json(o.out, "inspect");
+  EXPECT_EQ(found.at("not_built").as_array()[0].as_string(), "train.precision: fp16");
+  const Json& row = found.at("batches").as_array()[0].at("rows").as_array()[0];
+  EXPECT_EQ(row.at("ids").dump(), "[97, 98, 99, 256, 256, 256, 256, 256]");
+  EXPECT_EQ(row.at("targets").dump(), "[98, 99, -1, -1, -1, -1, -1, -1]");
+  EXPECT_EQ(run_weft("train " + file).exit_code, 2);
+  EXPECT_EQ(run_weft("inspect --set data.sufle=false " + file).exit_code, 2);
+}
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,117 @@
+// tests/e2e/bad_rows_test.cpp: every kind of bad input file, as the user of `weft train` meets it.
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "tests/e2e/tiny_run.h"
+
+namespace weft::testing {
+namespace {
+
+const std::string kFixtures = "tests/data/data/";
+
+// The run over a file of the folder, in file order.
+std::vector<std::string> over(const std::vector<std::filesystem::path>& files) {
+  std::string list;
+  for (const auto& file : files) list += (list.empty() ? "" : ", ") + file.string();
+  return {"data.train=[" + list + "]", "data.shuffle=false", "train.steps=2"};
+}
+
+void expect_refused(const TinyRun& run, const std::vector<std::filesystem::path>& files,
+                    const std::vector<std::string>& parts) {
+  const Ended ended = run.train(over(files));
+  EXPECT_EQ(ended.exit_code, 2) << ended.err;
+  expect_parts(ended.err, parts);
+}
+
+std::string good_rows(int count) {
+  std::string text;
+  for (int i = 0; i < count; ++i) text += "{\"text\": \"row " + std::to_string(i) + "\"}\n";
+  return text;
+}
+
+TEST(BadRows, ColumnsAndCells) {
+  const TinyRun run;
+  run.write("a.jsonl", good_rows(10) + "{\"body\": \"no text\"}\n");
+  expect_refused(run, {run / "a.jsonl"}, {"a.jsonl:11", "no column 'text'", "body"});
+  run.write("b.jsonl", good_rows(3) + "{\"text\": {\"a\": 1}}\n" + good_rows(9));
+  expect_refused(run, {run / "b.jsonl"}, {"b.jsonl:4", "text"});
+  run.write("c.jsonl", good_rows(4) + "[1, 2]\n" + good_rows(9));
+  expect_refused(run, {run / "c.jsonl"}, {"c.jsonl:5", "object"});
+  run.write("d.csv", "text,n\na,1\nb,2\nc\n");
+  expect_refused(run, {run / "train.txt", run / "d.csv"}, {"d.csv:4", "1 fields"});
+  expect_refused(run, {kFixtures + "cut.parquet"}, {"cut.parquet"});
+}
+
+TEST(BadRows, NullCellsAreEmptyAndCounted) {
+  const TinyRun run;
+  run.write("a.jsonl", "{\"text\": null}\n" + good_rows(20) + "{\"text\": null}\n");
+  const Ended ended = run.train(over({run / "a.jsonl"}));
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  expect_parts(ended.err, {"2 rows dropped", "2 null cells taken as empty"});
+}
+
+TEST(BadRows, AnEmptyFileAmongGoodOnesIsNoError) {
+  const TinyRun run;
+  run.write("empty.txt", "");
+  run.write("empty.jsonl", "\n\n");
+  const Ended ended = run.train(over({run / "empty.txt", run / "train.txt", run / "empty.jsonl"}));
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_EQ(metric_texts(run.dir(), "loss").size(), 2u);
+}
+
+TEST(BadRows, BytesThatAreNoTextAreNamed) {
+  const TinyRun run;
+  run.write("rows.model", std::string("\n\0\x01\x02 rows\n", 11));
+  expect_refused(run, {run / "rows.model"}, {"rows.model", "no text"});
+}
+
+TEST(BadRows, AChangedFileIsRefusedAtResume) {
+  const TinyRun run;
+  run.train_well({"train.steps=2"});
+  const std::string hash = hash_of(run.dir());
+  run.write("train.txt", slurp(run / "train.txt") + "one row more\n");
+  const Ended ended = run.train({"train.steps=4"});
+  EXPECT_EQ(ended.exit_code, 2) << ended.err;
+  expect_parts(ended.err, {"not those of the checkpoint", "--overwrite"});
+  EXPECT_EQ(hash_of(run.dir()), hash);
+}
+
+TEST(BadRows, AFileThatChangesBetweenEpochsIsRefused) {
+  const TinyRun run;
+  Program program(run.words("train", {"train.steps=100000", "checkpoint.every=100000"}));
+  EXPECT_TRUE(program.wait_until([&] { return !metric_texts(run.dir(), "loss").empty(); }));
+  run.write("train.txt", slurp(run / "train.txt") + "one row more\n");
+  const Ended ended = program.wait();
+  EXPECT_EQ(ended.exit_code, 2) << ended.err;
+  expect_parts(ended.err, {"train.txt changed while it was in use"});
+}
+
+// Packed text is kept in a cache on the disk, however small it is.
+TEST(BadRows, ADamagedCacheIsMadeAgainAndSaid) {
+  const TinyRun run;
+  StartOptions options;
+  options.env["WEFT_CACHE"] = (run / "cache").string();
+  const auto train = [&](const std::string& name) {
+    auto sets = over({kFixtures + "rows.jsonl.gz"});
+    sets.push_back("name=" + name);
+    return run_to_end(run.words("train", sets), options);
+  };
+  ASSERT_EQ(train("whole").exit_code, 0);
+  int damaged = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(run / "cache")) {
+    if (entry.path().filename() != "tokens") continue;
+    std::string bytes = slurp(entry.path());
+    bytes[bytes.size() / 4] = static_cast<char>(~bytes[bytes.size() / 4]);
+    std::ofstream(entry.path(), std::ios::binary) << bytes;
+    ++damaged;
+  }
+  ASSERT_EQ(damaged, 1);
+  const Ended ended = train("again");
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  expect_parts(ended.err, {"token cache", "damaged, made again"});
+  EXPECT_EQ(metric_texts(run.dir("whole"), "loss"), metric_texts(run.dir("again"), "loss"));
+}
+
+}  // namespace
+}  // namespace weft::testing
