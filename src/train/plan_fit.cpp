@@ -239,6 +239,10 @@ std::string FitReport::to_text() const {
                         row.fits ? "yes" : "no", format_bytes(row.resident), row.received_per_token,
                         row.step_ms ? fmt::format("{:.0f} ms", *row.step_ms) : "?");
   }
+  const bool is_timed =
+      std::any_of(rows.begin(), rows.end(), [](const FitRow& r) { return r.step_ms.has_value(); });
+  if (has_admissible() && !is_timed)
+    text += fmt::format("\nstep: {}\n", describe_step_time({}, static_cast<int>(ranks)));
   if (has_fit()) {
     return text + fmt::format(
                       "\nrecommended: --set parallel.dp={} --set parallel.tp={} --set "

@@ -139,6 +139,13 @@ TEST(PlanLayout, TheLayoutsThatFit) {
     EXPECT_GE(row.at("received_per_token").as_number(), 0.99 * before);
     before = row.at("received_per_token").as_number();
   }
+  // Without speeds the question marks of the last column are explained.
+  StartOptions nowhere;
+  nowhere.env["XDG_CACHE_HOME"] = (run / "none").string();
+  const Ended untimed =
+      run_to_end(run.words("plan", {}, {"--fit", "1GB", "--ranks", "4"}), nowhere);
+  expect_parts(untimed.out,
+               {"?\n", "step: not known until `weft doctor --measure`", "recommended:"});
   // A row's numbers are those of the plan of its layout.
   const Json plan = json_of(run, layout_sets(2, 2, "zero3"));
   for (const Json& row : rows) {

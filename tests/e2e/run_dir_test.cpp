@@ -204,7 +204,7 @@ TEST(RunDir, LoudPrintsWhatIsNoDefault) {
   const Ended ended = run.train();
   EXPECT_EQ(ended.out, "");
   expect_parts(ended.err, {"name: tiny\n", "  micro_batch: 4\n", "  threads: 1\n", "run.yaml",
-                           "step 6/6", "final loss", "best loss", "rows dropped"});
+                           " 1 thread, ", "step 6/6", "final loss", "best loss", "rows dropped"});
   for (const char* part : {"# default", "# not built", "clip_norm", "max_restarts"}) {
     EXPECT_FALSE(contains(ended.err, part)) << part << ended.err;
   }
