@@ -243,15 +243,6 @@ std::string OptionTable::resolved() const {
   return text;
 }
 
-std::string OptionTable::changed() const {
-  std::string text, section;
-  for (const Option& o : options_) {
-    const std::string value = print_value(o.target_);
-    if (value != o.default_) append_line(o.key_, value, &section, &text);
-  }
-  return text;
-}
-
 Option* OptionTable::find(std::string_view key) {
   for (Option& option : options_) {
     if (option.key_ == key) return &option;

@@ -93,8 +93,6 @@ class OptionTable {
   std::vector<OptionEntry> entries() const;
   // YAML of every key in order, with `# default` or `# not built` behind what was not given.
   std::string resolved() const;
-  // The same of the keys whose value is not the default.
-  std::string changed() const;
 
  private:
   Option* find(std::string_view key);

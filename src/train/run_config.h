@@ -95,7 +95,6 @@ class RunFile {
           Use use = Use::kTrain);
   const RunConfig& config() const { return config_; }
   std::string resolved() const { return table_->resolved(); }  // YAML, defaults marked
-  std::string changed() const { return table_->changed(); }    // YAML of what is no default
   bool was_given(std::string_view key) const { return table_->was_given(key); }
   const std::vector<std::string>& not_built() const { return table_->not_built(); }
 

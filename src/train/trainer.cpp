@@ -176,8 +176,7 @@ class Trainer {
                                {"ranks", Json(ranks_->size())},
                                {"threads", Json(engine_.pool()->num_threads())},
                                {"kernels", Json(engine_.plans().train.options.kernels->name)}});
-    log_info("{}(all keys, defaults marked: {})", file_.changed(),
-             (start_.dir / "run.yaml").string());
+    log_info("{}", file_.resolved());
     if (c_.parallel.dp == 1 && c_.parallel.shard != "none")
       log_info("parallel.shard: {} has no effect with dp 1", c_.parallel.shard);
     const int threads = engine_.pool()->num_threads();

@@ -140,12 +140,6 @@ TEST_F(Options, SynonymsAreSuggestedAndNotAccepted) {
   EXPECT_THROW(table.add_synonym("seeds", "seed"), BugError);
 }
 
-TEST_F(Options, ChangedLeavesDefaultsOut) {
-  EXPECT_EQ(table.changed(), "");
-  EXPECT_EQ(read("name: x\nseed: 42\ntrain: {lr: 0.5, betas: [0.9, 0.95]}\n"), Lines{});
-  EXPECT_EQ(table.changed(), "name: x\ntrain:\n  lr: 0.5\n  betas: [0.9, 0.95]\n");
-}
-
 TEST_F(Options, TextThatLooksLikeASection) {
   EXPECT_EQ(read("data:\n  text: {text}\n"),
             (Lines{"r.yaml:2: data.text is a section {key: value}, wanted text; put quotes around "
