@@ -32,10 +32,14 @@ void check_arrow(const Status& status, const std::string& path, std::string_view
 template <typename Result>
 auto take_arrow(Result&& result, const std::string& path, std::string_view doing) {
   check_arrow(result.status(), path, doing);
-  return std::move(result).ValueOrDie();
+  return std::forward<Result>(result).ValueOrDie();
 }
 
-std::shared_ptr<arrow::io::RandomAccessFile> open_arrow_file(const std::string& path);
+// kMapped suits what is used as it lies in the file; what is unpacked anyway is better read: a
+// mapped file takes resident memory for all that was read of it.
+enum class FileAccess { kMapped, kRead };
+std::shared_ptr<arrow::io::RandomAccessFile> open_arrow_file(const std::string& path,
+                                                             FileAccess access);
 
 std::vector<TableColumn> columns_of(const arrow::Schema& schema);
 

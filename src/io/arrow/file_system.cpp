@@ -195,7 +195,11 @@ void write_uri(const std::string& uri, std::string_view bytes) {
   check((*out)->Close());
 }
 
-std::shared_ptr<arrow::io::RandomAccessFile> open_arrow_file(const std::string& path) {
+std::shared_ptr<arrow::io::RandomAccessFile> open_arrow_file(const std::string& path,
+                                                             FileAccess access) {
+  if (!is_uri(path) && access == FileAccess::kRead) {
+    return take_arrow(arrow::io::ReadableFile::Open(path), path, "opening the file");
+  }
   if (!is_uri(path)) {
     return take_arrow(arrow::io::MemoryMappedFile::Open(path, arrow::io::FileMode::READ), path,
                       "opening the file");

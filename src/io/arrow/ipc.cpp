@@ -19,7 +19,7 @@ constexpr std::string_view kMagic = "ARROW1";
 using Batch = std::shared_ptr<arrow::RecordBatch>;
 
 bool has_footer(const std::string& path) {
-  const auto file = open_arrow_file(path);
+  const auto file = open_arrow_file(path, FileAccess::kMapped);
   const auto head = take_arrow(file->ReadAt(0, int64_t{kMagic.size()}), path, "reading the file");
   return std::string_view(reinterpret_cast<const char*>(head->data()),
                           static_cast<size_t>(head->size())) == kMagic;
@@ -32,15 +32,15 @@ FetchBatch batches_from(const std::string& path, bool footer, size_t first,
   options.use_threads = false;
   options.included_fields = fields;
   if (footer) {
-    const auto reader =
-        take_arrow(arrow::ipc::RecordBatchFileReader::Open(open_arrow_file(path), options), path,
-                   "opening the file");
+    const auto reader = take_arrow(arrow::ipc::RecordBatchFileReader::Open(
+                                       open_arrow_file(path, FileAccess::kMapped), options),
+                                   path, "opening the file");
     return [reader, path, i = static_cast<int>(first)]() mutable -> Batch {
       if (i >= reader->num_record_batches()) return nullptr;
       return take_arrow(reader->ReadRecordBatch(i++), path, "reading the rows");
     };
   }
-  const std::shared_ptr<arrow::io::InputStream> stream = open_arrow_file(path);
+  const std::shared_ptr<arrow::io::InputStream> stream = open_arrow_file(path, FileAccess::kMapped);
   const auto reader = take_arrow(arrow::ipc::RecordBatchStreamReader::Open(stream, options), path,
                                  "opening the file");
   const auto next = [reader, path]() -> Batch {
@@ -53,7 +53,7 @@ FetchBatch batches_from(const std::string& path, bool footer, size_t first,
 }
 
 std::shared_ptr<arrow::Schema> schema_of(const std::string& path, bool footer) {
-  const auto file = open_arrow_file(path);
+  const auto file = open_arrow_file(path, FileAccess::kMapped);
   if (footer) {
     return take_arrow(arrow::ipc::RecordBatchFileReader::Open(file), path, "opening the file")
         ->schema();

@@ -94,8 +94,8 @@ class ParquetTable : public Table {
 
  private:
   std::shared_ptr<parquet::arrow::FileReader> open() const {
-    auto file =
-        parquet::ParquetFileReader::Open(open_arrow_file(path_), reader_properties(), metadata_);
+    auto file = parquet::ParquetFileReader::Open(open_arrow_file(path_, FileAccess::kRead),
+                                                 reader_properties(), metadata_);
     parquet::ArrowReaderProperties properties(/*use_threads=*/false);
     properties.set_batch_size(kBatchRows);
     properties.set_pre_buffer(false);  // a row group may be larger than memory
