@@ -76,7 +76,7 @@ TEST(Agree, AnotherBatchIsNamed) {
           compare_batches(ranks, batch, 4);
         },
         2);
-    for (const size_t r : {0, 1}) {
+    for (const size_t r : {size_t{0}, size_t{1}}) {
       EXPECT_NE(thrown[r].find("rank 1"), std::string::npos) << thrown[r];
       EXPECT_NE(thrown[r].find("step 4"), std::string::npos) << thrown[r];
     }

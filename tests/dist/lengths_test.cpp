@@ -32,7 +32,7 @@ MeshRun make_run(const char* layout, const char* precision, const char* mode) {
   run.config.data.layout = layout;
   run.config.parallel.mode = mode;
   const bool packs = std::string(layout) == "pack";
-  for (int s = 0; s < 8; ++s) {
+  for (int s = 0; s < 4; ++s) {
     const int64_t length = packs ? 48 : 16 * (1 + s % 3);
     run.batches.push_back(random_batch(8, length, 1003, static_cast<uint64_t>(100 + s), packs));
   }
