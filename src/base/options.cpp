@@ -186,6 +186,7 @@ void OptionTable::set(std::string_view assignment, std::vector<std::string>& com
     node.kind = YamlNode::Kind::kScalar;
     node.text = value;
   }
+  std::erase(expected_, key);  // from here on it is given
   give(*option, node, where, complaints);
 }
 
@@ -198,6 +199,9 @@ void OptionTable::give(Option& option, const YamlNode& node, const std::string& 
     if (node.is_scalar()) line += did_you_mean(node.text, option.rule_.allowed);
     if (node.is_map()) line += "; put quotes around text that begins with {";
     complaints.push_back(line);
+  } else if (option.lacks(*value) &&
+             std::count(expected_.begin(), expected_.end(), option.key_) > 0) {
+    return;
   } else if (option.lacks(*value) && !takes_not_built_) {
     complaints.push_back(fmt::format("{}: {} is {}, which this build does not have yet{}{}", where,
                                      option.key_, *value,
@@ -207,6 +211,12 @@ void OptionTable::give(Option& option, const YamlNode& node, const std::string& 
     if (option.lacks(*value)) not_built_.push_back(fmt::format("{}: {}", option.key_, *value));
     assign(option.target_, option.rule_, node);
     option.given_ = true;
+  }
+}
+
+void OptionTable::expect(const std::vector<std::string>& assignments) {
+  for (const std::string& one : assignments) {
+    expected_.push_back(trimmed(std::string_view(one).substr(0, one.find('='))));
   }
 }
 

@@ -84,6 +84,9 @@ class OptionTable {
   // and maps are written as YAML: [a, b], {k: v}.
   void set(std::string_view assignment, std::vector<std::string>& complaints);
   void check_required(std::vector<std::string>& complaints) const;
+  // These assignments will be set(): of their keys a value that this build does not have may stand
+  // in the file.
+  void expect(const std::vector<std::string>& assignments);
   // From here on a value that this build does not have is taken, not refused: for a look at a run
   // file whose training has to wait.
   void take_not_built() { takes_not_built_ = true; }
@@ -104,6 +107,7 @@ class OptionTable {
 
   std::deque<Option> options_;
   std::map<std::string, std::string> synonyms_;
+  std::vector<std::string> expected_;  // keys
   bool takes_not_built_ = false;
   std::vector<std::string> not_built_;
 };

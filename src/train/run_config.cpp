@@ -302,6 +302,7 @@ RunFile::RunFile(const std::filesystem::path& path, const std::vector<std::strin
   bind_options(table_.get(), &config_);
   std::vector<std::string> complaints;
   const std::string text = read_file(path, 1 << 20);
+  table_->expect(sets);
   table_->read(parse_yaml(text, path.string()), path.string(), complaints);
   for (const std::string& set : sets) table_->set(set, complaints);
   table_->check_required(complaints);

@@ -250,6 +250,15 @@ TEST_F(Options, ResolvedMarksDefaults) {
             "  env: {}  # default\n");
 }
 
+TEST_F(Options, WhatIsSetMayBeNotBuiltInTheFile) {
+  table.expect({"train.precision=bf16", "parallel.tp = 4"});
+  EXPECT_EQ(read("train: {precision: fp16}\nparallel: {tp: 2}\n"), Lines{});
+  EXPECT_EQ(set("train.precision=bf16"), Lines{});
+  EXPECT_EQ(config.precision, "bf16");
+  EXPECT_EQ(set("parallel.tp=4").size(), 1u);  // what is set must be built
+  EXPECT_EQ(read("train: {precision: fp16}\n").size(), 1u);
+}
+
 TEST_F(Options, ALookTakesWhatIsNotBuilt) {
   table.take_not_built();
   EXPECT_EQ(read("train: {precision: fp16}\nparallel: {tp: 4}\n"), Lines{});

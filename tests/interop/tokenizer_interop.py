@@ -251,15 +251,14 @@ def check_more(args, check, folder, gpt2, texts, lines, reviews):
              ("tiny bloom", f"{weights}/tiny_BloomForCausalLM", AutoTokenizer)]
     for name, model, kind in cases:
         theirs = kind.from_pretrained(model)
-        ours = check.compare(name, model, lambda t: theirs(t)["input_ids"], texts)
+        some = texts[:2000] if name == "tiny t5" else texts
+        ours = check.compare(name, model, lambda t: theirs(t)["input_ids"], some)
         check.decoded(name, model, ours[:600], lambda ids: theirs.decode(ids, clean_up_tokenization_spaces=False))
         check.back(name, model, ours, theirs.backend_tokenizer)
         ours = check.compare(name + ", wikitext and imdb", model, lambda t: theirs(t)["input_ids"], lines + reviews)
         check.back(name + ", wikitext and imdb", model, ours, theirs.backend_tokenizer)
         if not name.startswith("tiny t5"):
             check.characters(name, model, theirs.backend_tokenizer)
-    file = Tokenizer.from_file(f"{folder}/t5-small/tokenizer.json")
-    check.compare("t5, tokenizers", f"{folder}/t5-small", lambda t: file.encode(t).ids, texts)
     texts = texts[:2000]
     check.made("falcon", falcon(gpt2), texts, has_all=True)
     check.made("NFKC, lower case, prepend", normalized(gpt2), texts)
