@@ -33,8 +33,13 @@ WEFT_INLINE Vec as_floats(Ivec a) { return vcvtq_f32_s32(a); }
 WEFT_INLINE Ivec bits_of(Vec a) { return vreinterpretq_s32_f32(a); }
 WEFT_INLINE Vec from_bits(Ivec a) { return vreinterpretq_f32_s32(a); }
 WEFT_INLINE Ivec splat_int(int32_t v) { return vdupq_n_s32(v); }
-WEFT_INLINE Ivec plus(Ivec a, Ivec b) { return vaddq_s32(a, b); }
-WEFT_INLINE Ivec minus(Ivec a, Ivec b) { return vsubq_s32(a, b); }
+// They wrap, as in the other instruction sets: g++ makes vaddq_s32 a signed sum, which must not.
+WEFT_INLINE Ivec plus(Ivec a, Ivec b) {
+  return vreinterpretq_s32_u32(vaddq_u32(vreinterpretq_u32_s32(a), vreinterpretq_u32_s32(b)));
+}
+WEFT_INLINE Ivec minus(Ivec a, Ivec b) {
+  return vreinterpretq_s32_u32(vsubq_u32(vreinterpretq_u32_s32(a), vreinterpretq_u32_s32(b)));
+}
 WEFT_INLINE Ivec bit_and(Ivec a, Ivec b) { return vandq_s32(a, b); }
 template <int kBits>
 WEFT_INLINE Ivec shift_left(Ivec a) {
