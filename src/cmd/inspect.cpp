@@ -40,12 +40,17 @@ Json inspect_binary(const std::string& path, const std::string& kind) {
   return out;
 }
 
-// Text of others, fit for a terminal: of control characters only line ends and tabs stay.
+// Text of others, fit for a terminal: of control characters only line ends and tabs stay. Those of
+// U+0080 to U+009F, which some terminals obey too, are C2 and their number in UTF-8.
 std::string printable(const std::string& text) {
   std::string out;
+  unsigned char before = 0;
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
-    if ((byte >= 0x20 && byte != 0x7F) || c == '\n' || c == '\t') {
+    const bool is_control =
+        byte < 0x20 || byte == 0x7F || (before == 0xC2 && byte >= 0x80 && byte < 0xA0);
+    before = byte;
+    if (!is_control || c == '\n' || c == '\t') {
       out += c;
     } else {
       out += fmt::format("\\x{:02x}", byte);
@@ -70,14 +75,14 @@ Json inspect(const std::string& path, const InspectRows& options) {
 void print_value(const std::string& key, const Json& value, int indent) {
   const auto blanks = static_cast<size_t>(indent);
   if (value.is_object()) {
-    fmt::print("{:{}}{}:\n", "", blanks, key);
+    fmt::print("{:{}}{}:\n", "", blanks, printable(key));
     for (const auto& [k, v] : value.as_object()) print_value(k, v, indent + 2);
   } else if (value.is_array() && !value.as_array().empty() && value.as_array()[0].is_object()) {
     for (const Json& entry : value.as_array()) print_value(key, entry, indent);
   } else if (value.is_string()) {
-    fmt::print("{:{}}{}: {}\n", "", blanks, key, printable(value.as_string()));
+    fmt::print("{:{}}{}: {}\n", "", blanks, printable(key), printable(value.as_string()));
   } else {
-    fmt::print("{:{}}{}: {}\n", "", blanks, key, value.dump());
+    fmt::print("{:{}}{}: {}\n", "", blanks, printable(key), value.dump());
   }
 }
 

@@ -46,7 +46,10 @@ int supervise(const RunFile& file, const TrainOptions& options,
               const std::vector<std::string>& argv) {
   const RunConfig& c = file.config();
   check_layout(c);
-  static_cast<void>(address_of_interface(c.launch.interface));
+  // Ranks that share memory need no network: an interface is looked up where one was named.
+  if (file.was_given("launch.interface")) {
+    static_cast<void>(address_of_interface(c.launch.interface));
+  }
   warn_of_cores(c.launch, c.parallel.dp * c.parallel.tp);
   JobOptions job;
   job.num_ranks = static_cast<int>(c.parallel.dp * c.parallel.tp);

@@ -13,6 +13,18 @@ void resize_and_fill(std::vector<T>& values, int64_t size, T value) {
 
 }  // namespace
 
+void cut_passes(int64_t rows_a_pass, Batch& batch) {
+  batch.pass_lengths.clear();
+  batch.positions = 0;
+  for (int64_t first = 0; first < batch.num_rows; first += rows_a_pass) {
+    const int64_t rows = std::min(rows_a_pass, batch.num_rows - first);
+    const auto begin = batch.lengths.begin() + first;
+    const int64_t longest = *std::max_element(begin, begin + rows);
+    batch.pass_lengths.push_back(bucket_length(longest, batch.seq_length));
+    batch.positions += rows * batch.pass_lengths.back();
+  }
+}
+
 // The shape comes first: pad's is fixed, dynamic's is that of the longest row of the global batch,
 // rounded up to a bucket.
 void BatchBuilder::put_rows(Batch& out) {
@@ -46,6 +58,9 @@ void BatchBuilder::put_rows(Batch& out) {
     }
   }
   out.positions = B * (T + S);
+  out.pass_lengths.clear();
+  if (config_.layout == "dynamic" && options_.rows_a_pass > 0 && !is_answer)
+    cut_passes(options_.rows_a_pass, out);
   if (!packs()) out.counted.rows = B;
   out.counted.tokens = out.tokens;
   out.counted.padding = out.positions - out.tokens;

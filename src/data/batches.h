@@ -56,6 +56,7 @@ inline constexpr int64_t DataCounters::*kDataCounts[] = {
 struct Batch {
   int64_t num_rows = 0;               // B
   int64_t seq_length = 0;             // T
+  std::vector<int64_t> pass_lengths;  // dynamic, by the pass: how much of T each needs
   std::vector<int32_t> ids;           // (B, T), padded on the right
   std::vector<int32_t> targets;       // (B, T), -1: no label
   std::vector<int32_t> lengths;       // (B), without padding
@@ -87,6 +88,7 @@ struct StreamOptions {
   // and the length that `dynamic` pads to are the same on every rank.
   int64_t dp = 1, dp_rank = 0, rows_a_turn = 0;
   bool takes(int64_t k) const;  // row k of a global batch
+  int64_t rows_a_pass = 0;      // dynamic: so many rows of the share are padded alike; 0: all rows
   int64_t vocab_size = INT64_MAX;
   Part part = Part::kAll;
   // Evaluation: file order, one epoch. The last batch may be short, the share of some ranks empty.
@@ -100,6 +102,10 @@ struct StreamOptions {
 // The lengths to which `dynamic` pads: multiples of 16 up to 64, then four an octave (80, 96, 112,
 // 128, 160 ...), at most seq_length. So few plans, and less than a quarter of padding for it.
 int64_t bucket_length(int64_t longest, int64_t seq_length);
+
+// Rows that are computed together need no more positions than the longest of them: fills
+// pass_lengths, and counts positions again.
+void cut_passes(int64_t rows_a_pass, Batch& batch);
 
 // What `pack` makes of an epoch.
 struct PackSize {

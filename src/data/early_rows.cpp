@@ -1,4 +1,4 @@
-// data/early_rows.cpp: rows gathered into scans, made, and handed out once.
+// data/early_rows.cpp: rows gathered into scans, made, and kept until the reader is past them.
 #include "data/early_rows.h"
 
 #include <algorithm>

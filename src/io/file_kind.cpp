@@ -3,6 +3,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 
@@ -81,12 +82,18 @@ bool is_text(std::string_view head) {
 
 }  // namespace
 
+// A text may begin with the letters of a signature ("GGUF is a format"): they count only before
+// bytes that are none of a text.
 std::string binary_kind(std::string_view head) {
+  const bool may_be_text = is_text(head);
   for (const Signature& s : kSignatures) {
-    if (head.starts_with(s.bytes)) return std::string(s.kind);
+    if (!head.starts_with(s.bytes)) continue;
+    const bool is_letters =
+        std::all_of(s.bytes.begin(), s.bytes.end(), [](char c) { return c >= 0x20 && c < 0x7F; });
+    if (!is_letters || !may_be_text) return std::string(s.kind);
   }
   if (std::string idx = idx_kind(head); !idx.empty()) return idx;
-  return is_text(head) ? "" : "bytes of an unknown kind";
+  return may_be_text ? "" : "bytes of an unknown kind";
 }
 
 std::string binary_kind_of_file(const std::string& path) {

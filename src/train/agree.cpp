@@ -111,7 +111,8 @@ void compare_batches(Ranks& ranks, const Batch& batch, int64_t step) {
   ensure(other < 0,
          fmt::format("rank {} stands at other rows in step {} than rank 0", other, step));
   const uint64_t mine = hash_of(batch.ids) ^ (hash_of(batch.targets) * 3) ^
-                        (hash_of(batch.lengths) * 5) ^ (hash_of(batch.position_ids) * 7);
+                        (hash_of(batch.lengths) * 5) ^ (hash_of(batch.position_ids) * 7) ^
+                        (hash_of(batch.pass_lengths) * 9);
   const std::vector<uint64_t> rows = gather(ranks, mine);
   const Layout& layout = ranks.layout();
   for (int r = 0; r < ranks.size(); ++r) {

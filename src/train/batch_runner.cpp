@@ -10,6 +10,14 @@ void take_share(const RunConfig& c, const Layout& layout, int rank, StreamOption
   options->dp_rank = layout.dp_rank(rank);
   const bool in_turn = layout.data(rank, c.num_passes()).is_pass_major();
   options->rows_a_turn = in_turn ? c.micro_batch() : 0;
+  // Exact mode pads to the longest row of the global batch, which no layout changes.
+  options->rows_a_pass = layout.is_exact ? 0 : c.micro_batch();
+}
+
+int64_t pass_length(const Batch& batch, int64_t pass) {
+  if (batch.pass_lengths.empty()) return batch.seq_length;
+  const auto last = static_cast<int64_t>(batch.pass_lengths.size()) - 1;
+  return batch.pass_lengths[static_cast<size_t>(std::min(pass, last))];
 }
 
 BatchRunner::BatchRunner(Executor* executor, const Passes& passes)
@@ -21,29 +29,30 @@ BatchRunner::BatchRunner(Executor* executor, const Passes& passes)
       positions_(executor->at<int32_t>("positions")),
       loss_sum_(executor->at<ExactSum>("loss_sum")) {}
 
-ExactSum BatchRunner::run(const Batch& batch) {
+ExactSum BatchRunner::run(const Batch& batch, int64_t pass) {
+  feed(batch, pass);
   StepScalars scalars;
-  for (int64_t pass = 0; pass < passes_.count; ++pass) {
-    feed(batch, pass * passes_.rows);
-    scalars.pass = static_cast<int>(pass);
-    scalars.is_last_pass = pass + 1 == passes_.count;
-    executor_->run_pass(scalars);
-  }
+  scalars.pass = static_cast<int>(pass);
+  scalars.is_last_pass = pass + 1 == passes_.count;
+  executor_->run_pass(scalars);
   return *loss_sum_;
 }
 
-void BatchRunner::feed(const Batch& batch, int64_t first_row) {
-  const int64_t T = batch.seq_length, rows = passes_.rows;
-  const int64_t have = std::clamp<int64_t>(batch.num_rows - first_row, 0, rows);
-  const int64_t empty = rows - have;
-  const auto put = [&](const std::vector<int32_t>& from, int64_t width, int32_t rest, int32_t* to) {
-    std::copy_n(from.data() + (have > 0 ? first_row * width : 0), have * width, to);
-    std::fill_n(to + have * width, empty * width, rest);
+void BatchRunner::feed(const Batch& batch, int64_t pass) {
+  const int64_t first_row = pass * passes_.rows, T = pass_length(batch, pass);
+  const int64_t have = std::clamp<int64_t>(batch.num_rows - first_row, 0, passes_.rows);
+  // `from` has rows of `stride`, of which `width` are taken.
+  const auto put = [&](const std::vector<int32_t>& from, int64_t stride, int64_t width,
+                       int32_t rest, int32_t* to) {
+    for (int64_t row = 0; row < have; ++row, to += width) {
+      std::copy_n(from.data() + (first_row + row) * stride, width, to);
+    }
+    std::fill_n(to, (passes_.rows - have) * width, rest);
   };
-  put(batch.ids, T, 0, ids_);
-  put(batch.targets, T, -1, targets_);
-  put(batch.lengths, 1, 0, lengths_);
-  if (positions_) put(batch.position_ids, T, 0, positions_);
+  put(batch.ids, batch.seq_length, T, 0, ids_);
+  put(batch.targets, batch.seq_length, T, -1, targets_);
+  put(batch.lengths, 1, 1, 0, lengths_);
+  if (positions_) put(batch.position_ids, batch.seq_length, T, 0, positions_);
 }
 
 }  // namespace weft

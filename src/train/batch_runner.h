@@ -20,15 +20,18 @@ struct Passes {
 // cut after every pass in exact mode, a pass each in turn.
 void take_share(const RunConfig& config, const Layout& layout, int rank, StreamOptions* options);
 
+// The positions that a pass computes of each row.
+int64_t pass_length(const Batch& batch, int64_t pass);
+
 class BatchRunner {
  public:
   BatchRunner(Executor* executor, const Passes& passes);
-  // All passes; gives the sum of the token losses of this rank's rows. Rows past the end of a short
-  // batch (of an evaluation) have no length and no targets.
-  ExactSum run(const Batch& batch);
+  // One pass of the executor's length; gives the sum of the token losses of this rank's rows up to
+  // it. Rows past the end of a short batch (of an evaluation) have no length and no targets.
+  ExactSum run(const Batch& batch, int64_t pass);
 
  private:
-  void feed(const Batch& batch, int64_t first_row);
+  void feed(const Batch& batch, int64_t pass);
 
   Executor* executor_;
   Passes passes_;

@@ -31,7 +31,11 @@ LengthPlans::Made& LengthPlans::of_length(int64_t seq_length) {
 }
 
 ExactSum LengthPlans::run(const Batch& batch) {
-  return of_length(batch.seq_length).runner->run(batch);
+  ExactSum losses;  // of all passes so far; every plan adds to the same place
+  for (int64_t pass = 0; pass < passes_.count; ++pass) {
+    losses = of_length(pass_length(batch, pass)).runner->run(batch, pass);
+  }
+  return losses;
 }
 
 }  // namespace weft

@@ -2,8 +2,9 @@
 //
 // `pad` and `pack` have one length, `dynamic` a few (bucket_length). The plan of a shorter length
 // is made when its first batch comes, and lies where the longest one lies: the arena, `weft plan`
-// and the finish list know the longest alone. Collectives are of parameters and gradients, the same
-// in every plan.
+// and the finish list know the longest alone. Collectives over the data axis are of parameters and
+// gradients, the same in every plan. Those over the tensor axis follow the length, which all ranks
+// of a tensor group have alike in a pass (compare_batches).
 #pragma once
 
 #include <functional>
@@ -30,7 +31,7 @@ class LengthPlans {
               const Passes& passes);
 
   Executor& longest() { return *longest_; }
-  // All passes with the plan of the batch's length. Takes memory for the first batch of a length.
+  // All passes, each with the plan of its length. Takes memory where a length comes first.
   ExactSum run(const Batch& batch);
   size_t num_lengths() const { return by_length_.size(); }
 

@@ -44,9 +44,13 @@ void check_exact_constants(const Json& state, const Layout& layout) {
 
 bool Saver::save_step(const TrainState& state) {
   if (!write(checkpoint_path(dir_, state.step), state)) return false;
-  if (ranks_.rank() != 0) return true;
-  guarded("older checkpoints were not removed", state.step,
-          [&] { prune_checkpoints(dir_, file_.config().checkpoint.keep, state.step); });
+  const Patience patience(ranks_.world());  // many files may go
+  bool pruned = true;
+  if (ranks_.rank() == 0) {
+    pruned = guarded("older checkpoints were not removed", state.step,
+                     [&] { prune_checkpoints(dir_, file_.config().checkpoint.keep, state.step); });
+  }
+  agree_on_success(ranks_, pruned);  // the others wait here, patiently, not in the next step
   return true;
 }
 

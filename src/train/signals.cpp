@@ -24,7 +24,9 @@ void end_before_the_start(int number) {
 }
 
 void end_unsaved(int number) {
-  end_now(number, ", the second signal: ended at once; the last steps were not saved\n", 1);
+  end_now(number,
+          ", the second signal: ended at once; the newest checkpoint is where the run goes on\n",
+          1);
 }
 
 void note(int number) {

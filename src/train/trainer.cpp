@@ -4,6 +4,7 @@
 // is agreed on, so that all ranks do the same at the same step; rank 0 alone writes what is told.
 #include "train/trainer.h"
 
+#include <array>
 #include <cmath>
 #include <csignal>
 #include <limits>
@@ -323,7 +324,7 @@ class Trainer {
     const char* name = signal == SIGTERM ? "SIGTERM" : "SIGINT";
     if (saved_step_ != step_)
       throw RunError(fmt::format("{}: stopped at step {}, which could not be saved", name, step_));
-    tell_data();
+    if (const std::string told = describe_data(); !told.empty()) log_info("data: {}", told);
     record_->event("stopped", {{"signal", Json(name)}, {"step", Json(step_)}});
     log_info("{}: saved at step {}; the same command goes on from there", name, step_);
     return 128 + signal;
@@ -336,7 +337,8 @@ class Trainer {
     // saved.
     const bool has_whole = ranks_->size() == 1 && !ranks_->layout().is_exact;
     if (step_ > 0 || !has_whole) save();
-    if (is_main_) {
+    const std::string told = describe_data();
+    if (is_main_) {  // nobody waits for the others from here on
       write_final_model(start_.dir / "final",
                         has_whole ? tensors_in_memory(engine_.weights().weight_slices())
                                   : open_logical(saved_checkpoint().string()).weights,
@@ -345,7 +347,7 @@ class Trainer {
     record_->event("finished", {{"step", Json(step_)},
                                 {"loss", to_json(record_->final_loss())},
                                 {"skipped_steps", Json(step_ - updates_)}});
-    tell_data();
+    if (!told.empty()) log_info("data: {}", told);
     if (updates_ < step_)
       log_info("{} of {} steps had no target token and changed nothing", step_ - updates_, step_);
     record_->draw_curve(c_.name);
@@ -361,12 +363,14 @@ class Trainer {
     return checkpoint_path(start_.dir, step_);
   }
 
-  // Of all ranks' rows since this start.
-  void tell_data() {
+  // What happened to all ranks' rows since this start. An exchange: all ranks call it.
+  std::string describe_data() {
     DataCounters all = stream_.counters();
-    for (const auto count : kDataCounts) ranks_->sum_over_data(&(all.*count), 1);
-    const std::string told = all.describe();
-    if (!told.empty()) log_info("data: {}", told);
+    std::array<int64_t, std::size(kDataCounts)> numbers;
+    for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = all.*kDataCounts[i];
+    ranks_->sum_over_data(numbers.data(), numbers.size());
+    for (size_t i = 0; i < numbers.size(); ++i) all.*kDataCounts[i] = numbers[i];
+    return all.describe();
   }
 
   static Json to_json(const std::optional<double>& v) { return v ? Json(*v) : Json(); }

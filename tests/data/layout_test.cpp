@@ -47,6 +47,28 @@ TEST(Layout, DynamicPadsToABucketOfTheLongest) {
   EXPECT_EQ(batch.target_tokens, 1 + 4);
 }
 
+// By the pass: rows keep their places, and each pass tells how much of them it needs.
+TEST(Layout, DynamicByThePassPadsToTheLongestOfEach) {
+  const auto tokenizer = make_bytes_tokenizer();
+  const auto rows =
+      rows_in_memory("abc\n" + std::string(70, 'x') + "\nde\nfghij\n", RowFormat::kText, "t");
+  DataConfig config;
+  config.seq_length = 512;
+  config.layout = "dynamic";
+  config.shuffle = false;
+  StreamOptions options;
+  options.global_batch = 4;
+  options.rows_a_pass = 2;
+  BatchStream stream(config, *rows, *tokenizer, options);
+  Batch batch;
+  ASSERT_TRUE(stream.next(batch));
+  EXPECT_EQ(batch.seq_length, 80);
+  EXPECT_EQ(batch.ids.size(), 320u);
+  EXPECT_EQ(batch.pass_lengths, (std::vector<int64_t>{80, 16}));
+  EXPECT_EQ(batch.positions, 2 * 80 + 2 * 16);
+  EXPECT_EQ(batch.counted.padding, batch.positions - (3 + 70 + 2 + 5));
+}
+
 // The rows of packed batches, taken apart again, are the rows of the file.
 TEST(Layout, PackedBatchesHoldEveryTokenOnce) {
   const auto tokenizer = make_bytes_tokenizer();

@@ -171,6 +171,9 @@ Batch share_of(const Batch& whole, const RunConfig& config, const Layout& layout
   }
   b.target_tokens =
       std::count_if(b.targets.begin(), b.targets.end(), [](int32_t t) { return t >= 0; });
+  if (config.data.layout == "dynamic" && options.rows_a_pass > 0) {
+    cut_passes(options.rows_a_pass, b);
+  }
   return b;
 }
 

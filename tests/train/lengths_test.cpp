@@ -165,6 +165,27 @@ TEST(Dynamic, EveryLengthGivesWhatAPlanOfItsOwnGives) {
   }
 }
 
+// Passes of their own lengths: every token's loss keeps its bits, gradients are sums that round
+// elsewhere. A pass that is cut too short loses tokens, and is seen.
+TEST(Dynamic, PassesOfTheirOwnLengths) {
+  const auto model = small_model();
+  RunConfig c = config_of("dynamic", "fp32", 6, 96);
+  c.train.micro_batch = 2;
+  const Batch alike =
+      batch_of(random_rows({40, 90, 3, 12, 20, 33}, 9), {{0}, {1}, {2}, {3}, {4}, {5}}, 96);
+  Batch by_pass = alike, too_short = alike;
+  by_pass.pass_lengths = {96, 16, 48};
+  too_short.pass_lengths = {96, 16, 16};
+  Engine a(c, *model, alone(), cpu_kernels(), 1), b(c, *model, alone(), cpu_kernels(), 1);
+  a.init_weights(1);
+  b.init_weights(1);
+  const double loss = a.run_passes(alike).loss.value();
+  EXPECT_EQ(b.run_passes(by_pass).loss.value(), loss);
+  EXPECT_LT(relative_distance(a, b, *model), 1e-6);
+  EXPECT_EQ(b.eval_loss(by_pass).loss.value(), loss);
+  EXPECT_NE(b.eval_loss(too_short).loss.value(), loss);
+}
+
 // The same steps with rows padded to the longest: only rounding of sums differs.
 TEST(Dynamic, StepsAreThoseOfPaddedRows) {
   const auto model = small_model();
