@@ -190,8 +190,14 @@ void OptionTable::set(std::string_view assignment, std::vector<std::string>& com
   give(*option, node, where, complaints);
 }
 
-void OptionTable::give(Option& option, const YamlNode& node, const std::string& where,
+void OptionTable::give(Option& option, const YamlNode& given, const std::string& where,
                        std::vector<std::string>& complaints) {
+  // A text that is absent by default is taken away as other optional values are.
+  YamlNode absent;
+  absent.kind = YamlNode::Kind::kScalar;
+  absent.quoted = true;
+  const bool takes_away = given.is_null() && !option.required_ && option.default_ == "\"\"";
+  const YamlNode& node = takes_away ? absent : given;
   const std::optional<std::string> value = value_text(option.target_, option.rule_, node);
   if (!value) {
     std::string line = fmt::format("{}: {} is {}, wanted {}", where, option.key_, got_text(node),

@@ -99,7 +99,7 @@ class OptionTable {
 
  private:
   Option* find(std::string_view key);
-  void give(Option& option, const YamlNode& node, const std::string& where,
+  void give(Option& option, const YamlNode& given, const std::string& where,
             std::vector<std::string>& complaints);
   bool is_section(std::string_view name) const;
   std::string unknown(std::string_view key) const;

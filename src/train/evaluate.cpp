@@ -22,6 +22,12 @@ std::string choose_model(const RunConfig& c, const std::string& given) {
   if (!given.empty()) return given;
   const std::filesystem::path run = std::filesystem::path(c.storage) / c.name;
   if (!list_checkpoints(run).empty()) return run.string();
+  if (c.model.init == "random") {
+    throw UserError(fmt::format("{} has no checkpoint yet, and model.init is random: there is no "
+                                "model to evaluate",
+                                run.string()),
+                    "run `weft train` with this file first, or give --model");
+  }
   log_warning("{} has no checkpoint yet: model.path is evaluated as it is", run.string());
   return resolve_model_path(c.model.path).string();
 }

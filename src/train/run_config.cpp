@@ -46,7 +46,9 @@ void bind_data(OptionTable& t, DataConfig& c) {
   t.add(
       "data.tokenizer", &c.tokenizer,
       "auto: that of model.path; bytes: built in, one id a byte; or a folder with tokenizer files");
-  t.add("data.seq_length", &c.seq_length, "tokens of a row; longer rows are cut (pack: split)")
+  t.add("data.seq_length", &c.seq_length,
+        "tokens of a row; longer rows are cut on the right, prompts first and on the left (pack: "
+        "split)")
       .at_least(2)
       .at_most(1 << 20);
   t.add("data.target_length", &c.target_length, "tokens of an answer; encoder-decoder models only")

@@ -64,6 +64,20 @@ TEST_F(RunFileTest, ResolvedFileMeansTheSame) {
   EXPECT_EQ(read(read(kSmallest, {"train.steps=5"}).resolved()).config().train.steps, 5);
 }
 
+TEST_F(RunFileTest, NullTakesTextAway) {
+  const std::vector<std::string> sets = {"data.source=a", "data.target=b"};
+  EXPECT_EQ(read(kSmallest, sets).config().data.source, "a");
+  const RunConfig c =
+      read(kSmallest, {"data.source=a", "data.target=b", "data.source=null", "data.target=null"})
+          .config();
+  EXPECT_EQ(c.data.source, "");
+  EXPECT_EQ(c.data.target, "");
+  EXPECT_NE(error_of<UserError>([&] {
+              read(kSmallest, {"name=null"});
+            }).find("name is nothing, wanted text"),
+            std::string::npos);
+}
+
 TEST_F(RunFileTest, ChangesAreSorted) {
   const std::string stored = read(kSmallest).resolved();
   const auto changes = [&](const std::string& set) {
