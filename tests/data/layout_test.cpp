@@ -24,49 +24,49 @@ std::string lines_of(std::mt19937& random, int n, int longest) {
   return text;
 }
 
-TEST(Layout, DynamicPadsToABucketOfTheLongest) {
-  const auto tokenizer = make_bytes_tokenizer();
-  const auto rows =
+// Rows of 3, 70, 2 and 5 tokens in file order, padded as `options` says.
+class DynamicLayout : public ::testing::Test {
+ protected:
+  BatchStream open(const StreamOptions& options) {
+    config_.seq_length = 512;
+    config_.layout = "dynamic";
+    config_.shuffle = false;
+    return BatchStream(config_, *rows_, *tokenizer_, options);
+  }
+  const std::unique_ptr<Tokenizer> tokenizer_ = make_bytes_tokenizer();
+  const std::unique_ptr<RowSource> rows_ =
       rows_in_memory("abc\n" + std::string(70, 'x') + "\nde\nfghij\n", RowFormat::kText, "t");
-  DataConfig config;
-  config.seq_length = 512;
-  config.layout = "dynamic";
-  config.shuffle = false;
+  DataConfig config_;
+  Batch batch_;
+};
+
+TEST_F(DynamicLayout, PadsToABucketOfTheLongest) {
   StreamOptions options;
   options.global_batch = 2;
-  BatchStream stream(config, *rows, *tokenizer, options);
-  Batch batch;
-  ASSERT_TRUE(stream.next(batch));
-  EXPECT_EQ(batch.seq_length, 80);
-  EXPECT_EQ(batch.ids.size(), 160u);
-  EXPECT_EQ(batch.tokens, 73);
-  EXPECT_EQ(batch.positions, 160);
-  EXPECT_EQ(batch.counted.padding, 87);
-  ASSERT_TRUE(stream.next(batch));
-  EXPECT_EQ(batch.seq_length, 16);
-  EXPECT_EQ(batch.target_tokens, 1 + 4);
+  BatchStream stream = open(options);
+  ASSERT_TRUE(stream.next(batch_));
+  EXPECT_EQ(batch_.seq_length, 80);
+  EXPECT_EQ(batch_.ids.size(), 160u);
+  EXPECT_EQ(batch_.tokens, 73);
+  EXPECT_EQ(batch_.positions, 160);
+  EXPECT_EQ(batch_.counted.padding, 87);
+  ASSERT_TRUE(stream.next(batch_));
+  EXPECT_EQ(batch_.seq_length, 16);
+  EXPECT_EQ(batch_.target_tokens, 1 + 4);
 }
 
 // By the pass: rows keep their places, and each pass tells how much of them it needs.
-TEST(Layout, DynamicByThePassPadsToTheLongestOfEach) {
-  const auto tokenizer = make_bytes_tokenizer();
-  const auto rows =
-      rows_in_memory("abc\n" + std::string(70, 'x') + "\nde\nfghij\n", RowFormat::kText, "t");
-  DataConfig config;
-  config.seq_length = 512;
-  config.layout = "dynamic";
-  config.shuffle = false;
+TEST_F(DynamicLayout, ByThePassPadsToTheLongestOfEach) {
   StreamOptions options;
   options.global_batch = 4;
   options.rows_a_pass = 2;
-  BatchStream stream(config, *rows, *tokenizer, options);
-  Batch batch;
-  ASSERT_TRUE(stream.next(batch));
-  EXPECT_EQ(batch.seq_length, 80);
-  EXPECT_EQ(batch.ids.size(), 320u);
-  EXPECT_EQ(batch.pass_lengths, (std::vector<int64_t>{80, 16}));
-  EXPECT_EQ(batch.positions, 2 * 80 + 2 * 16);
-  EXPECT_EQ(batch.counted.padding, batch.positions - (3 + 70 + 2 + 5));
+  BatchStream stream = open(options);
+  ASSERT_TRUE(stream.next(batch_));
+  EXPECT_EQ(batch_.seq_length, 80);
+  EXPECT_EQ(batch_.ids.size(), 320u);
+  EXPECT_EQ(batch_.pass_lengths, (std::vector<int64_t>{80, 16}));
+  EXPECT_EQ(batch_.positions, 2 * 80 + 2 * 16);
+  EXPECT_EQ(batch_.counted.padding, batch_.positions - (3 + 70 + 2 + 5));
 }
 
 // The rows of packed batches, taken apart again, are the rows of the file.
