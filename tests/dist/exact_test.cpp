@@ -11,12 +11,6 @@
 namespace weft::testing {
 namespace {
 
-struct Place {
-  int dp, tp;
-  const char* shard;
-  int micro = 4;
-};
-
 // Layouts of which each exercises something else; dp 1, tp 1 is what they are held against.
 std::vector<Place> layouts(int most_tp) {
   std::vector<Place> all = {
@@ -56,20 +50,6 @@ MeshRun make_run(const Json& model, const char* precision, bool masters, int ste
     run.batches.push_back(random_batch(8, 12, 1003, static_cast<uint64_t>(100 + s)));
   run.eval = random_batch(7, 12, 1003, 99);
   return run;
-}
-
-MeshResult train_at(MeshRun run, const Place& place) {
-  run.config.parallel.dp = place.dp;
-  run.config.parallel.tp = place.tp;
-  run.config.parallel.shard = place.shard;
-  run.config.train.micro_batch = place.micro;
-  return train_mesh(run);
-}
-
-std::string join(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& w : words) text += w + " ";
-  return text;
 }
 
 struct Case {

@@ -12,11 +12,6 @@ namespace {
 // most.
 constexpr double kMostFp32 = 1e-5, kMeanBf16 = 1e-3, kMostBf16 = 5e-3;
 
-struct Place {
-  int dp, tp;
-  const char* shard;
-};
-
 MeshRun make_run(const char* precision, int steps) {
   MeshRun run;
   run.model = parse_json(R"({"architectures": ["Qwen2ForCausalLM"], "hidden_size": 32,
@@ -40,13 +35,6 @@ MeshRun make_run(const char* precision, int steps) {
   return run;
 }
 
-MeshResult train_at(MeshRun run, const Place& place) {
-  run.config.parallel.dp = place.dp;
-  run.config.parallel.tp = place.tp;
-  run.config.parallel.shard = place.shard;
-  return train_mesh(run);
-}
-
 struct Distance {
   double mean = 0, most = 0;
 };
@@ -63,10 +51,11 @@ Distance distance(const MeshResult& a, const MeshResult& b) {
 
 TEST(Fast, Fp32StaysWithinItsBar) {
   const MeshRun run = make_run("fp32", 100);
-  const MeshResult one = train_at(run, {1, 1, "none"});
+  const MeshResult one = train_at(run, {1, 1, "none", 2});
   for (const Place& place :
-       {Place{2, 1, "none"}, Place{2, 1, "zero1"}, Place{2, 1, "zero2"}, Place{3, 1, "zero3"},
-        Place{1, 2, "none"}, Place{1, 4, "none"}, Place{2, 2, "zero3"}}) {
+       {Place{2, 1, "none", 2}, Place{2, 1, "zero1", 2}, Place{2, 1, "zero2", 2},
+        Place{3, 1, "zero3", 2}, Place{1, 2, "none", 2}, Place{1, 4, "none", 2},
+        Place{2, 2, "zero3", 2}}) {
     const MeshResult other = train_at(run, place);
     EXPECT_LT(distance(one, other).most, kMostFp32)
         << "dp " << place.dp << " tp " << place.tp << " " << place.shard;
@@ -78,8 +67,9 @@ TEST(Fast, Fp32StaysWithinItsBar) {
 
 TEST(Fast, Bf16StaysWithinItsBar) {
   const MeshRun run = make_run("bf16", 40);
-  const MeshResult one = train_at(run, {1, 1, "none"});
-  for (const Place& place : {Place{2, 1, "none"}, Place{2, 2, "none"}, Place{3, 1, "zero3"}}) {
+  const MeshResult one = train_at(run, {1, 1, "none", 2});
+  for (const Place& place :
+       {Place{2, 1, "none", 2}, Place{2, 2, "none", 2}, Place{3, 1, "zero3", 2}}) {
     const Distance d = distance(one, train_at(run, place));
     EXPECT_LT(d.mean, kMeanBf16) << "dp " << place.dp << " tp " << place.tp;
     EXPECT_LT(d.most, kMostBf16) << "dp " << place.dp << " tp " << place.tp;

@@ -8,12 +8,6 @@
 namespace weft::testing {
 namespace {
 
-struct Place {
-  int dp, tp;
-  const char* shard;
-  int micro = 4;
-};
-
 const std::vector<Place> kPlaces = {{2, 1, "none"},  {4, 1, "zero1", 2}, {2, 1, "zero2", 2},
                                     {4, 1, "zero3"}, {1, 4, "none"},     {2, 2, "zero3"}};
 
@@ -38,20 +32,6 @@ MeshRun make_run(const char* layout, const char* precision, const char* mode) {
   }
   run.eval = random_batch(7, packs ? 48 : 32, 1003, 99, packs);
   return run;
-}
-
-MeshResult train_at(MeshRun run, const Place& place) {
-  run.config.parallel.dp = place.dp;
-  run.config.parallel.tp = place.tp;
-  run.config.parallel.shard = place.shard;
-  run.config.train.micro_batch = place.micro;
-  return train_mesh(run);
-}
-
-std::string join(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& w : words) text += w + " ";
-  return text;
 }
 
 class Lengths : public ::testing::TestWithParam<const char*> {};

@@ -190,4 +190,18 @@ std::vector<std::string> differences(const MeshResult& a, const MeshResult& b) {
   return found;
 }
 
+MeshResult train_at(MeshRun run, const Place& place) {
+  run.config.parallel.dp = place.dp;
+  run.config.parallel.tp = place.tp;
+  run.config.parallel.shard = place.shard;
+  run.config.train.micro_batch = place.micro;
+  return train_mesh(run);
+}
+
+std::string join(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& w : words) text += w + " ";
+  return text;
+}
+
 }  // namespace weft::testing

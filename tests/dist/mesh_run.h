@@ -47,6 +47,16 @@ struct MeshRun {
 // one is thrown here.
 MeshResult train_mesh(const MeshRun& run);
 
+// The same run in a layout, with so many rows a pass.
+struct Place {
+  int dp, tp;
+  const char* shard;
+  int micro = 4;
+};
+MeshResult train_at(MeshRun run, const Place& place);
+
+std::string join(const std::vector<std::string>& words);  // for messages
+
 // Rows of very unequal length, ids below the vocabulary; packed: of several segments.
 Batch random_batch(int64_t rows, int64_t positions, int64_t vocab, uint64_t seed,
                    bool packed = false);
