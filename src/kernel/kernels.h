@@ -22,6 +22,7 @@ struct Context {
   ThreadPool* pool;
   std::byte* workspace;  // 64-byte aligned
   size_t workspace_bytes;
+  void* stream = nullptr;  // of a GPU (cudaStream_t): kernels queue their work there and return
 };
 
 // Matrices of one width lying one under another: q, k, v (or gate, up) as a single operand.

@@ -1,0 +1,44 @@
+// kernel/cuda/launch.h: starting kernels on the context's stream, with errors told.
+//
+// Kernels are started by a function, not by the compiler's own brackets, so that the tests can
+// compile the same files as plain C++ and run them on the CPU (tests/kernel/emulated_cuda/).
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "kernel/kernels.h"
+#include "tensor/cuda/check.h"
+
+namespace weft::cuda {
+
+inline cudaStream_t stream_of(const Context& context) {
+  return static_cast<cudaStream_t>(context.stream);
+}
+
+inline constexpr int kWarp = 32;
+
+inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// kernel<<<blocks, threads, shared_bytes>>>(args...) on the context's stream. Nothing is started
+// where there are no blocks.
+template <typename... Parameters, typename... Args>
+void launch(const Context& context, const char* name, void (*kernel)(Parameters...), dim3 blocks,
+            dim3 threads, size_t shared_bytes, Args... args) {
+  if (blocks.x == 0 || blocks.y == 0 || blocks.z == 0) return;
+  if (shared_bytes > 48 * 1024) {
+    check(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
+                               cudaFuncAttributeMaxDynamicSharedMemorySize,
+                               static_cast<int>(shared_bytes)),
+          name);
+  }
+  cudaLaunchConfig_t config{};
+  config.gridDim = blocks;
+  config.blockDim = threads;
+  config.dynamicSmemBytes = shared_bytes;
+  config.stream = stream_of(context);
+  check(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(args)...), name);
+}
+
+}  // namespace weft::cuda

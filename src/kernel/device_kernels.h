@@ -1,0 +1,154 @@
+// kernel/device_kernels.h: what the host computes itself on the CPU, as operations for a GPU.
+//
+// On the CPU the executor follows pointers: it adds up losses, joins the leaves of a softmax, rounds
+// a sum. Memory of a GPU it cannot follow, so there each of these is a kernel, queued on
+// Context::stream like the others. All pointers are to device memory.
+#pragma once
+
+#include "kernel/kernels.h"
+
+namespace weft {
+
+// limbs (+)= the addends as a sum without rounding (base/exact_sum.h): integer additions, so any
+// order gives the same bits. clear: limbs are zeroed first. The limbs are left normalized.
+struct ExactSumArgs {
+  int64_t n;
+  Dtype dtype;     // kF32 or kF64
+  const void* x;   // (n)
+  int64_t* limbs;  // (ExactSum::kLimbs)
+  bool clear;
+};
+
+// What changes from step to step, in device memory: a captured step reads it anew every time.
+struct UpdateScalars {
+  double target_tokens, clip_norm;
+  double lr, beta1, beta2, eps, weight_decay, bias1, bias2;
+};
+
+// norm = sqrt(value of the limbs) / target_tokens; scale = min(1, clip_norm / (norm + 1e-6)) /
+// target_tokens (clip_norm 0: no clipping), in double as exec/bind_scalars.cpp does.
+struct NormArgs {
+  const int64_t* limbs;
+  const UpdateScalars* scalars;
+  double* norm;
+  float* scale;
+};
+
+// One parameter of an update over all of them.
+struct AdamwItem {
+  int64_t n;
+  void* p;
+  float* master;  // or null
+  const void* grad;
+  void* m;
+  void* v;
+  bool decay;
+};
+// AdamW (AdamwArgs says how) over all items in one launch. Items are of one set of types. The table
+// lies in device memory: filled once by adamw_table from the items, adamw_table_bytes long.
+struct AdamwListArgs {
+  Dtype dtype, grad_dtype, state_dtype;
+  const std::byte* table;
+  int64_t num_blocks;  // as adamw_table told
+  const UpdateScalars* scalars;
+  const float* scale;
+};
+
+// The squares of all gradients in one launch: partials of item i begin at partials[i].
+struct SquaresItem {
+  int64_t n;
+  const void* x;
+  double* partials;
+};
+struct SquaresListArgs {
+  Dtype dtype;
+  const std::byte* table;
+  int64_t num_blocks;
+};
+
+// out = round(sum [+ out]) over n elements: an fp32 sum becomes, or is added to, a gradient.
+struct StoreSumArgs {
+  int64_t n;
+  const float* sum;
+  void* out;
+  Dtype out_dtype;
+  bool accumulate;
+};
+
+// Rows of `columns`: out = round(sum + bias). bias null: none. out may be sum itself.
+struct RoundSumArgs {
+  int64_t rows, columns;
+  Dtype sum_dtype, dtype;  // of sum; of bias and out
+  const void* sum;
+  const void* bias;
+  void* out;
+};
+
+// The softmax over a vocabulary in leaves, a chunk of n tokens (exec/head.h). A rank tells of each
+// token `told` = 2 * leaves + 1 doubles: (maximum, sum of exp) of each leaf here, and the logit of
+// the target where it is among the columns here, else 0.
+struct TellLeafArgs {
+  int64_t n, told;
+  int leaf;              // which of the leaves here
+  const float* highest;  // (n), from softmax_stats
+  const double* sum;     // (n)
+  double* leaves;        // (n, told)
+};
+struct TellTargetArgs {
+  int64_t n, told, V;
+  Dtype dtype;
+  const void* logits;  // (n, V)
+  const int32_t* targets;
+  int64_t first_id;  // the id of column 0
+  double* leaves;
+};
+// All ranks' leaves (num_ranks, n, told) -> loss, overall maximum, 1 / overall sum. The maximum is
+// exact; sums are rescaled to it and added in a binary tree. A token whose target is negative has
+// loss 0 and scale 0.
+struct JoinLeavesArgs {
+  int64_t n, told;
+  int num_ranks;
+  const double* leaves;
+  const int32_t* targets;
+  float *losses, *highest, *scale;  // (n) each
+};
+// local[i] = targets[i] - first where that is in [0, width), else -1.
+struct LocalTargetsArgs {
+  int64_t n, first, width;
+  const int32_t* targets;
+  int32_t* local;
+};
+
+// out[i] = x[i * T + last[i]], rows of C elements.
+struct TakeRowsArgs {
+  int64_t B, T, C;
+  Dtype dtype;
+  const void* x;
+  const int32_t* last;
+  void* out;
+};
+
+struct DeviceKernels {
+  void (*exact_sum)(const Context&, const ExactSumArgs&);
+  void (*norm)(const Context&, const NormArgs&);
+  // Fills `table` (host memory, copied to the device by the caller) and gives the number of blocks.
+  int64_t (*adamw_table)(const AdamwItem* items, int64_t count, std::byte* table);
+  size_t (*adamw_table_bytes)(const AdamwItem* items, int64_t count);
+  void (*adamw_list)(const Context&, const AdamwListArgs&);
+  int64_t (*squares_table)(const SquaresItem* items, int64_t count, std::byte* table);
+  size_t (*squares_table_bytes)(const SquaresItem* items, int64_t count);
+  void (*squares_list)(const Context&, const SquaresListArgs&);
+  void (*store_sum)(const Context&, const StoreSumArgs&);
+  void (*round_sum)(const Context&, const RoundSumArgs&);
+  void (*tell_leaf)(const Context&, const TellLeafArgs&);
+  void (*tell_target)(const Context&, const TellTargetArgs&);
+  void (*join_leaves)(const Context&, const JoinLeavesArgs&);
+  void (*local_targets)(const Context&, const LocalTargetsArgs&);
+  void (*take_rows)(const Context&, const TakeRowsArgs&);
+};
+
+// Null where the program was built without CUDA.
+const Kernels* cuda_kernels();
+const DeviceKernels* cuda_device_kernels();
+
+}  // namespace weft

@@ -1,0 +1,9 @@
+// kernel/no_cuda/kernels.cpp: a program built without CUDA has no kernels for it.
+#include "kernel/device_kernels.h"
+
+namespace weft {
+
+const Kernels* cuda_kernels() { return nullptr; }
+const DeviceKernels* cuda_device_kernels() { return nullptr; }
+
+}  // namespace weft

@@ -1,0 +1,60 @@
+// tensor/host_device.cpp: the CPU as a device: memory from the kernel, work done at once.
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/error.h"
+#include "tensor/device.h"
+
+namespace weft {
+namespace {
+
+class HostMoment : public Moment {
+ public:
+  void set() override {}
+  void wait() override {}
+};
+
+class HostDevice : public Device {
+ public:
+  std::string name() const override { return "cpu"; }
+  bool is_host() const override { return true; }
+  void* stream() const override { return nullptr; }
+
+  std::byte* take(int64_t bytes) override {
+    if (bytes == 0) return nullptr;
+    void* at = ::mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    require(at != MAP_FAILED, "cannot take {} bytes of memory: {}", bytes, std::strerror(errno));
+    // Large pages: a step touches hundreds of megabytes, and small pages cost translation misses.
+    ::madvise(at, static_cast<size_t>(bytes), MADV_HUGEPAGE);
+    return static_cast<std::byte*>(at);
+  }
+  void give_back(std::byte* memory, int64_t bytes) override {
+    if (memory) ::munmap(memory, static_cast<size_t>(bytes));
+  }
+  std::byte* take_shared(int64_t bytes) override { return take(bytes); }
+  void give_back_shared(std::byte* memory, int64_t bytes) override { give_back(memory, bytes); }
+
+  void write(void* to, const void* from, int64_t bytes) override { copy(to, from, bytes); }
+  void read(void* to, const void* from, int64_t bytes) override { copy(to, from, bytes); }
+  void copy(void* to, const void* from, int64_t bytes) override {
+    if (to != from && bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
+  }
+
+  void wait() override {}
+  std::unique_ptr<Moment> make_moment() override { return std::make_unique<HostMoment>(); }
+  std::unique_ptr<Recording> record(const std::function<void()>&) override {
+    throw BugError("the CPU records nothing");
+  }
+};
+
+}  // namespace
+
+Device& host_device() {
+  static HostDevice device;
+  return device;
+}
+
+}  // namespace weft
