@@ -84,6 +84,7 @@ Engine::Engine(const RunConfig& config, const Model& model, Ranks* ranks, const 
           make_engine_plans(config, model, ranks->layout(), ranks->rank(), kernels, num_threads)),
       arena_(make_arena(ranks, plans_->layout.total_bytes(), device)),
       pool_(num_threads) {
+  ranks->share_arena(device, kernels, arena_.data(), arena_.bytes());
   const LengthPlans::Place place{plans_->layout, arena_, &pool_, ranks->mesh()};
   train_ = std::make_unique<LengthPlans>(
       plans_->train, config.data.seq_length,

@@ -43,8 +43,8 @@ void measure_loss(const Session& session, const RowSource& rows, const LogicalMo
                   const Backend& backend, ThreadPool* pool, EvalReport* report) {
   const RunConfig c = alone(session.config);
   const Layout mesh = resolve_layout(c, *session.model);
-  const auto plan = make_eval_plan(c, *session.model, mesh, 0, *backend.kernels,
-                                   pool->num_threads());
+  const auto plan =
+      make_eval_plan(c, *session.model, mesh, 0, *backend.kernels, pool->num_threads());
   ArenaLayout layout;
   layout.add(plan);
   const Arena arena(layout.total_bytes(), backend.device);

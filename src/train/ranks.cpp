@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "comm/device_comm.h"
 #include "comm/gloo.h"
 #include "comm/shm.h"
 #include "net/interface.h"
@@ -77,6 +78,14 @@ Mesh Ranks::mesh() const {
 
 void* Ranks::take_memory(int64_t bytes) {
   return shared_ ? shared_->take_arena(rank_, bytes) : nullptr;
+}
+
+void Ranks::share_arena(Device* device, const Kernels& kernels, std::byte* arena, int64_t bytes) {
+  if (layout_.num_ranks() == 1 || device->is_host()) return;
+  for (std::unique_ptr<Comm>* group : {&tensor_, &data_, &copies_}) {
+    if (!*group) continue;
+    *group = make_device_comm(std::move(*group), device, *kernels.device, arena, bytes);
+  }
 }
 
 void Ranks::sum_over_data(int64_t* values, int64_t count) {

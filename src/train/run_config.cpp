@@ -163,8 +163,8 @@ void bind_rest(OptionTable& t, RunConfig& c) {
   t.add("launch.threads", &c.launch.threads, "CPU threads of a rank; 0 = cores / ranks")
       .at_least(0)
       .at_most(1024);
-  auto& device = t.add("launch.device", &c.launch.device, "where to compute")
-                     .one_of({"auto", "cpu", "cuda"});
+  auto& device =
+      t.add("launch.device", &c.launch.device, "where to compute").one_of({"auto", "cpu", "cuda"});
   if (!cuda_kernels()) device.not_built_values({"cuda"});
   t.add("launch.interface", &c.launch.interface,
         "that ranks listen on where they talk over TCP: lo, eth0, or an address");

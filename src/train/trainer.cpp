@@ -56,8 +56,7 @@ class Trainer {
         backend_(open_backend(c_, ranks_->rank())),
         engine_(c_, *session_.model, ranks_.get(), *backend_.kernels, place.threads,
                 backend_.device),
-        numerics_(numerics_fingerprint(c_, ranks_->layout(), *backend_.kernels,
-                                       *backend_.device)) {
+        numerics_(numerics_fingerprint(c_, ranks_->layout(), *backend_.kernels, *backend_.device)) {
     if (fault_) fault_->check(c_, ranks_->layout());
     agree_on_numerics(*ranks_, file.resolved(), numerics_);
     start_ = agree_on_start(*ranks_, std::move(start));
