@@ -58,8 +58,8 @@ struct Value {
   // Of gradients: this rank counts it in the norm. False on all but one of the ranks that hold the
   // same elements and add up their squares.
   bool is_counted = true;
-  // Of gradients: so many neighbouring ranks of the tensor axis hold copies of the parameter and an
-  // addend each of its gradient.
+  // Of parameters: so many neighbouring ranks of the tensor axis hold it. Of gradients: so many of
+  // them have an addend each, of which the optimizer makes the sum.
   int copies = 1;
 };
 

@@ -87,7 +87,8 @@ void bind_parallel(OptionTable& t, ParallelConfig& c) {
         "fast: the quickest kernels and sums; exact: the same bits in every layout")
       .one_of({"fast", "exact"});
   t.add("parallel.exact_tp", &c.exact_tp,
-        "exact mode: leaves of a cut contraction, which tp divides; 0 = chosen by the model")
+        "exact mode: leaves of a cut contraction, which tp divides; 0 = the most up to 8 that "
+        "divide heads, key/value heads and width; set above the key/value heads, these are copied")
       .at_least(0);
   t.add("parallel.exact_dp", &c.exact_dp,
         "exact mode: groups of rows, which dp divides; 0 = chosen by the batch")
