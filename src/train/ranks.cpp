@@ -18,7 +18,8 @@ namespace {
 bool wants_gloo() {
   const char* name = std::getenv("WEFT_COMM");
   if (name == nullptr || std::strcmp(name, "shm") == 0) return false;
-  require(std::strcmp(name, "gloo") == 0, "WEFT_COMM={}; shm and gloo are known", name);
+  if (std::strcmp(name, "cuda_ipc") == 0) return false;  // meets over shared memory
+  require(std::strcmp(name, "gloo") == 0, "WEFT_COMM={}; shm, gloo and cuda_ipc are known", name);
   return true;
 }
 

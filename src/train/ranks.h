@@ -6,7 +6,9 @@
 #include <string>
 
 #include "exec/mesh.h"
+#include "kernel/kernels.h"
 #include "net/shm_world.h"
+#include "tensor/device.h"
 #include "train/layout.h"
 
 namespace weft {
