@@ -224,12 +224,19 @@ class Trainer {
       name_repaired_rows();
       one_step(batch);
       position_ = batch.after;
-      if (batch.is_epoch_end) record_->end_epoch(batch.epoch);
+      if (batch.is_epoch_end) {
+        settle();
+        record_->end_epoch(batch.epoch);
+      }
       const bool last = step_ >= total_;
       if (!last && is_due(c_.train.eval_every, batch)) aside([&] { evaluate(); });
       if (!last && is_due(c_.checkpoint.every, batch)) aside([&] { save(); });
-      if (const int signal = agree_on_signal(*ranks_, signals_.received())) return signal;
+      if (const int signal = agree_on_signal(*ranks_, signals_.received())) {
+        settle();
+        return signal;
+      }
     }
+    settle();
     return 0;
   }
 
@@ -254,7 +261,36 @@ class Trainer {
     return (steps_done_++ % kCheckEvery) == 0 || always;
   }
 
+  // A GPU is given the next step before the last one's numbers are read.
+  void start_step(const Batch& batch) {
+    StepMetrics line;
+    line.step = ++step_;
+    line.epoch = batch.epoch;
+    line.lr = learning_rate(c_.train.schedule, updates_, total_);
+    engine_.start_step(batch, line.lr, updates_ + 1);
+    if (batch.target_tokens > 0) ++updates_;
+    settle();
+    under_way_ = line;
+  }
+
+  // The numbers of the step that is under way, written.
+  void settle() {
+    if (!under_way_) return;
+    StepMetrics line = *std::exchange(under_way_, std::nullopt);
+    const Engine::StepResult ended = engine_.end_step();
+    line.tokens = ended.sums.positions;
+    line.target_tokens = ended.sums.target_tokens;
+    if (line.target_tokens > 0) {
+      line.loss = ended.sums.mean();
+      line.grad_norm = ended.grad_norm;
+      check_finite(line.step, *line.loss, "loss");
+      check_finite(line.step, *line.grad_norm, "gradient norm");
+    }
+    record_->step(line, ended.sums.tokens);
+  }
+
   void one_step(Batch& batch) {
+    if (engine_.runs_ahead() && !fault_ && !hashes_) return start_step(batch);
     const bool checks = is_check_due();
     if (checks) compare_batches(*ranks_, batch, step_ + 1);
     if (fault_) fault_->before_passes(step_ + 1, c_, *ranks_, &batch);
@@ -267,12 +303,12 @@ class Trainer {
     line.target_tokens = sums.target_tokens;
     if (sums.target_tokens > 0) {
       line.loss = sums.mean();
-      check_finite(*line.loss, "loss");
+      check_finite(step_, *line.loss, "loss");
       if (fault_) fault_->before_update(step_, engine_, *ranks_);
       if (hashes_) hashes_->take_gradients();
       line.grad_norm = engine_.update(line.lr, updates_ + 1);
       if (fault_) fault_->after_update(step_, engine_, *ranks_);
-      check_finite(*line.grad_norm, "gradient norm");
+      check_finite(step_, *line.grad_norm, "gradient norm");
       ++updates_;
     }
     record_->step(line, sums.tokens);
@@ -280,10 +316,10 @@ class Trainer {
     if (checks) compare_copies(*ranks_, engine_.weights(), step_);
   }
 
-  void check_finite(double v, const char* what) const {
+  void check_finite(int64_t step, double v, const char* what) const {
     if (std::isfinite(v)) return;
     const auto saved = list_checkpoints(start_.dir);
-    throw RunError(fmt::format("the {} of step {} is {}; the last checkpoint is {}", what, step_, v,
+    throw RunError(fmt::format("the {} of step {} is {}; the last checkpoint is {}", what, step, v,
                                saved.empty() ? "none" : saved.back().string()),
                    "lower train.lr, set train.clip_norm, or look at the rows of that step");
   }
@@ -291,6 +327,7 @@ class Trainer {
   // Work between steps does not count in their time.
   template <typename Fn>
   void aside(const Fn& fn) {
+    settle();
     record_->clear_progress();
     fn();
     record_->restart_clock();
@@ -413,6 +450,7 @@ class Trainer {
   int64_t step_ = 0, updates_ = 0, saved_step_ = -1, evaluated_ = -1, steps_done_ = 0;
   int64_t total_ = kNoEnd;
   StreamState position_;
+  std::optional<StepMetrics> under_way_;  // on a GPU
   std::optional<double> best_eval_;
 };
 
