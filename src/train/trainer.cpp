@@ -202,10 +202,10 @@ class Trainer {
 
   void tell_pack() {
     if (!pack_size_) return;
-    const auto positions = static_cast<double>(pack_size_->sequences * c_.data.seq_length);
     log_info("data: {} rows packed into {} of {} positions, {:.1f} % of them tokens",
-             pack_size_->rows, pack_size_->sequences, c_.data.seq_length,
-             100 * static_cast<double>(pack_size_->tokens) / positions);
+             pack_size_->rows, pack_size_->sequences,
+             pack_size_->positions / std::max<int64_t>(pack_size_->sequences, 1),
+             100 * pack_size_->efficiency());
   }
 
   // What is past the start is damaged, or of a run that went on otherwise; left there, it would
