@@ -34,6 +34,8 @@ void check_options(const DataConfig& config, const StreamOptions& o) {
          "a rank's share is whole turns");
   require(config.layout == "pad" || config.layout == "dynamic" || config.layout == "pack",
           "data.layout: wanted pad, dynamic or pack, got {}", config.layout);
+  require(config.layout != "pack" || config.mask_padding,
+          "data.mask_padding: false does not go with data.layout: pack");
 }
 
 }  // namespace

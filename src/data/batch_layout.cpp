@@ -78,7 +78,8 @@ void BatchBuilder::put_rows(Batch& out) {
   out.positions = B * (T + S);
   out.pass_lengths.clear();
   out.pass_source_lengths.clear();
-  if (config_.layout == "dynamic" && options_.rows_a_pass > 0)
+  // Which rows are computed together must not decide how much padding is learned.
+  if (config_.layout == "dynamic" && options_.rows_a_pass > 0 && config_.mask_padding)
     cut_passes(options_.rows_a_pass, out);
   if (!packs()) out.counted.rows = B;
   out.counted.tokens = out.tokens;

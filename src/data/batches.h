@@ -94,7 +94,8 @@ struct StreamOptions {
   // and the length that `dynamic` pads to are the same on every rank.
   int64_t dp = 1, dp_rank = 0, rows_a_turn = 0;
   bool takes(int64_t k) const;  // row k of a global batch
-  int64_t rows_a_pass = 0;      // dynamic: so many rows of the share are padded alike; 0: all rows
+  // dynamic: so many rows of the share are padded alike; 0, or where padding is learned: all rows.
+  int64_t rows_a_pass = 0;
   int64_t vocab_size = INT64_MAX;
   Part part = Part::kAll;
   // Evaluation: file order, one epoch. The last batch may be short, the share of some ranks empty.

@@ -114,6 +114,29 @@ TEST(Pairs, DynamicByThePassPadsBothSides) {
   EXPECT_EQ(b.counted.padding, b.positions - b.tokens);
 }
 
+// Where padding is learned, all rows of a batch have as much of it, whatever a pass computes.
+TEST(Pairs, LearnedPaddingDoesNotDependOnThePass) {
+  const auto tokenizer = make_bytes_tokenizer();
+  const auto rows = json_rows(
+      "{\"q\":\"abc\",\"a\":\"xyz\"}\n{\"q\":\"d\",\"a\":\"aaaaabbbbbcccccdddddeeeee\"}\n");
+  StreamOptions options = pair_options(2);
+  options.rows_a_pass = 1;
+  DataConfig config = pair_config("dynamic", 64, 64);
+  config.mask_padding = false;
+  for (const ModelKind kind : {ModelKind::kEncoderDecoder, ModelKind::kCausal}) {
+    options.kind = kind;
+    BatchStream stream(config, *rows, *tokenizer, options);
+    Batch b;
+    ASSERT_TRUE(stream.next(b));
+    EXPECT_TRUE(b.pass_lengths.empty());
+    EXPECT_EQ(b.seq_length, 32);
+    // A causal row's first token and its prompt are no labels.
+    EXPECT_EQ(b.target_tokens, kind == ModelKind::kCausal ? 31 - 2 + 31 : 64);
+  }
+  config.layout = "pack";
+  expect_user_error([&] { BatchStream(config, *rows, *tokenizer, options); }, "mask_padding");
+}
+
 TEST(Pairs, PackedSideBySide) {
   const auto tokenizer = make_bytes_tokenizer();
   const auto rows = json_rows(
