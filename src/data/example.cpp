@@ -120,7 +120,8 @@ std::string ExampleMaker::render(const TextTemplate& text, const RowSource& rows
     if (!column) {
       throw UserError(fmt::format("{}: there is no column '{}'; there are: {}", rows.where(i), name,
                                   fmt::join(row.names(), ", ")),
-                      "set data.text, or data.source and data.target, to the columns of the data");
+                      "set data.text, or data.source and data.target, to the columns of the data "
+                      "(of a CSV file, the first line names them)");
     }
     // where() may have to count lines from the start of the file: only a bad row may ask it.
     if (column->kind == Row::Kind::kNested) {
