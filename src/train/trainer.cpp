@@ -56,8 +56,7 @@ class Trainer {
         backend_(open_backend(c_, ranks_->rank())),
         engine_(c_, *session_.model, ranks_.get(), *backend_.kernels, place.threads,
                 backend_.device),
-        numerics_(numerics_fingerprint(c_, ranks_->layout(), *backend_.kernels,
-                                       *backend_.device)) {
+        numerics_(numerics_fingerprint(c_, ranks_->layout(), *backend_.kernels, *backend_.device)) {
     if (fault_) fault_->check(c_, ranks_->layout());
     agree_on_numerics(*ranks_, file.resolved(), numerics_);
     start_ = agree_on_start(*ranks_, std::move(start));
@@ -116,7 +115,6 @@ class Trainer {
     if (const Json* best = state.find("best_eval_loss"); best && best->is_number())
       best_eval_ = best->as_number();
     stream_.restore(position_);
-    log_info("resumed from {} at step {}", start_.checkpoint->string(), step_);
   }
 
   // The last step, where it must be known: given, or counted for a schedule that needs the end.
@@ -182,6 +180,8 @@ class Trainer {
                                {"ranks", Json(ranks_->size())},
                                {"threads", Json(engine_.pool()->num_threads())},
                                {"kernels", Json(engine_.plans().train.options.kernels->name)}});
+    if (start_.checkpoint)
+      log_info("resumed from {} at step {}", start_.checkpoint->string(), step_);
     log_info("{}", file_.resolved());
     if (c_.parallel.dp == 1 && c_.parallel.shard != "none")
       log_info("parallel.shard: {} has no effect with dp 1", c_.parallel.shard);
@@ -359,7 +359,7 @@ class Trainer {
     if (updates_ < step_)
       log_info("{} of {} steps had no target token and changed nothing", step_ - updates_, step_);
     record_->draw_curve(c_.name);
-    log_info("finished {} steps in {}; final loss {}, best loss {}; model in {}", step_,
+    log_info("finished step {} in {}; final loss {}, best loss {}; model in {}", step_,
              format_duration(record_->seconds()), show(record_->final_loss()),
              show(record_->best_loss()), (start_.dir / "final").string());
   }
