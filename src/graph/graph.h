@@ -102,6 +102,7 @@ enum class Axis { kTensor, kData };
 struct Attributes {
   int64_t heads = 0, kv_heads = 0, head_dim = 0;  // rope, attention
   float scale = 0;                                // attention
+  bool padding_attends = false;                   // attention: positions past the length, too
   float eps = 0;                                  // norms
   int32_t padding_id = -1;                        // embedding gradient
   int parts = 1;              // linear: how many weights are stacked in this one product

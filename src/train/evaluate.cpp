@@ -140,6 +140,7 @@ Json EvalReport::to_json() const {
   out.set("rows", rows);
   out.set("target_tokens", target_tokens);
   out.set("exact_match", value(exact_match));
+  if (step) out.set("step", *step);
   return out;
 }
 
@@ -155,6 +156,9 @@ EvalReport evaluate(const RunConfig& config, const std::string& model) {
   EvalReport report;
   report.model = choose_model(config, model);
   const LogicalModel source = open_logical(report.model);
+  if (source.kind == LogicalModel::Kind::kCheckpoint) {
+    report.step = CheckpointReader(source.path).state().at("step").as_int();
+  }
   ThreadPool pool(choose_threads(config.launch));
   const Backend backend = open_backend(alone(config), 0);
   measure_loss(session, *rows, source, backend, &pool, &report);

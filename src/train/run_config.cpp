@@ -57,8 +57,8 @@ void bind_data(OptionTable& t, DataConfig& c) {
   t.add("data.layout", &c.layout,
         "how rows fill a batch: padded to seq_length, to the longest, or packed")
       .one_of({"pad", "dynamic", "pack"});
-  t.add("data.mask_padding", &c.mask_padding, "padding is never a label")
-      .not_built("labels on padding");
+  t.add("data.mask_padding", &c.mask_padding,
+        "padding is never a label; false: it is learned, and attends to the row before it");
   t.add("data.drop_empty", &c.drop_empty, "rows of one token or less are dropped");
   t.add("data.append_eos", &c.append_eos,
         "end-of-sequence token after a row; auto: after a target, not after plain text")
@@ -222,6 +222,11 @@ void check_rows(const DataConfig& d, std::vector<std::string>* complaints) {
   }
   if (!d.eval.empty() && d.eval_fraction > 0) {
     complaints->push_back("data.eval and data.eval_fraction are both given: one is wanted");
+  }
+  if (d.layout == "pack" && !d.mask_padding) {
+    complaints->push_back(
+        "data.mask_padding: false does not go with data.layout: pack, whose padding belongs to no "
+        "row: set layout to pad or dynamic, or mask_padding to true");
   }
 }
 

@@ -115,7 +115,6 @@ class Trainer {
     if (const Json* best = state.find("best_eval_loss"); best && best->is_number())
       best_eval_ = best->as_number();
     stream_.restore(position_);
-    log_info("resumed from {} at step {}", start_.checkpoint->string(), step_);
   }
 
   // The last step, where it must be known: given, or counted for a schedule that needs the end.
@@ -181,6 +180,8 @@ class Trainer {
                                {"ranks", Json(ranks_->size())},
                                {"threads", Json(engine_.pool()->num_threads())},
                                {"kernels", Json(engine_.plans().train.options.kernels->name)}});
+    if (start_.checkpoint)
+      log_info("resumed from {} at step {}", start_.checkpoint->string(), step_);
     log_info("{}", file_.resolved());
     if (c_.parallel.dp == 1 && c_.parallel.shard != "none")
       log_info("parallel.shard: {} has no effect with dp 1", c_.parallel.shard);
@@ -201,10 +202,10 @@ class Trainer {
 
   void tell_pack() {
     if (!pack_size_) return;
-    const auto positions = static_cast<double>(pack_size_->sequences * c_.data.seq_length);
     log_info("data: {} rows packed into {} of {} positions, {:.1f} % of them tokens",
-             pack_size_->rows, pack_size_->sequences, c_.data.seq_length,
-             100 * static_cast<double>(pack_size_->tokens) / positions);
+             pack_size_->rows, pack_size_->sequences,
+             pack_size_->positions / std::max<int64_t>(pack_size_->sequences, 1),
+             100 * pack_size_->efficiency());
   }
 
   // What is past the start is damaged, or of a run that went on otherwise; left there, it would
@@ -395,7 +396,7 @@ class Trainer {
     if (updates_ < step_)
       log_info("{} of {} steps had no target token and changed nothing", step_ - updates_, step_);
     record_->draw_curve(c_.name);
-    log_info("finished {} steps in {}; final loss {}, best loss {}; model in {}", step_,
+    log_info("finished step {} in {}; final loss {}, best loss {}; model in {}", step_,
              format_duration(record_->seconds()), show(record_->final_loss()),
              show(record_->best_loss()), (start_.dir / "final").string());
   }

@@ -168,6 +168,9 @@ TEST(PlanLayout, SaysWhatToChangeWhereNoneFits) {
   const Ended none = run_to_end(run.words("plan", {}, {"--fit", "1MB", "--ranks", "4"}));
   EXPECT_EQ(none.exit_code, 1);
   expect_parts(none.out, {"none fits; nor does"});
+  const Ended bare = run_to_end(run.words("plan", {}, {"--fit", "16", "--ranks", "4"}));
+  EXPECT_EQ(bare.exit_code, 2);
+  expect_parts(bare.err, {"--fit 16", "--fit 16GiB?"});
   // Neither dp 3 (8 rows) nor tp 3 (4 heads).
   const Ended odd = run_to_end(run.words("plan", {}, {"--fit", "1GB", "--ranks", "3"}));
   EXPECT_EQ(odd.exit_code, 1);

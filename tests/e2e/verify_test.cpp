@@ -64,7 +64,7 @@ TEST_F(Verify, ExactLayoutsAgreeAndTheFilesAreThere) {
   EXPECT_EQ(kept.at("layouts").as_array()[3].at("evals").as_int(), 1);
   EXPECT_TRUE(slurp(out() / "verify.png").starts_with("\x89PNG"));
   EXPECT_TRUE(contains(slurp(out() / "verify.svg"), "<svg"));
-  EXPECT_TRUE(contains(slurp(out() / "tp_2.log"), "finished 3 steps"));
+  EXPECT_TRUE(contains(slurp(out() / "tp_2.log"), "finished step 3"));
 }
 
 // exact_tp above the key/value heads, of the run file and of a layout.
