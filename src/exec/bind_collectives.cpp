@@ -139,7 +139,7 @@ NodeCall bind_collective(const View& v, const Node& node, const Mesh& mesh) {
 }
 
 NodeCall bind_accumulate(const View& v, const Node& node, const Kernels& kernels,
-                         const Context* context) {
+                         const Context* context, Device* device) {
   float* leaf = v.at<float>(node.inputs[0]);
   float* slots = v.at<float>(node.outputs[0]);
   const int64_t n = num_elements(v.value(node.inputs[0]).shape), stride = node.attr.slot_stride;
@@ -153,7 +153,7 @@ NodeCall bind_accumulate(const View& v, const Node& node, const Kernels& kernels
     if (step.adds_slot) {
       kernels.add(*context, {n, Dtype::kF32, leaf, to, to});
     } else {
-      std::memcpy(to, leaf, static_cast<size_t>(n) * sizeof(float));
+      device->copy(to, leaf, n * int64_t{sizeof(float)});
     }
   };
 }

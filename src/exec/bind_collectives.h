@@ -10,6 +10,6 @@ using NodeCall = std::function<void(const StepScalars&)>;
 
 NodeCall bind_collective(const View& v, const Node& node, const Mesh& mesh);
 NodeCall bind_accumulate(const View& v, const Node& node, const Kernels& kernels,
-                         const Context* context);
+                         const Context* context, Device* device);
 
 }  // namespace weft

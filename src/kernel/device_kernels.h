@@ -149,6 +149,5 @@ struct DeviceKernels {
 
 // Null where the program was built without CUDA.
 const Kernels* cuda_kernels();
-const DeviceKernels* cuda_device_kernels();
 
 }  // namespace weft

@@ -259,9 +259,11 @@ struct AdamwArgs {
   double grad_scale, lr, beta1, beta2, eps, weight_decay, bias1, bias2;
 };
 
-// One back end. Every pointer is set.
+struct DeviceKernels;  // kernel/device_kernels.h
+
+// One back end. Every pointer is set, but `device` on the CPU.
 struct Kernels {
-  const char* name;  // "ref", "neon", "neon_bf16", "avx2", "avx512", "avx512_bf16", "amx"
+  const char* name;  // "ref", "neon", "neon_bf16", "avx2", "avx512", "avx512_bf16", "amx", "cuda"
   void (*gemm)(const Context&, const GemmArgs&);
   size_t (*gemm_workspace)(const GemmArgs&, int num_threads);
   void (*embedding)(const Context&, const EmbeddingArgs&);
@@ -287,6 +289,8 @@ struct Kernels {
   void (*add)(const Context&, const AddArgs&);
   void (*squares)(const Context&, const SquaresArgs&);
   void (*adamw)(const Context&, const AdamwArgs&);
+  // Not null: tensors lie in a GPU's memory, and these do what the host otherwise does itself.
+  const DeviceKernels* device = nullptr;
 };
 
 const Kernels& ref_kernels();

@@ -49,7 +49,7 @@ class Device {
 
   virtual void wait() = 0;  // until all that was queued is done
   virtual std::unique_ptr<Moment> make_moment() = 0;
-  // What `work` queues is recorded and not done.
+  // What `work` queues is recorded and not done. It may be called again, later.
   virtual std::unique_ptr<Recording> record(const std::function<void()>& work) = 0;
 };
 

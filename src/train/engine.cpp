@@ -16,9 +16,9 @@ PlanOptions plan_options(const Kernels& kernels, int num_threads, int64_t num_pa
   return {&kernels, num_threads, static_cast<int>(num_passes), layout.tp, layout.dp};
 }
 
-Arena make_arena(Ranks* ranks, int64_t bytes) {
-  void* shared = ranks->take_memory(bytes);
-  return shared ? Arena(shared, bytes) : Arena(bytes);
+Arena make_arena(Ranks* ranks, int64_t bytes, Device* device) {
+  void* shared = device->is_host() ? ranks->take_memory(bytes) : nullptr;
+  return shared ? Arena(shared, bytes) : Arena(bytes, device);
 }
 
 using MakeGraph = Graph (*)(const RunConfig&, const Model&, const Layout&, int rank);
@@ -77,12 +77,12 @@ int choose_threads(const LaunchConfig& config, int num_ranks) {
 }
 
 Engine::Engine(const RunConfig& config, const Model& model, Ranks* ranks, const Kernels& kernels,
-               int num_threads)
+               int num_threads, Device* device)
     : config_(config),
       ranks_(ranks),
       plans_(
           make_engine_plans(config, model, ranks->layout(), ranks->rank(), kernels, num_threads)),
-      arena_(make_arena(ranks, plans_->layout.total_bytes())),
+      arena_(make_arena(ranks, plans_->layout.total_bytes(), device)),
       pool_(num_threads) {
   const LengthPlans::Place place{plans_->layout, arena_, &pool_, ranks->mesh()};
   train_ = std::make_unique<LengthPlans>(
@@ -93,9 +93,7 @@ Engine::Engine(const RunConfig& config, const Model& model, Ranks* ranks, const 
     eval_ = make_eval_lengths(*plans_->eval, config, model, ranks->layout(), ranks->rank(), place);
   executor_ = &train_->longest();
   weights_ = std::make_unique<Weights>(*executor_, model, config.has_masters(), &pool_);
-  grad_norm_ = executor_->at<double>("grad_norm");
-  model.fill_constants(plans_->train.graph,
-                       [&](const std::string& name) { return executor_->find(name); });
+  executor_->fill([&](const auto& open) { model.fill_constants(plans_->train.graph, open); });
 }
 
 // Counts ride on the exchange of the loss.
@@ -112,7 +110,8 @@ LossSums Engine::sum_over_ranks(const ExactSum& loss, const Batch& batch) {
 }
 
 LossSums Engine::run_passes(const Batch& batch) {
-  const LossSums sums = sum_over_ranks(train_->run(batch), batch);
+  train_->run(batch);
+  const LossSums sums = sum_over_ranks(train_->losses(), batch);
   target_tokens_ = sums.target_tokens;
   return sums;
 }
@@ -128,12 +127,13 @@ double Engine::update(double lr, int64_t update_number) {
   s.eps = config_.train.eps;
   s.weight_decay = config_.train.weight_decay;
   executor_->run_finish(s);
-  return *grad_norm_;
+  return executor_->read<double>("grad_norm");
 }
 
 LossSums Engine::eval_loss(const Batch& batch) {
   if (!eval_) throw BugError("no evaluation plan was made");  // ensure() would take memory
-  return sum_over_ranks(eval_->run(batch), batch);
+  eval_->run(batch);
+  return sum_over_ranks(eval_->losses(), batch);
 }
 
 }  // namespace weft

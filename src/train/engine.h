@@ -52,9 +52,10 @@ int choose_threads(const LaunchConfig& config, int num_ranks = 1);
 
 class Engine {
  public:
-  // One rank of a mesh; model and ranks must outlive the engine.
+  // One rank of a mesh; model, ranks and device must outlive the engine. The kernels are the
+  // device's.
   Engine(const RunConfig& config, const Model& model, Ranks* ranks, const Kernels& kernels,
-         int num_threads);
+         int num_threads, Device* device = &host_device());
 
   // Exactly one of these three before the first step.
   void load_weights(const HfFolder& folder) { weights_->load(folder); }
@@ -87,7 +88,6 @@ class Engine {
   Executor* executor_;         // of the longest training plan
   int64_t target_tokens_ = 0;  // of the last run_passes
   std::unique_ptr<Weights> weights_;
-  const double* grad_norm_ = nullptr;
 };
 
 }  // namespace weft

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "kernel/device_kernels.h"
 
 namespace weft {
 namespace {
@@ -162,9 +163,9 @@ void bind_rest(OptionTable& t, RunConfig& c) {
   t.add("launch.threads", &c.launch.threads, "CPU threads of a rank; 0 = cores / ranks")
       .at_least(0)
       .at_most(1024);
-  t.add("launch.device", &c.launch.device, "where to compute")
-      .one_of({"auto", "cpu", "cuda"})
-      .not_built_values({"cuda"});
+  auto& device = t.add("launch.device", &c.launch.device, "where to compute")
+                     .one_of({"auto", "cpu", "cuda"});
+  if (!cuda_kernels()) device.not_built_values({"cuda"});
   t.add("launch.interface", &c.launch.interface,
         "that ranks listen on where they talk over TCP: lo, eth0, or an address");
   t.add("launch.elastic", &c.launch.elastic, "change dp when a node is lost")

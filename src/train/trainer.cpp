@@ -14,10 +14,12 @@
 #include "base/log.h"
 #include "comm/comm.h"
 #include "train/agree.h"
+#include "train/backend.h"
 #include "train/copies.h"
 #include "train/engine.h"
 #include "train/faults.h"
 #include "train/final_model.h"
+#include "train/host_slices.h"
 #include "train/numerics.h"
 #include "train/record.h"
 #include "train/saver.h"
@@ -51,8 +53,11 @@ class Trainer {
         is_main_(ranks_->rank() == 0),
         rows_(session_.open_train_rows()),
         stream_(c_.data, *rows_, *session_.tokenizer, share(session_.train_stream())),
-        engine_(c_, *session_.model, ranks_.get(), cpu_kernels(), place.threads),
-        numerics_(numerics_fingerprint(c_, ranks_->layout(), cpu_kernels())) {
+        backend_(open_backend(c_, ranks_->rank())),
+        engine_(c_, *session_.model, ranks_.get(), *backend_.kernels, place.threads,
+                backend_.device),
+        numerics_(numerics_fingerprint(c_, ranks_->layout(), *backend_.kernels,
+                                       *backend_.device)) {
     if (fault_) fault_->check(c_, ranks_->layout());
     agree_on_numerics(*ranks_, file.resolved(), numerics_);
     start_ = agree_on_start(*ranks_, std::move(start));
@@ -181,10 +186,11 @@ class Trainer {
     if (c_.parallel.dp == 1 && c_.parallel.shard != "none")
       log_info("parallel.shard: {} has no effect with dp 1", c_.parallel.shard);
     const int threads = engine_.pool()->num_threads();
-    log_info("{} parameters, {}, {} of memory, {} thread{}, kernels {}",
+    log_info("{} parameters, {}, {} of memory, {} thread{}, kernels {}{}",
              format_count(static_cast<double>(count_parameters(*session_.model))),
              describe(ranks_->layout()), format_bytes(engine_.arena_bytes()), threads,
-             threads == 1 ? "" : "s", engine_.plans().train.options.kernels->name);
+             threads == 1 ? "" : "s", engine_.plans().train.options.kernels->name,
+             backend_.device->is_host() ? "" : " on " + backend_.device->name());
     tell_pack();
     hashes_ = TensorHashes::from_environment(engine_, *session_.model, *ranks_, start_.dir, step_);
     if (fault_) fault_->warn();
@@ -339,8 +345,10 @@ class Trainer {
     if (step_ > 0 || !has_whole) save();
     const std::string told = describe_data();
     if (is_main_) {  // nobody waits for the others from here on
+      const HostSlices held(has_whole ? engine_.weights().weight_slices() : std::vector<Slice>{},
+                            backend_.device);
       write_final_model(start_.dir / "final",
-                        has_whole ? tensors_in_memory(engine_.weights().weight_slices())
+                        has_whole ? tensors_in_memory(held.slices())
                                   : open_logical(saved_checkpoint().string()).weights,
                         session_);
     }
@@ -391,6 +399,7 @@ class Trainer {
   std::unique_ptr<RowSource> rows_, eval_rows_;
   BatchStream stream_;
   std::unique_ptr<BatchStream> eval_stream_;
+  Backend backend_;
   Engine engine_;
   const Json numerics_;  // the fingerprint
   std::unique_ptr<RunLock> lock_;

@@ -1,0 +1,33 @@
+// tests/backends.h: what a test can compute with here: the CPU's levels, and a GPU where one is.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernel/cpu/level.h"
+#include "kernel/device_kernels.h"
+#include "tensor/device.h"
+
+namespace weft {
+
+struct TestBackend {
+  const Kernels* kernels;
+  Device* device;
+};
+
+inline std::vector<std::string> backend_names() {
+  std::vector<std::string> names;
+  for (const char* level : available_levels()) names.emplace_back(level);
+  std::string why;
+  if (cuda_kernels() && count_cuda_devices(&why) > 0) names.emplace_back("cuda");
+  return names;
+}
+
+inline TestBackend find_backend(const std::string& name) {
+  if (name != "cuda") return {find_kernels(name.c_str()), &host_device()};
+  static const std::unique_ptr<Device> gpu = open_cuda_device(0);
+  return {cuda_kernels(), gpu.get()};
+}
+
+}  // namespace weft
