@@ -12,7 +12,7 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "kernel/gemm_plan.h"
+#include "kernel/gemm_steps.h"
 
 namespace weft {
 

@@ -91,7 +91,7 @@ void gemm(const Context& context, const GemmArgs& args) {
   for (const GemmStep& step : steps) run_step(step);
 }
 
-size_t gemm_workspace(const GemmArgs& args, int) { return gemm_plan_workspace(args); }
+size_t gemm_workspace(const GemmArgs& args, int) { return gemm_steps_workspace(args); }
 
 Kernels make_table() {
   Kernels table{};

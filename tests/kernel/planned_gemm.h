@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "kernel/gemm_plan.h"
+#include "kernel/gemm_steps.h"
 
 namespace weft {
 

@@ -127,7 +127,7 @@ std::byte* aligned(std::byte* at) {
 }  // namespace
 
 size_t gemm_workspace(const GemmArgs& args, int) {
-  return static_cast<size_t>(kWorkspaceAlignment + kLtWorkspaceBytes) + gemm_plan_workspace(args);
+  return static_cast<size_t>(kWorkspaceAlignment + kLtWorkspaceBytes) + gemm_steps_workspace(args);
 }
 
 void gemm(const Context& context, const GemmArgs& args) {

@@ -1,7 +1,7 @@
 // kernel/cuda/gemm_kernels.h: what stands around the library's products: copies, sums, test data.
 #pragma once
 
-#include "kernel/gemm_plan.h"
+#include "kernel/gemm_steps.h"
 
 namespace weft::cuda {
 

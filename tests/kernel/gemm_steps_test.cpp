@@ -1,6 +1,6 @@
-// tests/kernel/gemm_plan_test.cpp: which calls a product becomes. That they are right is shown by
+// tests/kernel/gemm_steps_test.cpp: which calls a product becomes. That they are right is shown by
 // gemm_test.cpp, whose cases run on the planned back end too.
-#include "kernel/gemm_plan.h"
+#include "kernel/gemm_steps.h"
 
 #include <gtest/gtest.h>
 
@@ -82,7 +82,7 @@ struct Linear {
   }
 };
 
-TEST(GemmPlan, OneCallWhereEverythingLiesTogether) {
+TEST(GemmSteps, OneCallWhereEverythingLiesTogether) {
   Linear t;
   const auto steps = plan(t.forward(0, 0), t.workspace);
   ASSERT_EQ(steps.size(), 1u);
@@ -107,7 +107,7 @@ TEST(GemmPlan, OneCallWhereEverythingLiesTogether) {
 }
 
 // Biases that are padded to a cell of their own must not cut the product into three.
-TEST(GemmPlan, BiasesApartAreCopiedTogether) {
+TEST(GemmSteps, BiasesApartAreCopiedTogether) {
   Linear t;
   const auto steps = plan(t.forward(0, 240), t.workspace);
   ASSERT_EQ(steps.size(), 2u);
@@ -117,7 +117,7 @@ TEST(GemmPlan, BiasesApartAreCopiedTogether) {
   EXPECT_EQ(std::get<LtCall>(steps[1]).bias, pack.to);
 }
 
-TEST(GemmPlan, WeightsApartBecomeColumnsOfC) {
+TEST(GemmSteps, WeightsApartBecomeColumnsOfC) {
   Linear t;
   const auto steps = plan(t.forward(64, 0), t.workspace);
   ASSERT_EQ(count<LtCall>(steps), 3);
@@ -133,7 +133,7 @@ TEST(GemmPlan, WeightsApartBecomeColumnsOfC) {
 }
 
 // The chain over k is one: dX copies weights that lie apart, and takes them as they are if not.
-TEST(GemmPlan, ContractedPartsAreOneCall) {
+TEST(GemmSteps, ContractedPartsAreOneCall) {
   for (int64_t gap : {0, 64}) {
     Linear t;
     GemmArgs g = t.forward(gap, 0);
@@ -148,7 +148,7 @@ TEST(GemmPlan, ContractedPartsAreOneCall) {
   }
 }
 
-TEST(GemmPlan, GradientsApartBecomeRowsOfC) {
+TEST(GemmSteps, GradientsApartBecomeRowsOfC) {
   for (int64_t gap : {0, 64}) {
     Linear t;
     GemmArgs g{};
@@ -174,7 +174,7 @@ TEST(GemmPlan, GradientsApartBecomeRowsOfC) {
 
 // Product, addends in order, C, bias, one rounding: with sizes so far apart that another order
 // gives other bits. Every way that the plan knows gives the same.
-TEST(GemmPlan, AddendsAreAddedInTheirOrder) {
+TEST(GemmSteps, AddendsAreAddedInTheirOrder) {
   constexpr int64_t kM = 24, kN = 40, kK = 32;
   for (Dtype dtype : {Dtype::kF32, Dtype::kBf16}) {
     for (Dtype c_dtype : {Dtype::kF32, Dtype::kBf16}) {
@@ -230,7 +230,7 @@ TEST(GemmPlan, AddendsAreAddedInTheirOrder) {
 }
 
 // Leaves of exact mode: one addend of an fp32 slot needs no pass of its own.
-TEST(GemmPlan, OneAddendIsTheLibrarysC) {
+TEST(GemmSteps, OneAddendIsTheLibrarysC) {
   Memory memory(1 << 16), workspace(1 << 20);
   GemmArgs g{};
   g.M = 16, g.N = 16, g.K = 16;
@@ -249,7 +249,7 @@ TEST(GemmPlan, OneAddendIsTheLibrarysC) {
 
 // Blocks by size: copies and temporaries of large products stay below the bound, and the blocks
 // tile C. No memory is touched: the pointers are never followed.
-TEST(GemmPlan, LargeProductsAreCutIntoBlocks) {
+TEST(GemmSteps, LargeProductsAreCutIntoBlocks) {
   const auto fake = [](uintptr_t address) { return reinterpret_cast<void*>(address); };
   for (int shape = 0; shape < 3; ++shape) {
     GemmArgs g{};
@@ -263,7 +263,7 @@ TEST(GemmPlan, LargeProductsAreCutIntoBlocks) {
     g.b = one(fake(uintptr_t{2} << 40), g.b_transposed ? g.N : g.K, g.b_transposed ? g.K : g.N);
     g.c = one(fake(uintptr_t{3} << 40), g.M, g.N);
     auto* workspace = static_cast<std::byte*>(fake(uintptr_t{4} << 40));
-    const auto end = reinterpret_cast<uintptr_t>(workspace) + gemm_plan_workspace(g);
+    const auto end = reinterpret_cast<uintptr_t>(workspace) + gemm_steps_workspace(g);
     std::vector<GemmStep> steps;
     plan_gemm(g, workspace, &steps);
     int64_t area = 0;

@@ -1,5 +1,5 @@
-// kernel/gemm_plan.cpp: blocks of C, and for each the copies, the call and the sum that make it.
-#include "kernel/gemm_plan.h"
+// kernel/gemm_steps.cpp: blocks of C, and for each the copies, the call and the sum that make it.
+#include "kernel/gemm_steps.h"
 
 #include <algorithm>
 #include <bit>
@@ -319,7 +319,7 @@ void plan_gemm(const GemmArgs& args, std::byte* workspace, std::vector<GemmStep>
   if (args.M > 0) Planner(args, workspace, steps).plan();
 }
 
-size_t gemm_plan_workspace(const GemmArgs& args) {
+size_t gemm_steps_workspace(const GemmArgs& args) {
   return static_cast<size_t>(lay_out(args).total + kPlaceAlignment);
 }
 

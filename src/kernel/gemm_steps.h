@@ -1,4 +1,4 @@
-// kernel/gemm_plan.h: a product as steps of a library that knows single column-major matrices.
+// kernel/gemm_steps.h: a product as steps of a library that knows single column-major matrices.
 //
 // cuBLASLt multiplies one column-major matrix by another. Row-major C = A · B is column-major
 // C^T = B^T · A^T: the operands change places, and their memory stays as it is. What the library
@@ -70,10 +70,10 @@ using GemmStep = std::variant<PackCall, LtCall, SumCall>;
 inline constexpr int64_t kPlanBlockBytes = int64_t{32} << 20;
 inline constexpr int64_t kOperandAlignment = 16;  // what the library's fast kernels want
 
-// Appends the steps. workspace: gemm_plan_workspace(args) bytes for copies and temporaries.
+// Appends the steps. workspace: gemm_steps_workspace(args) bytes for copies and temporaries.
 void plan_gemm(const GemmArgs& args, std::byte* workspace, std::vector<GemmStep>* steps);
 // Enough for this product and for every one that is no larger in any extent, whatever pointers and
 // leading dimensions.
-size_t gemm_plan_workspace(const GemmArgs& args);
+size_t gemm_steps_workspace(const GemmArgs& args);
 
 }  // namespace weft
