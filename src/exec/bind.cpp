@@ -101,9 +101,10 @@ Executor::Call Executor::bind(const Node& node) {
     case Op::kSquares:
       return [=, &k, a = squares_args(v, node)](const StepScalars&) { k.squares(*c, a); };
     case Op::kAccumulate:
-      return bind_accumulate(v, node, k, c, device_);
+      return bind_accumulate(v, node, {&k, c, device_});
     default:
-      return is_collective(node.op) ? bind_collective(v, node, mesh_) : bind_scalar(node);
+      return is_collective(node.op) ? bind_collective(v, node, mesh_, {&k, c, device_})
+                                    : bind_scalar(node);
   }
 }
 

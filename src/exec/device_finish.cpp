@@ -122,8 +122,8 @@ void DeviceFinish::find_norm(const Mesh& mesh) const {
 
 void DeviceFinish::update() const {
   for (const Group& g : groups_) {
-    kernels_.device->adamw_list(context_, {g.dtype, g.grad_dtype, g.state_dtype, g.table,
-                                           g.num_blocks, scalars_, scale_});
+    kernels_.device->adamw_list(
+        context_, {g.dtype, g.grad_dtype, g.state_dtype, g.table, g.num_blocks, scalars_, scale_});
   }
 }
 

@@ -41,8 +41,8 @@ DeviceHead::Layout DeviceHead::lay_out(const Kernels& kernels, const HeadArgs& a
   l.products = at;
   size_t most = kernels.gemm_workspace(logits_product(a, n, nullptr, nullptr), 1);
   if (a.with_gradient) {
-    most = std::max(
-        most, products_workspace(kernels, dx_products(a, n, nullptr, nullptr, nullptr), 1));
+    most = std::max(most,
+                    products_workspace(kernels, dx_products(a, n, nullptr, nullptr, nullptr), 1));
     for (const Dtype dtype : {Dtype::kF32, a.grad_dtype}) {
       most = std::max(most, kernels.gemm_workspace(
                                 dweight_product(a, n, nullptr, nullptr, a.dweight, dtype), 1));
@@ -61,9 +61,7 @@ DeviceHead::DeviceHead(const Kernels& kernels, const HeadArgs& args, const Conte
       args_(args),
       layout_(lay_out(kernels, args)),
       context_(context),
-      products_(after(context, layout_.products)) {
-  ensure(args.num_ranks == 1, "a head over several GPUs");
-}
+      products_(after(context, layout_.products)) {}
 
 void DeviceHead::run(bool accumulate) const {
   const HeadArgs& a = args_;
@@ -97,7 +95,8 @@ void DeviceHead::find_losses(int64_t begin, int64_t n) const {
 void DeviceHead::join_leaves(int64_t begin, int64_t n) const {
   const HeadArgs& a = args_;
   const DeviceKernels& device = *kernels_.device;
-  auto* leaves = at<double>(layout_.leaves);
+  auto* leaves = at<double>(layout_.leaves);  // of all ranks
+  double* mine = leaves + (a.ranks ? a.ranks->rank() : 0) * n * told(a);
   auto* highest = at<float>(layout_.highest);
   auto* sums = at<double>(layout_.sums);
   auto* scale = at<float>(layout_.scale);
@@ -108,13 +107,14 @@ void DeviceHead::join_leaves(int64_t begin, int64_t n) const {
   for (int p = 0; p < a.weight.count; ++p) {
     std::byte* logits = at(layout_.logits) + column * size;
     kernels_.softmax_stats(context_, {n, a.weight.rows[p], a.V, a.dtype, logits, highest, sums});
-    device.tell_leaf(context_, {n, told(a), p, highest, sums, leaves});
+    device.tell_leaf(context_, {n, told(a), p, highest, sums, mine});
     column += a.weight.rows[p];
   }
-  device.tell_target(
-      context_, {n, told(a), a.V, a.dtype, at(layout_.logits), targets, a.first_id, leaves});
-  device.join_leaves(context_, {n, told(a), a.num_ranks, leaves, targets, a.losses + begin, highest,
-                                scale});
+  device.tell_target(context_,
+                     {n, told(a), a.V, a.dtype, at(layout_.logits), targets, a.first_id, mine});
+  if (a.ranks) a.ranks->all_gather(mine, leaves, n * told(a) * 8);
+  device.join_leaves(context_,
+                     {n, told(a), a.num_ranks, leaves, targets, a.losses + begin, highest, scale});
   if (!a.with_gradient) return;
   column = 0;
   for (int p = 0; p < a.weight.count; ++p) {
@@ -142,8 +142,8 @@ void DeviceHead::find_dweight(int64_t begin, int64_t n, bool accumulate) const {
     for (int p = 0; p < to.count; sum += to.rows[p++] * a.C) to.part[p] = sum;
   }
   const Dtype dtype = sums_apart(a) ? Dtype::kF32 : a.grad_dtype;
-  GemmArgs g = dweight_product(a, n, at(layout_.logits), rows_from(a.x, begin, a.C, a.dtype), to,
-                               dtype);
+  GemmArgs g =
+      dweight_product(a, n, at(layout_.logits), rows_from(a.x, begin, a.C, a.dtype), to, dtype);
   g.accumulate = accumulate;
   kernels_.gemm(products_, g);
 }

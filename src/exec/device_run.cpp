@@ -80,7 +80,6 @@ bool Executor::bind_on_device(const Node& node, Call* call) {
       return true;
     }
     default:
-      ensure(!is_collective(node.op), "collectives of several GPUs");
       return false;
   }
 }
@@ -104,13 +103,16 @@ void Executor::send_scalars(const StepScalars& scalars) {
 // second on they are a recording.
 void Executor::replay(List& list, const StepScalars& scalars) {
   const int variant = &list == &finish_ ? 0 : variant_of(plan_.graph, scalars);
+  // Ranks that meet on the host cannot be recorded.
+  if (mesh_.tensor || mesh_.data) return call_all(list, scalars);
   const auto found = list.recordings.find(variant);
   if (found == list.recordings.end()) {
     call_all(list, scalars);
     list.recordings[variant] = nullptr;
     return;
   }
-  if (!found->second) found->second = device_->record([this, &list, scalars] { call_all(list, scalars); });
+  if (!found->second)
+    found->second = device_->record([this, &list, scalars] { call_all(list, scalars); });
   found->second->replay();
 }
 

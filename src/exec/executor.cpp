@@ -100,6 +100,12 @@ void Executor::run(List& list, const StepScalars& scalars) {
 }
 
 void Executor::call_all(List& list, const StepScalars& scalars) {
+  if (!device_->is_host()) {  // in order on one stream
+    for (size_t i = 0; i < list.calls.size(); ++i) {
+      if (!(*list.nodes)[i].attr.last_pass_only || scalars.is_last_pass) list.calls[i](scalars);
+    }
+    return;
+  }
   scalars_ = scalars;
   lane_.begin(&list.beside);
   for (size_t i = 0; i < list.calls.size(); ++i) {

@@ -18,8 +18,8 @@
 
 namespace weft {
 
-// One piece of memory, taken once: a device's, or given by someone who outlives the arena (memory of
-// the host that other ranks can read).
+// One piece of memory, taken once: a device's, or given by someone who outlives the arena (memory
+// of the host that other ranks can read).
 class Arena {
  public:
   explicit Arena(int64_t bytes, Device* device = &host_device())
@@ -140,7 +140,7 @@ class Executor {
   std::unique_ptr<DeviceFinish> device_finish_;
   std::unique_ptr<Staging> input_staging_, scalar_staging_;
   std::map<std::string, int64_t> input_offsets_;  // within the staging
-  Lane lane_;  // last: its thread ends before what it uses
+  Lane lane_;                                     // last: its thread ends before what it uses
 };
 
 }  // namespace weft

@@ -37,7 +37,8 @@ void Generator::bind(const GeneratePlans& plans, const ArenaLayout& layout, cons
   Graph named;
   model_.trace_generate(&named, {1, 1, options_.compute, options_.max_positions});
   steps_.front().executor().fill([&](const auto& open) {
-    model_.fill_constants(named, [&](const std::string& name) { return open(kGeneratePrefix + name); });
+    model_.fill_constants(named,
+                          [&](const std::string& name) { return open(kGeneratePrefix + name); });
   });
 }
 

@@ -10,9 +10,7 @@ namespace {
 
 const std::string kLogits = std::string(kGeneratePrefix) + "logits";
 
-int64_t vocabulary(const Graph& graph) {
-  return graph[*graph.find(kLogits)].shape[1];
-}
+int64_t vocabulary(const Graph& graph) { return graph[*graph.find(kLogits)].shape[1]; }
 
 }  // namespace
 
@@ -26,9 +24,7 @@ GenerateStep::GenerateStep(const GeneratePlan& plan, const ArenaLayout& layout, 
   if (!arena.device()->is_host()) logits_.resize(static_cast<size_t>(batch_ * vocab_size_));
 }
 
-int32_t* GenerateStep::input(const char* name) {
-  return executor_.input<int32_t>(inputs_ + name);
-}
+int32_t* GenerateStep::input(const char* name) { return executor_.input<int32_t>(inputs_ + name); }
 
 void GenerateStep::run(std::span<const Feed> feeds) {
   ensure(feeds.size() <= static_cast<size_t>(batch_), "more rows than the plan has");

@@ -127,6 +127,9 @@ struct RopeArgs {
 // length gives zero output, lse 0 and gets no gradient. Rows of qkv: H q-heads, G k-heads, G v.
 // A packed row holds several segments: positions[b T + t] counts from 0 in each, and t attends
 // from its segment's first position on. A segment has the bits that it has as a row of its own.
+// padding_attends (rows of one segment): a position at or past the length attends to all positions
+// below it, its query has a gradient, and what lies below the length gets gradient through it. With
+// nothing below the length it gives zero as before.
 struct AttentionArgs {
   int64_t B, T, H, G, D;
   Dtype dtype;
@@ -136,6 +139,7 @@ struct AttentionArgs {
   void* out;                           // (B, T, H D)
   float* lse;                          // (B, H, T) natural logarithm of the sum; null: not wanted
   const int32_t* positions = nullptr;  // (B, T) within the segment; null: a row is one segment
+  bool padding_attends = false;
 };
 
 struct AttentionBackwardArgs {
@@ -149,6 +153,7 @@ struct AttentionBackwardArgs {
   const float* lse;
   void* dqkv;  // (B, T, (H + 2 G) D), written whole
   const int32_t* positions = nullptr;
+  bool padding_attends = false;
 };
 
 // For generation: row b brings T new positions starting at starts[b]. Their k and v (already

@@ -84,6 +84,7 @@ Engine::Engine(const RunConfig& config, const Model& model, Ranks* ranks, const 
           make_engine_plans(config, model, ranks->layout(), ranks->rank(), kernels, num_threads)),
       arena_(make_arena(ranks, plans_->layout.total_bytes(), device)),
       pool_(num_threads) {
+  ranks->share_arena(device, kernels, arena_.data(), arena_.bytes());
   const LengthPlans::Place place{plans_->layout, arena_, &pool_, ranks->mesh()};
   train_ = std::make_unique<LengthPlans>(
       plans_->train, config.data.seq_length,
@@ -93,6 +94,7 @@ Engine::Engine(const RunConfig& config, const Model& model, Ranks* ranks, const 
     eval_ = make_eval_lengths(*plans_->eval, config, model, ranks->layout(), ranks->rank(), place);
   executor_ = &train_->longest();
   weights_ = std::make_unique<Weights>(*executor_, model, config.has_masters(), &pool_);
+  if (runs_ahead()) ahead_ = std::make_unique<StepsAhead>(*executor_);
   executor_->fill([&](const auto& open) { model.fill_constants(plans_->train.graph, open); });
 }
 
@@ -116,7 +118,7 @@ LossSums Engine::run_passes(const Batch& batch) {
   return sums;
 }
 
-double Engine::update(double lr, int64_t update_number) {
+void Engine::run_finish(double lr, int64_t update_number) {
   StepScalars s;
   s.target_tokens = target_tokens_;
   s.update = update_number;
@@ -127,7 +129,24 @@ double Engine::update(double lr, int64_t update_number) {
   s.eps = config_.train.eps;
   s.weight_decay = config_.train.weight_decay;
   executor_->run_finish(s);
+}
+
+double Engine::update(double lr, int64_t update_number) {
+  run_finish(lr, update_number);
   return executor_->read<double>("grad_norm");
+}
+
+void Engine::start_step(const Batch& batch, double lr, int64_t update_number) {
+  train_->run(batch);
+  target_tokens_ = batch.target_tokens;
+  if (target_tokens_ > 0) run_finish(lr, update_number);
+  ahead_->add({batch.target_tokens, batch.tokens, batch.positions});
+}
+
+Engine::StepResult Engine::end_step() {
+  const StepsAhead::Ended ended = ahead_->take();
+  const auto [target_tokens, tokens, positions] = ended.counts;
+  return {{ended.loss, target_tokens, tokens, positions}, ended.grad_norm};
 }
 
 LossSums Engine::eval_loss(const Batch& batch) {

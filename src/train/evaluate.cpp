@@ -43,8 +43,8 @@ void measure_loss(const Session& session, const RowSource& rows, const LogicalMo
                   const Backend& backend, ThreadPool* pool, EvalReport* report) {
   const RunConfig c = alone(session.config);
   const Layout mesh = resolve_layout(c, *session.model);
-  const auto plan = make_eval_plan(c, *session.model, mesh, 0, *backend.kernels,
-                                   pool->num_threads());
+  const auto plan =
+      make_eval_plan(c, *session.model, mesh, 0, *backend.kernels, pool->num_threads());
   ArenaLayout layout;
   layout.add(plan);
   const Arena arena(layout.total_bytes(), backend.device);
@@ -140,6 +140,7 @@ Json EvalReport::to_json() const {
   out.set("rows", rows);
   out.set("target_tokens", target_tokens);
   out.set("exact_match", value(exact_match));
+  if (step) out.set("step", *step);
   return out;
 }
 
@@ -155,6 +156,9 @@ EvalReport evaluate(const RunConfig& config, const std::string& model) {
   EvalReport report;
   report.model = choose_model(config, model);
   const LogicalModel source = open_logical(report.model);
+  if (source.kind == LogicalModel::Kind::kCheckpoint) {
+    report.step = CheckpointReader(source.path).state().at("step").as_int();
+  }
   ThreadPool pool(choose_threads(config.launch));
   const Backend backend = open_backend(alone(config), 0);
   measure_loss(session, *rows, source, backend, &pool, &report);

@@ -137,7 +137,7 @@ void Fault::after_update(int64_t step, const Engine& engine, const Ranks& ranks)
     const Value& v = graph[r];
     if (v.is_bucket) continue;
     const Portion p = portion_of(v);
-    const bool has_copies = is_on_data_axis || p.extent == p.shape;
+    const bool has_copies = is_on_data_axis || p.extent == p.shape || v.copies > 1;
     if (!has_copies || portion_elements(p) == 0 || !is_wanted(p.name)) continue;
     return flip_bit(engine.executor().device(), engine.executor().data(r), v.dtype);
   }

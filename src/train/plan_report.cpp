@@ -1,5 +1,4 @@
 // train/plan_report.cpp: plans of every kind of rank, without memory for weights and without data.
-#include "train/backend.h"
 #include "train/plan_report.h"
 
 #include <algorithm>
@@ -9,6 +8,7 @@
 #include "io/hf_folder.h"
 #include "net/shm_world.h"
 #include "track/progress.h"
+#include "train/backend.h"
 #include "train/engine.h"
 #include "train/session.h"
 

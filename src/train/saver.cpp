@@ -70,13 +70,13 @@ bool Saver::write(const std::filesystem::path& folder, const TrainState& state) 
   bool written = alone || together([&] {
                    if (is_main) prepare_checkpoint(folder);
                  });
-  written = written && together([&] {
-              record_.sync();
-              const HostSlices held(engine_.weights().checkpoint_slices(),
-                                    engine_.executor().device());
-              write_checkpoint(folder, held.slices(), to_json(state), side_files(session_),
-                               ranks_.rank(), ranks_.size());
-            });
+  written =
+      written && together([&] {
+        record_.sync();
+        const HostSlices held(engine_.weights().checkpoint_slices(), engine_.executor().device());
+        write_checkpoint(folder, held.slices(), to_json(state), side_files(session_), ranks_.rank(),
+                         ranks_.size());
+      });
   written = written && (alone || together([&] {
                           if (is_main) commit_checkpoint(folder, ranks_.size());
                         }));

@@ -56,8 +56,7 @@ class Trainer {
         backend_(open_backend(c_, ranks_->rank())),
         engine_(c_, *session_.model, ranks_.get(), *backend_.kernels, place.threads,
                 backend_.device),
-        numerics_(numerics_fingerprint(c_, ranks_->layout(), *backend_.kernels,
-                                       *backend_.device)) {
+        numerics_(numerics_fingerprint(c_, ranks_->layout(), *backend_.kernels, *backend_.device)) {
     if (fault_) fault_->check(c_, ranks_->layout());
     agree_on_numerics(*ranks_, file.resolved(), numerics_);
     start_ = agree_on_start(*ranks_, std::move(start));
@@ -116,7 +115,6 @@ class Trainer {
     if (const Json* best = state.find("best_eval_loss"); best && best->is_number())
       best_eval_ = best->as_number();
     stream_.restore(position_);
-    log_info("resumed from {} at step {}", start_.checkpoint->string(), step_);
   }
 
   // The last step, where it must be known: given, or counted for a schedule that needs the end.
@@ -182,6 +180,8 @@ class Trainer {
                                {"ranks", Json(ranks_->size())},
                                {"threads", Json(engine_.pool()->num_threads())},
                                {"kernels", Json(engine_.plans().train.options.kernels->name)}});
+    if (start_.checkpoint)
+      log_info("resumed from {} at step {}", start_.checkpoint->string(), step_);
     log_info("{}", file_.resolved());
     if (c_.parallel.dp == 1 && c_.parallel.shard != "none")
       log_info("parallel.shard: {} has no effect with dp 1", c_.parallel.shard);
@@ -202,10 +202,10 @@ class Trainer {
 
   void tell_pack() {
     if (!pack_size_) return;
-    const auto positions = static_cast<double>(pack_size_->sequences * c_.data.seq_length);
     log_info("data: {} rows packed into {} of {} positions, {:.1f} % of them tokens",
-             pack_size_->rows, pack_size_->sequences, c_.data.seq_length,
-             100 * static_cast<double>(pack_size_->tokens) / positions);
+             pack_size_->rows, pack_size_->sequences,
+             pack_size_->positions / std::max<int64_t>(pack_size_->sequences, 1),
+             100 * pack_size_->efficiency());
   }
 
   // What is past the start is damaged, or of a run that went on otherwise; left there, it would
@@ -225,12 +225,19 @@ class Trainer {
       name_repaired_rows();
       one_step(batch);
       position_ = batch.after;
-      if (batch.is_epoch_end) record_->end_epoch(batch.epoch);
+      if (batch.is_epoch_end) {
+        settle();
+        record_->end_epoch(batch.epoch);
+      }
       const bool last = step_ >= total_;
       if (!last && is_due(c_.train.eval_every, batch)) aside([&] { evaluate(); });
       if (!last && is_due(c_.checkpoint.every, batch)) aside([&] { save(); });
-      if (const int signal = agree_on_signal(*ranks_, signals_.received())) return signal;
+      if (const int signal = agree_on_signal(*ranks_, signals_.received())) {
+        settle();
+        return signal;
+      }
     }
+    settle();
     return 0;
   }
 
@@ -255,7 +262,36 @@ class Trainer {
     return (steps_done_++ % kCheckEvery) == 0 || always;
   }
 
+  // A GPU is given the next step before the last one's numbers are read.
+  void start_step(const Batch& batch) {
+    StepMetrics line;
+    line.step = ++step_;
+    line.epoch = batch.epoch;
+    line.lr = learning_rate(c_.train.schedule, updates_, total_);
+    engine_.start_step(batch, line.lr, updates_ + 1);
+    if (batch.target_tokens > 0) ++updates_;
+    settle();
+    under_way_ = line;
+  }
+
+  // The numbers of the step that is under way, written.
+  void settle() {
+    if (!under_way_) return;
+    StepMetrics line = *std::exchange(under_way_, std::nullopt);
+    const Engine::StepResult ended = engine_.end_step();
+    line.tokens = ended.sums.positions;
+    line.target_tokens = ended.sums.target_tokens;
+    if (line.target_tokens > 0) {
+      line.loss = ended.sums.mean();
+      line.grad_norm = ended.grad_norm;
+      check_finite(line.step, *line.loss, "loss");
+      check_finite(line.step, *line.grad_norm, "gradient norm");
+    }
+    record_->step(line, ended.sums.tokens);
+  }
+
   void one_step(Batch& batch) {
+    if (engine_.runs_ahead() && !fault_ && !hashes_) return start_step(batch);
     const bool checks = is_check_due();
     if (checks) compare_batches(*ranks_, batch, step_ + 1);
     if (fault_) fault_->before_passes(step_ + 1, c_, *ranks_, &batch);
@@ -268,12 +304,12 @@ class Trainer {
     line.target_tokens = sums.target_tokens;
     if (sums.target_tokens > 0) {
       line.loss = sums.mean();
-      check_finite(*line.loss, "loss");
+      check_finite(step_, *line.loss, "loss");
       if (fault_) fault_->before_update(step_, engine_, *ranks_);
       if (hashes_) hashes_->take_gradients();
       line.grad_norm = engine_.update(line.lr, updates_ + 1);
       if (fault_) fault_->after_update(step_, engine_, *ranks_);
-      check_finite(*line.grad_norm, "gradient norm");
+      check_finite(step_, *line.grad_norm, "gradient norm");
       ++updates_;
     }
     record_->step(line, sums.tokens);
@@ -281,10 +317,10 @@ class Trainer {
     if (checks) compare_copies(*ranks_, engine_.weights(), step_);
   }
 
-  void check_finite(double v, const char* what) const {
+  void check_finite(int64_t step, double v, const char* what) const {
     if (std::isfinite(v)) return;
     const auto saved = list_checkpoints(start_.dir);
-    throw RunError(fmt::format("the {} of step {} is {}; the last checkpoint is {}", what, step_, v,
+    throw RunError(fmt::format("the {} of step {} is {}; the last checkpoint is {}", what, step, v,
                                saved.empty() ? "none" : saved.back().string()),
                    "lower train.lr, set train.clip_norm, or look at the rows of that step");
   }
@@ -292,6 +328,7 @@ class Trainer {
   // Work between steps does not count in their time.
   template <typename Fn>
   void aside(const Fn& fn) {
+    settle();
     record_->clear_progress();
     fn();
     record_->restart_clock();
@@ -359,7 +396,7 @@ class Trainer {
     if (updates_ < step_)
       log_info("{} of {} steps had no target token and changed nothing", step_ - updates_, step_);
     record_->draw_curve(c_.name);
-    log_info("finished {} steps in {}; final loss {}, best loss {}; model in {}", step_,
+    log_info("finished step {} in {}; final loss {}, best loss {}; model in {}", step_,
              format_duration(record_->seconds()), show(record_->final_loss()),
              show(record_->best_loss()), (start_.dir / "final").string());
   }
@@ -414,6 +451,7 @@ class Trainer {
   int64_t step_ = 0, updates_ = 0, saved_step_ = -1, evaluated_ = -1, steps_done_ = 0;
   int64_t total_ = kNoEnd;
   StreamState position_;
+  std::optional<StepMetrics> under_way_;  // on a GPU
   std::optional<double> best_eval_;
 };
 

@@ -114,9 +114,8 @@ void Weights::read_whole(const CheckpointReader& reader, const Held& held) const
 
 void Weights::load(const CheckpointReader& reader) {
   for (const std::vector<Held>* list : {&masters_, &states_}) {
-    pool_->run(static_cast<int64_t>(list->size()), [&](int64_t i, int) {
-      read_whole(reader, (*list)[static_cast<size_t>(i)]);
-    });
+    pool_->run(static_cast<int64_t>(list->size()),
+               [&](int64_t i, int) { read_whole(reader, (*list)[static_cast<size_t>(i)]); });
   }
   pool_->run(static_cast<int64_t>(parameters_.size()), [&](int64_t i, int) {
     const Held& held = parameters_[static_cast<size_t>(i)];
@@ -125,7 +124,8 @@ void Weights::load(const CheckpointReader& reader) {
     constexpr int64_t kPiece = int64_t{1} << 20;
     std::vector<float> piece(static_cast<size_t>(std::min(kPiece, portion_elements(held.portion))));
     const int64_t size = dtype_bytes(held.dtype);
-    std::vector<std::byte> rounded(device_->is_host() ? 0 : piece.size() * static_cast<size_t>(size));
+    std::vector<std::byte> rounded(device_->is_host() ? 0
+                                                      : piece.size() * static_cast<size_t>(size));
     for (int64_t at = held.portion.begin; at < held.portion.end; at += kPiece) {
       Portion p = held.portion;
       p.name += kMaster;
