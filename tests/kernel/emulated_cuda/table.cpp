@@ -34,6 +34,7 @@ const Kernels& emulated_kernels() {
     t.add = cuda::add;
     t.squares = cuda::squares;
     t.adamw = cuda::adamw;
+    t.device = &emulated_device_kernels();
     return t;
   }();
   return table;
@@ -56,6 +57,7 @@ const DeviceKernels& emulated_device_kernels() {
       .join_leaves = cuda::join_leaves,
       .local_targets = cuda::local_targets,
       .take_rows = cuda::take_rows,
+      .reduce_tree = cuda::reduce_tree,
   };
   return table;
 }
