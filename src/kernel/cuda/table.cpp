@@ -24,7 +24,6 @@ const DeviceKernels kDeviceKernels = {
     .reduce_tree = cuda::reduce_tree,
 };
 
-
 }  // namespace
 
 const Kernels* cuda_kernels() {
