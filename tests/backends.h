@@ -35,4 +35,28 @@ inline TestBackend find_backend(const std::string& name) {
   return {cuda_kernels(), gpu.get()};
 }
 
+// Of a rank that is a thread: a GPU has a stream for each. "": the CPU's best level.
+struct RankBackend {
+  explicit RankBackend(const std::string& name) {
+    if (name == "cuda") own = open_cuda_device(0);
+    const TestBackend found = name.empty() ? TestBackend{&cpu_kernels(), &host_device()}
+                              : own        ? TestBackend{cuda_kernels(), own.get()}
+                                           : find_backend(name);
+    kernels = found.kernels;
+    device = found.device;
+  }
+  std::unique_ptr<Device> own;
+  const Kernels* kernels;
+  Device* device;
+};
+
+// Those whose tensors do not lie on the host.
+inline std::vector<std::string> gpu_backend_names() {
+  std::vector<std::string> names;
+  for (const std::string& name : backend_names()) {
+    if (name.starts_with("cuda")) names.push_back(name);
+  }
+  return names;
+}
+
 }  // namespace weft

@@ -12,11 +12,27 @@ namespace weft {
 
 void cuda::fail(cudaError_t, const char* what) { throw BugError(what); }
 
-// The products are cuBLASLt's on a GPU. Attention of our own has its place here.
+namespace {
+
+// The products are cuBLASLt's on a GPU; here they are the CPU's, by one thread, since a GPU's
+// workspace knows of no threads. (Not ref's: exact mode wants sums of leaves rounded one by one.)
+void gemm(const Context& context, const GemmArgs& args) {
+  thread_local ThreadPool one(1);
+  Context c = context;
+  c.pool = &one;
+  cpu_kernels().gemm(c, args);
+}
+size_t gemm_workspace(const GemmArgs& args, int) { return cpu_kernels().gemm_workspace(args, 1); }
+
+}  // namespace
+
+// Attention of our own has its place here.
 const Kernels& emulated_kernels() {
   static const Kernels table = [] {
     Kernels t = ref_kernels();
     t.name = "cuda_emulated";
+    t.gemm = gemm;
+    t.gemm_workspace = gemm_workspace;
     t.embedding = cuda::embedding;
     t.embedding_backward = cuda::embedding_backward;
     t.embedding_backward_workspace = cuda::embedding_backward_workspace;
