@@ -15,13 +15,13 @@
 
 namespace probe {
 
-#define PROBE_CHECK(call)                                                                 \
-  do {                                                                                    \
-    const int status_ = static_cast<int>(call);                                           \
-    if (status_ != 0) {                                                                   \
-      std::printf("%s:%d: %s failed: %d\n", __FILE__, __LINE__, #call, status_);          \
-      std::exit(1);                                                                       \
-    }                                                                                     \
+#define PROBE_CHECK(call)                                                        \
+  do {                                                                           \
+    const int status_ = static_cast<int>(call);                                  \
+    if (status_ != 0) {                                                          \
+      std::printf("%s:%d: %s failed: %d\n", __FILE__, __LINE__, #call, status_); \
+      std::exit(1);                                                              \
+    }                                                                            \
   } while (false)
 
 enum class Kind { kForward, kDx, kDw };  // x · W^T, dy · W, dy^T · x
@@ -31,7 +31,7 @@ struct Problem {
   int64_t M, N, K;
   cudaDataType_t in = CUDA_R_16BF, out = CUDA_R_16BF;
   bool accumulate = false, bias = false;
-  int64_t pad = 0;  // elements behind every row
+  int64_t pad = 0;   // elements behind every row
   bool raw = false;  // leading dimensions as they are; else rounded up to 16 bytes
 };
 
@@ -92,8 +92,10 @@ class Product {
     if (p.bias) {
       const uint32_t epilogue = CUBLASLT_EPILOGUE_BIAS;
       const int32_t type = p.out;
-      PROBE_CHECK(cublasLtMatmulDescSetAttribute(&op_, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, 4));
-      PROBE_CHECK(cublasLtMatmulDescSetAttribute(&op_, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, 4));
+      PROBE_CHECK(
+          cublasLtMatmulDescSetAttribute(&op_, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, 4));
+      PROBE_CHECK(
+          cublasLtMatmulDescSetAttribute(&op_, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, 4));
     }
     layout(&a_, p.in, ta == CUBLAS_OP_T ? p.K : p.N, ta == CUBLAS_OP_T ? p.N : p.K, ldb(whole));
     layout(&b_, p.in, tb == CUBLAS_OP_T ? p.M : p.K, tb == CUBLAS_OP_T ? p.K : p.M, lda(whole));
@@ -155,18 +157,17 @@ inline std::string config_of(const cublasLtMatmulAlgo_t& algo) {
     return static_cast<int>(value);
   };
   char text[96];
-  std::snprintf(text, sizeof text, "id %d tile %d st %d cl %d split %d/%d",
-                get(CUBLASLT_ALGO_CONFIG_ID, 4), get(CUBLASLT_ALGO_CONFIG_TILE_ID, 4),
-                get(CUBLASLT_ALGO_CONFIG_STAGES_ID, 4),
-                get(CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, 2),
-                get(CUBLASLT_ALGO_CONFIG_SPLITK_NUM, 4),
-                get(CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, 4));
+  std::snprintf(
+      text, sizeof text, "id %d tile %d st %d cl %d split %d/%d", get(CUBLASLT_ALGO_CONFIG_ID, 4),
+      get(CUBLASLT_ALGO_CONFIG_TILE_ID, 4), get(CUBLASLT_ALGO_CONFIG_STAGES_ID, 4),
+      get(CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, 2), get(CUBLASLT_ALGO_CONFIG_SPLITK_NUM, 4),
+      get(CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, 4));
   return text;
 }
 
 void fill_random(std::byte* to, cudaDataType_t type, int64_t bytes, uint64_t seed);
 
-void probe_bits(const Lt& lt);    // gemm_bits.cu
-void probe_speed(const Lt& lt);   // gemm_speed.cu
+void probe_bits(const Lt& lt);   // gemm_bits.cu
+void probe_speed(const Lt& lt);  // gemm_speed.cu
 
 }  // namespace probe
