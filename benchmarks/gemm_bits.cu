@@ -30,8 +30,8 @@ __global__ void hash_kernel(const void* c, bool is_float, int64_t M, int64_t N, 
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < M * N;
        i += stride) {
     const int64_t at = i / N * ld + i % N;
-    const uint32_t bits = is_float ? static_cast<const uint32_t*>(c)[at]
-                                   : static_cast<const uint16_t*>(c)[at];
+    const uint32_t bits =
+        is_float ? static_cast<const uint32_t*>(c)[at] : static_cast<const uint16_t*>(c)[at];
     mine += mixed(static_cast<uint64_t>(i) * 0x9e3779b97f4a7c15u + bits);
   }
   atomicAdd(sum, static_cast<unsigned long long>(mine));
@@ -62,9 +62,7 @@ __global__ void differ_kernel(const float* sum, const void* c, const void* bias,
 
 class Bits {
  public:
-  explicit Bits(const Lt& lt) : lt_(lt) {
-    PROBE_CHECK(cudaMalloc(&counter_, 8));
-  }
+  explicit Bits(const Lt& lt) : lt_(lt) { PROBE_CHECK(cudaMalloc(&counter_, 8)); }
   ~Bits() {
     for (std::byte* at : {a_, b_, c_, sum_, old_}) cudaFree(at);
     cudaFree(counter_);
@@ -78,8 +76,8 @@ class Bits {
     const auto found = whole.candidates(lt_, kNoSplits, 32, alignment);
     const auto found_256 = whole.candidates(lt_, kNoSplits, 32, 256);
     if (!p.raw && (found.size() != found_256.size() ||
-                   (!found.empty() && std::memcmp(&found[0].algo, &found_256[0].algo,
-                                                  sizeof found[0].algo) != 0))) {
+                   (!found.empty() &&
+                    std::memcmp(&found[0].algo, &found_256[0].algo, sizeof found[0].algo) != 0))) {
       ++other_for_256_;
     }
     std::map<uint64_t, int> groups;
@@ -152,11 +150,12 @@ class Bits {
     }
     ++cases_;
     if (most == 0) ++equal_;
-    std::printf("%-22s %6ldx%6ldx%6ld %s>%s%s%s  cand %2zu  %llu elements differ from the order "
-                "chain, C, bias, rounding\n",
-                name, (long)p.M, (long)p.N, (long)p.K, p.in == CUDA_R_32F ? "f32 " : "bf16",
-                p.out == CUDA_R_32F ? "f32 " : "bf16", p.accumulate ? " +C" : "",
-                p.bias ? " +bias" : "", found.size(), most);
+    std::printf(
+        "%-22s %6ldx%6ldx%6ld %s>%s%s%s  cand %2zu  %llu elements differ from the order "
+        "chain, C, bias, rounding\n",
+        name, (long)p.M, (long)p.N, (long)p.K, p.in == CUDA_R_32F ? "f32 " : "bf16",
+        p.out == CUDA_R_32F ? "f32 " : "bf16", p.accumulate ? " +C" : "", p.bias ? " +bias" : "",
+        found.size(), most);
   }
 
   void summary() const {
@@ -273,13 +272,16 @@ void probe_model(Bits* bits, const std::vector<Width>& widths, int64_t T, cudaDa
 void probe_bits(const Lt& lt) {
   constexpr cudaDataType_t kBf16 = CUDA_R_16BF, kF32 = CUDA_R_32F;
   Bits bits(lt);
-  const std::vector<Width> small = {
-      {"0.5B qkv", 1152, 896}, {"0.5B out", 896, 896}, {"0.5B gate_up", 9728, 896},
-      {"0.5B down", 896, 4864}};
+  const std::vector<Width> small = {{"0.5B qkv", 1152, 896},
+                                    {"0.5B out", 896, 896},
+                                    {"0.5B gate_up", 9728, 896},
+                                    {"0.5B down", 896, 4864}};
   probe_model(&bits, small, 8192, kBf16);
   probe_model(&bits, {{"0.5B head", 151936, 896}}, 8192, kBf16);
   probe_model(&bits,
-              {{"7B qkv", 4608, 3584}, {"7B out", 3584, 3584}, {"7B gate_up", 37888, 3584},
+              {{"7B qkv", 4608, 3584},
+               {"7B out", 3584, 3584},
+               {"7B gate_up", 37888, 3584},
                {"7B down", 3584, 18944}},
               8192, kBf16);
   // Leaves of K, and weight gradients of one row of the batch.

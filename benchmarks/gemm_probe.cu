@@ -1,18 +1,20 @@
-// benchmarks/gemm_probe.cu: what cuBLASLt does on this GPU: bits of its algorithms, and their speed.
+// benchmarks/gemm_probe.cu: what cuBLASLt does on this GPU: bits of its algorithms, and their
+// speed.
 //
 //   nvcc -std=c++20 -O2 -arch=sm_90 -o gemm_probe benchmarks/gemm_probe.cu benchmarks/gemm_bits.cu
 //     benchmarks/gemm_speed.cu -lcublasLt
 //   gemm_probe bits | speed | all
-#include "gemm_probe.h"
-
 #include <cstring>
+
+#include "gemm_probe.h"
 
 namespace probe {
 namespace {
 
 __global__ void fill_kernel(void* to, bool is_float, int64_t n, uint64_t seed) {
   const int64_t stride = static_cast<int64_t>(gridDim.x) * blockDim.x;
-  for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < n; i += stride) {
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < n;
+       i += stride) {
     uint64_t z = seed + static_cast<uint64_t>(i) * 0x9e3779b97f4a7c15u;  // splitmix64
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;

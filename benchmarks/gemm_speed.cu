@@ -112,14 +112,15 @@ class Speed {
       const double ms = timer_.time(p, &product, all[order[i].second].algo, 4);
       if (t.best == 0 || ms < t.best) t.best = ms, best = order[i].second;
     }
-    const double flops = 2.0 * static_cast<double>(p.M) * static_cast<double>(p.N) *
-                         static_cast<double>(p.K);
+    const double flops =
+        2.0 * static_cast<double>(p.M) * static_cast<double>(p.N) * static_cast<double>(p.K);
     const auto rate = [&](double ms) { return flops / ms * 1e-9; };
-    std::printf("%-26s %6ldx%6ldx%6ld >%s%s %7.3f ms  first %4.0f  exact %4.0f  best %4.0f (%2zu of "
-                "%2zu: %s)",
-                name, (long)p.M, (long)p.N, (long)p.K, p.out == CUDA_R_32F ? "f32 " : "bf16",
-                p.accumulate ? "+" : " ", t.best, rate(t.first), rate(t.exact), rate(t.best), best,
-                all.size(), config_of(all[best].algo).c_str());
+    std::printf(
+        "%-26s %6ldx%6ldx%6ld >%s%s %7.3f ms  first %4.0f  exact %4.0f  best %4.0f (%2zu of "
+        "%2zu: %s)",
+        name, (long)p.M, (long)p.N, (long)p.K, p.out == CUDA_R_32F ? "f32 " : "bf16",
+        p.accumulate ? "+" : " ", t.best, rate(t.first), rate(t.exact), rate(t.best), best,
+        all.size(), config_of(all[best].algo).c_str());
     if (count > 0) {
       std::printf("  x %d = %.2f ms", count, count * t.best);
       total_ += count * t;
@@ -153,9 +154,10 @@ class Speed {
     std::printf("  layers: first %.2f  exact %.2f  best %.2f ms\n", before.first, before.exact,
                 before.best);
     for (int64_t rows : {T, T / 2, T / 4}) head(T, rows, C, V);
-    std::printf("  a step with the head in one chunk: first %.2f  exact %.2f  best %.2f ms, %.0f "
-                "TFLOP/s\n",
-                total_.first, total_.exact, total_.best, flops_ / total_.best * 1e-9);
+    std::printf(
+        "  a step with the head in one chunk: first %.2f  exact %.2f  best %.2f ms, %.0f "
+        "TFLOP/s\n",
+        total_.first, total_.exact, total_.best, flops_ / total_.best * 1e-9);
     std::printf("  apart, for comparison:\n");
     linear("q", T, q, C, 0, true);
     linear("k", T, kv, C, 0, true);
@@ -171,8 +173,10 @@ class Speed {
     t += probe(("dx " + name).c_str(), {Kind::kDx, rows, C, V}, count);
     Times whole = t, fp32 = t, bf16 = t;
     whole += probe(("dw " + name).c_str(), {Kind::kDw, V, C, rows}, count);
-    fp32 += probe(("dw " + name).c_str(), {Kind::kDw, V, C, rows, CUDA_R_16BF, CUDA_R_32F, true}, 0);
-    bf16 += probe(("dw " + name).c_str(), {Kind::kDw, V, C, rows, CUDA_R_16BF, CUDA_R_16BF, true}, 0);
+    fp32 +=
+        probe(("dw " + name).c_str(), {Kind::kDw, V, C, rows, CUDA_R_16BF, CUDA_R_32F, true}, 0);
+    bf16 +=
+        probe(("dw " + name).c_str(), {Kind::kDw, V, C, rows, CUDA_R_16BF, CUDA_R_16BF, true}, 0);
     std::printf("  head in %d chunks, best: dw stored %.2f ms, added in fp32 %.2f, in bf16 %.2f\n",
                 chunks, chunks * whole.best, chunks * fp32.best, chunks * bf16.best);
   }

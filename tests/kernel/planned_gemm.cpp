@@ -1,37 +1,21 @@
-// tests/kernel/planned_gemm.cpp: a library of column-major products in a few loops.
+// tests/kernel/planned_gemm.cpp: a library of column-major products in a few loops, and the kernels
+// around it as emulated.
 #include "tests/kernel/planned_gemm.h"
 
 #include "base/error.h"
 
 namespace weft {
+
+// kernel/cuda/gemm_kernels.h, as the tests compile it.
+namespace emulated {
+void pack_parts(const Context& context, const PackCall& call);
+void add_up(const Context& context, const SumCall& call);
+}  // namespace emulated
+
 namespace {
 
-void run(const PackCall& call) {
-  int64_t row = 0;
-  for (int p = 0; p < call.from.count; ++p) {
-    for (int64_t i = 0; i < call.from.rows[p]; ++i, ++row) {
-      for (int64_t j = 0; j < call.columns; ++j) {
-        const float v = call.from.part[p]
-                            ? load_element(call.from.part[p], call.dtype, i * call.from.ld + j)
-                            : 0.0f;
-        store_element(call.to, call.dtype, row * call.to_ld + j, v);
-      }
-    }
-  }
-}
-
-void run(const SumCall& call) {
-  for (int64_t i = 0; i < call.rows; ++i) {
-    for (int64_t j = 0; j < call.columns; ++j) {
-      float sum = call.product ? call.product[i * call.product_ld + j] : 0.0f;
-      for (int a = 0; a < call.num_addends; ++a) sum += call.addend[a][i * call.addend_ld[a] + j];
-      const int64_t at = i * call.out_ld + j;
-      if (call.accumulate) sum += load_element(call.out, call.out_dtype, at);
-      if (call.bias) sum += load_element(call.bias, call.bias_dtype, j);
-      store_element(call.out, call.out_dtype, at, sum);
-    }
-  }
-}
+void run(const PackCall& call) { emulated::pack_parts({}, call); }
+void run(const SumCall& call) { emulated::add_up({}, call); }
 
 // What the library promises to take and weft promises to give.
 void check(const LtCall& call) {

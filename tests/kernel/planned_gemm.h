@@ -1,4 +1,4 @@
-// tests/kernel/planned_gemm.h: the steps of a planned product, done by loops on the CPU.
+// tests/kernel/planned_gemm.h: the steps of a planned product, done on the CPU.
 #pragma once
 
 #include <vector>
