@@ -5,6 +5,7 @@
 #include "tests/kernel/emulated_cuda/table.h"
 
 #include "base/error.h"
+#include "kernel/cuda/attention.h"
 #include "kernel/cuda/ops.h"
 #include "tensor/cuda/check.h"
 
@@ -17,6 +18,13 @@ const Kernels& emulated_kernels() {
     Kernels t = ref_kernels();
     t.name = "cuda_emulated";
     t.add = cuda::add;
+    // The own attention kernels; the choice between them and cuDNN is a GPU's.
+    t.attention = cuda::own_attention;
+    t.attention_workspace = [](const AttentionArgs&, int) -> size_t { return 0; };
+    t.attention_backward = cuda::own_attention_backward;
+    t.attention_backward_workspace = [](const AttentionBackwardArgs& args, int) {
+      return cuda::own_attention_backward_workspace(args);
+    };
     return t;
   }();
   return table;
