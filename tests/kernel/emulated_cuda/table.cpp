@@ -18,6 +18,8 @@ const Kernels& emulated_kernels() {
     Kernels t = ref_kernels();
     t.name = "cuda_emulated";
     t.add = cuda::add;
+    t.cached_attention = cuda::cached_attention;
+    t.cached_attention_workspace = cuda::cached_attention_workspace;
     // The own attention kernels; the choice between them and cuDNN is a GPU's.
     t.attention = cuda::own_attention;
     t.attention_workspace = [](const AttentionArgs&, int) -> size_t { return 0; };
