@@ -42,6 +42,8 @@ class Buffer {
 
   void* data() { return bytes_.data(); }
   const void* data() const { return bytes_.data(); }
+  void* at(int64_t i) { return bytes_.data() + i * dtype_bytes(dtype_); }
+  const void* at(int64_t i) const { return bytes_.data() + i * dtype_bytes(dtype_); }
   float* floats() { return reinterpret_cast<float*>(bytes_.data()); }
   const float* floats() const { return reinterpret_cast<const float*>(bytes_.data()); }
   Dtype dtype() const { return dtype_; }

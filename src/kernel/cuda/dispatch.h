@@ -3,12 +3,20 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <string>
 #include <type_traits>
 
 #include "kernel/cuda/values.h"
 #include "kernel/kernels.h"
 
+namespace weft {
+// Of base/error.h, which nvcc cannot read (fmt).
+[[noreturn]] void throw_bug(const char* file, int line, const std::string& message);
+}  // namespace weft
+
 namespace weft::cuda {
+
+[[noreturn]] inline void refuse(const char* what) { throw_bug(__FILE__, __LINE__, what); }
 
 // fn(float{}) or fn(Bf16{}).
 template <typename Fn>

@@ -130,6 +130,18 @@ __device__ __forceinline__ void store(T* to, const float (&v)[kWidth]) {
   pack(v, raw);
   store_raw<kWidth>(to, raw);
 }
+// fp32 beside eight bf16: two vectors.
+__device__ __forceinline__ void load(const float* from, float (&v)[8]) {
+  float low[4], high[4];
+  load(from, low);
+  load(from + 4, high);
+#pragma unroll
+  for (int k = 0; k < 4; ++k) v[k] = low[k], v[k + 4] = high[k];
+}
+__device__ __forceinline__ void store(float* to, const float (&v)[8]) {
+  store(to, {v[0], v[1], v[2], v[3]});
+  store(to + 4, {v[4], v[5], v[6], v[7]});
+}
 template <typename T>
 __device__ __forceinline__ float load_one(const T* from) {
   float v[1];

@@ -13,27 +13,59 @@ namespace weft {
 
 void cuda::fail(cudaError_t, const char* what) { throw BugError(what); }
 
+// The products are cuBLASLt's on a GPU; attention is the own kernel alone.
 const Kernels& emulated_kernels() {
   static const Kernels table = [] {
     Kernels t = ref_kernels();
     t.name = "cuda_emulated";
+    t.embedding = cuda::embedding;
+    t.embedding_backward = cuda::embedding_backward;
+    t.embedding_backward_workspace = cuda::embedding_backward_workspace;
+    t.rmsnorm = cuda::rmsnorm;
+    t.rmsnorm_backward = cuda::rmsnorm_backward;
+    t.rmsnorm_backward_workspace = cuda::rmsnorm_backward_workspace;
+    t.rope = cuda::rope;
+    t.swiglu = cuda::swiglu;
+    t.swiglu_backward = cuda::swiglu_backward;
+    t.cross_entropy = cuda::cross_entropy;
+    t.softmax_stats = cuda::softmax_stats;
+    t.softmax_gradient = cuda::softmax_gradient;
+    t.bias_backward = cuda::bias_backward;
+    t.bias_backward_workspace = cuda::bias_backward_workspace;
     t.add = cuda::add;
     t.cached_attention = cuda::cached_attention;
     t.cached_attention_workspace = cuda::cached_attention_workspace;
-    // The own attention kernels; the choice between them and cuDNN is a GPU's.
     t.attention = cuda::own_attention;
     t.attention_workspace = [](const AttentionArgs&, int) -> size_t { return 0; };
     t.attention_backward = cuda::own_attention_backward;
     t.attention_backward_workspace = [](const AttentionBackwardArgs& args, int) {
       return cuda::own_attention_backward_workspace(args);
     };
+    t.squares = cuda::squares;
+    t.adamw = cuda::adamw;
     return t;
   }();
   return table;
 }
 
 const DeviceKernels& emulated_device_kernels() {
-  static const DeviceKernels table{};
+  static const DeviceKernels table = {
+      .exact_sum = cuda::exact_sum,
+      .norm = cuda::norm,
+      .adamw_table = cuda::adamw_table,
+      .adamw_table_bytes = cuda::adamw_table_bytes,
+      .adamw_list = cuda::adamw_list,
+      .squares_table = cuda::squares_table,
+      .squares_table_bytes = cuda::squares_table_bytes,
+      .squares_list = cuda::squares_list,
+      .store_sum = cuda::store_sum,
+      .round_sum = cuda::round_sum,
+      .tell_leaf = cuda::tell_leaf,
+      .tell_target = cuda::tell_target,
+      .join_leaves = cuda::join_leaves,
+      .local_targets = cuda::local_targets,
+      .take_rows = cuda::take_rows,
+  };
   return table;
 }
 
