@@ -97,7 +97,7 @@ void fiber_main() {
 }
 
 void start(Fiber* fiber) {
-  ucontext_t context;
+  static ucontext_t context;  // not in this frame, which is left for good
   getcontext(&context);
   context.uc_stack.ss_sp = fiber->stack;
   context.uc_stack.ss_size = kStackBytes;
