@@ -221,6 +221,6 @@ int main() {
   });
   time_rows(bench, *cuda_kernels());
   time_head(bench, *cuda_kernels());
-  time_update(bench, *device, *cuda_device_kernels());
+  time_update(bench, *device, *cuda_kernels()->device);
   return 0;
 }
