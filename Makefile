@@ -46,7 +46,7 @@ lint:                          ## format, rooms, clang-tidy on what changed
 
 format:                        ## rewrites what clang-format would complain about
 	@tools/setup.sh lint
-	@git ls-files -co --exclude-standard -- "*.h" "*.cpp" | grep -v ^src/text/unicode_tables | xargs clang-format-14 -i
+	@git ls-files -co --exclude-standard -- "*.h" "*.cpp" "*.cu" | grep -v ^src/text/unicode_tables | xargs clang-format-14 -i
 
 clean:
 	rm -rf build build-*
