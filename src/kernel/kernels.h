@@ -126,7 +126,8 @@ struct RopeArgs {
 // Position t of row b attends to positions 0..t below lengths[b]; a position at or past the
 // length gives zero output, lse 0 and gets no gradient. Rows of qkv: H q-heads, G k-heads, G v.
 // A packed row holds several segments: positions[b T + t] counts from 0 in each, and t attends
-// from its segment's first position on. A segment has the bits that it has as a row of its own.
+// from its segment's first position on. A segment has the bits that it has as a row of its own (but
+// for bf16 on a GPU, where cuDNN serves rows and not packed ones). dout of padding must be finite.
 struct AttentionArgs {
   int64_t B, T, H, G, D;
   Dtype dtype;

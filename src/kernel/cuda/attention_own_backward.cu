@@ -12,6 +12,7 @@
 #include "kernel/cuda/attention.h"
 #include "kernel/cuda/attention_launch.h"
 #include "kernel/cuda/attention_tiles.h"
+#include "kernel/cuda/reduce.h"
 
 namespace weft::cuda {
 namespace {
@@ -62,7 +63,7 @@ __global__ void attention_delta_kernel(Heads heads, int64_t count, const Value* 
   for (int d = lane_of_warp(); d < heads.D; d += 32) {
     sum = fmaf(load_one(out + i * heads.D + d), load_one(dout + i * heads.D + d), sum);
   }
-  for (int by = 16; by > 0; by /= 2) sum += __shfl_xor_sync(~0u, sum, by);
+  sum = warp_sum(sum);
   if (lane_of_warp() == 0) {
     delta[heads.statistic(b, h, t)] = t < heads.length(b) ? sum : 0.0f;
   }
