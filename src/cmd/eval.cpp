@@ -41,8 +41,9 @@ RunCommand add_eval(CLI::App& app) {
       fmt::print("{}\n", report.to_json().dump());
       return 0;
     }
-    fmt::print("model          {}\nrows           {}\ntarget tokens  {}\n", report.model,
-               report.rows, report.target_tokens);
+    fmt::print("model          {}\n", report.model);
+    if (report.step) fmt::print("step           {}\n", *report.step);
+    fmt::print("rows           {}\ntarget tokens  {}\n", report.rows, report.target_tokens);
     if (report.loss())
       fmt::print("eval loss      {:.6f}\nperplexity     {:.4f}\n", *report.loss(),
                  std::exp(*report.loss()));

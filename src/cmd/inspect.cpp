@@ -19,11 +19,24 @@ bool has_tokenizer(const fs::path& folder) {
          fs::exists(folder / "spiece.model");
 }
 
-// A folder of data has neither a model's files nor a tokenizer's.
+// A folder of data has neither a model's files nor a tokenizer's, and is no run directory.
 bool is_data(const std::string& path) {
   if (fs::is_regular_file(path)) return !path.ends_with(".safetensors");
   if (path.find("://") != std::string::npos || path.find('*') != std::string::npos) return true;
-  return fs::exists(fs::path(path) / "dataset_info.json");
+  const fs::path folder = path;
+  if (!fs::is_directory(folder)) return false;
+  for (const char* name : {"dataset_info.json", "dataset_dict.json"}) {
+    if (fs::exists(folder / name)) return true;
+  }
+  for (const char* name : {"config.json", "run.yaml", "checkpoints"}) {
+    if (fs::exists(folder / name)) return false;
+  }
+  if (is_checkpoint(folder) || has_tokenizer(folder)) return false;
+  try {
+    return !expand_paths({path}).empty();
+  } catch (const UserError&) {  // nothing there that looks like rows
+    return false;
+  }
 }
 
 // Bytes must not reach the terminal. Tables and tensors have their own readers.

@@ -32,9 +32,22 @@ Json rows_of(const Batch& batch) {
       row.set("source_ids", list_of(batch.source_ids, b, batch.source_length));
       row.set("source_length", batch.source_lengths[static_cast<size_t>(b)]);
     }
+    if (!batch.source_segments.empty()) {
+      row.set("source_segments", list_of(batch.source_segments, b, batch.source_length));
+      row.set("source_position_ids", list_of(batch.source_position_ids, b, batch.source_length));
+    }
     rows.push_back(std::move(row));
   }
   return rows;
+}
+
+Json numbers_of(const DataCounters& counters) {
+  constexpr const char* kNames[] = {"rows",     "dropped",    "truncated", "split",  "nulls",
+                                    "repaired", "incomplete", "tokens",    "padding"};
+  static_assert(std::size(kNames) == std::size(kDataCounts));
+  Json out;
+  for (size_t i = 0; i < std::size(kNames); ++i) out.set(kNames[i], counters.*kDataCounts[i]);
+  return out;
 }
 
 }  // namespace
@@ -68,6 +81,8 @@ Json inspect_batches(const std::string& path, const InspectRows& inspect) {
     Json one;
     one.set("epoch", batch.epoch);
     one.set("target_tokens", batch.target_tokens);
+    one.set("tokens", batch.tokens);
+    one.set("positions", batch.positions);
     one.set("rows", rows_of(batch));
     batches.push_back(std::move(one));
   }
@@ -82,6 +97,7 @@ Json inspect_batches(const std::string& path, const InspectRows& inspect) {
   out.set("rows", stream.num_raw_rows());
   out.set("tokenizer", tokenizer->describe());
   out.set("counted", stream.counters().describe());
+  out.set("counts", numbers_of(stream.counters()));
   out.set("batches", std::move(batches));
   return out;
 }

@@ -3,7 +3,9 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/logical.h"
 #include "cmd/inspect.h"
+#include "io/hf_folder.h"
 #include "io/safetensors.h"
+#include "model/load.h"
 
 namespace weft {
 namespace {
@@ -70,6 +72,14 @@ void describe_checkpoint(const LogicalModel& model, Json& out) {
   out.set("layout", describe_layout(reader));
 }
 
+bool has_weights(const fs::path& folder) {
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    if (name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json")) return true;
+  }
+  return false;
+}
+
 void describe_folder(const LogicalModel& model, Json& out) {
   out.set("kind", "Hugging Face folder");
   out.set("path", model.path.string());
@@ -84,9 +94,28 @@ void describe_config(const Json& config, Json& out) {
   }
 }
 
+// A folder with config.json and no weights: what a run with model.init: random needs.
+Json describe_shape(const fs::path& folder) {
+  const Json config = HfFolder(folder).config();
+  Json out;
+  out.set("kind", "Hugging Face folder");
+  out.set("path", folder.string());
+  describe_config(config, out);
+  try {
+    out.set("parameters", count_parameters(*make_model(config, {})));
+  } catch (const UserError&) {  // of an architecture that is not known
+  }
+  out.set("weights", "absent (no .safetensors file): of use with model.init: random alone");
+  return out;
+}
+
 }  // namespace
 
 Json inspect_model(const std::string& path) {
+  if (const fs::path folder = path; fs::is_directory(folder) && !is_checkpoint(folder) &&
+                                    fs::exists(folder / "config.json") && !has_weights(folder)) {
+    return describe_shape(folder);
+  }
   const LogicalModel model = open_logical(path);
   Json out;
   if (model.kind == LogicalModel::Kind::kCheckpoint) {

@@ -17,10 +17,19 @@ struct Words {
   bool json = false, dump = false;
 };
 
+int64_t fit_bytes(const std::string& text) {
+  // 16 bytes are never meant.
+  if (text.find_first_not_of("0123456789.") == std::string::npos) {
+    throw UserError(fmt::format("--fit {}: wanted a size with its unit", text),
+                    fmt::format("--fit {}GiB?", text));
+  }
+  return static_cast<int64_t>(parse_byte_size(text));
+}
+
 // 1 where no layout fits: the check that was asked for failed.
 int print_fit(const RunConfig& c, const Words& w) {
   const int64_t ranks = w.ranks > 0 ? w.ranks : c.parallel.dp * c.parallel.tp;
-  const FitReport report = fit_layouts(c, static_cast<int64_t>(parse_byte_size(w.fit)), ranks);
+  const FitReport report = fit_layouts(c, fit_bytes(w.fit), ranks);
   fmt::print("{}", w.json ? report.to_json().dump() + "\n" : report.to_text());
   return report.has_fit() ? 0 : 1;
 }

@@ -34,6 +34,8 @@ void check_options(const DataConfig& config, const StreamOptions& o) {
          "a rank's share is whole turns");
   require(config.layout == "pad" || config.layout == "dynamic" || config.layout == "pack",
           "data.layout: wanted pad, dynamic or pack, got {}", config.layout);
+  require(config.layout != "pack" || config.mask_padding,
+          "data.mask_padding: false does not go with data.layout: pack");
 }
 
 }  // namespace
@@ -145,7 +147,7 @@ bool BatchBuilder::find_row(int64_t row, Batch& out) {
   const int64_t length = cache_.read_length(row, info_);
   count_row(row, out);
   if (info_.dropped) return false;
-  const int64_t source = options_.kind == ModelKind::kEncoderDecoder ? info_.num_source : 0;
+  const int64_t source = answers() ? info_.num_source : 0;
   longest_ = std::max(longest_, length - source);
   longest_source_ = std::max(longest_source_, source);
   return true;
@@ -168,6 +170,7 @@ BatchBuilder::Packed BatchBuilder::load_pack(const Order& order, int64_t first) 
   Packed pack;
   pack.first = first;
   std::vector<int64_t> lengths;
+  std::vector<PairLength> pairs;
   CachedRow info;
   for (int64_t p = first; p < std::min(num_rows_, first + kPackRows); ++p) {
     const int64_t row = order.at(p);
@@ -175,9 +178,14 @@ BatchBuilder::Packed BatchBuilder::load_pack(const Order& order, int64_t first) 
     const int64_t length = cache_.read_length(row, info);
     if (info.dropped) continue;
     pack.rows.push_back(row);
-    lengths.push_back(length);
+    if (answers()) {
+      pairs.push_back({info.num_source, length - info.num_source});
+    } else {
+      lengths.push_back(length);
+    }
   }
-  pack.packed = pack_rows(lengths, config_.seq_length);
+  pack.packed = answers() ? pack_pairs(pairs, {config_.seq_length, config_.target_length})
+                          : pack_rows(lengths, config_.seq_length);
   return pack;
 }
 
@@ -189,9 +197,10 @@ PackSize BatchBuilder::measure_pack(int64_t epoch) {
     size.rows += static_cast<int64_t>(window.rows.size());
     size.sequences += static_cast<int64_t>(window.packed.size());
     for (const PackedRow& row : window.packed) {
-      for (const Segment& s : row) size.tokens += s.length;
+      for (const Segment& s : row) size.tokens += s.source_length + s.length;
     }
   }
+  size.positions = size.sequences * (config_.seq_length + (answers() ? config_.target_length : 0));
   return size;
 }
 

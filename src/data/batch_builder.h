@@ -30,6 +30,7 @@ class BatchBuilder {
   int64_t global_batch() const { return options_.global_batch; }
   bool once() const { return options_.once; }
   bool packs() const { return config_.layout == "pack"; }
+  bool answers() const { return options_.kind == ModelKind::kEncoderDecoder; }
   int64_t num_left() const { return num_left_; }  // rows, where fill() found no whole batch
 
   // Both wait for all rows.
@@ -50,10 +51,14 @@ class BatchBuilder {
     std::vector<PackedRow> packed;
   };
   Packed load_pack(const Order& order, int64_t first);
+  int32_t start_id() const {  // what a decoder is fed before the first token of an answer
+    return options_.decoder_start_id >= 0 ? options_.decoder_start_id : maker_.pad_id();
+  }
   void put_rows(Batch& out);
   void put_causal(const CachedRow& row, int64_t b, Batch& out) const;
   void put_answer(const CachedRow& row, int64_t b, Batch& out) const;
   void put_packed(const PackedRow& row, int64_t b, Batch& out);
+  void put_packed_answers(const PackedRow& row, int64_t b, Batch& out);
 
   DataConfig config_;
   const RowSource& rows_;

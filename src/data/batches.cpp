@@ -26,6 +26,10 @@ constexpr size_t kNamedRows = 10;
       "lower train.global_batch, or give more rows (data.fraction, data.limit, data.drop_empty)");
 }
 
+double share_of(int64_t tokens, int64_t positions) {
+  return positions == 0 ? 1 : static_cast<double>(tokens) / static_cast<double>(positions);
+}
+
 }  // namespace
 
 bool is_eval_row(uint64_t seed, int64_t row, double eval_fraction) {
@@ -68,11 +72,8 @@ std::string DataCounters::describe() const {
   return out;
 }
 
-double DataCounters::efficiency() const {
-  return tokens + padding == 0
-             ? 1
-             : static_cast<double>(tokens) / static_cast<double>(tokens + padding);
-}
+double DataCounters::efficiency() const { return share_of(tokens, tokens + padding); }
+double PackSize::efficiency() const { return share_of(tokens, positions); }
 
 // The ring: the thread fills slots_[made_ % N], next() swaps slots_[taken_ % N] out. A batch is
 // released only when the one after it is filled, or is known not to exist: so that is_epoch_end is

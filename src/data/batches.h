@@ -52,7 +52,10 @@ inline constexpr int64_t DataCounters::*kDataCounts[] = {
     &DataCounters::incomplete, &DataCounters::tokens,  &DataCounters::padding};
 
 // B rows: of a global batch this rank's share. Encoder-decoder: ids, targets and lengths are the
-// decoder's, source_ids the encoder's.
+// decoder's, those of the source the encoder's.
+// pack: a row is segments one after the other, numbered from 1, each with positions from 0. Of an
+// encoder-decoder a pair has the same number on both sides, so that a position of the decoder sees
+// those source positions that have its number; a side of no tokens leaves a number out.
 struct Batch {
   int64_t num_rows = 0;               // B
   int64_t seq_length = 0;             // T
@@ -63,10 +66,13 @@ struct Batch {
   std::vector<int32_t> segments;      // pack: (B, T), from 1 in each row; 0: padding
   std::vector<int32_t> position_ids;  // pack: (B, T), from 0 in each segment
   int64_t source_length = 0;          // encoder-decoder: S
-  std::vector<int32_t> source_ids;    // (B, S)
-  std::vector<int32_t> source_lengths;
-  int64_t tokens = 0;     // without padding, of encoder and decoder
-  int64_t positions = 0;  // with it
+  std::vector<int64_t> pass_source_lengths;
+  std::vector<int32_t> source_ids;           // (B, S)
+  std::vector<int32_t> source_lengths;       // (B)
+  std::vector<int32_t> source_segments;      // pack: (B, S)
+  std::vector<int32_t> source_position_ids;  // pack: (B, S)
+  int64_t tokens = 0;                        // without padding, of encoder and decoder
+  int64_t positions = 0;                     // with it
   int64_t target_tokens = 0;
   int64_t epoch = 1;          // to which these rows belong
   bool is_epoch_end = false;  // no further batch in this epoch
@@ -88,7 +94,8 @@ struct StreamOptions {
   // and the length that `dynamic` pads to are the same on every rank.
   int64_t dp = 1, dp_rank = 0, rows_a_turn = 0;
   bool takes(int64_t k) const;  // row k of a global batch
-  int64_t rows_a_pass = 0;      // dynamic: so many rows of the share are padded alike; 0: all rows
+  // dynamic: so many rows of the share are padded alike; 0, or where padding is learned: all rows.
+  int64_t rows_a_pass = 0;
   int64_t vocab_size = INT64_MAX;
   Part part = Part::kAll;
   // Evaluation: file order, one epoch. The last batch may be short, the share of some ranks empty.
@@ -104,7 +111,7 @@ struct StreamOptions {
 int64_t bucket_length(int64_t longest, int64_t seq_length);
 
 // Rows that are computed together need no more positions than the longest of them: fills
-// pass_lengths, and counts positions again.
+// pass_lengths and, where there is a source, pass_source_lengths, and counts positions again.
 void cut_passes(int64_t rows_a_pass, Batch& batch);
 
 // What `pack` makes of an epoch.
@@ -112,6 +119,8 @@ struct PackSize {
   int64_t rows = 0;       // of the data
   int64_t sequences = 0;  // packed rows
   int64_t tokens = 0;
+  int64_t positions = 0;      // of the packed rows, of encoder and decoder
+  double efficiency() const;  // tokens / positions
 };
 
 class BatchStream {

@@ -52,7 +52,6 @@ void check_config(const DataConfig& config, ModelKind kind) {
           "an encoder-decoder model wants data.source and data.target: what it reads and answers");
   require(config.target_length >= 1, "data.target_length: wanted at least 1, got {}",
           config.target_length);
-  require(config.layout != "pack", "data.layout: pack is not built for encoder-decoder models");
 }
 
 }  // namespace
@@ -96,6 +95,15 @@ ExampleMaker::ExampleMaker(const DataConfig& config, const Tokenizer& tokenizer,
     target_.emplace(config.target, "data.target");
   }
   if (!config.messages.empty()) chat_.emplace(tokenizer);
+  if (kind == ModelKind::kCausal) return;
+  // The tokens around a text stay when it is cut.
+  const size_t around = tokenizer.ids_before().size() + tokenizer.ids_after().size();
+  require(seq_length_ >= around,
+          "data.seq_length: {} has no room for the tokenizer's {} own tokens", config.seq_length,
+          around);
+  require(static_cast<size_t>(config.target_length) >= around,
+          "data.target_length: {} has no room for the tokenizer's {} own tokens",
+          config.target_length, around);
 }
 
 std::string ExampleMaker::describe() const {
@@ -112,7 +120,8 @@ std::string ExampleMaker::render(const TextTemplate& text, const RowSource& rows
     if (!column) {
       throw UserError(fmt::format("{}: there is no column '{}'; there are: {}", rows.where(i), name,
                                   fmt::join(row.names(), ", ")),
-                      "set data.text, or data.source and data.target, to the columns of the data");
+                      "set data.text, or data.source and data.target, to the columns of the data "
+                      "(of a CSV file, the first line names them)");
     }
     // where() may have to count lines from the start of the file: only a bad row may ask it.
     if (column->kind == Row::Kind::kNested) {
@@ -215,7 +224,10 @@ void ExampleMaker::fill_encoder_decoder(const std::string& source, const std::st
   out.truncated |= put_closed(target, length, out.ids);
   const size_t num_target = out.ids.size() - static_cast<size_t>(out.num_source);
   if (eos_ && (num_target == 0 || out.ids.back() != *eos_)) {
-    if (num_target >= length) out.ids.pop_back();
+    if (num_target >= length) {
+      out.ids.pop_back();
+      out.truncated = true;
+    }
     out.ids.push_back(*eos_);
   }
   out.is_label.assign(static_cast<size_t>(out.num_source), 0);

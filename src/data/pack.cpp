@@ -7,32 +7,45 @@
 #include "base/error.h"
 
 namespace weft {
+namespace {
 
-std::vector<PackedRow> pack_rows(const std::vector<int64_t>& lengths, int64_t capacity) {
-  ensure(capacity > 0, "a packed row has room");
-  std::vector<Segment> pieces;
-  for (size_t row = 0; row < lengths.size(); ++row) {
-    for (int64_t at = 0; at < lengths[row]; at += capacity) {
-      pieces.push_back({static_cast<int64_t>(row), at, std::min(capacity, lengths[row] - at)});
-    }
-  }
-  std::stable_sort(pieces.begin(), pieces.end(),
-                   [](const Segment& a, const Segment& b) { return a.length > b.length; });
+// The shares of both capacities, as whole numbers of their product.
+int64_t size_of(PairLength length, PairLength capacity) {
+  return length.source * std::max<int64_t>(capacity.target, 1) +
+         length.target * std::max<int64_t>(capacity.source, 1);
+}
+
+PairLength length_of(const Segment& piece) { return {piece.source_length, piece.length}; }
+
+// With one capacity the first open row that is large enough holds the piece; with two it may have
+// room on the wrong side, and the next one is tried.
+std::vector<PackedRow> best_fit(std::vector<Segment> pieces, PairLength capacity) {
+  std::stable_sort(pieces.begin(), pieces.end(), [capacity](const Segment& a, const Segment& b) {
+    return size_of(length_of(a), capacity) > size_of(length_of(b), capacity);
+  });
+  struct Open {
+    size_t row;
+    PairLength room;
+  };
   std::vector<PackedRow> packed;
-  std::multimap<int64_t, size_t> open;  // room left, to the packed row
+  std::multimap<int64_t, Open> open;  // by the size of the room
   for (const Segment& piece : pieces) {
-    const auto best = open.lower_bound(piece.length);
-    size_t at = packed.size();
-    int64_t room = capacity;
+    const PairLength length = length_of(piece);
+    auto best = open.lower_bound(size_of(length, capacity));
+    while (best != open.end() &&
+           (best->second.room.source < length.source || best->second.room.target < length.target)) {
+      ++best;
+    }
+    Open row{packed.size(), capacity};
     if (best == open.end()) {
       packed.emplace_back();
     } else {
-      at = best->second;
-      room = best->first;
+      row = best->second;
       open.erase(best);
     }
-    packed[at].push_back(piece);
-    if (room > piece.length) open.emplace(room - piece.length, at);
+    packed[row.row].push_back(piece);
+    row.room = {row.room.source - length.source, row.room.target - length.target};
+    if (const int64_t room = size_of(row.room, capacity); room > 0) open.emplace(room, row);
   }
   const auto before = [](const Segment& a, const Segment& b) {
     return a.row != b.row ? a.row < b.row : a.begin < b.begin;
@@ -42,6 +55,31 @@ std::vector<PackedRow> pack_rows(const std::vector<int64_t>& lengths, int64_t ca
     return before(a.front(), b.front());
   });
   return packed;
+}
+
+}  // namespace
+
+std::vector<PackedRow> pack_rows(const std::vector<int64_t>& lengths, int64_t capacity) {
+  ensure(capacity > 0, "a packed row has room");
+  std::vector<Segment> pieces;
+  for (size_t row = 0; row < lengths.size(); ++row) {
+    for (int64_t at = 0; at < lengths[row]; at += capacity) {
+      pieces.push_back({static_cast<int64_t>(row), at, std::min(capacity, lengths[row] - at)});
+    }
+  }
+  return best_fit(std::move(pieces), {0, capacity});
+}
+
+std::vector<PackedRow> pack_pairs(const std::vector<PairLength>& lengths, PairLength capacity) {
+  std::vector<Segment> pieces;
+  for (size_t row = 0; row < lengths.size(); ++row) {
+    const PairLength& n = lengths[row];
+    ensure(n.source <= capacity.source && n.target <= capacity.target,
+           "a pair is cut to what a packed row holds");
+    if (n.source + n.target == 0) continue;
+    pieces.push_back({static_cast<int64_t>(row), 0, n.target, n.source});
+  }
+  return best_fit(std::move(pieces), capacity);
 }
 
 }  // namespace weft

@@ -70,6 +70,11 @@ std::string_view without_line_end(std::string_view record) {
 void RecordParser::set_header(std::string_view record) {
   const std::string bad = csv_fields(without_line_end(record), separator_of(format_), header_);
   require(bad.empty(), "{}:1: {} in the line of column names", name_, bad);
+  if (header_.size() == 1 && header_[0].find(';') != std::string::npos) {
+    throw UserError(fmt::format("{}:1: the columns ({}) are separated by ';', wanted '{}'", name_,
+                                header_[0], separator_of(format_) == ',' ? "," : "a tab"),
+                    "write the file anew with commas (.csv), or with tabs (.tsv)");
+  }
   for (size_t i = 0; i < header_.size(); ++i) {
     const bool twice = std::find(header_.begin(), header_.begin() + static_cast<int64_t>(i),
                                  header_[i]) != header_.begin() + static_cast<int64_t>(i);

@@ -21,7 +21,8 @@ Executor::Call Executor::bind_products(const Node& node) {
   const Kernels& k = kernels_;
   const Products made = make_products(v, node, context_.workspace);
   const Context c{context_.pool, context_.workspace + made.partial_bytes,
-                  context_.workspace_bytes - static_cast<size_t>(made.partial_bytes)};
+                  context_.workspace_bytes - static_cast<size_t>(made.partial_bytes),
+                  context_.stream};
   const std::vector<GemmArgs> calls = made.calls;
   if (node.op != Op::kLinearDw) {
     return [=, &k](const StepScalars&) {
@@ -48,6 +49,7 @@ Executor::Call Executor::bind(const Node& node) {
   const View v{plan_.graph, data_};
   const Kernels& k = kernels_;
   const Context* c = &context_;
+  if (Call call; kernels_.device && bind_on_device(node, &call)) return call;
   switch (node.op) {
     case Op::kEmbedding: {
       std::vector<EmbeddingArgs> tables;
@@ -99,9 +101,10 @@ Executor::Call Executor::bind(const Node& node) {
     case Op::kSquares:
       return [=, &k, a = squares_args(v, node)](const StepScalars&) { k.squares(*c, a); };
     case Op::kAccumulate:
-      return bind_accumulate(v, node, k, c);
+      return bind_accumulate(v, node, {&k, c, device_});
     default:
-      return is_collective(node.op) ? bind_collective(v, node, mesh_) : bind_scalar(node);
+      return is_collective(node.op) ? bind_collective(v, node, mesh_, {&k, c, device_})
+                                    : bind_scalar(node);
   }
 }
 

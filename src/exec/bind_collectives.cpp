@@ -10,19 +10,15 @@
 namespace weft {
 namespace {
 
-// to[i] += from[i]. On the communication thread, which has no pool.
-void add_in_order(float* to, const float* from, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) to[i] += from[i];
-}
-
 // A leaf that arrived meets the accumulators; it may be written over.
-void add_leaf(float* leaf, float* slots, int64_t stride, int64_t n, const SlotStep& step) {
-  for (int i = 0; i < step.count; ++i) add_in_order(leaf, slots + (step.first - i) * stride, n);
+void add_leaf(const MemoryOps& ops, float* leaf, float* slots, int64_t stride, int64_t n,
+              const SlotStep& step) {
+  for (int i = 0; i < step.count; ++i) ops.add(leaf, slots + (step.first - i) * stride, n);
   float* to = slots + step.slot * stride;
   if (step.adds_slot) {
-    add_in_order(to, leaf, n);
+    ops.add(to, leaf, n);
   } else {
-    std::memcpy(to, leaf, static_cast<size_t>(n) * sizeof(float));
+    ops.copy(to, leaf, n * int64_t{sizeof(float)});
   }
 }
 
@@ -50,7 +46,7 @@ void add_bias_and_round(const void* sum, Dtype sum_dtype, const void* bias, void
   }
 }
 
-NodeCall bind_tensor_sum(const View& v, const Node& node, const Mesh& mesh) {
+NodeCall bind_tensor_sum(const View& v, const Node& node, const Mesh& mesh, const MemoryOps& ops) {
   const Value& in = v.value(node.inputs[0]);
   const Value& out = v.value(node.outputs[0]);
   Comm* group = node.attr.copies > 0 ? mesh.copies : mesh.tensor;
@@ -65,14 +61,18 @@ NodeCall bind_tensor_sum(const View& v, const Node& node, const Mesh& mesh) {
     group->all_reduce(sum, n, from);
     if (is_done) return;
     if (!bias && from == dtype) {
-      std::memcpy(to, sum, static_cast<size_t>(n * dtype_bytes(dtype)));
+      ops.copy(to, sum, n * dtype_bytes(dtype));
+    } else if (ops.kernels->device) {
+      ops.kernels->device->round_sum(*ops.context,
+                                     {n / columns, columns, from, dtype, sum, bias, to});
     } else {
       add_bias_and_round(sum, from, bias, to, dtype, n / columns, columns);
     }
   };
 }
 
-NodeCall bind_reduce_scatter(const View& v, const Node& node, const Mesh& mesh) {
+NodeCall bind_reduce_scatter(const View& v, const Node& node, const Mesh& mesh,
+                             const MemoryOps& ops) {
   const Dtype dtype = v.value(node.inputs[0]).dtype;
   const int64_t count = node.attr.slot_stride / mesh.dp, size = dtype_bytes(dtype);
   std::byte* in = v.at<std::byte>(node.inputs[0]);
@@ -83,12 +83,12 @@ NodeCall bind_reduce_scatter(const View& v, const Node& node, const Mesh& mesh) 
     // Passes after the first: the sum of this one takes the place of this rank's own addend.
     std::byte* own = in + group->rank() * count * size;
     group->reduce_scatter(in, own, count, dtype);
-    add_in_order(static_cast<float*>(shard), reinterpret_cast<const float*>(own), count);
+    ops.add(static_cast<float*>(shard), reinterpret_cast<const float*>(own), count);
   };
 }
 
 // Leaf r of the pass comes from rank r: in the order of the global batch.
-NodeCall bind_all_to_all(const View& v, const Node& node, const Mesh& mesh) {
+NodeCall bind_all_to_all(const View& v, const Node& node, const Mesh& mesh, const MemoryOps& ops) {
   const int64_t count = node.attr.slot_stride;
   const void* in = v.at(node.inputs[0]);
   float* slots = v.at<float>(node.outputs[0]);
@@ -98,7 +98,7 @@ NodeCall bind_all_to_all(const View& v, const Node& node, const Mesh& mesh) {
     group->all_to_all(in, leaves, count * 4);
     for (int r = 0; r < group->size(); ++r) {
       const int64_t leaf = int64_t{s.pass} * group->size() + r;
-      add_leaf(leaves + r * count, slots, count, count, next_slot(leaf, group_leaves));
+      add_leaf(ops, leaves + r * count, slots, count, count, next_slot(leaf, group_leaves));
     }
   };
 }
@@ -116,16 +116,16 @@ NodeCall bind_all_gather(const View& v, const Node& node, const Mesh& mesh) {
 
 }  // namespace
 
-NodeCall bind_collective(const View& v, const Node& node, const Mesh& mesh) {
+NodeCall bind_collective(const View& v, const Node& node, const Mesh& mesh, const MemoryOps& ops) {
   if (node.op == Op::kAllReduce && node.attr.axis == Axis::kTensor) {
-    return bind_tensor_sum(v, node, mesh);
+    return bind_tensor_sum(v, node, mesh, ops);
   }
   ensure(mesh.data != nullptr, "a collective over an axis of one rank");
   switch (node.op) {
     case Op::kReduceScatter:
-      return bind_reduce_scatter(v, node, mesh);
+      return bind_reduce_scatter(v, node, mesh, ops);
     case Op::kAllToAll:
-      return bind_all_to_all(v, node, mesh);
+      return bind_all_to_all(v, node, mesh, ops);
     case Op::kAllGather:
       return bind_all_gather(v, node, mesh);
     default:
@@ -138,12 +138,13 @@ NodeCall bind_collective(const View& v, const Node& node, const Mesh& mesh) {
   };
 }
 
-NodeCall bind_accumulate(const View& v, const Node& node, const Kernels& kernels,
-                         const Context* context) {
+NodeCall bind_accumulate(const View& v, const Node& node, const MemoryOps& ops) {
   float* leaf = v.at<float>(node.inputs[0]);
   float* slots = v.at<float>(node.outputs[0]);
   const int64_t n = num_elements(v.value(node.inputs[0]).shape), stride = node.attr.slot_stride;
-  return [=, &kernels, group_leaves = node.attr.group_leaves](const StepScalars& s) {
+  return [=, group_leaves = node.attr.group_leaves](const StepScalars& s) {
+    const Kernels& kernels = *ops.kernels;
+    const Context* context = ops.context;
     const SlotStep step = next_slot(s.pass, group_leaves);
     for (int i = 0; i < step.count; ++i) {
       const float* addend = slots + (step.first - i) * stride;
@@ -153,7 +154,7 @@ NodeCall bind_accumulate(const View& v, const Node& node, const Kernels& kernels
     if (step.adds_slot) {
       kernels.add(*context, {n, Dtype::kF32, leaf, to, to});
     } else {
-      std::memcpy(to, leaf, static_cast<size_t>(n) * sizeof(float));
+      ops.copy(to, leaf, n * int64_t{sizeof(float)});
     }
   };
 }

@@ -2,14 +2,15 @@
 #pragma once
 
 #include "exec/executor.h"
+#include "exec/memory_ops.h"
 #include "exec/node_args.h"
 
 namespace weft {
 
 using NodeCall = std::function<void(const StepScalars&)>;
 
-NodeCall bind_collective(const View& v, const Node& node, const Mesh& mesh);
-NodeCall bind_accumulate(const View& v, const Node& node, const Kernels& kernels,
-                         const Context* context);
+// What the ops point to must outlive the calls.
+NodeCall bind_collective(const View& v, const Node& node, const Mesh& mesh, const MemoryOps& ops);
+NodeCall bind_accumulate(const View& v, const Node& node, const MemoryOps& ops);
 
 }  // namespace weft

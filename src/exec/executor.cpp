@@ -1,44 +1,30 @@
 // exec/executor.cpp: places are found and calls bound once; the loop calls and counts.
 #include "exec/executor.h"
 
-#include <sys/mman.h>
-
-#include <cerrno>
-#include <cstring>
-
 #include "base/error.h"
+#include "exec/device_finish.h"
 
 namespace weft {
-
-Arena::Arena(int64_t bytes) : bytes_(bytes) {
-  if (bytes == 0) return;
-  void* at = ::mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE,
-                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  require(at != MAP_FAILED, "cannot take {} bytes of memory: {}", bytes, std::strerror(errno));
-  // Large pages: a step touches hundreds of megabytes, and small pages cost translation misses.
-  ::madvise(at, static_cast<size_t>(bytes), MADV_HUGEPAGE);
-  data_ = static_cast<std::byte*>(at);
-}
-
-Arena::~Arena() {
-  if (data_ && !is_given_) ::munmap(data_, static_cast<size_t>(bytes_));
-}
 
 Executor::Executor(const Plan& plan, const ArenaLayout& layout, const Arena& arena,
                    ThreadPool* pool, const Mesh& mesh)
     : plan_(plan),
       kernels_(*plan.options.kernels),
       mesh_(mesh),
+      device_(arena.device()),
       context_{pool, arena.data() + layout.workspace_offset(),
-               static_cast<size_t>(layout.workspace_bytes())},
+               static_cast<size_t>(layout.workspace_bytes()), device_->stream()},
       data_(plan.graph.values.size(), nullptr),
       calls_(kNumOps, 0) {
   ensure(pool->num_threads() <= plan.options.num_threads,
          "more threads than the plan was made for");
   find_places(layout, arena);
+  if (kernels_.device) prepare_device(arena.data() + layout.table_offset());
   bind_list(plan.graph.pass, plan.pass_schedule, &pass_);
   bind_list(plan.graph.finish, plan.finish_schedule, &finish_);
 }
+
+Executor::~Executor() = default;
 
 void Executor::find_places(const ArenaLayout& layout, const Arena& arena) {
   for (size_t i = 0; i < data_.size(); ++i) {
@@ -75,7 +61,51 @@ std::byte* Executor::find(const std::string& name) const {
   return ref ? data_[static_cast<size_t>(ref->id)] : nullptr;
 }
 
+std::byte* Executor::find_input(const std::string& name) {
+  if (device_->is_host()) return find(name);
+  const auto found = input_offsets_.find(name);
+  return found == input_offsets_.end() ? nullptr : input_staging_->open() + found->second;
+}
+
+void Executor::fill(
+    const std::function<void(const std::function<void*(const std::string&)>&)>& fn) const {
+  std::map<std::string, std::vector<std::byte>> filled;
+  fn([&](const std::string& name) -> void* {
+    if (device_->is_host()) return find(name);
+    std::vector<std::byte>& memory = filled[name];
+    memory.resize(static_cast<size_t>(value_bytes(plan_.graph[*plan_.graph.find(name)])));
+    return memory.data();
+  });
+  for (const auto& [name, memory] : filled) {
+    device_->write(find(name), memory.data(), static_cast<int64_t>(memory.size()));
+  }
+}
+
+void Executor::read_bytes(const std::string& name, void* to, size_t bytes) const {
+  const std::byte* from = find(name);
+  ensure(from != nullptr, "the plan has no " + name);
+  device_->read(to, from, static_cast<int64_t>(bytes));
+}
+
+void Executor::count_calls(const List& list, const StepScalars& scalars) {
+  for (const Node& node : *list.nodes) {
+    if (!node.attr.last_pass_only || scalars.is_last_pass) ++calls_[static_cast<size_t>(node.op)];
+  }
+}
+
 void Executor::run(List& list, const StepScalars& scalars) {
+  count_calls(list, scalars);
+  if (!device_->is_host()) return replay(list, scalars);
+  call_all(list, scalars);
+}
+
+void Executor::call_all(List& list, const StepScalars& scalars) {
+  if (!device_->is_host()) {  // in order on one stream
+    for (size_t i = 0; i < list.calls.size(); ++i) {
+      if (!(*list.nodes)[i].attr.last_pass_only || scalars.is_last_pass) list.calls[i](scalars);
+    }
+    return;
+  }
   scalars_ = scalars;
   lane_.begin(&list.beside);
   for (size_t i = 0; i < list.calls.size(); ++i) {
@@ -86,13 +116,18 @@ void Executor::run(List& list, const StepScalars& scalars) {
     } else {
       list.calls[i](scalars);
     }
-    const Node& node = (*list.nodes)[i];
-    if (!node.attr.last_pass_only || scalars.is_last_pass) ++calls_[static_cast<size_t>(node.op)];
   }
   if (!list.beside.empty()) lane_.wait(list.schedule->num_beside);
 }
 
-void Executor::run_pass(const StepScalars& scalars) { run(pass_, scalars); }
-void Executor::run_finish(const StepScalars& scalars) { run(finish_, scalars); }
+void Executor::run_pass(const StepScalars& scalars) {
+  if (!device_->is_host()) send_inputs();
+  run(pass_, scalars);
+}
+
+void Executor::run_finish(const StepScalars& scalars) {
+  if (!device_->is_host()) send_scalars(scalars);
+  run(finish_, scalars);
+}
 
 }  // namespace weft

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -11,23 +13,33 @@
 #include "exec/lane.h"
 #include "exec/mesh.h"
 #include "exec/plan.h"
+#include "exec/staging.h"
+#include "tensor/device.h"
 
 namespace weft {
 
-// One piece of memory, taken once: anonymous, or given by someone who outlives the arena (memory
-// that other ranks can read).
+// One piece of memory, taken once: a device's, or given by someone who outlives the arena (memory
+// of the host that other ranks can read).
 class Arena {
  public:
-  explicit Arena(int64_t bytes);
+  explicit Arena(int64_t bytes, Device* device = &host_device())
+      : device_(device), data_(device->take(bytes)), bytes_(bytes) {}
   Arena(void* memory, int64_t bytes)
-      : data_(static_cast<std::byte*>(memory)), bytes_(bytes), is_given_(true) {}
-  ~Arena();
+      : device_(&host_device()),
+        data_(static_cast<std::byte*>(memory)),
+        bytes_(bytes),
+        is_given_(true) {}
+  ~Arena() {
+    if (!is_given_) device_->give_back(data_, bytes_);
+  }
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
   std::byte* data() const { return data_; }
   int64_t bytes() const { return bytes_; }
+  Device* device() const { return device_; }
 
  private:
+  Device* device_;
   std::byte* data_ = nullptr;
   int64_t bytes_ = 0;
   bool is_given_ = false;
@@ -42,22 +54,42 @@ struct StepScalars {
   double lr = 0, clip_norm = 0, beta1 = 0, beta2 = 0, eps = 0, weight_decay = 0;
 };
 
+class DeviceFinish;
+
 class Executor {
  public:
   // The plan must outlive the executor, and the mesh's groups too.
   Executor(const Plan& plan, const ArenaLayout& layout, const Arena& arena, ThreadPool* pool,
            const Mesh& mesh = {});
+  ~Executor();
   Executor(const Executor&) = delete;  // the bound calls point into it
   Executor& operator=(const Executor&) = delete;
 
+  Device* device() const { return device_; }
+  // Where values lie, in the device's memory; null where the plan has none of that name.
   std::byte* data(Ref r) const { return data_[static_cast<size_t>(r.id)]; }
-  // The memory of a persistent value; null where the plan has none of that name.
   std::byte* find(const std::string& name) const;
   template <typename T>
-  T* at(const std::string& name) const {
+  T* at(const std::string& name) const {  // on the CPU
     return reinterpret_cast<T*>(find(name));
   }
   const Plan& plan() const { return plan_; }
+
+  // Where the host writes an input for the next pass; null where the plan has none of that name.
+  // What was written for the pass before is not there any more.
+  template <typename T>
+  T* input(const std::string& name) {
+    return reinterpret_cast<T*>(find_input(name));
+  }
+  // Fills persistent values: fn gets host memory of a name, whose bytes are then there.
+  void fill(const std::function<void(const std::function<void*(const std::string&)>&)>& fn) const;
+  // A persistent value as it is after all that was run. Waits for the device.
+  template <typename T>
+  T read(const std::string& name) const {
+    T value;
+    read_bytes(name, &value, sizeof value);
+    return value;
+  }
 
   void run_pass(const StepScalars& scalars);
   void run_finish(const StepScalars& scalars);
@@ -72,6 +104,8 @@ class Executor {
     const Schedule* schedule;
     std::vector<Call> calls;
     std::vector<std::function<void()>> beside;  // those of the other lane, with their scalars
+    // On a GPU: by what makes a run of the list differ from others; null: run once so far.
+    std::map<int, std::unique_ptr<Recording>> recordings;
   };
   void find_places(const ArenaLayout& layout, const Arena& arena);
   void bind_list(const std::vector<Node>& nodes, const Schedule& schedule, List* list);
@@ -80,17 +114,33 @@ class Executor {
   Call bind_scalar(const Node& node);
   Call bind_gradient(const Node& node);
   bool adds_to_earlier_passes(const Node& node) const;
+  std::byte* find_input(const std::string& name);
+  void read_bytes(const std::string& name, void* to, size_t bytes) const;
   void run(List& list, const StepScalars& scalars);
+  void call_all(List& list, const StepScalars& scalars);
+  void count_calls(const List& list, const StepScalars& scalars);
+
+  // On a GPU (exec/device_run.cpp).
+  void prepare_device(std::byte* tables);
+  bool bind_on_device(const Node& node, Call* call);
+  void send_inputs();
+  void send_scalars(const StepScalars& scalars);
+  void replay(List& list, const StepScalars& scalars);
 
   const Plan& plan_;
   const Kernels& kernels_;
   Mesh mesh_;
+  Device* device_;
   Context context_;
   std::vector<std::byte*> data_;
   List pass_, finish_;
   StepScalars scalars_;  // of the list that is running, for the other lane
   std::vector<int64_t> calls_;
-  Lane lane_;  // last: its thread ends before what it uses
+  bool has_update_ = false;  // of a GPU: the node that makes all updates is bound
+  std::unique_ptr<DeviceFinish> device_finish_;
+  std::unique_ptr<Staging> input_staging_, scalar_staging_;
+  std::map<std::string, int64_t> input_offsets_;  // within the staging
+  Lane lane_;                                     // last: its thread ends before what it uses
 };
 
 }  // namespace weft

@@ -14,11 +14,8 @@
 #include "exec/memory_plan.h"
 
 namespace weft {
-namespace {
 
-bool is_split(const HeadArgs& a) { return a.leaves > 0 || a.num_ranks > 1; }
-
-GemmArgs logits_product(const HeadArgs& a, int64_t n, void* x, void* logits) {
+GemmArgs logits_product(const HeadArgs& a, int64_t n, const void* x, void* logits) {
   GemmArgs g{};
   g.M = n;
   g.N = a.V;
@@ -32,7 +29,6 @@ GemmArgs logits_product(const HeadArgs& a, int64_t n, void* x, void* logits) {
   return g;
 }
 
-// dx of the chunk: one product over the vocabulary here, or its leaves in a tree.
 Products dx_products(const HeadArgs& a, int64_t n, std::byte* dlogits, void* dx,
                      std::byte* workspace) {
   GemmArgs g{};
@@ -61,7 +57,7 @@ Products dx_products(const HeadArgs& a, int64_t n, std::byte* dlogits, void* dx,
   return made;
 }
 
-GemmArgs dweight_product(const HeadArgs& a, int64_t n, void* dlogits, void* x, Stack dweight,
+GemmArgs dweight_product(const HeadArgs& a, int64_t n, void* dlogits, const void* x, Stack dweight,
                          Dtype dtype) {
   GemmArgs g{};
   g.M = a.V;
@@ -72,15 +68,14 @@ GemmArgs dweight_product(const HeadArgs& a, int64_t n, void* dlogits, void* x, S
   g.a = dlogits;
   g.lda = a.V;
   g.a_transposed = true;
-  g.b = single_stack(x, n, a.C);
+  g.b = single_stack(const_cast<void*>(x), n, a.C);
   g.c = dweight;
   return g;
 }
 
-bool sums_apart(const HeadArgs& a) { return a.dweight.count > 0 && a.grad_dtype != Dtype::kF32; }
+namespace {
 
-// Doubles that a rank tells of one token: (maximum, sum) of each leaf, and the target's logit.
-int64_t told(const HeadArgs& a) { return 2 * a.weight.count + 1; }
+bool sums_apart(const HeadArgs& a) { return a.dweight.count > 0 && a.grad_dtype != Dtype::kF32; }
 
 HeadLayout lay_out(const Kernels& kernels, const HeadArgs& a, int num_threads) {
   const int64_t n = a.chunk_rows, size = dtype_bytes(a.dtype);
@@ -391,8 +386,6 @@ HeadLogitsArgs head_logits_args(const View& v, const Node& node) {
           v.at<float>(node.outputs[0])};
 }
 
-namespace {
-
 GemmArgs last_product(const HeadLogitsArgs& a, void* x) {
   GemmArgs g{};
   g.M = a.B;
@@ -407,8 +400,6 @@ GemmArgs last_product(const HeadLogitsArgs& a, void* x) {
   g.c = single_stack(a.logits, a.B, a.V);
   return g;
 }
-
-}  // namespace
 
 size_t head_logits_workspace(const Kernels& kernels, const HeadLogitsArgs& a, int num_threads) {
   return static_cast<size_t>(align_up(a.B * a.C * dtype_bytes(a.dtype))) +

@@ -33,6 +33,18 @@ struct HeadArgs {
 HeadArgs head_args(const View& v, const Node& node, const Mesh& mesh);
 size_t head_workspace(const Kernels& kernels, const HeadArgs& args, int num_threads);
 
+// Its products, of n tokens: logits, dx (one product over the vocabulary here, or its leaves in a
+// tree) and dweight.
+GemmArgs logits_product(const HeadArgs& a, int64_t n, const void* x, void* logits);
+Products dx_products(const HeadArgs& a, int64_t n, std::byte* dlogits, void* dx,
+                     std::byte* workspace);
+GemmArgs dweight_product(const HeadArgs& a, int64_t n, void* dlogits, const void* x, Stack dweight,
+                         Dtype dtype);
+// The softmax is taken in leaves.
+inline bool is_split(const HeadArgs& a) { return a.leaves > 0 || a.num_ranks > 1; }
+// Doubles that a rank tells of one token: (maximum, sum) of each leaf, and the target's logit.
+inline int64_t told(const HeadArgs& a) { return 2 * a.weight.count + 1; }
+
 // Where the pieces of a chunk lie in the workspace.
 struct HeadLayout {
   int64_t rows, targets, losses, x, logits, dx, dweight, leaves, highest, scale, products, total;
@@ -62,6 +74,7 @@ struct HeadLogitsArgs {
   float* logits;
 };
 HeadLogitsArgs head_logits_args(const View& v, const Node& node);
+GemmArgs last_product(const HeadLogitsArgs& a, void* x);
 size_t head_logits_workspace(const Kernels& kernels, const HeadLogitsArgs& args, int num_threads);
 void run_head_logits(const Kernels& kernels, const Context& context, const HeadLogitsArgs& args);
 

@@ -211,6 +211,7 @@ AttentionArgs attention_args(const View& v, const Node& node) {
   a.out = v.at(node.outputs[0]);
   a.lse = v.at<float>(node.outputs[1]);
   a.positions = node.inputs.size() > 2 ? v.at<int32_t>(node.inputs[2]) : nullptr;
+  a.padding_attends = node.attr.padding_attends;
   return a;
 }
 
@@ -231,6 +232,7 @@ AttentionBackwardArgs attention_grad_args(const View& v, const Node& node) {
   a.lse = v.at<float>(node.inputs[4]);
   a.dqkv = v.at(node.outputs[0]);
   a.positions = node.inputs.size() > 5 ? v.at<int32_t>(node.inputs[5]) : nullptr;
+  a.padding_attends = node.attr.padding_attends;
   return a;
 }
 

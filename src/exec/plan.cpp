@@ -4,9 +4,11 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "exec/head.h"
+#include "exec/device_finish.h"
+#include "exec/device_head.h"
 #include "exec/node_args.h"
 #include "exec/products.h"
+#include "parallel/stack_parts.h"
 
 namespace weft {
 namespace {
@@ -34,6 +36,7 @@ size_t node_workspace(const View& v, const Node& n, const PlanOptions& options) 
       return k.cached_attention_workspace(cached_attention_args(v, n), threads);
     case Op::kHeadLoss:
     case Op::kHeadLossGrad:
+      if (k.device) return device_head_workspace(k, head_args(v, n, mesh));
       return head_workspace(k, head_args(v, n, mesh), threads);
     case Op::kHeadLogits:
       return head_logits_workspace(k, head_logits_args(v, n), threads);
@@ -60,9 +63,18 @@ std::string describe_lane(const ScheduledNode& s) {
   return text;
 }
 
+// The graph as a GPU takes it.
+void suit_device(Graph* graph) {
+  stack_parts(graph);
+  for (Node& n : graph->pass) {
+    if (n.op == Op::kHeadLoss || n.op == Op::kHeadLossGrad) n.attr.chunk_rows = kDeviceHeadRows;
+  }
+}
+
 // All but the places: schedules, scratch, work.
 Plan begin_plan(Graph graph, const PlanOptions& options) {
-  Plan plan{std::move(graph), options, {}, {}, {}, 0, 0};
+  if (options.kernels->device) suit_device(&graph);
+  Plan plan{std::move(graph), options, {}, {}, {}, 0, 0, 0};
   plan.pass_schedule = make_schedule(plan.graph, plan.graph.pass);
   plan.finish_schedule = make_schedule(plan.graph, plan.graph.finish);
   const std::vector<std::byte*> nothing(plan.graph.values.size(), nullptr);
@@ -72,6 +84,11 @@ Plan begin_plan(Graph graph, const PlanOptions& options) {
       const size_t bytes = node_workspace(view, n, options);
       plan.workspace_bytes = std::max(plan.workspace_bytes, align_up(static_cast<int64_t>(bytes)));
     }
+  }
+  if (options.kernels->device && !plan.graph.finish.empty()) {
+    const DeviceFinish finish(view, *options.kernels, plan.graph.finish);
+    plan.table_bytes = finish.table_bytes();
+    plan.workspace_bytes = std::max(plan.workspace_bytes, align_up(finish.workspace_bytes()));
   }
   for (const Node& n : plan.graph.pass) plan.pass_flops += node_flops(plan.graph, n);
   return plan;
@@ -157,6 +174,7 @@ void ArenaLayout::add(const Plan& plan) {
   }
   step_ = std::max(step_, align_up(plan.memory.step_bytes));
   workspace_ = std::max(workspace_, plan.workspace_bytes);
+  tables_ = std::max(tables_, plan.table_bytes);
 }
 
 int64_t ArenaLayout::offset(const std::string& name) const {

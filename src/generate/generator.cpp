@@ -9,13 +9,13 @@
 namespace weft {
 
 Generator::Generator(const Model& model, const GenerateOptions& options, const Kernels& kernels,
-                     ThreadPool* pool, const LoadParameter& load)
+                     ThreadPool* pool, const LoadParameter& load, Device* device)
     : model_(model), pool_(pool) {
   own_plans_ = std::make_unique<GeneratePlans>(
       make_generate_plans(model, options, kernels, pool->num_threads()));
   ArenaLayout layout;
   for (const GeneratePlan& p : own_plans_->plans) layout.add(p.plan);
-  own_arena_ = std::make_unique<Arena>(layout.total_bytes());
+  own_arena_ = std::make_unique<Arena>(layout.total_bytes(), device);
   bind(*own_plans_, layout, *own_arena_);
   load_parameters(load);
 }
@@ -31,13 +31,14 @@ void Generator::bind(const GeneratePlans& plans, const ArenaLayout& layout, cons
   for (const GeneratePlan& p : plans.plans) steps_.emplace_back(p, layout, arena, pool_);
   cache_ = std::make_unique<KeyValueCache>(plans.plans.front().plan.graph, layout, arena);
   for (const ParameterSpec& spec : model_.parameters()) {
-    parameters_.push_back(arena.data() + layout.offset(spec.name));
+    parameters_.push_back(steps_.front().executor().find(spec.name));
   }
   // The model knows its constants by their own names: a second trace has them.
   Graph named;
   model_.trace_generate(&named, {1, 1, options_.compute, options_.max_positions});
-  model_.fill_constants(named, [&](const std::string& name) -> void* {
-    return arena.data() + layout.offset(kGeneratePrefix + name);
+  steps_.front().executor().fill([&](const auto& open) {
+    model_.fill_constants(named,
+                          [&](const std::string& name) { return open(kGeneratePrefix + name); });
   });
 }
 
@@ -45,7 +46,12 @@ void Generator::load_parameters(const LoadParameter& load) {
   const std::vector<ParameterSpec> specs = model_.parameters();
   pool_->run(static_cast<int64_t>(specs.size()), [&](int64_t i, int) {
     const auto at = static_cast<size_t>(i);
-    load(specs[at], options_.compute, parameters_[at]);
+    Device* device = steps_.front().executor().device();
+    if (device->is_host()) return load(specs[at], options_.compute, parameters_[at]);
+    const int64_t bytes = num_elements(specs[at].shape) * dtype_bytes(options_.compute);
+    std::vector<std::byte> host(static_cast<size_t>(bytes));
+    load(specs[at], options_.compute, host.data());
+    device->write(parameters_[at], host.data(), bytes);
   });
 }
 

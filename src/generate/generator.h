@@ -34,7 +34,7 @@ class Generator {
 
   // With weights of its own, filled by `load`. The model and the pool must outlive the generator.
   Generator(const Model& model, const GenerateOptions& options, const Kernels& kernels,
-            ThreadPool* pool, const LoadParameter& load);
+            ThreadPool* pool, const LoadParameter& load, Device* device = &host_device());
   // Over the weights of another arena, to whose layout every plan was added.
   Generator(const Model& model, const GeneratePlans& plans, const ArenaLayout& layout,
             const Arena& arena, ThreadPool* pool);

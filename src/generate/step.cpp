@@ -2,16 +2,15 @@
 #include "generate/step.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/error.h"
 
 namespace weft {
 namespace {
 
-int64_t vocabulary(const Graph& graph) {
-  return graph[*graph.find(std::string(kGeneratePrefix) + "logits")].shape[1];
-}
+const std::string kLogits = std::string(kGeneratePrefix) + "logits";
+
+int64_t vocabulary(const Graph& graph) { return graph[*graph.find(kLogits)].shape[1]; }
 
 }  // namespace
 
@@ -21,11 +20,11 @@ GenerateStep::GenerateStep(const GeneratePlan& plan, const ArenaLayout& layout, 
       positions_(plan.positions),
       vocab_size_(vocabulary(plan.plan.graph)),
       inputs_(fmt::format("{}{}x{}.", kGeneratePrefix, plan.batch, plan.positions)),
-      executor_(plan.plan, layout, arena, pool) {}
-
-int32_t* GenerateStep::input(const char* name) const {
-  return executor_.at<int32_t>(inputs_ + name);
+      executor_(plan.plan, layout, arena, pool) {
+  if (!arena.device()->is_host()) logits_.resize(static_cast<size_t>(batch_ * vocab_size_));
 }
+
+int32_t* GenerateStep::input(const char* name) { return executor_.input<int32_t>(inputs_ + name); }
 
 void GenerateStep::run(std::span<const Feed> feeds) {
   ensure(feeds.size() <= static_cast<size_t>(batch_), "more rows than the plan has");
@@ -48,15 +47,20 @@ void GenerateStep::run(std::span<const Feed> feeds) {
     }
   }
   executor_.run_pass({});
+  if (!logits_.empty()) {
+    executor_.device()->read(logits_.data(), executor_.find(kLogits),
+                             static_cast<int64_t>(logits_.size() * sizeof(float)));
+  }
 }
 
 std::span<const float> GenerateStep::logits(size_t b) const {
-  const float* all = executor_.at<float>(std::string(kGeneratePrefix) + "logits");
+  const float* all = logits_.empty() ? executor_.at<float>(kLogits) : logits_.data();
   const auto width = static_cast<size_t>(vocab_size_);
   return {all + b * width, width};
 }
 
-KeyValueCache::KeyValueCache(const Graph& graph, const ArenaLayout& layout, const Arena& arena) {
+KeyValueCache::KeyValueCache(const Graph& graph, const ArenaLayout& layout, const Arena& arena)
+    : device_(arena.device()) {
   for (const Ref r : graph.of_kind(ValueKind::kCache)) {
     const Value& v = graph[r];  // (B, positions, G, D)
     const auto bytes = static_cast<size_t>(value_bytes(v));
@@ -69,8 +73,8 @@ KeyValueCache::KeyValueCache(const Graph& graph, const ArenaLayout& layout, cons
 void KeyValueCache::copy_row(size_t from, size_t to, int64_t positions) {
   if (from == to) return;
   for (const Part& p : parts_) {
-    std::memcpy(p.data + to * p.row_bytes, p.data + from * p.row_bytes,
-                static_cast<size_t>(positions) * p.position_bytes);
+    device_->copy(p.data + to * p.row_bytes, p.data + from * p.row_bytes,
+                  positions * static_cast<int64_t>(p.position_bytes));
   }
 }
 

@@ -23,6 +23,7 @@ class GenerateStep {
                ThreadPool* pool);
   int64_t batch() const { return batch_; }
   int64_t positions() const { return positions_; }
+  const Executor& executor() const { return executor_; }
 
   // Row b of the cache takes feeds[b]; there may be fewer feeds than rows.
   void run(std::span<const Feed> feeds);
@@ -30,11 +31,12 @@ class GenerateStep {
   std::span<const float> logits(size_t b) const;
 
  private:
-  int32_t* input(const char* name) const;
+  int32_t* input(const char* name);
 
   int64_t batch_, positions_, vocab_size_;
   std::string inputs_;  // prefix of their names
   Executor executor_;
+  std::vector<float> logits_;  // of the last step, where they do not lie on the host
 };
 
 // The keys and values of all layers, one row a slot.
@@ -48,6 +50,7 @@ class KeyValueCache {
     std::byte* data;
     size_t row_bytes, position_bytes;
   };
+  Device* device_;
   std::vector<Part> parts_;
 };
 

@@ -111,7 +111,7 @@ Ref Builder::rope(Ref qkv, Ref cosine, Ref sine, Ref positions, HeadShape h) {
   return out;
 }
 
-Ref Builder::attention(Ref qkv, Ref lengths, Ref positions, HeadShape h) {
+Ref Builder::attention(Ref qkv, Ref lengths, Ref positions, HeadShape h, bool padding_attends) {
   const Shape s = shape(qkv);
   check(s.size() == 3 && s[2] == (h.heads + 2 * h.kv_heads) * h.head_dim, "attention",
         fmt::format("wanted (B, T, {}), got {}", (h.heads + 2 * h.kv_heads) * h.head_dim,
@@ -124,6 +124,8 @@ Ref Builder::attention(Ref qkv, Ref lengths, Ref positions, HeadShape h) {
   check(!positions || shape(positions) == Shape{s[0], s[1]}, "attention",
         fmt::format("qkv {} wants one position a token, got {}", to_string(s),
                     positions ? to_string(shape(positions)) : "none"));
+  check(!positions || !padding_attends, "attention",
+        "padding of packed rows belongs to no segment");
   Ref out = activation("attended", {s[0], s[1], h.heads * h.head_dim}, compute_);
   Ref lse = activation("lse", {s[0], h.heads, s[1]}, Dtype::kF32);
   std::vector<Ref> inputs = {qkv, lengths};
@@ -133,6 +135,7 @@ Ref Builder::attention(Ref qkv, Ref lengths, Ref positions, HeadShape h) {
   attr.kv_heads = h.kv_heads;
   attr.head_dim = h.head_dim;
   attr.scale = 1.0f / std::sqrt(static_cast<float>(h.head_dim));
+  attr.padding_attends = padding_attends;
   return out;
 }
 

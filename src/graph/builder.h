@@ -31,7 +31,7 @@ class Builder {
   };
   Ref rope(Ref qkv, Ref cosine, Ref sine, Ref positions, HeadShape h);
   // positions (B, T), from 0 in each segment: of packed rows; absent: a row is one segment.
-  Ref attention(Ref qkv, Ref lengths, Ref positions, HeadShape h);
+  Ref attention(Ref qkv, Ref lengths, Ref positions, HeadShape h, bool padding_attends = false);
   Ref cached_attention(Ref qkv, Ref starts, Ref lengths, Ref k_cache, Ref v_cache, HeadShape h);
   Ref swiglu(Ref gate_up);  // (B, T, 2 F) -> (B, T, F)
   // Loss of every token (B, T) fp32, 0 where the target is negative. Logits are never whole.

@@ -58,8 +58,8 @@ struct Value {
   // Of gradients: this rank counts it in the norm. False on all but one of the ranks that hold the
   // same elements and add up their squares.
   bool is_counted = true;
-  // Of gradients: so many neighbouring ranks of the tensor axis hold copies of the parameter and an
-  // addend each of its gradient.
+  // Of parameters: so many neighbouring ranks of the tensor axis hold it. Of gradients: so many of
+  // them have an addend each, of which the optimizer makes the sum.
   int copies = 1;
 };
 
@@ -102,6 +102,7 @@ enum class Axis { kTensor, kData };
 struct Attributes {
   int64_t heads = 0, kv_heads = 0, head_dim = 0;  // rope, attention
   float scale = 0;                                // attention
+  bool padding_attends = false;                   // attention: positions past the length, too
   float eps = 0;                                  // norms
   int32_t padding_id = -1;                        // embedding gradient
   int parts = 1;              // linear: how many weights are stacked in this one product

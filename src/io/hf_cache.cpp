@@ -42,6 +42,19 @@ std::optional<HubName> parse_hub_name(const std::string& text) {
   return hub;
 }
 
+// What nobody would call a hub's model: a path from here or from the root, a file's name, or
+// something in a folder that is there.
+bool is_local_path(const std::string& text) {
+  if (text.starts_with('/') || text.starts_with('.') || text.starts_with('~')) return true;
+  const fs::path path = text;
+  const std::string extension = path.extension().string();
+  for (const char* known : {".safetensors", ".json", ".jsonl", ".yaml", ".yml", ".txt", ".csv",
+                            ".parquet", ".arrow", ".bin", ".pt", ".gguf"}) {
+    if (extension == known) return true;
+  }
+  return path.has_parent_path() && fs::is_directory(path.parent_path());
+}
+
 fs::path variable(const char* name) {
   const char* value = std::getenv(name);
   return value ? value : "";
@@ -83,16 +96,18 @@ constexpr std::string_view kDatasets = "hf://datasets/";
 fs::path resolve_model_path(const std::string& path_or_name) {
   if (fs::is_directory(path_or_name)) return path_or_name;
   require(!fs::exists(path_or_name), "{} is a file, wanted a Hugging Face folder", path_or_name);
+  const bool is_local = is_local_path(path_or_name);
   const auto hub = parse_hub_name(path_or_name);
-  if (!hub) {
+  if (!hub && !is_local) {
     throw UserError(fmt::format("there is no folder {}", path_or_name),
                     "give a Hugging Face folder, or a hub name Org/Name[@revision]");
   }
   const fs::path cache = cache_folder();
-  if (const auto snapshot = find_snapshot(cache, *hub, "models");
+  if (const auto snapshot = hub ? find_snapshot(cache, *hub, "models") : std::nullopt;
       snapshot && fs::exists(*snapshot / "config.json")) {
     return *snapshot;
   }
+  require(!is_local, "there is no folder or file {}", path_or_name);
   const std::string revision = hub->revision.empty() ? "" : " --revision " + hub->revision;
   throw UserError(fmt::format("{} is neither a folder nor in the Hugging Face cache {}",
                               path_or_name, cache.string()),

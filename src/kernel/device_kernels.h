@@ -1,7 +1,7 @@
 // kernel/device_kernels.h: what the host computes itself on the CPU, as operations for a GPU.
 //
-// On the CPU the executor follows pointers: it adds up losses, joins the leaves of a softmax, rounds
-// a sum. Memory of a GPU it cannot follow, so there each of these is a kernel, queued on
+// On the CPU the executor follows pointers: it adds up losses, joins the leaves of a softmax,
+// rounds a sum. Memory of a GPU it cannot follow, so there each of these is a kernel, queued on
 // Context::stream like the others. All pointers are to device memory.
 #pragma once
 
@@ -128,6 +128,18 @@ struct TakeRowsArgs {
   void* out;
 };
 
+// The sum or maximum over ranks, the tree of comm/comm.h, written to several places (of all ranks).
+// fp32, bf16, fp64 and int64.
+inline constexpr int kMaxReduced = 16;
+struct ReduceTreeArgs {
+  int num_in, num_out;
+  const void* in[kMaxReduced];
+  void* out[kMaxReduced];  // may be inputs
+  int64_t count;
+  Dtype dtype;
+  bool is_max;
+};
+
 struct DeviceKernels {
   void (*exact_sum)(const Context&, const ExactSumArgs&);
   void (*norm)(const Context&, const NormArgs&);
@@ -145,10 +157,10 @@ struct DeviceKernels {
   void (*join_leaves)(const Context&, const JoinLeavesArgs&);
   void (*local_targets)(const Context&, const LocalTargetsArgs&);
   void (*take_rows)(const Context&, const TakeRowsArgs&);
+  void (*reduce_tree)(const Context&, const ReduceTreeArgs&);
 };
 
 // Null where the program was built without CUDA.
 const Kernels* cuda_kernels();
-const DeviceKernels* cuda_device_kernels();
 
 }  // namespace weft

@@ -128,6 +128,9 @@ struct RopeArgs {
 // A packed row holds several segments: positions[b T + t] counts from 0 in each, and t attends
 // from its segment's first position on. A segment has the bits that it has as a row of its own (but
 // for bf16 on a GPU, where cuDNN serves rows and not packed ones). dout of padding must be finite.
+// padding_attends (rows of one segment): a position at or past the length attends to all positions
+// below it, its query has a gradient, and what lies below the length gets gradient through it. With
+// nothing below the length it gives zero as before.
 struct AttentionArgs {
   int64_t B, T, H, G, D;
   Dtype dtype;
@@ -137,6 +140,7 @@ struct AttentionArgs {
   void* out;                           // (B, T, H D)
   float* lse;                          // (B, H, T) natural logarithm of the sum; null: not wanted
   const int32_t* positions = nullptr;  // (B, T) within the segment; null: a row is one segment
+  bool padding_attends = false;
 };
 
 struct AttentionBackwardArgs {
@@ -150,6 +154,7 @@ struct AttentionBackwardArgs {
   const float* lse;
   void* dqkv;  // (B, T, (H + 2 G) D), written whole
   const int32_t* positions = nullptr;
+  bool padding_attends = false;
 };
 
 // For generation: row b brings T new positions starting at starts[b]. Their k and v (already
@@ -260,9 +265,11 @@ struct AdamwArgs {
   double grad_scale, lr, beta1, beta2, eps, weight_decay, bias1, bias2;
 };
 
-// One back end. Every pointer is set.
+struct DeviceKernels;  // kernel/device_kernels.h
+
+// One back end. Every pointer is set, but `device` on the CPU.
 struct Kernels {
-  const char* name;  // "ref", "neon", "neon_bf16", "avx2", "avx512", "avx512_bf16", "amx"
+  const char* name;  // "ref", "neon", "neon_bf16", "avx2", "avx512", "avx512_bf16", "amx", "cuda"
   void (*gemm)(const Context&, const GemmArgs&);
   size_t (*gemm_workspace)(const GemmArgs&, int num_threads);
   void (*embedding)(const Context&, const EmbeddingArgs&);
@@ -288,6 +295,8 @@ struct Kernels {
   void (*add)(const Context&, const AddArgs&);
   void (*squares)(const Context&, const SquaresArgs&);
   void (*adamw)(const Context&, const AdamwArgs&);
+  // Not null: tensors lie in a GPU's memory, and these do what the host otherwise does itself.
+  const DeviceKernels* device = nullptr;
 };
 
 const Kernels& ref_kernels();

@@ -38,8 +38,9 @@ struct ParameterSpec {
 struct TraceOptions {
   int64_t batch = 1, positions = 1;  // B, T
   Dtype compute = Dtype::kF32;
-  int64_t max_positions = 0;  // generation: of the cache
-  bool packed = false;        // loss: rows hold several segments
+  int64_t max_positions = 0;    // generation: of the cache
+  bool packed = false;          // loss: rows hold several segments
+  bool learns_padding = false;  // loss: padding may be a label, and attends to its row
 };
 
 class Model {

@@ -4,6 +4,10 @@
 // of them. In fast mode there is one piece a rank. In exact mode there are exact_tp pieces whatever
 // tp is: a piece is a leaf of every contraction over that dim, and later passes place leaves but
 // never split arithmetic.
+//
+// A parameter of fewer units than pieces (key/value heads) has copies: each unit is the piece of
+// several neighbouring leaves. A rank holds a unit once, however many of its leaves read it; where
+// a unit's leaves stand on several ranks, each of them holds it.
 #pragma once
 
 #include <map>
@@ -32,9 +36,10 @@ struct Piece {
   int64_t begin = 0, end = 0;  // along the cut dim
   int copies = 1;              // so many neighbouring ranks hold it
   bool is_first_copy = true;
+  int leaves = 1;  // so many of this rank's leaves read it
 };
 
-// The pieces that a rank holds, in order. Fewer units than pieces: neighbours hold copies.
+// The pieces that a rank holds, in order, each once.
 std::vector<Piece> pieces_of(const TensorParallel& mesh, const Cut& cut, int64_t extent);
 
 }  // namespace weft

@@ -71,12 +71,19 @@ class Cutter {
       part.is_saved = piece.is_first_copy;
       part.copies = piece.copies;
       part.portion = std::move(p);
-      local(r).push_back(out_.add(std::move(part)));
+      const Ref made = out_.add(std::move(part));
+      local(r).insert(local(r).end(), static_cast<size_t>(piece.leaves), made);
     }
   }
 
   void cut_gradient(const Update& u) {
-    for (Ref parameter : local(u.parameter)) {
+    const Refs& leaves = local(u.parameter);
+    for (size_t i = 0; i < leaves.size(); ++i) {
+      const Ref parameter = leaves[i];
+      if (i > 0 && parameter == leaves[i - 1]) {  // one more leaf that reads it
+        ++copies_.at(local(u.gradient).back().id).leaves;
+        continue;
+      }
       const Value p = out_[parameter];
       Value g = in_[u.gradient];
       g.name = p.name + "#grad";
@@ -84,8 +91,10 @@ class Cutter {
       g.parameter = parameter;
       g.portion = p.portion;
       g.is_counted = p.is_saved;
-      g.copies = p.copies;
+      // In exact mode the pass adds up the copies' addends, in fast mode the optimizer.
+      g.copies = mesh_.is_exact ? 1 : p.copies;
       const Ref made = out_.add(std::move(g));
+      if (mesh_.is_exact) copies_[made.id] = {1, p.copies};
       local(u.gradient).push_back(made);
       out_.updates.push_back({parameter, made});
     }
@@ -106,9 +115,8 @@ class Cutter {
       case Op::kLinearDx:
         return linear_dx(node);
       case Op::kLinearDw:
-        return linear_dw(node);
       case Op::kBiasGrad:
-        return bias_grad(node);
+        return weight_grad(node);
       case Op::kEmbedding:
         return embedding(node);
       case Op::kHeadLoss:
@@ -270,36 +278,65 @@ class Cutter {
     sums_.clear();
   }
 
-  void linear_dw(const Node& node) {
-    Node made = copy(node);
-    made.inputs = {one(node.inputs[0]), one(node.inputs[1])};
-    for (Ref g : node.outputs) {
-      for (Ref piece : local(g)) made.outputs.push_back(piece);
+  // linear_dw, bias_grad: the gradients of this rank's pieces. Those of which there are copies are
+  // made by a node of their own, which writes an addend a leaf.
+  void weight_grad(const Node& node) {
+    size_t end = 0;
+    for (size_t begin = 0; begin < node.outputs.size(); begin = end) {
+      Node made = copy(node);
+      for (Ref r : node.inputs) made.inputs.push_back(one(r));
+      const bool copied = is_copied(node.outputs[begin]);
+      while (end < node.outputs.size() && is_copied(node.outputs[end]) == copied) {
+        for (Ref g : local(node.outputs[end++])) {
+          const Refs written = copied ? addends_of_copies(g) : Refs{g};
+          made.outputs.insert(made.outputs.end(), written.begin(), written.end());
+        }
+      }
+      const Ref first = in_[node.outputs[begin]].parameter;
+      if (is_row_cut(first)) {
+        made.attr.row_pieces = static_cast<int>(made.outputs.size());
+      } else {
+        made.attr.parts = static_cast<int>(made.outputs.size());
+        made.attr.column = local_column(first, node.attr.column);
+      }
+      push(std::move(made));
     }
-    const Ref first = in_[node.outputs[0]].parameter;
-    if (is_row_cut(first)) {
-      made.attr.row_pieces = static_cast<int>(made.outputs.size());
-    } else {
-      made.attr.parts = static_cast<int>(made.outputs.size());
-      made.attr.column = local_column(first, node.attr.column);
+  }
+
+  bool is_copied(Ref logical_gradient) {
+    const auto found = copies_.find(local(logical_gradient)[0].id);
+    return found != copies_.end() && found->second.leaves * found->second.ranks > 1;
+  }
+
+  // What the next node pushed writes: an addend of the gradient from each leaf of this rank that
+  // reads its parameter. Their sum follows that node, a tree whose upper levels are the ranks'.
+  Refs addends_of_copies(Ref gradient) {
+    const Copies copies = copies_.at(gradient.id);
+    Value v = out_[gradient];
+    v.kind = ValueKind::kActivation;
+    v.name += ".addend";
+    Refs addends;
+    for (int i = 0; i < copies.leaves; ++i) addends.push_back(out_.add(v));
+    Refs level = addends;
+    while (level.size() > 1) {
+      Refs sums;
+      for (size_t i = 0; i < level.size(); i += 2) {
+        const bool is_last = level.size() == 2 && copies.ranks == 1;
+        sums.push_back(is_last ? gradient : out_.add(v));
+        sums_.push_back({Op::kAdd, {level[i], level[i + 1]}, {sums.back()}, {}, -1});
+      }
+      level = std::move(sums);
     }
-    push(std::move(made));
+    if (copies.ranks > 1) {
+      sums_.push_back({Op::kAllReduce, level, {gradient}, {}, -1});
+      sums_.back().attr.copies = copies.ranks;
+    }
+    return addends;
   }
 
   int64_t local_column(Ref parameter, int64_t logical) const {
     const auto found = column_.find(parameter.id);
     return found == column_.end() ? logical : found->second;
-  }
-
-  void bias_grad(const Node& node) {
-    Node made = copy(node);
-    made.inputs = {one(node.inputs[0])};
-    for (Ref g : node.outputs) {
-      for (Ref piece : local(g)) made.outputs.push_back(piece);
-    }
-    made.attr.parts = static_cast<int>(made.outputs.size());
-    made.attr.column = local_column(in_[node.outputs[0]].parameter, node.attr.column);
-    push(std::move(made));
   }
 
   // ids, table pieces -> rows of the pieces, zeros for ids of other ranks.
@@ -335,7 +372,12 @@ class Cutter {
   TensorParallel mesh_;
   Placed placed_;
   std::set<int> reduced_;
-  std::vector<Refs> local_;        // by logical value
+  // By logical value. Of a parameter: one a leaf, the same several times where leaves share it.
+  std::vector<Refs> local_;
+  struct Copies {
+    int leaves, ranks;  // of this rank; neighbours that hold the parameter too
+  };
+  std::map<int, Copies> copies_;   // by gradient of this rank, in exact mode
   std::vector<Node> sums_;         // that follow the next node pushed
   std::map<int, int64_t> column_;  // by logical parameter: its first column in the product
   Graph out_;

@@ -47,9 +47,20 @@ class Device {
   // done.
   virtual void copy(void* to, const void* from, int64_t bytes) = 0;
 
+  // Memory that was taken here, for another process on the same GPU: what export_memory tells,
+  // import_memory turns into a pointer there (in this process: the same). It stays until the device
+  // is closed.
+  struct Exported {
+    std::byte handle[64];
+    std::byte* here;
+    int64_t process;
+  };
+  virtual Exported export_memory(std::byte* memory) = 0;
+  virtual std::byte* import_memory(const Exported& exported) = 0;
+
   virtual void wait() = 0;  // until all that was queued is done
   virtual std::unique_ptr<Moment> make_moment() = 0;
-  // What `work` queues is recorded and not done.
+  // What `work` queues is recorded and not done. It may be called again, later.
   virtual std::unique_ptr<Recording> record(const std::function<void()>& work) = 0;
 };
 

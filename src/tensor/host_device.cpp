@@ -43,6 +43,11 @@ class HostDevice : public Device {
     if (to != from && bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
   }
 
+  Exported export_memory(std::byte*) override { throw BugError("the CPU exports no memory"); }
+  std::byte* import_memory(const Exported&) override {
+    throw BugError("the CPU imports no memory");
+  }
+
   void wait() override {}
   std::unique_ptr<Moment> make_moment() override { return std::make_unique<HostMoment>(); }
   std::unique_ptr<Recording> record(const std::function<void()>&) override {

@@ -1,4 +1,4 @@
-// train/batch_runner.cpp: the places of the inputs are looked up once.
+// train/batch_runner.cpp: rows copied to where the executor takes its inputs.
 #include "train/batch_runner.h"
 
 #include <algorithm>
@@ -21,21 +21,14 @@ int64_t pass_length(const Batch& batch, int64_t pass) {
 }
 
 BatchRunner::BatchRunner(Executor* executor, const Passes& passes)
-    : executor_(executor),
-      passes_(passes),
-      ids_(executor->at<int32_t>("ids")),
-      targets_(executor->at<int32_t>("targets")),
-      lengths_(executor->at<int32_t>("lengths")),
-      positions_(executor->at<int32_t>("positions")),
-      loss_sum_(executor->at<ExactSum>("loss_sum")) {}
+    : executor_(executor), passes_(passes) {}
 
-ExactSum BatchRunner::run(const Batch& batch, int64_t pass) {
+void BatchRunner::run(const Batch& batch, int64_t pass) {
   feed(batch, pass);
   StepScalars scalars;
   scalars.pass = static_cast<int>(pass);
   scalars.is_last_pass = pass + 1 == passes_.count;
   executor_->run_pass(scalars);
-  return *loss_sum_;
 }
 
 void BatchRunner::feed(const Batch& batch, int64_t pass) {
@@ -49,10 +42,11 @@ void BatchRunner::feed(const Batch& batch, int64_t pass) {
     }
     std::fill_n(to, (passes_.rows - have) * width, rest);
   };
-  put(batch.ids, batch.seq_length, T, 0, ids_);
-  put(batch.targets, batch.seq_length, T, -1, targets_);
-  put(batch.lengths, 1, 1, 0, lengths_);
-  if (positions_) put(batch.position_ids, batch.seq_length, T, 0, positions_);
+  put(batch.ids, batch.seq_length, T, 0, executor_->input<int32_t>("ids"));
+  put(batch.targets, batch.seq_length, T, -1, executor_->input<int32_t>("targets"));
+  put(batch.lengths, 1, 1, 0, executor_->input<int32_t>("lengths"));
+  int32_t* positions = executor_->input<int32_t>("positions");  // null: rows are not packed
+  if (positions) put(batch.position_ids, batch.seq_length, T, 0, positions);
 }
 
 }  // namespace weft

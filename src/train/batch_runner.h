@@ -26,18 +26,15 @@ int64_t pass_length(const Batch& batch, int64_t pass);
 class BatchRunner {
  public:
   BatchRunner(Executor* executor, const Passes& passes);
-  // One pass of the executor's length; gives the sum of the token losses of this rank's rows up to
-  // it. Rows past the end of a short batch (of an evaluation) have no length and no targets.
-  ExactSum run(const Batch& batch, int64_t pass);
+  // One pass of the executor's length. Rows past the end of a short batch (of an evaluation) have
+  // no length and no targets.
+  void run(const Batch& batch, int64_t pass);
 
  private:
   void feed(const Batch& batch, int64_t pass);
 
   Executor* executor_;
   Passes passes_;
-  int32_t *ids_, *targets_, *lengths_;
-  int32_t* positions_;  // null: rows are not packed
-  ExactSum* loss_sum_;
 };
 
 }  // namespace weft

@@ -16,9 +16,9 @@ PlanOptions plan_options(const Kernels& kernels, int num_threads, int64_t num_pa
   return {&kernels, num_threads, static_cast<int>(num_passes), layout.tp, layout.dp};
 }
 
-Arena make_arena(Ranks* ranks, int64_t bytes) {
-  void* shared = ranks->take_memory(bytes);
-  return shared ? Arena(shared, bytes) : Arena(bytes);
+Arena make_arena(Ranks* ranks, int64_t bytes, Device* device) {
+  void* shared = device->is_host() ? ranks->take_memory(bytes) : nullptr;
+  return shared ? Arena(shared, bytes) : Arena(bytes, device);
 }
 
 using MakeGraph = Graph (*)(const RunConfig&, const Model&, const Layout&, int rank);
@@ -77,13 +77,14 @@ int choose_threads(const LaunchConfig& config, int num_ranks) {
 }
 
 Engine::Engine(const RunConfig& config, const Model& model, Ranks* ranks, const Kernels& kernels,
-               int num_threads)
+               int num_threads, Device* device)
     : config_(config),
       ranks_(ranks),
       plans_(
           make_engine_plans(config, model, ranks->layout(), ranks->rank(), kernels, num_threads)),
-      arena_(make_arena(ranks, plans_->layout.total_bytes())),
+      arena_(make_arena(ranks, plans_->layout.total_bytes(), device)),
       pool_(num_threads) {
+  ranks->share_arena(device, kernels, arena_.data(), arena_.bytes());
   const LengthPlans::Place place{plans_->layout, arena_, &pool_, ranks->mesh()};
   train_ = std::make_unique<LengthPlans>(
       plans_->train, config.data.seq_length,
@@ -93,9 +94,8 @@ Engine::Engine(const RunConfig& config, const Model& model, Ranks* ranks, const 
     eval_ = make_eval_lengths(*plans_->eval, config, model, ranks->layout(), ranks->rank(), place);
   executor_ = &train_->longest();
   weights_ = std::make_unique<Weights>(*executor_, model, config.has_masters(), &pool_);
-  grad_norm_ = executor_->at<double>("grad_norm");
-  model.fill_constants(plans_->train.graph,
-                       [&](const std::string& name) { return executor_->find(name); });
+  if (runs_ahead()) ahead_ = std::make_unique<StepsAhead>(*executor_);
+  executor_->fill([&](const auto& open) { model.fill_constants(plans_->train.graph, open); });
 }
 
 // Counts ride on the exchange of the loss.
@@ -112,12 +112,13 @@ LossSums Engine::sum_over_ranks(const ExactSum& loss, const Batch& batch) {
 }
 
 LossSums Engine::run_passes(const Batch& batch) {
-  const LossSums sums = sum_over_ranks(train_->run(batch), batch);
+  train_->run(batch);
+  const LossSums sums = sum_over_ranks(train_->losses(), batch);
   target_tokens_ = sums.target_tokens;
   return sums;
 }
 
-double Engine::update(double lr, int64_t update_number) {
+void Engine::run_finish(double lr, int64_t update_number) {
   StepScalars s;
   s.target_tokens = target_tokens_;
   s.update = update_number;
@@ -128,12 +129,30 @@ double Engine::update(double lr, int64_t update_number) {
   s.eps = config_.train.eps;
   s.weight_decay = config_.train.weight_decay;
   executor_->run_finish(s);
-  return *grad_norm_;
+}
+
+double Engine::update(double lr, int64_t update_number) {
+  run_finish(lr, update_number);
+  return executor_->read<double>("grad_norm");
+}
+
+void Engine::start_step(const Batch& batch, double lr, int64_t update_number) {
+  train_->run(batch);
+  target_tokens_ = batch.target_tokens;
+  if (target_tokens_ > 0) run_finish(lr, update_number);
+  ahead_->add({batch.target_tokens, batch.tokens, batch.positions});
+}
+
+Engine::StepResult Engine::end_step() {
+  const StepsAhead::Ended ended = ahead_->take();
+  const auto [target_tokens, tokens, positions] = ended.counts;
+  return {{ended.loss, target_tokens, tokens, positions}, ended.grad_norm};
 }
 
 LossSums Engine::eval_loss(const Batch& batch) {
   if (!eval_) throw BugError("no evaluation plan was made");  // ensure() would take memory
-  return sum_over_ranks(eval_->run(batch), batch);
+  eval_->run(batch);
+  return sum_over_ranks(eval_->losses(), batch);
 }
 
 }  // namespace weft

@@ -15,6 +15,7 @@
 #include "train/length_plans.h"
 #include "train/ranks.h"
 #include "train/run_config.h"
+#include "train/steps_ahead.h"
 #include "train/weights.h"
 
 namespace weft {
@@ -52,9 +53,10 @@ int choose_threads(const LaunchConfig& config, int num_ranks = 1);
 
 class Engine {
  public:
-  // One rank of a mesh; model and ranks must outlive the engine.
+  // One rank of a mesh; model, ranks and device must outlive the engine. The kernels are the
+  // device's.
   Engine(const RunConfig& config, const Model& model, Ranks* ranks, const Kernels& kernels,
-         int num_threads);
+         int num_threads, Device* device = &host_device());
 
   // Exactly one of these three before the first step.
   void load_weights(const HfFolder& folder) { weights_->load(folder); }
@@ -65,6 +67,16 @@ class Engine {
   LossSums run_passes(const Batch& batch);
   // Norm, clipping and AdamW with the gradients of the last run_passes; gives the gradient norm.
   double update(double lr, int64_t update_number);
+  // A whole step that a GPU is left alone with: started before the one before has ended, so that it
+  // never waits for the host. One rank alone; two steps at most are under way.
+  bool runs_ahead() const { return !arena_.device()->is_host() && ranks_->size() == 1; }
+  void start_step(const Batch& batch, double lr, int64_t update_number);
+  struct StepResult {
+    LossSums sums;
+    double grad_norm = 0;  // where there were targets
+  };
+  StepResult end_step();  // of the one started first
+
   // The losses alone.
   LossSums eval_loss(const Batch& batch);
 
@@ -77,6 +89,7 @@ class Engine {
 
  private:
   LossSums sum_over_ranks(const ExactSum& loss, const Batch& batch);
+  void run_finish(double lr, int64_t update_number);
 
   RunConfig config_;
   Ranks* ranks_;
@@ -87,7 +100,7 @@ class Engine {
   Executor* executor_;         // of the longest training plan
   int64_t target_tokens_ = 0;  // of the last run_passes
   std::unique_ptr<Weights> weights_;
-  const double* grad_norm_ = nullptr;
+  std::unique_ptr<StepsAhead> ahead_;
 };
 
 }  // namespace weft

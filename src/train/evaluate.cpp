@@ -12,6 +12,7 @@
 #include "generate/generator.h"
 #include "generate/stop_ids.h"
 #include "graph/autodiff.h"
+#include "train/backend.h"
 #include "train/engine.h"
 #include "train/session.h"
 
@@ -32,25 +33,32 @@ std::string choose_model(const RunConfig& c, const std::string& given) {
   return resolve_model_path(c.model.path).string();
 }
 
-void measure_loss(const Session& session, const RowSource& rows, const LogicalModel& source,
-                  ThreadPool* pool, EvalReport* report) {
-  RunConfig c = session.config;  // by one rank; in exact mode the bits are those of any layout
+// By one rank; in exact mode the bits are those of any layout.
+RunConfig alone(RunConfig c) {
   c.parallel.dp = c.parallel.tp = 1;
+  return c;
+}
+
+void measure_loss(const Session& session, const RowSource& rows, const LogicalModel& source,
+                  const Backend& backend, ThreadPool* pool, EvalReport* report) {
+  const RunConfig c = alone(session.config);
   const Layout mesh = resolve_layout(c, *session.model);
-  const auto plan = make_eval_plan(c, *session.model, mesh, 0, cpu_kernels(), pool->num_threads());
+  const auto plan =
+      make_eval_plan(c, *session.model, mesh, 0, *backend.kernels, pool->num_threads());
   ArenaLayout layout;
   layout.add(plan);
-  const Arena arena(layout.total_bytes());
+  const Arena arena(layout.total_bytes(), backend.device);
   const auto plans =
       make_eval_lengths(plan, c, *session.model, mesh, 0, {layout, arena, pool, Mesh{}});
   Executor& executor = plans->longest();
-  session.model->fill_constants(plan.graph, [&](const std::string& n) { return executor.find(n); });
+  executor.fill([&](const auto& open) { session.model->fill_constants(plan.graph, open); });
   Weights(executor, *session.model, false, pool).load(source);
   BatchStream stream(c.data, rows, *session.tokenizer, session.eval_stream());
   Batch batch;
   ExactSum sum;
   while (stream.next(batch)) {
-    sum.add(plans->run(batch));
+    plans->run(batch);
+    sum.add(plans->losses());
     report->target_tokens += batch.target_tokens;
   }
   report->loss_sum = sum.value();
@@ -90,7 +98,8 @@ Questions read_questions(const Session& session, const RowSource& rows) {
 }
 
 std::optional<double> measure_exact_match(const Session& session, const RowSource& rows,
-                                          const LogicalModel& source, ThreadPool* pool) {
+                                          const LogicalModel& source, const Backend& backend,
+                                          ThreadPool* pool) {
   const Questions q = read_questions(session, rows);
   if (q.num_rows == 0) return std::nullopt;
   if (q.prompts.empty()) return 0;
@@ -98,10 +107,12 @@ std::optional<double> measure_exact_match(const Session& session, const RowSourc
   options.compute = session.config.compute_dtype();
   options.max_positions =
       std::min(session.model->max_positions(), q.longest_prompt + q.longest_answer + 2);
-  Generator generator(*session.model, options, cpu_kernels(), pool,
-                      [&](const ParameterSpec& spec, Dtype dtype, void* data) {
-                        load_parameter(source, spec, dtype, data);
-                      });
+  Generator generator(
+      *session.model, options, *backend.kernels, pool,
+      [&](const ParameterSpec& spec, Dtype dtype, void* data) {
+        load_parameter(source, spec, dtype, data);
+      },
+      backend.device);
   SampleOptions sample;
   sample.max_new_tokens = q.longest_answer + 1;
   sample.stop_ids = read_stop_ids(*session.tokenizer, source.config, source.path);
@@ -129,6 +140,7 @@ Json EvalReport::to_json() const {
   out.set("rows", rows);
   out.set("target_tokens", target_tokens);
   out.set("exact_match", value(exact_match));
+  if (step) out.set("step", *step);
   return out;
 }
 
@@ -144,10 +156,14 @@ EvalReport evaluate(const RunConfig& config, const std::string& model) {
   EvalReport report;
   report.model = choose_model(config, model);
   const LogicalModel source = open_logical(report.model);
+  if (source.kind == LogicalModel::Kind::kCheckpoint) {
+    report.step = CheckpointReader(source.path).state().at("step").as_int();
+  }
   ThreadPool pool(choose_threads(config.launch));
-  measure_loss(session, *rows, source, &pool, &report);
+  const Backend backend = open_backend(alone(config), 0);
+  measure_loss(session, *rows, source, backend, &pool, &report);
   if (!config.data.target.empty()) {
-    report.exact_match = measure_exact_match(session, *rows, source, &pool);
+    report.exact_match = measure_exact_match(session, *rows, source, backend, &pool);
   }
   return report;
 }

@@ -12,7 +12,8 @@
 namespace weft {
 
 struct EvalReport {
-  std::string model;  // what was evaluated
+  std::string model;            // what was evaluated
+  std::optional<int64_t> step;  // of a checkpoint
   double loss_sum = 0;
   int64_t rows = 0, target_tokens = 0;
   std::optional<double> exact_match;  // part of the rows whose answer was generated to the letter

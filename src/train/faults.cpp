@@ -9,6 +9,7 @@
 #include "base/suggest.h"
 #include "graph/portion.h"
 #include "train/gradients.h"
+#include "train/host_slices.h"
 
 namespace weft {
 namespace {
@@ -35,9 +36,12 @@ int64_t number_of(const std::string& word, const std::string& value) {
 }
 
 // The lowest bit of the mantissa of the first element.
-void flip_bit(void* data, Dtype dtype) {
+void flip_bit(Device* device, void* data, Dtype dtype) {
   ensure(dtype == Dtype::kF32 || dtype == Dtype::kBf16, "a fault in a tensor of another type");
-  static_cast<unsigned char*>(data)[0] ^= 1;  // little endian on both machines that we build for
+  unsigned char first = 0;  // little endian on all machines that we build for
+  device->read(&first, data, 1);
+  first ^= 1;
+  device->write(data, &first, 1);
 }
 
 void swap_rows(Batch* batch, int64_t a, int64_t b) {
@@ -103,20 +107,24 @@ void Fault::before_passes(int64_t step, const RunConfig& config, const Ranks& ra
 void Fault::before_update(int64_t step, const Engine& engine, const Ranks& ranks) const {
   if (step != step_ || (kind_ != Kind::kFlip && kind_ != Kind::kDouble)) return;
   if (kind_ == Kind::kFlip && ranks.rank() != rank_) return;
+  Device* device = engine.executor().device();
   std::string doubled;
   for (const HeldGradient& g : held_gradients(engine.executor(), ranks.layout())) {
     const std::string name = g.slice.name.substr(0, g.slice.name.size() - 5);  // without #grad
     if (!is_wanted(name)) continue;
     if (kind_ == Kind::kFlip) {
       if (tensor_.empty() && !g.is_owned) continue;
-      return flip_bit(g.slice.data, g.slice.dtype);
+      return flip_bit(device, g.slice.data, g.slice.dtype);
     }
     if (!is_replicated_vector(g.slice) || !(doubled.empty() || doubled == name)) continue;
     doubled = name;
-    for (int64_t i = 0; i < g.slice.flat_end - g.slice.flat_begin; ++i) {
-      store_element(g.slice.data, g.slice.dtype, i,
-                    2 * load_element(g.slice.data, g.slice.dtype, i));
+    const HostSlices held({g.slice}, device);
+    const Slice& s = held.slices()[0];
+    const int64_t n = s.flat_end - s.flat_begin;
+    for (int64_t i = 0; i < n; ++i) {
+      store_element(s.data, s.dtype, i, 2 * load_element(s.data, s.dtype, i));
     }
+    device->write(g.slice.data, s.data, n * dtype_bytes(s.dtype));
   }
   ensure(kind_ == Kind::kDouble, fmt::format("rank {} has no gradient for the fault", rank_));
 }
@@ -129,9 +137,9 @@ void Fault::after_update(int64_t step, const Engine& engine, const Ranks& ranks)
     const Value& v = graph[r];
     if (v.is_bucket) continue;
     const Portion p = portion_of(v);
-    const bool has_copies = is_on_data_axis || p.extent == p.shape;
+    const bool has_copies = is_on_data_axis || p.extent == p.shape || v.copies > 1;
     if (!has_copies || portion_elements(p) == 0 || !is_wanted(p.name)) continue;
-    return flip_bit(engine.executor().data(r), v.dtype);
+    return flip_bit(engine.executor().device(), engine.executor().data(r), v.dtype);
   }
   ensure(false, fmt::format("rank {} has no parameter for the fault", rank_));
 }

@@ -18,8 +18,11 @@ Dtype gradient_dtype(const RunConfig& c) {
 }
 
 Ref trace(const RunConfig& c, const Model& model, Graph* graph) {
-  const Ref losses = model.trace_loss(
-      graph, {c.micro_batch(), c.data.seq_length, c.compute_dtype(), 0, c.data.layout == "pack"});
+  const Ref losses = model.trace_loss(graph, {.batch = c.micro_batch(),
+                                              .positions = c.data.seq_length,
+                                              .compute = c.compute_dtype(),
+                                              .packed = c.data.layout == "pack",
+                                              .learns_padding = !c.data.mask_padding});
   freeze_parameters(graph, c.model.freeze);
   return losses;
 }

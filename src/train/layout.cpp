@@ -59,18 +59,24 @@ void check_tp(const Model& model, int64_t tp) {
                   fmt::format("admissible values of parallel.tp: {}", list_admissible(good)));
 }
 
+// What a user may set: also more leaves than there are key/value heads.
+std::vector<int64_t> admissible_exact_tp(const Model& model) {
+  std::vector<int64_t> good;
+  for (int64_t s = 1; s <= kMostLeaves; s *= 2) {
+    if (can_cut(model, s, true)) good.push_back(s);
+  }
+  return good;
+}
+
 int64_t resolve_exact_tp(const RunConfig& c, const Model& model) {
-  const auto fits = [&](int64_t s) { return can_cut(model, s, false); };
   const int64_t wanted = c.parallel.exact_tp;
-  if (wanted == 0) return largest_power(fits);
-  if (!is_power_of_two(wanted) || wanted > kMostLeaves || !fits(wanted)) {
-    std::vector<int64_t> good;
-    for (int64_t s = 1; s <= kMostLeaves; s *= 2) {
-      if (fits(s)) good.push_back(s);
-    }
+  if (wanted == 0) return largest_power([&](int64_t s) { return can_cut(model, s, false); });
+  const std::vector<int64_t> good = admissible_exact_tp(model);
+  if (std::find(good.begin(), good.end(), wanted) == good.end()) {
     throw UserError(
         fmt::format("parallel.exact_tp={} must be a power of two up to {} that divides the model's "
-                    "heads, key/value heads and feed-forward width",
+                    "heads and feed-forward width, and divides or is a multiple of its key/value "
+                    "heads",
                     wanted, kMostLeaves),
         fmt::format("admissible: {}", list_admissible(good)));
   }
@@ -92,6 +98,16 @@ int64_t resolve_exact_dp(const RunConfig& c) {
   return wanted;
 }
 
+// For a tp that does not divide exact_tp.
+std::string exact_tp_hint(const Model& model, const Layout& l) {
+  std::string text = "admissible values of parallel.tp: " + list_divisors(l.exact_tp);
+  for (int64_t s : admissible_exact_tp(model)) {
+    if (s % l.tp != 0) continue;
+    return text + fmt::format("; or set parallel.exact_tp={}, in every layout that is compared", s);
+  }
+  return text;
+}
+
 void resolve_exact(const RunConfig& c, const Model& model, Layout* l) {
   l->is_exact = true;
   l->exact_rows = c.parallel.exact_rows;
@@ -100,7 +116,7 @@ void resolve_exact(const RunConfig& c, const Model& model, Layout* l) {
   if (l->exact_tp % l->tp != 0) {
     throw UserError(
         fmt::format("in exact mode parallel.tp={} must divide exact_tp={}", l->tp, l->exact_tp),
-        fmt::format("admissible values of parallel.tp: {}", list_divisors(l->exact_tp)));
+        exact_tp_hint(model, *l));
   }
   if (l->exact_dp % l->dp != 0) {
     throw UserError(

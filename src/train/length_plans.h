@@ -32,7 +32,9 @@ class LengthPlans {
 
   Executor& longest() { return *longest_; }
   // All passes, each with the plan of its length. Takes memory where a length comes first.
-  ExactSum run(const Batch& batch);
+  void run(const Batch& batch);
+  // The sum of the token losses of this rank's rows of the last batch. Waits for the device.
+  ExactSum losses() const { return longest_->read<ExactSum>("loss_sum"); }
   size_t num_lengths() const { return by_length_.size(); }
 
  private:

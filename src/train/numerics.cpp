@@ -186,18 +186,21 @@ std::string probe_kernels(const Kernels& kernels, Dtype dtype) {
   return Probe(kernels, dtype).hash();
 }
 
-Json numerics_fingerprint(const RunConfig& c, const Layout& layout, const Kernels& kernels) {
+Json numerics_fingerprint(const RunConfig& c, const Layout& layout, const Kernels& kernels,
+                          const Device& device) {
   const auto constant = [&](int64_t value) { return layout.is_exact ? Json(value) : Json(); };
-  return Json(Json::Object{{"weft", kWeftVersion},
-                           {"version", kNumericsVersion},
-                           {"kernels", kernels.name},
-                           {"precision", c.train.precision},
-                           {"master_weights", c.has_masters()},
-                           {"mode", layout.is_exact ? "exact" : "fast"},
-                           {"exact_tp", constant(layout.exact_tp)},
-                           {"exact_dp", constant(layout.exact_dp)},
-                           {"exact_rows", constant(layout.exact_rows)},
-                           {"probe", probe_kernels(kernels, c.compute_dtype())}});
+  return Json(Json::Object{
+      {"weft", kWeftVersion},
+      {"version", kNumericsVersion},
+      {"kernels", kernels.name},
+      {"device", device.is_host() ? Json() : Json(device.name())},
+      {"precision", c.train.precision},
+      {"master_weights", c.has_masters()},
+      {"mode", layout.is_exact ? "exact" : "fast"},
+      {"exact_tp", constant(layout.exact_tp)},
+      {"exact_dp", constant(layout.exact_dp)},
+      {"exact_rows", constant(layout.exact_rows)},
+      {"probe", device.is_host() ? Json(probe_kernels(kernels, c.compute_dtype())) : Json()}});
 }
 
 std::vector<std::string> numerics_differences(const Json& a, const std::string& name_a,

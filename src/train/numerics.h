@@ -9,6 +9,7 @@
 
 #include "base/json.h"
 #include "kernel/kernels.h"
+#include "tensor/device.h"
 #include "train/layout.h"
 #include "train/run_config.h"
 
@@ -20,7 +21,8 @@ inline constexpr int kNumericsVersion = 2;
 // An object of plain values: weft, version, kernels, precision, master_weights, mode, exact_tp,
 // exact_dp, exact_rows (null in fast mode), and probe: a hash of what the kernels compute from
 // fixed numbers, which tells two builds apart that claim to be alike.
-Json numerics_fingerprint(const RunConfig& config, const Layout& layout, const Kernels& kernels);
+Json numerics_fingerprint(const RunConfig& config, const Layout& layout, const Kernels& kernels,
+                          const Device& device = host_device());
 
 // The hash of what these kernels give: products, norm, swiglu, attention, loss, update.
 std::string probe_kernels(const Kernels& kernels, Dtype dtype);

@@ -8,6 +8,7 @@
 #include "io/hf_folder.h"
 #include "net/shm_world.h"
 #include "track/progress.h"
+#include "train/backend.h"
 #include "train/engine.h"
 #include "train/session.h"
 
@@ -100,8 +101,9 @@ PlanReport plan_layout(const RunConfig& c, const Model& model, const std::option
   r.is_longest = c.data.layout == "dynamic";
   r.is_packed = c.data.layout == "pack";
   r.classes = find_rank_classes(c, model, r.layout);
+  const Kernels& kernels = choose_kernels(c);
   for (int rank : r.classes.first) {
-    const auto plans = make_engine_plans(c, model, r.layout, rank, cpu_kernels(), r.threads);
+    const auto plans = make_engine_plans(c, model, r.layout, rank, kernels, r.threads);
     r.plans.push_back({memory_parts(plans->train, plans->layout),
                        plans->train.pass_flops * static_cast<double>(c.num_passes())});
     if (rank == 0) add_first_rank(*plans, &r);
@@ -116,7 +118,7 @@ PlanReport plan_run(const RunConfig& c, bool with_dump) {
   const auto model =
       make_model(folder.config(), {c.model.num_layers.value_or(0), c.model.dropout.has_value()});
   check_positions(c, *model);
-  return plan_layout(c, *model, load_speeds(cpu_kernels().name), with_dump);
+  return plan_layout(c, *model, load_speeds(choose_kernels(c).name), with_dump);
 }
 
 Json PlanReport::to_json() const {

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "comm/device_comm.h"
 #include "comm/gloo.h"
 #include "comm/shm.h"
 #include "net/interface.h"
@@ -17,7 +18,8 @@ namespace {
 bool wants_gloo() {
   const char* name = std::getenv("WEFT_COMM");
   if (name == nullptr || std::strcmp(name, "shm") == 0) return false;
-  require(std::strcmp(name, "gloo") == 0, "WEFT_COMM={}; shm and gloo are known", name);
+  if (std::strcmp(name, "cuda_ipc") == 0) return false;  // meets over shared memory
+  require(std::strcmp(name, "gloo") == 0, "WEFT_COMM={}; shm, gloo and cuda_ipc are known", name);
   return true;
 }
 
@@ -77,6 +79,14 @@ Mesh Ranks::mesh() const {
 
 void* Ranks::take_memory(int64_t bytes) {
   return shared_ ? shared_->take_arena(rank_, bytes) : nullptr;
+}
+
+void Ranks::share_arena(Device* device, const Kernels& kernels, std::byte* arena, int64_t bytes) {
+  if (layout_.num_ranks() == 1 || device->is_host()) return;
+  for (std::unique_ptr<Comm>* group : {&tensor_, &data_, &copies_}) {
+    if (!*group) continue;
+    *group = make_device_comm(std::move(*group), device, *kernels.device, arena, bytes);
+  }
 }
 
 void Ranks::sum_over_data(int64_t* values, int64_t count) {

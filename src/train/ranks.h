@@ -6,7 +6,9 @@
 #include <string>
 
 #include "exec/mesh.h"
+#include "kernel/kernels.h"
 #include "net/shm_world.h"
+#include "tensor/device.h"
 #include "train/layout.h"
 
 namespace weft {
@@ -31,6 +33,8 @@ class Ranks {
   Mesh mesh() const;
   // Memory for an arena, which peers can read; null: take anonymous memory.
   void* take_memory(int64_t bytes);
+  // Of ranks on GPUs, before mesh(): collectives of what lies in the arena go over the device.
+  void share_arena(Device* device, const Kernels& kernels, std::byte* arena, int64_t bytes);
 
   // The sum over the data-parallel ranks, the same on all.
   void sum_over_data(int64_t* values, int64_t count);

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "kernel/device_kernels.h"
 
 namespace weft {
 namespace {
@@ -56,8 +57,8 @@ void bind_data(OptionTable& t, DataConfig& c) {
   t.add("data.layout", &c.layout,
         "how rows fill a batch: padded to seq_length, to the longest, or packed")
       .one_of({"pad", "dynamic", "pack"});
-  t.add("data.mask_padding", &c.mask_padding, "padding is never a label")
-      .not_built("labels on padding");
+  t.add("data.mask_padding", &c.mask_padding,
+        "padding is never a label; false: it is learned, and attends to the row before it");
   t.add("data.drop_empty", &c.drop_empty, "rows of one token or less are dropped");
   t.add("data.append_eos", &c.append_eos,
         "end-of-sequence token after a row; auto: after a target, not after plain text")
@@ -86,7 +87,8 @@ void bind_parallel(OptionTable& t, ParallelConfig& c) {
         "fast: the quickest kernels and sums; exact: the same bits in every layout")
       .one_of({"fast", "exact"});
   t.add("parallel.exact_tp", &c.exact_tp,
-        "exact mode: leaves of a cut contraction, which tp divides; 0 = chosen by the model")
+        "exact mode: leaves of a cut contraction, which tp divides; 0 = the most up to 8 that "
+        "divide heads, key/value heads and width; set above the key/value heads, these are copied")
       .at_least(0);
   t.add("parallel.exact_dp", &c.exact_dp,
         "exact mode: groups of rows, which dp divides; 0 = chosen by the batch")
@@ -162,9 +164,9 @@ void bind_rest(OptionTable& t, RunConfig& c) {
   t.add("launch.threads", &c.launch.threads, "CPU threads of a rank; 0 = cores / ranks")
       .at_least(0)
       .at_most(1024);
-  t.add("launch.device", &c.launch.device, "where to compute")
-      .one_of({"auto", "cpu", "cuda"})
-      .not_built_values({"cuda"});
+  auto& device =
+      t.add("launch.device", &c.launch.device, "where to compute").one_of({"auto", "cpu", "cuda"});
+  if (!cuda_kernels()) device.not_built_values({"cuda"});
   t.add("launch.interface", &c.launch.interface,
         "that ranks listen on where they talk over TCP: lo, eth0, or an address");
   t.add("launch.elastic", &c.launch.elastic, "change dp when a node is lost")
@@ -220,6 +222,11 @@ void check_rows(const DataConfig& d, std::vector<std::string>* complaints) {
   }
   if (!d.eval.empty() && d.eval_fraction > 0) {
     complaints->push_back("data.eval and data.eval_fraction are both given: one is wanted");
+  }
+  if (d.layout == "pack" && !d.mask_padding) {
+    complaints->push_back(
+        "data.mask_padding: false does not go with data.layout: pack, whose padding belongs to no "
+        "row: set layout to pad or dynamic, or mask_padding to true");
   }
 }
 

@@ -10,6 +10,7 @@
 #include "comm/comm.h"
 #include "train/agree.h"
 #include "train/final_model.h"
+#include "train/host_slices.h"
 
 namespace weft {
 namespace {
@@ -69,11 +70,13 @@ bool Saver::write(const std::filesystem::path& folder, const TrainState& state) 
   bool written = alone || together([&] {
                    if (is_main) prepare_checkpoint(folder);
                  });
-  written = written && together([&] {
-              record_.sync();
-              write_checkpoint(folder, engine_.weights().checkpoint_slices(), to_json(state),
-                               side_files(session_), ranks_.rank(), ranks_.size());
-            });
+  written =
+      written && together([&] {
+        record_.sync();
+        const HostSlices held(engine_.weights().checkpoint_slices(), engine_.executor().device());
+        write_checkpoint(folder, held.slices(), to_json(state), side_files(session_), ranks_.rank(),
+                         ranks_.size());
+      });
   written = written && (alone || together([&] {
                           if (is_main) commit_checkpoint(folder, ranks_.size());
                         }));

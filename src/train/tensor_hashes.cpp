@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "graph/portion.h"
+#include "train/host_slices.h"
 
 namespace weft {
 namespace {
@@ -67,7 +68,10 @@ std::unique_ptr<TensorHashes> TensorHashes::from_environment(Engine& engine, con
 }
 
 TensorHashes::TensorHashes(Engine& engine, const Model& model, Ranks& ranks, bool every_step)
-    : ranks_(ranks), pool_(engine.pool()), every_step_(every_step) {
+    : ranks_(ranks),
+      pool_(engine.pool()),
+      device_(engine.executor().device()),
+      every_step_(every_step) {
   for (const char* kind : {"#grad", "", "#m", "#v"}) {
     for (const ParameterSpec& spec : model.parameters()) {
       names_.push_back(spec.name + kind);
@@ -97,7 +101,9 @@ std::vector<size_t> TensorHashes::find_indices(const std::vector<Slice>& slices)
   return indices;
 }
 
-void TensorHashes::add(const std::vector<Slice>& slices, const std::vector<size_t>& indices) {
+void TensorHashes::add(const std::vector<Slice>& held, const std::vector<size_t>& indices) {
+  const HostSlices on_host(held, device_);
+  const std::vector<Slice>& slices = on_host.slices();
   struct Task {
     size_t slice;
     int64_t begin;

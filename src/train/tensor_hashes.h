@@ -44,12 +44,13 @@ class TensorHashes {
 
  private:
   TensorHashes(Engine& engine, const Model& model, Ranks& ranks, bool every_step);
-  void add(const std::vector<Slice>& slices, const std::vector<size_t>& indices);
+  void add(const std::vector<Slice>& held, const std::vector<size_t>& indices);
   std::vector<size_t> find_indices(const std::vector<Slice>& slices) const;
   void sum_over_ranks();
 
   Ranks& ranks_;
   ThreadPool* pool_;
+  Device* device_;
   bool every_step_;
   std::vector<std::string> names_;
   std::vector<int64_t> sizes_;  // elements of the whole tensor

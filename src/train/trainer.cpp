@@ -14,10 +14,12 @@
 #include "base/log.h"
 #include "comm/comm.h"
 #include "train/agree.h"
+#include "train/backend.h"
 #include "train/copies.h"
 #include "train/engine.h"
 #include "train/faults.h"
 #include "train/final_model.h"
+#include "train/host_slices.h"
 #include "train/numerics.h"
 #include "train/record.h"
 #include "train/saver.h"
@@ -51,8 +53,10 @@ class Trainer {
         is_main_(ranks_->rank() == 0),
         rows_(session_.open_train_rows()),
         stream_(c_.data, *rows_, *session_.tokenizer, share(session_.train_stream())),
-        engine_(c_, *session_.model, ranks_.get(), cpu_kernels(), place.threads),
-        numerics_(numerics_fingerprint(c_, ranks_->layout(), cpu_kernels())) {
+        backend_(open_backend(c_, ranks_->rank())),
+        engine_(c_, *session_.model, ranks_.get(), *backend_.kernels, place.threads,
+                backend_.device),
+        numerics_(numerics_fingerprint(c_, ranks_->layout(), *backend_.kernels, *backend_.device)) {
     if (fault_) fault_->check(c_, ranks_->layout());
     agree_on_numerics(*ranks_, file.resolved(), numerics_);
     start_ = agree_on_start(*ranks_, std::move(start));
@@ -111,7 +115,6 @@ class Trainer {
     if (const Json* best = state.find("best_eval_loss"); best && best->is_number())
       best_eval_ = best->as_number();
     stream_.restore(position_);
-    log_info("resumed from {} at step {}", start_.checkpoint->string(), step_);
   }
 
   // The last step, where it must be known: given, or counted for a schedule that needs the end.
@@ -177,14 +180,17 @@ class Trainer {
                                {"ranks", Json(ranks_->size())},
                                {"threads", Json(engine_.pool()->num_threads())},
                                {"kernels", Json(engine_.plans().train.options.kernels->name)}});
+    if (start_.checkpoint)
+      log_info("resumed from {} at step {}", start_.checkpoint->string(), step_);
     log_info("{}", file_.resolved());
     if (c_.parallel.dp == 1 && c_.parallel.shard != "none")
       log_info("parallel.shard: {} has no effect with dp 1", c_.parallel.shard);
     const int threads = engine_.pool()->num_threads();
-    log_info("{} parameters, {}, {} of memory, {} thread{}, kernels {}",
+    log_info("{} parameters, {}, {} of memory, {} thread{}, kernels {}{}",
              format_count(static_cast<double>(count_parameters(*session_.model))),
              describe(ranks_->layout()), format_bytes(engine_.arena_bytes()), threads,
-             threads == 1 ? "" : "s", engine_.plans().train.options.kernels->name);
+             threads == 1 ? "" : "s", engine_.plans().train.options.kernels->name,
+             backend_.device->is_host() ? "" : " on " + backend_.device->name());
     tell_pack();
     hashes_ = TensorHashes::from_environment(engine_, *session_.model, *ranks_, start_.dir, step_);
     if (fault_) fault_->warn();
@@ -196,10 +202,10 @@ class Trainer {
 
   void tell_pack() {
     if (!pack_size_) return;
-    const auto positions = static_cast<double>(pack_size_->sequences * c_.data.seq_length);
     log_info("data: {} rows packed into {} of {} positions, {:.1f} % of them tokens",
-             pack_size_->rows, pack_size_->sequences, c_.data.seq_length,
-             100 * static_cast<double>(pack_size_->tokens) / positions);
+             pack_size_->rows, pack_size_->sequences,
+             pack_size_->positions / std::max<int64_t>(pack_size_->sequences, 1),
+             100 * pack_size_->efficiency());
   }
 
   // What is past the start is damaged, or of a run that went on otherwise; left there, it would
@@ -219,12 +225,19 @@ class Trainer {
       name_repaired_rows();
       one_step(batch);
       position_ = batch.after;
-      if (batch.is_epoch_end) record_->end_epoch(batch.epoch);
+      if (batch.is_epoch_end) {
+        settle();
+        record_->end_epoch(batch.epoch);
+      }
       const bool last = step_ >= total_;
       if (!last && is_due(c_.train.eval_every, batch)) aside([&] { evaluate(); });
       if (!last && is_due(c_.checkpoint.every, batch)) aside([&] { save(); });
-      if (const int signal = agree_on_signal(*ranks_, signals_.received())) return signal;
+      if (const int signal = agree_on_signal(*ranks_, signals_.received())) {
+        settle();
+        return signal;
+      }
     }
+    settle();
     return 0;
   }
 
@@ -249,7 +262,36 @@ class Trainer {
     return (steps_done_++ % kCheckEvery) == 0 || always;
   }
 
+  // A GPU is given the next step before the last one's numbers are read.
+  void start_step(const Batch& batch) {
+    StepMetrics line;
+    line.step = ++step_;
+    line.epoch = batch.epoch;
+    line.lr = learning_rate(c_.train.schedule, updates_, total_);
+    engine_.start_step(batch, line.lr, updates_ + 1);
+    if (batch.target_tokens > 0) ++updates_;
+    settle();
+    under_way_ = line;
+  }
+
+  // The numbers of the step that is under way, written.
+  void settle() {
+    if (!under_way_) return;
+    StepMetrics line = *std::exchange(under_way_, std::nullopt);
+    const Engine::StepResult ended = engine_.end_step();
+    line.tokens = ended.sums.positions;
+    line.target_tokens = ended.sums.target_tokens;
+    if (line.target_tokens > 0) {
+      line.loss = ended.sums.mean();
+      line.grad_norm = ended.grad_norm;
+      check_finite(line.step, *line.loss, "loss");
+      check_finite(line.step, *line.grad_norm, "gradient norm");
+    }
+    record_->step(line, ended.sums.tokens);
+  }
+
   void one_step(Batch& batch) {
+    if (engine_.runs_ahead() && !fault_ && !hashes_) return start_step(batch);
     const bool checks = is_check_due();
     if (checks) compare_batches(*ranks_, batch, step_ + 1);
     if (fault_) fault_->before_passes(step_ + 1, c_, *ranks_, &batch);
@@ -262,12 +304,12 @@ class Trainer {
     line.target_tokens = sums.target_tokens;
     if (sums.target_tokens > 0) {
       line.loss = sums.mean();
-      check_finite(*line.loss, "loss");
+      check_finite(step_, *line.loss, "loss");
       if (fault_) fault_->before_update(step_, engine_, *ranks_);
       if (hashes_) hashes_->take_gradients();
       line.grad_norm = engine_.update(line.lr, updates_ + 1);
       if (fault_) fault_->after_update(step_, engine_, *ranks_);
-      check_finite(*line.grad_norm, "gradient norm");
+      check_finite(step_, *line.grad_norm, "gradient norm");
       ++updates_;
     }
     record_->step(line, sums.tokens);
@@ -275,10 +317,10 @@ class Trainer {
     if (checks) compare_copies(*ranks_, engine_.weights(), step_);
   }
 
-  void check_finite(double v, const char* what) const {
+  void check_finite(int64_t step, double v, const char* what) const {
     if (std::isfinite(v)) return;
     const auto saved = list_checkpoints(start_.dir);
-    throw RunError(fmt::format("the {} of step {} is {}; the last checkpoint is {}", what, step_, v,
+    throw RunError(fmt::format("the {} of step {} is {}; the last checkpoint is {}", what, step, v,
                                saved.empty() ? "none" : saved.back().string()),
                    "lower train.lr, set train.clip_norm, or look at the rows of that step");
   }
@@ -286,6 +328,7 @@ class Trainer {
   // Work between steps does not count in their time.
   template <typename Fn>
   void aside(const Fn& fn) {
+    settle();
     record_->clear_progress();
     fn();
     record_->restart_clock();
@@ -339,8 +382,10 @@ class Trainer {
     if (step_ > 0 || !has_whole) save();
     const std::string told = describe_data();
     if (is_main_) {  // nobody waits for the others from here on
+      const HostSlices held(has_whole ? engine_.weights().weight_slices() : std::vector<Slice>{},
+                            backend_.device);
       write_final_model(start_.dir / "final",
-                        has_whole ? tensors_in_memory(engine_.weights().weight_slices())
+                        has_whole ? tensors_in_memory(held.slices())
                                   : open_logical(saved_checkpoint().string()).weights,
                         session_);
     }
@@ -351,7 +396,7 @@ class Trainer {
     if (updates_ < step_)
       log_info("{} of {} steps had no target token and changed nothing", step_ - updates_, step_);
     record_->draw_curve(c_.name);
-    log_info("finished {} steps in {}; final loss {}, best loss {}; model in {}", step_,
+    log_info("finished step {} in {}; final loss {}, best loss {}; model in {}", step_,
              format_duration(record_->seconds()), show(record_->final_loss()),
              show(record_->best_loss()), (start_.dir / "final").string());
   }
@@ -391,6 +436,7 @@ class Trainer {
   std::unique_ptr<RowSource> rows_, eval_rows_;
   BatchStream stream_;
   std::unique_ptr<BatchStream> eval_stream_;
+  Backend backend_;
   Engine engine_;
   const Json numerics_;  // the fingerprint
   std::unique_ptr<RunLock> lock_;
@@ -405,6 +451,7 @@ class Trainer {
   int64_t step_ = 0, updates_ = 0, saved_step_ = -1, evaluated_ = -1, steps_done_ = 0;
   int64_t total_ = kNoEnd;
   StreamState position_;
+  std::optional<StepMetrics> under_way_;  // on a GPU
   std::optional<double> best_eval_;
 };
 

@@ -22,7 +22,7 @@ Slice to_slice(const Portion& p, Dtype dtype, std::byte* data) {
 }  // namespace
 
 Weights::Weights(const Executor& executor, const Model& model, bool has_masters, ThreadPool* pool)
-    : pool_(pool), specs_(model.parameters()) {
+    : pool_(pool), device_(executor.device()), specs_(model.parameters()) {
   const Graph& graph = executor.plan().graph;
   for (Ref r : graph.of_kind(ValueKind::kParameter)) {
     if (graph[r].is_bucket) continue;
@@ -63,18 +63,23 @@ void Weights::each_stretch(const std::vector<Held>& list, const Fn& fn) const {
     Portion stretch = task.held->portion;
     stretch.begin = task.begin;
     stretch.end = std::min(task.held->portion.end, task.begin + kStretch);
-    fn(*task.held, stretch);
+    const int64_t size = dtype_bytes(task.held->dtype), bytes = portion_elements(stretch) * size;
+    std::byte* data = task.held->data + (stretch.begin - task.held->portion.begin) * size;
+    if (device_->is_host()) return fn(*task.held, stretch, data);
+    std::vector<std::byte> host(static_cast<size_t>(bytes));
+    fn(*task.held, stretch, host.data());
+    device_->write(data, host.data(), bytes);
   });
 }
 
 void Weights::load(const HfFolder& folder) {
   for (const std::vector<Held>* list : {&parameters_, &masters_}) {
-    each_stretch(*list, [&](const Held& held, const Portion& stretch) {
+    each_stretch(*list, [&](const Held& held, const Portion& stretch, std::byte* to) {
       const ParameterSource source = find_parameter(folder, *held.spec);
-      const int64_t size = dtype_bytes(held.dtype), first = stretch.begin - held.portion.begin;
+      const int64_t size = dtype_bytes(held.dtype);
       for_each_run(stretch, [&](int64_t logical, int64_t count, int64_t local) {
         convert_elements(source.data + logical * dtype_bytes(source.dtype), source.dtype,
-                         held.data + (first + local) * size, held.dtype, count);
+                         to + local * size, held.dtype, count);
       });
     });
   }
@@ -84,58 +89,66 @@ void Weights::load(const HfFolder& folder) {
 
 void Weights::init(uint64_t seed) {
   for (const std::vector<Held>* list : {&parameters_, &masters_}) {
-    each_stretch(*list, [&](const Held& held, const Portion& stretch) {
+    each_stretch(*list, [&](const Held& held, const Portion& stretch, std::byte* to) {
       constexpr int64_t kPiece = 1024;
       std::array<float, kPiece> values;
-      const int64_t size = dtype_bytes(held.dtype), first = stretch.begin - held.portion.begin;
+      const int64_t size = dtype_bytes(held.dtype);
       for_each_run(stretch, [&](int64_t logical, int64_t count, int64_t local) {
         for (int64_t at = 0; at < count; at += kPiece) {
           const int64_t n = std::min(kPiece, count - at);
           initial_values(*held.spec, seed, logical + at, logical + at + n, values.data());
-          convert_elements(values.data(), Dtype::kF32, held.data + (first + local + at) * size,
-                           held.dtype, n);
+          convert_elements(values.data(), Dtype::kF32, to + (local + at) * size, held.dtype, n);
         }
       });
     });
   }
 }
 
+void Weights::read_whole(const CheckpointReader& reader, const Held& held) const {
+  if (device_->is_host()) return reader.read(to_slice(held.portion, held.dtype, held.data));
+  const int64_t bytes = portion_elements(held.portion) * dtype_bytes(held.dtype);
+  std::vector<std::byte> host(static_cast<size_t>(bytes));
+  reader.read(to_slice(held.portion, held.dtype, host.data()));
+  device_->write(held.data, host.data(), bytes);
+}
+
 void Weights::load(const CheckpointReader& reader) {
   for (const std::vector<Held>* list : {&masters_, &states_}) {
-    pool_->run(static_cast<int64_t>(list->size()), [&](int64_t i, int) {
-      const Held& held = (*list)[static_cast<size_t>(i)];
-      reader.read(to_slice(held.portion, held.dtype, held.data));
-    });
+    pool_->run(static_cast<int64_t>(list->size()),
+               [&](int64_t i, int) { read_whole(reader, (*list)[static_cast<size_t>(i)]); });
   }
   pool_->run(static_cast<int64_t>(parameters_.size()), [&](int64_t i, int) {
     const Held& held = parameters_[static_cast<size_t>(i)];
-    if (!held.has_master) return reader.read(to_slice(held.portion, held.dtype, held.data));
+    if (!held.has_master) return read_whole(reader, held);
     // The checkpoint holds masters alone; a rank's parameters may reach beyond its own masters.
     constexpr int64_t kPiece = int64_t{1} << 20;
     std::vector<float> piece(static_cast<size_t>(std::min(kPiece, portion_elements(held.portion))));
+    const int64_t size = dtype_bytes(held.dtype);
+    std::vector<std::byte> rounded(device_->is_host() ? 0
+                                                      : piece.size() * static_cast<size_t>(size));
     for (int64_t at = held.portion.begin; at < held.portion.end; at += kPiece) {
       Portion p = held.portion;
       p.name += kMaster;
       p.begin = at;
       p.end = std::min(held.portion.end, at + kPiece);
       reader.read(to_slice(p, Dtype::kF32, reinterpret_cast<std::byte*>(piece.data())));
-      convert_elements(piece.data(), Dtype::kF32,
-                       held.data + (at - held.portion.begin) * dtype_bytes(held.dtype), held.dtype,
-                       p.end - at);
+      std::byte* data = held.data + (at - held.portion.begin) * size;
+      std::byte* to = device_->is_host() ? data : rounded.data();
+      convert_elements(piece.data(), Dtype::kF32, to, held.dtype, p.end - at);
+      if (to != data) device_->write(data, to, (p.end - at) * size);
     }
   });
 }
 
 void Weights::load(const LogicalModel& source) {
-  each_stretch(parameters_, [&](const Held& held, const Portion& stretch) {
+  each_stretch(parameters_, [&](const Held& held, const Portion& stretch, std::byte* to) {
     const LogicalTensor& tensor = find_parameter(source, *held.spec);
     std::vector<std::byte> piece(
         static_cast<size_t>(portion_elements(stretch) * dtype_bytes(tensor.dtype)));
-    const int64_t size = dtype_bytes(held.dtype), first = stretch.begin - held.portion.begin;
+    const int64_t size = dtype_bytes(held.dtype);
     for_each_run(stretch, [&](int64_t logical, int64_t count, int64_t local) {
       tensor.read(logical, logical + count, piece.data());
-      convert_elements(piece.data(), tensor.dtype, held.data + (first + local) * size, held.dtype,
-                       count);
+      convert_elements(piece.data(), tensor.dtype, to + local * size, held.dtype, count);
     });
   });
 }
@@ -153,8 +166,12 @@ std::vector<Weights::Copy> Weights::copies() const {
     const Portion& p = held.portion;
     const std::string place = fmt::format("{} {} {} {} {}", p.name, to_string(p.offset),
                                           to_string(p.extent), p.begin, p.end);
-    const auto size = static_cast<size_t>(portion_elements(p) * dtype_bytes(held.dtype));
-    copies[static_cast<size_t>(i)] = {p.name, hash_text(place), hash_bytes(held.data, size)};
+    const int64_t size = portion_elements(p) * dtype_bytes(held.dtype);
+    std::vector<std::byte> host(device_->is_host() ? 0 : static_cast<size_t>(size));
+    if (!host.empty()) device_->read(host.data(), held.data, size);
+    const std::byte* bytes = host.empty() ? held.data : host.data();
+    copies[static_cast<size_t>(i)] = {p.name, hash_text(place),
+                                      hash_bytes(bytes, static_cast<size_t>(size))};
   });
   return copies;
 }

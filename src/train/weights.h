@@ -21,6 +21,7 @@ class Weights {
   void load(const CheckpointReader& reader);
   void load(const LogicalModel& source);  // parameters alone
 
+  // Both lie in the device's memory (train/host_slices.h brings them to the host).
   // What this rank writes into a checkpoint: parameters or masters, states (DESIGN 1.5).
   std::vector<Slice> checkpoint_slices() const;
   // The parameters in their best precision (masters where there are), by Hugging Face name. Whole
@@ -46,11 +47,14 @@ class Weights {
     bool has_master;
   };
   Held hold(const Executor& executor, Ref r, const std::string& suffix) const;
-  // fn(held, portion of it) over stretches of all that the list holds, by all threads.
+  void read_whole(const CheckpointReader& reader, const Held& held) const;
+  // fn(held, portion of it, host memory to fill) over stretches of all that the list holds, by all
+  // threads.
   template <typename Fn>
   void each_stretch(const std::vector<Held>& list, const Fn& fn) const;
 
   ThreadPool* pool_;
+  Device* device_;
   std::vector<ParameterSpec> specs_;
   std::vector<Held> parameters_, masters_, states_;
 };

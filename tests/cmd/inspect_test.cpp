@@ -86,5 +86,42 @@ TEST(Inspect, RunFileThatCannotTrainYetShowsItsBatches) {
   EXPECT_EQ(run_weft("inspect --set data.sufle=false " + file).exit_code, 2);
 }
 
+TEST(Inspect, FolderWithAConfigurationAloneShowsTheShape) {
+  const TemporaryFolder folder;
+  write(folder / "config.json",
+        R"({"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 8,
+            "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2,
+            "vocab_size": 10, "tie_word_embeddings": true})");
+  const std::string path = "'" + folder.path().string() + "'";
+  const Outcome o = run_weft("inspect --json " + path);
+  ASSERT_EQ(o.exit_code, 0) << o.err;
+  const Json found = parse_json(o.out, "inspect");
+  EXPECT_EQ(found.at("hidden_size").as_int(), 8);
+  EXPECT_EQ(found.at("parameters").as_int(), 10 * 8 + 4 * 8 * 8 + 3 * 8 * 16 + 3 * 8);
+  EXPECT_EQ(found.at("weights").as_string().substr(0, 6), "absent");
+  write(folder / "config.json", R"({"model_type": "later", "hidden_size": 8})");
+  EXPECT_NE(run_weft("inspect " + path).out.find("weights: absent"), std::string::npos);
+}
+
+TEST(Inspect, FolderOfRowsIsData) {
+  const TemporaryFolder folder;
+  const std::string path = "'" + folder.path().string() + "'";
+  const Outcome empty = run_weft("inspect " + path);
+  EXPECT_EQ(empty.exit_code, 2);
+  EXPECT_NE(empty.err.find("holds no model"), std::string::npos) << empty.err;
+  write(folder / "a.txt", "one\ntwo\n");
+  write(folder / "b.jsonl", "{\"text\": \"three\"}\n");
+  const Outcome o = run_weft("inspect --json " + path);
+  ASSERT_EQ(o.exit_code, 0) << o.err;
+  EXPECT_EQ(parse_json(o.out, "inspect").at("rows").as_int(), 3);
+}
+
+TEST(Inspect, AMistypedPathIsNoNameOfTheHub) {
+  const Outcome o = run_weft("inspect ./rowz.jsonl");
+  EXPECT_EQ(o.exit_code, 2);
+  EXPECT_NE(o.err.find("there is no folder or file ./rowz.jsonl"), std::string::npos) << o.err;
+  EXPECT_EQ(o.err.find("hf download"), std::string::npos) << o.err;
+}
+
 }  // namespace
 }  // namespace weft

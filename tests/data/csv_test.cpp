@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "data/example.h"
 #include "data/rows.h"
 #include "tests/data/helpers.h"
 
@@ -48,6 +49,25 @@ TEST(Csv, BadRowsAreNamedByLine) {
   expect_user_error([&] { rows->read(3, row); }, "t.csv:6: text after a closing quote");
   expect_user_error([&] { rows->read(4, row); }, "t.csv:7: a quote that is not closed");
   expect_user_error([] { rows_in_memory("a,a\n1,2\n", RowFormat::kCsv, "t.csv"); }, "twice");
+}
+
+TEST(Csv, SemicolonsAreRefusedAndAMissingHeaderIsTold) {
+  expect_user_error([] { rows_in_memory("text;label\ngood;1\n", RowFormat::kCsv, "t.csv"); },
+                    "t.csv:1: the columns (text;label) are separated by ';', wanted ','");
+  const auto one = rows_in_memory("text\na; b\n", RowFormat::kCsv, "t.csv");
+  EXPECT_EQ(cell(*one, 0, "text"), "a; b");
+  const auto rows = rows_in_memory("good film,1\nbad film,0\n", RowFormat::kCsv, "t.csv");
+  const auto tokenizer = make_bytes_tokenizer();
+  Row row;
+  rows->read(0, row);
+  Example example;
+  try {
+    ExampleMaker(DataConfig(), *tokenizer, 257).make(*rows, 0, row, example);
+    FAIL() << "there is no column text";
+  } catch (const UserError& e) {
+    EXPECT_NE(std::string(e.what()).find("there are: good film, 1"), std::string::npos);
+    EXPECT_NE(e.hint().find("the first line names them"), std::string::npos) << e.hint();
+  }
 }
 
 TEST(Csv, HeaderAloneHasNoRows) {

@@ -1,4 +1,4 @@
-// tests/data/layout_test.cpp: dynamic, packed, chat and encoder-decoder batches; shares of ranks.
+// tests/data/layout_test.cpp: dynamic and packed batches; shares of ranks, also of pairs.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -10,8 +10,6 @@
 
 namespace weft {
 namespace {
-
-constexpr int32_t kEos = 256;
 
 std::string lines_of(std::mt19937& random, int n, int longest) {
   std::string text;
@@ -132,7 +130,41 @@ struct Case {
   DataConfig config;
   StreamOptions options;
   std::string text;
+  bool has_pairs() const { return options.kind == ModelKind::kEncoderDecoder; }
+  std::unique_ptr<RowSource> rows() const {
+    return rows_in_memory(text, has_pairs() ? RowFormat::kJsonLines : RowFormat::kText, "t");
+  }
 };
+
+// Each line, cut somewhere, as question and answer.
+std::string pairs_of(std::mt19937& random, const std::string& lines) {
+  std::string text;
+  for (size_t at = 0; at < lines.size();) {
+    const size_t end = lines.find('\n', at), cut = at + random() % (end - at + 1);
+    text += fmt::format("{{\"q\":\"{}\",\"a\":\"{}\"}}\n", lines.substr(at, cut - at),
+                        lines.substr(cut, end - cut));
+    at = end + 1;
+  }
+  return text;
+}
+
+// All that a batch says of its row b, padding and its width aside.
+std::vector<int32_t> row_of(const Batch& batch, int64_t b) {
+  std::vector<int32_t> out;
+  const auto put = [&](const std::vector<int32_t>& from, int64_t width,
+                       const std::vector<int32_t>& lengths) {
+    if (from.empty()) return;
+    const auto begin = from.begin() + b * width;
+    out.insert(out.end(), begin, begin + lengths[static_cast<size_t>(b)]);
+    out.push_back(-2);
+  };
+  for (const auto part : {&Batch::ids, &Batch::targets, &Batch::segments, &Batch::position_ids}) {
+    put(batch.*part, batch.seq_length, batch.lengths);
+  }
+  for (const auto part : {&Batch::source_ids, &Batch::source_segments, &Batch::source_position_ids})
+    put(batch.*part, batch.source_length, batch.source_lengths);
+  return out;
+}
 
 Case draw_case(std::mt19937& random) {
   const auto draw = [&random](int low, int high) {
@@ -140,6 +172,14 @@ Case draw_case(std::mt19937& random) {
   };
   Case c;
   c.text = lines_of(random, draw(40, 1500), 40);
+  if (draw(0, 1)) {
+    c.text = pairs_of(random, c.text);
+    c.config.source = "{q}";
+    c.config.target = "{a}";
+    c.config.target_length = draw(4, 30);
+    c.options.kind = ModelKind::kEncoderDecoder;
+    c.options.decoder_start_id = 0;
+  }
   const char* layouts[] = {"pad", "dynamic", "pack"};
   c.config.layout = layouts[draw(0, 2)];
   c.config.seq_length = draw(8, 40);
@@ -176,12 +216,12 @@ std::vector<std::vector<int32_t>> rows_of(const Case& c, const RowSource& rows, 
       ranks[r]->next(batches[r]);
       EXPECT_EQ(batches[r].num_rows, share);
       EXPECT_EQ(batches[r].seq_length, batches[0].seq_length);
+      EXPECT_EQ(batches[r].source_length, batches[0].source_length);
     }
     for (int64_t k = 0; k < c.options.global_batch; ++k) {
       const Batch& batch = batches[static_cast<size_t>(k / turn % dp)];
       const int64_t b = k / (turn * dp) * turn + k % turn;
-      const auto begin = batch.ids.begin() + b * batch.seq_length;
-      out.emplace_back(begin, begin + batch.lengths[static_cast<size_t>(b)]);
+      out.push_back(row_of(batch, b));
     }
     for (auto& rank : ranks) EXPECT_EQ(rank->state(), ranks[0]->state());
   }
@@ -191,9 +231,10 @@ std::vector<std::vector<int32_t>> rows_of(const Case& c, const RowSource& rows, 
 
 TEST(Shares, SameOrderForEveryDpAndAfterEveryStop) {
   std::mt19937 random(5);
+  std::map<std::string, std::map<bool, int>> tried;
   for (int trial = 0; trial < 200; ++trial) {
     const Case c = draw_case(random);
-    const auto rows = rows_in_memory(c.text, RowFormat::kText, "t");
+    const auto rows = c.rows();
     const auto before = static_cast<int>(random() % 12), more = 1 + static_cast<int>(random() % 12);
     StreamState end, middle, again;
     std::vector<std::vector<int32_t>> whole;
@@ -208,8 +249,10 @@ TEST(Shares, SameOrderForEveryDpAndAfterEveryStop) {
     const auto rest = rows_of(c, *rows, second_dp, before == 0 ? StreamState{} : middle, more,
                               &again, static_cast<int64_t>(random() % 2));
     parts.insert(parts.end(), rest.begin(), rest.end());
-    ASSERT_EQ(parts, whole) << "trial " << trial << ", " << c.config.layout << ", dp " << first_dp
-                            << " then " << second_dp;
+    ASSERT_EQ(parts, whole) << "trial " << trial << ", " << c.config.layout
+                            << (c.has_pairs() ? " of pairs" : "") << ", dp " << first_dp << " then "
+                            << second_dp;
+    ++tried[c.config.layout][c.has_pairs()];
     ASSERT_EQ(again, end);
     // The control: one row less, other batches.
     const bool packs = c.config.layout == "pack";
@@ -217,6 +260,10 @@ TEST(Shares, SameOrderForEveryDpAndAfterEveryStop) {
       (packs ? middle.part : middle.position) -= 1;
       EXPECT_NE(rows_of(c, *rows, 1, middle, more, &again), rest) << trial;
     }
+  }
+  for (const auto& [layout, counts] : tried) {
+    EXPECT_GT(counts.at(false), 15) << layout;
+    EXPECT_GT(counts.at(true), 15) << layout << " of pairs";
   }
 }
 
@@ -286,45 +333,6 @@ TEST(Layout, FewLongRowsMayFillAPackedBatchAndTooFewAreRefused) {
   BatchStream few(config, *rows, *tokenizer, options);
   expect_user_error([&] { few.next(batch); }, "fills 9 packed rows");
   expect_user_error([&] { few.count_steps_per_epoch(); }, "fewer than one global batch of 10");
-}
-
-TEST(EncoderDecoder, SourceAndTargetApart) {
-  const auto tokenizer = make_bytes_tokenizer();
-  const auto rows = rows_in_memory(
-      "{\"q\":\"abcdef\",\"a\":\"xyz\"}\n{\"q\":\"g\",\"a\":\"uvwstr\"}\n"
-      "{\"q\":\"h\",\"a\":\"\"}\n",
-      RowFormat::kJsonLines, "t");
-  DataConfig config;
-  config.source = "{q}";
-  config.target = "{a}";
-  config.seq_length = 4;
-  config.target_length = 5;
-  config.shuffle = false;
-  StreamOptions options;
-  options.global_batch = 2;
-  options.kind = ModelKind::kEncoderDecoder;
-  options.decoder_start_id = 0;
-  BatchStream stream(config, *rows, *tokenizer, options);
-  Batch b;
-  ASSERT_TRUE(stream.next(b));
-  EXPECT_EQ(b.source_ids, (std::vector<int32_t>{'a', 'b', 'c', 'd', 'g', kEos, kEos, kEos}));
-  EXPECT_EQ(b.source_lengths, (std::vector<int32_t>{4, 1}));
-  EXPECT_EQ(b.targets, (std::vector<int32_t>{'x', 'y', 'z', kEos, -1, 'u', 'v', 'w', 's', kEos}));
-  EXPECT_EQ(b.ids, (std::vector<int32_t>{0, 'x', 'y', 'z', kEos, 0, 'u', 'v', 'w', 's'}));
-  EXPECT_EQ(b.lengths, (std::vector<int32_t>{4, 5}));
-  EXPECT_EQ(b.target_tokens, 9);
-  EXPECT_EQ(b.tokens, 5 + 9);
-  EXPECT_EQ(stream.counters().truncated, 2);
-  EXPECT_EQ(stream.counters().dropped, 1);
-  config.layout = "dynamic";
-  config.seq_length = 100;
-  config.target_length = 50;
-  BatchStream dynamic(config, *rows, *tokenizer, options);
-  ASSERT_TRUE(dynamic.next(b));
-  EXPECT_EQ(b.source_length, 16);
-  EXPECT_EQ(b.seq_length, 16);
-  config.target = config.source = "";
-  expect_user_error([&] { BatchStream(config, *rows, *tokenizer, options); }, "data.target");
 }
 
 TEST(Nulls, AreEmptyAndCounted) {

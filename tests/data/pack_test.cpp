@@ -51,6 +51,75 @@ TEST(Pack, IsTight) {
   EXPECT_EQ(pack_rows({5, 3, 5, 3}, 8).size(), 2u);  // 5 + 3, twice
 }
 
+// Both sides hold every pair once, within both capacities; pairs of nothing are left out.
+TEST(PackPairs, EveryPairOnceAndWithinBothCapacities) {
+  std::mt19937 random(5);
+  for (int trial = 0; trial < 200; ++trial) {
+    const PairLength capacity{static_cast<int64_t>(1 + random() % 64),
+                              static_cast<int64_t>(1 + random() % 32)};
+    std::vector<PairLength> lengths(random() % 300);
+    for (PairLength& n : lengths) {
+      n = {static_cast<int64_t>(random() % static_cast<uint64_t>(capacity.source + 1)),
+           static_cast<int64_t>(random() % static_cast<uint64_t>(capacity.target + 1))};
+    }
+    std::vector<int> seen(lengths.size());
+    int64_t last_first = -1;
+    for (const PackedRow& row : pack_pairs(lengths, capacity)) {
+      PairLength used;
+      int64_t last = -1;
+      for (const Segment& s : row) {
+        ASSERT_GT(s.row, last);  // in their order
+        last = s.row;
+        const PairLength& pair = lengths[static_cast<size_t>(s.row)];
+        ASSERT_EQ(s.begin, 0);
+        ASSERT_EQ(s.length, pair.target);
+        ASSERT_EQ(s.source_length, pair.source);
+        used = {used.source + s.source_length, used.target + s.length};
+        ++seen[static_cast<size_t>(s.row)];
+      }
+      ASSERT_LE(used.source, capacity.source);
+      ASSERT_LE(used.target, capacity.target);
+      ASSERT_GT(row.front().row, last_first);
+      last_first = row.front().row;
+    }
+    for (size_t i = 0; i < lengths.size(); ++i) {
+      ASSERT_EQ(seen[i], lengths[i].source + lengths[i].target > 0) << i;
+    }
+  }
+}
+
+// Against what no packing can pass: the fuller side's tokens in full rows.
+TEST(PackPairs, IsTight) {
+  std::mt19937 random(6);
+  std::vector<PairLength> lengths(4096);
+  PairLength total;
+  for (PairLength& n : lengths) {
+    n = {static_cast<int64_t>(5 + random() % 176), static_cast<int64_t>(2 + random() % 90)};
+    total = {total.source + n.source, total.target + n.target};
+  }
+  const auto packed = static_cast<double>(pack_pairs(lengths, {256, 128}).size());
+  const auto least =
+      static_cast<double>(std::max((total.source + 255) / 256, (total.target + 127) / 128));
+  EXPECT_LT(packed, 1.03 * least);
+  // A room that is large enough in sum, but on one side, is passed by.
+  EXPECT_EQ(pack_pairs({{8, 1}, {1, 4}, {1, 4}}, {8, 8}).size(), 2u);
+  EXPECT_EQ(pack_pairs({{5, 1}, {3, 7}, {4, 4}, {4, 4}}, {8, 8}).size(), 2u);
+}
+
+// With nothing to read, pairs are packed as rows are.
+TEST(PackPairs, WithoutSourcesPacksAsRows) {
+  std::mt19937 random(7);
+  std::vector<int64_t> lengths(500);
+  std::vector<PairLength> pairs;
+  for (int64_t& n : lengths) pairs.push_back({0, n = static_cast<int64_t>(random() % 65)});
+  const auto rows = pack_rows(lengths, 64), packed = pack_pairs(pairs, {0, 64});
+  ASSERT_EQ(rows.size(), packed.size());
+  for (size_t r = 0; r < rows.size(); ++r) {
+    ASSERT_EQ(rows[r].size(), packed[r].size());
+    for (size_t s = 0; s < rows[r].size(); ++s) ASSERT_EQ(rows[r][s].row, packed[r][s].row);
+  }
+}
+
 TEST(Buckets, AreFewAndClose) {
   int64_t last = 0, count = 0;
   for (int64_t n = 1; n <= 4096; ++n) {

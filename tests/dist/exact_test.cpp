@@ -11,13 +11,15 @@
 namespace weft::testing {
 namespace {
 
-// Layouts of which each exercises something else; dp 1, tp 1 is what they are held against.
-std::vector<Place> layouts(int most_tp) {
+// Layouts of which each exercises something else; dp 1, tp 1 is what they are held against. Eight
+// ranks where they are asked for.
+std::vector<Place> layouts(int most_tp, bool eight_ranks) {
   std::vector<Place> all = {
       {1, 1, "none", 1}, {2, 1, "none"},     {4, 1, "none", 2}, {1, 2, "none"},  {2, 1, "zero1"},
       {4, 1, "zero1"},   {2, 1, "zero2", 2}, {4, 1, "zero2"},   {2, 1, "zero3"}, {4, 1, "zero3", 1},
       {2, 2, "none"},    {2, 2, "zero1"},    {2, 2, "zero2"},   {2, 2, "zero3"}};
-  if (most_tp >= 4) all.insert(all.end(), {{1, 4, "none"}, {2, 4, "zero3"}});
+  if (most_tp >= 4) all.push_back({1, 4, "none"});
+  if (eight_ranks) all.push_back({2, 4, "zero3"});
   return all;
 }
 
@@ -37,6 +39,25 @@ Json llama() {
                     "config");
 }
 
+// Fewer key/value heads than leaves: exact_tp 4 has copies on a rank or on two. Of one head, tp 2
+// and 4 have both: two ranks or four hold it, and each reads it several times.
+Json qwen2_two_kv_heads() {
+  Json c = qwen2();
+  c.set("num_key_value_heads", 2);
+  return c;
+}
+
+Json llama_eight_heads(int kv_heads) {
+  Json c = llama();
+  c.set("hidden_size", 48);
+  c.set("intermediate_size", 56);
+  c.set("num_attention_heads", 8);
+  c.set("num_key_value_heads", kv_heads);
+  return c;
+}
+Json llama_two_kv_heads() { return llama_eight_heads(2); }
+Json llama_one_kv_head() { return llama_eight_heads(1); }
+
 MeshRun make_run(const Json& model, const char* precision, bool masters, int steps) {
   MeshRun run;
   run.model = model;
@@ -46,8 +67,8 @@ MeshRun make_run(const Json& model, const char* precision, bool masters, int ste
   run.config.train.clip_norm = 0.5;
   run.config.data.seq_length = 12;
   run.config.parallel.mode = "exact";
-  for (int s = 0; s < steps; ++s)
-    run.batches.push_back(random_batch(8, 12, 1003, static_cast<uint64_t>(100 + s)));
+  for (int s = 0; s < steps; ++s)  // ten batches, again and again
+    run.batches.push_back(random_batch(8, 12, 1003, static_cast<uint64_t>(100 + s % 10)));
   run.eval = random_batch(7, 12, 1003, 99);
   return run;
 }
@@ -58,29 +79,64 @@ struct Case {
   int most_tp;
   const char* precision;
   bool masters;
+  int exact_tp = 0;
 };
 
 class Exact : public ::testing::TestWithParam<Case> {};
 
 TEST_P(Exact, SameBitsInEveryLayout) {
   const Case& c = GetParam();
-  const MeshRun run = make_run(c.model(), c.precision, c.masters, 30);
+  MeshRun run = make_run(c.model(), c.precision, c.masters, 30);
+  run.config.parallel.exact_tp = c.exact_tp;
   const MeshResult one = train_at(run, {1, 1, "none"});
   ASSERT_EQ(one.losses.size(), 30u);
-  EXPECT_LT(one.losses.back(), one.losses.front());
-  for (const Place& place : layouts(c.most_tp)) {
+  EXPECT_LT(one.losses[29], one.losses[9]);  // of one batch
+  for (const Place& place : layouts(c.most_tp, c.most_tp >= 4 && c.exact_tp == 0)) {
     const MeshResult other = train_at(run, place);
     EXPECT_EQ(join(differences(one, other)), "") << "dp " << place.dp << " tp " << place.tp << " "
                                                  << place.shard << " micro " << place.micro;
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Exact,
-                         ::testing::Values(Case{"qwen2_fp32", qwen2, 4, "fp32", true},
-                                           Case{"qwen2_bf16", qwen2, 4, "bf16", true},
-                                           Case{"llama_fp32", llama, 2, "fp32", true},
-                                           Case{"llama_bf16_pure", llama, 2, "bf16", false}),
-                         [](const auto& c) { return std::string(c.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    Models, Exact,
+    ::testing::Values(Case{"qwen2_fp32", qwen2, 4, "fp32", true},
+                      Case{"qwen2_bf16", qwen2, 4, "bf16", true},
+                      Case{"llama_fp32", llama, 2, "fp32", true},
+                      Case{"llama_bf16_pure", llama, 2, "bf16", false},
+                      Case{"qwen2_copies_fp32", qwen2_two_kv_heads, 4, "fp32", true, 4},
+                      Case{"qwen2_copies_bf16_pure", qwen2_two_kv_heads, 4, "bf16", false, 4},
+                      Case{"llama_copies_fp32", llama_two_kv_heads, 4, "fp32", true, 4},
+                      Case{"llama_one_kv_head_bf16", llama_one_kv_head, 4, "bf16", true, 8}),
+    [](const auto& c) { return std::string(c.param.name); });
+
+// The copies' addends are the gradient: nothing is counted twice or left out.
+TEST(Exact, CopiesChangeRoundingAlone) {
+  MeshRun run = make_run(llama_one_kv_head(), "fp32", true, 10);
+  const MeshResult none = train_at(run, {1, 1, "none"});
+  for (const int exact_tp : {2, 4, 8}) {
+    run.config.parallel.exact_tp = exact_tp;
+    const MeshResult copied = train_at(run, {1, 2, "none"});
+    for (size_t s = 0; s < none.losses.size(); ++s) {
+      EXPECT_NEAR(copied.losses[s], none.losses[s], 1e-5) << exact_tp;
+      EXPECT_NEAR(copied.norms[s], none.norms[s], 1e-4 * none.norms[s]) << exact_tp;
+    }
+  }
+}
+
+// Parts of q, k and v that need no gradient, biases that need one.
+TEST(Exact, CopiesOfFrozenParts) {
+  MeshRun run = make_run(qwen2_two_kv_heads(), "fp32", true, 4);
+  run.config.parallel.exact_tp = 4;
+  for (const char* frozen : {"*k_proj*", "*[qv]_proj.weight", "*v_proj.bias", "*layers.0.*"}) {
+    run.config.model.freeze = {frozen};
+    const MeshResult one = train_at(run, {1, 1, "none"});
+    for (const Place& place : {Place{1, 4, "none"}, {2, 2, "zero1"}, {2, 2, "zero3"}}) {
+      EXPECT_EQ(join(differences(one, train_at(run, place))), "")
+          << frozen << " dp " << place.dp << " tp " << place.tp << " " << place.shard;
+    }
+  }
+}
 
 // The promise would be empty if fast mode kept it too, or if nothing could break it.
 TEST(ExactControl, FastModeDiffers) {
@@ -99,6 +155,11 @@ TEST(ExactControl, OtherConstantsGiveOtherBits) {
   run.config.parallel.exact_dp = 0;
   run.config.parallel.exact_tp = 2;
   EXPECT_NE(join(differences(eight, train_at(run, {1, 1, "none"}))), "");
+  // Copies are leaves: they change the sums, also on one rank.
+  run.model = qwen2_two_kv_heads();
+  const MeshResult two = train_at(run, {1, 1, "none"});
+  run.config.parallel.exact_tp = 4;
+  EXPECT_NE(join(differences(two, train_at(run, {1, 1, "none"}))), "");
 }
 
 // The accumulators of groups with several leaves: exact_dp 2 of 8 leaves, and leaves of two rows.
@@ -138,9 +199,14 @@ TEST(Exact, OverTcpAsInSharedMemory) {
 }
 
 TEST(Exact, NoRankComputesWhatItDoesNotOwn) {
-  const MeshRun run = make_run(qwen2(), "fp32", true, 1);
-  const MeshResult one = train_at(run, {1, 1, "none"}), four = train_at(run, {1, 4, "none"});
-  for (const double flops : four.pass_flops) EXPECT_LT(flops, one.pass_flops[0] / 3.8);
+  MeshRun run = make_run(qwen2_two_kv_heads(), "fp32", true, 1);
+  run.config.parallel.exact_tp = 4;
+  for (const char* model : {"two key/value heads", "four"}) {
+    const MeshResult one = train_at(run, {1, 1, "none"}), four = train_at(run, {1, 4, "none"});
+    for (const double flops : four.pass_flops) EXPECT_LT(flops, one.pass_flops[0] / 3.8) << model;
+    run.model = qwen2();
+  }
+  const MeshResult one = train_at(run, {1, 1, "none"});
   const MeshResult data = train_at(run, {4, 1, "zero3"});
   for (size_t r = 0; r < 4; ++r) {
     // Passes, and so kernel calls of the forward pass, fall with dp.

@@ -1,4 +1,4 @@
-// tests/dist/lengths_test.cpp: packed and dynamic batches over the mesh.
+// tests/dist/lengths_test.cpp: packed and dynamic batches and learned padding over the mesh.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -11,7 +11,18 @@ namespace {
 const std::vector<Place> kPlaces = {{2, 1, "none"},  {4, 1, "zero1", 2}, {2, 1, "zero2", 2},
                                     {4, 1, "zero3"}, {1, 4, "none"},     {2, 2, "zero3"}};
 
-// Lengths change from step to step; in `pack` rows have segments.
+// Every position but the last is a label, and one row is nothing but padding.
+void learn_padding(Batch* b) {
+  b->lengths[1] = 0;
+  b->target_tokens = 0;
+  for (size_t i = 0; i < b->targets.size(); ++i) {
+    const bool is_last = (i + 1) % static_cast<size_t>(b->seq_length) == 0;
+    b->targets[i] = is_last ? -1 : b->ids[i + 1];
+    b->target_tokens += !is_last;
+  }
+}
+
+// Lengths change from step to step; in `pack` rows have segments, in `padding` it is learned.
 MeshRun make_run(const char* layout, const char* precision, const char* mode) {
   MeshRun run;
   run.model = parse_json(R"({"architectures": ["Qwen2ForCausalLM"], "hidden_size": 48,
@@ -23,14 +34,19 @@ MeshRun make_run(const char* layout, const char* precision, const char* mode) {
   run.config.train.precision = precision;
   run.config.train.clip_norm = 0.5;
   run.config.data.seq_length = 48;
-  run.config.data.layout = layout;
+  const bool learns_padding = std::string(layout) == "padding";
+  run.config.data.layout = learns_padding ? "pad" : layout;
+  run.config.data.mask_padding = !learns_padding;
   run.config.parallel.mode = mode;
-  const bool packs = std::string(layout) == "pack";
+  const bool packs = std::string(layout) == "pack", is_dynamic = std::string(layout) == "dynamic";
   for (int s = 0; s < 4; ++s) {
-    const int64_t length = packs ? 48 : 16 * (1 + s % 3);
+    const int64_t length = is_dynamic ? 16 * (1 + s % 3) : 48;
     run.batches.push_back(random_batch(8, length, 1003, static_cast<uint64_t>(100 + s), packs));
   }
-  run.eval = random_batch(7, packs ? 48 : 32, 1003, 99, packs);
+  run.eval = random_batch(7, is_dynamic ? 32 : 48, 1003, 99, packs);
+  if (!learns_padding) return run;
+  for (Batch& b : run.batches) learn_padding(&b);
+  learn_padding(&run.eval);
   return run;
 }
 
@@ -61,7 +77,7 @@ TEST_P(Lengths, FastModeHasTheSameLosses) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Layouts, Lengths, ::testing::Values("pack", "dynamic"),
+INSTANTIATE_TEST_SUITE_P(Layouts, Lengths, ::testing::Values("pack", "dynamic", "padding"),
                          [](const auto& p) { return std::string(p.param); });
 
 // The control: where positions say that a row is one segment, it is another training.
@@ -73,6 +89,14 @@ TEST(LengthsControl, SegmentsMatter) {
       b.position_ids[i] = static_cast<int32_t>(i % 48);
   }
   EXPECT_NE(join(differences(packed, train_at(run, {2, 1, "none"}))), "");
+}
+
+// The control: padding whose queries see nothing is another training.
+TEST(LengthsControl, PaddingAttends) {
+  MeshRun run = make_run("padding", "fp32", "exact");
+  const MeshResult attends = train_at(run, {2, 1, "none"});
+  run.config.data.mask_padding = true;
+  EXPECT_NE(join(differences(attends, train_at(run, {2, 1, "none"}))), "");
 }
 
 }  // namespace

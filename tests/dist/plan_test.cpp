@@ -23,6 +23,7 @@ struct Place {
   int micro = 1;
   const char* mode = "fast";
   const char* precision = "fp32";
+  int exact_tp = 0;
 };
 
 constexpr int kSteps = 2;
@@ -38,6 +39,7 @@ MeshRun make_run(const Place& p) {
   run.config.parallel.tp = p.tp;
   run.config.parallel.shard = p.shard;
   run.config.parallel.mode = p.mode;
+  run.config.parallel.exact_tp = p.exact_tp;
   run.config.launch.threads = 1;
   for (int s = 0; s < kSteps; ++s) {
     Batch b = random_batch(8, 12, 1003, 40 + static_cast<uint64_t>(s));
@@ -49,8 +51,8 @@ MeshRun make_run(const Place& p) {
 }
 
 std::string to_text(const Place& p) {
-  return fmt::format("dp={} tp={} {} micro={} {} {}", p.dp, p.tp, p.shard, p.micro, p.mode,
-                     p.precision);
+  return fmt::format("dp={} tp={} {} micro={} {} {} exact_tp={}", p.dp, p.tp, p.shard, p.micro,
+                     p.mode, p.precision, p.exact_tp);
 }
 
 PlanReport plan_of(const MeshRun& run) {
@@ -118,17 +120,19 @@ TEST_P(PlanOfLayout, IsWhatTheRanksTakeAndDo) {
 
 INSTANTIATE_TEST_SUITE_P(
     Layouts, PlanOfLayout,
-    ::testing::Values(Place{1, 1, "none"}, Place{2, 1, "none"}, Place{4, 1, "none", 2},
-                      Place{2, 1, "zero1"}, Place{4, 1, "zero1", 2}, Place{2, 1, "zero2"},
-                      Place{4, 1, "zero2", 2}, Place{2, 1, "zero3"}, Place{4, 1, "zero3", 2},
-                      Place{1, 2, "none"}, Place{1, 4, "none"}, Place{2, 2, "zero1"},
-                      Place{2, 2, "zero3"}, Place{2, 4, "zero2", 1, "fast", "bf16"},
-                      Place{2, 1, "none", 1, "exact"}, Place{2, 2, "zero1", 1, "exact"},
-                      Place{4, 1, "zero2", 1, "exact"}, Place{2, 2, "zero3", 1, "exact", "bf16"}),
+    ::testing::Values(
+        Place{1, 1, "none"}, Place{2, 1, "none"}, Place{4, 1, "none", 2}, Place{2, 1, "zero1"},
+        Place{4, 1, "zero1", 2}, Place{2, 1, "zero2"}, Place{4, 1, "zero2", 2},
+        Place{2, 1, "zero3"}, Place{4, 1, "zero3", 2}, Place{1, 2, "none"}, Place{1, 4, "none"},
+        Place{2, 2, "zero1"}, Place{2, 2, "zero3"}, Place{2, 4, "zero2", 1, "fast", "bf16"},
+        Place{2, 1, "none", 1, "exact"}, Place{2, 2, "zero1", 1, "exact"},
+        Place{4, 1, "zero2", 1, "exact"}, Place{2, 2, "zero3", 1, "exact", "bf16"},
+        Place{1, 1, "none", 1, "exact", "fp32", 4}, Place{1, 4, "none", 1, "exact", "bf16", 4},
+        Place{2, 2, "zero3", 1, "exact", "fp32", 4}, Place{2, 4, "zero2", 1, "exact", "fp32", 4}),
     [](const auto& of) {
       const Place& p = of.param;
-      return fmt::format("dp{}_tp{}_{}_micro{}_{}_{}", p.dp, p.tp, p.shard, p.micro, p.mode,
-                         p.precision);
+      return fmt::format("dp{}_tp{}_{}_micro{}_{}_{}_leaves{}", p.dp, p.tp, p.shard, p.micro,
+                         p.mode, p.precision, p.exact_tp);
     });
 
 // The head tells nothing of tokens without a target: there alone the plan is a bound.
@@ -184,7 +188,8 @@ TEST(PlanParts, FlopsFallWithBothAxes) {
 
 // Every rank planned by itself against its class.
 TEST(RankClasses, StandForAllTheirRanks) {
-  for (const Place& place : {Place{8, 2, "zero1"}, Place{8, 2, "zero3"}, Place{4, 4, "none"}}) {
+  for (const Place& place : {Place{8, 2, "zero1"}, Place{8, 2, "zero3"}, Place{4, 4, "none"},
+                             Place{4, 4, "none", 1, "exact", "fp32", 4}}) {
     const MeshRun run = make_run(place);
     const PlanReport report = plan_of(run);
     const auto model = make_model(run.model, {});

@@ -93,6 +93,7 @@ TEST(BadRunFile, ContradictionsAreTold) {
   expect_refused(run, {"data.source={text}", "data.target={text}", "data.text={text}"},
                  {"data.text", "data.source"});
   expect_refused(run, {"data.eval=[x]", "data.eval_fraction=0.1"}, {"data.eval", "eval_fraction"});
+  expect_refused(run, {"data.layout=pack", "data.mask_padding=false"}, {"mask_padding", "pack"});
   expect_refused(run, {"name=a/b"}, {"a/b"});
   expect_refused(run, {"data.eval_fraction=1"}, {"data.eval_fraction"});
 }

@@ -112,6 +112,26 @@ TEST_P(Layouts, VerifyHolds) {
 INSTANTIATE_TEST_SUITE_P(All, Layouts, ::testing::Values("pack", "dynamic"),
                          [](const auto& p) { return std::string(p.param); });
 
+// Every position of a padded row is a label, also of an empty one, in every layout of the mesh.
+TEST(LearnedPadding, CountsAndHasTheSameBitsInEveryLayout) {
+  const TinyRun run;
+  const std::vector<std::string> sets = {"data.mask_padding=false", "data.drop_empty=false",
+                                         "parallel.mode=exact", "parallel.exact_dp=4"};
+  run.train_well(with(sets, {"name=one"}));
+  for (const std::string& tokens : metric_texts(run.dir("one"), "target_tokens")) {
+    EXPECT_EQ(tokens, std::to_string(8 * 23));
+  }
+  const std::vector<std::vector<std::string>> places = {{"parallel.dp=2", "parallel.tp=2"},
+                                                        {"parallel.dp=4", "parallel.shard=zero3"}};
+  for (const std::vector<std::string>& place : places) {
+    const std::string name = "name=" + std::to_string(place.size()) + place[0].back();
+    run.train_well(with(with(sets, place), {name}));
+    EXPECT_EQ(hash_of(run.dir("one")), hash_of(run.dir(name.substr(5)))) << place[0];
+  }
+  run.train_well({"name=masked", "data.drop_empty=false"});
+  EXPECT_NE(hash_of(run.dir("one")), hash_of(run.dir("masked")));
+}
+
 class Pack : public Layouts {};
 
 // Epochs of packed rows: as many steps as whole batches, told before the start; nothing is lost.

@@ -91,6 +91,29 @@ TEST(Mesh, AnyCheckpointIntoAnyLayout) {
   expect_same_bits(run, "one", "parts");
 }
 
+// More leaves than the two key/value heads: ranks that share a head, and checkpoints that hold it
+// once.
+TEST(Mesh, CopiesOfKeyValueHeadsHaveTheSameBits) {
+  const TinyRun run;
+  const std::vector<std::string> exact = {"parallel.mode=exact", "parallel.exact_tp=4",
+                                          "train.precision=bf16",
+                                          "data.eval=[" + (run / "eval.txt").string() + "]"};
+  run.train_well(with(exact, {"name=one", "train.eval_every=3"}));
+  run.train_well(with(exact, {"name=four", "train.eval_every=3", "parallel.tp=4"}));
+  expect_same_bits(run, "one", "four");
+  const auto part = [&](const char* steps, std::vector<std::string> layout) {
+    run.train_well(with(with(exact, {"name=parts", std::string("train.steps=") + steps}), layout));
+  };
+  part("2", {"parallel.tp=4"});
+  part("4", {});
+  part("5", {"parallel.dp=2", "parallel.tp=2", "parallel.shard=zero3"});
+  part("6", {"parallel.tp=4"});
+  EXPECT_EQ(hash_of(run.dir("one")), hash_of(run.dir("parts")));
+  for (const char* key : {"loss", "grad_norm"}) {
+    EXPECT_EQ(metric_texts(run.dir("one"), key), metric_texts(run.dir("parts"), key)) << key;
+  }
+}
+
 TEST(Mesh, AStopSavesAndTheSameCommandGoesOn) {
   const TinyRun run;
   const std::vector<std::string> sets = {"parallel.mode=exact", "parallel.dp=2",
@@ -206,10 +229,13 @@ TEST(Mesh, WrongLayoutsAreRefusedBeforeAnyRankWorks) {
   };
   refused({"parallel.tp=3"}, {"parallel.tp=3", "admissible", "1, 2, 4"});
   refused({"parallel.dp=3"}, {"global_batch 8", "dp 3"});
-  refused({"parallel.mode=exact", "parallel.tp=4"}, {"exact_tp=2", "admissible"});
+  refused({"parallel.mode=exact", "parallel.tp=4"},
+          {"exact_tp=2", "admissible", "1, 2", "set parallel.exact_tp=4"});
   refused({"parallel.mode=exact", "parallel.exact_dp=2", "parallel.dp=4"},
           {"exact_dp=2", "admissible"});
-  refused({"parallel.mode=exact", "parallel.exact_tp=3"}, {"exact_tp=3", "power of two"});
+  refused({"parallel.mode=exact", "parallel.exact_tp=3"},
+          {"exact_tp=3", "power of two", "admissible: 1, 2, 4"});
+  refused({"parallel.mode=exact", "parallel.exact_tp=8"}, {"exact_tp=8", "admissible: 1, 2, 4"});
   refused({"parallel.mode=exact", "parallel.exact_rows=3"}, {"exact_rows 3"});
   refused({"parallel.shard=zero4"}, {"parallel.shard", "zero3"});
   refused({"parallel.dp=2", "launch.interface=nothing0"}, {"nothing0", "there are", "lo"});

@@ -168,6 +168,9 @@ TEST(PlanLayout, SaysWhatToChangeWhereNoneFits) {
   const Ended none = run_to_end(run.words("plan", {}, {"--fit", "1MB", "--ranks", "4"}));
   EXPECT_EQ(none.exit_code, 1);
   expect_parts(none.out, {"none fits; nor does"});
+  const Ended bare = run_to_end(run.words("plan", {}, {"--fit", "16", "--ranks", "4"}));
+  EXPECT_EQ(bare.exit_code, 2);
+  expect_parts(bare.err, {"--fit 16", "--fit 16GiB?"});
   // Neither dp 3 (8 rows) nor tp 3 (4 heads).
   const Ended odd = run_to_end(run.words("plan", {}, {"--fit", "1GB", "--ranks", "3"}));
   EXPECT_EQ(odd.exit_code, 1);
@@ -200,6 +203,7 @@ TEST(PlanLayout, NamesTheNearestNumbersOfRanks) {
   EXPECT_EQ(nearest("1000", {}), (Numbers{32}));
   // Exact mode: exact_tp is 2, so that tp 4 is out.
   EXPECT_EQ(nearest("32", {"parallel.mode=exact"}), (Numbers{16}));
+  EXPECT_EQ(nearest("64", {"parallel.mode=exact", "parallel.exact_tp=4"}), (Numbers{32}));
 }
 
 TEST(PlanLayout, RefusesWhatCannotBeCut) {
@@ -218,7 +222,8 @@ TEST(PlanLayout, RefusesWhatCannotBeCut) {
   refused({"parallel.dp=2", "parallel.tp=2", "launch.ranks_per_node=3"},
           {"needs 4 ranks", "launch.ranks_per_node is 3", "set it to 4"});
   refused({"parallel.dp=2", "data.seq_length=65"}, {"seq_length is 65", "64 positions"});
-  refused({"parallel.mode=exact", "parallel.tp=4"}, {"exact_tp=2", "1, 2"});
+  refused({"parallel.mode=exact", "parallel.tp=4"}, {"exact_tp=2", "1, 2", "exact_tp=4"});
+  refused({"parallel.mode=exact", "parallel.exact_tp=8"}, {"exact_tp=8", "1, 2, 4"});
   refused({"parallel.mode=exact", "parallel.dp=4", "parallel.exact_dp=2"}, {"exact_dp=2", "1, 2"});
 }
 

@@ -1,6 +1,9 @@
 // tests/e2e/resume_test.cpp: a run that was stopped, killed or prolonged has the bits of one that
 // was not.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <random>
@@ -98,7 +101,8 @@ TEST(Resume, RaisedStepsGoOn) {
     run.train_well({"name=raised", p, "train.steps=5"});
     const Ended more = run.train({"name=raised", p, "train.steps=12"});
     EXPECT_EQ(more.exit_code, 0);
-    expect_parts(more.err, {"train.steps: 5 -> 12", "resumed from", "at step 5"});
+    expect_parts(more.err,
+                 {"train.steps: 5 -> 12", "resumed from", "at step 5", "finished step 12 in"});
     EXPECT_EQ(hash_of(run.dir("whole")), hash_of(run.dir("raised"))) << precision;
     EXPECT_EQ(metric_texts(run.dir("whole"), "loss"), metric_texts(run.dir("raised"), "loss"));
   }
@@ -118,6 +122,30 @@ TEST(Resume, RaisedEpochsGoOn) {
   run.train_well({"name=raised", "train.epochs=2"});
   EXPECT_EQ(hash_of(run.dir("whole")), hash_of(run.dir("raised")));
   EXPECT_EQ(metric_texts(run.dir("whole"), "loss"), metric_texts(run.dir("raised"), "loss"));
+}
+
+// A directory that another process holds: refused, and not first told to go on.
+TEST(Resume, ARunInUseIsRefused) {
+  const TinyRun run;
+  run.train_well({"name=held"});
+  const int fd = ::open((run.dir("held") / ".lock").c_str(), O_RDWR | O_CLOEXEC);
+  ASSERT_EQ(::flock(fd, LOCK_EX | LOCK_NB), 0);
+  const Ended ended = run.train({"name=held", "train.steps=8"});
+  ::close(fd);
+  EXPECT_EQ(ended.exit_code, 2);
+  expect_parts(ended.err, {"another process is training in"});
+  EXPECT_FALSE(contains(ended.err, "resumed from")) << ended.err;
+}
+
+TEST(Resume, EvalTellsTheStep) {
+  const TinyRun run;
+  const std::string rows = "data.eval=[" + (run / "eval.txt").string() + "]";
+  run.train_well({"name=told", "train.steps=3"});
+  const Ended ended = run_to_end(run.words("eval", {"name=told", rows}));
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  expect_parts(ended.out, {"step           3\n"});
+  const Ended json = run_to_end(run.words("eval", {"name=told", rows}, {"--json"}));
+  EXPECT_EQ(parse_json(json.out, "eval").at("step").as_int(), 3) << json.err;
 }
 
 // Killed after the last checkpoint and before final/: the end is written, nothing is told twice.

@@ -64,7 +64,30 @@ TEST_F(Verify, ExactLayoutsAgreeAndTheFilesAreThere) {
   EXPECT_EQ(kept.at("layouts").as_array()[3].at("evals").as_int(), 1);
   EXPECT_TRUE(slurp(out() / "verify.png").starts_with("\x89PNG"));
   EXPECT_TRUE(contains(slurp(out() / "verify.svg"), "<svg"));
-  EXPECT_TRUE(contains(slurp(out() / "tp_2.log"), "finished 3 steps"));
+  EXPECT_TRUE(contains(slurp(out() / "tp_2.log"), "finished step 3"));
+}
+
+// exact_tp above the key/value heads, of the run file and of a layout.
+TEST_F(Verify, CopiesOfKeyValueHeadsAgree) {
+  const std::vector<std::string> sets = {"parallel.mode=exact", "parallel.exact_tp=4"};
+  Ended ended = verify("dp=1; tp=4; dp=2,tp=2,shard=zero1", sets, {"--steps", "3"});
+  EXPECT_EQ(ended.exit_code, 0) << ended.err << ended.out;
+  const Json kept = parse_json(slurp(out() / "verify.json"), "verify.json");
+  EXPECT_EQ(kept.at("layouts").as_array()[1].at("tensors").as_int(), 4 * 20);
+  EXPECT_EQ(slurp(out() / "dp_1/tensor_hashes.jsonl"), slurp(out() / "tp_4/tensor_hashes.jsonl"));
+  // Rank 2 speaks for the second head's gradient; rank 3 holds a copy of the head.
+  const std::string tensor = "model.layers.1.self_attn.v_proj.weight";
+  for (const std::string fault : {"flip,step=2,rank=2,tensor=", "copy,step=2,rank=3,tensor="}) {
+    ended = verify("dp=1; tp=4", sets, {"--steps", "3"}, fault + tensor);
+    EXPECT_EQ(ended.exit_code, 1) << ended.err << ended.out;
+    EXPECT_EQ(layout_of(ended, 1).at("first_bad_step").as_int(), 2) << ended.out;
+    EXPECT_TRUE(contains(layout_of(ended, 1).at("tensor").as_string(), tensor)) << ended.out;
+  }
+  // Held to the bars of fast mode where the constants are others.
+  ended = verify("dp=1,exact_tp=2; tp=4,exact_tp=4", {"parallel.mode=exact", "train.lr=1e-4"},
+                 {"--steps", "3"});
+  EXPECT_EQ(ended.exit_code, 0) << ended.err << ended.out;
+  EXPECT_GT(layout_of(ended, 1).at("max_diff").as_number(), 0) << ended.out;
 }
 
 TEST_F(Verify, FastDiffersWithinTheBars) {
@@ -135,12 +158,16 @@ TEST(ChangedCopy, StopsTheRunWithItsName) {
     std::vector<std::string> sets;
     std::string tensor;
   };
-  // The last: each rank of the data axis holds its own part, of which the tensor axis has copies.
+  // The third: each rank of the data axis holds its own part, of which the tensor axis has copies.
+  // The others: ranks 0 and 1 hold the first of two key/value heads.
   const Case cases[] = {
       {{"parallel.dp=2"}, "model.norm.weight"},
       {{"parallel.tp=2"}, "model.norm.weight"},
       {{"parallel.dp=2", "parallel.tp=2", "parallel.shard=zero3"},
        "model.layers.0.input_layernorm.weight"},
+      {{"parallel.tp=4"}, "model.layers.1.self_attn.k_proj.weight"},
+      {{"parallel.tp=4", "parallel.mode=exact", "parallel.exact_tp=4"},
+       "model.layers.1.self_attn.v_proj.weight"},
   };
   const TinyRun run;
   for (const Case& c : cases) {

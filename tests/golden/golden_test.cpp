@@ -1,11 +1,11 @@
 // tests/golden/golden_test.cpp: logits, loss, gradients and optimizer steps against PyTorch, at
-// every instruction level of this machine and with the reference kernels.
+// every instruction level of this machine, on its GPU, and with the reference kernels.
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "kernel/cpu/level.h"
 #include "model/load.h"
+#include "tests/backends.h"
 #include "tests/golden/golden_set.h"
 #include "tests/golden/tolerances.h"
 #include "train/engine.h"
@@ -18,11 +18,12 @@ using Case = std::tuple<std::string, std::string>;  // golden set, kernels
 class Golden : public ::testing::TestWithParam<Case> {
  protected:
   GoldenSet set_{std::get<0>(GetParam())};
-  const Kernels& kernels_ = *find_kernels(std::get<1>(GetParam()).c_str());
+  const TestBackend backend_ = find_backend(std::get<1>(GetParam()));
   Ranks alone_{Layout{}};
 
   std::unique_ptr<Engine> engine(const RunConfig& config) {
-    auto made = std::make_unique<Engine>(config, set_.model(), &alone_, kernels_, 2);
+    auto made = std::make_unique<Engine>(config, set_.model(), &alone_, *backend_.kernels, 2,
+                                         backend_.device);
     made->load_weights(set_.folder());
     return made;
   }
@@ -41,9 +42,9 @@ double norm_of_difference(const std::vector<float>& got, const std::vector<float
 
 std::vector<float> gradient(const Engine& engine, const std::string& name, int64_t n,
                             double scale) {
-  const float* data = engine.executor().at<float>(name + "#grad");
   std::vector<float> g(static_cast<size_t>(n));
-  for (int64_t i = 0; i < n; ++i) g[static_cast<size_t>(i)] = static_cast<float>(data[i] * scale);
+  engine.executor().device()->read(g.data(), engine.executor().find(name + "#grad"), n * 4);
+  for (float& v : g) v = static_cast<float>(v * scale);
   return g;
 }
 
@@ -79,32 +80,37 @@ TEST_P(Golden, LogitsOfEveryPosition) {
   const std::vector<float> wanted = set_.read<float>("logits");
   Graph graph;
   set_.model().trace_generate(&graph, {shape[0], shape[1], Dtype::kF32, shape[1]});
-  const Plan plan = make_plan(std::move(graph), {&kernels_, 2, 1});
+  const Plan plan = make_plan(std::move(graph), {backend_.kernels, 2, 1});
   ArenaLayout layout;
   layout.add(plan);
-  const Arena arena(layout.total_bytes());
+  const Arena arena(layout.total_bytes(), backend_.device);
   ThreadPool pool(2);
   Executor executor(plan, layout, arena, &pool);
-  set_.model().fill_constants(plan.graph, [&](const std::string& n) { return executor.find(n); });
-  for (const ParameterSpec& p : set_.model().parameters())
-    load_parameter(set_.folder(), p, Dtype::kF32, executor.find(p.name));
+  executor.fill([&](const auto& open) {
+    set_.model().fill_constants(plan.graph, open);
+    for (const ParameterSpec& p : set_.model().parameters())
+      load_parameter(set_.folder(), p, Dtype::kF32, open(p.name));
+  });
   const int64_t B = shape[0], T = shape[1], V = shape[2];
-  for (int64_t i = 0; i < B * T; ++i) {
-    executor.at<int32_t>("ids")[i] = batch.ids[static_cast<size_t>(i)];
-    executor.at<int32_t>("positions")[i] = static_cast<int32_t>(i % T);
-  }
+  std::vector<float> logits(static_cast<size_t>(B * V));
   double worst = 0;
-  const int64_t stride = kernels_.name == std::string("ref") ? 11 : 1;  // ref is slow
-  for (int64_t t = 0; t < T; t += stride) {
+  const std::string kernels = backend_.kernels->name;
+  const bool is_slow = kernels == "ref" || kernels == "cuda_emulated";
+  for (int64_t t = 0; t < T; t += is_slow ? 11 : 1) {
+    for (int64_t i = 0; i < B * T; ++i) {
+      executor.input<int32_t>("ids")[i] = batch.ids[static_cast<size_t>(i)];
+      executor.input<int32_t>("positions")[i] = static_cast<int32_t>(i % T);
+    }
     for (int64_t b = 0; b < B; ++b) {
-      executor.at<int32_t>("starts")[b] = 0;
-      executor.at<int32_t>("lengths")[b] = batch.lengths[static_cast<size_t>(b)];
-      executor.at<int32_t>("last")[b] = static_cast<int32_t>(t);
+      executor.input<int32_t>("starts")[b] = 0;
+      executor.input<int32_t>("lengths")[b] = batch.lengths[static_cast<size_t>(b)];
+      executor.input<int32_t>("last")[b] = static_cast<int32_t>(t);
     }
     executor.run_pass({});
+    backend_.device->read(logits.data(), executor.find("logits"), B * V * 4);
     for (int64_t b = 0; b < B; ++b) {
       for (int64_t v = 0; v < V && t < batch.lengths[static_cast<size_t>(b)]; ++v) {
-        worst = std::max(worst, std::abs(double{executor.at<float>("logits")[b * V + v]} -
+        worst = std::max(worst, std::abs(double{logits[static_cast<size_t>(b * V + v)]} -
                                          wanted[static_cast<size_t>((b * T + t) * V + v)]));
       }
     }
@@ -156,11 +162,14 @@ TEST_P(Golden, Bf16Loss) {
   }
 }
 
-// Every set at every level; the slow reference on the smallest set.
+// Every set at every level; what is slow (the reference, and what is emulated) on the smallest.
 std::vector<Case> all_cases() {
   std::vector<Case> cases = {{"tiny_llama", "ref"}};
   for (const std::string& name : golden_names()) {
-    for (const char* level : available_levels()) cases.emplace_back(name, level);
+    for (const std::string& backend : backend_names()) {
+      if (backend == "cuda_emulated" && name != "tiny_llama") continue;
+      cases.emplace_back(name, backend);
+    }
   }
   return cases;
 }

@@ -11,6 +11,7 @@ here: the shuffle has tests of its own.
 import json
 import os
 import shutil
+from collections import Counter
 
 from common import Weft, run_program, shared_folder, write_run_file
 
@@ -107,6 +108,62 @@ def check_wikisql(checks, weft, folder, data):
         checks.equal(good, GLOBAL_BATCH * NUM_BATCHES, f"wikisql for T5, {source_length} and {target_length} tokens")
 
 
+def unpacked(row):
+    """The pairs of a packed row: (source, what the decoder is fed, labels); None where something is not in its place."""
+    sides = [("segments", "position_ids", "length", "ids"), ("source_segments", "source_position_ids", "source_length", "source_ids")]
+    for segments, positions, length, ids in sides:
+        n, numbers = row[length], row[segments]
+        if numbers[:n] != sorted(numbers[:n]) or 0 in numbers[:n] or not set(numbers[n:] + row[positions][n:] + row[ids][n:]) <= {0}:
+            return None
+        if any(p != i - numbers.index(s) for i, (p, s) in enumerate(zip(row[positions][:n], numbers))):
+            return None
+    if not set(row["targets"][row["length"]:]) <= {-1}:
+        return None
+    pick = lambda ids, segments, s: tuple(t for t, k in zip(row[ids], row[segments]) if k == s)
+    return [(pick("source_ids", "source_segments", s), pick("ids", "segments", s), pick("targets", "segments", s))
+            for s in range(1, max(row["segments"] + row["source_segments"]) + 1)]
+
+
+def check_packed_pairs(checks, weft, folder, data):
+    """Pairs packed for T5, taken apart again: an epoch is the rows alone, as transformers tokenizes and shifts them."""
+    from transformers import AutoTokenizer
+    tokenizer = AutoTokenizer.from_pretrained(folder / "t5")
+    raws = [json.loads(line) for line in (data / "wikisql/text2sql_dev.jsonl").open(encoding="utf-8")][:1000]
+    for source_length, target_length in ((256, 128), (64, 24)):
+        wanted, cut, tokens = Counter(), 0, 0
+        for raw in raws:
+            whole = [tokenizer(text)["input_ids"] for text in (f"Instruction: {raw['instruction']}\nInput: {raw['input']}", raw["output"])]
+            source, target = (ids if len(ids) <= n else ids[:n - 1] + ids[-1:] for ids, n in zip(whole, (source_length, target_length)))
+            cut += len(source) < len(whole[0]) or len(target) < len(whole[1])
+            tokens += len(source) + len(target)
+            wanted[tuple(source), (0, *target[:-1]), tuple(target)] += 1
+        for shuffle in (False, True):
+            run_file = write_run_file(folder / "run.yaml", {
+                "name": "x", "model": {"path": str(folder / "t5"), "init": "random"}, "train": {"steps": 1, "global_batch": 1, "micro_batch": 1},
+                "data": {"train": [str(folder / "wikisql.parquet")], "source": "Instruction: {instruction}\nInput: {input}", "target": "{output}",
+                         "layout": "pack", "limit": 1000, "seq_length": source_length, "target_length": target_length, "shuffle": shuffle}})
+            what = f"packed pairs of {source_length} and {target_length} tokens, {'shuffled' if shuffle else 'in file order'}"
+            out = weft.json("inspect", run_file, "--batches", 1000)
+            rows = [row for batch in out["batches"] if batch["epoch"] == 1 for row in batch["rows"]]
+            found = [unpacked(row) for row in rows]
+            checks.that(None not in found, f"{what}: segments and positions stand in their places")
+            pairs = [pair for row in found for pair in row or ()]
+            checks.equal(len(pairs), 1000, f"{what}: number of pairs")
+            checks.that(Counter(pairs) == wanted, f"{what}: every pair once, id by id, with its own source")
+            positions = len(rows) * (source_length + target_length)
+            least = max(sum(len(p[0]) for p in pairs) / source_length, sum(len(p[1]) for p in pairs) / target_length)
+            # Where most pairs fill more than half a row there is little to put together.
+            checks.that(len(rows) < (1.05 if source_length == 256 else 1.3) * least, f"{what}: tight", f"{len(rows)} rows, no packing needs less than {least:.1f}; "
+                        f"{tokens / positions:.1%} of the positions hold a token")
+            # Counters are of the batches asked for: ask for the epoch's alone.
+            counts = weft.json("inspect", run_file, "--batches", len(rows))["counts"]
+            checks.equal(counts, {"rows": 1000, "dropped": 0, "truncated": cut, "split": 0, "nulls": 0, "repaired": 0, "incomplete": 0,
+                                  "tokens": tokens, "padding": positions - tokens}, f"{what}: counts")
+            # The control: two sources that change places are seen.
+            swapped = [(b[0], *a[1:]) if i == 0 else (a[0], *b[1:]) for i, (a, b) in enumerate([pairs[:2], pairs[:2]])] + pairs[2:]
+            checks.that(Counter(swapped) != wanted, f"{what}: another pair's source is seen")
+
+
 def check_chat(checks, weft, folder, data):
     """Conversations in ChatML; labels are what the assistant says, and the token that ends it."""
     from transformers import AutoTokenizer
@@ -151,7 +208,7 @@ def body(args, checks, folder):
     if not data:
         checks.that(True, "../shared/data is not here")
         return
-    for part in (check_wikitext, check_imdb, check_wikisql, check_chat):
+    for part in (check_wikitext, check_imdb, check_wikisql, check_packed_pairs, check_chat):
         part(checks, weft, folder, data)
 
 

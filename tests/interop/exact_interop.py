@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Exact mode through whole runs: the same bits in every layout; two models, three precisions.
+"""Exact mode through whole runs: the same bits in every layout; four models, three precisions.
 
     exact_interop.py --weft build/weft
 
@@ -19,14 +19,23 @@ from common import Weft, run_program, write_run_file
 
 STEPS, SEQ_LENGTH = 30, 24
 SHARDS = ("none", "zero1", "zero2", "zero3")
-# Qwen2 has 4 key/value heads, so exact_tp is 4; the Llama has 2, and no tp 4 in exact mode.
+# Of the first two exact_tp is chosen: 4 and 2, as many as key/value heads. The others are given 4 and
+# 8, above their key/value heads: ranks hold copies of these.
 MODELS = {
     "qwen2": ({"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_size": 48,
                "intermediate_size": 88, "num_attention_heads": 12, "num_key_value_heads": 4,
-               "vocab_size": 600, "tie_word_embeddings": True}, (1, 2, 4)),
+               "vocab_size": 600, "tie_word_embeddings": True}, (1, 2, 4), 0),
     "llama": ({"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 36,
                "intermediate_size": 50, "num_attention_heads": 6, "num_key_value_heads": 2,
-               "vocab_size": 1003, "tie_word_embeddings": False}, (1, 2))}
+               "vocab_size": 1003, "tie_word_embeddings": False}, (1, 2), 0),
+    "qwen2_copies": (
+        {"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_size": 48,
+         "intermediate_size": 88, "num_attention_heads": 12, "num_key_value_heads": 2,
+         "vocab_size": 600, "tie_word_embeddings": True}, (1, 2, 4), 4),
+    "llama_copies": (
+        {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 48,
+         "intermediate_size": 56, "num_attention_heads": 8, "num_key_value_heads": 1,
+         "vocab_size": 1003, "tie_word_embeddings": False}, (1, 2, 4), 8)}
 COMMON = {"num_hidden_layers": 2, "max_position_embeddings": 64, "rms_norm_eps": 1e-6,
           "initializer_range": 0.1, "hidden_act": "silu", "eos_token_id": 256}
 PRECISIONS = {"fp32": {"precision": "fp32"}, "bf16": {"precision": "bf16"},
@@ -68,7 +77,7 @@ def run_file(folder, model, precision):
         "name": "run", "seed": 3, "model": {"path": str(folder / model), "init": "random"},
         "data": {"train": [str(folder / "train.txt")], "eval": [str(folder / "eval.txt")],
                  "tokenizer": "bytes", "seq_length": SEQ_LENGTH},
-        "parallel": {"mode": "exact"},
+        "parallel": {"mode": "exact", "exact_tp": MODELS[model][2]},
         "train": {"steps": STEPS, "global_batch": 8, "lr": 3e-3, "clip_norm": 0.5,
                   "eval_every": 10, **PRECISIONS[precision]},
         "launch": {"threads": 1}})
@@ -130,7 +139,7 @@ def body(args, checks, folder):
     weft = Weft(args.weft)
     write_rows(folder / "train.txt", 90, 1)
     write_rows(folder / "eval.txt", 13, 2)
-    for model, (config, _) in MODELS.items():
+    for model, (config, *_) in MODELS.items():
         (folder / model).mkdir()
         (folder / model / "config.json").write_text(json.dumps({**COMMON, **config}))
         for precision in PRECISIONS:

@@ -17,8 +17,8 @@ def save_random_model(config, folder, seed, std=0.05, **options):
     model.save_pretrained(folder, **options)
 
 
-def load(folder, dtype=torch.float32):
-    return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="eager")
+def load(folder, dtype=torch.float32, attention="eager"):
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation=attention)
 
 
 def weights(model):
@@ -88,6 +88,27 @@ def train(folder, rows, steps, batch, lr, clip, weight_decay=0.01):
         result.losses.append(loss.item())
         result.grad_norms.append(norm)
         result.target_tokens.append(int(mask[:, 1:].sum()))
+    model.eval()
+    return result
+
+
+def train_on_padding(folder, batches, lr, clip, weight_decay=0.01):
+    """As train(), over rows that are padded already (ids, length), every id a label. As people run it, with sdpa: there a row
+    that is nothing but padding attends to nothing, where eager would look at all of it, also ahead."""
+    model = load(folder, attention="sdpa").train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=weight_decay)
+    result = Trained([], [], [], model)
+    for rows in batches:
+        ids = torch.tensor([row["ids"] for row in rows])
+        mask = (torch.arange(ids.shape[1])[None] < torch.tensor([row["length"] for row in rows])[:, None]).long()
+        optimizer.zero_grad()
+        loss = model(input_ids=ids, attention_mask=mask, labels=ids).loss
+        loss.backward()
+        norm = clip_gradients(model, clip)
+        optimizer.step()
+        result.losses.append(loss.item())
+        result.grad_norms.append(norm)
+        result.target_tokens.append(ids[:, 1:].numel())
     model.eval()
     return result
 

@@ -56,7 +56,7 @@ class Case:
     def rows(self, texts):
         return peer.token_rows(texts, self.encode, SEQ_LENGTH)
 
-    def run_file(self, name, layout="pad", **train):
+    def run_file(self, name, layout="pad", data=None, **train):
         settings = {"steps": STEPS, "global_batch": BATCH, "micro_batch": 2, "lr": LR,
                     "clip_norm": CLIP, **train}
         init = settings.pop("init", "pretrained")
@@ -65,7 +65,7 @@ class Case:
             "model": {"path": str(self.source), "init": init},
             "data": {"train": [str(self.folder / "train.txt")],
                      "eval": [str(self.folder / "eval.txt")], "tokenizer": self.tokenizer,
-                     "seq_length": SEQ_LENGTH, "shuffle": False, "layout": layout},
+                     "seq_length": SEQ_LENGTH, "shuffle": False, "layout": layout, **(data or {})},
             "train": settings, "launch": {"threads": 2}})
 
 
@@ -294,6 +294,27 @@ def check_pack(case, checks):
                  f"{case.name}: eval loss of packed rows, beside rows alone")
 
 
+def check_padding(case, checks):
+    """Padding and empty rows as labels: every position of the padded row is learned, as transformers does with labels = ids."""
+    run_file = case.run_file("padding", data={"mask_padding": False, "drop_empty": False})
+    shown = case.weft.json("inspect", run_file, "--batches", STEPS)
+    batches = [batch["rows"] for batch in shown["batches"]]
+    lengths = [row["length"] for rows in batches for row in rows]
+    checks.that(min(lengths) == 0 and max(lengths) == SEQ_LENGTH, f"{case.name}: an empty row and a full one, padding learned")
+    steps, _ = case.weft.train(run_file, case.folder / "padding")
+    theirs = peer.train_on_padding(case.source, batches, LR, CLIP)
+    checks.close([line["loss"] for line in steps], theirs.losses, LOSS_TOLERANCE,
+                 f"{case.name}: loss of each step, padding learned")
+    checks.close([line["grad_norm"] for line in steps], theirs.grad_norms, NORM_TOLERANCE,
+                 f"{case.name}: gradient norm of each step, padding learned")
+    checks.equal([line["target_tokens"] for line in steps], theirs.target_tokens,
+                 f"{case.name}: targets of each step, padding learned")
+    start, ours = peer.weights(peer.load(case.source)), peer.weights(peer.load(case.folder / "padding" / "final"))
+    walked = sum((p - start[n]).square().sum() for n, p in peer.weights(theirs.model).items()) ** 0.5
+    apart = sum((p - ours[n]).square().sum() for n, p in peer.weights(theirs.model).items()) ** 0.5
+    checks.that(apart < UPDATE_TOLERANCE * walked, f"{case.name}: weights, padding learned", f"{apart / walked:.1e} of the way")
+
+
 def check_dynamic(case, checks):
     """Rows padded to a bucket train as rows padded to seq_length do."""
     steps, _ = case.weft.train(case.run_file("dynamic", layout="dynamic"), case.folder / "dynamic")
@@ -341,6 +362,7 @@ def body(args, checks, folder):
         checks.section(check_resume, case, run_dir)
         checks.section(check_pack, case)
         checks.section(check_dynamic, case)
+        checks.section(check_padding, case)
         checks.section(check_bf16, case)
 
 

@@ -133,7 +133,8 @@ def body(args, checks, folder):
     os.chdir(ROOT)  # the paths of the run files are the repository's
     qwen = AutoTokenizer.from_pretrained(data / "tokenizers/qwen2")
     lines = texts_of("text", data / "wikitext2/wiki.valid.raw", folder)["text"]
-    check_workload(checks, weft, "1-qwen-tp-dp", padded_rows(lines, qwen, 2048, False, False), 4, True)
+    out = check_workload(checks, weft, "1-qwen-tp-dp", padded_rows(lines, qwen, 2048, False, False), 4, True)
+    checks.that("not_built" not in out, "1-qwen-tp-dp: this build trains it")
     part = lines[:round(len(lines) * 0.1)]
     out = check_workload(checks, weft, "2-qwen-tutorial", padded_rows(part, qwen, 512, True, True), 4, True)
     checks.that("not_built" not in out, "2-qwen-tutorial: this build trains it")

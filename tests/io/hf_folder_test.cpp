@@ -130,5 +130,29 @@ TEST_F(HubCache, AbsentSaysTheCommand) {
   }
 }
 
+// A mistyped path of this machine needs no word about the hub.
+TEST_F(HubCache, LocalPathsAreNotTakenForNames) {
+  const std::string here = model_.parent_path().string();
+  for (const std::string& name : {std::string("./model"), std::string("../model"), here + "/other",
+                                  std::string("model.safetensors"), std::string("run.yaml")}) {
+    try {
+      resolve_model_path(name);
+      FAIL() << name;
+    } catch (const UserError& e) {
+      EXPECT_EQ(std::string(e.what()), "there is no folder or file " + name);
+      EXPECT_EQ(e.hint(), "") << name;
+    }
+  }
+  // What lies in a folder that is there is local, where the cache does not have it.
+  const auto before = std::filesystem::current_path();
+  std::filesystem::create_directory(folder_ / "Org");
+  std::filesystem::current_path(folder_.path());
+  const auto found = resolve_model_path("Org/Some.Model-1");
+  const std::string refused = error_of<UserError>([] { resolve_model_path("Org/Othr"); });
+  std::filesystem::current_path(before);
+  EXPECT_EQ(found, model_ / "snapshots/c0ffee");
+  EXPECT_EQ(refused.find("hf download"), std::string::npos) << refused;
+}
+
 }  // namespace
 }  // namespace weft

@@ -11,12 +11,14 @@ struct Case {
   TestVector<int32_t> lengths;
   Dtype dtype = Dtype::kF32;
   TestVector<int32_t> positions = {};  // of packed rows
+  bool padding_attends = false;
 
   int64_t width() const { return (H + 2 * G) * D; }
   float scale() const { return 1.0f / std::sqrt(static_cast<float>(D)); }
   std::string text() const {
-    return fmt::format("B {} T {} H {} G {} D {} {}{}", B, T, H, G, D, dtype_name(dtype),
-                       positions.empty() ? "" : " packed");
+    return fmt::format("B {} T {} H {} G {} D {} {}{}{}", B, T, H, G, D, dtype_name(dtype),
+                       positions.empty() ? "" : " packed",
+                       padding_attends ? ", padding attends" : "");
   }
 };
 
@@ -51,6 +53,11 @@ std::vector<Case> cases() {
     list.push_back(packed({2, 200, 4, 2, 16, {}, dtype}, {{64, 65, 1, 70}, {3, 127, 30}}));
     list.push_back(packed({3, 300, 2, 2, 18, {}, dtype}, {{130, 170}, {}, {7, 11, 200, 13, 60}}));
     list.push_back(packed({1, 140, 3, 1, 64, {}, dtype}, {{140}}));
+    // Padding behind nothing, one token, a block, within a block of keys and one of queries.
+    list.push_back({2, 5, 2, 1, 2, {5, 3}, dtype, {}, true});
+    list.push_back({4, 200, 4, 2, 16, {0, 1, 64, 200}, dtype, {}, true});
+    list.push_back({4, 330, 2, 1, 18, {63, 65, 150, 329}, dtype, {}, true});
+    list.push_back({2, 140, 3, 1, 64, {130, 20}, dtype, {}, true});
   }
   return list;
 }
@@ -67,7 +74,8 @@ AttentionArgs forward_args(const Case& c, const Buffer& qkv, Buffer& out, Buffer
           .lengths = c.lengths.data(),
           .out = out.data(),
           .lse = lse.floats(),
-          .positions = c.positions.empty() ? nullptr : c.positions.data()};
+          .positions = c.positions.empty() ? nullptr : c.positions.data(),
+          .padding_attends = c.padding_attends};
 }
 
 Outputs forward(const Case& c, const Buffer& qkv, const Kernels& kernels, Bench& bench) {
@@ -95,7 +103,8 @@ Buffer backward(const Case& c, const Buffer& qkv, const Outputs& forward_result,
       .dout = dout.data(),
       .lse = forward_result[1].floats(),
       .dqkv = dqkv.data(),
-      .positions = c.positions.empty() ? nullptr : c.positions.data()};
+      .positions = c.positions.empty() ? nullptr : c.positions.data(),
+      .padding_attends = c.padding_attends};
   const size_t bytes = kernels.attention_backward_workspace(args, bench.num_threads());
   kernels.attention_backward(bench.context(bytes), args);
   return dqkv;
@@ -228,9 +237,46 @@ TEST(Attention, SegmentsDoNotLeak) {
   }
 }
 
+// Padding that attends changes nothing before it, looks at no padding, and has the output of a
+// query of its own behind the row.
+TEST(Attention, PaddingAttendsToItsRow) {
+  for (const Dtype dtype : kBothTypes) {
+    const Case c = {2, 200, 4, 2, 16, {70, 0}, dtype, {}, true};
+    Case without = c;
+    without.padding_attends = false;
+    const Buffer qkv = Buffer::random(dtype, c.B * c.T * c.width(), 1);
+    // Other keys and values behind the row.
+    Buffer changed = qkv;
+    for (int64_t t = 70; t < c.T; ++t) {
+      for (int64_t i = c.H * c.D; i < c.width(); ++i) changed.set(t * c.width() + i, 3.0);
+    }
+    const int64_t row = c.H * c.D;
+    Bench bench(2);
+    for (const Kernels* tested : tested_kernels_and_ref()) {
+      const Kernels& kernels = *tested;
+      const char* name = kernels.name;
+      const bool is_cudnn = std::string(name) == "cuda" && dtype == Dtype::kBf16;
+      const Outputs with = forward(c, qkv, kernels, bench);
+      const Outputs other = forward(c, changed, kernels, bench);
+      const Outputs plain = forward(without, qkv, kernels, bench);
+      for (int64_t i = 0; i < c.B * c.T * row; ++i) {
+        const bool is_row = i < 70 * row, is_empty = i >= c.T * row;
+        ASSERT_EQ(with[0][i], other[0][i]) << name << " at " << i;
+        if ((is_row || is_empty) && !is_cudnn) {
+          ASSERT_EQ(with[0][i], plain[0][i]) << name << " at " << i;
+        }
+      }
+      double padded = 0.0;
+      for (int64_t i = 70 * row; i < c.T * row; ++i) padded += std::abs(with[0][i]);
+      EXPECT_GT(padded, 0.0) << name;
+    }
+  }
+}
+
 TEST(Attention, GradientOfRefIsTheDifference) {
   for (const Case& c :
-       {Case{2, 6, 2, 1, 4, {6, 4}}, packed({2, 6, 2, 1, 4, {}}, {{2, 4}, {1, 2, 2}})}) {
+       {Case{2, 6, 2, 1, 4, {6, 4}}, packed({2, 6, 2, 1, 4, {}}, {{2, 4}, {1, 2, 2}}),
+        Case{3, 6, 2, 1, 4, {2, 5, 0}, Dtype::kF32, {}, true}}) {
     Buffer qkv = Buffer::random(c.dtype, c.B * c.T * c.width(), 1);
     const Buffer dout = Buffer::random(c.dtype, c.B * c.T * c.H * c.D, 2);
     Bench bench(1);

@@ -36,6 +36,7 @@ Heads heads_of(const Args& args, std::initializer_list<const void*> addresses) {
           .D = static_cast<int>(args.D),
           .columns = static_cast<int>(ceil_div(args.D, 16) * 16),
           .vectored = is_vectored<Value>(args.D, addresses),
+          .padding_attends = args.padding_attends,
           .lengths = args.lengths,
           .positions = args.positions};
 }

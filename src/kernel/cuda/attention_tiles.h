@@ -45,12 +45,17 @@ struct Heads {
   int T, H, G, D;
   int columns;    // D up to a multiple of 16
   bool vectored;  // rows can be read 16 bytes at a time
+  bool padding_attends;
   const int32_t* lengths;
   const int32_t* positions;
 
   __device__ int64_t width() const { return int64_t{H + 2 * G} * D; }
   __device__ int length(int b) const { return max(0, min(lengths[b], T)); }
-  // Of the segment that position t < length is in.
+  // Queries below this one attend; keys are those below the length.
+  __device__ int num_queries(int length) const {
+    return padding_attends && length > 0 ? T : length;
+  }
+  // Of the segment that query t is in.
   __device__ int begin(int b, int t) const {
     return positions == nullptr ? 0 : t - positions[int64_t{b} * T + t];
   }

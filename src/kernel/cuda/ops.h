@@ -48,5 +48,6 @@ void tell_target(const Context& context, const TellTargetArgs& args);
 void join_leaves(const Context& context, const JoinLeavesArgs& args);
 void local_targets(const Context& context, const LocalTargetsArgs& args);
 void take_rows(const Context& context, const TakeRowsArgs& args);
+void reduce_tree(const Context& context, const ReduceTreeArgs& args);
 
 }  // namespace weft::cuda

@@ -3,6 +3,29 @@
 
 namespace weft {
 
+namespace {
+
+const DeviceKernels kDeviceKernels = {
+    .exact_sum = cuda::exact_sum,
+    .norm = cuda::norm,
+    .adamw_table = cuda::adamw_table,
+    .adamw_table_bytes = cuda::adamw_table_bytes,
+    .adamw_list = cuda::adamw_list,
+    .squares_table = cuda::squares_table,
+    .squares_table_bytes = cuda::squares_table_bytes,
+    .squares_list = cuda::squares_list,
+    .store_sum = cuda::store_sum,
+    .round_sum = cuda::round_sum,
+    .tell_leaf = cuda::tell_leaf,
+    .tell_target = cuda::tell_target,
+    .join_leaves = cuda::join_leaves,
+    .local_targets = cuda::local_targets,
+    .take_rows = cuda::take_rows,
+    .reduce_tree = cuda::reduce_tree,
+};
+
+}  // namespace
+
 const Kernels* cuda_kernels() {
   static const Kernels table = {
       .name = "cuda",
@@ -31,27 +54,7 @@ const Kernels* cuda_kernels() {
       .add = cuda::add,
       .squares = cuda::squares,
       .adamw = cuda::adamw,
-  };
-  return &table;
-}
-
-const DeviceKernels* cuda_device_kernels() {
-  static const DeviceKernels table = {
-      .exact_sum = cuda::exact_sum,
-      .norm = cuda::norm,
-      .adamw_table = cuda::adamw_table,
-      .adamw_table_bytes = cuda::adamw_table_bytes,
-      .adamw_list = cuda::adamw_list,
-      .squares_table = cuda::squares_table,
-      .squares_table_bytes = cuda::squares_table_bytes,
-      .squares_list = cuda::squares_list,
-      .store_sum = cuda::store_sum,
-      .round_sum = cuda::round_sum,
-      .tell_leaf = cuda::tell_leaf,
-      .tell_target = cuda::tell_target,
-      .join_leaves = cuda::join_leaves,
-      .local_targets = cuda::local_targets,
-      .take_rows = cuda::take_rows,
+      .device = &kDeviceKernels,
   };
   return &table;
 }

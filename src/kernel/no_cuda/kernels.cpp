@@ -4,6 +4,5 @@
 namespace weft {
 
 const Kernels* cuda_kernels() { return nullptr; }
-const DeviceKernels* cuda_device_kernels() { return nullptr; }
 
 }  // namespace weft

@@ -59,14 +59,15 @@ void attend_head(const AttentionArgs& args, int64_t b, int64_t h) {
   const int64_t start = b * args.T * width;
   for (int64_t t = 0; t < args.T; ++t) {
     const int64_t at = ((b * args.T + t) * args.H + h) * args.D;
+    const int64_t length = args.lengths[b];
     double lse = 0.0;
-    if (t >= args.lengths[b]) {
+    if (t >= length && (length == 0 || !args.padding_attends)) {
       zero_row(args.out, args.dtype, at, args.D);
     } else {
       const Query query = {.dtype = args.dtype,
                            .D = args.D,
                            .begin = args.positions ? t - args.positions[b * args.T + t] : 0,
-                           .count = t + 1,
+                           .count = std::min(t + 1, length),
                            .scale = args.scale,
                            .q_data = args.qkv,
                            .q = start + t * width + h * args.D,

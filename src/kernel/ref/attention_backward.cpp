@@ -22,6 +22,9 @@ struct Backward {
     return ((b * args.T + t) * args.H + h) * args.D;
   }
 
+  // Queries before this one attend; keys are those below the length.
+  int64_t num_queries(int64_t b) const { return args.padding_attends ? args.T : args.lengths[b]; }
+
   // Of the segment that t is in.
   int64_t begin(int64_t b, int64_t t) const {
     return args.positions ? t - args.positions[b * args.T + t] : 0;
@@ -51,7 +54,7 @@ struct Backward {
   void query(int64_t b, int64_t h, int64_t t) const {
     const int64_t g = h / (args.H / args.G);
     double dq[kMaxHeadDim] = {};
-    for (int64_t j = begin(b, t); t < args.lengths[b] && j <= t; ++j) {
+    for (int64_t j = begin(b, t); t < num_queries(b) && j <= t && j < args.lengths[b]; ++j) {
       const double ds = pair(b, h, t, j).ds;
       for (int64_t d = 0; d < args.D; ++d) dq[d] += ds * get(args.qkv, args.dtype, k(b, j, g) + d);
     }
@@ -62,7 +65,7 @@ struct Backward {
     const int64_t group = args.H / args.G;
     double dk[kMaxHeadDim] = {}, dv[kMaxHeadDim] = {};
     for (int64_t h = g * group; h < (g + 1) * group; ++h) {
-      for (int64_t t = j; t < args.lengths[b] && begin(b, t) <= j; ++t) {
+      for (int64_t t = j; j < args.lengths[b] && t < num_queries(b) && begin(b, t) <= j; ++t) {
         const Pair at = pair(b, h, t, j);
         for (int64_t d = 0; d < args.D; ++d) {
           dk[d] += at.ds * get(args.qkv, args.dtype, q(b, t, h) + d);

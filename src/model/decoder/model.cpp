@@ -101,7 +101,7 @@ class Tracer {
     const Ref qkv = g_.rope(g_.linear(y, {wq, wk, wv}, b), cosine_, sine_, positions_, shape);
     const Ref attended =
         starts_ ? g_.cached_attention(qkv, starts_, lengths_, cache(i, "k"), cache(i, "v"), shape)
-                : g_.attention(qkv, lengths_, positions_, shape);
+                : g_.attention(qkv, lengths_, positions_, shape, o_.learns_padding);
     const Ref wo = weight(i, LayerPart::kO, {c_.hidden_size, q});
     return g_.linear(attended, {wo}, biases(c_.o_bias, i, {{LayerPart::kO, c_.hidden_size}}));
   }

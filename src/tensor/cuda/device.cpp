@@ -4,6 +4,9 @@
 #include <cuda_runtime.h>
 #include <unistd.h>
 
+#include <cstring>
+#include <map>
+
 #include "base/error.h"
 #include "tensor/cuda/check.h"
 
@@ -62,6 +65,7 @@ class CudaDevice : public Device {
     check(cudaStreamCreateWithFlags(&copies_, cudaStreamNonBlocking), "cudaStreamCreate");
   }
   ~CudaDevice() override {
+    for (const auto& [handle, memory] : imported_) cudaIpcCloseMemHandle(memory);
     cudaStreamDestroy(copies_);
     cudaStreamDestroy(stream_);
   }
@@ -78,10 +82,9 @@ class CudaDevice : public Device {
       size_t available = 0, all = 0;
       cudaGetLastError();
       cudaMemGetInfo(&available, &all);
-      throw UserError(
-          fmt::format("{} bytes of GPU memory are wanted, {} of {} are free", bytes, available,
-                      all),
-          "another program may hold memory of this GPU: nvidia-smi shows which");
+      throw UserError(fmt::format("{} bytes of GPU memory are wanted, {} of {} are free", bytes,
+                                  available, all),
+                      "another program may hold memory of this GPU: nvidia-smi shows which");
     }
     check(error, "cudaMalloc");
     check(cudaMemsetAsync(at, 0, static_cast<size_t>(bytes), stream_), "cudaMemset");
@@ -112,6 +115,27 @@ class CudaDevice : public Device {
     if (to == from || bytes == 0) return;
     check(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDefault, stream_),
           "cudaMemcpyAsync");
+  }
+
+  Exported export_memory(std::byte* memory) override {
+    Exported exported{{}, memory, ::getpid()};
+    cudaIpcMemHandle_t handle;
+    static_assert(sizeof handle == sizeof exported.handle);
+    check(cudaIpcGetMemHandle(&handle, memory), "cudaIpcGetMemHandle");
+    std::memcpy(exported.handle, &handle, sizeof handle);
+    return exported;
+  }
+  std::byte* import_memory(const Exported& exported) override {
+    if (exported.process == ::getpid()) return exported.here;
+    const std::string key(reinterpret_cast<const char*>(exported.handle), sizeof exported.handle);
+    void*& memory = imported_[key];
+    if (!memory) {
+      cudaIpcMemHandle_t handle;
+      std::memcpy(&handle, exported.handle, sizeof handle);
+      check(cudaIpcOpenMemHandle(&memory, handle, cudaIpcMemLazyEnablePeerAccess),
+            "cudaIpcOpenMemHandle");
+    }
+    return static_cast<std::byte*>(memory);
   }
 
   void wait() override { check(cudaStreamSynchronize(stream_), "work of the stream"); }
@@ -146,6 +170,7 @@ class CudaDevice : public Device {
   int number_;
   std::string name_;
   cudaStream_t stream_ = nullptr, copies_ = nullptr;
+  std::map<std::string, void*> imported_;  // by handle: one process opens a handle once
 };
 
 }  // namespace
@@ -158,9 +183,9 @@ int count_cuda_devices(std::string* why_none) {
   if (driver == 0) {
     *why_none = "no NVIDIA driver is loaded";
   } else if (error == cudaErrorInsufficientDriver) {
-    *why_none = fmt::format("the driver serves CUDA {}.{}, this weft was built with {}.{}",
-                            driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000,
-                            CUDART_VERSION % 1000 / 10);
+    *why_none =
+        fmt::format("the driver serves CUDA {}.{}, this weft was built with {}.{}", driver / 1000,
+                    driver % 1000 / 10, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
   } else {
     *why_none = error == cudaSuccess || error == cudaErrorNoDevice
                     ? "the driver shows no GPU (is CUDA_VISIBLE_DEVICES set?)"

@@ -1,6 +1,7 @@
 // tensor/no_cuda/device.cpp: a program built without CUDA has no GPU to open.
-#include "base/error.h"
 #include "tensor/device.h"
+
+#include "base/error.h"
 
 namespace weft {
 namespace {

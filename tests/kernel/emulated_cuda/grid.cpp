@@ -12,6 +12,7 @@
 
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "base/error.h"
@@ -188,6 +189,8 @@ std::byte* dynamic_shared() { return machine.shared_begin; }
 int lane() { return static_cast<int>(machine.index % 32); }
 
 void run_grid(dim3 grid, dim3 block, std::size_t shared_bytes, const std::function<void()>& body) {
+  static std::mutex one_at_a_time;  // of ranks that are threads: there is one machine
+  const std::lock_guard lock(one_at_a_time);
   ensure(block.x * block.y * block.z <= kMaxThreads && block.x * block.y * block.z > 0,
          "a block has 1 to 1024 threads");
   ensure(block.z <= 64 && grid.y <= 65535 && grid.z <= 65535 && grid.x <= 0x7fffffff,

@@ -13,11 +13,27 @@ namespace weft {
 
 void cuda::fail(cudaError_t, const char* what) { throw BugError(what); }
 
-// The products are cuBLASLt's on a GPU; attention is the own kernel alone.
+namespace {
+
+// The products are cuBLASLt's on a GPU; here they are the CPU's, by one thread, since a GPU's
+// workspace knows of no threads. (Not ref's: exact mode wants sums of leaves rounded one by one.)
+void gemm(const Context& context, const GemmArgs& args) {
+  thread_local ThreadPool one(1);
+  Context c = context;
+  c.pool = &one;
+  cpu_kernels().gemm(c, args);
+}
+size_t gemm_workspace(const GemmArgs& args, int) { return cpu_kernels().gemm_workspace(args, 1); }
+
+}  // namespace
+
+// Attention is the own kernel alone.
 const Kernels& emulated_kernels() {
   static const Kernels table = [] {
     Kernels t = ref_kernels();
     t.name = "cuda_emulated";
+    t.gemm = gemm;
+    t.gemm_workspace = gemm_workspace;
     t.embedding = cuda::embedding;
     t.embedding_backward = cuda::embedding_backward;
     t.embedding_backward_workspace = cuda::embedding_backward_workspace;
@@ -43,6 +59,7 @@ const Kernels& emulated_kernels() {
     };
     t.squares = cuda::squares;
     t.adamw = cuda::adamw;
+    t.device = &emulated_device_kernels();
     return t;
   }();
   return table;
@@ -65,6 +82,7 @@ const DeviceKernels& emulated_device_kernels() {
       .join_leaves = cuda::join_leaves,
       .local_targets = cuda::local_targets,
       .take_rows = cuda::take_rows,
+      .reduce_tree = cuda::reduce_tree,
   };
   return table;
 }

@@ -3,7 +3,8 @@
 // A task is one head and 128 queries of one row. Positions past the row's length are never queries,
 // and a key never comes after its query, so the length needs no mask of its own. The segments of a
 // packed row are taken one after the other, each as a row that begins where it begins: no mask
-// either, no key of another segment is touched, and the bits are those of the segment alone.
+// either, no key of another segment is touched, and the bits are those of the segment alone. Where
+// padding attends, its queries are a block of their own behind those of the row, whose bits stay.
 #include "kernel/cpu/level/attention_forward.h"
 #include "kernel/cpu/level/ops.h"
 #include "kernel/cpu/workspace.h"
@@ -58,7 +59,12 @@ void attention(const Context& context, const AttentionArgs& args) {
         t = last;
       }
       const HeadView<T> head = view_of<T>(args, b, h, 0);
-      for (int64_t t = greater(first, stop); t < end; ++t) {
+      const int64_t padding = greater(first, stop);
+      if (args.padding_attends && args.lengths[b] > 0 && padding < end) {
+        attend_block(head, scratch, padding, end - padding, 0, args.lengths[b]);
+        return;
+      }
+      for (int64_t t = padding; t < end; ++t) {
         __builtin_memset(head.out + t * head.out_step, 0, static_cast<size_t>(args.D) * sizeof(T));
         if (head.lse) head.lse[t] = 0.0f;
       }

@@ -4,7 +4,8 @@
 // and, below each, the blocks of queries: P = exp(scale q·k - lse) is made again, dP = dout·v,
 // dS = P (dP - delta) scale with delta = dout·out; then dv += P^T dout, dk += dS^T q, dq += dS k.
 // dk and dv gather the query heads in order, so the result is one fixed sum. The segments of a
-// packed row are taken one after the other, each as if it were a row.
+// packed row are taken one after the other, each as if it were a row. Where padding attends, a row
+// has more queries than keys.
 #include "kernel/cpu/level/attention_block.h"
 #include "kernel/cpu/level/ops.h"
 #include "kernel/cpu/workspace.h"
@@ -61,6 +62,17 @@ Scratch<Element> scratch_of(const Context& context, int64_t T, int64_t D, int th
   }
 }
 
+// Element (m, n), n >= first, of a square block becomes `value`.
+[[gnu::flatten]] void fill_columns_from(float* block, int64_t rows, int64_t first, float value) {
+  for (int64_t m = 0; m < rows; ++m) {
+    float* row = block + m * kBlock;
+    for (int64_t n = first / kLanes * kLanes; n < kBlock; n += kLanes) {
+      const int kept = static_cast<int>(greater(0, first - n));
+      store(row + n, fill_rest(load(row + n), value, Part{kept}));
+    }
+  }
+}
+
 WEFT_INLINE void clear(float* p, int64_t n) {
   __builtin_memset(p, 0, static_cast<size_t>(n) * sizeof(float));
 }
@@ -72,7 +84,8 @@ struct Head {
   const AttentionBackwardArgs& args;
   const Scratch<typename B::Element>& scratch;
   int64_t b, g;
-  int64_t begin, length;
+  int64_t begin, length;  // length: of the keys
+  int64_t num_queries;
   int64_t width = (args.H + 2 * args.G) * args.D;
   int64_t Dp = padded(args.D);
   int64_t row = b * args.T + begin;
@@ -86,7 +99,7 @@ struct Head {
   int64_t o(int64_t t, int64_t h) const { return ((row + t) * args.H + h) * args.D; }
 
   void find_deltas(int64_t h) const {
-    for (int64_t t = 0; t < length; ++t) {
+    for (int64_t t = 0; t < num_queries; ++t) {
       const T* out = static_cast<const T*>(args.out) + o(t, h);
       const T* dout = static_cast<const T*>(args.dout) + o(t, h);
       Vec sum = zero();
@@ -114,7 +127,7 @@ struct Head {
 
   void query_block(int64_t h, int64_t key, int64_t first) const {
     const bool diagonal = key == first;
-    const int64_t rows = lesser(kBlock, length - first);
+    const int64_t rows = lesser(kBlock, num_queries - first);
     const int64_t tiles = round_up(rows, kTileRows);
     const Shape lower_c = diagonal ? Shape::kLowerC : Shape::kWhole;
     const Shape upper_a = diagonal ? Shape::kUpperA : Shape::kWhole;
@@ -128,6 +141,10 @@ struct Head {
     if (diagonal) {
       fill_above_diagonal(scratch.p, tiles, -__builtin_inff());
       fill_above_diagonal(scratch.ds, tiles, 0.0f);
+    }
+    // Queries behind the row come after the rest of its last block of keys, which is no key.
+    if (num_queries > length && key + kBlock > length) {
+      fill_columns_from(scratch.p, tiles, length - key, -__builtin_inff());
     }
     const float* lse = args.lse + (b * args.H + h) * args.T + begin + first;
     for (int64_t r = 0; r < rows; ++r) weigh(r, lse[r], scratch.delta[first + r]);
@@ -144,20 +161,20 @@ struct Head {
 
   void query_head(int64_t h) const {
     find_deltas(h);
-    clear(scratch.dq, round_up(length, kBlock) * Dp);
+    clear(scratch.dq, round_up(num_queries, kBlock) * Dp);
     for (int64_t key = 0; key < length; key += kBlock) {
       const int64_t keys = lesser(kBlock, length - key);
       const T* k = qkv(key, args.H + g);
       const T* v = qkv(key, args.H + args.G + g);
       B::pack_both(k, width, keys, args.D, scratch.k_rows, scratch.k);
       B::pack_rows(v, width, keys, args.D, scratch.v_rows, kBlock, scratch.room);
-      for (int64_t first = key; first < length; first += kBlock) query_block(h, key, first);
+      for (int64_t first = key; first < num_queries; first += kBlock) query_block(h, key, first);
     }
-    write(scratch.dq, h);
+    write(scratch.dq, h, num_queries);
   }
 
-  void write(const float* from, int64_t head) const {
-    for (int64_t t = 0; t < length; ++t) {
+  void write(const float* from, int64_t head, int64_t count) const {
+    for (int64_t t = 0; t < count; ++t) {
       T* to = dqkv(t, head);
       each_vector(args.D, [&](int64_t i, auto part) {
         store(to + i, load(from + t * Dp + i, part), part);
@@ -170,11 +187,10 @@ struct Head {
     clear(scratch.dv, round_up(length, kBlock) * Dp);
     const int64_t group = args.H / args.G;
     for (int64_t h = g * group; h < (g + 1) * group; ++h) query_head(h);
-    write(scratch.dk, args.H + g);
-    write(scratch.dv, args.H + args.G + g);
+    write(scratch.dk, args.H + g, length);
+    write(scratch.dv, args.H + args.G + g, length);
   }
 
-  // The padding behind the last segment has no gradient.
   void clear_gradients() const {
     const int64_t group = args.H / args.G;
     const size_t bytes = static_cast<size_t>(args.D) * sizeof(T);
@@ -191,12 +207,14 @@ void run_row(const AttentionBackwardArgs& args, const Scratch<typename Blocks<T>
              int64_t b, int64_t g) {
   const int32_t* positions = args.positions ? args.positions + b * args.T : nullptr;
   const int64_t length = lesser(args.T, args.lengths[b]);
+  // The padding behind the last segment has no gradient, but as queries that attend.
+  Head<T>{args, scratch, b, g, length, args.T - length, 0}.clear_gradients();
   for (int64_t t = 0; t < length;) {
     const int64_t end = segment_end(positions, t, length);
-    Head<T>{args, scratch, b, g, t, end - t}.run();
+    const int64_t num_queries = args.padding_attends ? args.T : end - t;
+    Head<T>{args, scratch, b, g, t, end - t, num_queries}.run();
     t = end;
   }
-  Head<T>{args, scratch, b, g, length, args.T - length}.clear_gradients();
 }
 
 }  // namespace

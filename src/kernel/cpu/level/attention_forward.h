@@ -77,6 +77,16 @@ ForwardScratch<Element> forward_scratch(std::byte* workspace, int64_t D, int thr
   }
 }
 
+// Scores of the last keys of a block become -infinity.
+[[gnu::flatten]] inline void hide_last_keys(float* s, int64_t queries, int64_t begin,
+                                            int64_t first_hidden) {
+  for (int64_t j = first_hidden; j < kBlock; ++j) {
+    for (int64_t i = begin; i < queries; i += kLanes) {
+      store(s + j * queries + i, splat(-__builtin_inff()));
+    }
+  }
+}
+
 // Two vectors of queries from i on: scores become weights 2^(scale s - highest).
 template <typename Element>
 [[gnu::flatten]] void weigh(const ForwardScratch<Element>& scratch, int64_t queries, int64_t i,
@@ -114,14 +124,14 @@ template <typename Element>
 }
 
 // Queries first .. first + rows - 1; key j counts for query i where j <= i + ahead (positions of
-// queries may be counted from another place than those of keys).
+// queries may be counted from another place than those of keys) and j < num_keys.
 template <typename T, typename Element = typename Blocks<T>::Element>
 void attend_block(const HeadView<T>& head, const ForwardScratch<Element>& scratch, int64_t first,
-                  int64_t rows, int64_t ahead) {
+                  int64_t rows, int64_t ahead, int64_t num_keys = INT64_MAX) {
   using B = Blocks<T>;
   const int64_t D = head.D, Dp = padded(D);
   const int64_t queries = round_up(rows, kTileColumns);
-  const int64_t count = first + ahead + rows;
+  const int64_t count = lesser(num_keys, first + ahead + rows);
   B::pack_rows(head.q + first * head.q_step, head.q_step, rows, D, scratch.q, queries,
                scratch.room);
   __builtin_memset(scratch.o, 0, static_cast<size_t>(queries * Dp) * sizeof(float));
@@ -141,6 +151,7 @@ void attend_block(const HeadView<T>& head, const ForwardScratch<Element>& scratc
     float* s = scratch.s + begin;
     B::scores(queries, begin, Dp, scratch.k, scratch.q, s, square ? Shape::kUpperC : Shape::kWhole);
     if (shift < kBlock) hide_later_keys(scratch.s, queries, begin, shift);
+    if (key + kBlock > num_keys) hide_last_keys(scratch.s, queries, begin, keys);
     for (int64_t i = begin; i < queries; i += kTileColumns) {
       weigh(scratch, queries, i, head.scale * kLog2E);
     }

@@ -1,0 +1,175 @@
+#!/usr/bin/env python3
+"""The program behind `make bench-gpu`: weft and torch.compile train one full-size model in turns.
+
+    gpu_bench.py --weft build-cuda/weft --model qwen2.5-0.5b --out FILE.md [--turns N] [--steps N]
+
+Both start from the same weights where the model is small enough to write them (else each draws its
+own), read the same rows, keep weights, gradients and states in bf16, and do not clip. The figure is
+the median step without the first ones of each turn. Memory: of weft the arena (which holds the
+libraries' workspaces), of PyTorch max_memory_allocated. A missed bar is marked, not an error.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import gpu_workload
+
+HERE = Path(__file__).resolve().parent
+DROPPED = 5
+LOSS_TOLERANCE = 2e-2  # relative, of the losses shown
+
+
+def read_lines(path):
+    try:
+        text = path.read_text(encoding="ascii")
+    except OSError:
+        return []
+    lines = [json.loads(line) for line in text.split("\n")[:-1] if line]
+    return [line for line in lines if "loss" in line]
+
+
+def run_until(command, metrics, steps, log):
+    """Starts a program and ends it as soon as its metrics hold so many steps.
+
+    Ends hard: a run of 7 billion parameters would write 60 GB at its end. Gives the lines and the
+    seconds from the start to the first one.
+    """
+    begin = time.perf_counter()
+    first = None
+    with open(log, "ab") as out, subprocess.Popen(command, stdout=out, stderr=out,
+                                                  start_new_session=True) as process:
+        try:
+            while True:
+                lines = read_lines(metrics)
+                if lines and first is None:
+                    first = time.perf_counter() - begin
+                if len(lines) >= steps:
+                    break
+                if process.poll() is not None:
+                    if len(read_lines(metrics)) >= steps:
+                        break
+                    tail = log.read_text(errors="replace")[-3000:]
+                    raise SystemExit(f"{command[0]} ended with {process.returncode}:\n{tail}")
+                time.sleep(0.01)
+        finally:
+            try:
+                os.killpg(process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+    return read_lines(metrics)[:steps], first
+
+
+class Bench:
+    def __init__(self, args):
+        self.args = args
+        self.model = gpu_workload.MODELS[args.model]
+        self.folder = Path(tempfile.mkdtemp(prefix="weft-gpu-"))
+        self.rows = self.folder / "rows.txt"
+        self.source = self.folder / "model"
+        gpu_workload.write_folder(self.model, self.source)
+        gpu_workload.write_rows(self.model, self.rows, args.steps)
+        self.weights = "none"
+        if self.model.shares_weights:
+            self.make_weights()
+
+    def make_weights(self):
+        """weft's own initial weights as a Hugging Face folder, which both then read."""
+        run = self.folder / "init.yaml"
+        run.write_text(gpu_workload.run_file(self.model, self.source, self.rows, 0, "random",
+                                             launch__device="cpu"))
+        subprocess.run([self.args.weft, "train", run, "--run-dir", self.folder / "init", "--quiet"],
+                       check=True, stdout=subprocess.DEVNULL)
+        self.weights = str(self.folder / "init" / "final")
+
+    def weft(self, turn, **changes):
+        run, out = self.folder / f"weft{turn}.yaml", self.folder / f"weft{turn}"
+        init = "pretrained" if self.model.shares_weights else "random"
+        source = self.weights if self.model.shares_weights else self.source
+        run.write_text(gpu_workload.run_file(self.model, source, self.rows, self.args.steps + 5, init,
+                                             **changes))
+        lines, first = run_until([self.args.weft, "train", run, "--run-dir", out],
+                                 out / "metrics.jsonl", self.args.steps, self.folder / "weft.log")
+        started = json.loads((out / "events.jsonl").read_text().split("\n")[0])
+        return {"lines": lines, "first": first, "memory": started["arena_bytes"]}
+
+    def torch(self, turn, eager=False):
+        metrics = self.folder / f"torch{turn}.jsonl"
+        command = [sys.executable, HERE / "gpu_peer.py", "--model", self.model.name, "--weights",
+                   self.weights, "--rows", self.rows, "--metrics", metrics, "--steps",
+                   str(self.args.steps)] + (["--eager"] if eager else [])
+        lines, first = run_until(command, metrics, self.args.steps, self.folder / "torch.log")
+        return {"lines": lines, "first": first, "memory": lines[-1]["memory"]}
+
+
+def median_ms(turns):
+    return statistics.median(line["step_ms"] for t in turns for line in t["lines"][DROPPED:])
+
+
+def report(bench, weft, torch):
+    model = bench.model
+    ours, theirs = median_ms(weft), median_ms(torch)
+    gib = 1 << 30
+    speed = theirs / ours
+    memory = weft[0]["memory"] / torch[0]["memory"]
+    mark = lambda ok: "holds" if ok else "**short**"
+    rows = [
+        f"# {model.name}, {model.batch} x {model.seq}, one GPU, bf16 weights and states",
+        "",
+        f"`{' '.join(str(a) for a in sys.argv)}`, {datetime.date.today()}, "
+        f"{bench.args.turns} turn(s) of {bench.args.steps} steps, median without the first {DROPPED}",
+        "",
+        "| program | ms a step | tokens/s | memory GiB | first step s |",
+        "|---|---|---|---|---|",
+    ]
+    for name, turns, ms in (("weft", weft, ours), ("torch.compile", torch, theirs)):
+        rows.append(f"| {name} | {ms:.2f} | {model.tokens() / ms * 1000:,.0f} | "
+                    f"{turns[0]['memory'] / gib:.2f} | {turns[-1]['first']:.2f} |")
+    rows += [
+        "",
+        f"Speed {speed:.3f}x (bar {model.speed_bar}, {mark(speed >= model.speed_bar)}); memory "
+        f"{memory:.3f}x (bar {model.memory_bar}, {mark(memory <= model.memory_bar)}).",
+        "",
+        "Losses, step by step (weft | torch):",
+        "",
+    ]
+    worst = 0.0
+    for step in (1, 2, 3, 5, 10, bench.args.steps):
+        a, b = (t[0]["lines"][step - 1]["loss"] for t in (weft, torch))
+        worst = max(worst, abs(a - b) / abs(b))
+        rows.append(f"- {step}: {a:.5f} | {b:.5f}")
+    if model.shares_weights and worst > LOSS_TOLERANCE:
+        rows.append(f"\n**The losses differ by {worst:.1e}.**")
+    return "\n".join(rows) + "\n", worst
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--weft", type=Path, required=True)
+    parser.add_argument("--model", choices=gpu_workload.MODELS, default="qwen2.5-0.5b")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--turns", type=int, default=1)
+    parser.add_argument("--steps", type=int, default=30)
+    args = parser.parse_args()
+    bench = Bench(args)
+    weft, torch = [], []
+    for turn in range(args.turns):
+        weft.append(bench.weft(turn))
+        torch.append(bench.torch(turn))
+    text, worst = report(bench, weft, torch)
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    args.out.write_text(text)
+    print(text)
+    return 1 if bench.model.shares_weights and worst > LOSS_TOLERANCE else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

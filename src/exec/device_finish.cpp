@@ -1,0 +1,142 @@
+// exec/device_finish.cpp: items are collected from the nodes; partial squares lie in the workspace.
+#include "exec/device_finish.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <utility>
+
+#include "base/error.h"
+#include "base/exact_sum.h"
+#include "exec/memory_plan.h"
+#include "tensor/cell.h"
+
+namespace weft {
+namespace {
+
+int64_t cells_of(int64_t n) { return (n + kNormCell - 1) / kNormCell; }
+
+constexpr int64_t kLimbBytes = ExactSum::kLimbs * int64_t{sizeof(int64_t)};
+
+}  // namespace
+
+DeviceFinish::DeviceFinish(const View& view, const Kernels& kernels,
+                           const std::vector<Node>& finish)
+    : kernels_(kernels) {
+  std::map<int, Ref> gradient_of;  // by what holds its squares
+  for (const Node& node : finish) {
+    if (node.op == Op::kSquares) gradient_of[node.outputs[0].id] = node.inputs[0];
+    if (node.op == Op::kAdamw) add_update(view, node);
+    if (node.op != Op::kNorm) continue;
+    for (const Ref partials : node.inputs) add_squares(view, gradient_of.at(partials.id));
+    norm_ = view.at<double>(node.outputs[0]);
+    scale_out_ = view.at<float>(node.outputs[1]);
+    sums_tensor_ = node.attr.sum_tensor;
+    sums_data_ = node.attr.sum_data;
+  }
+  table_bytes_ = align_up(sizeof(UpdateScalars));
+  const DeviceKernels& device = *kernels.device;
+  for (const Group& g : groups_) {
+    table_bytes_ += align_up(static_cast<int64_t>(
+        device.adamw_table_bytes(g.items.data(), static_cast<int64_t>(g.items.size()))));
+  }
+  for (const Squares& s : squares_) {
+    table_bytes_ += align_up(static_cast<int64_t>(
+        device.squares_table_bytes(s.items.data(), static_cast<int64_t>(s.items.size()))));
+  }
+}
+
+void DeviceFinish::add_update(const View& view, const Node& node) {
+  const AdamwArgs a = adamw_args(view, node);
+  scale_ = view.at<float>(node.inputs[2]);
+  const bool has_master = node.inputs.size() > 5;
+  auto group = std::find_if(groups_.begin(), groups_.end(), [&](const Group& g) {
+    return g.dtype == a.dtype && g.grad_dtype == a.grad_dtype && g.state_dtype == a.state_dtype &&
+           g.has_master == has_master;
+  });
+  if (group == groups_.end()) {
+    groups_.push_back({a.dtype, a.grad_dtype, a.state_dtype, has_master, {}, nullptr, 0});
+    group = groups_.end() - 1;
+  }
+  group->items.push_back({a.n, a.p, a.master, a.grad, a.m, a.v, node.attr.decay});
+}
+
+void DeviceFinish::add_squares(const View& view, Ref gradient) {
+  const Value& g = view.value(gradient);
+  auto list = std::find_if(squares_.begin(), squares_.end(),
+                           [&](const Squares& s) { return s.dtype == g.dtype; });
+  if (list == squares_.end()) {
+    squares_.push_back({g.dtype, {}, nullptr, 0});
+    list = squares_.end() - 1;
+  }
+  const int64_t n = num_elements(g.shape);
+  list->items.push_back({n, view.at(gradient), nullptr});
+  num_cells_ += cells_of(n);
+}
+
+int64_t DeviceFinish::workspace_bytes() const {
+  return align_up(kLimbBytes) + num_cells_ * int64_t{sizeof(double)};
+}
+
+void DeviceFinish::place(Device* device, std::byte* tables, const Context& context) {
+  context_ = context;
+  scalars_ = reinterpret_cast<UpdateScalars*>(tables);
+  std::byte* at = tables + align_up(sizeof(UpdateScalars));
+  std::vector<std::byte> host;
+  const auto send = [&](size_t bytes) {
+    device->write(at, host.data(), static_cast<int64_t>(bytes));
+    return std::exchange(at, at + align_up(static_cast<int64_t>(bytes)));
+  };
+  for (Group& g : groups_) {
+    const auto count = static_cast<int64_t>(g.items.size());
+    const size_t bytes = kernels_.device->adamw_table_bytes(g.items.data(), count);
+    host.assign(bytes, std::byte{0});
+    g.num_blocks = kernels_.device->adamw_table(g.items.data(), count, host.data());
+    g.table = send(bytes);
+  }
+  auto* partials = reinterpret_cast<double*>(context.workspace + align_up(kLimbBytes));
+  for (Squares& s : squares_) {
+    for (SquaresItem& item : s.items) {
+      item.partials = std::exchange(partials, partials + cells_of(item.n));
+    }
+    const auto count = static_cast<int64_t>(s.items.size());
+    const size_t bytes = kernels_.device->squares_table_bytes(s.items.data(), count);
+    host.assign(bytes, std::byte{0});
+    s.num_blocks = kernels_.device->squares_table(s.items.data(), count, host.data());
+    s.table = send(bytes);
+  }
+}
+
+void DeviceFinish::find_norm(const Mesh& mesh) const {
+  for (const Squares& s : squares_) {
+    kernels_.device->squares_list(context_, {s.dtype, s.table, s.num_blocks});
+  }
+  auto* limbs = reinterpret_cast<int64_t*>(context_.workspace);
+  const auto* partials = context_.workspace + align_up(kLimbBytes);
+  kernels_.device->exact_sum(context_, {num_cells_, Dtype::kF64, partials, limbs, true});
+  for (Comm* group : {sums_tensor_ ? mesh.tensor : nullptr, sums_data_ ? mesh.data : nullptr}) {
+    if (group) group->all_reduce(limbs, ExactSum::kLimbs, Dtype::kI64);
+  }
+  kernels_.device->norm(context_, {limbs, scalars_, norm_, scale_out_});
+}
+
+void DeviceFinish::update() const {
+  for (const Group& g : groups_) {
+    kernels_.device->adamw_list(
+        context_, {g.dtype, g.grad_dtype, g.state_dtype, g.table, g.num_blocks, scalars_, scale_});
+  }
+}
+
+UpdateScalars update_scalars(const StepScalars& s) {
+  return {static_cast<double>(s.target_tokens),
+          s.clip_norm,
+          s.lr,
+          s.beta1,
+          s.beta2,
+          s.eps,
+          s.weight_decay,
+          1 - std::pow(s.beta1, static_cast<double>(s.update)),
+          1 - std::pow(s.beta2, static_cast<double>(s.update))};
+}
+
+}  // namespace weft

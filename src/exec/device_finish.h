@@ -1,0 +1,64 @@
+// exec/device_finish.h: norm and updates on a GPU, each one launch over all parameters.
+//
+// The finish list has a node a parameter. On a GPU the squares of all gradients are taken when the
+// norm is, and all parameters are updated at the first update: nothing between depends on the
+// order. The lists lie in device memory as tables, filled once.
+#pragma once
+
+#include <vector>
+
+#include "exec/executor.h"
+#include "exec/node_args.h"
+#include "kernel/device_kernels.h"
+
+namespace weft {
+
+class DeviceFinish {
+ public:
+  // While planning the view has no pointers.
+  DeviceFinish(const View& view, const Kernels& kernels, const std::vector<Node>& finish);
+
+  int64_t table_bytes() const { return table_bytes_; }
+  int64_t workspace_bytes() const;  // of the norm
+
+  // Fills the tables. Then the calls may be queued, after the step's scalars were copied to
+  // scalars().
+  void place(Device* device, std::byte* tables, const Context& context);
+  UpdateScalars* scalars() const { return scalars_; }
+  void find_norm(const Mesh& mesh) const;
+  void update() const;
+
+ private:
+  struct Group {  // of one set of types
+    Dtype dtype, grad_dtype, state_dtype;
+    bool has_master;
+    std::vector<AdamwItem> items;
+    std::byte* table = nullptr;
+    int64_t num_blocks = 0;
+  };
+  struct Squares {
+    Dtype dtype;
+    std::vector<SquaresItem> items;
+    std::byte* table = nullptr;
+    int64_t num_blocks = 0;
+  };
+  void add_update(const View& view, const Node& node);
+  void add_squares(const View& view, Ref gradient);
+
+  const Kernels& kernels_;
+  std::vector<Group> groups_;
+  std::vector<Squares> squares_;
+  const float* scale_ = nullptr;
+  double* norm_ = nullptr;
+  float* scale_out_ = nullptr;
+  bool sums_tensor_ = false, sums_data_ = false;
+  int64_t num_cells_ = 0;
+  int64_t table_bytes_ = 0;
+  UpdateScalars* scalars_ = nullptr;
+  Context context_{};
+};
+
+// What a step's scalars are on the device.
+UpdateScalars update_scalars(const StepScalars& s);
+
+}  // namespace weft

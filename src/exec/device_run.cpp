@@ -1,0 +1,119 @@
+// exec/device_run.cpp: nodes of a GPU that are bound otherwise, what is sent, and what is recorded.
+#include "base/error.h"
+#include "base/exact_sum.h"
+#include "exec/device_finish.h"
+#include "exec/device_head.h"
+#include "exec/executor.h"
+#include "exec/node_args.h"
+
+namespace weft {
+namespace {
+
+// A list's calls depend on the pass: the first stores gradients, later ones add; sums in a fixed
+// order go to places of their own each pass.
+int variant_of(const Graph& graph, const StepScalars& s) {
+  bool counts_passes = false;
+  for (const Node& n : graph.pass) {
+    counts_passes = counts_passes || n.attr.slots > 0 || n.op == Op::kAllToAll;
+  }
+  const int pass = counts_passes ? s.pass : s.pass > 0;
+  return 2 * pass + (s.is_last_pass ? 1 : 0);
+}
+
+}  // namespace
+
+void Executor::prepare_device(std::byte* tables) {
+  const View view{plan_.graph, data_};
+  int64_t bytes = 0;
+  for (const Ref r : plan_.graph.of_kind(ValueKind::kInput)) {
+    input_offsets_[plan_.graph[r].name] = bytes;
+    bytes += align_up(value_bytes(plan_.graph[r]));
+  }
+  input_staging_ = std::make_unique<Staging>(device_, bytes);
+  if (plan_.graph.finish.empty()) return;
+  device_finish_ = std::make_unique<DeviceFinish>(view, kernels_, plan_.graph.finish);
+  device_finish_->place(device_, tables, context_);
+  scalar_staging_ = std::make_unique<Staging>(device_, int64_t{sizeof(UpdateScalars)});
+}
+
+// Nodes for which the host follows pointers on the CPU.
+bool Executor::bind_on_device(const Node& node, Call* call) {
+  const View v{plan_.graph, data_};
+  const Kernels& k = kernels_;
+  const Context* c = &context_;
+  switch (node.op) {
+    case Op::kHeadLoss:
+    case Op::kHeadLossGrad: {
+      const bool first = node.attr.first_writer;
+      const bool adds = node.op == Op::kHeadLossGrad && adds_to_earlier_passes(node);
+      *call = [=, head = DeviceHead(k, head_args(v, node, mesh_), *c)](const StepScalars& s) {
+        head.run(!first || (adds && s.pass > 0));
+      };
+      return true;
+    }
+    case Op::kHeadLogits:
+      *call = [=, &k, a = head_logits_args(v, node)](const StepScalars&) {
+        run_device_head_logits(k, *c, a);
+      };
+      return true;
+    case Op::kLossSum: {
+      const Ref losses = node.inputs[0];
+      const int64_t n = num_elements(v.value(losses).shape);
+      auto* limbs = v.at<int64_t>(node.outputs[0]);
+      *call = [=, &k, x = v.at(losses)](const StepScalars& s) {
+        k.device->exact_sum(*c, {n, Dtype::kF32, x, limbs, s.pass == 0});
+      };
+      return true;
+    }
+    case Op::kSquares:  // taken with the norm
+      *call = [](const StepScalars&) {};
+      return true;
+    case Op::kNorm:
+      *call = [this](const StepScalars&) { device_finish_->find_norm(mesh_); };
+      return true;
+    case Op::kAdamw: {
+      const bool is_first = !has_update_;
+      has_update_ = true;
+      *call = [this, is_first](const StepScalars&) {
+        if (is_first) device_finish_->update();
+      };
+      return true;
+    }
+    default:
+      return false;
+  }
+}
+
+void Executor::send_inputs() {
+  const std::byte* from = input_staging_->open();
+  for (const auto& [name, offset] : input_offsets_) {
+    const Ref r = *plan_.graph.find(name);
+    device_->copy(data(r), from + offset, value_bytes(plan_.graph[r]));
+  }
+  input_staging_->sent();
+}
+
+void Executor::send_scalars(const StepScalars& scalars) {
+  *reinterpret_cast<UpdateScalars*>(scalar_staging_->open()) = update_scalars(scalars);
+  device_->copy(device_finish_->scalars(), scalar_staging_->open(), int64_t{sizeof(UpdateScalars)});
+  scalar_staging_->sent();
+}
+
+// The first time the calls are made one by one: libraries choose and build what they run. From the
+// second on they are a recording.
+void Executor::replay(List& list, const StepScalars& scalars) {
+  const int variant = &list == &finish_ ? 0 : variant_of(plan_.graph, scalars);
+  // Ranks that meet on the host cannot be recorded.
+  if (mesh_.tensor || mesh_.data) return call_all(list, scalars);
+  const auto found = list.recordings.find(variant);
+  if (found == list.recordings.end()) {
+    call_all(list, scalars);
+    list.recordings[variant] = nullptr;
+    return;
+  }
+  if (!found->second)
+    found->second = device_->record([this, &list, scalars] { call_all(list, scalars); });
+  found->second->replay();
+}
+
+}  // namespace weft

@@ -1,0 +1,29 @@
+// exec/staging.cpp: two slots in turn.
+#include "exec/staging.h"
+
+namespace weft {
+
+Staging::Staging(Device* device, int64_t bytes) : device_(device), bytes_(bytes) {
+  for (size_t i = 0; i < kSlots; ++i) {
+    slots_[i] = device->take_shared(bytes);
+    taken_[i] = device->make_moment();
+  }
+}
+
+Staging::~Staging() {
+  for (size_t i = 0; i < kSlots; ++i) device_->give_back_shared(slots_[i], bytes_);
+}
+
+std::byte* Staging::open() {
+  if (!is_open_) taken_[now_]->wait();
+  is_open_ = true;
+  return slots_[now_];
+}
+
+void Staging::sent() {
+  taken_[now_]->set();
+  now_ = (now_ + 1) % kSlots;
+  is_open_ = false;
+}
+
+}  // namespace weft

@@ -1,0 +1,33 @@
+// exec/staging.h: host memory that the next step is written to while a device works on the last.
+#pragma once
+
+#include <array>
+#include <memory>
+
+#include "tensor/device.h"
+
+namespace weft {
+
+class Staging {
+ public:
+  Staging(Device* device, int64_t bytes);
+  ~Staging();
+  Staging(const Staging&) = delete;
+  Staging& operator=(const Staging&) = delete;
+
+  // Where to write: waits until the device has taken what was there before. The same place until
+  // sent().
+  std::byte* open();
+  void sent();  // the copies from it are queued
+
+ private:
+  static constexpr size_t kSlots = 2;
+  Device* device_;
+  int64_t bytes_;
+  std::array<std::byte*, kSlots> slots_{};
+  std::array<std::unique_ptr<Moment>, kSlots> taken_;
+  size_t now_ = 0;
+  bool is_open_ = false;
+};
+
+}  // namespace weft

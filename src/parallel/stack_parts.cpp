@@ -1,0 +1,55 @@
+// parallel/stack_parts.cpp: one bucket a list of parts, without gaps.
+#include "parallel/stack_parts.h"
+
+#include <algorithm>
+
+namespace weft {
+namespace {
+
+// Parts of one kind and type that lie nowhere yet: each becomes a view of a new value.
+void stack(Graph* graph, const std::vector<Ref>& parts) {
+  if (parts.size() < 2) return;
+  const Value first = (*graph)[parts[0]];
+  int64_t elements = 0;
+  for (const Ref part : parts) {
+    if (!part) return;
+    const Value& v = (*graph)[part];
+    if (v.base || v.is_bucket || v.kind != first.kind || v.dtype != first.dtype) return;
+    if (std::count(parts.begin(), parts.end(), part) > 1) return;
+    elements += num_elements(v.shape);
+  }
+  if (first.kind != ValueKind::kParameter && first.kind != ValueKind::kGradient) return;
+  Value bucket{first.name + ".stack", {elements}, first.dtype, first.kind};
+  bucket.is_bucket = true;
+  const Ref base = graph->add(std::move(bucket));
+  int64_t at = 0;
+  for (const Ref part : parts) {
+    Value& v = (*graph)[part];
+    v.base = base;
+    v.base_offset = at;
+    at += num_elements(v.shape);
+  }
+}
+
+std::vector<Ref> some(const std::vector<Ref>& refs, size_t begin, size_t count) {
+  const auto from = refs.begin() + static_cast<std::ptrdiff_t>(begin);
+  return {from, from + static_cast<std::ptrdiff_t>(count)};
+}
+
+}  // namespace
+
+void stack_parts(Graph* graph) {
+  // By index: adding values leaves the nodes where they are, but a reference would not be plain.
+  for (size_t i = 0; i < graph->pass.size(); ++i) {
+    const Node& node = graph->pass[i];
+    const auto parts = static_cast<size_t>(node.attr.parts);
+    if (node.op == Op::kLinear && node.attr.row_pieces == 0) {
+      stack(graph, some(node.inputs, 1, parts));
+      if (node.attr.has_bias) stack(graph, some(node.inputs, 1 + parts, parts));
+    } else if (node.op == Op::kLinearDw && node.attr.row_pieces == 0) {
+      stack(graph, node.outputs);
+    }
+  }
+}
+
+}  // namespace weft

@@ -1,0 +1,53 @@
+// train/backend.cpp: what was asked for, against what is there.
+#include "train/backend.h"
+
+#include <cstdlib>
+#include <cstring>
+
+#include "base/error.h"
+#include "kernel/cuda_options.h"
+#include "kernel/device_kernels.h"
+
+namespace weft {
+namespace {
+
+int64_t num_ranks(const RunConfig& c) { return c.parallel.dp * c.parallel.tp; }
+
+// One each; several on one only where that is asked for, since they share its memory and its time.
+int choose_gpu(const RunConfig& c, int local_rank) {
+  std::string why;
+  const int count = count_cuda_devices(&why);
+  if (count >= num_ranks(c) || count == 0) return local_rank;  // none: opening it says why
+  const char* comm = std::getenv("WEFT_COMM");
+  if (comm && std::strcmp(comm, "cuda_ipc") == 0) return local_rank % count;
+  throw UserError(fmt::format("{} ranks want a GPU each, this machine has {}", num_ranks(c), count),
+                  "lower dp or tp, or set WEFT_COMM=cuda_ipc to let ranks share a GPU");
+}
+
+}  // namespace
+
+bool uses_gpus(const RunConfig& c) {
+  const std::string& wanted = c.launch.device;
+  if (wanted == "cpu") return false;
+  std::string why;
+  if (wanted == "cuda") {
+    if (!cuda_kernels()) count_cuda_devices(&why);
+    if (!why.empty()) throw UserError("launch.device is cuda, but " + why, "set it to cpu or auto");
+    return true;
+  }
+  return cuda_kernels() && count_cuda_devices(&why) >= num_ranks(c);
+}
+
+const Kernels& choose_kernels(const RunConfig& c) {
+  return uses_gpus(c) ? *cuda_kernels() : cpu_kernels();
+}
+
+Backend open_backend(const RunConfig& c, int local_rank) {
+  if (!uses_gpus(c)) return {&cpu_kernels(), &host_device(), nullptr};
+  set_gemm_choice(c.parallel.mode == "exact" ? GemmChoice::kExact : GemmChoice::kFast);
+  std::unique_ptr<Device> own = open_cuda_device(choose_gpu(c, local_rank));
+  Device* device = own.get();
+  return {cuda_kernels(), device, std::move(own)};
+}
+
+}  // namespace weft

@@ -1,0 +1,39 @@
+// train/steps_ahead.cpp: each step's numbers are copied to a place of their own as the last of its
+// work.
+#include "train/steps_ahead.h"
+
+#include "base/error.h"
+
+namespace weft {
+
+StepsAhead::StepsAhead(const Executor& executor)
+    : device_(executor.device()),
+      loss_(executor.find("loss_sum")),
+      grad_norm_(executor.find("grad_norm")),
+      shared_(device_->take_shared(int64_t{kMost * sizeof(Results)})) {
+  for (std::unique_ptr<Moment>& done : done_) done = device_->make_moment();
+}
+
+StepsAhead::~StepsAhead() { device_->give_back_shared(shared_, int64_t{kMost * sizeof(Results)}); }
+
+StepsAhead::Results* StepsAhead::results(size_t step) const {
+  return reinterpret_cast<Results*>(shared_) + step % kMost;
+}
+
+void StepsAhead::add(const Counts& counts) {
+  ensure(added_ - taken_ < kMost, "more steps ahead than there are places");
+  Results* to = results(added_);
+  device_->copy(&to->loss, loss_, sizeof to->loss);
+  device_->copy(&to->grad_norm, grad_norm_, sizeof to->grad_norm);
+  done_[added_ % kMost]->set();
+  counts_[added_++ % kMost] = counts;
+}
+
+StepsAhead::Ended StepsAhead::take() {
+  ensure(taken_ < added_, "no step is under way");
+  done_[taken_ % kMost]->wait();
+  const Results& r = *results(taken_);
+  return {r.loss, r.grad_norm, counts_[taken_++ % kMost]};
+}
+
+}  // namespace weft

@@ -1,0 +1,47 @@
+// train/steps_ahead.h: results of steps that a device is still working on.
+#pragma once
+
+#include <array>
+#include <memory>
+
+#include "base/exact_sum.h"
+#include "exec/executor.h"
+
+namespace weft {
+
+class StepsAhead {
+ public:
+  static constexpr size_t kMost = 2;  // under way
+
+  explicit StepsAhead(const Executor& executor);
+  ~StepsAhead();
+  StepsAhead(const StepsAhead&) = delete;
+  StepsAhead& operator=(const StepsAhead&) = delete;
+
+  struct Counts {
+    int64_t target_tokens, tokens, positions;
+  };
+  struct Ended {
+    ExactSum loss;
+    double grad_norm;
+    Counts counts;
+  };
+  void add(const Counts& counts);  // what was queued so far makes a step
+  Ended take();                    // waits for the oldest
+
+ private:
+  struct Results {  // as the device writes them
+    ExactSum loss;
+    double grad_norm;
+  };
+  Results* results(size_t step) const;
+
+  Device* device_;
+  const std::byte *loss_, *grad_norm_;
+  std::byte* shared_;
+  std::array<std::unique_ptr<Moment>, kMost> done_;
+  std::array<Counts, kMost> counts_{};
+  size_t added_ = 0, taken_ = 0;
+};
+
+}  // namespace weft

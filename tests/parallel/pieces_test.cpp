@@ -1,0 +1,70 @@
+// tests/parallel/pieces_test.cpp: what a rank holds of a cut parameter.
+#include "parallel/pieces.h"
+
+#include <fmt/core.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+
+namespace weft {
+namespace {
+
+constexpr int64_t kHead = 8;
+
+// "0:8 x2 of 2 ranks" a piece: x2 where two leaves of this rank read it; * the copy that is saved.
+std::string pieces(const TensorParallel& mesh, const Cut& cut, int64_t extent) {
+  std::string text;
+  for (const Piece& p : pieces_of(mesh, cut, extent)) {
+    text += fmt::format("{}{}:{}{}", text.empty() ? "" : " ", p.begin, p.end,
+                        p.is_first_copy ? "*" : "");
+    if (p.leaves > 1) text += fmt::format(" x{}", p.leaves);
+    if (p.copies > 1) text += fmt::format(" of {} ranks", p.copies);
+  }
+  return text;
+}
+
+std::string heads(int num_heads, int tp, int rank, int leaves, bool is_exact = true) {
+  return pieces({tp, rank, leaves, is_exact}, {0, kHead}, num_heads * kHead);
+}
+
+TEST(Pieces, AreRunsOfWholeUnits) {
+  EXPECT_EQ(heads(4, 2, 0, 2), "0:16*");
+  EXPECT_EQ(heads(4, 2, 1, 4), "16:24* 24:32*");
+  EXPECT_EQ(heads(4, 1, 0, 4), "0:8* 8:16* 16:24* 24:32*");
+}
+
+TEST(Pieces, OfAVocabularyMayBeEmpty) {
+  const Cut vocabulary{0, 1, true};
+  EXPECT_EQ(pieces({1, 0, 4, true}, vocabulary, 150), "0:64* 64:128* 128:150* 150:150*");
+  EXPECT_EQ(pieces({2, 1, 2, true}, vocabulary, 150), "128:150*");
+}
+
+TEST(Pieces, FewerUnitsThanRanksAreCopied) {
+  EXPECT_EQ(heads(2, 4, 0, 4, false), "0:8* of 2 ranks");
+  EXPECT_EQ(heads(2, 4, 1, 4, false), "0:8 of 2 ranks");
+  EXPECT_EQ(heads(2, 6, 3, 6, false), "8:16* of 3 ranks");
+}
+
+// Two key/value heads, four leaves: a rank holds a head once, whatever number of leaves reads it.
+TEST(Pieces, FewerUnitsThanLeavesAreReadByNeighbours) {
+  EXPECT_EQ(heads(2, 1, 0, 4), "0:8* x2 8:16* x2");
+  EXPECT_EQ(heads(2, 2, 0, 4), "0:8* x2");
+  EXPECT_EQ(heads(2, 2, 1, 4), "8:16* x2");
+  EXPECT_EQ(heads(2, 4, 1, 4), "0:8 of 2 ranks");
+  EXPECT_EQ(heads(2, 4, 2, 4), "8:16* of 2 ranks");
+}
+
+// Eight leaves on four ranks: copies on a rank, and of the rank.
+TEST(Pieces, LeavesAndRanksShareAUnit) {
+  EXPECT_EQ(heads(2, 4, 0, 8), "0:8* x2 of 2 ranks");
+  EXPECT_EQ(heads(2, 4, 3, 8), "8:16 x2 of 2 ranks");
+  EXPECT_EQ(heads(1, 2, 1, 8), "0:8 x4 of 2 ranks");
+}
+
+TEST(Pieces, ThatDoNotComeOutEvenAreOurOwnFault) {
+  EXPECT_THROW(heads(3, 1, 0, 4), BugError);
+  EXPECT_THROW(heads(6, 2, 0, 4), BugError);
+}
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,158 @@
+// tests/parallel/tensor_parallel_test.cpp: copies of key/value heads in the graph of one rank.
+#include "parallel/tensor_parallel.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "graph/autodiff.h"
+#include "tests/graph/decoder_graph.h"
+
+namespace weft {
+namespace {
+
+using testing::count;
+using testing::DecoderShape;
+using testing::writers;
+
+// 8 heads of 8, 2 key/value heads, a layer.
+DecoderShape shape(bool bias) {
+  DecoderShape s;
+  s.heads = 8;
+  s.layers = 1;
+  s.bias = bias;
+  return s;
+}
+
+Cuts cuts(const DecoderShape& s) {
+  return {{"embed", {0, 1, true}},
+          {"0.q", {0, s.head_dim}},
+          {"0.k", {0, s.head_dim}},
+          {"0.v", {0, s.head_dim}},
+          {"0.q.bias", {0, s.head_dim}},
+          {"0.k.bias", {0, s.head_dim}},
+          {"0.v.bias", {0, s.head_dim}},
+          {"0.o", {1, s.head_dim}},
+          {"0.gate", {0, 1}},
+          {"0.up", {0, 1}},
+          {"0.down", {1, 1}}};
+}
+
+Graph cut_graph(const TensorParallel& mesh, bool bias = true, const char* frozen = nullptr) {
+  const DecoderShape s = shape(bias);
+  Graph graph;
+  const Ref losses = testing::trace_decoder(&graph, s);
+  if (frozen) testing::freeze(&graph, frozen);
+  add_backward(&graph, losses, Dtype::kF32);
+  apply_tensor_parallel(&graph, cuts(s), mesh);
+  return graph;
+}
+
+const Node& only(const Graph& graph, Op op) {
+  const Node* found = nullptr;
+  for (const Node& node : graph.pass) {
+    if (node.op != op) continue;
+    EXPECT_EQ(found, nullptr);
+    found = &node;
+  }
+  return *found;
+}
+
+// Inputs of the product of q, k and v, in order.
+std::vector<std::string> weights_of_qkv(const Graph& graph) {
+  for (const Node& node : graph.pass) {
+    if (node.op != Op::kLinear) continue;
+    std::vector<std::string> names;
+    for (int p = 0; p < node.attr.parts; ++p) {
+      names.push_back(graph[node.inputs[static_cast<size_t>(1 + p)]].name);
+    }
+    return names;
+  }
+  return {};
+}
+
+// Each leaf reads a copy of its own; the parameter is there once.
+TEST(Copies, LeavesOfARankReadOneParameter) {
+  const Graph graph = cut_graph({1, 0, 4, true});
+  const std::vector<std::string> wanted = {"0.q[0:16]", "0.q[16:32]", "0.q[32:48]", "0.q[48:64]",
+                                           "0.k[0:8]",  "0.k[0:8]",   "0.k[8:16]",  "0.k[8:16]",
+                                           "0.v[0:8]",  "0.v[0:8]",   "0.v[8:16]",  "0.v[8:16]"};
+  EXPECT_EQ(weights_of_qkv(graph), wanted);
+  EXPECT_EQ(only(graph, Op::kAttention).attr.kv_heads, 4);
+  EXPECT_EQ(only(graph, Op::kAttentionGrad).attr.kv_heads, 4);
+  std::set<int> updated;
+  for (const Update& u : graph.updates) EXPECT_TRUE(updated.insert(u.parameter.id).second);
+}
+
+// The addends of two leaves become the gradient by one addition, on the rank that has both.
+TEST(Copies, AddendsOfARankAreAddedThere) {
+  for (const TensorParallel& mesh : {TensorParallel{1, 0, 4, true}, {2, 1, 4, true}}) {
+    const Graph graph = cut_graph(mesh);
+    for (const char* name : {"0.k[8:16]#grad", "0.v[8:16]#grad", "0.k.bias[8:16]#grad"}) {
+      const auto made_by = writers(graph, name);
+      ASSERT_EQ(made_by.size(), 1u) << name;
+      EXPECT_EQ(made_by[0]->op, Op::kAdd);
+      EXPECT_NE(made_by[0]->inputs[0], made_by[0]->inputs[1]);
+    }
+    EXPECT_EQ(writers(graph, "0.q[48:64]#grad").at(0)->op, Op::kLinearDw);
+    for (const Update& u : graph.updates) EXPECT_EQ(graph[u.gradient].copies, 1);
+  }
+}
+
+// On two ranks: an addend each, added over the ranks in the pass, and counted on one of them.
+TEST(Copies, AddendsOfSeveralRanksMeetInThePass) {
+  for (int rank = 0; rank < 4; ++rank) {
+    const Graph graph = cut_graph({4, rank, 4, true});
+    const char* name = rank < 2 ? "0.k[0:8]#grad" : "0.k[8:16]#grad";
+    const auto made_by = writers(graph, name);
+    ASSERT_EQ(made_by.size(), 1u);
+    EXPECT_EQ(made_by[0]->op, Op::kAllReduce);
+    EXPECT_EQ(made_by[0]->attr.copies, 2);
+    EXPECT_EQ(graph[*graph.find(name)].is_counted, rank % 2 == 0);
+    EXPECT_EQ(graph[graph[*graph.find(name)].parameter].is_saved, rank % 2 == 0);
+    EXPECT_EQ(graph[graph[*graph.find(name)].parameter].copies, 2);
+  }
+}
+
+// Eight leaves on four ranks: first the rank's own two, then the two ranks'.
+TEST(Copies, TheTreesUpperLevelsAreTheRanks) {
+  const Graph graph = cut_graph({4, 1, 8, true});
+  const auto made_by = writers(graph, "0.k[0:8]#grad");
+  ASSERT_EQ(made_by.size(), 1u);
+  EXPECT_EQ(made_by[0]->op, Op::kAllReduce);
+  const auto is_own = [&](const Node& n) { return n.outputs[0] == made_by[0]->inputs[0]; };
+  const auto own = std::find_if(graph.pass.begin(), graph.pass.end(), is_own);
+  ASSERT_NE(own, graph.pass.end());
+  EXPECT_EQ(own->op, Op::kAdd);
+}
+
+TEST(Copies, NoneWhereHeadsAreEnough) {
+  const Graph graph = cut_graph({1, 0, 2, true});
+  EXPECT_EQ(count(graph, Op::kAdd), 0);
+  EXPECT_EQ(writers(graph, "0.k[0:8]#grad").at(0)->op, Op::kLinearDw);
+}
+
+// A frozen k has no gradient; q and v keep theirs, from their own columns.
+TEST(Copies, AFrozenParameterHasNoAddends) {
+  const Graph graph = cut_graph({1, 0, 4, true}, false, "0.k");
+  EXPECT_FALSE(graph.find("0.k[0:8]#grad").has_value());
+  const Node* v = nullptr;
+  for (const Node& node : graph.pass) {
+    if (node.op == Op::kLinearDw && graph[node.outputs[0]].name == "0.v[0:8]#grad.addend")
+      v = &node;
+  }
+  ASSERT_NE(v, nullptr);
+  EXPECT_EQ(v->attr.column, 64 + 4 * 8);
+  EXPECT_EQ(v->attr.parts, 4);
+}
+
+// Fast mode: the optimizer adds up what the ranks have, once a step.
+TEST(Copies, InFastModeAreLeftToTheOptimizer) {
+  const Graph graph = cut_graph({4, 1, 4, false});
+  EXPECT_EQ(writers(graph, "0.k[0:8]#grad").at(0)->op, Op::kLinearDw);
+  EXPECT_EQ(graph[*graph.find("0.k[0:8]#grad")].copies, 2);
+}
+
+}  // namespace
+}  // namespace weft
