@@ -122,7 +122,8 @@ struct RopeArgs {
   bool inverse;
 };
 
-// Causal attention with grouped key/value heads over the packed qkv; T x T is never stored.
+// Causal attention with grouped key/value heads over the packed qkv; T x T is never stored (by our
+// own kernels; kernel/cuda/attention_pieces.h tells of cuDNN's).
 // Position t of row b attends to positions 0..t below lengths[b]; a position at or past the
 // length gives zero output, lse 0 and gets no gradient. Rows of qkv: H q-heads, G k-heads, G v.
 // A packed row holds several segments: positions[b T + t] counts from 0 in each, and t attends

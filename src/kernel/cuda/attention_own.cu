@@ -145,16 +145,15 @@ __global__ void __launch_bounds__(Forward<Value, kD>::kThreads)
     const float l = quad_sum(state.l[half]);
     if (t >= heads.T) continue;
     const bool is_padding = t >= num_queries;
-    Value* to = out + ((int64_t{b} * heads.T + t) * heads.H + h) * heads.D;
 #pragma unroll
     for (int n = 0; n < kTiles; ++n) {
 #pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        const int d = n * 8 + lane % 4 * 2 + i;
-        if (d >= heads.D) continue;
-        store_one(to + d, is_padding ? 0.0f : state.out[n][2 * half + i] / l);
+      for (int i = 2 * half; i < 2 * half + 2; ++i) {
+        state.out[n][i] = is_padding ? 0.0f : state.out[n][i] / l;
       }
     }
+    put_row(out + ((int64_t{b} * heads.T + t) * heads.H + h) * heads.D, state.out, half, 0,
+            heads.D);
     if (lse != nullptr && lane % 4 == 0) {
       lse[heads.statistic(b, h, t)] = is_padding ? 0.0f : state.m[half] + logf(l);
     }

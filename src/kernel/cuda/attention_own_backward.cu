@@ -69,20 +69,6 @@ __global__ void attention_delta_kernel(Heads heads, int64_t count, const Value* 
   }
 }
 
-// Rows r and r + 8 of a warp's result, as far as they are in the tensor.
-template <int kTiles, typename Value>
-__device__ __forceinline__ void put_row(Value* to, const float (&c)[kTiles][4], int half, int first,
-                                        int D) {
-#pragma unroll
-  for (int n = 0; n < kTiles; ++n) {
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const int d = first + n * 8 + lane_of_warp() % 4 * 2 + i;
-      if (d < D) store_one(to + d, c[n][2 * half + i]);
-    }
-  }
-}
-
 template <typename Value, int kD, typename Score>
 __global__ void __launch_bounds__(Backward<Value, kD>::kThreads)
     attention_dq_kernel(Heads heads, Score score, Tensors<Value> tensors) {

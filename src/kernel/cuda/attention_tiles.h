@@ -197,6 +197,24 @@ __device__ __forceinline__ void put_tile(Value* to, int ld, const float (&c)[kTi
   }
 }
 
+// Row r (half 0) or r + 8 (half 1) of a warp's result into a row of D elements, from column `first`
+// on: pairs go together where D is even, and so all addresses of pairs too.
+template <int kTiles, typename Value>
+__device__ __forceinline__ void put_row(Value* to, const float (&c)[kTiles][4], int half, int first,
+                                        int D) {
+#pragma unroll
+  for (int n = 0; n < kTiles; ++n) {
+    const int d = first + n * 8 + lane_of_warp() % 4 * 2;
+    const float x = c[n][2 * half], y = c[n][2 * half + 1];
+    if (d + 1 < D && D % 2 == 0) {
+      put_pair(to + d, x, y);
+    } else {
+      if (d < D) store_one(to + d, x);
+      if (d + 1 < D) store_one(to + d + 1, y);
+    }
+  }
+}
+
 template <int kTiles>
 __device__ __forceinline__ void clear(float (&c)[kTiles][4]) {
 #pragma unroll
