@@ -10,7 +10,6 @@ set(CMAKE_CUDA_STANDARD_REQUIRED ON)
 
 find_library(WEFT_CUDNN_LIBRARY cudnn HINTS ${CUDAToolkit_LIBRARY_DIR} ${CUDAToolkit_LIBRARY_ROOT}/lib)
 find_path(WEFT_CUDNN_HEADERS cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
-find_library(WEFT_NCCL_LIBRARY nccl HINTS ${CUDAToolkit_LIBRARY_DIR})
 find_path(WEFT_NCCL_HEADERS nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
 
 add_library(weft_gpu INTERFACE)
