@@ -7,9 +7,30 @@ enable_language(CUDA)
 find_package(CUDAToolkit REQUIRED)
 set(CMAKE_CUDA_STANDARD 20)
 set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know that nvcc has it
+  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
+  set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
+endif()
 
 find_library(WEFT_CUDNN_LIBRARY cudnn HINTS ${CUDAToolkit_LIBRARY_DIR} ${CUDAToolkit_LIBRARY_ROOT}/lib)
 find_path(WEFT_CUDNN_HEADERS cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+# The frontend's headers: where tools/setup.sh cuda has put them, or a folder given by hand.
+if(NOT WEFT_CUDNN_FRONTEND)
+  execute_process(COMMAND ${CMAKE_SOURCE_DIR}/tools/setup.sh cudnn-folder
+    OUTPUT_VARIABLE WEFT_CUDNN_FRONTEND OUTPUT_STRIP_TRAILING_WHITESPACE)
+endif()
+if(WEFT_CUDNN_LIBRARY AND WEFT_CUDNN_HEADERS AND EXISTS "${WEFT_CUDNN_FRONTEND}/cudnn_frontend.h")
+  set(weft_cudnn_found ON)
+else()
+  set(weft_cudnn_found OFF)
+endif()
+option(WEFT_CUDNN "attention of cuDNN where it serves; without it the own kernel" ${weft_cudnn_found})
+if(WEFT_CUDNN AND NOT weft_cudnn_found)
+  message(FATAL_ERROR "WEFT_CUDNN needs cuDNN and the headers of its frontend: "
+    "run tools/setup.sh cuda, or name the folder of cudnn_frontend.h with -DWEFT_CUDNN_FRONTEND=")
+endif()
+message(STATUS "attention of cuDNN: ${WEFT_CUDNN} (frontend: ${WEFT_CUDNN_FRONTEND})")
+
 find_path(WEFT_NCCL_HEADERS nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
 
 add_library(weft_gpu INTERFACE)

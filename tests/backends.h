@@ -1,4 +1,5 @@
-// tests/backends.h: what a test can compute with here: the CPU's levels, and a GPU where one is.
+// tests/backends.h: what a test can compute with here: the CPU's levels, a GPU as emulated on it,
+// and a real one where there is one.
 #pragma once
 
 #include <memory>
@@ -8,6 +9,7 @@
 #include "kernel/cpu/level.h"
 #include "kernel/device_kernels.h"
 #include "tensor/device.h"
+#include "tests/emulated_device.h"
 
 namespace weft {
 
@@ -19,15 +21,42 @@ struct TestBackend {
 inline std::vector<std::string> backend_names() {
   std::vector<std::string> names;
   for (const char* level : available_levels()) names.emplace_back(level);
+  names.emplace_back("cuda_emulated");
   std::string why;
   if (cuda_kernels() && count_cuda_devices(&why) > 0) names.emplace_back("cuda");
   return names;
 }
 
 inline TestBackend find_backend(const std::string& name) {
+  static EmulatedDevice emulated;
+  if (name == "cuda_emulated") return {&emulated_kernels(), &emulated};
   if (name != "cuda") return {find_kernels(name.c_str()), &host_device()};
   static const std::unique_ptr<Device> gpu = open_cuda_device(0);
   return {cuda_kernels(), gpu.get()};
+}
+
+// Of a rank that is a thread: a GPU has a stream for each. "": the CPU's best level.
+struct RankBackend {
+  explicit RankBackend(const std::string& name) {
+    if (name == "cuda") own = open_cuda_device(0);
+    const TestBackend found = name.empty() ? TestBackend{&cpu_kernels(), &host_device()}
+                              : own        ? TestBackend{cuda_kernels(), own.get()}
+                                           : find_backend(name);
+    kernels = found.kernels;
+    device = found.device;
+  }
+  std::unique_ptr<Device> own;
+  const Kernels* kernels;
+  Device* device;
+};
+
+// Those whose tensors do not lie on the host.
+inline std::vector<std::string> gpu_backend_names() {
+  std::vector<std::string> names;
+  for (const std::string& name : backend_names()) {
+    if (name.starts_with("cuda")) names.push_back(name);
+  }
+  return names;
 }
 
 }  // namespace weft

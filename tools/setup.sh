@@ -4,7 +4,9 @@
 #   tools/setup.sh build|lint|sanitize   Debian packages, and Arrow (the pyarrow wheel) unless WEFT_ARROW=OFF
 #   tools/setup.sh interop               ... and a Python environment in the user's cache folder, named
 #                                        by the hash of its lock file; its interpreter is printed
+#   tools/setup.sh cuda                  ... and the headers of cuDNN's frontend; their folder is printed
 #   tools/setup.sh arrow-folder          prints where Arrow is; installs nothing
+#   tools/setup.sh cudnn-folder          prints where the frontend's headers are; installs nothing
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -60,6 +62,14 @@ packages_build() {
 
 # Debian has no Arrow C++: its headers and libraries are in the pyarrow wheel.
 install_arrow() { [ "${WEFT_ARROW:-ON}" = OFF ] || python_env tools/locks/arrow.txt >/dev/null; }
+
+# No distribution has cuDNN's frontend: its headers are in the wheel of its Python package.
+cudnn_folder() {
+  local folder
+  for folder in "$(env_folder tools/locks/cudnn.txt)"/lib/python3*/site-packages/include; do
+    if [ -e "$folder/cudnn_frontend.h" ]; then echo "$folder"; fi
+  done
+}
 
 env_cache=${XDG_CACHE_HOME:-$HOME/.cache}/weft
 
@@ -130,6 +140,16 @@ case "${1:-}" in
     install_arrow
     python_env tools/locks/interop.txt
     ;;
+  cuda)
+    packages_build
+    install_missing
+    install_arrow
+    python_env tools/locks/cudnn.txt >/dev/null
+    cudnn_folder
+    ;;
+  cudnn-folder)
+    cudnn_folder
+    ;;
   arrow-folder)
     # Nothing where it is not installed; several Pythons never share a folder.
     for folder in "$(env_folder tools/locks/arrow.txt)"/lib/python3*/site-packages/pyarrow; do
@@ -137,6 +157,6 @@ case "${1:-}" in
     done
     ;;
   *)
-    die "usage: tools/setup.sh build|lint|sanitize|interop|arrow-folder"
+    die "usage: tools/setup.sh build|lint|sanitize|interop|cuda|arrow-folder|cudnn-folder"
     ;;
 esac

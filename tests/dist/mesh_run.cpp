@@ -9,7 +9,9 @@
 
 #include "base/error.h"
 #include "graph/portion.h"
+#include "tests/backends.h"
 #include "train/engine.h"
+#include "train/host_slices.h"
 
 namespace weft::testing {
 namespace {
@@ -80,7 +82,8 @@ class Job {
   void run_rank(int rank) {
     Ranks ranks(layout_, world_, rank,
                 run_.make_comm ? run_.make_comm(rank, layout_.num_ranks()) : nullptr);
-    Engine engine(config_, *model_, &ranks, cpu_kernels(), 1);
+    const RankBackend backend(run_.backend);
+    Engine engine(config_, *model_, &ranks, *backend.kernels, 1, backend.device);
     engine.init_weights(5);
     std::vector<double> losses, norms;
     int64_t update = 0;
@@ -106,7 +109,8 @@ class Job {
       result_.norms = norms;
       result_.eval_loss = eval.loss.value();
     }
-    for (const Slice& s : engine.weights().checkpoint_slices()) copy_slice(s, &result_);
+    const HostSlices held(engine.weights().checkpoint_slices(), backend.device);
+    for (const Slice& s : held.slices()) copy_slice(s, &result_);
   }
 
   const MeshRun& run_;

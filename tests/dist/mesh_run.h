@@ -41,6 +41,8 @@ struct MeshRun {
   double lr = 1e-3;
   // A rank's end of the group of all; where it is empty, the one that fits.
   std::function<std::unique_ptr<Comm>(int rank, int num_ranks)> make_comm;
+  // A rank's kernels and device (tests/backends.h); empty: the CPU's best.
+  std::string backend;
 };
 
 // Trains one step a batch from weights of seed 5. Ranks are threads of this process; a failure of

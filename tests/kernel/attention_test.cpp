@@ -8,9 +8,9 @@ namespace {
 
 struct Case {
   int64_t B, T, H, G, D;
-  std::vector<int32_t> lengths;
+  TestVector<int32_t> lengths;
   Dtype dtype = Dtype::kF32;
-  std::vector<int32_t> positions = {};  // of packed rows
+  TestVector<int32_t> positions = {};  // of packed rows
   bool padding_attends = false;
 
   int64_t width() const { return (H + 2 * G) * D; }
@@ -286,7 +286,7 @@ TEST(Attention, CachedAgreesWithRef) {
       const Case c = {2,    T, 4, 2, 16, {static_cast<int32_t>(T), static_cast<int32_t>(T / 2)},
                       dtype};
       const int64_t max_positions = 140;
-      const std::vector<int32_t> starts = {65, 0};
+      const TestVector<int32_t> starts = {65, 0};
       const Buffer qkv = Buffer::random(dtype, c.B * T * c.width(), 1);
       const Buffer cache = Buffer::random(dtype, c.B * max_positions * c.G * c.D, 2);
       compare_levels(

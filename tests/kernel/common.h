@@ -13,6 +13,8 @@
 #include "base/random.h"
 #include "kernel/cpu/level.h"
 #include "kernel/kernels.h"
+#include "tests/kernel/emulated_cuda/grid.h"
+#include "tests/kernel/tested.h"
 #include "tests/kernel/tolerances.h"
 
 namespace weft {
@@ -40,6 +42,8 @@ class Buffer {
 
   void* data() { return bytes_.data(); }
   const void* data() const { return bytes_.data(); }
+  void* at(int64_t i) { return bytes_.data() + i * dtype_bytes(dtype_); }
+  const void* at(int64_t i) const { return bytes_.data() + i * dtype_bytes(dtype_); }
   float* floats() { return reinterpret_cast<float*>(bytes_.data()); }
   const float* floats() const { return reinterpret_cast<const float*>(bytes_.data()); }
   Dtype dtype() const { return dtype_; }
@@ -58,23 +62,26 @@ class Buffer {
   static constexpr size_t kGuard = 64;
   Dtype dtype_ = Dtype::kF32;
   int64_t n_ = 0;
-  std::vector<std::byte> bytes_;
+  TestVector<std::byte> bytes_;
 };
 
-// A pool and a workspace of exactly the size asked for, guarded.
+// A pool and a workspace of exactly the size asked for, guarded. Emulated threads have no number;
+// each bench gives them another order of turns.
 class Bench {
  public:
   explicit Bench(int num_threads) : pool_(num_threads) {}
   int num_threads() const { return pool_.num_threads(); }
   Context context(size_t bytes) {
-    memory_.assign(bytes + 128, std::byte{0x7f});  // NaN or huge, whatever the type
-    auto at = (reinterpret_cast<uintptr_t>(memory_.data()) + 63) & ~uintptr_t{63};
-    return {&pool_, reinterpret_cast<std::byte*>(at), bytes};
+    using emulated_cuda::Order;
+    constexpr Order kOrders[] = {Order::kForward, Order::kBackward, Order::kMixed};
+    emulated_cuda::set_order(kOrders[(num_threads() - 1) % 3]);
+    memory_.assign(bytes + 64, std::byte{0x7f});  // NaN or huge, whatever the type
+    return {&pool_, memory_.data(), bytes, gpu_stream()};
   }
 
  private:
   ThreadPool pool_;
-  std::vector<std::byte> memory_;
+  TestVector<std::byte> memory_;
 };
 
 inline void expect_close(const Buffer& got, const Buffer& want, Tolerance tolerance,
@@ -98,19 +105,18 @@ inline void expect_close(const Buffer& got, const Buffer& want, Tolerance tolera
 using Outputs = std::vector<Buffer>;
 using Operation = std::function<Outputs(const Kernels&, Bench&)>;
 
-// Every level of this machine against ref; and the same bits with 1, 2 and 3 threads.
+// Every back end of this machine against ref; and the same bits with 1, 2 and 3 threads.
 inline void compare_levels(const std::string& what, const Operation& operation,
                            const std::function<Tolerance(size_t output)>& tolerance) {
   Bench one(1), two(2), three(3);
   const Outputs want = operation(ref_kernels(), one);
-  for (const char* name : available_levels()) {
-    const Kernels& kernels = *find_kernels(name);
-    const Outputs got = operation(kernels, one);
-    const Outputs got_two = operation(kernels, two);
-    const Outputs got_three = operation(kernels, three);
+  for (const Kernels* kernels : tested_kernels()) {
+    const Outputs got = operation(*kernels, one);
+    const Outputs got_two = operation(*kernels, two);
+    const Outputs got_three = operation(*kernels, three);
     ASSERT_EQ(got.size(), want.size());
     for (size_t i = 0; i < want.size(); ++i) {
-      const std::string where = what + ", " + name + ", output " + std::to_string(i);
+      const std::string where = what + ", " + kernels->name + ", output " + std::to_string(i);
       expect_close(got[i], want[i], tolerance(i), where);
       EXPECT_TRUE(got[i].same_bits(got_two[i])) << where << ": two threads change bits";
       EXPECT_TRUE(got[i].same_bits(got_three[i])) << where << ": three threads change bits";

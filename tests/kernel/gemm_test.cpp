@@ -2,14 +2,17 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
-#include <memory>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "kernel/cuda_options.h"
 #include "kernel/kernels.h"
+#include "tests/kernel/planned_gemm.h"
+#include "tests/kernel/tested.h"
 
 namespace weft {
 namespace {
@@ -19,7 +22,7 @@ namespace {
 struct Matrix {
   Dtype dtype;
   int64_t rows, cols, ld;
-  std::vector<std::byte> bytes;
+  TestVector<std::byte> bytes;
 
   Matrix(Dtype type, int64_t r, int64_t c, int64_t pad)
       : dtype(type),
@@ -125,12 +128,11 @@ struct Data {
 
 void run_in(const Kernels& kernels, const GemmArgs& args, int num_threads, size_t bytes) {
   ThreadPool pool(num_threads);
-  const std::unique_ptr<std::byte, decltype(&std::free)> workspace(
-      static_cast<std::byte*>(std::aligned_alloc(64, (bytes + 127) / 64 * 64)), &std::free);
-  std::memset(workspace.get(), 0xff, bytes + 64);  // NaN: nothing may be read before it is written
-  kernels.gemm(Context{&pool, workspace.get(), bytes}, args);
+  TestVector<std::byte> workspace(bytes + 64);
+  std::memset(workspace.data(), 0xff, bytes + 64);  // NaN: nothing may be read before it is written
+  kernels.gemm(Context{&pool, workspace.data(), bytes, gpu_stream()}, args);
   for (size_t i = 0; i < 64; ++i) {
-    ASSERT_EQ(workspace.get()[bytes + i], std::byte{0xff}) << "wrote past the workspace";
+    ASSERT_EQ(workspace[bytes + i], std::byte{0xff}) << "wrote past the workspace";
   }
 }
 
@@ -138,11 +140,43 @@ void run(const Kernels& kernels, const GemmArgs& args, int num_threads) {
   run_in(kernels, args, num_threads, kernels.gemm_workspace(args, num_threads));
 }
 
-std::vector<const Kernels*> levels() {
+const Kernels* gpu() {
+  for (const Kernels* kernels : tested_kernels()) {
+    if (std::string(kernels->name) == "cuda") return kernels;
+  }
+  return nullptr;
+}
+
+// The GPU's product with its algorithms chosen so. What it measures is not kept for others.
+template <GemmChoice kChoice>
+const Kernels* gpu_choosing(const char* name) {
+  static const Kernels table = [=] {
+    setenv("XDG_CACHE_HOME", testing::TempDir().c_str(), 1);
+    Kernels t = *gpu();
+    t.name = name;
+    t.gemm = [](const Context& context, const GemmArgs& args) {
+      set_gemm_choice(kChoice);
+      gpu()->gemm(context, args);
+    };
+    return t;
+  }();
+  return &table;
+}
+
+// Those whose elements have the same bits in every cut.
+std::vector<const Kernels*> exact_levels() {
   std::vector<const Kernels*> found;
   for (const char* name : {"neon", "neon_bf16", "avx2", "avx512", "avx512_bf16", "amx"}) {
     if (const Kernels* kernels = find_kernels(name)) found.push_back(kernels);
   }
+  found.push_back(&planned_kernels());
+  if (gpu()) found.push_back(gpu_choosing<GemmChoice::kExact>("cuda_exact"));
+  return found;
+}
+
+std::vector<const Kernels*> levels() {
+  std::vector<const Kernels*> found = exact_levels();
+  if (gpu()) found.push_back(gpu_choosing<GemmChoice::kFast>("cuda_fast"));
   return found;
 }
 
@@ -176,6 +210,8 @@ class GemmTest : public testing::TestWithParam<const Kernels*> {
     }
   }
 };
+
+class GemmBitsTest : public testing::TestWithParam<const Kernels*> {};
 
 const Dtype kDtypes[][2] = {
     {Dtype::kF32, Dtype::kF32}, {Dtype::kBf16, Dtype::kBf16}, {Dtype::kBf16, Dtype::kF32}};
@@ -251,7 +287,7 @@ TEST_P(GemmTest, StacksWithPartsOfAnySize) {
 }
 
 // One result in full; then the same elements computed otherwise.
-TEST_P(GemmTest, BitsDependOnlyOnTheElement) {
+TEST_P(GemmBitsTest, DependOnlyOnTheElement) {
   for (const auto& [dtype, c_dtype] : kDtypes) {
     for (int bits = 0; bits < 8; ++bits) {
       const Problem whole{.M = 70,
@@ -300,7 +336,7 @@ TEST_P(GemmTest, BitsDependOnlyOnTheElement) {
   }
 }
 
-TEST_P(GemmTest, BitsDoNotDependOnTheCutOfAStack) {
+TEST_P(GemmBitsTest, DoNotDependOnTheCutOfAStack) {
   for (const auto& [dtype, c_dtype] : kDtypes) {
     for (bool b_transposed : {false, true}) {
       Problem p{.M = 33,
@@ -328,7 +364,7 @@ TEST_P(GemmTest, BitsDoNotDependOnTheCutOfAStack) {
 }
 
 // The control of the tests above: another order of k gives other bits.
-TEST_P(GemmTest, BitsDependOnTheOrderOfK) {
+TEST_P(GemmBitsTest, DependOnTheOrderOfK) {
   for (Dtype dtype : {Dtype::kF32, Dtype::kBf16}) {
     const Problem p{.M = 40, .N = 40, .K = 500, .dtype = dtype};
     Data forward(p), backward(p);
@@ -381,6 +417,8 @@ TEST_P(GemmTest, WorkspaceServesSmallerProducts) {
 
 // The scratch memory must not follow the size of the matrices.
 TEST_P(GemmTest, WorkspaceIsBounded) {
+  const bool is_cpu = find_kernels(GetParam()->name) != nullptr;
+  const size_t most = size_t{is_cpu ? 16u : 160u} << 20;
   for (const auto& [dtype, c_dtype] : kDtypes) {
     GemmArgs args{};
     args.dtype = dtype;
@@ -389,16 +427,18 @@ TEST_P(GemmTest, WorkspaceIsBounded) {
       for (int64_t N : {1, 512, 1 << 17}) {
         for (int64_t K : {1, 512, 1 << 20}) {
           args.M = M, args.N = N, args.K = K;
-          EXPECT_LE(GetParam()->gemm_workspace(args, 2), size_t{16} << 20)
-              << M << " " << N << " " << K;
+          EXPECT_LE(GetParam()->gemm_workspace(args, 2), most) << M << " " << N << " " << K;
         }
       }
     }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Levels, GemmTest, testing::ValuesIn(levels()),
-                         [](const auto& param) { return std::string(param.param->name); });
+std::string name_of(const testing::TestParamInfo<const Kernels*>& param) {
+  return param.param->name;
+}
+INSTANTIATE_TEST_SUITE_P(Levels, GemmTest, testing::ValuesIn(levels()), name_of);
+INSTANTIATE_TEST_SUITE_P(Levels, GemmBitsTest, testing::ValuesIn(exact_levels()), name_of);
 
 }  // namespace
 }  // namespace weft

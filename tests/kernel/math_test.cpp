@@ -61,32 +61,33 @@ TEST(Math, LogIsAccurate) {
 // A step of AdamW that changes nothing rounds the master to bf16: every level as to_bf16 does,
 // subnormal numbers, infinities and NaN included.
 TEST(Math, RoundingToBf16HasTheBitsOfToBf16) {
-  std::vector<float> master = sample_floats();
+  const std::vector<float> sample = sample_floats();
+  TestVector<float> master(sample.begin(), sample.end());
   const int64_t n = static_cast<int64_t>(master.size());
-  std::vector<float> nothing(master.size(), 0.0f), m = nothing, v = nothing;
-  std::vector<Bf16> p(master.size());
+  TestVector<float> nothing(master.size(), 0.0f), m = nothing, v = nothing;
+  TestVector<Bf16> p(master.size());
   Bench bench(1);
-  for (const char* name : available_levels()) {
-    find_kernels(name)->adamw(bench.context(0), {.n = n,
-                                                 .dtype = Dtype::kBf16,
-                                                 .grad_dtype = Dtype::kF32,
-                                                 .state_dtype = Dtype::kF32,
-                                                 .p = p.data(),
-                                                 .master = master.data(),
-                                                 .grad = nothing.data(),
-                                                 .m = m.data(),
-                                                 .v = v.data(),
-                                                 .grad_scale = 1.0f,
-                                                 .lr = 0.0f,
-                                                 .beta1 = 0.9f,
-                                                 .beta2 = 0.99f,
-                                                 .eps = 1e-8f,
-                                                 .weight_decay = 0.0f,
-                                                 .bias1 = 1.0f,
-                                                 .bias2 = 1.0f});
+  for (const Kernels* kernels : tested_kernels()) {
+    kernels->adamw(bench.context(0), {.n = n,
+                                      .dtype = Dtype::kBf16,
+                                      .grad_dtype = Dtype::kF32,
+                                      .state_dtype = Dtype::kF32,
+                                      .p = p.data(),
+                                      .master = master.data(),
+                                      .grad = nothing.data(),
+                                      .m = m.data(),
+                                      .v = v.data(),
+                                      .grad_scale = 1.0f,
+                                      .lr = 0.0f,
+                                      .beta1 = 0.9f,
+                                      .beta2 = 0.99f,
+                                      .eps = 1e-8f,
+                                      .weight_decay = 0.0f,
+                                      .bias1 = 1.0f,
+                                      .bias2 = 1.0f});
     int64_t wrong = 0;
     for (size_t i = 0; i < master.size(); ++i) wrong += p[i].bits != to_bf16(master[i]).bits;
-    EXPECT_EQ(wrong, 0) << name;
+    EXPECT_EQ(wrong, 0) << kernels->name;
   }
 }
 

@@ -24,6 +24,11 @@ std::vector<NormCase> norm_cases() {
     list.push_back({65, 50, dtype, Dtype::kF32, true, true, false});
     list.push_back({130, 96, dtype, dtype, false, true, true});
     list.push_back({9, 1031, dtype, Dtype::kF32, true, false, false});
+    list.push_back({700, 18, dtype, dtype, true, true, false});
+    list.push_back({5, 896, dtype, dtype, true, true, true});
+    list.push_back({7, 2056, dtype, Dtype::kF32, true, true, false});
+    list.push_back({3, 8192, dtype, dtype, true, true, true});
+    list.push_back({2, 9001, dtype, Dtype::kF32, true, true, false});
   }
   return list;
 }
@@ -123,7 +128,7 @@ TEST(RmsNorm, GradientOfRefIsTheDifference) {
 TEST(BiasBackward, EveryLevelAgreesWithRef) {
   for (const Dtype dtype : kBothTypes) {
     for (const Dtype grad_dtype : kBothTypes) {
-      for (const int64_t R : {1, 64, 131}) {
+      for (const int64_t R : {1, 64, 131, 1000}) {
         const int64_t cols[3] = {5, 70, 13};
         const Buffer dy = Buffer::random(dtype, R * 88, 1);
         compare_levels(
@@ -154,7 +159,7 @@ TEST(Embedding, EveryLevelAgreesWithRef) {
   const int64_t V = 11;
   for (const Dtype dtype : kBothTypes) {
     for (const int64_t C : {3, 64, 300}) {
-      std::vector<int32_t> ids;
+      TestVector<int32_t> ids;
       for (int i = 0; i < 150; ++i) ids.push_back(i * i % 9);  // ids 9 and 10 never appear
       const int64_t R = static_cast<int64_t>(ids.size());
       const Buffer table = Buffer::random(dtype, V * C, 1);
@@ -193,6 +198,48 @@ TEST(Embedding, EveryLevelAgreesWithRef) {
   }
 }
 
+// A part of a table, many tokens, one id that half of them have, and padding.
+TEST(Embedding, EveryLevelAgreesWithRefOnAPartOfATable) {
+  const int64_t R = 900, V = 40, C = 40, first_id = 30;
+  TestVector<int32_t> ids;
+  for (int i = 0; i < R; ++i) ids.push_back(i % 2 == 0 ? 50 : i * 7 % 97);
+  for (const Dtype dtype : kBothTypes) {
+    const Buffer table = Buffer::random(dtype, V * C, 1), dout = Buffer::random(dtype, R * C, 2);
+    for (const bool keep : {false, true}) {
+      compare_levels(
+          fmt::format("part of an embedding {} keep {}", dtype_name(dtype), keep),
+          [&](const Kernels& kernels, Bench& bench) {
+            Buffer out = Buffer::random(dtype, R * C, 3);
+            kernels.embedding(bench.context(0), {.R = R,
+                                                 .C = C,
+                                                 .V = V,
+                                                 .dtype = dtype,
+                                                 .ids = ids.data(),
+                                                 .table = table.data(),
+                                                 .out = out.data(),
+                                                 .first_id = first_id,
+                                                 .keep_others = keep});
+            Buffer dtable = Buffer::random(dtype, V * C, 4);
+            const EmbeddingBackwardArgs args = {.R = R,
+                                                .C = C,
+                                                .V = V,
+                                                .dtype = dtype,
+                                                .grad_dtype = dtype,
+                                                .ids = ids.data(),
+                                                .padding_id = 33,
+                                                .dout = dout.data(),
+                                                .dtable = dtable.data(),
+                                                .accumulate = keep,
+                                                .first_id = first_id};
+            const size_t bytes = kernels.embedding_backward_workspace(args, bench.num_threads());
+            kernels.embedding_backward(bench.context(bytes), args);
+            return Outputs{out, dtable};
+          },
+          tolerance_of(dtype));
+    }
+  }
+}
+
 TEST(Rope, EveryLevelAgreesWithRef) {
   for (const Dtype dtype : kBothTypes) {
     for (const int64_t D : {2, 8, 10, 64, 80}) {
@@ -202,7 +249,7 @@ TEST(Rope, EveryLevelAgreesWithRef) {
         cosine.set(i, std::cos(0.1 * static_cast<double>(i)));
         sine.set(i, std::sin(0.1 * static_cast<double>(i)));
       }
-      std::vector<int32_t> positions;
+      TestVector<int32_t> positions;
       for (int32_t r = 0; r < R; ++r) positions.push_back((5 * r + 3) % 20);
       const Buffer qkv = Buffer::random(dtype, R * (H + 2 * G) * D, 1);
       for (const bool inverse : {false, true}) {

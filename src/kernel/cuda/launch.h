@@ -11,6 +11,13 @@
 #include "kernel/kernels.h"
 #include "tensor/cuda/check.h"
 
+// T* name = the block's dynamic shared memory, 16-byte aligned (the tests have their own form).
+#ifndef WEFT_DYNAMIC_SHARED
+#define WEFT_DYNAMIC_SHARED(T, name)                                   \
+  extern __shared__ __align__(16) unsigned char weft_dynamic_shared[]; \
+  T* name = reinterpret_cast<T*>(weft_dynamic_shared)
+#endif
+
 namespace weft::cuda {
 
 inline cudaStream_t stream_of(const Context& context) {

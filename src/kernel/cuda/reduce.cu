@@ -1,6 +1,6 @@
 // kernel/cuda/reduce.cu: sums and maxima over ranks, in the tree of comm/comm.h.
 #include "kernel/cuda/launch.h"
-#include "kernel/device_kernels.h"
+#include "kernel/cuda/ops.h"
 
 namespace weft::cuda {
 namespace {

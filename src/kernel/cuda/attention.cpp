@@ -1,0 +1,41 @@
+// kernel/cuda/attention.cpp: who serves attention: cuDNN where it can, the own kernel elsewhere.
+#include "kernel/cuda/attention.h"
+
+#include <algorithm>
+
+#include "kernel/cuda/ops.h"
+
+namespace weft::cuda {
+
+AttentionSettings& attention_settings() {
+  static AttentionSettings settings;
+  return settings;
+}
+
+void attention(const Context& context, const AttentionArgs& args) {
+  if (attention_settings().cudnn && cudnn_takes(args)) {
+    cudnn_attention(context, args);
+  } else {
+    own_attention(context, args);
+  }
+}
+
+size_t attention_workspace(const AttentionArgs& args, int) {
+  return cudnn_attention_workspace(args);  // the own kernel needs none
+}
+
+void attention_backward(const Context& context, const AttentionBackwardArgs& args) {
+  if (attention_settings().cudnn && cudnn_takes(args)) {
+    cudnn_attention_backward(context, args);
+  } else {
+    own_attention_backward(context, args);
+  }
+}
+
+size_t attention_backward_workspace(const AttentionBackwardArgs& args, int) {
+  return std::max(cudnn_attention_backward_workspace(args), own_attention_backward_workspace(args));
+}
+
+size_t cached_attention_workspace(const CachedAttentionArgs&, int) { return 0; }
+
+}  // namespace weft::cuda

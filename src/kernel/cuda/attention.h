@@ -1,0 +1,49 @@
+// kernel/cuda/attention.h: the two that serve attention on a GPU, cuDNN and an own kernel.
+//
+// cuDNN is the fast one: bf16, whole rows. The own kernel takes everything: fp32, any head dim up
+// to 256, packed rows. attention.cpp chooses. Workspaces hold for either, since which GPU there
+// will be is not known when they are told.
+#pragma once
+
+#include "kernel/kernels.h"
+
+namespace weft::cuda {
+
+// For tests and measurements; set before the first call.
+struct AttentionSettings {
+  bool cudnn = true;          // false: the own kernel serves all
+  bool padding_mask = false;  // true: cuDNN masks padding itself instead of our zeroing it
+  bool deterministic = true;  // of cuDNN's backward: two runs have the same bits
+};
+AttentionSettings& attention_settings();
+
+// Whether cuDNN was built in and serves these on the current GPU.
+bool cudnn_takes(const AttentionArgs&);
+bool cudnn_takes(const AttentionBackwardArgs&);
+void cudnn_attention(const Context&, const AttentionArgs&);
+void cudnn_attention_backward(const Context&, const AttentionBackwardArgs&);
+size_t cudnn_attention_workspace(const AttentionArgs&);
+size_t cudnn_attention_backward_workspace(const AttentionBackwardArgs&);
+
+// cuDNN's deterministic backward stores the scores' gradient, heads x T x T in bf16. It is
+// therefore called for one piece of the batch after another: some rows with all heads, or, where
+// even one row is too much, some groups of heads of one row. No bits depend on the cut.
+struct AttentionPieces {
+  int64_t rows, groups;  // in one piece; the last may have fewer
+  size_t bytes;          // workspace of one piece, an upper bound; 0: too long for cuDNN
+};
+AttentionPieces attention_pieces(int64_t B, int64_t T, int64_t H, int64_t G, int64_t D);
+
+// attention_padding.cu. Rows of `width` elements at and past lengths[b] become zero, and so does
+// their lse where there is one.
+void zero_padding(const Context&, int64_t B, int64_t T, int64_t width, Dtype,
+                  const int32_t* lengths, void* rows, int64_t H, float* lse);
+// to = lse, but at and past lengths[b] so large that exp(score - lse) is zero.
+void raise_padding_lse(const Context&, int64_t B, int64_t H, int64_t T, const int32_t* lengths,
+                       const float* lse, float* to);
+
+void own_attention(const Context&, const AttentionArgs&);
+void own_attention_backward(const Context&, const AttentionBackwardArgs&);
+size_t own_attention_backward_workspace(const AttentionBackwardArgs&);
+
+}  // namespace weft::cuda

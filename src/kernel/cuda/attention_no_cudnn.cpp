@@ -1,0 +1,19 @@
+// kernel/cuda/attention_no_cudnn.cpp: a program built without cuDNN, whose own kernel serves all.
+#include "base/error.h"
+#include "kernel/cuda/attention.h"
+
+namespace weft::cuda {
+
+bool cudnn_takes(const AttentionArgs&) { return false; }
+bool cudnn_takes(const AttentionBackwardArgs&) { return false; }
+size_t cudnn_attention_workspace(const AttentionArgs&) { return 0; }
+size_t cudnn_attention_backward_workspace(const AttentionBackwardArgs&) { return 0; }
+
+void cudnn_attention(const Context&, const AttentionArgs&) {
+  throw BugError("attention of cuDNN was asked for, but this program was built without it");
+}
+void cudnn_attention_backward(const Context&, const AttentionBackwardArgs&) {
+  throw BugError("attention of cuDNN was asked for, but this program was built without it");
+}
+
+}  // namespace weft::cuda

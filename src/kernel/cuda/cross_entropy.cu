@@ -1,0 +1,214 @@
+// kernel/cuda/cross_entropy.cu: the loss of each row of logits and, in place, its gradient.
+//
+// A block per row. The row is read once for its maximum and its sum of exp (each thread rescales
+// its own sum where its maximum grows), then once more, from the end, for the gradient: what was
+// read last may still lie in the second-level cache.
+//
+// Which thread adds which column depends on V alone, not on the address: a row that does not begin
+// at 16 bytes is read one element at a time, and has the bits of one that does.
+#include <algorithm>
+
+#include "kernel/cuda/dispatch.h"
+#include "kernel/cuda/launch.h"
+#include "kernel/cuda/ops.h"
+#include "kernel/cuda/reduce.h"
+
+namespace weft::cuda {
+namespace {
+
+constexpr int kMaxThreads = 1024;
+constexpr int kAhead = 4;  // vectors that a thread reads before it uses the first
+constexpr float kLowest = -3.402823466e+38f;
+
+struct Softmax {
+  float highest;
+  double sum;  // of exp(x - highest)
+};
+
+template <typename T>
+__device__ __forceinline__ bool starts_aligned(const T* x) {
+  return reinterpret_cast<uintptr_t>(x) % 16 == 0;
+}
+
+template <typename T>
+__device__ __forceinline__ void add_vector(const float (&v)[kPack<T>], float& highest, float& sum) {
+  float most = v[0];
+#pragma unroll
+  for (int k = 1; k < kPack<T>; ++k) most = fmaxf(most, v[k]);
+  if (most > highest) {
+    sum *= exp_for(T{}, highest - most);
+    highest = most;
+  }
+  float part = 0.0f;
+#pragma unroll
+  for (int k = 0; k < kPack<T>; ++k) part += exp_for(T{}, v[k] - highest);
+  sum += part;
+}
+
+// Columns one by one; those past the end add nothing.
+template <typename T>
+__device__ __forceinline__ void gather(const T* x, int count, float (&v)[kPack<T>]) {
+#pragma unroll
+  for (int k = 0; k < kPack<T>; ++k) v[k] = k < count ? load_one(x + k) : -INFINITY;
+}
+
+// This thread's columns.
+template <typename T>
+__device__ void read_columns(const T* x, int V, float& highest, float& sum) {
+  constexpr int kWidth = kPack<T>;
+  const int vectors = V / kWidth, step = blockDim.x;
+  int i = threadIdx.x;
+  float v[kWidth];
+  const bool is_aligned = starts_aligned(x);
+  if (is_aligned) {
+    for (; i + (kAhead - 1) * step < vectors; i += kAhead * step) {
+      Raw<T, kWidth> raw[kAhead];
+#pragma unroll
+      for (int k = 0; k < kAhead; ++k) raw[k] = load_raw<kWidth>(x + (i + k * step) * kWidth);
+#pragma unroll
+      for (int k = 0; k < kAhead; ++k) {
+        unpack(raw[k], v);
+        add_vector<T>(v, highest, sum);
+      }
+    }
+  }
+  for (; i < vectors; i += step) {
+    if (is_aligned) {
+      load(x + i * kWidth, v);
+    } else {
+      gather(x + i * kWidth, kWidth, v);
+    }
+    add_vector<T>(v, highest, sum);
+  }
+  if (i == vectors && V % kWidth != 0) {  // the thread whose turn it is takes the rest
+    gather(x + i * kWidth, V % kWidth, v);
+    add_vector<T>(v, highest, sum);
+  }
+}
+
+template <typename T>
+__device__ __forceinline__ Softmax read_row(const T* x, int V) {
+  float highest = kLowest, sum = 0.0f;
+  read_columns(x, V, highest, sum);
+  const float most = join_block(highest, kLowest, Maximum{});
+  const double part = static_cast<double>(sum) * static_cast<double>(expf(highest - most));
+  return {most == kLowest ? -INFINITY : most, join_block(part, 0.0, Plus{})};
+}
+
+template <typename T, int kWidth>
+__device__ __forceinline__ void scale_vector(T* at, Raw<T, kWidth> raw, float highest,
+                                             float scale) {
+  float v[kWidth];
+  unpack(raw, v);
+#pragma unroll
+  for (int k = 0; k < kWidth; ++k) v[k] = exp_for(T{}, v[k] - highest) * scale;
+  store(at, v);
+}
+
+// x <- exp(x - highest) * scale, less one at the target (negative: none), where x is at_target.
+template <typename T>
+__device__ void scale_row(T* x, int V, int target, float at_target, float highest, float scale) {
+  constexpr int kWidth = kPack<T>;
+  const int step = blockDim.x;
+  const int vectors = starts_aligned(x) ? V / kWidth : 0;
+  int i = vectors - 1 - static_cast<int>(threadIdx.x);
+  for (; i - (kAhead - 1) * step >= 0; i -= kAhead * step) {
+    Raw<T, kWidth> raw[kAhead];
+#pragma unroll
+    for (int k = 0; k < kAhead; ++k) raw[k] = load_raw<kWidth>(x + (i - k * step) * kWidth);
+#pragma unroll
+    for (int k = 0; k < kAhead; ++k) {
+      scale_vector(x + (i - k * step) * kWidth, raw[k], highest, scale);
+    }
+  }
+  for (; i >= 0; i -= step) {
+    scale_vector(x + i * kWidth, load_raw<kWidth>(x + i * kWidth), highest, scale);
+  }
+#pragma unroll 4
+  for (int c = vectors * kWidth + threadIdx.x; c < V; c += step) {
+    scale_vector(x + c, load_raw<1>(x + c), highest, scale);
+  }
+  if (target < 0) return;
+  __syncthreads();
+  if (threadIdx.x == 0) store_one(x + target, expf(at_target - highest) * scale - 1.0f);
+}
+
+template <typename T>
+__device__ void zero_row(T* x, int V) {
+  constexpr int kWidth = kPack<T>;
+  const int vectors = starts_aligned(x) ? V / kWidth : 0;
+  const float zeros[kWidth] = {};
+  for (int i = threadIdx.x; i < vectors; i += blockDim.x) store(x + i * kWidth, zeros);
+  for (int c = vectors * kWidth + threadIdx.x; c < V; c += blockDim.x) store_one(x + c, 0.0f);
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kMaxThreads) cross_entropy_kernel(CrossEntropyArgs args) {
+  const int64_t r = blockIdx.x;
+  const int V = static_cast<int>(args.V);
+  T* x = static_cast<T*>(args.logits) + r * args.V;
+  const int target = args.targets[r];
+  if (target < 0) {
+    if (threadIdx.x == 0) args.losses[r] = 0.0f;
+    if (args.with_gradient) zero_row(x, V);
+    return;
+  }
+  const float at_target = load_one(x + target);  // before the barriers that end the reading
+  const Softmax row = read_row<T>(x, V);
+  if (threadIdx.x == 0) {
+    args.losses[r] = logf(static_cast<float>(row.sum)) + (row.highest - at_target);
+  }
+  if (!args.with_gradient) return;
+  scale_row(x, V, target, at_target, row.highest, static_cast<float>(1.0 / row.sum));
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kMaxThreads) softmax_stats_kernel(SoftmaxStatsArgs args) {
+  const int64_t r = blockIdx.x;
+  const Softmax row =
+      read_row<T>(static_cast<const T*>(args.logits) + r * args.ld, static_cast<int>(args.V));
+  if (threadIdx.x != 0) return;
+  args.highest[r] = row.highest;
+  args.sum[r] = row.sum;
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kMaxThreads) softmax_gradient_kernel(SoftmaxGradientArgs args) {
+  const int64_t r = blockIdx.x;
+  T* x = static_cast<T*>(args.logits) + r * args.ld;
+  const int target = args.targets[r];
+  const float at_target = target < 0 ? 0.0f : load_one(x + target);
+  __syncthreads();  // the element is read before it is written
+  scale_row(x, static_cast<int>(args.V), target, at_target, args.highest[r], args.scale[r]);
+}
+
+// A function of V alone: it decides the order of the sum.
+int64_t threads_of(int64_t V) {
+  if (V > INT32_MAX) refuse("a vocabulary of more than 2^31 ids");
+  return std::clamp<int64_t>(ceil_div(V, 8 * kWarp) * kWarp, kWarp, kMaxThreads);
+}
+
+}  // namespace
+
+void cross_entropy(const Context& context, const CrossEntropyArgs& args) {
+  with_type(args.dtype, [&](auto value) {
+    launch(context, "cross_entropy", cross_entropy_kernel<decltype(value)>, args.R,
+           threads_of(args.V), 0, args);
+  });
+}
+
+void softmax_stats(const Context& context, const SoftmaxStatsArgs& args) {
+  with_type(args.dtype, [&](auto value) {
+    launch(context, "softmax_stats", softmax_stats_kernel<decltype(value)>, args.R,
+           threads_of(args.V), 0, args);
+  });
+}
+
+void softmax_gradient(const Context& context, const SoftmaxGradientArgs& args) {
+  with_type(args.dtype, [&](auto value) {
+    launch(context, "softmax_gradient", softmax_gradient_kernel<decltype(value)>, args.R,
+           threads_of(args.V), 0, args);
+  });
+}
+
+}  // namespace weft::cuda

@@ -1,0 +1,50 @@
+// kernel/cuda/dispatch.h: from a dtype in the arguments to the kernel compiled for it.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <type_traits>
+
+#include "kernel/cuda/values.h"
+#include "kernel/kernels.h"
+
+namespace weft {
+// Of base/error.h, which nvcc cannot read (fmt).
+[[noreturn]] void throw_bug(const char* file, int line, const std::string& message);
+}  // namespace weft
+
+namespace weft::cuda {
+
+[[noreturn]] inline void refuse(const char* what) { throw_bug(__FILE__, __LINE__, what); }
+
+// fn(float{}) or fn(Bf16{}).
+template <typename Fn>
+void with_type(Dtype dtype, const Fn& fn) {
+  if (dtype == Dtype::kBf16) {
+    fn(Bf16{});
+  } else {
+    fn(0.0f);
+  }
+}
+
+// Whether rows of `columns` elements of T at these addresses can be read 16 bytes at a time (null
+// is no address).
+template <typename T>
+bool is_vectored(int64_t columns, std::initializer_list<const void*> addresses) {
+  uintptr_t bits = 0;
+  for (const void* at : addresses) bits |= reinterpret_cast<uintptr_t>(at);
+  return columns % kPack<T> == 0 && bits % 16 == 0;
+}
+
+// fn(integral constant kPack<T>) where vectored, else fn(integral constant 1).
+template <typename T, typename Fn>
+void with_width(bool vectored, const Fn& fn) {
+  if (vectored) {
+    fn(std::integral_constant<int, kPack<T>>{});
+  } else {
+    fn(std::integral_constant<int, 1>{});
+  }
+}
+
+}  // namespace weft::cuda

@@ -1,0 +1,157 @@
+// kernel/cuda/gemm.cpp: matrix products by cuBLASLt, an algorithm chosen once for every problem.
+#include <cuda_runtime.h>
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/round_up.h"
+#include "kernel/cuda/gemm_choose.h"
+#include "kernel/cuda/gemm_kernels.h"
+#include "kernel/cuda/launch.h"
+#include "kernel/cuda/ops.h"
+#include "kernel/cuda_options.h"
+
+namespace weft {
+namespace cuda {
+namespace {
+
+constexpr int64_t kWorkspaceAlignment = 256;
+// Choices are written when so many products in a row were known: not after each of twenty.
+constexpr int kQuietCalls = 16;
+
+std::atomic<GemmChoice> choice_now{GemmChoice::kFast};
+
+struct Known {
+  LtPrepared prepared;
+  LtAlgorithm algorithm;
+};
+
+// What is known of products on one device.
+class Products {
+ public:
+  explicit Products(int device) {
+    cudaDeviceProp properties;
+    check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
+    int driver = 0;
+    check(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
+    measured_on_ =
+        fmt::format("weft products 1 | {} | compute {}.{} | cublasLt {} | driver {}",
+                    properties.name, properties.major, properties.minor, lt_.version(), driver);
+    path_ = gemm_choices_path(properties.name, lt_.version());
+  }
+
+  void run(const Context& context, const LtCall& call, std::byte* workspace) {
+    const Known& known = find(context, call, workspace);
+    multiply(lt_, call, known.prepared, known.algorithm, workspace, context.stream);
+  }
+
+ private:
+  const Known& find(const Context& context, const LtCall& call, std::byte* workspace) {
+    const std::lock_guard lock(mutex_);
+    const GemmChoice choice = choice_now.load(std::memory_order_relaxed);
+    auto& table = choice == GemmChoice::kExact ? exact_ : fast_;
+    const auto found = table.find(call.problem);
+    if (found != table.end()) {
+      if (num_unsaved_ > 0 && ++quiet_calls_ == kQuietCalls) save();
+      return found->second;
+    }
+    cudaStreamCaptureStatus status{};
+    check(cudaStreamIsCapturing(stream_of(context), &status), "cudaStreamIsCapturing");
+    ensure(status == cudaStreamCaptureStatusNone,
+           "a product was recorded before it was run once: " + weft::describe(call.problem));
+    Known known{prepare(call.problem), {}};
+    const GemmTrial trial{lt_, call, known.prepared, workspace, context.stream};
+    known.algorithm = choice == GemmChoice::kExact ? choose_exact(trial) : choose_fast(trial);
+    return table.emplace(call.problem, known).first->second;  // stays where it is
+  }
+
+  LtAlgorithm choose_fast(const GemmTrial& trial) {
+    if (!is_loaded_) {
+      kept_ = load_gemm_choices(path_, measured_on_);
+      is_loaded_ = true;
+    }
+    const auto kept = kept_.find(trial.call.problem);
+    if (kept != kept_.end()) {
+      LtAlgorithm algorithm = kept->second;
+      if (accepts(trial.lt, trial.prepared, &algorithm)) return algorithm;
+    }
+    bool was_measured = false;
+    const LtAlgorithm algorithm = choose_fastest(trial, &was_measured);
+    if (was_measured) {
+      kept_[trial.call.problem] = algorithm;
+      ++num_unsaved_;
+      quiet_calls_ = 0;
+    }
+    return algorithm;
+  }
+
+  void save() {
+    log_info("{} matrix products were measured; their algorithms are kept in {}", num_unsaved_,
+             path_.string());
+    save_gemm_choices(path_, measured_on_, kept_);
+    num_unsaved_ = 0;
+  }
+
+  Lt lt_;
+  std::string measured_on_;
+  std::filesystem::path path_;
+  std::mutex mutex_;
+  std::unordered_map<LtProblem, Known, LtProblemHash> fast_, exact_;
+  GemmChoices kept_;
+  bool is_loaded_ = false;
+  int num_unsaved_ = 0, quiet_calls_ = 0;
+};
+
+// Never destroyed: at the end of a program the driver may be gone before them.
+Products& products_here() {
+  static std::mutex mutex;
+  static auto& all = *new std::map<int, std::unique_ptr<Products>>;
+  int device = 0;
+  check(cudaGetDevice(&device), "cudaGetDevice");
+  const std::lock_guard lock(mutex);
+  auto& products = all[device];
+  if (!products) products = std::make_unique<Products>(device);
+  return *products;
+}
+
+std::byte* aligned(std::byte* at) {
+  const auto address = static_cast<int64_t>(reinterpret_cast<uintptr_t>(at));
+  return at + (round_up(address, kWorkspaceAlignment) - address);
+}
+
+}  // namespace
+
+size_t gemm_workspace(const GemmArgs& args, int) {
+  return static_cast<size_t>(kWorkspaceAlignment + kLtWorkspaceBytes) + gemm_steps_workspace(args);
+}
+
+void gemm(const Context& context, const GemmArgs& args) {
+  ensure((args.dtype == Dtype::kF32 || args.dtype == Dtype::kBf16) &&
+             (args.c_dtype == Dtype::kF32 || args.c_dtype == args.dtype),
+         "a GPU's products are of fp32 or bf16, and end in the same or in fp32");
+  ensure(context.workspace_bytes >= gemm_workspace(args, 1), "too little workspace for a product");
+  std::byte* workspace = aligned(context.workspace);
+  thread_local std::vector<GemmStep> steps;  // its memory is used again
+  steps.clear();
+  plan_gemm(args, workspace + kLtWorkspaceBytes, &steps);
+  for (const GemmStep& step : steps) {
+    if (const auto* call = std::get_if<LtCall>(&step)) {
+      products_here().run(context, *call, workspace);
+    } else if (const auto* parts = std::get_if<PackCall>(&step)) {
+      pack_parts(context, *parts);
+    } else {
+      add_up(context, std::get<SumCall>(step));
+    }
+  }
+}
+
+}  // namespace cuda
+
+void set_gemm_choice(GemmChoice choice) { cuda::choice_now = choice; }
+
+}  // namespace weft

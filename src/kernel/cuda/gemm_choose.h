@@ -1,0 +1,48 @@
+// kernel/cuda/gemm_choose.h: an algorithm for a product that is met for the first time.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include "kernel/cuda/lt.h"
+
+namespace weft::cuda {
+
+// How many of the library's candidates are looked at.
+inline constexpr int kMostCandidates = 16;
+
+// Device memory for a trial; null where there is none left.
+class TrialMemory {
+ public:
+  explicit TrialMemory(int64_t bytes) {
+    if (cudaMalloc(&at_, static_cast<size_t>(bytes)) != cudaSuccess) {
+      at_ = nullptr;
+      cudaGetLastError();  // an allocation that failed leaves the device as it was
+    }
+  }
+  ~TrialMemory() { cudaFree(at_); }
+  TrialMemory(const TrialMemory&) = delete;
+  TrialMemory& operator=(const TrialMemory&) = delete;
+  void* get() const { return at_; }
+
+ private:
+  void* at_ = nullptr;
+};
+
+struct GemmTrial {
+  const Lt& lt;
+  const LtCall& call;
+  const LtPrepared& prepared;
+  std::byte* workspace;  // kLtWorkspaceBytes
+  void* stream;
+};
+
+// The fastest candidate, timed on the call's own operands. D gets the product on the way, unless it
+// is an input too: then the trial writes elsewhere. was_measured: false where there was no memory
+// for that, and the library's first candidate is taken.
+LtAlgorithm choose_fastest(const GemmTrial& trial, bool* was_measured);
+
+// The first candidate whose elements are those of a small product with the same k, in whatever M
+// and N: tested on random numbers. RunError where there is none.
+LtAlgorithm choose_exact(const GemmTrial& trial);
+
+}  // namespace weft::cuda

@@ -1,0 +1,127 @@
+// kernel/cuda/gemm_kernels.cu: operands copied together, and what is added behind a product.
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+
+#include "kernel/cuda/gemm_kernels.h"
+#include "kernel/cuda/launch.h"
+
+namespace weft::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int64_t kMostBlocks = 65535;  // of the second and third extent of a grid
+
+// A block covers a rectangle: wide where rows are long, high where they are one element.
+struct Rectangle {
+  dim3 blocks, threads;
+};
+
+Rectangle rectangle(int64_t rows, int64_t columns) {
+  unsigned width = 1;
+  while (width < static_cast<unsigned>(kThreads) && width < columns) width *= 2;
+  const unsigned height = static_cast<unsigned>(kThreads) / width;
+  return {dim3(static_cast<unsigned>(ceil_div(columns, width)),
+               static_cast<unsigned>(std::min(kMostBlocks, ceil_div(rows, height)))),
+          dim3(width, height)};
+}
+
+// Bits as they are: 2 or 4 bytes an element.
+template <typename Bits>
+__global__ void pack_kernel(Stack from, int64_t rows, int64_t columns, Bits* to, int64_t to_ld) {
+  const int64_t column = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  const int64_t stride = static_cast<int64_t>(gridDim.y) * blockDim.y;
+  if (column >= columns) return;
+  int64_t row = static_cast<int64_t>(blockIdx.y) * blockDim.y + threadIdx.y;
+  int64_t begin = 0;  // row of the whole at which part p begins
+  int p = 0;
+  for (; row < rows; row += stride) {
+    while (row >= begin + from.rows[p]) begin += from.rows[p++];
+    const Bits* part = static_cast<const Bits*>(from.part[p]);
+    to[row * to_ld + column] = part ? part[(row - begin) * from.ld + column] : Bits{0};
+  }
+}
+
+__device__ float load(const float* x, int64_t i) { return x[i]; }
+__device__ float load(const uint16_t* x, int64_t i) {
+  return std::bit_cast<float>(static_cast<uint32_t>(x[i]) << 16);
+}
+__device__ void store(float* x, int64_t i, float v) { x[i] = v; }
+// To nearest, ties to even; NaN stays NaN, as tensor/dtype.h has it.
+__device__ void store(uint16_t* x, int64_t i, float v) {
+  const uint32_t u = std::bit_cast<uint32_t>(v);
+  const bool is_nan = (u & 0x7fffffffu) > 0x7f800000u;
+  const uint32_t bits = is_nan ? (u >> 16) | 0x40u : (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
+  x[i] = static_cast<uint16_t>(bits);
+}
+
+template <typename Out, typename Bias>
+__global__ void sum_kernel(SumCall call) {
+  const int64_t column = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  const int64_t stride = static_cast<int64_t>(gridDim.y) * blockDim.y;
+  if (column >= call.columns) return;
+  Out* out = static_cast<Out*>(call.out);
+  const float bias = call.bias ? load(static_cast<const Bias*>(call.bias), column) : 0.0f;
+  int64_t row = static_cast<int64_t>(blockIdx.y) * blockDim.y + threadIdx.y;
+  for (; row < call.rows; row += stride) {
+    float v = call.product ? call.product[row * call.product_ld + column] : 0.0f;
+    for (int i = 0; i < call.num_addends; ++i) {
+      v += call.addend[i][row * call.addend_ld[i] + column];
+    }
+    const int64_t at = row * call.out_ld + column;
+    if (call.accumulate) v += load(out, at);
+    if (call.bias) v += bias;
+    store(out, at, v);
+  }
+}
+
+template <typename Out>
+__global__ void fill_random_kernel(Out* to, int64_t n, uint64_t seed) {
+  const int64_t stride = static_cast<int64_t>(gridDim.x) * blockDim.x;
+  int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  for (; i < n; i += stride) {
+    uint64_t z = seed + static_cast<uint64_t>(i) * 0x9e3779b97f4a7c15u;  // splitmix64
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    store(to, i, static_cast<float>(static_cast<int32_t>(z >> 33) - (1 << 30)) * 0x1p-30f);
+  }
+}
+
+}  // namespace
+
+void pack_parts(const Context& context, const PackCall& call) {
+  int64_t rows = 0;
+  for (int p = 0; p < call.from.count; ++p) rows += call.from.rows[p];
+  const Rectangle r = rectangle(rows, call.columns);
+  if (dtype_bytes(call.dtype) == 2) {
+    launch(context, "gemm pack", pack_kernel<uint16_t>, r.blocks, r.threads, 0, call.from, rows,
+           call.columns, static_cast<uint16_t*>(call.to), call.to_ld);
+  } else {
+    launch(context, "gemm pack", pack_kernel<uint32_t>, r.blocks, r.threads, 0, call.from, rows,
+           call.columns, static_cast<uint32_t*>(call.to), call.to_ld);
+  }
+}
+
+void add_up(const Context& context, const SumCall& call) {
+  const Rectangle r = rectangle(call.rows, call.columns);
+  const bool is_bf16 = call.out_dtype == Dtype::kBf16,
+             bias_is_bf16 = call.bias_dtype == Dtype::kBf16;
+  auto* kernel = sum_kernel<float, float>;
+  if (is_bf16 && bias_is_bf16) kernel = sum_kernel<uint16_t, uint16_t>;
+  if (is_bf16 && !bias_is_bf16) kernel = sum_kernel<uint16_t, float>;
+  if (!is_bf16 && bias_is_bf16) kernel = sum_kernel<float, uint16_t>;
+  launch(context, "gemm sum", kernel, r.blocks, r.threads, 0, call);
+}
+
+void fill_random(const Context& context, void* to, Dtype dtype, int64_t n, uint64_t seed) {
+  const dim3 blocks(static_cast<unsigned>(std::min<int64_t>(1024, ceil_div(n, kThreads))));
+  if (dtype == Dtype::kBf16) {
+    launch(context, "gemm test data", fill_random_kernel<uint16_t>, blocks, dim3(kThreads), 0,
+           static_cast<uint16_t*>(to), n, seed);
+  } else {
+    launch(context, "gemm test data", fill_random_kernel<float>, blocks, dim3(kThreads), 0,
+           static_cast<float*>(to), n, seed);
+  }
+}
+
+}  // namespace weft::cuda

@@ -1,0 +1,52 @@
+// kernel/cuda/rmsnorm_rows.h: how the threads of a block share out rows of C channels.
+//
+// A thread holds up to kValues values of a row in registers, every x-th vector: so a row is read
+// once. A row of up to 1024 channels is one warp's; a wider one has several warps (threadIdx.x goes
+// along the row), and a block has several rows side by side (threadIdx.y).
+#pragma once
+
+#include "kernel/cuda/dispatch.h"
+#include "kernel/cuda/reduce.h"
+#include "kernel/cuda/values.h"
+
+namespace weft::cuda {
+
+inline constexpr int kValues = 32;
+inline constexpr int kMaxRowThreads = 1024;
+
+inline int threads_of_row(int64_t C) {
+  if (C > int64_t{kMaxRowThreads} * kValues) refuse("a norm over more than 32768 channels");
+  return static_cast<int>(ceil_div(ceil_div(C, kValues), kWarp)) * kWarp;
+}
+
+// Of every thread's v over the threads of its row. `turn` counts the calls: two that follow each
+// other use different memory, so that one barrier is enough.
+__device__ __forceinline__ float row_sum(float v, int turn) {
+  __shared__ float of_warp[2][kMaxRowThreads / kWarp];
+  v = warp_sum(v);
+  const int warps = blockDim.x / kWarp;
+  if (warps == 1) return v;
+  float* sums = of_warp[turn % 2] + threadIdx.y * warps;
+  if (threadIdx.x % kWarp == 0) sums[threadIdx.x / kWarp] = v;
+  __syncthreads();
+  v = sums[0];
+  for (int i = 1; i < warps; ++i) v += sums[i];
+  return v;
+}
+
+// A thread's share of a row: vector k is number threadIdx.x + k * blockDim.x.
+template <typename T, int kWidth>
+struct RowShare {
+  static constexpr int kCount = kValues / kWidth;
+  Raw<T, kWidth> raw[kCount];
+
+  __device__ __forceinline__ void read(const T* row, int vectors) {
+#pragma unroll
+    for (int k = 0; k < kCount; ++k) {
+      const int i = threadIdx.x + k * blockDim.x;
+      if (i < vectors) raw[k] = load_raw<kWidth>(row + i * kWidth);
+    }
+  }
+};
+
+}  // namespace weft::cuda

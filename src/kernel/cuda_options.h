@@ -1,0 +1,15 @@
+// kernel/cuda_options.h: settings of the GPU's kernels that hold for the whole program.
+#pragma once
+
+namespace weft {
+
+// How an algorithm of the library is chosen for a product that is met for the first time.
+enum class GemmChoice {
+  kFast,   // the fastest of the candidates, measured once and kept in a file
+  kExact,  // the first whose elements have the same bits in every cut of M and N
+};
+
+// Nothing where the program was built without CUDA.
+void set_gemm_choice(GemmChoice choice);
+
+}  // namespace weft

@@ -1,0 +1,8 @@
+// kernel/no_cuda/options.cpp: settings of kernels that this program does not have.
+#include "kernel/cuda_options.h"
+
+namespace weft {
+
+void set_gemm_choice(GemmChoice) {}
+
+}  // namespace weft

@@ -1,0 +1,112 @@
+// tests/dist/gpu_test.cpp: several ranks on one GPU, emulated and, where there is one, real.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/backends.h"
+#include "tests/dist/mesh_run.h"
+
+namespace weft::testing {
+namespace {
+
+Json model(const char* architecture, bool tied) {
+  Json c = parse_json(R"({"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
+      "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 203,
+      "initializer_range": 0.1})",
+                      "config");
+  c.set("architectures", Json(Json::Array{Json(architecture)}));
+  c.set("tie_word_embeddings", Json(tied));
+  return c;
+}
+
+MeshRun make_run(const Json& config, const char* precision, bool masters, int steps,
+                 const std::string& backend) {
+  MeshRun run;
+  run.model = config;
+  run.config.train.global_batch = 8;
+  run.config.train.precision = precision;
+  run.config.train.master_weights = masters;
+  run.config.train.clip_norm = 0.5;
+  run.config.data.seq_length = 12;
+  for (int s = 0; s < steps; ++s)
+    run.batches.push_back(random_batch(8, 12, 203, static_cast<uint64_t>(100 + s)));
+  run.eval = random_batch(7, 12, 203, 99);
+  run.backend = backend;
+  return run;
+}
+
+struct Case {
+  const char* name;
+  const char* architecture;
+  bool tied;
+  const char* precision;
+  bool masters;
+};
+
+class Gpu : public ::testing::TestWithParam<std::tuple<std::string, Case>> {
+ protected:
+  const std::string& backend() const { return std::get<0>(GetParam()); }
+  const Case& test_case() const { return std::get<1>(GetParam()); }
+  // A real one is held to more; the emulated one is slow.
+  int steps() const { return backend() == "cuda" ? 30 : 3; }
+  MeshRun run() const {
+    const Case& c = test_case();
+    return make_run(model(c.architecture, c.tied), c.precision, c.masters, steps(), backend());
+  }
+};
+
+TEST_P(Gpu, ExactModeHasTheSameBitsInEveryLayout) {
+  MeshRun r = run();
+  r.config.parallel.mode = "exact";
+  const MeshResult one = train_at(r, {1, 1, "none"});
+  for (const Place& place :
+       {Place{1, 1, "none", 1}, Place{2, 1, "none"}, Place{1, 2, "none"}, Place{2, 1, "zero1", 2},
+        Place{2, 2, "zero2"}, Place{2, 2, "zero3", 2}}) {
+    EXPECT_EQ(join(differences(one, train_at(r, place))), "")
+        << "dp " << place.dp << " tp " << place.tp << " " << place.shard << " micro "
+        << place.micro;
+  }
+}
+
+TEST_P(Gpu, FastModeIsCloseInEveryLayout) {
+  MeshRun r = run();
+  const MeshResult one = train_at(r, {1, 1, "none"});
+  const double bar = test_case().precision == std::string("fp32") ? 1e-5 : 2e-2;
+  for (const Place& place :
+       {Place{2, 1, "none"}, Place{1, 2, "none"}, Place{2, 2, "zero1"}, Place{2, 2, "zero3", 2}}) {
+    const MeshResult other = train_at(r, place);
+    for (size_t s = 0; s < one.losses.size(); ++s) {
+      EXPECT_LT(std::abs(one.losses[s] - other.losses[s]) / one.losses[s], bar)
+          << "step " << s + 1 << " dp " << place.dp << " tp " << place.tp << " " << place.shard;
+    }
+  }
+}
+
+// The same run on the CPU: another order of sums, the same training.
+TEST_P(Gpu, TrainsAsTheCpuDoes) {
+  MeshRun r = run();
+  const MeshResult gpu = train_at(r, {1, 1, "none", 2});
+  r.backend = "";
+  const MeshResult cpu = train_at(r, {1, 1, "none", 2});
+  const double bar = test_case().precision == std::string("fp32") ? 1e-5 : 2e-2;
+  for (size_t s = 0; s < cpu.losses.size(); ++s) {
+    EXPECT_LT(std::abs(gpu.losses[s] - cpu.losses[s]) / cpu.losses[s], bar) << "step " << s + 1;
+  }
+}
+
+TEST_P(Gpu, TwoRunsHaveTheSameBits) {
+  const MeshRun r = run();
+  EXPECT_EQ(join(differences(train_at(r, {1, 1, "none", 2}), train_at(r, {1, 1, "none", 2}))), "");
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Backends, Gpu,
+    ::testing::Combine(
+        ::testing::ValuesIn(gpu_backend_names()),
+        ::testing::Values(Case{"qwen2_fp32", "Qwen2ForCausalLM", true, "fp32", true},
+                          Case{"llama_bf16", "LlamaForCausalLM", false, "bf16", true},
+                          Case{"qwen2_bf16_pure", "Qwen2ForCausalLM", true, "bf16", false})),
+    [](const auto& c) { return std::get<0>(c.param) + "_" + std::get<1>(c.param).name; });
+
+}  // namespace
+}  // namespace weft::testing

@@ -1,0 +1,49 @@
+// tests/emulated_device.h: a GPU that is this CPU: its own kernels emulated, its memory the host's.
+//
+// Lists run as they do on a GPU: inputs are staged, results are read back, what was run once is
+// recorded. Products and what else a library does are the reference kernels'.
+#pragma once
+
+#include "tensor/device.h"
+#include "tests/kernel/emulated_cuda/table.h"
+
+namespace weft {
+
+class EmulatedDevice : public Device {
+ public:
+  std::string name() const override { return "emulated"; }
+  bool is_host() const override { return false; }
+  void* stream() const override { return nullptr; }
+  std::byte* take(int64_t bytes) override { return host_device().take(bytes); }
+  void give_back(std::byte* memory, int64_t bytes) override {
+    host_device().give_back(memory, bytes);
+  }
+  std::byte* take_shared(int64_t bytes) override { return take(bytes); }
+  void give_back_shared(std::byte* memory, int64_t bytes) override { give_back(memory, bytes); }
+  void write(void* to, const void* from, int64_t bytes) override { copy(to, from, bytes); }
+  void read(void* to, const void* from, int64_t bytes) override { copy(to, from, bytes); }
+  void copy(void* to, const void* from, int64_t bytes) override {
+    host_device().copy(to, from, bytes);
+  }
+  Exported export_memory(std::byte* memory) override { return {{}, memory, 0}; }
+  std::byte* import_memory(const Exported& exported) override { return exported.here; }
+  void wait() override {}
+  std::unique_ptr<Moment> make_moment() override { return host_device().make_moment(); }
+
+  std::unique_ptr<Recording> record(const std::function<void()>& work) override {
+    class Kept : public Recording {
+     public:
+      explicit Kept(std::function<void()> work) : work_(std::move(work)) {}
+      void replay() override { work_(); }
+
+     private:
+      std::function<void()> work_;
+    };
+    ++num_recorded;
+    return std::make_unique<Kept>(work);
+  }
+
+  int num_recorded = 0;
+};
+
+}  // namespace weft

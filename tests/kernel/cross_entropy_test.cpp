@@ -1,0 +1,152 @@
+// tests/kernel/cross_entropy_test.cpp: losses of rows of logits, and the softmax in two halves.
+#include <fmt/core.h>
+
+#include "tests/kernel/common.h"
+
+namespace weft {
+namespace {
+
+Outputs cross_entropy(int64_t V, Dtype dtype, const Buffer& logits,
+                      const TestVector<int32_t>& targets, bool with_gradient,
+                      const Kernels& kernels, Bench& bench) {
+  const int64_t R = static_cast<int64_t>(targets.size());
+  Buffer gradient = logits, losses(Dtype::kF32, R);
+  kernels.cross_entropy(bench.context(0), {.R = R,
+                                           .V = V,
+                                           .dtype = dtype,
+                                           .logits = gradient.data(),
+                                           .targets = targets.data(),
+                                           .losses = losses.floats(),
+                                           .with_gradient = with_gradient});
+  return {losses, gradient};
+}
+
+TEST(CrossEntropy, EveryLevelAgreesWithRef) {
+  for (const Dtype dtype : kBothTypes) {
+    for (const int64_t V : {1, 7, 2048, 5001}) {
+      const int32_t last = static_cast<int32_t>(V - 1);
+      const TestVector<int32_t> targets = {0, last, -100, last / 2, -1};
+      Buffer logits = Buffer::random(dtype, 5 * V, 1, 5.0);
+      for (int64_t i = 0; i < V; ++i) logits.set(i, logits[i] + 1000.0);  // row 0 far from zero
+      for (const bool with_gradient : {false, true}) {
+        compare_levels(
+            fmt::format("cross entropy V {} {}", V, dtype_name(dtype)),
+            [&](const Kernels& k, Bench& b) {
+              return cross_entropy(V, dtype, logits, targets, with_gradient, k, b);
+            },
+            [&](size_t output) { return tolerance_of(output == 0 ? Dtype::kF32 : dtype); });
+      }
+    }
+  }
+}
+
+TEST(CrossEntropy, GradientOfRefIsTheDifference) {
+  const int64_t V = 6;
+  const TestVector<int32_t> targets = {2, -1, 5};
+  Buffer logits = Buffer::random(Dtype::kF32, 3 * V, 1);
+  Bench bench(1);
+  const auto loss = [&] {
+    const Outputs result =
+        cross_entropy(V, Dtype::kF32, logits, targets, false, ref_kernels(), bench);
+    return result[0][0] + result[0][1] + result[0][2];
+  };
+  const Buffer gradient =
+      cross_entropy(V, Dtype::kF32, logits, targets, true, ref_kernels(), bench)[1];
+  expect_differences(logits, loss, gradient, "dlogits");
+}
+
+// Rows of `ld` logits, of which V columns from `first` on are one softmax.
+struct Columns {
+  int64_t R, V, ld, first;
+};
+
+struct Stats {
+  Buffer highest;
+  TestVector<double> sum;
+};
+
+Stats softmax_stats(const Columns& c, const Buffer& logits, const Kernels& kernels, Bench& bench) {
+  Stats stats = {Buffer(Dtype::kF32, c.R), TestVector<double>(static_cast<size_t>(c.R))};
+  kernels.softmax_stats(bench.context(0), {.R = c.R,
+                                           .V = c.V,
+                                           .ld = c.ld,
+                                           .dtype = logits.dtype(),
+                                           .logits = logits.at(c.first),
+                                           .highest = stats.highest.floats(),
+                                           .sum = stats.sum.data()});
+  return stats;
+}
+
+TEST(Softmax, StatsOfEveryLevelAgreeWithRef) {
+  Bench one(1), two(2);
+  for (const Dtype dtype : kBothTypes) {
+    for (const Columns& c : {Columns{3, 0, 5, 1},
+                             {3, 1, 4, 0},
+                             {2, 33, 41, 3},
+                             {3, 4097, 4099, 2},
+                             {2, 9000, 9001, 0}}) {
+      Buffer logits = Buffer::random(dtype, c.R * c.ld, 1, 5.0);
+      for (int64_t i = 0; i < c.ld; ++i) logits.set(i, logits[i] - 500.0);
+      const Stats want = softmax_stats(c, logits, ref_kernels(), one);
+      for (const Kernels* kernels : tested_kernels()) {
+        const Stats got = softmax_stats(c, logits, *kernels, one);
+        const std::string where = fmt::format("V {} {} {}", c.V, dtype_name(dtype), kernels->name);
+        EXPECT_TRUE(got.highest.same_bits(want.highest)) << where;
+        for (size_t r = 0; r < got.sum.size(); ++r) {
+          EXPECT_NEAR(got.sum[r], want.sum[r], kFloatTolerance.relative * want.sum[r]) << where;
+        }
+        const Stats again = softmax_stats(c, logits, *kernels, two);
+        EXPECT_TRUE(again.highest.same_bits(got.highest) && again.sum == got.sum) << where;
+      }
+    }
+  }
+}
+
+// Leaves of a vocabulary lie where the layout puts them; their sums must not know it.
+TEST(Softmax, StatsDoNotDependOnTheAddress) {
+  const int64_t V = 5003;
+  Bench bench(1);
+  for (const Dtype dtype : kBothTypes) {
+    const Buffer row = Buffer::random(dtype, V, 1, 3.0);
+    for (const Kernels* kernels : tested_kernels()) {
+      const Stats want = softmax_stats({1, V, V, 0}, row, *kernels, bench);
+      for (int64_t first = 1; first < 8; ++first) {
+        Buffer moved(dtype, V + 8);
+        for (int64_t i = 0; i < V; ++i) moved.set(first + i, row[i]);
+        const Stats got = softmax_stats({1, V, V, first}, moved, *kernels, bench);
+        EXPECT_EQ(got.sum, want.sum) << kernels->name << " from " << first;
+      }
+    }
+  }
+}
+
+TEST(Softmax, GradientOfEveryLevelAgreesWithRef) {
+  for (const Dtype dtype : kBothTypes) {
+    for (const Columns& c :
+         {Columns{3, 1, 4, 0}, {3, 33, 41, 3}, {3, 4097, 4099, 2}, {3, 9000, 9000, 0}}) {
+      const Buffer logits = Buffer::random(dtype, c.R * c.ld, 1, 3.0);
+      TestVector<int32_t> targets = {0, -1, static_cast<int32_t>(c.V - 1)};
+      Buffer highest = Buffer::filled(Dtype::kF32, c.R, 9.0);
+      Buffer scale = Buffer::filled(Dtype::kF32, c.R, 0.01);
+      scale.set(1, 0.0);  // a token without a target
+      compare_levels(
+          fmt::format("softmax gradient V {} {}", c.V, dtype_name(dtype)),
+          [&](const Kernels& kernels, Bench& bench) {
+            Buffer gradient = logits;  // what lies between the columns stays
+            kernels.softmax_gradient(bench.context(0), {.R = c.R,
+                                                        .V = c.V,
+                                                        .ld = c.ld,
+                                                        .dtype = dtype,
+                                                        .logits = gradient.at(c.first),
+                                                        .targets = targets.data(),
+                                                        .highest = highest.floats(),
+                                                        .scale = scale.floats()});
+            return Outputs{gradient};
+          },
+          tolerance_of(dtype));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace weft

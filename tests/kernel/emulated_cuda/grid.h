@@ -1,0 +1,46 @@
+// tests/kernel/emulated_cuda/grid.h: blocks of threads, run one thread at a time on the CPU.
+//
+// Blocks run one after another. The threads of a block are fibers: each runs until it waits for the
+// others (__syncthreads, a shuffle) or ends, then the next one does. A barrier that some threads
+// never reach, or reach at another line, is a BugError that says so: on a GPU it would hang or give
+// garbage. A barrier that is missing shows as other bits when the order of the threads changes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+
+struct uint3 {
+  unsigned x, y, z;
+};
+struct dim3 {
+  unsigned x, y, z;
+  constexpr dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
+};
+
+inline uint3 threadIdx, blockIdx;  // of the thread that runs now
+inline dim3 blockDim, gridDim;
+
+namespace weft::emulated_cuda {
+
+// The order in which threads and blocks take their turns.
+enum class Order { kForward, kBackward, kMixed };
+void set_order(Order order);
+
+// body() by every thread of every block.
+void run_grid(dim3 grid, dim3 block, std::size_t shared_bytes, const std::function<void()>& body);
+
+std::byte* dynamic_shared();
+
+void sync_block(int line);
+
+// All lanes of `mask` meet; each offers a value, and gets that of lane `source` and the ballot of
+// all that offered one that is not zero.
+struct Exchange {
+  uint64_t value;
+  unsigned ballot;
+};
+Exchange exchange(unsigned mask, uint64_t offered, int source, int line);
+int lane();
+
+}  // namespace weft::emulated_cuda

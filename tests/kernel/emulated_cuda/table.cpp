@@ -1,0 +1,81 @@
+// tests/kernel/emulated_cuda/table.cpp: the emulated kernels as tables like those of a back end.
+//
+// This file and src/kernel/cuda/*.cu are compiled with the namespace cuda renamed, so that a
+// program built with CUDA can hold both.
+#include "tests/kernel/emulated_cuda/table.h"
+
+#include "base/error.h"
+#include "kernel/cuda/ops.h"
+#include "tensor/cuda/check.h"
+
+namespace weft {
+
+void cuda::fail(cudaError_t, const char* what) { throw BugError(what); }
+
+namespace {
+
+// The products are cuBLASLt's on a GPU; here they are the CPU's, by one thread, since a GPU's
+// workspace knows of no threads. (Not ref's: exact mode wants sums of leaves rounded one by one.)
+void gemm(const Context& context, const GemmArgs& args) {
+  thread_local ThreadPool one(1);
+  Context c = context;
+  c.pool = &one;
+  cpu_kernels().gemm(c, args);
+}
+size_t gemm_workspace(const GemmArgs& args, int) { return cpu_kernels().gemm_workspace(args, 1); }
+
+}  // namespace
+
+// Attention of our own has its place here.
+const Kernels& emulated_kernels() {
+  static const Kernels table = [] {
+    Kernels t = ref_kernels();
+    t.name = "cuda_emulated";
+    t.gemm = gemm;
+    t.gemm_workspace = gemm_workspace;
+    t.embedding = cuda::embedding;
+    t.embedding_backward = cuda::embedding_backward;
+    t.embedding_backward_workspace = cuda::embedding_backward_workspace;
+    t.rmsnorm = cuda::rmsnorm;
+    t.rmsnorm_backward = cuda::rmsnorm_backward;
+    t.rmsnorm_backward_workspace = cuda::rmsnorm_backward_workspace;
+    t.rope = cuda::rope;
+    t.swiglu = cuda::swiglu;
+    t.swiglu_backward = cuda::swiglu_backward;
+    t.cross_entropy = cuda::cross_entropy;
+    t.softmax_stats = cuda::softmax_stats;
+    t.softmax_gradient = cuda::softmax_gradient;
+    t.bias_backward = cuda::bias_backward;
+    t.bias_backward_workspace = cuda::bias_backward_workspace;
+    t.add = cuda::add;
+    t.squares = cuda::squares;
+    t.adamw = cuda::adamw;
+    t.device = &emulated_device_kernels();
+    return t;
+  }();
+  return table;
+}
+
+const DeviceKernels& emulated_device_kernels() {
+  static const DeviceKernels table = {
+      .exact_sum = cuda::exact_sum,
+      .norm = cuda::norm,
+      .adamw_table = cuda::adamw_table,
+      .adamw_table_bytes = cuda::adamw_table_bytes,
+      .adamw_list = cuda::adamw_list,
+      .squares_table = cuda::squares_table,
+      .squares_table_bytes = cuda::squares_table_bytes,
+      .squares_list = cuda::squares_list,
+      .store_sum = cuda::store_sum,
+      .round_sum = cuda::round_sum,
+      .tell_leaf = cuda::tell_leaf,
+      .tell_target = cuda::tell_target,
+      .join_leaves = cuda::join_leaves,
+      .local_targets = cuda::local_targets,
+      .take_rows = cuda::take_rows,
+      .reduce_tree = cuda::reduce_tree,
+  };
+  return table;
+}
+
+}  // namespace weft

@@ -1,0 +1,108 @@
+// tests/kernel/tested.cpp: levels, the emulated GPU and the real one, as tables to be tested.
+#include "tests/kernel/tested.h"
+
+#include <memory_resource>
+
+#include "kernel/cpu/level.h"
+#include "tensor/device.h"
+#include "tests/kernel/emulated_cuda/table.h"
+
+namespace weft {
+namespace {
+
+// Null where the program was built without CUDA, or finds no GPU.
+Device* gpu() {
+  static const std::unique_ptr<Device> device = [] {
+    std::string why;
+    return cuda_kernels() && count_cuda_devices(&why) > 0 ? open_cuda_device(0) : nullptr;
+  }();
+  return device.get();
+}
+
+class PinnedMemory : public std::pmr::memory_resource {
+ private:
+  void* do_allocate(size_t bytes, size_t) override {
+    return gpu()->take_shared(static_cast<int64_t>(bytes));
+  }
+  void do_deallocate(void* at, size_t bytes, size_t) override {
+    gpu()->give_back_shared(static_cast<std::byte*>(at), static_cast<int64_t>(bytes));
+  }
+  bool do_is_equal(const memory_resource& other) const noexcept override { return this == &other; }
+};
+
+// Pinning takes a millisecond, so what is given back is kept. Never destroyed: tests hold memory in
+// static objects.
+std::pmr::memory_resource* test_memory() {
+  if (!gpu()) return std::pmr::new_delete_resource();
+  static auto* pool = new std::pmr::unsynchronized_pool_resource(
+      {.max_blocks_per_chunk = 64, .largest_required_pool_block = 1 << 22}, new PinnedMemory);
+  return pool;
+}
+
+// table with `op` replaced by one that waits for the GPU.
+template <auto kOp, typename Table>
+struct Waiting;
+template <typename Table, typename Args, void (*Table::*kOp)(const Context&, const Args&)>
+struct Waiting<kOp, Table> {
+  static inline void (*original)(const Context&, const Args&) = nullptr;
+  static void call(const Context& context, const Args& args) {
+    original(context, args);
+    gpu()->wait();
+  }
+};
+template <typename Table, auto... kOps>
+Table waiting(Table table) {
+  ((Waiting<kOps, Table>::original = table.*kOps, table.*kOps = Waiting<kOps, Table>::call), ...);
+  return table;
+}
+
+using K = Kernels;
+using D = DeviceKernels;
+
+const Kernels& gpu_kernels() {
+  static const K table =
+      waiting<K, &K::gemm, &K::embedding, &K::embedding_backward, &K::rmsnorm, &K::rmsnorm_backward,
+              &K::rope, &K::attention, &K::attention_backward, &K::cached_attention, &K::swiglu,
+              &K::swiglu_backward, &K::cross_entropy, &K::softmax_stats, &K::softmax_gradient,
+              &K::bias_backward, &K::add, &K::squares, &K::adamw>(*cuda_kernels());
+  return table;
+}
+
+const DeviceKernels& gpu_device_kernels() {
+  static const D table =
+      waiting<D, &D::exact_sum, &D::norm, &D::adamw_list, &D::squares_list, &D::store_sum,
+              &D::round_sum, &D::tell_leaf, &D::tell_target, &D::join_leaves, &D::local_targets,
+              &D::take_rows, &D::reduce_tree>(*cuda_kernels()->device);
+  return table;
+}
+
+}  // namespace
+
+const std::vector<const Kernels*>& tested_kernels() {
+  static const std::vector<const Kernels*> list = [] {
+    std::vector<const Kernels*> all;
+    for (const char* name : available_levels()) all.push_back(find_kernels(name));
+    all.push_back(&emulated_kernels());
+    if (gpu()) all.push_back(&gpu_kernels());
+    return all;
+  }();
+  return list;
+}
+
+const std::vector<TestedDevice>& tested_devices() {
+  static const std::vector<TestedDevice> list = [] {
+    std::vector<TestedDevice> all = {{"cuda_emulated", &emulated_device_kernels()}};
+    if (gpu()) all.push_back({"cuda", &gpu_device_kernels()});
+    return all;
+  }();
+  return list;
+}
+
+void* gpu_stream() { return gpu() ? gpu()->stream() : nullptr; }
+
+void* take_test_memory(size_t bytes) { return test_memory()->allocate(bytes, 64); }
+void give_back_test_memory(void* memory, size_t bytes) {
+  test_memory()->deallocate(memory, bytes, 64);
+}
+
+}  // namespace weft

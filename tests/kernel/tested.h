@@ -1,0 +1,45 @@
+// tests/kernel/tested.h: the back ends that the kernel tests compare with ref, and their memory.
+//
+// These are the levels of this CPU, the GPU's kernels as emulated on it, and a GPU where the
+// program was built for one and finds it. A GPU follows pointers into pinned memory, so the tests
+// keep their tensors there and need not know whose kernel they call.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "kernel/device_kernels.h"
+
+namespace weft {
+
+// Those of a GPU have waited for it when they return.
+const std::vector<const Kernels*>& tested_kernels();
+
+struct TestedDevice {
+  std::string name;
+  const DeviceKernels* kernels;
+};
+const std::vector<TestedDevice>& tested_devices();
+
+void* gpu_stream();  // null where there is no GPU
+
+// Memory that every back end reaches, 64-byte aligned.
+void* take_test_memory(size_t bytes);
+void give_back_test_memory(void* memory, size_t bytes);
+
+template <typename T>
+struct TestAllocator {
+  using value_type = T;  // NOLINT(readability-identifier-naming): the standard's name
+  TestAllocator() = default;
+  template <typename U>
+  TestAllocator(const TestAllocator<U>&) {}
+  T* allocate(size_t n) { return static_cast<T*>(take_test_memory(n * sizeof(T))); }
+  void deallocate(T* at, size_t n) { give_back_test_memory(at, n * sizeof(T)); }
+  bool operator==(const TestAllocator&) const { return true; }
+};
+template <typename T>
+using TestVector = std::vector<T, TestAllocator<T>>;
+
+}  // namespace weft
