@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "kernel/cuda_options.h"
 #include "kernel/device_kernels.h"
 
 namespace weft {
@@ -47,6 +48,7 @@ const Kernels& choose_kernels(const RunConfig& c) {
 
 Backend open_backend(const RunConfig& c, int local_rank) {
   if (!uses_gpus(c)) return {&cpu_kernels(), &host_device(), nullptr};
+  set_gemm_choice(c.parallel.mode == "exact" ? GemmChoice::kExact : GemmChoice::kFast);
   std::unique_ptr<Device> own = open_cuda_device(choose_gpu(c, local_rank));
   Device* device = own.get();
   return {cuda_kernels(), device, std::move(own)};

@@ -36,6 +36,4 @@ size_t attention_backward_workspace(const AttentionBackwardArgs& args, int) {
   return std::max(cudnn_attention_backward_workspace(args), own_attention_backward_workspace(args));
 }
 
-size_t cached_attention_workspace(const CachedAttentionArgs&, int) { return 0; }
-
 }  // namespace weft::cuda

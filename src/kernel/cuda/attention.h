@@ -25,15 +25,6 @@ void cudnn_attention_backward(const Context&, const AttentionBackwardArgs&);
 size_t cudnn_attention_workspace(const AttentionArgs&);
 size_t cudnn_attention_backward_workspace(const AttentionBackwardArgs&);
 
-// cuDNN's deterministic backward stores the scores' gradient, heads x T x T in bf16. It is
-// therefore called for one piece of the batch after another: some rows with all heads, or, where
-// even one row is too much, some groups of heads of one row. No bits depend on the cut.
-struct AttentionPieces {
-  int64_t rows, groups;  // in one piece; the last may have fewer
-  size_t bytes;          // workspace of one piece, an upper bound; 0: too long for cuDNN
-};
-AttentionPieces attention_pieces(int64_t B, int64_t T, int64_t H, int64_t G, int64_t D);
-
 // attention_padding.cu. Rows of `width` elements at and past lengths[b] become zero, and so does
 // their lse where there is one.
 void zero_padding(const Context&, int64_t B, int64_t T, int64_t width, Dtype,

@@ -26,6 +26,7 @@
 
 #include "base/error.h"
 #include "kernel/cuda/attention.h"
+#include "kernel/cuda/attention_pieces.h"
 #include "kernel/cuda/launch.h"
 
 namespace weft::cuda {

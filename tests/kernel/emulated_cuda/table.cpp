@@ -5,6 +5,7 @@
 #include "tests/kernel/emulated_cuda/table.h"
 
 #include "base/error.h"
+#include "kernel/cuda/attention.h"
 #include "kernel/cuda/ops.h"
 #include "tensor/cuda/check.h"
 
@@ -26,7 +27,7 @@ size_t gemm_workspace(const GemmArgs& args, int) { return cpu_kernels().gemm_wor
 
 }  // namespace
 
-// Attention of our own has its place here.
+// Attention is the own kernel alone.
 const Kernels& emulated_kernels() {
   static const Kernels table = [] {
     Kernels t = ref_kernels();
@@ -48,6 +49,14 @@ const Kernels& emulated_kernels() {
     t.bias_backward = cuda::bias_backward;
     t.bias_backward_workspace = cuda::bias_backward_workspace;
     t.add = cuda::add;
+    t.cached_attention = cuda::cached_attention;
+    t.cached_attention_workspace = cuda::cached_attention_workspace;
+    t.attention = cuda::own_attention;
+    t.attention_workspace = [](const AttentionArgs&, int) -> size_t { return 0; };
+    t.attention_backward = cuda::own_attention_backward;
+    t.attention_backward_workspace = [](const AttentionBackwardArgs& args, int) {
+      return cuda::own_attention_backward_workspace(args);
+    };
     t.squares = cuda::squares;
     t.adamw = cuda::adamw;
     t.device = &emulated_device_kernels();

@@ -1,0 +1,176 @@
+// kernel/cuda/attention_own.cu: causal attention for every type, head dim and packing.
+//
+// A block of threads owns some queries of one head and walks over the keys in blocks, as
+// FlashAttention-2 does. For each query it keeps, over the keys seen so far, the highest score m,
+// l = sum of exp(score - m), and the sum of exp(score - m) v. Where a block of keys raises m, what
+// was summed before is scaled down to it. Keys that a query may not see have score -infinity and
+// change no bits.
+//
+// Queries of several segments (packed rows) can lie in one block: their segments are done one after
+// the other, with blocks of keys that begin where the segment does. So a query's blocks are those
+// that it would have in a row of its own, and its bits too.
+#include <cmath>
+
+#include "kernel/cuda/attention.h"
+#include "kernel/cuda/attention_launch.h"
+#include "kernel/cuda/attention_tiles.h"
+
+namespace weft::cuda {
+namespace {
+
+template <typename Value, int kD>
+struct Forward : Tiles<Value, kD> {
+  using Base = Tiles<Value, kD>;
+  static constexpr int kThreads = Base::kRows * 2;
+  static constexpr int kWeightLd = Base::kBlock + Base::kPad;  // of P in shared memory
+  static constexpr size_t kShared =
+      sizeof(Value) * ((Base::kRows + 2 * Base::kBlock) * Base::kLd + Base::kRows * kWeightLd);
+};
+
+// What a thread keeps of its two queries, r = lane / 4 and r + 8 of its warp.
+template <int kTiles>
+struct State {
+  float m[2], l[2];  // l: over this thread's keys alone until the end
+  float out[kTiles][4];
+};
+
+__device__ __forceinline__ float quad_max(float v) {
+  v = fmaxf(v, __shfl_xor_sync(~0u, v, 1));
+  return fmaxf(v, __shfl_xor_sync(~0u, v, 2));
+}
+__device__ __forceinline__ float quad_sum(float v) {
+  v += __shfl_xor_sync(~0u, v, 1);
+  return v + __shfl_xor_sync(~0u, v, 2);
+}
+
+// scores -> weights exp(score - m), with m raised to them and the state scaled down accordingly.
+template <typename Value, int kKeyTiles, int kTiles>
+__device__ __forceinline__ void weigh(float (&scores)[kKeyTiles][4], State<kTiles>& state) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    float highest = state.m[half];
+#pragma unroll
+    for (int n = 0; n < kKeyTiles; ++n) {
+      highest = fmaxf(highest, fmaxf(scores[n][2 * half], scores[n][2 * half + 1]));
+    }
+    highest = quad_max(highest);
+    // Nothing seen yet: any finite number makes zeros of -infinity.
+    const float base = highest == -INFINITY ? 0.0f : highest;
+    const float factor = exp_for(Value{}, state.m[half] - base);
+    float sum = state.l[half] * factor;
+#pragma unroll
+    for (int n = 0; n < kKeyTiles; ++n) {
+#pragma unroll
+      for (int i = 2 * half; i < 2 * half + 2; ++i) {
+        scores[n][i] = exp_for(Value{}, scores[n][i] - base);
+        sum += scores[n][i];
+      }
+    }
+    state.m[half] = highest;
+    state.l[half] = sum;
+#pragma unroll
+    for (int n = 0; n < kTiles; ++n) {
+      state.out[n][2 * half] *= factor;
+      state.out[n][2 * half + 1] *= factor;
+    }
+  }
+}
+
+template <typename Value, int kD, typename Score>
+__global__ void __launch_bounds__(Forward<Value, kD>::kThreads)
+    attention_kernel(Heads heads, Score score, const Value* qkv, Value* out, float* lse) {
+  using F = Forward<Value, kD>;
+  constexpr int kTiles = kD / 8, kKeyTiles = F::kBlock / 8;
+  WEFT_DYNAMIC_SHARED(Value, shared);
+  Value* q_tile = shared;
+  Value* k_tile = q_tile + F::kRows * F::kLd;
+  Value* v_tile = k_tile + F::kBlock * F::kLd;
+  Value* weights = v_tile + F::kBlock * F::kLd;
+
+  const int b = static_cast<int>(blockIdx.z), h = static_cast<int>(blockIdx.y);
+  const int g = h / (heads.H / heads.G);
+  // The last queries have most to do: they begin first.
+  const int first = static_cast<int>(gridDim.x - 1 - blockIdx.x) * F::kRows;
+  const int length = heads.length(b), end = min(first + F::kRows, length);
+  const int64_t width = heads.width();
+  const Value* row = qkv + int64_t{b} * heads.T * width;
+  const Rows<Value> q = {row + h * heads.D, width};
+  const Rows<Value> k = {row + (heads.H + g) * heads.D, width};
+  const Rows<Value> v = {row + (heads.H + heads.G + g) * heads.D, width};
+
+  const int lane = lane_of_warp(), warp_row = static_cast<int>(threadIdx.x) / 32 * 16;
+  const int warp_first = first + warp_row;
+  const int query[2] = {warp_first + lane / 4, warp_first + lane / 4 + 8};
+  State<kTiles> state = {{-INFINITY, -INFINITY}, {0.0f, 0.0f}, {}};
+  clear(state.out);
+  load_tile<F::kLd>(q_tile, q, first, F::kRows, end, heads);
+
+  int next = 0;
+  for (int t = first; t < end; t = next) {  // one segment after the other
+    const int begin = heads.begin(b, t);
+    next = heads.end_of_segment(b, t, end);
+    for (int key = begin; key < next; key += F::kBlock) {
+      __syncthreads();
+      load_tile<F::kLd>(k_tile, k, key, F::kBlock, next, heads);
+      load_tile<F::kLd>(v_tile, v, key, F::kBlock, next, heads);
+      __syncthreads();
+      // A warp none of whose queries sees any of these keys has nothing to do.
+      if (warp_first + 15 < key || warp_first + 15 < t || warp_first >= next) continue;
+      float scores[kKeyTiles][4];
+      clear(scores);
+      multiply_rows(scores, q_tile + warp_row * F::kLd, F::kLd, k_tile, F::kLd, heads.columns);
+#pragma unroll
+      for (int n = 0; n < kKeyTiles; ++n) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const int at = query[i / 2], j = key + n * 8 + lane % 4 * 2 + i % 2;
+          const bool is_seen = at >= t && at < next && j <= at;
+          scores[n][i] = is_seen ? score(scores[n][i], h, at, j) : -INFINITY;
+        }
+      }
+      weigh<Value>(scores, state);
+      put_tile(weights + warp_row * F::kWeightLd, F::kWeightLd, scores);
+      __syncwarp();
+      multiply_columns<F::kBlock>(state.out, weights + warp_row * F::kWeightLd, F::kWeightLd,
+                                  v_tile, F::kLd, heads.columns);
+      __syncwarp();
+    }
+  }
+
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int t = query[half];
+    const float l = quad_sum(state.l[half]);
+    if (t >= heads.T) continue;
+    const bool is_padding = t >= length;
+    Value* to = out + ((int64_t{b} * heads.T + t) * heads.H + h) * heads.D;
+#pragma unroll
+    for (int n = 0; n < kTiles; ++n) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const int d = n * 8 + lane % 4 * 2 + i;
+        if (d >= heads.D) continue;
+        store_one(to + d, is_padding ? 0.0f : state.out[n][2 * half + i] / l);
+      }
+    }
+    if (lse != nullptr && lane % 4 == 0) {
+      lse[heads.statistic(b, h, t)] = is_padding ? 0.0f : state.m[half] + logf(l);
+    }
+  }
+}
+
+}  // namespace
+
+void own_attention(const Context& context, const AttentionArgs& args) {
+  with_attention_shape(args.dtype, args.D, [&](auto value, auto d) {
+    using Value = decltype(value);
+    using F = Forward<Value, d>;
+    const dim3 blocks(static_cast<unsigned>(ceil_div(args.T, F::kRows)),
+                      static_cast<unsigned>(args.H), static_cast<unsigned>(args.B));
+    launch(context, "attention", attention_kernel<Value, d, PlainScore>, blocks, dim3(F::kThreads),
+           F::kShared, heads_of<Value>(args, {args.qkv}), PlainScore{args.scale},
+           static_cast<const Value*>(args.qkv), static_cast<Value*>(args.out), args.lse);
+  });
+}
+
+}  // namespace weft::cuda
