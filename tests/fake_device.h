@@ -122,8 +122,11 @@ class FakeDevice : public Device {
     return std::make_unique<FakeMoment>(this, num_moments_++);
   }
   std::unique_ptr<Recording> record(const std::function<void()>& work) override {
+    ++num_recorded;
     return std::make_unique<FakeRecording>(work);
   }
+  int num_recorded = 0;
+  int64_t num_queued(Queue queue) { return queues_[static_cast<size_t>(queue)].pushed(); }
 
   // What a kernel on this stream would do.
   static void queue_work(void* stream, std::function<void()> work) {

@@ -48,7 +48,8 @@ std::unique_ptr<Comm> make_gloo_world(Comm& shared, const std::string& host,
 
 }  // namespace
 
-Ranks::Ranks(const Layout& layout) : layout_(layout), all_(make_solo_comm()) {
+Ranks::Ranks(const Layout& layout)
+    : layout_(layout), shares_gpus_(shares_gpus()), all_(make_solo_comm()) {
   ensure(layout.num_ranks() == 1, "one rank cannot stand for several");
 }
 
@@ -57,6 +58,7 @@ Ranks::Ranks(const Layout& layout, std::shared_ptr<ShmWorld> world, int rank,
     : layout_(layout),
       rank_(rank),
       interface_(interface),
+      shares_gpus_(shares_gpus()),
       shared_(std::move(world)),
       all_(std::move(all)) {
   if (!all_) {
@@ -100,15 +102,16 @@ SharedArena::SharedArena(Ranks* ranks, Device* device, const Kernels& kernels, s
   if (device->is_host() || ranks->size() == 1) return;
   NcclOptions options;
   options.is_exact = ranks->layout_.is_exact;
+  options.library = ranks->nccl_;
   options.interface = name_of_interface(ranks->interface_);
   const auto extend = [&](const std::shared_ptr<Comm>& host) -> std::shared_ptr<Comm> {
     if (!host || host->size() == 1) return nullptr;
-    if (shares_gpus()) return make_device_comm(host, device, *kernels.device, arena, bytes);
+    if (ranks->shares_gpus_) return make_device_comm(host, device, *kernels.device, arena, bytes);
     return make_nccl_comm(host, device, *kernels.device, arena, bytes, options);
   };
   Ranks::Groups& groups = ranks->on_device_;
   groups = {extend(ranks->host_.tensor), extend(ranks->host_.data), extend(ranks->host_.copies)};
-  if (shares_gpus()) return;  // these wait for each other on the host
+  if (ranks->shares_gpus_) return;  // these wait for each other on the host
   device->set_watch([groups](int64_t waited_ms) {
     for (const auto& group : {groups.tensor, groups.data, groups.copies}) {
       if (group) group->check_queued(waited_ms);

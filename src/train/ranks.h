@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "comm/nccl_library.h"
 #include "exec/mesh.h"
 #include "kernel/kernels.h"
 #include "net/shm_world.h"
@@ -34,6 +35,11 @@ class Ranks {
   // Memory for an arena, which peers can read; null: take anonymous memory.
   void* take_memory(int64_t bytes);
 
+  // How ranks on GPUs reach each other, if not as WEFT_COMM says (train/backend.h): in the memory
+  // of one, or over NCCL (null: this machine's).
+  void share_gpus(bool shared) { shares_gpus_ = shared; }
+  void use_nccl(NcclLibrary* library) { nccl_ = library; }
+
   // The sum over the data-parallel ranks, the same on all.
   void sum_over_data(int64_t* values, int64_t count);
 
@@ -46,6 +52,8 @@ class Ranks {
   Layout layout_;
   int rank_ = 0;
   std::string interface_ = "lo";
+  bool shares_gpus_;
+  NcclLibrary* nccl_ = nullptr;
   std::shared_ptr<ShmWorld> shared_;
   std::unique_ptr<StoreServer> store_;  // of rank 0, over Gloo
   std::unique_ptr<Comm> all_;

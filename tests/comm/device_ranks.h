@@ -6,8 +6,8 @@
 #include "comm/comm.h"
 #include "comm/nccl.h"
 #include "kernel/device_kernels.h"
-#include "tests/comm/fake_nccl.h"
 #include "tests/fake_device.h"
+#include "tests/fake_nccl.h"
 
 namespace weft::testing {
 

@@ -6,8 +6,12 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <chrono>
+#include <cmath>
+#include <cstring>
 #include <numeric>
+#include <thread>
 
 #include "base/error.h"
 #include "tests/comm/ranks.h"

@@ -1,15 +1,44 @@
-// tests/comm/fake_nccl.cpp: meetings of threads, in which the last one that comes does the work.
-#include "tests/comm/fake_nccl.h"
+// tests/fake_nccl.h: what stands in for NCCL, for ranks that are threads with fake GPUs.
+//
+// Calls are queued on the stream's thread and meet there, as on GPUs: a rank that does not come
+// leaves the others' queues waiting, and nothing but an abort ends that. Sums are taken from the
+// last rank to the first, an order that is not ours.
+#pragma once
 
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
 #include <cstring>
 #include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
 #include <vector>
 
-#include "base/error.h"
+#include "comm/nccl_library.h"
 #include "comm/reduce.h"
 #include "tests/fake_device.h"
 
 namespace weft::testing {
+
+class FakeNccl : public NcclLibrary {
+ public:
+  std::string version() const override { return "0.0.0"; }
+  void listen_on(const std::string&) override {}
+  NcclId make_id() override;
+  std::unique_ptr<NcclLink> connect(const NcclId& id, int rank, int num_ranks) override;
+
+  std::atomic<int> failing_rank{-1};  // whose GPU fails
+
+  struct Group;
+
+ private:
+  std::mutex mutex_;
+  std::map<int64_t, std::shared_ptr<Group>> groups_;
+  int64_t num_ids_ = 0;
+};
 
 struct FakeNccl::Group {
   explicit Group(int num_ranks)
@@ -81,13 +110,9 @@ struct FakeNccl::Group {
   }
 };
 
-namespace {
-
-using Group = FakeNccl::Group;
-using Parts = std::vector<Group::Part>;
-
 // From the last rank to the first.
-std::vector<char> reduce(const Parts& parts, int64_t count, Dtype dtype, Reduce op) {
+inline std::vector<char> reduce_backwards(const std::vector<FakeNccl::Group::Part>& parts,
+                                          int64_t count, Dtype dtype, Reduce op) {
   const int64_t bytes = count * dtype_bytes(dtype);
   std::vector<char> sum(parts.back().in, parts.back().in + bytes);
   for (size_t r = parts.size() - 1; r-- > 0;) {
@@ -98,6 +123,9 @@ std::vector<char> reduce(const Parts& parts, int64_t count, Dtype dtype, Reduce 
 }
 
 class FakeLink : public NcclLink {
+  using Group = FakeNccl::Group;
+  using Parts = std::vector<Group::Part>;
+
  public:
   FakeLink(FakeNccl* library, std::shared_ptr<Group> group, int rank)
       : library_(library), group_(std::move(group)), rank_(rank) {
@@ -122,7 +150,7 @@ class FakeLink : public NcclLink {
 
   void all_reduce(void* data, int64_t count, Dtype dtype, Reduce op, void* stream) override {
     meet(data, data, stream, [=](const Parts& parts) {
-      const std::vector<char> sum = reduce(parts, count, dtype, op);
+      const std::vector<char> sum = reduce_backwards(parts, count, dtype, op);
       for (const auto& part : parts) std::copy(sum.begin(), sum.end(), part.out);
     });
   }
@@ -130,7 +158,7 @@ class FakeLink : public NcclLink {
                       void* stream) override {
     meet(in, out, stream, [=](const Parts& parts) {
       const auto n = static_cast<int64_t>(parts.size()), bytes = count * dtype_bytes(dtype);
-      const std::vector<char> sum = reduce(parts, n * count, dtype, Reduce::kSum);
+      const std::vector<char> sum = reduce_backwards(parts, n * count, dtype, Reduce::kSum);
       for (int64_t r = 0; r < n; ++r) {
         std::copy_n(sum.begin() + r * bytes, bytes, parts[static_cast<size_t>(r)].out);
       }
@@ -171,9 +199,7 @@ class FakeLink : public NcclLink {
   int rank_;
 };
 
-}  // namespace
-
-NcclId FakeNccl::make_id() {
+inline NcclId FakeNccl::make_id() {
   const std::lock_guard lock(mutex_);
   NcclId id{};
   const int64_t number = ++num_ids_;
@@ -181,7 +207,7 @@ NcclId FakeNccl::make_id() {
   return id;
 }
 
-std::unique_ptr<NcclLink> FakeNccl::connect(const NcclId& id, int rank, int num_ranks) {
+inline std::unique_ptr<NcclLink> FakeNccl::connect(const NcclId& id, int rank, int num_ranks) {
   const std::lock_guard lock(mutex_);
   int64_t number = 0;
   std::memcpy(&number, &id, sizeof number);
