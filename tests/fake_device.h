@@ -89,7 +89,12 @@ class FakeDevice : public Device {
     taken_ += bytes;
     return memory;
   }
+  // As a GPU does: nothing that is queued can use it any more.
   void give_back(std::byte* memory, int64_t bytes) override {
+    for (FakeQueue& queue : queues_) {
+      while (!queue.wait_for(queue.pushed(), 1000)) {
+      }
+    }
     constexpr std::align_val_t kLine{64};
     ::operator delete(memory, kLine);
     taken_ -= bytes;
@@ -190,6 +195,17 @@ class FakeDevice : public Device {
   std::atomic<int64_t> taken_{0};
   Watch watch_;
   mutable FakeQueue queues_[2];
+};
+
+// Memory of a fake device.
+struct FakeArena {
+  FakeArena(FakeDevice* of, int64_t size) : device(of), data(of->take(size)), bytes(size) {}
+  ~FakeArena() { device->give_back(data, bytes); }
+  FakeArena(const FakeArena&) = delete;
+  FakeArena& operator=(const FakeArena&) = delete;
+  FakeDevice* device;
+  std::byte* data;
+  int64_t bytes;
 };
 
 }  // namespace weft::testing

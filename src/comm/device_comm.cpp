@@ -47,7 +47,7 @@ class DeviceComm : public ArenaComm {
 
   void scatter_here(const void* in, void* out, int64_t count, Dtype dtype) override {
     const int64_t bytes = count * dtype_bytes(dtype);
-    if (size() == 1) return device_->copy(out, in, bytes);
+    if (size() == 1) return copy_alone(in, out, bytes);
     ReduceTreeArgs args{size(), 1, {}, {out}, count, dtype, false};
     for (int m = 0; m < size(); ++m) args.in[m] = data_of(m) + rank() * bytes;
     kernels_.reduce_tree(context_, args);
@@ -102,9 +102,14 @@ class DeviceComm : public ArenaComm {
     host_->barrier();
   }
 
+  void copy_alone(const void* in, void* out, int64_t bytes) {
+    device_->copy(out, in, bytes);
+    device_->wait();
+  }
+
   // Part m of out comes from member m: its data, from rank * stride on.
   void take(const void* in, void* out, int64_t bytes, int64_t stride) {
-    if (size() == 1) return device_->copy(out, in, bytes);
+    if (size() == 1) return copy_alone(in, out, bytes);
     for (int i = 0; i < size(); ++i) {
       const int m = (rank() + i) % size();
       device_->copy(static_cast<std::byte*>(out) + m * bytes, data_of(m) + rank() * stride, bytes);

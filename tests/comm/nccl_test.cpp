@@ -25,15 +25,14 @@ using Clock = std::chrono::steady_clock;
 // A rank's own end, without the waiting that the contract's has around it.
 struct NcclRank {
   explicit NcclRank(Rank& me, FakeNccl* library, bool is_exact)
-      : comm(make_nccl_comm(make_shm_comm(me.world, me.rank), &device, fake_device_kernels(),
-                            arena.data(), static_cast<int64_t>(arena.size()),
-                            {is_exact, "lo", 16 << 10, library})) {
+      : comm(make_nccl_comm(me.comm->split(0, 0), &device, fake_device_kernels(), arena.data,
+                            arena.bytes, {is_exact, "lo", 16 << 10, library})) {
     device.set_watch([this](int64_t waited_ms) { comm->check_queued(waited_ms); });
   }
-  char* data() { return reinterpret_cast<char*>(arena.data()); }
+  char* data() { return reinterpret_cast<char*>(arena.data); }
 
   FakeDevice device;
-  std::vector<std::byte> arena = std::vector<std::byte>(1 << 20);
+  FakeArena arena{&device, 1 << 20};
   std::unique_ptr<Comm> comm;
 };
 

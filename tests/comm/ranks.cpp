@@ -43,10 +43,10 @@ struct Together {
   }
   std::unique_ptr<Comm> make_comm_on_device(std::unique_ptr<Comm> host, Rank* me) const {
     me->device = std::make_unique<FakeDevice>();
-    me->arena = std::make_unique<std::byte[]>(kArenaBytes);
+    me->arena = std::make_unique<FakeArena>(me->device.get(), kArenaBytes);
     const DeviceKernels& kernels = fake_device_kernels();
     if (!nccl) {
-      return make_device_comm(std::move(host), me->device.get(), kernels, me->arena.get(),
+      return make_device_comm(std::move(host), me->device.get(), kernels, me->arena->data,
                               kArenaBytes);
     }
     NcclOptions o;
@@ -54,7 +54,7 @@ struct Together {
     o.staging_bytes = kStagingBytes;
     o.library = nccl.get();
     return make_waiting_comm(
-        make_nccl_comm(std::move(host), me->device.get(), kernels, me->arena.get(), kArenaBytes, o),
+        make_nccl_comm(std::move(host), me->device.get(), kernels, me->arena->data, kArenaBytes, o),
         me->device.get());
   }
   void meanwhile(const std::vector<pid_t>& pids) const {
@@ -70,7 +70,6 @@ struct Together {
 std::string run_one(const Together& together, int rank, const Body& body) {
   try {
     Rank me;
-    me.rank = rank;
     me.world = together.world;
     me.comm = together.make_comm(rank, &me);
     body(me);
@@ -190,7 +189,7 @@ RanksOptions small_chunks(BackEnd back_end, int num_ranks) {
 
 char* Rank::take(int64_t bytes, bool in_arena) {
   if (in_arena && device) {
-    char* at = reinterpret_cast<char*>(arena.get()) + arena_used;
+    char* at = reinterpret_cast<char*>(arena->data) + arena_used;
     arena_used += (bytes + 63) / 64 * 64;
     check(arena_used <= kArenaBytes, "a test takes more than the arena of its fake GPU");
     return at;

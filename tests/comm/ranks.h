@@ -35,10 +35,9 @@ std::vector<BackEnd> back_ends_of_the_host();  // of these, those without fake G
 
 // What a rank has: its end of the group, and memory of two kinds.
 struct Rank {
-  int rank = 0;
   std::shared_ptr<ShmWorld> world;     // null in solo; over Gloo memory and nothing else
   std::unique_ptr<FakeDevice> device;  // of those on fake GPUs, and its arena
-  std::unique_ptr<std::byte[]> arena;
+  std::unique_ptr<FakeArena> arena;
   int64_t arena_used = 0;
   std::unique_ptr<Comm> comm;
   std::vector<std::unique_ptr<char[]>> memory;
