@@ -1,7 +1,7 @@
 # Makefile: the commands of the house. Each first installs what it lacks (tools/setup.sh).
 JOBS ?= $(shell nproc)
 
-.PHONY: build test tests quickstart interop sanitize bench lint format setup clean
+.PHONY: build test test-gpu bench-gpu tests quickstart interop sanitize bench lint format setup clean
 
 build: setup                   ## the program: build/weft
 	@mkdir -p build && cmake --preset release >build/configure.log 2>&1 || { cat build/configure.log; exit 1; }
@@ -34,13 +34,19 @@ bench: build                   ## weft beside PyTorch: benchmarks/results/
 	@benchmarks/comm_table.py build/benchmarks/comm_bench benchmarks/results/comm-$$(date +%F).md
 	@if [ -d ../shared/data ]; then "$$(tools/setup.sh interop)" benchmarks/tokenizer_table.py build/benchmarks/tokenizer_bench benchmarks/results/tokenizer-$$(date +%F).md; fi
 
+test-gpu:                      ## what needs a GPU: kernels, golden runs, ranks on one GPU
+	@tools/gpu.sh test
+
+bench-gpu:                     ## weft beside torch.compile on a GPU; MODEL=qwen2.5-0.5b|qwen2.5-0.5b-long|qwen2-7b
+	@tools/gpu.sh bench $(MODEL)
+
 lint:                          ## format, rooms, clang-tidy on what changed
 	@tools/setup.sh lint
 	@tools/lint.sh $(JOBS)
 
 format:                        ## rewrites what clang-format would complain about
 	@tools/setup.sh lint
-	@git ls-files -co --exclude-standard -- "*.h" "*.cpp" | grep -v ^src/text/unicode_tables | xargs clang-format-14 -i
+	@git ls-files -co --exclude-standard -- "*.h" "*.cpp" "*.cu" | grep -v ^src/text/unicode_tables | xargs clang-format-14 -i
 
 clean:
 	rm -rf build build-*

@@ -12,7 +12,7 @@ budget_s=${budget_s:-150}
 sources() { git ls-files -co --exclude-standard -- "$@" | grep -v '^src/text/unicode_tables' || true; }
 
 echo "lint: clang-format"
-sources '*.h' '*.cpp' | xargs -r clang-format-14 --dry-run --Werror
+sources '*.h' '*.cpp' '*.cu' | xargs -r clang-format-14 --dry-run --Werror
 
 echo "lint: rooms"
 tools/check_rooms.py

@@ -83,18 +83,20 @@ class Planner {
     storage_of_.assign(graph_.values.size(), -1);
     for (size_t t = 0; t < nodes_.size(); ++t) {
       const Node& node = *nodes_[t];
-      const InPlace rule = in_place_rule(node);
+      const std::vector<InPlace> rules = in_place_rules(node);
       for (size_t k = 0; k < node.outputs.size(); ++k) {
         const Ref out = node.outputs[k];
         if (!out) continue;
         const Ref owner{static_cast<int>(root(out))};
         if (!is_step_value(graph_[owner])) continue;
         int& storage = storage_of_[root(out)];
-        if (storage < 0 && k == rule.output && owner == out)
-          storage = shared_with_input(node, rule, out, static_cast<int>(t));
-        if (storage < 0) {
-          ensure(!(rule.must && k == rule.output),
+        for (const InPlace& rule : rules) {
+          if (storage >= 0 || k != rule.output) continue;
+          if (owner == out) storage = shared_with_input(node, rule, out, static_cast<int>(t));
+          ensure(!rule.must || storage >= 0,
                  fmt::format("{} must work in place", op_name(node.op)));
+        }
+        if (storage < 0) {
           storage = static_cast<int>(storages_.size());
           storages_.push_back(
               {align_up(value_bytes(graph_[owner])), static_cast<int>(t), static_cast<int>(t), 0});
@@ -159,21 +161,21 @@ class Planner {
 
 }  // namespace
 
-InPlace in_place_rule(const Node& node) {
+std::vector<InPlace> in_place_rules(const Node& node) {
   switch (node.op) {
     case Op::kRope:
     case Op::kRopeInverse:
-      return {0, {0}, true};
+      return {{0, {0}, true}};
     case Op::kSwigluGrad:
-      return {0, {1}};
+      return {{0, {1}}, {1, {0}}};
     case Op::kRmsNormGrad:
-      return {0, {0, 4}};
+      return {{0, {0, 4}}};
     case Op::kAdd:
-      return {0, {0, 1}};
+      return {{0, {0, 1}}};
     case Op::kAllReduce:
-      return {0, {0}};
+      return {{0, {0}}};
     default:
-      return {std::numeric_limits<size_t>::max(), {}};
+      return {};
   }
 }
 

@@ -43,6 +43,6 @@ struct InPlace {
   std::vector<size_t> inputs;
   bool must = false;  // the kernel has no other form
 };
-InPlace in_place_rule(const Node& node);
+std::vector<InPlace> in_place_rules(const Node& node);
 
 }  // namespace weft

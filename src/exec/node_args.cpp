@@ -264,8 +264,13 @@ SwigluArgs swiglu_args(const View& v, const Node& node) {
 
 SwigluBackwardArgs swiglu_grad_args(const View& v, const Node& node) {
   const Value& dh = v.value(node.inputs[0]);
-  return {v.tokens(node.inputs[0]), dh.shape.back(),      dh.dtype,
-          v.at(node.inputs[0]),     v.at(node.inputs[1]), v.at(node.outputs[0])};
+  return {v.tokens(node.inputs[0]),
+          dh.shape.back(),
+          dh.dtype,
+          v.at(node.inputs[0]),
+          v.at(node.inputs[1]),
+          v.at(node.outputs[0]),
+          node.outputs.size() > 1 ? v.at(node.outputs[1]) : nullptr};
 }
 
 AddArgs add_args(const View& v, const Node& node) {

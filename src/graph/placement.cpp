@@ -140,7 +140,10 @@ std::vector<Placement> place_outputs(const Node& node, const Inputs& in) {
       return {along(node, in, {0}), heads_of(in[0])};
     case Op::kAttentionGrad:
       return {along(node, in, {0, 2, 3})};
-    case Op::kSwigluGrad:
+    case Op::kSwigluGrad: {
+      const Placement p = along(node, in, {0, 1});
+      return node.outputs.size() > 1 ? Inputs{p, p} : Inputs{p};
+    }
     case Op::kAdd:
       return {along(node, in, {0, 1})};
     case Op::kHeadLoss:

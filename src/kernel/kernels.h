@@ -184,6 +184,8 @@ struct SwigluBackwardArgs {
   const void* dh;
   const void* gate_up;
   void* dgate_up;  // may be gate_up itself
+  // Not null: h again, with the bits that swiglu gave it; may be dh itself.
+  void* h = nullptr;
 };
 
 // losses[r] = log-sum-exp(logits[r]) - logits[r][target]; with_gradient: logits become

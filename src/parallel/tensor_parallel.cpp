@@ -174,7 +174,7 @@ class Cutter {
         if (output == 1) shape[1] = attr.heads;
         return shape;
       case Op::kSwigluGrad:
-        return local_shape(node.inputs[1]);
+        return local_shape(node.inputs[output == 0 ? 1 : 0]);
       default:  // rope, attention gradient, add: as the first input
         return local_shape(node.inputs[0]);
     }

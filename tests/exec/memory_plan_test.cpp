@@ -48,10 +48,13 @@ bool overlap(const Place& a, const Place& b) {
 
 // `from` dies in the node that makes `to`, and the op may work in place on it.
 bool is_permitted(const Node& node, int from, int to) {
-  const InPlace rule = in_place_rule(node);
-  if (rule.output >= node.outputs.size() || node.outputs[rule.output].id != to) return false;
-  return std::any_of(rule.inputs.begin(), rule.inputs.end(),
-                     [&](size_t k) { return k < node.inputs.size() && node.inputs[k].id == from; });
+  for (const InPlace& rule : in_place_rules(node)) {
+    if (rule.output >= node.outputs.size() || node.outputs[rule.output].id != to) continue;
+    for (const size_t k : rule.inputs) {
+      if (k < node.inputs.size() && node.inputs[k].id == from) return true;
+    }
+  }
+  return false;
 }
 
 void check_plan(const Graph& graph, const MemoryPlan& plan, int num_passes) {

@@ -8,15 +8,17 @@ namespace {
 
 Outputs swiglu_both(int64_t R, int64_t F, Dtype dtype, const Buffer& gate_up, const Buffer& dh,
                     const Kernels& kernels, Bench& bench) {
-  Buffer h(dtype, R * F), gradient = gate_up;  // in place
+  Buffer h(dtype, R * F), gradient = gate_up, again = dh;  // in place
   kernels.swiglu(bench.context(0),
                  {.R = R, .F = F, .dtype = dtype, .gate_up = gate_up.data(), .h = h.data()});
   kernels.swiglu_backward(bench.context(0), {.R = R,
                                              .F = F,
                                              .dtype = dtype,
-                                             .dh = dh.data(),
+                                             .dh = again.data(),
                                              .gate_up = gradient.data(),
-                                             .dgate_up = gradient.data()});
+                                             .dgate_up = gradient.data(),
+                                             .h = again.data()});
+  EXPECT_TRUE(again.same_bits(h)) << kernels.name;
   return {h, gradient};
 }
 

@@ -288,7 +288,8 @@ TEST_P(GemmTest, StacksWithPartsOfAnySize) {
 
 // One result in full; then the same elements computed otherwise.
 TEST_P(GemmBitsTest, DependOnlyOnTheElement) {
-  for (const auto& [dtype, c_dtype] : kDtypes) {
+  for (const auto& types : kDtypes) {
+    const Dtype dtype = types[0], c_dtype = types[1];
     for (int bits = 0; bits < 8; ++bits) {
       const Problem whole{.M = 70,
                           .N = 90,

@@ -9,31 +9,61 @@ namespace weft::cuda {
 namespace {
 
 constexpr int kThreads = 256;
+constexpr int kAhead = 2;  // vectors of a thread, all read before the first is used
+
+// Where vector k of this thread begins: a warp's lie side by side.
+template <int kWidth>
+__device__ __forceinline__ int64_t place_of(int k) {
+  return ((int64_t{blockIdx.x} * kAhead + k) * kThreads + threadIdx.x) * kWidth;
+}
+int64_t num_blocks(int64_t n, int width) { return ceil_div(n, int64_t{kAhead} * kThreads * width); }
 
 template <typename T, int kWidth>
-__global__ void add_kernel(int64_t n, const T* a, const T* b, T* out) {
-  const int64_t i = (int64_t{blockIdx.x} * kThreads + threadIdx.x) * kWidth;
-  if (i >= n) return;
-  float x[kWidth], y[kWidth];
-  load(a + i, x);
-  load(b + i, y);
+__global__ void __launch_bounds__(kThreads) add_kernel(int64_t n, const T* a, const T* b, T* out) {
+  Raw<T, kWidth> left[kAhead], right[kAhead];
 #pragma unroll
-  for (int k = 0; k < kWidth; ++k) x[k] += y[k];
-  store(out + i, x);
+  for (int k = 0; k < kAhead; ++k) {
+    const int64_t i = place_of<kWidth>(k);
+    if (i >= n) break;
+    left[k] = load_raw<kWidth>(a + i);
+    right[k] = load_raw<kWidth>(b + i);
+  }
+#pragma unroll
+  for (int k = 0; k < kAhead; ++k) {
+    const int64_t i = place_of<kWidth>(k);
+    if (i >= n) break;
+    float x[kWidth], y[kWidth];
+    unpack(left[k], x);
+    unpack(right[k], y);
+#pragma unroll
+    for (int j = 0; j < kWidth; ++j) x[j] += y[j];
+    store(out + i, x);
+  }
 }
 
 template <typename T, int kWidth>
-__global__ void store_sum_kernel(int64_t n, const float* sum, T* out, bool accumulate) {
-  const int64_t i = (int64_t{blockIdx.x} * kThreads + threadIdx.x) * kWidth;
-  if (i >= n) return;
-  float x[kWidth], old[kWidth];
-  load(sum + i, x);
-  if (accumulate) {
-    load(out + i, old);
+__global__ void __launch_bounds__(kThreads)
+    store_sum_kernel(int64_t n, const float* sum, T* out, bool accumulate) {
+  Raw<float, kWidth> sums[kAhead];
+  Raw<T, kWidth> old[kAhead];
 #pragma unroll
-    for (int k = 0; k < kWidth; ++k) x[k] = old[k] + x[k];
+  for (int k = 0; k < kAhead; ++k) {
+    const int64_t i = place_of<kWidth>(k);
+    if (i >= n) break;
+    sums[k] = load_raw<kWidth>(sum + i);
+    if (accumulate) old[k] = load_raw<kWidth>(out + i);
   }
-  store(out + i, x);
+#pragma unroll
+  for (int k = 0; k < kAhead; ++k) {
+    const int64_t i = place_of<kWidth>(k);
+    if (i >= n) break;
+    float x[kWidth], y[kWidth] = {};
+    unpack(sums[k], x);
+    if (accumulate) unpack(old[k], y);
+#pragma unroll
+    for (int j = 0; accumulate && j < kWidth; ++j) x[j] = y[j] + x[j];
+    store(out + i, x);
+  }
 }
 
 // Elements first to end. What a block reads it has read before it writes.
@@ -78,9 +108,8 @@ void add(const Context& context, const AddArgs& args) {
   with_type(args.dtype, [&](auto value) {
     using T = decltype(value);
     with_width<T>(is_vectored<T>(args.n, {args.a, args.b, args.out}), [&](auto width) {
-      const int64_t blocks = ceil_div(args.n, kThreads * width);
-      launch(context, "add", add_kernel<T, width>, blocks, kThreads, 0, args.n, args.a, args.b,
-             args.out);
+      launch(context, "add", add_kernel<T, width>, num_blocks(args.n, width), kThreads, 0, args.n,
+             args.a, args.b, args.out);
     });
   });
 }
@@ -89,8 +118,8 @@ void store_sum(const Context& context, const StoreSumArgs& args) {
   with_type(args.out_dtype, [&](auto value) {
     using T = decltype(value);
     with_width<float>(is_vectored<float>(args.n, {args.sum, args.out}), [&](auto width) {
-      launch(context, "store_sum", store_sum_kernel<T, width>, ceil_div(args.n, kThreads * width),
-             kThreads, 0, args.n, args.sum, args.out, args.accumulate);
+      launch(context, "store_sum", store_sum_kernel<T, width>, num_blocks(args.n, width), kThreads,
+             0, args.n, args.sum, args.out, args.accumulate);
     });
   });
 }

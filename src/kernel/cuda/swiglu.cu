@@ -38,10 +38,10 @@ __global__ void __launch_bounds__(kThreads) swiglu_kernel(int64_t F, const T* ga
 
 template <typename T, int kWidth>
 __global__ void __launch_bounds__(kThreads)
-    swiglu_backward_kernel(int64_t F, const T* dh, const T* gate_up, T* dgate_up) {
+    swiglu_backward_kernel(int64_t F, const T* dh, const T* gate_up, T* dgate_up, T* h) {
   const Place at = place_of<kWidth>(F);
   if (at.f >= F) return;
-  float gate[kWidth], up[kWidth], d[kWidth];
+  float gate[kWidth], up[kWidth], d[kWidth], again[kWidth];
   load(gate_up + 2 * at.r * F + at.f, gate);
   load(gate_up + (2 * at.r + 1) * F + at.f, up);
   load(dh + at.r * F + at.f, d);
@@ -49,11 +49,13 @@ __global__ void __launch_bounds__(kThreads)
   for (int k = 0; k < kWidth; ++k) {
     const float s = sigmoid<T>(gate[k]), through = d[k] * s;
     const float slope = fmaf(gate[k], 1.0f - s, 1.0f);
+    again[k] = gate[k] * s * up[k];
     d[k] = through * up[k] * slope;
     up[k] = through * gate[k];
   }
   store(dgate_up + 2 * at.r * F + at.f, d);
   store(dgate_up + (2 * at.r + 1) * F + at.f, up);
+  if (h) store(h + at.r * F + at.f, again);
 }
 
 template <typename T>
@@ -76,11 +78,11 @@ void swiglu(const Context& context, const SwigluArgs& args) {
 void swiglu_backward(const Context& context, const SwigluBackwardArgs& args) {
   with_type(args.dtype, [&](auto value) {
     using T = decltype(value);
-    const bool vectored = is_vectored<T>(args.F, {args.dh, args.gate_up, args.dgate_up});
+    const bool vectored = is_vectored<T>(args.F, {args.dh, args.gate_up, args.dgate_up, args.h});
     with_width<T>(vectored, [&](auto width) {
       launch(context, "swiglu_backward", swiglu_backward_kernel<T, width>,
              num_blocks<T>(args.R, args.F, width), kThreads, 0, args.F, args.dh, args.gate_up,
-             args.dgate_up);
+             args.dgate_up, args.h);
     });
   });
 }

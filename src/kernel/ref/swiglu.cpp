@@ -26,6 +26,9 @@ void swiglu_backward(const Context&, const SwigluBackwardArgs& args) {
       const double sigmoid = 1.0 / (1.0 + std::exp(-gate));
       put(args.dgate_up, args.dtype, at_gate, dh * up * sigmoid * (1.0 + gate * (1.0 - sigmoid)));
       put(args.dgate_up, args.dtype, at_up, dh * gate * sigmoid);
+      if (args.h) {
+        put(args.h, args.dtype, r * args.F + f, gate / (1.0 + std::exp(-gate)) * up);
+      }
     }
   }
 }

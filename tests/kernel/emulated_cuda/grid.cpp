@@ -20,10 +20,10 @@
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/common_interface_defs.h>
 #define WEFT_SWITCH_FIBER(stack, bytes) __sanitizer_start_switch_fiber(nullptr, stack, bytes)
-#define WEFT_SWITCHED() __sanitizer_finish_switch_fiber(nullptr, nullptr, nullptr)
+#define WEFT_SWITCHED(from, bytes) __sanitizer_finish_switch_fiber(nullptr, from, bytes)
 #else
 #define WEFT_SWITCH_FIBER(stack, bytes)
-#define WEFT_SWITCHED()
+#define WEFT_SWITCHED(from, bytes)
 #endif
 
 namespace weft::emulated_cuda {
@@ -82,13 +82,11 @@ void to_scheduler() {
     WEFT_SWITCH_FIBER(machine.stack, machine.stack_bytes);
     _longjmp(machine.scheduler, 1);
   }
-  WEFT_SWITCHED();
+  WEFT_SWITCHED(&machine.stack, &machine.stack_bytes);
 }
 
 void fiber_main() {
-#if defined(__SANITIZE_ADDRESS__)
-  __sanitizer_finish_switch_fiber(nullptr, &machine.stack, &machine.stack_bytes);
-#endif
+  WEFT_SWITCHED(&machine.stack, &machine.stack_bytes);
   for (;;) {
     (*machine.body)();
     machine.running->state = State::kDone;
@@ -97,7 +95,7 @@ void fiber_main() {
 }
 
 void start(Fiber* fiber) {
-  ucontext_t context;
+  static ucontext_t context;  // not in this frame, which is left for good
   getcontext(&context);
   context.uc_stack.ss_sp = fiber->stack;
   context.uc_stack.ss_size = kStackBytes;
@@ -117,7 +115,7 @@ void resume(unsigned index) {
     if (fiber->is_started) _longjmp(fiber->context, 1);
     start(fiber);
   }
-  WEFT_SWITCHED();
+  WEFT_SWITCHED(nullptr, nullptr);
 }
 
 [[noreturn]] void fail(const std::string& what) {

@@ -35,6 +35,7 @@ template <typename T>
   const T* dh = static_cast<const T*>(args.dh) + r * args.F;
   T* dgate = static_cast<T*>(args.dgate_up) + 2 * r * args.F;
   T* dup = dgate + args.F;
+  T* h = args.h ? static_cast<T*>(args.h) + r * args.F : nullptr;
   each_four(args.F, [&](int64_t i, int, auto part) {
     const auto g = load(gate + i, part);
     const auto s = sigmoid<T>(g);
@@ -43,6 +44,7 @@ template <typename T>
     const auto u = load(up + i, part);
     store(dgate + i, d * u * slope, part);
     store(dup + i, d * g, part);
+    if (h) store(h + i, g * s * u, part);
   });
 }
 
