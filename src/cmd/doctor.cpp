@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "cmd/command.h"
+#include "cmd/doctor_gpus.h"
 #include "exec/machine.h"
 #include "exec/speeds.h"
 #include "kernel/cpu/level.h"
@@ -41,10 +42,7 @@ Json to_json(const List& list) {
 
 // What is not in this build, with what it would be good for.
 std::vector<std::string> missing_parts() {
-  std::vector<std::string> parts;
-  const std::string version = version_text();
-  if (version.find(" cuda") == std::string::npos)
-    parts.emplace_back("CUDA back end: GPUs are not used");
+  std::vector<std::string> parts = missing_gpu_parts();
   parts.emplace_back("engines slurm and ray: runs start on this machine alone");
   std::string commands_missing;
   for (const Command& c : commands()) {
@@ -66,6 +64,7 @@ Json gather(const Machine& m, const std::optional<Speeds>& speeds) {
           Json::Object{{"total_bytes", m.memory_bytes}, {"available_bytes", m.available_bytes}});
   out.set("huge_pages", m.huge_pages);
   out.set("gpus", to_json(m.gpus));
+  out.set("cuda", gather_gpus());
   out.set("libraries", to_json(loaded_libraries()));
   out.set("engines", Json::Object{{"slurm", "not built"}, {"ray", "not built"}});
   out.set("lacks", to_json(missing_parts()));
@@ -105,6 +104,7 @@ void print_text(const Json& all, const Machine& m, const std::optional<Speeds>& 
              static_cast<double>(m.available_bytes) / kGib);
   fmt::print("huge pages  {}\n", m.huge_pages);
   fmt::print("gpus        {}\n", join(all.at("gpus"), "none seen"));
+  print_gpus(all.at("cuda"));
   fmt::print("libraries   {}\n", join(all.at("libraries"), "none"));
   fmt::print("engines     slurm, ray: not built\n");
   for (const Json& part : all.at("lacks").as_array())

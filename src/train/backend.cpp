@@ -18,13 +18,17 @@ int choose_gpu(const RunConfig& c, int local_rank) {
   std::string why;
   const int count = count_cuda_devices(&why);
   if (count >= num_ranks(c) || count == 0) return local_rank;  // none: opening it says why
-  const char* comm = std::getenv("WEFT_COMM");
-  if (comm && std::strcmp(comm, "cuda_ipc") == 0) return local_rank % count;
+  if (shares_gpus()) return local_rank % count;
   throw UserError(fmt::format("{} ranks want a GPU each, this machine has {}", num_ranks(c), count),
                   "lower dp or tp, or set WEFT_COMM=cuda_ipc to let ranks share a GPU");
 }
 
 }  // namespace
+
+bool shares_gpus() {
+  const char* comm = std::getenv("WEFT_COMM");
+  return comm && std::strcmp(comm, "cuda_ipc") == 0;
+}
 
 bool uses_gpus(const RunConfig& c) {
   const std::string& wanted = c.launch.device;

@@ -83,8 +83,8 @@ Engine::Engine(const RunConfig& config, const Model& model, Ranks* ranks, const 
       plans_(
           make_engine_plans(config, model, ranks->layout(), ranks->rank(), kernels, num_threads)),
       arena_(make_arena(ranks, plans_->layout.total_bytes(), device)),
+      shared_(ranks, device, kernels, arena_.data(), arena_.bytes()),
       pool_(num_threads) {
-  ranks->share_arena(device, kernels, arena_.data(), arena_.bytes());
   const LengthPlans::Place place{plans_->layout, arena_, &pool_, ranks->mesh()};
   train_ = std::make_unique<LengthPlans>(
       plans_->train, config.data.seq_length,

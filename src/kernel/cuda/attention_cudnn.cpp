@@ -28,6 +28,7 @@
 #include "kernel/cuda/attention.h"
 #include "kernel/cuda/attention_pieces.h"
 #include "kernel/cuda/launch.h"
+#include "kernel/cuda_options.h"
 
 namespace weft::cuda {
 namespace {
@@ -409,3 +410,8 @@ void cudnn_attention_backward(const Context& context, const AttentionBackwardArg
 }
 
 }  // namespace weft::cuda
+
+std::string weft::cudnn_version() {
+  const size_t v = ::cudnnGetVersion();
+  return fmt::format("{}.{}.{}", v / 10000, v / 100 % 100, v % 100);
+}
