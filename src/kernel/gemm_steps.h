@@ -4,8 +4,8 @@
 // C^T = B^T · A^T: the operands change places, and their memory stays as it is. What the library
 // does not know becomes steps around it: parts that lie apart and operands that are not aligned
 // are copied together first (pack), addends and roundings are done behind it (sum). A product is
-// cut into blocks of C where parts meet, where such a copy would grow too large, and before a ragged
-// end; the chain over k is never cut. No CUDA here: the plan is data, tested on the CPU.
+// cut into blocks of C where parts meet, where such a copy would grow too large, and before a
+// ragged end; the chain over k is never cut. No CUDA here: the plan is data, tested on the CPU.
 #pragma once
 
 #include <cstdint>

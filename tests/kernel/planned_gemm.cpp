@@ -62,20 +62,15 @@ void run(const LtCall& call) {
     }
   }
   for (int64_t n = 0; n < p.n; ++n) {
-    for (int64_t m0 = 0; m0 < p.m; m0 += kExtentStep) {
-      float sums[kExtentStep] = {};  // chains side by side: one would wait for itself
+    for (int64_t m = 0; m < p.m; ++m) {
+      float sum = 0.0f;
       for (int64_t k = 0; k < p.k; ++k) {
-        const float factor = b[static_cast<size_t>(n * p.k + k)];
-        for (int64_t i = 0; i < kExtentStep; ++i) {
-          sums[i] = std::fma(a[static_cast<size_t>((m0 + i) * p.k + k)], factor, sums[i]);
-        }
+        sum =
+            std::fma(a[static_cast<size_t>(m * p.k + k)], b[static_cast<size_t>(n * p.k + k)], sum);
       }
-      for (int64_t m = m0; m < m0 + kExtentStep; ++m) {
-        float sum = sums[m - m0];
-        if (p.adds_c) sum += load_element(call.c, p.d_dtype, n * p.ldc + m);
-        if (call.bias) sum += load_element(call.bias, p.d_dtype, m);
-        store_element(call.d, p.d_dtype, n * p.ldd + m, sum);
-      }
+      if (p.adds_c) sum += load_element(call.c, p.d_dtype, n * p.ldc + m);
+      if (call.bias) sum += load_element(call.bias, p.d_dtype, m);
+      store_element(call.d, p.d_dtype, n * p.ldd + m, sum);
     }
   }
 }
