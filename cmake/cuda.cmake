@@ -31,7 +31,6 @@ if(WEFT_CUDNN AND NOT weft_cudnn_found)
 endif()
 message(STATUS "attention of cuDNN: ${WEFT_CUDNN} (frontend: ${WEFT_CUDNN_FRONTEND})")
 
-find_library(WEFT_NCCL_LIBRARY nccl HINTS ${CUDAToolkit_LIBRARY_DIR})
 find_path(WEFT_NCCL_HEADERS nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
 
 add_library(weft_gpu INTERFACE)

@@ -14,6 +14,7 @@ class EmulatedDevice : public Device {
   std::string name() const override { return "emulated"; }
   bool is_host() const override { return false; }
   void* stream() const override { return nullptr; }
+  void use(Queue) override {}
   std::byte* take(int64_t bytes) override { return host_device().take(bytes); }
   void give_back(std::byte* memory, int64_t bytes) override {
     host_device().give_back(memory, bytes);
@@ -28,6 +29,7 @@ class EmulatedDevice : public Device {
   Exported export_memory(std::byte* memory) override { return {{}, memory, 0}; }
   std::byte* import_memory(const Exported& exported) override { return exported.here; }
   void wait() override {}
+  void set_watch(Watch) override {}
   std::unique_ptr<Moment> make_moment() override { return host_device().make_moment(); }
 
   std::unique_ptr<Recording> record(const std::function<void()>& work) override {

@@ -7,9 +7,12 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "cmd/command.h"
+#include "cmd/doctor_gpus.h"
+#include "exec/gpu_speeds.h"
 #include "exec/machine.h"
 #include "exec/speeds.h"
 #include "kernel/cpu/level.h"
+#include "kernel/device_kernels.h"
 
 namespace weft {
 namespace {
@@ -41,10 +44,7 @@ Json to_json(const List& list) {
 
 // What is not in this build, with what it would be good for.
 std::vector<std::string> missing_parts() {
-  std::vector<std::string> parts;
-  const std::string version = version_text();
-  if (version.find(" cuda") == std::string::npos)
-    parts.emplace_back("CUDA back end: GPUs are not used");
+  std::vector<std::string> parts = missing_gpu_parts();
   parts.emplace_back("engines slurm and ray: runs start on this machine alone");
   std::string commands_missing;
   for (const Command& c : commands()) {
@@ -66,6 +66,7 @@ Json gather(const Machine& m, const std::optional<Speeds>& speeds) {
           Json::Object{{"total_bytes", m.memory_bytes}, {"available_bytes", m.available_bytes}});
   out.set("huge_pages", m.huge_pages);
   out.set("gpus", to_json(m.gpus));
+  out.set("cuda", gather_gpus());
   out.set("libraries", to_json(loaded_libraries()));
   out.set("engines", Json::Object{{"slurm", "not built"}, {"ray", "not built"}});
   out.set("lacks", to_json(missing_parts()));
@@ -105,11 +106,30 @@ void print_text(const Json& all, const Machine& m, const std::optional<Speeds>& 
              static_cast<double>(m.available_bytes) / kGib);
   fmt::print("huge pages  {}\n", m.huge_pages);
   fmt::print("gpus        {}\n", join(all.at("gpus"), "none seen"));
+  print_gpus(all.at("cuda"));
   fmt::print("libraries   {}\n", join(all.at("libraries"), "none"));
   fmt::print("engines     slurm, ray: not built\n");
   for (const Json& part : all.at("lacks").as_array())
     fmt::print("lacks       {}\n", part.as_string());
   print_speeds(speeds);
+}
+
+// Those of the first GPU, where this build can use it.
+std::optional<GpuSpeeds> gpu_speeds(bool measure) {
+  std::string why;
+  if (!measure || !cuda_kernels() || count_cuda_devices(&why) == 0) return load_gpu_speeds();
+  const std::unique_ptr<Device> gpu = open_cuda_device(0);
+  const GpuSpeeds speeds = measure_gpu_speeds(*cuda_kernels(), gpu.get());
+  if (!gpu_speeds_path().empty()) save_gpu_speeds(speeds);
+  return speeds;
+}
+
+void print_gpu_speeds(const GpuSpeeds& s) {
+  fmt::print("gpu speeds  {}\n", s.gpu);
+  fmt::print("  product   fp32 {:.0f}, bf16 {:.0f} TFLOP/s\n", s.tflops_fp32, s.tflops_bf16);
+  fmt::print("  attention fp32 {:.0f}, bf16 {:.0f} TFLOP/s\n", s.tflops_attention_fp32,
+             s.tflops_attention_bf16);
+  fmt::print("  copy      {:.0f} GB/s read and written\n", s.copy_gb_per_s);
 }
 
 int run_doctor(const Options& options) {
@@ -123,11 +143,14 @@ int run_doctor(const Options& options) {
       save_speeds(*speeds);
     }
   }
-  const Json all = gather(machine, speeds);
+  Json all = gather(machine, speeds);
+  const std::optional<GpuSpeeds> gpu = gpu_speeds(options.measure);
+  all.set("gpu_speeds", gpu ? gpu_speeds_to_json(*gpu) : Json());
   if (options.json) {
     fmt::print("{}\n", all.dump(2));
   } else {
     print_text(all, machine, speeds);
+    if (gpu) print_gpu_speeds(*gpu);
   }
   return 0;
 }

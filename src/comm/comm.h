@@ -6,7 +6,8 @@
 //
 // All sums are ours, in every back end: a binary tree over the ranks in their order,
 // ((x0 + x1) + (x2 + x3)), a rank without partner going up unchanged. bf16 is added in fp32 and
-// rounded once. So the bits of a result depend on nothing but the addends and their order.
+// rounded once. So the bits of a result depend on nothing but the addends and their order. One
+// exception: NCCL adds in an order of its own, unless it is told not to (comm/nccl.h).
 //
 // A call that does not come to an end throws PeerError: after the deadline (it names the ranks that
 // did not come) or on abort (with its reason). Where another rank made another call at the same
@@ -46,7 +47,7 @@ class Comm {
   virtual ~Comm() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  virtual const char* name() const = 0;  // "solo", "shm", "gloo"
+  virtual const char* name() const = 0;  // "solo", "shm", "gloo", "cuda_ipc", "nccl"
 
   // data (count) becomes the sum or maximum over the ranks. fp32, bf16, fp64 and int64.
   virtual void all_reduce(void* data, int64_t count, Dtype dtype, Reduce op = Reduce::kSum) = 0;
@@ -70,9 +71,17 @@ class Comm {
   virtual bool is_aborted() const = 0;
   // Of every call of this rank, from the next on, in all groups split from the same world.
   virtual void set_deadline_ms(int64_t deadline_ms) = 0;
+  virtual int64_t deadline_ms() const = 0;  // that holds now
   // Calls begun while this rank is patient have a day instead of the deadline, in the same groups;
   // see Patience.
   virtual void set_patient(bool patient) = 0;
+
+  // False where a call returns before it is done: its work is queued on the rank's device, in the
+  // queue in use, and can be recorded there.
+  virtual bool waits_on_host() const { return true; }
+  // Such calls end in no call of ours, so who waits for the device asks here from time to time.
+  // Throws PeerError where they cannot end well: a failure, an abort, the deadline.
+  virtual void check_queued(int64_t /*waited_ms*/) {}
 
   const CommCount& count(CommOp op) const { return counts_[static_cast<int>(op)]; }
 

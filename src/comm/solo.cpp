@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "comm/comm.h"
+#include "net/deadline.h"
 
 namespace weft {
 namespace {
@@ -54,6 +55,7 @@ class SoloComm : public Comm {
   }
   // Nothing waits here.
   void set_deadline_ms(int64_t) override {}
+  int64_t deadline_ms() const override { return kDeadlineMs; }
   void set_patient(bool) override {}
 
  private:

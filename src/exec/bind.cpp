@@ -103,8 +103,9 @@ Executor::Call Executor::bind(const Node& node) {
     case Op::kAccumulate:
       return bind_accumulate(v, node, {&k, c, device_});
     default:
-      return is_collective(node.op) ? bind_collective(v, node, mesh_, {&k, c, device_})
-                                    : bind_scalar(node);
+      if (!is_collective(node.op)) return bind_scalar(node);
+      return bind_collective(v, node, mesh_,
+                             {&k, node.attr.beside ? &beside_context_ : c, device_});
   }
 }
 

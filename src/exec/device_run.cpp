@@ -3,6 +3,7 @@
 #include "base/exact_sum.h"
 #include "exec/device_finish.h"
 #include "exec/device_head.h"
+#include "exec/device_lane.h"
 #include "exec/executor.h"
 #include "exec/node_args.h"
 
@@ -20,9 +21,20 @@ int variant_of(const Graph& graph, const StepScalars& s) {
   return 2 * pass + (s.is_last_pass ? 1 : 0);
 }
 
+bool meets_on_host(const Mesh& mesh) {
+  for (const Comm* group : {mesh.tensor, mesh.data, mesh.copies}) {
+    if (group && group->waits_on_host()) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 void Executor::prepare_device(std::byte* tables) {
+  if (mesh_.data && !mesh_.data->waits_on_host()) {
+    device_lane_ = std::make_unique<DeviceLane>(device_);
+    beside_context_.stream = device_lane_->stream();
+  }
   const View view{plan_.graph, data_};
   int64_t bytes = 0;
   for (const Ref r : plan_.graph.of_kind(ValueKind::kInput)) {
@@ -99,20 +111,37 @@ void Executor::send_scalars(const StepScalars& scalars) {
   scalar_staging_->sent();
 }
 
+// Ranks that meet on the host do so in order; others' collectives go beside.
+void Executor::queue_all(List& list, const StepScalars& scalars) {
+  if (device_lane_) device_lane_->begin();
+  for (size_t i = 0; i < list.calls.size(); ++i) {
+    const bool is_due = !(*list.nodes)[i].attr.last_pass_only || scalars.is_last_pass;
+    const ScheduledNode& s = list.schedule->nodes[i];
+    if (device_lane_) device_lane_->wait(s.wait_for);
+    if (device_lane_ && s.is_beside) {
+      device_lane_->post([&] {
+        if (is_due) list.calls[i](scalars);
+      });
+    } else if (is_due) {
+      list.calls[i](scalars);
+    }
+  }
+  if (device_lane_) device_lane_->wait(list.schedule->num_beside);
+}
+
 // The first time the calls are made one by one: libraries choose and build what they run. From the
 // second on they are a recording.
 void Executor::replay(List& list, const StepScalars& scalars) {
   const int variant = &list == &finish_ ? 0 : variant_of(plan_.graph, scalars);
-  // Ranks that meet on the host cannot be recorded.
-  if (mesh_.tensor || mesh_.data) return call_all(list, scalars);
+  if (meets_on_host(mesh_)) return queue_all(list, scalars);  // which cannot be recorded
   const auto found = list.recordings.find(variant);
   if (found == list.recordings.end()) {
-    call_all(list, scalars);
+    queue_all(list, scalars);
     list.recordings[variant] = nullptr;
     return;
   }
   if (!found->second)
-    found->second = device_->record([this, &list, scalars] { call_all(list, scalars); });
+    found->second = device_->record([this, &list, scalars] { queue_all(list, scalars); });
   found->second->replay();
 }
 

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "exec/device_finish.h"
+#include "exec/device_lane.h"
 
 namespace weft {
 
@@ -14,6 +15,7 @@ Executor::Executor(const Plan& plan, const ArenaLayout& layout, const Arena& are
       device_(arena.device()),
       context_{pool, arena.data() + layout.workspace_offset(),
                static_cast<size_t>(layout.workspace_bytes()), device_->stream()},
+      beside_context_{nullptr, nullptr, 0, context_.stream},
       data_(plan.graph.values.size(), nullptr),
       calls_(kNumOps, 0) {
   ensure(pool->num_threads() <= plan.options.num_threads,
@@ -100,12 +102,6 @@ void Executor::run(List& list, const StepScalars& scalars) {
 }
 
 void Executor::call_all(List& list, const StepScalars& scalars) {
-  if (!device_->is_host()) {  // in order on one stream
-    for (size_t i = 0; i < list.calls.size(); ++i) {
-      if (!(*list.nodes)[i].attr.last_pass_only || scalars.is_last_pass) list.calls[i](scalars);
-    }
-    return;
-  }
   scalars_ = scalars;
   lane_.begin(&list.beside);
   for (size_t i = 0; i < list.calls.size(); ++i) {

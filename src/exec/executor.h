@@ -55,6 +55,7 @@ struct StepScalars {
 };
 
 class DeviceFinish;
+class DeviceLane;
 
 class Executor {
  public:
@@ -123,6 +124,7 @@ class Executor {
   // On a GPU (exec/device_run.cpp).
   void prepare_device(std::byte* tables);
   bool bind_on_device(const Node& node, Call* call);
+  void queue_all(List& list, const StepScalars& scalars);
   void send_inputs();
   void send_scalars(const StepScalars& scalars);
   void replay(List& list, const StepScalars& scalars);
@@ -132,12 +134,14 @@ class Executor {
   Mesh mesh_;
   Device* device_;
   Context context_;
+  Context beside_context_;  // of nodes in the other lane, which have no workspace
   std::vector<std::byte*> data_;
   List pass_, finish_;
   StepScalars scalars_;  // of the list that is running, for the other lane
   std::vector<int64_t> calls_;
   bool has_update_ = false;  // of a GPU: the node that makes all updates is bound
   std::unique_ptr<DeviceFinish> device_finish_;
+  std::unique_ptr<DeviceLane> device_lane_;  // null: collectives are in order with the rest
   std::unique_ptr<Staging> input_staging_, scalar_staging_;
   std::map<std::string, int64_t> input_offsets_;  // within the staging
   Lane lane_;                                     // last: its thread ends before what it uses

@@ -1,7 +1,12 @@
 // kernel/cuda_options.h: settings of the GPU's kernels that hold for the whole program.
 #pragma once
 
+#include <string>
+
 namespace weft {
+
+// Of cuDNN, "9.19.0"; empty where the program was built without it.
+std::string cudnn_version();
 
 // How an algorithm of the library is chosen for a product that is met for the first time.
 enum class GemmChoice {

@@ -11,8 +11,13 @@
 #include "base/error.h"
 
 namespace weft {
+namespace {
 
-std::string address_of_interface(const std::string& name) {
+struct Interface {
+  std::string name, address;
+};
+
+Interface find_interface(const std::string& name) {
   ifaddrs* first = nullptr;
   if (::getifaddrs(&first) != 0)
     throw RunError(fmt::format("cannot list the network interfaces: {}", std::strerror(errno)));
@@ -23,11 +28,17 @@ std::string address_of_interface(const std::string& name) {
     char text[INET_ADDRSTRLEN] = {};
     const auto* address = reinterpret_cast<const sockaddr_in*>(at->ifa_addr);
     ::inet_ntop(AF_INET, &address->sin_addr, text, sizeof text);
-    if (name == at->ifa_name || name == text) return text;
+    if (name == at->ifa_name || name == text) return {at->ifa_name, text};
     known += fmt::format("{}{} ({})", known.empty() ? "" : ", ", at->ifa_name, text);
   }
   throw UserError(fmt::format("launch.interface: this machine has no interface {}", name),
                   fmt::format("there are: {}", known));
 }
+
+}  // namespace
+
+std::string address_of_interface(const std::string& name) { return find_interface(name).address; }
+
+std::string name_of_interface(const std::string& name) { return find_interface(name).name; }
 
 }  // namespace weft

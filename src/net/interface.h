@@ -9,5 +9,7 @@ namespace weft {
 // machine's. UserError that lists what there is for anything else: 0.0.0.0 too, since our ports are
 // for trusted networks alone.
 std::string address_of_interface(const std::string& name);
+// Its name, of either.
+std::string name_of_interface(const std::string& name);
 
 }  // namespace weft

@@ -1,16 +1,21 @@
 // tensor/device.h: where tensors lie, how bytes get there and back, and the order of work on them.
 //
 // On the CPU memory is the program's own and work is done when a call returns. A GPU has memory
-// that the program cannot follow, and a stream: work is queued, and done in order later.
+// that the program cannot follow, and queues: work is done later, in the order of its queue. There
+// are two of them, the main one and a lane beside it; a moment of one can hold back the other.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace weft {
+
+enum class Queue { kMain, kLane };
 
 // Work that was recorded once and is queued again with one call.
 class Recording {
@@ -23,8 +28,9 @@ class Recording {
 class Moment {
  public:
   virtual ~Moment() = default;
-  virtual void set() = 0;   // now: after all that was queued so far
+  virtual void set() = 0;   // now: after all that was queued so far, in the queue in use
   virtual void wait() = 0;  // until it has passed; at once where it was never set
+  virtual void hold() = 0;  // what is queued from now on, in the queue in use, starts after it
 };
 
 class Device {
@@ -32,10 +38,13 @@ class Device {
   virtual ~Device() = default;
   virtual std::string name() const = 0;
   virtual bool is_host() const = 0;
-  virtual void* stream() const = 0;  // for Context::stream
+  virtual void* stream() const = 0;  // of the queue in use, for Context::stream
+  // Where work is queued from now on: moments, copies, and what asks for stream().
+  virtual void use(Queue queue) = 0;
 
   // Memory of the device, zeroed; and memory of the host that both reach fast.
   virtual std::byte* take(int64_t bytes) = 0;
+  virtual int64_t free_bytes() const { return std::numeric_limits<int64_t>::max(); }
   virtual void give_back(std::byte* memory, int64_t bytes) = 0;
   virtual std::byte* take_shared(int64_t bytes) = 0;
   virtual void give_back_shared(std::byte* memory, int64_t bytes) = 0;
@@ -59,6 +68,11 @@ class Device {
   virtual std::byte* import_memory(const Exported& exported) = 0;
 
   virtual void wait() = 0;  // until all that was queued is done
+  // While the host waits for the device, whatever for, it calls this every few milliseconds with
+  // the time it has waited; it may throw. For work that waits for other ranks. Only on the thread
+  // that set it; null: none.
+  using Watch = std::function<void(int64_t waited_ms)>;
+  virtual void set_watch(Watch watch) = 0;
   virtual std::unique_ptr<Moment> make_moment() = 0;
   // What `work` queues is recorded and not done. It may be called again, later.
   virtual std::unique_ptr<Recording> record(const std::function<void()>& work) = 0;
@@ -70,5 +84,18 @@ Device& host_device();
 std::unique_ptr<Device> open_cuda_device(int number);
 // GPUs that could be opened; 0 where there are none, and then why.
 int count_cuda_devices(std::string* why_none);
+
+// What `weft doctor` tells of them.
+struct CudaInfo {
+  struct Gpu {
+    std::string name;
+    int64_t memory_bytes;
+    int major, minor;  // the compute capability
+  };
+  std::string why_none;         // empty where there are some
+  std::string driver, runtime;  // CUDA versions: that the driver serves, of this build; or empty
+  std::vector<Gpu> gpus;
+};
+CudaInfo read_cuda_info();
 
 }  // namespace weft

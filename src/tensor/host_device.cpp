@@ -14,6 +14,7 @@ class HostMoment : public Moment {
  public:
   void set() override {}
   void wait() override {}
+  void hold() override {}
 };
 
 class HostDevice : public Device {
@@ -21,6 +22,7 @@ class HostDevice : public Device {
   std::string name() const override { return "cpu"; }
   bool is_host() const override { return true; }
   void* stream() const override { return nullptr; }
+  void use(Queue) override {}
 
   std::byte* take(int64_t bytes) override {
     if (bytes == 0) return nullptr;
@@ -49,6 +51,7 @@ class HostDevice : public Device {
   }
 
   void wait() override {}
+  void set_watch(Watch) override {}
   std::unique_ptr<Moment> make_moment() override { return std::make_unique<HostMoment>(); }
   std::unique_ptr<Recording> record(const std::function<void()>&) override {
     throw BugError("the CPU records nothing");

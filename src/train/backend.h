@@ -14,6 +14,9 @@ namespace weft {
 // asked for and cannot be.
 bool uses_gpus(const RunConfig& config);
 
+// Several ranks may work on one GPU: WEFT_COMM=cuda_ipc, for tests and small machines.
+bool shares_gpus();
+
 // The kernels of the run, for plans: no device is touched where launch.device says which.
 const Kernels& choose_kernels(const RunConfig& config);
 

@@ -95,6 +95,7 @@ class Engine {
   Ranks* ranks_;
   std::unique_ptr<EnginePlans> plans_;
   Arena arena_;
+  SharedArena shared_;
   ThreadPool pool_;
   std::unique_ptr<LengthPlans> train_, eval_;
   Executor* executor_;         // of the longest training plan

@@ -7,9 +7,11 @@
 #include "base/error.h"
 #include "comm/device_comm.h"
 #include "comm/gloo.h"
+#include "comm/nccl.h"
 #include "comm/shm.h"
 #include "net/interface.h"
 #include "net/store.h"
+#include "train/backend.h"
 
 namespace weft {
 namespace {
@@ -46,21 +48,27 @@ std::unique_ptr<Comm> make_gloo_world(Comm& shared, const std::string& host,
 
 }  // namespace
 
-Ranks::Ranks(const Layout& layout) : layout_(layout), all_(make_solo_comm()) {
+Ranks::Ranks(const Layout& layout)
+    : layout_(layout), shares_gpus_(shares_gpus()), all_(make_solo_comm()) {
   ensure(layout.num_ranks() == 1, "one rank cannot stand for several");
 }
 
 Ranks::Ranks(const Layout& layout, std::shared_ptr<ShmWorld> world, int rank,
              std::unique_ptr<Comm> all, const std::string& interface)
-    : layout_(layout), rank_(rank), shared_(std::move(world)), all_(std::move(all)) {
+    : layout_(layout),
+      rank_(rank),
+      interface_(interface),
+      shares_gpus_(shares_gpus()),
+      shared_(std::move(world)),
+      all_(std::move(all)) {
   if (!all_) {
     all_ = make_shm_comm(shared_, rank);
     meet(*all_);
     if (wants_gloo()) all_ = make_gloo_world(*all_, address_of_interface(interface), &store_);
   }
-  tensor_ = all_->split(layout.dp_rank(rank), rank);
-  data_ = all_->split(layout.tp_rank(rank), rank);
-  if (layout.copies > 1) copies_ = all_->split(rank / layout.copies, rank);
+  host_.tensor = all_->split(layout.dp_rank(rank), rank);
+  host_.data = all_->split(layout.tp_rank(rank), rank);
+  if (layout.copies > 1) host_.copies = all_->split(rank / layout.copies, rank);
   ensure(all_->size() == layout.num_ranks(),
          fmt::format("{} ranks were started for a layout of {}", all_->size(), layout.num_ranks()));
 }
@@ -68,12 +76,15 @@ Ranks::Ranks(const Layout& layout, std::shared_ptr<ShmWorld> world, int rank,
 Ranks::~Ranks() = default;
 
 Mesh Ranks::mesh() const {
+  const auto choose = [](const std::shared_ptr<Comm>& device, const std::shared_ptr<Comm>& host) {
+    return device ? device.get() : host.get();
+  };
   Mesh m;
   m.tp = layout_.tp;
   m.dp = layout_.dp;
-  if (layout_.tp > 1) m.tensor = tensor_.get();
-  if (layout_.dp > 1) m.data = data_.get();
-  m.copies = copies_.get();
+  if (layout_.tp > 1) m.tensor = choose(on_device_.tensor, host_.tensor);
+  if (layout_.dp > 1) m.data = choose(on_device_.data, host_.data);
+  m.copies = choose(on_device_.copies, host_.copies);
   return m;
 }
 
@@ -81,16 +92,36 @@ void* Ranks::take_memory(int64_t bytes) {
   return shared_ ? shared_->take_arena(rank_, bytes) : nullptr;
 }
 
-void Ranks::share_arena(Device* device, const Kernels& kernels, std::byte* arena, int64_t bytes) {
-  if (layout_.num_ranks() == 1 || device->is_host()) return;
-  for (std::unique_ptr<Comm>* group : {&tensor_, &data_, &copies_}) {
-    if (!*group) continue;
-    *group = make_device_comm(std::move(*group), device, *kernels.device, arena, bytes);
-  }
+void Ranks::sum_over_data(int64_t* values, int64_t count) {
+  if (layout_.dp > 1) host_.data->all_reduce(values, count, Dtype::kI64);
 }
 
-void Ranks::sum_over_data(int64_t* values, int64_t count) {
-  if (layout_.dp > 1) data_->all_reduce(values, count, Dtype::kI64);
+SharedArena::SharedArena(Ranks* ranks, Device* device, const Kernels& kernels, std::byte* arena,
+                         int64_t bytes)
+    : ranks_(ranks), device_(device) {
+  if (device->is_host() || ranks->size() == 1) return;
+  NcclOptions options;
+  options.is_exact = ranks->layout_.is_exact;
+  options.library = ranks->nccl_;
+  options.interface = name_of_interface(ranks->interface_);
+  const auto extend = [&](const std::shared_ptr<Comm>& host) -> std::shared_ptr<Comm> {
+    if (!host || host->size() == 1) return nullptr;
+    if (ranks->shares_gpus_) return make_device_comm(host, device, *kernels.device, arena, bytes);
+    return make_nccl_comm(host, device, *kernels.device, arena, bytes, options);
+  };
+  Ranks::Groups& groups = ranks->on_device_;
+  groups = {extend(ranks->host_.tensor), extend(ranks->host_.data), extend(ranks->host_.copies)};
+  if (ranks->shares_gpus_) return;  // these wait for each other on the host
+  device->set_watch([groups](int64_t waited_ms) {
+    for (const auto& group : {groups.tensor, groups.data, groups.copies}) {
+      if (group) group->check_queued(waited_ms);
+    }
+  });
+}
+
+SharedArena::~SharedArena() {
+  device_->set_watch(nullptr);
+  ranks_->on_device_ = {};
 }
 
 }  // namespace weft

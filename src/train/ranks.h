@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "comm/nccl_library.h"
 #include "exec/mesh.h"
 #include "kernel/kernels.h"
 #include "net/shm_world.h"
@@ -33,18 +34,46 @@ class Ranks {
   Mesh mesh() const;
   // Memory for an arena, which peers can read; null: take anonymous memory.
   void* take_memory(int64_t bytes);
-  // Of ranks on GPUs, before mesh(): collectives of what lies in the arena go over the device.
-  void share_arena(Device* device, const Kernels& kernels, std::byte* arena, int64_t bytes);
+
+  // How ranks on GPUs reach each other, if not as WEFT_COMM says (train/backend.h): in the memory
+  // of one, or over NCCL (null: this machine's).
+  void share_gpus(bool shared) { shares_gpus_ = shared; }
+  void use_nccl(NcclLibrary* library) { nccl_ = library; }
 
   // The sum over the data-parallel ranks, the same on all.
   void sum_over_data(int64_t* values, int64_t count);
 
  private:
+  friend class SharedArena;
+  struct Groups {
+    std::shared_ptr<Comm> tensor, data, copies;
+  };
+
   Layout layout_;
   int rank_ = 0;
+  std::string interface_ = "lo";
+  bool shares_gpus_;
+  NcclLibrary* nccl_ = nullptr;
   std::shared_ptr<ShmWorld> shared_;
   std::unique_ptr<StoreServer> store_;  // of rank 0, over Gloo
-  std::unique_ptr<Comm> all_, tensor_, data_, copies_;
+  std::unique_ptr<Comm> all_;
+  Groups host_, on_device_;  // on_device_: while an arena of a GPU is shared
+};
+
+// While it lives, collectives of what lies in the arena go over the device, where that is a GPU:
+// over NCCL, or in its memory where ranks share one. All ranks make and end theirs together. Ends
+// after whatever uses the groups, and before the arena.
+class SharedArena {
+ public:
+  SharedArena(Ranks* ranks, Device* device, const Kernels& kernels, std::byte* arena,
+              int64_t bytes);
+  ~SharedArena();
+  SharedArena(const SharedArena&) = delete;
+  SharedArena& operator=(const SharedArena&) = delete;
+
+ private:
+  Ranks* ranks_;
+  Device* device_;
 };
 
 }  // namespace weft

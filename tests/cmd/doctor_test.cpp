@@ -31,7 +31,25 @@ TEST(DoctorCommand, TellsTheMachineAndKeepsSpeeds) {
   EXPECT_EQ(after.at("speeds"), measured.at("speeds"));
   const Outcome text = run_weft("doctor");
   EXPECT_NE(text.out.find("GFLOP/s"), std::string::npos) << text.out;
-  EXPECT_NE(text.out.find("CUDA back end: GPUs are not used"), std::string::npos) << text.out;
+}
+
+// What a build without CUDA says, or what one with it finds here.
+TEST(DoctorCommand, TellsGpusAndWhatStandsInTheirWay) {
+  const Json told = parse_json(run_weft("doctor --json").out, "output");
+  const std::string text = run_weft("doctor").out, version = run_weft("--version").out;
+  const Json& cuda = told.at("cuda");
+  EXPECT_EQ(cuda.is_null(), version.find(" cuda,") == std::string::npos) << version;
+  EXPECT_NE(version.find("back ends ref cpu"), std::string::npos) << version;
+  EXPECT_NE(version.find(", shm"), std::string::npos) << version;
+  if (cuda.is_null()) {
+    EXPECT_NE(text.find("CUDA back end: GPUs are not used"), std::string::npos) << text;
+    return;
+  }
+  EXPECT_FALSE(cuda.at("runtime").is_null());
+  EXPECT_NE(text.find("cuda        driver for "), std::string::npos) << text;
+  const bool has_gpus = !cuda.at("devices").as_array().empty();
+  EXPECT_EQ(has_gpus, text.find("compute capability") != std::string::npos) << text;
+  EXPECT_EQ(has_gpus, text.find("lacks       a GPU: ") == std::string::npos) << text;
 }
 
 }  // namespace

@@ -33,8 +33,11 @@ class Contract : public ::testing::TestWithParam<Case> {
     o.world.chunk_bytes = is_gloo(o.back_end) ? 4 * kChunk : kChunk;
     return o;
   }
-  // Where buffers lie; it is all one to Gloo.
-  int num_places() const { return is_gloo(GetParam().back_end) ? 1 : 3; }
+  // Where buffers lie. It is all one to Gloo; on GPUs the ranks' data of a call lie alike.
+  int num_places() const {
+    if (is_gloo(GetParam().back_end)) return 1;
+    return is_on_device(GetParam().back_end) ? 2 : 3;
+  }
 };
 
 // Where a buffer lies: every rank in its arena, none, or every second one.
@@ -158,22 +161,24 @@ TEST_P(Contract, SendAndRecv) {
     EXPECT_THROW(make_solo_comm()->send(nullptr, 0, 0), BugError);
     return;
   }
-  expect_ranks(options(), [](Rank& me) {
+  expect_ranks(options(), [places = num_places()](Rank& me) {
     Comm& comm = *me.comm;
     const int n = comm.size(), rank = comm.rank();
     const int next = (rank + 1) % n, last = (rank + n - 1) % n;
-    char* out = me.take(9001, rank % 2 == 0);
-    char* in = me.take(9001, false);
-    for (const int64_t bytes : kCounts) {
-      for (int64_t i = 0; i < bytes; ++i) out[i] = mark(7, rank, i);
-      std::memset(in, 0x55, 9001);
-      if (rank % 2 == 0) comm.send(out, bytes, next);
-      comm.recv(in, bytes, last);
-      if (rank % 2 == 1) comm.send(out, bytes, next);
-      for (int64_t i = 0; i < bytes; ++i) check(in[i] == mark(7, last, i), "byte");
-      check(in[bytes] == 0x55 || bytes == 9001, "a byte too many");
+    for (int where = 0; where < places; ++where) {
+      char* out = me.take(9001, in_arena(where, rank));
+      char* in = me.take(9001, in_arena(where, rank));
+      for (const int64_t bytes : kCounts) {
+        for (int64_t i = 0; i < bytes; ++i) out[i] = mark(7, rank, i);
+        std::memset(in, 0x55, 9001);
+        if (rank % 2 == 0) comm.send(out, bytes, next);
+        comm.recv(in, bytes, last);
+        if (rank % 2 == 1) comm.send(out, bytes, next);
+        for (int64_t i = 0; i < bytes; ++i) check(in[i] == mark(7, last, i), "byte");
+        check(in[bytes] == 0x55 || bytes == 9001, "a byte too many");
+      }
+      comm.barrier();
     }
-    comm.barrier();
   });
 }
 
@@ -307,6 +312,9 @@ std::vector<Case> all_cases() {
   std::vector<Case> cases = {{BackEnd::kSolo, 1}};
   for (const BackEnd back_end : {BackEnd::kThreads, BackEnd::kProcesses}) {
     for (const int n : {1, 2, 3, 4, 5, 7}) cases.push_back({back_end, n});
+  }
+  for (const BackEnd back_end : {BackEnd::kIpcThreads, BackEnd::kNcclThreads}) {
+    for (const int n : {1, 2, 3, 5}) cases.push_back({back_end, n});
   }
   if (!has_gloo()) return cases;
   for (const int n : {1, 2, 3, 5}) cases.push_back({BackEnd::kGlooThreads, n});

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "comm/device_comm.h"
 
 namespace weft::testing {
 namespace {
@@ -18,15 +19,19 @@ namespace {
 using Body = std::function<void(Rank&)>;
 
 constexpr int kDeadlineMs = 120'000;  // of a whole test, far beyond what it needs
+constexpr int64_t kArenaBytes = 8 << 20;
+constexpr int64_t kStagingBytes = 16 << 10;  // little, so that sums are of many pieces
 
 // What the ranks of a test have in common.
 struct Together {
   const RanksOptions& options;
   std::shared_ptr<ShmWorld> world;
   std::unique_ptr<StoreServer> store;
+  std::unique_ptr<FakeNccl> nccl;
 
-  std::unique_ptr<Comm> make_comm(int rank) const {
+  std::unique_ptr<Comm> make_comm(int rank, Rank* me) const {
     if (!world) return make_solo_comm();
+    if (is_on_device(options.back_end)) return make_comm_on_device(make_shm_comm(world, rank), me);
     if (!store) return make_shm_comm(world, rank);
     GlooOptions o;
     o.rank = rank;
@@ -35,6 +40,22 @@ struct Together {
     o.deadline_ms = options.world.deadline_ms;
     o.chunk_bytes = options.world.chunk_bytes;
     return make_gloo_comm(o);
+  }
+  std::unique_ptr<Comm> make_comm_on_device(std::unique_ptr<Comm> host, Rank* me) const {
+    me->device = std::make_unique<FakeDevice>();
+    me->arena = std::make_unique<FakeArena>(me->device.get(), kArenaBytes);
+    const DeviceKernels& kernels = fake_device_kernels();
+    if (!nccl) {
+      return make_device_comm(std::move(host), me->device.get(), kernels, me->arena->data,
+                              kArenaBytes);
+    }
+    NcclOptions o;
+    o.is_exact = true;
+    o.staging_bytes = kStagingBytes;
+    o.library = nccl.get();
+    return make_waiting_comm(
+        make_nccl_comm(std::move(host), me->device.get(), kernels, me->arena->data, kArenaBytes, o),
+        me->device.get());
   }
   void meanwhile(const std::vector<pid_t>& pids) const {
     if (!options.meanwhile) return;
@@ -50,7 +71,7 @@ std::string run_one(const Together& together, int rank, const Body& body) {
   try {
     Rank me;
     me.world = together.world;
-    me.comm = together.make_comm(rank);
+    me.comm = together.make_comm(rank, &me);
     body(me);
     return "";
   } catch (const std::exception& e) {
@@ -133,8 +154,8 @@ std::vector<std::string> run_processes(const Together& together, const Body& bod
 }  // namespace
 
 std::string name_of(BackEnd back_end) {
-  constexpr const char* kNames[] = {"solo", "shm_threads", "shm_processes", "gloo_threads",
-                                    "gloo_processes"};
+  constexpr const char* kNames[] = {
+      "solo", "shm_threads", "shm_processes", "gloo_threads", "gloo_processes", "cuda_ipc", "nccl"};
   return kNames[static_cast<int>(back_end)];
 }
 
@@ -142,7 +163,17 @@ bool is_gloo(BackEnd back_end) {
   return back_end == BackEnd::kGlooThreads || back_end == BackEnd::kGlooProcesses;
 }
 
+bool is_on_device(BackEnd back_end) {
+  return back_end == BackEnd::kIpcThreads || back_end == BackEnd::kNcclThreads;
+}
+
 std::vector<BackEnd> back_ends_of_many() {
+  std::vector<BackEnd> all = back_ends_of_the_host();
+  all.insert(all.end(), {BackEnd::kIpcThreads, BackEnd::kNcclThreads});
+  return all;
+}
+
+std::vector<BackEnd> back_ends_of_the_host() {
   std::vector<BackEnd> all = {BackEnd::kThreads, BackEnd::kProcesses};
   if (has_gloo()) all.insert(all.end(), {BackEnd::kGlooThreads, BackEnd::kGlooProcesses});
   return all;
@@ -157,22 +188,29 @@ RanksOptions small_chunks(BackEnd back_end, int num_ranks) {
 }
 
 char* Rank::take(int64_t bytes, bool in_arena) {
+  if (in_arena && device) {
+    char* at = reinterpret_cast<char*>(arena->data) + arena_used;
+    arena_used += (bytes + 63) / 64 * 64;
+    check(arena_used <= kArenaBytes, "a test takes more than the arena of its fake GPU");
+    return at;
+  }
   if (in_arena && world) return static_cast<char*>(world->take_arena(comm->rank(), bytes));
   memory.push_back(std::make_unique<char[]>(static_cast<size_t>(bytes) + 1));
   return memory.back().get();
 }
 
 std::vector<std::string> run_ranks(const RanksOptions& options, const Body& body) {
-  Together together{options, nullptr, nullptr};
+  Together together{options, nullptr, nullptr, nullptr};
   if (options.back_end == BackEnd::kSolo) return {run_one(together, 0, body)};
   WorldOptions world_options = options.world;
   world_options.num_ranks = options.num_ranks;
   world_options.spin = options.num_ranks <= static_cast<int>(std::thread::hardware_concurrency());
   together.world = ShmWorld::create(world_options);
   if (is_gloo(options.back_end)) together.store = std::make_unique<StoreServer>();
-  const bool are_threads =
-      options.back_end == BackEnd::kThreads || options.back_end == BackEnd::kGlooThreads;
-  return are_threads ? run_threads(together, body) : run_processes(together, body);
+  if (options.back_end == BackEnd::kNcclThreads) together.nccl = std::make_unique<FakeNccl>();
+  const bool are_processes =
+      options.back_end == BackEnd::kProcesses || options.back_end == BackEnd::kGlooProcesses;
+  return are_processes ? run_processes(together, body) : run_threads(together, body);
 }
 
 void expect_ranks(const RanksOptions& options, const Body& body) {

@@ -13,19 +13,33 @@
 #include "comm/gloo.h"
 #include "comm/shm.h"
 #include "net/store.h"
+#include "tests/comm/device_ranks.h"
 
 namespace weft::testing {
 
-enum class BackEnd { kSolo, kThreads, kProcesses, kGlooThreads, kGlooProcesses };
+enum class BackEnd {
+  kSolo,
+  kThreads,
+  kProcesses,
+  kGlooThreads,
+  kGlooProcesses,
+  kIpcThreads,   // fake GPUs that reach each other's memory
+  kNcclThreads,  // fake GPUs and a stand-in for NCCL, in exact mode
+};
 std::string name_of(BackEnd back_end);
 bool is_gloo(BackEnd back_end);
+bool is_on_device(BackEnd back_end);
 // All that more than one rank can use; those over Gloo where the build has it.
 std::vector<BackEnd> back_ends_of_many();
+std::vector<BackEnd> back_ends_of_the_host();  // of these, those without fake GPUs
 
 // What a rank has: its end of the group, and memory of two kinds.
 struct Rank {
+  std::shared_ptr<ShmWorld> world;     // null in solo; over Gloo memory and nothing else
+  std::unique_ptr<FakeDevice> device;  // of those on fake GPUs, and its arena
+  std::unique_ptr<FakeArena> arena;
+  int64_t arena_used = 0;
   std::unique_ptr<Comm> comm;
-  std::shared_ptr<ShmWorld> world;  // null in solo; over Gloo memory and nothing else
   std::vector<std::unique_ptr<char[]>> memory;
 
   // `bytes` in an arena that peers read directly, or where only this rank reads.

@@ -78,7 +78,8 @@ TEST_P(Split, GroupsOfGroups) {
 }
 
 // Two threads of each rank, each in its own group, at their own pace, with all kinds of buffers.
-TEST_P(Split, TwoGroupsAtTheSameTime) {
+class SplitThreads : public Split {};
+TEST_P(SplitThreads, TwoGroupsAtTheSameTime) {
   expect_ranks(options(4), [](Rank& me) {
     const int rank = me.comm->rank(), tp = 2;
     const auto tensor = me.comm->split(rank / tp, rank);
@@ -104,6 +105,8 @@ TEST_P(Split, TwoGroupsAtTheSameTime) {
 }
 
 INSTANTIATE_TEST_SUITE_P(BackEnds, Split, ::testing::ValuesIn(back_ends_of_many()),
+                         [](const auto& p) { return name_of(p.param); });
+INSTANTIATE_TEST_SUITE_P(BackEnds, SplitThreads, ::testing::ValuesIn(back_ends_of_the_host()),
                          [](const auto& p) { return name_of(p.param); });
 
 TEST(Split, OfOneIsOne) {

@@ -10,6 +10,8 @@
 #include "base/error.h"
 #include "graph/portion.h"
 #include "tests/backends.h"
+#include "tests/dist/queued_kernels.h"
+#include "tests/fake_device.h"
 #include "train/engine.h"
 #include "train/host_slices.h"
 
@@ -58,6 +60,8 @@ class Job {
     result_.pass_flops.resize(n);
     result_.arena_bytes.resize(n);
     result_.wire.resize(n);
+    result_.in_lane.resize(n);
+    result_.recorded.resize(n);
   }
 
   MeshResult run() {
@@ -82,7 +86,17 @@ class Job {
   void run_rank(int rank) {
     Ranks ranks(layout_, world_, rank,
                 run_.make_comm ? run_.make_comm(rank, layout_.num_ranks()) : nullptr);
-    const RankBackend backend(run_.backend);
+    ranks.share_gpus(!run_.nccl);
+    ranks.use_nccl(run_.nccl);
+    RankBackend backend(run_.backend);
+    FakeDevice* fake = nullptr;
+    if (run_.nccl) {
+      auto own = std::make_unique<FakeDevice>();
+      fake = own.get();
+      backend.own = std::move(own);
+      backend.device = fake;
+      backend.kernels = &queued_kernels();
+    }
     Engine engine(config_, *model_, &ranks, *backend.kernels, 1, backend.device);
     engine.init_weights(5);
     std::vector<double> losses, norms;
@@ -104,6 +118,10 @@ class Job {
     result_.wire[at] = wire;
     result_.pass_flops[at] = engine.plans().train.pass_flops;
     result_.arena_bytes[at] = engine.arena_bytes();
+    if (fake) {
+      result_.in_lane[at] = fake->num_queued(Queue::kLane);
+      result_.recorded[at] = fake->num_recorded;
+    }
     if (rank == 0) {
       result_.losses = losses;
       result_.norms = norms;

@@ -10,6 +10,7 @@
 
 #include "base/json.h"
 #include "comm/comm.h"
+#include "comm/nccl_library.h"
 #include "data/batches.h"
 #include "model/model.h"
 #include "train/layout.h"
@@ -31,6 +32,8 @@ struct MeshResult {
     std::array<CommCount, kNumCommOps> tensor, data;  // tensor: with the groups of copies
   };
   std::vector<Counted> wire;
+  // Of every fake GPU: what was queued in its lane, and recorded.
+  std::vector<int64_t> in_lane, recorded;
 };
 
 struct MeshRun {
@@ -43,6 +46,8 @@ struct MeshRun {
   std::function<std::unique_ptr<Comm>(int rank, int num_ranks)> make_comm;
   // A rank's kernels and device (tests/backends.h); empty: the CPU's best.
   std::string backend;
+  // Over NCCL, or what stands in for it: each rank has a fake GPU of its own.
+  NcclLibrary* nccl = nullptr;
 };
 
 // Trains one step a batch from weights of seed 5. Ranks are threads of this process; a failure of

@@ -47,6 +47,7 @@ class SlowComm : public Comm {
   void abort(const std::string& reason) override { inner_->abort(reason); }
   bool is_aborted() const override { return inner_->is_aborted(); }
   void set_deadline_ms(int64_t deadline_ms) override { inner_->set_deadline_ms(deadline_ms); }
+  int64_t deadline_ms() const override { return inner_->deadline_ms(); }
   void set_patient(bool patient) override { inner_->set_patient(patient); }
 
  private:

@@ -12,6 +12,8 @@ namespace {
 TEST(Interface, IsANameOrAnAddressOfThisMachine) {
   EXPECT_EQ(address_of_interface("lo"), "127.0.0.1");
   EXPECT_EQ(address_of_interface("127.0.0.1"), "127.0.0.1");
+  EXPECT_EQ(name_of_interface("lo"), "lo");
+  EXPECT_EQ(name_of_interface("127.0.0.1"), "lo");
   EXPECT_TRUE(StoreServer(address_of_interface("lo")).endpoint().starts_with("127.0.0.1:"));
 }
 

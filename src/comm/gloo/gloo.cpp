@@ -48,6 +48,7 @@ class GlooComm : public Comm {
   void abort(const std::string& reason) override { link_->world()->abort(reason); }
   bool is_aborted() const override { return link_->world()->is_aborted(); }
   void set_deadline_ms(int64_t ms) override { link_->world()->set_deadline_ms(ms); }
+  int64_t deadline_ms() const override { return link_->world()->deadline_ms(); }
   void set_patient(bool patient) override { link_->world()->add_patience(patient ? 1 : -1); }
 
  private:

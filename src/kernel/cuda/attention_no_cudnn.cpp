@@ -1,8 +1,13 @@
 // kernel/cuda/attention_no_cudnn.cpp: a program built without cuDNN, whose own kernel serves all.
 #include "base/error.h"
 #include "kernel/cuda/attention.h"
+#include "kernel/cuda_options.h"
 
-namespace weft::cuda {
+namespace weft {
+
+std::string cudnn_version() { return ""; }
+
+namespace cuda {
 
 bool cudnn_takes(const AttentionArgs&) { return false; }
 bool cudnn_takes(const AttentionBackwardArgs&) { return false; }
@@ -16,4 +21,5 @@ void cudnn_attention_backward(const Context&, const AttentionBackwardArgs&) {
   throw BugError("attention of cuDNN was asked for, but this program was built without it");
 }
 
-}  // namespace weft::cuda
+}  // namespace cuda
+}  // namespace weft

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "tensor/cuda/check.h"
+#include "tensor/cuda/streams.h"
 
 namespace weft {
 namespace cuda {
@@ -28,6 +29,7 @@ void fail(cudaError_t error, const char* what) {
 namespace {
 
 using cuda::check;
+using cuda::Streams;
 
 class CudaRecording : public Recording {
  public:
@@ -42,15 +44,18 @@ class CudaRecording : public Recording {
 
 class CudaMoment : public Moment {
  public:
-  explicit CudaMoment(cudaStream_t stream) : stream_(stream) {
+  explicit CudaMoment(const Streams* streams) : streams_(streams) {
     check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "cudaEventCreate");
   }
   ~CudaMoment() override { cudaEventDestroy(event_); }
-  void set() override { check(cudaEventRecord(event_, stream_), "cudaEventRecord"); }
-  void wait() override { check(cudaEventSynchronize(event_), "cudaEventSynchronize"); }
+  void set() override { check(cudaEventRecord(event_, streams_->in_use()), "cudaEventRecord"); }
+  void wait() override { streams_->wait_for(event_, "work before a moment"); }
+  void hold() override {
+    check(cudaStreamWaitEvent(streams_->in_use(), event_, 0), "cudaStreamWaitEvent");
+  }
 
  private:
-  cudaStream_t stream_;
+  const Streams* streams_;
   cudaEvent_t event_ = nullptr;
 };
 
@@ -61,18 +66,18 @@ class CudaDevice : public Device {
     cudaDeviceProp properties;
     check(cudaGetDeviceProperties(&properties, number), "cudaGetDeviceProperties");
     name_ = properties.name;
-    check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate");
+    streams_ = std::make_unique<Streams>();
     check(cudaStreamCreateWithFlags(&copies_, cudaStreamNonBlocking), "cudaStreamCreate");
   }
   ~CudaDevice() override {
     for (const auto& [handle, memory] : imported_) cudaIpcCloseMemHandle(memory);
     cudaStreamDestroy(copies_);
-    cudaStreamDestroy(stream_);
   }
 
   std::string name() const override { return name_; }
   bool is_host() const override { return false; }
-  void* stream() const override { return stream_; }
+  void* stream() const override { return streams_->in_use(); }
+  void use(Queue queue) override { streams_->use(queue); }
 
   std::byte* take(int64_t bytes) override {
     if (bytes == 0) return nullptr;
@@ -87,11 +92,16 @@ class CudaDevice : public Device {
                       "another program may hold memory of this GPU: nvidia-smi shows which");
     }
     check(error, "cudaMalloc");
-    check(cudaMemsetAsync(at, 0, static_cast<size_t>(bytes), stream_), "cudaMemset");
-    check(cudaStreamSynchronize(stream_), "cudaMemset");
+    check(cudaMemsetAsync(at, 0, static_cast<size_t>(bytes), copies_), "cudaMemset");
+    check(cudaStreamSynchronize(copies_), "cudaMemset");
     return static_cast<std::byte*>(at);
   }
   void give_back(std::byte* memory, int64_t) override { cudaFree(memory); }
+  int64_t free_bytes() const override {
+    size_t available = 0, all = 0;
+    check(cudaMemGetInfo(&available, &all), "cudaMemGetInfo");
+    return static_cast<int64_t>(available);
+  }
 
   std::byte* take_shared(int64_t bytes) override {
     void* at = nullptr;
@@ -108,12 +118,13 @@ class CudaDevice : public Device {
   }
   void read(void* to, const void* from, int64_t bytes) override {
     check(cudaSetDevice(number_), "cudaSetDevice");
-    check(cudaStreamSynchronize(stream_), "work before a read");
+    streams_->wait_for(Queue::kMain, "work before a read");
     move(to, from, bytes, cudaMemcpyDeviceToHost);
   }
   void copy(void* to, const void* from, int64_t bytes) override {
     if (to == from || bytes == 0) return;
-    check(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDefault, stream_),
+    check(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDefault,
+                          streams_->in_use()),
           "cudaMemcpyAsync");
   }
 
@@ -138,25 +149,33 @@ class CudaDevice : public Device {
     return static_cast<std::byte*>(memory);
   }
 
-  void wait() override { check(cudaStreamSynchronize(stream_), "work of the stream"); }
-  std::unique_ptr<Moment> make_moment() override { return std::make_unique<CudaMoment>(stream_); }
+  void wait() override {
+    streams_->wait_for(Queue::kMain, "work of the stream");
+    streams_->wait_for(Queue::kLane, "work of the lane");
+  }
+  void set_watch(Watch watch) override { streams_->set_watch(std::move(watch)); }
+  std::unique_ptr<Moment> make_moment() override {
+    return std::make_unique<CudaMoment>(streams_.get());
+  }
 
+  // What goes to the lane in between, and is waited for, becomes part of the recording.
   std::unique_ptr<Recording> record(const std::function<void()>& work) override {
-    check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "BeginCapture");
+    cudaStream_t stream = streams_->of(Queue::kMain);
+    check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "BeginCapture");
     cudaGraph_t graph = nullptr;
     try {
       work();
     } catch (...) {
-      cudaStreamEndCapture(stream_, &graph);
+      cudaStreamEndCapture(stream, &graph);
       if (graph) cudaGraphDestroy(graph);
       throw;
     }
-    check(cudaStreamEndCapture(stream_, &graph), "cudaStreamEndCapture");
+    check(cudaStreamEndCapture(stream, &graph), "cudaStreamEndCapture");
     cudaGraphExec_t ready = nullptr;
     const cudaError_t error = cudaGraphInstantiate(&ready, graph, 0);
     cudaGraphDestroy(graph);
     check(error, "cudaGraphInstantiate");
-    return std::make_unique<CudaRecording>(ready, stream_);
+    return std::make_unique<CudaRecording>(ready, stream);
   }
 
  private:
@@ -169,30 +188,12 @@ class CudaDevice : public Device {
 
   int number_;
   std::string name_;
-  cudaStream_t stream_ = nullptr, copies_ = nullptr;
+  std::unique_ptr<Streams> streams_;
+  cudaStream_t copies_ = nullptr;
   std::map<std::string, void*> imported_;  // by handle: one process opens a handle once
 };
 
 }  // namespace
-
-int count_cuda_devices(std::string* why_none) {
-  int driver = 0, count = 0;
-  cudaDriverGetVersion(&driver);
-  const cudaError_t error = cudaGetDeviceCount(&count);
-  if (error == cudaSuccess && count > 0) return count;
-  if (driver == 0) {
-    *why_none = "no NVIDIA driver is loaded";
-  } else if (error == cudaErrorInsufficientDriver) {
-    *why_none =
-        fmt::format("the driver serves CUDA {}.{}, this weft was built with {}.{}", driver / 1000,
-                    driver % 1000 / 10, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
-  } else {
-    *why_none = error == cudaSuccess || error == cudaErrorNoDevice
-                    ? "the driver shows no GPU (is CUDA_VISIBLE_DEVICES set?)"
-                    : cudaGetErrorString(error);
-  }
-  return 0;
-}
 
 std::unique_ptr<Device> open_cuda_device(int number) {
   std::string why;

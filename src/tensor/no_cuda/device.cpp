@@ -19,4 +19,6 @@ int count_cuda_devices(std::string* why_none) {
   return 0;
 }
 
+CudaInfo read_cuda_info() { return {kWhy, "", "", {}}; }
+
 }  // namespace weft

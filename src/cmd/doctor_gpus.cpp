@@ -1,0 +1,65 @@
+// cmd/doctor_gpus.cpp: driver, libraries and devices, each asked for itself.
+#include "cmd/doctor_gpus.h"
+
+#include <fmt/core.h>
+
+#include "comm/nccl_library.h"
+#include "kernel/cuda_options.h"
+#include "kernel/device_kernels.h"
+#include "tensor/device.h"
+
+namespace weft {
+namespace {
+
+Json text_or_null(const std::string& text) { return text.empty() ? Json() : Json(text); }
+
+std::string show(const Json& version) { return version.is_null() ? "none" : version.as_string(); }
+
+}  // namespace
+
+Json gather_gpus() {
+  if (!cuda_kernels()) return {};
+  const CudaInfo info = read_cuda_info();
+  std::string why;
+  const NcclLibrary* nccl = find_nccl(&why);
+  Json::Array devices;
+  for (const CudaInfo::Gpu& gpu : info.gpus) {
+    devices.emplace_back(Json::Object{{"name", Json(gpu.name)},
+                                      {"memory_bytes", Json(gpu.memory_bytes)},
+                                      {"capability", fmt::format("{}.{}", gpu.major, gpu.minor)}});
+  }
+  return Json::Object{{"driver", text_or_null(info.driver)},
+                      {"runtime", text_or_null(info.runtime)},
+                      {"cudnn", text_or_null(cudnn_version())},
+                      {"nccl", nccl ? Json(nccl->version()) : Json()},
+                      {"devices", devices}};
+}
+
+void print_gpus(const Json& gpus) {
+  if (gpus.is_null()) return;
+  fmt::print("cuda        driver for {}, built with {}; cuDNN {}, NCCL {}\n",
+             show(gpus.at("driver")), show(gpus.at("runtime")), show(gpus.at("cudnn")),
+             show(gpus.at("nccl")));
+  constexpr double kGib = 1024.0 * 1024 * 1024;
+  int number = 0;
+  for (const Json& gpu : gpus.at("devices").as_array()) {
+    fmt::print("  gpu {}     {}, {:.1f} GiB, compute capability {}\n", number++,
+               gpu.at("name").as_string(),
+               static_cast<double>(gpu.at("memory_bytes").as_int()) / kGib,
+               gpu.at("capability").as_string());
+  }
+}
+
+std::vector<std::string> missing_gpu_parts() {
+  if (!cuda_kernels()) return {"CUDA back end: GPUs are not used"};
+  std::vector<std::string> parts;
+  std::string why;
+  if (count_cuda_devices(&why) == 0) parts.push_back("a GPU: " + why);
+  if (cudnn_version().empty())
+    parts.emplace_back("cuDNN or its frontend: our own kernel computes all attention");
+  if (!find_nccl(&why))
+    parts.push_back(fmt::format("NCCL: several ranks need it, a GPU each ({})", why));
+  return parts;
+}
+
+}  // namespace weft

@@ -1,0 +1,70 @@
+// tests/dist/nccl_test.cpp: ranks with a GPU each, over what stands in for NCCL.
+//
+// Fake GPUs do their work late, in two queues: collectives beside computation, with the memory that
+// the plan gives them, and recorded passes. What lacks an order shows in the bits.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/dist/mesh_run.h"
+#include "tests/fake_nccl.h"
+
+namespace weft::testing {
+namespace {
+
+MeshRun make_run(FakeNccl* library, const char* precision) {
+  MeshRun run;
+  run.model = parse_json(R"({"architectures": ["Qwen2ForCausalLM"], "hidden_size": 32,
+      "intermediate_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4,
+      "num_key_value_heads": 2, "vocab_size": 203, "initializer_range": 0.1,
+      "tie_word_embeddings": true})",
+                         "config");
+  run.config.train.global_batch = 8;
+  run.config.train.precision = precision;
+  run.config.train.clip_norm = 0.5;
+  run.config.data.seq_length = 12;
+  for (uint64_t s = 0; s < 4; ++s) run.batches.push_back(random_batch(8, 12, 203, 100 + s));
+  run.eval = random_batch(7, 12, 203, 99);
+  run.nccl = library;
+  return run;
+}
+
+const Place kPlaces[] = {{2, 1, "none"},     {1, 2, "none"},  {1, 4, "none"},
+                         {2, 1, "zero1", 2}, {2, 2, "zero2"}, {2, 2, "zero3", 2}};
+
+std::string name_of(const Place& p) {
+  return "dp " + std::to_string(p.dp) + " tp " + std::to_string(p.tp) + " " + p.shard;
+}
+
+class NcclRun : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(NcclRun, ExactModeHasTheSameBitsInEveryLayout) {
+  FakeNccl library;
+  MeshRun run = make_run(&library, GetParam());
+  run.config.parallel.mode = "exact";
+  const MeshResult one = train_at(run, {1, 1, "none"});
+  for (const Place& place : kPlaces) {
+    EXPECT_EQ(join(differences(one, train_at(run, place))), "") << name_of(place);
+  }
+}
+
+TEST_P(NcclRun, FastModeIsCloseInEveryLayout) {
+  FakeNccl library;
+  const MeshRun run = make_run(&library, GetParam());
+  const MeshResult one = train_at(run, {1, 1, "none"});
+  const double bar = std::string(GetParam()) == "fp32" ? 1e-5 : 2e-2;
+  for (const Place& place : kPlaces) {
+    const MeshResult other = train_at(run, place);
+    for (size_t s = 0; s < one.losses.size(); ++s) {
+      EXPECT_LT(std::abs(one.losses[s] - other.losses[s]) / one.losses[s], bar) << name_of(place);
+    }
+    for (const int64_t work : other.in_lane) EXPECT_EQ(work > 0, place.dp > 1) << name_of(place);
+    for (const int64_t n : other.recorded) EXPECT_GE(n, 2) << name_of(place);  // pass and finish
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Precisions, NcclRun, ::testing::Values("fp32", "bf16"),
+                         [](const auto& p) { return std::string(p.param); });
+
+}  // namespace
+}  // namespace weft::testing

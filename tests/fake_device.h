@@ -1,0 +1,211 @@
+// tests/fake_device.h: a GPU of the tests: host memory, and two queues worked off by threads.
+//
+// Work is done later than it was queued, as on a GPU: what lacks an order between the queues fails
+// now and then, and the thread sanitizer sees it. A recording keeps the function and calls it
+// again. With a log, it tells what was queued where.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "tensor/device.h"
+
+namespace weft::testing {
+
+class FakeQueue {
+ public:
+  FakeQueue() : thread_([this] { work(); }) {}
+  ~FakeQueue() {
+    push([this] { stop_ = true; });
+    thread_.join();
+  }
+  FakeQueue(const FakeQueue&) = delete;
+  FakeQueue& operator=(const FakeQueue&) = delete;
+
+  void push(std::function<void()> task) {
+    const std::lock_guard lock(mutex_);
+    tasks_.push_back(std::move(task));
+    ++pushed_;
+    changed_.notify_all();
+  }
+  int64_t pushed() {
+    const std::lock_guard lock(mutex_);
+    return pushed_;
+  }
+  // Whether so many are done, after some milliseconds at most.
+  bool wait_for(int64_t number, int64_t ms) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, std::chrono::milliseconds(ms), [&] { return done_ >= number; });
+  }
+
+ private:
+  void work() {
+    while (!stop_) {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] { return !tasks_.empty(); });
+      const std::function<void()> task = std::move(tasks_.front());
+      tasks_.pop_front();
+      lock.unlock();
+      task();
+      lock.lock();
+      ++done_;
+      changed_.notify_all();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> tasks_;
+  int64_t pushed_ = 0, done_ = 0;
+  bool stop_ = false;  // of the thread
+  std::thread thread_;
+};
+
+class FakeDevice : public Device {
+ public:
+  explicit FakeDevice(std::vector<std::string>* log = nullptr) : log_(log) {}
+
+  std::string name() const override { return "a fake GPU"; }
+  bool is_host() const override { return false; }
+  void* stream() const override { return &queue(); }
+  void use(Queue queue) override { in_use_ = queue; }
+
+  std::byte* take(int64_t bytes) override {
+    constexpr std::align_val_t kLine{64};
+    const auto size = static_cast<size_t>(bytes);
+    auto* memory = static_cast<std::byte*>(::operator new(size, kLine));
+    std::memset(memory, 0, size);
+    taken_ += bytes;
+    return memory;
+  }
+  // As a GPU does: nothing that is queued can use it any more.
+  void give_back(std::byte* memory, int64_t bytes) override {
+    for (FakeQueue& queue : queues_) {
+      while (!queue.wait_for(queue.pushed(), 1000)) {
+      }
+    }
+    constexpr std::align_val_t kLine{64};
+    ::operator delete(memory, kLine);
+    taken_ -= bytes;
+  }
+  std::byte* take_shared(int64_t bytes) override { return take(bytes); }
+  void give_back_shared(std::byte* memory, int64_t bytes) override { give_back(memory, bytes); }
+  int64_t taken_bytes() const { return taken_; }
+
+  void write(void* to, const void* from, int64_t bytes) override {
+    std::memcpy(to, from, static_cast<size_t>(bytes));
+  }
+  void read(void* to, const void* from, int64_t bytes) override {
+    wait();
+    std::memcpy(to, from, static_cast<size_t>(bytes));
+  }
+  void copy(void* to, const void* from, int64_t bytes) override {
+    tell("copy");
+    if (to != from) queue().push([=] { std::memmove(to, from, static_cast<size_t>(bytes)); });
+  }
+
+  // Ranks are threads of one process.
+  Exported export_memory(std::byte* memory) override { return {{}, memory, 0}; }
+  std::byte* import_memory(const Exported& exported) override { return exported.here; }
+
+  void wait() override {
+    for (FakeQueue& queue : queues_) wait_for(queue, queue.pushed());
+  }
+  void set_watch(Watch watch) override { watch_ = std::move(watch); }
+  std::unique_ptr<Moment> make_moment() override {
+    return std::make_unique<FakeMoment>(this, num_moments_++);
+  }
+  std::unique_ptr<Recording> record(const std::function<void()>& work) override {
+    ++num_recorded;
+    return std::make_unique<FakeRecording>(work);
+  }
+  int num_recorded = 0;
+  int64_t num_queued(Queue queue) { return queues_[static_cast<size_t>(queue)].pushed(); }
+
+  // What a kernel on this stream would do.
+  static void queue_work(void* stream, std::function<void()> work) {
+    static_cast<FakeQueue*>(stream)->push(std::move(work));
+  }
+  void tell(const std::string& what) const {
+    if (log_) log_->push_back((in_use_ == Queue::kLane ? "lane: " : "main: ") + what);
+  }
+
+ private:
+  // A place in one of the queues.
+  class FakeMoment : public Moment {
+   public:
+    FakeMoment(FakeDevice* device, int number) : device_(device), number_(number) {}
+    void set() override {
+      device_->tell("set " + std::to_string(number_));
+      queue_ = &device_->queue();
+      place_ = queue_->pushed();
+    }
+    void wait() override {
+      if (queue_) device_->wait_for(*queue_, place_);
+    }
+    void hold() override {
+      device_->tell("hold " + std::to_string(number_));
+      if (!queue_) return;
+      device_->queue().push([queue = queue_, place = place_] {
+        while (!queue->wait_for(place, 1000)) {
+        }
+      });
+    }
+
+   private:
+    FakeDevice* device_;
+    int number_;
+    FakeQueue* queue_ = nullptr;
+    int64_t place_ = 0;
+  };
+
+  class FakeRecording : public Recording {
+   public:
+    explicit FakeRecording(std::function<void()> work) : work_(std::move(work)) {}
+    void replay() override { work_(); }
+
+   private:
+    std::function<void()> work_;
+  };
+
+  FakeQueue& queue() const { return queues_[static_cast<size_t>(in_use_)]; }
+  void wait_for(FakeQueue& queue, int64_t number) const {
+    const auto begun = std::chrono::steady_clock::now();
+    while (!queue.wait_for(number, 5)) {
+      const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(
+          std::chrono::steady_clock::now() - begun);
+      if (watch_) watch_(waited.count());
+    }
+  }
+
+  std::vector<std::string>* log_;
+  Queue in_use_ = Queue::kMain;
+  int num_moments_ = 0;
+  std::atomic<int64_t> taken_{0};
+  Watch watch_;
+  mutable FakeQueue queues_[2];
+};
+
+// Memory of a fake device.
+struct FakeArena {
+  FakeArena(FakeDevice* of, int64_t size) : device(of), data(of->take(size)), bytes(size) {}
+  ~FakeArena() { device->give_back(data, bytes); }
+  FakeArena(const FakeArena&) = delete;
+  FakeArena& operator=(const FakeArena&) = delete;
+  FakeDevice* device;
+  std::byte* data;
+  int64_t bytes;
+};
+
+}  // namespace weft::testing

@@ -1,0 +1,219 @@
+// tests/fake_nccl.h: what stands in for NCCL, for ranks that are threads with fake GPUs.
+//
+// Calls are queued on the stream's thread and meet there, as on GPUs: a rank that does not come
+// leaves the others' queues waiting, and nothing but an abort ends that. Sums are taken from the
+// last rank to the first, an order that is not ours.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "comm/nccl_library.h"
+#include "comm/reduce.h"
+#include "tests/fake_device.h"
+
+namespace weft::testing {
+
+class FakeNccl : public NcclLibrary {
+ public:
+  std::string version() const override { return "0.0.0"; }
+  void listen_on(const std::string&) override {}
+  NcclId make_id() override;
+  std::unique_ptr<NcclLink> connect(const NcclId& id, int rank, int num_ranks) override;
+
+  std::atomic<int> failing_rank{-1};  // whose GPU fails
+
+  struct Group;
+
+ private:
+  std::mutex mutex_;
+  std::map<int64_t, std::shared_ptr<Group>> groups_;
+  int64_t num_ids_ = 0;
+};
+
+struct FakeNccl::Group {
+  explicit Group(int num_ranks)
+      : parts(static_cast<size_t>(num_ranks)), is_aborted(static_cast<size_t>(num_ranks)) {}
+
+  struct Part {
+    const char* in;
+    char* out;
+  };
+  struct Letter {
+    const char* data;
+    int64_t bytes;
+    bool is_read = false;
+  };
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  int num_connected = 0;
+  std::vector<Part> parts;  // of the call in which ranks are meeting
+  std::vector<bool> is_aborted;
+  size_t num_arrived = 0;
+  int64_t round = 0;
+  std::map<std::pair<int, int>, std::deque<std::shared_ptr<Letter>>> letters;  // by from and to
+
+  // Whether it came true before this rank's end was aborted.
+  template <typename Condition>
+  bool wait(std::unique_lock<std::mutex>& lock, int rank, const Condition& condition) {
+    changed.wait(lock, [&] { return condition() || is_aborted[static_cast<size_t>(rank)]; });
+    return condition();
+  }
+
+  template <typename Work>
+  void meet(int rank, const Part& part, const Work& work) {
+    std::unique_lock lock(mutex);
+    parts[static_cast<size_t>(rank)] = part;
+    const int64_t now = round;
+    if (++num_arrived < parts.size()) {
+      wait(lock, rank, [&] { return round != now; });
+      return;
+    }
+    work(parts);
+    num_arrived = 0;
+    ++round;
+    changed.notify_all();
+  }
+
+  void exchange(int rank, const std::vector<NcclMessage>& messages) {
+    std::unique_lock lock(mutex);
+    std::vector<std::shared_ptr<Letter>> sent;
+    for (const NcclMessage& m : messages) {
+      if (!m.is_sent) continue;
+      sent.push_back(std::make_shared<Letter>(Letter{static_cast<char*>(m.data), m.bytes}));
+      letters[{rank, m.peer}].push_back(sent.back());
+    }
+    changed.notify_all();
+    for (const NcclMessage& m : messages) {
+      if (m.is_sent) continue;
+      auto& box = letters[{m.peer, rank}];
+      if (!wait(lock, rank, [&] { return !box.empty(); })) return;
+      const std::shared_ptr<Letter> letter = box.front();
+      box.pop_front();
+      std::memmove(m.data, letter->data, static_cast<size_t>(std::min(m.bytes, letter->bytes)));
+      letter->is_read = true;
+      changed.notify_all();
+    }
+    for (const auto& letter : sent) {
+      if (!wait(lock, rank, [&] { return letter->is_read; })) return;
+    }
+  }
+};
+
+// From the last rank to the first.
+inline std::vector<char> reduce_backwards(const std::vector<FakeNccl::Group::Part>& parts,
+                                          int64_t count, Dtype dtype, Reduce op) {
+  const int64_t bytes = count * dtype_bytes(dtype);
+  std::vector<char> sum(parts.back().in, parts.back().in + bytes);
+  for (size_t r = parts.size() - 1; r-- > 0;) {
+    const void* both[] = {sum.data(), parts[r].in};
+    reduce_tree(both, 2, sum.data(), count, dtype, op);
+  }
+  return sum;
+}
+
+class FakeLink : public NcclLink {
+  using Group = FakeNccl::Group;
+  using Parts = std::vector<Group::Part>;
+
+ public:
+  FakeLink(FakeNccl* library, std::shared_ptr<Group> group, int rank)
+      : library_(library), group_(std::move(group)), rank_(rank) {
+    const std::lock_guard lock(group_->mutex);
+    ++group_->num_connected;
+  }
+
+  State state(std::string* failure) override {
+    if (library_->failing_rank == rank_) {
+      *failure = "NCCL failed in a test on GPU " + std::to_string(rank_);
+      return State::kFailed;
+    }
+    const std::lock_guard lock(group_->mutex);
+    return group_->num_connected < static_cast<int>(group_->parts.size()) ? State::kUnderWay
+                                                                          : State::kReady;
+  }
+  void abort() override {
+    const std::lock_guard lock(group_->mutex);
+    group_->is_aborted[static_cast<size_t>(rank_)] = true;
+    group_->changed.notify_all();
+  }
+
+  void all_reduce(void* data, int64_t count, Dtype dtype, Reduce op, void* stream) override {
+    meet(data, data, stream, [=](const Parts& parts) {
+      const std::vector<char> sum = reduce_backwards(parts, count, dtype, op);
+      for (const auto& part : parts) std::copy(sum.begin(), sum.end(), part.out);
+    });
+  }
+  void reduce_scatter(const void* in, void* out, int64_t count, Dtype dtype,
+                      void* stream) override {
+    meet(in, out, stream, [=](const Parts& parts) {
+      const auto n = static_cast<int64_t>(parts.size()), bytes = count * dtype_bytes(dtype);
+      const std::vector<char> sum = reduce_backwards(parts, n * count, dtype, Reduce::kSum);
+      for (int64_t r = 0; r < n; ++r) {
+        std::copy_n(sum.begin() + r * bytes, bytes, parts[static_cast<size_t>(r)].out);
+      }
+    });
+  }
+  void all_gather(const void* in, void* out, int64_t bytes, void* stream) override {
+    meet(in, out, stream, [=](const Parts& parts) {
+      std::vector<char> all;
+      for (const auto& part : parts) all.insert(all.end(), part.in, part.in + bytes);
+      for (const auto& part : parts) std::copy(all.begin(), all.end(), part.out);
+    });
+  }
+  void broadcast(void* data, int64_t bytes, int root, void* stream) override {
+    meet(data, data, stream, [=](const Parts& parts) {
+      const char* from = parts[static_cast<size_t>(root)].in;
+      for (const auto& part : parts) {
+        if (part.out != from) std::copy_n(from, bytes, part.out);
+      }
+    });
+  }
+  void exchange(const NcclMessage* messages, size_t count, void* stream) override {
+    FakeDevice::queue_work(stream, [group = group_, rank = rank_,
+                                    all = std::vector<NcclMessage>(messages, messages + count)] {
+      group->exchange(rank, all);
+    });
+  }
+
+ private:
+  template <typename Work>
+  void meet(const void* in, void* out, void* stream, const Work& work) {
+    const Group::Part part{static_cast<const char*>(in), static_cast<char*>(out)};
+    FakeDevice::queue_work(
+        stream, [group = group_, rank = rank_, part, work] { group->meet(rank, part, work); });
+  }
+
+  FakeNccl* library_;
+  std::shared_ptr<Group> group_;
+  int rank_;
+};
+
+inline NcclId FakeNccl::make_id() {
+  const std::lock_guard lock(mutex_);
+  NcclId id{};
+  const int64_t number = ++num_ids_;
+  std::memcpy(&id, &number, sizeof number);
+  return id;
+}
+
+inline std::unique_ptr<NcclLink> FakeNccl::connect(const NcclId& id, int rank, int num_ranks) {
+  const std::lock_guard lock(mutex_);
+  int64_t number = 0;
+  std::memcpy(&number, &id, sizeof number);
+  std::shared_ptr<Group>& group = groups_[number];
+  if (!group) group = std::make_shared<Group>(num_ranks);
+  return std::make_unique<FakeLink>(this, group, rank);
+}
+
+}  // namespace weft::testing
