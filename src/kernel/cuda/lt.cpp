@@ -190,11 +190,12 @@ std::vector<LtAlgorithm> find_candidates(const Lt& lt, const LtCall& call,
   return candidates;
 }
 
-bool accepts(const Lt& lt, const LtPrepared& prepared, LtAlgorithm* algorithm) {
+bool accepts(const Lt& lt, const LtCall& call, const LtPrepared& prepared, LtAlgorithm* algorithm) {
   cublasLtMatmulHeuristicResult_t result{};
+  cublasLtMatmulDescOpaque_t operation = with_bias(call, prepared);
   const cublasLtMatmulAlgo_t algo = algo_of(*algorithm);
   const cublasStatus_t status = cublasLtMatmulAlgoCheck(
-      handle_of(lt), operation_of(prepared), layout_of(prepared.a), layout_of(prepared.b),
+      handle_of(lt), &operation, layout_of(prepared.a), layout_of(prepared.b),
       layout_of(prepared.c), layout_of(prepared.d), &algo, &result);
   if (status != CUBLAS_STATUS_SUCCESS) return false;
   algorithm->workspace_bytes = result.workspaceSize;
