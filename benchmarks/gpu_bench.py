@@ -114,6 +114,10 @@ def median_ms(turns):
     return statistics.median(line["step_ms"] for t in turns for line in t["lines"][DROPPED:])
 
 
+def show_steps(turns):
+    return " ".join(f"{line['step_ms']:.1f}" for line in turns[0]["lines"])
+
+
 def report(bench, weft, torch):
     model = bench.model
     ours, theirs = median_ms(weft), median_ms(torch)
@@ -134,6 +138,8 @@ def report(bench, weft, torch):
         rows.append(f"| {name} | {ms:.2f} | {model.tokens() / ms * 1000:,.0f} | "
                     f"{turns[0]['memory'] / gib:.2f} | {turns[-1]['first']:.2f} |")
     rows += [
+        "",
+        f"Steps of weft, ms: {show_steps(weft)}; of torch.compile: {show_steps(torch)}.",
         "",
         f"Speed {speed:.3f}x (bar {model.speed_bar}, {mark(speed >= model.speed_bar)}); memory "
         f"{memory:.3f}x (bar {model.memory_bar}, {mark(memory <= model.memory_bar)}).",

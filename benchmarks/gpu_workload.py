@@ -1,7 +1,13 @@
-"""What `make bench-gpu` trains: full-size models with random weights, and rows of random bytes."""
+"""What `make bench-gpu` trains: full-size models with random weights, and rows of random tokens.
+
+Tokens are spread over the vocabulary, as those of text are: where few ids come again and again, the
+gradient of PyTorch's embedding is slow. A tokenizer is made whose tokens are words of four letters;
+letters are of four kinds in turn, so that a text can be merged in one way only.
+"""
 
 import json
 import random
+import string
 from dataclasses import dataclass
 
 QWEN2 = {
@@ -44,24 +50,55 @@ MODELS = {m.name: m for m in (
 
 
 def write_folder(model, folder):
-    """config.json alone: weft draws the weights."""
+    """config.json and a tokenizer: weft draws the weights."""
     folder.mkdir(parents=True, exist_ok=True)
+    write_tokenizer(folder)
     (folder / "config.json").write_text(json.dumps(model.config), encoding="ascii")
 
 
+FIRST, SECOND, THIRD = string.ascii_lowercase[:13], string.ascii_uppercase, string.ascii_lowercase[13:]
+HEADS = [a + b for a in FIRST for b in SECOND]
+TAILS = [a + b for a in THIRD for b in SECOND]
+FIRST_WORD = 256 + len(HEADS) + len(TAILS)  # ids: bytes, halves of words, words
+
+
+def byte_alphabet():
+    """GPT-2's letters of the 256 bytes: printable ones stand for themselves."""
+    kept = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [b for b in range(256) if b not in kept]
+    letters = {b: chr(b) for b in kept} | {b: chr(256 + i) for i, b in enumerate(others)}
+    return [letters[b] for b in range(256)]
+
+
+def write_tokenizer(folder):
+    tokens = byte_alphabet() + HEADS + TAILS + [h + t for h in HEADS for t in TAILS]
+    merges = [[w[0], w[1]] for w in HEADS + TAILS] + [[h, t] for h in HEADS for t in TAILS]
+    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+    made = {
+        "version": "1.0", "truncation": None, "padding": None, "added_tokens": [],
+        "normalizer": None, "pre_tokenizer": level, "post_processor": None, "decoder": level,
+        "model": {"type": "BPE", "dropout": None, "unk_token": None,
+                  "continuing_subword_prefix": None, "end_of_word_suffix": None,
+                  "fuse_unk": False, "byte_fallback": False, "ignore_merges": False,
+                  "vocab": {token: i for i, token in enumerate(tokens)}, "merges": merges},
+    }
+    (folder / "tokenizer.json").write_text(json.dumps(made), encoding="utf-8")
+
+
 def write_rows(model, path, steps, seed=7):
-    """One line a row, of exactly seq bytes: printable, so that a line is a row."""
+    """One line a row, of exactly seq words."""
     draw = random.Random(seed)
-    letters = bytes(range(33, 127))
-    with open(path, "wb") as file:
+    words = [h + t for h in HEADS for t in TAILS]
+    with open(path, "w", encoding="ascii") as file:
         for _ in range(steps * model.batch):
-            file.write(bytes(draw.choices(letters, k=model.seq)) + b"\n")
+            file.write("".join(draw.choices(words, k=model.seq)) + "\n")
 
 
 def read_rows(path, batch):
-    """Batches of lists of ids, as weft's byte tokenizer gives them."""
-    with open(path, "rb") as file:
-        rows = [list(line.rstrip(b"\n")) for line in file]
+    """Batches of lists of ids, as weft's tokenizer gives them."""
+    ids = {h + t: FIRST_WORD + i for i, (h, t) in enumerate((h, t) for h in HEADS for t in TAILS)}
+    with open(path, encoding="ascii") as file:
+        rows = [[ids[line[i:i + 4]] for i in range(0, len(line) - 1, 4)] for line in file]
     for begin in range(0, len(rows) - batch + 1, batch):
         yield rows[begin:begin + batch]
 
@@ -70,7 +107,7 @@ def run_file(model, folder, rows, steps, init, **changes):
     """A run file of weft as text (JSON is YAML)."""
     run = {
         "name": "bench", "model": {"path": str(folder), "init": init},
-        "data": {"train": [str(rows)], "format": "text", "tokenizer": "bytes", "seq_length": model.seq,
+        "data": {"train": [str(rows)], "format": "text", "seq_length": model.seq,
                  "shuffle": False},
         "parallel": {"dp": 1, "tp": 1},
         "train": {"precision": "bf16", "master_weights": False, "steps": steps,

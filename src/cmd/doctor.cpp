@@ -8,9 +8,11 @@
 #include "base/log.h"
 #include "cmd/command.h"
 #include "cmd/doctor_gpus.h"
+#include "exec/gpu_speeds.h"
 #include "exec/machine.h"
 #include "exec/speeds.h"
 #include "kernel/cpu/level.h"
+#include "kernel/device_kernels.h"
 
 namespace weft {
 namespace {
@@ -112,6 +114,24 @@ void print_text(const Json& all, const Machine& m, const std::optional<Speeds>& 
   print_speeds(speeds);
 }
 
+// Those of the first GPU, where this build can use it.
+std::optional<GpuSpeeds> gpu_speeds(bool measure) {
+  std::string why;
+  if (!measure || !cuda_kernels() || count_cuda_devices(&why) == 0) return load_gpu_speeds();
+  const std::unique_ptr<Device> gpu = open_cuda_device(0);
+  const GpuSpeeds speeds = measure_gpu_speeds(*cuda_kernels(), gpu.get());
+  if (!gpu_speeds_path().empty()) save_gpu_speeds(speeds);
+  return speeds;
+}
+
+void print_gpu_speeds(const GpuSpeeds& s) {
+  fmt::print("gpu speeds  {}\n", s.gpu);
+  fmt::print("  product   fp32 {:.0f}, bf16 {:.0f} TFLOP/s\n", s.tflops_fp32, s.tflops_bf16);
+  fmt::print("  attention fp32 {:.0f}, bf16 {:.0f} TFLOP/s\n", s.tflops_attention_fp32,
+             s.tflops_attention_bf16);
+  fmt::print("  copy      {:.0f} GB/s read and written\n", s.copy_gb_per_s);
+}
+
 int run_doctor(const Options& options) {
   const Machine machine = read_machine();
   std::optional<Speeds> speeds = load_speeds(cpu_kernels().name);
@@ -123,11 +143,14 @@ int run_doctor(const Options& options) {
       save_speeds(*speeds);
     }
   }
-  const Json all = gather(machine, speeds);
+  Json all = gather(machine, speeds);
+  const std::optional<GpuSpeeds> gpu = gpu_speeds(options.measure);
+  all.set("gpu_speeds", gpu ? gpu_speeds_to_json(*gpu) : Json());
   if (options.json) {
     fmt::print("{}\n", all.dump(2));
   } else {
     print_text(all, machine, speeds);
+    if (gpu) print_gpu_speeds(*gpu);
   }
   return 0;
 }

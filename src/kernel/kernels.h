@@ -122,11 +122,13 @@ struct RopeArgs {
   bool inverse;
 };
 
-// Causal attention with grouped key/value heads over the packed qkv; T x T is never stored.
+// Causal attention with grouped key/value heads over the packed qkv; T x T is never stored (by our
+// own kernels; kernel/cuda/attention_pieces.h tells of cuDNN's).
 // Position t of row b attends to positions 0..t below lengths[b]; a position at or past the
 // length gives zero output, lse 0 and gets no gradient. Rows of qkv: H q-heads, G k-heads, G v.
 // A packed row holds several segments: positions[b T + t] counts from 0 in each, and t attends
-// from its segment's first position on. A segment has the bits that it has as a row of its own.
+// from its segment's first position on. A segment has the bits that it has as a row of its own (but
+// for bf16 on a GPU, where cuDNN serves rows and not packed ones). dout of padding must be finite.
 // padding_attends (rows of one segment): a position at or past the length attends to all positions
 // below it, its query has a gradient, and what lies below the length gets gradient through it. With
 // nothing below the length it gives zero as before.

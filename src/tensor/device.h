@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -43,6 +44,7 @@ class Device {
 
   // Memory of the device, zeroed; and memory of the host that both reach fast.
   virtual std::byte* take(int64_t bytes) = 0;
+  virtual int64_t free_bytes() const { return std::numeric_limits<int64_t>::max(); }
   virtual void give_back(std::byte* memory, int64_t bytes) = 0;
   virtual std::byte* take_shared(int64_t bytes) = 0;
   virtual void give_back_shared(std::byte* memory, int64_t bytes) = 0;

@@ -23,6 +23,18 @@ int choose_gpu(const RunConfig& c, int local_rank) {
                   "lower dp or tp, or set WEFT_COMM=cuda_ipc to let ranks share a GPU");
 }
 
+// Tensor cores for bf16 came with compute capability 8.0.
+void check_precision(const RunConfig& c, int number) {
+  const CudaInfo info = read_cuda_info();
+  if (c.train.precision != "bf16" || number >= static_cast<int>(info.gpus.size())) return;
+  const CudaInfo::Gpu& gpu = info.gpus[static_cast<size_t>(number)];
+  if (gpu.major >= 8) return;
+  throw UserError(fmt::format("train.precision is bf16, but {} has compute capability {}.{}: bf16 "
+                              "needs 8.0 or newer",
+                              gpu.name, gpu.major, gpu.minor),
+                  "set train.precision to fp32");
+}
+
 }  // namespace
 
 bool shares_gpus() {
@@ -49,7 +61,9 @@ const Kernels& choose_kernels(const RunConfig& c) {
 Backend open_backend(const RunConfig& c, int local_rank) {
   if (!uses_gpus(c)) return {&cpu_kernels(), &host_device(), nullptr};
   set_gemm_choice(c.parallel.mode == "exact" ? GemmChoice::kExact : GemmChoice::kFast);
-  std::unique_ptr<Device> own = open_cuda_device(choose_gpu(c, local_rank));
+  const int number = choose_gpu(c, local_rank);
+  check_precision(c, number);
+  std::unique_ptr<Device> own = open_cuda_device(number);
   Device* device = own.get();
   return {cuda_kernels(), device, std::move(own)};
 }

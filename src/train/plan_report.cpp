@@ -5,11 +5,13 @@
 #include <map>
 
 #include "base/error.h"
+#include "exec/gpu_speeds.h"
 #include "io/hf_folder.h"
 #include "net/shm_world.h"
 #include "track/progress.h"
 #include "train/backend.h"
 #include "train/engine.h"
+#include "train/room.h"
 #include "train/session.h"
 
 namespace weft {
@@ -81,7 +83,9 @@ int64_t PlanReport::largest_arena() const {
   return most;
 }
 
-int64_t PlanReport::resident() const { return largest_arena() + kProgramBytes; }
+int64_t PlanReport::resident() const {
+  return largest_arena() + (is_on_gpu ? kLibraryBytes : kProgramBytes);
+}
 
 int64_t PlanReport::received() const {
   int64_t bytes = 0;
@@ -102,14 +106,19 @@ PlanReport plan_layout(const RunConfig& c, const Model& model, const std::option
   r.is_packed = c.data.layout == "pack";
   r.classes = find_rank_classes(c, model, r.layout);
   const Kernels& kernels = choose_kernels(c);
+  r.is_on_gpu = kernels.device != nullptr;
   for (int rank : r.classes.first) {
     const auto plans = make_engine_plans(c, model, r.layout, rank, kernels, r.threads);
     r.plans.push_back({memory_parts(plans->train, plans->layout),
                        plans->train.pass_flops * static_cast<double>(c.num_passes())});
     if (rank == 0) add_first_rank(*plans, &r);
     if (rank == 0 && with_dump) r.dump = dump_plan(plans->train);
+    // Between GPUs nothing is known of the wire.
+    const bool is_alone = r.is_on_gpu && r.layout.num_ranks() == 1;
+    if (const auto gpu = is_alone ? load_gpu_speeds() : std::nullopt)
+      r.step_ms = estimate_gpu_ms(plans->train, *gpu);
   }
-  r.step_ms = estimate_ms(c, r, speeds);
+  if (!r.is_on_gpu) r.step_ms = estimate_ms(c, r, speeds);
   return r;
 }
 
@@ -233,7 +242,7 @@ std::string PlanReport::to_text() const {
   text +=
       fmt::format("memory of rank 0:\n{}{}\n", memory_text(plans[0].memory), classes_text(*this));
   text += fmt::format("on the wire in one step, by rank 0:\n{}", wire_text(*this));
-  text += fmt::format("\nexpected peak of resident memory{}: {}\n",
+  text += fmt::format("\nexpected peak of {} memory{}: {}\n", is_on_gpu ? "GPU" : "resident",
                       layout.num_ranks() > 1 ? " of a rank" : "", format_bytes(resident()));
   text += fmt::format("expected step: {}\n", describe_step_time(step_ms, layout.num_ranks()));
   return text;

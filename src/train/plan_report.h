@@ -31,6 +31,7 @@ struct PlanReport {
   std::vector<WireItem> wire;  // of one step on rank 0, whose pieces are the largest
   std::optional<double> step_ms;
   std::string dump;  // of rank 0
+  bool is_on_gpu = false;
   bool has_idle_shard = false;
   bool is_longest = false;  // data.layout dynamic: rows are at most so long
   bool is_packed = false;   // attention inside segments costs less than told
@@ -38,7 +39,8 @@ struct PlanReport {
   const RankPlan& of_rank(int rank) const;
   int64_t arena() const { return plans[0].memory.total(); }  // rank 0's
   int64_t largest_arena() const;
-  // Peak memory that we expect of the largest rank: its arena, and what the program itself takes.
+  // Peak memory that we expect of the largest rank: its arena, and what the program itself takes
+  // (on a GPU: what its libraries take there).
   int64_t resident() const;
   int64_t received() const;  // bytes that reach rank 0 from others in one step
 

@@ -137,36 +137,50 @@ TEST(Attention, EveryLevelsGradientAgreesWithRef) {
   }
 }
 
-// A row of a batch must not know its neighbours.
+// A row of a batch must not know its neighbours, forward and backward.
 TEST(Attention, RowsDoNotDependOnTheBatch) {
-  const Case both = {2, 100, 2, 1, 16, {100, 90}};
-  const Case second = {1, 100, 2, 1, 16, {90}};
-  const Buffer qkv = Buffer::random(Dtype::kF32, 2 * 100 * both.width(), 1);
-  Buffer row(Dtype::kF32, 100 * both.width());
-  for (int64_t i = 0; i < row.size(); ++i) row.set(i, qkv[row.size() + i]);
-  Bench bench(2);
-  for (const char* name : available_levels()) {
-    const Outputs whole = forward(both, qkv, *find_kernels(name), bench);
-    const Outputs alone = forward(second, row, *find_kernels(name), bench);
-    for (int64_t i = 0; i < alone[0].size(); ++i) {
-      ASSERT_EQ(alone[0][i], whole[0][alone[0].size() + i]) << name << " at " << i;
+  for (const Dtype dtype : kBothTypes) {
+    const Case both = {2, 100, 2, 1, 16, {100, 90}, dtype};
+    const Case second = {1, 100, 2, 1, 16, {90}, dtype};
+    const auto half = [&](const Buffer& of) {
+      Buffer out(dtype, of.size() / 2);
+      for (int64_t i = 0; i < out.size(); ++i) out.set(i, of[out.size() + i]);
+      return out;
+    };
+    const Buffer qkv = Buffer::random(dtype, 2 * 100 * both.width(), 1);
+    const Buffer dout = Buffer::random(dtype, 2 * 100 * both.H * both.D, 2);
+    Bench bench(2);
+    for (const Kernels* kernels : tested_kernels()) {
+      const Outputs whole = forward(both, qkv, *kernels, bench);
+      const Outputs alone = forward(second, half(qkv), *kernels, bench);
+      const Buffer dwhole = backward(both, qkv, whole, dout, *kernels, bench);
+      const Buffer dalone = backward(second, half(qkv), alone, half(dout), *kernels, bench);
+      EXPECT_TRUE(alone[0].same_bits(half(whole[0]))) << kernels->name << dtype_name(dtype);
+      EXPECT_TRUE(dalone.same_bits(half(dwhole))) << kernels->name << dtype_name(dtype);
     }
   }
 }
 
+std::vector<const Kernels*> tested_kernels_and_ref() {
+  std::vector<const Kernels*> all = tested_kernels();
+  all.push_back(&ref_kernels());
+  return all;
+}
+
 // A segment of a packed row has the bits that it has as a row of its own, forward and backward, at
-// every level and in ref.
+// every level and in ref. A GPU's bf16 alone has not: there cuDNN serves rows, and packed ones our
+// own kernel.
 TEST(Attention, ASegmentIsARow) {
   const std::vector<int> segments = {70, 1, 129, 40};
   for (const Dtype dtype : kBothTypes) {
     const Case whole = packed({1, 256, 4, 2, 16, {}, dtype}, {segments});
     const Buffer qkv = Buffer::random(dtype, whole.T * whole.width(), 1);
     const Buffer dout = Buffer::random(dtype, whole.T * whole.H * whole.D, 2);
-    std::vector<const char*> names = available_levels();
-    names.push_back("ref");
     Bench bench(2);
-    for (const char* name : names) {
-      const Kernels& kernels = *find_kernels(name);
+    for (const Kernels* tested : tested_kernels_and_ref()) {
+      const Kernels& kernels = *tested;
+      const std::string name = kernels.name;
+      if (name == "cuda" && dtype == Dtype::kBf16) continue;
       const Outputs all = forward(whole, qkv, kernels, bench);
       const Buffer dqkv = backward(whole, qkv, all, dout, kernels, bench);
       int64_t begin = 0;
@@ -208,11 +222,10 @@ TEST(Attention, SegmentsDoNotLeak) {
     }
     return false;
   };
-  std::vector<const char*> names = available_levels();
-  names.push_back("ref");
   Bench bench(1);
-  for (const char* name : names) {
-    const Kernels& kernels = *find_kernels(name);
+  for (const Kernels* tested : tested_kernels_and_ref()) {
+    const Kernels& kernels = *tested;
+    const char* name = kernels.name;
     const Outputs before = forward(c, qkv, kernels, bench),
                   after = forward(c, changed, kernels, bench);
     EXPECT_FALSE(differs(before, after, 0, 30)) << name;
@@ -238,18 +251,18 @@ TEST(Attention, PaddingAttendsToItsRow) {
       for (int64_t i = c.H * c.D; i < c.width(); ++i) changed.set(t * c.width() + i, 3.0);
     }
     const int64_t row = c.H * c.D;
-    std::vector<const char*> names = available_levels();
-    names.push_back("ref");
     Bench bench(2);
-    for (const char* name : names) {
-      const Kernels& kernels = *find_kernels(name);
+    for (const Kernels* tested : tested_kernels_and_ref()) {
+      const Kernels& kernels = *tested;
+      const char* name = kernels.name;
+      const bool is_cudnn = std::string(name) == "cuda" && dtype == Dtype::kBf16;
       const Outputs with = forward(c, qkv, kernels, bench);
       const Outputs other = forward(c, changed, kernels, bench);
       const Outputs plain = forward(without, qkv, kernels, bench);
       for (int64_t i = 0; i < c.B * c.T * row; ++i) {
         const bool is_row = i < 70 * row, is_empty = i >= c.T * row;
         ASSERT_EQ(with[0][i], other[0][i]) << name << " at " << i;
-        if (is_row || is_empty) {
+        if ((is_row || is_empty) && !is_cudnn) {
           ASSERT_EQ(with[0][i], plain[0][i]) << name << " at " << i;
         }
       }
@@ -281,20 +294,23 @@ TEST(Attention, GradientOfRefIsTheDifference) {
 
 // A prompt, then single positions, must give what attention over the whole gives.
 TEST(Attention, CachedAgreesWithRef) {
+  struct Sizes {
+    int64_t T, D;
+  };
   for (const Dtype dtype : kBothTypes) {
-    for (const int64_t T : {1, 3, 70}) {
-      const Case c = {2,    T, 4, 2, 16, {static_cast<int32_t>(T), static_cast<int32_t>(T / 2)},
-                      dtype};
+    for (const auto [T, D] :
+         {Sizes{1, 16}, {3, 16}, {70, 16}, {2, 10}, {2, 80}, {3, 128}, {1, 256}}) {
+      const Case c = {2, T, 4, 2, D, {static_cast<int32_t>(T), static_cast<int32_t>(T / 2)}, dtype};
       const int64_t max_positions = 140;
       const TestVector<int32_t> starts = {65, 0};
       const Buffer qkv = Buffer::random(dtype, c.B * T * c.width(), 1);
       const Buffer cache = Buffer::random(dtype, c.B * max_positions * c.G * c.D, 2);
       compare_levels(
-          fmt::format("cached attention T {} {}", T, dtype_name(dtype)),
+          fmt::format("cached attention T {} D {} {}", T, D, dtype_name(dtype)),
           [&](const Kernels& kernels, Bench& bench) {
-            Buffer k = cache, v = cache, out(dtype, c.B * T * c.H * c.D);
+            Buffer k = cache, v = cache, out(dtype, c.B * c.T * c.H * c.D);
             const CachedAttentionArgs args = {.B = c.B,
-                                              .T = T,
+                                              .T = c.T,
                                               .H = c.H,
                                               .G = c.G,
                                               .D = c.D,

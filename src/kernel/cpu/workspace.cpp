@@ -14,11 +14,6 @@ void check_workspace(const char* op, size_t wanted, size_t got) {
   throw BugError(fmt::format("{} needs {} bytes of workspace, got {}", op, wanted, got));
 }
 
-void check_head_dim(int64_t D, int64_t most) {
-  if (D >= 1 && D <= most) return;
-  throw BugError(fmt::format("attention has head dims from 1 to {} here, got {}", most, D));
-}
-
 void sort_keys(uint64_t* keys, int64_t n) { std::sort(keys, keys + n); }
 
 }  // namespace weft

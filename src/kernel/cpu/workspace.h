@@ -1,4 +1,4 @@
-// kernel/cpu/workspace.h: what kernels share that no instruction level and no CUDA compiles.
+// kernel/cpu/workspace.h: what the CPU kernels share that no instruction level compiles.
 #pragma once
 
 #include <cstddef>
@@ -8,9 +8,6 @@ namespace weft {
 
 // BugError unless a kernel was given the scratch that it asked for.
 void check_workspace(const char* op, size_t wanted, size_t got);
-
-// BugError unless 1 <= D <= most.
-void check_head_dim(int64_t D, int64_t most);
 
 // Sorts n keys upwards. No memory is taken.
 void sort_keys(uint64_t* keys, int64_t n);

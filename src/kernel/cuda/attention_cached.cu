@@ -5,8 +5,8 @@
 // of m and l) over its keys; at the end the groups' results are scaled to the overall maximum and
 // added in order of the groups.
 #include <cmath>
+#include <type_traits>
 
-#include "kernel/cpu/workspace.h"
 #include "kernel/cuda/dispatch.h"
 #include "kernel/cuda/launch.h"
 #include "kernel/cuda/ops.h"
@@ -116,7 +116,7 @@ __global__ void __launch_bounds__(kThreads)
 // fn(integral constant): elements of a head that one lane of a group holds.
 template <typename Fn>
 void with_elements(int64_t D, const Fn& fn) {
-  check_head_dim(D, 256);
+  if (D > 256) refuse("attention on a GPU has head dims up to 256");
   if (D <= 64) {
     fn(std::integral_constant<int, 8>{});
   } else if (D <= 128) {

@@ -286,8 +286,8 @@ size_t lse_bytes(int64_t B, int64_t H, int64_t T) {
 // By shape alone. One position is not worth a graph, and cuDNN's backward refuses it.
 template <typename Args>
 bool may_take(const Args& args) {
-  return args.dtype == Dtype::kBf16 && args.positions == nullptr && args.T > 1 && args.D % 8 == 0 &&
-         args.D <= 256 && args.H % args.G == 0 &&
+  return args.dtype == Dtype::kBf16 && !args.positions && !args.padding_attends && args.T > 1 &&
+         args.D % 8 == 0 && args.D <= 256 && args.H % args.G == 0 &&
          attention_pieces(args.B, args.T, args.H, args.G, args.D).bytes > 0;
 }
 

@@ -4,7 +4,6 @@
 #include <initializer_list>
 #include <type_traits>
 
-#include "kernel/cpu/workspace.h"
 #include "kernel/cuda/attention_tiles.h"
 #include "kernel/cuda/dispatch.h"
 #include "kernel/cuda/launch.h"
@@ -14,7 +13,7 @@ namespace weft::cuda {
 // fn(Value, integral constant kD): the smallest kD that holds D.
 template <typename Fn>
 void with_attention_shape(Dtype dtype, int64_t D, const Fn& fn) {
-  check_head_dim(D, 256);
+  if (D > 256) refuse("attention on a GPU has head dims up to 256");
   with_type(dtype, [&](auto value) {
     if (D <= 32) {
       fn(value, std::integral_constant<int, 32>{});
@@ -37,6 +36,7 @@ Heads heads_of(const Args& args, std::initializer_list<const void*> addresses) {
           .D = static_cast<int>(args.D),
           .columns = static_cast<int>(ceil_div(args.D, 16) * 16),
           .vectored = is_vectored<Value>(args.D, addresses),
+          .padding_attends = args.padding_attends,
           .lengths = args.lengths,
           .positions = args.positions};
 }

@@ -91,7 +91,8 @@ __global__ void __launch_bounds__(Forward<Value, kD>::kThreads)
   const int g = h / (heads.H / heads.G);
   // The last queries have most to do: they begin first.
   const int first = static_cast<int>(gridDim.x - 1 - blockIdx.x) * F::kRows;
-  const int length = heads.length(b), end = min(first + F::kRows, length);
+  const int length = heads.length(b), num_queries = heads.num_queries(length);
+  const int end = min(first + F::kRows, num_queries);
   const int64_t width = heads.width();
   const Value* row = qkv + int64_t{b} * heads.T * width;
   const Rows<Value> q = {row + h * heads.D, width};
@@ -109,10 +110,11 @@ __global__ void __launch_bounds__(Forward<Value, kD>::kThreads)
   for (int t = first; t < end; t = next) {  // one segment after the other
     const int begin = heads.begin(b, t);
     next = heads.end_of_segment(b, t, end);
-    for (int key = begin; key < next; key += F::kBlock) {
+    const int last = min(next, length);  // behind the last key
+    for (int key = begin; key < last; key += F::kBlock) {
       __syncthreads();
-      load_tile<F::kLd>(k_tile, k, key, F::kBlock, next, heads);
-      load_tile<F::kLd>(v_tile, v, key, F::kBlock, next, heads);
+      load_tile<F::kLd>(k_tile, k, key, F::kBlock, last, heads);
+      load_tile<F::kLd>(v_tile, v, key, F::kBlock, last, heads);
       __syncthreads();
       // A warp none of whose queries sees any of these keys has nothing to do.
       if (warp_first + 15 < key || warp_first + 15 < t || warp_first >= next) continue;
@@ -124,7 +126,7 @@ __global__ void __launch_bounds__(Forward<Value, kD>::kThreads)
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
           const int at = query[i / 2], j = key + n * 8 + lane % 4 * 2 + i % 2;
-          const bool is_seen = at >= t && at < next && j <= at;
+          const bool is_seen = at >= t && at < next && j <= at && j < last;
           scores[n][i] = is_seen ? score(scores[n][i], h, at, j) : -INFINITY;
         }
       }
@@ -142,17 +144,16 @@ __global__ void __launch_bounds__(Forward<Value, kD>::kThreads)
     const int t = query[half];
     const float l = quad_sum(state.l[half]);
     if (t >= heads.T) continue;
-    const bool is_padding = t >= length;
-    Value* to = out + ((int64_t{b} * heads.T + t) * heads.H + h) * heads.D;
+    const bool is_padding = t >= num_queries;
 #pragma unroll
     for (int n = 0; n < kTiles; ++n) {
 #pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        const int d = n * 8 + lane % 4 * 2 + i;
-        if (d >= heads.D) continue;
-        store_one(to + d, is_padding ? 0.0f : state.out[n][2 * half + i] / l);
+      for (int i = 2 * half; i < 2 * half + 2; ++i) {
+        state.out[n][i] = is_padding ? 0.0f : state.out[n][i] / l;
       }
     }
+    put_row(out + ((int64_t{b} * heads.T + t) * heads.H + h) * heads.D, state.out, half, 0,
+            heads.D);
     if (lse != nullptr && lane % 4 == 0) {
       lse[heads.statistic(b, h, t)] = is_padding ? 0.0f : state.m[half] + logf(l);
     }

@@ -12,6 +12,7 @@
 #include "kernel/cuda/attention.h"
 #include "kernel/cuda/attention_launch.h"
 #include "kernel/cuda/attention_tiles.h"
+#include "kernel/cuda/reduce.h"
 
 namespace weft::cuda {
 namespace {
@@ -49,7 +50,7 @@ struct Tensors {
   }
 };
 
-// delta[b, h, t] = dout · out, a warp each; 0 where t is padding.
+// delta[b, h, t] = dout · out, a warp each; 0 where t does not attend.
 constexpr int kDeltaThreads = 256;
 template <typename Value>
 __global__ void attention_delta_kernel(Heads heads, int64_t count, const Value* out,
@@ -62,23 +63,9 @@ __global__ void attention_delta_kernel(Heads heads, int64_t count, const Value* 
   for (int d = lane_of_warp(); d < heads.D; d += 32) {
     sum = fmaf(load_one(out + i * heads.D + d), load_one(dout + i * heads.D + d), sum);
   }
-  for (int by = 16; by > 0; by /= 2) sum += __shfl_xor_sync(~0u, sum, by);
+  sum = warp_sum(sum);
   if (lane_of_warp() == 0) {
-    delta[heads.statistic(b, h, t)] = t < heads.length(b) ? sum : 0.0f;
-  }
-}
-
-// Rows r and r + 8 of a warp's result, as far as they are in the tensor.
-template <int kTiles, typename Value>
-__device__ __forceinline__ void put_row(Value* to, const float (&c)[kTiles][4], int half, int first,
-                                        int D) {
-#pragma unroll
-  for (int n = 0; n < kTiles; ++n) {
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const int d = first + n * 8 + lane_of_warp() % 4 * 2 + i;
-      if (d < D) store_one(to + d, c[n][2 * half + i]);
-    }
+    delta[heads.statistic(b, h, t)] = t < heads.num_queries(heads.length(b)) ? sum : 0.0f;
   }
 }
 
@@ -97,7 +84,7 @@ __global__ void __launch_bounds__(Backward<Value, kD>::kThreads)
   const int b = static_cast<int>(blockIdx.z), h = static_cast<int>(blockIdx.y);
   const int g = h / (heads.H / heads.G);
   const int first = static_cast<int>(gridDim.x - 1 - blockIdx.x) * K::kRows;
-  const int length = heads.length(b), end = min(first + K::kRows, length);
+  const int length = heads.length(b), end = min(first + K::kRows, heads.num_queries(length));
   const Rows<Value> k = tensors.head(heads, b, heads.H + g);
   const Rows<Value> v = tensors.head(heads, b, heads.H + heads.G + g);
 
@@ -119,10 +106,11 @@ __global__ void __launch_bounds__(Backward<Value, kD>::kThreads)
   for (int t = first; t < end; t = next) {  // one segment after the other
     const int begin = heads.begin(b, t);
     next = heads.end_of_segment(b, t, end);
-    for (int key = begin; key < next; key += K::kBlock) {
+    const int last = min(next, length);  // behind the last key
+    for (int key = begin; key < last; key += K::kBlock) {
       __syncthreads();
-      load_tile<K::kLd>(k_tile, k, key, K::kBlock, next, heads);
-      load_tile<K::kLd>(v_tile, v, key, K::kBlock, next, heads);
+      load_tile<K::kLd>(k_tile, k, key, K::kBlock, last, heads);
+      load_tile<K::kLd>(v_tile, v, key, K::kBlock, last, heads);
       __syncthreads();
       if (warp_first + 15 < key || warp_first + 15 < t || warp_first >= next) continue;
       float s[kKeyTiles][4], dp[kKeyTiles][4];
@@ -135,7 +123,7 @@ __global__ void __launch_bounds__(Backward<Value, kD>::kThreads)
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
           const int at = query[i / 2], j = key + n * 8 + lane % 4 * 2 + i % 2;
-          const bool is_seen = at >= t && at < next && j <= at;
+          const bool is_seen = at >= t && at < next && j <= at && j < last;
           const float p = exp_for(Value{}, score(s[n][i], h, at, j) - lse[i / 2]);
           s[n][i] = is_seen ? p * (dp[n][i] - delta[i / 2]) * score.scale : 0.0f;
         }
@@ -174,7 +162,7 @@ __global__ void __launch_bounds__(Backward<Value, kD>::kThreads)
   const int columns = heads.columns - column;
   const int first = static_cast<int>(blockIdx.x / kParts) * K::kRows;
   const int length = heads.length(b), end = min(first + K::kRows, length);
-  const int group = heads.H / heads.G;
+  const int num_queries = heads.num_queries(length), group = heads.H / heads.G;
 
   const int lane = lane_of_warp(), warp_row = static_cast<int>(threadIdx.x) / 32 * 16;
   const int warp_first = first + warp_row;
@@ -194,15 +182,15 @@ __global__ void __launch_bounds__(Backward<Value, kD>::kThreads)
     for (int h = g * group; h < (g + 1) * group; ++h) {
       // From the block that holds query j on: those before see no key from j on.
       for (int query = begin + (j - begin) / K::kBlock * K::kBlock;
-           query < length && heads.begin(b, query) == begin; query += K::kBlock) {
+           query < num_queries && heads.begin(b, query) == begin; query += K::kBlock) {
         __syncthreads();
-        load_tile<K::kLd>(q_tile, tensors.head(heads, b, h), query, K::kBlock, length, heads);
-        load_tile<K::kLd>(dout_tile, tensors.dout_head(heads, b, h), query, K::kBlock, length,
+        load_tile<K::kLd>(q_tile, tensors.head(heads, b, h), query, K::kBlock, num_queries, heads);
+        load_tile<K::kLd>(dout_tile, tensors.dout_head(heads, b, h), query, K::kBlock, num_queries,
                           heads);
         for (int i = static_cast<int>(threadIdx.x); i < K::kBlock; i += K::kThreads) {
           const int t = query + i;
           const int64_t at = heads.statistic(b, h, t);
-          const bool is_there = t < length && heads.begin(b, t) == begin;
+          const bool is_there = t < num_queries && heads.begin(b, t) == begin;
           lse[i] = is_there ? tensors.lse[at] : kNothing;
           delta[i] = is_there ? tensors.delta[at] : 0.0f;
         }

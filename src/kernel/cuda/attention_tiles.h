@@ -45,12 +45,17 @@ struct Heads {
   int T, H, G, D;
   int columns;    // D up to a multiple of 16
   bool vectored;  // rows can be read 16 bytes at a time
+  bool padding_attends;
   const int32_t* lengths;
   const int32_t* positions;
 
   __device__ int64_t width() const { return int64_t{H + 2 * G} * D; }
   __device__ int length(int b) const { return max(0, min(lengths[b], T)); }
-  // Of the segment that position t < length is in.
+  // Queries below this one attend; keys are those below the length.
+  __device__ int num_queries(int length) const {
+    return padding_attends && length > 0 ? T : length;
+  }
+  // Of the segment that query t is in.
   __device__ int begin(int b, int t) const {
     return positions == nullptr ? 0 : t - positions[int64_t{b} * T + t];
   }
@@ -189,6 +194,24 @@ __device__ __forceinline__ void put_tile(Value* to, int ld, const float (&c)[kTi
   for (int n = 0; n < kTiles; ++n) {
     put_pair(to + n * 8, c[n][0], c[n][1]);
     put_pair(to + 8 * ld + n * 8, c[n][2], c[n][3]);
+  }
+}
+
+// Row r (half 0) or r + 8 (half 1) of a warp's result into a row of D elements, from column `first`
+// on: pairs go together where D is even, and so all addresses of pairs too.
+template <int kTiles, typename Value>
+__device__ __forceinline__ void put_row(Value* to, const float (&c)[kTiles][4], int half, int first,
+                                        int D) {
+#pragma unroll
+  for (int n = 0; n < kTiles; ++n) {
+    const int d = first + n * 8 + lane_of_warp() % 4 * 2;
+    const float x = c[n][2 * half], y = c[n][2 * half + 1];
+    if (d + 1 < D && D % 2 == 0) {
+      put_pair(to + d, x, y);
+    } else {
+      if (d < D) store_one(to + d, x);
+      if (d + 1 < D) store_one(to + d + 1, y);
+    }
   }
 }
 

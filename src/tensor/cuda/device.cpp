@@ -97,6 +97,11 @@ class CudaDevice : public Device {
     return static_cast<std::byte*>(at);
   }
   void give_back(std::byte* memory, int64_t) override { cudaFree(memory); }
+  int64_t free_bytes() const override {
+    size_t available = 0, all = 0;
+    check(cudaMemGetInfo(&available, &all), "cudaMemGetInfo");
+    return static_cast<int64_t>(available);
+  }
 
   std::byte* take_shared(int64_t bytes) override {
     void* at = nullptr;

@@ -87,4 +87,12 @@ const DeviceKernels& emulated_device_kernels() {
   return table;
 }
 
+void emulated_zero_padding(const Context& context, const AttentionArgs& args) {
+  cuda::zero_padding(context, args.B, args.T, args.H * args.D, args.dtype, args.lengths, args.out,
+                     args.H, args.lse);
+}
+void emulated_raise_padding_lse(const Context& context, const AttentionArgs& args, float* to) {
+  cuda::raise_padding_lse(context, args.B, args.H, args.T, args.lengths, args.lse, to);
+}
+
 }  // namespace weft

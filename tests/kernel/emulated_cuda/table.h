@@ -9,4 +9,8 @@ namespace weft {
 const Kernels& emulated_kernels();
 const DeviceKernels& emulated_device_kernels();
 
+// What is done beside cuDNN's attention for the sake of padding (kernel/cuda/attention.h).
+void emulated_zero_padding(const Context&, const AttentionArgs&);
+void emulated_raise_padding_lse(const Context&, const AttentionArgs&, float* to);
+
 }  // namespace weft

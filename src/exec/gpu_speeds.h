@@ -1,0 +1,37 @@
+// exec/gpu_speeds.h: how fast a GPU multiplies, attends and copies: measured once, kept for
+// estimates.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "base/json.h"
+#include "exec/plan.h"
+#include "tensor/device.h"
+
+namespace weft {
+
+struct GpuSpeeds {
+  std::string gpu;                                              // what was measured
+  double tflops_fp32 = 0, tflops_bf16 = 0;                      // matrix products
+  double tflops_attention_fp32 = 0, tflops_attention_bf16 = 0;  // forward and backward together
+  double copy_gb_per_s = 0;                                     // bytes read plus bytes written
+};
+
+// Takes some seconds: long enough for the clocks that a training run has.
+GpuSpeeds measure_gpu_speeds(const Kernels& kernels, Device* device);
+
+Json gpu_speeds_to_json(const GpuSpeeds& speeds);
+// Beside the CPU's (exec/speeds.h); empty where there is no home.
+std::filesystem::path gpu_speeds_path();
+void save_gpu_speeds(const GpuSpeeds& speeds,
+                     const std::filesystem::path& path = gpu_speeds_path());
+// Nothing where none were kept or the file is damaged.
+std::optional<GpuSpeeds> load_gpu_speeds(const std::filesystem::path& path = gpu_speeds_path());
+
+// Milliseconds of one optimizer step of one rank: products and attention at their speeds, all other
+// nodes at the speed of a copy of what they touch.
+double estimate_gpu_ms(const Plan& plan, const GpuSpeeds& speeds);
+
+}  // namespace weft

@@ -1,0 +1,15 @@
+// train/room.h: a run that does not fit its GPU is refused before it takes anything.
+#pragma once
+
+#include "tensor/device.h"
+#include "train/run_config.h"
+
+namespace weft {
+
+// Memory that libraries take beside the arena once they run: modules, handles, their own scratch.
+inline constexpr int64_t kLibraryBytes = int64_t{512} << 20;
+
+// UserError with both numbers and the nearest layout that fits.
+void check_room(const RunConfig& config, int64_t arena_bytes, const Device& device);
+
+}  // namespace weft

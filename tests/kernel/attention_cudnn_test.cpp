@@ -1,0 +1,88 @@
+// tests/kernel/attention_cudnn_test.cpp: what stands around cuDNN's attention, without cuDNN.
+//
+// On a GPU cuDNN is not told of padding (kernel/cuda/attention_cudnn.cpp). Here ref plays its part,
+// with all rows full, and must end where ref with lengths ends.
+#include "kernel/cuda/attention_pieces.h"
+#include "tests/kernel/common.h"
+#include "tests/kernel/emulated_cuda/table.h"
+
+namespace weft {
+namespace {
+
+TEST(AttentionCudnn, PaddingNeedsNoMask) {
+  const int64_t B = 3, T = 21, H = 4, G = 2, D = 8, width = (H + 2 * G) * D;
+  const TestVector<int32_t> lengths = {21, 9, 0}, full(3, 21);
+  for (const Dtype dtype : kBothTypes) {
+    const Buffer qkv = Buffer::random(dtype, B * T * width, 1);
+    const Buffer dout = Buffer::random(dtype, B * T * H * D, 2);
+    Buffer out(dtype, B * T * H * D), lse(Dtype::kF32, B * H * T), want_out = out, want_lse = lse;
+    Bench bench(1);
+    AttentionArgs args = {.B = B,
+                          .T = T,
+                          .H = H,
+                          .G = G,
+                          .D = D,
+                          .dtype = dtype,
+                          .scale = 0.3f,
+                          .qkv = qkv.data(),
+                          .lengths = lengths.data(),
+                          .out = want_out.data(),
+                          .lse = want_lse.floats()};
+    ref_kernels().attention(bench.context(0), args);
+    args.out = out.data(), args.lse = lse.floats(), args.lengths = full.data();
+    ref_kernels().attention(bench.context(0), args);
+    EXPECT_FALSE(out.same_bits(want_out));
+    args.lengths = lengths.data();
+    emulated_zero_padding(bench.context(0), args);
+    EXPECT_TRUE(out.same_bits(want_out));
+    EXPECT_TRUE(lse.same_bits(want_lse));
+
+    Buffer raised(Dtype::kF32, B * H * T), dqkv(dtype, B * T * width), want_dqkv = dqkv;
+    emulated_raise_padding_lse(bench.context(0), args, raised.floats());
+    EXPECT_TRUE(raised.guard_intact());
+    AttentionBackwardArgs back = {.B = B,
+                                  .T = T,
+                                  .H = H,
+                                  .G = G,
+                                  .D = D,
+                                  .dtype = dtype,
+                                  .scale = 0.3f,
+                                  .qkv = qkv.data(),
+                                  .lengths = lengths.data(),
+                                  .out = out.data(),
+                                  .dout = dout.data(),
+                                  .lse = lse.floats(),
+                                  .dqkv = want_dqkv.data()};
+    ref_kernels().attention_backward(bench.context(0), back);
+    back.dqkv = dqkv.data(), back.lengths = full.data();
+    ref_kernels().attention_backward(bench.context(0), back);
+    EXPECT_FALSE(dqkv.same_bits(want_dqkv)) << "padding must not be without effect";
+    back.lse = raised.floats();
+    ref_kernels().attention_backward(bench.context(0), back);
+    for (int64_t i = 0; i < dqkv.size(); ++i) ASSERT_EQ(dqkv[i], want_dqkv[i]) << "at " << i;
+  }
+}
+
+TEST(AttentionCudnn, PiecesCoverTheBatchWithinTheirBounds) {
+  struct Sizes {
+    int64_t B, T, H, G, D, rows, groups;
+  };
+  for (const Sizes& s : {Sizes{8, 1024, 14, 2, 64, 8, 2},
+                         {4, 2048, 28, 4, 128, 4, 4},
+                         {64, 1024, 14, 2, 64, 32, 2},
+                         {5, 2048, 28, 4, 128, 3, 4},
+                         {2, 8192, 28, 4, 128, 1, 1},
+                         {2, 4096, 28, 4, 128, 1, 4},
+                         {1, 2, 1, 1, 8, 1, 1}}) {
+    const cuda::AttentionPieces pieces = cuda::attention_pieces(s.B, s.T, s.H, s.G, s.D);
+    EXPECT_EQ(pieces.rows, s.rows) << s.T;
+    EXPECT_EQ(pieces.groups, s.groups) << s.T;
+    const int64_t scores = pieces.rows * pieces.groups * (s.H / s.G) * s.T * s.T * 2;
+    EXPECT_LE(scores, cuda::kPieceBytes);
+    EXPECT_GT(static_cast<int64_t>(pieces.bytes), scores);
+  }
+  EXPECT_EQ(cuda::attention_pieces(1, 32768, 28, 4, 128).bytes, 0u);  // 15 GB of scores
+}
+
+}  // namespace
+}  // namespace weft

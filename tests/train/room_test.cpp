@@ -1,0 +1,74 @@
+// tests/train/room_test.cpp: what does not fit a GPU is refused with numbers and a way out.
+#include "train/room.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "base/error.h"
+#include "tests/fake_device.h"
+
+namespace weft {
+namespace {
+
+class SmallDevice : public testing::FakeDevice {
+ public:
+  explicit SmallDevice(int64_t bytes) : bytes_(bytes) {}
+  int64_t free_bytes() const override { return bytes_; }
+
+ private:
+  int64_t bytes_;
+};
+
+class Room : public ::testing::Test {
+ protected:
+  Room() {
+    std::filesystem::create_directories(folder_);
+    std::ofstream(folder_ / "config.json")
+        << R"({"architectures": ["LlamaForCausalLM"], "hidden_size": 512,
+               "intermediate_size": 2048, "num_hidden_layers": 2, "num_attention_heads": 8,
+               "num_key_value_heads": 4, "vocab_size": 32000, "tie_word_embeddings": false})";
+    config_.model.path = folder_.string();
+    config_.model.init = "random";
+    config_.launch.device = "cpu";
+    config_.data.seq_length = 128;
+    config_.train.global_batch = 8;
+  }
+  ~Room() override { std::filesystem::remove_all(folder_); }
+
+  std::string complaint(int64_t arena, int64_t available) const {
+    const SmallDevice device(available);
+    try {
+      check_room(config_, arena, device);
+    } catch (const UserError& e) {
+      return std::string(e.what()) + "\n" + e.hint();
+    }
+    return "";
+  }
+
+  std::filesystem::path folder_ =
+      std::filesystem::temp_directory_path() / ("weft-room-" + std::to_string(::getpid()));
+  RunConfig config_;
+};
+
+TEST_F(Room, WhatFitsIsTaken) {
+  EXPECT_EQ(complaint(1000, kLibraryBytes + 1000), "");
+  EXPECT_NE(complaint(1001, kLibraryBytes + 1000), "");
+}
+
+TEST_F(Room, TheNearestLayoutIsNamed) {
+  const int64_t arena = int64_t{600} << 20;
+  const std::string told = complaint(arena, kLibraryBytes + arena / 3);
+  EXPECT_NE(told.find(std::to_string(arena)), std::string::npos) << told;
+  EXPECT_NE(told.find(std::to_string(kLibraryBytes + arena / 3)), std::string::npos) << told;
+  EXPECT_NE(told.find("GPUs of this size fits"), std::string::npos) << told;
+}
+
+TEST_F(Room, NothingFitsInNothing) {
+  EXPECT_NE(complaint(1000, kLibraryBytes + 1).find("no layout of up to 32 GPUs"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace weft
