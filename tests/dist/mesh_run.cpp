@@ -93,6 +93,7 @@ class Job {
     if (run_.nccl) {
       auto own = std::make_unique<FakeDevice>();
       fake = own.get();
+      if (run_.fault) run_.fault(*fake);
       backend.own = std::move(own);
       backend.device = fake;
       backend.kernels = &queued_kernels();
