@@ -125,8 +125,8 @@ void add_up(const Context& context, const SumCall& call) {
 void fill_test_operand(const Context& context, const TestOperand& operand) {
   const int64_t count = operand.lines * operand.k;
   const dim3 blocks(static_cast<unsigned>(std::min<int64_t>(1024, ceil_div(count, kThreads))));
-  auto* kernel = operand.dtype == Dtype::kBf16 ? test_operand_kernel<uint16_t>
-                                               : test_operand_kernel<float>;
+  auto* kernel =
+      operand.dtype == Dtype::kBf16 ? test_operand_kernel<uint16_t> : test_operand_kernel<float>;
   launch(context, "gemm test operand", kernel, blocks, dim3(kThreads), 0, operand);
 }
 

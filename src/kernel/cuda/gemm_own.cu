@@ -29,8 +29,8 @@ struct Lines {
   int64_t line_stride, k_stride;
 };
 
-// What a thread carries of slices of kLines lines: lanes follow what follows in memory. Its elements
-// are steps of either lines or k apart.
+// What a thread carries of slices of kLines lines: lanes follow what follows in memory. Its
+// elements are steps of either lines or k apart.
 template <typename In, int kLines>
 struct Slices {
   static constexpr int kEach = kLines * kDepth / kThreads;
