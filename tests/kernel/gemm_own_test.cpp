@@ -5,6 +5,7 @@
 #include <cstring>
 #include <random>
 
+#include "kernel/cpu/level.h"
 #include "kernel/kernels.h"
 #include "tests/kernel/emulated_cuda/grid.h"
 #include "tests/kernel/planned_gemm.h"
@@ -148,8 +149,9 @@ TEST_F(GemmOwn, HasTheBitsOfTheCpu) {
   g.b.part[0] = cpu.a.at(), g.b.rows[0] = p.m, g.b.ld = p.lda;
   g.c.part[0] = cpu.d.at(), g.c.rows[0] = p.n, g.c.ld = p.ldd;
   ThreadPool pool(1);
-  std::vector<std::byte> workspace(cpu_kernels().gemm_workspace(g, 1));
-  cpu_kernels().gemm(Context{&pool, workspace.data(), workspace.size(), nullptr}, g);
+  const Kernels& level = *find_kernels(available_levels().back());
+  std::vector<std::byte> workspace(level.gemm_workspace(g, 1));
+  level.gemm(Context{&pool, workspace.data(), workspace.size(), nullptr}, g);
   EXPECT_TRUE(own.d == cpu.d);
 }
 

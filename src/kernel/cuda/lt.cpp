@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "kernel/cuda_options.h"
 
 namespace weft::cuda {
 namespace {
@@ -21,7 +22,7 @@ void check(cublasStatus_t status, const char* what, const LtProblem* problem = n
   // The device's trouble, or what weft should not have asked for.
   if (status == CUBLAS_STATUS_EXECUTION_FAILED || status == CUBLAS_STATUS_ALLOC_FAILED ||
       status == CUBLAS_STATUS_NOT_INITIALIZED || status == CUBLAS_STATUS_INTERNAL_ERROR) {
-    throw RunError(text);
+    throw PeerError(text);
   }
   throw BugError(text);
 }
@@ -223,3 +224,9 @@ bool try_multiply(const Lt& lt, const LtCall& call, const LtPrepared& prepared,
 }
 
 }  // namespace weft::cuda
+
+std::string weft::cuda_libraries() {
+  const std::string cudnn = cudnn_version();
+  return fmt::format("cuBLASLt {}, {}", cublasLtGetVersion(),
+                     cudnn.empty() ? "no cuDNN" : "cuDNN " + cudnn);
+}

@@ -62,7 +62,7 @@ TEST_F(EmulatedCuda, LanesExchangeTheirValues) {
     });
     for (unsigned i = 0; i < 96; ++i) {
       const unsigned warp = i / 32;
-      EXPECT_EQ(sums[i], 496.0 + warp * 1024.0);
+      EXPECT_EQ(sums[i], 496.0 + 1024.0 * warp);
       EXPECT_EQ(downs[i], i % 8 < 5 ? i + 3 : i);
       EXPECT_EQ(ballots[i], 0x55555555u);
     }
