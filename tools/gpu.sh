@@ -24,10 +24,12 @@ build)
   make_targets weft test_kernel test_golden test_dist test_comm
   ;;
 test)
-  make_targets test_kernel test_golden test_dist
+  make_targets weft test_kernel test_golden test_dist test_comm
+  "$build/weft" doctor --json | grep -q '"capability"' || { echo "gpu.sh: no GPU can be used here"; exit 1; }
   "$build/tests/test_kernel" --gtest_brief=1
   "$build/tests/test_golden" --gtest_brief=1 --gtest_filter='*_cuda'
-  "$build/tests/test_dist" --gtest_brief=1 --gtest_filter='*Gpu*'
+  "$build/tests/test_dist" --gtest_brief=1 --gtest_filter='*Gpu*/cuda_qwen2*:*Gpu*/cuda_llama*'
+  "$build/tests/test_comm" --gtest_brief=1 --gtest_filter='*Nccl*'
   ;;
 bench)
   make_targets weft

@@ -9,6 +9,7 @@
 #include "launch/rank_context.h"
 #include "net/interface.h"
 #include "track/run_files.h"
+#include "train/backend.h"
 #include "train/engine.h"
 #include "train/trainer.h"
 
@@ -46,6 +47,7 @@ int supervise(const RunFile& file, const TrainOptions& options,
               const std::vector<std::string>& argv) {
   const RunConfig& c = file.config();
   check_layout(c);
+  check_backend(c);
   // Ranks that share memory need no network: an interface is looked up where one was named.
   if (file.was_given("launch.interface")) {
     static_cast<void>(address_of_interface(c.launch.interface));

@@ -1,4 +1,6 @@
 // exec/device_run.cpp: nodes of a GPU that are bound otherwise, what is sent, and what is recorded.
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/exact_sum.h"
 #include "exec/device_finish.h"
@@ -10,13 +12,15 @@
 namespace weft {
 namespace {
 
-// A list's calls depend on the pass: the first stores gradients, later ones add; sums in a fixed
-// order go to places of their own each pass.
-int variant_of(const Graph& graph, const StepScalars& s) {
-  bool counts_passes = false;
-  for (const Node& n : graph.pass) {
-    counts_passes = counts_passes || n.attr.slots > 0 || n.op == Op::kAllToAll;
-  }
+// Sums in a fixed order go to places of their own each pass.
+bool counts_passes(const Graph& graph) {
+  return std::any_of(graph.pass.begin(), graph.pass.end(),
+                     [](const Node& n) { return n.attr.slots > 0 || n.op == Op::kAllToAll; });
+}
+
+// What makes one run of a list of calls differ from another: the first pass stores gradients, later
+// ones add.
+int variant_of(bool counts_passes, const StepScalars& s) {
   const int pass = counts_passes ? s.pass : s.pass > 0;
   return 2 * pass + (s.is_last_pass ? 1 : 0);
 }
@@ -41,10 +45,11 @@ void Executor::prepare_device(std::byte* tables) {
     input_offsets_[plan_.graph[r].name] = bytes;
     bytes += align_up(value_bytes(plan_.graph[r]));
   }
+  counts_passes_ = counts_passes(plan_.graph);
   input_staging_ = std::make_unique<Staging>(device_, bytes);
   if (plan_.graph.finish.empty()) return;
   device_finish_ = std::make_unique<DeviceFinish>(view, kernels_, plan_.graph.finish);
-  device_finish_->place(device_, tables, context_);
+  tables_ = tables;
   scalar_staging_ = std::make_unique<Staging>(device_, int64_t{sizeof(UpdateScalars)});
 }
 
@@ -105,7 +110,10 @@ void Executor::send_inputs() {
   input_staging_->sent();
 }
 
+// The tables are written when they are first wanted: executors that share the arena and never run
+// their finish list leave them alone.
 void Executor::send_scalars(const StepScalars& scalars) {
+  if (!device_finish_->scalars()) device_finish_->place(device_, tables_, context_);
   *reinterpret_cast<UpdateScalars*>(scalar_staging_->open()) = update_scalars(scalars);
   device_->copy(device_finish_->scalars(), scalar_staging_->open(), int64_t{sizeof(UpdateScalars)});
   scalar_staging_->sent();
@@ -132,8 +140,10 @@ void Executor::queue_all(List& list, const StepScalars& scalars) {
 // The first time the calls are made one by one: libraries choose and build what they run. From the
 // second on they are a recording.
 void Executor::replay(List& list, const StepScalars& scalars) {
-  const int variant = &list == &finish_ ? 0 : variant_of(plan_.graph, scalars);
-  if (meets_on_host(mesh_)) return queue_all(list, scalars);  // which cannot be recorded
+  const int variant = &list == &finish_ ? 0 : variant_of(counts_passes_, scalars);
+  // Who meets on the host cannot be recorded; and of a recording with collectives all ranks must
+  // make one at the same pass.
+  if (meets_on_host(mesh_) || !mesh_.passes_agree) return queue_all(list, scalars);
   const auto found = list.recordings.find(variant);
   if (found == list.recordings.end()) {
     queue_all(list, scalars);

@@ -139,6 +139,8 @@ class Executor {
   List pass_, finish_;
   StepScalars scalars_;  // of the list that is running, for the other lane
   std::vector<int64_t> calls_;
+  std::byte* tables_ = nullptr;  // of a GPU: where its lists of parameters go
+  bool counts_passes_ = false;
   bool has_update_ = false;  // of a GPU: the node that makes all updates is bound
   std::unique_ptr<DeviceFinish> device_finish_;
   std::unique_ptr<DeviceLane> device_lane_;  // null: collectives are in order with the rest

@@ -10,6 +10,8 @@ struct Mesh {
   // Null where this rank is alone on the axis, and while planning.
   Comm* tensor = nullptr;  // collectives of this axis run on the compute thread
   Comm* data = nullptr;    // those marked `beside` on the communication thread, others in finish
+  // Data-parallel ranks make passes of the same lengths at the same time.
+  bool passes_agree = true;
   Comm* copies = nullptr;  // neighbours that hold copies of key/value heads
 };
 

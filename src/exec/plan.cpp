@@ -112,11 +112,11 @@ Plan make_plan(Graph graph, const PlanOptions& options) {
 // Nodes and values are the same, so lifetimes are; sizes are no larger, so nothing that lay apart
 // meets.
 Plan shorten_plan(const Plan& longest, Graph graph) {
-  ensure(graph.values.size() == longest.graph.values.size() &&
-             are_alike(graph.pass, longest.graph.pass) &&
-             are_alike(graph.finish, longest.graph.finish),
-         "a shorter row is another graph");
   Plan plan = begin_plan(std::move(graph), longest.options);
+  ensure(plan.graph.values.size() == longest.graph.values.size() &&
+             are_alike(plan.graph.pass, longest.graph.pass) &&
+             are_alike(plan.graph.finish, longest.graph.finish),
+         "a shorter row is another graph");
   ensure(plan.workspace_bytes <= longest.workspace_bytes, "a shorter row needs more scratch");
   plan.memory = longest.memory;
   for (size_t i = 0; i < plan.graph.values.size(); ++i) {

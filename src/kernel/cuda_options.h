@@ -8,6 +8,9 @@ namespace weft {
 // Of cuDNN, "9.19.0"; empty where the program was built without it.
 std::string cudnn_version();
 
+// The libraries that bits depend on, "cuBLASLt 130100, cuDNN 9.19.0"; empty without CUDA.
+std::string cuda_libraries();
+
 // How an algorithm of the library is chosen for a product that is met for the first time.
 enum class GemmChoice {
   kFast,   // the fastest of the candidates, measured once and kept in a file

@@ -10,8 +10,7 @@
 namespace weft {
 namespace {
 
-// Leading dimensions of copies are multiples of this: 16 bytes of bf16.
-constexpr int64_t kStep = 8;
+constexpr int64_t kStep = kExtentStep;
 constexpr int64_t kPlaceAlignment = 256;
 // The widest block whose fp32 temporary is cut by rows: 2048 rows of it fill kPlanBlockBytes.
 constexpr int64_t kSumColumns = 4096;
@@ -134,7 +133,9 @@ class Planner {
     int64_t columns = g_.N - n;
     if (g_.b_transposed) columns = rows_together(g_.b, n, g_.N, g_.dtype);
     if (g_.K > 0 && !b_fits(n, columns)) columns = std::min(columns, most_packed(g_.K, size_of()));
-    if (may_need_room(n) && g_.M * round_up(columns, kStep) * 4 > kPlanBlockBytes) {
+    columns = without_end(columns);
+    if (may_need_room(n, columns) &&
+        round_up(g_.M, kStep) * round_up(columns, kStep) * 4 > kPlanBlockBytes) {
       columns = std::min(columns, kSumColumns);
     }
     const Operand b = g_.K > 0 ? take_b(n, columns) : Operand{};
@@ -144,6 +145,16 @@ class Planner {
   }
 
   int64_t size_of() const { return dtype_bytes(g_.dtype); }
+
+  // An extent that the library has in steps of kStep: the ragged end is a block of its own.
+  int64_t without_end(int64_t extent) const {
+    return g_.K == 0 || extent < kStep ? extent : extent / kStep * kStep;
+  }
+  // Rows follow each other in memory where A is transposed; columns always do, in C.
+  bool has_ragged_rows(int64_t rows) const {
+    return g_.K > 0 && g_.a_transposed && rows % kStep != 0;
+  }
+  bool has_ragged_columns(int64_t columns) const { return g_.K > 0 && columns % kStep != 0; }
 
   // B as it is can be an operand.
   bool b_fits(int64_t n, int64_t columns) const {
@@ -159,7 +170,7 @@ class Planner {
 
   Operand take_b(int64_t n, int64_t columns) {
     Stack s = b_rows(n, columns);
-    if (b_fits(n, columns)) return {b_corner(s, n), g_.b.ld};
+    if (b_fits(n, columns) && !has_ragged_columns(columns)) return {b_corner(s, n), g_.b.ld};
     for (int p = 0; p < s.count && !g_.b_transposed; ++p) {
       s.part[p] = moved(s.part[p], n, g_.dtype);
     }
@@ -186,7 +197,7 @@ class Planner {
 
   Operand take_a(int64_t m, int64_t rows) {
     const Operand a = a_at(m);
-    if (is_aligned(a.at, a.ld, g_.dtype)) return a;
+    if (is_aligned(a.at, a.ld, g_.dtype) && !has_ragged_rows(rows)) return a;
     Stack s;
     s.count = 1;
     s.part[0] = const_cast<void*>(a.at);
@@ -196,11 +207,21 @@ class Planner {
   }
 
   // Whether blocks of columns from n on may take the way through an fp32 temporary.
-  bool may_need_room(int64_t n) const {
+  bool may_need_room(int64_t n, int64_t columns) const {
+    if (has_ragged_columns(columns)) return true;
     for (int p = 0; p < g_.c.count; ++p) {
-      if (!is_aligned(moved(g_.c.part[p], n, g_.c_dtype), g_.c.ld, g_.c_dtype)) return true;
+      if (!is_aligned(moved(g_.c.part[p], n, g_.c_dtype), g_.c.ld, g_.c_dtype) ||
+          has_ragged_rows(g_.c.rows[p])) {
+        return true;
+      }
     }
-    const bool has_more = g_.num_addends > 0 || (has_bias_ && g_.c_dtype != g_.dtype);
+    for (int i = 0; i < g_.num_addends; ++i) {
+      for (int p = 0; p < g_.addend[i].count; ++p) {
+        if (has_ragged_rows(g_.addend[i].rows[p])) return true;
+      }
+    }
+    const bool has_more =
+        g_.num_addends > 0 || (has_bias_ && (g_.c_dtype != g_.dtype || g_.accumulate));
     return has_more && (g_.c_dtype != Dtype::kF32 || g_.accumulate);
   }
 
@@ -214,20 +235,21 @@ class Planner {
     if (g_.K > 0 && !is_aligned(a.at, a.ld, g_.dtype)) {
       rows = std::min(rows, most_packed(g_.K, size_of()));
     }
+    if (g_.a_transposed) rows = without_end(rows);
+    const bool is_ragged = has_ragged_rows(rows) || has_ragged_columns(columns);
     SumCall sum = whole_sum(m, n, columns, bias);
     LtCall call;
     call.d = sum.out;
     call.problem.ldd = sum.out_ld;
     const bool c_fits = is_aligned(sum.out, sum.out_ld, sum.out_dtype);
-    const bool first_fits =
-        sum.num_addends > 0 && is_aligned(sum.addend[0], sum.addend_ld[0], Dtype::kF32);
-    const bool one_call = c_fits && (!bias || g_.c_dtype == g_.dtype) &&
-                          (sum.num_addends == 0 || (sum.num_addends == 1 && first_fits &&
-                                                    !g_.accumulate && g_.c_dtype == Dtype::kF32));
-    if (!one_call && (!c_fits || g_.c_dtype != Dtype::kF32 || g_.accumulate)) {
+    const bool first_fits = !is_ragged && sum.num_addends > 0 &&
+                            is_aligned(sum.addend[0], sum.addend_ld[0], Dtype::kF32);
+    const bool one_call = c_fits && !is_ragged && fits_one_call(bias, first_fits);
+    if (!one_call && (!c_fits || is_ragged || g_.c_dtype != Dtype::kF32 || g_.accumulate)) {
       call.d = base_ + places_.sum;
       call.problem.ldd = round_up(columns, kStep);
-      rows = std::min(rows, std::max(int64_t{1}, kPlanBlockBytes / 4 / call.problem.ldd));
+      const int64_t room = kPlanBlockBytes / 4 / call.problem.ldd;
+      rows = std::min(rows, std::max(kStep, room / kStep * kStep));
     }
     sum.rows = rows;
     if (g_.K > 0) {
@@ -246,6 +268,13 @@ class Planner {
     }
     if (!one_call || g_.K == 0) steps_->push_back(sum);
     return rows;
+  }
+
+  // One thing to add at most: in which order the library would add two is not known.
+  bool fits_one_call(const void* bias, bool first_fits) const {
+    if (bias && (g_.c_dtype != g_.dtype || g_.accumulate || g_.num_addends > 0)) return false;
+    if (g_.num_addends == 0) return true;
+    return g_.num_addends == 1 && first_fits && !g_.accumulate && g_.c_dtype == Dtype::kF32;
   }
 
   SumCall whole_sum(int64_t m, int64_t n, int64_t columns, const void* bias) const {
@@ -283,8 +312,8 @@ class Planner {
   // The library's operands are ours in the other order.
   LtCall finished(LtCall call, Operand left, Operand right, int64_t rows, int64_t columns) const {
     LtProblem& p = call.problem;
-    p.m = columns;
-    p.n = rows;
+    p.m = round_up(columns, kStep);
+    p.n = has_ragged_rows(rows) ? round_up(rows, kStep) : rows;
     p.k = g_.K;
     p.dtype = g_.dtype;
     p.a_transposed = g_.b_transposed;

@@ -4,8 +4,8 @@
 // C^T = B^T · A^T: the operands change places, and their memory stays as it is. What the library
 // does not know becomes steps around it: parts that lie apart and operands that are not aligned
 // are copied together first (pack), addends and roundings are done behind it (sum). A product is
-// cut into blocks of C where parts meet, or where such a copy would grow too large; the chain over
-// k is never cut. No CUDA here: the plan is data, tested on the CPU.
+// cut into blocks of C where parts meet, where such a copy would grow too large, and before a
+// ragged end; the chain over k is never cut. No CUDA here: the plan is data, tested on the CPU.
 #pragma once
 
 #include <cstdint>
@@ -69,6 +69,10 @@ using GemmStep = std::variant<PackCall, LtCall, SumCall>;
 // Copies and fp32 temporaries stay below this, each (unless 8 rows of K are more).
 inline constexpr int64_t kPlanBlockBytes = int64_t{32} << 20;
 inline constexpr int64_t kOperandAlignment = 16;  // what the library's fast kernels want
+// 16 bytes of bf16: leading dimensions of copies are multiples of it, and so is every m of a call,
+// and n where op(B) is transposed. For other extents the library has kernels of their own, slow
+// and with bits of their own; a ragged end is copied, and multiplied with what lies behind it.
+inline constexpr int64_t kExtentStep = 8;
 
 // Appends the steps. workspace: gemm_steps_workspace(args) bytes for copies and temporaries.
 void plan_gemm(const GemmArgs& args, std::byte* workspace, std::vector<GemmStep>* steps);

@@ -51,11 +51,21 @@ bool uses_gpus(const RunConfig& c) {
     if (!why.empty()) throw UserError("launch.device is cuda, but " + why, "set it to cpu or auto");
     return true;
   }
-  return cuda_kernels() && count_cuda_devices(&why) >= num_ranks(c);
+  if (!cuda_kernels()) return false;
+  const int count = count_cuda_devices(&why);
+  return count >= num_ranks(c) || (count > 0 && shares_gpus());
 }
 
 const Kernels& choose_kernels(const RunConfig& c) {
   return uses_gpus(c) ? *cuda_kernels() : cpu_kernels();
+}
+
+void check_backend(const RunConfig& c) {
+  if (!uses_gpus(c)) return;
+  std::string why;
+  if (count_cuda_devices(&why) == 0)
+    throw UserError("no GPU can be used: " + why, "set launch.device to cpu");
+  check_precision(c, choose_gpu(c, 0));
 }
 
 Backend open_backend(const RunConfig& c, int local_rank) {

@@ -20,6 +20,9 @@ bool shares_gpus();
 // The kernels of the run, for plans: no device is touched where launch.device says which.
 const Kernels& choose_kernels(const RunConfig& config);
 
+// UserError where the run cannot have the GPUs that it wants. Before ranks are started.
+void check_backend(const RunConfig& config);
+
 // A rank's device and the kernels that work on it.
 struct Backend {
   const Kernels* kernels;

@@ -87,7 +87,10 @@ Engine::Engine(const RunConfig& config, const Model& model, Ranks* ranks, const 
       arena_(make_arena(config, ranks, plans_->layout.total_bytes(), device)),
       shared_(ranks, device, kernels, arena_.data(), arena_.bytes()),
       pool_(num_threads) {
-  const LengthPlans::Place place{plans_->layout, arena_, &pool_, ranks->mesh()};
+  Mesh mesh = ranks->mesh();
+  // In fast mode every rank pads to the longest row of its own pass.
+  mesh.passes_agree = !mesh.data || config.data.layout != "dynamic" || ranks->layout().is_exact;
+  const LengthPlans::Place place{plans_->layout, arena_, &pool_, mesh};
   train_ = std::make_unique<LengthPlans>(
       plans_->train, config.data.seq_length,
       trace_lengths(make_training_graph, config, model, ranks->layout(), ranks->rank()), place,

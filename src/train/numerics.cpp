@@ -9,6 +9,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/version.h"
+#include "kernel/cuda_options.h"
 
 namespace weft {
 namespace {
@@ -189,18 +190,20 @@ std::string probe_kernels(const Kernels& kernels, Dtype dtype) {
 Json numerics_fingerprint(const RunConfig& c, const Layout& layout, const Kernels& kernels,
                           const Device& device) {
   const auto constant = [&](int64_t value) { return layout.is_exact ? Json(value) : Json(); };
-  return Json(Json::Object{
-      {"weft", kWeftVersion},
-      {"version", kNumericsVersion},
-      {"kernels", kernels.name},
-      {"device", device.is_host() ? Json() : Json(device.name())},
-      {"precision", c.train.precision},
-      {"master_weights", c.has_masters()},
-      {"mode", layout.is_exact ? "exact" : "fast"},
-      {"exact_tp", constant(layout.exact_tp)},
-      {"exact_dp", constant(layout.exact_dp)},
-      {"exact_rows", constant(layout.exact_rows)},
-      {"probe", device.is_host() ? Json(probe_kernels(kernels, c.compute_dtype())) : Json()}});
+  const bool on_gpu = !device.is_host();
+  return Json(
+      Json::Object{{"weft", kWeftVersion},
+                   {"version", kNumericsVersion},
+                   {"kernels", kernels.name},
+                   {"device", on_gpu ? Json(device.name()) : Json()},
+                   {"libraries", on_gpu ? Json(cuda_libraries()) : Json()},
+                   {"precision", c.train.precision},
+                   {"master_weights", c.has_masters()},
+                   {"mode", layout.is_exact ? "exact" : "fast"},
+                   {"exact_tp", constant(layout.exact_tp)},
+                   {"exact_dp", constant(layout.exact_dp)},
+                   {"exact_rows", constant(layout.exact_rows)},
+                   {"probe", on_gpu ? Json() : Json(probe_kernels(kernels, c.compute_dtype()))}});
 }
 
 std::vector<std::string> numerics_differences(const Json& a, const std::string& name_a,
@@ -225,8 +228,8 @@ void tell_other_numerics(const Json& state, const Json& now) {
   const Json* stored = state.find("numerics");
   if (!stored || now.at("mode") != Json("exact")) return;  // fast mode promises no bits
   Json before(Json::Object{}), after(Json::Object{});
-  for (const char* key :
-       {"version", "kernels", "probe"}) {  // the rest is checked with the run file
+  for (const char* key : {"version", "kernels", "device", "libraries",
+                          "probe"}) {  // the rest is checked with the run file
     if (!stored->find(key)) continue;
     before.set(key, stored->at(key));
     after.set(key, now.at(key));

@@ -39,7 +39,7 @@ void RunRecord::step(StepMetrics line, int64_t tokens) {
   if (!metrics_) return;
   line.step_ms = seconds * 1e3;
   line.tokens_per_s = static_cast<double>(tokens) / seconds;
-  line.mem_bytes = peak_resident_bytes();
+  line.mem_bytes = options_.device_bytes > 0 ? options_.device_bytes : peak_resident_bytes();
   line.time_s = time_before_ + this->seconds();
   metrics_->write(line);
   progress_->step(line);

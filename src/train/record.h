@@ -20,6 +20,7 @@ struct RecordOptions {
   int64_t step = 0;         // at which the run starts: later lines are cut away
   int64_t total_steps = 0;  // 0: not known
   int64_t log_every = 1;
+  int64_t device_bytes = 0;  // memory that the run has taken of a GPU; 0: none
 };
 
 class RunRecord {

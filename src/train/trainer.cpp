@@ -165,9 +165,9 @@ class Trainer {
     }
     ranks_->world().barrier();
     set_log_file(start_.dir / "log" / fmt::format("rank-{:05}.log", ranks_->rank()));
-    record_ = std::make_unique<RunRecord>(
-        RecordOptions{start_.dir, is_main_, options_.quiet || !is_main_, step_,
-                      total_ == kNoEnd ? 0 : total_, c_.train.log_every});
+    record_ = std::make_unique<RunRecord>(RecordOptions{
+        start_.dir, is_main_, options_.quiet || !is_main_, step_, total_ == kNoEnd ? 0 : total_,
+        c_.train.log_every, backend_.device->is_host() ? 0 : engine_.arena_bytes()});
     saver_ =
         std::make_unique<Saver>(file_, session_, engine_, *ranks_, start_.dir, *record_, numerics_);
     Json::Array arenas;

@@ -1,10 +1,12 @@
 // tests/dist/gpu_test.cpp: several ranks on one GPU, emulated and, where there is one, real.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "tests/backends.h"
 #include "tests/dist/mesh_run.h"
+#include "train/engine.h"
 
 namespace weft::testing {
 namespace {
@@ -97,6 +99,69 @@ TEST_P(Gpu, TrainsAsTheCpuDoes) {
 TEST_P(Gpu, TwoRunsHaveTheSameBits) {
   const MeshRun r = run();
   EXPECT_EQ(join(differences(train_at(r, {1, 1, "none", 2}), train_at(r, {1, 1, "none", 2}))), "");
+}
+
+// One rank without the mesh's harness.
+struct Alone {
+  Alone(const MeshRun& run, const std::string& name)
+      : backend(name),
+        model(make_model(run.model, {})),
+        engine(run.config, *model, &ranks, *backend.kernels, 1, backend.device) {
+    engine.init_weights(5);
+  }
+  RankBackend backend;
+  std::unique_ptr<Model> model;
+  Ranks ranks{Layout{}};
+  Engine engine;
+};
+
+TEST_P(Gpu, StepsStartedAheadAreTheSame) {
+  const MeshRun r = run();
+  Alone ahead(r, backend()), waiting(r, backend());
+  ASSERT_TRUE(ahead.engine.runs_ahead());
+  std::vector<std::pair<double, double>> got, wanted;
+  const auto end = [&] {
+    const Engine::StepResult ended = ahead.engine.end_step();
+    got.emplace_back(ended.sums.mean(), ended.grad_norm);
+  };
+  int64_t update = 0;
+  for (const Batch& batch : r.batches) {
+    ++update;
+    ahead.engine.start_step(batch, 1e-3, update);
+    if (update > 1) end();
+    wanted.emplace_back(waiting.engine.run_passes(batch).mean(), 0);
+    wanted.back().second = waiting.engine.update(1e-3, update);
+  }
+  end();
+  EXPECT_EQ(got, wanted);
+}
+
+TEST_P(Gpu, ABatchWithoutTargetsChangesNothing) {
+  const MeshRun r = run();
+  Alone one(r, backend());
+  Batch none = r.batches[0];
+  std::fill(none.targets.begin(), none.targets.end(), -1);
+  none.target_tokens = 0;
+  one.engine.start_step(none, 1e-3, 1);
+  EXPECT_EQ(one.engine.end_step().sums.loss.value(), 0);
+  Alone other(r, backend());
+  EXPECT_EQ(one.engine.run_passes(r.batches[0]).loss.value(),
+            other.engine.run_passes(r.batches[0]).loss.value());
+}
+
+// Rows padded to a shorter length have a plan of their own in the same memory.
+TEST_P(Gpu, ShorterRowsTrainAsIfTheyWereTheLongest) {
+  MeshRun dynamic = run(), short_rows = run();
+  dynamic.config.data.layout = short_rows.config.data.layout = "dynamic";
+  dynamic.config.data.seq_length = 96;
+  short_rows.config.data.seq_length = 32;
+  Alone a(dynamic, backend()), b(short_rows, backend());
+  const Batch longest = random_batch(8, 96, 203, 7), shorter = random_batch(8, 32, 203, 8);
+  a.engine.run_passes(longest);
+  for (int i = 0; i < 3; ++i) {  // called, recorded, replayed
+    EXPECT_EQ(a.engine.run_passes(shorter).loss.value(), b.engine.run_passes(shorter).loss.value());
+    EXPECT_EQ(a.engine.update(1e-3, i + 1), b.engine.update(1e-3, i + 1));
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -249,22 +249,25 @@ TEST(DeviceStoreSum, RoundsOrAdds) {
 
 // In place too: a narrower result lies where sums lie that must be read before.
 TEST(DeviceRoundSum, AddsABiasAndRounds) {
-  for (const auto& [rows, columns] : {std::pair<int64_t, int64_t>{1, 1}, {7, 33}, {50, 104}}) {
-    const int64_t n = rows * columns;
+  struct Extents {
+    int64_t rows, columns;
+  };
+  for (const Extents& e : {Extents{1, 1}, {7, 33}, {50, 104}}) {
+    const int64_t n = e.rows * e.columns;
     for (const Dtype sum_dtype : kBothTypes) {
       for (const Dtype dtype : kBothTypes) {
         const Buffer sum = Buffer::random(sum_dtype, n, 1),
-                     bias = Buffer::random(dtype, columns, 2);
+                     bias = Buffer::random(dtype, e.columns, 2);
         for (const bool has_bias : {false, true}) {
           Buffer want(dtype, n);
           for (int64_t i = 0; i < n; ++i) {
-            const auto s = static_cast<float>(sum[i]), b = static_cast<float>(bias[i % columns]);
+            const auto s = static_cast<float>(sum[i]), b = static_cast<float>(bias[i % e.columns]);
             want.set(i, has_bias ? s + b : s);
           }
           each_device([&](const DeviceKernels& k, Bench& bench, const std::string& name) {
             Buffer out(dtype, n), same = sum;
-            RoundSumArgs args = {.rows = rows,
-                                 .columns = columns,
+            RoundSumArgs args = {.rows = e.rows,
+                                 .columns = e.columns,
                                  .sum_dtype = sum_dtype,
                                  .dtype = dtype,
                                  .sum = sum.data(),

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <random>
 
@@ -206,8 +207,8 @@ TEST(GemmSteps, AddendsAreAddedInTheirOrder) {
             for (int64_t n = 0; n < kN; ++n) {
               float sum = 0;
               for (int64_t k = 0; k < kK; ++k) {
-                sum += load_element(g.a, dtype, m * kK + k) *
-                       load_element(g.b.part[0], dtype, k * kN + n);
+                sum = std::fma(load_element(g.a, dtype, m * kK + k),
+                               load_element(g.b.part[0], dtype, k * kN + n), sum);
               }
               for (int i = 0; i < num_addends; ++i) {
                 sum += static_cast<float*>(g.addend[i].part[0])[m * kN + n];
@@ -247,6 +248,31 @@ TEST(GemmSteps, OneAddendIsTheLibrarysC) {
   EXPECT_TRUE(call.problem.adds_c && !call.problem.c_is_d);
 }
 
+// Extents of no whole steps: the ends are blocks of their own, copied, summed and cut off behind.
+TEST(GemmSteps, RaggedEndsAreBlocksOfTheirOwn) {
+  Memory memory(1 << 20), workspace(1 << 20);
+  GemmArgs g{};
+  g.M = 19, g.N = 29, g.K = 64, g.dtype = g.c_dtype = Dtype::kBf16;
+  for (int bits = 0; bits < 4; ++bits) {
+    g.a_transposed = bits & 1, g.b_transposed = bits & 2;
+    g.a = memory.at(), g.lda = 64;
+    g.b = one(memory.at(1 << 18), g.b_transposed ? g.N : g.K, 64);
+    g.c = one(memory.at(1 << 19), g.M, 32);
+    const auto steps = plan(g, workspace);
+    const int row_blocks = g.a_transposed ? 2 : 1;  // 19 = 16 + 3; 29 = 24 + 5
+    EXPECT_EQ(count<LtCall>(steps), 2 * row_blocks);
+    EXPECT_EQ(count<SumCall>(steps), 2 * row_blocks - 1);
+    const auto& first = std::get<LtCall>(steps[0]);
+    EXPECT_EQ(first.problem.m, 24);
+    EXPECT_EQ(first.problem.n, g.a_transposed ? 16 : 19);
+    EXPECT_EQ(first.d, g.c.part[0]);
+    const auto& last = std::get<SumCall>(steps.back());
+    EXPECT_EQ(last.columns, 5);
+    EXPECT_EQ(last.rows, g.a_transposed ? 3 : 19);
+    EXPECT_EQ(last.product_ld, 8);
+  }
+}
+
 // Blocks by size: copies and temporaries of large products stay below the bound, and the blocks
 // tile C. No memory is touched: the pointers are never followed.
 TEST(GemmSteps, LargeProductsAreCutIntoBlocks) {
@@ -272,11 +298,16 @@ TEST(GemmSteps, LargeProductsAreCutIntoBlocks) {
         const auto at = reinterpret_cast<uintptr_t>(pack->to);
         EXPECT_LE(at + static_cast<uintptr_t>(pack->from.rows[0] * pack->to_ld * 2), end);
       } else if (const auto* call = std::get_if<LtCall>(&step)) {
-        area += call->problem.m * call->problem.n;
         EXPECT_EQ(call->problem.k, g.K);
         const auto at = reinterpret_cast<uintptr_t>(call->d);
-        if (at < reinterpret_cast<uintptr_t>(workspace)) continue;
-        EXPECT_LE(at + static_cast<uintptr_t>(call->problem.n * call->problem.ldd * 4), end);
+        if (at < reinterpret_cast<uintptr_t>(workspace)) {
+          area += call->problem.m * call->problem.n;
+        } else {
+          EXPECT_LE(at + static_cast<uintptr_t>(call->problem.n * call->problem.ldd * 4), end);
+        }
+      } else {
+        const auto& sum = std::get<SumCall>(step);
+        area += sum.rows * sum.columns;
       }
     }
     EXPECT_EQ(area, g.M * g.N);

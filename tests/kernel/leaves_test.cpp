@@ -16,7 +16,7 @@ struct Split {
 
   int64_t told() const { return 2 * leaves + 1; }
   int64_t columns() const { return leaves * width; }  // of a rank
-  int64_t V() const { return ranks * columns(); }
+  int64_t all() const { return ranks * columns(); }
   std::string text() const {
     return fmt::format("{} ranks, {} leaves of {}, {}", ranks, leaves, width, dtype_name(dtype));
   }
@@ -25,7 +25,7 @@ struct Split {
 Buffer rank_logits(const Split& s, const Buffer& logits, int rank) {
   Buffer part(s.dtype, s.n * s.columns());
   for (int64_t i = 0; i < part.size(); ++i) {
-    part.set(i, logits[i / s.columns() * s.V() + rank * s.columns() + i % s.columns()]);
+    part.set(i, logits[i / s.columns() * s.all() + rank * s.columns() + i % s.columns()]);
   }
   return part;
 }
@@ -75,15 +75,15 @@ TEST(DeviceLeaves, LossAndGradientAreThoseOfTheWhole) {
                          {9, 2, 3, 5, Dtype::kF32},
                          {200, 3, 1, 4, Dtype::kBf16},
                          {5, 1, 7, 11, Dtype::kBf16}}) {
-    const Buffer logits = Buffer::random(s.dtype, s.n * s.V(), 1, 4.0);
+    const Buffer logits = Buffer::random(s.dtype, s.n * s.all(), 1, 4.0);
     TestVector<int32_t> targets;
     for (int64_t i = 0; i < s.n; ++i) {
-      targets.push_back(i % 4 == 3 ? -1 : static_cast<int32_t>(i * 5 % s.V()));
+      targets.push_back(i % 4 == 3 ? -1 : static_cast<int32_t>(i * 5 % s.all()));
     }
     Bench plain(1);
     Buffer want = logits, losses(Dtype::kF32, s.n);
-    ref_kernels().cross_entropy(plain.context(0), {s.n, s.V(), s.dtype, want.data(), targets.data(),
-                                                   losses.floats(), true});
+    ref_kernels().cross_entropy(plain.context(0), {s.n, s.all(), s.dtype, want.data(),
+                                                   targets.data(), losses.floats(), true});
     for (const TestedDevice& device : tested_devices()) {
       Bench bench(2);
       const DeviceKernels& k = *device.kernels;

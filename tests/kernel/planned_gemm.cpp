@@ -2,6 +2,8 @@
 // around it as emulated.
 #include "tests/kernel/planned_gemm.h"
 
+#include <cmath>
+
 #include "base/error.h"
 
 namespace weft {
@@ -27,6 +29,8 @@ void check(const LtCall& call) {
     ensure(address % static_cast<uintptr_t>(p.alignment) == 0, "less aligned than promised");
   };
   ensure(p.m > 0 && p.n > 0 && p.k > 0, "an empty call");
+  ensure(p.m % kExtentStep == 0 && (!p.b_transposed || p.n % kExtentStep == 0), "a ragged call");
+  ensure(!p.adds_c || !p.has_bias, "two things to add, in an order that nobody knows");
   ensure(p.alignment >= kOperandAlignment && p.alignment <= 256, "alignment out of range");
   fits(call.a, p.lda, p.a_transposed ? p.k : p.m, p.dtype);
   fits(call.b, p.ldb, p.b_transposed ? p.n : p.k, p.dtype);
@@ -41,6 +45,7 @@ void check(const LtCall& call) {
   }
 }
 
+// The contract of kernel/cuda/gemm_own.h.
 void run(const LtCall& call) {
   check(call);
   const LtProblem& p = call.problem;
@@ -60,7 +65,8 @@ void run(const LtCall& call) {
     for (int64_t m = 0; m < p.m; ++m) {
       float sum = 0.0f;
       for (int64_t k = 0; k < p.k; ++k) {
-        sum += a[static_cast<size_t>(m * p.k + k)] * b[static_cast<size_t>(n * p.k + k)];
+        sum =
+            std::fma(a[static_cast<size_t>(m * p.k + k)], b[static_cast<size_t>(n * p.k + k)], sum);
       }
       if (p.adds_c) sum += load_element(call.c, p.d_dtype, n * p.ldc + m);
       if (call.bias) sum += load_element(call.bias, p.d_dtype, m);

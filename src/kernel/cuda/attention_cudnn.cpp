@@ -245,7 +245,8 @@ std::shared_ptr<Plan> build(const Shape& shape, cudnnHandle_t handle) {
 
 std::shared_ptr<const Plan> plan_of(const Shape& shape, cudnnHandle_t handle, cudaStream_t stream) {
   static std::mutex mutex;
-  static std::map<std::array<int64_t, 12>, std::shared_ptr<const Plan>> plans;
+  // Never destroyed: at the end of the program cuDNN may be gone before them.
+  static auto& plans = *new std::map<std::array<int64_t, 12>, std::shared_ptr<const Plan>>;
   const std::lock_guard lock(mutex);
   std::shared_ptr<const Plan>& plan = plans[shape.key()];
   if (!plan) {
@@ -364,7 +365,7 @@ size_t cudnn_attention_workspace(const AttentionArgs& args) {
 size_t cudnn_attention_backward_workspace(const AttentionBackwardArgs& args) {
   if (!may_take(args)) return 0;
   return lse_bytes(args.B, args.H, args.T) + kAlign +
-         attention_pieces(args.B, args.T, args.H, args.G, args.D).bytes;
+         attention_pieces_room(args.B, args.T, args.H, args.G, args.D);
 }
 
 void cudnn_attention(const Context& context, const AttentionArgs& args) {

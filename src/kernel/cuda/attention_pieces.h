@@ -47,4 +47,14 @@ inline AttentionPieces attention_pieces(int64_t B, int64_t T, int64_t H, int64_t
   return {rows, groups, static_cast<size_t>(bytes)};
 }
 
+// What a plan sets aside: what the pieces of this length or any shorter one want, since the plans
+// of shorter rows lie in the memory of the longest. Pieces hold more rows where rows are shorter.
+inline size_t attention_pieces_room(int64_t B, int64_t T, int64_t H, int64_t G, int64_t D) {
+  size_t most = 0;
+  for (int64_t t = 128; t < T + 128; t += 128) {
+    most = std::max(most, attention_pieces(B, std::min(t, T), H, G, D).bytes);
+  }
+  return most;
+}
+
 }  // namespace weft::cuda

@@ -38,12 +38,10 @@ __global__ void __launch_bounds__(kSide* kSide)
 // First stage of a bias: a block sums a slab of rows of 32 vectors of columns, a warp every eighth
 // row; then its warps are added in order.
 constexpr int kWarps = 8;
-constexpr int64_t kBlocksWanted = 528;  // four on each of 132 multiprocessors
+constexpr int64_t kSlabRows = 64, kMostSlabs = 64;
 
-int64_t num_slabs(int64_t R, int64_t N) {
-  const int64_t tiles = std::max<int64_t>(1, ceil_div(N, 256));
-  return std::clamp<int64_t>(kBlocksWanted / tiles, 1, std::max<int64_t>(1, ceil_div(R, kWarp)));
-}
+// By the rows alone: columns may be cut over ranks, and the order of a sum may not change with it.
+int64_t num_slabs(int64_t R) { return std::clamp<int64_t>(ceil_div(R, kSlabRows), 1, kMostSlabs); }
 
 template <typename T, int kWidth>
 __global__ void __launch_bounds__(kWarp* kWarps)
@@ -85,7 +83,7 @@ void add_partials(const Context& context, const float* partials, int64_t rows, i
 }
 
 size_t bias_backward_workspace(const BiasBackwardArgs& args, int) {
-  return static_cast<size_t>(num_slabs(args.R, args.N) * args.N) * sizeof(float);
+  return static_cast<size_t>(num_slabs(args.R) * args.N) * sizeof(float);
 }
 
 void bias_backward(const Context& context, const BiasBackwardArgs& args) {
@@ -98,7 +96,7 @@ void bias_backward(const Context& context, const BiasBackwardArgs& args) {
     to.parts[part] = args.db[part];
     to.ends[part] = columns += args.cols[part];
   }
-  const int64_t slabs = num_slabs(args.R, args.N);
+  const int64_t slabs = num_slabs(args.R);
   with_type(args.dtype, [&](auto value) {
     using T = decltype(value);
     const bool vectored = is_vectored<T>(args.N, {args.dy}) && is_vectored<T>(columns, {});

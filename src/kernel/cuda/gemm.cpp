@@ -1,10 +1,12 @@
-// kernel/cuda/gemm.cpp: matrix products by cuBLASLt, an algorithm chosen once for every problem.
+// kernel/cuda/gemm.cpp: matrix products by cuBLASLt, an algorithm chosen once for every problem; in
+// exact mode by the own kernel where the library's bits do not hold.
 #include <cuda_runtime.h>
 
 #include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 
 #include "base/error.h"
@@ -12,6 +14,7 @@
 #include "base/round_up.h"
 #include "kernel/cuda/gemm_choose.h"
 #include "kernel/cuda/gemm_kernels.h"
+#include "kernel/cuda/gemm_own.h"
 #include "kernel/cuda/launch.h"
 #include "kernel/cuda/ops.h"
 #include "kernel/cuda_options.h"
@@ -28,7 +31,7 @@ std::atomic<GemmChoice> choice_now{GemmChoice::kFast};
 
 struct Known {
   LtPrepared prepared;
-  LtAlgorithm algorithm;
+  std::optional<LtAlgorithm> algorithm;  // none: the own kernel
 };
 
 // What is known of products on one device.
@@ -47,7 +50,11 @@ class Products {
 
   void run(const Context& context, const LtCall& call, std::byte* workspace) {
     const Known& known = find(context, call, workspace);
-    multiply(lt_, call, known.prepared, known.algorithm, workspace, context.stream);
+    if (known.algorithm) {
+      multiply(lt_, call, known.prepared, *known.algorithm, workspace, context.stream);
+    } else {
+      own_product(context, call);
+    }
   }
 
  private:
@@ -66,8 +73,36 @@ class Products {
            "a product was recorded before it was run once: " + weft::describe(call.problem));
     Known known{prepare(call.problem), {}};
     const GemmTrial trial{lt_, call, known.prepared, workspace, context.stream};
-    known.algorithm = choice == GemmChoice::kExact ? choose_exact(trial) : choose_fast(trial);
+    if (choice == GemmChoice::kExact) {
+      known.algorithm = choose_exact(trial);
+    } else {
+      known.algorithm = choose_fast(trial);
+    }
     return table.emplace(call.problem, known).first->second;  // stays where it is
+  }
+
+  // Nothing: the own kernel.
+  std::optional<LtAlgorithm> choose_exact(const GemmTrial& trial) {
+    const LtProblem& problem = trial.call.problem;
+    const GemmKey key = key_of(problem);
+    const auto kept = standards_.find(key);
+    if (kept != standards_.end() && kept->second.is_own()) return std::nullopt;
+    const auto lab = key.k < kLeastLibraryK ? nullptr : open_lab(trial);
+    if (kept == standards_.end()) keep_standard(key, lab.get());
+    const GemmStandard& standard = standards_.at(key);
+    if (standard.is_own()) return std::nullopt;
+    if (auto algorithm = find_exact(problem, standard, lab.get())) return algorithm;
+    throw RunError("no algorithm of cuBLASLt has for " + weft::describe(problem) +
+                       " the bits of other products with its k",
+                   "parallel.mode: fast has no need of them");
+  }
+
+  void keep_standard(const GemmKey& key, GemmLab* lab) {
+    const GemmStandard& standard = standards_[key] = find_standard(key, lab);
+    if (lab && standard.is_own()) {
+      log_info("exact mode: cuBLASLt's bits depend on the cut for {}; weft's own kernel takes all",
+               weft::describe(standard_problem(key)));
+    }
   }
 
   LtAlgorithm choose_fast(const GemmTrial& trial) {
@@ -78,7 +113,7 @@ class Products {
     const auto kept = kept_.find(trial.call.problem);
     if (kept != kept_.end()) {
       LtAlgorithm algorithm = kept->second;
-      if (accepts(trial.lt, trial.prepared, &algorithm)) return algorithm;
+      if (accepts(trial.lt, trial.call, trial.prepared, &algorithm)) return algorithm;
     }
     bool was_measured = false;
     const LtAlgorithm algorithm = choose_fastest(trial, &was_measured);
@@ -102,6 +137,7 @@ class Products {
   std::filesystem::path path_;
   std::mutex mutex_;
   std::unordered_map<LtProblem, Known, LtProblemHash> fast_, exact_;
+  std::map<GemmKey, GemmStandard> standards_;
   GemmChoices kept_;
   bool is_loaded_ = false;
   int num_unsaved_ = 0, quiet_calls_ = 0;

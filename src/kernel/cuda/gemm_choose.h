@@ -3,7 +3,10 @@
 
 #include <cuda_runtime.h>
 
+#include <memory>
+
 #include "kernel/cuda/lt.h"
+#include "kernel/gemm_standard.h"
 
 namespace weft::cuda {
 
@@ -41,8 +44,8 @@ struct GemmTrial {
 // for that, and the library's first candidate is taken.
 LtAlgorithm choose_fastest(const GemmTrial& trial, bool* was_measured);
 
-// The first candidate whose elements are those of a small product with the same k, in whatever M
-// and N: tested on random numbers. RunError where there is none.
-LtAlgorithm choose_exact(const GemmTrial& trial);
+// The library on this device at the test's operands of the call's key. RunError where there is no
+// memory for them.
+std::unique_ptr<GemmLab> open_lab(const GemmTrial& trial);
 
 }  // namespace weft::cuda

@@ -1,12 +1,4 @@
-// kernel/cuda/gemm_exact.cpp: an algorithm by its bits.
-//
-// In exact mode an element must not depend on how M and N were cut. What it must be is told by a
-// product of fixed size, the standard: same k, types and transpositions, as many rows and columns
-// as K alone decides, fp32 result, the library's first candidate that does not cut the chain over
-// k. A candidate for the real product is taken if on random numbers it has the standard's bits (in
-// its own type) at up to the standard's size, and at half of it in either direction. Which
-// candidates there are depends on M and N; which bits are right does not.
-#include <algorithm>
+// kernel/cuda/gemm_exact.cpp: the lab in which exact mode tests the library's bits, on the GPU.
 #include <cstring>
 
 #include "base/error.h"
@@ -18,150 +10,101 @@
 namespace weft::cuda {
 namespace {
 
-constexpr int64_t kTile = 64;
-constexpr int64_t kMostExtent = 640, kLeastExtent = 128;
-constexpr int64_t kMostOperandBytes = int64_t{64} << 20;
-
-// Rows and columns of the standard.
-int64_t standard_extent(int64_t k, Dtype dtype) {
-  const int64_t rows = kMostOperandBytes / (round_up(k, kTile) * dtype_bytes(dtype));
-  return std::clamp(rows / kTile * kTile, kLeastExtent, kMostExtent);
-}
-
-// An extent of the test: the whole, or `most` with the same ragged end.
-int64_t test_extent(int64_t whole, int64_t most) {
-  return whole <= most ? whole : most - (kTile - whole % kTile) % kTile;
-}
-
-class SelfTest {
+class DeviceLab : public GemmLab {
  public:
-  explicit SelfTest(const GemmTrial& trial)
-      : trial_(trial),
-        real_(trial.call.problem),
-        extent_(standard_extent(real_.k, real_.dtype)),
-        long_ld_(round_up(real_.k, kTile)),
-        a_(operand_bytes()),
-        b_(operand_bytes()),
-        c_(extent_ * extent_ * 4),
-        d_(extent_ * extent_ * 4),
-        bias_(extent_ * 4) {
+  DeviceLab(const GemmKey& key, const Lt& lt, std::byte* workspace, void* stream)
+      : standard_(standard_problem(key)),
+        lt_(lt),
+        workspace_(workspace),
+        stream_(static_cast<cudaStream_t>(stream)),
+        a_(operand_bytes(standard_.a_transposed, standard_.lda)),
+        b_(operand_bytes(!standard_.b_transposed, standard_.ldb)),
+        c_(result_bytes()),
+        d_(result_bytes()),
+        bias_(standard_.m * 4) {
     for (const TrialMemory* memory : {&a_, &b_, &c_, &d_, &bias_}) {
       if (!memory->get()) throw RunError("no memory of the GPU is left to test a product's bits");
     }
-    const Context context{nullptr, nullptr, 0, trial.stream};
-    const int64_t elements = extent_ * long_ld_;
-    fill_random(context, a_.get(), real_.dtype, elements, 1);
-    fill_random(context, b_.get(), real_.dtype, elements, 2);
-    clear(c_, 0);
-    check(cudaMemsetAsync(bias_.get(), 0, static_cast<size_t>(extent_ * 4), stream()), "memset");
+    const Context context{nullptr, nullptr, 0, stream};
+    TestOperand operand{a_.get(),      key.dtype,        standard_.m, key.k,
+                        standard_.lda, key.a_transposed, false,       1};
+    fill_test_operand(context, operand);
+    operand = {b_.get(), key.dtype, standard_.n, key.k, standard_.ldb, !key.b_transposed, true, 2};
+    fill_test_operand(context, operand);
   }
 
-  // The standard's algorithm; its bits are kept.
-  LtAlgorithm make_standard() {
-    LtCall call = small(extent_, extent_);
-    call.problem.adds_c = call.problem.has_bias = false;
-    call.problem.c_is_d = true;
-    call.problem.d_dtype = Dtype::kF32;
-    call.c = call.d;
-    call.bias = nullptr;
-    const LtPrepared prepared = prepare(call.problem);
-    for (const LtAlgorithm& candidate :
-         find_candidates(trial_.lt, call, prepared, false, kMostCandidates)) {
-      if (!run(call, prepared, candidate)) continue;
-      standard_.resize(static_cast<size_t>(extent_ * extent_));
-      read(standard_.data(), extent_ * extent_ * 4);
-      return candidate;
-    }
-    throw RunError("cuBLASLt has no algorithm for " + weft::describe(call.problem));
+  std::vector<LtAlgorithm> candidates(const LtProblem& problem) override {
+    return find_candidates(lt_, call_of(problem), prepare(problem), false, kMostCandidates);
   }
 
-  bool passes(const LtAlgorithm& algorithm) {
-    const int64_t m = test_extent(real_.m, extent_), n = test_extent(real_.n, extent_);
-    return has_standard_bits(algorithm, m, n) && has_standard_bits(algorithm, (m + 1) / 2, n) &&
-           has_standard_bits(algorithm, m, (n + 1) / 2);
+  bool accepts(const LtProblem& problem, LtAlgorithm* algorithm) override {
+    return cuda::accepts(lt_, call_of(problem), prepare(problem), algorithm);
   }
 
- private:
-  int64_t operand_bytes() const { return extent_ * long_ld_ * dtype_bytes(real_.dtype); }
-  cudaStream_t stream() const { return static_cast<cudaStream_t>(trial_.stream); }
-
-  void clear(const TrialMemory& memory, int byte) {
-    check(cudaMemsetAsync(memory.get(), byte, static_cast<size_t>(extent_ * extent_ * 4), stream()),
-          "cudaMemsetAsync");
-  }
-
-  // The real call with the test's operands; C and bias are zeros.
-  LtCall small(int64_t m, int64_t n) const {
-    LtCall call;
-    call.problem = real_;
-    call.problem.m = m;
-    call.problem.n = n;
-    call.problem.lda = real_.a_transposed ? long_ld_ : extent_;
-    call.problem.ldb = real_.b_transposed ? extent_ : long_ld_;
-    call.problem.ldc = call.problem.ldd = extent_;
-    call.problem.alignment = 256;
-    call.a = a_.get();
-    call.b = b_.get();
-    call.d = d_.get();
-    call.c = real_.c_is_d ? d_.get() : c_.get();
-    call.bias = real_.has_bias ? bias_.get() : nullptr;
-    return call;
-  }
-
-  bool run(const LtCall& call, const LtPrepared& prepared, const LtAlgorithm& algorithm) {
-    const bool reads_d = call.problem.adds_c && call.problem.c_is_d;
-    clear(d_, reads_d ? 0 : 0xff);
-    return try_multiply(trial_.lt, call, prepared, algorithm, trial_.workspace, trial_.stream);
-  }
-
-  void read(void* to, int64_t bytes) {
-    check(
-        cudaMemcpyAsync(to, d_.get(), static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, stream()),
-        "cudaMemcpyAsync");
-    check(cudaStreamSynchronize(stream()), "the self-test of a product");
-  }
-
-  bool has_standard_bits(const LtAlgorithm& algorithm, int64_t m, int64_t n) {
-    const LtCall call = small(m, n);
-    const LtPrepared prepared = prepare(call.problem);
-    if (!run(call, prepared, algorithm)) return false;
-    const Dtype dtype = real_.d_dtype;
-    got_.resize(static_cast<size_t>(extent_ * extent_ * dtype_bytes(dtype)));
-    read(got_.data(), static_cast<int64_t>(got_.size()));
-    for (int64_t j = 0; j < n; ++j) {
-      for (int64_t i = 0; i < m; ++i) {
-        const int64_t at = j * extent_ + i;
-        const float exact = standard_[static_cast<size_t>(at)];
-        const float want = dtype == Dtype::kBf16 ? to_float(to_bf16(exact)) : exact;
-        // As numbers: a zero that was added may have turned -0 into 0.
-        if (!(load_element(got_.data(), dtype, at) == want)) return false;
+  bool multiply(const LtProblem& problem, const LtAlgorithm& algorithm,
+                std::vector<float>* d) override {
+    const LtCall call = call_of(problem);
+    check(cudaMemsetAsync(d_.get(), 0xff, static_cast<size_t>(result_bytes()), stream_), "memset");
+    if (problem.adds_c) set_addends(problem, problem.c_is_d ? d_ : c_, problem.n);
+    if (problem.has_bias) set_addends(problem, bias_, 1);
+    if (!try_multiply(lt_, call, prepare(problem), algorithm, workspace_, stream_)) return false;
+    host_.resize(static_cast<size_t>(problem.n * problem.ldd * dtype_bytes(problem.d_dtype)));
+    check(cudaMemcpyAsync(host_.data(), d_.get(), host_.size(), cudaMemcpyDeviceToHost, stream_),
+          "cudaMemcpyAsync");
+    check(cudaStreamSynchronize(stream_), "the self-test of a product");
+    d->resize(static_cast<size_t>(problem.m * problem.n));
+    for (int64_t j = 0; j < problem.n; ++j) {
+      for (int64_t i = 0; i < problem.m; ++i) {
+        (*d)[static_cast<size_t>(j * problem.m + i)] =
+            load_element(host_.data(), problem.d_dtype, j * problem.ldd + i);
       }
     }
     return true;
   }
 
-  const GemmTrial& trial_;
-  const LtProblem& real_;
-  int64_t extent_, long_ld_;
+ private:
+  int64_t operand_bytes(bool k_is_inner, int64_t ld) const {
+    const int64_t columns = k_is_inner ? standard_.m : round_up(standard_.k, kExtentStep);
+    return columns * ld * dtype_bytes(standard_.dtype);
+  }
+  int64_t result_bytes() const { return standard_.ldd * standard_.n * 4; }
+
+  void set_addends(const LtProblem& problem, const TrialMemory& to, int64_t columns) {
+    host_.resize(static_cast<size_t>(columns * problem.ldd * dtype_bytes(problem.d_dtype)));
+    for (int64_t j = 0; j < columns; ++j) {
+      for (int64_t i = 0; i < problem.m; ++i) {
+        store_element(host_.data(), problem.d_dtype, j * problem.ldd + i, test_addend(i, j));
+      }
+    }
+    // From pageable memory: it is read when the call returns.
+    check(cudaMemcpyAsync(to.get(), host_.data(), host_.size(), cudaMemcpyHostToDevice, stream_),
+          "cudaMemcpyAsync");
+  }
+
+  LtCall call_of(const LtProblem& problem) const {
+    LtCall call;
+    call.problem = problem;
+    call.a = a_.get();
+    call.b = b_.get();
+    call.d = d_.get();
+    call.c = problem.c_is_d ? d_.get() : c_.get();
+    call.bias = problem.has_bias ? bias_.get() : nullptr;
+    return call;
+  }
+
+  LtProblem standard_;
+  const Lt& lt_;
+  std::byte* workspace_;
+  cudaStream_t stream_;
   TrialMemory a_, b_, c_, d_, bias_;
-  std::vector<float> standard_;
-  std::vector<std::byte> got_;
+  std::vector<std::byte> host_;
 };
 
 }  // namespace
 
-LtAlgorithm choose_exact(const GemmTrial& trial) {
-  SelfTest test(trial);
-  LtAlgorithm standard = test.make_standard();
-  for (const LtAlgorithm& candidate :
-       find_candidates(trial.lt, trial.call, trial.prepared, false, kMostCandidates)) {
-    if (test.passes(candidate)) return candidate;
-  }
-  // Slower than a candidate would be, but with its own bits.
-  if (accepts(trial.lt, trial.prepared, &standard) && test.passes(standard)) return standard;
-  throw RunError("no algorithm of cuBLASLt has the same bits in every cut of " +
-                     weft::describe(trial.call.problem),
-                 "parallel.mode: fast has no need of it");
+std::unique_ptr<GemmLab> open_lab(const GemmTrial& trial) {
+  return std::make_unique<DeviceLab>(key_of(trial.call.problem), trial.lt, trial.workspace,
+                                     trial.stream);
 }
 
 }  // namespace weft::cuda

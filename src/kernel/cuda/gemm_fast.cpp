@@ -100,7 +100,10 @@ LtAlgorithm choose_fastest(const GemmTrial& trial, bool* was_measured) {
   const auto is_faster = [](const Timed& a, const Timed& b) { return a.ms < b.ms; };
   std::stable_sort(timed.begin(), timed.end(), is_faster);
   timed.resize(std::min(timed.size(), kFinalists));
-  for (Timed& t : timed) t.ms = clock.time(t.algorithm, kLongMs);
+  for (Timed& t : timed) {
+    const double ms = clock.time(t.algorithm, kLongMs);
+    if (ms >= 0) t.ms = ms;
+  }
   *was_measured = true;
   return std::min_element(timed.begin(), timed.end(), is_faster)->algorithm;
 }

@@ -76,14 +76,23 @@ __global__ void sum_kernel(SumCall call) {
 }
 
 template <typename Out>
-__global__ void fill_random_kernel(Out* to, int64_t n, uint64_t seed) {
+__global__ void test_operand_kernel(TestOperand operand) {
   const int64_t stride = static_cast<int64_t>(gridDim.x) * blockDim.x;
+  const int64_t count = operand.lines * operand.k, half = operand.k / 2;
   int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  for (; i < n; i += stride) {
-    uint64_t z = seed + static_cast<uint64_t>(i) * 0x9e3779b97f4a7c15u;  // splitmix64
+  for (; i < count; i += stride) {
+    const bool k_is_inner = operand.k_is_inner;
+    const int64_t line = k_is_inner ? i / operand.k : i % operand.lines;
+    const int64_t k = k_is_inner ? i % operand.k : i / operand.lines;
+    const int64_t place = line * half + (k < half ? k : k - half);
+    uint64_t z = operand.seed + static_cast<uint64_t>(place) * 0x9e3779b97f4a7c15u;  // splitmix64
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    store(to, i, static_cast<float>(static_cast<int32_t>(z >> 33) - (1 << 30)) * 0x1p-30f);
+    float v = static_cast<float>(static_cast<int32_t>(z >> 33) - (1 << 30)) * 0x1p-30f;
+    if (k >= half && operand.is_negated) v = -v;
+    if (k == 2 * half) v = 0.0f;
+    const int64_t at = k_is_inner ? line * operand.ld + k : k * operand.ld + line;
+    store(static_cast<Out*>(operand.to), at, v);
   }
 }
 
@@ -113,15 +122,12 @@ void add_up(const Context& context, const SumCall& call) {
   launch(context, "gemm sum", kernel, r.blocks, r.threads, 0, call);
 }
 
-void fill_random(const Context& context, void* to, Dtype dtype, int64_t n, uint64_t seed) {
-  const dim3 blocks(static_cast<unsigned>(std::min<int64_t>(1024, ceil_div(n, kThreads))));
-  if (dtype == Dtype::kBf16) {
-    launch(context, "gemm test data", fill_random_kernel<uint16_t>, blocks, dim3(kThreads), 0,
-           static_cast<uint16_t*>(to), n, seed);
-  } else {
-    launch(context, "gemm test data", fill_random_kernel<float>, blocks, dim3(kThreads), 0,
-           static_cast<float*>(to), n, seed);
-  }
+void fill_test_operand(const Context& context, const TestOperand& operand) {
+  const int64_t count = operand.lines * operand.k;
+  const dim3 blocks(static_cast<unsigned>(std::min<int64_t>(1024, ceil_div(count, kThreads))));
+  auto* kernel =
+      operand.dtype == Dtype::kBf16 ? test_operand_kernel<uint16_t> : test_operand_kernel<float>;
+  launch(context, "gemm test operand", kernel, blocks, dim3(kThreads), 0, operand);
 }
 
 }  // namespace weft::cuda

@@ -1,13 +1,12 @@
 // kernel/cuda/gemm_kernels.h: what stands around the library's products: copies, sums, test data.
 #pragma once
 
-#include "kernel/gemm_steps.h"
+#include "kernel/gemm_standard.h"
 
 namespace weft::cuda {
 
 void pack_parts(const Context& context, const PackCall& call);
 void add_up(const Context& context, const SumCall& call);
-// n numbers of [-1, 1), the same for the same seed.
-void fill_random(const Context& context, void* to, Dtype dtype, int64_t n, uint64_t seed);
+void fill_test_operand(const Context& context, const TestOperand& operand);
 
 }  // namespace weft::cuda

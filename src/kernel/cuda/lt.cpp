@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "kernel/cuda_options.h"
 
 namespace weft::cuda {
 namespace {
@@ -21,7 +22,7 @@ void check(cublasStatus_t status, const char* what, const LtProblem* problem = n
   // The device's trouble, or what weft should not have asked for.
   if (status == CUBLAS_STATUS_EXECUTION_FAILED || status == CUBLAS_STATUS_ALLOC_FAILED ||
       status == CUBLAS_STATUS_NOT_INITIALIZED || status == CUBLAS_STATUS_INTERNAL_ERROR) {
-    throw RunError(text);
+    throw PeerError(text);
   }
   throw BugError(text);
 }
@@ -189,11 +190,12 @@ std::vector<LtAlgorithm> find_candidates(const Lt& lt, const LtCall& call,
   return candidates;
 }
 
-bool accepts(const Lt& lt, const LtPrepared& prepared, LtAlgorithm* algorithm) {
+bool accepts(const Lt& lt, const LtCall& call, const LtPrepared& prepared, LtAlgorithm* algorithm) {
   cublasLtMatmulHeuristicResult_t result{};
+  cublasLtMatmulDescOpaque_t operation = with_bias(call, prepared);
   const cublasLtMatmulAlgo_t algo = algo_of(*algorithm);
   const cublasStatus_t status = cublasLtMatmulAlgoCheck(
-      handle_of(lt), operation_of(prepared), layout_of(prepared.a), layout_of(prepared.b),
+      handle_of(lt), &operation, layout_of(prepared.a), layout_of(prepared.b),
       layout_of(prepared.c), layout_of(prepared.d), &algo, &result);
   if (status != CUBLAS_STATUS_SUCCESS) return false;
   algorithm->workspace_bytes = result.workspaceSize;
@@ -222,3 +224,9 @@ bool try_multiply(const Lt& lt, const LtCall& call, const LtPrepared& prepared,
 }
 
 }  // namespace weft::cuda
+
+std::string weft::cuda_libraries() {
+  const std::string cudnn = cudnn_version();
+  return fmt::format("cuBLASLt {}, {}", cublasLtGetVersion(),
+                     cudnn.empty() ? "no cuDNN" : "cuDNN " + cudnn);
+}

@@ -38,7 +38,7 @@ std::vector<LtAlgorithm> find_candidates(const Lt& lt, const LtCall& call,
                                          const LtPrepared& prepared, bool allow_splits, int most);
 
 // Whether the library takes this algorithm for this problem here; sets its workspace.
-bool accepts(const Lt& lt, const LtPrepared& prepared, LtAlgorithm* algorithm);
+bool accepts(const Lt& lt, const LtCall& call, const LtPrepared& prepared, LtAlgorithm* algorithm);
 
 // "algorithm 66 tile 25 stages 36 splits 1 reduction 0": for reports.
 std::string describe(const LtAlgorithm& algorithm);

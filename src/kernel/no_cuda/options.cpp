@@ -4,6 +4,7 @@
 namespace weft {
 
 std::string cudnn_version() { return ""; }
+std::string cuda_libraries() { return ""; }
 
 void set_gemm_choice(GemmChoice) {}
 

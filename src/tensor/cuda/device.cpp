@@ -193,6 +193,8 @@ class CudaDevice : public Device {
   std::map<std::string, void*> imported_;  // by handle: one process opens a handle once
 };
 
+constexpr int kOldest = 75;  // compute capability, as cmake/cuda.cmake builds
+
 }  // namespace
 
 std::unique_ptr<Device> open_cuda_device(int number) {
@@ -202,6 +204,13 @@ std::unique_ptr<Device> open_cuda_device(int number) {
   if (number >= count) {
     throw UserError(fmt::format("GPU {} is wanted, this machine has {}", number, count),
                     "lower dp or tp, or start more nodes");
+  }
+  const CudaInfo info = read_cuda_info();
+  const CudaInfo::Gpu& gpu = info.gpus.at(static_cast<size_t>(number));
+  if (gpu.major * 10 + gpu.minor < kOldest) {
+    throw UserError(fmt::format("{} has compute capability {}.{}; weft has kernels from {}.{} on",
+                                gpu.name, gpu.major, gpu.minor, kOldest / 10, kOldest % 10),
+                    "set launch.device to cpu");
   }
   return std::make_unique<CudaDevice>(number);
 }

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 
+// NOLINTBEGIN(readability-identifier-naming): the names are CUDA's.
 struct uint3 {
   unsigned x, y, z;
 };
@@ -20,6 +21,7 @@ struct dim3 {
 
 inline uint3 threadIdx, blockIdx;  // of the thread that runs now
 inline dim3 blockDim, gridDim;
+// NOLINTEND(readability-identifier-naming)
 
 namespace weft::emulated_cuda {
 

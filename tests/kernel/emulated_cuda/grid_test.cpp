@@ -61,7 +61,8 @@ TEST_F(EmulatedCuda, LanesExchangeTheirValues) {
       ballots[threadIdx.x] = __ballot_sync(~0u, threadIdx.x % 2 == 0);
     });
     for (unsigned i = 0; i < 96; ++i) {
-      EXPECT_EQ(sums[i], 496.0 + i / 32 * 1024.0);
+      const unsigned warp = i / 32;
+      EXPECT_EQ(sums[i], 496.0 + 1024.0 * warp);
       EXPECT_EQ(downs[i], i % 8 < 5 ? i + 3 : i);
       EXPECT_EQ(ballots[i], 0x55555555u);
     }

@@ -5,6 +5,7 @@
 #include "tests/kernel/emulated_cuda/table.h"
 
 #include "base/error.h"
+#include "kernel/cpu/level.h"
 #include "kernel/cuda/attention.h"
 #include "kernel/cuda/ops.h"
 #include "tensor/cuda/check.h"
@@ -17,13 +18,17 @@ namespace {
 
 // The products are cuBLASLt's on a GPU; here they are the CPU's, by one thread, since a GPU's
 // workspace knows of no threads. (Not ref's: exact mode wants sums of leaves rounded one by one.)
+const Kernels& best_level() {
+  static const Kernels& best = *find_kernels(available_levels().back());
+  return best;
+}
 void gemm(const Context& context, const GemmArgs& args) {
   thread_local ThreadPool one(1);
   Context c = context;
   c.pool = &one;
-  cpu_kernels().gemm(c, args);
+  best_level().gemm(c, args);
 }
-size_t gemm_workspace(const GemmArgs& args, int) { return cpu_kernels().gemm_workspace(args, 1); }
+size_t gemm_workspace(const GemmArgs& args, int) { return best_level().gemm_workspace(args, 1); }
 
 }  // namespace
 
