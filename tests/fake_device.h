@@ -131,6 +131,8 @@ class FakeDevice : public Device {
     return std::make_unique<FakeRecording>(work);
   }
   int num_recorded = 0;
+  // A fault: no moment holds a queue back, and the lane is slow.
+  bool is_careless = false;
   int64_t num_queued(Queue queue) { return queues_[static_cast<size_t>(queue)].pushed(); }
 
   // What a kernel on this stream would do.
@@ -156,7 +158,10 @@ class FakeDevice : public Device {
     }
     void hold() override {
       device_->tell("hold " + std::to_string(number_));
-      if (!queue_) return;
+      if (device_->is_careless && device_->in_use_ == Queue::kLane) {
+        device_->queue().push([] { std::this_thread::sleep_for(std::chrono::milliseconds(2)); });
+      }
+      if (!queue_ || device_->is_careless) return;
       device_->queue().push([queue = queue_, place = place_] {
         while (!queue->wait_for(place, 1000)) {
         }

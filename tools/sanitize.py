@@ -22,7 +22,7 @@ ASAN_ROOMS = ["base", "io", "checkpoint", "net", "launch", "text", "data", "comm
 # under ASan. Of dist those tests that train over ranks as threads in every strategy, few steps each.
 TSAN_RUNS = [
     (["base", "comm"], "-*gloo*:*Gloo*:Death.*"),
-    (["exec", "dist"], "Lane.*:Exact.GroupsOfSeveralLeaves:Exact.NoRank*:ExactControl.FastModeDiffers"),
+    (["exec", "dist"], "Lane.*:DeviceLane.*:Exact.GroupsOfSeveralLeaves:Exact.NoRank*:ExactControl.FastModeDiffers"),
 ]
 # Of clang's fuzzers only: g++'s code never gives a frame of ASan's second stack back. Ten thousand
 # calls later there is none left to take, and every call searches them all, in 6 us instead of 6 ns.

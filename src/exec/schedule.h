@@ -3,7 +3,8 @@
 // A list is issued in order by the compute thread. A collective marked `beside` is handed to the
 // communication thread, which runs them in order; so it starts after everything before it in the
 // list, and a node that needs its result waits for it. Few are in flight: issuing one more waits
-// for the one kInFlight before it, so that the memory of those done can be used again.
+// for the one kInFlight before it, so that the memory of those done can be used again. On a GPU the
+// two threads are two queues (exec/device_lane.h).
 #pragma once
 
 #include <vector>

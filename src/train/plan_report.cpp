@@ -84,7 +84,7 @@ int64_t PlanReport::largest_arena() const {
 }
 
 int64_t PlanReport::resident() const {
-  return largest_arena() + (is_on_gpu ? kLibraryBytes : kProgramBytes);
+  return largest_arena() + (is_on_gpu ? kContextBytes : kProgramBytes);
 }
 
 int64_t PlanReport::received() const {

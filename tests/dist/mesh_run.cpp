@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "graph/portion.h"
+#include "kernel/cuda_options.h"
 #include "tests/backends.h"
 #include "tests/dist/queued_kernels.h"
 #include "tests/fake_device.h"
@@ -93,10 +94,12 @@ class Job {
     if (run_.nccl) {
       auto own = std::make_unique<FakeDevice>();
       fake = own.get();
+      if (run_.fault) run_.fault(*fake);
       backend.own = std::move(own);
       backend.device = fake;
       backend.kernels = &queued_kernels();
     }
+    set_gemm_choice(layout_.is_exact ? GemmChoice::kExact : GemmChoice::kFast);
     Engine engine(config_, *model_, &ranks, *backend.kernels, 1, backend.device);
     engine.init_weights(5);
     std::vector<double> losses, norms;

@@ -18,6 +18,8 @@
 
 namespace weft::testing {
 
+class FakeDevice;
+
 // What a run came to: what exact mode promises to be the same bits in every layout.
 struct MeshResult {
   std::vector<double> losses, norms;
@@ -48,6 +50,7 @@ struct MeshRun {
   std::string backend;
   // Over NCCL, or what stands in for it: each rank has a fake GPU of its own.
   NcclLibrary* nccl = nullptr;
+  std::function<void(FakeDevice&)> fault;  // what is wrong with these
 };
 
 // Trains one step a batch from weights of seed 5. Ranks are threads of this process; a failure of
