@@ -45,6 +45,7 @@ RunCommand add_plot(CLI::App& app);
 
 // A check of an option's text: a whole number from `least` on; else what is wrong with it.
 std::function<std::string(const std::string&)> at_least(int64_t least);
+std::function<std::string(const std::string&)> not_negative();  // the same of any number from 0 on
 
 std::string version_text();
 

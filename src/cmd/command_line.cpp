@@ -93,6 +93,16 @@ std::function<std::string(const std::string&)> at_least(int64_t least) {
   };
 }
 
+std::function<std::string(const std::string&)> not_negative() {
+  return [](const std::string& text) -> std::string {
+    double value = 0;
+    const char* end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data(), end, value);
+    if (error == std::errc() && stop == end && value >= 0) return "";
+    return fmt::format("wanted a number >= 0, got {}", text);
+  };
+}
+
 const std::vector<std::string>& command_words() { return words; }
 
 int run_command_line(int argc, const char* const* argv) {

@@ -25,9 +25,9 @@ RunCommand add_verify(CLI::App& app) {
   app.add_option("--out", o.out, "folder for runs and results; default: <storage>/<name>-verify");
   app.add_option("--max-diff", o.max_diff,
                  "largest difference of a loss; default: 1e-5 in fp32, 5e-3 in bf16")
-      ->check(CLI::NonNegativeNumber);
+      ->check(not_negative(), "X");
   app.add_option("--mean-diff", o.mean_diff, "mean difference of the losses; default: 1e-3 in bf16")
-      ->check(CLI::NonNegativeNumber);
+      ->check(not_negative(), "X");
   app.add_option("--set", o.sets, "section.key=value, over the run file")->take_all()->expected(1);
   app.add_flag("--json", w->json, "one JSON object");
   return [w] {

@@ -134,6 +134,9 @@ TEST(Inspect, OptionsThatWouldDoNothingAreRefused) {
   expect("--rows 2", "b.model", "neither data nor a run file");
   expect("--text '{text}'", "a.txt", "--text requires --tokenizer");
   expect("--rows -1", "a.txt", "--rows: wanted a whole number >= 0, got -1");
+  const Outcome diff = run_weft("verify --max-diff -1 --layouts 'dp=1; tp=2' run.yaml");
+  EXPECT_NE(diff.err.find("--max-diff: wanted a number >= 0, got -1"), std::string::npos)
+      << diff.err;
   EXPECT_EQ(run_weft("inspect --rows 1 --tokenizer bytes --text '{text}' '" +
                      (folder / "a.txt").string() + "'")
                 .exit_code,
