@@ -162,7 +162,7 @@ TEST(Mesh, OtherExactConstantsAreRefusedOnResume) {
   run.train_well({"parallel.mode=exact", "train.steps=2"});
   const Ended ended = run.train({"parallel.mode=exact", "parallel.exact_dp=2"});
   EXPECT_EQ(ended.exit_code, 2) << ended.err;
-  expect_parts(ended.err, {"exact_dp", "as they were"});
+  expect_parts(ended.err, {"exact_dp=8", "--set parallel.exact_dp=8"});
 }
 
 // Frozen parameters and a vocabulary of which a piece is empty: ranks that own no part of a bucket.
