@@ -19,9 +19,8 @@ void stack(Graph* graph, const std::vector<Ref>& parts) {
     elements += num_elements(v.shape);
   }
   if (first.kind != ValueKind::kParameter && first.kind != ValueKind::kGradient) return;
-  Value bucket{first.name + ".stack", {elements}, first.dtype, first.kind};
-  bucket.is_bucket = true;
-  const Ref base = graph->add(std::move(bucket));
+  const Ref base = graph->add(Value{first.name + ".stack", {elements}, first.dtype, first.kind});
+  (*graph)[base].is_bucket = true;
   int64_t at = 0;
   for (const Ref part : parts) {
     Value& v = (*graph)[part];
