@@ -154,7 +154,8 @@ std::string got_text(const YamlNode& node) {
   constexpr size_t kShown = 60;
   if (!is_utf8(node.text)) return "text that is not UTF-8";
   if (node.text.size() > kShown) return fmt::format("text of {} bytes", node.text.size());
-  return node.quoted ? fmt::format("\"{}\"", node.text) : node.text;
+  if (node.quoted) return fmt::format("\"{}\"", node.text);
+  return node.text.empty() ? "empty" : node.text;
 }
 
 std::optional<std::string> value_text(const OptionTarget& target, const OptionRule& rule,

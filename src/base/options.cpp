@@ -98,8 +98,9 @@ Option& Option::not_built(std::string reason) {
   reason_ = std::move(reason);
   return *this;
 }
-Option& Option::not_built_values(std::initializer_list<std::string> values) {
+Option& Option::not_built_values(std::initializer_list<std::string> values, std::string hint) {
   missing_values_ = values;
+  hint_ = std::move(hint);
   return *this;
 }
 
@@ -168,6 +169,11 @@ void OptionTable::set(std::string_view assignment, std::vector<std::string>& com
   const std::string_view value = assignment.substr(equals + 1);
   const std::string where = fmt::format("--set {}", shown(assignment));
   Option* option = find(key);
+  if (!option && is_section(key)) {
+    complaints.push_back(
+        fmt::format("{}: {} is a section, not a key: wanted {}.key=value", where, key, key));
+    return;
+  }
   if (!option) {
     complaints.push_back(where + ": " + unknown(key));
     return;
@@ -205,14 +211,18 @@ void OptionTable::give(Option& option, const YamlNode& given, const std::string&
     if (node.is_scalar()) line += did_you_mean(node.text, option.rule_.allowed);
     if (node.is_map()) line += "; put quotes around text that begins with {";
     complaints.push_back(line);
+  } else if (option.required_ && *value == "[]") {
+    complaints.push_back(
+        fmt::format("{}: {} is an empty list, wanted at least one", where, option.key_));
   } else if (option.lacks(*value) &&
              std::count(expected_.begin(), expected_.end(), option.key_) > 0) {
     return;
   } else if (option.lacks(*value) && !takes_not_built_) {
-    complaints.push_back(fmt::format("{}: {} is {}, which this build does not have yet{}{}", where,
+    complaints.push_back(fmt::format("{}: {} is {}, which this build does not have{}{}", where,
                                      option.key_, *value,
-                                     option.reason_.empty() ? "" : ": " + option.reason_,
-                                     option.not_built_ ? "; leave it at " + option.default_ : ""));
+                                     option.hint_.empty() ? " yet" : ": " + option.hint_,
+                                     option.reason_.empty() ? "" : ": " + option.reason_));
+    if (option.not_built_) complaints.back() += "; leave it at " + option.default_;
   } else {
     if (option.lacks(*value)) not_built_.push_back(fmt::format("{}: {}", option.key_, *value));
     assign(option.target_, option.rule_, node);

@@ -41,8 +41,8 @@ class Option {
   // This build does not have the key: its default acts as off, and any other value is refused with
   // the reason, a phrase such as "tensor parallelism".
   Option& not_built(std::string reason);
-  // The same for some of the allowed values.
-  Option& not_built_values(std::initializer_list<std::string> values);
+  // The same for some of the allowed values. `hint`: what to do where another build has them.
+  Option& not_built_values(std::initializer_list<std::string> values, std::string hint = "");
 
  private:
   friend class OptionTable;
@@ -56,7 +56,7 @@ class Option {
   bool required_ = false;
   bool given_ = false;
   bool not_built_ = false;
-  std::string reason_;
+  std::string reason_, hint_;
   std::vector<std::string> missing_values_;
 };
 

@@ -26,7 +26,8 @@ void export_hf(const std::vector<LogicalTensor>& weights, const Json& config,
                const std::map<std::string, std::string>& side_files,
                const std::filesystem::path& out, const ExportOptions& options);
 
-// "5GB", "200MB", "2GiB", "123": bytes. UserError where it is none of these.
-size_t parse_byte_size(const std::string& text);
+// "5GB", "200mb", "2GiB", "123": bytes. UserError where it is none of these; `what` names the
+// option.
+size_t parse_byte_size(const std::string& text, std::string_view what);
 
 }  // namespace weft

@@ -4,6 +4,7 @@
 // is given, and returns what to do when they are parsed. The rows stand in commands.cpp.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -41,6 +42,9 @@ RunCommand add_dashboard(CLI::App& app);
 RunCommand add_doctor(CLI::App& app);
 RunCommand add_corpus(CLI::App& app);
 RunCommand add_plot(CLI::App& app);
+
+// A check of an option's text: a whole number from `least` on; else what is wrong with it.
+std::function<std::string(const std::string&)> at_least(int64_t least);
 
 std::string version_text();
 

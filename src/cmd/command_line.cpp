@@ -1,5 +1,6 @@
 // cmd/command_line.cpp: the table turned into CLI11's parser, its complaints turned into ours.
 #include <CLI/CLI.hpp>
+#include <charconv>
 
 #include "base/error.h"
 #include "base/suggest.h"
@@ -80,6 +81,16 @@ std::string help_text() {
 
 namespace {
 std::vector<std::string> words;
+}
+
+std::function<std::string(const std::string&)> at_least(int64_t least) {
+  return [least](const std::string& text) -> std::string {
+    int64_t value = 0;
+    const char* end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data(), end, value);
+    if (error == std::errc() && stop == end && value >= least) return "";
+    return fmt::format("wanted a whole number >= {}, got {}", least, text);
+  };
 }
 
 const std::vector<std::string>& command_words() { return words; }

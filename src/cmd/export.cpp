@@ -25,7 +25,7 @@ std::optional<Dtype> find_dtype(const std::string& name) {
 int run_export(const Options& options) {
   ExportOptions how;
   how.dtype = find_dtype(options.dtype);
-  how.max_shard_bytes = parse_byte_size(options.max_shard_size);
+  how.max_shard_bytes = parse_byte_size(options.max_shard_size, "--max-shard-size");
   how.overwrite = options.overwrite;
   const LogicalModel model = open_logical(options.source);
   export_hf(model.weights, model.config, read_side_files(model), options.out, how);

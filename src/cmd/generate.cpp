@@ -143,9 +143,9 @@ RunCommand add_generate(CLI::App& app) {
                  "draw among the fewest tokens that reach this probability; default: 1 (all)");
   app.add_option("--seed", o->sample.seed, "of the draws; default: 0");
   app.add_flag("--json", o->json, "a line {\"prompt\", \"text\", \"ids\"} for each prompt");
-  app.add_option("--threads", o->threads, "default: all cores")->check(CLI::NonNegativeNumber);
+  app.add_option("--threads", o->threads, "default: all cores")->check(at_least(0), "N");
   app.add_option("--batch", o->batch, "prompts that run side by side; default: 64")
-      ->check(CLI::PositiveNumber);
+      ->check(at_least(1), "N");
   app.add_option("--tokenizer", o->tokenizer, "folder, or bytes; default: the model's own");
   return [o] { return run_generate(*o); };
 }

@@ -72,16 +72,47 @@ std::string printable(const std::string& text) {
   return out;
 }
 
-Json inspect(const std::string& path, const InspectRows& options) {
-  if (path.ends_with(".yaml") || path.ends_with(".yml")) return inspect_batches(path, options);
+// Options that only some paths have a use for.
+struct Special {
+  std::vector<const CLI::Option*> of_data, of_run_files;
+};
+
+// An option that would do nothing is refused, not passed over.
+void refuse_idle(const std::vector<const CLI::Option*>& idle, const std::string& what,
+                 const std::string& hint) {
+  for (const CLI::Option* option : idle) {
+    if (option->count() == 0) continue;
+    throw UserError(fmt::format("{} does nothing here: {}", option->get_name(), what), hint);
+  }
+}
+
+Json inspect_other(const std::string& path) {
   if (is_tokenizer_file(path)) return inspect_tokenizer(path);
   if (const std::string kind = kind_of_binary(path); !kind.empty()) {
     return inspect_binary(path, kind);
   }
-  if (is_data(path)) return inspect_rows(path, options);
   const bool model = is_checkpoint(path) || fs::exists(fs::path(path) / "config.json");
   if (!model && has_tokenizer(path)) return inspect_tokenizer(path);
   return inspect_model(path);
+}
+
+Json inspect(const std::string& path, const InspectRows& options, const Special& special) {
+  if (path.ends_with(".yaml") || path.ends_with(".yml")) {
+    refuse_idle(special.of_data, path + " is a run file, which has its own data section",
+                "--batches N shows what its rows become; --set data.KEY=value changes a key");
+    return inspect_batches(path, options);
+  }
+  if (!is_tokenizer_file(path) && kind_of_binary(path).empty() && is_data(path)) {
+    refuse_idle(special.of_run_files, path + " is data, no run file (.yaml)",
+                "--rows N shows rows; --tokenizer FOLDER, with --text or --source and --target, "
+                "what they become");
+    return inspect_rows(path, options);
+  }
+  Json found = inspect_other(path);
+  for (const auto& idle : {special.of_data, special.of_run_files}) {
+    refuse_idle(idle, path + " is neither data nor a run file", "leave it out");
+  }
+  return found;
 }
 
 // Objects and lists of them one line an entry, indented; everything else on its key's line.
@@ -106,28 +137,36 @@ RunCommand add_inspect(CLI::App& app) {
     std::string path;
     bool json = false;
     InspectRows rows;
+    Special special;
   };
   const auto options = std::make_shared<Options>();
   app.add_option("PATH", options->path,
                  "checkpoint, run directory, folder, safetensors file, data, tokenizer or run file")
       ->required();
   app.add_flag("--json", options->json, "print one JSON object");
-  app.add_option("--rows", options->rows.num_rows, "data: how many rows to show")
-      ->check(CLI::NonNegativeNumber);
-  app.add_option("--tokenizer", options->rows.tokenizer,
-                 "data: folder with tokenizer files, or bytes: shows lengths and labels");
-  app.add_option("--text", options->rows.data.text, "data: template of the text");
-  app.add_option("--source", options->rows.data.source, "data: template of the prompt");
-  app.add_option("--target", options->rows.data.target, "data: template of the answer");
-  app.add_option("--messages", options->rows.data.messages, "data: column of chat rows");
-  app.add_option("--batches", options->rows.num_batches, "run file: how many batches to show")
-      ->check(CLI::NonNegativeNumber);
-  app.add_option("--set", options->rows.sets, "run file: section.key=value, over it")
-      ->take_all()
-      ->expected(1);
-  app.add_option("--seq-length", options->rows.data.seq_length, "data: where rows are cut");
+  InspectRows& rows = options->rows;
+  const auto add_data = [&](const char* name, auto& value, const char* help) {
+    CLI::Option* option = app.add_option(name, value, help);
+    options->special.of_data.push_back(option);
+    return option;
+  };
+  add_data("--rows", rows.num_rows, "data: how many rows to show")->check(at_least(0), "N");
+  CLI::Option* tokenizer =
+      add_data("--tokenizer", rows.tokenizer,
+               "data: folder with tokenizer files, or bytes: shows lengths and labels");
+  add_data("--text", rows.data.text, "data: template of the text")->needs(tokenizer);
+  add_data("--source", rows.data.source, "data: template of the prompt")->needs(tokenizer);
+  add_data("--target", rows.data.target, "data: template of the answer")->needs(tokenizer);
+  add_data("--messages", rows.data.messages, "data: column of chat rows")->needs(tokenizer);
+  add_data("--seq-length", rows.data.seq_length, "data: where rows are cut")->needs(tokenizer);
+  options->special.of_run_files = {
+      app.add_option("--batches", rows.num_batches, "run file: how many batches to show")
+          ->check(at_least(0), "N"),
+      app.add_option("--set", rows.sets, "run file: section.key=value, over it")
+          ->take_all()
+          ->expected(1)};
   return [options] {
-    const Json found = inspect(options->path, options->rows);
+    const Json found = inspect(options->path, options->rows, options->special);
     if (options->json) {
       fmt::print("{}\n", found.dump(2));
     } else {

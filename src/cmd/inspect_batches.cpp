@@ -42,8 +42,8 @@ Json rows_of(const Batch& batch) {
 }
 
 Json numbers_of(const DataCounters& counters) {
-  constexpr const char* kNames[] = {"rows",     "dropped",    "truncated", "split",  "nulls",
-                                    "repaired", "incomplete", "tokens",    "padding"};
+  constexpr const char* kNames[] = {"rows",       "dropped",  "truncated",  "split",  "nulls",
+                                    "unanswered", "repaired", "incomplete", "tokens", "padding"};
   static_assert(std::size(kNames) == std::size(kDataCounts));
   Json out;
   for (size_t i = 0; i < std::size(kNames); ++i) out.set(kNames[i], counters.*kDataCounts[i]);

@@ -18,12 +18,13 @@ struct Words {
 };
 
 int64_t fit_bytes(const std::string& text) {
-  // 16 bytes are never meant.
+  const auto bytes = static_cast<int64_t>(parse_byte_size(text, "--fit"));
+  // 16 bytes are never meant; a number of seven digits is none of GiB.
   if (text.find_first_not_of("0123456789.") == std::string::npos) {
     throw UserError(fmt::format("--fit {}: wanted a size with its unit", text),
-                    fmt::format("--fit {}GiB?", text));
+                    fmt::format("--fit {}{}?", text, bytes < 1'000'000 ? "GiB" : "B"));
   }
-  return static_cast<int64_t>(parse_byte_size(text));
+  return bytes;
 }
 
 // 1 where no layout fits: the check that was asked for failed.
@@ -48,9 +49,9 @@ RunCommand add_plan(CLI::App& app) {
       ->needs(fit);
   json->excludes(dump);
   fit->excludes(dump);
-  return [w] {
+  return [w, fit] {
     const RunFile file(w->run, w->sets);
-    if (!w->fit.empty()) return print_fit(file.config(), *w);
+    if (fit->count() > 0) return print_fit(file.config(), *w);
     const PlanReport report = plan_run(file.config(), w->dump);
     if (w->dump) fmt::print("{}", report.dump);
     fmt::print("{}", w->json ? report.to_json().dump() + "\n" : report.to_text());

@@ -21,8 +21,7 @@ RunCommand add_verify(CLI::App& app) {
                  "\"dp=2; dp=2,shard=zero3; tp=2\": the first is the base; keys dp, tp, shard, "
                  "mode, exact_tp, exact_dp, exact_rows, micro_batch, recompute, threads")
       ->required();
-  app.add_option("--steps", o.steps, "instead of the run file's")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
+  app.add_option("--steps", o.steps, "instead of the run file's")->check(at_least(1), "N");
   app.add_option("--out", o.out, "folder for runs and results; default: <storage>/<name>-verify");
   app.add_option("--max-diff", o.max_diff,
                  "largest difference of a loss; default: 1e-5 in fp32, 5e-3 in bf16")

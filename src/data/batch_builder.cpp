@@ -130,11 +130,12 @@ void BatchBuilder::finish_batch(int64_t k, Batch& out) {
 }
 
 // What happened to a row on its way; told by the first rank, so that ranks can be added up.
-void BatchBuilder::count_row(int64_t row, Batch& out) {
+void BatchBuilder::count_row(int64_t row, int64_t length, Batch& out) {
   if (options_.dp_rank != 0) return;
   out.counted.dropped += info_.dropped;
   out.counted.truncated += info_.truncated && !info_.dropped;
   out.counted.nulls += info_.num_nulls;
+  out.counted.unanswered += !info_.dropped && maker_.is_unanswered(length - info_.num_source);
   out.counted.repaired += info_.repaired;
   if (info_.repaired && out.counted.first_repaired.size() < kNamedRows) {
     out.counted.first_repaired.push_back(rows_.where(row));
@@ -145,7 +146,7 @@ void BatchBuilder::count_row(int64_t row, Batch& out) {
 bool BatchBuilder::find_row(int64_t row, Batch& out) {
   if (!is_member(row)) return false;
   const int64_t length = cache_.read_length(row, info_);
-  count_row(row, out);
+  count_row(row, length, out);
   if (info_.dropped) return false;
   const int64_t source = answers() ? info_.num_source : 0;
   longest_ = std::max(longest_, length - source);

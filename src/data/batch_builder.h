@@ -44,7 +44,7 @@ class BatchBuilder {
   void finish_batch(int64_t k, Batch& out);
   bool find_row(int64_t row, Batch& out);
   bool is_member(int64_t row) const;  // of the part that is asked for
-  void count_row(int64_t row, Batch& out);
+  void count_row(int64_t row, int64_t length, Batch& out);
   struct Packed {        // the rows of kPackRows positions
     int64_t first = -1;  // position; -1: none in hand
     std::vector<int64_t> rows;

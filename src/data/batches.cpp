@@ -65,6 +65,7 @@ std::string DataCounters::describe() const {
   tell(truncated, "rows cut to seq_length");
   tell(split, "rows split");
   tell(nulls, "null cells taken as empty");
+  tell(unanswered, "rows without an answer (only the token that closes it is learned)");
   tell(repaired, "rows with invalid UTF-8 repaired");
   tell(incomplete, "rows left over at the end of an epoch");
   tell(padding, "positions of padding");

@@ -34,6 +34,7 @@ struct DataCounters {
   int64_t truncated = 0;                    // longer than seq_length
   int64_t split = 0;                        // pack: rows that did not fit one
   int64_t nulls = 0;                        // cells, taken as empty
+  int64_t unanswered = 0;                   // of prompt and answer, kept though the answer is empty
   int64_t repaired = 0;                     // held bytes that are no UTF-8
   int64_t incomplete = 0;                   // at the end of an epoch, less than a global batch
   int64_t tokens = 0;                       // positions that hold one
@@ -47,9 +48,10 @@ struct DataCounters {
 
 // The numbers of the counters, for who adds them up.
 inline constexpr int64_t DataCounters::*kDataCounts[] = {
-    &DataCounters::rows,       &DataCounters::dropped, &DataCounters::truncated,
-    &DataCounters::split,      &DataCounters::nulls,   &DataCounters::repaired,
-    &DataCounters::incomplete, &DataCounters::tokens,  &DataCounters::padding};
+    &DataCounters::rows,     &DataCounters::dropped,    &DataCounters::truncated,
+    &DataCounters::split,    &DataCounters::nulls,      &DataCounters::unanswered,
+    &DataCounters::repaired, &DataCounters::incomplete, &DataCounters::tokens,
+    &DataCounters::padding};
 
 // B rows: of a global batch this rank's share. Encoder-decoder: ids, targets and lengths are the
 // decoder's, those of the source the encoder's.

@@ -34,6 +34,19 @@ int32_t chosen_pad(const DataConfig& config, const Tokenizer& tokenizer) {
   return 0;  // never seen: padding is known by its position
 }
 
+// A conversation may also be kept as JSON in a column of text.
+Json messages_of(const Row::Column& column) {
+  try {
+    return parse_json(column.text, column.name);
+  } catch (const UserError&) {
+    if (column.text.starts_with('[')) throw;  // meant as JSON
+    throw UserError(
+        fmt::format("wanted a list of {{role, content}} in column '{}', got text", column.name),
+        "data.messages is for conversations; of plain text set data.text, of prompt and answer "
+        "data.source and data.target");
+  }
+}
+
 std::string text_or_default(const DataConfig& config) {
   return config.text.empty() ? "{text}" : config.text;
 }
@@ -95,15 +108,29 @@ ExampleMaker::ExampleMaker(const DataConfig& config, const Tokenizer& tokenizer,
     target_.emplace(config.target, "data.target");
   }
   if (!config.messages.empty()) chat_.emplace(tokenizer);
-  if (kind == ModelKind::kCausal) return;
+  if (kind == ModelKind::kEncoderDecoder) check_lengths();
+  if (source_) measure_empty_answer();
+}
+
+void ExampleMaker::check_lengths() const {
   // The tokens around a text stay when it is cut.
-  const size_t around = tokenizer.ids_before().size() + tokenizer.ids_after().size();
+  const size_t around = tokenizer_.ids_before().size() + tokenizer_.ids_after().size();
   require(seq_length_ >= around,
-          "data.seq_length: {} has no room for the tokenizer's {} own tokens", config.seq_length,
+          "data.seq_length: {} has no room for the tokenizer's {} own tokens", config_.seq_length,
           around);
-  require(static_cast<size_t>(config.target_length) >= around,
+  require(static_cast<size_t>(config_.target_length) >= around,
           "data.target_length: {} has no room for the tokenizer's {} own tokens",
-          config.target_length, around);
+          config_.target_length, around);
+}
+
+void ExampleMaker::measure_empty_answer() {
+  Example example;
+  if (kind_ == ModelKind::kEncoderDecoder) {
+    fill_encoder_decoder("", "", example);
+  } else {
+    fill_pair("", "", example);
+  }
+  empty_answer_ = static_cast<int64_t>(example.ids.size()) - example.num_source;
 }
 
 std::string ExampleMaker::describe() const {
@@ -120,13 +147,16 @@ std::string ExampleMaker::render(const TextTemplate& text, const RowSource& rows
     if (!column) {
       throw UserError(fmt::format("{}: there is no column '{}'; there are: {}", rows.where(i), name,
                                   fmt::join(row.names(), ", ")),
-                      "set data.text, or data.source and data.target, to the columns of the data "
-                      "(of a CSV file, the first line names them)");
+                      "set data.text, or data.source and data.target, to the columns of the data" +
+                          header_remark(rows, i, config_.format));
     }
     // where() may have to count lines from the start of the file: only a bad row may ask it.
     if (column->kind == Row::Kind::kNested) {
       throw UserError(fmt::format("{}: column '{}' is a list or an object; a template takes text",
-                                  rows.where(i), name));
+                                  rows.where(i), name),
+                      column->text.starts_with("[{")
+                          ? fmt::format("rows of chat: set data.messages: {}", name)
+                          : "");
     }
   }
   return text.render([&row](std::string_view name) -> std::optional<std::string_view> {
@@ -164,13 +194,12 @@ void ExampleMaker::fill_chat(const RowSource& rows, int64_t i, const Row& row, E
   if (!column) {
     throw UserError(fmt::format("{}: there is no column '{}'; there are: {}", rows.where(i),
                                 config_.messages, fmt::join(row.names(), ", ")),
-                    "set data.messages to the column that holds the conversation");
+                    "set data.messages to the column that holds the conversation" +
+                        header_remark(rows, i, config_.format));
   }
   if (column->kind == Row::Kind::kNull) return;
   try {
-    // A conversation may also be kept as JSON in a column of text.
-    const Json messages = parse_json(column->text, config_.messages);
-    chat_->encode(messages, config_.messages, out.ids, out.is_label);
+    chat_->encode(messages_of(*column), config_.messages, out.ids, out.is_label);
   } catch (const UserError& e) {
     throw UserError(fmt::format("{}: {}", rows.where(i), e.what()), e.hint());
   }

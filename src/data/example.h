@@ -48,6 +48,10 @@ class ExampleMaker {
   std::string prompt(const RowSource& rows, int64_t i, const Row& row) const;
   std::string answer(const RowSource& rows, int64_t i, const Row& row) const;
   bool has_target() const { return target_.has_value(); }
+  // Of a row with so many tokens after its prompt: nothing but what closes an answer.
+  bool is_unanswered(int64_t num_target) const {
+    return has_target() && num_target <= empty_answer_;
+  }
 
  private:
   std::string render(const TextTemplate& text, const RowSource& rows, int64_t i,
@@ -59,6 +63,8 @@ class ExampleMaker {
                             Example& out) const;
   bool put_closed(const std::string& text, size_t length, std::vector<int32_t>& ids) const;
   void cut(Example& out) const;
+  void check_lengths() const;
+  void measure_empty_answer();
   void count_nulls(const Row& row, Example& out) const;
   void check_ids(const RowSource& rows, int64_t i, const std::vector<int32_t>& ids) const;
 
@@ -69,6 +75,7 @@ class ExampleMaker {
   size_t seq_length_;
   std::optional<int32_t> eos_;  // appended where set
   int32_t pad_id_;
+  int64_t empty_answer_ = 0;  // tokens of one
   std::vector<std::string> columns_;
   std::optional<TextTemplate> source_;
   std::optional<TextTemplate> target_;

@@ -171,6 +171,13 @@ bool is_table_file(const std::string& path) {
   return k && (k->format == RowFormat::kParquet || k->format == RowFormat::kArrow);
 }
 
+std::string header_remark(const RowSource& rows, int64_t i, std::string_view format) {
+  const std::string where = rows.where(i);
+  const RowFormat found = row_format(where.substr(0, where.rfind(':')), format);
+  const bool is_csv = found == RowFormat::kCsv || found == RowFormat::kTsv;
+  return is_csv ? " (of a CSV file, the first line names the columns)" : "";
+}
+
 std::vector<std::string> expand_paths(const std::vector<std::string>& paths) {
   std::vector<std::string> files;
   for (const std::string& path : paths) {

@@ -67,14 +67,26 @@ std::string_view without_line_end(std::string_view record) {
   return record;
 }
 
+// One column may be meant, or another separator.
+void RecordParser::check_separator(const std::string& header) const {
+  const char* wanted = separator_of(format_) == ',' ? "','" : "tabs";
+  if (header.find(';') != std::string::npos) {
+    throw UserError(fmt::format("{}:1: the columns ({}) are separated by ';', wanted {}", name_,
+                                header, wanted),
+                    "write the file anew with commas (.csv), or with tabs (.tsv)");
+  }
+  if (format_ == RowFormat::kTsv || header.find('\t') == std::string::npos) return;
+  std::string shown = header;
+  std::replace(shown.begin(), shown.end(), '\t', ' ');
+  throw UserError(
+      fmt::format("{}:1: the columns ({}) are separated by tabs, wanted {}", name_, shown, wanted),
+      "name the file .tsv, or write it anew with commas");
+}
+
 void RecordParser::set_header(std::string_view record) {
   const std::string bad = csv_fields(without_line_end(record), separator_of(format_), header_);
   require(bad.empty(), "{}:1: {} in the line of column names", name_, bad);
-  if (header_.size() == 1 && header_[0].find(';') != std::string::npos) {
-    throw UserError(fmt::format("{}:1: the columns ({}) are separated by ';', wanted '{}'", name_,
-                                header_[0], separator_of(format_) == ',' ? "," : "a tab"),
-                    "write the file anew with commas (.csv), or with tabs (.tsv)");
-  }
+  if (header_.size() == 1) check_separator(header_[0]);
   for (size_t i = 0; i < header_.size(); ++i) {
     const bool twice = std::find(header_.begin(), header_.begin() + static_cast<int64_t>(i),
                                  header_[i]) != header_.begin() + static_cast<int64_t>(i);

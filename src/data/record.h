@@ -36,6 +36,7 @@ class RecordParser {
   void parse(std::string_view record, const std::function<int64_t()>& line, Row& out) const;
 
  private:
+  void check_separator(const std::string& header) const;
   void parse_json_line(const std::string& text, const std::function<int64_t()>& line,
                        Row& out) const;
   void parse_csv(std::string_view text, const std::function<int64_t()>& line, Row& out) const;

@@ -67,6 +67,8 @@ std::string_view format_name(RowFormat format);
 // known.
 RowFormat row_format(const std::string& path, std::string_view format);
 bool is_table_file(const std::string& path);  // Parquet or Arrow, by its extension
+// For hints about columns: where row i stands in a CSV file, what its first line is; else nothing.
+std::string header_remark(const RowSource& rows, int64_t i, std::string_view format);
 
 // The files that `paths` (files, globs, folders, URIs, names in the Hugging Face cache) name.
 // UserError where one names nothing.

@@ -43,6 +43,14 @@ const std::string& text_at(const Json& message, const char* key, std::string_vie
   return value->as_string();
 }
 
+void refuse_sharegpt(const Json& message, std::string_view where) {
+  if (message.find("role") || !message.find("from") || !message.find("value")) return;
+  throw UserError(
+      fmt::format("{}: a message is {{from, value}}, wanted {{role, content}}", where),
+      "these are rows in ShareGPT's form: write \"from\" as \"role\" (human as user, gpt as "
+      "assistant) and \"value\" as \"content\"");
+}
+
 }  // namespace
 
 ChatTemplate::ChatTemplate(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {
@@ -62,10 +70,12 @@ ChatTemplate::ChatTemplate(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {
 
 void ChatTemplate::encode(const Json& messages, std::string_view where, std::vector<int32_t>& ids,
                           std::vector<uint8_t>& is_label) const {
-  require(messages.is_array(), "{}: the messages are {}, a list is wanted", where, messages.kind());
+  require(messages.is_array(), "{}: wanted a list of {{role, content}}, got {}", where,
+          messages.kind());
   bool is_first = true;
   for (const Json& message : messages.as_array()) {
     require(message.is_object(), "{}: a message is {}, an object is wanted", where, message.kind());
+    refuse_sharegpt(message, where);
     const std::string& role = text_at(message, "role", where);
     require(role == "system" || role == "user" || role == "assistant",
             "{}: the role '{}' is not known: system, user, assistant", where, role);

@@ -101,6 +101,12 @@ int64_t resolve_exact_dp(const RunConfig& c) {
 // For a tp that does not divide exact_tp.
 std::string exact_tp_hint(const Model& model, const Layout& l) {
   std::string text = "admissible values of parallel.tp: " + list_divisors(l.exact_tp);
+  if (l.tp > kMostLeaves) {
+    return text + fmt::format(
+                      "; exact mode cuts into at most {} leaves, whatever the model: take "
+                      "more of parallel.dp, or parallel.mode=fast",
+                      kMostLeaves);
+  }
   for (int64_t s : admissible_exact_tp(model)) {
     if (s % l.tp != 0) continue;
     return text + fmt::format("; or set parallel.exact_tp={}, in every layout that is compared", s);

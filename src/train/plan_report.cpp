@@ -84,7 +84,7 @@ int64_t PlanReport::largest_arena() const {
 }
 
 int64_t PlanReport::resident() const {
-  return largest_arena() + (is_on_gpu ? kLibraryBytes : kProgramBytes);
+  return largest_arena() + (is_on_gpu ? kContextBytes : kProgramBytes);
 }
 
 int64_t PlanReport::received() const {
@@ -211,14 +211,14 @@ std::string classes_text(const PlanReport& r) {
 
 std::string wire_text(const PlanReport& r) {
   if (r.wire.empty()) return "nothing goes over the wire\n";
-  std::string text = fmt::format("  {:<15} {:<5} {:>8} {:>18} {:>18}\n", "collective", "axis",
-                                 "calls", "bytes given", "bytes received");
+  std::string text = fmt::format("  {:<15} {:<5} {:>6} {:>8} {:>18} {:>18}\n", "collective", "axis",
+                                 "ranks", "calls", "bytes given", "bytes received");
   for (const WireItem& item : r.wire) {
     const int64_t received = received_bytes(item);
-    text +=
-        fmt::format("  {:<15} {:<5} {:>8} {:>18} {:>18}\n", comm_op_name(item.op),
-                    axis_name(item.axis), item.calls, format_count(static_cast<double>(item.bytes)),
-                    format_count(static_cast<double>(received)));
+    text += fmt::format("  {:<15} {:<5} {:>6} {:>8} {:>18} {:>18}\n", comm_op_name(item.op),
+                        axis_name(item.axis), item.ranks, item.calls,
+                        format_count(static_cast<double>(item.bytes)),
+                        format_count(static_cast<double>(received)));
   }
   return text;
 }

@@ -59,9 +59,12 @@ void bind_data(OptionTable& t, DataConfig& c) {
       .one_of({"pad", "dynamic", "pack"});
   t.add("data.mask_padding", &c.mask_padding,
         "padding is never a label; false: it is learned, and attends to the row before it");
-  t.add("data.drop_empty", &c.drop_empty, "rows of one token or less are dropped");
+  t.add("data.drop_empty", &c.drop_empty,
+        "rows of one token or less are dropped, of an encoder-decoder those with an empty answer; "
+        "a causal model keeps these, learns only their closing token, and tells how many");
   t.add("data.append_eos", &c.append_eos,
-        "end-of-sequence token after a row; auto: after a target, not after plain text")
+        "end-of-sequence token after a row; auto: after a target, not after plain text; what the "
+        "tokenizer's own template adds (T5: its end) stays, whatever is set here")
       .one_of({"auto", "true", "false"});
   t.add("data.fraction", &c.fraction,
         "take only this part of the rows, the first ones in file order")
@@ -87,13 +90,17 @@ void bind_parallel(OptionTable& t, ParallelConfig& c) {
         "fast: the quickest kernels and sums; exact: the same bits in every layout")
       .one_of({"fast", "exact"});
   t.add("parallel.exact_tp", &c.exact_tp,
-        "exact mode: leaves of a cut contraction, which tp divides; 0 = the most up to 8 that "
-        "divide heads, key/value heads and width; set above the key/value heads, these are copied")
+        "exact mode: leaves of a cut contraction, a power of two up to 8 which tp divides, so that "
+        "tp is at most 8 too; 0 = the most that divide heads, key/value heads and width; set above "
+        "the key/value heads, these are copied")
       .at_least(0);
   t.add("parallel.exact_dp", &c.exact_dp,
-        "exact mode: groups of rows, which dp divides; 0 = chosen by the batch")
+        "exact mode: groups of rows, a power of two up to 256 that divides global_batch / "
+        "exact_rows, and which dp divides; 0 = the most up to 8")
       .at_least(0);
-  t.add("parallel.exact_rows", &c.exact_rows, "exact mode: rows that are computed together")
+  t.add("parallel.exact_rows", &c.exact_rows,
+        "exact mode: rows that are computed together; divides global_batch / dp, at most "
+        "micro_batch")
       .at_least(1);
 }
 
@@ -166,7 +173,11 @@ void bind_rest(OptionTable& t, RunConfig& c) {
       .at_most(1024);
   auto& device =
       t.add("launch.device", &c.launch.device, "where to compute").one_of({"auto", "cpu", "cuda"});
-  if (!cuda_kernels()) device.not_built_values({"cuda"});
+  if (!cuda_kernels()) {
+    device.not_built_values({"cuda"},
+                            "set launch.device to auto or cpu, or build with -DWEFT_CUDA=ON "
+                            "(README, On a GPU)");
+  }
   t.add("launch.interface", &c.launch.interface,
         "that ranks listen on where they talk over TCP: lo, eth0, or an address");
   t.add("launch.elastic", &c.launch.elastic, "change dp when a node is lost")
@@ -251,8 +262,10 @@ void check_batch(const RunConfig& c, std::vector<std::string>* complaints) {
   }
   if (c.parallel.mode == "exact" && t.global_batch % (dp * c.parallel.exact_rows) != 0) {
     complaints->push_back(
-        fmt::format("train.global_batch {} is no multiple of parallel.dp {} x exact_rows {}",
-                    t.global_batch, dp, c.parallel.exact_rows));
+        fmt::format("train.global_batch {} is no multiple of parallel.dp {} x exact_rows {}: set "
+                    "parallel.exact_rows to a divisor of {} ({})",
+                    t.global_batch, dp, c.parallel.exact_rows, t.global_batch / dp,
+                    list_divisors(t.global_batch / dp)));
     return;
   }
   if (c.parallel.mode == "exact" && c.parallel.exact_rows > t.micro_batch) {

@@ -37,10 +37,19 @@ void check_exact_constants(const Json& state, const Layout& layout) {
     return;
   }
   if (!was_exact || *stored == now) return;
-  throw UserError(
-      fmt::format("the checkpoint is of exact mode with {}, but this run has {}", stored->dump(),
-                  now.dump()),
-      "set parallel.exact_tp, exact_dp and exact_rows as they were, or give the run another name");
+  std::string before, after, sets;
+  for (const auto& [key, value] : now.as_object()) {
+    const Json* old = stored->find(key);
+    if (old && *old == value) continue;
+    const char* comma = before.empty() ? "" : ", ";
+    before += fmt::format("{}{}={}", comma, key, old ? old->dump() : "unknown");
+    after += fmt::format("{}{}={}", comma, key, value.dump());
+    if (old) sets += fmt::format(" --set parallel.{}={}", key, old->dump());
+  }
+  throw UserError(fmt::format("the checkpoint was trained in exact mode with {}, but this run has "
+                              "{}: its bits would change",
+                              before, after),
+                  fmt::format("go on with{}, or give the run another name", sets));
 }
 
 bool Saver::save_step(const TrainState& state) {

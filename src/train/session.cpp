@@ -38,6 +38,15 @@ std::string columns_hint(const DataConfig& c, const std::vector<std::string>& na
       names.empty() ? "text" : names[0]);
 }
 
+// 'a', 'b' and 'c'
+std::string quoted_list(const std::vector<std::string>& names) {
+  std::string text;
+  for (size_t i = 0; i < names.size(); ++i) {
+    text += fmt::format("{}'{}'", i == 0 ? "" : i + 1 == names.size() ? " and " : ", ", names[i]);
+  }
+  return text;
+}
+
 // Told here, where all columns are known, and only where the first row has none of those that are
 // wanted: a row that lacks one is told by its line.
 void check_columns(const DataConfig& c, const RowSource& rows) {
@@ -49,10 +58,12 @@ void check_columns(const DataConfig& c, const RowSource& rows) {
   const char* key = !c.messages.empty() ? "data.messages"
                     : c.target.empty()  ? "data.text"
                                         : "data.source and data.target";
+  const bool is_one_key = c.target.empty() || !c.messages.empty();
   throw UserError(
-      fmt::format("{}: there is no column '{}', which {} asks for; there are: {}", rows.where(0),
-                  fmt::join(wanted, "', '"), key, fmt::join(names, ", ")),
-      columns_hint(c, names));
+      fmt::format("{}: there {} {}, which {} {} for; there are: {}", rows.where(0),
+                  wanted.size() == 1 ? "is no column" : "are no columns", quoted_list(wanted), key,
+                  is_one_key ? "asks" : "ask", fmt::join(names, ", ")),
+      columns_hint(c, names) + header_remark(rows, 0, c.format));
 }
 
 }  // namespace

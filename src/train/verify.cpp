@@ -116,6 +116,25 @@ bool are_exact(const Layout& a, const Layout& b) {
          a.exact_rows == b.exact_rows;
 }
 
+// Why the bits of two layouts of exact mode are not compared, and how they would be.
+std::vector<std::string> explain_constants(const Layout& base, const Layout& layout) {
+  std::vector<std::string> notes;
+  if (!base.is_exact || !layout.is_exact) return notes;
+  const auto compare = [&](const char* key, int64_t a, int64_t b, int64_t common) {
+    if (a == b) return;
+    notes.push_back(fmt::format(
+        "{} is {}, the base's {}: bits are not compared; set it for all with --set parallel.{}={}, "
+        "not in a layout",
+        key, b, a, key, common));
+  };
+  // All powers of two: what divides the smaller divides the larger.
+  compare("exact_tp", base.exact_tp, layout.exact_tp, std::max(base.exact_tp, layout.exact_tp));
+  compare("exact_dp", base.exact_dp, layout.exact_dp, std::max(base.exact_dp, layout.exact_dp));
+  compare("exact_rows", base.exact_rows, layout.exact_rows,
+          std::min(base.exact_rows, layout.exact_rows));
+  return notes;
+}
+
 class Verifier {
  public:
   explicit Verifier(const VerifyOptions& options) : o_(options), runs_(plan_runs(options)) {
@@ -174,6 +193,7 @@ class Verifier {
     const bool bf16 = runs_[i].config.compute_dtype() == Dtype::kBf16;
     report_.layouts.push_back(
         compare_runs(base_, run, choose_bars(exact, bf16, o_.max_diff, o_.mean_diff)));
+    report_.layouts.back().notes = explain_constants(runs_[0].mesh, runs_[i].mesh);
     if (!report_.layouts.back().ok() && !exact && run.error.empty()) name_largest(i);
     write_losses(i, run);
   }
@@ -262,6 +282,7 @@ class Verifier {
     j.set("tensors_different", words(r.tensors_different));
     j.set("different_at_end", r.bars.bits ? Json(r.different_at_end) : Json());
     j.set("broken", words(r.broken));
+    j.set("notes", words(r.notes));
     j.set("run_dir", Json(dir(i).string()));
     j.set("log", Json(log(i).string()));
     j.set("ok", Json(r.ok()));

@@ -60,6 +60,7 @@ struct VerifyResult {
   std::optional<std::string> tensor;           // the first that differs there
   Bars bars;
   std::vector<std::string> broken;  // bars, in words
+  std::vector<std::string> notes;   // why no more is compared
   bool ok() const { return broken.empty(); }
 
   Json to_json() const;  // the keys of DESIGN 1.2

@@ -54,8 +54,10 @@ std::string bits_table(const std::vector<VerifyResult>& layouts, size_t width) {
 }
 
 std::string verdict(const VerifyResult& r) {
-  if (r.ok()) return fmt::format("ok      {}  ({})\n", r.name, r.bars.to_text());
-  std::string text = fmt::format("FAILED  {}  ({})\n", r.name, r.bars.to_text());
+  std::string text =
+      fmt::format("{:<8}{}  ({})\n", r.ok() ? "ok" : "FAILED", r.name, r.bars.to_text());
+  for (const std::string& note : r.notes) text += fmt::format("        {}\n", note);
+  if (r.ok()) return text;
   for (const std::string& broken : r.broken) text += fmt::format("        {}\n", broken);
   if (r.first_bad_step) {
     text += *r.first_bad_step == 0 && r.tensor

@@ -163,6 +163,11 @@ TEST_F(Options, SetTakesTextAsItStands) {
   EXPECT_EQ(set("train.lr"), Lines{"--set train.lr: wanted section.key=value, got no \"=\""});
   EXPECT_EQ(set("trian.lr=1"),
             Lines{"--set trian.lr=1: unknown key trian.lr, did you mean \"train.lr\"?"});
+  EXPECT_EQ(set("train=4"),
+            Lines{"--set train=4: train is a section, not a key: wanted train.key=value"});
+  EXPECT_EQ(set("data.train=[]"),
+            Lines{"--set data.train=[]: data.train is an empty list, wanted at least one"});
+  EXPECT_EQ(set("train.lr="), Lines{"--set train.lr=: train.lr is empty, wanted a number > 0"});
   EXPECT_EQ(set("data.train=[a").size(), 1u);
   EXPECT_EQ(set("data.text=\xff").size(), 1u);
 }

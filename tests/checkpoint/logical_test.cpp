@@ -171,12 +171,18 @@ TEST_F(Export, NothingIsWrittenOver) {
 }
 
 TEST(ByteSize, Units) {
-  EXPECT_EQ(parse_byte_size("5GB"), 5'000'000'000u);
-  EXPECT_EQ(parse_byte_size("2GiB"), size_t{1} << 31);
-  EXPECT_EQ(parse_byte_size("1.5KB"), 1500u);
-  EXPECT_EQ(parse_byte_size("123"), 123u);
+  EXPECT_EQ(parse_byte_size("5GB", "--size"), 5'000'000'000u);
+  EXPECT_EQ(parse_byte_size("2GiB", "--size"), size_t{1} << 31);
+  EXPECT_EQ(parse_byte_size("1.5KB", "--size"), 1500u);
+  EXPECT_EQ(parse_byte_size("123", "--size"), 123u);
+  EXPECT_EQ(parse_byte_size("16gb", "--size"), 16'000'000'000u);
+  EXPECT_NE(error_of<UserError>([&] {
+              parse_byte_size("16G", "--size");
+            }).find("--size \"16G\": wanted a number and its unit (B, KB, MB, GB"),
+            std::string::npos);
   for (const char* bad : {"", "GB", "5 GB", "-1", "5XB", "0", "1e9", ".", "99999999999999TB"}) {
-    EXPECT_NE(error_of<UserError>([&] { parse_byte_size(bad); }).find("wanted"), std::string::npos)
+    EXPECT_NE(error_of<UserError>([&] { parse_byte_size(bad, "--size"); }).find("wanted"),
+              std::string::npos)
         << bad;
   }
 }

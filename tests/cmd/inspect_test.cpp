@@ -116,6 +116,30 @@ TEST(Inspect, FolderOfRowsIsData) {
   EXPECT_EQ(parse_json(o.out, "inspect").at("rows").as_int(), 3);
 }
 
+TEST(Inspect, OptionsThatWouldDoNothingAreRefused) {
+  const TemporaryFolder folder;
+  write(folder / "a.txt", "one\ntwo\n");
+  write(folder / "run.yaml", "name: x\n");
+  write(folder / "b.model", std::string("PK\x03\x04\0\0", 6));
+  const auto expect = [&](const char* words, const char* file, const char* told) {
+    const Outcome o =
+        run_weft(std::string("inspect ") + words + " '" + (folder / file).string() + "'");
+    EXPECT_EQ(o.exit_code, 2) << words << o.out;
+    EXPECT_NE(o.err.find(told), std::string::npos) << words << o.err;
+  };
+  expect("--batches 2", "a.txt", "--rows N shows rows");
+  expect("--set data.limit=1", "a.txt", "is data, no run file");
+  expect("--rows 2", "run.yaml", "--batches N");
+  expect("--tokenizer bytes", "run.yaml", "--tokenizer does nothing here");
+  expect("--rows 2", "b.model", "neither data nor a run file");
+  expect("--text '{text}'", "a.txt", "--text requires --tokenizer");
+  expect("--rows -1", "a.txt", "--rows: wanted a whole number >= 0, got -1");
+  EXPECT_EQ(run_weft("inspect --rows 1 --tokenizer bytes --text '{text}' '" +
+                     (folder / "a.txt").string() + "'")
+                .exit_code,
+            0);
+}
+
 TEST(Inspect, AMistypedPathIsNoNameOfTheHub) {
   const Outcome o = run_weft("inspect ./rowz.jsonl");
   EXPECT_EQ(o.exit_code, 2);

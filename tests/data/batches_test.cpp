@@ -9,6 +9,7 @@
 
 #include "data/example.h"
 #include "tests/data/helpers.h"
+#include "tests/text/tokenizer_fixture.h"
 
 namespace weft {
 namespace {
@@ -106,6 +107,35 @@ TEST(Example, BadRowsAndConfigurationsAreNamed) {
   const ExampleMaker maker(small, *tokenizer, 257);
   EXPECT_EQ(maker.pad_id(), kEos);
   expect_user_error([&] { ExampleMaker(small, *tokenizer, 200); }, "200");
+}
+
+// A column of text where conversations are wanted, and the reverse.
+TEST(Example, ConversationsAndTextAreToldApart) {
+  Json json = test::small_tokenizer({});
+  json.set("added_tokens", Json::Array{test::added_token("<|im_start|>", 256),
+                                       test::added_token("<|im_end|>", 257)});
+  const auto tokenizer = test::load(json, Json(Json::Object{{"eos_token", "<|im_end|>"}}));
+  const auto rows = rows_in_memory("{\"m\":\"Hi\",\"l\":[{\"role\":\"user\"}],\"n\":[1]}\n",
+                                   RowFormat::kJsonLines, "t");
+  Row row;
+  rows->read(0, row);
+  Example out;
+  DataConfig config = text_config(8);
+  config.messages = "m";
+  expect_user_error([&] { ExampleMaker(config, *tokenizer, 300).make(*rows, 0, row, out); },
+                    "t:1: wanted a list of {role, content} in column 'm', got text");
+  config.messages = "";
+  const auto hint_of = [&](const char* text) {
+    config.text = text;
+    try {
+      ExampleMaker(config, *tokenizer, 300).make(*rows, 0, row, out);
+    } catch (const UserError& e) {
+      return e.hint();
+    }
+    return std::string("none");
+  };
+  EXPECT_EQ(hint_of("{l}"), "rows of chat: set data.messages: l");
+  EXPECT_EQ(hint_of("{n}"), "");
 }
 
 // Fifty words whose ids are large: the vocabulary is checked row by row.

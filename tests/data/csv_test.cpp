@@ -17,6 +17,24 @@ std::string cell(const RowSource& rows, int64_t i, const char* column) {
   return found ? found->text : "(none)";
 }
 
+// Of rows without a column text.
+std::string hint_of(const std::string& bytes, RowFormat format, const char* name) {
+  const auto rows = rows_in_memory(bytes, format, name);
+  const auto tokenizer = make_bytes_tokenizer();
+  Row row;
+  rows->read(0, row);
+  Example example;
+  try {
+    ExampleMaker(DataConfig(), *tokenizer, 257).make(*rows, 0, row, example);
+  } catch (const UserError& e) {
+    EXPECT_NE(std::string(e.what()).find("there is no column 'text'; there are: "),
+              std::string::npos);
+    return e.hint();
+  }
+  ADD_FAILURE() << "there is no column text";
+  return "";
+}
+
 TEST(Csv, QuotesHoldSeparatorsLineEndsAndQuotes) {
   const auto rows = rows_in_memory(
       "a,b\r\n1,plain\r\n2,\"x, y\"\r\n\"3\",\"line\nend \"\"said\"\"\"\n\n4,in\"side\n5,",
@@ -54,20 +72,15 @@ TEST(Csv, BadRowsAreNamedByLine) {
 TEST(Csv, SemicolonsAreRefusedAndAMissingHeaderIsTold) {
   expect_user_error([] { rows_in_memory("text;label\ngood;1\n", RowFormat::kCsv, "t.csv"); },
                     "t.csv:1: the columns (text;label) are separated by ';', wanted ','");
+  expect_user_error([] { rows_in_memory("text\tlabel\ngood\t1\n", RowFormat::kCsv, "t.csv"); },
+                    "t.csv:1: the columns (text label) are separated by tabs, wanted ','");
   const auto one = rows_in_memory("text\na; b\n", RowFormat::kCsv, "t.csv");
   EXPECT_EQ(cell(*one, 0, "text"), "a; b");
-  const auto rows = rows_in_memory("good film,1\nbad film,0\n", RowFormat::kCsv, "t.csv");
-  const auto tokenizer = make_bytes_tokenizer();
-  Row row;
-  rows->read(0, row);
-  Example example;
-  try {
-    ExampleMaker(DataConfig(), *tokenizer, 257).make(*rows, 0, row, example);
-    FAIL() << "there is no column text";
-  } catch (const UserError& e) {
-    EXPECT_NE(std::string(e.what()).find("there are: good film, 1"), std::string::npos);
-    EXPECT_NE(e.hint().find("the first line names them"), std::string::npos) << e.hint();
-  }
+  EXPECT_NE(hint_of("good film,1\nbad film,0\n", RowFormat::kCsv, "t.csv")
+                .find("the first line names the columns"),
+            std::string::npos);
+  EXPECT_EQ(hint_of("{\"body\": \"a\"}\n", RowFormat::kJsonLines, "t.jsonl").find("CSV"),
+            std::string::npos);
 }
 
 TEST(Csv, HeaderAloneHasNoRows) {

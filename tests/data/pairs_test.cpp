@@ -66,6 +66,32 @@ TEST(Pairs, SourceAndTargetApart) {
   expect_user_error([&] { BatchStream(config, *rows, *tokenizer, options); }, "data.target");
 }
 
+// A causal model keeps a row without an answer, an encoder-decoder drops it.
+TEST(Pairs, RowsWithoutAnAnswerAreCounted) {
+  const auto tokenizer = make_bytes_tokenizer();
+  const auto rows = json_rows(
+      "{\"q\":\"abcdef\",\"a\":\"\"}\n{\"q\":\"g\",\"a\":null}\n{\"q\":\"h\",\"a\":\"x\"}\n"
+      "{\"q\":\"i\",\"a\":\"y\"}\n");
+  const auto counted = [&](const char* append_eos, StreamOptions options) {
+    DataConfig config = pair_config("pad", 4, 5);
+    config.append_eos = append_eos;
+    BatchStream stream(config, *rows, *tokenizer, options);
+    Batch b;
+    EXPECT_TRUE(stream.next(b));
+    return stream.counters();
+  };
+  StreamOptions causal;
+  causal.global_batch = 4;
+  EXPECT_EQ(counted("auto", causal).unanswered, 2);
+  EXPECT_NE(counted("auto", causal).describe().find("2 rows without an answer"), std::string::npos);
+  const DataCounters pairs = counted("auto", pair_options(2));
+  EXPECT_EQ(pairs.unanswered, 0);
+  EXPECT_EQ(pairs.dropped, 2);
+  // Without a closing token "g" alone is a row of one token.
+  causal.global_batch = 3;
+  EXPECT_EQ(counted("false", causal).unanswered, 1);
+}
+
 // What a tokenizer puts around a text is never cut away, so it must have room.
 TEST(Pairs, LengthsHaveRoomForTheTokenizersOwnTokens) {
   auto files = make_bytes_tokenizer()->files();

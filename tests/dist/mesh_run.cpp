@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "graph/portion.h"
+#include "kernel/cuda_options.h"
 #include "tests/backends.h"
 #include "tests/dist/queued_kernels.h"
 #include "tests/fake_device.h"
@@ -98,6 +99,7 @@ class Job {
       backend.device = fake;
       backend.kernels = &queued_kernels();
     }
+    set_gemm_choice(layout_.is_exact ? GemmChoice::kExact : GemmChoice::kFast);
     Engine engine(config_, *model_, &ranks, *backend.kernels, 1, backend.device);
     engine.init_weights(5);
     std::vector<double> losses, norms;

@@ -77,7 +77,11 @@ TEST(BadData, TheColumnOfConversationsIsHinted) {
   expect_refused(run, {"data.messages=talk"}, {"no column 'talk'", "there are: text"});
   run.write("rows.csv", "question,sql\na,b\n");
   expect_refused(run, {"data.train=" + (run / "rows.csv").string()},
-                 {"no column 'text'", "question, sql", "data.text: \"{question}\""});
+                 {"no column 'text'", "question, sql", "data.text: \"{question}\"",
+                  "the first line names the columns"});
+  expect_refused(
+      run, {"data.train=" + (run / "rows.csv").string(), "data.source={q}", "data.target={a}"},
+      {"there are no columns 'q' and 'a', which data.source and data.target ask for"});
 }
 
 TEST(BadData, OverwriteKeepsTheOldRunWhereTheNewOneCannotStart) {

@@ -1,6 +1,7 @@
 // tests/e2e/bad_run_file_test.cpp: every mistake in a run file is told, with what to do, exit 2.
 #include <gtest/gtest.h>
 
+#include "kernel/device_kernels.h"
 #include "tests/e2e/tiny_run.h"
 
 namespace weft::testing {
@@ -65,10 +66,12 @@ TEST(BadRunFile, MissingKeysAndFiles) {
 TEST(BadRunFile, WhatIsNotBuiltIsRefusedByName) {
   const TinyRun run;
   const std::vector<std::string> sets = {
-      "train.precision=fp16", "train.optimizer=sgd",    "train.recompute=full",
-      "train.offload=all",    "launch.elastic=true",    "launch.nodes=2",
-      "launch.device=cuda",   "track.tensorboard=true", "data.format=idx"};
+      "train.precision=fp16", "train.optimizer=sgd", "train.recompute=full",   "train.offload=all",
+      "launch.elastic=true",  "launch.nodes=2",      "track.tensorboard=true", "data.format=idx"};
   expect_refused(run, {"storage=s3://bucket/x"}, {"s3://", "not built"});
+  if (!cuda_kernels())
+    expect_refused(run, {"launch.device=cuda"},
+                   {"does not have: set launch.device", "-DWEFT_CUDA=ON"});
   for (const std::string& set : sets) {
     expect_refused(run, {set},
                    {set.substr(0, set.find('=')), set.substr(set.find('=') + 1), "not have yet"});

@@ -112,6 +112,10 @@ TEST(Mesh, CopiesOfKeyValueHeadsHaveTheSameBits) {
   for (const char* key : {"loss", "grad_norm"}) {
     EXPECT_EQ(metric_texts(run.dir("one"), key), metric_texts(run.dir("parts"), key)) << key;
   }
+  const Ended other = run.train(with(exact, {"name=one", "train.steps=9", "parallel.exact_tp=2"}));
+  EXPECT_EQ(other.exit_code, 2) << other.err;
+  expect_parts(other.err, {"in exact mode with exact_tp=4, but this run has exact_tp=2",
+                           "go on with --set parallel.exact_tp=4, or"});
 }
 
 TEST(Mesh, AStopSavesAndTheSameCommandGoesOn) {
@@ -236,7 +240,8 @@ TEST(Mesh, WrongLayoutsAreRefusedBeforeAnyRankWorks) {
   refused({"parallel.mode=exact", "parallel.exact_tp=3"},
           {"exact_tp=3", "power of two", "admissible: 1, 2, 4"});
   refused({"parallel.mode=exact", "parallel.exact_tp=8"}, {"exact_tp=8", "admissible: 1, 2, 4"});
-  refused({"parallel.mode=exact", "parallel.exact_rows=3"}, {"exact_rows 3"});
+  refused({"parallel.mode=exact", "parallel.exact_rows=3"},
+          {"exact_rows 3", "a divisor of 8 (1, 2, 4, 8)"});
   refused({"parallel.shard=zero4"}, {"parallel.shard", "zero3"});
   refused({"parallel.dp=2", "launch.interface=nothing0"}, {"nothing0", "there are", "lo"});
 }

@@ -127,6 +127,14 @@ TEST(PlanLayout, ThousandsOfRanks) {
   EXPECT_LT(took.count(), 30);
 }
 
+// Ranks that hold copies of a key/value head are a group of their own: 2 heads over 4 ranks.
+TEST(PlanLayout, TheTextNamesTheRanksOfAGroup) {
+  const TinyRun run;
+  const Ended ended = run_to_end(run.words("plan", layout_sets(1, 4, "none")));
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  expect_parts(ended.out, {"axis   ranks    calls", " tp         2 ", " tp         4 "});
+}
+
 TEST(PlanLayout, TheLayoutsThatFit) {
   const TinyRun run;
   const Json fit = json_of(run, {}, {"--fit", "1GB", "--ranks", "4"});
@@ -171,6 +179,12 @@ TEST(PlanLayout, SaysWhatToChangeWhereNoneFits) {
   const Ended bare = run_to_end(run.words("plan", {}, {"--fit", "16", "--ranks", "4"}));
   EXPECT_EQ(bare.exit_code, 2);
   expect_parts(bare.err, {"--fit 16", "--fit 16GiB?"});
+  const Ended large = run_to_end(run.words("plan", {}, {"--fit", "20000000"}));
+  EXPECT_EQ(large.exit_code, 2);
+  expect_parts(large.err, {"--fit 20000000B?"});
+  const Ended empty = run_to_end(run.words("plan", {}, {"--fit", ""}));
+  EXPECT_EQ(empty.exit_code, 2) << empty.out;
+  expect_parts(empty.err, {"--fit \"\": wanted a number and its unit"});
   // Neither dp 3 (8 rows) nor tp 3 (4 heads).
   const Ended odd = run_to_end(run.words("plan", {}, {"--fit", "1GB", "--ranks", "3"}));
   EXPECT_EQ(odd.exit_code, 1);
@@ -181,7 +195,7 @@ TEST(PlanLayout, SaysWhatToChangeWhereNoneFits) {
   EXPECT_FALSE(contains(odd.out, "none fits")) << odd.out;
   const Ended wrong = run_to_end(run.words("plan", {}, {"--fit", "much"}));
   EXPECT_EQ(wrong.exit_code, 2);
-  expect_parts(wrong.err, {"much", "5GB"});
+  expect_parts(wrong.err, {"--fit \"much\"", "5GB"});
 }
 
 // 8 rows and tp up to 4: 1, 2, 4, 8, 16 and 32 ranks.

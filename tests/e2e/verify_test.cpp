@@ -88,6 +88,10 @@ TEST_F(Verify, CopiesOfKeyValueHeadsAgree) {
                  {"--steps", "3"});
   EXPECT_EQ(ended.exit_code, 0) << ended.err << ended.out;
   EXPECT_GT(layout_of(ended, 1).at("max_diff").as_number(), 0) << ended.out;
+  const Json other = parse_json(slurp(out() / "verify.json"), "verify.json");
+  EXPECT_EQ(other.at("layouts").as_array()[1].at("notes").as_array().at(0).as_string(),
+            "exact_tp is 4, the base's 2: bits are not compared; set it for all with --set "
+            "parallel.exact_tp=4, not in a layout");
 }
 
 TEST_F(Verify, FastDiffersWithinTheBars) {

@@ -71,7 +71,10 @@ TEST(Chat, BadConversationsAreRefused) {
     }
     return "";
   };
-  EXPECT_NE(refusal("", "{}").find("a list is wanted"), std::string::npos);
+  EXPECT_NE(refusal("", "{}").find("wanted a list of {role, content}"), std::string::npos);
+  EXPECT_NE(refusal("", R"([{"from":"human","value":"Hi"}])")
+                .find("a message is {from, value}, wanted {role, content}"),
+            std::string::npos);
   EXPECT_NE(refusal("", "[1]").find("an object is wanted"), std::string::npos);
   EXPECT_NE(refusal("", R"([{"role":"user"}])").find("\"content\""), std::string::npos);
   EXPECT_NE(refusal("", R"([{"role":"tool","content":""}])").find("'tool'"), std::string::npos);

@@ -76,6 +76,7 @@ TEST(ExactTp, IsNamedWhereTpNeedsAnother) {
   expect_part(text, "parallel.tp=4 must divide exact_tp=2");
   expect_part(text, "admissible values of parallel.tp: 1, 2; or set parallel.exact_tp=4");
   expect_part(refused(*model(8, 8, 64), 4, 8), "or set parallel.exact_tp=8");
+  expect_part(refused(*model(16, 16, 64), 0, 16), "exact mode cuts into at most 8 leaves");
   EXPECT_EQ(refused(*model(6, 2, 48), 2, 6).find("or set"), std::string::npos);
 }
 
