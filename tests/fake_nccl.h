@@ -76,7 +76,7 @@ struct FakeNccl::Group {
     parts[static_cast<size_t>(rank)] = part;
     const int64_t now = round;
     if (++num_arrived < parts.size()) {
-      wait(lock, rank, [&] { return round != now; });
+      if (!wait(lock, rank, [&] { return round != now; })) --num_arrived;  // as if it had not come
       return;
     }
     work(parts);
@@ -94,18 +94,24 @@ struct FakeNccl::Group {
       letters[{rank, m.peer}].push_back(sent.back());
     }
     changed.notify_all();
-    for (const NcclMessage& m : messages) {
-      if (m.is_sent) continue;
-      auto& box = letters[{m.peer, rank}];
-      if (!wait(lock, rank, [&] { return !box.empty(); })) return;
-      const std::shared_ptr<Letter> letter = box.front();
-      box.pop_front();
-      std::memmove(m.data, letter->data, static_cast<size_t>(std::min(m.bytes, letter->bytes)));
-      letter->is_read = true;
-      changed.notify_all();
-    }
-    for (const auto& letter : sent) {
-      if (!wait(lock, rank, [&] { return letter->is_read; })) return;
+    const auto take_all = [&] {
+      for (const NcclMessage& m : messages) {
+        if (m.is_sent) continue;
+        auto& box = letters[{m.peer, rank}];
+        if (!wait(lock, rank, [&] { return !box.empty(); })) return false;
+        const std::shared_ptr<Letter> letter = box.front();
+        box.pop_front();
+        std::memmove(m.data, letter->data, static_cast<size_t>(std::min(m.bytes, letter->bytes)));
+        letter->is_read = true;
+        changed.notify_all();
+      }
+      return wait(lock, rank, [&] {
+        return std::all_of(sent.begin(), sent.end(), [](const auto& l) { return l->is_read; });
+      });
+    };
+    if (take_all()) return;
+    for (const NcclMessage& m : messages) {  // aborted: what nobody has taken is taken back
+      if (m.is_sent) letters[{rank, m.peer}].clear();
     }
   }
 };

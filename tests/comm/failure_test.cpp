@@ -209,7 +209,8 @@ TEST_P(Failure, AnAbortFromOutsideEndsEveryWait) {
     RanksOptions o = options(oversubscribed ? 6 : 4);
     Clock::time_point aborted;
     o.meanwhile = [&](const RanksOptions::Abort& abort, const std::vector<pid_t>&) {
-      sleep_ms(is_gloo(o.back_end) ? 600 : 100);  // all are connected, and wait
+      const bool is_slow = is_gloo(o.back_end) || is_on_device(o.back_end);
+      sleep_ms(is_slow ? 600 : 100);  // all are connected, and wait
       aborted = Clock::now();
       abort("a word from outside");
     };

@@ -19,7 +19,7 @@ namespace {
 using Body = std::function<void(Rank&)>;
 
 constexpr int kDeadlineMs = 120'000;  // of a whole test, far beyond what it needs
-constexpr int64_t kArenaBytes = 8 << 20;
+constexpr int64_t kArenaBytes = 2 << 20;
 constexpr int64_t kStagingBytes = 16 << 10;  // little, so that sums are of many pieces
 
 // What the ranks of a test have in common.
