@@ -6,10 +6,10 @@
 #include <set>
 #include <utility>
 
+#include "base/cache_folder.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "exec/executor.h"
-#include "exec/speeds.h"
 
 namespace weft {
 namespace {
@@ -190,8 +190,8 @@ Json gpu_speeds_to_json(const GpuSpeeds& speeds) {
 }
 
 std::filesystem::path gpu_speeds_path() {
-  const std::filesystem::path beside = speeds_path();
-  return beside.empty() ? beside : beside.parent_path() / "speeds-gpu.json";
+  const std::filesystem::path folder = cache_folder();
+  return folder.empty() ? folder : folder / "speeds-gpu.json";
 }
 
 void save_gpu_speeds(const GpuSpeeds& speeds, const std::filesystem::path& path) {

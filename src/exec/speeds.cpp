@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <cstring>
 #include <vector>
 
+#include "base/cache_folder.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "exec/executor.h"
@@ -119,17 +119,8 @@ Json speeds_to_json(const Speeds& speeds) {
 }
 
 std::filesystem::path speeds_path() {
-  const char* cache = std::getenv("XDG_CACHE_HOME");
-  const char* home = std::getenv("HOME");
-  std::filesystem::path base;
-  if (cache && *cache == '/') {
-    base = cache;  // the XDG rule: a relative path is ignored
-  } else if (home && *home) {
-    base = std::filesystem::path(home) / ".cache";
-  } else {
-    return {};
-  }
-  return base / "weft" / "speeds.json";
+  const std::filesystem::path folder = cache_folder();
+  return folder.empty() ? folder : folder / "speeds.json";
 }
 
 void save_speeds(const Speeds& speeds, const std::filesystem::path& path) {

@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstdlib>
 #include <system_error>
 #include <vector>
 
+#include "base/cache_folder.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
@@ -159,23 +159,15 @@ std::optional<GemmChoices> parse_gemm_choices(std::string_view text, const std::
 }
 
 std::filesystem::path gemm_choices_path(const std::string& device, size_t version) {
-  const char* cache = std::getenv("XDG_CACHE_HOME");
-  const char* home = std::getenv("HOME");
-  std::filesystem::path base;
-  if (cache && *cache == '/') {
-    base = cache;  // the XDG rule: a relative path is ignored
-  } else if (home && *home) {
-    base = std::filesystem::path(home) / ".cache";
-  } else {
-    return {};
-  }
+  const std::filesystem::path folder = cache_folder();
+  if (folder.empty()) return folder;
   std::string name = "gemm-";
   for (char c : device) {
     const bool is_plain =
         (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
     name += is_plain ? c : '_';
   }
-  return base / "weft" / fmt::format("{}-{}.txt", name, version);
+  return folder / fmt::format("{}-{}.txt", name, version);
 }
 
 GemmChoices load_gemm_choices(const std::filesystem::path& path, const std::string& measured_on) {
