@@ -1,5 +1,6 @@
 // kernel/cuda/gemm_exact.cpp: the lab in which exact mode tests the library's bits, on the GPU.
 #include <cstring>
+#include <utility>
 
 #include "base/error.h"
 #include "base/round_up.h"
@@ -12,11 +13,12 @@ namespace {
 
 class DeviceLab : public GemmLab {
  public:
-  DeviceLab(const GemmKey& key, const Lt& lt, std::byte* workspace, void* stream)
-      : standard_(standard_problem(key)),
-        lt_(lt),
-        workspace_(workspace),
-        stream_(static_cast<cudaStream_t>(stream)),
+  explicit DeviceLab(const GemmTrial& trial)
+      : standard_(standard_problem(key_of(trial.call.problem))),
+        trial_(trial),
+        lt_(trial.lt),
+        workspace_(trial.workspace),
+        stream_(static_cast<cudaStream_t>(trial.stream)),
         a_(operand_bytes(standard_.a_transposed, standard_.lda)),
         b_(operand_bytes(!standard_.b_transposed, standard_.ldb)),
         c_(result_bytes()),
@@ -25,7 +27,8 @@ class DeviceLab : public GemmLab {
     for (const TrialMemory* memory : {&a_, &b_, &c_, &d_, &bias_}) {
       if (!memory->get()) throw RunError("no memory of the GPU is left to test a product's bits");
     }
-    const Context context{nullptr, nullptr, 0, stream};
+    const GemmKey key = key_of(trial.call.problem);
+    const Context context{nullptr, nullptr, 0, trial.stream};
     TestOperand operand{a_.get(),      key.dtype,        standard_.m, key.k,
                         standard_.lda, key.a_transposed, false,       1};
     fill_test_operand(context, operand);
@@ -35,6 +38,13 @@ class DeviceLab : public GemmLab {
 
   std::vector<LtAlgorithm> candidates(const LtProblem& problem) override {
     return find_candidates(lt_, call_of(problem), prepare(problem), false, kMostCandidates);
+  }
+
+  std::vector<LtAlgorithm> fastest_first(const LtProblem& problem) override {
+    ensure(problem == trial_.call.problem, "another product than the one that is tried");
+    auto all = find_candidates(lt_, trial_.call, trial_.prepared, false, kMostCandidates);
+    bool was_measured = false;
+    return all.empty() ? all : rank_by_time(trial_, std::move(all), &was_measured);
   }
 
   bool accepts(const LtProblem& problem, LtAlgorithm* algorithm) override {
@@ -93,6 +103,7 @@ class DeviceLab : public GemmLab {
   }
 
   LtProblem standard_;
+  const GemmTrial& trial_;
   const Lt& lt_;
   std::byte* workspace_;
   cudaStream_t stream_;
@@ -103,8 +114,7 @@ class DeviceLab : public GemmLab {
 }  // namespace
 
 std::unique_ptr<GemmLab> open_lab(const GemmTrial& trial) {
-  return std::make_unique<DeviceLab>(key_of(trial.call.problem), trial.lt, trial.workspace,
-                                     trial.stream);
+  return std::make_unique<DeviceLab>(trial);
 }
 
 }  // namespace weft::cuda
