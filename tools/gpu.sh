@@ -132,16 +132,17 @@ bundle)
   ;;
 build)
   # shellcheck disable=SC2086
-  make_targets ${WEFT_TARGETS:-weft test_kernel test_golden test_dist test_comm test_generate}
+  make_targets ${WEFT_TARGETS:-weft test_kernel test_golden test_dist test_comm test_generate test_cmd}
   ;;
 test)
   # The quick ones first. None reads data from outside the tree.
-  build_part weft test_kernel test_golden test_dist test_comm test_generate
+  build_part weft test_kernel test_golden test_dist test_comm test_generate test_cmd
   find_nccl
   part doctor 60 "$build/weft" doctor --json || end
   grep -q '"capability"' "$log" || { cat "$log"; die "no GPU can be used here"; }
   part nccl 40 "$build/tests/test_comm" --gtest_filter='*Nccl*' || true
   part generate 40 "$build/tests/test_generate" --gtest_filter='*Gpu*/cuda_qwen2*:*Gpu*/cuda_llama*' || true
+  part cmd 40 "$build/tests/test_cmd" --gtest_filter='*Command.Gpu*' || true
   part golden 80 "$build/tests/test_golden" --gtest_filter='*_cuda' || true
   part dist 120 "$build/tests/test_dist" --gtest_filter='*Gpu*/cuda_qwen2*:*Gpu*/cuda_llama*' || true
   part kernel 150 "$build/tests/test_kernel" || true

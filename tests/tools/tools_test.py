@@ -111,7 +111,7 @@ class Gpu(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             (Path(folder) / "tests").mkdir()
             bodies = {"weft": "echo '{\"capability\": \"9.0\"}'"}
-            bodies |= {f"tests/test_{name}": self.PASSES for name in ("comm", "generate", "golden", "dist", "kernel")}
+            bodies |= {f"tests/test_{name}": self.PASSES for name in ("comm", "generate", "cmd", "golden", "dist", "kernel")}
             bodies |= {name if name == "weft" else f"tests/test_{name}": body for name, body in programs.items()}
             for name, body in bodies.items():
                 path = Path(folder) / name
@@ -125,7 +125,7 @@ class Gpu(unittest.TestCase):
     def test_all_pass(self):
         code, table, _ = self.run_with()
         self.assertEqual(code, 0)
-        self.assertEqual(list(table), ["doctor", "nccl", "generate", "golden", "dist", "kernel", "all"])
+        self.assertEqual(list(table), ["doctor", "nccl", "generate", "cmd", "golden", "dist", "kernel", "all"])
         self.assertEqual(table["kernel"][0], "2")
 
     def test_a_hang_is_stopped_and_the_others_run(self):
