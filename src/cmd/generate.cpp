@@ -165,7 +165,8 @@ RunCommand add_generate(CLI::App& app) {
   app.add_option("--threads", o->threads, "default: all cores")->check(at_least(0), "N");
   app.add_option("--batch", o->batch, "prompts that run side by side; default: 64")
       ->check(at_least(1), "N");
-  app.add_option("--device", o->device, "auto, cpu or cuda; default: auto (a GPU where there is one)")
+  app.add_option("--device", o->device,
+                 "auto, cpu or cuda; default: auto (a GPU where there is one)")
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
   app.add_option("--tokenizer", o->tokenizer, "folder, or bytes; default: the model's own");
   return [o] { return run_generate(*o); };

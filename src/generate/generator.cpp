@@ -15,9 +15,7 @@ Generator::Generator(const Model& model, const GenerateOptions& options, const K
 
 Generator::Generator(const Model& model, GeneratePlans plans, ThreadPool* pool,
                      const LoadParameter& load, Device* device)
-    : model_(model),
-      pool_(pool),
-      own_plans_(std::make_unique<GeneratePlans>(std::move(plans))) {
+    : model_(model), pool_(pool), own_plans_(std::make_unique<GeneratePlans>(std::move(plans))) {
   const ArenaLayout layout = layout_of(*own_plans_);
   own_arena_ = std::make_unique<Arena>(layout.total_bytes(), device);
   bind(*own_plans_, layout, *own_arena_);
@@ -32,8 +30,8 @@ Generator::Generator(const Model& model, const GeneratePlans& plans, const Arena
 
 void Generator::bind(const GeneratePlans& plans, const ArenaLayout& layout, const Arena& arena) {
   options_ = plans.options;
-  host_logits_ = std::make_unique<HostLogits>(arena.device(), options_.max_batch,
-                                              model_.vocab_size());
+  host_logits_ =
+      std::make_unique<HostLogits>(arena.device(), options_.max_batch, model_.vocab_size());
   for (const GeneratePlan& p : plans.plans)
     steps_.emplace_back(p, layout, arena, pool_, *host_logits_);
   cache_ = std::make_unique<KeyValueCache>(plans.plans.front().plan.graph, layout, arena);

@@ -27,10 +27,11 @@ bool fits(int64_t arena_bytes, int64_t available) {
 
 std::string complaint(const std::string& what, int64_t arena_bytes, const Device& device,
                       int64_t available) {
-  return fmt::format("{} wants {} on {}, which has {} free ({} and {} bytes; libraries want "
-                     "another {})",
-                     what, format_bytes(arena_bytes), device.name(), format_bytes(available),
-                     arena_bytes, available, format_bytes(kLibraryBytes));
+  return fmt::format(
+      "{} wants {} on {}, which has {} free ({} and {} bytes; libraries want "
+      "another {})",
+      what, format_bytes(arena_bytes), device.name(), format_bytes(available), arena_bytes,
+      available, format_bytes(kLibraryBytes));
 }
 
 }  // namespace

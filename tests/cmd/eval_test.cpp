@@ -37,7 +37,8 @@ TEST(EvalCommand, GpuIsTakenOrRefused) {
       << "\nmodel: {path: tests/golden/data/tiny_llama/model}\ndata: {train: [rows], eval: ["
       << (folder / "rows.jsonl").string()
       << "], tokenizer: bytes, seq_length: 64, source: '{q}', target: '{a}'}\n";
-  const std::string words = "eval --json " + (folder / "run.yaml").string() + " --set launch.device=";
+  const std::string words =
+      "eval --json " + (folder / "run.yaml").string() + " --set launch.device=";
   const Outcome cpu = run_weft(words + "cpu"), gpu = run_weft(words + "cuda");
   ASSERT_EQ(cpu.exit_code, 0) << cpu.err;
   if (testing::weft_has_gpu()) {

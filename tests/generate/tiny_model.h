@@ -10,8 +10,8 @@
 
 namespace weft::testing {
 
-// Grouped heads, biases on q, k, v (Qwen2), two layers, 96 positions. Weights are large, so that the next
-// token depends on all tokens before it.
+// Grouped heads, biases on q, k, v (Qwen2), two layers, 96 positions. Weights are large, so that
+// the next token depends on all tokens before it.
 inline std::unique_ptr<Model> tiny_model(const char* architecture = "Qwen2ForCausalLM",
                                          bool is_tied = true) {
   Json config = parse_json(R"({"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "base/json.h"
+#include "tests/shared_data.h"
 #include "text/byte_alphabet.h"
 #include "text/tokenizer.h"
-#include "tests/shared_data.h"
 
 namespace weft::test {
 
