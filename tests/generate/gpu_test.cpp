@@ -37,6 +37,7 @@ class GpuGenerator : public ::testing::TestWithParam<std::tuple<std::string, Cas
   Generator on_cpu(int64_t batch) { return make({&cpu_kernels(), &host_device()}, batch); }
 
   const TestBackend gpu_ = find_backend(std::get<0>(GetParam()));
+  // A real one is held to more; the emulated one is slow.
   const bool is_real_ = std::get<0>(GetParam()) == "cuda";
   std::unique_ptr<Model> model_ =
       tiny_model(std::get<1>(GetParam()).architecture, std::get<1>(GetParam()).is_tied);
@@ -51,23 +52,23 @@ TEST_P(GpuGenerator, GreedyTokensAreTheCpus) {
   for (const auto& ids : wanted) stopped += ids.size() < static_cast<size_t>(o.max_new_tokens);
   EXPECT_GT(stopped, 0u);
   EXPECT_LT(stopped, wanted.size());
-  for (const int64_t batch : {1, 3, 8}) {
+  for (const int64_t batch : is_real_ ? std::vector<int64_t>{1, 3, 8} : std::vector<int64_t>{3}) {
     EXPECT_EQ(make(gpu_, batch).generate(prompts, o), wanted) << "batch " << batch;
   }
 }
 
 TEST_P(GpuGenerator, ASecondCallIsTheFirst) {
-  Generator g = make(gpu_, 4);
-  const Prompts prompts = make_prompts(6);
+  Generator g = make(gpu_, 2);
+  const Prompts prompts = make_prompts(3);
   const Prompts first = g.generate(prompts, greedy(8));  // called
   EXPECT_EQ(g.generate(prompts, greedy(8)), first);      // recorded
   EXPECT_EQ(g.generate(prompts, greedy(8)), first);      // replayed
 }
 
 TEST_P(GpuGenerator, Bf16IsRepeatedToo) {
-  const Prompts prompts = make_prompts(5);
-  const Prompts got = make(gpu_, 4, Dtype::kBf16).generate(prompts, greedy(6));
-  EXPECT_EQ(make(gpu_, 4, Dtype::kBf16).generate(prompts, greedy(6)), got);
+  const Prompts prompts = make_prompts(3);
+  const Prompts got = make(gpu_, 2, Dtype::kBf16).generate(prompts, greedy(6));
+  EXPECT_EQ(make(gpu_, 2, Dtype::kBf16).generate(prompts, greedy(6)), got);
   for (const auto& ids : got) EXPECT_GT(ids.size(), 0u);
 }
 
