@@ -89,16 +89,15 @@ part() {
     child=$!
     wait "$child" || rc=$?
   fi
-  passed=$(grep -c '^\[       OK \]' "$log") || true
+  passed=-
+  if grep -q '^\[====' "$log"; then passed=$(grep -c '^\[       OK \]' "$log") || true; fi
   skipped=$(sed -n 's/^\[  SKIPPED \] \([A-Za-z].*\) (.*/\1/p' "$log" | sort -u)
   if [ $rc -eq 124 ] || [ $rc -eq 137 ]; then
     verdict="stopped after $limit s"
   elif [ $rc -ne 0 ]; then
     verdict=FAILED
-  elif grep -q '^\[====' "$log"; then
-    if [ "$passed" -eq 0 ]; then verdict="FAILED: no test ran" rc=1; fi
-  else
-    passed=-
+  elif [ "$passed" = 0 ]; then
+    verdict="FAILED: no test ran" rc=1
   fi
   table+=("$(printf '%-10s %8s %8s  %s' "$name" "$passed" $((SECONDS - begin)) "$verdict")")
   echo "gpu.sh: $name: $verdict"
@@ -139,7 +138,7 @@ test)
   build_part weft test_kernel test_golden test_dist test_comm test_generate test_cmd
   find_nccl
   part doctor 60 "$build/weft" doctor --json || end
-  grep -q '"capability"' "$log" || { cat "$log"; die "no GPU can be used here"; }
+  grep -q '"capability"' "$log" || die "no GPU can be used here: $(grep -o 'a GPU: [^"]*' "$log")"
   part nccl 40 "$build/tests/test_comm" --gtest_filter='*Nccl*' || true
   part generate 40 "$build/tests/test_generate" --gtest_filter='*Gpu*/cuda_qwen2*:*Gpu*/cuda_llama*' || true
   part cmd 40 "$build/tests/test_cmd" --gtest_filter='*Command.Gpu*' || true
