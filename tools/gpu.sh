@@ -138,7 +138,7 @@ test)
   build_part weft test_kernel test_golden test_dist test_comm test_generate test_cmd
   find_nccl
   part doctor 60 "$build/weft" doctor --json || end
-  grep -q '"capability"' "$log" || die "no GPU can be used here: $(grep -o 'a GPU: [^"]*' "$log")"
+  grep -q '"capability"' "$log" || die "no GPU can be used here: $(sed -n 's/.*"a GPU: \(.*\)",*/\1/p' "$log")"
   part nccl 40 "$build/tests/test_comm" --gtest_filter='*Nccl*' || true
   part generate 40 "$build/tests/test_generate" --gtest_filter='*Gpu*/cuda_qwen2*:*Gpu*/cuda_llama*' || true
   part cmd 40 "$build/tests/test_cmd" --gtest_filter='*Command.Gpu*' || true
