@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 
 #include "base/error.h"
 #include "comm/device_comm.h"
@@ -121,7 +122,21 @@ SharedArena::SharedArena(Ranks* ranks, Device* device, const Kernels& kernels, s
 
 SharedArena::~SharedArena() {
   device_->set_watch(nullptr);
-  ranks_->on_device_ = {};
+  Ranks::Groups& groups = ranks_->on_device_;
+  const bool is_mapped = ranks_->shares_gpus_ && (groups.tensor || groups.data || groups.copies);
+  groups = {};  // with them the mappings of the others' arenas
+  if (is_mapped) wait_for_others();
+}
+
+// The arena may go when nobody has it mapped any more. A rank that fails waits for nobody: the
+// others are told, and what a process leaves behind the driver takes back.
+void SharedArena::wait_for_others() noexcept {
+  if (std::uncaught_exceptions() > 0) return;
+  try {
+    const Patience patience(ranks_->world());  // rank 0 may be writing the final model
+    ranks_->world().barrier();
+  } catch (const std::exception&) {  // a rank is gone, and its mappings with it
+  }
 }
 
 }  // namespace weft

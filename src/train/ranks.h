@@ -62,7 +62,7 @@ class Ranks {
 
 // While it lives, collectives of what lies in the arena go over the device, where that is a GPU:
 // over NCCL, or in its memory where ranks share one. All ranks make and end theirs together. Ends
-// after whatever uses the groups, and before the arena.
+// after whatever uses the groups, and before the arena, which by then no other rank has mapped.
 class SharedArena {
  public:
   SharedArena(Ranks* ranks, Device* device, const Kernels& kernels, std::byte* arena,
@@ -72,6 +72,8 @@ class SharedArena {
   SharedArena& operator=(const SharedArena&) = delete;
 
  private:
+  void wait_for_others() noexcept;
+
   Ranks* ranks_;
   Device* device_;
 };

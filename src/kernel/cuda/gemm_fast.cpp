@@ -96,6 +96,7 @@ LtAlgorithm choose_fastest(const GemmTrial& trial, bool* was_measured) {
     const double ms = clock.time(candidate, kShortMs);
     if (ms >= 0) timed.push_back({candidate, ms});
   }
+  if (timed.empty()) fail_if_lost("trials of products");
   if (timed.empty()) throw RunError("cuBLASLt runs no algorithm for " + weft::describe(p));
   const auto is_faster = [](const Timed& a, const Timed& b) { return a.ms < b.ms; };
   std::stable_sort(timed.begin(), timed.end(), is_faster);
