@@ -47,6 +47,18 @@ std::unique_ptr<Comm> make_gloo_world(Comm& shared, const std::string& host,
   return make_gloo_comm(options);
 }
 
+// Told before ranks are started, where a supervisor starts them (check_backend).
+void check_groups(const Layout& layout, bool shares_gpus, const NcclLibrary* library) {
+  std::string why;
+  if (!shares_gpus && !library) library = find_nccl(&why);
+  if (!shares_gpus && !library) return;  // making the group says so
+  ParallelConfig p;
+  p.dp = layout.dp;
+  p.tp = layout.tp;
+  p.mode = layout.is_exact ? "exact" : "fast";
+  check_gpu_groups(p, shares_gpus ? "" : library->version());
+}
+
 }  // namespace
 
 Ranks::Ranks(const Layout& layout)
@@ -105,6 +117,7 @@ SharedArena::SharedArena(Ranks* ranks, Device* device, const Kernels& kernels, s
   options.is_exact = ranks->layout_.is_exact;
   options.library = ranks->nccl_;
   options.interface = name_of_interface(ranks->interface_);
+  check_groups(ranks->layout_, ranks->shares_gpus_, ranks->nccl_);
   const auto extend = [&](const std::shared_ptr<Comm>& host) -> std::shared_ptr<Comm> {
     if (!host || host->size() == 1) return nullptr;
     if (ranks->shares_gpus_) return make_device_comm(host, device, *kernels.device, arena, bytes);

@@ -18,7 +18,7 @@ struct RankPlace {
   int threads = 1;
   std::shared_ptr<ShmWorld> world;  // null: alone
   // For tests: another device than the run file's, shared by the ranks, or with a group of its own.
-  std::function<Backend()> open_device;
+  std::function<Backend()> open_device = nullptr;
   NcclLibrary* nccl = nullptr;
 };
 
