@@ -133,7 +133,11 @@ class FakeDevice : public Device {
   void copy(void* to, const void* from, int64_t bytes) override {
     tell("copy");
     note("copy");
-    if (to != from) queue().push([=] { std::memmove(to, from, static_cast<size_t>(bytes)); });
+    const auto pause = std::chrono::milliseconds(copy_ms);
+    queue().push([=] {
+      if (to != from) std::memmove(to, from, static_cast<size_t>(bytes));
+      if (pause.count() > 0) std::this_thread::sleep_for(pause);
+    });
   }
 
   // Ranks are threads of one process.
@@ -186,6 +190,7 @@ class FakeDevice : public Device {
     return made;
   }
   int num_recorded = 0;
+  int64_t copy_ms = 0;  // that every copy takes: a long pass
   // From the call of that number and kind on (take, write, read, copy, wait, moment, replay), every
   // call fails.
   struct Fault {

@@ -117,6 +117,7 @@ LossSums Engine::sum_over_ranks(const ExactSum& loss, const Batch& batch) {
 }
 
 LossSums Engine::run_passes(const Batch& batch) {
+  step_begun_ = std::chrono::steady_clock::now();
   train_->run(batch);
   const LossSums sums = sum_over_ranks(train_->losses(), batch);
   target_tokens_ = sums.target_tokens;
@@ -138,7 +139,10 @@ void Engine::run_finish(double lr, int64_t update_number) {
 
 double Engine::update(double lr, int64_t update_number) {
   run_finish(lr, update_number);
-  return executor_->read<double>("grad_norm");
+  const auto norm = executor_->read<double>("grad_norm");
+  const auto took = std::chrono::steady_clock::now() - step_begun_;
+  ranks_->note_step(std::chrono::duration_cast<std::chrono::milliseconds>(took).count());
+  return norm;
 }
 
 void Engine::start_step(const Batch& batch, double lr, int64_t update_number) {

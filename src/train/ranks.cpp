@@ -126,9 +126,9 @@ SharedArena::SharedArena(Ranks* ranks, Device* device, const Kernels& kernels, s
   Ranks::Groups& groups = ranks->on_device_;
   groups = {extend(ranks->host_.tensor), extend(ranks->host_.data), extend(ranks->host_.copies)};
   if (ranks->shares_gpus_) return;  // these wait for each other on the host
-  device->set_watch([groups](int64_t waited_ms) {
-    for (const auto& group : {groups.tensor, groups.data, groups.copies}) {
-      if (group) group->check_queued(waited_ms);
+  device->set_watch([groups, &rule = ranks->hang_rule_](int64_t waited_ms) {
+    for (Comm* group : {groups.tensor.get(), groups.data.get(), groups.copies.get()}) {
+      if (group) group->check_queued(waited_ms, rule.allowed_ms(group->deadline_ms()));
     }
   });
 }

@@ -10,6 +10,7 @@
 #include "kernel/kernels.h"
 #include "net/shm_world.h"
 #include "tensor/device.h"
+#include "train/hang_rule.h"
 #include "train/layout.h"
 
 namespace weft {
@@ -40,6 +41,9 @@ class Ranks {
   void share_gpus(bool shared) { shares_gpus_ = shared; }
   void use_nccl(NcclLibrary* library) { nccl_ = library; }
 
+  // How long steps take: what is allowed where the host waits for a GPU.
+  void note_step(int64_t ms) { hang_rule_.note_step(ms); }
+
   // The sum over the data-parallel ranks, the same on all.
   void sum_over_data(int64_t* values, int64_t count);
 
@@ -50,6 +54,7 @@ class Ranks {
   };
 
   Layout layout_;
+  HangRule hang_rule_;
   int rank_ = 0;
   std::string interface_ = "lo";
   bool shares_gpus_;
