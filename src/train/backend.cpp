@@ -83,6 +83,11 @@ bool uses_gpus(const RunConfig& c) {
   return count >= num_ranks(c) || (count > 0 && shares_gpus());
 }
 
+std::string first_gpu() {
+  const CudaInfo info = read_cuda_info();
+  return info.gpus.empty() ? "" : info.gpus[0].name;
+}
+
 const Kernels& choose_kernels(const RunConfig& c) {
   return uses_gpus(c) ? *cuda_kernels() : cpu_kernels();
 }

@@ -17,6 +17,9 @@ bool uses_gpus(const RunConfig& config);
 // Several ranks may work on one GPU: WEFT_COMM=cuda_ipc, for tests and small machines.
 bool shares_gpus();
 
+// The name of this machine's first GPU; empty: none, or none that this build could use.
+std::string first_gpu();
+
 // The kernels of the run, for plans: no device is touched where launch.device says which.
 const Kernels& choose_kernels(const RunConfig& config);
 

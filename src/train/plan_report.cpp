@@ -114,7 +114,7 @@ PlanReport plan_layout(const RunConfig& c, const Model& model, const Kernels& ke
     if (rank == 0 && with_dump) r.dump = dump_plan(plans->train);
     // Between GPUs nothing is known of the wire.
     const bool is_alone = r.is_on_gpu && r.layout.num_ranks() == 1;
-    if (const auto gpu = is_alone ? load_gpu_speeds() : std::nullopt)
+    if (const auto gpu = is_alone ? load_gpu_speeds(first_gpu()) : std::nullopt)
       r.step_ms = estimate_gpu_ms(plans->train, *gpu);
   }
   if (!r.is_on_gpu) r.step_ms = estimate_ms(c, r, speeds);
