@@ -12,14 +12,13 @@ if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know that nv
   set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
 endif()
 
-find_library(WEFT_CUDNN_LIBRARY cudnn HINTS ${CUDAToolkit_LIBRARY_DIR} ${CUDAToolkit_LIBRARY_ROOT}/lib)
 find_path(WEFT_CUDNN_HEADERS cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
 # The frontend's headers: where tools/setup.sh cuda has put them, or a folder given by hand.
 if(NOT WEFT_CUDNN_FRONTEND)
   execute_process(COMMAND ${CMAKE_SOURCE_DIR}/tools/setup.sh cudnn-folder
     OUTPUT_VARIABLE WEFT_CUDNN_FRONTEND OUTPUT_STRIP_TRAILING_WHITESPACE)
 endif()
-if(WEFT_CUDNN_LIBRARY AND WEFT_CUDNN_HEADERS AND EXISTS "${WEFT_CUDNN_FRONTEND}/cudnn_frontend.h")
+if(WEFT_CUDNN_HEADERS AND EXISTS "${WEFT_CUDNN_FRONTEND}/cudnn_frontend.h")
   set(weft_cudnn_found ON)
 else()
   set(weft_cudnn_found OFF)

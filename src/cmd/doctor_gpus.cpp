@@ -57,7 +57,8 @@ std::vector<std::string> missing_gpu_parts() {
   std::string why;
   if (count_cuda_devices(&why) == 0) parts.push_back("a GPU: " + why);
   if (cudnn_version().empty())
-    parts.emplace_back("cuDNN or its frontend: our own kernel computes all attention");
+    parts.push_back(
+        fmt::format("cuDNN: weft's own kernel computes all attention ({})", why_no_cudnn()));
   const NcclLibrary* nccl = find_nccl(&why);
   if (!nccl)
     parts.push_back(fmt::format("NCCL: several ranks need it, a GPU each ({})", why));

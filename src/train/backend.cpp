@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "comm/nccl_library.h"
 #include "kernel/cuda_options.h"
 #include "kernel/device_kernels.h"
@@ -112,6 +113,8 @@ Backend open_backend(const RunConfig& c, int local_rank) {
   const int number = choose_gpu(c, local_rank);
   check_precision(c, number);
   std::unique_ptr<Device> own = open_cuda_device(number);
+  if (c.train.precision == "bf16" && local_rank == 0 && cudnn_version().empty())
+    log_warning("no cuDNN: weft's own attention serves, which is slower ({})", why_no_cudnn());
   Device* device = own.get();
   return {cuda_kernels(), device, std::move(own)};
 }

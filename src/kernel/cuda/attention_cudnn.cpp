@@ -297,7 +297,8 @@ bool may_take(const Args& args) {
 // Forward and backward alike: above 128 only Hopper has both.
 template <typename Args>
 bool takes(const Args& args) {
-  if (!may_take(args)) return false;
+  std::string why;
+  if (!may_take(args) || !find_cudnn(&why)) return false;
   const int gpu = capability();
   return gpu >= 80 && (args.D <= 128 || gpu / 10 == 9);
 }
@@ -414,7 +415,14 @@ void cudnn_attention_backward(const Context& context, const AttentionBackwardArg
 
 }  // namespace weft::cuda
 
+std::string weft::why_no_cudnn() {
+  std::string why;
+  cuda::find_cudnn(&why);
+  return why;
+}
+
 std::string weft::cudnn_version() {
   const size_t v = ::cudnnGetVersion();
+  if (v == 0) return "";  // not on this machine
   return fmt::format("{}.{}.{}", v / 10000, v / 100 % 100, v % 100);
 }
