@@ -97,7 +97,8 @@ INSTANTIATE_TEST_SUITE_P(Calls, AFailingGpu,
 TEST(GpuFailure, MemoryAndOurOwnFaultsAreNoLostDevice) {
   const std::pair<const char*, int> cases[] = {{"cudaErrorMemoryAllocation", 1},
                                                {"cudaErrorInvalidValue", 70}};
-  for (const auto& [error, exit_code] : cases) {
+  for (const auto& [name, exit_code] : cases) {
+    const char* const error = name;
     const GpuTrainer trainer;
     const auto ends = trainer.train(GpuKind::kShared, {}, [&](int rank, FakeDevice& device) {
       device.fault = {"replay", 5, error, rank};

@@ -37,13 +37,15 @@ std::string rows() {
 Backend make_backend(GpuKind kind, int rank, const GpuTrainer::MakeFault& fault) {
   if (kind == GpuKind::kCpu) return {&cpu_kernels(), &host_device(), nullptr};
   if (kind == GpuKind::kEmulated) {
-    auto own = std::make_unique<EmulatedDevice>();
-    return {&emulated_kernels(), own.get(), std::move(own)};
+    std::unique_ptr<Device> own = std::make_unique<EmulatedDevice>();
+    Device* device = own.get();
+    return {&emulated_kernels(), device, std::move(own)};
   }
   auto own = std::make_unique<FakeDevice>();
   own->fault.gpu = rank;
   if (fault) fault(rank, *own);
-  return {&queued_kernels(), own.get(), std::move(own)};
+  Device* device = own.get();
+  return {&queued_kernels(), device, std::move(own)};
 }
 
 // As main and the supervisor judge it; a rank that is killed says nothing.
