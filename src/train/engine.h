@@ -1,6 +1,7 @@
 // train/engine.h: model, plans, memory and kernels of one rank, ready to run steps.
 #pragma once
 
+#include <chrono>
 #include <map>
 #include <memory>
 #include <optional>
@@ -100,6 +101,7 @@ class Engine {
   std::unique_ptr<LengthPlans> train_, eval_;
   Executor* executor_;         // of the longest training plan
   int64_t target_tokens_ = 0;  // of the last run_passes
+  std::chrono::steady_clock::time_point step_begun_;
   std::unique_ptr<Weights> weights_;
   std::unique_ptr<StepsAhead> ahead_;
 };

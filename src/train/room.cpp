@@ -10,10 +10,10 @@ namespace {
 
 constexpr int64_t kMostRanks = 32;
 
-std::string nearest_fit(const RunConfig& c, int64_t memory) {
+std::string nearest_fit(const RunConfig& c, const Kernels& kernels, int64_t memory) {
   const int64_t ranks = c.parallel.dp * c.parallel.tp;
   for (int64_t n = ranks; n <= kMostRanks; n *= 2) {
-    const FitReport report = fit_layouts(c, memory, n);
+    const FitReport report = fit_layouts(c, memory, n, &kernels);
     if (!report.has_fit()) continue;
     return fmt::format("{} on {} GPU{} of this size fits", report.rows[0].layout(), n,
                        n == 1 ? "" : "s");
@@ -36,12 +36,13 @@ std::string complaint(const std::string& what, int64_t arena_bytes, const Device
 
 }  // namespace
 
-void check_room(const RunConfig& c, int64_t arena_bytes, const Device& device) {
+void check_room(const RunConfig& c, const Kernels& kernels, int64_t arena_bytes,
+                const Device& device) {
   const int64_t available = device.free_bytes();
   if (fits(arena_bytes, available)) return;
   throw UserError(complaint("the run", arena_bytes, device, available),
                   fmt::format("{}; or lower train.micro_batch or data.seq_length",
-                              nearest_fit(c, available - kLibraryBytes)));
+                              nearest_fit(c, kernels, available - kLibraryBytes)));
 }
 
 void check_room(const std::string& what, int64_t arena_bytes, const Device& device,

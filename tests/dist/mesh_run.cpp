@@ -55,6 +55,7 @@ class Job {
     layout_ = resolve_layout(config_, *model_);
     WorldOptions options;
     options.num_ranks = layout_.num_ranks();
+    if (run.deadline_ms > 0) options.deadline_ms = run.deadline_ms;
     world_ = ShmWorld::create(options);
     const auto n = static_cast<size_t>(layout_.num_ranks());
     result_.calls.resize(n);

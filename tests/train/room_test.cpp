@@ -40,7 +40,7 @@ class Room : public ::testing::Test {
   std::string complaint(int64_t arena, int64_t available) const {
     const SmallDevice device(available);
     try {
-      check_room(config_, arena, device);
+      check_room(config_, cpu_kernels(), arena, device);
     } catch (const UserError& e) {
       return std::string(e.what()) + "\n" + e.hint();
     }

@@ -5,6 +5,8 @@
 // will be is not known when they are told.
 #pragma once
 
+#include <string>
+
 #include "kernel/kernels.h"
 
 namespace weft::cuda {
@@ -17,7 +19,9 @@ struct AttentionSettings {
 };
 AttentionSettings& attention_settings();
 
-// Whether cuDNN was built in and serves these on the current GPU.
+// Whether this machine has the library (only in builds with cuDNN); if not, why.
+bool find_cudnn(std::string* why_none);
+// Whether cuDNN was built in, is there, and serves these on the current GPU.
 bool cudnn_takes(const AttentionArgs&);
 bool cudnn_takes(const AttentionBackwardArgs&);
 void cudnn_attention(const Context&, const AttentionArgs&);
