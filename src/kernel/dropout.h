@@ -21,7 +21,6 @@ namespace weft {
 
 inline constexpr uint64_t kDropoutSeed = 0x64726f706f7574;  // tells these draws from other ones
 inline constexpr int kDropoutRounds = 7;
-inline constexpr int64_t kMostDropoutSites = 1 << 16;  // and heads: 16 bits each
 
 // Of one head of one row.
 struct DropoutKey {

@@ -47,6 +47,11 @@ void BatchRunner::feed(const Batch& batch, int64_t pass) {
   put(batch.lengths, 1, 1, 0, executor_->input<int32_t>("lengths"));
   int32_t* positions = executor_->input<int32_t>("positions");  // null: rows are not packed
   if (positions) put(batch.position_ids, batch.seq_length, T, 0, positions);
+  int64_t* rows = executor_->input<int64_t>("rows");  // null: no dropout
+  for (int64_t row = 0; rows && row < passes_.rows; ++row) {
+    rows[2 * row] = batch.epoch;
+    rows[2 * row + 1] = row < have ? batch.row_numbers[static_cast<size_t>(first_row + row)] : -1;
+  }
 }
 
 }  // namespace weft
