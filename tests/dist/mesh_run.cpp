@@ -182,6 +182,7 @@ Batch share_of(const Batch& whole, const RunConfig& config, const Layout& layout
   take_share(config, layout, rank, &options);
   Batch b;
   b.seq_length = whole.seq_length;
+  b.epoch = whole.epoch;
   const auto take = [&](const std::vector<int32_t>& from, int64_t row, int64_t width,
                         std::vector<int32_t>* to) {
     if (from.empty()) return;
