@@ -18,7 +18,8 @@ inline constexpr uint32_t kPhiloxWeyl0 = 0x9E3779B9, kPhiloxWeyl1 = 0xBB67AE85;
 template <int kRounds>
 constexpr PhiloxBlock philox_rounds(PhiloxBlock c, uint32_t k0, uint32_t k1) {
   for (int round = 0; round < kRounds; ++round) {
-    const uint64_t p0 = uint64_t{kPhiloxMultiply0} * c.word[0], p1 = uint64_t{kPhiloxMultiply1} * c.word[2];
+    const uint64_t p0 = uint64_t{kPhiloxMultiply0} * c.word[0],
+                   p1 = uint64_t{kPhiloxMultiply1} * c.word[2];
     c = {{static_cast<uint32_t>(p1 >> 32) ^ c.word[1] ^ k0, static_cast<uint32_t>(p1),
           static_cast<uint32_t>(p0 >> 32) ^ c.word[3] ^ k1, static_cast<uint32_t>(p0)}};
     k0 += kPhiloxWeyl0;

@@ -16,10 +16,10 @@ double to_unit(uint32_t high, uint32_t low) {
 }  // namespace
 
 RandomBlock philox(uint64_t key, uint64_t stream, uint64_t position) {
-  const PhiloxBlock block = philox_rounds<10>(
-      {{static_cast<uint32_t>(position), static_cast<uint32_t>(position >> 32),
-        static_cast<uint32_t>(stream), static_cast<uint32_t>(stream >> 32)}},
-      static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32));
+  const PhiloxBlock block =
+      philox_rounds<10>({{static_cast<uint32_t>(position), static_cast<uint32_t>(position >> 32),
+                          static_cast<uint32_t>(stream), static_cast<uint32_t>(stream >> 32)}},
+                        static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32));
   return {block.word[0], block.word[1], block.word[2], block.word[3]};
 }
 

@@ -108,8 +108,8 @@ struct Attributes {
   uint64_t dropout_seed = 0;
   int64_t dropout_site = 0;
   int64_t first_head = 0;     // attention: of the model's heads, the first of this rank
-  float eps = 0;                                  // norms
-  int32_t padding_id = -1;                        // embedding gradient
+  float eps = 0;              // norms
+  int32_t padding_id = -1;    // embedding gradient
   int parts = 1;              // linear: how many weights are stacked in this one product
   bool has_bias = false;      // linear: a bias follows each weight
   bool has_residual = false;  // rmsnorm: the second input is added first

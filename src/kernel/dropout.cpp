@@ -1,4 +1,5 @@
-// kernel/dropout.cpp: the draws of a call's head; out of line, so that no level compiles them again.
+// kernel/dropout.cpp: the draws of a call's head; out of line, so that no level compiles them
+// again.
 #include "kernel/dropout.h"
 
 namespace weft {

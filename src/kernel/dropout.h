@@ -30,10 +30,10 @@ struct DropoutKey {
 constexpr DropoutKey dropout_key(uint64_t seed, int64_t site, int64_t head, int64_t epoch,
                                  int64_t row) {
   const uint64_t k = seed ^ kDropoutSeed, r = static_cast<uint64_t>(row);
-  const PhiloxBlock b = philox_rounds<10>(
-      {{static_cast<uint32_t>(r), static_cast<uint32_t>(r >> 32),
-        static_cast<uint32_t>(site << 16 | head), static_cast<uint32_t>(epoch)}},
-      static_cast<uint32_t>(k), static_cast<uint32_t>(k >> 32));
+  const PhiloxBlock b =
+      philox_rounds<10>({{static_cast<uint32_t>(r), static_cast<uint32_t>(r >> 32),
+                          static_cast<uint32_t>(site << 16 | head), static_cast<uint32_t>(epoch)}},
+                        static_cast<uint32_t>(k), static_cast<uint32_t>(k >> 32));
   return {{b.word[0], b.word[1]}, {b.word[2], b.word[3]}};
 }
 

@@ -183,8 +183,7 @@ std::string FitRow::layout() const { return fmt::format("dp={},tp={},shard={}", 
 
 FitReport fit_layouts(const RunConfig& c, int64_t memory, int64_t ranks) {
   const HfFolder folder(resolve_model_path(c.model.path));
-  const auto model =
-      make_model(folder.config(), {c.model.num_layers.value_or(0), c.model.dropout});
+  const auto model = make_model(folder.config(), {c.model.num_layers.value_or(0), c.model.dropout});
   check_positions(c, *model);
   const Fitter fitter(*model, memory);
   FitReport report{memory, ranks, fitter.rows(c, ranks), {}, {}};

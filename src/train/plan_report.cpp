@@ -124,8 +124,7 @@ PlanReport plan_layout(const RunConfig& c, const Model& model, const std::option
 
 PlanReport plan_run(const RunConfig& c, bool with_dump) {
   const HfFolder folder(resolve_model_path(c.model.path));
-  const auto model =
-      make_model(folder.config(), {c.model.num_layers.value_or(0), c.model.dropout});
+  const auto model = make_model(folder.config(), {c.model.num_layers.value_or(0), c.model.dropout});
   check_positions(c, *model);
   return plan_layout(c, *model, load_speeds(choose_kernels(c).name), with_dump);
 }

@@ -38,8 +38,8 @@ MeshRun make_run(const char* mode, const char* precision, bool packed = false, i
 
 const std::vector<Place>& places() {
   static const std::vector<Place> list = {
-      {1, 1, "none", 1},  {2, 1, "none"},     {1, 2, "none"}, {1, 4, "none", 2}, {2, 1, "zero1", 2},
-      {4, 1, "zero2", 1}, {2, 1, "zero3", 2}, {2, 2, "zero3"}};
+      {1, 1, "none", 1},  {2, 1, "none"},     {1, 2, "none"},     {1, 4, "none", 2},
+      {2, 1, "zero1", 2}, {4, 1, "zero2", 1}, {2, 1, "zero3", 2}, {2, 2, "zero3"}};
   return list;
 }
 

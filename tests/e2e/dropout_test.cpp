@@ -1,4 +1,5 @@
-// tests/e2e/dropout_test.cpp: attention_dropout of config.json and model.dropout, through whole runs.
+// tests/e2e/dropout_test.cpp: attention_dropout of config.json and model.dropout, through whole
+// runs.
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
@@ -22,12 +23,12 @@ TEST(Dropout, VerifyFindsTheSameBitsInEveryLayoutOfRows) {
   for (const char* layout : {"pad", "dynamic", "pack"}) {
     const TinyRun run;
     run.change_config("attention_dropout", 0.1);
-    const Ended ended = run_to_end(
-        run.words("verify",
-                  {"parallel.mode=exact", "parallel.exact_dp=4", std::string("data.layout=") + layout,
-                   "data.eval=[" + (run / "eval.txt").string() + "]"},
-                  {"--layouts", "dp=1; dp=2; dp=4,shard=zero3; tp=2; dp=2,tp=2,shard=zero2",
-                   "--steps", "4", "--out", (run / "verify").string()}));
+    const Ended ended = run_to_end(run.words(
+        "verify",
+        {"parallel.mode=exact", "parallel.exact_dp=4", std::string("data.layout=") + layout,
+         "data.eval=[" + (run / "eval.txt").string() + "]"},
+        {"--layouts", "dp=1; dp=2; dp=4,shard=zero3; tp=2; dp=2,tp=2,shard=zero2", "--steps", "4",
+         "--out", (run / "verify").string()}));
     EXPECT_EQ(ended.exit_code, 0) << layout << ended.out << ended.err;
   }
 }

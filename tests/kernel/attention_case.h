@@ -39,7 +39,8 @@ inline AttentionCase packed(AttentionCase c, const std::vector<std::vector<int>>
   return c;
 }
 
-inline AttentionArgs forward_args(const AttentionCase& c, const Buffer& qkv, Buffer& out, Buffer& lse) {
+inline AttentionArgs forward_args(const AttentionCase& c, const Buffer& qkv, Buffer& out,
+                                  Buffer& lse) {
   return {.B = c.B,
           .T = c.T,
           .H = c.H,
@@ -56,7 +57,8 @@ inline AttentionArgs forward_args(const AttentionCase& c, const Buffer& qkv, Buf
           .dropout = c.dropout};
 }
 
-inline Outputs forward(const AttentionCase& c, const Buffer& qkv, const Kernels& kernels, Bench& bench) {
+inline Outputs forward(const AttentionCase& c, const Buffer& qkv, const Kernels& kernels,
+                       Bench& bench) {
   Buffer out(c.dtype, c.B * c.T * c.H * c.D);
   Buffer lse(Dtype::kF32, c.B * c.H * c.T);
   const AttentionArgs args = forward_args(c, qkv, out, lse);
@@ -64,8 +66,8 @@ inline Outputs forward(const AttentionCase& c, const Buffer& qkv, const Kernels&
   return {out, lse};
 }
 
-inline Buffer backward(const AttentionCase& c, const Buffer& qkv, const Outputs& forward_result, const Buffer& dout,
-                const Kernels& kernels, Bench& bench) {
+inline Buffer backward(const AttentionCase& c, const Buffer& qkv, const Outputs& forward_result,
+                       const Buffer& dout, const Kernels& kernels, Bench& bench) {
   Buffer dqkv(c.dtype, c.B * c.T * c.width());
   const AttentionBackwardArgs args = {
       .B = c.B,

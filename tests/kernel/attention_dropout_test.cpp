@@ -16,7 +16,8 @@ const TestVector<int64_t>& rows() {
 }
 
 Case dropped(Case c, double rate, int64_t first_head = 0) {
-  c.dropout = {.rate = rate, .seed = 42, .site = 3, .first_head = first_head, .rows = rows().data()};
+  c.dropout = {
+      .rate = rate, .seed = 42, .site = 3, .first_head = first_head, .rows = rows().data()};
   return c;
 }
 
@@ -34,8 +35,7 @@ std::vector<Case> cases() {
     // Segments that begin at every place of a square of 16.
     list.push_back(
         dropped(packed({2, 200, 4, 2, 16, {}, dtype}, {{64, 65, 1, 70}, {3, 127, 30}}), 0.1));
-    list.push_back(
-        dropped(packed({1, 200, 2, 2, 80, {}, dtype}, {{7, 11, 90, 13, 60}}), 0.4, 2));
+    list.push_back(dropped(packed({1, 200, 2, 2, 80, {}, dtype}, {{7, 11, 90, 13, 60}}), 0.4, 2));
     list.push_back(dropped({2, 150, 2, 1, 18, {63, 149}, dtype, {}, true}, 0.1));
     list.push_back(dropped({2, 140, 3, 1, 64, {130, 20}, dtype, {}, true}, 0.5));
   }
@@ -130,9 +130,9 @@ TEST(AttentionDropout, KeepsTheFractionAndScalesIt) {
 TEST(AttentionDropout, EveryPartOfTheKeyCounts) {
   const DropoutKey base = dropout_key(42, 3, 5, 1, 17);
   const std::array<DropoutKey, 6> others = {
-      dropout_key(43, 3, 5, 1, 17), dropout_key(42, 4, 5, 1, 17), dropout_key(42, 3, 6, 1, 17),
-      dropout_key(42, 3, 5, 2, 17), dropout_key(42, 3, 5, 1, 18),
-      dropout_key(42, 3, 5, 1, 17 + (int64_t{1} << 32))};
+      dropout_key(43, 3, 5, 1, 17), dropout_key(42, 4, 5, 1, 17),
+      dropout_key(42, 3, 6, 1, 17), dropout_key(42, 3, 5, 2, 17),
+      dropout_key(42, 3, 5, 1, 18), dropout_key(42, 3, 5, 1, 17 + (int64_t{1} << 32))};
   constexpr int64_t kN = 256;
   constexpr double kRate = 0.25, kAgree = kRate * kRate + (1 - kRate) * (1 - kRate);
   const auto keeps = [](const DropoutKey& key, int64_t t, int64_t j) {
@@ -155,9 +155,7 @@ TEST(AttentionDropout, EveryPartOfTheKeyCounts) {
 
 // Seven rounds: the known answers of Random123's kat_vectors.
 TEST(AttentionDropout, DrawsArePhilox) {
-  const auto words = [](const PhiloxBlock& b) {
-    return std::vector<uint32_t>(b.word, b.word + 4);
-  };
+  const auto words = [](const PhiloxBlock& b) { return std::vector<uint32_t>(b.word, b.word + 4); };
   EXPECT_EQ(words(philox_rounds<7>({{0, 0, 0, 0}}, 0, 0)),
             (std::vector<uint32_t>{0x5f6fb709, 0x0d893f64, 0x4f121f81, 0x4f730a48}));
   EXPECT_EQ(words(philox_rounds<10>({{0, 0, 0, 0}}, 0, 0)),
@@ -175,8 +173,8 @@ TEST(AttentionDropout, CutsHaveTheSameBits) {
     row.dropout.rows = rows().data() + 2;
     const auto part = [&](const Buffer& of, const std::vector<int64_t>& columns, int64_t first) {
       const int64_t width = of.size() / (whole.B * whole.T) / whole.D;
-      Buffer out(dtype, (whole.B * whole.T - first) * static_cast<int64_t>(columns.size()) *
-                            whole.D);
+      Buffer out(dtype,
+                 (whole.B * whole.T - first) * static_cast<int64_t>(columns.size()) * whole.D);
       int64_t to = 0;
       for (int64_t r = first; r < whole.B * whole.T; ++r) {
         for (const int64_t head : columns) {

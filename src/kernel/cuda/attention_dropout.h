@@ -37,7 +37,8 @@ struct Dropout {
   template <bool kRowsAreQueries, int kTiles>
   __device__ __forceinline__ uint32_t kept(const DropoutKey& key, int row, int column) const {
     static_assert(kTiles <= 8);
-    if (kTiles % 2 == 0 && column % 16 == 0) return draw<kRowsAreQueries, kTiles, true>(key, row, column);
+    if (kTiles % 2 == 0 && column % 16 == 0)
+      return draw<kRowsAreQueries, kTiles, true>(key, row, column);
     return draw<kRowsAreQueries, kTiles, false>(key, row, column);
   }
 

@@ -274,7 +274,8 @@ void own_attention_backward(const Context& context, const AttentionBackwardArgs&
       launch(context, "attention: dq", attention_dq_kernel<Value, d, PlainScore, Drop>, q_blocks,
              dim3(K::kThreads), K::kShared, heads, PlainScore{args.scale}, drop, tensors);
       launch(context, "attention: dk, dv", attention_dkv_kernel<Value, d, PlainScore, Drop>,
-             kv_blocks, dim3(K::kThreads), K::kShared, heads, PlainScore{args.scale}, drop, tensors);
+             kv_blocks, dim3(K::kThreads), K::kShared, heads, PlainScore{args.scale}, drop,
+             tensors);
     });
   });
 }

@@ -60,7 +60,8 @@ void attend_queries(const AttentionArgs& args, const ForwardScratch<Element>& sc
 }  // namespace
 
 size_t attention_workspace(const AttentionArgs& args, int num_threads) {
-  return static_cast<size_t>(forward_floats(args.D, args.dropout.rate > 0) * num_threads) * sizeof(float);
+  return static_cast<size_t>(forward_floats(args.D, args.dropout.rate > 0) * num_threads) *
+         sizeof(float);
 }
 
 // The last queries have the most keys: they go first, so that no thread is left with them.

@@ -35,8 +35,7 @@ int64_t scratch_floats(int64_t T, int64_t D, bool drops) {
 }
 
 template <typename Element>
-Scratch<Element> scratch_of(const Context& context, const AttentionBackwardArgs& args,
-                            int thread) {
+Scratch<Element> scratch_of(const Context& context, const AttentionBackwardArgs& args, int thread) {
   const int64_t T = args.T, D = args.D;
   const bool drops = args.dropout.rate > 0;
   const int64_t all = round_up(T, kBlock);
@@ -238,7 +237,8 @@ void run_row(const AttentionBackwardArgs& args, const Scratch<typename Blocks<T>
 }  // namespace
 
 size_t attention_backward_workspace(const AttentionBackwardArgs& args, int num_threads) {
-  return static_cast<size_t>(scratch_floats(args.T, args.D, args.dropout.rate > 0) * num_threads) * sizeof(float);
+  return static_cast<size_t>(scratch_floats(args.T, args.D, args.dropout.rate > 0) * num_threads) *
+         sizeof(float);
 }
 
 void attention_backward(const Context& context, const AttentionBackwardArgs& args) {
