@@ -41,8 +41,6 @@ std::vector<LtProblem> epilogues(const LtProblem& standard) {
   if (p.dtype == Dtype::kBf16) {
     p.has_bias = false;
     all.push_back(p);
-    p.adds_c = true;
-    all.push_back(p);
   }
   return all;
 }
@@ -151,7 +149,7 @@ GemmStandard find_standard(const GemmKey& key, GemmLab* lab) {
 }
 
 std::optional<LtAlgorithm> find_exact(const LtProblem& problem, const GemmStandard& standard,
-                                      GemmLab* lab) {
+                                      const LtAlgorithm* known, GemmLab* lab) {
   const GemmKey key = key_of(problem);
   Bits bits(key, lab);
   ensure(!standard.is_own() && bits.set_standard(standard.algorithms[0]),
@@ -167,12 +165,19 @@ std::optional<LtAlgorithm> find_exact(const LtProblem& problem, const GemmStanda
            bits.has(with_extents(test, (m + 1) / 2, n), algorithm) &&
            bits.has(with_extents(test, m, (n + 1) / 2), algorithm);
   };
-  for (const LtAlgorithm& candidate : lab->candidates(problem)) {
+  const auto passes_here = [&](LtAlgorithm* algorithm) {
+    return lab->accepts(problem, algorithm) && passes(*algorithm);
+  };
+  if (known) {
+    LtAlgorithm algorithm = *known;
+    if (passes_here(&algorithm)) return algorithm;
+  }
+  for (const LtAlgorithm& candidate : lab->fastest_first(problem)) {
     if (passes(candidate)) return candidate;
   }
   // Slower perhaps than a candidate would be, but with its own bits.
   for (LtAlgorithm algorithm : standard.algorithms) {
-    if (lab->accepts(problem, &algorithm) && passes(algorithm)) return algorithm;
+    if (passes_here(&algorithm)) return algorithm;
   }
   return std::nullopt;
 }
