@@ -1,4 +1,5 @@
 // tests/dist/dropout_test.cpp: the mask of dropout belongs to rows, layers and heads, not to ranks.
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include "tests/backends.h"
