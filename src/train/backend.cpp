@@ -35,6 +35,23 @@ void check_precision(const RunConfig& c, int number) {
                   "set train.precision to fp32");
 }
 
+// auto: cuda where there are GPUs enough. `option` is what the user knows `wanted` by.
+bool decide_gpus(const std::string& wanted, const char* option, int64_t ranks) {
+  if (wanted == "cpu") return false;
+  std::string why;
+  if (wanted == "cuda") {
+    if (!cuda_kernels()) count_cuda_devices(&why);
+    if (!why.empty()) {
+      throw UserError(fmt::format("{} is cuda, but {}", option, why),
+                      "set it to cpu or auto, or build weft with -DWEFT_CUDA=ON (README)");
+    }
+    return true;
+  }
+  if (!cuda_kernels()) return false;
+  const int count = count_cuda_devices(&why);
+  return count >= ranks || (count > 0 && shares_gpus());
+}
+
 }  // namespace
 
 bool shares_gpus() {
@@ -43,17 +60,7 @@ bool shares_gpus() {
 }
 
 bool uses_gpus(const RunConfig& c) {
-  const std::string& wanted = c.launch.device;
-  if (wanted == "cpu") return false;
-  std::string why;
-  if (wanted == "cuda") {
-    if (!cuda_kernels()) count_cuda_devices(&why);
-    if (!why.empty()) throw UserError("launch.device is cuda, but " + why, "set it to cpu or auto");
-    return true;
-  }
-  if (!cuda_kernels()) return false;
-  const int count = count_cuda_devices(&why);
-  return count >= num_ranks(c) || (count > 0 && shares_gpus());
+  return decide_gpus(c.launch.device, "launch.device", num_ranks(c));
 }
 
 const Kernels& choose_kernels(const RunConfig& c) {
@@ -76,6 +83,24 @@ Backend open_backend(const RunConfig& c, int local_rank) {
   std::unique_ptr<Device> own = open_cuda_device(number);
   Device* device = own.get();
   return {cuda_kernels(), device, std::move(own)};
+}
+
+Backend open_backend(const std::string& device, Dtype compute) {
+  if (!decide_gpus(device, "--device", 1)) return {&cpu_kernels(), &host_device(), nullptr};
+  const CudaInfo info = read_cuda_info();
+  const std::string hint = "give --device cpu; `weft doctor` says what is missing";
+  if (info.gpus.empty()) throw UserError("--device is cuda, but " + info.why_none, hint);
+  const CudaInfo::Gpu& gpu = info.gpus[0];
+  if (compute == Dtype::kBf16 && gpu.major < 8) {
+    throw UserError(fmt::format("the model is of bf16, but {} has compute capability {}.{}: bf16 "
+                                "needs 8.0 or newer",
+                                gpu.name, gpu.major, gpu.minor),
+                    "give --device cpu");
+  }
+  set_gemm_choice(GemmChoice::kFast);
+  std::unique_ptr<Device> own = open_cuda_device(0);
+  Device* opened = own.get();
+  return {cuda_kernels(), opened, std::move(own)};
 }
 
 }  // namespace weft

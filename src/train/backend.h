@@ -25,10 +25,14 @@ void check_backend(const RunConfig& config);
 
 // A rank's device and the kernels that work on it.
 struct Backend {
-  const Kernels* kernels;
-  Device* device;
+  const Kernels* kernels = nullptr;
+  Device* device = nullptr;
   std::unique_ptr<Device> own;  // what `device` points to, unless it is the host
 };
 Backend open_backend(const RunConfig& config, int local_rank);
+
+// Of a command without a run file: its --device, auto, cpu or cuda, for one rank that computes in
+// this type.
+Backend open_backend(const std::string& device, Dtype compute);
 
 }  // namespace weft

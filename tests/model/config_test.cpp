@@ -10,6 +10,7 @@
 #include "model/family.h"
 #include "model/model.h"
 #include "tests/io/temporary_folder.h"
+#include "tests/shared_data.h"
 
 namespace weft {
 namespace {
@@ -129,7 +130,7 @@ TEST(ModelConfig, NumLayersKeepsTheFirst) {
 }
 
 TEST(RealConfigs, HaveTheirPublishedSizes) {
-  const std::filesystem::path folder = "../shared/data/configs";
+  const std::filesystem::path folder = shared_data() / "configs";
   if (!std::filesystem::exists(folder)) GTEST_SKIP() << folder << " is not there";
   const std::vector<std::pair<const char*, int64_t>> models = {{"Qwen2.5-0.5B", 494'032'768},
                                                                {"Qwen2-7B-Instruct", 7'615'616'512},

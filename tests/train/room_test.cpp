@@ -70,5 +70,18 @@ TEST_F(Room, NothingFitsInNothing) {
             std::string::npos);
 }
 
+TEST(RoomOfGeneration, IsRefusedWithItsOwnHint) {
+  const SmallDevice device(kLibraryBytes + 1000);
+  EXPECT_NO_THROW(check_room("generation", 1000, device, "fewer"));
+  EXPECT_NO_THROW(check_room("generation", int64_t{1} << 50, host_device(), "fewer"));
+  try {
+    check_room("generation", 1001, device, "fewer");
+    FAIL() << "was taken";
+  } catch (const UserError& e) {
+    EXPECT_NE(std::string(e.what()).find("generation wants "), std::string::npos) << e.what();
+    EXPECT_EQ(e.hint(), "fewer");
+  }
+}
+
 }  // namespace
 }  // namespace weft
