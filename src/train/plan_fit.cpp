@@ -197,8 +197,7 @@ const Kernels& kernels_for(RunConfig c, int64_t ranks) {
 FitReport fit_layouts(const RunConfig& c, int64_t memory, int64_t ranks, const Kernels* given) {
   const Kernels& kernels = given ? *given : kernels_for(c, ranks);
   const HfFolder folder(resolve_model_path(c.model.path));
-  const auto model =
-      make_model(folder.config(), {c.model.num_layers.value_or(0), c.model.dropout.has_value()});
+  const auto model = make_model(folder.config(), {c.model.num_layers.value_or(0), c.model.dropout});
   check_positions(c, *model);
   const Fitter fitter(*model, kernels, memory);
   FitReport report{memory, ranks, kernels.device != nullptr, fitter.rows(c, ranks), {}, {}};

@@ -290,6 +290,7 @@ size_t lse_bytes(int64_t B, int64_t H, int64_t T) {
 template <typename Args>
 bool may_take(const Args& args) {
   return args.dtype == Dtype::kBf16 && !args.positions && !args.padding_attends && args.T > 1 &&
+         args.dropout.rate == 0 &&  // its own draws know nothing of logical places
          args.D % 8 == 0 && args.D <= 256 && args.H % args.G == 0 &&
          attention_pieces(args.B, args.T, args.H, args.G, args.D).bytes > 0;
 }
