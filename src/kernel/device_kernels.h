@@ -129,7 +129,7 @@ struct TakeRowsArgs {
 };
 
 // The sum or maximum over ranks, the tree of comm/comm.h, written to several places (of all ranks).
-// fp32, bf16, fp64 and int64.
+// fp32, bf16, fp16, fp64 and int64.
 inline constexpr int kMaxReduced = 16;
 struct ReduceTreeArgs {
   int num_in, num_out;

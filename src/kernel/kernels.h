@@ -2,7 +2,7 @@
 //
 // Legend: B rows of the batch, T positions, R = B*T tokens, C channels, H heads, G key/value heads,
 // D head dim, F feed-forward width, V vocabulary. The gradient of x is dx. Floating tensors are
-// fp32 or bf16 ("dtype" of the arguments); products accumulate in fp32; norms, softmax, rope and
+// fp32, bf16 or (ref and GPUs) fp16 ("dtype" of the arguments); products accumulate in fp32; norms, softmax, rope and
 // loss work in fp32 inside. A gradient of a parameter has its own dtype (grad_dtype): fp32 or bf16.
 //
 // No kernel takes memory: scratch comes from Context::workspace, whose size the workspace

@@ -22,7 +22,7 @@ Outputs cross_entropy(int64_t V, Dtype dtype, const Buffer& logits,
 }
 
 TEST(CrossEntropy, EveryLevelAgreesWithRef) {
-  for (const Dtype dtype : kBothTypes) {
+  for (const Dtype dtype : kAllTypes) {
     for (const int64_t V : {1, 7, 2048, 5001}) {
       const int32_t last = static_cast<int32_t>(V - 1);
       const TestVector<int32_t> targets = {0, last, -100, last / 2, -1};
@@ -30,7 +30,7 @@ TEST(CrossEntropy, EveryLevelAgreesWithRef) {
       for (int64_t i = 0; i < V; ++i) logits.set(i, logits[i] + 1000.0);  // row 0 far from zero
       for (const bool with_gradient : {false, true}) {
         compare_levels(
-            fmt::format("cross entropy V {} {}", V, dtype_name(dtype)),
+            fmt::format("cross entropy V {} {}", V, dtype_name(dtype)), dtype,
             [&](const Kernels& k, Bench& b) {
               return cross_entropy(V, dtype, logits, targets, with_gradient, k, b);
             },
@@ -79,7 +79,7 @@ Stats softmax_stats(const Columns& c, const Buffer& logits, const Kernels& kerne
 
 TEST(Softmax, StatsOfEveryLevelAgreeWithRef) {
   Bench one(1), two(2);
-  for (const Dtype dtype : kBothTypes) {
+  for (const Dtype dtype : kAllTypes) {
     for (const Columns& c : {Columns{3, 0, 5, 1},
                              {3, 1, 4, 0},
                              {2, 33, 41, 3},
@@ -88,7 +88,7 @@ TEST(Softmax, StatsOfEveryLevelAgreeWithRef) {
       Buffer logits = Buffer::random(dtype, c.R * c.ld, 1, 5.0);
       for (int64_t i = 0; i < c.ld; ++i) logits.set(i, logits[i] - 500.0);
       const Stats want = softmax_stats(c, logits, ref_kernels(), one);
-      for (const Kernels* kernels : tested_kernels()) {
+      for (const Kernels* kernels : tested_kernels(dtype)) {
         const Stats got = softmax_stats(c, logits, *kernels, one);
         const std::string where = fmt::format("V {} {} {}", c.V, dtype_name(dtype), kernels->name);
         EXPECT_TRUE(got.highest.same_bits(want.highest)) << where;
@@ -106,9 +106,9 @@ TEST(Softmax, StatsOfEveryLevelAgreeWithRef) {
 TEST(Softmax, StatsDoNotDependOnTheAddress) {
   const int64_t V = 5003;
   Bench bench(1);
-  for (const Dtype dtype : kBothTypes) {
+  for (const Dtype dtype : kAllTypes) {
     const Buffer row = Buffer::random(dtype, V, 1, 3.0);
-    for (const Kernels* kernels : tested_kernels()) {
+    for (const Kernels* kernels : tested_kernels(dtype)) {
       const Stats want = softmax_stats({1, V, V, 0}, row, *kernels, bench);
       for (int64_t first = 1; first < 8; ++first) {
         Buffer moved(dtype, V + 8);
@@ -121,7 +121,7 @@ TEST(Softmax, StatsDoNotDependOnTheAddress) {
 }
 
 TEST(Softmax, GradientOfEveryLevelAgreesWithRef) {
-  for (const Dtype dtype : kBothTypes) {
+  for (const Dtype dtype : kAllTypes) {
     for (const Columns& c :
          {Columns{3, 1, 4, 0}, {3, 33, 41, 3}, {3, 4097, 4099, 2}, {3, 9000, 9000, 0}}) {
       const Buffer logits = Buffer::random(dtype, c.R * c.ld, 1, 3.0);
@@ -130,7 +130,7 @@ TEST(Softmax, GradientOfEveryLevelAgreesWithRef) {
       Buffer scale = Buffer::filled(Dtype::kF32, c.R, 0.01);
       scale.set(1, 0.0);  // a token without a target
       compare_levels(
-          fmt::format("softmax gradient V {} {}", c.V, dtype_name(dtype)),
+          fmt::format("softmax gradient V {} {}", c.V, dtype_name(dtype)), dtype,
           [&](const Kernels& kernels, Bench& bench) {
             Buffer gradient = logits;  // what lies between the columns stays
             kernels.softmax_gradient(bench.context(0), {.R = c.R,

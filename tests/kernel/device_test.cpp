@@ -152,7 +152,8 @@ TEST(DeviceAdamw, AListHasTheBitsOfSingleCalls) {
                                         .bias2 = 1.0 - std::pow(0.95, 3.0)}};
   const TestVector<float> scale = {0.25f};
   for (const ListCase& c :
-       {ListCase{f, f, f, false}, {b, b, b, false}, {b, f, f, true}, {b, b, b, true}}) {
+       {ListCase{f, f, f, false}, {b, b, b, false}, {b, f, f, true}, {b, b, b, true},
+        {Dtype::kF16, f, f, true}}) {
     each_device([&](const DeviceKernels& k, Bench& bench, const std::string& name) {
       std::vector<Parameter> got, want;
       std::vector<AdamwItem> items;
@@ -203,7 +204,7 @@ TEST(DeviceAdamw, AListHasTheBitsOfSingleCalls) {
 }
 
 TEST(DeviceSquares, AListHasTheBitsOfSingleCalls) {
-  for (const Dtype dtype : kBothTypes) {
+  for (const Dtype dtype : gradient_types(Dtype::kF32)) {
     std::vector<Buffer> x;
     for (const int64_t n : {1, 256, 8192, 20001}) x.push_back(Buffer::random(dtype, n, 1));
     each_device([&](const DeviceKernels& k, Bench& bench, const std::string& name) {
@@ -229,7 +230,7 @@ TEST(DeviceSquares, AListHasTheBitsOfSingleCalls) {
 TEST(DeviceStoreSum, RoundsOrAdds) {
   for (const int64_t n : {1, 999, 4096}) {
     const Buffer sum = Buffer::random(Dtype::kF32, n, 1);
-    for (const Dtype dtype : kBothTypes) {
+    for (const Dtype dtype : gradient_types(Dtype::kF32)) {
       const Buffer old = Buffer::random(dtype, n, 2);
       for (const bool accumulate : {false, true}) {
         Buffer want = old;
@@ -254,8 +255,9 @@ TEST(DeviceRoundSum, AddsABiasAndRounds) {
   };
   for (const Extents& e : {Extents{1, 1}, {7, 33}, {50, 104}}) {
     const int64_t n = e.rows * e.columns;
-    for (const Dtype sum_dtype : kBothTypes) {
-      for (const Dtype dtype : kBothTypes) {
+    for (const Dtype sum_dtype : kAllTypes) {
+      for (const Dtype dtype : kAllTypes) {
+        if (sum_dtype != Dtype::kF32 && sum_dtype != dtype) continue;
         const Buffer sum = Buffer::random(sum_dtype, n, 1),
                      bias = Buffer::random(dtype, e.columns, 2);
         for (const bool has_bias : {false, true}) {
@@ -293,7 +295,7 @@ TEST(DeviceTakeRows, TakesTheLastOfEachRow) {
   const int64_t B = 11, T = 5;
   TestVector<int32_t> last;
   for (int32_t b = 0; b < B; ++b) last.push_back(b * 3 % 5);
-  for (const Dtype dtype : kBothTypes) {
+  for (const Dtype dtype : kAllTypes) {
     for (const int64_t C : {7, 64, 904}) {
       const Buffer x = Buffer::random(dtype, B * T * C, 1);
       Buffer want(dtype, B * C);

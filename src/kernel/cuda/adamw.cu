@@ -163,11 +163,13 @@ __global__ void __launch_bounds__(kThreads, 3)
   step_span<P, Grad, State>(span, own);
 }
 
-// fn(P{}, Grad{}, State{})
+// fn(P{}, Grad{}, State{}). Gradients and states of fp16 are fp32.
 template <typename Fn>
 void with_types(Dtype p, Dtype grad, Dtype state, const Fn& fn) {
   with_type(p, [&](auto a) {
-    with_type(grad, [&](auto b) { with_type(state, [&](auto c) { fn(a, b, c); }); });
+    using P = decltype(a);
+    with_gradient_type<P>(
+        grad, [&](auto b) { with_gradient_type<P>(state, [&](auto c) { fn(a, b, c); }); });
   });
 }
 

@@ -1,8 +1,8 @@
 // kernel/cuda/gemm_kernels.cu: operands copied together, and what is added behind a product.
 #include <algorithm>
-#include <bit>
 #include <cstdint>
 
+#include "kernel/cuda/dispatch.h"
 #include "kernel/cuda/gemm_kernels.h"
 #include "kernel/cuda/launch.h"
 
@@ -42,26 +42,13 @@ __global__ void pack_kernel(Stack from, int64_t rows, int64_t columns, Bits* to,
   }
 }
 
-__device__ float load(const float* x, int64_t i) { return x[i]; }
-__device__ float load(const uint16_t* x, int64_t i) {
-  return std::bit_cast<float>(static_cast<uint32_t>(x[i]) << 16);
-}
-__device__ void store(float* x, int64_t i, float v) { x[i] = v; }
-// To nearest, ties to even; NaN stays NaN, as tensor/dtype.h has it.
-__device__ void store(uint16_t* x, int64_t i, float v) {
-  const uint32_t u = std::bit_cast<uint32_t>(v);
-  const bool is_nan = (u & 0x7fffffffu) > 0x7f800000u;
-  const uint32_t bits = is_nan ? (u >> 16) | 0x40u : (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
-  x[i] = static_cast<uint16_t>(bits);
-}
-
 template <typename Out, typename Bias>
 __global__ void sum_kernel(SumCall call) {
   const int64_t column = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   const int64_t stride = static_cast<int64_t>(gridDim.y) * blockDim.y;
   if (column >= call.columns) return;
   Out* out = static_cast<Out*>(call.out);
-  const float bias = call.bias ? load(static_cast<const Bias*>(call.bias), column) : 0.0f;
+  const float bias = call.bias ? load_one(static_cast<const Bias*>(call.bias) + column) : 0.0f;
   int64_t row = static_cast<int64_t>(blockIdx.y) * blockDim.y + threadIdx.y;
   for (; row < call.rows; row += stride) {
     float v = call.product ? call.product[row * call.product_ld + column] : 0.0f;
@@ -69,9 +56,9 @@ __global__ void sum_kernel(SumCall call) {
       v += call.addend[i][row * call.addend_ld[i] + column];
     }
     const int64_t at = row * call.out_ld + column;
-    if (call.accumulate) v += load(out, at);
+    if (call.accumulate) v += load_one(out + at);
     if (call.bias) v += bias;
-    store(out, at, v);
+    store_one(out + at, v);
   }
 }
 
@@ -92,7 +79,7 @@ __global__ void test_operand_kernel(TestOperand operand) {
     if (k >= half && operand.is_negated) v = -v;
     if (k == 2 * half) v = 0.0f;
     const int64_t at = k_is_inner ? line * operand.ld + k : k * operand.ld + line;
-    store(static_cast<Out*>(operand.to), at, v);
+    store_one(static_cast<Out*>(operand.to) + at, v);
   }
 }
 
@@ -113,21 +100,28 @@ void pack_parts(const Context& context, const PackCall& call) {
 
 void add_up(const Context& context, const SumCall& call) {
   const Rectangle r = rectangle(call.rows, call.columns);
-  const bool is_bf16 = call.out_dtype == Dtype::kBf16,
-             bias_is_bf16 = call.bias_dtype == Dtype::kBf16;
-  auto* kernel = sum_kernel<float, float>;
-  if (is_bf16 && bias_is_bf16) kernel = sum_kernel<uint16_t, uint16_t>;
-  if (is_bf16 && !bias_is_bf16) kernel = sum_kernel<uint16_t, float>;
-  if (!is_bf16 && bias_is_bf16) kernel = sum_kernel<float, uint16_t>;
-  launch(context, "gemm sum", kernel, r.blocks, r.threads, 0, call);
+  // Of out and bias one may be fp32 and the other not.
+  with_type(call.out_dtype, [&](auto out) {
+    using Out = decltype(out);
+    const auto start = [&](auto bias) {
+      launch(context, "gemm sum", sum_kernel<Out, decltype(bias)>, r.blocks, r.threads, 0, call);
+    };
+    if constexpr (std::is_same_v<Out, float>) {
+      with_type(call.bias_dtype, start);
+    } else {
+      if (call.bias_dtype == call.out_dtype) return start(out);
+      start(0.0f);
+    }
+  });
 }
 
 void fill_test_operand(const Context& context, const TestOperand& operand) {
   const int64_t count = operand.lines * operand.k;
   const dim3 blocks(static_cast<unsigned>(std::min<int64_t>(1024, ceil_div(count, kThreads))));
-  auto* kernel =
-      operand.dtype == Dtype::kBf16 ? test_operand_kernel<uint16_t> : test_operand_kernel<float>;
-  launch(context, "gemm test operand", kernel, blocks, dim3(kThreads), 0, operand);
+  with_type(operand.dtype, [&](auto value) {
+    launch(context, "gemm test operand", test_operand_kernel<decltype(value)>, blocks,
+           dim3(kThreads), 0, operand);
+  });
 }
 
 }  // namespace weft::cuda
