@@ -149,7 +149,7 @@ double touched(const Graph& graph, const Node& node) {
 }
 
 double node_seconds(const Graph& graph, const Node& node, Dtype compute, const GpuSpeeds& s) {
-  const bool low = compute == Dtype::kBf16;
+  const bool low = compute != Dtype::kF32;  // fp16 is as fast as bf16
   const double flops = node_flops(graph, node);
   if (is_attention(node.op))
     return flops / (low ? s.tflops_attention_bf16 : s.tflops_attention_fp32) * 1e-12;

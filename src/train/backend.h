@@ -20,6 +20,9 @@ bool shares_gpus();
 // The kernels of the run, for plans: no device is touched where launch.device says which.
 const Kernels& choose_kernels(const RunConfig& config);
 
+// UserError where this GPU cannot compute in the type.
+void check_precision(const std::string& precision, const CudaInfo::Gpu& gpu);
+
 // UserError where the run cannot have the GPUs that it wants. Before ranks are started.
 void check_backend(const RunConfig& config);
 

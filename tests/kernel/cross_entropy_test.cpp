@@ -40,6 +40,57 @@ TEST(CrossEntropy, EveryLevelAgreesWithRef) {
   }
 }
 
+// fp16's loss scale: a power of two that multiplies the gradient before the one rounding.
+TEST(CrossEntropy, FactorMultipliesTheGradient) {
+  const int64_t V = 301;
+  const TestVector<int32_t> targets = {0, 300, -1, 150};
+  Bench bench(1);
+  const Buffer narrow = Buffer::random(Dtype::kF16, 4 * V, 1, 3.0);
+  Buffer wide(Dtype::kF32, 4 * V);
+  for (int64_t i = 0; i < 4 * V; ++i) wide.set(i, narrow[i]);
+  const TestVector<float> factor = {512.0f}, ones(4, 1.0f);
+  TestVector<const Kernels*> all = {&ref_kernels()};
+  for (const Kernels* k : tested_kernels(Dtype::kF16)) all.push_back(k);
+  for (const Kernels* k : all) {
+    // What fp32 gives, multiplied afterwards.
+    Buffer plain = cross_entropy(V, Dtype::kF32, wide, targets, true, *k, bench)[1];
+    for (int64_t i = 0; i < plain.size(); ++i) plain.set(i, plain[i] * 512.0);
+    Buffer got = narrow, losses(Dtype::kF32, 4);
+    k->cross_entropy(bench.context(0), {.R = 4,
+                                        .V = V,
+                                        .dtype = Dtype::kF16,
+                                        .logits = got.data(),
+                                        .targets = targets.data(),
+                                        .losses = losses.floats(),
+                                        .with_gradient = true,
+                                        .factor = factor.data()});
+    expect_close(got, plain, kHalfTolerance, std::string("cross entropy ") + k->name);
+    // exp(logit) alone, times the factor.
+    const TestVector<float> zeros(4, 0.0f);
+    Buffer parts = narrow, whole(Dtype::kF32, 4 * V);
+    for (int64_t i = 0; i < 4 * V; ++i) {
+      const bool is_target = targets[static_cast<size_t>(i / V)] == i % V;
+      whole.set(i, 512.0 * (std::exp(narrow[i]) - (is_target ? 1.0 : 0.0)));
+    }
+    k->softmax_gradient(bench.context(0), {.R = 4,
+                                           .V = V,
+                                           .ld = V,
+                                           .dtype = Dtype::kF16,
+                                           .logits = parts.data(),
+                                           .targets = targets.data(),
+                                           .highest = zeros.data(),
+                                           .scale = ones.data(),
+                                           .factor = factor.data()});
+    for (int64_t i = 0; i < 4 * V; ++i) {
+      if (std::abs(whole[i]) > 65504) {
+        EXPECT_TRUE(std::isinf(parts[i])) << k->name;  // too large is infinite, not cut off
+      } else {
+        EXPECT_NEAR(parts[i], whole[i], 2e-3 * std::abs(whole[i]) + 1e-6) << k->name;
+      }
+    }
+  }
+}
+
 TEST(CrossEntropy, GradientOfRefIsTheDifference) {
   const int64_t V = 6;
   const TestVector<int32_t> targets = {2, -1, 5};

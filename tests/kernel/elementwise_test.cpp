@@ -152,8 +152,7 @@ TEST(Adamw, EveryLevelAgreesWithRef) {
     compare_levels(
         fmt::format("adamw n {} {} {} {} master {}", c.n, dtype_name(c.dtype),
                     dtype_name(c.grad_dtype), dtype_name(c.state_dtype), c.master),
-        c.dtype,
-        [&](const Kernels& kernels, Bench& bench) { return adamw(c, kernels, bench); },
+        c.dtype, [&](const Kernels& kernels, Bench& bench) { return adamw(c, kernels, bench); },
         tolerance_of(narrowest));
   }
 }

@@ -154,6 +154,7 @@ template <typename P, typename Grad, typename State>
 __global__ void __launch_bounds__(kThreads, 3)
     adamw_list_kernel(const Span* spans, const UpdateScalars* scalars, const float* scale) {
   __shared__ Factors factors;
+  if (*scale != *scale) return;  // a step that does not count
   const Span span = spans[blockIdx.x];
   if (threadIdx.x == 0) {
     factors = factors_of(*scale, span.decay ? scalars->weight_decay : 0.0, *scalars);
