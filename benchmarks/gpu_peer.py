@@ -3,10 +3,13 @@
 
     gpu_peer.py --model NAME --weights DIR|none --rows FILE --metrics FILE --steps N [--eager]
 
-The first line of metrics is written after the first step; the last holds the peak of memory.
+The first line of metrics is written after the first step, the others at the end: the host is not
+held up in between, since weft's is not either. A step's time is from the end of the one before to
+its own on the device.
 """
 
 import argparse
+import itertools
 import json
 import time
 from pathlib import Path
@@ -29,6 +32,12 @@ def make_model(name, weights):
     return model.to(torch.bfloat16)
 
 
+def write_line(metrics, step, loss, step_ms):
+    metrics.write(json.dumps({"step": step, "loss": loss.item(), "step_ms": step_ms,
+                              "memory": torch.cuda.max_memory_allocated()}) + "\n")
+    metrics.flush()
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--model", required=True)
@@ -44,23 +53,29 @@ def main():
     model.config.use_cache = False
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, weight_decay=0.01, fused=True)
     call = model if args.eager else torch.compile(model)
-    begin = time.perf_counter()
     batch = gpu_workload.MODELS[args.model].batch
+    rows = itertools.islice(gpu_workload.read_rows(args.rows, batch), args.steps)
+    batches = [torch.tensor(ids, device="cuda") for ids in rows]
+
+    def run_step(ids):
+        loss = call(input_ids=ids, labels=ids).loss
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        end = torch.cuda.Event(enable_timing=True)
+        end.record()
+        return loss.detach(), end
+
     with open(args.metrics, "w", encoding="ascii") as metrics:
-        for step, rows in enumerate(gpu_workload.read_rows(args.rows, batch), start=1):
-            ids = torch.tensor(rows, device="cuda")
-            loss = call(input_ids=ids, labels=ids).loss
-            loss.backward()
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
-            torch.cuda.synchronize()
-            end = time.perf_counter()
-            metrics.write(json.dumps({"step": step, "loss": loss.item(), "step_ms": 1000 * (end - begin),
-                                      "memory": torch.cuda.max_memory_allocated()}) + "\n")
-            metrics.flush()
-            begin = end
-            if step == args.steps:
-                break
+        begin = time.perf_counter()
+        loss, before = run_step(batches[0])
+        torch.cuda.synchronize()
+        write_line(metrics, 1, loss, 1000 * (time.perf_counter() - begin))
+        steps = [run_step(ids) for ids in batches[1:]]
+        torch.cuda.synchronize()
+        for number, (loss, end) in enumerate(steps, start=2):
+            write_line(metrics, number, loss, before.elapsed_time(end))
+            before = end
 
 
 if __name__ == "__main__":

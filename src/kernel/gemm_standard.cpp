@@ -41,8 +41,6 @@ std::vector<LtProblem> epilogues(const LtProblem& standard) {
   if (p.dtype != Dtype::kF32) {
     p.has_bias = false;
     all.push_back(p);
-    p.adds_c = true;
-    all.push_back(p);
   }
   return all;
 }

@@ -220,6 +220,7 @@ class Planner {
         if (has_ragged_rows(g_.addend[i].rows[p])) return true;
       }
     }
+    if (adds_to_narrow()) return true;
     const bool has_more =
         g_.num_addends > 0 || (has_bias_ && (g_.c_dtype != g_.dtype || g_.accumulate));
     return has_more && (g_.c_dtype != Dtype::kF32 || g_.accumulate);
@@ -270,8 +271,12 @@ class Planner {
     return rows;
   }
 
+  // The library would round the product before it adds a C of 16 bits.
+  bool adds_to_narrow() const { return g_.accumulate && g_.c_dtype != Dtype::kF32; }
+
   // One thing to add at most: in which order the library would add two is not known.
   bool fits_one_call(const void* bias, bool first_fits) const {
+    if (adds_to_narrow()) return false;
     if (bias && (g_.c_dtype != g_.dtype || g_.accumulate || g_.num_addends > 0)) return false;
     if (g_.num_addends == 0) return true;
     return g_.num_addends == 1 && first_fits && !g_.accumulate && g_.c_dtype == Dtype::kF32;

@@ -114,8 +114,7 @@ TEST(GemmStandard, ACandidateThatDoesNotHoldMakesRoom) {
 TEST(GemmStandard, OwnForAllWhereNothingHolds) {
   MadeLab lab({Made{.bits = 0, .runs = is_large}, Made{.bits = 1, .runs = is_small}});
   EXPECT_TRUE(find_standard(kKey, &lab).is_own());
-  const auto is_plain = [](const LtProblem& p) { return !p.adds_c || p.d_dtype == Dtype::kF32; };
-  MadeLab bare({Made{.runs = is_plain}});
+  MadeLab bare({Made{.runs = [](const LtProblem& p) { return !p.has_bias; }}});
   EXPECT_TRUE(find_standard(kKey, &bare).is_own());
   MadeLab none({});
   EXPECT_TRUE(find_standard(kKey, &none).is_own());

@@ -201,13 +201,10 @@ class GemmTest : public testing::TestWithParam<const Kernels*> {
         if (problem.accumulate) want += old.c_at(m, n), size += 1;
         // Rounding errors of a chain grow like its root; eight units of the sum of sizes hold
         // them for every K here. One more rounding to 8 bits where C is bf16, to 11 where it is
-        // fp16 (or to 2^-25 at least); a library may round the product before it adds C to it.
-        const bool is_low = problem.c_dtype != Dtype::kF32,
-                   is_half = problem.c_dtype == Dtype::kF16;
-        const double unit = is_half ? 0x1p-11 : 0x1p-8;
-        double rounding = is_low ? unit * std::abs(want) + (is_half ? 0x1p-25 : 0) : 0;
-        if (is_low && problem.accumulate && GetParam()->name == std::string("cuda_fast"))
-          rounding += unit * std::abs(want - old.c_at(m, n));
+        // fp16 (or to 2^-25 at least).
+        double rounding = 0;
+        if (problem.c_dtype == Dtype::kBf16) rounding = 0x1p-8 * std::abs(want);
+        if (problem.c_dtype == Dtype::kF16) rounding = 0x1p-11 * std::abs(want) + 0x1p-25;
         ASSERT_NEAR(data.c_at(m, n), want, 8 * 0x1p-24 * size + rounding) << m << ", " << n;
       }
     }
