@@ -33,11 +33,11 @@ TEST(Fp16, WhatDoesNotGoWithItIsRefused) {
   expect_parts(ended.err, {"train.master_weights", "bf16", "train.loss_scale is 1000", "power"});
 }
 
-// A scale of 2^32 overflows for some steps. A run that is stopped among these, and again later, has
+// A scale of 2^28 overflows for some steps. A run that is stopped among these, and again later, has
 // the lines and the bits of one that was not; what was skipped counts for no rate.
 TEST(Fp16, FindsItsScaleAndIsResumed) {
   const TinyRun run;
-  const std::vector<std::string> sets = {"train.loss_scale=4294967296", "train.warmup_steps=5",
+  const std::vector<std::string> sets = {"train.loss_scale=268435456", "train.warmup_steps=5",
                                          "train.schedule=constant"};
   const auto with = [&](const char* name, int steps) {
     std::vector<std::string> all = sets;
@@ -59,7 +59,7 @@ TEST(Fp16, FindsItsScaleAndIsResumed) {
     const int64_t step = line.at("step").as_int();
     EXPECT_TRUE(line.at("loss").is_number());
     const double scale = line.at("loss_scale").as_number();
-    EXPECT_EQ(scale, std::exp2(32.0 - static_cast<double>(skipped))) << step;
+    EXPECT_EQ(scale, std::exp2(28.0 - static_cast<double>(skipped))) << step;
     EXPECT_EQ(line.at("lr").as_number(),
               1e-2 * std::min(1.0, static_cast<double>(step - 1 - skipped) / 5));
     if (line.at("grad_norm").is_null()) ++skipped;
@@ -70,14 +70,14 @@ TEST(Fp16, FindsItsScaleAndIsResumed) {
     const std::vector<Json> told = event_lines(run.dir(name), "overflow");
     ASSERT_EQ(static_cast<int64_t>(told.size()), skipped);
     EXPECT_EQ(told[1].at("step").as_int(), 2);
-    EXPECT_EQ(told[1].at("next_loss_scale").as_number(), 0x1p30);
+    EXPECT_EQ(told[1].at("next_loss_scale").as_number(), 0x1p26);
     const Json state = parse_json(slurp(run.checkpoint(16, name) / "state.json"), "state.json");
-    EXPECT_EQ(state.at("loss_scale").as_number(), std::exp2(32.0 - static_cast<double>(skipped)));
+    EXPECT_EQ(state.at("loss_scale").as_number(), std::exp2(28.0 - static_cast<double>(skipped)));
     EXPECT_EQ(state.at("loss_scaling").at("skipped_steps").as_int(), skipped);
     EXPECT_EQ(state.at("loss_scaling").at("good_steps").as_int(), 16 - skipped);
     EXPECT_EQ(state.at("updates").as_int(), 16 - skipped);
   }
-  expect_parts(whole.err, {"too large for fp16 at loss scale 4294967296", "overflowed in fp16"});
+  expect_parts(whole.err, {"too large for fp16 at loss scale 268435456", "overflowed in fp16"});
 }
 
 // Masters are what is saved and compared, as with bf16; final/ is of the source's type.
