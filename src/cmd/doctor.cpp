@@ -119,7 +119,9 @@ std::optional<GpuSpeeds> gpu_speeds(bool measure) {
   std::string why;
   if (!measure || !cuda_kernels() || count_cuda_devices(&why) == 0) return load_gpu_speeds();
   const std::unique_ptr<Device> gpu = open_cuda_device(0);
-  const GpuSpeeds speeds = measure_gpu_speeds(*cuda_kernels(), gpu.get());
+  const bool has_bf16 = read_cuda_info().gpus.at(0).major >= 8;
+  const GpuSpeeds speeds =
+      measure_gpu_speeds(*cuda_kernels(), gpu.get(), has_bf16 ? Dtype::kBf16 : Dtype::kF16);
   if (!gpu_speeds_path().empty()) save_gpu_speeds(speeds);
   return speeds;
 }

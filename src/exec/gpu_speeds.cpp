@@ -172,13 +172,13 @@ double node_seconds(const Graph& graph, const Node& node, Dtype compute, const G
 
 }  // namespace
 
-GpuSpeeds measure_gpu_speeds(const Kernels& kernels, Device* device) {
+GpuSpeeds measure_gpu_speeds(const Kernels& kernels, Device* device, Dtype narrow) {
   GpuSpeeds s;
   s.gpu = device->name();
   s.tflops_fp32 = product_tflops(kernels, device, Dtype::kF32);
-  s.tflops_bf16 = product_tflops(kernels, device, Dtype::kBf16);
+  s.tflops_bf16 = product_tflops(kernels, device, narrow);
   s.tflops_attention_fp32 = attention_tflops(kernels, device, Dtype::kF32);
-  s.tflops_attention_bf16 = attention_tflops(kernels, device, Dtype::kBf16);
+  s.tflops_attention_bf16 = attention_tflops(kernels, device, narrow);
   s.copy_gb_per_s = copy_speed(device);
   return s;
 }

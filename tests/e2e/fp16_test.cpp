@@ -80,6 +80,13 @@ TEST(Fp16, FindsItsScaleAndIsResumed) {
   expect_parts(whole.err, {"too large for fp16 at loss scale 268435456", "overflowed in fp16"});
 }
 
+TEST(Fp16, ALossThatIsNoNumberEndsTheRun) {
+  const TinyRun run;
+  const Ended ended = train(run, {"train.lr=100000"});
+  EXPECT_EQ(ended.exit_code, 1);
+  expect_parts(ended.err, {"the loss of step", "fp16 ends at 65504", "bf16 or fp32"});
+}
+
 // Masters are what is saved and compared, as with bf16; final/ is of the source's type.
 TEST(Fp16, CheckpointsHoldMasters) {
   const TinyRun run;
