@@ -50,7 +50,8 @@ struct Shape {
   fe::DataType_t type() const {
     return dtype == Dtype::kF16 ? fe::DataType_t::HALF : fe::DataType_t::BFLOAT16;
   }
-  std::array<int64_t, 13> key() const {
+  using Key = std::array<int64_t, 13>;
+  Key key() const {
     return {B,
             T,
             H,
@@ -251,7 +252,7 @@ std::shared_ptr<Plan> build(const Shape& shape, cudnnHandle_t handle) {
 std::shared_ptr<const Plan> plan_of(const Shape& shape, cudnnHandle_t handle, cudaStream_t stream) {
   static std::mutex mutex;
   // Never destroyed: at the end of the program cuDNN may be gone before them.
-  static auto& plans = *new std::map<std::array<int64_t, 12>, std::shared_ptr<const Plan>>;
+  static auto& plans = *new std::map<Shape::Key, std::shared_ptr<const Plan>>;
   const std::lock_guard lock(mutex);
   std::shared_ptr<const Plan>& plan = plans[shape.key()];
   if (!plan) {
