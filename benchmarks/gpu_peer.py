@@ -50,7 +50,6 @@ def main():
 
     torch.backends.cuda.matmul.allow_tf32 = False
     model = make_model(args.model, args.weights).train()
-    model.config.use_cache = False
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, weight_decay=0.01, fused=True)
     call = model if args.eager else torch.compile(model)
     batch = gpu_workload.MODELS[args.model].batch

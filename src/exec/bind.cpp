@@ -19,7 +19,7 @@ bool Executor::adds_to_earlier_passes(const Node& node) const {
 Executor::Call Executor::bind_products(const Node& node) {
   const View v{plan_.graph, data_};
   const Kernels& k = kernels_;
-  const Products made = make_products(v, node, k, context_.workspace);
+  const Products made = make_products(v, node, context_.workspace);
   const Context c{context_.pool, context_.workspace + made.partial_bytes,
                   context_.workspace_bytes - static_cast<size_t>(made.partial_bytes),
                   context_.stream};

@@ -53,7 +53,7 @@ Products dx_products(const HeadArgs& a, int64_t n, std::byte* dlogits, void* dx,
     leaves.push_back({leaf});
   }
   Products made;
-  add_leaves(leaves, g.c, a.dx_dtype, kAnySumsBytes, workspace, &made);
+  add_leaves(leaves, g.c, a.dx_dtype, workspace, &made);
   return made;
 }
 

@@ -21,7 +21,7 @@ size_t node_workspace(const View& v, const Node& n, const PlanOptions& options) 
     case Op::kLinear:
     case Op::kLinearDx:
     case Op::kLinearDw:
-      return products_workspace(k, make_products(v, n, k, nullptr), threads);
+      return products_workspace(k, make_products(v, n, nullptr), threads);
     case Op::kBiasGrad:
       return k.bias_backward_workspace(bias_grad_args(v, n), threads);
     case Op::kEmbeddingGrad:

@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "base/round_up.h"
 #include "exec/memory_plan.h"
 #include "exec/slots.h"
 
@@ -28,7 +27,7 @@ GemmArgs times_columns(const View& v, Ref x, Ref y, int64_t column) {
 }
 
 // y = sum over pieces of x[:, columns of the piece] · piece^T, a leaf each.
-Products row_cut_linear(const View& v, const Node& node, int64_t most_sums, std::byte* workspace) {
+Products row_cut_linear(const View& v, const Node& node, std::byte* workspace) {
   const Ref x = node.inputs[0], y = node.outputs[0];
   std::vector<std::vector<GemmArgs>> leaves;
   int64_t column = 0;
@@ -44,12 +43,12 @@ Products row_cut_linear(const View& v, const Node& node, int64_t most_sums, std:
   if (node.attr.has_bias) leaves.back().back().bias[0] = v.at(node.inputs.back());
   Products made;
   add_leaves(leaves, single_stack(v.at(y), v.tokens(x), v.value(y).shape.back()), v.value(y).dtype,
-             most_sums, workspace, &made);
+             workspace, &made);
   return made;
 }
 
 // dx = sum over leaves of the sum over their parts of dy[:, columns of the part] · part.
-Products column_cut_dx(const View& v, const Node& node, int64_t most_sums, std::byte* workspace) {
+Products column_cut_dx(const View& v, const Node& node, std::byte* workspace) {
   const Ref dy = node.inputs[0], dx = node.outputs[0];
   const int num_leaves = node.attr.leaves;
   std::vector<std::vector<GemmArgs>> leaves(static_cast<size_t>(num_leaves));
@@ -64,7 +63,7 @@ Products column_cut_dx(const View& v, const Node& node, int64_t most_sums, std::
   }
   Products made;
   add_leaves(leaves, single_stack(v.at(dx), v.tokens(dy), v.value(dx).shape.back()),
-             v.value(dx).dtype, most_sums, workspace, &made);
+             v.value(dx).dtype, workspace, &made);
   return made;
 }
 
@@ -129,86 +128,38 @@ void add_addend(GemmArgs* call, const Stack& addend) {
   call->addend[call->num_addends++] = addend;
 }
 
-// Rows [first, first + rows) of a product.
-GemmArgs rows_of(GemmArgs call, int64_t first, int64_t rows) {
-  if (call.a) {
-    call.a = static_cast<const std::byte*>(call.a) + first * call.lda * dtype_bytes(call.dtype);
-  }
-  call.M = rows;
-  return call;
-}
+}  // namespace
 
-// The slot in which the sum of a leaf of several products grows: one that is free.
-int growing_slot(const SlotStep& step) { return step.first + 1; }
-
-int num_temporaries(const std::vector<std::vector<GemmArgs>>& leaves) {
-  int most = 0;
-  for (size_t s = 0; s < leaves.size(); ++s) {
-    const SlotStep step = next_slot(static_cast<int64_t>(s), 1);
-    if (s + 1 < leaves.size()) most = std::max(most, step.slot + 1);
-    if (leaves[s].size() > 1) most = std::max(most, growing_slot(step) + 1);
-  }
-  return most;
-}
-
-// The fewest blocks of whole tiles whose temporaries of row_bytes a row fit.
-int64_t rows_a_block(int64_t M, int64_t row_bytes, int64_t most_bytes) {
-  constexpr int64_t kTile = 128;
-  const int64_t most = std::max(kTile, most_bytes / row_bytes / kTile * kTile);
-  const int64_t num_blocks = (M - 1) / most + 1;
-  return round_up((M - 1) / num_blocks + 1, kTile);
-}
-
-// The tree of leaves for one block of rows.
-void add_tree(const std::vector<std::vector<GemmArgs>>& leaves, int64_t first, int64_t rows,
-              const GemmArgs& result, std::byte* workspace, std::vector<GemmArgs>* calls) {
-  const int64_t N = result.N, bytes = align_up(rows * N * 4);
+void add_leaves(const std::vector<std::vector<GemmArgs>>& leaves, Stack c, Dtype c_dtype,
+                std::byte* workspace, Products* products) {
+  const int64_t M = leaves[0][0].M, N = leaves[0][0].N, bytes = align_up(M * N * 4);
   const auto temporary = [&](int slot) {
-    return single_stack(workspace ? workspace + slot * bytes : nullptr, rows, N);
+    products->partial_bytes = std::max(products->partial_bytes, (slot + 1) * bytes);
+    return single_stack(workspace ? workspace + slot * bytes : nullptr, M, N);
   };
   for (size_t s = 0; s < leaves.size(); ++s) {
     const SlotStep step = next_slot(static_cast<int64_t>(s), 1);
     const bool is_last = s + 1 == leaves.size();
     ensure(!is_last || step.slot == 0, "leaves are a power of two");
-    const Stack growing = temporary(growing_slot(step));
+    // Where this leaf is made of several products, their sum grows in a slot that is free.
+    const int growing = step.first + 1;
     for (size_t p = 0; p < leaves[s].size(); ++p) {
-      GemmArgs call = rows_of(leaves[s][p], first, rows);
+      GemmArgs call = leaves[s][p];
       if (p + 1 < leaves[s].size()) {
-        call.c = growing;
+        call.c = temporary(growing);
         call.c_dtype = Dtype::kF32;
         call.accumulate = p > 0;
-        calls->push_back(call);
+        products->calls.push_back(call);
         continue;
       }
-      if (p > 0) add_addend(&call, growing);
+      if (p > 0) add_addend(&call, temporary(growing));
       for (int i = 0; i < step.count; ++i) add_addend(&call, temporary(step.first - i));
       if (step.adds_slot && is_last) add_addend(&call, temporary(step.slot));
       call.accumulate = step.adds_slot && !is_last;
-      call.c = is_last ? result.c : temporary(step.slot);
-      call.c_dtype = is_last ? result.c_dtype : Dtype::kF32;
-      calls->push_back(call);
+      call.c = is_last ? c : temporary(step.slot);
+      call.c_dtype = is_last ? c_dtype : Dtype::kF32;
+      products->calls.push_back(call);
     }
-  }
-}
-
-}  // namespace
-
-void add_leaves(const std::vector<std::vector<GemmArgs>>& leaves, const Stack& c, Dtype c_dtype,
-                int64_t most_bytes, std::byte* workspace, Products* products) {
-  const int64_t M = leaves[0][0].M, N = leaves[0][0].N;
-  const int count = num_temporaries(leaves);
-  // A product that ends in 16 bits and adds something has an fp32 temporary of its own.
-  const int64_t row_bytes = (count + (c_dtype == Dtype::kF32 ? 0 : 1)) * N * 4;
-  const int64_t block = std::min(M, rows_a_block(M, std::max<int64_t>(1, row_bytes), most_bytes));
-  products->partial_bytes = count * align_up(block * N * 4);
-  GemmArgs result = leaves[0][0];
-  result.c_dtype = c_dtype;
-  for (int64_t first = 0; first < M; first += block) {
-    const int64_t rows = std::min(block, M - first);
-    std::byte* at = static_cast<std::byte*>(c.part[0]);
-    if (at) at += first * c.ld * dtype_bytes(c_dtype);
-    result.c = single_stack(at, rows, c.ld);
-    add_tree(leaves, first, rows, result, workspace, &products->calls);
   }
 }
 
@@ -224,17 +175,15 @@ GemmArgs into_slots(GemmArgs call, int64_t leaf, int64_t group_leaves, int64_t s
   return call;
 }
 
-Products make_products(const View& v, const Node& node, const Kernels& kernels,
-                       std::byte* workspace) {
+Products make_products(const View& v, const Node& node, std::byte* workspace) {
   const Attributes& attr = node.attr;
-  const int64_t most_sums = kernels.device ? kGpuSumsBytes : kAnySumsBytes;
   switch (node.op) {
     case Op::kLinear:
-      return attr.row_pieces > 0 ? row_cut_linear(v, node, most_sums, workspace)
+      return attr.row_pieces > 0 ? row_cut_linear(v, node, workspace)
                                  : Products{{linear_args(v, node)}, 0};
     case Op::kLinearDx:
       if (attr.row_pieces > 0) return row_cut_dx(v, node);
-      return attr.leaves > 0 ? column_cut_dx(v, node, most_sums, workspace)
+      return attr.leaves > 0 ? column_cut_dx(v, node, workspace)
                              : Products{{linear_dx_args(v, node)}, 0};
     case Op::kLinearDw:
       return attr.row_pieces > 0 ? row_cut_dw(v, node) : Products{{linear_dw_args(v, node)}, 0};

@@ -150,7 +150,7 @@ GemmStandard find_standard(const GemmKey& key, GemmLab* lab) {
 }
 
 std::optional<LtAlgorithm> find_exact(const LtProblem& problem, const GemmStandard& standard,
-                                      GemmLab* lab) {
+                                      const LtAlgorithm* known, GemmLab* lab) {
   const GemmKey key = key_of(problem);
   Bits bits(key, lab);
   ensure(!standard.is_own() && bits.set_standard(standard.algorithms[0]),
@@ -166,12 +166,19 @@ std::optional<LtAlgorithm> find_exact(const LtProblem& problem, const GemmStanda
            bits.has(with_extents(test, (m + 1) / 2, n), algorithm) &&
            bits.has(with_extents(test, m, (n + 1) / 2), algorithm);
   };
-  for (const LtAlgorithm& candidate : lab->candidates(problem)) {
+  const auto passes_here = [&](LtAlgorithm* algorithm) {
+    return lab->accepts(problem, algorithm) && passes(*algorithm);
+  };
+  if (known) {
+    LtAlgorithm algorithm = *known;
+    if (passes_here(&algorithm)) return algorithm;
+  }
+  for (const LtAlgorithm& candidate : lab->fastest_first(problem)) {
     if (passes(candidate)) return candidate;
   }
   // Slower perhaps than a candidate would be, but with its own bits.
   for (LtAlgorithm algorithm : standard.algorithms) {
-    if (lab->accepts(problem, &algorithm) && passes(algorithm)) return algorithm;
+    if (passes_here(&algorithm)) return algorithm;
   }
   return std::nullopt;
 }

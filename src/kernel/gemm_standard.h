@@ -7,8 +7,9 @@
 // row of sizes, down to a single line, with every epilogue that a plan may ask for, it has some
 // algorithm with the standard's bits; a candidate that fails as the standard makes room for the
 // next. If none holds, or k is so small that the library gains nothing, all products of the key are
-// the own kernel's, whose bits depend on nothing else anyway. No clock and no file has a say, so
-// all ranks decide alike.
+// the own kernel's, whose bits depend on nothing else anyway. No clock and no file has a say in
+// this, so all ranks decide alike. Among algorithms that have the standard's bits the clock may
+// choose.
 #pragma once
 
 #include <compare>
@@ -54,6 +55,8 @@ class GemmLab {
   virtual ~GemmLab() = default;
   // Without split k, in the library's order.
   virtual std::vector<LtAlgorithm> candidates(const LtProblem& problem) = 0;
+  // The same for the real product, in the order of measured time.
+  virtual std::vector<LtAlgorithm> fastest_first(const LtProblem& problem) = 0;
   // Whether the library takes this algorithm for this problem; sets its workspace.
   virtual bool accepts(const LtProblem& problem, LtAlgorithm* algorithm) = 0;
   // (*d)[j * m + i] = the product, C being test_addend(i, j) and the bias test_addend(i, 0). False
@@ -71,9 +74,10 @@ struct GemmStandard {
 // Nothing is asked of the lab, which may be null, where k decides alone.
 GemmStandard find_standard(const GemmKey& key, GemmLab* lab);
 
-// An algorithm with the standard's bits for this problem: tested at up to the standard's size with
-// the problem's ragged ends, and at half of it in either direction. Nothing where there is none.
+// The fastest algorithm with the standard's bits for this problem: tested at up to the standard's
+// size with the problem's ragged ends, and at half of it in either direction. Nothing where there
+// is none. known: what was found before, or null; tested again, but nothing is timed if it holds.
 std::optional<LtAlgorithm> find_exact(const LtProblem& problem, const GemmStandard& standard,
-                                      GemmLab* lab);
+                                      const LtAlgorithm* known, GemmLab* lab);
 
 }  // namespace weft

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 
 namespace weft {
@@ -31,6 +32,12 @@ class MadeLab : public GemmLab {
       if (all_[i].runs(problem) && all_[i].is_offered(problem)) found.push_back(algorithm(i));
     }
     return found;
+  }
+  std::vector<LtAlgorithm> fastest_first(const LtProblem& problem) override {
+    auto all = candidates(problem);
+    std::reverse(all.begin(), all.end());  // the library is wrong about their order
+    ++num_timed;
+    return all;
   }
   bool accepts(const LtProblem& problem, LtAlgorithm* algorithm) override {
     return made(*algorithm).runs(problem);
@@ -63,6 +70,8 @@ class MadeLab : public GemmLab {
   }
   const Made& made(const LtAlgorithm& algorithm) const { return all_[algorithm.data[0]]; }
 
+  int num_timed = 0;
+
  private:
   std::vector<Made> all_;
 };
@@ -78,12 +87,27 @@ LtProblem sized(int64_t m, int64_t n) {
 bool is_small(const LtProblem& p) { return p.m < 64 || p.n < 64; }
 bool is_large(const LtProblem& p) { return !is_small(p); }
 
-TEST(GemmStandard, TheFirstCandidateWhereAllAreAlike) {
+TEST(GemmStandard, TheFastestWhereAllAreAlike) {
   MadeLab lab({Made{}, Made{}});
   const GemmStandard standard = find_standard(kKey, &lab);
   ASSERT_FALSE(standard.is_own());
   EXPECT_EQ(standard.algorithms[0], MadeLab::algorithm(0));
-  EXPECT_EQ(find_exact(sized(1152, 8192), standard, &lab), MadeLab::algorithm(0));
+  EXPECT_EQ(lab.num_timed, 0);
+  EXPECT_EQ(find_exact(sized(1152, 8192), standard, nullptr, &lab), MadeLab::algorithm(1));
+}
+
+// The clock prefers another; bits decide. What was found before is tested again, and not timed.
+TEST(GemmStandard, NoFasterOneWithOtherBits) {
+  MadeLab lab({Made{}, Made{}, Made{.bits = 1}});
+  const GemmStandard standard = find_standard(kKey, &lab);
+  const LtProblem problem = sized(1152, 8192);
+  EXPECT_EQ(find_exact(problem, standard, nullptr, &lab), MadeLab::algorithm(1));
+  EXPECT_EQ(lab.num_timed, 1);
+  const LtAlgorithm right = MadeLab::algorithm(0), wrong = MadeLab::algorithm(2);
+  EXPECT_EQ(find_exact(problem, standard, &right, &lab), right);
+  EXPECT_EQ(lab.num_timed, 1);
+  EXPECT_EQ(find_exact(problem, standard, &wrong, &lab), MadeLab::algorithm(1));
+  EXPECT_EQ(lab.num_timed, 2);
 }
 
 // Candidates for few columns have other bits; the standard's algorithm is not offered, but runs.
@@ -92,7 +116,8 @@ TEST(GemmStandard, TheStandardServesWhereCandidatesDiffer) {
   const GemmStandard standard = find_standard(kKey, &lab);
   ASSERT_FALSE(standard.is_own());
   for (const auto& [m, n] : {std::pair{8, 1}, {1152, 1}, {8, 8192}, {640, 640}, {1152, 8190}}) {
-    EXPECT_EQ(find_exact(sized(m, n), standard, &lab), MadeLab::algorithm(0)) << m << " " << n;
+    EXPECT_EQ(find_exact(sized(m, n), standard, nullptr, &lab), MadeLab::algorithm(0))
+        << m << " " << n;
   }
 }
 
@@ -104,7 +129,7 @@ TEST(GemmStandard, ACandidateThatDoesNotHoldMakesRoom) {
   ASSERT_FALSE(standard.is_own());
   EXPECT_EQ(standard.algorithms[0], MadeLab::algorithm(2));
   for (const auto& [m, n] : {std::pair{8, 1}, {1152, 8192}}) {
-    const auto found = find_exact(sized(m, n), standard, &lab);
+    const auto found = find_exact(sized(m, n), standard, nullptr, &lab);
     ASSERT_TRUE(found) << m << " " << n;
     EXPECT_EQ(lab.made(*found).bits, 1u);
   }
@@ -134,7 +159,7 @@ TEST(GemmStandard, NothingForAProblemThatIsRefused) {
   MadeLab lab({Made{.runs = [](const LtProblem& p) { return p.n != 8191; }}});
   const GemmStandard standard = find_standard(kKey, &lab);
   ASSERT_FALSE(standard.is_own());
-  EXPECT_FALSE(find_exact(sized(1152, 8191), standard, &lab));
+  EXPECT_FALSE(find_exact(sized(1152, 8191), standard, nullptr, &lab));
 }
 
 // The test's operands: exact sums are 0, and the errors tell the order even when D is bf16.

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <optional>
 #include <unordered_map>
+#include <utility>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -34,6 +35,39 @@ struct Known {
   std::optional<LtAlgorithm> algorithm;  // none: the own kernel
 };
 
+// Choices of earlier runs on this device and new ones, which are written when calls become quiet.
+class KeptChoices {
+ public:
+  KeptChoices(std::string measured_on, std::filesystem::path path)
+      : measured_on_(std::move(measured_on)), path_(std::move(path)) {}
+
+  const LtAlgorithm* find(const LtProblem& problem) {
+    if (!is_loaded_) choices_ = load_gemm_choices(path_, measured_on_);
+    is_loaded_ = true;
+    const auto found = choices_.find(problem);
+    return found == choices_.end() ? nullptr : &found->second;
+  }
+  void keep(const LtProblem& problem, const LtAlgorithm& algorithm) {
+    choices_[problem] = algorithm;
+    ++num_unsaved_;
+    quiet_calls_ = 0;
+  }
+  void note_known_call() {
+    if (num_unsaved_ == 0 || ++quiet_calls_ < kQuietCalls) return;
+    log_info("{} matrix products were measured; their algorithms are kept in {}", num_unsaved_,
+             path_.string());
+    save_gemm_choices(path_, measured_on_, choices_);
+    num_unsaved_ = 0;
+  }
+
+ private:
+  std::string measured_on_;
+  std::filesystem::path path_;
+  GemmChoices choices_;
+  bool is_loaded_ = false;
+  int num_unsaved_ = 0, quiet_calls_ = 0;
+};
+
 // What is known of products on one device.
 class Products {
  public:
@@ -42,10 +76,14 @@ class Products {
     check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
     int driver = 0;
     check(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
-    measured_on_ =
-        fmt::format("weft products 1 | {} | compute {}.{} | cublasLt {} | driver {}",
-                    properties.name, properties.major, properties.minor, lt_.version(), driver);
-    path_ = gemm_choices_path(properties.name, lt_.version());
+    const auto kept = [&](const char* name, const std::string& suffix) {
+      return KeptChoices(
+          fmt::format("weft {} 1 | {} | compute {}.{} | cublasLt {} | driver {}", name,
+                      properties.name, properties.major, properties.minor, lt_.version(), driver),
+          gemm_choices_path(properties.name + suffix, lt_.version()));
+    };
+    kept_fast_ = std::make_unique<KeptChoices>(kept("products", ""));
+    kept_exact_ = std::make_unique<KeptChoices>(kept("exact products", "-exact"));
   }
 
   void run(const Context& context, const LtCall& call, std::byte* workspace) {
@@ -64,7 +102,7 @@ class Products {
     auto& table = choice == GemmChoice::kExact ? exact_ : fast_;
     const auto found = table.find(call.problem);
     if (found != table.end()) {
-      if (num_unsaved_ > 0 && ++quiet_calls_ == kQuietCalls) save();
+      (choice == GemmChoice::kExact ? kept_exact_ : kept_fast_)->note_known_call();
       return found->second;
     }
     cudaStreamCaptureStatus status{};
@@ -91,7 +129,11 @@ class Products {
     if (kept == standards_.end()) keep_standard(key, lab.get());
     const GemmStandard& standard = standards_.at(key);
     if (standard.is_own()) return std::nullopt;
-    if (auto algorithm = find_exact(problem, standard, lab.get())) return algorithm;
+    const LtAlgorithm* known = kept_exact_->find(problem);
+    if (auto algorithm = find_exact(problem, standard, known, lab.get())) {
+      if (!known || *known != *algorithm) kept_exact_->keep(problem, *algorithm);
+      return algorithm;
+    }
     throw RunError("no algorithm of cuBLASLt has for " + weft::describe(problem) +
                        " the bits of other products with its k",
                    "parallel.mode: fast has no need of them");
@@ -106,41 +148,24 @@ class Products {
   }
 
   LtAlgorithm choose_fast(const GemmTrial& trial) {
-    if (!is_loaded_) {
-      kept_ = load_gemm_choices(path_, measured_on_);
-      is_loaded_ = true;
-    }
-    const auto kept = kept_.find(trial.call.problem);
-    if (kept != kept_.end()) {
-      LtAlgorithm algorithm = kept->second;
+    const LtProblem& problem = trial.call.problem;
+    if (const LtAlgorithm* kept = kept_fast_->find(problem)) {
+      LtAlgorithm algorithm = *kept;
       if (accepts(trial.lt, trial.call, trial.prepared, &algorithm)) return algorithm;
     }
     bool was_measured = false;
-    const LtAlgorithm algorithm = choose_fastest(trial, &was_measured);
-    if (was_measured) {
-      kept_[trial.call.problem] = algorithm;
-      ++num_unsaved_;
-      quiet_calls_ = 0;
-    }
+    const LtAlgorithm algorithm = rank_by_time(
+        trial, find_candidates(trial.lt, trial.call, trial.prepared, true, kMostCandidates),
+        &was_measured)[0];
+    if (was_measured) kept_fast_->keep(problem, algorithm);
     return algorithm;
   }
 
-  void save() {
-    log_info("{} matrix products were measured; their algorithms are kept in {}", num_unsaved_,
-             path_.string());
-    save_gemm_choices(path_, measured_on_, kept_);
-    num_unsaved_ = 0;
-  }
-
   Lt lt_;
-  std::string measured_on_;
-  std::filesystem::path path_;
+  std::unique_ptr<KeptChoices> kept_fast_, kept_exact_;
   std::mutex mutex_;
   std::unordered_map<LtProblem, Known, LtProblemHash> fast_, exact_;
   std::map<GemmKey, GemmStandard> standards_;
-  GemmChoices kept_;
-  bool is_loaded_ = false;
-  int num_unsaved_ = 0, quiet_calls_ = 0;
 };
 
 // Never destroyed: at the end of a program the driver may be gone before them.

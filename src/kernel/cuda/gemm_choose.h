@@ -39,10 +39,11 @@ struct GemmTrial {
   void* stream;
 };
 
-// The fastest candidate, timed on the call's own operands. D gets the product on the way, unless it
-// is an input too: then the trial writes elsewhere. was_measured: false where there was no memory
-// for that, and the library's first candidate is taken.
-LtAlgorithm choose_fastest(const GemmTrial& trial, bool* was_measured);
+// The candidates with the fastest first, timed on the call's own operands. D gets the product on
+// the way, unless it is an input too: then the trial writes elsewhere. was_measured: false where
+// there was no memory for that, and they come back as they are. RunError where there is none.
+std::vector<LtAlgorithm> rank_by_time(const GemmTrial& trial, std::vector<LtAlgorithm> candidates,
+                                      bool* was_measured);
 
 // The library on this device at the test's operands of the call's key. RunError where there is no
 // memory for them.

@@ -71,18 +71,17 @@ int64_t d_bytes(const LtProblem& p) { return p.n * p.ldd * dtype_bytes(p.d_dtype
 
 }  // namespace
 
-LtAlgorithm choose_fastest(const GemmTrial& trial, bool* was_measured) {
+std::vector<LtAlgorithm> rank_by_time(const GemmTrial& trial, std::vector<LtAlgorithm> candidates,
+                                      bool* was_measured) {
   const LtProblem& p = trial.call.problem;
-  const auto candidates =
-      find_candidates(trial.lt, trial.call, trial.prepared, true, kMostCandidates);
   if (candidates.empty()) throw RunError("cuBLASLt has no algorithm for " + weft::describe(p));
   *was_measured = candidates.size() == 1;
-  if (candidates.size() == 1) return candidates[0];
+  if (candidates.size() == 1) return candidates;
 
   LtCall call = trial.call;
   const bool elsewhere = p.adds_c && p.c_is_d;
   const TrialMemory scratch(elsewhere ? d_bytes(p) : 256);
-  if (!scratch.get()) return candidates[0];
+  if (!scratch.get()) return candidates;
   if (elsewhere) {
     check(cudaMemsetAsync(scratch.get(), 0, static_cast<size_t>(d_bytes(p)),
                           static_cast<cudaStream_t>(trial.stream)),
@@ -99,13 +98,16 @@ LtAlgorithm choose_fastest(const GemmTrial& trial, bool* was_measured) {
   if (timed.empty()) throw RunError("cuBLASLt runs no algorithm for " + weft::describe(p));
   const auto is_faster = [](const Timed& a, const Timed& b) { return a.ms < b.ms; };
   std::stable_sort(timed.begin(), timed.end(), is_faster);
-  timed.resize(std::min(timed.size(), kFinalists));
-  for (Timed& t : timed) {
-    const double ms = clock.time(t.algorithm, kLongMs);
-    if (ms >= 0) t.ms = ms;
+  const auto finalists = timed.begin() + static_cast<int64_t>(std::min(timed.size(), kFinalists));
+  for (auto t = timed.begin(); t != finalists; ++t) {
+    const double ms = clock.time(t->algorithm, kLongMs);
+    if (ms >= 0) t->ms = ms;
   }
+  std::stable_sort(timed.begin(), finalists, is_faster);
   *was_measured = true;
-  return std::min_element(timed.begin(), timed.end(), is_faster)->algorithm;
+  candidates.clear();
+  for (const Timed& t : timed) candidates.push_back(t.algorithm);
+  return candidates;
 }
 
 }  // namespace weft::cuda

@@ -42,24 +42,57 @@ __global__ void pack_kernel(Stack from, int64_t rows, int64_t columns, Bits* to,
   }
 }
 
-template <typename Out, typename Bias>
+// A thread takes kWidth columns of a row.
+template <typename Out, typename Bias, int kWidth>
 __global__ void sum_kernel(SumCall call) {
-  const int64_t column = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  const int64_t column = (static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * kWidth;
   const int64_t stride = static_cast<int64_t>(gridDim.y) * blockDim.y;
   if (column >= call.columns) return;
   Out* out = static_cast<Out*>(call.out);
-  const float bias = call.bias ? load_one(static_cast<const Bias*>(call.bias) + column) : 0.0f;
+  float bias[kWidth] = {};
+  if (call.bias) load(static_cast<const Bias*>(call.bias) + column, bias);
   int64_t row = static_cast<int64_t>(blockIdx.y) * blockDim.y + threadIdx.y;
   for (; row < call.rows; row += stride) {
-    float v = call.product ? call.product[row * call.product_ld + column] : 0.0f;
+    float v[kWidth] = {}, more[kWidth];
+    if (call.product) load(call.product + row * call.product_ld + column, v);
+    const auto add = [&](const float(&x)[kWidth]) {
+#pragma unroll
+      for (int k = 0; k < kWidth; ++k) v[k] += x[k];
+    };
     for (int i = 0; i < call.num_addends; ++i) {
-      v += call.addend[i][row * call.addend_ld[i] + column];
+      load(call.addend[i] + row * call.addend_ld[i] + column, more);
+      add(more);
     }
     const int64_t at = row * call.out_ld + column;
-    if (call.accumulate) v += load_one(out + at);
-    if (call.bias) v += bias;
-    store_one(out + at, v);
+    if (call.accumulate) {
+      load(out + at, more);
+      add(more);
+    }
+    if (call.bias) add(bias);
+    store(out + at, v);
   }
+}
+
+constexpr int kWide = 8;
+
+// Whether eight columns at a time can be read everywhere.
+bool is_wide(const SumCall& call) {
+  uintptr_t bits = reinterpret_cast<uintptr_t>(call.product) |
+                   reinterpret_cast<uintptr_t>(call.bias) | reinterpret_cast<uintptr_t>(call.out);
+  int64_t steps = call.columns | call.product_ld | call.out_ld;
+  for (int i = 0; i < call.num_addends; ++i) {
+    bits |= reinterpret_cast<uintptr_t>(call.addend[i]);
+    steps |= call.addend_ld[i];
+  }
+  return bits % 16 == 0 && steps % kWide == 0;
+}
+
+template <typename Out, typename Bias>
+void start_sum(const Context& context, const SumCall& call) {
+  const bool wide = is_wide(call);
+  const Rectangle r = rectangle(call.rows, wide ? call.columns / kWide : call.columns);
+  auto* kernel = wide ? sum_kernel<Out, Bias, kWide> : sum_kernel<Out, Bias, 1>;
+  launch(context, "gemm sum", kernel, r.blocks, r.threads, 0, call);
 }
 
 template <typename Out>
@@ -99,13 +132,10 @@ void pack_parts(const Context& context, const PackCall& call) {
 }
 
 void add_up(const Context& context, const SumCall& call) {
-  const Rectangle r = rectangle(call.rows, call.columns);
   // Of out and bias one may be fp32 and the other not.
   with_type(call.out_dtype, [&](auto out) {
     using Out = decltype(out);
-    const auto start = [&](auto bias) {
-      launch(context, "gemm sum", sum_kernel<Out, decltype(bias)>, r.blocks, r.threads, 0, call);
-    };
+    const auto start = [&](auto bias) { start_sum<Out, decltype(bias)>(context, call); };
     if constexpr (std::is_same_v<Out, float>) {
       with_type(call.bias_dtype, start);
     } else {
@@ -118,8 +148,8 @@ void add_up(const Context& context, const SumCall& call) {
 void fill_test_operand(const Context& context, const TestOperand& operand) {
   const int64_t count = operand.lines * operand.k;
   const dim3 blocks(static_cast<unsigned>(std::min<int64_t>(1024, ceil_div(count, kThreads))));
-  with_type(operand.dtype, [&](auto value) {
-    launch(context, "gemm test operand", test_operand_kernel<decltype(value)>, blocks,
+  with_type(operand.dtype, [&](auto type) {
+    launch(context, "gemm test operand", test_operand_kernel<decltype(type)>, blocks,
            dim3(kThreads), 0, operand);
   });
 }
