@@ -4,8 +4,8 @@
 // kBlock. Both lie in shared memory as rows of a head; columns up to a multiple of 16 are filled
 // with zeros, and so are rows that do not exist. A warp's result (16, N) lies in registers as the
 // tensor cores lay it out (mma.h): c[n][0..3] are (r, 8n+c) (r, 8n+c+1) (r+8, ..) (r+8, ..) with r
-// = lane / 4 and c = 2 (lane % 4). bf16 and fp16 are multiplied by tensor cores; fp32 by chains of fmaf, one
-// an element, in the order of the contracted index, into the same layout.
+// = lane / 4 and c = 2 (lane % 4). bf16 and fp16 are multiplied by tensor cores; fp32 by chains of
+// fmaf, one an element, in the order of the contracted index, into the same layout.
 #pragma once
 
 #include "kernel/cuda/mma.h"
