@@ -139,7 +139,9 @@ std::optional<GpuSpeeds> gpu_speeds(bool measure) {
   const std::string here = first_gpu();
   if (!measure || !cuda_kernels() || here.empty()) return load_gpu_speeds(here);
   const std::unique_ptr<Device> gpu = open_cuda_device(0);
-  const GpuSpeeds speeds = measure_gpu_speeds(*cuda_kernels(), gpu.get());
+  const bool has_bf16 = read_cuda_info().gpus.at(0).major >= 8;
+  const GpuSpeeds speeds =
+      measure_gpu_speeds(*cuda_kernels(), gpu.get(), has_bf16 ? Dtype::kBf16 : Dtype::kF16);
   tell_busy("GPU", speeds.spread);
   keep("GPU", [&] { save_gpu_speeds(speeds); });
   return speeds;

@@ -46,6 +46,7 @@ T widen(T v) {
   return v;
 }
 float widen(Bf16 v) { return to_float(v); }
+float widen(Half v) { return to_float(v); }
 
 template <typename T>
 void narrow(T v, T* out) {
@@ -57,6 +58,8 @@ void narrow(float v, Bf16* out) {
   const uint32_t rounded = u + 0x7fffu + ((u >> 16) & 1u), quiet_nan = u | 0x400000u;
   out->bits = static_cast<uint16_t>((std::isnan(v) ? quiet_nan : rounded) >> 16);
 }
+
+void narrow(float v, Half* out) { *out = to_half(v); }
 
 // T as stored, A as added.
 template <typename T, typename Op>
@@ -126,6 +129,8 @@ void reduce_tree(const void* const* in, int n, void* out, int64_t count, Dtype d
       return run<float>(in, n, out, count, op);
     case Dtype::kBf16:
       return run<Bf16>(in, n, out, count, op);
+    case Dtype::kF16:
+      return run<Half>(in, n, out, count, op);
     case Dtype::kF64:
       return run<double>(in, n, out, count, op);
     case Dtype::kI64:

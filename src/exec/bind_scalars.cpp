@@ -1,10 +1,12 @@
 // exec/bind_scalars.cpp: the loss, the gradient norm, and updates, whose arguments change a step.
 #include <cmath>
+#include <limits>
 
 #include "base/error.h"
 #include "base/exact_sum.h"
 #include "exec/executor.h"
 #include "exec/node_args.h"
+#include "tensor/loss_scale.h"
 
 namespace weft {
 namespace {
@@ -28,6 +30,7 @@ std::function<void(const StepScalars&)> bind_norm(const View& v, const Node& nod
   for (Ref r : node.inputs) partials.emplace_back(v.at<double>(r), num_elements(v.value(r).shape));
   double* norm = v.at<double>(node.outputs[0]);
   float* scale = v.at<float>(node.outputs[1]);
+  LossScale* loss_scale = node.outputs.size() > 2 ? v.at<LossScale>(node.outputs[2]) : nullptr;
   Comm* tensor = node.attr.sum_tensor ? mesh.tensor : nullptr;
   Comm* data = node.attr.sum_data ? mesh.data : nullptr;
   return [=](const StepScalars& s) {
@@ -40,10 +43,15 @@ std::function<void(const StepScalars&)> bind_norm(const View& v, const Node& nod
       sum.normalize();
       group->all_reduce(sum.limbs(), ExactSum::kLimbs, Dtype::kI64);
     }
-    const double per_token = 1.0 / static_cast<double>(s.target_tokens);
+    double per_token = 1.0 / static_cast<double>(s.target_tokens);
+    if (loss_scale) per_token /= static_cast<double>(loss_scale->factor);
     *norm = std::sqrt(sum.value()) * per_token;
     const double clip = s.clip_norm > 0 ? std::min(1.0, s.clip_norm / (*norm + 1e-6)) : 1.0;
     *scale = static_cast<float>(clip * per_token);
+    if (!loss_scale) return;
+    const bool overflowed = !std::isfinite(*norm);
+    if (overflowed) *scale = std::numeric_limits<float>::quiet_NaN();
+    *loss_scale = next_loss_scale(*loss_scale, overflowed);
   };
 }
 
@@ -59,6 +67,7 @@ Executor::Call Executor::bind_scalar(const Node& node) {
   const Context* c = &context_;
   const float* scale = v.at<float>(node.inputs[2]);
   return [=, &k, a = adamw_args(v, node), decay = node.attr.decay](const StepScalars& s) mutable {
+    if (std::isnan(*scale)) return;  // a step that does not count
     a.grad_scale = *scale;
     a.lr = s.lr;
     a.beta1 = s.beta1;

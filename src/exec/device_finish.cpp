@@ -31,6 +31,7 @@ DeviceFinish::DeviceFinish(const View& view, const Kernels& kernels,
     for (const Ref partials : node.inputs) add_squares(view, gradient_of.at(partials.id));
     norm_ = view.at<double>(node.outputs[0]);
     scale_out_ = view.at<float>(node.outputs[1]);
+    if (node.outputs.size() > 2) loss_scale_ = view.at<LossScale>(node.outputs[2]);
     sums_tensor_ = node.attr.sum_tensor;
     sums_data_ = node.attr.sum_data;
   }
@@ -117,7 +118,7 @@ void DeviceFinish::find_norm(const Mesh& mesh) const {
   for (Comm* group : {sums_tensor_ ? mesh.tensor : nullptr, sums_data_ ? mesh.data : nullptr}) {
     if (group) group->all_reduce(limbs, ExactSum::kLimbs, Dtype::kI64);
   }
-  kernels_.device->norm(context_, {limbs, scalars_, norm_, scale_out_});
+  kernels_.device->norm(context_, {limbs, scalars_, norm_, scale_out_, loss_scale_});
 }
 
 void DeviceFinish::update() const {

@@ -51,6 +51,7 @@ class DeviceFinish {
   const float* scale_ = nullptr;
   double* norm_ = nullptr;
   float* scale_out_ = nullptr;
+  LossScale* loss_scale_ = nullptr;  // of fp16
   bool sums_tensor_ = false, sums_data_ = false;
   int64_t num_cells_ = 0;
   int64_t table_bytes_ = 0;

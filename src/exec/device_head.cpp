@@ -89,7 +89,7 @@ void DeviceHead::find_losses(int64_t begin, int64_t n) const {
                 logits_product(a, n, rows_from(a.x, begin, a.C, a.dtype), at(layout_.logits)));
   if (is_split(a)) return join_leaves(begin, n);
   kernels_.cross_entropy(context_, {n, a.V, a.dtype, at(layout_.logits), a.targets + begin,
-                                    a.losses + begin, a.with_gradient});
+                                    a.losses + begin, a.with_gradient, a.factor()});
 }
 
 void DeviceHead::join_leaves(int64_t begin, int64_t n) const {
@@ -121,7 +121,7 @@ void DeviceHead::join_leaves(int64_t begin, int64_t n) const {
     const int64_t width = a.weight.rows[p];
     device.local_targets(context_, {n, a.first_id + column, width, targets, local});
     kernels_.softmax_gradient(context_, {n, width, a.V, a.dtype, at(layout_.logits) + column * size,
-                                         local, highest, scale});
+                                         local, highest, scale, a.factor()});
     column += width;
   }
 }

@@ -159,7 +159,7 @@ double touched(const Graph& graph, const Node& node) {
 }
 
 double node_seconds(const Graph& graph, const Node& node, Dtype compute, const GpuSpeeds& s) {
-  const bool low = compute == Dtype::kBf16;
+  const bool low = compute != Dtype::kF32;  // fp16 is as fast as bf16
   const double flops = node_flops(graph, node);
   if (is_attention(node.op))
     return flops / (low ? s.tflops_attention_bf16 : s.tflops_attention_fp32) * 1e-12;
@@ -182,13 +182,13 @@ double node_seconds(const Graph& graph, const Node& node, Dtype compute, const G
 
 }  // namespace
 
-GpuSpeeds measure_gpu_speeds(const Kernels& kernels, Device* device) {
+GpuSpeeds measure_gpu_speeds(const Kernels& kernels, Device* device, Dtype narrow) {
   GpuSpeeds s;
   s.gpu = device->name();
   s.tflops_fp32 = product_tflops(kernels, device, Dtype::kF32, &s.spread);
-  s.tflops_bf16 = product_tflops(kernels, device, Dtype::kBf16, &s.spread);
+  s.tflops_bf16 = product_tflops(kernels, device, narrow, &s.spread);
   s.tflops_attention_fp32 = attention_tflops(kernels, device, Dtype::kF32, &s.spread);
-  s.tflops_attention_bf16 = attention_tflops(kernels, device, Dtype::kBf16, &s.spread);
+  s.tflops_attention_bf16 = attention_tflops(kernels, device, narrow, &s.spread);
   s.copy_gb_per_s = copy_speed(device, &s.spread);
   return s;
 }

@@ -14,14 +14,15 @@ namespace weft {
 
 struct GpuSpeeds {
   std::string gpu;                                              // what was measured
-  double tflops_fp32 = 0, tflops_bf16 = 0;                      // matrix products
+  double tflops_fp32 = 0, tflops_bf16 = 0;                      // matrix products; bf16: or fp16
   double tflops_attention_fp32 = 0, tflops_attention_bf16 = 0;  // forward and backward together
   double copy_gb_per_s = 0;                                     // bytes read plus bytes written
   double spread = 0;  // the largest of these measurements (exec/repeat.h); not kept
 };
 
-// Takes some seconds: long enough for the clocks that a training run has.
-GpuSpeeds measure_gpu_speeds(const Kernels& kernels, Device* device);
+// Takes some seconds: long enough for the clocks that a training run has. narrow: bf16, or fp16 on
+// a GPU that has no other of 16 bits.
+GpuSpeeds measure_gpu_speeds(const Kernels& kernels, Device* device, Dtype narrow);
 
 Json gpu_speeds_to_json(const GpuSpeeds& speeds);
 // Beside the CPU's (exec/speeds.h); empty where there is no home.

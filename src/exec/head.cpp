@@ -153,7 +153,9 @@ HeadArgs head_args(const View& v, const Node& node, const Mesh& mesh) {
   a.weight = stacked(v, node.inputs, 1, parts);
   for (int p = 0; p < parts; ++p) a.V += a.weight.rows[p];
   a.first_id = v.first_row(node.inputs[1]);
-  a.targets = v.at<int32_t>(node.inputs.back());
+  const auto targets = static_cast<size_t>(1 + parts);
+  a.targets = v.at<int32_t>(node.inputs[targets]);
+  if (node.inputs.size() > targets + 1) a.loss_scale = v.at<LossScale>(node.inputs[targets + 1]);
   a.losses = v.at<float>(node.outputs[0]);
   a.with_gradient = node.op == Op::kHeadLossGrad;
   a.grad_dtype = Dtype::kF32;
@@ -212,8 +214,8 @@ class Head::Chunk {
       join_leaves();
       if (a_.with_gradient) differentiate_leaves();
     } else {
-      kernels_.cross_entropy(context_,
-                             {n_, a_.V, a_.dtype, logits(), targets(), losses(), a_.with_gradient});
+      kernels_.cross_entropy(context_, {n_, a_.V, a_.dtype, logits(), targets(), losses(),
+                                        a_.with_gradient, a_.factor()});
     }
     for (int64_t i = 0; i < n_; ++i) a_.losses[rows_[i]] = losses()[i];
   }
@@ -314,8 +316,8 @@ class Head::Chunk {
         const int64_t target = targets()[i] - a_.first_id - column;
         local[i] = target >= 0 && target < width ? static_cast<int32_t>(target) : -1;
       }
-      kernels_.softmax_gradient(
-          context_, {n_, width, a_.V, a_.dtype, columns(column), local, highest(), scale});
+      kernels_.softmax_gradient(context_, {n_, width, a_.V, a_.dtype, columns(column), local,
+                                           highest(), scale, a_.factor()});
       column += width;
     }
   }

@@ -4,6 +4,7 @@
 #include "exec/mesh.h"
 #include "exec/node_args.h"
 #include "exec/products.h"
+#include "tensor/loss_scale.h"
 
 namespace weft {
 
@@ -29,6 +30,8 @@ struct HeadArgs {
   int leaves;         // exact mode: pieces are leaves of the contraction too; 0: one product
   int num_ranks = 1;  // that hold pieces
   Comm* ranks = nullptr;
+  const LossScale* loss_scale = nullptr;  // fp16: whose factor multiplies the gradient
+  const float* factor() const { return loss_scale ? &loss_scale->factor : nullptr; }
 };
 HeadArgs head_args(const View& v, const Node& node, const Mesh& mesh);
 size_t head_workspace(const Kernels& kernels, const HeadArgs& args, int num_threads);

@@ -28,7 +28,7 @@ enum class ValueKind {
   kState,       // optimizer state or master weights; lives as long as the run
   kCache,       // keys and values of earlier positions, for generation
   kActivation,  // lives from its node to its last reader, within one list
-  kResult,      // read by the caller after the step: loss, gradient norm
+  kResult,      // read by the caller after the step: loss, gradient norm, loss scale
 };
 
 // Which elements of which tensor of the model a value holds: a box of it, or a flat range of that

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "kernel/kernels.h"
+#include "tensor/loss_scale.h"
 
 namespace weft {
 
@@ -26,12 +27,15 @@ struct UpdateScalars {
 };
 
 // norm = sqrt(value of the limbs) / target_tokens; scale = min(1, clip_norm / (norm + 1e-6)) /
-// target_tokens (clip_norm 0: no clipping), in double as exec/bind_scalars.cpp does.
+// target_tokens (clip_norm 0: no clipping), in double as exec/bind_scalars.cpp does. loss_scale
+// (fp16): its factor is divided out of both, and the next step's is left there; where the norm is
+// not finite, scale is NaN: an update that finds it so changes nothing.
 struct NormArgs {
   const int64_t* limbs;
   const UpdateScalars* scalars;
   double* norm;
   float* scale;
+  LossScale* loss_scale = nullptr;
 };
 
 // One parameter of an update over all of them.
@@ -45,7 +49,8 @@ struct AdamwItem {
   bool decay;
 };
 // AdamW (AdamwArgs says how) over all items in one launch. Items are of one set of types. The table
-// lies in device memory: filled once by adamw_table from the items, adamw_table_bytes long.
+// lies in device memory: filled once by adamw_table from the items, adamw_table_bytes long. Nothing
+// is changed where scale is NaN.
 struct AdamwListArgs {
   Dtype dtype, grad_dtype, state_dtype;
   const std::byte* table;
@@ -129,7 +134,7 @@ struct TakeRowsArgs {
 };
 
 // The sum or maximum over ranks, the tree of comm/comm.h, written to several places (of all ranks).
-// fp32, bf16, fp64 and int64.
+// fp32, bf16, fp16, fp64 and int64.
 inline constexpr int kMaxReduced = 16;
 struct ReduceTreeArgs {
   int num_in, num_out;

@@ -38,7 +38,7 @@ std::vector<LtProblem> epilogues(const LtProblem& standard) {
   p.d_dtype = p.dtype;
   p.has_bias = true;
   all.push_back(p);
-  if (p.dtype == Dtype::kBf16) {
+  if (p.dtype != Dtype::kF32) {
     p.has_bias = false;
     all.push_back(p);
   }
@@ -62,7 +62,8 @@ class Bits {
         float want = bits_[static_cast<size_t>(j * standard_.m + i)];
         if (problem.adds_c) want += test_addend(i, j);
         if (problem.has_bias) want += test_addend(i, 0);
-        if (problem.d_dtype == Dtype::kBf16) want = to_float(to_bf16(want));
+        store_element(&want, problem.d_dtype, 0, want);
+        want = load_element(&want, problem.d_dtype, 0);
         // As numbers: a zero that was added may have turned -0 into 0.
         if (!(got_[static_cast<size_t>(j * problem.m + i)] == want)) return false;
       }

@@ -2,8 +2,9 @@
 //
 // Legend: B rows of the batch, T positions, R = B*T tokens, C channels, H heads, G key/value heads,
 // D head dim, F feed-forward width, V vocabulary. The gradient of x is dx. Floating tensors are
-// fp32 or bf16 ("dtype" of the arguments); products accumulate in fp32; norms, softmax, rope and
-// loss work in fp32 inside. A gradient of a parameter has its own dtype (grad_dtype): fp32 or bf16.
+// fp32, bf16 or (ref and GPUs) fp16 ("dtype" of the arguments); products accumulate in fp32; norms,
+// softmax, rope and loss work in fp32 inside. A gradient of a parameter has its own dtype
+// (grad_dtype): fp32 or bf16, beside fp16 fp32.
 //
 // No kernel takes memory: scratch comes from Context::workspace, whose size the workspace
 // functions tell when the plan is made; what gemm_workspace tells also serves every product that is
@@ -210,6 +211,7 @@ struct CrossEntropyArgs {
   const int32_t* targets;
   float* losses;
   bool with_gradient;
+  const float* factor = nullptr;  // of the gradient (ref and GPUs); null: 1
 };
 
 // The same in two halves, for logits whose columns lie on several ranks or form several leaves:
@@ -230,6 +232,7 @@ struct SoftmaxGradientArgs {
   const int32_t* targets;
   const float* highest;
   const float* scale;
+  const float* factor = nullptr;  // of the whole, a power of two (ref and GPUs); null: 1
 };
 
 // db[n] (+)= sum over rows of dy[r][n]; rows are N apart, and the first columns belong to the

@@ -2,6 +2,7 @@
 #include "optim/adamw.h"
 
 #include "tensor/cell.h"
+#include "tensor/loss_scale.h"
 
 namespace weft {
 namespace {
@@ -34,6 +35,16 @@ void add_update(Graph* graph, const Update& u, Ref scale, const OptimizerOptions
   graph->finish.push_back(std::move(update));
 }
 
+// One for all heads.
+Ref add_loss_scale(Graph* graph) {
+  constexpr auto kWords = static_cast<int64_t>(sizeof(LossScale) / sizeof(int32_t));
+  const Ref scale = graph->add({"loss_scale", {kWords}, Dtype::kI32, ValueKind::kResult});
+  for (Node& node : graph->pass) {
+    if (node.op == Op::kHeadLossGrad) node.inputs.push_back(scale);
+  }
+  return scale;
+}
+
 }  // namespace
 
 void add_adamw(Graph* graph, const OptimizerOptions& options) {
@@ -53,6 +64,7 @@ void add_adamw(Graph* graph, const OptimizerOptions& options) {
   Node sum{Op::kNorm, partials, {norm, scale}, {}, -1};
   sum.attr.sum_tensor = options.sum_tensor;
   sum.attr.sum_data = options.sum_data;
+  if (options.scales_loss) sum.outputs.push_back(add_loss_scale(graph));
   graph->finish.push_back(std::move(sum));
   for (const Update& u : updates) add_update(graph, u, scale, options);
 }

@@ -49,32 +49,6 @@ std::optional<Dtype> find_safetensors_dtype(std::string_view name) {
   return std::nullopt;
 }
 
-float half_to_float(uint16_t bits) {
-  const uint32_t sign = (uint32_t{bits} & 0x8000u) << 16;
-  const uint32_t exponent = (bits >> 10) & 0x1fu;
-  const uint32_t mantissa = bits & 0x3ffu;
-  if (exponent == 31) return std::bit_cast<float>(sign | 0x7f800000u | (mantissa << 13));
-  if (exponent != 0)
-    return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (mantissa << 13));
-  const float small = static_cast<float>(mantissa) * 0x1.0p-24f;  // zero or subnormal
-  return sign ? -small : small;
-}
-
-uint16_t float_to_half(float v) {
-  const uint32_t u = std::bit_cast<uint32_t>(v);
-  const uint16_t sign = static_cast<uint16_t>((u >> 16) & 0x8000u);
-  const uint32_t magnitude = u & 0x7fffffffu;
-  if (magnitude > 0x7f800000u) return static_cast<uint16_t>(sign | 0x7e00u);
-  if (magnitude >= 0x477ff000u) return static_cast<uint16_t>(sign | 0x7c00u);  // rounds to infinity
-  if (magnitude < 0x38800000u) {                                               // below 2^-14
-    // Adding 0.5 makes the hardware round to the subnormal grid of 2^-24, ties to even.
-    const float grid = std::bit_cast<float>(magnitude) + 0.5f;
-    return static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(grid) - 0x3f000000u));
-  }
-  const uint32_t rounded = magnitude + 0xfffu + ((magnitude >> 13) & 1u);
-  return static_cast<uint16_t>(sign | ((rounded - 0x38000000u) >> 13));
-}
-
 float load_element(const void* data, Dtype dtype, int64_t i) {
   switch (dtype) {
     case Dtype::kF32:
@@ -82,7 +56,7 @@ float load_element(const void* data, Dtype dtype, int64_t i) {
     case Dtype::kBf16:
       return to_float(read<Bf16>(data, i));
     case Dtype::kF16:
-      return half_to_float(read<uint16_t>(data, i));
+      return to_float(read<Half>(data, i));
     case Dtype::kF64:
       return static_cast<float>(read<double>(data, i));
     default:
@@ -97,7 +71,7 @@ void store_element(void* data, Dtype dtype, int64_t i, float v) {
     case Dtype::kBf16:
       return write(data, i, to_bf16(v));
     case Dtype::kF16:
-      return write(data, i, float_to_half(v));
+      return write(data, i, to_half(v));
     case Dtype::kF64:
       return write(data, i, double{v});
     default:
@@ -119,12 +93,18 @@ void convert_elements(const void* from, Dtype from_dtype, void* to, Dtype to_dty
     std::memcpy(to, from, static_cast<size_t>(n * dtype_bytes(from_dtype)));
     return;
   }
-  // The two that loading a model is about, as loops that the compiler makes vectors of.
+  // Those that loading a model is about, as loops that the compiler makes vectors of.
   if (from_dtype == Dtype::kF32 && to_dtype == Dtype::kBf16) {
     return convert_each<float>(from, to, n, [](float v) { return to_bf16(v); });
   }
   if (from_dtype == Dtype::kBf16 && to_dtype == Dtype::kF32) {
     return convert_each<Bf16>(from, to, n, [](Bf16 v) { return to_float(v); });
+  }
+  if (from_dtype == Dtype::kF32 && to_dtype == Dtype::kF16) {
+    return convert_each<float>(from, to, n, [](float v) { return to_half(v); });
+  }
+  if (from_dtype == Dtype::kF16 && to_dtype == Dtype::kF32) {
+    return convert_each<Half>(from, to, n, [](Half v) { return to_float(v); });
   }
   for (int64_t i = 0; i < n; ++i) store_element(to, to_dtype, i, load_element(from, from_dtype, i));
 }

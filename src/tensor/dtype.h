@@ -29,8 +29,33 @@ struct Bf16 {
   return Bf16{static_cast<uint16_t>((u + 0x7fffu + ((u >> 16) & 1u)) >> 16)};
 }
 
-float half_to_float(uint16_t bits);
-uint16_t float_to_half(float v);
+// IEEE half precision as bits. Rounding is to nearest, ties to even; from 65520 on to infinity,
+// below 2^-14 to the subnormal grid; NaN stays NaN.
+struct Half {
+  uint16_t bits;
+};
+[[gnu::always_inline]] inline float to_float(Half v) {
+  const uint32_t sign = (uint32_t{v.bits} & 0x8000u) << 16;
+  const uint32_t exponent = (v.bits >> 10) & 0x1fu, mantissa = v.bits & 0x3ffu;
+  if (exponent == 31) return std::bit_cast<float>(sign | 0x7f800000u | (mantissa << 13));
+  if (exponent != 0)
+    return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (mantissa << 13));
+  const float small = static_cast<float>(mantissa) * 0x1.0p-24f;  // zero or subnormal
+  return sign ? -small : small;
+}
+[[gnu::always_inline]] inline Half to_half(float v) {
+  const uint32_t u = std::bit_cast<uint32_t>(v);
+  const uint32_t sign = (u >> 16) & 0x8000u, magnitude = u & 0x7fffffffu;
+  if (magnitude > 0x7f800000u) return Half{static_cast<uint16_t>(sign | 0x7e00u)};
+  if (magnitude >= 0x477ff000u) return Half{static_cast<uint16_t>(sign | 0x7c00u)};
+  if (magnitude < 0x38800000u) {
+    // Adding 0.5 makes the hardware round to the grid of 2^-24, ties to even.
+    const float grid = std::bit_cast<float>(magnitude) + 0.5f;
+    return Half{static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(grid) - 0x3f000000u))};
+  }
+  const uint32_t rounded = magnitude + 0xfffu + ((magnitude >> 13) & 1u);
+  return Half{static_cast<uint16_t>(sign | ((rounded - 0x38000000u) >> 13))};
+}
 
 // Element i of a buffer of a floating dtype, and the whole buffer, as float.
 float load_element(const void* data, Dtype dtype, int64_t i);

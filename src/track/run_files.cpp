@@ -127,6 +127,7 @@ void MetricsWriter::write(const StepMetrics& m) {
   line.add("tokens_per_s", m.tokens_per_s);
   line.add("mem_bytes", m.mem_bytes);
   line.add("time_s", m.time_s);
+  if (m.loss_scale) line.add("loss_scale", *m.loss_scale);
   file_.write(line.finish());
 }
 

@@ -16,10 +16,11 @@
 namespace weft {
 
 struct StepMetrics {
-  int64_t step = 0;                 // from 1
-  int64_t epoch = 0;                // from 1
-  std::optional<double> loss;       // none: the batch had no label
-  std::optional<double> grad_norm;  // none: and so no update
+  int64_t step = 0;                  // from 1
+  int64_t epoch = 0;                 // from 1
+  std::optional<double> loss;        // none: the batch had no label
+  std::optional<double> grad_norm;   // none: and so no update
+  std::optional<double> loss_scale;  // of fp16
   double lr = 0;
   int64_t tokens = 0;  // positions fed, padding included
   int64_t target_tokens = 0;

@@ -27,16 +27,20 @@ int choose_gpu(const RunConfig& c, int local_rank) {
                   "lower dp or tp, or set WEFT_COMM=cuda_ipc to let ranks share a GPU");
 }
 
-// Tensor cores for bf16 came with compute capability 8.0.
-void check_precision(const RunConfig& c, int number) {
+void check_gpu(const RunConfig& c, int number) {
   const CudaInfo info = read_cuda_info();
-  if (c.train.precision != "bf16" || number >= static_cast<int>(info.gpus.size())) return;
-  const CudaInfo::Gpu& gpu = info.gpus[static_cast<size_t>(number)];
-  if (gpu.major >= 8) return;
-  throw UserError(fmt::format("train.precision is bf16, but {} has compute capability {}.{}: bf16 "
-                              "needs 8.0 or newer",
-                              gpu.name, gpu.major, gpu.minor),
-                  "set train.precision to fp32");
+  if (number < static_cast<int>(info.gpus.size()))
+    check_precision(c.train.precision, info.gpus[static_cast<size_t>(number)]);
+}
+
+// The CPU's kernels have no fp16; ref's, for tests, have all.
+const Kernels& kernels_of_cpu(const RunConfig& c) {
+  const Kernels& kernels = cpu_kernels();
+  if (c.train.precision == "fp16" && &kernels != &ref_kernels()) {
+    throw UserError("train.precision is fp16, which needs a GPU; this run would be on the CPU",
+                    "set train.precision to bf16 or fp32");
+  }
+  return kernels;
 }
 
 // auto: cuda where there are GPUs enough. `option` is what the user knows `wanted` by.
@@ -82,6 +86,15 @@ void check_gpu_groups(const ParallelConfig& p, const std::string& nccl) {
                   fmt::format("install NCCL {} or newer, or set dp or tp to 1", kNcclForTwoGroups));
 }
 
+// Products of bf16 came with compute capability 8.0.
+void check_precision(const std::string& precision, const CudaInfo::Gpu& gpu) {
+  if (precision != "bf16" || gpu.major >= 8) return;
+  throw UserError(fmt::format("train.precision is bf16, but {} has compute capability {}.{}: bf16 "
+                              "needs 8.0 or newer",
+                              gpu.name, gpu.major, gpu.minor),
+                  "set train.precision to fp16 or fp32");
+}
+
 bool shares_gpus() {
   const char* comm = std::getenv("WEFT_COMM");
   return comm && std::strcmp(comm, "cuda_ipc") == 0;
@@ -97,15 +110,15 @@ std::string first_gpu() {
 }
 
 const Kernels& choose_kernels(const RunConfig& c) {
-  return uses_gpus(c) ? *cuda_kernels() : cpu_kernels();
+  return uses_gpus(c) ? *cuda_kernels() : kernels_of_cpu(c);
 }
 
 void check_backend(const RunConfig& c) {
-  if (!uses_gpus(c)) return;
+  if (!uses_gpus(c)) return static_cast<void>(kernels_of_cpu(c));
   std::string why;
   if (count_cuda_devices(&why) == 0)
     throw UserError("no GPU can be used: " + why, "set launch.device to cpu");
-  check_precision(c, choose_gpu(c, 0));
+  check_gpu(c, choose_gpu(c, 0));
   if (num_ranks(c) == 1) return;
   const NcclLibrary* nccl = shares_gpus() ? nullptr : find_nccl(&why);
   if (!nccl && !shares_gpus())
@@ -115,10 +128,10 @@ void check_backend(const RunConfig& c) {
 }
 
 Backend open_backend(const RunConfig& c, int local_rank) {
-  if (!uses_gpus(c)) return {&cpu_kernels(), &host_device(), nullptr};
+  if (!uses_gpus(c)) return {&kernels_of_cpu(c), &host_device(), nullptr};
   set_gemm_choice(c.parallel.mode == "exact" ? GemmChoice::kExact : GemmChoice::kFast);
   const int number = choose_gpu(c, local_rank);
-  check_precision(c, number);
+  check_gpu(c, number);
   std::unique_ptr<Device> own = open_cuda_device(number);
   if (c.train.precision == "bf16" && local_rank == 0 && cudnn_version().empty())
     log_warning("no cuDNN: weft's own attention serves, which is slower ({})", why_no_cudnn());

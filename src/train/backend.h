@@ -23,6 +23,9 @@ std::string first_gpu();
 // The kernels of the run, for plans: no device is touched where launch.device says which.
 const Kernels& choose_kernels(const RunConfig& config);
 
+// UserError where this GPU cannot compute in the type.
+void check_precision(const std::string& precision, const CudaInfo::Gpu& gpu);
+
 // UserError where the run cannot have the GPUs that it wants, or ranks on them could not talk.
 // Before ranks are started.
 void check_backend(const RunConfig& config);

@@ -102,6 +102,7 @@ Engine::Engine(const RunConfig& config, const Model& model, Ranks* ranks, const 
   weights_ = std::make_unique<Weights>(*executor_, model, config.has_masters(), &pool_);
   if (runs_ahead()) ahead_ = std::make_unique<StepsAhead>(*executor_);
   executor_->fill([&](const auto& open) { model.fill_constants(plans_->train.graph, open); });
+  if (config.scales_loss()) set_loss_scale({.scale = static_cast<float>(config.train.loss_scale)});
 }
 
 // Counts ride on the exchange of the loss.
@@ -146,17 +147,26 @@ double Engine::update(double lr, int64_t update_number) {
   return norm;
 }
 
-void Engine::start_step(const Batch& batch, double lr, int64_t update_number) {
+void Engine::start_passes(const Batch& batch) {
   train_->run(batch);
   target_tokens_ = batch.target_tokens;
+  counts_ = {batch.target_tokens, batch.tokens, batch.positions};
+}
+
+void Engine::start_update(double lr, int64_t update_number) {
   if (target_tokens_ > 0) run_finish(lr, update_number);
-  ahead_->add({batch.target_tokens, batch.tokens, batch.positions});
+  ahead_->add(counts_);
+}
+
+void Engine::set_loss_scale(LossScale scale) {
+  scale.factor = scale.scale / static_cast<float>(config_.loss_divisor());
+  executor_->fill([&](const auto& open) { *static_cast<LossScale*>(open("loss_scale")) = scale; });
 }
 
 Engine::StepResult Engine::end_step() {
   const StepsAhead::Ended ended = ahead_->take();
   const auto [target_tokens, tokens, positions] = ended.counts;
-  return {{ended.loss, target_tokens, tokens, positions}, ended.grad_norm};
+  return {{ended.loss, target_tokens, tokens, positions}, ended.grad_norm, ended.loss_scale};
 }
 
 LossSums Engine::eval_loss(const Batch& batch) {

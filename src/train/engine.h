@@ -71,12 +71,20 @@ class Engine {
   // A whole step that a GPU is left alone with: started before the one before has ended, so that it
   // never waits for the host. One rank alone; two steps at most are under way.
   bool runs_ahead() const { return !arena_.device()->is_host() && ranks_->size() == 1; }
-  void start_step(const Batch& batch, double lr, int64_t update_number);
+  // In two parts: what the second is told may depend on how the step before ended.
+  void start_passes(const Batch& batch);
+  void start_update(double lr, int64_t update_number);
   struct StepResult {
     LossSums sums;
     double grad_norm = 0;  // where there were targets
+    LossScale loss_scale;  // of fp16: the next step's
   };
   StepResult end_step();  // of the one started first
+
+  // fp16: the scale that the next pass takes, that of train.loss_scale at first. In a step whose
+  // gradients are not finite the norm is NaN, nothing is changed but this scale.
+  LossScale loss_scale() const { return executor_->read<LossScale>("loss_scale"); }
+  void set_loss_scale(LossScale scale);  // whose factor is found here
 
   // The losses alone.
   LossSums eval_loss(const Batch& batch);
@@ -99,8 +107,9 @@ class Engine {
   SharedArena shared_;
   ThreadPool pool_;
   std::unique_ptr<LengthPlans> train_, eval_;
-  Executor* executor_;         // of the longest training plan
-  int64_t target_tokens_ = 0;  // of the last run_passes
+  Executor* executor_;           // of the longest training plan
+  int64_t target_tokens_ = 0;    // of the last passes
+  StepsAhead::Counts counts_{};  // of the step that was started
   std::chrono::steady_clock::time_point step_begun_;
   std::unique_ptr<Weights> weights_;
   std::unique_ptr<StepsAhead> ahead_;

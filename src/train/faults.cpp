@@ -37,7 +37,7 @@ int64_t number_of(const std::string& word, const std::string& value) {
 
 // The lowest bit of the mantissa of the first element.
 void flip_bit(Device* device, void* data, Dtype dtype) {
-  ensure(dtype == Dtype::kF32 || dtype == Dtype::kBf16, "a fault in a tensor of another type");
+  ensure(dtype == Dtype::kF32 || dtype_bytes(dtype) == 2, "a fault in a tensor of another type");
   unsigned char first = 0;  // little endian on all machines that we build for
   device->read(&first, data, 1);
   first ^= 1;

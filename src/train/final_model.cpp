@@ -28,20 +28,19 @@ LogicalTensor start_of(const Session& session, const ParameterSpec& spec) {
   return start;
 }
 
-// Whether the bf16 values are those of the start, rounded: training left the parameter alone.
+// Whether the values of 16 bits are those of the start, rounded: training left the parameter alone.
 bool is_unchanged(const LogicalTensor& start, const LogicalTensor& held) {
   constexpr int64_t kStretch = 1 << 14;
   const auto values = std::make_unique<float[]>(kStretch);
-  const auto now = std::make_unique<Bf16[]>(kStretch);
+  const auto now = std::make_unique<uint16_t[]>(kStretch);
+  const auto rounded = std::make_unique<uint16_t[]>(kStretch);
   const int64_t n = num_elements(start.shape);
   for (int64_t begin = 0; begin < n; begin += kStretch) {
     const int64_t end = std::min(n, begin + kStretch);
     start.read(begin, end, values.get());
     held.read(begin, end, now.get());
-    for (int64_t i = 0; i < end - begin; ++i) {
-      if (to_bf16(values[static_cast<size_t>(i)]).bits != now[static_cast<size_t>(i)].bits)
-        return false;
-    }
+    convert_elements(values.get(), Dtype::kF32, rounded.get(), held.dtype, end - begin);
+    if (!std::equal(now.get(), now.get() + (end - begin), rounded.get())) return false;
   }
   return true;
 }
@@ -50,7 +49,7 @@ bool is_unchanged(const LogicalTensor& start, const LogicalTensor& held) {
 void undo_rounding(const Session& session, std::vector<LogicalTensor>* tensors) {
   for (const ParameterSpec& spec : session.model->parameters()) {
     for (LogicalTensor& tensor : *tensors) {
-      if (tensor.name != spec.name || tensor.dtype != Dtype::kBf16) continue;
+      if (tensor.name != spec.name || dtype_bytes(tensor.dtype) != 2) continue;
       LogicalTensor start = start_of(session, spec);
       if (is_unchanged(start, tensor)) tensor = std::move(start);
     }

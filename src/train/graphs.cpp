@@ -51,6 +51,7 @@ Graph make_training_graph(const RunConfig& c, const Model& model, const Layout& 
   options.is_sharded = data.shard != Shard::kNone;
   options.sum_tensor = layout.tp > 1;
   options.sum_data = data.shard != Shard::kNone;
+  options.scales_loss = c.scales_loss();
   add_adamw(&graph, options);
   add_parameter_gathers(&graph, buckets, data);
   if (const auto fault = Fault::from_environment()) fault->change(&graph, rank);

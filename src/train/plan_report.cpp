@@ -27,7 +27,7 @@ constexpr double kProductShare = 0.8;
 
 // What all ranks multiply in a second. All cores at work, but no more threads than there are.
 double total_gflops(const RunConfig& c, const Speeds& s, int num_ranks, int threads) {
-  const bool low = c.compute_dtype() == Dtype::kBf16;
+  const bool low = c.compute_dtype() != Dtype::kF32;
   const double all = low ? s.gflops_bf16 : s.gflops_fp32;
   const double one = low ? s.gflops_bf16_one : s.gflops_fp32_one;
   return std::min(all, one * num_ranks * threads);

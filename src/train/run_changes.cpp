@@ -12,7 +12,7 @@ namespace {
 bool is_fixed(const std::string& key) {
   return key.starts_with("model.") || key.starts_with("data.") || key == "seed" ||
          key == "train.global_batch" || key == "train.precision" || key == "train.master_weights" ||
-         key == "train.optimizer";
+         key == "train.loss_scale" || key == "train.optimizer";
 }
 
 }  // namespace

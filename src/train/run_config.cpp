@@ -2,6 +2,8 @@
 #include "train/run_config.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -107,11 +109,16 @@ void bind_parallel(OptionTable& t, ParallelConfig& c) {
 }
 
 void bind_train(OptionTable& t, TrainConfig& c) {
-  t.add("train.precision", &c.precision, "type in which is computed")
-      .one_of({"fp32", "bf16", "fp16"})
-      .not_built_values({"fp16"});
+  t.add("train.precision", &c.precision,
+        "type in which is computed; fp16 (GPUs only) has a loss scale that finds itself")
+      .one_of({"fp32", "bf16", "fp16"});
   t.add("train.master_weights", &c.master_weights,
-        "bf16: keep fp32 weights and states beside; false: all in bf16");
+        "bf16, fp16: keep fp32 weights and states beside; false: all in bf16");
+  t.add("train.loss_scale", &c.loss_scale,
+        "fp16: the scale to start with, a power of two; halved where a gradient overflows, doubled "
+        "after 2000 good steps")
+      .at_least(1)
+      .at_most(0x1p32);
   t.add("train.epochs", &c.epochs, "times through the rows; or train.steps").at_least(1);
   t.add("train.steps", &c.steps,
         "optimizer steps, instead of epochs; 0 writes the initial weights to final/")
@@ -243,12 +250,32 @@ void check_rows(const DataConfig& d, std::vector<std::string>* complaints) {
   }
 }
 
+void check_scaling(const TrainConfig& t, std::vector<std::string>* complaints) {
+  if (t.precision == "fp16" && !t.master_weights) {
+    complaints->push_back(
+        "train.master_weights: false does not go with train.precision: fp16, whose 11 bits lose "
+        "small updates: leave it at true, or set precision to bf16");
+  }
+  if (std::exp2(std::round(std::log2(t.loss_scale))) != t.loss_scale) {
+    complaints->push_back(
+        fmt::format("train.loss_scale is {}: a power of two is wanted, as 65536", t.loss_scale));
+  }
+}
+
 }  // namespace
 
 int64_t RunConfig::micro_batch() const {
   const int64_t most = std::min(train.micro_batch, train.global_batch / parallel.dp);
   // Exact: a pass is one leaf, whatever micro_batch would allow.
   return std::max<int64_t>(1, parallel.mode == "exact" ? parallel.exact_rows : most);
+}
+Dtype RunConfig::compute_dtype() const {
+  if (train.precision == "bf16") return Dtype::kBf16;
+  return train.precision == "fp16" ? Dtype::kF16 : Dtype::kF32;
+}
+int64_t RunConfig::loss_divisor() const {
+  const int64_t positions = train.global_batch * data.seq_length;
+  return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(positions)));
 }
 int64_t RunConfig::num_passes() const { return train.global_batch / (parallel.dp * micro_batch()); }
 
@@ -308,6 +335,7 @@ void check_config(const OptionTable& table, const RunConfig& c,
   check_rows(c.data, complaints);
   check_ranks(c, complaints);
   check_batch(c, complaints);
+  check_scaling(c.train, complaints);
   // A resolved file has both: the default beside what was given is no contradiction.
   if (c.train.steps && table.was_given("train.epochs") && c.train.epochs != TrainConfig().epochs) {
     complaints->push_back("train.steps and train.epochs are both given: one is wanted");

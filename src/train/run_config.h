@@ -34,6 +34,7 @@ struct ParallelConfig {
 struct TrainConfig {
   std::string precision = "fp32";
   bool master_weights = true;
+  double loss_scale = 65536;
   int64_t epochs = 1;
   std::optional<int64_t> steps;
   int64_t global_batch = 8, micro_batch = 2, grad_accum = 0;
@@ -79,10 +80,12 @@ struct RunConfig {
   LaunchConfig launch;
   TrackConfig track;
 
-  Dtype compute_dtype() const { return train.precision == "bf16" ? Dtype::kBf16 : Dtype::kF32; }
-  bool has_masters() const { return train.precision == "bf16" && train.master_weights; }
-  int64_t micro_batch() const;  // lowered where the global batch is smaller
-  int64_t num_passes() const;   // of one optimizer step
+  Dtype compute_dtype() const;
+  bool has_masters() const { return train.precision != "fp32" && train.master_weights; }
+  bool scales_loss() const { return train.precision == "fp16"; }
+  int64_t loss_divisor() const;  // P of fp16: a power of two, at least a batch's positions
+  int64_t micro_batch() const;   // lowered where the global batch is smaller
+  int64_t num_passes() const;    // of one optimizer step
   bool has_eval() const { return !data.eval.empty() || data.eval_fraction > 0; }
 };
 

@@ -103,7 +103,7 @@ Json Saver::to_json(const TrainState& state) const {
   s.set("data_files", Json(state.position.files));
   s.set("seed", Json(file_.config().seed));
   s.set("rng", Json());  // null: nothing is drawn but what seed and position give
-  s.set("loss_scale", Json(1));
+  state.scaling.save(&s);
   s.set("best_eval_loss", state.best_eval ? Json(*state.best_eval) : Json());
   s.set("exact", exact_to_json(ranks_.layout()));
   s.set("numerics", numerics_);

@@ -11,6 +11,7 @@
 
 #include "data/batches.h"
 #include "train/engine.h"
+#include "train/loss_scaling.h"
 #include "train/record.h"
 #include "train/run_config.h"
 #include "train/session.h"
@@ -21,6 +22,7 @@ struct TrainState {
   int64_t step = 0, updates = 0;
   StreamState position;
   std::optional<double> best_eval;
+  LossScaling scaling;
 };
 
 // UserError where a checkpoint of exact mode (its state.json) has other constants than the layout:

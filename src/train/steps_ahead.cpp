@@ -10,6 +10,7 @@ StepsAhead::StepsAhead(const Executor& executor)
     : device_(executor.device()),
       loss_(executor.find("loss_sum")),
       grad_norm_(executor.find("grad_norm")),
+      loss_scale_(executor.find("loss_scale")),
       shared_(device_->take_shared(int64_t{kMost * sizeof(Results)})) {
   for (std::unique_ptr<Moment>& done : done_) done = device_->make_moment();
 }
@@ -25,6 +26,7 @@ void StepsAhead::add(const Counts& counts) {
   Results* to = results(added_);
   device_->copy(&to->loss, loss_, sizeof to->loss);
   device_->copy(&to->grad_norm, grad_norm_, sizeof to->grad_norm);
+  if (loss_scale_) device_->copy(&to->loss_scale, loss_scale_, sizeof to->loss_scale);
   done_[added_ % kMost]->set();
   counts_[added_++ % kMost] = counts;
 }
@@ -33,7 +35,7 @@ StepsAhead::Ended StepsAhead::take() {
   ensure(taken_ < added_, "no step is under way");
   done_[taken_ % kMost]->wait();
   const Results& r = *results(taken_);
-  return {r.loss, r.grad_norm, counts_[taken_++ % kMost]};
+  return {r.loss, r.grad_norm, counts_[taken_++ % kMost], r.loss_scale};
 }
 
 }  // namespace weft

@@ -6,6 +6,7 @@
 
 #include "base/exact_sum.h"
 #include "exec/executor.h"
+#include "tensor/loss_scale.h"
 
 namespace weft {
 
@@ -25,6 +26,7 @@ class StepsAhead {
     ExactSum loss;
     double grad_norm;
     Counts counts;
+    LossScale loss_scale;  // of fp16: the next step's
   };
   void add(const Counts& counts);  // what was queued so far makes a step
   Ended take();                    // waits for the oldest
@@ -33,11 +35,12 @@ class StepsAhead {
   struct Results {  // as the device writes them
     ExactSum loss;
     double grad_norm;
+    LossScale loss_scale;
   };
   Results* results(size_t step) const;
 
   Device* device_;
-  const std::byte *loss_, *grad_norm_;
+  const std::byte *loss_, *grad_norm_, *loss_scale_;
   std::byte* shared_;
   std::array<std::unique_ptr<Moment>, kMost> done_;
   std::array<Counts, kMost> counts_{};

@@ -20,6 +20,7 @@
 #include "train/faults.h"
 #include "train/final_model.h"
 #include "train/host_slices.h"
+#include "train/loss_scaling.h"
 #include "train/numerics.h"
 #include "train/record.h"
 #include "train/saver.h"
@@ -60,6 +61,7 @@ class Trainer {
         backend_(place.open_device ? place.open_device() : open_backend(c_, ranks_->rank())),
         engine_(c_, *session_.model, ranks_.get(), *backend_.kernels, place.threads,
                 backend_.device),
+        scaling_(c_, engine_),
         numerics_(numerics_fingerprint(c_, ranks_->layout(), *backend_.kernels, *backend_.device)) {
     if (fault_) fault_->check(c_, ranks_->layout());
     agree_on_numerics(*ranks_, file.resolved(), numerics_);
@@ -123,6 +125,7 @@ class Trainer {
     if (std::filesystem::equivalent(*start_.checkpoint, checkpoint_path(start_.dir, step_), absent))
       saved_step_ = step_;
     updates_ = state.at("updates").as_int();
+    scaling_.load(state, &engine_);
     position_ = {state.at("epoch").as_int(), state.at("position").as_int()};
     if (const Json* part = state.find("part")) position_.part = part->as_int();
     if (const Json* files = state.find("data_files"))
@@ -282,8 +285,10 @@ class Trainer {
     StepMetrics line;
     line.step = ++step_;
     line.epoch = batch.epoch;
+    engine_.start_passes(batch);
+    if (scaling_.is_on()) settle();  // whether the last step counts decides this one's rate
     line.lr = learning_rate(c_.train.schedule, updates_, total_);
-    engine_.start_step(batch, line.lr, updates_ + 1);
+    engine_.start_update(line.lr, updates_ + 1);
     if (batch.target_tokens > 0) ++updates_;
     settle();
     under_way_ = line;
@@ -298,11 +303,20 @@ class Trainer {
     line.target_tokens = ended.sums.target_tokens;
     if (line.target_tokens > 0) {
       line.loss = ended.sums.mean();
-      line.grad_norm = ended.grad_norm;
       check_finite(line.step, *line.loss, "loss");
-      check_finite(line.step, *line.grad_norm, "gradient norm");
+      take_norm(ended.grad_norm, ended.loss_scale, &line);
     }
     record_->step(line, ended.sums.tokens);
+  }
+
+  // fp16: a step that overflowed does not count.
+  void take_norm(double norm, const LossScale& next, StepMetrics* line) {
+    if (!scaling_.take(norm, next, line, record_.get())) {
+      --updates_;
+      return;
+    }
+    line->grad_norm = norm;
+    check_finite(line->step, norm, "gradient norm");
   }
 
   void one_step(Batch& batch) {
@@ -322,10 +336,10 @@ class Trainer {
       check_finite(step_, *line.loss, "loss");
       if (fault_) fault_->before_update(step_, engine_, *ranks_);
       if (hashes_) hashes_->take_gradients();
-      line.grad_norm = engine_.update(line.lr, updates_ + 1);
+      const double norm = engine_.update(line.lr, updates_ + 1);
       if (fault_) fault_->after_update(step_, engine_, *ranks_);
-      check_finite(step_, *line.grad_norm, "gradient norm");
       ++updates_;
+      take_norm(norm, scaling_.is_on() ? engine_.loss_scale() : LossScale{}, &line);
     }
     record_->step(line, sums.tokens);
     if (hashes_) hashes_->write(step_);
@@ -337,7 +351,11 @@ class Trainer {
     const auto saved = list_checkpoints(start_.dir);
     throw RunError(fmt::format("the {} of step {} is {}; the last checkpoint is {}", what, step, v,
                                saved.empty() ? "none" : saved.back().string()),
-                   "lower train.lr, set train.clip_norm, or look at the rows of that step");
+                   scaling_.is_on()
+                       ? "fp16 ends at 65504: set train.precision to bf16 or fp32, or lower "
+                         "train.lr"
+                       : "lower train.lr, set train.clip_norm, or look at the rows of that "
+                         "step");
   }
 
   // Work between steps does not count in their time.
@@ -370,7 +388,7 @@ class Trainer {
   }
 
   // ------------------------------------------------------------------ saving
-  TrainState state() const { return {step_, updates_, position_, best_eval_}; }
+  TrainState state() const { return {step_, updates_, position_, best_eval_, scaling_}; }
 
   void save() {
     if (saved_step_ != step_ && saver_->save_step(state())) saved_step_ = step_;
@@ -408,8 +426,10 @@ class Trainer {
                                 {"loss", to_json(record_->final_loss())},
                                 {"skipped_steps", Json(step_ - updates_)}});
     if (!told.empty()) log_info("data: {}", told);
-    if (updates_ < step_)
-      log_info("{} of {} steps had no target token and changed nothing", step_ - updates_, step_);
+    const int64_t overflowed = scaling_.skipped(), empty = step_ - updates_ - overflowed;
+    if (overflowed > 0)
+      log_info("{} of {} steps overflowed in fp16 and changed nothing", overflowed, step_);
+    if (empty > 0) log_info("{} of {} steps had no target token and changed nothing", empty, step_);
     record_->draw_curve(c_.name);
     log_info("finished step {} in {}; final loss {}, best loss {}; model in {}", step_,
              format_duration(record_->seconds()), show(record_->final_loss()),
@@ -453,6 +473,7 @@ class Trainer {
   std::unique_ptr<BatchStream> eval_stream_;
   Backend backend_;
   Engine engine_;
+  LossScaling scaling_;
   const Json numerics_;  // the fingerprint
   std::unique_ptr<RunLock> lock_;
   std::unique_ptr<RunRecord> record_;

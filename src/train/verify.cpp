@@ -190,7 +190,7 @@ class Verifier {
     }
     if (i == 0) base_ = run;
     const bool exact = are_exact(runs_[0].mesh, runs_[i].mesh);
-    const bool bf16 = runs_[i].config.compute_dtype() == Dtype::kBf16;
+    const bool bf16 = runs_[i].config.compute_dtype() != Dtype::kF32;
     report_.layouts.push_back(
         compare_runs(base_, run, choose_bars(exact, bf16, o_.max_diff, o_.mean_diff)));
     report_.layouts.back().notes = explain_constants(runs_[0].mesh, runs_[i].mesh);

@@ -230,7 +230,7 @@ TEST_P(Contract, RandomCallsInAnyOrder) {
     std::mt19937 random(17);
     for (uint64_t seed = 1; seed < 150; ++seed) {
       const int64_t count = static_cast<int64_t>(random()) % kMax;
-      const Dtype dtype = kReduced[random() % 4];
+      const Dtype dtype = kReduced[random() % std::size(kReduced)];
       char* data = random() % 3 == 0 ? c : a;
       const int64_t bytes = count * dtype_bytes(dtype);
       switch (random() % 3) {

@@ -47,6 +47,8 @@ uint64_t input_bits(Dtype dtype, uint64_t seed, int rank, int64_t i) {
       return bits_of(static_cast<float>(value));
     case Dtype::kBf16:
       return bits_of(to_bf16(static_cast<float>(value)));
+    case Dtype::kF16:
+      return bits_of(to_half(static_cast<float>(value)));
     case Dtype::kF64:
       return bits_of(value * (1 + static_cast<double>(x & 0xffffff) * 0x1p-50));
     default:
@@ -67,6 +69,9 @@ uint64_t reduced_bits(Dtype dtype, Reduce op, uint64_t seed, int n, int64_t i) {
     case Dtype::kBf16:
       return bits_of(to_bf16(over_ranks.operator()<float>(
           [](uint64_t bits) { return to_float(value_of<Bf16>(bits)); })));
+    case Dtype::kF16:
+      return bits_of(to_half(over_ranks.operator()<float>(
+          [](uint64_t bits) { return to_float(value_of<Half>(bits)); })));
     case Dtype::kF64:
       return bits_of(over_ranks.operator()<double>(value_of<double>));
     default:

@@ -19,7 +19,8 @@ T join_levels(T* values, int n, const Join& join) {
   return values[0];
 }
 
-inline constexpr Dtype kReduced[] = {Dtype::kF32, Dtype::kBf16, Dtype::kF64, Dtype::kI64};
+inline constexpr Dtype kReduced[] = {Dtype::kF32, Dtype::kBf16, Dtype::kF16, Dtype::kF64,
+                                     Dtype::kI64};
 
 // Element i of what `rank` puts in, as bits in the first dtype_bytes bytes.
 uint64_t input_bits(Dtype dtype, uint64_t seed, int rank, int64_t i);

@@ -66,8 +66,8 @@ TEST(BadRunFile, MissingKeysAndFiles) {
 TEST(BadRunFile, WhatIsNotBuiltIsRefusedByName) {
   const TinyRun run;
   const std::vector<std::string> sets = {
-      "train.precision=fp16", "train.optimizer=sgd", "train.recompute=full",   "train.offload=all",
-      "launch.elastic=true",  "launch.nodes=2",      "track.tensorboard=true", "data.format=idx"};
+      "train.optimizer=sgd", "train.recompute=full",   "train.offload=all", "launch.elastic=true",
+      "launch.nodes=2",      "track.tensorboard=true", "data.format=idx"};
   expect_refused(run, {"storage=s3://bucket/x"}, {"s3://", "not built"});
   if (!cuda_kernels())
     expect_refused(run, {"launch.device=cuda"},

@@ -1,5 +1,6 @@
 """The peer of the round trip: the same rows, loss, AdamW and evaluation in plain PyTorch."""
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -89,6 +90,31 @@ def train(folder, rows, steps, batch, lr, clip, weight_decay=0.01):
         result.grad_norms.append(norm)
         result.target_tokens.append(int(mask[:, 1:].sum()))
     model.eval()
+    return result
+
+
+def train_half(folder, rows, steps, batch, lr, clip, weight_decay=0.01, scale=65536.0):
+    """As train(), with weights and activations in float16: fp32 masters, loss times a scale, as GradScaler does."""
+    model, masters = load(folder, torch.float16).train(), load(folder)
+    optimizer = torch.optim.AdamW(masters.parameters(), lr=lr, weight_decay=weight_decay)
+    result = Trained([], [], [], masters)
+    for step in range(steps):
+        ids, mask, labels = pad(rows[step * batch:(step + 1) * batch])
+        model.zero_grad()
+        logits = model(input_ids=ids, attention_mask=mask).logits.float()
+        loss = torch.nn.functional.cross_entropy(logits[:, :-1].transpose(1, 2), labels[:, 1:])
+        (loss * scale).backward()
+        for master, half in zip(masters.parameters(), model.parameters()):
+            master.grad = half.grad.float() / scale
+        norm = clip_gradients(masters, clip)
+        assert math.isfinite(norm), "PyTorch's fp16 overflowed"
+        optimizer.step()
+        with torch.no_grad():
+            for master, half in zip(masters.parameters(), model.parameters()):
+                half.copy_(master)
+        result.losses.append(loss.item())
+        result.grad_norms.append(norm)
+        result.target_tokens.append(int(mask[:, 1:].sum()))
     return result
 
 

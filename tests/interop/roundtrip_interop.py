@@ -20,7 +20,7 @@ from safetensors.numpy import load_file
 from transformers import AutoConfig, AutoTokenizer, LlamaConfig, Qwen2Config
 
 import peer
-from common import Weft, run_program, shared_folder, write_run_file
+from common import Weft, read_metrics, run_program, shared_folder, write_run_file
 
 STEPS, BATCH, SEQ_LENGTH, LR, CLIP = 3, 4, 48, 1e-3, 1.0
 NEW_TOKENS = 16
@@ -31,6 +31,7 @@ UPDATE_TOLERANCE = 1e-3  # distance of the weights over distance walked from the
 # fp32 is itself 1.5e-3 from torch in float64 there.
 CANCELLING, CANCELLING_TOLERANCE = "k_proj.bias", 1e-2
 LOGIT_TOLERANCE = 1e-4
+HALF_LOSS, HALF_NORM = 5e-4, 5e-3  # relative; fp16 has 11 bits, one of them is 5e-4
 
 SENTENCES = [
     "The weft is the thread that crosses the warp.", "x", "",
@@ -103,6 +104,17 @@ def qwen2_case(weft, folder):
     peer.save_random_model(config, source, seed=12, max_shard_size="60KB")
     tokenizer = AutoTokenizer.from_pretrained(source)
     return Case("qwen2", weft, folder, source, "auto", lambda text: tokenizer(text)["input_ids"])
+
+
+def half_case(weft, folder):
+    """A Qwen2 of bytes: weft's reference, which fp16 has on the CPU, is slow."""
+    source = folder / "source"
+    config = Qwen2Config(
+        vocab_size=264, hidden_size=64, intermediate_size=160, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=256,
+        tie_word_embeddings=True, bos_token_id=None, eos_token_id=256, pad_token_id=None)
+    peer.save_random_model(config, source, seed=13)
+    return Case("half", weft, folder, source, "bytes", lambda text: list(text.encode()))
 
 
 def check_initial(case, checks):
@@ -339,6 +351,25 @@ def check_bf16(case, checks):
         checks.close(got["eval_loss"], mean, LOSS_TOLERANCE, f"{case.name}: final/ of bf16 in fp32")
 
 
+def check_fp16(case, checks):
+    """Ten steps in fp16 beside PyTorch's of the same model in float16, masters and scale by hand.
+
+    The CPU's kernels have no fp16: weft's are its reference, with float64 inside, where PyTorch rounds
+    more often.
+    """
+    rows, batch, steps = case.rows(train_texts()), 3, 10
+    theirs = peer.train_half(case.source, rows, steps, batch, LR, CLIP)
+    case.weft.call("train", case.run_file("fp16", precision="fp16", steps=steps, global_batch=batch,
+                                          micro_batch=1), "--run-dir", case.folder / "fp16", "--quiet",
+                   "--set", "launch.device=cpu", env={"WEFT_CPU_LEVEL": "ref"})
+    lines, _ = read_metrics(case.folder / "fp16")
+    checks.close([line["loss"] for line in lines], theirs.losses, HALF_LOSS,
+                 f"{case.name}: fp16 losses of each step")
+    checks.close([line["grad_norm"] for line in lines], theirs.grad_norms, HALF_NORM,
+                 f"{case.name}: fp16 gradient norm of each step")
+    checks.equal({line["loss_scale"] for line in lines}, {65536}, f"{case.name}: fp16 loss scale")
+
+
 def body(args, checks, folder):
     transformers.utils.logging.disable_progress_bar()
     transformers.utils.logging.set_verbosity_error()
@@ -364,6 +395,11 @@ def body(args, checks, folder):
         checks.section(check_dynamic, case)
         checks.section(check_padding, case)
         checks.section(check_bf16, case)
+    place = folder / "half"
+    place.mkdir()
+    (place / "train.txt").write_text("\n".join(train_texts()) + "\n")
+    (place / "eval.txt").write_text("\n".join(eval_texts()) + "\n")
+    checks.section(check_fp16, half_case(weft, place))
 
 
 if __name__ == "__main__":

@@ -91,8 +91,8 @@ inline Buffer backward(const AttentionCase& c, const Buffer& qkv, const Outputs&
   return dqkv;
 }
 
-inline std::vector<const Kernels*> tested_kernels_and_ref() {
-  std::vector<const Kernels*> all = tested_kernels();
+inline std::vector<const Kernels*> tested_kernels_and_ref(Dtype dtype) {
+  std::vector<const Kernels*> all = tested_kernels(dtype);
   all.push_back(&ref_kernels());
   return all;
 }

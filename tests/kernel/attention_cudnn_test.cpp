@@ -12,7 +12,7 @@ namespace {
 TEST(AttentionCudnn, PaddingNeedsNoMask) {
   const int64_t B = 3, T = 21, H = 4, G = 2, D = 8, width = (H + 2 * G) * D;
   const TestVector<int32_t> lengths = {21, 9, 0}, full(3, 21);
-  for (const Dtype dtype : kBothTypes) {
+  for (const Dtype dtype : kAllTypes) {
     const Buffer qkv = Buffer::random(dtype, B * T * width, 1);
     const Buffer dout = Buffer::random(dtype, B * T * H * D, 2);
     Buffer out(dtype, B * T * H * D), lse(Dtype::kF32, B * H * T), want_out = out, want_lse = lse;

@@ -23,7 +23,7 @@ Case dropped(Case c, double rate, int64_t first_head = 0) {
 
 std::vector<Case> cases() {
   std::vector<Case> list;
-  for (const Dtype dtype : kBothTypes) {
+  for (const Dtype dtype : kAllTypes) {
     list.push_back(dropped({1, 1, 1, 1, 8, {1}, dtype}, 0.5));
     list.push_back(dropped({2, 64, 2, 2, 16, {64, 63}, dtype}, 0.1));
     list.push_back(dropped({3, 65, 4, 2, 10, {65, 0, 1}, dtype}, 0.1, 4));
@@ -49,7 +49,7 @@ TEST(AttentionDropout, EveryLevelAgreesWithRef) {
   for (const Case& c : cases()) {
     const Buffer qkv = inputs(c), dout = gradients(c);
     compare_levels(
-        "attention " + c.text(),
+        "attention " + c.text(), c.dtype,
         [&](const Kernels& kernels, Bench& bench) { return forward(c, qkv, kernels, bench); },
         [&](size_t output) {
           return output == 0 ? attention_tolerance(c.dtype) : kFloatTolerance;
@@ -57,7 +57,7 @@ TEST(AttentionDropout, EveryLevelAgreesWithRef) {
     Bench bench(1);
     const Outputs result = forward(c, qkv, ref_kernels(), bench);
     compare_levels(
-        "attention gradient " + c.text(),
+        "attention gradient " + c.text(), c.dtype,
         [&](const Kernels& kernels, Bench& b) {
           return Outputs{backward(c, qkv, result, dout, kernels, b)};
         },
@@ -164,7 +164,7 @@ TEST(AttentionDropout, DrawsArePhilox) {
 
 // Half of the heads, or one row, have the bits that they have in the whole.
 TEST(AttentionDropout, CutsHaveTheSameBits) {
-  for (const Dtype dtype : kBothTypes) {
+  for (const Dtype dtype : kAllTypes) {
     const Case whole = dropped({2, 100, 4, 2, 16, {100, 90}, dtype}, 0.2);
     const Buffer qkv = inputs(whole), dout = gradients(whole);
     // Heads 2 and 3 with their key/value head, or all of row 1.
@@ -186,7 +186,7 @@ TEST(AttentionDropout, CutsHaveTheSameBits) {
     const std::vector<int64_t> in_heads = {2, 3, 5, 7}, out_heads = {2, 3};
     const std::vector<int64_t> all_in = {0, 1, 2, 3, 4, 5, 6, 7}, all_out = {0, 1, 2, 3};
     Bench bench(2);
-    for (const Kernels* tested : tested_kernels_and_ref()) {
+    for (const Kernels* tested : tested_kernels_and_ref(dtype)) {
       const Kernels& kernels = *tested;
       const Outputs all = forward(whole, qkv, kernels, bench);
       const Buffer dall = backward(whole, qkv, all, dout, kernels, bench);

@@ -10,7 +10,7 @@ using Case = AttentionCase;
 
 std::vector<Case> cases() {
   std::vector<Case> list;
-  for (const Dtype dtype : kBothTypes) {
+  for (const Dtype dtype : kAllTypes) {
     list.push_back({1, 1, 1, 1, 8, {1}, dtype});
     list.push_back({2, 5, 2, 1, 2, {5, 3}, dtype});
     list.push_back({2, 64, 2, 2, 16, {64, 63}, dtype});
@@ -38,7 +38,7 @@ TEST(Attention, EveryLevelAgreesWithRef) {
   for (const Case& c : cases()) {
     const Buffer qkv = Buffer::random(c.dtype, c.B * c.T * c.width(), 1);
     compare_levels(
-        "attention " + c.text(),
+        "attention " + c.text(), c.dtype,
         [&](const Kernels& kernels, Bench& bench) { return forward(c, qkv, kernels, bench); },
         [&](size_t output) {
           return output == 0 ? attention_tolerance(c.dtype) : kFloatTolerance;
@@ -53,7 +53,7 @@ TEST(Attention, EveryLevelsGradientAgreesWithRef) {
     Bench bench(1);
     const Outputs result = forward(c, qkv, ref_kernels(), bench);
     compare_levels(
-        "attention gradient " + c.text(),
+        "attention gradient " + c.text(), c.dtype,
         [&](const Kernels& kernels, Bench& b) {
           return Outputs{backward(c, qkv, result, dout, kernels, b)};
         },
@@ -63,7 +63,7 @@ TEST(Attention, EveryLevelsGradientAgreesWithRef) {
 
 // A row of a batch must not know its neighbours, forward and backward.
 TEST(Attention, RowsDoNotDependOnTheBatch) {
-  for (const Dtype dtype : kBothTypes) {
+  for (const Dtype dtype : kAllTypes) {
     const Case both = {2, 100, 2, 1, 16, {100, 90}, dtype};
     const Case second = {1, 100, 2, 1, 16, {90}, dtype};
     const auto half = [&](const Buffer& of) {
@@ -74,7 +74,7 @@ TEST(Attention, RowsDoNotDependOnTheBatch) {
     const Buffer qkv = Buffer::random(dtype, 2 * 100 * both.width(), 1);
     const Buffer dout = Buffer::random(dtype, 2 * 100 * both.H * both.D, 2);
     Bench bench(2);
-    for (const Kernels* kernels : tested_kernels()) {
+    for (const Kernels* kernels : tested_kernels(dtype)) {
       const Outputs whole = forward(both, qkv, *kernels, bench);
       const Outputs alone = forward(second, half(qkv), *kernels, bench);
       const Buffer dwhole = backward(both, qkv, whole, dout, *kernels, bench);
@@ -86,19 +86,19 @@ TEST(Attention, RowsDoNotDependOnTheBatch) {
 }
 
 // A segment of a packed row has the bits that it has as a row of its own, forward and backward, at
-// every level and in ref. A GPU's bf16 alone has not: there cuDNN serves rows, and packed ones our
-// own kernel.
+// every level and in ref. A GPU's bf16 and fp16 alone have not: there cuDNN serves rows, and packed
+// ones our own kernel.
 TEST(Attention, ASegmentIsARow) {
   const std::vector<int> segments = {70, 1, 129, 40};
-  for (const Dtype dtype : kBothTypes) {
+  for (const Dtype dtype : kAllTypes) {
     const Case whole = packed({1, 256, 4, 2, 16, {}, dtype}, {segments});
     const Buffer qkv = Buffer::random(dtype, whole.T * whole.width(), 1);
     const Buffer dout = Buffer::random(dtype, whole.T * whole.H * whole.D, 2);
     Bench bench(2);
-    for (const Kernels* tested : tested_kernels_and_ref()) {
+    for (const Kernels* tested : tested_kernels_and_ref(dtype)) {
       const Kernels& kernels = *tested;
       const std::string name = kernels.name;
-      if (name == "cuda" && dtype == Dtype::kBf16) continue;
+      if (name == "cuda" && dtype != Dtype::kF32) continue;
       const Outputs all = forward(whole, qkv, kernels, bench);
       const Buffer dqkv = backward(whole, qkv, all, dout, kernels, bench);
       int64_t begin = 0;
@@ -141,7 +141,7 @@ TEST(Attention, SegmentsDoNotLeak) {
     return false;
   };
   Bench bench(1);
-  for (const Kernels* tested : tested_kernels_and_ref()) {
+  for (const Kernels* tested : tested_kernels_and_ref(c.dtype)) {
     const Kernels& kernels = *tested;
     const char* name = kernels.name;
     const Outputs before = forward(c, qkv, kernels, bench),
@@ -158,7 +158,7 @@ TEST(Attention, SegmentsDoNotLeak) {
 // Padding that attends changes nothing before it, looks at no padding, and has the output of a
 // query of its own behind the row.
 TEST(Attention, PaddingAttendsToItsRow) {
-  for (const Dtype dtype : kBothTypes) {
+  for (const Dtype dtype : kAllTypes) {
     const Case c = {2, 200, 4, 2, 16, {70, 0}, dtype, {}, true};
     Case without = c;
     without.padding_attends = false;
@@ -170,10 +170,10 @@ TEST(Attention, PaddingAttendsToItsRow) {
     }
     const int64_t row = c.H * c.D;
     Bench bench(2);
-    for (const Kernels* tested : tested_kernels_and_ref()) {
+    for (const Kernels* tested : tested_kernels_and_ref(dtype)) {
       const Kernels& kernels = *tested;
       const char* name = kernels.name;
-      const bool is_cudnn = std::string(name) == "cuda" && dtype == Dtype::kBf16;
+      const bool is_cudnn = std::string(name) == "cuda" && dtype != Dtype::kF32;
       const Outputs with = forward(c, qkv, kernels, bench);
       const Outputs other = forward(c, changed, kernels, bench);
       const Outputs plain = forward(without, qkv, kernels, bench);
@@ -215,7 +215,7 @@ TEST(Attention, CachedAgreesWithRef) {
   struct Sizes {
     int64_t T, D;
   };
-  for (const Dtype dtype : kBothTypes) {
+  for (const Dtype dtype : kAllTypes) {
     for (const auto [T, D] :
          {Sizes{1, 16}, {3, 16}, {70, 16}, {2, 10}, {2, 80}, {3, 128}, {1, 256}}) {
       const Case c = {2, T, 4, 2, D, {static_cast<int32_t>(T), static_cast<int32_t>(T / 2)}, dtype};
@@ -224,7 +224,7 @@ TEST(Attention, CachedAgreesWithRef) {
       const Buffer qkv = Buffer::random(dtype, c.B * T * c.width(), 1);
       const Buffer cache = Buffer::random(dtype, c.B * max_positions * c.G * c.D, 2);
       compare_levels(
-          fmt::format("cached attention T {} D {} {}", T, D, dtype_name(dtype)),
+          fmt::format("cached attention T {} D {} {}", T, D, dtype_name(dtype)), dtype,
           [&](const Kernels& kernels, Bench& bench) {
             Buffer k = cache, v = cache, out(dtype, c.B * c.T * c.H * c.D);
             const CachedAttentionArgs args = {.B = c.B,

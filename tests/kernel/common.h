@@ -19,7 +19,7 @@
 
 namespace weft {
 
-// A tensor of fp32 or bf16 with a little room behind it that nobody may touch.
+// A tensor of fp32, bf16 or fp16 with a little room behind it that nobody may touch.
 class Buffer {
  public:
   Buffer() = default;
@@ -105,12 +105,13 @@ inline void expect_close(const Buffer& got, const Buffer& want, Tolerance tolera
 using Outputs = std::vector<Buffer>;
 using Operation = std::function<Outputs(const Kernels&, Bench&)>;
 
-// Every back end of this machine against ref; and the same bits with 1, 2 and 3 threads.
-inline void compare_levels(const std::string& what, const Operation& operation,
+// Every back end of this machine that takes the type against ref; and the same bits with 1, 2 and 3
+// threads.
+inline void compare_levels(const std::string& what, Dtype dtype, const Operation& operation,
                            const std::function<Tolerance(size_t output)>& tolerance) {
   Bench one(1), two(2), three(3);
   const Outputs want = operation(ref_kernels(), one);
-  for (const Kernels* kernels : tested_kernels()) {
+  for (const Kernels* kernels : tested_kernels(dtype)) {
     const Outputs got = operation(*kernels, one);
     const Outputs got_two = operation(*kernels, two);
     const Outputs got_three = operation(*kernels, three);
@@ -124,9 +125,9 @@ inline void compare_levels(const std::string& what, const Operation& operation,
   }
 }
 
-inline void compare_levels(const std::string& what, const Operation& operation,
+inline void compare_levels(const std::string& what, Dtype dtype, const Operation& operation,
                            Tolerance tolerance) {
-  compare_levels(what, operation, [=](size_t) { return tolerance; });
+  compare_levels(what, dtype, operation, [=](size_t) { return tolerance; });
 }
 
 // gradient against central differences of loss() by every element of x.
@@ -143,6 +144,11 @@ inline void expect_differences(Buffer& x, const std::function<double()>& loss,
   }
 }
 
-inline constexpr Dtype kBothTypes[] = {Dtype::kF32, Dtype::kBf16};
+inline constexpr Dtype kAllTypes[] = {Dtype::kF32, Dtype::kBf16, Dtype::kF16};
+// Those of gradients beside values of this type.
+inline std::vector<Dtype> gradient_types(Dtype dtype) {
+  if (dtype == Dtype::kF16) return {Dtype::kF32};
+  return {Dtype::kF32, Dtype::kBf16};
+}
 
 }  // namespace weft

@@ -22,7 +22,7 @@ Outputs cross_entropy(int64_t V, Dtype dtype, const Buffer& logits,
 }
 
 TEST(CrossEntropy, EveryLevelAgreesWithRef) {
-  for (const Dtype dtype : kBothTypes) {
+  for (const Dtype dtype : kAllTypes) {
     for (const int64_t V : {1, 7, 2048, 5001}) {
       const int32_t last = static_cast<int32_t>(V - 1);
       const TestVector<int32_t> targets = {0, last, -100, last / 2, -1};
@@ -30,11 +30,62 @@ TEST(CrossEntropy, EveryLevelAgreesWithRef) {
       for (int64_t i = 0; i < V; ++i) logits.set(i, logits[i] + 1000.0);  // row 0 far from zero
       for (const bool with_gradient : {false, true}) {
         compare_levels(
-            fmt::format("cross entropy V {} {}", V, dtype_name(dtype)),
+            fmt::format("cross entropy V {} {}", V, dtype_name(dtype)), dtype,
             [&](const Kernels& k, Bench& b) {
               return cross_entropy(V, dtype, logits, targets, with_gradient, k, b);
             },
             [&](size_t output) { return tolerance_of(output == 0 ? Dtype::kF32 : dtype); });
+      }
+    }
+  }
+}
+
+// fp16's loss scale: a power of two that multiplies the gradient before the one rounding.
+TEST(CrossEntropy, FactorMultipliesTheGradient) {
+  const int64_t V = 301;
+  const TestVector<int32_t> targets = {0, 300, -1, 150};
+  Bench bench(1);
+  const Buffer narrow = Buffer::random(Dtype::kF16, 4 * V, 1, 3.0);
+  Buffer wide(Dtype::kF32, 4 * V);
+  for (int64_t i = 0; i < 4 * V; ++i) wide.set(i, narrow[i]);
+  const TestVector<float> factor = {512.0f}, ones(4, 1.0f);
+  TestVector<const Kernels*> all = {&ref_kernels()};
+  for (const Kernels* k : tested_kernels(Dtype::kF16)) all.push_back(k);
+  for (const Kernels* k : all) {
+    // What fp32 gives, multiplied afterwards.
+    Buffer plain = cross_entropy(V, Dtype::kF32, wide, targets, true, *k, bench)[1];
+    for (int64_t i = 0; i < plain.size(); ++i) plain.set(i, plain[i] * 512.0);
+    Buffer got = narrow, losses(Dtype::kF32, 4);
+    k->cross_entropy(bench.context(0), {.R = 4,
+                                        .V = V,
+                                        .dtype = Dtype::kF16,
+                                        .logits = got.data(),
+                                        .targets = targets.data(),
+                                        .losses = losses.floats(),
+                                        .with_gradient = true,
+                                        .factor = factor.data()});
+    expect_close(got, plain, kHalfTolerance, std::string("cross entropy ") + k->name);
+    // exp(logit) alone, times the factor.
+    const TestVector<float> zeros(4, 0.0f);
+    Buffer parts = narrow, whole(Dtype::kF32, 4 * V);
+    for (int64_t i = 0; i < 4 * V; ++i) {
+      const bool is_target = targets[static_cast<size_t>(i / V)] == i % V;
+      whole.set(i, 512.0 * (std::exp(narrow[i]) - (is_target ? 1.0 : 0.0)));
+    }
+    k->softmax_gradient(bench.context(0), {.R = 4,
+                                           .V = V,
+                                           .ld = V,
+                                           .dtype = Dtype::kF16,
+                                           .logits = parts.data(),
+                                           .targets = targets.data(),
+                                           .highest = zeros.data(),
+                                           .scale = ones.data(),
+                                           .factor = factor.data()});
+    for (int64_t i = 0; i < 4 * V; ++i) {
+      if (std::abs(whole[i]) > 65600) {
+        EXPECT_TRUE(std::isinf(parts[i])) << k->name;  // too large is infinite, not cut off
+      } else if (std::abs(whole[i]) < 65400) {
+        EXPECT_NEAR(parts[i], whole[i], 2e-3 * std::abs(whole[i]) + 1e-6) << k->name;
       }
     }
   }
@@ -79,7 +130,7 @@ Stats softmax_stats(const Columns& c, const Buffer& logits, const Kernels& kerne
 
 TEST(Softmax, StatsOfEveryLevelAgreeWithRef) {
   Bench one(1), two(2);
-  for (const Dtype dtype : kBothTypes) {
+  for (const Dtype dtype : kAllTypes) {
     for (const Columns& c : {Columns{3, 0, 5, 1},
                              {3, 1, 4, 0},
                              {2, 33, 41, 3},
@@ -88,7 +139,7 @@ TEST(Softmax, StatsOfEveryLevelAgreeWithRef) {
       Buffer logits = Buffer::random(dtype, c.R * c.ld, 1, 5.0);
       for (int64_t i = 0; i < c.ld; ++i) logits.set(i, logits[i] - 500.0);
       const Stats want = softmax_stats(c, logits, ref_kernels(), one);
-      for (const Kernels* kernels : tested_kernels()) {
+      for (const Kernels* kernels : tested_kernels(dtype)) {
         const Stats got = softmax_stats(c, logits, *kernels, one);
         const std::string where = fmt::format("V {} {} {}", c.V, dtype_name(dtype), kernels->name);
         EXPECT_TRUE(got.highest.same_bits(want.highest)) << where;
@@ -106,9 +157,9 @@ TEST(Softmax, StatsOfEveryLevelAgreeWithRef) {
 TEST(Softmax, StatsDoNotDependOnTheAddress) {
   const int64_t V = 5003;
   Bench bench(1);
-  for (const Dtype dtype : kBothTypes) {
+  for (const Dtype dtype : kAllTypes) {
     const Buffer row = Buffer::random(dtype, V, 1, 3.0);
-    for (const Kernels* kernels : tested_kernels()) {
+    for (const Kernels* kernels : tested_kernels(dtype)) {
       const Stats want = softmax_stats({1, V, V, 0}, row, *kernels, bench);
       for (int64_t first = 1; first < 8; ++first) {
         Buffer moved(dtype, V + 8);
@@ -121,7 +172,7 @@ TEST(Softmax, StatsDoNotDependOnTheAddress) {
 }
 
 TEST(Softmax, GradientOfEveryLevelAgreesWithRef) {
-  for (const Dtype dtype : kBothTypes) {
+  for (const Dtype dtype : kAllTypes) {
     for (const Columns& c :
          {Columns{3, 1, 4, 0}, {3, 33, 41, 3}, {3, 4097, 4099, 2}, {3, 9000, 9000, 0}}) {
       const Buffer logits = Buffer::random(dtype, c.R * c.ld, 1, 3.0);
@@ -130,7 +181,7 @@ TEST(Softmax, GradientOfEveryLevelAgreesWithRef) {
       Buffer scale = Buffer::filled(Dtype::kF32, c.R, 0.01);
       scale.set(1, 0.0);  // a token without a target
       compare_levels(
-          fmt::format("softmax gradient V {} {}", c.V, dtype_name(dtype)),
+          fmt::format("softmax gradient V {} {}", c.V, dtype_name(dtype)), dtype,
           [&](const Kernels& kernels, Bench& bench) {
             Buffer gradient = logits;  // what lies between the columns stays
             kernels.softmax_gradient(bench.context(0), {.R = c.R,

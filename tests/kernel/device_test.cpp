@@ -120,6 +120,38 @@ TEST(DeviceNorm, HasTheBitsOfTheHost) {
   }
 }
 
+// fp16: the factor is divided out; a sum that is no number leaves a NaN and half the scale.
+TEST(DeviceNorm, KeepsTheLossScale) {
+  TestVector<UpdateScalars> scalars(1);
+  scalars[0].target_tokens = 3.0;
+  scalars[0].clip_norm = 0.25;
+  for (const double square : {48.0, std::numeric_limits<double>::infinity()}) {
+    ExactSum sum;
+    sum.add(square);
+    const Limbs limbs = limbs_of(sum);
+    each_device([&](const DeviceKernels& k, Bench& bench, const std::string& name) {
+      TestVector<double> norm(1);
+      TestVector<float> scale(1);
+      TestVector<LossScale> loss_scale = {
+          {.factor = 4, .scale = 512, .good_steps = 9, .skipped = 2}};
+      k.norm(bench.context(0),
+             {limbs.data(), scalars.data(), norm.data(), scale.data(), loss_scale.data()});
+      const bool overflowed = std::isinf(square);
+      EXPECT_EQ(loss_scale[0].factor, overflowed ? 2.0f : 4.0f) << name;
+      EXPECT_EQ(loss_scale[0].scale, overflowed ? 256.0f : 512.0f) << name;
+      EXPECT_EQ(loss_scale[0].good_steps, overflowed ? 0 : 10) << name;
+      EXPECT_EQ(loss_scale[0].skipped, overflowed ? 3 : 2) << name;
+      if (overflowed) {
+        EXPECT_TRUE(std::isnan(norm[0]) && std::isnan(scale[0])) << name;
+        return;
+      }
+      const double want = std::sqrt(48.0) * (1.0 / 3.0 / 4);
+      EXPECT_EQ(norm[0], want) << name;
+      EXPECT_EQ(scale[0], static_cast<float>(0.25 / (want + 1e-6) * (1.0 / 3.0 / 4))) << name;
+    });
+  }
+}
+
 struct ListCase {
   Dtype dtype, grad_dtype, state_dtype;
   bool master;
@@ -151,8 +183,11 @@ TEST(DeviceAdamw, AListHasTheBitsOfSingleCalls) {
                                         .bias1 = 1.0 - std::pow(0.9, 3.0),
                                         .bias2 = 1.0 - std::pow(0.95, 3.0)}};
   const TestVector<float> scale = {0.25f};
-  for (const ListCase& c :
-       {ListCase{f, f, f, false}, {b, b, b, false}, {b, f, f, true}, {b, b, b, true}}) {
+  for (const ListCase& c : {ListCase{f, f, f, false},
+                            {b, b, b, false},
+                            {b, f, f, true},
+                            {b, b, b, true},
+                            {Dtype::kF16, f, f, true}}) {
     each_device([&](const DeviceKernels& k, Bench& bench, const std::string& name) {
       std::vector<Parameter> got, want;
       std::vector<AdamwItem> items;
@@ -202,8 +237,36 @@ TEST(DeviceAdamw, AListHasTheBitsOfSingleCalls) {
   }
 }
 
+TEST(DeviceAdamw, AScaleThatIsNoNumberChangesNothing) {
+  const ListCase c{Dtype::kF16, Dtype::kF32, Dtype::kF32, true};
+  TestVector<UpdateScalars> scalars = {{.target_tokens = 1,
+                                        .clip_norm = 0,
+                                        .lr = 1e-2,
+                                        .beta1 = 0.9,
+                                        .beta2 = 0.95,
+                                        .eps = 1e-8,
+                                        .weight_decay = 0.1,
+                                        .bias1 = 0.1,
+                                        .bias2 = 0.05}};
+  for (const bool is_number : {false, true}) {
+    const TestVector<float> scale = {is_number ? 1.0f : std::numeric_limits<float>::quiet_NaN()};
+    each_device([&](const DeviceKernels& k, Bench& bench, const std::string& name) {
+      const Parameter before(c, 500, 1);
+      Parameter p = before;
+      const AdamwItem item = {500,        p.p.data(), p.master.floats(), p.grad.data(), p.m.data(),
+                              p.v.data(), true};
+      TestVector<std::byte> table(k.adamw_table_bytes(&item, 1));
+      const int64_t blocks = k.adamw_table(&item, 1, table.data());
+      k.adamw_list(bench.context(0), {c.dtype, c.grad_dtype, c.state_dtype, table.data(), blocks,
+                                      scalars.data(), scale.data()});
+      for (const auto part : {&Parameter::p, &Parameter::master, &Parameter::m, &Parameter::v})
+        EXPECT_EQ((p.*part).same_bits(before.*part), !is_number) << name;
+    });
+  }
+}
+
 TEST(DeviceSquares, AListHasTheBitsOfSingleCalls) {
-  for (const Dtype dtype : kBothTypes) {
+  for (const Dtype dtype : gradient_types(Dtype::kF32)) {
     std::vector<Buffer> x;
     for (const int64_t n : {1, 256, 8192, 20001}) x.push_back(Buffer::random(dtype, n, 1));
     each_device([&](const DeviceKernels& k, Bench& bench, const std::string& name) {
@@ -229,7 +292,7 @@ TEST(DeviceSquares, AListHasTheBitsOfSingleCalls) {
 TEST(DeviceStoreSum, RoundsOrAdds) {
   for (const int64_t n : {1, 999, 4096}) {
     const Buffer sum = Buffer::random(Dtype::kF32, n, 1);
-    for (const Dtype dtype : kBothTypes) {
+    for (const Dtype dtype : gradient_types(Dtype::kF32)) {
       const Buffer old = Buffer::random(dtype, n, 2);
       for (const bool accumulate : {false, true}) {
         Buffer want = old;
@@ -254,8 +317,9 @@ TEST(DeviceRoundSum, AddsABiasAndRounds) {
   };
   for (const Extents& e : {Extents{1, 1}, {7, 33}, {50, 104}}) {
     const int64_t n = e.rows * e.columns;
-    for (const Dtype sum_dtype : kBothTypes) {
-      for (const Dtype dtype : kBothTypes) {
+    for (const Dtype sum_dtype : kAllTypes) {
+      for (const Dtype dtype : kAllTypes) {
+        if (sum_dtype != Dtype::kF32 && sum_dtype != dtype) continue;
         const Buffer sum = Buffer::random(sum_dtype, n, 1),
                      bias = Buffer::random(dtype, e.columns, 2);
         for (const bool has_bias : {false, true}) {
@@ -293,7 +357,7 @@ TEST(DeviceTakeRows, TakesTheLastOfEachRow) {
   const int64_t B = 11, T = 5;
   TestVector<int32_t> last;
   for (int32_t b = 0; b < B; ++b) last.push_back(b * 3 % 5);
-  for (const Dtype dtype : kBothTypes) {
+  for (const Dtype dtype : kAllTypes) {
     for (const int64_t C : {7, 64, 904}) {
       const Buffer x = Buffer::random(dtype, B * T * C, 1);
       Buffer want(dtype, B * C);

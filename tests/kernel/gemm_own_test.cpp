@@ -18,8 +18,11 @@ void own_product(const Context& context, const LtCall& call);
 
 namespace {
 
-const Dtype kDtypes[][2] = {
-    {Dtype::kF32, Dtype::kF32}, {Dtype::kBf16, Dtype::kBf16}, {Dtype::kBf16, Dtype::kF32}};
+const Dtype kDtypes[][2] = {{Dtype::kF32, Dtype::kF32},
+                            {Dtype::kBf16, Dtype::kBf16},
+                            {Dtype::kBf16, Dtype::kF32},
+                            {Dtype::kF16, Dtype::kF16},
+                            {Dtype::kF16, Dtype::kF32}};
 
 // 16-byte aligned elements.
 class Elements {

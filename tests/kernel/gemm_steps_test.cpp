@@ -177,11 +177,11 @@ TEST(GemmSteps, GradientsApartBecomeRowsOfC) {
 // gives other bits. Every way that the plan knows gives the same.
 TEST(GemmSteps, AddendsAreAddedInTheirOrder) {
   constexpr int64_t kM = 24, kN = 40, kK = 32;
-  for (Dtype dtype : {Dtype::kF32, Dtype::kBf16}) {
-    for (Dtype c_dtype : {Dtype::kF32, Dtype::kBf16}) {
+  for (Dtype dtype : {Dtype::kF32, Dtype::kBf16, Dtype::kF16}) {
+    for (Dtype c_dtype : {Dtype::kF32, Dtype::kBf16, Dtype::kF16}) {
       for (int num_addends = 0; num_addends <= 3; ++num_addends) {
         for (int bits = 0; bits < 16; ++bits) {
-          if (dtype == Dtype::kF32 && c_dtype == Dtype::kBf16) continue;
+          if (c_dtype != Dtype::kF32 && c_dtype != dtype) continue;
           const bool accumulate = bits & 1, bias = bits & 2;
           const int64_t addend_shift = bits & 4 ? 1 : 0, c_shift = bits & 8 ? 1 : 0;
           Memory a(kM * kK * 4), b(kK * kN * 4), c(kM * kN * 4 + 16), biases(kN * 4);
@@ -215,7 +215,8 @@ TEST(GemmSteps, AddendsAreAddedInTheirOrder) {
               }
               if (accumulate) sum += load_element(g.c.part[0], c_dtype, m * kN + n);
               if (bias) sum += load_element(g.bias[0], dtype, n);
-              want.push_back(c_dtype == Dtype::kBf16 ? to_float(to_bf16(sum)) : sum);
+              store_element(&sum, c_dtype, 0, sum);
+              want.push_back(load_element(&sum, c_dtype, 0));
             }
           }
           SCOPED_TRACE(testing::Message() << dtype_name(dtype) << " to " << dtype_name(c_dtype)

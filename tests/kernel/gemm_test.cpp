@@ -200,8 +200,11 @@ class GemmTest : public testing::TestWithParam<const Kernels*> {
         if (problem.bias) want += old.bias.get(0, n), size += 1;
         if (problem.accumulate) want += old.c_at(m, n), size += 1;
         // Rounding errors of a chain grow like its root; eight units of the sum of sizes hold
-        // them for every K here. One more rounding to 8 bits where C is bf16.
-        const double rounding = problem.c_dtype == Dtype::kBf16 ? 0x1p-8 * std::abs(want) : 0;
+        // them for every K here. One more rounding to 8 bits where C is bf16, to 11 where it is
+        // fp16 (or to 2^-25 at least).
+        double rounding = 0;
+        if (problem.c_dtype == Dtype::kBf16) rounding = 0x1p-8 * std::abs(want);
+        if (problem.c_dtype == Dtype::kF16) rounding = 0x1p-11 * std::abs(want) + 0x1p-25;
         ASSERT_NEAR(data.c_at(m, n), want, 8 * 0x1p-24 * size + rounding) << m << ", " << n;
       }
     }
@@ -215,6 +218,35 @@ class GemmBitsTest : public testing::TestWithParam<const Kernels*> {};
 
 const Dtype kDtypes[][2] = {
     {Dtype::kF32, Dtype::kF32}, {Dtype::kBf16, Dtype::kBf16}, {Dtype::kBf16, Dtype::kF32}};
+
+// fp16 is for GPUs: the plan of a GPU's products, and a GPU where there is one.
+class GemmHalfTest : public GemmTest {};
+
+std::vector<const Kernels*> gpu_levels() {
+  std::vector<const Kernels*> found = levels();
+  std::erase_if(found,
+                [](const Kernels* kernels) { return find_kernels(kernels->name) != nullptr; });
+  return found;
+}
+
+TEST_P(GemmHalfTest, EveryTransposition) {
+  const int64_t shapes[][3] = {{2, 3, 5}, {17, 25, 31}, {64, 40, 100}};
+  for (const Dtype c_dtype : {Dtype::kF16, Dtype::kF32}) {
+    for (const auto& [M, N, K] : shapes) {
+      for (int bits = 0; bits < 16; ++bits) {
+        expect_close({.M = M,
+                      .N = N,
+                      .K = K,
+                      .dtype = Dtype::kF16,
+                      .c_dtype = c_dtype,
+                      .a_transposed = (bits & 1) != 0,
+                      .b_transposed = (bits & 2) != 0,
+                      .accumulate = (bits & 4) != 0,
+                      .bias = (bits & 8) != 0});
+      }
+    }
+  }
+}
 
 TEST_P(GemmTest, OddShapesInEveryTransposition) {
   const int64_t shapes[][3] = {{1, 1, 1},    {1, 5, 0},    {2, 3, 5},     {7, 11, 3},
@@ -439,6 +471,7 @@ std::string name_of(const testing::TestParamInfo<const Kernels*>& param) {
   return param.param->name;
 }
 INSTANTIATE_TEST_SUITE_P(Levels, GemmTest, testing::ValuesIn(levels()), name_of);
+INSTANTIATE_TEST_SUITE_P(Levels, GemmHalfTest, testing::ValuesIn(gpu_levels()), name_of);
 INSTANTIATE_TEST_SUITE_P(Levels, GemmBitsTest, testing::ValuesIn(exact_levels()), name_of);
 
 }  // namespace

@@ -74,6 +74,7 @@ TEST(DeviceLeaves, LossAndGradientAreThoseOfTheWhole) {
   for (const Split& s : {Split{9, 1, 1, 7, Dtype::kF32},
                          {9, 2, 3, 5, Dtype::kF32},
                          {200, 3, 1, 4, Dtype::kBf16},
+                         {90, 2, 2, 9, Dtype::kF16},
                          {5, 1, 7, 11, Dtype::kBf16}}) {
     const Buffer logits = Buffer::random(s.dtype, s.n * s.all(), 1, 4.0);
     TestVector<int32_t> targets;

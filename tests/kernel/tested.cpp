@@ -78,15 +78,19 @@ const DeviceKernels& gpu_device_kernels() {
 
 }  // namespace
 
-const std::vector<const Kernels*>& tested_kernels() {
-  static const std::vector<const Kernels*> list = [] {
-    std::vector<const Kernels*> all;
-    for (const char* name : available_levels()) all.push_back(find_kernels(name));
-    all.push_back(&emulated_kernels());
+const std::vector<const Kernels*>& tested_kernels(Dtype dtype) {
+  static const std::vector<const Kernels*> gpus = [] {
+    std::vector<const Kernels*> all = {&emulated_kernels()};
     if (gpu()) all.push_back(&gpu_kernels());
     return all;
   }();
-  return list;
+  static const std::vector<const Kernels*> list = [] {
+    std::vector<const Kernels*> all;
+    for (const char* name : available_levels()) all.push_back(find_kernels(name));
+    all.insert(all.end(), gpus.begin(), gpus.end());
+    return all;
+  }();
+  return dtype == Dtype::kF16 ? gpus : list;
 }
 
 const std::vector<TestedDevice>& tested_devices() {

@@ -14,8 +14,8 @@
 
 namespace weft {
 
-// Those of a GPU have waited for it when they return.
-const std::vector<const Kernels*>& tested_kernels();
+// That take this type: fp16 is for GPUs. Those of a real one have waited for it when they return.
+const std::vector<const Kernels*>& tested_kernels(Dtype dtype = Dtype::kF32);
 
 struct TestedDevice {
   std::string name;

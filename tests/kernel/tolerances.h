@@ -20,17 +20,27 @@ inline constexpr Tolerance kFloatTolerance = {2e-6, 2e-6};
 // intermediate value is rounded to bf16 (the normed s of rmsnorm) the difference can double.
 inline constexpr Tolerance kBf16Tolerance = {9e-3, 1e-5};
 
+// fp16 has 11 bits: 2^-11 = 5e-4, doubled likewise. Below 2^-14 it keeps fewer: half of 2^-24, of
+// results that are about 1 in size.
+inline constexpr Tolerance kHalfTolerance = {1.2e-3, 1e-6};
+
 // Attention: P (dP - delta) cancels; what is lost is relative to the terms, not to the result.
 inline constexpr Tolerance kAttentionFloat = {2e-5, 2e-6};
 // With bf16 a level may round P and dS to bf16 (2^-9 of each term), as GPUs do: an element that is
 // small because its terms cancel keeps the error of the terms.
 inline constexpr Tolerance kAttentionBf16 = {9e-3, 2e-3};
 
+inline constexpr Tolerance kAttentionHalf = {1.2e-3, 2.5e-4};  // the same with 2^-12
+
 inline Tolerance tolerance_of(Dtype dtype) {
-  return dtype == Dtype::kBf16 ? kBf16Tolerance : kFloatTolerance;
+  return dtype == Dtype::kBf16  ? kBf16Tolerance
+         : dtype == Dtype::kF16 ? kHalfTolerance
+                                : kFloatTolerance;
 }
 inline Tolerance attention_tolerance(Dtype dtype) {
-  return dtype == Dtype::kBf16 ? kAttentionBf16 : kAttentionFloat;
+  return dtype == Dtype::kBf16  ? kAttentionBf16
+         : dtype == Dtype::kF16 ? kAttentionHalf
+                                : kAttentionFloat;
 }
 
 // Central differences in fp32 inputs, float64 inside ref: outputs are stored in fp32, so a

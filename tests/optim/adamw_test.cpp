@@ -56,6 +56,23 @@ TEST(Adamw, MastersAreFp32AndStatesAsAsked) {
   EXPECT_EQ(g.finish[3].inputs.size(), 6u);
 }
 
+// The head reads it, the norm keeps it, and no checkpoint's state is made of it.
+TEST(Adamw, LossScaleLiesBetweenHeadAndNorm) {
+  Graph g = with_gradients();
+  g.pass.push_back({Op::kRmsNorm, {}, {}, {}, 0});
+  g.pass.push_back({Op::kHeadLossGrad, {g.updates[0].parameter}, {}, {}, -1});
+  OptimizerOptions options;
+  options.scales_loss = true;
+  add_adamw(&g, options);
+  const Ref scale = *g.find("loss_scale");
+  EXPECT_EQ(g[scale].kind, ValueKind::kResult);
+  EXPECT_EQ(value_bytes(g[scale]), 16);
+  EXPECT_TRUE(g.pass[0].inputs.empty());
+  EXPECT_EQ(g.pass[1].inputs, (std::vector<Ref>{g.updates[0].parameter, scale}));
+  ASSERT_EQ(g.finish[2].outputs.size(), 3u);
+  EXPECT_EQ(g.finish[2].outputs[2], scale);
+}
+
 TEST(Adamw, DecayAllOffSparesOneDimension) {
   Graph g = with_gradients();
   OptimizerOptions options;

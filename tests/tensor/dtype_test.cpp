@@ -30,11 +30,11 @@ TEST(Dtypes, NamesComeBack) {
 
 TEST(Dtypes, EveryHalfComesBack) {
   for (uint32_t bits = 0; bits < 0x10000; ++bits) {
-    const float v = half_to_float(static_cast<uint16_t>(bits));
+    const float v = to_float(Half{static_cast<uint16_t>(bits)});
     if (std::isnan(v)) {
-      EXPECT_TRUE(std::isnan(half_to_float(float_to_half(v))));
+      EXPECT_TRUE(std::isnan(to_float(to_half(v))));
     } else {
-      ASSERT_EQ(float_to_half(v), bits);
+      ASSERT_EQ(to_half(v).bits, bits);
     }
   }
 }
@@ -54,13 +54,13 @@ TEST(Dtypes, EveryBf16ComesBack) {
 // one whose last bit is 0.
 TEST(Dtypes, RoundToNearestTiesToEven) {
   for (uint32_t bits = 0; bits < 0x7bff; ++bits) {
-    const float a = half_to_float(static_cast<uint16_t>(bits));
-    const float b = half_to_float(static_cast<uint16_t>(bits + 1));
+    const float a = to_float(Half{static_cast<uint16_t>(bits)});
+    const float b = to_float(Half{static_cast<uint16_t>(bits + 1)});
     const float middle = a + (b - a) / 2;
-    ASSERT_EQ(float_to_half(middle), bits + (bits & 1));
-    ASSERT_EQ(float_to_half(std::nextafter(middle, a)), bits);
-    ASSERT_EQ(float_to_half(std::nextafter(middle, b)), bits + 1);
-    ASSERT_EQ(float_to_half(-middle), (bits + (bits & 1)) | 0x8000);
+    ASSERT_EQ(to_half(middle).bits, bits + (bits & 1));
+    ASSERT_EQ(to_half(std::nextafter(middle, a)).bits, bits);
+    ASSERT_EQ(to_half(std::nextafter(middle, b)).bits, bits + 1);
+    ASSERT_EQ(to_half(-middle).bits, (bits + (bits & 1)) | 0x8000);
   }
   for (uint32_t bits = 0; bits < 0x7f7f; ++bits) {
     const float a = to_float(Bf16{static_cast<uint16_t>(bits)});
@@ -72,10 +72,43 @@ TEST(Dtypes, RoundToNearestTiesToEven) {
   }
 }
 
+// The compiler's own half type, where it has one.
+#if defined(__aarch64__)
+using CompilerHalf = __fp16;
+#elif defined(__FLT16_MAX__)
+using CompilerHalf = _Float16;
+#endif
+#if defined(__aarch64__) || defined(__FLT16_MAX__)
+uint16_t compiler_bits(float v) { return std::bit_cast<uint16_t>(static_cast<CompilerHalf>(v)); }
+
+TEST(Dtypes, HalvesAreTheCompilers) {
+  for (uint32_t bits = 0; bits < 0x10000; ++bits) {
+    const Half half{static_cast<uint16_t>(bits)};
+    const auto want = static_cast<float>(std::bit_cast<CompilerHalf>(half.bits));
+    if (std::isnan(want)) {
+      ASSERT_TRUE(std::isnan(to_float(half)));
+    } else {
+      ASSERT_EQ(std::bit_cast<uint32_t>(to_float(half)), std::bit_cast<uint32_t>(want)) << bits;
+    }
+  }
+  // Every float whose low 12 bits are 0, 1, half of what is cut off, or next to it.
+  for (uint32_t high = 0; high < 1u << 20; ++high) {
+    for (const uint32_t low : {0x000u, 0x001u, 0x7ffu, 0x800u, 0x801u, 0xfffu}) {
+      const float v = std::bit_cast<float>(high << 12 | low);
+      if (std::isnan(v)) {
+        ASSERT_TRUE(std::isnan(to_float(to_half(v))));
+      } else {
+        ASSERT_EQ(to_half(v).bits, compiler_bits(v)) << v;
+      }
+    }
+  }
+}
+#endif
+
 TEST(Dtypes, OverflowIsInfinity) {
-  EXPECT_EQ(float_to_half(65519.0f), 0x7bff);
-  EXPECT_EQ(float_to_half(65520.0f), 0x7c00);
-  EXPECT_EQ(float_to_half(-1e30f), 0xfc00);
+  EXPECT_EQ(to_half(65519.0f).bits, 0x7bff);
+  EXPECT_EQ(to_half(65520.0f).bits, 0x7c00);
+  EXPECT_EQ(to_half(-1e30f).bits, 0xfc00);
   EXPECT_EQ(to_bf16(std::numeric_limits<float>::max()).bits, 0x7f80);
 }
 

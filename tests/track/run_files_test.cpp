@@ -39,6 +39,8 @@ TEST(Metrics, StepLineHasTheKeysInOrder) {
     empty.loss.reset();
     empty.grad_norm.reset();
     out.write(empty);
+    empty.loss_scale = 32768;  // fp16's alone have it
+    out.write(empty);
     out.write(EpochMetrics{1, 0.25, 2.5});
     out.write(EvalMetrics{2, 0.5, 0.125, {{"exact_match", 0.75}}});
   }
@@ -50,6 +52,9 @@ TEST(Metrics, StepLineHasTheKeysInOrder) {
       "{\"step\": 2, \"epoch\": 1, \"loss\": null, \"grad_norm\": null, \"lr\": 0.001, "
       "\"tokens\": 1024, \"target_tokens\": 100, \"step_ms\": 12.5, \"tokens_per_s\": 8000, "
       "\"mem_bytes\": 1048576, \"time_s\": 1}\n"
+      "{\"step\": 2, \"epoch\": 1, \"loss\": null, \"grad_norm\": null, \"lr\": 0.001, "
+      "\"tokens\": 1024, \"target_tokens\": 100, \"step_ms\": 12.5, \"tokens_per_s\": 8000, "
+      "\"mem_bytes\": 1048576, \"time_s\": 1, \"loss_scale\": 32768}\n"
       "{\"epoch\": 1, \"mean_loss\": 0.25, \"time_s\": 2.5}\n"
       "{\"step\": 2, \"eval_loss\": 0.5, \"eval_time_s\": 0.125, \"exact_match\": 0.75}\n");
 }

@@ -72,6 +72,8 @@ ncclDataType_t type_of(Dtype dtype) {
       return ncclFloat32;
     case Dtype::kBf16:
       return ncclBfloat16;
+    case Dtype::kF16:
+      return ncclFloat16;
     case Dtype::kF64:
       return ncclFloat64;
     case Dtype::kI64:

@@ -154,6 +154,7 @@ template <typename P, typename Grad, typename State>
 __global__ void __launch_bounds__(kThreads, 3)
     adamw_list_kernel(const Span* spans, const UpdateScalars* scalars, const float* scale) {
   __shared__ Factors factors;
+  if (*scale != *scale) return;  // a step that does not count
   const Span span = spans[blockIdx.x];
   if (threadIdx.x == 0) {
     factors = factors_of(*scale, span.decay ? scalars->weight_decay : 0.0, *scalars);
@@ -163,11 +164,13 @@ __global__ void __launch_bounds__(kThreads, 3)
   step_span<P, Grad, State>(span, own);
 }
 
-// fn(P{}, Grad{}, State{})
+// fn(P{}, Grad{}, State{}). Gradients and states of fp16 are fp32.
 template <typename Fn>
 void with_types(Dtype p, Dtype grad, Dtype state, const Fn& fn) {
   with_type(p, [&](auto a) {
-    with_type(grad, [&](auto b) { with_type(state, [&](auto c) { fn(a, b, c); }); });
+    using P = decltype(a);
+    with_gradient_type<P>(
+        grad, [&](auto b) { with_gradient_type<P>(state, [&](auto c) { fn(a, b, c); }); });
   });
 }
 

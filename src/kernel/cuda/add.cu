@@ -115,7 +115,7 @@ void add(const Context& context, const AddArgs& args) {
 }
 
 void store_sum(const Context& context, const StoreSumArgs& args) {
-  with_type(args.out_dtype, [&](auto value) {
+  with_gradient_type<float>(args.out_dtype, [&](auto value) {
     using T = decltype(value);
     with_width<float>(is_vectored<float>(args.n, {args.sum, args.out}), [&](auto width) {
       launch(context, "store_sum", store_sum_kernel<T, width>, num_blocks(args.n, width), kThreads,
@@ -124,16 +124,18 @@ void store_sum(const Context& context, const StoreSumArgs& args) {
   });
 }
 
+// The sum is of fp32 or of the type that it is rounded to.
 void round_sum(const Context& context, const RoundSumArgs& args) {
-  with_type(args.sum_dtype, [&](auto sum) {
-    with_type(args.dtype, [&](auto value) {
+  with_type(args.dtype, [&](auto value) {
+    using T = decltype(value);
+    const auto start = [&](auto sum) {
       using S = decltype(sum);
-      using T = decltype(value);
-      using Wider = std::conditional_t<sizeof(S) == 4, S, T>;
-      const bool vectored = is_vectored<Wider>(args.columns, {args.sum, args.bias, args.out});
-      with_width<Wider>(vectored,
-                        [&](auto width) { launch_round_sum<S, T, width>(context, args); });
-    });
+      with_width<S>(is_vectored<S>(args.columns, {args.sum, args.bias, args.out}),
+                    [&](auto width) { launch_round_sum<S, T, width>(context, args); });
+    };
+    if (args.sum_dtype == args.dtype) return start(value);
+    if (args.sum_dtype != Dtype::kF32) refuse("a sum that is rounded is of fp32");
+    start(0.0f);
   });
 }
 

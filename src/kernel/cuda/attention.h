@@ -1,8 +1,8 @@
 // kernel/cuda/attention.h: the two that serve attention on a GPU, cuDNN and an own kernel.
 //
-// cuDNN is the fast one: bf16, whole rows. The own kernel takes everything: fp32, any head dim up
-// to 256, packed rows, dropout. attention.cpp chooses. Workspaces hold for either, since which GPU
-// there will be is not known when they are told.
+// cuDNN is the fast one: bf16 and fp16, whole rows. The own kernel takes everything: fp32, any head
+// dim up to 256, packed rows, dropout. attention.cpp chooses. Workspaces hold for either, since
+// which GPU there will be is not known when they are told.
 #pragma once
 
 #include <string>

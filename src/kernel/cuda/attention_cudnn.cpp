@@ -45,8 +45,13 @@ struct Shape {
   float scale;
   bool backward, padding_mask, deterministic;
   int device;
+  Dtype dtype;  // bf16 or fp16
 
-  std::array<int64_t, 12> key() const {
+  fe::DataType_t type() const {
+    return dtype == Dtype::kF16 ? fe::DataType_t::HALF : fe::DataType_t::BFLOAT16;
+  }
+  using Key = std::array<int64_t, 13>;
+  Key key() const {
     return {B,
             T,
             H,
@@ -58,11 +63,12 @@ struct Shape {
             backward,
             padding_mask,
             deterministic,
-            device};
+            device,
+            static_cast<int64_t>(dtype)};
   }
   std::string text() const {
-    return fmt::format("attention{} bf16 B {} T {} H {} G {} D {}", backward ? " gradient" : "", B,
-                       T, H, G, D);
+    return fmt::format("attention{} {} B {} T {} H {} G {} D {}", backward ? " gradient" : "",
+                       dtype_name(dtype), B, T, H, G, D);
   }
 };
 
@@ -146,7 +152,7 @@ Tensor heads(fe::graph::Graph& graph, const char* name, Id id, const Shape& shap
                           .set_uid(id)
                           .set_dim({shape.B, count, shape.T, shape.D})
                           .set_stride({shape.T * width, shape.D, width, 1})
-                          .set_data_type(fe::DataType_t::BFLOAT16));
+                          .set_data_type(shape.type()));
 }
 
 void set_output(const Tensor& tensor, Id id, const Shape& shape, int64_t count, int64_t width) {
@@ -154,7 +160,7 @@ void set_output(const Tensor& tensor, Id id, const Shape& shape, int64_t count, 
       .set_uid(id)
       .set_dim({shape.B, count, shape.T, shape.D})
       .set_stride({shape.T * width, shape.D, width, 1})
-      .set_data_type(fe::DataType_t::BFLOAT16);
+      .set_data_type(shape.type());
 }
 
 std::vector<int64_t> lse_dims(const Shape& shape) { return {shape.B, shape.H, shape.T, 1}; }
@@ -223,7 +229,7 @@ struct Plan {
 std::shared_ptr<Plan> build(const Shape& shape, cudnnHandle_t handle) {
   auto plan = std::make_shared<Plan>();
   fe::graph::Graph& graph = plan->graph;
-  graph.set_io_data_type(fe::DataType_t::BFLOAT16)
+  graph.set_io_data_type(shape.type())
       .set_intermediate_data_type(fe::DataType_t::FLOAT)
       .set_compute_data_type(fe::DataType_t::FLOAT);
   if (shape.backward) {
@@ -248,7 +254,7 @@ std::shared_ptr<Plan> build(const Shape& shape, cudnnHandle_t handle) {
 std::shared_ptr<const Plan> plan_of(const Shape& shape, cudnnHandle_t handle, cudaStream_t stream) {
   static std::mutex mutex;
   // Never destroyed: at the end of the program cuDNN may be gone before them.
-  static auto& plans = *new std::map<std::array<int64_t, 12>, std::shared_ptr<const Plan>>;
+  static auto& plans = *new std::map<Shape::Key, std::shared_ptr<const Plan>>;
   const std::lock_guard lock(mutex);
   std::shared_ptr<const Plan>& plan = plans[shape.key()];
   if (!plan) {
@@ -289,7 +295,7 @@ size_t lse_bytes(int64_t B, int64_t H, int64_t T) {
 // By shape alone. One position is not worth a graph, and cuDNN's backward refuses it.
 template <typename Args>
 bool may_take(const Args& args) {
-  return args.dtype == Dtype::kBf16 && !args.positions && !args.padding_attends && args.T > 1 &&
+  return args.dtype != Dtype::kF32 && !args.positions && !args.padding_attends && args.T > 1 &&
          args.dropout.rate == 0 &&  // its own draws know nothing of logical places
          args.D % 8 == 0 && args.D <= 256 && args.H % args.G == 0 &&
          attention_pieces(args.B, args.T, args.H, args.G, args.D).bytes > 0;
@@ -318,10 +324,11 @@ Shape shape_of(const Args& args, bool backward) {
           .backward = backward,
           .padding_mask = settings.padding_mask,
           .deterministic = settings.deterministic,
-          .device = current_device()};
+          .device = current_device(),
+          .dtype = args.dtype};
 }
 
-// Element `at` of bf16 memory that a graph takes as void*.
+// Element `at` of memory of 16 bits that a graph takes as void*.
 void* element(const void* data, int64_t at) {
   return const_cast<uint16_t*>(static_cast<const uint16_t*>(data) + at);
 }

@@ -4,8 +4,8 @@
 // kBlock. Both lie in shared memory as rows of a head; columns up to a multiple of 16 are filled
 // with zeros, and so are rows that do not exist. A warp's result (16, N) lies in registers as the
 // tensor cores lay it out (mma.h): c[n][0..3] are (r, 8n+c) (r, 8n+c+1) (r+8, ..) (r+8, ..) with r
-// = lane / 4 and c = 2 (lane % 4). bf16 is multiplied by tensor cores; fp32 by chains of fmaf, one
-// an element, in the order of the contracted index, into the same layout.
+// = lane / 4 and c = 2 (lane % 4). bf16 and fp16 are multiplied by tensor cores; fp32 by chains of
+// fmaf, one an element, in the order of the contracted index, into the same layout.
 #pragma once
 
 #include "kernel/cuda/mma.h"
@@ -93,9 +93,9 @@ __device__ void load_tile(Value* to, Rows<Value> rows, int first, int count, int
 }
 
 // c (16, 8 kTiles) += a (16, K) · b (8 kTiles, K) transposed; rows of both are contiguous.
-template <int kTiles>
-__device__ __forceinline__ void multiply_rows(float (&c)[kTiles][4], const Bf16* a, int lda,
-                                              const Bf16* b, int ldb, int K) {
+template <int kTiles, typename Value>
+__device__ __forceinline__ void multiply_rows(float (&c)[kTiles][4], const Value* a, int lda,
+                                              const Value* b, int ldb, int K) {
   const int lane = lane_of_warp();
   a += lane % 16 * lda + lane / 16 * 8;
   b += (lane % 8 + lane / 16 * 8) * ldb + lane / 8 % 2 * 8;
@@ -105,16 +105,16 @@ __device__ __forceinline__ void multiply_rows(float (&c)[kTiles][4], const Bf16*
 #pragma unroll
     for (int n = 0; n < kTiles; n += 2) {
       load_matrices(y, b + n * 8 * ldb + k);
-      mma_bf16(c[n], x, y[0], y[1]);
-      mma_bf16(c[n + 1], x, y[2], y[3]);
+      mma(Value{}, c[n], x, y[0], y[1]);
+      mma(Value{}, c[n + 1], x, y[2], y[3]);
     }
   }
 }
 
 // c (16, 8 kTiles) += a (16, kK) · b (kK, columns); columns of c past `columns` are left.
-template <int kK, int kTiles>
-__device__ __forceinline__ void multiply_columns(float (&c)[kTiles][4], const Bf16* a, int lda,
-                                                 const Bf16* b, int ldb, int columns) {
+template <int kK, int kTiles, typename Value>
+__device__ __forceinline__ void multiply_columns(float (&c)[kTiles][4], const Value* a, int lda,
+                                                 const Value* b, int ldb, int columns) {
   const int lane = lane_of_warp();
   a += lane % 16 * lda + lane / 16 * 8;
   b += lane % 16 * ldb + lane / 16 * 8;
@@ -126,8 +126,8 @@ __device__ __forceinline__ void multiply_columns(float (&c)[kTiles][4], const Bf
     for (int n = 0; n < kTiles; n += 2) {
       if (n * 8 >= columns) continue;
       load_matrices_transposed(y, b + k * ldb + n * 8);
-      mma_bf16(c[n], x, y[0], y[1]);
-      mma_bf16(c[n + 1], x, y[2], y[3]);
+      mma(Value{}, c[n], x, y[0], y[1]);
+      mma(Value{}, c[n + 1], x, y[2], y[3]);
     }
   }
 }
@@ -180,8 +180,9 @@ __device__ __forceinline__ void multiply_columns(float (&c)[kTiles][4], const fl
 }
 
 // A warp's (16, 8 kTiles) into its rows of shared memory, rounded to their type.
-__device__ __forceinline__ void put_pair(Bf16* to, float x, float y) {
-  *reinterpret_cast<uint32_t*>(to) = two_bf16(x, y);
+template <typename Value>
+__device__ __forceinline__ void put_pair(Value* to, float x, float y) {
+  *reinterpret_cast<uint32_t*>(to) = two_of(Value{}, x, y);
 }
 __device__ __forceinline__ void put_pair(float* to, float x, float y) {
   *reinterpret_cast<float2*>(to) = make_float2(x, y);

@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(kWarp* kWarps)
 
 void add_partials(const Context& context, const float* partials, int64_t rows, int64_t columns,
                   const ColumnParts& parts, Dtype dtype, bool accumulate) {
-  with_type(dtype, [&](auto gradient) {
+  with_gradient_type<float>(dtype, [&](auto gradient) {
     launch(context, "add_partials", add_partials_kernel<decltype(gradient)>,
            ceil_div(columns, kSide), dim3(kSide, kSide), 0, partials, rows, columns, parts,
            accumulate);

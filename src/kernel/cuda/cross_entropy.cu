@@ -105,9 +105,13 @@ __device__ __forceinline__ void scale_vector(T* at, Raw<T, kWidth> raw, float hi
   store(at, v);
 }
 
-// x <- exp(x - highest) * scale, less one at the target (negative: none), where x is at_target.
+// x <- exp(x - highest) * scale, less one at the target (negative: none), where x is at_target; all
+// times *factor, a power of two (null: 1).
 template <typename T>
-__device__ void scale_row(T* x, int V, int target, float at_target, float highest, float scale) {
+__device__ void scale_row(T* x, int V, int target, float at_target, float highest, float scale,
+                          const float* factor) {
+  const float times = factor ? *factor : 1.0f;
+  scale *= times;
   constexpr int kWidth = kPack<T>;
   const int step = blockDim.x;
   const int vectors = starts_aligned(x) ? V / kWidth : 0;
@@ -130,7 +134,7 @@ __device__ void scale_row(T* x, int V, int target, float at_target, float highes
   }
   if (target < 0) return;
   __syncthreads();
-  if (threadIdx.x == 0) store_one(x + target, expf(at_target - highest) * scale - 1.0f);
+  if (threadIdx.x == 0) store_one(x + target, expf(at_target - highest) * scale - times);
 }
 
 template <typename T>
@@ -159,7 +163,7 @@ __global__ void __launch_bounds__(kMaxThreads) cross_entropy_kernel(CrossEntropy
     args.losses[r] = logf(static_cast<float>(row.sum)) + (row.highest - at_target);
   }
   if (!args.with_gradient) return;
-  scale_row(x, V, target, at_target, row.highest, static_cast<float>(1.0 / row.sum));
+  scale_row(x, V, target, at_target, row.highest, static_cast<float>(1.0 / row.sum), args.factor);
 }
 
 template <typename T>
@@ -179,7 +183,8 @@ __global__ void __launch_bounds__(kMaxThreads) softmax_gradient_kernel(SoftmaxGr
   const int target = args.targets[r];
   const float at_target = target < 0 ? 0.0f : load_one(x + target);
   __syncthreads();  // the element is read before it is written
-  scale_row(x, static_cast<int>(args.V), target, at_target, args.highest[r], args.scale[r]);
+  scale_row(x, static_cast<int>(args.V), target, at_target, args.highest[r], args.scale[r],
+            args.factor);
 }
 
 // A function of V alone: it decides the order of the sum.

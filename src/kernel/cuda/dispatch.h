@@ -20,14 +20,26 @@ namespace weft::cuda {
 // More than a plan may have asked for (kernel/device_limits.h).
 [[noreturn]] inline void refuse(const char* what) { throw_bug(__FILE__, __LINE__, what); }
 
-// fn(float{}) or fn(Bf16{}).
+// fn(float{}), fn(Bf16{}) or fn(Half{}).
 template <typename Fn>
 void with_type(Dtype dtype, const Fn& fn) {
   if (dtype == Dtype::kBf16) {
     fn(Bf16{});
+  } else if (dtype == Dtype::kF16) {
+    fn(Half{});
   } else {
     fn(0.0f);
   }
+}
+
+// The same for the gradient of values of type T: that of fp16 is fp32, others may be bf16.
+template <typename T, typename Fn>
+void with_gradient_type(Dtype dtype, const Fn& fn) {
+  if constexpr (!std::is_same_v<T, Half>) {
+    if (dtype == Dtype::kBf16) return fn(Bf16{});
+  }
+  if (dtype != Dtype::kF32) refuse("gradients are of fp32, or of bf16 beside fp32 and bf16");
+  fn(0.0f);
 }
 
 // Whether rows of `columns` elements of T at these addresses can be read 16 bytes at a time (null

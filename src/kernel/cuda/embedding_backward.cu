@@ -140,7 +140,7 @@ void embedding_backward(const Context& context, const EmbeddingBackwardArgs& arg
   if (args.R > kMostPassTokens) refuse("the gradient of an embedding of too many tokens");
   const cudaStream_t stream = stream_of(context);
   if (!args.accumulate) {
-    const int64_t bytes = args.V * args.C * (args.grad_dtype == Dtype::kBf16 ? 2 : 4);
+    const int64_t bytes = args.V * args.C * dtype_bytes(args.grad_dtype);
     check(cudaMemsetAsync(args.dtable, 0, bytes, stream), "memset of an embedding's gradient");
   }
   const Gathered gathered = lay_out(args, context.workspace);
@@ -153,7 +153,7 @@ void embedding_backward(const Context& context, const EmbeddingBackwardArgs& arg
   const size_t shared = static_cast<size_t>(ceil_div(args.R, kBits)) * sizeof(unsigned);
   with_type(args.dtype, [&](auto value) {
     using T = decltype(value);
-    with_type(args.grad_dtype, [&](auto gradient) {
+    with_gradient_type<T>(args.grad_dtype, [&](auto gradient) {
       with_width<T>(is_vectored<T>(args.C, {args.dout, args.dtable}), [&](auto width) {
         const int64_t threads =
             std::min<int64_t>(kThreads, ceil_div(args.C, width * kWarp) * kWarp);

@@ -118,7 +118,8 @@ __global__ void __launch_bounds__(kThreads) norm_kernel(NormArgs args) {
   for (int i = threadIdx.x; i < kLimbs; i += kThreads) limbs[i] = args.limbs[i];
   __syncthreads();
   if (threadIdx.x != 0) return;
-  const double per_token = 1.0 / args.scalars->target_tokens;
+  double per_token = 1.0 / args.scalars->target_tokens;
+  if (args.loss_scale) per_token /= args.loss_scale->factor;
   const double norm = sqrt(value_of(limbs)) * per_token;
   double clip = 1.0;
   if (args.scalars->clip_norm > 0) {
@@ -127,6 +128,10 @@ __global__ void __launch_bounds__(kThreads) norm_kernel(NormArgs args) {
   }
   *args.norm = norm;
   *args.scale = static_cast<float>(clip * per_token);
+  if (!args.loss_scale) return;
+  const bool overflowed = !(norm < INFINITY);                  // NaN too
+  if (overflowed) *args.scale = __uint_as_float(0x7fc00000u);  // NaN
+  *args.loss_scale = next_loss_scale(*args.loss_scale, overflowed);
 }
 
 }  // namespace

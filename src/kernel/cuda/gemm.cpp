@@ -192,9 +192,9 @@ size_t gemm_workspace(const GemmArgs& args, int) {
 }
 
 void gemm(const Context& context, const GemmArgs& args) {
-  ensure((args.dtype == Dtype::kF32 || args.dtype == Dtype::kBf16) &&
+  ensure((args.dtype == Dtype::kF32 || dtype_bytes(args.dtype) == 2) &&
              (args.c_dtype == Dtype::kF32 || args.c_dtype == args.dtype),
-         "a GPU's products are of fp32 or bf16, and end in the same or in fp32");
+         "a GPU's products are of fp32, bf16 or fp16, and end in the same or in fp32");
   ensure(context.workspace_bytes >= gemm_workspace(args, 1), "too little workspace for a product");
   std::byte* workspace = aligned(context.workspace);
   thread_local std::vector<GemmStep> steps;  // its memory is used again

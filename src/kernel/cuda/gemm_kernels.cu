@@ -132,9 +132,16 @@ void pack_parts(const Context& context, const PackCall& call) {
 }
 
 void add_up(const Context& context, const SumCall& call) {
+  // Of out and bias one may be fp32 and the other not.
   with_type(call.out_dtype, [&](auto out) {
-    with_type(call.bias_dtype,
-              [&](auto bias) { start_sum<decltype(out), decltype(bias)>(context, call); });
+    using Out = decltype(out);
+    const auto start = [&](auto bias) { start_sum<Out, decltype(bias)>(context, call); };
+    if constexpr (std::is_same_v<Out, float>) {
+      with_type(call.bias_dtype, start);
+    } else {
+      if (call.bias_dtype == call.out_dtype) return start(out);
+      start(0.0f);
+    }
   });
 }
 

@@ -6,9 +6,9 @@
 // as it is: begun at +0 it is never -0.
 #include <cstdint>
 
+#include "kernel/cuda/dispatch.h"
 #include "kernel/cuda/gemm_own.h"
 #include "kernel/cuda/launch.h"
-#include "kernel/cuda/values.h"
 
 namespace weft::cuda {
 namespace {
@@ -174,10 +174,11 @@ void start(const Context& context, const LtCall& call) {
 }  // namespace
 
 void own_product(const Context& context, const LtCall& call) {
-  const bool is_bf16 = call.problem.dtype == Dtype::kBf16;
-  if (!is_bf16) return start<float, float>(context, call);
-  if (call.problem.d_dtype == Dtype::kF32) return start<Bf16, float>(context, call);
-  start<Bf16, Bf16>(context, call);
+  with_type(call.problem.dtype, [&](auto value) {
+    using In = decltype(value);
+    if (call.problem.d_dtype == Dtype::kF32) return start<In, float>(context, call);
+    start<In, In>(context, call);
+  });
 }
 
 }  // namespace weft::cuda

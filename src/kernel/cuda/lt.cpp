@@ -57,7 +57,9 @@ LtAlgorithm algorithm_of(const cublasLtMatmulHeuristicResult_t& result) {
 cudaDataType_t type_of(Dtype dtype) {
   if (dtype == Dtype::kF32) return CUDA_R_32F;
   if (dtype == Dtype::kBf16) return CUDA_R_16BF;
-  throw BugError(fmt::format("a GPU's products are of fp32 or bf16, not {}", dtype_name(dtype)));
+  if (dtype == Dtype::kF16) return CUDA_R_16F;
+  throw BugError(
+      fmt::format("a GPU's products are of fp32, bf16 or fp16, not {}", dtype_name(dtype)));
 }
 
 template <typename T>

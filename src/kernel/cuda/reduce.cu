@@ -1,6 +1,7 @@
 // kernel/cuda/reduce.cu: sums and maxima over ranks, in the tree of comm/comm.h.
 #include "kernel/cuda/launch.h"
 #include "kernel/cuda/ops.h"
+#include "kernel/cuda/values.h"
 
 namespace weft::cuda {
 namespace {
@@ -27,18 +28,12 @@ struct AsInt64 {
   static __device__ int64_t load(const int64_t* at) { return *at; }
   static __device__ void store(int64_t* at, int64_t v) { *at = v; }
 };
-struct AsBf16 {
-  using Element = uint16_t;
+template <typename T>
+struct AsShort {  // bf16 or fp16
+  using Element = T;
   using Value = float;
-  static __device__ float load(const uint16_t* at) {
-    return __uint_as_float(static_cast<unsigned>(*at) << 16);
-  }
-  static __device__ void store(uint16_t* at, float v) {
-    const unsigned bits = __float_as_uint(v);
-    const bool is_nan = (bits & 0x7fffffffu) > 0x7f800000u;
-    const unsigned rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
-    *at = static_cast<uint16_t>(is_nan ? (bits >> 16) | 0x40u : rounded);
-  }
+  static __device__ float load(const T* at) { return load_one(at); }
+  static __device__ void store(T* at, float v) { store_one(at, v); }
 };
 
 template <typename V>
@@ -90,8 +85,10 @@ void reduce_tree(const Context& context, const ReduceTreeArgs& args) {
       return start(reduce_kernel<AsDouble>);
     case Dtype::kI64:
       return start(reduce_kernel<AsInt64>);
+    case Dtype::kF16:
+      return start(reduce_kernel<AsShort<Half>>);
     default:
-      return start(reduce_kernel<AsBf16>);
+      return start(reduce_kernel<AsShort<Bf16>>);
   }
 }
 

@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(kWarp* kWarps) squares_list_kernel(const Span*
 }  // namespace
 
 void squares(const Context& context, const SquaresArgs& args) {
-  with_type(args.dtype, [&](auto value) {
+  with_gradient_type<float>(args.dtype, [&](auto value) {
     launch(context, "squares", squares_kernel<decltype(value)>, ceil_div(args.n, kBlock),
            dim3(kWarp, kWarps), 0, args);
   });
@@ -101,7 +101,7 @@ int64_t squares_table(const SquaresItem* items, int64_t count, std::byte* table)
 }
 
 void squares_list(const Context& context, const SquaresListArgs& args) {
-  with_type(args.dtype, [&](auto value) {
+  with_gradient_type<float>(args.dtype, [&](auto value) {
     launch(context, "squares_list", squares_list_kernel<decltype(value)>, args.num_blocks,
            dim3(kWarp, kWarps), 0, reinterpret_cast<const Span*>(args.table));
   });

@@ -26,7 +26,7 @@ void cross_entropy(const Context&, const CrossEntropyArgs& args) {
     for (int64_t v = 0; args.with_gradient && v < args.V; ++v) {
       const double p = std::exp(get(args.logits, args.dtype, base + v) - lse);
       const double gradient = target < 0 ? 0.0 : p - (v == target ? 1.0 : 0.0);
-      put(args.logits, args.dtype, base + v, gradient);
+      put(args.logits, args.dtype, base + v, gradient * (args.factor ? *args.factor : 1.0));
     }
   }
 }
@@ -47,7 +47,8 @@ void softmax_gradient(const Context&, const SoftmaxGradientArgs& args) {
     for (int64_t v = 0; v < args.V; ++v) {
       const int64_t at = r * args.ld + v;
       const double p = std::exp(get(args.logits, args.dtype, at) - args.highest[r]) * args.scale[r];
-      put(args.logits, args.dtype, at, p - (v == args.targets[r] ? 1.0 : 0.0));
+      const double gradient = p - (v == args.targets[r] ? 1.0 : 0.0);
+      put(args.logits, args.dtype, at, gradient * (args.factor ? *args.factor : 1.0));
     }
   }
 }

@@ -11,8 +11,9 @@ inline void put(void* data, Dtype dtype, int64_t i, double v) {
 }
 // v as it would be after a trip through memory.
 inline double rounded(Dtype dtype, double v) {
-  const float f = static_cast<float>(v);
-  return dtype == Dtype::kBf16 ? to_float(to_bf16(f)) : f;
+  float stored;  // has room for them all
+  put(&stored, dtype, 0, v);
+  return get(&stored, dtype, 0);
 }
 
 void gemm(const Context& context, const GemmArgs& args);

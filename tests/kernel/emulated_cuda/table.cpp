@@ -4,6 +4,8 @@
 // program built with CUDA can hold both.
 #include "tests/kernel/emulated_cuda/table.h"
 
+#include <vector>
+
 #include "base/error.h"
 #include "kernel/cpu/level.h"
 #include "kernel/cuda/attention.h"
@@ -22,13 +24,86 @@ const Kernels& best_level() {
   static const Kernels& best = *find_kernels(available_levels().back());
   return best;
 }
+size_t gemm_workspace(const GemmArgs& args, int) {
+  GemmArgs wide = args;  // fp16's are of fp32
+  if (args.dtype == Dtype::kF16) wide.dtype = wide.c_dtype = Dtype::kF32;
+  return best_level().gemm_workspace(wide, 1);
+}
+
+// A stack's rows as fp32, one part behind the other.
+class Widened {
+ public:
+  Widened(const Stack& stack, int64_t columns, Dtype dtype) : stack_(stack), columns_(columns) {
+    int64_t rows = 0;
+    for (int p = 0; p < stack.count; ++p) rows += stack.rows[p];
+    values_.resize(static_cast<size_t>(rows * columns));
+    wide_ = stack;
+    wide_.ld = columns;
+    each_row([&](int p, int64_t from, float* to) {
+      for (int64_t i = 0; i < columns; ++i) to[i] = load_element(stack_.part[p], dtype, from + i);
+    });
+    float* at = values_.data();
+    for (int p = 0; p < stack.count; at += stack.rows[p++] * columns) wide_.part[p] = at;
+  }
+  const Stack& stack() const { return wide_; }
+  void store(Dtype dtype) {
+    each_row([&](int p, int64_t to, const float* from) {
+      for (int64_t i = 0; i < columns_; ++i) store_element(stack_.part[p], dtype, to + i, from[i]);
+    });
+  }
+
+ private:
+  template <typename Fn>
+  void each_row(const Fn& fn) {
+    float* at = values_.data();
+    for (int p = 0; p < stack_.count; ++p) {
+      for (int64_t r = 0; r < stack_.rows[p]; ++r, at += columns_) fn(p, r * stack_.ld, at);
+    }
+  }
+  Stack stack_, wide_;
+  int64_t columns_;
+  std::vector<float> values_;
+};
+
+Stack one_part(const void* data, int64_t rows, int64_t ld) {
+  Stack s;
+  s.part[0] = const_cast<void*>(data);
+  s.rows[0] = rows;
+  s.count = 1;
+  s.ld = ld;
+  return s;
+}
+
+// fp16: the fp32 product of the same numbers, rounded once.
+void half_gemm(const Context& c, const GemmArgs& args) {
+  GemmArgs wide = args;
+  Widened a(one_part(args.a, args.a_transposed ? args.K : args.M, args.lda),
+            args.a_transposed ? args.M : args.K, Dtype::kF16);
+  Widened b(args.b, args.b_transposed ? args.K : args.N, Dtype::kF16);
+  Widened out(args.c, args.N, args.c_dtype);
+  std::vector<Widened> biases;
+  biases.reserve(kMaxParts);
+  for (int p = 0; p < kMaxParts; ++p) {
+    if (!args.bias[p]) continue;
+    const int64_t columns = args.b_transposed ? args.b.rows[p] : args.N;
+    biases.emplace_back(one_part(args.bias[p], 1, columns), columns, Dtype::kF16);
+    wide.bias[p] = biases.back().stack().part[0];
+  }
+  wide.dtype = wide.c_dtype = Dtype::kF32;
+  wide.a = a.stack().part[0];
+  wide.lda = a.stack().ld;
+  wide.b = b.stack();
+  wide.c = out.stack();
+  best_level().gemm(c, wide);
+  out.store(args.c_dtype);
+}
+
 void gemm(const Context& context, const GemmArgs& args) {
   thread_local ThreadPool one(1);
   Context c = context;
   c.pool = &one;
-  best_level().gemm(c, args);
+  args.dtype == Dtype::kF16 ? half_gemm(c, args) : best_level().gemm(c, args);
 }
-size_t gemm_workspace(const GemmArgs& args, int) { return best_level().gemm_workspace(args, 1); }
 
 }  // namespace
 

@@ -1,0 +1,33 @@
+// train/loss_scaling.h: fp16's loss scale as the host knows it: told, saved and taken up again.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "base/json.h"
+#include "tensor/loss_scale.h"
+#include "train/engine.h"
+#include "train/record.h"
+
+namespace weft {
+
+class LossScaling {
+ public:
+  LossScaling(const RunConfig& config, const Engine& engine);
+  bool is_on() const { return now_.has_value(); }
+
+  // Of state.json. One of another precision has none: the run file's is taken.
+  void load(const Json& state, Engine* engine);
+  void save(Json* state) const;
+
+  // A step's norm, and the scale that the device has for the next. False: the gradients were not
+  // finite, the step changed nothing and does not count; it is told. At the least scale there is
+  // nothing left to try, and the norm is for the caller to judge.
+  [[nodiscard]] bool take(double norm, const LossScale& next, StepMetrics* line, RunRecord* record);
+  int64_t skipped() const { return now_ ? now_->skipped : 0; }  // steps of the run
+
+ private:
+  std::optional<LossScale> now_;  // the next step's
+};
+
+}  // namespace weft

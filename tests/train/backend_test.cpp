@@ -1,0 +1,48 @@
+// tests/train/backend_test.cpp: which GPU takes which type, and what the CPU does not.
+#include "train/backend.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "base/error.h"
+
+namespace weft {
+namespace {
+
+std::string refusal(const std::function<void()>& fn) {
+  try {
+    fn();
+  } catch (const UserError& e) {
+    return std::string(e.what()) + " " + e.hint();
+  }
+  return "";
+}
+
+TEST(Backend, Bf16NeedsCapability8) {
+  const CudaInfo::Gpu turing{"Tesla T4", int64_t{16} << 30, 7, 5}, ampere{"A100", 0, 8, 0};
+  const std::string message = refusal([&] { check_precision("bf16", turing); });
+  for (const char* part : {"Tesla T4", "7.5", "bf16 needs 8.0", "fp16 or fp32"})
+    EXPECT_NE(message.find(part), std::string::npos) << part << " in: " << message;
+  for (const char* precision : {"fp16", "fp32"})
+    EXPECT_NO_THROW(check_precision(precision, turing));
+  for (const char* precision : {"fp16", "bf16", "fp32"})
+    EXPECT_NO_THROW(check_precision(precision, ampere));
+}
+
+TEST(Backend, Fp16NeedsAGpu) {
+  RunConfig c;
+  c.launch.device = "cpu";
+  c.train.precision = "fp16";
+  for (const auto& fn : {std::function<void()>([&] { check_backend(c); }),
+                         std::function<void()>([&] { choose_kernels(c); }),
+                         std::function<void()>([&] { open_backend(c, 0); })}) {
+    const std::string message = refusal(fn);
+    EXPECT_NE(message.find("fp16, which needs a GPU"), std::string::npos) << message;
+  }
+  c.train.precision = "bf16";
+  EXPECT_NO_THROW(check_backend(c));
+}
+
+}  // namespace
+}  // namespace weft
