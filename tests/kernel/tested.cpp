@@ -1,6 +1,7 @@
 // tests/kernel/tested.cpp: levels, the emulated GPU and the real one, as tables to be tested.
 #include "tests/kernel/tested.h"
 
+#include <cstdlib>
 #include <memory_resource>
 
 #include "kernel/cpu/level.h"
@@ -76,17 +77,26 @@ const DeviceKernels& gpu_device_kernels() {
   return table;
 }
 
+// Where a GPU's time is short: what runs on the CPU is tested elsewhere.
+bool is_gpu_alone() {
+  const char* set = std::getenv("WEFT_TEST_GPU_ALONE");
+  return gpu() && set && *set;
+}
+
 }  // namespace
 
 const std::vector<const Kernels*>& tested_kernels(Dtype dtype) {
   static const std::vector<const Kernels*> gpus = [] {
-    std::vector<const Kernels*> all = {&emulated_kernels()};
+    std::vector<const Kernels*> all;
+    if (!is_gpu_alone()) all.push_back(&emulated_kernels());
     if (gpu()) all.push_back(&gpu_kernels());
     return all;
   }();
   static const std::vector<const Kernels*> list = [] {
     std::vector<const Kernels*> all;
-    for (const char* name : available_levels()) all.push_back(find_kernels(name));
+    for (const char* name : available_levels()) {
+      if (!is_gpu_alone()) all.push_back(find_kernels(name));
+    }
     all.insert(all.end(), gpus.begin(), gpus.end());
     return all;
   }();
@@ -95,7 +105,8 @@ const std::vector<const Kernels*>& tested_kernels(Dtype dtype) {
 
 const std::vector<TestedDevice>& tested_devices() {
   static const std::vector<TestedDevice> list = [] {
-    std::vector<TestedDevice> all = {{"cuda_emulated", &emulated_device_kernels()}};
+    std::vector<TestedDevice> all;
+    if (!is_gpu_alone()) all.push_back({"cuda_emulated", &emulated_device_kernels()});
     if (gpu()) all.push_back({"cuda", &gpu_device_kernels()});
     return all;
   }();

@@ -1,8 +1,9 @@
 // tests/kernel/tested.h: the back ends that the kernel tests compare with ref, and their memory.
 //
 // These are the levels of this CPU, the GPU's kernels as emulated on it, and a GPU where the
-// program was built for one and finds it. A GPU follows pointers into pinned memory, so the tests
-// keep their tensors there and need not know whose kernel they call.
+// program was built for one and finds it: that one alone where WEFT_TEST_GPU_ALONE is set. A GPU
+// follows pointers into pinned memory, so the tests keep their tensors there and need not know
+// whose kernel they call.
 #pragma once
 
 #include <cstddef>
