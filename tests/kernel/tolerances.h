@@ -33,14 +33,14 @@ inline constexpr Tolerance kAttentionBf16 = {9e-3, 2e-3};
 inline constexpr Tolerance kAttentionHalf = {1.2e-3, 2.5e-4};  // the same with 2^-12
 
 inline Tolerance tolerance_of(Dtype dtype) {
-  return dtype == Dtype::kBf16   ? kBf16Tolerance
+  return dtype == Dtype::kBf16  ? kBf16Tolerance
          : dtype == Dtype::kF16 ? kHalfTolerance
-                                 : kFloatTolerance;
+                                : kFloatTolerance;
 }
 inline Tolerance attention_tolerance(Dtype dtype) {
-  return dtype == Dtype::kBf16   ? kAttentionBf16
+  return dtype == Dtype::kBf16  ? kAttentionBf16
          : dtype == Dtype::kF16 ? kAttentionHalf
-                                 : kAttentionFloat;
+                                : kAttentionFloat;
 }
 
 // Central differences in fp32 inputs, float64 inside ref: outputs are stored in fp32, so a

@@ -129,7 +129,7 @@ __global__ void __launch_bounds__(kThreads) norm_kernel(NormArgs args) {
   *args.norm = norm;
   *args.scale = static_cast<float>(clip * per_token);
   if (!args.loss_scale) return;
-  const bool overflowed = !(norm < INFINITY);  // NaN too
+  const bool overflowed = !(norm < INFINITY);                  // NaN too
   if (overflowed) *args.scale = __uint_as_float(0x7fc00000u);  // NaN
   *args.loss_scale = next_loss_scale(*args.loss_scale, overflowed);
 }

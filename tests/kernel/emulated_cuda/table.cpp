@@ -40,8 +40,7 @@ class Widened {
     wide_ = stack;
     wide_.ld = columns;
     each_row([&](int p, int64_t from, float* to) {
-      for (int64_t i = 0; i < columns; ++i)
-        to[i] = load_element(stack_.part[p], dtype, from + i);
+      for (int64_t i = 0; i < columns; ++i) to[i] = load_element(stack_.part[p], dtype, from + i);
     });
     float* at = values_.data();
     for (int p = 0; p < stack.count; at += stack.rows[p++] * columns) wide_.part[p] = at;
