@@ -1,7 +1,7 @@
 # Makefile: the commands of the house. Each first installs what it lacks (tools/setup.sh).
 JOBS ?= $(shell nproc)
 
-.PHONY: build test test-gpu bench-gpu tests quickstart interop sanitize bench lint format setup clean
+.PHONY: build test test-gpu bench-gpu gpu-bundle tests quickstart interop sanitize bench lint format setup clean
 
 build: setup                   ## the program: build/weft
 	@mkdir -p build && cmake --preset release >build/configure.log 2>&1 || { cat build/configure.log; exit 1; }
@@ -39,6 +39,9 @@ test-gpu:                      ## what needs a GPU: kernels, golden runs, ranks 
 
 bench-gpu:                     ## weft beside torch.compile on a GPU; MODEL=qwen2.5-0.5b|qwen2.5-0.5b-long|qwen2-7b
 	@tools/gpu.sh bench $(MODEL)
+
+gpu-bundle:                    ## gpu-bundle/: what these two need where CUDA and PyTorch are all there is; ARCH=amd64|arm64
+	@tools/gpu.sh bundle $(ARCH)
 
 lint:                          ## format, rooms, clang-tidy on what changed
 	@tools/setup.sh lint

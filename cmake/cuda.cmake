@@ -12,14 +12,22 @@ if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know that nv
   set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
 endif()
 
-find_library(WEFT_CUDNN_LIBRARY cudnn HINTS ${CUDAToolkit_LIBRARY_DIR} ${CUDAToolkit_LIBRARY_ROOT}/lib)
-find_path(WEFT_CUDNN_HEADERS cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+# Headers of cuDNN and NCCL (the libraries are loaded when they are needed): CUDA's own folder, the
+# system's, then those of NVIDIA's Python packages.
+execute_process(COMMAND python3 -c "import importlib.util as u; s = u.find_spec('nvidia'); print(*(s.submodule_search_locations if s else []), sep=';')"
+  OUTPUT_VARIABLE weft_nvidia_folders OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+set(weft_cudnn_folders ${weft_nvidia_folders})
+list(TRANSFORM weft_cudnn_folders APPEND /cudnn)
+set(weft_nccl_folders ${weft_nvidia_folders})
+list(TRANSFORM weft_nccl_folders APPEND /nccl)
+find_path(WEFT_CUDNN_HEADERS cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS}
+  PATHS ${weft_cudnn_folders} PATH_SUFFIXES include)
 # The frontend's headers: where tools/setup.sh cuda has put them, or a folder given by hand.
 if(NOT WEFT_CUDNN_FRONTEND)
   execute_process(COMMAND ${CMAKE_SOURCE_DIR}/tools/setup.sh cudnn-folder
     OUTPUT_VARIABLE WEFT_CUDNN_FRONTEND OUTPUT_STRIP_TRAILING_WHITESPACE)
 endif()
-if(WEFT_CUDNN_LIBRARY AND WEFT_CUDNN_HEADERS AND EXISTS "${WEFT_CUDNN_FRONTEND}/cudnn_frontend.h")
+if(WEFT_CUDNN_HEADERS AND EXISTS "${WEFT_CUDNN_FRONTEND}/cudnn_frontend.h")
   set(weft_cudnn_found ON)
 else()
   set(weft_cudnn_found OFF)
@@ -31,7 +39,8 @@ if(WEFT_CUDNN AND NOT weft_cudnn_found)
 endif()
 message(STATUS "attention of cuDNN: ${WEFT_CUDNN} (frontend: ${WEFT_CUDNN_FRONTEND})")
 
-find_path(WEFT_NCCL_HEADERS nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+find_path(WEFT_NCCL_HEADERS nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS}
+  PATHS ${weft_nccl_folders} PATH_SUFFIXES include)
 
 add_library(weft_gpu INTERFACE)
 target_link_libraries(weft_gpu INTERFACE CUDA::cudart)

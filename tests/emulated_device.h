@@ -28,6 +28,7 @@ class EmulatedDevice : public Device {
   }
   Exported export_memory(std::byte* memory) override { return {{}, memory, 0}; }
   std::byte* import_memory(const Exported& exported) override { return exported.here; }
+  void drop_memory(const Exported&) override {}
   void wait() override {}
   void set_watch(Watch) override {}
   std::unique_ptr<Moment> make_moment() override { return host_device().make_moment(); }

@@ -1,16 +1,19 @@
 // tests/fake_device.h: a GPU of the tests: host memory, and two queues worked off by threads.
 //
 // Work is done later than it was queued, as on a GPU: what lacks an order between the queues fails
-// now and then, and the thread sanitizer sees it. A recording keeps the function and calls it
-// again. With a log, it tells what was queued where.
+// now and then, and the thread sanitizer sees it. A recording keeps what was queued, with the
+// arguments that it had then: what the host changes later does not reach a replay. With a log, it
+// tells what was queued where. With a fault it fails as a GPU does, from some call on.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -19,12 +22,20 @@
 #include <vector>
 
 #include "base/error.h"
+#include "tensor/cuda_error.h"
 #include "tensor/device.h"
 
 namespace weft::testing {
 
 class FakeQueue {
  public:
+  // Not null: what is pushed is not done but kept here.
+  using Keep = std::function<void(FakeQueue*, std::function<void()>)>;
+  void set_keep(Keep keep) {
+    const std::lock_guard lock(mutex_);
+    keep_ = std::move(keep);
+  }
+
   FakeQueue() : thread_([this] { work(); }) {}
   ~FakeQueue() {
     push([this] { stop_ = true; });
@@ -35,6 +46,7 @@ class FakeQueue {
 
   void push(std::function<void()> task) {
     const std::lock_guard lock(mutex_);
+    if (keep_) return keep_(this, std::move(task));
     tasks_.push_back(std::move(task));
     ++pushed_;
     changed_.notify_all();
@@ -67,6 +79,7 @@ class FakeQueue {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::function<void()>> tasks_;
+  Keep keep_;
   int64_t pushed_ = 0, done_ = 0;
   bool stop_ = false;  // of the thread
   std::thread thread_;
@@ -82,6 +95,7 @@ class FakeDevice : public Device {
   void use(Queue queue) override { in_use_ = queue; }
 
   std::byte* take(int64_t bytes) override {
+    note("take");
     constexpr std::align_val_t kLine{64};
     const auto size = static_cast<size_t>(bytes);
     auto* memory = static_cast<std::byte*>(::operator new(size, kLine));
@@ -91,6 +105,10 @@ class FakeDevice : public Device {
   }
   // As a GPU does: nothing that is queued can use it any more.
   void give_back(std::byte* memory, int64_t bytes) override {
+    {
+      const std::lock_guard lock(mappings().mutex);
+      if (mappings().open[memory] > 0) ++mappings().num_freed_too_early;
+    }
     for (FakeQueue& queue : queues_) {
       while (!queue.wait_for(queue.pushed(), 1000)) {
       }
@@ -104,22 +122,49 @@ class FakeDevice : public Device {
   int64_t taken_bytes() const { return taken_; }
 
   void write(void* to, const void* from, int64_t bytes) override {
+    note("write");
     std::memcpy(to, from, static_cast<size_t>(bytes));
   }
   void read(void* to, const void* from, int64_t bytes) override {
+    note("read");
     wait();
     std::memcpy(to, from, static_cast<size_t>(bytes));
   }
   void copy(void* to, const void* from, int64_t bytes) override {
     tell("copy");
-    if (to != from) queue().push([=] { std::memmove(to, from, static_cast<size_t>(bytes)); });
+    note("copy");
+    const auto pause = std::chrono::milliseconds(copy_ms);
+    queue().push([=] {
+      if (to != from) std::memmove(to, from, static_cast<size_t>(bytes));
+      if (pause.count() > 0) std::this_thread::sleep_for(pause);
+    });
   }
 
   // Ranks are threads of one process.
   Exported export_memory(std::byte* memory) override { return {{}, memory, 0}; }
-  std::byte* import_memory(const Exported& exported) override { return exported.here; }
+  std::byte* import_memory(const Exported& exported) override {
+    const std::lock_guard lock(mappings().mutex);
+    ++mappings().open[exported.here];
+    return exported.here;
+  }
+  void drop_memory(const Exported& exported) override {
+    const std::lock_guard lock(mappings().mutex);
+    --mappings().open[exported.here];
+  }
+  // Of all fake devices: memory that others have mapped, and how often such was given back.
+  struct Mappings {
+    std::mutex mutex;
+    std::map<const std::byte*, int> open;
+    int num_freed_too_early = 0;
+  };
+  static Mappings& mappings() {
+    static Mappings all;
+    return all;
+  }
 
   void wait() override {
+    note("wait");
+    ensure(!recording_, "the host waits while work is recorded");
     for (FakeQueue& queue : queues_) wait_for(queue, queue.pushed());
   }
   void set_watch(Watch watch) override { watch_ = std::move(watch); }
@@ -127,10 +172,36 @@ class FakeDevice : public Device {
     return std::make_unique<FakeMoment>(this, num_moments_++);
   }
   std::unique_ptr<Recording> record(const std::function<void()>& work) override {
+    auto made = std::make_unique<FakeRecording>(this);
+    recording_ = made.get();
+    for (FakeQueue& queue : queues_) {
+      queue.set_keep([made = made.get()](FakeQueue* at, std::function<void()> task) {
+        made->steps.push_back({at, std::move(task), nullptr, false});
+      });
+    }
+    try {
+      work();
+    } catch (...) {
+      end_recording();
+      throw;
+    }
+    end_recording();
     ++num_recorded;
-    return std::make_unique<FakeRecording>(work);
+    return made;
   }
   int num_recorded = 0;
+  int64_t copy_ms = 0;  // that every copy takes: a long pass
+  // From the call of that number and kind on (take, write, read, copy, wait, moment, replay), every
+  // call fails.
+  struct Fault {
+    std::string call;
+    int64_t number = 1;
+    const char* error = "cudaErrorIllegalAddress";
+    int gpu = 0;
+  };
+  Fault fault;
+  std::function<void()> on_fault;                                       // instead of the error
+  void count_calls_in(std::atomic<int64_t>* count) { count_ = count; }  // those of the fault's kind
   // A fault: no moment holds a queue back, and the lane is slow.
   bool is_careless = false;
   int64_t num_queued(Queue queue) { return queues_[static_cast<size_t>(queue)].pushed(); }
@@ -150,19 +221,31 @@ class FakeDevice : public Device {
     FakeMoment(FakeDevice* device, int number) : device_(device), number_(number) {}
     void set() override {
       device_->tell("set " + std::to_string(number_));
-      queue_ = &device_->queue();
-      place_ = queue_->pushed();
+      if (device_->recording_) return device_->recording_->add(this, true);
+      set_in(&device_->queue());
     }
     void wait() override {
+      device_->note("moment");
       if (queue_) device_->wait_for(*queue_, place_);
     }
     void hold() override {
       device_->tell("hold " + std::to_string(number_));
-      if (device_->is_careless && device_->in_use_ == Queue::kLane) {
-        device_->queue().push([] { std::this_thread::sleep_for(std::chrono::milliseconds(2)); });
+      if (device_->recording_) {
+        if (queue_ || device_->recording_->has(this)) device_->recording_->add(this, false);
+        return;
+      }
+      hold_in(&device_->queue());
+    }
+    void set_in(FakeQueue* queue) {
+      queue_ = queue;
+      place_ = queue->pushed();
+    }
+    void hold_in(FakeQueue* waiting) {
+      if (device_->is_careless && waiting == &device_->queues_[1]) {
+        waiting->push([] { std::this_thread::sleep_for(std::chrono::milliseconds(2)); });
       }
       if (!queue_ || device_->is_careless) return;
-      device_->queue().push([queue = queue_, place = place_] {
+      waiting->push([queue = queue_, place = place_] {
         while (!queue->wait_for(place, 1000)) {
         }
       });
@@ -175,14 +258,58 @@ class FakeDevice : public Device {
     int64_t place_ = 0;
   };
 
+  // What was queued, in order: tasks, and moments set and held.
   class FakeRecording : public Recording {
    public:
-    explicit FakeRecording(std::function<void()> work) : work_(std::move(work)) {}
-    void replay() override { work_(); }
+    explicit FakeRecording(FakeDevice* device) : device_(device) {}
+    void replay() override {
+      device_->note("replay");
+      for (const Step& step : steps) {
+        if (!step.moment) {
+          step.queue->push(step.task);
+        } else if (step.is_set) {
+          step.moment->set_in(step.queue);
+        } else {
+          step.moment->hold_in(step.queue);
+        }
+      }
+    }
+    void add(FakeMoment* moment, bool is_set) {
+      // As a GPU does: a recording waits for nothing outside it.
+      ensure(is_set || has(moment), "a recording is held by a moment that is not part of it");
+      steps.push_back({&device_->queue(), {}, moment, is_set});
+    }
+    bool has(const FakeMoment* moment) const {
+      return std::any_of(steps.begin(), steps.end(),
+                         [&](const Step& s) { return s.moment == moment && s.is_set; });
+    }
+
+    struct Step {
+      FakeQueue* queue;
+      std::function<void()> task;
+      FakeMoment* moment;  // null: a task
+      bool is_set;
+    };
+    std::vector<Step> steps;
 
    private:
-    std::function<void()> work_;
+    FakeDevice* device_;
   };
+
+  void end_recording() {
+    for (FakeQueue& queue : queues_) queue.set_keep(nullptr);
+    recording_ = nullptr;
+  }
+
+  void note(const char* call) {
+    if (fault.call == call) {
+      if (count_) ++*count_;
+      if (++num_calls_ == fault.number) is_lost_ = true;
+    }
+    if (!is_lost_) return;
+    if (on_fault) on_fault();
+    throw_cuda_error(fault.error, "a fault of the test", fault.gpu, call);
+  }
 
   FakeQueue& queue() const { return queues_[static_cast<size_t>(in_use_)]; }
   void wait_for(FakeQueue& queue, int64_t number) const {
@@ -197,7 +324,10 @@ class FakeDevice : public Device {
   std::vector<std::string>* log_;
   Queue in_use_ = Queue::kMain;
   int num_moments_ = 0;
-  std::atomic<int64_t> taken_{0};
+  std::atomic<int64_t> taken_{0}, num_calls_{0};
+  std::atomic<bool> is_lost_{false};
+  std::atomic<int64_t>* count_ = nullptr;
+  FakeRecording* recording_ = nullptr;  // that is being made
   Watch watch_;
   mutable FakeQueue queues_[2];
 };

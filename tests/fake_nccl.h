@@ -25,7 +25,8 @@ namespace weft::testing {
 
 class FakeNccl : public NcclLibrary {
  public:
-  std::string version() const override { return "0.0.0"; }
+  std::string version() const override { return version_text; }
+  std::string version_text = "2.26.0";
   void listen_on(const std::string&) override {}
   NcclId make_id() override;
   std::unique_ptr<NcclLink> connect(const NcclId& id, int rank, int num_ranks) override;

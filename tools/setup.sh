@@ -5,6 +5,7 @@
 #   tools/setup.sh interop               ... and a Python environment in the user's cache folder, named
 #                                        by the hash of its lock file; its interpreter is printed
 #   tools/setup.sh cuda                  ... and the headers of cuDNN's frontend; their folder is printed
+#   tools/setup.sh cudnn                 the headers of cuDNN's frontend alone
 #   tools/setup.sh arrow-folder          prints where Arrow is; installs nothing
 #   tools/setup.sh cudnn-folder          prints where the frontend's headers are; installs nothing
 set -euo pipefail
@@ -147,6 +148,10 @@ case "${1:-}" in
     python_env tools/locks/cudnn.txt >/dev/null
     cudnn_folder
     ;;
+  cudnn)
+    python_env tools/locks/cudnn.txt >/dev/null
+    cudnn_folder
+    ;;
   cudnn-folder)
     cudnn_folder
     ;;
@@ -157,6 +162,6 @@ case "${1:-}" in
     done
     ;;
   *)
-    die "usage: tools/setup.sh build|lint|sanitize|interop|cuda|arrow-folder|cudnn-folder"
+    die "usage: tools/setup.sh build|lint|sanitize|interop|cuda|cudnn|arrow-folder|cudnn-folder"
     ;;
 esac

@@ -37,7 +37,7 @@ class RunError : public Error {  // exit 1: the run could not be finished (NaN, 
       : Error(std::move(message), std::move(hint), 1) {}
 };
 
-class PeerError : public Error {  // exit 75: another rank or node failed
+class PeerError : public Error {  // exit 75: another rank, a node or a GPU failed
  public:
   explicit PeerError(std::string message, std::string hint = "")
       : Error(std::move(message), std::move(hint), 75) {}

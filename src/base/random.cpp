@@ -1,13 +1,12 @@
-// base/random.cpp: Philox 4x32 with ten rounds (Salmon et al., SC 2011).
+// base/random.cpp: Philox 4x32 with ten rounds, and what is drawn from it.
 #include "base/random.h"
 
 #include <cmath>
 
+#include "base/philox.h"
+
 namespace weft {
 namespace {
-
-constexpr uint32_t kMultiply0 = 0xD2511F53, kMultiply1 = 0xCD9E8D57;
-constexpr uint32_t kWeyl0 = 0x9E3779B9, kWeyl1 = 0xBB67AE85;
 
 double to_unit(uint32_t high, uint32_t low) {
   const uint64_t bits = (uint64_t{high} << 21) ^ (low >> 11);
@@ -17,17 +16,11 @@ double to_unit(uint32_t high, uint32_t low) {
 }  // namespace
 
 RandomBlock philox(uint64_t key, uint64_t stream, uint64_t position) {
-  RandomBlock c = {static_cast<uint32_t>(position), static_cast<uint32_t>(position >> 32),
-                   static_cast<uint32_t>(stream), static_cast<uint32_t>(stream >> 32)};
-  uint32_t k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
-  for (int round = 0; round < 10; ++round) {
-    const uint64_t p0 = uint64_t{kMultiply0} * c[0], p1 = uint64_t{kMultiply1} * c[2];
-    c = {static_cast<uint32_t>(p1 >> 32) ^ c[1] ^ k0, static_cast<uint32_t>(p1),
-         static_cast<uint32_t>(p0 >> 32) ^ c[3] ^ k1, static_cast<uint32_t>(p0)};
-    k0 += kWeyl0;
-    k1 += kWeyl1;
-  }
-  return c;
+  const PhiloxBlock block =
+      philox_rounds<10>({{static_cast<uint32_t>(position), static_cast<uint32_t>(position >> 32),
+                          static_cast<uint32_t>(stream), static_cast<uint32_t>(stream >> 32)}},
+                        static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32));
+  return {block.word[0], block.word[1], block.word[2], block.word[3]};
 }
 
 double uniform_at(uint64_t key, uint64_t stream, uint64_t i) {

@@ -10,9 +10,11 @@
 #include "cmd/doctor_gpus.h"
 #include "exec/gpu_speeds.h"
 #include "exec/machine.h"
+#include "exec/repeat.h"
 #include "exec/speeds.h"
 #include "kernel/cpu/level.h"
 #include "kernel/device_kernels.h"
+#include "train/backend.h"
 
 namespace weft {
 namespace {
@@ -114,15 +116,34 @@ void print_text(const Json& all, const Machine& m, const std::optional<Speeds>& 
   print_speeds(speeds);
 }
 
+// What was measured is told, whether or not it can be kept.
+template <typename Fn>
+void keep(const char* what, const Fn& save) {
+  try {
+    save();
+  } catch (const std::exception& e) {
+    log_warning("speeds of the {} are not kept: {}", what, e.what());
+  }
+}
+
+void tell_busy(const char* what, double spread) {
+  if (spread <= kBusySpread) return;
+  log_warning(
+      "the {} was busy while it was measured: the usual repetition took {:.0f} % longer than the "
+      "best, so that the speeds may be too low; measure again when nothing else runs",
+      what, 100 * spread);
+}
+
 // Those of the first GPU, where this build can use it.
 std::optional<GpuSpeeds> gpu_speeds(bool measure) {
-  std::string why;
-  if (!measure || !cuda_kernels() || count_cuda_devices(&why) == 0) return load_gpu_speeds();
+  const std::string here = first_gpu();
+  if (!measure || !cuda_kernels() || here.empty()) return load_gpu_speeds(here);
   const std::unique_ptr<Device> gpu = open_cuda_device(0);
   const bool has_bf16 = read_cuda_info().gpus.at(0).major >= 8;
   const GpuSpeeds speeds =
       measure_gpu_speeds(*cuda_kernels(), gpu.get(), has_bf16 ? Dtype::kBf16 : Dtype::kF16);
-  if (!gpu_speeds_path().empty()) save_gpu_speeds(speeds);
+  tell_busy("GPU", speeds.spread);
+  keep("GPU", [&] { save_gpu_speeds(speeds); });
   return speeds;
 }
 
@@ -139,11 +160,8 @@ int run_doctor(const Options& options) {
   std::optional<Speeds> speeds = load_speeds(cpu_kernels().name);
   if (options.measure) {
     speeds = measure_speeds(cpu_kernels(), machine.cores);
-    if (speeds_path().empty()) {
-      log_warning("speeds are not kept: neither XDG_CACHE_HOME nor HOME is set");
-    } else {
-      save_speeds(*speeds);
-    }
+    tell_busy("CPU", speeds->spread);
+    keep("CPU", [&] { save_speeds(*speeds); });
   }
   Json all = gather(machine, speeds);
   const std::optional<GpuSpeeds> gpu = gpu_speeds(options.measure);

@@ -7,6 +7,7 @@
 #include "kernel/cuda_options.h"
 #include "kernel/device_kernels.h"
 #include "tensor/device.h"
+#include "train/backend.h"
 
 namespace weft {
 namespace {
@@ -56,9 +57,14 @@ std::vector<std::string> missing_gpu_parts() {
   std::string why;
   if (count_cuda_devices(&why) == 0) parts.push_back("a GPU: " + why);
   if (cudnn_version().empty())
-    parts.emplace_back("cuDNN or its frontend: our own kernel computes all attention");
-  if (!find_nccl(&why))
+    parts.push_back(
+        fmt::format("cuDNN: weft's own kernel computes all attention ({})", why_no_cudnn()));
+  const NcclLibrary* nccl = find_nccl(&why);
+  if (!nccl)
     parts.push_back(fmt::format("NCCL: several ranks need it, a GPU each ({})", why));
+  else if (!serves_two_groups(nccl->version()))
+    parts.push_back(fmt::format("NCCL {} or newer: dp and tp at the same time need it (found {})",
+                                kNcclForTwoGroups, nccl->version()));
   return parts;
 }
 

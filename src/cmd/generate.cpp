@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <bit>
 #include <thread>
 
 #include "base/error.h"
@@ -12,12 +13,14 @@
 #include "cmd/text_input.h"
 #include "generate/generator.h"
 #include "generate/stop_ids.h"
+#include "train/backend.h"
+#include "train/room.h"
 
 namespace weft {
 namespace {
 
 struct Options {
-  std::string model, prompts_file, tokenizer;
+  std::string model, prompts_file, tokenizer, device = "auto";
   std::optional<std::string> prompt;
   std::optional<double> temperature;
   SampleOptions sample;
@@ -80,9 +83,8 @@ std::unique_ptr<Tokenizer> find_tokenizer(const Options& options, const LogicalM
   return tokenizer_beside(source, hint);
 }
 
-Generator make_generator(const Model& model, const LogicalModel& source,
-                         const std::vector<std::vector<int32_t>>& prompts, const Options& options,
-                         ThreadPool* pool) {
+GenerateOptions choose_sizes(const Model& model, const std::vector<std::vector<int32_t>>& prompts,
+                             const Options& options) {
   int64_t longest = 0;
   for (const auto& p : prompts) longest = std::max(longest, static_cast<int64_t>(p.size()));
   const int64_t most = model.max_positions();
@@ -92,11 +94,20 @@ Generator make_generator(const Model& model, const LogicalModel& source,
                         ? longest + options.sample.max_new_tokens
                         : most;
   o.max_positions = std::max(o.max_positions, longest + 1);
-  if (stored_dtype(source, model) == Dtype::kBf16) o.compute = Dtype::kBf16;
-  return Generator(model, o, cpu_kernels(), pool,
-                   [&](const ParameterSpec& spec, Dtype dtype, void* data) {
-                     load_parameter(source, spec, dtype, data);
-                   });
+  return o;
+}
+
+Generator make_generator(const Model& model, const LogicalModel& source,
+                         const GenerateOptions& sizes, const Backend& backend, ThreadPool* pool) {
+  GeneratePlans plans = make_generate_plans(model, sizes, *backend.kernels, pool->num_threads());
+  check_room("generation", layout_of(plans).total_bytes(), *backend.device,
+             "give fewer with --batch or --max-new-tokens, or --device cpu");
+  return Generator(
+      model, std::move(plans), pool,
+      [&](const ParameterSpec& spec, Dtype dtype, void* data) {
+        load_parameter(source, spec, dtype, data);
+      },
+      backend.device);
 }
 
 int run_generate(Options options) {
@@ -105,7 +116,7 @@ int run_generate(Options options) {
   check_options(options.sample);
   const LogicalModel source = open_logical(options.model);
   require(!source.config.is_null(), "{} has no config.json beside its weights", options.model);
-  const auto model = make_model(source.config, {0, true});
+  const auto model = make_model(source.config, {0, 0.0});
   const auto tokenizer = find_tokenizer(options, source);
   options.sample.stop_ids = read_stop_ids(*tokenizer, source.config, source.path);
   const std::vector<std::string> prompts = read_prompts(options);
@@ -116,7 +127,15 @@ int run_generate(Options options) {
   }
   const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   ThreadPool pool(options.threads > 0 ? options.threads : cores);
-  Generator generator = make_generator(*model, source, ids, options, &pool);
+  GenerateOptions sizes = choose_sizes(*model, ids, options);
+  if (stored_dtype(source, *model) == Dtype::kBf16) sizes.compute = Dtype::kBf16;
+  const Backend backend = open_backend(options.device, sizes.compute);
+  // A GPU's algorithms are chosen for every size of batch that is met: so these are few.
+  if (!backend.device->is_host()) {
+    const auto rows = static_cast<uint64_t>(sizes.max_batch);
+    sizes.max_batch = std::min(static_cast<int64_t>(std::bit_ceil(rows)), options.batch);
+  }
+  Generator generator = make_generator(*model, source, sizes, backend, &pool);
   const ContinuationStyle style = options.json                    ? ContinuationStyle::kJson
                                   : !options.prompts_file.empty() ? ContinuationStyle::kLines
                                                                   : ContinuationStyle::kText;
@@ -146,6 +165,9 @@ RunCommand add_generate(CLI::App& app) {
   app.add_option("--threads", o->threads, "default: all cores")->check(at_least(0), "N");
   app.add_option("--batch", o->batch, "prompts that run side by side; default: 64")
       ->check(at_least(1), "N");
+  app.add_option("--device", o->device,
+                 "auto, cpu or cuda; default: auto (a GPU where there is one)")
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
   app.add_option("--tokenizer", o->tokenizer, "folder, or bytes; default: the model's own");
   return [o] { return run_generate(*o); };
 }

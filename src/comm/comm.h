@@ -80,8 +80,9 @@ class Comm {
   // queue in use, and can be recorded there.
   virtual bool waits_on_host() const { return true; }
   // Such calls end in no call of ours, so who waits for the device asks here from time to time.
-  // Throws PeerError where they cannot end well: a failure, an abort, the deadline.
-  virtual void check_queued(int64_t /*waited_ms*/) {}
+  // Throws PeerError where they cannot end well: a failure, an abort, or more time than is allowed,
+  // which the caller knows: the device also computes, and that has no deadline.
+  virtual void check_queued(int64_t /*waited_ms*/, int64_t /*allowed_ms*/) {}
 
   const CommCount& count(CommOp op) const { return counts_[static_cast<int>(op)]; }
 

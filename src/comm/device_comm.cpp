@@ -9,20 +9,41 @@
 namespace weft {
 namespace {
 
+// The others' arenas, mapped here while it lives.
+class Mappings {
+ public:
+  explicit Mappings(Device* device) : device_(device) {}
+  ~Mappings() {
+    for (const Device::Exported& e : open_) device_->drop_memory(e);
+  }
+  Mappings(const Mappings&) = delete;
+  Mappings& operator=(const Mappings&) = delete;
+  std::byte* open(const Device::Exported& exported) {
+    std::byte* here = device_->import_memory(exported);
+    open_.push_back(exported);
+    return here;
+  }
+
+ private:
+  Device* device_;
+  std::vector<Device::Exported> open_;
+};
+
 class DeviceComm : public ArenaComm {
  public:
   DeviceComm(std::shared_ptr<Comm> host, Device* device, const DeviceKernels& kernels,
              std::byte* arena, int64_t bytes)
       : ArenaComm(std::move(host), device, arena, bytes),
         kernels_(kernels),
-        context_{nullptr, nullptr, 0, device->stream()} {
+        context_{nullptr, nullptr, 0, device->stream()},
+        mappings_(device) {
     ensure(size() <= kMaxReduced,
            fmt::format("{} ranks on one GPU; {} at most", size(), kMaxReduced));
     const Device::Exported mine = device->export_memory(arena);
     std::vector<Device::Exported> all(static_cast<size_t>(size()));
     host_->all_gather(&mine, all.data(), sizeof mine);
     for (int m = 0; m < size(); ++m) {
-      arenas_.push_back(m == rank() ? arena : device->import_memory(all[static_cast<size_t>(m)]));
+      arenas_.push_back(m == rank() ? arena : mappings_.open(all[static_cast<size_t>(m)]));
     }
   }
 
@@ -119,6 +140,7 @@ class DeviceComm : public ArenaComm {
 
   const DeviceKernels& kernels_;
   Context context_;
+  Mappings mappings_;
   std::vector<std::byte*> arenas_;  // of the members, as this process sees them
 };
 

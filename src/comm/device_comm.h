@@ -15,7 +15,8 @@
 namespace weft {
 
 // This rank's end; all ranks of `host` make theirs together. Data inside the arena is the device's;
-// other data is the host's and goes to `host`. The device and the arena must outlive it.
+// other data is the host's and goes to `host`. The device must outlive it, and the arena the ends
+// of all ranks, which have it mapped.
 std::unique_ptr<Comm> make_device_comm(std::shared_ptr<Comm> host, Device* device,
                                        const DeviceKernels& kernels, std::byte* arena,
                                        int64_t arena_bytes);

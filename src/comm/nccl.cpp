@@ -55,13 +55,16 @@ class NcclComm : public ArenaComm {
                           options_);
   }
 
-  void check_queued(int64_t waited_ms) override {
+  void check_queued(int64_t waited_ms, int64_t allowed_ms) override {
     std::string failure;
     if (link_->state(&failure) == NcclLink::State::kFailed) give_up(failure);
     if (host_->is_aborted()) give_up("");
-    if (waited_ms < host_->deadline_ms()) return;
-    give_up(fmt::format("rank {} of a group of {} waited {:.1f} s on {} for what they have queued",
-                        rank(), size(), static_cast<double>(waited_ms) / 1000, device_->name()));
+    if (waited_ms < allowed_ms) return;
+    give_up(fmt::format(
+        "rank {} of a group of {} waited {:.1f} s on {} for what they have queued; {:.1f} s are "
+        "allowed",
+        rank(), size(), static_cast<double>(waited_ms) / 1000, device_->name(),
+        static_cast<double>(allowed_ms) / 1000));
   }
 
  private:
@@ -186,7 +189,7 @@ class NcclComm : public ArenaComm {
     while (link_->state(&failure) != NcclLink::State::kReady) {
       const auto waited =
           std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begun);
-      check_queued(waited.count());
+      check_queued(waited.count(), host_->deadline_ms());
       std::this_thread::sleep_for(kNap);
     }
   }

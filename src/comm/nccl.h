@@ -12,8 +12,8 @@
 // beside the arena; fast mode has none.
 //
 // The host never waits in a call. Where it waits for the device (Device::set_watch) check_queued
-// looks whether NCCL failed, the group was aborted or the deadline has passed, and if so aborts the
-// communicator, which ends what is under way on the GPU.
+// looks whether NCCL failed, the group was aborted or it has waited for too long, and if so aborts
+// the communicator, which ends what is under way on the GPU.
 #pragma once
 
 #include <memory>

@@ -104,6 +104,7 @@ bool BatchBuilder::fill(Batch& out) {
   out.epoch = epoch_;
   out.is_epoch_end = false;
   num_taken_ = 0;
+  row_numbers_.clear();
   longest_ = longest_source_ = 1;
   chosen_.clear();
   chosen_rows_.clear();
@@ -125,6 +126,7 @@ void BatchBuilder::finish_batch(int64_t k, Batch& out) {
   if (is_given) return;
   if (options_.dp_rank == 0) out.counted.incomplete = k;
   num_taken_ = 0;
+  row_numbers_.clear();
   chosen_.clear();
   chosen_rows_.clear();
 }
@@ -162,6 +164,7 @@ void BatchBuilder::take_rows(Batch& out) {
     if (options_.takes(k++)) {
       if (taken_.size() <= num_taken_) taken_.emplace_back();
       cache_.read(row, taken_[num_taken_++]);
+      row_numbers_.push_back(position_ - 1);
     }
   }
   finish_batch(k, out);
@@ -228,6 +231,7 @@ void BatchBuilder::take_packed(Batch& out) {
          ++part_) {
       if (!options_.takes(k++)) continue;
       chosen_.push_back(pack_.packed[static_cast<size_t>(part_)]);
+      row_numbers_.push_back(position_ / kPackRows << 32 | part_);  // windows of any number of rows
       chosen_rows_.emplace_back();
       for (const Segment& s : chosen_.back()) {
         chosen_rows_.back().push_back(pack_.rows[static_cast<size_t>(s.row)]);

@@ -74,6 +74,7 @@ class BatchBuilder {
   size_t num_taken_ = 0;
   int64_t num_found_ = 0, num_left_ = 0;  // of the global batch: all ranks' rows
   int64_t longest_ = 1, longest_source_ = 1;
+  std::vector<int64_t> row_numbers_;  // of the batch in the making
   CachedRow info_;
   Packed pack_;
   std::vector<PackedRow> chosen_;  // pack: rows of the batch in the making

@@ -55,6 +55,7 @@ void BatchBuilder::put_rows(Batch& out) {
   out.seq_length = T;
   out.source_length = S;
   out.tokens = out.target_tokens = 0;
+  out.row_numbers.assign(row_numbers_.begin(), row_numbers_.end());
   resize_and_fill(out.ids, B * T, maker_.pad_id());
   resize_and_fill(out.targets, B * T, -1);
   resize_and_fill(out.lengths, B, 0);

@@ -65,6 +65,7 @@ struct Batch {
   std::vector<int32_t> ids;           // (B, T), padded on the right
   std::vector<int32_t> targets;       // (B, T), -1: no label
   std::vector<int32_t> lengths;       // (B), without padding
+  std::vector<int64_t> row_numbers;   // (B), a row's own in its epoch, whatever the batch
   std::vector<int32_t> segments;      // pack: (B, T), from 1 in each row; 0: padding
   std::vector<int32_t> position_ids;  // pack: (B, T), from 0 in each segment
   int64_t source_length = 0;          // encoder-decoder: S

@@ -10,16 +10,19 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "exec/executor.h"
+#include "exec/repeat.h"
 
 namespace weft {
 namespace {
 
-constexpr double kSecondsEach = 0.4;
+constexpr double kSecondsEach = 0.5;
+constexpr int kRounds = 5;
 constexpr double kNodeUs = 1.0;  // between the end of a kernel and the start of the next
 
-// The mean time of one call, over kSecondsEach after some that warm up.
+// The time of one call: the best of kRounds means, over kSecondsEach in all, after some that warm
+// up. The spread goes to *spread where it is larger.
 template <typename Fn>
-double mean_seconds(Device* device, const Fn& fn) {
+double best_seconds(Device* device, const Fn& fn, double* spread) {
   using Clock = std::chrono::steady_clock;
   const auto run = [&](int times) {
     device->wait();
@@ -29,7 +32,12 @@ double mean_seconds(Device* device, const Fn& fn) {
     return std::chrono::duration<double>(Clock::now() - start).count() / times;
   };
   const double once = (run(1), run(3));
-  return run(std::max(3, static_cast<int>(kSecondsEach / once)));
+  const int times = std::max(3, static_cast<int>(kSecondsEach / kRounds / once));
+  std::vector<double> rounds;
+  for (int r = 0; r < kRounds; ++r) rounds.push_back(run(times));
+  const Repeated repeated = judge(std::move(rounds));
+  *spread = std::max(*spread, repeated.spread);
+  return repeated.best;
 }
 
 // Random data: a GPU is faster on zeros.
@@ -46,7 +54,7 @@ void fill(Device* device, std::byte* at, Dtype dtype, int64_t n) {
 }
 
 // C (M, N) = A (M, K) · B^T.
-double product_tflops(const Kernels& kernels, Device* device, Dtype dtype) {
+double product_tflops(const Kernels& kernels, Device* device, Dtype dtype, double* spread) {
   const int64_t M = 4096, N = 4096, K = 2048, size = dtype_bytes(dtype);
   GemmArgs g{};
   g.M = M;
@@ -64,11 +72,12 @@ double product_tflops(const Kernels& kernels, Device* device, Dtype dtype) {
   g.b = {{b}, {N}, 1, K};
   g.c = {{c}, {M}, 1, N};
   const Context context{nullptr, c + M * N * size, workspace, device->stream()};
-  const double seconds = mean_seconds(device, [&] { kernels.gemm(context, g); });
+  const double seconds = best_seconds(
+      device, [&] { kernels.gemm(context, g); }, spread);
   return 2.0 * static_cast<double>(M * N * K) / seconds * 1e-12;
 }
 
-double attention_tflops(const Kernels& kernels, Device* device, Dtype dtype) {
+double attention_tflops(const Kernels& kernels, Device* device, Dtype dtype, double* spread) {
   const int64_t B = 8, T = 1024, H = 14, G = 2, D = 64, size = dtype_bytes(dtype);
   const int64_t qkv = B * T * (H + 2 * G) * D, out = B * T * H * D;
   AttentionArgs f{};
@@ -106,18 +115,19 @@ double attention_tflops(const Kernels& kernels, Device* device, Dtype dtype) {
   device->write(on_device, lengths.data(), B * 4);
   f.lengths = b.lengths = on_device;
   const Context context{nullptr, at, workspace, device->stream()};
-  const double seconds = mean_seconds(device, [&] {
+  const auto both = [&] {
     kernels.attention(context, f);
     kernels.attention_backward(context, b);
-  });
+  };
+  const double seconds = best_seconds(device, both, spread);
   return 7.0 * static_cast<double>(B * T * T * H * D) / seconds * 1e-12;  // as node_flops counts
 }
 
-double copy_speed(Device* device) {
+double copy_speed(Device* device, double* spread) {
   constexpr int64_t kBytes = int64_t{1} << 30;
   const Arena arena(2 * kBytes, device);
-  const double seconds =
-      mean_seconds(device, [&] { device->copy(arena.data(), arena.data() + kBytes, kBytes); });
+  const auto copy = [&] { device->copy(arena.data(), arena.data() + kBytes, kBytes); };
+  const double seconds = best_seconds(device, copy, spread);
   return 2.0 * static_cast<double>(kBytes) / seconds * 1e-9;
 }
 
@@ -175,11 +185,11 @@ double node_seconds(const Graph& graph, const Node& node, Dtype compute, const G
 GpuSpeeds measure_gpu_speeds(const Kernels& kernels, Device* device, Dtype narrow) {
   GpuSpeeds s;
   s.gpu = device->name();
-  s.tflops_fp32 = product_tflops(kernels, device, Dtype::kF32);
-  s.tflops_bf16 = product_tflops(kernels, device, narrow);
-  s.tflops_attention_fp32 = attention_tflops(kernels, device, Dtype::kF32);
-  s.tflops_attention_bf16 = attention_tflops(kernels, device, narrow);
-  s.copy_gb_per_s = copy_speed(device);
+  s.tflops_fp32 = product_tflops(kernels, device, Dtype::kF32, &s.spread);
+  s.tflops_bf16 = product_tflops(kernels, device, narrow, &s.spread);
+  s.tflops_attention_fp32 = attention_tflops(kernels, device, Dtype::kF32, &s.spread);
+  s.tflops_attention_bf16 = attention_tflops(kernels, device, narrow, &s.spread);
+  s.copy_gb_per_s = copy_speed(device, &s.spread);
   return s;
 }
 
@@ -202,7 +212,8 @@ void save_gpu_speeds(const GpuSpeeds& speeds, const std::filesystem::path& path)
   write_file_atomic(path, gpu_speeds_to_json(speeds).dump(2) + "\n");
 }
 
-std::optional<GpuSpeeds> load_gpu_speeds(const std::filesystem::path& path) {
+std::optional<GpuSpeeds> load_gpu_speeds(const std::string& gpu,
+                                         const std::filesystem::path& path) {
   std::error_code error;
   if (path.empty() || !std::filesystem::is_regular_file(path, error)) return std::nullopt;
   try {
@@ -213,10 +224,11 @@ std::optional<GpuSpeeds> load_gpu_speeds(const std::filesystem::path& path) {
       s.*n.field = json.at(n.key).as_number();
       require(s.*n.field > 0, "{} is not positive", n.key);
     }
-    return s;
+    if (gpu.empty() || s.gpu == gpu) return s;
   } catch (const Error&) {
-    return std::nullopt;  // damaged: as good as not there
+    // Damaged or not to be read: as good as not there.
   }
+  return std::nullopt;
 }
 
 double estimate_gpu_ms(const Plan& plan, const GpuSpeeds& speeds) {

@@ -17,6 +17,7 @@ struct GpuSpeeds {
   double tflops_fp32 = 0, tflops_bf16 = 0;                      // matrix products; bf16: or fp16
   double tflops_attention_fp32 = 0, tflops_attention_bf16 = 0;  // forward and backward together
   double copy_gb_per_s = 0;                                     // bytes read plus bytes written
+  double spread = 0;  // the largest of these measurements (exec/repeat.h); not kept
 };
 
 // Takes some seconds: long enough for the clocks that a training run has. narrow: bf16, or fp16 on
@@ -28,8 +29,10 @@ Json gpu_speeds_to_json(const GpuSpeeds& speeds);
 std::filesystem::path gpu_speeds_path();
 void save_gpu_speeds(const GpuSpeeds& speeds,
                      const std::filesystem::path& path = gpu_speeds_path());
-// Nothing where none were kept or the file is damaged.
-std::optional<GpuSpeeds> load_gpu_speeds(const std::filesystem::path& path = gpu_speeds_path());
+// Nothing where none were kept, the file is damaged, or it is of another GPU than the one named
+// (empty: any; plans are also made where there is none).
+std::optional<GpuSpeeds> load_gpu_speeds(const std::string& gpu,
+                                         const std::filesystem::path& path = gpu_speeds_path());
 
 // Milliseconds of one optimizer step of one rank: products and attention at their speeds, all other
 // nodes at the speed of a copy of what they touch.

@@ -9,6 +9,18 @@ const std::byte* at_column(const View& v, Ref dy, int64_t column) {
   return base ? base + column * dtype_bytes(v.value(dy).dtype) : nullptr;
 }
 
+// The inputs of attention that may be missing: positions from `first` on, the rows' numbers last.
+const int32_t* attention_positions(const View& v, const Node& node, size_t first) {
+  const size_t count = node.inputs.size() - (node.attr.dropout > 0 ? 1 : 0);
+  return count > first ? v.at<int32_t>(node.inputs[first]) : nullptr;
+}
+
+AttentionDropout attention_dropout(const View& v, const Node& node) {
+  if (node.attr.dropout == 0) return {};
+  return {node.attr.dropout, node.attr.dropout_seed, node.attr.dropout_site, node.attr.first_head,
+          v.at<int64_t>(node.inputs.back())};
+}
+
 }  // namespace
 
 Stack stacked(const View& v, const std::vector<Ref>& refs, size_t begin, int count) {
@@ -210,8 +222,9 @@ AttentionArgs attention_args(const View& v, const Node& node) {
   a.lengths = v.at<int32_t>(node.inputs[1]);
   a.out = v.at(node.outputs[0]);
   a.lse = v.at<float>(node.outputs[1]);
-  a.positions = node.inputs.size() > 2 ? v.at<int32_t>(node.inputs[2]) : nullptr;
+  a.positions = attention_positions(v, node, 2);
   a.padding_attends = node.attr.padding_attends;
+  a.dropout = attention_dropout(v, node);
   return a;
 }
 
@@ -231,8 +244,9 @@ AttentionBackwardArgs attention_grad_args(const View& v, const Node& node) {
   a.dout = v.at(node.inputs[3]);
   a.lse = v.at<float>(node.inputs[4]);
   a.dqkv = v.at(node.outputs[0]);
-  a.positions = node.inputs.size() > 5 ? v.at<int32_t>(node.inputs[5]) : nullptr;
+  a.positions = attention_positions(v, node, 5);
   a.padding_attends = node.attr.padding_attends;
+  a.dropout = attention_dropout(v, node);
   return a;
 }
 

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "exec/device_finish.h"
 #include "exec/device_head.h"
+#include "exec/device_limits.h"
 #include "exec/node_args.h"
 #include "exec/products.h"
 #include "parallel/stack_parts.h"
@@ -73,7 +74,10 @@ void suit_device(Graph* graph) {
 
 // All but the places: schedules, scratch, work.
 Plan begin_plan(Graph graph, const PlanOptions& options) {
-  if (options.kernels->device) suit_device(&graph);
+  if (options.kernels->device) {
+    check_device_limits(graph);
+    suit_device(&graph);
+  }
   Plan plan{std::move(graph), options, {}, {}, {}, 0, 0, 0};
   plan.pass_schedule = make_schedule(plan.graph, plan.graph.pass);
   plan.finish_schedule = make_schedule(plan.graph, plan.graph.finish);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "base/cache_folder.h"
@@ -11,30 +12,34 @@
 #include "base/file.h"
 #include "exec/executor.h"
 #include "exec/machine.h"
+#include "exec/repeat.h"
 
 namespace weft {
 namespace {
 
 constexpr double kSecondsEach = 0.25;
 
-// The shortest time of one call, over kSecondsEach after a first call that warms up.
+// The shortest time of one call, over kSecondsEach after a first call that warms up; the spread
+// goes to *spread where it is larger.
 template <typename Fn>
-double best_seconds(const Fn& fn) {
+double best_seconds(const Fn& fn, double* spread) {
   using Clock = std::chrono::steady_clock;
   fn();
   const auto seconds = [](Clock::duration d) { return std::chrono::duration<double>(d).count(); };
-  double best = 1e30;
+  std::vector<double> times;
   const auto start = Clock::now();
   do {
     const auto before = Clock::now();
     fn();
-    best = std::min(best, seconds(Clock::now() - before));
+    times.push_back(seconds(Clock::now() - before));
   } while (seconds(Clock::now() - start) < kSecondsEach);
-  return best;
+  const Repeated repeated = judge(std::move(times));
+  *spread = std::max(*spread, repeated.spread);
+  return repeated.best;
 }
 
 // C (M, N) = A (M, K) · B^T, as a linear layer runs it.
-double product_gflops(const Kernels& kernels, Dtype dtype, int num_threads) {
+double product_gflops(const Kernels& kernels, Dtype dtype, int num_threads, double* spread) {
   constexpr int64_t M = 512, N = 1024, K = 512;
   const int64_t width = dtype_bytes(dtype);
   const Arena memory((M * K + N * K + M * N) * width);
@@ -57,20 +62,21 @@ double product_gflops(const Kernels& kernels, Dtype dtype, int num_threads) {
   const size_t workspace = kernels.gemm_workspace(g, num_threads);
   const Arena scratch(static_cast<int64_t>(workspace));
   const Context context{&pool, scratch.data(), workspace};
-  const double seconds = best_seconds([&] { kernels.gemm(context, g); });
+  const double seconds = best_seconds([&] { kernels.gemm(context, g); }, spread);
   return 2.0 * M * N * K / seconds * 1e-9;
 }
 
-double copy_gb_per_s(int num_threads) {
+double copy_gb_per_s(int num_threads, double* spread) {
   constexpr int64_t kBytes = int64_t{96} << 20, kPiece = int64_t{1} << 20;
   const Arena from(kBytes), to(kBytes);
   std::memset(from.data(), 1, static_cast<size_t>(kBytes));
   ThreadPool pool(num_threads);
-  const double seconds = best_seconds([&] {
+  const auto copy = [&] {
     pool.run(kBytes / kPiece, [&](int64_t i, int) {
       std::memcpy(to.data() + i * kPiece, from.data() + i * kPiece, size_t{kPiece});
     });
-  });
+  };
+  const double seconds = best_seconds(copy, spread);
   return 2.0 * static_cast<double>(kBytes) / seconds * 1e-9;
 }
 
@@ -103,11 +109,11 @@ Speeds measure_speeds(const Kernels& kernels, int num_threads) {
   s.cpu_model = read_machine().cpu_model;
   s.level = kernels.name;
   s.threads = num_threads;
-  s.gflops_fp32_one = product_gflops(kernels, Dtype::kF32, 1);
-  s.gflops_bf16_one = product_gflops(kernels, Dtype::kBf16, 1);
-  s.gflops_fp32 = product_gflops(kernels, Dtype::kF32, num_threads);
-  s.gflops_bf16 = product_gflops(kernels, Dtype::kBf16, num_threads);
-  s.copy_gb_per_s = copy_gb_per_s(num_threads);
+  s.gflops_fp32_one = product_gflops(kernels, Dtype::kF32, 1, &s.spread);
+  s.gflops_bf16_one = product_gflops(kernels, Dtype::kBf16, 1, &s.spread);
+  s.gflops_fp32 = product_gflops(kernels, Dtype::kF32, num_threads, &s.spread);
+  s.gflops_bf16 = product_gflops(kernels, Dtype::kBf16, num_threads, &s.spread);
+  s.copy_gb_per_s = copy_gb_per_s(num_threads, &s.spread);
   return s;
 }
 
@@ -132,12 +138,13 @@ void save_speeds(const Speeds& speeds, const std::filesystem::path& path) {
 }
 
 std::optional<Speeds> load_speeds(const std::string& level, const std::filesystem::path& path) {
-  if (path.empty() || !std::filesystem::exists(path)) return std::nullopt;
+  std::error_code error;
+  if (path.empty() || !std::filesystem::is_regular_file(path, error)) return std::nullopt;
   try {
     Speeds s = from_json(parse_json(read_file(path, 1 << 16), path.string()));
     if (s.level == level && s.cpu_model == read_machine().cpu_model) return s;
-  } catch (const UserError&) {
-    // Damaged: as good as not there; the next --measure writes it anew.
+  } catch (const Error&) {
+    // Damaged or not to be read: as good as not there; the next --measure writes it anew.
   }
   return std::nullopt;
 }

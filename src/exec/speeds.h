@@ -17,6 +17,7 @@ struct Speeds {
   double gflops_fp32 = 0, gflops_bf16 = 0;          // matrix product, all threads
   double gflops_fp32_one = 0, gflops_bf16_one = 0;  // one thread
   double copy_gb_per_s = 0;                         // bytes read plus bytes written, all threads
+  double spread = 0;  // the largest of these measurements (exec/repeat.h); not kept
 };
 
 // Takes a second or two: the best of several repetitions, since other work only ever slows.

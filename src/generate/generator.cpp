@@ -10,11 +10,13 @@ namespace weft {
 
 Generator::Generator(const Model& model, const GenerateOptions& options, const Kernels& kernels,
                      ThreadPool* pool, const LoadParameter& load, Device* device)
-    : model_(model), pool_(pool) {
-  own_plans_ = std::make_unique<GeneratePlans>(
-      make_generate_plans(model, options, kernels, pool->num_threads()));
-  ArenaLayout layout;
-  for (const GeneratePlan& p : own_plans_->plans) layout.add(p.plan);
+    : Generator(model, make_generate_plans(model, options, kernels, pool->num_threads()), pool,
+                load, device) {}
+
+Generator::Generator(const Model& model, GeneratePlans plans, ThreadPool* pool,
+                     const LoadParameter& load, Device* device)
+    : model_(model), pool_(pool), own_plans_(std::make_unique<GeneratePlans>(std::move(plans))) {
+  const ArenaLayout layout = layout_of(*own_plans_);
   own_arena_ = std::make_unique<Arena>(layout.total_bytes(), device);
   bind(*own_plans_, layout, *own_arena_);
   load_parameters(load);
@@ -28,7 +30,10 @@ Generator::Generator(const Model& model, const GeneratePlans& plans, const Arena
 
 void Generator::bind(const GeneratePlans& plans, const ArenaLayout& layout, const Arena& arena) {
   options_ = plans.options;
-  for (const GeneratePlan& p : plans.plans) steps_.emplace_back(p, layout, arena, pool_);
+  host_logits_ =
+      std::make_unique<HostLogits>(arena.device(), options_.max_batch, model_.vocab_size());
+  for (const GeneratePlan& p : plans.plans)
+    steps_.emplace_back(p, layout, arena, pool_, *host_logits_);
   cache_ = std::make_unique<KeyValueCache>(plans.plans.front().plan.graph, layout, arena);
   for (const ParameterSpec& spec : model_.parameters()) {
     parameters_.push_back(steps_.front().executor().find(spec.name));

@@ -35,6 +35,9 @@ class Generator {
   // With weights of its own, filled by `load`. The model and the pool must outlive the generator.
   Generator(const Model& model, const GenerateOptions& options, const Kernels& kernels,
             ThreadPool* pool, const LoadParameter& load, Device* device = &host_device());
+  // The same over plans that were made before, to look at what they want.
+  Generator(const Model& model, GeneratePlans plans, ThreadPool* pool, const LoadParameter& load,
+            Device* device);
   // Over the weights of another arena, to whose layout every plan was added.
   Generator(const Model& model, const GeneratePlans& plans, const ArenaLayout& layout,
             const Arena& arena, ThreadPool* pool);
@@ -62,6 +65,7 @@ class Generator {
   GenerateOptions options_;
   std::unique_ptr<GeneratePlans> own_plans_;
   std::unique_ptr<Arena> own_arena_;
+  std::unique_ptr<HostLogits> host_logits_;
   std::deque<GenerateStep> steps_;  // in the order of the plans
   std::unique_ptr<KeyValueCache> cache_;
   std::vector<std::byte*> parameters_;  // in the order of the model's

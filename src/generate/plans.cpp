@@ -59,4 +59,10 @@ GeneratePlans make_generate_plans(const Model& model, const GenerateOptions& opt
   return made;
 }
 
+ArenaLayout layout_of(const GeneratePlans& plans) {
+  ArenaLayout layout;
+  for (const GeneratePlan& p : plans.plans) layout.add(p.plan);
+  return layout;
+}
+
 }  // namespace weft

@@ -37,4 +37,7 @@ inline constexpr const char* kGeneratePrefix = "generate.";
 GeneratePlans make_generate_plans(const Model& model, const GenerateOptions& options,
                                   const Kernels& kernels, int num_threads);
 
+// Of an arena for these plans alone.
+ArenaLayout layout_of(const GeneratePlans& plans);
+
 }  // namespace weft

@@ -15,13 +15,16 @@ int64_t vocabulary(const Graph& graph) { return graph[*graph.find(kLogits)].shap
 }  // namespace
 
 GenerateStep::GenerateStep(const GeneratePlan& plan, const ArenaLayout& layout, const Arena& arena,
-                           ThreadPool* pool)
+                           ThreadPool* pool, const HostLogits& host_logits)
     : batch_(plan.batch),
       positions_(plan.positions),
       vocab_size_(vocabulary(plan.plan.graph)),
       inputs_(fmt::format("{}{}x{}.", kGeneratePrefix, plan.batch, plan.positions)),
-      executor_(plan.plan, layout, arena, pool) {
-  if (!arena.device()->is_host()) logits_.resize(static_cast<size_t>(batch_ * vocab_size_));
+      executor_(plan.plan, layout, arena, pool),
+      host_logits_(host_logits.data()) {
+  ensure(arena.device()->is_host() ||
+             host_logits.bytes() >= batch_ * vocab_size_ * int64_t{sizeof(float)},
+         "the logits of a step have no place on the host");
 }
 
 int32_t* GenerateStep::input(const char* name) { return executor_.input<int32_t>(inputs_ + name); }
@@ -47,14 +50,15 @@ void GenerateStep::run(std::span<const Feed> feeds) {
     }
   }
   executor_.run_pass({});
-  if (!logits_.empty()) {
-    executor_.device()->read(logits_.data(), executor_.find(kLogits),
-                             static_cast<int64_t>(logits_.size() * sizeof(float)));
+  if (host_logits_) {
+    const auto bytes = static_cast<int64_t>(feeds.size() * sizeof(float)) * vocab_size_;
+    executor_.device()->copy(host_logits_, executor_.find(kLogits), bytes);
+    executor_.device()->wait();
   }
 }
 
 std::span<const float> GenerateStep::logits(size_t b) const {
-  const float* all = logits_.empty() ? executor_.at<float>(kLogits) : logits_.data();
+  const float* all = host_logits_ ? host_logits_ : executor_.at<float>(kLogits);
   const auto width = static_cast<size_t>(vocab_size_);
   return {all + b * width, width};
 }

@@ -16,16 +16,39 @@ struct Feed {
   int64_t start = 0;
 };
 
+// Where logits of a device come back to: memory that it reaches fast. None where it is the host.
+class HostLogits {
+ public:
+  HostLogits(Device* device, int64_t rows, int64_t vocab_size)
+      : device_(device),
+        bytes_(device->is_host() ? 0 : rows * vocab_size * int64_t{sizeof(float)}),
+        data_(bytes_ > 0 ? device->take_shared(bytes_) : nullptr) {}
+  ~HostLogits() {
+    if (data_) device_->give_back_shared(data_, bytes_);
+  }
+  HostLogits(const HostLogits&) = delete;
+  HostLogits& operator=(const HostLogits&) = delete;
+  float* data() const { return reinterpret_cast<float*>(data_); }
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  Device* device_;
+  int64_t bytes_;
+  std::byte* data_;
+};
+
 class GenerateStep {
  public:
-  // The plan must outlive the step.
+  // The plan must outlive the step, and so must the place for its logits, which steps that run one
+  // after the other share.
   GenerateStep(const GeneratePlan& plan, const ArenaLayout& layout, const Arena& arena,
-               ThreadPool* pool);
+               ThreadPool* pool, const HostLogits& host_logits);
   int64_t batch() const { return batch_; }
   int64_t positions() const { return positions_; }
   const Executor& executor() const { return executor_; }
 
-  // Row b of the cache takes feeds[b]; there may be fewer feeds than rows.
+  // Row b of the cache takes feeds[b]; there may be fewer feeds than rows. Waits for the device,
+  // once.
   void run(std::span<const Feed> feeds);
   // Behind the last token that row b was fed in this step.
   std::span<const float> logits(size_t b) const;
@@ -36,7 +59,7 @@ class GenerateStep {
   int64_t batch_, positions_, vocab_size_;
   std::string inputs_;  // prefix of their names
   Executor executor_;
-  std::vector<float> logits_;  // of the last step, where they do not lie on the host
+  float* host_logits_;  // null: they lie on the host
 };
 
 // The keys and values of all layers, one row a slot.

@@ -133,7 +133,8 @@ class Backward {
       add(Op::kSwigluGrad, node, {dy, x}, {dx});
     } else {
       std::vector<Ref> inputs = {x, node.inputs[1], node.outputs[0], dy, node.outputs[1]};
-      if (node.inputs.size() > 2) inputs.push_back(node.inputs[2]);  // positions of packed rows
+      // Positions of packed rows, the rows' numbers of dropout.
+      inputs.insert(inputs.end(), node.inputs.begin() + 2, node.inputs.end());
       add(Op::kAttentionGrad, node, std::move(inputs), {dx});
     }
     flow(x, dx, node);

@@ -8,6 +8,8 @@
 namespace weft {
 namespace {
 
+constexpr int64_t kMostDropoutSites = 1 << 16;  // kernel/dropout.h has 16 bits for each
+
 void check(bool ok, const char* op, const std::string& what) {
   ensure(ok, fmt::format("[{}] {}", op, what));
 }
@@ -111,7 +113,8 @@ Ref Builder::rope(Ref qkv, Ref cosine, Ref sine, Ref positions, HeadShape h) {
   return out;
 }
 
-Ref Builder::attention(Ref qkv, Ref lengths, Ref positions, HeadShape h, bool padding_attends) {
+Ref Builder::attention(Ref qkv, Ref lengths, Ref positions, HeadShape h, bool padding_attends,
+                       const DropoutRule& dropout) {
   const Shape s = shape(qkv);
   check(s.size() == 3 && s[2] == (h.heads + 2 * h.kv_heads) * h.head_dim, "attention",
         fmt::format("wanted (B, T, {}), got {}", (h.heads + 2 * h.kv_heads) * h.head_dim,
@@ -126,16 +129,27 @@ Ref Builder::attention(Ref qkv, Ref lengths, Ref positions, HeadShape h, bool pa
                     positions ? to_string(shape(positions)) : "none"));
   check(!positions || !padding_attends, "attention",
         "padding of packed rows belongs to no segment");
+  const bool drops = dropout.rate != 0;
+  check(dropout.rate >= 0 && dropout.rate < 1, "attention",
+        fmt::format("wanted a dropout in [0, 1), got {}", dropout.rate));
+  check(!drops || (dropout.rows && shape(dropout.rows) == Shape{s[0], 2}), "attention",
+        "dropout wants an epoch and a number of every row");
+  check(!drops || (dropout.site < kMostDropoutSites && h.heads <= kMostDropoutSites), "attention",
+        "dropout is drawn for up to 65536 layers and heads");
   Ref out = activation("attended", {s[0], s[1], h.heads * h.head_dim}, compute_);
   Ref lse = activation("lse", {s[0], h.heads, s[1]}, Dtype::kF32);
   std::vector<Ref> inputs = {qkv, lengths};
   if (positions) inputs.push_back(positions);
+  if (drops) inputs.push_back(dropout.rows);
   Attributes& attr = add(Op::kAttention, std::move(inputs), {out, lse}).attr;
   attr.heads = h.heads;
   attr.kv_heads = h.kv_heads;
   attr.head_dim = h.head_dim;
   attr.scale = 1.0f / std::sqrt(static_cast<float>(h.head_dim));
   attr.padding_attends = padding_attends;
+  attr.dropout = dropout.rate;
+  attr.dropout_seed = dropout.seed;
+  attr.dropout_site = dropout.site;
   return out;
 }
 

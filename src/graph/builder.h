@@ -8,6 +8,14 @@
 
 namespace weft {
 
+// Of attention's probabilities; rows (B, 2): every row's epoch and its number in the epoch.
+struct DropoutRule {
+  double rate = 0;
+  uint64_t seed = 0;
+  int64_t site = 0;
+  Ref rows = {};
+};
+
 class Builder {
  public:
   explicit Builder(Graph* graph, Dtype compute) : graph_(*graph), compute_(compute) {}
@@ -31,7 +39,8 @@ class Builder {
   };
   Ref rope(Ref qkv, Ref cosine, Ref sine, Ref positions, HeadShape h);
   // positions (B, T), from 0 in each segment: of packed rows; absent: a row is one segment.
-  Ref attention(Ref qkv, Ref lengths, Ref positions, HeadShape h, bool padding_attends = false);
+  Ref attention(Ref qkv, Ref lengths, Ref positions, HeadShape h, bool padding_attends = false,
+                const DropoutRule& dropout = {});
   Ref cached_attention(Ref qkv, Ref starts, Ref lengths, Ref k_cache, Ref v_cache, HeadShape h);
   Ref swiglu(Ref gate_up);  // (B, T, 2 F) -> (B, T, F)
   // Loss of every token (B, T) fp32, 0 where the target is negative. Logits are never whole.

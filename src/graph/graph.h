@@ -103,8 +103,13 @@ struct Attributes {
   int64_t heads = 0, kv_heads = 0, head_dim = 0;  // rope, attention
   float scale = 0;                                // attention
   bool padding_attends = false;                   // attention: positions past the length, too
-  float eps = 0;                                  // norms
-  int32_t padding_id = -1;                        // embedding gradient
+  // Attention with dropout (> 0): the last input has the rows' numbers (B, 2), int64.
+  double dropout = 0;
+  uint64_t dropout_seed = 0;
+  int64_t dropout_site = 0;
+  int64_t first_head = 0;     // attention: of the model's heads, the first of this rank
+  float eps = 0;              // norms
+  int32_t padding_id = -1;    // embedding gradient
   int parts = 1;              // linear: how many weights are stacked in this one product
   bool has_bias = false;      // linear: a bias follows each weight
   bool has_residual = false;  // rmsnorm: the second input is added first

@@ -5,8 +5,10 @@
 
 namespace weft {
 
-// Of cuDNN, "9.19.0"; empty where the program was built without it.
+// Of cuDNN, "9.19.0"; empty where the program was built without it, or this machine has none.
 std::string cudnn_version();
+// What stands in its way: empty, or words.
+std::string why_no_cudnn();
 
 // The libraries that bits depend on, "cuBLASLt 130100, cuDNN 9.19.0"; empty without CUDA.
 std::string cuda_libraries();

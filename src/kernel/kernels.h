@@ -133,6 +133,15 @@ struct RopeArgs {
 // padding_attends (rows of one segment): a position at or past the length attends to all positions
 // below it, its query has a gradient, and what lies below the length gets gradient through it. With
 // nothing below the length it gives zero as before.
+// Dropout of the probabilities, in training (kernel/dropout.h): what the mask is drawn from.
+struct AttentionDropout {
+  double rate = 0;  // 0: none, and nothing else is read
+  uint64_t seed = 0;
+  int64_t site = 0;               // the layer
+  int64_t first_head = 0;         // of the model's heads, the first of this call
+  const int64_t* rows = nullptr;  // (B, 2): a row's epoch and its number in the epoch
+};
+
 struct AttentionArgs {
   int64_t B, T, H, G, D;
   Dtype dtype;
@@ -143,6 +152,7 @@ struct AttentionArgs {
   float* lse;                          // (B, H, T) natural logarithm of the sum; null: not wanted
   const int32_t* positions = nullptr;  // (B, T) within the segment; null: a row is one segment
   bool padding_attends = false;
+  AttentionDropout dropout = {};
 };
 
 struct AttentionBackwardArgs {
@@ -157,6 +167,7 @@ struct AttentionBackwardArgs {
   void* dqkv;  // (B, T, (H + 2 G) D), written whole
   const int32_t* positions = nullptr;
   bool padding_attends = false;
+  AttentionDropout dropout = {};
 };
 
 // For generation: row b brings T new positions starting at starts[b]. Their k and v (already

@@ -18,18 +18,17 @@ endif()
 
 if(WEFT_CUDA AND WEFT_CUDNN)
   set(weft_cudnn_exclude "/attention_no_cudnn[.]cpp$")
+  set_source_files_properties(${CMAKE_CURRENT_LIST_DIR}/cuda/cudnn_library.cpp PROPERTIES
+    COMPILE_OPTIONS "-isystem${WEFT_CUDNN_HEADERS}")
   # Host code that runs once where a pass is recorded: half of its minute of compilation is -O2's.
   set_source_files_properties(${CMAKE_CURRENT_LIST_DIR}/cuda/attention_cudnn.cpp PROPERTIES
     COMPILE_OPTIONS "-O0;-isystem${WEFT_CUDNN_FRONTEND};-isystem${WEFT_CUDNN_HEADERS}")
 else()
-  set(weft_cudnn_exclude "/attention_cudnn[.]cpp$")
+  set(weft_cudnn_exclude "/(attention_cudnn|cudnn_library)[.]cpp$")
 endif()
 weft_room(kernel DEPENDS tensor EXCLUDE "/kernel/cpu/level/" ${weft_cudnn_exclude})
-if(WEFT_CUDA AND WEFT_CUDNN)
-  target_link_libraries(weft_kernel PRIVATE ${WEFT_CUDNN_LIBRARY} CUDA::nvrtc)
-endif()
-if(WEFT_CUDA)
-  target_link_libraries(weft_kernel PRIVATE CUDA::cublasLt)
+if(WEFT_CUDA)  # cuDNN is loaded when it is wanted (cuda/cudnn_library.cpp)
+  target_link_libraries(weft_kernel PRIVATE CUDA::cublasLt ${CMAKE_DL_LIBS})
 endif()
 file(GLOB level_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/cpu/level/*.cpp)
 if(NOT TARGET weft_kernel OR NOT level_sources)

@@ -33,6 +33,12 @@ std::string named_architecture(const Json& config) {
   return type && type->is_string() ? type->as_string() : "none";
 }
 
+void check_dropout(const DecoderConfig& c, const char* key) {
+  if (c.dropout >= 0 && c.dropout < 1) return;
+  throw UserError(fmt::format("{} is {}, wanted at least 0 and below 1", key, c.dropout),
+                  "set model.dropout: 0.0 to train without dropout");
+}
+
 }  // namespace
 
 std::unique_ptr<Model> make_model(const Json& config, const ModelOverrides& overrides) {
@@ -46,11 +52,8 @@ std::unique_ptr<Model> make_model(const Json& config, const ModelOverrides& over
             "model.num_layers is {}, but the model has {} layers", overrides.num_layers,
             c.num_hidden_layers);
     if (overrides.num_layers > 0) c.num_hidden_layers = overrides.num_layers;
-    if (c.dropout > 0 && !overrides.dropout_given) {
-      throw UserError(
-          fmt::format("config.json: attention_dropout is {}, and dropout is not built", c.dropout),
-          "set model.dropout: 0.0 to train without it");
-    }
+    if (overrides.dropout) c.dropout = *overrides.dropout;
+    check_dropout(c, overrides.dropout ? "model.dropout" : "config.json: attention_dropout");
     return std::make_unique<DecoderModel>(std::move(c));
   }
   throw UserError(fmt::format("config.json: architecture {} is not known", name),

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,8 @@ struct TraceOptions {
   int64_t max_positions = 0;    // generation: of the cache
   bool packed = false;          // loss: rows hold several segments
   bool learns_padding = false;  // loss: padding may be a label, and attends to its row
+  bool drops = false;           // loss: for training, with the model's dropout
+  uint64_t seed = 0;            // of dropout
 };
 
 class Model {
@@ -52,7 +55,8 @@ class Model {
   virtual std::vector<ParameterSpec> parameters() const = 0;
 
   // Inputs ids, targets (B, T) and lengths (B), int32; packed: also positions (B, T), from 0 in
-  // each segment. Gives the losses (B, T).
+  // each segment; with dropout: rows (B, 2), int64, every row's epoch and its number in the epoch.
+  // Gives the losses (B, T).
   virtual Ref trace_loss(Graph* graph, const TraceOptions& options) const = 0;
   // Inputs ids, positions (B, T), starts, lengths, last (B); result "logits" (B, V).
   virtual Ref trace_generate(Graph* graph, const TraceOptions& options) const = 0;
@@ -63,8 +67,8 @@ class Model {
 
 // From config.json. UserError naming the known architectures, or the feature that is not built.
 struct ModelOverrides {
-  int64_t num_layers = 0;      // 0: as configured
-  bool dropout_given = false;  // model.dropout was written (as 0)
+  int64_t num_layers = 0;              // 0: as configured
+  std::optional<double> dropout = {};  // of all sites; absent: as configured
 };
 std::unique_ptr<Model> make_model(const Json& config, const ModelOverrides& overrides);
 

@@ -153,6 +153,7 @@ class Cutter {
   void localize_heads(const Node& node, Node* made) {
     if (node.attr.heads == 0 || !placement(node.inputs[0]).is_cut(2)) return;
     made->attr.heads = node.attr.heads / mesh_.tp;
+    made->attr.first_head = mesh_.rank * made->attr.heads;
     // Columns of qkv are heads + 2 kv_heads; what is not q is k and v.
     const int64_t heads = local_shape(node.inputs[0]).back() / node.attr.head_dim;
     if (node.op == Op::kAttentionGrad || node.op == Op::kAttention || node.op == Op::kRope ||

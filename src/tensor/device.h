@@ -57,8 +57,8 @@ class Device {
   virtual void copy(void* to, const void* from, int64_t bytes) = 0;
 
   // Memory that was taken here, for another process on the same GPU: what export_memory tells,
-  // import_memory turns into a pointer there (in this process: the same). It stays until the device
-  // is closed.
+  // import_memory turns into a pointer there (in this process: the same). Each import is dropped
+  // again, and all are before the memory is given back: after that nobody may reach it.
   struct Exported {
     std::byte handle[64];
     std::byte* here;
@@ -66,6 +66,7 @@ class Device {
   };
   virtual Exported export_memory(std::byte* memory) = 0;
   virtual std::byte* import_memory(const Exported& exported) = 0;
+  virtual void drop_memory(const Exported& exported) = 0;
 
   virtual void wait() = 0;  // until all that was queued is done
   // While the host waits for the device, whatever for, it calls this every few milliseconds with

@@ -46,6 +46,7 @@ class HostDevice : public Device {
   }
 
   Exported export_memory(std::byte*) override { throw BugError("the CPU exports no memory"); }
+  void drop_memory(const Exported&) override {}
   std::byte* import_memory(const Exported&) override {
     throw BugError("the CPU imports no memory");
   }

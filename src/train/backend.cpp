@@ -1,10 +1,14 @@
 // train/backend.cpp: what was asked for, against what is there.
 #include "train/backend.h"
 
+#include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
 #include "base/error.h"
+#include "base/log.h"
+#include "comm/nccl_library.h"
 #include "kernel/cuda_options.h"
 #include "kernel/device_kernels.h"
 
@@ -39,6 +43,23 @@ const Kernels& kernels_of_cpu(const RunConfig& c) {
   return kernels;
 }
 
+// auto: cuda where there are GPUs enough. `option` is what the user knows `wanted` by.
+bool decide_gpus(const std::string& wanted, const char* option, int64_t ranks) {
+  if (wanted == "cpu") return false;
+  std::string why;
+  if (wanted == "cuda") {
+    if (!cuda_kernels()) count_cuda_devices(&why);
+    if (!why.empty()) {
+      throw UserError(fmt::format("{} is cuda, but {}", option, why),
+                      "set it to cpu or auto, or build weft with -DWEFT_CUDA=ON (README)");
+    }
+    return true;
+  }
+  if (!cuda_kernels()) return false;
+  const int count = count_cuda_devices(&why);
+  return count >= ranks || (count > 0 && shares_gpus());
+}
+
 }  // namespace
 
 // Products of bf16 came with compute capability 8.0.
@@ -50,23 +71,42 @@ void check_precision(const std::string& precision, const CudaInfo::Gpu& gpu) {
                   "set train.precision to fp16 or fp32");
 }
 
+bool serves_two_groups(const std::string& version) {
+  int major = 0, minor = 0;
+  if (std::sscanf(version.c_str(), "%d.%d", &major, &minor) != 2) return false;
+  return major > 2 || (major == 2 && minor >= 26);
+}
+
+void check_gpu_groups(const ParallelConfig& p, const std::string& nccl) {
+  const int64_t largest = std::max(p.dp, p.tp);
+  if (largest > kMaxReduced && (nccl.empty() || p.mode == "exact")) {
+    throw UserError(
+        fmt::format("parallel.dp={} x parallel.tp={}: {} are {} at most on each axis", p.dp, p.tp,
+                    nccl.empty() ? "ranks that share a GPU (WEFT_COMM=cuda_ipc)"
+                                 : "ranks of exact mode with a GPU each",
+                    kMaxReduced),
+        nccl.empty() ? "lower dp or tp, or give each rank a GPU"
+                     : "lower dp or tp, or set parallel.mode to fast");
+  }
+  if (nccl.empty() || p.dp == 1 || p.tp == 1 || serves_two_groups(nccl)) return;
+  throw UserError(fmt::format("parallel.dp={} x parallel.tp={}: two groups of ranks talk at the "
+                              "same time, and NCCL {} may let them wait for each other",
+                              p.dp, p.tp, nccl),
+                  fmt::format("install NCCL {} or newer, or set dp or tp to 1", kNcclForTwoGroups));
+}
+
 bool shares_gpus() {
   const char* comm = std::getenv("WEFT_COMM");
   return comm && std::strcmp(comm, "cuda_ipc") == 0;
 }
 
 bool uses_gpus(const RunConfig& c) {
-  const std::string& wanted = c.launch.device;
-  if (wanted == "cpu") return false;
-  std::string why;
-  if (wanted == "cuda") {
-    if (!cuda_kernels()) count_cuda_devices(&why);
-    if (!why.empty()) throw UserError("launch.device is cuda, but " + why, "set it to cpu or auto");
-    return true;
-  }
-  if (!cuda_kernels()) return false;
-  const int count = count_cuda_devices(&why);
-  return count >= num_ranks(c) || (count > 0 && shares_gpus());
+  return decide_gpus(c.launch.device, "launch.device", num_ranks(c));
+}
+
+std::string first_gpu() {
+  const CudaInfo info = read_cuda_info();
+  return info.gpus.empty() ? "" : info.gpus[0].name;
 }
 
 const Kernels& choose_kernels(const RunConfig& c) {
@@ -79,6 +119,12 @@ void check_backend(const RunConfig& c) {
   if (count_cuda_devices(&why) == 0)
     throw UserError("no GPU can be used: " + why, "set launch.device to cpu");
   check_gpu(c, choose_gpu(c, 0));
+  if (num_ranks(c) == 1) return;
+  const NcclLibrary* nccl = shares_gpus() ? nullptr : find_nccl(&why);
+  if (!nccl && !shares_gpus())
+    throw UserError("ranks with a GPU each talk over NCCL: " + why,
+                    "install NCCL, or set WEFT_COMM=cuda_ipc to let ranks share a GPU");
+  check_gpu_groups(c.parallel, nccl ? nccl->version() : "");
 }
 
 Backend open_backend(const RunConfig& c, int local_rank) {
@@ -87,8 +133,28 @@ Backend open_backend(const RunConfig& c, int local_rank) {
   const int number = choose_gpu(c, local_rank);
   check_gpu(c, number);
   std::unique_ptr<Device> own = open_cuda_device(number);
+  if (c.train.precision != "fp32" && local_rank == 0 && cudnn_version().empty())
+    log_warning("no cuDNN: weft's own attention serves, which is slower ({})", why_no_cudnn());
   Device* device = own.get();
   return {cuda_kernels(), device, std::move(own)};
+}
+
+Backend open_backend(const std::string& device, Dtype compute) {
+  if (!decide_gpus(device, "--device", 1)) return {&cpu_kernels(), &host_device(), nullptr};
+  const CudaInfo info = read_cuda_info();
+  const std::string hint = "give --device cpu; `weft doctor` says what is missing";
+  if (info.gpus.empty()) throw UserError("--device is cuda, but " + info.why_none, hint);
+  const CudaInfo::Gpu& gpu = info.gpus[0];
+  if (compute == Dtype::kBf16 && gpu.major < 8) {
+    throw UserError(fmt::format("the model is of bf16, but {} has compute capability {}.{}: bf16 "
+                                "needs 8.0 or newer",
+                                gpu.name, gpu.major, gpu.minor),
+                    "give --device cpu");
+  }
+  set_gemm_choice(GemmChoice::kFast);
+  std::unique_ptr<Device> own = open_cuda_device(0);
+  Device* opened = own.get();
+  return {cuda_kernels(), opened, std::move(own)};
 }
 
 }  // namespace weft

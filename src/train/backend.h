@@ -17,21 +17,38 @@ bool uses_gpus(const RunConfig& config);
 // Several ranks may work on one GPU: WEFT_COMM=cuda_ipc, for tests and small machines.
 bool shares_gpus();
 
+// The name of this machine's first GPU; empty: none, or none that this build could use.
+std::string first_gpu();
+
 // The kernels of the run, for plans: no device is touched where launch.device says which.
 const Kernels& choose_kernels(const RunConfig& config);
 
 // UserError where this GPU cannot compute in the type.
 void check_precision(const std::string& precision, const CudaInfo::Gpu& gpu);
 
-// UserError where the run cannot have the GPUs that it wants. Before ranks are started.
+// UserError where the run cannot have the GPUs that it wants, or ranks on them could not talk.
+// Before ranks are started.
 void check_backend(const RunConfig& config);
+
+// UserError where so many ranks with a GPU cannot form their groups. nccl: its version, "2.26.2";
+// empty: they share GPUs.
+void check_gpu_groups(const ParallelConfig& parallel, const std::string& nccl);
+
+// NCCL from here on keeps the calls of two groups that run at once in the host's order
+// (NCCL_LAUNCH_ORDER_IMPLICIT).
+inline constexpr const char* kNcclForTwoGroups = "2.26";
+bool serves_two_groups(const std::string& nccl_version);
 
 // A rank's device and the kernels that work on it.
 struct Backend {
-  const Kernels* kernels;
-  Device* device;
+  const Kernels* kernels = nullptr;
+  Device* device = nullptr;
   std::unique_ptr<Device> own;  // what `device` points to, unless it is the host
 };
 Backend open_backend(const RunConfig& config, int local_rank);
+
+// Of a command without a run file: its --device, auto, cpu or cuda, for one rank that computes in
+// this type.
+Backend open_backend(const std::string& device, Dtype compute);
 
 }  // namespace weft

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "base/error.h"
+
 namespace weft {
 
 void take_share(const RunConfig& c, const Layout& layout, int rank, StreamOptions* options) {
@@ -47,6 +49,13 @@ void BatchRunner::feed(const Batch& batch, int64_t pass) {
   put(batch.lengths, 1, 1, 0, executor_->input<int32_t>("lengths"));
   int32_t* positions = executor_->input<int32_t>("positions");  // null: rows are not packed
   if (positions) put(batch.position_ids, batch.seq_length, T, 0, positions);
+  int64_t* rows = executor_->input<int64_t>("rows");  // null: no dropout
+  if (rows && static_cast<int64_t>(batch.row_numbers.size()) != batch.num_rows)
+    throw BugError("dropout wants a number of every row");  // ensure() would take memory
+  for (int64_t row = 0; rows && row < passes_.rows; ++row) {
+    rows[2 * row] = batch.epoch;
+    rows[2 * row + 1] = row < have ? batch.row_numbers[static_cast<size_t>(first_row + row)] : -1;
+  }
 }
 
 }  // namespace weft

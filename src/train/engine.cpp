@@ -17,8 +17,9 @@ PlanOptions plan_options(const Kernels& kernels, int num_threads, int64_t num_pa
   return {&kernels, num_threads, static_cast<int>(num_passes), layout.tp, layout.dp};
 }
 
-Arena make_arena(const RunConfig& config, Ranks* ranks, int64_t bytes, Device* device) {
-  if (!device->is_host()) check_room(config, bytes, *device);
+Arena make_arena(const RunConfig& config, Ranks* ranks, const Kernels& kernels, int64_t bytes,
+                 Device* device) {
+  if (!device->is_host()) check_room(config, kernels, bytes, *device);
   void* shared = device->is_host() ? ranks->take_memory(bytes) : nullptr;
   return shared ? Arena(shared, bytes) : Arena(bytes, device);
 }
@@ -84,7 +85,7 @@ Engine::Engine(const RunConfig& config, const Model& model, Ranks* ranks, const 
       ranks_(ranks),
       plans_(
           make_engine_plans(config, model, ranks->layout(), ranks->rank(), kernels, num_threads)),
-      arena_(make_arena(config, ranks, plans_->layout.total_bytes(), device)),
+      arena_(make_arena(config, ranks, kernels, plans_->layout.total_bytes(), device)),
       shared_(ranks, device, kernels, arena_.data(), arena_.bytes()),
       pool_(num_threads) {
   Mesh mesh = ranks->mesh();
@@ -118,6 +119,7 @@ LossSums Engine::sum_over_ranks(const ExactSum& loss, const Batch& batch) {
 }
 
 LossSums Engine::run_passes(const Batch& batch) {
+  step_begun_ = std::chrono::steady_clock::now();
   train_->run(batch);
   const LossSums sums = sum_over_ranks(train_->losses(), batch);
   target_tokens_ = sums.target_tokens;
@@ -139,7 +141,10 @@ void Engine::run_finish(double lr, int64_t update_number) {
 
 double Engine::update(double lr, int64_t update_number) {
   run_finish(lr, update_number);
-  return executor_->read<double>("grad_norm");
+  const auto norm = executor_->read<double>("grad_norm");
+  const auto took = std::chrono::steady_clock::now() - step_begun_;
+  ranks_->note_step(std::chrono::duration_cast<std::chrono::milliseconds>(took).count());
+  return norm;
 }
 
 void Engine::start_passes(const Batch& batch) {

@@ -1,6 +1,7 @@
 // train/engine.h: model, plans, memory and kernels of one rank, ready to run steps.
 #pragma once
 
+#include <chrono>
 #include <map>
 #include <memory>
 #include <optional>
@@ -109,6 +110,7 @@ class Engine {
   Executor* executor_;           // of the longest training plan
   int64_t target_tokens_ = 0;    // of the last passes
   StepsAhead::Counts counts_{};  // of the step that was started
+  std::chrono::steady_clock::time_point step_begun_;
   std::unique_ptr<Weights> weights_;
   std::unique_ptr<StepsAhead> ahead_;
 };

@@ -12,8 +12,8 @@
 #include "generate/generator.h"
 #include "generate/stop_ids.h"
 #include "graph/autodiff.h"
-#include "train/backend.h"
 #include "train/engine.h"
+#include "train/room.h"
 #include "train/session.h"
 
 namespace weft {
@@ -47,6 +47,8 @@ void measure_loss(const Session& session, const RowSource& rows, const LogicalMo
       make_eval_plan(c, *session.model, mesh, 0, *backend.kernels, pool->num_threads());
   ArenaLayout layout;
   layout.add(plan);
+  check_room("the evaluation", layout.total_bytes(), *backend.device,
+             "lower train.micro_batch or data.seq_length, or set launch.device to cpu");
   const Arena arena(layout.total_bytes(), backend.device);
   const auto plans =
       make_eval_lengths(plan, c, *session.model, mesh, 0, {layout, arena, pool, Mesh{}});
@@ -107,8 +109,12 @@ std::optional<double> measure_exact_match(const Session& session, const RowSourc
   options.compute = session.config.compute_dtype();
   options.max_positions =
       std::min(session.model->max_positions(), q.longest_prompt + q.longest_answer + 2);
+  GeneratePlans plans =
+      make_generate_plans(*session.model, options, *backend.kernels, pool->num_threads());
+  check_room("the generation of answers", layout_of(plans).total_bytes(), *backend.device,
+             "set launch.device to cpu");
   Generator generator(
-      *session.model, options, *backend.kernels, pool,
+      *session.model, std::move(plans), pool,
       [&](const ParameterSpec& spec, Dtype dtype, void* data) {
         load_parameter(source, spec, dtype, data);
       },
@@ -144,7 +150,7 @@ Json EvalReport::to_json() const {
   return out;
 }
 
-EvalReport evaluate(const RunConfig& config, const std::string& model) {
+EvalReport evaluate(const RunConfig& config, const std::string& model, const Backend* given) {
   if (!config.has_eval()) {
     throw UserError(
         "the run file names no rows for evaluation",
@@ -160,7 +166,8 @@ EvalReport evaluate(const RunConfig& config, const std::string& model) {
     report.step = CheckpointReader(source.path).state().at("step").as_int();
   }
   ThreadPool pool(choose_threads(config.launch));
-  const Backend backend = open_backend(alone(config), 0);
+  const Backend own = given ? Backend{} : open_backend(alone(config), 0);
+  const Backend& backend = given ? *given : own;
   measure_loss(session, *rows, source, backend, &pool, &report);
   if (!config.data.target.empty()) {
     report.exact_match = measure_exact_match(session, *rows, source, backend, &pool);

@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "data/batches.h"
+#include "train/backend.h"
 #include "train/run_config.h"
 
 namespace weft {
@@ -27,6 +28,8 @@ struct EvalReport {
 // run's own newest checkpoint, or model.path where it has none. With data.target the answers are
 // generated greedily from the prompts, cut as in training, and compared; a row that the cut or an
 // empty source leaves without a prompt counts as not matched. UserError where there are no rows.
-EvalReport evaluate(const RunConfig& config, const std::string& model);
+// One rank computes, where launch.device says unless given.
+EvalReport evaluate(const RunConfig& config, const std::string& model,
+                    const Backend* given = nullptr);
 
 }  // namespace weft

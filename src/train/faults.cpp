@@ -51,6 +51,7 @@ void swap_rows(Batch* batch, int64_t a, int64_t b) {
     std::swap_ranges(of->begin() + a * T, of->begin() + (a + 1) * T, of->begin() + b * T);
   }
   std::swap(batch->lengths[static_cast<size_t>(a)], batch->lengths[static_cast<size_t>(b)]);
+  std::swap(batch->row_numbers[static_cast<size_t>(a)], batch->row_numbers[static_cast<size_t>(b)]);
 }
 
 }  // namespace

@@ -17,12 +17,14 @@ Dtype gradient_dtype(const RunConfig& c) {
   return low ? Dtype::kBf16 : Dtype::kF32;
 }
 
-Ref trace(const RunConfig& c, const Model& model, Graph* graph) {
+Ref trace(const RunConfig& c, const Model& model, bool is_training, Graph* graph) {
   const Ref losses = model.trace_loss(graph, {.batch = c.micro_batch(),
                                               .positions = c.data.seq_length,
                                               .compute = c.compute_dtype(),
                                               .packed = c.data.layout == "pack",
-                                              .learns_padding = !c.data.mask_padding});
+                                              .learns_padding = !c.data.mask_padding,
+                                              .drops = is_training,
+                                              .seed = static_cast<uint64_t>(c.seed)});
   freeze_parameters(graph, c.model.freeze);
   return losses;
 }
@@ -31,7 +33,7 @@ Ref trace(const RunConfig& c, const Model& model, Graph* graph) {
 
 Graph make_cut_graph(const RunConfig& c, const Model& model, const Layout& layout, int rank) {
   Graph graph;
-  const Ref losses = trace(c, model, &graph);
+  const Ref losses = trace(c, model, true, &graph);
   add_backward(&graph, losses, gradient_dtype(c));
   recompute_cheap_values(&graph);
   apply_tensor_parallel(&graph, cuts_of(model), layout.tensor(rank));
@@ -58,7 +60,7 @@ Graph make_training_graph(const RunConfig& c, const Model& model, const Layout& 
 
 Graph make_eval_graph(const RunConfig& c, const Model& model, const Layout& layout, int rank) {
   Graph graph;
-  add_loss_sum(&graph, trace(c, model, &graph));
+  add_loss_sum(&graph, trace(c, model, false, &graph));
   apply_tensor_parallel(&graph, cuts_of(model), layout.tensor(rank));
   apply_data_parallel(&graph, layout.data(rank, c.num_passes()));
   return graph;

@@ -10,6 +10,7 @@
 #include "io/hf_folder.h"
 #include "model/model.h"
 #include "track/progress.h"
+#include "train/backend.h"
 #include "train/engine.h"
 #include "train/layout.h"
 #include "train/plan_report.h"
@@ -52,8 +53,8 @@ void put_best_first(std::vector<FitRow>* rows) {
 
 class Fitter {
  public:
-  Fitter(const Model& model, int64_t memory)
-      : model_(model), memory_(memory), speeds_(load_speeds(cpu_kernels().name)) {}
+  Fitter(const Model& model, const Kernels& kernels, int64_t memory)
+      : model_(model), kernels_(kernels), memory_(memory), speeds_(load_speeds(kernels.name)) {}
 
   std::vector<FitRow> rows(const RunConfig& c, int64_t ranks) const {
     std::vector<FitRow> all;
@@ -84,7 +85,7 @@ class Fitter {
       return;
     }
     try {
-      const PlanReport plan = plan_layout(c, model_, speeds_);
+      const PlanReport plan = plan_layout(c, model_, kernels_, speeds_);
       row->is_admissible = true;
       row->arena = plan.largest_arena();
       row->resident = plan.resident();
@@ -99,6 +100,7 @@ class Fitter {
   }
 
   const Model& model_;
+  const Kernels& kernels_;
   int64_t memory_;
   std::optional<Speeds> speeds_;
 };
@@ -181,13 +183,24 @@ std::vector<std::string> find_advice(const Fitter& fitter, const RunConfig& c, i
 
 std::string FitRow::layout() const { return fmt::format("dp={},tp={},shard={}", dp, tp, shard); }
 
-FitReport fit_layouts(const RunConfig& c, int64_t memory, int64_t ranks) {
+namespace {
+
+// launch.device for so many ranks, however they are laid out.
+const Kernels& kernels_for(RunConfig c, int64_t ranks) {
+  c.parallel.dp = ranks;
+  c.parallel.tp = 1;
+  return choose_kernels(c);
+}
+
+}  // namespace
+
+FitReport fit_layouts(const RunConfig& c, int64_t memory, int64_t ranks, const Kernels* given) {
+  const Kernels& kernels = given ? *given : kernels_for(c, ranks);
   const HfFolder folder(resolve_model_path(c.model.path));
-  const auto model =
-      make_model(folder.config(), {c.model.num_layers.value_or(0), c.model.dropout.has_value()});
+  const auto model = make_model(folder.config(), {c.model.num_layers.value_or(0), c.model.dropout});
   check_positions(c, *model);
-  const Fitter fitter(*model, memory);
-  FitReport report{memory, ranks, fitter.rows(c, ranks), {}, {}};
+  const Fitter fitter(*model, kernels, memory);
+  FitReport report{memory, ranks, kernels.device != nullptr, fitter.rows(c, ranks), {}, {}};
   if (!report.has_admissible()) {
     report.nearest_ranks = find_nearest_ranks(c, *model, ranks);
   } else if (!report.has_fit()) {
@@ -219,6 +232,7 @@ Json FitReport::to_json() const {
   return Json(Json::Object{
       {"memory", memory},
       {"ranks", ranks},
+      {"device", is_on_gpu ? "cuda" : "cpu"},
       {"recommended", has_fit() ? Json(rows[0].layout()) : Json()},
       {"layouts", Json(std::move(all))},
       {"advice", Json(std::move(changes))},
@@ -226,9 +240,9 @@ Json FitReport::to_json() const {
 }
 
 std::string FitReport::to_text() const {
-  std::string text = fmt::format("{} a rank, {} ranks\n\n  {:<28} {:>5} {:>12} {:>16} {:>10}\n",
-                                 format_bytes(memory), ranks, "layout", "fits", "memory a rank",
-                                 "bytes / token", "step");
+  std::string text = fmt::format("{} a rank, {} ranks{}\n\n  {:<28} {:>5} {:>12} {:>16} {:>10}\n",
+                                 format_bytes(memory), ranks, is_on_gpu ? " with a GPU each" : "",
+                                 "layout", "fits", "memory a rank", "bytes / token", "step");
   for (const FitRow& row : rows) {
     if (!row.is_admissible) {
       text += fmt::format("  {:<28} {:>5} {}\n", fmt::format("dp={},tp={}", row.dp, row.tp), "-",

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "kernel/kernels.h"
 #include "train/run_config.h"
 
 namespace weft {
@@ -31,6 +32,7 @@ struct FitRow {
 struct FitReport {
   int64_t memory = 0;  // bytes a rank may take
   int64_t ranks = 1;
+  bool is_on_gpu = false;  // all of them, and what is advised
   std::vector<FitRow> rows;
   std::vector<std::string> advice;     // where none fits
   std::vector<int64_t> nearest_ranks;  // where none is admissible: the next fewer, the next more
@@ -42,6 +44,8 @@ struct FitReport {
 };
 
 // The run file's own dp, tp and shard are not looked at. In exact mode only what exact mode admits.
-FitReport fit_layouts(const RunConfig& config, int64_t memory, int64_t ranks);
+// Where it runs is decided once: kernels, or null: as launch.device says for so many ranks here.
+FitReport fit_layouts(const RunConfig& config, int64_t memory, int64_t ranks,
+                      const Kernels* kernels = nullptr);
 
 }  // namespace weft

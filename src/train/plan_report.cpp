@@ -93,8 +93,8 @@ int64_t PlanReport::received() const {
   return bytes;
 }
 
-PlanReport plan_layout(const RunConfig& c, const Model& model, const std::optional<Speeds>& speeds,
-                       bool with_dump) {
+PlanReport plan_layout(const RunConfig& c, const Model& model, const Kernels& kernels,
+                       const std::optional<Speeds>& speeds, bool with_dump) {
   PlanReport r;
   r.layout = resolve_layout(c, model);
   r.num_parameters = count_parameters(model);
@@ -105,7 +105,6 @@ PlanReport plan_layout(const RunConfig& c, const Model& model, const std::option
   r.is_longest = c.data.layout == "dynamic";
   r.is_packed = c.data.layout == "pack";
   r.classes = find_rank_classes(c, model, r.layout);
-  const Kernels& kernels = choose_kernels(c);
   r.is_on_gpu = kernels.device != nullptr;
   for (int rank : r.classes.first) {
     const auto plans = make_engine_plans(c, model, r.layout, rank, kernels, r.threads);
@@ -115,7 +114,7 @@ PlanReport plan_layout(const RunConfig& c, const Model& model, const std::option
     if (rank == 0 && with_dump) r.dump = dump_plan(plans->train);
     // Between GPUs nothing is known of the wire.
     const bool is_alone = r.is_on_gpu && r.layout.num_ranks() == 1;
-    if (const auto gpu = is_alone ? load_gpu_speeds() : std::nullopt)
+    if (const auto gpu = is_alone ? load_gpu_speeds(first_gpu()) : std::nullopt)
       r.step_ms = estimate_gpu_ms(plans->train, *gpu);
   }
   if (!r.is_on_gpu) r.step_ms = estimate_ms(c, r, speeds);
@@ -124,10 +123,10 @@ PlanReport plan_layout(const RunConfig& c, const Model& model, const std::option
 
 PlanReport plan_run(const RunConfig& c, bool with_dump) {
   const HfFolder folder(resolve_model_path(c.model.path));
-  const auto model =
-      make_model(folder.config(), {c.model.num_layers.value_or(0), c.model.dropout.has_value()});
+  const auto model = make_model(folder.config(), {c.model.num_layers.value_or(0), c.model.dropout});
   check_positions(c, *model);
-  return plan_layout(c, *model, load_speeds(choose_kernels(c).name), with_dump);
+  const Kernels& kernels = choose_kernels(c);
+  return plan_layout(c, *model, kernels, load_speeds(kernels.name), with_dump);
 }
 
 Json PlanReport::to_json() const {

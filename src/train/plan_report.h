@@ -51,8 +51,8 @@ struct PlanReport {
 // with_dump: also the text of every node.
 PlanReport plan_run(const RunConfig& config, bool with_dump = false);
 
-// The same for a model that is open, with speeds where they are known.
-PlanReport plan_layout(const RunConfig& config, const Model& model,
+// The same for a model that is open, on these kernels, with speeds where they are known.
+PlanReport plan_layout(const RunConfig& config, const Model& model, const Kernels& kernels,
                        const std::optional<Speeds>& speeds, bool with_dump = false);
 
 const char* axis_name(Axis axis);  // "tp", "dp"

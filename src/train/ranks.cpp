@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 
 #include "base/error.h"
 #include "comm/device_comm.h"
@@ -44,6 +45,18 @@ std::unique_ptr<Comm> make_gloo_world(Comm& shared, const std::string& host,
   options.store = endpoint;
   options.host = host;
   return make_gloo_comm(options);
+}
+
+// Told before ranks are started, where a supervisor starts them (check_backend).
+void check_groups(const Layout& layout, bool shares_gpus, const NcclLibrary* library) {
+  std::string why;
+  if (!shares_gpus && !library) library = find_nccl(&why);
+  if (!shares_gpus && !library) return;  // making the group says so
+  ParallelConfig p;
+  p.dp = layout.dp;
+  p.tp = layout.tp;
+  p.mode = layout.is_exact ? "exact" : "fast";
+  check_gpu_groups(p, shares_gpus ? "" : library->version());
 }
 
 }  // namespace
@@ -104,6 +117,7 @@ SharedArena::SharedArena(Ranks* ranks, Device* device, const Kernels& kernels, s
   options.is_exact = ranks->layout_.is_exact;
   options.library = ranks->nccl_;
   options.interface = name_of_interface(ranks->interface_);
+  check_groups(ranks->layout_, ranks->shares_gpus_, ranks->nccl_);
   const auto extend = [&](const std::shared_ptr<Comm>& host) -> std::shared_ptr<Comm> {
     if (!host || host->size() == 1) return nullptr;
     if (ranks->shares_gpus_) return make_device_comm(host, device, *kernels.device, arena, bytes);
@@ -112,16 +126,30 @@ SharedArena::SharedArena(Ranks* ranks, Device* device, const Kernels& kernels, s
   Ranks::Groups& groups = ranks->on_device_;
   groups = {extend(ranks->host_.tensor), extend(ranks->host_.data), extend(ranks->host_.copies)};
   if (ranks->shares_gpus_) return;  // these wait for each other on the host
-  device->set_watch([groups](int64_t waited_ms) {
-    for (const auto& group : {groups.tensor, groups.data, groups.copies}) {
-      if (group) group->check_queued(waited_ms);
+  device->set_watch([groups, &rule = ranks->hang_rule_](int64_t waited_ms) {
+    for (Comm* group : {groups.tensor.get(), groups.data.get(), groups.copies.get()}) {
+      if (group) group->check_queued(waited_ms, rule.allowed_ms(group->deadline_ms()));
     }
   });
 }
 
 SharedArena::~SharedArena() {
   device_->set_watch(nullptr);
-  ranks_->on_device_ = {};
+  Ranks::Groups& groups = ranks_->on_device_;
+  const bool is_mapped = ranks_->shares_gpus_ && (groups.tensor || groups.data || groups.copies);
+  groups = {};  // with them the mappings of the others' arenas
+  if (is_mapped) wait_for_others();
+}
+
+// The arena may go when nobody has it mapped any more. A rank that fails waits for nobody: the
+// others are told, and what a process leaves behind the driver takes back.
+void SharedArena::wait_for_others() noexcept {
+  if (std::uncaught_exceptions() > 0) return;
+  try {
+    const Patience patience(ranks_->world());  // rank 0 may be writing the final model
+    ranks_->world().barrier();
+  } catch (const std::exception&) {  // a rank is gone, and its mappings with it
+  }
 }
 
 }  // namespace weft

@@ -10,6 +10,7 @@
 #include "kernel/kernels.h"
 #include "net/shm_world.h"
 #include "tensor/device.h"
+#include "train/hang_rule.h"
 #include "train/layout.h"
 
 namespace weft {
@@ -40,6 +41,9 @@ class Ranks {
   void share_gpus(bool shared) { shares_gpus_ = shared; }
   void use_nccl(NcclLibrary* library) { nccl_ = library; }
 
+  // How long steps take: what is allowed where the host waits for a GPU.
+  void note_step(int64_t ms) { hang_rule_.note_step(ms); }
+
   // The sum over the data-parallel ranks, the same on all.
   void sum_over_data(int64_t* values, int64_t count);
 
@@ -50,6 +54,7 @@ class Ranks {
   };
 
   Layout layout_;
+  HangRule hang_rule_;
   int rank_ = 0;
   std::string interface_ = "lo";
   bool shares_gpus_;
@@ -62,7 +67,7 @@ class Ranks {
 
 // While it lives, collectives of what lies in the arena go over the device, where that is a GPU:
 // over NCCL, or in its memory where ranks share one. All ranks make and end theirs together. Ends
-// after whatever uses the groups, and before the arena.
+// after whatever uses the groups, and before the arena, which by then no other rank has mapped.
 class SharedArena {
  public:
   SharedArena(Ranks* ranks, Device* device, const Kernels& kernels, std::byte* arena,
@@ -72,6 +77,8 @@ class SharedArena {
   SharedArena& operator=(const SharedArena&) = delete;
 
  private:
+  void wait_for_others() noexcept;
+
   Ranks* ranks_;
   Device* device_;
 };

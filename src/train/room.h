@@ -1,6 +1,7 @@
-// train/room.h: a run that does not fit its GPU is refused before it takes anything.
+// train/room.h: what does not fit its GPU is refused before it takes anything.
 #pragma once
 
+#include "kernel/kernels.h"
 #include "tensor/device.h"
 #include "train/run_config.h"
 
@@ -13,6 +14,11 @@ inline constexpr int64_t kLibraryBytes = int64_t{1200} << 20;
 inline constexpr int64_t kContextBytes = int64_t{1740} << 20;
 
 // UserError with both numbers and the nearest layout that fits.
-void check_room(const RunConfig& config, int64_t arena_bytes, const Device& device);
+void check_room(const RunConfig& config, const Kernels& kernels, int64_t arena_bytes,
+                const Device& device);
+
+// The same where no layout helps: `what` wants the arena, `hint` says how it wants less.
+void check_room(const std::string& what, int64_t arena_bytes, const Device& device,
+                const std::string& hint);
 
 }  // namespace weft

@@ -22,8 +22,10 @@ void bind_model(OptionTable& t, ModelConfig& c) {
         "so that config.json is enough")
       .one_of({"pretrained", "random"});
   t.add("model.num_layers", &c.num_layers, "keep only the first layers; null = all").at_least(1);
-  t.add("model.dropout", &c.dropout, "overrides the configuration's own rates; only 0 is built")
-      .between(0, 0);
+  t.add("model.dropout", &c.dropout,
+        "in training; overrides the configuration's own rates (attention_dropout)")
+      .at_least(0)
+      .below(1);
   t.add("model.freeze", &c.freeze, "globs of parameters without gradient and state");
 }
 

@@ -79,8 +79,7 @@ void check_positions(const RunConfig& c, const Model& model) {
 Session::Session(const RunConfig& run)
     : config(run),
       folder(resolve_model_path(run.model.path)),
-      model(make_model(folder.config(),
-                       {run.model.num_layers.value_or(0), run.model.dropout.has_value()})),
+      model(make_model(folder.config(), {run.model.num_layers.value_or(0), run.model.dropout})),
       tokenizer(open_tokenizer(run, folder)),
       final_dtype(Dtype::kF32) {
   check_positions(run, *model);

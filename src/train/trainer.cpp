@@ -37,7 +37,11 @@ constexpr int64_t kCheckEvery = 100;  // steps between comparisons of batches an
 std::unique_ptr<Ranks> make_ranks(const RunConfig& c, const Model& model, const RankPlace& place) {
   const Layout layout = resolve_layout(c, model);
   if (!place.world) return std::make_unique<Ranks>(layout);
-  return std::make_unique<Ranks>(layout, place.world, place.rank, nullptr, c.launch.interface);
+  auto ranks =
+      std::make_unique<Ranks>(layout, place.world, place.rank, nullptr, c.launch.interface);
+  if (place.open_device) ranks->share_gpus(!place.nccl);
+  ranks->use_nccl(place.nccl);
+  return ranks;
 }
 
 class Trainer {
@@ -54,7 +58,7 @@ class Trainer {
         is_main_(ranks_->rank() == 0),
         rows_(session_.open_train_rows()),
         stream_(c_.data, *rows_, *session_.tokenizer, share(session_.train_stream())),
-        backend_(open_backend(c_, ranks_->rank())),
+        backend_(place.open_device ? place.open_device() : open_backend(c_, ranks_->rank())),
         engine_(c_, *session_.model, ranks_.get(), *backend_.kernels, place.threads,
                 backend_.device),
         scaling_(c_, engine_),
@@ -70,7 +74,19 @@ class Trainer {
     }
   }
 
+  // What failed here is told to the others at once: what ends with this rank may wait for a GPU
+  // that is lost.
   int run() {
+    try {
+      return run_to_the_end();
+    } catch (const PeerError& e) {
+      ranks_->world().abort(e.what());
+      throw;
+    }
+  }
+
+ private:
+  int run_to_the_end() {
     load_state();
     find_total();
     if (is_finished()) return already_finished();
@@ -82,7 +98,6 @@ class Trainer {
     return 0;
   }
 
- private:
   // ------------------------------------------------------------------ start
   // This rank makes the rows that it computes, no others.
   StreamOptions share(StreamOptions options) const {
@@ -296,10 +311,7 @@ class Trainer {
 
   // fp16: a step that overflowed does not count.
   void take_norm(double norm, const LossScale& next, StepMetrics* line) {
-    if (!scaling_.take(norm, next, line, record_.get())) {
-      --updates_;
-      return;
-    }
+    if (!scaling_.take(norm, next, line, record_.get())) return static_cast<void>(--updates_);
     line->grad_norm = norm;
     check_finite(line->step, norm, "gradient norm");
   }

@@ -1,9 +1,12 @@
 // train/trainer.h: the loop of `weft train`.
 #pragma once
 
+#include <functional>
 #include <memory>
 
+#include "comm/nccl_library.h"
 #include "net/shm_world.h"
+#include "train/backend.h"
 #include "train/run_config.h"
 #include "train/run_dir.h"
 
@@ -14,10 +17,14 @@ struct RankPlace {
   int rank = 0;
   int threads = 1;
   std::shared_ptr<ShmWorld> world;  // null: alone
+  // For tests: another device than the run file's, shared by the ranks, or with a group of its own.
+  std::function<Backend()> open_device = nullptr;
+  NcclLibrary* nccl = nullptr;
 };
 
 // One rank, to the end or to a signal. Gives the exit code: 0 done (or already finished), 143 and
-// 130 after SIGTERM and SIGINT with the state saved.
+// 130 after SIGTERM and SIGINT with the state saved. Where a peer or a GPU fails, the other ranks
+// are told before this one ends.
 int train_rank(const RunFile& file, const TrainOptions& options, const RankPlace& place);
 
 }  // namespace weft

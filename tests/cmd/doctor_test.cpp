@@ -1,6 +1,8 @@
 // tests/cmd/doctor_test.cpp: what doctor tells, and the speeds that it keeps.
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 #include "base/json.h"
 #include "tests/cmd/run_program.h"
 
@@ -31,6 +33,37 @@ TEST(DoctorCommand, TellsTheMachineAndKeepsSpeeds) {
   EXPECT_EQ(after.at("speeds"), measured.at("speeds"));
   const Outcome text = run_weft("doctor");
   EXPECT_NE(text.out.find("GFLOP/s"), std::string::npos) << text.out;
+}
+
+// Files that are damaged or of another machine are as good as none; a folder that cannot be written
+// costs a warning.
+TEST(DoctorCommand, BadCachesAreNoFailure) {
+  const TemporaryFolder cache;
+  ::setenv("XDG_CACHE_HOME", cache.path().c_str(), 1);
+  std::filesystem::create_directory(cache / "weft");
+  const char* const bad[] = {"",
+                             "{",
+                             "[]",
+                             "null",
+                             R"({"gpu": 3, "cpu_model": 7})",
+                             R"({"cpu_model": "another", "level": "ref", "threads": 1,
+      "gflops_fp32": 1, "gflops_bf16": 1, "gflops_fp32_one": 1, "gflops_bf16_one": 1,
+      "copy_gb_per_s": 1})"};
+  for (const char* text : bad) {
+    for (const char* name : {"weft/speeds.json", "weft/speeds-gpu.json"}) {
+      std::ofstream(cache / name) << text;
+    }
+    const Outcome told = run_weft("doctor --json");
+    ASSERT_EQ(told.exit_code, 0) << text << told.err;
+    EXPECT_TRUE(parse_json(told.out, "output").at("speeds").is_null()) << text;
+    EXPECT_TRUE(parse_json(told.out, "output").at("gpu_speeds").is_null()) << text;
+  }
+  std::filesystem::remove_all(cache / "weft");
+  std::ofstream(cache / "weft") << "a file where the folder should be";
+  const Outcome measured = run_weft("doctor --measure --json");
+  EXPECT_EQ(measured.exit_code, 0) << measured.err;
+  EXPECT_NE(measured.err.find("speeds of the CPU are not kept"), std::string::npos) << measured.err;
+  EXPECT_GT(parse_json(measured.out, "output").at("speeds").at("gflops_fp32").as_number(), 0);
 }
 
 // What a build without CUDA says, or what one with it finds here.

@@ -28,5 +28,30 @@ TEST(EvalCommand, WarnsOfRowsThatAreNotAsTheyWere) {
   EXPECT_EQ(got.err.find("padding"), std::string::npos) << got.err;
 }
 
+// launch.device is followed: with a GPU the CPU's loss, without one an error that says what to do.
+TEST(EvalCommand, GpuIsTakenOrRefused) {
+  const TemporaryFolder folder;
+  std::ofstream(folder / "rows.jsonl") << "{\"q\": \"a row\", \"a\": \"bc\"}\n";
+  std::ofstream(folder / "run.yaml")
+      << "name: e\nstorage: " << folder.path().string()
+      << "\nmodel: {path: tests/golden/data/tiny_llama/model}\ndata: {train: [rows], eval: ["
+      << (folder / "rows.jsonl").string()
+      << "], tokenizer: bytes, seq_length: 64, source: '{q}', target: '{a}'}\n";
+  const std::string words =
+      "eval --json " + (folder / "run.yaml").string() + " --set launch.device=";
+  const Outcome cpu = run_weft(words + "cpu"), gpu = run_weft(words + "cuda");
+  ASSERT_EQ(cpu.exit_code, 0) << cpu.err;
+  if (testing::weft_has_gpu()) {
+    ASSERT_EQ(gpu.exit_code, 0) << gpu.err;
+    const Json wanted = parse_json(cpu.out, "cpu"), got = parse_json(gpu.out, "gpu");
+    const double loss = wanted.at("eval_loss").as_number();
+    EXPECT_NEAR(got.at("eval_loss").as_number(), loss, 1e-5 * loss);
+    EXPECT_EQ(got.at("exact_match"), wanted.at("exact_match"));
+  } else {
+    EXPECT_EQ(gpu.exit_code, 2);
+    EXPECT_NE(gpu.err.find("set launch.device to "), std::string::npos) << gpu.err;
+  }
+}
+
 }  // namespace
 }  // namespace weft

@@ -156,5 +156,25 @@ TEST_F(GenerateCommand, DamagedWeightsAreNamed) {
   EXPECT_NE(got.err.find("has the shape"), std::string::npos) << got.err;
 }
 
+// With a GPU the CPU's tokens, without one an error that says what to do.
+TEST_F(GenerateCommand, GpuIsTakenOrRefused) {
+  const std::string file = (folder_ / "prompts").string();
+  std::ofstream(file) << "a\nsecond one\nthe third prompt of them\n";
+  const std::string words = "--max-new-tokens 12 --json --prompts " + file + " --device ";
+  const Outcome cpu = generate(words + "cpu");
+  ASSERT_EQ(cpu.exit_code, 0) << cpu.err;
+  EXPECT_EQ(generate(words + "auto").out, cpu.out);
+  const Outcome gpu = generate(words + "cuda");
+  if (testing::weft_has_gpu()) {
+    EXPECT_EQ(gpu.out, cpu.out) << gpu.err;
+  } else {
+    EXPECT_EQ(gpu.exit_code, 2);
+    EXPECT_EQ(gpu.out, "");
+    EXPECT_NE(gpu.err.find("error: --device is cuda, but "), std::string::npos) << gpu.err;
+    EXPECT_NE(gpu.err.find("hint: "), std::string::npos) << gpu.err;
+  }
+  EXPECT_EQ(generate(words + "tpu").exit_code, 2);
+}
+
 }  // namespace
 }  // namespace weft

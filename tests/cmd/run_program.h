@@ -36,4 +36,9 @@ inline Outcome run_weft(const std::string& words, const std::string& input = "")
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, slurp("out"), slurp("err")};
 }
 
+// Whether the program can compute on a GPU here.
+inline bool weft_has_gpu() {
+  return run_weft("doctor --json").out.find("\"capability\"") != std::string::npos;
+}
+
 }  // namespace weft::testing

@@ -67,12 +67,15 @@ class WaitingComm : public Comm {
   int64_t deadline_ms() const override { return inner_->deadline_ms(); }
   void set_patient(bool patient) override { inner_->set_patient(patient); }
   bool waits_on_host() const override { return inner_->waits_on_host(); }
-  void check_queued(int64_t waited_ms) override { inner_->check_queued(waited_ms); }
+  void check_queued(int64_t waited_ms, int64_t allowed_ms) override {
+    inner_->check_queued(waited_ms, allowed_ms);
+  }
 
  private:
   void wait() {
     for (int op = 0; op < kNumCommOps; ++op) counts_[op] = inner_->count(static_cast<CommOp>(op));
-    device_->set_watch([this](int64_t waited_ms) { inner_->check_queued(waited_ms); });
+    device_->set_watch(
+        [this](int64_t waited_ms) { inner_->check_queued(waited_ms, inner_->deadline_ms()); });
     device_->wait();
   }
 

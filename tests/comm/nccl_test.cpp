@@ -27,13 +27,16 @@ struct NcclRank {
   explicit NcclRank(Rank& me, FakeNccl* library, bool is_exact)
       : comm(make_nccl_comm(me.comm->split(0, 0), &device, fake_device_kernels(), arena.data,
                             arena.bytes, {is_exact, "lo", 16 << 10, library})) {
-    device.set_watch([this](int64_t waited_ms) { comm->check_queued(waited_ms); });
+    device.set_watch([this](int64_t waited_ms) {
+      comm->check_queued(waited_ms, std::max(comm->deadline_ms(), allowed_ms));
+    });
   }
   char* data() { return reinterpret_cast<char*>(arena.data); }
 
   FakeDevice device;
   FakeArena arena{&device, 1 << 20};
   std::unique_ptr<Comm> comm;
+  int64_t allowed_ms = 0;  // for what is queued, where it is more than the deadline
 };
 
 RanksOptions four_ranks() { return small_chunks(BackEnd::kThreads, 4); }
@@ -115,6 +118,24 @@ TEST(Nccl, TheDeadlineHoldsForWhatIsQueued) {
     EXPECT_NE(end.find("waited 0."), std::string::npos) << end;
     EXPECT_NE(end.find("a fake GPU for what they have queued"), std::string::npos) << end;
   }
+}
+
+// Computation before a collective is no waiting for a peer.
+TEST(Nccl, WorkThatIsLongerThanTheDeadlineIsNoHang) {
+  FakeNccl library;
+  expect_ranks(four_ranks(), [&](Rank& rank) {
+    NcclRank me(rank, &library, true);
+    me.allowed_ms = 30'000;
+    me.comm->set_deadline_ms(500);
+    me.comm->barrier();
+    FakeDevice::queue_work(me.device.stream(),
+                           [] { std::this_thread::sleep_for(std::chrono::milliseconds(900)); });
+    auto* value = reinterpret_cast<float*>(me.data());
+    *value = 1;
+    me.comm->all_reduce(value, 1, Dtype::kF32);
+    me.device.wait();
+    check(*value == 4, "sum");
+  });
 }
 
 TEST(Nccl, AGpuThatFailsIsNamedToAll) {

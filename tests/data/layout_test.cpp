@@ -4,6 +4,7 @@
 #include <array>
 #include <map>
 #include <random>
+#include <set>
 
 #include "data/batches.h"
 #include "tests/data/helpers.h"
@@ -209,6 +210,7 @@ std::vector<std::vector<int32_t>> rows_of(const Case& c, const RowSource& rows, 
     ranks.back()->restore(from);
   }
   std::vector<std::vector<int32_t>> out;
+  std::set<std::pair<int64_t, int64_t>> numbers;  // epoch, row
   std::vector<Batch> batches(ranks.size());
   const int64_t share = c.options.global_batch / dp, turn = rows_a_turn > 0 ? rows_a_turn : share;
   for (int s = 0; s < steps; ++s) {
@@ -222,6 +224,13 @@ std::vector<std::vector<int32_t>> rows_of(const Case& c, const RowSource& rows, 
       const Batch& batch = batches[static_cast<size_t>(k / turn % dp)];
       const int64_t b = k / (turn * dp) * turn + k % turn;
       out.push_back(row_of(batch, b));
+      // A number of its own goes with a row, whichever rank has it.
+      EXPECT_EQ(batch.row_numbers.size(), static_cast<size_t>(share));
+      const int64_t number = batch.row_numbers[static_cast<size_t>(b)];
+      EXPECT_TRUE(numbers.insert({batch.epoch, number}).second);
+      out.back().push_back(static_cast<int32_t>(batch.epoch));
+      out.back().push_back(static_cast<int32_t>(number >> 32));
+      out.back().push_back(static_cast<int32_t>(number));
     }
     for (auto& rank : ranks) EXPECT_EQ(rank->state(), ranks[0]->state());
   }

@@ -56,6 +56,7 @@ class Job {
     layout_ = resolve_layout(config_, *model_);
     WorldOptions options;
     options.num_ranks = layout_.num_ranks();
+    if (run.deadline_ms > 0) options.deadline_ms = run.deadline_ms;
     world_ = ShmWorld::create(options);
     const auto n = static_cast<size_t>(layout_.num_ranks());
     result_.calls.resize(n);
@@ -173,6 +174,7 @@ Batch random_batch(int64_t rows, int64_t positions, int64_t vocab, uint64_t seed
       position = ends ? 0 : position + 1;
     }
     b.lengths.push_back(static_cast<int32_t>(length));
+    b.row_numbers.push_back(static_cast<int64_t>(seed) * rows + r);
   }
   return b;
 }
@@ -183,6 +185,7 @@ Batch share_of(const Batch& whole, const RunConfig& config, const Layout& layout
   take_share(config, layout, rank, &options);
   Batch b;
   b.seq_length = whole.seq_length;
+  b.epoch = whole.epoch;
   const auto take = [&](const std::vector<int32_t>& from, int64_t row, int64_t width,
                         std::vector<int32_t>* to) {
     if (from.empty()) return;
@@ -195,6 +198,7 @@ Batch share_of(const Batch& whole, const RunConfig& config, const Layout& layout
     take(whole.targets, k, b.seq_length, &b.targets);
     take(whole.position_ids, k, b.seq_length, &b.position_ids);
     take(whole.lengths, k, 1, &b.lengths);
+    b.row_numbers.push_back(whole.row_numbers[static_cast<size_t>(k)]);
   }
   b.target_tokens =
       std::count_if(b.targets.begin(), b.targets.end(), [](int32_t t) { return t >= 0; });

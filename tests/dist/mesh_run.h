@@ -51,6 +51,7 @@ struct MeshRun {
   // Over NCCL, or what stands in for it: each rank has a fake GPU of its own.
   NcclLibrary* nccl = nullptr;
   std::function<void(FakeDevice&)> fault;  // what is wrong with these
+  int64_t deadline_ms = 0;                 // of collectives; 0: the usual
 };
 
 // Trains one step a batch from weights of seed 5. Ranks are threads of this process; a failure of

@@ -8,6 +8,7 @@
 
 #include "tests/dist/mesh_run.h"
 #include "tests/fake_nccl.h"
+#include "train/hang_rule.h"
 
 namespace weft::testing {
 namespace {
@@ -76,6 +77,28 @@ TEST(NcclRunControl, QueuesWithoutOrderHaveOtherBits) {
     found = e.what();
   }
   EXPECT_NE(found, "");
+}
+
+// Every pass takes longer than the deadline of a collective, and nobody is taken for dead.
+TEST(NcclRunDeadline, LongPassesAreNoHang) {
+  FakeNccl library;
+  MeshRun run = make_run(&library, "fp32");
+  run.deadline_ms = 1000;
+  run.fault = [](FakeDevice& device) { device.copy_ms = 500; };  // three inputs a pass
+  const MeshResult slow = train_at(run, {2, 1, "none"});
+  run.fault = nullptr;
+  EXPECT_EQ(join(differences(slow, train_at(run, {2, 1, "none"}))), "");
+}
+
+TEST(NcclRunDeadline, IsTenTimesTheMedianStepAndNeverLess) {
+  HangRule rule;
+  EXPECT_EQ(rule.allowed_ms(30'000), 300'000);  // nothing is known yet
+  rule.note_step(20);
+  EXPECT_EQ(rule.allowed_ms(30'000), 30'000);
+  for (int i = 0; i < 40; ++i) rule.note_step(9000);  // the first ones are forgotten
+  rule.note_step(400'000);                            // one that waited for a disk
+  EXPECT_EQ(rule.allowed_ms(30'000), 90'000);
+  EXPECT_EQ(rule.allowed_ms(100'000), 100'000);
 }
 
 INSTANTIATE_TEST_SUITE_P(Precisions, NcclRun, ::testing::Values("fp32", "bf16"),

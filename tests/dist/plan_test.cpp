@@ -56,7 +56,7 @@ std::string to_text(const Place& p) {
 }
 
 PlanReport plan_of(const MeshRun& run) {
-  return plan_layout(run.config, *make_model(run.model, {}), std::nullopt);
+  return plan_layout(run.config, *make_model(run.model, {}), cpu_kernels(), std::nullopt);
 }
 
 MeshResult::Counted planned_wire(const PlanReport& report) {

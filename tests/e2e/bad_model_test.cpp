@@ -91,8 +91,14 @@ TEST_F(BadModel, WhatTheConfigAsksIsNotBuilt) {
   change("hidden_act", "gelu");
   expect_refused({"hidden_act", "gelu"});
   change("hidden_act", "silu");
-  change("attention_dropout", 0.1);
-  expect_refused({"attention_dropout", "model.dropout"});
+  for (const Json& rate : {Json(1.0), Json(-0.1), Json(1.5)}) {
+    change("attention_dropout", rate);
+    expect_refused({"attention_dropout", "below 1", "model.dropout"});
+  }
+  change("attention_dropout", "much");
+  expect_refused({"attention_dropout", "number"});
+  expect_refused({"model.dropout"}, {"model.dropout=1"});
+  change("attention_dropout", 1.0);
   EXPECT_EQ(train({"model.dropout=0.0", "train.steps=1"}).exit_code, 0);
 }
 

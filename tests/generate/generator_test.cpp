@@ -6,27 +6,15 @@
 #include <map>
 
 #include "base/error.h"
-#include "base/random.h"
 #include "tests/generate/tiny_model.h"
 
 namespace weft {
 namespace {
 
 using testing::load_random;
+using testing::make_prompts;
 using testing::tiny_model;
 using Ids = std::vector<int32_t>;
-
-// Prompts of 1 to 70 tokens.
-std::vector<Ids> make_prompts(size_t count) {
-  std::vector<Ids> prompts(count);
-  for (size_t i = 0; i < count; ++i) {
-    const size_t length = 1 + philox(5, i, 0)[0] % (i % 3 == 0 ? 70 : 9);
-    for (size_t t = 0; t < length; ++t) {
-      prompts[i].push_back(static_cast<int32_t>(philox(6, i, t)[0] % 61));
-    }
-  }
-  return prompts;
-}
 
 class GeneratorTest : public ::testing::Test {
  protected:
@@ -39,15 +27,15 @@ class GeneratorTest : public ::testing::Test {
 
 TEST_F(GeneratorTest, LogitsOfAWholePromptEqualThoseOfSingleSteps) {
   const GeneratePlans plans = make_generate_plans(*model_, {2, 0, Dtype::kF32}, ref_kernels(), 2);
-  ArenaLayout layout;
-  for (const GeneratePlan& p : plans.plans) layout.add(p.plan);
+  const ArenaLayout layout = layout_of(plans);
   const Arena arena(layout.total_bytes());
+  const HostLogits none(&host_device(), 2, 61);
   Generator fill(*model_, plans, layout, arena, &pool_);
   fill.load_parameters(load_random);
   std::map<int64_t, std::unique_ptr<GenerateStep>> by_positions;  // of batch 2
   for (const GeneratePlan& p : plans.plans) {
     if (p.batch != 2) continue;
-    by_positions[p.positions] = std::make_unique<GenerateStep>(p, layout, arena, &pool_);
+    by_positions[p.positions] = std::make_unique<GenerateStep>(p, layout, arena, &pool_, none);
   }
   const Ids tokens = make_prompts(1)[0];
   ASSERT_GT(tokens.size(), 20u);

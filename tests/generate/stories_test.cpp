@@ -6,12 +6,13 @@
 #include "base/file.h"
 #include "generate/generator.h"
 #include "model/load.h"
+#include "tests/shared_data.h"
 
 namespace weft {
 namespace {
 
 TEST(Stories, GreedyContinuationIsThePublishedOne) {
-  const std::filesystem::path path = "../shared/data/weights/stories260K_hf";
+  const std::filesystem::path path = shared_data() / "weights/stories260K_hf";
   if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is not there";
   const HfFolder folder(path);
   folder.open_weights();

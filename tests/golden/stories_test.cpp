@@ -9,12 +9,13 @@
 #include "kernel/cpu/level.h"
 #include "model/load.h"
 #include "tests/golden/tolerances.h"
+#include "tests/shared_data.h"
 #include "train/engine.h"
 
 namespace weft {
 namespace {
 
-const std::filesystem::path kFolder = "../shared/data/weights/stories260K_hf";
+const std::filesystem::path kFolder = shared_data() / "weights/stories260K_hf";
 
 class StoriesGolden : public ::testing::Test {
  protected:

@@ -66,6 +66,14 @@ TEST_F(BuilderShapes, AttentionNamesBoth) {
                  g_.attention(x_, lengths, Ref{}, {2, 1, 2});
                }),
                {"[attention]", "(3)", "(2, 3, 8)"});
+  const Ref two = g_.input("two", {2}, Dtype::kI32), rows = g_.input("rows", {2, 2}, Dtype::kI64);
+  const auto drop = [&](const DropoutRule& rule) {
+    g_.attention(x_, two, Ref{}, {2, 1, 2}, false, rule);
+  };
+  expect_named(bug_of([&] { drop({.rate = 0.5}); }), {"[attention]", "every row"});
+  expect_named(bug_of([&] { drop({.rate = 0.5, .rows = two}); }), {"[attention]", "every row"});
+  expect_named(bug_of([&] { drop({.rate = 1, .rows = rows}); }), {"[attention]", "[0, 1)"});
+  EXPECT_NO_THROW(drop({.rate = 0.5, .rows = rows}));
   expect_named(bug_of([&] {
                  g_.rope(x_, x_, x_, Ref{}, {4, 2, 2});
                }),

@@ -140,9 +140,9 @@ def run_ranks(commands, log, deadline_s, env=None):
 
 
 def shared_folder(*parts):
-    """A folder of the reference data beside the repository, or None where it is absent."""
-    path = ROOT.parent.joinpath("shared", *parts)
-    return path if path.exists() else None
+    """A folder of the reference data, beside the repository or in it; None where it is absent."""
+    paths = [place.joinpath("shared", *parts) for place in (ROOT.parent, ROOT)]
+    return next((path for path in paths if path.exists()), None)
 
 
 def memory_folder():

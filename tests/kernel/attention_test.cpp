@@ -1,40 +1,12 @@
 // tests/kernel/attention_test.cpp: causal attention, its gradient and the cached form.
 #include <fmt/core.h>
 
-#include "tests/kernel/common.h"
+#include "tests/kernel/attention_case.h"
 
 namespace weft {
 namespace {
 
-struct Case {
-  int64_t B, T, H, G, D;
-  TestVector<int32_t> lengths;
-  Dtype dtype = Dtype::kF32;
-  TestVector<int32_t> positions = {};  // of packed rows
-  bool padding_attends = false;
-
-  int64_t width() const { return (H + 2 * G) * D; }
-  float scale() const { return 1.0f / std::sqrt(static_cast<float>(D)); }
-  std::string text() const {
-    return fmt::format("B {} T {} H {} G {} D {} {}{}{}", B, T, H, G, D, dtype_name(dtype),
-                       positions.empty() ? "" : " packed",
-                       padding_attends ? ", padding attends" : "");
-  }
-};
-
-// Row after row the lengths of its segments; what is left of T is padding.
-Case packed(Case c, const std::vector<std::vector<int>>& rows) {
-  c.lengths.clear();
-  for (const std::vector<int>& segments : rows) {
-    const size_t begin = c.positions.size();
-    for (const int length : segments) {
-      for (int t = 0; t < length; ++t) c.positions.push_back(t);
-    }
-    c.lengths.push_back(static_cast<int32_t>(c.positions.size() - begin));
-    c.positions.resize(begin + static_cast<size_t>(c.T), 0);
-  }
-  return c;
-}
+using Case = AttentionCase;
 
 std::vector<Case> cases() {
   std::vector<Case> list;
@@ -60,54 +32,6 @@ std::vector<Case> cases() {
     list.push_back({2, 140, 3, 1, 64, {130, 20}, dtype, {}, true});
   }
   return list;
-}
-
-AttentionArgs forward_args(const Case& c, const Buffer& qkv, Buffer& out, Buffer& lse) {
-  return {.B = c.B,
-          .T = c.T,
-          .H = c.H,
-          .G = c.G,
-          .D = c.D,
-          .dtype = c.dtype,
-          .scale = c.scale(),
-          .qkv = qkv.data(),
-          .lengths = c.lengths.data(),
-          .out = out.data(),
-          .lse = lse.floats(),
-          .positions = c.positions.empty() ? nullptr : c.positions.data(),
-          .padding_attends = c.padding_attends};
-}
-
-Outputs forward(const Case& c, const Buffer& qkv, const Kernels& kernels, Bench& bench) {
-  Buffer out(c.dtype, c.B * c.T * c.H * c.D);
-  Buffer lse(Dtype::kF32, c.B * c.H * c.T);
-  const AttentionArgs args = forward_args(c, qkv, out, lse);
-  kernels.attention(bench.context(kernels.attention_workspace(args, bench.num_threads())), args);
-  return {out, lse};
-}
-
-Buffer backward(const Case& c, const Buffer& qkv, const Outputs& forward_result, const Buffer& dout,
-                const Kernels& kernels, Bench& bench) {
-  Buffer dqkv(c.dtype, c.B * c.T * c.width());
-  const AttentionBackwardArgs args = {
-      .B = c.B,
-      .T = c.T,
-      .H = c.H,
-      .G = c.G,
-      .D = c.D,
-      .dtype = c.dtype,
-      .scale = c.scale(),
-      .qkv = qkv.data(),
-      .lengths = c.lengths.data(),
-      .out = forward_result[0].data(),
-      .dout = dout.data(),
-      .lse = forward_result[1].floats(),
-      .dqkv = dqkv.data(),
-      .positions = c.positions.empty() ? nullptr : c.positions.data(),
-      .padding_attends = c.padding_attends};
-  const size_t bytes = kernels.attention_backward_workspace(args, bench.num_threads());
-  kernels.attention_backward(bench.context(bytes), args);
-  return dqkv;
 }
 
 TEST(Attention, EveryLevelAgreesWithRef) {
@@ -159,12 +83,6 @@ TEST(Attention, RowsDoNotDependOnTheBatch) {
       EXPECT_TRUE(dalone.same_bits(half(dwhole))) << kernels->name << dtype_name(dtype);
     }
   }
-}
-
-std::vector<const Kernels*> tested_kernels_and_ref(Dtype dtype) {
-  std::vector<const Kernels*> all = tested_kernels(dtype);
-  all.push_back(&ref_kernels());
-  return all;
 }
 
 // A segment of a packed row has the bits that it has as a row of its own, forward and backward, at

@@ -10,6 +10,7 @@
 #include "model/family.h"
 #include "model/model.h"
 #include "tests/io/temporary_folder.h"
+#include "tests/shared_data.h"
 
 namespace weft {
 namespace {
@@ -103,7 +104,8 @@ TEST(ModelConfig, WhatIsNotBuiltIsNamed) {
       {with({{"layer_types", rope(R"(["full_attention", "sliding_attention"])")}}),
        "sliding_attention"},
       {with({{"hidden_act", "relu"}}), "hidden_act"},
-      {with({{"attention_dropout", 0.5}}), "attention_dropout"},
+      {with({{"attention_dropout", 1.0}}), "attention_dropout"},
+      {with({{"attention_dropout", -0.5}}), "attention_dropout"},
       {with({{"hidden_size", 0}}), "hidden_size"},
       {with({{"hidden_size", 66}}), "hidden_size"},
       {with({{"num_key_value_heads", 3}}), "num_key_value_heads"},
@@ -115,18 +117,20 @@ TEST(ModelConfig, WhatIsNotBuiltIsNamed) {
     const std::string e = error_of<UserError>([&, &c = config] { make_model(c, {}); });
     EXPECT_NE(e.find(part), std::string::npos) << e;
   }
-  EXPECT_NO_THROW(make_model(with({{"attention_dropout", 0.5}}), {0, true}));
+  EXPECT_NO_THROW(make_model(with({{"attention_dropout", 0.5}}), {}));
+  EXPECT_NO_THROW(make_model(with({{"attention_dropout", 1.5}}), {0, 0.0}));
+  EXPECT_THROW(make_model(base_config(), {0, 1.0}), UserError);
   EXPECT_NO_THROW(make_model(with({{"use_sliding_window", false}, {"sliding_window", 4096}}), {}));
 }
 
 TEST(ModelConfig, NumLayersKeepsTheFirst) {
-  const auto two = make_model(base_config(), {}), one = make_model(base_config(), {1, false});
+  const auto two = make_model(base_config(), {}), one = make_model(base_config(), {1, {}});
   EXPECT_EQ(two->parameters().size() - one->parameters().size(), 9u);
-  EXPECT_THROW(make_model(base_config(), {3, false}), UserError);
+  EXPECT_THROW(make_model(base_config(), {3, {}}), UserError);
 }
 
 TEST(RealConfigs, HaveTheirPublishedSizes) {
-  const std::filesystem::path folder = "../shared/data/configs";
+  const std::filesystem::path folder = shared_data() / "configs";
   if (!std::filesystem::exists(folder)) GTEST_SKIP() << folder << " is not there";
   const std::vector<std::pair<const char*, int64_t>> models = {{"Qwen2.5-0.5B", 494'032'768},
                                                                {"Qwen2-7B-Instruct", 7'615'616'512},

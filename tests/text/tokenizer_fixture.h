@@ -10,12 +10,13 @@
 #include <vector>
 
 #include "base/json.h"
+#include "tests/shared_data.h"
 #include "text/byte_alphabet.h"
 #include "text/tokenizer.h"
 
 namespace weft::test {
 
-inline const std::filesystem::path kShared = "../shared/data";
+inline const std::filesystem::path kShared = shared_data();
 
 using Ids = std::vector<int32_t>;
 using Merge = std::pair<std::string, std::string>;

@@ -1,12 +1,15 @@
 """tests/tools/tools_test.py: the checks of the house find what they are there to find."""
 
 import json
+import os
+import subprocess
 import sys
 import tempfile
 import unittest
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
 import check_rooms  # noqa: E402
 import run_tests  # noqa: E402
 
@@ -97,6 +100,59 @@ class RunTests(unittest.TestCase):
             ("S.ok", "passed"), ("S.bad", "failed"), ("S.skip", "skipped"),
             ("S.DISABLED_x", "skipped"), ("program half", "failed"), ("L.ok", "passed"),
             ("program late", "failed"), ("program plain", "passed")])
+
+
+class Gpu(unittest.TestCase):
+    """tools/gpu.sh over programs that only look like those of a build."""
+
+    PASSES = "echo '[==========] x'; echo '[       OK ] A.B (1 ms)'; echo '[       OK ] A.C (1 ms)'"
+
+    def run_with(self, **programs):
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / "tests").mkdir()
+            bodies = {"weft": "echo '{\"capability\": \"9.0\"}'"}
+            bodies |= {f"tests/test_{name}": self.PASSES for name in ("comm", "generate", "cmd", "golden", "dist", "kernel")}
+            bodies |= {name if name == "weft" else f"tests/test_{name}": body for name, body in programs.items()}
+            for name, body in bodies.items():
+                path = Path(folder) / name
+                path.write_text(f"#!/bin/sh\n{body}\n")
+                path.chmod(0o755)
+            done = subprocess.run([ROOT / "tools/gpu.sh", "test"], capture_output=True, text=True, timeout=50,
+                                  env={**os.environ, "WEFT_BUILD": folder, "WEFT_GPU_LIMIT_S": "24"})
+        table = {line.split()[0]: line.split()[1:] for line in done.stdout.split("\npart ")[-1].splitlines()[1:]}
+        return done.returncode, table, done.stdout + done.stderr
+
+    def test_all_pass(self):
+        code, table, _ = self.run_with()
+        self.assertEqual(code, 0)
+        self.assertEqual(list(table), ["doctor", "nccl", "generate", "cmd", "golden", "dist", "kernel", "all"])
+        self.assertEqual(table["kernel"][0], "2")
+
+    def test_a_hang_is_stopped_and_the_others_run(self):
+        code, table, _ = self.run_with(comm=self.PASSES + "; sleep 40")
+        self.assertEqual(code, 1)
+        self.assertIn("stopped", table["nccl"])
+        self.assertEqual(table["kernel"][2], "ok")
+
+    def test_failures_and_skips_are_told(self):
+        code, table, text = self.run_with(
+            golden="echo '[==========] x'; echo '[  FAILED  ] Set.Name (1 ms)'; exit 1",
+            dist=self.PASSES + "; echo '[  SKIPPED ] Set.Skipped (0 ms)'", kernel="echo '[==========] 0 tests'")
+        self.assertEqual(code, 1)
+        self.assertIn("FAILED", table["golden"])
+        self.assertIn("Set.Name", text)
+        self.assertIn("skipped: Set.Skipped", text)
+        self.assertIn("FAILED:", table["kernel"])  # no test at all is no success
+
+    def test_no_gpu(self):
+        code, _, text = self.run_with(weft="echo '{}'")
+        self.assertEqual(code, 1)
+        self.assertIn("no GPU can be used", text)
+
+    def test_a_bundle_for_nothing(self):
+        done = subprocess.run([ROOT / "tools/gpu.sh", "bundle", "s390x"], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("amd64 or arm64", done.stderr)
 
 
 if __name__ == "__main__":

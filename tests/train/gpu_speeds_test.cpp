@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "exec/repeat.h"
+#include "exec/speeds.h"
 #include "train/engine.h"
 
 namespace weft {
@@ -57,18 +59,34 @@ TEST(GpuSpeeds, PassesAddUpAndTheUpdateDoesNot) {
 TEST(GpuSpeeds, AreKeptAndReadAgain) {
   const std::filesystem::path path = std::filesystem::temp_directory_path() /
                                      ("weft-speeds-" + std::to_string(::getpid()) + ".json");
-  EXPECT_FALSE(load_gpu_speeds(path));
+  EXPECT_FALSE(load_gpu_speeds("", path));
   save_gpu_speeds(some_speeds(), path);
-  const auto read = load_gpu_speeds(path);
+  const auto read = load_gpu_speeds("", path);
   ASSERT_TRUE(read);
   EXPECT_EQ(read->gpu, "some GPU");
   EXPECT_EQ(read->tflops_bf16, 671);
   EXPECT_EQ(read->copy_gb_per_s, 4189);
+  EXPECT_TRUE(load_gpu_speeds("some GPU", path));
+  EXPECT_FALSE(load_gpu_speeds("another GPU", path));
   std::ofstream(path) << R"({"gpu": "some GPU", "tflops_fp32": -1})";
-  EXPECT_FALSE(load_gpu_speeds(path));
+  EXPECT_FALSE(load_gpu_speeds("", path));
   std::ofstream(path) << "{";
-  EXPECT_FALSE(load_gpu_speeds(path));
+  EXPECT_FALSE(load_gpu_speeds("", path));
+  std::ofstream(path) << "";
+  EXPECT_FALSE(load_gpu_speeds("", path));
   std::filesystem::remove(path);
+  std::filesystem::create_directory(path);  // something that is no file
+  EXPECT_FALSE(load_gpu_speeds("", path));
+  EXPECT_FALSE(load_speeds(cpu_kernels().name, path));
+  std::filesystem::remove(path);
+}
+
+TEST(Repeated, TheBestCountsAndTheSpreadTellsOfABusyMachine) {
+  EXPECT_EQ(judge({2, 2, 2}).spread, 0);
+  EXPECT_EQ(judge({3, 2, 8, 3, 3}).best, 2);
+  EXPECT_EQ(judge({3, 2, 8, 3, 3}).spread, 0.5);
+  EXPECT_LT(judge({1, 1.02, 1.05, 9}).spread, kBusySpread);  // once is no load
+  EXPECT_EQ(judge({}).best, 0);
 }
 
 }  // namespace

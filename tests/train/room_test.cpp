@@ -40,7 +40,7 @@ class Room : public ::testing::Test {
   std::string complaint(int64_t arena, int64_t available) const {
     const SmallDevice device(available);
     try {
-      check_room(config_, arena, device);
+      check_room(config_, cpu_kernels(), arena, device);
     } catch (const UserError& e) {
       return std::string(e.what()) + "\n" + e.hint();
     }
@@ -68,6 +68,19 @@ TEST_F(Room, TheNearestLayoutIsNamed) {
 TEST_F(Room, NothingFitsInNothing) {
   EXPECT_NE(complaint(1000, kLibraryBytes + 1).find("no layout of up to 32 GPUs"),
             std::string::npos);
+}
+
+TEST(RoomOfGeneration, IsRefusedWithItsOwnHint) {
+  const SmallDevice device(kLibraryBytes + 1000);
+  EXPECT_NO_THROW(check_room("generation", 1000, device, "fewer"));
+  EXPECT_NO_THROW(check_room("generation", int64_t{1} << 50, host_device(), "fewer"));
+  try {
+    check_room("generation", 1001, device, "fewer");
+    FAIL() << "was taken";
+  } catch (const UserError& e) {
+    EXPECT_NE(std::string(e.what()).find("generation wants "), std::string::npos) << e.what();
+    EXPECT_EQ(e.hint(), "fewer");
+  }
 }
 
 }  // namespace

@@ -7,7 +7,6 @@
 
 #include <dlfcn.h>
 #include <nccl.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <cstdlib>
@@ -17,6 +16,7 @@
 
 #include "base/error.h"
 #include "tensor/cuda/check.h"
+#include "tensor/cuda_error.h"
 
 namespace weft {
 namespace {
@@ -86,11 +86,9 @@ ncclDataType_t type_of(Dtype dtype) {
 cudaStream_t stream_of(void* stream) { return static_cast<cudaStream_t>(stream); }
 
 std::string describe(const Functions& f, const char* what, ncclResult_t result, ncclComm_t comm) {
-  char host[256] = "this host";
-  ::gethostname(host, sizeof host - 1);
   int gpu = 0;
   cudaGetDevice(&gpu);
-  return fmt::format("NCCL failed in {} on GPU {} of {}: {} ({})", what, gpu, host,
+  return fmt::format("NCCL failed in {} on {}: {} ({})", what, name_gpu(gpu),
                      f.get_error_string(result), f.get_last_error(comm));
 }
 
@@ -174,6 +172,7 @@ class Link : public NcclLink {
   void check(ncclResult_t result, const char* what) {
     call_ = what;
     if (result != ncclSuccess && result != ncclInProgress) {
+      cuda::fail_if_lost(what);
       throw PeerError(describe(f_, what, result, comm_),
                       "NCCL_DEBUG=INFO makes NCCL say more; GPU errors are in the driver's log");
     }

@@ -1,9 +1,11 @@
 // kernel/cuda/attention.h: the two that serve attention on a GPU, cuDNN and an own kernel.
 //
 // cuDNN is the fast one: bf16 and fp16, whole rows. The own kernel takes everything: fp32, any head
-// dim up to 256, packed rows. attention.cpp chooses. Workspaces hold for either, since which GPU
-// there will be is not known when they are told.
+// dim up to 256, packed rows, dropout. attention.cpp chooses. Workspaces hold for either, since
+// which GPU there will be is not known when they are told.
 #pragma once
+
+#include <string>
 
 #include "kernel/kernels.h"
 
@@ -17,7 +19,9 @@ struct AttentionSettings {
 };
 AttentionSettings& attention_settings();
 
-// Whether cuDNN was built in and serves these on the current GPU.
+// Whether this machine has the library (only in builds with cuDNN); if not, why.
+bool find_cudnn(std::string* why_none);
+// Whether cuDNN was built in, is there, and serves these on the current GPU.
 bool cudnn_takes(const AttentionArgs&);
 bool cudnn_takes(const AttentionBackwardArgs&);
 void cudnn_attention(const Context&, const AttentionArgs&);

@@ -116,7 +116,7 @@ __global__ void __launch_bounds__(kThreads)
 // fn(integral constant): elements of a head that one lane of a group holds.
 template <typename Fn>
 void with_elements(int64_t D, const Fn& fn) {
-  if (D > 256) refuse("attention on a GPU has head dims up to 256");
+  if (D > kMostHeadDim) refuse("attention with too large a head dim");
   if (D <= 64) {
     fn(std::integral_constant<int, 8>{});
   } else if (D <= 128) {

@@ -83,7 +83,7 @@ using Pointers = std::unordered_map<int64_t, void*>;
 
 void check_cudnn(cudnnStatus_t status, const char* what) {
   if (status == CUDNN_STATUS_SUCCESS) return;
-  throw PeerError(fmt::format("{} failed: {}", what, cudnnGetErrorString(status)));
+  fail_device(fmt::format("{}: {}", what, cudnnGetErrorString(status)));
 }
 
 int current_device() {
@@ -238,7 +238,9 @@ std::shared_ptr<Plan> build(const Shape& shape, cudnnHandle_t handle) {
     add_forward(graph, shape);
   }
   const auto step = [&](const fe::error_t& status) {
-    if (status.is_bad()) refuse(shape, status.err_msg);
+    if (!status.is_bad()) return;
+    fail_if_lost(shape.text());
+    refuse(shape, status.err_msg);
   };
   step(graph.validate());
   step(graph.build_operation_graph(handle));
@@ -275,7 +277,7 @@ void run(const Context& context, const Shape& shape, Pointers pointers, std::byt
                      plan->bytes, left));
   const fe::error_t status = plan->graph.execute(handle.get(), pointers, workspace);
   if (status.is_bad()) {
-    throw PeerError(fmt::format("cuDNN failed in {}: {}", shape.text(), status.err_msg));
+    fail_device(fmt::format("{} of cuDNN: {}", shape.text(), status.err_msg));
   }
 }
 
@@ -294,6 +296,7 @@ size_t lse_bytes(int64_t B, int64_t H, int64_t T) {
 template <typename Args>
 bool may_take(const Args& args) {
   return args.dtype != Dtype::kF32 && !args.positions && !args.padding_attends && args.T > 1 &&
+         args.dropout.rate == 0 &&  // its own draws know nothing of logical places
          args.D % 8 == 0 && args.D <= 256 && args.H % args.G == 0 &&
          attention_pieces(args.B, args.T, args.H, args.G, args.D).bytes > 0;
 }
@@ -301,7 +304,8 @@ bool may_take(const Args& args) {
 // Forward and backward alike: above 128 only Hopper has both.
 template <typename Args>
 bool takes(const Args& args) {
-  if (!may_take(args)) return false;
+  std::string why;
+  if (!may_take(args) || !find_cudnn(&why)) return false;
   const int gpu = capability();
   return gpu >= 80 && (args.D <= 128 || gpu / 10 == 9);
 }
@@ -419,7 +423,14 @@ void cudnn_attention_backward(const Context& context, const AttentionBackwardArg
 
 }  // namespace weft::cuda
 
+std::string weft::why_no_cudnn() {
+  std::string why;
+  cuda::find_cudnn(&why);
+  return why;
+}
+
 std::string weft::cudnn_version() {
   const size_t v = ::cudnnGetVersion();
+  if (v == 0) return "";  // not on this machine
   return fmt::format("{}.{}.{}", v / 10000, v / 100 % 100, v % 100);
 }

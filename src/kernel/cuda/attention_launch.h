@@ -13,7 +13,7 @@ namespace weft::cuda {
 // fn(Value, integral constant kD): the smallest kD that holds D.
 template <typename Fn>
 void with_attention_shape(Dtype dtype, int64_t D, const Fn& fn) {
-  if (D > 256) refuse("attention on a GPU has head dims up to 256");
+  if (D > kMostHeadDim) refuse("attention with too large a head dim");
   with_type(dtype, [&](auto value) {
     if (D <= 32) {
       fn(value, std::integral_constant<int, 32>{});

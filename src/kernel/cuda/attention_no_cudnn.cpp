@@ -6,6 +6,7 @@
 namespace weft {
 
 std::string cudnn_version() { return ""; }
+std::string why_no_cudnn() { return "this weft was built without it"; }
 
 namespace cuda {
 

@@ -9,9 +9,12 @@
 // Queries of several segments (packed rows) can lie in one block: their segments are done one after
 // the other, with blocks of keys that begin where the segment does. So a query's blocks are those
 // that it would have in a row of its own, and its bits too.
+//
+// Dropout multiplies the weights on their way to the product with v; l is the sum of all.
 #include <cmath>
 
 #include "kernel/cuda/attention.h"
+#include "kernel/cuda/attention_dropout.h"
 #include "kernel/cuda/attention_launch.h"
 #include "kernel/cuda/attention_tiles.h"
 
@@ -76,9 +79,10 @@ __device__ __forceinline__ void weigh(float (&scores)[kKeyTiles][4], State<kTile
   }
 }
 
-template <typename Value, int kD, typename Score>
+template <typename Value, int kD, typename Score, typename Drop>
 __global__ void __launch_bounds__(Forward<Value, kD>::kThreads)
-    attention_kernel(Heads heads, Score score, const Value* qkv, Value* out, float* lse) {
+    attention_kernel(Heads heads, Score score, Drop drop, const Value* qkv, Value* out,
+                     float* lse) {
   using F = Forward<Value, kD>;
   constexpr int kTiles = kD / 8, kKeyTiles = F::kBlock / 8;
   WEFT_DYNAMIC_SHARED(Value, shared);
@@ -102,6 +106,7 @@ __global__ void __launch_bounds__(Forward<Value, kD>::kThreads)
   const int lane = lane_of_warp(), warp_row = static_cast<int>(threadIdx.x) / 32 * 16;
   const int warp_first = first + warp_row;
   const int query[2] = {warp_first + lane / 4, warp_first + lane / 4 + 8};
+  const auto drop_key = drop.head(b, h);
   State<kTiles> state = {{-INFINITY, -INFINITY}, {0.0f, 0.0f}, {}};
   clear(state.out);
   load_tile<F::kLd>(q_tile, q, first, F::kRows, end, heads);
@@ -131,6 +136,12 @@ __global__ void __launch_bounds__(Forward<Value, kD>::kThreads)
         }
       }
       weigh<Value>(scores, state);
+      const uint32_t kept = drop.template kept<true, kKeyTiles>(drop_key, query[0], key);
+#pragma unroll
+      for (int n = 0; n < kKeyTiles; ++n) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) scores[n][i] = drop(scores[n][i], kept, n, i);
+      }
       put_tile(weights + warp_row * F::kWeightLd, F::kWeightLd, scores);
       __syncwarp();
       multiply_columns<F::kBlock>(state.out, weights + warp_row * F::kWeightLd, F::kWeightLd,
@@ -168,9 +179,12 @@ void own_attention(const Context& context, const AttentionArgs& args) {
     using F = Forward<Value, d>;
     const dim3 blocks(static_cast<unsigned>(ceil_div(args.T, F::kRows)),
                       static_cast<unsigned>(args.H), static_cast<unsigned>(args.B));
-    launch(context, "attention", attention_kernel<Value, d, PlainScore>, blocks, dim3(F::kThreads),
-           F::kShared, heads_of<Value>(args, {args.qkv}), PlainScore{args.scale},
-           static_cast<const Value*>(args.qkv), static_cast<Value*>(args.out), args.lse);
+    with_dropout(args.dropout, [&](auto drop) {
+      launch(context, "attention", attention_kernel<Value, d, PlainScore, decltype(drop)>, blocks,
+             dim3(F::kThreads), F::kShared, heads_of<Value>(args, {args.qkv}),
+             PlainScore{args.scale}, drop, static_cast<const Value*>(args.qkv),
+             static_cast<Value*>(args.out), args.lse);
+    });
   });
 }
 

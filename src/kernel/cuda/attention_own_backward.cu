@@ -7,9 +7,11 @@
 // blocks of keys that walk over the queries of all heads of their group, head after head. The last
 // two compute P and dS each for itself. Segments of packed rows are done one after the other, in
 // blocks that begin where the segment does, as in the forward kernel: so bits are those that the
-// segment would have as a row of its own.
+// segment would have as a row of its own. Under dropout, with its mask M made again by both:
+// dP = M (dout·v), dv = sum of P M dout.
 #include "kernel/cpu/workspace.h"
 #include "kernel/cuda/attention.h"
+#include "kernel/cuda/attention_dropout.h"
 #include "kernel/cuda/attention_launch.h"
 #include "kernel/cuda/attention_tiles.h"
 #include "kernel/cuda/reduce.h"
@@ -69,9 +71,9 @@ __global__ void attention_delta_kernel(Heads heads, int64_t count, const Value* 
   }
 }
 
-template <typename Value, int kD, typename Score>
+template <typename Value, int kD, typename Score, typename Drop>
 __global__ void __launch_bounds__(Backward<Value, kD>::kThreads)
-    attention_dq_kernel(Heads heads, Score score, Tensors<Value> tensors) {
+    attention_dq_kernel(Heads heads, Score score, Drop drop, Tensors<Value> tensors) {
   using K = Backward<Value, kD>;
   constexpr int kTiles = kD / 8, kKeyTiles = K::kBlock / 8;
   WEFT_DYNAMIC_SHARED(Value, shared);
@@ -91,6 +93,7 @@ __global__ void __launch_bounds__(Backward<Value, kD>::kThreads)
   const int lane = lane_of_warp(), warp_row = static_cast<int>(threadIdx.x) / 32 * 16;
   const int warp_first = first + warp_row;
   const int query[2] = {warp_first + lane / 4, warp_first + lane / 4 + 8};
+  const auto drop_key = drop.head(b, h);
   float lse[2], delta[2], dq[kTiles][4];
   clear(dq);
 #pragma unroll
@@ -118,6 +121,7 @@ __global__ void __launch_bounds__(Backward<Value, kD>::kThreads)
       clear(dp);
       multiply_rows(s, q_tile + warp_row * K::kLd, K::kLd, k_tile, K::kLd, heads.columns);
       multiply_rows(dp, dout_tile + warp_row * K::kLd, K::kLd, v_tile, K::kLd, heads.columns);
+      const uint32_t kept = drop.template kept<true, kKeyTiles>(drop_key, query[0], key);
 #pragma unroll
       for (int n = 0; n < kKeyTiles; ++n) {
 #pragma unroll
@@ -125,7 +129,8 @@ __global__ void __launch_bounds__(Backward<Value, kD>::kThreads)
           const int at = query[i / 2], j = key + n * 8 + lane % 4 * 2 + i % 2;
           const bool is_seen = at >= t && at < next && j <= at && j < last;
           const float p = exp_for(Value{}, score(s[n][i], h, at, j) - lse[i / 2]);
-          s[n][i] = is_seen ? p * (dp[n][i] - delta[i / 2]) * score.scale : 0.0f;
+          const float dropped = drop(dp[n][i], kept, n, i);
+          s[n][i] = is_seen ? p * (dropped - delta[i / 2]) * score.scale : 0.0f;
         }
       }
       put_tile(ds_tile + warp_row * K::kWeightLd, K::kWeightLd, s);
@@ -143,9 +148,9 @@ __global__ void __launch_bounds__(Backward<Value, kD>::kThreads)
 }
 
 // Rows are keys here, so all is transposed: s[key, query].
-template <typename Value, int kD, typename Score>
+template <typename Value, int kD, typename Score, typename Drop>
 __global__ void __launch_bounds__(Backward<Value, kD>::kThreads)
-    attention_dkv_kernel(Heads heads, Score score, Tensors<Value> tensors) {
+    attention_dkv_kernel(Heads heads, Score score, Drop drop, Tensors<Value> tensors) {
   using K = Backward<Value, kD>;
   constexpr int kTiles = K::kColumns / 8, kQueryTiles = K::kBlock / 8, kParts = kD / K::kColumns;
   WEFT_DYNAMIC_SHARED(Value, shared);
@@ -180,6 +185,7 @@ __global__ void __launch_bounds__(Backward<Value, kD>::kThreads)
     const int begin = heads.begin(b, j);
     next = heads.end_of_segment(b, j, end);
     for (int h = g * group; h < (g + 1) * group; ++h) {
+      const auto drop_key = drop.head(b, h);
       // From the block that holds query j on: those before see no key from j on.
       for (int query = begin + (j - begin) / K::kBlock * K::kBlock;
            query < num_queries && heads.begin(b, query) == begin; query += K::kBlock) {
@@ -201,6 +207,7 @@ __global__ void __launch_bounds__(Backward<Value, kD>::kThreads)
         clear(dp);
         multiply_rows(s, k_tile + warp_row * K::kLd, K::kLd, q_tile, K::kLd, heads.columns);
         multiply_rows(dp, v_tile + warp_row * K::kLd, K::kLd, dout_tile, K::kLd, heads.columns);
+        const uint32_t kept = drop.template kept<false, kQueryTiles>(drop_key, key[0], query);
 #pragma unroll
         for (int n = 0; n < kQueryTiles; ++n) {
 #pragma unroll
@@ -209,8 +216,9 @@ __global__ void __launch_bounds__(Backward<Value, kD>::kThreads)
             const int row = key[i / 2], t = query + at;
             const bool is_seen = row >= j && row < next && row <= t;
             const float p = exp_for(Value{}, score(s[n][i], h, t, row) - lse[at]);
-            s[n][i] = is_seen ? p : 0.0f;
-            dp[n][i] = is_seen ? p * (dp[n][i] - delta[at]) * score.scale : 0.0f;
+            const float dropped = drop(dp[n][i], kept, n, i);
+            s[n][i] = is_seen ? drop(p, kept, n, i) : 0.0f;
+            dp[n][i] = is_seen ? p * (dropped - delta[at]) * score.scale : 0.0f;
           }
         }
         put_tile(warp_p, K::kWeightLd, s);
@@ -258,12 +266,17 @@ void own_attention_backward(const Context& context, const AttentionBackwardArgs&
            heads, count, static_cast<const Value*>(args.out), tensors.dout, delta);
     const int64_t tiles = ceil_div(args.T, K::kRows);
     const auto B = static_cast<unsigned>(args.B);
-    launch(context, "attention: dq", attention_dq_kernel<Value, d, PlainScore>,
-           dim3(static_cast<unsigned>(tiles), static_cast<unsigned>(args.H), B), dim3(K::kThreads),
-           K::kShared, heads, PlainScore{args.scale}, tensors);
-    launch(context, "attention: dk, dv", attention_dkv_kernel<Value, d, PlainScore>,
-           dim3(static_cast<unsigned>(tiles * (d / K::kColumns)), static_cast<unsigned>(args.G), B),
-           dim3(K::kThreads), K::kShared, heads, PlainScore{args.scale}, tensors);
+    const dim3 q_blocks(static_cast<unsigned>(tiles), static_cast<unsigned>(args.H), B);
+    const dim3 kv_blocks(static_cast<unsigned>(tiles * (d / K::kColumns)),
+                         static_cast<unsigned>(args.G), B);
+    with_dropout(args.dropout, [&](auto drop) {
+      using Drop = decltype(drop);
+      launch(context, "attention: dq", attention_dq_kernel<Value, d, PlainScore, Drop>, q_blocks,
+             dim3(K::kThreads), K::kShared, heads, PlainScore{args.scale}, drop, tensors);
+      launch(context, "attention: dk, dv", attention_dkv_kernel<Value, d, PlainScore, Drop>,
+             kv_blocks, dim3(K::kThreads), K::kShared, heads, PlainScore{args.scale}, drop,
+             tensors);
+    });
   });
 }
 

@@ -20,7 +20,6 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kBits = 32;
-constexpr int64_t kMostTokens = int64_t{160 << 10} * 8;  // of a block's bits
 
 struct Gathered {
   int* next;    // (1) the first free place of list
@@ -138,7 +137,7 @@ size_t embedding_backward_workspace(const EmbeddingBackwardArgs& args, int) {
 void embedding_backward(const Context& context, const EmbeddingBackwardArgs& args) {
   check_workspace("embedding_backward", embedding_backward_workspace(args, 1),
                   context.workspace_bytes);
-  if (args.R > kMostTokens) refuse("the gradient of an embedding of more than 2^20 tokens");
+  if (args.R > kMostPassTokens) refuse("the gradient of an embedding of too many tokens");
   const cudaStream_t stream = stream_of(context);
   if (!args.accumulate) {
     const int64_t bytes = args.V * args.C * dtype_bytes(args.grad_dtype);

@@ -95,6 +95,7 @@ std::vector<LtAlgorithm> rank_by_time(const GemmTrial& trial, std::vector<LtAlgo
     const double ms = clock.time(candidate, kShortMs);
     if (ms >= 0) timed.push_back({candidate, ms});
   }
+  if (timed.empty()) fail_if_lost("trials of products");
   if (timed.empty()) throw RunError("cuBLASLt runs no algorithm for " + weft::describe(p));
   const auto is_faster = [](const Timed& a, const Timed& b) { return a.ms < b.ms; };
   std::stable_sort(timed.begin(), timed.end(), is_faster);

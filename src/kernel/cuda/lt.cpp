@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "kernel/cuda_options.h"
+#include "tensor/cuda/check.h"
 
 namespace weft::cuda {
 namespace {
@@ -19,11 +20,13 @@ void check(cublasStatus_t status, const char* what, const LtProblem* problem = n
   if (status == CUBLAS_STATUS_SUCCESS) return;
   const std::string text = fmt::format("{} failed: {}{}{}", what, cublasLtGetStatusName(status),
                                        problem ? " for " : "", problem ? describe(*problem) : "");
-  // The device's trouble, or what weft should not have asked for.
-  if (status == CUBLAS_STATUS_EXECUTION_FAILED || status == CUBLAS_STATUS_ALLOC_FAILED ||
-      status == CUBLAS_STATUS_NOT_INITIALIZED || status == CUBLAS_STATUS_INTERNAL_ERROR) {
-    throw PeerError(text);
+  // The device's trouble, its memory's, or what weft should not have asked for.
+  if (status == CUBLAS_STATUS_ALLOC_FAILED) fail(cudaErrorMemoryAllocation, text.c_str());
+  if (status == CUBLAS_STATUS_EXECUTION_FAILED || status == CUBLAS_STATUS_NOT_INITIALIZED ||
+      status == CUBLAS_STATUS_INTERNAL_ERROR) {
+    fail_device(text);
   }
+  fail_if_lost(text);
   throw BugError(text);
 }
 

@@ -15,7 +15,8 @@ inline constexpr int kValues = 32;
 inline constexpr int kMaxRowThreads = 1024;
 
 inline int threads_of_row(int64_t C) {
-  if (C > int64_t{kMaxRowThreads} * kValues) refuse("a norm over more than 32768 channels");
+  static_assert(int64_t{kMaxRowThreads} * kValues == kMostNormChannels);
+  if (C > kMostNormChannels) refuse("a norm over too many channels");
   return static_cast<int>(ceil_div(ceil_div(C, kValues), kWarp)) * kWarp;
 }
 

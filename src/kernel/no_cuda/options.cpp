@@ -4,6 +4,7 @@
 namespace weft {
 
 std::string cudnn_version() { return ""; }
+std::string why_no_cudnn() { return "this weft was built without CUDA"; }
 std::string cuda_libraries() { return ""; }
 
 void set_gemm_choice(GemmChoice) {}

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "kernel/dropout.h"
 #include "kernel/ref/ref.h"
 
 namespace weft::ref {
@@ -21,6 +22,15 @@ struct Query {
   int64_t k, k_step;
   const void* v_data;
   int64_t v, v_step;
+  int64_t t = 0;  // its position
+  double rate = 0;
+  HeadDropout dropout = {};
+
+  // What the probability of key j is multiplied with.
+  double keep(int64_t j) const {
+    if (rate == 0) return 1.0;
+    return dropout_word(dropout.key, t, j) < dropout.threshold ? 0.0 : 1.0 / (1.0 - rate);
+  }
 };
 
 double score(const Query& query, int64_t j) {
@@ -42,7 +52,7 @@ double attend(const Query& query, void* out, int64_t at) {
     const double p = std::exp(score(query, j) - highest);
     total += p;
     for (int64_t d = 0; d < query.D; ++d) {
-      sums[d] += p * get(query.v_data, query.dtype, query.v + j * query.v_step + d);
+      sums[d] += p * query.keep(j) * get(query.v_data, query.dtype, query.v + j * query.v_step + d);
     }
   }
   for (int64_t d = 0; d < query.D; ++d) put(out, query.dtype, at + d, sums[d] / total);
@@ -57,6 +67,7 @@ void attend_head(const AttentionArgs& args, int64_t b, int64_t h) {
   const int64_t width = (args.H + 2 * args.G) * args.D;
   const int64_t g = h / (args.H / args.G);
   const int64_t start = b * args.T * width;
+  const HeadDropout dropout = head_dropout(args.dropout, b, h);
   for (int64_t t = 0; t < args.T; ++t) {
     const int64_t at = ((b * args.T + t) * args.H + h) * args.D;
     const int64_t length = args.lengths[b];
@@ -76,7 +87,10 @@ void attend_head(const AttentionArgs& args, int64_t b, int64_t h) {
                            .k_step = width,
                            .v_data = args.qkv,
                            .v = start + (args.H + args.G + g) * args.D,
-                           .v_step = width};
+                           .v_step = width,
+                           .t = t,
+                           .rate = args.dropout.rate,
+                           .dropout = dropout};
       lse = attend(query, args.out, at);
     }
     if (args.lse) args.lse[(b * args.H + h) * args.T + t] = static_cast<float>(lse);

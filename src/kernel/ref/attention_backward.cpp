@@ -2,8 +2,10 @@
 //
 // With P = exp(S - lse): dP = dout·v, delta = dout·out, dS = P (dP - delta) scale;
 // dq = sum over keys of dS k, dk = sum over queries and heads of dS q, dv = sum of P dout.
+// Under dropout, with its mask M: dP = M (dout·v), dv = sum of P M dout; delta is the same sum.
 #include <cmath>
 
+#include "kernel/dropout.h"
 #include "kernel/ref/ref.h"
 
 namespace weft::ref {
@@ -38,17 +40,25 @@ struct Backward {
     return sum;
   }
 
+  double keep(int64_t b, int64_t h, int64_t t, int64_t j) const {
+    const double rate = args.dropout.rate;
+    if (rate == 0) return 1.0;
+    const HeadDropout dropout = head_dropout(args.dropout, b, h);
+    return dropout_word(dropout.key, t, j) < dropout.threshold ? 0.0 : 1.0 / (1.0 - rate);
+  }
+
   struct Pair {
-    double p, ds;
+    double p, ds;  // p: P M
   };
   Pair pair(int64_t b, int64_t h, int64_t t, int64_t j) const {
     const int64_t g = h / (args.H / args.G);
     const double lse = args.lse[(b * args.H + h) * args.T + t];
     const double s = dot(args.qkv, q(b, t, h), args.qkv, k(b, j, g)) * args.scale;
     const double p = std::exp(s - lse);
-    const double dp = dot(args.dout, o(b, t, h), args.qkv, v(b, j, g));
+    const double m = keep(b, h, t, j);
+    const double dp = m * dot(args.dout, o(b, t, h), args.qkv, v(b, j, g));
     const double delta = dot(args.dout, o(b, t, h), args.out, o(b, t, h));
-    return {p, p * (dp - delta) * args.scale};
+    return {p * m, p * (dp - delta) * args.scale};
   }
 
   void query(int64_t b, int64_t h, int64_t t) const {

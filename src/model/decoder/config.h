@@ -23,7 +23,7 @@ struct DecoderConfig {
   bool tie_word_embeddings = false;
   bool qkv_bias = false, o_bias = false, mlp_bias = false;
   int64_t pad_token_id = -1;
-  double dropout = 0;
+  double dropout = 0;  // of attention's probabilities
   RopeConfig rope;
 };
 

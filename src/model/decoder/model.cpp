@@ -40,6 +40,7 @@ class Tracer {
     const Ref targets = g_.input("targets", {o_.batch, o_.positions}, Dtype::kI32);
     lengths_ = g_.input("lengths", {o_.batch}, Dtype::kI32);
     if (o_.packed) positions_ = g_.input("positions", {o_.batch, o_.positions}, Dtype::kI32);
+    if (o_.drops && c_.dropout > 0) rows_ = g_.input("rows", {o_.batch, 2}, Dtype::kI64);
     const Ref y = layers();
     return g_.head_loss(y, head(), targets,
                         chunk_rows(o_.batch * o_.positions, c_.vocab_size, o_.compute));
@@ -101,9 +102,14 @@ class Tracer {
     const Ref qkv = g_.rope(g_.linear(y, {wq, wk, wv}, b), cosine_, sine_, positions_, shape);
     const Ref attended =
         starts_ ? g_.cached_attention(qkv, starts_, lengths_, cache(i, "k"), cache(i, "v"), shape)
-                : g_.attention(qkv, lengths_, positions_, shape, o_.learns_padding);
+                : g_.attention(qkv, lengths_, positions_, shape, o_.learns_padding, dropout(i));
     const Ref wo = weight(i, LayerPart::kO, {c_.hidden_size, q});
     return g_.linear(attended, {wo}, biases(c_.o_bias, i, {{LayerPart::kO, c_.hidden_size}}));
+  }
+
+  DropoutRule dropout(int64_t layer) const {
+    if (!rows_) return {};
+    return {.rate = c_.dropout, .seed = o_.seed, .site = layer, .rows = rows_};
   }
 
   Ref feed_forward(int64_t i, Ref y) {
@@ -132,7 +138,7 @@ class Tracer {
   const DecoderConfig& c_;
   TraceOptions o_;
   Builder g_;
-  Ref ids_, cosine_, sine_, embed_, lengths_, positions_, starts_;
+  Ref ids_, cosine_, sine_, embed_, lengths_, positions_, starts_, rows_;
 };
 
 }  // namespace

@@ -10,17 +10,34 @@
 #include "base/error.h"
 #include "tensor/cuda/check.h"
 #include "tensor/cuda/streams.h"
+#include "tensor/cuda_error.h"
 
 namespace weft {
 namespace cuda {
 
+namespace {
+
+// The thread's; a runtime that lost its device still knows.
+int current_gpu() {
+  int gpu = 0;
+  cudaGetDevice(&gpu);
+  return gpu;
+}
+
+}  // namespace
+
 void fail(cudaError_t error, const char* what) {
-  char host[256] = "this host";
-  ::gethostname(host, sizeof host - 1);
-  int device = 0;
-  cudaGetDevice(&device);
-  throw PeerError(fmt::format("GPU {} of {} failed in {}: {} ({})", device, host, what,
-                              cudaGetErrorString(error), cudaGetErrorName(error)),
+  throw_cuda_error(cudaGetErrorName(error), cudaGetErrorString(error), current_gpu(), what);
+}
+
+void fail_if_lost(const std::string& what) {
+  const cudaError_t error = cudaPeekAtLastError();
+  if (trouble_of(cudaGetErrorName(error)) == CudaTrouble::kDevice) fail(error, what.c_str());
+}
+
+void fail_device(const std::string& what) {
+  fail_if_lost(what);
+  throw PeerError(fmt::format("{} failed in {}", name_gpu(current_gpu()), what),
                   "if it goes on, look at the driver's log (dmesg) for Xid messages");
 }
 
@@ -70,7 +87,7 @@ class CudaDevice : public Device {
     check(cudaStreamCreateWithFlags(&copies_, cudaStreamNonBlocking), "cudaStreamCreate");
   }
   ~CudaDevice() override {
-    for (const auto& [handle, memory] : imported_) cudaIpcCloseMemHandle(memory);
+    for (const auto& [handle, open] : imported_) cudaIpcCloseMemHandle(open.memory);
     cudaStreamDestroy(copies_);
   }
 
@@ -138,15 +155,21 @@ class CudaDevice : public Device {
   }
   std::byte* import_memory(const Exported& exported) override {
     if (exported.process == ::getpid()) return exported.here;
-    const std::string key(reinterpret_cast<const char*>(exported.handle), sizeof exported.handle);
-    void*& memory = imported_[key];
-    if (!memory) {
+    Imported& open = imported_[key_of(exported)];
+    if (!open.memory) {
       cudaIpcMemHandle_t handle;
       std::memcpy(&handle, exported.handle, sizeof handle);
-      check(cudaIpcOpenMemHandle(&memory, handle, cudaIpcMemLazyEnablePeerAccess),
+      check(cudaIpcOpenMemHandle(&open.memory, handle, cudaIpcMemLazyEnablePeerAccess),
             "cudaIpcOpenMemHandle");
     }
-    return static_cast<std::byte*>(memory);
+    ++open.uses;
+    return static_cast<std::byte*>(open.memory);
+  }
+  void drop_memory(const Exported& exported) override {
+    const auto open = imported_.find(key_of(exported));
+    if (open == imported_.end() || --open->second.uses > 0) return;
+    cudaIpcCloseMemHandle(open->second.memory);
+    imported_.erase(open);
   }
 
   void wait() override {
@@ -186,11 +209,19 @@ class CudaDevice : public Device {
     check(cudaStreamSynchronize(copies_), "cudaMemcpy");
   }
 
+  struct Imported {
+    void* memory = nullptr;
+    int uses = 0;
+  };
+  static std::string key_of(const Exported& exported) {
+    return {reinterpret_cast<const char*>(exported.handle), sizeof exported.handle};
+  }
+
   int number_;
   std::string name_;
   std::unique_ptr<Streams> streams_;
   cudaStream_t copies_ = nullptr;
-  std::map<std::string, void*> imported_;  // by handle: one process opens a handle once
+  std::map<std::string, Imported> imported_;  // by handle: one process opens a handle once
 };
 
 constexpr int kOldest = 75;  // compute capability, as cmake/cuda.cmake builds

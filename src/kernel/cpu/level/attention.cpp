@@ -27,13 +27,41 @@ HeadView<T> view_of(const AttentionArgs& args, int64_t b, int64_t h, int64_t beg
           .out_step = args.H * args.D,
           .lse = args.lse ? args.lse + (b * args.H + h) * args.T + begin : nullptr,
           .D = args.D,
-          .scale = args.scale};
+          .scale = args.scale,
+          .dropout = head_dropout(args.dropout, b, h),
+          .begin = begin};
+}
+
+// 128 queries of one head, from `first` on.
+template <bool kDrops, typename T, typename Element>
+void attend_queries(const AttentionArgs& args, const ForwardScratch<Element>& scratch, int64_t b,
+                    int64_t h, int64_t first) {
+  const int32_t* positions = args.positions ? args.positions + b * args.T : nullptr;
+  const int64_t end = lesser(args.T, first + kQueries);
+  const int64_t stop = lesser(end, args.lengths[b]);
+  for (int64_t t = first; t < stop;) {
+    const int64_t begin = segment_begin(positions, t);
+    const int64_t last = segment_end(positions, t, stop);
+    attend_block<kDrops>(view_of<T>(args, b, h, begin), scratch, t - begin, last - t, 0);
+    t = last;
+  }
+  const HeadView<T> head = view_of<T>(args, b, h, 0);
+  const int64_t padding = greater(first, stop);
+  if (args.padding_attends && args.lengths[b] > 0 && padding < end) {
+    attend_block<kDrops>(head, scratch, padding, end - padding, 0, args.lengths[b]);
+    return;
+  }
+  for (int64_t t = padding; t < end; ++t) {
+    __builtin_memset(head.out + t * head.out_step, 0, static_cast<size_t>(args.D) * sizeof(T));
+    if (head.lse) head.lse[t] = 0.0f;
+  }
 }
 
 }  // namespace
 
 size_t attention_workspace(const AttentionArgs& args, int num_threads) {
-  return static_cast<size_t>(forward_floats(args.D) * num_threads) * sizeof(float);
+  return static_cast<size_t>(forward_floats(args.D, args.dropout.rate > 0) * num_threads) *
+         sizeof(float);
 }
 
 // The last queries have the most keys: they go first, so that no thread is left with them.
@@ -47,26 +75,13 @@ void attention(const Context& context, const AttentionArgs& args) {
     context.pool->run(heads * blocks, [&](int64_t task, int thread) {
       const int64_t first = (blocks - 1 - task / heads) * kQueries;
       const int64_t b = task % heads / args.H, h = task % args.H;
-      const int32_t* positions = args.positions ? args.positions + b * args.T : nullptr;
-      const int64_t end = lesser(args.T, first + kQueries);
-      const int64_t stop = lesser(end, args.lengths[b]);
       using Element = typename Blocks<T>::Element;
-      const auto scratch = forward_scratch<Element>(context.workspace, args.D, thread);
-      for (int64_t t = first; t < stop;) {
-        const int64_t begin = segment_begin(positions, t);
-        const int64_t last = segment_end(positions, t, stop);
-        attend_block(view_of<T>(args, b, h, begin), scratch, t - begin, last - t, 0);
-        t = last;
-      }
-      const HeadView<T> head = view_of<T>(args, b, h, 0);
-      const int64_t padding = greater(first, stop);
-      if (args.padding_attends && args.lengths[b] > 0 && padding < end) {
-        attend_block(head, scratch, padding, end - padding, 0, args.lengths[b]);
-        return;
-      }
-      for (int64_t t = padding; t < end; ++t) {
-        __builtin_memset(head.out + t * head.out_step, 0, static_cast<size_t>(args.D) * sizeof(T));
-        if (head.lse) head.lse[t] = 0.0f;
+      const bool drops = args.dropout.rate > 0;
+      const auto scratch = forward_scratch<Element>(context.workspace, args.D, thread, drops);
+      if (drops) {
+        attend_queries<true, T>(args, scratch, b, h, first);
+      } else {
+        attend_queries<false, T>(args, scratch, b, h, first);
       }
     });
   });

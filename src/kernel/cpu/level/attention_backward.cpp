@@ -5,8 +5,10 @@
 // dS = P (dP - delta) scale with delta = dout·out; then dv += P^T dout, dk += dS^T q, dq += dS k.
 // dk and dv gather the query heads in order, so the result is one fixed sum. The segments of a
 // packed row are taken one after the other, each as if it were a row. Where padding attends, a row
-// has more queries than keys.
+// has more queries than keys. Under dropout, with its mask M made again by blocks: dP = M (dout·v),
+// dv += (P M)^T dout, and all else is the same.
 #include "kernel/cpu/level/attention_block.h"
+#include "kernel/cpu/level/dropout_mask.h"
 #include "kernel/cpu/level/ops.h"
 #include "kernel/cpu/workspace.h"
 
@@ -18,22 +20,26 @@ struct Scratch {
   float *dq, *dk, *dv;                     // (T, Dp)
   float* delta;                            // (T)
   float *p, *ds;                           // (64, 64)
+  float* keep;                             // (64, 64) mask, under dropout alone
   Element *k_rows, *v_rows, *k;            // keys and values, packed
   Element *q_rows, *dout_rows, *q, *dout;  // queries, packed
   Element* room;
 };
 constexpr int64_t kPacked = 7;
 
-int64_t scratch_floats(int64_t T, int64_t D) {
+int64_t scratch_floats(int64_t T, int64_t D, bool drops) {
   const int64_t Dp = padded(D);
   const int64_t all = round_up(T, kBlock);
-  return 3 * all * Dp + all + 2 * kBlock * kBlock + kPacked * kBlock * Dp + room_floats(D);
+  return 3 * all * Dp + all + (drops ? 3 : 2) * kBlock * kBlock + kPacked * kBlock * Dp +
+         room_floats(D);
 }
 
 template <typename Element>
-Scratch<Element> scratch_of(const Context& context, int64_t T, int64_t D, int thread) {
+Scratch<Element> scratch_of(const Context& context, const AttentionBackwardArgs& args, int thread) {
+  const int64_t T = args.T, D = args.D;
+  const bool drops = args.dropout.rate > 0;
   const int64_t all = round_up(T, kBlock);
-  float* at = reinterpret_cast<float*>(context.workspace) + thread * scratch_floats(T, D);
+  float* at = reinterpret_cast<float*>(context.workspace) + thread * scratch_floats(T, D, drops);
   const auto take = [&](int64_t n) {
     float* taken = at;
     at += n;
@@ -43,6 +49,7 @@ Scratch<Element> scratch_of(const Context& context, int64_t T, int64_t D, int th
   for (float** p : {&scratch.dq, &scratch.dk, &scratch.dv}) *p = take(all * padded(D));
   scratch.delta = take(all);
   for (float** p : {&scratch.p, &scratch.ds}) *p = take(kBlock * kBlock);
+  scratch.keep = drops ? take(kBlock * kBlock) : nullptr;
   for (Element** p : {&scratch.k_rows, &scratch.v_rows, &scratch.k, &scratch.q_rows,
                       &scratch.dout_rows, &scratch.q, &scratch.dout}) {
     *p = reinterpret_cast<Element*>(take(kBlock * padded(D)));
@@ -78,7 +85,7 @@ WEFT_INLINE void clear(float* p, int64_t n) {
 }
 
 // One segment of a task and its place in the tensors; t counts from its first position.
-template <typename T>
+template <typename T, bool kDrops>
 struct Head {
   using B = Blocks<T>;
   const AttentionBackwardArgs& args;
@@ -110,7 +117,7 @@ struct Head {
     }
   }
 
-  // p and ds hold scores and dP; they become P and dS.
+  // p and ds hold scores and dout·v; they become P, under dropout P M, and dS.
   [[gnu::flatten]] void weigh(int64_t r, float lse, float delta) const {
     float* p = scratch.p + r * kBlock;
     float* ds = scratch.ds + r * kBlock;
@@ -120,8 +127,14 @@ struct Head {
     const Vec minus_delta = splat(-delta) * scale;
     for (int64_t i = 0; i < kBlock; i += kChains * kLanes) {
       const Vecs weight = exp2_of_small(fma(load(p + i, Four{}), in_twos, minus_lse));
-      store(p + i, weight, Four{});
-      store(ds + i, weight * fma(load(ds + i, Four{}), scale, minus_delta), Four{});
+      if constexpr (kDrops) {
+        const Vecs keep = load(scratch.keep + r * kBlock + i, Four{});
+        store(p + i, weight * keep, Four{});
+        store(ds + i, weight * fma(load(ds + i, Four{}) * keep, scale, minus_delta), Four{});
+      } else {
+        store(p + i, weight, Four{});
+        store(ds + i, weight * fma(load(ds + i, Four{}), scale, minus_delta), Four{});
+      }
     }
   }
 
@@ -145,6 +158,10 @@ struct Head {
     // Queries behind the row come after the rest of its last block of keys, which is no key.
     if (num_queries > length && key + kBlock > length) {
       fill_columns_from(scratch.p, tiles, length - key, -__builtin_inff());
+    }
+    if constexpr (kDrops) {
+      fill_keep<false>(head_dropout(args.dropout, b, h), begin + first, rows, begin + key, kBlock,
+                       scratch.keep, kBlock);
     }
     const float* lse = args.lse + (b * args.H + h) * args.T + begin + first;
     for (int64_t r = 0; r < rows; ++r) weigh(r, lse[r], scratch.delta[first + r]);
@@ -202,17 +219,17 @@ struct Head {
   }
 };
 
-template <typename T>
+template <bool kDrops, typename T>
 void run_row(const AttentionBackwardArgs& args, const Scratch<typename Blocks<T>::Element>& scratch,
              int64_t b, int64_t g) {
   const int32_t* positions = args.positions ? args.positions + b * args.T : nullptr;
   const int64_t length = lesser(args.T, args.lengths[b]);
   // The padding behind the last segment has no gradient, but as queries that attend.
-  Head<T>{args, scratch, b, g, length, args.T - length, 0}.clear_gradients();
+  Head<T, kDrops>{args, scratch, b, g, length, args.T - length, 0}.clear_gradients();
   for (int64_t t = 0; t < length;) {
     const int64_t end = segment_end(positions, t, length);
     const int64_t num_queries = args.padding_attends ? args.T : end - t;
-    Head<T>{args, scratch, b, g, t, end - t, num_queries}.run();
+    Head<T, kDrops>{args, scratch, b, g, t, end - t, num_queries}.run();
     t = end;
   }
 }
@@ -220,7 +237,8 @@ void run_row(const AttentionBackwardArgs& args, const Scratch<typename Blocks<T>
 }  // namespace
 
 size_t attention_backward_workspace(const AttentionBackwardArgs& args, int num_threads) {
-  return static_cast<size_t>(scratch_floats(args.T, args.D) * num_threads) * sizeof(float);
+  return static_cast<size_t>(scratch_floats(args.T, args.D, args.dropout.rate > 0) * num_threads) *
+         sizeof(float);
 }
 
 void attention_backward(const Context& context, const AttentionBackwardArgs& args) {
@@ -229,9 +247,13 @@ void attention_backward(const Context& context, const AttentionBackwardArgs& arg
                   context.workspace_bytes);
   with_type(args.dtype, [&](auto value) {
     context.pool->run(args.B * args.G, [&](int64_t task, int thread) {
-      const auto scratch =
-          scratch_of<typename Blocks<decltype(value)>::Element>(context, args.T, args.D, thread);
-      run_row<decltype(value)>(args, scratch, task / args.G, task % args.G);
+      using T = decltype(value);
+      const auto scratch = scratch_of<typename Blocks<T>::Element>(context, args, thread);
+      if (args.dropout.rate > 0) {
+        run_row<true, T>(args, scratch, task / args.G, task % args.G);
+      } else {
+        run_row<false, T>(args, scratch, task / args.G, task % args.G);
+      }
     });
   });
 }

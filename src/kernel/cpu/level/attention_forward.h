@@ -4,10 +4,12 @@
 // exp against it and the weighted sum of values; where the highest grows, both are scaled down.
 // Scores lie as (keys, queries): the queries are the lanes of the vectors, nothing is summed across
 // lanes, and the weights are at once the left operand that the product with the values likes.
-// Inside, scores are in powers of two: multiplied with scale log2(e).
+// Inside, scores are in powers of two: multiplied with scale log2(e). Under dropout a weight is
+// multiplied with its element of the mask where it is stored; the sum of weights is of all.
 #pragma once
 
 #include "kernel/cpu/level/attention_block.h"
+#include "kernel/cpu/level/dropout_mask.h"
 
 namespace weft::WEFT_LEVEL {
 
@@ -27,6 +29,8 @@ struct HeadView {
   float* lse;  // or null
   int64_t D;
   float scale;
+  HeadDropout dropout = {};
+  int64_t begin = 0;  // position 0 within its row, where there is dropout
 };
 
 template <typename Element>
@@ -35,16 +39,18 @@ struct ForwardScratch {
   float* o;                      // (128, Dp) weighted sums of values
   float* s;                      // (64, 128) scores, then weights
   float *scale, *highest, *sum;  // (128); scale: what the sums so far are to be multiplied with
+  float* keep;                   // (64, 128) mask, under dropout alone
 };
 
-WEFT_INLINE int64_t forward_floats(int64_t D) {
+WEFT_INLINE int64_t forward_floats(int64_t D, bool drops) {
   return (2 * kBlock + 2 * kQueries) * padded(D) + 2 * room_floats(D) + kQueries * kBlock +
-         3 * kQueries;
+         3 * kQueries + (drops ? kQueries * kBlock : 0);
 }
 
 template <typename Element>
-ForwardScratch<Element> forward_scratch(std::byte* workspace, int64_t D, int thread) {
-  float* at = reinterpret_cast<float*>(workspace) + thread * forward_floats(D);
+ForwardScratch<Element> forward_scratch(std::byte* workspace, int64_t D, int thread,
+                                        bool drops = false) {
+  float* at = reinterpret_cast<float*>(workspace) + thread * forward_floats(D, drops);
   const auto take = [&](int64_t n) {
     float* taken = at;
     at += n;
@@ -61,6 +67,7 @@ ForwardScratch<Element> forward_scratch(std::byte* workspace, int64_t D, int thr
   scratch.scale = take(kQueries);
   scratch.highest = take(kQueries);
   scratch.sum = take(kQueries);
+  scratch.keep = drops ? take(kQueries * kBlock) : nullptr;
   return scratch;
 }
 
@@ -88,7 +95,7 @@ ForwardScratch<Element> forward_scratch(std::byte* workspace, int64_t D, int thr
 }
 
 // Two vectors of queries from i on: scores become weights 2^(scale s - highest).
-template <typename Element>
+template <bool kDrops, typename Element>
 [[gnu::flatten]] void weigh(const ForwardScratch<Element>& scratch, int64_t queries, int64_t i,
                             float scale) {
   float* s = scratch.s;
@@ -107,10 +114,16 @@ template <typename Element>
     float* next = at + queries;
     const Vecs scores = {load(at), load(at + kLanes), load(next), load(next + kLanes)};
     const Vecs p = exp2_of_small(fma(scores, splat(scale), zero() - highest));
-    store(at, p.v[0]);
-    store(at + kLanes, p.v[1]);
-    store(next, p.v[2]);
-    store(next + kLanes, p.v[3]);
+    Vecs kept = p;
+    if constexpr (kDrops) {
+      const float* keep = scratch.keep + j * queries + i;
+      kept = p * Vecs{load(keep), load(keep + kLanes), load(keep + queries),
+                      load(keep + queries + kLanes)};
+    }
+    store(at, kept.v[0]);
+    store(at + kLanes, kept.v[1]);
+    store(next, kept.v[2]);
+    store(next + kLanes, kept.v[3]);
     sum0 = (sum0 + p.v[0]) + p.v[2];
     sum1 = (sum1 + p.v[1]) + p.v[3];
   }
@@ -125,7 +138,7 @@ template <typename Element>
 
 // Queries first .. first + rows - 1; key j counts for query i where j <= i + ahead (positions of
 // queries may be counted from another place than those of keys) and j < num_keys.
-template <typename T, typename Element = typename Blocks<T>::Element>
+template <bool kDrops = false, typename T, typename Element = typename Blocks<T>::Element>
 void attend_block(const HeadView<T>& head, const ForwardScratch<Element>& scratch, int64_t first,
                   int64_t rows, int64_t ahead, int64_t num_keys = INT64_MAX) {
   using B = Blocks<T>;
@@ -152,8 +165,12 @@ void attend_block(const HeadView<T>& head, const ForwardScratch<Element>& scratc
     B::scores(queries, begin, Dp, scratch.k, scratch.q, s, square ? Shape::kUpperC : Shape::kWhole);
     if (shift < kBlock) hide_later_keys(scratch.s, queries, begin, shift);
     if (key + kBlock > num_keys) hide_last_keys(scratch.s, queries, begin, keys);
+    if constexpr (kDrops) {
+      fill_keep<true>(head.dropout, head.begin + key, kBlock, head.begin + first + begin,
+                      queries - begin, scratch.keep + begin, queries);
+    }
     for (int64_t i = begin; i < queries; i += kTileColumns) {
-      weigh(scratch, queries, i, head.scale * kLog2E);
+      weigh<kDrops>(scratch, queries, i, head.scale * kLog2E);
     }
     B::template weighted<Old::kScaleAndAdd>(
         queries - begin, kBlock, Dp, s, queries, scratch.v, scratch.o + begin * Dp,

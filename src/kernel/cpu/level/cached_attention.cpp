@@ -125,7 +125,7 @@ void attend_prompt(const Context& context, const CachedAttentionArgs& args) {
 }  // namespace
 
 size_t cached_attention_workspace(const CachedAttentionArgs& args, int num_threads) {
-  return static_cast<size_t>(forward_floats(args.D) * num_threads) * sizeof(float);
+  return static_cast<size_t>(forward_floats(args.D, false) * num_threads) * sizeof(float);
 }
 
 void cached_attention(const Context& context, const CachedAttentionArgs& args) {

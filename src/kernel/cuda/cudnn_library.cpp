@@ -1,0 +1,110 @@
+// kernel/cuda/cudnn_library.cpp: the functions of cuDNN that its frontend calls, found in the
+// library when they are first called.
+//
+// Loaded and not linked, as NCCL is: a program that is linked with a library does not start without
+// it, and where there is none weft's own attention serves. The same for NVRTC, which the frontend
+// names and attention never calls.
+#include <cudnn.h>
+#include <dlfcn.h>
+#include <fmt/core.h>
+#include <nvrtc.h>
+
+#include <string>
+
+#include "kernel/cuda/attention.h"
+
+namespace {
+
+struct Library {
+  explicit Library(const std::string& name) : handle(::dlopen(name.c_str(), RTLD_NOW)) {
+    if (handle) return;
+    const char* told = ::dlerror();  // it names the file
+    why = told ? told : name;
+  }
+  void* handle;
+  std::string why;  // there is none
+};
+
+// Of the major versions that this program was built with; they stay loaded.
+const Library& cudnn() {
+  static const Library library(fmt::format("libcudnn.so.{}", CUDNN_MAJOR));
+  return library;
+}
+const Library& nvrtc() {
+  static const Library library(fmt::format("libnvrtc.so.{}", CUDART_VERSION / 1000));
+  return library;
+}
+
+void* find(const Library& library, const char* name) {
+  return library.handle ? ::dlsym(library.handle, name) : nullptr;
+}
+
+}  // namespace
+
+bool weft::cuda::find_cudnn(std::string* why_none) {
+  *why_none = cudnn().why;
+  return cudnn().handle != nullptr;
+}
+
+// A function of cuDNN's or NVRTC's header that hands its arguments on.
+#define WEFT_FORWARD(library, absent, Result, name, parameters, arguments)          \
+  Result name parameters {                                                          \
+    static const auto to = reinterpret_cast<decltype(&name)>(find(library, #name)); \
+    return to ? to arguments : absent;                                              \
+  }
+#define WEFT_CUDNN(name, parameters, arguments)                                                    \
+  WEFT_FORWARD(cudnn(), CUDNN_STATUS_NOT_INITIALIZED, cudnnStatus_t CUDNNWINAPI, name, parameters, \
+               arguments)
+#define WEFT_NVRTC(name, parameters, arguments) \
+  WEFT_FORWARD(nvrtc(), NVRTC_ERROR_INTERNAL_ERROR, nvrtcResult, name, parameters, arguments)
+
+extern "C" {
+
+WEFT_FORWARD(cudnn(), 0, size_t CUDNNWINAPI, cudnnGetVersion, (), ())
+WEFT_FORWARD(cudnn(), "cuDNN is not there", const char* CUDNNWINAPI, cudnnGetErrorString,
+             (cudnnStatus_t status), (status))
+WEFT_FORWARD(cudnn(), void(), void CUDNNWINAPI, cudnnGetLastErrorString,
+             (char* message, size_t most), (message, most))
+WEFT_CUDNN(cudnnCreate, (cudnnHandle_t * handle), (handle))
+WEFT_CUDNN(cudnnSetStream, (cudnnHandle_t handle, cudaStream_t stream), (handle, stream))
+WEFT_CUDNN(cudnnGetStream, (cudnnHandle_t handle, cudaStream_t* stream), (handle, stream))
+WEFT_CUDNN(cudnnBackendCreateDescriptor,
+           (cudnnBackendDescriptorType_t type, cudnnBackendDescriptor_t* made), (type, made))
+WEFT_CUDNN(cudnnBackendDestroyDescriptor, (cudnnBackendDescriptor_t descriptor), (descriptor))
+WEFT_CUDNN(cudnnBackendFinalize, (cudnnBackendDescriptor_t descriptor), (descriptor))
+WEFT_CUDNN(cudnnBackendSetAttribute,
+           (cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
+            cudnnBackendAttributeType_t type, int64_t count, const void* elements),
+           (descriptor, name, type, count, elements))
+WEFT_CUDNN(cudnnBackendGetAttribute,
+           (cudnnBackendDescriptor_t const descriptor, cudnnBackendAttributeName_t name,
+            cudnnBackendAttributeType_t type, int64_t wanted, int64_t* count, void* elements),
+           (descriptor, name, type, wanted, count, elements))
+WEFT_CUDNN(cudnnBackendExecute,
+           (cudnnHandle_t handle, cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t pack),
+           (handle, plan, pack))
+WEFT_CUDNN(cudnnCreateFilterDescriptor, (cudnnFilterDescriptor_t * made), (made))
+WEFT_CUDNN(cudnnDestroyFilterDescriptor, (cudnnFilterDescriptor_t descriptor), (descriptor))
+WEFT_CUDNN(cudnnSetFilterNdDescriptor,
+           (cudnnFilterDescriptor_t descriptor, cudnnDataType_t type, cudnnTensorFormat_t format,
+            int count, const int dims[]),
+           (descriptor, type, format, count, dims))
+WEFT_CUDNN(cudnnReorderFilterAndBias,
+           (cudnnHandle_t handle, const cudnnFilterDescriptor_t descriptor, cudnnReorderType_t type,
+            const void* filter, void* reordered_filter, int reorder_bias, const void* bias,
+            void* reordered_bias),
+           (handle, descriptor, type, filter, reordered_filter, reorder_bias, bias, reordered_bias))
+
+WEFT_NVRTC(nvrtcCreateProgram,
+           (nvrtcProgram * program, const char* source, const char* name, int num_headers,
+            const char* const* headers, const char* const* names),
+           (program, source, name, num_headers, headers, names))
+WEFT_NVRTC(nvrtcDestroyProgram, (nvrtcProgram * program), (program))
+WEFT_NVRTC(nvrtcCompileProgram, (nvrtcProgram program, int count, const char* const* options),
+           (program, count, options))
+WEFT_NVRTC(nvrtcGetCUBIN, (nvrtcProgram program, char* code), (program, code))
+WEFT_NVRTC(nvrtcGetCUBINSize, (nvrtcProgram program, size_t* size), (program, size))
+WEFT_NVRTC(nvrtcGetProgramLog, (nvrtcProgram program, char* text), (program, text))
+WEFT_NVRTC(nvrtcGetProgramLogSize, (nvrtcProgram program, size_t* size), (program, size))
+
+}  // extern "C"

@@ -1,0 +1,14 @@
+// kernel/dropout.cpp: the draws of a call's head; out of line, so that no level compiles them
+// again.
+#include "kernel/dropout.h"
+
+namespace weft {
+
+HeadDropout head_dropout(const AttentionDropout& dropout, int64_t b, int64_t h) {
+  if (dropout.rate == 0) return {};
+  return {dropout_key(dropout.seed, dropout.site, dropout.first_head + h, dropout.rows[2 * b],
+                      dropout.rows[2 * b + 1]),
+          dropout_threshold(dropout.rate), dropout_scale(dropout.rate)};
+}
+
+}  // namespace weft

@@ -1,0 +1,26 @@
+// tensor/cuda_error.h: what an error of the CUDA runtime means, decided in one place.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace weft {
+
+enum class CudaTrouble {
+  kDevice,  // the GPU, its driver or the link to it failed; all its work is lost
+  kMemory,  // of the GPU or pinned
+  kSetup,   // this machine's driver or GPU cannot run this program
+  kOurs,    // weft asked for what cannot be
+};
+
+// By the name that cudaGetErrorName gives.
+CudaTrouble trouble_of(std::string_view error_name);
+
+// PeerError, RunError, UserError or BugError, as trouble_of says; names host and GPU.
+[[noreturn]] void throw_cuda_error(std::string_view error_name, std::string_view text, int gpu,
+                                   const std::string& what);
+
+// "GPU 3 of node-7"
+std::string name_gpu(int gpu);
+
+}  // namespace weft

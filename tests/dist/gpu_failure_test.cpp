@@ -1,0 +1,147 @@
+// tests/dist/gpu_failure_test.cpp: a GPU that fails in the middle of a run, a rank that dies.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+
+#include "checkpoint/checkpoint.h"
+#include "tests/dist/gpu_trainer.h"
+
+namespace weft::testing {
+namespace {
+
+std::string lost_gpu(int gpu) {
+  char host[256] = {};
+  ::gethostname(host, sizeof host - 1);
+  return fmt::format("GPU {} of {} failed in ", gpu, host);
+}
+
+// How often a healthy run of one rank, or rank 1 of several, makes a call.
+int64_t count_calls(const GpuTrainer& trainer, GpuKind kind, const std::vector<std::string>& sets,
+                    const std::string& call) {
+  std::atomic<int64_t> count{0};
+  const auto ends = trainer.train(kind, sets, [&](int rank, FakeDevice& device) {
+    if (rank != static_cast<int>(sets.size() > 0)) return;
+    device.fault = {call, 0, "", rank};
+    device.count_calls_in(&count);
+  });
+  for (const RankEnd& end : ends) EXPECT_EQ(end.exit_code, 0) << end.message;
+  return count;
+}
+
+void expect_whole_checkpoints(const GpuTrainer& trainer) {
+  const auto saved = list_checkpoints(trainer.dir());
+  ASSERT_FALSE(saved.empty());
+  for (const auto& folder : saved) {
+    EXPECT_TRUE(std::filesystem::exists(folder / "COMMITTED")) << folder;
+    EXPECT_NO_THROW(CheckpointReader{folder}) << folder;
+  }
+}
+
+// Wherever the error shows: the rank ends with 75 and names the GPU, and the same command goes on
+// from the last checkpoint to the same bits.
+class AFailingGpu : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(AFailingGpu, EndsARunOfOneRankAndLosesNothing) {
+  const GpuTrainer trainer;
+  const int64_t calls = count_calls(trainer, GpuKind::kShared, {}, GetParam());
+  const auto wanted = trainer.metrics("loss");
+  ASSERT_EQ(wanted.size(), 6u);
+  ASSERT_GT(calls, 6);
+  trainer.clear();
+  const auto ends = trainer.train(GpuKind::kShared, {}, [&](int rank, FakeDevice& device) {
+    device.fault = {GetParam(), calls / 2, "cudaErrorIllegalAddress", rank};
+  });
+  EXPECT_EQ(ends[0].exit_code, 75) << ends[0].message;
+  EXPECT_EQ(ends[0].message.find(lost_gpu(0)), 0u) << ends[0].message;
+  EXPECT_NE(ends[0].message.find("cudaErrorIllegalAddress"), std::string::npos);
+  const size_t done = trainer.metrics("loss").size();
+  EXPECT_GT(done, 1u);
+  EXPECT_LT(done, 6u);
+  expect_whole_checkpoints(trainer);
+  trainer.train_well(GpuKind::kShared);
+  EXPECT_EQ(trainer.metrics("loss"), wanted);
+}
+
+TEST_P(AFailingGpu, EndsAllRanksAndNamesItself) {
+  for (const GpuKind kind : {GpuKind::kShared, GpuKind::kNccl}) {
+    const GpuTrainer trainer;
+    const std::vector<std::string> sets = {"parallel.dp=2", "parallel.shard=zero1",
+                                           "train.micro_batch=2"};
+    const int64_t calls = count_calls(trainer, kind, sets, GetParam());
+    const auto wanted = trainer.metrics("loss");
+    if (calls == 0) continue;  // ranks that share a GPU record nothing
+    trainer.clear();
+    const auto ends = trainer.train(kind, sets, [&](int rank, FakeDevice& device) {
+      if (rank == 1) device.fault = {GetParam(), calls * 3 / 4, "cudaErrorECCUncorrectable", rank};
+    });
+    for (const RankEnd& end : ends) {
+      EXPECT_EQ(end.exit_code, 75) << end.message;
+      EXPECT_NE(end.message.find(lost_gpu(1)), std::string::npos) << end.message;
+    }
+    expect_whole_checkpoints(trainer);
+    trainer.train_well(kind, sets);
+    if (kind == GpuKind::kShared) {
+      EXPECT_EQ(trainer.metrics("loss"), wanted);
+    } else {
+      EXPECT_EQ(trainer.metrics("loss").size(), wanted.size());
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Calls, AFailingGpu,
+                         ::testing::Values("copy", "replay", "moment", "read", "wait"),
+                         [](const auto& p) { return std::string(p.param); });
+
+// What is no failure of the device keeps its own exit code.
+TEST(GpuFailure, MemoryAndOurOwnFaultsAreNoLostDevice) {
+  const std::pair<const char*, int> cases[] = {{"cudaErrorMemoryAllocation", 1},
+                                               {"cudaErrorInvalidValue", 70}};
+  for (const auto& [name, exit_code] : cases) {
+    const char* const error = name;
+    const GpuTrainer trainer;
+    const auto ends = trainer.train(GpuKind::kShared, {}, [&](int rank, FakeDevice& device) {
+      device.fault = {"replay", 5, error, rank};
+    });
+    EXPECT_EQ(ends[0].exit_code, exit_code) << ends[0].message;
+  }
+}
+
+TEST(GpuFailure, ARankThatDiesEndsTheOthersAndTheRunGoesOn) {
+  for (const GpuKind kind : {GpuKind::kShared, GpuKind::kNccl}) {
+    const GpuTrainer trainer;
+    const std::vector<std::string> sets = {"parallel.dp=2", "parallel.mode=exact"};
+    trainer.train_well(kind, sets);
+    const auto wanted = trainer.metrics("loss");
+    trainer.clear();
+    const auto ends = trainer.train(kind, sets, [&](int rank, FakeDevice& device) {
+      if (rank != 1) return;
+      device.fault = {"copy", 60, "", rank};
+      device.on_fault = [] { throw Killed{}; };
+    });
+    EXPECT_EQ(ends[1].exit_code, 137) << ends[1].message;
+    EXPECT_EQ(ends[0].exit_code, 75) << ends[0].message;
+    EXPECT_NE(ends[0].message.find("rank 1 was ended by SIGKILL"), std::string::npos)
+        << ends[0].message;
+    ASSERT_LT(trainer.metrics("loss").size(), 6u);
+    trainer.train_well(kind, sets);
+    EXPECT_EQ(trainer.metrics("loss"), wanted);
+  }
+}
+
+// Rank 0 has more to do at the end; the others keep their arenas until it has let go of them.
+TEST(GpuFailure, AnArenaGoesWhenNobodyHasItMapped) {
+  const auto freed_too_early = [] {
+    const std::lock_guard lock(FakeDevice::mappings().mutex);
+    return FakeDevice::mappings().num_freed_too_early;
+  };
+  const int before = freed_too_early();
+  const GpuTrainer trainer;
+  trainer.train_well(GpuKind::kShared, {"parallel.dp=2", "parallel.tp=2", "train.steps=2"});
+  EXPECT_EQ(freed_too_early(), before);
+  const std::lock_guard lock(FakeDevice::mappings().mutex);
+  for (const auto& [memory, count] : FakeDevice::mappings().open) EXPECT_EQ(count, 0);
+}
+
+}  // namespace
+}  // namespace weft::testing

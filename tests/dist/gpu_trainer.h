@@ -1,0 +1,56 @@
+// tests/dist/gpu_trainer.h: whole runs of the trainer on GPUs of the tests, with run directories.
+//
+// Ranks are threads; what a supervisor does for processes (telling the others of one that died) is
+// done here.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tests/fake_device.h"
+#include "tests/fake_nccl.h"
+#include "tests/io/temporary_folder.h"
+
+namespace weft::testing {
+
+// Thrown by a rank that is to die at once.
+struct Killed {};
+
+enum class GpuKind {
+  kCpu,       // none
+  kEmulated,  // one, emulated on the CPU, that the ranks share
+  kShared,    // as that, with queues that work later
+  kNccl,      // one each, with queues, over NCCL's stand-in
+};
+
+struct RankEnd {
+  int exit_code = 0;
+  std::string message;  // of the exception
+};
+
+class GpuTrainer {
+ public:
+  // 2 layers, hidden 32, GQA, bytes; 43 rows of unequal length. 6 steps of 8 rows, saved every 2.
+  GpuTrainer();
+
+  std::filesystem::path dir() const { return folder_ / "runs/tiny"; }
+  std::filesystem::path checkpoint(int64_t step) const;
+  void clear() const { std::filesystem::remove_all(dir()); }
+
+  // fault: what is wrong with the device of a rank (kShared, kNccl).
+  using MakeFault = std::function<void(int rank, FakeDevice&)>;
+  std::vector<RankEnd> train(GpuKind kind, const std::vector<std::string>& sets = {},
+                             const MakeFault& fault = nullptr) const;
+  // A failure of the test where a rank does not end well.
+  void train_well(GpuKind kind, const std::vector<std::string>& sets = {}) const;
+
+  // Of metrics.jsonl: the text after a key, line by line. Equal text means equal bits.
+  std::vector<std::string> metrics(const std::string& key) const;
+  std::vector<double> losses() const;
+
+ private:
+  TemporaryFolder folder_;
+};
+
+}  // namespace weft::testing

@@ -1,0 +1,98 @@
+// tests/e2e/dropout_test.cpp: attention_dropout of config.json and model.dropout, through whole
+// runs.
+#include <fmt/core.h>
+#include <gtest/gtest.h>
+
+#include "tests/e2e/tiny_run.h"
+
+namespace weft::testing {
+namespace {
+
+using Words = std::vector<std::string>;
+
+Words with(Words a, const Words& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+std::vector<std::string> losses(const TinyRun& run, const std::string& name) {
+  return metric_texts(run.dir(name), "loss");
+}
+
+TEST(Dropout, VerifyFindsTheSameBitsInEveryLayoutOfRows) {
+  for (const char* layout : {"pad", "dynamic", "pack"}) {
+    const TinyRun run;
+    run.change_config("attention_dropout", 0.1);
+    const Ended ended = run_to_end(run.words(
+        "verify",
+        {"parallel.mode=exact", "parallel.exact_dp=4", std::string("data.layout=") + layout,
+         "data.eval=[" + (run / "eval.txt").string() + "]"},
+        {"--layouts", "dp=1; dp=2; dp=4,shard=zero3; tp=2; dp=2,tp=2,shard=zero2", "--steps", "4",
+         "--out", (run / "verify").string()}));
+    EXPECT_EQ(ended.exit_code, 0) << layout << ended.out << ended.err;
+  }
+}
+
+// Over the ends of two epochs, stopped in the middle of each, gone on in another layout.
+TEST(Dropout, StopsAndOtherLayoutsChangeNothing) {
+  for (const char* layout : {"pad", "pack"}) {
+    const TinyRun run;
+    run.change_config("attention_dropout", 0.1);
+    const Words exact = {"parallel.mode=exact", "parallel.exact_dp=4",
+                         std::string("data.layout=") + layout};
+    run.train_well(with(exact, {"name=whole", "train.steps=12"}));
+    const std::vector<Words> places = {
+        {"parallel.dp=2", "train.micro_batch=1"}, {}, {"parallel.dp=2", "parallel.tp=2"}};
+    for (const int step : {3, 7, 12}) {
+      run.train_well(with(with(exact, {"name=parts", fmt::format("train.steps={}", step)}),
+                          places[static_cast<size_t>(step) % places.size()]));
+    }
+    EXPECT_EQ(losses(run, "whole"), losses(run, "parts")) << layout;
+    EXPECT_EQ(hash_of(run.dir("whole")), hash_of(run.dir("parts"))) << layout;
+  }
+}
+
+TEST(Dropout, ModelDropoutOverridesTheConfig) {
+  const TinyRun run;
+  run.train_well({"name=none"});
+  run.train_well({"name=given", "model.dropout=0.1"});
+  run.change_config("attention_dropout", 0.1);
+  run.train_well({"name=configured"});
+  run.train_well({"name=off", "model.dropout=0"});
+  EXPECT_EQ(losses(run, "given"), losses(run, "configured"));
+  EXPECT_EQ(losses(run, "off"), losses(run, "none"));
+  EXPECT_NE(losses(run, "configured"), losses(run, "none"));
+  // It is part of the training: a run does not go on with another.
+  const Ended ended = run.train({"name=given", "model.dropout=0.2", "train.steps=8"});
+  EXPECT_EQ(ended.exit_code, 2);
+  EXPECT_TRUE(contains(ended.err, "model.dropout")) << ended.err;
+}
+
+// What the model has learned is told without dropout, by the run itself and by `weft eval`.
+TEST(Dropout, EvalHasNone) {
+  const TinyRun run;
+  const Words sets = {"data.eval=[" + (run / "eval.txt").string() + "]", "train.lr=0"};
+  run.train_well(with(sets, {"name=none"}));
+  run.train_well(with(sets, {"name=some", "model.dropout=0.3"}));
+  EXPECT_EQ(metric_texts(run.dir("none"), "eval_loss"), metric_texts(run.dir("some"), "eval_loss"));
+  EXPECT_NE(losses(run, "none"), losses(run, "some"));
+  const auto eval = [&](const char* dropout) {
+    const Ended ended = run_to_end(run.words(
+        "eval", with(sets, {"name=some", std::string("model.dropout=") + dropout}), {"--json"}));
+    EXPECT_EQ(ended.exit_code, 0) << ended.err;
+    return ended.out;
+  };
+  EXPECT_EQ(eval("0"), eval("0.3"));
+}
+
+TEST(Dropout, PlanKnowsIt) {
+  const TinyRun run;
+  run.train_well({"model.dropout=0.1"});
+  const Ended plan = run_to_end(run.words("plan", {"model.dropout=0.1"}, {"--json"}));
+  ASSERT_EQ(plan.exit_code, 0) << plan.err;
+  EXPECT_EQ(parse_json(plan.out, "plan").at("arena").as_int(),
+            event_lines(run.dir(), "started").at(0).at("arena_bytes").as_int());
+}
+
+}  // namespace
+}  // namespace weft::testing

@@ -1,0 +1,53 @@
+// tests/exec/fake_device_test.cpp: the stand-in for a GPU is as strict as one.
+#include "tests/fake_device.h"
+
+#include <gtest/gtest.h>
+
+namespace weft {
+namespace {
+
+using testing::FakeDevice;
+
+TEST(FakeDevice, AReplayHasTheArgumentsOfTheRecording) {
+  FakeDevice device;
+  int values[] = {1, 2, 0};
+  int from = 0;  // what the host changes between replays
+  const auto recording =
+      device.record([&] { device.copy(&values[2], &values[from], sizeof(int)); });
+  EXPECT_EQ(device.num_queued(Queue::kMain), 0);  // recorded, not done
+  from = 1;
+  recording->replay();
+  device.wait();
+  EXPECT_EQ(values[2], 1);
+  values[0] = 7;  // memory is read anew
+  recording->replay();
+  device.wait();
+  EXPECT_EQ(values[2], 7);
+}
+
+TEST(FakeDevice, WhatAGpuForbidsInARecordingIsFound) {
+  FakeDevice device;
+  const auto outside = device.make_moment(), inside = device.make_moment();
+  outside->set();
+  EXPECT_THROW(device.record([&] { outside->hold(); }), BugError);
+  EXPECT_THROW(device.record([&] { device.wait(); }), BugError);
+  EXPECT_NO_THROW(device.record([&] {
+    inside->set();
+    device.use(Queue::kLane);
+    inside->hold();
+    device.use(Queue::kMain);
+  }));
+}
+
+TEST(FakeDevice, FailsFromTheWantedCallOn) {
+  FakeDevice device;
+  device.fault = {"wait", 2, "cudaErrorIllegalAddress", 5};
+  device.wait();
+  int a = 1, b = 2;
+  device.copy(&a, &b, sizeof a);
+  EXPECT_THROW(device.wait(), PeerError);
+  EXPECT_THROW(device.copy(&a, &b, sizeof a), PeerError);  // sticky
+}
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,100 @@
+// tests/kernel/attention_case.h: one call of attention and of its gradient, for every back end.
+#pragma once
+
+#include <fmt/core.h>
+
+#include "tests/kernel/common.h"
+
+namespace weft {
+
+struct AttentionCase {
+  int64_t B, T, H, G, D;
+  TestVector<int32_t> lengths;
+  Dtype dtype = Dtype::kF32;
+  TestVector<int32_t> positions = {};  // of packed rows
+  bool padding_attends = false;
+  AttentionDropout dropout = {};
+
+  int64_t width() const { return (H + 2 * G) * D; }
+  float scale() const { return 1.0f / std::sqrt(static_cast<float>(D)); }
+  std::string text() const {
+    return fmt::format("B {} T {} H {} G {} D {} {}{}{}", B, T, H, G, D, dtype_name(dtype),
+                       positions.empty() ? "" : " packed",
+                       padding_attends ? ", padding attends" : "") +
+           (dropout.rate > 0 ? fmt::format(", dropout {}", dropout.rate) : "");
+  }
+};
+
+// Row after row the lengths of its segments; what is left of T is padding.
+inline AttentionCase packed(AttentionCase c, const std::vector<std::vector<int>>& rows) {
+  c.lengths.clear();
+  for (const std::vector<int>& segments : rows) {
+    const size_t begin = c.positions.size();
+    for (const int length : segments) {
+      for (int t = 0; t < length; ++t) c.positions.push_back(t);
+    }
+    c.lengths.push_back(static_cast<int32_t>(c.positions.size() - begin));
+    c.positions.resize(begin + static_cast<size_t>(c.T), 0);
+  }
+  return c;
+}
+
+inline AttentionArgs forward_args(const AttentionCase& c, const Buffer& qkv, Buffer& out,
+                                  Buffer& lse) {
+  return {.B = c.B,
+          .T = c.T,
+          .H = c.H,
+          .G = c.G,
+          .D = c.D,
+          .dtype = c.dtype,
+          .scale = c.scale(),
+          .qkv = qkv.data(),
+          .lengths = c.lengths.data(),
+          .out = out.data(),
+          .lse = lse.floats(),
+          .positions = c.positions.empty() ? nullptr : c.positions.data(),
+          .padding_attends = c.padding_attends,
+          .dropout = c.dropout};
+}
+
+inline Outputs forward(const AttentionCase& c, const Buffer& qkv, const Kernels& kernels,
+                       Bench& bench) {
+  Buffer out(c.dtype, c.B * c.T * c.H * c.D);
+  Buffer lse(Dtype::kF32, c.B * c.H * c.T);
+  const AttentionArgs args = forward_args(c, qkv, out, lse);
+  kernels.attention(bench.context(kernels.attention_workspace(args, bench.num_threads())), args);
+  return {out, lse};
+}
+
+inline Buffer backward(const AttentionCase& c, const Buffer& qkv, const Outputs& forward_result,
+                       const Buffer& dout, const Kernels& kernels, Bench& bench) {
+  Buffer dqkv(c.dtype, c.B * c.T * c.width());
+  const AttentionBackwardArgs args = {
+      .B = c.B,
+      .T = c.T,
+      .H = c.H,
+      .G = c.G,
+      .D = c.D,
+      .dtype = c.dtype,
+      .scale = c.scale(),
+      .qkv = qkv.data(),
+      .lengths = c.lengths.data(),
+      .out = forward_result[0].data(),
+      .dout = dout.data(),
+      .lse = forward_result[1].floats(),
+      .dqkv = dqkv.data(),
+      .positions = c.positions.empty() ? nullptr : c.positions.data(),
+      .padding_attends = c.padding_attends,
+      .dropout = c.dropout};
+  const size_t bytes = kernels.attention_backward_workspace(args, bench.num_threads());
+  kernels.attention_backward(bench.context(bytes), args);
+  return dqkv;
+}
+
+inline std::vector<const Kernels*> tested_kernels_and_ref(Dtype dtype) {
+  std::vector<const Kernels*> all = tested_kernels(dtype);
+  all.push_back(&ref_kernels());
+  return all;
+}
+
+}  // namespace weft
