@@ -133,7 +133,7 @@ Backend open_backend(const RunConfig& c, int local_rank) {
   const int number = choose_gpu(c, local_rank);
   check_gpu(c, number);
   std::unique_ptr<Device> own = open_cuda_device(number);
-  if (c.train.precision == "bf16" && local_rank == 0 && cudnn_version().empty())
+  if (c.train.precision != "fp32" && local_rank == 0 && cudnn_version().empty())
     log_warning("no cuDNN: weft's own attention serves, which is slower ({})", why_no_cudnn());
   Device* device = own.get();
   return {cuda_kernels(), device, std::move(own)};

@@ -311,10 +311,7 @@ class Trainer {
 
   // fp16: a step that overflowed does not count.
   void take_norm(double norm, const LossScale& next, StepMetrics* line) {
-    if (!scaling_.take(norm, next, line, record_.get())) {
-      --updates_;
-      return;
-    }
+    if (!scaling_.take(norm, next, line, record_.get())) return static_cast<void>(--updates_);
     line->grad_norm = norm;
     check_finite(line->step, norm, "gradient norm");
   }
