@@ -57,15 +57,17 @@ make_targets() {
   cmake --build "$build" -j "$(nproc)" --target "$@"
 }
 
-# NCCL is loaded by its name; where the system has none, PyTorch brings it.
-find_nccl() {
-  ! ldconfig -p 2>/dev/null | grep -q 'libnccl[.]so[.]2' || return 0
-  local folder
+# NCCL and cuDNN are loaded by their names; those that weft does not find, PyTorch may have brought.
+find_libraries() {
+  local folder name known
+  known=$(timeout 60 "$build/weft" doctor --json 2>/dev/null) || return 0
   for folder in $(python3 -c 'import importlib.util as u; s = u.find_spec("nvidia")
 print(*(s.submodule_search_locations if s else []))' 2>/dev/null); do
-    if [ -e "$folder/nccl/lib/libnccl.so.2" ]; then
-      export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$folder/nccl/lib
-    fi
+    for name in nccl cudnn; do
+      if grep -q "\"$name\": *null" <<<"$known" && compgen -G "$folder/$name/lib/lib$name.so.*" >/dev/null; then
+        export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$folder/$name/lib
+      fi
+    done
   done
 }
 
@@ -136,14 +138,14 @@ build)
 test)
   # The quick ones first. None reads data from outside the tree.
   build_part weft test_kernel test_golden test_dist test_comm test_generate test_cmd
-  find_nccl
+  find_libraries
   part doctor 60 "$build/weft" doctor --json || end
   grep -q '"capability"' "$log" || die "no GPU can be used here: $(sed -n 's/.*"a GPU: \(.*\)",*/\1/p' "$log")"
   part nccl 40 "$build/tests/test_comm" --gtest_filter='*Nccl*' || true
   part generate 40 "$build/tests/test_generate" --gtest_filter='*Gpu*/cuda_qwen2*:*Gpu*/cuda_llama*' || true
   part cmd 40 "$build/tests/test_cmd" --gtest_filter='*Command.Gpu*' || true
   part golden 80 "$build/tests/test_golden" --gtest_filter='*_cuda' || true
-  part dist 120 "$build/tests/test_dist" --gtest_filter='*Gpu*/cuda_qwen2*:*Gpu*/cuda_llama*' || true
+  part dist 120 "$build/tests/test_dist" --gtest_filter='*/cuda:*/cuda_qwen2*:*/cuda_llama*' || true
   part kernel 150 env WEFT_TEST_GPU_ALONE=1 "$build/tests/test_kernel" \
     --gtest_filter='-*/planned:*/neon*:*/avx*:*/amx*' || true
   end
@@ -151,6 +153,7 @@ test)
 bench)
   model=${2:-qwen2.5-0.5b}
   build_part weft
+  find_libraries
   mkdir -p benchmarks/results
   part bench 420 env PYTHONUNBUFFERED=1 python3 benchmarks/gpu_bench.py --weft "$build/weft" \
     --model "$model" --out "benchmarks/results/gpu-$model-$(date +%F).md" || end

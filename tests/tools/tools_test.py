@@ -1,11 +1,13 @@
 """tests/tools/tools_test.py: the checks of the house find what they are there to find."""
 
+import fnmatch
 import json
 import os
 import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -143,6 +145,30 @@ class Gpu(unittest.TestCase):
         self.assertIn("Set.Name", text)
         self.assertIn("skipped: Set.Skipped", text)
         self.assertIn("FAILED:", table["kernel"])  # no test at all is no success
+
+    def test_ranks_run_every_test_that_a_gpu_has(self):
+        """By the names that tests/dist gives those of a real GPU; emulated ones are left out."""
+        with tempfile.NamedTemporaryFile("r") as told:
+            self.run_with(dist=f'echo "$@" >{told.name}; {self.PASSES}')
+            patterns = told.read().strip().removeprefix("--gtest_filter=").split(":")
+        for name, runs in [("Backends/LossScaling.FollowsFp32/cuda", True), ("Backends/DropoutGpu.X/cuda", True),
+                           ("Backends/GpuEval.X/cuda_llama", True), ("Backends/Gpu.X/cuda_qwen2_fp16", True),
+                           ("Backends/LossScaling.FollowsFp32/cuda_emulated", False), ("Exact.X/qwen2_fp32", False)]:
+            self.assertEqual(any(fnmatch.fnmatchcase(name, p) for p in patterns), runs, name)
+
+    def test_libraries_that_pytorch_brought(self):
+        """Those that weft does not find, and no others."""
+        with tempfile.TemporaryDirectory() as packages, tempfile.NamedTemporaryFile("r") as told:
+            for library in ("nccl", "cudnn"):
+                folder = Path(packages) / "nvidia" / library / "lib"
+                folder.mkdir(parents=True)
+                (folder / f"lib{library}.so.2").touch()
+            with unittest.mock.patch.dict(os.environ, {"PYTHONPATH": packages}):
+                doctor = '{"capability": "9.0", "cudnn": null, "nccl": "2.28.9"}'
+                self.run_with(weft=f"echo '{doctor}'", dist=f'echo "$LD_LIBRARY_PATH" >{told.name}; {self.PASSES}')
+            path = told.read()
+        self.assertIn("nvidia/cudnn/lib", path)
+        self.assertNotIn("nvidia/nccl/lib", path)
 
     def test_no_gpu(self):
         code, _, text = self.run_with(weft="echo '{}'")
