@@ -63,6 +63,7 @@ __global__ void list_kernel(EmbeddingBackwardArgs args, Gathered to) {
 __device__ void sort_list(int* list, int count, int64_t R) {
   WEFT_DYNAMIC_SHARED(unsigned, bits);
   __shared__ int below[kThreads];
+  static_assert(kMostPassTokens / 8 + sizeof below <= 64 << 10);
   const int words = static_cast<int>((R + kBits - 1) / kBits), threads = blockDim.x;
   for (int w = threadIdx.x; w < words; w += threads) bits[w] = 0;
   __syncthreads();
