@@ -30,8 +30,12 @@ void fail(cudaError_t error, const char* what) {
   throw_cuda_error(cudaGetErrorName(error), cudaGetErrorString(error), current_gpu(), what);
 }
 
+// Libraries may have a runtime of their own: what failed in theirs, this one tells in its next
+// call.
 void fail_if_lost(const std::string& what) {
-  const cudaError_t error = cudaPeekAtLastError();
+  size_t available = 0, all = 0;
+  cudaError_t error = cudaPeekAtLastError();
+  if (error == cudaSuccess) error = cudaMemGetInfo(&available, &all);
   if (trouble_of(cudaGetErrorName(error)) == CudaTrouble::kDevice) fail(error, what.c_str());
 }
 
