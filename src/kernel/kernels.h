@@ -123,16 +123,6 @@ struct RopeArgs {
   bool inverse;
 };
 
-// Causal attention with grouped key/value heads over the packed qkv; T x T is never stored (by our
-// own kernels; kernel/cuda/attention_pieces.h tells of cuDNN's).
-// Position t of row b attends to positions 0..t below lengths[b]; a position at or past the
-// length gives zero output, lse 0 and gets no gradient. Rows of qkv: H q-heads, G k-heads, G v.
-// A packed row holds several segments: positions[b T + t] counts from 0 in each, and t attends
-// from its segment's first position on. A segment has the bits that it has as a row of its own (but
-// for bf16 on a GPU, where cuDNN serves rows and not packed ones). dout of padding must be finite.
-// padding_attends (rows of one segment): a position at or past the length attends to all positions
-// below it, its query has a gradient, and what lies below the length gets gradient through it. With
-// nothing below the length it gives zero as before.
 // Dropout of the probabilities, in training (kernel/dropout.h): what the mask is drawn from.
 struct AttentionDropout {
   double rate = 0;  // 0: none, and nothing else is read
@@ -142,6 +132,16 @@ struct AttentionDropout {
   const int64_t* rows = nullptr;  // (B, 2): a row's epoch and its number in the epoch
 };
 
+// Causal attention with grouped key/value heads over the packed qkv; T x T is never stored (by our
+// own kernels; kernel/cuda/attention_pieces.h tells of cuDNN's).
+// Position t of row b attends to positions 0..t below lengths[b]; a position at or past the
+// length gives zero output, lse 0 and gets no gradient. Rows of qkv: H q-heads, G k-heads, G v.
+// A packed row holds several segments: positions[b T + t] counts from 0 in each, and t attends
+// from its segment's first position on. A segment has the bits that it has as a row of its own (but
+// for 16 bits on a GPU, where cuDNN serves rows and not packed ones). dout of padding must be
+// finite. padding_attends (rows of one segment): a position at or past the length attends to all
+// positions below it, its query has a gradient, and what lies below the length gets gradient
+// through it. With nothing below the length it gives zero as before.
 struct AttentionArgs {
   int64_t B, T, H, G, D;
   Dtype dtype;

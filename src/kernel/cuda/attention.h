@@ -19,7 +19,7 @@ struct AttentionSettings {
 };
 AttentionSettings& attention_settings();
 
-// Whether this machine has the library (only in builds with cuDNN); if not, why.
+// Whether this machine has the library (only in builds with cuDNN); if not, why (null: not wanted).
 bool find_cudnn(std::string* why_none);
 // Whether cuDNN was built in, is there, and serves these on the current GPU.
 bool cudnn_takes(const AttentionArgs&);

@@ -83,6 +83,11 @@ using Pointers = std::unordered_map<int64_t, void*>;
 
 void check_cudnn(cudnnStatus_t status, const char* what) {
   if (status == CUDNN_STATUS_SUCCESS) return;
+  if (status == CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED ||
+      status == CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH) {
+    throw UserError(fmt::format("cuDNN is not whole: {}: {}", what, cudnnGetErrorString(status)),
+                    "install all its libraries of one version, or build with -DWEFT_CUDNN=OFF");
+  }
   fail_device(fmt::format("{}: {}", what, cudnnGetErrorString(status)));
 }
 
@@ -304,8 +309,7 @@ bool may_take(const Args& args) {
 // Forward and backward alike: above 128 only Hopper has both.
 template <typename Args>
 bool takes(const Args& args) {
-  std::string why;
-  if (!may_take(args) || !find_cudnn(&why)) return false;
+  if (!may_take(args) || !find_cudnn(nullptr)) return false;
   const int gpu = capability();
   return gpu >= 80 && (args.D <= 128 || gpu / 10 == 9);
 }

@@ -42,7 +42,7 @@ void* find(const Library& library, const char* name) {
 }  // namespace
 
 bool weft::cuda::find_cudnn(std::string* why_none) {
-  *why_none = cudnn().why;
+  if (why_none) *why_none = cudnn().why;
   return cudnn().handle != nullptr;
 }
 

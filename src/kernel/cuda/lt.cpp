@@ -141,7 +141,7 @@ size_t Lt::version() const { return cublasLtGetVersion(); }
 LtPrepared prepare(const LtProblem& p) {
   LtPrepared made{};
   const cublasLtMatmulDesc_t operation = operation_of(made);
-  // fp32 chains of fp32 or bf16 factors; TF32 would have to be asked for.
+  // fp32 chains of fp32, bf16 or fp16 factors; TF32 would have to be asked for.
   check(cublasLtMatmulDescInit(operation, CUBLAS_COMPUTE_32F, CUDA_R_32F),
         "cublasLtMatmulDescInit");
   const auto op = [](bool transposed) {
