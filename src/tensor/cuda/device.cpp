@@ -34,9 +34,9 @@ void fail(cudaError_t error, const char* what) {
 // call.
 void fail_if_lost(const std::string& what) {
   size_t available = 0, all = 0;
-  cudaError_t error = cudaPeekAtLastError();
-  if (error == cudaSuccess) error = cudaMemGetInfo(&available, &all);
-  if (trouble_of(cudaGetErrorName(error)) == CudaTrouble::kDevice) fail(error, what.c_str());
+  for (const cudaError_t error : {cudaPeekAtLastError(), cudaMemGetInfo(&available, &all)}) {
+    if (trouble_of(cudaGetErrorName(error)) == CudaTrouble::kDevice) fail(error, what.c_str());
+  }
 }
 
 void fail_device(const std::string& what) {
