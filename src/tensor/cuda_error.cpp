@@ -20,7 +20,6 @@ constexpr std::string_view kDevice[] = {
     "cudaErrorContained",
     "cudaErrorContextIsDestroyed",
     "cudaErrorDeviceUninitialized",
-    "cudaErrorDevicesUnavailable",
     "cudaErrorECCUncorrectable",
     "cudaErrorExternalDevice",
     "cudaErrorHardwareStackError",
@@ -41,11 +40,17 @@ constexpr std::string_view kDevice[] = {
     "cudaErrorUnknown",
 };
 constexpr std::string_view kSetup[] = {
-    "cudaErrorCompatNotSupportedOnDevice", "cudaErrorInitializationError",
-    "cudaErrorInsufficientDriver",         "cudaErrorInvalidDevice",
-    "cudaErrorInvalidKernelImage",         "cudaErrorNoDevice",
-    "cudaErrorNoKernelImageForDevice",     "cudaErrorStubLibrary",
-    "cudaErrorSystemDriverMismatch",       "cudaErrorUnsupportedPtxVersion",
+    "cudaErrorCompatNotSupportedOnDevice",
+    "cudaErrorDevicesUnavailable",  // another has it alone
+    "cudaErrorInitializationError",
+    "cudaErrorInsufficientDriver",
+    "cudaErrorInvalidDevice",
+    "cudaErrorInvalidKernelImage",
+    "cudaErrorNoDevice",
+    "cudaErrorNoKernelImageForDevice",
+    "cudaErrorStubLibrary",
+    "cudaErrorSystemDriverMismatch",
+    "cudaErrorUnsupportedPtxVersion",
 };
 
 bool is_in(const std::string_view* begin, const std::string_view* end, std::string_view name) {

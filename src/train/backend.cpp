@@ -37,8 +37,9 @@ void check_gpu(const RunConfig& c, int number) {
 const Kernels& kernels_of_cpu(const RunConfig& c) {
   const Kernels& kernels = cpu_kernels();
   if (c.train.precision == "fp16" && &kernels != &ref_kernels()) {
-    throw UserError("train.precision is fp16, which needs a GPU; this run would be on the CPU",
-                    "set train.precision to bf16 or fp32");
+    throw UserError(
+        "train.precision is fp16, which needs a GPU; this run would be on the CPU",
+        "set train.precision to bf16 or fp32 (for weft eval: --set train.precision=fp32)");
   }
   return kernels;
 }
@@ -146,6 +147,7 @@ Backend open_backend(const std::string& device, Dtype compute) {
   if (info.gpus.empty()) throw UserError("--device is cuda, but " + info.why_none, hint);
   const CudaInfo::Gpu& gpu = info.gpus[0];
   if (compute == Dtype::kBf16 && gpu.major < 8) {
+    if (device == "auto") return {&cpu_kernels(), &host_device(), nullptr};
     throw UserError(fmt::format("the model is of bf16, but {} has compute capability {}.{}: bf16 "
                                 "needs 8.0 or newer",
                                 gpu.name, gpu.major, gpu.minor),

@@ -23,15 +23,16 @@ Thrown thrown(const char* name) {
 }
 
 TEST(CudaError, EachKindHasItsExitCode) {
-  for (const char* name : {"cudaErrorIllegalAddress", "cudaErrorECCUncorrectable",
-                           "cudaErrorLaunchFailure", "cudaErrorLaunchTimeout", "cudaErrorUnknown",
-                           "cudaErrorNvlinkUncorrectable", "cudaErrorDevicesUnavailable"}) {
+  for (const char* name :
+       {"cudaErrorIllegalAddress", "cudaErrorECCUncorrectable", "cudaErrorLaunchFailure",
+        "cudaErrorLaunchTimeout", "cudaErrorUnknown", "cudaErrorNvlinkUncorrectable"}) {
     EXPECT_EQ(trouble_of(name), CudaTrouble::kDevice) << name;
     EXPECT_EQ(thrown(name).exit_code, 75) << name;
   }
   EXPECT_EQ(thrown("cudaErrorMemoryAllocation").exit_code, 1);
-  for (const char* name : {"cudaErrorNoKernelImageForDevice", "cudaErrorInsufficientDriver",
-                           "cudaErrorNoDevice", "cudaErrorSystemDriverMismatch"}) {
+  for (const char* name :
+       {"cudaErrorNoKernelImageForDevice", "cudaErrorInsufficientDriver", "cudaErrorNoDevice",
+        "cudaErrorSystemDriverMismatch", "cudaErrorDevicesUnavailable"}) {
     EXPECT_EQ(thrown(name).exit_code, 2) << name;
   }
   for (const char* name : {"cudaErrorInvalidValue", "cudaErrorInvalidConfiguration",
