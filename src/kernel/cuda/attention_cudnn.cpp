@@ -78,7 +78,7 @@ using Pointers = std::unordered_map<int64_t, void*>;
 [[noreturn]] void refuse(const Shape& shape, const std::string& why) {
   throw UserError(
       fmt::format("cuDNN {} refuses {} on this GPU: {}", cudnnGetVersion(), shape.text(), why),
-      "use a newer cuDNN, or build with -DWEFT_CUDNN=OFF: then weft's own, slower kernel serves");
+      "use a newer cuDNN, or set WEFT_CUDNN=off: then weft's own, slower kernel serves");
 }
 
 void check_cudnn(cudnnStatus_t status, const char* what) {
@@ -86,7 +86,7 @@ void check_cudnn(cudnnStatus_t status, const char* what) {
   if (status == CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED ||
       status == CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH) {
     throw UserError(fmt::format("cuDNN is not whole: {}: {}", what, cudnnGetErrorString(status)),
-                    "install all its libraries of one version, or build with -DWEFT_CUDNN=OFF");
+                    "install all its libraries of one version, or set WEFT_CUDNN=off");
   }
   fail_device(fmt::format("{}: {}", what, cudnnGetErrorString(status)));
 }

@@ -9,29 +9,36 @@
 #include <fmt/core.h>
 #include <nvrtc.h>
 
+#include <cstdlib>
 #include <string>
+#include <string_view>
 
 #include "kernel/cuda/attention.h"
 
 namespace {
 
 struct Library {
-  explicit Library(const std::string& name) : handle(::dlopen(name.c_str(), RTLD_NOW)) {
-    if (handle) return;
-    const char* told = ::dlerror();  // it names the file
-    why = told ? told : name;
-  }
-  void* handle;
+  void* handle = nullptr;
   std::string why;  // there is none
 };
 
+Library load(const std::string& name) {
+  if (void* handle = ::dlopen(name.c_str(), RTLD_NOW)) return {handle, ""};
+  const char* told = ::dlerror();  // it names the file
+  return {nullptr, told ? told : name};
+}
+
 // Of the major versions that this program was built with; they stay loaded.
 const Library& cudnn() {
-  static const Library library(fmt::format("libcudnn.so.{}", CUDNN_MAJOR));
+  static const Library library = [] {
+    const char* set = std::getenv("WEFT_CUDNN");
+    if (set && std::string_view(set) == "off") return Library{nullptr, "WEFT_CUDNN is off"};
+    return load(fmt::format("libcudnn.so.{}", CUDNN_MAJOR));
+  }();
   return library;
 }
 const Library& nvrtc() {
-  static const Library library(fmt::format("libnvrtc.so.{}", CUDART_VERSION / 1000));
+  static const Library library = load(fmt::format("libnvrtc.so.{}", CUDART_VERSION / 1000));
   return library;
 }
 
