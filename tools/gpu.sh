@@ -107,7 +107,7 @@ part() {
   [ -z "$skipped" ] || printf 'gpu.sh:   skipped: %s\n' $skipped
   [ $rc -eq 0 ] && return 0
   failed=1
-  grep -E -A6 'Failure$|^\[  FAILED|rror' "$log" | head -60 || true
+  grep -E -A6 'Failure$|^\[  FAILED|[Ee]rror:' "$log" | head -60 || true
   tail -15 "$log"
   return 1
 }
@@ -115,7 +115,9 @@ part() {
 # Builds as a part of its own; time for the tests is left.
 build_part() {
   [ -z "${WEFT_BUILD:-}" ] || return 0
+  [ -e /dev/nvidiactl ] || nvidia-smi -L >/dev/null 2>&1 || die "no GPU here: neither /dev/nvidiactl nor nvidia-smi finds one"
   mkdir -p "$build"
+  echo "gpu.sh: building in $build ($build/gpu-build.log)"
   part build 315 env WEFT_TARGETS="$*" tools/gpu.sh build || end
 }
 
@@ -152,6 +154,8 @@ test)
   ;;
 bench)
   model=${2:-qwen2.5-0.5b}
+  models=$(PYTHONPATH=benchmarks python3 -c 'import gpu_workload; print(*gpu_workload.MODELS)')
+  case " $models " in *" $model "*) ;; *) die "no model $model; there are: $models" ;; esac
   build_part weft
   find_libraries
   mkdir -p benchmarks/results

@@ -37,9 +37,9 @@ void check_gpu(const RunConfig& c, int number) {
 const Kernels& kernels_of_cpu(const RunConfig& c) {
   const Kernels& kernels = cpu_kernels();
   if (c.train.precision == "fp16" && &kernels != &ref_kernels()) {
-    throw UserError(
-        "train.precision is fp16, which needs a GPU; this run would be on the CPU",
-        "set train.precision to bf16 or fp32 (for weft eval: --set train.precision=fp32)");
+    throw UserError("train.precision is fp16, which needs a GPU; this run would be on the CPU",
+                    "set launch.device to cuda, or train.precision to bf16 or fp32 (for weft eval: "
+                    "--set train.precision=fp32)");
   }
   return kernels;
 }

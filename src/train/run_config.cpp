@@ -23,7 +23,8 @@ void bind_model(OptionTable& t, ModelConfig& c) {
       .one_of({"pretrained", "random"});
   t.add("model.num_layers", &c.num_layers, "keep only the first layers; null = all").at_least(1);
   t.add("model.dropout", &c.dropout,
-        "in training; overrides the configuration's own rates (attention_dropout)")
+        "of attention's probabilities, in training alone; null = the configuration's "
+        "attention_dropout")
       .at_least(0)
       .below(1);
   t.add("model.freeze", &c.freeze, "globs of parameters without gradient and state");
@@ -113,7 +114,7 @@ void bind_train(OptionTable& t, TrainConfig& c) {
         "type in which is computed; fp16 (GPUs only) has a loss scale that finds itself")
       .one_of({"fp32", "bf16", "fp16"});
   t.add("train.master_weights", &c.master_weights,
-        "bf16, fp16: keep fp32 weights and states beside; false: all in bf16");
+        "bf16, fp16: keep fp32 weights and states beside; false: all in bf16 (fp16 has no false)");
   t.add("train.loss_scale", &c.loss_scale,
         "fp16: the scale to start with, a power of two; halved where a gradient overflows, doubled "
         "after 2000 good steps")
@@ -181,7 +182,8 @@ void bind_rest(OptionTable& t, RunConfig& c) {
       .at_least(0)
       .at_most(1024);
   auto& device =
-      t.add("launch.device", &c.launch.device, "where to compute").one_of({"auto", "cpu", "cuda"});
+      t.add("launch.device", &c.launch.device, "where to compute; cuda: a build with CUDA (README)")
+          .one_of({"auto", "cpu", "cuda"});
   if (!cuda_kernels()) {
     device.not_built_values({"cuda"},
                             "set launch.device to auto or cpu, or build with -DWEFT_CUDA=ON "

@@ -23,6 +23,7 @@
 #include "train/loss_scaling.h"
 #include "train/numerics.h"
 #include "train/record.h"
+#include "train/same_model.h"
 #include "train/saver.h"
 #include "train/session.h"
 #include "train/signals.h"
@@ -92,8 +93,7 @@ class Trainer {
     if (is_finished()) return already_finished();
     take_first_batch();
     open_run();
-    const int signal = loop();
-    if (signal != 0) return stopped_by(signal);
+    if (const int signal = loop(); signal != 0) return stopped_by(signal);
     finish();
     return 0;
   }
@@ -114,6 +114,7 @@ class Trainer {
       }
       return;
     }
+    check_same_model(*start_.checkpoint, session_);
     const CheckpointReader reader(*start_.checkpoint);
     engine_.load_checkpoint(reader);
     const Json& state = reader.state();
@@ -189,9 +190,8 @@ class Trainer {
     saver_ =
         std::make_unique<Saver>(file_, session_, engine_, *ranks_, start_.dir, *record_, numerics_);
     Json::Array arenas;
-    for (const int64_t bytes : gather_numbers(*ranks_, engine_.arena_bytes())) {
+    for (const int64_t bytes : gather_numbers(*ranks_, engine_.arena_bytes()))
       arenas.push_back(Json(bytes));
-    }
     record_->event("started", {{"arena_bytes", Json(engine_.arena_bytes())},
                                {"arenas", Json(std::move(arenas))},
                                {"step", Json(step_)},

@@ -34,6 +34,25 @@ int64_t num_steps(const std::filesystem::path& dir) {
   return static_cast<int64_t>(metric_texts(dir, "loss").size());
 }
 
+// Weights of the same shapes, and another training: nothing is computed or written.
+TEST(Resume, AnotherConfigurationOfTheModelIsRefused) {
+  const TinyRun run;
+  run.train_well({"train.steps=2"});
+  const std::string before = hash_of(run.dir());
+  run.change_config("rms_norm_eps", Json(1e-2));
+  run.change_config("attention_dropout", Json(0.5));
+  const Ended ended = run.train({"train.steps=3"});
+  EXPECT_EQ(ended.exit_code, 2);
+  expect_parts(ended.err, {"config.json", "rms_norm_eps: ", " -> 0.01",
+                           "attention_dropout: ", " -> 0.5", "undo the change"});
+  EXPECT_EQ(hash_of(run.dir()), before);
+  // null is as good as not there, and who wrote the file does not matter.
+  run.change_config("attention_dropout", Json());
+  run.change_config("rms_norm_eps", Json(1e-5));
+  run.change_config("transformers_version", Json("5.0"));
+  run.train_well({"train.steps=3"});
+}
+
 TEST(Resume, SignalsAtManyMomentsChangeNothing) {
   const TinyRun run;
   run.train_well(long_run(run, "whole"));

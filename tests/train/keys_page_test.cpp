@@ -51,7 +51,8 @@ std::string default_of(const OptionEntry& e) {
 std::string meaning_of(const OptionEntry& e) {
   std::string text = e.help;
   if (e.not_built) text += "; **not built**: only the default is accepted";
-  if (!e.missing_values.empty()) {
+  // What launch.device lacks depends on the build; its own words say so.
+  if (!e.missing_values.empty() && e.key != "launch.device") {
     text += "; **not built**:";
     for (const std::string& value : e.missing_values) {
       text += (value == e.missing_values[0] ? " " : ", ") + value;

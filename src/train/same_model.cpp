@@ -1,0 +1,53 @@
+// train/same_model.cpp: two configurations, key by key.
+#include "train/same_model.h"
+
+#include <set>
+#include <string>
+
+#include "base/error.h"
+#include "base/file.h"
+
+namespace weft {
+namespace {
+
+constexpr size_t kMostBytes = size_t{16} << 20;
+
+bool is_note(const std::string& key) {
+  static const std::set<std::string> kNotes = {"architectures", "dtype", "torch_dtype",
+                                               "transformers_version", "use_cache"};
+  return key.starts_with("_") || kNotes.contains(key);
+}
+
+std::string text_of(const Json* value) {
+  return value && !value->is_null() ? value->dump() : "none";
+}
+
+std::string differences(const Json& before, const Json& now) {
+  std::set<std::string> keys;
+  for (const Json* config : {&before, &now}) {
+    for (const auto& [key, value] : config->as_object()) keys.insert(key);
+  }
+  std::string list;
+  for (const std::string& key : keys) {
+    const std::string old = text_of(before.find(key)), then = text_of(now.find(key));
+    if (!is_note(key) && old != then) list += fmt::format("\n    {}: {} -> {}", key, old, then);
+  }
+  return list;
+}
+
+}  // namespace
+
+void check_same_model(const std::filesystem::path& checkpoint, const Session& session) {
+  const std::filesystem::path kept = checkpoint / "config.json";
+  if (!std::filesystem::exists(kept)) return;
+  const Json before = parse_json(read_file(kept, kMostBytes), kept.string());
+  const std::string list =
+      differences(before, trained_config(session.folder.config(), session.config));
+  if (list.empty()) return;
+  throw UserError(
+      fmt::format("the model's config.json is not that of {}:{}", checkpoint.string(), list),
+      "undo the change, or begin a run of another name with model.path set to the "
+      "checkpoint's folder");
+}
+
+}  // namespace weft
