@@ -27,14 +27,15 @@ std::vector<Case> cases() {
     list.push_back(dropped({1, 1, 1, 1, 8, {1}, dtype}, 0.5));
     list.push_back(dropped({2, 64, 2, 2, 16, {64, 63}, dtype}, 0.1));
     list.push_back(dropped({3, 65, 4, 2, 10, {65, 0, 1}, dtype}, 0.1, 4));
+    // Segments that begin at every place of a square of 16.
+    list.push_back(
+        dropped(packed({2, 200, 4, 2, 16, {}, dtype}, {{64, 65, 1, 70}, {3, 127, 30}}), 0.1));
+    if (dtype == Dtype::kF16) continue;  // its code is that of bf16
     list.push_back(dropped({1, 130, 3, 1, 64, {130}, dtype}, 0.3));
     list.push_back(dropped({1, 200, 1, 1, 18, {197}, dtype}, 0.9, 11));
     list.push_back(dropped({1, 70, 2, 1, 80, {70}, dtype}, 0.2));
     list.push_back(dropped({1, 40, 1, 1, 128, {33}, dtype}, 0.1));
     list.push_back(dropped({1, 40, 1, 1, 256, {40}, dtype}, 0.1));
-    // Segments that begin at every place of a square of 16.
-    list.push_back(
-        dropped(packed({2, 200, 4, 2, 16, {}, dtype}, {{64, 65, 1, 70}, {3, 127, 30}}), 0.1));
     list.push_back(dropped(packed({1, 200, 2, 2, 80, {}, dtype}, {{7, 11, 90, 13, 60}}), 0.4, 2));
     list.push_back(dropped({2, 150, 2, 1, 18, {63, 149}, dtype, {}, true}, 0.1));
     list.push_back(dropped({2, 140, 3, 1, 64, {130, 20}, dtype, {}, true}, 0.5));

@@ -15,6 +15,9 @@ std::vector<Case> cases() {
     list.push_back({2, 5, 2, 1, 2, {5, 3}, dtype});
     list.push_back({2, 64, 2, 2, 16, {64, 63}, dtype});
     list.push_back({3, 65, 4, 2, 10, {65, 0, 1}, dtype});
+    list.push_back(packed({2, 200, 4, 2, 16, {}, dtype}, {{64, 65, 1, 70}, {3, 127, 30}}));
+    list.push_back({2, 140, 3, 1, 64, {130, 20}, dtype, {}, true});
+    if (dtype == Dtype::kF16) continue;  // its code is that of bf16
     list.push_back({2, 130, 3, 1, 64, {130, 77}, dtype});
     list.push_back({1, 200, 1, 1, 18, {197}, dtype});
     list.push_back({1, 70, 2, 1, 80, {70}, dtype});
@@ -22,14 +25,12 @@ std::vector<Case> cases() {
     list.push_back({1, 20, 1, 1, 256, {20}, dtype});
     // Segments of one token, of a block and one more, across blocks of 64 keys and 128 queries.
     list.push_back(packed({2, 9, 2, 1, 4, {}, dtype}, {{1, 1, 3, 4}, {2, 5}}));
-    list.push_back(packed({2, 200, 4, 2, 16, {}, dtype}, {{64, 65, 1, 70}, {3, 127, 30}}));
     list.push_back(packed({3, 300, 2, 2, 18, {}, dtype}, {{130, 170}, {}, {7, 11, 200, 13, 60}}));
     list.push_back(packed({1, 140, 3, 1, 64, {}, dtype}, {{140}}));
     // Padding behind nothing, one token, a block, within a block of keys and one of queries.
     list.push_back({2, 5, 2, 1, 2, {5, 3}, dtype, {}, true});
     list.push_back({4, 200, 4, 2, 16, {0, 1, 64, 200}, dtype, {}, true});
     list.push_back({4, 330, 2, 1, 18, {63, 65, 150, 329}, dtype, {}, true});
-    list.push_back({2, 140, 3, 1, 64, {130, 20}, dtype, {}, true});
   }
   return list;
 }
