@@ -149,7 +149,7 @@ GemmStandard find_standard(const GemmKey& key, GemmLab* lab) {
   return {};
 }
 
-std::optional<LtAlgorithm> find_exact(const LtProblem& problem, const GemmStandard& standard,
+std::optional<ExactChoice> find_exact(const LtProblem& problem, const GemmStandard& standard,
                                       const LtAlgorithm* known, GemmLab* lab) {
   const GemmKey key = key_of(problem);
   Bits bits(key, lab);
@@ -171,14 +171,15 @@ std::optional<LtAlgorithm> find_exact(const LtProblem& problem, const GemmStanda
   };
   if (known) {
     LtAlgorithm algorithm = *known;
-    if (passes_here(&algorithm)) return algorithm;
+    if (passes_here(&algorithm)) return ExactChoice{algorithm};
   }
-  for (const LtAlgorithm& candidate : lab->fastest_first(problem)) {
-    if (passes(candidate)) return candidate;
+  bool was_measured = false;
+  for (const LtAlgorithm& candidate : lab->fastest_first(problem, &was_measured)) {
+    if (passes(candidate)) return ExactChoice{candidate, was_measured};
   }
   // Slower perhaps than a candidate would be, but with its own bits.
   for (LtAlgorithm algorithm : standard.algorithms) {
-    if (passes_here(&algorithm)) return algorithm;
+    if (passes_here(&algorithm)) return ExactChoice{algorithm, was_measured};
   }
   return std::nullopt;
 }

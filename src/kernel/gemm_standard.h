@@ -55,8 +55,9 @@ class GemmLab {
   virtual ~GemmLab() = default;
   // Without split k, in the library's order.
   virtual std::vector<LtAlgorithm> candidates(const LtProblem& problem) = 0;
-  // The same for the real product, in the order of measured time.
-  virtual std::vector<LtAlgorithm> fastest_first(const LtProblem& problem) = 0;
+  // The same for the real product, in the order of measured time; was_measured: false where they
+  // could not be timed.
+  virtual std::vector<LtAlgorithm> fastest_first(const LtProblem& problem, bool* was_measured) = 0;
   // Whether the library takes this algorithm for this problem; sets its workspace.
   virtual bool accepts(const LtProblem& problem, LtAlgorithm* algorithm) = 0;
   // (*d)[j * m + i] = the product, C being test_addend(i, j) and the bias test_addend(i, 0). False
@@ -77,7 +78,11 @@ GemmStandard find_standard(const GemmKey& key, GemmLab* lab);
 // The fastest algorithm with the standard's bits for this problem: tested at up to the standard's
 // size with the problem's ragged ends, and at half of it in either direction. Nothing where there
 // is none. known: what was found before, or null; tested again, but nothing is timed if it holds.
-std::optional<LtAlgorithm> find_exact(const LtProblem& problem, const GemmStandard& standard,
+struct ExactChoice {
+  LtAlgorithm algorithm;
+  bool was_measured = false;  // now: worth keeping
+};
+std::optional<ExactChoice> find_exact(const LtProblem& problem, const GemmStandard& standard,
                                       const LtAlgorithm* known, GemmLab* lab);
 
 }  // namespace weft

@@ -33,8 +33,9 @@ class MadeLab : public GemmLab {
     }
     return found;
   }
-  std::vector<LtAlgorithm> fastest_first(const LtProblem& problem) override {
+  std::vector<LtAlgorithm> fastest_first(const LtProblem& problem, bool* was_measured) override {
     auto all = candidates(problem);
+    *was_measured = true;
     std::reverse(all.begin(), all.end());  // the library is wrong about their order
     ++num_timed;
     return all;
@@ -76,6 +77,12 @@ class MadeLab : public GemmLab {
   std::vector<Made> all_;
 };
 
+std::optional<LtAlgorithm> found_exact(const LtProblem& problem, const GemmStandard& standard,
+                                       const LtAlgorithm* known, GemmLab* lab) {
+  const auto choice = find_exact(problem, standard, known, lab);
+  return choice ? std::optional(choice->algorithm) : std::nullopt;
+}
+
 constexpr GemmKey kKey{896, Dtype::kBf16, true, false};
 
 LtProblem sized(int64_t m, int64_t n) {
@@ -93,7 +100,7 @@ TEST(GemmStandard, TheFastestWhereAllAreAlike) {
   ASSERT_FALSE(standard.is_own());
   EXPECT_EQ(standard.algorithms[0], MadeLab::algorithm(0));
   EXPECT_EQ(lab.num_timed, 0);
-  EXPECT_EQ(find_exact(sized(1152, 8192), standard, nullptr, &lab), MadeLab::algorithm(1));
+  EXPECT_EQ(found_exact(sized(1152, 8192), standard, nullptr, &lab), MadeLab::algorithm(1));
 }
 
 // The clock prefers another; bits decide. What was found before is tested again, and not timed.
@@ -101,13 +108,15 @@ TEST(GemmStandard, NoFasterOneWithOtherBits) {
   MadeLab lab({Made{}, Made{}, Made{.bits = 1}});
   const GemmStandard standard = find_standard(kKey, &lab);
   const LtProblem problem = sized(1152, 8192);
-  EXPECT_EQ(find_exact(problem, standard, nullptr, &lab), MadeLab::algorithm(1));
+  EXPECT_EQ(found_exact(problem, standard, nullptr, &lab), MadeLab::algorithm(1));
   EXPECT_EQ(lab.num_timed, 1);
   const LtAlgorithm right = MadeLab::algorithm(0), wrong = MadeLab::algorithm(2);
-  EXPECT_EQ(find_exact(problem, standard, &right, &lab), right);
+  EXPECT_FALSE(find_exact(problem, standard, &right, &lab)->was_measured);
+  EXPECT_EQ(found_exact(problem, standard, &right, &lab), right);
   EXPECT_EQ(lab.num_timed, 1);
-  EXPECT_EQ(find_exact(problem, standard, &wrong, &lab), MadeLab::algorithm(1));
+  EXPECT_EQ(found_exact(problem, standard, &wrong, &lab), MadeLab::algorithm(1));
   EXPECT_EQ(lab.num_timed, 2);
+  EXPECT_TRUE(find_exact(problem, standard, &wrong, &lab)->was_measured);
 }
 
 // Candidates for few columns have other bits; the standard's algorithm is not offered, but runs.
@@ -116,7 +125,7 @@ TEST(GemmStandard, TheStandardServesWhereCandidatesDiffer) {
   const GemmStandard standard = find_standard(kKey, &lab);
   ASSERT_FALSE(standard.is_own());
   for (const auto& [m, n] : {std::pair{8, 1}, {1152, 1}, {8, 8192}, {640, 640}, {1152, 8190}}) {
-    EXPECT_EQ(find_exact(sized(m, n), standard, nullptr, &lab), MadeLab::algorithm(0))
+    EXPECT_EQ(found_exact(sized(m, n), standard, nullptr, &lab), MadeLab::algorithm(0))
         << m << " " << n;
   }
 }
@@ -131,7 +140,7 @@ TEST(GemmStandard, ACandidateThatDoesNotHoldMakesRoom) {
   for (const auto& [m, n] : {std::pair{8, 1}, {1152, 8192}}) {
     const auto found = find_exact(sized(m, n), standard, nullptr, &lab);
     ASSERT_TRUE(found) << m << " " << n;
-    EXPECT_EQ(lab.made(*found).bits, 1u);
+    EXPECT_EQ(lab.made(found->algorithm).bits, 1u);
   }
 }
 

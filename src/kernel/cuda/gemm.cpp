@@ -130,9 +130,9 @@ class Products {
     const GemmStandard& standard = standards_.at(key);
     if (standard.is_own()) return std::nullopt;
     const LtAlgorithm* known = kept_exact_->find(problem);
-    if (auto algorithm = find_exact(problem, standard, known, lab.get())) {
-      if (!known || *known != *algorithm) kept_exact_->keep(problem, *algorithm);
-      return algorithm;
+    if (const auto choice = find_exact(problem, standard, known, lab.get())) {
+      if (choice->was_measured) kept_exact_->keep(problem, choice->algorithm);
+      return choice->algorithm;
     }
     throw RunError("no algorithm of cuBLASLt has for " + weft::describe(problem) +
                        " the bits of other products with its k",

@@ -42,11 +42,10 @@ class DeviceLab : public GemmLab {
     return find_candidates(lt_, call_of(problem), prepare(problem), false, kMostCandidates);
   }
 
-  std::vector<LtAlgorithm> fastest_first(const LtProblem& problem) override {
+  std::vector<LtAlgorithm> fastest_first(const LtProblem& problem, bool* was_measured) override {
     ensure(problem == trial_.call.problem, "another product than the one that is tried");
     auto all = find_candidates(lt_, trial_.call, trial_.prepared, false, kMostCandidates);
-    bool was_measured = false;
-    return all.empty() ? all : rank_by_time(trial_, std::move(all), &was_measured);
+    return all.empty() ? all : rank_by_time(trial_, std::move(all), was_measured);
   }
 
   bool accepts(const LtProblem& problem, LtAlgorithm* algorithm) override {
