@@ -12,17 +12,11 @@
 #include "net/shm_world.h"
 #include "tests/dist/queued_kernels.h"
 #include "tests/emulated_device.h"
+#include "tests/tiny_config.h"
 #include "train/trainer.h"
 
 namespace weft::testing {
 namespace {
-
-constexpr const char* kConfig = R"({
-  "architectures": ["LlamaForCausalLM"], "model_type": "llama",
-  "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
-  "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 260,
-  "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "tie_word_embeddings": true,
-  "initializer_range": 0.05, "hidden_act": "silu"})";
 
 std::string rows() {
   std::string text;
@@ -66,7 +60,7 @@ RankEnd run_rank(const RunFile& file, const RankPlace& place) {
 
 GpuTrainer::GpuTrainer() {
   std::filesystem::create_directory(folder_ / "model");
-  std::ofstream(folder_ / "model/config.json") << kConfig;
+  std::ofstream(folder_ / "model/config.json") << kTinyConfig;
   std::ofstream(folder_ / "train.txt") << rows();
   std::ofstream(folder_ / "run.yaml") << fmt::format(R"(name: tiny
 storage: {0}/runs

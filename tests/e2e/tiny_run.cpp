@@ -8,15 +8,10 @@
 #include <fstream>
 #include <sstream>
 
+#include "tests/tiny_config.h"
+
 namespace weft::testing {
 namespace {
-
-constexpr const char* kConfig = R"({
-  "architectures": ["LlamaForCausalLM"], "model_type": "llama",
-  "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
-  "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 260,
-  "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "tie_word_embeddings": true,
-  "initializer_range": 0.05, "hidden_act": "silu"})";
 
 // Rows that differ in words and length; row 5 is empty.
 std::string rows(int count, int salt) {
@@ -44,7 +39,7 @@ const bool kInMemory = [] {
 
 TinyRun::TinyRun() {
   std::filesystem::create_directory(folder_ / "model");
-  write("model/config.json", kConfig);
+  write("model/config.json", kTinyConfig);
   write("train.txt", rows(43, 3));
   write("eval.txt", rows(12, 5));
   write("run.yaml", fmt::format(R"(name: tiny

@@ -91,6 +91,24 @@ inline Buffer backward(const AttentionCase& c, const Buffer& qkv, const Outputs&
   return dqkv;
 }
 
+// Every back end that takes the type against ref.
+inline void check_forward(const AttentionCase& c, const Buffer& qkv) {
+  compare_levels(
+      "attention " + c.text(), c.dtype,
+      [&](const Kernels& kernels, Bench& bench) { return forward(c, qkv, kernels, bench); },
+      [&](size_t output) { return output == 0 ? attention_tolerance(c.dtype) : kFloatTolerance; });
+}
+inline void check_gradient(const AttentionCase& c, const Buffer& qkv, const Buffer& dout) {
+  Bench bench(1);
+  const Outputs result = forward(c, qkv, ref_kernels(), bench);
+  compare_levels(
+      "attention gradient " + c.text(), c.dtype,
+      [&](const Kernels& kernels, Bench& b) {
+        return Outputs{backward(c, qkv, result, dout, kernels, b)};
+      },
+      attention_tolerance(c.dtype));
+}
+
 inline std::vector<const Kernels*> tested_kernels_and_ref(Dtype dtype) {
   std::vector<const Kernels*> all = tested_kernels(dtype);
   all.push_back(&ref_kernels());

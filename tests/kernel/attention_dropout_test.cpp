@@ -49,20 +49,8 @@ Buffer gradients(const Case& c) { return Buffer::random(c.dtype, c.B * c.T * c.H
 TEST(AttentionDropout, EveryLevelAgreesWithRef) {
   for (const Case& c : cases()) {
     const Buffer qkv = inputs(c), dout = gradients(c);
-    compare_levels(
-        "attention " + c.text(), c.dtype,
-        [&](const Kernels& kernels, Bench& bench) { return forward(c, qkv, kernels, bench); },
-        [&](size_t output) {
-          return output == 0 ? attention_tolerance(c.dtype) : kFloatTolerance;
-        });
-    Bench bench(1);
-    const Outputs result = forward(c, qkv, ref_kernels(), bench);
-    compare_levels(
-        "attention gradient " + c.text(), c.dtype,
-        [&](const Kernels& kernels, Bench& b) {
-          return Outputs{backward(c, qkv, result, dout, kernels, b)};
-        },
-        attention_tolerance(c.dtype));
+    check_forward(c, qkv);
+    check_gradient(c, qkv, dout);
   }
 }
 

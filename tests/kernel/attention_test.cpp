@@ -38,12 +38,7 @@ std::vector<Case> cases() {
 TEST(Attention, EveryLevelAgreesWithRef) {
   for (const Case& c : cases()) {
     const Buffer qkv = Buffer::random(c.dtype, c.B * c.T * c.width(), 1);
-    compare_levels(
-        "attention " + c.text(), c.dtype,
-        [&](const Kernels& kernels, Bench& bench) { return forward(c, qkv, kernels, bench); },
-        [&](size_t output) {
-          return output == 0 ? attention_tolerance(c.dtype) : kFloatTolerance;
-        });
+    check_forward(c, qkv);
   }
 }
 
@@ -51,14 +46,7 @@ TEST(Attention, EveryLevelsGradientAgreesWithRef) {
   for (const Case& c : cases()) {
     const Buffer qkv = Buffer::random(c.dtype, c.B * c.T * c.width(), 1);
     const Buffer dout = Buffer::random(c.dtype, c.B * c.T * c.H * c.D, 2);
-    Bench bench(1);
-    const Outputs result = forward(c, qkv, ref_kernels(), bench);
-    compare_levels(
-        "attention gradient " + c.text(), c.dtype,
-        [&](const Kernels& kernels, Bench& b) {
-          return Outputs{backward(c, qkv, result, dout, kernels, b)};
-        },
-        attention_tolerance(c.dtype));
+    check_gradient(c, qkv, dout);
   }
 }
 
