@@ -186,16 +186,16 @@ std::string FitRow::layout() const { return fmt::format("dp={},tp={},shard={}", 
 namespace {
 
 // launch.device for so many ranks, however they are laid out.
-const Kernels& kernels_for(RunConfig c, int64_t ranks) {
+const Kernels* kernels_for(RunConfig c, int64_t ranks) {
   c.parallel.dp = ranks;
   c.parallel.tp = 1;
-  return choose_kernels(c);
+  return &choose_kernels(c);
 }
 
 }  // namespace
 
 FitReport fit_layouts(const RunConfig& c, int64_t memory, int64_t ranks, const Kernels* given) {
-  const Kernels& kernels = given ? *given : kernels_for(c, ranks);
+  const Kernels& kernels = given ? *given : *kernels_for(c, ranks);
   const HfFolder folder(resolve_model_path(c.model.path));
   const auto model = make_model(folder.config(), {c.model.num_layers.value_or(0), c.model.dropout});
   check_positions(c, *model);

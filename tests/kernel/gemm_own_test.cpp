@@ -9,6 +9,7 @@
 #include "kernel/kernels.h"
 #include "tests/kernel/emulated_cuda/grid.h"
 #include "tests/kernel/planned_gemm.h"
+#include "tests/kernel/tested.h"
 
 namespace weft {
 // kernel/cuda/gemm_own.h, as the tests compile it.
@@ -153,7 +154,7 @@ TEST_F(GemmOwn, HasTheBitsOfTheCpu) {
   g.c.part[0] = cpu.d.at(), g.c.rows[0] = p.n, g.c.ld = p.ldd;
   ThreadPool pool(1);
   const Kernels& level = *find_kernels(available_levels().back());
-  std::vector<std::byte> workspace(level.gemm_workspace(g, 1));
+  TestVector<std::byte> workspace(level.gemm_workspace(g, 1));
   level.gemm(Context{&pool, workspace.data(), workspace.size(), nullptr}, g);
   EXPECT_TRUE(own.d == cpu.d);
 }
