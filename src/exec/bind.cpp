@@ -16,13 +16,13 @@ bool Executor::adds_to_earlier_passes(const Node& node) const {
   return plan_.graph[plan_.graph.storage_of(gradient).root].kind == ValueKind::kGradient;
 }
 
-Executor::Call Executor::bind_products(const Node& node) {
+Executor::Call Executor::bind_products(const Node& node, const Context& context) {
   const View v{plan_.graph, data_};
   const Kernels& k = kernels_;
-  const Products made = make_products(v, node, context_.workspace);
-  const Context c{context_.pool, context_.workspace + made.partial_bytes,
-                  context_.workspace_bytes - static_cast<size_t>(made.partial_bytes),
-                  context_.stream};
+  const Products made = make_products(v, node, context.workspace);
+  const Context c{context.pool, context.workspace + made.partial_bytes,
+                  context.workspace_bytes - static_cast<size_t>(made.partial_bytes),
+                  context.stream};
   const std::vector<GemmArgs> calls = made.calls;
   if (node.op != Op::kLinearDw) {
     return [=, &k](const StepScalars&) {
@@ -45,11 +45,10 @@ Executor::Call Executor::bind_products(const Node& node) {
   };
 }
 
-Executor::Call Executor::bind(const Node& node) {
+Executor::Call Executor::bind(const Node& node, const Context* c) {
   const View v{plan_.graph, data_};
   const Kernels& k = kernels_;
-  const Context* c = &context_;
-  if (Call call; kernels_.device && bind_on_device(node, &call)) return call;
+  if (Call call; kernels_.device && bind_on_device(node, c, &call)) return call;
   switch (node.op) {
     case Op::kEmbedding: {
       std::vector<EmbeddingArgs> tables;
@@ -61,12 +60,12 @@ Executor::Call Executor::bind(const Node& node) {
     case Op::kLinear:
     case Op::kLinearDx:
     case Op::kLinearDw:
-      return bind_products(node);
+      return bind_products(node, *c);
     case Op::kBiasGrad:
     case Op::kEmbeddingGrad:
     case Op::kRmsNormGrad:
     case Op::kHeadLossGrad:
-      return bind_gradient(node);
+      return bind_gradient(node, c);
     case Op::kRmsNorm:
       return [=, &k, a = rmsnorm_args(v, node)](const StepScalars&) { k.rmsnorm(*c, a); };
     case Op::kRmsNormApply:
@@ -103,17 +102,16 @@ Executor::Call Executor::bind(const Node& node) {
     case Op::kAccumulate:
       return bind_accumulate(v, node, {&k, c, device_});
     default:
-      if (!is_collective(node.op)) return bind_scalar(node);
+      if (!is_collective(node.op)) return bind_scalar(node, c);
       return bind_collective(v, node, mesh_,
                              {&k, node.attr.beside ? &beside_context_ : c, device_});
   }
 }
 
 // Writers of parameters' gradients besides the products.
-Executor::Call Executor::bind_gradient(const Node& node) {
+Executor::Call Executor::bind_gradient(const Node& node, const Context* c) {
   const View v{plan_.graph, data_};
   const Kernels& k = kernels_;
-  const Context* c = &context_;
   const bool first = node.attr.first_writer, adds = adds_to_earlier_passes(node);
   const auto accumulates = [=](const StepScalars& s) { return !first || (adds && s.pass > 0); };
   switch (node.op) {

@@ -58,13 +58,12 @@ std::function<void(const StepScalars&)> bind_norm(const View& v, const Node& nod
 }  // namespace
 
 // Nodes whose work is a few scalars, or whose arguments come from the step's scalars.
-Executor::Call Executor::bind_scalar(const Node& node) {
+Executor::Call Executor::bind_scalar(const Node& node, const Context* c) {
   const View v{plan_.graph, data_};
   if (node.op == Op::kLossSum) return bind_loss_sum(v, node);
   if (node.op == Op::kNorm) return bind_norm(v, node, mesh_);
   ensure(node.op == Op::kAdamw, std::string(op_name(node.op)) + " cannot be bound");
   const Kernels& k = kernels_;
-  const Context* c = &context_;
   const float* scale = v.at<float>(node.inputs[2]);
   return [=, &k, a = adamw_args(v, node), decay = node.attr.decay](const StepScalars& s) mutable {
     if (std::isnan(*scale)) return;  // a step that does not count

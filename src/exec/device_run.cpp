@@ -54,10 +54,9 @@ void Executor::prepare_device(std::byte* tables) {
 }
 
 // Nodes for which the host follows pointers on the CPU.
-bool Executor::bind_on_device(const Node& node, Call* call) {
+bool Executor::bind_on_device(const Node& node, const Context* c, Call* call) {
   const View v{plan_.graph, data_};
   const Kernels& k = kernels_;
-  const Context* c = &context_;
   switch (node.op) {
     case Op::kHeadLoss:
     case Op::kHeadLossGrad: {
@@ -86,6 +85,7 @@ bool Executor::bind_on_device(const Node& node, Call* call) {
       *call = [](const StepScalars&) {};
       return true;
     case Op::kNorm:
+      norm_context_ = *c;
       *call = [this](const StepScalars&) { device_finish_->find_norm(mesh_); };
       return true;
     case Op::kAdamw: {
@@ -113,7 +113,7 @@ void Executor::send_inputs() {
 // The tables are written when they are first wanted: executors that share the arena and never run
 // their finish list leave them alone.
 void Executor::send_scalars(const StepScalars& scalars) {
-  if (!device_finish_->scalars()) device_finish_->place(device_, tables_, context_);
+  if (!device_finish_->scalars()) device_finish_->place(device_, tables_, norm_context_);
   *reinterpret_cast<UpdateScalars*>(scalar_staging_->open()) = update_scalars(scalars);
   device_->copy(device_finish_->scalars(), scalar_staging_->open(), int64_t{sizeof(UpdateScalars)});
   scalar_staging_->sent();

@@ -13,17 +13,19 @@ Executor::Executor(const Plan& plan, const ArenaLayout& layout, const Arena& are
       kernels_(*plan.options.kernels),
       mesh_(mesh),
       device_(arena.device()),
-      context_{pool, arena.data() + layout.workspace_offset(),
-               static_cast<size_t>(layout.workspace_bytes()), device_->stream()},
-      beside_context_{nullptr, nullptr, 0, context_.stream},
+      plain_{pool, nullptr, 0, device_->stream()},
+      beside_context_{nullptr, nullptr, 0, plain_.stream},
+      norm_context_(plain_),
       data_(plan.graph.values.size(), nullptr),
       calls_(kNumOps, 0) {
   ensure(pool->num_threads() <= plan.options.num_threads,
          "more threads than the plan was made for");
   find_places(layout, arena);
+  find_contexts(layout, arena);
   if (kernels_.device) prepare_device(arena.data() + layout.table_offset());
-  bind_list(plan.graph.pass, plan.pass_schedule, &pass_);
-  bind_list(plan.graph.finish, plan.finish_schedule, &finish_);
+  bind_list(plan.graph.pass, plan.pass_schedule, contexts_.data(), &pass_);
+  bind_list(plan.graph.finish, plan.finish_schedule, contexts_.data() + plan.graph.pass.size(),
+            &finish_);
 }
 
 Executor::~Executor() = default;
@@ -44,11 +46,23 @@ void Executor::find_places(const ArenaLayout& layout, const Arena& arena) {
   }
 }
 
-void Executor::bind_list(const std::vector<Node>& nodes, const Schedule& schedule, List* list) {
+void Executor::find_contexts(const ArenaLayout& layout, const Arena& arena) {
+  for (const Place& place : plan_.memory.scratch) {
+    Context& c = contexts_.emplace_back(plain_);
+    if (place.region == Place::Region::kNone) continue;
+    c.workspace = arena.data() + layout.step_offset() + place.offset;
+    c.workspace_bytes = static_cast<size_t>(place.bytes);
+  }
+}
+
+void Executor::bind_list(const std::vector<Node>& nodes, const Schedule& schedule,
+                         const Context* contexts, List* list) {
   list->nodes = &nodes;
   list->schedule = &schedule;
   list->calls.reserve(nodes.size());
-  for (const Node& n : nodes) list->calls.push_back(bind(n));
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    list->calls.push_back(bind(nodes[i], contexts + i));
+  }
   for (size_t i = 0; i < nodes.size(); ++i) {
     if (!schedule.nodes[i].is_beside) continue;
     const bool last_only = nodes[i].attr.last_pass_only;

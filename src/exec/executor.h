@@ -109,11 +109,14 @@ class Executor {
     std::map<int, std::unique_ptr<Recording>> recordings;
   };
   void find_places(const ArenaLayout& layout, const Arena& arena);
-  void bind_list(const std::vector<Node>& nodes, const Schedule& schedule, List* list);
-  Call bind(const Node& node);
-  Call bind_products(const Node& node);
-  Call bind_scalar(const Node& node);
-  Call bind_gradient(const Node& node);
+  void find_contexts(const ArenaLayout& layout, const Arena& arena);
+  void bind_list(const std::vector<Node>& nodes, const Schedule& schedule, const Context* contexts,
+                 List* list);
+  // context: the node's own, which stays where it is.
+  Call bind(const Node& node, const Context* context);
+  Call bind_products(const Node& node, const Context& context);
+  Call bind_scalar(const Node& node, const Context* context);
+  Call bind_gradient(const Node& node, const Context* context);
   bool adds_to_earlier_passes(const Node& node) const;
   std::byte* find_input(const std::string& name);
   void read_bytes(const std::string& name, void* to, size_t bytes) const;
@@ -123,7 +126,7 @@ class Executor {
 
   // On a GPU (exec/device_run.cpp).
   void prepare_device(std::byte* tables);
-  bool bind_on_device(const Node& node, Call* call);
+  bool bind_on_device(const Node& node, const Context* context, Call* call);
   void queue_all(List& list, const StepScalars& scalars);
   void send_inputs();
   void send_scalars(const StepScalars& scalars);
@@ -133,8 +136,10 @@ class Executor {
   const Kernels& kernels_;
   Mesh mesh_;
   Device* device_;
-  Context context_;
-  Context beside_context_;  // of nodes in the other lane, which have no workspace
+  Context plain_;                  // without workspace
+  Context beside_context_;         // of nodes in the other lane
+  std::vector<Context> contexts_;  // by node (pass, then finish)
+  Context norm_context_;           // of a GPU: where the finish list's norm is found
   std::vector<std::byte*> data_;
   List pass_, finish_;
   StepScalars scalars_;  // of the list that is running, for the other lane

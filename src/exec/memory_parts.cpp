@@ -79,7 +79,8 @@ MemoryParts memory_parts(const Plan& train, const ArenaLayout& arena) {
   const std::vector<Place>& places = train.memory.places;
   const Roles roles(train);
   MemoryParts parts;
-  int64_t step = arena.step_bytes();
+  // Gradients may have the room of activations; scratch that no value had is no activation.
+  int64_t step = std::min(arena.step_bytes(), align_up(train.memory.most_live_bytes));
   for (size_t i = 0; i < places.size(); ++i) {
     if (places[i].region == Place::Region::kNone) continue;
     const ValueKind kind = train.graph.values[i].kind;

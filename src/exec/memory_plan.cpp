@@ -26,12 +26,15 @@ class Planner {
     add_list(graph.finish, finish);
   }
 
-  MemoryPlan run() {
+  MemoryPlan run(const std::vector<int64_t>& scratch_bytes) {
     plan_.places.resize(graph_.values.size());
     place_persistent();
     find_last_readers();
     assign_storages();
+    find_most_live();
+    add_scratch(scratch_bytes);
     place_storages();
+    tell_places();
     return std::move(plan_);
   }
 
@@ -119,6 +122,28 @@ class Planner {
     return -1;
   }
 
+  void find_most_live() {
+    std::vector<int64_t> change(nodes_.size() + 1, 0);
+    for (const Storage& s : storages_) {
+      change[static_cast<size_t>(s.first)] += s.bytes;
+      change[static_cast<size_t>(s.last) + 1] -= s.bytes;
+    }
+    int64_t live = 0;
+    for (int64_t bytes : change)
+      plan_.most_live_bytes = std::max(plan_.most_live_bytes, live += bytes);
+  }
+
+  void add_scratch(const std::vector<int64_t>& scratch_bytes) {
+    scratch_of_.assign(nodes_.size(), -1);
+    for (size_t t = 0; t < scratch_bytes.size(); ++t) {
+      if (scratch_bytes[t] == 0) continue;
+      ensure(ends_[t] == static_cast<int>(t), "a node beside has no scratch");
+      scratch_of_[t] = static_cast<int>(storages_.size());
+      storages_.push_back(
+          {align_up(scratch_bytes[t]), static_cast<int>(t), static_cast<int>(t), 0});
+    }
+  }
+
   void place_storages() {
     std::vector<size_t> order(storages_.size());
     for (size_t i = 0; i < order.size(); ++i) order[i] = i;
@@ -142,11 +167,20 @@ class Planner {
                                      }),
                     i);
     }
+  }
+
+  void tell_places() {
     for (size_t v = 0; v < storage_of_.size(); ++v) {
       if (storage_of_[v] < 0) continue;
       const Storage& s = storages_[static_cast<size_t>(storage_of_[v])];
       plan_.places[v] = {Place::Region::kStep, s.offset, value_bytes(graph_.values[v]), s.first,
                          s.last};
+    }
+    plan_.scratch.resize(nodes_.size());
+    for (size_t t = 0; t < nodes_.size(); ++t) {
+      if (scratch_of_[t] < 0) continue;
+      const Storage& s = storages_[static_cast<size_t>(scratch_of_[t])];
+      plan_.scratch[t] = {Place::Region::kStep, s.offset, s.bytes, s.first, s.last};
     }
   }
 
@@ -155,6 +189,7 @@ class Planner {
   std::vector<const Node*> nodes_;
   std::vector<int> ends_;                     // by node: where in the list it is surely done
   std::vector<int> last_touch_, storage_of_;  // by value
+  std::vector<int> scratch_of_;               // by node
   std::vector<Storage> storages_;
   MemoryPlan plan_;
 };
@@ -180,13 +215,13 @@ std::vector<InPlace> in_place_rules(const Node& node) {
 }
 
 MemoryPlan plan_memory(const Graph& graph, int num_passes, const Schedule& pass,
-                       const Schedule& finish) {
-  return Planner(graph, num_passes, pass, finish).run();
+                       const Schedule& finish, const std::vector<int64_t>& scratch_bytes) {
+  return Planner(graph, num_passes, pass, finish).run(scratch_bytes);
 }
 
 MemoryPlan plan_memory(const Graph& graph, int num_passes) {
   return plan_memory(graph, num_passes, make_schedule(graph, graph.pass),
-                     make_schedule(graph, graph.finish));
+                     make_schedule(graph, graph.finish), {});
 }
 
 }  // namespace weft

@@ -3,7 +3,8 @@
 // Two regions. Persistent values (parameters, states, inputs, results, and gradients that several
 // passes add to) have places of their own. Step values share one region: two of them overlap in
 // memory only if no node reads or writes both lives. With one pass a step the gradients are step
-// values too, and take the room of activations that the backward pass has finished with.
+// values too, and take the room of activations that the backward pass has finished with. A node's
+// scratch is a step value that lives in that node alone.
 #pragma once
 
 #include <cstdint>
@@ -27,15 +28,19 @@ struct Place {
 };
 
 struct MemoryPlan {
-  std::vector<Place> places;  // by value
+  std::vector<Place> places;   // by value
+  std::vector<Place> scratch;  // by node (pass, then finish); of kNone where it needs none
   int64_t persistent_bytes = 0;
   int64_t step_bytes = 0;
+  int64_t most_live_bytes = 0;  // of step values at one node, scratch left out
 };
 
 // Lifetimes are taken over both lanes: what a node beside touches lives until it is surely done.
+// scratch_bytes: by node (pass, then finish); none of a node beside.
 MemoryPlan plan_memory(const Graph& graph, int num_passes, const Schedule& pass,
-                       const Schedule& finish);
-MemoryPlan plan_memory(const Graph& graph, int num_passes);  // with the usual schedule
+                       const Schedule& finish, const std::vector<int64_t>& scratch_bytes);
+// With the usual schedule and without scratch.
+MemoryPlan plan_memory(const Graph& graph, int num_passes);
 
 // The output may lie in the memory of which inputs (indices), for ops that work in place.
 struct InPlace {

@@ -72,30 +72,39 @@ void suit_device(Graph* graph) {
   }
 }
 
-// All but the places: schedules, scratch, work.
+// All but the places: schedules, work.
 Plan begin_plan(Graph graph, const PlanOptions& options) {
   if (options.kernels->device) {
     check_device_limits(graph);
     suit_device(&graph);
   }
-  Plan plan{std::move(graph), options, {}, {}, {}, 0, 0, 0};
+  Plan plan{std::move(graph), options, {}, {}, {}, 0, 0};
   plan.pass_schedule = make_schedule(plan.graph, plan.graph.pass);
   plan.finish_schedule = make_schedule(plan.graph, plan.graph.finish);
-  const std::vector<std::byte*> nothing(plan.graph.values.size(), nullptr);
-  const View view{plan.graph, nothing};
-  for (const std::vector<Node>* list : {&plan.graph.pass, &plan.graph.finish}) {
-    for (const Node& n : *list) {
-      const size_t bytes = node_workspace(view, n, options);
-      plan.workspace_bytes = std::max(plan.workspace_bytes, align_up(static_cast<int64_t>(bytes)));
-    }
-  }
-  if (options.kernels->device && !plan.graph.finish.empty()) {
-    const DeviceFinish finish(view, *options.kernels, plan.graph.finish);
-    plan.table_bytes = finish.table_bytes();
-    plan.workspace_bytes = std::max(plan.workspace_bytes, align_up(finish.workspace_bytes()));
-  }
   for (const Node& n : plan.graph.pass) plan.pass_flops += node_flops(plan.graph, n);
   return plan;
+}
+
+// What each node needs while it runs (pass, then finish), and a GPU's tables.
+std::vector<int64_t> find_scratch(Plan* plan) {
+  const Graph& graph = plan->graph;
+  // Some place or other: a kernel asked for its workspace looks only whether it has an argument.
+  alignas(kAlignment) static std::byte somewhere[kAlignment];
+  const std::vector<std::byte*> data(graph.values.size(), somewhere);
+  const View view{graph, data};
+  std::vector<int64_t> bytes;
+  for (const std::vector<Node>* list : {&graph.pass, &graph.finish}) {
+    for (const Node& n : *list) {
+      bytes.push_back(static_cast<int64_t>(node_workspace(view, n, plan->options)));
+    }
+  }
+  if (!plan->options.kernels->device || graph.finish.empty()) return bytes;
+  const DeviceFinish finish(view, *plan->options.kernels, graph.finish);
+  plan->table_bytes = finish.table_bytes();
+  for (size_t i = 0; i < graph.finish.size(); ++i) {  // squares too are found with the norm
+    if (graph.finish[i].op == Op::kNorm) bytes[graph.pass.size() + i] = finish.workspace_bytes();
+  }
+  return bytes;
 }
 
 bool are_alike(const std::vector<Node>& a, const std::vector<Node>& b) {
@@ -108,8 +117,9 @@ bool are_alike(const std::vector<Node>& a, const std::vector<Node>& b) {
 
 Plan make_plan(Graph graph, const PlanOptions& options) {
   Plan plan = begin_plan(std::move(graph), options);
-  plan.memory =
-      plan_memory(plan.graph, options.num_passes, plan.pass_schedule, plan.finish_schedule);
+  const std::vector<int64_t> scratch = find_scratch(&plan);
+  plan.memory = plan_memory(plan.graph, options.num_passes, plan.pass_schedule,
+                            plan.finish_schedule, scratch);
   return plan;
 }
 
@@ -121,8 +131,11 @@ Plan shorten_plan(const Plan& longest, Graph graph) {
              are_alike(plan.graph.pass, longest.graph.pass) &&
              are_alike(plan.graph.finish, longest.graph.finish),
          "a shorter row is another graph");
-  ensure(plan.workspace_bytes <= longest.workspace_bytes, "a shorter row needs more scratch");
   plan.memory = longest.memory;
+  const std::vector<int64_t> scratch = find_scratch(&plan);
+  for (size_t t = 0; t < scratch.size(); ++t) {
+    ensure(scratch[t] <= plan.memory.scratch[t].bytes, "a shorter row needs more scratch");
+  }
   for (size_t i = 0; i < plan.graph.values.size(); ++i) {
     Place& place = plan.memory.places[i];
     if (place.region == Place::Region::kNone) continue;
@@ -158,8 +171,10 @@ std::string dump_plan(const Plan& plan) {
   };
   dump_list("pass", plan.graph.pass, plan.pass_schedule);
   dump_list("finish", plan.graph.finish, plan.finish_schedule);
-  text += fmt::format("persistent {} bytes, step {} bytes, workspace {} bytes\n",
-                      plan.memory.persistent_bytes, plan.memory.step_bytes, plan.workspace_bytes);
+  int64_t most = 0;
+  for (const Place& p : plan.memory.scratch) most = std::max(most, p.bytes);
+  text += fmt::format("persistent {} bytes, step {} bytes, of which one node's scratch up to {}\n",
+                      plan.memory.persistent_bytes, plan.memory.step_bytes, most);
   return text;
 }
 
@@ -177,7 +192,6 @@ void ArenaLayout::add(const Plan& plan) {
     persistent_ += align_up(place.bytes);
   }
   step_ = std::max(step_, align_up(plan.memory.step_bytes));
-  workspace_ = std::max(workspace_, plan.workspace_bytes);
   tables_ = std::max(tables_, plan.table_bytes);
 }
 

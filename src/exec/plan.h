@@ -23,7 +23,6 @@ struct Plan {
   PlanOptions options;
   Schedule pass_schedule, finish_schedule;
   MemoryPlan memory;
-  int64_t workspace_bytes = 0;
   int64_t table_bytes = 0;  // of a GPU's lists of parameters (exec/device_finish.h)
   double pass_flops = 0;
 };
@@ -42,13 +41,11 @@ std::string dump_plan(const Plan& plan);
 class ArenaLayout {
  public:
   void add(const Plan& plan);
-  int64_t total_bytes() const { return persistent_ + step_ + workspace_ + tables_; }
+  int64_t total_bytes() const { return persistent_ + step_ + tables_; }
   int64_t persistent_bytes() const { return persistent_; }
   int64_t step_bytes() const { return step_; }
-  int64_t workspace_bytes() const { return workspace_; }
   int64_t step_offset() const { return persistent_; }
-  int64_t workspace_offset() const { return persistent_ + step_; }
-  int64_t table_offset() const { return workspace_offset() + workspace_; }
+  int64_t table_offset() const { return persistent_ + step_; }
   int64_t offset(const std::string& name) const;
 
  private:
@@ -56,7 +53,7 @@ class ArenaLayout {
     int64_t offset, bytes;
   };
   std::map<std::string, Span> spans_;
-  int64_t persistent_ = 0, step_ = 0, workspace_ = 0, tables_ = 0;
+  int64_t persistent_ = 0, step_ = 0, tables_ = 0;
 };
 
 }  // namespace weft

@@ -106,6 +106,37 @@ TEST(MemoryPlan, LiveValuesNeverOverlap) {
   }
 }
 
+// Scratch of a node meets no value that the node reads or writes, or that lives across it.
+TEST(MemoryPlan, ScratchMeetsNothingThatLives) {
+  std::mt19937 random(77);
+  for (int i = 0; i < 100; ++i) {
+    const Graph graph = training_graph(random_choice(&random));
+    const auto nodes = all_nodes(graph);
+    std::vector<int64_t> scratch(nodes.size());
+    for (int64_t& bytes : scratch)
+      bytes = random() % 3 == 0 ? 0 : static_cast<int64_t>(random() % 50000);
+    const MemoryPlan plan = plan_memory(graph, 1, make_schedule(graph, graph.pass),
+                                        make_schedule(graph, graph.finish), scratch);
+    check_plan(graph, plan, 1);
+    const std::vector<Life> lives = lives_of(graph);
+    ASSERT_EQ(plan.scratch.size(), nodes.size());
+    for (size_t t = 0; t < nodes.size(); ++t) {
+      const Place& s = plan.scratch[t];
+      ASSERT_EQ(s.region == Place::Region::kNone, scratch[t] == 0);
+      if (scratch[t] == 0) continue;
+      EXPECT_GE(s.bytes, scratch[t]);
+      EXPECT_EQ(s.offset % kAlignment, 0);
+      EXPECT_LE(s.offset + s.bytes, plan.step_bytes);
+      for (size_t v = 0; v < lives.size(); ++v) {
+        if (plan.places[v].region != Place::Region::kStep) continue;
+        const auto at = static_cast<int>(t);
+        if (lives[v].first > at || lives[v].last < at) continue;
+        ASSERT_FALSE(overlap(s, plan.places[v])) << graph.values[v].name << " at node " << t;
+      }
+    }
+  }
+}
+
 // The checker itself finds a fault: one value moved onto another.
 TEST(MemoryPlan, TheCheckWouldFindAnOverlap) {
   const Graph graph = training_graph({});
@@ -180,13 +211,13 @@ TEST(ArenaLayoutTest, PlansShareWhatIsNamedAlike) {
   EXPECT_EQ(layout.persistent_bytes(), alone) << "every name of the second is one of the first";
   EXPECT_EQ(layout.step_bytes(),
             std::max(align_up(train.memory.step_bytes), align_up(eval.memory.step_bytes)));
-  EXPECT_EQ(layout.total_bytes(), layout.workspace_offset() + layout.workspace_bytes());
+  EXPECT_EQ(layout.total_bytes(), layout.step_offset() + layout.step_bytes());
   EXPECT_EQ(layout.step_offset(), layout.persistent_bytes());
   EXPECT_EQ(layout.offset("embed") % kAlignment, 0);
   EXPECT_NE(layout.offset("embed"), layout.offset("embed#m"));
   EXPECT_ANY_THROW(layout.offset("nothing"));
   const std::string dump = dump_plan(train);
-  for (const char* part : {"pass: ", "finish: ", "embed#grad", "adamw", "workspace"}) {
+  for (const char* part : {"pass: ", "finish: ", "embed#grad", "adamw", "scratch"}) {
     EXPECT_NE(dump.find(part), std::string::npos) << part;
   }
 }

@@ -70,12 +70,10 @@ Trained train(const GraphChoice& c, const Kernels& kernels, int passes, int thre
     for (s.pass = 0; s.pass < passes; ++s.pass) {
       feed(e, c.shape, step, s.pass);
       spoil(layout.step_offset(), layout.step_bytes());
-      spoil(layout.workspace_offset(), layout.workspace_bytes());
       e.run_pass(s);
     }
     // Between the lists live the gradients: in the step's region where there is one pass.
     if (passes > 1) spoil(layout.step_offset(), layout.step_bytes());
-    spoil(layout.workspace_offset(), layout.workspace_bytes());
     s.update = step + 1;
     e.run_finish(s);
   }
