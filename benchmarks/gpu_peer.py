@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """PyTorch's turn on a GPU: torch.compile, fused AdamW, bf16 weights and states.
 
-    gpu_peer.py --model NAME --weights DIR|none --rows FILE --metrics FILE --steps N [--eager]
+    gpu_peer.py --model NAME --weights DIR|none --rows FILE --metrics FILE --steps N [--no-mask]
+                [--eager]
 
 The first line of metrics is written after the first step, the others at the end: the host is not
 held up in between, since weft's is not either. A step's time is from the end of the one before to
@@ -19,8 +20,8 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 import gpu_workload
 
-# Without this transformers makes a mask while torch.compile traces it, and PyTorch's fast attention,
-# which knows by itself what is causal, takes none.
+# Called as its users call it, transformers makes a mask while torch.compile traces it, and PyTorch's
+# fast attention, which knows by itself what is causal, takes none. This tells it that there is none.
 NO_MASK = {"full_attention": None}
 
 
@@ -49,6 +50,7 @@ def main():
     parser.add_argument("--rows", type=Path, required=True)
     parser.add_argument("--metrics", type=Path, required=True)
     parser.add_argument("--steps", type=int, required=True)
+    parser.add_argument("--no-mask", action="store_true")
     parser.add_argument("--eager", action="store_true")
     args = parser.parse_args()
 
@@ -60,8 +62,10 @@ def main():
     rows = itertools.islice(gpu_workload.read_rows(args.rows, batch), args.steps)
     batches = [torch.tensor(ids, device="cuda") for ids in rows]
 
+    mask = {"attention_mask": NO_MASK} if args.no_mask else {}
+
     def run_step(ids):
-        loss = call(input_ids=ids, labels=ids, attention_mask=NO_MASK, use_cache=False).loss
+        loss = call(input_ids=ids, labels=ids, use_cache=False, **mask).loss
         loss.backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
