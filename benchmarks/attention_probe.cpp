@@ -39,7 +39,8 @@ constexpr AttentionSettings kOwn = {.cudnn = false};
 // All tensors of one size on the device, filled with noise; lengths as told.
 class Tensors {
  public:
-  Tensors(Device& device, const Sizes& s, const std::vector<int32_t>& lengths)
+  // segment: how long the segments of packed rows are; 0: rows are not packed.
+  Tensors(Device& device, const Sizes& s, const std::vector<int32_t>& lengths, int64_t segment = 0)
       : device_(device), s_(s), pool_(1) {
     std::mt19937 random(1);
     std::normal_distribution<float> normal;
@@ -58,6 +59,14 @@ class Tensors {
     lse = reinterpret_cast<float*>(take(4 * tokens * s.H));
     lengths_ = reinterpret_cast<int32_t*>(take(4 * s.B));
     device_.write(lengths_, lengths.data(), 4 * s.B);
+    if (segment > 0) {
+      std::vector<int32_t> positions(static_cast<size_t>(tokens));
+      for (int64_t i = 0; i < tokens; ++i) {
+        positions[static_cast<size_t>(i)] = static_cast<int32_t>(i % s.T % segment);
+      }
+      positions_ = reinterpret_cast<int32_t*>(take(4 * tokens));
+      device_.write(positions_, positions.data(), 4 * tokens);
+    }
     bytes_ = std::max(cuda::attention_workspace(forward_args(), 1),
                       cuda::attention_backward_workspace(backward_args(), 1));
     workspace_ = take(static_cast<int64_t>(bytes_));
@@ -69,11 +78,12 @@ class Tensors {
   Tensors& operator=(const Tensors&) = delete;
 
   AttentionArgs forward_args() const {
-    return {s_.B, s_.T, s_.H, s_.G, s_.D, Dtype::kBf16, scale(), qkv, lengths_, out, lse};
+    return {s_.B,    s_.T, s_.H,     s_.G, s_.D, Dtype::kBf16,
+            scale(), qkv,  lengths_, out,  lse,  positions_};
   }
   AttentionBackwardArgs backward_args() const {
     return {s_.B, s_.T,     s_.H, s_.G, s_.D, Dtype::kBf16, scale(),
-            qkv,  lengths_, out,  dout, lse,  dqkv};
+            qkv,  lengths_, out,  dout, lse,  dqkv,         positions_};
   }
   void forward(const AttentionSettings& settings) {
     cuda::attention_settings() = settings;
@@ -107,6 +117,7 @@ class Tensors {
   Sizes s_;
   ThreadPool pool_;
   int32_t* lengths_ = nullptr;
+  int32_t* positions_ = nullptr;
   std::byte* workspace_ = nullptr;
   size_t bytes_ = 0;
   std::vector<std::pair<std::byte*, int64_t>> taken_;
@@ -125,6 +136,29 @@ double difference(const Bits& a, const Bits& b) {
 
 void say(const char* what, double got, double most) {
   fmt::print("  {:58} {:9.2g} {}\n", what, got, got <= most ? "ok" : "NOT OK");
+}
+
+// Packed rows: cuDNN with a mask against the own kernel; bits of a row and of two runs.
+void check_packed(Device& device, const Sizes& s, int64_t segment) {
+  fmt::print("{}, segments of {}: B {} T {} H {} G {} D {}\n", s.name, segment, s.B, s.T, s.H, s.G,
+             s.D);
+  std::vector<int32_t> lengths(static_cast<size_t>(s.B), static_cast<int32_t>(s.T));
+  lengths[0] = static_cast<int32_t>(s.T / 3);
+  Tensors all(device, s, lengths, segment);
+  all.forward(kOwn);
+  const Bits own_out = all.read_out();
+  all.backward(kOwn);
+  const Bits own_dqkv = all.read_dqkv();
+  all.forward(kCudnn);
+  const Bits out = all.read_out();
+  all.backward(kCudnn);
+  const Bits dqkv = all.read_dqkv();
+  say("packed: not the own kernel's bits", out == own_out, 0.0);
+  say("packed: out against the own kernel", difference(out, own_out), 0.05);
+  say("packed: dqkv against the own kernel", difference(dqkv, own_dqkv), 0.1);
+  all.forward(kCudnn);
+  all.backward(kCudnn);
+  say("packed: bits of two runs", all.read_out() != out || all.read_dqkv() != dqkv, 0.0);
 }
 
 void check_sizes(Device& device, const Sizes& s) {
@@ -203,6 +237,17 @@ void time_sizes(Device& device, const Sizes& s) {
   line("cuDNN, its padding mask", kMasked);
   line("cuDNN, not deterministic", kFree);
   line("own kernel", kOwn);
+  for (const int64_t segment : {s.T, s.T / 4, s.T / 16}) {
+    Tensors packed(device, s,
+                   std::vector<int32_t>(static_cast<size_t>(s.B), static_cast<int32_t>(s.T)),
+                   segment);
+    for (const AttentionSettings& settings : {kCudnn, kOwn}) {
+      fmt::print("  segments of {:5}, {:10} forward {:7.3f} ms  backward {:7.3f} ms\n", segment,
+                 settings.cudnn ? "cuDNN" : "own kernel",
+                 time_ms(device, [&] { packed.forward(settings); }),
+                 time_ms(device, [&] { packed.backward(settings); }));
+    }
+  }
 }
 
 }  // namespace
@@ -224,6 +269,10 @@ int main(int argc, char** argv) {
   if (mode == "check") {
     for (const Sizes& s : small) check_sizes(*device, s);
     for (const Sizes& s : large) check_sizes(*device, s);
+    for (const Sizes& s : small) {
+      if (s.T < 8192) check_packed(*device, s, 37);
+    }
+    for (const Sizes& s : large) check_packed(*device, s, 300);
   } else {
     for (const Sizes& s : large) time_sizes(*device, s);
   }

@@ -2,6 +2,9 @@
 //
 // On a GPU cuDNN is not told of padding (kernel/cuda/attention_cudnn.cpp). Here ref plays its part,
 // with all rows full, and must end where ref with lengths ends.
+#include <cmath>
+
+#include "kernel/cuda/attention.h"
 #include "kernel/cuda/attention_pieces.h"
 #include "tests/kernel/common.h"
 #include "tests/kernel/emulated_cuda/table.h"
@@ -60,6 +63,44 @@ TEST(AttentionCudnn, PaddingNeedsNoMask) {
     back.lse = raised.floats();
     ref_kernels().attention_backward(bench.context(0), back);
     for (int64_t i = 0; i < dqkv.size(); ++i) ASSERT_EQ(dqkv[i], want_dqkv[i]) << "at " << i;
+  }
+}
+
+// Under a causal mask, what the mask of segments leaves to a query is its own segment.
+TEST(AttentionCudnn, MaskOfSegmentsLeavesEachItsOwn) {
+  const std::vector<std::vector<int>> rows = {{64, 65, 1, 70}, {3, 127, 30}, {200}};
+  const int64_t B = 3, T = 200, pitch = cuda::segment_mask_pitch(T);
+  TestVector<int32_t> positions, segments;
+  for (const std::vector<int>& row : rows) {
+    const size_t end = positions.size() + T;
+    for (size_t s = 0; s < row.size(); ++s) {
+      for (int i = 0; i < row[s]; ++i) {
+        positions.push_back(i);
+        segments.push_back(static_cast<int32_t>(s));
+      }
+    }
+    for (int i = 0; positions.size() < end; ++i) {  // padding
+      positions.push_back(0);
+      segments.push_back(1000 + i);
+    }
+  }
+  for (const Dtype dtype : {Dtype::kBf16, Dtype::kF16}) {
+    Buffer mask(dtype, B * T * pitch);
+    Bench bench(1);
+    AttentionArgs args{};
+    args.B = B, args.T = T, args.dtype = dtype, args.positions = positions.data();
+    emulated_segment_mask(bench.context(0), args, mask.data());
+    EXPECT_TRUE(mask.guard_intact());
+    for (int64_t b = 0; b < B; ++b) {
+      for (int64_t q = 0; q < T; ++q) {
+        for (int64_t k = 0; k <= q; ++k) {
+          const bool own = segments[b * T + q] == segments[b * T + k];
+          const double m = mask[(b * T + q) * pitch + k];
+          ASSERT_TRUE(own ? m == 0.0 : std::exp(m + 1000.0) == 0.0 && std::isfinite(m))
+              << "row " << b << " query " << q << " key " << k << ": " << m;
+        }
+      }
+    }
   }
 }
 

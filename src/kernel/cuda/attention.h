@@ -1,7 +1,7 @@
 // kernel/cuda/attention.h: the two that serve attention on a GPU, cuDNN and an own kernel.
 //
-// cuDNN is the fast one: bf16 and fp16, whole rows. The own kernel takes everything: fp32, any head
-// dim up to 256, packed rows, dropout. attention.cpp chooses. Workspaces hold for either, since
+// cuDNN is the fast one: bf16 and fp16. The own kernel takes everything: fp32, any head dim up to
+// 256, rows of any length, dropout. attention.cpp chooses. Workspaces hold for either, since
 // which GPU there will be is not known when they are told.
 #pragma once
 
@@ -16,6 +16,7 @@ struct AttentionSettings {
   bool cudnn = true;          // false: the own kernel serves all
   bool padding_mask = false;  // true: cuDNN masks padding itself instead of our zeroing it
   bool deterministic = true;  // of cuDNN's backward: two runs have the same bits
+  bool segments = true;       // cuDNN serves packed rows too, with a mask
 };
 AttentionSettings& attention_settings();
 
@@ -36,6 +37,12 @@ void zero_padding(const Context&, int64_t B, int64_t T, int64_t width, Dtype,
 // to = lse, but at and past lengths[b] so large that exp(score - lse) is zero.
 void raise_padding_lse(const Context&, int64_t B, int64_t H, int64_t T, const int32_t* lengths,
                        const float* lse, float* to);
+
+// attention_segments.cu. mask (B, T, pitch), to be added to the scores: 0 for keys from the begin
+// of the query's segment on, which lies positions (B, T) before it; very low for those before.
+inline int64_t segment_mask_pitch(int64_t T) { return (T + 63) / 64 * 64; }
+void segment_mask(const Context&, int64_t B, int64_t T, Dtype, const int32_t* positions,
+                  void* mask);
 
 void own_attention(const Context&, const AttentionArgs&);
 void own_attention_backward(const Context&, const AttentionBackwardArgs&);

@@ -11,6 +11,9 @@
 // set to zero; the backward pass gets a copy of lse in which theirs is 1e30, so that their P is
 // exactly zero and with it all that they would give (their dout must be finite). The alternative,
 // cuDNN's own padding mask (AttentionSettings), is kept to be measured against.
+//
+// Segments of packed rows are kept apart by a mask that is added to the scores. (cuDNN's rows of
+// many lengths would want workspace for as many segments as there may ever be.)
 #include <cuda_runtime.h>
 #include <cudnn.h>
 #include <cudnn_frontend.h>
@@ -43,14 +46,14 @@ struct Shape {
   int64_t B, T, H, G, D;
   int64_t qkv_width, out_width;
   float scale;
-  bool backward, padding_mask, deterministic;
+  bool backward, padding_mask, deterministic, segments;
   int device;
   Dtype dtype;  // bf16 or fp16
 
   fe::DataType_t type() const {
     return dtype == Dtype::kF16 ? fe::DataType_t::HALF : fe::DataType_t::BFLOAT16;
   }
-  using Key = std::array<int64_t, 13>;
+  using Key = std::array<int64_t, 14>;
   Key key() const {
     return {B,
             T,
@@ -63,16 +66,17 @@ struct Shape {
             backward,
             padding_mask,
             deterministic,
+            segments,
             device,
             static_cast<int64_t>(dtype)};
   }
   std::string text() const {
-    return fmt::format("attention{} {} B {} T {} H {} G {} D {}", backward ? " gradient" : "",
-                       dtype_name(dtype), B, T, H, G, D);
+    return fmt::format("attention{} {} B {} T {} H {} G {} D {}{}", backward ? " gradient" : "",
+                       dtype_name(dtype), B, T, H, G, D, segments ? " packed" : "");
   }
 };
 
-enum Id : int64_t { kQ = 1, kK, kV, kOut, kLse, kDout, kDq, kDk, kDv, kLengthQ, kLengthKv };
+enum Id : int64_t { kQ = 1, kK, kV, kOut, kLse, kDout, kDq, kDk, kDv, kLengthQ, kLengthKv, kMask };
 using Pointers = std::unordered_map<int64_t, void*>;
 
 [[noreturn]] void refuse(const Shape& shape, const std::string& why) {
@@ -176,6 +180,15 @@ void set_common(fe::graph::Graph& graph, const Shape& shape, Attributes& attribu
   attributes.set_attn_scale(shape.scale)
       .set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
       .set_diagonal_band_right_bound(0);  // causal
+  if (shape.segments) {
+    const int64_t pitch = segment_mask_pitch(shape.T);
+    attributes.set_bias(graph.tensor(Tensor_attributes()
+                                         .set_name("mask of segments")
+                                         .set_uid(kMask)
+                                         .set_dim({shape.B, 1, shape.T, shape.T})
+                                         .set_stride({shape.T * pitch, shape.T * pitch, pitch, 1})
+                                         .set_data_type(shape.type())));
+  }
   if (!shape.padding_mask) return;
   const auto length = [&](const char* name, Id id) {
     return graph.tensor(Tensor_attributes()
@@ -297,11 +310,22 @@ size_t lse_bytes(int64_t B, int64_t H, int64_t T) {
   return static_cast<size_t>(B * H * T) * sizeof(float);
 }
 
+// Of the mask of packed rows, 0 where rows are whole. Beyond kLargestMask the own kernel serves: it
+// computes no more than each segment's own scores, and long rows are those of many segments.
+constexpr int64_t kLargestMask = int64_t{256} << 20;
+template <typename Args>
+int64_t mask_bytes(const Args& args) {
+  constexpr auto kRound = static_cast<int64_t>(kAlign);
+  if (!args.positions) return 0;
+  return (args.B * args.T * segment_mask_pitch(args.T) * 2 + kRound - 1) / kRound * kRound;
+}
+
 // By shape alone. One position is not worth a graph, and cuDNN's backward refuses it.
 template <typename Args>
 bool may_take(const Args& args) {
-  return args.dtype != Dtype::kF32 && !args.positions && !args.padding_attends && args.T > 1 &&
-         args.dropout.rate == 0 &&  // its own draws know nothing of logical places
+  return args.dtype != Dtype::kF32 && mask_bytes(args) <= kLargestMask &&
+         (!args.positions || attention_settings().segments) && !args.padding_attends &&
+         args.T > 1 && args.dropout.rate == 0 &&  // its own draws know nothing of logical places
          args.D % 8 == 0 && args.D <= 256 && args.H % args.G == 0 &&
          attention_pieces(args.B, args.T, args.H, args.G, args.D).bytes > 0;
 }
@@ -328,6 +352,7 @@ Shape shape_of(const Args& args, bool backward) {
           .backward = backward,
           .padding_mask = settings.padding_mask,
           .deterministic = settings.deterministic,
+          .segments = args.positions != nullptr,
           .device = current_device(),
           .dtype = args.dtype};
 }
@@ -337,9 +362,18 @@ void* element(const void* data, int64_t at) {
   return const_cast<uint16_t*>(static_cast<const uint16_t*>(data) + at);
 }
 
+// Makes the mask at `workspace`, where rows are packed; what is left of the workspace lies behind.
+template <typename Args>
+std::byte* make_mask(const Context& context, const Args& args, std::byte* workspace) {
+  if (!args.positions) return workspace;
+  segment_mask(context, args.B, args.T, args.dtype, args.positions, workspace);
+  return workspace + mask_bytes(args);
+}
+
 // One piece of the backward pass: `rows` rows from `row`, `groups` groups of heads from `group`.
 void run_piece(const Context& context, const AttentionBackwardArgs& args, const float* lse,
-               std::byte* workspace, int64_t row, int64_t rows, int64_t group, int64_t groups) {
+               const std::byte* mask, std::byte* workspace, int64_t row, int64_t rows,
+               int64_t group, int64_t groups) {
   Shape shape = shape_of(args, true);
   shape.B = rows;
   shape.G = groups;
@@ -361,6 +395,7 @@ void run_piece(const Context& context, const AttentionBackwardArgs& args, const 
   if (shape.padding_mask) {
     pointers[kLengthQ] = pointers[kLengthKv] = const_cast<int32_t*>(args.lengths + row);
   }
+  if (shape.segments) pointers[kMask] = element(mask, row * args.T * segment_mask_pitch(args.T));
   run(context, shape, std::move(pointers), workspace);
 }
 
@@ -374,12 +409,13 @@ size_t cudnn_attention_workspace(const AttentionArgs& args) {
   if (!may_take(args)) return 0;
   constexpr size_t kSlack = size_t{4} << 20;
   const size_t own_lse = args.lse ? 0 : lse_bytes(args.B, args.H, args.T);
-  return own_lse + kAlign + 2 * lse_bytes(args.B, args.H, (args.T + 127) / 128 * 128) + kSlack;
+  return own_lse + kAlign + static_cast<size_t>(mask_bytes(args)) +
+         2 * lse_bytes(args.B, args.H, (args.T + 127) / 128 * 128) + kSlack;
 }
 
 size_t cudnn_attention_backward_workspace(const AttentionBackwardArgs& args) {
   if (!may_take(args)) return 0;
-  return lse_bytes(args.B, args.H, args.T) + kAlign +
+  return lse_bytes(args.B, args.H, args.T) + kAlign + static_cast<size_t>(mask_bytes(args)) +
          attention_pieces_room(args.B, args.T, args.H, args.G, args.D);
 }
 
@@ -399,7 +435,9 @@ void cudnn_attention(const Context& context, const AttentionArgs& args) {
   if (shape.padding_mask) {
     pointers[kLengthQ] = pointers[kLengthKv] = const_cast<int32_t*>(args.lengths);
   }
-  run(context, shape, std::move(pointers), align(workspace));
+  std::byte* mask = align(workspace);
+  if (shape.segments) pointers[kMask] = mask;
+  run(context, shape, std::move(pointers), make_mask(context, args, mask));
   zero_padding(context, args.B, args.T, shape.out_width, args.dtype, args.lengths, args.out, args.H,
                lse);
 }
@@ -407,7 +445,8 @@ void cudnn_attention(const Context& context, const AttentionArgs& args) {
 void cudnn_attention_backward(const Context& context, const AttentionBackwardArgs& args) {
   const AttentionPieces pieces = attention_pieces(args.B, args.T, args.H, args.G, args.D);
   const float* lse = args.lse;
-  std::byte* workspace = align(context.workspace + lse_bytes(args.B, args.H, args.T));
+  std::byte* mask = align(context.workspace + lse_bytes(args.B, args.H, args.T));
+  std::byte* workspace = make_mask(context, args, mask);
   if (!attention_settings().padding_mask) {
     auto* raised = reinterpret_cast<float*>(context.workspace);
     raise_padding_lse(context, args.B, args.H, args.T, args.lengths, args.lse, raised);
@@ -415,8 +454,8 @@ void cudnn_attention_backward(const Context& context, const AttentionBackwardArg
   }
   for (int64_t row = 0; row < args.B; row += pieces.rows) {
     for (int64_t group = 0; group < args.G; group += pieces.groups) {
-      run_piece(context, args, lse, workspace, row, std::min(pieces.rows, args.B - row), group,
-                std::min(pieces.groups, args.G - group));
+      run_piece(context, args, lse, mask, workspace, row, std::min(pieces.rows, args.B - row),
+                group, std::min(pieces.groups, args.G - group));
     }
   }
   if (attention_settings().padding_mask) {

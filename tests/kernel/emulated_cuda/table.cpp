@@ -175,4 +175,8 @@ void emulated_raise_padding_lse(const Context& context, const AttentionArgs& arg
   cuda::raise_padding_lse(context, args.B, args.H, args.T, args.lengths, args.lse, to);
 }
 
+void emulated_segment_mask(const Context& context, const AttentionArgs& args, void* mask) {
+  cuda::segment_mask(context, args.B, args.T, args.dtype, args.positions, mask);
+}
+
 }  // namespace weft

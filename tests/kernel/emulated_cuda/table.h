@@ -12,5 +12,7 @@ const DeviceKernels& emulated_device_kernels();
 // What is done beside cuDNN's attention for the sake of padding (kernel/cuda/attention.h).
 void emulated_zero_padding(const Context&, const AttentionArgs&);
 void emulated_raise_padding_lse(const Context&, const AttentionArgs&, float* to);
+// The mask of packed rows that cuDNN adds to the scores.
+void emulated_segment_mask(const Context&, const AttentionArgs&, void* mask);
 
 }  // namespace weft
