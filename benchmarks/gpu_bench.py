@@ -94,14 +94,18 @@ class Bench:
                        check=True, stdout=subprocess.DEVNULL)
         self.weights = str(self.folder / "init" / "final")
 
-    def weft(self, turn, **changes):
+    def weft_command(self, turn, steps, **changes):
+        """The command, and the folder of the run."""
         run, out = self.folder / f"weft{turn}.yaml", self.folder / f"weft{turn}"
         init = "pretrained" if self.model.shares_weights else "random"
         source = self.weights if self.model.shares_weights else self.source
-        run.write_text(gpu_workload.run_file(self.model, source, self.rows, self.args.steps + 5, init,
-                                             **changes))
-        lines, first = run_until([self.args.weft, "train", run, "--run-dir", out],
-                                 out / "metrics.jsonl", self.args.steps, self.folder / "weft.log")
+        run.write_text(gpu_workload.run_file(self.model, source, self.rows, steps, init, **changes))
+        return [self.args.weft, "train", run, "--run-dir", out], out
+
+    def weft(self, turn, **changes):
+        command, out = self.weft_command(turn, self.args.steps + 5, **changes)
+        lines, first = run_until(command, out / "metrics.jsonl", self.args.steps,
+                                 self.folder / "weft.log")
         started = json.loads((out / "events.jsonl").read_text().split("\n")[0])
         return {"lines": lines, "first": first, "memory": started["arena_bytes"]}
 

@@ -1,0 +1,126 @@
+#!/usr/bin/env python3
+"""A training step on a GPU, kernel by kernel, as it ran: a table from benchmarks/gpu_trace.cpp.
+
+    gpu_step.py --weft build-cuda/weft --trace build-cuda/benchmarks/libgpu_trace.so --out FILE.md
+                [--model qwen2.5-0.5b] [--steps N]
+
+A step ends with its AdamW kernel. The figures are means over the last steps, where the GPU's clock
+has settled at its power limit, and beside them those of the second step, when it had not. What is
+not inside a kernel is a row of its own.
+"""
+
+import argparse
+import os
+import re
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+import gpu_bench
+import gpu_workload
+
+# The first that fits names the part. A product's kernels carry the library's names.
+PARTS = [
+    ("AdamW", r"adamw"),
+    ("norm of the gradients", r"squares|norm_kernel|reduce_kernel"),
+    ("cross entropy", r"cross_entropy"),
+    ("attention, backward", r"sdpa.*bprop|bprop.*sdpa|attention_d(q|kv)|attention_delta|raise_padding|fmha.*bwd"),
+    ("attention, forward", r"sdpa|attention_kernel|zero_padding|fmha"),
+    ("attention, beside it", r"segment_mask|cudnn|cunn|dot_do_o|convert_dq"),
+    ("swiglu, backward", r"swiglu_backward"),
+    ("swiglu, forward", r"swiglu"),
+    ("rmsnorm, backward", r"rmsnorm_backward"),
+    ("rmsnorm, forward", r"rmsnorm"),
+    ("rope", r"rope"),
+    ("embedding, its gradient", r"embedding|count_kernel|offset_kernel|list_kernel|normalize_kernel"),
+    ("products", r"nvjet|gemm|cutlass|xmma|splitk|cublas"),
+    ("sums of columns, additions", r"add_|partials|columns|bias|sum"),
+]
+HEAD_ROWS_US = 1000  # a product that takes longer is one of the head's
+
+
+def part_of(name, micros):
+    for part, pattern in PARTS:
+        if re.search(pattern, name, re.IGNORECASE):
+            if part == "products":
+                return "products of the head" if micros > HEAD_ROWS_US else "products of the layers"
+            return part
+    return f"other: {name[:60]}"
+
+
+def read_steps(path):
+    """Lists of (begin, end, name), one a step."""
+    kernels = []
+    for line in path.read_text().splitlines():
+        begin, end, name = line.split(" ", 2)
+        kernels.append((int(begin), int(end), name))
+    kernels.sort()
+    steps, step = [], []
+    for kernel in kernels:
+        step.append(kernel)
+        if "adamw" in kernel[2]:
+            steps.append(step)
+            step = []
+    return steps
+
+
+def find_parts(step, before):
+    """Milliseconds and kernels of each part of a step that began when `before` ended."""
+    parts = {}
+    busy_until, idle = before, 0
+    for begin, end, name in step:
+        ms, count = parts.get(part := part_of(name, (end - begin) / 1000), (0.0, 0))
+        parts[part] = (ms + (end - max(begin, busy_until)) / 1e6 if end > busy_until else ms, count + 1)
+        idle += max(0, begin - busy_until)
+        busy_until = max(busy_until, end)
+    parts["between kernels"] = (idle / 1e6, 0)
+    parts["step"] = ((step[-1][1] - before) / 1e6, len(step))
+    return parts
+
+
+def mean_parts(steps, first):
+    """Means over the steps from `first` on."""
+    each = [find_parts(steps[i], steps[i - 1][-1][1]) for i in range(first, len(steps))]
+    names = sorted({name for parts in each for name in parts},
+                   key=lambda n: -statistics.mean(p.get(n, (0, 0))[0] for p in each))
+    return {n: (statistics.mean(p.get(n, (0, 0))[0] for p in each), each[-1].get(n, (0, 0))[1])
+            for n in names}
+
+
+def run_traced(bench):
+    """The steps traced, and the lines of the run's own metrics."""
+    command, out = bench.weft_command("traced", bench.args.steps)
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=os.environ | {
+        "CUDA_INJECTION64_PATH": str(bench.args.trace.resolve()),
+        "GPU_TRACE": str(bench.folder / "trace")})
+    traces = [read_steps(path) for path in bench.folder.glob("trace.*")]  # one a process
+    return max(traces, key=len), gpu_bench.read_lines(out / "metrics.jsonl")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--weft", type=Path, required=True)
+    parser.add_argument("--trace", type=Path, required=True)
+    parser.add_argument("--model", choices=gpu_workload.MODELS, default="qwen2.5-0.5b")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--steps", type=int, default=24)
+    args = parser.parse_args()
+    bench = gpu_bench.Bench(args)
+    bench.weft("choices")  # of products: the traced run finds them kept
+    steps, lines = run_traced(bench)
+    late, early = mean_parts(steps, len(steps) // 2), find_parts(steps[1], steps[0][-1][1])
+    text = [f"# A step of {bench.model.name}, {bench.model.batch} x {bench.model.seq}, kernel by kernel", "",
+            f"`{' '.join(str(a) for a in sys.argv)}`: means over the last {len(steps) - len(steps) // 2} "
+            f"of {len(steps)} steps as traced; the same run's own median is "
+            f"{gpu_bench.median_ms([{'lines': lines}]):.2f} ms a step", "",
+            "| part | kernels | ms | ms in the second step |", "|---|---|---|---|"]
+    for name, (ms, count) in late.items():
+        text.append(f"| {name} | {count or ''} | {ms:.2f} | {early.get(name, (0, 0))[0]:.2f} |")
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    args.out.write_text("\n".join(text) + "\n")
+    print("\n".join(text))
+
+
+if __name__ == "__main__":
+    main()
