@@ -4,7 +4,8 @@
 //
 // q, k, v are read out of the packed qkv by their strides, and dq, dk, dv written so. A graph is
 // built once for each shape (that may take a second and takes memory, so not while a stream is
-// recorded) and kept for the life of the program.
+// recorded) and kept for the life of the program. Those of both passes are built at the shape's
+// first call: where cuDNN refuses one of them, the own kernel serves both.
 //
 // Padding: a query below the length sees no key past it, so cuDNN is not told of lengths at all and
 // runs its plain causal kernel. After the forward pass the outputs and lse of padded queries are
@@ -25,6 +26,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "kernel/attention_server.h"
 #include "kernel/cuda/attention.h"
 #include "kernel/cuda/attention_pieces.h"
 #include "kernel/cuda/launch.h"
@@ -50,8 +52,7 @@ struct Shape {
   fe::DataType_t type() const {
     return dtype == Dtype::kF16 ? fe::DataType_t::HALF : fe::DataType_t::BFLOAT16;
   }
-  using Key = std::array<int64_t, 13>;
-  Key key() const {
+  AttentionServers::Key key() const {
     return {B,
             T,
             H,
@@ -74,12 +75,6 @@ struct Shape {
 
 enum Id : int64_t { kQ = 1, kK, kV, kOut, kLse, kDout, kDq, kDk, kDv, kLengthQ, kLengthKv };
 using Pointers = std::unordered_map<int64_t, void*>;
-
-[[noreturn]] void refuse(const Shape& shape, const std::string& why) {
-  throw UserError(
-      fmt::format("cuDNN {} refuses {} on this GPU: {}", cudnnGetVersion(), shape.text(), why),
-      "use a newer cuDNN, or set WEFT_CUDNN=off: then weft's own, slower kernel serves");
-}
 
 void check_cudnn(cudnnStatus_t status, const char* what) {
   if (status == CUDNN_STATUS_SUCCESS) return;
@@ -231,7 +226,8 @@ struct Plan {
   int64_t bytes = 0;
 };
 
-std::shared_ptr<Plan> build(const Shape& shape, cudnnHandle_t handle) {
+// Null, and why, where cuDNN refuses.
+std::shared_ptr<Plan> build(const Shape& shape, cudnnHandle_t handle, std::string* why) {
   auto plan = std::make_shared<Plan>();
   fe::graph::Graph& graph = plan->graph;
   graph.set_io_data_type(shape.type())
@@ -242,24 +238,27 @@ std::shared_ptr<Plan> build(const Shape& shape, cudnnHandle_t handle) {
   } else {
     add_forward(graph, shape);
   }
-  const auto step = [&](const fe::error_t& status) {
-    if (!status.is_bad()) return;
-    fail_if_lost(shape.text());
-    refuse(shape, status.err_msg);
+  fe::error_t status = graph.validate();
+  const auto step = [&](const auto& next) {
+    if (!status.is_bad()) status = next();
   };
-  step(graph.validate());
-  step(graph.build_operation_graph(handle));
-  step(graph.create_execution_plans({fe::HeurMode_t::A}));
-  step(graph.check_support());
-  step(graph.build_plans(fe::BuildPlanPolicy_t::HEURISTICS_CHOICE));
-  step(graph.get_workspace_size(plan->bytes));
-  return plan;
+  step([&] { return graph.build_operation_graph(handle); });
+  step([&] { return graph.create_execution_plans({fe::HeurMode_t::A}); });
+  step([&] { return graph.check_support(); });
+  step([&] { return graph.build_plans(fe::BuildPlanPolicy_t::HEURISTICS_CHOICE); });
+  step([&] { return graph.get_workspace_size(plan->bytes); });
+  if (!status.is_bad()) return plan;
+  fail_if_lost(shape.text());
+  *why = status.err_msg.empty() ? "it does not say why" : status.err_msg;
+  return nullptr;
 }
 
-std::shared_ptr<const Plan> plan_of(const Shape& shape, cudnnHandle_t handle, cudaStream_t stream) {
+// Null, and why, where cuDNN refuses.
+std::shared_ptr<const Plan> plan_of(const Shape& shape, cudnnHandle_t handle, cudaStream_t stream,
+                                    std::string* why) {
   static std::mutex mutex;
   // Never destroyed: at the end of the program cuDNN may be gone before them.
-  static auto& plans = *new std::map<Shape::Key, std::shared_ptr<const Plan>>;
+  static auto& plans = *new std::map<AttentionServers::Key, std::shared_ptr<const Plan>>;
   const std::lock_guard lock(mutex);
   std::shared_ptr<const Plan>& plan = plans[shape.key()];
   if (!plan) {
@@ -267,7 +266,7 @@ std::shared_ptr<const Plan> plan_of(const Shape& shape, cudnnHandle_t handle, cu
     check(cudaStreamIsCapturing(stream, &status), "cudaStreamIsCapturing");
     ensure(status == cudaStreamCaptureStatusNone,
            fmt::format("{}: first run while a stream is recorded", shape.text()));
-    plan = build(shape, handle);
+    plan = build(shape, handle, why);
   }
   return plan;
 }
@@ -275,7 +274,9 @@ std::shared_ptr<const Plan> plan_of(const Shape& shape, cudnnHandle_t handle, cu
 void run(const Context& context, const Shape& shape, Pointers pointers, std::byte* workspace) {
   const Handle handle(shape.device);
   check_cudnn(cudnnSetStream(handle.get(), stream_of(context)), "cudnnSetStream");
-  const std::shared_ptr<const Plan> plan = plan_of(shape, handle.get(), stream_of(context));
+  std::string why;
+  const auto plan = plan_of(shape, handle.get(), stream_of(context), &why);
+  ensure(plan != nullptr, fmt::format("{}: cuDNN was not asked before: {}", shape.text(), why));
   const int64_t left = context.workspace + context.workspace_bytes - workspace;
   ensure(plan->bytes <= left,
          fmt::format("{}: cuDNN wants a workspace of {} bytes, {} were planned", shape.text(),
@@ -306,14 +307,6 @@ bool may_take(const Args& args) {
          attention_pieces(args.B, args.T, args.H, args.G, args.D).bytes > 0;
 }
 
-// Forward and backward alike: above 128 only Hopper has both.
-template <typename Args>
-bool takes(const Args& args) {
-  if (!may_take(args) || !find_cudnn(nullptr)) return false;
-  const int gpu = capability();
-  return gpu >= 80 && (args.D <= 128 || gpu / 10 == 9);
-}
-
 template <typename Args>
 Shape shape_of(const Args& args, bool backward) {
   const AttentionSettings& settings = attention_settings();
@@ -337,13 +330,67 @@ void* element(const void* data, int64_t at) {
   return const_cast<uint16_t*>(static_cast<const uint16_t*>(data) + at);
 }
 
-// One piece of the backward pass: `rows` rows from `row`, `groups` groups of heads from `group`.
-void run_piece(const Context& context, const AttentionBackwardArgs& args, const float* lse,
-               std::byte* workspace, int64_t row, int64_t rows, int64_t group, int64_t groups) {
+template <typename Args>
+Shape piece_shape(const Args& args, int64_t rows, int64_t groups) {
   Shape shape = shape_of(args, true);
   shape.B = rows;
   shape.G = groups;
   shape.H = groups * (args.H / args.G);
+  return shape;
+}
+
+// What a plan sets aside for cuDNN's forward kernels, which keep little: counters of a persistent
+// grid, at most a statistic or two a query.
+template <typename Args>
+size_t forward_room(const Args& args) {
+  constexpr size_t kSlack = size_t{4} << 20;
+  return 2 * lse_bytes(args.B, args.H, (args.T + 127) / 128 * 128) + kSlack;
+}
+template <typename Args>
+size_t backward_room(const Args& args) {
+  return attention_pieces_room(args.B, args.T, args.H, args.G, args.D);
+}
+
+// Builds all graphs of the arguments' shape. Empty, or what is refused and why.
+template <typename Args>
+std::string build_both(const Context& context, const Args& args) {
+  const Handle handle(current_device());
+  check_cudnn(cudnnSetStream(handle.get(), stream_of(context)), "cudnnSetStream");
+  const auto refusal = [&](const Shape& shape, size_t room) {
+    std::string why;
+    const auto plan = plan_of(shape, handle.get(), stream_of(context), &why);
+    if (plan && plan->bytes > static_cast<int64_t>(room)) {
+      why = fmt::format("it wants a workspace of {} bytes, {} are planned", plan->bytes, room);
+    }
+    if (why.empty()) return why;
+    return fmt::format("cuDNN {} refuses {} on this GPU: {}", cudnn_version(), shape.text(), why);
+  };
+  std::string told = refusal(shape_of(args, false), forward_room(args));
+  const AttentionPieces pieces = attention_pieces(args.B, args.T, args.H, args.G, args.D);
+  for (const int64_t rows : {pieces.rows, args.B % pieces.rows}) {
+    for (const int64_t groups : {pieces.groups, args.G % pieces.groups}) {
+      if (rows == 0 || groups == 0 || !told.empty()) continue;
+      told = refusal(piece_shape(args, rows, groups), backward_room(args));
+    }
+  }
+  return told;
+}
+
+// Forward and backward alike: above 128 only Hopper has both.
+template <typename Args>
+bool takes(const Context& context, const Args& args) {
+  if (!may_take(args) || !find_cudnn(nullptr)) return false;
+  const int gpu = capability();
+  if (gpu < 80 || (args.D > 128 && gpu / 10 != 9)) return false;
+  static AttentionServers& servers = *new AttentionServers;
+  return servers.cudnn_serves(shape_of(args, false).key(), gemm_choice() == GemmChoice::kExact,
+                              [&] { return build_both(context, args); });
+}
+
+// One piece of the backward pass: `rows` rows from `row`, `groups` groups of heads from `group`.
+void run_piece(const Context& context, const AttentionBackwardArgs& args, const float* lse,
+               std::byte* workspace, int64_t row, int64_t rows, int64_t group, int64_t groups) {
+  const Shape shape = piece_shape(args, rows, groups);
   const int64_t head = group * (args.H / args.G);
   const int64_t q = row * args.T * shape.qkv_width + head * args.D;
   const int64_t k = row * args.T * shape.qkv_width + (args.H + group) * args.D;
@@ -366,21 +413,20 @@ void run_piece(const Context& context, const AttentionBackwardArgs& args, const 
 
 }  // namespace
 
-bool cudnn_takes(const AttentionArgs& args) { return takes(args); }
-bool cudnn_takes(const AttentionBackwardArgs& args) { return takes(args); }
+bool cudnn_takes(const Context& context, const AttentionArgs& args) { return takes(context, args); }
+bool cudnn_takes(const Context& context, const AttentionBackwardArgs& args) {
+  return takes(context, args);
+}
 
-// Forward kernels keep little: counters of a persistent grid, at most a statistic or two a query.
 size_t cudnn_attention_workspace(const AttentionArgs& args) {
   if (!may_take(args)) return 0;
-  constexpr size_t kSlack = size_t{4} << 20;
   const size_t own_lse = args.lse ? 0 : lse_bytes(args.B, args.H, args.T);
-  return own_lse + kAlign + 2 * lse_bytes(args.B, args.H, (args.T + 127) / 128 * 128) + kSlack;
+  return own_lse + kAlign + forward_room(args);
 }
 
 size_t cudnn_attention_backward_workspace(const AttentionBackwardArgs& args) {
   if (!may_take(args)) return 0;
-  return lse_bytes(args.B, args.H, args.T) + kAlign +
-         attention_pieces_room(args.B, args.T, args.H, args.G, args.D);
+  return lse_bytes(args.B, args.H, args.T) + kAlign + backward_room(args);
 }
 
 void cudnn_attention(const Context& context, const AttentionArgs& args) {
