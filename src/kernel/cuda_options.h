@@ -21,5 +21,6 @@ enum class GemmChoice {
 
 // Nothing where the program was built without CUDA.
 void set_gemm_choice(GemmChoice choice);
+GemmChoice gemm_choice();
 
 }  // namespace weft

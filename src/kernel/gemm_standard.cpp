@@ -59,16 +59,21 @@ class Bits {
     if (!lab_->multiply(problem, algorithm, &got_)) return false;
     for (int64_t j = 0; j < problem.n; ++j) {
       for (int64_t i = 0; i < problem.m; ++i) {
-        float want = bits_[static_cast<size_t>(j * standard_.m + i)];
-        if (problem.adds_c) want += test_addend(i, j);
-        if (problem.has_bias) want += test_addend(i, 0);
-        store_element(&want, problem.d_dtype, 0, want);
-        want = load_element(&want, problem.d_dtype, 0);
         // As numbers: a zero that was added may have turned -0 into 0.
-        if (!(got_[static_cast<size_t>(j * problem.m + i)] == want)) return false;
+        if (!(got_[static_cast<size_t>(j * problem.m + i)] == wanted(problem, i, j))) return false;
       }
     }
     return true;
+  }
+
+  // At the standard's size, with all that the problem adds.
+  std::vector<float> all_wanted(const LtProblem& problem) const {
+    std::vector<float> all;
+    all.reserve(bits_.size());
+    for (int64_t j = 0; j < standard_.n; ++j) {
+      for (int64_t i = 0; i < standard_.m; ++i) all.push_back(wanted(problem, i, j));
+    }
+    return all;
   }
 
   // Whether at every size some algorithm has the bits; those found are added to the list.
@@ -93,6 +98,14 @@ class Bits {
   }
 
  private:
+  float wanted(const LtProblem& problem, int64_t i, int64_t j) const {
+    float want = bits_[static_cast<size_t>(j * standard_.m + i)];
+    if (problem.adds_c) want += test_addend(i, j);
+    if (problem.has_bias) want += test_addend(i, 0);
+    store_element(&want, problem.d_dtype, 0, want);
+    return load_element(&want, problem.d_dtype, 0);
+  }
+
   bool holds_at(const LtProblem& problem, std::vector<LtAlgorithm>* algorithms) {
     for (LtAlgorithm algorithm : *algorithms) {
       if (lab_->accepts(problem, &algorithm) && has(problem, algorithm)) return true;
@@ -161,10 +174,12 @@ std::optional<ExactChoice> find_exact(const LtProblem& problem, const GemmStanda
   test.has_bias = problem.has_bias;
   test.d_dtype = problem.d_dtype;
   const int64_t m = test_extent(problem.m, test.m), n = test_extent(problem.n, test.n);
+  const std::vector<float> want = bits.all_wanted(problem);
   const auto passes = [&](const LtAlgorithm& algorithm) {
     return bits.has(with_extents(test, m, n), algorithm) &&
            bits.has(with_extents(test, (m + 1) / 2, n), algorithm) &&
-           bits.has(with_extents(test, m, (n + 1) / 2), algorithm);
+           bits.has(with_extents(test, m, (n + 1) / 2), algorithm) &&
+           lab->repeats(problem, algorithm, want);
   };
   const auto passes_here = [&](LtAlgorithm* algorithm) {
     return lab->accepts(problem, algorithm) && passes(*algorithm);

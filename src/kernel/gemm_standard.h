@@ -48,6 +48,15 @@ struct TestOperand {
   uint64_t seed = 0;
 };
 
+// to(i, j) = from(i mod from_rows, j mod from_columns), column-major.
+struct RepeatCall {
+  const void* from = nullptr;
+  int64_t from_rows = 0, from_columns = 0, from_ld = 0;
+  void* to = nullptr;
+  int64_t rows = 0, columns = 0, ld = 0;
+  Dtype dtype = Dtype::kF32;
+};
+
 // The library at the test's operands of one key. Products of the test are the first m rows of op(A)
 // and the first n columns of op(B), with the standard's leading dimensions.
 class GemmLab {
@@ -64,6 +73,11 @@ class GemmLab {
   // where the library refuses.
   virtual bool multiply(const LtProblem& problem, const LtAlgorithm& algorithm,
                         std::vector<float>* d) = 0;
+  // Whether the real product, done with this algorithm, is `want` (of the standard's extents) again
+  // and again, as it must be when its operands, C and bias are the test's again and again. Every
+  // element is compared; where memory is short, of the largest part of the product that fits.
+  virtual bool repeats(const LtProblem& problem, const LtAlgorithm& algorithm,
+                       const std::vector<float>& want) = 0;
 };
 // Of the size of the errors that are the test's results, and exact in bf16.
 float test_addend(int64_t i, int64_t j);
@@ -76,8 +90,9 @@ struct GemmStandard {
 GemmStandard find_standard(const GemmKey& key, GemmLab* lab);
 
 // The fastest algorithm with the standard's bits for this problem: tested at up to the standard's
-// size with the problem's ragged ends, and at half of it in either direction. Nothing where there
-// is none. known: what was found before, or null; tested again, but nothing is timed if it holds.
+// size with the problem's ragged ends, at half of it in either direction, and at the problem's own
+// size. Nothing where there is none. known: what was found before, or null; tested again, but
+// nothing is timed if it holds.
 struct ExactChoice {
   LtAlgorithm algorithm;
   bool was_measured = false;  // now: worth keeping

@@ -21,10 +21,10 @@ if(WEFT_CUDA AND WEFT_CUDNN)
   set_source_files_properties(${CMAKE_CURRENT_LIST_DIR}/cuda/cudnn_library.cpp PROPERTIES
     COMPILE_OPTIONS "-isystem${WEFT_CUDNN_HEADERS}")
   # Host code that runs once where a pass is recorded: half of its minute of compilation is -O2's.
-  set_source_files_properties(${CMAKE_CURRENT_LIST_DIR}/cuda/attention_cudnn.cpp PROPERTIES
+  set_source_files_properties(${CMAKE_CURRENT_LIST_DIR}/cuda/attention_graph.cpp PROPERTIES
     COMPILE_OPTIONS "-O0;-isystem${WEFT_CUDNN_FRONTEND};-isystem${WEFT_CUDNN_HEADERS}")
 else()
-  set(weft_cudnn_exclude "/(attention_cudnn|cudnn_library)[.]cpp$")
+  set(weft_cudnn_exclude "/(attention_cudnn|attention_graph|cudnn_library)[.]cpp$")
 endif()
 weft_room(kernel DEPENDS tensor EXCLUDE "/kernel/cpu/level/" ${weft_cudnn_exclude})
 if(WEFT_CUDA)  # cuDNN is loaded when it is wanted (cuda/cudnn_library.cpp)

@@ -75,8 +75,7 @@ TEST(Attention, RowsDoNotDependOnTheBatch) {
 }
 
 // A segment of a packed row has the bits that it has as a row of its own, forward and backward, at
-// every level and in ref. A GPU's bf16 and fp16 alone have not: there cuDNN serves rows, and packed
-// ones our own kernel.
+// every level and in ref. A GPU's bf16 and fp16 alone have not: cuDNN's tiles begin with the row.
 TEST(Attention, ASegmentIsARow) {
   const std::vector<int> segments = {70, 1, 129, 40};
   for (const Dtype dtype : kAllTypes) {

@@ -5,12 +5,15 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 
 namespace weft {
 // kernel/cuda/gemm_kernels.h, as the tests compile it.
 namespace emulated {
 void fill_test_operand(const Context& context, const TestOperand& operand);
-}
+void repeat(const Context& context, const RepeatCall& call);
+void compare_repeated(const Context& context, const RepeatCall& call, int32_t* differs);
+}  // namespace emulated
 
 namespace {
 
@@ -20,6 +23,7 @@ struct Made {
   std::function<bool(const LtProblem&)> runs = [](const LtProblem&) { return true; };
   std::function<bool(const LtProblem&)> is_offered = [](const LtProblem&) { return true; };
   bool rounds_twice = false;
+  uint64_t large_bits = bits;  // of products larger than any test at the standard's size
 };
 
 class MadeLab : public GemmLab {
@@ -47,18 +51,22 @@ class MadeLab : public GemmLab {
                 std::vector<float>* d) override {
     const Made& m = made(algorithm);
     if (!m.runs(problem)) return false;
-    const auto rounded = [&](float v) {
-      return problem.d_dtype == Dtype::kBf16 ? to_float(to_bf16(v)) : v;
-    };
     d->clear();
     for (int64_t j = 0; j < problem.n; ++j) {
+      for (int64_t i = 0; i < problem.m; ++i) d->push_back(result(problem, m, i, j));
+    }
+    return true;
+  }
+  bool repeats(const LtProblem& problem, const LtAlgorithm& algorithm,
+               const std::vector<float>& want) override {
+    ++num_compared;
+    const int64_t extent = standard_problem(key_of(problem)).m;
+    EXPECT_EQ(want.size(), static_cast<size_t>(extent * extent));
+    for (int64_t j = 0; j < problem.n; ++j) {
       for (int64_t i = 0; i < problem.m; ++i) {
-        const auto error = static_cast<uint64_t>(i * 31 + j * 17) * (m.bits + 3) % 4099;
-        float v = static_cast<float>(error) * 0x1p-24f;
-        if (m.rounds_twice) v = rounded(v);
-        if (problem.adds_c) v += test_addend(i, j);
-        if (problem.has_bias) v += test_addend(i, 0);
-        d->push_back(rounded(v));
+        const int64_t row = i % extent, column = j % extent;
+        const float wanted = want[static_cast<size_t>(column * extent + row)];
+        if (result(problem, made(algorithm), row, column) != wanted) return false;
       }
     }
     return true;
@@ -71,9 +79,23 @@ class MadeLab : public GemmLab {
   }
   const Made& made(const LtAlgorithm& algorithm) const { return all_[algorithm.data[0]]; }
 
-  int num_timed = 0;
+  int num_timed = 0, num_compared = 0;
 
  private:
+  static float result(const LtProblem& problem, const Made& m, int64_t i, int64_t j) {
+    const auto rounded = [&](float v) {
+      return problem.d_dtype == Dtype::kBf16 ? to_float(to_bf16(v)) : v;
+    };
+    const int64_t most = standard_problem(key_of(problem)).m;
+    const uint64_t bits = problem.m > most || problem.n > most ? m.large_bits : m.bits;
+    const auto error = static_cast<uint64_t>(i * 31 + j * 17) * (bits + 3) % 4099;
+    float v = static_cast<float>(error) * 0x1p-24f;
+    if (m.rounds_twice) v = rounded(v);
+    if (problem.adds_c) v += test_addend(i, j);
+    if (problem.has_bias) v += test_addend(i, 0);
+    return rounded(v);
+  }
+
   std::vector<Made> all_;
 };
 
@@ -117,6 +139,56 @@ TEST(GemmStandard, NoFasterOneWithOtherBits) {
   EXPECT_EQ(found_exact(problem, standard, &wrong, &lab), MadeLab::algorithm(1));
   EXPECT_EQ(lab.num_timed, 2);
   EXPECT_TRUE(find_exact(problem, standard, &wrong, &lab)->was_measured);
+}
+
+// At the standard's size all are alike; at the product's own one is not, and it is the fastest.
+TEST(GemmStandard, AnOrderThatChangesWithTheSizeIsFound) {
+  MadeLab lab({Made{}, Made{}, Made{.large_bits = 1}});
+  const GemmStandard standard = find_standard(kKey, &lab);
+  EXPECT_EQ(lab.num_compared, 0);
+  for (const auto& [m, n] : {std::pair{1152, 8192}, {1152, 8}, {8, 1153}}) {
+    lab.num_compared = 0;
+    EXPECT_EQ(found_exact(sized(m, n), standard, nullptr, &lab), MadeLab::algorithm(1));
+    EXPECT_EQ(lab.num_compared, 2);
+  }
+  EXPECT_EQ(found_exact(sized(640, 640), standard, nullptr, &lab), MadeLab::algorithm(2));
+}
+
+// It was kept in a file: found out all the same, and measured anew.
+TEST(GemmStandard, AKeptChoiceIsComparedAtItsSize) {
+  MadeLab lab({Made{}, Made{}, Made{.large_bits = 1}});
+  const GemmStandard standard = find_standard(kKey, &lab);
+  const LtProblem problem = sized(1152, 8192);
+  const LtAlgorithm right = MadeLab::algorithm(0), wrong = MadeLab::algorithm(2);
+  EXPECT_EQ(found_exact(problem, standard, &right, &lab), right);
+  EXPECT_EQ(lab.num_compared, 1);
+  EXPECT_EQ(lab.num_timed, 0);
+  const auto choice = find_exact(problem, standard, &wrong, &lab);
+  ASSERT_TRUE(choice);
+  EXPECT_EQ(choice->algorithm, MadeLab::algorithm(1));
+  EXPECT_TRUE(choice->was_measured);
+}
+
+TEST(GemmStandard, NothingWhereAllChangeWithTheSize) {
+  MadeLab lab({Made{.large_bits = 1}, Made{.large_bits = 2}});
+  const GemmStandard standard = find_standard(kKey, &lab);
+  ASSERT_FALSE(standard.is_own());
+  EXPECT_FALSE(find_exact(sized(1152, 8192), standard, nullptr, &lab));
+}
+
+// What is added is part of what must repeat.
+TEST(GemmStandard, OneThatIsRightIsTakenAfterOneComparison) {
+  for (const int what : {0, 1, 2, 3}) {
+    MadeLab lab({Made{}});
+    const GemmStandard standard = find_standard(kKey, &lab);
+    LtProblem problem = sized(1152, 700);
+    problem.adds_c = what == 1 || what == 2;
+    problem.c_is_d = what != 2;
+    problem.has_bias = what == 3;
+    if (problem.adds_c) problem.d_dtype = Dtype::kF32;
+    EXPECT_TRUE(find_exact(problem, standard, nullptr, &lab)) << what;
+    EXPECT_EQ(lab.num_compared, 1) << what;
+  }
 }
 
 // Candidates for few columns have other bits; the standard's algorithm is not offered, but runs.
@@ -199,6 +271,61 @@ TEST(GemmStandard, OperandsTellTheOrderOfTheSums) {
       }
     }
     EXPECT_GT(others, kLines * kLines / 2);
+  }
+}
+
+// A product of operands that repeat those of a smaller one repeats its result, to the last bit, and
+// the smallest error is seen wherever it is.
+TEST(GemmStandard, RepeatedOperandsRepeatTheProduct) {
+  constexpr int64_t kLines = 16, kK = 37, kM = 40, kN = 23;
+  // Lines of k numbers each; k runs fastest in a, lines do in b.
+  std::vector<float> a(kLines * kK), b(kK * kLines), wide_a(kM * kK, 7), wide_b(kK * (kN + 1), 7);
+  emulated::fill_test_operand({}, {a.data(), Dtype::kF32, kLines, kK, kK, true, false, 1});
+  emulated::fill_test_operand({}, {b.data(), Dtype::kF32, kLines, kK, kLines, false, true, 2});
+  emulated::repeat({}, {a.data(), kK, kLines, kK, wide_a.data(), kK, kM, kK, Dtype::kF32});
+  emulated::repeat({}, {b.data(), kLines, kK, kLines, wide_b.data(), kN, kK, kN + 1, Dtype::kF32});
+  EXPECT_EQ(wide_b[kN], 7);  // beside the matrix
+  const auto product = [](const std::vector<float>& left, const std::vector<float>& right,
+                          int64_t m, int64_t n, int64_t ld) {
+    std::vector<float> d;
+    for (int64_t j = 0; j < n; ++j) {
+      for (int64_t i = 0; i < m; ++i) {
+        float sum = 0;
+        for (int64_t k = 0; k < kK; ++k) {
+          sum += left[static_cast<size_t>(i * kK + k)] * right[static_cast<size_t>(k * ld + j)];
+        }
+        d.push_back(sum);
+      }
+    }
+    return d;
+  };
+  const std::vector<float> want = product(a, b, kLines, kLines, kLines);
+  const std::vector<float> whole = product(wide_a, wide_b, kM, kN, kN + 1);
+  for (const Dtype dtype : {Dtype::kF32, Dtype::kBf16, Dtype::kF16}) {
+    std::vector<float> rounded = want, d(whole.size());
+    for (float& v : rounded) {
+      store_element(&v, dtype, 0, v);
+      v = load_element(&v, dtype, 0);
+    }
+    const auto put = [&](size_t at, float v) {
+      store_element(d.data(), dtype, static_cast<int64_t>(at), v);
+    };
+    for (size_t at = 0; at < whole.size(); ++at) put(at, whole[at]);
+    const auto differs = [&] {
+      int32_t found = 0;
+      const RepeatCall call{rounded.data(), kLines, kLines, kLines, d.data(), kM, kN, kM, dtype};
+      emulated::compare_repeated({}, call, &found);
+      return found != 0;
+    };
+    EXPECT_FALSE(differs());
+    for (const size_t at : {size_t{0}, size_t{17 * kM + 3}, whole.size() - 1}) {
+      put(at, whole[at] + 0x1p-20f);
+      EXPECT_TRUE(differs()) << at;
+      put(at, std::numeric_limits<float>::quiet_NaN());
+      EXPECT_TRUE(differs()) << at;
+      put(at, whole[at]);
+    }
+    EXPECT_FALSE(differs());
   }
 }
 

@@ -13,7 +13,7 @@ AttentionSettings& attention_settings() {
 }
 
 void attention(const Context& context, const AttentionArgs& args) {
-  if (attention_settings().cudnn && cudnn_takes(args)) {
+  if (attention_settings().cudnn && cudnn_takes(context, args)) {
     cudnn_attention(context, args);
   } else {
     own_attention(context, args);
@@ -25,7 +25,7 @@ size_t attention_workspace(const AttentionArgs& args, int) {
 }
 
 void attention_backward(const Context& context, const AttentionBackwardArgs& args) {
-  if (attention_settings().cudnn && cudnn_takes(args)) {
+  if (attention_settings().cudnn && cudnn_takes(context, args)) {
     cudnn_attention_backward(context, args);
   } else {
     own_attention_backward(context, args);

@@ -214,5 +214,6 @@ void gemm(const Context& context, const GemmArgs& args) {
 }  // namespace cuda
 
 void set_gemm_choice(GemmChoice choice) { cuda::choice_now = choice; }
+GemmChoice gemm_choice() { return cuda::choice_now; }
 
 }  // namespace weft

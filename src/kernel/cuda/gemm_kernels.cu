@@ -116,6 +116,34 @@ __global__ void test_operand_kernel(TestOperand operand) {
   }
 }
 
+// A thread goes along a row.
+template <typename Bits>
+__global__ void repeat_kernel(RepeatCall call) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  const int64_t stride = static_cast<int64_t>(gridDim.y) * blockDim.y;
+  if (i >= call.rows) return;
+  const Bits* from = static_cast<const Bits*>(call.from) + i % call.from_rows;
+  Bits* to = static_cast<Bits*>(call.to) + i;
+  int64_t j = static_cast<int64_t>(blockIdx.y) * blockDim.y + threadIdx.y;
+  for (; j < call.columns; j += stride) {
+    to[j * call.ld] = from[j % call.from_columns * call.from_ld];
+  }
+}
+
+template <typename T>
+__global__ void compare_kernel(RepeatCall call, int32_t* differs) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  const int64_t stride = static_cast<int64_t>(gridDim.y) * blockDim.y;
+  if (i >= call.rows) return;
+  const float* want = static_cast<const float*>(call.from) + i % call.from_rows;
+  const T* got = static_cast<const T*>(call.to) + i;
+  int64_t j = static_cast<int64_t>(blockIdx.y) * blockDim.y + threadIdx.y;
+  for (; j < call.columns; j += stride) {
+    const bool is_same = load_one(got + j * call.ld) == want[j % call.from_columns * call.from_ld];
+    if (!is_same) *differs = 1;  // all who write it write the same
+  }
+}
+
 }  // namespace
 
 void pack_parts(const Context& context, const PackCall& call) {
@@ -151,6 +179,20 @@ void fill_test_operand(const Context& context, const TestOperand& operand) {
   with_type(operand.dtype, [&](auto type) {
     launch(context, "gemm test operand", test_operand_kernel<decltype(type)>, blocks,
            dim3(kThreads), 0, operand);
+  });
+}
+
+void repeat(const Context& context, const RepeatCall& call) {
+  const Rectangle r = rectangle(call.columns, call.rows);
+  auto* kernel = dtype_bytes(call.dtype) == 2 ? repeat_kernel<uint16_t> : repeat_kernel<uint32_t>;
+  launch(context, "gemm repeat", kernel, r.blocks, r.threads, 0, call);
+}
+
+void compare_repeated(const Context& context, const RepeatCall& call, int32_t* differs) {
+  const Rectangle r = rectangle(call.columns, call.rows);
+  with_type(call.dtype, [&](auto type) {
+    launch(context, "gemm compare", compare_kernel<decltype(type)>, r.blocks, r.threads, 0, call,
+           differs);
   });
 }
 

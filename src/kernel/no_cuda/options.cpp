@@ -8,5 +8,6 @@ std::string why_no_cudnn() { return "this weft was built without CUDA"; }
 std::string cuda_libraries() { return ""; }
 
 void set_gemm_choice(GemmChoice) {}
+GemmChoice gemm_choice() { return GemmChoice::kFast; }
 
 }  // namespace weft

@@ -1,0 +1,55 @@
+// kernel/cuda/attention_graph.h: cuDNN's graphs of attention, one for each shape.
+//
+// A graph is built at the first call of its shape (that may take a second and takes memory, so not
+// while a stream is recorded) and kept for the life of the program.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+
+#include "kernel/attention_server.h"
+#include "kernel/kernels.h"
+
+namespace weft::cuda {
+
+// What makes one graph differ from another. Strides are those of the whole tensors, of which a
+// piece may be computed.
+struct AttentionShape {
+  int64_t B, T, H, G, D;
+  int64_t qkv_width, out_width;
+  float scale;
+  bool backward, padding_mask, deterministic, segments;
+  int device;
+  Dtype dtype;  // bf16 or fp16
+
+  AttentionServers::Key key() const;
+  std::string text() const;
+};
+
+// Tensors of the graphs: q, k, v and their gradients, rows as they lie in qkv; lengths (B); mask,
+// of segments (B, T, segment_mask_pitch(T)).
+enum AttentionTensor : int64_t {
+  kQ = 1,
+  kK,
+  kV,
+  kOut,
+  kLse,
+  kDout,
+  kDq,
+  kDk,
+  kDv,
+  kLengthQ,
+  kLengthKv,
+  kMask
+};
+using AttentionPointers = std::unordered_map<int64_t, void*>;
+
+// Builds the graph. Empty, or what cuDNN refuses and why; so too where it wants more workspace than
+// there is room.
+std::string attention_refusal(const Context&, const AttentionShape&, size_t room);
+// Queues a graph that was not refused. The workspace goes on to the end of the context's.
+void run_attention(const Context&, const AttentionShape&, AttentionPointers, std::byte* workspace);
+
+}  // namespace weft::cuda

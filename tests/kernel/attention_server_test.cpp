@@ -1,0 +1,90 @@
+// tests/kernel/attention_server_test.cpp: who serves attention of a shape, with a made-up cuDNN.
+#include "kernel/attention_server.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "base/error.h"
+
+namespace weft {
+namespace {
+
+constexpr AttentionServers::Key kShape = {8, 1024, 14, 2, 64}, kOther = {8, 1024, 14, 2, 72};
+constexpr const char* kRefusal = "cuDNN 9.1.0 refuses attention bf16 B 8: no engine";
+
+struct MadeCudnn {
+  std::string refusal;
+  int num_asked = 0;
+  AttentionServers::Build build() {
+    return [this] {
+      ++num_asked;
+      return refusal;
+    };
+  }
+};
+
+int count(const std::string& text, const std::string& what) {
+  int found = 0;
+  for (size_t at = 0; (at = text.find(what, at)) != std::string::npos; ++at) ++found;
+  return found;
+}
+
+TEST(AttentionServer, CudnnIsAskedOnceForAShape) {
+  AttentionServers servers;
+  MadeCudnn cudnn;
+  for (const bool is_exact : {false, true, false}) {
+    EXPECT_TRUE(servers.cudnn_serves(kShape, is_exact, cudnn.build()));
+  }
+  EXPECT_EQ(cudnn.num_asked, 1);
+  EXPECT_TRUE(servers.cudnn_serves(kOther, false, cudnn.build()));
+  EXPECT_EQ(cudnn.num_asked, 2);
+}
+
+TEST(AttentionServer, TheOwnKernelServesWhatIsRefusedAndOneWarningTells) {
+  AttentionServers servers;
+  MadeCudnn refusing{kRefusal}, taking;
+  testing::internal::CaptureStderr();
+  for (int call = 0; call < 3; ++call) {
+    EXPECT_FALSE(servers.cudnn_serves(kShape, false, refusing.build()));
+    EXPECT_TRUE(servers.cudnn_serves(kOther, false, taking.build()));
+  }
+  const std::string told = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(refusing.num_asked, 1);
+  EXPECT_EQ(count(told, kRefusal), 1) << told;
+  EXPECT_EQ(count(told, "warning: "), 1) << told;
+  EXPECT_EQ(count(told, "own, slower kernel serves"), 1) << told;
+}
+
+TEST(AttentionServer, InExactModeARefusalIsAnError) {
+  AttentionServers servers;
+  MadeCudnn refusing{kRefusal};
+  testing::internal::CaptureStderr();
+  for (int call = 0; call < 2; ++call) {
+    try {
+      servers.cudnn_serves(kShape, true, refusing.build());
+      FAIL() << "served";
+    } catch (const UserError& e) {
+      EXPECT_EQ(std::string(e.what()), kRefusal);
+      EXPECT_EQ(count(e.hint(), "WEFT_CUDNN=off"), 1);
+    }
+  }
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  // The same program in fast mode.
+  testing::internal::CaptureStderr();
+  EXPECT_FALSE(servers.cudnn_serves(kShape, false, refusing.build()));
+  EXPECT_EQ(count(testing::internal::GetCapturedStderr(), kRefusal), 1);
+  EXPECT_EQ(refusing.num_asked, 1);
+}
+
+TEST(AttentionServer, ALostDeviceIsNoRefusal) {
+  AttentionServers servers;
+  const auto lose = []() -> std::string { throw PeerError("the GPU is lost"); };
+  EXPECT_THROW(servers.cudnn_serves(kShape, false, lose), PeerError);
+  MadeCudnn cudnn;
+  EXPECT_TRUE(servers.cudnn_serves(kShape, false, cudnn.build()));
+  EXPECT_EQ(cudnn.num_asked, 1);
+}
+
+}  // namespace
+}  // namespace weft
