@@ -16,8 +16,11 @@ __device__ __forceinline__ void start_copy(T* shared, const T* global) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   const auto to = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(global) : "memory");
+#elif defined(__CUDACC__)
+  constexpr int kWidth = kPack<T>;
+  store_raw<kWidth>(shared, load_raw<kWidth>(global));
 #else
-  store_raw<kPack<T> >(shared, load_raw<kPack<T> >(global));
+  emulated_cuda::start_copy(shared, global, 16);
 #endif
 }
 
