@@ -30,9 +30,10 @@ template <typename T, int kBlocks>
 struct KeptRow {
   static constexpr int kWidth = kPack<T>;
   // As many registers as there are: 64 a thread, or 32 with two blocks; fp32's exp takes more.
-  static constexpr int kHeld = kBlocks == 1 ? 5 : 0;
+  static constexpr bool kIsWide = sizeof(T) == 4;
+  static constexpr int kHeld = kBlocks == 2 ? 0 : kIsWide ? 4 : 5;
   static constexpr int kAhead =  // vectors read before the first is used
-      (kBlocks == 1 ? 4 : 2) / (sizeof(T) == 4 ? 2 : 1);
+      (kBlocks == 2 ? 2 : 4) / (kIsWide ? 2 : 1);
   using Vector = Raw<T, kWidth>;
 
   T* shared;
