@@ -9,6 +9,7 @@
 #include <chrono>
 #include <functional>
 #include <random>
+#include <tuple>
 #include <vector>
 
 #include "kernel/device_kernels.h"
@@ -90,7 +91,7 @@ class Bench {
       us.push_back(took.count() / static_cast<double>(sets));
     }
     std::sort(us.begin(), us.end());
-    fmt::print("{:20} {:9.1f} us {:8.1f} MB {:7.0f} GB/s\n", name, us[5],
+    fmt::print("{:22} {:9.1f} us {:8.1f} MB {:7.0f} GB/s\n", name, us[5],
                static_cast<double>(bytes) / 1e6, static_cast<double>(bytes) / us[5] / 1e3);
   }
 
@@ -146,10 +147,21 @@ void time_rows(Bench& b, const Kernels& k) {
 void time_head(Bench& b, const Kernels& k) {
   const Context c = b.context();
   const int64_t bytes = kHeadRows * kV * 2;
-  b.time("cross_entropy", 3 * bytes, [&](Pieces& p) {
+  b.time("cross_entropy", 2 * bytes, [&](Pieces& p) {
     k.cross_entropy(
         c, {kHeadRows, kV, kType, p.take(bytes), b.ids(), p.take<float>(kHeadRows * 4), true});
   });
+  // The rows of a step: read twice, or kept by one or two blocks an SM; of one, a part alone.
+  const int64_t all = kR * kV * 2, half = 112 << 10;
+  for (const auto& [name, blocks, shared] : {std::tuple{"cross_entropy / 0", 0, INT64_MAX},
+                                             {"cross_entropy / 1", 1, INT64_MAX},
+                                             {"cross_entropy / 1 half", 1, half},
+                                             {"cross_entropy / 2", 2, INT64_MAX}}) {
+    b.time(name, 2 * all, [&, blocks = blocks, shared = shared](Pieces& p) {
+      k.device->cross_entropy_kept(
+          c, {{kR, kV, kType, p.take(all), b.ids(), p.take<float>(kR * 4), true}, blocks, shared});
+    });
+  }
   b.time("softmax_stats", bytes, [&](Pieces& p) {
     k.softmax_stats(c, {kHeadRows, kV, kV, kType, p.take(bytes), p.take<float>(kHeadRows * 4),
                         p.take<double>(kHeadRows * 8)});

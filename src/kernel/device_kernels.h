@@ -145,7 +145,16 @@ struct ReduceTreeArgs {
   bool is_max;
 };
 
+// cross_entropy, told how much of a row it keeps on the chip between its two passes: for measuring.
+// The bits do not depend on it.
+struct KeptCrossEntropyArgs {
+  CrossEntropyArgs args;
+  int blocks_per_sm;     // 1 or 2, which share the SM's memory; 0: every row is read twice
+  int64_t shared_bytes;  // of a block, at most; what the device offers is taken where it is less
+};
+
 struct DeviceKernels {
+  void (*cross_entropy_kept)(const Context&, const KeptCrossEntropyArgs&);
   void (*exact_sum)(const Context&, const ExactSumArgs&);
   void (*norm)(const Context&, const NormArgs&);
   // Fills `table` (host memory, copied to the device by the caller) and gives the number of blocks.

@@ -31,6 +31,7 @@ void put(Table* table) {
 const DeviceKernels& queued_device_kernels() {
   static const DeviceKernels table = [] {
     DeviceKernels t = emulated_device_kernels();
+    put<&DeviceKernels::cross_entropy_kept>(&t);
     put<&DeviceKernels::exact_sum>(&t);
     put<&DeviceKernels::norm>(&t);
     put<&DeviceKernels::adamw_list>(&t);

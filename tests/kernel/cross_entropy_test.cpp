@@ -23,7 +23,8 @@ Outputs cross_entropy(int64_t V, Dtype dtype, const Buffer& logits,
 
 TEST(CrossEntropy, EveryLevelAgreesWithRef) {
   for (const Dtype dtype : kAllTypes) {
-    for (const int64_t V : {1, 7, 2048, 5001}) {
+    // The longest has more slices than a GPU keeps of it, as emulated.
+    for (const int64_t V : {1, 7, 2048, 5001, 70000}) {
       const int32_t last = static_cast<int32_t>(V - 1);
       const TestVector<int32_t> targets = {0, last, -100, last / 2, -1};
       Buffer logits = Buffer::random(dtype, 5 * V, 1, 5.0);
@@ -35,6 +36,53 @@ TEST(CrossEntropy, EveryLevelAgreesWithRef) {
               return cross_entropy(V, dtype, logits, targets, with_gradient, k, b);
             },
             [&](size_t output) { return tolerance_of(output == 0 ? Dtype::kF32 : dtype); });
+      }
+    }
+  }
+}
+
+// Rows of several slices (cross_entropy_kept.cu): in shared memory, in registers, read again. The
+// whole row in 16 bytes at a time or not, more rows than blocks, some without a target.
+TEST(CrossEntropy, WhatIsKeptDoesNotChangeBits) {
+  constexpr int64_t kBytes[] = {0, 16 << 10, (32 << 10) + 5, INT64_MAX};
+  const float factor = 8.0f;
+  for (const Dtype dtype : kAllTypes) {
+    const int64_t pack = 16 / dtype_bytes(dtype);
+    for (const int64_t V : {pack, 2048 * pack, 8 * 1024 * pack - pack, 9 * 1024 * pack + 7 * pack,
+                            13 * 1024 * pack + 1}) {
+      const auto last = static_cast<int32_t>(V - 1);
+      const TestVector<int32_t> targets = {-1, last, last / 2, 0, -1, -1, -100, last / 3};
+      const auto R = static_cast<int64_t>(targets.size());
+      const Buffer logits = Buffer::random(dtype, R * V, 1, 4.0);
+      const TestVector<float> factors = {factor};
+      Bench benches[] = {Bench(1), Bench(2), Bench(3)};
+      for (const TestedDevice& device : tested_devices()) {
+        int turn = 0;
+        const auto run = [&](int blocks_per_sm, int64_t shared_bytes) {
+          Outputs got = {Buffer(Dtype::kF32, R), logits};
+          device.kernels->cross_entropy_kept(benches[turn++ % 3].context(0),
+                                             {{.R = R,
+                                               .V = V,
+                                               .dtype = dtype,
+                                               .logits = got[1].data(),
+                                               .targets = targets.data(),
+                                               .losses = got[0].floats(),
+                                               .with_gradient = true,
+                                               .factor = factors.data()},
+                                              blocks_per_sm,
+                                              shared_bytes});
+          return got;
+        };
+        const Outputs want = run(0, 0);
+        for (const int blocks_per_sm : {1, 2}) {
+          for (const int64_t bytes : kBytes) {
+            const Outputs got = run(blocks_per_sm, bytes);
+            const std::string where = fmt::format("{} V {} {}, {} blocks of {} bytes", device.name,
+                                                  V, dtype_name(dtype), blocks_per_sm, bytes);
+            EXPECT_TRUE(got[0].same_bits(want[0])) << where << ": losses";
+            EXPECT_TRUE(got[1].same_bits(want[1])) << where << ": gradient";
+          }
+        }
       }
     }
   }

@@ -71,9 +71,9 @@ const Kernels& gpu_kernels() {
 
 const DeviceKernels& gpu_device_kernels() {
   static const D table =
-      waiting<D, &D::exact_sum, &D::norm, &D::adamw_list, &D::squares_list, &D::store_sum,
-              &D::round_sum, &D::tell_leaf, &D::tell_target, &D::join_leaves, &D::local_targets,
-              &D::take_rows, &D::reduce_tree>(*cuda_kernels()->device);
+      waiting<D, &D::cross_entropy_kept, &D::exact_sum, &D::norm, &D::adamw_list, &D::squares_list,
+              &D::store_sum, &D::round_sum, &D::tell_leaf, &D::tell_target, &D::join_leaves,
+              &D::local_targets, &D::take_rows, &D::reduce_tree>(*cuda_kernels()->device);
   return table;
 }
 

@@ -1,49 +1,21 @@
 // kernel/cuda/cross_entropy.cu: the loss of each row of logits and, in place, its gradient.
 //
-// A block per row. The row is read once for its maximum and its sum of exp (each thread rescales
-// its own sum where its maximum grows), then once more, from the end, for the gradient: what was
-// read last may still lie in the second-level cache.
+// Rows of whole vectors are kept on the chip between their two passes (cross_entropy_kept.cu). Here
+// is a block per row for the others, and for a softmax in two halves: the row is read once for its
+// maximum and its sum of exp, then once more, from the end, for the gradient: what was read last
+// may still lie in the second-level cache.
 //
-// Which thread adds which column depends on V alone, not on the address: a row that does not begin
-// at 16 bytes is read one element at a time, and has the bits of one that does.
-#include <algorithm>
-
-#include "kernel/cuda/dispatch.h"
-#include "kernel/cuda/launch.h"
+// A row that does not begin at 16 bytes is read one element at a time, and has the bits of one that
+// does (softmax_rows.h says in which order).
+#include "kernel/cuda/cross_entropy_kept.h"
 #include "kernel/cuda/ops.h"
-#include "kernel/cuda/reduce.h"
+#include "kernel/cuda/softmax_rows.h"
 
 namespace weft::cuda {
 namespace {
 
-constexpr int kMaxThreads = 1024;
-constexpr int kAhead = 4;  // vectors that a thread reads before it uses the first
-constexpr float kLowest = -3.402823466e+38f;
-
-struct Softmax {
-  float highest;
-  double sum;  // of exp(x - highest)
-};
-
-template <typename T>
-__device__ __forceinline__ bool starts_aligned(const T* x) {
-  return reinterpret_cast<uintptr_t>(x) % 16 == 0;
-}
-
-template <typename T>
-__device__ __forceinline__ void add_vector(const float (&v)[kPack<T>], float& highest, float& sum) {
-  float most = v[0];
-#pragma unroll
-  for (int k = 1; k < kPack<T>; ++k) most = fmaxf(most, v[k]);
-  if (most > highest) {
-    sum *= exp_for(T{}, highest - most);
-    highest = most;
-  }
-  float part = 0.0f;
-#pragma unroll
-  for (int k = 0; k < kPack<T>; ++k) part += exp_for(T{}, v[k] - highest);
-  sum += part;
-}
+constexpr int kBlocksPerSm = 1;  // that keep rows; why not 2: docs/kernels/cuda_rows.md
+constexpr int kAhead = 4;        // vectors that a thread reads before it uses the first
 
 // Columns one by one; those past the end add nothing.
 template <typename T>
@@ -66,10 +38,7 @@ __device__ void read_columns(const T* x, int V, float& highest, float& sum) {
 #pragma unroll
       for (int k = 0; k < kAhead; ++k) raw[k] = load_raw<kWidth>(x + (i + k * step) * kWidth);
 #pragma unroll
-      for (int k = 0; k < kAhead; ++k) {
-        unpack(raw[k], v);
-        add_vector<T>(v, highest, sum);
-      }
+      for (int k = 0; k < kAhead; ++k) add_vector<T>(raw[k], highest, sum);
     }
   }
   for (; i < vectors; i += step) {
@@ -90,19 +59,7 @@ template <typename T>
 __device__ __forceinline__ Softmax read_row(const T* x, int V) {
   float highest = kLowest, sum = 0.0f;
   read_columns(x, V, highest, sum);
-  const float most = join_block(highest, kLowest, Maximum{});
-  const double part = static_cast<double>(sum) * static_cast<double>(expf(highest - most));
-  return {most == kLowest ? -INFINITY : most, join_block(part, 0.0, Plus{})};
-}
-
-template <typename T, int kWidth>
-__device__ __forceinline__ void scale_vector(T* at, Raw<T, kWidth> raw, float highest,
-                                             float scale) {
-  float v[kWidth];
-  unpack(raw, v);
-#pragma unroll
-  for (int k = 0; k < kWidth; ++k) v[k] = exp_for(T{}, v[k] - highest) * scale;
-  store(at, v);
+  return join_threads(highest, sum);
 }
 
 // x <- exp(x - highest) * scale, less one at the target (negative: none), where x is at_target; all
@@ -138,16 +95,7 @@ __device__ void scale_row(T* x, int V, int target, float at_target, float highes
 }
 
 template <typename T>
-__device__ void zero_row(T* x, int V) {
-  constexpr int kWidth = kPack<T>;
-  const int vectors = starts_aligned(x) ? V / kWidth : 0;
-  const float zeros[kWidth] = {};
-  for (int i = threadIdx.x; i < vectors; i += blockDim.x) store(x + i * kWidth, zeros);
-  for (int c = vectors * kWidth + threadIdx.x; c < V; c += blockDim.x) store_one(x + c, 0.0f);
-}
-
-template <typename T>
-__global__ void __launch_bounds__(kMaxThreads) cross_entropy_kernel(CrossEntropyArgs args) {
+__global__ void __launch_bounds__(kSoftmaxThreads) cross_entropy_kernel(CrossEntropyArgs args) {
   const int64_t r = blockIdx.x;
   const int V = static_cast<int>(args.V);
   T* x = static_cast<T*>(args.logits) + r * args.V;
@@ -167,7 +115,7 @@ __global__ void __launch_bounds__(kMaxThreads) cross_entropy_kernel(CrossEntropy
 }
 
 template <typename T>
-__global__ void __launch_bounds__(kMaxThreads) softmax_stats_kernel(SoftmaxStatsArgs args) {
+__global__ void __launch_bounds__(kSoftmaxThreads) softmax_stats_kernel(SoftmaxStatsArgs args) {
   const int64_t r = blockIdx.x;
   const Softmax row =
       read_row<T>(static_cast<const T*>(args.logits) + r * args.ld, static_cast<int>(args.V));
@@ -177,7 +125,8 @@ __global__ void __launch_bounds__(kMaxThreads) softmax_stats_kernel(SoftmaxStats
 }
 
 template <typename T>
-__global__ void __launch_bounds__(kMaxThreads) softmax_gradient_kernel(SoftmaxGradientArgs args) {
+__global__ void __launch_bounds__(kSoftmaxThreads)
+    softmax_gradient_kernel(SoftmaxGradientArgs args) {
   const int64_t r = blockIdx.x;
   T* x = static_cast<T*>(args.logits) + r * args.ld;
   const int target = args.targets[r];
@@ -187,32 +136,35 @@ __global__ void __launch_bounds__(kMaxThreads) softmax_gradient_kernel(SoftmaxGr
             args.factor);
 }
 
-// A function of V alone: it decides the order of the sum.
-int64_t threads_of(int64_t V) {
-  if (V > INT32_MAX) refuse("a vocabulary of more than 2^31 ids");
-  return std::clamp<int64_t>(ceil_div(V, 8 * kWarp) * kWarp, kWarp, kMaxThreads);
-}
-
 }  // namespace
 
-void cross_entropy(const Context& context, const CrossEntropyArgs& args) {
+void cross_entropy_kept(const Context& context, const KeptCrossEntropyArgs& kept) {
+  const CrossEntropyArgs& args = kept.args;
   with_type(args.dtype, [&](auto value) {
-    launch(context, "cross_entropy", cross_entropy_kernel<decltype(value)>, args.R,
-           threads_of(args.V), 0, args);
+    using T = decltype(value);
+    if (kept.blocks_per_sm > 0 && args.with_gradient && is_vectored<T>(args.V, {args.logits})) {
+      return keep_rows(context, kept);
+    }
+    launch(context, "cross_entropy", cross_entropy_kernel<T>, args.R, softmax_threads(args.V), 0,
+           args);
   });
+}
+
+void cross_entropy(const Context& context, const CrossEntropyArgs& args) {
+  cross_entropy_kept(context, {args, kBlocksPerSm, INT64_MAX});
 }
 
 void softmax_stats(const Context& context, const SoftmaxStatsArgs& args) {
   with_type(args.dtype, [&](auto value) {
     launch(context, "softmax_stats", softmax_stats_kernel<decltype(value)>, args.R,
-           threads_of(args.V), 0, args);
+           softmax_threads(args.V), 0, args);
   });
 }
 
 void softmax_gradient(const Context& context, const SoftmaxGradientArgs& args) {
   with_type(args.dtype, [&](auto value) {
     launch(context, "softmax_gradient", softmax_gradient_kernel<decltype(value)>, args.R,
-           threads_of(args.V), 0, args);
+           softmax_threads(args.V), 0, args);
   });
 }
 

@@ -33,6 +33,7 @@ void squares(const Context& context, const SquaresArgs& args);
 void adamw(const Context& context, const AdamwArgs& args);
 
 // Of DeviceKernels.
+void cross_entropy_kept(const Context& context, const KeptCrossEntropyArgs& kept);
 void exact_sum(const Context& context, const ExactSumArgs& args);
 void norm(const Context& context, const NormArgs& args);
 int64_t adamw_table(const AdamwItem* items, int64_t count, std::byte* table);

@@ -6,6 +6,7 @@ namespace weft {
 namespace {
 
 const DeviceKernels kDeviceKernels = {
+    .cross_entropy_kept = cuda::cross_entropy_kept,
     .exact_sum = cuda::exact_sum,
     .norm = cuda::norm,
     .adamw_table = cuda::adamw_table,

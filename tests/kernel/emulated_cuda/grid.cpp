@@ -10,7 +10,9 @@
 #include <sys/mman.h>
 #include <ucontext.h>
 
+#include <algorithm>
 #include <cstring>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -35,6 +37,12 @@ constexpr std::size_t kMaxShared = 227 << 10;  // of compute capability 9.0
 
 enum class State { kReady, kAtBlock, kAtWarp, kDone };
 
+struct Copy {
+  void* to;
+  const void* from;
+  std::size_t bytes;
+};
+
 struct Fiber {
   jmp_buf context;
   void* stack = nullptr;
@@ -46,6 +54,8 @@ struct Fiber {
   int source;
   uint64_t offered;
   Exchange got;
+  std::vector<Copy> open;                // of no group yet
+  std::deque<std::vector<Copy>> groups;  // that nobody has waited for
 };
 
 struct Machine {
@@ -58,6 +68,7 @@ struct Machine {
   unsigned index = 0;  // of the running one
   const std::function<void()>* body = nullptr;
   Order order = Order::kForward;
+  bool has_askew_copy = false;  // in this block
   std::vector<std::byte> shared;
   std::byte* shared_begin = nullptr;
 };
@@ -145,9 +156,24 @@ void open_barrier() {
   for (unsigned i = 0; i < machine.num_threads; ++i) machine.fibers[i]->state = State::kReady;
 }
 
+void check_copies() {
+  if (machine.has_askew_copy) fail("the addresses of a copy are not multiples of its bytes");
+  for (unsigned i = 0; i < machine.num_threads; ++i) {
+    const Fiber& fiber = *machine.fibers[i];
+    const bool are_empty = std::all_of(fiber.groups.begin(), fiber.groups.end(),
+                                       [](const auto& group) { return group.empty(); });
+    if (!are_empty || !fiber.open.empty()) fail(place(fiber) + " before its copies are");
+  }
+}
+
 void run_block() {
   if (!machine.shared.empty()) std::memset(machine.shared.data(), 0x7f, machine.shared.size());
-  for (unsigned i = 0; i < machine.num_threads; ++i) machine.fibers[i]->state = State::kReady;
+  machine.has_askew_copy = false;
+  for (unsigned i = 0; i < machine.num_threads; ++i) {
+    machine.fibers[i]->state = State::kReady;
+    machine.fibers[i]->open.clear();
+    machine.fibers[i]->groups.clear();
+  }
   for (;;) {
     bool has_moved = false, are_done = true;
     for (unsigned i = 0; i < machine.num_threads; ++i) {
@@ -159,7 +185,7 @@ void run_block() {
       }
       are_done = are_done && fiber.state == State::kDone;
     }
-    if (are_done) return;
+    if (are_done) return check_copies();
     if (!has_moved) open_barrier();
   }
 }
@@ -215,6 +241,23 @@ void sync_block(int line) {
   machine.running->state = State::kAtBlock;
   machine.running->line = line;
   to_scheduler();
+}
+
+void start_copy(void* to, const void* from, std::size_t bytes) {
+  const auto addresses = reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from);
+  if (addresses % bytes != 0) machine.has_askew_copy = true;
+  machine.running->open.push_back({to, from, bytes});
+}
+
+void close_group() {
+  machine.running->groups.push_back(std::move(machine.running->open));
+  machine.running->open.clear();
+}
+
+void wait_for_groups(std::size_t later) {
+  for (auto& groups = machine.running->groups; groups.size() > later; groups.pop_front()) {
+    for (const Copy& copy : groups.front()) std::memcpy(copy.to, copy.from, copy.bytes);
+  }
 }
 
 // The last lane to arrive gives all of them what they asked for.

@@ -45,4 +45,10 @@ struct Exchange {
 Exchange exchange(unsigned mask, uint64_t offered, int source, int line);
 int lane();
 
+// Copies to shared memory (kernel/cuda/async_copy.h) are done as late as may be: when they are
+// waited for. Both addresses are multiples of `bytes`. A thread must not end before its copies.
+void start_copy(void* to, const void* from, std::size_t bytes);
+void close_group();
+void wait_for_groups(std::size_t later);
+
 }  // namespace weft::emulated_cuda

@@ -109,6 +109,38 @@ TEST_F(EmulatedCuda, ABarrierThatSomeMissIsAnError) {
   EXPECT_EQ(count, 64);
 }
 
+TEST_F(EmulatedCuda, CopiesComeWhenTheirGroupIsWaitedFor) {
+  alignas(16) static const unsigned from[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+  std::vector<unsigned> seen;
+  run_grid(dim3(1), dim3(1), 32, [&] {
+    auto* shared = reinterpret_cast<unsigned*>(dynamic_shared());
+    const auto see = [&] { seen.insert(seen.end(), {shared[0], shared[7]}); };
+    start_copy(shared, from, 16);
+    close_group();
+    start_copy(shared + 4, from + 4, 16);
+    close_group();
+    wait_for_groups(2);
+    see();
+    wait_for_groups(1);
+    see();
+    wait_for_groups(0);
+    see();
+  });
+  constexpr unsigned kNone = 0x7f7f7f7f;
+  EXPECT_EQ(seen, (std::vector<unsigned>{kNone, kNone, 1, kNone, 1, 8}));
+
+  const auto run = [](std::size_t first, std::size_t later) {
+    run_grid(dim3(1), dim3(1), 64, [=] {
+      start_copy(dynamic_shared() + first, from, 16);
+      close_group();
+      wait_for_groups(later);
+    });
+  };
+  EXPECT_NO_THROW(run(16, 0));
+  EXPECT_THROW(run(4, 0), BugError);   // not a multiple of 16
+  EXPECT_THROW(run(16, 1), BugError);  // the thread ends before its copy
+}
+
 // Negative control of what the tests of the kernels rely on.
 TEST_F(EmulatedCuda, AMissingBarrierShowsInAnotherOrder) {
   const auto neighbours = [](Order order) {

@@ -147,6 +147,7 @@ const Kernels& emulated_kernels() {
 
 const DeviceKernels& emulated_device_kernels() {
   static const DeviceKernels table = {
+      .cross_entropy_kept = cuda::cross_entropy_kept,
       .exact_sum = cuda::exact_sum,
       .norm = cuda::norm,
       .adamw_table = cuda::adamw_table,

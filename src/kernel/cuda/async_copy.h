@@ -1,0 +1,45 @@
+// kernel/cuda/async_copy.h: 16 bytes from global to shared memory, on their way while a thread goes
+// on.
+//
+// A thread closes a group of its copies, and waits for its groups in the order in which it closed
+// them; then it, but no other thread, may read what they brought. Before compute capability 8.0,
+// and in the tests, a copy is done at once.
+#pragma once
+
+#include "kernel/cuda/values.h"
+
+namespace weft::cuda {
+
+// Both addresses are multiples of 16.
+template <typename T>
+__device__ __forceinline__ void start_copy(T* shared, const T* global) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  const auto to = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(global) : "memory");
+#elif defined(__CUDACC__)
+  constexpr int kWidth = kPack<T>;
+  store_raw<kWidth>(shared, load_raw<kWidth>(global));
+#else
+  emulated_cuda::start_copy(shared, global, 16);
+#endif
+}
+
+__device__ __forceinline__ void close_group() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.commit_group;" ::: "memory");
+#elif !defined(__CUDACC__)
+  emulated_cuda::close_group();
+#endif
+}
+
+// Until all groups of this thread have come but the kLater that it closed last.
+template <int kLater>
+__device__ __forceinline__ void wait_for_groups() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.wait_group %0;" ::"n"(kLater) : "memory");
+#elif !defined(__CUDACC__)
+  emulated_cuda::wait_for_groups(kLater);
+#endif
+}
+
+}  // namespace weft::cuda
