@@ -29,6 +29,7 @@
 #include "kernel/cuda/attention_pieces.h"
 #include "kernel/cuda/launch.h"
 #include "kernel/cuda_options.h"
+#include "kernel/cudnn_rule.h"
 
 namespace weft::cuda {
 namespace {
@@ -297,19 +298,10 @@ size_t lse_bytes(int64_t B, int64_t H, int64_t T) {
   return static_cast<size_t>(B * H * T) * sizeof(float);
 }
 
-// By shape alone. One position is not worth a graph, and cuDNN's backward refuses it.
-template <typename Args>
-bool may_take(const Args& args) {
-  return args.dtype != Dtype::kF32 && !args.positions && !args.padding_attends && args.T > 1 &&
-         args.dropout.rate == 0 &&  // its own draws know nothing of logical places
-         args.D % 8 == 0 && args.D <= 256 && args.H % args.G == 0 &&
-         attention_pieces(args.B, args.T, args.H, args.G, args.D).bytes > 0;
-}
-
 // Forward and backward alike: above 128 only Hopper has both.
 template <typename Args>
 bool takes(const Args& args) {
-  if (!may_take(args) || !find_cudnn(nullptr)) return false;
+  if (!suits_cudnn(args) || !find_cudnn(nullptr)) return false;
   const int gpu = capability();
   return gpu >= 80 && (args.D <= 128 || gpu / 10 == 9);
 }
@@ -371,14 +363,14 @@ bool cudnn_takes(const AttentionBackwardArgs& args) { return takes(args); }
 
 // Forward kernels keep little: counters of a persistent grid, at most a statistic or two a query.
 size_t cudnn_attention_workspace(const AttentionArgs& args) {
-  if (!may_take(args)) return 0;
+  if (!suits_cudnn(args)) return 0;
   constexpr size_t kSlack = size_t{4} << 20;
   const size_t own_lse = args.lse ? 0 : lse_bytes(args.B, args.H, args.T);
   return own_lse + kAlign + 2 * lse_bytes(args.B, args.H, (args.T + 127) / 128 * 128) + kSlack;
 }
 
 size_t cudnn_attention_backward_workspace(const AttentionBackwardArgs& args) {
-  if (!may_take(args)) return 0;
+  if (!suits_cudnn(args)) return 0;
   return lse_bytes(args.B, args.H, args.T) + kAlign +
          attention_pieces_room(args.B, args.T, args.H, args.G, args.D);
 }
