@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "tests/fake_device.h"
+#include "train/plan_report.h"
 
 namespace weft {
 namespace {
@@ -63,6 +64,20 @@ TEST_F(Room, TheNearestLayoutIsNamed) {
   EXPECT_NE(told.find(std::to_string(arena)), std::string::npos) << told;
   EXPECT_NE(told.find(std::to_string(kLibraryBytes + arena / 3)), std::string::npos) << told;
   EXPECT_NE(told.find("GPUs of this size fits"), std::string::npos) << told;
+}
+
+// What fits is not refused by its own reckoning of the rest: the same layout with a byte less for
+// the arena is one that two GPUs have room for.
+TEST_F(Room, TheNearestLayoutHasTheRoomOfTheRun) {
+  config_.train.micro_batch = 8;
+  const int64_t one = plan_run(config_).arena();
+  RunConfig two = config_;
+  two.parallel.dp = 2;
+  two.parallel.shard = "zero3";
+  const int64_t available = kLibraryBytes + plan_run(two).largest_arena();
+  ASSERT_LT(available, kLibraryBytes + one);
+  const std::string told = complaint(one, available);
+  EXPECT_NE(told.find(" on 2 GPUs of this size fits"), std::string::npos) << told;
 }
 
 TEST_F(Room, NothingFitsInNothing) {
