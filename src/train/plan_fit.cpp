@@ -265,7 +265,7 @@ std::string FitReport::to_text() const {
   const bool is_timed =
       std::any_of(rows.begin(), rows.end(), [](const FitRow& r) { return r.step_ms.has_value(); });
   if (has_admissible() && !is_timed)
-    text += fmt::format("\nstep: {}\n", describe_step_time({}, static_cast<int>(ranks)));
+    text += fmt::format("\nstep: {}\n", describe_step_time({}, static_cast<int>(ranks), is_on_gpu));
   if (has_fit()) {
     return text + fmt::format(
                       "\nrecommended: --set parallel.dp={} --set parallel.tp={} --set "

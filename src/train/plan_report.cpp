@@ -149,8 +149,10 @@ Json PlanReport::to_json() const {
   return out;
 }
 
-std::string describe_step_time(const std::optional<double>& step_ms, int num_ranks) {
+std::string describe_step_time(const std::optional<double>& step_ms, int num_ranks,
+                               bool is_on_gpu) {
   if (step_ms) return fmt::format("{:.0f} ms", *step_ms);
+  if (is_on_gpu && num_ranks > 1) return "not known of several GPUs, whose wire was not measured";
   return num_ranks > kMaxLocalRanks ? "not known for more ranks than one machine holds"
                                     : "not known until `weft doctor --measure` was run once";
 }
@@ -240,7 +242,8 @@ std::string PlanReport::to_text() const {
   text += fmt::format("on the wire in one step, by rank 0:\n{}", wire_text(*this));
   text += fmt::format("\nexpected peak of {} memory{}: {}\n", is_on_gpu ? "GPU" : "resident",
                       layout.num_ranks() > 1 ? " of a rank" : "", format_bytes(resident()));
-  text += fmt::format("expected step: {}\n", describe_step_time(step_ms, layout.num_ranks()));
+  text += fmt::format("expected step: {}\n",
+                      describe_step_time(step_ms, layout.num_ranks(), is_on_gpu));
   return text;
 }
 

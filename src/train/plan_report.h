@@ -57,6 +57,6 @@ PlanReport plan_layout(const RunConfig& config, const Model& model, const Kernel
 
 const char* axis_name(Axis axis);  // "tp", "dp"
 // "1.3 s", "84 ms", or why it is not known.
-std::string describe_step_time(const std::optional<double>& step_ms, int num_ranks);
+std::string describe_step_time(const std::optional<double>& step_ms, int num_ranks, bool is_on_gpu);
 
 }  // namespace weft

@@ -44,6 +44,7 @@ TEST(PlanFit, AllLayoutsAreOfOneKindOfDevice) {
   EXPECT_NE(gpu.to_json().at("layouts").as_array()[0].find("reason"), nullptr);
   EXPECT_GE(num_planned, 8);
   EXPECT_NE(gpu.to_text().find("4 ranks with a GPU each"), std::string::npos) << gpu.to_text();
+  EXPECT_NE(gpu.to_text().find("step: not known of several GPUs"), std::string::npos);
   const FitReport cpu = fit_layouts(c, kContextBytes, 4, &cpu_kernels());
   EXPECT_FALSE(cpu.is_on_gpu);
   for (const FitRow& row : cpu.rows) EXPECT_LT(row.resident, kContextBytes) << row.layout();
