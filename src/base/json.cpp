@@ -76,17 +76,18 @@ void dump_string(const std::string& text, std::string& out) {
 }
 
 // 1.0 stays 1.0: strict readers (transformers 5) refuse an int where a float was.
-void dump_double(double v, std::string& out) {
+void dump_double(double v, Json::Digits digits, std::string& out) {
   if (!std::isfinite(v)) {
     out += "null";
     return;
   }
-  const std::string text = fmt::format("{:.17g}", v);
+  const bool is_short = digits == Json::Digits::kShortest;
+  const std::string text = is_short ? fmt::format("{}", v) : fmt::format("{:.17g}", v);
   out += text;
   if (text.find_first_of(".e") == std::string::npos) out += ".0";
 }
 
-void dump_value(const Json& v, int indent, int depth, std::string& out) {
+void dump_value(const Json& v, int indent, Json::Digits digits, int depth, std::string& out) {
   auto line = [&](int d) {
     if (indent >= 0)
       out.append("\n").append(static_cast<size_t>(indent) * static_cast<size_t>(d), ' ');
@@ -98,7 +99,7 @@ void dump_value(const Json& v, int indent, int depth, std::string& out) {
   } else if (v.is_int()) {
     out += std::to_string(v.as_int());
   } else if (v.is_number()) {
-    dump_double(v.as_number(), out);
+    dump_double(v.as_number(), digits, out);
   } else if (v.is_string()) {
     dump_string(v.as_string(), out);
   } else if (v.is_array()) {
@@ -108,7 +109,7 @@ void dump_value(const Json& v, int indent, int depth, std::string& out) {
       if (!first) out += indent >= 0 ? "," : ", ";
       first = false;
       line(depth + 1);
-      dump_value(e, indent, depth + 1, out);
+      dump_value(e, indent, digits, depth + 1, out);
     }
     if (!first) line(depth);
     out += ']';
@@ -121,7 +122,7 @@ void dump_value(const Json& v, int indent, int depth, std::string& out) {
       line(depth + 1);
       dump_string(key, out);
       out += ": ";
-      dump_value(e, indent, depth + 1, out);
+      dump_value(e, indent, digits, depth + 1, out);
     }
     if (!first) line(depth);
     out += '}';
@@ -197,9 +198,9 @@ void Json::set(std::string key, Json value) {
   }
 }
 
-std::string Json::dump(int indent) const {
+std::string Json::dump(int indent, Digits digits) const {
   std::string out;
-  dump_value(*this, indent, 0, out);
+  dump_value(*this, indent, digits, 0, out);
   return out;
 }
 

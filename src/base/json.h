@@ -53,8 +53,10 @@ class Json {
   const Json& at(std::string_view key) const;    // UserError naming the key where absent
   void set(std::string key, Json value);         // makes an object of null; replaces
 
-  // Compact text; indent >= 0: one entry a line. Doubles in 17 digits; NaN and infinity as null.
-  std::string dump(int indent = -1) const;
+  // Compact text; indent >= 0: one entry a line. NaN and infinity as null. Either way of writing a
+  // double reads back to the same bits; the shortest, 0.3, is for files that people read.
+  enum class Digits { k17, kShortest };
+  std::string dump(int indent = -1, Digits digits = Digits::k17) const;
 
   bool operator==(const Json&) const = default;
 

@@ -93,6 +93,10 @@ Option& Option::required() {
   required_ = true;
   return *this;
 }
+Option& Option::answer(Answer words) {
+  answer_ = words;
+  return *this;
+}
 Option& Option::not_built(std::string reason) {
   not_built_ = true;
   reason_ = std::move(reason);
@@ -208,7 +212,10 @@ void OptionTable::give(Option& option, const YamlNode& given, const std::string&
   if (!value) {
     std::string line = fmt::format("{}: {} is {}, wanted {}", where, option.key_, got_text(node),
                                    wanted_text(option.target_, option.rule_));
-    if (node.is_scalar()) line += did_you_mean(node.text, option.rule_.allowed);
+    if (node.is_scalar()) {
+      const std::string told = option.answer_ ? option.answer_(node.text) : "";
+      line += told.empty() ? did_you_mean(node.text, option.rule_.allowed) : told;
+    }
     if (node.is_map()) line += "; put quotes around text that begins with {";
     complaints.push_back(line);
   } else if (option.required_ && *value == "[]") {

@@ -38,6 +38,9 @@ class Option {
   Option& between(double least, double most);  // both included
   Option& length(size_t items);                // of a list
   Option& required();
+  // What to say of a value that is not allowed, behind the message; empty: the nearest that is.
+  using Answer = std::string (*)(std::string_view value);
+  Option& answer(Answer words);
   // This build does not have the key: its default acts as off, and any other value is refused with
   // the reason, a phrase such as "tensor parallelism".
   Option& not_built(std::string reason);
@@ -57,6 +60,7 @@ class Option {
   bool given_ = false;
   bool not_built_ = false;
   std::string reason_, hint_;
+  Answer answer_ = nullptr;
   std::vector<std::string> missing_values_;
 };
 

@@ -154,7 +154,8 @@ void write_folder(const fs::path& folder, const std::vector<LogicalTensor>& weig
     write_synced(folder / "model.safetensors.index.json", shard_index(shards).dump(2) + "\n");
   }
   for (const auto& [name, bytes] : side_files) write_synced(folder / name, bytes);
-  write_synced(folder / "config.json", with_dtype(config, weights, options).dump(2) + "\n");
+  const Json typed = with_dtype(config, weights, options);
+  write_synced(folder / "config.json", typed.dump(2, Json::Digits::kShortest) + "\n");
   sync_directory(folder);
 }
 

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "base/json.h"
+
 namespace CLI {
 class App;
 }
@@ -48,6 +50,7 @@ std::function<std::string(const std::string&)> at_least(int64_t least);
 std::function<std::string(const std::string&)> not_negative();  // the same of any number from 0 on
 
 std::string version_text();
+Json version_json();  // {"version", "commit", "compiler", "back_ends"}
 
 // The words of this program's start, for starting it again as a rank.
 const std::vector<std::string>& command_words();

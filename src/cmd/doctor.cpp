@@ -63,7 +63,8 @@ Json gather(const Machine& m, const std::optional<Speeds>& speeds) {
   cpu.set("features", to_json(m.cpu_features));
   cpu.set("levels", to_json(levels));
   cpu.set("level", cpu_kernels().name);
-  Json out(Json::Object{{"version", version_text()}, {"cpu", cpu}});
+  Json out = version_json();
+  out.set("cpu", cpu);
   out.set("memory",
           Json::Object{{"total_bytes", m.memory_bytes}, {"available_bytes", m.available_bytes}});
   out.set("huge_pages", m.huge_pages);
@@ -152,10 +153,18 @@ void print_gpu_speeds(const GpuSpeeds& s) {
   fmt::print("  product   fp32 {:.0f}, bf16 {:.0f} TFLOP/s\n", s.tflops_fp32, s.tflops_bf16);
   fmt::print("  attention fp32 {:.0f}, bf16 {:.0f} TFLOP/s\n", s.tflops_attention_fp32,
              s.tflops_attention_bf16);
+  if (s.tflops_attention_own_bf16 > 0)
+    fmt::print(
+        "            packed rows bf16 {:.0f}; own kernel bf16 {:.0f}, with dropout fp32 {:.0f}, "
+        "bf16 "
+        "{:.0f} TFLOP/s\n",
+        s.tflops_attention_packed_bf16, s.tflops_attention_own_bf16,
+        s.tflops_attention_dropout_fp32, s.tflops_attention_dropout_bf16);
   fmt::print("  copy      {:.0f} GB/s read and written\n", s.copy_gb_per_s);
 }
 
 int run_doctor(const Options& options) {
+  check_environment();
   const Machine machine = read_machine();
   std::optional<Speeds> speeds = load_speeds(cpu_kernels().name);
   if (options.measure) {

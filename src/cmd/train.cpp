@@ -89,10 +89,12 @@ RunCommand add_train(CLI::App& app) {
     require(w->nodes == 1, "--nodes {}: more than one node is not built", w->nodes);
     const auto rank = RankContext::from_environment();
     set_log_quiet(w->options.quiet || (rank && rank->rank > 0));
+    check_environment();
     const RunFile file(w->run, w->sets);
     if (rank) return train_rank(file, w->options, {rank->rank, rank->threads, rank->world});
     const ParallelConfig& p = file.config().parallel;
     if (p.dp * p.tp > 1) return supervise(file, w->options, command_words());
+    check_backend(file.config());
     warn_of_cores(file.config().launch, 1);
     return train_rank(file, w->options, {0, choose_threads(file.config().launch), nullptr});
   };

@@ -10,4 +10,11 @@ std::string version_text() {
                      WEFT_COMPILER, WEFT_BACK_ENDS);
 }
 
+Json version_json() {
+  return Json::Object{{"version", WEFT_VERSION},
+                      {"commit", WEFT_COMMIT},
+                      {"compiler", WEFT_COMPILER},
+                      {"back_ends", WEFT_BACK_ENDS}};
+}
+
 }  // namespace weft

@@ -10,7 +10,10 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "exec/executor.h"
+#include "exec/node_args.h"
 #include "exec/repeat.h"
+#include "kernel/cuda_options.h"
+#include "kernel/cudnn_rule.h"
 
 namespace weft {
 namespace {
@@ -77,7 +80,12 @@ double product_tflops(const Kernels& kernels, Device* device, Dtype dtype, doubl
   return 2.0 * static_cast<double>(M * N * K) / seconds * 1e-12;
 }
 
-double attention_tflops(const Kernels& kernels, Device* device, Dtype dtype, double* spread) {
+// What an attention's rows are. Padding that attends (there is none) and dropout are the own
+// kernel's, never cuDNN's.
+enum class Rows { kWhole, kPacked, kOwn, kDropped };
+
+double attention_tflops(const Kernels& kernels, Device* device, Dtype dtype, Rows rows,
+                        double* spread) {
   const int64_t B = 8, T = 1024, H = 14, G = 2, D = 64, size = dtype_bytes(dtype);
   const int64_t qkv = B * T * (H + 2 * G) * D, out = B * T * H * D;
   AttentionArgs f{};
@@ -96,10 +104,15 @@ double attention_tflops(const Kernels& kernels, Device* device, Dtype dtype, dou
   b.D = D;
   b.dtype = dtype;
   b.scale = f.scale;
+  f.padding_attends = b.padding_attends = rows == Rows::kOwn;
+  if (rows == Rows::kDropped) f.dropout = b.dropout = {.rate = 0.1, .seed = 1};
+  std::vector<int32_t> positions(static_cast<size_t>(B * T));
+  if (rows == Rows::kPacked) f.positions = b.positions = positions.data();  // until they are there
   const size_t workspace =
       std::max(kernels.attention_workspace(f, 1), kernels.attention_backward_workspace(b, 1));
+  const int64_t small = 1024 + align_up(B * T * 4) + align_up(B * 16);
   const Arena arena(
-      (2 * qkv + 2 * out) * size + B * H * T * 4 + 1024 + static_cast<int64_t>(workspace), device);
+      (2 * qkv + 2 * out) * size + B * H * T * 4 + small + static_cast<int64_t>(workspace), device);
   std::byte* at = arena.data();
   const auto take = [&](int64_t bytes) { return std::exchange(at, at + align_up(bytes)); };
   fill(device, at, dtype, qkv + 2 * out);
@@ -110,10 +123,24 @@ double attention_tflops(const Kernels& kernels, Device* device, Dtype dtype, dou
   b.dqkv = take(qkv * size);
   f.lse = reinterpret_cast<float*>(take(B * H * T * 4));
   b.lse = f.lse;
-  const std::vector<int32_t> lengths(B, static_cast<int32_t>(T));
-  auto* on_device = reinterpret_cast<int32_t*>(take(B * 4));
-  device->write(on_device, lengths.data(), B * 4);
-  f.lengths = b.lengths = on_device;
+  const auto put = [&](const auto& values) {
+    const auto bytes = static_cast<int64_t>(values.size() * sizeof values[0]);
+    std::byte* there = take(bytes);
+    device->write(there, values.data(), bytes);
+    return there;
+  };
+  f.lengths = b.lengths = reinterpret_cast<const int32_t*>(
+      put(std::vector<int32_t>(static_cast<size_t>(B), static_cast<int32_t>(T))));
+  if (rows == Rows::kPacked) {  // of one segment: the work of whole rows
+    for (size_t i = 0; i < positions.size(); ++i)
+      positions[i] = static_cast<int32_t>(i % static_cast<size_t>(T));
+    f.positions = b.positions = reinterpret_cast<const int32_t*>(put(positions));
+  }
+  if (rows == Rows::kDropped) {
+    f.dropout.rows =
+        reinterpret_cast<const int64_t*>(put(std::vector<int64_t>(static_cast<size_t>(2 * B), 1)));
+    b.dropout = f.dropout;
+  }
   const Context context{nullptr, at, workspace, device->stream()};
   const auto both = [&] {
     kernels.attention(context, f);
@@ -142,8 +169,29 @@ constexpr Number kNumbers[] = {
     {"tflops_attention_bf16", &GpuSpeeds::tflops_attention_bf16},
     {"copy_gb_per_s", &GpuSpeeds::copy_gb_per_s},
 };
+constexpr Number kLaterNumbers[] = {
+    {"tflops_attention_packed_bf16", &GpuSpeeds::tflops_attention_packed_bf16},
+    {"tflops_attention_own_bf16", &GpuSpeeds::tflops_attention_own_bf16},
+    {"tflops_attention_dropout_fp32", &GpuSpeeds::tflops_attention_dropout_fp32},
+    {"tflops_attention_dropout_bf16", &GpuSpeeds::tflops_attention_dropout_bf16},
+};
 
-bool is_attention(Op op) { return op == Op::kAttention || op == Op::kAttentionGrad; }
+double known_or(double speed, double other) { return speed > 0 ? speed : other; }
+
+// Of the kernel that will serve it.
+template <typename Args>
+double speed_of(const Args& args, const GpuSpeeds& s) {
+  const bool drops = args.dropout.rate > 0;
+  if (args.dtype == Dtype::kF32)
+    return drops ? known_or(s.tflops_attention_dropout_fp32, s.tflops_attention_fp32)
+                 : s.tflops_attention_fp32;
+  if (suits_cudnn(args) && wants_cudnn()) {
+    return args.positions ? known_or(s.tflops_attention_packed_bf16, s.tflops_attention_bf16)
+                          : s.tflops_attention_bf16;
+  }
+  const double own = known_or(s.tflops_attention_own_bf16, s.tflops_attention_bf16);
+  return drops ? known_or(s.tflops_attention_dropout_bf16, own) : own;
+}
 
 // Bytes that a node reads and writes, each value once.
 double touched(const Graph& graph, const Node& node) {
@@ -158,11 +206,13 @@ double touched(const Graph& graph, const Node& node) {
   return bytes;
 }
 
-double node_seconds(const Graph& graph, const Node& node, Dtype compute, const GpuSpeeds& s) {
+double node_seconds(const View& view, const Node& node, Dtype compute, const GpuSpeeds& s) {
+  const Graph& graph = view.graph;
   const bool low = compute != Dtype::kF32;  // fp16 is as fast as bf16
   const double flops = node_flops(graph, node);
-  if (is_attention(node.op))
-    return flops / (low ? s.tflops_attention_bf16 : s.tflops_attention_fp32) * 1e-12;
+  if (node.op == Op::kAttention) return flops / speed_of(attention_args(view, node), s) * 1e-12;
+  if (node.op == Op::kAttentionGrad)
+    return flops / speed_of(attention_grad_args(view, node), s) * 1e-12;
   const double products = flops / (low ? s.tflops_bf16 : s.tflops_fp32) * 1e-12;
   if (node.op == Op::kHeadLoss || node.op == Op::kHeadLossGrad) {
     // The softmax reads the logits twice and writes their gradient.
@@ -187,8 +237,15 @@ GpuSpeeds measure_gpu_speeds(const Kernels& kernels, Device* device, Dtype narro
   s.gpu = device->name();
   s.tflops_fp32 = product_tflops(kernels, device, Dtype::kF32, &s.spread);
   s.tflops_bf16 = product_tflops(kernels, device, narrow, &s.spread);
-  s.tflops_attention_fp32 = attention_tflops(kernels, device, Dtype::kF32, &s.spread);
-  s.tflops_attention_bf16 = attention_tflops(kernels, device, narrow, &s.spread);
+  const auto attention = [&](Dtype dtype, Rows rows) {
+    return attention_tflops(kernels, device, dtype, rows, &s.spread);
+  };
+  s.tflops_attention_fp32 = attention(Dtype::kF32, Rows::kWhole);
+  s.tflops_attention_bf16 = attention(narrow, Rows::kWhole);
+  s.tflops_attention_packed_bf16 = attention(narrow, Rows::kPacked);
+  s.tflops_attention_own_bf16 = attention(narrow, Rows::kOwn);
+  s.tflops_attention_dropout_fp32 = attention(Dtype::kF32, Rows::kDropped);
+  s.tflops_attention_dropout_bf16 = attention(narrow, Rows::kDropped);
   s.copy_gb_per_s = copy_speed(device, &s.spread);
   return s;
 }
@@ -196,6 +253,9 @@ GpuSpeeds measure_gpu_speeds(const Kernels& kernels, Device* device, Dtype narro
 Json gpu_speeds_to_json(const GpuSpeeds& speeds) {
   Json json(Json::Object{{"gpu", speeds.gpu}});
   for (const Number& n : kNumbers) json.set(n.key, speeds.*n.field);
+  for (const Number& n : kLaterNumbers) {
+    if (speeds.*n.field > 0) json.set(n.key, speeds.*n.field);
+  }
   return json;
 }
 
@@ -224,6 +284,11 @@ std::optional<GpuSpeeds> load_gpu_speeds(const std::string& gpu,
       s.*n.field = json.at(n.key).as_number();
       require(s.*n.field > 0, "{} is not positive", n.key);
     }
+    for (const Number& n : kLaterNumbers) {
+      if (!json.find(n.key)) continue;
+      s.*n.field = json.at(n.key).as_number();
+      require(s.*n.field > 0, "{} is not positive", n.key);
+    }
     if (gpu.empty() || s.gpu == gpu) return s;
   } catch (const Error&) {
     // Damaged or not to be read: as good as not there.
@@ -238,12 +303,16 @@ double estimate_gpu_ms(const Plan& plan, const GpuSpeeds& speeds) {
   });
   ensure(head != graph.pass.end(), "a plan without a loss");
   const Dtype compute = graph[head->inputs[0]].dtype;
+  // Some place or other: it is only asked whether an argument is there.
+  alignas(kAlignment) static std::byte somewhere[kAlignment];
+  const std::vector<std::byte*> data(graph.values.size(), somewhere);
+  const View view{graph, data};
   double seconds = 0;
   for (const Node& n : graph.pass) {
-    const double once = node_seconds(graph, n, compute, speeds) + kNodeUs * 1e-6;
+    const double once = node_seconds(view, n, compute, speeds) + kNodeUs * 1e-6;
     seconds += once * (n.attr.last_pass_only ? 1 : plan.options.num_passes);
   }
-  for (const Node& n : graph.finish) seconds += node_seconds(graph, n, compute, speeds);
+  for (const Node& n : graph.finish) seconds += node_seconds(view, n, compute, speeds);
   return seconds * 1e3;
 }
 

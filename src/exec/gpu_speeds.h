@@ -17,6 +17,10 @@ struct GpuSpeeds {
   double tflops_fp32 = 0, tflops_bf16 = 0;                      // matrix products; bf16: or fp16
   double tflops_attention_fp32 = 0, tflops_attention_bf16 = 0;  // forward and backward together
   double copy_gb_per_s = 0;                                     // bytes read plus bytes written
+  // Attention of packed rows, what cuDNN does not serve, and what has dropout. 0: not measured, as
+  // in a file of an earlier weft.
+  double tflops_attention_packed_bf16 = 0, tflops_attention_own_bf16 = 0;
+  double tflops_attention_dropout_fp32 = 0, tflops_attention_dropout_bf16 = 0;
   double spread = 0;  // the largest of these measurements (exec/repeat.h); not kept
 };
 
@@ -34,8 +38,8 @@ void save_gpu_speeds(const GpuSpeeds& speeds,
 std::optional<GpuSpeeds> load_gpu_speeds(const std::string& gpu,
                                          const std::filesystem::path& path = gpu_speeds_path());
 
-// Milliseconds of one optimizer step of one rank: products and attention at their speeds, all other
-// nodes at the speed of a copy of what they touch.
+// Milliseconds of one optimizer step of one rank: products and attention at the speeds of what
+// serves them, all other nodes at the speed of a copy of what they touch.
 double estimate_gpu_ms(const Plan& plan, const GpuSpeeds& speeds);
 
 }  // namespace weft

@@ -7,6 +7,8 @@ namespace weft {
 
 // Of cuDNN, "9.19.0"; empty where the program was built without it, or this machine has none.
 std::string cudnn_version();
+// WEFT_CUDNN says otherwise only with "off"; UserError where it says neither on nor off.
+bool wants_cudnn();
 // What stands in its way: empty, or words.
 std::string why_no_cudnn();
 

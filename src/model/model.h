@@ -52,6 +52,7 @@ class Model {
   virtual const char* family() const = 0;
   virtual int64_t vocab_size() const = 0;
   virtual int64_t max_positions() const = 0;
+  virtual double dropout() const = 0;  // in force in training; 0: none
   virtual std::vector<ParameterSpec> parameters() const = 0;
 
   // Inputs ids, targets (B, T) and lengths (B), int32; packed: also positions (B, T), from 0 in

@@ -3,9 +3,8 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
 
+#include "base/environment.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "comm/nccl_library.h"
@@ -46,6 +45,7 @@ const Kernels& kernels_of_cpu(const RunConfig& c) {
 
 // auto: cuda where there are GPUs enough. `option` is what the user knows `wanted` by.
 bool decide_gpus(const std::string& wanted, const char* option, int64_t ranks) {
+  check_environment();
   if (wanted == "cpu") return false;
   std::string why;
   if (wanted == "cuda") {
@@ -96,9 +96,13 @@ void check_precision(const std::string& precision, const CudaInfo::Gpu& gpu) {
                   "set train.precision to fp16 or fp32");
 }
 
-bool shares_gpus() {
-  const char* comm = std::getenv("WEFT_COMM");
-  return comm && std::strcmp(comm, "cuda_ipc") == 0;
+std::string comm_choice() { return environment_choice("WEFT_COMM", {"shm", "gloo", "cuda_ipc"}); }
+
+bool shares_gpus() { return comm_choice() == "cuda_ipc"; }
+
+void check_environment() {
+  comm_choice();
+  wants_cudnn();
 }
 
 bool uses_gpus(const RunConfig& c) {

@@ -14,8 +14,14 @@ namespace weft {
 // asked for and cannot be.
 bool uses_gpus(const RunConfig& config);
 
+// How ranks talk, where WEFT_COMM says it: shm, gloo (over TCP, for tests) or cuda_ipc; or empty.
+std::string comm_choice();
 // Several ranks may work on one GPU: WEFT_COMM=cuda_ipc, for tests and small machines.
 bool shares_gpus();
+
+// UserError where WEFT_COMM or WEFT_CUDNN holds a word that is not known, whether or not a GPU is
+// used. All that decide where to compute call it first.
+void check_environment();
 
 // The name of this machine's first GPU; empty: none, or none that this build could use.
 std::string first_gpu();

@@ -61,7 +61,8 @@ void undo_rounding(const Session& session, std::vector<LogicalTensor>* tensors) 
 std::map<std::string, std::string> side_files(const Session& session) {
   std::map<std::string, std::string> files = session.folder.side_files();
   for (auto& [name, bytes] : session.tokenizer->files()) files[name] = bytes;
-  files["config.json"] = trained_config(session.folder.config(), session.config).dump(2) + "\n";
+  const Json config = trained_config(session.folder.config(), session.config);
+  files["config.json"] = config.dump(2, Json::Digits::kShortest) + "\n";
   return files;
 }
 

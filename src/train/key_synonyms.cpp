@@ -1,4 +1,5 @@
-// train/key_synonyms.cpp: what other trainers call the keys of a run file, for suggestions.
+// train/key_synonyms.cpp: what other trainers call the keys of a run file, for suggestions;
+// and what they call a device.
 //
 // Words of transformers' TrainingArguments, of DeepSpeed's and torchtitan's configurations and of
 // common scripts. None is accepted: where words mean almost the same (a batch of a device, a batch
@@ -20,7 +21,7 @@ void add_key_synonyms(OptionTable* table) {
       "train.grad_accum, and better left out: train.global_batch is kept in every layout";
   constexpr const char* kFolder =
       "storage (folder of the runs) and name: the run directory is <storage>/<name>";
-  constexpr const char* kPrecision = "train.precision: bf16 or fp32";
+  constexpr const char* kPrecision = "train.precision: fp32, bf16 or fp16";
   constexpr std::pair<const char*, const char*> kSynonyms[] = {
       {"learning_rate", "train.lr"},
       {"base_lr", "train.lr"},
@@ -127,6 +128,19 @@ void add_key_synonyms(OptionTable* table) {
       {"report_to", "track.tensorboard, track.mlflow or track.wandb"},
   };
   for (const auto& [other, instead] : kSynonyms) table->add_synonym(other, instead);
+}
+
+// "gpu" is but a letter from "cpu", the opposite of what is meant.
+std::string other_device_words(std::string_view value) {
+  std::string word(value.substr(0, 16));
+  for (char& c : word) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
+  for (const char* gpu : {"gpu", "gpus", "cuda", "nvidia"}) {
+    if (word == gpu) return ", did you mean \"cuda\"?";
+    if (!word.starts_with(std::string(gpu) + ":")) continue;
+    return ", did you mean \"cuda\"? Ranks take the GPUs in their order; CUDA_VISIBLE_DEVICES "
+           "chooses which these are";
+  }
+  return "";
 }
 
 }  // namespace weft

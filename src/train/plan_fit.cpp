@@ -14,6 +14,7 @@
 #include "train/engine.h"
 #include "train/layout.h"
 #include "train/plan_report.h"
+#include "train/room.h"
 #include "train/session.h"
 
 namespace weft {
@@ -49,6 +50,12 @@ void put_best_first(std::vector<FitRow>* rows) {
                      [](const FitRow& a, const FitRow& b) { return a.resident < b.resident; });
     first = last;
   }
+}
+
+// "arena 8.1 GiB + context 1.7 GiB"
+std::string describe_need(const PlanReport& plan) {
+  return fmt::format("arena {} + {} {}", format_bytes(plan.largest_arena()),
+                     beside_arena_name(plan.is_on_gpu), format_bytes(beside_arena(plan.is_on_gpu)));
 }
 
 class Fitter {
@@ -90,6 +97,7 @@ class Fitter {
       row->arena = plan.largest_arena();
       row->resident = plan.resident();
       row->fits = row->resident <= memory_;
+      if (!row->fits) row->reason = describe_need(plan);
       row->received = plan.received();
       row->received_per_token =
           static_cast<double>(row->received) / static_cast<double>(plan.tokens);
@@ -223,15 +231,15 @@ Json FitReport::to_json() const {
                          {"received", row.received},
                          {"received_per_token", row.received_per_token},
                          {"step_ms", row.step_ms ? Json(*row.step_ms) : Json()}});
-    } else {
-      o.emplace_back("reason", row.reason);
     }
+    if (!row.reason.empty()) o.emplace_back("reason", row.reason);
     all.push_back(Json(std::move(o)));
   }
   for (const std::string& text : advice) changes.push_back(Json(text));
   return Json(Json::Object{
       {"memory", memory},
       {"ranks", ranks},
+      {"beside_arena", beside_arena(is_on_gpu)},
       {"device", is_on_gpu ? "cuda" : "cpu"},
       {"recommended", has_fit() ? Json(rows[0].layout()) : Json()},
       {"layouts", Json(std::move(all))},
@@ -249,14 +257,15 @@ std::string FitReport::to_text() const {
                           row.reason);
       continue;
     }
-    text += fmt::format("  {:<28} {:>5} {:>13} {:>16.1f} {:>10}\n", row.layout(),
+    text += fmt::format("  {:<28} {:>5} {:>13} {:>16.1f} {:>10}{}\n", row.layout(),
                         row.fits ? "yes" : "no", format_bytes(row.resident), row.received_per_token,
-                        row.step_ms ? fmt::format("{:.0f} ms", *row.step_ms) : "?");
+                        row.step_ms ? fmt::format("{:.0f} ms", *row.step_ms) : "?",
+                        row.fits ? "" : "  " + row.reason);
   }
   const bool is_timed =
       std::any_of(rows.begin(), rows.end(), [](const FitRow& r) { return r.step_ms.has_value(); });
   if (has_admissible() && !is_timed)
-    text += fmt::format("\nstep: {}\n", describe_step_time({}, static_cast<int>(ranks)));
+    text += fmt::format("\nstep: {}\n", describe_step_time({}, static_cast<int>(ranks), is_on_gpu));
   if (has_fit()) {
     return text + fmt::format(
                       "\nrecommended: --set parallel.dp={} --set parallel.tp={} --set "

@@ -20,7 +20,7 @@ struct FitRow {
   int64_t dp = 1, tp = 1;
   std::string shard = "none";
   bool is_admissible = false, fits = false;
-  std::string reason;  // of one that is not admissible
+  std::string reason;  // of one that is not admissible, or does not fit
   int64_t resident = 0, arena = 0;
   int64_t received = 0;  // bytes that reach a rank in one step
   double received_per_token = 0;

@@ -13,13 +13,10 @@
 #include "train/engine.h"
 #include "train/room.h"
 #include "train/session.h"
+#include "train/start_line.h"
 
 namespace weft {
 namespace {
-
-// What a rank takes beside the arena: libraries, tokenizer tables, batches read ahead. An
-// allowance, not a sum: the end-to-end tests hold the prediction against a run with small batches.
-constexpr int64_t kProgramBytes = int64_t{24} << 20;
 
 // Part of a step's time that matrix products take: 0.8 in a profile of model S in fp32; in bf16 it
 // was nearer 0.65, so that the estimate is then too short.
@@ -83,9 +80,7 @@ int64_t PlanReport::largest_arena() const {
   return most;
 }
 
-int64_t PlanReport::resident() const {
-  return largest_arena() + (is_on_gpu ? kContextBytes : kProgramBytes);
-}
+int64_t PlanReport::resident() const { return largest_arena() + beside_arena(is_on_gpu); }
 
 int64_t PlanReport::received() const {
   int64_t bytes = 0;
@@ -101,7 +96,7 @@ PlanReport plan_layout(const RunConfig& c, const Model& model, const Kernels& ke
   r.num_passes = c.num_passes();
   r.tokens = c.train.global_batch * c.data.seq_length;
   r.threads = choose_threads(c.launch, r.layout.num_ranks());
-  r.has_idle_shard = r.layout.dp == 1 && r.layout.shard != Shard::kNone;
+  r.idle = idle_keys(c);
   r.is_longest = c.data.layout == "dynamic";
   r.is_packed = c.data.layout == "pack";
   r.classes = find_rank_classes(c, model, r.layout);
@@ -147,14 +142,17 @@ Json PlanReport::to_json() const {
   out.set("per_rank", Json(std::move(ranks)));
   out.set("wire", Json(std::move(moved)));
   out.set("arena", arena());
+  out.set("beside_arena", beside_arena(is_on_gpu));
   out.set("resident", resident());
   out.set("flops", plans[0].flops);
   out.set("step_ms", step_ms ? Json(*step_ms) : Json());
   return out;
 }
 
-std::string describe_step_time(const std::optional<double>& step_ms, int num_ranks) {
+std::string describe_step_time(const std::optional<double>& step_ms, int num_ranks,
+                               bool is_on_gpu) {
   if (step_ms) return fmt::format("{:.0f} ms", *step_ms);
+  if (is_on_gpu && num_ranks > 1) return "not known of several GPUs, whose wire was not measured";
   return num_ranks > kMaxLocalRanks ? "not known for more ranks than one machine holds"
                                     : "not known until `weft doctor --measure` was run once";
 }
@@ -174,7 +172,7 @@ std::string list_ranks(const std::vector<int>& ranks) {
              : fmt::format("{} and {} more", text, ranks.size() - kMostShown);
 }
 
-std::string memory_text(const MemoryParts& m) {
+std::string memory_text(const MemoryParts& m, bool is_on_gpu) {
   std::string text;
   const auto line = [&](const char* what, int64_t bytes) {
     text += fmt::format("  {:<14} {:>18} bytes  {:>10}\n", what,
@@ -187,6 +185,7 @@ std::string memory_text(const MemoryParts& m) {
   line("communication", m.communication);
   line("other", m.other);
   line("arena", m.total());
+  line(beside_arena_name(is_on_gpu), beside_arena(is_on_gpu));
   return text;
 }
 
@@ -237,13 +236,14 @@ std::string PlanReport::to_text() const {
   if (is_packed)
     text +=
         "data.layout pack: work is that of rows of one segment; shorter ones attend to less\n\n";
-  if (has_idle_shard) text += "parallel.shard has no effect with parallel.dp=1\n\n";
-  text +=
-      fmt::format("memory of rank 0:\n{}{}\n", memory_text(plans[0].memory), classes_text(*this));
+  for (const std::string& line : idle) text += line + "\n\n";
+  text += fmt::format("memory of rank 0:\n{}{}\n", memory_text(plans[0].memory, is_on_gpu),
+                      classes_text(*this));
   text += fmt::format("on the wire in one step, by rank 0:\n{}", wire_text(*this));
   text += fmt::format("\nexpected peak of {} memory{}: {}\n", is_on_gpu ? "GPU" : "resident",
                       layout.num_ranks() > 1 ? " of a rank" : "", format_bytes(resident()));
-  text += fmt::format("expected step: {}\n", describe_step_time(step_ms, layout.num_ranks()));
+  text += fmt::format("expected step: {}\n",
+                      describe_step_time(step_ms, layout.num_ranks(), is_on_gpu));
   return text;
 }
 

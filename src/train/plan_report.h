@@ -32,15 +32,15 @@ struct PlanReport {
   std::optional<double> step_ms;
   std::string dump;  // of rank 0
   bool is_on_gpu = false;
-  bool has_idle_shard = false;
-  bool is_longest = false;  // data.layout dynamic: rows are at most so long
-  bool is_packed = false;   // attention inside segments costs less than told
+  std::vector<std::string> idle;  // keys that were set and change nothing, a line each
+  bool is_longest = false;        // data.layout dynamic: rows are at most so long
+  bool is_packed = false;         // attention inside segments costs less than told
 
   const RankPlan& of_rank(int rank) const;
   int64_t arena() const { return plans[0].memory.total(); }  // rank 0's
   int64_t largest_arena() const;
-  // Peak memory that we expect of the largest rank: its arena, and what the program itself takes
-  // (on a GPU: what its libraries take there).
+  // Peak memory that we expect of the largest rank: its arena, and what stands beside it
+  // (train/room.h).
   int64_t resident() const;
   int64_t received() const;  // bytes that reach rank 0 from others in one step
 
@@ -57,6 +57,6 @@ PlanReport plan_layout(const RunConfig& config, const Model& model, const Kernel
 
 const char* axis_name(Axis axis);  // "tp", "dp"
 // "1.3 s", "84 ms", or why it is not known.
-std::string describe_step_time(const std::optional<double>& step_ms, int num_ranks);
+std::string describe_step_time(const std::optional<double>& step_ms, int num_ranks, bool is_on_gpu);
 
 }  // namespace weft

@@ -1,7 +1,6 @@
 // train/ranks.cpp: the world split along the axes of the mesh.
 #include "train/ranks.h"
 
-#include <cstdlib>
 #include <cstring>
 #include <exception>
 
@@ -17,14 +16,9 @@
 namespace weft {
 namespace {
 
-// For tests: the ranks of one machine talk over TCP, as those of several will.
-bool wants_gloo() {
-  const char* name = std::getenv("WEFT_COMM");
-  if (name == nullptr || std::strcmp(name, "shm") == 0) return false;
-  if (std::strcmp(name, "cuda_ipc") == 0) return false;  // meets over shared memory
-  require(std::strcmp(name, "gloo") == 0, "WEFT_COMM={}; shm, gloo and cuda_ipc are known", name);
-  return true;
-}
+// For tests: the ranks of one machine talk over TCP, as those of several will. (Those that share a
+// GPU meet over shared memory.)
+bool wants_gloo() { return comm_choice() == "gloo"; }
 
 // Until all are here: one may have looked through a large checkpoint first.
 void meet(Comm& comm) {

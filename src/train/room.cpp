@@ -36,13 +36,18 @@ std::string complaint(const std::string& what, int64_t arena_bytes, const Device
 
 }  // namespace
 
+int64_t beside_arena(bool is_on_gpu) { return is_on_gpu ? kContextBytes : kProgramBytes; }
+const char* beside_arena_name(bool is_on_gpu) { return is_on_gpu ? "context" : "program"; }
+
 void check_room(const RunConfig& c, const Kernels& kernels, int64_t arena_bytes,
                 const Device& device) {
   const int64_t available = device.free_bytes();
   if (fits(arena_bytes, available)) return;
+  // A layout is planned with all that stands beside its arena, of which the context has its part.
+  const int64_t memory = available - kLibraryBytes + beside_arena(kernels.device != nullptr);
   throw UserError(complaint("the run", arena_bytes, device, available),
                   fmt::format("{}; or lower train.micro_batch or data.seq_length",
-                              nearest_fit(c, kernels, available - kLibraryBytes)));
+                              nearest_fit(c, kernels, memory)));
 }
 
 void check_room(const std::string& what, int64_t arena_bytes, const Device& device,

@@ -183,7 +183,8 @@ void bind_rest(OptionTable& t, RunConfig& c) {
       .at_most(1024);
   auto& device =
       t.add("launch.device", &c.launch.device, "where to compute; cuda: a build with CUDA (README)")
-          .one_of({"auto", "cpu", "cuda"});
+          .one_of({"auto", "cpu", "cuda"})
+          .answer(other_device_words);
   if (!cuda_kernels()) {
     device.not_built_values({"cuda"},
                             "set launch.device to auto or cpu, or build with -DWEFT_CUDA=ON "

@@ -27,6 +27,7 @@
 #include "train/saver.h"
 #include "train/session.h"
 #include "train/signals.h"
+#include "train/start_line.h"
 #include "train/tensor_hashes.h"
 
 namespace weft {
@@ -201,14 +202,8 @@ class Trainer {
     if (start_.checkpoint)
       log_info("resumed from {} at step {}", start_.checkpoint->string(), step_);
     log_info("{}", file_.resolved());
-    if (c_.parallel.dp == 1 && c_.parallel.shard != "none")
-      log_info("parallel.shard: {} has no effect with dp 1", c_.parallel.shard);
-    const int threads = engine_.pool()->num_threads();
-    log_info("{} parameters, {}, {} of memory, {} thread{}, kernels {}{}",
-             format_count(static_cast<double>(count_parameters(*session_.model))),
-             describe(ranks_->layout()), format_bytes(engine_.arena_bytes()), threads,
-             threads == 1 ? "" : "s", engine_.plans().train.options.kernels->name,
-             backend_.device->is_host() ? "" : " on " + backend_.device->name());
+    for (const std::string& line : idle_keys(c_)) log_warning("{}", line);
+    log_info("{}", start_line(c_, *session_.model, ranks_->layout(), &engine_, *backend_.device));
     tell_pack();
     hashes_ = TensorHashes::from_environment(engine_, *session_.model, *ranks_, start_.dir, step_);
     if (fault_) fault_->warn();

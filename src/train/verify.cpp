@@ -10,6 +10,7 @@
 #include "checkpoint/compare.h"
 #include "launch/child.h"
 #include "track/plot.h"
+#include "train/backend.h"
 #include "train/faults.h"
 #include "train/layout.h"
 #include "train/tensor_hashes.h"
@@ -45,7 +46,9 @@ std::vector<std::string> sets_of(const VerifyOptions& o, const VerifyLayout& lay
 PlannedRun plan_one(const VerifyOptions& o, const VerifyLayout& layout) {
   std::vector<std::string> sets = sets_of(o, layout);
   const RunFile file(o.run, sets);
-  return {layout, std::move(sets), file.config(), check_layout(file.config())};
+  const Layout mesh = check_layout(file.config());
+  check_backend(file.config());  // a later layout may want more GPUs than the first
+  return {layout, std::move(sets), file.config(), mesh};
 }
 
 Json number_or_null(const std::optional<double>& v) {

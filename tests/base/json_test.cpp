@@ -53,6 +53,29 @@ TEST(Json, EqualTextMeansEqualBits) {
   EXPECT_EQ(Json(INT64_MAX).dump(), "9223372036854775807");
 }
 
+// As Python writes them.
+TEST(Json, TheShortestTextReadsBackToTheSameBits) {
+  const std::pair<double, const char*> shortest[] = {{0.3, "0.3"},
+                                                     {1e-6, "1e-06"},
+                                                     {1e-5, "1e-05"},
+                                                     {1e6, "1000000.0"},
+                                                     {1.0, "1.0"},
+                                                     {-0.0, "-0.0"},
+                                                     {0.0001, "0.0001"},
+                                                     {1e22, "1e+22"},
+                                                     {0.02, "0.02"},
+                                                     {5e-324, "5e-324"},
+                                                     {1.0 / 3.0, "0.3333333333333333"}};
+  for (const auto& [value, text] : shortest) {
+    EXPECT_EQ(Json(value).dump(-1, Json::Digits::kShortest), text);
+    const Json back = parse_json(text, "t");
+    EXPECT_FALSE(back.is_int()) << text;
+    EXPECT_EQ(back.dump(), Json(value).dump()) << text;
+  }
+  const Json list(Json::Array{0.1, 3, Json(Json::Object{{"a", 0.2}})});
+  EXPECT_EQ(list.dump(-1, Json::Digits::kShortest), R"([0.1, 3, {"a": 0.2}])");
+}
+
 TEST(Json, WritesCompactAndIndented) {
   Json v;
   v.set("a", Json(Json::Array{1, "x"}));

@@ -35,6 +35,32 @@ TEST(DoctorCommand, TellsTheMachineAndKeepsSpeeds) {
   EXPECT_NE(text.out.find("GFLOP/s"), std::string::npos) << text.out;
 }
 
+// The lines of --version, each under a key of its own.
+TEST(DoctorCommand, TellsTheProgram) {
+  const Json told = parse_json(run_weft("doctor --json").out, "output");
+  const std::string version = run_weft("--version").out;
+  const std::pair<const char*, const char*> lines[] = {{"weft ", "version"},
+                                                       {"commit ", "commit"},
+                                                       {"compiler ", "compiler"},
+                                                       {"back ends ", "back_ends"}};
+  for (const auto& [begin, key] : lines) {
+    const std::string value = told.at(key).as_string();
+    EXPECT_EQ(value.find('\n'), std::string::npos) << value;
+    EXPECT_NE(version.find(begin + value + "\n"), std::string::npos) << version;
+  }
+}
+
+TEST(DoctorCommand, UnknownWordsOfTheEnvironmentAreRefused) {
+  for (const char* name : {"WEFT_COMM", "WEFT_CUDNN"}) {
+    ::setenv(name, "nonsense", 1);
+    const Outcome told = run_weft("doctor");
+    ::unsetenv(name);
+    EXPECT_EQ(told.exit_code, 2) << name;
+    EXPECT_NE(told.err.find(std::string(name) + "=nonsense, wanted "), std::string::npos)
+        << told.err;
+  }
+}
+
 // Files that are damaged or of another machine are as good as none; a folder that cannot be written
 // costs a warning.
 TEST(DoctorCommand, BadCachesAreNoFailure) {

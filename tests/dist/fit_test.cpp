@@ -5,6 +5,7 @@
 
 #include "tests/io/temporary_folder.h"
 #include "tests/kernel/emulated_cuda/table.h"
+#include "tests/tiny_config.h"
 #include "train/plan_fit.h"
 #include "train/plan_report.h"
 #include "train/room.h"
@@ -35,12 +36,36 @@ TEST(PlanFit, AllLayoutsAreOfOneKindOfDevice) {
     if (!row.is_admissible) continue;
     ++num_planned;
     EXPECT_GT(row.resident, kContextBytes) << row.layout();
+    EXPECT_TRUE(row.reason.starts_with("arena ")) << row.reason;
+    EXPECT_TRUE(row.reason.ends_with(" + context 1.7 GiB")) << row.reason;
+    EXPECT_NE(gpu.to_text().find(row.reason), std::string::npos) << gpu.to_text();
   }
+  EXPECT_EQ(gpu.to_json().at("beside_arena").as_int(), kContextBytes);
+  EXPECT_NE(gpu.to_json().at("layouts").as_array()[0].find("reason"), nullptr);
   EXPECT_GE(num_planned, 8);
   EXPECT_NE(gpu.to_text().find("4 ranks with a GPU each"), std::string::npos) << gpu.to_text();
+  EXPECT_NE(gpu.to_text().find("step: not known of several GPUs"), std::string::npos);
   const FitReport cpu = fit_layouts(c, kContextBytes, 4, &cpu_kernels());
   EXPECT_FALSE(cpu.is_on_gpu);
   for (const FitRow& row : cpu.rows) EXPECT_LT(row.resident, kContextBytes) << row.layout();
+  EXPECT_EQ(cpu.to_json().at("beside_arena").as_int(), kProgramBytes);
+}
+
+// What stands beside the arena is a line of its own, so that the lines add up to what is expected.
+TEST(PlanReport, TellsWhatStandsBesideTheArena) {
+  const auto model = make_model(parse_json(kTinyConfig, "config"), {});
+  RunConfig c;
+  c.data.seq_length = 64;
+  for (const Kernels* kernels : {&emulated_kernels(), &cpu_kernels()}) {
+    const bool is_on_gpu = kernels->device != nullptr;
+    const PlanReport report = plan_layout(c, *model, *kernels, {});
+    const Json json = report.to_json();
+    EXPECT_EQ(json.at("beside_arena").as_int(), is_on_gpu ? kContextBytes : kProgramBytes);
+    EXPECT_EQ(json.at("arena").as_int() + json.at("beside_arena").as_int(),
+              json.at("resident").as_int());
+    EXPECT_NE(report.to_text().find(is_on_gpu ? "\n  context " : "\n  program "), std::string::npos)
+        << report.to_text();
+  }
 }
 
 }  // namespace

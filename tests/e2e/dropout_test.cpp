@@ -52,6 +52,15 @@ TEST(Dropout, StopsAndOtherLayoutsChangeNothing) {
   }
 }
 
+// The run file need not say it: config.json does.
+TEST(Dropout, WhatIsInForceIsToldAtTheStart) {
+  const TinyRun run;
+  EXPECT_FALSE(contains(run.train({"name=none"}).err, "attention dropout"));
+  run.change_config("attention_dropout", 0.1);
+  EXPECT_TRUE(contains(run.train({"name=some"}).err, ", attention dropout 0.1\n"));
+  EXPECT_FALSE(contains(run.train({"name=off", "model.dropout=0"}).err, "attention dropout"));
+}
+
 TEST(Dropout, ModelDropoutOverridesTheConfig) {
   const TinyRun run;
   run.train_well({"name=none"});

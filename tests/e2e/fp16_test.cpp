@@ -78,6 +78,7 @@ TEST(Fp16, FindsItsScaleAndIsResumed) {
     EXPECT_EQ(state.at("loss_scaling").at("good_steps").as_int(), 16 - skipped);
     EXPECT_EQ(state.at("updates").as_int(), 16 - skipped);
   }
+  EXPECT_TRUE(contains(whole.err, ", fp16 with loss scale 268435456\n")) << whole.err;
   expect_parts(whole.err, {"too large for fp16 at loss scale 268435456", "overflowed in fp16"});
 }
 

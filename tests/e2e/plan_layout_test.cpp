@@ -241,11 +241,13 @@ TEST(PlanLayout, RefusesWhatCannotBeCut) {
   refused({"parallel.mode=exact", "parallel.dp=4", "parallel.exact_dp=2"}, {"exact_dp=2", "1, 2"});
 }
 
-TEST(PlanLayout, SaysThatAShardOverOneRankHasNoEffect) {
+TEST(PlanLayout, SaysWhichKeysHaveNoEffect) {
   const TinyRun run;
-  const Ended ended = run_to_end(run.words("plan", {"parallel.shard=zero3"}));
+  const Ended ended =
+      run_to_end(run.words("plan", {"parallel.shard=zero3", "train.loss_scale=1024"}));
   EXPECT_EQ(ended.exit_code, 0);
-  expect_parts(ended.out, {"parallel.shard has no effect with parallel.dp=1"});
+  expect_parts(ended.out, {"parallel.shard: zero3 has no effect with parallel.dp 1\n",
+                           "train.loss_scale: 1024 has no effect with train.precision fp32"});
 }
 
 }  // namespace

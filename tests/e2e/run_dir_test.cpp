@@ -224,6 +224,41 @@ TEST(RunDir, MoreThreadsThanCoresAreToldOnce) {
   EXPECT_EQ(warnings({"train.steps=1", "launch.threads=1"}), std::vector<std::string>());
 }
 
+TEST(RunDir, WhatHasNoEffectIsToldOnce) {
+  const TinyRun run;
+  const Ended idle = run.train({"train.steps=1", "parallel.dp=2", "train.loss_scale=1024"});
+  EXPECT_EQ(idle.exit_code, 0) << idle.err;
+  const std::string told = "train.loss_scale: 1024 has no effect with train.precision fp32";
+  const size_t first = idle.err.find(told);
+  ASSERT_NE(first, std::string::npos) << idle.err;
+  EXPECT_EQ(idle.err.find(told, first + 1), std::string::npos) << idle.err;
+  // The resolved file holds the default, which nobody wrote.
+  run.train_well({"name=plain", "train.steps=1"});
+  std::filesystem::copy_file(run.dir("plain") / "run.yaml", run / "resolved.yaml");
+  const Ended again = run_to_end({"train", (run / "resolved.yaml").string(), "--overwrite"});
+  EXPECT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_FALSE(contains(again.err, "no effect")) << again.err;
+}
+
+// A number of the model's config.json leaves as it came.
+TEST(RunDir, NumbersOfTheConfigKeepTheirText) {
+  const TinyRun run;
+  run.change_config("initializer_range", 0.3);
+  std::string config = slurp(run / "model/config.json");
+  const size_t at = config.find("0.29999999999999999");
+  ASSERT_NE(at, std::string::npos) << config;
+  config.replace(at, 19, "0.3");
+  const size_t end = config.rfind('}');
+  config.insert(end, ", \"some_list\": [1e-06, 5, 1000000.0, 0.1]");
+  run.write("model/config.json", config);
+  run.train_well({"train.steps=1"});
+  for (const auto& file : {run.dir() / "final/config.json", run.checkpoint(1) / "config.json"}) {
+    const std::string text = slurp(file);
+    expect_parts(text, {"\"initializer_range\": 0.3,", "1e-06", " 5,", "1000000.0", " 0.1\n"});
+    EXPECT_EQ(parse_json(text, "t").at("some_list"), parse_json(config, "c").at("some_list"));
+  }
+}
+
 // The same rows under their hub name: the same losses.
 TEST(RunDir, RowsOfTheHuggingFaceCacheAreTrainedOn) {
   const TinyRun run;

@@ -199,6 +199,9 @@ TEST_F(Verify, RefusesBadInputBeforeAnythingIsTrained) {
       {"dp=1; dp=2,shard", {}, {"\"shard\" is no key=value"}},
       {"dp=1; dp=2,shard=zero4", {}, {"zero4", "zero1"}},
       {"dp=1; dp=2,bad=1; tp=3", {"train.steps=-1"}, {"unknown key \"bad\""}},
+      {"dp=1; dp=2",
+       {"train.precision=fp16", "launch.device=cpu"},
+       {"\"dp=1\"", "\"dp=2\"", "fp16, which needs a GPU"}},
   };
   for (const Case& c : cases) {
     const Ended ended = verify(c.layouts, c.sets);

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <functional>
 
 #include "base/error.h"
@@ -42,6 +43,27 @@ TEST(Backend, Fp16NeedsAGpu) {
   }
   c.train.precision = "bf16";
   EXPECT_NO_THROW(check_backend(c));
+}
+
+// Also where no GPU is used, and whoever asks first.
+TEST(Backend, UnknownWordsOfTheEnvironmentAreRefused) {
+  RunConfig c;
+  c.launch.device = "cpu";
+  const std::pair<const char*, const char*> variables[] = {
+      {"WEFT_COMM", "wanted shm | gloo | cuda_ipc"}, {"WEFT_CUDNN", "wanted on | off"}};
+  for (const auto& [name, wanted] : variables) {
+    ::setenv(name, "nonsense", 1);
+    for (const auto& fn : {std::function<void()>([&] { check_backend(c); }),
+                           std::function<void()>([&] { choose_kernels(c); }),
+                           std::function<void()>([&] { open_backend("cpu", Dtype::kF32); })}) {
+      const std::string message = refusal(fn);
+      EXPECT_NE(message.find(std::string(name) + "=nonsense"), std::string::npos) << message;
+      EXPECT_NE(message.find(wanted), std::string::npos) << message;
+    }
+    ::setenv(name, "", 1);
+    EXPECT_NO_THROW(check_backend(c));
+    ::unsetenv(name);
+  }
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
@@ -18,24 +19,44 @@ GpuSpeeds some_speeds(double factor = 1) {
   return {"some GPU", 50 * factor, 671 * factor, 11 * factor, 192 * factor, 4189 * factor};
 }
 
-std::unique_ptr<Model> half_a_billion() {
+// With the speeds of packed rows and of the own kernel.
+GpuSpeeds all_speeds() {
+  GpuSpeeds s = some_speeds();
+  s.tflops_attention_packed_bf16 = 150;
+  s.tflops_attention_own_bf16 = 60;
+  s.tflops_attention_dropout_fp32 = 8;
+  s.tflops_attention_dropout_bf16 = 40;
+  return s;
+}
+
+std::unique_ptr<Model> half_a_billion(double dropout) {
+  ModelOverrides overrides;
+  overrides.dropout = dropout;
   return make_model(parse_json(R"({"architectures": ["Qwen2ForCausalLM"], "hidden_size": 896,
       "intermediate_size": 4864, "num_hidden_layers": 24, "num_attention_heads": 14,
       "num_key_value_heads": 2, "vocab_size": 151936, "tie_word_embeddings": true})",
                                "config"),
-                    {});
+                    overrides);
 }
 
-double step_ms(const GpuSpeeds& speeds, int64_t rows, int64_t passes) {
+RunConfig bf16_run(int64_t rows, int64_t passes) {
   RunConfig c;
   c.data.seq_length = 1024;
   c.train.precision = "bf16";
   c.train.master_weights = false;
   c.train.global_batch = rows * passes;
   c.train.micro_batch = rows;
-  const auto model = half_a_billion();
+  return c;
+}
+
+double step_ms(const GpuSpeeds& speeds, const RunConfig& c, double dropout = 0) {
+  const auto model = half_a_billion(dropout);
   const auto plans = make_engine_plans(c, *model, Layout{}, 0, cpu_kernels(), 1);
   return estimate_gpu_ms(plans->train, speeds);
+}
+
+double step_ms(const GpuSpeeds& speeds, int64_t rows, int64_t passes) {
+  return step_ms(speeds, bf16_run(rows, passes));
 }
 
 // An H200 has these speeds and takes 53 ms (benchmarks/results/).
@@ -56,6 +77,30 @@ TEST(GpuSpeeds, PassesAddUpAndTheUpdateDoesNot) {
   EXPECT_LT(two, 2.2 * one);  // gradients of several passes are fp32
 }
 
+// What cuDNN does not serve takes the own kernel's time: that of attention's products alone is
+// another, 24 layers of 7 x 8 x 1024 x 1024 x 14 x 64.
+TEST(GpuSpeeds, AttentionHasTheSpeedOfWhatServesIt) {
+  const double flops = 24 * 7.0 * 8 * 1024 * 1024 * 14 * 64;
+  const auto ms = [&](double tflops) { return flops / tflops * 1e-9; };
+  const RunConfig usual = bf16_run(8, 1);
+  RunConfig packed = usual, learns = usual, fp32 = usual;
+  packed.data.layout = "pack";
+  learns.data.mask_padding = false;
+  fp32.train.precision = "fp32";
+  const GpuSpeeds old = some_speeds(), all = all_speeds();
+  EXPECT_EQ(step_ms(all, usual), step_ms(old, usual));
+  EXPECT_EQ(step_ms(all, fp32), step_ms(old, fp32));  // was the own kernel's before
+  EXPECT_NEAR(step_ms(all, packed) - step_ms(old, packed), ms(150) - ms(192), 1e-6);
+  EXPECT_NEAR(step_ms(all, learns) - step_ms(old, learns), ms(60) - ms(192), 1e-6);
+  for (const RunConfig& c : {usual, packed})
+    EXPECT_NEAR(step_ms(all, c, 0.1) - step_ms(old, c, 0.1), ms(40) - ms(192), 1e-6);
+  EXPECT_NEAR(step_ms(all, fp32, 0.1) - step_ms(old, fp32, 0.1), ms(8) - ms(11), 1e-6);
+  ::setenv("WEFT_CUDNN", "off", 1);
+  for (const RunConfig& c : {usual, packed})
+    EXPECT_NEAR(step_ms(all, c) - step_ms(old, c), ms(60) - ms(192), 1e-6);
+  ::unsetenv("WEFT_CUDNN");
+}
+
 TEST(GpuSpeeds, AreKeptAndReadAgain) {
   const std::filesystem::path path = std::filesystem::temp_directory_path() /
                                      ("weft-speeds-" + std::to_string(::getpid()) + ".json");
@@ -66,6 +111,12 @@ TEST(GpuSpeeds, AreKeptAndReadAgain) {
   EXPECT_EQ(read->gpu, "some GPU");
   EXPECT_EQ(read->tflops_bf16, 671);
   EXPECT_EQ(read->copy_gb_per_s, 4189);
+  EXPECT_EQ(read->tflops_attention_own_bf16, 0);  // a file of an earlier weft
+  save_gpu_speeds(all_speeds(), path);
+  EXPECT_EQ(load_gpu_speeds("", path)->tflops_attention_own_bf16, 60);
+  EXPECT_EQ(load_gpu_speeds("", path)->tflops_attention_packed_bf16, 150);
+  EXPECT_EQ(load_gpu_speeds("", path)->tflops_attention_dropout_fp32, 8);
+  EXPECT_EQ(load_gpu_speeds("", path)->tflops_attention_dropout_bf16, 40);
   EXPECT_TRUE(load_gpu_speeds("some GPU", path));
   EXPECT_FALSE(load_gpu_speeds("another GPU", path));
   std::ofstream(path) << R"({"gpu": "some GPU", "tflops_fp32": -1})";

@@ -3,11 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
 #include "base/error.h"
 #include "tests/fake_device.h"
+#include "train/plan_fit.h"
+#include "train/plan_report.h"
 
 namespace weft {
 namespace {
@@ -63,6 +66,21 @@ TEST_F(Room, TheNearestLayoutIsNamed) {
   EXPECT_NE(told.find(std::to_string(arena)), std::string::npos) << told;
   EXPECT_NE(told.find(std::to_string(kLibraryBytes + arena / 3)), std::string::npos) << told;
   EXPECT_NE(told.find("GPUs of this size fits"), std::string::npos) << told;
+}
+
+// A layout is named as soon as its arena has room: what stands beside it is not counted twice.
+TEST_F(Room, TheNearestLayoutHasTheRoomOfTheRun) {
+  constexpr int64_t kPlenty = int64_t{1} << 40;
+  int64_t smallest = kPlenty;
+  for (const FitRow& row : fit_layouts(config_, kPlenty, 2, &cpu_kernels()).rows) {
+    if (row.is_admissible) smallest = std::min(smallest, row.arena);
+  }
+  const int64_t one = plan_run(config_).arena();
+  ASSERT_LT(smallest, one);
+  const std::string fits = " on 2 GPUs of this size fits";
+  const std::string told = complaint(one, kLibraryBytes + smallest);
+  EXPECT_NE(told.find(fits), std::string::npos) << told;
+  EXPECT_EQ(complaint(one, kLibraryBytes + smallest - 1).find(fits), std::string::npos);
 }
 
 TEST_F(Room, NothingFitsInNothing) {

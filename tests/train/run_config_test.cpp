@@ -132,6 +132,22 @@ TEST_F(RunFileTest, WordsOfOtherTrainersAreUnderstood) {
   }
 }
 
+// A GPU is meant, and "gpu" is but a letter from "cpu".
+TEST_F(RunFileTest, OtherWordsForAGpuAreUnderstood) {
+  const auto told = [&](const std::string& word) {
+    return error_of<UserError>([&] { read(kSmallest, {"launch.device=" + word}); });
+  };
+  for (const char* word : {"gpu", "GPU", "gpus", "nvidia", "CUDA", "cuda:0", "gpu:1"}) {
+    const std::string e = told(word);
+    EXPECT_NE(e.find("auto | cpu | cuda, did you mean \"cuda\"?"), std::string::npos) << e;
+    EXPECT_EQ(e.find("CUDA_VISIBLE_DEVICES") != std::string::npos,
+              std::string(word).find(':') != std::string::npos)
+        << e;
+  }
+  EXPECT_NE(told("cpus").find("did you mean \"cpu\"?"), std::string::npos);
+  EXPECT_EQ(told("tpu v4").find("cuda\""), std::string::npos);
+}
+
 TEST_F(RunFileTest, DataMayLieElsewhere) {
   const RunConfig c =
       read(kSmallest, {"data.train=hf://datasets/a/b/c.parquet", "data.eval=s3://bucket/d.jsonl"})

@@ -16,7 +16,6 @@ struct AttentionSettings {
   bool cudnn = true;          // false: the own kernel serves all
   bool padding_mask = false;  // true: cuDNN masks padding itself instead of our zeroing it
   bool deterministic = true;  // of cuDNN's backward: two runs have the same bits
-  bool segments = true;       // cuDNN serves packed rows too, with a mask
 };
 AttentionSettings& attention_settings();
 

@@ -25,6 +25,7 @@
 #include "kernel/cuda/attention_pieces.h"
 #include "kernel/cuda/launch.h"
 #include "kernel/cuda_options.h"
+#include "kernel/cudnn_rule.h"
 
 namespace weft::cuda {
 namespace {
@@ -66,16 +67,6 @@ size_t lse_bytes(int64_t B, int64_t H, int64_t T) {
 // Of the mask of so many packed rows.
 int64_t mask_bytes(int64_t rows, int64_t T) {
   return round_up(rows * T * segment_mask_pitch(T) * 2, static_cast<int64_t>(kAlign));
-}
-
-// By shape alone. One position is not worth a graph, and cuDNN's backward refuses it.
-template <typename Args>
-bool may_take(const Args& args) {
-  return args.dtype != Dtype::kF32 && (!args.positions || attention_settings().segments) &&
-         !args.padding_attends && args.T > 1 &&
-         args.dropout.rate == 0 &&  // its own draws know nothing of logical places
-         args.D % 8 == 0 && args.D <= 256 && args.H % args.G == 0 &&
-         attention_pieces(args.B, args.T, args.H, args.G, args.D).bytes > 0;
 }
 
 template <typename Args>
@@ -165,7 +156,7 @@ std::string build_both(const Context& context, const Args& args) {
 // Forward and backward alike: above 128 only Hopper has both.
 template <typename Args>
 bool takes(const Context& context, const Args& args) {
-  if (!may_take(args) || !find_cudnn(nullptr)) return false;
+  if (!suits_cudnn(args) || !find_cudnn(nullptr)) return false;
   const int gpu = capability();
   if (gpu < 80 || (args.D > 128 && gpu / 10 != 9)) return false;
   static AttentionServers& servers = *new AttentionServers;
@@ -238,13 +229,13 @@ bool cudnn_takes(const Context& context, const AttentionBackwardArgs& args) {
 }
 
 size_t cudnn_attention_workspace(const AttentionArgs& args) {
-  if (!may_take(args)) return 0;
+  if (!suits_cudnn(args)) return 0;
   const size_t own_lse = args.lse ? 0 : lse_bytes(args.B, args.H, args.T);
   return own_lse + kAlign + mask_room(args) + forward_room(args);
 }
 
 size_t cudnn_attention_backward_workspace(const AttentionBackwardArgs& args) {
-  if (!may_take(args)) return 0;
+  if (!suits_cudnn(args)) return 0;
   return lse_bytes(args.B, args.H, args.T) + kAlign + mask_room(args) + backward_room(args);
 }
 

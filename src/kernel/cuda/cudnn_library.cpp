@@ -9,11 +9,10 @@
 #include <fmt/core.h>
 #include <nvrtc.h>
 
-#include <cstdlib>
 #include <string>
-#include <string_view>
 
 #include "kernel/cuda/attention.h"
+#include "kernel/cuda_options.h"
 
 namespace {
 
@@ -31,8 +30,7 @@ Library load(const std::string& name) {
 // Of the major versions that this program was built with; they stay loaded.
 const Library& cudnn() {
   static const Library library = [] {
-    const char* set = std::getenv("WEFT_CUDNN");
-    if (set && std::string_view(set) == "off") return Library{nullptr, "WEFT_CUDNN is off"};
+    if (!weft::wants_cudnn()) return Library{nullptr, "WEFT_CUDNN is off"};
     return load(fmt::format("libcudnn.so.{}", CUDNN_MAJOR));
   }();
   return library;

@@ -12,6 +12,7 @@ class DecoderModel : public Model {
   const char* family() const override { return config_.family.c_str(); }
   int64_t vocab_size() const override { return config_.vocab_size; }
   int64_t max_positions() const override { return config_.max_position_embeddings; }
+  double dropout() const override { return config_.dropout; }
   std::vector<ParameterSpec> parameters() const override;
   Ref trace_loss(Graph* graph, const TraceOptions& options) const override;
   Ref trace_generate(Graph* graph, const TraceOptions& options) const override;

@@ -1,0 +1,23 @@
+// base/environment.cpp: what is set is looked up, never guessed.
+#include "base/environment.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "base/error.h"
+#include "base/suggest.h"
+
+namespace weft {
+
+std::string environment_choice(const char* variable, const std::vector<std::string>& words) {
+  const char* set = std::getenv(variable);
+  const std::string word = set ? set : "";
+  if (word.empty() || std::find(words.begin(), words.end(), word) != words.end()) return word;
+  throw UserError(fmt::format("{}={}, wanted {}{}", variable, word, fmt::join(words, " | "),
+                              did_you_mean(word, words)),
+                  fmt::format("unset {} for weft's own choice", variable));
+}
+
+}  // namespace weft

@@ -1,0 +1,39 @@
+// train/start_line.cpp: one line of facts, and a line for each key without effect.
+#include "train/start_line.h"
+
+#include <fmt/core.h>
+
+#include "track/progress.h"
+
+namespace weft {
+
+std::string start_line(const RunConfig& config, const Model& model, const Layout& layout,
+                       Engine* engine, const Device& device) {
+  const int threads = engine->pool()->num_threads();
+  std::string line = fmt::format(
+      "{} parameters, {}, {} of memory, {} thread{}, kernels {}{}",
+      format_count(static_cast<double>(count_parameters(model))), describe(layout),
+      format_bytes(engine->arena_bytes()), threads, threads == 1 ? "" : "s",
+      engine->plans().train.options.kernels->name, device.is_host() ? "" : " on " + device.name());
+  if (model.dropout() > 0) line += fmt::format(", attention dropout {}", model.dropout());
+  if (config.scales_loss())
+    line += fmt::format(", fp16 with loss scale {}",
+                        static_cast<double>(engine->loss_scale().scale));  // all of its digits
+  return line;
+}
+
+std::vector<std::string> idle_keys(const RunConfig& c) {
+  std::vector<std::string> lines;
+  if (c.parallel.dp == 1 && c.parallel.shard != "none")
+    lines.push_back(
+        fmt::format("parallel.shard: {} has no effect with parallel.dp 1", c.parallel.shard));
+  // A resolved file holds the default, which nobody wrote.
+  if (!c.scales_loss() && c.train.loss_scale != TrainConfig().loss_scale) {
+    lines.push_back(fmt::format(
+        "train.loss_scale: {} has no effect with train.precision {}: fp16 alone has one",
+        c.train.loss_scale, c.train.precision));
+  }
+  return lines;
+}
+
+}  // namespace weft

@@ -1,0 +1,38 @@
+// tests/base/environment_test.cpp: variables that choose among words.
+#include "base/environment.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "base/error.h"
+
+namespace weft {
+namespace {
+
+TEST(Environment, AWordOfTheListOrNone) {
+  constexpr const char* kName = "WEFT_TEST_CHOICE";
+  const auto choose = [&] { return environment_choice(kName, {"on", "off"}); };
+  ::unsetenv(kName);
+  EXPECT_EQ(choose(), "");
+  ::setenv(kName, "", 1);
+  EXPECT_EQ(choose(), "");
+  ::setenv(kName, "off", 1);
+  EXPECT_EQ(choose(), "off");
+  for (const char* wrong : {"of", "OFF", "off ", "0"}) {
+    ::setenv(kName, wrong, 1);
+    try {
+      choose();
+      ADD_FAILURE() << wrong;
+    } catch (const UserError& e) {
+      const std::string told = e.what();
+      EXPECT_NE(told.find(std::string("WEFT_TEST_CHOICE=") + wrong), std::string::npos) << told;
+      EXPECT_NE(told.find("wanted on | off"), std::string::npos) << told;
+      EXPECT_NE(e.hint().find("unset"), std::string::npos) << e.hint();
+    }
+  }
+  ::unsetenv(kName);
+}
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,33 @@
+// tests/train/start_line_test.cpp: keys that were set and change nothing.
+#include "train/start_line.h"
+
+#include <gtest/gtest.h>
+
+namespace weft {
+namespace {
+
+TEST(IdleKeys, AreToldOnlyWhereTheyAre) {
+  RunConfig c;
+  for (const char* precision : {"fp32", "bf16", "fp16"}) {
+    c.train.precision = precision;
+    EXPECT_TRUE(idle_keys(c).empty()) << precision;
+  }
+  c.train.loss_scale = 1024;
+  EXPECT_TRUE(idle_keys(c).empty());  // of fp16
+  for (const std::string precision : {"fp32", "bf16"}) {
+    c.train.precision = precision;
+    const std::vector<std::string> told = idle_keys(c);
+    ASSERT_EQ(told.size(), 1u);
+    EXPECT_NE(
+        told[0].find("train.loss_scale: 1024 has no effect with train.precision " + precision),
+        std::string::npos)
+        << told[0];
+  }
+  c.parallel.shard = "zero1";
+  EXPECT_EQ(idle_keys(c).size(), 2u);
+  c.parallel.dp = 2;
+  EXPECT_EQ(idle_keys(c).size(), 1u);
+}
+
+}  // namespace
+}  // namespace weft
