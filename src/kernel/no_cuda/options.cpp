@@ -8,5 +8,6 @@ std::string why_no_cudnn() { return "this weft was built without CUDA"; }
 std::string cuda_libraries() { return ""; }
 
 void set_gemm_choice(GemmChoice) {}
+void set_tf32(bool) {}
 
 }  // namespace weft
