@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "exec/executor.h"
 #include "exec/repeat.h"
+#include "kernel/cuda_options.h"
 
 namespace weft {
 namespace {
@@ -131,9 +132,19 @@ double copy_speed(Device* device, double* spread) {
   return 2.0 * static_cast<double>(kBytes) / seconds * 1e-9;
 }
 
+// Off again at the end.
+class Tf32Scope {
+ public:
+  Tf32Scope() { set_tf32(true); }
+  ~Tf32Scope() { set_tf32(false); }
+  Tf32Scope(const Tf32Scope&) = delete;
+  Tf32Scope& operator=(const Tf32Scope&) = delete;
+};
+
 struct Number {
   const char* key;
   double GpuSpeeds::*field;
+  bool may_be_missing = false;  // and is 0 then
 };
 constexpr Number kNumbers[] = {
     {"tflops_fp32", &GpuSpeeds::tflops_fp32},
@@ -141,6 +152,7 @@ constexpr Number kNumbers[] = {
     {"tflops_attention_fp32", &GpuSpeeds::tflops_attention_fp32},
     {"tflops_attention_bf16", &GpuSpeeds::tflops_attention_bf16},
     {"copy_gb_per_s", &GpuSpeeds::copy_gb_per_s},
+    {"tflops_tf32", &GpuSpeeds::tflops_tf32, true},
 };
 
 bool is_attention(Op op) { return op == Op::kAttention || op == Op::kAttentionGrad; }
@@ -158,6 +170,7 @@ double touched(const Graph& graph, const Node& node) {
   return bytes;
 }
 
+// s: its tflops_fp32 are those of the products that are asked for.
 double node_seconds(const Graph& graph, const Node& node, Dtype compute, const GpuSpeeds& s) {
   const bool low = compute != Dtype::kF32;  // fp16 is as fast as bf16
   const double flops = node_flops(graph, node);
@@ -190,12 +203,18 @@ GpuSpeeds measure_gpu_speeds(const Kernels& kernels, Device* device, Dtype narro
   s.tflops_attention_fp32 = attention_tflops(kernels, device, Dtype::kF32, &s.spread);
   s.tflops_attention_bf16 = attention_tflops(kernels, device, narrow, &s.spread);
   s.copy_gb_per_s = copy_speed(device, &s.spread);
+  if (narrow == Dtype::kBf16) {  // TF32 came with it
+    const Tf32Scope tf32;
+    s.tflops_tf32 = product_tflops(kernels, device, Dtype::kF32, &s.spread);
+  }
   return s;
 }
 
 Json gpu_speeds_to_json(const GpuSpeeds& speeds) {
   Json json(Json::Object{{"gpu", speeds.gpu}});
-  for (const Number& n : kNumbers) json.set(n.key, speeds.*n.field);
+  for (const Number& n : kNumbers) {
+    if (!n.may_be_missing || speeds.*n.field > 0) json.set(n.key, speeds.*n.field);
+  }
   return json;
 }
 
@@ -221,6 +240,7 @@ std::optional<GpuSpeeds> load_gpu_speeds(const std::string& gpu,
     GpuSpeeds s;
     s.gpu = json.at("gpu").as_string();
     for (const Number& n : kNumbers) {
+      if (n.may_be_missing && !json.find(n.key)) continue;
       s.*n.field = json.at(n.key).as_number();
       require(s.*n.field > 0, "{} is not positive", n.key);
     }
@@ -231,7 +251,9 @@ std::optional<GpuSpeeds> load_gpu_speeds(const std::string& gpu,
   return std::nullopt;
 }
 
-double estimate_gpu_ms(const Plan& plan, const GpuSpeeds& speeds) {
+double estimate_gpu_ms(const Plan& plan, const GpuSpeeds& measured, bool tf32) {
+  GpuSpeeds speeds = measured;
+  if (tf32 && measured.tflops_tf32 > 0) speeds.tflops_fp32 = measured.tflops_tf32;
   const Graph& graph = plan.graph;
   const auto head = std::find_if(graph.pass.begin(), graph.pass.end(), [](const Node& n) {
     return n.op == Op::kHeadLossGrad || n.op == Op::kHeadLoss;

@@ -17,7 +17,8 @@ struct GpuSpeeds {
   double tflops_fp32 = 0, tflops_bf16 = 0;                      // matrix products; bf16: or fp16
   double tflops_attention_fp32 = 0, tflops_attention_bf16 = 0;  // forward and backward together
   double copy_gb_per_s = 0;                                     // bytes read plus bytes written
-  double spread = 0;  // the largest of these measurements (exec/repeat.h); not kept
+  double tflops_tf32 = 0;  // products of fp32 by TF32; 0: not measured, or the GPU has none
+  double spread = 0;       // the largest of these measurements (exec/repeat.h); not kept
 };
 
 // Takes some seconds: long enough for the clocks that a training run has. narrow: bf16, or fp16 on
@@ -35,7 +36,8 @@ std::optional<GpuSpeeds> load_gpu_speeds(const std::string& gpu,
                                          const std::filesystem::path& path = gpu_speeds_path());
 
 // Milliseconds of one optimizer step of one rank: products and attention at their speeds, all other
-// nodes at the speed of a copy of what they touch.
-double estimate_gpu_ms(const Plan& plan, const GpuSpeeds& speeds);
+// nodes at the speed of a copy of what they touch. tf32: products of fp32 at TF32's speed, where it
+// is known.
+double estimate_gpu_ms(const Plan& plan, const GpuSpeeds& speeds, bool tf32 = false);
 
 }  // namespace weft

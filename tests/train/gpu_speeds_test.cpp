@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/file.h"
 #include "exec/repeat.h"
 #include "exec/speeds.h"
 #include "train/engine.h"
@@ -15,7 +16,15 @@ namespace weft {
 namespace {
 
 GpuSpeeds some_speeds(double factor = 1) {
-  return {"some GPU", 50 * factor, 671 * factor, 11 * factor, 192 * factor, 4189 * factor};
+  GpuSpeeds s;
+  s.gpu = "some GPU";
+  s.tflops_fp32 = 50 * factor;
+  s.tflops_tf32 = 400 * factor;
+  s.tflops_bf16 = 671 * factor;
+  s.tflops_attention_fp32 = 11 * factor;
+  s.tflops_attention_bf16 = 192 * factor;
+  s.copy_gb_per_s = 4189 * factor;
+  return s;
 }
 
 std::unique_ptr<Model> half_a_billion() {
@@ -26,16 +35,17 @@ std::unique_ptr<Model> half_a_billion() {
                     {});
 }
 
-double step_ms(const GpuSpeeds& speeds, int64_t rows, int64_t passes) {
+double step_ms(const GpuSpeeds& speeds, int64_t rows, int64_t passes,
+               const char* precision = "bf16", bool tf32 = false) {
   RunConfig c;
   c.data.seq_length = 1024;
-  c.train.precision = "bf16";
+  c.train.precision = precision;
   c.train.master_weights = false;
   c.train.global_batch = rows * passes;
   c.train.micro_batch = rows;
   const auto model = half_a_billion();
   const auto plans = make_engine_plans(c, *model, Layout{}, 0, cpu_kernels(), 1);
-  return estimate_gpu_ms(plans->train, speeds);
+  return estimate_gpu_ms(plans->train, speeds, tf32);
 }
 
 // An H200 has these speeds and takes 53 ms (benchmarks/results/).
@@ -48,6 +58,19 @@ TEST(GpuSpeeds, ForetellAStep) {
 TEST(GpuSpeeds, TwiceTheSpeedIsHalfTheTime) {
   const double once = step_ms(some_speeds(), 8, 1), twice = step_ms(some_speeds(2), 8, 1);
   EXPECT_NEAR(twice, once / 2, 1);  // less the time between kernels
+}
+
+// Only products of fp32 gain, by as much as they would if fp32 itself were so fast.
+TEST(GpuSpeeds, Tf32IsForProductsOfFp32) {
+  GpuSpeeds fast = some_speeds(), old = some_speeds();
+  fast.tflops_fp32 = fast.tflops_tf32;
+  old.tflops_tf32 = 0;
+  const double fp32 = step_ms(some_speeds(), 8, 1, "fp32");
+  const double tf32 = step_ms(some_speeds(), 8, 1, "fp32", true);
+  EXPECT_EQ(tf32, step_ms(fast, 8, 1, "fp32"));
+  EXPECT_LT(tf32, fp32 / 2);
+  EXPECT_EQ(step_ms(old, 8, 1, "fp32", true), fp32);  // none was measured
+  EXPECT_EQ(step_ms(some_speeds(), 8, 1, "bf16", true), step_ms(some_speeds(), 8, 1));
 }
 
 TEST(GpuSpeeds, PassesAddUpAndTheUpdateDoesNot) {
@@ -66,8 +89,19 @@ TEST(GpuSpeeds, AreKeptAndReadAgain) {
   EXPECT_EQ(read->gpu, "some GPU");
   EXPECT_EQ(read->tflops_bf16, 671);
   EXPECT_EQ(read->copy_gb_per_s, 4189);
+  EXPECT_EQ(read->tflops_tf32, 400);
   EXPECT_TRUE(load_gpu_speeds("some GPU", path));
   EXPECT_FALSE(load_gpu_speeds("another GPU", path));
+  GpuSpeeds old = some_speeds();
+  old.tflops_tf32 = 0;
+  save_gpu_speeds(old, path);
+  EXPECT_EQ(read_file(path, 1 << 16).find("tf32"), std::string::npos);  // as older tables are
+  ASSERT_TRUE(load_gpu_speeds("", path));
+  EXPECT_EQ(load_gpu_speeds("", path)->tflops_tf32, 0);
+  Json wrong = gpu_speeds_to_json(some_speeds());
+  wrong.set("tflops_tf32", -1);
+  std::ofstream(path) << wrong.dump();
+  EXPECT_FALSE(load_gpu_speeds("", path));
   std::ofstream(path) << R"({"gpu": "some GPU", "tflops_fp32": -1})";
   EXPECT_FALSE(load_gpu_speeds("", path));
   std::ofstream(path) << "{";
