@@ -106,6 +106,8 @@ PlanReport plan_layout(const RunConfig& c, const Model& model, const Kernels& ke
   r.is_packed = c.data.layout == "pack";
   r.classes = find_rank_classes(c, model, r.layout);
   r.is_on_gpu = kernels.device != nullptr;
+  r.idle_tf32 = why_no_tf32_here(c, r.is_on_gpu);
+  const bool uses_tf32 = c.train.tf32 && r.idle_tf32.empty();
   for (int rank : r.classes.first) {
     const auto plans = make_engine_plans(c, model, r.layout, rank, kernels, r.threads);
     r.plans.push_back({memory_parts(plans->train, plans->layout),
@@ -114,8 +116,10 @@ PlanReport plan_layout(const RunConfig& c, const Model& model, const Kernels& ke
     if (rank == 0 && with_dump) r.dump = dump_plan(plans->train);
     // Between GPUs nothing is known of the wire.
     const bool is_alone = r.is_on_gpu && r.layout.num_ranks() == 1;
-    if (const auto gpu = is_alone ? load_gpu_speeds(first_gpu()) : std::nullopt)
-      r.step_ms = estimate_gpu_ms(plans->train, *gpu);
+    if (const auto gpu = is_alone ? load_gpu_speeds(first_gpu()) : std::nullopt) {
+      r.step_ms = estimate_gpu_ms(plans->train, *gpu, uses_tf32);
+      r.is_step_of_fp32 = uses_tf32 && gpu->tflops_tf32 == 0;
+    }
   }
   if (!r.is_on_gpu) r.step_ms = estimate_ms(c, r, speeds);
   return r;
@@ -150,6 +154,7 @@ Json PlanReport::to_json() const {
   out.set("resident", resident());
   out.set("flops", plans[0].flops);
   out.set("step_ms", step_ms ? Json(*step_ms) : Json());
+  if (is_step_of_fp32) out.set("step_ms_note", kStepOfFp32);
   return out;
 }
 
@@ -238,12 +243,14 @@ std::string PlanReport::to_text() const {
     text +=
         "data.layout pack: work is that of rows of one segment; shorter ones attend to less\n\n";
   if (has_idle_shard) text += "parallel.shard has no effect with parallel.dp=1\n\n";
+  if (!idle_tf32.empty()) text += idle_tf32 + "\n\n";
   text +=
       fmt::format("memory of rank 0:\n{}{}\n", memory_text(plans[0].memory), classes_text(*this));
   text += fmt::format("on the wire in one step, by rank 0:\n{}", wire_text(*this));
   text += fmt::format("\nexpected peak of {} memory{}: {}\n", is_on_gpu ? "GPU" : "resident",
                       layout.num_ranks() > 1 ? " of a rank" : "", format_bytes(resident()));
-  text += fmt::format("expected step: {}\n", describe_step_time(step_ms, layout.num_ranks()));
+  text += fmt::format("expected step: {}{}\n", describe_step_time(step_ms, layout.num_ranks()),
+                      is_step_of_fp32 ? fmt::format(" ({})", kStepOfFp32) : "");
   return text;
 }
 

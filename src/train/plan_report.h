@@ -33,8 +33,10 @@ struct PlanReport {
   std::string dump;  // of rank 0
   bool is_on_gpu = false;
   bool has_idle_shard = false;
-  bool is_longest = false;  // data.layout dynamic: rows are at most so long
-  bool is_packed = false;   // attention inside segments costs less than told
+  std::string idle_tf32;         // why train.tf32, which was asked for, changes nothing
+  bool is_step_of_fp32 = false;  // TF32's speed, which is asked for, was not measured
+  bool is_longest = false;       // data.layout dynamic: rows are at most so long
+  bool is_packed = false;        // attention inside segments costs less than told
 
   const RankPlan& of_rank(int rank) const;
   int64_t arena() const { return plans[0].memory.total(); }  // rank 0's
@@ -58,5 +60,8 @@ PlanReport plan_layout(const RunConfig& config, const Model& model, const Kernel
 const char* axis_name(Axis axis);  // "tp", "dp"
 // "1.3 s", "84 ms", or why it is not known.
 std::string describe_step_time(const std::optional<double>& step_ms, int num_ranks);
+// Beside the time where is_step_of_fp32.
+inline constexpr const char* kStepOfFp32 =
+    "the speed is fp32's: TF32's is not known until `weft doctor --measure` was run again";
 
 }  // namespace weft
