@@ -10,10 +10,10 @@ namespace {
 
 constexpr int64_t kM = 512, kN = 512, kK = 1024;
 
-// The errors of a product, by the root of the sum of its squared terms: independent errors of
-// factors add up to such a root. Over K terms the order of additions in fp32 gives about 2^-22. A
-// factor cut to TF32 errs by up to 2^-10, or 2^-11 where it is rounded: as a root mean square of
-// both factors' errors it lies between 0.5 and 1.6 of 2^-11. bf16, 3 bits less, is above 2^-10.
+// The errors of a product, by the root of the sum of its squared terms, as a root mean square over
+// elements: independent errors of factors add up so. Additions in fp32 alone give 2^-21. Factors of
+// TF32 give 0.6 of 2^-11 where they are rounded to the nearest and 1.6 where they are cut; bf16, 3
+// bits less, gives 4.9 (TheBoundsTellTypesApart).
 constexpr double kMostFp32 = 0x1p-18, kLeastTf32 = 0x1p-13, kMostTf32 = 0x1p-10;
 
 struct Tf32Product {
