@@ -85,11 +85,12 @@ class GemmTf32 : public testing::Test {
 
 // The control: the bounds tell fp32, TF32 and bf16 apart.
 TEST_F(GemmTf32, TheBoundsTellTypesApart) {
+  const Kernels& kernels = *tested_kernels().back();
   const auto error_with = [&](int bits, bool is_cut) {
-    return product_.error_of(product_.run(cpu_kernels(), with_fewer_bits(product_.a, bits, is_cut),
+    return product_.error_of(product_.run(kernels, with_fewer_bits(product_.a, bits, is_cut),
                                           with_fewer_bits(product_.b, bits, is_cut)));
   };
-  EXPECT_LT(product_.error_of(product_.run(cpu_kernels())), kMostFp32);
+  EXPECT_LT(product_.error_of(product_.run(kernels)), kMostFp32);
   for (const bool is_cut : {false, true}) {
     EXPECT_GT(error_with(13, is_cut), kLeastTf32) << is_cut;
     EXPECT_LT(error_with(13, is_cut), kMostTf32) << is_cut;
