@@ -150,14 +150,15 @@ std::optional<GpuSpeeds> gpu_speeds(bool measure) {
 
 void print_gpu_speeds(const GpuSpeeds& s) {
   fmt::print("gpu speeds  {}\n", s.gpu);
-  fmt::print("  product   fp32 {:.0f}, bf16 {:.0f} TFLOP/s\n", s.tflops_fp32, s.tflops_bf16);
+  const std::string tf32 = s.tflops_tf32 > 0 ? fmt::format(", tf32 {:.0f}", s.tflops_tf32) : "";
+  fmt::print("  product   fp32 {:.0f}{}, bf16 {:.0f} TFLOP/s\n", s.tflops_fp32, tf32,
+             s.tflops_bf16);
   fmt::print("  attention fp32 {:.0f}, bf16 {:.0f} TFLOP/s\n", s.tflops_attention_fp32,
              s.tflops_attention_bf16);
   if (s.tflops_attention_own_bf16 > 0)
     fmt::print(
-        "            packed rows bf16 {:.0f}; own kernel bf16 {:.0f}, with dropout fp32 {:.0f}, "
-        "bf16 "
-        "{:.0f} TFLOP/s\n",
+        "            bf16: packed rows {:.0f}, own kernel {:.0f}; dropout fp32 {:.0f}, bf16 "
+        "{:.0f}\n",
         s.tflops_attention_packed_bf16, s.tflops_attention_own_bf16,
         s.tflops_attention_dropout_fp32, s.tflops_attention_dropout_bf16);
   fmt::print("  copy      {:.0f} GB/s read and written\n", s.copy_gb_per_s);

@@ -158,9 +158,19 @@ double copy_speed(Device* device, double* spread) {
   return 2.0 * static_cast<double>(kBytes) / seconds * 1e-9;
 }
 
+// Off again at the end.
+class Tf32Scope {
+ public:
+  Tf32Scope() { set_tf32(true); }
+  ~Tf32Scope() { set_tf32(false); }
+  Tf32Scope(const Tf32Scope&) = delete;
+  Tf32Scope& operator=(const Tf32Scope&) = delete;
+};
+
 struct Number {
   const char* key;
   double GpuSpeeds::*field;
+  bool may_be_missing = false;  // and is 0 then
 };
 constexpr Number kNumbers[] = {
     {"tflops_fp32", &GpuSpeeds::tflops_fp32},
@@ -168,12 +178,11 @@ constexpr Number kNumbers[] = {
     {"tflops_attention_fp32", &GpuSpeeds::tflops_attention_fp32},
     {"tflops_attention_bf16", &GpuSpeeds::tflops_attention_bf16},
     {"copy_gb_per_s", &GpuSpeeds::copy_gb_per_s},
-};
-constexpr Number kLaterNumbers[] = {
-    {"tflops_attention_packed_bf16", &GpuSpeeds::tflops_attention_packed_bf16},
-    {"tflops_attention_own_bf16", &GpuSpeeds::tflops_attention_own_bf16},
-    {"tflops_attention_dropout_fp32", &GpuSpeeds::tflops_attention_dropout_fp32},
-    {"tflops_attention_dropout_bf16", &GpuSpeeds::tflops_attention_dropout_bf16},
+    {"tflops_attention_packed_bf16", &GpuSpeeds::tflops_attention_packed_bf16, true},
+    {"tflops_attention_own_bf16", &GpuSpeeds::tflops_attention_own_bf16, true},
+    {"tflops_attention_dropout_fp32", &GpuSpeeds::tflops_attention_dropout_fp32, true},
+    {"tflops_attention_dropout_bf16", &GpuSpeeds::tflops_attention_dropout_bf16, true},
+    {"tflops_tf32", &GpuSpeeds::tflops_tf32, true},
 };
 
 double known_or(double speed, double other) { return speed > 0 ? speed : other; }
@@ -206,6 +215,7 @@ double touched(const Graph& graph, const Node& node) {
   return bytes;
 }
 
+// s: its tflops_fp32 are those of the products that are asked for.
 double node_seconds(const View& view, const Node& node, Dtype compute, const GpuSpeeds& s) {
   const Graph& graph = view.graph;
   const bool low = compute != Dtype::kF32;  // fp16 is as fast as bf16
@@ -247,14 +257,17 @@ GpuSpeeds measure_gpu_speeds(const Kernels& kernels, Device* device, Dtype narro
   s.tflops_attention_dropout_fp32 = attention(Dtype::kF32, Rows::kDropped);
   s.tflops_attention_dropout_bf16 = attention(narrow, Rows::kDropped);
   s.copy_gb_per_s = copy_speed(device, &s.spread);
+  if (narrow == Dtype::kBf16) {  // TF32 came with it
+    const Tf32Scope tf32;
+    s.tflops_tf32 = product_tflops(kernels, device, Dtype::kF32, &s.spread);
+  }
   return s;
 }
 
 Json gpu_speeds_to_json(const GpuSpeeds& speeds) {
   Json json(Json::Object{{"gpu", speeds.gpu}});
-  for (const Number& n : kNumbers) json.set(n.key, speeds.*n.field);
-  for (const Number& n : kLaterNumbers) {
-    if (speeds.*n.field > 0) json.set(n.key, speeds.*n.field);
+  for (const Number& n : kNumbers) {
+    if (!n.may_be_missing || speeds.*n.field > 0) json.set(n.key, speeds.*n.field);
   }
   return json;
 }
@@ -281,11 +294,7 @@ std::optional<GpuSpeeds> load_gpu_speeds(const std::string& gpu,
     GpuSpeeds s;
     s.gpu = json.at("gpu").as_string();
     for (const Number& n : kNumbers) {
-      s.*n.field = json.at(n.key).as_number();
-      require(s.*n.field > 0, "{} is not positive", n.key);
-    }
-    for (const Number& n : kLaterNumbers) {
-      if (!json.find(n.key)) continue;
+      if (n.may_be_missing && !json.find(n.key)) continue;
       s.*n.field = json.at(n.key).as_number();
       require(s.*n.field > 0, "{} is not positive", n.key);
     }
@@ -296,7 +305,9 @@ std::optional<GpuSpeeds> load_gpu_speeds(const std::string& gpu,
   return std::nullopt;
 }
 
-double estimate_gpu_ms(const Plan& plan, const GpuSpeeds& speeds) {
+double estimate_gpu_ms(const Plan& plan, const GpuSpeeds& measured, bool tf32) {
+  GpuSpeeds speeds = measured;
+  if (tf32 && measured.tflops_tf32 > 0) speeds.tflops_fp32 = measured.tflops_tf32;
   const Graph& graph = plan.graph;
   const auto head = std::find_if(graph.pass.begin(), graph.pass.end(), [](const Node& n) {
     return n.op == Op::kHeadLossGrad || n.op == Op::kHeadLoss;

@@ -21,7 +21,8 @@ struct GpuSpeeds {
   // in a file of an earlier weft.
   double tflops_attention_packed_bf16 = 0, tflops_attention_own_bf16 = 0;
   double tflops_attention_dropout_fp32 = 0, tflops_attention_dropout_bf16 = 0;
-  double spread = 0;  // the largest of these measurements (exec/repeat.h); not kept
+  double tflops_tf32 = 0;  // products of fp32 by TF32; a GPU may have none
+  double spread = 0;       // the largest of these measurements (exec/repeat.h); not kept
 };
 
 // Takes some seconds: long enough for the clocks that a training run has. narrow: bf16, or fp16 on
@@ -39,7 +40,8 @@ std::optional<GpuSpeeds> load_gpu_speeds(const std::string& gpu,
                                          const std::filesystem::path& path = gpu_speeds_path());
 
 // Milliseconds of one optimizer step of one rank: products and attention at the speeds of what
-// serves them, all other nodes at the speed of a copy of what they touch.
-double estimate_gpu_ms(const Plan& plan, const GpuSpeeds& speeds);
+// serves them, all other nodes at the speed of a copy of what they touch. tf32: products of fp32 at
+// TF32's speed, where it is known.
+double estimate_gpu_ms(const Plan& plan, const GpuSpeeds& speeds, bool tf32 = false);
 
 }  // namespace weft

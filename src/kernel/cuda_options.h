@@ -25,4 +25,9 @@ enum class GemmChoice {
 void set_gemm_choice(GemmChoice choice);
 GemmChoice gemm_choice();
 
+// Whether products of fp32 factors may round these to TF32, 10 bits of mantissa: off until it is
+// asked for. kExact and GPUs without TF32 (before compute capability 8.0) compute fp32 all the
+// same.
+void set_tf32(bool is_allowed);
+
 }  // namespace weft

@@ -20,6 +20,7 @@ constexpr size_t kMostChoices = 10000;
 constexpr int64_t kMostExtent = int64_t{1} << 40;
 
 using Key = std::array<int64_t, 14>;
+constexpr int64_t kTf32Mark = 10000;  // in the number of the types; files from before it have none
 
 Key to_key(const LtProblem& p) {
   return {p.m,
@@ -34,7 +35,8 @@ Key to_key(const LtProblem& p) {
           p.adds_c,
           p.c_is_d,
           p.has_bias,
-          static_cast<int64_t>(p.dtype) * 100 + static_cast<int64_t>(p.d_dtype),
+          (p.is_tf32 ? kTf32Mark : 0) + static_cast<int64_t>(p.dtype) * 100 +
+              static_cast<int64_t>(p.d_dtype),
           p.alignment};
 }
 
@@ -57,7 +59,10 @@ std::optional<LtProblem> from_key(const Key& key) {
     if (key[7 + i] < 0 || key[7 + i] > 1) return std::nullopt;
     *flags[i] = key[7 + i] == 1;
   }
-  const auto dtype = to_dtype(key[12] / 100), d_dtype = to_dtype(key[12] % 100);
+  p.is_tf32 = key[12] >= kTf32Mark;
+  const int64_t types = key[12] - (p.is_tf32 ? kTf32Mark : 0);
+  const auto dtype = to_dtype(types / 100), d_dtype = to_dtype(types % 100);
+  if (p.is_tf32 && dtype != Dtype::kF32) return std::nullopt;
   if (!dtype || !d_dtype || key[13] < kOperandAlignment || key[13] > 256) return std::nullopt;
   p.dtype = *dtype;
   p.d_dtype = *d_dtype;
@@ -114,11 +119,11 @@ size_t LtProblemHash::operator()(const LtProblem& problem) const {
 }
 
 std::string describe(const LtProblem& p) {
-  return fmt::format("m {} n {} k {} lda {} ldb {} ldc {} ldd {} {}{} {} to {}{}{}{} aligned {}",
+  return fmt::format("m {} n {} k {} lda {} ldb {} ldc {} ldd {} {}{} {}{} to {}{}{}{} aligned {}",
                      p.m, p.n, p.k, p.lda, p.ldb, p.ldc, p.ldd, p.a_transposed ? 'T' : 'N',
-                     p.b_transposed ? 'T' : 'N', dtype_name(p.dtype), dtype_name(p.d_dtype),
-                     p.adds_c ? " +C" : "", p.c_is_d ? "" : " apart", p.has_bias ? " +bias" : "",
-                     p.alignment);
+                     p.b_transposed ? 'T' : 'N', dtype_name(p.dtype), p.is_tf32 ? " as tf32" : "",
+                     dtype_name(p.d_dtype), p.adds_c ? " +C" : "", p.c_is_d ? "" : " apart",
+                     p.has_bias ? " +bias" : "", p.alignment);
 }
 
 std::string gemm_choices_text(const std::string& measured_on, const GemmChoices& choices) {

@@ -31,7 +31,7 @@ struct LtProblemHash {
 };
 using GemmChoices = std::unordered_map<LtProblem, LtAlgorithm, LtProblemHash>;
 
-// "m 1152 n 8192 k 896 bf16 to bf16 ...": for messages.
+// "m 1152 n 8192 k 896 bf16 to bf16 ...", "... fp32 as tf32 to fp32 ...": for messages.
 std::string describe(const LtProblem& problem);
 
 std::string gemm_choices_text(const std::string& measured_on, const GemmChoices& choices);

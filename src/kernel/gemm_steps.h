@@ -27,6 +27,7 @@ struct LtProblem {
   bool has_bias = false;        // of dtype, which is D's too
   Dtype dtype = Dtype::kF32;    // of A and B
   Dtype d_dtype = Dtype::kF32;  // of C and D
+  bool is_tf32 = false;         // factors of fp32 may be rounded to TF32
   int64_t alignment = 16;       // bytes, of every pointer: a power of two from 16 to 256
   bool operator==(const LtProblem&) const = default;
 };

@@ -32,6 +32,11 @@ void check_gpu(const RunConfig& c, int number) {
     check_precision(c.train.precision, info.gpus[static_cast<size_t>(number)]);
 }
 
+void tell_idle_tf32(const RunConfig& c, bool is_on_gpu, int local_rank) {
+  const std::string why = local_rank == 0 ? why_no_tf32_here(c, is_on_gpu) : "";
+  if (!why.empty()) log_warning("{}", why);
+}
+
 // The CPU's kernels have no fp16; ref's, for tests, have all.
 const Kernels& kernels_of_cpu(const RunConfig& c) {
   const Kernels& kernels = cpu_kernels();
@@ -96,6 +101,25 @@ void check_precision(const std::string& precision, const CudaInfo::Gpu& gpu) {
                   "set train.precision to fp16 or fp32");
 }
 
+// TF32 came with bf16.
+std::string why_no_tf32(const RunConfig& c, const CudaInfo::Gpu* gpu) {
+  if (!c.train.tf32) return "";
+  if (!c.asks_tf32())
+    return fmt::format("train.tf32 has no effect with train.precision: {}", c.train.precision);
+  if (!gpu) return "train.tf32 has no effect on the CPU";
+  if (gpu->major >= 8) return "";
+  return fmt::format(
+      "train.tf32 has no effect on {}, which has compute capability {}.{}: TF32 needs 8.0 or "
+      "newer, and products are computed in fp32",
+      gpu->name, gpu->major, gpu->minor);
+}
+
+std::string why_no_tf32_here(const RunConfig& c, bool is_on_gpu) {
+  if (!is_on_gpu || !c.asks_tf32()) return why_no_tf32(c, nullptr);
+  const CudaInfo info = read_cuda_info();
+  return info.gpus.empty() ? "" : why_no_tf32(c, &info.gpus[0]);
+}
+
 std::string comm_choice() { return environment_choice("WEFT_COMM", {"shm", "gloo", "cuda_ipc"}); }
 
 bool shares_gpus() { return comm_choice() == "cuda_ipc"; }
@@ -133,7 +157,10 @@ void check_backend(const RunConfig& c) {
 }
 
 Backend open_backend(const RunConfig& c, int local_rank) {
-  if (!uses_gpus(c)) return {&kernels_of_cpu(c), &host_device(), nullptr};
+  const bool on_gpus = uses_gpus(c);
+  tell_idle_tf32(c, on_gpus, local_rank);
+  if (!on_gpus) return {&kernels_of_cpu(c), &host_device(), nullptr};
+  set_tf32(c.asks_tf32());
   set_gemm_choice(c.parallel.mode == "exact" ? GemmChoice::kExact : GemmChoice::kFast);
   const int number = choose_gpu(c, local_rank);
   check_gpu(c, number);
@@ -158,6 +185,7 @@ Backend open_backend(const std::string& device, Dtype compute) {
                     "give --device cpu");
   }
   set_gemm_choice(GemmChoice::kFast);
+  set_tf32(false);
   std::unique_ptr<Device> own = open_cuda_device(0);
   Device* opened = own.get();
   return {cuda_kernels(), opened, std::move(own)};

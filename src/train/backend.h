@@ -32,6 +32,13 @@ const Kernels& choose_kernels(const RunConfig& config);
 // UserError where this GPU cannot compute in the type.
 void check_precision(const std::string& precision, const CudaInfo::Gpu& gpu);
 
+// Why train.tf32, which was asked for, changes nothing on this GPU (null: on the CPU): words, or
+// empty.
+std::string why_no_tf32(const RunConfig& config, const CudaInfo::Gpu* gpu);
+// The same on this machine: its CPU, or its first GPU. Empty where a GPU is planned for and none is
+// here.
+std::string why_no_tf32_here(const RunConfig& config, bool is_on_gpu);
+
 // UserError where the run cannot have the GPUs that it wants, or ranks on them could not talk.
 // Before ranks are started.
 void check_backend(const RunConfig& config);

@@ -67,6 +67,8 @@ void add_key_synonyms(OptionTable* table) {
       {"dtype", kPrecision},
       {"torch_dtype", kPrecision},
       {"mixed_precision", kPrecision},
+      {"tf32", "train.tf32"},
+      {"allow_tf32", "train.tf32"},
       {"gradient_checkpointing", "train.recompute"},
       {"activation_checkpointing", "train.recompute"},
       {"logging_steps", "train.log_every"},

@@ -198,6 +198,7 @@ Json numerics_fingerprint(const RunConfig& c, const Layout& layout, const Kernel
                    {"device", on_gpu ? Json(device.name()) : Json()},
                    {"libraries", on_gpu ? Json(cuda_libraries()) : Json()},
                    {"precision", c.train.precision},
+                   {"tf32", on_gpu && c.asks_tf32()},
                    {"master_weights", c.has_masters()},
                    {"mode", layout.is_exact ? "exact" : "fast"},
                    {"exact_tp", constant(layout.exact_tp)},

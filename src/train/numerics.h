@@ -18,9 +18,9 @@ namespace weft {
 // Raised by whoever changes a formula, an order of additions or a block size that bits depend on.
 inline constexpr int kNumericsVersion = 2;
 
-// An object of plain values: weft, version, kernels, precision, master_weights, mode, exact_tp,
-// exact_dp, exact_rows (null in fast mode), and probe: a hash of what the kernels compute from
-// fixed numbers, which tells two builds apart that claim to be alike.
+// An object of plain values: weft, version, kernels, precision, tf32, master_weights, mode,
+// exact_tp, exact_dp, exact_rows (null in fast mode), and probe: a hash of what the kernels compute
+// from fixed numbers, which tells two builds apart that claim to be alike.
 Json numerics_fingerprint(const RunConfig& config, const Layout& layout, const Kernels& kernels,
                           const Device& device = host_device());
 

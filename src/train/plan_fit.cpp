@@ -102,6 +102,7 @@ class Fitter {
       row->received_per_token =
           static_cast<double>(row->received) / static_cast<double>(plan.tokens);
       row->step_ms = plan.step_ms;
+      row->is_step_of_fp32 = plan.is_step_of_fp32;
     } catch (const UserError& e) {
       row->reason = e.hint().empty() ? e.what() : fmt::format("{}; {}", e.what(), e.hint());
     }
@@ -266,6 +267,8 @@ std::string FitReport::to_text() const {
       std::any_of(rows.begin(), rows.end(), [](const FitRow& r) { return r.step_ms.has_value(); });
   if (has_admissible() && !is_timed)
     text += fmt::format("\nstep: {}\n", describe_step_time({}, static_cast<int>(ranks), is_on_gpu));
+  if (std::any_of(rows.begin(), rows.end(), [](const FitRow& r) { return r.is_step_of_fp32; }))
+    text += fmt::format("\nstep: {}\n", kStepOfFp32);
   if (has_fit()) {
     return text + fmt::format(
                       "\nrecommended: --set parallel.dp={} --set parallel.tp={} --set "

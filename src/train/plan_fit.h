@@ -25,6 +25,7 @@ struct FitRow {
   int64_t received = 0;  // bytes that reach a rank in one step
   double received_per_token = 0;
   std::optional<double> step_ms;
+  bool is_step_of_fp32 = false;  // TF32's speed, which is asked for, was not measured
 
   std::string layout() const;  // "dp=4,tp=2,shard=zero1"
 };

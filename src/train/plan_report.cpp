@@ -101,6 +101,9 @@ PlanReport plan_layout(const RunConfig& c, const Model& model, const Kernels& ke
   r.is_packed = c.data.layout == "pack";
   r.classes = find_rank_classes(c, model, r.layout);
   r.is_on_gpu = kernels.device != nullptr;
+  const std::string why_no_tf32 = why_no_tf32_here(c, r.is_on_gpu);
+  if (!why_no_tf32.empty()) r.idle.push_back(why_no_tf32);
+  const bool uses_tf32 = c.train.tf32 && why_no_tf32.empty();
   for (int rank : r.classes.first) {
     const auto plans = make_engine_plans(c, model, r.layout, rank, kernels, r.threads);
     r.plans.push_back({memory_parts(plans->train, plans->layout),
@@ -109,8 +112,10 @@ PlanReport plan_layout(const RunConfig& c, const Model& model, const Kernels& ke
     if (rank == 0 && with_dump) r.dump = dump_plan(plans->train);
     // Between GPUs nothing is known of the wire.
     const bool is_alone = r.is_on_gpu && r.layout.num_ranks() == 1;
-    if (const auto gpu = is_alone ? load_gpu_speeds(first_gpu()) : std::nullopt)
-      r.step_ms = estimate_gpu_ms(plans->train, *gpu);
+    if (const auto gpu = is_alone ? load_gpu_speeds(first_gpu()) : std::nullopt) {
+      r.step_ms = estimate_gpu_ms(plans->train, *gpu, uses_tf32);
+      r.is_step_of_fp32 = uses_tf32 && gpu->tflops_tf32 == 0;
+    }
   }
   if (!r.is_on_gpu) r.step_ms = estimate_ms(c, r, speeds);
   return r;
@@ -146,6 +151,7 @@ Json PlanReport::to_json() const {
   out.set("resident", resident());
   out.set("flops", plans[0].flops);
   out.set("step_ms", step_ms ? Json(*step_ms) : Json());
+  if (is_step_of_fp32) out.set("step_ms_note", kStepOfFp32);
   return out;
 }
 
@@ -242,8 +248,9 @@ std::string PlanReport::to_text() const {
   text += fmt::format("on the wire in one step, by rank 0:\n{}", wire_text(*this));
   text += fmt::format("\nexpected peak of {} memory{}: {}\n", is_on_gpu ? "GPU" : "resident",
                       layout.num_ranks() > 1 ? " of a rank" : "", format_bytes(resident()));
-  text += fmt::format("expected step: {}\n",
-                      describe_step_time(step_ms, layout.num_ranks(), is_on_gpu));
+  text += fmt::format("expected step: {}{}\n",
+                      describe_step_time(step_ms, layout.num_ranks(), is_on_gpu),
+                      is_step_of_fp32 ? fmt::format(" ({})", kStepOfFp32) : "");
   return text;
 }
 

@@ -33,6 +33,7 @@ struct PlanReport {
   std::string dump;  // of rank 0
   bool is_on_gpu = false;
   std::vector<std::string> idle;  // keys that were set and change nothing, a line each
+  bool is_step_of_fp32 = false;   // TF32's speed, which is asked for, was not measured
   bool is_longest = false;        // data.layout dynamic: rows are at most so long
   bool is_packed = false;         // attention inside segments costs less than told
 
@@ -58,5 +59,8 @@ PlanReport plan_layout(const RunConfig& config, const Model& model, const Kernel
 const char* axis_name(Axis axis);  // "tp", "dp"
 // "1.3 s", "84 ms", or why it is not known.
 std::string describe_step_time(const std::optional<double>& step_ms, int num_ranks, bool is_on_gpu);
+// Beside the time where is_step_of_fp32.
+inline constexpr const char* kStepOfFp32 =
+    "the speed is fp32's: TF32's is not known until `weft doctor --measure` was run again";
 
 }  // namespace weft

@@ -11,8 +11,8 @@ namespace {
 // Keys whose change makes another training; the others may change when a run goes on.
 bool is_fixed(const std::string& key) {
   return key.starts_with("model.") || key.starts_with("data.") || key == "seed" ||
-         key == "train.global_batch" || key == "train.precision" || key == "train.master_weights" ||
-         key == "train.loss_scale" || key == "train.optimizer";
+         key == "train.global_batch" || key == "train.precision" || key == "train.tf32" ||
+         key == "train.master_weights" || key == "train.loss_scale" || key == "train.optimizer";
 }
 
 }  // namespace

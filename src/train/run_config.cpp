@@ -113,6 +113,9 @@ void bind_train(OptionTable& t, TrainConfig& c) {
   t.add("train.precision", &c.precision,
         "type in which is computed; fp16 (GPUs only) has a loss scale that finds itself")
       .one_of({"fp32", "bf16", "fp16"});
+  t.add("train.tf32", &c.tf32,
+        "products of fp32 on a GPU may round their factors to TF32 (10 bits of mantissa): several "
+        "times faster, less exact; attention stays fp32; not in exact mode");
   t.add("train.master_weights", &c.master_weights,
         "bf16, fp16: keep fp32 weights and states beside; false: all in bf16 (fp16 has no false)");
   t.add("train.loss_scale", &c.loss_scale,
@@ -265,6 +268,13 @@ void check_scaling(const TrainConfig& t, std::vector<std::string>* complaints) {
   }
 }
 
+void check_tf32(const RunConfig& c, std::vector<std::string>* complaints) {
+  if (!c.train.tf32 || c.parallel.mode != "exact") return;
+  complaints->push_back(
+      "train.tf32: true does not go with parallel.mode: exact, whose fp32 is fp32: set tf32 to "
+      "false, or mode to fast");
+}
+
 }  // namespace
 
 int64_t RunConfig::micro_batch() const {
@@ -339,6 +349,7 @@ void check_config(const OptionTable& table, const RunConfig& c,
   check_ranks(c, complaints);
   check_batch(c, complaints);
   check_scaling(c.train, complaints);
+  check_tf32(c, complaints);
   // A resolved file has both: the default beside what was given is no contradiction.
   if (c.train.steps && table.was_given("train.epochs") && c.train.epochs != TrainConfig().epochs) {
     complaints->push_back("train.steps and train.epochs are both given: one is wanted");

@@ -33,6 +33,7 @@ struct ParallelConfig {
 
 struct TrainConfig {
   std::string precision = "fp32";
+  bool tf32 = false;
   bool master_weights = true;
   double loss_scale = 65536;
   int64_t epochs = 1;
@@ -83,6 +84,7 @@ struct RunConfig {
   Dtype compute_dtype() const;
   bool has_masters() const { return train.precision != "fp32" && train.master_weights; }
   bool scales_loss() const { return train.precision == "fp16"; }
+  bool asks_tf32() const { return train.tf32 && train.precision == "fp32"; }
   int64_t loss_divisor() const;  // P of fp16: a power of two, at least a batch's positions
   int64_t micro_batch() const;   // lowered where the global batch is smaller
   int64_t num_passes() const;    // of one optimizer step

@@ -113,6 +113,11 @@ std::string first_error(const fs::path& log, int exit_code) {
   return fmt::format("weft train ended with exit code {}", exit_code);
 }
 
+bool is_on_tf32(const RunConfig& c) { return c.asks_tf32() && uses_gpus(c); }
+
+// Factors of fewer bits than fp32: TF32, which has more than bf16, keeps within bf16's bars.
+bool is_rounded(const RunConfig& c) { return c.compute_dtype() != Dtype::kF32 || is_on_tf32(c); }
+
 // Both of exact mode with the same constants: then the promise is the same bits.
 bool are_exact(const Layout& a, const Layout& b) {
   return a.is_exact && b.is_exact && a.exact_tp == b.exact_tp && a.exact_dp == b.exact_dp &&
@@ -193,7 +198,7 @@ class Verifier {
     }
     if (i == 0) base_ = run;
     const bool exact = are_exact(runs_[0].mesh, runs_[i].mesh);
-    const bool bf16 = runs_[i].config.compute_dtype() != Dtype::kF32;
+    const bool bf16 = is_rounded(runs_[i].config);
     report_.layouts.push_back(
         compare_runs(base_, run, choose_bars(exact, bf16, o_.max_diff, o_.mean_diff)));
     report_.layouts.back().notes = explain_constants(runs_[0].mesh, runs_[i].mesh);
@@ -239,7 +244,9 @@ class Verifier {
     report_.title =
         fmt::format("{}: {} layouts, {} steps, {}{}", c.name, runs_.size(), base_.steps.size(),
                     c.train.precision,
-                    c.compute_dtype() == Dtype::kBf16 && !c.train.master_weights ? " (pure)" : "");
+                    is_on_tf32(c)                                                  ? " (TF32)"
+                    : c.compute_dtype() == Dtype::kBf16 && !c.train.master_weights ? " (pure)"
+                                                                                   : "");
     write_json();
     if (!has_pictures()) return;
     CurveComparison picture{report_.title, std::move(curves_), {}};

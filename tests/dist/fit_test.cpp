@@ -1,11 +1,16 @@
 // tests/dist/fit_test.cpp: layouts that are compared with each other run on one kind of device.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <fstream>
 
+#include "base/file.h"
+#include "exec/gpu_speeds.h"
+#include "model/model.h"
 #include "tests/io/temporary_folder.h"
 #include "tests/kernel/emulated_cuda/table.h"
 #include "tests/tiny_config.h"
+#include "train/backend.h"
 #include "train/plan_fit.h"
 #include "train/plan_report.h"
 #include "train/room.h"
@@ -13,18 +18,41 @@
 namespace weft::testing {
 namespace {
 
+// Where speeds are kept, for a while.
+class CacheFolder {
+ public:
+  explicit CacheFolder(const std::filesystem::path& path) {
+    if (const char* before = std::getenv(kName)) before_ = before;
+    ::setenv(kName, path.c_str(), 1);
+  }
+  ~CacheFolder() { before_ ? ::setenv(kName, before_->c_str(), 1) : ::unsetenv(kName); }
+  CacheFolder(const CacheFolder&) = delete;
+  CacheFolder& operator=(const CacheFolder&) = delete;
+
+ private:
+  static constexpr const char* kName = "XDG_CACHE_HOME";
+  std::optional<std::string> before_;
+};
+
+class PlanFit : public ::testing::Test {
+ protected:
+  PlanFit() {
+    std::ofstream(folder_ / "config.json")
+        << R"({"architectures": ["LlamaForCausalLM"], "hidden_size": 256, "intermediate_size": 512,
+               "num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 4,
+               "vocab_size": 1000, "tie_word_embeddings": false})";
+    config_.model.path = folder_.path().string();
+    config_.model.init = "random";
+    config_.data.seq_length = 64;
+    config_.train.global_batch = 8;
+  }
+  TemporaryFolder folder_;
+  RunConfig config_;
+};
+
 // More ranks than this machine has GPUs: what `auto` says for one layout may not hold for another.
-TEST(PlanFit, AllLayoutsAreOfOneKindOfDevice) {
-  const TemporaryFolder folder;
-  std::ofstream(folder / "config.json")
-      << R"({"architectures": ["LlamaForCausalLM"], "hidden_size": 256, "intermediate_size": 512,
-             "num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 4,
-             "vocab_size": 1000, "tie_word_embeddings": false})";
-  RunConfig c;
-  c.model.path = folder.path().string();
-  c.model.init = "random";
-  c.data.seq_length = 64;
-  c.train.global_batch = 8;
+TEST_F(PlanFit, AllLayoutsAreOfOneKindOfDevice) {
+  const RunConfig& c = config_;
   ASSERT_EQ(c.launch.device, "auto");
   // A GPU's plan counts what its libraries take.
   const FitReport gpu = fit_layouts(c, kContextBytes, 4, &emulated_kernels());
@@ -66,6 +94,37 @@ TEST(PlanReport, TellsWhatStandsBesideTheArena) {
     EXPECT_NE(report.to_text().find(is_on_gpu ? "\n  context " : "\n  program "), std::string::npos)
         << report.to_text();
   }
+}
+
+// Speeds that were kept for a GPU; those without TF32's tell fp32's time, and say so.
+TEST_F(PlanFit, Tf32HasItsTimeWhereItWasMeasured) {
+  const CacheFolder cache(folder_.path());
+  GpuSpeeds speeds;
+  speeds.gpu = first_gpu();
+  speeds.tflops_fp32 = speeds.tflops_bf16 = 0.01;  // so that products are most of the time
+  speeds.tflops_attention_fp32 = speeds.tflops_attention_bf16 = speeds.copy_gb_per_s = 1e6;
+  const auto plan = [&](double tflops_tf32, bool asks) {
+    speeds.tflops_tf32 = tflops_tf32;
+    save_gpu_speeds(speeds);
+    RunConfig c = config_;
+    c.train.tf32 = asks;
+    return fit_layouts(c, 100 * kContextBytes, 1, &emulated_kernels());
+  };
+  const FitReport fp32 = plan(0.04, false), tf32 = plan(0.04, true), old = plan(0, true);
+  ASSERT_TRUE(fp32.rows[0].step_ms && tf32.rows[0].step_ms && old.rows[0].step_ms);
+  EXPECT_NEAR(*tf32.rows[0].step_ms, *fp32.rows[0].step_ms / 4, 1);
+  EXPECT_EQ(*old.rows[0].step_ms, *fp32.rows[0].step_ms);
+  for (const FitReport* report : {&fp32, &tf32, &old}) {
+    const bool is_told = report->to_text().find(kStepOfFp32) != std::string::npos;
+    EXPECT_EQ(is_told, report == &old) << report->to_text();
+  }
+  config_.train.tf32 = true;
+  const auto model =
+      make_model(parse_json(read_file(folder_ / "config.json", 1 << 16), "config.json"), {});
+  const PlanReport one = plan_layout(config_, *model, emulated_kernels(), std::nullopt);
+  EXPECT_EQ(one.step_ms, old.rows[0].step_ms);
+  EXPECT_NE(one.to_text().find(kStepOfFp32), std::string::npos) << one.to_text();
+  EXPECT_EQ(one.to_json().at("step_ms_note").as_string(), kStepOfFp32);
 }
 
 }  // namespace

@@ -238,6 +238,7 @@ TEST(PlanLayout, RefusesWhatCannotBeCut) {
   refused({"parallel.dp=2", "data.seq_length=65"}, {"seq_length is 65", "64 positions"});
   refused({"parallel.mode=exact", "parallel.tp=4"}, {"exact_tp=2", "1, 2", "exact_tp=4"});
   refused({"parallel.mode=exact", "parallel.exact_tp=8"}, {"exact_tp=8", "1, 2, 4"});
+  refused({"parallel.mode=exact", "train.tf32=true"}, {"train.tf32", "parallel.mode: exact"});
   refused({"parallel.mode=exact", "parallel.dp=4", "parallel.exact_dp=2"}, {"exact_dp=2", "1, 2"});
 }
 
@@ -248,6 +249,20 @@ TEST(PlanLayout, SaysWhichKeysHaveNoEffect) {
   EXPECT_EQ(ended.exit_code, 0);
   expect_parts(ended.out, {"parallel.shard: zero3 has no effect with parallel.dp 1\n",
                            "train.loss_scale: 1024 has no effect with train.precision fp32"});
+}
+
+TEST(PlanLayout, SaysThatTf32HasNoEffectOnTheCpu) {
+  const TinyRun run;
+  const std::vector<std::string> sets = {"train.tf32=true", "launch.device=cpu"};
+  const Ended planned = run_to_end(run.words("plan", sets));
+  EXPECT_EQ(planned.exit_code, 0);
+  expect_parts(planned.out, {"train.tf32 has no effect on the CPU"});
+  const Ended trained = run.train(sets);
+  EXPECT_EQ(trained.exit_code, 0);
+  expect_parts(trained.err, {"warning: train.tf32 has no effect on the CPU"});
+  const Ended without = run.train({"train.tf32=false"});
+  EXPECT_EQ(without.exit_code, 2);
+  expect_parts(without.err, {"train.tf32: true -> false"});
 }
 
 }  // namespace

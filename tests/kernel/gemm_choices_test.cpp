@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/hash.h"
 
 namespace weft {
 namespace {
@@ -34,6 +35,42 @@ TEST(GemmChoices, ComeBackAsTheyWere) {
     ASSERT_TRUE(read.has_value()) << why;
     EXPECT_TRUE(*read == choices);
   }
+}
+
+// TF32 or not makes two products: what was chosen for one never serves the other.
+TEST(GemmChoices, Tf32IsAProductOfItsOwn) {
+  LtProblem plain = some().begin()->first;
+  plain.dtype = plain.d_dtype = Dtype::kF32;
+  LtProblem tf32 = plain;
+  tf32.is_tf32 = true;
+  EXPECT_FALSE(plain == tf32);
+  EXPECT_NE(LtProblemHash()(plain), LtProblemHash()(tf32));
+  EXPECT_NE(describe(plain), describe(tf32));
+  LtAlgorithm first, second;
+  first.data[0] = 1;
+  second.data[0] = 2;
+  for (const GemmChoices& choices : {GemmChoices{{plain, first}}, GemmChoices{{tf32, second}},
+                                     GemmChoices{{plain, first}, {tf32, second}}}) {
+    std::string why;
+    const auto read = parse_gemm_choices(gemm_choices_text(kHere, choices), kHere, &why);
+    ASSERT_TRUE(read.has_value()) << why;
+    EXPECT_TRUE(*read == choices);
+  }
+}
+
+// A file as it was written before there was TF32: its choices hold, for fp32.
+TEST(GemmChoices, FilesFromBeforeTf32AreRead) {
+  const std::string body =
+      "weft products 1 | a GPU\n"
+      "64 32 16 16 16 64 64 1 0 0 1 0 0 256 4096 1 2 3 4 5 6 7 8\n";
+  std::string why;
+  const auto read = parse_gemm_choices(body + "end 1 " + hash_hex(hash_text(body)) + "\n",
+                                       "weft products 1 | a GPU", &why);
+  ASSERT_TRUE(read.has_value()) << why;
+  ASSERT_EQ(read->size(), 1u);
+  EXPECT_EQ(read->begin()->first.dtype, Dtype::kF32);
+  EXPECT_FALSE(read->begin()->first.is_tf32);
+  EXPECT_EQ(gemm_choices_text("weft products 1 | a GPU", *read).substr(0, body.size()), body);
 }
 
 TEST(GemmChoices, OfAnotherDeviceAreNotTaken) {
@@ -73,6 +110,7 @@ TEST(GemmChoices, NumbersOutOfRangeAreNotTaken) {
   EXPECT_FALSE(with([](LtProblem* p, LtAlgorithm*) { p->ldd = -8; }));
   EXPECT_FALSE(with([](LtProblem* p, LtAlgorithm*) { p->alignment = 2; }));
   EXPECT_FALSE(with([](LtProblem* p, LtAlgorithm*) { p->dtype = Dtype::kI64; }));
+  EXPECT_FALSE(with([](LtProblem* p, LtAlgorithm*) { p->is_tf32 = true; }));  // of bf16
   EXPECT_FALSE(with([](LtProblem*, LtAlgorithm* a) { a->workspace_bytes = uint64_t{1} << 40; }));
 }
 

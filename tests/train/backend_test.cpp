@@ -31,6 +31,26 @@ TEST(Backend, Bf16NeedsCapability8) {
     EXPECT_NO_THROW(check_precision(precision, ampere));
 }
 
+TEST(Backend, Tf32WithoutEffectIsTold) {
+  const CudaInfo::Gpu turing{"Tesla T4", int64_t{16} << 30, 7, 5}, ampere{"A100", 0, 8, 0};
+  RunConfig c;
+  for (const CudaInfo::Gpu* gpu : {&turing, &ampere, static_cast<const CudaInfo::Gpu*>(nullptr)})
+    EXPECT_EQ(why_no_tf32(c, gpu), "");  // not asked for
+  c.train.tf32 = true;
+  EXPECT_EQ(why_no_tf32(c, &ampere), "");
+  EXPECT_EQ(why_no_tf32(c, nullptr), "train.tf32 has no effect on the CPU");
+  EXPECT_EQ(why_no_tf32_here(c, false), "train.tf32 has no effect on the CPU");
+  const std::string old = why_no_tf32(c, &turing);
+  for (const char* part : {"no effect", "Tesla T4", "7.5", "8.0", "fp32"})
+    EXPECT_NE(old.find(part), std::string::npos) << part << " in: " << old;
+  for (const char* precision : {"bf16", "fp16"}) {
+    c.train.precision = precision;
+    for (const bool is_on_gpu : {false, true})
+      EXPECT_EQ(why_no_tf32_here(c, is_on_gpu),
+                std::string("train.tf32 has no effect with train.precision: ") + precision);
+  }
+}
+
 TEST(Backend, Fp16NeedsAGpu) {
   RunConfig c;
   c.launch.device = "cpu";

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/file.h"
 #include "exec/repeat.h"
 #include "exec/speeds.h"
 #include "train/engine.h"
@@ -16,7 +17,15 @@ namespace weft {
 namespace {
 
 GpuSpeeds some_speeds(double factor = 1) {
-  return {"some GPU", 50 * factor, 671 * factor, 11 * factor, 192 * factor, 4189 * factor};
+  GpuSpeeds s;
+  s.gpu = "some GPU";
+  s.tflops_fp32 = 50 * factor;
+  s.tflops_tf32 = 400 * factor;
+  s.tflops_bf16 = 671 * factor;
+  s.tflops_attention_fp32 = 11 * factor;
+  s.tflops_attention_bf16 = 192 * factor;
+  s.copy_gb_per_s = 4189 * factor;
+  return s;
 }
 
 // With the speeds of packed rows and of the own kernel.
@@ -49,10 +58,10 @@ RunConfig bf16_run(int64_t rows, int64_t passes) {
   return c;
 }
 
-double step_ms(const GpuSpeeds& speeds, const RunConfig& c, double dropout = 0) {
+double step_ms(const GpuSpeeds& speeds, const RunConfig& c, double dropout = 0, bool tf32 = false) {
   const auto model = half_a_billion(dropout);
   const auto plans = make_engine_plans(c, *model, Layout{}, 0, cpu_kernels(), 1);
-  return estimate_gpu_ms(plans->train, speeds);
+  return estimate_gpu_ms(plans->train, speeds, tf32);
 }
 
 double step_ms(const GpuSpeeds& speeds, int64_t rows, int64_t passes) {
@@ -69,6 +78,22 @@ TEST(GpuSpeeds, ForetellAStep) {
 TEST(GpuSpeeds, TwiceTheSpeedIsHalfTheTime) {
   const double once = step_ms(some_speeds(), 8, 1), twice = step_ms(some_speeds(2), 8, 1);
   EXPECT_NEAR(twice, once / 2, 1);  // less the time between kernels
+}
+
+// Only products of fp32 gain, by as much as they would if fp32 itself were so fast.
+TEST(GpuSpeeds, Tf32IsForProductsOfFp32) {
+  GpuSpeeds fast = some_speeds(), old = some_speeds();
+  fast.tflops_fp32 = fast.tflops_tf32;
+  old.tflops_tf32 = 0;
+  const RunConfig bf16_config = bf16_run(8, 1);
+  RunConfig fp32_config = bf16_config;
+  fp32_config.train.precision = "fp32";
+  const double fp32 = step_ms(some_speeds(), fp32_config);
+  const double tf32 = step_ms(some_speeds(), fp32_config, 0, true);
+  EXPECT_EQ(tf32, step_ms(fast, fp32_config));
+  EXPECT_LT(tf32, fp32 / 2);
+  EXPECT_EQ(step_ms(old, fp32_config, 0, true), fp32);  // none was measured
+  EXPECT_EQ(step_ms(some_speeds(), bf16_config, 0, true), step_ms(some_speeds(), bf16_config));
 }
 
 TEST(GpuSpeeds, PassesAddUpAndTheUpdateDoesNot) {
@@ -117,8 +142,19 @@ TEST(GpuSpeeds, AreKeptAndReadAgain) {
   EXPECT_EQ(load_gpu_speeds("", path)->tflops_attention_packed_bf16, 150);
   EXPECT_EQ(load_gpu_speeds("", path)->tflops_attention_dropout_fp32, 8);
   EXPECT_EQ(load_gpu_speeds("", path)->tflops_attention_dropout_bf16, 40);
+  EXPECT_EQ(read->tflops_tf32, 400);
   EXPECT_TRUE(load_gpu_speeds("some GPU", path));
   EXPECT_FALSE(load_gpu_speeds("another GPU", path));
+  GpuSpeeds old = some_speeds();
+  old.tflops_tf32 = 0;
+  save_gpu_speeds(old, path);
+  EXPECT_EQ(read_file(path, 1 << 16).find("tf32"), std::string::npos);  // as older tables are
+  ASSERT_TRUE(load_gpu_speeds("", path));
+  EXPECT_EQ(load_gpu_speeds("", path)->tflops_tf32, 0);
+  Json wrong = gpu_speeds_to_json(some_speeds());
+  wrong.set("tflops_tf32", -1);
+  std::ofstream(path) << wrong.dump();
+  EXPECT_FALSE(load_gpu_speeds("", path));
   std::ofstream(path) << R"({"gpu": "some GPU", "tflops_fp32": -1})";
   EXPECT_FALSE(load_gpu_speeds("", path));
   std::ofstream(path) << "{";

@@ -44,8 +44,8 @@ TEST(Numerics, EveryKeyCounts) {
   RunConfig c;
   Layout layout;
   const Json plain = numerics_fingerprint(c, layout, ref_kernels());
-  for (const char* key : {"weft", "version", "kernels", "precision", "master_weights", "mode",
-                          "exact_tp", "exact_dp", "exact_rows", "probe"}) {
+  for (const char* key : {"weft", "version", "kernels", "precision", "tf32", "master_weights",
+                          "mode", "exact_tp", "exact_dp", "exact_rows", "probe"}) {
     EXPECT_TRUE(plain.find(key)) << key;
   }
   EXPECT_TRUE(plain.at("exact_tp").is_null());

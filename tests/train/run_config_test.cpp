@@ -34,6 +34,7 @@ TEST_F(RunFileTest, Defaults) {
   EXPECT_EQ(c.data.seq_length, 1024);
   EXPECT_EQ(c.data.layout, "pad");
   EXPECT_EQ(c.train.precision, "fp32");
+  EXPECT_FALSE(c.train.tf32);
   EXPECT_TRUE(c.train.master_weights);
   EXPECT_EQ(c.train.epochs, 1);
   EXPECT_FALSE(c.train.steps);
@@ -85,7 +86,7 @@ TEST_F(RunFileTest, ChangesAreSorted) {
   };
   for (const char* set : {"model.path=n", "data.train=[u.txt]", "data.tokenizer=bytes", "seed=1",
                           "model.num_layers=1", "train.global_batch=4", "train.precision=bf16",
-                          "train.master_weights=false"}) {
+                          "train.tf32=true", "train.master_weights=false"}) {
     EXPECT_EQ(changes(set).refused.size(), 1u) << set;
     EXPECT_TRUE(changes(set).allowed.empty()) << set;
   }
@@ -97,6 +98,33 @@ TEST_F(RunFileTest, ChangesAreSorted) {
     EXPECT_EQ(changes(set).allowed.size(), 1u) << set;
   }
   EXPECT_EQ(changes("seed=1").refused[0], "seed: 42 -> 1");
+}
+
+// A run from before there was train.tf32 computed without it.
+TEST_F(RunFileTest, ARunWithoutTf32GoesOnWithoutIt) {
+  std::string stored = read(kSmallest).resolved();
+  const size_t line = stored.find("  tf32: ");
+  ASSERT_NE(line, std::string::npos) << stored;
+  stored.erase(line, stored.find('\n', line) + 1 - line);
+  EXPECT_TRUE(compare_runs(stored, read(kSmallest).resolved()).refused.empty());
+  const RunChanges changes = compare_runs(stored, read(kSmallest, {"train.tf32=true"}).resolved());
+  EXPECT_EQ(changes.refused, std::vector<std::string>{"train.tf32: false -> true"});
+}
+
+TEST_F(RunFileTest, Tf32IsNotForExactMode) {
+  EXPECT_TRUE(read(kSmallest, {"train.tf32=true"}).config().asks_tf32());
+  EXPECT_FALSE(read(kSmallest, {"train.tf32=true", "train.precision=bf16"}).config().asks_tf32());
+  EXPECT_NO_THROW(read(kSmallest, {"parallel.mode=exact"}));
+  for (const char* precision : {"fp32", "bf16"}) {
+    const std::string e = error_of<UserError>([&] {
+      read(kSmallest,
+           {"train.tf32=true", "parallel.mode=exact", std::string("train.precision=") + precision});
+    });
+    EXPECT_NE(e.find("train.tf32: true does not go with parallel.mode: exact"), std::string::npos)
+        << e;
+  }
+  const std::string e = error_of<UserError>([&] { read(kSmallest, {"train.tf32=maybe"}); });
+  EXPECT_NE(e.find("train.tf32"), std::string::npos) << e;
 }
 
 TEST_F(RunFileTest, MicroBatchIsLoweredToTheGlobalOne) {

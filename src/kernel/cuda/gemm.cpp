@@ -29,6 +29,7 @@ constexpr int64_t kWorkspaceAlignment = 256;
 constexpr int kQuietCalls = 16;
 
 std::atomic<GemmChoice> choice_now{GemmChoice::kFast};
+std::atomic<bool> tf32_now{false};
 
 struct Known {
   LtPrepared prepared;
@@ -76,6 +77,7 @@ class Products {
     check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
     int driver = 0;
     check(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
+    has_tf32_ = properties.major >= 8;
     const auto kept = [&](const char* name, const std::string& suffix) {
       return KeptChoices(
           fmt::format("weft {} 1 | {} | compute {}.{} | cublasLt {} | driver {}", name,
@@ -86,8 +88,11 @@ class Products {
     kept_exact_ = std::make_unique<KeptChoices>(kept("exact products", "-exact"));
   }
 
-  void run(const Context& context, const LtCall& call, std::byte* workspace) {
-    const Known& known = find(context, call, workspace);
+  void run(const Context& context, LtCall call, std::byte* workspace) {
+    const GemmChoice choice = choice_now.load(std::memory_order_relaxed);
+    call.problem.is_tf32 = has_tf32_ && call.problem.dtype == Dtype::kF32 &&
+                           choice == GemmChoice::kFast && tf32_now.load(std::memory_order_relaxed);
+    const Known& known = find(context, call, choice, workspace);
     if (known.algorithm) {
       multiply(lt_, call, known.prepared, *known.algorithm, workspace, context.stream);
     } else {
@@ -96,9 +101,9 @@ class Products {
   }
 
  private:
-  const Known& find(const Context& context, const LtCall& call, std::byte* workspace) {
+  const Known& find(const Context& context, const LtCall& call, GemmChoice choice,
+                    std::byte* workspace) {
     const std::lock_guard lock(mutex_);
-    const GemmChoice choice = choice_now.load(std::memory_order_relaxed);
     auto& table = choice == GemmChoice::kExact ? exact_ : fast_;
     const auto found = table.find(call.problem);
     if (found != table.end()) {
@@ -162,6 +167,7 @@ class Products {
   }
 
   Lt lt_;
+  bool has_tf32_ = false;
   std::unique_ptr<KeptChoices> kept_fast_, kept_exact_;
   std::mutex mutex_;
   std::unordered_map<LtProblem, Known, LtProblemHash> fast_, exact_;
@@ -215,5 +221,6 @@ void gemm(const Context& context, const GemmArgs& args) {
 
 void set_gemm_choice(GemmChoice choice) { cuda::choice_now = choice; }
 GemmChoice gemm_choice() { return cuda::choice_now; }
+void set_tf32(bool is_allowed) { cuda::tf32_now = is_allowed; }
 
 }  // namespace weft

@@ -141,9 +141,10 @@ size_t Lt::version() const { return cublasLtGetVersion(); }
 LtPrepared prepare(const LtProblem& p) {
   LtPrepared made{};
   const cublasLtMatmulDesc_t operation = operation_of(made);
-  // fp32 chains of fp32, bf16 or fp16 factors; TF32 would have to be asked for.
-  check(cublasLtMatmulDescInit(operation, CUBLAS_COMPUTE_32F, CUDA_R_32F),
-        "cublasLtMatmulDescInit");
+  // fp32 chains of fp32, bf16 or fp16 factors.
+  ensure(!p.is_tf32 || p.dtype == Dtype::kF32, "TF32 is for factors of fp32");
+  const cublasComputeType_t compute = p.is_tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+  check(cublasLtMatmulDescInit(operation, compute, CUDA_R_32F), "cublasLtMatmulDescInit");
   const auto op = [](bool transposed) {
     return static_cast<int32_t>(transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
   };

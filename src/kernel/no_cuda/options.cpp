@@ -9,5 +9,6 @@ std::string cuda_libraries() { return ""; }
 
 void set_gemm_choice(GemmChoice) {}
 GemmChoice gemm_choice() { return GemmChoice::kFast; }
+void set_tf32(bool) {}
 
 }  // namespace weft
