@@ -153,7 +153,8 @@ void check_packed(Device& device, const Sizes& s, int64_t segment) {
   const Bits out = all.read_out();
   all.backward(kCudnn);
   const Bits dqkv = all.read_dqkv();
-  say("packed: not the own kernel's bits", out == own_out, 0.0);
+  // In rows of one tile the two compute alike.
+  if (s.T >= 256) say("packed: not the own kernel's bits", out == own_out, 0.0);
   say("packed: out against the own kernel", difference(out, own_out), 0.05);
   say("packed: dqkv against the own kernel", difference(dqkv, own_dqkv), 0.1);
   all.forward(kCudnn);

@@ -23,8 +23,8 @@ import gpu_workload
 # The first that fits names the part. A product's kernels carry the library's names.
 PARTS = [
     ("AdamW", r"adamw"),
-    ("norm of the gradients", r"squares|norm_kernel|reduce_kernel"),
-    ("cross entropy", r"cross_entropy"),
+    ("norm of the gradients", r"squares|::norm_kernel|reduce_kernel"),
+    ("cross entropy", r"cross_entropy|kept_kernel"),
     ("attention, backward", r"sdpa.*bprop|bprop.*sdpa|attention_d(q|kv)|attention_delta|raise_padding|fmha.*bwd"),
     ("attention, forward", r"sdpa|attention_kernel|zero_padding|fmha"),
     ("attention, beside it", r"segment_mask|cudnn|cunn|dot_do_o|convert_dq"),
