@@ -138,35 +138,13 @@ void say(const char* what, double got, double most) {
   fmt::print("  {:58} {:9.2g} {}\n", what, got, got <= most ? "ok" : "NOT OK");
 }
 
-// Packed rows: cuDNN with a mask against the own kernel; bits of a row and of two runs.
-void check_packed(Device& device, const Sizes& s, int64_t segment) {
-  fmt::print("{}, segments of {}: B {} T {} H {} G {} D {}\n", s.name, segment, s.B, s.T, s.H, s.G,
-             s.D);
+// segment: as in Tensors.
+void check_sizes(Device& device, const Sizes& s, int64_t segment = 0) {
+  fmt::print("{}: B {} T {} H {} G {} D {}", s.name, s.B, s.T, s.H, s.G, s.D);
+  fmt::print("{}\n", segment > 0 ? fmt::format(", segments of {}", segment) : "");
   std::vector<int32_t> lengths(static_cast<size_t>(s.B), static_cast<int32_t>(s.T));
   lengths[0] = static_cast<int32_t>(s.T / 3);
   Tensors all(device, s, lengths, segment);
-  all.forward(kOwn);
-  const Bits own_out = all.read_out();
-  all.backward(kOwn);
-  const Bits own_dqkv = all.read_dqkv();
-  all.forward(kCudnn);
-  const Bits out = all.read_out();
-  all.backward(kCudnn);
-  const Bits dqkv = all.read_dqkv();
-  // In rows of one tile the two compute alike.
-  if (s.T >= 256) say("packed: not the own kernel's bits", out == own_out, 0.0);
-  say("packed: out against the own kernel", difference(out, own_out), 0.05);
-  say("packed: dqkv against the own kernel", difference(dqkv, own_dqkv), 0.1);
-  all.forward(kCudnn);
-  all.backward(kCudnn);
-  say("packed: bits of two runs", all.read_out() != out || all.read_dqkv() != dqkv, 0.0);
-}
-
-void check_sizes(Device& device, const Sizes& s) {
-  fmt::print("{}: B {} T {} H {} G {} D {}\n", s.name, s.B, s.T, s.H, s.G, s.D);
-  std::vector<int32_t> lengths(static_cast<size_t>(s.B), static_cast<int32_t>(s.T));
-  lengths[0] = static_cast<int32_t>(s.T / 3);
-  Tensors all(device, s, lengths);
   all.forward(kOwn);
   const Bits own_out = all.read_out();
   all.backward(kOwn);
@@ -179,6 +157,8 @@ void check_sizes(Device& device, const Sizes& s) {
   const Bits out = all.read_out();
   all.backward(kCudnn);
   const Bits dqkv = all.read_dqkv();
+  // In rows of one tile the two compute alike.
+  if (s.T >= 256) say("cuDNN serves: other bits than the own kernel's", out == own_out, 0.0);
   say("out of padded rows: own kernel", difference(out, own_out), 0.05);
   say("out of padded rows: cuDNN's mask", difference(out, masked_out), 0.05);
   say("dqkv of padded rows: own kernel", difference(dqkv, own_dqkv), 0.1);
@@ -194,7 +174,7 @@ void check_sizes(Device& device, const Sizes& s) {
   // One row of the batch alone.
   Sizes one = s;
   one.B = 1;
-  Tensors row(device, one, {static_cast<int32_t>(s.T)});
+  Tensors row(device, one, {static_cast<int32_t>(s.T)}, segment);
   const int64_t last = s.B - 1, q = s.T * s.width(), o = s.T * s.H * s.D;
   device.write(row.qkv, all.read(all.qkv, s.B * q).data() + last * q, 2 * q);
   device.write(row.dout, all.read(all.dout, s.B * o).data() + last * o, 2 * o);
@@ -271,9 +251,9 @@ int main(int argc, char** argv) {
     for (const Sizes& s : small) check_sizes(*device, s);
     for (const Sizes& s : large) check_sizes(*device, s);
     for (const Sizes& s : small) {
-      if (s.T < 8192) check_packed(*device, s, 37);
+      if (s.T < 8192) check_sizes(*device, s, 37);
     }
-    for (const Sizes& s : large) check_packed(*device, s, 300);
+    for (const Sizes& s : large) check_sizes(*device, s, 300);
   } else {
     for (const Sizes& s : large) time_sizes(*device, s);
   }

@@ -23,7 +23,7 @@ import gpu_workload
 # The first that fits names the part. A product's kernels carry the library's names.
 PARTS = [
     ("AdamW", r"adamw"),
-    ("norm of the gradients", r"squares|::norm_kernel|reduce_kernel"),
+    ("norm of the gradients", r"squares|::norm_kernel"),
     ("cross entropy", r"cross_entropy|kept_kernel"),
     ("attention, backward", r"sdpa.*bprop|bprop.*sdpa|attention_d(q|kv)|attention_delta|raise_padding|fmha.*bwd"),
     ("attention, forward", r"sdpa|attention_kernel|zero_padding|fmha"),
@@ -35,6 +35,7 @@ PARTS = [
     ("rope", r"rope"),
     ("embedding, its gradient", r"embedding|count_kernel|offset_kernel|list_kernel|normalize_kernel"),
     ("products", r"nvjet|gemm|cutlass|xmma|splitk|cublas"),
+    ("sums over ranks", r"::reduce_kernel"),
     ("sums of columns, additions", r"add_|partials|columns|bias|sum"),
 ]
 HEAD_ROWS_US = 1000  # a product that takes longer is one of the head's

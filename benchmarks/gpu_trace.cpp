@@ -28,7 +28,7 @@ void check(CUptiResult result, const char* what) {
   std::fprintf(stderr, "gpu_trace: %s: %s\n", what, text ? text : "?");
 }
 
-// As it is written in the source, without its types.
+// As the source has it.
 const std::string& plain_name(const char* name) {
   static auto& known = *new std::map<std::string, std::string>;
   std::string& plain = known[name];

@@ -15,7 +15,7 @@ namespace weft {
 
 class DeviceFinish {
  public:
-  // While planning the view has no pointers.
+  // While planning the view's pointers lead nowhere.
   DeviceFinish(const View& view, const Kernels& kernels, const std::vector<Node>& finish);
 
   int64_t table_bytes() const { return table_bytes_; }

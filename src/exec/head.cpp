@@ -163,10 +163,8 @@ HeadArgs head_args(const View& v, const Node& node, const Mesh& mesh) {
   a.num_ranks = mesh.tp;
   a.ranks = mesh.tensor;
   if (!a.with_gradient) return a;
-  // While planning there are no pointers yet: a mark keeps "wanted" apart from "absent".
-  static std::byte wanted;
   if (const Ref dx = node.outputs[1]) {
-    a.dx = v.at(dx) ? v.at(dx) : &wanted;
+    a.dx = v.at(dx);
     a.dx_dtype = v.value(dx).dtype;
   }
   if (node.outputs[2]) {

@@ -1,6 +1,8 @@
 // exec/node_args.cpp: one function an operation; shapes come from the values.
 #include "exec/node_args.h"
 
+#include "exec/memory_plan.h"
+
 namespace weft {
 namespace {
 
@@ -21,7 +23,11 @@ AttentionDropout attention_dropout(const View& v, const Node& node) {
           v.at<int64_t>(node.inputs.back())};
 }
 
+alignas(kAlignment) std::byte nowhere[kAlignment];
+
 }  // namespace
+
+Nowhere::Nowhere(const Graph& graph) : data_(graph.values.size(), nowhere), view_{graph, data_} {}
 
 Stack stacked(const View& v, const std::vector<Ref>& refs, size_t begin, int count) {
   Stack s;
@@ -225,6 +231,7 @@ AttentionArgs attention_args(const View& v, const Node& node) {
   a.positions = attention_positions(v, node, 2);
   a.padding_attends = node.attr.padding_attends;
   a.dropout = attention_dropout(v, node);
+  a.longest = node.attr.longest;
   return a;
 }
 
@@ -247,6 +254,7 @@ AttentionBackwardArgs attention_grad_args(const View& v, const Node& node) {
   a.positions = attention_positions(v, node, 5);
   a.padding_attends = node.attr.padding_attends;
   a.dropout = attention_dropout(v, node);
+  a.longest = node.attr.longest;
   return a;
 }
 

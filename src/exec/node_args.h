@@ -1,7 +1,7 @@
 // exec/node_args.h: a node's values turned into the arguments of its kernel.
 //
-// Used twice: with null pointers when a plan asks how much workspace a node needs, and with the
-// places in the arena when an executor binds its calls.
+// Used twice: with places that lead nowhere (Nowhere) when a plan asks how much workspace a node
+// needs, and with the places in the arena when an executor binds its calls.
 #pragma once
 
 #include <vector>
@@ -22,6 +22,20 @@ struct View {
   }
   int64_t first_row(Ref r) const { return portion_of(graph[r]).offset[0]; }  // of a table's piece
   int64_t tokens(Ref r) const { return graph[r].shape[0] * graph[r].shape[1]; }  // of (B, T, ...)
+};
+
+// Every value at some place or other, for kernels that are only asked for their workspace: they
+// look whether they have an argument, not at it.
+class Nowhere {
+ public:
+  explicit Nowhere(const Graph& graph);
+  Nowhere(const Nowhere&) = delete;
+  Nowhere& operator=(const Nowhere&) = delete;
+  const View& view() const { return view_; }
+
+ private:
+  std::vector<std::byte*> data_;
+  View view_;
 };
 
 // `count` matrices from refs[begin] on, one under another; one matrix.

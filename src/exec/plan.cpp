@@ -88,10 +88,8 @@ Plan begin_plan(Graph graph, const PlanOptions& options) {
 // What each node needs while it runs (pass, then finish), and a GPU's tables.
 std::vector<int64_t> find_scratch(Plan* plan) {
   const Graph& graph = plan->graph;
-  // Some place or other: a kernel asked for its workspace looks only whether it has an argument.
-  alignas(kAlignment) static std::byte somewhere[kAlignment];
-  const std::vector<std::byte*> data(graph.values.size(), somewhere);
-  const View view{graph, data};
+  const Nowhere nowhere(graph);
+  const View& view = nowhere.view();
   std::vector<int64_t> bytes;
   for (const std::vector<Node>* list : {&graph.pass, &graph.finish}) {
     for (const Node& n : *list) {
@@ -132,6 +130,11 @@ Plan shorten_plan(const Plan& longest, Graph graph) {
              are_alike(plan.graph.finish, longest.graph.finish),
          "a shorter row is another graph");
   plan.memory = longest.memory;
+  for (size_t i = 0; i < plan.graph.pass.size(); ++i) {
+    Node& node = plan.graph.pass[i];
+    if (node.op != Op::kAttention && node.op != Op::kAttentionGrad) continue;
+    node.attr.longest = longest.graph[longest.graph.pass[i].inputs[0]].shape[1];
+  }
   const std::vector<int64_t> scratch = find_scratch(&plan);
   for (size_t t = 0; t < scratch.size(); ++t) {
     ensure(scratch[t] <= plan.memory.scratch[t].bytes, "a shorter row needs more scratch");

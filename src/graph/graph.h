@@ -103,6 +103,7 @@ struct Attributes {
   int64_t heads = 0, kv_heads = 0, head_dim = 0;  // rope, attention
   float scale = 0;                                // attention
   bool padding_attends = false;                   // attention: positions past the length, too
+  int64_t longest = 0;  // attention: tokens of the longest row that the plan's memory is for
   // Attention with dropout (> 0): the last input has the rows' numbers (B, 2), int64.
   double dropout = 0;
   uint64_t dropout_seed = 0;

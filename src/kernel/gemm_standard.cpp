@@ -162,6 +162,17 @@ GemmStandard find_standard(const GemmKey& key, GemmLab* lab) {
   return {};
 }
 
+LtProblem halved(const LtProblem& problem) {
+  LtProblem p = problem;
+  int64_t& longer = p.m > p.n ? p.m : p.n;
+  longer = round_up(longer / 2, kExtentStep);
+  if (!p.a_transposed) p.lda = round_up(p.m, kExtentStep);
+  if (p.b_transposed) p.ldb = round_up(p.n, kExtentStep);
+  if (p.adds_c) p.ldc = round_up(p.m, kExtentStep);
+  if (p.adds_c && p.c_is_d) p.ldd = p.ldc;
+  return p;
+}
+
 std::optional<ExactChoice> find_exact(const LtProblem& problem, const GemmStandard& standard,
                                       const LtAlgorithm* known, GemmLab* lab) {
   const GemmKey key = key_of(problem);

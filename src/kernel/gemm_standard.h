@@ -79,6 +79,9 @@ class GemmLab {
   virtual bool repeats(const LtProblem& problem, const LtAlgorithm& algorithm,
                        const std::vector<float>& want) = 0;
 };
+// A smaller product to be tested instead, in memory of its own: the longer extent is halved, and
+// operands (and C, where D is written to it) have no wider rows than they need.
+LtProblem halved(const LtProblem& problem);
 // Of the size of the errors that are the test's results, and exact in bf16.
 float test_addend(int64_t i, int64_t j);
 

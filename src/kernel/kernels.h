@@ -153,6 +153,7 @@ struct AttentionArgs {
   const int32_t* positions = nullptr;  // (B, T) within the segment; null: a row is one segment
   bool padding_attends = false;
   AttentionDropout dropout = {};
+  int64_t longest = 0;  // rows of the same plan are up to so long, and one kernel serves them all
 };
 
 struct AttentionBackwardArgs {
@@ -168,6 +169,7 @@ struct AttentionBackwardArgs {
   const int32_t* positions = nullptr;
   bool padding_attends = false;
   AttentionDropout dropout = {};
+  int64_t longest = 0;
 };
 
 // For generation: row b brings T new positions starting at starts[b]. Their k and v (already

@@ -241,7 +241,7 @@ TEST(RunDir, WhatHasNoEffectIsToldOnce) {
 }
 
 // A number of the model's config.json leaves as it came.
-TEST(RunDir, NumbersOfTheConfigKeepTheirText) {
+TEST(RunDir, NumbersOfTheConfigAreAsShortAsTheyCame) {
   const TinyRun run;
   run.change_config("initializer_range", 0.3);
   std::string config = slurp(run / "model/config.json");

@@ -6,6 +6,7 @@
 
 #include "kernel/cuda/attention.h"
 #include "kernel/cuda/attention_pieces.h"
+#include "kernel/cudnn_rule.h"
 #include "tests/kernel/common.h"
 #include "tests/kernel/emulated_cuda/table.h"
 
@@ -102,6 +103,19 @@ TEST(AttentionCudnn, MaskOfSegmentsLeavesEachItsOwn) {
       }
     }
   }
+}
+
+// Rows of one plan are served alike: memory is laid out for the longest.
+TEST(AttentionCudnn, TheLongestRowDecidesWhoServes) {
+  AttentionArgs args{};
+  args.B = 1, args.T = 1024, args.H = 28, args.G = 4, args.D = 128, args.dtype = Dtype::kBf16;
+  EXPECT_TRUE(suits_cudnn(args));
+  args.longest = 16384;
+  EXPECT_TRUE(suits_cudnn(args));
+  args.longest = 32768;
+  EXPECT_FALSE(suits_cudnn(args));
+  args.T = args.longest, args.longest = 0;
+  EXPECT_FALSE(suits_cudnn(args));
 }
 
 TEST(AttentionCudnn, PiecesCoverTheBatchWithinTheirBounds) {

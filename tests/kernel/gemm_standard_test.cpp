@@ -244,6 +244,39 @@ TEST(GemmStandard, NothingForAProblemThatIsRefused) {
 }
 
 // The test's operands: exact sums are 0, and the errors tell the order even when D is bf16.
+// A trial that is halved takes less memory whichever way its operands lie.
+TEST(GemmStandard, HalvesTakeLessMemory) {
+  for (int bits = 0; bits < 16; ++bits) {
+    LtProblem p;
+    p.m = 151936, p.n = 8192, p.k = 896;
+    p.a_transposed = (bits & 1) != 0, p.b_transposed = (bits & 2) != 0;
+    p.adds_c = (bits & 4) != 0, p.c_is_d = (bits & 8) != 0;
+    p.lda = p.a_transposed ? p.k : p.m, p.ldb = p.b_transposed ? p.n : p.k;
+    p.ldc = p.ldd = p.m;
+    const auto elements = [](const LtProblem& q) {  // of A, B and C
+      return q.lda * (q.a_transposed ? q.m : q.k) + q.ldb * (q.b_transposed ? q.k : q.n) +
+             (q.adds_c ? q.ldc * q.n : 0);
+    };
+    const LtProblem wide = halved(p);
+    EXPECT_EQ(wide.m, 75968) << bits;
+    EXPECT_EQ(wide.n, 8192) << bits;
+    EXPECT_EQ(wide.k, 896) << bits;
+    LtProblem last = p;
+    while (std::max(last.m, last.n) > 640) {
+      const LtProblem next = halved(last);
+      EXPECT_LT(elements(next), elements(last)) << bits << " at " << last.m << " " << last.n;
+      EXPECT_GE(next.lda, next.a_transposed ? next.k : next.m) << bits;
+      EXPECT_GE(next.ldb, next.b_transposed ? next.n : next.k) << bits;
+      EXPECT_GE(std::min(next.ldc, next.ldd), next.m) << bits;
+      if (next.adds_c && next.c_is_d) {
+        EXPECT_EQ(next.ldc, next.ldd) << bits;
+      }
+      last = next;
+    }
+    EXPECT_LT(elements(last), elements(p) / 10) << bits;
+  }
+}
+
 TEST(GemmStandard, OperandsTellTheOrderOfTheSums) {
   constexpr int64_t kLines = 16, kK = 101, kLd = 104;
   for (const bool k_is_inner : {true, false}) {

@@ -2,8 +2,8 @@
 // on.
 //
 // A thread closes a group of its copies, and waits for its groups in the order in which it closed
-// them; then it, but no other thread, may read what they brought. Before compute capability 8.0,
-// and in the tests, a copy is done at once.
+// them; then it, but no other thread, may read what they brought. Before compute capability 8.0
+// a copy is done at once; the tests do it as late as they may.
 #pragma once
 
 #include "kernel/cuda/values.h"

@@ -153,14 +153,17 @@ std::string build_both(const Context& context, const Args& args) {
   return refusal;
 }
 
-// Forward and backward alike: above 128 only Hopper has both.
+// Forward and backward alike: above 128 only Hopper has both. Packed rows of exact mode are the own
+// kernel's, whose bits do not depend on the batch by the way it computes; of cuDNN with a mask that
+// is not known.
 template <typename Args>
 bool takes(const Context& context, const Args& args) {
-  if (!suits_cudnn(args) || !find_cudnn(nullptr)) return false;
+  const bool is_exact = gemm_choice() == GemmChoice::kExact;
+  if (!suits_cudnn(args) || (is_exact && args.positions) || !find_cudnn(nullptr)) return false;
   const int gpu = capability();
   if (gpu < 80 || (args.D > 128 && gpu / 10 != 9)) return false;
   static AttentionServers& servers = *new AttentionServers;
-  return servers.cudnn_serves(shape_of(args, false).key(), gemm_choice() == GemmChoice::kExact,
+  return servers.cudnn_serves(shape_of(args, false).key(), is_exact,
                               [&] { return build_both(context, args); });
 }
 

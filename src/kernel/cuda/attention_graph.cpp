@@ -170,6 +170,21 @@ struct Plan {
   int64_t bytes = 0;
 };
 
+// A trouble of the machine (memory, a missing part of cuDNN) is no refusal: another call, or
+// another rank, may not have it.
+bool is_refusal(const fe::error_t& status) {
+  using Code = fe::error_code_t;
+  if (status.code == Code::CUDA_API_FAILED || status.code == Code::HANDLE_ERROR ||
+      status.code == Code::INVALID_CUDA_DEVICE || status.code == Code::NVRTC_COMPILATION_FAILED) {
+    return false;
+  }
+  // cuDNN's own status stands in the words alone.
+  for (const char* trouble : {"SUBLIBRARY", "ALLOC_FAILED", "INTERNAL_ERROR", "NOT_INITIALIZED"}) {
+    if (status.err_msg.find(trouble) != std::string::npos) return false;
+  }
+  return true;
+}
+
 // Null, and why, where cuDNN refuses.
 std::shared_ptr<Plan> build(const AttentionShape& shape, cudnnHandle_t handle, std::string* why) {
   auto plan = std::make_shared<Plan>();
@@ -193,6 +208,12 @@ std::shared_ptr<Plan> build(const AttentionShape& shape, cudnnHandle_t handle, s
   step([&] { return graph.get_workspace_size(plan->bytes); });
   if (!status.is_bad()) return plan;
   fail_if_lost(shape.text());
+  if (!is_refusal(status)) {
+    throw UserError(fmt::format("cuDNN {} fails to prepare {}: {}", cudnn_version(), shape.text(),
+                                status.err_msg),
+                    "see that memory of the GPU is free and that all of cuDNN's libraries are of "
+                    "one version, or set WEFT_CUDNN=off");
+  }
   *why = status.err_msg.empty() ? "it does not say why" : status.err_msg;
   return nullptr;
 }

@@ -1,8 +1,9 @@
 // kernel/cuda/attention_segments.cu: the mask by which cuDNN keeps segments of a packed row apart.
 //
 // cuDNN adds it to the scores: 0 where a query may see a key, else a number so low that the
-// exponential of any score beside it is exactly zero. Not infinity: tiles that a query sees nothing
-// of would make NaNs. What lies above the diagonal is cuDNN's own causal mask's.
+// exponential of a score beside it is exactly zero (k and v being finite). Not infinity: tiles that
+// a query sees nothing of would make NaNs. What lies above the diagonal is cuDNN's own causal
+// mask's.
 #include <cstdint>
 
 #include "kernel/cuda/attention.h"

@@ -199,9 +199,8 @@ class DeviceLab : public GemmLab {
         }
         return whole;
       }
-      int64_t& longer = part.m > part.n ? part.m : part.n;
-      if (longer <= standard_.m) fail_without_memory();
-      longer = round_up(longer / 2, kExtentStep);
+      if (std::max(part.m, part.n) <= standard_.m) fail_without_memory();
+      part = halved(part);
     }
   }
 
