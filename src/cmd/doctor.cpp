@@ -138,6 +138,8 @@ void tell_busy(const char* what, double spread) {
 // Those of the first GPU, where this build can use it.
 std::optional<GpuSpeeds> gpu_speeds(bool measure) {
   const std::string here = first_gpu();
+  if (measure && cuda_kernels() && here.empty())
+    log_warning("speeds of a GPU were not measured: {}", read_cuda_info().why_none);
   if (!measure || !cuda_kernels() || here.empty()) return load_gpu_speeds(here);
   const std::unique_ptr<Device> gpu = open_cuda_device(0);
   const bool has_bf16 = read_cuda_info().gpus.at(0).major >= 8;

@@ -43,7 +43,9 @@ RunCommand add_plan(CLI::App& app) {
   app.add_option("--set", w->sets, "section.key=value, over the run file")->take_all()->expected(1);
   auto* json = app.add_flag("--json", w->json, "one JSON object");
   auto* dump = app.add_flag("--dump", w->dump, "every node of the step");
-  auto* fit = app.add_option("--fit", w->fit, "memory a rank may take (16GB): which layouts fit");
+  auto* fit = app.add_option(
+      "--fit", w->fit,
+      "memory a rank may take (16GB; of a GPU that ranks share: all of it): which layouts fit");
   app.add_option("--ranks", w->ranks, "with --fit: how many ranks (default: dp x tp)")
       ->check(CLI::Range(1, 1 << 20))
       ->needs(fit);

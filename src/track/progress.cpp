@@ -56,7 +56,8 @@ std::string format_duration(double seconds) {
 std::string format_bytes(int64_t bytes) {
   const double b = static_cast<double>(bytes);
   if (b >= 1024.0 * 1024 * 1024) return fmt::format("{:.1f} GiB", b / (1024.0 * 1024 * 1024));
-  return fmt::format("{:.0f} MiB", b / (1024.0 * 1024));
+  if (b >= 1024.0 * 1024) return fmt::format("{:.0f} MiB", b / (1024.0 * 1024));
+  return b >= 1024 ? fmt::format("{:.0f} KiB", b / 1024) : fmt::format("{} B", bytes);
 }
 
 std::string format_count(double count) {

@@ -15,7 +15,7 @@ enum class ProgressStyle { kQuiet, kPlain, kTerminal };
 ProgressStyle choose_progress_style(bool quiet);  // by whether standard error is a terminal
 
 std::string format_duration(double seconds);  // "42 s", "3:05 min", "2:10 h"
-std::string format_bytes(int64_t bytes);      // "1.2 GiB"
+std::string format_bytes(int64_t bytes);      // "1.2 GiB", "5 MiB", "426 KiB", "0 B"
 std::string format_count(double count);       // "12,345"
 
 class Progress {

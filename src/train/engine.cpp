@@ -19,7 +19,7 @@ PlanOptions plan_options(const Kernels& kernels, int num_threads, int64_t num_pa
 
 Arena make_arena(const RunConfig& config, Ranks* ranks, const Kernels& kernels, int64_t bytes,
                  Device* device) {
-  if (!device->is_host()) check_room(config, kernels, bytes, *device);
+  if (!device->is_host()) check_room(config, ranks->layout(), kernels, bytes, *device);
   void* shared = device->is_host() ? ranks->take_memory(bytes) : nullptr;
   return shared ? Arena(shared, bytes) : Arena(bytes, device);
 }

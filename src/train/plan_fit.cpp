@@ -1,8 +1,6 @@
 // train/plan_fit.cpp: every dp x tp x shard planned; where none fits, what would.
 #include "train/plan_fit.h"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <tuple>
 
@@ -54,12 +52,16 @@ void put_best_first(std::vector<FitRow>* rows) {
 
 // "arena 8.1 GiB + context 1.7 GiB"
 std::string describe_need(const PlanReport& plan) {
-  return fmt::format("arena {} + {} {}", format_bytes(plan.largest_arena()),
-                     beside_arena_name(plan.is_on_gpu), format_bytes(beside_arena(plan.is_on_gpu)));
+  std::string text =
+      fmt::format("arena {} + {} {}", format_bytes(plan.largest_arena()),
+                  beside_arena_name(plan.is_on_gpu), format_bytes(beside_arena(plan.is_on_gpu)));
+  if (plan.staging > 0) text += " + staging " + format_bytes(plan.staging);
+  return text;
 }
 
 class Fitter {
  public:
+  // memory: of a rank.
   Fitter(const Model& model, const Kernels& kernels, int64_t memory)
       : model_(model), kernels_(kernels), memory_(memory), speeds_(load_speeds(kernels.name)) {}
 
@@ -157,42 +159,106 @@ std::vector<int64_t> find_nearest_ranks(const RunConfig& c, const Model& model, 
   return found;
 }
 
-// What one changes first: nothing of what is trained, then its precision, then its rows.
-std::vector<std::string> find_advice(const Fitter& fitter, const RunConfig& c, int64_t ranks) {
-  std::vector<std::string> advice;
-  const auto try_change = [&](const std::string& what, const RunConfig& changed, int64_t count) {
-    const std::vector<FitRow> rows = fitter.rows(changed, count);
+// What would make it fit: nothing of what is trained is changed first, then its precision, then its
+// rows. Where several values of a key would do, the nearest.
+class Advice {
+ public:
+  Advice(const Fitter& fitter, const RunConfig& c, FitReport* report)
+      : fitter_(fitter), c_(c), report_(report) {}
+
+  void find() {
+    try_rows_at_once();
+    if (report_->ranks_on_a_gpu == 1) try_more_ranks();
+    try_precision();
+    try_shorter_rows();
+  }
+
+ private:
+  bool try_change(const std::string& what, const RunConfig& changed, int64_t ranks) {
+    const std::vector<FitRow> rows = fitter_.rows(changed, ranks);
     if (rows.empty() || !rows[0].fits) return false;
-    advice.push_back(
-        fmt::format("{}: {} takes {}", what, rows[0].layout(), format_bytes(rows[0].resident)));
+    report_->advice.push_back({what, ranks, rows[0]});
     return true;
-  };
-  if (c.train.micro_batch > 1 && c.parallel.mode == "fast") {
-    RunConfig one = c;
+  }
+
+  // what: that changed `c` before, or empty.
+  bool try_micro_batch(RunConfig c, int64_t rows, const std::string& what) {
+    c.train.micro_batch = rows;
+    const char* begin = what.empty() ? "set" : " and";
+    return try_change(fmt::format("{}{} train.micro_batch: {}", what, begin, rows), c,
+                      report_->ranks);
+  }
+
+  // All rows of a rank at once, where that is more than now.
+  void try_one_pass(const RunConfig& c, const std::string& what = "") {
+    const int64_t batch = c.train.global_batch;
+    for (int64_t dp = std::min(report_->ranks, batch); dp >= 1; --dp) {
+      const bool is_layout = report_->ranks % dp == 0 && batch % dp == 0;
+      if (is_layout && batch / dp > c.train.micro_batch && try_micro_batch(c, batch / dp, what))
+        break;
+    }
+  }
+
+  // As long as a step has several passes, fewer rows at once take less. One pass keeps no gradients
+  // from pass to pass, so that all rows of a rank at once can take less than some of them. (In
+  // exact mode a pass is a leaf, whatever micro_batch says.)
+  bool can_change_rows_at_once() const {
+    return c_.parallel.mode == "fast" && c_.train.global_batch > 1;
+  }
+
+  void try_rows_at_once() {
+    if (!can_change_rows_at_once()) return;
+    report_->tried.emplace_back("another train.micro_batch");
+    RunConfig one = c_;
     one.train.micro_batch = 1;
-    try_change("set train.micro_batch: 1", one, ranks);
+    const int64_t batch = c_.train.global_batch, now = std::min(c_.train.micro_batch, batch);
+    if (now > 1 && fitter_.rows(one, report_->ranks)[0].fits) {
+      for (int64_t rows = now - 1; rows >= 1; --rows) {
+        if (batch % rows == 0 && try_micro_batch(c_, rows, "")) break;
+      }
+    }
+    try_one_pass(c_);
   }
-  for (int64_t more = 2; more <= 16; more *= 2) {
-    if (try_change(fmt::format("take {} ranks", ranks * more), c, ranks * more)) break;
+
+  void try_more_ranks() {
+    report_->tried.emplace_back("up to 16 times the ranks");
+    for (int64_t more = 2; more <= 16; more *= 2) {
+      const int64_t ranks = report_->ranks * more;
+      if (try_change(fmt::format("take {} ranks", ranks), c_, ranks)) break;
+    }
   }
-  if (c.train.precision == "fp32") {
-    RunConfig low = c;
+
+  // bf16 with fp32 masters saves activations, but adds parameters; without masters it saves both.
+  void try_precision() {
+    RunConfig low = c_;
     low.train.precision = "bf16";
-    try_change("set train.precision: bf16", low, ranks);
+    if (c_.train.precision == "fp32") {
+      report_->tried.emplace_back("bf16");
+      if (try_change("set train.precision: bf16", low, report_->ranks)) return;
+    }
+    if (c_.train.precision == "fp16" || !c_.train.master_weights) return;
+    low.train.master_weights = false;
+    const bool is_low = c_.train.precision == "bf16";
+    report_->tried.emplace_back("bf16 without fp32 masters");
+    const std::string what = is_low ? "set train.master_weights: false"
+                                    : "set train.precision: bf16 and train.master_weights: false";
+    if (!try_change(what, low, report_->ranks) && can_change_rows_at_once())
+      try_one_pass(low, what);
   }
-  for (int64_t length = c.data.seq_length / 2; length >= 64; length /= 2) {
-    RunConfig cut = c;
-    cut.data.seq_length = length;
-    if (try_change(fmt::format("set data.seq_length: {}", length), cut, ranks)) break;
+
+  void try_shorter_rows() {
+    report_->tried.emplace_back("shorter rows");
+    for (int64_t length = c_.data.seq_length / 2; length >= 64; length /= 2) {
+      RunConfig cut = c_;
+      cut.data.seq_length = length;
+      if (try_change(fmt::format("set data.seq_length: {}", length), cut, report_->ranks)) break;
+    }
   }
-  return advice;
-}
 
-}  // namespace
-
-std::string FitRow::layout() const { return fmt::format("dp={},tp={},shard={}", dp, tp, shard); }
-
-namespace {
+  const Fitter& fitter_;
+  const RunConfig& c_;
+  FitReport* report_;
+};
 
 // launch.device for so many ranks, however they are laid out.
 const Kernels* kernels_for(RunConfig c, int64_t ranks) {
@@ -203,94 +269,25 @@ const Kernels* kernels_for(RunConfig c, int64_t ranks) {
 
 }  // namespace
 
-FitReport fit_layouts(const RunConfig& c, int64_t memory, int64_t ranks, const Kernels* given) {
-  const Kernels& kernels = given ? *given : *kernels_for(c, ranks);
+FitReport fit_layouts(const RunConfig& c, int64_t memory, int64_t ranks,
+                      const FitOptions& options) {
+  const Kernels& kernels = options.kernels ? *options.kernels : *kernels_for(c, ranks);
   const HfFolder folder(resolve_model_path(c.model.path));
   const auto model = make_model(folder.config(), {c.model.num_layers.value_or(0), c.model.dropout});
   check_positions(c, *model);
-  const Fitter fitter(*model, kernels, memory);
-  FitReport report{memory, ranks, kernels.device != nullptr, fitter.rows(c, ranks), {}, {}};
+  FitReport report;
+  report.memory = memory;
+  report.ranks = ranks;
+  report.is_on_gpu = kernels.device != nullptr;
+  if (options.may_share) report.ranks_on_a_gpu = ranks_on_a_gpu(ranks, report.is_on_gpu);
+  const Fitter fitter(*model, kernels, report.memory_of_a_rank());
+  report.rows = fitter.rows(c, ranks);
   if (!report.has_admissible()) {
     report.nearest_ranks = find_nearest_ranks(c, *model, ranks);
-  } else if (!report.has_fit()) {
-    report.advice = find_advice(fitter, c, ranks);
+  } else if (!report.has_fit() && !report.is_below_beside() && options.with_advice) {
+    Advice(fitter, c, &report).find();
   }
   return report;
-}
-
-bool FitReport::has_admissible() const {
-  return std::any_of(rows.begin(), rows.end(), [](const FitRow& r) { return r.is_admissible; });
-}
-
-Json FitReport::to_json() const {
-  Json::Array all, changes;
-  for (const FitRow& row : rows) {
-    Json::Object o{{"layout", row.layout()}, {"fits", row.fits}};
-    if (row.is_admissible) {
-      o.insert(o.end(), {{"resident", row.resident},
-                         {"arena", row.arena},
-                         {"received", row.received},
-                         {"received_per_token", row.received_per_token},
-                         {"step_ms", row.step_ms ? Json(*row.step_ms) : Json()}});
-    }
-    if (!row.reason.empty()) o.emplace_back("reason", row.reason);
-    all.push_back(Json(std::move(o)));
-  }
-  for (const std::string& text : advice) changes.push_back(Json(text));
-  return Json(Json::Object{
-      {"memory", memory},
-      {"ranks", ranks},
-      {"beside_arena", beside_arena(is_on_gpu)},
-      {"device", is_on_gpu ? "cuda" : "cpu"},
-      {"recommended", has_fit() ? Json(rows[0].layout()) : Json()},
-      {"layouts", Json(std::move(all))},
-      {"advice", Json(std::move(changes))},
-      {"nearest_ranks", Json(Json::Array(nearest_ranks.begin(), nearest_ranks.end()))}});
-}
-
-std::string FitReport::to_text() const {
-  std::string text = fmt::format("{} a rank, {} ranks{}\n\n  {:<28} {:>5} {:>12} {:>16} {:>10}\n",
-                                 format_bytes(memory), ranks, is_on_gpu ? " with a GPU each" : "",
-                                 "layout", "fits", "memory a rank", "bytes / token", "step");
-  for (const FitRow& row : rows) {
-    if (!row.is_admissible) {
-      text += fmt::format("  {:<28} {:>5} {}\n", fmt::format("dp={},tp={}", row.dp, row.tp), "-",
-                          row.reason);
-      continue;
-    }
-    text += fmt::format("  {:<28} {:>5} {:>13} {:>16.1f} {:>10}{}\n", row.layout(),
-                        row.fits ? "yes" : "no", format_bytes(row.resident), row.received_per_token,
-                        row.step_ms ? fmt::format("{:.0f} ms", *row.step_ms) : "?",
-                        row.fits ? "" : "  " + row.reason);
-  }
-  const bool is_timed =
-      std::any_of(rows.begin(), rows.end(), [](const FitRow& r) { return r.step_ms.has_value(); });
-  if (has_admissible() && !is_timed)
-    text += fmt::format("\nstep: {}\n", describe_step_time({}, static_cast<int>(ranks), is_on_gpu));
-  if (std::any_of(rows.begin(), rows.end(), [](const FitRow& r) { return r.is_step_of_fp32; }))
-    text += fmt::format("\nstep: {}\n", kStepOfFp32);
-  if (has_fit()) {
-    return text + fmt::format(
-                      "\nrecommended: --set parallel.dp={} --set parallel.tp={} --set "
-                      "parallel.shard={}\n",
-                      rows[0].dp, rows[0].tp, rows[0].shard);
-  }
-  if (!has_admissible()) {
-    text += fmt::format(
-        "\nno layout has {} rank{}, whatever the memory: the model or the batch cannot be cut so, "
-        "for the reasons above\n",
-        ranks, ranks == 1 ? "" : "s");
-    if (!nearest_ranks.empty())
-      text += fmt::format("nearest numbers of ranks that have one: {}\n",
-                          fmt::join(nearest_ranks, ", "));
-    return text;
-  }
-  text += "\nnone fits";
-  text += advice.empty() ? "; nor does any with smaller micro batches, 16 times the ranks, bf16 or "
-                           "shorter rows alone\n"
-                         : "; any one of these changes would do:\n";
-  for (const std::string& change : advice) text += "  " + change + "\n";
-  return text;
 }
 
 }  // namespace weft

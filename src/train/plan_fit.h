@@ -30,23 +30,42 @@ struct FitRow {
   std::string layout() const;  // "dp=4,tp=2,shard=zero1"
 };
 
-struct FitReport {
-  int64_t memory = 0;  // bytes a rank may take
+// One change of the run file, or more ranks, and the layout that fits with it.
+struct FitChange {
+  std::string what;  // "set train.micro_batch: 8"
   int64_t ranks = 1;
+  FitRow row;
+
+  std::string text() const;
+};
+
+struct FitReport {
+  int64_t memory = 0;  // bytes a rank may take; of a GPU, where several ranks share it
+  int64_t ranks = 1, ranks_on_a_gpu = 1;
   bool is_on_gpu = false;  // all of them, and what is advised
   std::vector<FitRow> rows;
-  std::vector<std::string> advice;     // where none fits
+  std::vector<FitChange> advice;       // where none fits
+  std::vector<std::string> tried;      // the changes that were looked at for it
   std::vector<int64_t> nearest_ranks;  // where none is admissible: the next fewer, the next more
 
   bool has_fit() const { return !rows.empty() && rows[0].fits; }
   bool has_admissible() const;
+  int64_t memory_of_a_rank() const { return memory / ranks_on_a_gpu; }
+  // Whatever the layout, what stands beside an arena leaves nothing for one.
+  bool is_below_beside() const;
   Json to_json() const;
   std::string to_text() const;
 };
 
+struct FitOptions {
+  const Kernels* kernels = nullptr;  // null: as launch.device says for so many ranks here
+  bool may_share = true;             // WEFT_COMM=cuda_ipc: the memory is a GPU's, of all its ranks
+  bool with_advice = true;
+};
+
 // The run file's own dp, tp and shard are not looked at. In exact mode only what exact mode admits.
-// Where it runs is decided once: kernels, or null: as launch.device says for so many ranks here.
+// Where it runs is decided once, for all layouts and what is advised.
 FitReport fit_layouts(const RunConfig& config, int64_t memory, int64_t ranks,
-                      const Kernels* kernels = nullptr);
+                      const FitOptions& options = {});
 
 }  // namespace weft

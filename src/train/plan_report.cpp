@@ -80,7 +80,7 @@ int64_t PlanReport::largest_arena() const {
   return most;
 }
 
-int64_t PlanReport::resident() const { return largest_arena() + beside_arena(is_on_gpu); }
+int64_t PlanReport::beside() const { return beside_arena(is_on_gpu) + staging; }
 
 int64_t PlanReport::received() const {
   int64_t bytes = 0;
@@ -101,6 +101,8 @@ PlanReport plan_layout(const RunConfig& c, const Model& model, const Kernels& ke
   r.is_packed = c.data.layout == "pack";
   r.classes = find_rank_classes(c, model, r.layout);
   r.is_on_gpu = kernels.device != nullptr;
+  r.ranks_on_a_gpu = ranks_on_a_gpu(r.layout.num_ranks(), r.is_on_gpu);
+  r.staging = staging_bytes(r.layout, r.is_on_gpu);
   const std::string why_no_tf32 = why_no_tf32_here(c, r.is_on_gpu);
   if (!why_no_tf32.empty()) r.idle.push_back(why_no_tf32);
   const bool uses_tf32 = c.train.tf32 && why_no_tf32.empty();
@@ -129,8 +131,28 @@ PlanReport plan_run(const RunConfig& c, bool with_dump) {
   return plan_layout(c, *model, kernels, load_speeds(kernels.name), with_dump);
 }
 
+std::vector<std::string> PlanReport::notes() const {
+  std::vector<std::string> all;
+  if (is_longest)
+    all.emplace_back(
+        "data.layout dynamic: work is that of a batch of the longest rows; memory is of all");
+  if (is_packed)
+    all.emplace_back(
+        "data.layout pack: work is that of rows of one segment; shorter ones attend to less");
+  all.insert(all.end(), idle.begin(), idle.end());
+  if (ranks_on_a_gpu > 1) {
+    all.push_back(fmt::format("WEFT_COMM=cuda_ipc: {} ranks share a GPU, and take {} x {} = {}",
+                              ranks_on_a_gpu, ranks_on_a_gpu, format_bytes(resident()),
+                              format_bytes(ranks_on_a_gpu * resident())));
+  }
+  return all;
+}
+
 Json PlanReport::to_json() const {
-  Json::Array ranks, moved;
+  Json::Array ranks, moved, told;
+  for (const std::string& note : notes()) told.emplace_back(note);
+  if (!step_ms)
+    told.emplace_back("step_ms: " + describe_step_time(step_ms, layout.num_ranks(), is_on_gpu));
   for (int rank = 0; rank < layout.num_ranks(); ++rank) {
     ranks.push_back(rank_json(rank, of_rank(rank)));
   }
@@ -144,14 +166,16 @@ Json PlanReport::to_json() const {
   }
   Json out;
   out.set("layout", describe(layout));
+  out.set("device", is_on_gpu ? "cuda" : "cpu");
   out.set("per_rank", Json(std::move(ranks)));
   out.set("wire", Json(std::move(moved)));
   out.set("arena", arena());
-  out.set("beside_arena", beside_arena(is_on_gpu));
+  out.set("beside_arena", beside());
   out.set("resident", resident());
   out.set("flops", plans[0].flops);
   out.set("step_ms", step_ms ? Json(*step_ms) : Json());
   if (is_step_of_fp32) out.set("step_ms_note", kStepOfFp32);
+  out.set("notes", Json(std::move(told)));
   return out;
 }
 
@@ -159,8 +183,20 @@ std::string describe_step_time(const std::optional<double>& step_ms, int num_ran
                                bool is_on_gpu) {
   if (step_ms) return fmt::format("{:.0f} ms", *step_ms);
   if (is_on_gpu && num_ranks > 1) return "not known of several GPUs, whose wire was not measured";
-  return num_ranks > kMaxLocalRanks ? "not known for more ranks than one machine holds"
-                                    : "not known until `weft doctor --measure` was run once";
+  if (num_ranks > kMaxLocalRanks) return "not known for more ranks than one machine holds";
+  if (is_on_gpu && first_gpu().empty())
+    return "not known until `weft doctor --measure` was run on a machine with the GPU, and its "
+           "speeds were copied here (docs/plan.md)";
+  return "not known until `weft doctor --measure` was run once";
+}
+
+std::string describe_ranks(int64_t ranks, bool is_on_gpu, int64_t ranks_on_a_gpu) {
+  const std::string all = fmt::format("{} rank{}", ranks, ranks == 1 ? "" : "s");
+  if (!is_on_gpu) return all;
+  if (ranks == 1) return all + " with a GPU";
+  if (ranks_on_a_gpu == 1) return all + " with a GPU each";
+  return ranks_on_a_gpu == ranks ? all + " that share a GPU"
+                                 : fmt::format("{}, {} of them on a GPU", all, ranks_on_a_gpu);
 }
 
 namespace {
@@ -178,7 +214,8 @@ std::string list_ranks(const std::vector<int>& ranks) {
              : fmt::format("{} and {} more", text, ranks.size() - kMostShown);
 }
 
-std::string memory_text(const MemoryParts& m, bool is_on_gpu) {
+std::string memory_text(const PlanReport& r) {
+  const MemoryParts& m = r.plans[0].memory;
   std::string text;
   const auto line = [&](const char* what, int64_t bytes) {
     text += fmt::format("  {:<14} {:>18} bytes  {:>10}\n", what,
@@ -191,7 +228,8 @@ std::string memory_text(const MemoryParts& m, bool is_on_gpu) {
   line("communication", m.communication);
   line("other", m.other);
   line("arena", m.total());
-  line(beside_arena_name(is_on_gpu), beside_arena(is_on_gpu));
+  line(beside_arena_name(r.is_on_gpu), beside_arena(r.is_on_gpu));
+  if (r.staging > 0) line("staging", r.staging);
   return text;
 }
 
@@ -231,20 +269,14 @@ std::string wire_text(const PlanReport& r) {
 
 std::string PlanReport::to_text() const {
   std::string text = fmt::format(
-      "{} parameters; {} on {} rank{} of {} thread{}\n"
+      "{} parameters; {} on {}{} {} thread{}\n"
       "one step feeds {} positions in {} pass{} a rank; rank 0 computes {:.2f} GFLOP\n\n",
-      format_count(static_cast<double>(num_parameters)), describe(layout), layout.num_ranks(),
-      layout.num_ranks() == 1 ? "" : "s", threads, threads == 1 ? "" : "s", tokens, num_passes,
-      num_passes == 1 ? "" : "es", plans[0].flops * 1e-9);
-  if (is_longest)
-    text +=
-        "data.layout dynamic: work is that of a batch of the longest rows; memory is of all\n\n";
-  if (is_packed)
-    text +=
-        "data.layout pack: work is that of rows of one segment; shorter ones attend to less\n\n";
-  for (const std::string& line : idle) text += line + "\n\n";
-  text += fmt::format("memory of rank 0:\n{}{}\n", memory_text(plans[0].memory, is_on_gpu),
-                      classes_text(*this));
+      format_count(static_cast<double>(num_parameters)), describe(layout),
+      describe_ranks(layout.num_ranks(), is_on_gpu, ranks_on_a_gpu), is_on_gpu ? " and" : " of",
+      threads, threads == 1 ? "" : "s", tokens, num_passes, num_passes == 1 ? "" : "es",
+      plans[0].flops * 1e-9);
+  for (const std::string& note : notes()) text += note + "\n\n";
+  text += fmt::format("memory of rank 0:\n{}{}\n", memory_text(*this), classes_text(*this));
   text += fmt::format("on the wire in one step, by rank 0:\n{}", wire_text(*this));
   text += fmt::format("\nexpected peak of {} memory{}: {}\n", is_on_gpu ? "GPU" : "resident",
                       layout.num_ranks() > 1 ? " of a rank" : "", format_bytes(resident()));

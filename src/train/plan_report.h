@@ -32,6 +32,8 @@ struct PlanReport {
   std::optional<double> step_ms;
   std::string dump;  // of rank 0
   bool is_on_gpu = false;
+  int64_t ranks_on_a_gpu = 1;     // more than one: they share it
+  int64_t staging = 0;            // beside the arena, of exact sums over NCCL (train/room.h)
   std::vector<std::string> idle;  // keys that were set and change nothing, a line each
   bool is_step_of_fp32 = false;   // TF32's speed, which is asked for, was not measured
   bool is_longest = false;        // data.layout dynamic: rows are at most so long
@@ -42,9 +44,12 @@ struct PlanReport {
   int64_t largest_arena() const;
   // Peak memory that we expect of the largest rank: its arena, and what stands beside it
   // (train/room.h).
-  int64_t resident() const;
+  int64_t resident() const { return largest_arena() + beside(); }
+  int64_t beside() const;
   int64_t received() const;  // bytes that reach rank 0 from others in one step
 
+  // What the numbers do not say: keys without effect, what was assumed, why a time is missing.
+  std::vector<std::string> notes() const;
   Json to_json() const;
   std::string to_text() const;
 };
@@ -57,6 +62,8 @@ PlanReport plan_layout(const RunConfig& config, const Model& model, const Kernel
                        const std::optional<Speeds>& speeds, bool with_dump = false);
 
 const char* axis_name(Axis axis);  // "tp", "dp"
+// "4 ranks", "1 rank with a GPU", "4 ranks with a GPU each", "4 ranks that share a GPU".
+std::string describe_ranks(int64_t ranks, bool is_on_gpu, int64_t ranks_on_a_gpu);
 // "1.3 s", "84 ms", or why it is not known.
 std::string describe_step_time(const std::optional<double>& step_ms, int num_ranks, bool is_on_gpu);
 // Beside the time where is_step_of_fp32.

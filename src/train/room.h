@@ -3,7 +3,7 @@
 
 #include "kernel/kernels.h"
 #include "tensor/device.h"
-#include "train/run_config.h"
+#include "train/layout.h"
 
 namespace weft {
 
@@ -19,10 +19,17 @@ inline constexpr int64_t kProgramBytes = int64_t{24} << 20;
 // Either, and its name in reports: "context", of CUDA with its libraries, or "program".
 int64_t beside_arena(bool is_on_gpu);
 const char* beside_arena_name(bool is_on_gpu);
+// And beside that, where ranks of exact mode talk over NCCL: an area for each group of a rank, in
+// which addends meet (comm/nccl.h).
+int64_t staging_bytes(const Layout& layout, bool is_on_gpu);
 
-// UserError with both numbers and the nearest layout that fits.
-void check_room(const RunConfig& config, const Kernels& kernels, int64_t arena_bytes,
-                const Device& device);
+// The most ranks that work on one GPU: 1, unless they share (train/backend.h); then by the GPUs
+// that are here, or one where there are none.
+int64_t ranks_on_a_gpu(int64_t num_ranks, bool is_on_gpu);
+
+// UserError with both numbers, the nearest layout that fits, and single changes that would do.
+void check_room(const RunConfig& config, const Layout& layout, const Kernels& kernels,
+                int64_t arena_bytes, const Device& device);
 
 // The same where no layout helps: `what` wants the arena, `hint` says how it wants less.
 void check_room(const std::string& what, int64_t arena_bytes, const Device& device,

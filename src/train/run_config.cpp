@@ -191,7 +191,8 @@ void bind_rest(OptionTable& t, RunConfig& c) {
   if (!cuda_kernels()) {
     device.not_built_values({"cuda"},
                             "set launch.device to auto or cpu, or build with -DWEFT_CUDA=ON "
-                            "(README, On a GPU)");
+                            "(README, On a GPU), whose weft plan --set launch.device=cuda needs no "
+                            "GPU");
   }
   t.add("launch.interface", &c.launch.interface,
         "that ranks listen on where they talk over TCP: lo, eth0, or an address");

@@ -89,7 +89,14 @@ TEST(DoctorCommand, BadCachesAreNoFailure) {
   const Outcome measured = run_weft("doctor --measure --json");
   EXPECT_EQ(measured.exit_code, 0) << measured.err;
   EXPECT_NE(measured.err.find("speeds of the CPU are not kept"), std::string::npos) << measured.err;
-  EXPECT_GT(parse_json(measured.out, "output").at("speeds").at("gflops_fp32").as_number(), 0);
+  const Json told = parse_json(measured.out, "output");
+  EXPECT_GT(told.at("speeds").at("gflops_fp32").as_number(), 0);
+  // A build that could have measured a GPU says why it did not.
+  const bool lacks_gpu =
+      !told.at("cuda").is_null() && told.at("cuda").at("devices").as_array().empty();
+  EXPECT_EQ(measured.err.find("speeds of a GPU were not measured: ") != std::string::npos,
+            lacks_gpu)
+      << measured.err;
 }
 
 // What a build without CUDA says, or what one with it finds here.

@@ -18,21 +18,25 @@
 namespace weft::testing {
 namespace {
 
-// Where speeds are kept, for a while.
-class CacheFolder {
+// A variable of the environment, for a while.
+class Variable {
  public:
-  explicit CacheFolder(const std::filesystem::path& path) {
-    if (const char* before = std::getenv(kName)) before_ = before;
-    ::setenv(kName, path.c_str(), 1);
+  Variable(const char* name, const std::string& value) : name_(name) {
+    if (const char* before = std::getenv(name)) before_ = before;
+    ::setenv(name, value.c_str(), 1);
   }
-  ~CacheFolder() { before_ ? ::setenv(kName, before_->c_str(), 1) : ::unsetenv(kName); }
-  CacheFolder(const CacheFolder&) = delete;
-  CacheFolder& operator=(const CacheFolder&) = delete;
+  ~Variable() { before_ ? ::setenv(name_, before_->c_str(), 1) : ::unsetenv(name_); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
 
  private:
-  static constexpr const char* kName = "XDG_CACHE_HOME";
+  const char* name_;
   std::optional<std::string> before_;
 };
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
 
 class PlanFit : public ::testing::Test {
  protected:
@@ -46,6 +50,22 @@ class PlanFit : public ::testing::Test {
     config_.data.seq_length = 64;
     config_.train.global_batch = 8;
   }
+  FitReport fit(int64_t memory, int64_t ranks) const {
+    return fit_layouts(config_, memory, ranks, {.kernels = &emulated_kernels()});
+  }
+  PlanReport plan(const RunConfig& c) const {
+    const auto model =
+        make_model(parse_json(read_file(folder_ / "config.json", 1 << 16), "config.json"), {});
+    return plan_layout(c, *model, emulated_kernels(), std::nullopt);
+  }
+  // The change that is advised, and what it takes; 0: it is not advised.
+  int64_t advised(const FitReport& report, const std::string& what) const {
+    for (const FitChange& change : report.advice) {
+      if (change.what == what) return change.row.resident;
+    }
+    return 0;
+  }
+
   TemporaryFolder folder_;
   RunConfig config_;
 };
@@ -55,7 +75,7 @@ TEST_F(PlanFit, AllLayoutsAreOfOneKindOfDevice) {
   const RunConfig& c = config_;
   ASSERT_EQ(c.launch.device, "auto");
   // A GPU's plan counts what its libraries take.
-  const FitReport gpu = fit_layouts(c, kContextBytes, 4, &emulated_kernels());
+  const FitReport gpu = fit_layouts(c, kContextBytes, 4, {.kernels = &emulated_kernels()});
   EXPECT_TRUE(gpu.is_on_gpu);
   EXPECT_FALSE(gpu.has_fit());
   EXPECT_TRUE(gpu.advice.empty());  // no number of GPUs has more room than that
@@ -73,7 +93,7 @@ TEST_F(PlanFit, AllLayoutsAreOfOneKindOfDevice) {
   EXPECT_GE(num_planned, 8);
   EXPECT_NE(gpu.to_text().find("4 ranks with a GPU each"), std::string::npos) << gpu.to_text();
   EXPECT_NE(gpu.to_text().find("step: not known of several GPUs"), std::string::npos);
-  const FitReport cpu = fit_layouts(c, kContextBytes, 4, &cpu_kernels());
+  const FitReport cpu = fit_layouts(c, kContextBytes, 4, {.kernels = &cpu_kernels()});
   EXPECT_FALSE(cpu.is_on_gpu);
   for (const FitRow& row : cpu.rows) EXPECT_LT(row.resident, kContextBytes) << row.layout();
   EXPECT_EQ(cpu.to_json().at("beside_arena").as_int(), kProgramBytes);
@@ -98,7 +118,7 @@ TEST(PlanReport, TellsWhatStandsBesideTheArena) {
 
 // Speeds that were kept for a GPU; those without TF32's tell fp32's time, and say so.
 TEST_F(PlanFit, Tf32HasItsTimeWhereItWasMeasured) {
-  const CacheFolder cache(folder_.path());
+  const Variable cache("XDG_CACHE_HOME", folder_.path().string());
   GpuSpeeds speeds;
   speeds.gpu = first_gpu();
   speeds.tflops_fp32 = speeds.tflops_bf16 = 0.01;  // so that products are most of the time
@@ -108,7 +128,7 @@ TEST_F(PlanFit, Tf32HasItsTimeWhereItWasMeasured) {
     save_gpu_speeds(speeds);
     RunConfig c = config_;
     c.train.tf32 = asks;
-    return fit_layouts(c, 100 * kContextBytes, 1, &emulated_kernels());
+    return fit_layouts(c, 100 * kContextBytes, 1, {.kernels = &emulated_kernels()});
   };
   const FitReport fp32 = plan(0.04, false), tf32 = plan(0.04, true), old = plan(0, true);
   ASSERT_TRUE(fp32.rows[0].step_ms && tf32.rows[0].step_ms && old.rows[0].step_ms);
@@ -119,12 +139,132 @@ TEST_F(PlanFit, Tf32HasItsTimeWhereItWasMeasured) {
     EXPECT_EQ(is_told, report == &old) << report->to_text();
   }
   config_.train.tf32 = true;
-  const auto model =
-      make_model(parse_json(read_file(folder_ / "config.json", 1 << 16), "config.json"), {});
-  const PlanReport one = plan_layout(config_, *model, emulated_kernels(), std::nullopt);
+  const PlanReport one = this->plan(config_);
   EXPECT_EQ(one.step_ms, old.rows[0].step_ms);
   EXPECT_NE(one.to_text().find(kStepOfFp32), std::string::npos) << one.to_text();
   EXPECT_EQ(one.to_json().at("step_ms_note").as_string(), kStepOfFp32);
+}
+
+// Fewer rows at once, the most of those that fit; and all rows at once, where one pass keeps no
+// gradients and so takes less than several.
+TEST_F(PlanFit, AdvisesMicroBatchesInBothDirections) {
+  config_.train.micro_batch = 8;
+  RunConfig fewer = config_;
+  fewer.train.micro_batch = 2;
+  const int64_t of_two = plan(fewer).resident();
+  ASSERT_LT(of_two, plan(config_).resident());
+  EXPECT_EQ(advised(fit(of_two, 1), "set train.micro_batch: 2"), of_two);
+  EXPECT_EQ(advised(fit(of_two - 1, 1), "set train.micro_batch: 2"), 0);
+  config_.train.precision = "bf16";
+  config_.train.master_weights = false;
+  config_.data.seq_length = 16;
+  RunConfig some = config_;
+  some.train.micro_batch = 2;
+  const int64_t of_all = plan(config_).resident();
+  ASSERT_LT(of_all, plan(some).resident());
+  config_ = some;
+  EXPECT_EQ(advised(fit(of_all, 1), "set train.micro_batch: 8"), of_all);
+  EXPECT_EQ(advised(fit(of_all - 1, 1), "set train.micro_batch: 8"), 0);
+  config_.train.master_weights = true;
+  EXPECT_EQ(advised(fit(of_all, 1), "set train.master_weights: false and train.micro_batch: 8"),
+            of_all);
+}
+
+TEST_F(PlanFit, AdvisesBf16WithoutMasters) {
+  config_.train.precision = "bf16";
+  RunConfig pure = config_;
+  pure.train.master_weights = false;
+  const int64_t wanted = plan(pure).resident();
+  ASSERT_LT(wanted, plan(config_).resident());
+  EXPECT_EQ(advised(fit(wanted, 1), "set train.master_weights: false"), wanted);
+  const std::string none = fit(kContextBytes + 1, 1).to_text();
+  EXPECT_TRUE(contains(none,
+                       "nor does any with another train.micro_batch, up to 16 times the "
+                       "ranks, bf16 without fp32 masters or shorter rows alone"))
+      << none;
+  config_.train.precision = "fp32";
+  EXPECT_EQ(advised(fit(wanted, 1), "set train.precision: bf16 and train.master_weights: false"),
+            wanted);
+  // What is so already is not said to be of no help.
+  config_ = pure;
+  EXPECT_FALSE(contains(fit(kContextBytes + 1, 1).to_text(), "bf16"));
+}
+
+TEST_F(PlanFit, SaysWhatLeavesNoRoomForAnArena) {
+  const FitReport less = fit(kContextBytes - 1, 1);
+  const std::string why = "CUDA's context and libraries alone take 1.7 GiB a rank beside the arena";
+  EXPECT_TRUE(contains(less.to_text(), "none fits: " + why)) << less.to_text();
+  EXPECT_TRUE(contains(less.to_json().at("reason").as_string(), why));
+  EXPECT_TRUE(less.tried.empty());
+  const FitReport more = fit(kContextBytes + 1, 1);
+  EXPECT_FALSE(contains(more.to_text(), why)) << more.to_text();
+  EXPECT_TRUE(more.to_json().at("reason").is_null());
+}
+
+// The memory given is the GPU's: each rank has its part of it.
+TEST_F(PlanFit, RanksThatShareAGpuShareItsMemory) {
+  const int64_t least = fit(kContextBytes + 1, 4).rows[0].resident;
+  EXPECT_TRUE(fit(least, 4).has_fit());
+  const Variable shared("WEFT_COMM", "cuda_ipc");
+  const int64_t times = ranks_on_a_gpu(4, true);
+  if (first_gpu().empty()) {
+    ASSERT_EQ(times, 4);
+  }
+  EXPECT_EQ(ranks_on_a_gpu(4, false), 1);
+  EXPECT_TRUE(fit(times * least, 4).has_fit());
+  EXPECT_EQ(fit(times * least - 1, 4).has_fit(), false);
+  const FitReport report = fit(times * least, 4);
+  EXPECT_EQ(report.to_json().at("ranks_on_a_gpu").as_int(), times);
+  if (times < 4) return;
+  EXPECT_TRUE(contains(report.to_text(), "of a GPU, 4 ranks that share a GPU (WEFT_COMM=cuda_ipc)"))
+      << report.to_text();
+  config_.parallel.dp = 4;
+  EXPECT_TRUE(contains(plan(config_).to_text(), "4 ranks share a GPU, and take 4 x "));
+}
+
+// An area of 32 MiB for each group of more than one rank; 4 key/value heads over 8 ranks are held
+// twice, which is a group too.
+TEST_F(PlanFit, ExactSumsOverNcclHaveTheirArea) {
+  const auto staging = [&](int dp, int tp, const char* mode) {
+    RunConfig c = config_;
+    c.parallel.dp = dp;
+    c.parallel.tp = tp;
+    c.parallel.mode = mode;
+    c.parallel.exact_tp = tp > 1 ? tp : 0;
+    const PlanReport report = plan(c);
+    EXPECT_EQ(report.resident(), report.largest_arena() + kContextBytes + report.staging);
+    EXPECT_EQ(contains(report.to_text(), "\n  staging "), report.staging > 0);
+    return report.staging >> 20;
+  };
+  EXPECT_EQ(staging(1, 1, "exact"), 0);
+  EXPECT_EQ(staging(2, 1, "exact"), 32);
+  EXPECT_EQ(staging(2, 2, "exact"), 64);
+  EXPECT_EQ(staging(1, 8, "exact"), 64);
+  EXPECT_EQ(staging(2, 2, "fast"), 0);
+  config_.parallel.mode = "exact";
+  const FitReport none = fit(kContextBytes + 1, 2);
+  EXPECT_TRUE(contains(none.rows[0].reason, " + context 1.7 GiB + staging 32 MiB"))
+      << none.rows[0].reason;
+  const Variable shared("WEFT_COMM", "cuda_ipc");
+  EXPECT_EQ(staging(2, 2, "exact"), 0);
+}
+
+TEST_F(PlanFit, TheReportSaysWhereItRunsAndWhatItAssumes) {
+  const Variable cache("XDG_CACHE_HOME", folder_.path().string());
+  config_.data.layout = "pack";
+  config_.parallel.shard = "zero3";
+  const PlanReport report = plan(config_);
+  const std::string text = report.to_text();
+  EXPECT_TRUE(contains(text.substr(0, text.find('\n')), " on 1 rank with a GPU and ")) << text;
+  const Json json = report.to_json();
+  EXPECT_EQ(json.at("device").as_string(), "cuda");
+  const Json::Array& notes = json.at("notes").as_array();
+  ASSERT_EQ(notes.size(), 3u);
+  EXPECT_TRUE(contains(notes[0].as_string(), "data.layout pack"));
+  EXPECT_TRUE(contains(notes[1].as_string(), "parallel.shard: zero3 has no effect"));
+  EXPECT_TRUE(contains(notes[2].as_string(), "step_ms: not known until `weft doctor --measure`"));
+  EXPECT_EQ(contains(notes[2].as_string(), "on a machine with the GPU"), first_gpu().empty());
+  EXPECT_TRUE(contains(fit(2 * kContextBytes, 1).to_text(), "a rank, 1 rank with a GPU\n"));
 }
 
 }  // namespace

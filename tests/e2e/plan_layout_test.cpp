@@ -173,9 +173,15 @@ TEST(PlanLayout, SaysWhatToChangeWhereNoneFits) {
   const Ended some = run_to_end(run.words("plan", sets, {"--fit", "60MB", "--ranks", "2"}));
   EXPECT_EQ(some.exit_code, 1) << some.err;
   expect_parts(some.out, {"none fits", "take ", " ranks: dp="});
-  const Ended none = run_to_end(run.words("plan", {}, {"--fit", "1MB", "--ranks", "4"}));
+  const Ended none = run_to_end(run.words("plan", {}, {"--fit", "24.1MiB", "--ranks", "4"}));
   EXPECT_EQ(none.exit_code, 1);
-  expect_parts(none.out, {"none fits; nor does"});
+  expect_parts(none.out, {"none fits; nor does any with another train.micro_batch, up to 16 times "
+                          "the ranks, bf16, bf16 without fp32 masters or shorter rows alone\n"});
+  const Ended little = run_to_end(run.words("plan", {}, {"--fit", "1MB", "--ranks", "4"}));
+  EXPECT_EQ(little.exit_code, 1);
+  expect_parts(little.out, {"none fits: the program alone takes 24 MiB a rank beside the arena, "
+                            "and no more than 977 KiB is given"});
+  EXPECT_FALSE(contains(little.out, "nor does")) << little.out;
   const Ended bare = run_to_end(run.words("plan", {}, {"--fit", "16", "--ranks", "4"}));
   EXPECT_EQ(bare.exit_code, 2);
   expect_parts(bare.err, {"--fit 16", "--fit 16GiB?"});
@@ -247,8 +253,29 @@ TEST(PlanLayout, SaysWhichKeysHaveNoEffect) {
   const Ended ended =
       run_to_end(run.words("plan", {"parallel.shard=zero3", "train.loss_scale=1024"}));
   EXPECT_EQ(ended.exit_code, 0);
-  expect_parts(ended.out, {"parallel.shard: zero3 has no effect with parallel.dp 1\n",
-                           "train.loss_scale: 1024 has no effect with train.precision fp32"});
+  const std::string shard = "parallel.shard: zero3 has no effect with parallel.dp 1";
+  expect_parts(ended.out,
+               {shard + "\n", "train.loss_scale: 1024 has no effect with train.precision fp32"});
+  const Json json = json_of(run, {"parallel.shard=zero3", "launch.device=cpu"});
+  EXPECT_EQ(json.at("notes").as_array().at(0).as_string(), shard);
+  EXPECT_EQ(json.at("device").as_string(), "cpu");
+}
+
+// Without a GPU too, where the program was built with CUDA.
+TEST(PlanLayout, PlansARunOnAGpuWhereTheBuildHasCuda) {
+  const TinyRun run;
+  const Ended version = run_to_end({"--version"});
+  for (const std::vector<std::string>& more : {{}, std::vector<std::string>{"--fit", "4GiB"}}) {
+    const Ended ended = run_to_end(run.words("plan", {"launch.device=cuda"}, more));
+    if (contains(version.out, " cuda,")) {
+      EXPECT_EQ(ended.exit_code, 0) << ended.err;
+      expect_parts(ended.out, {"1 rank with a GPU"});
+    } else {
+      EXPECT_EQ(ended.exit_code, 2) << ended.out;
+      expect_parts(ended.err, {"which this build does not have",
+                               "weft plan --set launch.device=cuda needs no GPU"});
+    }
+  }
 }
 
 TEST(PlanLayout, SaysThatTf32HasNoEffectOnTheCpu) {

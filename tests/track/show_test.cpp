@@ -142,6 +142,9 @@ TEST(Progress, NumbersForPeople) {
   EXPECT_EQ(format_duration(59.4), "59 s");
   EXPECT_EQ(format_duration(7800), "2:10 h");
   EXPECT_EQ(format_bytes(5 << 20), "5 MiB");
+  EXPECT_EQ(format_bytes(435712), "426 KiB");
+  EXPECT_EQ(format_bytes(1023), "1023 B");
+  EXPECT_EQ(format_bytes(0), "0 B");
 }
 
 LossCurve falling(int n) {

@@ -43,7 +43,7 @@ class Room : public ::testing::Test {
   std::string complaint(int64_t arena, int64_t available) const {
     const SmallDevice device(available);
     try {
-      check_room(config_, cpu_kernels(), arena, device);
+      check_room(config_, check_layout(config_), cpu_kernels(), arena, device);
     } catch (const UserError& e) {
       return std::string(e.what()) + "\n" + e.hint();
     }
@@ -72,7 +72,7 @@ TEST_F(Room, TheNearestLayoutIsNamed) {
 TEST_F(Room, TheNearestLayoutHasTheRoomOfTheRun) {
   constexpr int64_t kPlenty = int64_t{1} << 40;
   int64_t smallest = kPlenty;
-  for (const FitRow& row : fit_layouts(config_, kPlenty, 2, &cpu_kernels()).rows) {
+  for (const FitRow& row : fit_layouts(config_, kPlenty, 2, {.kernels = &cpu_kernels()}).rows) {
     if (row.is_admissible) smallest = std::min(smallest, row.arena);
   }
   const int64_t one = plan_run(config_).arena();
@@ -81,6 +81,26 @@ TEST_F(Room, TheNearestLayoutHasTheRoomOfTheRun) {
   const std::string told = complaint(one, kLibraryBytes + smallest);
   EXPECT_NE(told.find(fits), std::string::npos) << told;
   EXPECT_EQ(complaint(one, kLibraryBytes + smallest - 1).find(fits), std::string::npos);
+}
+
+// More rows at once take less here, since one pass keeps no gradients: no direction is guessed.
+TEST_F(Room, ChangesThatWouldDoAreNamed) {
+  config_.train.precision = "bf16";
+  config_.train.master_weights = false;
+  config_.train.micro_batch = 2;
+  config_.data.seq_length = 16;
+  const int64_t some = plan_run(config_).arena();
+  config_.train.micro_batch = 8;
+  const int64_t all = plan_run(config_).arena();
+  ASSERT_LT(all, some);
+  config_.train.micro_batch = 2;
+  const std::string told = complaint(some, kLibraryBytes + all);
+  EXPECT_NE(told.find("; or set train.micro_batch: 8: dp=1,tp=1,shard=none takes "),
+            std::string::npos)
+      << told;
+  EXPECT_EQ(told.find("lower"), std::string::npos) << told;
+  EXPECT_EQ(told.find("take 2 ranks"), std::string::npos) << told;
+  EXPECT_EQ(complaint(some, kLibraryBytes + all - 1).find("micro_batch"), std::string::npos);
 }
 
 TEST_F(Room, NothingFitsInNothing) {
