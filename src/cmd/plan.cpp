@@ -2,8 +2,10 @@
 #include <CLI/CLI.hpp>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "checkpoint/export.h"
 #include "cmd/command.h"
+#include "train/backend.h"
 #include "train/plan_fit.h"
 #include "train/plan_report.h"
 
@@ -25,6 +27,13 @@ int64_t fit_bytes(const std::string& text) {
                     fmt::format("--fit {}{}?", text, bytes < 1'000'000 ? "GiB" : "B"));
   }
   return bytes;
+}
+
+// Beside the report, which has the keys without effect.
+void tell_cpu(const RunConfig& c) {
+  if (uses_gpus(c)) return;
+  if (const std::string why = cpu_line(c, find_gpus()); !why.empty()) log_info("{}", why);
+  if (const std::string why = why_no_ipc_here(false); !why.empty()) log_warning("{}", why);
 }
 
 // 1 where no layout fits: the check that was asked for failed.
@@ -51,6 +60,7 @@ RunCommand add_plan(CLI::App& app) {
   fit->excludes(dump);
   return [w, fit] {
     const RunFile file(w->run, w->sets);
+    tell_cpu(file.config());
     if (fit->count() > 0) return print_fit(file.config(), *w);
     const PlanReport report = plan_run(file.config(), w->dump);
     if (w->dump) fmt::print("{}", report.dump);
