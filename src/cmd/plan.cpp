@@ -40,6 +40,7 @@ void tell_cpu(const RunConfig& c) {
 int print_fit(const RunConfig& c, const Words& w) {
   const int64_t ranks = w.ranks > 0 ? w.ranks : c.parallel.dp * c.parallel.tp;
   const FitReport report = fit_layouts(c, fit_bytes(w.fit), ranks);
+  tell_cpu(c);
   fmt::print("{}", w.json ? report.to_json().dump() + "\n" : report.to_text());
   return report.has_fit() ? 0 : 1;
 }
@@ -60,9 +61,9 @@ RunCommand add_plan(CLI::App& app) {
   fit->excludes(dump);
   return [w, fit] {
     const RunFile file(w->run, w->sets);
-    tell_cpu(file.config());
     if (fit->count() > 0) return print_fit(file.config(), *w);
     const PlanReport report = plan_run(file.config(), w->dump);
+    tell_cpu(file.config());
     if (w->dump) fmt::print("{}", report.dump);
     fmt::print("{}", w->json ? report.to_json().dump() + "\n" : report.to_text());
     return 0;

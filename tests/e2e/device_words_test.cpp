@@ -53,7 +53,9 @@ TEST(DeviceWords, Fp16OfAnEvaluation) {
   const TinyRun run;
   run.train_well({"launch.device=cpu"});
   const std::vector<std::string> sets = {"train.precision=fp16", "launch.device=cpu"};
-  const Ended eval = run_to_end(run.words("eval", sets));
+  std::vector<std::string> eval_sets = sets;
+  eval_sets.push_back("data.eval=" + (run / "eval.txt").string());
+  const Ended eval = run_to_end(run.words("eval", eval_sets));
   EXPECT_EQ(eval.exit_code, 2);
   expect_parts(eval.err, {"launch.device is cpu", "--set train.precision=fp32"});
   for (const char* command : {"train", "plan"}) {
@@ -63,13 +65,16 @@ TEST(DeviceWords, Fp16OfAnEvaluation) {
   }
 }
 
-// The arena of 65,536 rows is larger than all that the process may map.
+// The arena of 65,536 rows, 3.7 GiB, is larger than all that the process may map.
 TEST(DeviceWords, TooLittleMemoryEndsWithOneAndAHint) {
   const TinyRun run;
+  std::string rows;
+  for (int i = 0; i < 65536; ++i) rows += "a row\n";
+  run.write("train.txt", rows);
   const Ended ended = run_to_end(
       run.words("train",
                 {"train.global_batch=65536", "train.micro_batch=65536", "launch.device=cpu"}),
-      {.address_bytes = rlim_t{4} << 30});
+      {.address_bytes = rlim_t{2} << 30});
   EXPECT_EQ(ended.exit_code, 1) << ended.err;
   expect_parts(ended.err, {"error: cannot take ", " GiB of memory: ", "weft plan RUN --fit "});
 }
