@@ -11,12 +11,14 @@
 
 namespace weft {
 
-std::string environment_choice(const char* variable, const std::vector<std::string>& words) {
+std::string environment_choice(const char* variable, const std::vector<std::string>& words,
+                               std::string (*answer)(std::string_view word)) {
   const char* set = std::getenv(variable);
   const std::string word = set ? set : "";
   if (word.empty() || std::find(words.begin(), words.end(), word) != words.end()) return word;
+  const std::string told = answer ? answer(word) : "";
   throw UserError(fmt::format("{}={}, wanted {}{}", variable, word, fmt::join(words, " | "),
-                              did_you_mean(word, words)),
+                              told.empty() ? did_you_mean(word, words) : told),
                   fmt::format("unset {} for weft's own choice", variable));
 }
 

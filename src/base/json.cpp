@@ -21,10 +21,14 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
   bool boolean(bool v) override { return put(Json(v)); }
   bool number_integer(number_integer_t v) override { return put(Json(int64_t{v})); }
   bool number_unsigned(number_unsigned_t v) override {
-    if (v > static_cast<uint64_t>(INT64_MAX)) return put(Json(static_cast<double>(v)));
+    if (v > static_cast<uint64_t>(INT64_MAX)) return put(Json(Json::LargeInt{std::to_string(v)}));
     return put(Json(static_cast<int64_t>(v)));
   }
-  bool number_float(number_float_t v, const string_t&) override { return put(Json(v)); }
+  // Integers of more than 64 bits come here too.
+  bool number_float(number_float_t v, const string_t& text) override {
+    if (text.find_first_of(".eE") == std::string::npos) return put(Json(Json::LargeInt{text}));
+    return put(Json(v));
+  }
   bool string(string_t& v) override { return put(Json(std::move(v))); }
   bool binary(binary_t&) override { return false; }
   bool start_object(size_t) override { return open(Json(Json::Object{})); }
@@ -98,6 +102,8 @@ void dump_value(const Json& v, int indent, Json::Digits digits, int depth, std::
     out += v.as_bool() ? "true" : "false";
   } else if (v.is_int()) {
     out += std::to_string(v.as_int());
+  } else if (v.is_large()) {
+    out += v.large_digits();
   } else if (v.is_number()) {
     dump_double(v.as_number(), digits, out);
   } else if (v.is_string()) {
@@ -133,7 +139,8 @@ void dump_value(const Json& v, int indent, Json::Digits digits, int depth, std::
 
 const char* Json::kind() const {
   if (is_int()) return "int";
-  constexpr const char* kNames[] = {"null", "bool", "int", "number", "string", "array", "object"};
+  constexpr const char* kNames[] = {"null",   "bool",  "int",    "number",
+                                    "string", "array", "object", "int"};
   return kNames[value_.index()];
 }
 
@@ -145,6 +152,7 @@ bool Json::as_bool() const {
 int64_t Json::as_int() const {
   if (is_int()) return std::get<int64_t>(value_);
   require(is_number(), "wanted int, got {}", kind());
+  require(!is_large(), "wanted an int of 64 bits, got {}", dump());
   const double v = std::get<double>(value_);
   require(v == std::floor(v) && std::abs(v) < 9e15, "wanted int, got {}", v);
   return static_cast<int64_t>(v);
@@ -152,9 +160,12 @@ int64_t Json::as_int() const {
 
 double Json::as_number() const {
   if (is_int()) return static_cast<double>(std::get<int64_t>(value_));
+  if (is_large()) return std::stod(large_digits());
   require(is_number(), "wanted number, got {}", kind());
   return std::get<double>(value_);
 }
+
+const std::string& Json::large_digits() const { return std::get<LargeInt>(value_).digits; }
 
 const std::string& Json::as_string() const {
   require(is_string(), "wanted string, got {}", kind());

@@ -17,6 +17,12 @@ class Json {
   using Array = std::vector<Json>;
   using Object = std::vector<std::pair<std::string, Json>>;
 
+  // An integer beyond 64 bits with a sign, as it was written: it is carried, not computed with.
+  struct LargeInt {
+    std::string digits;
+    bool operator==(const LargeInt&) const = default;
+  };
+
   Json() = default;
   Json(std::nullptr_t) {}
   Json(bool v) : value_(v) {}
@@ -27,13 +33,17 @@ class Json {
   Json(const char* v) : value_(std::string(v)) {}
   Json(std::string v) : value_(std::move(v)) {}
   Json(std::string_view v) : value_(std::string(v)) {}
+  Json(LargeInt v) : value_(std::move(v)) {}
   Json(Array v) : value_(std::move(v)) {}
   Json(Object v) : value_(std::move(v)) {}
 
   bool is_null() const { return std::holds_alternative<std::monostate>(value_); }
   bool is_bool() const { return std::holds_alternative<bool>(value_); }
   bool is_int() const { return std::holds_alternative<int64_t>(value_); }
-  bool is_number() const { return is_int() || std::holds_alternative<double>(value_); }
+  bool is_large() const { return std::holds_alternative<LargeInt>(value_); }
+  bool is_number() const {
+    return is_int() || is_large() || std::holds_alternative<double>(value_);
+  }
   bool is_string() const { return std::holds_alternative<std::string>(value_); }
   bool is_array() const { return std::holds_alternative<Array>(value_); }
   bool is_object() const { return std::holds_alternative<Object>(value_); }
@@ -43,6 +53,7 @@ class Json {
   bool as_bool() const;
   int64_t as_int() const;  // a number without fraction counts
   double as_number() const;
+  const std::string& large_digits() const;  // of one that is_large()
   const std::string& as_string() const;
   const Array& as_array() const;
   const Object& as_object() const;
@@ -61,7 +72,7 @@ class Json {
   bool operator==(const Json&) const = default;
 
  private:
-  std::variant<std::monostate, bool, int64_t, double, std::string, Array, Object> value_;
+  std::variant<std::monostate, bool, int64_t, double, std::string, Array, Object, LargeInt> value_;
 };
 
 // Bounded: nesting over 256 levels is refused. UserError names `what` and the byte.

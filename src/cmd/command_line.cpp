@@ -1,5 +1,6 @@
 // cmd/command_line.cpp: the table turned into CLI11's parser, its complaints turned into ours.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 
 #include "base/error.h"
@@ -42,7 +43,13 @@ std::vector<std::string> option_names(const CLI::App& app) {
     throw UserError(fmt::format("weft {}: '{}' is a word too many", app.get_name(), word), help);
   }
   const std::string name = word.substr(0, word.find('='));
-  const auto close = nearest(name, option_names(app));
+  const std::vector<std::string> names = option_names(app);
+  // Of weft generate it is an option; where there is a run file, a key.
+  if (name == "--device" && std::find(names.begin(), names.end(), "--set") != names.end()) {
+    throw UserError(fmt::format("weft {}: unknown option '--device'", app.get_name()),
+                    "the run file's key launch.device says it: --set launch.device=cuda (or cpu)");
+  }
+  const auto close = nearest(name, names);
   throw UserError(fmt::format("weft {}: unknown option '{}'", app.get_name(), name),
                   close ? fmt::format("did you mean '{}'?", *close) : help);
 }

@@ -38,9 +38,10 @@ Json gather_gpus() {
 
 void print_gpus(const Json& gpus) {
   if (gpus.is_null()) return;
-  fmt::print("cuda        driver for {}, built with {}; cuDNN {}, NCCL {}\n",
-             show(gpus.at("driver")), show(gpus.at("runtime")), show(gpus.at("cudnn")),
-             show(gpus.at("nccl")));
+  const Json& driver = gpus.at("driver");
+  fmt::print("cuda        {}, built with {}; cuDNN {}, NCCL {}\n",
+             driver.is_null() ? "no driver" : "driver for " + driver.as_string(),
+             show(gpus.at("runtime")), show(gpus.at("cudnn")), show(gpus.at("nccl")));
   constexpr double kGib = 1024.0 * 1024 * 1024;
   int number = 0;
   for (const Json& gpu : gpus.at("devices").as_array()) {

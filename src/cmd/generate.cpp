@@ -2,11 +2,13 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <bit>
 #include <thread>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/suggest.h"
 #include "checkpoint/load.h"
 #include "cmd/command.h"
 #include "cmd/continuation_printer.h"
@@ -110,6 +112,15 @@ Generator make_generator(const Model& model, const LogicalModel& source,
       backend.device);
 }
 
+// The answers that launch.device has.
+std::string device_word(const std::string& word) {
+  const std::vector<std::string> known = {"auto", "cpu", "cuda"};
+  if (std::find(known.begin(), known.end(), word) != known.end()) return "";
+  const std::string told = other_device_words(word);
+  return fmt::format("wanted auto | cpu | cuda, got {}{}", word,
+                     told.empty() ? did_you_mean(word, known) : told);
+}
+
 int run_generate(Options options) {
   const bool cuts = options.sample.top_k > 0 || options.sample.top_p < 1;
   options.sample.temperature = options.temperature.value_or(cuts ? 1 : 0);
@@ -167,7 +178,7 @@ RunCommand add_generate(CLI::App& app) {
       ->check(at_least(1), "N");
   app.add_option("--device", o->device,
                  "auto, cpu or cuda; default: auto (a GPU where there is one)")
-      ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
+      ->check(device_word, "DEVICE");
   app.add_option("--tokenizer", o->tokenizer, "folder, or bytes; default: the model's own");
   return [o] { return run_generate(*o); };
 }

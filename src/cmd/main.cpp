@@ -47,7 +47,7 @@ int main(int argc, char** argv) {
   } catch (const std::system_error& e) {
     return report_system(e);
   } catch (const std::bad_alloc&) {
-    return report("out of memory", "'weft plan' tells what a run needs", 70);
+    return report("out of memory", "'weft plan' tells what a run needs", 1);
   } catch (const std::exception& e) {
     return report(e.what(), "this is a fault of weft; please report it with the command", 70);
   }

@@ -2,8 +2,10 @@
 #include <CLI/CLI.hpp>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "checkpoint/export.h"
 #include "cmd/command.h"
+#include "train/backend.h"
 #include "train/plan_fit.h"
 #include "train/plan_report.h"
 
@@ -27,10 +29,18 @@ int64_t fit_bytes(const std::string& text) {
   return bytes;
 }
 
+// Beside the report, which has the keys without effect.
+void tell_cpu(const RunConfig& c) {
+  if (uses_gpus(c)) return;
+  if (const std::string why = cpu_line(c, find_gpus()); !why.empty()) log_info("{}", why);
+  if (const std::string why = why_no_ipc_here(false); !why.empty()) log_warning("{}", why);
+}
+
 // 1 where no layout fits: the check that was asked for failed.
 int print_fit(const RunConfig& c, const Words& w) {
   const int64_t ranks = w.ranks > 0 ? w.ranks : c.parallel.dp * c.parallel.tp;
   const FitReport report = fit_layouts(c, fit_bytes(w.fit), ranks);
+  tell_cpu(c);
   fmt::print("{}", w.json ? report.to_json().dump() + "\n" : report.to_text());
   return report.has_fit() ? 0 : 1;
 }
@@ -55,6 +65,7 @@ RunCommand add_plan(CLI::App& app) {
     const RunFile file(w->run, w->sets);
     if (fit->count() > 0) return print_fit(file.config(), *w);
     const PlanReport report = plan_run(file.config(), w->dump);
+    tell_cpu(file.config());
     if (w->dump) fmt::print("{}", report.dump);
     fmt::print("{}", w->json ? report.to_json().dump() + "\n" : report.to_text());
     return 0;

@@ -10,6 +10,15 @@
 namespace weft {
 namespace {
 
+RunError lacking(int64_t bytes) {
+  constexpr double kGib = 1024.0 * 1024 * 1024;
+  return RunError(
+      fmt::format("cannot take {:.1f} GiB of memory: {}", static_cast<double>(bytes) / kGib,
+                  std::strerror(errno)),
+      "`weft plan RUN` tells what a run takes, `weft plan RUN --fit 16GiB` which layouts "
+      "fit; a limit (ulimit -v) may be set");
+}
+
 class HostMoment : public Moment {
  public:
   void set() override {}
@@ -28,7 +37,7 @@ class HostDevice : public Device {
     if (bytes == 0) return nullptr;
     void* at = ::mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    require(at != MAP_FAILED, "cannot take {} bytes of memory: {}", bytes, std::strerror(errno));
+    if (at == MAP_FAILED) throw lacking(bytes);
     // Large pages: a step touches hundreds of megabytes, and small pages cost translation misses.
     ::madvise(at, static_cast<size_t>(bytes), MADV_HUGEPAGE);
     return static_cast<std::byte*>(at);

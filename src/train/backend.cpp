@@ -32,20 +32,22 @@ void check_gpu(const RunConfig& c, int number) {
     check_precision(c.train.precision, info.gpus[static_cast<size_t>(number)]);
 }
 
-void tell_idle_tf32(const RunConfig& c, bool is_on_gpu, int local_rank) {
-  const std::string why = local_rank == 0 ? why_no_tf32_here(c, is_on_gpu) : "";
-  if (!why.empty()) log_warning("{}", why);
+// The CPU's kernels have no fp16; ref's, for tests, have all.
+const Kernels& kernels_of_cpu(const RunConfig& c, Purpose purpose) {
+  const Kernels& kernels = cpu_kernels();
+  if (c.train.precision == "fp16" && &kernels != &ref_kernels())
+    throw no_fp16_here(c, find_gpus(), purpose);
+  return kernels;
 }
 
-// The CPU's kernels have no fp16; ref's, for tests, have all.
-const Kernels& kernels_of_cpu(const RunConfig& c) {
-  const Kernels& kernels = cpu_kernels();
-  if (c.train.precision == "fp16" && &kernels != &ref_kernels()) {
-    throw UserError("train.precision is fp16, which needs a GPU; this run would be on the CPU",
-                    "set launch.device to cuda, or train.precision to bf16 or fp32 (for weft eval: "
-                    "--set train.precision=fp32)");
-  }
-  return kernels;
+void check_any_gpu(const RunConfig& c, Purpose purpose) {
+  std::string why;
+  if (count_cuda_devices(&why) == 0) throw no_gpu_here(c, why, purpose);
+}
+
+std::string other_comm_words(std::string_view word) {
+  const bool is_nccl = word == "nccl" || word == "NCCL";
+  return is_nccl ? "; NCCL is taken by itself where each rank has a GPU" : "";
 }
 
 // auto: cuda where there are GPUs enough. `option` is what the user knows `wanted` by.
@@ -61,9 +63,7 @@ bool decide_gpus(const std::string& wanted, const char* option, int64_t ranks) {
     }
     return true;
   }
-  if (!cuda_kernels()) return false;
-  const int count = count_cuda_devices(&why);
-  return count >= ranks || (count > 0 && shares_gpus());
+  return find_gpus().serve(ranks);
 }
 
 }  // namespace
@@ -120,7 +120,13 @@ std::string why_no_tf32_here(const RunConfig& c, bool is_on_gpu) {
   return info.gpus.empty() ? "" : why_no_tf32(c, &info.gpus[0]);
 }
 
-std::string comm_choice() { return environment_choice("WEFT_COMM", {"shm", "gloo", "cuda_ipc"}); }
+std::string why_no_ipc_here(bool is_on_gpu) {
+  return shares_gpus() && !is_on_gpu ? "WEFT_COMM=cuda_ipc has no effect on the CPU" : "";
+}
+
+std::string comm_choice() {
+  return environment_choice("WEFT_COMM", {"shm", "gloo", "cuda_ipc"}, other_comm_words);
+}
 
 bool shares_gpus() { return comm_choice() == "cuda_ipc"; }
 
@@ -133,22 +139,29 @@ bool uses_gpus(const RunConfig& c) {
   return decide_gpus(c.launch.device, "launch.device", num_ranks(c));
 }
 
+GpusHere find_gpus() {
+  GpusHere here;
+  here.is_built = cuda_kernels() != nullptr;
+  here.count = here.is_built ? count_cuda_devices(&here.why_none) : 0;
+  here.may_share = shares_gpus();
+  return here;
+}
+
 std::string first_gpu() {
   const CudaInfo info = read_cuda_info();
   return info.gpus.empty() ? "" : info.gpus[0].name;
 }
 
 const Kernels& choose_kernels(const RunConfig& c) {
-  return uses_gpus(c) ? *cuda_kernels() : kernels_of_cpu(c);
+  return uses_gpus(c) ? *cuda_kernels() : kernels_of_cpu(c, Purpose::kTrain);
 }
 
 void check_backend(const RunConfig& c) {
-  if (!uses_gpus(c)) return static_cast<void>(kernels_of_cpu(c));
-  std::string why;
-  if (count_cuda_devices(&why) == 0)
-    throw UserError("no GPU can be used: " + why, "set launch.device to cpu");
+  if (!uses_gpus(c)) return static_cast<void>(kernels_of_cpu(c, Purpose::kTrain));
+  check_any_gpu(c, Purpose::kTrain);
   check_gpu(c, choose_gpu(c, 0));
   if (num_ranks(c) == 1) return;
+  std::string why;
   const NcclLibrary* nccl = shares_gpus() ? nullptr : find_nccl(&why);
   if (!nccl && !shares_gpus())
     throw UserError("ranks with a GPU each talk over NCCL: " + why,
@@ -156,10 +169,9 @@ void check_backend(const RunConfig& c) {
   check_gpu_groups(c.parallel, nccl ? nccl->version() : "");
 }
 
-Backend open_backend(const RunConfig& c, int local_rank) {
-  const bool on_gpus = uses_gpus(c);
-  tell_idle_tf32(c, on_gpus, local_rank);
-  if (!on_gpus) return {&kernels_of_cpu(c), &host_device(), nullptr};
+Backend open_backend(const RunConfig& c, int local_rank, Purpose purpose) {
+  if (!uses_gpus(c)) return {&kernels_of_cpu(c, purpose), &host_device(), nullptr};
+  check_any_gpu(c, purpose);
   set_tf32(c.asks_tf32());
   set_gemm_choice(c.parallel.mode == "exact" ? GemmChoice::kExact : GemmChoice::kFast);
   const int number = choose_gpu(c, local_rank);

@@ -6,6 +6,7 @@
 
 #include "kernel/kernels.h"
 #include "tensor/device.h"
+#include "train/on_cpu.h"
 #include "train/run_config.h"
 
 namespace weft {
@@ -23,6 +24,9 @@ bool shares_gpus();
 // used. All that decide where to compute call it first.
 void check_environment();
 
+// What on_cpu.h is told of this machine.
+GpusHere find_gpus();
+
 // The name of this machine's first GPU; empty: none, or none that this build could use.
 std::string first_gpu();
 
@@ -38,6 +42,9 @@ std::string why_no_tf32(const RunConfig& config, const CudaInfo::Gpu* gpu);
 // The same on this machine: its CPU, or its first GPU. Empty where a GPU is planned for and none is
 // here.
 std::string why_no_tf32_here(const RunConfig& config, bool is_on_gpu);
+
+// WEFT_COMM where it changes nothing: words, or empty.
+std::string why_no_ipc_here(bool is_on_gpu);
 
 // UserError where the run cannot have the GPUs that it wants, or ranks on them could not talk.
 // Before ranks are started.
@@ -58,7 +65,7 @@ struct Backend {
   Device* device = nullptr;
   std::unique_ptr<Device> own;  // what `device` points to, unless it is the host
 };
-Backend open_backend(const RunConfig& config, int local_rank);
+Backend open_backend(const RunConfig& config, int local_rank, Purpose purpose = Purpose::kTrain);
 
 // Of a command without a run file: its --device, auto, cpu or cuda, for one rank that computes in
 // this type.

@@ -15,6 +15,7 @@
 #include "train/engine.h"
 #include "train/room.h"
 #include "train/session.h"
+#include "train/start_line.h"
 
 namespace weft {
 namespace {
@@ -166,7 +167,8 @@ EvalReport evaluate(const RunConfig& config, const std::string& model, const Bac
     report.step = CheckpointReader(source.path).state().at("step").as_int();
   }
   ThreadPool pool(choose_threads(config.launch));
-  const Backend own = given ? Backend{} : open_backend(alone(config), 0);
+  const Backend own = given ? Backend{} : open_backend(alone(config), 0, Purpose::kEval);
+  if (!given) tell_device(alone(config), *own.device);
   const Backend& backend = given ? *given : own;
   measure_loss(session, *rows, source, backend, &pool, &report);
   if (!config.data.target.empty()) {

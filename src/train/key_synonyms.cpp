@@ -1,9 +1,11 @@
 // train/key_synonyms.cpp: what other trainers call the keys of a run file, for suggestions;
-// and what they call a device.
+// and what they call a device and a precision.
 //
 // Words of transformers' TrainingArguments, of DeepSpeed's and torchtitan's configurations and of
 // common scripts. None is accepted: where words mean almost the same (a batch of a device, a batch
 // of all), taking one for the other would train something else.
+#include <fmt/core.h>
+
 #include "base/options.h"
 #include "train/run_config.h"
 
@@ -132,15 +134,39 @@ void add_key_synonyms(OptionTable* table) {
   for (const auto& [other, instead] : kSynonyms) table->add_synonym(other, instead);
 }
 
-// "gpu" is but a letter from "cpu", the opposite of what is meant.
-std::string other_device_words(std::string_view value) {
+namespace {
+
+// Of a word that is longer than any that is known: its beginning.
+std::string lower_case(std::string_view value) {
   std::string word(value.substr(0, 16));
   for (char& c : word) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
+  return word;
+}
+
+}  // namespace
+
+// "gpu" is but a letter from "cpu", the opposite of what is meant.
+std::string other_device_words(std::string_view value) {
+  const std::string word = lower_case(value);
   for (const char* gpu : {"gpu", "gpus", "cuda", "nvidia"}) {
     if (word == gpu) return ", did you mean \"cuda\"?";
     if (!word.starts_with(std::string(gpu) + ":")) continue;
-    return ", did you mean \"cuda\"? Ranks take the GPUs in their order; CUDA_VISIBLE_DEVICES "
-           "chooses which these are";
+    return ", did you mean \"cuda\"? GPUs are taken in their order; CUDA_VISIBLE_DEVICES chooses "
+           "which these are";
+  }
+  return "";
+}
+
+std::string other_precision_words(std::string_view value) {
+  constexpr std::pair<const char*, const char*> kWords[] = {
+      {"float16", "fp16"},  {"half", "fp16"}, {"f16", "fp16"},     {"fp16", "fp16"},
+      {"bfloat16", "bf16"}, {"bf16", "bf16"}, {"float32", "fp32"}, {"float", "fp32"},
+      {"single", "fp32"},   {"f32", "fp32"},  {"fp32", "fp32"}};
+  const std::string word = lower_case(value);
+  if (word == "tf32") return "; TF32 is train.tf32: true, with train.precision: fp32";
+  for (const auto& [other, ours] : kWords) {
+    for (const std::string prefix : {"", "torch."})
+      if (word == prefix + other) return fmt::format(", did you mean \"{}\"?", ours);
   }
   return "";
 }

@@ -111,8 +111,11 @@ void bind_parallel(OptionTable& t, ParallelConfig& c) {
 
 void bind_train(OptionTable& t, TrainConfig& c) {
   t.add("train.precision", &c.precision,
-        "type in which is computed; fp16 (GPUs only) has a loss scale that finds itself")
-      .one_of({"fp32", "bf16", "fp16"});
+        "type in which is computed; fp16 (GPUs only) has a loss scale that finds itself; final/ is "
+        "written in the type of model.path's weights, whatever is set here (model.init: random: "
+        "fp32; `weft export --dtype` makes another)")
+      .one_of({"fp32", "bf16", "fp16"})
+      .answer(other_precision_words);
   t.add("train.tf32", &c.tf32,
         "products of fp32 on a GPU may round their factors to TF32 (10 bits of mantissa): several "
         "times faster, less exact; attention stays fp32; not in exact mode");

@@ -112,6 +112,8 @@ void bind_options(OptionTable* table, RunConfig* config);
 void add_key_synonyms(OptionTable* table);  // what other programs call them
 // What to say to a launch.device of another program ("gpu", "cuda:1"); or empty.
 std::string other_device_words(std::string_view value);
+// The same of train.precision ("bfloat16", "tf32").
+std::string other_precision_words(std::string_view value);
 // What of global_batch, micro_batch and grad_accum does not divide.
 void check_batch(const RunConfig& config, std::vector<std::string>* complaints);
 void check_config(const OptionTable& table, const RunConfig& config,

@@ -3,7 +3,9 @@
 
 #include <fmt/core.h>
 
+#include "base/log.h"
 #include "track/progress.h"
+#include "train/backend.h"
 
 namespace weft {
 
@@ -34,6 +36,20 @@ std::vector<std::string> idle_keys(const RunConfig& c) {
         c.train.loss_scale, c.train.precision));
   }
   return lines;
+}
+
+std::vector<std::string> idle_on(const RunConfig& c, const Device& device) {
+  std::vector<std::string> lines;
+  for (std::string line :
+       {why_no_tf32_here(c, !device.is_host()), why_no_ipc_here(!device.is_host())})
+    if (!line.empty()) lines.push_back(std::move(line));
+  return lines;
+}
+
+void tell_device(const RunConfig& c, const Device& device) {
+  const std::string why = device.is_host() ? cpu_line(c, find_gpus()) : "";
+  if (!why.empty()) log_info("{}", why);
+  for (const std::string& line : idle_on(c, device)) log_warning("{}", line);
 }
 
 }  // namespace weft

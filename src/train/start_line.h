@@ -1,4 +1,4 @@
-// train/start_line.h: what a run says of itself before its first step.
+// train/start_line.h: what a run says of itself and its device before its first step.
 #pragma once
 
 #include <string>
@@ -15,5 +15,10 @@ std::string start_line(const RunConfig& config, const Model& model, const Layout
 
 // Keys that were set and change nothing in this run, a line each.
 std::vector<std::string> idle_keys(const RunConfig& config);
+// The same of those that change nothing on this device: train.tf32, WEFT_COMM.
+std::vector<std::string> idle_on(const RunConfig& config, const Device& device);
+
+// Into the log: why this is the CPU, where a GPU would have been taken; and idle_on.
+void tell_device(const RunConfig& config, const Device& device);
 
 }  // namespace weft

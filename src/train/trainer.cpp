@@ -203,6 +203,7 @@ class Trainer {
       log_info("resumed from {} at step {}", start_.checkpoint->string(), step_);
     log_info("{}", file_.resolved());
     for (const std::string& line : idle_keys(c_)) log_warning("{}", line);
+    tell_device(c_, *backend_.device);
     log_info("{}", start_line(c_, *session_.model, ranks_->layout(), &engine_, *backend_.device));
     tell_pack();
     hashes_ = TensorHashes::from_environment(engine_, *session_.model, *ranks_, start_.dir, step_);

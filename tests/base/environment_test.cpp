@@ -34,5 +34,24 @@ TEST(Environment, AWordOfTheListOrNone) {
   ::unsetenv(kName);
 }
 
+TEST(Environment, AnAnswerStandsBeforeTheNearest) {
+  constexpr const char* kName = "WEFT_TEST_CHOICE";
+  const auto told = [&](const char* word) -> std::string {
+    ::setenv(kName, word, 1);
+    try {
+      environment_choice(kName, {"on", "off"}, [](std::string_view other) {
+        return std::string(other == "oft" ? "; that is known" : "");
+      });
+    } catch (const UserError& e) {
+      return e.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(told("oft"), "WEFT_TEST_CHOICE=oft, wanted on | off; that is known");
+  EXPECT_EQ(told("offf"), "WEFT_TEST_CHOICE=offf, wanted on | off, did you mean \"off\"?");
+  EXPECT_EQ(told("off"), "");
+  ::unsetenv(kName);
+}
+
 }  // namespace
 }  // namespace weft

@@ -53,6 +53,28 @@ TEST(Json, EqualTextMeansEqualBits) {
   EXPECT_EQ(Json(INT64_MAX).dump(), "9223372036854775807");
 }
 
+// Beyond 64 bits with a sign: carried as they came.
+TEST(Json, LargeIntegersKeepTheirDigits) {
+  for (const char* text :
+       {"9223372036854775808", "12345678901234567890", "18446744073709551615",
+        "18446744073709551616", "-9223372036854775809", "123456789012345678901234567890"}) {
+    const Json value = parse_json(text, "t");
+    EXPECT_EQ(value.dump(), text);
+    EXPECT_EQ(value.dump(2, Json::Digits::kShortest), text);
+    EXPECT_EQ(parse_json(value.dump(), "t"), value);
+    EXPECT_FALSE(value.is_int());
+    EXPECT_TRUE(value.is_number());
+    EXPECT_STREQ(value.kind(), "int");
+    EXPECT_EQ(value.as_number(), std::stod(text));
+    EXPECT_THROW(static_cast<void>(value.as_int()), UserError);
+  }
+  for (const char* text : {"9223372036854775807", "-9223372036854775808"}) {
+    EXPECT_TRUE(parse_json(text, "t").is_int()) << text;
+    EXPECT_EQ(std::to_string(parse_json(text, "t").as_int()), text);
+  }
+  EXPECT_EQ(parse_json("1e19", "t").dump(-1, Json::Digits::kShortest), "1e+19");  // no integer
+}
+
 // As Python writes them.
 TEST(Json, TheShortestTextReadsBackToTheSameBits) {
   const std::pair<double, const char*> shortest[] = {{0.3, "0.3"},

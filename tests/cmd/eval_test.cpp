@@ -53,5 +53,14 @@ TEST(EvalCommand, GpuIsTakenOrRefused) {
   }
 }
 
+TEST(EvalCommand, TheDeviceIsAKey) {
+  for (const char* words : {"eval run.yaml --device cuda", "train --device=gpu run.yaml"}) {
+    const Outcome got = run_weft(words);
+    EXPECT_EQ(got.exit_code, 2) << words;
+    EXPECT_NE(got.err.find("--set launch.device=cuda"), std::string::npos) << got.err;
+  }
+  EXPECT_EQ(run_weft("hash --device cuda x").err.find("--set"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace weft

@@ -174,6 +174,11 @@ TEST_F(GenerateCommand, GpuIsTakenOrRefused) {
     EXPECT_NE(gpu.err.find("hint: "), std::string::npos) << gpu.err;
   }
   EXPECT_EQ(generate(words + "tpu").exit_code, 2);
+  for (const char* word : {"gpu", "cuda:0"}) {
+    const Outcome other = generate(words + word);
+    EXPECT_EQ(other.exit_code, 2);
+    EXPECT_NE(other.err.find("did you mean \"cuda\"?"), std::string::npos) << other.err;
+  }
 }
 
 }  // namespace

@@ -21,8 +21,9 @@ struct Ended {
 };
 
 struct StartOptions {
-  rlim_t file_bytes = RLIM_INFINITY;       // largest file it may write; more is a full disk to it
-  std::map<std::string, std::string> env;  // added to ours
+  rlim_t file_bytes = RLIM_INFINITY;  // largest file it may write; more is a full disk to it
+  std::map<std::string, std::string> env = {};  // added to ours
+  rlim_t address_bytes = RLIM_INFINITY;         // that it may map
 };
 
 class Program {

@@ -297,5 +297,13 @@ TEST(RunDir, TheStateHoldsTheNumericsFingerprint) {
                 numerics.at("kernels").as_string() + " in the checkpoint, ref now", "probe: "});
 }
 
+TEST(RunDir, LargeIntegersOfAConfigurationKeepTheirDigits) {
+  const TinyRun run;
+  const std::string digits = "12345678901234567890";
+  run.change_config("made_at", parse_json(digits, "digits"));
+  run.train_well();
+  expect_parts(slurp(run.dir() / "final/config.json"), {"\"made_at\": " + digits});
+}
+
 }  // namespace
 }  // namespace weft::testing

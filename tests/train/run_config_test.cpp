@@ -176,6 +176,22 @@ TEST_F(RunFileTest, OtherWordsForAGpuAreUnderstood) {
   EXPECT_EQ(told("tpu v4").find("cuda\""), std::string::npos);
 }
 
+TEST_F(RunFileTest, OtherWordsForAPrecisionAreUnderstood) {
+  const auto told = [&](const std::string& word) {
+    return error_of<UserError>([&] { read(kSmallest, {"train.precision=" + word}); });
+  };
+  const std::pair<const char*, const char*> words[] = {
+      {"float16", "fp16"},        {"half", "fp16"},    {"FP16", "fp16"}, {"bfloat16", "bf16"},
+      {"torch.bfloat16", "bf16"}, {"float32", "fp32"}, {"bf61", "bf16"}};
+  for (const auto& [word, ours] : words) {
+    const std::string e = told(word), wanted = "did you mean \"" + std::string(ours) + "\"?";
+    EXPECT_NE(e.find(wanted), std::string::npos) << e;
+  }
+  EXPECT_NE(told("tf32").find("train.tf32: true"), std::string::npos) << told("tf32");
+  EXPECT_EQ(told("tf32").find("did you mean"), std::string::npos) << told("tf32");
+  EXPECT_EQ(told("int8").find("did you mean"), std::string::npos) << told("int8");
+}
+
 TEST_F(RunFileTest, DataMayLieElsewhere) {
   const RunConfig c =
       read(kSmallest, {"data.train=hf://datasets/a/b/c.parquet", "data.eval=s3://bucket/d.jsonl"})

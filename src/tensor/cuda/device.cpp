@@ -235,7 +235,9 @@ constexpr int kOldest = 75;  // compute capability, as cmake/cuda.cmake builds
 std::unique_ptr<Device> open_cuda_device(int number) {
   std::string why;
   const int count = count_cuda_devices(&why);
-  if (count == 0) throw UserError("no GPU can be used: " + why, "set launch.device to cpu");
+  if (count == 0)
+    throw UserError("no GPU can be used: " + why,
+                    "set launch.device to cpu; `weft doctor` says what is missing");
   if (number >= count) {
     throw UserError(fmt::format("GPU {} is wanted, this machine has {}", number, count),
                     "lower dp or tp, or start more nodes");

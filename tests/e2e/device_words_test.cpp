@@ -1,0 +1,83 @@
+// tests/e2e/device_words_test.cpp: what the program says of where it computes, and of too little
+// memory there.
+#include <gtest/gtest.h>
+
+#include "base/file.h"
+#include "tests/e2e/tiny_run.h"
+
+namespace weft::testing {
+namespace {
+
+// On the terminal after the keys, and in the run's log: each once.
+void expect_told_after_keys(const TinyRun& run, const Ended& ended, const std::string& line) {
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  const std::string log = read_file(run.dir() / "log/rank-00000.log");
+  for (const std::string& text : {ended.err, log}) {
+    const size_t at = text.find(line), keys = text.find("global_batch: ");
+    ASSERT_NE(at, std::string::npos) << line << " in:\n" << text;
+    ASSERT_NE(keys, std::string::npos) << text;
+    EXPECT_GT(at, keys) << text;
+    EXPECT_EQ(text.find(line, at + 1), std::string::npos) << text;
+  }
+  EXPECT_NE(ended.err.find("warning: " + line), std::string::npos) << ended.err;
+}
+
+TEST(DeviceWords, Tf32WithoutEffectIsInTheLog) {
+  const TinyRun run;
+  const Ended ended = run.train({"train.tf32=true", "launch.device=cpu"});
+  expect_told_after_keys(run, ended, "train.tf32 has no effect on the CPU");
+}
+
+TEST(DeviceWords, IpcWithoutEffectIsTold) {
+  const TinyRun run;
+  const StartOptions ipc{.env = {{"WEFT_COMM", "cuda_ipc"}}};
+  const std::string line = "WEFT_COMM=cuda_ipc has no effect on the CPU";
+  const std::vector<std::string> sets = {"launch.device=cpu", "parallel.dp=2"};
+  expect_told_after_keys(run, run_to_end(run.words("train", sets), ipc), line);
+  const Ended planned = run_to_end(run.words("plan", sets), ipc);
+  EXPECT_EQ(planned.exit_code, 0);
+  expect_parts(planned.err, {"warning: " + line});
+  EXPECT_EQ(run_to_end(run.words("plan", sets)).err, "");
+}
+
+TEST(DeviceWords, NcclIsTakenByItself) {
+  const TinyRun run;
+  const Ended ended =
+      run_to_end(run.words("train", {}), StartOptions{.env = {{"WEFT_COMM", "nccl"}}});
+  EXPECT_EQ(ended.exit_code, 2);
+  expect_parts(ended.err, {"WEFT_COMM=nccl", "NCCL is taken by itself where each rank has a GPU"});
+}
+
+// Of weft eval alone the command line is named.
+TEST(DeviceWords, Fp16OfAnEvaluation) {
+  const TinyRun run;
+  run.train_well({"launch.device=cpu"});
+  const std::vector<std::string> sets = {"train.precision=fp16", "launch.device=cpu"};
+  std::vector<std::string> eval_sets = sets;
+  eval_sets.push_back("data.eval=" + (run / "eval.txt").string());
+  const Ended eval = run_to_end(run.words("eval", eval_sets));
+  EXPECT_EQ(eval.exit_code, 2);
+  expect_parts(eval.err, {"launch.device is cpu", "--set train.precision=fp32"});
+  for (const char* command : {"train", "plan"}) {
+    const Ended ended = run_to_end(run.words(command, sets));
+    expect_parts(ended.err, {"launch.device is cpu", "set "});
+    EXPECT_EQ(ended.err.find("--set"), std::string::npos) << ended.err;
+  }
+}
+
+// The arena of 65,536 rows, 3.7 GiB, is larger than all that the process may map.
+TEST(DeviceWords, TooLittleMemoryEndsWithOneAndAHint) {
+  const TinyRun run;
+  std::string rows;
+  for (int i = 0; i < 65536; ++i) rows += "a row\n";
+  run.write("train.txt", rows);
+  const Ended ended = run_to_end(
+      run.words("train",
+                {"train.global_batch=65536", "train.micro_batch=65536", "launch.device=cpu"}),
+      {.address_bytes = rlim_t{2} << 30});
+  EXPECT_EQ(ended.exit_code, 1) << ended.err;
+  expect_parts(ended.err, {"error: cannot take ", " GiB of memory: ", "weft plan RUN --fit "});
+}
+
+}  // namespace
+}  // namespace weft::testing
