@@ -38,16 +38,25 @@ PARTS = [
     ("sums over ranks", r"::reduce_kernel"),
     ("sums of columns, additions", r"add_|partials|columns|bias|sum"),
 ]
-HEAD_ROWS_US = 1000  # a product that takes longer is one of the head's
 
 
-def part_of(name, micros):
+def part_of(name):
     for part, pattern in PARTS:
         if re.search(pattern, name, re.IGNORECASE):
-            if part == "products":
-                return "products of the head" if micros > HEAD_ROWS_US else "products of the layers"
             return part
     return f"other: {name[:60]}"
+
+
+def name_parts(step):
+    """The part of each kernel; the head's products are the one before a cross entropy, two after."""
+    parts = [part_of(name) for _, _, name in step]
+    products = [i for i, part in enumerate(parts) if part == "products"]
+    heads = set()
+    for i in (i for i, part in enumerate(parts) if part == "cross entropy"):
+        heads.update([p for p in products if p < i][-1:] + [p for p in products if p > i][:2])
+    for p in products:
+        parts[p] = f"products of the {'head' if p in heads else 'layers'}"
+    return parts
 
 
 def read_steps(path):
@@ -70,8 +79,8 @@ def find_parts(step, before):
     """Milliseconds and kernels of each part of a step that began when `before` ended."""
     parts = {}
     busy_until, idle = before, 0
-    for begin, end, name in step:
-        ms, count = parts.get(part := part_of(name, (end - begin) / 1000), (0.0, 0))
+    for (begin, end, _), part in zip(step, name_parts(step)):
+        ms, count = parts.get(part, (0.0, 0))
         parts[part] = (ms + (end - max(begin, busy_until)) / 1e6 if end > busy_until else ms, count + 1)
         idle += max(0, begin - busy_until)
         busy_until = max(busy_until, end)
