@@ -1,0 +1,166 @@
+// tests/faults/preload_test.cpp: each kind of fault fires where a rule says so, and nowhere else.
+#include "tests/faults/preload.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <cerrno>
+#include <csignal>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "tests/io/temporary_folder.h"
+#include "tests/launch/spawn.h"
+
+namespace weft::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string slurp_text(const fs::path& path) {
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
+}
+
+// A folder with the files victim and other (16 bytes each) and the folder tree/victims.
+class Faults : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::ofstream(folder_ / "victim") << "0123456789abcdef";
+    std::ofstream(folder_ / "other") << "0123456789abcdef";
+    fs::create_directories(folder_ / "tree/victims");
+    std::ofstream(folder_ / "tree/victims/leaf") << "x";
+  }
+
+  // What the program printed, without the end of the line; "exit N" or "signal N" where it failed.
+  std::string call(const std::string& name, const std::string& file, const std::string& rules,
+                   const std::string& more = "8") {
+    fs::remove(folder_ / "out");
+    const pid_t pid = spawn({WEFT_CALL_PROGRAM, name, (folder_ / file).string(), more},
+                            folder_ / "out", folder_ / "err", [&] {
+                              for (const auto& [key, value] : fault_env(rules, folder_ / "log")) {
+                                ::setenv(key.c_str(), value.c_str(), 1);
+                              }
+                            });
+    int status = 0;
+    if (::waitpid(pid, &status, 0) != pid) return "no child";
+    if (WIFSIGNALED(status)) return "signal " + std::to_string(WTERMSIG(status));
+    if (WEXITSTATUS(status) != 0) return "exit " + std::to_string(WEXITSTATUS(status));
+    std::string text = slurp_text(folder_ / "out");
+    if (text.ends_with('\n')) text.pop_back();
+    return text;
+  }
+
+  TemporaryFolder folder_;
+};
+
+struct Case {
+  const char* kind;
+  std::vector<const char*> calls;
+};
+const Case kCases[] = {
+    {"open", {"open", "openat", "open_relative", "fopen", "ofstream"}},
+    {"stat", {"stat", "fstat", "statx", "file_size"}},
+    {"mkdir", {"mkdir", "create_directories"}},
+    {"rename", {"rename", "rename_to", "renameat2"}},
+    {"unlink", {"unlink", "remove", "remove_all"}},
+    {"write", {"write", "pwrite", "writev", "ofstream"}},
+    {"read", {"read", "pread"}},
+    {"fsync", {"fsync", "fdatasync"}},
+    {"truncate", {"ftruncate", "resize_file"}},
+    {"fallocate", {"fallocate", "posix_fallocate"}},
+    {"mmap", {"mmap"}},
+    {"close", {"close"}},
+};
+
+// The last number that the program prints is the error.
+bool ends_with_error(const std::string& text, int error) {
+  return text == std::to_string(error) || text.ends_with(" " + std::to_string(error));
+}
+
+TEST_F(Faults, EveryCallOfAKindFailsOnThePathAlone) {
+  for (const Case& c : kCases) {
+    for (const char* name : c.calls) {
+      SetUp();
+      const std::string rule = std::string(c.kind) + ":EDQUOT:victim";
+      EXPECT_TRUE(ends_with_error(call(name, "other", rule), 0))
+          << name << slurp_text(folder_ / "out");
+      EXPECT_TRUE(ends_with_error(call(name, "victim", rule), EDQUOT))
+          << name << slurp_text(folder_ / "out");
+      fs::remove_all(folder_ / "victim.d");
+      fs::remove_all(folder_ / "other.d");
+    }
+  }
+}
+
+TEST_F(Faults, FoldersCannotBeListed) {
+  for (const char* name : {"opendir", "directory_iterator"}) {
+    for (const char* kind : {"open", "opendir", "readdir"}) {
+      const std::string rule = std::string(kind) + ":EACCES:/tree";
+      EXPECT_EQ(call(name, "tree/victims", "opendir:EACCES:nothing"), "0") << name;
+      EXPECT_EQ(call(name, "tree/victims", rule), std::to_string(EACCES)) << name << " " << kind;
+    }
+  }
+  // Below a folder that is open: the path is that of the descriptor and the name together.
+  EXPECT_EQ(call("remove_all", "tree", "unlink:EIO:victims/leaf"), std::to_string(EIO));
+  EXPECT_TRUE(fs::exists(folder_ / "tree/victims/leaf"));
+}
+
+TEST_F(Faults, FromTheNthOnAndSoManyTimes) {
+  EXPECT_EQ(call("open_three_times", "victim", "open:EMFILE:victim:2"), "0, 24, 24, 0");
+  EXPECT_EQ(call("open_three_times", "victim", "open:EMFILE:victim:2:1"), "0, 24, 0, 0");
+  EXPECT_EQ(call("open_three_times", "victim", "open:EIO:victim:1:1;open:EMFILE:victim:2:1"),
+            "5, 0, 24, 0");
+}
+
+TEST_F(Faults, BytesThatDoNotFit) {
+  EXPECT_EQ(call("write", "victim", "write:short:victim", "9"), "5 bytes, 0");
+  EXPECT_EQ(call("writev", "victim", "write:short:victim", "9"), "5 bytes, 0");
+  EXPECT_EQ(call("read", "victim", "read:short:victim", "10"), "5 bytes, 0");
+  // 20 bytes of space: 8, 8, then 4; the next finds none.
+  EXPECT_EQ(call("write_three_times", "victim", "space:20:victim"),
+            "8 bytes 0, 8 bytes 0, 4 bytes 0, 0");
+  EXPECT_EQ(call("write_three_times", "victim", "space:8:victim"),
+            "8 bytes 0, -1 bytes 28, -1 bytes 28, 0");
+  EXPECT_EQ(call("write_three_times", "other", "space:8:victim"),
+            "8 bytes 0, 8 bytes 0, 8 bytes 0, 0");
+}
+
+TEST_F(Faults, AKillComesInPlaceOfTheCall) {
+  EXPECT_EQ(call("rename", "victim", "rename:KILL:victim"), "signal " + std::to_string(SIGKILL));
+  EXPECT_TRUE(fs::exists(folder_ / "victim"));
+}
+
+TEST_F(Faults, ASeedRepeatsItsFaults) {
+  EXPECT_EQ(call("open_three_times", "victim", "random:1:0:victim"), "0, 0, 0, 0");
+  std::set<std::string> seen;
+  for (int seed = 0; seed < 12; ++seed) {
+    const std::string text =
+        call("open_three_times", "victim", "random:" + std::to_string(seed) + ":0.5:victim");
+    EXPECT_EQ(text,
+              call("open_three_times", "victim", "random:" + std::to_string(seed) + ":0.5:victim"));
+    seen.insert(text);
+  }
+  EXPECT_GT(seen.size(), 4u);
+  EXPECT_NE(call("open", "victim", "random:1:1:victim"), "0");
+  EXPECT_EQ(call("open", "other", "random:1:1:victim"), "0");
+}
+
+TEST_F(Faults, WhatFiredIsLogged) {
+  call("open", "victim", "open:EACCES:victim");
+  EXPECT_TRUE(
+      slurp_text(folder_ / "log").ends_with(" open EACCES " + (folder_ / "victim").string() + "\n"))
+      << slurp_text(folder_ / "log");
+}
+
+TEST_F(Faults, ARuleThatCannotBeReadEndsTheProgram) {
+  for (const char* rule : {"opne:EIO:x", "open:EWHAT:x", "open:EIO", "open:EIO:x:no",
+                           "mmap:short:x", "space:8", "random:1:x:y"}) {
+    EXPECT_EQ(call("open", "victim", rule), "exit 99") << rule;
+  }
+}
+
+}  // namespace
+}  // namespace weft::testing
