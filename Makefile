@@ -19,7 +19,8 @@ test: tests                    ## every test that needs neither GPU nor outside 
 quickstart: build              ## a small model, trained here, answers in SQL
 	@examples/quickstart/run.sh
 
-interop: tests                 ## the real outside programs read what weft writes, and the reverse
+# Long matrices run in part, chosen by the commit's hash; FULL=1 runs all (tests/interop/sampling.py).
+interop: tests                 ## the real outside programs read what weft writes, and the reverse; FULL=1
 	@PYTHON=$$(tools/setup.sh interop) && tools/run_interop.py "$$PYTHON"
 
 sanitize:                      ## fuzzers and tests under ASan, UBSan and TSan

@@ -4,7 +4,8 @@
     tools/run_interop.py PYTHON [name]...
 
 PYTHON is the interpreter of the pinned environment. A program prints its checks, ends with a line
-"N passed, M failed", and exits 0 where all passed.
+"N passed, M failed", and exits 0 where all passed. Long matrices run in part, chosen by the commit's
+hash (tests/interop/sampling.py), whole with FULL=1 in the environment.
 """
 
 import re

@@ -13,15 +13,20 @@ import time
 import traceback
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from sampling import ROOT, Sampler
+
 DEADLINE_S = 300
 
 
 class Checks:
-    """Prints every check and counts; the last line says both counts."""
+    """Prints every check and counts; the last line says both counts.
+
+    `sample` chooses which cases of a long matrix are checked (sampling.py).
+    """
 
     def __init__(self):
         self.passed = self.failed = 0
+        self.sample = Sampler()
 
     def that(self, good, what, detail=""):
         """Records one check. The detail (what was got, what was wanted) is shown where it fails."""
@@ -54,6 +59,8 @@ class Checks:
             return None
 
     def finish(self):
+        if summary := self.sample.summary():
+            print(summary)
         print(f"{self.passed} passed, {self.failed} failed")
         return 1 if self.failed or not self.passed else 0
 
