@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/random.h"
+#include "model/check_config.h"
 #include "model/decoder/model.h"
 #include "model/family.h"
 
@@ -47,6 +48,7 @@ std::unique_ptr<Model> make_model(const Json& config, const ModelOverrides& over
   for (const Family& family : kFamilies) {
     known += fmt::format("{}{}", known.empty() ? "" : ", ", family.architecture);
     if (name != family.architecture && name != family.model_type) continue;
+    check_config_json(config);
     DecoderConfig c = family.read(config);
     require(overrides.num_layers <= c.num_hidden_layers,
             "model.num_layers is {}, but the model has {} layers", overrides.num_layers,

@@ -51,6 +51,7 @@ void add_legacy(const Json& tokens, const std::string& what, TokenizerParts& par
     AddedToken token;
     token.content = content;
     token.normalized = true;
+    check_added_id(content, id.as_int(), what);
     by_id[id.as_int()] = token;
   }
   for (const auto& [id, token] : by_id) {

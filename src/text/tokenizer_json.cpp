@@ -152,6 +152,10 @@ void read_model(JsonScan& scan, size_t num_bytes, const std::string& what, Token
 
 }  // namespace
 
+void check_added_id(const std::string& content, int64_t id, const std::string& what) {
+  require(id >= 0, "{}: the added token '{}' has the id {}; ids begin at 0", what, content, id);
+}
+
 AddedToken read_added_token(const Json& json, const std::string& what) {
   require(json.is_object(), "{}: an added token is {}, an object is wanted", what, json.kind());
   AddedToken token;
@@ -200,8 +204,12 @@ void read_tokenizer_json(std::string_view text, const std::string& what, Tokeniz
   parts.is_described = true;
   parts.has_post_processor = !part("post_processor").is_null();
   if (part("added_tokens").is_null()) return;
-  for (const Json& json : rest.at("added_tokens").as_array())
-    parts.add_token(read_added_token(json, what), json.at("id").as_int(), what);
+  for (const Json& json : rest.at("added_tokens").as_array()) {
+    AddedToken token = read_added_token(json, what);
+    const int64_t id = json.at("id").as_int();
+    check_added_id(token.content, id, what);
+    parts.add_token(std::move(token), id, what);
+  }
 }
 
 }  // namespace weft

@@ -125,6 +125,8 @@ Vocab read_vocab(JsonScan& scan, size_t num_bytes, Vocab::Form form, const std::
 void add_merge(Bpe& bpe, std::string_view left, std::string_view right, const std::string& what);
 void add_merge_line(Bpe& bpe, std::string_view line, const std::string& what);
 AddedToken read_added_token(const Json& json, const std::string& what);
+// UserError where a file gives an added token a negative id.
+void check_added_id(const std::string& content, int64_t id, const std::string& what);
 // Parts of tokenizer.json.
 void read_normalizer(const Json& json, const std::string& what, TokenizerParts& parts);
 void read_pre_tokenizer(const Json& json, const std::string& what, TokenizerParts& parts);

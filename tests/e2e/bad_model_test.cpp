@@ -114,6 +114,22 @@ TEST_F(BadModel, BadNumbersInTheConfig) {
   expect_refused({"config.json"});
 }
 
+// What made NaN, or garbage, is refused by its name before anything is written.
+TEST_F(BadModel, WhatCannotTrainIsRefused) {
+  const std::pair<const char*, Json> cases[] = {
+      {"rms_norm_eps", Json(-1.0)},
+      {"rope_theta", Json(0)},
+      {"initializer_range", Json(-0.02)},
+      {"quantization_config", parse_json(R"({"quant_method": "awq"})", "quantization")},
+      {"eos_token_id", Json("<eos>")}};
+  const std::string config = slurp(folder() / "config.json");
+  for (const auto& [key, value] : cases) {
+    change(key, value);
+    expect_refused({"config.json: ", key});
+    run_.write("source/config.json", config);
+  }
+}
+
 TEST_F(BadModel, LimitsOfTheModel) {
   expect_refused({"data.seq_length is 65", "64 positions"}, {"data.seq_length=65"});
   expect_refused({"model.num_layers is 3", "2 layers"}, {"model.num_layers=3"});
@@ -128,7 +144,8 @@ TEST_F(BadModel, NonFiniteWeightsEndTheRunWithTheStep) {
   run_.write("source/model.safetensors", bytes);
   const Ended ended = train();
   EXPECT_EQ(ended.exit_code, 1) << ended.err;
-  expect_parts(ended.err, {"step 1", "the last checkpoint is none"});
+  expect_parts(ended.err, {"step 1", "the last checkpoint is none", "no update was made yet",
+                           "1. the weights of", "source", "rms_norm_eps"});
 }
 
 }  // namespace

@@ -123,6 +123,42 @@ TEST(ModelConfig, WhatIsNotBuiltIsNamed) {
   EXPECT_NO_THROW(make_model(with({{"use_sliding_window", false}, {"sliding_window", 4096}}), {}));
 }
 
+// Each of these trained until the first NaN, or on garbage.
+TEST(ModelConfig, WhatCannotTrainIsNamed) {
+  const std::vector<std::pair<Json, const char*>> cases = {
+      {with({{"rms_norm_eps", 0}}), "\"rms_norm_eps\" must be above 0, got 0"},
+      {with({{"rms_norm_eps", -1e-6}}), "\"rms_norm_eps\" must be above 0, got -1e-06"},
+      {with({{"rms_norm_eps", 1e-60}}), "rms_norm_eps"},
+      {with({{"rms_norm_eps", 1e300}}), "\"rms_norm_eps\" must be a number that fp32 holds"},
+      {with({{"rope_theta", 0}}), "\"rope_theta\" must be above 0"},
+      {with({{"rope_theta", -10000.0}}), "rope_theta"},
+      {with({{"rope_parameters", rope(R"({"rope_theta": -1.0})")}}), "rope_theta"},
+      {with({{"rope_scaling", rope(R"({"type": "linear", "factor": 0})")}}), "factor"},
+      {with({{"rope_scaling", rope(R"({"type": "llama3", "factor": 8.0, "low_freq_factor": 0})")}}),
+       "low_freq_factor"},
+      {with({{"initializer_range", -0.02}}), "\"initializer_range\""},
+      {with({{"initializer_range", 1e39}}), "\"initializer_range\""},
+      {with({{"quantization_config", rope(R"({"quant_method": "gptq", "bits": 4})")}}),
+       "config.json: quantization_config with quant_method \"gptq\""},
+      {with({{"compression_config", rope("{}")}}), "compression_config"},
+      {with({{"eos_token_id", "2"}}), "\"eos_token_id\" is \"2\", wanted a token id"},
+      {with({{"eos_token_id", -1}}), "\"eos_token_id\" is -1"},
+      {with({{"eos_token_id", 2.5}}), "eos_token_id"},
+      {with({{"eos_token_id", rope("[]")}}), "eos_token_id"},
+      {with({{"eos_token_id", rope("[2, null]")}}), "\"eos_token_id\" is [2,null]"},
+      {with({{"bos_token_id", rope("[1]")}}), "bos_token_id"},
+      {with({{"pad_token_id", "0"}}), "pad_token_id"}};
+  for (const auto& [config, part] : cases) {
+    const std::string e = error_of<UserError>([&, &c = config] { make_model(c, {}); });
+    EXPECT_NE(e.find(part), std::string::npos) << e << "\nwanted: " << part;
+    EXPECT_TRUE(e.starts_with("config.json: ")) << e;
+  }
+  EXPECT_NO_THROW(make_model(with({{"eos_token_id", rope("[2, 3]")}, {"pad_token_id", -1}}), {}));
+  EXPECT_NO_THROW(
+      make_model(with({{"quantization_config", Json()}, {"eos_token_id", Json()}}), {}));
+  EXPECT_NO_THROW(make_model(with({{"initializer_range", 0}, {"rms_norm_eps", 1e-12}}), {}));
+}
+
 TEST(ModelConfig, NumLayersKeepsTheFirst) {
   const auto two = make_model(base_config(), {}), one = make_model(base_config(), {1, {}});
   EXPECT_EQ(two->parameters().size() - one->parameters().size(), 9u);

@@ -167,6 +167,26 @@ TEST(TokenizerJson, RefusesWhatIsMalformed) {
   EXPECT_NE(refusal(moved).find("300"), std::string::npos);
 }
 
+// -1 once meant "any": the token was given the next free id.
+TEST(TokenizerJson, AddedTokensWithoutAnIdAreRefused) {
+  Json json = small();
+  json.set("added_tokens", Json::Array{added_token("<x>", -1)});
+  EXPECT_EQ(refusal(json),
+            "folder/tokenizer.json: the added token '<x>' has the id -1; ids begin at 0");
+  const Json decoder = Json::Object{{"-1", added_token("<x>", 258)}};
+  const std::string e = refusal(small(), Json::Object{{"added_tokens_decoder", decoder}});
+  EXPECT_NE(e.find("tokenizer_config.json: added_tokens_decoder: '-1'"), std::string::npos) << e;
+  std::map<std::string, std::string> files{{"tokenizer.json", small().dump()},
+                                           {"added_tokens.json", R"({"<x>": -1})"}};
+  try {
+    load_tokenizer_files(files, "folder");
+    FAIL() << "taken";
+  } catch (const UserError& refused) {
+    EXPECT_EQ(std::string(refused.what()),
+              "folder/added_tokens.json: the added token '<x>' has the id -1; ids begin at 0");
+  }
+}
+
 TEST(TokenizerJson, VocabAndMergesFollowTheClass) {
   std::map<std::string, std::string> files;
   const Json json = small();

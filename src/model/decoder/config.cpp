@@ -1,6 +1,8 @@
 // model/decoder/config.cpp: config.json read with both generations of key names.
 #include "model/decoder/config.h"
 
+#include <cmath>
+
 #include "base/error.h"
 
 namespace weft {
@@ -25,7 +27,17 @@ double number_or(const Json& config, const char* key, double otherwise) {
   const Json* v = config.find(key);
   if (v == nullptr || v->is_null()) return otherwise;
   require(v->is_number(), "config.json: \"{}\" must be a number, got {}", key, v->dump());
+  require(std::isfinite(static_cast<float>(v->as_number())),
+          "config.json: \"{}\" must be a number that fp32 holds, got {}", key, v->dump());
   return v->as_number();
+}
+
+// Of 0 or less these make NaN: the root of nothing, a power of a negative number. Kernels take
+// them as fp32, in which 1e-60 is 0.
+double above_zero_or(const Json& config, const char* key, double otherwise) {
+  const double v = number_or(config, key, otherwise);
+  require(static_cast<float>(v) > 0, "config.json: \"{}\" must be above 0, got {}", key, v);
+  return v;
 }
 
 bool flag_or(const Json& config, const char* key, bool otherwise) {
@@ -55,9 +67,9 @@ RopeConfig read_rope(const Json& config) {
   // transformers 5 writes all of it into rope_parameters; 4 wrote rope_theta beside rope_scaling.
   const Json* fields = config.find("rope_parameters");
   if (fields == nullptr || !fields->is_object()) fields = config.find("rope_scaling");
-  rope.theta = number_or(config, "rope_theta", rope.theta);
+  rope.theta = above_zero_or(config, "rope_theta", rope.theta);
   if (fields == nullptr || !fields->is_object()) return rope;
-  rope.theta = number_or(*fields, "rope_theta", rope.theta);
+  rope.theta = above_zero_or(*fields, "rope_theta", rope.theta);
   const Json* type = fields->find("rope_type");
   if (type == nullptr) type = fields->find("type");
   if (type != nullptr && type->is_string()) rope.type = type->as_string();
@@ -68,12 +80,11 @@ RopeConfig read_rope(const Json& config) {
   if (rope.type == "default") return rope;
   require(fields->find("factor") != nullptr, "config.json: rope type {} needs \"factor\"",
           rope.type);
-  rope.factor = number_or(*fields, "factor", 1);
-  rope.low_freq_factor = number_or(*fields, "low_freq_factor", rope.low_freq_factor);
+  rope.factor = above_zero_or(*fields, "factor", 1);
+  rope.low_freq_factor = above_zero_or(*fields, "low_freq_factor", rope.low_freq_factor);
   rope.high_freq_factor = number_or(*fields, "high_freq_factor", rope.high_freq_factor);
-  rope.original_max_position_embeddings =
-      number_or(*fields, "original_max_position_embeddings", rope.original_max_position_embeddings);
-  require(rope.factor > 0, "config.json: the rope factor must be positive, got {}", rope.factor);
+  rope.original_max_position_embeddings = above_zero_or(*fields, "original_max_position_embeddings",
+                                                        rope.original_max_position_embeddings);
   require(rope.type != "llama3" || rope.high_freq_factor > rope.low_freq_factor,
           "config.json: rope high_freq_factor {} must exceed low_freq_factor {}",
           rope.high_freq_factor, rope.low_freq_factor);
@@ -101,8 +112,11 @@ DecoderConfig read_decoder_config(const Json& config, const std::string& family)
           c.num_key_value_heads, c.num_attention_heads);
   require(c.head_dim % 2 == 0 && c.head_dim <= 256,
           "config.json: a head dim of {} is not built (even, up to 256)", c.head_dim);
-  c.rms_norm_eps = number_or(config, "rms_norm_eps", c.rms_norm_eps);
+  c.rms_norm_eps = above_zero_or(config, "rms_norm_eps", c.rms_norm_eps);
   c.initializer_range = number_or(config, "initializer_range", c.initializer_range);
+  require(c.initializer_range >= 0,
+          "config.json: \"initializer_range\" is a standard deviation, at least 0; got {}",
+          c.initializer_range);
   c.tie_word_embeddings = flag_or(config, "tie_word_embeddings", false);
   c.dropout = number_or(config, "attention_dropout", 0);
   const Json* pad = config.find("pad_token_id");
