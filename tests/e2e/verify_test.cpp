@@ -94,6 +94,21 @@ TEST_F(Verify, CopiesOfKeyValueHeadsAgree) {
             "parallel.exact_tp=4, not in a layout");
 }
 
+// The slow kernels too: a sum of theirs that took up another leaf before it was rounded showed
+// which rank had added it.
+TEST_F(Verify, ReferenceKernelsAreExactToo) {
+  run_.change_config("attention_bias", Json(true));
+  std::vector<std::string> words = run_.words(
+      "verify", {"parallel.mode=exact", eval()},
+      {"--layouts", "dp=1; dp=2; tp=2; dp=2,tp=2,shard=zero3; dp=2,shard=zero2,micro_batch=1",
+       "--steps", "2", "--out", out().string(), "--json"});
+  StartOptions options;
+  options.env["WEFT_CPU_LEVEL"] = "ref";
+  const Ended ended = run_to_end(words, options);
+  EXPECT_EQ(ended.exit_code, 0) << ended.err << ended.out;
+  EXPECT_TRUE(contains(slurp(out() / "tp_2.log"), "kernels ref"));
+}
+
 TEST_F(Verify, FastDiffersWithinTheBars) {
   const std::string layouts = "dp=1; tp=2; dp=2,tp=2,shard=zero3; dp=1,mode=exact";
   Ended ended = verify(layouts, {"train.lr=1e-4"});

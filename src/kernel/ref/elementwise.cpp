@@ -11,8 +11,9 @@ void bias_backward(const Context&, const BiasBackwardArgs& args) {
   int64_t first = 0;
   for (int part = 0; part < args.count; first += args.cols[part++]) {
     for (int64_t n = 0; n < args.cols[part]; ++n) {
-      double sum = args.accumulate ? get(args.db[part], args.grad_dtype, n) : 0.0;
+      double sum = 0.0;
       for (int64_t r = 0; r < args.R; ++r) sum += get(args.dy, args.dtype, r * args.N + first + n);
+      if (args.accumulate) sum = plus_fp32(sum, get(args.db[part], args.grad_dtype, n));
       put(args.db[part], args.grad_dtype, n, sum);
     }
   }

@@ -20,12 +20,13 @@ void embedding_backward(const Context&, const EmbeddingBackwardArgs& args) {
   for (int64_t id = 0; id < args.V; ++id) {
     for (int64_t c = 0; c < args.C; ++c) {
       const int64_t index = id * args.C + c;
-      double sum = args.accumulate ? get(args.dtable, args.grad_dtype, index) : 0.0;
+      double sum = 0.0;
       for (int64_t r = 0; r < args.R; ++r) {
         const int64_t here = args.ids[r] - args.first_id;
         if (here != id || args.ids[r] == args.padding_id) continue;
         sum += get(args.dout, args.dtype, r * args.C + c);
       }
+      if (args.accumulate) sum = plus_fp32(sum, get(args.dtable, args.grad_dtype, index));
       put(args.dtable, args.grad_dtype, index, sum);
     }
   }

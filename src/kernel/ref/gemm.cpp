@@ -1,4 +1,7 @@
 // kernel/ref/gemm.cpp: the matrix product, one element after another.
+#include <algorithm>
+#include <iterator>
+
 #include "kernel/ref/ref.h"
 
 namespace weft::ref {
@@ -31,20 +34,24 @@ double bias_element(const GemmArgs& args, int64_t n) {
 }  // namespace
 
 void gemm(const Context&, const GemmArgs& args) {
+  const bool has_bias = std::any_of(std::begin(args.bias), std::end(args.bias),
+                                    [](const void* bias) { return bias != nullptr; });
   for (int64_t m = 0; m < args.M; ++m) {
     const Place to = find_row(args.c, m);
     for (int64_t n = 0; n < args.N; ++n) {
       const int64_t index = to.row * args.c.ld + n;
-      double sum = args.accumulate ? get(args.c.part[to.part], args.c_dtype, index) : 0.0;
-      for (int i = 0; i < args.num_addends; ++i) {
-        const Place from = find_row(args.addend[i], m);
-        sum += get(args.addend[i].part[from.part], Dtype::kF32, from.row * args.addend[i].ld + n);
-      }
-      sum += bias_element(args, n);
+      double sum = 0.0;
       for (int64_t k = 0; k < args.K; ++k) {
         const int64_t a_index = args.a_transposed ? k * args.lda + m : m * args.lda + k;
         sum += get(args.a, args.dtype, a_index) * b_element(args, k, n);
       }
+      for (int i = 0; i < args.num_addends; ++i) {
+        const Place from = find_row(args.addend[i], m);
+        sum = plus_fp32(sum, get(args.addend[i].part[from.part], Dtype::kF32,
+                                 from.row * args.addend[i].ld + n));
+      }
+      if (args.accumulate) sum = plus_fp32(sum, get(args.c.part[to.part], args.c_dtype, index));
+      if (has_bias) sum = plus_fp32(sum, bias_element(args, n));
       put(args.c.part[to.part], args.c_dtype, index, sum);
     }
   }

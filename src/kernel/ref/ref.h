@@ -16,6 +16,13 @@ inline double rounded(Dtype dtype, double v) {
   return get(&stored, dtype, 0);
 }
 
+// A sum that is whole, and what else goes into its element: each is an fp32 number that some rank
+// may have held in memory, so they are added as such. Exact mode lives on that: who adds what must
+// not show.
+inline double plus_fp32(double sum, double other) {
+  return static_cast<float>(sum) + static_cast<float>(other);
+}
+
 void gemm(const Context& context, const GemmArgs& args);
 void embedding(const Context& context, const EmbeddingArgs& args);
 void embedding_backward(const Context& context, const EmbeddingBackwardArgs& args);

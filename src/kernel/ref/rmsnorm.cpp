@@ -54,12 +54,13 @@ void rmsnorm(const Context&, const RmsNormArgs& args) {
 // dweight first: dx may overwrite dy.
 void rmsnorm_backward(const Context&, const RmsNormBackwardArgs& args) {
   for (int64_t c = 0; args.dweight && c < args.C; ++c) {
-    double sum = args.accumulate ? get(args.dweight, args.grad_dtype, c) : 0.0;
+    double sum = 0.0;
     for (int64_t r = 0; r < args.R; ++r) {
       const int64_t index = r * args.C + c;
       const double normed = rounded(args.dtype, get(args.s, args.dtype, index) * args.rstd[r]);
       sum += get(args.dy, args.dtype, index) * normed;
     }
+    if (args.accumulate) sum = plus_fp32(sum, get(args.dweight, args.grad_dtype, c));
     put(args.dweight, args.grad_dtype, c, sum);
   }
   for (int64_t r = 0; r < args.R; ++r) norm_row_backward(args, r);
