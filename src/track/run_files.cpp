@@ -67,6 +67,7 @@ void count_step(const Json& line, MetricsTail& tail) {
   }
   tail.last_step = line.at("step").as_int();
   tail.time_s = line.at("time_s").as_number();
+  tail.last_lr = line.at("lr").as_number();
   const Json& loss = line.at("loss");
   if (loss.is_null()) return;
   tail.last_loss = loss.as_number();

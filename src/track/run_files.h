@@ -59,7 +59,7 @@ class EpochLoss {
 struct MetricsTail {
   int64_t last_step = 0;
   double time_s = 0;
-  std::optional<double> best_loss, last_loss;
+  std::optional<double> best_loss, last_loss, last_lr;
   int64_t last_eval_step = -1;  // -1: no evaluation
   int64_t epoch = 0;            // of the last step line
   EpochLoss epoch_loss;         // of that epoch

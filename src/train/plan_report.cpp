@@ -12,6 +12,7 @@
 #include "train/backend.h"
 #include "train/engine.h"
 #include "train/room.h"
+#include "train/schedule_warnings.h"
 #include "train/session.h"
 #include "train/start_line.h"
 
@@ -97,6 +98,8 @@ PlanReport plan_layout(const RunConfig& c, const Model& model, const Kernels& ke
   r.tokens = c.train.global_batch * c.data.seq_length;
   r.threads = choose_threads(c.launch, r.layout.num_ranks());
   r.idle = idle_keys(c);
+  const std::string warmup = long_warmup(c.train.schedule, c.train.steps.value_or(0));
+  if (!warmup.empty()) r.idle.push_back(warmup);
   r.is_longest = c.data.layout == "dynamic";
   r.is_packed = c.data.layout == "pack";
   r.classes = find_rank_classes(c, model, r.layout);

@@ -14,6 +14,7 @@ RunRecord::RunRecord(const RecordOptions& options) : options_(options) {
   time_before_ = tail.time_s;
   best_loss_ = tail.best_loss;
   final_loss_ = tail.last_loss;
+  last_lr_ = tail.last_lr;
   evaluated_ = tail.last_eval_step;
   if (!tail.is_epoch_told) epoch_loss_ = tail.epoch_loss;
   metrics_ = std::make_unique<MetricsWriter>(options.dir / "metrics.jsonl");

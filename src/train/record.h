@@ -40,6 +40,7 @@ class RunRecord {
   // Work between steps does not count in their time.
   void restart_clock() { last_ = Clock::now(); }
   int64_t last_eval_step() const { return evaluated_; }
+  std::optional<double> last_lr() const { return last_lr_; }  // of the lines before this start
   std::optional<double> final_loss() const { return final_loss_; }
   std::optional<double> best_loss() const { return best_loss_; }
   double seconds() const;  // since this start
@@ -51,7 +52,7 @@ class RunRecord {
   std::unique_ptr<EventWriter> events_;
   std::unique_ptr<Progress> progress_;
   EpochLoss epoch_loss_;
-  std::optional<double> best_loss_, final_loss_;
+  std::optional<double> best_loss_, final_loss_, last_lr_;
   int64_t evaluated_ = -1;
   double time_before_ = 0;
   Clock::time_point began_, last_;

@@ -21,10 +21,12 @@
 #include "train/final_model.h"
 #include "train/host_slices.h"
 #include "train/loss_scaling.h"
+#include "train/not_finite.h"
 #include "train/numerics.h"
 #include "train/record.h"
 #include "train/same_model.h"
 #include "train/saver.h"
+#include "train/schedule_warnings.h"
 #include "train/session.h"
 #include "train/signals.h"
 #include "train/start_line.h"
@@ -203,6 +205,8 @@ class Trainer {
       log_info("resumed from {} at step {}", start_.checkpoint->string(), step_);
     log_info("{}", file_.resolved());
     for (const std::string& line : idle_keys(c_)) log_warning("{}", line);
+    if (total_ != kNoEnd)
+      warn_of_schedule(c_.train.schedule, total_, {step_, updates_, record_->last_lr()});
     tell_device(c_, *backend_.device);
     log_info("{}", start_line(c_, *session_.model, ranks_->layout(), &engine_, *backend_.device));
     tell_pack();
@@ -344,11 +348,7 @@ class Trainer {
     const auto saved = list_checkpoints(start_.dir);
     throw RunError(fmt::format("the {} of step {} is {}; the last checkpoint is {}", what, step, v,
                                saved.empty() ? "none" : saved.back().string()),
-                   scaling_.is_on()
-                       ? "fp16 ends at 65504: set train.precision to bf16 or fp32, or lower "
-                         "train.lr"
-                       : "lower train.lr, set train.clip_norm, or look at the rows of that "
-                         "step");
+                   not_finite_hint(c_, step - 1));
   }
 
   // Work between steps does not count in their time.

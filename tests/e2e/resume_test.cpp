@@ -53,6 +53,33 @@ TEST(Resume, AnotherConfigurationOfTheModelIsRefused) {
   run.train_well({"train.steps=3"});
 }
 
+// A run whose rate had come down, prolonged: both rates are named. The same rate is no news.
+TEST(Resume, AJumpOfTheLearningRateIsWarned) {
+  const TinyRun run;
+  const std::vector<std::string> sets = {"train.schedule=linear", "train.lr=1e-3"};
+  const auto with_steps = [&](const char* steps) {
+    std::vector<std::string> all = sets;
+    all.push_back(std::string("train.steps=") + steps);
+    return all;
+  };
+  EXPECT_FALSE(contains(run.train(with_steps("4")).err, "learning rate"));
+  const Ended ended = run.train(with_steps("8"));
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  expect_parts(ended.err,
+               {"warning: the learning rate jumps", "0.00025 at step 4, 0.0005 at step 5"});
+  run.train_well({"name=flat", "train.steps=2"});
+  EXPECT_FALSE(contains(run.train({"name=flat", "train.steps=3"}).err, "learning rate"));
+}
+
+TEST(Resume, WarmupPastTheEndIsWarned) {
+  const TinyRun run;
+  Ended ended = run.train({"train.warmup_steps=100", "train.steps=2"});
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  expect_parts(ended.err, {"warning: train.warmup_steps is 100, but the run has 2 steps"});
+  ended = run_to_end(run.words("plan", {"train.warmup_steps=100", "train.steps=2"}));
+  expect_parts(ended.out + ended.err, {"train.warmup_steps is 100, but the run has 2 steps"});
+}
+
 TEST(Resume, SignalsAtManyMomentsChangeNothing) {
   const TinyRun run;
   run.train_well(long_run(run, "whole"));
