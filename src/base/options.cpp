@@ -35,6 +35,26 @@ std::string shown(std::string_view text) {
   return text.size() <= 60 ? std::string(text) : std::string("(long text)");
 }
 
+// [*, a.*] as ["*", a.*]: items that begin with * in quotes.
+std::string with_quotes(std::string_view list) {
+  std::string out;
+  bool at_start = false, open = false;
+  for (const char c : list) {
+    const bool ends = c == ',' || c == ']' || c == ' ';
+    if (open && ends) {
+      out += '"';
+      open = false;
+    }
+    if (at_start && c == '*') {
+      out += '"';
+      open = true;
+    }
+    out += c;
+    if (c != ' ') at_start = c == '[' || c == ',';
+  }
+  return out;
+}
+
 // One key as YAML, below its section's name where that is a new one.
 void append_line(const std::string& key, const std::string& value, std::string* section,
                  std::string* text) {
@@ -190,6 +210,8 @@ void OptionTable::set(std::string_view assignment, std::vector<std::string>& com
       node = parse_yaml(value, where);
     } catch (const UserError& e) {
       complaints.push_back(e.what());
+      if (value.find('*') != std::string_view::npos)
+        complaints.back() += fmt::format("; in a shell: --set '{}={}'", key, with_quotes(value));
       return;
     }
   } else if (value != "null") {

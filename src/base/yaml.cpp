@@ -17,6 +17,8 @@
 namespace weft {
 namespace {
 
+constexpr const char* kQuoteStar = "text that begins with * needs quotes, as in [\"*\"]";
+
 // Builds the tree from the parser's events; open_ holds the containers not yet closed.
 class Builder : public YAML::EventHandler {
  public:
@@ -30,7 +32,7 @@ class Builder : public YAML::EventHandler {
     put(make(YamlNode::Kind::kNull, mark));
   }
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
-    fail(mark, "aliases (*name) are not supported");
+    fail(mark, fmt::format("aliases (*name) are not supported; {}", kQuoteStar));
   }
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                 const std::string& value) override {
@@ -208,7 +210,11 @@ YamlNode parse_yaml(std::string_view text, std::string_view source) {
     require(!parser.HandleNextDocument(second), "{}: more than one YAML document", source);
     return root;
   } catch (const YAML::Exception& e) {
-    throw UserError(fmt::format("{}:{}: not valid YAML: {}", source, e.mark.line + 1, e.msg));
+    // [*] and [*.txt]: a glob that YAML takes for the name of an anchor.
+    const bool is_alias =
+        e.msg.find("alias") != std::string::npos || e.msg.find("anchor") != std::string::npos;
+    throw UserError(fmt::format("{}:{}: not valid YAML: {}{}{}", source, e.mark.line + 1, e.msg,
+                                is_alias ? "; " : "", is_alias ? kQuoteStar : ""));
   }
 }
 

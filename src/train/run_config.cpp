@@ -178,7 +178,8 @@ void bind_rest(OptionTable& t, RunConfig& c) {
         "checkpoints to keep, the newest; the best by evaluation is kept beside")
       .at_least(1);
   t.add("checkpoint.async", &c.checkpoint.async,
-        "write beside the steps; not built: every checkpoint is written before the next step");
+        "write checkpoints while training goes on; every one is written before the next step")
+      .not_built("writing checkpoints while training goes on");
   t.add("launch.nodes", &c.launch.nodes, "machines").at_least(1).not_built(kMesh);
   t.add("launch.ranks_per_node", &c.launch.ranks_per_node,
         "ranks to start; 0 = dp x tp, and only that is accepted")

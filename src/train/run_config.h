@@ -51,7 +51,7 @@ struct TrainConfig {
 
 struct CheckpointConfig {
   int64_t every = 0, keep = 2;
-  bool async = true;
+  bool async = false;
 };
 
 struct LaunchConfig {

@@ -65,9 +65,10 @@ TEST(BadRunFile, MissingKeysAndFiles) {
 
 TEST(BadRunFile, WhatIsNotBuiltIsRefusedByName) {
   const TinyRun run;
-  const std::vector<std::string> sets = {
-      "train.optimizer=sgd", "train.recompute=full",   "train.offload=all", "launch.elastic=true",
-      "launch.nodes=2",      "track.tensorboard=true", "data.format=idx"};
+  const std::vector<std::string> sets = {"train.optimizer=sgd",    "train.recompute=full",
+                                         "train.offload=all",      "launch.elastic=true",
+                                         "launch.nodes=2",         "checkpoint.async=true",
+                                         "track.tensorboard=true", "data.format=idx"};
   expect_refused(run, {"storage=s3://bucket/x"}, {"s3://", "not built"});
   if (!cuda_kernels())
     expect_refused(run, {"launch.device=cuda"},
@@ -82,9 +83,38 @@ TEST(BadRunFile, DefaultsOfWhatIsNotBuiltAreFine) {
   const TinyRun run;
   run.train_well({"parallel.dp=1", "parallel.tp=1", "parallel.shard=none", "parallel.mode=fast",
                   "data.layout=pad", "train.optimizer=adamw", "train.recompute=none",
-                  "train.offload=none", "checkpoint.async=true", "launch.nodes=1",
+                  "train.offload=none", "checkpoint.async=false", "launch.nodes=1",
                   "launch.device=auto", "track.tensorboard=false", "train.steps=1"});
   run.train_well({"launch.device=cpu", "train.steps=2"});
+}
+
+// Every checkpoint is written before the next step, and the resolved file says so.
+TEST(BadRunFile, AsyncCheckpointsAreNotBuilt) {
+  const TinyRun run;
+  run.train_well({"train.steps=1"});
+  EXPECT_TRUE(contains(slurp(run.dir() / "run.yaml"), "async: false  # not built"));
+  const Ended ended = run.train({"checkpoint.async=true", "train.steps=2"});
+  EXPECT_EQ(ended.exit_code, 2) << ended.err;
+  expect_parts(ended.err, {"checkpoint.async is true, which this build does not have yet",
+                           "leave it at false"});
+  // A run directory of before, whose run.yaml says true, goes on without a word about it.
+  std::string stored = slurp(run.dir() / "run.yaml");
+  stored.replace(stored.find("async: false  # not built"), 25, "async: true  # default");
+  run.write("runs/tiny/run.yaml", stored);
+  const Ended next = run.train({"train.steps=2"});
+  EXPECT_EQ(next.exit_code, 0) << next.err;
+  EXPECT_FALSE(contains(next.err + next.out, "checkpoint.async")) << next.err;
+}
+
+TEST(BadRunFile, AStarThatYamlTakesForAnAliasIsExplained) {
+  const TinyRun run;
+  expect_refused(run, {"model.freeze=[*]"},
+                 {"text that begins with * needs quotes", "--set 'model.freeze=[\"*\"]'"});
+  expect_refused(run, {"model.freeze=[model.norm.weight, *.bias]"},
+                 {"needs quotes", "--set 'model.freeze=[model.norm.weight, \"*.bias\"]'"});
+  std::string text = slurp(run.file());
+  run.write("run.yaml", text + "track:\n  wandb: *name\n");
+  expect_refused(run, {}, {"run.yaml:", "text that begins with * needs quotes"});
 }
 
 TEST(BadRunFile, ContradictionsAreTold) {
