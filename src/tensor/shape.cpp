@@ -1,13 +1,23 @@
 // tensor/shape.cpp: counting and printing.
 #include "tensor/shape.h"
 
-#include <fmt/core.h>
+#include "base/error.h"
 
 namespace weft {
 
+// A sum over every tensor of the deepest model that is taken stays within 64 bits.
+constexpr int64_t kMostElements = int64_t{1} << 42;
+
 int64_t num_elements(const Shape& shape) {
   int64_t n = 1;
-  for (int64_t extent : shape) n *= extent;
+  for (int64_t extent : shape) {
+    if (__builtin_mul_overflow(n, extent, &n) || n > kMostElements) {
+      throw UserError(fmt::format("a tensor of {} has more elements than the {} that weft counts "
+                                  "with",
+                                  to_string(shape), kMostElements),
+                      "lower train.micro_batch or data.seq_length, or take a smaller model");
+    }
+  }
   return n;
 }
 

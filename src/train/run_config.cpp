@@ -132,10 +132,12 @@ void bind_train(OptionTable& t, TrainConfig& c) {
       .at_least(0);
   t.add("train.global_batch", &c.global_batch,
         "rows of one optimizer step, over all ranks: the same training in every layout")
-      .at_least(1);
+      .at_least(1)
+      .at_most(1 << 30);
   t.add("train.micro_batch", &c.micro_batch,
         "most rows that a rank computes at once; the rest of its share follows in more passes")
-      .at_least(1);
+      .at_least(1)
+      .at_most(1 << 30);
   t.add("train.grad_accum", &c.grad_accum,
         "passes of a step; 0 = global_batch / (dp x micro_batch), and only that is accepted")
       .at_least(0);

@@ -159,6 +159,45 @@ TEST(ModelConfig, WhatCannotTrainIsNamed) {
   EXPECT_NO_THROW(make_model(with({{"initializer_range", 0}, {"rms_norm_eps", 1e-12}}), {}));
 }
 
+// A damaged file must not be planned for minutes, nor make sizes that leave 64 bits.
+TEST(ModelConfig, AbsurdSizesAreNamed) {
+  const int64_t billion = 1'000'000'000;
+  const std::pair<const char*, int64_t> absurd[] = {{"num_hidden_layers", billion},
+                                                    {"vocab_size", 2 * billion},
+                                                    {"hidden_size", billion},
+                                                    {"intermediate_size", billion},
+                                                    {"num_attention_heads", billion},
+                                                    {"num_key_value_heads", billion},
+                                                    {"max_position_embeddings", INT64_MAX},
+                                                    {"head_dim", billion},
+                                                    {"hidden_size", INT64_MAX}};
+  for (const auto& [key, value] : absurd) {
+    const std::string e = error_of<UserError>([&, k = key, v = value] {
+      make_model(with({{k, v}}), {});
+    });
+    EXPECT_NE(e.find(key), std::string::npos) << e;
+    EXPECT_NE(e.find(std::to_string(value)), std::string::npos) << e;
+    EXPECT_NE(e.find("up to "), std::string::npos) << e;
+  }
+  // Each in bounds, all together not.
+  const Json huge = with({{"hidden_size", 1 << 20},
+                          {"intermediate_size", 1 << 22},
+                          {"num_hidden_layers", 4096},
+                          {"num_attention_heads", 1 << 16},
+                          {"vocab_size", 1 << 24}});
+  const std::string e = error_of<UserError>([&] { make_model(huge, {}); });
+  EXPECT_NE(e.find("hidden_size 1048576"), std::string::npos) << e;
+  EXPECT_NE(e.find("parameters, more than"), std::string::npos) << e;
+  // The largest that were published are far within: 405 B, and 126 layers.
+  EXPECT_NO_THROW(make_model(with({{"hidden_size", 16384},
+                                   {"intermediate_size", 53248},
+                                   {"num_hidden_layers", 126},
+                                   {"num_attention_heads", 128},
+                                   {"num_key_value_heads", 8},
+                                   {"vocab_size", 128256}}),
+                             {}));
+}
+
 TEST(ModelConfig, NumLayersKeepsTheFirst) {
   const auto two = make_model(base_config(), {}), one = make_model(base_config(), {1, {}});
   EXPECT_EQ(two->parameters().size() - one->parameters().size(), 9u);

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/error.h"
+
 namespace weft {
 namespace {
 
@@ -10,6 +12,12 @@ TEST(Shapes, Count) {
   EXPECT_EQ(num_elements({}), 1);
   EXPECT_EQ(num_elements({2, 3, 4}), 24);
   EXPECT_EQ(num_elements({5, 0}), 0);
+}
+
+TEST(Shapes, ThatCannotBeCountedAreRefused) {
+  EXPECT_EQ(num_elements({1 << 21, 1 << 21}), int64_t{1} << 42);
+  EXPECT_THROW(num_elements({1 << 21, 1 << 22}), UserError);
+  EXPECT_THROW(num_elements({int64_t{1} << 40, int64_t{1} << 40}), UserError);
 }
 
 TEST(Shapes, Print) {

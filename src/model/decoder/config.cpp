@@ -8,19 +8,48 @@
 namespace weft {
 namespace {
 
-constexpr int64_t kMaxSize = int64_t{1} << 31;
+// Far beyond any model that exists, and small enough that no count of bytes leaves 64 bits: a
+// config.json that asks for more is damaged, and must not be planned for minutes.
+constexpr int64_t kMostLayers = 4096;
+constexpr int64_t kMostWidth = int64_t{1} << 20;  // hidden_size
+constexpr int64_t kMostInner = int64_t{1} << 22;  // intermediate_size
+constexpr int64_t kMostHeads = int64_t{1} << 16;
+constexpr int64_t kMostTokens = int64_t{1} << 24;  // vocab_size
+constexpr int64_t kMostPositions = (int64_t{1} << 31) - 1;
+constexpr double kMostParameters = 0x1p44;
 
-int64_t positive(const Json& config, const char* key) {
+int64_t positive(const Json& config, const char* key, int64_t most) {
   const Json* v = config.find(key);
   require(v != nullptr, "config.json has no \"{}\"", key);
-  require(v->is_int() && v->as_int() > 0 && v->as_int() < kMaxSize,
-          "config.json: \"{}\" must be a positive whole number, got {}", key, v->dump());
+  require(v->is_int() && v->as_int() > 0 && v->as_int() <= most,
+          "config.json: \"{}\" must be a positive whole number up to {}, got {}", key, most,
+          v->dump());
   return v->as_int();
 }
 
-int64_t positive_or(const Json& config, const char* key, int64_t otherwise) {
+int64_t positive_or(const Json& config, const char* key, int64_t most, int64_t otherwise) {
   const Json* v = config.find(key);
-  return v == nullptr || v->is_null() ? otherwise : positive(config, key);
+  return v == nullptr || v->is_null() ? otherwise : positive(config, key, most);
+}
+
+// The weight matrices; floating, since the product of fields that are each in bounds may be too
+// large for 64 bits.
+void check_parameter_count(const DecoderConfig& c) {
+  const auto hidden = static_cast<double>(c.hidden_size);
+  const auto heads = static_cast<double>(c.num_attention_heads + c.num_key_value_heads);
+  const double layer = hidden * (2 * heads * static_cast<double>(c.head_dim) +
+                                 3 * static_cast<double>(c.intermediate_size));
+  const double tables =
+      hidden * static_cast<double>(c.vocab_size) * (c.tie_word_embeddings ? 1 : 2);
+  const double all = layer * static_cast<double>(c.num_hidden_layers) + tables;
+  if (all <= kMostParameters) return;
+  throw UserError(
+      fmt::format(
+          "config.json: hidden_size {}, intermediate_size {}, num_hidden_layers {} and "
+          "vocab_size {} make {:.3g} parameters, more than the {:.3g} that weft counts with",
+          c.hidden_size, c.intermediate_size, c.num_hidden_layers, c.vocab_size, all,
+          kMostParameters),
+      "no model is so large: look for a mistyped number in config.json");
 }
 
 double number_or(const Json& config, const char* key, double otherwise) {
@@ -96,14 +125,15 @@ RopeConfig read_rope(const Json& config) {
 DecoderConfig read_decoder_config(const Json& config, const std::string& family) {
   DecoderConfig c;
   c.family = family;
-  c.hidden_size = positive(config, "hidden_size");
-  c.intermediate_size = positive(config, "intermediate_size");
-  c.num_hidden_layers = positive(config, "num_hidden_layers");
-  c.num_attention_heads = positive(config, "num_attention_heads");
-  c.num_key_value_heads = positive_or(config, "num_key_value_heads", c.num_attention_heads);
-  c.vocab_size = positive(config, "vocab_size");
-  c.max_position_embeddings = positive_or(config, "max_position_embeddings", 2048);
-  c.head_dim = positive_or(config, "head_dim", c.hidden_size / c.num_attention_heads);
+  c.hidden_size = positive(config, "hidden_size", kMostWidth);
+  c.intermediate_size = positive(config, "intermediate_size", kMostInner);
+  c.num_hidden_layers = positive(config, "num_hidden_layers", kMostLayers);
+  c.num_attention_heads = positive(config, "num_attention_heads", kMostHeads);
+  c.num_key_value_heads =
+      positive_or(config, "num_key_value_heads", kMostHeads, c.num_attention_heads);
+  c.vocab_size = positive(config, "vocab_size", kMostTokens);
+  c.max_position_embeddings = positive_or(config, "max_position_embeddings", kMostPositions, 2048);
+  c.head_dim = positive_or(config, "head_dim", kMostWidth, c.hidden_size / c.num_attention_heads);
   require(config.find("head_dim") || c.hidden_size % c.num_attention_heads == 0,
           "config.json: num_attention_heads {} does not divide hidden_size {}",
           c.num_attention_heads, c.hidden_size);
@@ -126,6 +156,7 @@ DecoderConfig read_decoder_config(const Json& config, const std::string& family)
   const Json* act = config.find("hidden_act");
   require(act == nullptr || (act->is_string() && act->as_string() == "silu"),
           "config.json: hidden_act {} is not built; known: silu", act ? act->dump() : "");
+  check_parameter_count(c);
   refuse_sliding_window(config);
   c.rope = read_rope(config);
   return c;
