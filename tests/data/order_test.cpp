@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 #include <vector>
@@ -86,6 +87,33 @@ TEST(Order, AWindowTouchesSixteenBlocks) {
     blocks.insert(order.at(i) / Order::kBlockRows);
   }
   EXPECT_LE(blocks.size(), 17u);
+}
+
+// Where in its window each of the first `count` positions of a window lies in file order of the
+// window's blocks: what the permutation inside the window makes of them.
+std::vector<int64_t> places_in_window(const Order& order, int64_t window, int64_t count) {
+  constexpr int64_t kRows = Order::kBlockRows * Order::kWindowBlocks;
+  const std::vector<int64_t> blocks = order.blocks_from(0);
+  std::vector<int64_t> places;
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t row = order.at(window * kRows + i), in_block = row % Order::kBlockRows;
+    const auto slot = std::find(blocks.begin(), blocks.end(), row - in_block) - blocks.begin();
+    EXPECT_EQ(slot / Order::kWindowBlocks, window);
+    places.push_back(slot % Order::kWindowBlocks * Order::kBlockRows + in_block);
+  }
+  return places;
+}
+
+TEST(Order, WindowsAreShuffledDifferently) {
+  constexpr int64_t kRows = Order::kBlockRows * Order::kWindowBlocks, kCount = 2000;
+  const Order order(3 * kRows, true, 5, 1);
+  const auto first = places_in_window(order, 0, kCount);
+  for (const int64_t window : {1, 2}) {
+    const auto other = places_in_window(order, window, kCount);
+    int64_t same = 0;
+    for (size_t i = 0; i < first.size(); ++i) same += first[i] == other[i];
+    EXPECT_LT(same, 10) << "of " << kCount << " places in window " << window;
+  }
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "checkpoint/checkpoint.h"
 #include "checkpoint/compare.h"
 #include "checkpoint/logical.h"
 #include "tests/dist/gpu_trainer.h"
@@ -89,6 +90,32 @@ TEST_P(GpuRunLayout, ExactModeHasTheSameBits) {
 
 INSTANTIATE_TEST_SUITE_P(Layouts, GpuRunLayout, ::testing::Values("pack", "dynamic"),
                          [](const auto& p) { return std::string(p.param); });
+
+// The second batch is of empty rows. A GPU is given the next step before it has counted the targets
+// of this one, and the rate must not move on all the same.
+TEST(GpuRun, AStepWithoutTargetsDoesNotMoveTheRate) {
+  std::string rows;
+  for (int i = 0; i < 24; ++i) rows += i / 8 == 1 ? "\n" : fmt::format("row {} of a batch\n", i);
+  const Sets sets = {"data.shuffle=false", "data.drop_empty=false", "train.steps=3",
+                     "train.schedule=linear", "train.warmup_steps=2"};
+  const GpuTrainer cpu;
+  cpu.write_rows(rows);
+  cpu.train_well(GpuKind::kCpu, sets);
+  const std::vector<std::string> wanted = cpu.metrics("lr");
+  ASSERT_EQ(wanted.size(), 3u);
+  EXPECT_EQ(cpu.metrics("target_tokens").at(1), " 0");
+  EXPECT_NE(wanted[1], wanted[0]);
+  EXPECT_EQ(wanted[2], wanted[1]) << "two of three steps count";
+  for (const auto& [kind, layout] :
+       {std::pair{GpuKind::kEmulated, "parallel.dp=1"}, {GpuKind::kNccl, "parallel.dp=2"}}) {
+    const GpuTrainer gpu;
+    gpu.write_rows(rows);
+    gpu.train_well(kind, with(sets, {layout}));
+    EXPECT_EQ(gpu.metrics("target_tokens"), cpu.metrics("target_tokens"));
+    EXPECT_EQ(gpu.metrics("lr"), wanted) << layout;
+    EXPECT_EQ(CheckpointReader(gpu.checkpoint(3)).state().at("updates").as_int(), 2);
+  }
+}
 
 // Set while it lives: a deliberate fault (train/faults.h), or the wish for hashes.
 struct WithVariable {

@@ -78,6 +78,10 @@ std::filesystem::path GpuTrainer::checkpoint(int64_t step) const {
   return dir() / fmt::format("checkpoints/step-{:08}", step);
 }
 
+void GpuTrainer::write_rows(const std::string& text) const {
+  std::ofstream(folder_ / "train.txt") << text;
+}
+
 std::vector<RankEnd> GpuTrainer::train(GpuKind kind, const std::vector<std::string>& sets,
                                        const MakeFault& fault) const {
   set_log_quiet(true);

@@ -71,6 +71,21 @@ TEST(Sample, TopPLeavesTheFewestThatReachP) {
   EXPECT_EQ(counts(o, 100)[2], 100);
 }
 
+// Of equals the lower ids are taken, and no more than reach p exactly; also beyond what is sorted
+// at first.
+TEST(Sample, TopPCutsAmongEquals) {
+  SampleOptions o = drawing();
+  o.top_p = 0.5;
+  for (const size_t vocab : {size_t{4}, size_t{600}}) {
+    const std::vector<float> logits(vocab, 1.5f);
+    std::set<int32_t> seen;
+    for (uint64_t i = 0; i < 4000; ++i) seen.insert(sample_token(logits, o, 0, i));
+    EXPECT_EQ(seen.size(), vocab / 2);
+    EXPECT_EQ(*seen.begin(), 0);
+    EXPECT_EQ(*seen.rbegin(), static_cast<int32_t>(vocab / 2 - 1));
+  }
+}
+
 TEST(Sample, TopPIsOfWhatTopKLeft) {
   SampleOptions o = drawing();
   o.top_k = 2;

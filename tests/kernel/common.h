@@ -19,13 +19,14 @@
 
 namespace weft {
 
-// A tensor of fp32, bf16 or fp16 with a little room behind it that nobody may touch.
+// A tensor of fp32, bf16 or fp16 with a guard behind it that nobody may touch. What nobody has
+// written is NaN in all three types, so that reading it shows in any sum.
 class Buffer {
  public:
   Buffer() = default;
   Buffer(Dtype dtype, int64_t n)
       : dtype_(dtype), n_(n), bytes_(static_cast<size_t>(n * dtype_bytes(dtype)) + kGuard) {
-    std::memset(bytes_.data(), 0xa5, bytes_.size());
+    std::memset(bytes_.data(), kUnset, bytes_.size());
   }
   static Buffer random(Dtype dtype, int64_t n, uint64_t stream, double size = 1.0) {
     Buffer buffer(dtype, n);
@@ -53,13 +54,14 @@ class Buffer {
   bool same_bits(const Buffer& other) const { return bytes_ == other.bytes_; }
   bool guard_intact() const {
     for (size_t i = bytes_.size() - kGuard; i < bytes_.size(); ++i) {
-      if (bytes_[i] != std::byte{0xa5}) return false;
+      if (bytes_[i] != std::byte{kUnset}) return false;
     }
     return true;
   }
 
  private:
   static constexpr size_t kGuard = 64;
+  static constexpr unsigned char kUnset = 0xff;
   Dtype dtype_ = Dtype::kF32;
   int64_t n_ = 0;
   TestVector<std::byte> bytes_;

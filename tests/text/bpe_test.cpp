@@ -60,6 +60,23 @@ TEST(Bpe, MergesAsDefined) {
   }
 }
 
+// a + b takes b from the pair (b, c), which was a candidate too. Merged all the same, it would come
+// between c and d, and c would not learn that d became de.
+TEST(Bpe, AMergeForgetsThePairsOfWhatItTook) {
+  const std::vector<Merge> merges{{"a", "b"}, {"b", "c"}, {"d", "e"}, {"c", "de"}};
+  const auto t = test::load(test::small_tokenizer(merges));
+  for (const int times : {1, 9, 10, 60}) {  // both sides of short and long
+    std::string word;
+    Ids wanted;
+    for (int i = 0; i < times; ++i) {
+      word += "abcde";
+      wanted.insert(wanted.end(), {256, 259});
+    }
+    EXPECT_EQ(merged_by_definition(word, merges), wanted);
+    EXPECT_EQ(ids_of(*t, word), wanted) << word;
+  }
+}
+
 // A token that merging its own bytes does not give: "ab" + "c" is a token, but b + c comes first.
 TEST(Bpe, TokenThatMergingDoesNotGive) {
   Json json = test::small_tokenizer({{"b", "c"}, {"a", "b"}, {"ab", "c"}});

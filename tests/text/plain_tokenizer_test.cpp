@@ -209,6 +209,31 @@ TEST(Split, Falcon) {
   EXPECT_EQ(words_of(SplitPattern::kFalcon, "ab  cd"), (Words{"ab", " ", " cd"}));
 }
 
+// Digits are looked for among the symbols of bytes, of which six more are numbers: superscripts and
+// fractions are cut from their first byte, and so are other characters that end in such a byte.
+TEST(Split, FalconsNumberSymbols) {
+  const auto falcon = [](std::string_view text) { return words_of(SplitPattern::kFalcon, text); };
+  for (const char* byte : {"\xB2", "\xB3", "\xB9", "\xBC", "\xBD", "\xBE"}) {
+    const std::string character = std::string("\xC2") + byte;
+    EXPECT_EQ(falcon("5" + character + "x"), (Words{"5", "\xC2", byte, "x"})) << character;
+  }
+  EXPECT_EQ(falcon("\xC2\xB9"
+                   "2"),
+            (Words{"\xC2",
+                   "\xB9"
+                   "2"}));
+  EXPECT_EQ(falcon("\xCE\xB2"
+                   "12"),
+            (Words{"\xCE", "\xB2", "12"}));  // beta
+  for (const char* character : {"\xC2\xB1", "\xC2\xB4", "\xC2\xB8", "\xC2\xBB", "\xC2\xBF"}) {
+    EXPECT_EQ(falcon(character), Words{character});
+  }
+  EXPECT_EQ(falcon("d\xC2\xBA"
+                   "e"),
+            (Words{"d\xC2\xBA"
+                   "e"}));
+}
+
 TEST(Normalize, CompatibilityAndCase) {
   EXPECT_EQ(to_nfkc("\xEF\xAC\x81x"), "fix");   // the ligature fi
   EXPECT_EQ(to_nfkc("e\xCC\x81"), "\xC3\xA9");  // composed

@@ -37,6 +37,8 @@ TEST(Split, Gpt2) {
   EXPECT_EQ(split("a\xE3\x80\x80\xE3\x80\x80z"), (Words{"a", "\xE3\x80\x80", "\xE3\x80\x80", "z"}));
   EXPECT_EQ(split(" "), (Words{" "}));
   EXPECT_EQ(split("''s"), (Words{"''", "s"}));
+  // The long s (U+017F) is no s here: case counts.
+  EXPECT_EQ(split("it'\xC5\xBF"), (Words{"it", "'", "\xC5\xBF"}));
 }
 
 TEST(Split, Qwen2AndLlama3) {

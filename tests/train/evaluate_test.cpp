@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "base/error.h"
+#include "data/batches.h"
 #include "tests/io/temporary_folder.h"
 #include "tests/train/known_model.h"
 
@@ -78,6 +79,27 @@ TEST_F(Evaluate, RepairedRowsAreCountedAndNamed) {
   EXPECT_EQ(report.counters.repaired, 1);
   ASSERT_EQ(report.counters.first_repaired.size(), 1u);
   EXPECT_TRUE(report.counters.first_repaired[0].ends_with("rows.jsonl:2"));
+}
+
+// The rows of the evaluation part are answered rightly and no others, then the reverse.
+TEST_F(Evaluate, RowsOutsideOfThePartDoNotCount) {
+  stop_at(kPadded);
+  config_.data.eval.clear();
+  config_.data.eval_fraction = 0.3;
+  for (const bool right_inside : {true, false}) {
+    std::string rows;
+    int64_t inside = 0;
+    for (int64_t i = 0; i < 40; ++i) {
+      const bool is_inside = is_eval_row(static_cast<uint64_t>(config_.seed), i, 0.3);
+      inside += is_inside;
+      rows +=
+          fmt::format("{{\"q\": \"x\", \"a\": \"{}\"}}\n", is_inside == right_inside ? "y" : "n");
+    }
+    ASSERT_TRUE(inside > 4 && inside < 25) << inside;
+    const EvalReport report = evaluate_rows(rows);
+    EXPECT_EQ(report.rows, inside);
+    EXPECT_EQ(report.exact_match, right_inside ? 1 : 0);
+  }
 }
 
 TEST_F(Evaluate, PartWithoutRowsIsRefused) {

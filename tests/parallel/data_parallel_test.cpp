@@ -1,0 +1,89 @@
+// tests/parallel/data_parallel_test.cpp: every element is saved by one rank of the data-parallel
+// axis.
+#include "parallel/data_parallel.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "graph/autodiff.h"
+#include "tests/graph/decoder_graph.h"
+
+namespace weft {
+namespace {
+
+constexpr Shard kShards[] = {Shard::kNone, Shard::kZero1, Shard::kZero2, Shard::kZero3};
+
+// A decoder of one rank; a copy that another tensor-parallel rank saves is not saved here.
+Graph rank_graph(const DataParallel& mesh, const char* not_ours) {
+  Graph graph;
+  const Ref losses = testing::trace_decoder(&graph, {});
+  for (Ref r : graph.of_kind(ValueKind::kParameter)) {
+    if (graph[r].name == not_ours) graph[r].is_saved = false;
+  }
+  add_backward(&graph, losses, Dtype::kF32);
+  apply_data_parallel(&graph, mesh);
+  return graph;
+}
+
+std::string base_name(const Value& v) { return v.name.substr(0, v.name.find('(')); }
+
+// By parameter and element: how many ranks save it.
+using Saves = std::map<std::string, std::vector<int>>;
+
+// Counts what one rank saves; gives the number of its tensors.
+int add_saved(const Graph& graph, Saves* saves) {
+  int count = 0;
+  for (Ref r : graph.of_kind(ValueKind::kParameter)) {
+    const Value& v = graph[r];
+    if (v.is_bucket || !v.is_saved) continue;
+    const Portion p = portion_of(v);
+    std::vector<int>& elements = saves->at(base_name(v));
+    for (int64_t i = p.begin; i < p.end; ++i) ++elements.at(static_cast<size_t>(i));
+    ++count;
+  }
+  return count;
+}
+
+Saves no_saves() {
+  Graph graph;
+  testing::trace_decoder(&graph, {});
+  Saves saves;
+  for (Ref r : graph.of_kind(ValueKind::kParameter)) {
+    saves[graph[r].name].assign(static_cast<size_t>(num_elements(graph[r].shape)), 0);
+  }
+  return saves;
+}
+
+TEST(DataParallel, EveryElementIsSavedOnce) {
+  for (const int dp : {2, 3, 4}) {
+    for (const Shard shard : kShards) {
+      Saves saves = no_saves();
+      int ranks_that_save = 0;
+      for (int rank = 0; rank < dp; ++rank) {
+        const Graph graph = rank_graph({dp, rank, shard}, "");
+        ranks_that_save += add_saved(graph, &saves) > 0;
+      }
+      for (const auto& [name, elements] : saves) {
+        EXPECT_EQ(std::set<int>(elements.begin(), elements.end()), std::set<int>{1})
+            << name << ", dp " << dp << ", shard " << static_cast<int>(shard);
+      }
+      EXPECT_EQ(ranks_that_save, dp) << "the work is shared, shard " << static_cast<int>(shard);
+    }
+  }
+}
+
+TEST(DataParallel, WhatAnotherTensorParallelRankSavesIsSavedByNone) {
+  for (const Shard shard : kShards) {
+    Saves saves = no_saves();
+    for (int rank = 0; rank < 2; ++rank) add_saved(rank_graph({2, rank, shard}, "0.norm2"), &saves);
+    for (const auto& [name, elements] : saves) {
+      const int wanted = name == "0.norm2" ? 0 : 1;
+      EXPECT_EQ(std::set<int>(elements.begin(), elements.end()), std::set<int>{wanted}) << name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace weft
