@@ -115,6 +115,28 @@ TEST(Checkpoint, ADamagedIndexOrStateIsNamed) {
   }
 }
 
+// Valid JSON all the same: nothing but the hash in COMMITTED tells.
+TEST(Checkpoint, AnyChangedDigitOfIndexOrStateIsDamage) {
+  TemporaryFolder folder;
+  write_two(folder / "c", 1, 1234567);
+  for (const char* file : {"index.json", "state.json"}) {
+    const std::string bytes = read_file(folder / "c" / file);
+    int num_digits = 0;
+    for (size_t i = 0; i < bytes.size(); ++i) {
+      if (bytes[i] < '0' || bytes[i] > '9') continue;
+      std::string changed = bytes;
+      changed[i] = bytes[i] == '9' ? '8' : static_cast<char>(bytes[i] + 1);
+      std::ofstream(folder / "c" / file, std::ios::binary) << changed;
+      const std::string message = error_of<UserError>([&] { CheckpointReader(folder / "c"); });
+      EXPECT_NE(message.find(std::string(file) + " is damaged"), std::string::npos) << message;
+      ++num_digits;
+    }
+    EXPECT_GE(num_digits, 7) << file;
+    std::ofstream(folder / "c" / file, std::ios::binary) << bytes;
+  }
+  EXPECT_EQ(CheckpointReader(folder / "c").state().at("step").as_int(), 1234567);
+}
+
 TEST(Checkpoint, ATruncatedOrMissingFileIsNamed) {
   TemporaryFolder folder;
   write_two(folder / "c", 1);
