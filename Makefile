@@ -1,7 +1,7 @@
 # Makefile: the commands of the house. Each first installs what it lacks (tools/setup.sh).
 JOBS ?= $(shell nproc)
 
-.PHONY: build test test-gpu bench-gpu gpu-bundle tests quickstart interop sanitize bench lint format setup clean
+.PHONY: build test test-gpu bench-gpu gpu-bundle tests quickstart interop sanitize mutate bench lint format setup clean
 
 build: setup                   ## the program: build/weft
 	@mkdir -p build && cmake --preset release >build/configure.log 2>&1 || { cat build/configure.log; exit 1; }
@@ -26,6 +26,9 @@ interop: tests                 ## the real outside programs read what weft write
 sanitize:                      ## fuzzers and tests under ASan, UBSan and TSan
 	@tools/setup.sh sanitize
 	@tools/sanitize.py -j $(JOBS)
+
+mutate: setup                  ## one-line bugs in src/ROOM that its tests find; ROOM=data N=20 SEED=1, not in CI
+	@tools/mutate.py $(ROOM) $(or $(N),20) --seed $(or $(SEED),1) --jobs $(JOBS)
 
 bench: build                   ## weft beside PyTorch: benchmarks/results/
 	@PYTHON=$$(tools/setup.sh interop) && mkdir -p benchmarks/results && \
