@@ -77,7 +77,7 @@ class Scratch:
                 os.killpg(child.pid, signal.SIGKILL)  # its own group: with the processes that it started
                 child.communicate()
                 return "too long", [], limit_s
-        failed = sorted(set(re.findall(r"^\[  FAILED  \] ([\w/.]+)[ ,]", text, re.MULTILINE)))
+        failed = sorted(set(re.findall(r"^\[  FAILED  \] ([\w/]+\.[\w/]+)", text, re.MULTILINE)))
         return "passed" if child.returncode == 0 else "failed", failed, time.monotonic() - begin
 
 

@@ -52,6 +52,27 @@ TEST(Logical, OneDigestForEveryStorage) {
   EXPECT_EQ(digest_of(folder / "nudged").states, base.states);
 }
 
+// A checkpoint of bf16 with masters holds a weight twice: it is listed once, as its master.
+TEST(Logical, AMasterStandsForItsWeight) {
+  TemporaryFolder folder;
+  std::vector<uint16_t> half(6, 0x3f80);
+  std::vector<float> master(6, 1.001f), m(6, 0.5f);
+  write_checkpoint(folder / "c",
+                   {whole_tensor("a.weight", {6}, Dtype::kBf16, half.data()),
+                    whole_tensor("a.weight#master", {6}, Dtype::kF32, master.data()),
+                    whole_tensor("a.weight#m", {6}, Dtype::kF32, m.data()),
+                    whole_tensor("b.weight", {6}, Dtype::kBf16, half.data())},
+                   Json(Json::Object{}), {{"config.json", "{}"}});
+  const LogicalModel model = open_logical((folder / "c").string());
+  ASSERT_EQ(model.weights.size(), 2u);
+  EXPECT_EQ(model.weights[0].name, "a.weight");
+  EXPECT_EQ(model.weights[0].dtype, Dtype::kF32);
+  EXPECT_EQ(model.weights[1].name, "b.weight");
+  EXPECT_EQ(model.weights[1].dtype, Dtype::kBf16);
+  ASSERT_EQ(model.states.size(), 1u);
+  EXPECT_EQ(model.states[0].name, "a.weight#m");
+}
+
 TEST(Logical, WhatIsNoModelIsSaid) {
   TemporaryFolder folder;
   auto refusal = [](const fs::path& path) {
