@@ -24,6 +24,7 @@ class BatchBuilder {
   // no row more), and what was left is in out.counted.
   bool fill(Batch& out);
   void next_epoch();
+  void abandon() { cache_.abandon(); }  // fill() that waits for rows throws
 
   StreamState state() const { return {epoch_, position_, part_, files_}; }
   int64_t num_raw_rows() const { return num_rows_; }

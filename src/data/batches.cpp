@@ -2,6 +2,7 @@
 #include "data/batches.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <condition_variable>
 #include <exception>
@@ -10,12 +11,14 @@
 
 #include "base/error.h"
 #include "base/random.h"
+#include "base/stop.h"
 #include "data/batch_builder.h"
 
 namespace weft {
 namespace {
 
 constexpr size_t kNamedRows = 10;
+constexpr auto kPoll = std::chrono::milliseconds(50);  // for a signal
 
 [[noreturn]] void refuse_few_rows(int64_t num_rows, int64_t global_batch, bool is_packed) {
   throw UserError(
@@ -85,7 +88,10 @@ class BatchStream::Producer {
            const StreamOptions& options)
       : builder(config, rows, tokenizer, options),
         slots_(static_cast<size_t>(std::max(options.prefetch, 2))) {}
-  ~Producer() { stop(); }
+  ~Producer() {
+    builder.abandon();  // or the thread would wait for its rows first
+    stop();
+  }
 
   void start() {
     made_ = taken_ = 0;
@@ -107,7 +113,7 @@ class BatchStream::Producer {
 
   bool take(Batch& out) {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return taken_ < made_ || done_; });
+    while (taken_ == made_ && !done_ && stop_signal() == 0) changed_.wait_for(lock, kPoll);
     if (taken_ < made_) {
       std::swap(out, slots_[taken_ % slots_.size()]);
       ++taken_;
@@ -115,7 +121,8 @@ class BatchStream::Producer {
       changed_.notify_all();
       return true;
     }
-    if (error_) std::rethrow_exception(error_);
+    if (done_ && error_) std::rethrow_exception(error_);
+    if (!done_) throw_if_stopped();
     return false;
   }
 

@@ -135,7 +135,7 @@ class BatchStream {
   ~BatchStream();
 
   // Swaps the next batch into `out`, whose memory the stream uses again; takes none itself. False
-  // at the end (once).
+  // at the end (once). StopError where it would wait and a signal asks to stop (base/stop.h).
   bool next(Batch& out);
   void restore(const StreamState& state);  // to before the first batch after `state`
   StreamState state() const;               // after the last batch given out

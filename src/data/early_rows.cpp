@@ -2,10 +2,14 @@
 #include "data/early_rows.h"
 
 #include <algorithm>
+#include <chrono>
+
+#include "base/stop.h"
 
 namespace weft {
 namespace {
 
+constexpr auto kPoll = std::chrono::milliseconds(50);  // for a signal
 constexpr size_t kMostBytes = size_t{32} << 20;  // of tokens: long rows must not fill the memory
 
 }  // namespace
@@ -57,7 +61,7 @@ void EarlyRows::make(const Task& task) {
   int64_t at = task.front();
   for (const int64_t wanted : task) {
     for (; at <= wanted; ++at) {
-      if (is_stopped_) return;
+      if (is_stopped_ || stop_signal() != 0) return stop();
       if (!scan->next(row)) return stop();
     }
     CachedRow made;
@@ -93,7 +97,7 @@ bool EarlyRows::read(int64_t row, CachedRow& out) {
     made_.clear();
     return false;
   }
-  changed_.wait(lock, [&] { return is_stopped_ || made_.contains(row); });
+  while (!is_stopped_ && !made_.contains(row) && stop_signal() == 0) changed_.wait_for(lock, kPoll);
   const auto found = made_.find(row);
   if (found == made_.end()) return false;
   out = found->second;

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/stop.h"
 #include "data/forward_rows.h"
 #include "data/record.h"
 #include "io/byte_stream.h"
@@ -108,6 +109,7 @@ class StreamRows : public ForwardRows {
     auto made = std::make_unique<Scan>(open());
     std::string_view record;
     for (int64_t i = 0; i < first && made->reader.next_counted(record); ++i) {
+      throw_if_stopped();  // all before the row must be unpacked
     }
     return made;
   }

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/stop.h"
 
 namespace weft {
 namespace {
@@ -86,13 +87,17 @@ TokenCache::TokenCache(const RowSource& rows, const ExampleMaker& maker, int64_t
       claimed_(static_cast<size_t>(num_blocks_)),
       checked_(static_cast<size_t>(num_blocks_)) {}
 
-TokenCache::~TokenCache() {
+void TokenCache::abandon() {
   {
     const std::lock_guard lock(mutex_);
-    stop_ = true;
+    stop_ = abandoned_ = true;
   }
   changed_.notify_all();
   if (early_) early_->stop();
+}
+
+TokenCache::~TokenCache() {
+  abandon();
   for (auto* threads : {&threads_, &early_threads_}) {
     for (std::thread& thread : *threads) thread.join();
   }
@@ -179,7 +184,7 @@ bool TokenCache::take_run(int64_t& begin, int64_t& end) {
   const auto is_wanted = [this](int64_t block) {
     return !claimed_[static_cast<size_t>(block)] && file_.state(block) != TokenFile::kWhole;
   };
-  while (!stop_) {
+  while (!stop_ && stop_signal() == 0) {
     if (!urgent_.empty()) {
       begin = urgent_.back();
       end = begin + 1;
@@ -207,11 +212,7 @@ void TokenCache::make_run(int64_t begin, int64_t end) {
   const auto scan = rows_.scan(begin * kBlockRows);
   std::string bytes;
   for (int64_t block = begin; block < end; ++block) {
-    {
-      const std::lock_guard lock(mutex_);
-      if (stop_) return;
-    }
-    make_block(*scan, block, bytes);
+    if (!make_block(*scan, block, bytes)) return;
     file_.append(block, std::min(kBlockRows, num_rows_ - block * kBlockRows), bytes);
     changed_.notify_all();
   }
@@ -219,13 +220,15 @@ void TokenCache::make_run(int64_t begin, int64_t end) {
   check_unchanged(rows_.files());
 }
 
-void TokenCache::make_block(RowScan& scan, int64_t block, std::string& bytes) {
+// False where it was given up in the middle: 512 long rows take seconds.
+bool TokenCache::make_block(RowScan& scan, int64_t block, std::string& bytes) {
   const int64_t first = block * kBlockRows, end = std::min(num_rows_, first + kBlockRows);
   std::vector<RowEntry> table;
   std::vector<uint32_t> ids;
   Row row;
   Example example;
   for (int64_t i = first; i < end; ++i) {
+    if (stop_ || stop_signal() != 0) return false;
     // where() may have to count lines from the start of the file: only a bad row may ask it.
     if (!scan.next(row)) {
       throw UserError(
@@ -248,6 +251,7 @@ void TokenCache::make_block(RowScan& scan, int64_t block, std::string& bytes) {
   if (!ids.empty()) {
     std::memcpy(bytes.data() + table_bytes, ids.data(), ids.size() * sizeof(uint32_t));
   }
+  return true;
 }
 
 // ------------------------------------------------------------------------------- the readers
@@ -287,6 +291,8 @@ void TokenCache::wait_for(int64_t block) {
       changed_.notify_all();
     }
     if (error_ && file_.state(block) != TokenFile::kWhole) std::rethrow_exception(error_);
+    throw_if_stopped();
+    if (abandoned_) throw StopError(0);
     changed_.wait_for(lock, kPoll);
     if (const auto now = std::chrono::steady_clock::now(); now - told > kTell && file_.is_open()) {
       told = now;
@@ -322,7 +328,7 @@ bool TokenCache::read_early(int64_t row, CachedRow& out) {
     const std::lock_guard lock(mutex_);
     if (file_.is_open() && file_.state(row / kBlockRows) == TokenFile::kWhole) return false;
   }
-  if (!early_->read(row, out)) return false;
+  if (!early_->read(row, out)) return false;  // also at a stop: waiting for the block tells it
   ++num_early_;
   return true;
 }

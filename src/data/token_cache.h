@@ -47,8 +47,11 @@ class TokenCache {
   // Called once; read() does it where it was not.
   void start(const std::vector<int64_t>& first_rows, const std::vector<int64_t>& early = {});
   bool is_started() const { return started_; }
-  // Waits until the row is there. What a thread threw over it is thrown here. Safe from several
-  // threads.
+  // Nothing more is made or waited for: the threads end with their row, and readers that wait
+  // throw.
+  void abandon();
+  // Waits until the row is there. What a thread threw over it is thrown here, and StopError where
+  // a signal asks to stop (base/stop.h) or abandon() was called. Safe from several threads.
   void read(int64_t row, CachedRow& out);
   int64_t read_length(int64_t row, CachedRow& out);  // all but the ids; how many there are
   // Waits for all rows, and says of each whether it is kept.
@@ -75,7 +78,7 @@ class TokenCache {
   Place find(int64_t row, CachedRow& out);
   bool take_run(int64_t& begin, int64_t& end);
   void make_run(int64_t begin, int64_t end);
-  void make_block(RowScan& scan, int64_t block, std::string& bytes);
+  bool make_block(RowScan& scan, int64_t block, std::string& bytes);
 
   const RowSource& rows_;
   const ExampleMaker& maker_;
@@ -94,8 +97,7 @@ class TokenCache {
   std::vector<uint8_t> checked_;            // their checksum was good
   std::vector<int64_t> urgent_;             // damaged, to be made again
   std::exception_ptr error_;
-  std::atomic<bool> started_{false};
-  bool stop_ = false;
+  std::atomic<bool> started_{false}, stop_{false}, abandoned_{false};
   int64_t num_rebuilt_ = 0;
   std::atomic<int64_t> num_early_{0};
 };

@@ -1,7 +1,10 @@
 // exec/executor.cpp: places are found and calls bound once; the loop calls and counts.
 #include "exec/executor.h"
 
+#include <algorithm>
+
 #include "base/error.h"
+#include "base/stop.h"
 #include "exec/device_finish.h"
 #include "exec/device_lane.h"
 
@@ -119,6 +122,7 @@ void Executor::call_all(List& list, const StepScalars& scalars) {
   scalars_ = scalars;
   lane_.begin(&list.beside);
   for (size_t i = 0; i < list.calls.size(); ++i) {
+    if (may_stop_) throw_if_stopped();
     const ScheduledNode& s = list.schedule->nodes[i];
     if (s.wait_for > 0) lane_.wait(s.wait_for);
     if (s.is_beside) {
@@ -128,6 +132,11 @@ void Executor::call_all(List& list, const StepScalars& scalars) {
     }
   }
   if (!list.beside.empty()) lane_.wait(list.schedule->num_beside);
+}
+
+void Executor::allow_stop() {
+  may_stop_ = std::none_of(pass_.nodes->begin(), pass_.nodes->end(),
+                           [](const Node& node) { return is_collective(node.op); });
 }
 
 void Executor::run_pass(const StepScalars& scalars) {

@@ -92,6 +92,9 @@ class Executor {
     return value;
   }
 
+  // On the CPU a pass ends with StopError between two nodes when a signal asks to stop
+  // (base/stop.h). Not where the pass exchanges: the other ranks would wait.
+  void allow_stop();
   void run_pass(const StepScalars& scalars);
   void run_finish(const StepScalars& scalars);
 
@@ -146,6 +149,7 @@ class Executor {
   std::vector<int64_t> calls_;
   std::byte* tables_ = nullptr;  // of a GPU: where its lists of parameters go
   bool counts_passes_ = false;
+  bool may_stop_ = false;
   bool has_update_ = false;  // of a GPU: the node that makes all updates is bound
   std::unique_ptr<DeviceFinish> device_finish_;
   std::unique_ptr<DeviceLane> device_lane_;  // null: collectives are in order with the rest

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "base/stop.h"
 
 namespace weft {
 
@@ -18,6 +19,7 @@ Generator::Run::Run(Generator& generator, const std::vector<std::vector<int32_t>
 std::vector<std::vector<int32_t>> Generator::Run::results() {
   if (options_.max_new_tokens == 0) next_ = prompts_.size();
   while (!rows_.empty() || next_ < prompts_.size()) {
+    throw_if_stopped();
     admit();
     step();
   }
