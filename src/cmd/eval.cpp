@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/stop.h"
 #include "cmd/command.h"
 #include "train/evaluate.h"
 
@@ -17,6 +18,11 @@ void warn_of_rows(DataCounters counters) {
   }
   counters.padding = 0;
   if (const std::string told = counters.describe(); !told.empty()) log_warning("{}", told);
+}
+
+std::string whole_part(const EvalReport& report) {
+  if (report.part == 1) return "the loss is of all rows, exact match was not finished";
+  return fmt::format("the loss of the first {:.0f} % of the rows", 100 * report.part);
 }
 
 }  // namespace
@@ -35,11 +41,14 @@ RunCommand add_eval(CLI::App& app) {
   app.add_flag("--json", w->json, "one JSON object");
   return [w] {
     const RunFile file(w->run, w->sets);
-    const EvalReport report = evaluate(file.config(), w->model);
+    const EvalReport report = evaluate(file.config(), w->model, nullptr, true);
     warn_of_rows(report.counters);
+    const int exit_code = report.stop_signal == 0 ? 0 : 128 + report.stop_signal;
+    if (exit_code != 0)
+      log_warning("{}: partial results: {}", signal_name(report.stop_signal), whole_part(report));
     if (w->json) {
       fmt::print("{}\n", report.to_json().dump());
-      return 0;
+      return exit_code;
     }
     fmt::print("model          {}\n", report.model);
     if (report.step) fmt::print("step           {}\n", *report.step);
@@ -48,7 +57,7 @@ RunCommand add_eval(CLI::App& app) {
       fmt::print("eval loss      {:.6f}\nperplexity     {:.4f}\n", *report.loss(),
                  std::exp(*report.loss()));
     if (report.exact_match) fmt::print("exact match    {:.1f} %\n", 100 * *report.exact_match);
-    return 0;
+    return exit_code;
   };
 }
 

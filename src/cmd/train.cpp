@@ -11,6 +11,7 @@
 #include "track/run_files.h"
 #include "train/backend.h"
 #include "train/engine.h"
+#include "train/signals.h"
 #include "train/trainer.h"
 
 namespace weft {
@@ -89,6 +90,8 @@ RunCommand add_train(CLI::App& app) {
     require(w->nodes == 1, "--nodes {}: more than one node is not built", w->nodes);
     const auto rank = RankContext::from_environment();
     set_log_quiet(w->options.quiet || (rank && rank->rank > 0));
+    std::optional<StopSignals> early;  // a rank has a supervisor that minds them
+    if (!rank) early.emplace(nullptr);
     check_environment();
     const RunFile file(w->run, w->sets);
     if (rank) return train_rank(file, w->options, {rank->rank, rank->threads, rank->world});

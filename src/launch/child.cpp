@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 
 #include "base/error.h"
@@ -18,7 +19,9 @@ extern char** environ;
 namespace weft {
 namespace {
 
-constexpr int kPollMs = 200;  // also without a signal, should one have been lost
+using Clock = std::chrono::steady_clock;
+
+constexpr int kPollMs = 100;  // also without a signal, should one have been lost
 
 std::vector<std::string> environment_of(const ChildStart& start) {
   std::vector<std::string> all;
@@ -37,7 +40,7 @@ std::vector<std::string> environment_of(const ChildStart& start) {
                                pid_t parent, int log, int null) {
   sigset_t none;
   ::sigemptyset(&none);
-  begin_child(parent, none);
+  begin_child(parent, none, ChildSignals::kDefault);
   ::dup2(null, STDIN_FILENO);
   ::dup2(log, STDOUT_FILENO);
   ::dup2(log, STDERR_FILENO);
@@ -74,14 +77,18 @@ ChildEnd run_child(const ChildStart& start) {
   const pid_t pid = start_child(start);
   ChildEnd end;
   int status = 0;
+  auto kill_at = Clock::time_point::max();
   while (::waitpid(pid, &status, WNOHANG) != pid) {
     pollfd wanted{signals.fd(), POLLIN, 0};
     ::poll(&wanted, 1, kPollMs);
     for (const int signal : signals.take()) {
       if (signal == SIGCHLD) continue;
-      ::kill(pid, end.stop_signal == 0 ? signal : SIGKILL);
-      if (end.stop_signal == 0) end.stop_signal = signal;
+      const bool is_first = end.stop_signal == 0;
+      if (is_first) end.stop_signal = signal;
+      if (is_first) kill_at = Clock::now() + std::chrono::milliseconds(kStopMs);
+      if (is_first || is_urgent(signal)) ::kill(pid, is_first ? signal : SIGKILL);
     }
+    if (Clock::now() >= kill_at) ::kill(pid, SIGKILL);
   }
   end.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   return end;

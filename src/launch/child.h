@@ -20,8 +20,10 @@ struct ChildEnd {
   int stop_signal = 0;  // that we were sent meanwhile and passed on
 };
 
-// SIGTERM and SIGINT are passed on once; a second one kills the child. It dies with the thread that
-// calls this.
+// The first stop signal (base/stop.h) is passed on; kStopMs later, or at a second SIGINT or
+// SIGTERM, the child is killed: whoever runs children needs nothing of one that was stopped. It
+// dies with the thread that calls this.
+inline constexpr int kStopMs = 700;
 [[nodiscard]] ChildEnd run_child(const ChildStart& start);
 
 }  // namespace weft

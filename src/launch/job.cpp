@@ -28,8 +28,7 @@ using Clock = std::chrono::steady_clock;
 constexpr int kPeerExit = 75;
 constexpr int kPollMs = 200;  // also without a signal, should one have been lost
 
-// kCutShort: a stop signal met the rank before it could save, so its peers would wait in vain.
-enum class End { kDone, kStopped, kCutShort, kLostPeers, kFailed };
+enum class End { kDone, kStopped, kLostPeers, kFailed };
 
 struct RankProcess {
   pid_t pid = -1;
@@ -39,7 +38,7 @@ struct RankProcess {
   std::unique_ptr<LinePrefixer> out, err;
 };
 
-std::string signal_name(int number) {
+std::string describe_signal(int number) {
   const char* name = ::sigabbrev_np(number);
   return name != nullptr ? fmt::format("SIG{}", name) : fmt::format("signal {}", number);
 }
@@ -62,6 +61,7 @@ class Job {
   void start();
   void wait();
   void handle_signals();
+  bool is_second(int signal);
   void stop_ranks(int signal);
   void reap();
   void judge(const std::vector<int>& ended);
@@ -81,8 +81,10 @@ class Job {
   SignalPipe signals_;
   std::shared_ptr<ShmWorld> world_;
   std::vector<RankProcess> ranks_;
-  int stop_signal_ = 0;       // the first one received
-  std::optional<int> cause_;  // the rank that failed first
+  int stop_signal_ = 0;                            // the first one received
+  std::optional<Clock::time_point> first_urgent_;  // SIGINT or SIGTERM
+  bool is_early_ = false;                          // it came when there was nothing to save
+  std::optional<int> cause_;                       // the rank that failed first
   bool is_reported_ = false;
   bool is_cut_off_ = false;  // a second stop signal met ranks that had not ended yet
   std::optional<Clock::time_point> kill_at_;  // set when the job is to end
@@ -177,19 +179,28 @@ void Job::handle_signals() {
   }
 }
 
+// Only SIGINT and SIGTERM count, and not the echo of the first (base/stop.h).
+bool Job::is_second(int signal) {
+  if (!is_urgent(signal)) return false;
+  const auto now = Clock::now();
+  if (!first_urgent_) first_urgent_ = now;
+  return now - *first_urgent_ > std::chrono::milliseconds(kSameSignalMs);
+}
+
 void Job::stop_ranks(int signal) {
-  if (stop_signal_ != 0) {
+  if (is_second(signal)) {
     if (!std::exchange(is_cut_off_, true))
       log_error("a second signal, {}: the ranks are killed, and what they had not saved is lost",
-                signal_name(signal));
+                describe_signal(signal));
     kill_ranks();
-    return;
   }
+  if (stop_signal_ != 0) return;
   stop_signal_ = signal;
-  for (const RankProcess& rank : ranks_) {
-    if (rank.is_running) ::kill(rank.pid, signal);
-  }
-  tell("stopping", -1, signal_name(signal));
+  tell("stopping", -1, describe_signal(signal));
+  is_early_ = !world_->request_stop(signal);
+  write_signal_line(signal, is_early_ ? ": stopped before the first step, with nothing to save"
+                                      : ": finishing the running step, then saving");
+  if (is_early_) kill_ranks();
 }
 
 void Job::reap() {
@@ -218,18 +229,14 @@ void Job::judge(const std::vector<int>& ended) {
     }
     return std::nullopt;
   };
-  const auto failed = find(End::kFailed), lost = find(End::kLostPeers), cut = find(End::kCutShort);
+  const auto failed = find(End::kFailed), lost = find(End::kLostPeers);
   if (failed && !is_reported_) {
     cause_ = failed;
     report_cause();
   } else if (lost && !cause_ && !kill_at_) {
     cause_ = lost;  // reported when no other has failed within the grace
   }
-  if (kill_at_) return;
-  if (cause_) begin_end(describe_end(*cause_));
-  if (!cut) return;
-  log_info("{} before it had anything to save", describe_end(*cut));
-  begin_end(describe_end(*cut));
+  if (cause_ && !kill_at_) begin_end(describe_end(*cause_));
 }
 
 void Job::begin_end(const std::string& reason) {
@@ -253,12 +260,10 @@ void Job::report_cause() {
 }
 
 End Job::end_of(const RankProcess& rank) const {
-  if (WIFSIGNALED(rank.status)) {
-    return WTERMSIG(rank.status) == stop_signal_ ? End::kCutShort : End::kFailed;
-  }
+  if (WIFSIGNALED(rank.status)) return End::kFailed;
   const int code = WEXITSTATUS(rank.status);
   if (code == 0) return End::kDone;
-  if (code == 128 + SIGTERM || code == 128 + SIGINT) return End::kStopped;
+  if (stop_signal_ != 0 && code == 128 + stop_signal_) return End::kStopped;
   return code == kPeerExit ? End::kLostPeers : End::kFailed;
 }
 
@@ -266,7 +271,7 @@ std::string Job::describe_end(int r) const {
   const RankProcess& rank = ranks_[static_cast<size_t>(r)];
   std::string text =
       WIFSIGNALED(rank.status)
-          ? fmt::format("rank {} was ended by {}", r, signal_name(WTERMSIG(rank.status)))
+          ? fmt::format("rank {} was ended by {}", r, describe_signal(WTERMSIG(rank.status)))
           : fmt::format("rank {} ended with exit code {}", r, WEXITSTATUS(rank.status));
   std::string words = world_->failure(r).value_or("");
   if (words.empty() && rank.err) words = rank.err->last_line();
@@ -281,12 +286,12 @@ int Job::exit_code() const {
     return WIFSIGNALED(status) ? kPeerExit : WEXITSTATUS(status);
   }
   for (const RankProcess& rank : ranks_) {
-    if (is_cut_off_ && rank.was_killed && WIFSIGNALED(rank.status)) return 1;
+    if (!rank.was_killed || !WIFSIGNALED(rank.status)) continue;
+    if (is_early_) return 128 + stop_signal_;
+    if (is_cut_off_) return 1;
   }
   for (const RankProcess& rank : ranks_) {
-    const End end = end_of(rank);
-    if (end == End::kStopped) return WEXITSTATUS(rank.status);
-    if (end == End::kCutShort) return 128 + stop_signal_;
+    if (end_of(rank) == End::kStopped) return 128 + stop_signal_;
   }
   return 0;  // also where a signal came too late to stop anything
 }

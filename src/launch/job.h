@@ -26,13 +26,14 @@ struct JobOptions {
   int64_t grace_ms = 300;             // for the others, after the first failure
 };
 
-// event: started, stopping (a signal was passed on), failed (the cause), ended, killed.
+// event: started, stopping (a signal came), failed (the cause), ended, killed.
 using EventSink = std::function<void(const char* event, int rank, const std::string& text)>;
 
-// The exit code: 0; the failing rank's own; 75 where a signal ended it or it lost its peers; 143 or
-// 130 where all stopped on SIGTERM or SIGINT and have saved, or had nothing to save. No rank is
-// left when this returns or throws. SIGTERM and SIGINT are passed on once; a second one kills the
-// ranks, and the exit code is 1.
+// The exit code: 0; the failing rank's own; 75 where a signal ended it or it lost its peers; 128 +
+// N where all stopped on signal N (base/stop.h) and have saved, or had nothing to save. No rank is
+// left when this returns or throws. The first signal is acknowledged on standard error, and ranks
+// learn of it through the world (ShmWorld::request_stop) alone; what else reaches them they ignore.
+// A second SIGINT or SIGTERM kills the ranks, and the exit code is 1.
 [[nodiscard]] int run_local_job(const JobOptions& options, const EventSink& sink);
 
 }  // namespace weft

@@ -13,7 +13,10 @@
 namespace weft {
 namespace {
 
-constexpr int kSignals[] = {SIGTERM, SIGINT, SIGCHLD};
+// The handled ones: the stop signals, then SIGCHLD.
+constexpr size_t kCount = std::size(kStopSignals) + 1;
+int handled(size_t i) { return i + 1 < kCount ? kStopSignals[i] : SIGCHLD; }
+
 std::atomic<int> target{-1};
 
 void pass_on(int number) {
@@ -36,11 +39,15 @@ SignalPipe::SignalPipe() {
   struct sigaction action {};
   action.sa_handler = pass_on;
   action.sa_flags = SA_RESTART | SA_NOCLDSTOP;
-  for (size_t i = 0; i < 3; ++i) ::sigaction(kSignals[i], &action, &before_[i]);
+  for (size_t i = 0; i < kCount; ++i) {
+    ::sigaction(handled(i), nullptr, &before_[i]);
+    const bool stays = handled(i) == SIGHUP && before_[i].sa_handler == SIG_IGN;
+    if (!stays) ::sigaction(handled(i), &action, nullptr);
+  }
 }
 
 SignalPipe::~SignalPipe() {
-  for (size_t i = 0; i < 3; ++i) ::sigaction(kSignals[i], &before_[i], nullptr);
+  for (size_t i = 0; i < kCount; ++i) ::sigaction(handled(i), &before_[i], nullptr);
   target.store(-1);
   ::close(read_);
   ::close(write_);

@@ -2,11 +2,15 @@
 #pragma once
 
 #include <csignal>
+#include <iterator>
 #include <vector>
+
+#include "base/stop.h"
 
 namespace weft {
 
-// While it lives, SIGTERM, SIGINT and SIGCHLD come here, whichever thread they meet. One at a time.
+// While it lives, the stop signals (base/stop.h) and SIGCHLD come here, whichever thread they meet.
+// SIGHUP that was ignored (nohup) stays ignored. One at a time.
 class SignalPipe {
  public:
   SignalPipe();
@@ -19,7 +23,7 @@ class SignalPipe {
 
  private:
   int read_ = -1, write_ = -1;
-  struct sigaction before_[3];
+  struct sigaction before_[std::size(kStopSignals) + 1];
 };
 
 }  // namespace weft

@@ -59,7 +59,7 @@ struct ChildPlan {
 
 // Only async-signal-safe calls (launch/fork.h).
 [[noreturn]] void become_rank(const ChildPlan& plan) {
-  begin_child(plan.parent, *plan.signals);
+  begin_child(plan.parent, *plan.signals, ChildSignals::kIgnored);
   if (plan.cores != nullptr) ::sched_setaffinity(0, sizeof *plan.cores, plan.cores);
   ::dup2(plan.null_fd, STDIN_FILENO);
   if (plan.out >= 0) ::dup2(plan.out, STDOUT_FILENO);

@@ -57,6 +57,8 @@ struct ShmWorld::Header {
   std::atomic<int64_t> deadline_ms;
   std::atomic<int32_t> num_patient;
   std::atomic<int64_t> next_block;
+  std::atomic<int> stage;  // of the job: nothing to save yet, saving, ended before it could
+  std::atomic<int> stop;   // the signal
   OnceText aborted;
   struct alignas(64) Rank {
     std::atomic<uint32_t> num_arenas;
@@ -200,6 +202,24 @@ bool ShmWorld::wait_a_while(SharedWord& word, uint32_t target) const {
   sleep_on(word, target, std::min(kMaxSleepMs, std::max<int64_t>(1, deadline_ms() / 4)));
   return word.has_reached(target);
 }
+
+namespace {
+enum Stage { kStarting = 0, kSaving = 1, kOver = 2 };
+}
+
+bool ShmWorld::request_stop(int signal) {
+  int stage = kStarting;
+  if (header_->stage.compare_exchange_strong(stage, kOver)) return false;
+  header_->stop.store(signal);
+  return stage == kSaving;
+}
+
+bool ShmWorld::begin_saving() const {
+  int stage = kStarting;
+  return header_->stage.compare_exchange_strong(stage, kSaving) || stage == kSaving;
+}
+
+const std::atomic<int>& ShmWorld::stop_word() const { return header_->stop; }
 
 void ShmWorld::note_failure(int rank, const std::string& message) {
   header_->ranks[rank].failure.write(message);

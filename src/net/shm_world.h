@@ -5,6 +5,7 @@
 // supervisor makes it; ranks inherit its descriptor. Ranks that are threads use one object.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -70,6 +71,14 @@ class ShmWorld {
   // One stretch of waiting, of 20 ms at most; whether the word was reached. Between stretches the
   // caller looks at abort, deadline and whatever else may end its wait.
   [[nodiscard]] bool wait_a_while(SharedWord& word, uint32_t target) const;
+
+  // The supervisor asks the ranks to save and end. False where they have nothing to save yet: they
+  // never will, and can be ended at once.
+  [[nodiscard]] bool request_stop(int signal);
+  // By the ranks, before the first of them writes anything: from here on a stop waits for them.
+  // False where one came before: the supervisor is ending the job.
+  [[nodiscard]] bool begin_saving() const;
+  const std::atomic<int>& stop_word() const;  // the signal; 0: none
 
   // A rank's last words, for the supervisor to report; the first of a rank stay.
   void note_failure(int rank, const std::string& message);

@@ -14,6 +14,7 @@ namespace {
 
 constexpr int kBarCells = 20, kLeastBarCells = 5;
 constexpr double kMinSecondsBetweenLines = 0.1;
+constexpr double kSecondsBetweenPlainParts = 10;  // a line each in a log
 
 // As wide as it is now: people pull at their windows. A terminal that does not know (over a serial
 // line, in some containers) is asked for in COLUMNS.
@@ -138,6 +139,20 @@ void Progress::step(const StepMetrics& line) {
                        has_colour_ ? "\x1b[0m" : "");
   }
   put(out + words);
+}
+
+void Progress::part(std::string_view what, double part, double seconds) {
+  if (style_ == ProgressStyle::kQuiet) return;
+  if (seconds < part_shown_at_) part_shown_at_ = 0;  // other work than the last
+  const bool plain = style_ == ProgressStyle::kPlain;
+  if (seconds - part_shown_at_ < (plain ? kSecondsBetweenPlainParts : kMinSecondsBetweenLines))
+    return;
+  part_shown_at_ = seconds;
+  std::string text = fmt::format("{}: {:.0f} %", what, 100 * part);
+  if (part > 0) text += fmt::format("  {} left", format_duration(seconds * (1 - part) / part));
+  if (plain) return put(text + "\n");
+  is_shown_ = true;
+  put("\r\x1b[K" + fit(text, terminal_columns(fd_) - 1));
 }
 
 void Progress::clear() {

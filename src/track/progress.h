@@ -25,6 +25,8 @@ class Progress {
   ~Progress();  // leaves the terminal on a fresh line
 
   void step(const StepMetrics& line);
+  // Work between steps: "evaluating: 37 %  12 s left", after so many seconds of it.
+  void part(std::string_view what, double part, double seconds);
   // Takes the line off the terminal, so that other lines can be written; the next step shows it.
   void clear();
 
@@ -38,8 +40,9 @@ class Progress {
   int fd_;
   bool is_shown_ = false;
   bool has_colour_;
-  double step_ms_ = 0;    // smoothed
-  double shown_at_ = -1;  // time_s of the last line on the terminal
+  double step_ms_ = 0;        // smoothed
+  double shown_at_ = -1;      // time_s of the last line on the terminal
+  double part_shown_at_ = 0;  // seconds of the work between steps
 };
 
 }  // namespace weft

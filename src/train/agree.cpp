@@ -3,6 +3,7 @@
 
 #include <fmt/ranges.h>
 
+#include <array>
 #include <sstream>
 #include <utility>
 
@@ -76,6 +77,14 @@ int agree_on_signal(Ranks& ranks, int received) {
   int64_t signal = received;
   if (ranks.size() > 1) ranks.world().all_reduce(&signal, 1, Dtype::kI64, Reduce::kMax);
   return static_cast<int>(signal);
+}
+
+DataCounters sum_counters(Ranks& ranks, DataCounters mine) {
+  std::array<int64_t, std::size(kDataCounts)> numbers;
+  for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = mine.*kDataCounts[i];
+  ranks.sum_over_data(numbers.data(), numbers.size());
+  for (size_t i = 0; i < numbers.size(); ++i) mine.*kDataCounts[i] = numbers[i];
+  return mine;
 }
 
 bool agree_on_success(Ranks& ranks, bool ok) {

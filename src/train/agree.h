@@ -18,8 +18,10 @@ int64_t agree_on_number(Ranks& ranks, const std::function<int64_t()>& count);
 // The numbers of all ranks, by rank.
 std::vector<int64_t> gather_numbers(Ranks& ranks, int64_t mine);
 
-// The signal that any rank has received: all stop after the same step. 0: none.
+// The signal that any rank has received: all stop at the same place. 0: none.
 int agree_on_signal(Ranks& ranks, int received);
+// What happened to all ranks' rows.
+DataCounters sum_counters(Ranks& ranks, DataCounters mine);
 // Whether it went well on all ranks.
 bool agree_on_success(Ranks& ranks, bool ok);
 

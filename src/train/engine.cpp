@@ -5,6 +5,7 @@
 #include <array>
 
 #include "base/error.h"
+#include "base/stop.h"
 #include "launch/cores.h"
 #include "train/graphs.h"
 #include "train/room.h"
@@ -61,9 +62,11 @@ Plan make_eval_plan(const RunConfig& config, const Model& model, const Layout& l
 std::unique_ptr<LengthPlans> make_eval_lengths(const Plan& plan, const RunConfig& config,
                                                const Model& model, const Layout& layout, int rank,
                                                const LengthPlans::Place& place) {
-  return std::make_unique<LengthPlans>(plan, config.data.seq_length,
-                                       trace_lengths(make_eval_graph, config, model, layout, rank),
-                                       place, Passes{config.micro_batch(), config.num_passes()});
+  auto plans = std::make_unique<LengthPlans>(
+      plan, config.data.seq_length, trace_lengths(make_eval_graph, config, model, layout, rank),
+      place, Passes{config.micro_batch(), config.num_passes()});
+  plans->allow_stop();
+  return plans;
 }
 
 void LossSums::add(const LossSums& more) {
@@ -172,6 +175,17 @@ Engine::StepResult Engine::end_step() {
 LossSums Engine::eval_loss(const Batch& batch) {
   if (!eval_) throw BugError("no evaluation plan was made");  // ensure() would take memory
   eval_->run(batch);
+  return sum_over_ranks(eval_->losses(), batch);
+}
+
+std::optional<LossSums> Engine::eval_loss(const Batch& batch,
+                                          const LengthPlans::IsStopped& is_stopped) {
+  if (!eval_) throw BugError("no evaluation plan was made");
+  try {
+    if (!eval_->run(batch, is_stopped)) return std::nullopt;
+  } catch (const StopError&) {  // in the middle of a pass; the others learn it when they ask next
+  }
+  if (is_stopped()) return std::nullopt;
   return sum_over_ranks(eval_->losses(), batch);
 }
 

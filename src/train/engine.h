@@ -86,8 +86,10 @@ class Engine {
   LossScale loss_scale() const { return executor_->read<LossScale>("loss_scale"); }
   void set_loss_scale(LossScale scale);  // whose factor is found here
 
-  // The losses alone.
+  // The losses alone. Nothing where is_stopped() held before a pass or after the last: all ranks
+  // ask it as often, and must be given the same answer.
   LossSums eval_loss(const Batch& batch);
+  std::optional<LossSums> eval_loss(const Batch& batch, const LengthPlans::IsStopped& is_stopped);
 
   const Weights& weights() const { return *weights_; }
   int64_t arena_bytes() const { return arena_.bytes(); }

@@ -3,6 +3,7 @@
 #include "train/evaluate.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 
 #include "base/error.h"
@@ -12,7 +13,9 @@
 #include "generate/generator.h"
 #include "generate/stop_ids.h"
 #include "graph/autodiff.h"
+#include "track/progress.h"
 #include "train/engine.h"
+#include "train/eval_pass.h"
 #include "train/room.h"
 #include "train/session.h"
 #include "train/start_line.h"
@@ -40,8 +43,39 @@ RunConfig alone(RunConfig c) {
   return c;
 }
 
+// What a signal is told.
+constexpr StopWords kWords{": stopped before anything was evaluated",
+                           ": stopping; what was evaluated so far follows",
+                           ", the second signal: ended at once", 128 + SIGINT};
+
+// Batches up to the end, or to a signal.
+void run_batches(LengthPlans& plans, BatchStream& stream, Progress& progress, EvalReport* report) {
+  using Clock = std::chrono::steady_clock;
+  const auto start = Clock::now();
+  Batch batch;
+  ExactSum sum;
+  try {
+    while (stream.next(batch)) {
+      throw_if_stopped();
+      plans.run(batch);
+      sum.add(plans.losses());
+      report->target_tokens += batch.target_tokens;
+      report->counters.add(batch.counted);
+      report->part = part_done(stream, batch);
+      progress.part("evaluating", report->part,
+                    std::chrono::duration<double>(Clock::now() - start).count());
+    }
+    report->part = 1;
+  } catch (const StopError& e) {
+    report->stop_signal = e.signal();
+  }
+  progress.clear();
+  report->loss_sum = sum.value();
+}
+
 void measure_loss(const Session& session, const RowSource& rows, const LogicalModel& source,
-                  const Backend& backend, ThreadPool* pool, EvalReport* report) {
+                  const Backend& backend, ThreadPool* pool, const StopSignals& signals, bool shows,
+                  EvalReport* report) {
   const RunConfig c = alone(session.config);
   const Layout mesh = resolve_layout(c, *session.model);
   const auto plan =
@@ -57,15 +91,9 @@ void measure_loss(const Session& session, const RowSource& rows, const LogicalMo
   executor.fill([&](const auto& open) { session.model->fill_constants(plan.graph, open); });
   Weights(executor, *session.model, false, pool).load(source);
   BatchStream stream(c.data, rows, *session.tokenizer, session.eval_stream());
-  Batch batch;
-  ExactSum sum;
-  while (stream.next(batch)) {
-    plans->run(batch);
-    sum.add(plans->losses());
-    report->target_tokens += batch.target_tokens;
-  }
-  report->loss_sum = sum.value();
-  report->counters = stream.counters();
+  Progress progress(choose_progress_style(!shows), 0, 1);
+  signals.hold();
+  run_batches(*plans, stream, progress, report);
   report->rows = report->counters.rows;
 }
 
@@ -148,10 +176,16 @@ Json EvalReport::to_json() const {
   out.set("target_tokens", target_tokens);
   out.set("exact_match", value(exact_match));
   if (step) out.set("step", *step);
+  if (stop_signal != 0) {
+    out.set("stopped_by", Json(signal_name(stop_signal)));
+    out.set("part", Json(part));  // of the rows
+  }
   return out;
 }
 
-EvalReport evaluate(const RunConfig& config, const std::string& model, const Backend* given) {
+EvalReport evaluate(const RunConfig& config, const std::string& model, const Backend* given,
+                    bool shows) {
+  const StopSignals signals(nullptr, kWords);
   if (!config.has_eval()) {
     throw UserError(
         "the run file names no rows for evaluation",
@@ -170,9 +204,12 @@ EvalReport evaluate(const RunConfig& config, const std::string& model, const Bac
   const Backend own = given ? Backend{} : open_backend(alone(config), 0, Purpose::kEval);
   if (!given) tell_device(alone(config), *own.device);
   const Backend& backend = given ? *given : own;
-  measure_loss(session, *rows, source, backend, &pool, &report);
-  if (!config.data.target.empty()) {
+  measure_loss(session, *rows, source, backend, &pool, signals, shows, &report);
+  if (config.data.target.empty() || report.stop_signal != 0) return report;
+  try {
     report.exact_match = measure_exact_match(session, *rows, source, backend, &pool);
+  } catch (const StopError& e) {
+    report.stop_signal = e.signal();
   }
   return report;
 }

@@ -19,6 +19,8 @@ struct EvalReport {
   int64_t rows = 0, target_tokens = 0;
   std::optional<double> exact_match;  // part of the rows whose answer was generated to the letter
   DataCounters counters;              // of the evaluation rows: what was dropped, cut, repaired
+  int stop_signal = 0;                // that ended it: the rest is of the rows before
+  double part = 0;                    // of the rows whose loss was measured
 
   std::optional<double> loss() const;
   Json to_json() const;
@@ -28,8 +30,9 @@ struct EvalReport {
 // run's own newest checkpoint, or model.path where it has none. With data.target the answers are
 // generated greedily from the prompts, cut as in training, and compared; a row that the cut or an
 // empty source leaves without a prompt counts as not matched. UserError where there are no rows.
-// One rank computes, where launch.device says unless given.
+// One rank computes, where launch.device says unless given. A signal (base/stop.h) ends it within a
+// second, with what was measured so far. `shows`: progress on the terminal.
 EvalReport evaluate(const RunConfig& config, const std::string& model,
-                    const Backend* given = nullptr);
+                    const Backend* given = nullptr, bool shows = false);
 
 }  // namespace weft

@@ -17,6 +17,7 @@ LengthPlans::Made LengthPlans::make(const Plan& plan) const {
   Made made;
   made.executor =
       std::make_unique<Executor>(plan, place_.layout, place_.arena, place_.pool, place_.mesh);
+  if (may_stop_) made.executor->allow_stop();
   made.runner = std::make_unique<BatchRunner>(made.executor.get(), passes_);
   return made;
 }
@@ -30,10 +31,18 @@ LengthPlans::Made& LengthPlans::of_length(int64_t seq_length) {
   return by_length_[seq_length] = std::move(made);
 }
 
-void LengthPlans::run(const Batch& batch) {  // every plan adds to the same sum
+void LengthPlans::allow_stop() {
+  may_stop_ = true;
+  for (auto& [length, made] : by_length_) made.executor->allow_stop();
+}
+
+// Every plan adds to the same sum.
+bool LengthPlans::run(const Batch& batch, const IsStopped& is_stopped) {
   for (int64_t pass = 0; pass < passes_.count; ++pass) {
+    if (is_stopped && is_stopped()) return false;
     of_length(pass_length(batch, pass)).runner->run(batch, pass);
   }
+  return true;
 }
 
 }  // namespace weft

@@ -32,7 +32,11 @@ class LengthPlans {
 
   Executor& longest() { return *longest_; }
   // All passes, each with the plan of its length. Takes memory where a length comes first.
-  void run(const Batch& batch);
+  // is_stopped: asked before each pass; false where it ended the batch.
+  using IsStopped = std::function<bool()>;
+  bool run(const Batch& batch, const IsStopped& is_stopped = nullptr);
+  // Passes without exchanges may be abandoned in the middle (Executor::allow_stop).
+  void allow_stop();
   // The sum of the token losses of this rank's rows of the last batch. Waits for the device.
   ExactSum losses() const { return longest_->read<ExactSum>("loss_sum"); }
   size_t num_lengths() const { return by_length_.size(); }
@@ -50,6 +54,7 @@ class LengthPlans {
   Trace trace_;
   Place place_;
   Passes passes_;
+  bool may_stop_ = false;
   std::map<int64_t, Made> by_length_;
   Executor* longest_;
 };

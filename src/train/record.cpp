@@ -61,6 +61,10 @@ void RunRecord::event(std::string_view name, const Json::Object& more) {
   if (events_) events_->write(name, more);
 }
 
+void RunRecord::show_part(std::string_view what, double part, double seconds) {
+  if (progress_) progress_->part(what, part, seconds);
+}
+
 void RunRecord::clear_progress() {
   if (progress_) progress_->clear();
 }

@@ -32,6 +32,7 @@ class RunRecord {
   void end_epoch(int64_t epoch);
   void evaluation(EvalMetrics line);
   void event(std::string_view name, const Json::Object& more = {});
+  void show_part(std::string_view what, double part, double seconds);  // of work between steps
   void clear_progress();
   void sync();  // what was told is on the disk
   // The curve as pictures beside the metrics, and on the terminal where a person may look.

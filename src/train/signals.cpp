@@ -3,54 +3,85 @@
 
 #include <unistd.h>
 
-#include <csignal>
-#include <cstring>
+#include <ctime>
+
+#include "net/shm_world.h"
 
 namespace weft {
 namespace {
 
-volatile std::sig_atomic_t noted = 0;
+// Of the whole process. Handlers may run on two threads at once: each word is set by exchange.
+std::atomic<int> noted{0};
+std::atomic<int64_t> first_urgent_ms{0};
+StopWords words;  // changed only where no handler of ours is set
 
-// Only async-signal-safe calls.
-[[noreturn]] void end_now(int number, const char* text, int exit_code) {
-  const char* name = number == SIGTERM ? "SIGTERM" : "SIGINT";
-  [[maybe_unused]] ssize_t put = ::write(STDERR_FILENO, name, std::strlen(name));
-  put = ::write(STDERR_FILENO, text, std::strlen(text));
-  ::_exit(exit_code);
+int64_t now_ms() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000 + 1;  // never 0
 }
 
-void end_before_the_start(int number) {
-  end_now(number, ": stopped before the first step, with nothing to save\n", 128 + number);
+void end_early(int signal) {
+  write_signal_line(signal, words.early);
+  ::_exit(128 + signal);
 }
 
-void end_unsaved(int number) {
-  end_now(number,
-          ", the second signal: ended at once; the newest checkpoint is where the run goes on\n",
-          1);
+void note(int signal) {
+  if (is_urgent(signal)) {
+    int64_t first = 0;
+    const int64_t now = now_ms();
+    if (!first_urgent_ms.compare_exchange_strong(first, now) && now - first > kSameSignalMs) {
+      write_signal_line(signal, words.second);
+      ::_exit(words.second_exit);
+    }
+  }
+  int none = 0;
+  if (noted.compare_exchange_strong(none, signal)) write_signal_line(signal, words.noted);
 }
 
-void note(int number) {
-  noted = number;
-  std::signal(SIGTERM, end_unsaved);
-  std::signal(SIGINT, end_unsaved);
-}
-
-void set_both(void (*handler)(int)) {
-  std::signal(SIGTERM, handler);
-  std::signal(SIGINT, handler);
+void handle_all(void (*handler)(int)) {
+  struct sigaction action {};
+  action.sa_handler = handler;
+  action.sa_flags = SA_RESTART;
+  for (const int signal : kStopSignals) ::sigaddset(&action.sa_mask, signal);
+  for (const int signal : kStopSignals) {
+    struct sigaction now {};
+    ::sigaction(signal, nullptr, &now);
+    const bool stays = signal == SIGHUP && now.sa_handler == SIG_IGN;
+    if (!stays) ::sigaction(signal, &action, nullptr);
+  }
 }
 
 }  // namespace
 
-StopSignals::StopSignals(bool is_rank) {
+StopSignals::StopSignals(const ShmWorld* world, const StopWords& own)
+    : world_(world), words_before_(words) {
+  if (world) {
+    watch_stop_word(&world->stop_word());
+    return;
+  }
+  for (size_t i = 0; i < std::size(kStopSignals); ++i)
+    ::sigaction(kStopSignals[i], nullptr, &before_[i]);
+  words = own;
   noted = 0;
-  set_both(is_rank ? SIG_DFL : end_before_the_start);
+  first_urgent_ms = 0;
+  watch_stop_word(&noted);
+  handle_all(end_early);
 }
 
-StopSignals::~StopSignals() { set_both(SIG_DFL); }
+StopSignals::~StopSignals() {
+  watch_stop_word(nullptr);
+  if (world_) return;
+  for (size_t i = 0; i < std::size(kStopSignals); ++i)
+    ::sigaction(kStopSignals[i], &before_[i], nullptr);
+  words = words_before_;
+}
 
-void StopSignals::hold() const { set_both(note); }
+void StopSignals::hold() const {
+  if (!world_) return handle_all(note);
+  while (!world_->begin_saving()) ::pause();  // the supervisor ends us any moment
+}
 
-int StopSignals::received() const { return noted; }
+int StopSignals::received() const { return world_ ? world_->stop_word().load() : noted.load(); }
 
 }  // namespace weft

@@ -4,9 +4,7 @@
 // is agreed on, so that all ranks do the same at the same step; rank 0 alone writes what is told.
 #include "train/trainer.h"
 
-#include <array>
 #include <cmath>
-#include <csignal>
 #include <limits>
 #include <utility>
 
@@ -17,10 +15,12 @@
 #include "train/backend.h"
 #include "train/copies.h"
 #include "train/engine.h"
+#include "train/eval_pass.h"
 #include "train/faults.h"
 #include "train/final_model.h"
 #include "train/host_slices.h"
 #include "train/loss_scaling.h"
+#include "train/next_batch.h"
 #include "train/not_finite.h"
 #include "train/numerics.h"
 #include "train/record.h"
@@ -93,12 +93,15 @@ class Trainer {
   int run_to_the_end() {
     load_state();
     find_total();
-    if (is_finished()) return already_finished();
+    if (is_finished()) {
+      log_info("{} is finished at step {}: raise train.steps or train.epochs to go on",
+               start_.dir.string(), step_);
+      return 0;
+    }
     take_first_batch();
     open_run();
-    if (const int signal = loop(); signal != 0) return stopped_by(signal);
-    finish();
-    return 0;
+    if (const int stop = loop(); stop != 0) return stopped_by(stop);
+    return finish();
   }
 
   // ------------------------------------------------------------------ start
@@ -171,14 +174,9 @@ class Trainer {
     has_batch_ = true;
   }
 
-  int already_finished() {
-    log_info("{} is finished at step {}: raise train.steps or train.epochs to go on",
-             start_.dir.string(), step_);
-    return 0;
-  }
-
   // From here on the run directory is this run's.
   void open_run() {
+    ranks_->world().barrier();  // from here on nobody waits long for rows, or for another rank
     signals_.hold();
     if (is_main_) {
       lock_ = std::make_unique<RunLock>(start_.dir);
@@ -236,9 +234,13 @@ class Trainer {
 
   // ------------------------------------------------------------------ loop
   int loop() {
+    if (is_eval_missing()) aside([&] { evaluate(); });
     while (!is_past_end(position_.epoch)) {
       Batch& batch = batch_;
-      if (!std::exchange(has_batch_, false)) stream_.next(batch);
+      if (const int stop = take_batch(); stop != 0) {
+        settle();
+        return stop;
+      }
       if (is_past_end(batch.epoch)) break;
       name_repaired_rows();
       one_step(batch);
@@ -250,13 +252,24 @@ class Trainer {
       const bool last = step_ >= total_;
       if (!last && is_due(c_.train.eval_every, batch)) aside([&] { evaluate(); });
       if (!last && is_due(c_.checkpoint.every, batch)) aside([&] { save(); });
-      if (const int signal = agree_on_signal(*ranks_, signals_.received())) {
-        settle();
-        return signal;
-      }
     }
     settle();
-    return 0;
+    return agree_on_signal(*ranks_, signals_.received());
+  }
+
+  // The next batch in batch_, or why all ranks stop here.
+  int take_batch() {
+    if (std::exchange(has_batch_, false)) return 0;
+    const NextBatch next = next_batch(stream_, *ranks_, signals_, batch_);
+    rows_error_ = next.error;
+    return next.stop;
+  }
+
+  // A signal had ended the evaluation of the step that was saved.
+  bool is_eval_missing() const {
+    if (saved_step_ != step_ || step_ == 0 || evaluated_ >= step_ || step_ >= total_) return false;
+    const int64_t every = c_.train.eval_every;
+    return every > 0 ? step_ % every == 0 : position_.position == 0 && position_.part == 0;
   }
 
   // The first ten rows that held bytes which are no UTF-8, as they come.
@@ -360,24 +373,17 @@ class Trainer {
     record_->restart_clock();
   }
 
-  void evaluate() {
-    if (!eval_stream_) return;
-    const double start = record_->seconds();
-    LossSums sums;
-    eval_stream_->restore({});
-    while (eval_stream_->next(eval_batch_)) sums.add(engine_.eval_loss(eval_batch_));
-    EvalMetrics line;
-    line.step = step_;
-    if (sums.target_tokens > 0) line.eval_loss = sums.mean();
-    line.eval_time_s = record_->seconds() - start;
-    record_->evaluation(line);
+  // Why it was ended early, or 0.
+  int evaluate() {
+    if (!eval_stream_) return 0;
+    const EvalPass pass = evaluate_rows(*eval_stream_, engine_, *ranks_, signals_, *record_, step_);
+    if (pass.error) rows_error_ = pass.error;
+    if (pass.stop != 0) return pass.stop;
     evaluated_ = step_;
-    if (!line.eval_loss) return;
-    log_info("step {}: eval loss {:.5f}, perplexity {:.3f}", step_, *line.eval_loss,
-             std::exp(*line.eval_loss));
-    if (best_eval_ && *line.eval_loss >= *best_eval_) return;
-    const std::optional<double> before = std::exchange(best_eval_, line.eval_loss);
+    if (!pass.loss || (best_eval_ && *pass.loss >= *best_eval_)) return 0;
+    const std::optional<double> before = std::exchange(best_eval_, pass.loss);
     if (!saver_->save_best(state())) best_eval_ = before;  // the next better one is tried again
+    return 0;
   }
 
   // ------------------------------------------------------------------ saving
@@ -390,23 +396,29 @@ class Trainer {
   int stopped_by(int signal) {
     record_->clear_progress();
     save();
-    const char* name = signal == SIGTERM ? "SIGTERM" : "SIGINT";
+    if (signal == kRowsFailed) {
+      if (saved_step_ == step_) log_info("saved at step {}, before the rows that failed", step_);
+      end_without_rows(*ranks_, rows_error_);
+    }
+    const char* name = signal_name(signal);
     if (saved_step_ != step_)
       throw RunError(fmt::format("{}: stopped at step {}, which could not be saved", name, step_));
-    if (const std::string told = describe_data(); !told.empty()) log_info("data: {}", told);
+    if (const std::string told = sum_counters(*ranks_, stream_.counters()).describe();
+        !told.empty())
+      log_info("data: {}", told);
     record_->event("stopped", {{"signal", Json(name)}, {"step", Json(step_)}});
     log_info("{}: saved at step {}; the same command goes on from there", name, step_);
     return 128 + signal;
   }
 
-  void finish() {
+  int finish() {
     record_->clear_progress();
-    if (evaluated_ != step_) evaluate();
+    if (const int stop = evaluated_ != step_ ? evaluate() : 0) return stopped_by(stop);
     // Tensors that are in pieces (of several ranks, or exact mode's) are put together from what was
     // saved.
     const bool has_whole = ranks_->size() == 1 && !ranks_->layout().is_exact;
     if (step_ > 0 || !has_whole) save();
-    const std::string told = describe_data();
+    const std::string told = sum_counters(*ranks_, stream_.counters()).describe();
     if (is_main_) {  // nobody waits for the others from here on
       const HostSlices held(has_whole ? engine_.weights().weight_slices() : std::vector<Slice>{},
                             backend_.device);
@@ -427,6 +439,7 @@ class Trainer {
     log_info("finished step {} in {}; final loss {}, best loss {}; model in {}", step_,
              format_duration(record_->seconds()), show(record_->final_loss()),
              show(record_->best_loss()), (start_.dir / "final").string());
+    return 0;
   }
 
   std::filesystem::path saved_checkpoint() const {
@@ -434,16 +447,6 @@ class Trainer {
       throw RunError(fmt::format("the last step, {}, could not be saved: no final/ is made", step_),
                      "make room; the same command goes on from the last checkpoint");
     return checkpoint_path(start_.dir, step_);
-  }
-
-  // What happened to all ranks' rows since this start. An exchange: all ranks call it.
-  std::string describe_data() {
-    DataCounters all = stream_.counters();
-    std::array<int64_t, std::size(kDataCounts)> numbers;
-    for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = all.*kDataCounts[i];
-    ranks_->sum_over_data(numbers.data(), numbers.size());
-    for (size_t i = 0; i < numbers.size(); ++i) all.*kDataCounts[i] = numbers[i];
-    return all.describe();
   }
 
   static Json to_json(const std::optional<double>& v) { return v ? Json(*v) : Json(); }
@@ -473,9 +476,10 @@ class Trainer {
   std::unique_ptr<Saver> saver_;
   std::unique_ptr<TensorHashes> hashes_;  // null: not asked for
   std::optional<PackSize> pack_size_;     // of the first epoch, where it was counted
-  Batch batch_, eval_batch_;
+  Batch batch_;
   bool has_batch_ = false;  // the next one is in batch_ already
-  size_t num_named_ = 0;    // of the repaired rows
+  std::exception_ptr rows_error_;
+  size_t num_named_ = 0;  // of the repaired rows
 
   int64_t step_ = 0, updates_ = 0, saved_step_ = -1, evaluated_ = -1, steps_done_ = 0;
   int64_t total_ = kNoEnd;
@@ -487,7 +491,7 @@ class Trainer {
 }  // namespace
 
 int train_rank(const RunFile& file, const TrainOptions& options, const RankPlace& place) {
-  const StopSignals signals(place.world != nullptr);  // first: a signal at any moment ends in order
+  const StopSignals signals(place.world.get());  // first: a signal at any moment ends in order
   // Rank 0 looks where the run stands; what it throws ends all ranks.
   RunStart start = place.rank == 0 ? open_run_dir(file, options) : RunStart{};
   return Trainer(file, options, std::move(start), place, signals).run();

@@ -22,9 +22,9 @@ struct RankPlace {
   NcclLibrary* nccl = nullptr;
 };
 
-// One rank, to the end or to a signal. Gives the exit code: 0 done (or already finished), 143 and
-// 130 after SIGTERM and SIGINT with the state saved. Where a peer or a GPU fails, the other ranks
-// are told before this one ends.
+// One rank, to the end or to a signal (train/signals.h). Gives the exit code: 0 done (or already
+// finished), 128 + N after signal N with the state saved. Where a peer or a GPU fails, the other
+// ranks are told before this one ends.
 int train_rank(const RunFile& file, const TrainOptions& options, const RankPlace& place);
 
 }  // namespace weft

@@ -7,12 +7,14 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/stop.h"
 #include "checkpoint/compare.h"
 #include "launch/child.h"
 #include "track/plot.h"
 #include "train/backend.h"
 #include "train/faults.h"
 #include "train/layout.h"
+#include "train/signals.h"
 #include "train/tensor_hashes.h"
 #include "train/verify_layouts.h"
 
@@ -159,12 +161,24 @@ class Verifier {
     if (report_.stop_signal == 0) {
       finish();
     } else {
-      log_error("stopped by a signal; nothing is compared");
+      tell_stop();
     }
     return std::move(report_);
   }
 
  private:
+  // What is there when a signal ends it: the layouts before the one that was training.
+  void tell_stop() const {
+    const size_t done = report_.layouts.size();
+    size_t ok = 0;
+    for (const VerifyResult& r : report_.layouts) ok += r.ok();
+    log_error(
+        "{}: stopped in layout {} of {}; partial results: {}", signal_name(report_.stop_signal),
+        done + 1, runs_.size(),
+        done < 2 ? std::string("nothing is compared")
+                 : fmt::format("{} of {} layouts before it agree with the base", ok - 1, done - 1));
+  }
+
   fs::path dir(size_t i) const { return report_.out / runs_[i].layout.label; }
   fs::path log(size_t i) const { return report_.out / (runs_[i].layout.label + ".log"); }
 
@@ -308,6 +322,11 @@ class Verifier {
 
 }  // namespace
 
-VerifyReport verify(const VerifyOptions& options) { return Verifier(options).run(); }
+VerifyReport verify(const VerifyOptions& options) {
+  // Between the children too, where results are compared.
+  constexpr StopWords kWords{": stopped; the comparison is not finished", "", "", 1};
+  const StopSignals signals(nullptr, kWords);
+  return Verifier(options).run();
+}
 
 }  // namespace weft

@@ -11,6 +11,7 @@
 #include <csignal>
 #include <thread>
 
+#include "base/stop.h"
 #include "tests/e2e/tiny_run.h"
 
 namespace weft::testing {
@@ -53,7 +54,7 @@ TEST(EarlySignal, EndsARunThatWaitsForItsRows) {
   std::filesystem::resize_file(lock.parent_path() / "index", 0);
   const Lock held(lock);
   for (const char* ranks : {"parallel.dp=1", "parallel.dp=2"}) {
-    for (const int signal : {SIGTERM, SIGINT}) {
+    for (const int signal : {SIGTERM, SIGINT, SIGHUP}) {
       Program program(run.words("train", {"name=second", ranks, "data.layout=pack"}), options);
       std::this_thread::sleep_for(std::chrono::seconds(1));
       ASSERT_TRUE(program.is_running());
@@ -62,7 +63,8 @@ TEST(EarlySignal, EndsARunThatWaitsForItsRows) {
       const Ended ended = program.wait(60);
       EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
       EXPECT_EQ(ended.exit_code, 128 + signal) << ranks << ended.signal << ended.err;
-      expect_parts(ended.err, {signal == SIGTERM ? "SIGTERM" : "SIGINT", "to save"});
+      expect_parts(ended.err, {std::string(signal_name(signal)) +
+                               ": stopped before the first step, with nothing to save\n"});
       EXPECT_FALSE(std::filesystem::exists(run.dir("second")));
     }
   }

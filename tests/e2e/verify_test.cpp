@@ -248,9 +248,11 @@ TEST_F(Verify, ASignalReachesTheRun) {
   Program program(run_.words("verify", {"train.steps=100000"},
                              {"--layouts", "dp=2; tp=2", "--out", out().string()}));
   EXPECT_TRUE(program.wait_until([&] { return fs::exists(out() / "dp_2/metrics.jsonl"); }));
-  program.send(SIGTERM);
-  EXPECT_EQ(program.wait(20).exit_code, 143);
-  EXPECT_TRUE(contains(slurp(out() / "dp_2.log"), "SIGTERM: saved at step"));
+  program.send(SIGINT);
+  const Ended ended = program.wait(20);
+  EXPECT_EQ(ended.exit_code, 130);
+  expect_parts(ended.err, {"SIGINT: stopped in layout 1 of 2; partial results: nothing"});
+  EXPECT_TRUE(contains(slurp(out() / "dp_2.log"), "SIGINT: finishing the running step"));
   EXPECT_FALSE(fs::exists(out() / "tp_2.log"));
 }
 

@@ -12,6 +12,7 @@
 #include <sstream>
 #include <thread>
 
+#include "base/stop.h"
 #include "launch/cores.h"
 #include "tests/io/temporary_folder.h"
 #include "tests/launch/spawn.h"
@@ -246,8 +247,8 @@ TEST(Job, RanksDieWithTheirSupervisor) {
   expect_no_rank_left(job, 3);
 }
 
-TEST(Job, SignalsArePassedOnAndAllSave) {
-  for (const int signal : {SIGTERM, SIGINT}) {
+TEST(Job, EveryStopSignalMakesAllSave) {
+  for (const int signal : kStopSignals) {
     Supervisor job({"3", "train"});
     for (int rank = 0; rank < 3; ++rank) {
       ASSERT_TRUE(job.wait_for(fmt::format("rank {} trains", rank)));
@@ -255,20 +256,75 @@ TEST(Job, SignalsArePassedOnAndAllSave) {
     job.send(signal);
     EXPECT_EQ(job.wait(), 128 + signal);
     for (int rank = 0; rank < 3; ++rank) expect_part(job.out(), fmt::format("rank {} saved", rank));
-    EXPECT_EQ(job.err(), "");
+    EXPECT_EQ(job.err(),
+              fmt::format("{}: finishing the running step, then saving\n", signal_name(signal)));
     expect_no_rank_left(job, 3);
   }
 }
 
-// Such a rank cannot save, and its peers would wait for it: the job ends as stopped.
-TEST(Job, ASignalBeforeARankListens) {
-  Supervisor job({"2", "early_term", "1"});
-  ASSERT_TRUE(job.wait_for("too early"));
-  ASSERT_TRUE(job.wait_for("rank 0 trains"));
+// Whatever the ranks are busy with: nobody waits for them.
+TEST(Job, ASignalBeforeThereIsAnythingToSave) {
+  for (const int signal : kStopSignals) {
+    Supervisor job({"2", "early_stop"});
+    ASSERT_TRUE(job.wait_for("rank 0 has nothing"));
+    ASSERT_TRUE(job.wait_for("rank 1 has nothing"));
+    job.send(signal);
+    EXPECT_EQ(job.wait(), 128 + signal);
+    EXPECT_EQ(job.err(), fmt::format("{}: stopped before the first step, with nothing to save\n",
+                                     signal_name(signal)));
+    expect_no_rank_left(job, 2);
+  }
+}
+
+// A broadcast of Slurm's, or someone who means well, reaches ranks too.
+TEST(Job, RanksObeyTheSupervisorAlone) {
+  Supervisor job({"2", "train"});
+  for (int rank = 0; rank < 2; ++rank) {
+    ASSERT_TRUE(job.wait_for(fmt::format("rank {} trains", rank)));
+  }
+  for (int rank = 0; rank < 2; ++rank) {
+    for (const int signal : kStopSignals) ::kill(job.pid_of(rank), signal);
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  EXPECT_FALSE(is_gone(job.pid_of(0)) || is_gone(job.pid_of(1)) || is_gone(job.pid()));
+  EXPECT_EQ(job.err(), "");
+  job.send(SIGUSR1);
+  for (int rank = 0; rank < 2; ++rank) ::kill(job.pid_of(rank), SIGUSR1);
+  EXPECT_EQ(job.wait(), 128 + SIGUSR1);
+  for (int rank = 0; rank < 2; ++rank) expect_part(job.out(), fmt::format("rank {} saved", rank));
+  EXPECT_EQ(job.err(), "SIGUSR1: finishing the running step, then saving\n");
+}
+
+// Slurm warns with SIGUSR1 and ends with SIGTERM; `timeout` sends its signal twice.
+TEST(Job, OnlyASecondUrgentSignalCountsAsSecond) {
+  Supervisor job({"2", "slow_save"});
+  for (int rank = 0; rank < 2; ++rank) {
+    ASSERT_TRUE(job.wait_for(fmt::format("rank {} trains", rank)));
+  }
+  job.send(SIGUSR1);
+  ASSERT_TRUE(job.wait_for("event stopping"));
+  for (const int signal : {SIGUSR1, SIGHUP, SIGUSR2, SIGHUP}) {
+    job.send(signal);
+    std::this_thread::sleep_for(std::chrono::milliseconds(60));
+  }
   job.send(SIGTERM);
-  EXPECT_EQ(job.wait(), 128 + SIGTERM);
-  expect_part(job.err(), "rank 1 was ended by SIGTERM before it had anything to save");
-  expect_no_rank_left(job, 2);
+  job.send(SIGTERM);
+  EXPECT_EQ(job.wait(), 128 + SIGUSR1);
+  for (int rank = 0; rank < 2; ++rank) expect_part(job.out(), fmt::format("rank {} saved", rank));
+}
+
+TEST(Job, AHangUpThatWasIgnoredStaysIgnored) {
+  std::signal(SIGHUP, SIG_IGN);
+  Supervisor job({"2", "train"});
+  std::signal(SIGHUP, SIG_DFL);
+  for (int rank = 0; rank < 2; ++rank) {
+    ASSERT_TRUE(job.wait_for(fmt::format("rank {} trains", rank)));
+  }
+  job.send(SIGHUP);
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  EXPECT_EQ(job.err(), "");
+  job.send(SIGUSR2);
+  EXPECT_EQ(job.wait(), 128 + SIGUSR2);
 }
 
 TEST(Job, ASecondSignalKills) {
@@ -277,6 +333,7 @@ TEST(Job, ASecondSignalKills) {
   ASSERT_TRUE(job.wait_for("rank 0 trains"));
   job.send(SIGTERM);
   ASSERT_TRUE(job.wait_for("event stopping"));
+  std::this_thread::sleep_for(std::chrono::milliseconds(2 * kSameSignalMs));
   job.send(SIGTERM);
   EXPECT_EQ(job.wait(), 1);  // not 143: nobody has saved
   expect_part(job.err(), "a second signal, SIGTERM");

@@ -19,32 +19,29 @@
 namespace weft {
 namespace {
 
-volatile std::sig_atomic_t stop_signal = 0;
-
-void note(int number) { stop_signal = number; }
-
 void say(const std::string& text) {
   std::fputs((text + "\n").c_str(), stdout);
   std::fflush(stdout);
 }
 
+void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
+
 // Collectives without end, until a rank was asked to stop, which all learn in the same round.
-int train_for_ever(Comm& comm, float* data, int64_t count) {
-  std::signal(SIGTERM, note);
-  std::signal(SIGINT, note);
+// save_ms: how long a rank takes to save.
+int train_for_ever(const ShmWorld& world, Comm& comm, float* data, int64_t count, int save_ms) {
+  if (!world.begin_saving()) return 1;
   say(fmt::format("rank {} trains", comm.rank()));
   for (;;) {
     comm.all_reduce(data, count, Dtype::kF32);
     for (int64_t i = 0; i < count; ++i) data[i] *= 0.5f;
-    int64_t stop = stop_signal;
+    int64_t stop = world.stop_word();
     comm.all_reduce(&stop, 1, Dtype::kI64, Reduce::kMax);
     if (stop == 0) continue;
+    sleep_ms(save_ms);
     say(fmt::format("rank {} saved", comm.rank()));
     return 128 + static_cast<int>(stop);
   }
 }
-
-void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
 
 int count_cores() {
   cpu_set_t set;
@@ -70,12 +67,11 @@ int run_rank(const RankContext& me, const std::string& what, int arg) {
   if (what == "bug" && is_chosen) throw BugError("a promise is broken");
   if (what == "code" && is_chosen) return 3;
   if (what == "crash" && is_chosen) ::raise(SIGABRT);
-  if (what == "early_term" && is_chosen) {
-    say("too early for a handler");
+  if (what == "early_stop") {
+    say(fmt::format("rank {} has nothing to save", me.rank));
     for (;;) ::pause();
   }
   if ((what == "hang" || what == "ignore_stop") && is_chosen) {
-    std::signal(SIGTERM, SIG_IGN);
     say("hangs");
     for (;;) sleep_ms(1000);
   }
@@ -89,16 +85,16 @@ int run_rank(const RankContext& me, const std::string& what, int arg) {
     return 0;
   }
   if (what == "finish") {
-    std::signal(SIGTERM, note);
+    if (!me.world->begin_saving()) return 1;
     say(fmt::format("rank {} finishes", me.rank));
-    while (stop_signal == 0) sleep_ms(1);
+    while (me.world->stop_word() == 0) sleep_ms(1);
     return 0;
   }
   if (what == "deaf") {  // does not hear the abort, but does end a job that nobody ends
     sleep_ms(is_chosen ? 50 : 60'000);
     return is_chosen ? 1 : 0;
   }
-  return train_for_ever(*comm, data, count);
+  return train_for_ever(*me.world, *comm, data, count, what == "slow_save" ? 1000 : 0);
 }
 
 int run(int argc, char** argv) {

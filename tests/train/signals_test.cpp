@@ -4,45 +4,94 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <csignal>
+#include <chrono>
+#include <thread>
+
+#include "net/shm_world.h"
 
 namespace weft {
 namespace {
 
 using ::testing::ExitedWithCode;
-using ::testing::KilledBySignal;
+
+void sleep_ms(int64_t ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
 
 TEST(SignalsDeathTest, BeforeTheFirstStepTheProcessEndsAtOnce) {
-  for (const int signal : {SIGTERM, SIGINT}) {
-    const auto meet_it = [signal](bool is_rank) {
-      const StopSignals signals(is_rank);
+  for (const int signal : kStopSignals) {
+    const auto meet_it = [signal] {
+      const StopSignals signals(nullptr);
       ::raise(signal);
       ::_exit(0);
     };
-    EXPECT_EXIT(meet_it(false), ExitedWithCode(128 + signal), "before the first step");
-    EXPECT_EXIT(meet_it(true), KilledBySignal(signal), "");
+    EXPECT_EXIT(meet_it(), ExitedWithCode(128 + signal), "before the first step");
   }
 }
 
 TEST(SignalsDeathTest, ASecondOneDoesNotClaimThatAnythingWasSaved) {
-  for (const bool is_rank : {false, true}) {
-    const auto meet_two = [is_rank] {
-      const StopSignals signals(is_rank);
-      signals.hold();
-      ::raise(SIGTERM);
-      ::raise(SIGINT);
-      ::_exit(0);
-    };
-    EXPECT_EXIT(meet_two(), ExitedWithCode(1), "SIGINT, the second signal");
-  }
+  const auto meet_two = [] {
+    const StopSignals signals(nullptr);
+    signals.hold();
+    ::raise(SIGTERM);
+    sleep_ms(2 * kSameSignalMs);
+    ::raise(SIGINT);
+    ::_exit(0);
+  };
+  EXPECT_EXIT(meet_two(), ExitedWithCode(1), "SIGINT, the second signal");
 }
 
 TEST(Signals, TheFirstIsNotedOnceThereIsSomethingToSave) {
-  const StopSignals signals(false);
+  for (const int signal : kStopSignals) {
+    const StopSignals signals(nullptr);
+    signals.hold();
+    EXPECT_EQ(signals.received(), 0);
+    ::testing::internal::CaptureStderr();
+    ::raise(signal);
+    EXPECT_EQ(::testing::internal::GetCapturedStderr(),
+              std::string(signal_name(signal)) + ": finishing the running step, then saving\n");
+    EXPECT_EQ(signals.received(), signal);
+    EXPECT_EQ(stop_signal(), signal);
+    EXPECT_THROW(throw_if_stopped(), StopError);
+  }
+  EXPECT_EQ(stop_signal(), 0);
+}
+
+// The process would be gone.
+TEST(Signals, WarningsAndEchoesAreNoSecondSignal) {
+  const StopSignals signals(nullptr);
+  signals.hold();
+  ::raise(SIGUSR1);
+  for (const int signal : {SIGUSR1, SIGUSR2, SIGHUP, SIGHUP}) ::raise(signal);
+  ::raise(SIGTERM);  // the first of its kind
+  ::raise(SIGTERM);  // at the same time: `timeout` sends two
+  EXPECT_EQ(signals.received(), SIGUSR1);
+}
+
+TEST(Signals, AHangUpThatWasIgnoredStaysIgnored) {
+  std::signal(SIGHUP, SIG_IGN);
+  {
+    const StopSignals signals(nullptr);
+    ::raise(SIGHUP);
+    signals.hold();
+    ::raise(SIGHUP);
+    EXPECT_EQ(signals.received(), 0);
+  }
+  std::signal(SIGHUP, SIG_DFL);
+}
+
+TEST(Signals, ARankIsToldByItsWorld) {
+  const auto world = ShmWorld::create({});
+  const StopSignals signals(world.get());
   signals.hold();
   EXPECT_EQ(signals.received(), 0);
-  ::raise(SIGINT);
-  EXPECT_EQ(signals.received(), SIGINT);
+  EXPECT_TRUE(world->request_stop(SIGUSR2));
+  EXPECT_EQ(signals.received(), SIGUSR2);
+  EXPECT_EQ(stop_signal(), SIGUSR2);
+}
+
+TEST(Signals, AStopBeforeAnythingCanBeSavedIsKnownOnBothSides) {
+  const auto world = ShmWorld::create({});
+  EXPECT_FALSE(world->request_stop(SIGTERM));
+  EXPECT_FALSE(world->begin_saving());
 }
 
 }  // namespace

@@ -1,0 +1,33 @@
+// train/eval_pass.h: one pass of the loss over the evaluation rows, which a signal may end early.
+#pragma once
+
+#include <exception>
+#include <optional>
+#include <string>
+
+#include "data/batches.h"
+#include "train/engine.h"
+#include "train/ranks.h"
+#include "train/record.h"
+#include "train/signals.h"
+
+namespace weft {
+
+// The part of its rows, from 0 to 1, that a stream has given when it has given this batch.
+double part_done(const BatchStream& stream, const Batch& batch);
+
+// "after 37 % of its rows, eval loss 2.31000 so far"
+std::string describe_partial(double part, std::optional<double> loss);
+
+struct EvalPass {
+  std::optional<double> loss;  // of the whole; empty: no targets, or stopped
+  int stop = 0;                // as NextBatch has it, the same on all ranks
+  std::exception_ptr error;
+};
+
+// During training: shown as it goes, recorded and told at its end. Where a signal asks to stop it
+// is abandoned within a pass on all ranks at the same place, told as partial and not recorded.
+EvalPass evaluate_rows(BatchStream& stream, Engine& engine, Ranks& ranks,
+                       const StopSignals& signals, RunRecord& record, int64_t step);
+
+}  // namespace weft

@@ -1,0 +1,28 @@
+// train/next_batch.h: the next batch on all ranks, or the reason for which none of them goes on.
+#pragma once
+
+#include <exception>
+
+#include "data/batches.h"
+#include "train/ranks.h"
+#include "train/signals.h"
+
+namespace weft {
+
+// Why all ranks stop, the same on each: a signal's number, or that rows could not be read.
+inline constexpr int kRowsFailed = 1000;
+
+struct NextBatch {
+  bool is_there = false;     // on this rank; false and no stop: the end (once)
+  int stop = 0;              // on some rank: then nobody uses its batch
+  std::exception_ptr error;  // this rank's, where rows failed
+};
+
+// An exchange: all ranks call it. A rank that still waits for rows when a signal comes stops
+// waiting; what it throws over its rows ends no other rank in the middle of a step.
+NextBatch next_batch(BatchStream& stream, Ranks& ranks, const StopSignals& signals, Batch& batch);
+
+// Ends this rank after kRowsFailed: with its own error, or as a peer of the rank that has one.
+[[noreturn]] void end_without_rows(Ranks& ranks, const std::exception_ptr& error);
+
+}  // namespace weft
