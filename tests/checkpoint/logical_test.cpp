@@ -172,6 +172,23 @@ TEST_F(Export, ShardsAndConverts) {
   EXPECT_EQ(d.differences.size(), 4u);
 }
 
+// What just fits is one file; a byte less makes two, which need an index.
+TEST_F(Export, TwoShardsHaveAnIndex) {
+  ExportOptions options;
+  options.max_shard_bytes = 0;
+  for (const LogicalTensor& t : open_logical((folder_ / "c").string()).weights) {
+    options.max_shard_bytes += static_cast<size_t>(num_elements(t.shape) * dtype_bytes(t.dtype));
+  }
+  write("one", options);
+  EXPECT_TRUE(fs::exists(folder_ / "one/model.safetensors"));
+  EXPECT_FALSE(fs::exists(folder_ / "one/model.safetensors.index.json"));
+  --options.max_shard_bytes;
+  write("two", options);
+  EXPECT_EQ(HfFolder(folder_ / "two").files().size(), 2u);
+  EXPECT_TRUE(fs::exists(folder_ / "two/model.safetensors.index.json"));
+  EXPECT_EQ(digest_of(folder_ / "two").weights, digest_of(folder_ / "c").weights);
+}
+
 TEST_F(Export, NothingIsWrittenOver) {
   fs::create_directories(folder_ / "taken");
   std::ofstream(folder_ / "taken/thesis.txt") << "years";
