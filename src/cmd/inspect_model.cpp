@@ -103,7 +103,8 @@ Json describe_shape(const fs::path& folder) {
   describe_config(config, out);
   try {
     out.set("parameters", count_parameters(*make_model(config, {})));
-  } catch (const UserError&) {  // of an architecture that is not known
+  } catch (const UserError& e) {  // an architecture that is not known, sizes that are absurd
+    out.set("cannot_train", e.what());
   }
   out.set("weights", "absent (no .safetensors file): of use with model.init: random alone");
   return out;

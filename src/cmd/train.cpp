@@ -11,6 +11,7 @@
 #include "track/run_files.h"
 #include "train/backend.h"
 #include "train/engine.h"
+#include "train/memory_check.h"
 #include "train/signals.h"
 #include "train/trainer.h"
 
@@ -44,11 +45,12 @@ void warn_of_cores(const LaunchConfig& c, int64_t ranks) {
 }
 
 // Wrong input is told once, before any rank works.
-int supervise(const RunFile& file, const TrainOptions& options,
+int supervise(const RunFile& file, const TrainOptions& options, bool is_forced,
               const std::vector<std::string>& argv) {
   const RunConfig& c = file.config();
   check_layout(c);
   check_backend(c);
+  check_memory(c, is_forced);
   // Ranks that share memory need no network: an interface is looked up where one was named.
   if (file.was_given("launch.interface")) {
     static_cast<void>(address_of_interface(c.launch.interface));
@@ -74,6 +76,7 @@ RunCommand add_train(CLI::App& app) {
     std::string run, engine = "local";
     std::vector<std::string> sets;
     int64_t nodes = 1;
+    bool force = false;
     TrainOptions options;
   };
   auto w = std::make_shared<Words>();
@@ -82,6 +85,7 @@ RunCommand add_train(CLI::App& app) {
   app.add_option("--run-dir", w->options.run_dir, "instead of <storage>/<name>");
   app.add_option("--resume", w->options.resume, "auto | never | CHECKPOINT");
   app.add_flag("--overwrite", w->options.overwrite, "give up what the run directory holds");
+  app.add_flag("--force", w->force, "train though the memory of this machine is too little");
   app.add_option("--engine", w->engine, "local (ray and slurm are not built)");
   app.add_option("--nodes", w->nodes, "machines (more than one is not built)");
   app.add_flag("--quiet", w->options.quiet, "errors only");
@@ -96,8 +100,9 @@ RunCommand add_train(CLI::App& app) {
     const RunFile file(w->run, w->sets);
     if (rank) return train_rank(file, w->options, {rank->rank, rank->threads, rank->world});
     const ParallelConfig& p = file.config().parallel;
-    if (p.dp * p.tp > 1) return supervise(file, w->options, command_words());
+    if (p.dp * p.tp > 1) return supervise(file, w->options, w->force, command_words());
     check_backend(file.config());
+    check_memory(file.config(), w->force);
     warn_of_cores(file.config().launch, 1);
     return train_rank(file, w->options, {0, choose_threads(file.config().launch), nullptr});
   };

@@ -54,7 +54,7 @@ void put_best_first(std::vector<FitRow>* rows) {
 std::string describe_need(const PlanReport& plan) {
   std::string text =
       fmt::format("arena {} + {} {}", format_bytes(plan.largest_arena()),
-                  beside_arena_name(plan.is_on_gpu), format_bytes(beside_arena(plan.is_on_gpu)));
+                  beside_arena_name(plan.is_on_gpu), format_bytes(plan.beside() - plan.staging));
   if (plan.staging > 0) text += " + staging " + format_bytes(plan.staging);
   return text;
 }
@@ -279,6 +279,9 @@ FitReport fit_layouts(const RunConfig& c, int64_t memory, int64_t ranks,
   report.memory = memory;
   report.ranks = ranks;
   report.is_on_gpu = kernels.device != nullptr;
+  RunConfig spread = c;  // rows over all ranks: the smallest batches
+  spread.parallel.dp = ranks;
+  report.beside = beside_arena(spread, report.is_on_gpu);
   if (options.may_share) report.ranks_on_a_gpu = ranks_on_a_gpu(ranks, report.is_on_gpu);
   const Fitter fitter(*model, kernels, report.memory_of_a_rank());
   report.rows = fitter.rows(c, ranks);

@@ -43,6 +43,7 @@ struct FitReport {
   int64_t memory = 0;  // bytes a rank may take; of a GPU, where several ranks share it
   int64_t ranks = 1, ranks_on_a_gpu = 1;
   bool is_on_gpu = false;  // all of them, and what is advised
+  int64_t beside = 0;      // of a rank: the least that stands beside any arena (train/room.h)
   std::vector<FitRow> rows;
   std::vector<FitChange> advice;       // where none fits
   std::vector<std::string> tried;      // the changes that were looked at for it

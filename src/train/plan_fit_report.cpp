@@ -26,8 +26,7 @@ std::string why_below_beside(const FitReport& r) {
       "{} take{} {} a rank beside the arena, and no more than {} is given: nothing is left for any "
       "layout",
       r.is_on_gpu ? "CUDA's context and libraries alone" : "the program alone",
-      r.is_on_gpu ? "" : "s", format_bytes(beside_arena(r.is_on_gpu)),
-      format_bytes(r.memory_of_a_rank()));
+      r.is_on_gpu ? "" : "s", format_bytes(r.beside), format_bytes(r.memory_of_a_rank()));
 }
 
 std::string head_line(const FitReport& r) {
@@ -45,7 +44,7 @@ std::string FitChange::text() const {
   return fmt::format("{}: {} takes {}", what, row.layout(), format_bytes(row.resident));
 }
 
-bool FitReport::is_below_beside() const { return memory_of_a_rank() <= beside_arena(is_on_gpu); }
+bool FitReport::is_below_beside() const { return memory_of_a_rank() <= beside; }
 
 bool FitReport::has_admissible() const {
   return std::any_of(rows.begin(), rows.end(), [](const FitRow& r) { return r.is_admissible; });
@@ -71,7 +70,7 @@ Json FitReport::to_json() const {
       {"memory", memory},
       {"ranks", ranks},
       {"ranks_on_a_gpu", ranks_on_a_gpu},
-      {"beside_arena", beside_arena(is_on_gpu)},
+      {"beside_arena", beside},
       {"device", is_on_gpu ? "cuda" : "cpu"},
       {"recommended", has_fit() ? Json(rows[0].layout()) : Json()},
       {"layouts", Json(std::move(all))},

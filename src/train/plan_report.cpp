@@ -54,7 +54,7 @@ void add_first_rank(const EnginePlans& plans, PlanReport* r) {
   }
 }
 
-Json rank_json(int rank, const RankPlan& plan) {
+Json rank_json(int rank, const RankPlan& plan, int64_t beside) {
   const MemoryParts& m = plan.memory;
   return Json(Json::Object{{"rank", rank},
                            {"parameters", m.parameters},
@@ -64,6 +64,7 @@ Json rank_json(int rank, const RankPlan& plan) {
                            {"communication", m.communication},
                            {"other", m.other},
                            {"total", m.total()},
+                           {"resident", m.total() + beside},
                            {"flops", plan.flops}});
 }
 
@@ -81,7 +82,19 @@ int64_t PlanReport::largest_arena() const {
   return most;
 }
 
-int64_t PlanReport::beside() const { return beside_arena(is_on_gpu) + staging; }
+int64_t PlanReport::sum_of_arenas() const {
+  int64_t sum = 0;
+  for (int of : classes.of) sum += plans[static_cast<size_t>(of)].memory.total();
+  return sum;
+}
+
+int64_t PlanReport::beside() const {
+  return (is_on_gpu ? kContextBytes : host.of_rank()) + staging;
+}
+
+int64_t PlanReport::resident_total() const {
+  return sum_of_arenas() + host.of_all(layout.num_ranks());
+}
 
 int64_t PlanReport::received() const {
   int64_t bytes = 0;
@@ -104,6 +117,7 @@ PlanReport plan_layout(const RunConfig& c, const Model& model, const Kernels& ke
   r.is_packed = c.data.layout == "pack";
   r.classes = find_rank_classes(c, model, r.layout);
   r.is_on_gpu = kernels.device != nullptr;
+  if (!r.is_on_gpu) r.host = expected_host_memory(c);
   r.ranks_on_a_gpu = ranks_on_a_gpu(r.layout.num_ranks(), r.is_on_gpu);
   r.staging = staging_bytes(r.layout, r.is_on_gpu);
   const std::string why_no_tf32 = why_no_tf32_here(c, r.is_on_gpu);
@@ -157,7 +171,7 @@ Json PlanReport::to_json() const {
   if (!step_ms)
     told.emplace_back("step_ms: " + describe_step_time(step_ms, layout.num_ranks(), is_on_gpu));
   for (int rank = 0; rank < layout.num_ranks(); ++rank) {
-    ranks.push_back(rank_json(rank, of_rank(rank)));
+    ranks.push_back(rank_json(rank, of_rank(rank), beside()));
   }
   for (const WireItem& item : wire) {
     moved.push_back(Json(Json::Object{{"op", comm_op_name(item.op)},
@@ -175,6 +189,14 @@ Json PlanReport::to_json() const {
   out.set("arena", arena());
   out.set("beside_arena", beside());
   out.set("resident", resident());
+  if (!is_on_gpu) {
+    out.set("resident_total", resident_total());
+    out.set("host", Json(Json::Object{{"program", host.program},
+                                      {"tokenizer", host.tokenizer},
+                                      {"batches", host.batches},
+                                      {"code", host.code},
+                                      {"supervisor", host.supervisor}}));
+  }
   out.set("flops", plans[0].flops);
   out.set("step_ms", step_ms ? Json(*step_ms) : Json());
   if (is_step_of_fp32) out.set("step_ms_note", kStepOfFp32);
@@ -231,7 +253,14 @@ std::string memory_text(const PlanReport& r) {
   line("communication", m.communication);
   line("other", m.other);
   line("arena", m.total());
-  line(beside_arena_name(r.is_on_gpu), beside_arena(r.is_on_gpu));
+  if (r.is_on_gpu) {
+    line("context", kContextBytes);
+  } else {
+    line("program", r.host.program);
+    if (r.host.tokenizer > 0) line("tokenizer", r.host.tokenizer);
+    line("batches", r.host.batches);
+    line("code", r.host.code);
+  }
   if (r.staging > 0) line("staging", r.staging);
   return text;
 }
@@ -283,6 +312,12 @@ std::string PlanReport::to_text() const {
   text += fmt::format("on the wire in one step, by rank 0:\n{}", wire_text(*this));
   text += fmt::format("\nexpected peak of {} memory{}: {}\n", is_on_gpu ? "GPU" : "resident",
                       layout.num_ranks() > 1 ? " of a rank" : "", format_bytes(resident()));
+  if (!is_on_gpu && layout.num_ranks() > 1) {
+    text += fmt::format(
+        "expected peak of all ranks and their supervisor ({}), pages that they share counted once: "
+        "{}\n",
+        format_bytes(host.supervisor), format_bytes(resident_total()));
+  }
   text += fmt::format("expected step: {}{}\n",
                       describe_step_time(step_ms, layout.num_ranks(), is_on_gpu),
                       is_step_of_fp32 ? fmt::format(" ({})", kStepOfFp32) : "");

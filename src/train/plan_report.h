@@ -9,6 +9,7 @@
 #include "exec/memory_parts.h"
 #include "exec/speeds.h"
 #include "exec/wire.h"
+#include "train/host_memory.h"
 #include "train/rank_classes.h"
 #include "train/run_config.h"
 
@@ -32,6 +33,7 @@ struct PlanReport {
   std::optional<double> step_ms;
   std::string dump;  // of rank 0
   bool is_on_gpu = false;
+  HostMemory host;                // on the CPU
   int64_t ranks_on_a_gpu = 1;     // more than one: they share it
   int64_t staging = 0;            // beside the arena, of exact sums over NCCL (train/room.h)
   std::vector<std::string> idle;  // keys that were set and change nothing, a line each
@@ -42,10 +44,13 @@ struct PlanReport {
   const RankPlan& of_rank(int rank) const;
   int64_t arena() const { return plans[0].memory.total(); }  // rank 0's
   int64_t largest_arena() const;
+  int64_t sum_of_arenas() const;
   // Peak memory that we expect of the largest rank: its arena, and what stands beside it
-  // (train/room.h).
+  // (train/room.h). Pages of other ranks' arenas that it reads are theirs.
   int64_t resident() const { return largest_arena() + beside(); }
   int64_t beside() const;
+  // On the CPU: of all ranks and their supervisor, every page counted once.
+  int64_t resident_total() const;
   int64_t received() const;  // bytes that reach rank 0 from others in one step
 
   // What the numbers do not say: keys without effect, what was assumed, why a time is missing.

@@ -7,6 +7,7 @@
 #include "comm/nccl.h"
 #include "track/progress.h"
 #include "train/backend.h"
+#include "train/host_memory.h"
 #include "train/plan_fit.h"
 
 namespace weft {
@@ -55,7 +56,10 @@ std::string complaint(const std::string& what, int64_t arena_bytes, const Device
 
 }  // namespace
 
-int64_t beside_arena(bool is_on_gpu) { return is_on_gpu ? kContextBytes : kProgramBytes; }
+int64_t beside_arena(const RunConfig& c, bool is_on_gpu) {
+  return is_on_gpu ? kContextBytes : expected_host_memory(c).of_rank();
+}
+
 const char* beside_arena_name(bool is_on_gpu) { return is_on_gpu ? "context" : "program"; }
 
 int64_t staging_bytes(const Layout& layout, bool is_on_gpu) {
@@ -78,7 +82,7 @@ void check_room(const RunConfig& c, const Layout& layout, const Kernels& kernels
   const int64_t beside = kLibraryBytes + staging_bytes(layout, is_on_gpu);
   if (arena_bytes <= available - beside) return;
   // A layout is planned with all that stands beside its arena, of which the context has its part.
-  const int64_t memory = available - kLibraryBytes + beside_arena(is_on_gpu);
+  const int64_t memory = available - kLibraryBytes + beside_arena(c, is_on_gpu);
   throw UserError(complaint("the run", arena_bytes, device, available, beside),
                   nearest_fit(c, kernels, memory) + other_changes(c, kernels, memory));
 }

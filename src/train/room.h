@@ -12,12 +12,10 @@ namespace weft {
 // CUDA 13 and cuDNN 9.14.
 inline constexpr int64_t kLibraryBytes = int64_t{1200} << 20;
 inline constexpr int64_t kContextBytes = int64_t{1740} << 20;
-// What a rank takes beside its arena without a GPU: libraries, tokenizer tables, batches read
-// ahead. An allowance: the end-to-end tests hold it against a run with small batches.
-inline constexpr int64_t kProgramBytes = int64_t{24} << 20;
 
-// Either, and its name in reports: "context", of CUDA with its libraries, or "program".
-int64_t beside_arena(bool is_on_gpu);
+// What is expected beside a rank's arena: that context, or on the CPU what train/host_memory.h adds
+// up; and its name in reports: "context" or "program".
+int64_t beside_arena(const RunConfig& config, bool is_on_gpu);
 const char* beside_arena_name(bool is_on_gpu);
 // And beside that, where ranks of exact mode talk over NCCL: an area for each group of a rank, in
 // which addends meet (comm/nccl.h).

@@ -11,6 +11,7 @@
 #include "tests/kernel/emulated_cuda/table.h"
 #include "tests/tiny_config.h"
 #include "train/backend.h"
+#include "train/host_memory.h"
 #include "train/plan_fit.h"
 #include "train/plan_report.h"
 #include "train/room.h"
@@ -96,7 +97,7 @@ TEST_F(PlanFit, AllLayoutsAreOfOneKindOfDevice) {
   const FitReport cpu = fit_layouts(c, kContextBytes, 4, {.kernels = &cpu_kernels()});
   EXPECT_FALSE(cpu.is_on_gpu);
   for (const FitRow& row : cpu.rows) EXPECT_LT(row.resident, kContextBytes) << row.layout();
-  EXPECT_EQ(cpu.to_json().at("beside_arena").as_int(), kProgramBytes);
+  EXPECT_EQ(cpu.to_json().at("beside_arena").as_int(), expected_host_memory(c).of_rank());
 }
 
 // What stands beside the arena is a line of its own, so that the lines add up to what is expected.
@@ -108,7 +109,8 @@ TEST(PlanReport, TellsWhatStandsBesideTheArena) {
     const bool is_on_gpu = kernels->device != nullptr;
     const PlanReport report = plan_layout(c, *model, *kernels, {});
     const Json json = report.to_json();
-    EXPECT_EQ(json.at("beside_arena").as_int(), is_on_gpu ? kContextBytes : kProgramBytes);
+    EXPECT_EQ(json.at("beside_arena").as_int(),
+              is_on_gpu ? kContextBytes : expected_host_memory(c).of_rank());
     EXPECT_EQ(json.at("arena").as_int() + json.at("beside_arena").as_int(),
               json.at("resident").as_int());
     EXPECT_NE(report.to_text().find(is_on_gpu ? "\n  context " : "\n  program "), std::string::npos)

@@ -65,19 +65,5 @@ TEST(DeviceWords, Fp16OfAnEvaluation) {
   }
 }
 
-// The arena of 65,536 rows, 3.7 GiB, is larger than all that the process may map.
-TEST(DeviceWords, TooLittleMemoryEndsWithOneAndAHint) {
-  const TinyRun run;
-  std::string rows;
-  for (int i = 0; i < 65536; ++i) rows += "a row\n";
-  run.write("train.txt", rows);
-  const Ended ended = run_to_end(
-      run.words("train",
-                {"train.global_batch=65536", "train.micro_batch=65536", "launch.device=cpu"}),
-      {.address_bytes = rlim_t{2} << 30});
-  EXPECT_EQ(ended.exit_code, 1) << ended.err;
-  expect_parts(ended.err, {"error: cannot take ", " GiB of memory: ", "weft plan RUN --fit "});
-}
-
 }  // namespace
 }  // namespace weft::testing

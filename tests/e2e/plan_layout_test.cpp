@@ -170,16 +170,16 @@ TEST(PlanLayout, SaysWhatToChangeWhereNoneFits) {
   run.change_config("hidden_size", 256);
   run.change_config("vocab_size", 40000);
   const std::vector<std::string> sets = {"train.global_batch=64"};
-  const Ended some = run_to_end(run.words("plan", sets, {"--fit", "60MB", "--ranks", "2"}));
+  const Ended some = run_to_end(run.words("plan", sets, {"--fit", "76MB", "--ranks", "2"}));
   EXPECT_EQ(some.exit_code, 1) << some.err;
   expect_parts(some.out, {"none fits", "take ", " ranks: dp="});
-  const Ended none = run_to_end(run.words("plan", {}, {"--fit", "24.1MiB", "--ranks", "4"}));
+  const Ended none = run_to_end(run.words("plan", {}, {"--fit", "39.1MiB", "--ranks", "4"}));
   EXPECT_EQ(none.exit_code, 1);
   expect_parts(none.out, {"none fits; nor does any with another train.micro_batch, up to 16 times "
                           "the ranks, bf16, bf16 without fp32 masters or shorter rows alone\n"});
   const Ended little = run_to_end(run.words("plan", {}, {"--fit", "1MB", "--ranks", "4"}));
   EXPECT_EQ(little.exit_code, 1);
-  expect_parts(little.out, {"none fits: the program alone takes 24 MiB a rank beside the arena, "
+  expect_parts(little.out, {"none fits: the program alone takes 39 MiB a rank beside the arena, "
                             "and no more than 977 KiB is given"});
   EXPECT_FALSE(contains(little.out, "nor does")) << little.out;
   const Ended bare = run_to_end(run.words("plan", {}, {"--fit", "16", "--ranks", "4"}));

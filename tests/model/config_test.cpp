@@ -182,7 +182,7 @@ TEST(ModelConfig, AbsurdSizesAreNamed) {
   // Each in bounds, all together not.
   const Json huge = with({{"hidden_size", 1 << 20},
                           {"intermediate_size", 1 << 22},
-                          {"num_hidden_layers", 4096},
+                          {"num_hidden_layers", 1024},
                           {"num_attention_heads", 1 << 16},
                           {"vocab_size", 1 << 24}});
   const std::string e = error_of<UserError>([&] { make_model(huge, {}); });

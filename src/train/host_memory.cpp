@@ -1,0 +1,68 @@
+// train/host_memory.cpp: measured constants, file sizes, and the batches that are read ahead.
+#include "train/host_memory.h"
+
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/round_up.h"
+#include "data/batches.h"
+#include "io/hf_folder.h"
+
+namespace weft {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kMib = 1 << 20;
+
+// On aarch64 with Arrow, cairo and gloo: 13 to 14 MiB on rank 0, 4 to 5 on the others; code 24 MiB
+// of a rank, 20 of a supervisor, whose pages are the same ones.
+constexpr int64_t kProgramBytes = 14 * kMib;
+constexpr int64_t kCodeBytes = 24 * kMib;
+constexpr int64_t kSupervisorBytes = 3 * kMib;
+
+// Tables and kept files take 3.9 to 6.3 times the files (GPT-2, Qwen2, both of T5).
+constexpr int64_t kBytesPerFileByte = 4;
+constexpr int64_t kAnyTokenizer = 2 * kMib;
+constexpr const char* kVocabularies[] = {"tokenizer.json", "vocab.json", "merges.txt",
+                                         "spiece.model"};
+
+// Where the files are missing, training says so; a plan needs none.
+int64_t tokenizer_bytes(const RunConfig& c) {
+  if (c.data.tokenizer == "bytes") return 0;
+  int64_t files = 0;
+  std::error_code absent;
+  fs::path folder = c.data.tokenizer;
+  try {
+    if (c.data.tokenizer == "auto") folder = resolve_model_path(c.model.path);
+  } catch (const UserError&) {
+    return 0;
+  }
+  const bool has_json = fs::exists(folder / "tokenizer.json", absent);
+  for (const char* name : kVocabularies) {
+    const auto size = fs::file_size(folder / name, absent);
+    if (!absent) files += static_cast<int64_t>(size);
+    if (has_json) break;  // it alone is read; the others are copies for other programs
+  }
+  return files > 0 ? round_up(kBytesPerFileByte * files + kAnyTokenizer, kMib) : 0;
+}
+
+// Ids and labels, of packed rows also segments and positions: those that wait, the one that is
+// being made, the one in training and the one that is given back for it.
+int64_t batch_bytes(const RunConfig& c) {
+  const int64_t rows = (c.train.global_batch + c.parallel.dp - 1) / c.parallel.dp;
+  const int64_t numbers = c.data.layout == "pack" ? 4 : 2,
+                num_batches = StreamOptions{}.prefetch + 3;
+  const int64_t bytes = rows * c.data.seq_length * numbers * int64_t{4} * num_batches;
+  return round_up(bytes, kMib);
+}
+
+}  // namespace
+
+HostMemory expected_host_memory(const RunConfig& c) {
+  const bool is_alone = c.parallel.dp * c.parallel.tp == 1;
+  return {kProgramBytes, tokenizer_bytes(c), batch_bytes(c), kCodeBytes,
+          is_alone ? 0 : kSupervisorBytes};
+}
+
+}  // namespace weft

@@ -1,0 +1,128 @@
+// train/memory_check.cpp: the plan against what this machine, its cgroups and ulimit leave.
+#include "train/memory_check.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "track/progress.h"
+#include "train/backend.h"
+#include "train/plan_fit.h"
+
+namespace weft {
+namespace {
+
+// Of one rank alone the arena is its own memory; of several it is shared, and a rank maps those of
+// the ranks that it exchanges with.
+struct ProcessNeed {
+  int64_t addresses, data;
+};
+
+ProcessNeed process_need(const PlanReport& plan) {
+  const int64_t own = plan.host.private_bytes(), arena = plan.largest_arena();
+  if (plan.layout.num_ranks() == 1) return {arena + own, arena + own};
+  const int64_t mapped = comm_choice() == "gloo" ? 1 : plan.layout.dp + plan.layout.tp - 1;
+  return {mapped * arena + own, own};
+}
+
+// Every page of it must be there at once: code can be dropped and read again.
+int64_t machine_need(const PlanReport& plan) { return plan.resident_total() - plan.host.code; }
+
+// What is left for each of `ranks`, were they cut otherwise.
+int64_t memory_of_a_rank(const PlanReport& plan, const MemoryBounds& b, int64_t ranks) {
+  const int64_t supervisor = ranks > 1 ? plan.host.supervisor : 0;
+  const int64_t process = std::min(b.process.addresses.bytes, b.process.data.bytes);
+  return std::min((b.machine.bytes - supervisor) / ranks, process);
+}
+
+std::string describe_parts(const PlanReport& plan) {
+  const int ranks = plan.layout.num_ranks();
+  if (ranks == 1) {
+    return fmt::format("an arena of {}, {} beside it", format_bytes(plan.largest_arena()),
+                       format_bytes(plan.host.private_bytes()));
+  }
+  return fmt::format("{} ranks: arenas of {}, {} beside each, {} of their supervisor", ranks,
+                     format_bytes(plan.sum_of_arenas()), format_bytes(plan.host.private_bytes()),
+                     format_bytes(plan.host.supervisor));
+}
+
+std::string process_shortage(const char* what, int64_t need, const MemoryBound& bound) {
+  if (need <= bound.bytes) return "";
+  return fmt::format("a process of the run needs {} {}, but {} leaves {} ({} and {} bytes)",
+                     format_bytes(need), what, bound.source, format_bytes(bound.bytes), need,
+                     bound.bytes);
+}
+
+// The least that any layout on one machine can hold: parameters and moments in bf16, or where some
+// are frozen the parameters alone. Below that no layout is worth planning: a large model's plans
+// take seconds.
+int64_t least_bytes(const RunConfig& c, const PlanReport& plan) {
+  return plan.num_parameters * (c.model.freeze.empty() ? 6 : 2);
+}
+
+// The first number of ranks, from the run's down, that has a layout which fits.
+std::string fewer_ranks(const RunConfig& c, const PlanReport& plan, const MemoryBounds& b) {
+  const Kernels& kernels = choose_kernels(c);
+  std::string text;
+  for (int64_t ranks = plan.layout.num_ranks();; ranks /= 2) {
+    const bool is_same = ranks == plan.layout.num_ranks();
+    const FitReport report =
+        fit_layouts(c, memory_of_a_rank(plan, b, ranks), ranks,
+                    {.kernels = &kernels, .may_share = false, .with_advice = is_same});
+    for (const FitChange& change : report.advice) {
+      if (change.ranks == ranks) text += (text.empty() ? "" : "; or ") + change.text();
+    }
+    if (report.has_fit()) {
+      return fmt::format("{}{}{} fits: {} a rank", text, text.empty() ? "" : "; or ",
+                         report.rows[0].layout(), format_bytes(report.rows[0].resident));
+    }
+    if (ranks == 1) return text;
+  }
+}
+
+}  // namespace
+
+std::string memory_shortage(const PlanReport& plan, const MemoryBounds& b) {
+  const int64_t need = machine_need(plan);
+  if (need > b.machine.bytes) {
+    return fmt::format("the run needs {} of memory ({}), but {} is available: {} ({} and {} bytes)",
+                       format_bytes(need), describe_parts(plan), format_bytes(b.machine.bytes),
+                       b.machine.source, need, b.machine.bytes);
+  }
+  const ProcessNeed process = process_need(plan);
+  const std::string addresses =
+      process_shortage("of addresses", process.addresses, b.process.addresses);
+  return addresses.empty() ? process_shortage("of private memory", process.data, b.process.data)
+                           : addresses;
+}
+
+std::string memory_advice(const RunConfig& c, const PlanReport& plan, const MemoryBounds& b) {
+  const bool is_of_process = machine_need(plan) <= b.machine.bytes;
+  std::string text =
+      is_of_process ? "raise the limit of the shell (ulimit -v, ulimit -d); or " : "";
+  const int64_t most = std::min(b.machine.bytes, memory_of_a_rank(plan, b, 1));
+  if (least_bytes(c, plan) > most) {
+    text += fmt::format(
+        "no layout fits: {} parameters and their states take {} at least; take a "
+        "smaller model, or fewer layers of it (model.num_layers)",
+        format_count(static_cast<double>(plan.num_parameters)), format_bytes(least_bytes(c, plan)));
+  } else {
+    const std::string found = fewer_ranks(c, plan, b);
+    text += found.empty() ? "no layout of so many or fewer ranks fits, nor does any with another "
+                            "train.micro_batch, bf16 or shorter rows alone"
+                          : found;
+  }
+  return text + "; `weft plan RUN` lists what is held; --force trains all the same";
+}
+
+void check_memory(const RunConfig& c, bool is_forced) {
+  if (choose_kernels(c).device != nullptr) return;
+  const PlanReport plan = plan_run(c);
+  const MemoryBounds bounds{available_memory(), available_to_process()};
+  const std::string shortage = memory_shortage(plan, bounds);
+  if (shortage.empty()) return;
+  if (!is_forced) throw UserError(shortage, memory_advice(c, plan, bounds));
+  log_warning("{}; --force: it is started all the same, and may be killed", shortage);
+}
+
+}  // namespace weft

@@ -1,0 +1,27 @@
+// train/memory_check.h: a run on the CPU that cannot fit this machine is refused before it starts.
+//
+// Without it the kernel hands out addresses for any arena and kills the run later, when pages are
+// touched. On a GPU train/room.h refuses, where the GPU is.
+#pragma once
+
+#include "base/available_memory.h"
+#include "train/plan_report.h"
+
+namespace weft {
+
+struct MemoryBounds {
+  MemoryBound machine;    // all ranks together
+  ProcessBounds process;  // each of them
+};
+
+// What a plan needs beyond the bounds, in words ("the run needs ..., but ..."); empty: it fits.
+// Pages of files do not count: the kernel drops them when it needs to.
+std::string memory_shortage(const PlanReport& plan, const MemoryBounds& bounds);
+// The same where it does not fit: what would. Layouts of as many or fewer ranks, single changes.
+std::string memory_advice(const RunConfig& config, const PlanReport& plan,
+                          const MemoryBounds& bounds);
+
+// Once for all ranks, before any is started. UserError with both; is_forced: a warning.
+void check_memory(const RunConfig& config, bool is_forced);
+
+}  // namespace weft
