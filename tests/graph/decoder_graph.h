@@ -15,6 +15,7 @@ struct DecoderShape {
   bool bias = false, tied = true;
   int64_t chunk_rows = 5;
   Dtype compute = Dtype::kF32;
+  bool o_bias = false;
   int64_t hidden() const { return heads * head_dim; }
 };
 
@@ -40,8 +41,10 @@ inline Ref trace_decoder(Graph* graph, const DecoderShape& s) {
     if (s.bias) b = {p(i, "q.bias", {q}), p(i, "k.bias", {kv}), p(i, "v.bias", {kv})};
     const Ref qkv = g.linear(y, {p(i, "q", {q, C}), p(i, "k", {kv, C}), p(i, "v", {kv, C})}, b);
     const Ref attended = g.attention(g.rope(qkv, cosine, sine, Ref{}, h), lengths, Ref{}, h);
+    std::vector<Ref> o_bias;
+    if (s.o_bias) o_bias = {p(i, "o.bias", {C})};
     const auto middle =
-        g.rmsnorm(g.linear(attended, {p(i, "o", {C, q})}, {}), x, p(i, "norm2", {C}), 1e-5f);
+        g.rmsnorm(g.linear(attended, {p(i, "o", {C, q})}, o_bias), x, p(i, "norm2", {C}), 1e-5f);
     const Ref f =
         g.swiglu(g.linear(middle.y, {p(i, "gate", {s.width, C}), p(i, "up", {s.width, C})}, {}));
     const auto out = g.rmsnorm(g.linear(f, {p(i, "down", {C, s.width})}, {}), middle.sum,

@@ -85,5 +85,50 @@ TEST(DataParallel, WhatAnotherTensorParallelRankSavesIsSavedByNone) {
   }
 }
 
+// The table of data_parallel.h: a bucket is reduced once a pass, by the shard's collective, and
+// gathered after the update where parameters are whole and states are not.
+TEST(DataParallel, CollectivesOfABucket) {
+  const struct {
+    Shard shard;
+    Op reduction;
+    bool is_last_pass_only, gathers;
+  } kWanted[] = {{Shard::kNone, Op::kAllReduce, true, false},
+                 {Shard::kZero1, Op::kReduceScatter, true, true},
+                 {Shard::kZero2, Op::kReduceScatter, false, true},
+                 {Shard::kZero3, Op::kReduceScatter, false, false}};
+  for (const auto& wanted : kWanted) {
+    Graph graph;
+    add_backward(&graph, testing::trace_decoder(&graph, {}), Dtype::kF32);
+    const DataParallel mesh{2, 1, wanted.shard, 3};
+    const auto buckets = apply_data_parallel(&graph, mesh);
+    const auto num_buckets = static_cast<int64_t>(buckets.size());
+    EXPECT_GE(num_buckets, 2);
+    int64_t reductions = 0;
+    for (const Node& node : graph.pass) {
+      if (node.op != Op::kAllReduce && node.op != Op::kReduceScatter) continue;
+      EXPECT_EQ(node.op, wanted.reduction);
+      EXPECT_EQ(node.attr.axis, Axis::kData);
+      EXPECT_EQ(node.attr.last_pass_only, wanted.is_last_pass_only);
+      ++reductions;
+    }
+    EXPECT_EQ(reductions, num_buckets);
+    add_parameter_gathers(&graph, buckets, mesh);
+    EXPECT_EQ(static_cast<int64_t>(graph.finish.size()), wanted.gathers ? num_buckets : 0);
+    for (const Node& node : graph.finish) EXPECT_EQ(node.op, Op::kAllGather);
+  }
+}
+
+// One rank in exact mode adds leaves, and has nobody to reduce with.
+TEST(DataParallel, OneRankHasNoCollective) {
+  Graph graph;
+  add_backward(&graph, testing::trace_decoder(&graph, {}), Dtype::kF32);
+  DataParallel mesh;
+  mesh.is_exact = true;
+  mesh.num_passes = 4;
+  EXPECT_FALSE(apply_data_parallel(&graph, mesh).empty());
+  for (const Node& node : graph.pass) EXPECT_FALSE(is_collective(node.op)) << op_name(node.op);
+  EXPECT_GT(testing::count(graph, Op::kAccumulate), 0);
+}
+
 }  // namespace
 }  // namespace weft

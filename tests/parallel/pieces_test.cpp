@@ -39,6 +39,24 @@ TEST(Pieces, OfAVocabularyMayBeEmpty) {
   EXPECT_EQ(pieces({2, 1, 2, true}, vocabulary, 150), "128:150*");
 }
 
+// However many there are, the pieces are all of the vocabulary, each of them once.
+TEST(Pieces, OfAVocabularyLeaveNothingOut) {
+  const Cut vocabulary{0, 1, true};
+  EXPECT_EQ(pieces({1, 0, 4, true}, vocabulary, 257), "0:128* 128:256* 256:257* 257:257*");
+  for (int count = 1; count <= 8; ++count) {
+    for (int64_t extent = 1; extent < 1100; ++extent) {
+      int64_t at = 0;
+      for (int rank = 0; rank < count; ++rank) {
+        for (const Piece& p : pieces_of({count, rank, count, true}, vocabulary, extent)) {
+          ASSERT_EQ(p.begin, at);
+          at = p.end;
+        }
+      }
+      ASSERT_EQ(at, extent) << count << " pieces";
+    }
+  }
+}
+
 TEST(Pieces, FewerUnitsThanRanksAreCopied) {
   EXPECT_EQ(heads(2, 4, 0, 4, false), "0:8* of 2 ranks");
   EXPECT_EQ(heads(2, 4, 1, 4, false), "0:8 of 2 ranks");
@@ -64,6 +82,7 @@ TEST(Pieces, LeavesAndRanksShareAUnit) {
 TEST(Pieces, ThatDoNotComeOutEvenAreOurOwnFault) {
   EXPECT_THROW(heads(3, 1, 0, 4), BugError);
   EXPECT_THROW(heads(6, 2, 0, 4), BugError);
+  EXPECT_THROW(heads(3, 2, 0, 6), BugError);  // a unit would lie half on the other rank
 }
 
 }  // namespace

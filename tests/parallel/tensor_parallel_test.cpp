@@ -147,6 +147,30 @@ TEST(Copies, AFrozenParameterHasNoAddends) {
   EXPECT_EQ(v->attr.parts, 4);
 }
 
+// The bias of a product whose sum lies on several ranks is added once, behind the sum.
+TEST(RowCut, TheBiasIsAddedOnce) {
+  for (const int tp : {1, 2}) {
+    DecoderShape s = shape(false);
+    s.o_bias = true;
+    Graph graph;
+    add_backward(&graph, testing::trace_decoder(&graph, s), Dtype::kF32);
+    apply_tensor_parallel(&graph, cuts(s), {tp, 0, 4, true});
+    const auto is_row_cut = [](const Node& n) {
+      return n.op == Op::kLinear && n.attr.row_pieces > 0;
+    };
+    const auto product = std::find_if(graph.pass.begin(), graph.pass.end(), is_row_cut);
+    ASSERT_NE(product, graph.pass.end());
+    EXPECT_EQ(graph[product->inputs[1]].name, "0.o[0:16]");
+    EXPECT_EQ(product->attr.row_pieces, 4 / tp);
+    EXPECT_EQ(product->attr.has_bias, tp == 1);
+    const Node& adds = tp == 1 ? *product : *(product + 1);
+    EXPECT_EQ(adds.op, tp == 1 ? Op::kLinear : Op::kAllReduce);
+    EXPECT_TRUE(adds.attr.has_bias);
+    EXPECT_EQ(graph[adds.inputs.back()].name, "0.o.bias");
+    EXPECT_EQ(product->inputs.size(), tp == 1 ? 6u : 3u);
+  }
+}
+
 // Fast mode: the optimizer adds up what the ranks have, once a step.
 TEST(Copies, InFastModeAreLeftToTheOptimizer) {
   const Graph graph = cut_graph({4, 1, 4, false});

@@ -165,6 +165,8 @@ TEST(TokenizerJson, RefusesWhatIsMalformed) {
   Json moved = small();
   moved.set("added_tokens", Json::Array{added_token("<x>", 300)});
   EXPECT_NE(refusal(moved).find("300"), std::string::npos);
+  moved.set("added_tokens", Json::Array{added_token("<x>", 0)});
+  EXPECT_NE(refusal(moved).find("has the id 0, but by its place it is"), std::string::npos);
 }
 
 // -1 once meant "any": the token was given the next free id.
