@@ -6,6 +6,7 @@
 #include <spdlog/spdlog.h>
 
 #include "base/error.h"
+#include "base/printable.h"
 
 namespace weft {
 namespace {
@@ -57,8 +58,9 @@ void log_line(LogLevel level, const std::string& text) {
   const char* prefix = level == LogLevel::kWarning ? "warning: "
                        : level == LogLevel::kError ? "error: "
                                                    : "";
-  terminal().log(translate(level), "{}{}", prefix, text);
-  if (file()) file()->log(translate(level), "{}", text);
+  const std::string shown = printable(text);
+  terminal().log(translate(level), "{}{}", prefix, shown);
+  if (file()) file()->log(translate(level), "{}", shown);
 }
 
 }  // namespace weft

@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "base/json.h"
+#include "base/printable.h"
 #include "generate/stop_ids.h"
 
 namespace weft {
@@ -28,7 +29,8 @@ ContinuationPrinter::ContinuationPrinter(const Tokenizer& tokenizer,
       prompts_(prompts),
       stop_ids_(stop_ids),
       style_(style),
-      streams_(style == ContinuationStyle::kText && prompts.size() == 1 && ::isatty(STDOUT_FILENO)),
+      is_terminal_(::isatty(STDOUT_FILENO) != 0),
+      streams_(style == ContinuationStyle::kText && prompts.size() == 1 && is_terminal_),
       decoder_(tokenizer, true),
       waiting_(prompts.size()) {}
 
@@ -47,21 +49,26 @@ void ContinuationPrinter::end(size_t prompt, const std::vector<int32_t>& ids) {
 
 void ContinuationPrinter::stream(int32_t id) {
   if (!has_text(id, tokenizer_, stop_ids_)) return;
-  fmt::print("{}", decoder_.push(id));
+  fmt::print("{}", shown(decoder_.push(id)));
   std::fflush(stdout);
 }
 
 void ContinuationPrinter::print(size_t prompt) {
   const std::vector<int32_t>& ids = *waiting_[prompt];
-  if (streams_) return fmt::print("{}\n", decoder_.finish());
+  if (streams_) return fmt::print("{}\n", shown(decoder_.finish()));
   std::string text = decode_continuation(ids, tokenizer_, stop_ids_);
   if (style_ == ContinuationStyle::kJson) {
     const Json::Array list(ids.begin(), ids.end());
     text = Json(Json::Object{{"prompt", prompts_[prompt]}, {"text", text}, {"ids", list}}).dump();
+    text = printable_json(text);
   } else if (style_ == ContinuationStyle::kLines) {
     text = on_one_line(text);
   }
-  fmt::print("{}\n", text);
+  fmt::print("{}\n", shown(text));
+}
+
+std::string ContinuationPrinter::shown(std::string text) const {
+  return is_terminal_ ? printable(text) : text;
 }
 
 }  // namespace weft

@@ -16,7 +16,9 @@ enum class ContinuationStyle {
   kJson,   // {"prompt", "text", "ids"}
 };
 
-// Each goes out as soon as those before it are out. The stop token is in the ids, not in the text.
+// On a terminal what it would obey (control characters) is written out as \xNN; a pipe gets the
+// text as it is. Each goes out as soon as those before it are out. The stop token is in the ids,
+// not in the text.
 class ContinuationPrinter {
  public:
   ContinuationPrinter(const Tokenizer& tokenizer, const std::vector<std::string>& prompts,
@@ -27,12 +29,13 @@ class ContinuationPrinter {
  private:
   void stream(int32_t id);
   void print(size_t prompt);
+  std::string shown(std::string text) const;
 
   const Tokenizer& tokenizer_;
   const std::vector<std::string>& prompts_;
   const std::vector<int32_t>& stop_ids_;
   ContinuationStyle style_;
-  bool streams_;
+  bool is_terminal_, streams_;
   StreamDecoder decoder_;
   std::vector<std::optional<std::vector<int32_t>>> waiting_;
   size_t next_ = 0;

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/printable.h"
 #include "base/stop.h"
 #include "cmd/command.h"
 #include "train/evaluate.h"
@@ -50,7 +51,7 @@ RunCommand add_eval(CLI::App& app) {
       fmt::print("{}\n", report.to_json().dump());
       return exit_code;
     }
-    fmt::print("model          {}\n", report.model);
+    fmt::print("model          {}\n", printable(report.model));
     if (report.step) fmt::print("step           {}\n", *report.step);
     fmt::print("rows           {}\ntarget tokens  {}\n", report.rows, report.target_tokens);
     if (report.loss())

@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "cmd/command.h"
 
 namespace weft {
@@ -29,7 +30,8 @@ int run_export(const Options& options) {
   how.overwrite = options.overwrite;
   const LogicalModel model = open_logical(options.source);
   export_hf(model.weights, model.config, read_side_files(model), options.out, how);
-  fmt::print("{}: {} tensors of {}, {}\n", options.out, model.weights.size(), model.path.string(),
+  fmt::print("{}: {} tensors of {}, {}\n", printable(options.out), model.weights.size(),
+             printable(model.path.string()),
              how.dtype ? dtype_name(*how.dtype) : "in the dtype that is stored (default)");
   return 0;
 }

@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "cmd/command.h"
 #include "launch/rank_context.h"
 
@@ -16,8 +17,7 @@ int report(const std::string& message, const std::string& hint, int exit_code) {
   // Of ranks the supervisor tells the first cause, once.
   const std::string text = hint.empty() ? message : message + "\n  hint: " + hint;
   if (weft::note_rank_failure(text)) return exit_code;
-  std::fprintf(stderr, "error: %s\n", message.c_str());
-  if (!hint.empty()) std::fprintf(stderr, "  hint: %s\n", hint.c_str());
+  std::fprintf(stderr, "error: %s\n", weft::printable(text).c_str());
   return exit_code;
 }
 

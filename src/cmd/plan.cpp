@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/printable.h"
 #include "checkpoint/export.h"
 #include "cmd/command.h"
 #include "train/backend.h"
@@ -41,7 +42,8 @@ int print_fit(const RunConfig& c, const Words& w) {
   const int64_t ranks = w.ranks > 0 ? w.ranks : c.parallel.dp * c.parallel.tp;
   const FitReport report = fit_layouts(c, fit_bytes(w.fit), ranks);
   tell_cpu(c);
-  fmt::print("{}", w.json ? report.to_json().dump() + "\n" : report.to_text());
+  fmt::print("{}",
+             w.json ? printable_json(report.to_json().dump()) + "\n" : printable(report.to_text()));
   return report.has_fit() ? 0 : 1;
 }
 
@@ -66,8 +68,9 @@ RunCommand add_plan(CLI::App& app) {
     if (fit->count() > 0) return print_fit(file.config(), *w);
     const PlanReport report = plan_run(file.config(), w->dump);
     tell_cpu(file.config());
-    if (w->dump) fmt::print("{}", report.dump);
-    fmt::print("{}", w->json ? report.to_json().dump() + "\n" : report.to_text());
+    if (w->dump) fmt::print("{}", printable(report.dump));
+    fmt::print("{}", w->json ? printable_json(report.to_json().dump()) + "\n"
+                             : printable(report.to_text()));
     return 0;
   };
 }

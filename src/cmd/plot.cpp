@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "cmd/command.h"
 
 namespace weft {
@@ -21,7 +22,7 @@ RunCommand add_plot(CLI::App& app) {
     const auto name = std::filesystem::weakly_canonical(w->dir).filename().string();
     const LossCurve curve = read_loss_curve(metrics, name);
     require(!curve.train.empty(), "{} holds no loss yet", metrics.string());
-    fmt::print("{}", draw_terminal(curve));
+    fmt::print("{}", printable(draw_terminal(curve)));
     if (!w->out.empty()) draw_picture(curve, w->out);
     return 0;
   };

@@ -1,5 +1,6 @@
 // cmd/tokenize.cpp: weft tokenize MODEL.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <charconv>
@@ -7,6 +8,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/printable.h"
 #include "cmd/command.h"
 #include "cmd/text_input.h"
 
@@ -56,7 +58,7 @@ void print_ids(const std::vector<int32_t>& ids) { fmt::print("{}\n", fmt::join(i
 // An id, and its bytes as a JSON string: what is no whole character is shown as \xHH before.
 std::string shown(const std::string& bytes) {
   std::string copy = bytes;
-  if (!repair_utf8(copy)) return Json(copy).dump();
+  if (!repair_utf8(copy)) return printable_json(Json(copy).dump());
   std::string hex = "bytes";
   for (const char c : bytes) hex += fmt::format(" {:02x}", static_cast<unsigned char>(c));
   return hex;
@@ -79,7 +81,8 @@ void run_lines(const Tokenizer& tokenizer, const Options& o, const std::string& 
     begin = end + 1;
     const std::string where = fmt::format("{} line {}", o.jsonl, ++number);
     if (o.decode) {
-      fmt::print("{}\n", Json(tokenizer.decode(parse_ids(line, tokenizer), false)).dump());
+      const Json decoded(tokenizer.decode(parse_ids(line, tokenizer), false));
+      fmt::print("{}\n", printable_json(decoded.dump()));
       continue;
     }
     const Json row = parse_json(line, where);
@@ -96,7 +99,8 @@ int run_tokenize(const Options& o) {
   if (!o.jsonl.empty()) {
     run_lines(*tokenizer, o, text);
   } else if (o.decode) {
-    fmt::print("{}\n", tokenizer->decode(parse_ids(text, *tokenizer), false));
+    const std::string decoded = tokenizer->decode(parse_ids(text, *tokenizer), false);
+    fmt::print("{}\n", ::isatty(STDOUT_FILENO) ? printable(decoded) : decoded);
   } else if (o.ids) {
     print_ids(encode(*tokenizer, text, o.special));
   } else {

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/printable.h"
 #include "cmd/command.h"
 
 namespace weft {
@@ -34,7 +35,8 @@ RunCommand add_verify(CLI::App& app) {
     set_log_quiet(w->json);
     const VerifyReport report = verify(w->options);
     if (report.stop_signal != 0) return 128 + report.stop_signal;
-    fmt::print("{}", w->json ? report.to_json().dump() + "\n" : report.to_text());
+    fmt::print("{}", w->json ? printable_json(report.to_json().dump()) + "\n"
+                             : printable(report.to_text()));
     return report.ok() ? 0 : 1;
   };
 }

@@ -1,8 +1,8 @@
 // text/added_tokens.cpp: a trie over the tokens' bytes.
 #include "text/added_tokens.h"
 
+#include "base/utf8.h"
 #include "text/unicode_tables.h"
-#include "text/utf8.h"
 
 namespace weft {
 namespace {

@@ -12,8 +12,8 @@
 #include <queue>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "text/unigram.h"
-#include "text/utf8.h"
 
 namespace weft {
 namespace {

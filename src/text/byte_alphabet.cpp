@@ -1,7 +1,7 @@
 // text/byte_alphabet.cpp: symbols to bytes and back.
 #include "text/byte_alphabet.h"
 
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 namespace weft {
 

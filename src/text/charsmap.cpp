@@ -8,9 +8,9 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "text/tokenizer.h"
 #include "text/unicode_tables.h"
-#include "text/utf8.h"
 
 namespace weft {
 namespace {

@@ -4,7 +4,7 @@
 #include <fmt/core.h>
 
 #include "base/error.h"
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 namespace weft {
 

@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/utf8.h"
 #include "text/unicode_tables.h"
-#include "text/utf8.h"
 
 namespace weft {
 namespace {

@@ -7,9 +7,9 @@
 #include <charconv>
 #include <utility>
 
+#include "base/utf8.h"
 #include "text/tokenizer_parts.h"
 #include "text/unicode_tables.h"
-#include "text/utf8.h"
 
 namespace weft {
 namespace {

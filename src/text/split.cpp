@@ -9,8 +9,8 @@
 #include <array>
 #include <cstdint>
 
+#include "base/utf8.h"
 #include "text/unicode_tables.h"
-#include "text/utf8.h"
 
 namespace weft {
 namespace {

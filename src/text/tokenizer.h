@@ -11,6 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/utf8.h"
+
 namespace weft {
 
 class Tokenizer {
@@ -66,9 +68,5 @@ std::unique_ptr<Tokenizer> load_tokenizer_files(std::map<std::string, std::strin
 // Built in: id = byte value, 256 = end of sequence = padding. files() gives a tokenizer.json with
 // which transformers gives the same ids.
 std::unique_ptr<Tokenizer> make_bytes_tokenizer();
-
-// Invalid UTF-8 replaced by U+FFFD (one for each maximal bad part, as WHATWG); returns whether
-// anything was replaced.
-bool repair_utf8(std::string& text);
 
 }  // namespace weft

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "base/json.h"
+#include "base/printable.h"
 #include "checkpoint/checkpoint.h"
 #include "io/hf_folder.h"
 #include "tests/cmd/run_program.h"
@@ -69,6 +70,21 @@ TEST_F(GenerateCommand, PromptsGiveOneLineEachInOrder) {
   EXPECT_EQ(prompts, (std::vector<std::string>{"a", "second one", "c"}));
   const std::string plain = generate("--max-new-tokens 40 --prompts " + file).out;
   EXPECT_EQ(std::count(plain.begin(), plain.end(), '\n'), 3);
+}
+
+// So hot that every byte is as likely as any other: a fifth of them are control characters.
+TEST_F(GenerateCommand, ATerminalIsNotDrivenByTheModel) {
+  const std::string words = "--temperature 1000 --seed 5 --max-new-tokens 200 --prompt x";
+  const Outcome piped = generate(words);
+  ASSERT_EQ(piped.exit_code, 0) << piped.err;
+  const std::string obeyed = printable(piped.out);
+  ASSERT_NE(obeyed, piped.out) << "nothing to write out";
+  const std::string model = "generate '" + folder_.path().string() + "' ";
+  EXPECT_EQ(testing::run_weft_on_terminal(model + words).out, obeyed);
+  const std::string file = (folder_ / "prompts").string();
+  std::ofstream(file) << "x\n";
+  const std::string lines = "--temperature 1000 --seed 5 --max-new-tokens 200 --prompts " + file;
+  EXPECT_EQ(testing::run_weft_on_terminal(model + lines).out, printable(generate(lines).out));
 }
 
 TEST_F(GenerateCommand, SamplingIsRepeatedBySeed) {

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <pty.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <fstream>
@@ -34,6 +36,28 @@ inline Outcome run_weft(const std::string& words, const std::string& input = "")
     return text.str();
   };
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, slurp("out"), slurp("err")};
+}
+
+// What a person at a terminal would get of it: everything in `out`, as the terminal gets it.
+inline Outcome run_weft_on_terminal(const std::string& words) {
+  const std::string command = std::string("exec '") + WEFT_PROGRAM + "' " + words + " < /dev/null";
+  int terminal = -1;
+  const pid_t child = ::forkpty(&terminal, nullptr, nullptr, nullptr);
+  if (child == 0) {
+    ::execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
+    ::_exit(127);
+  }
+  Outcome got;
+  char piece[4096];
+  for (ssize_t n; (n = ::read(terminal, piece, sizeof piece)) > 0;)
+    got.out.append(piece, static_cast<size_t>(n));
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  ::close(terminal);
+  got.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  // Line ends as they were before the terminal's driver.
+  for (size_t at; (at = got.out.find("\r\n")) != std::string::npos;) got.out.erase(at, 1);
+  return got;
 }
 
 // Whether the program can compute on a GPU here.

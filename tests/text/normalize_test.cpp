@@ -3,8 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/utf8.h"
 #include "text/unicode_tables.h"
-#include "text/utf8.h"
 
 namespace weft {
 namespace {

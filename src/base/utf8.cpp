@@ -1,7 +1,7 @@
-// text/utf8.cpp: the table of well-formed byte sequences (Unicode 3.9, table 3-7), as code.
-#include "text/utf8.h"
+// base/utf8.cpp: the table of well-formed byte sequences (Unicode 3.9, table 3-7), as code.
+#include "base/utf8.h"
 
-#include "text/tokenizer.h"
+#include <utility>
 
 namespace weft {
 namespace {

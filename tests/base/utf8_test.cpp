@@ -1,9 +1,7 @@
-// tests/text/utf8_test.cpp: well-formed and broken sequences, and their repair.
-#include "text/utf8.h"
+// tests/base/utf8_test.cpp: well-formed and broken sequences, and their repair.
+#include "base/utf8.h"
 
 #include <gtest/gtest.h>
-
-#include "text/tokenizer.h"
 
 namespace weft {
 namespace {

@@ -1,4 +1,4 @@
-// text/utf8.h: characters of a UTF-8 string, one at a time, and repair of what is none.
+// base/utf8.h: characters of a UTF-8 string, one at a time, and repair of what is none.
 #pragma once
 
 #include <cstddef>
@@ -26,6 +26,10 @@ inline Utf8Char utf8_at(std::string_view text, size_t at) {
 }
 
 void append_utf8(std::string& out, uint32_t code);
+
+// Invalid UTF-8 replaced by U+FFFD (one for each maximal bad part, as WHATWG); returns whether
+// anything was replaced.
+bool repair_utf8(std::string& text);
 
 // How many bytes at the end are the beginning of a character that is not yet whole (0 to 3).
 size_t utf8_incomplete_tail(std::string_view text);

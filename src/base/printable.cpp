@@ -1,0 +1,50 @@
+// base/printable.cpp: characters one by one, those that a terminal would obey written out.
+#include "base/printable.h"
+
+#include <fmt/core.h>
+
+#include "base/utf8.h"
+
+namespace weft {
+namespace {
+
+bool is_shown(const Utf8Char& c) {
+  if (!c.valid) return false;
+  if (c.code < 0x20) return c.code == '\n' || c.code == '\t';
+  return c.code < 0x7F || c.code > 0x9F;
+}
+
+// What is not shown is replaced by escape(the character, its bytes).
+template <typename Escape>
+std::string escaped(std::string_view text, const Escape& escape) {
+  std::string out;
+  out.reserve(text.size());
+  for (size_t at = 0; at < text.size();) {
+    const Utf8Char c = utf8_at(text, at);
+    const std::string_view bytes = text.substr(at, c.length);
+    if (is_shown(c)) {
+      out += bytes;
+    } else {
+      out += escape(c, bytes);
+    }
+    at += c.length;
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string printable(std::string_view text) {
+  return escaped(text, [](const Utf8Char&, std::string_view bytes) {
+    std::string out;
+    for (const char byte : bytes) out += fmt::format("\\x{:02x}", static_cast<unsigned char>(byte));
+    return out;
+  });
+}
+
+std::string printable_json(std::string_view json) {
+  return escaped(
+      json, [](const Utf8Char& c, std::string_view) { return fmt::format("\\u{:04x}", c.code); });
+}
+
+}  // namespace weft
