@@ -56,6 +56,9 @@ def main():
     frames = [codec.compress(part, asbytes=True) for part in (lines[:half], lines[half:])]
     (folder / "rows.jsonl.zst").write_bytes(b"".join(frames))
     (folder / "cut.jsonl.zst").write_bytes(b"".join(frames)[:-20])
+    open_quote = b'a,b\n1,"x\ny"\n2,"never closed\n3,z\n'
+    (folder / "open_quote.csv.gz").write_bytes(gzip.compress(open_quote, mtime=0))
+    (folder / "open_quote.csv.zst").write_bytes(codec.compress(open_quote, asbytes=True))
     print(f"{sum(p.stat().st_size for p in folder.iterdir())} bytes")
 
 

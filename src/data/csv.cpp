@@ -21,14 +21,15 @@ CsvEnd csv_record_end(std::string_view text, size_t at, char separator) {
   const char stops[] = {separator, '\n', 0};
   while (at < text.size()) {
     if (text[at] == '"') {
-      at = quoted_end(text, at);
-      if (at == std::string_view::npos) return {text.size(), false, true};
+      const size_t end = quoted_end(text, at);
+      if (end == std::string_view::npos) return {text.size(), false, at};
+      at = end;
     }
     at = text.find_first_of(stops, at);
     if (at == std::string_view::npos) break;
-    if (text[at++] == '\n') return {at, true, false};
+    if (text[at++] == '\n') return {at, true};
   }
-  return {text.size(), false, false};
+  return {text.size(), false};
 }
 
 std::string csv_fields(std::string_view record, char separator, std::vector<std::string>& fields) {

@@ -16,7 +16,7 @@ namespace weft {
 struct CsvEnd {
   size_t at;
   bool is_whole;
-  bool in_quotes;
+  size_t open_quote = std::string_view::npos;  // where the quote stands that is not closed
 };
 CsvEnd csv_record_end(std::string_view text, size_t at, char separator);
 

@@ -20,7 +20,9 @@ LineIndex::LineIndex(std::string_view text, RowFormat format, uint64_t begin, co
     : text_(text), format_(format) {
   uint64_t told = begin;
   for (uint64_t at = begin; at < text.size();) {
-    const uint64_t next = record_end(format, text, at).at;
+    const RecordEnd end = record_end(format, text, at);
+    const uint64_t next = end.at;
+    open_quote_ = end.open_quote;
     if (is_counted(format, text.substr(at, next - at))) {
       if (marks_.empty() || at - marks_.back().offset >= kMarkBytes ||
           num_lines_ - marks_.back().line >= kMarkLines) {

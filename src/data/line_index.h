@@ -24,6 +24,8 @@ class LineIndex {
       const Passed& passed = [](uint64_t, uint64_t) {});
 
   int64_t size() const { return num_lines_; }
+  // CSV: where a quote opens that is not closed; npos: none.
+  size_t open_quote() const { return open_quote_; }
   std::string_view line(int64_t i) const;      // with its line end
   uint64_t offset(int64_t i) const;            // of counted record i
   int64_t line_number(uint64_t offset) const;  // in the file, from 1; a scan: for messages only
@@ -38,6 +40,7 @@ class LineIndex {
   RowFormat format_;
   std::vector<Mark> marks_;
   int64_t num_lines_ = 0;
+  size_t open_quote_ = std::string_view::npos;
 };
 
 }  // namespace weft

@@ -27,7 +27,9 @@ class LineRows : public RowSource {
         map_(map),
         parser_(format, name_),
         index_(text, format, read_header(),
-               [this](uint64_t begin, uint64_t end) { drop(begin, end); }) {}
+               [this](uint64_t begin, uint64_t end) { drop(begin, end); }) {
+    check_quote(index_.open_quote());
+  }
 
   int64_t size() const override { return index_.size(); }
   int64_t extent_begin(int64_t row) const override { return row; }
@@ -78,15 +80,22 @@ class LineRows : public RowSource {
     if (map_) map_->drop_pages(begin, end);
   }
 
+  void check_quote(size_t at) const {
+    if (at == std::string_view::npos) return;
+    const auto before = text_.substr(0, at);
+    refuse_open_quote(name_, 1 + std::count(before.begin(), before.end(), '\n'));
+  }
+
   // Where the rows begin: after a byte-order mark and the line of column names.
   uint64_t read_header() {
     uint64_t begin = format_ != RowFormat::kText && text_.starts_with(kByteOrderMark)
                          ? kByteOrderMark.size()
                          : 0;
     while (parser_.wants_header() && begin < text_.size()) {
-      const uint64_t end = record_end(format_, text_, begin).at;
-      const std::string_view record = text_.substr(begin, end - begin);
-      begin = end;
+      const RecordEnd end = record_end(format_, text_, begin);
+      check_quote(end.open_quote);
+      const std::string_view record = text_.substr(begin, end.at - begin);
+      begin = end.at;
       if (!is_counted(format_, record)) continue;
       parser_.set_header(record);
       break;

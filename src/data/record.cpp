@@ -47,7 +47,7 @@ void put_json(Row::Column& column, const Json& value) {
 RecordEnd record_end(RowFormat format, std::string_view text, size_t at) {
   if (is_csv(format)) {
     const CsvEnd end = csv_record_end(text, at, separator_of(format));
-    return {end.at, end.is_whole};
+    return {end.at, end.is_whole, end.open_quote};
   }
   const size_t end = text.find('\n', at);
   if (end == std::string_view::npos) return {text.size(), false};
@@ -65,6 +65,14 @@ std::string_view without_line_end(std::string_view record) {
     if (record.ends_with('\r')) record.remove_suffix(1);
   }
   return record;
+}
+
+void refuse_open_quote(const std::string& name, int64_t line) {
+  throw UserError(
+      fmt::format(
+          "{}:{}: a quote opens here and is not closed: all that follows would be one field", name,
+          line),
+      "close it; a quote that is part of a field's text is written twice, in a field in quotes");
 }
 
 // One column may be meant, or another separator.
@@ -86,12 +94,12 @@ void RecordParser::check_separator(const std::string& header) const {
 void RecordParser::set_header(std::string_view record) {
   const std::string bad = csv_fields(without_line_end(record), separator_of(format_), header_);
   require(bad.empty(), "{}:1: {} in the line of column names", name_, bad);
+  for (std::string& name : header_) repair_utf8(name);
   if (header_.size() == 1) check_separator(header_[0]);
   for (size_t i = 0; i < header_.size(); ++i) {
     const bool twice = std::find(header_.begin(), header_.begin() + static_cast<int64_t>(i),
                                  header_[i]) != header_.begin() + static_cast<int64_t>(i);
     require(!twice, "{}:1: the column '{}' is there twice", name_, header_[i]);
-    repair_utf8(header_[i]);
   }
 }
 

@@ -15,13 +15,16 @@
 namespace weft {
 
 struct RecordEnd {
-  size_t at;      // after its line end
-  bool is_whole;  // false: the text ends before it
+  size_t at;                                   // after its line end
+  bool is_whole;                               // false: the text ends before it
+  size_t open_quote = std::string_view::npos;  // CSV: where a quote opens that the text leaves open
 };
 RecordEnd record_end(RowFormat format, std::string_view text, size_t at);
 // Lines of white space alone are no records of JSON lines and CSV.
 bool is_counted(RowFormat format, std::string_view record);
 std::string_view without_line_end(std::string_view record);
+// CSV whose last quote is never closed would be one row up to its end, and the rows in it lost.
+[[noreturn]] void refuse_open_quote(const std::string& name, int64_t line);
 
 // Makes rows of records. One that reads a header (CSV) is given it first.
 class RecordParser {

@@ -43,6 +43,7 @@ class RecordReader {
       const std::string_view held(buffer_.data() + begin_, end_ - begin_);
       if (!held.empty()) {
         const RecordEnd end = record_end(format_, held, 0);
+        if (is_end_ || end_ - begin_ >= kMaxRecord) check_quote(held, end.open_quote);
         if (end.is_whole || is_end_) {
           record = held.substr(0, end.at);
           begin_ += end.at;
@@ -53,6 +54,12 @@ class RecordReader {
       if (is_end_) return false;
       fetch();
     }
+  }
+
+  void check_quote(std::string_view held, size_t at) const {
+    if (at == std::string_view::npos) return;
+    const auto before = held.substr(0, at);
+    refuse_open_quote(name_, line_ + std::count(before.begin(), before.end(), '\n'));
   }
 
   void fetch() {

@@ -56,17 +56,38 @@ TEST(Csv, TabsAreTheOtherSeparator) {
 }
 
 TEST(Csv, BadRowsAreNamedByLine) {
-  const auto rows = rows_in_memory("a,b\n\"1\n2\",x\n1\n1,2,3\n\"1\"z,2\n\"never,closed\n1,2\n",
-                                   RowFormat::kCsv, "t.csv");
+  const auto rows =
+      rows_in_memory("a,b\n\"1\n2\",x\n1\n1,2,3\n\"1\"z,2\n", RowFormat::kCsv, "t.csv");
   Row row;
-  ASSERT_EQ(rows->size(), 5);
+  ASSERT_EQ(rows->size(), 4);
   rows->read(0, row);
   expect_user_error([&] { rows->read(1, row); },
                     "t.csv:4: 1 fields, but there are 2 columns (a, b)");
   expect_user_error([&] { rows->read(2, row); }, "t.csv:5: 3 fields");
   expect_user_error([&] { rows->read(3, row); }, "t.csv:6: text after a closing quote");
-  expect_user_error([&] { rows->read(4, row); }, "t.csv:7: a quote that is not closed");
   expect_user_error([] { rows_in_memory("a,a\n1,2\n", RowFormat::kCsv, "t.csv"); }, "twice");
+}
+
+// Rows after the quote would be lost without a word where a run does not come so far.
+TEST(Csv, AQuoteLeftOpenIsNamedWhereItOpensWhenTheFileIsOpened) {
+  const auto expect = [](const std::string& bytes, const std::string& told) {
+    expect_user_error([&] { rows_in_memory(bytes, RowFormat::kCsv, "t.csv"); }, told);
+  };
+  const std::string good = "a,b\n1,\"x\ny\"\n";
+  expect(good + "2,\"never closed\n3,z\n", "t.csv:4: a quote opens here and is not closed");
+  // Later on in a record than its first line.
+  expect(good + "\"2\n2\",\"never\n3,z", "t.csv:5: a quote opens here");
+  expect(good + "2,\"doubled \"\"", "t.csv:4: a quote opens here");
+  expect("a,\"b\n1,2\n", "t.csv:1: a quote opens here");
+  EXPECT_EQ(rows_in_memory(good + "2,5\" disk\n3,\"z\"", RowFormat::kCsv, "t.csv")->size(), 3);
+  TempFolder folder;
+  folder.write("t.csv", good + "2,\"never closed\n3,z\n");
+  expect_user_error([&] { open_rows({(folder.path() / "t.csv").string()}, "auto", "data.train"); },
+                    "t.csv:4: a quote opens here");
+  for (const char* packed : {"open_quote.csv.gz", "open_quote.csv.zst"}) {
+    expect_user_error([&] { open_rows({std::string("tests/data/data/") + packed}, "auto", "x"); },
+                      std::string(packed) + ":4: a quote opens here");
+  }
 }
 
 TEST(Csv, SemicolonsAreRefusedAndAMissingHeaderIsTold) {
