@@ -69,6 +69,10 @@ void check_config(const DataConfig& config, ModelKind kind) {
 
 }  // namespace
 
+bool Example::has_label() const {
+  return std::find(is_label.begin(), is_label.end(), 1) != is_label.end();
+}
+
 std::vector<std::string> columns_used(const DataConfig& config) {
   std::vector<std::string> names;
   const auto add = [&names](const std::string& text, const char* what) {
@@ -121,6 +125,12 @@ void ExampleMaker::check_lengths() const {
   require(static_cast<size_t>(config_.target_length) >= around,
           "data.target_length: {} has no room for the tokenizer's {} own tokens",
           config_.target_length, around);
+}
+
+// What stands after a conversation is no label.
+std::vector<int32_t> ExampleMaker::end_ids() const {
+  if (chat_) return chat_->end_ids();
+  return eos_ ? std::vector<int32_t>{*eos_} : std::vector<int32_t>{};
 }
 
 void ExampleMaker::measure_empty_answer() {

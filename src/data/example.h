@@ -22,6 +22,8 @@ struct Example {
   int64_t num_source = 0;         // the first ids: what the cut has left of the prompt
   bool truncated = false;
   int32_t num_nulls = 0;  // cells that were null, taken as empty
+
+  bool has_label() const;
 };
 
 enum class ModelKind { kCausal, kEncoderDecoder };
@@ -41,6 +43,8 @@ class ExampleMaker {
   bool make(const RowSource& rows, int64_t i, const Row& row, Example& out) const;
 
   int32_t pad_id() const { return pad_id_; }
+  // The tokens at which what is learned ends; none: rows of text, which have no end.
+  std::vector<int32_t> end_ids() const;
   // Everything beside the rows on which what make() gives depends, as one text.
   std::string describe() const;
 

@@ -60,6 +60,7 @@ ChatTemplate::ChatTemplate(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {
     require(ids.size() == 1 && tokenizer.token_bytes(ids[0]) == token,
             "data.messages: the tokenizer ({}) has no token {}: only ChatML is built",
             tokenizer.describe(), token);
+    end_id_ = ids[0];  // of the last of them
   }
   const std::string text = template_of(tokenizer);
   require(text.empty() || text.find(kStart) != std::string::npos,

@@ -24,12 +24,15 @@ class ChatTemplate {
   // Appends the tokens of [{role, content}, ...]. UserError naming `where` and what is wrong.
   void encode(const Json& messages, std::string_view where, std::vector<int32_t>& ids,
               std::vector<uint8_t>& is_label) const;
+  // The tokens that end a turn of the assistant, each a label.
+  std::vector<int32_t> end_ids() const { return {end_id_}; }
 
  private:
   void put_turn(std::string_view role, std::string_view content, std::vector<int32_t>& ids,
                 std::vector<uint8_t>& is_label) const;
 
   const Tokenizer& tokenizer_;
+  int32_t end_id_ = -1;
   std::string default_system_;  // said where the first turn is no system's; empty: nothing
   bool skip_empty_ = false;     // an assistant's turn without content is left out
 };

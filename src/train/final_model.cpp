@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "checkpoint/export.h"
+#include "train/generation_config.h"
 
 namespace weft {
 namespace {
@@ -60,9 +61,10 @@ void undo_rounding(const Session& session, std::vector<LogicalTensor>* tensors) 
 
 std::map<std::string, std::string> side_files(const Session& session) {
   std::map<std::string, std::string> files = session.folder.side_files();
+  if (const auto generation = saved_generation_config(session))
+    files["generation_config.json"] = *generation;
   for (auto& [name, bytes] : session.tokenizer->files()) files[name] = bytes;
-  const Json config = trained_config(session.folder.config(), session.config);
-  files["config.json"] = config.dump(2, Json::Digits::kShortest) + "\n";
+  files["config.json"] = saved_config(session).dump(2, Json::Digits::kShortest) + "\n";
   return files;
 }
 
@@ -81,7 +83,7 @@ void write_final_model(const std::filesystem::path& out, std::vector<LogicalTens
   std::map<std::string, std::string> files = side_files(session);
   files.erase("config.json");
   undo_rounding(session, &weights);
-  export_hf(weights, trained_config(session.folder.config(), session.config), files, out, options);
+  export_hf(weights, saved_config(session), files, out, options);
 }
 
 }  // namespace weft

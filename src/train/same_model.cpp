@@ -13,8 +13,9 @@ namespace {
 constexpr size_t kMostBytes = size_t{16} << 20;
 
 bool is_note(const std::string& key) {
-  static const std::set<std::string> kNotes = {"architectures", "dtype", "torch_dtype",
-                                               "transformers_version", "use_cache"};
+  // Where a continuation ends changes no step.
+  static const std::set<std::string> kNotes = {
+      "architectures", "dtype", "eos_token_id", "torch_dtype", "use_cache", "transformers_version"};
   return key.starts_with("_") || kNotes.contains(key);
 }
 
