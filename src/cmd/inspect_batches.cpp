@@ -1,6 +1,7 @@
 // cmd/inspect_batches.cpp: the first batches of a run file, as its training would be fed.
 #include "base/error.h"
 #include "cmd/inspect.h"
+#include "cmd/labeled_text.h"
 #include "cmd/text_input.h"
 #include "data/batches.h"
 #include "io/hf_folder.h"
@@ -17,10 +18,63 @@ Json list_of(const std::vector<int32_t>& values, int64_t row, int64_t length) {
   return list;
 }
 
-Json rows_of(const Batch& batch) {
+std::span<const int32_t> part_of(const std::vector<int32_t>& values, int64_t begin, int64_t end) {
+  return std::span(values).subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
+}
+
+// Calls fn(begin, end) for every segment of the row that begins at `first`: runs of one number.
+template <typename Fn>
+void each_segment(const std::vector<int32_t>& segments, int64_t first, int64_t length,
+                  const Fn& fn) {
+  const auto number = [&](int64_t i) { return segments[static_cast<size_t>(first + i)]; };
+  for (int64_t begin = 0, end = 0; begin < length; begin = end) {
+    while (end < length && number(end) == number(begin)) ++end;
+    if (number(begin) != 0) fn(first + begin, first + end);
+  }
+}
+
+// The text of positions [begin, end). What a decoder learns are its targets; of other models a
+// token is a label where the position before it has it as its target.
+std::string text_of(const Batch& batch, const Tokenizer& tokenizer, int64_t begin, int64_t end) {
+  if (batch.source_length > 0) {
+    return labeled_text(tokenizer, part_of(batch.targets, begin, end), [](size_t) { return true; });
+  }
+  const auto targets = part_of(batch.targets, begin, end);
+  return labeled_text(tokenizer, part_of(batch.ids, begin, end),
+                      [&](size_t t) { return t > 0 && targets[t - 1] != -1; });
+}
+
+// "text" and, of an encoder-decoder, "source_text"; of a packed row "texts" and "source_texts", one
+// for each segment.
+void set_texts(const Batch& batch, const Tokenizer& tokenizer, int64_t b, Json& row) {
+  const auto at = static_cast<size_t>(b);
+  const int64_t T = batch.seq_length, S = batch.source_length;
+  const auto source = [&](int64_t begin, int64_t end) {
+    return labeled_text(tokenizer, part_of(batch.source_ids, begin, end),
+                        [](size_t) { return false; });
+  };
+  if (batch.segments.empty()) {
+    if (S > 0) row.set("source_text", source(b * S, b * S + batch.source_lengths[at]));
+    row.set("text", text_of(batch, tokenizer, b * T, b * T + batch.lengths[at]));
+    return;
+  }
+  Json::Array texts, sources;
+  each_segment(batch.segments, b * T, T, [&](int64_t begin, int64_t end) {
+    texts.push_back(Json(text_of(batch, tokenizer, begin, end)));
+  });
+  if (S > 0) {
+    each_segment(batch.source_segments, b * S, S,
+                 [&](int64_t begin, int64_t end) { sources.push_back(Json(source(begin, end))); });
+    row.set("source_texts", std::move(sources));
+  }
+  row.set("texts", std::move(texts));
+}
+
+Json rows_of(const Batch& batch, const Tokenizer& tokenizer) {
   Json::Array rows;
   for (int64_t b = 0; b < batch.num_rows; ++b) {
     Json row;
+    set_texts(batch, tokenizer, b, row);
     row.set("ids", list_of(batch.ids, b, batch.seq_length));
     row.set("targets", list_of(batch.targets, b, batch.seq_length));
     row.set("length", batch.lengths[static_cast<size_t>(b)]);
@@ -42,8 +96,9 @@ Json rows_of(const Batch& batch) {
 }
 
 Json numbers_of(const DataCounters& counters) {
-  constexpr const char* kNames[] = {"rows",       "dropped",  "truncated",  "split",  "nulls",
-                                    "unanswered", "repaired", "incomplete", "tokens", "padding"};
+  constexpr const char* kNames[] = {"rows",       "dropped",    "truncated",      "split",
+                                    "nulls",      "unanswered", "without_target", "repaired",
+                                    "incomplete", "tokens",     "padding"};
   static_assert(std::size(kNames) == std::size(kDataCounts));
   Json out;
   for (size_t i = 0; i < std::size(kNames); ++i) out.set(kNames[i], counters.*kDataCounts[i]);
@@ -83,7 +138,7 @@ Json inspect_batches(const std::string& path, const InspectRows& inspect) {
     one.set("target_tokens", batch.target_tokens);
     one.set("tokens", batch.tokens);
     one.set("positions", batch.positions);
-    one.set("rows", rows_of(batch));
+    one.set("rows", rows_of(batch, *tokenizer));
     batches.push_back(std::move(one));
   }
   Json out;

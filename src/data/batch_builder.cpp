@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "base/error.h"
 #include "base/hash.h"
@@ -11,11 +12,6 @@ namespace weft {
 namespace {
 
 constexpr size_t kNamedRows = 10;
-
-Order make_order(const DataConfig& config, const StreamOptions& options, int64_t num_rows,
-                 int64_t epoch) {
-  return {num_rows, config.shuffle && !options.once, options.seed, epoch};
-}
 
 uint64_t hash_of(const std::vector<FileInfo>& files) {
   if (files.empty()) return 0;
@@ -61,8 +57,12 @@ BatchBuilder::BatchBuilder(const DataConfig& config, const RowSource& rows,
       num_rows_(rows_taken(config, rows.size())),
       files_(hash_of(rows.files())),
       cache_(rows, maker_, num_rows_, options.cache),
-      order_(make_order(config, options, num_rows_, 1)) {
+      order_(make_order(1)) {
   check_options(config, options);
+}
+
+Order BatchBuilder::make_order(int64_t epoch) const {
+  return {num_rows_, config_.shuffle && !options_.once, options_.seed, epoch};
 }
 
 void BatchBuilder::restore(const StreamState& state) {
@@ -80,7 +80,7 @@ void BatchBuilder::restore(const StreamState& state) {
   position_ = state.position;
   part_ = state.part;
   pack_.first = -1;
-  order_ = make_order(config_, options_, num_rows_, epoch_);
+  order_ = make_order(epoch_);
 }
 
 void BatchBuilder::next_epoch() { restore({epoch_ + 1, 0, 0, files_}); }
@@ -102,7 +102,7 @@ bool BatchBuilder::fill(Batch& out) {
   }
   out.counted = DataCounters();
   out.epoch = epoch_;
-  out.is_epoch_end = false;
+  out.is_epoch_end = out.has_targets = false;
   num_taken_ = 0;
   row_numbers_.clear();
   longest_ = longest_source_ = 1;
@@ -138,6 +138,11 @@ void BatchBuilder::count_row(int64_t row, int64_t length, Batch& out) {
   out.counted.truncated += info_.truncated && !info_.dropped;
   out.counted.nulls += info_.num_nulls;
   out.counted.unanswered += !info_.dropped && maker_.is_unanswered(length - info_.num_source);
+  const bool is_untargeted = !info_.dropped && !info_.has_label;
+  out.counted.untargeted += is_untargeted;
+  if (is_untargeted && !std::exchange(has_named_untargeted_, true)) {
+    out.counted.first_untargeted = rows_.where(row);
+  }
   out.counted.repaired += info_.repaired;
   if (info_.repaired && out.counted.first_repaired.size() < kNamedRows) {
     out.counted.first_repaired.push_back(rows_.where(row));
@@ -150,6 +155,7 @@ bool BatchBuilder::find_row(int64_t row, Batch& out) {
   const int64_t length = cache_.read_length(row, info_);
   count_row(row, length, out);
   if (info_.dropped) return false;
+  out.has_targets |= info_.has_label;
   const int64_t source = answers() ? info_.num_source : 0;
   longest_ = std::max(longest_, length - source);
   longest_source_ = std::max(longest_source_, source);
@@ -194,7 +200,7 @@ BatchBuilder::Packed BatchBuilder::load_pack(const Order& order, int64_t first) 
 }
 
 PackSize BatchBuilder::measure_pack(int64_t epoch) {
-  const Order order = make_order(config_, options_, num_rows_, epoch);
+  const Order order = make_order(epoch);
   PackSize size;
   for (int64_t first = 0; first < num_rows_; first += kPackRows) {
     const Packed window = load_pack(order, first);

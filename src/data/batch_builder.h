@@ -7,6 +7,7 @@
 #include "data/example.h"
 #include "data/order.h"
 #include "data/pack.h"
+#include "data/target_search.h"
 #include "data/token_cache.h"
 
 namespace weft {
@@ -32,13 +33,17 @@ class BatchBuilder {
   bool once() const { return options_.once; }
   bool packs() const { return config_.layout == "pack"; }
   bool answers() const { return options_.kind == ModelKind::kEncoderDecoder; }
+  const DataConfig& config() const { return config_; }
   int64_t num_left() const { return num_left_; }  // rows, where fill() found no whole batch
 
+  // Looks at the rows from a place on, at most `most` that are kept, for the first with a target.
+  TargetSearch search_target(const StreamState& from, int64_t most);
   // Both wait for all rows.
   int64_t count_kept_rows();
   PackSize measure_pack(int64_t epoch);
 
  private:
+  Order make_order(int64_t epoch) const;
   void take_rows(Batch& out);
   void take_packed(Batch& out);
   void count_window(Batch& out);
@@ -75,6 +80,7 @@ class BatchBuilder {
   size_t num_taken_ = 0;
   int64_t num_found_ = 0, num_left_ = 0;  // of the global batch: all ranks' rows
   int64_t longest_ = 1, longest_source_ = 1;
+  bool has_named_untargeted_ = false;
   std::vector<int64_t> row_numbers_;  // of the batch in the making
   CachedRow info_;
   Packed pack_;

@@ -56,6 +56,7 @@ void DataCounters::add(const DataCounters& more) {
         std::find(first_repaired.begin(), first_repaired.end(), name) != first_repaired.end();
     if (first_repaired.size() < kNamedRows && !is_known) first_repaired.push_back(name);
   }
+  if (first_untargeted.empty()) first_untargeted = more.first_untargeted;
 }
 
 std::string DataCounters::describe() const {
@@ -69,6 +70,7 @@ std::string DataCounters::describe() const {
   tell(split, "rows split");
   tell(nulls, "null cells taken as empty");
   tell(unanswered, "rows without an answer (only the token that closes it is learned)");
+  tell(untargeted, "rows without a target (nothing of them is learned)");
   tell(repaired, "rows with invalid UTF-8 repaired");
   tell(incomplete, "rows left over at the end of an epoch");
   tell(padding, "positions of padding");
@@ -209,6 +211,11 @@ void BatchStream::restore(const StreamState& state) {
   producer_->builder.restore(state);
   producer_->start();
   state_ = state;
+}
+
+void BatchStream::require_targets(const StreamState& from, int64_t most) {
+  const TargetSearch search = producer_->builder.search_target(from, most);
+  if (!search.is_found) refuse_without_targets(producer_->builder.config(), search);
 }
 
 StreamState BatchStream::state() const { return state_; }

@@ -35,11 +35,13 @@ struct DataCounters {
   int64_t split = 0;                        // pack: rows that did not fit one
   int64_t nulls = 0;                        // cells, taken as empty
   int64_t unanswered = 0;                   // of prompt and answer, kept though the answer is empty
+  int64_t untargeted = 0;                   // kept, though none of their tokens is a label
   int64_t repaired = 0;                     // held bytes that are no UTF-8
   int64_t incomplete = 0;                   // at the end of an epoch, less than a global batch
   int64_t tokens = 0;                       // positions that hold one
   int64_t padding = 0;                      // positions that do not
   std::vector<std::string> first_repaired;  // "file:line" of the first ten
+  std::string first_untargeted;             // "file:line" of the first
 
   void add(const DataCounters& more);
   std::string describe() const;  // "12 rows dropped, 3 truncated, ..."; empty: nothing to tell
@@ -48,10 +50,10 @@ struct DataCounters {
 
 // The numbers of the counters, for who adds them up.
 inline constexpr int64_t DataCounters::*kDataCounts[] = {
-    &DataCounters::rows,     &DataCounters::dropped,    &DataCounters::truncated,
-    &DataCounters::split,    &DataCounters::nulls,      &DataCounters::unanswered,
-    &DataCounters::repaired, &DataCounters::incomplete, &DataCounters::tokens,
-    &DataCounters::padding};
+    &DataCounters::rows,       &DataCounters::dropped,  &DataCounters::truncated,
+    &DataCounters::split,      &DataCounters::nulls,    &DataCounters::unanswered,
+    &DataCounters::untargeted, &DataCounters::repaired, &DataCounters::incomplete,
+    &DataCounters::tokens,     &DataCounters::padding};
 
 // B rows: of a global batch this rank's share. Encoder-decoder: ids, targets and lengths are the
 // decoder's, those of the source the encoder's.
@@ -77,7 +79,8 @@ struct Batch {
   int64_t tokens = 0;                        // without padding, of encoder and decoder
   int64_t positions = 0;                     // with it
   int64_t target_tokens = 0;
-  int64_t epoch = 1;          // to which these rows belong
+  bool has_targets = false;  // a row of the global batch, or of a window that begins in it, has one
+  int64_t epoch = 1;         // to which these rows belong
   bool is_epoch_end = false;  // no further batch in this epoch
   StreamState after;          // restore() to it, and the next batch follows
   DataCounters counted;       // since the batch before
@@ -140,6 +143,10 @@ class BatchStream {
   void restore(const StreamState& state);  // to before the first batch after `state`
   StreamState state() const;               // after the last batch given out
   const DataCounters& counters() const;    // of all batches given out
+
+  // UserError where none of the first `most` rows after `from` has a target. Waits for rows up to
+  // the first that has one.
+  void require_targets(const StreamState& from, int64_t most);
 
   int64_t num_raw_rows() const;  // after fraction and limit, before anything is dropped
   // These wait until every row is tokenized: only for a schedule or an epoch count that needs the

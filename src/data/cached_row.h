@@ -12,6 +12,7 @@ struct CachedRow {
   int64_t num_source = 0;
   int32_t num_nulls = 0;
   bool dropped = false, truncated = false, repaired = false;
+  bool has_label = false;  // of any token; false of a row that is dropped
 };
 
 }  // namespace weft

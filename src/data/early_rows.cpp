@@ -69,6 +69,7 @@ void EarlyRows::make(const Task& task) {
     if (!made.dropped) {
       made.ids = example.ids;
       made.is_label = example.is_label;
+      made.has_label = example.has_label();
     }
     made.num_source = example.num_source;
     made.num_nulls = example.num_nulls;

@@ -34,10 +34,10 @@ struct RowEntry {
   uint8_t flags;
   uint8_t unused;
 };
-enum RowFlag : uint8_t { kDropped = 1, kTruncated = 2, kRepaired = 4 };
+enum RowFlag : uint8_t { kDropped = 1, kTruncated = 2, kRepaired = 4, kHasLabel = 8 };
 
 uint64_t key_of(const RowSource& rows, const ExampleMaker& maker, int64_t num_rows) {
-  std::string text = fmt::format("weft tokens 1\n{}\n{}\n", num_rows, maker.describe());
+  std::string text = fmt::format("weft tokens 2\n{}\n{}\n", num_rows, maker.describe());
   for (const FileInfo& file : rows.files()) {
     std::error_code none;
     const std::filesystem::path whole = std::filesystem::absolute(file.path, none);
@@ -241,7 +241,8 @@ bool TokenCache::make_block(RowScan& scan, int64_t block, std::string& bytes) {
     if (ids.size() >= UINT32_MAX)
       throw UserError(fmt::format("{}: more than 4 billion tokens in 512 rows", rows_.where(i)));
     const int flags = (kept ? 0 : kDropped) | (example.truncated ? kTruncated : 0) |
-                      (row.repaired ? kRepaired : 0);
+                      (row.repaired ? kRepaired : 0) |
+                      (kept && example.has_label() ? kHasLabel : 0);
     table.push_back({static_cast<uint32_t>(ids.size()), static_cast<uint32_t>(example.num_source),
                      static_cast<uint16_t>(example.num_nulls), static_cast<uint8_t>(flags), 0});
   }
@@ -316,6 +317,7 @@ TokenCache::Place TokenCache::find(int64_t row, CachedRow& out) {
   out.dropped = entries[1].flags & kDropped;
   out.truncated = entries[1].flags & kTruncated;
   out.repaired = entries[1].flags & kRepaired;
+  out.has_label = entries[1].flags & kHasLabel;
   const uint64_t ids = static_cast<uint64_t>(num_rows) * sizeof(RowEntry);
   return {block, ids + entries[0].end * sizeof(uint32_t), entries[1].end - entries[0].end};
 }

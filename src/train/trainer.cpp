@@ -14,6 +14,7 @@
 #include "train/agree.h"
 #include "train/backend.h"
 #include "train/copies.h"
+#include "train/data_notes.h"
 #include "train/engine.h"
 #include "train/eval_pass.h"
 #include "train/faults.h"
@@ -68,6 +69,7 @@ class Trainer {
         scaling_(c_, engine_),
         numerics_(numerics_fingerprint(c_, ranks_->layout(), *backend_.kernels, *backend_.device)) {
     if (fault_) fault_->check(c_, ranks_->layout());
+    static_cast<void>(side_files(session_));  // a file that final/ cannot copy is told now
     agree_on_numerics(*ranks_, file.resolved(), numerics_);
     start_ = agree_on_start(*ranks_, std::move(start));
     if (c_.has_eval()) {
@@ -172,6 +174,10 @@ class Trainer {
     if (is_past_end(position_.epoch)) return;
     stream_.next(batch_);
     has_batch_ = true;
+    if (batch_.has_targets || updates_ > 0) return;
+    const int64_t batch = c_.train.global_batch;
+    const bool is_counted = c_.data.layout != "pack" && total_ - step_ < kNoEnd / batch;
+    stream_.require_targets(position_, is_counted ? (total_ - step_) * batch : kNoEnd);
   }
 
   // From here on the run directory is this run's.
@@ -242,7 +248,7 @@ class Trainer {
         return stop;
       }
       if (is_past_end(batch.epoch)) break;
-      name_repaired_rows();
+      notes_.name_rows(stream_.counters(), *record_);
       one_step(batch);
       position_ = batch.after;
       if (batch.is_epoch_end) {
@@ -270,16 +276,6 @@ class Trainer {
     if (saved_step_ != step_ || step_ == 0 || evaluated_ >= step_ || step_ >= total_) return false;
     const int64_t every = c_.train.eval_every;
     return every > 0 ? step_ % every == 0 : position_.position == 0 && position_.part == 0;
-  }
-
-  // The first ten rows that held bytes which are no UTF-8, as they come.
-  void name_repaired_rows() {
-    const std::vector<std::string>& rows = stream_.counters().first_repaired;
-    if (num_named_ == rows.size()) return;
-    record_->clear_progress();
-    for (; num_named_ < rows.size(); ++num_named_) {
-      log_warning("{}: bytes that are no UTF-8 were replaced", rows[num_named_]);
-    }
   }
 
   bool is_due(int64_t every, const Batch& batch) const {
@@ -403,9 +399,7 @@ class Trainer {
     const char* name = signal_name(signal);
     if (saved_step_ != step_)
       throw RunError(fmt::format("{}: stopped at step {}, which could not be saved", name, step_));
-    if (const std::string told = sum_counters(*ranks_, stream_.counters()).describe();
-        !told.empty())
-      log_info("data: {}", told);
+    tell_counters(sum_counters(*ranks_, stream_.counters()));
     record_->event("stopped", {{"signal", Json(name)}, {"step", Json(step_)}});
     log_info("{}: saved at step {}; the same command goes on from there", name, step_);
     return 128 + signal;
@@ -418,7 +412,8 @@ class Trainer {
     // saved.
     const bool has_whole = ranks_->size() == 1 && !ranks_->layout().is_exact;
     if (step_ > 0 || !has_whole) save();
-    const std::string told = sum_counters(*ranks_, stream_.counters()).describe();
+    check_learned(step_, updates_, scaling_.skipped() > 0);
+    const DataCounters told = sum_counters(*ranks_, stream_.counters());
     if (is_main_) {  // nobody waits for the others from here on
       const HostSlices held(has_whole ? engine_.weights().weight_slices() : std::vector<Slice>{},
                             backend_.device);
@@ -430,7 +425,7 @@ class Trainer {
     record_->event("finished", {{"step", Json(step_)},
                                 {"loss", to_json(record_->final_loss())},
                                 {"skipped_steps", Json(step_ - updates_)}});
-    if (!told.empty()) log_info("data: {}", told);
+    tell_counters(told);
     const int64_t overflowed = scaling_.skipped(), empty = step_ - updates_ - overflowed;
     if (overflowed > 0)
       log_info("{} of {} steps overflowed in fp16 and changed nothing", overflowed, step_);
@@ -479,7 +474,7 @@ class Trainer {
   Batch batch_;
   bool has_batch_ = false;  // the next one is in batch_ already
   std::exception_ptr rows_error_;
-  size_t num_named_ = 0;  // of the repaired rows
+  DataNotes notes_;
 
   int64_t step_ = 0, updates_ = 0, saved_step_ = -1, evaluated_ = -1, steps_done_ = 0;
   int64_t total_ = kNoEnd;

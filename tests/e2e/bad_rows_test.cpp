@@ -43,6 +43,71 @@ TEST(BadRows, ColumnsAndCells) {
   expect_refused(run, {kFixtures + "cut.parquet"}, {"cut.parquet"});
 }
 
+// The rows behind the quote were lost without a word, as long as no step came to its row.
+TEST(BadRows, AQuoteLeftOpenIsToldBeforeTheRunBegins) {
+  const TinyRun run;
+  std::string rows = "text,n\n";
+  for (int i = 0; i < 40; ++i) rows += "row " + std::to_string(i) + ",1\n";
+  run.write("a.csv", rows + "\"never closed,1\n" + "row,1\nrow,1\n");
+  expect_refused(run, {run / "a.csv"}, {"a.csv:42: a quote opens here and is not closed"});
+  EXPECT_FALSE(std::filesystem::exists(run / "runs"));
+}
+
+// Rows with a prompt and no answer; nothing closes it.
+std::string pairs(int count, const std::string& answer) {
+  std::string text;
+  for (int i = 0; i < count; ++i) text += "{\"q\": \"ask me\", \"a\": \"" + answer + "\"}\n";
+  return text;
+}
+
+std::vector<std::string> over_pairs(const std::filesystem::path& file,
+                                    const std::vector<std::string>& more = {}) {
+  std::vector<std::string> sets = over({file});
+  sets.insert(sets.end(), {"data.source={q}", "data.target={a}", "data.append_eos=false"});
+  sets.insert(sets.end(), more.begin(), more.end());
+  return sets;
+}
+
+TEST(BadRows, RowsOfWhichNoneHasATargetAreRefused) {
+  const TinyRun run;
+  run.write("a.jsonl", pairs(60, ""));
+  for (const char* layout : {"pad", "dynamic", "pack"}) {
+    for (const char* dp : {"1", "2"}) {
+      const Ended ended =
+          run.train(over_pairs(run / "a.jsonl", {std::string("data.layout=") + layout,
+                                                 std::string("parallel.dp=") + dp}));
+      EXPECT_EQ(ended.exit_code, 2) << layout << dp << ended.err;
+      expect_parts(ended.err, {"has a target, so nothing would be learned", "data.target"});
+      EXPECT_FALSE(std::filesystem::exists(run / "runs")) << "something was written";
+    }
+  }
+}
+
+TEST(BadRows, RowsWithoutATargetAreWarnedOfAndCounted) {
+  const TinyRun run;
+  run.write("a.jsonl", pairs(10, "") + pairs(30, "yes"));
+  const Ended ended = run.train(over_pairs(run / "a.jsonl"));
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  expect_parts(ended.err,
+               {"warning: ", "a.jsonl:1: this row has no target", "10 of 16 rows had no target"});
+  EXPECT_EQ(metric_texts(run.dir(), "loss")[0], "null");
+  EXPECT_NE(metric_texts(run.dir(), "loss")[1], "null");
+}
+
+// One row among the packed ones has a target, but not among those of the only step.
+TEST(BadRows, ARunThatLearnedNothingMakesNoModel) {
+  const TinyRun run;
+  run.write("a.jsonl", pairs(60, "") + "{\"q\": \"\", \"a\": \"ab\"}\n");
+  const auto sets = over_pairs(run / "a.jsonl", {"data.layout=pack", "train.steps=1",
+                                                 "train.global_batch=2", "train.micro_batch=2"});
+  for (int start = 0; start < 2; ++start) {  // and the second says the same
+    const Ended ended = run.train(sets);
+    EXPECT_EQ(ended.exit_code, 1) << ended.err;
+    expect_parts(ended.err, {"none of the 1 steps changed anything", "no final/ is made"});
+    EXPECT_FALSE(std::filesystem::exists(run.dir() / "final"));
+  }
+}
+
 TEST(BadRows, NullCellsAreEmptyAndCounted) {
   const TinyRun run;
   run.write("a.jsonl", "{\"text\": null}\n" + good_rows(20) + "{\"text\": null}\n");

@@ -154,15 +154,19 @@ TEST(RunDir, EventsTellTheStory) {
 TEST(RunDir, StepsWithoutTargetsAreSkippedAndCounted) {
   const TinyRun run;
   std::string rows;
-  for (int i = 0; i < 16; ++i) rows += "a\n";
+  for (int i = 0; i < 24; ++i) rows += i < 16 ? "a\n" : "abc\n";
   run.write("train.txt", rows);
-  const Ended ended =
-      run.train({"data.drop_empty=false", "data.append_eos=false", "train.steps=3"});
+  const Ended ended = run.train(
+      {"data.drop_empty=false", "data.append_eos=false", "data.shuffle=false", "train.steps=3"});
   EXPECT_EQ(ended.exit_code, 0) << ended.err;
-  expect_parts(ended.err, {"3 of 3 steps had no target token"});
-  EXPECT_EQ(metric_texts(run.dir(), "loss"), std::vector<std::string>(3, "null"));
-  EXPECT_EQ(metric_texts(run.dir(), "grad_norm"), std::vector<std::string>(3, "null"));
-  EXPECT_EQ(event_lines(run.dir(), "finished").at(0).at("skipped_steps").as_int(), 3);
+  expect_parts(ended.err, {"2 of 3 steps had no target token"});
+  for (const char* key : {"loss", "grad_norm"}) {
+    const std::vector<std::string> told = metric_texts(run.dir(), key);
+    ASSERT_GE(told.size(), 3u);
+    EXPECT_EQ(told[0] + told[1], "nullnull") << key;
+    EXPECT_NE(told[2], "null") << key;
+  }
+  EXPECT_EQ(event_lines(run.dir(), "finished").at(0).at("skipped_steps").as_int(), 2);
 }
 
 TEST(RunDir, StateNamesWhatLaterReadersNeed) {

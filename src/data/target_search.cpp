@@ -1,0 +1,81 @@
+// data/target_search.cpp: the search, and what is said where it finds nothing.
+//
+// It costs no more than training would: rows are looked at in the order of the first steps, and the
+// first that has a target ends it. Up to there every step would have a loss of nothing.
+#include "data/target_search.h"
+
+#include "base/error.h"
+#include "base/log.h"
+#include "data/batch_builder.h"
+
+namespace weft {
+namespace {
+
+constexpr int64_t kLong = 100'000;  // rows after which the search is worth a word
+
+std::string looked_for(const DataConfig& c) {
+  if (!c.messages.empty()) {
+    return fmt::format("looked for turns of the role assistant in column '{}'", c.messages);
+  }
+  if (!c.target.empty()) return fmt::format("looked for tokens of data.target: \"{}\"", c.target);
+  return fmt::format("looked for a second token in data.text: \"{}\"",
+                     c.text.empty() ? "{text}" : c.text);
+}
+
+std::string hint_for(const DataConfig& c, bool has_cut) {
+  if (has_cut && !c.messages.empty()) {
+    return "raise data.seq_length: what lies behind it is cut off, with the answers in it; "
+           "`weft inspect RUN.yaml` shows which tokens are labels";
+  }
+  if (!c.messages.empty()) {
+    return "set data.messages to the column of whole conversations: only what the assistant says "
+           "is learned; to learn all of a text, set data.text instead";
+  }
+  if (!c.target.empty()) {
+    return "set data.target to a template over a column that has text, or data.append_eos: true to "
+           "learn that the answer is empty";
+  }
+  return "set data.text to a template over a column that has text";
+}
+
+}  // namespace
+
+void refuse_without_targets(const DataConfig& c, const TargetSearch& search) {
+  const std::string cut = search.truncated == 0
+                              ? ""
+                              : fmt::format("; {} of the rows are cut to data.seq_length {}",
+                                            search.truncated, c.seq_length);
+  throw UserError(
+      fmt::format("none of the {} rows {} has a target, so nothing would be learned: {}{}",
+                  search.rows, search.is_whole ? "of data.train" : "that the run takes",
+                  looked_for(c), cut),
+      hint_for(c, search.truncated > 0));
+}
+
+// Asks the cache alone, so it may run beside the thread that fills batches.
+TargetSearch BatchBuilder::search_target(const StreamState& from, int64_t most) {
+  const Order order = make_order(from.epoch);
+  TargetSearch found;
+  CachedRow info;
+  const auto look = [&](int64_t begin, int64_t end) {
+    for (int64_t p = begin; p < end && !found.is_found && found.rows < most; ++p) {
+      const int64_t row = order.at(p);
+      if (!is_member(row)) continue;
+      cache_.read_length(row, info);
+      if (info.dropped) continue;
+      found.is_found = info.has_label;
+      found.truncated += info.truncated;
+      if (++found.rows == kLong && !found.is_found) {
+        log_warning("data: none of the first {} rows has a target; looking further", kLong);
+      }
+    }
+  };
+  look(from.position, num_rows_);
+  if (found.is_found || found.rows >= most) return found;
+  most = INT64_MAX;  // the run takes rows of the next epoch: any of them
+  look(0, from.position);
+  found.is_whole = true;
+  return found;
+}
+
+}  // namespace weft

@@ -1,0 +1,22 @@
+// data/target_search.h: rows of which nothing would be learned are refused before the first step.
+#pragma once
+
+#include <cstdint>
+
+#include "data/config.h"
+
+namespace weft {
+
+// What was found by looking through the rows in the order in which a run takes them, up to the
+// first that has a target (a token that is a label).
+struct TargetSearch {
+  bool is_found = false;
+  int64_t rows = 0;       // looked at, without those that are dropped
+  int64_t truncated = 0;  // of them
+  bool is_whole = false;  // all rows were looked at, not only those that the run takes
+};
+
+// UserError with what was looked for, and the key that may be wrong.
+[[noreturn]] void refuse_without_targets(const DataConfig& config, const TargetSearch& search);
+
+}  // namespace weft

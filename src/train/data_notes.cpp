@@ -1,0 +1,44 @@
+// train/data_notes.cpp: warnings out of the data's counters, and the refusal of a run without
+// effect.
+#include "train/data_notes.h"
+
+#include "base/error.h"
+#include "base/log.h"
+
+namespace weft {
+
+void DataNotes::name_rows(const DataCounters& counters, RunRecord& record) {
+  const std::vector<std::string>& repaired = counters.first_repaired;
+  const bool has_new = !has_untargeted_ && !counters.first_untargeted.empty();
+  if (num_repaired_ == repaired.size() && !has_new) return;
+  record.clear_progress();
+  for (; num_repaired_ < repaired.size(); ++num_repaired_) {
+    log_warning("{}: bytes that are no UTF-8 were replaced", repaired[num_repaired_]);
+  }
+  if (!has_new) return;
+  has_untargeted_ = true;
+  log_warning("{}: this row has no target, so nothing of it is learned; others like it are counted",
+              counters.first_untargeted);
+}
+
+void tell_counters(const DataCounters& all) {
+  DataCounters rest = all;
+  rest.untargeted = 0;
+  if (const std::string told = rest.describe(); !told.empty()) log_info("data: {}", told);
+  if (all.untargeted > 0) {
+    log_warning("data: {} of {} rows had no target: nothing of them was learned", all.untargeted,
+                all.rows);
+  }
+}
+
+void check_learned(int64_t steps, int64_t updates, bool has_overflowed) {
+  if (steps == 0 || updates > 0) return;
+  throw RunError(
+      fmt::format("none of the {} steps changed anything ({}): no final/ is made", steps,
+                  has_overflowed ? "each overflowed in fp16" : "none had a target token"),
+      has_overflowed
+          ? "raise train.steps (each halves the loss scale), or set train.precision to bf16"
+          : "`weft inspect RUN.yaml` shows which tokens are labels");
+}
+
+}  // namespace weft
