@@ -2,8 +2,10 @@
 #include "cmd/inspect.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "checkpoint/checkpoint.h"
 #include "cmd/command.h"
 #include "data/rows.h"
@@ -53,25 +55,6 @@ Json inspect_binary(const std::string& path, const std::string& kind) {
   return out;
 }
 
-// Text of others, fit for a terminal: of control characters only line ends and tabs stay. Those of
-// U+0080 to U+009F, which some terminals obey too, are C2 and their number in UTF-8.
-std::string printable(const std::string& text) {
-  std::string out;
-  unsigned char before = 0;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    const bool is_control =
-        byte < 0x20 || byte == 0x7F || (before == 0xC2 && byte >= 0x80 && byte < 0xA0);
-    before = byte;
-    if (!is_control || c == '\n' || c == '\t') {
-      out += c;
-    } else {
-      out += fmt::format("\\x{:02x}", byte);
-    }
-  }
-  return out;
-}
-
 // Options that only some paths have a use for.
 struct Special {
   std::vector<const CLI::Option*> of_data, of_run_files;
@@ -115,6 +98,23 @@ Json inspect(const std::string& path, const InspectRows& options, const Special&
   return found;
 }
 
+// On its key's line; of several lines each below it, indented.
+void print_text(const std::string& key, const std::string& text, size_t blanks) {
+  if (text.find('\n') == std::string::npos) {
+    return fmt::print("{:{}}{}: {}\n", "", blanks, printable(key), printable(text));
+  }
+  fmt::print("{:{}}{}:\n", "", blanks, printable(key));
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    fmt::print("{:{}}{}\n", "", blanks + 2, printable(text.substr(begin, end - begin)));
+    begin = end + 1;
+  }
+}
+
+bool is_list_of_texts(const std::string& key, const Json& value) {
+  return key.ends_with("texts") && value.is_array();
+}
+
 // Objects and lists of them one line an entry, indented; everything else on its key's line.
 void print_value(const std::string& key, const Json& value, int indent) {
   const auto blanks = static_cast<size_t>(indent);
@@ -123,10 +123,14 @@ void print_value(const std::string& key, const Json& value, int indent) {
     for (const auto& [k, v] : value.as_object()) print_value(k, v, indent + 2);
   } else if (value.is_array() && !value.as_array().empty() && value.as_array()[0].is_object()) {
     for (const Json& entry : value.as_array()) print_value(key, entry, indent);
+  } else if (is_list_of_texts(key, value)) {
+    for (const Json& text : value.as_array()) {
+      print_text(key.substr(0, key.size() - 1), text.as_string(), blanks);
+    }
   } else if (value.is_string()) {
-    fmt::print("{:{}}{}: {}\n", "", blanks, printable(key), printable(value.as_string()));
+    print_text(key, value.as_string(), blanks);
   } else {
-    fmt::print("{:{}}{}: {}\n", "", blanks, printable(key), value.dump());
+    fmt::print("{:{}}{}: {}\n", "", blanks, printable(key), printable_json(value.dump()));
   }
 }
 
@@ -168,7 +172,7 @@ RunCommand add_inspect(CLI::App& app) {
   return [options] {
     const Json found = inspect(options->path, options->rows, options->special);
     if (options->json) {
-      fmt::print("{}\n", found.dump(2));
+      fmt::print("{}\n", printable_json(found.dump(2)));
     } else {
       for (const auto& [key, value] : found.as_object()) print_value(key, value, 0);
     }

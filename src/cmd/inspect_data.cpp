@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "cmd/inspect.h"
+#include "cmd/labeled_text.h"
 #include "cmd/text_input.h"
 #include "data/token_cache.h"
 
@@ -40,20 +41,6 @@ Json histogram(const std::vector<int64_t>& lengths) {
   return out;
 }
 
-// Labels stand in brackets: "Q: 1+1 [2]".
-std::string with_labels(const CachedRow& row, const Tokenizer& tokenizer) {
-  std::string out;
-  for (size_t at = 0; at < row.ids.size();) {
-    size_t end = at;
-    while (end < row.ids.size() && row.is_label[end] == row.is_label[at]) ++end;
-    const std::span<const int32_t> part(row.ids.data() + at, end - at);
-    const std::string text = tokenizer.decode(part, false);
-    out += row.is_label[at] ? "[" + text + "]" : text;
-    at = end;
-  }
-  return out;
-}
-
 Json token_statistics(const RowSource& rows, const InspectRows& options) {
   const auto tokenizer = open_tokenizer(options.tokenizer);
   const ExampleMaker maker(options.data, *tokenizer, INT64_MAX);
@@ -87,7 +74,8 @@ Json token_statistics(const RowSource& rows, const InspectRows& options) {
   for (int64_t i = 0; i < rows.size(); ++i) {
     cache.read(i, row);
     if (row.dropped) continue;
-    out.set("first_example", with_labels(row, *tokenizer));
+    out.set("first_example",
+            labeled_text(*tokenizer, row.ids, [&row](size_t t) { return row.is_label[t] != 0; }));
     break;
   }
   return out;

@@ -48,6 +48,25 @@ TEST(Inspect, ControlCharactersOfRowsAreWrittenOut) {
   EXPECT_NE(o.out.find("red \\x1b[31m and \\x07 bell"), std::string::npos) << o.out;
 }
 
+// Rows, columns and names stand in messages: none of their bytes may drive the terminal.
+TEST(Inspect, ControlCharactersInMessagesAreWrittenOut) {
+  const TemporaryFolder folder;
+  const std::string bad = "col\x1b[2J\xC2\x9B";
+  write(folder / "a.csv", bad + "," + bad + "\n1,2\n");  // the message quotes the column
+  const Outcome o = run_weft("inspect '" + (folder / "a.csv").string() + "'");
+  EXPECT_EQ(o.exit_code, 2) << o.err;
+  EXPECT_TRUE(is_printable(o.err)) << o.err;
+  EXPECT_NE(o.err.find("col\\x1b[2J\\xc2\\x9b"), std::string::npos) << o.err;
+  const Outcome path = run_weft("inspect './no\x1b[31m\xffsuch'");
+  EXPECT_EQ(path.exit_code, 2);
+  EXPECT_NE(path.err.find("no\\x1b[31m\\xffsuch"), std::string::npos) << path.err;
+  write(folder / "b.jsonl", "{\"text\": \"a\\u009b \\u007f\"}\n");
+  const Outcome json = run_weft("inspect --json '" + (folder / "b.jsonl").string() + "'");
+  EXPECT_NE(json.out.find("a\\u009b \\u007f"), std::string::npos) << json.out;
+  EXPECT_EQ(parse_json(json.out, "inspect").at("first_row").at("text").as_string(),
+            "a\xC2\x9B \x7f");
+}
+
 TEST(Inspect, TokenizerFilesAreTokenizers) {
   const TemporaryFolder folder;
   write(folder / "vocab.json", R"({"a": 0, "b": 1, "ab": 2})");
@@ -82,8 +101,52 @@ TEST(Inspect, RunFileThatCannotTrainYetShowsItsBatches) {
   const Json& row = found.at("batches").as_array()[0].at("rows").as_array()[0];
   EXPECT_EQ(row.at("ids").dump(), "[97, 98, 99, 256, 256, 256, 256, 256]");
   EXPECT_EQ(row.at("targets").dump(), "[98, 99, -1, -1, -1, -1, -1, -1]");
+  EXPECT_EQ(row.at("text").as_string(), "a\u27E6bc\u27E7");
   EXPECT_EQ(run_weft("train " + file).exit_code, 2);
   EXPECT_EQ(run_weft("inspect --set data.sufle=false " + file).exit_code, 2);
+}
+
+// What is learned stands in brackets, beside the ids, in every layout; escapes are written out.
+TEST(Inspect, RunFileShowsTheTextAndItsLabels) {
+  const TemporaryFolder folder;
+  const std::string at = folder.path().string();
+  std::filesystem::create_directory(folder / "model");
+  write(folder / "model/config.json", R"({"model_type": "llama"})");
+  write(folder / "rows.jsonl",
+        "{\"q\": \"ask\\n\", \"a\": \"y\\u001bes\"}\n{\"q\": \"b\\n\", \"a\": \"\xC3\xA9\"}\n");
+  write(folder / "run.yaml", "name: x\nmodel: {path: " + at + "/model}\ndata:\n  train: [" + at +
+                                 "/rows.jsonl]\n  tokenizer: bytes\n  seq_length: 24\n"
+                                 "  source: \"{q}\"\n  target: \"{a}\"\n  shuffle: false\n"
+                                 "train: {global_batch: 2, steps: 1}\n");
+  const std::string file = "'" + at + "/run.yaml'";
+  const std::string first =
+      "ask\n\u27E6y\x1b"
+      "es<|endoftext|>\u27E7";
+  const std::string second = "b\n\u27E6\xC3\xA9<|endoftext|>\u27E7";
+  const auto rows_of = [](const Outcome& o) {
+    EXPECT_EQ(o.exit_code, 0) << o.err;
+    return parse_json(o.out, "inspect").at("batches").as_array()[0].at("rows").as_array();
+  };
+  const Json::Array rows = rows_of(run_weft("inspect --json " + file));
+  EXPECT_EQ(rows.at(0).at("text").as_string(), first);
+  EXPECT_EQ(rows.at(1).at("text").as_string(), second);
+  const Json packed = rows_of(run_weft("inspect --json --set data.layout=pack "
+                                       "--set train.global_batch=1 " +
+                                       file))
+                          .at(0);
+  EXPECT_EQ(packed.at("texts"), Json(Json::Array{first, second}));
+  const Outcome plain = run_weft("inspect " + file);
+  EXPECT_TRUE(is_printable(plain.out)) << plain.out;
+  EXPECT_NE(
+      plain.out.find("    text:\n      ask\n      \u27E6y\\x1bes<|endoftext|>\u27E7\n    ids: ["),
+      std::string::npos)
+      << plain.out;
+  write(folder / "model/config.json", R"({"model_type": "t5", "is_encoder_decoder": true})");
+  const Json pair = rows_of(run_weft("inspect --json " + file)).at(0);
+  EXPECT_EQ(pair.at("source_text").as_string(), "ask\n");
+  EXPECT_EQ(pair.at("text").as_string(),
+            "\u27E6y\x1b"
+            "es<|endoftext|>\u27E7");
 }
 
 TEST(Inspect, FolderWithAConfigurationAloneShowsTheShape) {
