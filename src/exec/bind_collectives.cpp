@@ -49,7 +49,7 @@ void add_bias_and_round(const void* sum, Dtype sum_dtype, const void* bias, void
 NodeCall bind_tensor_sum(const View& v, const Node& node, const Mesh& mesh, const MemoryOps& ops) {
   const Value& in = v.value(node.inputs[0]);
   const Value& out = v.value(node.outputs[0]);
-  Comm* group = node.attr.copies > 0 ? mesh.copies : mesh.tensor;
+  Comm* group = node.attr.copies > 0 ? mesh.copies[node.attr.copy_group] : mesh.tensor;
   ensure(group != nullptr, "an all_reduce over an axis of one rank");
   void* sum = v.at(node.inputs[0]);
   void* to = v.at(node.outputs[0]);

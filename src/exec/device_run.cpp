@@ -26,7 +26,7 @@ int variant_of(bool counts_passes, const StepScalars& s) {
 }
 
 bool meets_on_host(const Mesh& mesh) {
-  for (const Comm* group : {mesh.tensor, mesh.data, mesh.copies}) {
+  for (const Comm* group : {mesh.tensor, mesh.data, mesh.copies[0], mesh.copies[1]}) {
     if (group && group->waits_on_host()) return true;
   }
   return false;

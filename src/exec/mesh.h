@@ -12,7 +12,8 @@ struct Mesh {
   Comm* data = nullptr;    // those marked `beside` on the communication thread, others in finish
   // Data-parallel ranks make passes of the same lengths at the same time.
   bool passes_agree = true;
-  Comm* copies = nullptr;  // neighbours that hold copies of key/value heads
+  // Neighbours that hold copies of key/value heads: those on either side may be other ones.
+  Comm* copies[2] = {nullptr, nullptr};
 };
 
 }  // namespace weft

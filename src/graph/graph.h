@@ -61,6 +61,8 @@ struct Value {
   // Of parameters: so many neighbouring ranks of the tensor axis hold it. Of gradients: so many of
   // them have an addend each, of which the optimizer makes the sum.
   int copies = 1;
+  // Of copies that some neighbours share and some do not (parallel/pieces.h): their group, 0 or 1.
+  int copy_group = -1;
 };
 
 enum class Op {
@@ -124,6 +126,7 @@ struct Attributes {
   int64_t vocab_begin = 0;    // embedding, head: first row of the table that this rank holds
   Axis axis = Axis::kTensor;  // collectives
   int copies = 0;             // all_reduce over the tensor axis: only over so many neighbours
+  int copy_group = 0;         // of the two groups of such neighbours that a rank may belong to
   bool beside = false;        // collectives: on the communication lane, beside the computation
   int slots = 0;  // writers of gradients in exact mode: accumulators (parallel/data_parallel.h)
   int64_t slot_stride = 0;                    // elements from one accumulator to the next

@@ -26,7 +26,8 @@ struct CutRule {
   int dim = -1;            // -1: every rank holds it whole
   int64_t unit = 1;        // cuts fall on multiples of this (a head)
   bool is_uneven = false;  // parts may differ in size (the vocabulary)
-  bool may_copy = false;   // more ranks than units: neighbours hold copies (key/value heads)
+  bool may_copy = false;   // ranks that read the same units hold copies (key/value heads)
+  const char* what = "";   // its units, for messages: "attention heads"
 };
 
 struct ParameterSpec {

@@ -1,6 +1,8 @@
 // optim/adamw.cpp: norm, clip factor and AdamW over all gradients.
 #include "optim/adamw.h"
 
+#include <algorithm>
+
 #include "tensor/cell.h"
 #include "tensor/loss_scale.h"
 
@@ -10,10 +12,11 @@ namespace {
 // Copies of one parameter on neighbouring ranks: their gradients are addends.
 void add_copy_sums(Graph* graph) {
   for (const Update& u : graph->updates) {
-    const int copies = (*graph)[u.gradient].copies;
-    if (copies == 1) continue;
+    const Value& gradient = (*graph)[u.gradient];
+    if (gradient.copies == 1) continue;
     Node sum{Op::kAllReduce, {u.gradient}, {u.gradient}, {}, -1};
-    sum.attr.copies = copies;
+    sum.attr.copies = gradient.copies;
+    sum.attr.copy_group = std::max(0, gradient.copy_group);
     graph->finish.push_back(std::move(sum));
   }
 }

@@ -12,9 +12,10 @@ namespace weft {
 namespace {
 
 // Embedding and head stand outside the layers and are used at opposite ends of a pass.
-std::tuple<int, bool, bool> bucket_key(const Graph& graph, const Node& node, Ref parameter) {
+using BucketKey = std::tuple<int, bool, bool, int>;
+BucketKey bucket_key(const Graph& graph, const Node& node, Ref parameter) {
   const bool is_head = node.layer < 0 && node.op != Op::kEmbedding;
-  return {node.layer, is_head, graph[parameter].frozen};
+  return {node.layer, is_head, graph[parameter].frozen, graph[parameter].copy_group};
 }
 
 }  // namespace
@@ -23,7 +24,7 @@ std::vector<Bucket> make_buckets(const Graph& graph, int dp) {
   std::map<int, Ref> gradient_of;
   for (const Update& u : graph.updates) gradient_of[u.parameter.id] = u.gradient;
   std::vector<Bucket> buckets;
-  std::map<std::tuple<int, bool, bool>, size_t> known;
+  std::map<BucketKey, size_t> known;
   std::vector<bool> seen(graph.values.size(), false);
   for (const Node& node : graph.pass) {
     for (Ref r : node.inputs) {
@@ -31,7 +32,8 @@ std::vector<Bucket> make_buckets(const Graph& graph, int dp) {
       if (graph[r].kind != ValueKind::kParameter || seen[id]) continue;
       seen[id] = true;
       const auto [found, is_new] = known.try_emplace(bucket_key(graph, node, r), buckets.size());
-      if (is_new) buckets.push_back({node.layer, graph[r].frozen, {}, {}, {}, 0, {}, {}, {}, {}});
+      if (is_new)
+        buckets.push_back({node.layer, graph[r].frozen, {}, {}, {}, 0, {}, {}, {}, {}});
       Bucket& bucket = buckets[found->second];
       bucket.parameters.push_back(r);
       const auto gradient = gradient_of.find(r.id);

@@ -2,7 +2,8 @@
 //
 // The parameters that a layer is the first to use form one bucket, each padded to 256 elements (a
 // cell of the gradient norm), and the bucket is cut evenly over dp: one call moves a layer, and no
-// cell lies on two ranks.
+// cell lies on two ranks. Copies that only some neighbours share have buckets of their own, so that
+// all who hold them cut them at the same places.
 #pragma once
 
 #include <utility>

@@ -2,6 +2,7 @@
 #include "parallel/pieces.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/error.h"
 
@@ -32,11 +33,53 @@ std::vector<Piece> copied_pieces(const TensorParallel& mesh, int64_t unit_size, 
   return held;
 }
 
+// Units that are no whole number of leaves on every rank: as many leaves as both numbers divide.
+std::vector<Piece> spread_pieces(const TensorParallel& mesh, int64_t unit_size, int64_t units) {
+  const int64_t here = leaves_of_spread_units(units, mesh.tp);
+  const int64_t readers = here * mesh.tp / units;
+  std::vector<Piece> held;
+  for (int64_t leaf = mesh.rank * here; leaf < (mesh.rank + 1) * here; ++leaf) {
+    const int64_t begin = leaf / readers * unit_size;
+    if (!held.empty() && held.back().begin == begin) {
+      ++held.back().leaves;
+    } else {
+      held.push_back({begin, begin + unit_size});
+    }
+  }
+  for (const SharedUnit& shared : shared_units(units, mesh.tp)) {
+    for (Piece& piece : held) {
+      if (piece.begin != shared.unit * unit_size) continue;
+      piece.copies = shared.num_ranks;
+      piece.is_first_copy = shared.first_rank == mesh.rank;
+      piece.copy_group = shared.copy_group;
+    }
+  }
+  return held;
+}
+
 }  // namespace
+
+int64_t leaves_of_spread_units(int64_t units, int tp) { return units / std::gcd(units, tp); }
+
+std::vector<SharedUnit> shared_units(int64_t units, int tp) {
+  std::vector<SharedUnit> shared;
+  if (units % tp == 0 || tp % units == 0) return shared;
+  const int64_t here = leaves_of_spread_units(units, tp), readers = here * tp / units;
+  for (int64_t unit = 0; unit < units; ++unit) {
+    const auto first = static_cast<int>(unit * readers / here);
+    const auto last = static_cast<int>(((unit + 1) * readers - 1) / here);
+    if (first == last) continue;
+    shared.push_back({unit, first, last - first + 1, static_cast<int>(shared.size() % 2)});
+  }
+  return shared;
+}
 
 std::vector<Piece> pieces_of(const TensorParallel& mesh, const Cut& cut, int64_t extent) {
   const int64_t count = mesh.pieces, units = extent / cut.unit;
-  if (!cut.is_uneven && units % count != 0) return copied_pieces(mesh, cut.unit, units);
+  if (!cut.is_uneven && units % count != 0) {
+    const bool is_spread = !mesh.is_exact && count % units != 0;
+    return is_spread ? spread_pieces(mesh, cut.unit, units) : copied_pieces(mesh, cut.unit, units);
+  }
   std::vector<Piece> held;
   for (int64_t i = 0; i < mesh.pieces_a_rank(); ++i) {
     const int64_t index = mesh.rank * mesh.pieces_a_rank() + i, size = units / count * cut.unit;

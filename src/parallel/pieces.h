@@ -8,6 +8,11 @@
 // A parameter of fewer units than pieces (key/value heads) has copies: each unit is the piece of
 // several neighbouring leaves. A rank holds a unit once, however many of its leaves read it; where
 // a unit's leaves stand on several ranks, each of them holds it.
+//
+// In fast mode neither number need divide the other: 3 key/value heads on 2 ranks are 6 leaves, 3
+// of which read head 0, 0, 1 on the first rank and 1, 2, 2 on the second. Only head 1 is there
+// twice. A rank shares such a unit with those before it, with those behind it, or with both, so
+// that two groups of neighbours are enough, which the shared units take in turn.
 #pragma once
 
 #include <map>
@@ -36,8 +41,18 @@ struct Piece {
   int64_t begin = 0, end = 0;  // along the cut dim
   int copies = 1;              // so many neighbouring ranks hold it
   bool is_first_copy = true;
-  int leaves = 1;  // so many of this rank's leaves read it
+  int leaves = 1;       // so many of this rank's leaves read it
+  int copy_group = -1;  // where only some units are shared: of the ranks that share this one
 };
+
+// A unit that several ranks of the tensor axis read where neither `units` nor tp divides the other.
+struct SharedUnit {
+  int64_t unit = 0;
+  int first_rank = 0, num_ranks = 1;
+  int copy_group = 0;
+};
+std::vector<SharedUnit> shared_units(int64_t units, int tp);  // none where one divides the other
+int64_t leaves_of_spread_units(int64_t units, int tp);        // of a rank
 
 // The pieces that a rank holds, in order, each once.
 std::vector<Piece> pieces_of(const TensorParallel& mesh, const Cut& cut, int64_t extent);

@@ -70,6 +70,7 @@ class Cutter {
       if (p.extent != p.shape) part.name = fmt::format("{}[{}:{}]", v.name, piece.begin, piece.end);
       part.is_saved = piece.is_first_copy;
       part.copies = piece.copies;
+      part.copy_group = piece.copy_group;
       part.portion = std::move(p);
       const Ref made = out_.add(std::move(part));
       local(r).insert(local(r).end(), static_cast<size_t>(piece.leaves), made);
@@ -81,7 +82,7 @@ class Cutter {
     for (size_t i = 0; i < leaves.size(); ++i) {
       const Ref parameter = leaves[i];
       if (i > 0 && parameter == leaves[i - 1]) {  // one more leaf that reads it
-        ++copies_.at(local(u.gradient).back().id).leaves;
+        if (mesh_.is_exact) ++copies_.at(local(u.gradient).back().id).leaves;
         continue;
       }
       const Value p = out_[parameter];
@@ -93,8 +94,10 @@ class Cutter {
       g.is_counted = p.is_saved;
       // In exact mode the pass adds up the copies' addends, in fast mode the optimizer.
       g.copies = mesh_.is_exact ? 1 : p.copies;
+      g.copy_group = p.copy_group;
       const Ref made = out_.add(std::move(g));
       if (mesh_.is_exact) copies_[made.id] = {1, p.copies};
+      gradient_of_[parameter.id] = made;
       local(u.gradient).push_back(made);
       out_.updates.push_back({parameter, made});
     }
@@ -282,6 +285,7 @@ class Cutter {
   // linear_dw, bias_grad: the gradients of this rank's pieces. Those of which there are copies are
   // made by a node of their own, which writes an addend a leaf.
   void weight_grad(const Node& node) {
+    if (is_spread(node)) return spread_weight_grad(node);
     size_t end = 0;
     for (size_t begin = 0; begin < node.outputs.size(); begin = end) {
       Node made = copy(node);
@@ -301,6 +305,39 @@ class Cutter {
         made.attr.column = local_column(first, node.attr.column);
       }
       push(std::move(made));
+    }
+  }
+
+  // Fast mode: whether leaves of this rank share a gradient.
+  bool is_spread(const Node& node) {
+    return !mesh_.is_exact && std::any_of(node.outputs.begin(), node.outputs.end(), [&](Ref g) {
+      return local(in_[g].parameter).size() != local(g).size();
+    });
+  }
+
+  // The first leaf of a gradient stores it, those behind add to it; leaves that store and lie one
+  // behind the other are one node.
+  void spread_weight_grad(const Node& node) {
+    std::vector<Node> made;
+    int64_t end = -1;  // of the last node's columns
+    for (Ref g : node.outputs) {
+      const Refs& leaves = local(in_[g].parameter);
+      int64_t column = local_column(in_[g].parameter, node.attr.column);
+      for (size_t i = 0; i < leaves.size(); ++i) {
+        const bool stores = i == 0 || leaves[i] != leaves[i - 1];
+        if (!stores || column != end || made.back().attr.first_writer != node.attr.first_writer) {
+          made.push_back(copy(node));
+          for (Ref r : node.inputs) made.back().inputs.push_back(one(r));
+          made.back().attr.column = column;
+          made.back().attr.first_writer = node.attr.first_writer && stores;
+        }
+        made.back().outputs.push_back(gradient_of_.at(leaves[i].id));
+        end = column += out_[leaves[i]].shape[0];
+      }
+    }
+    for (Node& n : made) {
+      n.attr.parts = static_cast<int>(n.outputs.size());
+      push(std::move(n));
     }
   }
 
@@ -378,9 +415,10 @@ class Cutter {
   struct Copies {
     int leaves, ranks;  // of this rank; neighbours that hold the parameter too
   };
-  std::map<int, Copies> copies_;   // by gradient of this rank, in exact mode
-  std::vector<Node> sums_;         // that follow the next node pushed
-  std::map<int, int64_t> column_;  // by logical parameter: its first column in the product
+  std::map<int, Copies> copies_;    // by gradient of this rank, in exact mode
+  std::map<int, Ref> gradient_of_;  // by parameter of this rank
+  std::vector<Node> sums_;          // that follow the next node pushed
+  std::map<int, int64_t> column_;   // by logical parameter: its first column in the product
   Graph out_;
 };
 

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "io/hf_folder.h"
+#include "kernel/kernels.h"
 #include "train/session.h"
 
 namespace weft {
@@ -18,13 +19,27 @@ Shard shard_of(const std::string& name) {
   return name == "none" ? Shard::kNone : Shard::kZero3;  // zero3, and its alias fsdp
 }
 
-// Whether every cut parameter is whole units a piece; copies: or a whole number of pieces a unit.
-bool can_cut(const Model& model, int64_t pieces, bool copies) {
+// Of units that may be copied (key/value heads): not at all, all alike, or only some of them.
+enum class Copies { kNone, kAlike, kAny };
+
+int64_t units_of(const ParameterSpec& p) {
+  return p.shape[static_cast<size_t>(p.cut.dim)] / p.cut.unit;
+}
+
+bool can_cut_units(const CutRule& cut, int64_t units, int64_t pieces, Copies copies) {
+  if (units % pieces == 0) return true;
+  if (!cut.may_copy || copies == Copies::kNone || units == 0) return false;
+  if (pieces % units == 0) return true;
+  // One product names q once, and of k and v every leaf.
+  return copies == Copies::kAny &&
+         1 + 2 * leaves_of_spread_units(units, static_cast<int>(pieces)) <= kMaxParts;
+}
+
+// Whether every cut parameter can be so many pieces.
+bool can_cut(const Model& model, int64_t pieces, Copies copies) {
   for (const ParameterSpec& p : model.parameters()) {
     if (p.cut.dim < 0 || p.cut.is_uneven) continue;
-    const int64_t units = p.shape[static_cast<size_t>(p.cut.dim)] / p.cut.unit;
-    const bool is_copied = copies && p.cut.may_copy && units > 0 && pieces % units == 0;
-    if (units % pieces != 0 && !is_copied) return false;
+    if (!can_cut_units(p.cut, units_of(p), pieces, copies)) return false;
   }
   return true;
 }
@@ -47,30 +62,50 @@ int64_t largest_power(const Fits& fits) {
 
 bool is_power_of_two(int64_t v) { return v > 0 && (v & (v - 1)) == 0; }
 
-void check_tp(const Model& model, int64_t tp) {
-  if (can_cut(model, tp, true)) return;
+template <typename Fits>
+std::string list_tp(const Fits& fits) {
+  constexpr int64_t kMostTp = 64;  // of the run file
   std::vector<int64_t> good;
-  for (int64_t t = 1; t <= 64; ++t) {
-    if (can_cut(model, t, true)) good.push_back(t);
+  for (int64_t t = 1; t <= kMostTp; ++t) {
+    if (fits(t)) good.push_back(t);
   }
-  throw UserError(fmt::format("parallel.tp={} does not divide the model's attention heads and "
-                              "feed-forward width",
-                              tp),
-                  fmt::format("admissible values of parallel.tp: {}", list_admissible(good)));
+  return list_admissible(good);
+}
+
+// What must be cut, each kind once ("28 attention heads"), and what of it tp does not divide.
+void check_tp(const Model& model, int64_t tp) {
+  if (can_cut(model, tp, Copies::kAny)) return;
+  std::vector<std::string> seen, failed, causes;
+  for (const ParameterSpec& p : model.parameters()) {
+    if (p.cut.dim < 0 || p.cut.is_uneven) continue;
+    const int64_t units = units_of(p);
+    const std::string what = fmt::format("{} {}", units, p.cut.what);
+    if (std::find(seen.begin(), seen.end(), what) != seen.end()) continue;
+    seen.push_back(what);
+    const auto fits = [&](int64_t t) { return can_cut_units(p.cut, units, t, Copies::kAny); };
+    if (!fits(tp)) failed.push_back(what);
+    if (!fits(tp) || !p.cut.may_copy)
+      causes.push_back(fmt::format("{} take {}", what, list_tp(fits)));
+  }
+  throw UserError(fmt::format("parallel.tp={} does not divide {}", tp, fmt::join(failed, ", nor ")),
+                  fmt::format("admissible values of parallel.tp: {}, since {}",
+                              list_tp([&](int64_t t) { return can_cut(model, t, Copies::kAny); }),
+                              fmt::join(causes, "; ")));
 }
 
 // What a user may set: also more leaves than there are key/value heads.
 std::vector<int64_t> admissible_exact_tp(const Model& model) {
   std::vector<int64_t> good;
   for (int64_t s = 1; s <= kMostLeaves; s *= 2) {
-    if (can_cut(model, s, true)) good.push_back(s);
+    if (can_cut(model, s, Copies::kAlike)) good.push_back(s);
   }
   return good;
 }
 
 int64_t resolve_exact_tp(const RunConfig& c, const Model& model) {
   const int64_t wanted = c.parallel.exact_tp;
-  if (wanted == 0) return largest_power([&](int64_t s) { return can_cut(model, s, false); });
+  if (wanted == 0)
+    return largest_power([&](int64_t s) { return can_cut(model, s, Copies::kNone); });
   const std::vector<int64_t> good = admissible_exact_tp(model);
   if (std::find(good.begin(), good.end(), wanted) == good.end()) {
     throw UserError(
@@ -111,7 +146,7 @@ std::string exact_tp_hint(const Model& model, const Layout& l) {
     if (s % l.tp != 0) continue;
     return text + fmt::format("; or set parallel.exact_tp={}, in every layout that is compared", s);
   }
-  return text;
+  return text + fmt::format("; parallel.mode=fast takes parallel.tp={}", l.tp);
 }
 
 void resolve_exact(const RunConfig& c, const Model& model, Layout* l) {
@@ -133,6 +168,27 @@ void resolve_exact(const RunConfig& c, const Model& model, Layout* l) {
 
 }  // namespace
 
+std::vector<std::vector<int>> Layout::copy_groups() const {
+  std::vector<std::vector<int>> colors;
+  if (spread_units == 0 && copies > 1) {
+    colors.emplace_back();
+    for (int rank = 0; rank < num_ranks(); ++rank) colors[0].push_back(rank / copies);
+  }
+  for (const SharedUnit& shared : shared_units(spread_units, tp)) {
+    const auto group = static_cast<size_t>(shared.copy_group);
+    while (colors.size() <= group) {  // alone, until a unit joins neighbours
+      colors.emplace_back();
+      for (int rank = 0; rank < num_ranks(); ++rank) colors.back().push_back(rank);
+    }
+    for (int rank = 0; rank < num_ranks(); ++rank) {
+      const int behind = tp_rank(rank) - shared.first_rank;
+      if (behind >= 0 && behind < shared.num_ranks)
+        colors[group][static_cast<size_t>(rank)] = rank - behind;
+    }
+  }
+  return colors;
+}
+
 TensorParallel Layout::tensor(int rank) const {
   return {tp, tp_rank(rank), is_exact ? exact_tp : tp, is_exact};
 }
@@ -150,8 +206,12 @@ Layout resolve_layout(const RunConfig& c, const Model& model) {
   check_tp(model, l.tp);
   for (const ParameterSpec& p : model.parameters()) {
     if (!p.cut.may_copy) continue;
-    const int64_t units = p.shape[static_cast<size_t>(p.cut.dim)] / p.cut.unit;
+    const int64_t units = units_of(p);
+    if (units % l.tp != 0 && l.tp % units != 0) l.spread_units = units;
     l.copies = std::max(l.copies, static_cast<int>(l.tp / units));
+  }
+  for (const SharedUnit& shared : shared_units(l.spread_units, l.tp)) {
+    l.copies = std::max(l.copies, shared.num_ranks);
   }
   if (c.parallel.mode == "exact") resolve_exact(c, model, &l);
   return l;

@@ -75,12 +75,23 @@ Ranks::Ranks(const Layout& layout, std::shared_ptr<ShmWorld> world, int rank,
   }
   host_.tensor = all_->split(layout.dp_rank(rank), rank);
   host_.data = all_->split(layout.tp_rank(rank), rank);
-  if (layout.copies > 1) host_.copies = all_->split(rank / layout.copies, rank);
+  const std::vector<std::vector<int>> colors = layout.copy_groups();
+  for (size_t i = 0; i < colors.size(); ++i) {
+    host_.copies[i] = all_->split(colors[i][static_cast<size_t>(rank)], rank);
+  }
   ensure(all_->size() == layout.num_ranks(),
          fmt::format("{} ranks were started for a layout of {}", all_->size(), layout.num_ranks()));
 }
 
 Ranks::~Ranks() = default;
+
+std::vector<Comm*> Ranks::Groups::all() const {
+  std::vector<Comm*> found;
+  for (const auto* group : {&tensor, &data, &copies[0], &copies[1]}) {
+    if (*group) found.push_back(group->get());
+  }
+  return found;
+}
 
 Mesh Ranks::mesh() const {
   const auto choose = [](const std::shared_ptr<Comm>& device, const std::shared_ptr<Comm>& host) {
@@ -91,7 +102,7 @@ Mesh Ranks::mesh() const {
   m.dp = layout_.dp;
   if (layout_.tp > 1) m.tensor = choose(on_device_.tensor, host_.tensor);
   if (layout_.dp > 1) m.data = choose(on_device_.data, host_.data);
-  m.copies = choose(on_device_.copies, host_.copies);
+  for (size_t i = 0; i < 2; ++i) m.copies[i] = choose(on_device_.copies[i], host_.copies[i]);
   return m;
 }
 
@@ -118,11 +129,13 @@ SharedArena::SharedArena(Ranks* ranks, Device* device, const Kernels& kernels, s
     return make_nccl_comm(host, device, *kernels.device, arena, bytes, options);
   };
   Ranks::Groups& groups = ranks->on_device_;
-  groups = {extend(ranks->host_.tensor), extend(ranks->host_.data), extend(ranks->host_.copies)};
+  const Ranks::Groups& host = ranks->host_;
+  groups = {
+      extend(host.tensor), extend(host.data), {extend(host.copies[0]), extend(host.copies[1])}};
   if (ranks->shares_gpus_) return;  // these wait for each other on the host
   device->set_watch([groups, &rule = ranks->hang_rule_](int64_t waited_ms) {
-    for (Comm* group : {groups.tensor.get(), groups.data.get(), groups.copies.get()}) {
-      if (group) group->check_queued(waited_ms, rule.allowed_ms(group->deadline_ms()));
+    for (Comm* group : groups.all()) {
+      group->check_queued(waited_ms, rule.allowed_ms(group->deadline_ms()));
     }
   });
 }
@@ -130,7 +143,7 @@ SharedArena::SharedArena(Ranks* ranks, Device* device, const Kernels& kernels, s
 SharedArena::~SharedArena() {
   device_->set_watch(nullptr);
   Ranks::Groups& groups = ranks_->on_device_;
-  const bool is_mapped = ranks_->shares_gpus_ && (groups.tensor || groups.data || groups.copies);
+  const bool is_mapped = ranks_->shares_gpus_ && !groups.all().empty();
   groups = {};  // with them the mappings of the others' arenas
   if (is_mapped) wait_for_others();
 }

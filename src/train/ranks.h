@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "comm/nccl_library.h"
 #include "exec/mesh.h"
@@ -50,7 +51,8 @@ class Ranks {
  private:
   friend class SharedArena;
   struct Groups {
-    std::shared_ptr<Comm> tensor, data, copies;
+    std::shared_ptr<Comm> tensor, data, copies[2];
+    std::vector<Comm*> all() const;  // those that are there
   };
 
   Layout layout_;

@@ -1,4 +1,5 @@
 // tests/dist/fast_test.cpp: fast mode: every layout within its documented tolerance of one rank.
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -61,6 +62,33 @@ TEST(Fast, Fp32StaysWithinItsBar) {
         << "dp " << place.dp << " tp " << place.tp << " " << place.shard;
     for (size_t i = 0; i < one.norms.size(); ++i) {
       ASSERT_NEAR(other.norms[i], one.norms[i], 1e-4 * one.norms[i]) << i;
+    }
+  }
+}
+
+// 3 key/value heads on 2 and on 4 ranks: the heads between two ranks are there twice, and their
+// gradients are sums of both. Checkpoints know three heads.
+TEST(Fast, KeyValueHeadsThatTpDoesNotDivide) {
+  MeshRun run = make_run("fp32", 15);
+  run.model.set("hidden_size", 48);
+  run.model.set("num_attention_heads", 12);
+  run.model.set("num_key_value_heads", 3);
+  run.config.data.seq_length = 200;
+  for (Batch& b : run.batches) b = random_batch(12, 200, 101, static_cast<uint64_t>(b.lengths[0]));
+  const MeshResult one = train_at(run, {1, 1, "none", 2});
+  for (const Place& place :
+       {Place{1, 2, "none", 2}, Place{1, 2, "none", 12}, Place{1, 4, "none", 2},
+        Place{2, 2, "none", 2}, Place{2, 2, "zero1", 2}, Place{2, 2, "zero2", 2},
+        Place{2, 2, "zero3", 2}, Place{2, 4, "zero3", 6}}) {
+    const MeshResult other = train_at(run, place);
+    const std::string what = fmt::format("dp {} tp {} {}", place.dp, place.tp, place.shard);
+    EXPECT_LT(distance(one, other).most, kMostFp32) << what;
+    for (size_t i = 0; i < one.norms.size(); ++i) {
+      ASSERT_NEAR(other.norms[i], one.norms[i], 1e-4 * one.norms[i]) << what << " step " << i;
+    }
+    ASSERT_EQ(other.tensors.size(), one.tensors.size()) << what;
+    for (const auto& [name, bytes] : one.tensors) {
+      ASSERT_EQ(other.tensors.at(name).size(), bytes.size()) << what << " " << name;
     }
   }
 }

@@ -43,7 +43,7 @@ MeshResult::Counted count_wire(const Mesh& mesh) {
     }
   };
   add(mesh.tensor, &all.tensor);
-  add(mesh.copies, &all.tensor);
+  for (const Comm* group : mesh.copies) add(group, &all.tensor);
   add(mesh.data, &all.data);
   return all;
 }

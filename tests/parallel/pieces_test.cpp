@@ -4,6 +4,8 @@
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "base/error.h"
 
 namespace weft {
@@ -19,6 +21,7 @@ std::string pieces(const TensorParallel& mesh, const Cut& cut, int64_t extent) {
                         p.is_first_copy ? "*" : "");
     if (p.leaves > 1) text += fmt::format(" x{}", p.leaves);
     if (p.copies > 1) text += fmt::format(" of {} ranks", p.copies);
+    if (p.copy_group >= 0) text += fmt::format(" in {}", p.copy_group);
   }
   return text;
 }
@@ -77,6 +80,41 @@ TEST(Pieces, LeavesAndRanksShareAUnit) {
   EXPECT_EQ(heads(2, 4, 0, 8), "0:8* x2 of 2 ranks");
   EXPECT_EQ(heads(2, 4, 3, 8), "8:16 x2 of 2 ranks");
   EXPECT_EQ(heads(1, 2, 1, 8), "0:8 x4 of 2 ranks");
+}
+
+// 3 units on 2 and on 4 ranks, 10 on 4: only those between two ranks are there twice.
+TEST(Pieces, InFastModeNeitherNumberNeedDivideTheOther) {
+  EXPECT_EQ(heads(3, 2, 0, 2, false), "0:8* x2 8:16* of 2 ranks in 0");
+  EXPECT_EQ(heads(3, 2, 1, 2, false), "8:16 of 2 ranks in 0 16:24* x2");
+  EXPECT_EQ(heads(3, 4, 0, 4, false), "0:8* x3 of 2 ranks in 0");
+  EXPECT_EQ(heads(3, 4, 1, 4, false), "0:8 of 2 ranks in 0 8:16* x2 of 2 ranks in 1");
+  EXPECT_EQ(heads(3, 4, 2, 4, false), "8:16 x2 of 2 ranks in 1 16:24* of 2 ranks in 0");
+  EXPECT_EQ(heads(3, 4, 3, 4, false), "16:24 x3 of 2 ranks in 0");
+  EXPECT_EQ(heads(10, 4, 1, 4, false), "16:24 of 2 ranks in 0 24:32* x2 32:40* x2");
+}
+
+// However ranks and units meet: every leaf is read once, one rank saves a unit, and of a unit all
+// who hold it know the same group, which is no other unit's on any of them.
+TEST(Pieces, SharedUnitsHaveGroupsOfTheirOwn) {
+  for (int units = 1; units <= 12; ++units) {
+    for (int tp = 2; tp <= 12; ++tp) {
+      const int64_t leaves = leaves_of_spread_units(units, tp);
+      std::vector<int64_t> read(static_cast<size_t>(units)), saved(read);
+      for (int rank = 0; rank < tp; ++rank) {
+        std::set<int> groups;
+        for (const Piece& p : pieces_of({tp, rank, tp, false}, {0, 1}, units)) {
+          if (units % tp == 0 || tp % units == 0) continue;
+          read[static_cast<size_t>(p.begin)] += p.leaves;
+          saved[static_cast<size_t>(p.begin)] += p.is_first_copy;
+          EXPECT_EQ(p.copy_group >= 0, p.copies > 1);
+          EXPECT_TRUE(p.copies == 1 || groups.insert(p.copy_group).second);
+        }
+      }
+      if (units % tp == 0 || tp % units == 0) continue;
+      for (const int64_t n : read) EXPECT_EQ(n, leaves * tp / units);
+      for (const int64_t n : saved) EXPECT_EQ(n, 1);
+    }
+  }
 }
 
 TEST(Pieces, ThatDoNotComeOutEvenAreOurOwnFault) {

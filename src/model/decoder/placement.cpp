@@ -12,19 +12,22 @@ bool contains(const std::string& text, const char* part) {
   return text.find(part) != std::string::npos;
 }
 
+constexpr const char* kHeads = "attention heads";
+constexpr const char* kWidth = "feed-forward channels";
+
 }  // namespace
 
 CutRule decoder_cut(const DecoderConfig& config, const std::string& name) {
-  if (name == kEmbedName || name == kHeadName) return {0, 1, true, false};
-  if (contains(name, "q_proj")) return {0, config.head_dim, false, false};
+  if (name == kEmbedName || name == kHeadName) return {0, 1, true, false, "vocabulary"};
+  if (contains(name, "q_proj")) return {0, config.head_dim, false, false, kHeads};
   for (const char* module : {"k_proj", "v_proj"}) {
-    if (contains(name, module)) return {0, config.head_dim, false, true};
+    if (contains(name, module)) return {0, config.head_dim, false, true, "key/value heads"};
   }
   for (const char* module : {"gate_proj", "up_proj"}) {
-    if (contains(name, module)) return {0, 1, false, false};
+    if (contains(name, module)) return {0, 1, false, false, kWidth};
   }
-  if (contains(name, "o_proj.weight")) return {1, config.head_dim, false, false};
-  if (contains(name, "down_proj.weight")) return {1, 1, false, false};
+  if (contains(name, "o_proj.weight")) return {1, config.head_dim, false, false, kHeads};
+  if (contains(name, "down_proj.weight")) return {1, 1, false, false, kWidth};
   return {};
 }
 
