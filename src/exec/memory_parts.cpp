@@ -10,10 +10,13 @@ namespace {
 
 int root(const Graph& graph, Ref r) { return graph.storage_of(r).root.id; }
 
-// Gradients as the optimizer reads them.
+// Gradients as the optimizer reads them, and the accumulators of those that are cut every pass.
 std::set<int> kept_gradients(const Graph& graph) {
   std::set<int> found;
   for (const Update& u : graph.updates) found.insert(root(graph, u.gradient));
+  for (const Node& node : graph.pass) {
+    if (node.op == Op::kAllToAll) found.insert(root(graph, node.outputs[0]));
+  }
   return found;
 }
 

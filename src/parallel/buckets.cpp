@@ -33,7 +33,7 @@ std::vector<Bucket> make_buckets(const Graph& graph, int dp) {
       seen[id] = true;
       const auto [found, is_new] = known.try_emplace(bucket_key(graph, node, r), buckets.size());
       if (is_new)
-        buckets.push_back({node.layer, graph[r].frozen, {}, {}, {}, 0, {}, {}, {}, {}});
+        buckets.push_back({node.layer, graph[r].frozen, {}, {}, {}, 0, {}, {}, {}, {}, {}});
       Bucket& bucket = buckets[found->second];
       bucket.parameters.push_back(r);
       const auto gradient = gradient_of.find(r.id);

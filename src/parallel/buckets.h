@@ -21,6 +21,7 @@ struct Bucket {
   int64_t elements = 0;                    // a multiple of 256 dp
   Ref params, grads;                       // the bucket values
   Ref param_shard, grad_shard;             // what this rank owns; absent: the whole bucket
+  Ref grad_sums;                           // shards of gradients gathered again; mostly absent
 };
 
 // In order of first use.

@@ -102,12 +102,16 @@ class Distributor {
   int num_slots() const {
     return static_cast<int>(std::bit_width(static_cast<uint64_t>(groups_here())));  // log2 + 1
   }
+  // Whether no whole gradients are kept from one pass to the next.
+  bool cuts_every_pass() const {
+    return mesh_.is_pass_major() || (is_sharded(mesh_) && mesh_.shard >= Shard::kZero2);
+  }
   // The accumulators of whole buckets are there where a rank keeps whole gradients.
   bool has_bucket_slots() const { return mesh_.is_exact && !mesh_.is_pass_major(); }
 
   void lay_out_gradients(Bucket& b, int index) {
     const Dtype dtype = graph_[first_gradient(b)].dtype;
-    const bool kept = !is_sharded(mesh_) || mesh_.shard == Shard::kZero1 || mesh_.num_passes == 1;
+    const bool kept = !cuts_every_pass() || mesh_.num_passes == 1;
     const int64_t slots = has_bucket_slots() ? num_slots() : 1;
     b.grads = add_bucket(fmt::format("bucket{}.gradients", index), {slots * b.elements}, dtype,
                          kept ? ValueKind::kGradient : ValueKind::kActivation);
@@ -117,8 +121,8 @@ class Distributor {
       g.base = b.grads;
       g.base_offset = b.offsets[i];
     }
-    if (!is_sharded(mesh_)) return;
-    if (mesh_.shard == Shard::kZero1) {
+    if (!is_sharded(mesh_) && !mesh_.is_pass_major()) return;
+    if (!cuts_every_pass()) {
       // In place: the sum of the shard takes the place of this rank's own addend.
       Value v{fmt::format("bucket{}.gradients.shard", index),
               {shard_elements(b)},
@@ -132,6 +136,21 @@ class Distributor {
     const int64_t shard_slots = mesh_.is_pass_major() ? num_slots() : 1;
     b.grad_shard = add_bucket(fmt::format("bucket{}.gradients.shard", index),
                               {shard_slots * shard_elements(b)}, dtype, ValueKind::kGradient);
+    if (!is_sharded(mesh_)) lay_out_sums(b, index);
+  }
+
+  // none, of gradients that are cut after every pass: what is written in a pass is a leaf, and the
+  // update reads a gradient of the same name in a bucket of gathered sums.
+  void lay_out_sums(Bucket& b, int index) {
+    b.grad_sums = add_bucket(fmt::format("bucket{}.gradients.sums", index), {b.elements},
+                             graph_[b.grads].dtype, ValueKind::kGradient);
+    for (Ref g : b.gradients) {
+      if (!g) continue;
+      Value sum = graph_[g];
+      graph_[g].name += ".leaf";
+      sum.base = b.grad_sums;
+      sums_[g.id] = graph_.add(std::move(sum));
+    }
   }
 
   Ref first_gradient(const Bucket& b) const {
@@ -223,7 +242,7 @@ class Distributor {
     node.attr.axis = Axis::kData;
     node.attr.beside = true;
     node.attr.slot_stride = b.elements;  // the sum of all groups is in the first accumulator
-    if (is_sharded(mesh_)) {
+    if (b.grad_shard) {
       node.op = Op::kReduceScatter;
       node.outputs = {b.grad_shard};
     }
@@ -235,9 +254,14 @@ class Distributor {
       node.attr.slot_stride = shard_elements(b);
       node.attr.group_leaves = group_leaves();
     }
-    // zero2 and zero3 keep no whole gradients from one pass to the next.
-    node.attr.last_pass_only = mesh_.shard == Shard::kNone || mesh_.shard == Shard::kZero1;
+    node.attr.last_pass_only = !cuts_every_pass();
     graph_.pass.push_back(std::move(node));
+    if (!b.grad_sums) return;
+    Node gather{Op::kAllGather, {b.grad_shard}, {b.grad_sums}, {}, b.layer};
+    gather.attr.axis = Axis::kData;
+    gather.attr.beside = true;
+    gather.attr.last_pass_only = true;
+    graph_.pass.push_back(std::move(gather));
   }
 
   // ------------------------------------------------------------------ updates
@@ -245,7 +269,8 @@ class Distributor {
     for (size_t i = 0; i < b.parameters.size(); ++i) {
       if (!b.gradients[i]) continue;
       if (!is_sharded(mesh_)) {
-        updates->push_back({b.parameters[i], b.gradients[i]});
+        const auto sum = sums_.find(b.gradients[i].id);
+        updates->push_back({b.parameters[i], sum == sums_.end() ? b.gradients[i] : sum->second});
         continue;
       }
       const auto range = owned_range(graph_, b, i, mesh_.dp, mesh_.rank);
@@ -270,6 +295,7 @@ class Distributor {
   std::vector<int> writes_left_;     // by bucket
   std::map<int, Ref> segments_;      // by parameter: what zero3 holds of it
   std::map<int, Ref> leaves_;        // by gradient
+  std::map<int, Ref> sums_;          // by gradient: its gathered sum
 };
 
 }  // namespace

@@ -12,7 +12,10 @@
 // the accumulator below takes in the one above. A rank that owns whole groups needs log2 of their
 // number plus one accumulators; the last log2(dp) levels of the tree are the collective's. Where
 // gradients are cut after every pass (zero2, zero3), the ranks work on neighbouring leaves, and the
-// owner of a shard adds the leaves that arrive in their order: the same sums, made elsewhere.
+// owner of a shard adds the leaves that arrive in their order: the same sums, made elsewhere. So it
+// is for every strategy where dp does not divide the number of groups (dp 3): no rank owns whole
+// groups there, and none and zero1 too cut their gradients after every pass; of none the sums are
+// gathered after the last one.
 #pragma once
 
 #include "parallel/buckets.h"
@@ -26,11 +29,14 @@ struct DataParallel {
   Shard shard = Shard::kNone;
   int num_passes = 1;
   bool is_exact = false;
-  int64_t groups = 1;  // exact: of the leaves of a global batch; a multiple of dp
+  int64_t groups = 1;  // exact: of the leaves of a global batch, equal ones
 
   bool needs_pass() const { return dp > 1 || is_exact; }
+  bool owns_groups() const { return groups % dp == 0; }
   // Whether pass p works on leaves p dp ... p dp + dp - 1 (else a rank's leaves are neighbours).
-  bool is_pass_major() const { return is_exact && shard >= Shard::kZero2 && num_passes > 1; }
+  bool is_pass_major() const {
+    return is_exact && (!owns_groups() || (shard >= Shard::kZero2 && num_passes > 1));
+  }
 };
 
 // Before the optimizer. Replaces graph->updates by what this rank updates.

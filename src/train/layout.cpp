@@ -159,10 +159,12 @@ void resolve_exact(const RunConfig& c, const Model& model, Layout* l) {
         fmt::format("in exact mode parallel.tp={} must divide exact_tp={}", l->tp, l->exact_tp),
         exact_tp_hint(model, *l));
   }
-  if (l->exact_dp % l->dp != 0) {
-    throw UserError(
-        fmt::format("in exact mode parallel.dp={} must divide exact_dp={}", l->dp, l->exact_dp),
-        fmt::format("admissible values of parallel.dp: {}", list_divisors(l->exact_dp)));
+  const int64_t leaves = c.train.global_batch / l->exact_rows;
+  if (leaves % l->dp != 0) {
+    throw UserError(fmt::format("in exact mode parallel.dp={} must divide global_batch / "
+                                "exact_rows = {}",
+                                l->dp, leaves),
+                    fmt::format("admissible values of parallel.dp: {}", list_divisors(leaves)));
   }
 }
 

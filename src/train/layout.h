@@ -12,7 +12,7 @@
 namespace weft {
 
 // rank = dp_rank * tp + tp_rank. In exact mode contractions over cut dims are exact_tp leaves and
-// the leaves of a global batch (exact_rows rows each) form exact_dp groups.
+// the leaves of a global batch (exact_rows rows each) form exact_dp groups; dp divides the leaves.
 struct Layout {
   int dp = 1, tp = 1;
   Shard shard = Shard::kNone;

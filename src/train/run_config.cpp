@@ -99,9 +99,11 @@ void bind_parallel(OptionTable& t, ParallelConfig& c) {
         "tp is at most 8 too; 0 = the most that divide heads, key/value heads and width; set above "
         "the key/value heads, these are copied")
       .at_least(0);
-  t.add("parallel.exact_dp", &c.exact_dp,
-        "exact mode: groups of rows, a power of two up to 256 that divides global_batch / "
-        "exact_rows, and which dp divides; 0 = the most up to 8")
+  t.add(
+       "parallel.exact_dp", &c.exact_dp,
+       "exact mode: groups of rows, a power of two up to 256 that divides global_batch / "
+       "exact_rows; 0 = the most up to 8. dp is any divisor of global_batch / exact_rows; one that "
+       "divides exact_dp too moves the least")
       .at_least(0);
   t.add("parallel.exact_rows", &c.exact_rows,
         "exact mode: rows that are computed together; divides global_batch / dp, at most "
@@ -299,6 +301,16 @@ int64_t RunConfig::loss_divisor() const {
 }
 int64_t RunConfig::num_passes() const { return train.global_batch / (parallel.dp * micro_batch()); }
 
+namespace {
+
+// Of exact mode, where exact_rows itself divides the batch.
+std::string other_dp(int64_t batch, const ParallelConfig& p) {
+  if (batch % p.exact_rows != 0) return "";
+  return fmt::format(", or parallel.dp to one of {}", list_divisors(batch / p.exact_rows));
+}
+
+}  // namespace
+
 void check_batch(const RunConfig& c, std::vector<std::string>* complaints) {
   const TrainConfig& t = c.train;
   const int64_t dp = c.parallel.dp, micro = c.micro_batch();
@@ -312,9 +324,9 @@ void check_batch(const RunConfig& c, std::vector<std::string>* complaints) {
   if (c.parallel.mode == "exact" && t.global_batch % (dp * c.parallel.exact_rows) != 0) {
     complaints->push_back(
         fmt::format("train.global_batch {} is no multiple of parallel.dp {} x exact_rows {}: set "
-                    "parallel.exact_rows to a divisor of {} ({})",
+                    "parallel.exact_rows to a divisor of {} ({}){}",
                     t.global_batch, dp, c.parallel.exact_rows, t.global_batch / dp,
-                    list_divisors(t.global_batch / dp)));
+                    list_divisors(t.global_batch / dp), other_dp(t.global_batch, c.parallel)));
     return;
   }
   if (c.parallel.mode == "exact" && c.parallel.exact_rows > t.micro_batch) {

@@ -61,6 +61,18 @@ TEST(Dropout, ExactModeHasTheSameBitsInEveryLayout) {
   }
 }
 
+// Two groups of rows: dp 4 computes rows 0 to 3 in the first pass, not rows 0, 2, 4, 6.
+TEST(Dropout, ADpThatOwnsNoGroupsHasTheSameBits) {
+  for (const bool packed : {false, true}) {
+    MeshRun run = make_run("exact", "fp32", packed, 3);
+    run.config.parallel.exact_dp = 2;
+    const MeshResult one = train_at(run, {1, 1, "none"});
+    for (const Place& place : {Place{2, 1, "none"}, {4, 1, "none"}, {4, 1, "zero1"}}) {
+      EXPECT_EQ(join(differences(one, train_at(run, place))), "") << text_of(place);
+    }
+  }
+}
+
 // Heads that share a key/value head whose copies lie on several ranks.
 TEST(Dropout, CopiesOfKeyValueHeadsHaveTheSameBits) {
   MeshRun run = make_run("exact", "fp32", false, 3);

@@ -58,17 +58,17 @@ Json llama_eight_heads(int kv_heads) {
 Json llama_two_kv_heads() { return llama_eight_heads(2); }
 Json llama_one_kv_head() { return llama_eight_heads(1); }
 
-MeshRun make_run(const Json& model, const char* precision, bool masters, int steps) {
+MeshRun make_run(const Json& model, const char* precision, bool masters, int steps, int rows = 8) {
   MeshRun run;
   run.model = model;
-  run.config.train.global_batch = 8;
+  run.config.train.global_batch = rows;
   run.config.train.precision = precision;
   run.config.train.master_weights = masters;
   run.config.train.clip_norm = 0.5;
   run.config.data.seq_length = 12;
   run.config.parallel.mode = "exact";
   for (int s = 0; s < steps; ++s)  // ten batches, again and again
-    run.batches.push_back(random_batch(8, 12, 1003, static_cast<uint64_t>(100 + s % 10)));
+    run.batches.push_back(random_batch(rows, 12, 1003, static_cast<uint64_t>(100 + s % 10)));
   run.eval = random_batch(7, 12, 1003, 99);
   return run;
 }
@@ -176,15 +176,116 @@ TEST(Exact, GroupsOfSeveralLeaves) {
   EXPECT_EQ(join(differences(pairs, train_at(run, {2, 2, "zero3"}))), "");
 }
 
+// ------------------------------------------------------------------ every dp that divides the rows
+// Twelve rows are four groups of three, thirty are two of fifteen: none of these dp but 2 owns
+// whole groups, and leaves go to the owners of shards pass after pass.
+class ExactDp : public ::testing::TestWithParam<Case> {};
+
+void expect_same(const MeshRun& run, const MeshResult& one, const std::vector<Place>& places) {
+  for (const Place& place : places) {
+    EXPECT_EQ(join(differences(one, train_at(run, place))), "")
+        << run.config.train.global_batch << " rows, dp " << place.dp << " tp " << place.tp << " "
+        << place.shard << " micro " << place.micro;
+  }
+}
+
+TEST_P(ExactDp, SameBitsWhereItOwnsNoGroups) {
+  const Case& c = GetParam();
+  MeshRun run = make_run(c.model(), c.precision, c.masters, 6, 12);
+  run.config.parallel.exact_tp = c.exact_tp;
+  const MeshResult one = train_at(run, {1, 1, "none"});
+  expect_same(run, one,
+              {{2, 1, "zero2"},
+               {3, 1, "none", 1},
+               {3, 1, "zero1"},
+               {3, 1, "zero2", 2},
+               {3, 1, "zero3"},
+               {6, 1, "none"},
+               {6, 1, "zero1", 1},
+               {6, 1, "zero2"},
+               {6, 1, "zero3", 2},
+               {12, 1, "none"},
+               {12, 1, "zero1"},
+               {3, 2, "none"},
+               {3, 2, "zero1", 2},
+               {3, 2, "zero3"}});
+  MeshRun thirty = make_run(c.model(), c.precision, c.masters, 3, 30);
+  thirty.config.parallel.exact_tp = c.exact_tp;
+  expect_same(thirty, train_at(thirty, {1, 1, "none"}),
+              {{2, 1, "none"}, {3, 1, "zero1"}, {5, 1, "none"}, {5, 1, "zero2"}, {6, 1, "zero3"}});
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, ExactDp,
+                         ::testing::Values(Case{"qwen2_fp32", qwen2, 4, "fp32", true},
+                                           Case{"llama_bf16", llama, 2, "bf16", true},
+                                           Case{"qwen2_copies_bf16_pure", qwen2_two_kv_heads, 4,
+                                                "bf16", false, 4}),
+                         [](const auto& c) { return std::string(c.param.name); });
+
+// One group, a dp above the groups that is a power of two itself, leaves of two rows, one pass.
+TEST(ExactDp, OtherConstants) {
+  MeshRun run = make_run(llama(), "fp32", true, 3, 12);
+  run.config.parallel.exact_dp = 1;
+  const MeshResult chain = train_at(run, {1, 1, "none"});
+  expect_same(run, chain, {{2, 1, "none"}, {4, 1, "zero1"}, {3, 1, "zero2"}, {4, 2, "zero3"}});
+  run.config.parallel.exact_dp = 0;
+  run.config.parallel.exact_rows = 2;  // six leaves, two groups
+  const MeshResult pairs = train_at(run, {1, 1, "none"});
+  EXPECT_NE(join(differences(chain, pairs)), "");
+  expect_same(run, pairs, {{3, 1, "none"}, {6, 1, "zero1"}, {3, 1, "zero3"}});
+}
+
+// A tied embedding, dropout off, parameters without a gradient.
+TEST(ExactDp, FrozenParts) {
+  MeshRun run = make_run(qwen2(), "fp32", true, 3, 12);
+  for (const char* frozen : {"*embed*", "*layers.0.*", "*v_proj.bias"}) {
+    run.config.model.freeze = {frozen};
+    expect_same(run, train_at(run, {1, 1, "none"}),
+                {{3, 1, "none"}, {3, 1, "zero1"}, {3, 1, "zero3"}});
+  }
+}
+
+// Leaves of a group in another order are other sums, on every dp the same ones.
+TEST(ExactDpControl, TwoSwappedLeavesAreFound) {
+  const MeshRun run = make_run(llama(), "fp32", true, 1, 12);
+  MeshRun swapped = run;
+  swap_rows(&swapped.batches[0], 1, 2);
+  const MeshResult one = train_at(run, {1, 1, "none"});
+  const MeshResult other = train_at(swapped, {1, 1, "none"});
+  EXPECT_EQ(one.losses, other.losses);
+  EXPECT_NE(join(differences(one, other)), "");
+  for (const char* shard : {"none", "zero1", "zero2", "zero3"}) {
+    const MeshResult three = train_at(swapped, {3, 1, shard});
+    EXPECT_NE(join(differences(one, three)), "") << shard;
+    EXPECT_EQ(join(differences(other, three)), "") << shard;
+  }
+}
+
+TEST(ExactDp, ThatDoesNotDivideTheLeavesIsRefused) {
+  MeshRun run = make_run(llama(), "fp32", true, 1, 12);
+  const auto refused = [&](int dp) {
+    try {
+      train_at(run, {dp, 1, "none"});
+    } catch (const UserError& e) {
+      return std::string(e.what()) + " " + e.hint();
+    }
+    return std::string("taken");
+  };
+  EXPECT_NE(refused(5).find("must divide global_batch / exact_rows = 12"), std::string::npos);
+  EXPECT_NE(refused(5).find("parallel.dp: 1, 2, 3, 4, 6, 12"), std::string::npos) << refused(5);
+  run.config.parallel.exact_rows = 4;
+  EXPECT_NE(refused(6).find("parallel.dp: 1, 3"), std::string::npos) << refused(6);
+}
+
 // All sums are ours, so the way that the bytes go does not matter.
 TEST(Exact, OverTcpAsInSharedMemory) {
   if (!has_gloo()) {
     EXPECT_THROW(make_gloo_comm({}), UserError);
     return;
   }
-  MeshRun run = make_run(qwen2(), "bf16", true, 4);
-  for (const char* shard : {"none", "zero3"}) {
-    const MeshResult shared = train_at(run, {2, 2, shard});
+  MeshRun run = make_run(qwen2(), "bf16", true, 4, 12);
+  for (const Place& place : {Place{2, 2, "none"}, {2, 2, "zero3"}, {3, 1, "none"}}) {
+    const MeshResult shared = train_at(run, place);
     const StoreServer store;
     MeshRun over_tcp = run;
     over_tcp.make_comm = [&store](int rank, int num_ranks) {
@@ -194,7 +295,8 @@ TEST(Exact, OverTcpAsInSharedMemory) {
       options.store = store.endpoint();
       return make_gloo_comm(options);
     };
-    EXPECT_EQ(join(differences(shared, train_at(over_tcp, {2, 2, shard}))), "") << shard;
+    EXPECT_EQ(join(differences(shared, train_at(over_tcp, place))), "")
+        << "dp " << place.dp << " " << place.shard;
   }
 }
 

@@ -75,6 +75,17 @@ TEST_P(Gpu, ExactModeHasTheSameBitsInEveryLayout) {
   }
 }
 
+// One group of rows: each leaf goes to the owners of shards, and none gathers their sums.
+TEST_P(Gpu, ExactModeWhereDpOwnsNoGroups) {
+  MeshRun r = run();
+  r.config.parallel.mode = "exact";
+  r.config.parallel.exact_dp = 1;
+  const MeshResult one = train_at(r, {1, 1, "none"});
+  for (const Place& place : {Place{2, 1, "none"}, Place{2, 1, "zero1"}, Place{2, 2, "none"}}) {
+    EXPECT_EQ(join(differences(one, train_at(r, place))), "") << place.tp << " " << place.shard;
+  }
+}
+
 TEST_P(Gpu, FastModeIsCloseInEveryLayout) {
   MeshRun r = run();
   const MeshResult one = train_at(r, {1, 1, "none"});

@@ -179,6 +179,17 @@ Batch random_batch(int64_t rows, int64_t positions, int64_t vocab, uint64_t seed
   return b;
 }
 
+void swap_rows(Batch* batch, size_t a, size_t b) {
+  const auto width = static_cast<size_t>(batch->seq_length);
+  for (auto* values : {&batch->ids, &batch->targets}) {
+    std::swap_ranges(values->begin() + static_cast<std::ptrdiff_t>(a * width),
+                     values->begin() + static_cast<std::ptrdiff_t>((a + 1) * width),
+                     values->begin() + static_cast<std::ptrdiff_t>(b * width));
+  }
+  std::swap(batch->lengths[a], batch->lengths[b]);
+  std::swap(batch->row_numbers[a], batch->row_numbers[b]);
+}
+
 Batch share_of(const Batch& whole, const RunConfig& config, const Layout& layout, int rank) {
   StreamOptions options;
   options.global_batch = config.train.global_batch;

@@ -72,6 +72,8 @@ std::string join(const std::vector<std::string>& words);  // for messages
 Batch random_batch(int64_t rows, int64_t positions, int64_t vocab, uint64_t seed,
                    bool packed = false);
 
+void swap_rows(Batch* batch, size_t a, size_t b);  // that are not packed
+
 // The rows of a global batch that a rank computes.
 Batch share_of(const Batch& whole, const RunConfig& config, const Layout& layout, int rank);
 

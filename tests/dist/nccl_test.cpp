@@ -65,6 +65,34 @@ TEST_P(NcclRun, FastModeIsCloseInEveryLayout) {
   }
 }
 
+TEST_P(NcclRun, ExactModeWhereDpOwnsNoGroups) {
+  FakeNccl library;
+  MeshRun run = make_run(&library, GetParam());
+  run.config.parallel.mode = "exact";
+  run.config.parallel.exact_dp = 1;
+  const MeshResult one = train_at(run, {1, 1, "none"});
+  for (const Place& place : {Place{2, 1, "none"}, Place{2, 1, "zero1"}, Place{4, 1, "zero3"}}) {
+    EXPECT_EQ(join(differences(one, train_at(run, place))), "") << name_of(place);
+  }
+}
+
+// At tp 4 a rank is in two groups of neighbours that share a head.
+TEST_P(NcclRun, KeyValueHeadsThatTpDoesNotDivide) {
+  FakeNccl library;
+  MeshRun run = make_run(&library, GetParam());
+  run.model.set("hidden_size", 48);
+  run.model.set("num_attention_heads", 12);
+  run.model.set("num_key_value_heads", 3);
+  const MeshResult one = train_at(run, {1, 1, "none"});
+  const double bar = std::string(GetParam()) == "fp32" ? 1e-5 : 2e-2;
+  for (const Place& place : {Place{1, 2, "none"}, Place{1, 4, "none"}, Place{2, 2, "zero1", 2}}) {
+    const MeshResult other = train_at(run, place);
+    for (size_t s = 0; s < one.losses.size(); ++s) {
+      EXPECT_LT(std::abs(one.losses[s] - other.losses[s]) / one.losses[s], bar) << name_of(place);
+    }
+  }
+}
+
 // The control: where the queues do not keep their order, that is found. In a process of its own:
 // what is overwritten may also be a place that a kernel then writes to.
 void train_without_order() {

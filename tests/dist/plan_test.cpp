@@ -10,11 +10,13 @@ namespace weft::testing {
 namespace {
 
 // 12 heads, 2 key/value heads (copied at tp 4), an odd vocabulary.
-Json model_config() {
-  return parse_json(R"({"architectures": ["Qwen2ForCausalLM"], "hidden_size": 48,
+Json model_config(int kv_heads) {
+  Json c = parse_json(R"({"architectures": ["Qwen2ForCausalLM"], "hidden_size": 48,
       "intermediate_size": 88, "num_hidden_layers": 3, "num_attention_heads": 12,
-      "num_key_value_heads": 2, "vocab_size": 1003, "tie_word_embeddings": false})",
-                    "config");
+      "vocab_size": 1003, "tie_word_embeddings": false})",
+                      "config");
+  c.set("num_key_value_heads", kv_heads);
+  return c;
 }
 
 struct Place {
@@ -24,14 +26,15 @@ struct Place {
   const char* mode = "fast";
   const char* precision = "fp32";
   int exact_tp = 0;
+  int rows = 8, kv_heads = 2;
 };
 
 constexpr int kSteps = 2;
 
 MeshRun make_run(const Place& p) {
   MeshRun run;
-  run.model = model_config();
-  run.config.train.global_batch = 8;
+  run.model = model_config(p.kv_heads);
+  run.config.train.global_batch = p.rows;
   run.config.train.micro_batch = p.micro;
   run.config.train.precision = p.precision;
   run.config.data.seq_length = 12;
@@ -42,9 +45,9 @@ MeshRun make_run(const Place& p) {
   run.config.parallel.exact_tp = p.exact_tp;
   run.config.launch.threads = 1;
   for (int s = 0; s < kSteps; ++s) {
-    Batch b = random_batch(8, 12, 1003, 40 + static_cast<uint64_t>(s));
+    Batch b = random_batch(p.rows, 12, 1003, 40 + static_cast<uint64_t>(s));
     for (size_t i = 0; i < b.targets.size(); ++i) b.targets[i] = b.ids[i];  // a target everywhere
-    b.target_tokens = 8 * 12;
+    b.target_tokens = p.rows * 12;
     run.batches.push_back(std::move(b));
   }
   return run;
@@ -128,11 +131,24 @@ INSTANTIATE_TEST_SUITE_P(
         Place{2, 1, "none", 1, "exact"}, Place{2, 2, "zero1", 1, "exact"},
         Place{4, 1, "zero2", 1, "exact"}, Place{2, 2, "zero3", 1, "exact", "bf16"},
         Place{1, 1, "none", 1, "exact", "fp32", 4}, Place{1, 4, "none", 1, "exact", "bf16", 4},
-        Place{2, 2, "zero3", 1, "exact", "fp32", 4}, Place{2, 4, "zero2", 1, "exact", "fp32", 4}),
+        Place{2, 2, "zero3", 1, "exact", "fp32", 4}, Place{2, 4, "zero2", 1, "exact", "fp32", 4},
+        // dp that owns no groups of rows: four groups of three, and one pass.
+        Place{3, 1, "none", 1, "exact", "fp32", 0, 12},
+        Place{3, 1, "zero1", 1, "exact", "bf16", 0, 12},
+        Place{6, 1, "zero2", 1, "exact", "fp32", 0, 12},
+        Place{3, 2, "zero3", 1, "exact", "fp32", 0, 12},
+        Place{3, 2, "none", 1, "exact", "bf16", 4, 12},
+        Place{3, 1, "none", 1, "exact", "fp32", 0, 3},
+        Place{5, 1, "zero1", 1, "exact", "fp32", 0, 5},
+        // 3 key/value heads that tp does not divide.
+        Place{1, 2, "none", 4, "fast", "fp32", 0, 8, 3},
+        Place{1, 4, "none", 4, "fast", "fp32", 0, 8, 3},
+        Place{2, 2, "zero1", 1, "fast", "bf16", 0, 8, 3},
+        Place{2, 4, "zero3", 2, "fast", "fp32", 0, 8, 3}),
     [](const auto& of) {
       const Place& p = of.param;
-      return fmt::format("dp{}_tp{}_{}_micro{}_{}_{}_leaves{}", p.dp, p.tp, p.shard, p.micro,
-                         p.mode, p.precision, p.exact_tp);
+      return fmt::format("dp{}_tp{}_{}_micro{}_{}_{}_leaves{}_rows{}_kv{}", p.dp, p.tp, p.shard,
+                         p.micro, p.mode, p.precision, p.exact_tp, p.rows, p.kv_heads);
     });
 
 // The head tells nothing of tokens without a target: there alone the plan is a bound.
@@ -188,8 +204,10 @@ TEST(PlanParts, FlopsFallWithBothAxes) {
 
 // Every rank planned by itself against its class.
 TEST(RankClasses, StandForAllTheirRanks) {
-  for (const Place& place : {Place{8, 2, "zero1"}, Place{8, 2, "zero3"}, Place{4, 4, "none"},
-                             Place{4, 4, "none", 1, "exact", "fp32", 4}}) {
+  for (const Place& place :
+       {Place{8, 2, "zero1"}, Place{8, 2, "zero3"}, Place{4, 4, "none"},
+        Place{4, 4, "none", 1, "exact", "fp32", 4}, Place{6, 2, "none", 1, "exact", "fp32", 0, 12},
+        Place{4, 4, "none", 1, "fast", "fp32", 0, 8, 3}}) {
     const MeshRun run = make_run(place);
     const PlanReport report = plan_of(run);
     const auto model = make_model(run.model, {});

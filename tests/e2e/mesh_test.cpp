@@ -2,10 +2,12 @@
 #include <dirent.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <random>
 #include <set>
+#include <sstream>
 #include <thread>
 
 #include "tests/e2e/tiny_run.h"
@@ -89,6 +91,60 @@ TEST(Mesh, AnyCheckpointIntoAnyLayout) {
   part("5", {});
   part("6", {"parallel.dp=4", "parallel.shard=zero1"});
   expect_same_bits(run, "one", "parts");
+}
+
+// dp 3 and 6 own no groups of rows; into a power of two and back.
+TEST(Mesh, AnyCheckpointIntoAnyDp) {
+  const TinyRun run;
+  const std::vector<std::string> exact = {"parallel.mode=exact", "train.global_batch=12",
+                                          "data.eval=[" + (run / "eval.txt").string() + "]"};
+  run.train_well(with(exact, {"name=one"}));
+  const auto part = [&](const char* steps, std::vector<std::string> layout) {
+    run.train_well(with(with(exact, {"name=parts", std::string("train.steps=") + steps}), layout));
+  };
+  part("1", {"parallel.dp=3"});
+  part("2", {"parallel.dp=4", "parallel.shard=zero2"});
+  part("3", {"parallel.dp=6", "parallel.shard=zero1"});
+  part("4", {"parallel.dp=2"});
+  part("5", {"parallel.dp=3", "parallel.tp=2", "parallel.shard=zero3"});
+  part("6", {});
+  EXPECT_EQ(hash_of(run.dir("one")), hash_of(run.dir("parts")));
+  EXPECT_EQ(hash_of(run.dir("one") / "final"), hash_of(run.dir("parts") / "final"));
+  for (const char* key : {"loss", "grad_norm", "tokens", "target_tokens"}) {
+    EXPECT_EQ(metric_texts(run.dir("one"), key), metric_texts(run.dir("parts"), key)) << key;
+  }
+}
+
+// 6 heads, 3 key/value heads, tp 2: one of these is on both ranks, in files it is there once.
+TEST(Mesh, KeyValueHeadsBetweenRanksResumeInAnotherTp) {
+  const TinyRun run;
+  run.change_config("hidden_size", Json(48));
+  run.change_config("num_attention_heads", Json(6));
+  run.change_config("num_key_value_heads", Json(3));
+  run.train_well({"name=one"});
+  run.train_well({"name=parts", "train.steps=2", "parallel.tp=2"});
+  run.train_well({"name=parts", "train.steps=4", "parallel.dp=2", "parallel.shard=zero3"});
+  run.train_well({"name=parts", "parallel.tp=2", "parallel.dp=2", "parallel.shard=zero1"});
+  const auto shapes = [&](const std::string& name) {
+    std::vector<std::string> lines;
+    std::istringstream text(hash_of(run.dir(name) / "final"));
+    for (std::string line; std::getline(text, line);)
+      lines.push_back(line.substr(0, line.rfind(' ')));
+    return lines;
+  };
+  EXPECT_EQ(shapes("parts"), shapes("one"));
+  const auto wanted = metric_lines(run.dir("one")), got = metric_lines(run.dir("parts"));
+  ASSERT_GE(wanted.size(), 6u);
+  for (const Json& line : wanted) {
+    const Json* step = line.find("loss") ? line.find("step") : nullptr;
+    if (!step) continue;
+    const auto same = std::find_if(got.begin(), got.end(), [&](const Json& other) {
+      return other.find("loss") && other.find("step") && other.at("step") == *step;
+    });
+    ASSERT_NE(same, got.end());
+    EXPECT_NEAR(same->at("loss").as_number(), line.at("loss").as_number(), 2e-5);
+    EXPECT_NEAR(same->at("grad_norm").as_number(), line.at("grad_norm").as_number(), 1e-4);
+  }
 }
 
 // More leaves than the two key/value heads: ranks that share a head, and checkpoints that hold it
@@ -235,8 +291,8 @@ TEST(Mesh, WrongLayoutsAreRefusedBeforeAnyRankWorks) {
   refused({"parallel.dp=3"}, {"global_batch 8", "dp 3"});
   refused({"parallel.mode=exact", "parallel.tp=4"},
           {"exact_tp=2", "admissible", "1, 2", "set parallel.exact_tp=4"});
-  refused({"parallel.mode=exact", "parallel.exact_dp=2", "parallel.dp=4"},
-          {"exact_dp=2", "admissible"});
+  refused({"parallel.mode=exact", "parallel.exact_rows=2", "parallel.dp=8"},
+          {"parallel.dp 8 x exact_rows 2", "parallel.dp to one of 1, 2, 4"});
   refused({"parallel.mode=exact", "parallel.exact_tp=3"},
           {"exact_tp=3", "power of two", "admissible: 1, 2, 4"});
   refused({"parallel.mode=exact", "parallel.exact_tp=8"}, {"exact_tp=8", "admissible: 1, 2, 4"});

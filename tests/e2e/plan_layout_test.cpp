@@ -47,7 +47,12 @@ void expect_arenas(const TinyRun& run, const Json& plan, int num_ranks) {
 }
 
 TEST(PlanLayout, ArenasOfRanksAreThosePlanned) {
-  for (const auto& sets : {layout_sets(2, 2, "zero1"), layout_sets(3, 1, "zero3")}) {
+  const auto exact = [](std::vector<std::string> sets) {
+    sets.insert(sets.end(), "parallel.mode=exact");
+    return sets;
+  };
+  for (const auto& sets : {layout_sets(2, 2, "zero1"), layout_sets(3, 1, "zero3"),
+                           exact(layout_sets(3, 1, "none")), exact(layout_sets(3, 1, "zero1"))}) {
     const TinyRun run;
     std::vector<std::string> all = sets;
     all.insert(all.end(), {"train.steps=1", "train.global_batch=6", "train.micro_batch=1",
@@ -245,7 +250,8 @@ TEST(PlanLayout, RefusesWhatCannotBeCut) {
   refused({"parallel.mode=exact", "parallel.tp=4"}, {"exact_tp=2", "1, 2", "exact_tp=4"});
   refused({"parallel.mode=exact", "parallel.exact_tp=8"}, {"exact_tp=8", "1, 2, 4"});
   refused({"parallel.mode=exact", "train.tf32=true"}, {"train.tf32", "parallel.mode: exact"});
-  refused({"parallel.mode=exact", "parallel.dp=4", "parallel.exact_dp=2"}, {"exact_dp=2", "1, 2"});
+  refused({"parallel.mode=exact", "parallel.dp=4", "parallel.exact_rows=4", "train.micro_batch=4"},
+          {"parallel.dp 4 x exact_rows 4", "parallel.dp to one of 1, 2"});
 }
 
 TEST(PlanLayout, SaysWhichKeysHaveNoEffect) {

@@ -67,6 +67,42 @@ TEST_F(Verify, ExactLayoutsAgreeAndTheFilesAreThere) {
   EXPECT_TRUE(contains(slurp(out() / "tp_2.log"), "finished step 3"));
 }
 
+// dp 3 and 6 own no groups of rows: the same bits, and a swapped leaf is found there too.
+TEST_F(Verify, EveryDpThatDividesTheRowsAgrees) {
+  const std::string layouts =
+      "dp=1; dp=3; dp=3,shard=zero1; dp=6,shard=zero2; dp=3,tp=2,shard=zero3";
+  const std::vector<std::string> sets = {"parallel.mode=exact", "train.global_batch=12", eval()};
+  Ended ended = verify(layouts, sets, {"--steps", "3"});
+  EXPECT_EQ(ended.exit_code, 0) << ended.err << ended.out;
+  for (const char* label : {"dp_3", "dp_3_shard_zero1", "dp_6_shard_zero2"}) {
+    EXPECT_EQ(slurp(out() / "dp_1/tensor_hashes.jsonl"),
+              slurp(out() / label / "tensor_hashes.jsonl"))
+        << label;
+  }
+  ended = verify("dp=1; dp=3; dp=3,shard=zero1; dp=3,shard=zero2", sets, {"--steps", "3"},
+                 "swap,step=2");
+  EXPECT_EQ(ended.exit_code, 1) << ended.err << ended.out;
+  for (size_t i = 1; i <= 3; ++i) {
+    EXPECT_EQ(layout_of(ended, i).at("first_bad_step").as_int(), 2) << ended.out;
+  }
+}
+
+// Fast mode: 3 key/value heads on 2 ranks, and a bit of the one that both hold.
+TEST_F(Verify, KeyValueHeadsBetweenRanksStayWithinTheBars) {
+  run_.change_config("hidden_size", Json(48));
+  run_.change_config("num_attention_heads", Json(6));
+  run_.change_config("num_key_value_heads", Json(3));
+  const std::string layouts = "dp=1; tp=2; tp=6; dp=2,tp=2,shard=zero3";
+  Ended ended = verify(layouts, {"train.lr=1e-4", eval()}, {"--steps", "4"});
+  EXPECT_EQ(ended.exit_code, 0) << ended.err << ended.out;
+  EXPECT_GT(layout_of(ended, 1).at("max_diff").as_number(), 0) << ended.out;
+  const std::string tensor = "model.layers.1.self_attn.v_proj.weight";
+  ended = verify("dp=1; tp=2", {"train.lr=1e-4"}, {"--steps", "3"},
+                 "copy,step=2,rank=1,tensor=" + tensor);
+  EXPECT_EQ(ended.exit_code, 1) << ended.err << ended.out;
+  EXPECT_TRUE(contains(layout_of(ended, 1).at("tensor").as_string(), tensor)) << ended.out;
+}
+
 // exact_tp above the key/value heads, of the run file and of a layout.
 TEST_F(Verify, CopiesOfKeyValueHeadsAgree) {
   const std::vector<std::string> sets = {"parallel.mode=exact", "parallel.exact_tp=4"};

@@ -3,8 +3,8 @@
 
     exact_interop.py --weft build/weft
 
-Each run is `weft train` with its ranks as processes: 30 steps with clipping on rows of very unequal
-length, an evaluation every ten. `weft hash` of the run directory (all parameters, all states), of
+Each run is `weft train` with its ranks as processes: 18 steps of 12 rows with clipping on rows of very
+unequal length, an evaluation every six. `weft hash` of the run directory (all parameters, all states), of
 final/, and the text of every loss, norm and evaluation must be those of one rank. micro_batch goes
 through 1, 2, 4 from layout to layout. The control: fast mode does differ. Of the layouts a quarter is
 run, chosen by the commit, all with FULL=1: of each model every place in the mesh, of each model and
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from common import Weft, run_program, write_run_file
 
-STEPS, SEQ_LENGTH = 30, 24
+STEPS, ROWS, SEQ_LENGTH = 18, 12, 24
 SHARDS = ("none", "zero1", "zero2", "zero3")
 # Of the first two exact_tp is chosen: 4 and 2, as many as key/value heads. The others are given 4 and
 # 8, above their key/value heads: ranks hold copies of these.
@@ -65,6 +65,8 @@ def layouts(tps):
     places += [(dp, 1, shard) for dp in (2, 4) for shard in SHARDS]
     places += [(1, tp, "none") for tp in tps[1:]]
     places += [(2, 2, shard) for shard in SHARDS]
+    # Four groups of three rows: these own no whole groups.
+    places += [(3, 1, "none"), (3, 1, "zero1"), (6, 1, "zero2"), (3, 2, "zero3")]
     return [Layout(*place, (4, 1, 2)[i % 3]) for i, place in enumerate(places)]
 
 
@@ -80,8 +82,8 @@ def run_file(folder, model, precision):
         "data": {"train": [str(folder / "train.txt")], "eval": [str(folder / "eval.txt")],
                  "tokenizer": "bytes", "seq_length": SEQ_LENGTH},
         "parallel": {"mode": "exact", "exact_tp": MODELS[model][2]},
-        "train": {"steps": STEPS, "global_batch": 8, "lr": 3e-3, "clip_norm": 0.5,
-                  "eval_every": 10, **PRECISIONS[precision]},
+        "train": {"steps": STEPS, "global_batch": ROWS, "lr": 3e-3, "clip_norm": 0.5,
+                  "eval_every": STEPS // 3, **PRECISIONS[precision]},
         "launch": {"threads": 1}})
 
 
