@@ -218,6 +218,17 @@ TEST(TokenizerJson, StreamEqualsDecode) {
   }
 }
 
+TEST(TokenizerJson, ForeignIdsAreNotSpecialAndRefused) {
+  Json json = small();
+  json.set("added_tokens", Json::Array{added_token("<x>", 258)});
+  const auto t = test::load(json);
+  EXPECT_TRUE(t->is_special(258));
+  for (const int32_t id : {-1, INT32_MIN, 259, 1 << 24, INT32_MAX}) {
+    EXPECT_FALSE(t->is_special(id)) << id;
+    for (const bool skip : {false, true}) EXPECT_THROW(t->decode(Ids{'a', id}, skip), UserError);
+  }
+}
+
 // The bytes tokenizer's own files, read back, give the same ids.
 TEST(TokenizerJson, ReadsFilesOfBytesTokenizer) {
   const auto bytes = make_bytes_tokenizer();
