@@ -2,6 +2,7 @@
 #include <CLI/CLI.hpp>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/printable.h"
 #include "checkpoint/export.h"
@@ -15,6 +16,7 @@ namespace {
 
 struct Words {
   std::string run, fit;
+  std::filesystem::path out;
   std::vector<std::string> sets;
   int64_t ranks = 0;
   bool json = false, dump = false;
@@ -61,14 +63,21 @@ RunCommand add_plan(CLI::App& app) {
   app.add_option("--ranks", w->ranks, "with --fit: how many ranks (default: dp x tp)")
       ->check(CLI::Range(1, 1 << 20))
       ->needs(fit);
+  app.add_option("--out", w->out, "with --dump: the memory over the step, drawn (FILE.svg)")
+      ->needs(dump);
   json->excludes(dump);
   fit->excludes(dump);
   return [w, fit] {
     const RunFile file(w->run, w->sets);
     if (fit->count() > 0) return print_fit(file.config(), *w);
+    if (!w->out.empty() && w->out.extension() != ".svg") {
+      throw UserError(fmt::format("--out {}: only .svg is drawn", w->out.string()),
+                      fmt::format("--out {}", w->out.replace_extension(".svg").string()));
+    }
     const PlanReport report = plan_run(file.config(), w->dump);
     tell_cpu(file.config());
     if (w->dump) fmt::print("{}", printable(report.dump));
+    if (!w->out.empty()) write_file_atomic(w->out, report.picture);
     fmt::print("{}", w->json ? printable_json(report.to_json().dump()) + "\n"
                              : printable(report.to_text()));
     return 0;

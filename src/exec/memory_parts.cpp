@@ -100,4 +100,6 @@ MemoryParts memory_parts(const Plan& train, const ArenaLayout& arena) {
   return parts;
 }
 
+std::set<int> communication_values(const Plan& plan) { return Roles(plan).communication(); }
+
 }  // namespace weft

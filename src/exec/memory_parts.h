@@ -1,6 +1,8 @@
 // exec/memory_parts.h: what the bytes of an arena hold, for reports.
 #pragma once
 
+#include <set>
+
 #include "exec/plan.h"
 
 namespace weft {
@@ -24,5 +26,8 @@ struct MemoryParts {
 
 // arena: the layout that `train` and others were added to.
 MemoryParts memory_parts(const Plan& train, const ArenaLayout& arena);
+
+// Values (their numbers) of the step region that exist for collectives alone.
+std::set<int> communication_values(const Plan& plan);
 
 }  // namespace weft

@@ -1,4 +1,4 @@
-// exec/plan.cpp: workspace, layout of the arena, and the text dump.
+// exec/plan.cpp: workspace, and the layout of the arena.
 #include "exec/plan.h"
 
 #include <algorithm>
@@ -44,24 +44,6 @@ size_t node_workspace(const View& v, const Node& n, const PlanOptions& options) 
     default:
       return 0;
   }
-}
-
-std::string list_values(const Graph& graph, const std::vector<Ref>& refs) {
-  std::string text;
-  for (Ref r : refs) {
-    if (!r) continue;
-    if (!text.empty()) text += ", ";
-    text += fmt::format("{} {} {}", graph[r].name, to_string(graph[r].shape),
-                        dtype_name(graph[r].dtype));
-  }
-  return text;
-}
-
-// "compute", "compute, waits for communication 3", "communication 4"
-std::string describe_lane(const ScheduledNode& s) {
-  std::string text = s.is_beside ? fmt::format("communication {}", s.number) : "compute";
-  if (s.wait_for > 0) text += fmt::format(", waits for communication {}", s.wait_for - 1);
-  return text;
 }
 
 // The graph as a GPU takes it.
@@ -147,38 +129,6 @@ Plan shorten_plan(const Plan& longest, Graph graph) {
     place.bytes = bytes;
   }
   return plan;
-}
-
-std::string dump_plan(const Plan& plan) {
-  std::string text;
-  int number = 0;
-  const auto dump_list = [&](const char* title, const std::vector<Node>& nodes,
-                             const Schedule& schedule) {
-    text += fmt::format("{}: {} nodes\n", title, nodes.size());
-    for (size_t t = 0; t < nodes.size(); ++t) {
-      const Node& n = nodes[t];
-      int64_t bytes = 0;
-      std::string lives;
-      for (Ref out : n.outputs) {
-        if (!out) continue;
-        const Place& p = plan.memory.places[static_cast<size_t>(out.id)];
-        bytes += p.bytes;
-        if (p.region == Place::Region::kStep && lives.empty()) {
-          lives = fmt::format(" @{} until {}", p.offset, p.last);
-        }
-      }
-      text += fmt::format("{:5} {:16} {} <- {} | {} bytes{} | {}\n", number++, op_name(n.op),
-                          list_values(plan.graph, n.outputs), list_values(plan.graph, n.inputs),
-                          bytes, lives, describe_lane(schedule.nodes[t]));
-    }
-  };
-  dump_list("pass", plan.graph.pass, plan.pass_schedule);
-  dump_list("finish", plan.graph.finish, plan.finish_schedule);
-  int64_t most = 0;
-  for (const Place& p : plan.memory.scratch) most = std::max(most, p.bytes);
-  text += fmt::format("persistent {} bytes, step {} bytes, of which one node's scratch up to {}\n",
-                      plan.memory.persistent_bytes, plan.memory.step_bytes, most);
-  return text;
 }
 
 void ArenaLayout::add(const Plan& plan) {

@@ -33,9 +33,6 @@ Plan make_plan(Graph graph, const PlanOptions& options);
 // whose memory so serves both, and gradients may be left by one for the other's finish list.
 Plan shorten_plan(const Plan& longest, Graph graph);
 
-// One line a node: number, op, layer, outputs <- inputs, bytes written, lifetime, lane.
-std::string dump_plan(const Plan& plan);
-
 // The places of several plans that share parameters (training and evaluation) in one arena.
 // Persistent values are known by name: a name of a second plan is the same memory.
 class ArenaLayout {

@@ -5,7 +5,9 @@
 #include <map>
 
 #include "base/error.h"
+#include "exec/dump.h"
 #include "exec/gpu_speeds.h"
+#include "exec/memory_picture.h"
 #include "io/hf_folder.h"
 #include "net/shm_world.h"
 #include "track/progress.h"
@@ -128,7 +130,10 @@ PlanReport plan_layout(const RunConfig& c, const Model& model, const Kernels& ke
     r.plans.push_back({memory_parts(plans->train, plans->layout),
                        plans->train.pass_flops * static_cast<double>(c.num_passes())});
     if (rank == 0) add_first_rank(*plans, &r);
-    if (rank == 0 && with_dump) r.dump = dump_plan(plans->train);
+    if (rank == 0 && with_dump) {
+      r.dump = dump_plan(plans->train);
+      r.picture = draw_memory(plans->train, describe(r.layout));
+    }
     // Between GPUs nothing is known of the wire.
     const bool is_alone = r.is_on_gpu && r.layout.num_ranks() == 1;
     if (const auto gpu = is_alone ? load_gpu_speeds(first_gpu()) : std::nullopt) {

@@ -31,7 +31,7 @@ struct PlanReport {
   int64_t tokens = 0;          // positions that all ranks feed in one step
   std::vector<WireItem> wire;  // of one step on rank 0, whose pieces are the largest
   std::optional<double> step_ms;
-  std::string dump;  // of rank 0
+  std::string dump, picture;  // of rank 0: every node (text), the memory of a step (SVG)
   bool is_on_gpu = false;
   HostMemory host;                // on the CPU
   int64_t ranks_on_a_gpu = 1;     // more than one: they share it
@@ -59,7 +59,7 @@ struct PlanReport {
   std::string to_text() const;
 };
 
-// with_dump: also the text of every node.
+// with_dump: also the text of every node, and the picture of the memory.
 PlanReport plan_run(const RunConfig& config, bool with_dump = false);
 
 // The same for a model that is open, on these kernels, with speeds where they are known.

@@ -73,6 +73,21 @@ TEST(Plan, TellsFlopsAndDumps) {
                {"pass: ", "finish: ", "head_loss_grad", "adamw", "model.norm.weight", "arena"});
 }
 
+TEST(Plan, DrawsTheMemoryOfAStep) {
+  const TinyRun run;
+  const Ended ended =
+      run_to_end(run.words("plan", {"parallel.dp=2", "parallel.tp=2", "parallel.shard=zero3"},
+                           {"--dump", "--out", (run / "memory.svg").string()}));
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  expect_parts(ended.out, {"all_reduce tp", "reduce_scatter dp", "one line per node"});
+  expect_parts(slurp(run / "memory.svg"),
+               {"<svg ", "dp=2", "communication", "bucket0.gathered0", "optimizer states"});
+  const Ended png = run_to_end(run.words("plan", {}, {"--dump", "--out", "memory.png"}));
+  EXPECT_EQ(png.exit_code, 2);
+  expect_parts(png.err, {"--out memory.png", "--out memory.svg"});
+  EXPECT_EQ(run_to_end(run.words("plan", {}, {"--out", "memory.svg"})).exit_code, 2);
+}
+
 TEST(Eval, IsTheLossThatTrainingSaw) {
   const TinyRun run;
   const std::string eval = "data.eval=[" + (run / "eval.txt").string() + "]";

@@ -216,10 +216,6 @@ TEST(ArenaLayoutTest, PlansShareWhatIsNamedAlike) {
   EXPECT_EQ(layout.offset("embed") % kAlignment, 0);
   EXPECT_NE(layout.offset("embed"), layout.offset("embed#m"));
   EXPECT_ANY_THROW(layout.offset("nothing"));
-  const std::string dump = dump_plan(train);
-  for (const char* part : {"pass: ", "finish: ", "embed#grad", "adamw", "scratch"}) {
-    EXPECT_NE(dump.find(part), std::string::npos) << part;
-  }
 }
 
 }  // namespace
