@@ -11,16 +11,26 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/path.h"
 
 namespace weft {
 namespace {
 
+// A name that is wrong is the user's; what the system refuses is not.
+[[noreturn]] void fail_open(const std::filesystem::path& path, int reason) {
+  if (reason != ENOENT && reason != ENOTDIR && reason != ENAMETOOLONG && reason != ELOOP)
+    throw_refused("open", path, reason);
+  throw UserError(fmt::format("cannot open {}: {}", path.string(), std::strerror(reason)));
+}
+
 int open_for_reading(const std::filesystem::path& path, size_t* size) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  require(fd >= 0, "cannot open {}: {}", path.string(), std::strerror(errno));
+  if (fd < 0) fail_open(path, errno);
   struct stat info {};
-  if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
+  const int reason = ::fstat(fd, &info) == 0 ? 0 : errno;
+  if (reason != 0 || !S_ISREG(info.st_mode)) {
     ::close(fd);
+    if (reason != 0) throw_refused("look at", path, reason);
     throw UserError(fmt::format("{} is not a plain file", path.string()));
   }
   *size = static_cast<size_t>(info.st_size);
@@ -44,16 +54,18 @@ std::string read_file(const std::filesystem::path& path, size_t max_bytes) {
   }
   std::string text(size, '\0');
   size_t done = 0;
+  int reason = 0;
   while (done < size) {
     const ssize_t n = ::read(fd, text.data() + done, size - done);
     if (n < 0 && errno == EINTR) continue;
+    if (n < 0) reason = errno;
     if (n <= 0) break;
     done += static_cast<size_t>(n);
   }
-  const int reason = errno;
   ::close(fd);
-  require(done == size, "{}: read {} of {} bytes: {}", path.string(), done, size,
-          std::strerror(reason));
+  if (reason != 0) throw_refused("read", path, reason);
+  require(done == size, "{}: it was shortened while it was read, {} of {} bytes were there",
+          path.string(), done, size);
   return text;
 }
 
@@ -75,7 +87,7 @@ MappedFile::MappedFile(const std::filesystem::path& path) {
     void* at = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, fd, 0);
     const int reason = errno;
     ::close(fd);
-    require(at != MAP_FAILED, "cannot map {}: {}", path.string(), std::strerror(reason));
+    if (at == MAP_FAILED) throw_refused("map", path, reason);
     data_ = static_cast<const std::byte*>(at);
   } else {
     ::close(fd);

@@ -9,7 +9,8 @@
 
 namespace weft {
 
-// UserError naming the path where it cannot be read, or holds more than max_bytes.
+// UserError naming the path where there is no such file, or it holds more than max_bytes; RunError
+// where the system refuses to read it (base/path.h).
 std::string read_file(const std::filesystem::path& path, size_t max_bytes = size_t{1} << 31);
 
 // Written beside, synced, then renamed: a reader sees the old file or the new one, never half.

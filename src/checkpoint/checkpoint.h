@@ -5,10 +5,8 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <limits>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -53,7 +51,9 @@ void commit_checkpoint(const std::filesystem::path& folder, int num_ranks);
 
 class CheckpointReader {
  public:
-  explicit CheckpointReader(const std::filesystem::path& folder);  // UserError where not whole
+  // UserError where it is not whole, or of another weft's format; DamagedCheckpoint where bytes are
+  // not those written; RunError where the system refuses to read it.
+  explicit CheckpointReader(const std::filesystem::path& folder);
   CheckpointReader(CheckpointReader&&) noexcept;
   ~CheckpointReader();
   const std::filesystem::path& folder() const { return folder_; }
@@ -62,33 +62,20 @@ class CheckpointReader {
   const StoredTensors& tensors() const { return *tensors_; }
   bool has(const std::string& name) const;
   // Fills the slice's data from whichever files hold it, whatever layout wrote them; checksums
-  // are verified (UserError naming tensor, file and slice where damaged). Safe from several
-  // threads.
+  // are verified (DamagedCheckpoint naming tensor, file and slice). Safe from several threads.
   void read(const Slice& slice) const;
-  void verify() const;  // every checksum
+  void verify() const;  // every checksum, of the side files too
 
  private:
   class Files;
   std::filesystem::path folder_;
   Json index_, state_;
+  std::map<std::string, std::string> committed_;  // file to hash
   std::unique_ptr<StoredTensors> tensors_;
   std::unique_ptr<Files> files_;
 };
 
-bool is_checkpoint(const std::filesystem::path& folder);  // COMMITTED is there
-std::filesystem::path checkpoint_path(const std::filesystem::path& run_dir, int64_t step);
-
-// Whole checkpoints (COMMITTED present) below run_dir/checkpoints, newest last.
-std::vector<std::filesystem::path> list_checkpoints(const std::filesystem::path& run_dir);
-// The newest whose every checksum holds; a warning for each that is damaged. Reads all bytes.
-std::optional<std::filesystem::path> find_sound_checkpoint(const std::filesystem::path& run_dir);
-// Deletes all but the newest `keep` (at least one stays) of those up to step `newest`, and what
-// broken attempts before it left; best/ stays, and so does whatever is past `newest`.
-void prune_checkpoints(const std::filesystem::path& run_dir, int64_t keep,
-                       int64_t newest = std::numeric_limits<int64_t>::max());
-// Deletes every step-N and step-N.writing with N > step, newest first: a run that starts at `step`
-// goes another way, or they are damaged. Returns what is gone.
-std::vector<std::filesystem::path> remove_checkpoints_after(const std::filesystem::path& run_dir,
-                                                            int64_t step);
+// COMMITTED is there. RunError where that cannot be told.
+bool is_checkpoint(const std::filesystem::path& folder);
 
 }  // namespace weft

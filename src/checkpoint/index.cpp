@@ -102,13 +102,16 @@ Json index_to_json(const StoredTensors& tensors, int num_ranks) {
   return index;
 }
 
-StoredTensors index_from_json(const Json& index, std::string_view what) {
+void check_index_format(const Json& index, std::string_view what) {
   const Json* format = index.find("format");
-  if (!format || *format != Json(kFormat)) {
-    throw UserError(fmt::format("{}: format {}, wanted \"{}\"", what,
-                                format ? format->dump() : "missing", kFormat),
-                    "the folder is no weft checkpoint, or a newer weft wrote it");
-  }
+  if (format && *format == Json(kFormat)) return;
+  throw UserError(fmt::format("{}: format {}, wanted \"{}\"", what,
+                              format ? format->dump() : "missing", kFormat),
+                  "the folder is no weft checkpoint, or a newer weft wrote it");
+}
+
+StoredTensors index_from_json(const Json& index, std::string_view what) {
+  check_index_format(index, what);
   const Json* list = index.find("tensors");
   require(list && list->is_object(), "{}: no object tensors", what);
   StoredTensors tensors;

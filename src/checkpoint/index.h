@@ -30,6 +30,8 @@ struct StoredTensor {
 using StoredTensors = std::map<std::string, StoredTensor>;  // logical name to tensor
 
 Json index_to_json(const StoredTensors& tensors, int num_ranks);
+// UserError where the index is not of this version's format.
+void check_index_format(const Json& index, std::string_view what);
 // Every number is checked; UserError names `what`, the tensor and the fault.
 StoredTensors index_from_json(const Json& index, std::string_view what);
 

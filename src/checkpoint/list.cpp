@@ -1,10 +1,13 @@
-// checkpoint/list.cpp: the checkpoints of a run directory: which are whole, which may go.
+// checkpoint/list.cpp: a run's folders by name and step; renamed before anything is deleted.
+#include "checkpoint/list.h"
+
 #include <algorithm>
 #include <charconv>
 
-#include "base/error.h"
-#include "base/log.h"
+#include "base/file.h"
+#include "base/path.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/damaged.h"
 #include "checkpoint/index.h"
 #include "checkpoint/replace_folder.h"
 
@@ -12,42 +15,63 @@ namespace weft {
 namespace {
 
 namespace fs = std::filesystem;
+constexpr const char* kRemovingSuffix = ".removing";
 
-// The step of step-00000100 and of step-00000100.writing; -1 for any other name.
-int64_t step_of(const std::string& name) {
-  if (!name.starts_with("step-")) return -1;
-  int64_t step = -1;
-  const char* end = name.data() + name.size();
-  const auto [at, fault] = std::from_chars(name.data() + 5, end, step);
-  const std::string_view rest(at, static_cast<size_t>(end - at));
-  return fault == std::errc() && (rest.empty() || rest == ".writing") ? step : -1;
-}
+enum class State { kWhole, kUncommitted, kWriting, kRemoving, kDamaged };
 
 struct Entry {
   int64_t step;
   fs::path path;
-  bool whole;
+  State state;
 };
 
-// Every folder step-N and step-N.writing, by step.
+// step-00000100, and what may follow it; -1 for any other name.
+int64_t step_of(const std::string& name, std::string_view* rest) {
+  if (!name.starts_with("step-")) return -1;
+  int64_t step = -1;
+  const char* end = name.data() + name.size();
+  const auto [at, fault] = std::from_chars(name.data() + 5, end, step);
+  *rest = {at, static_cast<size_t>(end - at)};
+  return fault == std::errc() ? step : -1;
+}
+
+std::optional<Entry> entry_of(const fs::path& folder, const std::string& name) {
+  std::string_view rest;
+  const int64_t step = step_of(name, &rest);
+  if (step < 0) return std::nullopt;
+  const fs::path path = folder / name;
+  if (rest == ".writing") return Entry{step, path, State::kWriting};
+  if (rest == kRemovingSuffix) return Entry{step, path, State::kRemoving};
+  if (rest.starts_with(".damaged")) return Entry{step, path, State::kDamaged};
+  if (!rest.empty() || path_kind(path) != PathKind::kFolder) return std::nullopt;
+  return Entry{step, path, is_checkpoint(path) ? State::kWhole : State::kUncommitted};
+}
+
+// Every folder of a step, by step.
 std::vector<Entry> scan(const fs::path& run_dir) {
+  const fs::path folder = run_dir / "checkpoints";
   std::vector<Entry> entries;
-  std::error_code absent;
-  for (const auto& e : fs::directory_iterator(run_dir / "checkpoints", absent)) {
-    const std::string name = e.path().filename().string();
-    const int64_t step = step_of(name);
-    if (step < 0 || !e.is_directory()) continue;
-    entries.push_back({step, e.path(), !name.ends_with(".writing") && is_checkpoint(e.path())});
+  for (const std::string& name : folder_names(folder)) {
+    if (auto entry = entry_of(folder, name)) entries.push_back(std::move(*entry));
   }
-  std::sort(entries.begin(), entries.end(),
-            [](const Entry& a, const Entry& b) { return a.step < b.step; });
+  std::stable_sort(entries.begin(), entries.end(),
+                   [](const Entry& a, const Entry& b) { return a.step < b.step; });
   return entries;
 }
 
-// COMMITTED goes first: a deletion cut short leaves no half checkpoint that looks whole.
+// folder/name, or folder/name-2, -3 ...: one that nothing has yet.
+fs::path unused_path(const fs::path& path) {
+  fs::path unused = path;
+  for (int i = 2; path_kind(unused) != PathKind::kNothing; ++i)
+    unused = fmt::format("{}-{}", path.string(), i);
+  return unused;
+}
+
 void remove_checkpoint(const fs::path& folder) {
-  remove_folder(folder / kCommittedFile);
-  remove_folder(folder);
+  const fs::path removing = folder.string() + kRemovingSuffix;
+  remove_folder(removing);
+  move_folder(folder, removing);
+  remove_folder(removing);
 }
 
 }  // namespace
@@ -57,54 +81,90 @@ fs::path checkpoint_path(const fs::path& run_dir, int64_t step) {
 }
 
 bool is_checkpoint(const fs::path& folder) {
-  std::error_code absent;
-  return fs::is_regular_file(folder / kCommittedFile, absent);
+  return path_kind(folder / kCommittedFile) == PathKind::kFile;
 }
 
 std::vector<fs::path> list_checkpoints(const fs::path& run_dir) {
   std::vector<fs::path> whole;
   for (const Entry& e : scan(run_dir)) {
-    if (e.whole) whole.push_back(e.path);
+    if (e.state == State::kWhole) whole.push_back(e.path);
   }
   return whole;
 }
 
-std::optional<fs::path> find_sound_checkpoint(const fs::path& run_dir) {
-  std::vector<fs::path> whole = list_checkpoints(run_dir);
-  for (; !whole.empty(); whole.pop_back()) {
+CheckpointSearch find_sound_checkpoint(const fs::path& run_dir) {
+  CheckpointSearch search;
+  const std::vector<Entry> entries = scan(run_dir);
+  for (auto e = entries.rbegin(); e != entries.rend(); ++e) {
+    if (e->state == State::kUncommitted)
+      search.damaged.push_back({e->path, fmt::format("{} has no COMMITTED", e->path.string())});
+    if (e->state != State::kWhole || search.sound) continue;
     try {
-      CheckpointReader(whole.back()).verify();
-      return whole.back();
-    } catch (const UserError& e) {
-      log_warning("{}", e.what());
+      CheckpointReader(e->path).verify();
+      search.sound = e->path;
+    } catch (const DamagedCheckpoint& damage) {
+      search.damaged.push_back({e->path, damage.what()});
     }
   }
-  return std::nullopt;
+  return search;
+}
+
+std::vector<std::string> list_set_aside(const fs::path& run_dir) {
+  std::vector<std::string> names;
+  for (const Entry& e : scan(run_dir)) {
+    if (e.state == State::kDamaged) names.push_back(e.path.filename().string());
+  }
+  for (const std::string& name : folder_names(run_dir / "checkpoints" / "abandoned"))
+    names.push_back("abandoned/" + name);
+  return names;
+}
+
+fs::path set_aside_damaged(const fs::path& folder) {
+  const fs::path aside = unused_path(folder.string() + ".damaged");
+  move_folder(folder, aside);
+  sync_directory(folder.parent_path());
+  return aside;
+}
+
+std::vector<fs::path> abandon_checkpoints_after(const fs::path& run_dir, int64_t step,
+                                                const fs::path& start) {
+  const fs::path folder = run_dir / "checkpoints" / "abandoned";
+  const std::vector<Entry> entries = scan(run_dir);
+  std::vector<fs::path> moved;
+  for (auto e = entries.rbegin(); e != entries.rend() && e->step >= step; ++e) {
+    if (e->state != State::kWhole) continue;
+    if (e->step == step && fs::equivalent(e->path, start)) continue;
+    make_folder(folder);
+    moved.push_back(unused_path(folder / e->path.filename()));
+    move_folder(e->path, moved.back());
+  }
+  if (moved.empty()) return moved;
+  sync_directory(folder);
+  sync_directory(folder.parent_path());
+  return moved;
+}
+
+void remove_unfinished(const fs::path& run_dir) {
+  for (const Entry& e : scan(run_dir)) {
+    if (e.state == State::kWriting || e.state == State::kRemoving) remove_folder(e.path);
+  }
 }
 
 void prune_checkpoints(const fs::path& run_dir, int64_t keep, int64_t newest) {
   const std::vector<Entry> entries = scan(run_dir);
   std::vector<int64_t> whole;
   for (const Entry& e : entries) {
-    if (e.whole && e.step <= newest) whole.push_back(e.step);
+    if (e.state == State::kWhole && e.step <= newest) whole.push_back(e.step);
   }
   if (whole.empty()) return;
   const auto kept = std::min(whole.size(), static_cast<size_t>(std::max<int64_t>(keep, 1)));
   const int64_t oldest = whole[whole.size() - kept];
   for (const Entry& e : entries) {
-    const bool leftover = !e.whole && e.step < whole.back();  // nobody writes an older step now
-    if (leftover || (e.whole && e.step < oldest)) remove_checkpoint(e.path);
+    if (e.state == State::kWhole && e.step < oldest) remove_checkpoint(e.path);
+    if (e.state == State::kRemoving) remove_folder(e.path);
+    // Nobody writes an older step now.
+    if (e.state == State::kWriting && e.step < whole.back()) remove_folder(e.path);
   }
-}
-
-std::vector<fs::path> remove_checkpoints_after(const fs::path& run_dir, int64_t step) {
-  std::vector<fs::path> gone;
-  const std::vector<Entry> entries = scan(run_dir);
-  for (auto e = entries.rbegin(); e != entries.rend() && e->step > step; ++e) {
-    remove_checkpoint(e->path);
-    gone.push_back(e->path);
-  }
-  return gone;
 }
 
 }  // namespace weft

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/list.h"
 #include "io/hf_folder.h"
 
 namespace weft {

@@ -2,39 +2,81 @@
 #include <cstring>
 #include <mutex>
 #include <set>
+#include <sstream>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/path.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/damaged.h"
 #include "checkpoint/index.h"
 
 namespace weft {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr const char* kUseOlder = "use the checkpoint before it, or copy this one again";
 constexpr const char* kAsItWas =
     "it is of another model, or train.precision, train.master_weights or model.freeze were others: "
     "set them as they were, or export it (weft export) and begin a new run with model.path there";
 
-// COMMITTED lists the hashes of index.json and state.json, so that a flipped bit there is found.
-// One without content (made by hand) vouches for nothing but wholeness.
-void check_committed(const fs::path& folder, const std::string& file, const std::string& bytes) {
-  const std::string committed = read_file(folder / kCommittedFile, 1 << 16);
-  const size_t at = committed.find(file + " ");
-  if (at == std::string::npos) return;
-  if (committed.compare(at + file.size() + 1, 16, hash_hex(hash_text(bytes))) != 0) {
-    throw UserError(fmt::format("{} is damaged: its bytes are not those that were written",
-                                (folder / file).string()),
-                    kUseOlder);
+// What reading a checkpoint may end with: its content is wrong, or the system refused to read it.
+template <typename Fn>
+auto reading(const Fn& fn) {
+  try {
+    return fn();
+  } catch (const RunError& e) {
+    throw RunError(fmt::format("{}; the checkpoint was left as it is", e.what()), e.hint());
+  } catch (const UserError& e) {
+    throw DamagedCheckpoint(e.what());
   }
 }
 
-Json read_json(const fs::path& folder, const char* file) {
-  const std::string bytes = read_file(folder / file);
-  check_committed(folder, file, bytes);
-  return parse_json(bytes, (folder / file).string());
+// COMMITTED lists the hashes of index.json, state.json and the side files, so that a flipped bit
+// there is found. One without content (made by hand) vouches for nothing but wholeness.
+std::map<std::string, std::string> read_committed(const fs::path& folder) {
+  const fs::path file = folder / kCommittedFile;
+  const std::string text = reading([&] { return read_file(file, 1 << 20); });
+  std::map<std::string, std::string> hashes;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const size_t blank = line.rfind(' ');
+    if (blank != std::string::npos) hashes[line.substr(0, blank)] = line.substr(blank + 1);
+  }
+  const bool is_whole =
+      text.ends_with('\n') && hashes.contains(kIndexFile) && hashes.contains(kStateFile);
+  if (!text.empty() && !is_whole) {
+    throw DamagedCheckpoint(
+        fmt::format("{} is damaged: it does not name the files it is for", file.string()));
+  }
+  return hashes;
+}
+
+std::string read_checked(const fs::path& folder, const std::string& file,
+                         const std::map<std::string, std::string>& hashes) {
+  std::string bytes = reading([&] { return read_file(folder / file); });
+  const auto wanted = hashes.find(file);
+  if (wanted != hashes.end() && wanted->second != hash_hex(hash_text(bytes))) {
+    throw DamagedCheckpoint(fmt::format("{} is damaged: its bytes are not those that were written",
+                                        (folder / file).string()));
+  }
+  return bytes;
+}
+
+Json read_json(const fs::path& folder, const char* file,
+               const std::map<std::string, std::string>& hashes) {
+  const std::string bytes = read_checked(folder, file, hashes);
+  return reading([&] { return parse_json(bytes, (folder / file).string()); });
+}
+
+size_t size_of(const fs::path& path, const std::string& tensor) {
+  std::error_code fault;
+  const size_t size = fs::file_size(path, fault);
+  if (!fault) return size;
+  if (fault != std::errc::no_such_file_or_directory)
+    reading([&] { throw_refused("look at", path, fault.value()); });
+  throw DamagedCheckpoint(
+      fmt::format("{}, which holds a part of tensor \"{}\", is missing", path.string(), tensor));
 }
 
 // Every slice lies within its file: found at once, before anything is read.
@@ -44,18 +86,11 @@ void check_sizes(const fs::path& folder, const StoredTensors& tensors) {
     for (const StoredSlice& slice : tensor.slices) {
       const auto [found, fresh] = sizes.try_emplace(slice.file, 0);
       const fs::path path = folder / slice.file;
-      std::error_code fault;
-      if (fresh) found->second = fs::file_size(path, fault);
-      if (fault) {
-        throw UserError(fmt::format("cannot read {}, which holds a part of tensor \"{}\": {}",
-                                    path.string(), name, fault.message()),
-                        kUseOlder);
-      }
-      if (slice.end > found->second) {
-        throw UserError(fmt::format("{} holds {} bytes, but tensor \"{}\" lies at bytes {} to {}",
-                                    path.string(), found->second, name, slice.begin, slice.end),
-                        kUseOlder);
-      }
+      if (fresh) found->second = size_of(path, name);
+      if (slice.end <= found->second) continue;
+      throw DamagedCheckpoint(
+          fmt::format("{} holds {} bytes, but tensor \"{}\" lies at bytes {} to {}", path.string(),
+                      found->second, name, slice.begin, slice.end));
     }
   }
 }
@@ -71,13 +106,12 @@ class CheckpointReader::Files {
     const std::byte* at = mapped(slice).data() + slice.begin;
     if (is_good(slice)) return at;
     if (hash_bytes(at, slice.end - slice.begin) != slice.checksum) {
-      throw UserError(
+      throw DamagedCheckpoint(
           fmt::format("tensor \"{}\" is damaged: bytes {} to {} of {} (box at {} of extent {}, "
                       "elements {} to {}) have another checksum",
                       tensor, slice.begin, slice.end, (folder_ / slice.file).string(),
                       to_string(slice.region.offset), to_string(slice.region.extent),
-                      slice.region.flat_begin, slice.region.flat_end),
-          kUseOlder);
+                      slice.region.flat_begin, slice.region.flat_end));
     }
     const std::lock_guard lock(mutex_);
     good_.insert(&slice);
@@ -89,7 +123,12 @@ class CheckpointReader::Files {
     const std::lock_guard lock(mutex_);
     auto found = maps_.find(slice.file);
     if (found == maps_.end()) {
-      found = maps_.emplace(slice.file, MappedFile(folder_ / slice.file)).first;
+      const fs::path path = folder_ / slice.file;
+      found = maps_.emplace(slice.file, reading([&] { return MappedFile(path); })).first;
+    }
+    if (slice.end > found->second.size()) {
+      throw DamagedCheckpoint(
+          fmt::format("{} is shorter than it was a moment ago", (folder_ / slice.file).string()));
     }
     return found->second;
   }
@@ -111,13 +150,16 @@ CheckpointReader::CheckpointReader(const fs::path& folder)
     throw UserError(fmt::format("{} is no whole checkpoint: it has no COMMITTED", folder.string()),
                     "writing it was cut short, or it is another folder; use the one before it");
   }
-  index_ = read_json(folder, kIndexFile);
-  state_ = read_json(folder, kStateFile);
+  committed_ = read_committed(folder);
+  index_ = read_json(folder, kIndexFile, committed_);
+  state_ = read_json(folder, kStateFile, committed_);
   const std::string what = (folder / kIndexFile).string();
-  tensors_ = std::make_unique<StoredTensors>(index_from_json(index_, what));
+  check_index_format(index_, what);  // no damage: another weft wrote it
+  tensors_ =
+      std::make_unique<StoredTensors>(reading([&] { return index_from_json(index_, what); }));
   check_sizes(folder, *tensors_);
   const std::string fault = coverage_fault(*tensors_);
-  require(fault.empty(), "{}: {}", what, fault);
+  if (!fault.empty()) throw DamagedCheckpoint(fmt::format("{}: {}", what, fault));
 }
 
 CheckpointReader::CheckpointReader(CheckpointReader&&) noexcept = default;
@@ -155,6 +197,8 @@ void CheckpointReader::verify() const {
   for (const auto& [name, tensor] : *tensors_) {
     for (const StoredSlice& slice : tensor.slices) files_->bytes_of(name, slice);
   }
+  for (const auto& [file, hash] : committed_)
+    static_cast<void>(read_checked(folder_, file, committed_));
 }
 
 }  // namespace weft

@@ -9,17 +9,13 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/log.h"
+#include "base/path.h"
 
 namespace weft {
 namespace {
 
 namespace fs = std::filesystem;
-
-void move(const fs::path& from, const fs::path& to) {
-  if (::rename(from.c_str(), to.c_str()) == 0) return;
-  throw RunError(
-      fmt::format("cannot rename {} to {}: {}", from.string(), to.string(), std::strerror(errno)));
-}
 
 fs::path old_folder(const fs::path& place) { return place.string() + ".old"; }
 
@@ -27,7 +23,36 @@ fs::path parent_of(const fs::path& place) {
   return place.has_parent_path() ? place.parent_path() : ".";
 }
 
+bool is_there(const fs::path& path) { return path_kind(path) != PathKind::kNothing; }
+
+// `made` stands in its place; what stood there only takes space.
+void remove_replaced(const fs::path& old) {
+  std::error_code fault;
+  fs::remove_all(old, fault);
+  if (fault)
+    log_warning("{}, which was replaced, was not deleted: {}", old.string(), fault.message());
+}
+
+// For file systems that cannot exchange two names.
+void replace_in_two_moves(const fs::path& made, const fs::path& place) {
+  const fs::path old = old_folder(place);
+  remove_folder(old);
+  move_folder(place, old);
+  try {
+    move_folder(made, place);
+  } catch (...) {
+    recover_replaced(place);
+    throw;
+  }
+}
+
 }  // namespace
+
+void move_folder(const fs::path& from, const fs::path& to) {
+  if (::rename(from.c_str(), to.c_str()) == 0) return;
+  throw RunError(
+      fmt::format("cannot rename {} to {}: {}", from.string(), to.string(), std::strerror(errno)));
+}
 
 void make_folder(const fs::path& path) {
   std::error_code fault;
@@ -53,29 +78,23 @@ void write_synced(const fs::path& path, std::string_view text) {
 
 void recover_replaced(const fs::path& place) {
   const fs::path old = old_folder(place);
-  std::error_code absent;
-  if (fs::exists(place, absent) || !fs::exists(old, absent)) return;
-  move(old, place);
+  if (is_there(place) || !is_there(old)) return;
+  move_folder(old, place);
   sync_directory(parent_of(place));
 }
 
 void replace_folder(const fs::path& made, const fs::path& place) {
   const fs::path parent = parent_of(place);
   recover_replaced(place);
-  if (!fs::exists(place)) {
-    move(made, place);
-  } else if (::renameat2(AT_FDCWD, made.c_str(), AT_FDCWD, place.c_str(), RENAME_EXCHANGE) == 0) {
-    sync_directory(parent);
-    remove_folder(made);
-  } else {
-    const fs::path old = old_folder(place);
-    remove_folder(old);
-    move(place, old);
-    move(made, place);
-    sync_directory(parent);
-    remove_folder(old);
+  if (!is_there(place)) {
+    move_folder(made, place);
+    return sync_directory(parent);
   }
+  const bool exchanged =
+      ::renameat2(AT_FDCWD, made.c_str(), AT_FDCWD, place.c_str(), RENAME_EXCHANGE) == 0;
+  if (!exchanged) replace_in_two_moves(made, place);
   sync_directory(parent);
+  remove_replaced(exchanged ? made : old_folder(place));
 }
 
 }  // namespace weft

@@ -20,6 +20,7 @@ void recover_replaced(const std::filesystem::path& place);
 void write_synced(const std::filesystem::path& path, std::string_view text);
 
 // As std::filesystem, but RunError naming the path.
+void move_folder(const std::filesystem::path& from, const std::filesystem::path& to);
 void make_folder(const std::filesystem::path& path);
 void remove_folder(const std::filesystem::path& path);
 

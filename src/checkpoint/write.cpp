@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/path.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/index.h"
 #include "checkpoint/replace_folder.h"
@@ -93,12 +94,21 @@ void remove_leftovers(const fs::path& folder, int num_ranks) {
   std::set<std::string> wanted;
   for (int rank = 0; rank < num_ranks; ++rank) wanted.insert(rank_file(rank));
   std::vector<fs::path> gone;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    const std::string name = entry.path().filename().string();
+  for (const std::string& name : folder_names(folder)) {
     const bool of_a_rank = name.starts_with("rank-") || name.starts_with("index-rank-");
-    if (is_own_file(name) && of_a_rank && !wanted.contains(name)) gone.push_back(entry.path());
+    if (is_own_file(name) && of_a_rank && !wanted.contains(name)) gone.push_back(folder / name);
   }
   for (const fs::path& path : gone) remove_folder(path);
+}
+
+// "name hash", a line for each file whose bytes the index does not vouch for.
+std::string hashes_of_files(const fs::path& folder) {
+  std::string lines;
+  for (const std::string& name : folder_names(folder)) {
+    if (name.starts_with("rank-") && is_own_file(name)) continue;
+    lines += fmt::format("{} {}\n", name, hash_hex(hash_text(read_file(folder / name))));
+  }
+  return lines;
 }
 
 }  // namespace
@@ -125,10 +135,7 @@ void commit_checkpoint(const fs::path& folder, int num_ranks) {
   write_synced(writing / kIndexFile, index);
   remove_leftovers(writing, num_ranks);
   sync_directory(writing);
-  const std::string state = read_file(writing / kStateFile);
-  write_synced(writing / kCommittedFile,
-               fmt::format("{} {}\n{} {}\n", kIndexFile, hash_hex(hash_text(index)), kStateFile,
-                           hash_hex(hash_text(state))));
+  write_synced(writing / kCommittedFile, hashes_of_files(writing));
   sync_directory(writing);
   replace_folder(writing, folder);
 }

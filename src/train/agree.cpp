@@ -62,6 +62,9 @@ RunStart agree_on_start(Ranks& ranks, RunStart start) {
       share_text(ranks, start.checkpoint ? start.checkpoint->string() : "");
   start.checkpoint.reset();
   if (!checkpoint.empty()) start.checkpoint = checkpoint;
+  const int64_t finished = agree_on_number(ranks, [&] { return start.finished_step.value_or(-1); });
+  start.finished_step.reset();
+  if (finished >= 0) start.finished_step = finished;
   return start;
 }
 

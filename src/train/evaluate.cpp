@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "checkpoint/list.h"
 #include "checkpoint/load.h"
 #include "data/example.h"
 #include "generate/generator.h"

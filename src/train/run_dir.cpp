@@ -1,35 +1,134 @@
 // train/run_dir.cpp: a second start of the same run goes on; another run is refused.
 #include "train/run_dir.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
-
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/path.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/replace_folder.h"
+#include "track/run_files.h"
+#include "train/run_history.h"
 
 namespace weft {
 namespace fs = std::filesystem;
 namespace {
 
-void check_same_run(const RunFile& file, const fs::path& dir) {
+std::string join(const std::vector<std::string>& lines) {
+  std::string list;
+  for (const std::string& line : lines) list += "\n    " + line;
+  return list;
+}
+
+// What changed since the last start and may change.
+std::vector<std::string> check_same_run(const RunFile& file, const fs::path& dir) {
   const fs::path stored = dir / "run.yaml";
-  if (!fs::exists(stored)) return;
-  const RunChanges changes = compare_runs(read_file(stored, 1 << 20), file.resolved());
-  if (!changes.refused.empty()) {
-    std::string list;
-    for (const std::string& change : changes.refused) list += "\n    " + change;
-    throw UserError(fmt::format("{} holds another run:{}", dir.string(), list),
-                    "give the run another name, undo the change, or start anew with --overwrite");
+  if (path_kind(stored) == PathKind::kNothing) return {};
+  RunChanges changes = compare_runs(read_file(stored, 1 << 20), file.resolved());
+  if (changes.refused.empty()) return std::move(changes.allowed);
+  throw UserError(fmt::format("{} holds another run:{}", dir.string(), join(changes.refused)),
+                  "give the run another name, undo the change, or start anew with --overwrite");
+}
+
+bool has_final(const fs::path& dir) {
+  return path_kind(dir / "final" / "config.json") == PathKind::kFile;
+}
+
+[[noreturn]] void refuse_to_begin_again(const fs::path& dir, const CheckpointSearch& found,
+                                        const std::vector<std::string>& set_aside) {
+  std::vector<std::string> there;
+  for (const DamagedFolder& d : found.damaged) there.push_back("damaged: " + d.reason);
+  for (const std::string& name : set_aside) there.push_back("set aside: checkpoints/" + name);
+  if (has_final(dir)) there.push_back("final/, the model of an earlier end");
+  if (there.empty()) there.push_back("nothing: its checkpoints were removed");
+  throw UserError(
+      fmt::format("{} had checkpoints, and no sound one is left to go on from; there is:{}",
+                  dir.string(), join(there)),
+      "bring a checkpoint back, name one with --resume PATH, or begin again at step 0 with "
+      "--overwrite, which gives up what is there");
+}
+
+// A run that came to its end and whose checkpoints were removed to save space.
+void check_still_finished(const fs::path& dir, int64_t step,
+                          const std::vector<std::string>& changes) {
+  if (changes.empty()) return;
+  throw UserError(
+      fmt::format("{} is finished at step {} and its checkpoints are gone: it cannot go on with{}",
+                  dir.string(), step, join(changes)),
+      fmt::format("train further from its model under another name (--set name=NEW --set "
+                  "model.path={}), or begin again with --overwrite, which gives up final/",
+                  (dir / "final").string()));
+}
+
+// No sound checkpoint: finished, never begun, or refused.
+void start_without_checkpoint(const CheckpointSearch& found,
+                              const std::vector<std::string>& changes, RunStart* start) {
+  const RunHistory history = read_history(start->dir);
+  if (history.finished_step.value_or(0) > 0 && has_final(start->dir)) {
+    check_still_finished(start->dir, *history.finished_step, changes);
+    start->finished_step = history.finished_step;
+    return;
   }
-  for (const std::string& change : changes.allowed)
-    log_info("changed since the last start: {}", change);
+  const std::vector<std::string> set_aside = list_set_aside(start->dir);
+  if (history.has_committed || !found.damaged.empty() || !set_aside.empty())
+    refuse_to_begin_again(start->dir, found, set_aside);
+  if (path_kind(start->dir / "run.yaml") != PathKind::kNothing)
+    log_info("{} has no checkpoint: the run starts at step 0", start->dir.string());
+}
+
+void choose_newest(const std::vector<std::string>& changes, RunStart* start) {
+  CheckpointSearch found = find_sound_checkpoint(start->dir);
+  if (!found.sound) return start_without_checkpoint(found, changes, start);
+  start->checkpoint = std::move(found.sound);
+  start->damaged = std::move(found.damaged);
+}
+
+// --resume never: nothing that training has made may be buried.
+void check_nothing_buried(const fs::path& dir) {
+  const RunHistory history = read_history(dir);
+  const bool has_checkpoints = !list_checkpoints(dir).empty() || !list_set_aside(dir).empty();
+  const bool has_model = history.finished_step.value_or(0) > 0 && has_final(dir);
+  if (!has_checkpoints && !history.has_committed && !has_model) return;
+  throw UserError(fmt::format("{} {}, and --resume never would bury {}", dir.string(),
+                              has_checkpoints ? "has checkpoints"
+                              : has_model     ? "is finished"
+                                              : "had checkpoints",
+                              has_checkpoints ? "them" : "what is there"),
+                  "add --overwrite to give up what is there, or give the run another name");
+}
+
+// What --overwrite gives up: only what a run writes; a folder that holds anything else keeps it.
+// Renamed first: a deletion cut short leaves no half checkpoint that looks damaged.
+void remove_old_run(const fs::path& dir) {
+  for (const char* name : {"checkpoints", "final", "log", "metrics.jsonl", "events.jsonl",
+                           "run.yaml", "loss.png", "loss.svg", "tensor_hashes.jsonl"}) {
+    const fs::path removing = dir / (std::string(name) + ".removing");
+    remove_folder(removing);
+    if (path_kind(dir / name) == PathKind::kNothing) continue;
+    move_folder(dir / name, removing);
+    remove_folder(removing);
+  }
+}
+
+// Said also where --quiet is set: a person must know.
+void rename_damaged(const RunStart& start, EventWriter* events) {
+  for (const DamagedFolder& damaged : start.damaged) {
+    const fs::path aside = set_aside_damaged(damaged.path);
+    log_error("{}: passed over, and kept as {}", damaged.reason, aside.string());
+    events->write("damaged", {{"path", Json(damaged.path.string())},
+                              {"renamed", Json(aside.string())},
+                              {"message", Json(damaged.reason)}});
+  }
+}
+
+// Left where they are, they would pass for newer than what this run saves.
+void abandon_later(const RunStart& start, int64_t step, EventWriter* events) {
+  if (!start.checkpoint) return;
+  for (const fs::path& moved : abandon_checkpoints_after(start.dir, step, *start.checkpoint)) {
+    log_warning("the run starts at step {}: a later checkpoint was moved to {}", step,
+                moved.string());
+    events->write("abandoned", {{"path", Json(moved.string())}, {"step", Json(step)}});
+  }
 }
 
 }  // namespace
@@ -39,63 +138,44 @@ fs::path run_dir_of(const RunConfig& c, const TrainOptions& options) {
 }
 
 RunStart open_run_dir(const RunFile& file, const TrainOptions& options) {
-  const RunConfig& c = file.config();
   RunStart start;
-  start.dir = run_dir_of(c, options);
-  require(!fs::exists(start.dir) || fs::is_directory(start.dir), "{} is not a folder",
+  start.dir = run_dir_of(file.config(), options);
+  const PathKind kind = path_kind(start.dir);
+  require(kind == PathKind::kNothing || kind == PathKind::kFolder, "{} is not a folder",
           start.dir.string());
-  if (options.overwrite) return start;
-  const bool has_checkpoints = !list_checkpoints(start.dir).empty();
-  if (options.resume == "never") {
-    if (has_checkpoints) {
-      throw UserError(
-          fmt::format("{} has checkpoints, and --resume never would bury them", start.dir.string()),
-          "add --overwrite to give them up, or give the run another name");
-    }
-    check_same_run(file, start.dir);  // its metrics and its model would be written over
-    return start;
-  }
-  check_same_run(file, start.dir);
-  if (options.resume == "auto") {
-    start.checkpoint = find_sound_checkpoint(start.dir);
-    return start;
-  }
-  require(is_checkpoint(options.resume), "--resume {}: no whole checkpoint is there",
+  const bool has_path = options.resume != "auto" && options.resume != "never";
+  require(!has_path || is_checkpoint(options.resume), "--resume {}: no whole checkpoint is there",
           options.resume);
-  start.checkpoint = options.resume;
+  require(
+      !has_path || !options.overwrite,
+      "--overwrite gives up every checkpoint, and --resume {} asks for one: give one of the two",
+      options.resume);
+  if (kind == PathKind::kNothing) check_can_write(start.dir);
+  std::vector<std::string> changes;
+  if (!options.overwrite) changes = check_same_run(file, start.dir);
+  if (kind == PathKind::kFolder) start.lock = RunLock::try_on(start.dir);
+  if (kind == PathKind::kFolder && !start.lock && !has_final(start.dir)) RunLock lock(start.dir);
+  if (options.overwrite) return start;
+  if (has_path) start.checkpoint = options.resume;
+  if (options.resume == "auto") choose_newest(changes, &start);
+  if (options.resume == "never") check_nothing_buried(start.dir);
+  for (const std::string& change : changes) log_info("changed since the last start: {}", change);
   return start;
 }
 
-RunLock::RunLock(const fs::path& dir) {
-  std::error_code bad;
-  fs::create_directories(dir, bad);
-  const fs::path file = dir / ".lock";
-  fd_ = ::open(file.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0666);
-  if (fd_ < 0)
-    throw RunError(fmt::format("cannot write into {}: {}", dir.string(), std::strerror(errno)));
-  if (::flock(fd_, LOCK_EX | LOCK_NB) == 0) return;
-  ::close(fd_);
-  throw UserError(fmt::format("another process is training in {}", dir.string()),
-                  "wait for it, stop it, or give this run another name or --run-dir");
-}
-
-RunLock::~RunLock() { ::close(fd_); }
-
-void prepare_run_dir(const RunFile& file, const RunStart& start, bool overwrite) {
-  recover_replaced(start.dir / "checkpoints" / "best");
-  recover_replaced(start.dir / "final");
-  if (overwrite) {
-    // Only what a run writes; a folder that holds anything else keeps it.
-    for (const char* name : {"checkpoints", "final", "log", "metrics.jsonl", "events.jsonl",
-                             "run.yaml", "loss.png", "loss.svg", "tensor_hashes.jsonl"}) {
-      fs::remove_all(start.dir / name);
-    }
-  }
-  std::error_code bad;
-  fs::create_directories(start.dir / "log", bad);
-  fs::create_directories(start.dir / "checkpoints", bad);
-  if (bad) throw RunError(fmt::format("cannot make {}: {}", start.dir.string(), bad.message()));
-  write_file_atomic(start.dir / "run.yaml", file.resolved());
+void prepare_run_dir(const RunFile& file, RunStart* start, int64_t step, bool overwrite) {
+  const fs::path& dir = start->dir;
+  if (!start->lock) start->lock = std::make_shared<RunLock>(dir);
+  recover_replaced(dir / "checkpoints" / "best");
+  recover_replaced(dir / "final");
+  if (overwrite) remove_old_run(dir);
+  make_folder(dir / "log");
+  make_folder(dir / "checkpoints");
+  remove_unfinished(dir);
+  EventWriter events(dir / "events.jsonl", 0);
+  rename_damaged(*start, &events);
+  abandon_later(*start, step, &events);
+  write_file_atomic(dir / "run.yaml", file.resolved());
 }
 
 }  // namespace weft

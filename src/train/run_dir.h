@@ -2,10 +2,14 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "checkpoint/list.h"
 #include "train/run_config.h"
+#include "train/run_lock.h"
 
 namespace weft {
 
@@ -19,29 +23,24 @@ struct TrainOptions {
 struct RunStart {
   std::filesystem::path dir;
   std::optional<std::filesystem::path> checkpoint;  // from which to go on
+  std::optional<int64_t> finished_step;             // nothing to do, though no checkpoint is left
+  // Of the rank that decides:
+  std::vector<DamagedFolder> damaged;  // passed over; renamed when the run begins
+  std::shared_ptr<RunLock> lock;       // null: no directory yet, or it cannot be written
 };
 
 // <storage>/<name>, or what the user asks for.
 std::filesystem::path run_dir_of(const RunConfig& config, const TrainOptions& options);
 
-// Decides where the run starts, before anything is written. UserError where the directory holds
-// another run, or checkpoints that --resume never would bury.
+// Decides where the run starts, under the run's lock, before anything is written. UserError where
+// the directory holds another run, checkpoints that --resume never would bury, a final/ that is not
+// the run's, or where checkpoints were and no sound one is left. RunError where what is there
+// cannot be read.
 RunStart open_run_dir(const RunFile& file, const TrainOptions& options);
 
-// Held while a run writes into its directory, and let go whatever ends the process. UserError where
-// another process holds it.
-class RunLock {
- public:
-  explicit RunLock(const std::filesystem::path& dir);
-  ~RunLock();
-  RunLock(const RunLock&) = delete;
-  RunLock& operator=(const RunLock&) = delete;
-
- private:
-  int fd_;
-};
-
-// Makes the folders, removes what --overwrite gives up, stores run.yaml.
-void prepare_run_dir(const RunFile& file, const RunStart& start, bool overwrite);
+// Takes the lock where it is not held yet; makes the folders, removes what --overwrite gives up and
+// what broken attempts left, renames damaged checkpoints, moves those past `step` to abandoned/,
+// stores run.yaml. To be called when nothing else can keep the run from starting.
+void prepare_run_dir(const RunFile& file, RunStart* start, int64_t step, bool overwrite);
 
 }  // namespace weft

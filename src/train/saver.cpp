@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/version.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/list.h"
 #include "comm/comm.h"
 #include "train/agree.h"
 #include "train/final_model.h"

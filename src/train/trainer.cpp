@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "checkpoint/list.h"
 #include "comm/comm.h"
 #include "train/agree.h"
 #include "train/backend.h"
@@ -93,6 +94,10 @@ class Trainer {
 
  private:
   int run_to_the_end() {
+    if (start_.finished_step) {
+      log_info("{} is finished at step {}", start_.dir.string(), *start_.finished_step);
+      return 0;
+    }
     load_state();
     find_total();
     if (is_finished()) {
@@ -130,8 +135,8 @@ class Trainer {
     check_exact_constants(state, ranks_->layout());
     tell_other_numerics(state, numerics_);
     // One of another run is not ours: this run saves its own.
-    std::error_code absent;
-    if (std::filesystem::equivalent(*start_.checkpoint, checkpoint_path(start_.dir, step_), absent))
+    const std::filesystem::path own = checkpoint_path(start_.dir, step_);
+    if (std::filesystem::exists(own) && std::filesystem::equivalent(*start_.checkpoint, own))
       saved_step_ = step_;
     updates_ = state.at("updates").as_int();
     scaling_.load(state, &engine_);
@@ -162,7 +167,7 @@ class Trainer {
   bool is_finished() const {
     if (!std::filesystem::exists(start_.dir / "final" / "config.json") || options_.overwrite)
       return false;
-    return step_ > 0 && is_past_end(position_.epoch);
+    return step_ > 0 && saved_step_ == step_ && is_past_end(position_.epoch);
   }
 
   bool is_past_end(int64_t epoch) const {
@@ -182,13 +187,11 @@ class Trainer {
 
   // From here on the run directory is this run's.
   void open_run() {
-    ranks_->world().barrier();  // from here on nobody waits long for rows, or for another rank
+    // Every rank has read its part of a checkpoint, so that now something may be changed; and nobody
+    // waits long for rows or for another rank from here on.
+    ranks_->world().barrier();
     signals_.hold();
-    if (is_main_) {
-      lock_ = std::make_unique<RunLock>(start_.dir);
-      prepare_run_dir(file_, start_, options_.overwrite);
-      give_up_later_checkpoints();
-    }
+    if (is_main_) prepare_run_dir(file_, &start_, step_, options_.overwrite);
     ranks_->world().barrier();
     set_log_file(start_.dir / "log" / fmt::format("rank-{:05}.log", ranks_->rank()));
     record_ = std::make_unique<RunRecord>(RecordOptions{
@@ -205,9 +208,7 @@ class Trainer {
                                {"ranks", Json(ranks_->size())},
                                {"threads", Json(engine_.pool()->num_threads())},
                                {"kernels", Json(engine_.plans().train.options.kernels->name)}});
-    if (start_.checkpoint)
-      log_info("resumed from {} at step {}", start_.checkpoint->string(), step_);
-    log_info("{}", file_.resolved());
+    if (!start_.checkpoint) log_info("{}", file_.resolved());
     for (const std::string& line : idle_keys(c_)) log_warning("{}", line);
     if (total_ != kNoEnd)
       warn_of_schedule(c_.train.schedule, total_, {step_, updates_, record_->last_lr()});
@@ -216,6 +217,8 @@ class Trainer {
     tell_pack();
     hashes_ = TensorHashes::from_environment(engine_, *session_.model, *ranks_, start_.dir, step_);
     if (fault_) fault_->warn();
+    if (start_.checkpoint)
+      log_info("resumed from {} at step {}", start_.checkpoint->string(), step_);
     // Only the writer has read the old lines.
     evaluated_ = agree_on_number(*ranks_, [&] { return record_->last_eval_step(); });
     starting_.reset();
@@ -228,14 +231,6 @@ class Trainer {
              pack_size_->rows, pack_size_->sequences,
              pack_size_->positions / std::max<int64_t>(pack_size_->sequences, 1),
              100 * pack_size_->efficiency());
-  }
-
-  // What is past the start is damaged, or of a run that went on otherwise; left there, it would
-  // pass for newer than what this run saves.
-  void give_up_later_checkpoints() {
-    for (const std::filesystem::path& gone : remove_checkpoints_after(start_.dir, step_)) {
-      log_warning("removed {}: the run starts at step {}", gone.string(), step_);
-    }
   }
 
   // ------------------------------------------------------------------ loop
@@ -466,7 +461,6 @@ class Trainer {
   Engine engine_;
   LossScaling scaling_;
   const Json numerics_;  // the fingerprint
-  std::unique_ptr<RunLock> lock_;
   std::unique_ptr<RunRecord> record_;
   std::unique_ptr<Saver> saver_;
   std::unique_ptr<TensorHashes> hashes_;  // null: not asked for

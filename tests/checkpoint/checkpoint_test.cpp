@@ -10,9 +10,11 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "checkpoint/damaged.h"
+#include "checkpoint/list.h"
 #include "checkpoint/replace_folder.h"
 #include "io/safetensors.h"
-#include "tests/checkpoint/recut.h"
+#include "tests/checkpoint/two_tensors.h"
 #include "tests/io/temporary_folder.h"
 
 namespace weft {
@@ -20,36 +22,11 @@ namespace {
 
 namespace fs = std::filesystem;
 using testing::error_of;
+using testing::flip_byte;
 using testing::numbered;
+using testing::read_a;
 using testing::TemporaryFolder;
-
-Json state_of(int64_t step) {
-  Json state;
-  state.set("step", step);
-  return state;
-}
-
-// A checkpoint of two tensors, whose elements start at `first`.
-void write_two(const fs::path& folder, float first, int64_t step = 1) {
-  std::vector<float> a = numbered({6, 4}, first), m = numbered({6, 4}, first + 100);
-  write_checkpoint(folder,
-                   {whole_tensor("a.weight", {6, 4}, Dtype::kF32, a.data()),
-                    whole_tensor("a.weight#m", {6, 4}, Dtype::kF32, m.data())},
-                   state_of(step), {{"config.json", "{}"}, {"tokenizer.json", "[]"}});
-}
-
-std::vector<float> read_a(const fs::path& folder) {
-  std::vector<float> data(24);
-  CheckpointReader(folder).read(whole_tensor("a.weight", {6, 4}, Dtype::kF32, data.data()));
-  return data;
-}
-
-void flip_byte(const fs::path& file, int64_t at) {
-  std::string bytes = read_file(file);
-  if (at < 0) at += static_cast<int64_t>(bytes.size());
-  bytes[static_cast<size_t>(at)] = static_cast<char>(bytes[static_cast<size_t>(at)] ^ 1);
-  std::ofstream(file, std::ios::binary) << bytes;
-}
+using testing::write_two;
 
 TEST(Checkpoint, RoundTrip) {
   TemporaryFolder folder;
@@ -99,7 +76,8 @@ TEST(Checkpoint, ADamagedSliceIsNamed) {
   write_two(folder / "c", 1);
   flip_byte(folder / "c/rank-00000.safetensors", -1);
   EXPECT_EQ(read_a(folder / "c"), numbered({6, 4}, 1));  // another slice is damaged
-  const std::string message = error_of<UserError>([&] { CheckpointReader(folder / "c").verify(); });
+  const std::string message =
+      error_of<DamagedCheckpoint>([&] { CheckpointReader(folder / "c").verify(); });
   EXPECT_NE(message.find("\"a.weight#m\""), std::string::npos) << message;
   EXPECT_NE(message.find("rank-00000.safetensors"), std::string::npos) << message;
   EXPECT_NE(message.find("bytes "), std::string::npos) << message;
@@ -110,7 +88,7 @@ TEST(Checkpoint, ADamagedIndexOrStateIsNamed) {
     TemporaryFolder folder;
     write_two(folder / "c", 1);
     flip_byte(folder / "c" / file, 12);
-    EXPECT_NE(error_of<UserError>([&] { CheckpointReader(folder / "c"); }).find(file),
+    EXPECT_NE(error_of<DamagedCheckpoint>([&] { CheckpointReader(folder / "c"); }).find(file),
               std::string::npos);
   }
 }
@@ -142,10 +120,10 @@ TEST(Checkpoint, ATruncatedOrMissingFileIsNamed) {
   write_two(folder / "c", 1);
   const fs::path file = folder / "c/rank-00000.safetensors";
   fs::resize_file(file, fs::file_size(file) - 1);
-  EXPECT_NE(error_of<UserError>([&] { CheckpointReader(folder / "c"); }).find("a.weight#m"),
+  EXPECT_NE(error_of<DamagedCheckpoint>([&] { CheckpointReader(folder / "c"); }).find("a.weight#m"),
             std::string::npos);
   fs::remove(file);
-  EXPECT_NE(error_of<UserError>([&] { CheckpointReader(folder / "c"); }).find("rank-00000"),
+  EXPECT_NE(error_of<DamagedCheckpoint>([&] { CheckpointReader(folder / "c"); }).find("rank-00000"),
             std::string::npos);
 }
 
@@ -201,11 +179,14 @@ TEST(Checkpoint, ListAndPrune) {
   EXPECT_EQ(list.back(), run / "checkpoints/step-00000100");
   EXPECT_EQ(list.front(), run / "checkpoints/step-00000003");
 
+  fs::create_directories(run / "checkpoints/step-00000070.removing");
   prune_checkpoints(run.path(), 2);
   EXPECT_EQ(list_checkpoints(run.path()).size(), 2u);
   EXPECT_FALSE(fs::exists(run / "checkpoints/step-00000003"));
+  EXPECT_FALSE(fs::exists(run / "checkpoints/step-00000003.removing"));
   EXPECT_FALSE(fs::exists(run / "checkpoints/step-00000050.writing"));
-  EXPECT_FALSE(fs::exists(run / "checkpoints/step-00000060"));
+  EXPECT_FALSE(fs::exists(run / "checkpoints/step-00000070.removing"));
+  EXPECT_TRUE(fs::exists(run / "checkpoints/step-00000060"));          // not ours to delete
   EXPECT_TRUE(fs::exists(run / "checkpoints/step-00000200.writing"));  // may be in flight
   EXPECT_TRUE(is_checkpoint(run / "checkpoints/best"));
   prune_checkpoints(run.path(), 0);
@@ -221,20 +202,6 @@ TEST(Checkpoint, TheOneJustSavedIsNeverPruned) {
   for (int64_t step : {4, 8, 10}) EXPECT_TRUE(is_checkpoint(checkpoint_path(run.path(), step)));
 }
 
-TEST(Checkpoint, WhatIsPastAStepGoes) {
-  TemporaryFolder run;
-  for (int64_t step : {2, 4, 6}) write_two(checkpoint_path(run.path(), step), 1, step);
-  write_two(run / "checkpoints/best", 6);
-  fs::create_directories(run / "checkpoints/step-00000005");
-  fs::create_directories(run / "checkpoints/step-00000007.writing");
-  EXPECT_EQ(remove_checkpoints_after(run.path(), 4).size(), 3u);
-  EXPECT_EQ(list_checkpoints(run.path()).size(), 2u);
-  EXPECT_FALSE(fs::exists(run / "checkpoints/step-00000005"));
-  EXPECT_FALSE(fs::exists(run / "checkpoints/step-00000007.writing"));
-  EXPECT_TRUE(is_checkpoint(run / "checkpoints/best"));
-  EXPECT_TRUE(remove_checkpoints_after(run / "nowhere", 0).empty());
-}
-
 TEST(Checkpoint, AReplacementCutShortIsUndone) {
   TemporaryFolder folder;
   write_two(folder / "best", 1);
@@ -246,16 +213,6 @@ TEST(Checkpoint, AReplacementCutShortIsUndone) {
   write_two(folder / "best", 2);
   EXPECT_TRUE(is_checkpoint(folder / "best"));
   EXPECT_FALSE(fs::exists(folder / "best.old"));
-}
-
-TEST(Checkpoint, TheNewestSoundOneIsFound) {
-  TemporaryFolder run;
-  EXPECT_EQ(find_sound_checkpoint(run.path()), std::nullopt);
-  write_two(checkpoint_path(run.path(), 1), 1);
-  write_two(checkpoint_path(run.path(), 2), 2);
-  EXPECT_EQ(find_sound_checkpoint(run.path()), checkpoint_path(run.path(), 2));
-  flip_byte(checkpoint_path(run.path(), 2) / "rank-00000.safetensors", -1);
-  EXPECT_EQ(find_sound_checkpoint(run.path()), checkpoint_path(run.path(), 1));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "base/printable.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/list.h"
 #include "io/hf_folder.h"
 #include "tests/cmd/run_program.h"
 #include "text/tokenizer.h"

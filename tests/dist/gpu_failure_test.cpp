@@ -5,6 +5,7 @@
 #include <atomic>
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/list.h"
 #include "tests/dist/gpu_trainer.h"
 
 namespace weft::testing {

@@ -24,6 +24,8 @@ Program::Program(const std::vector<std::string>& words, const StartOptions& opti
     for (const auto& [key, value] : options.env) ::setenv(key.c_str(), value.c_str(), 1);
     const rlimit addresses{options.address_bytes, options.address_bytes};
     if (options.address_bytes != RLIM_INFINITY) ::setrlimit(RLIMIT_AS, &addresses);
+    const rlimit files{options.open_files, options.open_files};
+    if (options.open_files != RLIM_INFINITY) ::setrlimit(RLIMIT_NOFILE, &files);
     if (options.file_bytes == RLIM_INFINITY) return;
     // Writing more then fails with an error code, as on a full disk, instead of a signal.
     std::signal(SIGXFSZ, SIG_IGN);

@@ -24,6 +24,7 @@ struct StartOptions {
   rlim_t file_bytes = RLIM_INFINITY;  // largest file it may write; more is a full disk to it
   std::map<std::string, std::string> env = {};  // added to ours
   rlim_t address_bytes = RLIM_INFINITY;         // that it may map
+  rlim_t open_files = RLIM_INFINITY;            // at a time
 };
 
 class Program {

@@ -253,7 +253,7 @@ TEST(Resume, DamagedNewestIsReplacedAlsoWithOneKept) {
   run.write("runs/tiny/checkpoints/step-00000004/index.json", "{}");
   const Ended ended = run.train({"train.steps=3", "checkpoint.keep=1"});
   EXPECT_EQ(ended.exit_code, 0) << ended.err;
-  expect_parts(ended.err, {"at step 2", "removed", "step-00000004"});
+  expect_parts(ended.err, {"at step 2", "kept as", "step-00000004.damaged"});
   EXPECT_TRUE(std::filesystem::exists(run.checkpoint(3) / "COMMITTED"));
   EXPECT_FALSE(std::filesystem::exists(run.checkpoint(4)));
   EXPECT_FALSE(std::filesystem::exists(run.checkpoint(2)));

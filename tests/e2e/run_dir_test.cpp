@@ -29,7 +29,8 @@ TEST(RunDir, ResumeNeverBuriesNothing) {
 TEST(RunDir, ResumeNeverRefusesAnotherRunWithoutCheckpoints) {
   const TinyRun run;
   run.train_well();
-  std::filesystem::remove_all(run.dir() / "checkpoints");
+  for (const char* name : {"checkpoints", "final", "events.jsonl"})
+    std::filesystem::remove_all(run.dir() / name);
   const std::string metrics = slurp(run.dir() / "metrics.jsonl");
   const Ended refused = run.train({"seed=9"}, {"--resume", "never"});
   EXPECT_EQ(refused.exit_code, 2);

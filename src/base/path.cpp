@@ -1,0 +1,77 @@
+// base/path.cpp: stat and readdir with their errors told apart.
+#include "base/path.h"
+
+#include <dirent.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+
+#include "base/error.h"
+
+namespace weft {
+namespace {
+
+bool means_nothing(int reason) { return reason == ENOENT || reason == ENOTDIR; }
+
+const char* hint_for(int reason) {
+  switch (reason) {
+    case EACCES:
+    case EPERM:
+      return "look at the permissions of the file and of the folders above it";
+    case EMFILE:
+    case ENFILE:
+      return "raise the number of open files (ulimit -n)";
+    case EROFS:
+      return "the file system is mounted read-only";
+    case EIO:
+    case ESTALE:
+      return "look at the disk, or at the network folder that it is on";
+    default:
+      return "";
+  }
+}
+
+}  // namespace
+
+void throw_refused(const char* what, const std::filesystem::path& path, int reason) {
+  throw RunError(fmt::format("cannot {} {}: {}", what, path.string(), std::strerror(reason)),
+                 hint_for(reason));
+}
+
+PathKind path_kind(const std::filesystem::path& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) == 0) {
+    if (S_ISREG(info.st_mode)) return PathKind::kFile;
+    return S_ISDIR(info.st_mode) ? PathKind::kFolder : PathKind::kOther;
+  }
+  if (!means_nothing(errno)) throw_refused("look at", path, errno);
+  if (::lstat(path.c_str(), &info) == 0) {
+    throw RunError(fmt::format("{} is a link that leads nowhere", path.string()),
+                   "mount what it leads to, or remove the link");
+  }
+  if (!means_nothing(errno)) throw_refused("look at", path, errno);
+  return PathKind::kNothing;
+}
+
+std::vector<std::string> folder_names(const std::filesystem::path& folder) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> open(::opendir(folder.c_str()), &::closedir);
+  if (!open) {
+    const int reason = errno;
+    if (reason != ENOENT) throw_refused("list", folder, reason);
+    static_cast<void>(path_kind(folder));  // a link that leads nowhere
+    return {};
+  }
+  std::vector<std::string> names;
+  for (errno = 0; const dirent* entry = ::readdir(open.get()); errno = 0) {
+    const std::string name = entry->d_name;
+    if (name != "." && name != "..") names.push_back(name);
+  }
+  if (errno != 0) throw_refused("list", folder, errno);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+}  // namespace weft

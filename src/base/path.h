@@ -1,0 +1,24 @@
+// base/path.h: what is at a path, where "nothing" is never confused with "cannot be told".
+//
+// std::filesystem's calls with an error code answer false or nothing for both. Here every refusal
+// of the system (EACCES, EIO, EMFILE, ESTALE ...) is a RunError that names path and reason.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace weft {
+
+enum class PathKind { kNothing, kFile, kFolder, kOther };
+
+// Links are followed; one that leads nowhere is a RunError: its disk may come back.
+PathKind path_kind(const std::filesystem::path& path);
+
+// The names in a folder, sorted; none where there is no such folder.
+std::vector<std::string> folder_names(const std::filesystem::path& folder);
+
+// RunError: "cannot <what> <path>: <reason of errno value>", with a hint for the common reasons.
+[[noreturn]] void throw_refused(const char* what, const std::filesystem::path& path, int reason);
+
+}  // namespace weft

@@ -1,0 +1,56 @@
+// checkpoint/list.h: the checkpoints of a run directory: which are sound, which may go, which are
+// set aside.
+//
+// Names tell whose a folder is (docs/design/0009): step-N a checkpoint, step-N.writing and
+// step-N.removing ours to delete, step-N.damaged and abandoned/ nobody's. A folder that cannot be
+// listed or looked into is a RunError everywhere here: it is not an empty one.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace weft {
+
+std::filesystem::path checkpoint_path(const std::filesystem::path& run_dir, int64_t step);
+
+// Whole checkpoints (COMMITTED present) below run_dir/checkpoints, newest last.
+std::vector<std::filesystem::path> list_checkpoints(const std::filesystem::path& run_dir);
+
+struct DamagedFolder {
+  std::filesystem::path path;
+  std::string reason;
+};
+struct CheckpointSearch {
+  std::optional<std::filesystem::path> sound;  // the newest whose every checksum holds
+  std::vector<DamagedFolder> damaged;          // newer than it; and every step-N without COMMITTED
+};
+// Reads all bytes. Changes nothing; RunError where a checkpoint cannot be read.
+CheckpointSearch find_sound_checkpoint(const std::filesystem::path& run_dir);
+
+// What earlier starts set aside: step-N.damaged and abandoned/step-N, as names below checkpoints/.
+std::vector<std::string> list_set_aside(const std::filesystem::path& run_dir);
+
+// Renames step-N to step-N.damaged (or .damaged-2 ...); the new path.
+std::filesystem::path set_aside_damaged(const std::filesystem::path& folder);
+
+// Moves every whole step-N with N > step to abandoned/, newest first, and step-N of that step too
+// unless it is `start` itself. Returns the new paths.
+std::vector<std::filesystem::path> abandon_checkpoints_after(const std::filesystem::path& run_dir,
+                                                             int64_t step,
+                                                             const std::filesystem::path& start);
+
+// Deletes every step-N.writing and step-N.removing: only for the one who holds the run's lock and
+// is not saving.
+void remove_unfinished(const std::filesystem::path& run_dir);
+
+// Deletes all but the newest `keep` (at least one stays) of those up to step `newest`, and what
+// broken attempts before it left; best/ stays, and so does whatever is past `newest`. A checkpoint
+// is renamed to step-N.removing first, so that a deletion cut short does not look like damage.
+void prune_checkpoints(const std::filesystem::path& run_dir, int64_t keep,
+                       int64_t newest = std::numeric_limits<int64_t>::max());
+
+}  // namespace weft

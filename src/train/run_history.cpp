@@ -1,0 +1,53 @@
+// train/run_history.cpp: events.jsonl, line by line.
+#include "train/run_history.h"
+
+#include <sstream>
+#include <string>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/path.h"
+
+namespace weft {
+namespace {
+
+std::string text_of(const Json& line, const char* key) {
+  const Json* value = line.find(key);
+  return value && value->is_string() ? value->as_string() : "";
+}
+
+// checkpoints/best is no place to go on from.
+bool is_of_step(const std::filesystem::path& path) {
+  return path.filename().string().starts_with("step-");
+}
+
+void count(const Json& line, RunHistory* history) {
+  const std::string event = text_of(line, "event");
+  if (event == "checkpoint" && is_of_step(text_of(line, "path"))) history->has_committed = true;
+  if (event == "started") history->finished_step.reset();
+  if (event != "finished") return;
+  const Json* step = line.find("step");
+  if (step && step->is_int()) history->finished_step = step->as_int();
+}
+
+}  // namespace
+
+RunHistory read_history(const std::filesystem::path& run_dir) {
+  const std::filesystem::path path = run_dir / "events.jsonl";
+  RunHistory history;
+  if (path_kind(path) == PathKind::kNothing) return history;
+  std::istringstream lines(read_file(path));
+  for (std::string line; std::getline(lines, line);) {
+    try {
+      count(parse_json(line, path.string()), &history);
+    } catch (const UserError&) {  // torn: the event had happened when its line was begun
+      if (line.find("\"checkpoint\"") != std::string::npos &&
+          line.find("/step-") != std::string::npos)
+        history.has_committed = true;
+    }
+  }
+  return history;
+}
+
+}  // namespace weft

@@ -1,0 +1,19 @@
+// train/run_history.h: what events.jsonl tells of a run whose checkpoints are gone.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+
+namespace weft {
+
+struct RunHistory {
+  bool has_committed = false;            // a step's checkpoint was once committed
+  std::optional<int64_t> finished_step;  // the last start came to its end there
+};
+
+// Nothing where there is no events.jsonl; RunError where it cannot be read. Lines that a crash tore
+// are read as far as they go.
+RunHistory read_history(const std::filesystem::path& run_dir);
+
+}  // namespace weft

@@ -1,0 +1,31 @@
+// train/run_lock.h: one process at a time writes into a run directory.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+
+namespace weft {
+
+// Held while a run decides where it starts and while it writes, and let go whatever ends the
+// process.
+class RunLock {
+ public:
+  // Makes the directory. UserError where another process holds it, or where the storage cannot be
+  // written; RunError for what else the system refuses.
+  explicit RunLock(const std::filesystem::path& dir);
+  // Null where the storage cannot be written: a finished run can be told without it.
+  static std::shared_ptr<RunLock> try_on(const std::filesystem::path& dir);
+  ~RunLock();
+  RunLock(const RunLock&) = delete;
+  RunLock& operator=(const RunLock&) = delete;
+
+ private:
+  RunLock() = default;
+  int open(const std::filesystem::path& dir);  // the reason (errno), or 0
+  int fd_ = -1;
+};
+
+// UserError where `dir` could not be made or written into: found out without writing.
+void check_can_write(const std::filesystem::path& dir);
+
+}  // namespace weft
