@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Memory per rank, plan against measured: dp 4 with accumulation in none, zero1, zero2, zero3.
 
-What a rank holds is its anonymous pages (RssAnon) and the pages of its own arena. The arenas of all
+What a rank holds is its anonymous pages (RssAnon), those of mapped files (RssFile: the program and its
+libraries) and the pages of its own arena. The arenas of all
 ranks lie in one memfd, and every rank maps its peers' too: RssShmem counts a page once for each rank
 that has touched it. So a page of an arena is counted here for its owner alone: /proc/PID/smaps has
 the mappings apart, and rank r's arenas begin at offset (r + 1) << 44 of the memfd
@@ -53,11 +54,13 @@ def rank_of(pid):
     return None
 
 
-def anonymous_bytes(pid):
+def beside_bytes(pid):
+    """Anonymous pages and those of files."""
+    total = 0
     for line in read(f"/proc/{pid}/status").splitlines():
-        if line.startswith("RssAnon:"):
-            return int(line.split()[1]) * 1024
-    return 0
+        if line.startswith(("RssAnon:", "RssFile:")):
+            total += int(line.split()[1]) * 1024
+    return total
 
 
 def own_arena_bytes(pid, rank):
@@ -72,7 +75,7 @@ def own_arena_bytes(pid, rank):
 
 
 def watch(process):
-    """Peaks by rank: (anonymous, own arena)."""
+    """Peaks by rank: (anonymous and files, own arena)."""
     peaks = {}
     while process.poll() is None:
         for pid in read(f"/proc/{process.pid}/task/{process.pid}/children").split():
@@ -80,7 +83,7 @@ def watch(process):
             if rank is None:
                 continue
             before = peaks.get(rank, (0, 0))
-            now = anonymous_bytes(pid), own_arena_bytes(pid, rank)
+            now = beside_bytes(pid), own_arena_bytes(pid, rank)
             peaks[rank] = tuple(map(max, before, now))
         time.sleep(0.002)
     return peaks
@@ -114,11 +117,10 @@ def measure(weft, folder, shard, args):
 def judge(plan, arenas, peaks):
     """(arenas are exact, largest difference of memory, whether all are within the bar)"""
     exact = arenas == [rank["total"] for rank in plan["per_rank"]]
-    beside = plan["resident"] - max(rank["total"] for rank in plan["per_rank"])
     worst, good = 0, len(peaks) == len(arenas)
-    for rank, (anonymous, arena) in peaks.items():
-        wanted = arenas[rank] + beside
-        difference = anonymous + arena - wanted
+    for rank, (beside, arena) in peaks.items():
+        wanted = plan["per_rank"][rank]["resident"]
+        difference = beside + arena - wanted
         good &= abs(difference) <= max(0.05 * wanted, 48 * MIB)
         worst = max(worst, difference, key=abs)
     return exact, worst, good
@@ -152,7 +154,7 @@ def main():
              f"{CONFIG['num_hidden_layers']} layers, vocabulary {CONFIG['vocab_size']}, tied; "
              f"dp {args.dp}, micro_batch 2, 2 passes a step, {args.precision}. "
              "MiB, and bytes where there are commas; parts, arena and plan of rank 0, memory of the "
-             "largest rank (own arena + anonymous), difference of the rank that is furthest off.",
+             "largest rank (own arena + what stands beside it), difference of the rank that is furthest off.",
              "Bar: arena to the byte on every rank; memory within the larger of 5 % and 48 MiB.", ""]
     lines += [f"- {key}: {value}" for key, value in report.run_facts(root).items()]
     lines += [""] + report.table(

@@ -1,5 +1,7 @@
 // checkpoint/read.cpp: any slice out of whichever files hold it.
+#include <algorithm>
 #include <cstring>
+#include <limits>
 #include <mutex>
 #include <set>
 #include <sstream>
@@ -7,6 +9,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/hash_stream.h"
 #include "base/path.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/damaged.h"
@@ -79,6 +82,19 @@ size_t size_of(const fs::path& path, const std::string& tensor) {
       fmt::format("{}, which holds a part of tensor \"{}\", is missing", path.string(), tensor));
 }
 
+// A checkpoint is as large as the run beside which it is read: pages are dropped when they were
+// hashed, and again when they were copied.
+uint64_t hash_and_drop(const MappedFile& map, size_t begin, size_t end) {
+  constexpr size_t kPiece = size_t{4} << 20;
+  HashStream hash;
+  for (size_t at = begin; at < end; at += kPiece) {
+    const size_t stop = std::min(end, at + kPiece);
+    hash.add(map.data() + at, stop - at);
+    map.drop_pages(at, stop);
+  }
+  return hash.value();
+}
+
 // Every slice lies within its file: found at once, before anything is read.
 void check_sizes(const fs::path& folder, const StoredTensors& tensors) {
   std::map<std::string, size_t> sizes;
@@ -103,9 +119,10 @@ class CheckpointReader::Files {
   explicit Files(fs::path folder) : folder_(std::move(folder)) {}
 
   const std::byte* bytes_of(const std::string& tensor, const StoredSlice& slice) {
-    const std::byte* at = mapped(slice).data() + slice.begin;
+    const MappedFile& map = mapped(slice);
+    const std::byte* at = map.data() + slice.begin;
     if (is_good(slice)) return at;
-    if (hash_bytes(at, slice.end - slice.begin) != slice.checksum) {
+    if (hash_and_drop(map, slice.begin, slice.end) != slice.checksum) {
       throw DamagedCheckpoint(
           fmt::format("tensor \"{}\" is damaged: bytes {} to {} of {} (box at {} of extent {}, "
                       "elements {} to {}) have another checksum",
@@ -116,6 +133,11 @@ class CheckpointReader::Files {
     const std::lock_guard lock(mutex_);
     good_.insert(&slice);
     return at;
+  }
+
+  // Bytes [begin, end) of the slice were read.
+  void drop_pages(const StoredSlice& slice, size_t begin, size_t end) {
+    mapped(slice).drop_pages(slice.begin + begin, slice.begin + end);
   }
 
  private:
@@ -186,10 +208,16 @@ void CheckpointReader::read(const Slice& slice) const {
   auto* out = static_cast<std::byte*>(slice.data);
   for (const StoredSlice& part : stored.slices) {
     const std::byte* bytes = nullptr;  // checked only where something is taken from it
+    int64_t first = std::numeric_limits<int64_t>::max(), last = 0;
     for_each_common_run(part.region, wanted, [&](int64_t from, int64_t to, int64_t count) {
       if (!bytes) bytes = files_->bytes_of(slice.name, part);
       std::memcpy(out + to * width, bytes + from * width, static_cast<size_t>(count * width));
+      first = std::min(first, from);
+      last = std::max(last, from + count);
     });
+    if (bytes)
+      files_->drop_pages(part, static_cast<size_t>(first * width),
+                         static_cast<size_t>(last * width));
   }
 }
 

@@ -15,13 +15,15 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kMib = 1 << 20;
 
-// On aarch64 with Arrow, cairo and gloo: 13 to 14 MiB on rank 0, 4 to 5 on the others; code 24 MiB
-// of a rank, 20 of a supervisor, whose pages are the same ones.
-constexpr int64_t kProgramBytes = 14 * kMib;
+// On aarch64 with Arrow, cairo and gloo: 12 to 13 MiB on rank 0, 3.5 to 4 on the others; code 24
+// MiB of a rank, 21 of a supervisor, whose pages are the same ones.
+constexpr int64_t kProgramBytes = 4 * kMib;
+constexpr int64_t kWriterBytes = 9 * kMib;
 constexpr int64_t kCodeBytes = 24 * kMib;
 constexpr int64_t kSupervisorBytes = 3 * kMib;
 
-// Tables and kept files take 3.9 to 6.3 times the files (GPT-2, Qwen2, both of T5).
+// Tables and kept files: 17 MiB of Qwen2 (files of 4.2), 7.4 of GPT-2 (1.4), 5 and 7 of T5
+// (0.8, 1.3).
 constexpr int64_t kBytesPerFileByte = 4;
 constexpr int64_t kAnyTokenizer = 2 * kMib;
 constexpr const char* kVocabularies[] = {"tokenizer.json", "vocab.json", "merges.txt",
@@ -61,8 +63,12 @@ int64_t batch_bytes(const RunConfig& c) {
 
 HostMemory expected_host_memory(const RunConfig& c) {
   const bool is_alone = c.parallel.dp * c.parallel.tp == 1;
-  return {kProgramBytes, tokenizer_bytes(c), batch_bytes(c), kCodeBytes,
-          is_alone ? 0 : kSupervisorBytes};
+  return {.program = kProgramBytes,
+          .writer = kWriterBytes,
+          .tokenizer = tokenizer_bytes(c),
+          .batches = batch_bytes(c),
+          .code = kCodeBytes,
+          .supervisor = is_alone ? 0 : kSupervisorBytes};
 }
 
 }  // namespace weft

@@ -11,17 +11,20 @@
 namespace weft {
 
 struct HostMemory {
-  int64_t program = 0;  // private: heap, stacks, data of libraries; rank 0's, who writes the files
+  int64_t program = 0;     // private: heap, stacks, data of libraries
+  int64_t writer = 0;      // private, of rank 0 alone: it writes files and draws the curve
   int64_t tokenizer = 0;   // private: its tables, and its files, which final/ gets a copy of
   int64_t batches = 0;     // private: read ahead
   int64_t code = 0;        // shared: pages of the program and its libraries
   int64_t supervisor = 0;  // private memory of the process that starts the ranks; 0: one rank alone
 
-  int64_t private_bytes() const { return program + tokenizer + batches; }  // of a rank
-  int64_t of_rank() const { return private_bytes() + code; }
+  int64_t private_of(int rank) const {
+    return program + tokenizer + batches + (rank == 0 ? writer : 0);
+  }
+  int64_t of_rank(int rank = 0) const { return private_of(rank) + code; }
   // Of all processes, every page counted once.
   int64_t of_all(int64_t num_ranks) const {
-    return num_ranks * private_bytes() + supervisor + code;
+    return num_ranks * private_of(1) + writer + supervisor + code;
   }
 };
 

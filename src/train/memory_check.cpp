@@ -19,7 +19,7 @@ struct ProcessNeed {
 };
 
 ProcessNeed process_need(const PlanReport& plan) {
-  const int64_t own = plan.host.private_bytes(), arena = plan.largest_arena();
+  const int64_t own = plan.host.private_of(0), arena = plan.largest_arena();
   if (plan.layout.num_ranks() == 1) return {arena + own, arena + own};
   const int64_t mapped = comm_choice() == "gloo" ? 1 : plan.layout.dp + plan.layout.tp - 1;
   return {mapped * arena + own, own};
@@ -39,10 +39,10 @@ std::string describe_parts(const PlanReport& plan) {
   const int ranks = plan.layout.num_ranks();
   if (ranks == 1) {
     return fmt::format("an arena of {}, {} beside it", format_bytes(plan.largest_arena()),
-                       format_bytes(plan.host.private_bytes()));
+                       format_bytes(plan.host.private_of(0)));
   }
   return fmt::format("{} ranks: arenas of {}, {} beside each, {} of their supervisor", ranks,
-                     format_bytes(plan.sum_of_arenas()), format_bytes(plan.host.private_bytes()),
+                     format_bytes(plan.sum_of_arenas()), format_bytes(plan.host.private_of(0)),
                      format_bytes(plan.host.supervisor));
 }
 

@@ -90,8 +90,8 @@ int64_t PlanReport::sum_of_arenas() const {
   return sum;
 }
 
-int64_t PlanReport::beside() const {
-  return (is_on_gpu ? kContextBytes : host.of_rank()) + staging;
+int64_t PlanReport::beside(int rank) const {
+  return (is_on_gpu ? kContextBytes : host.of_rank(rank)) + staging;
 }
 
 int64_t PlanReport::resident_total() const {
@@ -176,7 +176,7 @@ Json PlanReport::to_json() const {
   if (!step_ms)
     told.emplace_back("step_ms: " + describe_step_time(step_ms, layout.num_ranks(), is_on_gpu));
   for (int rank = 0; rank < layout.num_ranks(); ++rank) {
-    ranks.push_back(rank_json(rank, of_rank(rank), beside()));
+    ranks.push_back(rank_json(rank, of_rank(rank), beside(rank)));
   }
   for (const WireItem& item : wire) {
     moved.push_back(Json(Json::Object{{"op", comm_op_name(item.op)},
@@ -197,6 +197,7 @@ Json PlanReport::to_json() const {
   if (!is_on_gpu) {
     out.set("resident_total", resident_total());
     out.set("host", Json(Json::Object{{"program", host.program},
+                                      {"writer", host.writer},
                                       {"tokenizer", host.tokenizer},
                                       {"batches", host.batches},
                                       {"code", host.code},
@@ -262,6 +263,7 @@ std::string memory_text(const PlanReport& r) {
     line("context", kContextBytes);
   } else {
     line("program", r.host.program);
+    line("writer", r.host.writer);
     if (r.host.tokenizer > 0) line("tokenizer", r.host.tokenizer);
     line("batches", r.host.batches);
     line("code", r.host.code);

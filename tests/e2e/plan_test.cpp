@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "tests/e2e/rank_memory.h"
 #include "tests/e2e/tiny_run.h"
 
 namespace weft::testing {
@@ -18,6 +19,13 @@ Json plan_of(const TinyRun& run, const std::vector<std::string>& sets) {
 void expect_plan_holds(const TinyRun& run, const std::vector<std::string>& sets) {
   const Json plan = plan_of(run, sets);
   Program program(run.words("train", sets));
+  JobMemory memory;
+  EXPECT_TRUE(program.wait_until(
+      [&] {
+        watch_job(program.pid(), &memory);
+        return !program.is_running();
+      },
+      120));
   const Ended ended = program.wait();
   ASSERT_EQ(ended.exit_code, 0) << ended.err;
   const int64_t arena = plan.at("arena").as_int();
@@ -34,7 +42,7 @@ void expect_plan_holds(const TinyRun& run, const std::vector<std::string>& sets)
   EXPECT_EQ(sum, arena);
   EXPECT_EQ(rank.at("total").as_int(), arena);
   const auto resident = static_cast<double>(plan.at("resident").as_int());
-  const auto peak = static_cast<double>(program.peak_anonymous_bytes());
+  const auto peak = static_cast<double>(memory.ranks[0].resident());
   EXPECT_GT(peak, 0);
   EXPECT_LT(std::abs(peak - resident), std::max(0.05 * resident, 48.0 * (1 << 20)))
       << "planned " << resident << ", was " << peak;

@@ -24,12 +24,18 @@ int rank_of(pid_t pid) {
   return -1;
 }
 
-int64_t anonymous_bytes(pid_t pid) {
+int64_t status_bytes(pid_t pid, const std::string& key) {
   std::istringstream status(proc(pid, "status"));
   for (std::string line; std::getline(status, line);) {
-    if (line.starts_with("RssAnon:")) return std::stol(line.substr(8)) * 1024;
+    if (line.starts_with(key)) return std::stol(line.substr(key.size())) * 1024;
   }
   return 0;
+}
+
+int64_t anonymous_bytes(pid_t pid) { return status_bytes(pid, "RssAnon:"); }
+
+void keep_largest(const RankMemory& now, RankMemory* peak) {
+  if (now.resident() > peak->resident()) *peak = now;
 }
 
 // "7f.. - 7f.. rw-s OFFSET dev inode /memfd:weft (deleted)", then lines of which one is Rss.
@@ -62,7 +68,29 @@ void watch_ranks(pid_t supervisor, std::map<int, RankMemory>* peaks) {
     RankMemory& peak = (*peaks)[rank];
     peak.anonymous = std::max(peak.anonymous, anonymous_bytes(pid));
     peak.arena = std::max(peak.arena, own_arena_bytes(pid, rank));
+    peak.files = std::max(peak.files, status_bytes(pid, "RssFile:"));
   }
+}
+
+void watch_job(pid_t job, JobMemory* peak) {
+  const std::string id = std::to_string(job);
+  RankMemory own{anonymous_bytes(job), 0, status_bytes(job, "RssFile:")};
+  int64_t files = own.files, sum = own.anonymous;
+  bool has_ranks = false;
+  std::istringstream children(proc(job, "task/" + id + "/children"));
+  for (pid_t pid = 0; children >> pid;) {
+    const int rank = rank_of(pid);
+    if (rank < 0) continue;
+    has_ranks = true;
+    const RankMemory now{anonymous_bytes(pid), own_arena_bytes(pid, rank),
+                         status_bytes(pid, "RssFile:")};
+    keep_largest(now, &peak->ranks[rank]);
+    files = std::max(files, now.files);
+    sum += now.total();
+  }
+  if (!has_ranks && (peak->ranks.empty() || peak->ranks.size() == 1))
+    keep_largest(own, &peak->ranks[0]);
+  peak->total = std::max(peak->total, sum + files);
 }
 
 }  // namespace weft::testing

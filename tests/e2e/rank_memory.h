@@ -17,10 +17,19 @@ namespace weft::testing {
 struct RankMemory {
   int64_t anonymous = 0;
   int64_t arena = 0;
+  int64_t files = 0;  // pages of mapped files: the program, its libraries, what is read
   int64_t total() const { return anonymous + arena; }
+  int64_t resident() const { return anonymous + arena + files; }
 };
 
 // Looks at the children of `supervisor` that are ranks and keeps the largest values seen, by rank.
 void watch_ranks(pid_t supervisor, std::map<int, RankMemory>* peaks);
+
+// A job as the machine sees it: every page once. Of a single process, its arena is anonymous.
+struct JobMemory {
+  std::map<int, RankMemory> ranks;  // peaks; 0 of a process without ranks is itself
+  int64_t total = 0;                // peak of all at once: the files of the largest, and the rest
+};
+void watch_job(pid_t pid, JobMemory* peak);
 
 }  // namespace weft::testing
