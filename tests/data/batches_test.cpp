@@ -339,6 +339,9 @@ TEST(Batches, RestoreBeyondTheDataIsRefused) {
   const auto rows = rows_in_memory(numbered_lines(50), RowFormat::kText, "t");
   BatchStream stream(text_config(8), *rows, *tokenizer, StreamOptions());
   expect_user_error([&] { stream.restore({1, 51}); }, "50 rows");
+  expect_user_error([&] { stream.restore({1, -1}); }, "at row -1 of epoch 1");
+  expect_user_error([&] { stream.restore({0, 0}); }, "of epoch 0");
+  EXPECT_NO_THROW(stream.restore({1, 50}));
 }
 
 }  // namespace
