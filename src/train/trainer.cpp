@@ -26,6 +26,7 @@
 #include "train/not_finite.h"
 #include "train/numerics.h"
 #include "train/record.h"
+#include "train/run_history.h"
 #include "train/same_model.h"
 #include "train/saver.h"
 #include "train/schedule_warnings.h"
@@ -164,10 +165,12 @@ class Trainer {
     }
   }
 
+  // A final/ may be of an earlier end: that of a run which was killed before it had replaced it.
   bool is_finished() const {
     if (!std::filesystem::exists(start_.dir / "final" / "config.json") || options_.overwrite)
       return false;
-    return step_ > 0 && saved_step_ == step_ && is_past_end(position_.epoch);
+    return step_ > 0 && saved_step_ == step_ && is_past_end(position_.epoch) &&
+           read_history(start_.dir).finished_step == step_;
   }
 
   bool is_past_end(int64_t epoch) const {
@@ -187,8 +190,8 @@ class Trainer {
 
   // From here on the run directory is this run's.
   void open_run() {
-    // Every rank has read its part of a checkpoint, so that now something may be changed; and nobody
-    // waits long for rows or for another rank from here on.
+    // Every rank has read its part of a checkpoint, so that now something may be changed; and
+    // nobody waits long for rows or for another rank from here on.
     ranks_->world().barrier();
     signals_.hold();
     if (is_main_) prepare_run_dir(file_, &start_, step_, options_.overwrite);
