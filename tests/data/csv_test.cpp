@@ -50,6 +50,16 @@ TEST(Csv, QuotesHoldSeparatorsLineEndsAndQuotes) {
   EXPECT_EQ(rows->column_names(), (std::vector<std::string>{"a", "b"}));
 }
 
+// What lies behind the text is not looked at: a quote there opens nothing.
+TEST(Csv, ARecordEndsWithTheText) {
+  const std::string_view longer = "a,\"b";
+  const CsvEnd end = csv_record_end(longer.substr(0, 2), 0, ',');
+  EXPECT_EQ(end.at, 2u);
+  EXPECT_FALSE(end.is_whole);
+  EXPECT_EQ(end.open_quote, std::string_view::npos);
+  EXPECT_EQ(csv_record_end(longer, 0, ',').open_quote, 2u);
+}
+
 TEST(Csv, TabsAreTheOtherSeparator) {
   const auto rows = rows_in_memory("a\tb,c\n1\t2,3\n", RowFormat::kTsv, "t.tsv");
   EXPECT_EQ(cell(*rows, 0, "b,c"), "2,3");

@@ -25,6 +25,23 @@ class GeneratorTest : public ::testing::Test {
   }
 };
 
+// However many rows there are, one token of each can be fed; many at once only where they fit.
+TEST_F(GeneratorTest, EveryBatchHasAPlanOfOnePosition) {
+  for (const int64_t max_batch : {1, 2, 64, 1500}) {
+    const GeneratePlans made =
+        make_generate_plans(*model_, {max_batch, 0, Dtype::kF32}, ref_kernels(), 1);
+    std::map<int64_t, std::vector<int64_t>> positions;  // by batch
+    for (const GeneratePlan& p : made.plans) positions[p.batch].push_back(p.positions);
+    EXPECT_TRUE(positions.contains(1) && positions.contains(max_batch)) << max_batch;
+    EXPECT_EQ(positions.rbegin()->first, max_batch);
+    for (const auto& [batch, list] : positions) {
+      EXPECT_EQ(list.front(), 1) << batch;
+      EXPECT_TRUE(list.size() == 1 || batch * list.back() <= 1024) << batch;
+    }
+    EXPECT_GT(positions.at(1).back(), 1);
+  }
+}
+
 TEST_F(GeneratorTest, LogitsOfAWholePromptEqualThoseOfSingleSteps) {
   const GeneratePlans plans = make_generate_plans(*model_, {2, 0, Dtype::kF32}, ref_kernels(), 2);
   const ArenaLayout layout = layout_of(plans);

@@ -8,6 +8,8 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/hash.h"
+#include "base/random.h"
 
 namespace weft {
 namespace {
@@ -119,6 +121,20 @@ TEST(Sample, ADrawIsAFunctionOfSeedPromptAndPosition) {
   EXPECT_EQ(first, again);
   EXPECT_NE(first, other_prompt);
   EXPECT_NE(first, other_seed);
+}
+
+// The same seed must give the same text in later versions: without a cut the candidates are walked
+// in the order of their ids.
+TEST(Sample, WithoutACutTheDrawWalksTheIds) {
+  const uint64_t prompt = 5;
+  const uint64_t stream = hash_bytes(&prompt, sizeof prompt, hash_text("generate"));
+  const double probabilities[] = {0.3, 0.1, 0.4, 0.2};
+  for (uint64_t i = 0; i < 200; ++i) {
+    double left = uniform_at(drawing().seed, stream, i);
+    int32_t wanted = 0;
+    for (; wanted < 3 && left >= probabilities[wanted]; ++wanted) left -= probabilities[wanted];
+    EXPECT_EQ(sample_token(kLogits, drawing(), prompt, i), wanted) << i;
+  }
 }
 
 TEST(Sample, NotFiniteIsAnError) {
