@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/path.h"
 #include "checkpoint/index.h"
 #include "checkpoint/replace_folder.h"
 #include "io/safetensors.h"
@@ -120,19 +121,11 @@ Json with_dtype(Json config, const std::vector<LogicalTensor>& weights,
   return config;
 }
 
-bool is_export(const fs::path& folder) {
-  if (!fs::exists(folder / "config.json")) return false;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with("model") && name.ends_with(".safetensors")) return true;
-  }
-  return false;
-}
-
 void check_place(const fs::path& out, const ExportOptions& options) {
-  if (!fs::exists(out)) return;
-  require(fs::is_directory(out), "{} is a file, wanted a new folder", out.string());
-  if (fs::is_empty(out)) return;
+  const PathKind kind = path_kind(out);
+  if (kind == PathKind::kNothing) return;
+  require(kind == PathKind::kFolder, "{} is a file, wanted a new folder", out.string());
+  if (folder_names(out).empty()) return;
   if (!is_export(out)) {
     throw UserError(fmt::format("{} is not empty and is no export", out.string()),
                     "give a new folder");
@@ -160,6 +153,14 @@ void write_folder(const fs::path& folder, const std::vector<LogicalTensor>& weig
 }
 
 }  // namespace
+
+bool is_export(const fs::path& folder) {
+  if (path_kind(folder / "config.json") == PathKind::kNothing) return false;
+  const std::vector<std::string> names = folder_names(folder);
+  return std::any_of(names.begin(), names.end(), [](const std::string& name) {
+    return name.starts_with("model") && name.ends_with(".safetensors");
+  });
+}
 
 void export_hf(const std::vector<LogicalTensor>& weights, const Json& config,
                const std::map<std::string, std::string>& side_files, const fs::path& out,

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/path.h"
 
 namespace weft {
 namespace {
@@ -75,6 +76,12 @@ void count_step(const Json& line, MetricsTail& tail) {
   if (!tail.best_loss || loss.as_number() < *tail.best_loss) tail.best_loss = loss.as_number();
 }
 
+void shorten(const std::filesystem::path& path, size_t bytes) {
+  std::error_code bad;
+  std::filesystem::resize_file(path, bytes, bad);
+  if (bad) throw RunError(fmt::format("cannot shorten {}: {}", path.string(), bad.message()));
+}
+
 }  // namespace
 
 void EpochLoss::add(double loss, int64_t target_tokens) {
@@ -89,8 +96,7 @@ std::optional<double> EpochLoss::mean() const {
 
 MetricsTail cut_metrics_after(const std::filesystem::path& path, int64_t step) {
   MetricsTail tail;
-  std::error_code none;
-  if (!std::filesystem::exists(path, none)) return tail;
+  if (path_kind(path) == PathKind::kNothing) return tail;
   const std::string text = read_file(path);
   size_t at = 0;
   for (int64_t number = 1; at < text.size(); ++number) {
@@ -105,11 +111,15 @@ MetricsTail cut_metrics_after(const std::filesystem::path& path, int64_t step) {
     if (!line_step && line.find("mean_loss")) tail.is_epoch_told = true;
     at = end + 1;
   }
-  if (at == text.size()) return tail;
-  std::error_code bad;
-  std::filesystem::resize_file(path, at, bad);
-  if (bad) throw RunError(fmt::format("cannot shorten {}: {}", path.string(), bad.message()));
+  if (at < text.size()) shorten(path, at);
   return tail;
+}
+
+void cut_torn_line(const std::filesystem::path& path) {
+  if (path_kind(path) == PathKind::kNothing) return;
+  const std::string text = read_file(path);
+  const size_t end = text.rfind('\n') + 1;  // 0 where there is none
+  if (end < text.size()) shorten(path, end);
 }
 
 MetricsWriter::MetricsWriter(const std::filesystem::path& path)

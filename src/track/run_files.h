@@ -70,6 +70,9 @@ struct MetricsTail {
 // is not there is an empty one.
 MetricsTail cut_metrics_after(const std::filesystem::path& path, int64_t step);
 
+// Cuts a last line without its end, which a process that died while it wrote has left.
+void cut_torn_line(const std::filesystem::path& path);
+
 class MetricsWriter {
  public:
   explicit MetricsWriter(const std::filesystem::path& path);  // appends

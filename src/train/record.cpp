@@ -1,6 +1,9 @@
 // train/record.cpp: lines get their times here; what was told before the start is read back.
 #include "train/record.h"
 
+#include <system_error>
+
+#include "base/error.h"
 #include "base/log.h"
 #include "track/memory.h"
 #include "track/plot.h"
@@ -75,6 +78,16 @@ void RunRecord::sync() {
 
 void RunRecord::draw_curve(const std::string& title) {
   if (!metrics_) return;
+  try {
+    draw(title);
+  } catch (const Error& e) {  // a picture is no reason to call a run failed
+    log_warning("the loss curve was not drawn: {}", e.what());
+  } catch (const std::system_error& e) {
+    log_warning("the loss curve was not drawn: {}", e.what());
+  }
+}
+
+void RunRecord::draw(const std::string& title) const {
   const LossCurve curve = read_loss_curve(options_.dir / "metrics.jsonl", title);
   if (curve.train.size() < 2) return;
   if (has_pictures()) {

@@ -35,7 +35,8 @@ class RunRecord {
   void show_part(std::string_view what, double part, double seconds);  // of work between steps
   void clear_progress();
   void sync();  // what was told is on the disk
-  // The curve as pictures beside the metrics, and on the terminal where a person may look.
+  // The curve as pictures beside the metrics, and on the terminal where a person may look. A
+  // warning where it cannot be drawn.
   void draw_curve(const std::string& title);
 
   // Work between steps does not count in their time.
@@ -47,6 +48,8 @@ class RunRecord {
   double seconds() const;  // since this start
 
  private:
+  void draw(const std::string& title) const;
+
   using Clock = std::chrono::steady_clock;
   RecordOptions options_;
   std::unique_ptr<MetricsWriter> metrics_;

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/printable.h"
 #include "kernel/device_kernels.h"
 
 namespace weft {
@@ -362,6 +363,30 @@ void bind_options(OptionTable* table, RunConfig* c) {
   add_key_synonyms(table);
 }
 
+namespace {
+
+// The name is a folder's, and stands in messages, lines of JSON and on the curve.
+void check_name(const std::string& name, std::vector<std::string>* complaints) {
+  constexpr size_t kMostBytes = 255 - 16;  // NAME_MAX, less what stands behind it for a while
+  const auto is_control = [](unsigned char c) { return c < 0x20 || c == 0x7f; };
+  std::string shown = printable(name.substr(0, 40)) + (name.size() > 40 ? "..." : "");
+  std::replace(shown.begin(), shown.end(), '\n', ' ');
+  if (name.size() > kMostBytes) {
+    complaints->push_back(
+        fmt::format("name \"{}\" has {} bytes, but a folder's name has {} at most", shown,
+                    name.size(), kMostBytes));
+  } else if (printable(name) != name || std::any_of(name.begin(), name.end(), is_control)) {
+    complaints->push_back(fmt::format(
+        "name \"{}\" has a line end, a control character or bytes that are no UTF-8: a plain "
+        "folder name is wanted",
+        shown));
+  } else if (name.empty() || name.find('/') != std::string::npos || name == "." || name == "..") {
+    complaints->push_back(fmt::format("name \"{}\" must be a plain folder name", name));
+  }
+}
+
+}  // namespace
+
 void check_config(const OptionTable& table, const RunConfig& c,
                   std::vector<std::string>* complaints) {
   check_rows(c.data, complaints);
@@ -373,11 +398,7 @@ void check_config(const OptionTable& table, const RunConfig& c,
   if (c.train.steps && table.was_given("train.epochs") && c.train.epochs != TrainConfig().epochs) {
     complaints->push_back("train.steps and train.epochs are both given: one is wanted");
   }
-  const bool named = table.was_given("name");
-  if (named && (c.name.empty() || c.name.find('/') != std::string::npos || c.name == "." ||
-                c.name == "..")) {
-    complaints->push_back(fmt::format("name \"{}\" must be a plain folder name", c.name));
-  }
+  if (table.was_given("name")) check_name(c.name, complaints);
   if (c.storage.starts_with("s3://")) complaints->push_back("storage on s3:// is not built");
 }
 

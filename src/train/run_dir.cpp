@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/path.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/export.h"
 #include "checkpoint/replace_folder.h"
 #include "track/run_files.h"
 #include "train/run_history.h"
@@ -32,6 +33,25 @@ std::vector<std::string> check_same_run(const RunFile& file, const fs::path& dir
 
 bool has_final(const fs::path& dir) {
   return path_kind(dir / "final" / "config.json") == PathKind::kFile;
+}
+
+// The end of the run will replace final/: only what a run of this directory wrote may go.
+void check_final(const fs::path& dir, bool overwrite) {
+  const fs::path place = dir / "final";
+  const PathKind kind = path_kind(place);
+  if (kind == PathKind::kNothing) return;
+  const bool is_folder = kind == PathKind::kFolder;
+  if (is_folder && folder_names(place).empty()) return;
+  const char* away = "move it away, or give the run another name or --run-dir";
+  if (!is_folder || !is_export(place)) {
+    throw UserError(fmt::format("{} is no model that a run wrote, and this run would replace it",
+                                place.string()),
+                    away);
+  }
+  if (overwrite || path_kind(dir / "run.yaml") != PathKind::kNothing) return;
+  throw UserError(fmt::format("{} holds a model, but no run is in {}: this run would replace it",
+                              place.string(), dir.string()),
+                  away);
 }
 
 [[noreturn]] void refuse_to_begin_again(const fs::path& dir, const CheckpointSearch& found,
@@ -140,6 +160,7 @@ fs::path run_dir_of(const RunConfig& c, const TrainOptions& options) {
 RunStart open_run_dir(const RunFile& file, const TrainOptions& options) {
   RunStart start;
   start.dir = run_dir_of(file.config(), options);
+  check_length(start.dir);
   const PathKind kind = path_kind(start.dir);
   require(kind == PathKind::kNothing || kind == PathKind::kFolder, "{} is not a folder",
           start.dir.string());
@@ -151,6 +172,7 @@ RunStart open_run_dir(const RunFile& file, const TrainOptions& options) {
       "--overwrite gives up every checkpoint, and --resume {} asks for one: give one of the two",
       options.resume);
   if (kind == PathKind::kNothing) check_can_write(start.dir);
+  check_final(start.dir, options.overwrite);
   std::vector<std::string> changes;
   if (!options.overwrite) changes = check_same_run(file, start.dir);
   if (kind == PathKind::kFolder) start.lock = RunLock::try_on(start.dir);
@@ -172,6 +194,7 @@ void prepare_run_dir(const RunFile& file, RunStart* start, int64_t step, bool ov
   make_folder(dir / "log");
   make_folder(dir / "checkpoints");
   remove_unfinished(dir);
+  cut_torn_line(dir / "events.jsonl");
   EventWriter events(dir / "events.jsonl", 0);
   rename_damaged(*start, &events);
   abandon_later(*start, step, &events);

@@ -70,16 +70,18 @@ RunLock::~RunLock() {
   if (fd_ >= 0) ::close(fd_);
 }
 
-void check_can_write(const fs::path& dir) {
+void check_length(const fs::path& dir) {
   constexpr size_t kMostBytes = 4096 - 128;  // PATH_MAX, less what a run's own names take
-  const fs::path whole = fs::absolute(dir);
-  if (whole.string().size() > kMostBytes) fail(dir, ENAMETOOLONG);
-  fs::path above = whole;
-  while (above.has_relative_path()) {
-    if (above.filename().string().size() > 255) fail(dir, ENAMETOOLONG);
-    if (path_kind(above) != PathKind::kNothing) break;
-    above = above.parent_path();
+  if (fs::absolute(dir).string().size() > kMostBytes) fail(dir, ENAMETOOLONG);
+  for (const fs::path& part : dir) {
+    if (part.string().size() > 255) fail(dir, ENAMETOOLONG);
   }
+}
+
+void check_can_write(const fs::path& dir) {
+  fs::path above = fs::absolute(dir);
+  while (above.has_relative_path() && path_kind(above) == PathKind::kNothing)
+    above = above.parent_path();
   if (::access(above.c_str(), W_OK | X_OK) != 0) fail(dir, errno);
 }
 

@@ -25,6 +25,8 @@ class RunLock {
   int fd_ = -1;
 };
 
+// UserError where no system could have such a path.
+void check_length(const std::filesystem::path& dir);
 // UserError where `dir` could not be made or written into: found out without writing.
 void check_can_write(const std::filesystem::path& dir);
 

@@ -71,6 +71,7 @@ class Trainer {
         scaling_(c_, engine_),
         numerics_(numerics_fingerprint(c_, ranks_->layout(), *backend_.kernels, *backend_.device)) {
     if (fault_) fault_->check(c_, ranks_->layout());
+    static_cast<void>(side_files(session_));  // what every save writes: a wrong one is found now
     static_cast<void>(side_files(session_));  // a file that final/ cannot copy is told now
     agree_on_numerics(*ranks_, file.resolved(), numerics_);
     start_ = agree_on_start(*ranks_, std::move(start));

@@ -211,6 +211,24 @@ TEST(RunDir, LoudPrintsTheResolvedFile) {
 }
 
 // Once, though every rank knows: and not where there is a core for each.
+// Not 85 lines of keys: what changed, and last where the run goes on.
+TEST(RunDir, AResumePrintsWhatChanged) {
+  const TinyRun run;
+  run.train_well();
+  const Ended ended = run.train({"train.steps=8"});
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_FALSE(contains(ended.err, "# default")) << ended.err;
+  std::vector<std::string> lines;
+  std::istringstream text(ended.err);
+  for (std::string line; std::getline(text, line) && !contains(line, "step 7/8");)
+    lines.push_back(line);
+  ASSERT_GE(lines.size(), 2u);
+  EXPECT_LT(lines.size(), 12u) << ended.err;
+  EXPECT_TRUE(contains(lines[0], "train.steps: 6 -> 8")) << lines[0];
+  EXPECT_TRUE(lines.back().starts_with("resumed from ")) << lines.back();
+  EXPECT_TRUE(lines.back().ends_with("at step 6")) << lines.back();
+}
+
 TEST(RunDir, MoreThreadsThanCoresAreToldOnce) {
   const TinyRun run;
   const auto warnings = [&](const std::vector<std::string>& sets) {
