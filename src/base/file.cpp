@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/mapped_files.h"
 #include "base/path.h"
 
 namespace weft {
@@ -89,6 +90,7 @@ MappedFile::MappedFile(const std::filesystem::path& path) {
     ::close(fd);
     if (at == MAP_FAILED) throw_refused("map", path, reason);
     data_ = static_cast<const std::byte*>(at);
+    watch_mapping(data_, size_, path);
   } else {
     ::close(fd);
   }
@@ -104,7 +106,9 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
 }
 
 MappedFile::~MappedFile() {
-  if (data_) ::munmap(const_cast<std::byte*>(data_), size_);
+  if (!data_) return;
+  unwatch_mapping(data_);
+  ::munmap(const_cast<std::byte*>(data_), size_);
 }
 
 void MappedFile::drop_pages() const {

@@ -56,6 +56,7 @@ BatchBuilder::BatchBuilder(const DataConfig& config, const RowSource& rows,
       maker_(config, tokenizer, options.vocab_size, options.kind),
       num_rows_(rows_taken(config, rows.size())),
       files_(hash_of(rows.files())),
+      watch_(rows.files()),
       cache_(rows, maker_, num_rows_, options.cache),
       order_(make_order(1)) {
   check_options(config, options);
@@ -114,6 +115,9 @@ bool BatchBuilder::fill(Batch& out) {
     take_rows(out);
   }
   put_rows(out);
+  // Rows that were not taken from a block were not checked when they were made.
+  watch_.check(cache_.num_early() > num_early_);
+  num_early_ = cache_.num_early();
   out.after = state();
   return num_found_ > 0;
 }

@@ -72,7 +72,9 @@ class BatchBuilder {
   ExampleMaker maker_;
   int64_t num_rows_;
   uint64_t files_ = 0;
+  FileWatch watch_;
   TokenCache cache_;
+  int64_t num_early_ = 0;  // of the cache, at the last batch
   int64_t epoch_ = 1, position_ = 0, part_ = 0;
   Order order_;
 

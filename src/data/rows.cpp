@@ -4,8 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <chrono>
 
 #include "base/error.h"
+#include "base/mapped_files.h"
 #include "io/byte_stream.h"
 #include "io/file_kind.h"
 
@@ -139,15 +141,37 @@ std::unique_ptr<RowSource> open_rows(const std::vector<std::string>& paths,
 }
 
 void check_unchanged(const std::vector<FileInfo>& files) {
+  constexpr const char* kHint =
+      "a run reads the same rows from its first step to its last: bring the file back as it was, "
+      "with its "
+      "time (cp -p), or start anew with --overwrite";
   for (const FileInfo& then : files) {
-    const FileInfo now = file_info(then.path);
+    FileInfo now;
+    try {
+      now = file_info(then.path);
+    } catch (const UserError& e) {
+      throw RunError(fmt::format("{} is gone while it was in use: {}", then.path, e.what()), kHint);
+    }
     if (now == then) continue;
-    throw UserError(
+    throw RunError(
         fmt::format("{} changed while it was in use: it had {} bytes, now {}{}", then.path,
                     then.size, now.size, now.size == then.size ? ", and another time" : ""),
-        "a run reads the same rows from its first step to its last: give the file "
-        "another name, or start anew with --overwrite");
+        kHint);
   }
+  check_mapped_files();
+}
+
+void FileWatch::check(bool now) {
+  using Clock = std::chrono::steady_clock;
+  const auto start = Clock::now();
+  if (start < next_ && !now) return;
+  check_unchanged(files_);
+  const auto took = Clock::now() - start;
+  next_ = Clock::now() + std::max<Clock::duration>(kEvery, 100 * took);
+}
+
+FileWatch::FileWatch(std::vector<FileInfo> files) : files_(std::move(files)) {
+  std::erase_if(files_, [](const FileInfo& file) { return is_uri(file.path); });
 }
 
 }  // namespace weft

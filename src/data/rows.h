@@ -5,6 +5,7 @@
 // named (files of a glob or a folder by name).
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -80,8 +81,21 @@ std::unique_ptr<RowSource> open_rows(const std::vector<std::string>& paths,
                                      const std::string& format, std::string_view what,
                                      const std::vector<std::string>& columns = {});
 
-// UserError naming the file where one is not as it was when `rows` were opened.
+// RunError naming the file where one is not as it was when `rows` were opened: cut short, written
+// again, replaced under its name, or gone.
 void check_unchanged(const std::vector<FileInfo>& files);
+
+// The same now and then, for who asks often: local files, in at most a hundredth of the time.
+class FileWatch {
+ public:
+  explicit FileWatch(std::vector<FileInfo> files);
+  void check(bool now);  // now: also where it was done a moment ago
+
+ private:
+  static constexpr std::chrono::milliseconds kEvery{200};
+  std::vector<FileInfo> files_;
+  std::chrono::steady_clock::time_point next_{};
+};
 
 // Text, JSON lines or CSV over bytes in memory, for tests and fuzzing; may have no rows.
 std::unique_ptr<RowSource> rows_in_memory(std::string bytes, RowFormat format, std::string name);

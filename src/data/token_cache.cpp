@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/mapped_files.h"
 #include "base/stop.h"
 
 namespace weft {
@@ -33,11 +34,23 @@ struct RowEntry {
   uint16_t num_nulls;
   uint8_t flags;
   uint8_t unused;
+  uint32_t checksum;  // of the ids and of the fields above
 };
 enum RowFlag : uint8_t { kDropped = 1, kTruncated = 2, kRepaired = 4, kHasLabel = 8 };
 
+// A block's checksum is looked at once; a row's each time it is read, since the files are open to
+// others: one that was cut short and grows again gives zeros.
+uint64_t fields_of(const RowEntry& entry) {
+  return uint64_t{entry.num_source} << 24 | uint64_t{entry.num_nulls} << 8 | entry.flags;
+}
+
+uint32_t checksum_of(uint64_t fields, int64_t row, const void* words, size_t count) {
+  const uint64_t seed = fields * 0x9E3779B97F4A7C15u + static_cast<uint64_t>(row);
+  return static_cast<uint32_t>(hash_bytes(words, count * sizeof(uint32_t), seed) >> 32);
+}
+
 uint64_t key_of(const RowSource& rows, const ExampleMaker& maker, int64_t num_rows) {
-  std::string text = fmt::format("weft tokens 2\n{}\n{}\n", num_rows, maker.describe());
+  std::string text = fmt::format("weft tokens 3\n{}\n{}\n", num_rows, maker.describe());
   for (const FileInfo& file : rows.files()) {
     std::error_code none;
     const std::filesystem::path whole = std::filesystem::absolute(file.path, none);
@@ -209,15 +222,26 @@ bool TokenCache::take_run(int64_t& begin, int64_t& end) {
 }
 
 void TokenCache::make_run(int64_t begin, int64_t end) {
+  const std::vector<FileInfo> files = rows_.files();
+  std::vector<FileInfo> local = files;  // the others are far, and asked once
+  std::erase_if(local, [](const FileInfo& file) { return is_uri(file.path); });
   const auto scan = rows_.scan(begin * kBlockRows);
   std::string bytes;
   for (int64_t block = begin; block < end; ++block) {
-    if (!make_block(*scan, block, bytes)) return;
+    bool made = false;
+    try {
+      made = make_block(*scan, block, bytes);
+    } catch (const UserError&) {
+      check_unchanged(files);  // rather than the row that a changed file left
+      throw;
+    }
+    if (!made) return;
+    // What was read is what the key says only if nobody wrote meanwhile: nothing else is kept.
+    check_unchanged(local);
     file_.append(block, std::min(kBlockRows, num_rows_ - block * kBlockRows), bytes);
     changed_.notify_all();
   }
-  // What was read is what the key says only if nobody wrote meanwhile.
-  check_unchanged(rows_.files());
+  if (local.size() < files.size()) check_unchanged(files);
 }
 
 // False where it was given up in the middle: 512 long rows take seconds.
@@ -235,6 +259,7 @@ bool TokenCache::make_block(RowScan& scan, int64_t block, std::string& bytes) {
           fmt::format("{}: the file ends before this row; was it changed?", rows_.where(i)));
     }
     const bool kept = maker_.make(rows_, i, row, example);
+    const size_t begin = ids.size();
     for (size_t t = 0; kept && t < example.ids.size(); ++t) {
       ids.push_back(static_cast<uint32_t>(example.ids[t]) | (example.is_label[t] ? kLabel : 0));
     }
@@ -244,7 +269,9 @@ bool TokenCache::make_block(RowScan& scan, int64_t block, std::string& bytes) {
                       (row.repaired ? kRepaired : 0) |
                       (kept && example.has_label() ? kHasLabel : 0);
     table.push_back({static_cast<uint32_t>(ids.size()), static_cast<uint32_t>(example.num_source),
-                     static_cast<uint16_t>(example.num_nulls), static_cast<uint8_t>(flags), 0});
+                     static_cast<uint16_t>(example.num_nulls), static_cast<uint8_t>(flags), 0, 0});
+    table.back().checksum =
+        checksum_of(fields_of(table.back()), i, ids.data() + begin, ids.size() - begin);
   }
   const size_t table_bytes = table.size() * sizeof(RowEntry);
   bytes.resize(table_bytes + ids.size() * sizeof(uint32_t));
@@ -292,6 +319,7 @@ void TokenCache::wait_for(int64_t block) {
       changed_.notify_all();
     }
     if (error_ && file_.state(block) != TokenFile::kWhole) std::rethrow_exception(error_);
+    check_mapped_files();  // the index may be what was cut
     throw_if_stopped();
     if (abandoned_) throw StopError(0);
     changed_.wait_for(lock, kPoll);
@@ -319,7 +347,17 @@ TokenCache::Place TokenCache::find(int64_t row, CachedRow& out) {
   out.repaired = entries[1].flags & kRepaired;
   out.has_label = entries[1].flags & kHasLabel;
   const uint64_t ids = static_cast<uint64_t>(num_rows) * sizeof(RowEntry);
-  return {block, ids + entries[0].end * sizeof(uint32_t), entries[1].end - entries[0].end};
+  const bool is_inside = entries[0].end <= entries[1].end &&
+                         ids + entries[1].end * sizeof(uint32_t) <= file_.block_bytes(block);
+  if (!is_inside) throw_changed();
+  return {block, ids + entries[0].end * sizeof(uint32_t), entries[1].end - entries[0].end,
+          fields_of(entries[1]), entries[1].checksum};
+}
+
+void TokenCache::throw_changed() const {
+  throw RunError(fmt::format("token cache {} changed while it was in use",
+                             (file_.folder() / "tokens").string()),
+                 "run the same command again: what is lost there is made again");
 }
 
 // The block is asked first: what is in the cache is not waited for.
@@ -346,6 +384,7 @@ void TokenCache::read(int64_t row, CachedRow& out) {
   out.ids.resize(at.count);
   out.is_label.resize(at.count);
   file_.read_part(at.block, at.begin, at.count * sizeof(uint32_t), out.ids.data());
+  if (checksum_of(at.fields, row, out.ids.data(), at.count) != at.checksum) throw_changed();
   for (size_t t = 0; t < at.count; ++t) {
     const auto word = static_cast<uint32_t>(out.ids[t]);
     out.is_label[t] = static_cast<uint8_t>(word >> 31);

@@ -74,7 +74,10 @@ class TokenCache {
     int64_t block;
     uint64_t begin;  // in bytes
     size_t count;
+    uint64_t fields;  // what else is known of the row
+    uint32_t checksum;
   };
+  [[noreturn]] void throw_changed() const;
   Place find(int64_t row, CachedRow& out);
   bool take_run(int64_t& begin, int64_t& end);
   void make_run(int64_t begin, int64_t end);

@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/mapped_files.h"
 
 namespace weft {
 namespace {
@@ -59,10 +60,23 @@ TokenFile::TokenFile(std::filesystem::path folder, uint64_t key, int64_t num_blo
 }
 
 TokenFile::~TokenFile() {
-  if (header_) ::munmap(header_, index_bytes());
+  unmap_index(header_);
   for (const int fd : {lock_, index_, tokens_}) {
     if (fd >= 0) ::close(fd);
   }
+}
+
+TokenFile::Header* TokenFile::map() const {
+  void* at = ::mmap(nullptr, index_bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, index_, 0);
+  if (at == MAP_FAILED) fail(folder_ / "index", "map");
+  if (!folder_.empty()) watch_mapping(at, index_bytes(), folder_ / "index");
+  return static_cast<Header*>(at);
+}
+
+void TokenFile::unmap_index(Header* header) const {
+  if (!header) return;
+  unwatch_mapping(header);
+  ::munmap(header, index_bytes());
 }
 
 size_t TokenFile::index_bytes() const {
@@ -78,14 +92,12 @@ TokenFile::Record& TokenFile::record(int64_t block) const {
 bool TokenFile::map_index() {
   if (header_) return true;
   if (size_of(index_) != index_bytes()) return false;
-  void* at = ::mmap(nullptr, index_bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, index_, 0);
-  if (at == MAP_FAILED) fail(folder_ / "index", "map");
-  auto* header = static_cast<Header*>(at);
+  Header* const header = map();
   const uint64_t magic = std::atomic_ref(header->magic).load(std::memory_order_acquire);
   const bool good = magic == kMagic && header->key == key_ &&
                     header->num_blocks == static_cast<uint64_t>(num_blocks_);
   if (!good) {
-    ::munmap(at, index_bytes());
+    unmap_index(header);
     return false;
   }
   header_ = header;
@@ -98,9 +110,7 @@ void TokenFile::make_index() {
       ::ftruncate(index_, static_cast<off_t>(index_bytes())) != 0) {
     fail(folder_ / "index", "write");
   }
-  void* at = ::mmap(nullptr, index_bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, index_, 0);
-  if (at == MAP_FAILED) fail(folder_ / "index", "map");
-  header_ = static_cast<Header*>(at);
+  header_ = map();
   header_->key = key_;
   header_->num_blocks = static_cast<uint64_t>(num_blocks_);
   std::atomic_ref(header_->magic).store(kMagic, std::memory_order_release);
@@ -173,7 +183,13 @@ void TokenFile::read_part(int64_t block, uint64_t begin, size_t size, void* out)
     const ssize_t n = ::pread(tokens_, static_cast<char*>(out) + done, size - done,
                               static_cast<off_t>(offset + done));
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) fail(folder_ / "tokens", "read");
+    if (n == 0)
+      throw RunError(
+          fmt::format("token cache {} changed while it was in use: it has {} bytes, and "
+                      "block {} ends at {}",
+                      (folder_ / "tokens").string(), size_of(tokens_), block, offset + size),
+          "run the same command again: what is lost there is made again");
+    if (n < 0) fail(folder_ / "tokens", "read");
     done += static_cast<size_t>(n);
   }
 }

@@ -42,6 +42,7 @@ class TokenFile {
   int64_t num_lost() const { return num_lost_; }  // blocks of the index that the tokens do not hold
 
   State state(int64_t block) const;
+  uint64_t block_bytes(int64_t block) const { return record(block).bytes; }
   void append(int64_t block, int64_t num_rows, std::string_view bytes);  // by the writer
   void mark_damaged(int64_t block);
   void clear(int64_t block);  // absent again, to be made
@@ -57,6 +58,8 @@ class TokenFile {
   };
   bool map_index();
   void make_index();
+  Header* map() const;
+  void unmap_index(Header* header) const;
   Record& record(int64_t block) const;
   size_t index_bytes() const;
 

@@ -3,6 +3,8 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include "base/log.h"
 #include "track/progress.h"
 #include "train/backend.h"
@@ -50,6 +52,12 @@ void tell_device(const RunConfig& c, const Device& device) {
   const std::string why = device.is_host() ? cpu_line(c, find_gpus()) : "";
   if (!why.empty()) log_info("{}", why);
   for (const std::string& line : idle_on(c, device)) log_warning("{}", line);
+}
+
+std::string describe_pack(const PackSize& size) {
+  return fmt::format("{} rows packed into {} of {} positions, {:.1f} % of them tokens", size.rows,
+                     size.sequences, size.positions / std::max<int64_t>(size.sequences, 1),
+                     100 * size.efficiency());
 }
 
 }  // namespace weft

@@ -218,7 +218,7 @@ class Trainer {
       warn_of_schedule(c_.train.schedule, total_, {step_, updates_, record_->last_lr()});
     tell_device(c_, *backend_.device);
     log_info("{}", start_line(c_, *session_.model, ranks_->layout(), &engine_, *backend_.device));
-    tell_pack();
+    if (pack_size_) log_info("data: {}", describe_pack(*pack_size_));
     hashes_ = TensorHashes::from_environment(engine_, *session_.model, *ranks_, start_.dir, step_);
     if (fault_) fault_->warn();
     if (start_.checkpoint)
@@ -229,17 +229,9 @@ class Trainer {
     record_->restart_clock();
   }
 
-  void tell_pack() {
-    if (!pack_size_) return;
-    log_info("data: {} rows packed into {} of {} positions, {:.1f} % of them tokens",
-             pack_size_->rows, pack_size_->sequences,
-             pack_size_->positions / std::max<int64_t>(pack_size_->sequences, 1),
-             100 * pack_size_->efficiency());
-  }
-
   // ------------------------------------------------------------------ loop
   int loop() {
-    if (is_eval_missing()) aside([&] { evaluate(); });
+    if (const int stop = is_eval_missing() ? evaluate_aside() : 0; stop != 0) return stop;
     while (!is_past_end(position_.epoch)) {
       Batch& batch = batch_;
       if (const int stop = take_batch(); stop != 0) {
@@ -255,7 +247,8 @@ class Trainer {
         record_->end_epoch(batch.epoch);
       }
       const bool last = step_ >= total_;
-      if (!last && is_due(c_.train.eval_every, batch)) aside([&] { evaluate(); });
+      const bool evaluates = !last && is_due(c_.train.eval_every, batch);
+      if (const int stop = evaluates ? evaluate_aside() : 0; stop != 0) return stop;
       if (!last && is_due(c_.checkpoint.every, batch)) aside([&] { save(); });
     }
     settle();
@@ -366,6 +359,12 @@ class Trainer {
     record_->clear_progress();
     fn();
     record_->restart_clock();
+  }
+
+  int evaluate_aside() {
+    int stop = 0;
+    aside([&] { stop = evaluate(); });
+    return stop;
   }
 
   // Why it was ended early, or 0.

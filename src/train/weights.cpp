@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/mapped_files.h"
 #include "checkpoint/load.h"
 #include "graph/portion.h"
 #include "model/load.h"
@@ -85,6 +86,7 @@ void Weights::load(const HfFolder& folder) {
   }
   // What was copied need not stay in memory twice.
   for (const SafetensorsFile& file : folder.files()) file.drop_pages();
+  check_mapped_files();
 }
 
 void Weights::init(uint64_t seed) {
@@ -138,6 +140,7 @@ void Weights::load(const CheckpointReader& reader) {
       if (to != data) device_->write(data, to, (p.end - at) * size);
     }
   });
+  check_mapped_files();
 }
 
 void Weights::load(const LogicalModel& source) {
@@ -151,6 +154,7 @@ void Weights::load(const LogicalModel& source) {
       convert_elements(piece.data(), tensor.dtype, to + local * size, held.dtype, count);
     });
   });
+  check_mapped_files();
 }
 
 std::vector<Weights::Copy> Weights::copies() const {

@@ -9,8 +9,11 @@
 
 #include <algorithm>
 #include <fstream>
+#include <functional>
 
+#include "base/error.h"
 #include "base/file.h"
+#include "base/mapped_files.h"
 #include "data/batches.h"
 #include "tests/data/helpers.h"
 
@@ -218,6 +221,55 @@ TEST_F(CacheTest, ResumeAndEpochsSeeChangedFiles) {
   const auto changed = open();
   BatchStream resumed(config_, *changed, *tokenizer_, options);
   expect_user_error([&] { resumed.restore(state); }, "not those of the checkpoint");
+}
+
+std::string complaint_of(const std::function<void()>& fn) {
+  try {
+    fn();
+  } catch (const RunError& e) {
+    return e.what();
+  }
+  return "";
+}
+
+// Zeros in the place of rows are never kept, by whichever part of the file they are met.
+TEST_F(CacheTest, AFileThatIsCutShortGivesNoRows) {
+  folder_.write("t.txt", std::string(1 << 20, 'x') + "\n" + std::string(1 << 20, 'y') + "\n");
+  rows_ = open();
+  std::filesystem::resize_file(folder_.path() / "t.txt", (1 << 20) + 100);
+  const auto cache = make();
+  CachedRow row;
+  EXPECT_NE(complaint_of([&] { cache->read(1, row); }).find("t.txt changed while it was in use"),
+            std::string::npos);
+  EXPECT_EQ(cache->num_made(), 0);
+  forget_lost_files();
+}
+
+TEST_F(CacheTest, AnIndexThatIsCutShortIsNamed) {
+  const auto cache = make();
+  expect_good(*cache);
+  std::filesystem::resize_file(only_folder() / "index", 0);
+  CachedRow row;
+  EXPECT_NE(complaint_of([&] { cache->read(1, row); }).find("index changed while it was in use"),
+            std::string::npos);
+  forget_lost_files();
+}
+
+TEST_F(CacheTest, TokensThatChangeAreNamed) {
+  const auto cache = make();
+  expect_good(*cache);
+  const std::filesystem::path tokens = only_folder() / "tokens";
+  const auto size = std::filesystem::file_size(tokens);
+  const auto complaint = [&] {
+    CachedRow row;
+    return complaint_of([&] { cache->read(1, row); });
+  };
+  EXPECT_EQ(complaint(), "");
+  std::filesystem::resize_file(tokens, 0);
+  EXPECT_NE(complaint().find("tokens changed while it was in use"), std::string::npos);
+  // What a writer that goes on makes of it: zeros, which are tokens too.
+  std::filesystem::resize_file(tokens, size);
+  EXPECT_NE(complaint().find("tokens changed while it was in use"), std::string::npos);
 }
 
 }  // namespace

@@ -106,6 +106,33 @@ StepMetrics long_step() {
 
 // Narrower than any number of fields, wider than all of them: never a new line, never half a
 // number.
+// Work of 40 s between steps, told each second.
+std::string shown_parts(ProgressStyle style) {
+  int ends[2];
+  EXPECT_EQ(::pipe(ends), 0);
+  {
+    Progress progress(style, 100, 1, ends[1]);
+    for (int second = 1; second <= 40; ++second) progress.part("evaluating", second / 40.0, second);
+    progress.clear();
+  }
+  ::close(ends[1]);
+  std::string text(1 << 16, '\0');
+  const ssize_t got = ::read(ends[0], text.data(), text.size());
+  ::close(ends[0]);
+  text.resize(static_cast<size_t>(std::max<ssize_t>(0, got)));
+  return text;
+}
+
+TEST(Progress, WorkBetweenStepsIsShown) {
+  EXPECT_EQ(shown_parts(ProgressStyle::kQuiet), "");
+  EXPECT_EQ(shown_parts(ProgressStyle::kPlain),
+            "evaluating: 25 %  30 s left\nevaluating: 50 %  20 s left\n"
+            "evaluating: 75 %  10 s left\nevaluating: 100 %  0 s left\n");
+  const std::string text = shown_parts(ProgressStyle::kTerminal);
+  EXPECT_TRUE(text.starts_with("\r\x1b[Kevaluating: 2 %  39 s left\r\x1b[K")) << text;
+  EXPECT_TRUE(text.ends_with("evaluating: 100 %  0 s left\r\x1b[K")) << text;
+}
+
 TEST(Progress, TheLineFitsTheTerminal) {
   const std::string all =
       "step 1234567/9999999  loss 12.3456  1,234,568 tok/s  123.0 GiB  1217:25 h left";

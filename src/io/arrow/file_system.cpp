@@ -4,6 +4,7 @@
 // which libarrow lies: programs that read local files do not pay for it.
 #include "io/file_system.h"
 
+#include <arrow/buffer.h>
 #include <arrow/config.h>
 #include <arrow/filesystem/filesystem.h>
 #include <arrow/filesystem/s3fs.h>
@@ -17,6 +18,7 @@
 #include <map>
 #include <mutex>
 
+#include "base/mapped_files.h"
 #include "io/arrow/arrow_files.h"
 
 namespace weft {
@@ -195,15 +197,27 @@ void write_uri(const std::string& uri, std::string_view bytes) {
   check((*out)->Close());
 }
 
+namespace {
+
+// Watched, as our own mappings are (base/mapped_files.h): one that is cut short is no SIGBUS.
+std::shared_ptr<arrow::io::RandomAccessFile> open_mapped(const std::string& path) {
+  auto file = take_arrow(arrow::io::MemoryMappedFile::Open(path, arrow::io::FileMode::READ), path,
+                         "opening the file");
+  const int64_t size = take_arrow(file->GetSize(), path, "opening the file");
+  if (size == 0) return file;
+  const void* at = take_arrow(file->ReadAt(0, size), path, "mapping the file")->data();
+  watch_mapping(at, static_cast<size_t>(size), path);
+  return {file.get(), [file, at](auto*) { unwatch_mapping(at); }};
+}
+
+}  // namespace
+
 std::shared_ptr<arrow::io::RandomAccessFile> open_arrow_file(const std::string& path,
                                                              FileAccess access) {
   if (!is_uri(path) && access == FileAccess::kRead) {
     return take_arrow(arrow::io::ReadableFile::Open(path), path, "opening the file");
   }
-  if (!is_uri(path)) {
-    return take_arrow(arrow::io::MemoryMappedFile::Open(path, arrow::io::FileMode::READ), path,
-                      "opening the file");
-  }
+  if (!is_uri(path)) return open_mapped(path);
   const Opened at = open_system(path);
   return take_arrow(at.system->OpenInputFile(at.path), path, "opening it");
 }

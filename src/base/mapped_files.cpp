@@ -1,0 +1,144 @@
+// base/mapped_files.cpp: a table that the handler of SIGBUS reads without a lock.
+#include "base/mapped_files.h"
+
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <csignal>
+#include <mutex>
+#include <string>
+
+#include "base/error.h"
+
+namespace weft {
+namespace {
+
+// Chunks are linked and never freed: the handler may walk them at any moment. `begin` is set last
+// and cleared first; the path is touched by those who hold the mutex alone.
+struct Entry {
+  std::atomic<uintptr_t> begin{0};
+  std::atomic<size_t> size{0};
+  std::atomic<bool> is_lost{false};
+  std::string path;
+};
+struct Chunk {
+  std::array<Entry, 256> entries;
+  std::atomic<Chunk*> next{nullptr};
+};
+
+struct Table {
+  Chunk first;
+  std::mutex mutex;
+  std::string lost_path;  // of a mapping that has gone since
+  size_t lost_size = 0;
+};
+// Never destroyed: threads and exit handlers may still read files.
+Table& table() {
+  static Table* const made = new Table;
+  return *made;
+}
+std::atomic<Chunk*> chunks{nullptr};  // the handler's way to the table
+std::atomic<bool> any_lost{false};
+std::atomic<size_t> page_bytes{4096};
+struct sigaction before;
+
+// Async-signal-safe.
+void* lose(Entry& entry, uintptr_t begin, uintptr_t address) {
+  const uintptr_t page = address / page_bytes * page_bytes;
+  void* put = ::mmap(reinterpret_cast<void*>(page), begin + entry.size - page,
+                     PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+  entry.is_lost = true;
+  any_lost = true;
+  return put;
+}
+
+void handle_bus_error(int, siginfo_t* info, void*) {
+  const auto address = reinterpret_cast<uintptr_t>(info->si_addr);
+  for (Chunk* chunk = chunks; chunk != nullptr; chunk = chunk->next) {
+    for (Entry& entry : chunk->entries) {
+      const uintptr_t begin = entry.begin;
+      if (begin == 0 || address < begin || address - begin >= entry.size) continue;
+      if (lose(entry, begin, address) != MAP_FAILED) return;
+    }
+  }
+  ::sigaction(SIGBUS, &before, nullptr);  // raised again, and met by who was there before us
+}
+
+void set_handler() {
+  page_bytes = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  chunks = &table().first;
+  struct sigaction action {};
+  action.sa_sigaction = handle_bus_error;
+  action.sa_flags = SA_SIGINFO;
+  ::sigaction(SIGBUS, &action, &before);
+}
+
+// Under the mutex.
+Entry& free_entry() {
+  Chunk* chunk = &table().first;
+  for (;; chunk = chunk->next) {
+    for (Entry& entry : chunk->entries) {
+      if (entry.begin == 0) return entry;
+    }
+    if (chunk->next == nullptr) chunk->next = new Chunk;
+  }
+}
+
+// Under the mutex.
+void keep_lost(const Entry& entry) {
+  if (!entry.is_lost || !table().lost_path.empty()) return;
+  table().lost_path = entry.path;
+  table().lost_size = entry.size;
+}
+
+}  // namespace
+
+void watch_mapping(const void* at, size_t size, const std::filesystem::path& path) {
+  static std::once_flag once;
+  std::call_once(once, set_handler);
+  const std::lock_guard lock(table().mutex);
+  Entry& entry = free_entry();
+  entry.path = path.string();
+  entry.size = size;
+  entry.is_lost = false;
+  entry.begin = reinterpret_cast<uintptr_t>(at);
+}
+
+void unwatch_mapping(const void* at) {
+  const std::lock_guard lock(table().mutex);
+  for (Chunk* chunk = &table().first; chunk != nullptr; chunk = chunk->next) {
+    for (Entry& entry : chunk->entries) {
+      if (at == nullptr || entry.begin != reinterpret_cast<uintptr_t>(at)) continue;
+      keep_lost(entry);
+      entry.begin = 0;
+      return;
+    }
+  }
+}
+
+void check_mapped_files() {
+  if (!any_lost) return;
+  const std::lock_guard lock(table().mutex);
+  for (Chunk* chunk = &table().first; chunk != nullptr; chunk = chunk->next) {
+    for (Entry& entry : chunk->entries) {
+      if (entry.begin != 0) keep_lost(entry);
+    }
+  }
+  struct stat now {};
+  const bool is_there = ::stat(table().lost_path.c_str(), &now) == 0;
+  throw RunError(
+      fmt::format("{} changed while it was in use: it had {} bytes, now {}", table().lost_path,
+                  table().lost_size, is_there ? std::to_string(now.st_size) : "it is gone"),
+      "bring the file back as it was, then run the same command again");
+}
+
+void forget_lost_files() {
+  const std::lock_guard lock(table().mutex);
+  any_lost = false;
+  table().lost_path.clear();
+}
+
+}  // namespace weft
