@@ -234,7 +234,9 @@ std::string complaint_of(const std::function<void()>& fn) {
 
 // Zeros in the place of rows are never kept, by whichever part of the file they are met.
 TEST_F(CacheTest, AFileThatIsCutShortGivesNoRows) {
-  folder_.write("t.txt", std::string(1 << 20, 'x') + "\n" + std::string(1 << 20, 'y') + "\n");
+  std::string text(size_t{2} << 20, 'x');
+  text[1 << 20] = '\n';
+  folder_.write("t.txt", text);
   rows_ = open();
   std::filesystem::resize_file(folder_.path() / "t.txt", (1 << 20) + 100);
   const auto cache = make();

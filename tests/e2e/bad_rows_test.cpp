@@ -142,16 +142,6 @@ TEST(BadRows, AChangedFileIsRefusedAtResume) {
   EXPECT_EQ(hash_of(run.dir()), hash);
 }
 
-TEST(BadRows, AFileThatChangesBetweenEpochsIsRefused) {
-  const TinyRun run;
-  Program program(run.words("train", {"train.steps=100000", "checkpoint.every=100000"}));
-  EXPECT_TRUE(program.wait_until([&] { return !metric_texts(run.dir(), "loss").empty(); }));
-  run.write("train.txt", slurp(run / "train.txt") + "one row more\n");
-  const Ended ended = program.wait();
-  EXPECT_EQ(ended.exit_code, 2) << ended.err;
-  expect_parts(ended.err, {"train.txt changed while it was in use"});
-}
-
 // Packed text is kept in a cache on the disk, however small it is.
 TEST(BadRows, ADamagedCacheIsMadeAgainAndSaid) {
   const TinyRun run;
