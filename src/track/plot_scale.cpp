@@ -46,7 +46,8 @@ std::vector<double> Scale::ticks(int wanted) const {
     }
     return out;
   }
-  const double step = round_step(high_ - low_, wanted);
+  const double rough = round_step(high_ - low_, wanted);
+  const double step = is_whole_ ? std::max(1.0, rough) : rough;
   for (double k = std::ceil(low_ / step - slack); k * step <= high_ + step * slack; ++k) {
     out.push_back(k * step + 0.0);  // never -0
   }
@@ -75,7 +76,7 @@ Scale step_scale(const LossCurve& curve) {
   double last = 1;
   for (const CurvePoint& p : curve.train) last = std::max(last, p.x);
   for (const CurvePoint& p : curve.eval) last = std::max(last, p.x);
-  return {0, last, false};
+  return Scale(0, last, false).whole();
 }
 
 }  // namespace weft

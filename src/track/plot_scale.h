@@ -14,11 +14,16 @@ class Scale {
   Scale(double low, double high, bool is_log);
   double place(double value) const;  // 0 at low, 1 at high
   std::vector<double> ticks(int wanted) const;
+  Scale& whole() {  // ticks at whole numbers alone
+    is_whole_ = true;
+    return *this;
+  }
   bool is_log() const { return is_log_; }
 
  private:
   double low_, high_;
   bool is_log_;
+  bool is_whole_ = false;
 };
 
 std::string tick_label(double value);

@@ -193,6 +193,15 @@ TEST(Plot, TicksAreRound) {
   EXPECT_NEAR(log_ticks[5], 5, 1e-12);
 }
 
+// There is no step 0.5.
+TEST(Plot, StepsHaveTicksAtWholeNumbers) {
+  for (const int last : {1, 2, 3, 4, 6, 7, 50, 1234}) {
+    const std::vector<double> ticks = step_scale(falling(last)).ticks(8);
+    EXPECT_GE(ticks.size(), 2u) << last;
+    for (const double tick : ticks) EXPECT_EQ(tick, std::round(tick)) << last;
+  }
+}
+
 TEST(Plot, TerminalHasAxesCurveAndEvaluations) {
   const std::string text = draw_terminal(falling(600));
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1 + 16 + 2);
