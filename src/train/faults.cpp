@@ -82,7 +82,7 @@ std::optional<Fault> Fault::from_environment() {
   return fault;
 }
 
-void Fault::check(const RunConfig& config, const Layout& layout) const {
+void Fault::check(const RunConfig& config, const Layout& layout, const Model* model) const {
   require(rank_ < layout.num_ranks(), "{}={}: there is no rank {} of {}", kFaultVariable, words_,
           rank_, layout.num_ranks());
   const bool is_zero3 = layout.dp > 1 && layout.shard == Shard::kZero3;
@@ -90,6 +90,37 @@ void Fault::check(const RunConfig& config, const Layout& layout) const {
           "{}={}: no rank of {} holds copies", kFaultVariable, words_, describe(layout));
   require(kind_ != Kind::kSwap || (layout.is_exact && config.num_passes() >= 3),
           "{}={}: wants exact mode and three passes on a rank", kFaultVariable, words_);
+  require(kind_ != Kind::kFlip || layout.is_exact,
+          "{}={}: one bit is less than layouts of fast mode differ by: set parallel.mode to exact",
+          kFaultVariable, words_);
+  require(kind_ != Kind::kNorm || tensor_.empty(), "{}={}: takes no tensor", kFaultVariable,
+          words_);
+  require(acts_at_once() || !config.train.steps || step_ <= *config.train.steps,
+          "{}={}: the run has {} steps, so that nothing would be wrong", kFaultVariable, words_,
+          config.train.steps.value_or(0));
+  require(step_ > 0, "{}={}: steps count from 1", kFaultVariable, words_);
+  if (model && !tensor_.empty()) check_tensor(*model);
+}
+
+void Fault::check_tensor(const Model& model) const {
+  std::vector<std::string> names;
+  for (const ParameterSpec& p : model.parameters()) {
+    // Of double: biases of a cut product are not on all ranks, norms are.
+    if (kind_ == Kind::kDouble && p.shape.size() != 1) continue;
+    if (p.name == tensor_) return;
+    names.push_back(p.name);
+  }
+  const std::string near = did_you_mean(tensor_, names);
+  throw UserError(fmt::format("{}={}: the model has no {} \"{}\"{}", kFaultVariable, words_,
+                              kind_ == Kind::kDouble ? "vector" : "parameter", tensor_, near),
+                  near.empty() ? "`weft inspect` on the model's folder lists the names" : "");
+}
+
+void Fault::check_fired(int64_t first, int64_t last) const {
+  if (acts_at_once() || (step_ >= first && step_ <= last)) return;
+  throw RunError(fmt::format("{}={}: this start made the steps {} to {}, so that nothing was wrong",
+                             kFaultVariable, words_, first, last),
+                 "name a step that is made");
 }
 
 void Fault::warn() const {
@@ -127,7 +158,8 @@ void Fault::before_update(int64_t step, const Engine& engine, const Ranks& ranks
     }
     device->write(g.slice.data, s.data, n * dtype_bytes(s.dtype));
   }
-  ensure(kind_ == Kind::kDouble, fmt::format("rank {} has no gradient for the fault", rank_));
+  require(kind_ == Kind::kDouble, "{}={}: rank {} holds no gradient of it", kFaultVariable, words_,
+          rank_);
 }
 
 void Fault::after_update(int64_t step, const Engine& engine, const Ranks& ranks) const {
@@ -142,7 +174,8 @@ void Fault::after_update(int64_t step, const Engine& engine, const Ranks& ranks)
     if (!has_copies || portion_elements(p) == 0 || !is_wanted(p.name)) continue;
     return flip_bit(engine.executor().device(), engine.executor().data(r), v.dtype);
   }
-  ensure(false, fmt::format("rank {} has no parameter for the fault", rank_));
+  require(false, "{}={}: rank {} holds nothing of it that others have too", kFaultVariable, words_,
+          rank_);
 }
 
 void Fault::change(Graph* graph, int rank) const {

@@ -2,7 +2,8 @@
 //
 // WEFT_FAULT=KIND[,step=N][,rank=R][,tensor=NAME], for example flip,step=7,rank=1. Every rank
 // warns.
-//   flip    one bit of a gradient that rank R updates, before the update of step N
+//   flip    one bit of a gradient that rank R updates, before the update of step N (exact mode:
+//           fast mode may differ by as much)
 //   swap    the tensor-parallel group of rank R adds two leaves of step N in swapped order (exact
 //           mode: its second and third pass exchange their rows)
 //   double  the gradient of a norm is added twice, on all ranks that hold it, before update N
@@ -31,7 +32,9 @@ class Fault {
 
   // UserError where this layout has no place for the fault: a control that does nothing proves
   // nothing.
-  void check(const RunConfig& config, const Layout& layout) const;
+  void check(const RunConfig& config, const Layout& layout, const Model* model = nullptr) const;
+  // The run has made the steps from `first` to `last`. RunError where the fault's was none of them.
+  void check_fired(int64_t first, int64_t last) const;
   void warn() const;
 
   void before_passes(int64_t step, const RunConfig& config, const Ranks& ranks, Batch* batch) const;
@@ -41,7 +44,9 @@ class Fault {
   void change(Graph* graph, int rank) const;
 
  private:
+  void check_tensor(const Model& model) const;
   enum class Kind { kFlip, kSwap, kDouble, kNorm, kCopy };
+  bool acts_at_once() const { return kind_ == Kind::kNorm; }  // in every step
   bool is_wanted(const std::string& tensor) const { return tensor_.empty() || tensor_ == tensor; }
 
   std::string words_;

@@ -15,7 +15,8 @@ std::vector<HeldGradient> held_gradients(const Executor& executor, const Layout&
     if (portion_elements(p) == 0) continue;
     all.push_back({{p.name + "#grad", p.shape, g.dtype, p.offset, p.extent, p.begin, p.end,
                     executor.data(u.gradient)},
-                   is_sharded ? g.is_counted : graph[u.parameter].is_saved});
+                   is_sharded ? g.is_counted : graph[u.parameter].is_saved,
+                   g.copies == 1});
   }
   return all;
 }

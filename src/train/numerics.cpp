@@ -225,19 +225,45 @@ std::vector<std::string> numerics_differences(const Json& a, const std::string& 
   return found;
 }
 
-void tell_other_numerics(const Json& state, const Json& now) {
+namespace {
+
+// Levels above these add instructions for bf16 alone: their fp32 is the same.
+std::string fp32_level(const std::string& level) {
+  if (level == "avx512_bf16" || level == "amx") return "avx512";
+  return level == "neon_bf16" ? "neon" : level;
+}
+
+bool has_same_kernels(const Json& a, const Json& b) {
+  const auto level = [](const Json& numerics) {
+    const std::string& name = numerics.at("kernels").as_string();
+    const Json* precision = numerics.find("precision");
+    return precision && *precision == Json("fp32") ? fp32_level(name) : name;
+  };
+  return level(a) == level(b);
+}
+
+}  // namespace
+
+std::string other_numerics(const Json& state, const Json& now) {
   const Json* stored = state.find("numerics");
-  if (!stored || now.at("mode") != Json("exact")) return;  // fast mode promises no bits
+  if (!stored || !stored->find("kernels") || now.at("mode") != Json("exact"))
+    return "";  // fast mode promises no bits
   Json before(Json::Object{}), after(Json::Object{});
   for (const char* key : {"version", "kernels", "device", "libraries",
                           "probe"}) {  // the rest is checked with the run file
     if (!stored->find(key)) continue;
+    if (std::string_view(key) == "kernels" && has_same_kernels(*stored, now)) continue;
     before.set(key, stored->at(key));
     after.set(key, now.at(key));
   }
   const auto found = numerics_differences(before, "in the checkpoint", after, "now");
-  if (!found.empty())
-    log_warning("the bits of this run change at the checkpoint: {}", fmt::join(found, "; "));
+  return found.empty() ? ""
+                       : fmt::format("the bits of this run change at the checkpoint: {}",
+                                     fmt::join(found, "; "));
+}
+
+void tell_other_numerics(const Json& state, const Json& now) {
+  if (const std::string told = other_numerics(state, now); !told.empty()) log_warning("{}", told);
 }
 
 }  // namespace weft

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 
@@ -85,7 +86,9 @@ TensorHashes::TensorHashes(Engine& engine, const Model& model, Ranks& ranks, boo
     if (slice.flat_end < 0) slice.flat_end = num_elements(slice.extent);
   }
   for (const HeldGradient& g : held_gradients(engine.executor(), ranks.layout())) {
-    if (g.is_owned) gradients_.push_back(g.slice);
+    if (!g.is_owned) continue;
+    gradients_.push_back(g.slice);
+    is_whole_.push_back(g.is_whole);
   }
   weight_indices_ = find_indices(weights_);
   gradient_indices_ = find_indices(gradients_);
@@ -126,11 +129,59 @@ void TensorHashes::add(const std::vector<Slice>& held, const std::vector<size_t>
 }
 
 void TensorHashes::take_gradients() {
-  if (every_step_) add(gradients_, gradient_indices_);
+  if (every_step_)
+    add(gradients_, gradient_indices_);
+  else
+    add_squares();
+}
+
+void TensorHashes::add_squares() {
+  const HostSlices on_host(gradients_, device_);
+  const std::vector<Slice>& slices = on_host.slices();
+  // One slice, one thread and one order: the sums of a run are the same every time.
+  std::vector<double> sums(slices.size());
+  pool_->run(static_cast<int64_t>(slices.size()), [&](int64_t i, int) {
+    const Slice& s = slices[static_cast<size_t>(i)];
+    double sum = 0;
+    for (int64_t k = 0; k < s.flat_end - s.flat_begin; ++k) {
+      const double v = load_element(s.data, s.dtype, k);
+      sum += v * v;
+    }
+    sums[static_cast<size_t>(i)] = sum;
+  });
+  squares_.assign(2 * names_.size(), 0);
+  for (size_t i = 0; i < slices.size(); ++i) {
+    if (!is_whole_[i]) continue;
+    squares_[gradient_indices_[i]] += sums[i];
+    squares_[names_.size() + gradient_indices_[i]] += 1;
+  }
+}
+
+void TensorHashes::write_norms(int64_t step) {
+  if (squares_.empty()) return;  // a step without a target
+  const size_t n = squares_.size();
+  std::vector<double> all = squares_;
+  if (ranks_.size() > 1) {
+    all.resize(n * static_cast<size_t>(ranks_.size()));
+    ranks_.world().all_gather(squares_.data(), all.data(),
+                              static_cast<int64_t>(n * sizeof(double)));
+  }
+  std::fill(squares_.begin(), squares_.end(), 0);
+  for (size_t i = 0; i < all.size(); ++i) squares_[i % n] += all[i];
+  Json::Object norms;
+  for (size_t i = 0; i < names_.size(); ++i) {
+    if (squares_[names_.size() + i] > 0) norms.emplace_back(names_[i], std::sqrt(squares_[i]));
+  }
+  squares_.clear();
+  if (!file_) return;
+  Json line;
+  line.set("step", Json(step));
+  line.set("norms", Json(std::move(norms)));
+  file_->write(line.dump() + "\n");
 }
 
 void TensorHashes::write(int64_t step) {
-  if (step > 0 && !every_step_) return;
+  if (step > 0 && !every_step_) return write_norms(step);
   add(weights_, weight_indices_);
   sum_over_ranks();
   Json::Object tensors;

@@ -9,6 +9,11 @@
 // their best precision (NAME), then the states (NAME#m, NAME#v), each in the order of the model.
 // So the first name that differs between two runs is the first tensor that went wrong. Line 0 holds
 // the initial weights.
+//
+// Where bits may differ (fast mode), the lines after the first hold the L2 norm of every gradient
+// instead: {"step", "norms": {name: norm}}. A gradient that is wrong shows there at once, however
+// little it is of all. Gradients of copied key/value heads are left out: there the update adds them
+// up.
 #pragma once
 
 #include <filesystem>
@@ -24,7 +29,7 @@
 
 namespace weft {
 
-// WEFT_TENSOR_HASHES: "1" for every step, "start" for the initial weights alone.
+// WEFT_TENSOR_HASHES: "1" for every step, "start" for the initial weights and norms.
 inline constexpr const char* kHashesVariable = "WEFT_TENSOR_HASHES";
 inline constexpr const char* kHashesFile = "tensor_hashes.jsonl";
 
@@ -47,6 +52,8 @@ class TensorHashes {
   void add(const std::vector<Slice>& held, const std::vector<size_t>& indices);
   std::vector<size_t> find_indices(const std::vector<Slice>& slices) const;
   void sum_over_ranks();
+  void add_squares();
+  void write_norms(int64_t step);
 
   Ranks& ranks_;
   ThreadPool* pool_;
@@ -56,7 +63,10 @@ class TensorHashes {
   std::vector<int64_t> sizes_;  // elements of the whole tensor
   std::vector<Slice> gradients_, weights_;
   std::vector<size_t> gradient_indices_, weight_indices_;
-  std::vector<uint64_t> sums_;  // of names_, then how many elements were added to each
+  std::vector<uint64_t> sums_;     // of names_, then how many elements were added to each
+  std::vector<uint8_t> is_whole_;  // of gradients_
+  // Of names_, then how many slices were added to each; empty: none were taken in this step.
+  std::vector<double> squares_;
   std::optional<FileWriter> file_;
 };
 

@@ -70,8 +70,7 @@ class Trainer {
                 backend_.device),
         scaling_(c_, engine_),
         numerics_(numerics_fingerprint(c_, ranks_->layout(), *backend_.kernels, *backend_.device)) {
-    if (fault_) fault_->check(c_, ranks_->layout());
-    static_cast<void>(side_files(session_));  // what every save writes: a wrong one is found now
+    if (fault_) fault_->check(c_, ranks_->layout(), session_.model.get());
     static_cast<void>(side_files(session_));  // a file that final/ cannot copy is told now
     agree_on_numerics(*ranks_, file.resolved(), numerics_);
     start_ = agree_on_start(*ranks_, std::move(start));
@@ -109,7 +108,9 @@ class Trainer {
     }
     take_first_batch();
     open_run();
+    const int64_t first = step_ + 1;
     if (const int stop = loop(); stop != 0) return stopped_by(stop);
+    if (fault_) fault_->check_fired(first, step_);
     return finish();
   }
 

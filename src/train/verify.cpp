@@ -151,6 +151,7 @@ class Verifier {
     const RunConfig& c = runs_[0].config;
     report_.out = o_.out.empty() ? fs::path(c.storage) / (c.name + "-verify") : o_.out;
     if (const auto fault = Fault::from_environment()) {
+      for (size_t i = 1; i < runs_.size(); ++i) fault->check(runs_[i].config, runs_[i].mesh);
       log_warning("{} is set: the first layout is trained without it", kFaultVariable);
     }
   }
@@ -216,7 +217,8 @@ class Verifier {
     report_.layouts.push_back(
         compare_runs(base_, run, choose_bars(exact, bf16, o_.max_diff, o_.mean_diff)));
     report_.layouts.back().notes = explain_constants(runs_[0].mesh, runs_[i].mesh);
-    if (!report_.layouts.back().ok() && !exact && run.error.empty()) name_largest(i);
+    const VerifyResult& result = report_.layouts.back();
+    if (!result.ok() && !exact && run.error.empty() && !result.tensor) name_largest(i);
     write_losses(i, run);
   }
 
@@ -294,11 +296,15 @@ class Verifier {
     j.set("mode", Json(runs_[i].config.parallel.mode));
     j.set("max_bar", number_or_null(r.bars.max));
     j.set("mean_bar", number_or_null(r.bars.mean));
+    j.set("norm_bar", number_or_null(r.bars.norm));
+    j.set("gradient_bar", number_or_null(r.bars.gradient));
     j.set("bits_bar", Json(r.bars.bits));
     j.set("eval_loss", number_or_null(r.eval));
     j.set("steps", Json(r.num_steps));
     j.set("losses_different", Json(r.losses_different));
     j.set("norms_different", Json(r.norms_different));
+    j.set("norm_diff", Json(r.norm_diff));
+    j.set("gradient_diff", Json(r.gradient_diff));
     j.set("evals", Json(r.num_evals));
     j.set("evals_different", Json(r.evals_different));
     // null: bits may differ, and of such a layout only the initial weights were hashed.

@@ -17,6 +17,12 @@ namespace {
 // fp32: the sums of two layouts round differently, and no more; bf16: the same through a training
 // that amplifies it (docs/verify.md tells where the figures come from).
 constexpr double kMaxFp32 = 1e-5, kMaxBf16 = 5e-3, kMeanBf16 = 1e-3;
+// A gradient that is wrong in one tensor shows in that tensor's norm at once, in the norm of all by
+// the square of its share, and in the losses only after some updates. Gradients that are next to
+// nothing (the bias of K has none but rounding) are measured by the norm of all.
+constexpr double kNormFp32 = 1e-4, kNormBf16 = 5e-2;
+constexpr double kGradientFp32 = 1e-2, kGradientBf16 = 0.3;
+constexpr double kFloorFp32 = 1e-3, kFloorBf16 = 1e-2;
 
 template <typename Fn>
 void each_line(const std::filesystem::path& path, const Fn& fn) {
@@ -44,6 +50,13 @@ double difference(const std::optional<double>& a, const std::optional<double>& b
   return std::abs(*a - *b);
 }
 
+// A norm that one of the two lacks is a step of fp16 that overflowed there; its loss is compared.
+double relative_difference(const std::optional<double>& a, const std::optional<double>& b) {
+  if (!a || !b || *a == *b) return 0;
+  const double d = difference(a, b);
+  return std::isinf(d) ? d : d / std::max(std::abs(*a), std::abs(*b));
+}
+
 void summarize(const VerifyRun& run, VerifyResult* r) {
   double sum = 0;
   int64_t count = 0;
@@ -69,7 +82,8 @@ void compare_steps(const VerifyRun& base, const VerifyRun& run, VerifyResult* r)
   for (size_t i = 0; i < static_cast<size_t>(r->num_steps); ++i) {
     const VerifyRun::Step &a = base.steps[i], &b = run.steps[i];
     const double d = difference(a.loss, b.loss);
-    r->differences.push_back({a.step, d});
+    r->differences.push_back({a.step, d, relative_difference(a.grad_norm, b.grad_norm)});
+    r->norm_diff = std::max(r->norm_diff, r->differences.back().norm);
     r->max_diff = std::max(r->max_diff, d);
     r->final_diff = d;
     sum += d;
@@ -88,6 +102,7 @@ void compare_steps(const VerifyRun& base, const VerifyRun& run, VerifyResult* r)
 struct HashLine {
   int64_t step = 0;
   Json::Object tensors;  // name to hash, in the order of the file
+  Json::Object norms;    // name to norm of its gradient; where bits may differ
 };
 
 // The lines of a file of hashes, one after another.
@@ -102,7 +117,11 @@ class HashLines {
     if (end == std::string_view::npos) return std::nullopt;
     const Json line = parse_json(file_->text().substr(at_, end - at_), path_);
     at_ = end + 1;
-    return HashLine{line.at("step").as_int(), line.at("tensors").as_object()};
+    const auto part = [&](const char* key) {
+      const Json* found = line.find(key);
+      return found ? found->as_object() : Json::Object();
+    };
+    return HashLine{line.at("step").as_int(), part("tensors"), part("norms")};
   }
 
  private:
@@ -126,6 +145,31 @@ std::vector<std::string> different_tensors(const HashLine& a, const HashLine& b)
   return names;
 }
 
+// The gradient of this step that differs most. The first step past the bar is kept, and its tensor.
+void compare_gradients(const HashLine& a, const HashLine& b, VerifyResult* r) {
+  const Json right(b.norms);
+  double squares = 0, largest = 0;
+  std::string name;
+  for (const auto& [key, norm] : a.norms) squares += norm.as_number() * norm.as_number();
+  const double floor = r->bars.gradient_floor * std::sqrt(squares);
+  for (const auto& [key, norm] : a.norms) {
+    const Json* other = right.find(key);
+    if (!other) continue;  // copies, which this layout adds up later
+    const double x = norm.as_number(), y = other->as_number();
+    const double most = std::max({x, y, floor});
+    const double d = most > 0 ? std::abs(x - y) / most : 0;
+    if (d <= largest) continue;
+    largest = d;
+    name = key;
+  }
+  if (largest > r->gradient_diff) r->gradient_diff = largest;
+  if (!r->bars.gradient || largest <= *r->bars.gradient || r->tensor) return;
+  r->tensor = name;
+  r->broken.push_back(fmt::format("{} of step {} differs by {:.3g} of its norm, over {:g}", name,
+                                  a.step, largest, *r->bars.gradient));
+  note_bad_step(r, a.step);
+}
+
 void compare_tensors(const VerifyRun& base, const VerifyRun& run, VerifyResult* r) {
   HashLines left(base.hashes), right(run.hashes);
   std::set<std::string> known, seen_different;
@@ -133,6 +177,11 @@ void compare_tensors(const VerifyRun& base, const VerifyRun& run, VerifyResult* 
     const std::optional<HashLine> a = left.next(), b = right.next();
     if (a.has_value() != b.has_value()) r->hashes_are_whole = false;
     if (!a || !b) return;
+    if (!r->bars.bits && a->step > 0) {  // hashes may differ, and do
+      if (!a->norms.empty() && !b->norms.empty() && a->step == b->step)
+        compare_gradients(*a, *b, r);
+      continue;
+    }
     const std::vector<std::string> names = different_tensors(*a, *b);
     for (const auto& [name, hash] : a->tensors) known.insert(name);
     known.insert(names.begin(), names.end());  // also what only the other has
@@ -159,9 +208,9 @@ void read_copy_error(const std::string& error, VerifyResult* r) {
 
 void judge_numbers(VerifyResult* r) {
   const Bars& bars = r->bars;
-  const auto first_above = [&](double bar) {
+  const auto first_above = [&](double bar, double StepDifference::*of) {
     for (const StepDifference& d : r->differences) {
-      if (!(d.loss <= bar)) return note_bad_step(r, d.step);
+      if (!(d.*of <= bar)) return note_bad_step(r, d.step);
     }
   };
   const bool max_broken = bars.max && !(r->max_diff <= *bars.max);
@@ -171,8 +220,12 @@ void judge_numbers(VerifyResult* r) {
   if (mean_broken)
     r->broken.push_back(
         fmt::format("mean difference {:.3g} is over {:g}", r->mean_diff, *bars.mean));
-  if (max_broken) first_above(*bars.max);
-  if (mean_broken && !max_broken) first_above(*bars.mean);
+  if (max_broken) first_above(*bars.max, &StepDifference::loss);
+  if (mean_broken && !max_broken) first_above(*bars.mean, &StepDifference::loss);
+  if (!bars.norm || r->norm_diff <= *bars.norm) return;
+  r->broken.push_back(fmt::format("gradient norms differ by {:.3g} of themselves, over {:g}",
+                                  r->norm_diff, *bars.norm));
+  first_above(*bars.norm, &StepDifference::norm);
 }
 
 void judge_bits(VerifyResult* r) {
@@ -216,6 +269,11 @@ Bars choose_bars(bool exact, bool bf16, std::optional<double> max, std::optional
   bars.mean = mean;
   if (!exact && !max) bars.max = bf16 ? kMaxBf16 : kMaxFp32;
   if (!exact && !mean && bf16) bars.mean = kMeanBf16;
+  if (!exact && !max) {
+    bars.norm = bf16 ? kNormBf16 : kNormFp32;
+    bars.gradient = bf16 ? kGradientBf16 : kGradientFp32;
+    bars.gradient_floor = bf16 ? kFloorBf16 : kFloorFp32;
+  }
   return bars;
 }
 
@@ -225,6 +283,8 @@ std::string Bars::to_text() const {
   if (bits) add("no bit may differ");
   if (max) add(fmt::format("max {:g}{}", *max, max_is_given ? "" : " by default"));
   if (mean) add(fmt::format("mean {:g}{}", *mean, mean_is_given ? "" : " by default"));
+  if (norm) add(fmt::format("norms {:g}", *norm));
+  if (gradient) add(fmt::format("gradients {:g}", *gradient));
   return text;
 }
 

@@ -28,17 +28,22 @@ VerifyRun read_verify_run(const std::filesystem::path& dir, const std::string& n
 // What a layout may differ from the base.
 struct Bars {
   std::optional<double> max, mean;  // of the losses
+  std::optional<double> norm;       // of a step's gradient norm, as a part of it
+  std::optional<double> gradient;   // the same of every tensor's own gradient ...
+  double gradient_floor = 0;        // ... or of this part of the whole norm, where that is more
   bool bits = false;                // nothing may, not in one bit
   bool max_is_given = false, mean_is_given = false;
   std::string to_text() const;
 };
-// exact: the layout and the base are both of exact mode with the same constants.
+// exact: the layout and the base are both of exact mode with the same constants. Who gives `max`
+// knows what the training makes of rounding: then norms are not held to a bar of ours.
 Bars choose_bars(bool exact, bool bf16, std::optional<double> max, std::optional<double> mean);
 
-// Absolute difference of the losses of each step that both have; infinite where one has none.
+// Of each step that both have: the absolute difference of the losses, infinite where one has none,
+// and that of the gradient norms as a part of the larger, 0 where one has none.
 struct StepDifference {
   int64_t step;
-  double loss;
+  double loss, norm;
 };
 
 struct VerifyResult {
@@ -46,6 +51,8 @@ struct VerifyResult {
   std::optional<double> initial, final, min, mean;  // loss
   std::optional<double> eval;                       // the last evaluation
   double max_diff = 0, mean_diff = 0, final_diff = 0;
+  double norm_diff = 0;      // the largest
+  double gradient_diff = 0;  // the same of single tensors
   std::vector<StepDifference> differences;
   // In bits, of so many compared.
   int64_t num_steps = 0, losses_different = 0, norms_different = 0;

@@ -53,6 +53,11 @@ std::string bits_table(const std::vector<VerifyResult>& layouts, size_t width) {
   return text;
 }
 
+// The tensor is the one that differed at that step, not the farthest at the end.
+bool is_from_there(const VerifyResult& r) {
+  return r.bars.bits || (r.tensor && r.tensor->ends_with("#grad"));
+}
+
 std::string verdict(const VerifyResult& r) {
   std::string text =
       fmt::format("{:<8}{}  ({})\n", r.ok() ? "ok" : "FAILED", r.name, r.bars.to_text());
@@ -64,8 +69,8 @@ std::string verdict(const VerifyResult& r) {
                 ? "        first in the initial weights"
                 : fmt::format("        first at step {}", *r.first_bad_step);
     if (r.tensor)
-      text +=
-          fmt::format(", {} {}", r.bars.bits ? "tensor" : "and farthest at the end is", *r.tensor);
+      text += fmt::format(", {} {}", is_from_there(r) ? "tensor" : "and farthest at the end is",
+                          *r.tensor);
     text += "\n";
   }
   if (!r.bars.bits || r.tensors_different.empty()) return text;

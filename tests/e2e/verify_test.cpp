@@ -208,6 +208,58 @@ INSTANTIATE_TEST_SUITE_P(
                 "model.layers.0.input_layernorm.weight"}),
     [](const auto& p) { return p.param.name; });
 
+// In fast mode the losses hide a doubled gradient among their own rounding; the norms do not.
+TEST_F(Verify, FastModeFindsFaultsByTheirNorms) {
+  const std::string tensor = "model.layers.0.input_layernorm.weight";
+  const std::pair<const char*, std::string> cases[] = {{"fp32", "double,step=1,tensor=" + tensor},
+                                                       {"fp32", "double,step=3,tensor=" + tensor},
+                                                       {"bf16", "double,step=3,tensor=" + tensor},
+                                                       {"fp32", "norm"}};
+  for (const auto& [precision, fault] : cases) {
+    const Ended ended = verify("dp=1; tp=2; dp=2,shard=zero1",
+                               {"train.lr=1e-4", std::string("train.precision=") + precision},
+                               {"--steps", "4"}, fault);
+    EXPECT_EQ(ended.exit_code, 1) << fault << ended.err << ended.out;
+    for (size_t i : {1, 2}) {
+      const Json layout = layout_of(ended, i);
+      EXPECT_EQ(layout.at("first_bad_step").as_int(), contains(fault, "step=3") ? 3 : 1)
+          << fault << ended.out;
+      if (fault != "norm") {
+        EXPECT_EQ(layout.at("tensor").as_string(), tensor + "#grad") << fault << ended.out;
+      }
+    }
+  }
+}
+
+TEST_F(Verify, AFaultThatDoesNothingIsRefused) {
+  struct Case {
+    std::string fault;
+    std::vector<std::string> sets, parts;
+  };
+  const std::vector<std::string> exact = {"parallel.mode=exact"};
+  const Case cases[] = {
+      {"double,step=99", exact, {"WEFT_FAULT=double,step=99", "the run has 4 steps"}},
+      {"flip,step=2", {}, {"set parallel.mode to exact"}},
+      {"norm,tensor=model.norm.weight", exact, {"takes no tensor"}},
+      {"flip,tensor=model.norm.wieght",
+       exact,
+       {"no parameter \"model.norm.wieght\"", "did you mean \"model.norm.weight\"?"}},
+      {"double,tensor=model.layers.0.mlp.up_proj.weight", exact, {"the model has no vector"}},
+      {"copy,tensor=x", exact, {"no parameter \"x\"", "weft inspect"}}};
+  for (const Case& c : cases) {
+    const Ended ended = verify("dp=1; tp=2", c.sets, {"--steps", "4"}, c.fault);
+    EXPECT_EQ(ended.exit_code, 2) << c.fault << ended.err;
+    expect_parts(ended.err + slurp(out() / "tp_2.log"), c.parts);
+  }
+  // Of epochs the end is known when it is there: 5 steps each.
+  StartOptions options;
+  options.env["WEFT_FAULT"] = "double,step=99";
+  const Ended ended = run_to_end(
+      run_.words("train", {"train.steps=null", "train.epochs=1", "parallel.tp=2"}), options);
+  EXPECT_EQ(ended.exit_code, 1) << ended.err;
+  expect_parts(ended.err, {"WEFT_FAULT=double,step=99", "the steps 1 to 5", "nothing was wrong"});
+}
+
 TEST(ChangedCopy, StopsTheRunWithItsName) {
   struct Case {
     std::vector<std::string> sets;

@@ -91,8 +91,38 @@ TEST(CompareRuns, DefaultBars) {
   EXPECT_FALSE(fp32.mean);
   EXPECT_EQ(bf16.max, 5e-3);
   EXPECT_EQ(bf16.mean, 1e-3);
+  EXPECT_EQ(fp32.norm, 1e-4);
+  EXPECT_EQ(bf16.norm, 5e-2);
+  EXPECT_EQ(fp32.gradient, 1e-2);
+  EXPECT_EQ(bf16.gradient, 0.3);
+  EXPECT_FALSE(exact.norm || exact.gradient);
+  const Bars given = choose_bars(false, false, 0.5, {});  // who gives max allows more
+  EXPECT_FALSE(given.norm || given.gradient);
   EXPECT_TRUE(exact.bits);
   EXPECT_FALSE(exact.max || exact.mean || fp32.bits);
+}
+
+// A gradient that counts twice is in its step's norm, and hardly in the losses.
+TEST(CompareRuns, NormsHaveABarOfTheirOwn) {
+  const Bars bars = choose_bars(false, false, {}, {});
+  const VerifyRun base = run_of({4, 3, 2, 2.5});
+  VerifyRun run = base;
+  run.steps[2].grad_norm = 1 + 5e-5;
+  EXPECT_TRUE(compare_runs(base, run, bars).ok());
+  run.steps[2].grad_norm = 1 + 1e-3;
+  run.steps[3].grad_norm = 1 - 3e-4;
+  VerifyResult r = compare_runs(base, run, bars);
+  EXPECT_FALSE(r.ok());
+  EXPECT_EQ(r.first_bad_step, 3);
+  EXPECT_NEAR(r.norm_diff, 1e-3, 2e-6);
+  ASSERT_EQ(r.broken.size(), 1u);
+  EXPECT_EQ(r.broken[0], "gradient norms differ by 0.000999 of themselves, over 0.0001");
+  EXPECT_EQ(r.max_diff, 0);
+  run = base;
+  run.steps[3].grad_norm.reset();  // fp16: a step that overflowed
+  EXPECT_TRUE(compare_runs(base, run, bars).ok());
+  run.steps[3].grad_norm = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_FALSE(compare_runs(base, run, bars).ok());
 }
 
 TEST(CompareRuns, WhatIsMissingDiffers) {
@@ -155,6 +185,48 @@ TEST_F(HashedRuns, NameTheFirstTensor) {
   r = compare(run);
   EXPECT_EQ(r.first_bad_step, 1);
   EXPECT_FALSE(r.tensor);
+}
+
+// Other constants: bits may differ, and no bar is broken.
+TEST_F(HashedRuns, NoStepIsBadWhereNoBarIsBroken) {
+  const VerifyRun base = hashed("base", kBase);
+  const Bars bars = choose_bars(false, false, {}, {});
+  VerifyResult r = compare_runs(base, hashed("on", change("\"b\": \"2\"", "\"b\": \"9\"")), bars);
+  EXPECT_TRUE(r.ok());
+  EXPECT_FALSE(r.first_bad_step);
+  EXPECT_FALSE(r.tensor);
+  r = compare_runs(base, hashed("start", change("\"b\": \"1\"", "\"b\": \"9\"")), bars);
+  EXPECT_FALSE(r.ok());  // all begin with the same weights
+  EXPECT_EQ(r.first_bad_step, 0);
+  EXPECT_EQ(r.tensor, "b");
+}
+
+// Fast mode: a gradient that is doubled is found by its own norm, however small its share.
+TEST_F(HashedRuns, AGradientIsHeldToItsOwnNorm) {
+  const auto lines = [](const std::string& second) {
+    return "{\"step\": 0, \"tensors\": {\"a\": \"1\"}}\n"
+           "{\"step\": 1, \"norms\": {\"a#grad\": 10.0, \"b#grad\": 0.05, \"c#grad\": 1e-6}}\n"
+           "{\"step\": 2, \"norms\": {\"a#grad\": 10.0, " +
+           second + "}}\n";
+  };
+  const Bars bars = choose_bars(false, false, {}, {});
+  const VerifyRun base = hashed("base", lines("\"b#grad\": 0.05, \"c#grad\": 1e-6"));
+  // What is next to nothing may be anything next to nothing.
+  VerifyResult r =
+      compare_runs(base, hashed("sound", lines("\"b#grad\": 0.0501, \"c#grad\": 7e-5")), bars);
+  EXPECT_TRUE(r.ok());
+  EXPECT_FALSE(r.first_bad_step || r.tensor);
+  EXPECT_NEAR(r.gradient_diff, 7e-3, 1e-3);
+  r = compare_runs(base, hashed("doubled", lines("\"b#grad\": 0.1, \"c#grad\": 1e-6")), bars);
+  EXPECT_FALSE(r.ok());
+  EXPECT_EQ(r.first_bad_step, 2);
+  EXPECT_EQ(r.tensor, "b#grad");
+  ASSERT_EQ(r.broken.size(), 1u);
+  EXPECT_EQ(r.broken[0], "b#grad of step 2 differs by 0.5 of its norm, over 0.01");
+  EXPECT_TRUE(compare_runs(base, hashed("absent", lines("\"c#grad\": 1e-6")), bars).ok());
+  r = compare_runs(base, hashed("zero", lines("\"b#grad\": 0.0, \"c#grad\": 1e-6")), bars);
+  EXPECT_EQ(r.tensor, "b#grad");
+  EXPECT_EQ(r.gradient_diff, 1);
 }
 
 // A tensor that went wrong and came back is counted: somebody reads the column, not the step.
