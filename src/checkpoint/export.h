@@ -29,8 +29,4 @@ void export_hf(const std::vector<LogicalTensor>& weights, const Json& config,
 // config.json and model*.safetensors: what export_hf may replace.
 bool is_export(const std::filesystem::path& folder);
 
-// "5GB", "200mb", "2GiB", "123": bytes. UserError where it is none of these; `what` names the
-// option.
-size_t parse_byte_size(const std::string& text, std::string_view what);
-
 }  // namespace weft

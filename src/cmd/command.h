@@ -44,6 +44,7 @@ RunCommand add_dashboard(CLI::App& app);
 RunCommand add_doctor(CLI::App& app);
 RunCommand add_corpus(CLI::App& app);
 RunCommand add_plot(CLI::App& app);
+RunCommand add_cache(CLI::App& app);
 
 // A check of an option's text: a whole number from `least` on; else what is wrong with it.
 std::function<std::string(const std::string&)> at_least(int64_t least);

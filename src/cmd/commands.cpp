@@ -21,6 +21,7 @@ const std::vector<Command>& commands() {
       {"doctor", "what this machine has, and what a build lacks", add_doctor},
       {"corpus", "write the text-to-SQL corpus of the quickstart", add_corpus},
       {"plot", "the loss curve of a run, in the terminal and as a picture", add_plot},
+      {"cache", "token caches and speeds: what is there, how large", add_cache},
   };
   return table;
 }

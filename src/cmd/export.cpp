@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "base/byte_size.h"
 #include "base/error.h"
 #include "base/printable.h"
 #include "cmd/command.h"

@@ -1,11 +1,11 @@
 // cmd/plan.cpp: weft plan RUN.yaml.
 #include <CLI/CLI.hpp>
 
+#include "base/byte_size.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/printable.h"
-#include "checkpoint/export.h"
 #include "cmd/command.h"
 #include "train/backend.h"
 #include "train/plan_fit.h"

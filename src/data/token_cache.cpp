@@ -11,10 +11,13 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/hash.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/mapped_files.h"
 #include "base/stop.h"
+#include "data/cache_store.h"
 
 namespace weft {
 namespace {
@@ -72,6 +75,24 @@ std::filesystem::path folder_of(const RowSource& rows, uint64_t key, const Cache
   return (options.folder.empty() ? cache_root() : options.folder) / hash_hex(key);
 }
 
+// For `weft cache`.
+std::string about(const RowSource& rows, int64_t num_rows) {
+  const std::vector<FileInfo> files = rows.files();
+  std::string names = files.empty() ? "" : files[0].path;
+  if (files.size() > 1) names += fmt::format(" and {} more", files.size() - 1);
+  Json json;
+  json.set("files", names);
+  json.set("rows", num_rows);
+  return json.dump() + "\n";
+}
+
+// A new cache: older ones make room for it. A token of 4 bytes is some four bytes of text.
+void make_room(const RowSource& rows, const std::filesystem::path& folder, int64_t max_bytes) {
+  int64_t bytes = 0;
+  for (const FileInfo& file : rows.files()) bytes += file.size;
+  trim_caches(folder.parent_path(), folder, bytes, max_bytes);
+}
+
 int default_threads() {
   return std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / 2, 1, 16);
 }
@@ -95,6 +116,7 @@ TokenCache::TokenCache(const RowSource& rows, const ExampleMaker& maker, int64_t
       num_rows_(num_rows),
       num_blocks_((num_rows + kBlockRows - 1) / kBlockRows),
       num_threads_(options.num_threads > 0 ? options.num_threads : default_threads()),
+      max_bytes_(options.max_bytes > 0 ? options.max_bytes : max_cache_bytes()),
       file_(folder_of(rows, key_of(rows, maker, num_rows), options), key_of(rows, maker, num_rows),
             num_blocks_),
       claimed_(static_cast<size_t>(num_blocks_)),
@@ -152,6 +174,10 @@ void TokenCache::plan_early(const std::vector<int64_t>& early) {
 bool TokenCache::start_writing() {
   if (!threads_.empty()) return true;
   if (!file_.try_lock()) return false;
+  if (file_.was_made() && !is_in_memory()) {
+    write_file_atomic(file_.folder() / kCacheAbout, about(rows_, num_rows_));
+    make_room(rows_, file_.folder(), max_bytes_);
+  }
   if (file_.was_reset()) {
     log_warning("token cache {}: not usable, made anew", file_.folder().string());
   }

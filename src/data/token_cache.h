@@ -30,6 +30,7 @@ struct CacheOptions {
   int num_threads = 0;  // 0: half of the cores
   // Files smaller than this together, plain and local, are kept in memory: no folder, no sharing.
   int64_t small_bytes = int64_t{8} << 20;
+  int64_t max_bytes = 0;  // of all caches together; 0: WEFT_CACHE_MAX, or its default
 };
 
 class TokenCache {
@@ -87,6 +88,7 @@ class TokenCache {
   const ExampleMaker& maker_;
   int64_t num_rows_, num_blocks_;
   int num_threads_;
+  int64_t max_bytes_;
   TokenFile file_;
 
   std::mutex mutex_;

@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/mapped_files.h"
+#include "data/cache_store.h"
 
 namespace weft {
 namespace {
@@ -48,20 +49,36 @@ TokenFile::TokenFile(std::filesystem::path folder, uint64_t key, int64_t num_blo
     if (index_ < 0 || tokens_ < 0) fail("memory", "reserve");
     return;
   }
+  open_folder();
+  lock_ = open_file(folder_ / "lock");
+  index_ = open_file(folder_ / "index");
+  tokens_ = open_file(folder_ / "tokens");
+}
+
+// Makes the folder and holds its `used`. Who removes caches may have come between: a file that is
+// no longer in the folder holds nothing, and the folder is made anew.
+void TokenFile::open_folder() {
   std::error_code bad;
   std::filesystem::create_directories(folder_, bad);
   if (bad) {
     throw RunError(fmt::format("token cache: cannot make {}: {}", folder_.string(), bad.message()),
                    "set WEFT_CACHE to a folder that can be written");
   }
-  lock_ = open_file(folder_ / "lock");
-  index_ = open_file(folder_ / "index");
-  tokens_ = open_file(folder_ / "tokens");
+  used_ = open_file(folder_ / kCacheUsed);
+  const bool can_lock = ::flock(used_, LOCK_SH) == 0;
+  struct stat held {
+  }, named{};
+  const bool is_there = ::stat((folder_ / kCacheUsed).c_str(), &named) == 0;
+  if (can_lock && ::fstat(used_, &held) == 0 && (!is_there || held.st_ino != named.st_ino)) {
+    ::close(used_);
+    return open_folder();
+  }
+  ::futimens(used_, nullptr);  // used now
 }
 
 TokenFile::~TokenFile() {
   unmap_index(header_);
-  for (const int fd : {lock_, index_, tokens_}) {
+  for (const int fd : {used_, lock_, index_, tokens_}) {
     if (fd >= 0) ::close(fd);
   }
 }
@@ -106,6 +123,7 @@ bool TokenFile::map_index() {
 
 void TokenFile::make_index() {
   was_reset_ = size_of(index_) > 0;
+  was_made_ = true;
   if (::ftruncate(index_, 0) != 0 || ::ftruncate(tokens_, 0) != 0 ||
       ::ftruncate(index_, static_cast<off_t>(index_bytes())) != 0) {
     fail(folder_ / "index", "write");

@@ -2,7 +2,7 @@
 //
 // `index` is mapped by every process of the node: a header and one record a block, whose state is
 // set last. `tokens` only grows; a block is read with pread, so that what has been read takes no
-// memory of ours. One process at a time holds `lock` and writes.
+// memory of ours. One process at a time holds `lock` and writes; all hold `used` (cache_store.h).
 #pragma once
 
 #include <atomic>
@@ -38,6 +38,7 @@ class TokenFile {
   // Whether the index can be read: some process has made it.
   bool is_open();
   bool was_reset() const { return was_reset_; }  // an index was there that could not be used
+  bool was_made() const { return was_made_; }    // this process made the index
 
   int64_t num_lost() const { return num_lost_; }  // blocks of the index that the tokens do not hold
 
@@ -56,6 +57,7 @@ class TokenFile {
   struct Header {
     uint64_t magic, key, num_blocks, end;  // end: of the tokens that are whole
   };
+  void open_folder();
   bool map_index();
   void make_index();
   Header* map() const;
@@ -66,10 +68,10 @@ class TokenFile {
   std::filesystem::path folder_;
   uint64_t key_;
   int64_t num_blocks_;
-  int lock_ = -1, index_ = -1, tokens_ = -1;
+  int used_ = -1, lock_ = -1, index_ = -1, tokens_ = -1;
   Header* header_ = nullptr;  // mapped, with the records behind it
   std::atomic<uint64_t> end_{0};
-  bool is_writer_ = false, was_reset_ = false;
+  bool is_writer_ = false, was_reset_ = false, was_made_ = false;
   int64_t num_lost_ = 0;
 };
 

@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "base/byte_size.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "checkpoint/compare.h"

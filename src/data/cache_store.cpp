@@ -1,0 +1,130 @@
+// data/cache_store.cpp: folders listed, locked and removed.
+#include "data/cache_store.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "base/byte_size.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/log.h"
+
+namespace weft {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr int64_t kDefaultMax = 50'000'000'000;
+// `used` is the last to go: without it the folder is no cache in use.
+constexpr const char* kFiles[] = {"tokens", "index", kCacheAbout, "lock", kCacheUsed};
+
+// By its name and its files; a link is not followed.
+bool is_cache(const fs::directory_entry& entry) {
+  const std::string name = entry.path().filename().string();
+  std::error_code none;
+  return name.size() == 16 && name.find_first_not_of("0123456789abcdef") == std::string::npos &&
+         entry.symlink_status(none).type() == fs::file_type::directory &&
+         fs::is_regular_file(entry.path() / "index", none) &&
+         fs::is_regular_file(entry.path() / "tokens", none) &&
+         fs::is_regular_file(entry.path() / "lock", none);
+}
+
+// The folder's `used`, locked alone; -1 where somebody has it open or it cannot be locked.
+int lock_alone(const fs::path& folder) {
+  const int fd = ::open((folder / kCacheUsed).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (fd < 0) return -1;
+  if (::flock(fd, LOCK_EX | LOCK_NB) == 0) return fd;
+  ::close(fd);
+  return -1;
+}
+
+// Without changing the file's time.
+bool is_open(const fs::path& folder) {
+  const int fd = ::open((folder / kCacheUsed).c_str(), O_RDWR | O_CLOEXEC);
+  if (fd < 0) return false;  // of a version that had none
+  const bool is_free = ::flock(fd, LOCK_EX | LOCK_NB) == 0;
+  ::close(fd);
+  return !is_free;
+}
+
+void read_about(CacheEntry* entry) {
+  try {
+    const fs::path path = entry->folder / kCacheAbout;
+    const Json about = parse_json(read_file(path, 1 << 16), path.string());
+    entry->files = about.at("files").as_string();
+    entry->num_rows = about.at("rows").as_int();
+  } catch (const Error&) {  // absent or torn: the cache itself is as good as ever
+  }
+}
+
+CacheEntry describe(const fs::path& folder) {
+  CacheEntry entry;
+  entry.folder = folder;
+  for (const char* name : kFiles) {
+    struct stat info {};
+    if (::stat((folder / name).c_str(), &info) != 0) continue;
+    entry.bytes += static_cast<int64_t>(info.st_blocks) * 512;
+    // A cache of before has no `used`: then the tokens' own time; in kFiles they come first.
+    if (name == std::string_view("tokens") || name == std::string_view(kCacheUsed))
+      entry.last_used_ns = int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec;
+  }
+  entry.is_open = is_open(folder);
+  read_about(&entry);
+  return entry;
+}
+
+}  // namespace
+
+std::vector<CacheEntry> list_caches(const fs::path& root) {
+  std::vector<CacheEntry> found;
+  std::error_code bad;
+  for (fs::directory_iterator at(root, bad), end; !bad && at != end; at.increment(bad)) {
+    if (is_cache(*at)) found.push_back(describe(at->path()));
+  }
+  std::sort(found.begin(), found.end(), [](const CacheEntry& a, const CacheEntry& b) {
+    return a.last_used_ns != b.last_used_ns ? a.last_used_ns > b.last_used_ns : a.folder < b.folder;
+  });
+  return found;
+}
+
+bool remove_cache(const fs::path& folder) {
+  const int fd = lock_alone(folder);
+  if (fd < 0) return false;
+  std::error_code bad, first;
+  for (const char* name : kFiles) {
+    fs::remove(folder / name, bad);
+    if (bad && !first) first = bad;
+  }
+  fs::remove(folder, bad);  // stays where something else is in it
+  ::close(fd);
+  return !first;
+}
+
+int64_t max_cache_bytes() {
+  const char* given = std::getenv("WEFT_CACHE_MAX");
+  if (!given || !*given) return kDefaultMax;
+  return static_cast<int64_t>(parse_byte_size(given, "WEFT_CACHE_MAX"));
+}
+
+void trim_caches(const fs::path& root, const fs::path& keep, int64_t wanted_bytes,
+                 int64_t max_bytes) {
+  std::vector<CacheEntry> caches = list_caches(root);
+  int64_t total = wanted_bytes;
+  for (const CacheEntry& c : caches) total += c.folder == keep ? 0 : c.bytes;
+  for (; total > max_bytes && !caches.empty(); caches.pop_back()) {
+    const CacheEntry& oldest = caches.back();
+    if (oldest.folder == keep || oldest.is_open || !remove_cache(oldest.folder)) continue;
+    total -= oldest.bytes;
+    log_info(
+        "token cache {}{}{} is removed, used longest ago: all may have {:.3g} GB (WEFT_CACHE_MAX)",
+        oldest.folder.string(), oldest.files.empty() ? "" : " of ", oldest.files,
+        static_cast<double>(max_bytes) / 1e9);
+  }
+}
+
+}  // namespace weft
