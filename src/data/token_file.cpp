@@ -56,24 +56,30 @@ TokenFile::TokenFile(std::filesystem::path folder, uint64_t key, int64_t num_blo
 }
 
 // Makes the folder and holds its `used`. Who removes caches may have come between: a file that is
-// no longer in the folder holds nothing, and the folder is made anew.
+// no longer in the folder holds nothing, and the folder is made anew. (A file system that numbers
+// its files otherwise each time is believed in the end.)
 void TokenFile::open_folder() {
-  std::error_code bad;
-  std::filesystem::create_directories(folder_, bad);
-  if (bad) {
-    throw RunError(fmt::format("token cache: cannot make {}: {}", folder_.string(), bad.message()),
-                   "set WEFT_CACHE to a folder that can be written");
+  constexpr int kTries = 8;
+  for (int i = 0; i < kTries; ++i) {
+    std::error_code bad;
+    std::filesystem::create_directories(folder_, bad);
+    if (bad) {
+      throw RunError(
+          fmt::format("token cache: cannot make {}: {}", folder_.string(), bad.message()),
+          "set WEFT_CACHE to a folder that can be written");
+    }
+    if (used_ >= 0) ::close(used_);
+    used_ = ::open((folder_ / kCacheUsed).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    if (used_ < 0 && errno == ENOENT) continue;  // the folder went meanwhile
+    if (used_ < 0) fail(folder_ / kCacheUsed, "open");
+    if (::flock(used_, LOCK_SH) != 0) break;  // not everywhere there are locks
+    struct stat held {
+    }, named{};
+    if (::fstat(used_, &held) == 0 && ::stat((folder_ / kCacheUsed).c_str(), &named) == 0 &&
+        held.st_ino == named.st_ino)
+      break;
   }
-  used_ = open_file(folder_ / kCacheUsed);
-  const bool can_lock = ::flock(used_, LOCK_SH) == 0;
-  struct stat held {
-  }, named{};
-  const bool is_there = ::stat((folder_ / kCacheUsed).c_str(), &named) == 0;
-  if (can_lock && ::fstat(used_, &held) == 0 && (!is_there || held.st_ino != named.st_ino)) {
-    ::close(used_);
-    return open_folder();
-  }
-  ::futimens(used_, nullptr);  // used now
+  if (used_ >= 0) ::futimens(used_, nullptr);  // used now
 }
 
 TokenFile::~TokenFile() {

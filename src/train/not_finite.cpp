@@ -3,7 +3,11 @@
 
 #include <fmt/core.h>
 
+#include <cmath>
 #include <vector>
+
+#include "base/error.h"
+#include "checkpoint/list.h"
 
 namespace weft {
 namespace {
@@ -53,6 +57,15 @@ std::string not_finite_hint(const RunConfig& c, int64_t updates) {
                                    "look at, in this order:";
   for (size_t i = 0; i < causes.size(); ++i) hint += fmt::format("\n    {}. {}", i + 1, causes[i]);
   return hint;
+}
+
+void check_finite(const RunConfig& config, const std::filesystem::path& run_dir, int64_t step,
+                  double number, const char* what) {
+  if (std::isfinite(number)) return;
+  const auto saved = list_checkpoints(run_dir);
+  throw RunError(fmt::format("the {} of step {} is {}; the last checkpoint is {}", what, step,
+                             number, saved.empty() ? "none" : saved.back().string()),
+                 not_finite_hint(config, step - 1));
 }
 
 }  // namespace weft

@@ -305,7 +305,7 @@ class Trainer {
     line.target_tokens = ended.sums.target_tokens;
     if (line.target_tokens > 0) {
       line.loss = ended.sums.mean();
-      check_finite(line.step, *line.loss, "loss");
+      check_finite(c_, start_.dir, line.step, *line.loss, "loss");
       take_norm(ended.grad_norm, ended.loss_scale, &line);
     }
     record_->step(line, ended.sums.tokens);
@@ -315,7 +315,7 @@ class Trainer {
   void take_norm(double norm, const LossScale& next, StepMetrics* line) {
     if (!scaling_.take(norm, next, line, record_.get())) return static_cast<void>(--updates_);
     line->grad_norm = norm;
-    check_finite(line->step, norm, "gradient norm");
+    check_finite(c_, start_.dir, line->step, norm, "gradient norm");
   }
 
   void one_step(Batch& batch) {
@@ -332,7 +332,7 @@ class Trainer {
     line.target_tokens = sums.target_tokens;
     if (sums.target_tokens > 0) {
       line.loss = sums.mean();
-      check_finite(step_, *line.loss, "loss");
+      check_finite(c_, start_.dir, step_, *line.loss, "loss");
       if (fault_) fault_->before_update(step_, engine_, *ranks_);
       if (hashes_) hashes_->take_gradients();
       const double norm = engine_.update(line.lr, updates_ + 1);
@@ -343,14 +343,6 @@ class Trainer {
     record_->step(line, sums.tokens);
     if (hashes_) hashes_->write(step_);
     if (checks) compare_copies(*ranks_, engine_.weights(), step_);
-  }
-
-  void check_finite(int64_t step, double v, const char* what) const {
-    if (std::isfinite(v)) return;
-    const auto saved = list_checkpoints(start_.dir);
-    throw RunError(fmt::format("the {} of step {} is {}; the last checkpoint is {}", what, step, v,
-                               saved.empty() ? "none" : saved.back().string()),
-                   not_finite_hint(c_, step - 1));
   }
 
   // Work between steps does not count in their time.
