@@ -16,6 +16,7 @@ namespace weft {
 namespace {
 
 constexpr int64_t kStretch = 1 << 16;  // elements that a task takes
+constexpr double kNever = 1e12;        // more slices than there can be
 
 template <typename Bits>
 uint64_t hash_run(const std::byte* data, int64_t index, int64_t count) {
@@ -151,9 +152,10 @@ void TensorHashes::add_squares() {
   });
   squares_.assign(2 * names_.size(), 0);
   for (size_t i = 0; i < slices.size(); ++i) {
-    if (!is_whole_[i]) continue;
+    const bool is_whole = is_whole_[i] != 0;
     squares_[gradient_indices_[i]] += sums[i];
-    squares_[names_.size() + gradient_indices_[i]] += 1;
+    // One slice that is not whole, on any rank, and the tensor has no norm.
+    squares_[names_.size() + gradient_indices_[i]] += is_whole ? 1 : -kNever;
   }
 }
 
