@@ -105,7 +105,10 @@ TEST(Agree, WhatRankZeroFindsHoldsForAll) {
   on_ranks(3, [&](Ranks& ranks) {
     const auto r = static_cast<size_t>(ranks.rank());
     RunStart mine;
-    if (r == 0) mine = {"runs/a", std::filesystem::path("runs/a/checkpoints/step-00000004")};
+    if (r == 0) {
+      mine.dir = "runs/a";
+      mine.checkpoint = "runs/a/checkpoints/step-00000004";
+    }
     starts[r] = agree_on_start(ranks, mine);
     numbers[r] = agree_on_number(ranks, [&] { return static_cast<int64_t>(40 + r); });
     signals[r] = agree_on_signal(ranks, r == 1 ? 15 : 0);
