@@ -40,6 +40,7 @@ TEST_F(GeneratorTest, EveryBatchHasAPlanOfOnePosition) {
     }
     EXPECT_GT(positions.at(1).back(), 1);
   }
+  EXPECT_THROW(make_generate_plans(*model_, {0, 0, Dtype::kF32}, ref_kernels(), 1), BugError);
 }
 
 TEST_F(GeneratorTest, LogitsOfAWholePromptEqualThoseOfSingleSteps) {
