@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstring>
 
 namespace weft {
@@ -31,6 +32,7 @@ const char* signal_name(int signal) {
 }
 
 void write_signal_line(int signal, const char* text) {
+  const int kept = errno;  // a parser of numbers that we interrupt looks at it
   char line[256];
   size_t size = 0;
   const auto add = [&](const char* part) {
@@ -41,6 +43,7 @@ void write_signal_line(int signal, const char* text) {
   add(text);
   line[size++] = '\n';
   [[maybe_unused]] const ssize_t put = ::write(STDERR_FILENO, line, size);
+  errno = kept;
 }
 
 int stop_signal() {
