@@ -7,6 +7,7 @@
 
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <csignal>
 #include <mutex>
 #include <string>
@@ -48,23 +49,26 @@ struct sigaction before;
 // Async-signal-safe.
 void* lose(Entry& entry, uintptr_t begin, uintptr_t address) {
   const uintptr_t page = address / page_bytes * page_bytes;
-  void* put = ::mmap(reinterpret_cast<void*>(page), begin + entry.size - page,
-                     PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
-  entry.is_lost = true;
+  entry.is_lost = true;  // before another thread can read the zeros
   any_lost = true;
-  return put;
+  return ::mmap(reinterpret_cast<void*>(page), begin + entry.size - page, PROT_READ | PROT_WRITE,
+                MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
 }
 
 void handle_bus_error(int, siginfo_t* info, void*) {
+  const int saved = errno;  // of the code that was interrupted
   const auto address = reinterpret_cast<uintptr_t>(info->si_addr);
   for (Chunk* chunk = chunks; chunk != nullptr; chunk = chunk->next) {
     for (Entry& entry : chunk->entries) {
       const uintptr_t begin = entry.begin;
       if (begin == 0 || address < begin || address - begin >= entry.size) continue;
-      if (lose(entry, begin, address) != MAP_FAILED) return;
+      if (lose(entry, begin, address) == MAP_FAILED) continue;
+      errno = saved;
+      return;
     }
   }
   ::sigaction(SIGBUS, &before, nullptr);  // raised again, and met by who was there before us
+  errno = saved;
 }
 
 void set_handler() {
@@ -129,10 +133,28 @@ void check_mapped_files() {
   }
   struct stat now {};
   const bool is_there = ::stat(table().lost_path.c_str(), &now) == 0;
+  if (is_there && static_cast<size_t>(now.st_size) == table().lost_size) {
+    throw RunError(
+        fmt::format("{} could not be read: a page of it is missing, though it still has {} bytes",
+                    table().lost_path, table().lost_size),
+        "look at the disk or the file server (dmesg), then run the same command again");
+  }
   throw RunError(
       fmt::format("{} changed while it was in use: it had {} bytes, now {}", table().lost_path,
                   table().lost_size, is_there ? std::to_string(now.st_size) : "it is gone"),
       "bring the file back as it was, then run the same command again");
+}
+
+void check_mapped_file(const void* at) {
+  if (!any_lost) return;
+  const auto address = reinterpret_cast<uintptr_t>(at);
+  for (Chunk* chunk = chunks; chunk != nullptr; chunk = chunk->next) {
+    for (const Entry& entry : chunk->entries) {
+      const uintptr_t begin = entry.begin;
+      const bool is_it = begin != 0 && address >= begin && address - begin < entry.size;
+      if (is_it && entry.is_lost) check_mapped_files();
+    }
+  }
 }
 
 void forget_lost_files() {

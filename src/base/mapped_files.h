@@ -16,8 +16,11 @@ namespace weft {
 void watch_mapping(const void* at, size_t size, const std::filesystem::path& path);
 void unwatch_mapping(const void* at);  // before munmap; nothing where it is not watched
 
-// RunError (exit 1) naming a mapped file that became shorter while it was read.
+// RunError (exit 1) naming a mapped file that became shorter, or whose disk failed, while it was
+// read.
 void check_mapped_files();
+// The same where the file that is mapped at this address is such a one.
+void check_mapped_file(const void* at);
 // For tests, which lose files on purpose.
 void forget_lost_files();
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include <cerrno>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -55,6 +56,22 @@ TEST(MappedFiles, OneThatIsCutShortIsNamedWithBothSizes) {
   EXPECT_NE(complaint(), "");  // also when the mapping is gone: what was read may be in use
   forget_lost_files();
   EXPECT_EQ(complaint(), "");
+}
+
+TEST(MappedFiles, OfOneThatIsWholeNothingIsSaid) {
+  const testing::TemporaryFolder folder;
+  write_bytes(folder / "whole", kBytes);
+  write_bytes(folder / "cut", kBytes);
+  const MappedFile whole(folder / "whole"), cut(folder / "cut");
+  std::filesystem::resize_file(folder / "cut", 0);
+  errno = ENOTTY;
+  EXPECT_EQ(add_up(cut), 0);
+  EXPECT_EQ(errno, ENOTTY);  // of the code that the signal interrupted
+  EXPECT_NO_THROW(check_mapped_file(whole.data()));
+  EXPECT_THROW(check_mapped_file(cut.data() + kBytes - 1), RunError);
+  std::filesystem::resize_file(folder / "cut", kBytes);
+  EXPECT_NE(complaint().find("cut could not be read"), std::string::npos) << complaint();
+  forget_lost_files();
 }
 
 TEST(MappedFiles, SeveralThreadsMayMeetIt) {
