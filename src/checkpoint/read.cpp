@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/hash_stream.h"
+#include "base/mapped_files.h"
 #include "base/path.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/damaged.h"
@@ -122,7 +123,9 @@ class CheckpointReader::Files {
     const MappedFile& map = mapped(slice);
     const std::byte* at = map.data() + slice.begin;
     if (is_good(slice)) return at;
-    if (hash_and_drop(map, slice.begin, slice.end) != slice.checksum) {
+    const uint64_t checksum = hash_and_drop(map, slice.begin, slice.end);
+    check_read(map);  // zeros of pages that could not be read are no damage
+    if (checksum != slice.checksum) {
       throw DamagedCheckpoint(
           fmt::format("tensor \"{}\" is damaged: bytes {} to {} of {} (box at {} of extent {}, "
                       "elements {} to {}) have another checksum",
@@ -136,11 +139,18 @@ class CheckpointReader::Files {
   }
 
   // Bytes [begin, end) of the slice were read.
-  void drop_pages(const StoredSlice& slice, size_t begin, size_t end) {
-    mapped(slice).drop_pages(slice.begin + begin, slice.begin + end);
+  void end_reading(const StoredSlice& slice, size_t begin, size_t end) {
+    const MappedFile& map = mapped(slice);
+    map.drop_pages(slice.begin + begin, slice.begin + end);
+    check_read(map);
   }
 
  private:
+  // RunError where pages of the file could not be read: what was read may be zeros.
+  static void check_read(const MappedFile& map) {
+    reading([&] { check_mapped_file(map.data()); });
+  }
+
   const MappedFile& mapped(const StoredSlice& slice) {
     const std::lock_guard lock(mutex_);
     auto found = maps_.find(slice.file);
@@ -149,8 +159,12 @@ class CheckpointReader::Files {
       found = maps_.emplace(slice.file, reading([&] { return MappedFile(path); })).first;
     }
     if (slice.end > found->second.size()) {
-      throw DamagedCheckpoint(
-          fmt::format("{} is shorter than it was a moment ago", (folder_ / slice.file).string()));
+      reading([&] {  // check_sizes found it long enough
+        throw RunError(
+            fmt::format("{} changed while it was in use: it has {} bytes, wanted {}",
+                        (folder_ / slice.file).string(), found->second.size(), slice.end),
+            "bring the file back as it was, then run the same command again");
+      });
     }
     return found->second;
   }
@@ -216,8 +230,8 @@ void CheckpointReader::read(const Slice& slice) const {
       last = std::max(last, from + count);
     });
     if (bytes)
-      files_->drop_pages(part, static_cast<size_t>(first * width),
-                         static_cast<size_t>(last * width));
+      files_->end_reading(part, static_cast<size_t>(first * width),
+                          static_cast<size_t>(last * width));
   }
 }
 

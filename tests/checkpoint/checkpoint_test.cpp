@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/mapped_files.h"
 #include "checkpoint/damaged.h"
 #include "checkpoint/list.h"
 #include "checkpoint/replace_folder.h"
@@ -125,6 +126,38 @@ TEST(Checkpoint, ATruncatedOrMissingFileIsNamed) {
   fs::remove(file);
   EXPECT_NE(error_of<DamagedCheckpoint>([&] { CheckpointReader(folder / "c"); }).find("rank-00000"),
             std::string::npos);
+}
+
+// It was sound when it was opened: whoever reads must not take it for damaged, and pass it over.
+TEST(Checkpoint, AFileThatIsCutWhileItIsReadIsNoDamage) {
+  TemporaryFolder folder;
+  write_two(folder / "c", 1);
+  const fs::path file = folder / "c/rank-00000.safetensors";
+  const CheckpointReader reader(folder / "c");
+  fs::resize_file(file, 8);
+  EXPECT_NE(error_of<RunError>([&] { reader.verify(); }).find("changed while it was in use"),
+            std::string::npos);
+}
+
+TEST(Checkpoint, APageThatCannotBeReadIsNoDamage) {
+  TemporaryFolder folder;
+  write_two(folder / "c", 1);
+  const fs::path file = folder / "c/rank-00000.safetensors";
+  const auto size = fs::file_size(file);
+  const CheckpointReader reader(folder / "c");
+  const auto reads = [&] {
+    std::vector<float> a(24);
+    reader.read(whole_tensor("a.weight", {6, 4}, Dtype::kF32, a.data()));
+  };
+  reads();
+  fs::resize_file(file, 0);
+  const std::string cut = error_of<RunError>(reads);
+  EXPECT_NE(cut.find("now 0"), std::string::npos) << cut;
+  fs::resize_file(file, size);  // as long as it was: a disk that failed looks like this
+  const std::string unread = error_of<RunError>([&] { reader.verify(); });
+  EXPECT_NE(unread.find("could not be read"), std::string::npos) << unread;
+  EXPECT_NE(unread.find("was left as it is"), std::string::npos) << unread;
+  forget_lost_files();
 }
 
 TEST(Checkpoint, AnotherShapeOrTypeIsRefused) {
