@@ -77,16 +77,22 @@ ChildEnd run_child(const ChildStart& start) {
   const pid_t pid = start_child(start);
   ChildEnd end;
   int status = 0;
+  int64_t first_ms = 0;
   auto kill_at = Clock::time_point::max();
   while (::waitpid(pid, &status, WNOHANG) != pid) {
     pollfd wanted{signals.fd(), POLLIN, 0};
     ::poll(&wanted, 1, kPollMs);
-    for (const int signal : signals.take()) {
+    for (const auto& [signal, at_ms] : signals.take()) {
       if (signal == SIGCHLD) continue;
       const bool is_first = end.stop_signal == 0;
-      if (is_first) end.stop_signal = signal;
-      if (is_first) kill_at = Clock::now() + std::chrono::milliseconds(kStopMs);
-      if (is_first || is_urgent(signal)) ::kill(pid, is_first ? signal : SIGKILL);
+      if (is_first) {
+        end.stop_signal = signal;
+        first_ms = at_ms;
+        kill_at = Clock::now() + std::chrono::milliseconds(kStopMs);
+        ::kill(pid, signal);
+      } else if (is_urgent(signal) && at_ms - first_ms > kSameSignalMs) {
+        ::kill(pid, SIGKILL);
+      }
     }
     if (Clock::now() >= kill_at) ::kill(pid, SIGKILL);
   }

@@ -61,8 +61,8 @@ class Job {
   void start();
   void wait();
   void handle_signals();
-  bool is_second(int signal);
-  void stop_ranks(int signal);
+  bool is_second(const ArrivedSignal& signal);
+  void stop_ranks(const ArrivedSignal& signal);
   void reap();
   void judge(const std::vector<int>& ended);
   void begin_end(const std::string& reason);
@@ -81,10 +81,10 @@ class Job {
   SignalPipe signals_;
   std::shared_ptr<ShmWorld> world_;
   std::vector<RankProcess> ranks_;
-  int stop_signal_ = 0;                            // the first one received
-  std::optional<Clock::time_point> first_urgent_;  // SIGINT or SIGTERM
-  bool is_early_ = false;                          // it came when there was nothing to save
-  std::optional<int> cause_;                       // the rank that failed first
+  int stop_signal_ = 0;                     // the first one received
+  std::optional<int64_t> first_urgent_ms_;  // when the first SIGINT or SIGTERM arrived
+  bool is_early_ = false;                   // it came when there was nothing to save
+  std::optional<int> cause_;                // the rank that failed first
   bool is_reported_ = false;
   bool is_cut_off_ = false;  // a second stop signal met ranks that had not ended yet
   std::optional<Clock::time_point> kill_at_;  // set when the job is to end
@@ -174,21 +174,21 @@ void Job::wait() {
 }
 
 void Job::handle_signals() {
-  for (const int signal : signals_.take()) {
-    if (signal != SIGCHLD) stop_ranks(signal);
+  for (const ArrivedSignal& signal : signals_.take()) {
+    if (signal.number != SIGCHLD) stop_ranks(signal);
   }
 }
 
 // Only SIGINT and SIGTERM count, and not the echo of the first (base/stop.h).
-bool Job::is_second(int signal) {
-  if (!is_urgent(signal)) return false;
-  const auto now = Clock::now();
-  if (!first_urgent_) first_urgent_ = now;
-  return now - *first_urgent_ > std::chrono::milliseconds(kSameSignalMs);
+bool Job::is_second(const ArrivedSignal& signal) {
+  if (!is_urgent(signal.number)) return false;
+  if (!first_urgent_ms_) first_urgent_ms_ = signal.at_ms;
+  return signal.at_ms - *first_urgent_ms_ > kSameSignalMs;
 }
 
-void Job::stop_ranks(int signal) {
-  if (is_second(signal)) {
+void Job::stop_ranks(const ArrivedSignal& arrived) {
+  const int signal = arrived.number;
+  if (is_second(arrived)) {
     if (!std::exchange(is_cut_off_, true))
       log_error("a second signal, {}: the ranks are killed, and what they had not saved is lost",
                 describe_signal(signal));

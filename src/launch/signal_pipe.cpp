@@ -1,4 +1,4 @@
-// launch/signal_pipe.cpp: a handler that writes one byte.
+// launch/signal_pipe.cpp: a handler that writes which signal came, and when.
 #include "launch/signal_pipe.h"
 
 #include <fcntl.h>
@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <ctime>
 
 #include "base/error.h"
 
@@ -21,8 +22,10 @@ std::atomic<int> target{-1};
 
 void pass_on(int number) {
   const int saved = errno;
-  const auto byte = static_cast<char>(number);
-  [[maybe_unused]] const ssize_t put = ::write(target.load(), &byte, 1);
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  const ArrivedSignal signal{number, int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000};
+  [[maybe_unused]] const ssize_t put = ::write(target.load(), &signal, sizeof signal);
   errno = saved;
 }
 
@@ -53,14 +56,12 @@ SignalPipe::~SignalPipe() {
   ::close(write_);
 }
 
-std::vector<int> SignalPipe::take() {
-  std::vector<int> numbers;
-  char bytes[64];
-  ssize_t got = 0;
-  while ((got = ::read(read_, bytes, sizeof bytes)) > 0) {
-    for (ssize_t i = 0; i < got; ++i) numbers.push_back(bytes[i]);
-  }
-  return numbers;
+std::vector<ArrivedSignal> SignalPipe::take() {
+  std::vector<ArrivedSignal> signals;
+  // So few bytes are written and read whole.
+  for (ArrivedSignal signal; ::read(read_, &signal, sizeof signal) == ssize_t{sizeof signal};)
+    signals.push_back(signal);
+  return signals;
 }
 
 }  // namespace weft

@@ -1,13 +1,19 @@
-// launch/signal_pipe.h: signals as bytes in a pipe, for a loop that polls.
+// launch/signal_pipe.h: signals as records in a pipe, for a loop that polls.
 #pragma once
 
 #include <csignal>
+#include <cstdint>
 #include <iterator>
 #include <vector>
 
 #include "base/stop.h"
 
 namespace weft {
+
+struct ArrivedSignal {
+  int number;
+  int64_t at_ms;  // of CLOCK_MONOTONIC, when the handler ran: the loop may be late
+};
 
 // While it lives, the stop signals (base/stop.h) and SIGCHLD come here, whichever thread they meet.
 // SIGHUP that was ignored (nohup) stays ignored. One at a time.
@@ -19,7 +25,7 @@ class SignalPipe {
   SignalPipe& operator=(const SignalPipe&) = delete;
 
   int fd() const { return read_; }
-  std::vector<int> take();  // the signals since the last call; does not wait
+  std::vector<ArrivedSignal> take();  // the signals since the last call; does not wait
 
  private:
   int read_ = -1, write_ = -1;
