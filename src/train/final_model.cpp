@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "base/mapped_files.h"
 #include "checkpoint/export.h"
 #include "train/generation_config.h"
 
@@ -25,6 +26,7 @@ LogicalTensor start_of(const Session& session, const ParameterSpec& spec) {
   const std::byte* data = found.file->data(*found.info);
   start.read = [data, dtype = found.info->dtype](int64_t begin, int64_t end, void* out) {
     convert_elements(data + begin * dtype_bytes(dtype), dtype, out, Dtype::kF32, end - begin);
+    check_mapped_file(data);
   };
   return start;
 }
@@ -76,11 +78,10 @@ std::vector<LogicalTensor> tensors_in_memory(const std::vector<Slice>& slices) {
 }
 
 void write_final_model(const std::filesystem::path& out, std::vector<LogicalTensor> weights,
-                       const Session& session) {
+                       std::map<std::string, std::string> files, const Session& session) {
   ExportOptions options;
   options.dtype = session.final_dtype;
   options.overwrite = true;  // a run that went on replaces its own final/
-  std::map<std::string, std::string> files = side_files(session);
   files.erase("config.json");
   undo_rounding(session, &weights);
   export_hf(weights, saved_config(session), files, out, options);

@@ -12,12 +12,14 @@
 
 namespace weft {
 
-// Files that stand beside the weights: config.json, generation configuration, tokenizer.
+// Files that stand next to the weights: config.json, generation configuration, tokenizer. UserError
+// where one of model.path cannot be used.
 std::map<std::string, std::string> side_files(const Session& session);
 
-// weights: in the best precision that training keeps. RunError on a full disk.
+// weights: in the best precision that training keeps; files: of side_files(). RunError on a full
+// disk.
 void write_final_model(const std::filesystem::path& out, std::vector<LogicalTensor> weights,
-                       const Session& session);
+                       std::map<std::string, std::string> files, const Session& session);
 
 // The slices of one rank that holds everything.
 std::vector<LogicalTensor> tensors_in_memory(const std::vector<Slice>& slices);

@@ -1,7 +1,7 @@
 // train/saver.cpp: what a checkpoint's state.json holds, and what a failure to write it does.
 #include "train/saver.h"
 
-#include <system_error>
+#include <exception>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -10,7 +10,6 @@
 #include "checkpoint/list.h"
 #include "comm/comm.h"
 #include "train/agree.h"
-#include "train/final_model.h"
 #include "train/host_slices.h"
 
 namespace weft {
@@ -84,7 +83,7 @@ bool Saver::write(const std::filesystem::path& folder, const TrainState& state) 
       written && together([&] {
         record_.sync();
         const HostSlices held(engine_.weights().checkpoint_slices(), engine_.executor().device());
-        write_checkpoint(folder, held.slices(), to_json(state), side_files(session_), ranks_.rank(),
+        write_checkpoint(folder, held.slices(), to_json(state), side_files_, ranks_.rank(),
                          ranks_.size());
       });
   written = written && (alone || together([&] {
@@ -118,12 +117,12 @@ bool Saver::guarded(const std::string& what, int64_t step, const std::function<v
   try {
     fn();
     return true;
-  } catch (const RunError& e) {
+  } catch (const BugError&) {
+    throw;
+  } catch (const PeerError&) {
+    throw;
+  } catch (const std::exception& e) {  // also of std::filesystem, and memory that ran out
     reason = e.what();
-  } catch (const UserError& e) {
-    reason = e.what();  // a file just written could not be read back
-  } catch (const std::system_error& e) {
-    reason = e.what();  // of std::filesystem too
   }
   log_error("{}: {}", what, reason);
   tell("error", {{"step", Json(step)}, {"message", Json(reason)}});

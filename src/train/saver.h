@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,7 +15,6 @@
 #include "train/loss_scaling.h"
 #include "train/record.h"
 #include "train/run_config.h"
-#include "train/session.h"
 
 namespace weft {
 
@@ -34,10 +34,12 @@ void check_exact_constants(const Json& state, const Layout& layout);
 // the events, and tried again at the next checkpoint. A BugError is not caught.
 class Saver {
  public:
-  Saver(const RunFile& file, const Session& session, Engine& engine, Ranks& ranks,
-        std::filesystem::path dir, RunRecord& record, Json numerics)
+  // side_files: what stands in each checkpoint next to the weights. It is made once: a save reads
+  // no file of model.path, which may be gone by then.
+  Saver(const RunFile& file, std::map<std::string, std::string> side_files, Engine& engine,
+        Ranks& ranks, std::filesystem::path dir, RunRecord& record, Json numerics)
       : file_(file),
-        session_(session),
+        side_files_(std::move(side_files)),
         engine_(engine),
         ranks_(ranks),
         dir_(std::move(dir)),
@@ -51,12 +53,12 @@ class Saver {
  private:
   bool write(const std::filesystem::path& folder, const TrainState& state);
   Json to_json(const TrainState& state) const;
-  // Runs fn; a failure of the system is told as `what` and returns false.
+  // Runs fn; a failure is reported as `what` and returns false. A BugError is not caught.
   bool guarded(const std::string& what, int64_t step, const std::function<void()>& fn);
   void tell(std::string_view event, const Json::Object& more);
 
   const RunFile& file_;
-  const Session& session_;
+  const std::map<std::string, std::string> side_files_;
   Engine& engine_;
   Ranks& ranks_;
   std::filesystem::path dir_;

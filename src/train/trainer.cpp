@@ -60,6 +60,7 @@ class Trainer {
         c_(file.config()),
         options_(options),
         session_(c_),
+        side_files_(side_files(session_)),
         ranks_(make_ranks(c_, *session_.model, place)),
         starting_(std::in_place, ranks_->world()),
         is_main_(ranks_->rank() == 0),
@@ -71,7 +72,6 @@ class Trainer {
         scaling_(c_, engine_),
         numerics_(numerics_fingerprint(c_, ranks_->layout(), *backend_.kernels, *backend_.device)) {
     if (fault_) fault_->check(c_, ranks_->layout(), session_.model.get());
-    static_cast<void>(side_files(session_));  // a file that final/ cannot copy is told now
     agree_on_numerics(*ranks_, file.resolved(), numerics_);
     start_ = agree_on_start(*ranks_, std::move(start));
     if (c_.has_eval()) {
@@ -202,8 +202,8 @@ class Trainer {
     record_ = std::make_unique<RunRecord>(RecordOptions{
         start_.dir, is_main_, options_.quiet || !is_main_, step_, total_ == kNoEnd ? 0 : total_,
         c_.train.log_every, backend_.device->is_host() ? 0 : engine_.arena_bytes()});
-    saver_ =
-        std::make_unique<Saver>(file_, session_, engine_, *ranks_, start_.dir, *record_, numerics_);
+    saver_ = std::make_unique<Saver>(file_, side_files_, engine_, *ranks_, start_.dir, *record_,
+                                     numerics_);
     Json::Array arenas;
     for (const int64_t bytes : gather_numbers(*ranks_, engine_.arena_bytes()))
       arenas.push_back(Json(bytes));
@@ -411,7 +411,7 @@ class Trainer {
       write_final_model(start_.dir / "final",
                         has_whole ? tensors_in_memory(held.slices())
                                   : open_logical(saved_checkpoint().string()).weights,
-                        session_);
+                        side_files_, session_);
     }
     record_->event("finished", {{"step", Json(step_)},
                                 {"loss", to_json(record_->final_loss())},
@@ -446,6 +446,7 @@ class Trainer {
   const std::optional<Fault> fault_ = Fault::from_environment();
   TrainOptions options_;
   Session session_;
+  const std::map<std::string, std::string> side_files_;  // read once: a save needs none of them
   std::unique_ptr<Ranks> ranks_;
   std::optional<Patience> starting_;  // ranks may read, tokenize and count for long
   const bool is_main_;

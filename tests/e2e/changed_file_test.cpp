@@ -91,6 +91,22 @@ TEST(ChangedFile, ASmallOneToo) {
   expect_parts(ended.err, {"train.txt changed while it was in use", "saved at step", "cp -p"});
 }
 
+// A save needs no file of model.path.
+TEST(ChangedFile, AGenerationConfigThatIsSpoiledLosesNoCheckpointAndNoFinal) {
+  const std::string text = "{\n  \"eos_token_id\": 256,\n  \"top_k\": 7\n}\n";
+  for (const char* ranks : {"parallel.dp=1", "parallel.dp=2"}) {
+    const TinyRun run;
+    run.write("model/generation_config.json", text);
+    Program program(run.words("train", {"train.steps=300", "checkpoint.every=150", ranks}));
+    ASSERT_TRUE(program.wait_until([&] { return num_steps(run, "tiny") >= 1; }));
+    run.write("model/generation_config.json", "{\"eos_token_id\": ");
+    const Ended ended = program.wait(60);
+    EXPECT_EQ(ended.exit_code, 0) << ranks << ended.err;
+    EXPECT_TRUE(fs::exists(run.checkpoint(300) / "COMMITTED")) << ended.err;
+    EXPECT_TRUE(contains(slurp(run.dir() / "final/generation_config.json"), "\"top_k\": 7"));
+  }
+}
+
 TEST(ChangedFile, OfAnEvaluation) {
   const TinyRun run;
   std::string rows;
