@@ -8,6 +8,7 @@
 #include <charconv>
 #include <fstream>
 #include <sstream>
+#include <system_error>
 #include <vector>
 
 namespace weft {
@@ -88,7 +89,9 @@ std::string own_group(const std::string& text, bool is_v2) {
   return "/";
 }
 
-// What one group leaves. Its use counts without cached files; those of shared memory are no such.
+// What one group leaves. Its use counts without what the kernel drops when it needs to: cached
+// files (those of shared memory are no such) and, where version 2 lists them, its caches of
+// directories.
 MemoryBound left_in(const fs::path& group, const char* limit_file, bool is_v2) {
   const auto limit = parse_number(read_text(group / limit_file));
   if (!limit) return {};  // "max", or no such file
@@ -97,7 +100,8 @@ MemoryBound left_in(const fs::path& group, const char* limit_file, bool is_v2) {
   const std::string stat = read_text(group / "memory.stat");
   const char* prefix = is_v2 ? "" : "total_";
   const int64_t cached = stat_value(stat, fmt::format("{}inactive_file", prefix)) +
-                         stat_value(stat, fmt::format("{}active_file", prefix));
+                         stat_value(stat, fmt::format("{}active_file", prefix)) +
+                         (is_v2 ? stat_value(stat, "slab_reclaimable") : 0);
   const int64_t in_use = std::max<int64_t>(0, used.value_or(0) - cached);
   return {std::max<int64_t>(0, *limit - in_use),
           fmt::format("the cgroup's limit of {:.1f} GiB less {:.1f} GiB in use ({})",
@@ -115,7 +119,8 @@ MemoryBound left_in_hierarchy(const Hierarchy& h) {
   const fs::path relative = fs::path(h.group).lexically_relative(h.inside);
   fs::path group = h.mount;
   const bool is_below = !relative.empty() && *relative.begin() != "..";
-  if (is_below && relative != "." && fs::is_directory(h.mount / relative))
+  std::error_code fault;  // a group that may not be looked at bounds nothing
+  if (is_below && relative != "." && fs::is_directory(h.mount / relative, fault))
     group = h.mount / relative;
   MemoryBound bound;
   for (;; group = group.parent_path()) {

@@ -2,6 +2,7 @@
 #include "train/memory_check.h"
 
 #include <algorithm>
+#include <exception>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -38,12 +39,12 @@ int64_t memory_of_a_rank(const PlanReport& plan, const MemoryBounds& b, int64_t 
 std::string describe_parts(const PlanReport& plan) {
   const int ranks = plan.layout.num_ranks();
   if (ranks == 1) {
-    return fmt::format("an arena of {}, {} beside it", format_bytes(plan.largest_arena()),
+    return fmt::format("an arena of {}, {} of other memory", format_bytes(plan.largest_arena()),
                        format_bytes(plan.host.private_of(0)));
   }
-  return fmt::format("{} ranks: arenas of {}, {} beside each, {} of their supervisor", ranks,
-                     format_bytes(plan.sum_of_arenas()), format_bytes(plan.host.private_of(0)),
-                     format_bytes(plan.host.supervisor));
+  return fmt::format("{} ranks: arenas of {}, {} of other memory per rank, {} of their supervisor",
+                     ranks, format_bytes(plan.sum_of_arenas()),
+                     format_bytes(plan.host.private_of(0)), format_bytes(plan.host.supervisor));
 }
 
 std::string process_shortage(const char* what, int64_t need, const MemoryBound& bound) {
@@ -73,7 +74,7 @@ std::string fewer_ranks(const RunConfig& c, const PlanReport& plan, const Memory
       if (change.ranks == ranks) text += (text.empty() ? "" : "; or ") + change.text();
     }
     if (report.has_fit()) {
-      return fmt::format("{}{}{} fits: {} a rank", text, text.empty() ? "" : "; or ",
+      return fmt::format("{}{}{} fits: {} per rank", text, text.empty() ? "" : "; or ",
                          report.rows[0].layout(), format_bytes(report.rows[0].resident));
     }
     if (ranks == 1) return text;
@@ -115,14 +116,25 @@ std::string memory_advice(const RunConfig& c, const PlanReport& plan, const Memo
   return text + "; `weft plan RUN` lists what is held; --force trains all the same";
 }
 
-void check_memory(const RunConfig& c, bool is_forced) {
-  if (choose_kernels(c).device != nullptr) return;
+namespace {
+
+void refuse_shortage(const RunConfig& c) {
   const PlanReport plan = plan_run(c);
   const MemoryBounds bounds{available_memory(), available_to_process()};
   const std::string shortage = memory_shortage(plan, bounds);
-  if (shortage.empty()) return;
-  if (!is_forced) throw UserError(shortage, memory_advice(c, plan, bounds));
-  log_warning("{}; --force: it is started all the same, and may be killed", shortage);
+  if (!shortage.empty()) throw UserError(shortage, memory_advice(c, plan, bounds));
+}
+
+}  // namespace
+
+void check_memory(const RunConfig& c, bool is_forced) {
+  if (choose_kernels(c).device != nullptr) return;
+  if (!is_forced) return refuse_shortage(c);
+  try {
+    refuse_shortage(c);
+  } catch (const std::exception& e) {  // also where the check itself fails
+    log_warning("{}; --force: it is started all the same, and may be killed", e.what());
+  }
 }
 
 }  // namespace weft

@@ -68,6 +68,26 @@ TEST_F(AvailableMemory, OfVersionTwoTheTightestGroupCounts) {
   EXPECT_EQ(available_mib(), 100);
 }
 
+TEST_F(AvailableMemory, CachesThatTheKernelDropsAreFree) {
+  write("proc/self/mountinfo", kMountV2);
+  write("proc/self/cgroup", "0::/job\n");
+  write_mib("sys/fs/cgroup/job/memory.max", 1000);
+  write_mib("sys/fs/cgroup/job/memory.current", 700);
+  write("sys/fs/cgroup/job/memory.stat",
+        "slab 999\nslab_reclaimable " + std::to_string(300 * kMib) + "\n");
+  EXPECT_EQ(available_mib(), 600);
+}
+
+// Such as a closed /sys/fs/cgroup. (A link in a circle, because root is refused nothing.)
+TEST_F(AvailableMemory, AGroupThatCannotBeLookedAtBoundsNothing) {
+  write_machine(700);
+  write("proc/self/mountinfo", kMountV2);
+  write("proc/self/cgroup", "0::/circle\n");
+  fs::create_directories(root_ / "sys/fs/cgroup");
+  fs::create_symlink("circle", root_ / "sys/fs/cgroup/circle");
+  EXPECT_EQ(available_mib(), 700);
+}
+
 TEST_F(AvailableMemory, AThrottledGroupIsBounded) {
   write("proc/self/mountinfo", kMountV2);
   write("proc/self/cgroup", "0::/user\n");

@@ -99,7 +99,7 @@ TEST_F(MemoryCheck, NamesALayoutThatFits) {
   config_.parallel.dp = 4;
   const std::string told = advice(machine(2 * one));
   EXPECT_HAS(told, " fits: ");
-  EXPECT_HAS(told, " a rank");
+  EXPECT_HAS(told, " per rank");
   EXPECT_HAS(told, "--force");
   EXPECT_LACKS(told, "no layout");
 }
