@@ -46,7 +46,7 @@ void warn_of_cores(const LaunchConfig& c, int64_t ranks) {
 
 // Wrong input is told once, before any rank works.
 int supervise(const RunFile& file, const TrainOptions& options, bool is_forced,
-              const std::vector<std::string>& argv) {
+              const std::vector<std::string>& argv, const StopSignals& signals) {
   const RunConfig& c = file.config();
   check_layout(c);
   check_backend(c);
@@ -62,6 +62,7 @@ int supervise(const RunFile& file, const TrainOptions& options, bool is_forced,
   job.threads = static_cast<int>(c.launch.threads);
   const std::filesystem::path dir = run_dir_of(c, options);
   const int code = run_local_job(job, [&](const char* event, int rank, const std::string& text) {
+    signals.hand_over();  // the job's own handlers are set by its first event
     if (std::string_view(event) == "failed") tell_failure(dir, rank, text);
   });
   if (code == kLostPeers)
@@ -100,7 +101,7 @@ RunCommand add_train(CLI::App& app) {
     const RunFile file(w->run, w->sets);
     if (rank) return train_rank(file, w->options, {rank->rank, rank->threads, rank->world});
     const ParallelConfig& p = file.config().parallel;
-    if (p.dp * p.tp > 1) return supervise(file, w->options, w->force, command_words());
+    if (p.dp * p.tp > 1) return supervise(file, w->options, w->force, command_words(), *early);
     check_backend(file.config());
     check_memory(file.config(), w->force);
     warn_of_cores(file.config().launch, 1);

@@ -44,7 +44,7 @@ RunConfig alone(RunConfig c) {
   return c;
 }
 
-// What a signal is told.
+// What is answered to a signal.
 constexpr StopWords kWords{": stopped before anything was evaluated",
                            ": stopping; what was evaluated so far follows",
                            ", the second signal: ended at once", 128 + SIGINT};

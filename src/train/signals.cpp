@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <cerrno>
 #include <ctime>
 
 #include "net/shm_world.h"
@@ -13,7 +14,8 @@ namespace {
 // Of the whole process. Handlers may run on two threads at once: each word is set by exchange.
 std::atomic<int> noted{0};
 std::atomic<int64_t> first_urgent_ms{0};
-StopWords words;  // changed only where no handler of ours is set
+std::atomic<const StopWords*> words{&kTrainWords};
+std::atomic<bool> is_begun{false};  // there was something to save
 
 int64_t now_ms() {
   timespec now{};
@@ -21,22 +23,38 @@ int64_t now_ms() {
   return int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000 + 1;  // never 0
 }
 
-void end_early(int signal) {
-  write_signal_line(signal, words.early);
-  ::_exit(128 + signal);
+// A SIGINT or SIGTERM that is neither the first nor its echo.
+bool is_second(int signal) {
+  if (!is_urgent(signal)) return false;
+  int64_t first = 0;
+  const int64_t now = now_ms();
+  return !first_urgent_ms.compare_exchange_strong(first, now) && now - first > kSameSignalMs;
 }
 
 void note(int signal) {
-  if (is_urgent(signal)) {
-    int64_t first = 0;
-    const int64_t now = now_ms();
-    if (!first_urgent_ms.compare_exchange_strong(first, now) && now - first > kSameSignalMs) {
-      write_signal_line(signal, words.second);
-      ::_exit(words.second_exit);
-    }
+  const int saved = errno;  // of the code that was interrupted
+  const StopWords& said = *words.load();
+  if (is_second(signal)) {
+    write_signal_line(signal, said.second);
+    ::_exit(said.second_exit);
   }
   int none = 0;
-  if (noted.compare_exchange_strong(none, signal)) write_signal_line(signal, words.noted);
+  if (noted.compare_exchange_strong(none, signal)) write_signal_line(signal, said.noted);
+  errno = saved;
+}
+
+// The run's exit code is decided: a signal that comes too late does not change it.
+void note_late(int signal) {
+  const int saved = errno;
+  write_signal_line(signal, ": the run has ended already");
+  if (is_second(signal)) ::_exit(128 + signal);
+  errno = saved;
+}
+
+void end_early(int signal) {
+  if (is_begun) return note_late(signal);
+  write_signal_line(signal, words.load()->early);
+  ::_exit(128 + signal);
 }
 
 void handle_all(void (*handler)(int)) {
@@ -55,16 +73,17 @@ void handle_all(void (*handler)(int)) {
 }  // namespace
 
 StopSignals::StopSignals(const ShmWorld* world, const StopWords& own)
-    : world_(world), words_before_(words) {
+    : world_(world), words_before_(words.load()) {
   if (world) {
     watch_stop_word(&world->stop_word());
     return;
   }
   for (size_t i = 0; i < std::size(kStopSignals); ++i)
     ::sigaction(kStopSignals[i], nullptr, &before_[i]);
-  words = own;
+  words = &own;
   noted = 0;
   first_urgent_ms = 0;
+  is_begun = false;
   watch_stop_word(&noted);
   handle_all(end_early);
 }
@@ -78,9 +97,14 @@ StopSignals::~StopSignals() {
 }
 
 void StopSignals::hold() const {
-  if (!world_) return handle_all(note);
+  if (!world_) {
+    handle_all(note);
+    return hand_over();  // what was set before us may come back only when the run has ended
+  }
   while (!world_->begin_saving()) ::pause();  // the supervisor ends us any moment
 }
+
+void StopSignals::hand_over() const { is_begun = true; }
 
 int StopSignals::received() const { return world_ ? world_->stop_word().load() : noted.load(); }
 

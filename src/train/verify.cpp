@@ -330,7 +330,7 @@ class Verifier {
 
 VerifyReport verify(const VerifyOptions& options) {
   // Between the children too, where results are compared.
-  constexpr StopWords kWords{": stopped; the comparison is not finished", "", "", 1};
+  static constexpr StopWords kWords{": stopped; the comparison is not finished", "", "", 1};
   const StopSignals signals(nullptr, kWords);
   return Verifier(options).run();
 }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <thread>
 
@@ -53,6 +54,40 @@ TEST(Signals, TheFirstIsNotedOnceThereIsSomethingToSave) {
     EXPECT_THROW(throw_if_stopped(), StopError);
   }
   EXPECT_EQ(stop_signal(), 0);
+}
+
+// Nested, as in `weft train`: the inner one is the run's.
+TEST(SignalsDeathTest, AfterTheRunItSaysSoAndTheExitCodeStays) {
+  const auto meet_late = [] {
+    const StopSignals outer(nullptr);
+    {
+      const StopSignals inner(nullptr);
+      inner.hold();
+    }
+    ::raise(SIGTERM);
+    ::_exit(7);
+  };
+  EXPECT_EXIT(meet_late(), ExitedWithCode(7), "^SIGTERM: the run has ended already\n$");
+  const auto before_it = [] {
+    const StopSignals outer(nullptr);
+    { const StopSignals inner(nullptr); }  // refused before it held
+    ::raise(SIGTERM);
+    ::_exit(7);
+  };
+  EXPECT_EXIT(before_it(), ExitedWithCode(143), "before the first step");
+}
+
+TEST(Signals, TheHandlerLeavesErrnoAlone) {
+  const StopSignals signals(nullptr);
+  signals.hold();
+  const int error = ::dup(2);
+  ::close(2);  // its line cannot be written
+  errno = ENOTTY;
+  ::raise(SIGUSR1);
+  const int after = errno;
+  ::dup2(error, 2);
+  ::close(error);
+  EXPECT_EQ(after, ENOTTY);
 }
 
 // The process would be gone.
