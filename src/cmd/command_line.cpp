@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "base/error.h"
+#include "base/mapped_files.h"
 #include "base/suggest.h"
 #include "cmd/command.h"
 
@@ -71,7 +72,12 @@ int run_one(const Command& command, int argc, const char* const* argv) {
     throw UserError(fmt::format("weft {}: {}", command.name, e.what()),
                     fmt::format("'weft {} --help' lists what it takes", command.name));
   }
-  return run ? run() : say_not_built(command.name);
+  if (!run) return say_not_built(command.name);
+  const int exit_code = run();
+  // What was made of a file that changed meanwhile is worth nothing. Training checks each batch
+  // itself; rows that were only prefetched do not spoil a run that has ended well.
+  if (std::string_view(command.name) != "train") check_mapped_files();
+  return exit_code;
 }
 
 std::string help_text() {

@@ -7,7 +7,6 @@
 #include <system_error>
 
 #include "base/error.h"
-#include "base/mapped_files.h"
 #include "base/printable.h"
 #include "cmd/command.h"
 #include "launch/rank_context.h"
@@ -24,8 +23,6 @@ int report(const std::string& message, const std::string& hint, int exit_code) {
 
 int run(int argc, const char* const* argv) {
   const int exit_code = weft::run_command_line(argc, argv);
-  weft::check_mapped_files();  // where nobody has asked: what was made of such a file is worth
-                               // nothing
   if (std::fflush(stdout) != 0) {
     throw std::system_error(errno, std::generic_category(), "cannot write standard output");
   }
