@@ -81,13 +81,23 @@ class Scratch:
         return "passed" if child.returncode == 0 else "failed", failed, time.monotonic() - begin
 
 
+def remove_others(tree, names):
+    """A source that the checkout no longer has would still be built: the build finds sources by pattern."""
+    wanted = {tree / name for name in names if (ROOT / name).is_file()}
+    for path in [*(tree / "src").rglob("*"), *(tree / "tests").rglob("*")]:
+        if path.is_file() and path not in wanted:
+            path.unlink()
+
+
 def make_copy():
-    """build-mutate/tree: the files of this checkout; what did not change keeps its time."""
+    """build-mutate/tree: the files of this checkout and no other; what did not change keeps its time."""
     tree = ROOT / "build-mutate" / "tree"
     tree.mkdir(parents=True, exist_ok=True)
     listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True,
                             check=True)
-    for name in listed.stdout.splitlines():
+    names = listed.stdout.splitlines()
+    remove_others(tree, names)
+    for name in names:
         source, target = ROOT / name, tree / name
         if source.is_file() and not (target.exists() and target.read_bytes() == source.read_bytes()):
             target.parent.mkdir(parents=True, exist_ok=True)

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/mapped_files.h"
 #include "base/path.h"
 #include "checkpoint/index.h"
 #include "checkpoint/replace_folder.h"
@@ -150,6 +151,7 @@ void write_folder(const fs::path& folder, const std::vector<LogicalTensor>& weig
   const Json typed = with_dtype(config, weights, options);
   write_synced(folder / "config.json", typed.dump(2, Json::Digits::kShortest) + "\n");
   sync_directory(folder);
+  check_mapped_files();  // zeros in the place of a file that was cut short go nowhere
 }
 
 }  // namespace

@@ -115,9 +115,7 @@ bool BatchBuilder::fill(Batch& out) {
     take_rows(out);
   }
   put_rows(out);
-  // Rows that were not taken from a block were not checked when they were made.
-  watch_.check(cache_.num_early() > num_early_);
-  num_early_ = cache_.num_early();
+  watch_.check();
   out.after = state();
   return num_found_ > 0;
 }

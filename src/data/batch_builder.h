@@ -5,6 +5,7 @@
 
 #include "data/batches.h"
 #include "data/example.h"
+#include "data/file_watch.h"
 #include "data/order.h"
 #include "data/pack.h"
 #include "data/target_search.h"
@@ -74,7 +75,6 @@ class BatchBuilder {
   uint64_t files_ = 0;
   FileWatch watch_;
   TokenCache cache_;
-  int64_t num_early_ = 0;  // of the cache, at the last batch
   int64_t epoch_ = 1, position_ = 0, part_ = 0;
   Order order_;
 

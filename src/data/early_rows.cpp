@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include "base/stop.h"
+#include "data/file_watch.h"
 
 namespace weft {
 namespace {
@@ -75,6 +76,7 @@ void EarlyRows::make(const Task& task) {
     made.num_nulls = example.num_nulls;
     made.truncated = example.truncated;
     made.repaired = row.repaired;
+    check_local_unchanged(rows_.files_of(wanted, wanted + 1));  // as for a block
     put(wanted, std::move(made));
   }
 }

@@ -27,8 +27,8 @@ class EarlyRows {
   EarlyRows(const RowSource& rows, const ExampleMaker& maker, const std::vector<int64_t>& wanted);
 
   int64_t num_unpacked() const { return num_unpacked_; }  // rows passed to reach the wanted ones
-  // Makes rows until none is left; for any number of threads. Throws nothing: over a bad row it
-  // gives up, and whoever makes the row's block meets it again and tells it.
+  // Makes rows until none is left; for any number of threads. Throws nothing: over a bad row or a
+  // file that changed it gives up; whoever makes the row's block meets it again and reports it.
   void work();
   // Waits for the row. False where it is none of these, or is not made: its block has to be waited
   // for. A reader that asks for another row has passed these, and they are let go.

@@ -4,10 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <chrono>
 
 #include "base/error.h"
-#include "base/mapped_files.h"
 #include "io/byte_stream.h"
 #include "io/file_kind.h"
 
@@ -53,6 +51,16 @@ class ChainedRows : public RowSource {
       all.insert(all.end(), some.begin(), some.end());
     }
     return all;
+  }
+  // With the files without rows between them: a scan looks whether they still have none.
+  std::vector<FileInfo> files_of(int64_t begin, int64_t end) const override {
+    std::vector<FileInfo> some;
+    if (begin >= end) return some;
+    for (size_t part = find(begin).first, last = find(end - 1).first; part <= last; ++part) {
+      const std::vector<FileInfo> files = parts_[part]->files();
+      some.insert(some.end(), files.begin(), files.end());
+    }
+    return some;
   }
   std::vector<std::string> column_names() const override {
     const auto [part, row] = find(0);
@@ -138,40 +146,6 @@ std::unique_ptr<RowSource> open_rows(const std::vector<std::string>& paths,
                     "name a file that holds at least one global batch of rows");
   }
   return chain;
-}
-
-void check_unchanged(const std::vector<FileInfo>& files) {
-  constexpr const char* kHint =
-      "a run reads the same rows from its first step to its last: bring the file back as it was, "
-      "with its "
-      "time (cp -p), or start anew with --overwrite";
-  for (const FileInfo& then : files) {
-    FileInfo now;
-    try {
-      now = file_info(then.path);
-    } catch (const UserError& e) {
-      throw RunError(fmt::format("{} is gone while it was in use: {}", then.path, e.what()), kHint);
-    }
-    if (now == then) continue;
-    throw RunError(
-        fmt::format("{} changed while it was in use: it had {} bytes, now {}{}", then.path,
-                    then.size, now.size, now.size == then.size ? ", and another time" : ""),
-        kHint);
-  }
-  check_mapped_files();
-}
-
-void FileWatch::check(bool now) {
-  using Clock = std::chrono::steady_clock;
-  const auto start = Clock::now();
-  if (start < next_ && !now) return;
-  check_unchanged(files_);
-  const auto took = Clock::now() - start;
-  next_ = Clock::now() + std::max<Clock::duration>(kEvery, 100 * took);
-}
-
-FileWatch::FileWatch(std::vector<FileInfo> files) : files_(std::move(files)) {
-  std::erase_if(files_, [](const FileInfo& file) { return is_uri(file.path); });
 }
 
 }  // namespace weft

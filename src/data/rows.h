@@ -5,7 +5,6 @@
 // named (files of a glob or a folder by name).
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -58,6 +57,8 @@ class RowSource {
   virtual std::string where(int64_t i) const = 0;  // "file:line", for messages
   // The files, as they were when they were opened; empty: in memory.
   virtual std::vector<FileInfo> files() const = 0;
+  // Those that a scan passes from row `begin` to before row `end`: of 10,000 files mostly one.
+  virtual std::vector<FileInfo> files_of(int64_t, int64_t) const { return files(); }
   virtual std::vector<std::string> column_names() const = 0;  // of the first file
 };
 
@@ -80,22 +81,6 @@ std::vector<std::string> expand_paths(const std::vector<std::string>& paths);
 std::unique_ptr<RowSource> open_rows(const std::vector<std::string>& paths,
                                      const std::string& format, std::string_view what,
                                      const std::vector<std::string>& columns = {});
-
-// RunError naming the file where one is not as it was when `rows` were opened: cut short, written
-// again, replaced under its name, or gone.
-void check_unchanged(const std::vector<FileInfo>& files);
-
-// The same now and then, for who asks often: local files, in at most a hundredth of the time.
-class FileWatch {
- public:
-  explicit FileWatch(std::vector<FileInfo> files);
-  void check(bool now);  // now: also where it was done a moment ago
-
- private:
-  static constexpr std::chrono::milliseconds kEvery{200};
-  std::vector<FileInfo> files_;
-  std::chrono::steady_clock::time_point next_{};
-};
 
 // Text, JSON lines or CSV over bytes in memory, for tests and fuzzing; may have no rows.
 std::unique_ptr<RowSource> rows_in_memory(std::string bytes, RowFormat format, std::string name);

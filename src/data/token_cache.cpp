@@ -18,6 +18,7 @@
 #include "base/mapped_files.h"
 #include "base/stop.h"
 #include "data/cache_store.h"
+#include "data/file_watch.h"
 
 namespace weft {
 namespace {
@@ -248,12 +249,14 @@ bool TokenCache::take_run(int64_t& begin, int64_t& end) {
 }
 
 void TokenCache::make_run(int64_t begin, int64_t end) {
-  const std::vector<FileInfo> files = rows_.files();
-  std::vector<FileInfo> local = files;  // the others are far, and asked once
-  std::erase_if(local, [](const FileInfo& file) { return is_uri(file.path); });
-  const auto scan = rows_.scan(begin * kBlockRows);
+  const int64_t first = begin * kBlockRows;
+  const auto scan = rows_.scan(first);
   std::string bytes;
   for (int64_t block = begin; block < end; ++block) {
+    const int64_t end_row = std::min(num_rows_, (block + 1) * kBlockRows);
+    // From the row before the block on: there the scan stood, and a file that grew would put its
+    // new rows here. Other files have no part in the block, whatever happens to them.
+    const auto files = rows_.files_of(std::max(first, block * kBlockRows - 1), end_row);
     bool made = false;
     try {
       made = make_block(*scan, block, bytes);
@@ -263,11 +266,12 @@ void TokenCache::make_run(int64_t begin, int64_t end) {
     }
     if (!made) return;
     // What was read is what the key says only if nobody wrote meanwhile: nothing else is kept.
-    check_unchanged(local);
-    file_.append(block, std::min(kBlockRows, num_rows_ - block * kBlockRows), bytes);
+    check_local_unchanged(files);
+    file_.append(block, end_row - block * kBlockRows, bytes);
     changed_.notify_all();
   }
-  if (local.size() < files.size()) check_unchanged(files);
+  const int64_t end_row = std::min(num_rows_, end * kBlockRows);
+  if (first < end_row) check_unchanged(rows_.files_of(first, end_row));  // the others, too
 }
 
 // False where it was given up in the middle: 512 long rows take seconds.

@@ -4,10 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 
 #include "base/byte_size.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/mapped_files.h"
 #include "checkpoint/compare.h"
 #include "checkpoint/digest.h"
 #include "checkpoint/export.h"
@@ -188,6 +190,24 @@ TEST_F(Export, TwoShardsHaveAnIndex) {
   EXPECT_EQ(HfFolder(folder_ / "two").files().size(), 2u);
   EXPECT_TRUE(fs::exists(folder_ / "two/model.safetensors.index.json"));
   EXPECT_EQ(digest_of(folder_ / "two").weights, digest_of(folder_ / "c").weights);
+}
+
+// A weights file that someone cuts short gives zeros: they never take the place of a good export.
+TEST_F(Export, ZerosOfACutFileAreNotPutInPlace) {
+  std::ofstream(folder_ / "weights", std::ios::binary) << std::string(1 << 20, 'x');
+  const auto map = std::make_shared<MappedFile>(folder_ / "weights");
+  const LogicalTensor tensor{
+      "x", {1 << 18}, Dtype::kF32, [&](int64_t begin, int64_t end, void* out) {
+        fs::resize_file(folder_ / "weights", 4096);
+        std::memcpy(out, map->text().data() + begin * 4, static_cast<size_t>(end - begin) * 4);
+      }};
+  const Json config(Json::Object{{"model_type", "llama"}});
+  const std::string complaint =
+      error_of<RunError>([&] { export_hf({tensor}, config, {}, folder_ / "out", {}); });
+  EXPECT_NE(complaint.find("weights changed while it was in use"), std::string::npos) << complaint;
+  EXPECT_FALSE(fs::exists(folder_ / "out"));
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_ / "."), {}), 2) << "c and weights";
+  forget_lost_files();
 }
 
 TEST_F(Export, NothingIsWrittenOver) {

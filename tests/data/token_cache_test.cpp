@@ -22,6 +22,15 @@ namespace {
 
 constexpr int64_t kRows = 3000;
 
+std::string complaint_of(const std::function<void()>& fn) {
+  try {
+    fn();
+  } catch (const RunError& e) {
+    return e.what();
+  }
+  return "";
+}
+
 class CacheTest : public testing::Test {
  protected:
   CacheTest() : tokenizer_(make_bytes_tokenizer()) {
@@ -152,14 +161,8 @@ TEST_F(CacheTest, ABadRowIsThrownAtTheReader) {
 TEST_F(CacheTest, AFileThatChangesMeanwhileIsRefused) {
   folder_.write("t.txt", "now\nanother\nfile\n" + std::string(100000, 'x'));
   const auto cache = make();
-  expect_user_error(
-      [&] {
-        CachedRow row;
-        for (int64_t i = 0; i < rows_->size(); ++i) cache->read(i, row);
-        cache->each_kept([](int64_t, bool) {});
-        throw UserError("changed, and nobody saw it");
-      },
-      "changed");
+  const std::string complaint = complaint_of([&] { cache->each_kept([](int64_t, bool) {}); });
+  EXPECT_NE(complaint.find("t.txt changed while it was in use"), std::string::npos) << complaint;
 }
 
 // Four processes at once, and the one that writes is killed.
@@ -212,24 +215,14 @@ TEST_F(CacheTest, ResumeAndEpochsSeeChangedFiles) {
   ASSERT_TRUE(same.next(batch));
   folder_.write("t.txt", read_file(folder_.path() / "t.txt") + "one row more\n");
   // Between two epochs.
-  expect_user_error(
-      [&] {
-        for (int64_t i = 0; i < kRows; ++i) same.next(batch);
-      },
-      "t.txt changed");
+  const std::string complaint = complaint_of([&] {
+    for (int64_t i = 0; i < kRows; ++i) same.next(batch);
+  });
+  EXPECT_NE(complaint.find("t.txt changed"), std::string::npos) << complaint;
   // At resume.
   const auto changed = open();
   BatchStream resumed(config_, *changed, *tokenizer_, options);
   expect_user_error([&] { resumed.restore(state); }, "not those of the checkpoint");
-}
-
-std::string complaint_of(const std::function<void()>& fn) {
-  try {
-    fn();
-  } catch (const RunError& e) {
-    return e.what();
-  }
-  return "";
 }
 
 // Zeros in the place of rows are never kept, by whichever part of the file they are met.
@@ -239,21 +232,24 @@ TEST_F(CacheTest, AFileThatIsCutShortGivesNoRows) {
   folder_.write("t.txt", text);
   rows_ = open();
   std::filesystem::resize_file(folder_.path() / "t.txt", (1 << 20) + 100);
-  const auto cache = make();
+  auto cache = make();
   CachedRow row;
   EXPECT_NE(complaint_of([&] { cache->read(1, row); }).find("t.txt changed while it was in use"),
             std::string::npos);
   EXPECT_EQ(cache->num_made(), 0);
+  cache.reset();
+  rows_.reset();  // its mapping is still a lost one
   forget_lost_files();
 }
 
 TEST_F(CacheTest, AnIndexThatIsCutShortIsNamed) {
-  const auto cache = make();
+  auto cache = make();
   expect_good(*cache);
   std::filesystem::resize_file(only_folder() / "index", 0);
   CachedRow row;
-  EXPECT_NE(complaint_of([&] { cache->read(1, row); }).find("index changed while it was in use"),
-            std::string::npos);
+  const std::string complaint = complaint_of([&] { cache->read(1, row); });
+  EXPECT_NE(complaint.find("index changed while it was in use"), std::string::npos) << complaint;
+  cache.reset();
   forget_lost_files();
 }
 
