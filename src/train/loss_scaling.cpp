@@ -45,4 +45,10 @@ bool LossScaling::take(double norm, const LossScale& next, StepMetrics* line, Ru
   return false;
 }
 
+std::optional<double> gradient_factor(const RunConfig& config, const StepMetrics& line) {
+  if (!line.grad_norm) return std::nullopt;
+  if (!line.loss_scale) return 1;
+  return *line.loss_scale / static_cast<double>(config.loss_divisor());  // LossScale::factor
+}
+
 }  // namespace weft

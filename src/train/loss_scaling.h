@@ -30,4 +30,8 @@ class LossScaling {
   std::optional<LossScale> now_;  // the next step's
 };
 
+// By how much the gradients of a step are more than those of the sum of its losses; none: it had
+// no gradients, or they were not finite.
+std::optional<double> gradient_factor(const RunConfig& config, const StepMetrics& line);
+
 }  // namespace weft

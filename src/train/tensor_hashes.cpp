@@ -59,9 +59,9 @@ std::unique_ptr<TensorHashes> TensorHashes::from_environment(Engine& engine, con
   const char* given = std::getenv(kHashesVariable);
   const std::string word = given ? given : "";
   if (word.empty() || word == "0") return nullptr;
-  require(word == "1" || word == "start", "{} is \"{}\"; wanted: 1 or start", kHashesVariable,
-          word);
-  std::unique_ptr<TensorHashes> made(new TensorHashes(engine, model, ranks, word == "1"));
+  require(word == "1" || word == "start" || word == "all", "{} is \"{}\"; wanted: 1, start or all",
+          kHashesVariable, word);
+  std::unique_ptr<TensorHashes> made(new TensorHashes(engine, model, ranks, word));
   if (ranks.rank() == 0)
     made->file_.emplace(dir / kHashesFile,
                         step == 0 ? FileWriter::Mode::kTruncate : FileWriter::Mode::kAppend);
@@ -69,11 +69,13 @@ std::unique_ptr<TensorHashes> TensorHashes::from_environment(Engine& engine, con
   return made;
 }
 
-TensorHashes::TensorHashes(Engine& engine, const Model& model, Ranks& ranks, bool every_step)
+TensorHashes::TensorHashes(Engine& engine, const Model& model, Ranks& ranks,
+                           const std::string& what)
     : ranks_(ranks),
       pool_(engine.pool()),
       device_(engine.executor().device()),
-      every_step_(every_step) {
+      every_step_(what != "start"),
+      has_norms_(what != "1") {
   for (const char* kind : {"#grad", "", "#m", "#v"}) {
     for (const ParameterSpec& spec : model.parameters()) {
       names_.push_back(spec.name + kind);
@@ -130,10 +132,8 @@ void TensorHashes::add(const std::vector<Slice>& held, const std::vector<size_t>
 }
 
 void TensorHashes::take_gradients() {
-  if (every_step_)
-    add(gradients_, gradient_indices_);
-  else
-    add_squares();
+  if (every_step_) add(gradients_, gradient_indices_);
+  if (has_norms_) add_squares();
 }
 
 void TensorHashes::add_squares() {
@@ -159,8 +159,7 @@ void TensorHashes::add_squares() {
   }
 }
 
-void TensorHashes::write_norms(int64_t step) {
-  if (squares_.empty()) return;  // a step without a target
+Json::Object TensorHashes::norms_of_step(double factor) {
   const size_t n = squares_.size();
   std::vector<double> all = squares_;
   if (ranks_.size() > 1) {
@@ -172,18 +171,13 @@ void TensorHashes::write_norms(int64_t step) {
   for (size_t i = 0; i < all.size(); ++i) squares_[i % n] += all[i];
   Json::Object norms;
   for (size_t i = 0; i < names_.size(); ++i) {
-    if (squares_[names_.size() + i] > 0) norms.emplace_back(names_[i], std::sqrt(squares_[i]));
+    if (squares_[names_.size() + i] > 0)
+      norms.emplace_back(names_[i], std::sqrt(squares_[i]) / factor);
   }
-  squares_.clear();
-  if (!file_) return;
-  Json line;
-  line.set("step", Json(step));
-  line.set("norms", Json(std::move(norms)));
-  file_->write(line.dump() + "\n");
+  return norms;
 }
 
-void TensorHashes::write(int64_t step) {
-  if (step > 0 && !every_step_) return write_norms(step);
+Json::Object TensorHashes::tensors_of_step() {
   add(weights_, weight_indices_);
   sum_over_ranks();
   Json::Object tensors;
@@ -195,11 +189,17 @@ void TensorHashes::write(int64_t step) {
     tensors.emplace_back(names_[i], hash_hex(sums_[i]));
   }
   std::fill(sums_.begin(), sums_.end(), 0);
-  if (!file_) return;
+  return tensors;
+}
+
+void TensorHashes::write(int64_t step, std::optional<double> factor) {
   Json line;
   line.set("step", Json(step));
-  line.set("tensors", Json(std::move(tensors)));
-  file_->write(line.dump() + "\n");
+  if (step == 0 || every_step_) line.set("tensors", Json(tensors_of_step()));
+  // None were taken in a step without a target.
+  if (!squares_.empty() && factor) line.set("norms", Json(norms_of_step(*factor)));
+  squares_.clear();
+  if (file_ && (line.find("tensors") || line.find("norms"))) file_->write(line.dump() + "\n");
 }
 
 void TensorHashes::sum_over_ranks() {

@@ -11,9 +11,9 @@
 // the initial weights.
 //
 // Where bits may differ (fast mode), the lines after the first hold the L2 norm of every gradient
-// instead: {"step", "norms": {name: norm}}. A gradient that is wrong shows there at once, however
-// little it is of all. Gradients of copied key/value heads are left out: there the update adds them
-// up.
+// instead: {"step", "norms": {name: norm}}, without fp16's loss scale. A gradient that is wrong
+// shows there at once, however little it is of all. Gradients of copied key/value heads are left
+// out: there the update adds them up. A step of fp16 that overflowed has no norms.
 #pragma once
 
 #include <filesystem>
@@ -24,12 +24,14 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "train/engine.h"
 #include "train/gradients.h"
 
 namespace weft {
 
-// WEFT_TENSOR_HASHES: "1" for every step, "start" for the initial weights and norms.
+// WEFT_TENSOR_HASHES: "1" for hashes of every step, "start" for those of the initial weights and
+// norms, "all" for both at every step (norms depend on the layout in their last bits).
 inline constexpr const char* kHashesVariable = "WEFT_TENSOR_HASHES";
 inline constexpr const char* kHashesFile = "tensor_hashes.jsonl";
 
@@ -43,22 +45,24 @@ class TensorHashes {
                                                         int64_t step);
 
   bool has_every_step() const { return every_step_; }
-  // Before the update and after it. All ranks call them.
+  // Before the update and after it. All ranks call them. `factor`: by which the gradients of the
+  // step were multiplied (fp16); none: they were not finite, and the step does not count.
   void take_gradients();
-  void write(int64_t step);
+  void write(int64_t step, std::optional<double> factor = 1);
 
  private:
-  TensorHashes(Engine& engine, const Model& model, Ranks& ranks, bool every_step);
+  TensorHashes(Engine& engine, const Model& model, Ranks& ranks, const std::string& what);
   void add(const std::vector<Slice>& held, const std::vector<size_t>& indices);
   std::vector<size_t> find_indices(const std::vector<Slice>& slices) const;
   void sum_over_ranks();
   void add_squares();
-  void write_norms(int64_t step);
+  Json::Object tensors_of_step();
+  Json::Object norms_of_step(double factor);
 
   Ranks& ranks_;
   ThreadPool* pool_;
   Device* device_;
-  bool every_step_;
+  bool every_step_, has_norms_;
   std::vector<std::string> names_;
   std::vector<int64_t> sizes_;  // elements of the whole tensor
   std::vector<Slice> gradients_, weights_;

@@ -341,7 +341,7 @@ class Trainer {
       take_norm(norm, scaling_.is_on() ? engine_.loss_scale() : LossScale{}, &line);
     }
     record_->step(line, sums.tokens);
-    if (hashes_) hashes_->write(step_);
+    if (hashes_) hashes_->write(step_, gradient_factor(c_, line));
     if (checks) compare_copies(*ranks_, engine_.weights(), step_);
   }
 

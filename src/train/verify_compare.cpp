@@ -5,7 +5,10 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <set>
+#include <string_view>
+#include <utility>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -23,6 +26,10 @@ constexpr double kMaxFp32 = 1e-5, kMaxBf16 = 5e-3, kMeanBf16 = 1e-3;
 constexpr double kNormFp32 = 1e-4, kNormBf16 = 5e-2;
 constexpr double kGradientFp32 = 1e-2, kGradientBf16 = 0.3;
 constexpr double kFloorFp32 = 1e-3, kFloorBf16 = 1e-2;
+// Near convergence a gradient is what is left of addends that cancel: its rounding stays as large
+// as theirs while the norm shrinks. So a norm is not taken for less than this part of the largest
+// before it.
+constexpr double kNormFloorFp32 = 1e-2, kNormFloorBf16 = 0.1;
 
 template <typename Fn>
 void each_line(const std::filesystem::path& path, const Fn& fn) {
@@ -51,10 +58,11 @@ double difference(const std::optional<double>& a, const std::optional<double>& b
 }
 
 // A norm that one of the two lacks is a step of fp16 that overflowed there; its loss is compared.
-double relative_difference(const std::optional<double>& a, const std::optional<double>& b) {
+double relative_difference(const std::optional<double>& a, const std::optional<double>& b,
+                           double floor) {
   if (!a || !b || *a == *b) return 0;
   const double d = difference(a, b);
-  return std::isinf(d) ? d : d / std::max(std::abs(*a), std::abs(*b));
+  return std::isinf(d) ? d : d / std::max({std::abs(*a), std::abs(*b), floor});
 }
 
 void summarize(const VerifyRun& run, VerifyResult* r) {
@@ -77,12 +85,14 @@ void note_bad_step(VerifyResult* r, int64_t step) {
 }
 
 void compare_steps(const VerifyRun& base, const VerifyRun& run, VerifyResult* r) {
-  double sum = 0;
+  double sum = 0, largest_norm = 0;
   r->num_steps = static_cast<int64_t>(std::min(base.steps.size(), run.steps.size()));
   for (size_t i = 0; i < static_cast<size_t>(r->num_steps); ++i) {
     const VerifyRun::Step &a = base.steps[i], &b = run.steps[i];
     const double d = difference(a.loss, b.loss);
-    r->differences.push_back({a.step, d, relative_difference(a.grad_norm, b.grad_norm)});
+    largest_norm = std::max(largest_norm, a.grad_norm.value_or(0));
+    const double floor = r->bars.norm_floor * largest_norm;
+    r->differences.push_back({a.step, d, relative_difference(a.grad_norm, b.grad_norm, floor)});
     r->norm_diff = std::max(r->norm_diff, r->differences.back().norm);
     r->max_diff = std::max(r->max_diff, d);
     r->final_diff = d;
@@ -102,7 +112,8 @@ void compare_steps(const VerifyRun& base, const VerifyRun& run, VerifyResult* r)
 struct HashLine {
   int64_t step = 0;
   Json::Object tensors;  // name to hash, in the order of the file
-  Json::Object norms;    // name to norm of its gradient; where bits may differ
+  // Name to norm of its gradient, those that are finite; for where bits may differ.
+  std::vector<std::pair<std::string, double>> norms;
 };
 
 // The lines of a file of hashes, one after another.
@@ -117,11 +128,14 @@ class HashLines {
     if (end == std::string_view::npos) return std::nullopt;
     const Json line = parse_json(file_->text().substr(at_, end - at_), path_);
     at_ = end + 1;
-    const auto part = [&](const char* key) {
-      const Json* found = line.find(key);
-      return found ? found->as_object() : Json::Object();
-    };
-    return HashLine{line.at("step").as_int(), part("tensors"), part("norms")};
+    HashLine read{line.at("step").as_int(), {}, {}};
+    if (const Json* tensors = line.find("tensors")) read.tensors = tensors->as_object();
+    if (const Json* norms = line.find("norms")) {
+      for (const auto& [name, norm] : norms->as_object()) {
+        if (norm.is_number()) read.norms.emplace_back(name, norm.as_number());
+      }
+    }
+    return read;
   }
 
  private:
@@ -146,40 +160,60 @@ std::vector<std::string> different_tensors(const HashLine& a, const HashLine& b)
 }
 
 // The gradient of this step that differs most. The first step past the bar is kept, and its tensor.
-void compare_gradients(const HashLine& a, const HashLine& b, VerifyResult* r) {
-  const Json right(b.norms);
+// largest_norm: of all gradients of the base together, so far.
+void compare_gradients(const HashLine& a, const HashLine& b, double* largest_norm,
+                       VerifyResult* r) {
   double squares = 0, largest = 0;
-  std::string name;
-  for (const auto& [key, norm] : a.norms) squares += norm.as_number() * norm.as_number();
-  const double floor = r->bars.gradient_floor * std::sqrt(squares);
-  for (const auto& [key, norm] : a.norms) {
-    const Json* other = right.find(key);
-    if (!other) continue;  // copies, which this layout adds up later
-    const double x = norm.as_number(), y = other->as_number();
-    const double most = std::max({x, y, floor});
-    const double d = most > 0 ? std::abs(x - y) / most : 0;
+  for (const auto& [name, norm] : a.norms) squares += norm * norm;
+  *largest_norm = std::max(*largest_norm, std::sqrt(squares));
+  const double whole = std::max(std::sqrt(squares), r->bars.norm_floor * *largest_norm);
+  const double floor = r->bars.gradient_floor * whole;
+  const std::map<std::string_view, double> others(b.norms.begin(), b.norms.end());
+  std::string worst;
+  for (const auto& [name, norm] : a.norms) {
+    const auto other = others.find(name);
+    if (other == others.end()) continue;  // copies, which this layout adds up later
+    if (!r->gradient_diff) r->gradient_diff = 0;
+    const double most = std::max({norm, other->second, floor});
+    const double d = most > 0 ? std::abs(norm - other->second) / most : 0;
     if (d <= largest) continue;
     largest = d;
-    name = key;
+    worst = name;
   }
-  if (largest > r->gradient_diff) r->gradient_diff = largest;
+  if (largest > r->gradient_diff.value_or(0)) r->gradient_diff = largest;
   if (!r->bars.gradient || largest <= *r->bars.gradient || r->tensor) return;
-  r->tensor = name;
-  r->broken.push_back(fmt::format("{} of step {} differs by {:.3g} of its norm, over {:g}", name,
+  r->tensor = worst;
+  r->broken.push_back(fmt::format("{} of step {} differs by {:.3g} of its norm, over {:g}", worst,
                                   a.step, largest, *r->bars.gradient));
   note_bad_step(r, a.step);
+}
+
+// The next lines of one step. Steps that only one of the two wrote (the other's overflowed in fp16)
+// are passed over, and then the files do not match.
+bool next_pair(HashLines* left, HashLines* right, std::optional<HashLine>* a,
+               std::optional<HashLine>* b, bool* match) {
+  *a = left->next();
+  *b = right->next();
+  while (*a && *b && (*a)->step != (*b)->step) {
+    *match = false;
+    if ((*a)->step < (*b)->step) {
+      *a = left->next();
+    } else {
+      *b = right->next();
+    }
+  }
+  if (a->has_value() != b->has_value()) *match = false;
+  return *a && *b;
 }
 
 void compare_tensors(const VerifyRun& base, const VerifyRun& run, VerifyResult* r) {
   HashLines left(base.hashes), right(run.hashes);
   std::set<std::string> known, seen_different;
-  for (;;) {
-    const std::optional<HashLine> a = left.next(), b = right.next();
-    if (a.has_value() != b.has_value()) r->hashes_are_whole = false;
-    if (!a || !b) return;
+  double largest_norm = 0;
+  std::optional<HashLine> a, b;
+  while (next_pair(&left, &right, &a, &b, &r->hashes_are_whole)) {
     if (!r->bars.bits && a->step > 0) {  // hashes may differ, and do
-      if (!a->norms.empty() && !b->norms.empty() && a->step == b->step)
-        compare_gradients(*a, *b, r);
+      compare_gradients(*a, *b, &largest_norm, r);
       continue;
     }
     const std::vector<std::string> names = different_tensors(*a, *b);
@@ -267,10 +301,12 @@ Bars choose_bars(bool exact, bool bf16, std::optional<double> max, std::optional
   bars.mean_is_given = mean.has_value();
   bars.max = max;
   bars.mean = mean;
-  if (!exact && !max) bars.max = bf16 ? kMaxBf16 : kMaxFp32;
+  const double default_max = bf16 ? kMaxBf16 : kMaxFp32;
+  if (!exact && !max) bars.max = default_max;
   if (!exact && !mean && bf16) bars.mean = kMeanBf16;
-  if (!exact && !max) {
+  if (!exact && *bars.max <= default_max) {
     bars.norm = bf16 ? kNormBf16 : kNormFp32;
+    bars.norm_floor = bf16 ? kNormFloorBf16 : kNormFloorFp32;
     bars.gradient = bf16 ? kGradientBf16 : kGradientFp32;
     bars.gradient_floor = bf16 ? kFloorBf16 : kFloorFp32;
   }
@@ -296,6 +332,7 @@ VerifyResult compare_runs(const VerifyRun& base, const VerifyRun& run, const Bar
   summarize(run, &r);
   compare_steps(base, run, &r);
   compare_tensors(base, run, &r);
+  if (!r.gradient_diff) r.bars.gradient.reset();  // a bar that nothing was held to
   if (!run.error.empty()) {
     r.broken.push_back("the run failed: " + run.error);
   } else if (base.steps.size() != run.steps.size() || base.evals.size() != run.evals.size()) {

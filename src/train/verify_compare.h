@@ -31,16 +31,18 @@ struct Bars {
   std::optional<double> norm;       // of a step's gradient norm, as a part of it
   std::optional<double> gradient;   // the same of every tensor's own gradient ...
   double gradient_floor = 0;        // ... or of this part of the whole norm, where that is more
+  double norm_floor = 0;            // whole norms below this part of the largest so far count as it
   bool bits = false;                // nothing may, not in one bit
   bool max_is_given = false, mean_is_given = false;
   std::string to_text() const;
 };
-// exact: the layout and the base are both of exact mode with the same constants. Who gives `max`
-// knows what the training makes of rounding: then norms are not held to a bar of ours.
+// exact: the layout and the base are both of exact mode with the same constants. Who gives a `max`
+// above the default knows what the training makes of rounding: then norms are not held to a bar of
+// ours.
 Bars choose_bars(bool exact, bool bf16, std::optional<double> max, std::optional<double> mean);
 
 // Of each step that both have: the absolute difference of the losses, infinite where one has none,
-// and that of the gradient norms as a part of the larger, 0 where one has none.
+// and that of the gradient norms as a part of the larger (or of Bars' floor), 0 where one has none.
 struct StepDifference {
   int64_t step;
   double loss, norm;
@@ -51,8 +53,8 @@ struct VerifyResult {
   std::optional<double> initial, final, min, mean;  // loss
   std::optional<double> eval;                       // the last evaluation
   double max_diff = 0, mean_diff = 0, final_diff = 0;
-  double norm_diff = 0;      // the largest
-  double gradient_diff = 0;  // the same of single tensors
+  double norm_diff = 0;                 // the largest
+  std::optional<double> gradient_diff;  // the same of single tensors; none: none were compared
   std::vector<StepDifference> differences;
   // In bits, of so many compared.
   int64_t num_steps = 0, losses_different = 0, norms_different = 0;
@@ -65,9 +67,9 @@ struct VerifyResult {
   bool hashes_are_whole = true;                // both runs wrote as many lines
   std::optional<int64_t> first_bad_step;       // 0: the initial weights
   std::optional<std::string> tensor;           // the first that differs there
-  Bars bars;
-  std::vector<std::string> broken;  // bars, in words
-  std::vector<std::string> notes;   // why no more is compared
+  Bars bars;                                   // those that something was held to
+  std::vector<std::string> broken;             // bars, in words
+  std::vector<std::string> notes;              // why no more is compared
   bool ok() const { return broken.empty(); }
 
   Json to_json() const;  // the keys of DESIGN 1.2

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
+#include <sstream>
 
 #include "tests/e2e/tiny_run.h"
 
@@ -83,6 +85,43 @@ TEST(Fp16, FindsItsScaleAndIsResumed) {
   }
   EXPECT_TRUE(contains(whole.err, ", fp16 with loss scale 268435456\n")) << whole.err;
   expect_parts(whole.err, {"too large for fp16 at loss scale 268435456", "overflowed in fp16"});
+}
+
+// A step that overflowed has no norms to compare; the others have them without their scale.
+TEST(Fp16, LayoutsAreComparedThoughStepsOverflow) {
+  const TinyRun run;
+  const std::filesystem::path out = run / "out";
+  const Ended ended =
+      run_to_end(run.words("verify",
+                           {"train.precision=fp16", "launch.device=cpu",
+                            "train.loss_scale=268435456", "train.lr=1e-4"},
+                           {"--layouts", "dp=1; dp=2", "--steps", "10", "--out", out.string()}),
+                 {.env = {{"WEFT_CPU_LEVEL", "ref"}}});
+  EXPECT_EQ(ended.exit_code, 0) << ended.err << ended.out;
+  EXPECT_FALSE(event_lines(out / "dp_2", "overflow").empty());
+  EXPECT_TRUE(contains(ended.out, "gradients 0.3")) << ended.out;
+  EXPECT_FALSE(contains(slurp(out / "dp_2/tensor_hashes.jsonl"), "null"));
+  // Of the sum of the losses: the norm of the mean, times the targets.
+  std::map<int64_t, double> expected;
+  for (const Json& line : metric_lines(out / "dp_2")) {
+    if (!line.find("step") || !line.at("grad_norm").is_number()) continue;
+    expected[line.at("step").as_int()] =
+        line.at("grad_norm").as_number() * line.at("target_tokens").as_number();
+  }
+  std::istringstream hashes(slurp(out / "dp_2/tensor_hashes.jsonl"));
+  size_t compared = 0;
+  for (std::string text; std::getline(hashes, text);) {
+    const Json line = parse_json(text, "hashes");
+    if (!line.find("norms")) continue;
+    double squares = 0;
+    for (const auto& [name, norm] : line.at("norms").as_object())
+      squares += norm.as_number() * norm.as_number();
+    const int64_t step = line.at("step").as_int();
+    EXPECT_NEAR(std::sqrt(squares) / expected.at(step), 1, 1e-3) << text;
+    ++compared;
+  }
+  EXPECT_GT(compared, 0u);
+  EXPECT_EQ(compared, expected.size());
 }
 
 TEST(Fp16, ALossThatIsNoNumberEndsTheRun) {

@@ -96,8 +96,14 @@ TEST(CompareRuns, DefaultBars) {
   EXPECT_EQ(fp32.gradient, 1e-2);
   EXPECT_EQ(bf16.gradient, 0.3);
   EXPECT_FALSE(exact.norm || exact.gradient);
-  const Bars given = choose_bars(false, false, 0.5, {});  // who gives max allows more
+  const Bars given = choose_bars(false, false, 0.5, {});  // who gives such a max allows more
   EXPECT_FALSE(given.norm || given.gradient);
+  for (const double stricter : {0.0, 1e-7, 1e-5}) {
+    const Bars held = choose_bars(false, false, stricter, {});
+    EXPECT_EQ(held.max, stricter);
+    EXPECT_EQ(held.norm, 1e-4);
+    EXPECT_EQ(held.gradient, 1e-2);
+  }
   EXPECT_TRUE(exact.bits);
   EXPECT_FALSE(exact.max || exact.mean || fp32.bits);
 }
@@ -123,6 +129,20 @@ TEST(CompareRuns, NormsHaveABarOfTheirOwn) {
   EXPECT_TRUE(compare_runs(base, run, bars).ok());
   run.steps[3].grad_norm = std::numeric_limits<double>::quiet_NaN();
   EXPECT_FALSE(compare_runs(base, run, bars).ok());
+}
+
+// Near convergence the norm shrinks and its rounding does not.
+TEST(CompareRuns, ATinyNormIsMeasuredByTheLargestBefore) {
+  const Bars bars = choose_bars(false, false, {}, {});
+  VerifyRun base = run_of({4, 3, 2, 2.5});
+  base.steps[3].grad_norm = 1e-4;
+  VerifyRun run = base;
+  run.steps[3].grad_norm = 1e-4 + 5e-7;
+  VerifyResult r = compare_runs(base, run, bars);
+  EXPECT_TRUE(r.ok());
+  EXPECT_NEAR(r.norm_diff, 5e-5, 1e-7);
+  run.steps[3].grad_norm = 1e-4 + 5e-6;
+  EXPECT_EQ(compare_runs(base, run, bars).first_bad_step, 4);
 }
 
 TEST(CompareRuns, WhatIsMissingDiffers) {
@@ -216,7 +236,8 @@ TEST_F(HashedRuns, AGradientIsHeldToItsOwnNorm) {
       compare_runs(base, hashed("sound", lines("\"b#grad\": 0.0501, \"c#grad\": 7e-5")), bars);
   EXPECT_TRUE(r.ok());
   EXPECT_FALSE(r.first_bad_step || r.tensor);
-  EXPECT_NEAR(r.gradient_diff, 7e-3, 1e-3);
+  EXPECT_NEAR(r.gradient_diff.value(), 7e-3, 1e-3);
+  EXPECT_NE(r.bars.to_text().find("gradients 0.01"), std::string::npos);
   r = compare_runs(base, hashed("doubled", lines("\"b#grad\": 0.1, \"c#grad\": 1e-6")), bars);
   EXPECT_FALSE(r.ok());
   EXPECT_EQ(r.first_bad_step, 2);
@@ -227,6 +248,44 @@ TEST_F(HashedRuns, AGradientIsHeldToItsOwnNorm) {
   r = compare_runs(base, hashed("zero", lines("\"b#grad\": 0.0, \"c#grad\": 1e-6")), bars);
   EXPECT_EQ(r.tensor, "b#grad");
   EXPECT_EQ(r.gradient_diff, 1);
+}
+
+std::string norm_line(int64_t step, const std::string& a, const std::string& b) {
+  return fmt::format("{{\"step\": {}, \"norms\": {{\"a#grad\": {}, \"b#grad\": {}}}}}\n", step, a,
+                     b);
+}
+
+// fp16: a step that overflowed has no line, or one of no numbers; the others are still compared.
+TEST_F(HashedRuns, NormsAreComparedByStep) {
+  const Bars bars = choose_bars(false, true, {}, {});
+  const std::string start = "{\"step\": 0, \"tensors\": {\"a\": \"1\"}}\n";
+  const std::string first = norm_line(1, "1.0", "0.5"), third = norm_line(3, "1.0", "0.5");
+  const VerifyRun base = hashed("base", start + first + norm_line(2, "3.0", "0.5") + third);
+  VerifyResult r = compare_runs(base, hashed("skips", start + first + third), bars);
+  EXPECT_TRUE(r.ok());
+  EXPECT_EQ(r.gradient_diff, 0);
+  r = compare_runs(base, hashed("null", start + first + norm_line(2, "null", "0.5") + third), bars);
+  EXPECT_TRUE(r.ok());
+  EXPECT_EQ(r.gradient_diff, 0);
+  r = compare_runs(base, hashed("wrong", start + first + norm_line(3, "1.0", "1.0")), bars);
+  EXPECT_EQ(r.first_bad_step, 3);
+  EXPECT_EQ(r.tensor, "b#grad");
+  // Near convergence, of the largest norm before: a thousandth of it is next to nothing.
+  const std::string tiny = norm_line(3, "1e-4", "1e-6");
+  r = compare_runs(hashed("base", start + first + tiny),
+                   hashed("end", start + first + norm_line(3, "1.01e-4", "2e-6")), bars);
+  EXPECT_TRUE(r.ok());
+  EXPECT_LT(r.gradient_diff.value(), 1e-2);
+}
+
+// A bar that nothing was held to is not shown as held.
+TEST_F(HashedRuns, WithoutNormsThereIsNoBarOfGradients) {
+  const Bars bars = choose_bars(false, false, {}, {});
+  const VerifyResult r = compare_runs(hashed("base", kBase), hashed("run", kBase), bars);
+  EXPECT_TRUE(r.ok());
+  EXPECT_FALSE(r.gradient_diff || r.bars.gradient);
+  EXPECT_EQ(r.bars.to_text().find("gradients"), std::string::npos) << r.bars.to_text();
+  EXPECT_NE(r.bars.to_text().find("norms"), std::string::npos) << r.bars.to_text();
 }
 
 // A tensor that went wrong and came back is counted: somebody reads the column, not the step.
