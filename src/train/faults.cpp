@@ -1,6 +1,8 @@
 // train/faults.cpp: what each fault does, and where it would do nothing.
 #include "train/faults.h"
 
+#include <fnmatch.h>
+
 #include <algorithm>
 #include <cstdlib>
 
@@ -54,6 +56,19 @@ void swap_rows(Batch* batch, int64_t a, int64_t b) {
   std::swap(batch->row_numbers[static_cast<size_t>(a)], batch->row_numbers[static_cast<size_t>(b)]);
 }
 
+bool is_frozen(const std::string& name, const std::vector<std::string>& patterns) {
+  return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) {
+    return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0;  // as freeze_parameters
+  });
+}
+
+// Of vectors: why `double` would leave this one as it is.
+std::string why_not_doubled(const ParameterSpec& p, const std::vector<std::string>& freeze) {
+  if (p.shape.size() != 1) return "";
+  if (p.cut.dim >= 0) return p.name + " is cut over tensor-parallel ranks";
+  return is_frozen(p.name, freeze) ? p.name + " is frozen" : "";
+}
+
 }  // namespace
 
 std::optional<Fault> Fault::from_environment() {
@@ -99,17 +114,24 @@ void Fault::check(const RunConfig& config, const Layout& layout, const Model* mo
           "{}={}: the run has {} steps, so that nothing would be wrong", kFaultVariable, words_,
           config.train.steps.value_or(0));
   require(step_ > 0, "{}={}: steps count from 1", kFaultVariable, words_);
-  if (model && !tensor_.empty()) check_tensor(*model);
+  if (model && (!tensor_.empty() || kind_ == Kind::kDouble)) check_tensor(*model, config);
 }
 
-void Fault::check_tensor(const Model& model) const {
+void Fault::check_tensor(const Model& model, const RunConfig& config) const {
   std::vector<std::string> names;
   for (const ParameterSpec& p : model.parameters()) {
-    // Of double: biases of a cut product are not on all ranks, norms are.
-    if (kind_ == Kind::kDouble && p.shape.size() != 1) continue;
+    if (kind_ == Kind::kDouble) {
+      const std::string why = why_not_doubled(p, config.model.freeze);
+      require(why.empty() || p.name != tensor_, "{}={}: {}, so that nothing would be wrong",
+              kFaultVariable, words_, why);
+      if (!why.empty() || p.shape.size() != 1) continue;
+      if (tensor_.empty()) return;  // the first of them
+    }
     if (p.name == tensor_) return;
     names.push_back(p.name);
   }
+  require(!tensor_.empty(), "{}={}: the model has no vector that is trained and on all ranks",
+          kFaultVariable, words_);
   const std::string near = did_you_mean(tensor_, names);
   throw UserError(fmt::format("{}={}: the model has no {} \"{}\"{}", kFaultVariable, words_,
                               kind_ == Kind::kDouble ? "vector" : "parameter", tensor_, near),

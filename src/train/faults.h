@@ -44,7 +44,7 @@ class Fault {
   void change(Graph* graph, int rank) const;
 
  private:
-  void check_tensor(const Model& model) const;
+  void check_tensor(const Model& model, const RunConfig& config) const;
   enum class Kind { kFlip, kSwap, kDouble, kNorm, kCopy };
   bool acts_at_once() const { return kind_ == Kind::kNorm; }  // in every step
   bool is_wanted(const std::string& tensor) const { return tensor_.empty() || tensor_ == tensor; }

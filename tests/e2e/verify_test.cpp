@@ -231,7 +231,20 @@ TEST_F(Verify, FastModeFindsFaultsByTheirNorms) {
   }
 }
 
+// Also where one of the two is of exact mode, which has hashes besides.
+TEST_F(Verify, GradientsOfBothModesAreCompared) {
+  const std::string tensor = "model.layers.0.input_layernorm.weight";
+  for (const char* layouts : {"dp=1,mode=exact; dp=2", "dp=1; dp=2,mode=exact"}) {
+    const Ended ended = verify(layouts, {"train.lr=1e-4"}, {"--steps", "2", "--max-diff", "1e-5"},
+                               "double,step=2,tensor=" + tensor);
+    EXPECT_EQ(ended.exit_code, 1) << ended.err << ended.out;
+    EXPECT_EQ(layout_of(ended, 1).at("first_bad_step").as_int(), 2) << ended.out;
+    EXPECT_EQ(layout_of(ended, 1).at("tensor").as_string(), tensor + "#grad") << ended.out;
+  }
+}
+
 TEST_F(Verify, AFaultThatDoesNothingIsRefused) {
+  run_.change_config("attention_bias", Json(true));
   struct Case {
     std::string fault;
     std::vector<std::string> sets, parts;
@@ -245,6 +258,15 @@ TEST_F(Verify, AFaultThatDoesNothingIsRefused) {
        exact,
        {"no parameter \"model.norm.wieght\"", "did you mean \"model.norm.weight\"?"}},
       {"double,tensor=model.layers.0.mlp.up_proj.weight", exact, {"the model has no vector"}},
+      {"double,tensor=model.layers.0.self_attn.q_proj.bias",
+       {},
+       {"q_proj.bias is cut over tensor-parallel ranks", "nothing would be wrong"}},
+      {"double,tensor=model.norm.weight",
+       {"model.freeze=[model.norm*]"},
+       {"model.norm.weight is frozen", "nothing would be wrong"}},
+      {"double",
+       {"model.freeze=['*norm*', '*.bias']"},
+       {"no vector that is trained and on all ranks"}},
       {"copy,tensor=x", exact, {"no parameter \"x\"", "weft inspect"}}};
   for (const Case& c : cases) {
     const Ended ended = verify("dp=1; tp=2", c.sets, {"--steps", "4"}, c.fault);
