@@ -26,13 +26,16 @@ int64_t units_of(const ParameterSpec& p) {
   return p.shape[static_cast<size_t>(p.cut.dim)] / p.cut.unit;
 }
 
+// One product names q once, and of k and v every leaf.
+int64_t parts_of_spread_units(int64_t units, int64_t tp) {
+  return 1 + 2 * leaves_of_spread_units(units, static_cast<int>(tp));
+}
+
 bool can_cut_units(const CutRule& cut, int64_t units, int64_t pieces, Copies copies) {
   if (units % pieces == 0) return true;
   if (!cut.may_copy || copies == Copies::kNone || units == 0) return false;
   if (pieces % units == 0) return true;
-  // One product names q once, and of k and v every leaf.
-  return copies == Copies::kAny &&
-         1 + 2 * leaves_of_spread_units(units, static_cast<int>(pieces)) <= kMaxParts;
+  return copies == Copies::kAny && parts_of_spread_units(units, pieces) <= kMaxParts;
 }
 
 // Whether every cut parameter can be so many pieces.
@@ -72,10 +75,11 @@ std::string list_tp(const Fits& fits) {
   return list_admissible(good);
 }
 
-// What must be cut, each kind once ("28 attention heads"), and what of it tp does not divide.
+// What must be cut, each kind once ("28 attention heads"), and what of it tp does not divide, or
+// would spread over more pieces than a product takes.
 void check_tp(const Model& model, int64_t tp) {
   if (can_cut(model, tp, Copies::kAny)) return;
-  std::vector<std::string> seen, failed, causes;
+  std::vector<std::string> seen, failed, reasons, causes;
   for (const ParameterSpec& p : model.parameters()) {
     if (p.cut.dim < 0 || p.cut.is_uneven) continue;
     const int64_t units = units_of(p);
@@ -83,11 +87,18 @@ void check_tp(const Model& model, int64_t tp) {
     if (std::find(seen.begin(), seen.end(), what) != seen.end()) continue;
     seen.push_back(what);
     const auto fits = [&](int64_t t) { return can_cut_units(p.cut, units, t, Copies::kAny); };
-    if (!fits(tp)) failed.push_back(what);
+    if (!fits(tp) && p.cut.may_copy) {
+      reasons.push_back(fmt::format("would need {} pieces in one product (of {}), at most {}",
+                                    parts_of_spread_units(units, tp), what, kMaxParts));
+    } else if (!fits(tp)) {
+      failed.push_back(what);
+    }
     if (!fits(tp) || !p.cut.may_copy)
       causes.push_back(fmt::format("{} take {}", what, list_tp(fits)));
   }
-  throw UserError(fmt::format("parallel.tp={} does not divide {}", tp, fmt::join(failed, ", nor ")),
+  if (!failed.empty())
+    reasons.insert(reasons.begin(), fmt::format("does not divide {}", fmt::join(failed, ", nor ")));
+  throw UserError(fmt::format("parallel.tp={} {}", tp, fmt::join(reasons, ", and ")),
                   fmt::format("admissible values of parallel.tp: {}, since {}",
                               list_tp([&](int64_t t) { return can_cut(model, t, Copies::kAny); }),
                               fmt::join(causes, "; ")));

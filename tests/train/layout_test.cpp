@@ -99,7 +99,11 @@ TEST(Tp, IsRefusedWithItsCauseAndTheAdmissibleValues) {
   const std::string width = refused_tp(*model(12, 3, 50), 4);
   expect_part(width, "parallel.tp=4 does not divide 50 feed-forward channels\n");
   // So many copies that one product could not name them all.
-  expect_part(refused_tp(*model(48, 16, 48), 3), "does not divide 16 key/value heads\n");
+  expect_part(refused_tp(*model(48, 16, 48), 3),
+              "parallel.tp=3 would need 33 pieces in one product (of 16 key/value heads), at most "
+              "24\n");
+  expect_part(refused_tp(*model(48, 16, 50), 3),
+              "parallel.tp=3 does not divide 50 feed-forward channels, and would need 33 pieces");
   expect_part(refused_tp(*model(12, 3, 50), 8),
               "does not divide 12 attention heads, nor 50 feed-forward channels\n");
 }
