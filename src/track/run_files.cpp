@@ -82,6 +82,14 @@ void shorten(const std::filesystem::path& path, size_t bytes) {
   if (bad) throw RunError(fmt::format("cannot shorten {}: {}", path.string(), bad.message()));
 }
 
+void keep_lines(const std::filesystem::path& path, std::string_view lines) {
+  const size_t end = lines.rfind('\n') + 1;  // not a torn one; 0 where there is none
+  if (end == 0) return;
+  FileWriter file(path.string() + ".abandoned", FileWriter::Mode::kAppend);
+  file.write(lines.substr(0, end));
+  file.sync();
+}
+
 }  // namespace
 
 void EpochLoss::add(double loss, int64_t target_tokens) {
@@ -94,7 +102,7 @@ std::optional<double> EpochLoss::mean() const {
   return sum_ / static_cast<double>(targets_);
 }
 
-MetricsTail cut_metrics_after(const std::filesystem::path& path, int64_t step) {
+MetricsTail cut_metrics_after(const std::filesystem::path& path, int64_t step, bool keeps_cut) {
   MetricsTail tail;
   if (path_kind(path) == PathKind::kNothing) return tail;
   const std::string text = read_file(path);
@@ -111,6 +119,7 @@ MetricsTail cut_metrics_after(const std::filesystem::path& path, int64_t step) {
     if (!line_step && line.find("mean_loss")) tail.is_epoch_told = true;
     at = end + 1;
   }
+  if (keeps_cut) keep_lines(path, std::string_view(text).substr(at));
   if (at < text.size()) shorten(path, at);
   return tail;
 }

@@ -67,8 +67,9 @@ struct MetricsTail {
 };
 
 // Cuts metrics.jsonl before the first line that is past `step`, and a torn last line; a file that
-// is not there is an empty one.
-MetricsTail cut_metrics_after(const std::filesystem::path& path, int64_t step);
+// is not there is an empty one. keeps_cut: the lines go to the end of metrics.jsonl.abandoned.
+MetricsTail cut_metrics_after(const std::filesystem::path& path, int64_t step,
+                              bool keeps_cut = false);
 
 // Cuts a last line without its end, which a process that died while it wrote has left.
 void cut_torn_line(const std::filesystem::path& path);

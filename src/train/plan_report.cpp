@@ -113,7 +113,7 @@ PlanReport plan_layout(const RunConfig& c, const Model& model, const Kernels& ke
   r.tokens = c.train.global_batch * c.data.seq_length;
   r.threads = choose_threads(c.launch, r.layout.num_ranks());
   r.idle = idle_keys(c);
-  const std::string warmup = long_warmup(c.train.schedule, c.train.steps.value_or(0));
+  const std::string warmup = long_warmup(c.train.schedule, {c.train.steps.value_or(0)});
   if (!warmup.empty()) r.idle.push_back(warmup);
   r.is_longest = c.data.layout == "dynamic";
   r.is_packed = c.data.layout == "pack";

@@ -13,11 +13,13 @@ namespace weft {
 RunRecord::RunRecord(const RecordOptions& options) : options_(options) {
   began_ = last_ = Clock::now();
   if (!options.is_writer) return;
-  const MetricsTail tail = cut_metrics_after(options.dir / "metrics.jsonl", options.step);
+  const MetricsTail tail =
+      cut_metrics_after(options.dir / "metrics.jsonl", options.step, options.keeps_cut);
   time_before_ = tail.time_s;
   best_loss_ = tail.best_loss;
   final_loss_ = tail.last_loss;
-  last_lr_ = tail.last_lr;
+  // Lines may be missing, for example where the checkpoint is of another run.
+  if (tail.last_step == options.step) last_lr_ = tail.last_lr;
   evaluated_ = tail.last_eval_step;
   if (!tail.is_epoch_told) epoch_loss_ = tail.epoch_loss;
   metrics_ = std::make_unique<MetricsWriter>(options.dir / "metrics.jsonl");

@@ -18,6 +18,7 @@ struct RecordOptions {
   bool is_writer = true;
   bool quiet = false;
   int64_t step = 0;         // at which the run starts: later lines are cut away
+  bool keeps_cut = false;   // they are kept in metrics.jsonl.abandoned: a user went back
   int64_t total_steps = 0;  // 0: not known
   int64_t log_every = 1;
   int64_t device_bytes = 0;  // memory that the run has taken of a GPU; 0: none
@@ -42,7 +43,7 @@ class RunRecord {
   // Work between steps does not count in their time.
   void restart_clock() { last_ = Clock::now(); }
   int64_t last_eval_step() const { return evaluated_; }
-  std::optional<double> last_lr() const { return last_lr_; }  // of the lines before this start
+  std::optional<double> last_lr() const { return last_lr_; }  // of the step before this start
   std::optional<double> final_loss() const { return final_loss_; }
   std::optional<double> best_loss() const { return best_loss_; }
   double seconds() const;  // since this start

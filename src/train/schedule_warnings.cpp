@@ -9,12 +9,18 @@
 
 namespace weft {
 
-std::string long_warmup(const ScheduleConfig& c, int64_t total_steps) {
-  if (total_steps <= 0 || c.warmup_steps <= total_steps) return "";
+RunLength most_steps(int64_t rows, int64_t global_batch, int64_t epochs) {
+  return {rows / global_batch * epochs, true};
+}
+
+std::string long_warmup(const ScheduleConfig& c, const RunLength& length) {
+  const int64_t steps = length.steps;
+  if (steps <= 0 || c.warmup_steps <= steps) return "";
   return fmt::format(
-      "train.warmup_steps is {}, but the run has {} steps: the learning rate only rises, to {:.3g} "
-      "at the last step, and never reaches train.lr {:.3g}; lower warmup_steps",
-      c.warmup_steps, total_steps, learning_rate(c, total_steps - 1, total_steps), c.lr);
+      "train.warmup_steps is {}, but the run has {}{} steps: the learning rate only rises, to "
+      "{:.3g} at the last step, and never reaches train.lr {:.3g}; lower warmup_steps",
+      c.warmup_steps, length.is_bound ? "at most " : "", steps, learning_rate(c, steps - 1, steps),
+      c.lr);
 }
 
 std::string rate_jump(const ScheduleConfig& c, int64_t total_steps, const ResumePoint& at) {
@@ -34,8 +40,9 @@ std::string rate_jump(const ScheduleConfig& c, int64_t total_steps, const Resume
       *at.last_lr, at.step, next, at.step + 1, c.schedule, over, c.lr);
 }
 
-void warn_of_schedule(const ScheduleConfig& c, int64_t total_steps, const ResumePoint& at) {
-  for (const std::string& line : {long_warmup(c, total_steps), rate_jump(c, total_steps, at)}) {
+void warn_of_schedule(const ScheduleConfig& c, const RunLength& length, const ResumePoint& at) {
+  const std::string jump = length.is_bound ? "" : rate_jump(c, length.steps, at);
+  for (const std::string& line : {long_warmup(c, length), jump}) {
     if (!line.empty()) log_warning("{}", line);
   }
 }

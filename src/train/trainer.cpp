@@ -200,7 +200,8 @@ class Trainer {
     ranks_->world().barrier();
     set_log_file(start_.dir / "log" / fmt::format("rank-{:05}.log", ranks_->rank()));
     record_ = std::make_unique<RunRecord>(RecordOptions{
-        start_.dir, is_main_, options_.quiet || !is_main_, step_, total_ == kNoEnd ? 0 : total_,
+        start_.dir, is_main_, options_.quiet || !is_main_, step_,
+        options_.resume != "auto" && options_.resume != "never", total_ == kNoEnd ? 0 : total_,
         c_.train.log_every, backend_.device->is_host() ? 0 : engine_.arena_bytes()});
     saver_ = std::make_unique<Saver>(file_, side_files_, engine_, *ranks_, start_.dir, *record_,
                                      numerics_);
@@ -215,8 +216,10 @@ class Trainer {
                                {"kernels", Json(engine_.plans().train.options.kernels->name)}});
     if (!start_.checkpoint) log_info("{}", file_.resolved());
     for (const std::string& line : idle_keys(c_)) log_warning("{}", line);
-    if (total_ != kNoEnd)
-      warn_of_schedule(c_.train.schedule, total_, {step_, updates_, record_->last_lr()});
+    const RunLength length = total_ != kNoEnd ? RunLength{total_}
+                                              : most_steps(stream_.num_raw_rows(),
+                                                           c_.train.global_batch, c_.train.epochs);
+    warn_of_schedule(c_.train.schedule, length, {step_, updates_, record_->last_lr()});
     tell_device(c_, *backend_.device);
     log_info("{}", start_line(c_, *session_.model, ranks_->layout(), &engine_, *backend_.device));
     if (pack_size_) log_info("data: {}", describe_pack(*pack_size_));

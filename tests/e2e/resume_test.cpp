@@ -80,6 +80,41 @@ TEST(Resume, WarmupPastTheEndIsWarned) {
   expect_parts(ended.out + ended.err, {"train.warmup_steps is 100, but the run has 2 steps"});
 }
 
+// So many rows are not counted before the run.
+TEST(Resume, WarmupPastTheEndOfUncountedEpochsIsWarned) {
+  const TinyRun run;
+  std::string rows;
+  for (int i = 0; i < 20'100; ++i) rows += "ab\n";
+  run.write("train.txt", rows);
+  Program program(
+      run.words("train", {"train.steps=null", "train.epochs=2", "train.warmup_steps=6000"}));
+  ASSERT_TRUE(program.wait_until([&] { return num_steps(run.dir()) > 0; }));
+  program.send(SIGTERM);
+  const Ended ended = program.wait();
+  EXPECT_EQ(ended.exit_code, 143) << ended.err;
+  expect_parts(ended.err, {"train.warmup_steps is 6000, but the run has at most 5024 steps"});
+}
+
+// The lines of metrics.jsonl do not reach the checkpoint: nobody knows its last rate.
+TEST(Resume, WithoutItsLastLineNoJumpIsClaimed) {
+  const TinyRun run;
+  const std::vector<std::string> sets = {"train.schedule=linear", "train.steps=6"};
+  run.train_well(sets);
+  const std::string metrics = slurp(run.dir() / "metrics.jsonl");
+  run.write("runs/tiny/metrics.jsonl", metrics.substr(0, metrics.find('\n') + 1));
+  EXPECT_FALSE(contains(run.train({"train.schedule=linear", "train.steps=8"}).err, "jumps"));
+}
+
+TEST(Resume, GoingBackKeepsTheLinesThatWereGivenUp) {
+  const TinyRun run;
+  run.train_well({"checkpoint.every=2", "checkpoint.keep=9"});
+  const size_t before = metric_texts(run.dir(), "loss").size();
+  run.train_well({"checkpoint.every=2", "checkpoint.keep=9"},
+                 {"--resume", run.checkpoint(4).string()});
+  EXPECT_EQ(metric_texts(run.dir(), "loss").size(), before);
+  expect_parts(slurp(run.dir() / "metrics.jsonl.abandoned"), {"{\"step\": 5", "\n{\"step\": 6"});
+}
+
 TEST(Resume, SignalsAtManyMomentsChangeNothing) {
   const TinyRun run;
   run.train_well(long_run(run, "whole"));

@@ -115,6 +115,28 @@ TEST(Metrics, CutKeepsWhatIsNotPastTheStep) {
   EXPECT_EQ(none.epoch_loss.mean(), std::nullopt);
 }
 
+TEST(Metrics, LinesThatAUserGaveUpAreKept) {
+  const TempFolder folder;
+  const auto path = folder.path() / "metrics.jsonl";
+  const auto kept = folder.path() / "metrics.jsonl.abandoned";
+  {
+    MetricsWriter out(path);
+    for (int64_t s = 1; s <= 4; ++s) out.write(step_line(s, 1, 1.0));
+  }
+  const std::string all = read_file(path);
+  cut_metrics_after(path, 4, true);
+  EXPECT_FALSE(std::filesystem::exists(kept));
+  FileWriter(path, FileWriter::Mode::kAppend).write("{\"step\": 5, \"ep");  // torn
+  cut_metrics_after(path, 3, true);
+  EXPECT_EQ(read_file(path) + read_file(kept), all);
+  cut_metrics_after(path, 2, true);
+  EXPECT_EQ(read_file(kept).find("{\"step\": 4"), 0u) << read_file(kept);
+  EXPECT_NE(read_file(kept).find("\n{\"step\": 3"), std::string::npos) << read_file(kept);
+  const std::string before = read_file(kept);
+  cut_metrics_after(path, 1);  // made again by the run itself: nobody gave them up
+  EXPECT_EQ(read_file(kept), before);
+}
+
 TEST(Metrics, FullDiskIsARunError) {
   if (!std::filesystem::exists("/dev/full")) FAIL() << "no /dev/full here";
   MetricsWriter out("/dev/full");

@@ -17,12 +17,15 @@ ScheduleConfig linear(int64_t warmup = 0) {
 }
 
 TEST(ScheduleWarnings, WarmupLongerThanTheRun) {
-  const std::string told = long_warmup(linear(100), 20);
+  const std::string told = long_warmup(linear(100), {20});
   EXPECT_NE(told.find("train.warmup_steps is 100, but the run has 20 steps"), std::string::npos);
   EXPECT_NE(told.find("to 0.00019 at the last step"), std::string::npos) << told;
   EXPECT_NE(told.find("train.lr 0.001"), std::string::npos) << told;
-  EXPECT_EQ(long_warmup(linear(20), 20), "");
-  EXPECT_EQ(long_warmup(linear(100), 0), "");  // how many steps there are is not known
+  EXPECT_EQ(long_warmup(linear(20), {20}), "");
+  EXPECT_EQ(long_warmup(linear(100), {}), "");  // how many steps there are is not known
+  const RunLength most = most_steps(47, 8, 3);  // 5 whole batches each
+  EXPECT_NE(long_warmup(linear(16), most).find("the run has at most 15 steps"), std::string::npos);
+  EXPECT_EQ(long_warmup(linear(15), most), "");
 }
 
 // A run of 100 steps whose rate came to 1e-5, resumed with 200.
