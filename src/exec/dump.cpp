@@ -30,7 +30,7 @@ names: the model's parameters have those of their files
   bucketN.WHAT      parameters or gradients that one collective moves; .shard: this rank's part of it
   NAME.gatheredN    a parameter of a bucket that was gathered before use (zero3)
   NAME~2            the second value of that name
-lanes: compute; communication N: the N-th collective that runs beside the computation
+lanes: compute; communication N: the N-th collective that overlaps the computation (async)
 )";
 
 class Dump {
@@ -112,17 +112,39 @@ class Dump {
                          written, read, bytes, describe_lane(scheduled));
   }
 
+  // As exec/bind.cpp and exec/bind_collectives.cpp do it. Gradients that are made anew every pass
+  // lie in a bucket that is none: they are stored.
+  bool adds(const Node& n, Ref out) const {
+    const bool has_passes = plan_.options.num_passes > 1;
+    switch (n.op) {
+      case Op::kLinearDw:
+      case Op::kBiasGrad:
+      case Op::kEmbeddingGrad:
+      case Op::kRmsNormGrad:
+      case Op::kHeadLossGrad:
+        if (!graph_[out].parameter) return false;  // the gradient of an activation
+        return !n.attr.first_writer ||
+               (has_passes && graph_[graph_.storage_of(out).root].kind == ValueKind::kGradient);
+      case Op::kAccumulate:
+        return has_passes;
+      case Op::kReduceScatter:
+        return has_passes && !n.attr.last_pass_only;
+      case Op::kAllToAll:
+        return out == n.outputs[0];  // the other: the leaves that arrive
+      default:
+        return false;
+    }
+  }
+
   std::string describe_place(const Node& n, Ref out) const {
     const Graph::Storage s = graph_.storage_of(out);
     const Place& p = place_of(s);
-    const bool is_gradient = graph_[out].kind == ValueKind::kGradient;
-    const bool adds = n.op == Op::kAccumulate || (is_gradient && !n.attr.first_writer) ||
-                      (is_gradient && plan_.options.num_passes > 1);
     if (p.region == Place::Region::kStep) {
-      return fmt::format("{} until {}{}", p.offset + s.offset_bytes, p.last, adds ? ", added" : "");
+      return fmt::format("{} until {}{}", p.offset + s.offset_bytes, p.last,
+                         adds(n, out) ? ", added" : "");
     }
     if (std::find(n.inputs.begin(), n.inputs.end(), out) != n.inputs.end()) return "updated";
-    return adds ? "added" : "kept";
+    return adds(n, out) ? "added" : "kept";
   }
 
   // "compute", "compute, waits for communication 3", "communication 4"

@@ -23,7 +23,8 @@ std::string join_with_or(const std::vector<std::string>& words) {
 
 std::string why_below_beside(const FitReport& r) {
   return fmt::format(
-      "{} take{} {} a rank beside the arena, and no more than {} is given: nothing is left for any "
+      "{} take{} {} a rank outside the arena, and no more than {} is given: nothing is left for "
+      "any "
       "layout",
       r.is_on_gpu ? "CUDA's context and libraries alone" : "the program alone",
       r.is_on_gpu ? "" : "s", format_bytes(r.beside), format_bytes(r.memory_of_a_rank()));

@@ -194,7 +194,8 @@ TEST_F(PlanFit, AdvisesBf16WithoutMasters) {
 
 TEST_F(PlanFit, SaysWhatLeavesNoRoomForAnArena) {
   const FitReport less = fit(kContextBytes - 1, 1);
-  const std::string why = "CUDA's context and libraries alone take 1.7 GiB a rank beside the arena";
+  const std::string why =
+      "CUDA's context and libraries alone take 1.7 GiB a rank outside the arena";
   EXPECT_TRUE(contains(less.to_text(), "none fits: " + why)) << less.to_text();
   EXPECT_TRUE(contains(less.to_json().at("reason").as_string(), why));
   EXPECT_TRUE(less.tried.empty());

@@ -184,7 +184,7 @@ TEST(PlanLayout, SaysWhatToChangeWhereNoneFits) {
                           "the ranks, bf16, bf16 without fp32 masters or shorter rows alone\n"});
   const Ended little = run_to_end(run.words("plan", {}, {"--fit", "1MB", "--ranks", "4"}));
   EXPECT_EQ(little.exit_code, 1);
-  expect_parts(little.out, {"none fits: the program alone takes 38 MiB a rank beside the arena, "
+  expect_parts(little.out, {"none fits: the program alone takes 38 MiB a rank outside the arena, "
                             "and no more than 977 KiB is given"});
   EXPECT_FALSE(contains(little.out, "nor does")) << little.out;
   const Ended bare = run_to_end(run.words("plan", {}, {"--fit", "16", "--ranks", "4"}));

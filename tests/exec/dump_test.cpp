@@ -4,12 +4,16 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 #include <regex>
 #include <set>
 #include <sstream>
 
 #include "exec/memory_picture.h"
+#include "graph/autodiff.h"
+#include "optim/adamw.h"
+#include "parallel/data_parallel.h"
 #include "tests/exec/random_graph.h"
 
 namespace weft {
@@ -113,6 +117,46 @@ TEST(Dump, HasALegendAndBothLists) {
     EXPECT_NE(dump.find(part), std::string::npos) << part;
   }
   EXPECT_NE(dump_plan(tiny_plan(1)).find("nodes, once per step"), std::string::npos);
+}
+
+// The places that nodes of this operation write to first, and whether they add there.
+std::vector<bool> first_outputs_add(const DataParallel& mesh, const std::string& op) {
+  Graph graph;
+  const Ref losses = testing::trace_decoder(&graph, {});
+  add_backward(&graph, losses, Dtype::kF32);
+  apply_data_parallel(&graph, mesh);
+  add_adamw(&graph, {});
+  const Plan plan = make_plan(std::move(graph), {&ref_kernels(), 1, mesh.num_passes});
+  const std::regex node(" *\\d+ " + op + R"( +(?:\d+|-)  [^\[]*\[([^\]]*)\].*)");
+  std::vector<bool> adds;
+  for (const std::string& line : lines_of(dump_plan(plan))) {
+    std::smatch found;
+    if (std::regex_match(line, found, node))
+      adds.push_back(found[1].str().find("added") != std::string::npos);
+  }
+  EXPECT_FALSE(adds.empty()) << op;
+  return adds;
+}
+
+TEST(Dump, SaysAddedWhereTheNodeAdds) {
+  const auto all = [](const std::vector<bool>& adds, bool wanted) {
+    return std::all_of(adds.begin(), adds.end(), [&](bool a) { return a == wanted; });
+  };
+  const DataParallel once{.dp = 2, .num_passes = 1}, none{.dp = 2, .num_passes = 2};
+  EXPECT_TRUE(all(first_outputs_add(once, "linear_dw"), false));
+  EXPECT_TRUE(all(first_outputs_add(none, "linear_dw"), true));
+  EXPECT_TRUE(all(first_outputs_add(none, "all_reduce dp"), false));
+  // Gradients that are cut after every pass are made anew; their shards are added up.
+  const DataParallel cut{.dp = 2, .shard = Shard::kZero2, .num_passes = 2};
+  EXPECT_TRUE(all(first_outputs_add(cut, "linear_dw"), false));
+  EXPECT_TRUE(all(first_outputs_add(cut, "embedding_grad"), true));  // tied: after the head's
+  EXPECT_TRUE(all(first_outputs_add(cut, "reduce_scatter dp"), true));
+  const DataParallel whole{.dp = 2, .shard = Shard::kZero1, .num_passes = 2};
+  EXPECT_TRUE(all(first_outputs_add(whole, "reduce_scatter dp"), false));
+  // Exact mode, three ranks: leaves go to the owners of their parts, and the sums are gathered.
+  const DataParallel leaves{.dp = 3, .num_passes = 2, .is_exact = true, .groups = 2};
+  EXPECT_TRUE(all(first_outputs_add(leaves, "all_to_all dp"), true));
+  EXPECT_TRUE(all(first_outputs_add(leaves, "all_gather dp"), false));
 }
 
 TEST(MemoryPicture, NoBufferCoversAnother) {
