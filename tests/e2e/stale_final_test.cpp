@@ -22,7 +22,7 @@ TEST(StaleFinal, IsReplacedWhereTheRunWasKilledBefore) {
   run.train_well({"train.steps=4"});
   const std::string earlier = weights_of(run.dir() / "final");
   StartOptions options;
-  options.env = fault_env("open:KILL:/final");
+  options.env = fault_env("open:KILL:/final.writing/");
   EXPECT_EQ(run_to_end(run.words("train", {}), options).signal, SIGKILL);
   EXPECT_TRUE(std::filesystem::exists(run.checkpoint(6)));
   EXPECT_EQ(weights_of(run.dir() / "final"), earlier);

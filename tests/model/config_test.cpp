@@ -145,7 +145,7 @@ TEST(ModelConfig, WhatCannotTrainIsNamed) {
       {with({{"eos_token_id", -1}}), "\"eos_token_id\" is -1"},
       {with({{"eos_token_id", 2.5}}), "eos_token_id"},
       {with({{"eos_token_id", rope("[]")}}), "eos_token_id"},
-      {with({{"eos_token_id", rope("[2, null]")}}), "\"eos_token_id\" is [2,null]"},
+      {with({{"eos_token_id", rope("[2, null]")}}), "\"eos_token_id\" is [2, null]"},
       {with({{"bos_token_id", rope("[1]")}}), "bos_token_id"},
       {with({{"pad_token_id", "0"}}), "pad_token_id"}};
   for (const auto& [config, part] : cases) {
