@@ -21,10 +21,10 @@ void DataNotes::name_rows(const DataCounters& counters, RunRecord& record) {
               counters.first_untargeted);
 }
 
-void tell_counters(const DataCounters& all) {
+void report_counters(const DataCounters& all) {
   DataCounters rest = all;
   rest.untargeted = 0;
-  if (const std::string told = rest.describe(); !told.empty()) log_info("data: {}", told);
+  if (const std::string text = rest.describe(); !text.empty()) log_info("data: {}", text);
   if (all.untargeted > 0) {
     log_warning("data: {} of {} rows had no target: nothing of them was learned", all.untargeted,
                 all.rows);

@@ -21,7 +21,7 @@ class DataNotes {
 };
 
 // What happened to all ranks' rows, into the log, where there is something to say.
-void tell_counters(const DataCounters& all);
+void report_counters(const DataCounters& all);
 
 // RunError where there were steps and none changed anything: a final/ of the weights that a run
 // began with would pass for a trained model.

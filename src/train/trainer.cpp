@@ -393,7 +393,7 @@ class Trainer {
     const char* name = signal_name(signal);
     if (saved_step_ != step_)
       throw RunError(fmt::format("{}: stopped at step {}, which could not be saved", name, step_));
-    tell_counters(sum_counters(*ranks_, stream_.counters()));
+    report_counters(sum_counters(*ranks_, stream_.counters()));
     record_->event("stopped", {{"signal", Json(name)}, {"step", Json(step_)}});
     log_info("{}: saved at step {}; the same command goes on from there", name, step_);
     return 128 + signal;
@@ -407,7 +407,7 @@ class Trainer {
     const bool has_whole = ranks_->size() == 1 && !ranks_->layout().is_exact;
     if (step_ > 0 || !has_whole) save();
     check_learned(step_, updates_, scaling_.skipped() > 0);
-    const DataCounters told = sum_counters(*ranks_, stream_.counters());
+    const DataCounters counted = sum_counters(*ranks_, stream_.counters());
     if (is_main_) {  // nobody waits for the others from here on
       const HostSlices held(has_whole ? engine_.weights().weight_slices() : std::vector<Slice>{},
                             backend_.device);
@@ -419,7 +419,7 @@ class Trainer {
     record_->event("finished", {{"step", Json(step_)},
                                 {"loss", to_json(record_->final_loss())},
                                 {"skipped_steps", Json(step_ - updates_)}});
-    tell_counters(told);
+    report_counters(counted);
     const int64_t overflowed = scaling_.skipped(), empty = step_ - updates_ - overflowed;
     if (overflowed > 0)
       log_info("{} of {} steps overflowed in fp16 and changed nothing", overflowed, step_);
