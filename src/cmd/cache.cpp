@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 
 #include "base/cache_folder.h"
+#include "base/printable.h"
 #include "cmd/command.h"
 #include "data/cache_store.h"
 #include "data/token_cache.h"
@@ -47,7 +48,7 @@ std::string show_time(std::time_t time) {
 }
 
 std::string describe(const CacheEntry& c) {
-  std::string text = c.files.empty() ? "of an older version" : c.files;
+  std::string text = c.files.empty() ? "of an older version" : printable(c.files);
   if (c.num_rows > 0) text += fmt::format(", {} rows", format_count(double(c.num_rows)));
   return text + (c.is_open ? " (in use)" : "");
 }
@@ -56,18 +57,19 @@ void print_list(const std::vector<CacheEntry>& caches, const std::vector<Measure
   int64_t tokens = 0, total = 0;
   for (const CacheEntry& c : caches) tokens += c.bytes;
   total = tokens;
-  fmt::print("token caches in {}: {}, {} of at most {} (WEFT_CACHE_MAX)\n", cache_root().string(),
-             caches.size(), format_bytes(tokens), format_bytes(max_cache_bytes()));
+  fmt::print("token caches in {}: {}, {} of at most {} (WEFT_CACHE_MAX)\n",
+             printable(cache_root().string()), caches.size(), format_bytes(tokens),
+             format_bytes(max_cache_bytes()));
   for (const CacheEntry& c : caches) {
     fmt::print("  {:>10}  used {}  {}  {}\n", format_bytes(c.bytes),
                show_time(c.last_used_ns / 1'000'000'000), c.folder.filename().string(),
                describe(c));
   }
-  fmt::print("speeds in {}: {}\n", cache_folder().string(), measured.size());
+  fmt::print("speeds in {}: {}\n", printable(cache_folder().string()), measured.size());
   for (const Measured& m : measured) {
     total += m.bytes;
     fmt::print("  {:>10}  made {}  {}\n", format_bytes(m.bytes), show_time(m.time),
-               m.path.filename().string());
+               printable(m.path.filename().string()));
   }
   fmt::print("total {}\n", format_bytes(total));
 }
@@ -98,26 +100,30 @@ Json to_json(const std::vector<CacheEntry>& caches, const std::vector<Measured>&
 
 int clear(const std::vector<CacheEntry>& caches, const std::vector<Measured>& measured) {
   int64_t freed = 0;
-  size_t removed = 0, failed = 0;
+  size_t removed = 0, removed_speeds = 0, failed = 0;
   for (const CacheEntry& c : caches) {
-    if (remove_cache(c.folder)) {
+    const Removal removal = remove_cache(c.folder);
+    if (removal == Removal::kDone) {
       freed += c.bytes;
       ++removed;
       continue;
     }
-    failed += !c.is_open;
-    fmt::print("kept {}: {}\n", c.folder.string(),
-               c.is_open ? "a process has it open" : "it could not be removed");
+    failed += removal == Removal::kFailed;
+    fmt::print("kept {}: {}\n", printable(c.folder.string()),
+               removal == Removal::kInUse ? "a process has it open" : "it could not be removed");
   }
   for (const Measured& m : measured) {
     std::error_code bad;
-    if (fs::remove(m.path, bad)) freed += m.bytes;
+    if (fs::remove(m.path, bad)) {
+      freed += m.bytes;
+      ++removed_speeds;
+    }
     failed += bad ? 1 : 0;
-    if (bad) fmt::print("kept {}: {}\n", m.path.string(), bad.message());
+    if (bad) fmt::print("kept {}: {}\n", printable(m.path.string()), bad.message());
   }
   fmt::print("removed {} token cache{} and {} of speeds, {}\n", removed, removed == 1 ? "" : "s",
-             measured.size(), format_bytes(freed));
-  if (!measured.empty()) fmt::print("`weft doctor --measure` measures speeds again\n");
+             removed_speeds, format_bytes(freed));
+  if (removed_speeds > 0) fmt::print("`weft doctor --measure` measures speeds again\n");
   return failed == 0 ? 0 : 1;
 }
 
@@ -135,7 +141,7 @@ RunCommand add_cache(CLI::App& app) {
     const std::vector<Measured> measured = list_measured();
     if (w->clear) return clear(caches, measured);
     if (w->json)
-      fmt::print("{}\n", to_json(caches, measured).dump(2));
+      fmt::print("{}\n", printable_json(to_json(caches, measured).dump(2)));
     else
       print_list(caches, measured);
     return 0;

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 
 #include "base/byte_size.h"
@@ -34,13 +35,17 @@ bool is_cache(const fs::directory_entry& entry) {
          fs::is_regular_file(entry.path() / "lock", none);
 }
 
-// The folder's `used`, locked alone; -1 where somebody has it open or it cannot be locked.
-int lock_alone(const fs::path& folder) {
-  const int fd = ::open((folder / kCacheUsed).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (fd < 0) return -1;
-  if (::flock(fd, LOCK_EX | LOCK_NB) == 0) return fd;
-  ::close(fd);
-  return -1;
+// The folder's `used`, locked alone, into fd; else why not.
+Removal lock_alone(const fs::path& folder, int* fd) {
+  const fs::path used = folder / kCacheUsed;
+  *fd = ::open(used.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (*fd < 0) return errno == ENOENT ? Removal::kDone : Removal::kFailed;
+  const bool is_locked = ::flock(*fd, LOCK_EX | LOCK_NB) == 0;
+  const Removal refusal = is_locked || errno == EWOULDBLOCK ? Removal::kInUse : Removal::kFailed;
+  if (is_locked && is_named(*fd, used)) return Removal::kDone;
+  ::close(*fd);
+  *fd = -1;
+  return refusal;
 }
 
 // Without changing the file's time.
@@ -92,9 +97,17 @@ std::vector<CacheEntry> list_caches(const fs::path& root) {
   return found;
 }
 
-bool remove_cache(const fs::path& folder) {
-  const int fd = lock_alone(folder);
-  if (fd < 0) return false;
+bool is_named(int fd, const fs::path& path) {
+  struct stat held {
+  }, named{};
+  return ::fstat(fd, &held) == 0 && ::stat(path.c_str(), &named) == 0 &&
+         held.st_ino == named.st_ino && held.st_dev == named.st_dev;
+}
+
+Removal remove_cache(const fs::path& folder) {
+  int fd = -1;
+  const Removal refusal = lock_alone(folder, &fd);
+  if (fd < 0) return refusal;
   std::error_code bad, first;
   for (const char* name : kFiles) {
     fs::remove(folder / name, bad);
@@ -102,7 +115,7 @@ bool remove_cache(const fs::path& folder) {
   }
   fs::remove(folder, bad);  // stays where something else is in it
   ::close(fd);
-  return !first;
+  return first ? Removal::kFailed : Removal::kDone;
 }
 
 int64_t max_cache_bytes() {
@@ -111,20 +124,23 @@ int64_t max_cache_bytes() {
   return static_cast<int64_t>(parse_byte_size(given, "WEFT_CACHE_MAX"));
 }
 
-void trim_caches(const fs::path& root, const fs::path& keep, int64_t wanted_bytes,
-                 int64_t max_bytes) {
+int64_t trim_caches(const fs::path& root, const fs::path& keep, int64_t wanted_bytes,
+                    int64_t max_bytes) {
   std::vector<CacheEntry> caches = list_caches(root);
-  int64_t total = wanted_bytes;
-  for (const CacheEntry& c : caches) total += c.folder == keep ? 0 : c.bytes;
+  int64_t total = 0;
+  for (const CacheEntry& c : caches)
+    total += c.folder == keep ? std::max(wanted_bytes, c.bytes) : c.bytes;
   for (; total > max_bytes && !caches.empty(); caches.pop_back()) {
     const CacheEntry& oldest = caches.back();
-    if (oldest.folder == keep || oldest.is_open || !remove_cache(oldest.folder)) continue;
+    if (oldest.folder == keep || oldest.is_open) continue;
+    if (remove_cache(oldest.folder) != Removal::kDone) continue;
     total -= oldest.bytes;
     log_info(
         "token cache {}{}{} is removed, used longest ago: all may have {:.3g} GB (WEFT_CACHE_MAX)",
         oldest.folder.string(), oldest.files.empty() ? "" : " of ", oldest.files,
         static_cast<double>(max_bytes) / 1e9);
   }
+  return std::max<int64_t>(0, total - max_bytes);
 }
 
 }  // namespace weft

@@ -30,7 +30,9 @@ constexpr int64_t kMaxParts = 4;    // into which one extent is cut, for as many
 constexpr int64_t kMostUnpacked = int64_t{8} * 16 * 8192;
 constexpr uint32_t kLabel = 1u << 31;
 constexpr auto kPoll = std::chrono::milliseconds(2);
-constexpr auto kTell = std::chrono::seconds(5);
+constexpr auto kReportEvery = std::chrono::seconds(5);
+// A cache that grew by this part of the bound has the others looked at again.
+constexpr int64_t kTrimParts = 64, kLeastTrim = 1 << 16;
 
 struct RowEntry {
   uint32_t end;  // in ids
@@ -87,8 +89,8 @@ std::string about(const RowSource& rows, int64_t num_rows) {
   return json.dump() + "\n";
 }
 
-// A new cache: older ones make room for it. A token of 4 bytes is some four bytes of text.
-void make_room(const RowSource& rows, const std::filesystem::path& folder, int64_t max_bytes) {
+// For a new cache, of which only this is known: a token of 4 bytes is some four bytes of text.
+void evict_for(const RowSource& rows, const std::filesystem::path& folder, int64_t max_bytes) {
   int64_t bytes = 0;
   for (const FileInfo& file : rows.files()) bytes += file.size;
   trim_caches(folder.parent_path(), folder, bytes, max_bytes);
@@ -177,7 +179,7 @@ bool TokenCache::start_writing() {
   if (!file_.try_lock()) return false;
   if (file_.was_made() && !is_in_memory()) {
     write_file_atomic(file_.folder() / kCacheAbout, about(rows_, num_rows_));
-    make_room(rows_, file_.folder(), max_bytes_);
+    evict_for(rows_, file_.folder(), max_bytes_);
   }
   if (file_.was_reset()) {
     log_warning("token cache {}: not usable, made anew", file_.folder().string());
@@ -186,6 +188,7 @@ bool TokenCache::start_writing() {
     log_warning("token cache {}: {} blocks of 512 rows are lost, made again",
                 file_.folder().string(), file_.num_lost());
   }
+  for (int64_t b = 0; b < num_blocks_; ++b) num_absent_ += file_.state(b) != TokenFile::kWhole;
   for (int i = 0; i < num_threads_; ++i) {
     threads_.emplace_back([this] {
       if (early_) early_->work();
@@ -269,9 +272,26 @@ void TokenCache::make_run(int64_t begin, int64_t end) {
     check_local_unchanged(files);
     file_.append(block, end_row - block * kBlockRows, bytes);
     changed_.notify_all();
+    keep_bound(static_cast<int64_t>(bytes.size()));
   }
   const int64_t end_row = std::min(num_rows_, end * kBlockRows);
   if (first < end_row) check_unchanged(rows_.files_of(first, end_row));  // the others, too
+}
+
+// After each block: how much the tokens take is only known once they are there.
+void TokenCache::keep_bound(int64_t grown_bytes) {
+  if (is_in_memory()) return;
+  const std::lock_guard lock(bound_mutex_);
+  grown_bytes_ += grown_bytes;
+  if (--num_absent_ > 0 && grown_bytes_ < std::max(kLeastTrim, max_bytes_ / kTrimParts)) return;
+  grown_bytes_ = 0;
+  const int64_t over = trim_caches(file_.folder().parent_path(), file_.folder(), 0, max_bytes_);
+  if (over == 0 || std::exchange(has_warned_, true)) return;
+  log_warning(
+      "token cache {}: this one and others in use take {:.3g} GB more than the {:.3g} GB of "
+      "WEFT_CACHE_MAX",
+      file_.folder().string(), static_cast<double>(over) / 1e9,
+      static_cast<double>(max_bytes_) / 1e9);
 }
 
 // False where it was given up in the middle: 512 long rows take seconds.
@@ -330,7 +350,7 @@ bool TokenCache::check_block(int64_t block) {
 
 void TokenCache::wait_for(int64_t block) {
   std::unique_lock lock(mutex_);
-  auto told = std::chrono::steady_clock::now();
+  auto reported = std::chrono::steady_clock::now();
   while (true) {
     const bool is_open = file_.is_open();
     if (is_open && file_.state(block) == TokenFile::kWhole && check_block(block)) return;
@@ -353,8 +373,9 @@ void TokenCache::wait_for(int64_t block) {
     throw_if_stopped();
     if (abandoned_) throw StopError(0);
     changed_.wait_for(lock, kPoll);
-    if (const auto now = std::chrono::steady_clock::now(); now - told > kTell && file_.is_open()) {
-      told = now;
+    if (const auto now = std::chrono::steady_clock::now();
+        now - reported > kReportEvery && file_.is_open()) {
+      reported = now;
       log_info("data: {} of {} rows are tokenized", num_made(), num_rows_);
     }
   }
@@ -398,7 +419,7 @@ bool TokenCache::read_early(int64_t row, CachedRow& out) {
     const std::lock_guard lock(mutex_);
     if (file_.is_open() && file_.state(row / kBlockRows) == TokenFile::kWhole) return false;
   }
-  if (!early_->read(row, out)) return false;  // also at a stop: waiting for the block tells it
+  if (!early_->read(row, out)) return false;  // also at a stop: waiting for the block reports it
   ++num_early_;
   return true;
 }

@@ -83,6 +83,7 @@ class TokenCache {
   bool take_run(int64_t& begin, int64_t& end);
   void make_run(int64_t begin, int64_t end);
   bool make_block(RowScan& scan, int64_t block, std::string& bytes);
+  void keep_bound(int64_t grown_bytes);
 
   const RowSource& rows_;
   const ExampleMaker& maker_;
@@ -104,6 +105,11 @@ class TokenCache {
   std::exception_ptr error_;
   std::atomic<bool> started_{false}, stop_{false}, abandoned_{false};
   int64_t num_rebuilt_ = 0;
+
+  std::mutex bound_mutex_;   // of what keep_bound() uses
+  int64_t num_absent_ = 0;   // blocks; set before the threads begin
+  int64_t grown_bytes_ = 0;  // since the caches were trimmed last
+  bool has_warned_ = false;
   std::atomic<int64_t> num_early_{0};
 };
 

@@ -24,8 +24,9 @@ constexpr uint64_t kMagic = 0x314E4B4F54544657;  // "WFTTOKN1"
 [[noreturn]] void fail(const std::filesystem::path& path, const char* doing) {
   throw RunError(
       fmt::format("token cache: cannot {} {}: {}", doing, path.string(), std::strerror(errno)),
-      errno == ENOSPC ? "free space there, or set WEFT_CACHE to a folder on another disk"
-                      : "set WEFT_CACHE to a folder that can be written");
+      errno == ENOSPC || errno == EDQUOT
+          ? "free space there, or set WEFT_CACHE to a folder on another disk"
+          : "set WEFT_CACHE to a folder that can be written");
 }
 
 int open_file(const std::filesystem::path& path) {
@@ -73,11 +74,7 @@ void TokenFile::open_folder() {
     if (used_ < 0 && errno == ENOENT) continue;  // the folder went meanwhile
     if (used_ < 0) fail(folder_ / kCacheUsed, "open");
     if (::flock(used_, LOCK_SH) != 0) break;  // not everywhere there are locks
-    struct stat held {
-    }, named{};
-    if (::fstat(used_, &held) == 0 && ::stat((folder_ / kCacheUsed).c_str(), &named) == 0 &&
-        held.st_ino == named.st_ino)
-      break;
+    if (is_named(used_, folder_ / kCacheUsed)) break;
   }
   if (used_ >= 0) ::futimens(used_, nullptr);  // used now
 }
@@ -127,11 +124,22 @@ bool TokenFile::map_index() {
   return true;
 }
 
+// To its full size, with all its space: it is written through a mapping, where a full disk is no
+// error code but a SIGBUS. False with errno set.
+bool TokenFile::grow_index() const {
+  const auto size = static_cast<off_t>(index_bytes());
+  int failure;
+  while ((failure = ::posix_fallocate(index_, 0, size)) == EINTR) {
+  }
+  if (failure == EOPNOTSUPP || failure == EINVAL) return ::ftruncate(index_, size) == 0;
+  errno = failure;
+  return failure == 0;
+}
+
 void TokenFile::make_index() {
   was_reset_ = size_of(index_) > 0;
   was_made_ = true;
-  if (::ftruncate(index_, 0) != 0 || ::ftruncate(tokens_, 0) != 0 ||
-      ::ftruncate(index_, static_cast<off_t>(index_bytes())) != 0) {
+  if (::ftruncate(index_, 0) != 0 || ::ftruncate(tokens_, 0) != 0 || !grow_index()) {
     fail(folder_ / "index", "write");
   }
   header_ = map();

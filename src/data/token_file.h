@@ -60,6 +60,7 @@ class TokenFile {
   void open_folder();
   bool map_index();
   void make_index();
+  bool grow_index() const;
   Header* map() const;
   void unmap_index(Header* header) const;
   Record& record(int64_t block) const;

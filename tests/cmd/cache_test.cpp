@@ -68,6 +68,22 @@ TEST_F(CacheCommand, ListsWhatIsThere) {
       << wrong.err;
 }
 
+// The name of a data file is not a command to the terminal.
+TEST_F(CacheCommand, NamesAreFitForATerminal) {
+  const fs::path folder = make("0123456789abcdef", 100);
+  std::ofstream(folder / "about") << R"({"files": "a\u001b[31m\u009b2Jb.txt", "rows": 3})";
+  const Outcome text = run_weft("cache");
+  EXPECT_EQ(text.out.find('\x1b'), std::string::npos);
+  EXPECT_NE(text.out.find("a\\x1b[31m\\xc2\\x9b2Jb.txt, 3 rows"), std::string::npos) << text.out;
+  const Outcome json = run_weft("cache --json");
+  EXPECT_EQ(json.out.find('\x1b'), std::string::npos);
+  EXPECT_EQ(json.out.find("\xc2\x9b"), std::string::npos);
+  const Json caches = parse_json(json.out, "output").at("caches");
+  EXPECT_EQ(caches.as_array()[0].at("files").as_string(),
+            "a\x1b[31m\xc2\x9b"
+            "2Jb.txt");
+}
+
 TEST_F(CacheCommand, ClearsAllThatNobodyHasOpen) {
   const fs::path idle = make("0123456789abcdef", 100), open = make("fedcba9876543210", 100);
   const int fd = ::open((open / "used").c_str(), O_RDWR);

@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <atomic>
 #include <cstdlib>
+#include <thread>
 
 #include "base/error.h"
 #include "data/token_cache.h"
@@ -87,7 +89,7 @@ TEST_F(CacheStore, ListsWhatIsThere) {
   EXPECT_TRUE(list_caches(root())[0].is_open);
 }
 
-TEST_F(CacheStore, TheLeastRecentlyUsedMakesRoom) {
+TEST_F(CacheStore, TheLeastRecentlyUsedIsEvicted) {
   make("a.txt");
   make("b.txt");
   make("c.txt");
@@ -95,14 +97,52 @@ TEST_F(CacheStore, TheLeastRecentlyUsedMakesRoom) {
   age("a.txt", 200);
   age("c.txt", 100);
   const int64_t one = list_caches(root())[0].bytes;
-  make("d.txt", 4 * one);  // all have room
+  make("d.txt", 4 * one);  // all fit
   EXPECT_EQ(names(), (Names{"d.txt", "c.txt", "a.txt", "b.txt"}));
   make("e.txt", 2 * one + one / 2);
-  EXPECT_EQ(names().size(), 3u);
-  EXPECT_EQ(names().back(), "c.txt");
+  EXPECT_EQ(names(), (Names{"e.txt", "d.txt"}));  // by what it takes in the end, not by its text
   // One that is there already removes nothing.
   make("e.txt", 1);
-  EXPECT_EQ(names().size(), 3u);
+  EXPECT_EQ(names().size(), 2u);
+}
+
+// The bound holds while a cache grows, and one that alone is over it is warned of, once.
+TEST_F(CacheStore, OneThatGrowsEvictsOthers) {
+  make("a.txt");
+  const int64_t one = list_caches(root())[0].bytes;
+  const auto warnings = [&](const std::string& name, int64_t max_bytes) {
+    testing::internal::CaptureStderr();
+    make(name, max_bytes);
+    const std::string text = testing::internal::GetCapturedStderr();
+    int count = 0;
+    for (size_t at = 0; (at = text.find("of WEFT_CACHE_MAX", at)) != std::string::npos; ++at)
+      ++count;
+    return count;
+  };
+  EXPECT_EQ(warnings("b.txt", one + one / 2), 0);
+  EXPECT_EQ(names(), Names{"b.txt"});
+  EXPECT_EQ(warnings("c.txt", one / 2), 1);
+  EXPECT_EQ(names(), Names{"c.txt"});
+}
+
+// Two that remove and one that makes: what is open keeps its files, whoever waited for a lock.
+TEST_F(CacheStore, RemoversLeaveALiveCacheAlone) {
+  const fs::path folder = root() / "0123456789abcdef";
+  std::atomic<bool> is_done{false};
+  std::vector<std::thread> removers;
+  for (int i = 0; i < 3; ++i) {
+    removers.emplace_back([&] {
+      while (!is_done) remove_cache(folder);
+    });
+  }
+  int lost = 0;
+  for (int i = 0; i < 1500; ++i) {
+    TokenFile file(folder, 1, 4);
+    for (int k = 0; k < 10; ++k) lost += !fs::exists(folder / "tokens");
+  }
+  is_done = true;
+  for (std::thread& thread : removers) thread.join();
+  EXPECT_EQ(lost, 0);
 }
 
 TEST_F(CacheStore, WhatIsOpenIsNeverRemoved) {
@@ -113,7 +153,8 @@ TEST_F(CacheStore, WhatIsOpenIsNeverRemoved) {
   make("c.txt", 1);
   EXPECT_EQ(names(), (Names{"c.txt", "a.txt"}));
   for (const CacheEntry& c : list_caches(root())) {
-    EXPECT_EQ(remove_cache(c.folder), fs::path(c.files).filename() != "a.txt");
+    const bool is_open = fs::path(c.files).filename() == "a.txt";
+    EXPECT_EQ(remove_cache(c.folder), is_open ? Removal::kInUse : Removal::kDone);
   }
   CachedRow row;
   reader.cache->read(2999, row);
@@ -130,7 +171,7 @@ TEST_F(CacheStore, OnlyOurFilesAreRemoved) {
   folder_.write("cache/" + ours.filename().string() + "/notes.txt", "mine");
   fs::create_directory_symlink(ours, root() / "fedcba9876543210");
   ASSERT_EQ(list_caches(root()).size(), 1u);
-  EXPECT_TRUE(remove_cache(ours));
+  EXPECT_EQ(remove_cache(ours), Removal::kDone);
   EXPECT_TRUE(fs::exists(ours / "notes.txt"));
   EXPECT_FALSE(fs::exists(ours / "tokens"));
   trim_caches(root(), "", 1 << 20, 1);
@@ -142,8 +183,9 @@ TEST_F(CacheStore, OnlyOurFilesAreRemoved) {
 TEST_F(CacheStore, ARemovedCacheIsMadeAnew) {
   make("a.txt");
   const fs::path folder = list_caches(root())[0].folder;
-  ASSERT_TRUE(remove_cache(folder));
+  ASSERT_EQ(remove_cache(folder), Removal::kDone);
   EXPECT_FALSE(fs::exists(folder));
+  EXPECT_EQ(remove_cache(folder), Removal::kDone);  // somebody else did it
   make("a.txt");
   EXPECT_EQ(names(), Names{"a.txt"});
 }
