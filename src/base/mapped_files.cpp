@@ -17,7 +17,7 @@
 namespace weft {
 namespace {
 
-// Chunks are linked and never freed: the handler may walk them at any moment. `begin` is set last
+// Chunks are linked and never freed: the handler may walk them at any time. `begin` is set last
 // and cleared first; the path is touched by those who hold the mutex alone.
 struct Entry {
   std::atomic<uintptr_t> begin{0};

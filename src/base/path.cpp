@@ -1,4 +1,4 @@
-// base/path.cpp: stat and readdir with their errors told apart.
+// base/path.cpp: stat and readdir with their errors distinguished.
 #include "base/path.h"
 
 #include <dirent.h>

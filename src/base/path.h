@@ -1,4 +1,4 @@
-// base/path.h: what is at a path, where "nothing" is never confused with "cannot be told".
+// base/path.h: what is at a path, where "nothing" is never confused with "not known".
 //
 // std::filesystem's calls with an error code answer false or nothing for both. Here every refusal
 // of the system (EACCES, EIO, EMFILE, ESTALE ...) is a RunError that names path and reason.

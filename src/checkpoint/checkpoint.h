@@ -75,7 +75,7 @@ class CheckpointReader {
   std::unique_ptr<Files> files_;
 };
 
-// COMMITTED is there. RunError where that cannot be told.
+// COMMITTED is there. RunError where that cannot be found out.
 bool is_checkpoint(const std::filesystem::path& folder);
 
 }  // namespace weft

@@ -1,7 +1,7 @@
 // checkpoint/list.h: the checkpoints of a run directory: which are sound, which may go, which are
 // set aside.
 //
-// Names tell whose a folder is (docs/design/0009): step-N a checkpoint, step-N.writing and
+// A name says whose a folder is (docs/design/0009): step-N a checkpoint, step-N.writing and
 // step-N.removing ours to delete, step-N.damaged and abandoned/ nobody's. A folder that cannot be
 // listed or looked into is a RunError everywhere here: it is not an empty one.
 #pragma once

@@ -83,7 +83,7 @@ size_t size_of(const fs::path& path, const std::string& tensor) {
       fmt::format("{}, which holds a part of tensor \"{}\", is missing", path.string(), tensor));
 }
 
-// A checkpoint is as large as the run beside which it is read: pages are dropped when they were
+// A checkpoint is as large as the run that reads it: pages are dropped when they were
 // hashed, and again when they were copied.
 uint64_t hash_and_drop(const MappedFile& map, size_t begin, size_t end) {
   constexpr size_t kPiece = size_t{4} << 20;

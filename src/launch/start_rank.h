@@ -23,8 +23,8 @@ struct StartedRank {
 };
 
 // The rank dies with the thread that calls this, and is in a process group of its own: a signal
-// from the terminal reaches the supervisor alone. Stop signals it ignores from its first moment:
-// the supervisor tells it through the shared world (ShmWorld::request_stop).
+// from the terminal reaches the supervisor alone. It ignores stop signals from its start on: the
+// supervisor passes them on through the shared world (ShmWorld::request_stop).
 StartedRank start_rank(const RankStart& start);
 
 }  // namespace weft

@@ -25,8 +25,8 @@ struct EvalPass {
   std::exception_ptr error;
 };
 
-// During training: shown as it goes, recorded and told at its end. Where a signal asks to stop it
-// is abandoned within a pass on all ranks at the same place, told as partial and not recorded.
+// During training: shown as it goes, recorded and logged at its end. Where a signal asks to stop it
+// is abandoned within a pass on all ranks at the same place, logged as partial and not recorded.
 EvalPass evaluate_rows(BatchStream& stream, Engine& engine, Ranks& ranks,
                        const StopSignals& signals, RunRecord& record, int64_t step);
 

@@ -25,7 +25,7 @@ NextBatch next_batch(BatchStream& stream, Ranks& ranks, const StopSignals& signa
 
 void end_without_rows(Ranks& ranks, const std::exception_ptr& error) {
   if (error) std::rethrow_exception(error);
-  ranks.world().barrier();  // ended by the rank that has the error, whose reason it tells
+  ranks.world().barrier();  // ended by the rank that has the error, with its reason
   throw PeerError("another rank could not read its rows");
 }
 

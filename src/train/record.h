@@ -35,7 +35,7 @@ class RunRecord {
   void event(std::string_view name, const Json::Object& more = {});
   void show_part(std::string_view what, double part, double seconds);  // of work between steps
   void clear_progress();
-  void sync();  // what was told is on the disk
+  void sync();  // what was recorded is on the disk
   // The curve as pictures beside the metrics, and on the terminal where a person may look. A
   // warning where it cannot be drawn.
   void draw_curve(const std::string& title);

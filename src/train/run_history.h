@@ -1,4 +1,4 @@
-// train/run_history.h: what events.jsonl tells of a run whose checkpoints are gone.
+// train/run_history.h: what events.jsonl records of a run whose checkpoints are gone.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// train/run_lock.cpp: flock on DIR/.lock, and what storage that cannot be written is told as.
+// train/run_lock.cpp: flock on DIR/.lock, and the messages about storage that cannot be written.
 #include "train/run_lock.h"
 
 #include <fcntl.h>
@@ -29,7 +29,7 @@ bool is_not_writable(int reason) {
                   "set storage to a folder that can be written, or give --run-dir");
 }
 
-// Ranks whose supervisor was killed need a moment to end.
+// Ranks whose supervisor was killed need some milliseconds to end.
 bool lock_within_a_second(int fd) {
   using Clock = std::chrono::steady_clock;
   for (const auto deadline = Clock::now() + std::chrono::seconds(1);;) {

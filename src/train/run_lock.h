@@ -13,7 +13,7 @@ class RunLock {
   // Makes the directory. UserError where another process holds it, or where the storage cannot be
   // written; RunError for what else the system refuses.
   explicit RunLock(const std::filesystem::path& dir);
-  // Null where the storage cannot be written: a finished run can be told without it.
+  // Null where the storage cannot be written: a finished run is reported without it.
   static std::shared_ptr<RunLock> try_on(const std::filesystem::path& dir);
   ~RunLock();
   RunLock(const RunLock&) = delete;

@@ -30,8 +30,8 @@ struct TrainState {
 void check_exact_constants(const Json& state, const Layout& layout);
 
 // All ranks save together: each its own slices, and rank 0 commits what all of them have written.
-// A full or failing disk does not end a run: it is told, in the log and where there is room among
-// the events, and tried again at the next checkpoint. A BugError is not caught.
+// A full or failing disk does not end a run: it is reported, in the log and where there is room
+// among the events, and tried again at the next checkpoint. A BugError is not caught.
 class Saver {
  public:
   // side_files: what stands in each checkpoint next to the weights. It is made once: a save reads

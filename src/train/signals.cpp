@@ -101,7 +101,7 @@ void StopSignals::hold() const {
     handle_all(note);
     return hand_over();  // what was set before us may come back only when the run has ended
   }
-  while (!world_->begin_saving()) ::pause();  // the supervisor ends us any moment
+  while (!world_->begin_saving()) ::pause();  // the supervisor is about to end us
 }
 
 void StopSignals::hand_over() const { is_begun = true; }

@@ -1,7 +1,7 @@
 // train/trainer.cpp: batch, passes, update, metrics; evaluation and checkpoints at their times.
 //
 // Every rank runs this loop. What is decided from outside (the checkpoint to start from, a signal)
-// is agreed on, so that all ranks do the same at the same step; rank 0 alone writes what is told.
+// is agreed on, so that all ranks do the same at the same step; rank 0 alone writes what is recorded.
 #include "train/trainer.h"
 
 #include <cmath>
@@ -82,7 +82,7 @@ class Trainer {
     }
   }
 
-  // What failed here is told to the others at once: what ends with this rank may wait for a GPU
+  // What failed here is reported to the others at once: what ends with this rank may wait for a GPU
   // that is lost.
   int run() {
     try {
@@ -480,7 +480,7 @@ class Trainer {
 }  // namespace
 
 int train_rank(const RunFile& file, const TrainOptions& options, const RankPlace& place) {
-  const StopSignals signals(place.world.get());  // first: a signal at any moment ends in order
+  const StopSignals signals(place.world.get());  // first: a signal at any time ends in order
   // Rank 0 looks where the run stands; what it throws ends all ranks.
   RunStart start = place.rank == 0 ? open_run_dir(file, options) : RunStart{};
   return Trainer(file, options, std::move(start), place, signals).run();
