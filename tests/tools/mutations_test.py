@@ -129,5 +129,18 @@ class TryOne(unittest.TestCase):
         self.assertEqual(self.verdict(new="if (a  <  b) f();"), "same object")
 
 
+class Copy(unittest.TestCase):
+    def test_only_the_files_of_the_checkout_stay(self):
+        with tempfile.TemporaryDirectory() as folder:
+            tree, listed = Path(folder), ["src/base/error.cpp", "tests/tools/mutations_test.py"]
+            others = ["src/base/renamed_away.cpp", "tests/base/renamed_away_test.cpp"]
+            for name in [*listed, *others, "build/src/x.o"]:
+                (tree / name).parent.mkdir(parents=True, exist_ok=True)
+                (tree / name).write_text("")
+            mutate.remove_others(tree, [*listed, *others])  # git lists a file that was deleted, too
+            left = sorted(str(path.relative_to(tree)) for path in tree.rglob("*") if path.is_file())
+            self.assertEqual(left, ["build/src/x.o", *listed])
+
+
 if __name__ == "__main__":
     unittest.main()
