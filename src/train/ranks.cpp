@@ -102,7 +102,12 @@ Mesh Ranks::mesh() const {
   m.dp = layout_.dp;
   if (layout_.tp > 1) m.tensor = choose(on_device_.tensor, host_.tensor);
   if (layout_.dp > 1) m.data = choose(on_device_.data, host_.data);
-  for (size_t i = 0; i < 2; ++i) m.copies[i] = choose(on_device_.copies[i], host_.copies[i]);
+  // A rank that shares no head on that side has a group of its own, which it never calls; on the
+  // host it would keep this rank alone from capturing its steps.
+  for (size_t i = 0; i < 2; ++i) {
+    if (host_.copies[i] && host_.copies[i]->size() > 1)
+      m.copies[i] = choose(on_device_.copies[i], host_.copies[i]);
+  }
   return m;
 }
 
