@@ -1,8 +1,11 @@
 // train/memory_check.cpp: the plan against what this machine, its cgroups and ulimit leave.
 #include "train/memory_check.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <exception>
+#include <thread>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -116,13 +119,29 @@ std::string memory_advice(const RunConfig& c, const PlanReport& plan, const Memo
   return text + "; `weft plan RUN` lists what is held; --force trains all the same";
 }
 
+LastingShortage lasting_shortage(const PlanReport& plan,
+                                 const std::function<MemoryBounds()>& measure,
+                                 std::chrono::milliseconds patience) {
+  using Clock = std::chrono::steady_clock;
+  const auto deadline = Clock::now() + patience;
+  const int64_t all_memory = ::sysconf(_SC_PHYS_PAGES) * ::sysconf(_SC_PAGESIZE);
+  for (;;) {
+    LastingShortage found{"", measure()};
+    found.text = memory_shortage(plan, found.bounds);
+    const int64_t need = machine_need(plan);
+    const bool may_pass = need > found.bounds.machine.bytes && need <= all_memory;
+    if (found.text.empty() || !may_pass || Clock::now() >= deadline) return found;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+}
+
 namespace {
 
 void refuse_shortage(const RunConfig& c) {
   const PlanReport plan = plan_run(c);
-  const MemoryBounds bounds{available_memory(), available_to_process()};
-  const std::string shortage = memory_shortage(plan, bounds);
-  if (!shortage.empty()) throw UserError(shortage, memory_advice(c, plan, bounds));
+  const auto measure = [] { return MemoryBounds{available_memory(), available_to_process()}; };
+  const LastingShortage found = lasting_shortage(plan, measure, std::chrono::seconds(2));
+  if (!found.text.empty()) throw UserError(found.text, memory_advice(c, plan, found.bounds));
 }
 
 }  // namespace

@@ -4,6 +4,10 @@
 // touched. On a GPU train/room.h refuses, where the GPU is.
 #pragma once
 
+#include <chrono>
+#include <functional>
+#include <string>
+
 #include "base/available_memory.h"
 #include "train/plan_report.h"
 
@@ -20,6 +24,17 @@ std::string memory_shortage(const PlanReport& plan, const MemoryBounds& bounds);
 // The same where it does not fit: what would. Layouts of as many or fewer ranks, single changes.
 std::string memory_advice(const RunConfig& config, const PlanReport& plan,
                           const MemoryBounds& bounds);
+
+// The shortage that is still there after `patience`, and the bounds it was found with. Ranks of a
+// run that was killed may still be freeing what they held, so the machine is measured again until
+// the plan fits; not where all its memory would not do, nor for limits of a process.
+struct LastingShortage {
+  std::string text;  // empty: it fits
+  MemoryBounds bounds;
+};
+LastingShortage lasting_shortage(const PlanReport& plan,
+                                 const std::function<MemoryBounds()>& measure,
+                                 std::chrono::milliseconds patience);
 
 // Once for all ranks, before any is started. UserError with both; is_forced: a warning.
 void check_memory(const RunConfig& config, bool is_forced);

@@ -54,6 +54,17 @@ class MemoryCheck : public ::testing::Test {
 #define EXPECT_HAS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
 #define EXPECT_LACKS(text, part) EXPECT_EQ((text).find(part), std::string::npos) << (text)
 
+// Ranks of a killed run still free what they held.
+TEST_F(MemoryCheck, AShortageThatPassesIsNone) {
+  const PlanReport plan = plan_run(config_);
+  int measured = 0;
+  const auto freeing = [&] { return machine(++measured < 3 ? need() - 1 : need()); };
+  EXPECT_EQ(lasting_shortage(plan, freeing, std::chrono::seconds(60)).text, "");
+  EXPECT_EQ(measured, 3);
+  const auto little = [&] { return machine(need() - 1); };
+  EXPECT_HAS(lasting_shortage(plan, little, std::chrono::milliseconds(60)).text, "the run needs ");
+}
+
 TEST_F(MemoryCheck, WhatFitsTheMachineIsTaken) {
   EXPECT_EQ(shortage({}), "");
   const int64_t bytes = need();
