@@ -59,12 +59,32 @@ std::vector<Entry> scan(const fs::path& run_dir) {
   return entries;
 }
 
+DamagedFolder uncommitted(const Entry& e) {
+  return {e.path, fmt::format("{} has no COMMITTED", e.path.string())};
+}
+
 // folder/name, or folder/name-2, -3 ...: one that nothing has yet.
 fs::path unused_path(const fs::path& path) {
   fs::path unused = path;
   for (int i = 2; path_kind(unused) != PathKind::kNothing; ++i)
     unused = fmt::format("{}-{}", path.string(), i);
   return unused;
+}
+
+// Whether a best/ is the best of the history that led to `start`.
+bool is_best_of(const fs::path& best, const fs::path& start) {
+  if (fs::equivalent(best, start)) return true;
+  const auto loss = [](const Json& state) {
+    const Json* value = state.find("best_eval_loss");
+    return value ? *value : Json();
+  };
+  try {
+    const CheckpointReader there(best), begun(start);
+    const Json &a = there.state(), &b = begun.state();
+    return a.at("step").as_int() <= b.at("step").as_int() && loss(a) == loss(b);
+  } catch (const UserError&) {  // damaged, or of another format
+    return false;
+  }
 }
 
 void remove_checkpoint(const fs::path& folder) {
@@ -96,8 +116,7 @@ CheckpointSearch find_sound_checkpoint(const fs::path& run_dir) {
   CheckpointSearch search;
   const std::vector<Entry> entries = scan(run_dir);
   for (auto e = entries.rbegin(); e != entries.rend(); ++e) {
-    if (e->state == State::kUncommitted)
-      search.damaged.push_back({e->path, fmt::format("{} has no COMMITTED", e->path.string())});
+    if (e->state == State::kUncommitted) search.damaged.push_back(uncommitted(*e));
     if (e->state != State::kWhole || search.sound) continue;
     try {
       CheckpointReader(e->path).verify();
@@ -107,6 +126,14 @@ CheckpointSearch find_sound_checkpoint(const fs::path& run_dir) {
     }
   }
   return search;
+}
+
+std::vector<DamagedFolder> list_uncommitted(const fs::path& run_dir) {
+  std::vector<DamagedFolder> folders;
+  for (const Entry& e : scan(run_dir)) {
+    if (e.state == State::kUncommitted) folders.push_back(uncommitted(e));
+  }
+  return folders;
 }
 
 std::vector<std::string> list_set_aside(const fs::path& run_dir) {
@@ -139,6 +166,17 @@ std::vector<fs::path> abandon_checkpoints_after(const fs::path& run_dir, int64_t
     move_folder(e->path, moved.back());
   }
   if (moved.empty()) return moved;
+  sync_directory(folder);
+  sync_directory(folder.parent_path());
+  return moved;
+}
+
+std::optional<fs::path> abandon_best(const fs::path& run_dir, const fs::path& start) {
+  const fs::path best = run_dir / "checkpoints" / "best", folder = best.parent_path() / "abandoned";
+  if (path_kind(best) == PathKind::kNothing || is_best_of(best, start)) return std::nullopt;
+  make_folder(folder);
+  fs::path moved = unused_path(folder / "best");
+  move_folder(best, moved);
   sync_directory(folder);
   sync_directory(folder.parent_path());
   return moved;

@@ -31,7 +31,11 @@ struct CheckpointSearch {
 // Reads all bytes. Changes nothing; RunError where a checkpoint cannot be read.
 CheckpointSearch find_sound_checkpoint(const std::filesystem::path& run_dir);
 
-// What earlier starts set aside: step-N.damaged and abandoned/step-N, as names below checkpoints/.
+// Every step-N without COMMITTED.
+std::vector<DamagedFolder> list_uncommitted(const std::filesystem::path& run_dir);
+
+// What earlier starts set aside: step-N.damaged and what is in abandoned/, as names below
+// checkpoints/.
 std::vector<std::string> list_set_aside(const std::filesystem::path& run_dir);
 
 // Renames step-N to step-N.damaged (or .damaged-2 ...); the new path.
@@ -42,6 +46,12 @@ std::filesystem::path set_aside_damaged(const std::filesystem::path& folder);
 std::vector<std::filesystem::path> abandon_checkpoints_after(const std::filesystem::path& run_dir,
                                                              int64_t step,
                                                              const std::filesystem::path& start);
+
+// Moves best/ to abandoned/best (or best-2 ...) where the checkpoint `start` does not know it: it
+// is of a later step, or has another best evaluation loss, or cannot tell. The new path, if it
+// moved.
+std::optional<std::filesystem::path> abandon_best(const std::filesystem::path& run_dir,
+                                                  const std::filesystem::path& start);
 
 // Deletes every step-N.writing and step-N.removing: only for the one who holds the run's lock and
 // is not saving.

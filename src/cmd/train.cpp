@@ -11,7 +11,9 @@
 #include "track/run_files.h"
 #include "train/backend.h"
 #include "train/engine.h"
+#include "train/finished_run.h"
 #include "train/memory_check.h"
+#include "train/run_lock.h"
 #include "train/signals.h"
 #include "train/trainer.h"
 
@@ -20,11 +22,19 @@ namespace {
 
 constexpr int kLostPeers = 75;
 
-// A rank that failed goes into the events, where the run got as far as having them.
+// When the last event was written; none: there are no events, or that cannot be told.
+std::optional<std::filesystem::file_time_type> last_event_time(const std::filesystem::path& dir) {
+  std::error_code fault;
+  const auto time = std::filesystem::last_write_time(dir / "events.jsonl", fault);
+  return fault ? std::nullopt : std::optional(time);
+}
+
+// A rank that failed goes into the events of the run that it had begun. Its ranks are gone: the
+// lock is free, but where another process trains in the directory.
 void tell_failure(const std::filesystem::path& dir, int rank, const std::string& text) {
   try {
-    if (std::filesystem::exists(dir / "events.jsonl"))
-      EventWriter(dir / "events.jsonl", rank).write("rank failed", {{"message", Json(text)}});
+    const RunLock lock(dir);
+    EventWriter(dir / "events.jsonl", rank).write("rank failed", {{"message", Json(text)}});
   } catch (const Error& e) {
     log_warning("the failure of rank {} was not written: {}", rank, e.what());
   }
@@ -61,10 +71,14 @@ int supervise(const RunFile& file, const TrainOptions& options, bool is_forced,
   job.argv = argv;
   job.threads = static_cast<int>(c.launch.threads);
   const std::filesystem::path dir = run_dir_of(c, options);
+  const auto before = last_event_time(dir);
+  std::optional<std::pair<int, std::string>> failure;  // the rank, and how it ended
   const int code = run_local_job(job, [&](const char* event, int rank, const std::string& text) {
     signals.hand_over();  // the job's own handlers are set by its first event
-    if (std::string_view(event) == "failed") tell_failure(dir, rank, text);
+    if (std::string_view(event) == "failed") failure.emplace(rank, text);
   });
+  // A start that was refused has written nothing, and the directory may be another run's.
+  if (failure && last_event_time(dir) != before) tell_failure(dir, failure->first, failure->second);
   if (code == kLostPeers)
     log_info("the same command goes on from the newest checkpoint of {}", dir.string());
   return code;
@@ -100,6 +114,7 @@ RunCommand add_train(CLI::App& app) {
     check_environment();
     const RunFile file(w->run, w->sets);
     if (rank) return train_rank(file, w->options, {rank->rank, rank->threads, rank->world});
+    if (report_if_finished(file, w->options)) return 0;
     const ParallelConfig& p = file.config().parallel;
     if (p.dp * p.tp > 1) return supervise(file, w->options, w->force, command_words(), *early);
     check_backend(file.config());

@@ -66,6 +66,14 @@ void RunRecord::event(std::string_view name, const Json::Object& more) {
   if (events_) events_->write(name, more);
 }
 
+void RunRecord::try_event(std::string_view name, const Json::Object& more) {
+  try {
+    event(name, more);
+  } catch (const RunError& e) {
+    log_error("event \"{}\" was not written: {}", name, e.what());
+  }
+}
+
 void RunRecord::show_part(std::string_view what, double part, double seconds) {
   if (progress_) progress_->part(what, part, seconds);
 }

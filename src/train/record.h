@@ -33,6 +33,8 @@ class RunRecord {
   void end_epoch(int64_t epoch);
   void evaluation(EvalMetrics line);
   void event(std::string_view name, const Json::Object& more = {});
+  // The same; one that cannot be written is told in the log and ends nothing.
+  void try_event(std::string_view name, const Json::Object& more = {});
   void show_part(std::string_view what, double part, double seconds);  // of work between steps
   void clear_progress();
   void sync();  // what was recorded is on the disk

@@ -9,6 +9,8 @@
 #include "checkpoint/export.h"
 #include "checkpoint/replace_folder.h"
 #include "track/run_files.h"
+#include "train/finished_run.h"
+#include "train/old_run.h"
 #include "train/run_history.h"
 
 namespace weft {
@@ -29,10 +31,6 @@ std::vector<std::string> check_same_run(const RunFile& file, const fs::path& dir
   if (changes.refused.empty()) return std::move(changes.allowed);
   throw UserError(fmt::format("{} holds another run:{}", dir.string(), join(changes.refused)),
                   "give the run another name, undo the change, or start anew with --overwrite");
-}
-
-bool has_final(const fs::path& dir) {
-  return path_kind(dir / "final" / "config.json") == PathKind::kFile;
 }
 
 // The end of the run will replace final/: only what a run of this directory wrote may go.
@@ -68,13 +66,18 @@ void check_final(const fs::path& dir, bool overwrite) {
       "--overwrite, which gives up what is there");
 }
 
-// A run that came to its end and whose checkpoints were removed to save space.
-void check_still_finished(const fs::path& dir, int64_t step,
+// A run that came to its end and whose checkpoints were removed to save space, or are damaged.
+void check_still_finished(const fs::path& dir, int64_t step, const CheckpointSearch& found,
                           const std::vector<std::string>& changes) {
-  if (changes.empty()) return;
+  if (changes.empty()) return warn_of_damaged(found);
+  std::vector<std::string> damaged;
+  for (const DamagedFolder& d : found.damaged) damaged.push_back(d.reason);
+  const std::string state =
+      damaged.empty() ? "its checkpoints are gone"
+                      : fmt::format("none of its checkpoints is sound:{}\n ", join(damaged));
   throw UserError(
-      fmt::format("{} is finished at step {} and its checkpoints are gone: it cannot go on with{}",
-                  dir.string(), step, join(changes)),
+      fmt::format("{} is finished at step {} and {}: it cannot go on with{}", dir.string(), step,
+                  state, join(changes)),
       fmt::format("train further from its model under another name (--set name=NEW --set "
                   "model.path={}), or begin again with --overwrite, which gives up final/",
                   (dir / "final").string()));
@@ -85,7 +88,7 @@ void start_without_checkpoint(const CheckpointSearch& found,
                               const std::vector<std::string>& changes, RunStart* start) {
   const RunHistory history = read_history(start->dir);
   if (history.finished_step.value_or(0) > 0 && has_final(start->dir)) {
-    check_still_finished(start->dir, *history.finished_step, changes);
+    check_still_finished(start->dir, *history.finished_step, found, changes);
     start->finished_step = history.finished_step;
     return;
   }
@@ -106,7 +109,8 @@ void choose_newest(const std::vector<std::string>& changes, RunStart* start) {
 // --resume never: nothing that training has made may be buried.
 void check_nothing_buried(const fs::path& dir) {
   const RunHistory history = read_history(dir);
-  const bool has_checkpoints = !list_checkpoints(dir).empty() || !list_set_aside(dir).empty();
+  const bool has_checkpoints = !list_checkpoints(dir).empty() || !list_uncommitted(dir).empty() ||
+                               !list_set_aside(dir).empty();
   const bool has_model = history.finished_step.value_or(0) > 0 && has_final(dir);
   if (!has_checkpoints && !history.has_committed && !has_model) return;
   throw UserError(fmt::format("{} {}, and --resume never would bury {}", dir.string(),
@@ -117,22 +121,9 @@ void check_nothing_buried(const fs::path& dir) {
                   "add --overwrite to give up what is there, or give the run another name");
 }
 
-// What --overwrite gives up: only what a run writes; a folder that holds anything else keeps it.
-// Renamed first: a deletion cut short leaves no half checkpoint that looks damaged.
-void remove_old_run(const fs::path& dir) {
-  for (const char* name : {"checkpoints", "final", "log", "metrics.jsonl", "events.jsonl",
-                           "run.yaml", "loss.png", "loss.svg", "tensor_hashes.jsonl"}) {
-    const fs::path removing = dir / (std::string(name) + ".removing");
-    remove_folder(removing);
-    if (path_kind(dir / name) == PathKind::kNothing) continue;
-    move_folder(dir / name, removing);
-    remove_folder(removing);
-  }
-}
-
 // Said also where --quiet is set: a person must know.
-void rename_damaged(const RunStart& start, EventWriter* events) {
-  for (const DamagedFolder& damaged : start.damaged) {
+void rename_damaged(const std::vector<DamagedFolder>& folders, EventWriter* events) {
+  for (const DamagedFolder& damaged : folders) {
     const fs::path aside = set_aside_damaged(damaged.path);
     log_error("{}: passed over, and kept as {}", damaged.reason, aside.string());
     events->write("damaged", {{"path", Json(damaged.path.string())},
@@ -141,13 +132,29 @@ void rename_damaged(const RunStart& start, EventWriter* events) {
   }
 }
 
-// Left where they are, they would pass for newer than what this run saves.
+// Left where they are, they would pass for newer than what this run saves; and a best/ that the
+// starting state does not know of would be replaced by a model that is worse.
 void abandon_later(const RunStart& start, int64_t step, EventWriter* events) {
   if (!start.checkpoint) return;
-  for (const fs::path& moved : abandon_checkpoints_after(start.dir, step, *start.checkpoint)) {
-    log_warning("the run starts at step {}: a later checkpoint was moved to {}", step,
-                moved.string());
-    events->write("abandoned", {{"path", Json(moved.string())}, {"step", Json(step)}});
+  std::vector<fs::path> moved = abandon_checkpoints_after(start.dir, step, *start.checkpoint);
+  if (start.is_other_training) {
+    if (const auto best = abandon_best(start.dir, *start.checkpoint)) moved.push_back(*best);
+  }
+  for (const fs::path& path : moved) {
+    log_warning("the run starts at step {}: what was trained later or otherwise was moved to {}",
+                step, path.string());
+    events->write("abandoned", {{"path", Json(path.string())}, {"step", Json(step)}});
+  }
+}
+
+// There was no directory to lock when the start was decided on: whoever has made it since is gone,
+// but may have trained.
+void lock_new(RunStart* start) {
+  start->lock = std::make_shared<RunLock>(start->dir);
+  for (const char* name : {"run.yaml", "events.jsonl", "checkpoints", "final"}) {
+    if (path_kind(start->dir / name) == PathKind::kNothing) continue;
+    throw UserError(fmt::format("another process has trained in {} meanwhile", start->dir.string()),
+                    "run the same command again: it goes on from what is there now");
   }
 }
 
@@ -173,6 +180,7 @@ RunStart open_run_dir(const RunFile& file, const TrainOptions& options) {
       options.resume);
   if (kind == PathKind::kNothing) check_can_write(start.dir);
   check_final(start.dir, options.overwrite);
+  if (options.overwrite) check_old_run(start.dir);
   std::vector<std::string> changes;
   if (!options.overwrite) changes = check_same_run(file, start.dir);
   if (kind == PathKind::kFolder) start.lock = RunLock::try_on(start.dir);
@@ -181,22 +189,25 @@ RunStart open_run_dir(const RunFile& file, const TrainOptions& options) {
   if (has_path) start.checkpoint = options.resume;
   if (options.resume == "auto") choose_newest(changes, &start);
   if (options.resume == "never") check_nothing_buried(start.dir);
+  start.is_other_training = has_path || !changes.empty();
   for (const std::string& change : changes) log_info("changed since the last start: {}", change);
   return start;
 }
 
 void prepare_run_dir(const RunFile& file, RunStart* start, int64_t step, bool overwrite) {
   const fs::path& dir = start->dir;
-  if (!start->lock) start->lock = std::make_shared<RunLock>(dir);
+  if (!start->lock) lock_new(start);
   recover_replaced(dir / "checkpoints" / "best");
   recover_replaced(dir / "final");
+  remove_renamed(dir);
   if (overwrite) remove_old_run(dir);
   make_folder(dir / "log");
   make_folder(dir / "checkpoints");
   remove_unfinished(dir);
   cut_torn_line(dir / "events.jsonl");
   EventWriter events(dir / "events.jsonl", 0);
-  rename_damaged(*start, &events);
+  rename_damaged(start->damaged, &events);
+  rename_damaged(list_uncommitted(dir), &events);  // --resume PATH has not looked for them
   abandon_later(*start, step, &events);
   write_file_atomic(dir / "run.yaml", file.resolved());
 }

@@ -26,6 +26,7 @@ struct RunStart {
   std::optional<int64_t> finished_step;             // nothing to do, though no checkpoint is left
   // Of the rank that decides:
   std::vector<DamagedFolder> damaged;  // passed over; renamed when the run begins
+  bool is_other_training = false;      // than the one before: --resume PATH, or keys have changed
   std::shared_ptr<RunLock> lock;       // null: no directory yet, or it cannot be written
 };
 
@@ -34,13 +35,16 @@ std::filesystem::path run_dir_of(const RunConfig& config, const TrainOptions& op
 
 // Decides where the run starts, under the run's lock, before anything is written. UserError where
 // the directory holds another run, checkpoints that --resume never would bury, a final/ that is not
-// the run's, or where checkpoints were and no sound one is left. RunError where what is there
-// cannot be read.
+// the run's, what --overwrite would delete though no run wrote it, or where checkpoints were and no
+// sound one is left. RunError where what is there cannot be read. A directory that is not there is
+// not made, and so not locked: prepare_run_dir looks again.
 RunStart open_run_dir(const RunFile& file, const TrainOptions& options);
 
-// Takes the lock where it is not held yet; makes the folders, removes what --overwrite gives up and
-// what broken attempts left, renames damaged checkpoints, moves those past `step` to abandoned/,
-// stores run.yaml. To be called when nothing else can keep the run from starting.
+// Takes the lock where it is not held yet (UserError where another process has trained there
+// meanwhile); makes the folders, removes what --overwrite gives up and what broken attempts left,
+// renames damaged checkpoints and all without COMMITTED, moves those past `step` to abandoned/, and
+// best/ where the start does not know it, stores run.yaml. To be called when nothing else can keep
+// the run from starting.
 void prepare_run_dir(const RunFile& file, RunStart* start, int64_t step, bool overwrite);
 
 }  // namespace weft

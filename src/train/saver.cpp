@@ -89,7 +89,8 @@ bool Saver::write(const std::filesystem::path& folder, const TrainState& state) 
   written = written && (alone || together([&] {
                           if (is_main) commit_checkpoint(folder, ranks_.size());
                         }));
-  if (written) tell("checkpoint", {{"step", Json(state.step)}, {"path", Json(folder.string())}});
+  if (written)
+    record_.try_event("checkpoint", {{"step", Json(state.step)}, {"path", Json(folder.string())}});
   return written;
 }
 
@@ -125,16 +126,8 @@ bool Saver::guarded(const std::string& what, int64_t step, const std::function<v
     reason = e.what();
   }
   log_error("{}: {}", what, reason);
-  tell("error", {{"step", Json(step)}, {"message", Json(reason)}});
+  record_.try_event("error", {{"step", Json(step)}, {"message", Json(reason)}});
   return false;
-}
-
-void Saver::tell(std::string_view event, const Json::Object& more) {
-  try {
-    record_.event(event, more);
-  } catch (const RunError& e) {
-    log_error("event \"{}\" was not written: {}", event, e.what());
-  }
 }
 
 }  // namespace weft

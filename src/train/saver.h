@@ -7,7 +7,6 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 
 #include "data/batches.h"
@@ -55,7 +54,6 @@ class Saver {
   Json to_json(const TrainState& state) const;
   // Runs fn; a failure is reported as `what` and returns false. A BugError is not caught.
   bool guarded(const std::string& what, int64_t step, const std::function<void()>& fn);
-  void tell(std::string_view event, const Json::Object& more);
 
   const RunFile& file_;
   const std::map<std::string, std::string> side_files_;

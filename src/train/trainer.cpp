@@ -20,6 +20,7 @@
 #include "train/eval_pass.h"
 #include "train/faults.h"
 #include "train/final_model.h"
+#include "train/finished_run.h"
 #include "train/host_slices.h"
 #include "train/loss_scaling.h"
 #include "train/next_batch.h"
@@ -169,8 +170,7 @@ class Trainer {
 
   // A final/ may be of an earlier end: that of a run which was killed before it had replaced it.
   bool is_finished() const {
-    if (!std::filesystem::exists(start_.dir / "final" / "config.json") || options_.overwrite)
-      return false;
+    if (options_.overwrite || !has_final(start_.dir)) return false;
     return step_ > 0 && saved_step_ == step_ && is_past_end(position_.epoch) &&
            read_history(start_.dir).finished_step == step_;
   }
@@ -264,6 +264,7 @@ class Trainer {
     if (std::exchange(has_batch_, false)) return 0;
     const NextBatch next = next_batch(stream_, *ranks_, signals_, batch_);
     rows_error_ = next.error;
+    ensure(next.stop != 0 || next.is_there, "the rows of training have no end");
     return next.stop;
   }
 
@@ -394,7 +395,7 @@ class Trainer {
     if (saved_step_ != step_)
       throw RunError(fmt::format("{}: stopped at step {}, which could not be saved", name, step_));
     report_counters(sum_counters(*ranks_, stream_.counters()));
-    record_->event("stopped", {{"signal", Json(name)}, {"step", Json(step_)}});
+    record_->try_event("stopped", {{"signal", Json(name)}, {"step", Json(step_)}});
     log_info("{}: saved at step {}; the same command goes on from there", name, step_);
     return 128 + signal;
   }
@@ -415,6 +416,7 @@ class Trainer {
                         has_whole ? tensors_in_memory(held.slices())
                                   : open_logical(saved_checkpoint().string()).weights,
                         side_files_, session_);
+      if (step_ > 0 && saved_step_ != step_) throw unsaved("final/ holds its model");
     }
     record_->event("finished", {{"step", Json(step_)},
                                 {"loss", to_json(record_->final_loss())},
@@ -432,10 +434,13 @@ class Trainer {
   }
 
   std::filesystem::path saved_checkpoint() const {
-    if (saved_step_ != step_)
-      throw RunError(fmt::format("the last step, {}, could not be saved: no final/ is made", step_),
-                     "make room; the same command goes on from the last checkpoint");
+    if (saved_step_ != step_) throw unsaved("no final/ is made");
     return checkpoint_path(start_.dir, step_);
+  }
+
+  RunError unsaved(const char* then) const {
+    return RunError(fmt::format("the last step, {}, could not be saved: {}", step_, then),
+                    "make room; the same command goes on from the last checkpoint");
   }
 
   static Json to_json(const std::optional<double>& v) { return v ? Json(*v) : Json(); }

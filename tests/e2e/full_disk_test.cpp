@@ -7,6 +7,7 @@
 #include <csignal>
 
 #include "tests/e2e/tiny_run.h"
+#include "tests/faults/preload.h"
 
 namespace weft::testing {
 namespace {
@@ -20,7 +21,7 @@ Ended train_with(const TinyRun& run, rlim_t file_bytes, const std::vector<std::s
 TEST(FullDisk, CheckpointFailsAndTheRunGoesOn) {
   const TinyRun run;
   const Ended ended = train_with(run, 200000, {});
-  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_EQ(ended.exit_code, 1) << ended.err;  // since the last one failed too
   EXPECT_EQ(metric_texts(run.dir(), "loss").size(), 6u);
   const auto errors = event_lines(run.dir(), "error");
   ASSERT_EQ(errors.size(), 3u);  // tried again each time
@@ -35,7 +36,7 @@ TEST(FullDisk, OldCheckpointsSurviveAndTheNextOneIsWritten) {
   run.train_well({"train.steps=2"});
   const std::string hash = hash_of(run.checkpoint(2));
   const Ended full = train_with(run, 200000, {"train.steps=4"});
-  EXPECT_EQ(full.exit_code, 0) << full.err;
+  EXPECT_EQ(full.exit_code, 1) << full.err;
   EXPECT_EQ(hash_of(run.checkpoint(2)), hash);
   EXPECT_FALSE(std::filesystem::exists(run.checkpoint(4)));
   run.train_well();
@@ -52,7 +53,7 @@ TEST(FullDisk, BestThatWasNotWrittenIsNotTheBest) {
   const TinyRun run;
   const std::string eval = "data.eval=[" + (run / "eval.txt").string() + "]";
   const Ended ended = train_with(run, 200000, {eval, "train.eval_every=2", "train.lr=1.0"});
-  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_EQ(ended.exit_code, 1) << ended.err;
   EXPECT_FALSE(std::filesystem::exists(run.dir() / "checkpoints/best"));
   const auto losses = metric_texts(run.dir(), "eval_loss");
   ASSERT_EQ(losses.size(), 3u);
@@ -71,6 +72,40 @@ TEST(FullDisk, SignalWithoutRoomIsNoOrderlyEnd) {
   const Ended ended = program.wait();
   EXPECT_EQ(ended.exit_code, 1) << ended.err;
   expect_parts(ended.err, {"SIGTERM", "could not be saved"});
+}
+
+// 0 promises a state to go on from, in every layout.
+TEST(FullDisk, ALastStepThatCannotBeSavedIsNoGoodEnd) {
+  const TinyRun run;
+  for (const char* layout : {"parallel.dp=1", "parallel.dp=2", "parallel.mode=exact"}) {
+    const std::vector<std::string> sets = {layout, std::string("name=") + &layout[9]};
+    const std::filesystem::path dir = run.dir(&layout[9]);
+    StartOptions options;
+    options.env = fault_env("write:ENOSPC:step-00000006");
+    const Ended ended = run_to_end(run.words("train", sets), options);
+    EXPECT_EQ(ended.exit_code, 1) << layout << ended.err;
+    const bool is_whole = std::string(layout) == "parallel.dp=1";
+    expect_parts(ended.err, {"the last step, 6, could not be saved: ",
+                             is_whole ? "final/ holds its model" : "no final/ is made"});
+    EXPECT_EQ(std::filesystem::exists(dir / "final/model.safetensors"), is_whole);
+    EXPECT_TRUE(event_lines(dir, "finished").empty());
+    run.train_well(sets);  // not taken for finished
+    EXPECT_EQ(event_lines(dir, "finished").size(), 1u);
+    EXPECT_TRUE(std::filesystem::exists(run.checkpoint(6, &layout[9])));
+  }
+}
+
+// The state is saved: that its event is not does not make the end another.
+TEST(FullDisk, ASignalsEventWithoutRoomIsOnlyLogged) {
+  const TinyRun run;
+  StartOptions options;
+  options.env = fault_env("write:ENOSPC:events.jsonl:3");  // after started and checkpoint
+  Program program(run.words("train", {"train.steps=100000", "checkpoint.every=100000"}), options);
+  program.wait_until([&] { return !metric_texts(run.dir(), "loss").empty(); });
+  program.send(SIGTERM);
+  const Ended ended = program.wait();
+  EXPECT_EQ(ended.exit_code, 143) << ended.err;
+  expect_parts(ended.err, {"event \"stopped\" was not written", "SIGTERM: saved at step"});
 }
 
 TEST(FullDisk, FinalModelFailsWithExitOne) {

@@ -245,6 +245,49 @@ TEST(KeepWork, LaterCheckpointsAreAbandonedNotRemoved) {
   EXPECT_TRUE(hash_of(run.dir() / "final") == final_hash);
 }
 
+// A smaller rate learns more slowly: better than step 2, worse than step 8.
+TEST(KeepWork, ABetterBestOfLaterStepsIsAbandonedNotReplaced) {
+  const TinyRun run;
+  const std::string eval = "data.eval=[" + (run / "eval.txt").string() + "]";
+  run.train_well({eval, "train.eval_every=2", "train.steps=8", "checkpoint.keep=10"});
+  const fs::path best = run.dir() / "checkpoints/best", moved = run.dir() / "checkpoints/abandoned";
+  const auto step_of = [](const fs::path& folder) {
+    return parse_json(slurp(folder / "state.json"), "state.json").at("step").as_int();
+  };
+  ASSERT_EQ(step_of(best), 8);
+  const std::string bytes = slurp(best / "rank-00000.safetensors");
+  const Ended ended = run.train({eval, "train.eval_every=2", "train.steps=4", "train.lr=0.005"},
+                                {"--resume", run.checkpoint(2).string()});
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  expect_parts(ended.err, {"abandoned/best"});
+  EXPECT_EQ(slurp(moved / "best/rank-00000.safetensors"), bytes);
+  EXPECT_EQ(step_of(best), 4);
+  // One that the starting state knows stays.
+  run.train_well({eval, "train.eval_every=2", "train.steps=6", "train.lr=0.005"},
+                 {"--resume", run.checkpoint(4).string()});
+  EXPECT_FALSE(fs::exists(moved / "best-2"));
+}
+
+TEST(KeepWork, AFolderWithoutCommittedIsKeptAlsoWhereAPathIsGiven) {
+  const StoppedRun run;
+  fs::remove(run.checkpoint(6) / "COMMITTED");
+  const std::string bytes = slurp(run.checkpoint(6) / "rank-00000.safetensors");
+  run.train_well(run.more, {"--resume", run.checkpoint(4).string()});
+  EXPECT_EQ(slurp(run.checkpoint(6).string() + ".damaged/rank-00000.safetensors"), bytes);
+  EXPECT_TRUE(fs::exists(run.checkpoint(6) / "COMMITTED"));
+}
+
+TEST(KeepWork, NeverDoesNotBuryAFolderWithoutCommitted) {
+  const TinyRun run;
+  fs::create_directories(run.checkpoint(6));
+  run.write("runs/tiny/checkpoints/step-00000006/rank-00000.safetensors", "all that is left");
+  const auto before = bytes_below(run.dir());
+  const Ended refused = run.train({}, {"--resume", "never"});
+  EXPECT_EQ(refused.exit_code, 2) << refused.err;
+  expect_parts(refused.err, {"has checkpoints", "--overwrite"});
+  EXPECT_EQ(bytes_below(run.dir()), before);
+}
+
 TEST(KeepWork, OverwriteAndAPathContradictEachOther) {
   const StoppedRun run;
   const auto before = bytes_below(run.dir());

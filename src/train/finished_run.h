@@ -1,0 +1,22 @@
+// train/finished_run.h: a run that came to its end can say so without its model, rows or memory.
+#pragma once
+
+#include <filesystem>
+
+#include "checkpoint/list.h"
+#include "train/run_dir.h"
+
+namespace weft {
+
+// final/ holds a model. RunError where that cannot be told.
+bool has_final(const std::filesystem::path& dir);
+
+// Damaged checkpoints of a run that is finished all the same.
+void warn_of_damaged(const CheckpointSearch& found);
+
+// True, and said, where the last start of this run came to its end, final/ is there and no key has
+// changed since; its last checkpoint must be sound, or no checkpoint is. Any other answer needs
+// open_run_dir. Takes no lock and writes nothing.
+bool report_if_finished(const RunFile& file, const TrainOptions& options);
+
+}  // namespace weft
