@@ -1,7 +1,8 @@
 // train/trainer.cpp: batch, passes, update, metrics; evaluation and checkpoints at their times.
 //
 // Every rank runs this loop. What is decided from outside (the checkpoint to start from, a signal)
-// is agreed on, so that all ranks do the same at the same step; rank 0 alone writes what is recorded.
+// is agreed on, so that all ranks do the same at the same step; rank 0 alone writes what is
+// recorded.
 #include "train/trainer.h"
 
 #include <cmath>
@@ -440,7 +441,7 @@ class Trainer {
 
   RunError unsaved(const char* then) const {
     return RunError(fmt::format("the last step, {}, could not be saved: {}", step_, then),
-                    "make room; the same command goes on from the last checkpoint");
+                    "free space on the disk; the same command goes on from the last checkpoint");
   }
 
   static Json to_json(const std::optional<double>& v) { return v ? Json(*v) : Json(); }
