@@ -31,11 +31,13 @@ Look look_at(const std::string& path, FileInfo* now, std::string* why) {
       *why = std::strerror(errno);
       return errno == ENOENT || errno == ENOTDIR ? Look::kGone : Look::kFailed;
     }
+    *now = {path, info.st_size, info.st_mtim.tv_sec * 1'000'000'000 + info.st_mtim.tv_nsec};
+    return Look::kFound;
   }
   try {
     *now = file_info(path);
     return Look::kFound;
-  } catch (const UserError& e) {  // of a URI also: no answer
+  } catch (const UserError& e) {  // not there, or no answer
     *why = e.what();
     return Look::kFailed;
   }
@@ -78,6 +80,11 @@ void check_unchanged(const std::vector<FileInfo>& files, std::chrono::millisecon
 
 void check_local_unchanged(std::vector<FileInfo> files) {
   keep_local(files);
+  check_unchanged(files);
+}
+
+void check_remote_unchanged(std::vector<FileInfo> files) {
+  std::erase_if(files, [](const FileInfo& file) { return !is_uri(file.path); });
   check_unchanged(files);
 }
 

@@ -17,8 +17,9 @@ inline constexpr std::chrono::milliseconds kRetryFor{5000};
 void check_unchanged(const std::vector<FileInfo>& files,
                      std::chrono::milliseconds retry_for = kRetryFor);
 
-// The same of the local files alone: others are far, and each look is a request.
+// The same of the local files alone, or of the others: each look at those is a request.
 void check_local_unchanged(std::vector<FileInfo> files);
+void check_remote_unchanged(std::vector<FileInfo> files);
 
 // The same now and then, for who asks often: after a check that took t the next one is at least
 // 100 t later, so that checks take at most a hundredth of the time.

@@ -275,7 +275,7 @@ void TokenCache::make_run(int64_t begin, int64_t end) {
     keep_bound(static_cast<int64_t>(bytes.size()));
   }
   const int64_t end_row = std::min(num_rows_, end * kBlockRows);
-  if (first < end_row) check_unchanged(rows_.files_of(first, end_row));  // the others, too
+  check_remote_unchanged(rows_.files_of(first, end_row));
 }
 
 // After each block: how much the tokens take is only known once they are there.
