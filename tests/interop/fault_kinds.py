@@ -5,13 +5,16 @@ import shutil
 import signal
 from dataclasses import dataclass, field
 
-FAILED = {0, 1, 2, 75}  # exit codes of a run in which something failed; 0: it did not matter
+FAILED = {0, 1, 75}  # exit codes of a run in which something failed; 0: it did not matter
+# A user's input is wrong (2) where the system says so, and nowhere else.
+REFUSALS = [("cannot write into", "Permission denied"), ("cannot write into", "Read-only file system"),
+            ("another process is training in",)]
 SIGNALS = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2]
 
 # Errors that such a call may really answer.
 CALLS = {
-    "open": ["EACCES", "EMFILE", "EIO", "ESTALE"], "opendir": ["EACCES", "EIO", "EMFILE"],
-    "readdir": ["EIO"], "stat": ["EACCES", "EIO"], "mkdir": ["EACCES", "ENOSPC"],
+    "open": ["EACCES", "EROFS", "EMFILE", "EIO", "ESTALE"], "opendir": ["EACCES", "EIO", "EMFILE"],
+    "readdir": ["EIO"], "stat": ["EACCES", "EIO"], "mkdir": ["EACCES", "EROFS", "ENOSPC", "EIO"],
     "rename": ["EACCES", "EIO", "ENOSPC"], "unlink": ["EACCES", "EIO"],
     "write": ["ENOSPC", "EIO", "EDQUOT"], "fsync": ["EIO", "ENOSPC"], "truncate": ["EIO"],
     "mmap": ["ENOMEM"], "read": ["EIO", "ESTALE"], "close": ["EIO"],
@@ -21,7 +24,7 @@ PLACES = ["/run", "/run", "/checkpoints", "/checkpoints/step-", "index.json", "s
 
 
 KINDS = ["failing call", "random calls", "full disk", "short reads or writes", "few descriptors",
-         "kill -9 at a call", "kill -9", "damaged checkpoint", "torn line",
+         "kill -9 at a call", "kill -9", "damaged checkpoint", "torn line", "second start",
          *(number.name for number in SIGNALS)]
 
 
@@ -37,6 +40,12 @@ class Fault:
     after_s: float = 0.0        # when the signal is sent: both must have passed
     after_step: int = 0
     is_given: bool = False      # it had an effect, and counts
+    second_after_s: float = -1  # when the same command is started once more; negative: not
+
+
+def is_refusal(text):
+    """Whether what a start with exit code 2 says is one of REFUSALS."""
+    return any(all(part in text for part in parts) for parts in REFUSALS)
 
 
 def small_number(dice, most):
@@ -107,7 +116,11 @@ def choose_fault(dice, run_dir):
     """A fault of the coming start. (The files are damaged between starts: damage_files.)"""
     makers = [failing_call] * 6 + [random_calls] * 4 + [full_disk, short_transfers, few_descriptors]
     makers += [kill_at_call] * 3 + [kill_process] * 4 + [send_signal] * 5
-    return dice.choice(makers)(dice, run_dir)
+    fault = dice.choice(makers)(dice, run_dir)
+    if dice.random() < 0.06:
+        fault.second_after_s = dice.uniform(0, 0.2)
+        fault.text += f", and a second start after {fault.second_after_s:.3f} s"
+    return fault
 
 
 # --- between starts ---

@@ -11,8 +11,10 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
+BEST = {"best", "best.old"}  # replaced by a better one; the second where that was cut short
 STEP = re.compile(r"step-(\d{8})")
-TIMES = ("step_ms", "tokens_per_s", "mem_bytes", "time_s")  # of metrics: other in every start
+TIMES = ("step_ms", "tokens_per_s", "mem_bytes", "time_s",
+         "eval_time_s")  # of metrics: other in every start
 
 
 def digest_folder(folder):
@@ -67,7 +69,8 @@ def find_losses(before, after, damaged, keep):
         if after.committed.get(step) == digest:
             continue
         what = f"checkpoint {step} ({'damaged by us' if digest in damaged else 'sound'})"
-        places = [name for name, found in after.moved.items() if found == digest]
+        places = [name for name, found in after.moved.items()
+                  if found == digest and name not in BEST]
         newer = [s for s in after.committed if s > step]
         sound_newer = [s for s in newer if after.committed[s] not in damaged]
         if places:
@@ -78,8 +81,10 @@ def find_losses(before, after, damaged, keep):
         elif len(newer) < keep or not sound_newer:
             complaints.append(f"{what} is lost: keep {keep}, newer ones: {newer}, "
                               f"of them sound: {sound_newer}")
+    if BEST & set(before.moved) and not BEST & set(after.moved):
+        complaints.append("checkpoints/best is gone")
     for name, digest in before.moved.items():
-        if digest not in after.moved.values() and digest not in after.committed.values():
+        if name not in BEST and digest not in after.moved.values() and digest not in after.committed.values():
             complaints.append(f"checkpoints/{name} is gone")
     return complaints
 
@@ -127,6 +132,15 @@ def control_checks(checks, folder):
     checks.that(find_losses(before, look_at(run_dir), set(before.committed.values()) -
                             {before.committed[4]}, 2),
                 "control: nor where the newer ones are damaged")
+    best = run_dir / "checkpoints/best"
+    best.mkdir()
+    (best / "COMMITTED").write_text("x")
+    with_best = look_at(run_dir)
+    (best / "COMMITTED").write_text("a better one")
+    checks.equal(find_losses(with_best, look_at(run_dir), set(), 2), [], "control: best/ may be "
+                 "replaced")
+    (best / "COMMITTED").unlink()
+    checks.that(find_losses(with_best, look_at(run_dir), set(), 2), "control: but not be gone")
     (newest / "COMMITTED").unlink()
     checks.that(find_losses(before, look_at(run_dir), set(), 2),
                 "control: a checkpoint removed by hand is noticed")

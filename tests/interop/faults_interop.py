@@ -3,17 +3,20 @@
 
     faults_interop.py --weft build/weft [--faults 500] [--seed N] [--chain I]
 
-A chain is a fresh run directory. Its run (exact mode, one rank or dp 2 as it comes) is started until
-it is finished, then with more steps, and each start is given a fault: system calls that fail
-(tests/faults), a file of the run directory cut or changed, few file descriptors, kill -9 of the
-supervisor or a rank, a signal. After each start no sound checkpoint may be lost and what was newly
+A chain is a fresh run directory. Its run (exact mode, one rank or dp 2 as it comes, or fast mode with
+one rank; with an evaluation after each step, and so a best/, or without) is started until it is
+finished, then with more steps, and each start is given a fault: system calls that fail (tests/faults),
+a file of the run directory cut or changed, few file descriptors, kill -9 of the supervisor or a rank,
+a signal; now and then the same command is started a second time meanwhile. After each start no sound checkpoint may be lost and what was newly
 saved has the right bits; each end has the bits of an undisturbed run, and each step once in
 metrics.jsonl. The seed is that of the commit; a chain depends on the seed and its number alone (but
-for the moments of kills).
+for the times of kills).
 """
 
+import contextlib
 import json
 import os
+import resource
 import random
 import shutil
 import subprocess
@@ -25,15 +28,16 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from common import ROOT, run_program, write_run_file
-from fault_kinds import (choose_fault, copy_aside, damage_checkpoint, Fault, KINDS,
+from fault_kinds import (choose_fault, copy_aside, damage_checkpoint, Fault, is_refusal, KINDS,
                          tear_last_line)
-from fault_model import (complete_lines, control_checks, find_losses, find_metric_faults, look_at,
+from fault_model import (BEST, complete_lines, control_checks, find_losses, find_metric_faults, look_at,
                          read_steps)
 from kill_interop import CONFIG, children_of, end_process, is_ours
 
 STEPS, EVERY = 500, 6  # of the undisturbed run; between checkpoints
 FIRST_STEPS = 30
 DEADLINE_S, WORKERS = 60, 3
+MODES = ["exact", "fast"]
 MODEL = {**CONFIG, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1}
 
 
@@ -43,11 +47,11 @@ def write_inputs(folder):
     (folder / "model" / "config.json").write_text(json.dumps(MODEL))
     lines = ["".join(dice.choices("abcdefgh ", k=dice.randint(2, 40))) for _ in range(40)]
     (folder / "rows.txt").write_text("\n".join(lines) + "\n")
+    (folder / "eval.txt").write_text("\n".join(lines[:4]) + "\n")
     return write_run_file(folder / "small.yaml", {
         "name": "run", "model": {"path": str(folder / "model"), "init": "random"},
         "data": {"train": [str(folder / "rows.txt")], "tokenizer": "bytes", "seq_length": 16},
-        "parallel": {"mode": "exact"},
-        "train": {"steps": STEPS, "global_batch": 8, "micro_batch": 4, "lr": 0.01},
+        "train": {"eval_every": 1, "steps": STEPS, "global_batch": 8, "micro_batch": 4, "lr": 0.01},
         "checkpoint": {"every": EVERY}, "launch": {"threads": 1}})
 
 
@@ -60,14 +64,24 @@ class World:
         self.file = write_inputs(folder)
         self.env = {**os.environ, "XDG_CACHE_HOME": str(folder / "cache")}
         self.env.pop("WEFT_TEST_FAULTS", None)
-        whole = folder / "whole"
-        done = subprocess.run(self.command(whole, "--set", "checkpoint.every=1",
-                                           "--set", f"checkpoint.keep={STEPS}"),
-                              env=self.env, capture_output=True, text=True, check=False)
+        with ThreadPoolExecutor(2) as pool:
+            self.metrics = dict(zip(MODES, pool.map(self.run_whole, MODES)))
+        self.hashes = {}
+
+    def run_whole(self, mode):
+        """The lines of the undisturbed run, which keeps each step."""
+        whole = self.folder / f"whole-{mode}"
+        words = ["--set", "checkpoint.every=1", "--set", f"checkpoint.keep={STEPS}",
+                 *self.words_of(mode, True)]
+        done = subprocess.run(self.command(whole, *words), env=self.env, capture_output=True,
+                              text=True, check=False)
         if done.returncode != 0:
             raise RuntimeError(f"the undisturbed run exits {done.returncode}: {done.stderr}")
-        self.metrics = read_steps(whole / "metrics.jsonl")
-        self.whole, self.hashes = whole, {}
+        return read_steps(whole / "metrics.jsonl")
+
+    def words_of(self, mode, has_eval):
+        words = ["--set", f"parallel.mode={mode}"]
+        return words + (["--set", f"data.eval=[{self.folder / 'eval.txt'}]"] if has_eval else [])
 
     def command(self, run_dir, *words):
         return [str(self.weft), "train", str(self.file), "--run-dir", str(run_dir), "--quiet", *words]
@@ -80,20 +94,20 @@ class World:
             return f"exit {done.returncode}: {done.stderr.strip()[-300:]}"
         return [x for x in done.stdout.splitlines() if x.startswith(("weights ", "states "))]
 
-
-    def bits_of(self, step):
+    def bits_of(self, mode, step):
         """What weft hash says of the undisturbed run's checkpoint, looked up once."""
-        if step not in self.hashes:
-            self.hashes[step] = self.hash(self.whole / f"checkpoints/step-{step:08}")
-        return self.hashes[step]
+        if (mode, step) not in self.hashes:
+            place = self.folder / f"whole-{mode}/checkpoints/step-{step:08}"
+            self.hashes[mode, step] = self.hash(place)
+        return self.hashes[mode, step]
 
-    def metrics_until(self, step):
-        """The lines of a run that ends there: an epoch that ends there too is told."""
-        lines = self.metrics
+    def metrics_until(self, mode, has_eval, step):
+        """The lines of a run that ends there: with the end of an epoch and the evaluation there."""
+        lines = self.metrics[mode]
         count = next(i + 1 for i, line in enumerate(lines) if line.get("step") == step)
-        while count < len(lines) and "step" not in lines[count]:
+        while count < len(lines) and lines[count].get("step", step) == step:
             count += 1
-        return lines[:count]
+        return [line for line in lines[:count] if has_eval or "eval_loss" not in line]
 
 
 class Chain:
@@ -106,11 +120,14 @@ class Chain:
         self.run_dir = self.folder / "run"
         self.run_dir.parent.mkdir()
         self.keep = self.dice.choice([2, 3])
+        self.mode = self.dice.choice(["exact", "exact", "exact", "fast"])
+        self.has_eval = self.dice.random() < 0.5
         self.planned = self.dice.randint(5, 14)  # faults
         self.story, self.complaints, self.given = [], [], Counter()
         self.damaged = set()  # digests of folders that we damaged
         self.copies = {}      # step: a sound copy of what we damaged
         self.steps, self.is_finished, self.had_checkpoint = FIRST_STEPS, False, False
+        self.second = None    # the exit code of a second start, where there was one
 
     # ---------------------------------------------------------------- the chain
     def run(self):
@@ -190,11 +207,11 @@ class Chain:
     # ---------------------------------------------------------------- one start
     def start(self, fault, *words):
         fault = fault or Fault("none", "undisturbed", codes={0})
-        ranks = self.dice.choice([1, 2])
+        ranks = self.dice.choice([1, 2]) if self.mode == "exact" else 1
         before = look_at(self.run_dir)
         self.had_checkpoint |= bool(before.committed)
         words = ["--set", f"train.steps={self.steps}", "--set", f"parallel.dp={ranks}", "--set",
-                 f"checkpoint.keep={self.keep}", *words]
+                 f"checkpoint.keep={self.keep}", *self.world.words_of(self.mode, self.has_eval), *words]
         code, text = self.run_weft(fault, ranks, words)
         if fault.is_given:
             self.given[fault.kind] += 1
@@ -208,24 +225,35 @@ class Chain:
         for step, digest in after.committed.items():
             if digest in before.committed.values() or digest in self.damaged:
                 continue
-            got = self.world.hash(self.run_dir / f"checkpoints/step-{step:08}")
-            wanted = self.world.bits_of(step)
-            self.complain(got != wanted, f"step {step} was saved with other bits: {got}, "
-                          f"wanted {wanted}")
+            self.check_bits(step, self.run_dir / f"checkpoints/step-{step:08}")
+        self.check_best(before, after)
         self.judge(fault, code, text, before, after)
+
+    def check_bits(self, step, folder):
+        got, wanted = self.world.hash(folder), self.world.bits_of(self.mode, step)
+        self.complain(got != wanted, f"step {step} was saved in {folder.name} with other bits: {got}, "
+                      f"wanted {wanted}")
+
+    def check_best(self, before, after):
+        for name in BEST & set(after.moved):
+            folder = self.run_dir / "checkpoints" / name
+            if after.moved[name] not in before.moved.values():
+                self.check_bits(json.loads((folder / "state.json").read_text())["step"], folder)
 
     def judge(self, fault, code, text, before, after):
         no_sound = all(digest in self.damaged for digest in before.committed.values())
         is_refused = (code == 2 and no_sound and self.had_checkpoint and "--overwrite" in text)
         codes = fault.codes if fault.is_given or fault.signal == 0 else fault.codes | {0}
-        self.complain(code not in codes and not is_refused,
+        may_refuse = fault.rules or fault.second_after_s >= 0
+        self.complain(code not in codes and not is_refused and
+                      not (code == 2 and may_refuse and is_refusal(text)),
                       f"exit {code}, wanted one of {sorted(codes)}: {text[-1500:]}")
         if code > 128:
             saved = max(after.committed, default=0)
             moved = after.last_step != before.last_step
             self.complain(moved and after.last_step > saved, f"exit {code}, but step "
                           f"{after.last_step} is not saved: the newest is {saved}")
-        if code == 0:
+        if code == 0 or self.second == 0:
             self.check_end(after, no_sound)
         if is_refused and not self.complaints:
             self.help_as_a_user(after)
@@ -233,8 +261,8 @@ class Chain:
     def check_end(self, look, had_no_sound):
         self.is_finished = True
         self.complaints += find_metric_faults(read_steps(self.run_dir / "metrics.jsonl"),
-                                              self.world.metrics_until(self.steps))
-        wanted = self.world.bits_of(self.steps)[:1]  # weights alone
+                                              self.world.metrics_until(self.mode, self.has_eval, self.steps))
+        wanted = self.world.bits_of(self.mode, self.steps)[:1]  # weights alone
         final = self.world.hash(self.run_dir / "final")
         self.complain(final != wanted, f"final/ has other bits: {final}, wanted {wanted}")
         self.complain(self.steps not in look.committed and not had_no_sound,
@@ -272,8 +300,9 @@ class Chain:
                 command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                 stderr=output) as process:
             try:
-                pids = self.send(fault, process, ranks) if fault.signal else []
-                code = process.wait(DEADLINE_S)
+                with self.second_start(fault, words):
+                    pids = self.send(fault, process, ranks) if fault.signal else []
+                    code = process.wait(DEADLINE_S)
             except subprocess.TimeoutExpired:
                 pids = children_of(process.pid)
                 code = f"none within {DEADLINE_S} s"
@@ -289,8 +318,31 @@ class Chain:
             fault.is_given = code != 0
         return code, error.read_text(errors="replace")
 
+    @contextlib.contextmanager
+    def second_start(self, fault, words):
+        """The same command once more, undisturbed: refused, or it finishes what the first left."""
+        self.second = None
+        if fault.second_after_s < 0:
+            yield
+            return
+
+        def run():
+            time.sleep(fault.second_after_s)
+            return subprocess.run(self.world.command(self.run_dir, *words), env=self.world.env,
+                                  timeout=DEADLINE_S, capture_output=True, text=True, check=False)
+
+        with ThreadPoolExecutor(1) as pool:
+            done = pool.submit(run)
+            yield
+            done = done.result()
+        self.second = done.returncode
+        self.tell("second start", f"exit {self.second}: {done.stderr.strip()[-100:]}")
+        self.complain(self.second != 0 and not (self.second == 2 and (
+            is_refusal(done.stderr) or "--overwrite" in done.stderr)),
+            f"a second start exits {self.second}: {done.stderr[-1500:]}")
+
     def send(self, fault, process, ranks):
-        """Waits for the moment and sends the signal; the ranks that were there."""
+        """Waits for the time and sends the signal; the ranks that were there."""
         begin = time.monotonic()
         metrics = self.run_dir / "metrics.jsonl"
         before = len(complete_lines(metrics))
@@ -330,7 +382,7 @@ def default_seed():
 
 def report(chain, checks):
     kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(chain.given.items()))
-    good = checks.that(not chain.complaints, f"chain {chain.index}: keep {chain.keep}, "
+    good = checks.that(not chain.complaints, f"chain {chain.index}: {chain.mode}, keep {chain.keep}, "
                        f"{chain.num_given()} faults ({kinds}), {len(chain.story)} lines")
     if good:
         return
@@ -377,7 +429,12 @@ def body(args, checks, folder):
     if args.faults >= 500:
         checks.equal([kind for kind in KINDS if not total[kind]], [], "each kind of fault was given")
     checks.that(sum(total.values()) >= args.faults, f"{sum(total.values())} faults in "
-                f"{time.monotonic() - begin:.0f} s")
+                f"{time.monotonic() - begin:.0f} s, {cpu_seconds():.0f} s of CPU")
+
+
+def cpu_seconds():
+    spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return spent.ru_utime + spent.ru_stime
 
 
 def add_arguments(parser):
