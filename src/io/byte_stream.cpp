@@ -9,15 +9,23 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/path.h"
 #include "io/file_system.h"
 
 namespace weft {
 namespace {
 
+// A wrong or forbidden name is the user's; too many open files or a failing disk is not.
+bool is_of_name(int reason) {
+  return reason == ENOENT || reason == ENOTDIR || reason == ENAMETOOLONG || reason == ELOOP ||
+         reason == EACCES;
+}
+
 class LocalFile : public ByteStream {
  public:
   explicit LocalFile(const std::string& path)
       : path_(path), fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+    if (fd_ < 0 && !is_of_name(errno)) throw_refused("open", path, errno);
     require(fd_ >= 0, "cannot open {}: {}", path, std::strerror(errno));
   }
   ~LocalFile() override { ::close(fd_); }
@@ -28,7 +36,8 @@ class LocalFile : public ByteStream {
     while (true) {
       const ssize_t n = ::read(fd_, out, size);
       if (n >= 0) return static_cast<size_t>(n);
-      require(errno == EINTR, "cannot read {}: {}", path_, std::strerror(errno));
+      require(errno != EISDIR, "cannot read {}: {}", path_, std::strerror(errno));
+      if (errno != EINTR) throw_refused("read", path_, errno);
     }
   }
 
