@@ -101,7 +101,7 @@ def make_copy():
         source, target = ROOT / name, tree / name
         if source.is_file() and not (target.exists() and target.read_bytes() == source.read_bytes()):
             target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(source, target)
+            shutil.copy(source, target)  # with the time of now: its object may be newer than the change
     shared, link = ROOT.parent / "shared", tree.parent / "shared"
     if shared.exists() and not link.exists():
         link.symlink_to(shared)
