@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 FAILED = {0, 1, 75}  # exit codes of a run in which something failed; 0: it did not matter
 # A user's input is wrong (2) where the system says so, and nowhere else.
 REFUSALS = [("cannot write into", "Permission denied"), ("cannot write into", "Read-only file system"),
-            ("another process is training in",)]
+            ("another process is training in",), ("another process has trained in",)]
 SIGNALS = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2]
 
 # Errors that such a call may really answer.

@@ -81,10 +81,9 @@ def find_losses(before, after, damaged, keep):
         elif len(newer) < keep or not sound_newer:
             complaints.append(f"{what} is lost: keep {keep}, newer ones: {newer}, "
                               f"of them sound: {sound_newer}")
-    if BEST & set(before.moved) and not BEST & set(after.moved):
-        complaints.append("checkpoints/best is gone")
+    has_best = bool(BEST & set(after.moved))
     for name, digest in before.moved.items():
-        if name not in BEST and digest not in after.moved.values() and digest not in after.committed.values():
+        if not (name in BEST and has_best) and digest not in after.moved.values() and digest not in after.committed.values():
             complaints.append(f"checkpoints/{name} is gone")
     return complaints
 
