@@ -60,7 +60,7 @@ TokenFile::TokenFile(std::filesystem::path folder, uint64_t key, int64_t num_blo
 // no longer in the folder holds nothing, and the folder is made anew. (A file system that numbers
 // its files otherwise each time is believed in the end.)
 void TokenFile::open_folder() {
-  constexpr int kTries = 8;
+  constexpr int kTries = 200;
   for (int i = 0; i < kTries; ++i) {
     std::error_code bad;
     std::filesystem::create_directories(folder_, bad);
