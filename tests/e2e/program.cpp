@@ -14,6 +14,12 @@
 #include "tests/launch/spawn.h"
 
 namespace weft::testing {
+namespace {
+
+// As a terminal's child has it: whoever started the tests may ignore SIGHUP (nohup).
+[[maybe_unused]] const auto kBefore = std::signal(SIGHUP, SIG_DFL);
+
+}  // namespace
 
 using Clock = std::chrono::steady_clock;
 

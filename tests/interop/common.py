@@ -17,6 +17,9 @@ from sampling import ROOT, Sampler
 
 DEADLINE_S = 300
 
+# Children have it as a terminal's have, also where these programs were started by nohup.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
 
 class Checks:
     """Prints every check and counts; the last line says both counts.

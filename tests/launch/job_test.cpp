@@ -20,6 +20,9 @@
 namespace weft {
 namespace {
 
+// As a terminal's child has it: whoever started the tests may ignore SIGHUP (nohup).
+[[maybe_unused]] const auto kBefore = std::signal(SIGHUP, SIG_DFL);
+
 using Clock = std::chrono::steady_clock;
 
 std::string slurp(const std::filesystem::path& path) {

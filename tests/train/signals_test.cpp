@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <thread>
 
 #include "net/shm_world.h"
@@ -14,6 +15,9 @@ namespace weft {
 namespace {
 
 using ::testing::ExitedWithCode;
+
+// As a terminal's child has it: whoever started the tests may ignore SIGHUP (nohup).
+[[maybe_unused]] const auto kBefore = std::signal(SIGHUP, SIG_DFL);
 
 void sleep_ms(int64_t ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
 
