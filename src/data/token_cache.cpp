@@ -189,6 +189,7 @@ bool TokenCache::start_writing() {
                 file_.folder().string(), file_.num_lost());
   }
   for (int64_t b = 0; b < num_blocks_; ++b) num_absent_ += file_.state(b) != TokenFile::kWhole;
+  num_working_ = num_threads_;
   for (int i = 0; i < num_threads_; ++i) {
     threads_.emplace_back([this] {
       if (early_) early_->work();
@@ -216,6 +217,11 @@ void TokenCache::work() {
     const std::lock_guard lock(mutex_);
     if (!error_) error_ = std::current_exception();
     stop_ = true;
+  }
+  {
+    // Nothing more is written here: a process that waits for a block meets the error itself.
+    const std::lock_guard lock(mutex_);
+    if (--num_working_ == 0 && error_) file_.unlock();
   }
   changed_.notify_all();
 }

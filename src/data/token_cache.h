@@ -95,6 +95,7 @@ class TokenCache {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<std::thread> threads_;        // of the writer
+  int num_working_ = 0;                     // of them; under the mutex
   std::vector<std::thread> early_threads_;  // of others
   std::unique_ptr<EarlyRows> early_;        // may be none; fixed once started
   std::vector<int64_t> order_;              // blocks, in the order of need

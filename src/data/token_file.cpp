@@ -173,6 +173,10 @@ bool TokenFile::try_lock() {
   return true;
 }
 
+void TokenFile::unlock() {
+  if (lock_ >= 0) ::flock(lock_, LOCK_UN);
+}
+
 bool TokenFile::is_open() { return map_index(); }
 
 TokenFile::State TokenFile::state(int64_t block) const {

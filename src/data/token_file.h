@@ -35,6 +35,7 @@ class TokenFile {
   // damaged index said is forgotten.
   bool try_lock();
   bool is_writer() const { return is_writer_; }
+  void unlock();  // by the writer, who writes no more: another process may
   // Whether the index can be read: some process has made it.
   bool is_open();
   bool was_reset() const { return was_reset_; }  // an index was there that could not be used

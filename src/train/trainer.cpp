@@ -62,11 +62,11 @@ class Trainer {
         c_(file.config()),
         options_(options),
         session_(c_),
-        side_files_(side_files(session_)),
         ranks_(make_ranks(c_, *session_.model, place)),
         starting_(std::in_place, ranks_->world()),
         is_main_(ranks_->rank() == 0),
         rows_(session_.open_train_rows()),
+        side_files_(side_files(session_)),
         stream_(c_.data, *rows_, *session_.tokenizer, share(session_.train_stream())),
         backend_(place.open_device ? place.open_device() : open_backend(c_, ranks_->rank())),
         engine_(c_, *session_.model, ranks_.get(), *backend_.kernels, place.threads,
@@ -455,12 +455,12 @@ class Trainer {
   const std::optional<Fault> fault_ = Fault::from_environment();
   TrainOptions options_;
   Session session_;
-  const std::map<std::string, std::string> side_files_;  // read once: a save needs none of them
   std::unique_ptr<Ranks> ranks_;
   std::optional<Patience> starting_;  // ranks may read, tokenize and count for long
   const bool is_main_;
   RunStart start_;
   std::unique_ptr<RowSource> rows_, eval_rows_;
+  const std::map<std::string, std::string> side_files_;  // read once: a save needs none of them
   BatchStream stream_;
   std::unique_ptr<BatchStream> eval_stream_;
   Backend backend_;

@@ -194,6 +194,7 @@ TEST_F(Export, TwoShardsHaveAnIndex) {
 
 // A weights file that someone cuts short gives zeros: they never take the place of a good export.
 TEST_F(Export, ZerosOfACutFileAreNotPutInPlace) {
+  forget_lost_files();  // of other tests
   std::ofstream(folder_ / "weights", std::ios::binary) << std::string(1 << 20, 'x');
   const auto map = std::make_shared<MappedFile>(folder_ / "weights");
   const LogicalTensor tensor{
