@@ -1,6 +1,8 @@
 // train/layout.cpp: what divides what.
 #include "train/layout.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "base/error.h"
