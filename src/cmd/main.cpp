@@ -39,7 +39,9 @@ int report_system(const std::system_error& e) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::signal(SIGPIPE, SIG_IGN);  // a closed pipe or socket is an error code, not a death
+  // A closed pipe or socket is an error code, not a death, and so is a file past `ulimit -f`.
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
   try {
     return run(argc, argv);
   } catch (const weft::Error& e) {

@@ -39,11 +39,40 @@ bool holds_something(const fs::path& path) {
   return kind != PathKind::kNothing && !(kind == PathKind::kFile && fs::is_empty(path));
 }
 
+// Of checkpoints/ and log/: step-00000100 and what stands behind it, best, abandoned;
+// rank-00000.log.
+bool is_of_a_run(const std::string& folder, const std::string& name) {
+  if (folder == "log") return name.starts_with("rank-") && name.ends_with(".log");
+  const bool is_step =
+      name.starts_with("step-") && name.size() > 5 && name[5] >= '0' && name[5] <= '9';
+  return is_step || name.starts_with("best") || name.starts_with("abandoned");
+}
+
+// Another program's folders may be in a directory in which a run was started later.
+std::string foreign_entries(const fs::path& dir) {
+  std::string there;
+  for (const char* folder : {"checkpoints", "log"}) {
+    if (path_kind(dir / folder) != PathKind::kFolder) continue;
+    for (const std::string& name : folder_names(dir / folder)) {
+      if (is_of_a_run(folder, name)) continue;
+      there += fmt::format("{}{}/{}", there.empty() ? "" : ", ", folder, name);
+    }
+  }
+  return there;
+}
+
 }  // namespace
 
 void check_old_run(const fs::path& dir) {
-  if (is_resolved_run(dir / "run.yaml") || is_events(dir / "events.jsonl")) return;
+  constexpr const char* kHint = "move that away, or give the run another name or --run-dir";
   std::string there;
+  if (is_resolved_run(dir / "run.yaml") || is_events(dir / "events.jsonl")) {
+    there = foreign_entries(dir);
+    if (there.empty()) return;
+    throw UserError(
+        fmt::format("--overwrite would delete {} of {}, which no run wrote", there, dir.string()),
+        kHint);
+  }
   for (const char* name : kNames) {
     if (holds_something(dir / name)) there += (there.empty() ? "" : ", ") + std::string(name);
   }
@@ -51,7 +80,7 @@ void check_old_run(const fs::path& dir) {
   throw UserError(
       fmt::format("no run of weft is in {}: --overwrite would delete {}, which no run wrote",
                   dir.string(), there),
-      "move that away, or give the run another name or --run-dir");
+      kHint);
 }
 
 void remove_old_run(const fs::path& dir) {

@@ -78,9 +78,11 @@ void check_still_finished(const fs::path& dir, int64_t step, const CheckpointSea
   throw UserError(
       fmt::format("{} is finished at step {} and {}: it cannot go on with{}", dir.string(), step,
                   state, join(changes)),
-      fmt::format("train further from its model under another name (--set name=NEW --set "
-                  "model.path={}), or begin again with --overwrite, which gives up final/",
-                  (dir / "final").string()));
+      fmt::format(
+          "train further from its model under another name (--set name=NEW --set "
+          "model.path={} --set model.init=pretrained), or begin again with --overwrite, which "
+          "gives up final/",
+          (dir / "final").string()));
 }
 
 // No sound checkpoint: finished, never begun, or refused.

@@ -29,6 +29,13 @@ TEST(Overwrite, FoldersOfAnotherProgramStay) {
   EXPECT_EQ(slurp(run / "project/checkpoints/theirs.bin"), "of another program");
   EXPECT_EQ(slurp(run / "project/log/theirs.bin"), "of another program");
   EXPECT_EQ(slurp(run / "project/run.yaml"), slurp(run.file()));
+  // Nor do they become the run's where one was started next to them.
+  fs::remove(run / "project/run.yaml");
+  run.train_well({}, {"--run-dir", (run / "project").string()});
+  refused = run.train({}, words);
+  EXPECT_EQ(refused.exit_code, 2) << refused.err;
+  expect_parts(refused.err, {"would delete checkpoints/theirs.bin, log/theirs.bin of "});
+  EXPECT_EQ(slurp(run / "project/checkpoints/theirs.bin"), "of another program");
 }
 
 TEST(Overwrite, AnEmptyFolderAndOneOfARunAreTaken) {

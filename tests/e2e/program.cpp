@@ -33,8 +33,7 @@ Program::Program(const std::vector<std::string>& words, const StartOptions& opti
     const rlimit files{options.open_files, options.open_files};
     if (options.open_files != RLIM_INFINITY) ::setrlimit(RLIMIT_NOFILE, &files);
     if (options.file_bytes == RLIM_INFINITY) return;
-    // Writing more then fails with an error code, as on a full disk, instead of a signal.
-    std::signal(SIGXFSZ, SIG_IGN);
+    // The program must not die of SIGXFSZ: writing more is an error, as on a full disk.
     const rlimit limit{options.file_bytes, options.file_bytes};
     ::setrlimit(RLIMIT_FSIZE, &limit);
   });
