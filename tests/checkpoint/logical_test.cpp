@@ -175,6 +175,17 @@ TEST_F(Export, ShardsAndConverts) {
   EXPECT_EQ(d.differences.size(), 4u);
 }
 
+// Of tensors of two types config.json names that of most elements.
+TEST_F(Export, TheTypeIsThatOfMostElements) {
+  const std::vector<float> few = {1, 2};
+  const std::vector<uint16_t> many(8, 0);
+  const Json config(Json::Object{{"model_type", "llama"}, {"torch_dtype", "float32"}});
+  export_hf({tensor_in_memory("few", {2}, Dtype::kF32, few.data()),
+             tensor_in_memory("many", {8}, Dtype::kBf16, many.data())},
+            config, {}, folder_ / "out", {});
+  EXPECT_EQ(HfFolder(folder_ / "out").config().at("torch_dtype").as_string(), "bfloat16");
+}
+
 // What just fits is one file; a byte less makes two, which need an index.
 TEST_F(Export, TwoShardsHaveAnIndex) {
   ExportOptions options;

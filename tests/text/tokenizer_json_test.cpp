@@ -104,6 +104,17 @@ TEST(TokenizerJson, ConfigurationNamesSpecialTokens) {
   EXPECT_EQ(ids_of(*t, "xabcx"), (Ids{'x', 257, 'x'}));  // pad is cut out of the middle of a word
 }
 
+// The one that is named becomes special, and no other added token.
+TEST(TokenizerJson, ANameMakesItsOwnTokenSpecial) {
+  Json json = small();
+  json.set("added_tokens",
+           Json::Array{added_token("<a>", 258, false), added_token("<e>", 259, false)});
+  const auto t = test::load(json, Json::Object{{"eos_token", "<e>"}});
+  EXPECT_EQ(t->eos_id(), 259);
+  EXPECT_FALSE(t->is_special(258));
+  EXPECT_TRUE(t->is_special(259));
+}
+
 TEST(TokenizerJson, FingerprintFollowsWhatChangesIds) {
   const uint64_t base = test::load(small())->fingerprint();
   EXPECT_EQ(test::load(small())->fingerprint(), base);
