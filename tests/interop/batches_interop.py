@@ -157,7 +157,7 @@ def check_packed_pairs(checks, weft, folder, data):
                         f"{tokens / positions:.1%} of the positions hold a token")
             # Counters are of the batches asked for: ask for the epoch's alone.
             counts = weft.json("inspect", run_file, "--batches", len(rows))["counts"]
-            checks.equal(counts, {"rows": 1000, "dropped": 0, "truncated": cut, "split": 0, "nulls": 0, "unanswered": 0, "repaired": 0, "incomplete": 0,
+            checks.equal(counts, {"rows": 1000, "dropped": 0, "truncated": cut, "split": 0, "nulls": 0, "unanswered": 0, "without_target": 0, "repaired": 0, "incomplete": 0,
                                   "tokens": tokens, "padding": positions - tokens}, f"{what}: counts")
             # The control: two sources that change places are seen.
             swapped = [(b[0], *a[1:]) if i == 0 else (a[0], *b[1:]) for i, (a, b) in enumerate([pairs[:2], pairs[:2]])] + pairs[2:]
