@@ -22,7 +22,7 @@ namespace {
 
 constexpr int kLostPeers = 75;
 
-// When the last event was written; none: there are no events, or that cannot be told.
+// When the last event was written; none: there are no events, or it is not known.
 std::optional<std::filesystem::file_time_type> last_event_time(const std::filesystem::path& dir) {
   std::error_code fault;
   const auto time = std::filesystem::last_write_time(dir / "events.jsonl", fault);

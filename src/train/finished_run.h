@@ -8,7 +8,7 @@
 
 namespace weft {
 
-// final/ holds a model. RunError where that cannot be told.
+// final/ holds a model. RunError where that cannot be determined.
 bool has_final(const std::filesystem::path& dir);
 
 // Damaged checkpoints of a run that is finished all the same.

@@ -121,9 +121,9 @@ std::string memory_advice(const RunConfig& c, const PlanReport& plan, const Memo
 
 LastingShortage lasting_shortage(const PlanReport& plan,
                                  const std::function<MemoryBounds()>& measure,
-                                 std::chrono::milliseconds patience) {
+                                 std::chrono::milliseconds retry_for) {
   using Clock = std::chrono::steady_clock;
-  const auto deadline = Clock::now() + patience;
+  const auto deadline = Clock::now() + retry_for;
   const int64_t all_memory = ::sysconf(_SC_PHYS_PAGES) * ::sysconf(_SC_PAGESIZE);
   for (;;) {
     LastingShortage found{"", measure()};

@@ -25,7 +25,7 @@ std::string memory_shortage(const PlanReport& plan, const MemoryBounds& bounds);
 std::string memory_advice(const RunConfig& config, const PlanReport& plan,
                           const MemoryBounds& bounds);
 
-// The shortage that is still there after `patience`, and the bounds it was found with. Ranks of a
+// The shortage that is still there after `retry_for`, and the bounds it was found with. Ranks of a
 // run that was killed may still be freeing what they held, so the machine is measured again until
 // the plan fits; not where all its memory would not do, nor for limits of a process.
 struct LastingShortage {
@@ -34,7 +34,7 @@ struct LastingShortage {
 };
 LastingShortage lasting_shortage(const PlanReport& plan,
                                  const std::function<MemoryBounds()>& measure,
-                                 std::chrono::milliseconds patience);
+                                 std::chrono::milliseconds retry_for);
 
 // Once for all ranks, before any is started. UserError with both; is_forced: a warning.
 void check_memory(const RunConfig& config, bool is_forced);

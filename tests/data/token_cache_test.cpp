@@ -3,13 +3,13 @@
 #include "data/token_cache.h"
 
 #include <gtest/gtest.h>
-#include <sched.h>
 #include <signal.h>
-#include <sys/mount.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -20,6 +20,16 @@
 #include "base/mapped_files.h"
 #include "data/batches.h"
 #include "tests/data/helpers.h"
+
+namespace {
+std::atomic<bool> is_disk_full{false};
+}  // namespace
+
+// In place of the library's, which has the same meaning: a full disk is not to be had everywhere.
+extern "C" int posix_fallocate(int fd, off_t offset, off_t size) {
+  if (is_disk_full) return ENOSPC;
+  return ::syscall(SYS_fallocate, fd, 0, offset, size) == 0 ? 0 : errno;
+}
 
 namespace weft {
 namespace {
@@ -257,34 +267,13 @@ TEST_F(CacheTest, AnIndexThatIsCutShortIsNamed) {
   forget_lost_files();
 }
 
-// In a child: 0 where the complaint is about space, 77 where no small disk can be had.
-int make_on_a_full_disk(const std::filesystem::path& folder) {
-  std::filesystem::create_directory(folder);
-  if (::unshare(CLONE_NEWNS) != 0 && ::unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) return 77;
-  ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr);
-  if (::mount("none", folder.c_str(), "tmpfs", 0, "size=1m") != 0) return 77;
-  const std::string complaint = complaint_of([&] {
-    TokenFile file(folder / "cache", 1, 100'000);  // an index of 3 MB
-    file.try_lock();
-    for (int64_t block = 0; block < 100'000; block += 100) file.append(block, 1, "x");
-  });
-  check_mapped_files();
-  return complaint.find(std::strerror(ENOSPC)) != std::string::npos ? 0 : 1;
-}
-
+// The index has all its space from the start: later a full disk would be a SIGBUS.
 TEST_F(CacheTest, AFullDiskIsNamed) {
-  const pid_t pid = ::fork();
-  if (pid == 0) {
-    try {
-      ::_exit(make_on_a_full_disk(folder_.path() / "disk"));
-    } catch (...) {
-      ::_exit(9);
-    }
-  }
-  int status = 0;
-  ASSERT_EQ(::waitpid(pid, &status, 0), pid);
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 77) GTEST_SKIP() << "no tmpfs may be mounted";
-  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  is_disk_full = true;
+  const std::string complaint =
+      complaint_of([&] { TokenFile(folder_.path() / "cache", 1, 100).try_lock(); });
+  is_disk_full = false;
+  EXPECT_NE(complaint.find(std::strerror(ENOSPC)), std::string::npos) << complaint;
 }
 
 TEST_F(CacheTest, TokensThatChangeAreNamed) {
