@@ -87,6 +87,24 @@ TEST(Fp16, FindsItsScaleAndIsResumed) {
   expect_parts(whole.err, {"too large for fp16 at loss scale 268435456", "overflowed in fp16"});
 }
 
+// One that an older weft wrote: the scale begins where train.loss_scale says.
+TEST(Fp16, ACheckpointWithoutLossScalingIsTaken) {
+  const TinyRun run;
+  ASSERT_EQ(train(run, {"train.steps=2", "train.loss_scale=1024"}).exit_code, 0);
+  const std::filesystem::path file = run.checkpoint(2) / "state.json";
+  Json state = parse_json(slurp(file), "state.json");
+  std::erase_if(state.as_object(), [](const auto& e) { return e.first == "loss_scaling"; });
+  state.set("loss_scale", 4096);
+  run.write("runs/tiny/checkpoints/step-00000002/state.json", state.dump());
+  run.write("runs/tiny/checkpoints/step-00000002/COMMITTED", "");  // vouches for no bytes
+  const Ended ended = train(run, {"train.steps=4", "train.loss_scale=1024"});
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  expect_parts(ended.err, {"resumed from"});
+  const std::vector<std::string> scales = metric_texts(run.dir(), "loss_scale");
+  ASSERT_EQ(scales.size(), 4u);
+  EXPECT_EQ(scales[2], "1024");
+}
+
 // A step that overflowed has no norms to compare; the others have them without their scale.
 TEST(Fp16, LayoutsAreComparedThoughStepsOverflow) {
   const TinyRun run;

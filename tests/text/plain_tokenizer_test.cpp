@@ -150,6 +150,19 @@ TEST(CharacterBpe, MergesCharactersAndFallsBackToBytes) {
   EXPECT_EQ(ids_of(*t, "a\xC3\xA9\n", false), (Ids{261, 2 + 0xC3, 2 + 0xA9, 2 + 0x0A}));
 }
 
+// Id 0 is a token like others: it may be either half of a merge, or what the merge makes.
+TEST(CharacterBpe, MergesOfTheFirstId) {
+  const std::string mark = kMark;
+  for (const std::string& first : {mark, std::string("a"), mark + "a"}) {
+    Json json = characters();
+    Json& vocab = test::entry(test::entry(json, "model"), "vocab");
+    std::swap(test::entry(vocab, "<unk>"), test::entry(vocab, first));
+    const auto t = test::load(json);
+    EXPECT_EQ(ids_of(*t, "ab ab"), (Ids{1, 262, 262})) << first;
+    EXPECT_EQ(ids_of(*t, "a", false), Ids{first == mark + "a" ? 0 : 261}) << first;
+  }
+}
+
 TEST(CharacterBpe, RunsOfBytesAreTextOrNot) {
   const auto t = test::load(characters());
   EXPECT_EQ(t->decode(Ids{1, 262, 2 + 0xC3, 2 + 0xA9, 261}, false), "<s> ab\xC3\xA9 a");

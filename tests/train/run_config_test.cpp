@@ -199,6 +199,16 @@ TEST_F(RunFileTest, DataMayLieElsewhere) {
   EXPECT_EQ(c.data.train[0], "hf://datasets/a/b/c.parquet");
 }
 
+// Of a long name 40 bytes are shown, and dots only where some are not.
+TEST_F(RunFileTest, ALongNameIsShownInPart) {
+  const auto told = [&](const std::string& name) {
+    return error_of<UserError>([&] { read(kSmallest, {"name=" + name}); });
+  };
+  const std::string most = std::string(39, 'n') + "\a", more = most + "n";
+  EXPECT_NE(told(most).find("n\\x07\" has a line end"), std::string::npos) << told(most);
+  EXPECT_NE(told(more).find("n\\x07...\" has a line end"), std::string::npos) << told(more);
+}
+
 TEST_F(RunFileTest, AllComplaintsComeTogether) {
   const std::string e = error_of<UserError>([&] {
     read("nmae: a\nmodel: {path: m, init: random2}\ndata: {train: [], seq_length: x}\n",
