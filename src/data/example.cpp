@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "data/column_hint.h"
 
 namespace weft {
 namespace {
@@ -157,8 +158,7 @@ std::string ExampleMaker::render(const TextTemplate& text, const RowSource& rows
     if (!column) {
       throw UserError(fmt::format("{}: there is no column '{}'; there are: {}", rows.where(i), name,
                                   fmt::join(row.names(), ", ")),
-                      "set data.text, or data.source and data.target, to the columns of the data" +
-                          header_remark(rows, i, config_.format));
+                      column_hint(config_, row.names()) + header_remark(rows, i, config_.format));
     }
     // where() may have to count lines from the start of the file: only a bad row may ask it.
     if (column->kind == Row::Kind::kNested) {
@@ -204,8 +204,7 @@ void ExampleMaker::fill_chat(const RowSource& rows, int64_t i, const Row& row, E
   if (!column) {
     throw UserError(fmt::format("{}: there is no column '{}'; there are: {}", rows.where(i),
                                 config_.messages, fmt::join(row.names(), ", ")),
-                    "set data.messages to the column that holds the conversation" +
-                        header_remark(rows, i, config_.format));
+                    column_hint(config_, row.names()) + header_remark(rows, i, config_.format));
   }
   if (column->kind == Row::Kind::kNull) return;
   try {

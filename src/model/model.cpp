@@ -15,6 +15,8 @@
 namespace weft {
 namespace {
 
+constexpr const char* kConfigFile = "config.json";
+
 struct Family {
   const char* architecture;
   const char* model_type;
@@ -60,6 +62,18 @@ std::unique_ptr<Model> make_model(const Json& config, const ModelOverrides& over
   }
   throw UserError(fmt::format("config.json: architecture {} is not known", name),
                   "known: " + known);
+}
+
+// Who reads a field knows no path: every message about the file begins with its name.
+std::unique_ptr<Model> make_model(const Json& config, const ModelOverrides& overrides,
+                                  const std::filesystem::path& folder) {
+  try {
+    return make_model(config, overrides);
+  } catch (const UserError& e) {
+    const std::string message = e.what();
+    if (!message.starts_with(kConfigFile)) throw;
+    throw UserError((folder / message).string(), e.hint());
+  }
 }
 
 void initial_values(const ParameterSpec& spec, uint64_t seed, int64_t begin, int64_t end,

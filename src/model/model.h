@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -73,6 +74,9 @@ struct ModelOverrides {
   std::optional<double> dropout = {};  // of all sites; absent: as configured
 };
 std::unique_ptr<Model> make_model(const Json& config, const ModelOverrides& overrides);
+// The same of a folder's config.json, by whose path errors name it.
+std::unique_ptr<Model> make_model(const Json& config, const ModelOverrides& overrides,
+                                  const std::filesystem::path& folder);
 
 // Elements [begin, end) of a parameter's initial value, keyed by seed, name and element: any cut of
 // the tensor gives the same elements.

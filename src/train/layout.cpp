@@ -234,7 +234,7 @@ Layout resolve_layout(const RunConfig& c, const Model& model) {
 
 Layout check_layout(const RunConfig& c) {
   const HfFolder folder(resolve_model_path(c.model.path));
-  const auto model = make_model(folder.config(), {c.model.num_layers.value_or(0), c.model.dropout});
+  const auto model = open_model(c, folder);
   check_positions(c, *model);
   return resolve_layout(c, *model);
 }

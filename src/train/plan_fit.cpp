@@ -273,7 +273,7 @@ FitReport fit_layouts(const RunConfig& c, int64_t memory, int64_t ranks,
                       const FitOptions& options) {
   const Kernels& kernels = options.kernels ? *options.kernels : *kernels_for(c, ranks);
   const HfFolder folder(resolve_model_path(c.model.path));
-  const auto model = make_model(folder.config(), {c.model.num_layers.value_or(0), c.model.dropout});
+  const auto model = open_model(c, folder);
   check_positions(c, *model);
   FitReport report;
   report.memory = memory;

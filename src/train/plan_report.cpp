@@ -147,7 +147,7 @@ PlanReport plan_layout(const RunConfig& c, const Model& model, const Kernels& ke
 
 PlanReport plan_run(const RunConfig& c, bool with_dump) {
   const HfFolder folder(resolve_model_path(c.model.path));
-  const auto model = make_model(folder.config(), {c.model.num_layers.value_or(0), c.model.dropout});
+  const auto model = open_model(c, folder);
   check_positions(c, *model);
   const Kernels& kernels = choose_kernels(c);
   return plan_layout(c, *model, kernels, load_speeds(kernels.name), with_dump);

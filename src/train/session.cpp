@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "data/column_hint.h"
 #include "data/example.h"
 #include "model/load.h"
 
@@ -20,22 +21,6 @@ std::unique_ptr<Tokenizer> open_tokenizer(const RunConfig& c, const HfFolder& fo
   }
   return load_tokenizer(c.data.tokenizer == "auto" ? folder.path()
                                                    : std::filesystem::path(c.data.tokenizer));
-}
-
-// Names under which data sets keep conversations.
-constexpr const char* kChatColumns[] = {"messages", "conversations", "conversation", "chat",
-                                        "dialog"};
-
-std::string columns_hint(const DataConfig& c, const std::vector<std::string>& names) {
-  for (const char* chat : kChatColumns) {
-    if (std::find(names.begin(), names.end(), chat) == names.end() || c.messages == chat) continue;
-    return fmt::format("rows of chat: set data.messages: {}", chat);
-  }
-  if (!c.messages.empty()) return "set data.messages to the column that holds the conversation";
-  return fmt::format(
-      "set data.text, or data.source and data.target, to templates over these columns, as in "
-      "data.text: \"{{{}}}\"",
-      names.empty() ? "text" : names[0]);
 }
 
 // 'a', 'b' and 'c'
@@ -63,10 +48,15 @@ void check_columns(const DataConfig& c, const RowSource& rows) {
       fmt::format("{}: there {} {}, which {} {} for; there are: {}", rows.where(0),
                   wanted.size() == 1 ? "is no column" : "are no columns", quoted_list(wanted), key,
                   is_one_key ? "asks" : "ask", fmt::join(names, ", ")),
-      columns_hint(c, names) + header_remark(rows, 0, c.format));
+      column_hint(c, names) + header_remark(rows, 0, c.format));
 }
 
 }  // namespace
+
+std::unique_ptr<Model> open_model(const RunConfig& c, const HfFolder& folder) {
+  return make_model(folder.config(), {c.model.num_layers.value_or(0), c.model.dropout},
+                    folder.path());
+}
 
 void check_positions(const RunConfig& c, const Model& model) {
   if (c.data.seq_length <= model.max_positions()) return;
@@ -79,7 +69,7 @@ void check_positions(const RunConfig& c, const Model& model) {
 Session::Session(const RunConfig& run)
     : config(run),
       folder(resolve_model_path(run.model.path)),
-      model(make_model(folder.config(), {run.model.num_layers.value_or(0), run.model.dropout})),
+      model(open_model(run, folder)),
       tokenizer(open_tokenizer(run, folder)),
       final_dtype(Dtype::kF32) {
   check_positions(run, *model);

@@ -37,6 +37,9 @@ struct Session {
                                        const char* what) const;
 };
 
+// The model of model.path as the run file has it: errors name the folder's config.json.
+std::unique_ptr<Model> open_model(const RunConfig& config, const HfFolder& folder);
+
 // UserError where data.seq_length is beyond the model's positions.
 void check_positions(const RunConfig& config, const Model& model);
 

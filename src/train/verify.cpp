@@ -14,6 +14,7 @@
 #include "train/backend.h"
 #include "train/faults.h"
 #include "train/layout.h"
+#include "train/session.h"
 #include "train/signals.h"
 #include "train/tensor_hashes.h"
 #include "train/verify_layouts.h"
@@ -151,7 +152,9 @@ class Verifier {
     const RunConfig& c = runs_[0].config;
     report_.out = o_.out.empty() ? fs::path(c.storage) / (c.name + "-verify") : o_.out;
     if (const auto fault = Fault::from_environment()) {
-      for (size_t i = 1; i < runs_.size(); ++i) fault->check(runs_[i].config, runs_[i].mesh);
+      const auto model = open_model(c, HfFolder(resolve_model_path(c.model.path)));  // all layouts'
+      for (size_t i = 1; i < runs_.size(); ++i)
+        fault->check(runs_[i].config, runs_[i].mesh, model.get());
       log_warning("{} is set: the first layout is trained without it", kFaultVariable);
     }
   }

@@ -1,0 +1,35 @@
+// data/column_hint.cpp: columns of conversations by their usual names; else a template.
+#include "data/column_hint.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+namespace weft {
+namespace {
+
+// Names under which data sets keep conversations.
+constexpr const char* kChatColumns[] = {"messages", "conversations", "conversation", "chat",
+                                        "dialog"};
+
+}  // namespace
+
+std::string column_hint(const DataConfig& c, const std::vector<std::string>& names) {
+  const auto is_there = [&](const char* name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
+  for (const char* chat : kChatColumns) {
+    if (is_there(chat) && c.messages != chat)
+      return fmt::format("rows of chat: set data.messages: {}", chat);
+  }
+  const std::string text = fmt::format(
+      "data.text, or data.source and data.target, to templates over these columns, as in "
+      "data.text: \"{{{}}}\"",
+      names.empty() || is_there("text") ? "text" : names[0]);
+  if (c.messages.empty()) return "set " + text;
+  return "set data.messages to the column that holds the conversation; for rows of text leave it "
+         "out, and set " +
+         text;
+}
+
+}  // namespace weft
