@@ -93,8 +93,22 @@ LogicalModel open_file(const fs::path& path) {
   return model;
 }
 
+// Other than training, nothing can be done with a configuration alone.
+void require_weights(const HfFolder& folder) {
+  const bool is_pickled = fs::exists(folder.path() / "pytorch_model.bin") ||
+                          fs::exists(folder.path() / "pytorch_model.bin.index.json");
+  if (folder.has_weights() || is_pickled) return;  // what is pickled has an error of its own
+  throw UserError(
+      fmt::format("{} has config.json but no weights: neither model.safetensors nor "
+                  "model.safetensors.index.json",
+                  folder.path().string()),
+      "fetch the weights (hf download), or train them (`weft train` with model.init: random) and "
+      "give the run directory or its final/");
+}
+
 LogicalModel open_folder(const fs::path& path) {
   const auto folder = std::make_shared<const HfFolder>(path);
+  require_weights(*folder);
   std::vector<LogicalTensor> tensors;
   for (const std::string& name : folder->tensor_names()) {
     if (is_tied_copy(name, *folder)) continue;

@@ -1,12 +1,12 @@
 // cmd/eval.cpp: weft eval RUN.yaml.
 #include <CLI/CLI.hpp>
-#include <cmath>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "base/printable.h"
 #include "base/stop.h"
 #include "cmd/command.h"
+#include "train/eval_pass.h"
 #include "train/evaluate.h"
 
 namespace weft {
@@ -55,8 +55,8 @@ RunCommand add_eval(CLI::App& app) {
     if (report.step) fmt::print("step           {}\n", *report.step);
     fmt::print("rows           {}\ntarget tokens  {}\n", report.rows, report.target_tokens);
     if (report.loss())
-      fmt::print("eval loss      {:.6f}\nperplexity     {:.4f}\n", *report.loss(),
-                 std::exp(*report.loss()));
+      fmt::print("eval loss      {:.6f}\nperplexity     {}\n", *report.loss(),
+                 perplexity_text(*report.loss(), 4));
     if (report.exact_match) fmt::print("exact match    {:.1f} %\n", 100 * *report.exact_match);
     return exit_code;
   };

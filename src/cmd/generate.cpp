@@ -127,7 +127,7 @@ int run_generate(Options options) {
   check_options(options.sample);
   const LogicalModel source = open_logical(options.model);
   require(!source.config.is_null(), "{} has no config.json beside its weights", options.model);
-  const auto model = make_model(source.config, {0, 0.0});
+  const auto model = make_model(source.config, {0, 0.0}, source.path);
   const auto tokenizer = find_tokenizer(options, source);
   options.sample.stop_ids = read_stop_ids(*tokenizer, source.config, source.path);
   const std::vector<std::string> prompts = read_prompts(options);

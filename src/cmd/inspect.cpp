@@ -5,11 +5,14 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/path.h"
 #include "base/printable.h"
+#include "base/suggest.h"
 #include "checkpoint/checkpoint.h"
 #include "cmd/command.h"
 #include "data/rows.h"
 #include "io/file_kind.h"
+#include "io/hf_folder.h"
 
 namespace weft {
 namespace {
@@ -69,7 +72,30 @@ void refuse_idle(const std::vector<const CLI::Option*>& idle, const std::string&
   }
 }
 
+// Of a path that leads nowhere: what is near, or which part of it is missing. A name may also be
+// one of the hub.
+void require_path(const std::string& path) {
+  if (fs::exists(path)) return;
+  const fs::path given = path;
+  const fs::path folder = given.has_parent_path() ? given.parent_path() : ".";
+  try {
+    static_cast<void>(resolve_model_path(path));
+  } catch (const UserError& e) {
+    if (!e.hint().empty()) throw;
+    if (!fs::is_directory(folder)) {
+      throw UserError(
+          fmt::format("{}: {} is no folder", e.what(), folder.string()),
+          "look at the path; a relative one begins in the folder where weft is started");
+    }
+    throw UserError(
+        e.what() + did_you_mean(given.filename().string(), folder_names(folder)),
+        "wanted a checkpoint, run directory, model folder, safetensors file, data, tokenizer or "
+        "run file (.yaml)");
+  }
+}
+
 Json inspect_other(const std::string& path) {
+  require_path(path);
   if (is_tokenizer_file(path)) return inspect_tokenizer(path);
   if (const std::string kind = kind_of_binary(path); !kind.empty()) {
     return inspect_binary(path, kind);

@@ -102,7 +102,7 @@ Json describe_shape(const fs::path& folder) {
   out.set("path", folder.string());
   describe_config(config, out);
   try {
-    out.set("parameters", count_parameters(*make_model(config, {})));
+    out.set("parameters", count_parameters(*make_model(config, {}, folder)));
   } catch (const UserError& e) {  // an architecture that is not known, sizes that are absurd
     out.set("cannot_train", e.what());
   }

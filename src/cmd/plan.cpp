@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/path.h"
 #include "base/printable.h"
 #include "cmd/command.h"
 #include "train/backend.h"
@@ -39,6 +40,18 @@ void tell_cpu(const RunConfig& c) {
   if (const std::string why = why_no_ipc_here(false); !why.empty()) log_warning("{}", why);
 }
 
+// Before anything is planned and printed.
+void check_picture(std::filesystem::path out) {
+  if (out.extension() != ".svg") {
+    throw UserError(fmt::format("--out {}: only .svg is drawn", out.string()),
+                    fmt::format("--out {}", out.replace_extension(".svg").string()));
+  }
+  const std::filesystem::path folder = out.has_parent_path() ? out.parent_path() : ".";
+  if (path_kind(folder) == PathKind::kFolder) return;
+  throw UserError(fmt::format("--out {}: there is no folder {}", out.string(), folder.string()),
+                  fmt::format("make it (mkdir -p {}), or name another file", folder.string()));
+}
+
 // 1 where no layout fits: the check that was asked for failed.
 int print_fit(const RunConfig& c, const Words& w) {
   const int64_t ranks = w.ranks > 0 ? w.ranks : c.parallel.dp * c.parallel.tp;
@@ -70,10 +83,7 @@ RunCommand add_plan(CLI::App& app) {
   return [w, fit] {
     const RunFile file(w->run, w->sets);
     if (fit->count() > 0) return print_fit(file.config(), *w);
-    if (!w->out.empty() && w->out.extension() != ".svg") {
-      throw UserError(fmt::format("--out {}: only .svg is drawn", w->out.string()),
-                      fmt::format("--out {}", w->out.replace_extension(".svg").string()));
-    }
+    if (!w->out.empty()) check_picture(w->out);
     const PlanReport report = plan_run(file.config(), w->dump);
     tell_cpu(file.config());
     if (w->dump) fmt::print("{}", printable(report.dump));

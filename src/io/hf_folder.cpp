@@ -59,6 +59,10 @@ void HfFolder::open_shards() const {
   }
 }
 
+bool HfFolder::has_weights() const {
+  return fs::exists(path_ / kSingle) || fs::exists(path_ / kIndex);
+}
+
 void HfFolder::open_weights() const {
   if (open_) return;
   files_.clear();
@@ -72,10 +76,12 @@ void HfFolder::open_weights() const {
     const bool pickled = fs::exists(path_ / "pytorch_model.bin") ||
                          fs::exists(path_ / "pytorch_model.bin.index.json");
     throw UserError(
-        fmt::format("{} has neither {} nor {}", path_.string(), kSingle, kIndex),
+        fmt::format("{} has config.json but no weights: neither {} nor {}", path_.string(), kSingle,
+                    kIndex),
         pickled ? "its weights are pickled (pytorch_model.bin); save them as safetensors: "
                   "model.save_pretrained(DIR, safe_serialization=True)"
-                : "fetch the weights, or set model.init=random to train from the configuration");
+                : "fetch the weights (hf download), or set model.init: random to train from the "
+                  "configuration");
   }
   open_ = true;
 }

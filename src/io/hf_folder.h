@@ -20,6 +20,7 @@ class HfFolder {
   const std::filesystem::path& path() const { return path_; }
   const Json& config() const { return config_; }
 
+  bool has_weights() const;  // a file of them that open_weights() would read
   // Opens model.safetensors or the shards of model.safetensors.index.json; UserError naming the
   // file that is missing. Called by the first find() or tensor_names(): not from several threads.
   void open_weights() const;

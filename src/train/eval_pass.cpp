@@ -15,6 +15,12 @@ double part_done(const BatchStream& stream, const Batch& batch) {
          static_cast<double>(std::max<int64_t>(1, stream.num_raw_rows()));
 }
 
+std::string perplexity_text(double loss, int decimals) {
+  constexpr double kLarge = 1e6;  // from here on decimals say nothing
+  const double value = std::exp(loss);
+  return value < kLarge ? fmt::format("{:.{}f}", value, decimals) : fmt::format("{:.3g}", value);
+}
+
 std::string describe_partial(double part, std::optional<double> loss) {
   if (!loss) return "before its first batch was done";
   return fmt::format("after {:.0f} % of its rows, eval loss {:.5f} so far", 100 * part, *loss);
@@ -56,7 +62,8 @@ EvalPass evaluate_rows(BatchStream& stream, Engine& engine, Ranks& ranks,
   line.eval_loss = loss;
   line.eval_time_s = record.seconds() - start;
   record.evaluation(line);
-  if (loss) log_info("step {}: eval loss {:.5f}, perplexity {:.3f}", step, *loss, std::exp(*loss));
+  if (loss)
+    log_info("step {}: eval loss {:.5f}, perplexity {}", step, *loss, perplexity_text(*loss));
   return pass;
 }
 

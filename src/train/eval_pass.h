@@ -16,6 +16,9 @@ namespace weft {
 // The part of its rows, from 0 to 1, that a stream has given when it has given this batch.
 double part_done(const BatchStream& stream, const Batch& batch);
 
+// "12.182" of a loss of 2.5; what is large as "1.3e+32", or "inf".
+std::string perplexity_text(double loss, int decimals = 3);
+
 // "after 37 % of its rows, eval loss 2.31000 so far"
 std::string describe_partial(double part, std::optional<double> loss);
 
