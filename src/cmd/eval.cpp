@@ -6,6 +6,7 @@
 #include "base/printable.h"
 #include "base/stop.h"
 #include "cmd/command.h"
+#include "train/data_notes.h"
 #include "train/eval_pass.h"
 #include "train/evaluate.h"
 
@@ -17,7 +18,8 @@ void warn_of_rows(DataCounters counters) {
   for (const std::string& where : counters.first_repaired) {
     log_warning("{}: bytes that are no UTF-8 were replaced", where);
   }
-  counters.padding = 0;
+  warn_of_untargeted(counters);
+  counters.padding = counters.untargeted = 0;
   if (const std::string told = counters.describe(); !told.empty()) log_warning("{}", told);
 }
 

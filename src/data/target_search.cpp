@@ -38,18 +38,51 @@ std::string hint_for(const DataConfig& c, bool has_cut) {
   return "set data.text to a template over a column that has text";
 }
 
-}  // namespace
-
-void refuse_without_targets(const DataConfig& c, const TargetSearch& search) {
+[[noreturn]] void refuse(const DataConfig& c, const TargetSearch& search, const std::string& which,
+                         const char* consequence) {
   const std::string cut = search.truncated == 0
                               ? ""
                               : fmt::format("; {} of the rows are cut to data.seq_length {}",
                                             search.truncated, c.seq_length);
-  throw UserError(
-      fmt::format("none of the {} rows {} has a target, so nothing would be learned: {}{}",
-                  search.rows, search.is_whole ? "of data.train" : "that the run takes",
-                  looked_for(c), cut),
-      hint_for(c, search.truncated > 0));
+  throw UserError(fmt::format("none of the {} rows {} has a target, so {}: {}{}", search.rows,
+                              which, consequence, looked_for(c), cut),
+                  hint_for(c, search.truncated > 0));
+}
+
+// Counts a row that is kept.
+void add_row(bool has_label, bool is_truncated, TargetSearch* found) {
+  found->is_found = has_label;
+  found->truncated += is_truncated;
+  if (++found->rows == kLong && !found->is_found) {
+    log_warning("data: none of the first {} rows has a target; looking further", kLong);
+  }
+}
+
+}  // namespace
+
+void refuse_without_targets(const DataConfig& c, const TargetSearch& search) {
+  refuse(c, search, search.is_whole ? "of data.train" : "that the run takes",
+         "nothing would be learned");
+}
+
+void require_eval_targets(const DataConfig& c, const ExampleMaker& maker, const RowSource& rows,
+                          int64_t num_rows, const std::function<bool(int64_t)>& is_member,
+                          const std::string& which) {
+  TargetSearch found;
+  Row row;
+  Example example;
+  for (int64_t i = 0; i < num_rows; ++i) {
+    if (!is_member(i)) continue;
+    rows.read(i, row);
+    if (!maker.make(rows, i, row, example)) continue;
+    add_row(example.has_label(), example.truncated, &found);
+    if (found.is_found) return;
+  }
+  if (found.rows > 0) refuse(c, found, which, "there is no loss to measure");
+  throw UserError(fmt::format("no row {} is kept: all have one token or less, so there is no loss "
+                              "to measure",
+                              which),
+                  hint_for(c, false));
 }
 
 // Asks the cache alone, so it may run beside the thread that fills batches.
@@ -63,11 +96,7 @@ TargetSearch BatchBuilder::search_target(const StreamState& from, int64_t most) 
       if (!is_member(row)) continue;
       cache_.read_length(row, info);
       if (info.dropped) continue;
-      found.is_found = info.has_label;
-      found.truncated += info.truncated;
-      if (++found.rows == kLong && !found.is_found) {
-        log_warning("data: none of the first {} rows has a target; looking further", kLong);
-      }
+      add_row(info.has_label, info.truncated, &found);
     }
   };
   look(from.position, num_rows_);

@@ -1,9 +1,12 @@
-// data/target_search.h: rows of which nothing would be learned are refused before the first step.
+// data/target_search.h: rows of which nothing would be learned or measured are refused at the
+// start.
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <string>
 
-#include "data/config.h"
+#include "data/example.h"
 
 namespace weft {
 
@@ -18,5 +21,11 @@ struct TargetSearch {
 
 // UserError with what was looked for, and the key that may be wrong.
 [[noreturn]] void refuse_without_targets(const DataConfig& config, const TargetSearch& search);
+
+// Of an evaluation, which takes the first num_rows rows that are members in file order. UserError
+// where none of them has a target: there is no loss to measure. `which`: the rows, for messages.
+void require_eval_targets(const DataConfig& config, const ExampleMaker& maker,
+                          const RowSource& rows, int64_t num_rows,
+                          const std::function<bool(int64_t)>& is_member, const std::string& which);
 
 }  // namespace weft

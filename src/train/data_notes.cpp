@@ -31,6 +31,13 @@ void report_counters(const DataCounters& all) {
   }
 }
 
+void warn_of_untargeted(const DataCounters& all) {
+  if (all.untargeted == 0) return;
+  log_warning("evaluation: {} of {} rows have no target and do not count in the loss{}",
+              all.untargeted, all.rows,
+              all.first_untargeted.empty() ? "" : ", the first of them " + all.first_untargeted);
+}
+
 void check_learned(int64_t steps, int64_t updates, bool has_overflowed) {
   if (steps == 0 || updates > 0) return;
   throw RunError(

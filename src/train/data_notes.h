@@ -23,6 +23,9 @@ class DataNotes {
 // What happened to all ranks' rows, into the log, where there is something to say.
 void report_counters(const DataCounters& all);
 
+// The same of an evaluation: rows that do not count in its loss.
+void warn_of_untargeted(const DataCounters& all);
+
 // RunError where there were steps and none changed anything: a final/ of the weights that a run
 // began with would pass for a trained model.
 void check_learned(int64_t steps, int64_t updates, bool has_overflowed);

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "train/agree.h"
+#include "train/data_notes.h"
 #include "train/next_batch.h"
 
 namespace weft {
@@ -37,6 +38,7 @@ EvalPass evaluate_rows(BatchStream& stream, Engine& engine, Ranks& ranks,
     pass.stop = agree_on_signal(ranks, signals.received());
     return pass.stop != 0;
   };
+  const bool is_first = stream.state() == StreamState{};
   stream.restore({});
   for (;;) {
     const NextBatch next = next_batch(stream, ranks, signals, batch);
@@ -57,6 +59,7 @@ EvalPass evaluate_rows(BatchStream& stream, Engine& engine, Ranks& ranks,
     return pass;
   }
   pass.loss = loss;
+  if (is_first) warn_of_untargeted(sum_counters(ranks, stream.counters()));
   EvalMetrics line;
   line.step = step;
   line.eval_loss = loss;

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "data/column_hint.h"
 #include "data/example.h"
+#include "data/target_search.h"
 #include "model/load.h"
 
 namespace weft {
@@ -125,9 +126,14 @@ bool Session::is_in_eval_part(int64_t i) const {
 }
 
 void Session::check_eval_rows(const RowSource& rows) const {
-  const int64_t taken = rows_taken(config.data, rows.size());
+  const DataConfig& data = config.data;
+  const int64_t taken = rows_taken(data, rows.size());
   for (int64_t i = 0; i < taken; ++i) {
-    if (is_in_eval_part(i)) return;
+    if (!is_in_eval_part(i)) continue;
+    const ExampleMaker maker(data, *tokenizer, model->vocab_size());
+    return require_eval_targets(
+        data, maker, rows, taken, [&](int64_t row) { return is_in_eval_part(row); },
+        data.eval.empty() ? "that data.eval_fraction takes of data.train" : "of data.eval");
   }
   throw UserError(
       fmt::format("the evaluation part has no rows: data.eval_fraction {}, "

@@ -29,7 +29,7 @@ struct Session {
   StreamOptions eval_stream() const;  // once through, in file order
   // Whether row i of open_eval_rows(), within fraction and limit, belongs to the evaluation part.
   bool is_in_eval_part(int64_t i) const;
-  // UserError where the evaluation part of these rows has none.
+  // UserError where the evaluation part of these rows has none, or none with a target.
   void check_eval_rows(const RowSource& rows) const;
 
  private:

@@ -94,6 +94,57 @@ TEST(BadRows, RowsWithoutATargetAreWarnedOfAndCounted) {
   EXPECT_NE(metric_texts(run.dir(), "loss")[1], "null");
 }
 
+std::vector<std::string> evaluated_over(const TinyRun& run, const std::string& file,
+                                        const std::vector<std::string>& more = {}) {
+  std::vector<std::string> sets =
+      over_pairs(run / "a.jsonl", {"data.eval=[" + (run / file).string() + "]"});
+  sets.insert(sets.end(), more.begin(), more.end());
+  return sets;
+}
+
+TEST(BadRows, EvaluationRowsOfWhichNoneHasATargetAreRefused) {
+  const TinyRun run;
+  run.write("a.jsonl", pairs(30, "yes"));
+  run.write("none.jsonl", pairs(9, ""));
+  for (const char* dp : {"1", "2"}) {
+    const Ended ended =
+        run.train(evaluated_over(run, "none.jsonl", {std::string("parallel.dp=") + dp}));
+    EXPECT_EQ(ended.exit_code, 2) << ended.err;
+    expect_parts(ended.err, {"none of the 9 rows of data.eval has a target",
+                             "there is no loss to measure", "hint: set data.target"});
+    EXPECT_FALSE(std::filesystem::exists(run / "runs")) << "something was written";
+  }
+  run.train_well(over_pairs(run / "a.jsonl"));
+  const Ended ended = run_to_end(run.words("eval", evaluated_over(run, "none.jsonl")));
+  EXPECT_EQ(ended.exit_code, 2) << ended.err;
+  EXPECT_EQ(ended.out, "");
+  expect_parts(ended.err, {"none of the 9 rows of data.eval has a target"});
+  const Ended part =
+      run_to_end(run.words("eval", over_pairs(run / "none.jsonl", {"data.eval_fraction=0.5"})));
+  EXPECT_EQ(part.exit_code, 2) << part.err;
+  expect_parts(part.err, {"that data.eval_fraction takes of data.train has a target"});
+}
+
+TEST(BadRows, EvaluationRowsWithoutATargetAreCountedOnce) {
+  const TinyRun run;
+  run.write("a.jsonl", pairs(30, "yes"));
+  run.write("some.jsonl", pairs(3, "") + pairs(9, "yes"));
+  const std::string told = "evaluation: 3 of 12 rows have no target and do not count in the loss";
+  for (const char* dp : {"1", "2"}) {
+    const Ended ended = run.train(
+        evaluated_over(run, "some.jsonl", {std::string("parallel.dp=") + dp, "train.eval_every=1"}),
+        {"--overwrite"});
+    EXPECT_EQ(ended.exit_code, 0) << ended.err;
+    const size_t at = ended.err.find(told);
+    ASSERT_NE(at, std::string::npos) << ended.err;
+    EXPECT_EQ(ended.err.find(told, at + 1), std::string::npos) << ended.err;
+  }
+  const Ended ended = run_to_end(run.words("eval", evaluated_over(run, "some.jsonl")));
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  expect_parts(ended.err, {"warning: " + told, "some.jsonl:1"});
+  EXPECT_FALSE(contains(ended.err, "nothing of them is learned")) << ended.err;
+}
+
 // One row among the packed ones has a target, but not among those of the only step.
 TEST(BadRows, ARunThatLearnedNothingMakesNoModel) {
   const TinyRun run;
