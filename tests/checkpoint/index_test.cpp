@@ -41,6 +41,7 @@ TEST(Index, LiesAreNamed) {
     const char *from, *to, *complaint;
   } kLies[] = {
       {"weft checkpoint 1", "weft checkpoint 2", "format"},
+      {"\"format\"", "\"farmat\"", "format missing"},
       {"\"F32\"", "\"F31\"", "F31"},
       {"[4, 3], \"dtype\"", "[-4, 3], \"dtype\"", "-4"},
       {"[4, 3], \"dtype\"", "[4294967296, 4294967296], \"dtype\"", "too large"},

@@ -140,6 +140,21 @@ TEST(Compare, BitsTypesAndNames) {
   EXPECT_EQ(names[1].fault, "only in B");
 }
 
+// Tensors are compared a million elements at a time.
+TEST(Compare, ALongTensorPieceByPiece) {
+  const int64_t piece = 1 << 20;
+  std::vector<float> a(static_cast<size_t>(2 * piece + 6), 1.0f), b = a;
+  b[static_cast<size_t>(piece + 1)] = 1.25f;
+  b[static_cast<size_t>(2 * piece + 5)] = 0.5f;
+  const Shape shape{piece + 3, 2};
+  const auto diff = compare_models(model_of({tensor_in_memory("x", shape, Dtype::kF32, a.data())}),
+                                   model_of({tensor_in_memory("x", shape, Dtype::kF32, b.data())}))
+                        .differences;
+  ASSERT_EQ(diff.size(), 1u);
+  EXPECT_EQ(to_string(diff[0]),
+            "x max_diff 0.5 different 2 of 2097158 first (524288, 1) 1 1.25");
+}
+
 class Export : public ::testing::Test {
  protected:
   Export() { store_checkpoint(folder_ / "c", 2, 2, 1, true); }

@@ -62,6 +62,20 @@ TEST(Chat, TheTemplateMaySpeakForTheSystem) {
             "<|im_start|>system\nS<|im_end|>\n");
 }
 
+// Some templates leave out an assistant's turn that is empty; nobody leaves out a user's.
+TEST(Chat, AnEmptyAnswerIsLeftOutWhereTheTemplateDoesSo) {
+  const std::string skips = "<|im_start|>{% if message['content'] %}", plain = "<|im_start|>";
+  const std::string messages =
+      R"([{"role":"user","content":""},{"role":"assistant","content":""},{"role":"assistant","content":"x"}])";
+  const std::string user = "<|im_start|>user\n<|im_end|>\n";
+  const std::string empty = "<|im_start|>assistant\n<|im_end|>\n";
+  const std::string last = "<|im_start|>assistant\nx<|im_end|>\n";
+  EXPECT_EQ(turn(skips, messages).text, user + last);
+  EXPECT_EQ(turn(skips, messages).labels, "x<|im_end|>");
+  EXPECT_EQ(turn(plain, messages).text, user + empty + last);
+  EXPECT_EQ(turn(plain, messages).labels, "<|im_end|>x<|im_end|>");
+}
+
 TEST(Chat, BadConversationsAreRefused) {
   const auto refusal = [](const std::string& chat_template, const char* messages) -> std::string {
     try {

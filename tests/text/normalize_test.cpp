@@ -43,6 +43,16 @@ TEST(Normalize, LeavesBadBytesAlone) {
   EXPECT_EQ(nfc("\xFF\xCC\x81\xFF"), "\xFF\xCC\x81\xFF");
 }
 
+// Long text is looked at in blocks of bytes, and only what holds a mark is composed.
+TEST(Normalize, AMarkIsFoundWhereverItStands) {
+  for (size_t at = 0; at < 200; ++at) {
+    const std::string before(at, 'a'), after(200 - at, 'b');
+    EXPECT_EQ(to_nfc(before + utf8({'e', 0x300}) + after), before + utf8({0xE8}) + after) << at;
+    EXPECT_EQ(to_nfc(before + utf8({0x2FF}) + after), std::nullopt) << at;
+  }
+  EXPECT_EQ(nfc(utf8({'e', 0x301, 'x', 0x323, 'y', 'e', 0x301})), utf8({0xE9, 'x', 0x323, 'y', 0xE9}));
+}
+
 // Normalizing twice is normalizing once, for every character beside a mark.
 TEST(Normalize, IsIdempotent) {
   for (uint32_t code = 0xA0; code < 0x30000; code++) {

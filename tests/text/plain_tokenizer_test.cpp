@@ -58,6 +58,37 @@ TEST(Unigram, TakesTheCutOfHighestScore) {
   EXPECT_EQ(ids_of(*t, "   "), Ids{});
 }
 
+// Metaspace alone: blanks are kept as marks, and none is put before one that is there.
+TEST(Unigram, WhereAMarkIsPut) {
+  const auto with = [](const char* scheme, bool split) {
+    Json json = unigram();
+    json.set("pre_tokenizer", Json::Object{{"type", "Metaspace"},
+                                           {"replacement", kMark},
+                                           {"prepend_scheme", scheme},
+                                           {"split", split}});
+    test::entry(test::entry(json, "model"), "vocab")
+        .as_array()
+        .push_back(piece("b" + std::string(kMark) + "c", -1));  // 8: only where nothing is cut
+    json.set("added_tokens", Json::Array{test::added_token("<unk>", 0)});
+    return test::load(json);
+  };
+  const std::string mark = kMark;
+  const auto always = with("always", true), first = with("first", true), never = with("never", true);
+  for (const auto* t : {&always, &first}) {
+    EXPECT_EQ(ids_of(**t, "a b"), (Ids{2, 1, 4}));
+    EXPECT_EQ(ids_of(**t, " a b"), (Ids{2, 1, 4}));
+    EXPECT_EQ(ids_of(**t, mark + "a b"), (Ids{2, 1, 4}));
+    EXPECT_EQ(ids_of(**t, "  a"), (Ids{1, 2}));
+    EXPECT_EQ(ids_of(**t, "b c"), (Ids{1, 4, 1, 6}));
+  }
+  EXPECT_EQ(ids_of(*always, "a<unk>a"), (Ids{2, 0, 2}));
+  EXPECT_EQ(ids_of(*first, "a<unk>a"), (Ids{2, 0, 3}));
+  EXPECT_EQ(ids_of(*first, "<unk>a"), (Ids{0, 3}));
+  EXPECT_EQ(ids_of(*never, "a b"), (Ids{3, 1, 4}));
+  EXPECT_EQ(ids_of(*never, " a"), Ids{2});
+  EXPECT_EQ(ids_of(*with("always", false), "b c"), (Ids{1, 8}));
+}
+
 TEST(Unigram, NeighbouringUnknownsAreOne) {
   const auto t = test::load(unigram());
   EXPECT_EQ(ids_of(*t, "xyz"), (Ids{1, 0}));
