@@ -29,7 +29,10 @@ TEST(VerifyLayouts, AreWholeAndKeepTheirOrder) {
   EXPECT_EQ(layouts[0].sets,
             (std::vector<std::string>{"parallel.dp=1", "parallel.tp=1", "parallel.shard=none",
                                       "train.grad_accum=0", "parallel.dp=2"}));
+  EXPECT_EQ(parse_layouts(";dp=1;;tp=2").size(), 2u);
+  EXPECT_EQ(parse_layouts("dp=1; threads=1.5")[1].label, "threads_1_5");
   EXPECT_THROW(parse_layouts("dp=2"), UserError);
+  EXPECT_THROW(parse_layouts("dp=2; dp=2"), UserError);
   EXPECT_THROW(parse_layouts("dp=2; dp=2,dp=4"), UserError);
 }
 
@@ -43,6 +46,13 @@ TEST(VerifyLayouts, AMissingMarkIsNamed) {
       {"dp=1; tp=2 exact_tp=2", "a comma is missing before exact_tp="},
       {"dp=1 dp=2; tp=2", "a semicolon is missing before dp="},
       {"dp=1, dp=2", "a semicolon ends a layout"},
+      {"dp=1", "--layouts names 1 layout, and"},
+      {"", "--layouts names 0 layouts, and"},
+      {"dp=1; tp=", "\"tp=\" is no key=value"},
+      {"dp=1; tp", "\"tp\" is no key=value"},
+      {"dp=1; dp=2,", "\"\" is no key=value"},
+      {"dp=1; pd=2", "unknown key \"pd\""},
+      {"dp=1; dp=1", "layout \"dp=1\" is given twice"},
   };
   for (const auto& [text, part] : cases) {
     EXPECT_NE(told(text).find(part), std::string::npos) << text << "\n" << told(text);
@@ -337,6 +347,46 @@ TEST_F(HashedRuns, TheTableClaimsNoTensorsThatWereNotCompared) {
   EXPECT_EQ(bits_line(report, "exact"), (Words{"exact", "0/2", "0/2", "-", "1/3", "-"}));
   EXPECT_EQ(bits_line(report, "fast"), (Words{"fast", "0/2", "0/2", "-", "-", "-"}));
   EXPECT_NE(report.to_text().find("first at step 1, tensor b"), std::string::npos);
+}
+
+VerifyResult differs_in(size_t tensors) {
+  VerifyResult r;
+  r.name = "tp=2";
+  r.bars = choose_bars(true, false, {}, {});
+  for (size_t i = 0; i < tensors; ++i) r.tensors_different.push_back(fmt::format("t{}", i));
+  if (tensors > 0) r.broken = {"some differ"};
+  return r;
+}
+
+std::string text_of(const VerifyResult& second) {
+  VerifyReport report;
+  report.layouts = {differs_in(0), second};
+  return report.to_text();
+}
+
+TEST(VerifyReport, NamesEightTensorsAndCountsTheRest) {
+  EXPECT_NE(text_of(differs_in(8)).find("they are: t0 t1 t2 t3 t4 t5 t6 t7\n"), std::string::npos);
+  EXPECT_NE(text_of(differs_in(9)).find("t6 t7 and 1 more (verify.json)\n"), std::string::npos);
+  EXPECT_EQ(text_of(differs_in(0)).find("they are"), std::string::npos);
+}
+
+TEST(VerifyReport, SaysWhereItBegan) {
+  VerifyResult r = differs_in(1);
+  r.first_bad_step = 3;
+  EXPECT_NE(text_of(r).find("first at step 3\n"), std::string::npos) << text_of(r);
+  r.tensor = "a";
+  EXPECT_NE(text_of(r).find("first at step 3, tensor a\n"), std::string::npos);
+  r.first_bad_step = 0;
+  EXPECT_NE(text_of(r).find("first in the initial weights, tensor a\n"), std::string::npos);
+  r.bars = choose_bars(false, false, {}, {});
+  r.first_bad_step = 3;
+  EXPECT_NE(text_of(r).find("first at step 3, and farthest at the end is a\n"), std::string::npos);
+  r.tensor = "a#grad";
+  EXPECT_NE(text_of(r).find("first at step 3, tensor a#grad\n"), std::string::npos);
+  EXPECT_EQ(text_of(r).find("they are"), std::string::npos);  // hashes that may differ
+  EXPECT_EQ(text_of(r).find("different in bits"), std::string::npos);
+  EXPECT_NE(text_of(r).find("FAILED  tp=2"), std::string::npos);
+  EXPECT_NE(text_of(differs_in(0)).find("all layouts agree"), std::string::npos);
 }
 
 TEST_F(HashedRuns, ShortFilesDoNotPass) {
