@@ -151,8 +151,22 @@ TEST(Compare, ALongTensorPieceByPiece) {
                                    model_of({tensor_in_memory("x", shape, Dtype::kF32, b.data())}))
                         .differences;
   ASSERT_EQ(diff.size(), 1u);
-  EXPECT_EQ(to_string(diff[0]),
-            "x max_diff 0.5 different 2 of 2097158 first (524288, 1) 1 1.25");
+  EXPECT_EQ(to_string(diff[0]), "x max_diff 0.5 different 2 of 2097158 first (524288, 1) 1 1.25");
+}
+
+// A tensor without elements is compared, hashed and exported like any other.
+TEST(Logical, ATensorMayBeEmpty) {
+  TemporaryFolder folder;
+  const float one = 1;
+  const LogicalModel model = model_of({tensor_in_memory("a", {0, 3}, Dtype::kF32, &one),
+                                       tensor_in_memory("b", {1}, Dtype::kF32, &one)});
+  EXPECT_TRUE(compare_models(model, model).differences.empty());
+  EXPECT_EQ(digest_model(model).lines.size(), 2u);
+  export_hf(model.weights, parse_json("{}", "c"), {}, folder / "out", {});
+  const LogicalModel read = open_logical((folder / "out/model.safetensors").string());
+  ASSERT_EQ(read.weights.size(), 2u);
+  EXPECT_EQ(read.weights[0].shape, (Shape{0, 3}));
+  EXPECT_TRUE(compare_models(model, read).differences.empty());
 }
 
 class Export : public ::testing::Test {

@@ -182,6 +182,34 @@ TEST_P(Contract, SendAndRecv) {
   });
 }
 
+// A rank that the group does not have, or the caller itself, is a fault of ours, found at once.
+TEST(Contract, ThereIsNoRankOutsideTheGroup) {
+  EXPECT_THROW(make_solo_comm()->broadcast(nullptr, 0, 1), BugError);
+  EXPECT_THROW(make_solo_comm()->recv(nullptr, 0, 0), BugError);
+  for (const BackEnd back_end : {BackEnd::kThreads, BackEnd::kGlooThreads}) {
+    if (is_gloo(back_end) && !has_gloo()) continue;
+    expect_ranks(small_chunks(back_end, 3), [](Rank& me) {
+      Comm& comm = *me.comm;
+      char byte = 0;
+      const auto is_bug = [](const auto& fn) {
+        try {
+          fn();
+        } catch (const BugError&) {
+          return true;
+        }
+        return false;
+      };
+      for (const int other : {-1, 3, comm.rank()}) {
+        check(is_bug([&] { comm.send(&byte, 1, other); }), "send");
+        check(is_bug([&] { comm.recv(&byte, 1, other); }), "recv");
+        if (other == comm.rank()) continue;
+        check(is_bug([&] { comm.broadcast(&byte, 1, other); }), "broadcast");
+      }
+      comm.barrier();
+    });
+  }
+}
+
 // Messages of one pair keep their order and do not disturb collectives.
 TEST_P(Contract, MessagesBetweenCollectives) {
   expect_ranks(options(), [](Rank& me) {
