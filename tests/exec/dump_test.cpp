@@ -1,15 +1,18 @@
 // tests/exec/dump_test.cpp: a dump reads as a program does: each name is written before it is read;
-// the picture has a box for each buffer, and none covers another.
+// the picture has a box for each buffer, and none covers another. Whole texts are in data/.
 #include "exec/dump.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <random>
 #include <regex>
 #include <set>
 #include <sstream>
 
+#include "base/file.h"
 #include "exec/memory_picture.h"
 #include "graph/autodiff.h"
 #include "optim/adamw.h"
@@ -82,6 +85,40 @@ void check_dump(const Plan& plan) {
     }
   }
   EXPECT_EQ(nodes, plan.graph.pass.size() + plan.graph.finish.size());
+}
+
+// A step of one rank of two: three passes, buckets that are cut after each, bf16 with masters.
+Plan sharded_plan() {
+  testing::DecoderShape shape;
+  shape.layers = 1;
+  shape.compute = Dtype::kBf16;
+  Graph graph;
+  const Ref losses = testing::trace_decoder(&graph, shape);
+  testing::freeze(&graph, "norm2");
+  add_backward(&graph, losses, Dtype::kF32);
+  recompute_cheap_values(&graph);
+  const DataParallel mesh{.dp = 2, .rank = 1, .shard = Shard::kZero2, .num_passes = 3};
+  const auto buckets = apply_data_parallel(&graph, mesh);
+  OptimizerOptions options;
+  options.master_weights = true;
+  add_adamw(&graph, options);
+  add_parameter_gathers(&graph, buckets, mesh);
+  return make_plan(std::move(graph), {&ref_kernels(), 1, mesh.num_passes});
+}
+
+// Where the difference is meant, the new text is copied over the old one.
+void expect_file(const std::string& name, const std::string& text) {
+  const std::filesystem::path wanted = "tests/exec/data/" + name;
+  if (std::filesystem::exists(wanted) && read_file(wanted) == text) return;
+  const auto got = std::filesystem::temp_directory_path() / ("weft_test_" + name);
+  std::ofstream(got) << text;
+  ADD_FAILURE() << "another text: diff " << wanted.string() << " " << got.string();
+}
+
+TEST(Dump, IsTheTextInTheFile) { expect_file("dump.txt", dump_plan(sharded_plan())); }
+
+TEST(MemoryPicture, IsThePictureInTheFile) {
+  expect_file("memory.svg", draw_memory(sharded_plan(), "dp=2, shard=zero2"));
 }
 
 TEST(Dump, EveryNameIsWrittenBeforeItIsRead) {
