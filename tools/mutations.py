@@ -1,7 +1,8 @@
 """tools/mutations.py: one-line bugs that a C++ file could have; tools/mutate.py puts them in.
 
 A file is looked at through a mask in which comments, strings, preprocessor lines, logs and messages
-are blank, so that every mutation changes code that runs. Templates are told from comparisons by
+are blank, so that every mutation changes code that runs; so are ensure (what we promise ourselves: a
+program without a bug never sees it fail) and reserve (only how often memory is taken). Templates are told from comparisons by
 clang-format's spaces. A mutation that does not compile costs a try and is not counted.
 """
 
@@ -15,7 +16,7 @@ SIGNS = {"+": "-", "-": "+", "+=": "-=", "-=": "+="}
 LITERALS = re.compile(r'R"(\w*)\((?:.|\n)*?\)\1"|"(?:\\.|[^"\\\n])*"|(?<![0-9a-fA-F])\'(?:\\.|[^\'\\\n])+\''
                       r"|//[^\n]*|/\*(?:.|\n)*?\*/")
 DIRECTIVES = re.compile(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", re.MULTILINE)
-MESSAGES = re.compile(r"\b(?:log_\w+|throw \w+|fmt::format|static_assert|\w+->event)\s*\(")
+MESSAGES = re.compile(r"\b(?:log_\w+|throw \w+|fmt::format|static_assert|ensure|reserve|\w+->event)\s*\(")
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,7 @@ class Mutations(unittest.TestCase):
     def test_what_does_not_run_is_left_alone(self):
         for text in ("// a < b", "/* a < b\n a + 1 */", '#include "x1.h"\n#define A 1 + \\\n  2', 'log_info("{}", a + 1);',
                      'throw UserError(fmt::format("a < {}", x + 1), "1");', "using T = Array<4>;", "case 3:",
+                     "x.reserve(n + 1);", 'ensure(a < b && c, "d");',
                      'f("a < 1", \'1\', R"(1 < 2)");', 'throw X("a",\n   b + 1,\n   c < d);'):
             self.assertEqual(texts(text), [], text)
 
