@@ -5,19 +5,17 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <random>
 #include <regex>
 #include <set>
 #include <sstream>
 
-#include "base/file.h"
 #include "exec/memory_picture.h"
 #include "graph/autodiff.h"
 #include "optim/adamw.h"
 #include "parallel/data_parallel.h"
 #include "tests/exec/random_graph.h"
+#include "tests/golden_file.h"
 
 namespace weft {
 namespace {
@@ -106,19 +104,13 @@ Plan sharded_plan() {
   return make_plan(std::move(graph), {&ref_kernels(), 1, mesh.num_passes});
 }
 
-// Where the difference is meant, the new text is copied over the old one.
-void expect_file(const std::string& name, const std::string& text) {
-  const std::filesystem::path wanted = "tests/exec/data/" + name;
-  if (std::filesystem::exists(wanted) && read_file(wanted) == text) return;
-  const auto got = std::filesystem::temp_directory_path() / ("weft_test_" + name);
-  std::ofstream(got) << text;
-  ADD_FAILURE() << "another text: diff " << wanted.string() << " " << got.string();
+TEST(Dump, IsTheTextInTheFile) {
+  testing::expect_file("tests/exec/data/dump.txt", dump_plan(sharded_plan()));
 }
 
-TEST(Dump, IsTheTextInTheFile) { expect_file("dump.txt", dump_plan(sharded_plan())); }
-
 TEST(MemoryPicture, IsThePictureInTheFile) {
-  expect_file("memory.svg", draw_memory(sharded_plan(), "dp=2, shard=zero2"));
+  testing::expect_file("tests/exec/data/memory.svg",
+                       draw_memory(sharded_plan(), "dp=2, shard=zero2"));
 }
 
 TEST(Dump, EveryNameIsWrittenBeforeItIsRead) {

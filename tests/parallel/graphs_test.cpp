@@ -2,15 +2,12 @@
 // meant.
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
-
-#include "base/file.h"
 #include "graph/autodiff.h"
 #include "parallel/data_parallel.h"
 #include "parallel/recompute.h"
 #include "parallel/stack_parts.h"
 #include "parallel/tensor_parallel.h"
+#include "tests/golden_file.h"
 #include "tests/graph/decoder_graph.h"
 #include "tests/parallel/graph_text.h"
 
@@ -86,15 +83,9 @@ void PrintTo(const RankChoice& c, std::ostream* out) { *out << c.name; }
 
 class RankGraph : public ::testing::TestWithParam<RankChoice> {};
 
-// Where the difference is meant, the new text is copied over the old one.
 TEST_P(RankGraph, IsTheOneInTheFile) {
-  const std::string text = testing::graph_text(graph_of(GetParam()));
-  const std::string name = fmt::format("{}.txt", GetParam().name);
-  const std::filesystem::path wanted = "tests/parallel/data/" + name;
-  if (std::filesystem::exists(wanted) && read_file(wanted) == text) return;
-  const auto got = std::filesystem::temp_directory_path() / ("weft_test_" + name);
-  std::ofstream(got) << text;
-  ADD_FAILURE() << "another graph: diff " << wanted.string() << " " << got.string();
+  testing::expect_file(fmt::format("tests/parallel/data/{}.txt", GetParam().name),
+                       testing::graph_text(graph_of(GetParam())));
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, RankGraph, ::testing::ValuesIn(kChoices),
