@@ -82,9 +82,20 @@ StoredTensor read_tensor(const Json& entry) {
   return tensor;
 }
 
+Json headers_to_json(const StoredHeaders& headers) {
+  Json::Object entries;
+  for (const auto& [file, header] : headers) {
+    Json::Object entry;
+    entry.emplace_back("bytes", uint64_t{header.bytes});
+    entry.emplace_back("checksum", hash_hex(header.checksum));
+    entries.emplace_back(file, std::move(entry));
+  }
+  return entries;
+}
+
 }  // namespace
 
-Json index_to_json(const StoredTensors& tensors, int num_ranks) {
+Json index_to_json(const StoredTensors& tensors, const StoredHeaders& headers, int num_ranks) {
   Json::Object entries;
   for (const auto& [name, tensor] : tensors) {
     Json::Array slices;
@@ -98,6 +109,7 @@ Json index_to_json(const StoredTensors& tensors, int num_ranks) {
   Json index;
   index.set("format", kFormat);
   index.set("num_ranks", num_ranks);
+  if (!headers.empty()) index.set("headers", headers_to_json(headers));
   index.set("tensors", std::move(entries));
   return index;
 }
@@ -123,6 +135,25 @@ StoredTensors index_from_json(const Json& index, std::string_view what) {
     }
   }
   return tensors;
+}
+
+StoredHeaders headers_from_json(const Json& index, std::string_view what) {
+  StoredHeaders headers;
+  const Json* list = index.find("headers");
+  if (!list) return headers;
+  require(list->is_object(), "{}: headers is no object", what);
+  for (const auto& [file, entry] : list->as_object()) {
+    try {
+      require(is_own_file(file) && file.ends_with(".safetensors"), "wanted rank-NNNNN.safetensors");
+      const Json& bytes = entry.at("bytes");
+      require(bytes.is_int() && bytes.as_int() >= 0, "bytes is {}", bytes.dump());
+      headers[file] = {static_cast<size_t>(bytes.as_int()),
+                       read_checksum(entry.at("checksum").as_string())};
+    } catch (const UserError& e) {
+      throw UserError(fmt::format("{}: header of \"{}\": {}", what, file, e.what()), e.hint());
+    }
+  }
+  return headers;
 }
 
 void merge_tensors(StoredTensors& all, StoredTensors part) {

@@ -27,13 +27,21 @@ struct StoredTensor {
   Dtype dtype = Dtype::kF32;
   std::vector<StoredSlice> slices;
 };
+// The bytes of a file before its first slice: length and header, for programs that read the file
+// without the index.
+struct StoredHeader {
+  size_t bytes = 0;
+  uint64_t checksum = 0;
+};
+using StoredHeaders = std::map<std::string, StoredHeader>;  // by file; none of an older weft's
 using StoredTensors = std::map<std::string, StoredTensor>;  // logical name to tensor
 
-Json index_to_json(const StoredTensors& tensors, int num_ranks);
+Json index_to_json(const StoredTensors& tensors, const StoredHeaders& headers, int num_ranks);
 // UserError where the index is not of this version's format.
 void check_index_format(const Json& index, std::string_view what);
 // Every number is checked; UserError names `what`, the tensor and the fault.
 StoredTensors index_from_json(const Json& index, std::string_view what);
+StoredHeaders headers_from_json(const Json& index, std::string_view what);
 
 // Adds the tensors of one rank's part; BugError where two ranks disagree about a shape or dtype.
 void merge_tensors(StoredTensors& all, StoredTensors part);

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "model/load.h"
 
 namespace weft {
 namespace {
@@ -50,6 +51,13 @@ void load_parameter(const LogicalModel& source, const ParameterSpec& spec, Dtype
     convert_elements(piece.data(), tensor.dtype,
                      static_cast<std::byte*>(data) + begin * dtype_bytes(to), to, end - begin);
   }
+}
+
+void warn_of_unknown_tensors(const LogicalModel& source) {
+  if (source.kind != LogicalModel::Kind::kFolder) return;
+  std::vector<std::string> names;
+  for (const LogicalTensor& t : source.weights) names.push_back(t.name);
+  warn_of_unknown_tensors(names, source.config, source.path);
 }
 
 Dtype stored_dtype(const LogicalModel& source, const Model& model) {

@@ -18,4 +18,7 @@ void load_parameter(const LogicalModel& source, const ParameterSpec& spec, Dtype
 // The type in which the weights are kept: that of the model's first parameter.
 Dtype stored_dtype(const LogicalModel& source, const Model& model);
 
+// model/load.h's, where it is of a folder: checkpoints are our own.
+void warn_of_unknown_tensors(const LogicalModel& source);
+
 }  // namespace weft

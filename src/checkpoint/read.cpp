@@ -73,14 +73,13 @@ Json read_json(const fs::path& folder, const char* file,
   return reading([&] { return parse_json(bytes, (folder / file).string()); });
 }
 
-size_t size_of(const fs::path& path, const std::string& tensor) {
+size_t size_of(const fs::path& path, const std::string& what) {
   std::error_code fault;
   const size_t size = fs::file_size(path, fault);
   if (!fault) return size;
   if (fault != std::errc::no_such_file_or_directory)
     reading([&] { throw_refused("look at", path, fault.value()); });
-  throw DamagedCheckpoint(
-      fmt::format("{}, which holds a part of tensor \"{}\", is missing", path.string(), tensor));
+  throw DamagedCheckpoint(fmt::format("{}, which holds {}, is missing", path.string(), what));
 }
 
 // A checkpoint is as large as the run that reads it: pages are dropped when they were
@@ -96,19 +95,26 @@ uint64_t hash_and_drop(const MappedFile& map, size_t begin, size_t end) {
   return hash.value();
 }
 
-// Every slice lies within its file: found at once, before anything is read.
-void check_sizes(const fs::path& folder, const StoredTensors& tensors) {
+// Every slice and header lies within its file: found at once, before anything is read.
+void check_sizes(const fs::path& folder, const StoredTensors& tensors,
+                 const StoredHeaders& headers) {
   std::map<std::string, size_t> sizes;
   for (const auto& [name, tensor] : tensors) {
     for (const StoredSlice& slice : tensor.slices) {
       const auto [found, fresh] = sizes.try_emplace(slice.file, 0);
       const fs::path path = folder / slice.file;
-      if (fresh) found->second = size_of(path, name);
+      if (fresh) found->second = size_of(path, fmt::format("a part of tensor \"{}\"", name));
       if (slice.end <= found->second) continue;
       throw DamagedCheckpoint(
           fmt::format("{} holds {} bytes, but tensor \"{}\" lies at bytes {} to {}", path.string(),
                       found->second, name, slice.begin, slice.end));
     }
+  }
+  for (const auto& [file, header] : headers) {
+    const size_t size = sizes.contains(file) ? sizes[file] : size_of(folder / file, "no slice");
+    if (header.bytes <= size) continue;
+    throw DamagedCheckpoint(fmt::format("{} holds {} bytes, but its header has {}",
+                                        (folder / file).string(), size, header.bytes));
   }
 }
 
@@ -117,7 +123,8 @@ void check_sizes(const fs::path& folder, const StoredTensors& tensors) {
 // Mapped files and the slices whose checksum was found good; shared by threads that read.
 class CheckpointReader::Files {
  public:
-  explicit Files(fs::path folder) : folder_(std::move(folder)) {}
+  Files(fs::path folder, StoredHeaders headers)
+      : folder_(std::move(folder)), headers_(std::move(headers)) {}
 
   const std::byte* bytes_of(const std::string& tensor, const StoredSlice& slice) {
     const MappedFile& map = mapped(slice);
@@ -138,6 +145,12 @@ class CheckpointReader::Files {
     return at;
   }
 
+  // Of files without a slice too.
+  void check_headers() {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [file, header] : headers_) map_file(file);
+  }
+
   // Bytes [begin, end) of the slice were read.
   void end_reading(const StoredSlice& slice, size_t begin, size_t end) {
     const MappedFile& map = mapped(slice);
@@ -151,22 +164,41 @@ class CheckpointReader::Files {
     reading([&] { check_mapped_file(map.data()); });
   }
 
+  const MappedFile& map_file(const std::string& file) {
+    const auto found = maps_.find(file);
+    if (found != maps_.end()) return found->second;
+    MappedFile map = reading([&] { return MappedFile(folder_ / file); });
+    check_header(file, map);
+    return maps_.emplace(file, std::move(map)).first->second;
+  }
+
+  // Slices lie where the index says; whoever reads the file without it believes its header.
+  void check_header(const std::string& file, const MappedFile& map) const {
+    const auto header = headers_.find(file);
+    if (header == headers_.end()) return;
+    require_bytes(file, map, header->second.bytes);
+    const uint64_t checksum = hash_bytes(map.data(), header->second.bytes);
+    check_read(map);
+    if (checksum == header->second.checksum) return;
+    throw DamagedCheckpoint(fmt::format("{} is damaged: its header is not the one that was written",
+                                        (folder_ / file).string()));
+  }
+
   const MappedFile& mapped(const StoredSlice& slice) {
     const std::lock_guard lock(mutex_);
-    auto found = maps_.find(slice.file);
-    if (found == maps_.end()) {
-      const fs::path path = folder_ / slice.file;
-      found = maps_.emplace(slice.file, reading([&] { return MappedFile(path); })).first;
-    }
-    if (slice.end > found->second.size()) {
-      reading([&] {  // check_sizes found it long enough
-        throw RunError(
-            fmt::format("{} changed while it was in use: it has {} bytes, wanted {}",
-                        (folder_ / slice.file).string(), found->second.size(), slice.end),
-            "bring the file back as it was, then run the same command again");
-      });
-    }
-    return found->second;
+    const MappedFile& map = map_file(slice.file);
+    require_bytes(slice.file, map, slice.end);
+    return map;
+  }
+
+  // check_sizes found it long enough.
+  void require_bytes(const std::string& file, const MappedFile& map, size_t end) const {
+    if (end <= map.size()) return;
+    reading([&] {
+      throw RunError(fmt::format("{} changed while it was in use: it has {} bytes, wanted {}",
+                                 (folder_ / file).string(), map.size(), end),
+                     "bring the file back as it was, then run the same command again");
+    });
   }
 
   bool is_good(const StoredSlice& slice) {
@@ -175,13 +207,13 @@ class CheckpointReader::Files {
   }
 
   fs::path folder_;
+  const StoredHeaders headers_;
   std::mutex mutex_;
   std::map<std::string, MappedFile> maps_;
   std::set<const StoredSlice*> good_;
 };
 
-CheckpointReader::CheckpointReader(const fs::path& folder)
-    : folder_(folder), files_(std::make_unique<Files>(folder)) {
+CheckpointReader::CheckpointReader(const fs::path& folder) : folder_(folder) {
   if (!is_checkpoint(folder)) {
     throw UserError(fmt::format("{} is no whole checkpoint: it has no COMMITTED", folder.string()),
                     "writing it was cut short, or it is another folder; use the one before it");
@@ -193,7 +225,9 @@ CheckpointReader::CheckpointReader(const fs::path& folder)
   check_index_format(index_, what);  // no damage: another weft wrote it
   tensors_ =
       std::make_unique<StoredTensors>(reading([&] { return index_from_json(index_, what); }));
-  check_sizes(folder, *tensors_);
+  StoredHeaders headers = reading([&] { return headers_from_json(index_, what); });
+  check_sizes(folder, *tensors_, headers);
+  files_ = std::make_unique<Files>(folder, std::move(headers));
   const std::string fault = coverage_fault(*tensors_);
   if (!fault.empty()) throw DamagedCheckpoint(fmt::format("{}: {}", what, fault));
 }
@@ -239,6 +273,7 @@ void CheckpointReader::verify() const {
   for (const auto& [name, tensor] : *tensors_) {
     for (const StoredSlice& slice : tensor.slices) files_->bytes_of(name, slice);
   }
+  files_->check_headers();
   for (const auto& [file, hash] : committed_)
     static_cast<void>(read_checked(folder_, file, committed_));
 }

@@ -31,8 +31,13 @@ std::string name_in_file(const std::string& name, std::set<std::string>& taken) 
   return unique;
 }
 
+struct IndexPart {
+  StoredTensors tensors;
+  StoredHeaders headers;
+};
+
 // Writes a rank's file; returns its part of the index.
-StoredTensors write_slices(const fs::path& folder, const std::vector<Slice>& slices, int rank) {
+IndexPart write_slices(const fs::path& folder, const std::vector<Slice>& slices, int rank) {
   std::vector<TensorInfo> infos;
   std::map<std::string, const Slice*> by_name;
   std::set<std::string> taken;
@@ -43,7 +48,7 @@ StoredTensors write_slices(const fs::path& folder, const std::vector<Slice>& sli
     infos.push_back({name, s.dtype, box ? s.extent : Shape{region.size()}, 0, 0});
     by_name[name] = &s;
   }
-  StoredTensors part;
+  IndexPart part;
   SafetensorsWriter out(folder / rank_file(rank), std::move(infos), {{"format", "pt"}});
   for (const TensorInfo& t : out.tensors()) {
     const Slice& s = *by_name[t.name];
@@ -53,16 +58,17 @@ StoredTensors write_slices(const fs::path& folder, const std::vector<Slice>& sli
                    s.dtype,
                    {{rank_file(rank), out.data_start() + t.begin, out.data_start() + t.end,
                      region_of(s), hash_bytes(s.data, t.end - t.begin)}}};
-    merge_tensors(part, std::move(one));
+    merge_tensors(part.tensors, std::move(one));
   }
   out.finish();
+  part.headers[rank_file(rank)] = {out.data_start(), out.header_hash()};
   return part;
 }
 
 void write_rank(const fs::path& folder, const std::vector<Slice>& slices, const Json& state,
                 const std::map<std::string, std::string>& side_files, int rank, int num_ranks) {
   make_folder(folder);
-  const StoredTensors part = write_slices(folder, slices, rank);
+  const IndexPart part = write_slices(folder, slices, rank);
   if (rank == 0) {
     write_synced(folder / kStateFile, state.dump(1) + "\n");
     for (const auto& [name, bytes] : side_files) {
@@ -70,21 +76,23 @@ void write_rank(const fs::path& folder, const std::vector<Slice>& slices, const 
       write_synced(folder / name, bytes);
     }
   }
-  write_synced(folder / part_file(rank), index_to_json(part, num_ranks).dump() + "\n");
+  write_synced(folder / part_file(rank),
+               index_to_json(part.tensors, part.headers, num_ranks).dump() + "\n");
   sync_directory(folder);
 }
 
-StoredTensors merge_parts(const fs::path& folder, int num_ranks) {
-  StoredTensors all;
+IndexPart merge_parts(const fs::path& folder, int num_ranks) {
+  IndexPart all;
   for (int rank = 0; rank < num_ranks; ++rank) {
     const fs::path file = folder / part_file(rank);
     const Json part = parse_json(read_file(file), file.string());
     ensure(part.at("num_ranks") == Json(num_ranks),
            fmt::format("{} is of {} ranks, wanted {}", file.string(), part.at("num_ranks").dump(),
                        num_ranks));
-    merge_tensors(all, index_from_json(part, file.string()));
+    merge_tensors(all.tensors, index_from_json(part, file.string()));
+    all.headers.merge(headers_from_json(part, file.string()));
   }
-  const std::string fault = coverage_fault(all);
+  const std::string fault = coverage_fault(all.tensors);
   ensure(fault.empty(), fault);
   return all;
 }
@@ -131,7 +139,8 @@ void prepare_checkpoint(const fs::path& folder) {
 
 void commit_checkpoint(const fs::path& folder, int num_ranks) {
   const fs::path writing = writing_folder(folder);
-  const std::string index = index_to_json(merge_parts(writing, num_ranks), num_ranks).dump() + "\n";
+  const IndexPart all = merge_parts(writing, num_ranks);
+  const std::string index = index_to_json(all.tensors, all.headers, num_ranks).dump() + "\n";
   write_synced(writing / kIndexFile, index);
   remove_leftovers(writing, num_ranks);
   sync_directory(writing);

@@ -128,6 +128,7 @@ int run_generate(Options options) {
   const LogicalModel source = open_logical(options.model);
   require(!source.config.is_null(), "{} has no config.json beside its weights", options.model);
   const auto model = make_model(source.config, {0, 0.0}, source.path);
+  warn_of_unknown_tensors(source);
   const auto tokenizer = find_tokenizer(options, source);
   options.sample.stop_ids = read_stop_ids(*tokenizer, source.config, source.path);
   const std::vector<std::string> prompts = read_prompts(options);

@@ -88,6 +88,9 @@ class HeaderReader {
 
   TensorInfo read_tensor(const std::string& name, const Json& entry) const {
     check(entry.is_object(), name, fmt::format("is {}, wanted an object", entry.kind()));
+    std::set<std::string_view> keys;
+    for (const auto& [key, value] : entry.as_object())
+      check(keys.insert(key).second, name, fmt::format("has {} twice", key));
     const Json* type = entry.find("dtype");
     check(type && type->is_string(), name, "has no dtype");
     const auto dtype = find_safetensors_dtype(type->as_string());

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -66,12 +67,14 @@ class SafetensorsWriter {
                     const std::map<std::string, std::string>& metadata);
   const std::vector<TensorInfo>& tensors() const { return tensors_; }
   size_t data_start() const { return data_start_; }
+  uint64_t header_hash() const { return header_hash_; }  // of all bytes before data_start()
   void write(const void* bytes, size_t size);
   void finish();  // BugError where bytes are missing; syncs
 
  private:
   std::vector<TensorInfo> tensors_;
   size_t data_start_ = 0;
+  uint64_t header_hash_ = 0;
   size_t written_ = 0;
   FileWriter out_;
 };

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/json.h"
 #include "io/safetensors.h"
 
@@ -59,6 +60,7 @@ SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path,
     : tensors_(place(std::move(tensors))), out_(path, FileWriter::Mode::kTruncate) {
   const std::string header = header_bytes(tensors_, metadata);
   data_start_ = header.size();
+  header_hash_ = hash_text(header);
   out_.write(header);
 }
 

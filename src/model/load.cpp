@@ -1,7 +1,11 @@
 // model/load.cpp: what a file must hold before its bytes are used.
 #include "model/load.h"
 
+#include <algorithm>
+#include <set>
+
 #include "base/error.h"
+#include "base/log.h"
 
 namespace weft {
 namespace {
@@ -30,7 +34,32 @@ HfFolder::Found find_floating(const HfFolder& folder, const ParameterSpec& spec)
   return found;
 }
 
+// Written by older programs, or beside a tied embedding.
+bool is_no_parameter(const std::string& name) {
+  return name == "lm_head.weight" || name.ends_with(".rotary_emb.inv_freq");
+}
+
 }  // namespace
+
+void warn_of_unknown_tensors(const std::vector<std::string>& names, const Json& config,
+                             const std::filesystem::path& path) {
+  constexpr size_t kMostShown = 3;
+  std::set<std::string> known;
+  const auto model = make_model(config, {0, 0.0});  // all layers, whatever the run file takes
+  for (const ParameterSpec& p : model->parameters()) known.insert(p.name);
+  std::vector<std::string> unknown;
+  for (const std::string& name : names) {
+    if (!known.contains(name) && !is_no_parameter(name)) unknown.push_back(name);
+  }
+  if (unknown.empty()) return;
+  std::string list;
+  for (size_t i = 0; i < std::min(unknown.size(), kMostShown); ++i)
+    list += (i == 0 ? "" : ", ") + unknown[i];
+  if (unknown.size() > kMostShown) list += fmt::format(" and {} more", unknown.size() - kMostShown);
+  log_warning("{} has {} that config.json does not ask for, and that nothing uses: {}",
+              path.string(),
+              unknown.size() == 1 ? "a tensor" : fmt::format("{} tensors", unknown.size()), list);
+}
 
 ParameterSource find_parameter(const HfFolder& folder, const ParameterSpec& spec) {
   const auto [file, info] = find_floating(folder, spec);

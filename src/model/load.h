@@ -22,4 +22,9 @@ void load_parameter(const HfFolder& folder, const ParameterSpec& spec, Dtype to,
 // where it is missing or not floating.
 Dtype stored_dtype(const HfFolder& folder, const Model& model);
 
+// Warns of tensors that no parameter of the configuration asks for: their values would be lost
+// without a word. Buffers that are computed anew and copies of a tied head are none of them.
+void warn_of_unknown_tensors(const std::vector<std::string>& names, const Json& config,
+                             const std::filesystem::path& path);
+
 }  // namespace weft

@@ -201,6 +201,8 @@ EvalReport evaluate(const RunConfig& config, const std::string& model, const Bac
   if (source.kind == LogicalModel::Kind::kCheckpoint) {
     report.step = CheckpointReader(source.path).state().at("step").as_int();
   }
+  const bool is_named = config.model.init != "random" && source.path == session.folder.path();
+  if (!is_named) warn_of_unknown_tensors(source);
   ThreadPool pool(choose_threads(config.launch));
   const Backend own = given ? Backend{} : open_backend(alone(config), 0, Purpose::kEval);
   if (!given) tell_device(alone(config), *own.device);

@@ -76,6 +76,7 @@ Session::Session(const RunConfig& run)
   check_positions(run, *model);
   if (run.model.init == "random") return;
   folder.open_weights();
+  warn_of_unknown_tensors(folder.tensor_names(), folder.config(), folder.path());
   final_dtype = stored_dtype(folder, *model);
 }
 

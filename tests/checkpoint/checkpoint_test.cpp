@@ -116,6 +116,65 @@ TEST(Checkpoint, AnyChangedDigitOfIndexOrStateIsDamage) {
   EXPECT_EQ(CheckpointReader(folder / "c").state().at("step").as_int(), 1234567);
 }
 
+// The slices are sound all the same; programs that read the file without index.json are misled.
+TEST(Checkpoint, AnyChangedByteOfAFileIsDamage) {
+  TemporaryFolder folder;
+  write_two(folder / "c", 1);
+  const fs::path file = folder / "c/rank-00000.safetensors";
+  const std::string bytes = read_file(file);
+  const size_t data_start = SafetensorsFile(file).data_start();
+  ASSERT_GT(data_start, 64u);
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    std::string changed = bytes;
+    changed[i] = static_cast<char>(changed[i] ^ 1);
+    std::ofstream(file, std::ios::binary) << changed;
+    const std::string message =
+        error_of<DamagedCheckpoint>([&] { CheckpointReader(folder / "c").verify(); });
+    if (i >= data_start) continue;
+    EXPECT_NE(message.find("rank-00000.safetensors is damaged: its header"), std::string::npos)
+        << i << message;
+    EXPECT_NE(error_of<DamagedCheckpoint>([&] { read_a(folder / "c"); }).find("its header"),
+              std::string::npos);
+  }
+  std::ofstream(file, std::ios::binary) << bytes;
+  CheckpointReader(folder / "c").verify();
+}
+
+// One of an earlier weft: its index names no headers.
+TEST(Checkpoint, AnIndexWithoutHeadersIsRead) {
+  TemporaryFolder folder;
+  write_two(folder / "c", 3);
+  Json index = parse_json(read_file(folder / "c/index.json"), "index");
+  ASSERT_NE(index.find("headers"), nullptr);
+  std::erase_if(index.as_object(), [](const auto& e) { return e.first == "headers"; });
+  std::ofstream(folder / "c/index.json") << index.dump();
+  std::ofstream(folder / "c/COMMITTED") << "";  // vouches for no bytes
+  CheckpointReader(folder / "c").verify();
+  EXPECT_EQ(read_a(folder / "c"), numbered({6, 4}, 3));
+}
+
+TEST(Checkpoint, HeadersThatLieAreNamed) {
+  TemporaryFolder folder;
+  write_two(folder / "c", 3);
+  const Json good = parse_json(read_file(folder / "c/index.json"), "index");
+  const std::string name = "rank-00000.safetensors";
+  const auto told = [&](const std::string& headers) {
+    Json index = good;
+    index.set("headers", parse_json(headers, "headers"));
+    std::ofstream(folder / "c/index.json") << index.dump();
+    std::ofstream(folder / "c/COMMITTED") << "";
+    return error_of<DamagedCheckpoint>([&] { CheckpointReader(folder / "c"); });
+  };
+  const std::string sum = R"("checksum": "0123456789abcdef")";
+  EXPECT_NE(told("[1]").find("headers is no object"), std::string::npos);
+  EXPECT_NE(told(R"({"../x": {}})").find("wanted rank-NNNNN"), std::string::npos);
+  EXPECT_NE(told(R"({")" + name + R"(": {"bytes": -1}})").find("bytes is -1"), std::string::npos);
+  EXPECT_NE(told(R"({")" + name + R"(": {"bytes": 999999, )" + sum + "}}").find("its header has"),
+            std::string::npos);
+  EXPECT_NE(told(R"({"rank-00001.safetensors": {"bytes": 9, )" + sum + "}}").find("is missing"),
+            std::string::npos);
+}
+
 TEST(Checkpoint, ATruncatedOrMissingFileIsNamed) {
   TemporaryFolder folder;
   write_two(folder / "c", 1);

@@ -33,7 +33,7 @@ TEST(Index, RoundTrip) {
   const StoredTensors tensors = index_from_json(parse_json(kGood, "good"), "good");
   EXPECT_EQ(tensors.at("x").slices[0].checksum, 0xaau);
   EXPECT_EQ(coverage_fault(tensors), "");
-  EXPECT_EQ(index_to_json(tensors, 1), parse_json(kGood, "good"));
+  EXPECT_EQ(index_to_json(tensors, {}, 1), parse_json(kGood, "good"));
 }
 
 TEST(Index, LiesAreNamed) {

@@ -148,5 +148,30 @@ TEST_F(BadModel, NonFiniteWeightsEndTheRunWithTheStep) {
                            "1. the weights of", "source", "rms_norm_eps"});
 }
 
+// Valid JSON all the same: one letter of a tensor's name in the header of model.safetensors.
+TEST(ChangedHeader, ATensorOfAnotherNameIsNamed) {
+  const TinyRun run;
+  run.train_well({"train.steps=1"});
+  const std::string file = "runs/tiny/final/model.safetensors";
+  std::string bytes = slurp(run / file);
+  const size_t at = bytes.find("\"model.norm.weight\"");
+  ASSERT_NE(at, std::string::npos);
+  bytes[at + 9] = 'f';
+  run.write(file, bytes);
+  const std::string final = (run.dir() / "final").string();
+  const std::vector<std::string> parts = {
+      "warning: " + final + " has a tensor that config.json does not ask for", "model.nofm.weight",
+      "has no tensor \"model.norm.weight\""};
+  for (const auto& words :
+       {std::vector<std::string>{"generate", final, "--prompt", "a", "--tokenizer", "bytes"},
+        run.words("train", {"name=next", "model.init=pretrained", "model.path=" + final}),
+        run.words("eval", {"data.eval=[" + (run / "eval.txt").string() + "]"},
+                  {"--model", final})}) {
+    const Ended ended = run_to_end(words);
+    EXPECT_EQ(ended.exit_code, 2) << words[0] << ended.err;
+    expect_parts(ended.err, parts);
+  }
+}
+
 }  // namespace
 }  // namespace weft::testing

@@ -119,6 +119,7 @@ TEST(Safetensors, LiesAreNamed) {
        "overlap"},
       {"{" + entry("x", "F32", "[1]", "[0,4]") + "," + entry("x", "F32", "[1]", "[4,8]") + "}", 8,
        "listed twice"},
+      {R"({"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4],"shape":[2]}})", 4, "shape twice"},
       {"{" + entry("x", "F31", "[1]", "[0,4]") + "}", 4, "F31"},
       {"{" + entry("x", "F32", "[-1]", "[0,4]") + "}", 4, "-1 in shape"},
       {"{" + entry("x", "F32", "[1.0]", "[0,4]") + "}", 4, "in shape"},
