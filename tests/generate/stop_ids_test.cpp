@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "tests/io/temporary_folder.h"
 
 namespace weft {
 namespace {
@@ -35,9 +36,14 @@ TEST(StopIds, NeitherTheyNorUnknownIdsHaveText) {
 
 TEST(StopIds, NonsenseIsRefused) {
   for (const char* text : {R"({"eos_token_id": "x"})", R"({"eos_token_id": [1, -2]})",
-                           R"({"eos_token_id": 4294967296})"}) {
-    EXPECT_THROW(find_stop_ids(nullptr, parse_json(text, "c"), nullptr), UserError) << text;
+                           R"({"eos_token_id": 2147483648})", R"({"eos_token_id": [true]})",
+                           R"({"eos_token_id": 2.5})"}) {
+    const std::string told = testing::error_of<UserError>(
+        [&] { find_stop_ids(nullptr, parse_json(text, "c"), nullptr); });
+    EXPECT_NE(told.find("config.json: eos_token_id holds"), std::string::npos) << told;
   }
+  const Json largest = parse_json(R"({"eos_token_id": [0, 2147483647]})", "c");
+  EXPECT_EQ(find_stop_ids(nullptr, largest, nullptr), (Ids{0, 2147483647}));
 }
 
 }  // namespace
