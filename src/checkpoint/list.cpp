@@ -119,13 +119,27 @@ CheckpointSearch find_sound_checkpoint(const fs::path& run_dir) {
     if (e->state == State::kUncommitted) search.damaged.push_back(uncommitted(*e));
     if (e->state != State::kWhole || search.sound) continue;
     try {
-      CheckpointReader(e->path).verify();
+      const CheckpointReader reader(e->path);
+      reader.verify();
       search.sound = e->path;
+      search.state = reader.state();
     } catch (const DamagedCheckpoint& damage) {
       search.damaged.push_back({e->path, damage.what()});
     }
   }
   return search;
+}
+
+std::optional<SoundBest> find_sound_best(const fs::path& run_dir) {
+  const fs::path best = run_dir / "checkpoints" / "best";
+  if (!is_checkpoint(best)) return std::nullopt;
+  try {
+    const CheckpointReader reader(best);
+    reader.verify();
+    return SoundBest{best, reader.state().at("step").as_int()};
+  } catch (const UserError&) {  // damaged, or of another format
+    return std::nullopt;
+  }
 }
 
 std::vector<DamagedFolder> list_uncommitted(const fs::path& run_dir) {
@@ -173,7 +187,8 @@ std::vector<fs::path> abandon_checkpoints_after(const fs::path& run_dir, int64_t
 
 std::optional<fs::path> abandon_best(const fs::path& run_dir, const fs::path& start) {
   const fs::path best = run_dir / "checkpoints" / "best", folder = best.parent_path() / "abandoned";
-  if (path_kind(best) == PathKind::kNothing || is_best_of(best, start)) return std::nullopt;
+  if (path_kind(best) == PathKind::kNothing) return std::nullopt;
+  if (!start.empty() && is_best_of(best, start)) return std::nullopt;
   make_folder(folder);
   fs::path moved = unused_path(folder / "best");
   move_folder(best, moved);

@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "base/json.h"
+
 namespace weft {
 
 std::filesystem::path checkpoint_path(const std::filesystem::path& run_dir, int64_t step);
@@ -27,9 +29,17 @@ struct DamagedFolder {
 struct CheckpointSearch {
   std::optional<std::filesystem::path> sound;  // the newest whose every checksum holds
   std::vector<DamagedFolder> damaged;          // newer than it; and every step-N without COMMITTED
+  Json state;                                  // state.json of the sound one
 };
 // Reads all bytes. Changes nothing; RunError where a checkpoint cannot be read.
 CheckpointSearch find_sound_checkpoint(const std::filesystem::path& run_dir);
+
+struct SoundBest {
+  std::filesystem::path path;
+  int64_t step;
+};
+// best/, where there is one and its every checksum holds. RunError where it cannot be read.
+std::optional<SoundBest> find_sound_best(const std::filesystem::path& run_dir);
 
 // Every step-N without COMMITTED.
 std::vector<DamagedFolder> list_uncommitted(const std::filesystem::path& run_dir);
@@ -48,8 +58,8 @@ std::vector<std::filesystem::path> abandon_checkpoints_after(const std::filesyst
                                                              const std::filesystem::path& start);
 
 // Moves best/ to abandoned/best (or best-2 ...) where the checkpoint `start` does not know it: it
-// is of a later step, or has another best evaluation loss, or cannot tell. The new path, if it
-// moved.
+// is of a later step, or has another best evaluation loss, or cannot tell; or where `start` is
+// empty: a run that starts at step 0 knows none. The new path, if it moved.
 std::optional<std::filesystem::path> abandon_best(const std::filesystem::path& run_dir,
                                                   const std::filesystem::path& start);
 

@@ -76,6 +76,45 @@ void count_step(const Json& line, MetricsTail& tail) {
   if (!tail.best_loss || loss.as_number() < *tail.best_loss) tail.best_loss = loss.as_number();
 }
 
+struct KeptMetrics {
+  MetricsTail tail;
+  size_t bytes = 0;  // of the lines up to the step
+};
+
+// Whether the line stays; then it is in the tail.
+bool take_line(const Json& line, int64_t step, MetricsTail& tail) {
+  static_cast<void>(line.as_object());
+  const Json* line_step = line.find("step");
+  if (line_step && line_step->as_int() > step) return false;
+  if (line_step && line.find("loss")) count_step(line, tail);
+  if (line_step && line.find("eval_loss")) tail.last_eval_step = line_step->as_int();
+  if (!line_step && line.find("mean_loss")) tail.is_epoch_told = true;
+  return true;
+}
+
+KeptMetrics read_until(const std::string& text, const std::filesystem::path& path, int64_t step) {
+  KeptMetrics kept;
+  for (int64_t number = 1; kept.bytes < text.size(); ++number) {
+    const size_t end = text.find('\n', kept.bytes);
+    if (end == std::string::npos) break;  // torn: the process died while it wrote
+    const std::string_view line = std::string_view(text).substr(kept.bytes, end - kept.bytes);
+    const std::string where = fmt::format("{}:{}", path.string(), number);
+    try {
+      if (!take_line(parse_json(line, where), step, kept.tail)) break;
+    } catch (const UserError& e) {
+      throw UserError(
+          fmt::format("{} is not a line that a run wrote ({}); nothing was changed", where,
+                      e.what()),
+          fmt::format(
+              "keep a copy and delete line {} of it (sed -i {}d {}); or move the file away: "
+              "the run then goes on without its earlier losses",
+              number, number, path.string()));
+    }
+    kept.bytes = end + 1;
+  }
+  return kept;
+}
+
 void shorten(const std::filesystem::path& path, size_t bytes) {
   std::error_code bad;
   std::filesystem::resize_file(path, bytes, bad);
@@ -103,25 +142,16 @@ std::optional<double> EpochLoss::mean() const {
 }
 
 MetricsTail cut_metrics_after(const std::filesystem::path& path, int64_t step, bool keeps_cut) {
-  MetricsTail tail;
-  if (path_kind(path) == PathKind::kNothing) return tail;
+  if (path_kind(path) == PathKind::kNothing) return {};
   const std::string text = read_file(path);
-  size_t at = 0;
-  for (int64_t number = 1; at < text.size(); ++number) {
-    const size_t end = text.find('\n', at);
-    if (end == std::string::npos) break;  // torn: the process died while it wrote
-    const Json line = parse_json(std::string_view(text).substr(at, end - at),
-                                 fmt::format("{}:{}", path.string(), number));
-    const Json* line_step = line.find("step");
-    if (line_step && line_step->as_int() > step) break;
-    if (line_step && line.find("loss")) count_step(line, tail);
-    if (line_step && line.find("eval_loss")) tail.last_eval_step = line_step->as_int();
-    if (!line_step && line.find("mean_loss")) tail.is_epoch_told = true;
-    at = end + 1;
-  }
-  if (keeps_cut) keep_lines(path, std::string_view(text).substr(at));
-  if (at < text.size()) shorten(path, at);
-  return tail;
+  const KeptMetrics kept = read_until(text, path, step);
+  if (keeps_cut) keep_lines(path, std::string_view(text).substr(kept.bytes));
+  if (kept.bytes < text.size()) shorten(path, kept.bytes);
+  return kept.tail;
+}
+
+void check_metrics(const std::filesystem::path& path, int64_t step) {
+  if (path_kind(path) == PathKind::kFile) read_until(read_file(path), path, step);
 }
 
 void cut_torn_line(const std::filesystem::path& path) {

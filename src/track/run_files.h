@@ -71,6 +71,10 @@ struct MetricsTail {
 MetricsTail cut_metrics_after(const std::filesystem::path& path, int64_t step,
                               bool keeps_cut = false);
 
+// UserError with the line, and what to do, where a line up to `step` is not as a run writes it:
+// what cut_metrics_after would throw when a start has begun to write.
+void check_metrics(const std::filesystem::path& path, int64_t step);
+
 // Cuts a last line without its end, which a process that died while it wrote has left.
 void cut_torn_line(const std::filesystem::path& path);
 

@@ -61,6 +61,7 @@ TEST(SoundCheckpoint, TheNewestIsFoundAndNothingChanges) {
   EXPECT_EQ(find_sound_checkpoint(empty.path()).sound, std::nullopt);
   const RunWithThree run;
   EXPECT_EQ(find_sound_checkpoint(run.path()).sound, run.at(3));
+  EXPECT_EQ(find_sound_checkpoint(run.path()).state.at("step").as_int(), 3);
   flip_byte(run.file(3), -1);
   fs::remove(run.file(2));
   fs::create_directories(run / "checkpoints/step-00000009");
@@ -185,6 +186,24 @@ TEST(SetAside, LaterCheckpointsAreAbandoned) {
   EXPECT_EQ(moved[1], run / "checkpoints/abandoned/step-00000001");
   EXPECT_EQ(list_set_aside(run.path()).size(), 4u);
   EXPECT_TRUE(abandon_checkpoints_after(run / "nowhere", 0, run / "other").empty());
+}
+
+// Step 0 knows no best; a damaged one is not called sound.
+TEST(SetAside, ABestIsFoundSoundAndAbandonedByARunThatBegins) {
+  const RunWithThree run;
+  EXPECT_FALSE(find_sound_best(run.path()));
+  EXPECT_FALSE(abandon_best(run.path(), fs::path()));
+  write_two(run / "checkpoints/best", 9, 2);
+  ASSERT_TRUE(find_sound_best(run.path()));
+  EXPECT_EQ(find_sound_best(run.path())->step, 2);
+  EXPECT_EQ(find_sound_best(run.path())->path, run / "checkpoints/best");
+  EXPECT_FALSE(abandon_best(run.path(), run / "checkpoints/best"));  // it starts there
+  EXPECT_EQ(abandon_best(run.path(), fs::path()), run / "checkpoints/abandoned/best");
+  write_two(run / "checkpoints/best", 9, 2);
+  flip_byte(run / "checkpoints/best/rank-00000.safetensors", -1);
+  EXPECT_FALSE(find_sound_best(run.path()));
+  const NoMoreFiles none;
+  EXPECT_THROW(find_sound_best(run.path()), RunError);
 }
 
 TEST(SetAside, ADeletionCutShortIsNoDamage) {

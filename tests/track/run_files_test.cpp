@@ -81,6 +81,30 @@ TEST(Metrics, EveryDoubleComesBackWithItsBits) {
   }
 }
 
+// What would stop a start in its middle is found before, by line; nothing is written.
+TEST(Metrics, ALineThatNoRunWroteIsNamed) {
+  const TempFolder folder;
+  const auto path = folder.path() / "metrics.jsonl";
+  check_metrics(path, 9);  // no file, no fault
+  for (const char* bad :
+       {"{\"step\": 2, ", "[1]", "{\"step\": \"two\"}", "{\"step\": 2, \"loss\": 1}"}) {
+    std::filesystem::remove(path);
+    MetricsWriter(path).write(step_line(1, 1, 3.0));
+    FileWriter(path, FileWriter::Mode::kAppend).write(std::string(bad) + "\n");
+    MetricsWriter(path).write(step_line(3, 1, 3.0));
+    const std::string before = read_file(path);
+    try {
+      check_metrics(path, 9);
+      FAIL() << bad;
+    } catch (const UserError& e) {
+      EXPECT_NE(std::string(e.what()).find("metrics.jsonl:2 "), std::string::npos) << e.what();
+      EXPECT_NE(e.hint().find("delete line 2"), std::string::npos) << e.hint();
+    }
+    EXPECT_THROW(cut_metrics_after(path, 9), UserError);
+    EXPECT_EQ(read_file(path), before);
+  }
+}
+
 TEST(Metrics, CutKeepsWhatIsNotPastTheStep) {
   const TempFolder folder;
   const auto path = folder.path() / "metrics.jsonl";
