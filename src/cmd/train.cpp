@@ -98,7 +98,7 @@ RunCommand add_train(CLI::App& app) {
   app.add_option("RUN", w->run, "run file (YAML)")->required();
   app.add_option("--set", w->sets, "section.key=value, over the run file")->take_all()->expected(1);
   app.add_option("--run-dir", w->options.run_dir, "instead of <storage>/<name>");
-  app.add_option("--resume", w->options.resume, "auto | never | CHECKPOINT");
+  app.add_option("--resume", w->options.resume, "auto | never | CHECKPOINT | RUN_DIR");
   app.add_flag("--overwrite", w->options.overwrite, "give up what the run directory holds");
   app.add_flag("--force", w->force, "train though the memory of this machine is too little");
   app.add_option("--engine", w->engine, "local (ray and slurm are not built)");
@@ -113,6 +113,7 @@ RunCommand add_train(CLI::App& app) {
     if (!rank) early.emplace(nullptr);
     check_environment();
     const RunFile file(w->run, w->sets);
+    w->options.run_file = w->run;
     if (rank) return train_rank(file, w->options, {rank->rank, rank->threads, rank->world});
     if (report_if_finished(file, w->options)) return 0;
     const ParallelConfig& p = file.config().parallel;

@@ -65,6 +65,8 @@ RunStart agree_on_start(Ranks& ranks, RunStart start) {
   const int64_t finished = agree_on_number(ranks, [&] { return start.finished_step.value_or(-1); });
   start.finished_step.reset();
   if (finished >= 0) start.finished_step = finished;
+  start.is_of_other_run =
+      agree_on_number(ranks, [&] { return int64_t{start.is_of_other_run}; }) != 0;
   return start;
 }
 

@@ -1,34 +1,46 @@
 // train/finished_run.cpp: run.yaml, events.jsonl, final/ and the checkpoints, looked at alone.
 #include "train/finished_run.h"
 
-#include "base/file.h"
+#include "base/error.h"
 #include "base/log.h"
 #include "base/path.h"
-#include "checkpoint/checkpoint.h"
+#include "io/hf_folder.h"
+#include "train/run_changes.h"
 #include "train/run_history.h"
+#include "train/stored_run.h"
 
 namespace weft {
 namespace fs = std::filesystem;
 namespace {
 
 bool is_unchanged(const RunFile& file, const fs::path& dir) {
-  const fs::path stored = dir / "run.yaml";
-  if (path_kind(stored) != PathKind::kFile) return false;
-  const RunChanges changes = compare_runs(read_file(stored, 1 << 20), file.resolved());
+  if (find_stored_run(dir) != StoredRun::kWhole) return false;
+  const RunChanges changes = compare_runs(read_stored_run(dir), file.resolved());
   return changes.refused.empty() && changes.allowed.empty();
+}
+
+// 0 where no checkpoint is sound.
+int64_t step_of(const CheckpointSearch& found) {
+  return found.sound ? found.state.at("step").as_int() : 0;
 }
 
 // A start with a raised end may have stored its run.yaml and failed before its first event.
 bool is_past_end(const TrainConfig& train, int64_t step, const CheckpointSearch& found) {
   if (train.steps) return step >= *train.steps;
-  if (!found.sound) return true;  // without a checkpoint no such start gets as far
-  return CheckpointReader(*found.sound).state().at("epoch").as_int() > train.epochs;
+  if (step_of(found) < step) return true;  // without its last checkpoint no such start gets as far
+  return found.state.at("epoch").as_int() > train.epochs;
 }
 
 }  // namespace
 
 bool has_final(const fs::path& dir) {
-  return path_kind(dir / "final" / "config.json") == PathKind::kFile;
+  if (path_kind(dir / "final" / "config.json") != PathKind::kFile) return false;
+  try {
+    HfFolder(dir / "final").open_weights();
+    return true;
+  } catch (const UserError&) {  // a file missing, cut short or no JSON
+    return false;
+  }
 }
 
 void warn_of_damaged(const CheckpointSearch& found) {
@@ -43,11 +55,14 @@ bool report_if_finished(const RunFile& file, const TrainOptions& options) {
   const int64_t step = read_history(dir).finished_step.value_or(0);
   if (step == 0) return false;
   const CheckpointSearch found = find_sound_checkpoint(dir);
-  if (found.sound && *found.sound != checkpoint_path(dir, step)) return false;
+  if (step_of(found) > step) return false;
   if (!is_past_end(file.config().train, step, found)) return false;
   warn_of_damaged(found);
+  if (found.sound && step_of(found) < step)
+    log_warning("the checkpoint of step {} is gone or damaged; the newest sound one is {}", step,
+                found.sound->string());
   log_info("{} is finished at step {}{}", dir.string(), step,
-           found.sound ? ": raise train.steps or train.epochs to go on" : "");
+           step_of(found) == step ? ": raise train.steps or train.epochs to go on" : "");
   return true;
 }
 

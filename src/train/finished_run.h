@@ -8,15 +8,15 @@
 
 namespace weft {
 
-// final/ holds a model. RunError where that cannot be determined.
+// final/ holds a model whose files are whole. RunError where that cannot be determined.
 bool has_final(const std::filesystem::path& dir);
 
 // Damaged checkpoints of a run that is finished all the same.
 void warn_of_damaged(const CheckpointSearch& found);
 
 // True, and said, where the last start of this run came to its end, final/ is there and no key has
-// changed since; its last checkpoint must be sound, or no checkpoint is. Any other answer needs
-// open_run_dir. Takes no lock and writes nothing.
+// changed since, whether its last checkpoint is sound or not. Any other answer needs open_run_dir.
+// Takes no lock and writes nothing.
 bool report_if_finished(const RunFile& file, const TrainOptions& options);
 
 }  // namespace weft

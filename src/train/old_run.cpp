@@ -4,9 +4,9 @@
 #include <string>
 
 #include "base/error.h"
-#include "base/file.h"
 #include "base/path.h"
 #include "checkpoint/replace_folder.h"
+#include "train/stored_run.h"
 
 namespace weft {
 namespace fs = std::filesystem;
@@ -18,18 +18,6 @@ constexpr const char* kNames[] = {"checkpoints",         "final",        "log",
 
 fs::path renamed(const fs::path& dir, const char* name) {
   return dir / (std::string(name) + ".removing");
-}
-
-// All keys are in a resolved run file, most of them marked; nobody writes such marks by hand.
-bool is_resolved_run(const fs::path& path) {
-  if (path_kind(path) != PathKind::kFile) return false;
-  const std::string text = read_file(path, 1 << 20);
-  return text.find("  # default") != std::string::npos ||
-         text.find("  # not built") != std::string::npos;
-}
-
-bool is_events(const fs::path& path) {
-  return path_kind(path) == PathKind::kFile && read_file(path).starts_with("{\"event\":");
 }
 
 // A start that was killed at once leaves empty folders and files.
@@ -66,7 +54,8 @@ std::string foreign_entries(const fs::path& dir) {
 void check_old_run(const fs::path& dir) {
   constexpr const char* kHint = "move that away, or give the run another name or --run-dir";
   std::string there;
-  if (is_resolved_run(dir / "run.yaml") || is_events(dir / "events.jsonl")) {
+  const StoredRun stored = find_stored_run(dir);
+  if (stored == StoredRun::kWhole || stored == StoredRun::kCut || has_events(dir)) {
     there = foreign_entries(dir);
     if (there.empty()) return;
     throw UserError(

@@ -119,12 +119,6 @@ void check_batch(const RunConfig& config, std::vector<std::string>* complaints);
 void check_config(const OptionTable& table, const RunConfig& config,
                   std::vector<std::string>* complaints);
 
-// What a second run of a directory may not change, and what differs: two resolved files compared.
-struct RunChanges {
-  std::vector<std::string> refused, allowed;  // "key: old -> new"
-};
-RunChanges compare_runs(const std::string& stored, const std::string& resolved);
-
 // "1, 2, 4, 8", for messages; of large numbers the first ones.
 std::string list_divisors(int64_t n);
 

@@ -149,8 +149,8 @@ class Trainer {
     if (const Json* part = state.find("part")) position_.part = part->as_int();
     if (const Json* files = state.find("data_files"))
       position_.files = static_cast<uint64_t>(files->as_int());
-    if (const Json* best = state.find("best_eval_loss"); best && best->is_number())
-      best_eval_ = best->as_number();
+    const Json* best = start_.is_of_other_run ? nullptr : state.find("best_eval_loss");
+    if (best && best->is_number()) best_eval_ = best->as_number();
     stream_.restore(position_);
   }
 
@@ -201,7 +201,7 @@ class Trainer {
     ranks_->world().barrier();
     set_log_file(start_.dir / "log" / fmt::format("rank-{:05}.log", ranks_->rank()));
     record_ = std::make_unique<RunRecord>(RecordOptions{
-        start_.dir, is_main_, options_.quiet || !is_main_, step_,
+        start_.dir, is_main_, options_.quiet || !is_main_, start_.is_of_other_run ? 0 : step_,
         options_.resume != "auto" && options_.resume != "never", total_ == kNoEnd ? 0 : total_,
         c_.train.log_every, backend_.device->is_host() ? 0 : engine_.arena_bytes()});
     saver_ = std::make_unique<Saver>(file_, side_files_, engine_, *ranks_, start_.dir, *record_,

@@ -108,6 +108,7 @@ TEST(Agree, WhatRankZeroFindsHoldsForAll) {
     if (r == 0) {
       mine.dir = "runs/a";
       mine.checkpoint = "runs/a/checkpoints/step-00000004";
+      mine.is_of_other_run = true;
     }
     starts[r] = agree_on_start(ranks, mine);
     numbers[r] = agree_on_number(ranks, [&] { return static_cast<int64_t>(40 + r); });
@@ -118,6 +119,7 @@ TEST(Agree, WhatRankZeroFindsHoldsForAll) {
   for (size_t r = 0; r < 3; ++r) {
     EXPECT_EQ(starts[r].dir, "runs/a");
     EXPECT_EQ(starts[r].checkpoint, "runs/a/checkpoints/step-00000004");
+    EXPECT_TRUE(starts[r].is_of_other_run);
     EXPECT_EQ(numbers[r], 40);
     EXPECT_EQ(signals[r], 15);
   }

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
-#include <fstream>
 
 #include "tests/e2e/tiny_run.h"
 #include "tests/faults/preload.h"
@@ -11,12 +10,6 @@ namespace weft::testing {
 namespace {
 
 namespace fs = std::filesystem;
-
-void damage(const fs::path& file) {
-  std::string bytes = slurp(file);
-  bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
-  std::ofstream(file, std::ios::binary) << bytes;
-}
 
 // Neither the memory check nor a rank may ask for the model or the rows first.
 TEST(Finished, NeedsNeitherModelNorRows) {
@@ -57,7 +50,7 @@ TEST(Finished, AStartThatFailedBeforeItsFirstEventFinishesNothing) {
 TEST(Finished, DamagedCheckpointsAreNamedNotGone) {
   const TinyRun run;
   run.train_well({"checkpoint.keep=1"});
-  damage(run.checkpoint(6) / "rank-00000.safetensors");
+  flip_in_the_middle(run.checkpoint(6) / "rank-00000.safetensors");
   const Ended same = run.train({"checkpoint.keep=1"});
   EXPECT_EQ(same.exit_code, 0) << same.err;
   expect_parts(same.err, {"warning: ", "step-00000006", "is finished at step 6"});
@@ -68,14 +61,73 @@ TEST(Finished, DamagedCheckpointsAreNamedNotGone) {
   EXPECT_FALSE(contains(further.err, "are gone")) << further.err;
 }
 
-// With the last one damaged the steps after the one before it are made again.
-TEST(Finished, ADamagedLastCheckpointIsMadeAgain) {
+// Only the last checkpoint is gone or damaged: nothing is trained again.
+TEST(Finished, AnOlderCheckpointUndoesNoEnd) {
+  for (const bool is_gone : {false, true}) {
+    const TinyRun run;
+    run.train_well();
+    if (is_gone) fs::remove_all(run.checkpoint(6));
+    if (!is_gone) flip_in_the_middle(run.checkpoint(6) / "rank-00000.safetensors");
+    const auto before = bytes_below(run.dir());
+    for (const char* set : {"train.log_every=1", "train.log_every=2", "parallel.dp=2"}) {
+      const Ended same = run.train({set});
+      EXPECT_EQ(same.exit_code, 0) << same.err;
+      expect_parts(same.err, {"is finished at step 6"});
+    }
+    const Ended further = run.train({"train.steps=8"});
+    EXPECT_EQ(further.exit_code, 2) << further.err;
+    expect_parts(
+        further.err,
+        {"is finished at step 6", "newest sound checkpoint is of step 4", "train.steps: 6 -> 8",
+         is_gone ? "step-00000006 is gone" : "damaged:", "--resume " + run.checkpoint(4).string()});
+    EXPECT_EQ(bytes_below(run.dir()), before);
+    run.train_well({"train.steps=8"}, {"--resume", run.checkpoint(4).string()});
+    EXPECT_TRUE(fs::exists(run.checkpoint(8)));
+    EXPECT_EQ(metric_texts(run.dir(), "loss").size(), 8u);
+  }
+}
+
+// Epochs end the run; its older checkpoint is of an epoch before.
+TEST(Finished, AnOlderCheckpointUndoesNoEndOfEpochs) {
+  const TinyRun run;
+  const std::string file = slurp(run.file());
+  run.write("run.yaml", std::string(file).replace(file.find("steps: 6"), 8, "epochs: 2"));
+  run.train_well();
+  fs::remove_all(run.checkpoint(10));
+  const auto before = bytes_below(run.dir());
+  const Ended same = run.train();
+  EXPECT_EQ(same.exit_code, 0) << same.err;
+  expect_parts(same.err, {"is finished at step 10", "newest sound one is"});
+  EXPECT_EQ(run.train({"train.epochs=3"}).exit_code, 2);
+  EXPECT_EQ(bytes_below(run.dir()), before);
+}
+
+// A final/ of which a file is cut short is no end: it is made again of the last checkpoint.
+TEST(Finished, ACutFinalIsMadeAgain) {
   const TinyRun run;
   run.train_well();
-  const std::string hash = hash_of(run.dir());
-  damage(run.checkpoint(6) / "rank-00000.safetensors");
+  const std::string hash = hash_of(run.dir() / "final");
+  fs::resize_file(run.dir() / "final/model.safetensors", 1000);
   run.train_well();
-  EXPECT_EQ(hash_of(run.dir()), hash);
+  EXPECT_EQ(hash_of(run.dir() / "final"), hash);
+}
+
+// The folder of runs was moved: with its checkpoints or without them, the run is finished.
+TEST(Finished, KeysThatChangeNoStepAreNoReasonToRefuse) {
+  for (const bool has_checkpoints : {true, false}) {
+    const TinyRun run;
+    run.train_well();
+    if (!has_checkpoints) fs::remove_all(run.dir() / "checkpoints");
+    fs::rename(run / "runs", run / "moved");
+    const auto before = bytes_below(run / "moved/tiny");
+    for (const char* set : {"train.log_every=1", "train.log_every=3", "checkpoint.keep=1",
+                            "launch.threads=2", "parallel.dp=2", "train.micro_batch=2"}) {
+      const Ended ended = run.train({"storage=" + (run / "moved").string(), set});
+      EXPECT_EQ(ended.exit_code, 0) << set << ended.err;
+      expect_parts(ended.err, {"is finished at step 6"});
+    }
+    EXPECT_EQ(bytes_below(run / "moved/tiny"), before);
+  }
 }
 
 TEST(Finished, ARefusedStartLeavesTheEventsAlone) {

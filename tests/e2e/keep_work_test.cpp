@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
-#include <fstream>
 
 #include "tests/e2e/tiny_run.h"
 #include "tests/faults/preload.h"
@@ -12,16 +11,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Every file of a run directory with its bytes. The lock's file holds nothing.
-std::map<std::string, std::string> bytes_below(const fs::path& dir) {
-  std::map<std::string, std::string> files;
-  for (const auto& e : fs::recursive_directory_iterator(dir)) {
-    if (e.path().filename() == ".lock") continue;
-    files[e.path().string()] = e.is_regular_file() ? slurp(e.path()) : "folder";
-  }
-  return files;
-}
-
 Ended train_with_faults(const TinyRun& run, const std::string& rules,
                         const std::vector<std::string>& sets,
                         const std::vector<std::string>& more = {}) {
@@ -30,19 +19,16 @@ Ended train_with_faults(const TinyRun& run, const std::string& rules,
   return run_to_end(run.words("train", sets, more), options);
 }
 
-void flip_in_the_middle(const fs::path& file) {
-  std::string bytes = slurp(file);
-  bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
-  std::ofstream(file, std::ios::binary) << bytes;
-}
-
 void damage(const TinyRun& run, int64_t step) {
   flip_in_the_middle(run.checkpoint(step) / "rank-00000.safetensors");
 }
 
-// 8 steps of which 6 are done, three checkpoints.
+// 8 steps of which 6 are done, three checkpoints; without a final/ it is not finished.
 struct StoppedRun : TinyRun {
-  StoppedRun() { train_well(); }
+  StoppedRun() {
+    train_well();
+    fs::remove_all(dir() / "final");
+  }
   const std::vector<std::string> more = {"train.steps=8"};
 };
 
@@ -139,6 +125,7 @@ TEST(KeepWork, ADamagedCheckpointIsKeptAndToldAlsoInQuiet) {
   // Again, the same step: another name.
   damage(run, 6);
   damage(run, 8);
+  fs::remove_all(run.dir() / "final");
   run.train_well({"train.steps=9"});
   EXPECT_TRUE(fs::exists(kept));
   EXPECT_TRUE(fs::exists(kept.string() + "-2"));
@@ -219,7 +206,8 @@ TEST(KeepWork, NeverCommittedStartsAtZeroAndSaysSo) {
   ASSERT_TRUE(fs::exists(run.dir() / "checkpoints/best"));
   const Ended ended = run.train({eval, "train.steps=6", "train.eval_every=1"});
   EXPECT_EQ(ended.exit_code, 0) << ended.err;
-  expect_parts(ended.err, {"has no checkpoint: the run starts at step 0"});
+  expect_parts(ended.err, {"has no checkpoint: the run starts at step 0", "its best, of step "});
+  EXPECT_TRUE(fs::exists(run.dir() / "checkpoints/abandoned/best/COMMITTED"));
   EXPECT_EQ(metric_texts(run.dir(), "loss").size(), 6u);
 }
 

@@ -59,6 +59,7 @@ TEST(Overwrite, ADeletionThatWasKilledIsFinished) {
   EXPECT_EQ(killed.signal, SIGKILL) << killed.err;
   ASSERT_TRUE(fs::exists(run.dir() / "checkpoints.removing"));
   fs::create_directories(run.dir() / "final.removing");
+  fs::remove_all(run.dir() / "final");  // nothing that a start from another run would replace
   run.train_well({"name=other"});
   run.train_well({"train.steps=8"}, {"--resume", run.checkpoint(6, "other").string()});
   EXPECT_FALSE(fs::exists(run.dir() / "checkpoints.removing"));

@@ -134,6 +134,21 @@ std::vector<Json> event_lines(const std::filesystem::path& run_dir, const std::s
   return lines;
 }
 
+std::map<std::string, std::string> bytes_below(const std::filesystem::path& dir) {
+  std::map<std::string, std::string> files;
+  for (const auto& e : std::filesystem::recursive_directory_iterator(dir)) {
+    if (e.path().filename() == ".lock") continue;
+    files[e.path().string()] = e.is_regular_file() ? slurp(e.path()) : "folder";
+  }
+  return files;
+}
+
+void flip_in_the_middle(const std::filesystem::path& file) {
+  std::string bytes = slurp(file);
+  bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
+  std::ofstream(file, std::ios::binary) << bytes;
+}
+
 std::string hash_of(const std::filesystem::path& path) {
   const Ended ended = run_to_end({"hash", path.string()});
   EXPECT_EQ(ended.exit_code, 0) << ended.err;

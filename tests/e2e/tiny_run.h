@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -44,6 +45,9 @@ class TinyRun {
 std::vector<std::string> metric_texts(const std::filesystem::path& run_dir, const std::string& key);
 std::vector<Json> metric_lines(const std::filesystem::path& run_dir);
 std::vector<Json> event_lines(const std::filesystem::path& run_dir, const std::string& event);
+// Every file below a directory with its bytes. The lock's file holds nothing.
+std::map<std::string, std::string> bytes_below(const std::filesystem::path& dir);
+void flip_in_the_middle(const std::filesystem::path& file);  // a bit of it
 // What `weft hash` prints.
 std::string hash_of(const std::filesystem::path& path);
 

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "tests/io/temporary_folder.h"
+#include "train/run_changes.h"
 
 namespace weft {
 namespace {
@@ -98,6 +99,15 @@ TEST_F(RunFileTest, ChangesAreSorted) {
     EXPECT_EQ(changes(set).allowed.size(), 1u) << set;
   }
   EXPECT_EQ(changes("seed=1").refused[0], "seed: 42 -> 1");
+  for (const char* set : {"train.lr=1", "train.schedule=linear", "train.steps=9", "train.eps=1e-6",
+                          "train.weight_decay=0.5", "train.clip_norm=2"}) {
+    EXPECT_EQ(changes(set).future, changes(set).allowed) << set;
+  }
+  for (const char* set : {"train.log_every=2", "train.micro_batch=4", "storage=elsewhere", "name=b",
+                          "checkpoint.keep=5", "launch.threads=2", "parallel.dp=2"}) {
+    EXPECT_EQ(changes(set).allowed.size(), 1u) << set;
+    EXPECT_TRUE(changes(set).future.empty()) << set;
+  }
 }
 
 // A run from before there was train.tf32 computed without it.

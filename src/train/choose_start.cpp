@@ -1,0 +1,210 @@
+// train/choose_start.cpp: sound checkpoints, finished runs, and runs that had checkpoints.
+#include "train/choose_start.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/path.h"
+#include "train/finished_run.h"
+#include "train/run_history.h"
+#include "train/stored_run.h"
+
+namespace weft {
+namespace fs = std::filesystem;
+namespace {
+
+std::string join(const std::vector<std::string>& lines) {
+  std::string list;
+  for (const std::string& line : lines) list += "\n    " + line;
+  return list;
+}
+
+std::vector<std::string> reasons_of(const std::vector<DamagedFolder>& folders) {
+  std::vector<std::string> reasons;
+  for (const DamagedFolder& folder : folders) reasons.push_back(folder.reason);
+  return reasons;
+}
+
+// The checkpoint's own record of its keys. It is asked also where run.yaml is there: that may be
+// the file which the user gave, and be edited.
+void compare_recorded(const fs::path& checkpoint, const Json& state, const RunStart& start,
+                      StartQuestion* question) {
+  const Json* run = state.find("run");
+  if (!run || !run->is_string()) return;
+  const std::string what = "the keys recorded in " + checkpoint.string();
+  RunChanges changes = compare_runs(run->as_string(), question->file.resolved(), what.c_str());
+  if (!changes.refused.empty()) {
+    throw UserError(
+        fmt::format("{} was trained with other keys:{}", checkpoint.string(),
+                    join(changes.refused)),
+        fmt::format("set them as they were; or train its weights in a new run: weft export {} DIR, "
+                    "then --set model.path=DIR --set model.init=pretrained",
+                    checkpoint.string()));
+  }
+  if (question->has_stored && !start.is_of_other_run) return;
+  if (!start.is_of_other_run && is_run_dir(start.dir)) {
+    log_warning("{} is missing or cut short: keys were compared with those recorded in {}",
+                (start.dir / "run.yaml").string(), checkpoint.string());
+  }
+  question->changes = std::move(changes);
+}
+
+// Steps that are done cannot be taken back by a smaller number.
+void check_end(const TrainConfig& train, const fs::path& checkpoint, const Json& state,
+               const RunChanges& changes) {
+  const int64_t step = state.at("step").as_int(), epoch = state.at("epoch").as_int();
+  if (train.steps && *train.steps < step) {
+    throw UserError(
+        fmt::format("train.steps is {}, but the run is at step {} ({})", *train.steps, step,
+                    checkpoint.string()),
+        fmt::format("train.steps={} ends it there, more goes on; to go back, name a checkpoint of "
+                    "step {} or before with --resume PATH",
+                    step, *train.steps));
+  }
+  const bool has_begun = state.at("position").as_int() > 0;
+  if (train.steps || changes.future.empty() || epoch <= train.epochs) return;
+  if (epoch == train.epochs + 1 && !has_begun) return;
+  throw UserError(fmt::format("train.epochs is {}, but the run is in epoch {} ({})", train.epochs,
+                              epoch, checkpoint.string()),
+                  "raise train.epochs; to go back, name an earlier checkpoint with --resume PATH");
+}
+
+[[noreturn]] void refuse_to_begin_again(const fs::path& dir, const CheckpointSearch& found,
+                                        const std::vector<std::string>& set_aside) {
+  std::vector<std::string> there;
+  const auto best = find_sound_best(dir);
+  if (best) there.push_back(fmt::format("sound: checkpoints/best, of step {}", best->step));
+  for (const DamagedFolder& d : found.damaged) there.push_back("damaged: " + d.reason);
+  for (const std::string& name : set_aside) there.push_back("set aside: checkpoints/" + name);
+  if (has_final(dir)) there.push_back("final/, the model of an earlier end");
+  if (there.empty()) there.push_back("nothing: its checkpoints were removed");
+  const std::string from_best =
+      best ? fmt::format("go on from its best, of step {}, with --resume {}; or ", best->step,
+                         best->path.string())
+           : "";
+  throw UserError(
+      fmt::format("{} had checkpoints, and no sound one is left to go on from; there is:{}",
+                  dir.string(), join(there)),
+      from_best +
+          "bring a checkpoint back, name one with --resume PATH, or begin again at step 0 with "
+          "--overwrite, which gives up what is there");
+}
+
+std::string new_run_hint(const fs::path& dir) {
+  return fmt::format(
+      "train further from its model under another name (--set name=NEW --set model.path={} --set "
+      "model.init=pretrained), or begin again with --overwrite, which gives up final/",
+      (dir / "final").string());
+}
+
+// A run that came to its end and whose checkpoints were removed to save space, or are damaged.
+void check_still_finished(const StartQuestion& question, const fs::path& dir, int64_t step,
+                          const CheckpointSearch& found) {
+  if (!question.has_stored) {
+    throw UserError(
+        fmt::format("{} is finished at step {}, but its run.yaml is missing or cut short, and no "
+                    "sound checkpoint records its keys: it cannot be compared with this run",
+                    dir.string(), step),
+        "bring run.yaml back, or " + new_run_hint(dir));
+  }
+  if (question.changes.future.empty()) return warn_of_damaged(found);
+  const std::string state =
+      found.damaged.empty()
+          ? "its checkpoints are gone"
+          : fmt::format("none of its checkpoints is sound:{}\n ", join(reasons_of(found.damaged)));
+  const auto best = find_sound_best(dir);
+  throw UserError(fmt::format("{} is finished at step {} and {}: it cannot go on with{}",
+                              dir.string(), step, state, join(question.changes.future)),
+                  (best ? fmt::format("go on from its best, of step {}, with --resume {}; or ",
+                                      best->step, best->path.string())
+                        : "") +
+                      new_run_hint(dir));
+}
+
+// Finished, with a checkpoint that is older than its end: trained again, the steps after it would
+// replace final/.
+void check_finished_later(const StartQuestion& question, const fs::path& dir, int64_t step,
+                          const CheckpointSearch& found) {
+  if (question.changes.future.empty()) return warn_of_damaged(found);
+  const int64_t from = found.state.at("step").as_int();
+  std::vector<std::string> damaged = reasons_of(found.damaged);
+  const std::string lost = damaged.empty() ? fmt::format("step-{:08} is gone", step)
+                                           : fmt::format("damaged:{}\n ", join(damaged));
+  throw UserError(
+      fmt::format("{} is finished at step {}, but its newest sound checkpoint is of step {} ({}): "
+                  "from there, steps {} to {} would be trained again and final/ replaced, with{}",
+                  dir.string(), step, from, lost, from + 1, step, join(question.changes.future)),
+      fmt::format("do that with --resume {}; or bring the checkpoint of step {} back; or {}",
+                  found.sound->string(), step, new_run_hint(dir)));
+}
+
+// best/ alone was saved: it is kept, but the run does not go on from it by itself.
+void tell_begin(const fs::path& dir) {
+  if (!is_run_dir(dir)) return;
+  log_info("{} has no checkpoint: the run starts at step 0", dir.string());
+  const auto best = find_sound_best(dir);
+  if (!best) return;
+  log_info("its best, of step {}, is kept as {}", best->step,
+           (dir / "checkpoints/abandoned/best").string());
+}
+
+// No sound checkpoint: finished, never begun, or refused.
+void start_without_checkpoint(const StartQuestion& question, const CheckpointSearch& found,
+                              RunStart* start) {
+  const RunHistory history = read_history(start->dir);
+  if (history.finished_step.value_or(0) > 0 && has_final(start->dir)) {
+    check_still_finished(question, start->dir, *history.finished_step, found);
+    start->finished_step = history.finished_step;
+    return;
+  }
+  const std::vector<std::string> set_aside = list_set_aside(start->dir);
+  // A best that was moved there is no sign that a step was saved.
+  const bool has_steps =
+      std::any_of(set_aside.begin(), set_aside.end(),
+                  [](const std::string& name) { return !name.starts_with("abandoned/best"); });
+  if (history.has_committed || !found.damaged.empty() || has_steps)
+    refuse_to_begin_again(start->dir, found, set_aside);
+  tell_begin(start->dir);
+}
+
+}  // namespace
+
+void choose_newest(StartQuestion* question, RunStart* start) {
+  CheckpointSearch found = find_sound_checkpoint(start->dir);
+  if (!found.sound) return start_without_checkpoint(*question, found, start);
+  compare_recorded(*found.sound, found.state, *start, question);
+  const int64_t finished = read_history(start->dir).finished_step.value_or(0);
+  if (finished > found.state.at("step").as_int() && has_final(start->dir)) {
+    check_finished_later(*question, start->dir, finished, found);
+    start->finished_step = finished;
+    return;
+  }
+  check_end(question->file.config().train, *found.sound, found.state, question->changes);
+  start->checkpoint = std::move(found.sound);
+  start->damaged = std::move(found.damaged);
+}
+
+void choose_named(NamedStart named, StartQuestion* question, RunStart* start) {
+  start->is_of_other_run = !named.is_own;
+  compare_recorded(named.checkpoint, named.state, *start, question);
+  check_end(question->file.config().train, named.checkpoint, named.state, question->changes);
+  start->checkpoint = std::move(named.checkpoint);
+  start->damaged = std::move(named.damaged);
+}
+
+void check_nothing_buried(const fs::path& dir) {
+  const RunHistory history = read_history(dir);
+  const bool has_checkpoints = !list_checkpoints(dir).empty() || !list_uncommitted(dir).empty() ||
+                               !list_set_aside(dir).empty();
+  const bool has_model = history.finished_step.value_or(0) > 0 && has_final(dir);
+  if (!has_checkpoints && !history.has_committed && !has_model) return;
+  throw UserError(fmt::format("{} {}, and --resume never would bury {}", dir.string(),
+                              has_checkpoints ? "has checkpoints"
+                              : has_model     ? "is finished"
+                                              : "had checkpoints",
+                              has_checkpoints ? "them" : "what is there"),
+                  "add --overwrite to give up what is there, or give the run another name");
+}
+
+}  // namespace weft

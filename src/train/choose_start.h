@@ -1,0 +1,29 @@
+// train/choose_start.h: the checkpoint from which a run goes on, or why it cannot.
+#pragma once
+
+#include "train/resume_path.h"
+#include "train/run_changes.h"
+#include "train/run_dir.h"
+
+namespace weft {
+
+// Each takes the keys that have changed since the last start; where the directory has no run.yaml
+// (has_stored false) they are those that have changed since the checkpoint, and are put there. All
+// throw a UserError where the checkpoint's own record of its keys is of another training, or where
+// the end that the run file asks for is before it.
+struct StartQuestion {
+  const RunFile& file;
+  bool has_stored = false;
+  RunChanges changes;
+};
+
+// The newest sound checkpoint of start->dir; or finished_step; or neither: step 0.
+void choose_newest(StartQuestion* question, RunStart* start);
+
+// What --resume PATH named.
+void choose_named(NamedStart named, StartQuestion* question, RunStart* start);
+
+// --resume never: UserError where something that training has made would be buried.
+void check_nothing_buried(const std::filesystem::path& dir);
+
+}  // namespace weft
