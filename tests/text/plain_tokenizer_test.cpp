@@ -58,6 +58,17 @@ TEST(Unigram, TakesTheCutOfHighestScore) {
   EXPECT_EQ(ids_of(*t, "   "), Ids{});
 }
 
+// A character without a piece of its own is unknown also where longer pieces begin with it.
+TEST(Unigram, AnUnknownMayBeBetterThanALongPiece) {
+  Json json = unigram();
+  auto& vocab = test::entry(test::entry(json, "model"), "vocab").as_array();
+  for (const Json& more : {piece("xyz", -50), piece("w", -45), piece("yzw", -1)})
+    vocab.push_back(more);
+  const auto t = test::load(json);                 // an unknown is 10 worse than the worst: -60
+  EXPECT_EQ(ids_of(*t, "xyzw"), (Ids{1, 0, 10}));  // -61 beats xyz w: -95
+  EXPECT_EQ(ids_of(*t, "xyz"), (Ids{1, 8}));
+}
+
 // Metaspace alone: blanks are kept as marks, and none is put before one that is there.
 TEST(Unigram, WhereAMarkIsPut) {
   const auto with = [](const char* scheme, bool split) {
@@ -73,7 +84,8 @@ TEST(Unigram, WhereAMarkIsPut) {
     return test::load(json);
   };
   const std::string mark = kMark;
-  const auto always = with("always", true), first = with("first", true), never = with("never", true);
+  const auto always = with("always", true), first = with("first", true),
+             never = with("never", true);
   for (const auto* t : {&always, &first}) {
     EXPECT_EQ(ids_of(**t, "a b"), (Ids{2, 1, 4}));
     EXPECT_EQ(ids_of(**t, " a b"), (Ids{2, 1, 4}));
@@ -122,6 +134,11 @@ TEST(Unigram, BadFilesAreRefused) {
   bad = unigram();
   test::entry(bad, "model").set("vocab", Json::Array{});
   EXPECT_NE(refusal(bad).find("vocab"), std::string::npos);
+  bad = unigram();
+  test::entry(test::entry(bad, "pre_tokenizer"), "pretokenizers")
+      .as_array()[1]
+      .set("prepend_scheme", "first");
+  EXPECT_NE(refusal(bad).find("prepend_scheme first after WhitespaceSplit"), std::string::npos);
   bad = unigram();
   test::entry(bad, "model").set("surprise", 1);
   EXPECT_NE(refusal(bad).find("surprise"), std::string::npos);
@@ -244,6 +261,8 @@ TEST(Split, Bloom) {
             (Words{"Hello", ", (", "big", ")", " world", ".."}));
   EXPECT_EQ(words_of(SplitPattern::kBloom, "a, b"), (Words{"a", ",", " b"}));
   EXPECT_EQ(words_of(SplitPattern::kBloom, "a  b"), (Words{"a", " ", " b"}));
+  EXPECT_EQ(words_of(SplitPattern::kBloom, "x \xC3\xA0 \xE3\x80\x82 y"),
+            (Words{"x", " \xC3\xA0", " \xE3\x80\x82", " y"}));
   EXPECT_EQ(words_of(SplitPattern::kBloom, "a((.b|c"), (Words{"a", "((.", "b", "|", "c"}));
 }
 
