@@ -60,6 +60,14 @@ TEST(Bpe, MergesAsDefined) {
   }
 }
 
+// A merge that is listed twice has its last place.
+TEST(Bpe, TheLastOfEqualMergesCounts) {
+  Json json = test::small_tokenizer({{"a", "b"}, {"b", "c"}});
+  EXPECT_EQ(ids_of(*test::load(json), "abc"), (Ids{256, 'c'}));
+  test::entry(test::entry(json, "model"), "merges").as_array().push_back("a b");
+  EXPECT_EQ(ids_of(*test::load(json), "abc"), (Ids{'a', 257}));
+}
+
 // a + b takes b from the pair (b, c), which was a candidate too. Merged all the same, it would come
 // between c and d, and c would not learn that d became de.
 TEST(Bpe, AMergeForgetsThePairsOfWhatItTook) {

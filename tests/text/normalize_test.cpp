@@ -50,7 +50,8 @@ TEST(Normalize, AMarkIsFoundWhereverItStands) {
     EXPECT_EQ(to_nfc(before + utf8({'e', 0x300}) + after), before + utf8({0xE8}) + after) << at;
     EXPECT_EQ(to_nfc(before + utf8({0x2FF}) + after), std::nullopt) << at;
   }
-  EXPECT_EQ(nfc(utf8({'e', 0x301, 'x', 0x323, 'y', 'e', 0x301})), utf8({0xE9, 'x', 0x323, 'y', 0xE9}));
+  EXPECT_EQ(nfc(utf8({'e', 0x301, 'x', 0x323, 'y', 'e', 0x301})),
+            utf8({0xE9, 'x', 0x323, 'y', 0xE9}));
 }
 
 // Normalizing twice is normalizing once, for every character beside a mark.

@@ -101,6 +101,26 @@ TEST(Unigram, WhereAMarkIsPut) {
   EXPECT_EQ(ids_of(*with("always", false), "b c"), (Ids{1, 8}));
 }
 
+TEST(Unigram, BlanksMayBeStripped) {
+  const auto with = [](bool left, bool right) {
+    Json json = unigram();
+    json.set("normalizer",
+             Json::Object{{"type", "Strip"}, {"strip_left", left}, {"strip_right", right}});
+    json.set("pre_tokenizer", Json::Object{{"type", "Metaspace"},
+                                           {"replacement", kMark},
+                                           {"prepend_scheme", "never"},
+                                           {"split", true}});
+    return test::load(json);
+  };
+  const std::string text = "  a b  ";
+  EXPECT_EQ(ids_of(*with(true, true), text), (Ids{3, 1, 4}));
+  EXPECT_EQ(ids_of(*with(true, false), text), (Ids{3, 1, 4, 1, 1}));
+  EXPECT_EQ(ids_of(*with(false, true), text), (Ids{1, 2, 1, 4}));
+  EXPECT_EQ(ids_of(*with(false, false), text), (Ids{1, 2, 1, 4, 1, 1}));
+  EXPECT_EQ(ids_of(*with(true, true), "   "), Ids{});
+  EXPECT_EQ(ids_of(*with(true, true), "a"), Ids{3});
+}
+
 TEST(Unigram, NeighbouringUnknownsAreOne) {
   const auto t = test::load(unigram());
   EXPECT_EQ(ids_of(*t, "xyz"), (Ids{1, 0}));
@@ -323,6 +343,13 @@ TEST(RealTokenizer, BothFilesOfT5) {
     EXPECT_EQ(ids_of(*t, "h\xC3\xA9llo \xEF\xAC\x81 \xE2\x91\xA0 \xE2\x84\xA2"),
               (Ids{3, 107, 154, 195, 32, 361, 209, 3, 2305, 1}));
     EXPECT_EQ(t->decode(Ids{192, 4856, 1}, false), "two spaces</s>");
+    // What is mapped may stand anywhere among what is not.
+    for (const char* text :
+         {"\xEF\xAC\x81sh and chips", "chips and \xEF\xAC\x81sh", "a \xEF\xAC\x81sh"}) {
+      std::string mapped = text;
+      mapped.replace(mapped.find('\xEF'), 3, "fi");
+      EXPECT_EQ(ids_of(*t, text), ids_of(*t, mapped)) << text;
+    }
   }
 }
 
