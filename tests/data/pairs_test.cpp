@@ -92,8 +92,8 @@ TEST(Pairs, RowsWithoutAnAnswerAreCounted) {
   EXPECT_EQ(counted("false", causal).unanswered, 1);
 }
 
-// What a tokenizer puts around a text is never cut away, so it must have room.
-TEST(Pairs, LengthsHaveRoomForTheTokenizersOwnTokens) {
+// Bytes, with a token before every text and one behind it.
+std::unique_ptr<Tokenizer> closing_tokenizer() {
   auto files = make_bytes_tokenizer()->files();
   Json json = parse_json(files["tokenizer.json"], "tokenizer.json");
   const Json end(Json::Object{{"SpecialToken", Json::Object{{"id", "e"}, {"type_id", 0}}}});
@@ -105,7 +105,29 @@ TEST(Pairs, LengthsHaveRoomForTheTokenizersOwnTokens) {
                                           {"pair", Json::Array{}},
                                           {"special_tokens", Json::Object{{"e", token}}}});
   files["tokenizer.json"] = json.dump();
-  const auto tokenizer = load_tokenizer_files(files, "test");
+  return load_tokenizer_files(files, "test");
+}
+
+// An empty answer has what the tokenizer puts around it, and of a causal model only its end.
+TEST(Pairs, AnEmptyAnswerIsKnownByItsTokens) {
+  const auto tokenizer = closing_tokenizer();
+  const auto rows = json_rows("{\"q\":\"a\",\"a\":\"\"}\n{\"q\":\"b\",\"a\":\"x\"}\n");
+  StreamOptions causal;
+  causal.global_batch = 2;
+  for (const StreamOptions& options : {causal, pair_options(2)}) {
+    DataConfig config = pair_config("pad", 8, 8);
+    config.drop_empty = false;
+    BatchStream stream(config, *rows, *tokenizer, options);
+    Batch b;
+    ASSERT_TRUE(stream.next(b));
+    EXPECT_EQ(stream.counters().unanswered, 1);
+    EXPECT_EQ(stream.counters().dropped, 0);
+  }
+}
+
+// What a tokenizer puts around a text is never cut away, so it must have room.
+TEST(Pairs, LengthsHaveRoomForTheTokenizersOwnTokens) {
+  const auto tokenizer = closing_tokenizer();
   const auto rows = json_rows("{\"q\":\"ab\",\"a\":\"xy\"}\n");
   for (const char* layout : {"pad", "dynamic", "pack"}) {
     BatchStream stream(pair_config(layout, 3, 2), *rows, *tokenizer, pair_options(1));
