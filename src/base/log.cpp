@@ -58,7 +58,8 @@ void log_line(LogLevel level, const std::string& text) {
   const char* prefix = level == LogLevel::kWarning ? "warning: "
                        : level == LogLevel::kError ? "error: "
                                                    : "";
-  const std::string shown = printable(text);
+  // The run file that a start prints has lines of its own.
+  const std::string shown = level == LogLevel::kInfo ? printable(text) : printable_message(text);
   terminal().log(translate(level), "{}{}", prefix, shown);
   if (file()) file()->log(translate(level), "{}", shown);
 }

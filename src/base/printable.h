@@ -10,6 +10,13 @@ namespace weft {
 // too), and bytes that are no UTF-8 are written as \xNN, byte by byte.
 std::string printable(std::string_view text);
 
+// The same on one line, for a name or a path: line ends and tabs are written out too.
+std::string printable_line(std::string_view text);
+
+// The same of a message, whose own further lines are indented: a line end that no blank follows
+// came with a name or a path, and is written out.
+std::string printable_message(std::string_view text);
+
 // The same of JSON text, which stays the same value: \u00NN.
 std::string printable_json(std::string_view json);
 

@@ -48,7 +48,7 @@ std::string show_time(std::time_t time) {
 }
 
 std::string describe(const CacheEntry& c) {
-  std::string text = c.files.empty() ? "of an older version" : printable(c.files);
+  std::string text = c.files.empty() ? "of an older version" : printable_line(c.files);
   if (c.num_rows > 0) text += fmt::format(", {} rows", format_count(double(c.num_rows)));
   return text + (c.is_open ? " (in use)" : "");
 }
@@ -58,18 +58,18 @@ void print_list(const std::vector<CacheEntry>& caches, const std::vector<Measure
   for (const CacheEntry& c : caches) tokens += c.bytes;
   total = tokens;
   fmt::print("token caches in {}: {}, {} of at most {} (WEFT_CACHE_MAX)\n",
-             printable(cache_root().string()), caches.size(), format_bytes(tokens),
+             printable_line(cache_root().string()), caches.size(), format_bytes(tokens),
              format_bytes(max_cache_bytes()));
   for (const CacheEntry& c : caches) {
     fmt::print("  {:>10}  used {}  {}  {}\n", format_bytes(c.bytes),
                show_time(c.last_used_ns / 1'000'000'000), c.folder.filename().string(),
                describe(c));
   }
-  fmt::print("speeds in {}: {}\n", printable(cache_folder().string()), measured.size());
+  fmt::print("speeds in {}: {}\n", printable_line(cache_folder().string()), measured.size());
   for (const Measured& m : measured) {
     total += m.bytes;
     fmt::print("  {:>10}  made {}  {}\n", format_bytes(m.bytes), show_time(m.time),
-               printable(m.path.filename().string()));
+               printable_line(m.path.filename().string()));
   }
   fmt::print("total {}\n", format_bytes(total));
 }
@@ -109,7 +109,7 @@ int clear(const std::vector<CacheEntry>& caches, const std::vector<Measured>& me
       continue;
     }
     failed += removal == Removal::kFailed;
-    fmt::print("kept {}: {}\n", printable(c.folder.string()),
+    fmt::print("kept {}: {}\n", printable_line(c.folder.string()),
                removal == Removal::kInUse ? "a process has it open" : "it could not be removed");
   }
   for (const Measured& m : measured) {
@@ -119,7 +119,7 @@ int clear(const std::vector<CacheEntry>& caches, const std::vector<Measured>& me
       ++removed_speeds;
     }
     failed += bad ? 1 : 0;
-    if (bad) fmt::print("kept {}: {}\n", printable(m.path.string()), bad.message());
+    if (bad) fmt::print("kept {}: {}\n", printable_line(m.path.string()), bad.message());
   }
   fmt::print("removed {} token cache{} and {} of speeds, {}\n", removed, removed == 1 ? "" : "s",
              removed_speeds, format_bytes(freed));

@@ -31,8 +31,8 @@ int run_export(const Options& options) {
   how.overwrite = options.overwrite;
   const LogicalModel model = open_logical(options.source);
   export_hf(model.weights, model.config, read_side_files(model), options.out, how);
-  fmt::print("{}: {} tensors of {}, {}\n", printable(options.out), model.weights.size(),
-             printable(model.path.string()),
+  fmt::print("{}: {} tensors of {}, {}\n", printable_line(options.out), model.weights.size(),
+             printable_line(model.path.string()),
              how.dtype ? dtype_name(*how.dtype) : "in the dtype that is stored (default)");
   return 0;
 }

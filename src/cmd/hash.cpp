@@ -15,7 +15,7 @@ RunCommand add_hash(CLI::App& app) {
       ->required();
   return [path] {
     const Digest digest = digest_model(open_logical(*path));
-    for (const std::string& line : digest.lines) fmt::print("{}\n", printable(line));
+    for (const std::string& line : digest.lines) fmt::print("{}\n", printable_line(line));
     fmt::print("weights {}\n", digest.weights);
     if (!digest.states.empty()) fmt::print("states {}\n", digest.states);
     return 0;

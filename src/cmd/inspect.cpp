@@ -127,9 +127,9 @@ Json inspect(const std::string& path, const InspectRows& options, const Special&
 // On its key's line; of several lines each below it, indented.
 void print_text(const std::string& key, const std::string& text, size_t blanks) {
   if (text.find('\n') == std::string::npos) {
-    return fmt::print("{:{}}{}: {}\n", "", blanks, printable(key), printable(text));
+    return fmt::print("{:{}}{}: {}\n", "", blanks, printable_line(key), printable(text));
   }
-  fmt::print("{:{}}{}:\n", "", blanks, printable(key));
+  fmt::print("{:{}}{}:\n", "", blanks, printable_line(key));
   for (size_t begin = 0; begin <= text.size();) {
     const size_t end = std::min(text.find('\n', begin), text.size());
     fmt::print("{:{}}{}\n", "", blanks + 2, printable(text.substr(begin, end - begin)));
@@ -145,7 +145,7 @@ bool is_list_of_texts(const std::string& key, const Json& value) {
 void print_value(const std::string& key, const Json& value, int indent) {
   const auto blanks = static_cast<size_t>(indent);
   if (value.is_object()) {
-    fmt::print("{:{}}{}:\n", "", blanks, printable(key));
+    fmt::print("{:{}}{}:\n", "", blanks, printable_line(key));
     for (const auto& [k, v] : value.as_object()) print_value(k, v, indent + 2);
   } else if (value.is_array() && !value.as_array().empty() && value.as_array()[0].is_object()) {
     for (const Json& entry : value.as_array()) print_value(key, entry, indent);
@@ -156,7 +156,7 @@ void print_value(const std::string& key, const Json& value, int indent) {
   } else if (value.is_string()) {
     print_text(key, value.as_string(), blanks);
   } else {
-    fmt::print("{:{}}{}: {}\n", "", blanks, printable(key), printable_json(value.dump()));
+    fmt::print("{:{}}{}: {}\n", "", blanks, printable_line(key), printable_json(value.dump()));
   }
 }
 

@@ -15,9 +15,10 @@ namespace {
 
 int report(const std::string& message, const std::string& hint, int exit_code) {
   // Of ranks the supervisor tells the first cause, once.
-  const std::string text = hint.empty() ? message : message + "\n  hint: " + hint;
+  std::string text = weft::printable_message(message);
+  if (!hint.empty()) text += "\n  hint: " + weft::printable_message(hint);
   if (weft::note_rank_failure(text)) return exit_code;
-  std::fprintf(stderr, "error: %s\n", weft::printable(text).c_str());
+  std::fprintf(stderr, "error: %s\n", text.c_str());
   return exit_code;
 }
 

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/printable.h"
 #include "cmd/command.h"
 #include "launch/cores.h"
 #include "launch/job.h"
@@ -38,6 +39,16 @@ void tell_failure(const std::filesystem::path& dir, int rank, const std::string&
   } catch (const Error& e) {
     log_warning("the failure of rank {} was not written: {}", rank, e.what());
   }
+}
+
+// It goes into messages, logs and commands to copy.
+void check_run_dir(const std::string& dir) {
+  if (printable_line(dir) == dir) return;
+  throw UserError(
+      fmt::format("--run-dir \"{}\" has a line end, a control character or bytes that are "
+                  "no UTF-8",
+                  printable_line(dir)),
+      "name a folder by plain characters");
 }
 
 // Ranks wait for each other at every exchange, so that one too many slows all of them down.
@@ -106,6 +117,7 @@ RunCommand add_train(CLI::App& app) {
   app.add_flag("--quiet", w->options.quiet, "errors only");
   return [w] {
     require(w->engine == "local", "--engine {} is not built; known: local", w->engine);
+    check_run_dir(w->options.run_dir);
     require(w->nodes == 1, "--nodes {}: more than one node is not built", w->nodes);
     const auto rank = RankContext::from_environment();
     set_log_quiet(w->options.quiet || (rank && rank->rank > 0));

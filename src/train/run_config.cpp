@@ -368,14 +368,12 @@ namespace {
 // The name is a folder's, and stands in messages, lines of JSON and on the curve.
 void check_name(const std::string& name, std::vector<std::string>* complaints) {
   constexpr size_t kMostBytes = 255 - 16;  // NAME_MAX, less what stands behind it for a while
-  const auto is_control = [](unsigned char c) { return c < 0x20 || c == 0x7f; };
-  std::string shown = printable(name.substr(0, 40)) + (name.size() > 40 ? "..." : "");
-  std::replace(shown.begin(), shown.end(), '\n', ' ');
+  const std::string shown = printable_line(name.substr(0, 40)) + (name.size() > 40 ? "..." : "");
   if (name.size() > kMostBytes) {
     complaints->push_back(
         fmt::format("name \"{}\" has {} bytes, but a folder's name has {} at most", shown,
                     name.size(), kMostBytes));
-  } else if (printable(name) != name || std::any_of(name.begin(), name.end(), is_control)) {
+  } else if (printable_line(name) != name) {
     complaints->push_back(fmt::format(
         "name \"{}\" has a line end, a control character or bytes that are no UTF-8: a plain "
         "folder name is wanted",
@@ -399,6 +397,12 @@ void check_config(const OptionTable& table, const RunConfig& c,
     complaints->push_back("train.steps and train.epochs are both given: one is wanted");
   }
   if (table.was_given("name")) check_name(c.name, complaints);
+  if (printable_line(c.storage) != c.storage) {
+    complaints->push_back(fmt::format(
+        "storage \"{}\" has a line end, a control character or bytes that are no UTF-8: a plain "
+        "folder is wanted",
+        printable_line(c.storage)));
+  }
   if (c.storage.starts_with("s3://")) complaints->push_back("storage on s3:// is not built");
 }
 

@@ -34,6 +34,19 @@ TEST(Printable, BytesThatAreNoUtf8AreWrittenOut) {
             "\\x9b2J");  // CSI as one byte
 }
 
+TEST(Printable, ALineStaysOne) {
+  EXPECT_EQ(printable_line("two\nlines\tand \x1b[m"), "two\\x0alines\\x09and \\x1b[m");
+  EXPECT_EQ(printable_line("plain \xC3\xA9"), "plain \xC3\xA9");
+}
+
+// Its own further lines are indented; the others came with a name.
+TEST(Printable, AMessageKeepsItsOwnLines) {
+  EXPECT_EQ(printable_message("runs/a:\n    lr: 1 -> 2\n  hint: go"),
+            "runs/a:\n    lr: 1 -> 2\n  hint: go");
+  EXPECT_EQ(printable_message("no file a\nb\n"), "no file a\\x0ab\\x0a");
+  EXPECT_EQ(printable_message("\x07 \t"), "\\x07 \\x09");
+}
+
 TEST(Printable, JsonKeepsItsValue) {
   const Json value(std::string("a\x1b \xC2\x9B \x7f \xC3\xA9\n"));
   const std::string text = printable_json(value.dump());

@@ -1,6 +1,8 @@
 // tests/e2e/before_training_test.cpp: what would keep a run from its end is found at its start.
 #include <gtest/gtest.h>
 
+#include <sstream>
+
 #include "tests/e2e/tiny_run.h"
 #include "tests/faults/preload.h"
 
@@ -125,6 +127,40 @@ TEST(BeforeTraining, NamesThatMakeNoFolderAreRefused) {
   EXPECT_EQ(deep.exit_code, 2) << deep.err;
   expect_parts(deep.err, {"File name too long"});
   EXPECT_FALSE(fs::exists(run / "runs"));
+}
+
+TEST(BeforeTraining, FoldersOfControlCharactersAreRefused) {
+  const TinyRun run;
+  for (const std::string name : {"two\nlines", "bell\a", "no\xff"}) {
+    const std::string folder = (run / name).string();
+    for (const Ended& ended :
+         {run.train({}, {"--run-dir", folder}), run.train({"storage=\"" + folder + "\""})}) {
+      EXPECT_EQ(ended.exit_code, 2) << ended.err;
+      expect_parts(ended.err, {name == "no\xff" ? "UTF-8" : "has a line end, a control"});
+    }
+    EXPECT_FALSE(fs::exists(folder));
+  }
+}
+
+// What others named must not make lines of its own, nor drive the terminal.
+TEST(BeforeTraining, PathsInMessagesStayOnOneLine) {
+  const TinyRun run;
+  const std::string odd = (run / "a\nb\x1b[31m").string(), shown = "a\\x0ab\\x1b[31m";
+  fs::create_directory(odd);
+  for (const auto& words :
+       {std::vector<std::string>{"inspect", odd + "/nosuch.txt"},
+        std::vector<std::string>{"hash", odd}, std::vector<std::string>{"train", odd + "/run.yaml"},
+        run.words("train", {"data.train=[\"" + (run / "a\\nb\\x1b[31m").string() + "\"]"}),
+        run.words("eval", {"data.eval=[x.txt]"}, {"--model", odd})}) {
+    const Ended ended = run_to_end(words);
+    EXPECT_EQ(ended.exit_code, 2) << words[0] << ended.err;
+    expect_parts(ended.err, {words[0] == "eval" ? "x.txt" : shown});
+    std::istringstream lines(ended.err);
+    for (std::string line; std::getline(lines, line);) {
+      EXPECT_TRUE(line.starts_with("error: ") || line.starts_with("  ")) << ended.err;
+      EXPECT_EQ(line.find('\x1b'), std::string::npos) << line;
+    }
+  }
 }
 
 }  // namespace
