@@ -34,7 +34,7 @@ RunCommand add_eval(CLI::App& app) {
   struct Words {
     std::string run, model;
     std::vector<std::string> sets;
-    bool json = false;
+    bool json = false, force = false;
   };
   auto w = std::make_shared<Words>();
   app.add_option("RUN", w->run, "run file (YAML)")->required();
@@ -42,9 +42,11 @@ RunCommand add_eval(CLI::App& app) {
                  "folder, checkpoint or run directory; default: the run's newest checkpoint");
   app.add_option("--set", w->sets, "section.key=value, over the run file")->take_all()->expected(1);
   app.add_flag("--json", w->json, "one JSON object");
+  app.add_flag("--force", w->force, "evaluate though the memory of this machine is too little");
   return [w] {
     const RunFile file(w->run, w->sets);
-    const EvalReport report = evaluate(file.config(), w->model, nullptr, true);
+    const EvalReport report =
+        evaluate(file.config(), w->model, nullptr, {.shows = true, .is_forced = w->force});
     warn_of_rows(report.counters);
     const int exit_code = report.stop_signal == 0 ? 0 : 128 + report.stop_signal;
     if (exit_code != 0)
@@ -53,7 +55,7 @@ RunCommand add_eval(CLI::App& app) {
       fmt::print("{}\n", report.to_json().dump());
       return exit_code;
     }
-    fmt::print("model          {}\n", printable(report.model));
+    fmt::print("model          {}\n", printable_line(report.model));
     if (report.step) fmt::print("step           {}\n", *report.step);
     fmt::print("rows           {}\ntarget tokens  {}\n", report.rows, report.target_tokens);
     if (report.loss())

@@ -16,6 +16,7 @@
 #include "generate/generator.h"
 #include "generate/stop_ids.h"
 #include "train/backend.h"
+#include "train/memory_check.h"
 #include "train/room.h"
 
 namespace weft {
@@ -26,7 +27,7 @@ struct Options {
   std::optional<std::string> prompt;
   std::optional<double> temperature;
   SampleOptions sample;
-  bool json = false;
+  bool json = false, force = false;
   int threads = 0;
   int64_t batch = 64;
 };
@@ -100,10 +101,16 @@ GenerateOptions choose_sizes(const Model& model, const std::vector<std::vector<i
 }
 
 Generator make_generator(const Model& model, const LogicalModel& source,
-                         const GenerateOptions& sizes, const Backend& backend, ThreadPool* pool) {
+                         const GenerateOptions& sizes, const Backend& backend, ThreadPool* pool,
+                         bool is_forced) {
   GeneratePlans plans = make_generate_plans(model, sizes, *backend.kernels, pool->num_threads());
-  check_room("generation", layout_of(plans).total_bytes(), *backend.device,
-             "give fewer with --batch or --max-new-tokens, or --device cpu");
+  const int64_t bytes = layout_of(plans).total_bytes();
+  const std::string hint = "give fewer with --batch or --max-new-tokens";
+  if (backend.device->is_host()) {
+    check_arena_memory("generation", bytes, hint, is_forced);
+  } else {
+    check_room("generation", bytes, *backend.device, hint + ", or --device cpu");
+  }
   return Generator(
       model, std::move(plans), pool,
       [&](const ParameterSpec& spec, Dtype dtype, void* data) {
@@ -147,7 +154,7 @@ int run_generate(Options options) {
     const auto rows = static_cast<uint64_t>(sizes.max_batch);
     sizes.max_batch = std::min(static_cast<int64_t>(std::bit_ceil(rows)), options.batch);
   }
-  Generator generator = make_generator(*model, source, sizes, backend, &pool);
+  Generator generator = make_generator(*model, source, sizes, backend, &pool, options.force);
   const ContinuationStyle style = options.json                    ? ContinuationStyle::kJson
                                   : !options.prompts_file.empty() ? ContinuationStyle::kLines
                                                                   : ContinuationStyle::kText;
@@ -174,6 +181,7 @@ RunCommand add_generate(CLI::App& app) {
                  "draw among the fewest tokens that reach this probability; default: 1 (all)");
   app.add_option("--seed", o->sample.seed, "of the draws; default: 0");
   app.add_flag("--json", o->json, "a line {\"prompt\", \"text\", \"ids\"} for each prompt");
+  app.add_flag("--force", o->force, "generate though the memory of this machine is too little");
   app.add_option("--threads", o->threads, "default: all cores")->check(at_least(0), "N");
   app.add_option("--batch", o->batch, "prompts that run side by side; default: 64")
       ->check(at_least(1), "N");

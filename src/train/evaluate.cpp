@@ -17,6 +17,7 @@
 #include "track/progress.h"
 #include "train/engine.h"
 #include "train/eval_pass.h"
+#include "train/memory_check.h"
 #include "train/room.h"
 #include "train/session.h"
 #include "train/start_line.h"
@@ -74,17 +75,24 @@ void run_batches(LengthPlans& plans, BatchStream& stream, Progress& progress, Ev
   report->loss_sum = sum.value();
 }
 
+void check_arena(const std::string& what, int64_t bytes, const Backend& backend, bool is_forced,
+                 const std::string& hint) {
+  if (!backend.device->is_host())
+    return check_room(what, bytes, *backend.device, hint + ", or set launch.device to cpu");
+  check_arena_memory(what, bytes, hint, is_forced);
+}
+
 void measure_loss(const Session& session, const RowSource& rows, const LogicalModel& source,
-                  const Backend& backend, ThreadPool* pool, const StopSignals& signals, bool shows,
-                  EvalReport* report) {
+                  const Backend& backend, ThreadPool* pool, const StopSignals& signals,
+                  const EvalOptions& options, EvalReport* report) {
   const RunConfig c = alone(session.config);
   const Layout mesh = resolve_layout(c, *session.model);
   const auto plan =
       make_eval_plan(c, *session.model, mesh, 0, *backend.kernels, pool->num_threads());
   ArenaLayout layout;
   layout.add(plan);
-  check_room("the evaluation", layout.total_bytes(), *backend.device,
-             "lower train.micro_batch or data.seq_length, or set launch.device to cpu");
+  check_arena("the evaluation", layout.total_bytes(), backend, options.is_forced,
+              "lower train.micro_batch or data.seq_length");
   const Arena arena(layout.total_bytes(), backend.device);
   const auto plans =
       make_eval_lengths(plan, c, *session.model, mesh, 0, {layout, arena, pool, Mesh{}});
@@ -92,7 +100,7 @@ void measure_loss(const Session& session, const RowSource& rows, const LogicalMo
   executor.fill([&](const auto& open) { session.model->fill_constants(plan.graph, open); });
   Weights(executor, *session.model, false, pool).load(source);
   BatchStream stream(c.data, rows, *session.tokenizer, session.eval_stream());
-  Progress progress(choose_progress_style(!shows), 0, 1);
+  Progress progress(choose_progress_style(!options.shows), 0, 1);
   signals.hold();
   run_batches(*plans, stream, progress, report);
   report->rows = report->counters.rows;
@@ -131,7 +139,7 @@ Questions read_questions(const Session& session, const RowSource& rows) {
 
 std::optional<double> measure_exact_match(const Session& session, const RowSource& rows,
                                           const LogicalModel& source, const Backend& backend,
-                                          ThreadPool* pool) {
+                                          ThreadPool* pool, bool is_forced) {
   const Questions q = read_questions(session, rows);
   if (q.num_rows == 0) return std::nullopt;
   if (q.prompts.empty()) return 0;
@@ -141,8 +149,8 @@ std::optional<double> measure_exact_match(const Session& session, const RowSourc
       std::min(session.model->max_positions(), q.longest_prompt + q.longest_answer + 2);
   GeneratePlans plans =
       make_generate_plans(*session.model, options, *backend.kernels, pool->num_threads());
-  check_room("the generation of answers", layout_of(plans).total_bytes(), *backend.device,
-             "set launch.device to cpu");
+  check_arena("the generation of answers", layout_of(plans).total_bytes(), backend, is_forced,
+              "lower data.seq_length");
   Generator generator(
       *session.model, std::move(plans), pool,
       [&](const ParameterSpec& spec, Dtype dtype, void* data) {
@@ -185,7 +193,7 @@ Json EvalReport::to_json() const {
 }
 
 EvalReport evaluate(const RunConfig& config, const std::string& model, const Backend* given,
-                    bool shows) {
+                    const EvalOptions& options) {
   const StopSignals signals(nullptr, kWords);
   if (!config.has_eval()) {
     throw UserError(
@@ -207,10 +215,11 @@ EvalReport evaluate(const RunConfig& config, const std::string& model, const Bac
   const Backend own = given ? Backend{} : open_backend(alone(config), 0, Purpose::kEval);
   if (!given) tell_device(alone(config), *own.device);
   const Backend& backend = given ? *given : own;
-  measure_loss(session, *rows, source, backend, &pool, signals, shows, &report);
+  measure_loss(session, *rows, source, backend, &pool, signals, options, &report);
   if (config.data.target.empty() || report.stop_signal != 0) return report;
   try {
-    report.exact_match = measure_exact_match(session, *rows, source, backend, &pool);
+    report.exact_match =
+        measure_exact_match(session, *rows, source, backend, &pool, options.is_forced);
   } catch (const StopError& e) {
     report.stop_signal = e.signal();
   }

@@ -26,13 +26,18 @@ struct EvalReport {
   Json to_json() const;
 };
 
+struct EvalOptions {
+  bool shows = false;      // progress on the terminal
+  bool is_forced = false;  // goes on though memory is too little
+};
+
 // The rows of data.eval or eval_fraction. model: a folder, checkpoint or run directory; empty: the
 // run's own newest checkpoint, or model.path where it has none. With data.target the answers are
 // generated greedily from the prompts, cut as in training, and compared; a row that the cut or an
 // empty source leaves without a prompt counts as not matched. UserError where there are no rows.
 // One rank computes, where launch.device says unless given. A signal (base/stop.h) ends it within a
-// second, with what was measured so far. `shows`: progress on the terminal.
+// second, with what was measured so far. On the CPU it is refused where memory is too little.
 EvalReport evaluate(const RunConfig& config, const std::string& model,
-                    const Backend* given = nullptr, bool shows = false);
+                    const Backend* given = nullptr, const EvalOptions& options = {});
 
 }  // namespace weft

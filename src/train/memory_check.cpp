@@ -16,6 +16,9 @@
 namespace weft {
 namespace {
 
+// Of a command beside its arena: program, tokenizer, rows (train/host_memory.cpp measured them).
+constexpr int64_t kOtherBytes = 16 << 20;
+
 // Of one rank alone the arena is its own memory; of several it is shared, and a rank maps those of
 // the ranks that it exchanges with.
 struct ProcessNeed {
@@ -119,28 +122,68 @@ std::string memory_advice(const RunConfig& c, const PlanReport& plan, const Memo
   return text + "; `weft plan RUN` lists what is held; --force trains all the same";
 }
 
-LastingShortage lasting_shortage(const PlanReport& plan,
-                                 const std::function<MemoryBounds()>& measure,
-                                 std::chrono::milliseconds retry_for) {
+namespace {
+
+// need: of the machine.
+LastingShortage shortage_after(int64_t need,
+                               const std::function<std::string(const MemoryBounds&)>& shortage,
+                               const std::function<MemoryBounds()>& measure,
+                               std::chrono::milliseconds retry_for) {
   using Clock = std::chrono::steady_clock;
   const auto deadline = Clock::now() + retry_for;
   const int64_t all_memory = ::sysconf(_SC_PHYS_PAGES) * ::sysconf(_SC_PAGESIZE);
   for (;;) {
     LastingShortage found{"", measure()};
-    found.text = memory_shortage(plan, found.bounds);
-    const int64_t need = machine_need(plan);
+    found.text = shortage(found.bounds);
     const bool may_pass = need > found.bounds.machine.bytes && need <= all_memory;
     if (found.text.empty() || !may_pass || Clock::now() >= deadline) return found;
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
 }
 
+MemoryBounds bounds_here() { return {available_memory(), available_to_process()}; }
+
+constexpr std::chrono::seconds kRetryFor{2};
+
+}  // namespace
+
+LastingShortage lasting_shortage(const PlanReport& plan,
+                                 const std::function<MemoryBounds()>& measure,
+                                 std::chrono::milliseconds retry_for) {
+  return shortage_after(
+      machine_need(plan), [&](const MemoryBounds& b) { return memory_shortage(plan, b); }, measure,
+      retry_for);
+}
+
+std::string arena_shortage(const std::string& what, int64_t arena_bytes, const MemoryBounds& b) {
+  const int64_t need = arena_bytes + kOtherBytes;
+  for (const MemoryBound* bound : {&b.machine, &b.process.addresses, &b.process.data}) {
+    if (need <= bound->bytes) continue;
+    return fmt::format(
+        "{} needs {} of memory (an arena of {}), but {} is available: {} ({} and {} "
+        "bytes)",
+        what, format_bytes(need), format_bytes(arena_bytes), format_bytes(bound->bytes),
+        bound->source, need, bound->bytes);
+  }
+  return "";
+}
+
+void check_arena_memory(const std::string& what, int64_t arena_bytes, const std::string& hint,
+                        bool is_forced) {
+  const LastingShortage found = shortage_after(
+      arena_bytes + kOtherBytes,
+      [&](const MemoryBounds& b) { return arena_shortage(what, arena_bytes, b); }, bounds_here,
+      kRetryFor);
+  if (found.text.empty()) return;
+  if (!is_forced) throw UserError(found.text, hint + "; --force goes on all the same");
+  log_warning("{}; --force: it is started all the same, and may be killed", found.text);
+}
+
 namespace {
 
 void refuse_shortage(const RunConfig& c) {
   const PlanReport plan = plan_run(c);
-  const auto measure = [] { return MemoryBounds{available_memory(), available_to_process()}; };
-  const LastingShortage found = lasting_shortage(plan, measure, std::chrono::seconds(2));
+  const LastingShortage found = lasting_shortage(plan, bounds_here, kRetryFor);
   if (!found.text.empty()) throw UserError(found.text, memory_advice(c, plan, found.bounds));
 }
 

@@ -39,4 +39,12 @@ LastingShortage lasting_shortage(const PlanReport& plan,
 // Once for all ranks, before any is started. UserError with both; is_forced: a warning.
 void check_memory(const RunConfig& config, bool is_forced);
 
+// Of a command that is one process on the CPU and needs an arena (`what`: "the evaluation"), before
+// it is allocated. UserError with both numbers and the hint; is_forced: a warning.
+void check_arena_memory(const std::string& what, int64_t arena_bytes, const std::string& hint,
+                        bool is_forced);
+// In words, where it does not fit; empty: it does.
+std::string arena_shortage(const std::string& what, int64_t arena_bytes,
+                           const MemoryBounds& bounds);
+
 }  // namespace weft

@@ -71,6 +71,45 @@ TEST(Memory, LimitsOfTheShellAreRefusedOrForced) {
                             "error: cannot take ", " GiB of memory: ", "weft plan RUN --fit "});
 }
 
+// An evaluation of 65,536 rows at once, and a cache of 40 million positions.
+TEST(Memory, EvaluationAndGenerationAreRefusedOrForced) {
+  const TinyRun run;
+  run.train_well({"train.steps=1"});
+  const StartOptions limit{.address_bytes = rlim_t{1} << 30};
+  const auto eval = [&](const std::vector<std::string>& more) {
+    return run_to_end(
+        run.words("eval",
+                  {"data.eval=[" + (run / "eval.txt").string() + "]", "train.global_batch=65536",
+                   "train.micro_batch=65536", "launch.device=cpu"},
+                  more),
+        limit);
+  };
+  const Ended refused = eval({});
+  EXPECT_EQ(refused.exit_code, 2) << refused.err;
+  expect_parts(refused.err,
+               {"error: the evaluation needs ", " GiB of memory (an arena of ",
+                "ulimit -v of 1.0 GiB", " bytes)", "lower train.micro_batch", "--force"});
+  const Ended forced = eval({"--force"});
+  EXPECT_EQ(forced.exit_code, 1) << forced.err;
+  expect_parts(forced.err, {"warning: the evaluation needs ", "--force: ", "error: cannot take "});
+  Json config = parse_json(slurp(run.dir() / "final/config.json"), "config.json");
+  config.set("max_position_embeddings", 40'000'000);
+  run.write("runs/tiny/final/config.json", config.dump());
+  std::vector<std::string> words = {"generate",         (run.dir() / "final").string(),
+                                    "--prompt",         "a",
+                                    "--tokenizer",      "bytes",
+                                    "--device",         "cpu",
+                                    "--max-new-tokens", "39000000"};
+  const Ended generated = run_to_end(words, limit);
+  EXPECT_EQ(generated.exit_code, 2) << generated.err;
+  expect_parts(generated.err, {"error: generation needs ", " GiB of memory",
+                               "fewer with --batch or --max-new-tokens", "--force"});
+  words.push_back("--force");
+  const Ended tried = run_to_end(words, limit);
+  EXPECT_EQ(tried.exit_code, 1) << tried.err;
+  expect_parts(tried.err, {"warning: generation needs ", "--force: "});
+}
+
 TEST(Memory, AbsurdSizesAreRefusedByEveryCommand) {
   const std::pair<const char*, int64_t> absurd[] = {{"num_hidden_layers", 1'000'000'000},
                                                     {"vocab_size", 2'000'000'000},
@@ -92,7 +131,7 @@ TEST(Memory, AbsurdSizesAreRefusedByEveryCommand) {
     }
     const Ended shown = Program({"inspect", model}).wait(kDeadline);
     EXPECT_EQ(shown.exit_code, 0) << shown.err;
-    expect_parts(shown.out, {"cannot_train: " + wanted});
+    expect_parts(shown.out, {"cannot_train: " + model + "/" + wanted});
   }
 }
 
