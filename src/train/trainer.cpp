@@ -6,7 +6,6 @@
 #include "train/trainer.h"
 
 #include <cmath>
-#include <limits>
 #include <utility>
 
 #include "base/error.h"
@@ -29,18 +28,17 @@
 #include "train/numerics.h"
 #include "train/record.h"
 #include "train/run_history.h"
-#include "train/same_model.h"
 #include "train/saver.h"
 #include "train/schedule_warnings.h"
 #include "train/session.h"
 #include "train/signals.h"
 #include "train/start_line.h"
+#include "train/start_state.h"
 #include "train/tensor_hashes.h"
 
 namespace weft {
 namespace {
 
-constexpr int64_t kNoEnd = std::numeric_limits<int64_t>::max();
 constexpr int64_t kCheckEvery = 100;  // steps between comparisons of batches and copies
 
 std::unique_ptr<Ranks> make_ranks(const RunConfig& c, const Model& model, const RankPlace& place) {
@@ -102,7 +100,6 @@ class Trainer {
       return 0;
     }
     load_state();
-    find_total();
     if (is_finished()) {
       log_info("{} is finished at step {}: raise train.steps or train.epochs to go on",
                start_.dir.string(), step_);
@@ -124,49 +121,17 @@ class Trainer {
   }
 
   void load_state() {
-    if (!start_.checkpoint) {
-      if (c_.model.init == "random") {
-        engine_.init_weights(static_cast<uint64_t>(c_.seed));
-      } else {
-        engine_.load_weights(session_.folder);
-      }
-      return;
-    }
-    check_same_model(*start_.checkpoint, session_);
-    const CheckpointReader reader(*start_.checkpoint);
-    engine_.load_checkpoint(reader);
-    const Json& state = reader.state();
-    step_ = state.at("step").as_int();
-    check_exact_constants(state, ranks_->layout());
-    tell_other_numerics(state, numerics_);
-    // One of another run is not ours: this run saves its own.
-    const std::filesystem::path own = checkpoint_path(start_.dir, step_);
-    if (std::filesystem::exists(own) && std::filesystem::equivalent(*start_.checkpoint, own))
-      saved_step_ = step_;
-    updates_ = state.at("updates").as_int();
-    scaling_.load(state, &engine_);
-    position_ = {state.at("epoch").as_int(), state.at("position").as_int()};
-    if (const Json* part = state.find("part")) position_.part = part->as_int();
-    if (const Json* files = state.find("data_files"))
-      position_.files = static_cast<uint64_t>(files->as_int());
-    const Json* best = start_.is_of_other_run ? nullptr : state.find("best_eval_loss");
-    if (best && best->is_number()) best_eval_ = best->as_number();
-    stream_.restore(position_);
-  }
-
-  // The last step, where it must be known: given, or counted for a schedule that needs the end.
-  // Packed rows are always counted: how many they are nobody can guess.
-  void find_total() {
-    constexpr int64_t kCheapToCount = 20000;
-    const bool packs = c_.data.layout == "pack", cheap = stream_.num_raw_rows() <= kCheapToCount;
-    if (is_main_ && packs && (cheap || !c_.train.steps)) pack_size_ = stream_.measure_pack();
-    if (c_.train.steps) {
-      total_ = *c_.train.steps;
-      return;
-    }
-    if (packs || cheap || schedule_needs_total(c_.train.schedule)) {
-      total_ = agree_on_number(*ranks_, [&] { return stream_.count_steps(c_.train.epochs); });
-    }
+    const StartState begin =
+        load_start(start_, session_, ranks_->layout(), numerics_, &engine_, &scaling_);
+    step_ = begin.step;
+    updates_ = begin.updates;
+    saved_step_ = begin.saved_step;
+    position_ = begin.position;
+    best_eval_ = begin.best_eval;
+    if (start_.checkpoint) stream_.restore(position_);
+    const RunEnd end = find_end(c_, stream_, *ranks_);
+    total_ = end.total;
+    pack_size_ = end.pack_size;
   }
 
   // A final/ may be of an earlier end: that of a run which was killed before it had replaced it.
@@ -186,9 +151,7 @@ class Trainer {
     stream_.next(batch_);
     has_batch_ = true;
     if (batch_.has_targets || updates_ > 0) return;
-    const int64_t batch = c_.train.global_batch;
-    const bool is_counted = c_.data.layout != "pack" && total_ - step_ < kNoEnd / batch;
-    stream_.require_targets(position_, is_counted ? (total_ - step_) * batch : kNoEnd);
+    require_targets(c_, position_, total_ - step_, stream_);
   }
 
   // From here on the run directory is this run's.

@@ -1,0 +1,83 @@
+// train/start_state.cpp: state.json read back; rows counted where the end must be known.
+#include "train/start_state.h"
+
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/list.h"
+#include "train/agree.h"
+#include "train/numerics.h"
+#include "train/same_model.h"
+#include "train/saver.h"
+
+namespace weft {
+namespace {
+
+void load_weights(const Session& session, Engine* engine) {
+  if (session.config.model.init == "random") {
+    engine->init_weights(static_cast<uint64_t>(session.config.seed));
+  } else {
+    engine->load_weights(session.folder);
+  }
+}
+
+StreamState position_of(const Json& state) {
+  StreamState position{state.at("epoch").as_int(), state.at("position").as_int()};
+  if (const Json* part = state.find("part")) position.part = part->as_int();
+  if (const Json* files = state.find("data_files"))
+    position.files = static_cast<uint64_t>(files->as_int());
+  return position;
+}
+
+// One of another run, or best/, is not the step's: this run saves its own.
+bool is_own_step(const RunStart& start, int64_t step) {
+  const std::filesystem::path own = checkpoint_path(start.dir, step);
+  return std::filesystem::exists(own) && std::filesystem::equivalent(*start.checkpoint, own);
+}
+
+}  // namespace
+
+StartState load_start(const RunStart& start, const Session& session, const Layout& layout,
+                      const Json& numerics, Engine* engine, LossScaling* scaling) {
+  StartState begin;
+  if (!start.checkpoint) {
+    load_weights(session, engine);
+    return begin;
+  }
+  check_same_model(*start.checkpoint, session);
+  const CheckpointReader reader(*start.checkpoint);
+  engine->load_checkpoint(reader);
+  const Json& state = reader.state();
+  begin.step = state.at("step").as_int();
+  check_exact_constants(state, layout);
+  tell_other_numerics(state, numerics);
+  if (is_own_step(start, begin.step)) begin.saved_step = begin.step;
+  begin.updates = state.at("updates").as_int();
+  scaling->load(state, engine);
+  begin.position = position_of(state);
+  const Json* best = start.is_of_other_run ? nullptr : state.find("best_eval_loss");
+  if (best && best->is_number()) begin.best_eval = best->as_number();
+  return begin;
+}
+
+// Packed rows are always counted: how many they are nobody can guess.
+RunEnd find_end(const RunConfig& c, BatchStream& stream, Ranks& ranks) {
+  constexpr int64_t kCheapToCount = 20000;
+  RunEnd end;
+  const bool packs = c.data.layout == "pack", cheap = stream.num_raw_rows() <= kCheapToCount;
+  if (ranks.rank() == 0 && packs && (cheap || !c.train.steps))
+    end.pack_size = stream.measure_pack();
+  if (c.train.steps) {
+    end.total = *c.train.steps;
+  } else if (packs || cheap || schedule_needs_total(c.train.schedule)) {
+    end.total = agree_on_number(ranks, [&] { return stream.count_steps(c.train.epochs); });
+  }
+  return end;
+}
+
+void require_targets(const RunConfig& c, const StreamState& from, int64_t num_steps,
+                     BatchStream& stream) {
+  const int64_t batch = c.train.global_batch;
+  const bool is_counted = c.data.layout != "pack" && num_steps < kNoEnd / batch;
+  stream.require_targets(from, is_counted ? num_steps * batch : kNoEnd);
+}
+
+}  // namespace weft
