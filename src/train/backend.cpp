@@ -10,6 +10,7 @@
 #include "comm/nccl_library.h"
 #include "kernel/cuda_options.h"
 #include "kernel/device_kernels.h"
+#include "train/tensor_hashes.h"
 
 namespace weft {
 namespace {
@@ -133,6 +134,7 @@ bool shares_gpus() { return comm_choice() == "cuda_ipc"; }
 void check_environment() {
   comm_choice();
   wants_cudnn();
+  static_cast<void>(hashes_word());
 }
 
 bool uses_gpus(const RunConfig& c) {

@@ -128,13 +128,13 @@ void check_finished_later(const StartQuestion& question, const fs::path& dir, in
                           const CheckpointSearch& found) {
   if (question.changes.future.empty()) return warn_of_damaged(found);
   const int64_t from = found.state.at("step").as_int();
-  std::vector<std::string> damaged = reasons_of(found.damaged);
-  const std::string lost = damaged.empty() ? fmt::format("step-{:08} is gone", step)
-                                           : fmt::format("damaged:{}\n ", join(damaged));
+  const std::string lost = found.damaged.empty()
+                               ? fmt::format("the checkpoint of step {} is gone", step)
+                               : fmt::format("damaged are{}\n ", join(reasons_of(found.damaged)));
   throw UserError(
-      fmt::format("{} is finished at step {}, but its newest sound checkpoint is of step {} ({}): "
-                  "from there, steps {} to {} would be trained again and final/ replaced, with{}",
-                  dir.string(), step, from, lost, from + 1, step, join(question.changes.future)),
+      fmt::format("{} is finished at step {}, but its newest sound checkpoint is of step {}: {}; "
+                  "going on from there would train steps after {} again and replace final/, with{}",
+                  dir.string(), step, from, lost, from, join(question.changes.future)),
       fmt::format("do that with --resume {}; or bring the checkpoint of step {} back; or {}",
                   found.sound->string(), step, new_run_hint(dir)));
 }

@@ -52,15 +52,20 @@ uint64_t element_hash(uint64_t bits, int64_t index) {
   return h ^ (h >> 33);
 }
 
+std::string hashes_word() {
+  const char* given = std::getenv(kHashesVariable);
+  const std::string word = given ? given : "";
+  require(word.empty() || word == "0" || word == "1" || word == "start" || word == "all",
+          "{} is \"{}\"; wanted: 1, start or all", kHashesVariable, word);
+  return word;
+}
+
 std::unique_ptr<TensorHashes> TensorHashes::from_environment(Engine& engine, const Model& model,
                                                              Ranks& ranks,
                                                              const std::filesystem::path& dir,
                                                              int64_t step) {
-  const char* given = std::getenv(kHashesVariable);
-  const std::string word = given ? given : "";
+  const std::string word = hashes_word();
   if (word.empty() || word == "0") return nullptr;
-  require(word == "1" || word == "start" || word == "all", "{} is \"{}\"; wanted: 1, start or all",
-          kHashesVariable, word);
   std::unique_ptr<TensorHashes> made(new TensorHashes(engine, model, ranks, word));
   if (ranks.rank() == 0)
     made->file_.emplace(dir / kHashesFile,

@@ -35,10 +35,13 @@ namespace weft {
 inline constexpr const char* kHashesVariable = "WEFT_TENSOR_HASHES";
 inline constexpr const char* kHashesFile = "tensor_hashes.jsonl";
 
+// What the variable says; UserError where it is no word of these.
+std::string hashes_word();
+
 class TensorHashes {
  public:
-  // Null where the variable does not ask for them; UserError where it says something else. `step`:
-  // where the run starts. All ranks make theirs together.
+  // Null where the variable does not ask for them. `step`: where the run starts. All ranks make
+  // theirs together.
   static std::unique_ptr<TensorHashes> from_environment(Engine& engine, const Model& model,
                                                         Ranks& ranks,
                                                         const std::filesystem::path& dir,

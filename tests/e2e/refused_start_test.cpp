@@ -30,6 +30,16 @@ TEST(RefusedStart, ADamagedLineOfMetricsChangesNothing) {
   }
 }
 
+TEST(RefusedStart, AWordOfAVariableIsLookedAtFirst) {
+  const TinyRun run;
+  StartOptions options;
+  options.env["WEFT_TENSOR_HASHES"] = "yes";
+  const Ended refused = run_to_end(run.words("train", {}), options);
+  EXPECT_EQ(refused.exit_code, 2) << refused.err;
+  expect_parts(refused.err, {"WEFT_TENSOR_HASHES is \"yes\"", "wanted: 1, start or all"});
+  EXPECT_FALSE(fs::exists(run.dir()));
+}
+
 TEST(RefusedStart, ALostRunYamlIsNamedAndItsKeysAreStillCompared) {
   const TinyRun run;
   run.train_well();

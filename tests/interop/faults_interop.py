@@ -16,6 +16,7 @@ for the times of kills).
 import contextlib
 import json
 import os
+import re
 import resource
 import random
 import shutil
@@ -243,9 +244,12 @@ class Chain:
     def judge(self, fault, code, text, before, after):
         no_sound = all(digest in self.damaged for digest in before.committed.values())
         is_refused = (code == 2 and no_sound and self.had_checkpoint and "--overwrite" in text)
+        newest = before.committed.get(max(before.committed, default=0))
+        is_older = (code == 2 and (newest in self.damaged or self.is_finished) and
+                    "newest sound checkpoint is of step" in text)
         codes = fault.codes if fault.is_given or fault.signal == 0 else fault.codes | {0}
         may_refuse = fault.rules or fault.second_after_s >= 0
-        self.complain(code not in codes and not is_refused and
+        self.complain(code not in codes and not is_refused and not is_older and
                       not (code == 2 and may_refuse and is_refusal(text)),
                       f"exit {code}, wanted one of {sorted(codes)}: {text[-1500:]}")
         if code > 128:
@@ -257,6 +261,8 @@ class Chain:
             self.check_end(after, no_sound)
         if is_refused and not self.complaints:
             self.help_as_a_user(after)
+        if is_older and not self.complaints:  # as the hint says
+            self.start(None, "--resume", re.search(r"--resume (\S+);", text).group(1))
 
     def check_end(self, look, had_no_sound):
         self.is_finished = True
@@ -265,7 +271,8 @@ class Chain:
         wanted = self.world.bits_of(self.mode, self.steps)[:1]  # weights alone
         final = self.world.hash(self.run_dir / "final")
         self.complain(final != wanted, f"final/ has other bits: {final}, wanted {wanted}")
-        self.complain(self.steps not in look.committed and not had_no_sound,
+        is_damaged = had_no_sound or self.steps in self.copies  # then final/ alone is enough
+        self.complain(self.steps not in look.committed and not is_damaged,
                       f"exit 0 without a checkpoint of step {self.steps}")
 
     def help_as_a_user(self, look):
@@ -337,8 +344,10 @@ class Chain:
             done = done.result()
         self.second = done.returncode
         self.tell("second start", f"exit {self.second}: {done.stderr.strip()[-100:]}")
+        # The first start may have pruned the checkpoint that --resume names.
+        is_pruned = "--resume" in words and "no whole checkpoint is there" in done.stderr
         self.complain(self.second != 0 and not (self.second == 2 and (
-            is_refusal(done.stderr) or "--overwrite" in done.stderr)),
+            is_refusal(done.stderr) or is_pruned or "--overwrite" in done.stderr)),
             f"a second start exits {self.second}: {done.stderr[-1500:]}")
 
     def send(self, fault, process, ranks):
