@@ -28,15 +28,16 @@ struct Together {
   std::shared_ptr<ShmWorld> world;
   std::unique_ptr<StoreServer> store;
   std::unique_ptr<FakeNccl> nccl;
+  std::string endpoint = {};  // of the store; of gloo
 
   std::unique_ptr<Comm> make_comm(int rank, Rank* me) const {
     if (!world) return make_solo_comm();
     if (is_on_device(options.back_end)) return make_comm_on_device(make_shm_comm(world, rank), me);
-    if (!store) return make_shm_comm(world, rank);
+    if (!is_gloo(options.back_end)) return make_shm_comm(world, rank);
     GlooOptions o;
     o.rank = rank;
     o.num_ranks = options.num_ranks;
-    o.store = store->endpoint();
+    o.store = endpoint;
     o.deadline_ms = options.world.deadline_ms;
     o.chunk_bytes = options.world.chunk_bytes;
     return make_gloo_comm(o);
@@ -61,7 +62,7 @@ struct Together {
     if (!options.meanwhile) return;
     const auto abort = [this](const std::string& reason) {
       if (!store) return world->abort(reason);
-      StoreClient(store->endpoint(), 10'000).set("abort", reason);
+      StoreClient(endpoint, 10'000).set("abort", reason);
     };
     options.meanwhile(abort, pids);
   }
@@ -94,19 +95,33 @@ std::vector<std::string> run_threads(const Together& together, const Body& body)
 
 struct Child {
   pid_t pid;
-  int pipe;
+  int pipe;  // from it: how it ended
+  int gate;  // to it: the store's endpoint, as a line
 };
 
-Child start(const Together& together, int rank, const Body& body) {
-  int ends[2];
-  if (::pipe(ends) != 0) throw std::runtime_error("pipe");
+void write_all(int fd, const std::string& text) {
+  if (::write(fd, text.data(), text.size()) != static_cast<ssize_t>(text.size()))
+    throw std::runtime_error("write");
+}
+
+std::string read_line(int fd) {
+  std::string line;
+  for (char c = 0; ::read(fd, &c, 1) == 1 && c != '\n';) line += c;
+  return line;
+}
+
+Child start(Together& together, int rank, const Body& body) {
+  int ends[2], gate[2];
+  if (::pipe(ends) != 0 || ::pipe(gate) != 0) throw std::runtime_error("pipe");
   const pid_t pid = ::fork();
   if (pid < 0) throw std::runtime_error("fork");
   if (pid > 0) {
     ::close(ends[1]);
-    return {pid, ends[0]};
+    ::close(gate[0]);
+    return {pid, ends[0], gate[1]};
   }
   ::close(ends[0]);
+  together.endpoint = read_line(gate[0]);
   const std::string end = run_one(together, rank, body);
   const bool written = ::write(ends[1], end.data(), end.size()) == static_cast<ssize_t>(end.size());
   ::_exit(written ? 0 : 1);
@@ -137,12 +152,25 @@ std::string finish(const Child& child, std::chrono::steady_clock::time_point dea
   return text;
 }
 
-std::vector<std::string> run_processes(const Together& together, const Body& body) {
+void start_store(Together& together) {
+  if (!is_gloo(together.options.back_end)) return;
+  together.store = std::make_unique<StoreServer>();
+  together.endpoint = together.store->endpoint();
+}
+
+// The store's thread begins when all have been forked: of an allocator's lock that it held, a child
+// under ASan would have a copy that nobody opens.
+std::vector<std::string> run_processes(Together& together, const Body& body) {
   std::vector<Child> children;
   std::vector<pid_t> pids;
   for (int rank = 0; rank < together.options.num_ranks; ++rank) {
     children.push_back(start(together, rank, body));
     pids.push_back(children.back().pid);
+  }
+  start_store(together);
+  for (const Child& child : children) {
+    write_all(child.gate, together.endpoint + "\n");
+    ::close(child.gate);
   }
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(kDeadlineMs);
   together.meanwhile(pids);
@@ -206,11 +234,12 @@ std::vector<std::string> run_ranks(const RanksOptions& options, const Body& body
   world_options.num_ranks = options.num_ranks;
   world_options.spin = options.num_ranks <= static_cast<int>(std::thread::hardware_concurrency());
   together.world = ShmWorld::create(world_options);
-  if (is_gloo(options.back_end)) together.store = std::make_unique<StoreServer>();
   if (options.back_end == BackEnd::kNcclThreads) together.nccl = std::make_unique<FakeNccl>();
   const bool are_processes =
       options.back_end == BackEnd::kProcesses || options.back_end == BackEnd::kGlooProcesses;
-  return are_processes ? run_processes(together, body) : run_threads(together, body);
+  if (are_processes) return run_processes(together, body);
+  start_store(together);
+  return run_threads(together, body);
 }
 
 void expect_ranks(const RanksOptions& options, const Body& body) {
