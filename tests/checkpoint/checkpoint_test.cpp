@@ -7,6 +7,7 @@
 
 #include <csignal>
 #include <fstream>
+#include <set>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -70,6 +71,27 @@ TEST(Checkpoint, ALeftoverIsIgnoredAndReplaced) {
   EXPECT_FALSE(fs::exists(folder / "c/rank-00007.safetensors"));
   EXPECT_FALSE(fs::exists(folder / "c/old.txt"));
   EXPECT_FALSE(fs::exists(folder / "c.writing"));
+}
+
+// Files of ranks that are no longer there go; what only looks like one is a side file.
+TEST(Checkpoint, FilesOfOtherRanksGoAndSideFilesStay) {
+  TemporaryFolder folder;
+  prepare_checkpoint(folder / "c");
+  fs::create_directories(folder / "c.writing");
+  for (const char* name : {"rank-00005.safetensors", "index-rank-00005.json"})
+    std::ofstream(folder / "c.writing" / name) << "of five ranks";
+  float a = 1, b = 2;
+  write_checkpoint(folder / "c", {whole_tensor("a", {1}, Dtype::kF32, &a)}, Json(Json::Object{}),
+                   {{"rank-words.txt", "mine"}}, 0, 2);
+  write_checkpoint(folder / "c", {whole_tensor("b", {1}, Dtype::kF32, &b)}, Json(Json::Object{}),
+                   {}, 1, 2);
+  commit_checkpoint(folder / "c", 2);
+  std::set<std::string> names;
+  for (const auto& e : fs::directory_iterator(folder / "c")) names.insert(e.path().filename());
+  EXPECT_EQ(names,
+            (std::set<std::string>{"COMMITTED", "index.json", "rank-00000.safetensors",
+                                   "rank-00001.safetensors", "rank-words.txt", "state.json"}));
+  CheckpointReader(folder / "c").verify();
 }
 
 TEST(Checkpoint, ADamagedSliceIsNamed) {

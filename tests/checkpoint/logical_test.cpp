@@ -169,6 +169,22 @@ TEST(Logical, ATensorMayBeEmpty) {
   EXPECT_TRUE(compare_models(model, read).differences.empty());
 }
 
+TEST(IsExport, WantsAConfigAndAModelsWeights) {
+  TemporaryFolder folder;
+  const auto with = [&](const std::vector<std::string>& names) {
+    fs::remove_all(folder / "x");
+    fs::create_directories(folder / "x");
+    for (const std::string& name : names) write_file_atomic(folder / "x" / name, "{}");
+    return is_export(folder / "x");
+  };
+  EXPECT_TRUE(with({"config.json", "model.safetensors"}));
+  EXPECT_TRUE(with({"config.json", "model-00001-of-00002.safetensors"}));
+  EXPECT_FALSE(with({"model.safetensors"}));
+  EXPECT_FALSE(with({"config.json"}));
+  EXPECT_FALSE(with({"config.json", "model.bin"}));
+  EXPECT_FALSE(with({"config.json", "rank-00000.safetensors"}));
+}
+
 class Export : public ::testing::Test {
  protected:
   Export() { store_checkpoint(folder_ / "c", 2, 2, 1, true); }
