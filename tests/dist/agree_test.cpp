@@ -63,6 +63,25 @@ TEST(Agree, AnotherRunFileOrOtherNumericsAreRefusedOnAllRanks) {
   }
 }
 
+// Every count is the sum over the groups of data parallelism, each counted once.
+TEST(Agree, CountersAreAddedUp) {
+  const auto thrown = on_ranks(
+      4,
+      [](Ranks& ranks) {
+        DataCounters mine;
+        int64_t next = 10 * (ranks.dp_rank() + 1);
+        for (const auto count : kDataCounts) mine.*count = next++;
+        const DataCounters all = sum_counters(ranks, mine);
+        int64_t wanted = 30;
+        for (const auto count : kDataCounts) {
+          if (all.*count != wanted) throw BugError(fmt::format("{} for {}", all.*count, wanted));
+          wanted += 2;
+        }
+      },
+      2);
+  EXPECT_EQ(thrown, std::vector<std::string>(4));
+}
+
 // A tensor group computes the same rows; other groups have rows of their own.
 TEST(Agree, AnotherBatchIsNamed) {
   for (const bool positions : {false, true}) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "tests/io/temporary_folder.h"
 
 namespace weft {
@@ -32,6 +33,20 @@ TEST(StopIds, NeitherTheyNorUnknownIdsHaveText) {
   EXPECT_FALSE(has_text('b', *tokenizer, {'b'}));
   EXPECT_FALSE(has_text(tokenizer->num_ids(), *tokenizer, {}));
   EXPECT_EQ(decode_continuation({'a', 780, 'c', 256, 'b'}, *tokenizer, {'b'}), "ac");
+}
+
+TEST(StopIds, AreReadFromTheFolder) {
+  const testing::TemporaryFolder folder;
+  const auto tokenizer = make_bytes_tokenizer();
+  const Json config = parse_json(R"({"eos_token_id": 9})", "c");
+  const auto path = folder / "generation_config.json";
+  EXPECT_EQ(read_stop_ids(*tokenizer, config, folder.path()), (Ids{256, 9}));
+  write_file_atomic(path, R"({"eos_token_id": 7})");
+  EXPECT_EQ(read_stop_ids(*tokenizer, config, folder.path()), (Ids{256, 7}));
+  std::filesystem::resize_file(path, (size_t{1} << 26) + 1);  // no such file is so long
+  const std::string told =
+      testing::error_of<UserError>([&] { read_stop_ids(*tokenizer, config, folder.path()); });
+  EXPECT_NE(told.find("more than the 67108864 we read"), std::string::npos) << told;
 }
 
 TEST(StopIds, NonsenseIsRefused) {

@@ -1,0 +1,57 @@
+// tests/e2e/cache_fault_test.cpp: a token cache on a disk that interrupts, shortens or fails.
+#include <gtest/gtest.h>
+
+#include "tests/e2e/tiny_run.h"
+#include "tests/faults/preload.h"
+
+namespace weft::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Packed rows have their cache on the disk, however few they are. The first batches are made
+// without it, those of a second epoch are not.
+struct CachedRun : TinyRun {
+  const std::vector<std::string> sets = {
+      "data.train=[" + fs::absolute("tests/data/data/rows.jsonl.gz").string() + "]",
+      "data.text={text}",
+      "data.shuffle=false"
+      "checkpoint.every=40"};
+  Ended train_with(const std::string& name, const std::string& rules,
+                   const std::string& cache) const {
+    StartOptions options;
+    if (!rules.empty()) options.env = fault_env(rules, *this / ("fired-" + name));
+    options.env["XDG_CACHE_HOME"] = (*this / cache).string();
+    std::vector<std::string> all = sets;
+    all.push_back("name=" + name);
+    return run_to_end(words("train", all), options);
+  }
+};
+
+TEST(CacheFaults, WhatIsInterruptedOrShortIsDoneAgain) {
+  const CachedRun run;
+  ASSERT_EQ(run.train_with("whole", "", "full").exit_code, 0);
+  const std::pair<const char*, const char*> cases[] = {{"written", "write:EINTR:/tokens:1:2"},
+                                                       {"short", "write:short:/tokens:1:2"},
+                                                       {"read", "read:EINTR:/tokens:1:3"},
+                                                       {"less", "read:short:/tokens:1:3"}};
+  for (const auto& [name, rules] : cases) {
+    // What is read was written before, by another run.
+    const bool reads = std::string(rules).starts_with("read");
+    const Ended ended = run.train_with(name, rules, reads ? "full" : name);
+    EXPECT_EQ(ended.exit_code, 0) << name << ended.err;
+    EXPECT_TRUE(fs::exists(run / (std::string("fired-") + name))) << name;
+    EXPECT_EQ(metric_texts(run.dir(name), "loss"), metric_texts(run.dir("whole"), "loss")) << name;
+  }
+}
+
+TEST(CacheFaults, WhatCannotBeReadIsNamed) {
+  const CachedRun run;
+  ASSERT_EQ(run.train_with("whole", "", "full").exit_code, 0);
+  const Ended ended = run.train_with("read", "read:EIO:/tokens", "full");
+  EXPECT_EQ(ended.exit_code, 1) << ended.err;
+  expect_parts(ended.err, {"/tokens", "Input/output error"});
+}
+
+}  // namespace
+}  // namespace weft::testing
