@@ -9,6 +9,12 @@
 #include "exec/device_lane.h"
 
 namespace weft {
+namespace {
+
+// A decoder has two of them per layer with tensor parallelism, one with ZeRO 3.
+constexpr int kCollectivesPerQuestion = 2;
+
+}  // namespace
 
 Executor::Executor(const Plan& plan, const ArenaLayout& layout, const Arena& arena,
                    ThreadPool* pool, const Mesh& mesh)
@@ -118,15 +124,27 @@ void Executor::run(List& list, const StepScalars& scalars) {
   call_all(list, scalars);
 }
 
+// Ranks differ in the nodes between collectives, but not in these: all ask before the same one.
+// Then all have posted the same collectives to the other lane, and these come to their end.
+void Executor::check_stop(const List& list, size_t next, int* num_collectives, int num_posted) {
+  if (!has_collectives_) return throw_if_stopped();
+  if (!should_stop_ || !is_collective((*list.nodes)[next].op)) return;
+  if (++*num_collectives % kCollectivesPerQuestion != 0 || !(*should_stop_)()) return;
+  if (num_posted > 0) lane_.wait(num_posted);
+  throw StopError(stop_signal());
+}
+
 void Executor::call_all(List& list, const StepScalars& scalars) {
   scalars_ = scalars;
   lane_.begin(&list.beside);
+  int num_collectives = 0, num_posted = 0;
   for (size_t i = 0; i < list.calls.size(); ++i) {
-    if (may_stop_) throw_if_stopped();
+    if (may_stop_ && &list == &pass_) check_stop(list, i, &num_collectives, num_posted);
     const ScheduledNode& s = list.schedule->nodes[i];
     if (s.wait_for > 0) lane_.wait(s.wait_for);
     if (s.is_beside) {
       lane_.post();
+      ++num_posted;
     } else {
       list.calls[i](scalars);
     }
@@ -135,8 +153,9 @@ void Executor::call_all(List& list, const StepScalars& scalars) {
 }
 
 void Executor::allow_stop() {
-  may_stop_ = std::none_of(pass_.nodes->begin(), pass_.nodes->end(),
-                           [](const Node& node) { return is_collective(node.op); });
+  may_stop_ = true;
+  has_collectives_ = std::any_of(pass_.nodes->begin(), pass_.nodes->end(),
+                                 [](const Node& node) { return is_collective(node.op); });
 }
 
 void Executor::run_pass(const StepScalars& scalars) {

@@ -93,8 +93,12 @@ class Executor {
   }
 
   // On the CPU a pass ends with StopError between two nodes when a signal asks to stop
-  // (base/stop.h). Not where the pass exchanges: the other ranks would wait.
+  // (base/stop.h). Where the pass has collectives a rank may not do so alone: it asks should_stop
+  // (an exchange over all ranks, the same answer on each) before every few of them, and goes on
+  // where there is none to ask.
+  using ShouldStop = std::function<bool()>;
   void allow_stop();
+  void ask_stop(const ShouldStop* should_stop) { should_stop_ = should_stop; }  // null: no more
   void run_pass(const StepScalars& scalars);
   void run_finish(const StepScalars& scalars);
 
@@ -125,6 +129,7 @@ class Executor {
   void read_bytes(const std::string& name, void* to, size_t bytes) const;
   void run(List& list, const StepScalars& scalars);
   void call_all(List& list, const StepScalars& scalars);
+  void check_stop(const List& list, size_t next, int* num_collectives, int num_posted);
   void count_calls(const List& list, const StepScalars& scalars);
 
   // On a GPU (exec/device_run.cpp).
@@ -149,7 +154,8 @@ class Executor {
   std::vector<int64_t> calls_;
   std::byte* tables_ = nullptr;  // of a GPU: where its lists of parameters go
   bool counts_passes_ = false;
-  bool may_stop_ = false;
+  bool may_stop_ = false, has_collectives_ = false;
+  const ShouldStop* should_stop_ = nullptr;
   bool has_update_ = false;  // of a GPU: the node that makes all updates is bound
   std::unique_ptr<DeviceFinish> device_finish_;
   std::unique_ptr<DeviceLane> device_lane_;  // null: collectives are in order with the rest

@@ -183,7 +183,9 @@ std::optional<LossSums> Engine::eval_loss(const Batch& batch,
   if (!eval_) throw BugError("no evaluation plan was made");
   try {
     if (!eval_->run(batch, is_stopped)) return std::nullopt;
-  } catch (const StopError&) {  // in the middle of a pass; the others learn it when they ask next
+  } catch (const StopError&) {
+    // In the middle of a pass: of this rank alone, and the others learn it when they ask next; or,
+    // where the pass has collectives, of all ranks at once.
   }
   if (is_stopped()) return std::nullopt;
   return sum_over_ranks(eval_->losses(), batch);

@@ -40,7 +40,9 @@ void LengthPlans::allow_stop() {
 bool LengthPlans::run(const Batch& batch, const IsStopped& is_stopped) {
   for (int64_t pass = 0; pass < passes_.count; ++pass) {
     if (is_stopped && is_stopped()) return false;
-    of_length(pass_length(batch, pass)).runner->run(batch, pass);
+    Made& made = of_length(pass_length(batch, pass));
+    made.executor->ask_stop(is_stopped ? &is_stopped : nullptr);
+    made.runner->run(batch, pass);
   }
   return true;
 }

@@ -32,10 +32,11 @@ class LengthPlans {
 
   Executor& longest() { return *longest_; }
   // All passes, each with the plan of its length. Takes memory where a length comes first.
-  // is_stopped: asked before each pass; false where it ended the batch.
+  // is_stopped: asked before each pass, and in passes with collectives (Executor::ask_stop); false
+  // where it ended the batch before a pass, StopError in one.
   using IsStopped = std::function<bool()>;
   bool run(const Batch& batch, const IsStopped& is_stopped = nullptr);
-  // Passes without exchanges may be abandoned in the middle (Executor::allow_stop).
+  // Passes may be abandoned in the middle (Executor::allow_stop).
   void allow_stop();
   // The sum of the token losses of this rank's rows of the last batch. Waits for the device.
   ExactSum losses() const { return longest_->read<ExactSum>("loss_sum"); }
