@@ -9,14 +9,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Packed rows have their cache on the disk, however few they are. The first batches are made
-// without it, those of a second epoch are not.
+// Packed rows have their cache on the disk, however few they are; a run by epochs needs all of it,
+// a short one only the first batches, which are made without it.
 struct CachedRun : TinyRun {
   const std::vector<std::string> sets = {
       "data.train=[" + fs::absolute("tests/data/data/rows.jsonl.gz").string() + "]",
-      "data.text={text}",
-      "data.shuffle=false"
-      "checkpoint.every=40"};
+      "data.text={text}", "train.steps=null", "train.epochs=1"};
   Ended train_with(const std::string& name, const std::string& rules,
                    const std::string& cache) const {
     StartOptions options;
@@ -45,12 +43,15 @@ TEST(CacheFaults, WhatIsInterruptedOrShortIsDoneAgain) {
   }
 }
 
-TEST(CacheFaults, WhatCannotBeReadIsNamed) {
+TEST(CacheFaults, WhatCannotBeReadOrWrittenIsNamed) {
   const CachedRun run;
   ASSERT_EQ(run.train_with("whole", "", "full").exit_code, 0);
-  const Ended ended = run.train_with("read", "read:EIO:/tokens", "full");
-  EXPECT_EQ(ended.exit_code, 1) << ended.err;
-  expect_parts(ended.err, {"/tokens", "Input/output error"});
+  for (const auto& [rules, cache] :
+       {std::pair{"read:EIO:/tokens", "full"}, {"write:EIO:/tokens", "empty"}}) {
+    const Ended ended = run.train_with(cache, rules, cache);
+    EXPECT_EQ(ended.exit_code, 1) << rules << ended.err;
+    expect_parts(ended.err, {"/tokens", "Input/output error"});
+  }
 }
 
 }  // namespace
