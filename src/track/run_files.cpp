@@ -151,7 +151,7 @@ MetricsTail cut_metrics_after(const std::filesystem::path& path, int64_t step, b
 }
 
 void check_metrics(const std::filesystem::path& path, int64_t step) {
-  if (path_kind(path) == PathKind::kFile) read_until(read_file(path), path, step);
+  if (path_kind(path) != PathKind::kNothing) read_until(read_file(path), path, step);
 }
 
 void cut_torn_line(const std::filesystem::path& path) {

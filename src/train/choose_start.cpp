@@ -139,6 +139,13 @@ void check_finished_later(const StartQuestion& question, const fs::path& dir, in
                   found.sound->string(), step, new_run_hint(dir)));
 }
 
+// The run began at another run's checkpoint and saved none of its own: step 0 is not its start.
+[[noreturn]] void refuse_step_zero(const fs::path& dir, const std::string& from) {
+  throw UserError(fmt::format("the last start of {} began at {} and has saved no checkpoint since",
+                              dir.string(), from),
+                  fmt::format("--resume {} begins there again, --resume never at step 0", from));
+}
+
 // best/ alone was saved: it is kept, but the run does not go on from it by itself.
 void tell_begin(const fs::path& dir) {
   if (!is_run_dir(dir)) return;
@@ -165,6 +172,7 @@ void start_without_checkpoint(const StartQuestion& question, const CheckpointSea
                   [](const std::string& name) { return !name.starts_with("abandoned/best"); });
   if (history.has_committed || !found.damaged.empty() || has_steps)
     refuse_to_begin_again(start->dir, found, set_aside);
+  if (!history.started_from.empty()) refuse_step_zero(start->dir, history.started_from);
   tell_begin(start->dir);
 }
 

@@ -61,6 +61,8 @@ NamedStart newest_of(const fs::path& other) {
 }  // namespace
 
 NamedStart find_named_start(const std::string& path, const fs::path& run_dir) {
+  require(!path.empty(),
+          "--resume has no path; wanted: auto, never, a checkpoint, a run directory");
   NamedStart named;
   if (is_checkpoint(path)) {
     named.checkpoint = path;

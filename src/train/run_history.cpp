@@ -25,7 +25,10 @@ bool is_of_step(const std::filesystem::path& path) {
 void count(const Json& line, RunHistory* history) {
   const std::string event = text_of(line, "event");
   if (event == "checkpoint" && is_of_step(text_of(line, "path"))) history->has_committed = true;
-  if (event == "started") history->finished_step.reset();
+  if (event == "started") {
+    history->finished_step.reset();
+    history->started_from = text_of(line, "from");
+  }
   if (event != "finished") return;
   const Json* step = line.find("step");
   if (step && step->is_int()) history->finished_step = step->as_int();

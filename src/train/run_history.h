@@ -4,12 +4,14 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <string>
 
 namespace weft {
 
 struct RunHistory {
   bool has_committed = false;            // a step's checkpoint was once committed
   std::optional<int64_t> finished_step;  // the last start came to its end there
+  std::string started_from;              // the checkpoint of the last start; empty: step 0
 };
 
 // Nothing where there is no events.jsonl; RunError where it cannot be read. Lines that a crash tore

@@ -172,12 +172,14 @@ class Trainer {
     Json::Array arenas;
     for (const int64_t bytes : gather_numbers(*ranks_, engine_.arena_bytes()))
       arenas.push_back(Json(bytes));
-    record_->event("started", {{"arena_bytes", Json(engine_.arena_bytes())},
-                               {"arenas", Json(std::move(arenas))},
-                               {"step", Json(step_)},
-                               {"ranks", Json(ranks_->size())},
-                               {"threads", Json(engine_.pool()->num_threads())},
-                               {"kernels", Json(engine_.plans().train.options.kernels->name)}});
+    record_->event("started",
+                   {{"arena_bytes", Json(engine_.arena_bytes())},
+                    {"arenas", Json(std::move(arenas))},
+                    {"step", Json(step_)},
+                    {"from", start_.checkpoint ? Json(start_.checkpoint->string()) : Json()},
+                    {"ranks", Json(ranks_->size())},
+                    {"threads", Json(engine_.pool()->num_threads())},
+                    {"kernels", Json(engine_.plans().train.options.kernels->name)}});
     if (!start_.checkpoint) log_info("{}", file_.resolved());
     for (const std::string& line : idle_keys(c_)) log_warning("{}", line);
     const RunLength length = total_ != kNoEnd ? RunLength{total_}

@@ -2,7 +2,10 @@
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
+#include <csignal>
+
 #include "tests/e2e/tiny_run.h"
+#include "tests/faults/preload.h"
 
 namespace weft::testing {
 namespace {
@@ -78,6 +81,24 @@ TEST(OtherRun, NothingOfItsMetricsIsShown) {
   // Its own first evaluation is its best so far, though it is no better than the other's.
   const std::string state = slurp(run.dir() / "checkpoints/best/state.json");
   EXPECT_GT(parse_json(state, "state.json").at("step").as_int(), 4);
+}
+
+// Killed before its first own checkpoint: the run does not quietly become one from step 0.
+TEST(OtherRun, AStartThatSavedNothingIsNotBegunAtZero) {
+  const TinyRun run;
+  run.train_well({"name=other"});
+  const std::vector<std::string> from = {"--resume", run.checkpoint(4, "other").string()};
+  StartOptions options;
+  options.env = fault_env("mkdir:KILL:tiny/checkpoints/step-00000006");
+  EXPECT_EQ(run_to_end(run.words("train", {}, from), options).signal, SIGKILL);
+  const auto before = bytes_below(run.dir());
+  const Ended refused = run.train();
+  EXPECT_EQ(refused.exit_code, 2) << refused.err;
+  expect_parts(refused.err, {"began at " + from[1], "--resume " + from[1], "--resume never"});
+  EXPECT_EQ(bytes_below(run.dir()), before);
+  run.train_well({}, from);
+  EXPECT_EQ(metric_texts(run.dir(), "step"), (std::vector<std::string>{"5", "6"}));
+  EXPECT_EQ(hash_of(run.dir()), hash_of(run.dir("other")));
 }
 
 TEST(OtherRun, ARunDirectoryStandsForItsNewestSoundCheckpoint) {
