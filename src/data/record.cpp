@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -96,11 +97,9 @@ void RecordParser::set_header(std::string_view record) {
   require(bad.empty(), "{}:1: {} in the line of column names", name_, bad);
   for (std::string& name : header_) repair_utf8(name);
   if (header_.size() == 1) check_separator(header_[0]);
-  for (size_t i = 0; i < header_.size(); ++i) {
-    const bool twice = std::find(header_.begin(), header_.begin() + static_cast<int64_t>(i),
-                                 header_[i]) != header_.begin() + static_cast<int64_t>(i);
-    require(!twice, "{}:1: the column '{}' is there twice", name_, header_[i]);
-  }
+  std::set<std::string_view> seen;
+  for (const std::string& name : header_)
+    require(seen.insert(name).second, "{}:1: the column '{}' is there twice", name_, name);
 }
 
 void RecordParser::parse(std::string_view record, const std::function<int64_t()>& line,

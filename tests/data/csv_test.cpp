@@ -119,5 +119,14 @@ TEST(Csv, HeaderAloneHasNoRows) {
   EXPECT_EQ(rows_in_memory("", RowFormat::kCsv, "t")->size(), 0);
 }
 
+TEST(Csv, AColumnIsThereOnce) {
+  for (const char* header : {"a,b,a", "a,a,b", "b,a,a"}) {
+    expect_user_error(
+        [&] { rows_in_memory(std::string(header) + "\n1,2,3\n", RowFormat::kCsv, "t"); },
+        "the column 'a' is there twice");
+  }
+  EXPECT_EQ(rows_in_memory("a,b,c\n1,2,3\n", RowFormat::kCsv, "t")->size(), 1);
+}
+
 }  // namespace
 }  // namespace weft

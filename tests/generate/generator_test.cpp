@@ -133,9 +133,19 @@ TEST_F(GeneratorTest, StopsAtTheModelsPositions) {
   Generator g = make(2);
   SampleOptions o;
   o.max_new_tokens = 1000;
+  ::testing::internal::CaptureStderr();
   const auto got = g.generate({Ids(90, 5), Ids(95, 5)}, o);
   EXPECT_EQ(got[0].size(), 6u);  // 96 in all
   EXPECT_EQ(got[1].size(), 1u);
+  o.max_new_tokens = 2;
+  g.generate({Ids(3, 5), Ids(95, 5)}, o);
+  g.generate({Ids(3, 5)}, o);  // says nothing
+  const std::string told = ::testing::internal::GetCapturedStderr();
+  const size_t both = told.find("2 of 2 continuations stopped because the 96 positions");
+  const size_t one = told.find("1 of 2 continuations stopped because the 96 positions");
+  EXPECT_NE(both, std::string::npos) << told;
+  EXPECT_NE(one, std::string::npos) << told;
+  EXPECT_EQ(told.find("0 of"), std::string::npos) << told;
   EXPECT_THROW(g.generate({Ids(96, 5)}, o), UserError);
 }
 

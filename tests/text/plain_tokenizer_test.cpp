@@ -231,6 +231,17 @@ TEST(CharacterBpe, MergesOfTheFirstId) {
   }
 }
 
+// A merge may reach over a mark, so that text is not cut there.
+TEST(CharacterBpe, MergesMayEndInAMark) {
+  Json json = characters();
+  Json& model = test::entry(json, "model");
+  test::entry(model, "vocab").as_object().emplace_back(std::string("a") + kMark, 263);
+  auto& merges = test::entry(model, "merges").as_array();
+  merges.insert(merges.begin(), Json(std::string("a ") + kMark));
+  EXPECT_EQ(ids_of(*test::load(json), "a a", false), (Ids{258, 263, 259}));
+  EXPECT_EQ(ids_of(*test::load(characters()), "a a", false), (Ids{261, 261}));
+}
+
 TEST(CharacterBpe, RunsOfBytesAreTextOrNot) {
   const auto t = test::load(characters());
   EXPECT_EQ(t->decode(Ids{1, 262, 2 + 0xC3, 2 + 0xA9, 261}, false), "<s> ab\xC3\xA9 a");
