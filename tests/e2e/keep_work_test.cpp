@@ -53,6 +53,17 @@ TEST(KeepWork, WhatCannotBeReadStopsTheRunAndChangesNothing) {
   EXPECT_EQ(hash_of(run.dir()), hash_of(run.dir("whole")));
 }
 
+// Damage alone says that something was saved, also where the events are lost.
+TEST(KeepWork, DamagedCheckpointsWithoutEventsAreNotBegunAgain) {
+  const StoppedRun run;
+  for (const int64_t step : {2, 4, 6}) damage(run, step);
+  fs::remove(run.dir() / "events.jsonl");
+  const Ended ended = run.train(run.more);
+  EXPECT_EQ(ended.exit_code, 2) << ended.err;
+  expect_parts(ended.err, {"--overwrite"});
+  EXPECT_FALSE(fs::exists(run.dir() / "final"));
+}
+
 // Only asked where no sound checkpoint answers.
 TEST(KeepWork, EventsThatCannotBeReadStopTheRun) {
   const StoppedRun run;
