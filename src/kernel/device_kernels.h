@@ -153,25 +153,32 @@ struct KeptCrossEntropyArgs {
   int64_t shared_bytes;  // of a block, at most; what the device offers is taken where it is less
 };
 
+// Every kernel that a GPU has in addition to those of kernels.h, once, but those below that fill
+// tables.
+#define WEFT_DEVICE_KERNELS(PLAIN)                \
+  PLAIN(cross_entropy_kept, KeptCrossEntropyArgs) \
+  PLAIN(exact_sum, ExactSumArgs)                  \
+  PLAIN(norm, NormArgs)                           \
+  PLAIN(adamw_list, AdamwListArgs)                \
+  PLAIN(squares_list, SquaresListArgs)            \
+  PLAIN(store_sum, StoreSumArgs)                  \
+  PLAIN(round_sum, RoundSumArgs)                  \
+  PLAIN(tell_leaf, TellLeafArgs)                  \
+  PLAIN(tell_target, TellTargetArgs)              \
+  PLAIN(join_leaves, JoinLeavesArgs)              \
+  PLAIN(local_targets, LocalTargetsArgs)          \
+  PLAIN(take_rows, TakeRowsArgs)                  \
+  PLAIN(reduce_tree, ReduceTreeArgs)
+
 struct DeviceKernels {
-  void (*cross_entropy_kept)(const Context&, const KeptCrossEntropyArgs&);
-  void (*exact_sum)(const Context&, const ExactSumArgs&);
-  void (*norm)(const Context&, const NormArgs&);
   // Fills `table` (host memory, copied to the device by the caller) and gives the number of blocks.
   int64_t (*adamw_table)(const AdamwItem* items, int64_t count, std::byte* table);
   size_t (*adamw_table_bytes)(const AdamwItem* items, int64_t count);
-  void (*adamw_list)(const Context&, const AdamwListArgs&);
   int64_t (*squares_table)(const SquaresItem* items, int64_t count, std::byte* table);
   size_t (*squares_table_bytes)(const SquaresItem* items, int64_t count);
-  void (*squares_list)(const Context&, const SquaresListArgs&);
-  void (*store_sum)(const Context&, const StoreSumArgs&);
-  void (*round_sum)(const Context&, const RoundSumArgs&);
-  void (*tell_leaf)(const Context&, const TellLeafArgs&);
-  void (*tell_target)(const Context&, const TellTargetArgs&);
-  void (*join_leaves)(const Context&, const JoinLeavesArgs&);
-  void (*local_targets)(const Context&, const LocalTargetsArgs&);
-  void (*take_rows)(const Context&, const TakeRowsArgs&);
-  void (*reduce_tree)(const Context&, const ReduceTreeArgs&);
+#define WEFT_MEMBER_PLAIN(name, Args) void (*name)(const Context&, const Args&);
+  WEFT_DEVICE_KERNELS(WEFT_MEMBER_PLAIN)
+#undef WEFT_MEMBER_PLAIN
 };
 
 // Null where the program was built without CUDA.

@@ -284,38 +284,52 @@ struct AdamwArgs {
   double grad_scale, lr, beta1, beta2, eps, weight_decay, bias1, bias2;
 };
 
+// Every kernel of a back end, once: PLAIN(name, Args), or SCRATCH(name, Args) where a second
+// function, name_workspace, says how many bytes of workspace a call needs with so many threads. The
+// table below, and the declarations and tables of all back ends, are made from this list.
+#define WEFT_KERNELS(PLAIN, SCRATCH)                 \
+  SCRATCH(gemm, GemmArgs)                            \
+  PLAIN(embedding, EmbeddingArgs)                    \
+  SCRATCH(embedding_backward, EmbeddingBackwardArgs) \
+  PLAIN(rmsnorm, RmsNormArgs)                        \
+  SCRATCH(rmsnorm_backward, RmsNormBackwardArgs)     \
+  PLAIN(rope, RopeArgs)                              \
+  SCRATCH(attention, AttentionArgs)                  \
+  SCRATCH(attention_backward, AttentionBackwardArgs) \
+  SCRATCH(cached_attention, CachedAttentionArgs)     \
+  PLAIN(swiglu, SwigluArgs)                          \
+  PLAIN(swiglu_backward, SwigluBackwardArgs)         \
+  PLAIN(cross_entropy, CrossEntropyArgs)             \
+  PLAIN(softmax_stats, SoftmaxStatsArgs)             \
+  PLAIN(softmax_gradient, SoftmaxGradientArgs)       \
+  SCRATCH(bias_backward, BiasBackwardArgs)           \
+  PLAIN(add, AddArgs)                                \
+  PLAIN(squares, SquaresArgs)                        \
+  PLAIN(adamw, AdamwArgs)
+
+// In a back end's namespace: all its kernels declared, and (between the braces of an initializer)
+// all of them as members of the table.
+#define WEFT_DECLARE_PLAIN(name, Args) void name(const Context& context, const Args& args);
+#define WEFT_DECLARE_SCRATCH(name, Args) \
+  WEFT_DECLARE_PLAIN(name, Args)         \
+  size_t name##_workspace(const Args& args, int num_threads);
+#define WEFT_LIST_PLAIN(name, Args) .name = name,
+#define WEFT_LIST_SCRATCH(name, Args) .name = name, .name##_workspace = name##_workspace,
+
 struct DeviceKernels;  // kernel/device_kernels.h
 
 // One back end. Every pointer is set, but `device` on the CPU.
 struct Kernels {
   const char* name;  // "ref", "neon", "neon_bf16", "avx2", "avx512", "avx512_bf16", "amx", "cuda"
-  void (*gemm)(const Context&, const GemmArgs&);
-  size_t (*gemm_workspace)(const GemmArgs&, int num_threads);
-  void (*embedding)(const Context&, const EmbeddingArgs&);
-  void (*embedding_backward)(const Context&, const EmbeddingBackwardArgs&);
-  size_t (*embedding_backward_workspace)(const EmbeddingBackwardArgs&, int num_threads);
-  void (*rmsnorm)(const Context&, const RmsNormArgs&);
-  void (*rmsnorm_backward)(const Context&, const RmsNormBackwardArgs&);
-  size_t (*rmsnorm_backward_workspace)(const RmsNormBackwardArgs&, int num_threads);
-  void (*rope)(const Context&, const RopeArgs&);
-  void (*attention)(const Context&, const AttentionArgs&);
-  size_t (*attention_workspace)(const AttentionArgs&, int num_threads);
-  void (*attention_backward)(const Context&, const AttentionBackwardArgs&);
-  size_t (*attention_backward_workspace)(const AttentionBackwardArgs&, int num_threads);
-  void (*cached_attention)(const Context&, const CachedAttentionArgs&);
-  size_t (*cached_attention_workspace)(const CachedAttentionArgs&, int num_threads);
-  void (*swiglu)(const Context&, const SwigluArgs&);
-  void (*swiglu_backward)(const Context&, const SwigluBackwardArgs&);
-  void (*cross_entropy)(const Context&, const CrossEntropyArgs&);
-  void (*softmax_stats)(const Context&, const SoftmaxStatsArgs&);
-  void (*softmax_gradient)(const Context&, const SoftmaxGradientArgs&);
-  void (*bias_backward)(const Context&, const BiasBackwardArgs&);
-  size_t (*bias_backward_workspace)(const BiasBackwardArgs&, int num_threads);
-  void (*add)(const Context&, const AddArgs&);
-  void (*squares)(const Context&, const SquaresArgs&);
-  void (*adamw)(const Context&, const AdamwArgs&);
   // Not null: tensors lie in a GPU's memory, and these do what the host otherwise does itself.
   const DeviceKernels* device = nullptr;
+#define WEFT_MEMBER_PLAIN(name, Args) void (*name)(const Context&, const Args&);
+#define WEFT_MEMBER_SCRATCH(name, Args) \
+  WEFT_MEMBER_PLAIN(name, Args)         \
+  size_t (*name##_workspace)(const Args&, int num_threads);
+  WEFT_KERNELS(WEFT_MEMBER_PLAIN, WEFT_MEMBER_SCRATCH)
+#undef WEFT_MEMBER_PLAIN
+#undef WEFT_MEMBER_SCRATCH
 };
 
 const Kernels& ref_kernels();

@@ -23,23 +23,6 @@ inline double plus_fp32(double sum, double other) {
   return static_cast<float>(sum) + static_cast<float>(other);
 }
 
-void gemm(const Context& context, const GemmArgs& args);
-void embedding(const Context& context, const EmbeddingArgs& args);
-void embedding_backward(const Context& context, const EmbeddingBackwardArgs& args);
-void rmsnorm(const Context& context, const RmsNormArgs& args);
-void rmsnorm_backward(const Context& context, const RmsNormBackwardArgs& args);
-void rope(const Context& context, const RopeArgs& args);
-void attention(const Context& context, const AttentionArgs& args);
-void attention_backward(const Context& context, const AttentionBackwardArgs& args);
-void cached_attention(const Context& context, const CachedAttentionArgs& args);
-void swiglu(const Context& context, const SwigluArgs& args);
-void swiglu_backward(const Context& context, const SwigluBackwardArgs& args);
-void cross_entropy(const Context& context, const CrossEntropyArgs& args);
-void softmax_stats(const Context& context, const SoftmaxStatsArgs& args);
-void softmax_gradient(const Context& context, const SoftmaxGradientArgs& args);
-void bias_backward(const Context& context, const BiasBackwardArgs& args);
-void add(const Context& context, const AddArgs& args);
-void squares(const Context& context, const SquaresArgs& args);
-void adamw(const Context& context, const AdamwArgs& args);
+WEFT_KERNELS(WEFT_DECLARE_PLAIN, WEFT_DECLARE_PLAIN)  // no kernel of ref has scratch
 
 }  // namespace weft::ref

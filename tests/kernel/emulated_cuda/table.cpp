@@ -24,7 +24,7 @@ const Kernels& best_level() {
   static const Kernels& best = *find_kernels(available_levels().back());
   return best;
 }
-size_t gemm_workspace(const GemmArgs& args, int) {
+size_t cpu_gemm_workspace(const GemmArgs& args) {
   GemmArgs wide = args;  // fp16's are of fp32
   if (args.dtype == Dtype::kF16) wide.dtype = wide.c_dtype = Dtype::kF32;
   return best_level().gemm_workspace(wide, 1);
@@ -98,7 +98,7 @@ void half_gemm(const Context& c, const GemmArgs& args) {
   out.store(args.c_dtype);
 }
 
-void gemm(const Context& context, const GemmArgs& args) {
+void cpu_gemm(const Context& context, const GemmArgs& args) {
   thread_local ThreadPool one(1);
   Context c = context;
   c.pool = &one;
@@ -107,66 +107,45 @@ void gemm(const Context& context, const GemmArgs& args) {
 
 }  // namespace
 
-// Attention is the own kernel alone.
-const Kernels& emulated_kernels() {
-  static const Kernels table = [] {
-    Kernels t = ref_kernels();
-    t.name = "cuda_emulated";
-    t.gemm = gemm;
-    t.gemm_workspace = gemm_workspace;
-    t.embedding = cuda::embedding;
-    t.embedding_backward = cuda::embedding_backward;
-    t.embedding_backward_workspace = cuda::embedding_backward_workspace;
-    t.rmsnorm = cuda::rmsnorm;
-    t.rmsnorm_backward = cuda::rmsnorm_backward;
-    t.rmsnorm_backward_workspace = cuda::rmsnorm_backward_workspace;
-    t.rope = cuda::rope;
-    t.swiglu = cuda::swiglu;
-    t.swiglu_backward = cuda::swiglu_backward;
-    t.cross_entropy = cuda::cross_entropy;
-    t.softmax_stats = cuda::softmax_stats;
-    t.softmax_gradient = cuda::softmax_gradient;
-    t.bias_backward = cuda::bias_backward;
-    t.bias_backward_workspace = cuda::bias_backward_workspace;
-    t.add = cuda::add;
-    t.cached_attention = cuda::cached_attention;
-    t.cached_attention_workspace = cuda::cached_attention_workspace;
-    t.attention = cuda::own_attention;
-    t.attention_workspace = [](const AttentionArgs&, int) -> size_t { return 0; };
-    t.attention_backward = cuda::own_attention_backward;
-    t.attention_backward_workspace = [](const AttentionBackwardArgs& args, int) {
-      return cuda::own_attention_backward_workspace(args);
-    };
-    t.squares = cuda::squares;
-    t.adamw = cuda::adamw;
-    t.device = &emulated_device_kernels();
-    return t;
-  }();
+// The GPU's kernels, but for the products above and for attention, which is the built-in kernel
+// alone.
+namespace emulated_table {
+
+// What is defined here hides its namesake there.
+// NOLINTNEXTLINE(google-build-using-namespace)
+using namespace cuda;
+
+void gemm(const Context& context, const GemmArgs& args) { cpu_gemm(context, args); }
+size_t gemm_workspace(const GemmArgs& args, int) { return cpu_gemm_workspace(args); }
+void attention(const Context& context, const AttentionArgs& args) { own_attention(context, args); }
+size_t attention_workspace(const AttentionArgs&, int) { return 0; }
+void attention_backward(const Context& context, const AttentionBackwardArgs& args) {
+  own_attention_backward(context, args);
+}
+size_t attention_backward_workspace(const AttentionBackwardArgs& args, int) {
+  return own_attention_backward_workspace(args);
+}
+
+const DeviceKernels& device_kernels() {
+  static const DeviceKernels table = {.adamw_table = adamw_table,
+                                      .adamw_table_bytes = adamw_table_bytes,
+                                      .squares_table = squares_table,
+                                      .squares_table_bytes = squares_table_bytes,
+                                      WEFT_DEVICE_KERNELS(WEFT_LIST_PLAIN)};
   return table;
 }
 
-const DeviceKernels& emulated_device_kernels() {
-  static const DeviceKernels table = {
-      .cross_entropy_kept = cuda::cross_entropy_kept,
-      .exact_sum = cuda::exact_sum,
-      .norm = cuda::norm,
-      .adamw_table = cuda::adamw_table,
-      .adamw_table_bytes = cuda::adamw_table_bytes,
-      .adamw_list = cuda::adamw_list,
-      .squares_table = cuda::squares_table,
-      .squares_table_bytes = cuda::squares_table_bytes,
-      .squares_list = cuda::squares_list,
-      .store_sum = cuda::store_sum,
-      .round_sum = cuda::round_sum,
-      .tell_leaf = cuda::tell_leaf,
-      .tell_target = cuda::tell_target,
-      .join_leaves = cuda::join_leaves,
-      .local_targets = cuda::local_targets,
-      .take_rows = cuda::take_rows,
-      .reduce_tree = cuda::reduce_tree,
-  };
+const Kernels& kernels() {
+  static const Kernels table = {.name = "cuda_emulated",
+                                .device = &device_kernels(),
+                                WEFT_KERNELS(WEFT_LIST_PLAIN, WEFT_LIST_SCRATCH)};
   return table;
 }
+
+}  // namespace emulated_table
+
+const Kernels& emulated_kernels() { return emulated_table::kernels(); }
+const DeviceKernels& emulated_device_kernels() { return emulated_table::device_kernels(); }
 
 void emulated_zero_padding(const Context& context, const AttentionArgs& args) {
   cuda::zero_padding(context, args.B, args.T, args.H * args.D, args.dtype, args.lengths, args.out,

@@ -4,7 +4,7 @@
 // factor is packed by all threads together, then tasks take pieces of the other; in a task every
 // panel of B meets every panel of A in a register tile (gemm_tile.h). The panel of B stays in the
 // first cache meanwhile and the task's panels of A stream from the second.
-#include "kernel/cpu/level/gemm.h"
+#include "kernel/cpu/level/ops.h"
 
 #include "kernel/cpu/level/gemm_pack.h"
 #include "kernel/cpu/level/gemm_plan.h"
