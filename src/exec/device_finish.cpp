@@ -9,6 +9,9 @@
 #include "base/error.h"
 #include "base/exact_sum.h"
 #include "exec/memory_plan.h"
+#include "exec/ops/adamw.h"
+#include "graph/ops/adamw.h"
+#include "graph/ops/grad_norm.h"
 #include "tensor/cell.h"
 
 namespace weft {
@@ -25,15 +28,15 @@ DeviceFinish::DeviceFinish(const View& view, const Kernels& kernels,
     : kernels_(kernels) {
   std::map<int, Ref> gradient_of;  // by what holds its squares
   for (const Node& node : finish) {
-    if (node.op == Op::kSquares) gradient_of[node.outputs[0].id] = node.inputs[0];
-    if (node.op == Op::kAdamw) add_update(view, node);
-    if (node.op != Op::kNorm) continue;
+    if (node.op == &kSquaresOp) gradient_of[node.outputs[0].id] = node.inputs[0];
+    if (node.op == &kAdamwOp) add_update(view, node);
+    if (node.op != &kNormOp) continue;
     for (const Ref partials : node.inputs) add_squares(view, gradient_of.at(partials.id));
     norm_ = view.at<double>(node.outputs[0]);
     scale_out_ = view.at<float>(node.outputs[1]);
     if (node.outputs.size() > 2) loss_scale_ = view.at<LossScale>(node.outputs[2]);
-    sums_tensor_ = node.attr.sum_tensor;
-    sums_data_ = node.attr.sum_data;
+    sums_tensor_ = node.as<NormAttr>().sum_tensor;
+    sums_data_ = node.as<NormAttr>().sum_data;
   }
   table_bytes_ = align_up(sizeof(UpdateScalars));
   const DeviceKernels& device = *kernels.device;
@@ -59,7 +62,7 @@ void DeviceFinish::add_update(const View& view, const Node& node) {
     groups_.push_back({a.dtype, a.grad_dtype, a.state_dtype, has_master, {}, nullptr, 0});
     group = groups_.end() - 1;
   }
-  group->items.push_back({a.n, a.p, a.master, a.grad, a.m, a.v, node.attr.decay});
+  group->items.push_back({a.n, a.p, a.master, a.grad, a.m, a.v, node.as<AdamwAttr>().decay});
 }
 
 void DeviceFinish::add_squares(const View& view, Ref gradient) {
@@ -79,8 +82,7 @@ int64_t DeviceFinish::workspace_bytes() const {
   return align_up(kLimbBytes) + num_cells_ * int64_t{sizeof(double)};
 }
 
-void DeviceFinish::place(Device* device, std::byte* tables, const Context& context) {
-  context_ = context;
+void DeviceFinish::place(Device* device, std::byte* tables) {
   scalars_ = reinterpret_cast<UpdateScalars*>(tables);
   std::byte* at = tables + align_up(sizeof(UpdateScalars));
   std::vector<std::byte> host;
@@ -95,7 +97,7 @@ void DeviceFinish::place(Device* device, std::byte* tables, const Context& conte
     g.num_blocks = kernels_.device->adamw_table(g.items.data(), count, host.data());
     g.table = send(bytes);
   }
-  auto* partials = reinterpret_cast<double*>(context.workspace + align_up(kLimbBytes));
+  auto* partials = reinterpret_cast<double*>(context_.workspace + align_up(kLimbBytes));
   for (Squares& s : squares_) {
     for (SquaresItem& item : s.items) {
       item.partials = std::exchange(partials, partials + cells_of(item.n));

@@ -5,11 +5,14 @@
 // order. The lists lie in device memory as tables, filled once.
 #pragma once
 
+#include <utility>
 #include <vector>
 
-#include "exec/executor.h"
-#include "exec/node_args.h"
+#include "exec/mesh.h"
+#include "exec/step_scalars.h"
+#include "exec/view.h"
 #include "kernel/device_kernels.h"
+#include "tensor/device.h"
 
 namespace weft {
 
@@ -21,9 +24,14 @@ class DeviceFinish {
   int64_t table_bytes() const { return table_bytes_; }
   int64_t workspace_bytes() const;  // of the norm
 
+  // While the nodes are bound: the norm's context, and whether this update is the first, which
+  // makes all of them.
+  void set_context(const Context& context) { context_ = context; }
+  bool take_update() { return !std::exchange(has_update_, true); }
+
   // Fills the tables. Then the calls may be queued, after the step's scalars were copied to
   // scalars().
-  void place(Device* device, std::byte* tables, const Context& context);
+  void place(Device* device, std::byte* tables);
   UpdateScalars* scalars() const { return scalars_; }
   void find_norm(const Mesh& mesh) const;
   void update() const;
@@ -57,6 +65,7 @@ class DeviceFinish {
   int64_t table_bytes_ = 0;
   UpdateScalars* scalars_ = nullptr;
   Context context_{};
+  bool has_update_ = false;
 };
 
 // What a step's scalars are on the device.

@@ -1,13 +1,10 @@
-// exec/device_run.cpp: nodes of a GPU that are bound otherwise, what is sent, and what is recorded.
+// exec/device_run.cpp: what is sent to a GPU, and what is recorded there.
 #include <algorithm>
 
 #include "base/error.h"
-#include "base/exact_sum.h"
 #include "exec/device_finish.h"
-#include "exec/device_head.h"
 #include "exec/device_lane.h"
 #include "exec/executor.h"
-#include "exec/node_args.h"
 
 namespace weft {
 namespace {
@@ -15,7 +12,7 @@ namespace {
 // Sums in a fixed order go to places of their own each pass.
 bool counts_passes(const Graph& graph) {
   return std::any_of(graph.pass.begin(), graph.pass.end(),
-                     [](const Node& n) { return n.attr.slots > 0 || n.op == Op::kAllToAll; });
+                     [](const Node& n) { return n.run.slots > 0; });
 }
 
 // What makes one run of a list of calls differ from another: the first pass stores gradients, later
@@ -37,7 +34,7 @@ bool meets_on_host(const Mesh& mesh) {
 void Executor::prepare_device(std::byte* tables) {
   if (mesh_.data && !mesh_.data->waits_on_host()) {
     device_lane_ = std::make_unique<DeviceLane>(device_);
-    beside_context_.stream = device_lane_->stream();
+    async_context_.stream = device_lane_->stream();
   }
   const View view{plan_.graph, data_};
   int64_t bytes = 0;
@@ -53,54 +50,6 @@ void Executor::prepare_device(std::byte* tables) {
   scalar_staging_ = std::make_unique<Staging>(device_, int64_t{sizeof(UpdateScalars)});
 }
 
-// Nodes for which the host follows pointers on the CPU.
-bool Executor::bind_on_device(const Node& node, const Context* c, Call* call) {
-  const View v{plan_.graph, data_};
-  const Kernels& k = kernels_;
-  switch (node.op) {
-    case Op::kHeadLoss:
-    case Op::kHeadLossGrad: {
-      const bool first = node.attr.first_writer;
-      const bool adds = node.op == Op::kHeadLossGrad && adds_to_earlier_passes(node);
-      *call = [=, head = DeviceHead(k, head_args(v, node, mesh_), *c)](const StepScalars& s) {
-        head.run(!first || (adds && s.pass > 0));
-      };
-      return true;
-    }
-    case Op::kHeadLogits:
-      *call = [=, &k, a = head_logits_args(v, node)](const StepScalars&) {
-        run_device_head_logits(k, *c, a);
-      };
-      return true;
-    case Op::kLossSum: {
-      const Ref losses = node.inputs[0];
-      const int64_t n = num_elements(v.value(losses).shape);
-      auto* limbs = v.at<int64_t>(node.outputs[0]);
-      *call = [=, &k, x = v.at(losses)](const StepScalars& s) {
-        k.device->exact_sum(*c, {n, Dtype::kF32, x, limbs, s.pass == 0});
-      };
-      return true;
-    }
-    case Op::kSquares:  // taken with the norm
-      *call = [](const StepScalars&) {};
-      return true;
-    case Op::kNorm:
-      norm_context_ = *c;
-      *call = [this](const StepScalars&) { device_finish_->find_norm(mesh_); };
-      return true;
-    case Op::kAdamw: {
-      const bool is_first = !has_update_;
-      has_update_ = true;
-      *call = [this, is_first](const StepScalars&) {
-        if (is_first) device_finish_->update();
-      };
-      return true;
-    }
-    default:
-      return false;
-  }
-}
-
 void Executor::send_inputs() {
   const std::byte* from = input_staging_->open();
   for (const auto& [name, offset] : input_offsets_) {
@@ -113,7 +62,7 @@ void Executor::send_inputs() {
 // The tables are written when they are first wanted: executors that share the arena and never run
 // their finish list leave them alone.
 void Executor::send_scalars(const StepScalars& scalars) {
-  if (!device_finish_->scalars()) device_finish_->place(device_, tables_, norm_context_);
+  if (!device_finish_->scalars()) device_finish_->place(device_, tables_);
   *reinterpret_cast<UpdateScalars*>(scalar_staging_->open()) = update_scalars(scalars);
   device_->copy(device_finish_->scalars(), scalar_staging_->open(), int64_t{sizeof(UpdateScalars)});
   scalar_staging_->sent();
@@ -123,7 +72,7 @@ void Executor::send_scalars(const StepScalars& scalars) {
 void Executor::queue_all(List& list, const StepScalars& scalars) {
   if (device_lane_) device_lane_->begin();
   for (size_t i = 0; i < list.calls.size(); ++i) {
-    const bool is_due = !(*list.nodes)[i].attr.last_pass_only || scalars.is_last_pass;
+    const bool is_due = !(*list.nodes)[i].run.last_pass_only || scalars.is_last_pass;
     const ScheduledNode& s = list.schedule->nodes[i];
     if (device_lane_) device_lane_->wait(s.wait_for);
     if (device_lane_ && s.is_beside) {

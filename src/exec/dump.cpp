@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "graph/ops/collectives.h"
 
 namespace weft {
 namespace {
@@ -107,33 +108,23 @@ class Dump {
     }
     const std::string layer = n.layer < 0 ? "-" : std::to_string(n.layer);
     std::string op = op_name(n.op);
-    if (is_collective(n.op)) op += n.attr.axis == Axis::kTensor ? " tp" : " dp";
+    if (is_collective(n.op)) op += n.as<CollectiveAttr>().axis == Axis::kTensor ? " tp" : " dp";
     text_ += fmt::format("{:5} {:17} {:>3}  {} <- {} | {} bytes | {}\n", number_++, op, layer,
                          written, read, bytes, describe_lane(scheduled));
   }
 
-  // As exec/bind.cpp and exec/bind_collectives.cpp do it. Gradients that are made anew every pass
+  // As the bindings do it. Gradients that are made anew every pass
   // lie in a bucket that is none: they are stored.
   bool adds(const Node& n, Ref out) const {
     const bool has_passes = plan_.options.num_passes > 1;
-    switch (n.op) {
-      case Op::kLinearDw:
-      case Op::kBiasGrad:
-      case Op::kEmbeddingGrad:
-      case Op::kRmsNormGrad:
-      case Op::kHeadLossGrad:
-        if (!graph_[out].parameter) return false;  // the gradient of an activation
-        return !n.attr.first_writer ||
-               (has_passes && graph_[graph_.storage_of(out).root].kind == ValueKind::kGradient);
-      case Op::kAccumulate:
-        return has_passes;
-      case Op::kReduceScatter:
-        return has_passes && !n.attr.last_pass_only;
-      case Op::kAllToAll:
-        return out == n.outputs[0];  // the other: the leaves that arrive
-      default:
-        return false;
+    if (n.op->traits.writes_gradients) {
+      if (!graph_[out].parameter) return false;  // the gradient of an activation
+      return !n.run.first_writer ||
+             (has_passes && graph_[graph_.storage_of(out).root].kind == ValueKind::kGradient);
     }
+    if (n.op == &kAccumulateOp) return has_passes;
+    if (n.op == &kReduceScatterOp) return has_passes && !n.run.last_pass_only;
+    return n.op == &kAllToAllOp && out == n.outputs[0];  // the other: the leaves that arrive
   }
 
   std::string describe_place(const Node& n, Ref out) const {
@@ -181,10 +172,9 @@ std::vector<std::string> unique_names(const Graph& graph) {
 
 NodeReads reads_of(const Node& node) {
   NodeReads reads;
-  // As optim/adamw.cpp gives them: parameter, gradient, scale, then the states.
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     if (!node.inputs[i]) continue;
-    const bool is_updated = node.op == Op::kAdamw && i != 1 && i != 2;
+    const bool is_updated = node.op->traits.is_update && i != 1 && i != 2;
     (is_updated ? reads.updated : reads.read).push_back(node.inputs[i]);
   }
   return reads;

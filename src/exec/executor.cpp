@@ -7,6 +7,7 @@
 #include "base/stop.h"
 #include "exec/device_finish.h"
 #include "exec/device_lane.h"
+#include "exec/op_binding.h"
 
 namespace weft {
 namespace {
@@ -23,10 +24,8 @@ Executor::Executor(const Plan& plan, const ArenaLayout& layout, const Arena& are
       mesh_(mesh),
       device_(arena.device()),
       plain_{pool, nullptr, 0, device_->stream()},
-      beside_context_{nullptr, nullptr, 0, plain_.stream},
-      norm_context_(plain_),
-      data_(plan.graph.values.size(), nullptr),
-      calls_(kNumOps, 0) {
+      async_context_{nullptr, nullptr, 0, plain_.stream},
+      data_(plan.graph.values.size(), nullptr) {
   ensure(pool->num_threads() <= plan.options.num_threads,
          "more threads than the plan was made for");
   find_places(layout, arena);
@@ -70,11 +69,15 @@ void Executor::bind_list(const std::vector<Node>& nodes, const Schedule& schedul
   list->schedule = &schedule;
   list->calls.reserve(nodes.size());
   for (size_t i = 0; i < nodes.size(); ++i) {
-    list->calls.push_back(bind(nodes[i], contexts + i));
+    calls_[nodes[i].op] = 0;  // counting takes no memory later
+    list->calls.push_back(binding_of(nodes[i].op)
+                              .bind({View{plan_.graph, data_}, kernels_, contexts + i,
+                                     &async_context_, mesh_, device_, device_finish_.get()},
+                                    nodes[i]));
   }
   for (size_t i = 0; i < nodes.size(); ++i) {
     if (!schedule.nodes[i].is_beside) continue;
-    const bool last_only = nodes[i].attr.last_pass_only;
+    const bool last_only = nodes[i].run.last_pass_only;
     list->beside.push_back([this, last_only, call = &list->calls[i]] {
       if (!last_only || scalars_.is_last_pass) (*call)(scalars_);
     });
@@ -114,7 +117,7 @@ void Executor::read_bytes(const std::string& name, void* to, size_t bytes) const
 
 void Executor::count_calls(const List& list, const StepScalars& scalars) {
   for (const Node& node : *list.nodes) {
-    if (!node.attr.last_pass_only || scalars.is_last_pass) ++calls_[static_cast<size_t>(node.op)];
+    if (!node.run.last_pass_only || scalars.is_last_pass) ++calls_.find(node.op)->second;
   }
 }
 

@@ -14,6 +14,7 @@
 #include "exec/mesh.h"
 #include "exec/plan.h"
 #include "exec/staging.h"
+#include "exec/step_scalars.h"
 #include "tensor/device.h"
 
 namespace weft {
@@ -43,15 +44,6 @@ class Arena {
   std::byte* data_ = nullptr;
   int64_t bytes_ = 0;
   bool is_given_ = false;
-};
-
-// What changes from step to step.
-struct StepScalars {
-  int pass = 0;  // 0: gradients are stored, later ones added
-  bool is_last_pass = true;
-  int64_t target_tokens = 0;  // N of the whole global batch
-  int64_t update = 1;         // t of AdamW, from 1
-  double lr = 0, clip_norm = 0, beta1 = 0, beta2 = 0, eps = 0, weight_decay = 0;
 };
 
 class DeviceFinish;
@@ -102,15 +94,14 @@ class Executor {
   void run_pass(const StepScalars& scalars);
   void run_finish(const StepScalars& scalars);
 
-  // Calls made so far of each op, in order of the enum: counted for tests of what a rank does.
-  const std::vector<int64_t>& calls() const { return calls_; }
+  // Calls made so far of each operation: counted for tests of what a rank does.
+  const std::map<Op, int64_t>& calls() const { return calls_; }
 
  private:
-  using Call = std::function<void(const StepScalars&)>;
   struct List {
     const std::vector<Node>* nodes;
     const Schedule* schedule;
-    std::vector<Call> calls;
+    std::vector<NodeCall> calls;
     std::vector<std::function<void()>> beside;  // those of the other lane, with their scalars
     // On a GPU: by what makes a run of the list differ from others; null: run once so far.
     std::map<int, std::unique_ptr<Recording>> recordings;
@@ -119,12 +110,6 @@ class Executor {
   void find_contexts(const ArenaLayout& layout, const Arena& arena);
   void bind_list(const std::vector<Node>& nodes, const Schedule& schedule, const Context* contexts,
                  List* list);
-  // context: the node's own, which stays where it is.
-  Call bind(const Node& node, const Context* context);
-  Call bind_products(const Node& node, const Context& context);
-  Call bind_scalar(const Node& node, const Context* context);
-  Call bind_gradient(const Node& node, const Context* context);
-  bool adds_to_earlier_passes(const Node& node) const;
   std::byte* find_input(const std::string& name);
   void read_bytes(const std::string& name, void* to, size_t bytes) const;
   void run(List& list, const StepScalars& scalars);
@@ -134,7 +119,6 @@ class Executor {
 
   // On a GPU (exec/device_run.cpp).
   void prepare_device(std::byte* tables);
-  bool bind_on_device(const Node& node, const Context* context, Call* call);
   void queue_all(List& list, const StepScalars& scalars);
   void send_inputs();
   void send_scalars(const StepScalars& scalars);
@@ -145,18 +129,16 @@ class Executor {
   Mesh mesh_;
   Device* device_;
   Context plain_;                  // without workspace
-  Context beside_context_;         // of nodes in the other lane
+  Context async_context_;          // of nodes on the communication lane
   std::vector<Context> contexts_;  // by node (pass, then finish)
-  Context norm_context_;           // of a GPU: where the finish list's norm is found
   std::vector<std::byte*> data_;
   List pass_, finish_;
   StepScalars scalars_;  // of the list that is running, for the other lane
-  std::vector<int64_t> calls_;
+  std::map<Op, int64_t> calls_;
   std::byte* tables_ = nullptr;  // of a GPU: where its lists of parameters go
   bool counts_passes_ = false;
   bool may_stop_ = false, has_collectives_ = false;
   const ShouldStop* should_stop_ = nullptr;
-  bool has_update_ = false;  // of a GPU: the node that makes all updates is bound
   std::unique_ptr<DeviceFinish> device_finish_;
   std::unique_ptr<DeviceLane> device_lane_;  // null: collectives are in order with the rest
   std::unique_ptr<Staging> input_staging_, scalar_staging_;

@@ -3,17 +3,15 @@
 
 #include <algorithm>
 #include <chrono>
-#include <set>
 #include <utility>
 
 #include "base/cache_folder.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "exec/executor.h"
-#include "exec/node_args.h"
+#include "exec/op_binding.h"
 #include "exec/repeat.h"
 #include "kernel/cuda_options.h"
-#include "kernel/cudnn_rule.h"
 
 namespace weft {
 namespace {
@@ -187,57 +185,29 @@ constexpr Number kNumbers[] = {
 
 double known_or(double speed, double other) { return speed > 0 ? speed : other; }
 
-// Of the kernel that will serve it.
-template <typename Args>
-double speed_of(const Args& args, const GpuSpeeds& s) {
-  const bool drops = args.dropout.rate > 0;
-  if (args.dtype == Dtype::kF32)
-    return drops ? known_or(s.tflops_attention_dropout_fp32, s.tflops_attention_fp32)
-                 : s.tflops_attention_fp32;
-  if (suits_cudnn(args) && wants_cudnn()) {
-    return args.positions ? known_or(s.tflops_attention_packed_bf16, s.tflops_attention_bf16)
-                          : s.tflops_attention_bf16;
+double attention_speed(Cost::Unit unit, bool low, const GpuSpeeds& s) {
+  const double whole = low ? s.tflops_attention_bf16 : s.tflops_attention_fp32;
+  const double own = low ? known_or(s.tflops_attention_own_bf16, whole) : whole;
+  switch (unit) {
+    case Cost::Unit::kAttentionPacked:
+      return known_or(s.tflops_attention_packed_bf16, whole);
+    case Cost::Unit::kAttentionOwn:
+      return own;
+    case Cost::Unit::kAttentionDropout:
+      return known_or(low ? s.tflops_attention_dropout_bf16 : s.tflops_attention_dropout_fp32, own);
+    default:
+      return whole;
   }
-  const double own = known_or(s.tflops_attention_own_bf16, s.tflops_attention_bf16);
-  return drops ? known_or(s.tflops_attention_dropout_bf16, own) : own;
-}
-
-// Bytes that a node reads and writes, each value once.
-double touched(const Graph& graph, const Node& node) {
-  std::set<int> seen;
-  double bytes = 0;
-  for (const std::vector<Ref>* refs : {&node.inputs, &node.outputs}) {
-    for (const Ref r : *refs) {
-      if (r && (seen.insert(r.id).second || refs == &node.outputs))
-        bytes += static_cast<double>(value_bytes(graph[r]));
-    }
-  }
-  return bytes;
 }
 
 // s: its tflops_fp32 are those of the products that are asked for.
 double node_seconds(const View& view, const Node& node, Dtype compute, const GpuSpeeds& s) {
-  const Graph& graph = view.graph;
   const bool low = compute != Dtype::kF32;  // fp16 is as fast as bf16
-  const double flops = node_flops(graph, node);
-  if (node.op == Op::kAttention) return flops / speed_of(attention_args(view, node), s) * 1e-12;
-  if (node.op == Op::kAttentionGrad)
-    return flops / speed_of(attention_grad_args(view, node), s) * 1e-12;
-  const double products = flops / (low ? s.tflops_bf16 : s.tflops_fp32) * 1e-12;
-  if (node.op == Op::kHeadLoss || node.op == Op::kHeadLossGrad) {
-    // The softmax reads the logits twice and writes their gradient.
-    const Shape& x = graph[node.inputs[0]].shape;
-    double columns = 0;
-    for (int p = 0; p < node.attr.parts; ++p)
-      columns += static_cast<double>(graph[node.inputs[1 + static_cast<size_t>(p)]].shape[0]);
-    const double logits =
-        static_cast<double>(x[0] * x[1]) * columns * static_cast<double>(dtype_bytes(compute));
-    return products + 3 * logits / s.copy_gb_per_s * 1e-9;
-  }
-  if (flops > 0) return products;
-  // Of a table it touches only the rows of the tokens.
-  if (node.op == Op::kEmbedding || node.op == Op::kEmbeddingGrad) return 0;
-  return touched(graph, node) / s.copy_gb_per_s * 1e-9;
+  const Cost cost = binding_of(node.op).cost(view, node);
+  const double speed = cost.unit != Cost::Unit::kProducts ? attention_speed(cost.unit, low, s)
+                       : low                              ? s.tflops_bf16
+                                                          : s.tflops_fp32;
+  return cost.flops / speed * 1e-12 + cost.bytes / s.copy_gb_per_s * 1e-9;
 }
 
 }  // namespace
@@ -309,9 +279,8 @@ double estimate_gpu_ms(const Plan& plan, const GpuSpeeds& measured, bool tf32) {
   GpuSpeeds speeds = measured;
   if (tf32 && measured.tflops_tf32 > 0) speeds.tflops_fp32 = measured.tflops_tf32;
   const Graph& graph = plan.graph;
-  const auto head = std::find_if(graph.pass.begin(), graph.pass.end(), [](const Node& n) {
-    return n.op == Op::kHeadLossGrad || n.op == Op::kHeadLoss;
-  });
+  const auto head = std::find_if(graph.pass.begin(), graph.pass.end(),
+                                 [](const Node& n) { return n.op->traits.is_loss; });
   ensure(head != graph.pass.end(), "a plan without a loss");
   const Dtype compute = graph[head->inputs[0]].dtype;
   const Nowhere nowhere(graph);
@@ -319,7 +288,7 @@ double estimate_gpu_ms(const Plan& plan, const GpuSpeeds& measured, bool tf32) {
   double seconds = 0;
   for (const Node& n : graph.pass) {
     const double once = node_seconds(view, n, compute, speeds) + kNodeUs * 1e-6;
-    seconds += once * (n.attr.last_pass_only ? 1 : plan.options.num_passes);
+    seconds += once * (n.run.last_pass_only ? 1 : plan.options.num_passes);
   }
   for (const Node& n : graph.finish) seconds += node_seconds(view, n, compute, speeds);
   return seconds * 1e3;

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "exec/memory_plan.h"
+#include "graph/ops/head.h"
 
 namespace weft {
 
@@ -143,11 +144,12 @@ void zero(const Context& context, void* data, int64_t bytes) {
 
 HeadArgs head_args(const View& v, const Node& node, const Mesh& mesh) {
   const Value& x = v.value(node.inputs[0]);
-  const int parts = node.attr.parts;
+  const HeadAttr& attr = node.as<HeadAttr>();
+  const int parts = attr.parts;
   HeadArgs a{};
   a.R = v.tokens(node.inputs[0]);
   a.C = x.shape.back();
-  a.chunk_rows = std::min(a.R, node.attr.chunk_rows);
+  a.chunk_rows = std::min(a.R, attr.chunk_rows);
   a.dtype = a.dx_dtype = x.dtype;
   a.x = v.at(node.inputs[0]);
   a.weight = stacked(v, node.inputs, 1, parts);
@@ -157,9 +159,9 @@ HeadArgs head_args(const View& v, const Node& node, const Mesh& mesh) {
   a.targets = v.at<int32_t>(node.inputs[targets]);
   if (node.inputs.size() > targets + 1) a.loss_scale = v.at<LossScale>(node.inputs[targets + 1]);
   a.losses = v.at<float>(node.outputs[0]);
-  a.with_gradient = node.op == Op::kHeadLossGrad;
+  a.with_gradient = node.op == &kHeadLossGradOp;
   a.grad_dtype = Dtype::kF32;
-  a.leaves = node.attr.leaves;
+  a.leaves = attr.leaves;
   a.num_ranks = mesh.tp;
   a.ranks = mesh.tensor;
   if (!a.with_gradient) return a;

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "exec/mesh.h"
-#include "exec/node_args.h"
 #include "exec/products.h"
+#include "exec/view.h"
 #include "tensor/loss_scale.h"
 
 namespace weft {

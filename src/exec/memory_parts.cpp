@@ -5,6 +5,8 @@
 #include <map>
 #include <set>
 
+#include "graph/ops/collectives.h"
+
 namespace weft {
 namespace {
 
@@ -15,7 +17,7 @@ std::set<int> kept_gradients(const Graph& graph) {
   std::set<int> found;
   for (const Update& u : graph.updates) found.insert(root(graph, u.gradient));
   for (const Node& node : graph.pass) {
-    if (node.op == Op::kAllToAll) found.insert(root(graph, node.outputs[0]));
+    if (node.op == &kAllToAllOp) found.insert(root(graph, node.outputs[0]));
   }
   return found;
 }
@@ -40,13 +42,13 @@ class Roles {
     for (Ref r : node.inputs) {
       if (r && !is_sum_in_place(node, r)) note(r);
     }
-    if (node.op == Op::kAllGather) note(node.outputs[0]);
-    if (node.op == Op::kAllToAll) note(node.outputs[1]);
+    if (node.op == &kAllGatherOp) note(node.outputs[0]);
+    if (node.op == &kAllToAllOp) note(node.outputs[1]);
   }
 
   // The sum takes the place of the addend: an activation, which would be there on one rank too.
   bool is_sum_in_place(const Node& node, Ref r) const {
-    if (node.op != Op::kAllReduce) return false;
+    if (node.op != &kAllReduceOp) return false;
     const Place& in = place(root(graph_, r));
     const Place& out = place(root(graph_, node.outputs[0]));
     return in.offset == out.offset && in.first == out.first;

@@ -217,7 +217,7 @@ class Picture {
     const auto size = static_cast<int>(plan_.graph.pass.size());
     int backward = size;
     for (int t = 0; t < size && backward == size; ++t) {
-      if (nodes_[static_cast<size_t>(t)]->op == Op::kHeadLossGrad) backward = t;
+      if (nodes_[static_cast<size_t>(t)]->op->traits.begins_backward) backward = t;
     }
     const auto phase = [&](int begin, int end, const char* name) {
       if (begin == end) return;

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "graph/op_rule.h"
 
 namespace weft {
 namespace {
@@ -86,7 +87,7 @@ class Planner {
     storage_of_.assign(graph_.values.size(), -1);
     for (size_t t = 0; t < nodes_.size(); ++t) {
       const Node& node = *nodes_[t];
-      const std::vector<InPlace> rules = in_place_rules(node);
+      const std::vector<InPlace> rules = node.op->in_place(node);
       for (size_t k = 0; k < node.outputs.size(); ++k) {
         const Ref out = node.outputs[k];
         if (!out) continue;
@@ -195,24 +196,6 @@ class Planner {
 };
 
 }  // namespace
-
-std::vector<InPlace> in_place_rules(const Node& node) {
-  switch (node.op) {
-    case Op::kRope:
-    case Op::kRopeInverse:
-      return {{0, {0}, true}};
-    case Op::kSwigluGrad:
-      return {{0, {1}}, {1, {0}}};
-    case Op::kRmsNormGrad:
-      return {{0, {0, 4}}};
-    case Op::kAdd:
-      return {{0, {0, 1}}};
-    case Op::kAllReduce:
-      return {{0, {0}}};
-    default:
-      return {};
-  }
-}
 
 MemoryPlan plan_memory(const Graph& graph, int num_passes, const Schedule& pass,
                        const Schedule& finish, const std::vector<int64_t>& scratch_bytes) {

@@ -42,12 +42,4 @@ MemoryPlan plan_memory(const Graph& graph, int num_passes, const Schedule& pass,
 // With the usual schedule and without scratch.
 MemoryPlan plan_memory(const Graph& graph, int num_passes);
 
-// The output may lie in the memory of which inputs (indices), for ops that work in place.
-struct InPlace {
-  size_t output;
-  std::vector<size_t> inputs;
-  bool must = false;  // the kernel has no other form
-};
-std::vector<InPlace> in_place_rules(const Node& node);
-
 }  // namespace weft

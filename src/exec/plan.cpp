@@ -5,61 +5,26 @@
 
 #include "base/error.h"
 #include "exec/device_finish.h"
-#include "exec/device_head.h"
-#include "exec/device_limits.h"
-#include "exec/node_args.h"
-#include "exec/products.h"
+#include "graph/ops/grad_norm.h"
 #include "parallel/stack_parts.h"
 
 namespace weft {
 namespace {
 
-size_t node_workspace(const View& v, const Node& n, const PlanOptions& options) {
-  const Kernels& k = *options.kernels;
-  const int threads = options.num_threads;
-  const Mesh mesh{.tp = options.tp, .dp = options.dp};
-  switch (n.op) {
-    case Op::kLinear:
-    case Op::kLinearDx:
-    case Op::kLinearDw:
-      return products_workspace(k, make_products(v, n, nullptr), threads);
-    case Op::kBiasGrad:
-      return k.bias_backward_workspace(bias_grad_args(v, n), threads);
-    case Op::kEmbeddingGrad:
-      return k.embedding_backward_workspace(embedding_grad_args(v, n, 0), threads);
-    case Op::kRmsNormGrad:
-      return k.rmsnorm_backward_workspace(rmsnorm_grad_args(v, n), threads);
-    case Op::kAttention:
-      return k.attention_workspace(attention_args(v, n), threads);
-    case Op::kAttentionGrad:
-      return k.attention_backward_workspace(attention_grad_args(v, n), threads);
-    case Op::kCachedAttention:
-      return k.cached_attention_workspace(cached_attention_args(v, n), threads);
-    case Op::kHeadLoss:
-    case Op::kHeadLossGrad:
-      if (k.device) return device_head_workspace(k, head_args(v, n, mesh));
-      return head_workspace(k, head_args(v, n, mesh), threads);
-    case Op::kHeadLogits:
-      return head_logits_workspace(k, head_logits_args(v, n), threads);
-    default:
-      return 0;
-  }
-}
-
 // The graph as a GPU takes it.
 void suit_device(Graph* graph) {
+  const std::vector<std::byte*> nothing(graph->values.size(), nullptr);
+  for (const Node& n : graph->pass) binding_of(n.op).check_device({*graph, nothing}, n);
   stack_parts(graph);
-  for (Node& n : graph->pass) {
-    if (n.op == Op::kHeadLoss || n.op == Op::kHeadLossGrad) n.attr.chunk_rows = kDeviceHeadRows;
-  }
+  for (Node& n : graph->pass) binding_of(n.op).suit_device(&n);
 }
 
 // All but the places: schedules, work.
 Plan begin_plan(Graph graph, const PlanOptions& options) {
-  if (options.kernels->device) {
-    check_device_limits(graph);
-    suit_device(&graph);
+  for (const std::vector<Node>* list : {&graph.pass, &graph.finish}) {
+    for (const Node& n : *list) check_node(graph, n);
   }
+  if (options.kernels->device) suit_device(&graph);
   Plan plan{std::move(graph), options, {}, {}, {}, 0, 0};
   plan.pass_schedule = make_schedule(plan.graph, plan.graph.pass);
   plan.finish_schedule = make_schedule(plan.graph, plan.graph.finish);
@@ -72,17 +37,18 @@ std::vector<int64_t> find_scratch(Plan* plan) {
   const Graph& graph = plan->graph;
   const Nowhere nowhere(graph);
   const View& view = nowhere.view();
+  const PlanContext context = plan_context(plan->options, view);
   std::vector<int64_t> bytes;
   for (const std::vector<Node>* list : {&graph.pass, &graph.finish}) {
     for (const Node& n : *list) {
-      bytes.push_back(static_cast<int64_t>(node_workspace(view, n, plan->options)));
+      bytes.push_back(static_cast<int64_t>(binding_of(n.op).workspace(context, n)));
     }
   }
   if (!plan->options.kernels->device || graph.finish.empty()) return bytes;
   const DeviceFinish finish(view, *plan->options.kernels, graph.finish);
   plan->table_bytes = finish.table_bytes();
   for (size_t i = 0; i < graph.finish.size(); ++i) {  // squares too are found with the norm
-    if (graph.finish[i].op == Op::kNorm) bytes[graph.pass.size() + i] = finish.workspace_bytes();
+    if (graph.finish[i].op == &kNormOp) bytes[graph.pass.size() + i] = finish.workspace_bytes();
   }
   return bytes;
 }
@@ -94,6 +60,10 @@ bool are_alike(const std::vector<Node>& a, const std::vector<Node>& b) {
 }
 
 }  // namespace
+
+PlanContext plan_context(const PlanOptions& options, const View& view) {
+  return {view, *options.kernels, options.num_threads, {.tp = options.tp, .dp = options.dp}};
+}
 
 Plan make_plan(Graph graph, const PlanOptions& options) {
   Plan plan = begin_plan(std::move(graph), options);
@@ -114,8 +84,7 @@ Plan shorten_plan(const Plan& longest, Graph graph) {
   plan.memory = longest.memory;
   for (size_t i = 0; i < plan.graph.pass.size(); ++i) {
     Node& node = plan.graph.pass[i];
-    if (node.op != Op::kAttention && node.op != Op::kAttentionGrad) continue;
-    node.attr.longest = longest.graph[longest.graph.pass[i].inputs[0]].shape[1];
+    binding_of(node.op).shorten(longest.graph, longest.graph.pass[i], &node);
   }
   const std::vector<int64_t> scratch = find_scratch(&plan);
   for (size_t t = 0; t < scratch.size(); ++t) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "exec/memory_plan.h"
+#include "exec/op_binding.h"
 #include "graph/graph.h"
 #include "kernel/kernels.h"
 
@@ -26,6 +27,9 @@ struct Plan {
   int64_t table_bytes = 0;  // of a GPU's lists of parameters (exec/device_finish.h)
   double pass_flops = 0;
 };
+
+// What bindings are asked with; the view leads nowhere.
+PlanContext plan_context(const PlanOptions& options, const View& view);
 
 Plan make_plan(Graph graph, const PlanOptions& options);
 

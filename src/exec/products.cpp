@@ -6,13 +6,62 @@
 #include "base/error.h"
 #include "exec/memory_plan.h"
 #include "exec/slots.h"
+#include "graph/ops/linear.h"
 
 namespace weft {
 namespace {
 
-const std::byte* columns_from(const View& v, Ref r, int64_t column) {
-  const std::byte* base = v.at<std::byte>(r);
-  return base ? base + column * dtype_bytes(v.value(r).dtype) : nullptr;
+GemmArgs plain_linear(const View& v, const Node& node) {
+  const LinearAttr& attr = node.as<LinearAttr>();
+  const Ref x = node.inputs[0], y = node.outputs[0];
+  GemmArgs a{};
+  a.M = v.tokens(x);
+  a.N = v.value(y).shape.back();
+  a.K = v.value(x).shape.back();
+  a.dtype = v.value(x).dtype;
+  a.c_dtype = v.value(y).dtype;
+  a.a = v.at(x);
+  a.lda = a.K;
+  a.b = stacked(v, node.inputs, 1, attr.parts);
+  a.b_transposed = true;
+  a.c = single_stack(v.at(y), a.M, a.N);
+  for (int p = 0; attr.has_bias && p < attr.parts; ++p) {
+    a.bias[p] = v.at(node.inputs[static_cast<size_t>(1 + attr.parts + p)]);
+  }
+  return a;
+}
+
+GemmArgs plain_dx(const View& v, const Node& node) {
+  const LinearAttr& attr = node.as<LinearAttr>();
+  const Ref dy = node.inputs[0], dx = node.outputs[0];
+  GemmArgs a{};
+  a.M = v.tokens(dy);
+  a.N = v.value(dx).shape.back();
+  a.K = v.value(dy).shape.back();
+  a.dtype = v.value(dy).dtype;
+  a.c_dtype = v.value(dx).dtype;
+  a.a = v.at(dy);
+  a.lda = a.K;
+  a.b = stacked(v, node.inputs, 1, attr.parts);
+  a.c = single_stack(v.at(dx), a.M, a.N);
+  return a;
+}
+
+GemmArgs plain_dw(const View& v, const Node& node) {
+  const LinearAttr& attr = node.as<LinearAttr>();
+  const Ref dy = node.inputs[0], x = node.inputs[1];
+  GemmArgs a{};
+  a.c = stacked(v, node.outputs, 0, attr.parts);
+  for (int p = 0; p < a.c.count; ++p) a.M += a.c.rows[p];
+  a.N = v.value(x).shape.back();
+  a.K = v.tokens(dy);
+  a.dtype = v.value(dy).dtype;
+  a.c_dtype = v.value(node.outputs[0]).dtype;
+  a.a = v.at_column(dy, attr.column);
+  a.lda = v.value(dy).shape.back();
+  a.a_transposed = true;
+  a.b = single_stack(v.at(x), a.K, a.N);
+  return a;
 }
 
 // Columns of x from `column` on, as the left factor of a product that makes y; b and K are to come.
@@ -21,7 +70,7 @@ GemmArgs times_columns(const View& v, Ref x, Ref y, int64_t column) {
   a.M = v.tokens(x);
   a.N = v.value(y).shape.back();
   a.dtype = v.value(x).dtype;
-  a.a = columns_from(v, x, column);
+  a.a = v.at_column(x, column);
   a.lda = v.value(x).shape.back();
   return a;
 }
@@ -31,7 +80,7 @@ Products row_cut_linear(const View& v, const Node& node, std::byte* workspace) {
   const Ref x = node.inputs[0], y = node.outputs[0];
   std::vector<std::vector<GemmArgs>> leaves;
   int64_t column = 0;
-  for (int p = 0; p < node.attr.row_pieces; ++p) {
+  for (int p = 0; p < node.as<LinearAttr>().row_pieces; ++p) {
     const Ref w = node.inputs[static_cast<size_t>(1 + p)];
     GemmArgs a = times_columns(v, x, y, column);
     a.K = v.value(w).shape[1];
@@ -40,7 +89,7 @@ Products row_cut_linear(const View& v, const Node& node, std::byte* workspace) {
     column += a.K;
     leaves.push_back({a});
   }
-  if (node.attr.has_bias) leaves.back().back().bias[0] = v.at(node.inputs.back());
+  if (node.as<LinearAttr>().has_bias) leaves.back().back().bias[0] = v.at(node.inputs.back());
   Products made;
   add_leaves(leaves, single_stack(v.at(y), v.tokens(x), v.value(y).shape.back()), v.value(y).dtype,
              workspace, &made);
@@ -50,10 +99,10 @@ Products row_cut_linear(const View& v, const Node& node, std::byte* workspace) {
 // dx = sum over leaves of the sum over their parts of dy[:, columns of the part] · part.
 Products column_cut_dx(const View& v, const Node& node, std::byte* workspace) {
   const Ref dy = node.inputs[0], dx = node.outputs[0];
-  const int num_leaves = node.attr.leaves;
+  const int num_leaves = node.as<LinearAttr>().leaves;
   std::vector<std::vector<GemmArgs>> leaves(static_cast<size_t>(num_leaves));
   int64_t column = 0;
-  for (int p = 0; p < node.attr.parts; ++p) {
+  for (int p = 0; p < node.as<LinearAttr>().parts; ++p) {
     const Ref w = node.inputs[static_cast<size_t>(1 + p)];
     GemmArgs a = times_columns(v, dy, dx, column);
     a.K = v.value(w).shape[0];
@@ -72,7 +121,7 @@ Products row_cut_dx(const View& v, const Node& node) {
   const Ref dy = node.inputs[0], dx = node.outputs[0];
   Products made;
   int64_t column = 0;
-  for (int p = 0; p < node.attr.row_pieces; ++p) {
+  for (int p = 0; p < node.as<LinearAttr>().row_pieces; ++p) {
     const Ref w = node.inputs[static_cast<size_t>(1 + p)];
     GemmArgs a{};
     a.M = v.tokens(dy);
@@ -83,7 +132,7 @@ Products row_cut_dx(const View& v, const Node& node) {
     a.a = v.at(dy);
     a.lda = a.K;
     a.b = single_stack(v.at(w), a.K, a.N);
-    a.c = single_stack(const_cast<std::byte*>(columns_from(v, dx, column)), a.M,
+    a.c = single_stack(const_cast<std::byte*>(v.at_column(dx, column)), a.M,
                        v.value(dx).shape.back());
     column += a.N;
     made.calls.push_back(a);
@@ -106,8 +155,8 @@ Products row_cut_dw(const View& v, const Node& node) {
     a.a = v.at(dy);
     a.lda = a.M;
     a.a_transposed = true;
-    a.b = single_stack(const_cast<std::byte*>(columns_from(v, x, column)), a.K,
-                       v.value(x).shape.back());
+    a.b =
+        single_stack(const_cast<std::byte*>(v.at_column(x, column)), a.K, v.value(x).shape.back());
     a.c = single_stack(v.at(g), a.M, a.N);
     column += a.N;
     made.calls.push_back(a);
@@ -176,20 +225,15 @@ GemmArgs into_slots(GemmArgs call, int64_t leaf, int64_t group_leaves, int64_t s
 }
 
 Products make_products(const View& v, const Node& node, std::byte* workspace) {
-  const Attributes& attr = node.attr;
-  switch (node.op) {
-    case Op::kLinear:
-      return attr.row_pieces > 0 ? row_cut_linear(v, node, workspace)
-                                 : Products{{linear_args(v, node)}, 0};
-    case Op::kLinearDx:
-      if (attr.row_pieces > 0) return row_cut_dx(v, node);
-      return attr.leaves > 0 ? column_cut_dx(v, node, workspace)
-                             : Products{{linear_dx_args(v, node)}, 0};
-    case Op::kLinearDw:
-      return attr.row_pieces > 0 ? row_cut_dw(v, node) : Products{{linear_dw_args(v, node)}, 0};
-    default:
-      throw BugError(fmt::format("{} is no product", op_name(node.op)));
-  }
+  const LinearAttr& attr = node.as<LinearAttr>();
+  const bool row_cut = attr.row_pieces > 0;
+  if (node.op == &kLinearOp)
+    return row_cut ? row_cut_linear(v, node, workspace) : Products{{plain_linear(v, node)}, 0};
+  if (node.op == &kLinearDwOp)
+    return row_cut ? row_cut_dw(v, node) : Products{{plain_dw(v, node)}, 0};
+  ensure(node.op == &kLinearDxOp, fmt::format("[{}] is no product", op_name(node.op)));
+  if (row_cut) return row_cut_dx(v, node);
+  return attr.leaves > 0 ? column_cut_dx(v, node, workspace) : Products{{plain_dx(v, node)}, 0};
 }
 
 size_t products_workspace(const Kernels& kernels, const Products& products, int num_threads) {

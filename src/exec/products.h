@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "exec/node_args.h"
+#include "exec/view.h"
 
 namespace weft {
 

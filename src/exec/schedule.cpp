@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <map>
 
+#include "graph/op_rule.h"
+
 namespace weft {
 namespace {
 
@@ -19,7 +21,7 @@ Schedule make_schedule(const Graph& graph, const std::vector<Node>& list) {
   for (size_t t = 0; t < list.size(); ++t) {
     const Node& node = list[t];
     ScheduledNode s;
-    s.is_beside = is_collective(node.op) && node.attr.beside;
+    s.is_beside = is_collective(node.op) && node.run.async;
     if (s.is_beside) {
       s.number = made.num_beside++;
       // The compute thread waits here before it hands the node over.

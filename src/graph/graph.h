@@ -4,6 +4,7 @@
 // parameter adds to: the first writer of a pass stores (on the first pass) and the others add.
 #pragma once
 
+#include <any>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -65,81 +66,43 @@ struct Value {
   int copy_group = -1;
 };
 
-enum class Op {
-  kEmbedding,
-  kLinear,
-  kRmsNorm,
-  kRope,
-  kAttention,
-  kCachedAttention,
-  kSwiglu,
-  kHeadLoss,    // losses only
-  kHeadLogits,  // the logits of one position a row, for generation
-  kHeadLossGrad,
-  kLinearDx,
-  kLinearDw,
-  kBiasGrad,
-  kEmbeddingGrad,
-  kRmsNormApply,  // the normalised value again, from the kept statistics
-  kRmsNormGrad,
-  kRopeInverse,
-  kAttentionGrad,
-  kSwigluGrad,
-  kAdd,
-  kLossSum,
-  kSquares,
-  kNorm,
-  kAdamw,
-  kAllReduce,      // over a mesh axis; a bias may follow the sum, and a rounding
-  kReduceScatter,  // over the data-parallel axis: this rank's shard of the sum
-  kAllGather,      // over the data-parallel axis: shards -> the whole bucket
-  kAllToAll,       // over the data-parallel axis: leaves of a bucket to the owners of its shards
-  kAccumulate,     // a leaf added to the accumulators of its gradient (exact mode)
-};
-inline constexpr int kNumOps = static_cast<int>(Op::kAccumulate) + 1;
+struct OpRule;  // graph/op_rule.h
+using Op = const OpRule*;
 
 enum class Axis { kTensor, kData };
 
-// What a node needs beyond its values. Each op reads only its own fields.
-struct Attributes {
-  int64_t heads = 0, kv_heads = 0, head_dim = 0;  // rope, attention
-  float scale = 0;                                // attention
-  bool padding_attends = false;                   // attention: positions past the length, too
-  int64_t longest = 0;  // attention: tokens of the longest row that the plan's memory is for
-  // Attention with dropout (> 0): the last input has the rows' numbers (B, 2), int64.
-  double dropout = 0;
-  uint64_t dropout_seed = 0;
-  int64_t dropout_site = 0;
-  int64_t first_head = 0;     // attention: of the model's heads, the first of this rank
-  float eps = 0;              // norms
-  int32_t padding_id = -1;    // embedding gradient
-  int parts = 1;              // linear: how many weights are stacked in this one product
-  bool has_bias = false;      // linear: a bias follows each weight
-  bool has_residual = false;  // rmsnorm: the second input is added first
-  bool has_dsum = false;      // rmsnorm gradient: something else flows into the sum
-  int64_t column = 0;         // weight and bias gradients: first column of dy that belongs to them
-  int64_t chunk_rows = 0;     // head: tokens whose logits exist at one time
-  bool first_writer = true;   // writers of a parameter's gradient
-  bool decay = true;          // adamw
-  int leaves = 0;      // linear gradient: parts form so many leaves (exact mode), added in a tree
-  int row_pieces = 0;  // linear ops: the weight is so many pieces along its second dim
-  int64_t vocab_begin = 0;    // embedding, head: first row of the table that this rank holds
-  Axis axis = Axis::kTensor;  // collectives
-  int copies = 0;             // all_reduce over the tensor axis: only over so many neighbours
-  int copy_group = 0;         // of the two groups of such neighbours that a rank may belong to
-  bool beside = false;        // collectives: on the communication lane, beside the computation
-  int slots = 0;  // writers of gradients in exact mode: accumulators (parallel/data_parallel.h)
-  int64_t slot_stride = 0;                    // elements from one accumulator to the next
-  int64_t group_leaves = 1;                   // leaves that are added in order before the tree
-  bool last_pass_only = false;                // collectives of gradients that all passes add to
-  bool sum_tensor = false, sum_data = false;  // norm: over which axes the squares are added up
+// What passes decide about nodes of any operation: when they run, and how they store.
+struct NodeRun {
+  bool first_writer = true;     // of a parameter's gradient: false adds to what others wrote
+  bool async = false;           // collectives: on the communication lane
+  bool last_pass_only = false;  // collectives of gradients that all passes add to
+  // Writers of gradients in exact mode: their accumulators (parallel/data_parallel.h).
+  int slots = 0;
+  int64_t slot_stride = 0;   // elements from one accumulator to the next
+  int64_t group_leaves = 1;  // leaves that are added in order before the tree
 };
 
 struct Node {
   Op op;
   std::vector<Ref> inputs, outputs;  // an absent optional output is Ref{}
-  Attributes attr;
+  std::any attr = {};                // of the operation's own type; empty where it has none
   int layer = -1;  // of the model, for dumps and buckets; -1: embedding, head, optimizer
+  NodeRun run = {};
+
+  // The attributes; BugError where the operation has others.
+  template <typename T>
+  const T& as() const {
+    const T* found = std::any_cast<T>(&attr);
+    if (!found) throw_other_attributes();
+    return *found;
+  }
+  template <typename T>
+  T& edit() {
+    return const_cast<T&>(as<T>());
+  }
+
+ private:
+  [[noreturn]] void throw_other_attributes() const;
 };
 
 // What the optimizer updates: a parameter, or this rank's part of one, with its gradient.
@@ -169,11 +132,7 @@ struct Graph {
 // The tensor elements that a parameter, gradient or state holds: its portion, or all of its name.
 Portion portion_of(const Value& v);
 
-bool is_collective(Op op);
-const char* op_name(Op op);
 const char* kind_name(ValueKind kind);
 int64_t value_bytes(const Value& v);
-// FLOPs of the products of a node (a multiply and an add count two).
-double node_flops(const Graph& graph, const Node& node);
 
 }  // namespace weft

@@ -1,11 +1,11 @@
-// graph/placement.h: how a value lies over the ranks of one mesh axis, and how an op carries that
-// on.
+// graph/placement.h: how a value lies over the ranks of one mesh axis.
 //
 // whole: every rank holds all of it. cut: rank r holds the r-th part of dimension `dim`. partial:
 // every rank holds a full-sized addend, and the value is their sum. Rules never move data: where an
 // op needs whole what is only partial, the pass that uses the rules puts a collective.
 #pragma once
 
+#include <initializer_list>
 #include <map>
 #include <string>
 #include <vector>
@@ -27,9 +27,19 @@ inline Placement cut(int dim) { return {Placement::Kind::kCut, dim}; }
 inline Placement partial() { return {Placement::Kind::kPartial, -1}; }
 std::string to_string(const Placement& p);
 
-// Outputs of the node where its inputs lie as given; no input may be partial. BugError naming op
-// and placements where the op has no rule for them.
-std::vector<Placement> place_outputs(const Node& node, const std::vector<Placement>& inputs);
+// For the rules of operations. BugError naming operation and placements where none fits.
+[[noreturn]] void refuse_placement(const Node& node, const std::vector<Placement>& inputs);
+bool all_are(const std::vector<Placement>& in, size_t begin, size_t count, const Placement& p);
+bool rest_whole(const std::vector<Placement>& in, size_t begin);
+// Operations that treat every head (or column) and every row alone: what lies before lies after.
+// like: the inputs that must lie alike.
+Placement place_along(const Node& node, const std::vector<Placement>& in,
+                      std::initializer_list<size_t> like);
+// Norms read a whole row of columns: only rows may be cut.
+Placement place_rows(const Node& node, const std::vector<Placement>& in,
+                     std::initializer_list<size_t> like);
+// A parameter's gradient is partial where the rows that it sums over are cut.
+Placement summed_over_rows(const Placement& rows, const Placement& otherwise);
 
 // Placements of every value of the pass list, from those of parameters and inputs (by name; whole
 // where not named). `reduced` lists the values that are partial when some node reads them: there a

@@ -3,6 +3,9 @@
 
 #include <algorithm>
 
+#include "graph/ops/adamw.h"
+#include "graph/ops/collectives.h"
+#include "graph/ops/grad_norm.h"
 #include "tensor/cell.h"
 #include "tensor/loss_scale.h"
 
@@ -14,10 +17,9 @@ void add_copy_sums(Graph* graph) {
   for (const Update& u : graph->updates) {
     const Value& gradient = (*graph)[u.gradient];
     if (gradient.copies == 1) continue;
-    Node sum{Op::kAllReduce, {u.gradient}, {u.gradient}, {}, -1};
-    sum.attr.copies = gradient.copies;
-    sum.attr.copy_group = std::max(0, gradient.copy_group);
-    graph->finish.push_back(std::move(sum));
+    const CollectiveAttr attr{.copies = gradient.copies,
+                              .copy_group = std::max(0, gradient.copy_group)};
+    graph->finish.push_back({&kAllReduceOp, {u.gradient}, {u.gradient}, attr, -1});
   }
 }
 
@@ -33,9 +35,8 @@ void add_update(Graph* graph, const Update& u, Ref scale, const OptimizerOptions
   std::vector<Ref> inputs = {u.parameter, u.gradient, scale, state("#m", options.state_dtype),
                              state("#v", options.state_dtype)};
   if (options.master_weights) inputs.push_back(state("#master", Dtype::kF32));
-  Node update{Op::kAdamw, std::move(inputs), {}, {}, -1};
-  update.attr.decay = options.decay_all || portion_of(p).shape.size() > 1;
-  graph->finish.push_back(std::move(update));
+  const AdamwAttr attr{.decay = options.decay_all || portion_of(p).shape.size() > 1};
+  graph->finish.push_back({&kAdamwOp, std::move(inputs), {}, attr, -1});
 }
 
 // One for all heads.
@@ -43,7 +44,7 @@ Ref add_loss_scale(Graph* graph) {
   constexpr auto kWords = static_cast<int64_t>(sizeof(LossScale) / sizeof(int32_t));
   const Ref scale = graph->add({"loss_scale", {kWords}, Dtype::kI32, ValueKind::kResult});
   for (Node& node : graph->pass) {
-    if (node.op == Op::kHeadLossGrad) node.inputs.push_back(scale);
+    if (node.op->traits.begins_backward) node.inputs.push_back(scale);
   }
   return scale;
 }
@@ -59,14 +60,12 @@ void add_adamw(Graph* graph, const OptimizerOptions& options) {
     const int64_t cells = (num_elements((*graph)[u.gradient].shape) + kNormCell - 1) / kNormCell;
     const std::string name = (*graph)[u.parameter].name + "#squares";
     Ref p = graph->add({name, {cells}, Dtype::kF64, ValueKind::kActivation});
-    graph->finish.push_back({Op::kSquares, {u.gradient}, {p}, {}, -1});
+    graph->finish.push_back({&kSquaresOp, {u.gradient}, {p}, {}, -1});
     partials.push_back(p);
   }
   Ref norm = graph->add({"grad_norm", {1}, Dtype::kF64, ValueKind::kResult});
   Ref scale = graph->add({"grad_scale", {1}, Dtype::kF32, ValueKind::kResult});
-  Node sum{Op::kNorm, partials, {norm, scale}, {}, -1};
-  sum.attr.sum_tensor = options.sum_tensor;
-  sum.attr.sum_data = options.sum_data;
+  Node sum{&kNormOp, partials, {norm, scale}, NormAttr{options.sum_tensor, options.sum_data}, -1};
   if (options.scales_loss) sum.outputs.push_back(add_loss_scale(graph));
   graph->finish.push_back(std::move(sum));
   for (const Update& u : updates) add_update(graph, u, scale, options);

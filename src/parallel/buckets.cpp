@@ -13,9 +13,9 @@ namespace {
 
 // Embedding and head stand outside the layers and are used at opposite ends of a pass.
 using BucketKey = std::tuple<int, bool, bool, int>;
-BucketKey bucket_key(const Graph& graph, const Node& node, Ref parameter) {
-  const bool is_head = node.layer < 0 && node.op != Op::kEmbedding;
-  return {node.layer, is_head, graph[parameter].frozen, graph[parameter].copy_group};
+BucketKey bucket_key(const Graph& graph, const Node& node, bool behind_layers, Ref parameter) {
+  return {node.layer, node.layer < 0 && behind_layers, graph[parameter].frozen,
+          graph[parameter].copy_group};
 }
 
 }  // namespace
@@ -26,12 +26,15 @@ std::vector<Bucket> make_buckets(const Graph& graph, int dp) {
   std::vector<Bucket> buckets;
   std::map<BucketKey, size_t> known;
   std::vector<bool> seen(graph.values.size(), false);
+  bool behind_layers = false;
   for (const Node& node : graph.pass) {
+    behind_layers = behind_layers || node.layer >= 0;
     for (Ref r : node.inputs) {
       const size_t id = static_cast<size_t>(r.id);
       if (graph[r].kind != ValueKind::kParameter || seen[id]) continue;
       seen[id] = true;
-      const auto [found, is_new] = known.try_emplace(bucket_key(graph, node, r), buckets.size());
+      const auto [found, is_new] =
+          known.try_emplace(bucket_key(graph, node, behind_layers, r), buckets.size());
       if (is_new)
         buckets.push_back({node.layer, graph[r].frozen, {}, {}, {}, 0, {}, {}, {}, {}, {}});
       Bucket& bucket = buckets[found->second];

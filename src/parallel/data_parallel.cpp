@@ -6,6 +6,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "graph/ops/collectives.h"
 #include "parallel/gather_ahead.h"
 
 namespace weft {
@@ -192,14 +193,14 @@ class Distributor {
     }
   }
 
-  void set_slots(const Bucket& b, Attributes* attr) const {
-    attr->slots = num_slots();
-    attr->slot_stride = b.elements;
-    attr->group_leaves = group_leaves();
+  void set_slots(const Bucket& b, NodeRun* run) const {
+    run->slots = num_slots();
+    run->slot_stride = b.elements;
+    run->group_leaves = group_leaves();
   }
 
-  // A product that is the only writer of its gradients adds into the accumulators as it stores;
-  // any other gradient of this pass is a leaf of its own first.
+  // A node that can, and is the only writer of its gradients, adds into the accumulators as it
+  // stores; any other gradient of this pass is a leaf of its own first.
   void accumulate(const Node& node) {
     std::vector<Ref> written;
     for (Ref r : node.outputs) {
@@ -208,8 +209,8 @@ class Distributor {
     if (written.empty()) return;
     const bool alone =
         std::all_of(written.begin(), written.end(), [&](Ref r) { return writers_.at(r.id) == 1; });
-    if (node.op == Op::kLinearDw && alone) {
-      set_slots(buckets_[bucket_of_.at(written[0].id)], &graph_.pass.back().attr);
+    if (node.op->traits.adds_into_slots && alone) {
+      set_slots(buckets_[bucket_of_.at(written[0].id)], &graph_.pass.back().run);
       return;
     }
     Node& writer = graph_.pass.back();
@@ -219,8 +220,8 @@ class Distributor {
       const Ref gradient = r, leaf = leaf_of(gradient);
       r = leaf;
       if (++written_[gradient.id] < writers_.at(gradient.id)) continue;
-      Node sum{Op::kAccumulate, {leaf}, {gradient}, {}, node.layer};
-      set_slots(buckets_[bucket_of_.at(gradient.id)], &sum.attr);
+      Node sum{&kAccumulateOp, {leaf}, {gradient}, {}, node.layer};
+      set_slots(buckets_[bucket_of_.at(gradient.id)], &sum.run);
       sums.push_back(std::move(sum));
     }
     for (Node& sum : sums) graph_.pass.push_back(std::move(sum));
@@ -238,29 +239,25 @@ class Distributor {
   }
 
   void add_reduction(const Bucket& b) {
-    Node node{Op::kAllReduce, {b.grads}, {b.grads}, {}, b.layer};
-    node.attr.axis = Axis::kData;
-    node.attr.beside = true;
-    node.attr.slot_stride = b.elements;  // the sum of all groups is in the first accumulator
+    Node node = data_collective(&kAllReduceOp, {b.grads}, {b.grads}, b.layer);
+    node.run.slot_stride = b.elements;  // the sum of all groups is in the first accumulator
     if (b.grad_shard) {
-      node.op = Op::kReduceScatter;
+      node.op = &kReduceScatterOp;
       node.outputs = {b.grad_shard};
     }
     if (mesh_.is_pass_major()) {
-      node.op = Op::kAllToAll;
+      node.op = &kAllToAllOp;
       node.outputs.push_back(add_bucket(graph_[b.grads].name + ".leaves", {b.elements}, Dtype::kF32,
                                         ValueKind::kActivation));
-      node.attr.slots = num_slots();
-      node.attr.slot_stride = shard_elements(b);
-      node.attr.group_leaves = group_leaves();
+      node.run.slots = num_slots();
+      node.run.slot_stride = shard_elements(b);
+      node.run.group_leaves = group_leaves();
     }
-    node.attr.last_pass_only = !cuts_every_pass();
+    node.run.last_pass_only = !cuts_every_pass();
     graph_.pass.push_back(std::move(node));
     if (!b.grad_sums) return;
-    Node gather{Op::kAllGather, {b.grad_shard}, {b.grad_sums}, {}, b.layer};
-    gather.attr.axis = Axis::kData;
-    gather.attr.beside = true;
-    gather.attr.last_pass_only = true;
+    Node gather = data_collective(&kAllGatherOp, {b.grad_shard}, {b.grad_sums}, b.layer);
+    gather.run.last_pass_only = true;
     graph_.pass.push_back(std::move(gather));
   }
 
@@ -320,14 +317,11 @@ void add_parameter_gathers(Graph* graph, const std::vector<Bucket>& buckets,
     for (; gathered < end; ++gathered) {
       const Bucket& b = buckets[gathered];
       if (b.is_frozen || !b.grads) continue;
-      Node gather{Op::kAllGather, {b.params}, {b.params}, {}, b.layer};
-      gather.attr.axis = Axis::kData;
-      gather.attr.beside = true;
-      nodes.push_back(std::move(gather));
+      nodes.push_back(data_collective(&kAllGatherOp, {b.params}, {b.params}, b.layer));
     }
   };
   for (Node& node : graph->finish) {
-    if (node.op == Op::kAdamw) gather_before(index_of.at((*graph)[node.inputs[0]].base.id));
+    if (node.op->traits.is_update) gather_before(index_of.at((*graph)[node.inputs[0]].base.id));
     nodes.push_back(std::move(node));
   }
   gather_before(buckets.size());

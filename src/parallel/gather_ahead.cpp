@@ -5,6 +5,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "graph/ops/collectives.h"
 
 namespace weft {
 namespace {
@@ -70,9 +71,7 @@ void gather_ahead(Graph* graph, const std::vector<Bucket>& buckets) {
         if (const auto view = views.find(r.id); view != views.end()) r = view->second;
       }
     }
-    Node gather{Op::kAllGather, {bucket.param_shard}, {gathered}, {}, bucket.layer};
-    gather.attr.axis = Axis::kData;
-    gather.attr.beside = true;
+    Node gather = data_collective(&kAllGatherOp, {bucket.param_shard}, {gathered}, bucket.layer);
     before[s == 0 ? stretch.first : stretches[s - 1].first].push_back(std::move(gather));
   }
   std::vector<Node> nodes;

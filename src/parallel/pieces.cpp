@@ -20,7 +20,7 @@ Piece uneven_piece(int64_t index, int64_t count, int64_t extent) {
 
 // Each unit is the piece of `readers` neighbouring leaves, of this rank's or of several ranks'.
 std::vector<Piece> copied_pieces(const TensorParallel& mesh, int64_t unit_size, int64_t units) {
-  const int64_t here = mesh.pieces_a_rank(), readers = mesh.pieces / units;
+  const int64_t here = mesh.pieces_per_rank(), readers = mesh.pieces / units;
   ensure(mesh.pieces % units == 0 && (here % readers == 0 || readers % here == 0),
          fmt::format("{} units cannot be cut into {} pieces, {} a rank", units, mesh.pieces, here));
   const int64_t leaves = std::min(here, readers);
@@ -81,8 +81,8 @@ std::vector<Piece> pieces_of(const TensorParallel& mesh, const Cut& cut, int64_t
     return is_spread ? spread_pieces(mesh, cut.unit, units) : copied_pieces(mesh, cut.unit, units);
   }
   std::vector<Piece> held;
-  for (int64_t i = 0; i < mesh.pieces_a_rank(); ++i) {
-    const int64_t index = mesh.rank * mesh.pieces_a_rank() + i, size = units / count * cut.unit;
+  for (int64_t i = 0; i < mesh.pieces_per_rank(); ++i) {
+    const int64_t index = mesh.rank * mesh.pieces_per_rank() + i, size = units / count * cut.unit;
     held.push_back(cut.is_uneven ? uneven_piece(index, count, extent)
                                  : Piece{index * size, (index + 1) * size});
   }

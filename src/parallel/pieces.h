@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-#include "graph/graph.h"
+#include "graph/localizer.h"
 
 namespace weft {
 
@@ -29,13 +29,6 @@ struct Cut {
   bool is_uneven = false;  // the last pieces may be smaller or empty (the vocabulary)
 };
 using Cuts = std::map<std::string, Cut>;  // by name of the parameter
-
-struct TensorParallel {
-  int tp = 1, rank = 0;
-  int pieces = 1;  // of a cut parameter; a multiple of tp
-  bool is_exact = false;
-  int pieces_a_rank() const { return pieces / tp; }
-};
 
 struct Piece {
   int64_t begin = 0, end = 0;  // along the cut dim

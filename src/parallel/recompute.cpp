@@ -1,104 +1,123 @@
 // parallel/recompute.cpp: clones of cheap forward nodes, placed before their first backward reader.
 #include "parallel/recompute.h"
 
+#include <algorithm>
 #include <map>
 #include <set>
 
 #include "base/error.h"
+#include "graph/op_rule.h"
 
 namespace weft {
 namespace {
 
-// The node that makes `value` again, or none where the op is not cheap.
-bool repeat_node(const Node& forward, Ref value, Ref again, Node* made) {
-  if (forward.op == Op::kSwiglu) {
-    *made = {Op::kSwiglu, forward.inputs, {again}, forward.attr, forward.layer};
-    return true;
-  }
-  if (forward.op == Op::kRmsNorm && forward.outputs[1] == value) {
-    const Ref sum = forward.outputs[0] ? forward.outputs[0] : forward.inputs[0];
-    *made = {Op::kRmsNormApply,
-             {sum, forward.inputs[1], forward.outputs[2]},
-             {again},
-             forward.attr,
-             forward.layer};
-    return true;
-  }
-  return false;
-}
+class Recompute {
+ public:
+  explicit Recompute(Graph* graph) : graph_(*graph) {}
 
-// What a forward swiglu has read whose value this weight gradient reads; none: another reader.
-Ref gate_up_of(const Node& node, const std::vector<Node>& nodes,
-               const std::map<int, size_t>& producer) {
-  if (node.op != Op::kLinearDw) return {};
-  const auto made_by = producer.find(node.inputs[1].id);
-  if (made_by == producer.end()) return {};
-  const Node& forward = nodes[made_by->second];
-  return forward.op == Op::kSwiglu ? forward.inputs[0] : Ref{};
-}
+  void run() {
+    size_t begin = 0;
+    while (begin < graph_.pass.size() && !graph_.pass[begin].op->traits.begins_backward) ++begin;
+    for (size_t i = 0; i < begin; ++i) {
+      for (Ref out : graph_.pass[i].outputs) {
+        if (out) producer_[out.id] = i;
+      }
+    }
+    for (size_t i = begin; i < graph_.pass.size(); ++i) {
+      for (Ref r : graph_.pass[i].inputs) gradients_.insert({graph_.pass[i].op, r.id});
+    }
+    nodes_.assign(graph_.pass.begin(), graph_.pass.begin() + static_cast<std::ptrdiff_t>(begin));
+    for (size_t i = begin; i < graph_.pass.size(); ++i) add_backward(graph_.pass[i]);
+    ensure(waiting_.empty(), "a node waits for a gradient that is not there");
+    graph_.pass = std::move(nodes_);
+  }
+
+ private:
+  // A gradient that computes a forward node's value on its way: its operation, and the first input
+  // of the forward node, which it reads too.
+  using Key = std::pair<Op, int>;
+  struct Reader {
+    Node node;
+    size_t input;  // the one that is waited for
+  };
+
+  const Node* producer(Ref r) const {
+    const auto found = producer_.find(r.id);
+    return found == producer_.end() ? nullptr : &nodes_[found->second];
+  }
+
+  Ref add_copy(Ref of) {
+    Value copy = graph_[of];
+    copy.name += ".again";
+    return graph_.add(std::move(copy));
+  }
+
+  void add_backward(const Node& node) {
+    if (wait_for_gradient(node)) return;
+    push(node);
+    const std::vector<Ref> inputs = node.inputs;
+    for (Ref r : inputs) release({node.op, r.id});
+  }
+
+  // Nodes that only write gradients of parameters have time: nothing in the pass reads those.
+  bool wait_for_gradient(const Node& node) {
+    const bool has_time = std::all_of(node.outputs.begin(), node.outputs.end(),
+                                      [&](Ref r) { return r && graph_[r].parameter; });
+    for (size_t k = 0; has_time && k < node.inputs.size(); ++k) {
+      const Node* forward = producer(node.inputs[k]);
+      if (!forward || !forward->op->repeated_by) continue;
+      const Key key{forward->op->repeated_by, forward->inputs[0].id};
+      if (!gradients_.contains(key)) continue;
+      waiting_[key].push_back({node, k});
+      return true;
+    }
+    return false;
+  }
+
+  void push(Node node) {
+    // The head reads the last norm's output when it is still fresh: nothing to repeat there.
+    for (size_t k = 0; !node.op->traits.begins_backward && k < node.inputs.size(); ++k) {
+      node.inputs[k] = repeated(node.inputs[k]);
+    }
+    nodes_.push_back(std::move(node));
+  }
+
+  // The value again, where it is cheap; else itself.
+  Ref repeated(Ref value) {
+    if (const auto found = repeated_.find(value.id); found != repeated_.end()) return found->second;
+    const Node* forward = producer(value);
+    const Ref again{static_cast<int>(graph_.values.size())};
+    Node repeat;
+    if (!forward || !forward->op->repeat(*forward, value, again, &repeat)) return value;
+    add_copy(value);
+    nodes_.push_back(std::move(repeat));
+    return repeated_[value.id] = again;
+  }
+
+  // The gradient is there: it gets one more output, which those who wait read.
+  void release(const Key& key) {
+    const auto readers = waiting_.find(key);
+    if (readers == waiting_.end()) return;
+    const Reader& first = readers->second[0];
+    const Ref again = add_copy(first.node.inputs[first.input]);
+    nodes_.back().outputs.push_back(again);
+    for (Reader& reader : readers->second) {
+      reader.node.inputs[reader.input] = again;
+      push(std::move(reader.node));
+    }
+    waiting_.erase(readers);
+  }
+
+  Graph& graph_;
+  std::map<int, size_t> producer_;  // of forward values
+  std::set<Key> gradients_;
+  std::map<Key, std::vector<Reader>> waiting_;
+  std::map<int, Ref> repeated_;
+  std::vector<Node> nodes_;
+};
 
 }  // namespace
 
-void recompute_cheap_values(Graph* graph) {
-  size_t head = 0;
-  while (head < graph->pass.size() && graph->pass[head].op != Op::kHeadLossGrad) ++head;
-  std::map<int, size_t> producer;  // of forward values
-  for (size_t i = 0; i < head; ++i) {
-    for (Ref out : graph->pass[i].outputs) {
-      if (out) producer[out.id] = i;
-    }
-  }
-  std::vector<Node> nodes(graph->pass.begin(), graph->pass.begin() + static_cast<int64_t>(head));
-  std::map<int, Ref> repeated;
-  // The gradient of a swiglu makes its value again on the way: who reads it waits for that one.
-  std::set<int> differentiated;  // inputs of swiglus that have a gradient
-  for (const Node& node : graph->pass) {
-    if (node.op == Op::kSwigluGrad) differentiated.insert(node.inputs[1].id);
-  }
-  std::map<int, std::vector<Node>> waiting;  // by the swiglu's input
-  const auto add_copy = [&](Ref of) {
-    Value copy = (*graph)[of];
-    copy.name += ".again";
-    return graph->add(std::move(copy));
-  };
-  for (size_t i = head; i < graph->pass.size(); ++i) {
-    Node node = graph->pass[i];
-    const Ref read = gate_up_of(node, nodes, producer);
-    if (read && differentiated.contains(read.id)) {
-      waiting[read.id].push_back(node);
-      continue;
-    }
-    // The head reads the last norm's output when it is still fresh: nothing to repeat there.
-    for (size_t k = 0; node.op != Op::kHeadLossGrad && k < node.inputs.size(); ++k) {
-      const Ref in = node.inputs[k];
-      if (const auto found = repeated.find(in.id); found != repeated.end()) {
-        node.inputs[k] = found->second;
-        continue;
-      }
-      const auto made_by = producer.find(in.id);
-      if (made_by == producer.end()) continue;
-      const Ref again{static_cast<int>(graph->values.size())};
-      Node repeat;
-      if (!repeat_node(nodes[made_by->second], in, again, &repeat)) continue;
-      add_copy(in);
-      nodes.push_back(std::move(repeat));
-      repeated[in.id] = again;
-      node.inputs[k] = again;
-    }
-    const int gate_up = node.op == Op::kSwigluGrad ? node.inputs[1].id : -1;
-    nodes.push_back(std::move(node));
-    const auto readers = waiting.find(gate_up);
-    if (readers == waiting.end()) continue;
-    const Ref again = add_copy(readers->second[0].inputs[1]);
-    nodes.back().outputs.push_back(again);
-    for (Node& reader : readers->second) {
-      reader.inputs[1] = again;
-      nodes.push_back(std::move(reader));
-    }
-    waiting.erase(readers);
-  }
-  ensure(waiting.empty(), "a product waits for a swiglu without gradient");
-  graph->pass = std::move(nodes);
-}
+void recompute_cheap_values(Graph* graph) { Recompute(graph).run(); }
 
 }  // namespace weft

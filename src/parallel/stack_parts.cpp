@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "graph/ops/linear.h"
+
 namespace weft {
 namespace {
 
@@ -41,13 +43,16 @@ void stack_parts(Graph* graph) {
   // By index: adding values leaves the nodes where they are, but a reference would not be plain.
   for (size_t i = 0; i < graph->pass.size(); ++i) {
     const Node& node = graph->pass[i];
-    const auto parts = static_cast<size_t>(node.attr.parts);
-    if (node.op == Op::kLinear && node.attr.row_pieces == 0) {
-      stack(graph, some(node.inputs, 1, parts));
-      if (node.attr.has_bias) stack(graph, some(node.inputs, 1 + parts, parts));
-    } else if (node.op == Op::kLinearDw && node.attr.row_pieces == 0) {
+    if (node.op != &kLinearOp && node.op != &kLinearDwOp) continue;
+    const LinearAttr attr = node.as<LinearAttr>();
+    if (attr.row_pieces > 0) continue;
+    if (node.op == &kLinearDwOp) {
       stack(graph, node.outputs);
+      continue;
     }
+    const auto parts = static_cast<size_t>(attr.parts);
+    stack(graph, some(node.inputs, 1, parts));
+    if (attr.has_bias) stack(graph, some(node.inputs, 1 + parts, parts));
   }
 }
 

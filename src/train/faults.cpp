@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/suggest.h"
+#include "graph/ops/grad_norm.h"
 #include "graph/portion.h"
 #include "train/gradients.h"
 #include "train/host_slices.h"
@@ -203,7 +204,7 @@ void Fault::after_update(int64_t step, const Engine& engine, const Ranks& ranks)
 void Fault::change(Graph* graph, int rank) const {
   if (kind_ != Kind::kNorm || rank != rank_) return;
   for (Node& node : graph->finish) {
-    if (node.op != Op::kNorm) continue;
+    if (node.op != &kNormOp) continue;
     ensure(!node.inputs.empty(), "a norm of nothing");
     node.inputs.push_back(node.inputs[0]);
   }

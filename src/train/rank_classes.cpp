@@ -22,7 +22,7 @@ uint64_t structure_hash(const Graph& graph) {
     }
   }
   for (const Node& node : graph.pass) {
-    words.push_back(static_cast<int64_t>(node.op));
+    words.push_back(reinterpret_cast<intptr_t>(node.op));
     for (const auto* refs : {&node.inputs, &node.outputs}) {
       for (Ref r : *refs) words.push_back(r.id);
     }

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "comm/gloo.h"
+#include "graph/ops/attention.h"
 #include "net/store.h"
 #include "tests/dist/mesh_run.h"
 
@@ -312,8 +313,7 @@ TEST(Exact, NoRankComputesWhatItDoesNotOwn) {
   const MeshResult data = train_at(run, {4, 1, "zero3"});
   for (size_t r = 0; r < 4; ++r) {
     // Passes, and so kernel calls of the forward pass, fall with dp.
-    const auto attention = static_cast<size_t>(Op::kAttention);
-    EXPECT_EQ(data.calls[r][attention] * 4, one.calls[0][attention]);
+    EXPECT_EQ(data.calls[r].at(&kAttentionOp) * 4, one.calls[0].at(&kAttentionOp));
     EXPECT_LT(data.arena_bytes[r], one.arena_bytes[0] * 7 / 10);
   }
 }

@@ -113,7 +113,7 @@ class Job {
       norms.push_back(engine.update(run_.lr, update + 1));
       if (std::isfinite(norms.back())) ++update;
     }
-    const std::vector<int64_t> calls = engine.executor().calls();
+    const std::map<Op, int64_t> calls = engine.executor().calls();
     const MeshResult::Counted wire = count_wire(ranks.mesh());
     LossSums eval;
     if (run_.eval.num_rows > 0)

@@ -26,7 +26,7 @@ struct MeshResult {
   double eval_loss = 0;
   std::map<std::string, std::vector<std::byte>> tensors;  // parameters or masters, and states
   // Of every rank: kernel calls by op, FLOPs of a pass, bytes of the arena.
-  std::vector<std::vector<int64_t>> calls;
+  std::vector<std::map<Op, int64_t>> calls;
   std::vector<double> pass_flops;
   std::vector<int64_t> arena_bytes;
   // Of every rank: what its groups counted in the steps.

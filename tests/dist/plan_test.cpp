@@ -83,15 +83,14 @@ void expect_same(const std::array<CommCount, kNumCommOps>& planned,
 }
 
 // Nodes of the plan times passes, by op.
-std::vector<int64_t> planned_calls(const MeshRun& run, const Layout& layout, int rank) {
+std::map<Op, int64_t> planned_calls(const MeshRun& run, const Layout& layout, int rank) {
   const auto plans =
       make_engine_plans(run.config, *make_model(run.model, {}), layout, rank, cpu_kernels(), 1);
-  std::vector<int64_t> calls(kNumOps, 0);
+  std::map<Op, int64_t> calls;
   for (const Node& node : plans->train.graph.pass) {
-    calls[static_cast<size_t>(node.op)] +=
-        kSteps * (node.attr.last_pass_only ? 1 : run.config.num_passes());
+    calls[node.op] += kSteps * (node.run.last_pass_only ? 1 : run.config.num_passes());
   }
-  for (const Node& node : plans->train.graph.finish) calls[static_cast<size_t>(node.op)] += kSteps;
+  for (const Node& node : plans->train.graph.finish) calls[node.op] += kSteps;
   return calls;
 }
 

@@ -1,4 +1,6 @@
 // tests/exec/collectives_test.cpp: what follows a sum over ranks, with a group of one rank.
+#include "graph/ops/collectives.h"
+
 #include <gtest/gtest.h>
 
 #include "exec/executor.h"
@@ -16,8 +18,7 @@ TEST(TensorSum, ABiasFollowsInEveryColumn) {
     const Ref sum = graph.add({"sum", {kRows, kColumns}, Dtype::kF32, ValueKind::kInput});
     const Ref bias = graph.add({"bias", {kColumns}, dtype, ValueKind::kParameter});
     const Ref out = graph.add({"out", {kRows, kColumns}, dtype, ValueKind::kResult});
-    graph.pass.push_back({Op::kAllReduce, {sum, bias}, {out}, {}, 0});
-    graph.pass.back().attr.has_bias = true;
+    graph.pass.push_back({&kAllReduceOp, {sum, bias}, {out}, CollectiveAttr{.has_bias = true}, 0});
     const Plan plan = make_plan(std::move(graph), {&ref_kernels(), 1, 1, 2, 1});
     ArenaLayout layout;
     layout.add(plan);

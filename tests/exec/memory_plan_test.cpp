@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "exec/plan.h"
+#include "graph/ops/rope.h"
 #include "tests/exec/random_graph.h"
 
 namespace weft {
@@ -48,7 +49,7 @@ bool overlap(const Place& a, const Place& b) {
 
 // `from` dies in the node that makes `to`, and the op may work in place on it.
 bool is_permitted(const Node& node, int from, int to) {
-  for (const InPlace& rule : in_place_rules(node)) {
+  for (const InPlace& rule : node.op->in_place(node)) {
     if (rule.output >= node.outputs.size() || node.outputs[rule.output].id != to) continue;
     for (const size_t k : rule.inputs) {
       if (k < node.inputs.size() && node.inputs[k].id == from) return true;
@@ -163,7 +164,7 @@ TEST(MemoryPlan, RopeWorksInPlace) {
   const MemoryPlan plan = plan_memory(graph, 1);
   int ropes = 0;
   for (const Node& n : graph.pass) {
-    if (n.op != Op::kRope && n.op != Op::kRopeInverse) continue;
+    if (n.op != &kRopeOp && n.op != &kRopeInverseOp) continue;
     const Place &in = plan.places[static_cast<size_t>(n.inputs[0].id)],
                 &out = plan.places[static_cast<size_t>(n.outputs[0].id)];
     EXPECT_EQ(in.offset, out.offset);

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "graph/ops/loss_sum.h"
 #include "tests/graph/decoder_graph.h"
 
 namespace weft {
@@ -36,7 +37,7 @@ TEST(Autodiff, OneGradientAParameter) {
       EXPECT_EQ(g.name, graph[g.parameter].name + "#grad");
       const auto by = writers(graph, g.name);
       ASSERT_EQ(by.size(), 1u) << g.name;
-      EXPECT_TRUE(by[0]->attr.first_writer);
+      EXPECT_TRUE(by[0]->run.first_writer);
     }
   }
 }
@@ -45,10 +46,10 @@ TEST(Autodiff, TiedParameterHasTwoWritersTheFirstStores) {
   const Graph graph = differentiated({.tied = true});
   const auto by = writers(graph, "embed#grad");
   ASSERT_EQ(by.size(), 2u);
-  EXPECT_EQ(by[0]->op, Op::kHeadLossGrad);
-  EXPECT_TRUE(by[0]->attr.first_writer);
-  EXPECT_EQ(by[1]->op, Op::kEmbeddingGrad);
-  EXPECT_FALSE(by[1]->attr.first_writer);
+  EXPECT_EQ(by[0]->op, &kHeadLossGradOp);
+  EXPECT_TRUE(by[0]->run.first_writer);
+  EXPECT_EQ(by[1]->op, &kEmbeddingGradOp);
+  EXPECT_FALSE(by[1]->run.first_writer);
 }
 
 TEST(Autodiff, EveryActivationIsWrittenOnceAndBeforeItIsRead) {
@@ -71,18 +72,18 @@ TEST(Autodiff, EveryActivationIsWrittenOnceAndBeforeItIsRead) {
 
 TEST(Autodiff, FreezingPrunesTheBackwardPass) {
   const Graph whole = differentiated({.tied = false});
-  EXPECT_EQ(count(whole, Op::kAttentionGrad), 2);
+  EXPECT_EQ(count(whole, &kAttentionGradOp), 2);
   // Embedding and first layer frozen: the walk ends at the second layer.
   const Graph half = differentiated({.tied = false}, {"embed", "0."});
-  EXPECT_EQ(count(half, Op::kAttentionGrad), 1);
-  EXPECT_EQ(count(half, Op::kEmbeddingGrad), 0);
-  EXPECT_EQ(count(half, Op::kSwigluGrad), 1);
+  EXPECT_EQ(count(half, &kAttentionGradOp), 1);
+  EXPECT_EQ(count(half, &kEmbeddingGradOp), 0);
+  EXPECT_EQ(count(half, &kSwigluGradOp), 1);
   EXPECT_FALSE(half.find("0.q#grad"));
   EXPECT_TRUE(half.find("1.q#grad"));
   // Only the head: no gradient flows at all.
   const Graph head = differentiated({.tied = false}, {"embed", "0.", "1.", "2."});
   EXPECT_EQ(head.of_kind(ValueKind::kGradient).size(), 1u);
-  EXPECT_EQ(count(head, Op::kRmsNormGrad), 0);
+  EXPECT_EQ(count(head, &kRmsNormGradOp), 0);
   EXPECT_FALSE(writers(head, "head#grad")[0]->outputs[1]) << "dx is not wanted";
 }
 
@@ -93,9 +94,9 @@ TEST(Autodiff, FrozenPartSplitsTheStackedProduct) {
   ASSERT_EQ(q.size(), 1u);
   ASSERT_EQ(v.size(), 1u);
   EXPECT_NE(q[0], v[0]);
-  EXPECT_EQ(q[0]->attr.column, 0);
-  EXPECT_EQ(v[0]->attr.column, 32 + 16);
-  EXPECT_EQ(q[0]->attr.parts, 1);
+  EXPECT_EQ(q[0]->as<LinearAttr>().column, 0);
+  EXPECT_EQ(v[0]->as<LinearAttr>().column, 32 + 16);
+  EXPECT_EQ(q[0]->as<LinearAttr>().parts, 1);
   const Graph together = differentiated({.layers = 1});
   EXPECT_EQ(writers(together, "0.q#grad")[0], writers(together, "0.v#grad")[0]);
 }
@@ -111,10 +112,10 @@ TEST(Autodiff, BackwardCostsTwiceTheForward) {
   Graph forward;
   trace_decoder(&forward, {.tied = false});
   double once = 0, all = 0;
-  for (const Node& n : forward.pass) once += n.op == Op::kAttention ? 0 : node_flops(forward, n);
+  for (const Node& n : forward.pass) once += n.op == &kAttentionOp ? 0 : node_flops(forward, n);
   const Graph graph = differentiated({.tied = false});
   for (const Node& n : graph.pass) {
-    const bool attention = n.op == Op::kAttention || n.op == Op::kAttentionGrad;
+    const bool attention = n.op == &kAttentionOp || n.op == &kAttentionGradOp;
     all += attention ? 0 : node_flops(graph, n);
   }
   EXPECT_EQ(all, 3 * once);
@@ -125,7 +126,7 @@ TEST(Autodiff, LossSumIsTheResult) {
   ASSERT_TRUE(graph.find("loss_sum"));
   EXPECT_EQ(graph[*graph.find("loss_sum")].dtype, Dtype::kI64);  // limbs of an exact sum
   EXPECT_EQ(graph[*graph.find("loss_sum")].kind, ValueKind::kResult);
-  EXPECT_EQ(graph.pass.back().op, Op::kLossSum);
+  EXPECT_EQ(graph.pass.back().op, &kLossSumOp);
 }
 
 }  // namespace

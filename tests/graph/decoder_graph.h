@@ -7,6 +7,13 @@
 #include <vector>
 
 #include "graph/builder.h"
+#include "graph/ops/attention.h"
+#include "graph/ops/embedding.h"
+#include "graph/ops/head.h"
+#include "graph/ops/linear.h"
+#include "graph/ops/rmsnorm.h"
+#include "graph/ops/rope.h"
+#include "graph/ops/swiglu.h"
 
 namespace weft::testing {
 
@@ -22,7 +29,7 @@ struct DecoderShape {
 // The forward pass; gives the losses.
 inline Ref trace_decoder(Graph* graph, const DecoderShape& s) {
   Builder g(graph, s.compute);
-  const Builder::HeadShape h{s.heads, s.kv_heads, s.head_dim};
+  const HeadShape h{s.heads, s.kv_heads, s.head_dim};
   const int64_t C = s.hidden(), q = s.heads * s.head_dim, kv = s.kv_heads * s.head_dim;
   const Ref ids = g.input("ids", {s.B, s.T}, Dtype::kI32);
   const Ref targets = g.input("targets", {s.B, s.T}, Dtype::kI32);
@@ -33,27 +40,31 @@ inline Ref trace_decoder(Graph* graph, const DecoderShape& s) {
   const auto p = [&](int64_t layer, const char* name, Shape shape) {
     return g.parameter(fmt::format("{}.{}", layer, name), std::move(shape));
   };
-  Ref x = g.embedding(ids, embed, -1);
-  Ref y = g.rmsnorm(x, Ref{}, p(0, "norm1", {C}), 1e-5f).y;
+  Ref x = ops::embedding(g, ids, embed, -1);
+  g.set_layer(0);
+  Ref y = ops::rmsnorm(g, x, Ref{}, p(0, "norm1", {C}), 1e-5f).y;
   for (int64_t i = 0; i < s.layers; ++i) {
     g.set_layer(static_cast<int>(i));
     std::vector<Ref> b;
     if (s.bias) b = {p(i, "q.bias", {q}), p(i, "k.bias", {kv}), p(i, "v.bias", {kv})};
-    const Ref qkv = g.linear(y, {p(i, "q", {q, C}), p(i, "k", {kv, C}), p(i, "v", {kv, C})}, b);
-    const Ref attended = g.attention(g.rope(qkv, cosine, sine, Ref{}, h), lengths, Ref{}, h);
+    const Ref qkv =
+        ops::linear(g, y, {p(i, "q", {q, C}), p(i, "k", {kv, C}), p(i, "v", {kv, C})}, b);
+    const Ref attended =
+        ops::attention(g, ops::rope(g, qkv, cosine, sine, Ref{}, h), lengths, Ref{}, h);
     std::vector<Ref> o_bias;
     if (s.o_bias) o_bias = {p(i, "o.bias", {C})};
-    const auto middle =
-        g.rmsnorm(g.linear(attended, {p(i, "o", {C, q})}, o_bias), x, p(i, "norm2", {C}), 1e-5f);
-    const Ref f =
-        g.swiglu(g.linear(middle.y, {p(i, "gate", {s.width, C}), p(i, "up", {s.width, C})}, {}));
-    const auto out = g.rmsnorm(g.linear(f, {p(i, "down", {C, s.width})}, {}), middle.sum,
-                               p(i + 1, "norm1", {C}), 1e-5f);
+    const auto middle = ops::rmsnorm(g, ops::linear(g, attended, {p(i, "o", {C, q})}, o_bias), x,
+                                     p(i, "norm2", {C}), 1e-5f);
+    const Ref f = ops::swiglu(
+        g, ops::linear(g, middle.y, {p(i, "gate", {s.width, C}), p(i, "up", {s.width, C})}, {}));
+    const auto out = ops::rmsnorm(g, ops::linear(g, f, {p(i, "down", {C, s.width})}, {}),
+                                  middle.sum, p(i + 1, "norm1", {C}), 1e-5f);
     x = out.sum;
     y = out.y;
   }
   g.set_layer(-1);
-  return g.head_loss(y, s.tied ? embed : g.parameter("head", {s.vocab, C}), targets, s.chunk_rows);
+  return ops::head_loss(g, y, s.tied ? embed : g.parameter("head", {s.vocab, C}), targets,
+                        s.chunk_rows);
 }
 
 inline void freeze(Graph* graph, const std::string& part) {

@@ -3,6 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include "graph/ops/adamw.h"
+#include "graph/ops/grad_norm.h"
+#include "graph/ops/head.h"
+#include "graph/ops/rmsnorm.h"
+
 namespace weft {
 namespace {
 
@@ -22,7 +27,7 @@ TEST(Adamw, SquaresThenNormThenUpdates) {
   add_adamw(&g, {});
   ASSERT_EQ(g.finish.size(), 5u);
   EXPECT_TRUE(g.pass.empty());
-  const Op wanted[] = {Op::kSquares, Op::kSquares, Op::kNorm, Op::kAdamw, Op::kAdamw};
+  const Op wanted[] = {&kSquaresOp, &kSquaresOp, &kNormOp, &kAdamwOp, &kAdamwOp};
   for (size_t i = 0; i < 5; ++i) EXPECT_EQ(g.finish[i].op, wanted[i]) << i;
   EXPECT_EQ(g[g.finish[0].outputs[0]].shape, Shape{3});  // 600 elements, 256 a cell
   EXPECT_EQ(g[g.finish[1].outputs[0]].shape, Shape{1});
@@ -59,8 +64,8 @@ TEST(Adamw, MastersAreFp32AndStatesAsAsked) {
 // The head reads it, the norm keeps it, and no checkpoint's state is made of it.
 TEST(Adamw, LossScaleLiesBetweenHeadAndNorm) {
   Graph g = with_gradients();
-  g.pass.push_back({Op::kRmsNorm, {}, {}, {}, 0});
-  g.pass.push_back({Op::kHeadLossGrad, {g.updates[0].parameter}, {}, {}, -1});
+  g.pass.push_back({&kRmsNormOp, {}, {}, {}, 0});
+  g.pass.push_back({&kHeadLossGradOp, {g.updates[0].parameter}, {}, {}, -1});
   OptimizerOptions options;
   options.scales_loss = true;
   add_adamw(&g, options);
@@ -78,8 +83,8 @@ TEST(Adamw, DecayAllOffSparesOneDimension) {
   OptimizerOptions options;
   options.decay_all = false;
   add_adamw(&g, options);
-  EXPECT_TRUE(g.finish[3].attr.decay);
-  EXPECT_FALSE(g.finish[4].attr.decay);
+  EXPECT_TRUE(g.finish[3].as<AdamwAttr>().decay);
+  EXPECT_FALSE(g.finish[4].as<AdamwAttr>().decay);
 }
 
 }  // namespace

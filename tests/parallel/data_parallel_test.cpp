@@ -8,6 +8,7 @@
 #include <set>
 
 #include "graph/autodiff.h"
+#include "graph/ops/collectives.h"
 #include "tests/graph/decoder_graph.h"
 
 namespace weft {
@@ -18,7 +19,7 @@ constexpr Shard kShards[] = {Shard::kNone, Shard::kZero1, Shard::kZero2, Shard::
 // A decoder of one rank; a copy that another tensor-parallel rank saves is not saved here.
 Graph rank_graph(const DataParallel& mesh, const char* not_ours) {
   Graph graph;
-  const Ref losses = testing::trace_decoder(&graph, {});
+  const Ref losses = testing::trace_decoder(&graph, {.layers = 3});
   for (Ref r : graph.of_kind(ValueKind::kParameter)) {
     if (graph[r].name == not_ours) graph[r].is_saved = false;
   }
@@ -48,7 +49,7 @@ int add_saved(const Graph& graph, Saves* saves) {
 
 Saves no_saves() {
   Graph graph;
-  testing::trace_decoder(&graph, {});
+  testing::trace_decoder(&graph, {.layers = 3});
   Saves saves;
   for (Ref r : graph.of_kind(ValueKind::kParameter)) {
     saves[graph[r].name].assign(static_cast<size_t>(num_elements(graph[r].shape)), 0);
@@ -92,42 +93,42 @@ TEST(DataParallel, CollectivesOfABucket) {
     Shard shard;
     Op reduction;
     bool is_last_pass_only, gathers;
-  } kWanted[] = {{Shard::kNone, Op::kAllReduce, true, false},
-                 {Shard::kZero1, Op::kReduceScatter, true, true},
-                 {Shard::kZero2, Op::kReduceScatter, false, true},
-                 {Shard::kZero3, Op::kReduceScatter, false, false}};
+  } kWanted[] = {{Shard::kNone, &kAllReduceOp, true, false},
+                 {Shard::kZero1, &kReduceScatterOp, true, true},
+                 {Shard::kZero2, &kReduceScatterOp, false, true},
+                 {Shard::kZero3, &kReduceScatterOp, false, false}};
   for (const auto& wanted : kWanted) {
     Graph graph;
-    add_backward(&graph, testing::trace_decoder(&graph, {}), Dtype::kF32);
+    add_backward(&graph, testing::trace_decoder(&graph, {.layers = 3}), Dtype::kF32);
     const DataParallel mesh{2, 1, wanted.shard, 3};
     const auto buckets = apply_data_parallel(&graph, mesh);
     const auto num_buckets = static_cast<int64_t>(buckets.size());
     EXPECT_GE(num_buckets, 2);
     int64_t reductions = 0;
     for (const Node& node : graph.pass) {
-      if (node.op != Op::kAllReduce && node.op != Op::kReduceScatter) continue;
+      if (node.op != &kAllReduceOp && node.op != &kReduceScatterOp) continue;
       EXPECT_EQ(node.op, wanted.reduction);
-      EXPECT_EQ(node.attr.axis, Axis::kData);
-      EXPECT_EQ(node.attr.last_pass_only, wanted.is_last_pass_only);
+      EXPECT_EQ(node.as<CollectiveAttr>().axis, Axis::kData);
+      EXPECT_EQ(node.run.last_pass_only, wanted.is_last_pass_only);
       ++reductions;
     }
     EXPECT_EQ(reductions, num_buckets);
     add_parameter_gathers(&graph, buckets, mesh);
     EXPECT_EQ(static_cast<int64_t>(graph.finish.size()), wanted.gathers ? num_buckets : 0);
-    for (const Node& node : graph.finish) EXPECT_EQ(node.op, Op::kAllGather);
+    for (const Node& node : graph.finish) EXPECT_EQ(node.op, &kAllGatherOp);
   }
 }
 
 // One rank in exact mode adds leaves, and has nobody to reduce with.
 TEST(DataParallel, OneRankHasNoCollective) {
   Graph graph;
-  add_backward(&graph, testing::trace_decoder(&graph, {}), Dtype::kF32);
+  add_backward(&graph, testing::trace_decoder(&graph, {.layers = 3}), Dtype::kF32);
   DataParallel mesh;
   mesh.is_exact = true;
   mesh.num_passes = 4;
   EXPECT_FALSE(apply_data_parallel(&graph, mesh).empty());
   for (const Node& node : graph.pass) EXPECT_FALSE(is_collective(node.op)) << op_name(node.op);
-  EXPECT_GT(testing::count(graph, Op::kAccumulate), 0);
+  EXPECT_GT(testing::count(graph, &kAccumulateOp), 0);
 }
 
 }  // namespace

@@ -6,6 +6,13 @@
 #include <string>
 
 #include "graph/graph.h"
+#include "graph/ops/attention.h"
+#include "graph/ops/collectives.h"
+#include "graph/ops/embedding.h"
+#include "graph/ops/grad_norm.h"
+#include "graph/ops/head.h"
+#include "graph/ops/linear.h"
+#include "graph/ops/rope.h"
 
 namespace weft::testing {
 
@@ -26,39 +33,64 @@ inline std::string value_text(const Graph& graph, size_t i) {
          (v.is_saved ? "" : " unsaved") + (v.is_counted ? "" : " uncounted") + "\n";
 }
 
-// The attributes that the passes of this room write, where they are not the default.
-inline std::string attribute_text(const Attributes& a) {
-  const Attributes none;
+// The attributes that passes write, where they are not the default.
+class AttributeText {
+ public:
+  explicit AttributeText(const Node& node) : node_(node) {
+    add_heads();
+    if (const auto* a = std::any_cast<LinearAttr>(&node.attr)) {
+      add("parts", a->parts, 1);
+      add("bias", a->has_bias, false);
+      add("column", a->column, 0);
+      add("leaves", a->leaves, 0);
+      add("row_pieces", a->row_pieces, 0);
+    } else if (const auto* e = std::any_cast<EmbeddingAttr>(&node.attr)) {
+      add("parts", e->parts, 1);
+    } else if (const auto* h = std::any_cast<HeadAttr>(&node.attr)) {
+      add("parts", h->parts, 1);
+      add("leaves", h->leaves, 0);
+    } else if (const auto* c = std::any_cast<CollectiveAttr>(&node.attr)) {
+      add("bias", c->has_bias, false);
+      add("data", c->axis == Axis::kData, false);
+      add("copies", c->copies, 0);
+      add("copy_group", c->copy_group, 0);
+    } else if (const auto* n = std::any_cast<NormAttr>(&node.attr)) {
+      add("sum_tensor", n->sum_tensor, false);
+      add("sum_data", n->sum_data, false);
+    }
+    add_run();
+  }
   std::string text;
-  const auto add = [&](const char* name, int64_t value, int64_t usual) {
+
+ private:
+  void add(const char* name, int64_t value, int64_t usual) {
     if (value != usual) text += fmt::format(" {}={}", name, value);
-  };
-  add("heads", a.heads, none.heads);
-  add("kv_heads", a.kv_heads, none.kv_heads);
-  add("first_head", a.first_head, none.first_head);
-  add("parts", a.parts, none.parts);
-  add("bias", a.has_bias, none.has_bias);
-  add("column", a.column, none.column);
-  add("first_writer", a.first_writer, none.first_writer);
-  add("leaves", a.leaves, none.leaves);
-  add("row_pieces", a.row_pieces, none.row_pieces);
-  add("vocab_begin", a.vocab_begin, none.vocab_begin);
-  add("data", a.axis == Axis::kData, false);
-  add("copies", a.copies, none.copies);
-  add("copy_group", a.copy_group, none.copy_group);
-  add("beside", a.beside, none.beside);
-  add("slots", a.slots, none.slots);
-  add("slot_stride", a.slot_stride, none.slot_stride);
-  add("group_leaves", a.group_leaves, none.group_leaves);
-  add("last_pass_only", a.last_pass_only, none.last_pass_only);
-  add("sum_tensor", a.sum_tensor, none.sum_tensor);
-  add("sum_data", a.sum_data, none.sum_data);
-  return text;
-}
+  }
+  void add_heads() {
+    const auto* rope = std::any_cast<RopeAttr>(&node_.attr);
+    const auto* attention = std::any_cast<AttentionAttr>(&node_.attr);
+    if (!rope && !attention) return;
+    const HeadShape& h = rope ? rope->heads : attention->heads;
+    add("heads", h.heads, 0);
+    add("kv_heads", h.kv_heads, 0);
+    if (attention) add("first_head", attention->first_head, 0);
+  }
+  void add_run() {
+    const NodeRun& run = node_.run;
+    add("first_writer", run.first_writer, true);
+    add("async", run.async, false);
+    add("slots", run.slots, 0);
+    add("slot_stride", run.slot_stride, 0);
+    add("group_leaves", run.group_leaves, 1);
+    add("last_pass_only", run.last_pass_only, false);
+  }
+
+  const Node& node_;
+};
 
 inline std::string node_text(const Node& node) {
   std::string text =
-      fmt::format("  {} {}{}:", op_name(node.op), node.layer, attribute_text(node.attr));
+      fmt::format("  {} {}{}:", op_name(node.op), node.layer, AttributeText(node).text);
   for (Ref r : node.inputs) text += fmt::format(" {}", r.id);
   text += " ->";
   for (Ref r : node.outputs) text += fmt::format(" {}", r.id);

@@ -7,6 +7,8 @@
 #include <set>
 
 #include "graph/autodiff.h"
+#include "graph/ops/add.h"
+#include "graph/ops/collectives.h"
 #include "tests/graph/decoder_graph.h"
 
 namespace weft {
@@ -62,9 +64,9 @@ const Node& only(const Graph& graph, Op op) {
 // Inputs of the product of q, k and v, in order.
 std::vector<std::string> weights_of_qkv(const Graph& graph) {
   for (const Node& node : graph.pass) {
-    if (node.op != Op::kLinear) continue;
+    if (node.op != &kLinearOp) continue;
     std::vector<std::string> names;
-    for (int p = 0; p < node.attr.parts; ++p) {
+    for (int p = 0; p < node.as<LinearAttr>().parts; ++p) {
       names.push_back(graph[node.inputs[static_cast<size_t>(1 + p)]].name);
     }
     return names;
@@ -79,8 +81,8 @@ TEST(Copies, LeavesOfARankReadOneParameter) {
                                            "0.k[0:8]",  "0.k[0:8]",   "0.k[8:16]",  "0.k[8:16]",
                                            "0.v[0:8]",  "0.v[0:8]",   "0.v[8:16]",  "0.v[8:16]"};
   EXPECT_EQ(weights_of_qkv(graph), wanted);
-  EXPECT_EQ(only(graph, Op::kAttention).attr.kv_heads, 4);
-  EXPECT_EQ(only(graph, Op::kAttentionGrad).attr.kv_heads, 4);
+  EXPECT_EQ(only(graph, &kAttentionOp).as<AttentionAttr>().heads.kv_heads, 4);
+  EXPECT_EQ(only(graph, &kAttentionGradOp).as<AttentionAttr>().heads.kv_heads, 4);
   std::set<int> updated;
   for (const Update& u : graph.updates) EXPECT_TRUE(updated.insert(u.parameter.id).second);
 }
@@ -92,10 +94,10 @@ TEST(Copies, AddendsOfARankAreAddedThere) {
     for (const char* name : {"0.k[8:16]#grad", "0.v[8:16]#grad", "0.k.bias[8:16]#grad"}) {
       const auto made_by = writers(graph, name);
       ASSERT_EQ(made_by.size(), 1u) << name;
-      EXPECT_EQ(made_by[0]->op, Op::kAdd);
+      EXPECT_EQ(made_by[0]->op, &kAddOp);
       EXPECT_NE(made_by[0]->inputs[0], made_by[0]->inputs[1]);
     }
-    EXPECT_EQ(writers(graph, "0.q[48:64]#grad").at(0)->op, Op::kLinearDw);
+    EXPECT_EQ(writers(graph, "0.q[48:64]#grad").at(0)->op, &kLinearDwOp);
     for (const Update& u : graph.updates) EXPECT_EQ(graph[u.gradient].copies, 1);
   }
 }
@@ -107,8 +109,8 @@ TEST(Copies, AddendsOfSeveralRanksMeetInThePass) {
     const char* name = rank < 2 ? "0.k[0:8]#grad" : "0.k[8:16]#grad";
     const auto made_by = writers(graph, name);
     ASSERT_EQ(made_by.size(), 1u);
-    EXPECT_EQ(made_by[0]->op, Op::kAllReduce);
-    EXPECT_EQ(made_by[0]->attr.copies, 2);
+    EXPECT_EQ(made_by[0]->op, &kAllReduceOp);
+    EXPECT_EQ(made_by[0]->as<CollectiveAttr>().copies, 2);
     EXPECT_EQ(graph[*graph.find(name)].is_counted, rank % 2 == 0);
     EXPECT_EQ(graph[graph[*graph.find(name)].parameter].is_saved, rank % 2 == 0);
     EXPECT_EQ(graph[graph[*graph.find(name)].parameter].copies, 2);
@@ -120,17 +122,17 @@ TEST(Copies, TheTreesUpperLevelsAreTheRanks) {
   const Graph graph = cut_graph({4, 1, 8, true});
   const auto made_by = writers(graph, "0.k[0:8]#grad");
   ASSERT_EQ(made_by.size(), 1u);
-  EXPECT_EQ(made_by[0]->op, Op::kAllReduce);
+  EXPECT_EQ(made_by[0]->op, &kAllReduceOp);
   const auto is_own = [&](const Node& n) { return n.outputs[0] == made_by[0]->inputs[0]; };
   const auto own = std::find_if(graph.pass.begin(), graph.pass.end(), is_own);
   ASSERT_NE(own, graph.pass.end());
-  EXPECT_EQ(own->op, Op::kAdd);
+  EXPECT_EQ(own->op, &kAddOp);
 }
 
 TEST(Copies, NoneWhereHeadsAreEnough) {
   const Graph graph = cut_graph({1, 0, 2, true});
-  EXPECT_EQ(count(graph, Op::kAdd), 0);
-  EXPECT_EQ(writers(graph, "0.k[0:8]#grad").at(0)->op, Op::kLinearDw);
+  EXPECT_EQ(count(graph, &kAddOp), 0);
+  EXPECT_EQ(writers(graph, "0.k[0:8]#grad").at(0)->op, &kLinearDwOp);
 }
 
 // A frozen k has no gradient; q and v keep theirs, from their own columns.
@@ -139,12 +141,11 @@ TEST(Copies, AFrozenParameterHasNoAddends) {
   EXPECT_FALSE(graph.find("0.k[0:8]#grad").has_value());
   const Node* v = nullptr;
   for (const Node& node : graph.pass) {
-    if (node.op == Op::kLinearDw && graph[node.outputs[0]].name == "0.v[0:8]#grad.addend")
-      v = &node;
+    if (node.op == &kLinearDwOp && graph[node.outputs[0]].name == "0.v[0:8]#grad.addend") v = &node;
   }
   ASSERT_NE(v, nullptr);
-  EXPECT_EQ(v->attr.column, 64 + 4 * 8);
-  EXPECT_EQ(v->attr.parts, 4);
+  EXPECT_EQ(v->as<LinearAttr>().column, 64 + 4 * 8);
+  EXPECT_EQ(v->as<LinearAttr>().parts, 4);
 }
 
 // The bias of a product whose sum lies on several ranks is added once, behind the sum.
@@ -156,16 +157,16 @@ TEST(RowCut, TheBiasIsAddedOnce) {
     add_backward(&graph, testing::trace_decoder(&graph, s), Dtype::kF32);
     apply_tensor_parallel(&graph, cuts(s), {tp, 0, 4, true});
     const auto is_row_cut = [](const Node& n) {
-      return n.op == Op::kLinear && n.attr.row_pieces > 0;
+      return n.op == &kLinearOp && n.as<LinearAttr>().row_pieces > 0;
     };
     const auto product = std::find_if(graph.pass.begin(), graph.pass.end(), is_row_cut);
     ASSERT_NE(product, graph.pass.end());
     EXPECT_EQ(graph[product->inputs[1]].name, "0.o[0:16]");
-    EXPECT_EQ(product->attr.row_pieces, 4 / tp);
-    EXPECT_EQ(product->attr.has_bias, tp == 1);
+    EXPECT_EQ(product->as<LinearAttr>().row_pieces, 4 / tp);
+    EXPECT_EQ(product->as<LinearAttr>().has_bias, tp == 1);
     const Node& adds = tp == 1 ? *product : *(product + 1);
-    EXPECT_EQ(adds.op, tp == 1 ? Op::kLinear : Op::kAllReduce);
-    EXPECT_TRUE(adds.attr.has_bias);
+    EXPECT_EQ(adds.op, tp == 1 ? &kLinearOp : &kAllReduceOp);
+    EXPECT_TRUE(tp == 1 ? adds.as<LinearAttr>().has_bias : adds.as<CollectiveAttr>().has_bias);
     EXPECT_EQ(graph[adds.inputs.back()].name, "0.o.bias");
     EXPECT_EQ(product->inputs.size(), tp == 1 ? 6u : 3u);
   }
@@ -174,7 +175,7 @@ TEST(RowCut, TheBiasIsAddedOnce) {
 // Fast mode: the optimizer adds up what the ranks have, once a step.
 TEST(Copies, InFastModeAreLeftToTheOptimizer) {
   const Graph graph = cut_graph({4, 1, 4, false});
-  EXPECT_EQ(writers(graph, "0.k[0:8]#grad").at(0)->op, Op::kLinearDw);
+  EXPECT_EQ(writers(graph, "0.k[0:8]#grad").at(0)->op, &kLinearDwOp);
   EXPECT_EQ(graph[*graph.find("0.k[0:8]#grad")].copies, 2);
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "graph/autodiff.h"
+#include "graph/ops/rmsnorm.h"
 #include "model/model.h"
 #include "parallel/recompute.h"
 
@@ -83,9 +84,9 @@ TEST(Placement, DataParallelLeavesOnlyGradientsAndLossPartial) {
 }
 
 TEST(Placement, AnOpWithoutARuleNamesItselfAndItsInputs) {
-  Node norm{Op::kRmsNorm, {}, {}, {}, 0};
+  const Node norm{&kRmsNormOp, {}, {}, RmsNormAttr{}, 0};
   try {
-    place_outputs(norm, {cut(2), whole()});
+    norm.op->place(norm, {cut(2), whole()});
     FAIL();
   } catch (const BugError& e) {
     EXPECT_NE(std::string(e.what()).find("rmsnorm"), std::string::npos);

@@ -8,6 +8,14 @@
 #include <cmath>
 
 #include "graph/builder.h"
+#include "graph/ops/attention.h"
+#include "graph/ops/cached_attention.h"
+#include "graph/ops/embedding.h"
+#include "graph/ops/head.h"
+#include "graph/ops/linear.h"
+#include "graph/ops/rmsnorm.h"
+#include "graph/ops/rope.h"
+#include "graph/ops/swiglu.h"
 #include "model/decoder/hf_names.h"
 
 namespace weft {
@@ -42,8 +50,8 @@ class Tracer {
     if (o_.packed) positions_ = g_.input("positions", {o_.batch, o_.positions}, Dtype::kI32);
     if (o_.drops && c_.dropout > 0) rows_ = g_.input("rows", {o_.batch, 2}, Dtype::kI64);
     const Ref y = layers();
-    return g_.head_loss(y, head(), targets,
-                        chunk_rows(o_.batch * o_.positions, c_.vocab_size, o_.compute));
+    return ops::head_loss(g_, y, head(), targets,
+                          chunk_rows(o_.batch * o_.positions, c_.vocab_size, o_.compute));
   }
 
   Ref logits() {
@@ -52,7 +60,7 @@ class Tracer {
     lengths_ = g_.input("lengths", {o_.batch}, Dtype::kI32);
     const Ref last = g_.input("last", {o_.batch}, Dtype::kI32);
     const Ref y = layers();
-    return g_.head_logits(y, head(), last);
+    return ops::head_logits(g_, y, head(), last);
   }
 
  private:
@@ -71,18 +79,18 @@ class Tracer {
 
   Ref layers() {
     const float eps = static_cast<float>(c_.rms_norm_eps);
-    Ref x = g_.embedding(ids_, embed_, static_cast<int32_t>(c_.pad_token_id));
+    Ref x = ops::embedding(g_, ids_, embed_, static_cast<int32_t>(c_.pad_token_id));
     g_.set_layer(0);
-    Ref y = g_.rmsnorm(x, Ref{}, norm_weight(0, LayerPart::kInputNorm), eps).y;
+    Ref y = ops::rmsnorm(g_, x, Ref{}, norm_weight(0, LayerPart::kInputNorm), eps).y;
     for (int64_t i = 0; i < c_.num_hidden_layers; ++i) {
       g_.set_layer(static_cast<int>(i));
       const Ref attended = attention(i, y);
-      const auto middle = g_.rmsnorm(attended, x, norm_weight(i, LayerPart::kPostNorm), eps);
+      const auto middle = ops::rmsnorm(g_, attended, x, norm_weight(i, LayerPart::kPostNorm), eps);
       const Ref fed = feed_forward(i, middle.y);
       const bool last = i + 1 == c_.num_hidden_layers;
       const Ref next = last ? g_.parameter(kFinalNormName, {c_.hidden_size})
                             : norm_weight(i + 1, LayerPart::kInputNorm);
-      const auto out = g_.rmsnorm(fed, middle.sum, next, eps);
+      const auto out = ops::rmsnorm(g_, fed, middle.sum, next, eps);
       x = out.sum;
       y = out.y;
     }
@@ -93,18 +101,20 @@ class Tracer {
   Ref attention(int64_t i, Ref y) {
     const int64_t q = c_.num_attention_heads * c_.head_dim,
                   kv = c_.num_key_value_heads * c_.head_dim;
-    const Builder::HeadShape shape{c_.num_attention_heads, c_.num_key_value_heads, c_.head_dim};
+    const HeadShape shape{c_.num_attention_heads, c_.num_key_value_heads, c_.head_dim};
     const Ref wq = weight(i, LayerPart::kQ, {q, c_.hidden_size});
     const Ref wk = weight(i, LayerPart::kK, {kv, c_.hidden_size});
     const Ref wv = weight(i, LayerPart::kV, {kv, c_.hidden_size});
     const auto b =
         biases(c_.qkv_bias, i, {{LayerPart::kQ, q}, {LayerPart::kK, kv}, {LayerPart::kV, kv}});
-    const Ref qkv = g_.rope(g_.linear(y, {wq, wk, wv}, b), cosine_, sine_, positions_, shape);
+    const Ref qkv =
+        ops::rope(g_, ops::linear(g_, y, {wq, wk, wv}, b), cosine_, sine_, positions_, shape);
     const Ref attended =
-        starts_ ? g_.cached_attention(qkv, starts_, lengths_, cache(i, "k"), cache(i, "v"), shape)
-                : g_.attention(qkv, lengths_, positions_, shape, o_.learns_padding, dropout(i));
+        starts_
+            ? ops::cached_attention(g_, qkv, starts_, lengths_, cache(i, "k"), cache(i, "v"), shape)
+            : ops::attention(g_, qkv, lengths_, positions_, shape, o_.learns_padding, dropout(i));
     const Ref wo = weight(i, LayerPart::kO, {c_.hidden_size, q});
-    return g_.linear(attended, {wo}, biases(c_.o_bias, i, {{LayerPart::kO, c_.hidden_size}}));
+    return ops::linear(g_, attended, {wo}, biases(c_.o_bias, i, {{LayerPart::kO, c_.hidden_size}}));
   }
 
   DropoutRule dropout(int64_t layer) const {
@@ -117,9 +127,9 @@ class Tracer {
     const Ref gate = weight(i, LayerPart::kGate, {f, c_.hidden_size});
     const Ref up = weight(i, LayerPart::kUp, {f, c_.hidden_size});
     const auto b = biases(c_.mlp_bias, i, {{LayerPart::kGate, f}, {LayerPart::kUp, f}});
-    const Ref h = g_.swiglu(g_.linear(y, {gate, up}, b));
+    const Ref h = ops::swiglu(g_, ops::linear(g_, y, {gate, up}, b));
     const Ref down = weight(i, LayerPart::kDown, {c_.hidden_size, f});
-    return g_.linear(h, {down}, biases(c_.mlp_bias, i, {{LayerPart::kDown, c_.hidden_size}}));
+    return ops::linear(g_, h, {down}, biases(c_.mlp_bias, i, {{LayerPart::kDown, c_.hidden_size}}));
   }
 
   Ref cache(int64_t layer, const char* which) {

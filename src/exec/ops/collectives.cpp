@@ -1,10 +1,11 @@
-// exec/bind_collectives.cpp: which group, which bytes, and what is added afterwards.
-#include "exec/bind_collectives.h"
+// exec/ops/collectives.cpp: which group, which bytes, and what is added afterwards.
+#include "graph/ops/collectives.h"
 
 #include <algorithm>
 #include <cstring>
 
 #include "base/error.h"
+#include "exec/op_binding.h"
 #include "exec/slots.h"
 
 namespace weft {
@@ -46,14 +47,17 @@ void add_bias_and_round(const void* sum, Dtype sum_dtype, const void* bias, void
   }
 }
 
-NodeCall bind_tensor_sum(const View& v, const Node& node, const Mesh& mesh, const MemoryOps& ops) {
+NodeCall bind_tensor_sum(const BindContext& b, const Node& node) {
+  const View& v = b.view;
+  const MemoryOps ops = b.memory_ops(node);
+  const CollectiveAttr& attr = node.as<CollectiveAttr>();
   const Value& in = v.value(node.inputs[0]);
   const Value& out = v.value(node.outputs[0]);
-  Comm* group = node.attr.copies > 0 ? mesh.copies[node.attr.copy_group] : mesh.tensor;
+  Comm* group = attr.copies > 0 ? b.mesh.copies[attr.copy_group] : b.mesh.tensor;
   ensure(group != nullptr, "an all_reduce over an axis of one rank");
   void* sum = v.at(node.inputs[0]);
   void* to = v.at(node.outputs[0]);
-  const void* bias = node.attr.has_bias ? v.at(node.inputs[1]) : nullptr;
+  const void* bias = attr.has_bias ? v.at(node.inputs[1]) : nullptr;
   const int64_t n = num_elements(in.shape), columns = in.shape.back();
   const Dtype from = in.dtype, dtype = out.dtype;
   const bool is_done = sum == to && from == dtype && !bias;
@@ -71,14 +75,28 @@ NodeCall bind_tensor_sum(const View& v, const Node& node, const Mesh& mesh, cons
   };
 }
 
-NodeCall bind_reduce_scatter(const View& v, const Node& node, const Mesh& mesh,
-                             const MemoryOps& ops) {
+Comm* data_group(const BindContext& b) {
+  ensure(b.mesh.data != nullptr, "a collective over an axis of one rank");
+  return b.mesh.data;
+}
+
+NodeCall bind_all_reduce(const BindContext& b, const Node& node) {
+  if (node.as<CollectiveAttr>().axis == Axis::kTensor) return bind_tensor_sum(b, node);
+  return [group = data_group(b), data = b.view.at(node.inputs[0]), n = node.run.slot_stride,
+          dtype = b.view.value(node.inputs[0]).dtype](const StepScalars&) {
+    group->all_reduce(data, n, dtype);
+  };
+}
+
+NodeCall bind_reduce_scatter(const BindContext& b, const Node& node) {
+  const View& v = b.view;
+  const MemoryOps ops = b.memory_ops(node);
   const Dtype dtype = v.value(node.inputs[0]).dtype;
-  const int64_t count = node.attr.slot_stride / mesh.dp, size = dtype_bytes(dtype);
+  const int64_t count = node.run.slot_stride / b.mesh.dp, size = dtype_bytes(dtype);
   std::byte* in = v.at<std::byte>(node.inputs[0]);
   void* shard = v.at(node.outputs[0]);
-  Comm* group = mesh.data;
-  return [=, last_only = node.attr.last_pass_only](const StepScalars& s) {
+  Comm* group = data_group(b);
+  return [=, last_only = node.run.last_pass_only](const StepScalars& s) {
     if (last_only || s.pass == 0) return group->reduce_scatter(in, shard, count, dtype);
     // Passes after the first: the sum of this one takes the place of this rank's own addend.
     std::byte* own = in + group->rank() * count * size;
@@ -88,13 +106,15 @@ NodeCall bind_reduce_scatter(const View& v, const Node& node, const Mesh& mesh,
 }
 
 // Leaf r of the pass comes from rank r: in the order of the global batch.
-NodeCall bind_all_to_all(const View& v, const Node& node, const Mesh& mesh, const MemoryOps& ops) {
-  const int64_t count = node.attr.slot_stride;
+NodeCall bind_all_to_all(const BindContext& b, const Node& node) {
+  const View& v = b.view;
+  const MemoryOps ops = b.memory_ops(node);
+  const int64_t count = node.run.slot_stride;
   const void* in = v.at(node.inputs[0]);
   float* slots = v.at<float>(node.outputs[0]);
   float* leaves = v.at<float>(node.outputs[1]);
-  Comm* group = mesh.data;
-  return [=, group_leaves = node.attr.group_leaves](const StepScalars& s) {
+  Comm* group = data_group(b);
+  return [=, group_leaves = node.run.group_leaves](const StepScalars& s) {
     group->all_to_all(in, leaves, count * 4);
     for (int r = 0; r < group->size(); ++r) {
       const int64_t leaf = int64_t{s.pass} * group->size() + r;
@@ -103,46 +123,25 @@ NodeCall bind_all_to_all(const View& v, const Node& node, const Mesh& mesh, cons
   };
 }
 
-NodeCall bind_all_gather(const View& v, const Node& node, const Mesh& mesh) {
-  const int64_t bytes = value_bytes(v.value(node.outputs[0])) / mesh.dp;
+NodeCall bind_all_gather(const BindContext& b, const Node& node) {
+  const View& v = b.view;
+  const int64_t bytes = value_bytes(v.value(node.outputs[0])) / b.mesh.dp;
   std::byte* out = v.at<std::byte>(node.outputs[0]);
   const bool in_place = node.inputs[0] == node.outputs[0];
   const std::byte* in = v.at<std::byte>(node.inputs[0]);
-  Comm* group = mesh.data;
+  Comm* group = data_group(b);
   return [=](const StepScalars&) {
     group->all_gather(in_place ? out + group->rank() * bytes : in, out, bytes);
   };
 }
 
-}  // namespace
-
-NodeCall bind_collective(const View& v, const Node& node, const Mesh& mesh, const MemoryOps& ops) {
-  if (node.op == Op::kAllReduce && node.attr.axis == Axis::kTensor) {
-    return bind_tensor_sum(v, node, mesh, ops);
-  }
-  ensure(mesh.data != nullptr, "a collective over an axis of one rank");
-  switch (node.op) {
-    case Op::kReduceScatter:
-      return bind_reduce_scatter(v, node, mesh, ops);
-    case Op::kAllToAll:
-      return bind_all_to_all(v, node, mesh, ops);
-    case Op::kAllGather:
-      return bind_all_gather(v, node, mesh);
-    default:
-      break;
-  }
-  ensure(node.op == Op::kAllReduce, fmt::format("{} is no collective", op_name(node.op)));
-  return [group = mesh.data, data = v.at(node.inputs[0]), n = node.attr.slot_stride,
-          dtype = v.value(node.inputs[0]).dtype](const StepScalars&) {
-    group->all_reduce(data, n, dtype);
-  };
-}
-
-NodeCall bind_accumulate(const View& v, const Node& node, const MemoryOps& ops) {
+NodeCall bind_accumulate(const BindContext& b, const Node& node) {
+  const View& v = b.view;
+  const MemoryOps ops = b.memory_ops(node);
   float* leaf = v.at<float>(node.inputs[0]);
   float* slots = v.at<float>(node.outputs[0]);
-  const int64_t n = num_elements(v.value(node.inputs[0]).shape), stride = node.attr.slot_stride;
-  return [=, group_leaves = node.attr.group_leaves](const StepScalars& s) {
+  const int64_t n = num_elements(v.value(node.inputs[0]).shape), stride = node.run.slot_stride;
+  return [=, group_leaves = node.run.group_leaves](const StepScalars& s) {
     const Kernels& kernels = *ops.kernels;
     const Context* context = ops.context;
     const SlotStep step = next_slot(s.pass, group_leaves);
@@ -157,6 +156,50 @@ NodeCall bind_accumulate(const View& v, const Node& node, const MemoryOps& ops) 
       ops.copy(to, leaf, n * int64_t{sizeof(float)});
     }
   };
+}
+
+// ---------------------------------------------------------------- bytes, as the calls above
+void add_data_wire(const PlanContext& p, CommOp op, int64_t bytes, std::vector<WireItem>* items) {
+  add_wire(items, {op, Axis::kData, p.mesh.dp, 1, bytes});
+}
+
+int64_t slot_bytes(const PlanContext& p, const Node& node) {
+  return node.run.slot_stride * dtype_bytes(p.view.value(node.inputs[0]).dtype);
+}
+
+void wire_all_reduce(const PlanContext& p, const Node& node, std::vector<WireItem>* items) {
+  const CollectiveAttr& attr = node.as<CollectiveAttr>();
+  if (attr.axis == Axis::kData)
+    return add_data_wire(p, CommOp::kAllReduce, slot_bytes(p, node), items);
+  add_wire(items, {CommOp::kAllReduce, Axis::kTensor, attr.copies > 0 ? attr.copies : p.mesh.tp, 1,
+                   value_bytes(p.view.value(node.inputs[0]))});
+}
+
+void wire_reduce_scatter(const PlanContext& p, const Node& node, std::vector<WireItem>* items) {
+  add_data_wire(p, CommOp::kReduceScatter, slot_bytes(p, node), items);
+}
+
+void wire_all_gather(const PlanContext& p, const Node& node, std::vector<WireItem>* items) {
+  add_data_wire(p, CommOp::kAllGather, value_bytes(p.view.value(node.outputs[0])) / p.mesh.dp,
+                items);
+}
+
+void wire_all_to_all(const PlanContext& p, const Node& node, std::vector<WireItem>* items) {
+  add_data_wire(p, CommOp::kAllToAll, p.mesh.dp * slot_bytes(p, node), items);
+}
+
+}  // namespace
+
+void add_collectives_bindings(Bindings* bindings) {
+  const auto add = [&](Op op, auto bind, auto wire) {
+    bindings->push_back({op, no_workspace, bind, no_device_limits, cost_of_bytes, wire,
+                         suits_device, no_shortening});
+  };
+  add(&kAllReduceOp, bind_all_reduce, wire_all_reduce);
+  add(&kReduceScatterOp, bind_reduce_scatter, wire_reduce_scatter);
+  add(&kAllGatherOp, bind_all_gather, wire_all_gather);
+  add(&kAllToAllOp, bind_all_to_all, wire_all_to_all);
+  add(&kAccumulateOp, bind_accumulate, no_wire);
 }
 
 }  // namespace weft

@@ -1,0 +1,56 @@
+// exec/ops/cached_attention.cpp: attention over a cache as a call.
+#include "graph/ops/cached_attention.h"
+
+#include "exec/op_binding.h"
+#include "kernel/device_limits.h"
+
+namespace weft {
+namespace {
+
+CachedAttentionArgs args(const View& v, const Node& node) {
+  const Value& qkv = v.value(node.inputs[0]);
+  const CachedAttentionAttr& attr = node.as<CachedAttentionAttr>();
+  CachedAttentionArgs a{};
+  a.B = qkv.shape[0];
+  a.T = qkv.shape[1];
+  a.H = attr.heads.heads;
+  a.G = attr.heads.kv_heads;
+  a.D = attr.heads.head_dim;
+  a.max_positions = v.value(node.inputs[3]).shape[1];
+  a.dtype = qkv.dtype;
+  a.scale = attr.scale;
+  a.qkv = v.at(node.inputs[0]);
+  a.starts = v.at<int32_t>(node.inputs[1]);
+  a.lengths = v.at<int32_t>(node.inputs[2]);
+  a.k_cache = v.at(node.inputs[3]);
+  a.v_cache = v.at(node.inputs[4]);
+  a.out = v.at(node.outputs[0]);
+  return a;
+}
+
+size_t workspace(const PlanContext& p, const Node& node) {
+  return p.kernels.cached_attention_workspace(args(p.view, node), p.num_threads);
+}
+
+NodeCall bind(const BindContext& b, const Node& node) {
+  return [a = args(b.view, node), &k = b.kernels, c = b.context](const StepScalars&) {
+    k.cached_attention(*c, a);
+  };
+}
+
+void check_device(const View& v, const Node& node) {
+  const CachedAttentionArgs a = args(v, node);
+  check_device_extent(a.B, kMostGridRows, "rows of a pass", "lower train.micro_batch");
+  check_device_extent(a.H, kMostGridRows, "attention heads of a rank",
+                      "raise parallel.tp, or set launch.device to cpu");
+  check_device_extent(a.T, kMostGridRows, "new positions of a prompt", "give shorter prompts");
+}
+
+}  // namespace
+
+void add_cached_attention_bindings(Bindings* bindings) {
+  bindings->push_back({&kCachedAttentionOp, workspace, bind, check_device, cost_of_bytes, no_wire,
+                       suits_device, no_shortening});
+}
+
+}  // namespace weft

@@ -1,0 +1,81 @@
+// exec/ops/head.cpp: the head on a CPU (exec/head.h) and on a GPU (exec/device_head.h).
+#include "graph/ops/head.h"
+
+#include <algorithm>
+
+#include "exec/device_head.h"
+#include "exec/op_binding.h"
+
+namespace weft {
+namespace {
+
+size_t workspace(const PlanContext& p, const Node& node) {
+  const HeadArgs args = head_args(p.view, node, p.mesh);
+  if (p.kernels.device) return device_head_workspace(p.kernels, args);
+  return head_workspace(p.kernels, args, p.num_threads);
+}
+
+NodeCall bind_with(const BindContext& b, const Node& node, const Accumulates& adds) {
+  const Kernels& k = b.kernels;
+  const HeadArgs args = head_args(b.view, node, b.mesh);
+  if (k.device) {
+    return
+        [adds, head = DeviceHead(k, args, *b.context)](const StepScalars& s) { head.run(adds(s)); };
+  }
+  return [adds, c = b.context, head = Head(k, args, *b.context)](const StepScalars& s) {
+    head.run(*c, adds(s));
+  };
+}
+
+NodeCall bind(const BindContext& b, const Node& node) { return bind_with(b, node, {true, false}); }
+
+NodeCall bind_grad(const BindContext& b, const Node& node) {
+  return bind_with(b, node, accumulates(b.view, node));
+}
+
+size_t logits_workspace(const PlanContext& p, const Node& node) {
+  return head_logits_workspace(p.kernels, head_logits_args(p.view, node), p.num_threads);
+}
+
+NodeCall bind_logits(const BindContext& b, const Node& node) {
+  return [a = head_logits_args(b.view, node), &k = b.kernels, c = b.context](const StepScalars&) {
+    k.device ? run_device_head_logits(k, *c, a) : run_head_logits(k, *c, a);
+  };
+}
+
+// The softmax reads the logits twice and writes their gradient.
+Cost cost(const View& v, const Node& node) {
+  const Value& x = v.value(node.inputs[0]);
+  double columns = 0;
+  for (int p = 0; p < node.as<HeadAttr>().parts; ++p)
+    columns += static_cast<double>(v.value(node.inputs[1 + static_cast<size_t>(p)]).shape[0]);
+  const double logits = static_cast<double>(v.tokens(node.inputs[0])) * columns *
+                        static_cast<double>(dtype_bytes(x.dtype));
+  return {Cost::Unit::kProducts, node_flops(v.graph, node), 3 * logits};
+}
+
+// A chunk of tokens is one all_gather: of each token a maximum and a sum per leaf, and the target's
+// logit, in fp64.
+void wire(const PlanContext& p, const Node& node, std::vector<WireItem>* items) {
+  if (p.mesh.tp == 1) return;
+  const HeadAttr& attr = node.as<HeadAttr>();
+  const int64_t tokens = p.view.tokens(node.inputs[0]);
+  const int64_t chunk = std::min(tokens, attr.chunk_rows);
+  add_wire(items, {CommOp::kAllGather, Axis::kTensor, p.mesh.tp, (tokens + chunk - 1) / chunk,
+                   tokens * (2 * attr.parts + 1) * 8});
+}
+
+void suit_device(Node* node) { node->edit<HeadAttr>().chunk_rows = kDeviceHeadRows; }
+
+}  // namespace
+
+void add_head_bindings(Bindings* bindings) {
+  bindings->push_back(
+      {&kHeadLossOp, workspace, bind, no_device_limits, cost, wire, suit_device, no_shortening});
+  bindings->push_back({&kHeadLossGradOp, workspace, bind_grad, no_device_limits, cost, wire,
+                       suit_device, no_shortening});
+  bindings->push_back({&kHeadLogitsOp, logits_workspace, bind_logits, no_device_limits,
+                       cost_of_products, no_wire, suits_device, no_shortening});
+}
+
+}  // namespace weft

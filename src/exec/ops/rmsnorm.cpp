@@ -1,0 +1,85 @@
+// exec/ops/rmsnorm.cpp: the norm, the norm again and its gradient as calls.
+#include "graph/ops/rmsnorm.h"
+
+#include "exec/op_binding.h"
+#include "kernel/device_limits.h"
+
+namespace weft {
+namespace {
+
+RmsNormArgs common_args(const View& v, const Node& node) {
+  const Value& x = v.value(node.inputs[0]);
+  RmsNormArgs a{};
+  a.R = v.tokens(node.inputs[0]);
+  a.C = x.shape.back();
+  a.dtype = x.dtype;
+  a.eps = node.as<RmsNormAttr>().eps;
+  a.x = v.at(node.inputs[0]);
+  a.weight = v.at(node.inputs[1]);
+  return a;
+}
+
+NodeCall bind(const BindContext& b, const Node& node) {
+  const View& v = b.view;
+  RmsNormArgs a = common_args(v, node);
+  a.residual = node.as<RmsNormAttr>().has_residual ? v.at(node.inputs[2]) : nullptr;
+  a.sum = v.at(node.outputs[0]);
+  a.y = v.at(node.outputs[1]);
+  a.rstd = v.at<float>(node.outputs[2]);
+  return [a, &k = b.kernels, c = b.context](const StepScalars&) { k.rmsnorm(*c, a); };
+}
+
+NodeCall bind_apply(const BindContext& b, const Node& node) {
+  RmsNormArgs a = common_args(b.view, node);
+  a.y = b.view.at(node.outputs[0]);
+  a.rstd = b.view.at<float>(node.inputs[2]);
+  a.reuse_rstd = true;
+  return [a, &k = b.kernels, c = b.context](const StepScalars&) { k.rmsnorm(*c, a); };
+}
+
+RmsNormBackwardArgs grad_args(const View& v, const Node& node) {
+  const Value& s = v.value(node.inputs[1]);
+  RmsNormBackwardArgs a{};
+  a.R = v.tokens(node.inputs[1]);
+  a.C = s.shape.back();
+  a.dtype = s.dtype;
+  a.dy = v.at(node.inputs[0]);
+  a.s = v.at(node.inputs[1]);
+  a.weight = v.at(node.inputs[2]);
+  a.rstd = v.at<float>(node.inputs[3]);
+  a.dsum = node.as<RmsNormAttr>().has_dsum ? v.at(node.inputs[4]) : nullptr;
+  a.dx = v.at(node.outputs[0]);
+  a.dweight = v.at(node.outputs[1]);
+  a.grad_dtype = node.outputs[1] ? v.value(node.outputs[1]).dtype : Dtype::kF32;
+  return a;
+}
+
+size_t grad_workspace(const PlanContext& p, const Node& node) {
+  return p.kernels.rmsnorm_backward_workspace(grad_args(p.view, node), p.num_threads);
+}
+
+NodeCall bind_grad(const BindContext& b, const Node& node) {
+  return [a = grad_args(b.view, node), adds = accumulates(b.view, node), &k = b.kernels,
+          c = b.context](const StepScalars& s) mutable {
+    a.accumulate = adds(s);
+    k.rmsnorm_backward(*c, a);
+  };
+}
+
+void check_device(const View& v, const Node& node) {
+  check_device_extent(common_args(v, node).C, kMostNormChannels, "the model's hidden size",
+                      "set launch.device to cpu, or take another model");
+}
+
+}  // namespace
+
+void add_rmsnorm_bindings(Bindings* bindings) {
+  bindings->push_back({&kRmsNormOp, no_workspace, bind, check_device, cost_of_bytes, no_wire,
+                       suits_device, no_shortening});
+  bindings->push_back({&kRmsNormApplyOp, no_workspace, bind_apply, no_device_limits, cost_of_bytes,
+                       no_wire, suits_device, no_shortening});
+  bindings->push_back({&kRmsNormGradOp, grad_workspace, bind_grad, no_device_limits, cost_of_bytes,
+                       no_wire, suits_device, no_shortening});
+}
+
+}  // namespace weft

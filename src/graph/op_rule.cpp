@@ -1,0 +1,59 @@
+// graph/op_rule.cpp: rules that say nothing, and the check of a node against its rule.
+#include "graph/op_rule.h"
+
+#include "base/error.h"
+
+namespace weft {
+
+std::vector<Shape> shapes_as_given(const Graph& graph, const Node& node) {
+  std::vector<Shape> shapes;
+  for (Ref r : node.outputs) shapes.push_back(r ? graph[r].shape : Shape{});
+  return shapes;
+}
+
+std::vector<Placement> no_placement(const Node& node, const std::vector<Placement>& inputs) {
+  refuse_placement(node, inputs);
+}
+
+void not_localized(Localizer*, const Node& node) {
+  throw BugError(fmt::format("[{}] is not cut over tensor-parallel ranks", op_name(node.op)));
+}
+
+void not_differentiable(Gradients*, const Node& node) {
+  throw BugError(fmt::format("[{}] has no gradient", op_name(node.op)));
+}
+
+bool not_repeated(const Node&, Ref, Ref, Node*) { return false; }
+
+std::vector<InPlace> not_in_place(const Node&) { return {}; }
+
+double no_flops(const Graph&, const Node&) { return 0; }
+
+void check_node(const Graph& graph, const Node& node) {
+  ensure(node.op != nullptr, "a node without an operation");
+  const OpRule& rule = *node.op;
+  ensure(rule.shapes && rule.place && rule.localize && rule.gradient && rule.repeat &&
+             rule.in_place && rule.flops,
+         fmt::format("[{}] its rule is not complete", rule.name));
+  const std::vector<Shape> shapes = rule.shapes(graph, node);
+  ensure(
+      shapes.size() == node.outputs.size(),
+      fmt::format("[{}] has {} outputs, wanted {}", rule.name, node.outputs.size(), shapes.size()));
+  for (size_t k = 0; k < shapes.size(); ++k) {
+    const Ref out = node.outputs[k];
+    if (!out || shapes[k].empty()) continue;
+    ensure(graph[out].shape == shapes[k],
+           fmt::format("[{}] {} is {}, wanted {}", rule.name, graph[out].name,
+                       to_string(graph[out].shape), to_string(shapes[k])));
+  }
+}
+
+double elements_of(const Graph& graph, Ref r) {
+  return static_cast<double>(num_elements(graph[r].shape));
+}
+
+double rows_of(const Graph& graph, Ref r) {
+  return elements_of(graph, r) / static_cast<double>(graph[r].shape.back());
+}
+
+}  // namespace weft

@@ -1,0 +1,32 @@
+// graph/ops/add.cpp: in the place of either addend.
+#include "graph/ops/add.h"
+
+#include "graph/localizer.h"
+
+namespace weft {
+namespace {
+
+std::vector<Shape> shapes(const Graph& graph, const Node& node) {
+  return {graph[node.inputs[0]].shape};
+}
+
+std::vector<Placement> place(const Node& node, const std::vector<Placement>& in) {
+  return {place_along(node, in, {0, 1})};
+}
+
+std::vector<InPlace> in_place(const Node&) { return {{0, {0, 1}}}; }
+
+}  // namespace
+
+const OpRule kAddOp = {
+    .name = "add",
+    .shapes = shapes,
+    .place = place,
+    .localize = localize_plain,
+    .gradient = not_differentiable,
+    .repeat = not_repeated,
+    .in_place = in_place,
+    .flops = no_flops,
+};
+
+}  // namespace weft

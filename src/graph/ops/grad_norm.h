@@ -1,0 +1,15 @@
+// graph/ops/grad_norm.h: squares of every gradient, then norm and clip factor of all.
+#pragma once
+
+#include "graph/op_rule.h"
+
+namespace weft {
+
+// Mesh axes over which the squares of other ranks are added.
+struct NormAttr {
+  bool sum_tensor = false, sum_data = false;
+};
+// squares: gradient -> partial sums. norm: partial sums of all -> norm, scale, [loss scale].
+extern const OpRule kSquaresOp, kNormOp;
+
+}  // namespace weft

@@ -1,0 +1,141 @@
+// graph/ops/linear_local.cpp: the products of one tensor-parallel rank.
+//
+// A weight cut along its first dim gives columns of y and an addend of dx; one cut along its second
+// gives an addend of y and columns of dx.
+#include <algorithm>
+
+#include "graph/localizer.h"
+#include "graph/ops/linear.h"
+
+namespace weft {
+namespace {
+
+using Refs = std::vector<Ref>;
+
+bool is_row_cut(const Localizer& l, Ref weight) { return l.placement(weight).is_cut(1); }
+
+// Where the columns of each weight and bias of a product begin, on this rank.
+void note_columns(Localizer* l, const Node& node) {
+  const LinearAttr& attr = node.as<LinearAttr>();
+  const size_t parts = static_cast<size_t>(attr.parts);
+  int64_t column = 0;
+  for (size_t p = 0; p < parts; ++p) {
+    l->set_column(node.inputs[1 + p], column);
+    if (attr.has_bias) l->set_column(node.inputs[1 + parts + p], column);
+    for (Ref piece : l->pieces(node.inputs[1 + p])) column += l->local()[piece].shape[0];
+  }
+}
+
+// The node with its one input and the pieces of the weights.
+Node with_weights(Localizer* l, const Node& node, size_t parts) {
+  Node made = Localizer::copy(node);
+  made.inputs.push_back(l->one(node.inputs[0]));
+  l->add_pieces(node, 1, parts, &made);
+  LinearAttr& attr = made.edit<LinearAttr>();
+  const int num_pieces = static_cast<int>(made.inputs.size()) - 1;
+  (is_row_cut(*l, node.inputs[1]) ? attr.row_pieces : attr.parts) = num_pieces;
+  return made;
+}
+
+Ref activation(Localizer* l, const Node& made, Ref logical) {
+  return l->activation(logical, made.op->shapes(l->local(), made)[0]);
+}
+
+Node with_inputs(Localizer* l, const Node& node) {
+  Node made = Localizer::copy(node);
+  for (Ref r : node.inputs) made.inputs.push_back(l->one(r));
+  return made;
+}
+
+// Fast mode: whether leaves of this rank share a gradient.
+bool is_spread(Localizer* l, const Node& node) {
+  return !l->mesh().is_exact && std::any_of(node.outputs.begin(), node.outputs.end(), [&](Ref g) {
+    return l->pieces(l->logical()[g].parameter).size() != l->pieces(g).size();
+  });
+}
+
+// The first leaf of a gradient stores it, those behind add to it; leaves that store and lie one
+// behind the other are one node.
+void localize_spread_grad(Localizer* l, const Node& node) {
+  std::vector<Node> made;
+  int64_t end = -1;  // of the last node's columns
+  for (Ref g : node.outputs) {
+    const Ref parameter = l->logical()[g].parameter;
+    const Refs& leaves = l->pieces(parameter);
+    int64_t column = l->column(parameter, node.as<LinearAttr>().column);
+    for (size_t i = 0; i < leaves.size(); ++i) {
+      const bool stores = i == 0 || leaves[i] != leaves[i - 1];
+      if (!stores || column != end || made.back().run.first_writer != node.run.first_writer) {
+        made.push_back(with_inputs(l, node));
+        made.back().edit<LinearAttr>().column = column;
+        made.back().run.first_writer = node.run.first_writer && stores;
+      }
+      made.back().outputs.push_back(l->gradient_of(leaves[i]));
+      end = column += l->local()[leaves[i]].shape[0];
+    }
+  }
+  for (Node& n : made) {
+    n.edit<LinearAttr>().parts = static_cast<int>(n.outputs.size());
+    l->push(std::move(n));
+  }
+}
+
+}  // namespace
+
+void localize_linear(Localizer* l, const Node& node) {
+  const LinearAttr& logical = node.as<LinearAttr>();
+  const size_t parts = static_cast<size_t>(logical.parts);
+  Node made = with_weights(l, node, parts);
+  if (is_row_cut(*l, node.inputs[1])) {
+    const bool alone = l->mesh().tp == 1;
+    const Ref bias = logical.has_bias ? l->one(node.inputs[2]) : Ref{};
+    if (alone && bias) made.inputs.push_back(bias);
+    made.edit<LinearAttr>().has_bias = alone && bias;
+    made.outputs = {l->addend(node.outputs[0], l->addend_dtype(node.outputs[0]), bias)};
+    return l->push(std::move(made));
+  }
+  if (logical.has_bias) l->add_pieces(node, 1 + parts, parts, &made);
+  note_columns(l, node);
+  made.outputs = {activation(l, made, node.outputs[0])};
+  l->push(std::move(made));
+}
+
+void localize_linear_dx(Localizer* l, const Node& node) {
+  Node made = with_weights(l, node, node.inputs.size() - 1);
+  const Ref dx = node.outputs[0];
+  if (l->placement(dx).is_partial()) {
+    if (l->mesh().is_exact) made.edit<LinearAttr>().leaves = l->mesh().pieces_per_rank();
+    made.outputs = {l->addend(dx, l->addend_dtype(dx))};
+  } else {
+    made.outputs = {activation(l, made, dx)};
+  }
+  l->push(std::move(made));
+}
+
+// The gradients of this rank's pieces. Those of which there are copies are made by a node of their
+// own, which writes an addend per leaf.
+void localize_weight_grad(Localizer* l, const Node& node) {
+  if (is_spread(l, node)) return localize_spread_grad(l, node);
+  size_t end = 0;
+  for (size_t begin = 0; begin < node.outputs.size(); begin = end) {
+    Node made = with_inputs(l, node);
+    const bool copied = l->is_copied(node.outputs[begin]);
+    while (end < node.outputs.size() && l->is_copied(node.outputs[end]) == copied) {
+      for (Ref g : l->pieces(node.outputs[end++])) {
+        const Refs written = copied ? l->addends_of_copies(g) : Refs{g};
+        made.outputs.insert(made.outputs.end(), written.begin(), written.end());
+      }
+    }
+    const Ref first = l->logical()[node.outputs[begin]].parameter;
+    LinearAttr& attr = made.edit<LinearAttr>();
+    if (is_row_cut(*l, first)) {
+      attr.row_pieces = static_cast<int>(made.outputs.size());
+    } else {
+      attr.parts = static_cast<int>(made.outputs.size());
+      attr.column = l->column(first, attr.column);
+    }
+    l->push(std::move(made));
+  }
+}
+
+}  // namespace weft

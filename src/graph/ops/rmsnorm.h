@@ -1,0 +1,26 @@
+// graph/ops/rmsnorm.h: RMSNorm, fused with the residual sum before it.
+//
+// rmsnorm: x, weight, [residual] -> [sum], y, rstd. rmsnorm_apply: sum, weight, rstd -> y again.
+// rmsnorm_grad: dy, sum, weight, rstd, [dsum] -> dx, [dweight].
+#pragma once
+
+#include "graph/builder.h"
+#include "graph/op_rule.h"
+
+namespace weft {
+
+struct RmsNormAttr {
+  float eps = 0;
+  bool has_residual = false;
+  bool has_dsum = false;  // of the gradient: something else flows into the sum
+};
+extern const OpRule kRmsNormOp, kRmsNormApplyOp, kRmsNormGradOp;
+
+namespace ops {
+struct Normed {
+  Ref sum, y;
+};
+// sum = x + residual (residual absent: sum is x itself), y its norm times weight.
+Normed rmsnorm(Builder& g, Ref x, Ref residual, Ref weight, float eps);
+}  // namespace ops
+}  // namespace weft
