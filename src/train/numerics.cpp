@@ -90,16 +90,17 @@ class Probe {
     const Bytes x = numbers(kR * kC, 3), weight = numbers(kC, 4);
     Bytes y = zeros(kR * kC, dtype_);
     std::vector<float> rstd(kR);
-    RmsNormArgs args{};
-    args.R = kR;
-    args.C = kC;
-    args.dtype = dtype_;
-    args.eps = 1e-6f;
-    args.x = x.data();
-    args.weight = weight.data();
-    args.y = y.data();
-    args.rstd = rstd.data();
-    k_.rmsnorm(context(0), args);
+    k_.rmsnorm(context(0), {.R = kR,
+                            .C = kC,
+                            .dtype = dtype_,
+                            .eps = 1e-6f,
+                            .x = x.data(),
+                            .residual = nullptr,
+                            .weight = weight.data(),
+                            .sum = nullptr,
+                            .y = y.data(),
+                            .rstd = rstd.data(),
+                            .reuse_rstd = false});
     fold(y);
     fold(rstd.data(), rstd.size() * sizeof(float));
   }

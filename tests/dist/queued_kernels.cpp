@@ -31,19 +31,9 @@ void put(Table* table) {
 const DeviceKernels& queued_device_kernels() {
   static const DeviceKernels table = [] {
     DeviceKernels t = emulated_device_kernels();
-    put<&DeviceKernels::cross_entropy_kept>(&t);
-    put<&DeviceKernels::exact_sum>(&t);
-    put<&DeviceKernels::norm>(&t);
-    put<&DeviceKernels::adamw_list>(&t);
-    put<&DeviceKernels::squares_list>(&t);
-    put<&DeviceKernels::store_sum>(&t);
-    put<&DeviceKernels::round_sum>(&t);
-    put<&DeviceKernels::tell_leaf>(&t);
-    put<&DeviceKernels::tell_target>(&t);
-    put<&DeviceKernels::join_leaves>(&t);
-    put<&DeviceKernels::local_targets>(&t);
-    put<&DeviceKernels::take_rows>(&t);
-    put<&DeviceKernels::reduce_tree>(&t);
+#define WEFT_QUEUE(name, Args) put<&DeviceKernels::name>(&t);
+    WEFT_DEVICE_KERNELS(WEFT_QUEUE)
+#undef WEFT_QUEUE
     return t;
   }();
   return table;
@@ -54,24 +44,9 @@ const DeviceKernels& queued_device_kernels() {
 const Kernels& queued_kernels() {
   static const Kernels table = [] {
     Kernels t = emulated_kernels();
-    put<&Kernels::gemm>(&t);
-    put<&Kernels::embedding>(&t);
-    put<&Kernels::embedding_backward>(&t);
-    put<&Kernels::rmsnorm>(&t);
-    put<&Kernels::rmsnorm_backward>(&t);
-    put<&Kernels::rope>(&t);
-    put<&Kernels::attention>(&t);
-    put<&Kernels::attention_backward>(&t);
-    put<&Kernels::cached_attention>(&t);
-    put<&Kernels::swiglu>(&t);
-    put<&Kernels::swiglu_backward>(&t);
-    put<&Kernels::cross_entropy>(&t);
-    put<&Kernels::softmax_stats>(&t);
-    put<&Kernels::softmax_gradient>(&t);
-    put<&Kernels::bias_backward>(&t);
-    put<&Kernels::add>(&t);
-    put<&Kernels::squares>(&t);
-    put<&Kernels::adamw>(&t);
+#define WEFT_QUEUE(name, Args) put<&Kernels::name>(&t);
+    WEFT_KERNELS(WEFT_QUEUE, WEFT_QUEUE)
+#undef WEFT_QUEUE
     t.device = &queued_device_kernels();
     return t;
   }();

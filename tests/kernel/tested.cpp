@@ -40,7 +40,7 @@ std::pmr::memory_resource* test_memory() {
   return pool;
 }
 
-// table with `op` replaced by one that waits for the GPU.
+// A kernel of a table that waits for the GPU.
 template <auto kOp, typename Table>
 struct Waiting;
 template <typename Table, typename Args, void (*Table::*kOp)(const Context&, const Args&)>
@@ -51,29 +51,32 @@ struct Waiting<kOp, Table> {
     gpu()->wait();
   }
 };
-template <typename Table, auto... kOps>
-Table waiting(Table table) {
-  ((Waiting<kOps, Table>::original = table.*kOps, table.*kOps = Waiting<kOps, Table>::call), ...);
-  return table;
+
+template <auto kOp, typename Table>
+void make_waiting(Table* table) {
+  Waiting<kOp, Table>::original = table->*kOp;
+  table->*kOp = Waiting<kOp, Table>::call;
 }
 
-using K = Kernels;
-using D = DeviceKernels;
-
 const Kernels& gpu_kernels() {
-  static const K table =
-      waiting<K, &K::gemm, &K::embedding, &K::embedding_backward, &K::rmsnorm, &K::rmsnorm_backward,
-              &K::rope, &K::attention, &K::attention_backward, &K::cached_attention, &K::swiglu,
-              &K::swiglu_backward, &K::cross_entropy, &K::softmax_stats, &K::softmax_gradient,
-              &K::bias_backward, &K::add, &K::squares, &K::adamw>(*cuda_kernels());
+  static const Kernels table = [] {
+    Kernels t = *cuda_kernels();
+#define WEFT_WAIT(name, Args) make_waiting<&Kernels::name>(&t);
+    WEFT_KERNELS(WEFT_WAIT, WEFT_WAIT)
+#undef WEFT_WAIT
+    return t;
+  }();
   return table;
 }
 
 const DeviceKernels& gpu_device_kernels() {
-  static const D table =
-      waiting<D, &D::cross_entropy_kept, &D::exact_sum, &D::norm, &D::adamw_list, &D::squares_list,
-              &D::store_sum, &D::round_sum, &D::tell_leaf, &D::tell_target, &D::join_leaves,
-              &D::local_targets, &D::take_rows, &D::reduce_tree>(*cuda_kernels()->device);
+  static const DeviceKernels table = [] {
+    DeviceKernels t = *cuda_kernels()->device;
+#define WEFT_WAIT(name, Args) make_waiting<&DeviceKernels::name>(&t);
+    WEFT_DEVICE_KERNELS(WEFT_WAIT)
+#undef WEFT_WAIT
+    return t;
+  }();
   return table;
 }
 

@@ -1,0 +1,46 @@
+"""tests/tools/operations_test.py: an operation stands in seven places, and nowhere else.
+
+Rule, binding, arguments, ref, cpu, cuda, test (docs/add_an_operation.md). Model code, which uses
+operations, is not counted.
+"""
+
+import re
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PLACES = ("src/graph/ops/", "src/exec/ops/", "src/kernel/kernels.h", "src/kernel/ref/", "src/kernel/cpu/",
+          "src/kernel/cuda/", "tests/")
+# By the file of its rule. Those that passes put themselves (collectives, sums, updates), products,
+# which passes stack, and the head are known to more.
+OPERATIONS = {"swiglu": "Swiglu", "rmsnorm": "RmsNorm", "rope": "Rope", "embedding": "Embedding",
+              "layernorm": "LayerNorm", "gelu": "Gelu", "relu": "Relu", "scale": "Scale"}
+
+
+def files():
+    for folder in ("src", "tests"):
+        for path in sorted((ROOT / folder).rglob("*")):
+            name = str(path.relative_to(ROOT))
+            if path.suffix in (".h", ".cpp", ".cu") and not name.startswith("src/model/"):
+                yield name, path.read_text()
+
+
+class Operations(unittest.TestCase):
+    def test_places(self):
+        texts = list(files())
+        found = 0
+        for file, name in OPERATIONS.items():
+            if not (ROOT / f"src/graph/ops/{file}.h").exists():
+                continue
+            types = re.compile(rf"\bk?{name}(Backward|Grad|Inverse|Apply)?(Op|Attr|Args)\b")
+            used = [path for path, text in texts if types.search(text)]
+            elsewhere = [path for path in used if not path.startswith(PLACES)]
+            self.assertEqual(elsewhere, [], f"{file} stands in more places than {PLACES}")
+            missing = [place for place in PLACES if not any(p.startswith(place) for p in used)]
+            self.assertEqual(missing, [], f"{file} is not whole")
+            found += 1
+        self.assertGreaterEqual(found, 4)
+
+
+if __name__ == "__main__":
+    unittest.main()
