@@ -10,7 +10,7 @@
 #include "comm/nccl_library.h"
 #include "kernel/cuda_options.h"
 #include "kernel/device_kernels.h"
-#include "train/tensor_hashes.h"
+#include "train/hash_choice.h"
 
 namespace weft {
 namespace {

@@ -6,17 +6,11 @@
 
 #include "base/error.h"
 #include "base/stop.h"
-#include "launch/cores.h"
 #include "train/graphs.h"
 #include "train/room.h"
 
 namespace weft {
 namespace {
-
-PlanOptions plan_options(const Kernels& kernels, int num_threads, int64_t num_passes,
-                         const Layout& layout) {
-  return {&kernels, num_threads, static_cast<int>(num_passes), layout.tp, layout.dp};
-}
 
 Arena make_arena(const RunConfig& config, Ranks* ranks, const Kernels& kernels, int64_t bytes,
                  Device* device) {
@@ -39,26 +33,6 @@ LengthPlans::Trace trace_lengths(MakeGraph make, const RunConfig& config, const 
 
 }  // namespace
 
-std::unique_ptr<EnginePlans> make_engine_plans(const RunConfig& config, const Model& model,
-                                               const Layout& layout, int rank,
-                                               const Kernels& kernels, int num_threads) {
-  auto plans = std::make_unique<EnginePlans>();
-  plans->train = make_plan(make_training_graph(config, model, layout, rank),
-                           plan_options(kernels, num_threads, config.num_passes(), layout));
-  plans->layout.add(plans->train);
-  if (config.has_eval()) {
-    plans->eval = make_eval_plan(config, model, layout, rank, kernels, num_threads);
-    plans->layout.add(*plans->eval);
-  }
-  return plans;
-}
-
-Plan make_eval_plan(const RunConfig& config, const Model& model, const Layout& layout, int rank,
-                    const Kernels& kernels, int num_threads) {
-  return make_plan(make_eval_graph(config, model, layout, rank),
-                   plan_options(kernels, num_threads, 1, layout));
-}
-
 std::unique_ptr<LengthPlans> make_eval_lengths(const Plan& plan, const RunConfig& config,
                                                const Model& model, const Layout& layout, int rank,
                                                const LengthPlans::Place& place) {
@@ -67,19 +41,6 @@ std::unique_ptr<LengthPlans> make_eval_lengths(const Plan& plan, const RunConfig
       place, Passes{config.micro_batch(), config.num_passes()});
   plans->allow_stop();
   return plans;
-}
-
-void LossSums::add(const LossSums& more) {
-  loss.add(more.loss);
-  loss.normalize();
-  target_tokens += more.target_tokens;
-  tokens += more.tokens;
-  positions += more.positions;
-}
-
-int choose_threads(const LaunchConfig& config, int num_ranks) {
-  if (config.threads > 0) return static_cast<int>(config.threads);
-  return std::max(1, static_cast<int>(usable_cores().size()) / num_ranks);
 }
 
 Engine::Engine(const RunConfig& config, const Model& model, Ranks* ranks, const Kernels& kernels,

@@ -11,9 +11,11 @@
 #include "checkpoint/checkpoint.h"
 #include "data/batches.h"
 #include "exec/executor.h"
+#include "exec/loss_sums.h"
 #include "io/hf_folder.h"
 #include "model/model.h"
 #include "train/length_plans.h"
+#include "train/rank_plans.h"
 #include "train/ranks.h"
 #include "train/run_config.h"
 #include "train/steps_ahead.h"
@@ -21,36 +23,10 @@
 
 namespace weft {
 
-// What a batch came to, over the rows of all ranks.
-struct LossSums {
-  ExactSum loss;  // of the tokens
-  int64_t target_tokens = 0;
-  int64_t tokens = 0, positions = 0;  // without padding and with it
-
-  double mean() const { return loss.value() / static_cast<double>(target_tokens); }
-  void add(const LossSums& more);
-};
-inline constexpr int kLossNumbers = ExactSum::kLimbs + 3;  // that ranks add up for it
-
-// Everything that is known before memory is taken: what `weft plan` reports.
-struct EnginePlans {
-  Plan train;
-  std::optional<Plan> eval;
-  ArenaLayout layout;
-};
-std::unique_ptr<EnginePlans> make_engine_plans(const RunConfig& config, const Model& model,
-                                               const Layout& layout, int rank,
-                                               const Kernels& kernels, int num_threads);
-
-// Forward and loss alone: the longest plan, and it with its shorter ones.
-Plan make_eval_plan(const RunConfig& config, const Model& model, const Layout& layout, int rank,
-                    const Kernels& kernels, int num_threads);
+// The evaluation plan with its shorter ones.
 std::unique_ptr<LengthPlans> make_eval_lengths(const Plan& plan, const RunConfig& config,
                                                const Model& model, const Layout& layout, int rank,
                                                const LengthPlans::Place& place);
-
-// Threads a rank uses: launch.threads, or its share of the cores this process may run on.
-int choose_threads(const LaunchConfig& config, int num_ranks = 1);
 
 class Engine {
  public:

@@ -17,10 +17,10 @@
 #include "track/progress.h"
 #include "train/engine.h"
 #include "train/eval_pass.h"
+#include "train/idle_keys.h"
 #include "train/memory_check.h"
 #include "train/room.h"
 #include "train/session.h"
-#include "train/start_line.h"
 
 namespace weft {
 namespace {

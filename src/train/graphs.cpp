@@ -4,7 +4,7 @@
 #include "graph/autodiff.h"
 #include "optim/adamw.h"
 #include "parallel/recompute.h"
-#include "train/faults.h"
+#include "train/fault.h"
 
 namespace weft {
 namespace {

@@ -9,10 +9,10 @@
 #include "model/model.h"
 #include "track/progress.h"
 #include "train/backend.h"
-#include "train/engine.h"
 #include "train/layout.h"
 #include "train/plan_report.h"
-#include "train/room.h"
+#include "train/rank_overhead.h"
+#include "train/rank_plans.h"
 #include "train/session.h"
 
 namespace weft {

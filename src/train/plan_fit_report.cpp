@@ -6,7 +6,7 @@
 #include "track/progress.h"
 #include "train/plan_fit.h"
 #include "train/plan_report.h"
-#include "train/room.h"
+#include "train/rank_overhead.h"
 
 namespace weft {
 namespace {

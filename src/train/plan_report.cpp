@@ -7,16 +7,17 @@
 #include "base/error.h"
 #include "exec/dump.h"
 #include "exec/gpu_speeds.h"
+#include "exec/loss_sums.h"
 #include "exec/memory_picture.h"
 #include "io/hf_folder.h"
 #include "net/shm_world.h"
 #include "track/progress.h"
 #include "train/backend.h"
-#include "train/engine.h"
-#include "train/room.h"
+#include "train/idle_keys.h"
+#include "train/rank_overhead.h"
+#include "train/rank_plans.h"
 #include "train/schedule_warnings.h"
 #include "train/session.h"
-#include "train/start_line.h"
 
 namespace weft {
 namespace {

@@ -52,14 +52,6 @@ uint64_t element_hash(uint64_t bits, int64_t index) {
   return h ^ (h >> 33);
 }
 
-std::string hashes_word() {
-  const char* given = std::getenv(kHashesVariable);
-  const std::string word = given ? given : "";
-  require(word.empty() || word == "0" || word == "1" || word == "start" || word == "all",
-          "{} is \"{}\"; wanted: 1, start or all", kHashesVariable, word);
-  return word;
-}
-
 std::unique_ptr<TensorHashes> TensorHashes::from_environment(Engine& engine, const Model& model,
                                                              Ranks& ranks,
                                                              const std::filesystem::path& dir,

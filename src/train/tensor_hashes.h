@@ -27,16 +27,11 @@
 #include "base/json.h"
 #include "train/engine.h"
 #include "train/gradients.h"
+#include "train/hash_choice.h"
 
 namespace weft {
 
-// WEFT_TENSOR_HASHES: "1" for hashes of every step, "start" for those of the initial weights and
-// norms, "all" for both at every step (norms depend on the layout in their last bits).
-inline constexpr const char* kHashesVariable = "WEFT_TENSOR_HASHES";
 inline constexpr const char* kHashesFile = "tensor_hashes.jsonl";
-
-// What the variable says; UserError where it is no word of these.
-std::string hashes_word();
 
 class TensorHashes {
  public:

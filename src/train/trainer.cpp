@@ -22,6 +22,7 @@
 #include "train/final_model.h"
 #include "train/finished_run.h"
 #include "train/host_slices.h"
+#include "train/idle_keys.h"
 #include "train/loss_scaling.h"
 #include "train/next_batch.h"
 #include "train/not_finite.h"
@@ -292,7 +293,7 @@ class Trainer {
     if (engine_.runs_ahead() && !fault_ && !hashes_) return start_step(batch);
     const bool checks = is_check_due();
     if (checks) compare_batches(*ranks_, batch, step_ + 1);
-    if (fault_) fault_->before_passes(step_ + 1, c_, *ranks_, &batch);
+    if (fault_) fault_before_passes(*fault_, step_ + 1, c_, *ranks_, &batch);
     StepMetrics line;
     line.step = ++step_;
     line.epoch = batch.epoch;
@@ -303,10 +304,10 @@ class Trainer {
     if (sums.target_tokens > 0) {
       line.loss = sums.mean();
       check_finite(c_, start_.dir, step_, *line.loss, "loss");
-      if (fault_) fault_->before_update(step_, engine_, *ranks_);
+      if (fault_) fault_before_update(*fault_, step_, engine_, *ranks_);
       if (hashes_) hashes_->take_gradients();
       const double norm = engine_.update(line.lr, updates_ + 1);
-      if (fault_) fault_->after_update(step_, engine_, *ranks_);
+      if (fault_) fault_after_update(*fault_, step_, engine_, *ranks_);
       ++updates_;
       take_norm(norm, scaling_.is_on() ? engine_.loss_scale() : LossScale{}, &line);
     }

@@ -12,7 +12,7 @@
 #include "launch/child.h"
 #include "track/plot.h"
 #include "train/backend.h"
-#include "train/faults.h"
+#include "train/fault.h"
 #include "train/layout.h"
 #include "train/session.h"
 #include "train/signals.h"

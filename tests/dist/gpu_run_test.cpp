@@ -10,7 +10,7 @@
 #include "checkpoint/compare.h"
 #include "checkpoint/logical.h"
 #include "tests/dist/gpu_trainer.h"
-#include "train/faults.h"
+#include "train/fault.h"
 #include "train/tensor_hashes.h"
 
 namespace weft::testing {

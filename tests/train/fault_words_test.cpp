@@ -1,12 +1,11 @@
 // tests/train/fault_words_test.cpp: words of WEFT_FAULT, and where a fault would do nothing.
-#include "train/faults.h"
-
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 
 #include "base/error.h"
 #include "tests/io/temporary_folder.h"
+#include "train/fault.h"
 
 namespace weft {
 namespace {

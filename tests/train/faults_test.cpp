@@ -1,12 +1,11 @@
 // tests/train/faults_test.cpp: a deliberate fault whose step was not made is no control.
-#include "train/faults.h"
-
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 
 #include "base/error.h"
 #include "tests/io/temporary_folder.h"
+#include "train/fault.h"
 
 namespace weft {
 namespace {

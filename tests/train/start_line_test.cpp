@@ -1,7 +1,7 @@
 // tests/train/start_line_test.cpp: keys that were set and change nothing.
-#include "train/start_line.h"
-
 #include <gtest/gtest.h>
+
+#include "train/idle_keys.h"
 
 namespace weft {
 namespace {
