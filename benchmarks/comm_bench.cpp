@@ -14,8 +14,8 @@
 #include <thread>
 #include <vector>
 
-#include "comm/gloo.h"
-#include "comm/shm.h"
+#include "comm/gloo/gloo.h"
+#include "comm/shm/shm.h"
 #include "net/store.h"
 
 namespace weft {

@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "comm/nccl_library.h"
+#include "comm/nccl/nccl_library.h"
 #include "comm/reduce.h"
 #include "tests/fake_device.h"
 

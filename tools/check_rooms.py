@@ -29,8 +29,11 @@ ROOMS = {
     "exec": "parallel kernel comm",
     "checkpoint": "io comm model",
     "generate": "exec model text",
-    "train": "launch track data optim checkpoint generate",
-    "cmd": "train",
+    "config": "data model optim kernel",
+    "planning": "config exec launch track",
+    "train": "planning checkpoint generate",
+    "verify": "train",
+    "cmd": "verify",
 }
 
 # header prefix: the one folder below src/ whose .cpp files may include it.

@@ -8,13 +8,13 @@
 #include "base/log.h"
 #include "cmd/command.h"
 #include "cmd/doctor_gpus.h"
-#include "exec/gpu_speeds.h"
-#include "exec/machine.h"
-#include "exec/repeat.h"
-#include "exec/speeds.h"
 #include "kernel/cpu/level.h"
 #include "kernel/device_kernels.h"
-#include "train/backend.h"
+#include "planning/backend.h"
+#include "planning/gpu_speeds.h"
+#include "planning/machine.h"
+#include "planning/repeat.h"
+#include "planning/speeds.h"
 
 namespace weft {
 namespace {

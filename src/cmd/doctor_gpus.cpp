@@ -3,11 +3,11 @@
 
 #include <fmt/core.h>
 
-#include "comm/nccl_library.h"
-#include "kernel/cuda_options.h"
+#include "comm/nccl/nccl_library.h"
 #include "kernel/device_kernels.h"
+#include "kernel/gpu/cuda_options.h"
+#include "planning/backend.h"
 #include "tensor/device.h"
-#include "train/backend.h"
 
 namespace weft {
 namespace {

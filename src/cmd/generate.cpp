@@ -15,9 +15,9 @@
 #include "cmd/text_input.h"
 #include "generate/generator.h"
 #include "generate/stop_ids.h"
-#include "train/backend.h"
-#include "train/memory_check.h"
-#include "train/room.h"
+#include "planning/backend.h"
+#include "planning/gpu_memory_check.h"
+#include "planning/memory_check.h"
 
 namespace weft {
 namespace {
@@ -109,7 +109,7 @@ Generator make_generator(const Model& model, const LogicalModel& source,
   if (backend.device->is_host()) {
     check_arena_memory("generation", bytes, hint, is_forced);
   } else {
-    check_room("generation", bytes, *backend.device, hint + ", or --device cpu");
+    check_gpu_memory("generation", bytes, *backend.device, hint + ", or --device cpu");
   }
   return Generator(
       model, std::move(plans), pool,

@@ -3,9 +3,9 @@
 #include "cmd/inspect.h"
 #include "cmd/labeled_text.h"
 #include "cmd/text_input.h"
+#include "config/run_config.h"
 #include "data/batches.h"
 #include "io/hf_folder.h"
-#include "train/run_config.h"
 
 namespace weft {
 namespace {

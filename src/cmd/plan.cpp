@@ -8,9 +8,9 @@
 #include "base/path.h"
 #include "base/printable.h"
 #include "cmd/command.h"
-#include "train/backend.h"
-#include "train/plan_fit.h"
-#include "train/plan_report.h"
+#include "planning/backend.h"
+#include "planning/plan_fit.h"
+#include "planning/plan_report.h"
 
 namespace weft {
 namespace {

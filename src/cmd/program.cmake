@@ -2,7 +2,7 @@
 file(GLOB commands CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/cmd/*.cpp)
 find_package(CLI11 REQUIRED)
 add_executable(weft ${commands})
-target_link_libraries(weft PRIVATE weft_flags weft_train CLI11::CLI11)
+target_link_libraries(weft PRIVATE weft_flags weft_verify CLI11::CLI11)
 set_target_properties(weft PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
 
 # The commit is that of the last configuration; where there is no git, "unknown".

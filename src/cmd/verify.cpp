@@ -1,5 +1,5 @@
 // cmd/verify.cpp: weft verify RUN.yaml --layouts "..."; exit 1 where a bar is broken.
-#include "train/verify.h"
+#include "verify/verify.h"
 
 #include <CLI/CLI.hpp>
 

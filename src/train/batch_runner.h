@@ -6,7 +6,7 @@
 #include "base/exact_sum.h"
 #include "data/batches.h"
 #include "exec/executor.h"
-#include "train/layout.h"
+#include "planning/layout.h"
 
 namespace weft {
 

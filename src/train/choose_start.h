@@ -1,8 +1,8 @@
 // train/choose_start.h: the checkpoint from which a run goes on, or why it cannot.
 #pragma once
 
+#include "config/run_changes.h"
 #include "train/resume_path.h"
-#include "train/run_changes.h"
 #include "train/run_dir.h"
 
 namespace weft {

@@ -6,15 +6,15 @@
 
 #include "base/error.h"
 #include "base/stop.h"
-#include "train/graphs.h"
-#include "train/room.h"
+#include "planning/gpu_memory_check.h"
+#include "planning/graphs.h"
 
 namespace weft {
 namespace {
 
 Arena make_arena(const RunConfig& config, Ranks* ranks, const Kernels& kernels, int64_t bytes,
                  Device* device) {
-  if (!device->is_host()) check_room(config, ranks->layout(), kernels, bytes, *device);
+  if (!device->is_host()) check_gpu_memory(config, ranks->layout(), kernels, bytes, *device);
   void* shared = device->is_host() ? ranks->take_memory(bytes) : nullptr;
   return shared ? Arena(shared, bytes) : Arena(bytes, device);
 }

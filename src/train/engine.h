@@ -9,15 +9,15 @@
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
+#include "config/run_config.h"
 #include "data/batches.h"
 #include "exec/executor.h"
 #include "exec/loss_sums.h"
 #include "io/hf_folder.h"
 #include "model/model.h"
+#include "planning/rank_plans.h"
 #include "train/length_plans.h"
-#include "train/rank_plans.h"
 #include "train/ranks.h"
-#include "train/run_config.h"
 #include "train/steps_ahead.h"
 #include "train/weights.h"
 

@@ -10,17 +10,17 @@
 #include "base/log.h"
 #include "checkpoint/list.h"
 #include "checkpoint/load.h"
+#include "config/session.h"
 #include "data/example.h"
 #include "generate/generator.h"
 #include "generate/stop_ids.h"
 #include "graph/autodiff.h"
+#include "planning/gpu_memory_check.h"
+#include "planning/idle_keys.h"
+#include "planning/memory_check.h"
 #include "track/progress.h"
 #include "train/engine.h"
 #include "train/eval_pass.h"
-#include "train/idle_keys.h"
-#include "train/memory_check.h"
-#include "train/room.h"
-#include "train/session.h"
 
 namespace weft {
 namespace {
@@ -78,7 +78,7 @@ void run_batches(LengthPlans& plans, BatchStream& stream, Progress& progress, Ev
 void check_arena(const std::string& what, int64_t bytes, const Backend& backend, bool is_forced,
                  const std::string& hint) {
   if (!backend.device->is_host())
-    return check_room(what, bytes, *backend.device, hint + ", or set launch.device to cpu");
+    return check_gpu_memory(what, bytes, *backend.device, hint + ", or set launch.device to cpu");
   check_arena_memory(what, bytes, hint, is_forced);
 }
 

@@ -6,9 +6,9 @@
 #include <string>
 
 #include "base/json.h"
+#include "config/run_config.h"
 #include "data/batches.h"
-#include "train/backend.h"
-#include "train/run_config.h"
+#include "planning/backend.h"
 
 namespace weft {
 

@@ -1,9 +1,9 @@
-// train/faults.h: a fault (train/fault.h) at work in a run.
+// train/faults.h: a fault (planning/fault.h) at work in a run.
 #pragma once
 
 #include "data/batches.h"
+#include "planning/fault.h"
 #include "train/engine.h"
-#include "train/fault.h"
 
 namespace weft {
 

@@ -8,7 +8,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/logical.h"
-#include "train/session.h"
+#include "config/session.h"
 
 namespace weft {
 

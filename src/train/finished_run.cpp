@@ -4,8 +4,8 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/path.h"
+#include "config/run_changes.h"
 #include "io/hf_folder.h"
-#include "train/run_changes.h"
 #include "train/run_history.h"
 #include "train/stored_run.h"
 

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "base/json.h"
-#include "train/session.h"
+#include "config/session.h"
 
 namespace weft {
 

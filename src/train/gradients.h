@@ -6,7 +6,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "exec/executor.h"
-#include "train/layout.h"
+#include "planning/layout.h"
 
 namespace weft {
 

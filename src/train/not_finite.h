@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <string>
 
-#include "train/run_config.h"
+#include "config/run_config.h"
 
 namespace weft {
 

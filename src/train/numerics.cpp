@@ -9,7 +9,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/version.h"
-#include "kernel/cuda_options.h"
+#include "kernel/gpu/cuda_options.h"
 
 namespace weft {
 namespace {

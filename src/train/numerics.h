@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "base/json.h"
+#include "config/run_config.h"
 #include "kernel/kernels.h"
+#include "planning/layout.h"
 #include "tensor/device.h"
-#include "train/layout.h"
-#include "train/run_config.h"
 
 namespace weft {
 

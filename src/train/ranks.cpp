@@ -5,13 +5,13 @@
 #include <exception>
 
 #include "base/error.h"
-#include "comm/device_comm.h"
-#include "comm/gloo.h"
-#include "comm/nccl.h"
-#include "comm/shm.h"
+#include "comm/gloo/gloo.h"
+#include "comm/ipc/device_comm.h"
+#include "comm/nccl/nccl.h"
+#include "comm/shm/shm.h"
 #include "net/interface.h"
 #include "net/store.h"
-#include "train/backend.h"
+#include "planning/backend.h"
 
 namespace weft {
 namespace {

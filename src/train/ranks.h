@@ -6,13 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "comm/nccl_library.h"
+#include "comm/nccl/nccl_library.h"
 #include "exec/mesh.h"
 #include "kernel/kernels.h"
 #include "net/shm_world.h"
+#include "planning/layout.h"
 #include "tensor/device.h"
 #include "train/hang_rule.h"
-#include "train/layout.h"
 
 namespace weft {
 
@@ -37,8 +37,8 @@ class Ranks {
   // Memory for an arena, which peers can read; null: take anonymous memory.
   void* take_memory(int64_t bytes);
 
-  // How ranks on GPUs reach each other, if not as WEFT_COMM says (train/backend.h): in the memory
-  // of one, or over NCCL (null: this machine's).
+  // How ranks on GPUs reach each other, if not as WEFT_COMM says (planning/backend.h): in the
+  // memory of one, or over NCCL (null: this machine's).
   void share_gpus(bool shared) { shares_gpus_ = shared; }
   void use_nccl(NcclLibrary* library) { nccl_ = library; }
 

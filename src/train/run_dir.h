@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "checkpoint/list.h"
-#include "train/run_config.h"
+#include "config/run_config.h"
 #include "train/run_lock.h"
 
 namespace weft {

@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-#include "train/session.h"
+#include "config/session.h"
 
 namespace weft {
 

@@ -9,11 +9,11 @@
 #include <string>
 #include <utility>
 
+#include "config/run_config.h"
 #include "data/batches.h"
 #include "train/engine.h"
 #include "train/loss_scaling.h"
 #include "train/record.h"
-#include "train/run_config.h"
 
 namespace weft {
 

@@ -5,11 +5,11 @@
 #include <limits>
 #include <optional>
 
+#include "config/session.h"
 #include "data/batches.h"
 #include "train/engine.h"
 #include "train/loss_scaling.h"
 #include "train/run_dir.h"
-#include "train/session.h"
 
 namespace weft {
 

@@ -25,9 +25,9 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "config/hash_choice.h"
 #include "train/engine.h"
 #include "train/gradients.h"
-#include "train/hash_choice.h"
 
 namespace weft {
 

@@ -4,10 +4,10 @@
 #include <functional>
 #include <memory>
 
-#include "comm/nccl_library.h"
+#include "comm/nccl/nccl_library.h"
+#include "config/run_config.h"
 #include "net/shm_world.h"
-#include "train/backend.h"
-#include "train/run_config.h"
+#include "planning/backend.h"
 #include "train/run_dir.h"
 
 namespace weft {

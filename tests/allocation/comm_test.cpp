@@ -4,7 +4,7 @@
 #include <thread>
 #include <vector>
 
-#include "comm/shm.h"
+#include "comm/shm/shm.h"
 #include "tests/allocation/counter.h"
 
 namespace weft {

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "comm/comm.h"
-#include "comm/nccl.h"
+#include "comm/nccl/nccl.h"
 #include "kernel/device_kernels.h"
 #include "tests/fake_device.h"
 #include "tests/fake_nccl.h"

@@ -2,7 +2,7 @@
 //
 // Many ranks are threads with a stand-in for NCCL. One rank also runs over NCCL itself, where this
 // machine has a GPU.
-#include "comm/nccl.h"
+#include "comm/nccl/nccl.h"
 
 #include <gtest/gtest.h>
 

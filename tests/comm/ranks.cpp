@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "base/error.h"
-#include "comm/device_comm.h"
+#include "comm/ipc/device_comm.h"
 
 namespace weft::testing {
 namespace {

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "comm/gloo.h"
-#include "comm/shm.h"
+#include "comm/gloo/gloo.h"
+#include "comm/shm/shm.h"
 #include "net/store.h"
 #include "tests/comm/device_ranks.h"
 

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "comm/gloo.h"
+#include "comm/gloo/gloo.h"
 #include "graph/ops/attention.h"
 #include "net/store.h"
 #include "tests/dist/mesh_run.h"

@@ -5,16 +5,16 @@
 #include <fstream>
 
 #include "base/file.h"
-#include "exec/gpu_speeds.h"
 #include "model/model.h"
+#include "planning/backend.h"
+#include "planning/gpu_memory_check.h"
+#include "planning/gpu_speeds.h"
+#include "planning/host_memory.h"
+#include "planning/plan_fit.h"
+#include "planning/plan_report.h"
 #include "tests/io/temporary_folder.h"
 #include "tests/kernel/emulated_cuda/table.h"
 #include "tests/tiny_config.h"
-#include "train/backend.h"
-#include "train/host_memory.h"
-#include "train/plan_fit.h"
-#include "train/plan_report.h"
-#include "train/room.h"
 
 namespace weft::testing {
 namespace {

@@ -9,8 +9,8 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/compare.h"
 #include "checkpoint/logical.h"
+#include "planning/fault.h"
 #include "tests/dist/gpu_trainer.h"
-#include "train/fault.h"
 #include "train/tensor_hashes.h"
 
 namespace weft::testing {

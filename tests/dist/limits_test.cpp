@@ -2,12 +2,12 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "kernel/device_limits.h"
+#include "kernel/gpu/device_limits.h"
+#include "planning/backend.h"
 #include "tests/dist/mesh_run.h"
 #include "tests/fake_nccl.h"
 #include "tests/io/temporary_folder.h"
 #include "tests/kernel/emulated_cuda/table.h"
-#include "train/backend.h"
 #include "train/engine.h"
 
 namespace weft::testing {

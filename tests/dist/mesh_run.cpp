@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "graph/portion.h"
-#include "kernel/cuda_options.h"
+#include "kernel/gpu/cuda_options.h"
 #include "tests/backends.h"
 #include "tests/dist/queued_kernels.h"
 #include "tests/fake_device.h"

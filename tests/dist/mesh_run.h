@@ -10,11 +10,11 @@
 
 #include "base/json.h"
 #include "comm/comm.h"
-#include "comm/nccl_library.h"
+#include "comm/nccl/nccl_library.h"
+#include "config/run_config.h"
 #include "data/batches.h"
 #include "model/model.h"
-#include "train/layout.h"
-#include "train/run_config.h"
+#include "planning/layout.h"
 
 namespace weft::testing {
 

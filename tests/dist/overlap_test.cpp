@@ -14,7 +14,7 @@
 #include <thread>
 
 #include "base/error.h"
-#include "comm/shm.h"
+#include "comm/shm/shm.h"
 #include "tests/dist/mesh_run.h"
 #include "tests/dist/slow_comm.h"
 #include "train/engine.h"

@@ -2,9 +2,9 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "planning/plan_report.h"
 #include "tests/dist/mesh_run.h"
 #include "train/engine.h"
-#include "train/plan_report.h"
 
 namespace weft::testing {
 namespace {

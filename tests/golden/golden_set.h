@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "base/error.h"
+#include "config/run_config.h"
 #include "data/batches.h"
 #include "io/hf_folder.h"
 #include "io/safetensors.h"
 #include "model/model.h"
-#include "train/run_config.h"
 
 namespace weft {
 

@@ -6,7 +6,7 @@
 
 #include "kernel/cuda/attention.h"
 #include "kernel/cuda/attention_pieces.h"
-#include "kernel/cudnn_rule.h"
+#include "kernel/gpu/cudnn_rule.h"
 #include "tests/kernel/common.h"
 #include "tests/kernel/emulated_cuda/table.h"
 

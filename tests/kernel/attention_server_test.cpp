@@ -1,5 +1,5 @@
 // tests/kernel/attention_server_test.cpp: who serves attention of a shape, with a made-up cuDNN.
-#include "kernel/attention_server.h"
+#include "kernel/gpu/attention_server.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // tests/kernel/gemm_choices_test.cpp: kept choices come back, and nothing else does.
-#include "kernel/gemm_choices.h"
+#include "kernel/gpu/gemm_choices.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

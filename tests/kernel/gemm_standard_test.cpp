@@ -1,5 +1,5 @@
 // tests/kernel/gemm_standard_test.cpp: library or own kernel, decided with made-up libraries.
-#include "kernel/gemm_standard.h"
+#include "kernel/gpu/gemm_standard.h"
 
 #include <gtest/gtest.h>
 

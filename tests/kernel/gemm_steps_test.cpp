@@ -1,6 +1,6 @@
 // tests/kernel/gemm_steps_test.cpp: which calls a product becomes. That they are right is shown by
 // gemm_test.cpp, whose cases run on the planned back end too.
-#include "kernel/gemm_steps.h"
+#include "kernel/gpu/gemm_steps.h"
 
 #include <gtest/gtest.h>
 

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "kernel/cuda_options.h"
+#include "kernel/gpu/cuda_options.h"
 #include "kernel/kernels.h"
 #include "tests/kernel/planned_gemm.h"
 #include "tests/kernel/tested.h"

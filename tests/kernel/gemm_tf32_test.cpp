@@ -1,7 +1,7 @@
 // tests/kernel/gemm_tf32_test.cpp: TF32 where it is allowed, fp32 everywhere else.
 #include <cstdlib>
 
-#include "kernel/cuda_options.h"
+#include "kernel/gpu/cuda_options.h"
 #include "tensor/device.h"
 #include "tests/kernel/common.h"
 

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "kernel/gemm_steps.h"
+#include "kernel/gpu/gemm_steps.h"
 
 namespace weft {
 

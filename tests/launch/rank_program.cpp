@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "base/error.h"
-#include "comm/shm.h"
+#include "comm/shm/shm.h"
 #include "launch/job.h"
 #include "launch/rank_context.h"
 

@@ -36,7 +36,7 @@ Cuts cuts(const DecoderShape& s) {
   return made;
 }
 
-// As train/graphs.cpp puts the passes together; without the optimizer.
+// As planning/graphs.cpp puts the passes together; without the optimizer.
 Graph graph_of(const RankChoice& c) {
   DecoderShape s;
   s.heads = 12;

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "tests/io/temporary_folder.h"
-#include "train/fault.h"
+#include "train/faults.h"
 
 namespace weft {
 namespace {
@@ -179,9 +179,9 @@ TEST(Fault, SwapExchangesTheRowsOfTwoPasses) {
   }
   const Fault fault = *read("swap,step=2");
   Batch other = batch;
-  fault.before_passes(1, at.config, ranks, &other);
+  fault_before_passes(fault, 1, at.config, ranks, &other);
   EXPECT_EQ(other.ids, batch.ids);
-  fault.before_passes(2, at.config, ranks, &other);
+  fault_before_passes(fault, 2, at.config, ranks, &other);
   const std::vector<int32_t> wanted = {0, 1, 4, 5, 2, 3, 6, 7};
   EXPECT_EQ(other.lengths, wanted);
   for (size_t i = 0; i < 24; ++i) {
@@ -190,7 +190,7 @@ TEST(Fault, SwapExchangesTheRowsOfTwoPasses) {
     EXPECT_EQ(other.targets[i], batch.targets[from]);
     EXPECT_EQ(other.row_numbers[i / 3], 100 + wanted[i / 3]);
   }
-  read("flip,step=2")->before_passes(2, at.config, ranks, &batch);
+  fault_before_passes(*read("flip,step=2"), 2, at.config, ranks, &batch);
   EXPECT_EQ(batch.lengths[2], 2);
 }
 

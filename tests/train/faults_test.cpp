@@ -4,8 +4,8 @@
 #include <cstdlib>
 
 #include "base/error.h"
+#include "planning/fault.h"
 #include "tests/io/temporary_folder.h"
-#include "train/fault.h"
 
 namespace weft {
 namespace {

@@ -1,5 +1,5 @@
 // tests/train/schedule_warnings_test.cpp: warmup past the end, rates that jump, and causes of NaN.
-#include "train/schedule_warnings.h"
+#include "config/schedule_warnings.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // tests/train/start_line_test.cpp: keys that were set and change nothing.
 #include <gtest/gtest.h>
 
-#include "train/idle_keys.h"
+#include "planning/idle_keys.h"
 
 namespace weft {
 namespace {

@@ -6,9 +6,9 @@
 #include <fstream>
 
 #include "base/error.h"
+#include "config/run_changes.h"
+#include "config/run_config.h"
 #include "tests/io/temporary_folder.h"
-#include "train/run_changes.h"
-#include "train/run_config.h"
 
 namespace weft {
 namespace {

@@ -5,7 +5,7 @@
 // the wire go 2 (n - 1) / n of the tensor a rank, the least there is. Everything goes straight from
 // its rank to its destination, for sums must be of all addends in their order: a ring, which adds
 // while it forwards, would tie the bits to the ring.
-#include "comm/gloo.h"
+#include "comm/gloo/gloo.h"
 
 #include <algorithm>
 #include <cstring>

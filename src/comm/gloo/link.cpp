@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "comm/gloo/letter.h"
+#include "comm/gloo/message.h"
 
 namespace weft {
 namespace {

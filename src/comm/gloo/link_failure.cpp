@@ -2,7 +2,7 @@
 #include <gloo/transport/unbound_buffer.h>
 
 #include "base/error.h"
-#include "comm/gloo/letter.h"
+#include "comm/gloo/message.h"
 
 namespace weft {
 namespace {

@@ -13,7 +13,7 @@
 #include <thread>
 
 #include "comm/comm.h"
-#include "comm/gloo.h"
+#include "comm/gloo/gloo.h"
 #include "net/store.h"
 
 namespace gloo::transport {

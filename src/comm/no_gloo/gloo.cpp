@@ -1,5 +1,5 @@
 // comm/no_gloo/gloo.cpp: what stands in for Gloo where the build lacks it.
-#include "comm/gloo.h"
+#include "comm/gloo/gloo.h"
 
 #include "base/error.h"
 

@@ -2,9 +2,9 @@
 #include "graph/ops/attention.h"
 
 #include "exec/op_binding.h"
-#include "kernel/cuda_options.h"
-#include "kernel/cudnn_rule.h"
-#include "kernel/device_limits.h"
+#include "kernel/gpu/cuda_options.h"
+#include "kernel/gpu/cudnn_rule.h"
+#include "kernel/gpu/device_limits.h"
 
 namespace weft {
 namespace {

@@ -2,7 +2,7 @@
 #include "graph/ops/rmsnorm.h"
 
 #include "exec/op_binding.h"
-#include "kernel/device_limits.h"
+#include "kernel/gpu/device_limits.h"
 
 namespace weft {
 namespace {

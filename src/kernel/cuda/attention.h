@@ -22,7 +22,8 @@ AttentionSettings& attention_settings();
 // Whether this machine has the library (only in builds with cuDNN); if not, why (null: not wanted).
 bool find_cudnn(std::string* why_none);
 // Whether cuDNN was built in, is there, and serves these on the current GPU: forward and backward
-// of a shape, or neither. The first call of a shape asks cuDNN itself (kernel/attention_server.h).
+// of a shape, or neither. The first call of a shape asks cuDNN itself
+// (kernel/gpu/attention_server.h).
 bool cudnn_takes(const Context&, const AttentionArgs&);
 bool cudnn_takes(const Context&, const AttentionBackwardArgs&);
 void cudnn_attention(const Context&, const AttentionArgs&);

@@ -19,13 +19,13 @@
 
 #include "base/error.h"
 #include "base/round_up.h"
-#include "kernel/attention_server.h"
 #include "kernel/cuda/attention.h"
 #include "kernel/cuda/attention_graph.h"
 #include "kernel/cuda/attention_pieces.h"
 #include "kernel/cuda/launch.h"
-#include "kernel/cuda_options.h"
-#include "kernel/cudnn_rule.h"
+#include "kernel/gpu/attention_server.h"
+#include "kernel/gpu/cuda_options.h"
+#include "kernel/gpu/cudnn_rule.h"
 
 namespace weft::cuda {
 namespace {

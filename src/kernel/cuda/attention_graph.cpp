@@ -16,7 +16,7 @@
 #include "base/error.h"
 #include "kernel/cuda/attention.h"
 #include "kernel/cuda/launch.h"
-#include "kernel/cuda_options.h"
+#include "kernel/gpu/cuda_options.h"
 
 namespace weft::cuda {
 namespace {

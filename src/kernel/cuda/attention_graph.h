@@ -9,7 +9,7 @@
 #include <string>
 #include <unordered_map>
 
-#include "kernel/attention_server.h"
+#include "kernel/gpu/attention_server.h"
 #include "kernel/kernels.h"
 
 namespace weft::cuda {

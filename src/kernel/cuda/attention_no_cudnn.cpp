@@ -1,7 +1,7 @@
 // kernel/cuda/attention_no_cudnn.cpp: a program built without cuDNN, whose own kernel serves all.
 #include "base/error.h"
 #include "kernel/cuda/attention.h"
-#include "kernel/cuda_options.h"
+#include "kernel/gpu/cuda_options.h"
 
 namespace weft {
 

@@ -12,7 +12,7 @@
 #include <string>
 
 #include "kernel/cuda/attention.h"
-#include "kernel/cuda_options.h"
+#include "kernel/gpu/cuda_options.h"
 
 namespace {
 

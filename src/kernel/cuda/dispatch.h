@@ -7,7 +7,7 @@
 #include <type_traits>
 
 #include "kernel/cuda/values.h"
-#include "kernel/device_limits.h"
+#include "kernel/gpu/device_limits.h"
 #include "kernel/kernels.h"
 
 namespace weft {
@@ -17,7 +17,7 @@ namespace weft {
 
 namespace weft::cuda {
 
-// More than a plan may have asked for (kernel/device_limits.h).
+// More than a plan may have asked for (kernel/gpu/device_limits.h).
 [[noreturn]] inline void refuse(const char* what) { throw_bug(__FILE__, __LINE__, what); }
 
 // fn(float{}), fn(Bf16{}) or fn(Half{}).

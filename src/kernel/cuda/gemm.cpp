@@ -18,7 +18,7 @@
 #include "kernel/cuda/gemm_own.h"
 #include "kernel/cuda/launch.h"
 #include "kernel/cuda/ops.h"
-#include "kernel/cuda_options.h"
+#include "kernel/gpu/cuda_options.h"
 
 namespace weft {
 namespace cuda {

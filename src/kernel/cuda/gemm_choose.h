@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "kernel/cuda/lt.h"
-#include "kernel/gemm_standard.h"
+#include "kernel/gpu/gemm_standard.h"
 
 namespace weft::cuda {
 

@@ -1,7 +1,7 @@
 // kernel/cuda/gemm_kernels.h: what stands around the library's products: copies, sums, test data.
 #pragma once
 
-#include "kernel/gemm_standard.h"
+#include "kernel/gpu/gemm_standard.h"
 
 namespace weft::cuda {
 

@@ -1,7 +1,7 @@
 // kernel/cuda/gemm_own.h: a product whose bits are a contract, not a library's.
 #pragma once
 
-#include "kernel/gemm_steps.h"
+#include "kernel/gpu/gemm_steps.h"
 
 namespace weft::cuda {
 

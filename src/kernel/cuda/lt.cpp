@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "kernel/cuda_options.h"
+#include "kernel/gpu/cuda_options.h"
 #include "tensor/cuda/check.h"
 
 namespace weft::cuda {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "kernel/gemm_choices.h"
+#include "kernel/gpu/gemm_choices.h"
 
 namespace weft::cuda {
 

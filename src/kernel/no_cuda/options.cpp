@@ -1,5 +1,5 @@
 // kernel/no_cuda/options.cpp: settings of kernels that this program does not have.
-#include "kernel/cuda_options.h"
+#include "kernel/gpu/cuda_options.h"
 
 namespace weft {
 

@@ -1,0 +1,52 @@
+// comm/gloo/message.h: a letter, and what a group keeps for each of its members.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/gloo/link.h"
+
+namespace weft {
+
+// As it goes over the wire; ranks run the same program on the same kind of machine.
+struct GlooLetter {
+  CommCall call;
+  int64_t bytes;
+  char data[GlooLink::kLittleBytes];
+  static const int64_t kHeadBytes;
+};
+inline constexpr int64_t GlooLetter::kHeadBytes = offsetof(GlooLetter, data);
+
+// One that came before it was asked for.
+struct GlooMessage {
+  CommCall call;
+  std::vector<char> data;
+};
+
+struct GlooLink::Peer {
+  // Shared pointers for one reason: they may point to what only Gloo's headers define.
+  struct Out {
+    std::shared_ptr<Buffer> buffer;
+    GlooLetter letter;
+    bool is_under_way = false;
+  };
+  std::array<Out, 4> out;  // so many letters may wait for a reader
+  uint32_t letters_out = 0, messages_out = 0, messages_in = 0;
+  std::shared_ptr<Buffer> in;
+  GlooLetter incoming;  // written by Gloo's thread
+  GlooLetter letter;    // the last one read
+  CommCall latest{};    // its call; number 0: none yet
+  bool has_come = false;
+  std::string why_gone;
+  std::deque<GlooMessage> mail;
+
+  void keep_message() {
+    mail.push_back({letter.call, std::vector<char>(letter.data, letter.data + letter.bytes)});
+  }
+};
+
+}  // namespace weft

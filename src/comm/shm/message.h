@@ -1,0 +1,13 @@
+// comm/shm/message.h: the size of what send puts into a mailbox at a time.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace weft {
+
+inline int64_t letter_bytes(int64_t chunk_bytes) {
+  return std::min<int64_t>(chunk_bytes, 32 << 10);
+}
+
+}  // namespace weft

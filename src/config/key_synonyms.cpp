@@ -1,0 +1,174 @@
+// config/key_synonyms.cpp: what other trainers call the keys of a run file, for suggestions;
+// and what they call a device and a precision.
+//
+// Words of transformers' TrainingArguments, of DeepSpeed's and torchtitan's configurations and of
+// common scripts. None is accepted: where words mean almost the same (a batch of a device, a batch
+// of all), taking one for the other would train something else.
+#include <fmt/core.h>
+
+#include "base/options.h"
+#include "config/run_config.h"
+
+namespace weft {
+
+void add_key_synonyms(OptionTable* table) {
+  constexpr const char* kBatch =
+      "train.global_batch (rows of all ranks in one optimizer step), and train.micro_batch (most "
+      "rows a rank computes at once)";
+  constexpr const char* kMicro =
+      "train.micro_batch (most rows a rank computes at once); train.global_batch says how many "
+      "make "
+      "a step, in every layout";
+  constexpr const char* kAccumulation =
+      "train.grad_accum, and better left out: train.global_batch is kept in every layout";
+  constexpr const char* kFolder =
+      "storage (folder of the runs) and name: the run directory is <storage>/<name>";
+  constexpr const char* kPrecision = "train.precision: fp32, bf16 or fp16";
+  constexpr std::pair<const char*, const char*> kSynonyms[] = {
+      {"learning_rate", "train.lr"},
+      {"base_lr", "train.lr"},
+      {"lr_scheduler", "train.schedule"},
+      {"lr_scheduler_type", "train.schedule"},
+      {"scheduler", "train.schedule"},
+      {"min_lr", "train.min_lr_ratio (a part of train.lr)"},
+      {"warmup", "train.warmup_steps"},
+      {"num_warmup_steps", "train.warmup_steps"},
+      {"warmup_ratio", "train.warmup_steps (a number of steps)"},
+      {"max_steps", "train.steps"},
+      {"num_steps", "train.steps"},
+      {"total_steps", "train.steps"},
+      {"training_steps", "train.steps"},
+      {"max_iters", "train.steps"},
+      {"iterations", "train.steps"},
+      {"num_epochs", "train.epochs"},
+      {"num_train_epochs", "train.epochs"},
+      {"max_epochs", "train.epochs"},
+      {"batch_size", kBatch},
+      {"train_batch_size", kBatch},
+      {"global_batch_size", kBatch},
+      {"micro_batch_size", kMicro},
+      {"train_micro_batch_size_per_gpu", kMicro},
+      {"per_device_train_batch_size", kMicro},
+      {"per_device_eval_batch_size", kMicro},
+      {"local_batch_size", kMicro},
+      {"gradient_accumulation_steps", kAccumulation},
+      {"accumulate_grad_batches", kAccumulation},
+      {"gradient_clipping", "train.clip_norm"},
+      {"grad_clip", "train.clip_norm"},
+      {"max_norm", "train.clip_norm"},
+      {"max_grad_norm", "train.clip_norm"},
+      {"adam_beta1", "train.betas: [beta1, beta2]"},
+      {"adam_beta2", "train.betas: [beta1, beta2]"},
+      {"beta1", "train.betas: [beta1, beta2]"},
+      {"beta2", "train.betas: [beta1, beta2]"},
+      {"adam_epsilon", "train.eps"},
+      {"epsilon", "train.eps"},
+      {"optim", "train.optimizer"},
+      {"bf16", kPrecision},
+      {"fp16", kPrecision},
+      {"dtype", kPrecision},
+      {"torch_dtype", kPrecision},
+      {"mixed_precision", kPrecision},
+      {"tf32", "train.tf32"},
+      {"allow_tf32", "train.tf32"},
+      {"gradient_checkpointing", "train.recompute"},
+      {"activation_checkpointing", "train.recompute"},
+      {"logging_steps", "train.log_every"},
+      {"log_interval", "train.log_every"},
+      {"eval_steps", "train.eval_every"},
+      {"eval_interval", "train.eval_every"},
+      {"eval_strategy", "train.eval_every"},
+      {"save_steps", "checkpoint.every"},
+      {"save_interval", "checkpoint.every"},
+      {"save_every", "checkpoint.every"},
+      {"save_total_limit", "checkpoint.keep"},
+      {"output_dir", kFolder},
+      {"out_dir", kFolder},
+      {"run_dir", kFolder},
+      {"run_name", "name"},
+      {"experiment", "name"},
+      {"random_seed", "seed"},
+      {"model_name", "model.path"},
+      {"model_name_or_path", "model.path"},
+      {"pretrained_model_name_or_path", "model.path"},
+      {"model_path", "model.path"},
+      {"from_scratch", "model.init: random"},
+      {"tokenizer_name", "data.tokenizer"},
+      {"tokenizer_path", "data.tokenizer"},
+      {"dataset", "data.train"},
+      {"train_file", "data.train"},
+      {"train_files", "data.train"},
+      {"data_path", "data.train"},
+      {"validation_file", "data.eval"},
+      {"eval_file", "data.eval"},
+      {"validation", "data.eval"},
+      {"validation_split", "data.eval_fraction"},
+      {"max_length", "data.seq_length"},
+      {"max_seq_length", "data.seq_length"},
+      {"max_seq_len", "data.seq_length"},
+      {"seq_len", "data.seq_length"},
+      {"block_size", "data.seq_length"},
+      {"context_length", "data.seq_length"},
+      {"max_target_length", "data.target_length"},
+      {"prompt", "data.source (and data.target, the answer)"},
+      {"completion", "data.target (and data.source, the prompt)"},
+      {"packing", "data.layout"},
+      {"text_column", "data.text: a template over the columns, \"{text}\""},
+      {"dataset_text_field", "data.text: a template over the columns, \"{text}\""},
+      {"conversations", "data.messages: the name of that column"},
+      {"data_parallel", "parallel.dp"},
+      {"data_parallel_size", "parallel.dp"},
+      {"tensor_parallel", "parallel.tp"},
+      {"tensor_parallel_size", "parallel.tp"},
+      {"tensor_parallel_degree", "parallel.tp"},
+      {"zero_stage", "parallel.shard: zero1, zero2 or zero3"},
+      {"zero_optimization", "parallel.shard: zero1, zero2 or zero3"},
+      {"fsdp", "parallel.shard: zero3"},
+      {"num_nodes", "launch.nodes"},
+      {"nnodes", "launch.nodes"},
+      {"nproc_per_node", "launch.ranks_per_node (0: as many as dp x tp)"},
+      {"num_threads", "launch.threads"},
+      {"device_map", "launch.device"},
+      {"report_to", "track.tensorboard, track.mlflow or track.wandb"},
+  };
+  for (const auto& [other, instead] : kSynonyms) table->add_synonym(other, instead);
+}
+
+namespace {
+
+// Of a word that is longer than any that is known: its beginning.
+std::string lower_case(std::string_view value) {
+  std::string word(value.substr(0, 16));
+  for (char& c : word) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
+  return word;
+}
+
+}  // namespace
+
+// "gpu" is but a letter from "cpu", the opposite of what is meant.
+std::string other_device_words(std::string_view value) {
+  const std::string word = lower_case(value);
+  for (const char* gpu : {"gpu", "gpus", "cuda", "nvidia"}) {
+    if (word == gpu) return ", did you mean \"cuda\"?";
+    if (!word.starts_with(std::string(gpu) + ":")) continue;
+    return ", did you mean \"cuda\"? GPUs are taken in their order; CUDA_VISIBLE_DEVICES chooses "
+           "which these are";
+  }
+  return "";
+}
+
+std::string other_precision_words(std::string_view value) {
+  constexpr std::pair<const char*, const char*> kWords[] = {
+      {"float16", "fp16"},  {"half", "fp16"}, {"f16", "fp16"},     {"fp16", "fp16"},
+      {"bfloat16", "bf16"}, {"bf16", "bf16"}, {"float32", "fp32"}, {"float", "fp32"},
+      {"single", "fp32"},   {"f32", "fp32"},  {"fp32", "fp32"}};
+  const std::string word = lower_case(value);
+  if (word == "tf32") return "; TF32 is train.tf32: true, with train.precision: fp32";
+  for (const auto& [other, ours] : kWords) {
+    for (const std::string prefix : {"", "torch."})
+      if (word == prefix + other) return fmt::format(", did you mean \"{}\"?", ours);
+  }
+  return "";
+}
+
+}  // namespace weft

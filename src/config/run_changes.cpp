@@ -1,0 +1,59 @@
+// config/run_changes.cpp: what a run that goes on may have changed in its run file, and what not.
+#include "config/run_changes.h"
+
+#include <fmt/core.h>
+
+#include <map>
+#include <set>
+
+#include "config/run_config.h"
+
+namespace weft {
+namespace {
+
+// Keys whose change makes another training; the others may change when a run goes on.
+bool is_fixed(const std::string& key) {
+  return key.starts_with("model.") || key.starts_with("data.") || key == "seed" ||
+         key == "train.global_batch" || key == "train.precision" || key == "train.tf32" ||
+         key == "train.master_weights" || key == "train.loss_scale" || key == "train.optimizer";
+}
+
+// Keys that may change and decide what the next steps compute, up to the order of sums. A run that
+// is finished has no next step: there the others change nothing.
+bool is_of_future(const std::string& key) {
+  static const std::set<std::string> kOthers = {
+      "train.log_every", "train.eval_every", "train.micro_batch", "train.grad_accum",
+      "train.recompute", "train.offload",    "train.offload_to"};
+  return key.starts_with("train.") && !kOthers.contains(key);
+}
+
+}  // namespace
+
+RunChanges compare_runs(const std::string& stored, const std::string& resolved, const char* what) {
+  const auto values = [](const std::string& text, const char* name) {
+    RunConfig config;
+    OptionTable table;
+    table.take_not_built();  // another build may have written it
+    bind_options(&table, &config);
+    std::vector<std::string> complaints;
+    table.read(parse_yaml(text, name), name, complaints);
+    refuse(complaints);
+    std::map<std::string, std::string> found;
+    for (const OptionEntry& e : table.entries()) {
+      if (!e.not_built) found[e.key] = e.value;  // others change nothing
+    }
+    return found;
+  };
+  const auto before = values(stored, what), now = values(resolved, "the run file");
+  RunChanges changes;
+  for (const auto& [key, value] : now) {
+    const auto old = before.find(key);
+    if (old == before.end() || old->second == value) continue;
+    const std::string change = fmt::format("{}: {} -> {}", key, old->second, value);
+    (is_fixed(key) ? changes.refused : changes.allowed).push_back(change);
+    if (!is_fixed(key) && is_of_future(key)) changes.future.push_back(change);
+  }
+  return changes;
+}
+
+}  // namespace weft

@@ -1,0 +1,423 @@
+// config/run_config.cpp: the one table of keys; help, defaults and validation come from it.
+#include "config/run_config.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/printable.h"
+#include "kernel/device_kernels.h"
+
+namespace weft {
+namespace {
+
+constexpr const char* kMesh = "more than one node";
+
+void bind_model(OptionTable& t, ModelConfig& c) {
+  t.add("model.path", &c.path, "Hugging Face folder, or a hub name in the Hugging Face cache")
+      .required();
+  t.add("model.init", &c.init,
+        "pretrained: the weights of model.path; random: drawn from seed as the architecture does, "
+        "so that config.json is enough")
+      .one_of({"pretrained", "random"});
+  t.add("model.num_layers", &c.num_layers, "keep only the first layers; null = all").at_least(1);
+  t.add("model.dropout", &c.dropout,
+        "of attention's probabilities, in training alone; null = the configuration's "
+        "attention_dropout")
+      .at_least(0)
+      .below(1);
+  t.add("model.freeze", &c.freeze, "globs of parameters without gradient and state");
+}
+
+void bind_data(OptionTable& t, DataConfig& c) {
+  t.add("data.train", &c.train, "files, globs, folders, s3://, hf://datasets/NAME/FILE").required();
+  t.add("data.eval", &c.eval, "the same, for evaluation; or data.eval_fraction");
+  t.add("data.eval_fraction", &c.eval_fraction,
+        "evaluate on this part of data.train, chosen by seed")
+      .at_least(0)
+      .below(1);
+  t.add("data.format", &c.format,
+        "auto: by extension (.txt .jsonl .csv .tsv .parquet .arrow, text also .gz .zst)")
+      .one_of({"auto", "text", "jsonl", "csv", "parquet", "arrow", "idx"})
+      .not_built_values({"idx"});
+  t.add("data.text", &c.text,
+        "rows of plain text: a template over the columns; none of text, source + target, messages: "
+        "{text}");
+  t.add("data.source", &c.source,
+        "rows of prompt and answer: template of the prompt, which is not learned");
+  t.add("data.target", &c.target, "template of the answer, which is learned");
+  t.add("data.messages", &c.messages,
+        "rows of chat: the column that holds a list of {role, content}; the assistant is learned");
+  t.add(
+      "data.tokenizer", &c.tokenizer,
+      "auto: that of model.path; bytes: built in, one id a byte; or a folder with tokenizer files");
+  t.add("data.seq_length", &c.seq_length,
+        "tokens of a row; longer rows are cut on the right, prompts first and on the left (pack: "
+        "split)")
+      .at_least(2)
+      .at_most(1 << 20);
+  t.add("data.target_length", &c.target_length, "tokens of an answer; encoder-decoder models only")
+      .at_least(1);
+  t.add("data.layout", &c.layout,
+        "how rows fill a batch: padded to seq_length, to the longest, or packed")
+      .one_of({"pad", "dynamic", "pack"});
+  t.add("data.mask_padding", &c.mask_padding,
+        "padding is never a label; false: it is learned, and attends to the row before it");
+  t.add("data.drop_empty", &c.drop_empty,
+        "rows of one token or less are dropped, of an encoder-decoder those with an empty answer; "
+        "a causal model keeps these, learns only their closing token, and tells how many");
+  t.add("data.append_eos", &c.append_eos,
+        "end-of-sequence token after a row; auto: after a target, not after plain text; what the "
+        "tokenizer's own template adds (T5: its end) stays, whatever is set here")
+      .one_of({"auto", "true", "false"});
+  t.add("data.fraction", &c.fraction,
+        "take only this part of the rows, the first ones in file order")
+      .above(0)
+      .at_most(1);
+  t.add("data.limit", &c.limit, "take only so many rows, the first ones; 0 = all").at_least(0);
+  t.add("data.shuffle", &c.shuffle, "another order of the rows each epoch, by seed");
+}
+
+void bind_parallel(OptionTable& t, ParallelConfig& c) {
+  t.add("parallel.dp", &c.dp,
+        "data-parallel ranks: each computes its share of global_batch; ranks = dp x tp")
+      .at_least(1)
+      .at_most(1 << 20);
+  t.add("parallel.tp", &c.tp, "tensor-parallel ranks: cuts heads, feed-forward and vocabulary")
+      .at_least(1)
+      .at_most(64);
+  t.add("parallel.shard", &c.shard,
+        "what the dp ranks hold a part of: none (DDP), zero1 (states), zero2 (+ gradients), zero3 "
+        "(+ parameters; also called fsdp)")
+      .one_of({"none", "zero1", "zero2", "zero3", "fsdp"});
+  t.add("parallel.mode", &c.mode,
+        "fast: the quickest kernels and sums; exact: the same bits in every layout")
+      .one_of({"fast", "exact"});
+  t.add("parallel.exact_tp", &c.exact_tp,
+        "exact mode: leaves of a cut contraction, a power of two up to 8 which tp divides, so that "
+        "tp is at most 8 too; 0 = the most that divide heads, key/value heads and width; set above "
+        "the key/value heads, these are copied")
+      .at_least(0);
+  t.add(
+       "parallel.exact_dp", &c.exact_dp,
+       "exact mode: groups of rows, a power of two up to 256 that divides global_batch / "
+       "exact_rows; 0 = the most up to 8. dp is any divisor of global_batch / exact_rows; one that "
+       "divides exact_dp too moves the least")
+      .at_least(0);
+  t.add("parallel.exact_rows", &c.exact_rows,
+        "exact mode: rows that are computed together; divides global_batch / dp, at most "
+        "micro_batch")
+      .at_least(1);
+}
+
+void bind_train(OptionTable& t, TrainConfig& c) {
+  t.add("train.precision", &c.precision,
+        "type in which is computed; fp16 (GPUs only) has a loss scale that finds itself; final/ is "
+        "written in the type of model.path's weights, whatever is set here (model.init: random: "
+        "fp32; `weft export --dtype` makes another)")
+      .one_of({"fp32", "bf16", "fp16"})
+      .answer(other_precision_words);
+  t.add("train.tf32", &c.tf32,
+        "products of fp32 on a GPU may round their factors to TF32 (10 bits of mantissa): several "
+        "times faster, less exact; attention stays fp32; not in exact mode");
+  t.add("train.master_weights", &c.master_weights,
+        "bf16, fp16: keep fp32 weights and states beside; false: all in bf16 (fp16 has no false)");
+  t.add("train.loss_scale", &c.loss_scale,
+        "fp16: the scale to start with, a power of two; halved where a gradient overflows, doubled "
+        "after 2000 good steps")
+      .at_least(1)
+      .at_most(0x1p32);
+  t.add("train.epochs", &c.epochs, "times through the rows; or train.steps").at_least(1);
+  t.add("train.steps", &c.steps,
+        "optimizer steps, instead of epochs; 0 writes the initial weights to final/")
+      .at_least(0);
+  t.add("train.global_batch", &c.global_batch,
+        "rows of one optimizer step, over all ranks: the same training in every layout")
+      .at_least(1)
+      .at_most(1 << 30);
+  t.add("train.micro_batch", &c.micro_batch,
+        "most rows that a rank computes at once; the rest of its share follows in more passes")
+      .at_least(1)
+      .at_most(1 << 30);
+  t.add("train.grad_accum", &c.grad_accum,
+        "passes of a step; 0 = global_batch / (dp x micro_batch), and only that is accepted")
+      .at_least(0);
+  t.add("train.optimizer", &c.optimizer, "update rule")
+      .one_of({"adamw", "adamw8bit", "sgd"})
+      .not_built_values({"adamw8bit", "sgd"});
+  t.add("train.lr", &c.schedule.lr, "learning rate").at_least(0);
+  t.add("train.schedule", &c.schedule.schedule, "how the rate goes on after warmup_steps")
+      .one_of({"constant", "linear", "cosine", "wsd", "log_warmup"});
+  t.add("train.warmup_steps", &c.schedule.warmup_steps, "steps in which the rate rises to lr")
+      .at_least(0);
+  t.add("train.decay_steps", &c.schedule.decay_steps, "wsd: last steps of falling rate")
+      .at_least(0);
+  t.add("train.min_lr_ratio", &c.schedule.min_lr_ratio, "the rate falls to lr times this")
+      .between(0, 1);
+  t.add("train.betas", &c.betas, "AdamW: decay of the two moments").at_least(0).below(1).length(2);
+  t.add("train.eps", &c.eps, "AdamW: added to the root of the second moment").above(0);
+  t.add("train.weight_decay", &c.weight_decay, "AdamW: weights shrink by lr times this each step")
+      .at_least(0);
+  t.add("train.decay_all", &c.decay_all, "false: norms and biases do not decay");
+  t.add("train.clip_norm", &c.clip_norm, "largest norm of the gradient; 0 = off").at_least(0);
+  t.add("train.recompute", &c.recompute, "compute activations again instead of keeping them")
+      .one_of({"none", "full", "selective"})
+      .not_built_values({"full", "selective"});
+  t.add("train.offload", &c.offload, "what lives outside the device")
+      .one_of({"none", "optimizer", "all"})
+      .not_built_values({"optimizer", "all"});
+  t.add("train.offload_to", &c.offload_to, "cpu or a folder").not_built("offload");
+  t.add("train.log_every", &c.log_every,
+        "steps between lines on the terminal; metrics.jsonl has every step")
+      .at_least(1);
+  t.add("train.eval_every", &c.eval_every, "steps between evaluations; 0 = each epoch").at_least(0);
+}
+
+void bind_rest(OptionTable& t, RunConfig& c) {
+  t.add("checkpoint.every", &c.checkpoint.every,
+        "steps between checkpoints; 0 = each epoch; always one at the end")
+      .at_least(0);
+  t.add("checkpoint.keep", &c.checkpoint.keep,
+        "checkpoints to keep, the newest; the best by evaluation is kept beside")
+      .at_least(1);
+  t.add("checkpoint.async", &c.checkpoint.async,
+        "write checkpoints while training goes on; every one is written before the next step")
+      .not_built("writing checkpoints while training goes on");
+  t.add("launch.nodes", &c.launch.nodes, "machines").at_least(1).not_built(kMesh);
+  t.add("launch.ranks_per_node", &c.launch.ranks_per_node,
+        "ranks to start; 0 = dp x tp, and only that is accepted")
+      .at_least(0)
+      .at_most(1 << 20);
+  t.add("launch.threads", &c.launch.threads, "CPU threads of a rank; 0 = cores / ranks")
+      .at_least(0)
+      .at_most(1024);
+  auto& device =
+      t.add("launch.device", &c.launch.device, "where to compute; cuda: a build with CUDA (README)")
+          .one_of({"auto", "cpu", "cuda"})
+          .answer(other_device_words);
+  if (!cuda_kernels()) {
+    device.not_built_values({"cuda"},
+                            "set launch.device to auto or cpu, or build with -DWEFT_CUDA=ON "
+                            "(README, On a GPU), whose weft plan --set launch.device=cuda needs no "
+                            "GPU");
+  }
+  t.add("launch.interface", &c.launch.interface,
+        "that ranks listen on where they talk over TCP: lo, eth0, or an address");
+  t.add("launch.elastic", &c.launch.elastic, "change dp when a node is lost")
+      .not_built("elastic runs");
+  t.add("launch.max_restarts", &c.launch.max_restarts, "of failed ranks").not_built("restarts");
+  t.add("launch.snapshot_every", &c.launch.snapshot_every, "steps between snapshots in memory")
+      .not_built("snapshots");
+  t.add("launch.hang_timeout_s", &c.launch.hang_timeout_s, "0 = max(30, 10 x the median step)")
+      .not_built("the hang watch");
+  t.add("launch.env", &c.launch.env, "variables of the ranks").not_built(kMesh);
+  t.add("track.tensorboard", &c.track.tensorboard, "event files").not_built("TensorBoard");
+  t.add("track.mlflow", &c.track.mlflow, "tracking server").not_built("MLflow");
+  t.add("track.wandb", &c.track.wandb, "project").not_built("W&B");
+}
+
+}  // namespace
+
+std::string list_divisors(int64_t n) {
+  constexpr int64_t kMostTried = 1 << 20;
+  constexpr int kMostShown = 24;
+  std::string text;
+  int shown = 0;
+  for (int64_t d = 1; d <= std::min(n, kMostTried) && shown < kMostShown; ++d) {
+    if (n % d != 0) continue;
+    text += fmt::format("{}{}", shown++ > 0 ? ", " : "", d);
+  }
+  return text;
+}
+
+namespace {
+
+// What the run file's layout needs against what it says is there.
+void check_ranks(const RunConfig& c, std::vector<std::string>* complaints) {
+  const int64_t wanted = c.parallel.dp * c.parallel.tp, there = c.launch.ranks_per_node;
+  if (there == 0 || wanted == there) return;
+  complaints->push_back(fmt::format(
+      "parallel.dp={} x parallel.tp={} needs {} ranks, but launch.ranks_per_node is {}: set it to "
+      "{} (or 0), or parallel.tp to one of {} and parallel.dp to {} / tp",
+      c.parallel.dp, c.parallel.tp, wanted, there, wanted, list_divisors(there), there));
+}
+
+void check_rows(const DataConfig& d, std::vector<std::string>* complaints) {
+  const bool pair = !d.source.empty() || !d.target.empty();
+  if (pair && (d.source.empty() || d.target.empty())) {
+    complaints->push_back(fmt::format("data.{} is given without data.{}: both are needed",
+                                      d.source.empty() ? "target" : "source",
+                                      d.source.empty() ? "source" : "target"));
+  }
+  if (pair + !d.text.empty() + !d.messages.empty() > 1) {
+    complaints->push_back(
+        "more than one of data.text, data.source + data.target and data.messages is given: exactly "
+        "one is wanted");
+  }
+  if (!d.eval.empty() && d.eval_fraction > 0) {
+    complaints->push_back("data.eval and data.eval_fraction are both given: one is wanted");
+  }
+  if (d.layout == "pack" && !d.mask_padding) {
+    complaints->push_back(
+        "data.mask_padding: false does not go with data.layout: pack, whose padding belongs to no "
+        "row: set layout to pad or dynamic, or mask_padding to true");
+  }
+}
+
+void check_scaling(const TrainConfig& t, std::vector<std::string>* complaints) {
+  if (t.precision == "fp16" && !t.master_weights) {
+    complaints->push_back(
+        "train.master_weights: false does not go with train.precision: fp16, whose 11 bits lose "
+        "small updates: leave it at true, or set precision to bf16");
+  }
+  if (std::exp2(std::round(std::log2(t.loss_scale))) != t.loss_scale) {
+    complaints->push_back(
+        fmt::format("train.loss_scale is {}: a power of two is wanted, as 65536", t.loss_scale));
+  }
+}
+
+void check_tf32(const RunConfig& c, std::vector<std::string>* complaints) {
+  if (!c.train.tf32 || c.parallel.mode != "exact") return;
+  complaints->push_back(
+      "train.tf32: true does not go with parallel.mode: exact, whose fp32 is fp32: set tf32 to "
+      "false, or mode to fast");
+}
+
+}  // namespace
+
+int64_t RunConfig::micro_batch() const {
+  const int64_t most = std::min(train.micro_batch, train.global_batch / parallel.dp);
+  // Exact: a pass is one leaf, whatever micro_batch would allow.
+  return std::max<int64_t>(1, parallel.mode == "exact" ? parallel.exact_rows : most);
+}
+Dtype RunConfig::compute_dtype() const {
+  if (train.precision == "bf16") return Dtype::kBf16;
+  return train.precision == "fp16" ? Dtype::kF16 : Dtype::kF32;
+}
+int64_t RunConfig::loss_divisor() const {
+  const int64_t positions = train.global_batch * data.seq_length;
+  return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(positions)));
+}
+int64_t RunConfig::num_passes() const { return train.global_batch / (parallel.dp * micro_batch()); }
+
+namespace {
+
+// Of exact mode, where exact_rows itself divides the batch.
+std::string other_dp(int64_t batch, const ParallelConfig& p) {
+  if (batch % p.exact_rows != 0) return "";
+  return fmt::format(", or parallel.dp to one of {}", list_divisors(batch / p.exact_rows));
+}
+
+}  // namespace
+
+void check_batch(const RunConfig& c, std::vector<std::string>* complaints) {
+  const TrainConfig& t = c.train;
+  const int64_t dp = c.parallel.dp, micro = c.micro_batch();
+  if (t.global_batch % dp != 0) {
+    complaints->push_back(fmt::format(
+        "train.global_batch {} is no multiple of parallel.dp {}, and every rank computes "
+        "as many rows: set parallel.dp to one of {}, or change the batch",
+        t.global_batch, dp, list_divisors(t.global_batch)));
+    return;
+  }
+  if (c.parallel.mode == "exact" && t.global_batch % (dp * c.parallel.exact_rows) != 0) {
+    complaints->push_back(
+        fmt::format("train.global_batch {} is no multiple of parallel.dp {} x exact_rows {}: set "
+                    "parallel.exact_rows to a divisor of {} ({}){}",
+                    t.global_batch, dp, c.parallel.exact_rows, t.global_batch / dp,
+                    list_divisors(t.global_batch / dp), other_dp(t.global_batch, c.parallel)));
+    return;
+  }
+  if (c.parallel.mode == "exact" && c.parallel.exact_rows > t.micro_batch) {
+    complaints->push_back(
+        fmt::format("parallel.exact_rows {} rows are computed together, but train.micro_batch "
+                    "allows {}: raise it, or lower exact_rows",
+                    c.parallel.exact_rows, t.micro_batch));
+    return;
+  }
+  const int64_t rows = t.global_batch / dp;
+  if (rows % micro != 0) {
+    complaints->push_back(fmt::format(
+        "train.global_batch {}{} is no multiple of train.micro_batch {}: set "
+        "micro_batch to a divisor ({})",
+        t.global_batch, dp > 1 ? fmt::format(" / dp {}", dp) : "", micro, list_divisors(rows)));
+  } else if (t.grad_accum != 0 && t.grad_accum != rows / micro) {
+    complaints->push_back(fmt::format(
+        "train.grad_accum is {}, but global_batch {} / (dp {} x micro_batch {}) gives {}: leave it "
+        "at 0",
+        t.grad_accum, t.global_batch, dp, micro, rows / micro));
+  }
+}
+
+void bind_options(OptionTable* table, RunConfig* c) {
+  table->add("name", &c->name, "the run directory is <storage>/<name>").required();
+  table->add("storage", &c->storage, "folder of the run directories");
+  table->add("seed", &c->seed, "of weights, order and split").at_least(0);
+  bind_model(*table, c->model);
+  bind_data(*table, c->data);
+  bind_parallel(*table, c->parallel);
+  bind_train(*table, c->train);
+  bind_rest(*table, *c);
+  add_key_synonyms(table);
+}
+
+namespace {
+
+// The name is a folder's, and stands in messages, lines of JSON and on the curve.
+void check_name(const std::string& name, std::vector<std::string>* complaints) {
+  constexpr size_t kMostBytes = 255 - 16;  // NAME_MAX, less what stands behind it for a while
+  const std::string shown = printable_line(name.substr(0, 40)) + (name.size() > 40 ? "..." : "");
+  if (name.size() > kMostBytes) {
+    complaints->push_back(
+        fmt::format("name \"{}\" has {} bytes, but a folder's name has {} at most", shown,
+                    name.size(), kMostBytes));
+  } else if (printable_line(name) != name) {
+    complaints->push_back(fmt::format(
+        "name \"{}\" has a line end, a control character or bytes that are no UTF-8: a plain "
+        "folder name is wanted",
+        shown));
+  } else if (name.empty() || name.find('/') != std::string::npos || name == "." || name == "..") {
+    complaints->push_back(fmt::format("name \"{}\" must be a plain folder name", name));
+  }
+}
+
+}  // namespace
+
+void check_config(const OptionTable& table, const RunConfig& c,
+                  std::vector<std::string>* complaints) {
+  check_rows(c.data, complaints);
+  check_ranks(c, complaints);
+  check_batch(c, complaints);
+  check_scaling(c.train, complaints);
+  check_tf32(c, complaints);
+  // A resolved file has both: the default beside what was given is no contradiction.
+  if (c.train.steps && table.was_given("train.epochs") && c.train.epochs != TrainConfig().epochs) {
+    complaints->push_back("train.steps and train.epochs are both given: one is wanted");
+  }
+  if (table.was_given("name")) check_name(c.name, complaints);
+  if (printable_line(c.storage) != c.storage) {
+    complaints->push_back(fmt::format(
+        "storage \"{}\" has a line end, a control character or bytes that are no UTF-8: a plain "
+        "folder is wanted",
+        printable_line(c.storage)));
+  }
+  if (c.storage.starts_with("s3://")) complaints->push_back("storage on s3:// is not built");
+}
+
+RunFile::RunFile(const std::filesystem::path& path, const std::vector<std::string>& sets, Use use)
+    : table_(std::make_unique<OptionTable>()) {
+  if (use == Use::kLook) table_->take_not_built();
+  bind_options(table_.get(), &config_);
+  std::vector<std::string> complaints;
+  const std::string text = read_file(path, 1 << 20);
+  table_->expect(sets);
+  table_->read(parse_yaml(text, path.string()), path.string(), complaints);
+  for (const std::string& set : sets) table_->set(set, complaints);
+  table_->check_required(complaints);
+  check_config(*table_, config_, &complaints);
+  refuse(complaints);
+}
+
+}  // namespace weft

@@ -1,0 +1,126 @@
+// config/run_config.h: the run file: every room's configuration gathered, bound to one option
+// table.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/options.h"
+#include "data/config.h"
+#include "optim/schedule.h"
+#include "tensor/dtype.h"
+
+namespace weft {
+
+struct ModelConfig {
+  std::string path;
+  std::string init = "pretrained";
+  std::optional<int64_t> num_layers;
+  std::optional<double> dropout;
+  std::vector<std::string> freeze;
+};
+
+struct ParallelConfig {
+  int64_t dp = 1, tp = 1;
+  std::string shard = "none";
+  std::string mode = "fast";
+  int64_t exact_tp = 0, exact_dp = 0, exact_rows = 1;
+};
+
+struct TrainConfig {
+  std::string precision = "fp32";
+  bool tf32 = false;
+  bool master_weights = true;
+  double loss_scale = 65536;
+  int64_t epochs = 1;
+  std::optional<int64_t> steps;
+  int64_t global_batch = 8, micro_batch = 2, grad_accum = 0;
+  std::string optimizer = "adamw";
+  ScheduleConfig schedule;
+  std::vector<double> betas = {0.9, 0.999};
+  double eps = 1e-8, weight_decay = 0.01;
+  bool decay_all = true;
+  double clip_norm = 1.0;
+  std::string recompute = "none", offload = "none", offload_to = "cpu";
+  int64_t log_every = 1, eval_every = 0;
+};
+
+struct CheckpointConfig {
+  int64_t every = 0, keep = 2;
+  bool async = false;
+};
+
+struct LaunchConfig {
+  int64_t nodes = 1, ranks_per_node = 0, threads = 0;
+  std::string device = "auto", interface = "lo";
+  bool elastic = false;
+  int64_t max_restarts = 2;
+  std::string snapshot_every = "auto";
+  int64_t hang_timeout_s = 0;
+  std::map<std::string, std::string> env;
+};
+
+struct TrackConfig {
+  bool tensorboard = false;
+  std::string mlflow, wandb;
+};
+
+struct RunConfig {
+  std::string name;
+  std::string storage = "runs";
+  int64_t seed = 42;
+  ModelConfig model;
+  DataConfig data;
+  ParallelConfig parallel;
+  TrainConfig train;
+  CheckpointConfig checkpoint;
+  LaunchConfig launch;
+  TrackConfig track;
+
+  Dtype compute_dtype() const;
+  bool has_masters() const { return train.precision != "fp32" && train.master_weights; }
+  bool scales_loss() const { return train.precision == "fp16"; }
+  bool asks_tf32() const { return train.tf32 && train.precision == "fp32"; }
+  int64_t loss_divisor() const;  // P of fp16: a power of two, at least a batch's positions
+  int64_t micro_batch() const;   // lowered where the global batch is smaller
+  int64_t num_passes() const;    // of one optimizer step
+  bool has_eval() const { return !data.eval.empty() || data.eval_fraction > 0; }
+};
+
+// A run file read, checked and resolved. All complaints come together in one UserError.
+class RunFile {
+ public:
+  // kLook: keys that this build cannot train with are taken and listed, not refused.
+  enum class Use { kTrain, kLook };
+  RunFile(const std::filesystem::path& path, const std::vector<std::string>& sets,
+          Use use = Use::kTrain);
+  const RunConfig& config() const { return config_; }
+  std::string resolved() const { return table_->resolved(); }  // YAML, defaults marked
+  bool was_given(std::string_view key) const { return table_->was_given(key); }
+  const std::vector<std::string>& not_built() const { return table_->not_built(); }
+
+ private:
+  RunConfig config_;
+  std::unique_ptr<OptionTable> table_;
+};
+
+void bind_options(OptionTable* table, RunConfig* config);
+void add_key_synonyms(OptionTable* table);  // what other programs call them
+// What to say to a launch.device of another program ("gpu", "cuda:1"); or empty.
+std::string other_device_words(std::string_view value);
+// The same of train.precision ("bfloat16", "tf32").
+std::string other_precision_words(std::string_view value);
+// What of global_batch, micro_batch and grad_accum does not divide.
+void check_batch(const RunConfig& config, std::vector<std::string>* complaints);
+void check_config(const OptionTable& table, const RunConfig& config,
+                  std::vector<std::string>* complaints);
+
+// "1, 2, 4, 8", for messages; of large numbers the first ones.
+std::string list_divisors(int64_t n);
+
+}  // namespace weft

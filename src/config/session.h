@@ -1,0 +1,49 @@
+// config/session.h: what a command needs of a run file: model, tokenizer and rows, opened and
+// checked.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "config/run_config.h"
+#include "data/batches.h"
+#include "io/hf_folder.h"
+#include "model/model.h"
+#include "text/tokenizer.h"
+
+namespace weft {
+
+struct Session {
+  explicit Session(const RunConfig& run);
+
+  const RunConfig& config;
+  HfFolder folder;
+  std::unique_ptr<Model> model;
+  std::unique_ptr<Tokenizer> tokenizer;
+  Dtype final_dtype;  // of final/: that of the source folder; fp32 for random weights
+
+  std::unique_ptr<RowSource> open_train_rows() const;
+  // The rows of data.eval, or those of data.train of which eval_fraction takes its part.
+  std::unique_ptr<RowSource> open_eval_rows() const;
+  StreamOptions train_stream() const;
+  StreamOptions eval_stream() const;  // once through, in file order
+  // Whether row i of open_eval_rows(), within fraction and limit, belongs to the evaluation part.
+  bool is_in_eval_part(int64_t i) const;
+  // UserError where the evaluation part of these rows has none, or none with a target.
+  void check_eval_rows(const RowSource& rows) const;
+
+ private:
+  std::unique_ptr<RowSource> open_part(const std::vector<std::string>& paths,
+                                       const char* what) const;
+};
+
+// The model of model.path as the run file has it: errors name the folder's config.json.
+std::unique_ptr<Model> open_model(const RunConfig& config, const HfFolder& folder);
+
+// UserError where data.seq_length is beyond the model's positions.
+void check_positions(const RunConfig& config, const Model& model);
+
+// config.json as the trained model has it: fewer layers where model.num_layers says so.
+Json trained_config(const Json& config, const RunConfig& run);
+
+}  // namespace weft

@@ -1,0 +1,28 @@
+// kernel/gpu/attention_server.cpp: cuDNN is asked once, and its refusal told once.
+#include "kernel/gpu/attention_server.h"
+
+#include "base/error.h"
+#include "base/log.h"
+
+namespace weft {
+
+bool AttentionServers::cudnn_serves(const Key& shape, bool is_exact, const Build& build) {
+  const std::lock_guard lock(mutex_);
+  auto found = known_.find(shape);
+  if (found == known_.end()) found = known_.emplace(shape, Known{build()}).first;
+  Known& known = found->second;
+  if (known.refusal.empty()) return true;
+  if (is_exact) {
+    throw UserError(
+        known.refusal,
+        "use a newer cuDNN, or set WEFT_CUDNN=off: then weft's own, slower kernel serves");
+  }
+  if (!known.was_told) {
+    log_warning("{}; weft's own, slower kernel serves this shape, forward and backward",
+                known.refusal);
+  }
+  known.was_told = true;
+  return false;
+}
+
+}  // namespace weft

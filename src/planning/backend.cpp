@@ -1,0 +1,208 @@
+// planning/backend.cpp: what was asked for, against what is there.
+#include "planning/backend.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "base/environment.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "comm/nccl/nccl_library.h"
+#include "config/hash_choice.h"
+#include "kernel/device_kernels.h"
+#include "kernel/gpu/cuda_options.h"
+
+namespace weft {
+namespace {
+
+int64_t num_ranks(const RunConfig& c) { return c.parallel.dp * c.parallel.tp; }
+
+// One each; several on one only where that is asked for, since they share its memory and its time.
+int choose_gpu(const RunConfig& c, int local_rank) {
+  std::string why;
+  const int count = count_cuda_devices(&why);
+  if (count >= num_ranks(c) || count == 0) return local_rank;  // none: opening it says why
+  if (shares_gpus()) return local_rank % count;
+  throw UserError(fmt::format("{} ranks want a GPU each, this machine has {}", num_ranks(c), count),
+                  "lower dp or tp, or set WEFT_COMM=cuda_ipc to let ranks share a GPU");
+}
+
+void check_gpu(const RunConfig& c, int number) {
+  const CudaInfo info = read_cuda_info();
+  if (number < static_cast<int>(info.gpus.size()))
+    check_precision(c.train.precision, info.gpus[static_cast<size_t>(number)]);
+}
+
+// The CPU's kernels have no fp16; ref's, for tests, have all.
+const Kernels& kernels_of_cpu(const RunConfig& c, Purpose purpose) {
+  const Kernels& kernels = cpu_kernels();
+  if (c.train.precision == "fp16" && &kernels != &ref_kernels())
+    throw no_fp16_here(c, find_gpus(), purpose);
+  return kernels;
+}
+
+void check_any_gpu(const RunConfig& c, Purpose purpose) {
+  std::string why;
+  if (count_cuda_devices(&why) == 0) throw no_gpu_here(c, why, purpose);
+}
+
+std::string other_comm_words(std::string_view word) {
+  const bool is_nccl = word == "nccl" || word == "NCCL";
+  return is_nccl ? "; NCCL is taken by itself where each rank has a GPU" : "";
+}
+
+// auto: cuda where there are GPUs enough. `option` is what the user knows `wanted` by.
+bool decide_gpus(const std::string& wanted, const char* option, int64_t ranks) {
+  check_environment();
+  if (wanted == "cpu") return false;
+  std::string why;
+  if (wanted == "cuda") {
+    if (!cuda_kernels()) count_cuda_devices(&why);
+    if (!why.empty()) {
+      throw UserError(fmt::format("{} is cuda, but {}", option, why),
+                      "set it to cpu or auto, or build weft with -DWEFT_CUDA=ON (README)");
+    }
+    return true;
+  }
+  return find_gpus().serve(ranks);
+}
+
+}  // namespace
+
+bool serves_two_groups(const std::string& version) {
+  int major = 0, minor = 0;
+  if (std::sscanf(version.c_str(), "%d.%d", &major, &minor) != 2) return false;
+  return major > 2 || (major == 2 && minor >= 26);
+}
+
+void check_gpu_groups(const ParallelConfig& p, const std::string& nccl) {
+  const int64_t largest = std::max(p.dp, p.tp);
+  if (largest > kMaxReduced && (nccl.empty() || p.mode == "exact")) {
+    throw UserError(
+        fmt::format("parallel.dp={} x parallel.tp={}: {} are {} at most on each axis", p.dp, p.tp,
+                    nccl.empty() ? "ranks that share a GPU (WEFT_COMM=cuda_ipc)"
+                                 : "ranks of exact mode with a GPU each",
+                    kMaxReduced),
+        nccl.empty() ? "lower dp or tp, or give each rank a GPU"
+                     : "lower dp or tp, or set parallel.mode to fast");
+  }
+  if (nccl.empty() || p.dp == 1 || p.tp == 1 || serves_two_groups(nccl)) return;
+  throw UserError(fmt::format("parallel.dp={} x parallel.tp={}: two groups of ranks talk at the "
+                              "same time, and NCCL {} may let them wait for each other",
+                              p.dp, p.tp, nccl),
+                  fmt::format("install NCCL {} or newer, or set dp or tp to 1", kNcclForTwoGroups));
+}
+
+// Products of bf16 came with compute capability 8.0.
+void check_precision(const std::string& precision, const CudaInfo::Gpu& gpu) {
+  if (precision != "bf16" || gpu.major >= 8) return;
+  throw UserError(fmt::format("train.precision is bf16, but {} has compute capability {}.{}: bf16 "
+                              "needs 8.0 or newer",
+                              gpu.name, gpu.major, gpu.minor),
+                  "set train.precision to fp16 or fp32");
+}
+
+// TF32 came with bf16.
+std::string why_no_tf32(const RunConfig& c, const CudaInfo::Gpu* gpu) {
+  if (!c.train.tf32) return "";
+  if (!c.asks_tf32())
+    return fmt::format("train.tf32 has no effect with train.precision: {}", c.train.precision);
+  if (!gpu) return "train.tf32 has no effect on the CPU";
+  if (gpu->major >= 8) return "";
+  return fmt::format(
+      "train.tf32 has no effect on {}, which has compute capability {}.{}: TF32 needs 8.0 or "
+      "newer, and products are computed in fp32",
+      gpu->name, gpu->major, gpu->minor);
+}
+
+std::string why_no_tf32_here(const RunConfig& c, bool is_on_gpu) {
+  if (!is_on_gpu || !c.asks_tf32()) return why_no_tf32(c, nullptr);
+  const CudaInfo info = read_cuda_info();
+  return info.gpus.empty() ? "" : why_no_tf32(c, &info.gpus[0]);
+}
+
+std::string why_no_ipc_here(bool is_on_gpu) {
+  return shares_gpus() && !is_on_gpu ? "WEFT_COMM=cuda_ipc has no effect on the CPU" : "";
+}
+
+std::string comm_choice() {
+  return environment_choice("WEFT_COMM", {"shm", "gloo", "cuda_ipc"}, other_comm_words);
+}
+
+bool shares_gpus() { return comm_choice() == "cuda_ipc"; }
+
+void check_environment() {
+  comm_choice();
+  wants_cudnn();
+  static_cast<void>(hashes_word());
+}
+
+bool uses_gpus(const RunConfig& c) {
+  return decide_gpus(c.launch.device, "launch.device", num_ranks(c));
+}
+
+GpusHere find_gpus() {
+  GpusHere here;
+  here.is_built = cuda_kernels() != nullptr;
+  here.count = here.is_built ? count_cuda_devices(&here.why_none) : 0;
+  here.may_share = shares_gpus();
+  return here;
+}
+
+std::string first_gpu() {
+  const CudaInfo info = read_cuda_info();
+  return info.gpus.empty() ? "" : info.gpus[0].name;
+}
+
+const Kernels& choose_kernels(const RunConfig& c) {
+  return uses_gpus(c) ? *cuda_kernels() : kernels_of_cpu(c, Purpose::kTrain);
+}
+
+void check_backend(const RunConfig& c) {
+  if (!uses_gpus(c)) return static_cast<void>(kernels_of_cpu(c, Purpose::kTrain));
+  check_any_gpu(c, Purpose::kTrain);
+  check_gpu(c, choose_gpu(c, 0));
+  if (num_ranks(c) == 1) return;
+  std::string why;
+  const NcclLibrary* nccl = shares_gpus() ? nullptr : find_nccl(&why);
+  if (!nccl && !shares_gpus())
+    throw UserError("ranks with a GPU each talk over NCCL: " + why,
+                    "install NCCL, or set WEFT_COMM=cuda_ipc to let ranks share a GPU");
+  check_gpu_groups(c.parallel, nccl ? nccl->version() : "");
+}
+
+Backend open_backend(const RunConfig& c, int local_rank, Purpose purpose) {
+  if (!uses_gpus(c)) return {&kernels_of_cpu(c, purpose), &host_device(), nullptr};
+  check_any_gpu(c, purpose);
+  set_tf32(c.asks_tf32());
+  set_gemm_choice(c.parallel.mode == "exact" ? GemmChoice::kExact : GemmChoice::kFast);
+  const int number = choose_gpu(c, local_rank);
+  check_gpu(c, number);
+  std::unique_ptr<Device> own = open_cuda_device(number);
+  if (c.train.precision != "fp32" && local_rank == 0 && cudnn_version().empty())
+    log_warning("no cuDNN: weft's own attention serves, which is slower ({})", why_no_cudnn());
+  Device* device = own.get();
+  return {cuda_kernels(), device, std::move(own)};
+}
+
+Backend open_backend(const std::string& device, Dtype compute) {
+  if (!decide_gpus(device, "--device", 1)) return {&cpu_kernels(), &host_device(), nullptr};
+  const CudaInfo info = read_cuda_info();
+  const std::string hint = "give --device cpu; `weft doctor` says what is missing";
+  if (info.gpus.empty()) throw UserError("--device is cuda, but " + info.why_none, hint);
+  const CudaInfo::Gpu& gpu = info.gpus[0];
+  if (compute == Dtype::kBf16 && gpu.major < 8) {
+    if (device == "auto") return {&cpu_kernels(), &host_device(), nullptr};
+    throw UserError(fmt::format("the model is of bf16, but {} has compute capability {}.{}: bf16 "
+                                "needs 8.0 or newer",
+                                gpu.name, gpu.major, gpu.minor),
+                    "give --device cpu");
+  }
+  set_gemm_choice(GemmChoice::kFast);
+  set_tf32(false);
+  std::unique_ptr<Device> own = open_cuda_device(0);
+  Device* opened = own.get();
+  return {cuda_kernels(), opened, std::move(own)};
+}
+
+}  // namespace weft

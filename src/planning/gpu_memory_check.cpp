@@ -1,0 +1,75 @@
+// planning/gpu_memory_check.cpp: ranks are doubled until a layout fits.
+#include "planning/gpu_memory_check.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "planning/plan_fit.h"
+#include "track/progress.h"
+
+namespace weft {
+namespace {
+
+constexpr int64_t kMostRanks = 32;
+
+// memory: of one rank, a GPU each.
+FitReport fit_ranks(const RunConfig& c, const Kernels& kernels, int64_t memory, int64_t ranks,
+                    bool with_advice) {
+  return fit_layouts(c, memory, ranks,
+                     {.kernels = &kernels, .may_share = false, .with_advice = with_advice});
+}
+
+std::string nearest_fit(const RunConfig& c, const Kernels& kernels, int64_t memory) {
+  const int64_t ranks = c.parallel.dp * c.parallel.tp;
+  for (int64_t n = ranks; n <= kMostRanks; n *= 2) {
+    const FitReport report = fit_ranks(c, kernels, memory, n, false);
+    if (!report.has_fit()) continue;
+    return fmt::format("{} on {} GPU{} of this size fits", report.rows[0].layout(), n,
+                       n == 1 ? "" : "s");
+  }
+  return fmt::format("no layout of up to {} GPUs of this size fits", kMostRanks);
+}
+
+// What may be changed on as many GPUs: planned, since more rows at once can take less memory (one
+// pass keeps no gradients). Where another layout fits as it is, nothing more is said.
+std::string other_changes(const RunConfig& c, const Kernels& kernels, int64_t memory) {
+  const int64_t ranks = c.parallel.dp * c.parallel.tp;
+  std::string text;
+  for (const FitChange& change : fit_ranks(c, kernels, memory, ranks, true).advice) {
+    if (change.ranks == ranks) text += "; or " + change.text();
+  }
+  return text;
+}
+
+// beside: what stands beside the arena and was not taken yet.
+std::string complaint(const std::string& what, int64_t arena_bytes, const Device& device,
+                      int64_t available, int64_t beside) {
+  return fmt::format(
+      "{} wants {} on {}, which has {} free ({} and {} bytes; libraries want "
+      "another {})",
+      what, format_bytes(arena_bytes), device.name(), format_bytes(available), arena_bytes,
+      available, format_bytes(beside));
+}
+
+}  // namespace
+
+void check_gpu_memory(const RunConfig& c, const Layout& layout, const Kernels& kernels,
+                      int64_t arena_bytes, const Device& device) {
+  const bool is_on_gpu = kernels.device != nullptr;
+  const int64_t available = device.free_bytes();
+  const int64_t beside = kLibraryBytes + staging_bytes(layout, is_on_gpu);
+  if (arena_bytes <= available - beside) return;
+  // A layout is planned with all that stands beside its arena, of which the context has its part.
+  const int64_t memory = available - kLibraryBytes + beside_arena(c, is_on_gpu);
+  throw UserError(complaint("the run", arena_bytes, device, available, beside),
+                  nearest_fit(c, kernels, memory) + other_changes(c, kernels, memory));
+}
+
+void check_gpu_memory(const std::string& what, int64_t arena_bytes, const Device& device,
+                      const std::string& hint) {
+  const int64_t available = device.free_bytes();
+  if (arena_bytes > available - kLibraryBytes)
+    throw UserError(complaint(what, arena_bytes, device, available, kLibraryBytes), hint);
+}
+
+}  // namespace weft

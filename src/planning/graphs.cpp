@@ -1,0 +1,69 @@
+// planning/graphs.cpp: trace, differentiate, recompute, cut over tensor and data ranks, optimize.
+#include "planning/graphs.h"
+
+#include "graph/autodiff.h"
+#include "optim/adamw.h"
+#include "parallel/recompute.h"
+#include "planning/fault.h"
+
+namespace weft {
+namespace {
+
+Dtype gradient_dtype(const RunConfig& c) {
+  // bf16 sums only where nothing is added afterwards but the ranks' addends: one pass a step,
+  // weights kept in bf16, fast mode.
+  const bool low = c.compute_dtype() == Dtype::kBf16 && !c.train.master_weights &&
+                   c.num_passes() == 1 && c.parallel.mode == "fast";
+  return low ? Dtype::kBf16 : Dtype::kF32;
+}
+
+Ref trace(const RunConfig& c, const Model& model, bool is_training, Graph* graph) {
+  const Ref losses = model.trace_loss(graph, {.batch = c.micro_batch(),
+                                              .positions = c.data.seq_length,
+                                              .compute = c.compute_dtype(),
+                                              .packed = c.data.layout == "pack",
+                                              .learns_padding = !c.data.mask_padding,
+                                              .drops = is_training,
+                                              .seed = static_cast<uint64_t>(c.seed)});
+  freeze_parameters(graph, c.model.freeze);
+  return losses;
+}
+
+}  // namespace
+
+Graph make_cut_graph(const RunConfig& c, const Model& model, const Layout& layout, int rank) {
+  Graph graph;
+  const Ref losses = trace(c, model, true, &graph);
+  add_backward(&graph, losses, gradient_dtype(c));
+  recompute_cheap_values(&graph);
+  apply_tensor_parallel(&graph, cuts_of(model), layout.tensor(rank));
+  return graph;
+}
+
+Graph make_training_graph(const RunConfig& c, const Model& model, const Layout& layout, int rank) {
+  Graph graph = make_cut_graph(c, model, layout, rank);
+  const DataParallel data = layout.data(rank, c.num_passes());
+  const std::vector<Bucket> buckets = apply_data_parallel(&graph, data);
+  OptimizerOptions options;
+  options.master_weights = c.has_masters();
+  options.state_dtype = c.train.master_weights ? Dtype::kF32 : c.compute_dtype();
+  options.decay_all = c.train.decay_all;
+  options.is_sharded = data.shard != Shard::kNone;
+  options.sum_tensor = layout.tp > 1;
+  options.sum_data = data.shard != Shard::kNone;
+  options.scales_loss = c.scales_loss();
+  add_adamw(&graph, options);
+  add_parameter_gathers(&graph, buckets, data);
+  if (const auto fault = Fault::from_environment()) fault->change(&graph, rank);
+  return graph;
+}
+
+Graph make_eval_graph(const RunConfig& c, const Model& model, const Layout& layout, int rank) {
+  Graph graph;
+  add_loss_sum(&graph, trace(c, model, false, &graph));
+  apply_tensor_parallel(&graph, cuts_of(model), layout.tensor(rank));
+  apply_data_parallel(&graph, layout.data(rank, c.num_passes()));
+  return graph;
+}
+
+}  // namespace weft

@@ -1,0 +1,17 @@
+// planning/graphs.h: the list of passes: a model and a layout become the graph of one rank.
+#pragma once
+
+#include "graph/graph.h"
+#include "model/model.h"
+#include "planning/layout.h"
+
+namespace weft {
+
+// Forward and backward pass after the tensor-parallel cut, before the data-parallel one.
+Graph make_cut_graph(const RunConfig& config, const Model& model, const Layout& layout, int rank);
+Graph make_training_graph(const RunConfig& config, const Model& model, const Layout& layout,
+                          int rank);
+// Forward and loss alone.
+Graph make_eval_graph(const RunConfig& config, const Model& model, const Layout& layout, int rank);
+
+}  // namespace weft

@@ -1,0 +1,48 @@
+// planning/idle_keys.cpp: a line each.
+#include "planning/idle_keys.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "planning/backend.h"
+#include "track/progress.h"
+
+namespace weft {
+
+std::vector<std::string> idle_keys(const RunConfig& c) {
+  std::vector<std::string> lines;
+  if (c.parallel.dp == 1 && c.parallel.shard != "none")
+    lines.push_back(
+        fmt::format("parallel.shard: {} has no effect with parallel.dp 1", c.parallel.shard));
+  // A resolved file holds the default, which nobody wrote.
+  if (!c.scales_loss() && c.train.loss_scale != TrainConfig().loss_scale) {
+    lines.push_back(fmt::format(
+        "train.loss_scale: {} has no effect with train.precision {}: fp16 alone has one",
+        c.train.loss_scale, c.train.precision));
+  }
+  return lines;
+}
+
+std::vector<std::string> idle_on(const RunConfig& c, const Device& device) {
+  std::vector<std::string> lines;
+  for (std::string line :
+       {why_no_tf32_here(c, !device.is_host()), why_no_ipc_here(!device.is_host())})
+    if (!line.empty()) lines.push_back(std::move(line));
+  return lines;
+}
+
+void tell_device(const RunConfig& c, const Device& device) {
+  const std::string why = device.is_host() ? cpu_line(c, find_gpus()) : "";
+  if (!why.empty()) log_info("{}", why);
+  for (const std::string& line : idle_on(c, device)) log_warning("{}", line);
+}
+
+std::string describe_pack(const PackSize& size) {
+  return fmt::format("{} rows packed into {} of {} positions, {:.1f} % of them tokens", size.rows,
+                     size.sequences, size.positions / std::max<int64_t>(size.sequences, 1),
+                     100 * size.efficiency());
+}
+
+}  // namespace weft

@@ -1,0 +1,24 @@
+// planning/idle_keys.h: keys that change nothing in a run or on its device.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "config/run_config.h"
+#include "data/batches.h"
+#include "tensor/device.h"
+
+namespace weft {
+
+// Keys that were set and change nothing in this run, a line each.
+std::vector<std::string> idle_keys(const RunConfig& config);
+// The same of those that change nothing on this device: train.tf32, WEFT_COMM.
+std::vector<std::string> idle_on(const RunConfig& config, const Device& device);
+
+// Into the log: why this is the CPU, where a GPU would have been taken; and idle_on.
+void tell_device(const RunConfig& config, const Device& device);
+
+// "300 rows packed into 20 of 512 positions, 97.3 % of them tokens"
+std::string describe_pack(const PackSize& size);
+
+}  // namespace weft

@@ -1,0 +1,202 @@
+// planning/memory_check.cpp: the plan against what this machine, its cgroups and ulimit leave.
+#include "planning/memory_check.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <exception>
+#include <thread>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "planning/backend.h"
+#include "planning/plan_fit.h"
+#include "track/progress.h"
+
+namespace weft {
+namespace {
+
+// Of a command beside its arena: program, tokenizer, rows (planning/host_memory.cpp measured them).
+constexpr int64_t kOtherBytes = 16 << 20;
+
+// Of one rank alone the arena is its own memory; of several it is shared, and a rank maps those of
+// the ranks that it exchanges with.
+struct ProcessNeed {
+  int64_t addresses, data;
+};
+
+ProcessNeed process_need(const PlanReport& plan) {
+  const int64_t own = plan.host.private_of(0), arena = plan.largest_arena();
+  if (plan.layout.num_ranks() == 1) return {arena + own, arena + own};
+  const int64_t mapped = comm_choice() == "gloo" ? 1 : plan.layout.dp + plan.layout.tp - 1;
+  return {mapped * arena + own, own};
+}
+
+// Every page of it must be there at once: code can be dropped and read again.
+int64_t machine_need(const PlanReport& plan) { return plan.resident_total() - plan.host.code; }
+
+// What is left for each of `ranks`, were they cut otherwise.
+int64_t memory_of_a_rank(const PlanReport& plan, const MemoryBounds& b, int64_t ranks) {
+  const int64_t supervisor = ranks > 1 ? plan.host.supervisor : 0;
+  const int64_t process = std::min(b.process.addresses.bytes, b.process.data.bytes);
+  return std::min((b.machine.bytes - supervisor) / ranks, process);
+}
+
+std::string describe_parts(const PlanReport& plan) {
+  const int ranks = plan.layout.num_ranks();
+  if (ranks == 1) {
+    return fmt::format("an arena of {}, {} of other memory", format_bytes(plan.largest_arena()),
+                       format_bytes(plan.host.private_of(0)));
+  }
+  return fmt::format("{} ranks: arenas of {}, {} of other memory per rank, {} of their supervisor",
+                     ranks, format_bytes(plan.sum_of_arenas()),
+                     format_bytes(plan.host.private_of(0)), format_bytes(plan.host.supervisor));
+}
+
+std::string process_shortage(const char* what, int64_t need, const MemoryBound& bound) {
+  if (need <= bound.bytes) return "";
+  return fmt::format("a process of the run needs {} {}, but {} leaves {} ({} and {} bytes)",
+                     format_bytes(need), what, bound.source, format_bytes(bound.bytes), need,
+                     bound.bytes);
+}
+
+// The least that any layout on one machine can hold: parameters and moments in bf16, or where some
+// are frozen the parameters alone. Below that no layout is worth planning: a large model's plans
+// take seconds.
+int64_t least_bytes(const RunConfig& c, const PlanReport& plan) {
+  return plan.num_parameters * (c.model.freeze.empty() ? 6 : 2);
+}
+
+// The first number of ranks, from the run's down, that has a layout which fits.
+std::string fewer_ranks(const RunConfig& c, const PlanReport& plan, const MemoryBounds& b) {
+  const Kernels& kernels = choose_kernels(c);
+  std::string text;
+  for (int64_t ranks = plan.layout.num_ranks();; ranks /= 2) {
+    const bool is_same = ranks == plan.layout.num_ranks();
+    const FitReport report =
+        fit_layouts(c, memory_of_a_rank(plan, b, ranks), ranks,
+                    {.kernels = &kernels, .may_share = false, .with_advice = is_same});
+    for (const FitChange& change : report.advice) {
+      if (change.ranks == ranks) text += (text.empty() ? "" : "; or ") + change.text();
+    }
+    if (report.has_fit()) {
+      return fmt::format("{}{}{} fits: {} per rank", text, text.empty() ? "" : "; or ",
+                         report.rows[0].layout(), format_bytes(report.rows[0].resident));
+    }
+    if (ranks == 1) return text;
+  }
+}
+
+}  // namespace
+
+std::string memory_shortage(const PlanReport& plan, const MemoryBounds& b) {
+  const int64_t need = machine_need(plan);
+  if (need > b.machine.bytes) {
+    return fmt::format("the run needs {} of memory ({}), but {} is available: {} ({} and {} bytes)",
+                       format_bytes(need), describe_parts(plan), format_bytes(b.machine.bytes),
+                       b.machine.source, need, b.machine.bytes);
+  }
+  const ProcessNeed process = process_need(plan);
+  const std::string addresses =
+      process_shortage("of addresses", process.addresses, b.process.addresses);
+  return addresses.empty() ? process_shortage("of private memory", process.data, b.process.data)
+                           : addresses;
+}
+
+std::string memory_advice(const RunConfig& c, const PlanReport& plan, const MemoryBounds& b) {
+  const bool is_of_process = machine_need(plan) <= b.machine.bytes;
+  std::string text =
+      is_of_process ? "raise the limit of the shell (ulimit -v, ulimit -d); or " : "";
+  const int64_t most = std::min(b.machine.bytes, memory_of_a_rank(plan, b, 1));
+  if (least_bytes(c, plan) > most) {
+    text += fmt::format(
+        "no layout fits: {} parameters and their states take {} at least; take a "
+        "smaller model, or fewer layers of it (model.num_layers)",
+        format_count(static_cast<double>(plan.num_parameters)), format_bytes(least_bytes(c, plan)));
+  } else {
+    const std::string found = fewer_ranks(c, plan, b);
+    text += found.empty() ? "no layout of so many or fewer ranks fits, nor does any with another "
+                            "train.micro_batch, bf16 or shorter rows alone"
+                          : found;
+  }
+  return text + "; `weft plan RUN` lists what is held; --force trains all the same";
+}
+
+namespace {
+
+// need: of the machine.
+LastingShortage shortage_after(int64_t need,
+                               const std::function<std::string(const MemoryBounds&)>& shortage,
+                               const std::function<MemoryBounds()>& measure,
+                               std::chrono::milliseconds retry_for) {
+  using Clock = std::chrono::steady_clock;
+  const auto deadline = Clock::now() + retry_for;
+  const int64_t all_memory = ::sysconf(_SC_PHYS_PAGES) * ::sysconf(_SC_PAGESIZE);
+  for (;;) {
+    LastingShortage found{"", measure()};
+    found.text = shortage(found.bounds);
+    const bool may_pass = need > found.bounds.machine.bytes && need <= all_memory;
+    if (found.text.empty() || !may_pass || Clock::now() >= deadline) return found;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+}
+
+MemoryBounds bounds_here() { return {available_memory(), available_to_process()}; }
+
+constexpr std::chrono::seconds kRetryFor{2};
+
+}  // namespace
+
+LastingShortage lasting_shortage(const PlanReport& plan,
+                                 const std::function<MemoryBounds()>& measure,
+                                 std::chrono::milliseconds retry_for) {
+  return shortage_after(
+      machine_need(plan), [&](const MemoryBounds& b) { return memory_shortage(plan, b); }, measure,
+      retry_for);
+}
+
+std::string arena_shortage(const std::string& what, int64_t arena_bytes, const MemoryBounds& b) {
+  const int64_t need = arena_bytes + kOtherBytes;
+  for (const MemoryBound* bound : {&b.machine, &b.process.addresses, &b.process.data}) {
+    if (need <= bound->bytes) continue;
+    return fmt::format(
+        "{} needs {} of memory (an arena of {}), but {} is available: {} ({} and {} "
+        "bytes)",
+        what, format_bytes(need), format_bytes(arena_bytes), format_bytes(bound->bytes),
+        bound->source, need, bound->bytes);
+  }
+  return "";
+}
+
+void check_arena_memory(const std::string& what, int64_t arena_bytes, const std::string& hint,
+                        bool is_forced) {
+  const LastingShortage found = shortage_after(
+      arena_bytes + kOtherBytes,
+      [&](const MemoryBounds& b) { return arena_shortage(what, arena_bytes, b); }, bounds_here,
+      kRetryFor);
+  if (found.text.empty()) return;
+  if (!is_forced) throw UserError(found.text, hint + "; --force goes on all the same");
+  log_warning("{}; --force: it is started all the same, and may be killed", found.text);
+}
+
+namespace {
+
+void refuse_shortage(const RunConfig& c) {
+  const PlanReport plan = plan_run(c);
+  const LastingShortage found = lasting_shortage(plan, bounds_here, kRetryFor);
+  if (!found.text.empty()) throw UserError(found.text, memory_advice(c, plan, found.bounds));
+}
+
+}  // namespace
+
+void check_memory(const RunConfig& c, bool is_forced) {
+  if (choose_kernels(c).device != nullptr) return;
+  if (!is_forced) return refuse_shortage(c);
+  try {
+    refuse_shortage(c);
+  } catch (const std::exception& e) {  // also where the check itself fails
+    log_warning("{}; --force: it is started all the same, and may be killed", e.what());
+  }
+}
+
+}  // namespace weft

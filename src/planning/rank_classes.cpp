@@ -1,0 +1,74 @@
+// planning/rank_classes.cpp: graphs are compared after the tensor cut, then the segments of each
+// rank.
+#include "planning/rank_classes.h"
+
+#include <map>
+
+#include "base/hash.h"
+#include "parallel/buckets.h"
+#include "planning/graphs.h"
+
+namespace weft {
+namespace {
+
+// All that sizes of values, scratch and calls follow from. Names and places in the whole tensors
+// are left out.
+uint64_t structure_hash(const Graph& graph) {
+  std::vector<int64_t> words;
+  for (const Value& v : graph.values) {
+    words.insert(words.end(), v.shape.begin(), v.shape.end());
+    for (const auto word : {static_cast<int>(v.dtype), static_cast<int>(v.kind), v.copies,
+                            static_cast<int>(v.frozen), static_cast<int>(v.is_counted)}) {
+      words.push_back(word);
+    }
+  }
+  for (const Node& node : graph.pass) {
+    words.push_back(reinterpret_cast<intptr_t>(node.op));
+    for (const auto* refs : {&node.inputs, &node.outputs}) {
+      for (Ref r : *refs) words.push_back(r.id);
+    }
+  }
+  return hash_bytes(words.data(), words.size() * sizeof words[0]);
+}
+
+// The sizes of a rank's segments of all buckets.
+std::vector<int64_t> segments_of(const Graph& graph, const std::vector<Bucket>& buckets, int dp,
+                                 int dp_rank) {
+  std::vector<int64_t> sizes;
+  for (const Bucket& b : buckets) {
+    for (size_t i = 0; i < b.parameters.size(); ++i) {
+      const auto [begin, end] = owned_range(graph, b, i, dp, dp_rank);
+      if (end > begin) sizes.push_back(end - begin);
+    }
+    sizes.push_back(-1);  // between buckets
+  }
+  return sizes;
+}
+
+}  // namespace
+
+RankClasses find_rank_classes(const RunConfig& c, const Model& model, const Layout& layout) {
+  RankClasses classes;
+  classes.of.resize(static_cast<size_t>(layout.num_ranks()));
+  std::vector<Graph> graphs;
+  std::vector<std::vector<Bucket>> buckets;
+  std::vector<uint64_t> hashes;
+  const bool is_cut = layout.dp > 1 && layout.shard != Shard::kNone;
+  for (int t = 0; t < layout.tp; ++t) {
+    graphs.push_back(make_cut_graph(c, model, layout, t));
+    hashes.push_back(structure_hash(graphs.back()));
+    buckets.push_back(is_cut ? make_buckets(graphs.back(), layout.dp) : std::vector<Bucket>());
+  }
+  std::map<std::pair<uint64_t, std::vector<int64_t>>, int> known;
+  for (int rank = 0; rank < layout.num_ranks(); ++rank) {
+    const auto t = static_cast<size_t>(layout.tp_rank(rank));
+    auto segments = segments_of(graphs[t], buckets[t], layout.dp, layout.dp_rank(rank));
+    const auto [found, is_new] =
+        known.try_emplace({hashes[t], std::move(segments)}, static_cast<int>(classes.first.size()));
+    if (is_new) classes.first.push_back(rank);
+    classes.of[static_cast<size_t>(rank)] = found->second;
+  }
+  return classes;
+}
+
+}  // namespace weft

@@ -1,0 +1,21 @@
+// planning/rank_classes.h: ranks that need the same memory and make the same calls.
+//
+// Ranks of the tensor axis differ where the vocabulary has a short last piece or a replicated
+// gradient is counted on one of them; ranks of the data axis where the cut of a bucket gives them
+// other numbers of segments. Most are alike, so that few plans speak for ten thousand ranks.
+#pragma once
+
+#include <vector>
+
+#include "model/model.h"
+#include "planning/layout.h"
+
+namespace weft {
+
+struct RankClasses {
+  std::vector<int> first;  // the lowest rank of each class; class 0 is rank 0's
+  std::vector<int> of;     // by rank: its class
+};
+RankClasses find_rank_classes(const RunConfig& config, const Model& model, const Layout& layout);
+
+}  // namespace weft

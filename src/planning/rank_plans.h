@@ -1,0 +1,31 @@
+// planning/rank_plans.h: the plans of one rank, and the threads that it uses.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "config/run_config.h"
+#include "exec/plan.h"
+#include "model/model.h"
+#include "planning/layout.h"
+
+namespace weft {
+
+// Everything that is known before memory is taken: what `weft plan` reports.
+struct EnginePlans {
+  Plan train;
+  std::optional<Plan> eval;
+  ArenaLayout layout;
+};
+std::unique_ptr<EnginePlans> make_engine_plans(const RunConfig& config, const Model& model,
+                                               const Layout& layout, int rank,
+                                               const Kernels& kernels, int num_threads);
+
+// Forward and loss alone: the longest plan.
+Plan make_eval_plan(const RunConfig& config, const Model& model, const Layout& layout, int rank,
+                    const Kernels& kernels, int num_threads);
+
+// Threads a rank uses: launch.threads, or its share of the cores this process may run on.
+int choose_threads(const LaunchConfig& config, int num_ranks = 1);
+
+}  // namespace weft

@@ -1,0 +1,38 @@
+// verify/verify.h: the same run file trained in several layouts, and what differs between them.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "verify/verify_compare.h"
+
+namespace weft {
+
+struct VerifyOptions {
+  std::string run, layouts;
+  std::vector<std::string> sets;
+  std::optional<int64_t> steps;
+  std::filesystem::path out;  // empty: <storage>/<name>-verify
+  std::optional<double> max_diff, mean_diff;
+};
+
+struct VerifyReport {
+  std::filesystem::path out;
+  std::string title;
+  std::vector<VerifyResult> layouts;  // the first is the base
+  int stop_signal = 0;                // that ended it early
+
+  bool ok() const;
+  Json to_json() const;  // DESIGN 1.2
+  std::string to_text() const;
+};
+
+// Each layout is `weft train` as a child of its own, one after another. Everything wrong with the
+// input is told before the first is started. In `out`: a run directory and a log a layout,
+// loss_<label>.json, verify.json, verify.png and verify.svg.
+VerifyReport verify(const VerifyOptions& options);
+
+}  // namespace weft

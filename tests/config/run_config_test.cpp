@@ -1,0 +1,234 @@
+// tests/config/run_config_test.cpp: the run file read, resolved, and compared with a stored one.
+#include "config/run_config.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "base/error.h"
+#include "config/run_changes.h"
+#include "tests/io/temporary_folder.h"
+
+namespace weft {
+namespace {
+
+using testing::error_of;
+using testing::TemporaryFolder;
+
+constexpr const char* kSmallest = "name: a\nmodel: {path: m}\ndata: {train: [t.txt]}\n";
+
+class RunFileTest : public ::testing::Test {
+ protected:
+  RunFile read(const std::string& text, const std::vector<std::string>& sets = {}) const {
+    std::ofstream(folder_ / "run.yaml") << text;
+    return RunFile(folder_ / "run.yaml", sets);
+  }
+  TemporaryFolder folder_;
+};
+
+// The defaults of DESIGN 1.3, written out.
+TEST_F(RunFileTest, Defaults) {
+  const RunConfig c = read(kSmallest).config();
+  EXPECT_EQ(c.storage, "runs");
+  EXPECT_EQ(c.seed, 42);
+  EXPECT_EQ(c.model.init, "pretrained");
+  EXPECT_EQ(c.data.seq_length, 1024);
+  EXPECT_EQ(c.data.layout, "pad");
+  EXPECT_EQ(c.train.precision, "fp32");
+  EXPECT_FALSE(c.train.tf32);
+  EXPECT_TRUE(c.train.master_weights);
+  EXPECT_EQ(c.train.epochs, 1);
+  EXPECT_FALSE(c.train.steps);
+  EXPECT_EQ(c.train.global_batch, 8);
+  EXPECT_EQ(c.micro_batch(), 2);
+  EXPECT_EQ(c.num_passes(), 4);
+  EXPECT_EQ(c.train.schedule.lr, 1e-5);
+  EXPECT_EQ(c.train.betas, (std::vector<double>{0.9, 0.999}));
+  EXPECT_EQ(c.train.eps, 1e-8);
+  EXPECT_EQ(c.train.weight_decay, 0.01);
+  EXPECT_EQ(c.train.clip_norm, 1);
+  EXPECT_EQ(c.checkpoint.keep, 2);
+  EXPECT_FALSE(c.has_eval());
+  EXPECT_FALSE(c.has_masters());
+}
+
+TEST_F(RunFileTest, ResolvedFileMeansTheSame) {
+  const RunFile first =
+      read(kSmallest, {"train.lr=3e-4", "train.betas=[0.8, 0.95]", "model.num_layers=2",
+                       "data.text=a: {b}\n", "model.freeze=[x.*, \"y: 'z'\"]"});
+  const RunFile again = read(first.resolved());
+  EXPECT_EQ(again.config().train.schedule.lr, 3e-4);
+  EXPECT_EQ(again.config().data.text, "a: {b}\n");
+  EXPECT_EQ(again.config().model.freeze, (std::vector<std::string>{"x.*", "y: 'z'"}));
+  EXPECT_EQ(again.config().model.num_layers, 2);
+  const RunChanges changes = compare_runs(first.resolved(), again.resolved());
+  EXPECT_TRUE(changes.refused.empty() && changes.allowed.empty());
+  EXPECT_EQ(read(read(kSmallest, {"train.steps=5"}).resolved()).config().train.steps, 5);
+}
+
+TEST_F(RunFileTest, NullTakesTextAway) {
+  const std::vector<std::string> sets = {"data.source=a", "data.target=b"};
+  EXPECT_EQ(read(kSmallest, sets).config().data.source, "a");
+  const RunConfig c =
+      read(kSmallest, {"data.source=a", "data.target=b", "data.source=null", "data.target=null"})
+          .config();
+  EXPECT_EQ(c.data.source, "");
+  EXPECT_EQ(c.data.target, "");
+  EXPECT_NE(error_of<UserError>([&] {
+              read(kSmallest, {"name=null"});
+            }).find("name is nothing, wanted text"),
+            std::string::npos);
+}
+
+TEST_F(RunFileTest, ChangesAreSorted) {
+  const std::string stored = read(kSmallest).resolved();
+  const auto changes = [&](const std::string& set) {
+    return compare_runs(stored, read(kSmallest, {set}).resolved());
+  };
+  for (const char* set : {"model.path=n", "data.train=[u.txt]", "data.tokenizer=bytes", "seed=1",
+                          "model.num_layers=1", "train.global_batch=4", "train.precision=bf16",
+                          "train.tf32=true", "train.master_weights=false"}) {
+    EXPECT_EQ(changes(set).refused.size(), 1u) << set;
+    EXPECT_TRUE(changes(set).allowed.empty()) << set;
+  }
+  for (const char* set :
+       {"train.lr=1", "train.schedule=linear", "train.warmup_steps=3", "train.epochs=3",
+        "train.steps=9", "train.log_every=2", "checkpoint.every=5", "launch.threads=2",
+        "train.micro_batch=4", "name=b", "storage=elsewhere"}) {
+    EXPECT_TRUE(changes(set).refused.empty()) << set;
+    EXPECT_EQ(changes(set).allowed.size(), 1u) << set;
+  }
+  EXPECT_EQ(changes("seed=1").refused[0], "seed: 42 -> 1");
+  for (const char* set : {"train.lr=1", "train.schedule=linear", "train.steps=9", "train.eps=1e-6",
+                          "train.weight_decay=0.5", "train.clip_norm=2"}) {
+    EXPECT_EQ(changes(set).future, changes(set).allowed) << set;
+  }
+  for (const char* set : {"train.log_every=2", "train.micro_batch=4", "storage=elsewhere", "name=b",
+                          "checkpoint.keep=5", "launch.threads=2", "parallel.dp=2"}) {
+    EXPECT_EQ(changes(set).allowed.size(), 1u) << set;
+    EXPECT_TRUE(changes(set).future.empty()) << set;
+  }
+}
+
+// A run from before there was train.tf32 computed without it.
+TEST_F(RunFileTest, ARunWithoutTf32GoesOnWithoutIt) {
+  std::string stored = read(kSmallest).resolved();
+  const size_t line = stored.find("  tf32: ");
+  ASSERT_NE(line, std::string::npos) << stored;
+  stored.erase(line, stored.find('\n', line) + 1 - line);
+  EXPECT_TRUE(compare_runs(stored, read(kSmallest).resolved()).refused.empty());
+  const RunChanges changes = compare_runs(stored, read(kSmallest, {"train.tf32=true"}).resolved());
+  EXPECT_EQ(changes.refused, std::vector<std::string>{"train.tf32: false -> true"});
+}
+
+TEST_F(RunFileTest, Tf32IsNotForExactMode) {
+  EXPECT_TRUE(read(kSmallest, {"train.tf32=true"}).config().asks_tf32());
+  EXPECT_FALSE(read(kSmallest, {"train.tf32=true", "train.precision=bf16"}).config().asks_tf32());
+  EXPECT_NO_THROW(read(kSmallest, {"parallel.mode=exact"}));
+  for (const char* precision : {"fp32", "bf16"}) {
+    const std::string e = error_of<UserError>([&] {
+      read(kSmallest,
+           {"train.tf32=true", "parallel.mode=exact", std::string("train.precision=") + precision});
+    });
+    EXPECT_NE(e.find("train.tf32: true does not go with parallel.mode: exact"), std::string::npos)
+        << e;
+  }
+  const std::string e = error_of<UserError>([&] { read(kSmallest, {"train.tf32=maybe"}); });
+  EXPECT_NE(e.find("train.tf32"), std::string::npos) << e;
+}
+
+TEST_F(RunFileTest, MicroBatchIsLoweredToTheGlobalOne) {
+  const RunConfig c = read(kSmallest, {"train.global_batch=2", "train.micro_batch=16"}).config();
+  EXPECT_EQ(c.micro_batch(), 2);
+  EXPECT_EQ(c.num_passes(), 1);
+}
+
+// Words that people bring from other trainers, with the key that they want.
+TEST_F(RunFileTest, WordsOfOtherTrainersAreUnderstood) {
+  const std::pair<const char*, const char*> words[] = {
+      {"learning_rate", "train.lr"},
+      {"train.learning_rate", "train.lr"},
+      {"batch_size", "train.global_batch"},
+      {"train.batch_size", "train.global_batch"},
+      {"max_steps", "train.steps"},
+      {"num_epochs", "train.epochs"},
+      {"num_train_epochs", "train.epochs"},
+      {"epochs", "train.epochs"},
+      {"output_dir", "storage"},
+      {"gradient_accumulation_steps", "train.grad_accum"},
+      {"per_device_train_batch_size", "train.micro_batch"},
+      {"max_seq_length", "data.seq_length"},
+      {"model_name_or_path", "model.path"},
+      {"train.save_steps", "checkpoint.every"},
+      {"zero_stage", "parallel.shard"},
+  };
+  for (const auto& pair : words) {
+    const std::string word = pair.first, key = pair.second;
+    const std::string e = error_of<UserError>([&] { read(kSmallest, {word + "=1"}); });
+    EXPECT_NE(e.find("unknown key " + word), std::string::npos) << e;
+    EXPECT_NE(e.find(key), std::string::npos) << word << "\n" << e;
+  }
+}
+
+// A GPU is meant, and "gpu" is but a letter from "cpu".
+TEST_F(RunFileTest, OtherWordsForAGpuAreUnderstood) {
+  const auto told = [&](const std::string& word) {
+    return error_of<UserError>([&] { read(kSmallest, {"launch.device=" + word}); });
+  };
+  for (const char* word : {"gpu", "GPU", "gpus", "nvidia", "CUDA", "cuda:0", "gpu:1"}) {
+    const std::string e = told(word);
+    EXPECT_NE(e.find("auto | cpu | cuda, did you mean \"cuda\"?"), std::string::npos) << e;
+    EXPECT_EQ(e.find("CUDA_VISIBLE_DEVICES") != std::string::npos,
+              std::string(word).find(':') != std::string::npos)
+        << e;
+  }
+  EXPECT_NE(told("cpus").find("did you mean \"cpu\"?"), std::string::npos);
+  EXPECT_EQ(told("tpu v4").find("cuda\""), std::string::npos);
+}
+
+TEST_F(RunFileTest, OtherWordsForAPrecisionAreUnderstood) {
+  const auto told = [&](const std::string& word) {
+    return error_of<UserError>([&] { read(kSmallest, {"train.precision=" + word}); });
+  };
+  const std::pair<const char*, const char*> words[] = {
+      {"float16", "fp16"},        {"half", "fp16"},    {"FP16", "fp16"}, {"bfloat16", "bf16"},
+      {"torch.bfloat16", "bf16"}, {"float32", "fp32"}, {"bf61", "bf16"}};
+  for (const auto& [word, ours] : words) {
+    const std::string e = told(word), wanted = "did you mean \"" + std::string(ours) + "\"?";
+    EXPECT_NE(e.find(wanted), std::string::npos) << e;
+  }
+  EXPECT_NE(told("tf32").find("train.tf32: true"), std::string::npos) << told("tf32");
+  EXPECT_EQ(told("tf32").find("did you mean"), std::string::npos) << told("tf32");
+  EXPECT_EQ(told("int8").find("did you mean"), std::string::npos) << told("int8");
+}
+
+TEST_F(RunFileTest, DataMayLieElsewhere) {
+  const RunConfig c =
+      read(kSmallest, {"data.train=hf://datasets/a/b/c.parquet", "data.eval=s3://bucket/d.jsonl"})
+          .config();
+  EXPECT_EQ(c.data.train[0], "hf://datasets/a/b/c.parquet");
+}
+
+// Of a long name 40 bytes are shown, and dots only where some are not.
+TEST_F(RunFileTest, ALongNameIsShownInPart) {
+  const auto told = [&](const std::string& name) {
+    return error_of<UserError>([&] { read(kSmallest, {"name=" + name}); });
+  };
+  const std::string most = std::string(39, 'n') + "\a", more = most + "n";
+  EXPECT_NE(told(most).find("n\\x07\" has a line end"), std::string::npos) << told(most);
+  EXPECT_NE(told(more).find("n\\x07...\" has a line end"), std::string::npos) << told(more);
+}
+
+TEST_F(RunFileTest, AllComplaintsComeTogether) {
+  const std::string e = error_of<UserError>([&] {
+    read("nmae: a\nmodel: {path: m, init: random2}\ndata: {train: [], seq_length: x}\n",
+         {"train.lr=q"});
+  });
+  for (const char* part :
+       {"run.yaml:1", "nmae", "name", "model.init", "random2", "data.seq_length", "train.lr"}) {
+    EXPECT_NE(e.find(part), std::string::npos) << part << "\n" << e;
+  }
+}
+
+}  // namespace
+}  // namespace weft

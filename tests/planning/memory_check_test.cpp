@@ -1,0 +1,142 @@
+// tests/planning/memory_check_test.cpp: plans against made-up machines and limits.
+#include "planning/memory_check.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "base/error.h"
+
+namespace weft {
+namespace {
+
+constexpr int64_t kGib = int64_t{1} << 30;
+
+class MemoryCheck : public ::testing::Test {
+ protected:
+  MemoryCheck() {
+    std::filesystem::create_directories(folder_);
+    write_config(2, 2048);
+    config_.model.path = folder_.string();
+    config_.model.init = "random";
+    config_.launch.device = "cpu";
+    config_.data.seq_length = 128;
+    config_.data.tokenizer = "bytes";
+  }
+  ~MemoryCheck() override { std::filesystem::remove_all(folder_); }
+
+  void write_config(int layers, int inner) const {
+    std::ofstream(folder_ / "config.json")
+        << R"({"architectures": ["LlamaForCausalLM"], "hidden_size": 512,
+               "num_attention_heads": 8, "num_key_value_heads": 4, "vocab_size": 32000,
+               "tie_word_embeddings": false, "num_hidden_layers": )"
+        << layers << R"(, "intermediate_size": )" << inner << "}";
+  }
+  static MemoryBounds machine(int64_t bytes) { return {{bytes, "a made-up machine"}, {}}; }
+  int64_t need() const {
+    const PlanReport plan = plan_run(config_);
+    return plan.resident_total() - plan.host.code;
+  }
+  std::string shortage(const MemoryBounds& bounds) const {
+    return memory_shortage(plan_run(config_), bounds);
+  }
+  std::string advice(const MemoryBounds& bounds) const {
+    return memory_advice(config_, plan_run(config_), bounds);
+  }
+
+  std::filesystem::path folder_ =
+      std::filesystem::temp_directory_path() / ("weft-memory-check-" + std::to_string(::getpid()));
+  RunConfig config_;
+};
+
+#define EXPECT_HAS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
+#define EXPECT_LACKS(text, part) EXPECT_EQ((text).find(part), std::string::npos) << (text)
+
+// Ranks of a killed run still free what they held.
+TEST_F(MemoryCheck, AShortageThatPassesIsNone) {
+  const PlanReport plan = plan_run(config_);
+  int measured = 0;
+  const auto freeing = [&] { return machine(++measured < 3 ? need() - 1 : need()); };
+  EXPECT_EQ(lasting_shortage(plan, freeing, std::chrono::seconds(60)).text, "");
+  EXPECT_EQ(measured, 3);
+  const auto little = [&] { return machine(need() - 1); };
+  EXPECT_HAS(lasting_shortage(plan, little, std::chrono::milliseconds(60)).text, "the run needs ");
+}
+
+TEST_F(MemoryCheck, WhatFitsTheMachineIsTaken) {
+  EXPECT_EQ(shortage({}), "");
+  const int64_t bytes = need();
+  EXPECT_EQ(shortage(machine(bytes)), "");
+  const std::string told = shortage(machine(bytes - 1));
+  EXPECT_HAS(told, "the run needs ");
+  EXPECT_HAS(told, "a made-up machine");
+  EXPECT_HAS(told, std::to_string(bytes) + " and " + std::to_string(bytes - 1) + " bytes");
+}
+
+// All ranks are added up: one machine holds them.
+TEST_F(MemoryCheck, AllRanksCount) {
+  const int64_t one = need();
+  config_.parallel.dp = 4;
+  const int64_t four = need();
+  EXPECT_GT(four, 3 * one);
+  const std::string told = shortage(machine(four / 2));
+  EXPECT_HAS(told, "4 ranks: arenas of ");
+  EXPECT_HAS(told, "supervisor");
+  EXPECT_EQ(shortage(machine(four)), "");
+}
+
+TEST_F(MemoryCheck, LimitsOfAProcessCount) {
+  MemoryBounds bounds = machine(100 * kGib);
+  bounds.process.addresses = {kGib / 8, "ulimit -v of 0.1 GiB"};
+  EXPECT_HAS(shortage(bounds), "of addresses, but ulimit -v of 0.1 GiB leaves 128 MiB");
+  EXPECT_HAS(advice(bounds), "raise the limit of the shell");
+  bounds.process = {};
+  bounds.process.data = {kGib / 8, "ulimit -d of 0.1 GiB"};
+  EXPECT_HAS(shortage(bounds), "of private memory, but ulimit -d");
+  // The arenas of several ranks are shared memory, which ulimit -d does not count.
+  config_.parallel.dp = 2;
+  EXPECT_EQ(shortage(bounds), "");
+  // But each maps the other's too.
+  const int64_t arena = plan_run(config_).largest_arena();
+  bounds.process.addresses = {arena + arena / 2, "ulimit -v"};
+  EXPECT_HAS(shortage(bounds), "of addresses");
+}
+
+// Four whole copies do not fit; one that is cut does, and so does one rank alone.
+TEST_F(MemoryCheck, NamesALayoutThatFits) {
+  const int64_t one = need();
+  config_.parallel.dp = 4;
+  const std::string told = advice(machine(2 * one));
+  EXPECT_HAS(told, " fits: ");
+  EXPECT_HAS(told, " per rank");
+  EXPECT_HAS(told, "--force");
+  EXPECT_LACKS(told, "no layout");
+}
+
+TEST_F(MemoryCheck, NamesChangesThatWouldDo) {
+  config_.train.micro_batch = config_.train.global_batch = 64;
+  const int64_t all = need();
+  config_.train.micro_batch = 1;
+  const int64_t some = need();
+  ASSERT_LT(some, all);
+  config_.train.micro_batch = 64;
+  EXPECT_HAS(advice(machine((some + all) / 2)), "set train.micro_batch: ");
+}
+
+// Nothing is planned where not even the parameters have room.
+TEST_F(MemoryCheck, SaysWhereNoLayoutFits) {
+  EXPECT_HAS(advice(machine(kGib / 16)), "no layout fits: ");
+  EXPECT_HAS(advice(machine(kGib / 16)), "model.num_layers");
+}
+
+TEST_F(MemoryCheck, OfThisMachineIsRefusedAndForced) {
+  EXPECT_NO_THROW(check_memory(config_, false));
+  write_config(100, 1 << 22);  // 10 TB
+  EXPECT_THROW(check_memory(config_, false), UserError);
+  EXPECT_NO_THROW(check_memory(config_, true));
+}
+
+}  // namespace
+}  // namespace weft
