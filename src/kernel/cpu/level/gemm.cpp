@@ -4,12 +4,11 @@
 // factor is packed by all threads together, then tasks take pieces of the other; in a task every
 // panel of B meets every panel of A in a register tile (gemm_tile.h). The panel of B stays in the
 // first cache meanwhile and the task's panels of A stream from the second.
-#include "kernel/cpu/level/ops.h"
-
 #include "kernel/cpu/level/gemm_pack.h"
 #include "kernel/cpu/level/gemm_plan.h"
 #include "kernel/cpu/level/gemm_store.h"
 #include "kernel/cpu/level/gemm_tile.h"
+#include "kernel/cpu/level/ops.h"
 #include "kernel/cpu/workspace.h"
 
 namespace weft::WEFT_LEVEL {
@@ -191,9 +190,10 @@ void gemm(const Context& context, const GemmArgs& args) {
 }
 
 size_t gemm_workspace(const GemmArgs& args, int num_threads) {
-  const size_t bytes = args.dtype == Dtype::kBf16 ? workspace_bound<TileForBf16>(args, num_threads)
-                                                  : workspace_bound<FloatTile>(args, num_threads);
-  return bytes + kReadPast;
+  // At levels without a tile of their own for bf16 the two are one.
+  if (args.dtype == Dtype::kBf16)
+    return workspace_bound<TileForBf16>(args, num_threads) + kReadPast;
+  return workspace_bound<FloatTile>(args, num_threads) + kReadPast;
 }
 
 }  // namespace weft::WEFT_LEVEL
