@@ -57,7 +57,7 @@ def build(what):
     if not tree.is_dir():
         tree.parent.mkdir(exist_ok=True)
         subprocess.run(["git", "clone", "-q", ROOT, tree], check=True)
-        subprocess.run(["git", "checkout", "-q", commit], cwd=tree, check=True)
+    subprocess.run(["git", "checkout", "-q", "--detach", commit], cwd=tree, check=True)
     print(f"building {commit}", flush=True)
     subprocess.run(["make", "build"], cwd=tree, check=True, stdout=subprocess.DEVNULL)
     return tree / "build/weft"

@@ -29,6 +29,8 @@ DeviceFinish::DeviceFinish(const View& view, const Kernels& kernels,
   std::map<int, Ref> gradient_of;  // by what holds its squares
   for (const Node& node : finish) {
     if (node.op == &kSquaresOp) gradient_of[node.outputs[0].id] = node.inputs[0];
+    ensure(!node.op->traits.is_update || node.op == &kAdamwOp,
+           std::string(op_name(node.op)) + " is no update that a GPU makes");
     if (node.op == &kAdamwOp) add_update(view, node);
     if (node.op != &kNormOp) continue;
     for (const Ref partials : node.inputs) add_squares(view, gradient_of.at(partials.id));

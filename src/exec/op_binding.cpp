@@ -1,6 +1,7 @@
 // exec/op_binding.cpp: the table, and bindings that say nothing.
 #include "exec/op_binding.h"
 
+#include <optional>
 #include <set>
 #include <unordered_map>
 
@@ -38,17 +39,22 @@ const Bindings& all_bindings() { return table().all; }
 
 const OpBinding& binding_of(Op op) {
   const auto found = table().by_op.find(op);
-  ensure(found != table().by_op.end(), fmt::format("[{}] has no binding", op_name(op)));
+  if (found == table().by_op.end()) throw BugError(fmt::format("[{}] has no binding", op_name(op)));
   return *found->second;
 }
 
 // Gradients that are made anew every pass (leaves, buckets that are cut at once) are stored.
 Accumulates accumulates(const View& view, const Node& node) {
-  const Ref gradient =
-      node.outputs.back();  // of several they are alike; what else it writes is before
-  if (!gradient) return {node.run.first_writer, false};  // the parameter is frozen
-  const Ref root = view.graph.storage_of(gradient).root;
-  return {node.run.first_writer, view.value(root).kind == ValueKind::kGradient};
+  std::optional<bool> adds;
+  for (Ref out : node.outputs) {
+    if (!out || !view.value(out).parameter) continue;  // of a frozen parameter, or an activation
+    const Ref root = view.graph.storage_of(out).root;
+    const bool is_kept = view.value(root).kind == ValueKind::kGradient;
+    ensure(adds.value_or(is_kept) == is_kept,
+           "one node writes gradients that are kept, and others");
+    adds = is_kept;
+  }
+  return {node.run.first_writer, adds.value_or(false)};
 }
 
 size_t no_workspace(const PlanContext&, const Node&) { return 0; }

@@ -1,6 +1,8 @@
 // graph/autodiff.cpp: the gradient rules of the operations, walked from the loss to the embedding.
 #include "graph/autodiff.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/exact_sum.h"
 #include "graph/gradients.h"
@@ -9,6 +11,11 @@
 
 namespace weft {
 namespace {
+
+bool has_gradient(const Gradients& gradients, const Node& node) {
+  return std::any_of(node.outputs.begin(), node.outputs.end(),
+                     [&](Ref out) { return out && gradients.of(out); });
+}
 
 bool makes(const Node& node, Ref value) {
   return node.op->traits.is_loss && node.outputs[0] == value;
@@ -37,7 +44,8 @@ void add_backward(Graph* graph, Ref losses, Dtype grad_dtype) {
     }
   }
   for (size_t i = forward.size(); i-- > 0;) {
-    if (!makes(forward[i], losses)) forward[i].op->gradient(&gradients, forward[i]);
+    if (makes(forward[i], losses) || !has_gradient(gradients, forward[i])) continue;
+    forward[i].op->gradient(&gradients, forward[i]);
   }
   add_loss_sum(graph, losses);
 }

@@ -5,6 +5,8 @@
 // that reads it (the same several times where leaves share it), a gradient one per piece.
 #pragma once
 
+#include <any>
+#include <map>
 #include <vector>
 
 #include "graph/graph.h"

@@ -5,6 +5,12 @@
 
 namespace weft {
 
+std::vector<Shape> no_outputs(const Graph&, const Node&) { return {}; }
+
+std::vector<Shape> shape_of_first_input(const Graph& graph, const Node& node) {
+  return {graph[node.inputs[0]].shape};
+}
+
 std::vector<Shape> shapes_as_given(const Graph& graph, const Node& node) {
   std::vector<Shape> shapes;
   for (Ref r : node.outputs) shapes.push_back(r ? graph[r].shape : Shape{});
@@ -29,22 +35,42 @@ std::vector<InPlace> not_in_place(const Node&) { return {}; }
 
 double no_flops(const Graph&, const Node&) { return 0; }
 
+namespace {
+
+[[noreturn]] void refuse_node(const Node& node, const std::string& what) {
+  throw BugError(fmt::format("[{}] {}", op_name(node.op), what));
+}
+
+// A gradient is a value of its parameter; in a bucket of accumulators, or flat, it is a segment.
+void check_gradient(const Graph& graph, const Node& node, Ref out) {
+  const Ref parameter = graph[out].parameter;
+  if (!parameter) refuse_node(node, graph[out].name + " is no gradient of a parameter");
+  if (num_elements(graph[out].shape) == num_elements(graph[parameter].shape)) return;
+  refuse_node(node, fmt::format("{} is {}, its parameter {}", graph[out].name,
+                                to_string(graph[out].shape), to_string(graph[parameter].shape)));
+}
+
+}  // namespace
+
 void check_node(const Graph& graph, const Node& node) {
   ensure(node.op != nullptr, "a node without an operation");
   const OpRule& rule = *node.op;
-  ensure(rule.shapes && rule.place && rule.localize && rule.gradient && rule.repeat &&
-             rule.in_place && rule.flops,
-         fmt::format("[{}] its rule is not complete", rule.name));
+  const bool is_complete = rule.shapes && rule.place && rule.localize && rule.gradient &&
+                           rule.repeat && rule.in_place && rule.flops;
+  if (!is_complete) refuse_node(node, "its rule is not complete");
   const std::vector<Shape> shapes = rule.shapes(graph, node);
-  ensure(
-      shapes.size() == node.outputs.size(),
-      fmt::format("[{}] has {} outputs, wanted {}", rule.name, node.outputs.size(), shapes.size()));
+  if (shapes.size() != node.outputs.size()) {
+    refuse_node(node, fmt::format("has {} outputs, wanted {}", node.outputs.size(), shapes.size()));
+  }
   for (size_t k = 0; k < shapes.size(); ++k) {
     const Ref out = node.outputs[k];
-    if (!out || shapes[k].empty()) continue;
-    ensure(graph[out].shape == shapes[k],
-           fmt::format("[{}] {} is {}, wanted {}", rule.name, graph[out].name,
-                       to_string(graph[out].shape), to_string(shapes[k])));
+    if (!out) continue;
+    if (shapes[k].empty()) {
+      check_gradient(graph, node, out);
+    } else if (graph[out].shape != shapes[k]) {
+      refuse_node(node, fmt::format("{} is {}, wanted {}", graph[out].name,
+                                    to_string(graph[out].shape), to_string(shapes[k])));
+    }
   }
 }
 

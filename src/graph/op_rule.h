@@ -1,7 +1,8 @@
 // graph/op_rule.h: all that a graph knows about one operation (graph/ops/), asked by every pass.
 //
 // A rule says every part: where there is nothing to say it names the function that says so, and a
-// part that is missing is refused when a node is checked. No pass switches over operations.
+// part that is missing is refused when a node is checked. Passes ask rules and traits; they name
+// only operations that they put themselves, and products, which they stack.
 #pragma once
 
 #include <cstddef>
@@ -42,7 +43,8 @@ struct OpRule {
   const char* name;
   OpTraits traits = {};
   // Shapes of the outputs, from inputs and attributes. Asked again for the local node that tensor
-  // parallelism makes. An empty shape stands for the gradient of a parameter, which has its shape.
+  // parallelism makes. An empty shape stands for the gradient of a parameter, which must have its
+  // shape.
   std::vector<Shape> (*shapes)(const Graph&, const Node&) = nullptr;
   // How the outputs lie on a mesh axis (graph/placement.h); no input is partial.
   std::vector<Placement> (*place)(const Node&, const std::vector<Placement>&) = nullptr;
@@ -61,7 +63,10 @@ struct OpRule {
 };
 
 // Where there is nothing to say.
-std::vector<Shape> shapes_as_given(const Graph& graph, const Node& node);  // by who adds the node
+std::vector<Shape> no_outputs(const Graph& graph, const Node& node);
+std::vector<Shape> shape_of_first_input(const Graph& graph, const Node& node);
+// Of collectives that cut or join buckets, which only the pass that puts them knows.
+std::vector<Shape> shapes_as_given(const Graph& graph, const Node& node);
 std::vector<Placement> no_placement(const Node& node, const std::vector<Placement>& inputs);
 // Of generation, or added after tensor parallelism.
 void not_localized(Localizer* localizer, const Node& node);

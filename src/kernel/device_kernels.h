@@ -27,7 +27,7 @@ struct UpdateScalars {
 };
 
 // norm = sqrt(value of the limbs) / target_tokens; scale = min(1, clip_norm / (norm + 1e-6)) /
-// target_tokens (clip_norm 0: no clipping), in double as exec/bind_scalars.cpp does. loss_scale
+// target_tokens (clip_norm 0: no clipping), in double as exec/ops/grad_norm.cpp does. loss_scale
 // (fp16): its factor is divided out of both, and the next step's is left there; where the norm is
 // not finite, scale is NaN: an update that finds it so changes nothing.
 struct NormArgs {

@@ -41,8 +41,7 @@ void add_update(Graph* graph, const Update& u, Ref scale, const OptimizerOptions
 
 // One for all heads.
 Ref add_loss_scale(Graph* graph) {
-  constexpr auto kWords = static_cast<int64_t>(sizeof(LossScale) / sizeof(int32_t));
-  const Ref scale = graph->add({"loss_scale", {kWords}, Dtype::kI32, ValueKind::kResult});
+  const Ref scale = graph->add({"loss_scale", {kLossScaleWords}, Dtype::kI32, ValueKind::kResult});
   for (Node& node : graph->pass) {
     if (node.op->traits.begins_backward) node.inputs.push_back(scale);
   }

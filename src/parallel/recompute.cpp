@@ -26,6 +26,13 @@ class Recompute {
     for (size_t i = begin; i < graph_.pass.size(); ++i) {
       for (Ref r : graph_.pass[i].inputs) gradients_.insert({graph_.pass[i].op, r.id});
     }
+    std::map<Key, int> forward_nodes;
+    for (size_t i = 0; i < begin; ++i) {
+      const Node& node = graph_.pass[i];
+      if (!node.op->repeated_by) continue;
+      const Key key{node.op->repeated_by, node.inputs[0].id};
+      if (++forward_nodes[key] > 1) gradients_.erase(key);
+    }
     nodes_.assign(graph_.pass.begin(), graph_.pass.begin() + static_cast<std::ptrdiff_t>(begin));
     for (size_t i = begin; i < graph_.pass.size(); ++i) add_backward(graph_.pass[i]);
     ensure(waiting_.empty(), "a node waits for a gradient that is not there");
@@ -34,7 +41,8 @@ class Recompute {
 
  private:
   // A gradient that computes a forward node's value on its way: its operation, and the first input
-  // of the forward node, which it reads too.
+  // of the forward node, which it reads too. Where several forward nodes have one key (GELU of both
+  // kinds), which gradient is whose cannot be seen: none is waited for.
   using Key = std::pair<Op, int>;
   struct Reader {
     Node node;
@@ -55,8 +63,9 @@ class Recompute {
   void add_backward(const Node& node) {
     if (wait_for_gradient(node)) return;
     push(node);
+    const size_t gradient = nodes_.size() - 1;
     const std::vector<Ref> inputs = node.inputs;
-    for (Ref r : inputs) release({node.op, r.id});
+    for (Ref r : inputs) release({node.op, r.id}, gradient);
   }
 
   // Nodes that only write gradients of parameters have time: nothing in the pass reads those.
@@ -95,12 +104,12 @@ class Recompute {
   }
 
   // The gradient is there: it gets one more output, which those who wait read.
-  void release(const Key& key) {
+  void release(const Key& key, size_t gradient) {
     const auto readers = waiting_.find(key);
     if (readers == waiting_.end()) return;
     const Reader& first = readers->second[0];
     const Ref again = add_copy(first.node.inputs[first.input]);
-    nodes_.back().outputs.push_back(again);
+    nodes_[gradient].outputs.push_back(again);
     for (Reader& reader : readers->second) {
       reader.node.inputs[reader.input] = again;
       push(std::move(reader.node));

@@ -20,11 +20,11 @@ std::string comm_choice();
 // Several ranks may work on one GPU: WEFT_COMM=cuda_ipc, for tests and small machines.
 bool shares_gpus();
 
-// UserError where WEFT_COMM or WEFT_CUDNN holds a word that is not known, whether or not a GPU is
-// used. All that decide where to compute call it first.
+// UserError where WEFT_COMM, WEFT_CUDNN or WEFT_TENSOR_HASHES holds a word that is not known,
+// whether or not a GPU is used. All that decide where to compute call it first.
 void check_environment();
 
-// What on_cpu.h is told of this machine.
+// This machine's, for config/device_fallback.h.
 GpusHere find_gpus();
 
 // The name of this machine's first GPU; empty: none, or none that this build could use.

@@ -17,6 +17,8 @@ struct LossScale {
   int32_t skipped = 0;     // steps of the run that changed nothing
 };
 
+inline constexpr int64_t kLossScaleWords = sizeof(LossScale) / sizeof(int32_t);  // as a tensor
+
 // As torch's GradScaler; the bounds keep the factor a normal number.
 inline constexpr int32_t kGoodSteps = 2000;
 inline constexpr float kLeastLossScale = 1.0f, kMostLossScale = 0x1p64f;

@@ -41,7 +41,7 @@ class ShmGroup {
   char* data(int member) const;                        // in its arena
   char* stage() const;                                 // for the next tick, this rank's
   const char* staged(int member) const;                // at the last tick
-  void send(const void* data, int64_t bytes, int to);  // shm_mail.cpp
+  void send(const void* data, int64_t bytes, int to);  // mailbox.cpp
   void recv(void* data, int64_t bytes, int from);
 
  private:

@@ -1,13 +1,17 @@
 // graph/ops/add.cpp: in the place of either addend.
 #include "graph/ops/add.h"
 
+#include "base/error.h"
+#include "graph/builder.h"
 #include "graph/localizer.h"
 
 namespace weft {
 namespace {
 
 std::vector<Shape> shapes(const Graph& graph, const Node& node) {
-  return {graph[node.inputs[0]].shape};
+  const Shape &a = graph[node.inputs[0]].shape, &b = graph[node.inputs[1]].shape;
+  check_operands(a == b, node.op, fmt::format("adds {} and {}", to_string(a), to_string(b)));
+  return {a};
 }
 
 std::vector<Placement> place(const Node& node, const std::vector<Placement>& in) {

@@ -1,4 +1,4 @@
-// graph/ops/collectives.cpp: their shapes are those of the pass that puts them.
+// graph/ops/collectives.cpp: sums keep their shape; what cuts or joins buckets has its pass's.
 #include "graph/ops/collectives.h"
 
 namespace weft {
@@ -6,11 +6,13 @@ namespace {
 
 std::vector<InPlace> sum_in_place(const Node&) { return {{0, {0}}}; }
 
-constexpr OpRule collective(const char* name, std::vector<InPlace> (*in_place)(const Node&)) {
+constexpr OpRule collective(const char* name,
+                            std::vector<Shape> (*shapes)(const Graph&, const Node&),
+                            std::vector<InPlace> (*in_place)(const Node&)) {
   return {
       .name = name,
       .traits = {.is_collective = true},
-      .shapes = shapes_as_given,
+      .shapes = shapes,
       .place = no_placement,
       .localize = not_localized,
       .gradient = not_differentiable,
@@ -22,14 +24,14 @@ constexpr OpRule collective(const char* name, std::vector<InPlace> (*in_place)(c
 
 }  // namespace
 
-const OpRule kAllReduceOp = collective("all_reduce", sum_in_place);
-const OpRule kReduceScatterOp = collective("reduce_scatter", not_in_place);
-const OpRule kAllGatherOp = collective("all_gather", not_in_place);
-const OpRule kAllToAllOp = collective("all_to_all", not_in_place);
+const OpRule kAllReduceOp = collective("all_reduce", shape_of_first_input, sum_in_place);
+const OpRule kReduceScatterOp = collective("reduce_scatter", shapes_as_given, not_in_place);
+const OpRule kAllGatherOp = collective("all_gather", shapes_as_given, not_in_place);
+const OpRule kAllToAllOp = collective("all_to_all", shapes_as_given, not_in_place);
 
 const OpRule kAccumulateOp = {
     .name = "accumulate",
-    .shapes = shapes_as_given,
+    .shapes = shape_of_first_input,
     .place = no_placement,
     .localize = not_localized,
     .gradient = not_differentiable,

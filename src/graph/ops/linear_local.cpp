@@ -4,6 +4,7 @@
 // gives an addend of y and columns of dx.
 #include <algorithm>
 
+#include "base/error.h"
 #include "graph/localizer.h"
 #include "graph/ops/linear.h"
 
@@ -88,7 +89,8 @@ void localize_linear(Localizer* l, const Node& node) {
   Node made = with_weights(l, node, parts);
   if (is_row_cut(*l, node.inputs[1])) {
     const bool alone = l->mesh().tp == 1;
-    const Ref bias = logical.has_bias ? l->one(node.inputs[2]) : Ref{};
+    ensure(parts == 1, "a product of several weights that are cut along their second dim");
+    const Ref bias = logical.has_bias ? l->one(node.inputs[1 + parts]) : Ref{};
     if (alone && bias) made.inputs.push_back(bias);
     made.edit<LinearAttr>().has_bias = alone && bias;
     made.outputs = {l->addend(node.outputs[0], l->addend_dtype(node.outputs[0]), bias)};

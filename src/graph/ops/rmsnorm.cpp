@@ -40,7 +40,14 @@ void gradient(Gradients* g, const Node& node) {
   const Ref x = node.inputs[0], weight = node.inputs[1];
   const Ref sum = node.outputs[0] ? node.outputs[0] : x;
   const Ref dy = g->of(node.outputs[1]), dsum = g->of(sum);
-  if (!dy || (!g->needs(x) && !g->needs(weight))) return;
+  if (!dy) {  // only the sum is used
+    if (dsum && node.outputs[0]) {
+      g->flow(x, dsum, node);
+      g->flow(node.inputs[2], dsum, node);
+    }
+    return;
+  }
+  if (!g->needs(x) && !g->needs(weight)) return;
   const Ref ds = g->like(sum);
   const auto [dweight, first] = g->of_parameter_if_needed(weight);
   std::vector<Ref> inputs = {dy, sum, weight, node.outputs[2]};

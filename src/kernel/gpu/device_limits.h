@@ -1,5 +1,5 @@
 // kernel/gpu/device_limits.h: how large the kernels of a GPU take things. Plans are checked against
-// it (exec/device_limits.h), so that a kernel that is asked for more is a fault of ours.
+// it (exec/ops/), so that a kernel that is asked for more is a fault of ours.
 #pragma once
 
 #include <cstdint>
