@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/path.h"
+#include "base/shell_word.h"
 
 namespace weft {
 namespace {
@@ -108,7 +109,7 @@ KeptMetrics read_until(const std::string& text, const std::filesystem::path& pat
           fmt::format(
               "keep a copy and delete line {} of it (sed -i {}d {}); or move the file away: "
               "the run then goes on without its earlier losses",
-              number, number, path.string()));
+              number, number, shell_word(path.string())));
     }
     kept.bytes = end + 1;
   }

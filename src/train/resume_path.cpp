@@ -1,7 +1,10 @@
 // train/resume_path.cpp: a checkpoint, a run directory, or neither.
 #include "train/resume_path.h"
 
+#include <optional>
+
 #include "base/error.h"
+#include "base/indented_lines.h"
 #include "base/log.h"
 #include "base/path.h"
 #include "checkpoint/checkpoint.h"
@@ -80,19 +83,18 @@ NamedStart find_named_start(const std::string& path, const fs::path& run_dir) {
 }
 
 void check_nothing_replaced(const fs::path& run_dir, const fs::path& checkpoint) {
-  std::string there;
-  const auto add = [&](const std::string& text) { there += "\n    " + text; };
+  std::vector<std::string> there;
   for (const fs::path& path : list_checkpoints(run_dir))
-    add("checkpoints/" + path.filename().string());
-  for (const DamagedFolder& folder : list_uncommitted(run_dir)) add(folder.reason);
-  for (const std::string& name : list_set_aside(run_dir)) add("checkpoints/" + name);
-  if (is_checkpoint(run_dir / "checkpoints" / "best")) add("checkpoints/best");
+    there.push_back("checkpoints/" + path.filename().string());
+  for (const DamagedFolder& folder : list_uncommitted(run_dir)) there.push_back(folder.reason);
+  for (const std::string& name : list_set_aside(run_dir)) there.push_back("checkpoints/" + name);
+  if (is_checkpoint(run_dir / "checkpoints" / "best")) there.push_back("checkpoints/best");
   if (path_kind(run_dir / "final") == PathKind::kFolder && !folder_names(run_dir / "final").empty())
-    add("final/");
+    there.push_back("final/");
   if (there.empty()) return;
   throw UserError(
       fmt::format("{} is a checkpoint of another run, and {} has its own:{}", checkpoint.string(),
-                  run_dir.string(), there),
+                  run_dir.string(), indented_lines(there)),
       "give the new run another name (--set name=NEW), storage or --run-dir; or leave out --resume "
       "to go on with what is there; or add --overwrite to give it up");
 }

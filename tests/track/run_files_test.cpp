@@ -105,6 +105,19 @@ TEST(Metrics, ALineThatNoRunWroteIsNamed) {
   }
 }
 
+// It is there to be pasted into a shell.
+TEST(Metrics, TheCommandOfTheHintQuotesThePath) {
+  const TempFolder folder;
+  const auto path = folder.path() / "metrics of $HOME.jsonl";
+  FileWriter(path, FileWriter::Mode::kAppend).write("[1]\n");
+  try {
+    check_metrics(path, 9);
+    FAIL();
+  } catch (const UserError& e) {
+    EXPECT_NE(e.hint().find("(sed -i 1d '" + path.string() + "')"), std::string::npos) << e.hint();
+  }
+}
+
 TEST(Metrics, CutKeepsWhatIsNotPastTheStep) {
   const TempFolder folder;
   const auto path = folder.path() / "metrics.jsonl";
