@@ -1,6 +1,8 @@
 // config/device_fallback.cpp: a hint names only what helps in this case.
 #include "config/device_fallback.h"
 
+#include <fmt/core.h>
+
 namespace weft {
 namespace {
 
