@@ -1,6 +1,7 @@
 // train/start_state.cpp: state.json read back; rows counted where the end must be known.
 #include "train/start_state.h"
 
+#include "base/path.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/list.h"
 #include "train/agree.h"
@@ -30,7 +31,11 @@ StreamState position_of(const Json& state) {
 // One of another run, or best/, is not the step's: this run saves its own.
 bool is_own_step(const RunStart& start, int64_t step) {
   const std::filesystem::path own = checkpoint_path(start.dir, step);
-  return std::filesystem::exists(own) && std::filesystem::equivalent(*start.checkpoint, own);
+  if (path_kind(own) == PathKind::kNothing) return false;
+  std::error_code refused;
+  const bool is_same = std::filesystem::equivalent(*start.checkpoint, own, refused);
+  if (refused) throw_refused("look at", own, refused.value());
+  return is_same;
 }
 
 }  // namespace
