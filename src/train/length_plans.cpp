@@ -6,6 +6,23 @@
 #include "base/error.h"
 
 namespace weft {
+namespace {
+
+// The executor keeps a pointer to the caller's function: no longer than the pass, however it ends.
+class AskedStop {
+ public:
+  AskedStop(Executor* executor, const LengthPlans::IsStopped& is_stopped) : executor_(executor) {
+    executor_->ask_stop(is_stopped ? &is_stopped : nullptr);
+  }
+  ~AskedStop() { executor_->ask_stop(nullptr); }
+  AskedStop(const AskedStop&) = delete;
+  AskedStop& operator=(const AskedStop&) = delete;
+
+ private:
+  Executor* executor_;
+};
+
+}  // namespace
 
 LengthPlans::LengthPlans(const Plan& longest, int64_t seq_length, Trace trace, const Place& place,
                          const Passes& passes)
@@ -41,7 +58,7 @@ bool LengthPlans::run(const Batch& batch, const IsStopped& is_stopped) {
   for (int64_t pass = 0; pass < passes_.count; ++pass) {
     if (is_stopped && is_stopped()) return false;
     Made& made = of_length(pass_length(batch, pass));
-    made.executor->ask_stop(is_stopped ? &is_stopped : nullptr);
+    const AskedStop asked(made.executor.get(), is_stopped);
     made.runner->run(batch, pass);
   }
   return true;
