@@ -24,6 +24,12 @@ NextBatch next_batch(BatchStream& stream, Ranks& ranks, const StopSignals& signa
 }
 
 void end_without_rows(Ranks& ranks, const std::exception_ptr& error) {
+  try {
+    ranks.world()
+        .barrier();  // the end of one ends the others, who may still have to log their save
+  } catch (const PeerError&) {
+    if (!error) throw;
+  }
   if (error) std::rethrow_exception(error);
   ranks.world().barrier();  // ended by the rank that has the error, with its reason
   throw PeerError("another rank could not read its rows");

@@ -22,7 +22,8 @@ struct NextBatch {
 // waiting; what it throws over its rows ends no other rank in the middle of a step.
 NextBatch next_batch(BatchStream& stream, Ranks& ranks, const StopSignals& signals, Batch& batch);
 
-// Ends this rank after kRowsFailed: with its own error, or as a peer of the rank that has one.
+// Ends this rank after kRowsFailed: with its own error, when all ranks are here, or as a peer of
+// the rank that has one.
 [[noreturn]] void end_without_rows(Ranks& ranks, const std::exception_ptr& error);
 
 }  // namespace weft

@@ -3,11 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <functional>
 #include <thread>
 
 #include "base/error.h"
 #include "tests/dist/mesh_run.h"
+#include "train/next_batch.h"
 
 namespace weft::testing {
 namespace {
@@ -61,6 +64,36 @@ TEST(Agree, AnotherRunFileOrOtherNumericsAreRefusedOnAllRanks) {
       EXPECT_NE(text.find(c.told), std::string::npos) << text;
     }
   }
+}
+
+// The end of the rank that has the error ends the others: not before they have logged their save.
+TEST(Agree, FailedRowsEndNoRankBeforeAllHaveSaved) {
+  std::atomic<bool> has_logged = false;
+  const auto thrown = on_ranks(2, [&](Ranks& ranks) {
+    if (ranks.rank() == 1) {
+      try {
+        end_without_rows(ranks, std::make_exception_ptr(RunError("rows changed")));
+      } catch (const RunError& e) {
+        EXPECT_TRUE(has_logged);
+        ranks.world().abort(e.what());
+        throw;
+      }
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    has_logged = true;
+    end_without_rows(ranks, nullptr);
+  });
+  EXPECT_EQ(thrown[1], "rows changed");
+  EXPECT_NE(thrown[0].find("rows changed"), std::string::npos) << thrown[0];
+}
+
+// A peer that is gone hides no error.
+TEST(Agree, FailedRowsKeepTheirErrorWhereAPeerIsLost) {
+  const auto thrown = on_ranks(2, [](Ranks& ranks) {
+    if (ranks.rank() == 0) return ranks.world().abort("killed");
+    end_without_rows(ranks, std::make_exception_ptr(RunError("rows changed")));
+  });
+  EXPECT_EQ(thrown[1], "rows changed");
 }
 
 // Every count is the sum over the groups of data parallelism, each counted once.
