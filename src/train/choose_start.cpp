@@ -2,10 +2,13 @@
 #include "train/choose_start.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "base/error.h"
+#include "base/indented_lines.h"
 #include "base/log.h"
 #include "base/path.h"
+#include "checkpoint/export.h"
 #include "train/finished_run.h"
 #include "train/run_history.h"
 #include "train/stored_run.h"
@@ -13,12 +16,6 @@
 namespace weft {
 namespace fs = std::filesystem;
 namespace {
-
-std::string join(const std::vector<std::string>& lines) {
-  std::string list;
-  for (const std::string& line : lines) list += "\n    " + line;
-  return list;
-}
 
 std::vector<std::string> reasons_of(const std::vector<DamagedFolder>& folders) {
   std::vector<std::string> reasons;
@@ -37,7 +34,7 @@ void compare_recorded(const fs::path& checkpoint, const Json& state, const RunSt
   if (!changes.refused.empty()) {
     throw UserError(
         fmt::format("{} was trained with other keys:{}", checkpoint.string(),
-                    join(changes.refused)),
+                    indented_lines(changes.refused)),
         fmt::format("set them as they were; or train its weights in a new run: weft export {} DIR, "
                     "then --set model.path=DIR --set model.init=pretrained",
                     checkpoint.string()));
@@ -70,6 +67,13 @@ void check_end(const TrainConfig& train, const fs::path& checkpoint, const Json&
                   "raise train.epochs; to go back, name an earlier checkpoint with --resume PATH");
 }
 
+// The beginning of a hint, where best/ is sound.
+std::string best_hint(const std::optional<SoundBest>& best) {
+  if (!best) return "";
+  return fmt::format("go on from its best, of step {}, with --resume {}; or ", best->step,
+                     best->path.string());
+}
+
 [[noreturn]] void refuse_to_begin_again(const fs::path& dir, const CheckpointSearch& found,
                                         const std::vector<std::string>& set_aside) {
   std::vector<std::string> there;
@@ -79,23 +83,12 @@ void check_end(const TrainConfig& train, const fs::path& checkpoint, const Json&
   for (const std::string& name : set_aside) there.push_back("set aside: checkpoints/" + name);
   if (has_final(dir)) there.push_back("final/, the model of an earlier end");
   if (there.empty()) there.push_back("nothing: its checkpoints were removed");
-  const std::string from_best =
-      best ? fmt::format("go on from its best, of step {}, with --resume {}; or ", best->step,
-                         best->path.string())
-           : "";
   throw UserError(
       fmt::format("{} had checkpoints, and no sound one is left to go on from; there is:{}",
-                  dir.string(), join(there)),
-      from_best +
+                  dir.string(), indented_lines(there)),
+      best_hint(best) +
           "bring a checkpoint back, name one with --resume PATH, or begin again at step 0 with "
           "--overwrite, which gives up what is there");
-}
-
-std::string new_run_hint(const fs::path& dir) {
-  return fmt::format(
-      "train further from its model under another name (--set name=NEW --set model.path={} --set "
-      "model.init=pretrained), or begin again with --overwrite, which gives up final/",
-      (dir / "final").string());
 }
 
 // A run that came to its end and whose checkpoints were removed to save space, or are damaged.
@@ -109,17 +102,13 @@ void check_still_finished(const StartQuestion& question, const fs::path& dir, in
         "bring run.yaml back, or " + new_run_hint(dir));
   }
   if (question.changes.future.empty()) return warn_of_damaged(found);
-  const std::string state =
-      found.damaged.empty()
-          ? "its checkpoints are gone"
-          : fmt::format("none of its checkpoints is sound:{}\n ", join(reasons_of(found.damaged)));
-  const auto best = find_sound_best(dir);
+  const std::string state = found.damaged.empty()
+                                ? "its checkpoints are gone"
+                                : fmt::format("none of its checkpoints is sound:{}\n ",
+                                              indented_lines(reasons_of(found.damaged)));
   throw UserError(fmt::format("{} is finished at step {} and {}: it cannot go on with{}",
-                              dir.string(), step, state, join(question.changes.future)),
-                  (best ? fmt::format("go on from its best, of step {}, with --resume {}; or ",
-                                      best->step, best->path.string())
-                        : "") +
-                      new_run_hint(dir));
+                              dir.string(), step, state, indented_lines(question.changes.future)),
+                  best_hint(find_sound_best(dir)) + new_run_hint(dir));
 }
 
 // Finished, with a checkpoint that is older than its end: trained again, the steps after it would
@@ -128,13 +117,14 @@ void check_finished_later(const StartQuestion& question, const fs::path& dir, in
                           const CheckpointSearch& found) {
   if (question.changes.future.empty()) return warn_of_damaged(found);
   const int64_t from = found.state.at("step").as_int();
-  const std::string lost = found.damaged.empty()
-                               ? fmt::format("the checkpoint of step {} is gone", step)
-                               : fmt::format("damaged are{}\n ", join(reasons_of(found.damaged)));
+  const std::string lost =
+      found.damaged.empty()
+          ? fmt::format("the checkpoint of step {} is gone", step)
+          : fmt::format("damaged are{}\n ", indented_lines(reasons_of(found.damaged)));
   throw UserError(
       fmt::format("{} is finished at step {}, but its newest sound checkpoint is of step {}: {}; "
                   "going on from there would train steps after {} again and replace final/, with{}",
-                  dir.string(), step, from, lost, from, join(question.changes.future)),
+                  dir.string(), step, from, lost, from, indented_lines(question.changes.future)),
       fmt::format("do that with --resume {}; or bring the checkpoint of step {} back; or {}",
                   found.sound->string(), step, new_run_hint(dir)));
 }
@@ -146,14 +136,27 @@ void check_finished_later(const StartQuestion& question, const fs::path& dir, in
                   fmt::format("--resume {} begins there again, --resume never at step 0", from));
 }
 
+// final/ holds what training made. A start that ended at step 0 wrote its initial weights there,
+// which can be made again.
+bool has_trained_model(const fs::path& dir, const RunHistory& history) {
+  return !(history.finished_step && *history.finished_step == 0) && is_export(dir / "final");
+}
+
+// The events are lost, or the last step could not be saved: nothing else tells of that model.
+[[noreturn]] void refuse_to_replace_model(const fs::path& dir) {
+  throw UserError(
+      fmt::format("{} holds a model, but no checkpoint is there to go on from, and no event says "
+                  "that the run is finished: training from step 0 would replace that model",
+                  (dir / "final").string()),
+      best_hint(find_sound_best(dir)) + new_run_hint(dir));
+}
+
 // best/ alone was saved: it is kept, but the run does not go on from it by itself.
 void tell_begin(const fs::path& dir) {
   if (!is_run_dir(dir)) return;
   log_info("{} has no checkpoint: the run starts at step 0", dir.string());
-  const auto best = find_sound_best(dir);
-  if (!best) return;
-  log_info("its best, of step {}, is kept as {}", best->step,
-           (dir / "checkpoints/abandoned/best").string());
+  if (const auto best = find_sound_best(dir))
+    log_info("its best, of step {}, is set aside when the run begins", best->step);
 }
 
 // No sound checkpoint: finished, never begun, or refused.
@@ -172,6 +175,7 @@ void start_without_checkpoint(const StartQuestion& question, const CheckpointSea
                   [](const std::string& name) { return !name.starts_with("abandoned/best"); });
   if (history.has_committed || !found.damaged.empty() || has_steps)
     refuse_to_begin_again(start->dir, found, set_aside);
+  if (has_trained_model(start->dir, history)) refuse_to_replace_model(start->dir);
   if (!history.started_from.empty()) refuse_step_zero(start->dir, history.started_from);
   tell_begin(start->dir);
 }
@@ -205,14 +209,18 @@ void check_nothing_buried(const fs::path& dir) {
   const RunHistory history = read_history(dir);
   const bool has_checkpoints = !list_checkpoints(dir).empty() || !list_uncommitted(dir).empty() ||
                                !list_set_aside(dir).empty();
-  const bool has_model = history.finished_step.value_or(0) > 0 && has_final(dir);
+  const bool has_model = has_trained_model(dir, history);
   if (!has_checkpoints && !history.has_committed && !has_model) return;
   throw UserError(fmt::format("{} {}, and --resume never would bury {}", dir.string(),
                               has_checkpoints ? "has checkpoints"
-                              : has_model     ? "is finished"
+                              : has_model     ? "has a model in final/"
                                               : "had checkpoints",
-                              has_checkpoints ? "them" : "what is there"),
-                  "add --overwrite to give up what is there, or give the run another name");
+                              has_checkpoints ? "them"
+                              : has_model     ? "it"
+                                              : "what is there"),
+                  has_model
+                      ? new_run_hint(dir)
+                      : "add --overwrite to give up what is there, or give the run another name");
 }
 
 }  // namespace weft

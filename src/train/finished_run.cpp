@@ -43,6 +43,23 @@ bool has_final(const fs::path& dir) {
   }
 }
 
+std::string new_run_hint(const fs::path& dir) {
+  return fmt::format(
+      "train further from its model under another name (--set name=NEW --set model.path={} --set "
+      "model.init=pretrained), or begin again with --overwrite, which gives up final/",
+      (dir / "final").string());
+}
+
+RunError unsaved_end(const fs::path& dir, int64_t step, bool has_model) {
+  const std::vector<fs::path> saved = list_checkpoints(dir);
+  std::string next = has_model ? "no checkpoint is there to go on from: " + new_run_hint(dir)
+                               : "the same command begins again where this one did";
+  if (!saved.empty()) next = "the same command goes on from " + saved.back().string();
+  return RunError(fmt::format("the last step, {}, could not be saved: {}", step,
+                              has_model ? "final/ holds its model" : "no final/ is made"),
+                  "free space on the disk; " + next);
+}
+
 void warn_of_damaged(const CheckpointSearch& found) {
   for (const DamagedFolder& damaged : found.damaged) log_warning("{}", damaged.reason);
 }

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/indented_lines.h"
 #include "base/log.h"
 #include "base/path.h"
 #include "checkpoint/checkpoint.h"
@@ -18,19 +19,14 @@ namespace weft {
 namespace fs = std::filesystem;
 namespace {
 
-std::string join(const std::vector<std::string>& lines) {
-  std::string list;
-  for (const std::string& line : lines) list += "\n    " + line;
-  return list;
-}
-
 // What changed since the last start; a run.yaml that is not whole answers nothing.
 RunChanges check_same_run(const RunFile& file, const fs::path& dir, bool has_stored) {
   if (!has_stored) return {};
   RunChanges changes = compare_runs(read_stored_run(dir), file.resolved());
   if (changes.refused.empty()) return changes;
-  throw UserError(fmt::format("{} holds another run:{}", dir.string(), join(changes.refused)),
-                  "give the run another name, undo the change, or start anew with --overwrite");
+  throw UserError(
+      fmt::format("{} holds another run:{}", dir.string(), indented_lines(changes.refused)),
+      "give the run another name, undo the change, or start anew with --overwrite");
 }
 
 // The end of the run will replace final/: only what a run of this directory wrote may go.
@@ -122,18 +118,19 @@ RunStart open_run_dir(const RunFile& file, const TrainOptions& options) {
           start.dir.string());
   const bool has_path = options.resume != "auto" && options.resume != "never";
   if (kind == PathKind::kNothing) check_can_write(start.dir);
+  if (kind == PathKind::kFolder) start.lock = RunLock::try_on(start.dir);
+  if (kind == PathKind::kFolder && !start.lock && !has_final(start.dir)) RunLock lock(start.dir);
   check_run_yaml(start.dir, options.run_file);
   check_final(start.dir, options.overwrite);
   if (options.overwrite) check_old_run(start.dir);
   const bool has_stored = !options.overwrite && find_stored_run(start.dir) == StoredRun::kWhole;
   StartQuestion question{file, has_stored, check_same_run(file, start.dir, has_stored)};
-  if (kind == PathKind::kFolder) start.lock = RunLock::try_on(start.dir);
-  if (kind == PathKind::kFolder && !start.lock && !has_final(start.dir)) RunLock lock(start.dir);
   if (has_path) take_named(options, &question, &start);
-  if (options.overwrite) return start;
-  if (options.resume == "auto") choose_newest(&question, &start);
-  if (options.resume == "never") check_nothing_buried(start.dir);
-  start.is_other_training = has_path || !question.changes.allowed.empty();
+  if (!options.overwrite) {
+    if (options.resume == "auto") choose_newest(&question, &start);
+    if (options.resume == "never") check_nothing_buried(start.dir);
+    start.is_other_training = has_path || !question.changes.allowed.empty();
+  }
   tell_changes(question.changes, start);
   return start;
 }

@@ -38,10 +38,10 @@ std::filesystem::path run_dir_of(const RunConfig& config, const TrainOptions& op
 // Decides where the run starts, under the run's lock, before anything is written. UserError where
 // the directory holds another run, checkpoints that --resume never or another run's checkpoint
 // would bury, a final/ or a run.yaml that is not the run's, what --overwrite would delete though no
-// run wrote it; where checkpoints were and no sound one is left; where the checkpoint was trained
-// with other keys, or is past the end that the run file asks for. RunError where what is there
-// cannot be read. A directory that is not there is not made, and so not locked: prepare_run_dir
-// looks again.
+// run wrote it; where checkpoints were and no sound one is left; where a start at step 0 would
+// replace a trained final/; where the checkpoint was trained with other keys, or is past the end
+// that the run file asks for. RunError where what is there cannot be read. A directory that is not
+// there is not made, and so not locked: prepare_run_dir looks again.
 RunStart open_run_dir(const RunFile& file, const TrainOptions& options);
 
 // Takes the lock where it is not held yet (UserError where another process has trained there

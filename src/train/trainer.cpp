@@ -383,7 +383,7 @@ class Trainer {
                         has_whole ? tensors_in_memory(held.slices())
                                   : open_logical(saved_checkpoint().string()).weights,
                         side_files_, session_);
-      if (step_ > 0 && saved_step_ != step_) throw unsaved("final/ holds its model");
+      if (step_ > 0 && saved_step_ != step_) throw unsaved_end(start_.dir, step_, true);
     }
     record_->event("finished", {{"step", Json(step_)},
                                 {"loss", to_json(record_->final_loss())},
@@ -401,13 +401,8 @@ class Trainer {
   }
 
   std::filesystem::path saved_checkpoint() const {
-    if (saved_step_ != step_) throw unsaved("no final/ is made");
+    if (saved_step_ != step_) throw unsaved_end(start_.dir, step_, false);
     return checkpoint_path(start_.dir, step_);
-  }
-
-  RunError unsaved(const char* then) const {
-    return RunError(fmt::format("the last step, {}, could not be saved: {}", step_, then),
-                    "free space on the disk; the same command goes on from the last checkpoint");
   }
 
   static Json to_json(const std::optional<double>& v) { return v ? Json(*v) : Json(); }

@@ -217,7 +217,9 @@ TEST(KeepWork, NeverCommittedStartsAtZeroAndSaysSo) {
   ASSERT_TRUE(fs::exists(run.dir() / "checkpoints/best"));
   const Ended ended = run.train({eval, "train.steps=6", "train.eval_every=1"});
   EXPECT_EQ(ended.exit_code, 0) << ended.err;
-  expect_parts(ended.err, {"has no checkpoint: the run starts at step 0", "its best, of step "});
+  expect_parts(ended.err, {"has no checkpoint: the run starts at step 0", "its best, of step ",
+                           "moved to " + (run.dir() / "checkpoints/abandoned/best").string()});
+  EXPECT_FALSE(contains(ended.err, "is kept as")) << ended.err;
   EXPECT_TRUE(fs::exists(run.dir() / "checkpoints/abandoned/best/COMMITTED"));
   EXPECT_EQ(metric_texts(run.dir(), "loss").size(), 6u);
 }

@@ -29,7 +29,10 @@ TEST(OtherRun, DoesNotReplaceWorkOfThisOne) {
   fs::remove_all(run.dir() / "checkpoints");  // final/ alone
   EXPECT_EQ(run.train({}, from).exit_code, 2);
   EXPECT_TRUE(fs::exists(run.dir() / "final/config.json"));
-  run.train_well({}, {from[0], from[1], "--overwrite"});
+  const Ended given_up = run.train({"train.log_every=3"}, {from[0], from[1], "--overwrite"});
+  EXPECT_EQ(given_up.exit_code, 0) << given_up.err;
+  expect_parts(given_up.err, {"unlike the run of the checkpoint: name: other -> tiny",
+                              "unlike the run of the checkpoint: train.log_every: "});
   run.train_well({"name=whole"});
   EXPECT_EQ(hash_of(run.dir()), hash_of(run.dir("whole")));
   EXPECT_EQ(metric_texts(run.dir(), "step"), (std::vector<std::string>{"5", "6"}));

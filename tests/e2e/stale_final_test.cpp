@@ -36,5 +36,57 @@ TEST(StaleFinal, IsReplacedWhereTheRunWasKilledBefore) {
   EXPECT_EQ(event_lines(run.dir(), "started").size(), starts);
 }
 
+// What is left tells of no end, but the model is there: no start from step 0 replaces it.
+void expect_model_is_kept(const TinyRun& run) {
+  const auto before = bytes_below(run.dir());
+  for (const char* lr : {"train.lr=0.01", "train.lr=0.02"}) {
+    const Ended same = run.train({lr});
+    EXPECT_EQ(same.exit_code, 2) << same.err;
+    expect_parts(same.err, {"final holds a model", "no checkpoint is there to go on from",
+                            "step 0 would replace", "--overwrite", "name=NEW",
+                            "model.path=" + (run.dir() / "final").string()});
+    const Ended never = run.train({lr}, {"--resume", "never"});
+    EXPECT_EQ(never.exit_code, 2) << never.err;
+    expect_parts(never.err, {"has a model in final/", "--overwrite", "name=NEW"});
+  }
+  EXPECT_EQ(bytes_below(run.dir()), before);
+  // What the hint says helps.
+  const std::string model = (run.dir() / "final").string();
+  run.train_well({"name=further", "model.path=" + model, "model.init=pretrained"});
+  EXPECT_EQ(bytes_below(run.dir()), before);
+  run.train_well({"train.lr=0.02"}, {"--overwrite"});
+  EXPECT_TRUE(std::filesystem::exists(run.checkpoint(6)));
+}
+
+TEST(StaleFinal, IsKeptWhereCheckpointsAndEventsWereRemoved) {
+  const TinyRun run;
+  run.train_well();
+  std::filesystem::remove_all(run.dir() / "checkpoints");
+  std::filesystem::remove(run.dir() / "events.jsonl");
+  expect_model_is_kept(run);
+}
+
+TEST(StaleFinal, IsKeptWhereNoStepCouldBeSaved) {
+  const TinyRun run;
+  StartOptions options;
+  options.env = fault_env("write:ENOSPC:checkpoints/step-");
+  const Ended full = run_to_end(run.words("train", {}), options);
+  EXPECT_EQ(full.exit_code, 1) << full.err;
+  expect_parts(full.err, {"could not be saved: final/ holds its model", "free space on the disk",
+                          "no checkpoint is there to go on from", "name=NEW", "--overwrite"});
+  EXPECT_FALSE(contains(full.err, "the same command goes on")) << full.err;
+  EXPECT_TRUE(event_lines(run.dir(), "finished").empty());
+  expect_model_is_kept(run);
+}
+
+// Initial weights are no training's work.
+TEST(StaleFinal, OfStepZeroIsReplaced) {
+  const TinyRun run;
+  run.train_well({"train.steps=0"});
+  const std::string initial = weights_of(run.dir() / "final");
+  run.train_well();
+  EXPECT_NE(weights_of(run.dir() / "final"), initial);
+}
+
 }  // namespace
 }  // namespace weft::testing

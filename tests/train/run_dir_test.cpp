@@ -54,5 +54,19 @@ TEST_F(NewRunDir, TheSecondStartIsRefusedWhileTheFirstTrains) {
   EXPECT_NE(error.find("another process is training in "), std::string::npos) << error;
 }
 
+// What the first one is writing is not yet to be judged.
+TEST_F(NewRunDir, NothingIsReadWhileAnotherTrains) {
+  RunStart first = open_run_dir(file(), options_);
+  prepare_run_dir(file(), &first, 0, false);
+  for (const char* half_written : {"run.yaml", "final"}) {
+    std::ofstream(options_.run_dir / half_written) << "name: other\n";
+    for (const bool overwrite : {false, true}) {
+      options_.overwrite = overwrite;
+      const std::string error = error_of<UserError>([&] { open_run_dir(file(), options_); });
+      EXPECT_NE(error.find("another process is training in "), std::string::npos) << error;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace weft
