@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "base/log.h"
 #include "train/agree.h"
@@ -39,9 +40,10 @@ EvalPass evaluate_rows(BatchStream& stream, Engine& engine, Ranks& ranks,
     return pass.stop != 0;
   };
   const bool is_first = stream.state() == StreamState{};
-  stream.restore({});
-  for (;;) {
-    const NextBatch next = next_batch(stream, ranks, signals, batch);
+  for (bool is_begun = false;;) {
+    const NextBatch next = std::exchange(is_begun, true)
+                               ? next_batch(stream, ranks, signals, batch)
+                               : first_batch({}, stream, ranks, signals, batch);
     pass.stop = next.stop;
     pass.error = next.error;
     if (next.stop != 0 || !next.is_there) break;

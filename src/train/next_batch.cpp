@@ -1,17 +1,21 @@
 // train/next_batch.cpp: a wait that a signal ends, and one number over all ranks.
 #include "train/next_batch.h"
 
+#include <functional>
+
 #include "base/error.h"
 #include "base/stop.h"
 #include "train/agree.h"
 
 namespace weft {
+namespace {
 
-NextBatch next_batch(BatchStream& stream, Ranks& ranks, const StopSignals& signals, Batch& batch) {
+NextBatch agree_on_batch(const std::function<bool()>& take, Ranks& ranks,
+                         const StopSignals& signals) {
   NextBatch next;
   int mine = 0;
   try {
-    next.is_there = stream.next(batch);
+    next.is_there = take();
     mine = signals.received();
   } catch (const StopError&) {
     mine = signals.received();
@@ -21,6 +25,21 @@ NextBatch next_batch(BatchStream& stream, Ranks& ranks, const StopSignals& signa
   }
   next.stop = agree_on_signal(ranks, mine);
   return next;
+}
+
+}  // namespace
+
+NextBatch next_batch(BatchStream& stream, Ranks& ranks, const StopSignals& signals, Batch& batch) {
+  return agree_on_batch([&] { return stream.next(batch); }, ranks, signals);
+}
+
+NextBatch first_batch(const StreamState& from, BatchStream& stream, Ranks& ranks,
+                      const StopSignals& signals, Batch& batch) {
+  const auto take = [&] {
+    stream.restore(from);
+    return stream.next(batch);
+  };
+  return agree_on_batch(take, ranks, signals);
 }
 
 void end_without_rows(Ranks& ranks, const std::exception_ptr& error) {

@@ -21,6 +21,9 @@ struct NextBatch {
 // An exchange: all ranks call it. A rank that still waits for rows when a signal comes stops
 // waiting; what it throws over its rows ends no other rank in the middle of a step.
 NextBatch next_batch(BatchStream& stream, Ranks& ranks, const StopSignals& signals, Batch& batch);
+// The same after a return to `from`, which looks at the files first.
+NextBatch first_batch(const StreamState& from, BatchStream& stream, Ranks& ranks,
+                      const StopSignals& signals, Batch& batch);
 
 // Ends this rank after kRowsFailed: with its own error, when all ranks are here, or as a peer of
 // the rank that has one.

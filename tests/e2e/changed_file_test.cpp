@@ -124,5 +124,24 @@ TEST(ChangedFile, OfAnEvaluation) {
   }
 }
 
+// Found when the evaluation begins, long after the last checkpoint.
+TEST(ChangedFile, BetweenTwoEvaluations) {
+  for (const std::string ranks : {"parallel.dp=1", "parallel.dp=2"}) {
+    const TinyRun run;
+    Program program(run.words(
+        "train", {ranks, "train.steps=1000000", "checkpoint.every=1000000", "train.eval_every=50",
+                  fmt::format("data.eval=[{}]", (run / "eval.txt").string())}));
+    ASSERT_TRUE(program.wait_until([&] { return num_steps(run, "tiny") > 1; }));
+    run.write("eval.txt", slurp(run / "eval.txt") + "one row more\n");
+    const Ended ended = program.wait(60);
+    EXPECT_EQ(ended.exit_code, 1) << ranks << ended.signal << ended.err;
+    const auto steps = static_cast<int64_t>(num_steps(run, "tiny"));
+    EXPECT_EQ(steps % 50, 0) << steps;
+    expect_parts(ended.err, {"eval.txt changed while it was in use",
+                             fmt::format("saved at step {}, before", steps)});
+    EXPECT_TRUE(fs::exists(run.checkpoint(steps) / "COMMITTED")) << ranks;
+  }
+}
+
 }  // namespace
 }  // namespace weft::testing
