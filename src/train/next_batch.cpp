@@ -43,9 +43,9 @@ NextBatch first_batch(const StreamState& from, BatchStream& stream, Ranks& ranks
 }
 
 void end_without_rows(Ranks& ranks, const std::exception_ptr& error) {
+  // The end of one ends the others, who may still have to log their save.
   try {
-    ranks.world()
-        .barrier();  // the end of one ends the others, who may still have to log their save
+    ranks.world().barrier();
   } catch (const PeerError&) {
     if (!error) throw;
   }
