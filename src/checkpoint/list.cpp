@@ -32,7 +32,8 @@ int64_t step_of(const std::string& name, std::string_view* rest) {
   const char* end = name.data() + name.size();
   const auto [at, fault] = std::from_chars(name.data() + 5, end, step);
   *rest = {at, static_cast<size_t>(end - at)};
-  return fault == std::errc() ? step : -1;
+  // As they are written: eight digits or more. step-20 is a copy that a person made.
+  return fault == std::errc() && at - name.data() >= 13 ? step : -1;
 }
 
 std::optional<Entry> entry_of(const fs::path& folder, const std::string& name) {

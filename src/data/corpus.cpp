@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/path.h"
 #include "base/random.h"
 #include "io/file_system.h"
 
@@ -220,6 +221,17 @@ SqlCorpus make_sql_corpus(uint64_t seed, int64_t num_train, int64_t num_test) {
   return corpus;
 }
 
+namespace {
+
+// Rows that a person has there are not replaced; those of the same corpus may be written again.
+void check_own(const std::filesystem::path& path, const std::string& text) {
+  if (path_kind(path) == PathKind::kNothing || read_file(path) == text) return;
+  throw UserError(fmt::format("{} is there already, with other rows", path.string()),
+                  "give another folder, or move that file away");
+}
+
+}  // namespace
+
 void write_sql_corpus(const std::string& folder, uint64_t seed, int64_t num_train,
                       int64_t num_test) {
   const SqlCorpus corpus = make_sql_corpus(seed, num_train, num_test);
@@ -231,8 +243,14 @@ void write_sql_corpus(const std::string& folder, uint64_t seed, int64_t num_trai
   std::error_code bad;
   std::filesystem::create_directories(folder, bad);
   if (bad) throw RunError(fmt::format("cannot make {}: {}", folder, bad.message()));
-  write_file_atomic(std::filesystem::path(folder) / "train.jsonl", as_json_lines(corpus.train));
-  write_file_atomic(std::filesystem::path(folder) / "test.jsonl", as_json_lines(corpus.test));
+  const std::filesystem::path train = std::filesystem::path(folder) / "train.jsonl";
+  const std::filesystem::path test = std::filesystem::path(folder) / "test.jsonl";
+  const std::string train_text = as_json_lines(corpus.train),
+                    test_text = as_json_lines(corpus.test);
+  check_own(train, train_text);
+  check_own(test, test_text);
+  write_file_atomic(train, train_text);
+  write_file_atomic(test, test_text);
 }
 
 }  // namespace weft

@@ -2,6 +2,7 @@
 #include "train/old_run.h"
 
 #include <string>
+#include <string_view>
 
 #include "base/error.h"
 #include "base/path.h"
@@ -27,13 +28,22 @@ bool holds_something(const fs::path& path) {
   return kind != PathKind::kNothing && !(kind == PathKind::kFile && fs::is_empty(path));
 }
 
-// Of checkpoints/ and log/: step-00000100 and what stands behind it, best, abandoned;
-// rank-00000.log.
+bool is_digits(std::string_view text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+// Of checkpoints/ and log/: step-00000100 and best, with the ends that saving, pruning and damage
+// give them, and abandoned; rank-00000.log. A copy that a person made has another end.
 bool is_of_a_run(const std::string& folder, const std::string& name) {
   if (folder == "log") return name.starts_with("rank-") && name.ends_with(".log");
+  const size_t dot = name.find('.');
+  const std::string base = name.substr(0, dot), end = name.substr(base.size());
   const bool is_step =
-      name.starts_with("step-") && name.size() > 5 && name[5] >= '0' && name[5] <= '9';
-  return is_step || name.starts_with("best") || name.starts_with("abandoned");
+      base.starts_with("step-") && base.size() >= 13 && is_digits(std::string_view(base).substr(5));
+  const bool has_own_end = end.empty() || end == ".writing" || end == ".removing" ||
+                           end == ".old" || end == ".damaged" ||
+                           (end.starts_with(".damaged-") && is_digits(end.substr(9)));
+  return ((is_step || base == "best") && has_own_end) || name == "abandoned";
 }
 
 // Another program's folders may be in a directory in which a run was started later.

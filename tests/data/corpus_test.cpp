@@ -8,6 +8,8 @@
 #include <set>
 #include <sstream>
 
+#include "base/error.h"
+#include "base/file.h"
 #include "base/hash.h"
 #include "data/rows.h"
 #include "tests/data/helpers.h"
@@ -111,6 +113,19 @@ TEST(Corpus, FilesAreJsonLines) {
   EXPECT_EQ(row.names(), (std::vector<std::string>{"question", "sql"}));
   const auto test = open_rows({(folder.path() / "new/test.jsonl").string()}, "auto", "data.eval");
   EXPECT_EQ(test->size(), 10);
+}
+
+TEST(Corpus, ReplacesNoOtherRows) {
+  const TempFolder folder;
+  const std::string path = folder.path().string();
+  write_sql_corpus(path, 3, 40, 10);
+  write_sql_corpus(path, 3, 40, 10);  // the same again
+  const std::string before = read_file(folder.path() / "train.jsonl");
+  EXPECT_THROW(write_sql_corpus(path, 4, 40, 10), UserError);
+  write_file_atomic(folder.path() / "test.jsonl", "mine\n");
+  EXPECT_THROW(write_sql_corpus(path, 3, 40, 10), UserError);
+  EXPECT_EQ(read_file(folder.path() / "train.jsonl"), before);
+  EXPECT_EQ(read_file(folder.path() / "test.jsonl"), "mine\n");
 }
 
 }  // namespace

@@ -32,8 +32,8 @@ TEST(OldRun, IsKnownByItsRunFileOrItsEvents) {
     put(folder / name, text);
     put(folder / "metrics.jsonl", "{}\n");
     for (const char* entry :
-         {"checkpoints/step-00000001/x", "checkpoints/step-9.damaged-2/x", "checkpoints/best/x",
-          "checkpoints/abandoned/x", "log/rank-00000.log"})
+         {"checkpoints/step-00000001/x", "checkpoints/step-00000009.damaged-2/x",
+          "checkpoints/best/x", "checkpoints/abandoned/x", "log/rank-00000.log"})
       put(folder / entry, "x");
     check_old_run(folder.path());
     put(folder / "notes.txt", "mine");
@@ -45,6 +45,8 @@ TEST(OldRun, IsKnownByItsRunFileOrItsEvents) {
 
 TEST(OldRun, WhatNoRunWroteIsRefusedByName) {
   for (const char* entry : {"checkpoints/step-x/a", "checkpoints/step-/a", "checkpoints/step-:1/a",
+                            "checkpoints/step-00000020-copy/a", "checkpoints/step-00000020.good/a",
+                            "checkpoints/step-20/a", "checkpoints/best-copy/a",
                             "checkpoints/model/a", "log/rank-0.txt", "log/other.log"}) {
     TemporaryFolder folder;
     put(folder / "run.yaml", "seed: 1  # default\n");
