@@ -259,10 +259,10 @@ class Chain:
                           f"{after.last_step} is not saved: the newest is {saved}")
         if code == 0 or self.second == 0:
             self.check_end(after, no_sound)
-        if is_refused and not self.complaints:
-            self.help_as_a_user(after)
         if is_older and not self.complaints:  # as the hint says
             self.start(None, "--resume", re.search(r"--resume (\S+);", text).group(1))
+        elif is_refused and not self.complaints:
+            self.help_as_a_user(after)
 
     def check_end(self, look, had_no_sound):
         self.is_finished = True
