@@ -32,7 +32,7 @@ SLOW = ("e2e", "dist")
 TESTS = {"checkpoint": "checkpoint train cmd e2e dist",
          "comm": "comm allocation train dist e2e",
          "data": "data train cmd e2e dist",
-         "exec": "exec allocation golden train e2e dist",
+         "exec": "exec planning allocation golden train e2e dist",
          "generate": "generate train cmd e2e",
          "parallel": "parallel train dist e2e",
          "text": "text data generate cmd e2e",

@@ -7,7 +7,7 @@
 // All sums are ours, in every back end: a binary tree over the ranks in their order,
 // ((x0 + x1) + (x2 + x3)), a rank without partner going up unchanged. bf16 is added in fp32 and
 // rounded once. So the bits of a result depend on nothing but the addends and their order. One
-// exception: NCCL adds in an order of its own, unless it is told not to (comm/nccl/nccl.h).
+// exception: NCCL adds in an order of its own, unless exact mode asks otherwise (comm/nccl/nccl.h).
 //
 // A call that does not come to an end throws PeerError: after the deadline (it names the ranks that
 // did not come) or on abort (with its reason). Where another rank made another call at the same

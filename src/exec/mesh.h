@@ -9,7 +9,7 @@ struct Mesh {
   int tp = 1, dp = 1;
   // Null where this rank is alone on the axis, and while planning.
   Comm* tensor = nullptr;  // collectives of this axis run on the compute thread
-  Comm* data = nullptr;    // those marked `beside` on the communication thread, others in finish
+  Comm* data = nullptr;    // those marked `async` on the communication thread, others in finish
   // Data-parallel ranks make passes of the same lengths at the same time.
   bool passes_agree = true;
   // Neighbours that hold copies of key/value heads: those on either side may be other ones.

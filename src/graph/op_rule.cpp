@@ -5,8 +5,6 @@
 
 namespace weft {
 
-std::vector<Shape> no_outputs(const Graph&, const Node&) { return {}; }
-
 std::vector<Shape> shape_of_first_input(const Graph& graph, const Node& node) {
   return {graph[node.inputs[0]].shape};
 }

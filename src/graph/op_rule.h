@@ -63,7 +63,6 @@ struct OpRule {
 };
 
 // Where there is nothing to say.
-std::vector<Shape> no_outputs(const Graph& graph, const Node& node);
 std::vector<Shape> shape_of_first_input(const Graph& graph, const Node& node);
 // Of collectives that cut or join buckets, which only the pass that puts them knows.
 std::vector<Shape> shapes_as_given(const Graph& graph, const Node& node);

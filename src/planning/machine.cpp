@@ -1,4 +1,4 @@
-// planning/machine.cpp: /proc and /sys read with patience: nothing there is promised.
+// planning/machine.cpp: /proc and /sys, of which nothing is promised to be there.
 #include "planning/machine.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// planning/plan_report.h: what a run needs, told before anything is taken and any rank is started.
+// planning/plan_report.h: what a run needs, reported before memory is allocated and a rank started.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// train/start_line.cpp: one line of facts, and a line for each key without effect.
+// train/start_line.cpp: one line of facts.
 #include "train/start_line.h"
 
 #include <fmt/core.h>

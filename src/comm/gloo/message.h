@@ -1,4 +1,4 @@
-// comm/gloo/message.h: a letter, and what a group keeps for each of its members.
+// comm/gloo/message.h: a message's header, and what a group keeps for each of its members.
 #pragma once
 
 #include <array>

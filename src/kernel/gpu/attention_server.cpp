@@ -1,4 +1,4 @@
-// kernel/gpu/attention_server.cpp: cuDNN is asked once, and its refusal told once.
+// kernel/gpu/attention_server.cpp: cuDNN is asked once, and its refusal logged once.
 #include "kernel/gpu/attention_server.h"
 
 #include "base/error.h"
