@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "graph/builder.h"
+#include "graph/gradients.h"
 #include "graph/localizer.h"
 
 namespace weft {
@@ -18,6 +19,15 @@ std::vector<Placement> place(const Node& node, const std::vector<Placement>& in)
   return {place_along(node, in, {0, 1})};
 }
 
+// One value flows into both addends, so nodes of either may read it last: whether one of them works
+// in its place is for the memory plan to decide, which knows its last reader.
+void gradient(Gradients* g, const Node& node) {
+  const Ref dy = g->of(node.outputs[0]);
+  if (!dy) return;
+  g->flow(node.inputs[0], dy, node);
+  g->flow(node.inputs[1], dy, node);
+}
+
 std::vector<InPlace> in_place(const Node&) { return {{0, {0, 1}}}; }
 
 }  // namespace
@@ -27,10 +37,16 @@ const OpRule kAddOp = {
     .shapes = shapes,
     .place = place,
     .localize = localize_plain,
-    .gradient = not_differentiable,
+    .gradient = gradient,
     .repeat = not_repeated,
     .in_place = in_place,
     .flops = no_flops,
 };
+
+Ref ops::add(Builder& g, Ref a, Ref b) {
+  const Ref out = g.activation("sum", g.shape(a), g.compute());
+  g.add(&kAddOp, {a, b}, {out});
+  return out;
+}
 
 }  // namespace weft
