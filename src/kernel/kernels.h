@@ -258,6 +258,15 @@ struct AddArgs {
   void* out;  // may be a or b
 };
 
+// y = x * factor
+struct ScaleArgs {
+  int64_t n;
+  Dtype dtype;
+  float factor;
+  const void* x;
+  void* y;  // may be x
+};
+
 // partials[i] = float64 sum of squares of cell i: kNormCell consecutive elements, one fixed order.
 struct SquaresArgs {
   int64_t n;
@@ -304,6 +313,7 @@ struct AdamwArgs {
   PLAIN(softmax_gradient, SoftmaxGradientArgs)       \
   SCRATCH(bias_backward, BiasBackwardArgs)           \
   PLAIN(add, AddArgs)                                \
+  PLAIN(scale, ScaleArgs)                            \
   PLAIN(squares, SquaresArgs)                        \
   PLAIN(adamw, AdamwArgs)
 
