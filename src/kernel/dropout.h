@@ -1,15 +1,25 @@
-// kernel/dropout.h: which of attention's probabilities are dropped: one rule for all back ends.
+// kernel/dropout.h: which elements are dropped, of attention's probabilities and of activations:
+// one rule for all back ends.
 //
-// With P the softmax, attention's output is (P M) v, where M(t, j) is 0 with probability `rate` and
-// else 1 / (1 - rate). M is a pure function of logical places, so that no layout of ranks and no
-// order of work changes it:
+// Attention. With P the softmax, attention's output is (P M) v, where M(t, j) is 0 with probability
+// `rate` and else 1 / (1 - rate). M is a pure function of logical places, so that no layout of
+// ranks and no order of work changes it:
 //   (key, stream) = Philox-10 of (seed; row of the epoch, epoch, site, head)   128 bits a head
 //   words         = Philox-7 of (key; query', key', stream)                    4 x 32 bits
 //   kept where words[2 q + k] >= rate 2^32
 // One block of words serves the queries t, t + 8 and the keys j, j + 8 of an aligned square of
 // 16 x 16: query' = t / 16 * 8 + t % 8, q = t / 8 % 2, and so for the key. These four are what a
 // thread of a GPU holds together in the layout of tensor cores, whichever side its rows are.
-// Positions are those in the row, also of packed ones.
+//
+// Activations (B, T, C). Element (t, c) of a row is kept or dropped likewise:
+//   (key, stream) = Philox-10 of (seed'; row of the epoch, epoch, site)        128 bits a row
+//   words         = Philox-7 of (key; t, c / 4, stream)                        4 x 32 bits
+//   kept where words[c % 4] >= rate 2^32
+// Four columns that begin at a multiple of four share a block of words. c counts the columns of the
+// logical tensor, so a rank that holds columns from any one on draws what the whole would. seed'
+// differs from attention's, so that the sites of both are counted alone.
+//
+// Positions are those in the row, also of packed ones, whose row is the packed one.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +30,7 @@
 namespace weft {
 
 inline constexpr uint64_t kDropoutSeed = 0x64726f706f7574;  // tells these draws from other ones
+inline constexpr uint64_t kElementDropoutSeed = 0x656c656d656e74;  // ... and these from attention's
 inline constexpr int kDropoutRounds = 7;
 
 // Of one head of one row.
@@ -52,6 +63,16 @@ constexpr uint32_t dropout_word(const DropoutKey& key, int64_t t, int64_t j) {
   return dropout_words(key, dropout_line(t), dropout_line(j)).word[t / 8 % 2 * 2 + j / 8 % 2];
 }
 
+// Of one row of an activation.
+constexpr DropoutKey element_dropout_key(uint64_t seed, int64_t site, int64_t epoch, int64_t row) {
+  return dropout_key(seed ^ kElementDropoutSeed, site, 0, epoch, row);
+}
+// The words of columns 4 quad to 4 quad + 3 at position t.
+constexpr PhiloxBlock element_dropout_words(const DropoutKey& key, int64_t t, int64_t quad) {
+  return dropout_words(key, static_cast<uint32_t>(t), static_cast<uint32_t>(quad));
+}
+inline constexpr int64_t kDropoutQuad = 4;
+
 // Words below it drop.
 constexpr uint32_t dropout_threshold(double rate) {
   const double t = rate * 0x1p32 + 0.5;
@@ -66,5 +87,8 @@ struct HeadDropout {
   float scale;
 };
 HeadDropout head_dropout(const AttentionDropout& dropout, int64_t b, int64_t h);
+
+// The same of a row of an activation; row: its epoch and its number in the epoch.
+HeadDropout row_dropout(double rate, uint64_t seed, int64_t site, const int64_t* row);
 
 }  // namespace weft

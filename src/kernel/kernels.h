@@ -267,6 +267,21 @@ struct ScaleArgs {
   void* y;  // may be x
 };
 
+// y = x * mask / (1 - rate), the mask 0 or 1 by kernel/dropout.h; x times 0 or times the fp32
+// number nearest to 1 / (1 - rate), rounded once more: all back ends have the same bits. The
+// gradient is the same with dy as x.
+struct DropoutArgs {
+  int64_t B, T, C;
+  Dtype dtype;
+  double rate;
+  uint64_t seed;
+  int64_t site;
+  int64_t first_column;  // of the logical tensor, the first of this call
+  const int64_t* rows;   // (B, 2): a row's epoch and its number in the epoch
+  const void* x;         // (B, T, C)
+  void* y;               // may be x
+};
+
 // partials[i] = float64 sum of squares of cell i: kNormCell consecutive elements, one fixed order.
 struct SquaresArgs {
   int64_t n;
@@ -314,6 +329,7 @@ struct AdamwArgs {
   SCRATCH(bias_backward, BiasBackwardArgs)           \
   PLAIN(add, AddArgs)                                \
   PLAIN(scale, ScaleArgs)                            \
+  PLAIN(dropout, DropoutArgs)                        \
   PLAIN(squares, SquaresArgs)                        \
   PLAIN(adamw, AdamwArgs)
 

@@ -14,7 +14,8 @@ PLACES = ("src/graph/ops/", "src/exec/ops/", "src/kernel/kernels.h", "src/kernel
 # By the file of its rule. Those that passes put themselves (collectives, sums, updates), products,
 # which passes stack, and the head are known to more.
 OPERATIONS = {"swiglu": "Swiglu", "rmsnorm": "RmsNorm", "rope": "Rope", "embedding": "Embedding",
-              "layernorm": "LayerNorm", "gelu": "Gelu", "relu": "Relu", "scale": "Scale"}
+              "layernorm": "LayerNorm", "gelu": "Gelu", "relu": "Relu", "scale": "Scale",
+              "dropout": "Dropout"}
 
 
 NOT_COUNTED = ("src/model/", "src/train/numerics.cpp")

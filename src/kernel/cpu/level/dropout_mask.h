@@ -1,4 +1,5 @@
-// kernel/cpu/level/dropout_mask.h: the mask of attention's dropout, by squares of 16 x 16.
+// kernel/cpu/level/dropout_mask.h: the mask of dropout: of attention by squares of 16 x 16, of
+// activations by 32 columns.
 //
 // kernel/dropout.h has the rule. Eight neighbouring lines of one side are drawn together, so that
 // the rounds are loops of fixed length, which the compiler turns into vectors.
@@ -8,6 +9,41 @@
 #include "kernel/dropout.h"
 
 namespace weft::WEFT_LEVEL {
+
+// Eight counters become their blocks of words: c[w][i] is word w of block i.
+WEFT_INLINE void draw_eight(const DropoutKey& key, uint32_t (&c)[4][8]) {
+  uint32_t k0 = key.key[0], k1 = key.key[1];
+#pragma GCC unroll 7
+  for (int round = 0; round < kDropoutRounds; ++round) {
+    for (int i = 0; i < 8; ++i) {
+      const uint64_t p0 = uint64_t{kPhiloxMultiply0} * c[0][i];
+      const uint64_t p1 = uint64_t{kPhiloxMultiply1} * c[2][i];
+      c[0][i] = static_cast<uint32_t>(p1 >> 32) ^ c[1][i] ^ k0;
+      c[1][i] = static_cast<uint32_t>(p1);
+      c[2][i] = static_cast<uint32_t>(p0 >> 32) ^ c[3][i] ^ k1;
+      c[3][i] = static_cast<uint32_t>(p0);
+    }
+    k0 += kPhiloxWeyl0;
+    k1 += kPhiloxWeyl1;
+  }
+}
+
+// Of an activation: what the columns from 4 quad on, eight times four of them, are multiplied with
+// at position t.
+inline constexpr int64_t kDrawnColumns = 8 * kDropoutQuad;
+WEFT_INLINE void draw_columns(const HeadDropout& dropout, int64_t t, int64_t quad, float* to) {
+  uint32_t c[4][8];
+  for (uint32_t i = 0; i < 8; ++i) {
+    c[0][i] = static_cast<uint32_t>(t);
+    c[1][i] = static_cast<uint32_t>(quad) + i;
+    c[2][i] = dropout.key.stream[0];
+    c[3][i] = dropout.key.stream[1];
+  }
+  draw_eight(dropout.key, c);
+  for (int i = 0; i < 8; ++i) {
+    for (int w = 0; w < 4; ++w) to[4 * i + w] = c[w][i] < dropout.threshold ? 0.0f : dropout.scale;
+  }
+}
 
 inline constexpr int64_t kSquare = 16;
 
@@ -23,20 +59,7 @@ WEFT_INLINE void draw_square(const HeadDropout& dropout, int64_t down, int64_t a
       c[2][i] = dropout.key.stream[0];
       c[3][i] = dropout.key.stream[1];
     }
-    uint32_t k0 = dropout.key.key[0], k1 = dropout.key.key[1];
-#pragma GCC unroll 7
-    for (int round = 0; round < kDropoutRounds; ++round) {
-      for (int i = 0; i < 8; ++i) {
-        const uint64_t p0 = uint64_t{kPhiloxMultiply0} * c[0][i];
-        const uint64_t p1 = uint64_t{kPhiloxMultiply1} * c[2][i];
-        c[0][i] = static_cast<uint32_t>(p1 >> 32) ^ c[1][i] ^ k0;
-        c[1][i] = static_cast<uint32_t>(p1);
-        c[2][i] = static_cast<uint32_t>(p0 >> 32) ^ c[3][i] ^ k1;
-        c[3][i] = static_cast<uint32_t>(p0);
-      }
-      k0 += kPhiloxWeyl0;
-      k1 += kPhiloxWeyl1;
-    }
+    draw_eight(dropout.key, c);
     for (uint32_t w = 0; w < 4; ++w) {
       const uint32_t low = kQueriesAcross ? w % 2 : w / 2, right = kQueriesAcross ? w / 2 : w % 2;
       float* row = to + (r + 8 * low) * kSquare + 8 * right;
