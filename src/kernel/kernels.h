@@ -111,6 +111,43 @@ struct RmsNormBackwardArgs {
   bool accumulate;
 };
 
+// s = x + residual (residual null: s = x and sum may be null); y = (s - mean) * rstd * weight +
+// bias, with rstd = 1 / sqrt(variance + eps), the variance biased and of s - mean (two passes over
+// the row). As PyTorch does with bf16, everything is fp32 until one rounding at the end: unlike
+// rmsnorm's, the normalized s is not rounded before the weight multiplies. The statistics are of
+// the rounded s.
+struct LayerNormArgs {
+  int64_t R, C;
+  Dtype dtype;
+  float eps;
+  const void* x;         // (R, C)
+  const void* residual;  // (R, C) or null
+  const void* weight;    // (C)
+  const void* bias;      // (C) or null
+  void* sum;             // (R, C): s
+  void* y;               // (R, C), null: only the statistics and s
+  float* mean;           // (R)
+  float* rstd;           // (R)
+  // true: mean and rstd are inputs, x is s, residual and sum are null (y again, with its bits).
+  bool reuse_statistics;
+};
+
+// dx = gradient through the norm + dsum (what flows into s from elsewhere, null: nothing).
+struct LayerNormBackwardArgs {
+  int64_t R, C;
+  Dtype dtype, grad_dtype;
+  const void* dy;
+  const void* dsum;
+  const void* s;
+  const void* weight;
+  const float* mean;
+  const float* rstd;
+  void* dx;         // may be dy or dsum itself
+  void* dweight;    // (C) of grad_dtype, or null where the weight is frozen
+  void* dbias;      // the same; null too where there is no bias
+  bool accumulate;  // of dweight and dbias
+};
+
 // Rotates q and k inside qkv (R, (H + 2 G) D) in place, halves as Hugging Face does
 // (rotate_half). inverse: the gradient. Position of token r: positions[r], or r % T where null.
 struct RopeArgs {
@@ -317,6 +354,8 @@ struct AdamwArgs {
   SCRATCH(embedding_backward, EmbeddingBackwardArgs) \
   PLAIN(rmsnorm, RmsNormArgs)                        \
   SCRATCH(rmsnorm_backward, RmsNormBackwardArgs)     \
+  PLAIN(layernorm, LayerNormArgs)                    \
+  SCRATCH(layernorm_backward, LayerNormBackwardArgs) \
   PLAIN(rope, RopeArgs)                              \
   SCRATCH(attention, AttentionArgs)                  \
   SCRATCH(attention_backward, AttentionBackwardArgs) \

@@ -1,8 +1,8 @@
 // kernel/cuda/rmsnorm.cu: root-mean-square norm with residual add.
 #include "kernel/cuda/dispatch.h"
 #include "kernel/cuda/launch.h"
+#include "kernel/cuda/norm_rows.h"
 #include "kernel/cuda/ops.h"
-#include "kernel/cuda/rmsnorm_rows.h"
 
 namespace weft::cuda {
 namespace {

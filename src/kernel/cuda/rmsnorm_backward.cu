@@ -9,8 +9,8 @@
 #include "kernel/cuda/columns.h"
 #include "kernel/cuda/dispatch.h"
 #include "kernel/cuda/launch.h"
+#include "kernel/cuda/norm_rows.h"
 #include "kernel/cuda/ops.h"
-#include "kernel/cuda/rmsnorm_rows.h"
 
 namespace weft::cuda {
 namespace {
@@ -22,29 +22,6 @@ int rows_of_block(int64_t C) { return std::max(1, kUsualThreads / threads_of_row
 
 int64_t num_blocks(int64_t R, int64_t C) {
   return std::min(kMostBlocks, ceil_div(R, rows_of_block(C)));
-}
-
-// The sums of a block's rows side by side, in order of row.
-template <typename T, int kWidth>
-__device__ __forceinline__ void write_partial(const float (&sums)[kValues], int64_t C,
-                                              float* partial) {
-  WEFT_DYNAMIC_SHARED(float, of_rows);  // (rows, C)
-  const int vectors = static_cast<int>(C / kWidth);
-  float* to = blockDim.y == 1 ? partial : of_rows + threadIdx.y * C;
-#pragma unroll
-  for (int k = 0; k < kValues / kWidth; ++k) {
-    const int i = threadIdx.x + k * blockDim.x;
-    if (i >= vectors) break;
-#pragma unroll
-    for (int j = 0; j < kWidth; ++j) to[i * kWidth + j] = sums[k * kWidth + j];
-  }
-  if (blockDim.y == 1) return;
-  __syncthreads();
-  for (int c = threadIdx.y * blockDim.x + threadIdx.x; c < C; c += blockDim.x * blockDim.y) {
-    float sum = of_rows[c];
-    for (unsigned y = 1; y < blockDim.y; ++y) sum += of_rows[y * C + c];
-    partial[c] = sum;
-  }
 }
 
 template <typename T, int kWidth, int kThreads>
@@ -99,7 +76,7 @@ __global__ void __launch_bounds__(kThreads, kThreads == kUsualThreads && sizeof(
       store(static_cast<T*>(args.dx) + base + i * kWidth, d);
     }
   }
-  if (args.dweight) write_partial<T, kWidth>(dweight, args.C, partials + blockIdx.x * args.C);
+  if (args.dweight) write_partial<kWidth>(dweight, args.C, partials + blockIdx.x * args.C);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// kernel/cuda/rmsnorm_rows.h: how the threads of a block share out rows of C channels.
+// kernel/cuda/norm_rows.h: how the threads of a block share out rows of C channels.
 //
 // A thread holds up to kValues values of a row in registers, every x-th vector: so a row is read
 // once. A row of up to 1024 channels is one warp's; a wider one has several warps (threadIdx.x goes
@@ -49,5 +49,28 @@ struct RowShare {
     }
   }
 };
+
+// The sums of a block's rows side by side, in order of row. Between two calls belongs a barrier.
+template <int kWidth>
+__device__ __forceinline__ void write_partial(const float (&sums)[kValues], int64_t C,
+                                              float* partial) {
+  WEFT_DYNAMIC_SHARED(float, of_rows);  // (rows, C)
+  const int vectors = static_cast<int>(C / kWidth);
+  float* to = blockDim.y == 1 ? partial : of_rows + threadIdx.y * C;
+#pragma unroll
+  for (int k = 0; k < kValues / kWidth; ++k) {
+    const int i = threadIdx.x + k * blockDim.x;
+    if (i >= vectors) break;
+#pragma unroll
+    for (int j = 0; j < kWidth; ++j) to[i * kWidth + j] = sums[k * kWidth + j];
+  }
+  if (blockDim.y == 1) return;
+  __syncthreads();
+  for (int c = threadIdx.y * blockDim.x + threadIdx.x; c < C; c += blockDim.x * blockDim.y) {
+    float sum = of_rows[c];
+    for (unsigned y = 1; y < blockDim.y; ++y) sum += of_rows[y * C + c];
+    partial[c] = sum;
+  }
+}
 
 }  // namespace weft::cuda
