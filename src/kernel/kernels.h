@@ -241,6 +241,26 @@ struct SwigluBackwardArgs {
   void* h = nullptr;
 };
 
+// y = x * Phi(x), Phi the normal distribution's: (1 + erf(x / sqrt(2))) / 2, or with
+// approximate_tanh (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2.
+struct GeluArgs {
+  int64_t n;
+  Dtype dtype;
+  bool approximate_tanh;
+  const void* x;
+  void* y;  // may be x itself
+};
+struct GeluBackwardArgs {
+  int64_t n;
+  Dtype dtype;
+  bool approximate_tanh;
+  const void* dy;
+  const void* x;
+  void* dx;  // may be x or dy itself
+  // Not null: y again, with the bits that gelu gave it; may be dy or x, whichever dx is not.
+  void* y = nullptr;
+};
+
 // losses[r] = log-sum-exp(logits[r]) - logits[r][target]; with_gradient: logits become
 // softmax - onehot. A row whose target is negative has loss 0 and gradient 0.
 struct CrossEntropyArgs {
@@ -362,6 +382,8 @@ struct AdamwArgs {
   SCRATCH(cached_attention, CachedAttentionArgs)     \
   PLAIN(swiglu, SwigluArgs)                          \
   PLAIN(swiglu_backward, SwigluBackwardArgs)         \
+  PLAIN(gelu, GeluArgs)                              \
+  PLAIN(gelu_backward, GeluBackwardArgs)             \
   PLAIN(cross_entropy, CrossEntropyArgs)             \
   PLAIN(softmax_stats, SoftmaxStatsArgs)             \
   PLAIN(softmax_gradient, SoftmaxGradientArgs)       \

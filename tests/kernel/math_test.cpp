@@ -1,4 +1,4 @@
-// tests/kernel/math_test.cpp: our exp and log against libm in float64, and rounding to bf16.
+// tests/kernel/math_test.cpp: our exp, log and erf against libm in float64, and rounding to bf16.
 #include <bit>
 #include <limits>
 
@@ -55,6 +55,22 @@ TEST(Math, LogIsAccurate) {
       worst = std::max(worst, error);
     }
     std::printf("  log of %s: at most %.3f ulp\n", name, worst);
+  }
+}
+
+TEST(Math, ErfIsAccurate) {
+  const std::vector<float> x = sample_floats();
+  std::vector<float> y(x.size());
+  for (const char* name : available_levels()) {
+    level_math(name).erf(x.data(), y.data(), static_cast<int64_t>(x.size()));
+    double worst = 0.0;
+    for (size_t i = 0; i < x.size(); ++i) {
+      EXPECT_EQ(std::isnan(y[i]), std::isnan(x[i])) << name << " erf(" << x[i] << ")";
+      const double error = ulps(y[i], std::erf(static_cast<double>(x[i])));
+      if (error > kErfUlp) ADD_FAILURE() << name << " erf(" << x[i] << ") = " << y[i];
+      worst = std::max(worst, error);
+    }
+    std::printf("  erf of %s: at most %.3f ulp\n", name, worst);
   }
 }
 

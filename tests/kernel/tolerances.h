@@ -48,8 +48,13 @@ inline Tolerance attention_tolerance(Dtype dtype) {
 inline constexpr double kDifferenceStep = 0x1p-6;
 inline constexpr double kDifferenceTolerance = 2e-3;
 
-// exp and log, in units in the last place of a float.
+// exp, log and erf, in units in the last place of a float.
 inline constexpr double kExpUlp = 1.0;
 inline constexpr double kLogUlp = 1.0;
+inline constexpr double kErfUlp = 1.5;
+
+// GELU in fp32, relative to max(1, |x|): erf (1.5 ulp) or sigmoid, the rounding of its argument and
+// three more.
+inline constexpr double kGeluError = 4 * 0x1p-24;
 
 }  // namespace weft

@@ -24,6 +24,7 @@ namespace weft {
   const Kernels& kernels();                          \
   void exp_all(const float* x, float* y, int64_t n); \
   void log_all(const float* x, float* y, int64_t n); \
+  void erf_all(const float* x, float* y, int64_t n); \
   }
 #if defined(__aarch64__)
 WEFT_DECLARE_LEVEL(neon)
@@ -49,8 +50,10 @@ bool has_neon() { return true; }
 bool has_neon_bf16() { return (getauxval(AT_HWCAP2) & kHwcap2Bf16) != 0; }
 
 constexpr Level kLevels[] = {
-    {neon::kernels, has_neon, {neon::exp_all, neon::log_all}},
-    {neon_bf16::kernels, has_neon_bf16, {neon_bf16::exp_all, neon_bf16::log_all}}};
+    {neon::kernels, has_neon, {neon::exp_all, neon::log_all, neon::erf_all}},
+    {neon_bf16::kernels,
+     has_neon_bf16,
+     {neon_bf16::exp_all, neon_bf16::log_all, neon_bf16::erf_all}}};
 #elif defined(__x86_64__)
 // __builtin_cpu_supports also asks whether the system saves the wide registers.
 bool has_avx2() {
@@ -76,10 +79,12 @@ bool has_amx() {
 }
 
 constexpr Level kLevels[] = {
-    {avx2::kernels, has_avx2, {avx2::exp_all, avx2::log_all}},
-    {avx512::kernels, has_avx512, {avx512::exp_all, avx512::log_all}},
-    {avx512_bf16::kernels, has_avx512_bf16, {avx512_bf16::exp_all, avx512_bf16::log_all}},
-    {amx::kernels, has_amx, {amx::exp_all, amx::log_all}}};
+    {avx2::kernels, has_avx2, {avx2::exp_all, avx2::log_all, avx2::erf_all}},
+    {avx512::kernels, has_avx512, {avx512::exp_all, avx512::log_all, avx512::erf_all}},
+    {avx512_bf16::kernels,
+     has_avx512_bf16,
+     {avx512_bf16::exp_all, avx512_bf16::log_all, avx512_bf16::erf_all}},
+    {amx::kernels, has_amx, {amx::exp_all, amx::log_all, amx::erf_all}}};
 #endif
 
 std::string names_of_levels() {

@@ -9,10 +9,11 @@ namespace weft {
 // Names from the plainest level to the best; "ref" is not among them.
 std::vector<const char*> available_levels();
 
-// exp and log of a level over arrays; for measuring them.
+// exp, log and erf of a level over arrays; for measuring them.
 struct LevelMath {
   void (*exp)(const float* x, float* y, int64_t n);
   void (*log)(const float* x, float* y, int64_t n);
+  void (*erf)(const float* x, float* y, int64_t n);
 };
 LevelMath level_math(const char* name);  // of an available level
 

@@ -1,4 +1,4 @@
-// kernel/cpu/level/simd_math.h: exp and log of a vector, our own, so that their bits are ours.
+// kernel/cpu/level/simd_math.h: exp, log and erf of a vector, our own, so that their bits are ours.
 //
 // V is Vec, or Vecs for four at a time.
 //
@@ -83,6 +83,41 @@ WEFT_INLINE Vec log(Vec x) {
   y = select(less(x, infinity), y, x);  // infinity and NaN are their own logarithms
   y = select(equal(x, zero()), zero() - infinity, y);
   return select(less(x, zero()), splat(__builtin_nanf("")), y);
+}
+
+// 1 / (1 + e^-x). For bf16 results 2^x is exact enough; at 128 it is infinity.
+template <typename T, typename V>
+WEFT_INLINE V sigmoid(V x) {
+  if constexpr (sizeof(T) == sizeof(Bf16)) {
+    return splat(1.0f) / (splat(1.0f) + exp2_of_small(minimum(splat(128.0f), x * splat(-kLog2E))));
+  } else {
+    return splat(1.0f) / (splat(1.0f) + exp(zero() - x));
+  }
+}
+
+// Up to 15/16 erf(x) = x + x p(x^2), above it 1 - e^q(|x|) with q = ln(1 - erf); from 4 on it is 1.
+// p and q are the polynomials of least error, p relative to erf(x), q times 1 - erf(x). NaN stays.
+template <typename V>
+WEFT_INLINE V erf(V x) {
+  const V size = maximum(zero() - x, x);
+  const V square = x * x;
+  V p = fma(splat(0x1.5ac332p-14f), square, splat(-0x1.a99ef6p-11f));
+  p = fma(p, square, splat(0x1.54b5e4p-8f));
+  p = fma(p, square, splat(-0x1.b80cb4p-6f));
+  p = fma(p, square, splat(0x1.ce2df4p-4f));
+  p = fma(p, square, splat(-0x1.812742p-2f));
+  p = fma(p, square, splat(0x1.06eba8p-3f));
+  const V near = fma(x, p, x);
+  const V t = minimum(splat(4.0f), size);
+  V q = fma(splat(-0x1.8ef9b8p-17f), t, splat(0x1.596c4ep-12f));
+  q = fma(q, t, splat(-0x1.e0f676p-9f));
+  q = fma(q, t, splat(0x1.8641a8p-6f));
+  q = fma(q, t, splat(-0x1.b36b78p-4f));
+  q = fma(q, t, splat(-0x1.452d3ep-1f));
+  q = fma(q, t, splat(-0x1.077e1ep-3f));
+  const V far = splat(1.0f) - exp_of_small(fma(q, t, zero() - t));
+  const V signed_far = select(less(x, zero()), zero() - far, far);
+  return select(less(splat(0.9375f), size), signed_far, near);
 }
 
 WEFT_INLINE float log(float x) { return first_lane(log(splat(x))); }

@@ -6,16 +6,6 @@
 namespace weft::WEFT_LEVEL {
 namespace {
 
-// For bf16 results 2^x is exact enough; at 128 it is infinity.
-template <typename T, typename V>
-WEFT_INLINE V sigmoid(V x) {
-  if constexpr (sizeof(T) == sizeof(Bf16)) {
-    return splat(1.0f) / (splat(1.0f) + exp2_of_small(minimum(splat(128.0f), x * splat(-kLog2E))));
-  } else {
-    return splat(1.0f) / (splat(1.0f) + exp(zero() - x));
-  }
-}
-
 template <typename T>
 [[gnu::flatten]] void swiglu_row(const SwigluArgs& args, int64_t r) {
   const T* gate = static_cast<const T*>(args.gate_up) + 2 * r * args.F;

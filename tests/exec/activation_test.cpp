@@ -1,0 +1,68 @@
+// tests/exec/activation_test.cpp: activations in a small model that is run, cut and recomputed.
+#include <gtest/gtest.h>
+
+#include "graph/ops/gelu.h"
+#include "parallel/tensor_parallel.h"
+#include "tests/exec/feed_forward_run.h"
+
+namespace weft {
+namespace {
+
+using testing::count;
+using testing::FeedForward;
+using testing::only;
+using testing::run_feed_forward;
+
+FeedForward with_gelu(bool approximate_tanh) {
+  FeedForward s{.up_width = 16};
+  s.activation = [=](Builder& g, Ref x) { return ops::gelu(g, x, approximate_tanh); };
+  return s;
+}
+
+std::vector<const Kernels*> all_kernels() {
+  std::vector<const Kernels*> all = {&ref_kernels()};
+  for (const char* name : available_levels()) all.push_back(find_kernels(name));
+  return all;
+}
+
+void check_run(FeedForward s) {
+  testing::expect_gradients_are_differences(s, ref_kernels());
+  testing::expect_gradients_are_differences(s, cpu_kernels());
+  for (const Kernels* k : all_kernels()) {
+    for (const Dtype compute : {Dtype::kF32, Dtype::kBf16}) {
+      s.compute = compute;
+      testing::expect_bits_are_kept(s, *k);
+    }
+  }
+}
+
+// Cut columns: each rank has half of x, y and their gradients.
+void expect_cut(const FeedForward& s, Op op, Op grad_op) {
+  Graph graph = testing::differentiated(s);
+  apply_tensor_parallel(&graph, {{"up", {0, 1}}, {"down", {1, 1}}}, {2, 1, 2, false});
+  const Shape half = {s.B, s.T, s.F / 2};
+  for (Op cut : {op, grad_op}) {
+    const Node& node = only(graph, cut);
+    for (Ref r : node.inputs) EXPECT_EQ(graph[r].shape, half) << graph[r].name;
+    for (Ref r : node.outputs) EXPECT_EQ(graph[r].shape, half) << graph[r].name;
+  }
+}
+
+TEST(GeluRun, GradientsAreTheDifferencesAndBitsAreKept) {
+  for (const bool approximate_tanh : {false, true}) check_run(with_gelu(approximate_tanh));
+}
+
+TEST(GeluRun, ColumnsMayBeCut) { expect_cut(with_gelu(true), &kGeluOp, &kGeluGradOp); }
+
+// y is not kept: the gradient computes it on its way, for the product that reads it.
+TEST(GeluRun, TheGradientRepeatsTheValue) {
+  Graph graph = testing::differentiated(with_gelu(false));
+  recompute_cheap_values(&graph);
+  EXPECT_EQ(count(graph, &kGeluOp), 1);
+  const Node& gradient = only(graph, &kGeluGradOp);
+  ASSERT_EQ(gradient.outputs.size(), 2u);
+  EXPECT_EQ(testing::writers(graph, "down#grad").at(0)->inputs[1], gradient.outputs[1]);
+}
+
+}  // namespace
+}  // namespace weft
