@@ -261,6 +261,22 @@ struct GeluBackwardArgs {
   void* y = nullptr;
 };
 
+// y = max(x, 0); NaN stays.
+struct ReluArgs {
+  int64_t n;
+  Dtype dtype;
+  const void* x;
+  void* y;  // may be x itself
+};
+// dx = dy where y > 0, else 0: y tells as much as x, and the next product keeps it anyway.
+struct ReluBackwardArgs {
+  int64_t n;
+  Dtype dtype;
+  const void* dy;
+  const void* y;
+  void* dx;  // may be dy or y itself
+};
+
 // losses[r] = log-sum-exp(logits[r]) - logits[r][target]; with_gradient: logits become
 // softmax - onehot. A row whose target is negative has loss 0 and gradient 0.
 struct CrossEntropyArgs {
@@ -384,6 +400,8 @@ struct AdamwArgs {
   PLAIN(swiglu_backward, SwigluBackwardArgs)         \
   PLAIN(gelu, GeluArgs)                              \
   PLAIN(gelu_backward, GeluBackwardArgs)             \
+  PLAIN(relu, ReluArgs)                              \
+  PLAIN(relu_backward, ReluBackwardArgs)             \
   PLAIN(cross_entropy, CrossEntropyArgs)             \
   PLAIN(softmax_stats, SoftmaxStatsArgs)             \
   PLAIN(softmax_gradient, SoftmaxGradientArgs)       \

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "graph/ops/gelu.h"
+#include "graph/ops/relu.h"
 #include "parallel/tensor_parallel.h"
 #include "tests/exec/feed_forward_run.h"
 
@@ -16,6 +17,11 @@ using testing::run_feed_forward;
 FeedForward with_gelu(bool approximate_tanh) {
   FeedForward s{.up_width = 16};
   s.activation = [=](Builder& g, Ref x) { return ops::gelu(g, x, approximate_tanh); };
+  return s;
+}
+FeedForward with_relu() {
+  FeedForward s{.up_width = 16};
+  s.activation = ops::relu;
   return s;
 }
 
@@ -62,6 +68,19 @@ TEST(GeluRun, TheGradientRepeatsTheValue) {
   const Node& gradient = only(graph, &kGeluGradOp);
   ASSERT_EQ(gradient.outputs.size(), 2u);
   EXPECT_EQ(testing::writers(graph, "down#grad").at(0)->inputs[1], gradient.outputs[1]);
+}
+
+TEST(ReluRun, GradientsAreTheDifferencesAndBitsAreKept) { check_run(with_relu()); }
+
+TEST(ReluRun, ColumnsMayBeCut) { expect_cut(with_relu(), &kReluOp, &kReluGradOp); }
+
+// Nothing but y is kept of the two: y lies where x did.
+TEST(ReluRun, TheValueTakesThePlaceOfItsInput) {
+  const Graph graph = testing::differentiated(with_relu());
+  const Plan plan = make_plan(graph, {&ref_kernels(), 1, 2});
+  const Node& node = only(plan.graph, &kReluOp);
+  const auto place = [&](Ref r) { return plan.memory.places[static_cast<size_t>(r.id)].offset; };
+  EXPECT_EQ(place(node.inputs[0]), place(node.outputs[0]));
 }
 
 }  // namespace
