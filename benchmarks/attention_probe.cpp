@@ -18,6 +18,7 @@
 
 #include "kernel/cuda/attention.h"
 #include "kernel/cuda/ops.h"
+#include "kernel/packed_qkv.h"
 #include "tensor/device.h"
 
 namespace {
@@ -78,12 +79,20 @@ class Tensors {
   Tensors& operator=(const Tensors&) = delete;
 
   AttentionArgs forward_args() const {
-    return {s_.B,    s_.T, s_.H,     s_.G, s_.D, Dtype::kBf16,
-            scale(), qkv,  lengths_, out,  lse,  positions_};
+    AttentionArgs args;
+    set_common(&args);
+    args.out = contiguous_heads<void>(out, s_.T, s_.H, s_.D);
+    args.lse = lse;
+    return args;
   }
   AttentionBackwardArgs backward_args() const {
-    return {s_.B, s_.T,     s_.H, s_.G, s_.D, Dtype::kBf16, scale(),
-            qkv,  lengths_, out,  dout, lse,  dqkv,         positions_};
+    AttentionBackwardArgs args;
+    set_common(&args);
+    args.out = contiguous_heads<const void>(out, s_.T, s_.H, s_.D);
+    args.dout = contiguous_heads<const void>(dout, s_.T, s_.H, s_.D);
+    args.lse = lse;
+    set_packed_gradient(&args, dqkv);
+    return args;
   }
   void forward(const AttentionSettings& settings) {
     cuda::attention_settings() = settings;
@@ -106,7 +115,18 @@ class Tensors {
   float* lse;
 
  private:
-  float scale() const { return 1.0f / std::sqrt(static_cast<float>(s_.D)); }
+  void set_common(AttentionOperands* args) const {
+    args->B = s_.B;
+    args->T = s_.T;
+    args->H = s_.H;
+    args->G = s_.G;
+    args->D = s_.D;
+    args->dtype = Dtype::kBf16;
+    args->scale = 1.0f / std::sqrt(static_cast<float>(s_.D));
+    set_packed_qkv(args, qkv);
+    args->lengths = args->source_lengths = lengths_;
+    args->positions = args->source_positions = positions_;
+  }
   Context context() { return {&pool_, workspace_, bytes_, device_.stream()}; }
   std::byte* take(int64_t bytes) {
     std::byte* at = device_.take(bytes);

@@ -1,10 +1,10 @@
 // kernel/kernels.h: every operation as a pure function, and the table that one back end fills.
 //
-// Legend: B rows of the batch, T positions, R = B*T tokens, C channels, H heads, G key/value heads,
-// D head dim, F feed-forward width, V vocabulary. The gradient of x is dx. Floating tensors are
-// fp32, bf16 or (ref and GPUs) fp16 ("dtype" of the arguments); products accumulate in fp32; norms,
-// softmax, rope and loss work in fp32 inside. A gradient of a parameter has its own dtype
-// (grad_dtype): fp32 or bf16, beside fp16 fp32.
+// Legend: B rows of the batch, T positions, S source positions, R = B*T tokens, C channels, H
+// heads, G key/value heads, D head dim, F feed-forward width, V vocabulary. The gradient of x is
+// dx. Floating tensors are fp32, bf16 or (ref and GPUs) fp16 ("dtype" of the arguments); products
+// accumulate in fp32; norms, softmax, rope and loss work in fp32 inside. A gradient of a parameter
+// has its own dtype (grad_dtype): fp32 or bf16, beside fp16 fp32.
 //
 // No kernel takes memory: scratch comes from Context::workspace, whose size the workspace
 // functions tell when the plan is made; what gemm_workspace tells also serves every product that is
@@ -160,6 +160,17 @@ struct RopeArgs {
   bool inverse;
 };
 
+// A tensor of heads: element (b, t, h, d) lies at data[b * row + t * position + h * head + d].
+template <typename Data>  // void, const void
+struct StridedHeads {
+  Data* data = nullptr;
+  int64_t row = 0, position = 0, head = 0;  // elements from one to the next
+
+  int64_t at(int64_t b, int64_t t, int64_t h) const { return b * row + t * position + h * head; }
+};
+using HeadsIn = StridedHeads<const void>;
+using HeadsOut = StridedHeads<void>;
+
 // Dropout of the probabilities, in training (kernel/dropout.h): what the mask is drawn from.
 struct AttentionDropout {
   double rate = 0;  // 0: none, and nothing else is read
@@ -169,44 +180,68 @@ struct AttentionDropout {
   const int64_t* rows = nullptr;  // (B, 2): a row's epoch and its number in the epoch
 };
 
-// Causal attention with grouped key/value heads over the packed qkv; T x T is never stored (by our
-// own kernels; kernel/cuda/attention_pieces.h tells of cuDNN's).
-// Position t of row b attends to positions 0..t below lengths[b]; a position at or past the
-// length gives zero output, lse 0 and gets no gradient. Rows of qkv: H q-heads, G k-heads, G v.
-// A packed row holds several segments: positions[b T + t] counts from 0 in each, and t attends
-// from its segment's first position on. A segment has the bits that it has as a row of its own (but
-// for 16 bits on a GPU, where cuDNN serves rows and not packed ones). dout of padding must be
-// finite. padding_attends (rows of one segment): a position at or past the length attends to all
-// positions below it, its query has a gradient, and what lies below the length gets gradient
-// through it. With nothing below the length it gives zero as before.
-struct AttentionArgs {
-  int64_t B, T, H, G, D;
-  Dtype dtype;
-  float scale;
-  const void* qkv;                     // (B, T, (H + 2 G) D)
-  const int32_t* lengths;              // (B)
-  void* out;                           // (B, T, H D)
-  float* lse;                          // (B, H, T) natural logarithm of the sum; null: not wanted
-  const int32_t* positions = nullptr;  // (B, T) within the segment; null: a row is one segment
-  bool padding_attends = false;
+// Buckets of T5's relative positions (kernel/attention_bias.h makes and reads them).
+inline constexpr int kMostBuckets = 128;  // on one side
+struct RelativeBuckets {
+  int count = 0;                      // of all
+  int side = 0;                       // of one side: half of all where keys on both sides count
+  bool bidirectional = false;         // keys behind the query have the second half
+  int32_t begins[kMostBuckets] = {};  // the distance at which each bucket of a side begins
+};
+
+// What is added to the score of a query and a key, by their distance and the head alone.
+struct AttentionBias {
+  enum class Kind { kNone, kAlibi, kRelative };
+  Kind kind = Kind::kNone;
+  int64_t first_head = 0,
+          num_heads = 0;        // ALiBi: of the model's heads, the first of this call; all
+  const void* table = nullptr;  // relative: (buckets, H) of dtype
+  RelativeBuckets buckets = {};
+};
+
+// Attention with grouped key/value heads: T queries to S keys and values; T x S is never stored (by
+// our own kernels; kernel/cuda/attention_pieces.h tells of cuDNN's).
+//
+// Query t of row b sees the keys below source_lengths[b]; where causal, those at its own position
+// and before; with a window, of these the last `window` (its own position counts). A query at or
+// past lengths[b], and one that sees no key, gives zero output, lse 0 and gets no gradient. dout
+// of such queries must be finite.
+//
+// A packed row holds several segments: positions[b T + t] counts from 0 in each, and so do
+// source_positions. The queries of a row's n-th segment see the keys of its n-th source segment
+// alone, and positions are those in the segments. A segment has the bits that it has as a row of
+// its own (but for 16 bits on a GPU, where cuDNN serves rows and not packed ones). Self-attention
+// passes the same pointers twice.
+struct AttentionOperands {
+  int64_t B = 0, T = 0, S = 0, H = 0, G = 0, D = 0;
+  Dtype dtype = Dtype::kF32;
+  float scale = 0;  // of q·k; not 0
+  bool causal = true;
+  int64_t window = 0;                         // 0: none
+  HeadsIn q;                                  // T positions, H heads
+  HeadsIn k, v;                               // S positions, G heads
+  const int32_t* lengths = nullptr;           // (B) of the queries; null: T
+  const int32_t* source_lengths = nullptr;    // (B) of the keys; null: S
+  const int32_t* positions = nullptr;         // (B, T); null: a row is one segment
+  const int32_t* source_positions = nullptr;  // (B, S); null where positions are
+  AttentionBias bias = {};
   AttentionDropout dropout = {};
   int64_t longest = 0;  // rows of the same plan are up to so long, and one kernel serves them all
 };
 
-struct AttentionBackwardArgs {
-  int64_t B, T, H, G, D;
-  Dtype dtype;
-  float scale;
-  const void* qkv;
-  const int32_t* lengths;
-  const void* out;
-  const void* dout;
-  const float* lse;
-  void* dqkv;  // (B, T, (H + 2 G) D), written whole
-  const int32_t* positions = nullptr;
-  bool padding_attends = false;
-  AttentionDropout dropout = {};
-  int64_t longest = 0;
+struct AttentionArgs : AttentionOperands {
+  HeadsOut out;          // T positions, H heads
+  float* lse = nullptr;  // (B, H, T) natural logarithm of the sum; null: not wanted
+};
+
+// dtable (+)= the gradient of the relative table: sums of every row and head, then rows in order.
+struct AttentionBackwardArgs : AttentionOperands {
+  HeadsIn out, dout;
+  const float* lse = nullptr;
+  HeadsOut dq, dk, dv;     // written whole
+  void* dtable = nullptr;  // (buckets, H) of grad_dtype, or null where it is frozen
+  Dtype grad_dtype = Dtype::kF32;
+  bool accumulate = false;
 };
 
 // For generation: row b brings T new positions starting at starts[b]. Their k and v (already

@@ -12,6 +12,7 @@
 #include "exec/executor.h"
 #include "exec/op_binding.h"
 #include "kernel/gpu/cuda_options.h"
+#include "kernel/packed_qkv.h"
 #include "planning/repeat.h"
 
 namespace weft {
@@ -88,25 +89,23 @@ double attention_tflops(const Kernels& kernels, Device* device, Dtype dtype, Row
   const int64_t B = 8, T = 1024, H = 14, G = 2, D = 64, size = dtype_bytes(dtype);
   const int64_t qkv = B * T * (H + 2 * G) * D, out = B * T * H * D;
   AttentionArgs f{};
-  f.B = B;
-  f.T = T;
-  f.H = H;
-  f.G = G;
-  f.D = D;
-  f.dtype = dtype;
-  f.scale = 0.125f;
   AttentionBackwardArgs b{};
-  b.B = B;
-  b.T = T;
-  b.H = H;
-  b.G = G;
-  b.D = D;
-  b.dtype = dtype;
-  b.scale = f.scale;
-  f.padding_attends = b.padding_attends = rows == Rows::kOwn;
-  if (rows == Rows::kDropped) f.dropout = b.dropout = {.rate = 0.1, .seed = 1};
-  std::vector<int32_t> positions(static_cast<size_t>(B * T));
-  if (rows == Rows::kPacked) f.positions = b.positions = positions.data();  // until they are there
+  std::vector<int32_t> positions(static_cast<size_t>(B * T)), lengths(static_cast<size_t>(B), T);
+  for (AttentionOperands* a : std::initializer_list<AttentionOperands*>{&f, &b}) {
+    a->B = B;
+    a->T = T;
+    a->H = H;
+    a->G = G;
+    a->D = D;
+    a->dtype = dtype;
+    a->scale = 0.125f;
+    set_packed_qkv(a, nullptr);
+    if (rows == Rows::kDropped) a->dropout = {.rate = 0.1, .seed = 1};
+    // Until they are there.
+    a->source_lengths = lengths.data();
+    if (rows != Rows::kOwn) a->lengths = a->source_lengths;
+    if (rows == Rows::kPacked) a->positions = a->source_positions = positions.data();
+  }
   const size_t workspace =
       std::max(kernels.attention_workspace(f, 1), kernels.attention_backward_workspace(b, 1));
   const int64_t small = 1024 + align_up(B * T * 4) + align_up(B * 16);
@@ -115,11 +114,13 @@ double attention_tflops(const Kernels& kernels, Device* device, Dtype dtype, Row
   std::byte* at = arena.data();
   const auto take = [&](int64_t bytes) { return std::exchange(at, at + align_up(bytes)); };
   fill(device, at, dtype, qkv + 2 * out);
-  f.qkv = b.qkv = take(qkv * size);
-  b.dout = take(out * size);
-  f.out = take(out * size);
-  b.out = f.out;
-  b.dqkv = take(qkv * size);
+  std::byte* packed = take(qkv * size);
+  set_packed_qkv(&f, packed);
+  set_packed_qkv(&b, packed);
+  b.dout = contiguous_heads<const void>(take(out * size), T, H, D);
+  f.out = contiguous_heads<void>(take(out * size), T, H, D);
+  b.out = contiguous_heads<const void>(f.out.data, T, H, D);
+  set_packed_gradient(&b, take(qkv * size));
   f.lse = reinterpret_cast<float*>(take(B * H * T * 4));
   b.lse = f.lse;
   const auto put = [&](const auto& values) {
@@ -128,12 +129,13 @@ double attention_tflops(const Kernels& kernels, Device* device, Dtype dtype, Row
     device->write(there, values.data(), bytes);
     return there;
   };
-  f.lengths = b.lengths = reinterpret_cast<const int32_t*>(
-      put(std::vector<int32_t>(static_cast<size_t>(B), static_cast<int32_t>(T))));
+  f.source_lengths = b.source_lengths = reinterpret_cast<const int32_t*>(put(lengths));
+  if (rows != Rows::kOwn) f.lengths = b.lengths = f.source_lengths;
   if (rows == Rows::kPacked) {  // of one segment: the work of whole rows
     for (size_t i = 0; i < positions.size(); ++i)
       positions[i] = static_cast<int32_t>(i % static_cast<size_t>(T));
     f.positions = b.positions = reinterpret_cast<const int32_t*>(put(positions));
+    f.source_positions = b.source_positions = f.positions;
   }
   if (rows == Rows::kDropped) {
     f.dropout.rows =

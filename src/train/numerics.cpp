@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/version.h"
 #include "kernel/gpu/cuda_options.h"
+#include "kernel/packed_qkv.h"
 
 namespace weft {
 namespace {
@@ -127,9 +128,9 @@ class Probe {
     args.D = kD;
     args.dtype = dtype_;
     args.scale = 0.25f;
-    args.qkv = qkv.data();
-    args.lengths = &length;
-    args.out = out.data();
+    set_packed_qkv(&args, qkv.data());
+    args.lengths = args.source_lengths = &length;
+    args.out = contiguous_heads<void>(out.data(), kT, kH, kD);
     args.lse = lse.data();
     k_.attention(context(k_.attention_workspace(args, 1)), args);
     fold(out);

@@ -3,6 +3,7 @@
 
 #include <fmt/core.h>
 
+#include "kernel/packed_qkv.h"
 #include "tests/kernel/common.h"
 
 namespace weft {
@@ -39,29 +40,30 @@ inline AttentionCase packed(AttentionCase c, const std::vector<std::vector<int>>
   return c;
 }
 
-inline AttentionArgs forward_args(const AttentionCase& c, const Buffer& qkv, Buffer& out,
-                                  Buffer& lse) {
-  return {.B = c.B,
-          .T = c.T,
-          .H = c.H,
-          .G = c.G,
-          .D = c.D,
-          .dtype = c.dtype,
-          .scale = c.scale(),
-          .qkv = qkv.data(),
-          .lengths = c.lengths.data(),
-          .out = out.data(),
-          .lse = lse.floats(),
-          .positions = c.positions.empty() ? nullptr : c.positions.data(),
-          .padding_attends = c.padding_attends,
-          .dropout = c.dropout};
+inline void set_operands(const AttentionCase& c, const Buffer& qkv, AttentionOperands* args) {
+  args->B = c.B;
+  args->T = c.T;
+  args->H = c.H;
+  args->G = c.G;
+  args->D = c.D;
+  args->dtype = c.dtype;
+  args->scale = c.scale();
+  set_packed_qkv(args, qkv.data());
+  args->source_lengths = c.lengths.data();
+  args->lengths = c.padding_attends ? nullptr : args->source_lengths;
+  args->positions = c.positions.empty() ? nullptr : c.positions.data();
+  args->source_positions = args->positions;
+  args->dropout = c.dropout;
 }
 
 inline Outputs forward(const AttentionCase& c, const Buffer& qkv, const Kernels& kernels,
                        Bench& bench) {
   Buffer out(c.dtype, c.B * c.T * c.H * c.D);
   Buffer lse(Dtype::kF32, c.B * c.H * c.T);
-  const AttentionArgs args = forward_args(c, qkv, out, lse);
+  AttentionArgs args;
+  set_operands(c, qkv, &args);
+  args.out = contiguous_heads(out.data(), c.T, c.H, c.D);
+  args.lse = lse.floats();
   kernels.attention(bench.context(kernels.attention_workspace(args, bench.num_threads())), args);
   return {out, lse};
 }
@@ -69,23 +71,12 @@ inline Outputs forward(const AttentionCase& c, const Buffer& qkv, const Kernels&
 inline Buffer backward(const AttentionCase& c, const Buffer& qkv, const Outputs& forward_result,
                        const Buffer& dout, const Kernels& kernels, Bench& bench) {
   Buffer dqkv(c.dtype, c.B * c.T * c.width());
-  const AttentionBackwardArgs args = {
-      .B = c.B,
-      .T = c.T,
-      .H = c.H,
-      .G = c.G,
-      .D = c.D,
-      .dtype = c.dtype,
-      .scale = c.scale(),
-      .qkv = qkv.data(),
-      .lengths = c.lengths.data(),
-      .out = forward_result[0].data(),
-      .dout = dout.data(),
-      .lse = forward_result[1].floats(),
-      .dqkv = dqkv.data(),
-      .positions = c.positions.empty() ? nullptr : c.positions.data(),
-      .padding_attends = c.padding_attends,
-      .dropout = c.dropout};
+  AttentionBackwardArgs args;
+  set_operands(c, qkv, &args);
+  args.out = contiguous_heads(forward_result[0].data(), c.T, c.H, c.D);
+  args.dout = contiguous_heads(dout.data(), c.T, c.H, c.D);
+  args.lse = forward_result[1].floats();
+  set_packed_gradient(&args, dqkv.data());
   const size_t bytes = kernels.attention_backward_workspace(args, bench.num_threads());
   kernels.attention_backward(bench.context(bytes), args);
   return dqkv;

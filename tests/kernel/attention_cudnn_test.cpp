@@ -7,6 +7,7 @@
 #include "kernel/cuda/attention.h"
 #include "kernel/cuda/attention_pieces.h"
 #include "kernel/gpu/cudnn_rule.h"
+#include "kernel/packed_qkv.h"
 #include "tests/kernel/common.h"
 #include "tests/kernel/emulated_cuda/table.h"
 
@@ -21,22 +22,27 @@ TEST(AttentionCudnn, PaddingNeedsNoMask) {
     const Buffer dout = Buffer::random(dtype, B * T * H * D, 2);
     Buffer out(dtype, B * T * H * D), lse(Dtype::kF32, B * H * T), want_out = out, want_lse = lse;
     Bench bench(1);
-    AttentionArgs args = {.B = B,
-                          .T = T,
-                          .H = H,
-                          .G = G,
-                          .D = D,
-                          .dtype = dtype,
-                          .scale = 0.3f,
-                          .qkv = qkv.data(),
-                          .lengths = lengths.data(),
-                          .out = want_out.data(),
-                          .lse = want_lse.floats()};
+    const auto set_operands = [&](AttentionOperands* a) {
+      a->B = B;
+      a->T = T;
+      a->H = H;
+      a->G = G;
+      a->D = D;
+      a->dtype = dtype;
+      a->scale = 0.3f;
+      set_packed_qkv(a, qkv.data());
+      a->lengths = a->source_lengths = lengths.data();
+    };
+    AttentionArgs args;
+    set_operands(&args);
+    args.out = contiguous_heads(want_out.data(), T, H, D);
+    args.lse = want_lse.floats();
     ref_kernels().attention(bench.context(0), args);
-    args.out = out.data(), args.lse = lse.floats(), args.lengths = full.data();
+    args.out.data = out.data(), args.lse = lse.floats();
+    args.lengths = args.source_lengths = full.data();
     ref_kernels().attention(bench.context(0), args);
     EXPECT_FALSE(out.same_bits(want_out));
-    args.lengths = lengths.data();
+    args.lengths = args.source_lengths = lengths.data();
     emulated_zero_padding(bench.context(0), args);
     EXPECT_TRUE(out.same_bits(want_out));
     EXPECT_TRUE(lse.same_bits(want_lse));
@@ -44,21 +50,15 @@ TEST(AttentionCudnn, PaddingNeedsNoMask) {
     Buffer raised(Dtype::kF32, B * H * T), dqkv(dtype, B * T * width), want_dqkv = dqkv;
     emulated_raise_padding_lse(bench.context(0), args, raised.floats());
     EXPECT_TRUE(raised.guard_intact());
-    AttentionBackwardArgs back = {.B = B,
-                                  .T = T,
-                                  .H = H,
-                                  .G = G,
-                                  .D = D,
-                                  .dtype = dtype,
-                                  .scale = 0.3f,
-                                  .qkv = qkv.data(),
-                                  .lengths = lengths.data(),
-                                  .out = out.data(),
-                                  .dout = dout.data(),
-                                  .lse = lse.floats(),
-                                  .dqkv = want_dqkv.data()};
+    AttentionBackwardArgs back;
+    set_operands(&back);
+    back.out = contiguous_heads<const void>(out.data(), T, H, D);
+    back.dout = contiguous_heads(dout.data(), T, H, D);
+    back.lse = lse.floats();
+    set_packed_gradient(&back, want_dqkv.data());
     ref_kernels().attention_backward(bench.context(0), back);
-    back.dqkv = dqkv.data(), back.lengths = full.data();
+    set_packed_gradient(&back, dqkv.data());
+    back.lengths = back.source_lengths = full.data();
     ref_kernels().attention_backward(bench.context(0), back);
     EXPECT_FALSE(dqkv.same_bits(want_dqkv)) << "padding must not be without effect";
     back.lse = raised.floats();
@@ -109,13 +109,42 @@ TEST(AttentionCudnn, MaskOfSegmentsLeavesEachItsOwn) {
 TEST(AttentionCudnn, TheLongestRowDecidesWhoServes) {
   AttentionArgs args{};
   args.B = 1, args.T = 1024, args.H = 28, args.G = 4, args.D = 128, args.dtype = Dtype::kBf16;
+  set_packed_qkv(&args, nullptr);
   EXPECT_TRUE(suits_cudnn(args));
   args.longest = 16384;
   EXPECT_TRUE(suits_cudnn(args));
   args.longest = 32768;
   EXPECT_FALSE(suits_cudnn(args));
   args.T = args.longest, args.longest = 0;
+  set_packed_qkv(&args, nullptr);
   EXPECT_FALSE(suits_cudnn(args));
+}
+
+// Every other meaning is the own kernel's.
+TEST(AttentionCudnn, ServesCausalSelfAttentionAlone) {
+  AttentionArgs plain{};
+  plain.B = 1, plain.T = 1024, plain.H = 28, plain.G = 4, plain.D = 128;
+  plain.dtype = Dtype::kBf16;
+  set_packed_qkv(&plain, nullptr);
+  EXPECT_TRUE(suits_cudnn(plain));
+  const int32_t lengths[] = {900}, positions[] = {0};
+  using Change = std::function<void(AttentionArgs*)>;
+  for (const Change& change :
+       {Change([](AttentionArgs* a) { a->causal = false; }),
+        Change([](AttentionArgs* a) { a->window = 100; }),
+        Change([](AttentionArgs* a) { a->S = 512; }),
+        Change([](AttentionArgs* a) { a->bias.kind = AttentionBias::Kind::kAlibi; }),
+        Change([](AttentionArgs* a) { a->bias.kind = AttentionBias::Kind::kRelative; }),
+        Change([&](AttentionArgs* a) { a->source_lengths = lengths; }),
+        Change([&](AttentionArgs* a) { a->source_positions = positions; }),
+        Change([](AttentionArgs* a) { a->v.head = 3 * a->D; }),
+        Change([](AttentionArgs* a) { a->k.position = a->G * a->D; }),
+        Change([](AttentionArgs* a) { a->dropout.rate = 0.1; }),
+        Change([](AttentionArgs* a) { a->dtype = Dtype::kF32; })}) {
+    AttentionArgs other = plain;
+    change(&other);
+    EXPECT_FALSE(suits_cudnn(other));
+  }
 }
 
 TEST(AttentionCudnn, PiecesCoverTheBatchWithinTheirBounds) {

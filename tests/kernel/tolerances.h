@@ -43,6 +43,13 @@ inline Tolerance attention_tolerance(Dtype dtype) {
                                 : kAttentionFloat;
 }
 
+// With a bias or a window few keys have most of a query's weight: the errors of their rounded P and
+// dS do not average out.
+inline Tolerance biased_attention_tolerance(Dtype dtype) {
+  const Tolerance t = attention_tolerance(dtype);
+  return {t.relative, dtype == Dtype::kF32 ? t.absolute : 2 * t.absolute};
+}
+
 // Central differences in fp32 inputs, float64 inside ref: outputs are stored in fp32, so a
 // difference of step 2^-6 carries 6e-8 / 2^-6 = 4e-6 of noise and a cubic term of about 2^-12.
 inline constexpr double kDifferenceStep = 0x1p-6;

@@ -5,6 +5,7 @@
 #include "kernel/gpu/cuda_options.h"
 #include "kernel/gpu/cudnn_rule.h"
 #include "kernel/gpu/device_limits.h"
+#include "kernel/packed_qkv.h"
 
 namespace weft {
 namespace {
@@ -24,11 +25,11 @@ Args common_args(const View& v, const Node& node, size_t optional) {
   a.D = attr.heads.head_dim;
   a.dtype = qkv.dtype;
   a.scale = attr.scale;
-  a.qkv = v.at(node.inputs[0]);
-  a.lengths = v.at<int32_t>(node.inputs[1]);
+  set_packed_qkv(&a, v.at(node.inputs[0]));
+  a.source_lengths = v.at<int32_t>(node.inputs[1]);
+  a.lengths = attr.padding_attends ? nullptr : a.source_lengths;
   const bool packed = node.inputs.size() - (drops ? 1 : 0) > optional;
-  a.positions = packed ? v.at<int32_t>(node.inputs[optional]) : nullptr;
-  a.padding_attends = attr.padding_attends;
+  a.positions = a.source_positions = packed ? v.at<int32_t>(node.inputs[optional]) : nullptr;
   if (drops) {
     a.dropout = {attr.dropout, attr.dropout_seed, attr.dropout_site, attr.first_head,
                  v.at<int64_t>(node.inputs.back())};
@@ -39,17 +40,17 @@ Args common_args(const View& v, const Node& node, size_t optional) {
 
 AttentionArgs args(const View& v, const Node& node) {
   auto a = common_args<AttentionArgs>(v, node, 2);
-  a.out = v.at(node.outputs[0]);
+  a.out = contiguous_heads<void>(v.at(node.outputs[0]), a.T, a.H, a.D);
   a.lse = v.at<float>(node.outputs[1]);
   return a;
 }
 
 AttentionBackwardArgs grad_args(const View& v, const Node& node) {
   auto a = common_args<AttentionBackwardArgs>(v, node, 5);
-  a.out = v.at(node.inputs[2]);
-  a.dout = v.at(node.inputs[3]);
+  a.out = contiguous_heads<const void>(v.at(node.inputs[2]), a.T, a.H, a.D);
+  a.dout = contiguous_heads<const void>(v.at(node.inputs[3]), a.T, a.H, a.D);
   a.lse = v.at<float>(node.inputs[4]);
-  a.dqkv = v.at(node.outputs[0]);
+  set_packed_gradient(&a, v.at(node.outputs[0]));
   return a;
 }
 

@@ -21,7 +21,7 @@ void attention(const Context& context, const AttentionArgs& args) {
 }
 
 size_t attention_workspace(const AttentionArgs& args, int) {
-  return cudnn_attention_workspace(args);  // the own kernel needs none
+  return std::max(cudnn_attention_workspace(args), own_attention_workspace(args));
 }
 
 void attention_backward(const Context& context, const AttentionBackwardArgs& args) {

@@ -45,7 +45,18 @@ inline int64_t segment_mask_pitch(int64_t T) { return (T + 63) / 64 * 64; }
 void segment_mask(const Context&, int64_t B, int64_t T, Dtype, const int32_t* positions,
                   void* mask);
 
+// attention_bias.cu. lines (H, T + S - 1): the bias by distance, from that of the last query and
+// the first key on.
+int64_t bias_line_floats(const AttentionOperands&);
+size_t bias_lines_bytes(const AttentionOperands&);  // 0 where there is no bias
+void make_bias_lines(const Context&, const AttentionOperands&, float* lines);
+// dtable (+)= the sums of `parts` parts of each row and head, partials (B, H, parts, buckets), over
+// the scale: parts in order, then rows.
+void add_bias_partials(const Context&, const AttentionBackwardArgs&, int64_t parts,
+                       const float* partials);
+
 void own_attention(const Context&, const AttentionArgs&);
+size_t own_attention_workspace(const AttentionArgs&);
 void own_attention_backward(const Context&, const AttentionBackwardArgs&);
 size_t own_attention_backward_workspace(const AttentionBackwardArgs&);
 

@@ -88,9 +88,16 @@ AttentionShape shape_of(const Args& args, bool backward) {
           .dtype = args.dtype};
 }
 
-// Element `at` of memory of 16 bits that a graph takes as void*.
-void* element(const void* data, int64_t at) {
-  return const_cast<uint16_t*>(static_cast<const uint16_t*>(data) + at);
+// Head h of row b of a tensor of 16 bits that a graph takes as void*.
+template <typename Data>
+void* element(const StridedHeads<Data>& heads, int64_t b, int64_t h) {
+  return const_cast<uint16_t*>(static_cast<const uint16_t*>(heads.data) + heads.at(b, 0, h));
+}
+
+template <typename Data>
+bool is_contiguous(const AttentionOperands& args, const StridedHeads<Data>& heads) {
+  return heads.head == args.D && heads.position == args.H * args.D &&
+         heads.row == args.T * heads.position;
 }
 
 // Of so many rows; all of them, where they are not packed.
@@ -190,11 +197,10 @@ void add_masks(const Args& args, const AttentionShape& shape, int64_t row, std::
 void run_forward(const Context& context, const AttentionArgs& args, float* lse,
                  std::byte* workspace, int64_t row, int64_t rows) {
   const AttentionShape shape = forward_shape(args, rows);
-  const int64_t q = row * args.T * shape.qkv_width;
-  AttentionPointers pointers = {{kQ, element(args.qkv, q)},
-                                {kK, element(args.qkv, q + args.H * args.D)},
-                                {kV, element(args.qkv, q + (args.H + args.G) * args.D)},
-                                {kOut, element(args.out, row * args.T * shape.out_width)},
+  AttentionPointers pointers = {{kQ, element(args.q, row, 0)},
+                                {kK, element(args.k, row, 0)},
+                                {kV, element(args.v, row, 0)},
+                                {kOut, element(args.out, row, 0)},
                                 {kLse, lse + row * args.H * args.T}};
   add_masks(args, shape, row, workspace, &pointers);
   run_attention(context, shape, std::move(pointers),
@@ -207,19 +213,15 @@ void run_backward(const Context& context, const AttentionBackwardArgs& args, con
                   int64_t groups) {
   const AttentionShape shape = backward_shape(args, rows, groups);
   const int64_t head = group * (args.H / args.G);
-  const int64_t q = row * args.T * shape.qkv_width + head * args.D;
-  const int64_t k = row * args.T * shape.qkv_width + (args.H + group) * args.D;
-  const int64_t v = k + args.G * args.D;
-  const int64_t out = row * args.T * shape.out_width + head * args.D;
-  AttentionPointers pointers = {{kQ, element(args.qkv, q)},
-                                {kK, element(args.qkv, k)},
-                                {kV, element(args.qkv, v)},
-                                {kOut, element(args.out, out)},
-                                {kDout, element(args.dout, out)},
+  AttentionPointers pointers = {{kQ, element(args.q, row, head)},
+                                {kK, element(args.k, row, group)},
+                                {kV, element(args.v, row, group)},
+                                {kOut, element(args.out, row, head)},
+                                {kDout, element(args.dout, row, head)},
                                 {kLse, const_cast<float*>(lse + (row * args.H + head) * args.T)},
-                                {kDq, element(args.dqkv, q)},
-                                {kDk, element(args.dqkv, k)},
-                                {kDv, element(args.dqkv, v)}};
+                                {kDq, element(args.dq, row, head)},
+                                {kDk, element(args.dk, row, group)},
+                                {kDv, element(args.dv, row, group)}};
   add_masks(args, shape, row, mask, &pointers);
   run_attention(context, shape, std::move(pointers), workspace);
 }
@@ -243,6 +245,7 @@ size_t cudnn_attention_backward_workspace(const AttentionBackwardArgs& args) {
 }
 
 void cudnn_attention(const Context& context, const AttentionArgs& args) {
+  ensure(is_contiguous(args, args.out), "cuDNN's attention wants a contiguous output");
   std::byte* workspace = context.workspace;
   float* lse = args.lse;
   if (!lse) {  // asked for all the same: one graph, so the same bits
@@ -253,11 +256,15 @@ void cudnn_attention(const Context& context, const AttentionArgs& args) {
   for (int64_t row = 0; row < args.B; row += rows) {
     run_forward(context, args, lse, align(workspace), row, std::min(rows, args.B - row));
   }
-  zero_padding(context, args.B, args.T, args.H * args.D, args.dtype, args.lengths, args.out, args.H,
-               lse);
+  zero_padding(context, args.B, args.T, args.H * args.D, args.dtype, args.lengths, args.out.data,
+               args.H, lse);
 }
 
 void cudnn_attention_backward(const Context& context, const AttentionBackwardArgs& args) {
+  ensure(is_contiguous(args, args.out) && is_contiguous(args, args.dout),
+         "the gradient of cuDNN's attention wants a contiguous output");
+  ensure(args.dq.position == args.q.position && args.dq.row == args.q.row,
+         "cuDNN's attention writes gradients that lie as q, k and v do");
   const AttentionPieces pieces = pieces_of(args);
   const float* lse = args.lse;
   std::byte* mask = align(context.workspace + lse_bytes(args.B, args.H, args.T));
@@ -276,7 +283,7 @@ void cudnn_attention_backward(const Context& context, const AttentionBackwardArg
   }
   if (attention_settings().padding_mask) {
     zero_padding(context, args.B, args.T, (args.H + 2 * args.G) * args.D, args.dtype, args.lengths,
-                 args.dqkv, 0, nullptr);
+                 args.dq.data, 0, nullptr);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <initializer_list>
 #include <type_traits>
 
+#include "kernel/cuda/attention.h"
 #include "kernel/cuda/attention_tiles.h"
 #include "kernel/cuda/dispatch.h"
 #include "kernel/cuda/launch.h"
@@ -27,18 +28,47 @@ void with_attention_shape(Dtype dtype, int64_t D, const Fn& fn) {
   });
 }
 
-// addresses: of all tensors that are read as rows.
-template <typename Value, typename Args>
-Heads heads_of(const Args& args, std::initializer_list<const void*> addresses) {
+template <typename Value, typename Data>
+Strided<Value> strided(const StridedHeads<Data>& heads) {
+  return {static_cast<Value*>(heads.data), heads.row, heads.position, heads.head};
+}
+
+// Whether all rows of these tensors begin at multiples of so many elements.
+template <typename Value, typename Data>
+bool begin_at(int64_t multiple, std::initializer_list<StridedHeads<Data>> tensors) {
+  for (const StridedHeads<Data>& t : tensors) {
+    const auto address = reinterpret_cast<uintptr_t>(t.data) / sizeof(Value);
+    if (address % static_cast<uintptr_t>(multiple) != 0 || t.row % multiple != 0 ||
+        t.position % multiple != 0 || t.head % multiple != 0)
+      return false;
+  }
+  return true;
+}
+
+template <typename Value>
+Heads heads_of(const AttentionOperands& args, std::initializer_list<HeadsIn> read,
+               std::initializer_list<HeadsOut> written) {
   return {.T = static_cast<int>(args.T),
+          .S = static_cast<int>(args.S),
           .H = static_cast<int>(args.H),
           .G = static_cast<int>(args.G),
           .D = static_cast<int>(args.D),
           .columns = static_cast<int>(ceil_div(args.D, 16) * 16),
-          .vectored = is_vectored<Value>(args.D, addresses),
-          .padding_attends = args.padding_attends,
+          .vectored = args.D % kPack<Value> == 0 && begin_at<Value>(kPack<Value>, read),
+          .paired = args.D % 2 == 0 && begin_at<Value>(2, written),
+          .causal = args.causal,
+          .window = static_cast<int>(args.window),
           .lengths = args.lengths,
-          .positions = args.positions};
+          .source_lengths = args.source_lengths,
+          .positions = args.positions,
+          .source_positions = args.source_positions};
+}
+
+// fn(PlainScore) or fn(BiasedScore), whose lines were made.
+template <typename Fn>
+void with_score(const AttentionOperands& args, const float* lines, const Fn& fn) {
+  if (args.bias.kind == AttentionBias::Kind::kNone) return fn(PlainScore{args.scale});
+  fn(BiasedScore{args.scale, lines, bias_line_floats(args), static_cast<int>(args.T - 1)});
 }
 
 }  // namespace weft::cuda

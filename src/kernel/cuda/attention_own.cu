@@ -1,10 +1,10 @@
-// kernel/cuda/attention_own.cu: causal attention for every type, head dim and packing.
+// kernel/cuda/attention_own.cu: attention for every type, head dim, bias and packing.
 //
 // A block of threads owns some queries of one head and walks over the keys in blocks, as
 // FlashAttention-2 does. For each query it keeps, over the keys seen so far, the highest score m,
 // l = sum of exp(score - m), and the sum of exp(score - m) v. Where a block of keys raises m, what
 // was summed before is scaled down to it. Keys that a query may not see have score -infinity and
-// change no bits.
+// change no bits. With a window the first blocks that no query sees are left out.
 //
 // Queries of several segments (packed rows) can lie in one block: their segments are done one after
 // the other, with blocks of keys that begin where the segment does. So a query's blocks are those
@@ -13,6 +13,7 @@
 // Dropout multiplies the weights on their way to the product with v; l is the sum of all.
 #include <cmath>
 
+#include "kernel/cpu/workspace.h"
 #include "kernel/cuda/attention.h"
 #include "kernel/cuda/attention_dropout.h"
 #include "kernel/cuda/attention_launch.h"
@@ -79,10 +80,16 @@ __device__ __forceinline__ void weigh(float (&scores)[kKeyTiles][4], State<kTile
   }
 }
 
+template <typename Value>
+struct Tensors {
+  Strided<const Value> q, k, v;
+  Strided<Value> out;
+  float* lse;
+};
+
 template <typename Value, int kD, typename Score, typename Drop>
 __global__ void __launch_bounds__(Forward<Value, kD>::kThreads)
-    attention_kernel(Heads heads, Score score, Drop drop, const Value* qkv, Value* out,
-                     float* lse) {
+    attention_kernel(Heads heads, Score score, Drop drop, Tensors<Value> tensors) {
   using F = Forward<Value, kD>;
   constexpr int kTiles = kD / 8, kKeyTiles = F::kBlock / 8;
   WEFT_DYNAMIC_SHARED(Value, shared);
@@ -95,13 +102,9 @@ __global__ void __launch_bounds__(Forward<Value, kD>::kThreads)
   const int g = h / (heads.H / heads.G);
   // The last queries have most to do: they begin first.
   const int first = static_cast<int>(gridDim.x - 1 - blockIdx.x) * F::kRows;
-  const int length = heads.length(b), num_queries = heads.num_queries(length);
-  const int end = min(first + F::kRows, num_queries);
-  const int64_t width = heads.width();
-  const Value* row = qkv + int64_t{b} * heads.T * width;
-  const Rows<Value> q = {row + h * heads.D, width};
-  const Rows<Value> k = {row + (heads.H + g) * heads.D, width};
-  const Rows<Value> v = {row + (heads.H + heads.G + g) * heads.D, width};
+  const Side queries = heads.queries(b), keys = heads.keys(b);
+  const int end = min(first + F::kRows, queries.length);
+  const Rows<Value> k = tensors.k.rows(b, g), v = tensors.v.rows(b, g);
 
   const int lane = lane_of_warp(), warp_row = static_cast<int>(threadIdx.x) / 32 * 16;
   const int warp_first = first + warp_row;
@@ -109,20 +112,23 @@ __global__ void __launch_bounds__(Forward<Value, kD>::kThreads)
   const auto drop_key = drop.head(b, h);
   State<kTiles> state = {{-INFINITY, -INFINITY}, {0.0f, 0.0f}, {}};
   clear(state.out);
-  load_tile<F::kLd>(q_tile, q, first, F::kRows, end, heads);
+  load_tile<F::kLd>(q_tile, tensors.q.rows(b, h), first, F::kRows, end, heads);
 
   int next = 0;
   for (int t = first; t < end; t = next) {  // one segment after the other
-    const int begin = heads.begin(b, t);
-    next = heads.end_of_segment(b, t, end);
-    const int last = min(next, length);  // behind the last key
-    for (int key = begin; key < last; key += F::kBlock) {
+    const Segment at = Heads::segment(queries, keys, t, end);
+    next = at.end;
+    const Seen of_first = seen_keys(heads, at, t), of_last = seen_keys(heads, at, next - 1);
+    const Seen seen[2] = {seen_keys(heads, at, query[0]), seen_keys(heads, at, query[1])};
+    const int skipped = (of_first.begin - at.other_begin) / F::kBlock * F::kBlock;
+    for (int key = at.other_begin + skipped; key < of_last.end; key += F::kBlock) {
       __syncthreads();
-      load_tile<F::kLd>(k_tile, k, key, F::kBlock, last, heads);
-      load_tile<F::kLd>(v_tile, v, key, F::kBlock, last, heads);
+      load_tile<F::kLd>(k_tile, k, key, F::kBlock, of_last.end, heads);
+      load_tile<F::kLd>(v_tile, v, key, F::kBlock, of_last.end, heads);
       __syncthreads();
       // A warp none of whose queries sees any of these keys has nothing to do.
-      if (warp_first + 15 < key || warp_first + 15 < t || warp_first >= next) continue;
+      if (warp_first + 15 < t || warp_first >= next) continue;
+      if (heads.causal && warp_first + 15 + at.shift() < key) continue;
       float scores[kKeyTiles][4];
       clear(scores);
       multiply_rows(scores, q_tile + warp_row * F::kLd, F::kLd, k_tile, F::kLd, heads.columns);
@@ -130,9 +136,9 @@ __global__ void __launch_bounds__(Forward<Value, kD>::kThreads)
       for (int n = 0; n < kKeyTiles; ++n) {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          const int at = query[i / 2], j = key + n * 8 + lane % 4 * 2 + i % 2;
-          const bool is_seen = at >= t && at < next && j <= at && j < last;
-          scores[n][i] = is_seen ? score(scores[n][i], h, at, j) : -INFINITY;
+          const int j = key + n * 8 + lane % 4 * 2 + i % 2;
+          scores[n][i] =
+              seen[i / 2](j) ? score(scores[n][i], h, j - query[i / 2] - at.shift()) : -INFINITY;
         }
       }
       weigh<Value>(scores, state);
@@ -155,35 +161,45 @@ __global__ void __launch_bounds__(Forward<Value, kD>::kThreads)
     const int t = query[half];
     const float l = quad_sum(state.l[half]);
     if (t >= heads.T) continue;
-    const bool is_padding = t >= num_queries;
+    const bool is_empty = t >= queries.length || l == 0.0f;  // padding, or no key is seen
 #pragma unroll
     for (int n = 0; n < kTiles; ++n) {
 #pragma unroll
       for (int i = 2 * half; i < 2 * half + 2; ++i) {
-        state.out[n][i] = is_padding ? 0.0f : state.out[n][i] / l;
+        state.out[n][i] = is_empty ? 0.0f : state.out[n][i] / l;
       }
     }
-    put_row(out + ((int64_t{b} * heads.T + t) * heads.H + h) * heads.D, state.out, half, 0,
-            heads.D);
-    if (lse != nullptr && lane % 4 == 0) {
-      lse[heads.statistic(b, h, t)] = is_padding ? 0.0f : state.m[half] + logf(l);
+    put_row(tensors.out.at(b, t, h), state.out, half, 0, heads);
+    if (tensors.lse != nullptr && lane % 4 == 0) {
+      tensors.lse[heads.statistic(b, h, t)] = is_empty ? 0.0f : state.m[half] + logf(l);
     }
   }
 }
 
 }  // namespace
 
+size_t own_attention_workspace(const AttentionArgs& args) { return bias_lines_bytes(args); }
+
 void own_attention(const Context& context, const AttentionArgs& args) {
+  check_workspace("attention", own_attention_workspace(args), context.workspace_bytes);
+  auto* lines = reinterpret_cast<float*>(context.workspace);
+  make_bias_lines(context, args, lines);
   with_attention_shape(args.dtype, args.D, [&](auto value, auto d) {
     using Value = decltype(value);
     using F = Forward<Value, d>;
     const dim3 blocks(static_cast<unsigned>(ceil_div(args.T, F::kRows)),
                       static_cast<unsigned>(args.H), static_cast<unsigned>(args.B));
-    with_dropout(args.dropout, [&](auto drop) {
-      launch(context, "attention", attention_kernel<Value, d, PlainScore, decltype(drop)>, blocks,
-             dim3(F::kThreads), F::kShared, heads_of<Value>(args, {args.qkv}),
-             PlainScore{args.scale}, drop, static_cast<const Value*>(args.qkv),
-             static_cast<Value*>(args.out), args.lse);
+    const Heads heads = heads_of<Value>(args, {args.q, args.k, args.v}, {args.out});
+    const Tensors<Value> tensors = {.q = strided<const Value>(args.q),
+                                    .k = strided<const Value>(args.k),
+                                    .v = strided<const Value>(args.v),
+                                    .out = strided<Value>(args.out),
+                                    .lse = args.lse};
+    with_score(args, lines, [&](auto score) {
+      with_dropout(args.dropout, [&](auto drop) {
+        launch(context, "attention", attention_kernel<Value, d, decltype(score), decltype(drop)>,
+               blocks, dim3(F::kThreads), F::kShared, heads, score, drop, tensors);
+      });
     });
   });
 }

@@ -8,6 +8,8 @@
 // fmaf, one an element, in the order of the contracted index, into the same layout.
 #pragma once
 
+#include <type_traits>
+
 #include "kernel/cuda/mma.h"
 #include "kernel/cuda/values.h"
 #include "kernel/kernels.h"
@@ -40,35 +42,102 @@ struct Rows {
   int64_t step;
 };
 
+// A tensor of heads (kernel/kernels.h) of one type.
+template <typename Value>
+struct Strided {
+  Value* data;
+  int64_t row, position, head;
+
+  __device__ Rows<std::remove_const_t<Value>> rows(int b, int h) const {
+    return {data + b * row + h * head, position};
+  }
+  __device__ Value* at(int b, int t, int h) const {
+    return data + b * row + t * position + h * head;
+  }
+};
+
+// Positions of one side of attention, queries or keys, of one row of the batch.
+struct Side {
+  const int32_t* positions;  // null: the row is one segment
+  int length;
+
+  __device__ int begin(int t) const { return positions == nullptr ? 0 : t - positions[t]; }
+  // Behind the segment that begins at `from`, `end` at most: by halves, since in a segment
+  // positions grow by one.
+  __device__ int end(int from, int end) const {
+    end = min(end, length);
+    if (positions == nullptr || from >= end) return end;
+    int inside = from, outside = end;
+    while (outside - inside > 1) {
+      const int middle = (inside + outside) / 2;
+      (positions[middle] == middle - from ? inside : outside) = middle;
+    }
+    return outside;
+  }
+};
+
+// Positions begin .. end - 1 of one side, and the segment of the other side that belongs to them.
+struct Segment {
+  int begin, end, other_begin, other_end;
+  // Of the position of the other side that has the same place in its segment.
+  __device__ int shift() const { return other_begin - begin; }
+};
+
 // Of one call: what all kernels need to know. Positions of a row are counted in int.
 struct Heads {
-  int T, H, G, D;
+  int T, S, H, G, D;
   int columns;    // D up to a multiple of 16
   bool vectored;  // rows can be read 16 bytes at a time
-  bool padding_attends;
-  const int32_t* lengths;
-  const int32_t* positions;
+  bool paired;    // rows can be written by pairs
+  bool causal;
+  int window;
+  const int32_t *lengths, *source_lengths, *positions, *source_positions;
 
-  __device__ int64_t width() const { return int64_t{H + 2 * G} * D; }
-  __device__ int length(int b) const { return max(0, min(lengths[b], T)); }
-  // Queries below this one attend; keys are those below the length.
-  __device__ int num_queries(int length) const {
-    return padding_attends && length > 0 ? T : length;
-  }
-  // Of the segment that query t is in.
-  __device__ int begin(int b, int t) const {
-    return positions == nullptr ? 0 : t - positions[int64_t{b} * T + t];
-  }
-  // The position behind the segment of t, `end` at most.
-  __device__ int end_of_segment(int b, int t, int end) const {
-    if (positions == nullptr) return end;
-    const int first = begin(b, t);
-    for (++t; t < end && begin(b, t) == first;) ++t;
-    return t;
+  __device__ Side queries(int b) const { return side(b, T, lengths, positions); }
+  __device__ Side keys(int b) const { return side(b, S, source_lengths, source_positions); }
+
+  // The segment of position t of `own`; its end is `end` at most.
+  __device__ static Segment segment(const Side& own, const Side& other, int t, int end) {
+    Segment at = {own.begin(t), own.end(own.begin(t), end), 0, 0};
+    if (own.positions == other.positions) {
+      at.other_begin = min(at.begin, other.length);
+    } else {
+      for (int i = own.end(0, own.length); i <= at.begin; i = own.end(i, own.length)) {
+        at.other_begin = other.end(at.other_begin, other.length);
+      }
+    }
+    at.other_end = other.end(at.other_begin, other.length);
+    return at;
   }
   // Of lse and delta (B, H, T).
   __device__ int64_t statistic(int b, int h, int t) const { return (int64_t{b} * H + h) * T + t; }
+
+ private:
+  __device__ static Side side(int b, int most, const int32_t* lengths, const int32_t* positions) {
+    return {positions == nullptr ? nullptr : positions + int64_t{b} * most,
+            lengths == nullptr ? most : max(0, min(lengths[b], most))};
+  }
 };
+
+// Positions of the other side that a position sees: begin .. end - 1.
+struct Seen {
+  int begin, end;
+  __device__ bool operator()(int i) const { return i >= begin && i < end; }
+};
+// Of query t in `at`, a segment of queries; of others nothing.
+__device__ inline Seen seen_keys(const Heads& heads, const Segment& at, int t) {
+  if (t < at.begin || t >= at.end) return {0, 0};
+  const int own = t + at.shift();
+  return {heads.window > 0 ? max(at.other_begin, own - heads.window + 1) : at.other_begin,
+          heads.causal ? min(at.other_end, own + 1) : at.other_end};
+}
+// Of key j in `at`, a segment of keys.
+__device__ inline Seen seeing_queries(const Heads& heads, const Segment& at, int j) {
+  if (j < at.begin || j >= at.end) return {0, 0};
+  const int own = j + at.shift();
+  return {heads.causal ? max(at.other_begin, own) : at.other_begin,
+          heads.window > 0 ? min(at.other_end, own + heads.window) : at.other_end};
+}
 
 // rows `first` .. first + count - 1 into `to`, those from `end` on as zeros.
 template <int kLd, typename Value>
@@ -199,15 +268,16 @@ __device__ __forceinline__ void put_tile(Value* to, int ld, const float (&c)[kTi
 }
 
 // Row r (half 0) or r + 8 (half 1) of a warp's result into a row of D elements, from column `first`
-// on: pairs go together where D is even, and so all addresses of pairs too.
+// on.
 template <int kTiles, typename Value>
 __device__ __forceinline__ void put_row(Value* to, const float (&c)[kTiles][4], int half, int first,
-                                        int D) {
+                                        const Heads& heads) {
+  const int D = heads.D;
 #pragma unroll
   for (int n = 0; n < kTiles; ++n) {
     const int d = first + n * 8 + lane_of_warp() % 4 * 2;
     const float x = c[n][2 * half], y = c[n][2 * half + 1];
-    if (d + 1 < D && D % 2 == 0) {
+    if (d + 1 < D && heads.paired) {
       put_pair(to + d, x, y);
     } else {
       if (d < D) store_one(to + d, x);
@@ -225,12 +295,20 @@ __device__ __forceinline__ void clear(float (&c)[kTiles][4]) {
   }
 }
 
-// The score of head h, query t and key j, out of their product. A bias by position (ALiBi,
-// relative) would be added here, and is needed nowhere else.
+// The score of a key at `distance` from a query, of head h, out of their product.
 struct PlainScore {
   float scale;
-  __device__ __forceinline__ float operator()(float product, int, int, int) const {
+  __device__ __forceinline__ float operator()(float product, int, int) const {
     return product * scale;
+  }
+};
+struct BiasedScore {
+  float scale;
+  const float* lines;  // (H, pitch), that of distance 0 at `origin` (attention_bias.cu)
+  int64_t pitch;
+  int origin;
+  __device__ __forceinline__ float operator()(float product, int h, int distance) const {
+    return fmaf(product, scale, lines[h * pitch + origin + distance]);
   }
 };
 

@@ -10,12 +10,25 @@
 
 namespace weft {
 
-// Args: AttentionArgs or AttentionBackwardArgs. One position is not worth a graph, and cuDNN's
-// backward refuses it; its own draws for dropout know nothing of logical places. Rows of one plan
-// are served alike, whatever their lengths: its memory is laid out for the longest.
-template <typename Args>
-bool suits_cudnn(const Args& args) {
-  return args.dtype != Dtype::kF32 && !args.padding_attends && args.T > 1 &&
+// Causal self-attention over packed qkv without window or bias, whose meaning alone was compared
+// with the own kernel's. (Its ALiBi takes the slopes from the number of local heads, and its
+// gradient of a bias is stored T x S.)
+inline bool is_plain_attention(const AttentionOperands& args) {
+  const int64_t width = (args.H + 2 * args.G) * args.D;
+  for (const HeadsIn& heads : {args.q, args.k, args.v}) {
+    if (heads.row != args.T * width || heads.position != width || heads.head != args.D)
+      return false;
+  }
+  return args.causal && args.window == 0 && args.bias.kind == AttentionBias::Kind::kNone &&
+         args.T == args.S && args.lengths == args.source_lengths &&
+         args.positions == args.source_positions;
+}
+
+// One position is not worth a graph, and cuDNN's backward refuses it; its own draws for dropout
+// know nothing of logical places. Rows of one plan are served alike, whatever their lengths: its
+// memory is laid out for the longest.
+inline bool suits_cudnn(const AttentionOperands& args) {
+  return args.dtype != Dtype::kF32 && is_plain_attention(args) && args.T > 1 &&
          args.dropout.rate == 0 && args.D % 8 == 0 && args.D <= 256 && args.H % args.G == 0 &&
          cuda::attention_pieces(args.B, std::max(args.T, args.longest), args.H, args.G, args.D)
                  .bytes > 0;

@@ -1,8 +1,10 @@
-// kernel/ref/attention.cpp: causal attention, query by query, over a sequence or over a cache.
+// kernel/ref/attention.cpp: attention, query by query, over a sequence or over a cache.
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
+#include "kernel/attention_bias.h"
+#include "kernel/attention_segments.h"
 #include "kernel/dropout.h"
 #include "kernel/ref/ref.h"
 
@@ -25,6 +27,8 @@ struct Query {
   int64_t t = 0;  // its position
   double rate = 0;
   HeadDropout dropout = {};
+  const AttentionOperands* biased = nullptr;  // its bias is head h's, by distances from `origin`
+  int64_t h = 0, origin = 0;
 
   // What the probability of key j is multiplied with.
   double keep(int64_t j) const {
@@ -39,7 +43,8 @@ double score(const Query& query, int64_t j) {
     sum += get(query.q_data, query.dtype, query.q + d) *
            get(query.k_data, query.dtype, query.k + j * query.k_step + d);
   }
-  return sum * query.scale;
+  const float bias = query.biased ? attention_bias(*query.biased, query.h, j - query.origin) : 0.0f;
+  return sum * query.scale + bias;
 }
 
 // Writes D elements of out from `at`; returns the log-sum-exp.
@@ -64,34 +69,35 @@ void zero_row(void* out, Dtype dtype, int64_t at, int64_t n) {
 }
 
 void attend_head(const AttentionArgs& args, int64_t b, int64_t h) {
-  const int64_t width = (args.H + 2 * args.G) * args.D;
   const int64_t g = h / (args.H / args.G);
-  const int64_t start = b * args.T * width;
   const HeadDropout dropout = head_dropout(args.dropout, b, h);
   for (int64_t t = 0; t < args.T; ++t) {
-    const int64_t at = ((b * args.T + t) * args.H + h) * args.D;
-    const int64_t length = args.lengths[b];
+    const int64_t at = args.out.at(b, t, h);
+    const SeenKeys seen = seen_keys(args, b, t);
     double lse = 0.0;
-    if (t >= length && (length == 0 || !args.padding_attends)) {
-      zero_row(args.out, args.dtype, at, args.D);
+    if (seen.begin >= seen.end) {
+      zero_row(args.out.data, args.dtype, at, args.D);
     } else {
       const Query query = {.dtype = args.dtype,
                            .D = args.D,
-                           .begin = args.positions ? t - args.positions[b * args.T + t] : 0,
-                           .count = std::min(t + 1, length),
+                           .begin = seen.begin,
+                           .count = seen.end,
                            .scale = args.scale,
-                           .q_data = args.qkv,
-                           .q = start + t * width + h * args.D,
-                           .k_data = args.qkv,
-                           .k = start + (args.H + g) * args.D,
-                           .k_step = width,
-                           .v_data = args.qkv,
-                           .v = start + (args.H + args.G + g) * args.D,
-                           .v_step = width,
+                           .q_data = args.q.data,
+                           .q = args.q.at(b, t, h),
+                           .k_data = args.k.data,
+                           .k = args.k.at(b, 0, g),
+                           .k_step = args.k.position,
+                           .v_data = args.v.data,
+                           .v = args.v.at(b, 0, g),
+                           .v_step = args.v.position,
                            .t = t,
                            .rate = args.dropout.rate,
-                           .dropout = dropout};
-      lse = attend(query, args.out, at);
+                           .dropout = dropout,
+                           .biased = &args,
+                           .h = h,
+                           .origin = seen.origin};
+      lse = attend(query, args.out.data, at);
     }
     if (args.lse) args.lse[(b * args.H + h) * args.T + t] = static_cast<float>(lse);
   }

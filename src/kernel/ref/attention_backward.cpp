@@ -1,10 +1,13 @@
-// kernel/ref/attention_backward.cpp: gradient of causal attention.
+// kernel/ref/attention_backward.cpp: gradient of attention.
 //
-// With P = exp(S - lse): dP = dout·v, delta = dout·out, dS = P (dP - delta) scale;
-// dq = sum over keys of dS k, dk = sum over queries and heads of dS q, dv = sum of P dout.
-// Under dropout, with its mask M: dP = M (dout·v), dv = sum of P M dout; delta is the same sum.
+// With P = exp(S - lse), S = scale q·k + bias: dP = dout·v, delta = dout·out, dS = P (dP - delta);
+// dq = sum over keys of scale dS k, dk = sum over queries and heads of scale dS q, dv = sum of
+// P dout, and an element of the bias table gets the dS of all pairs that read it. Under dropout,
+// with its mask M: dP = M (dout·v), dv = sum of P M dout; delta is the same sum.
 #include <cmath>
 
+#include "kernel/attention_bias.h"
+#include "kernel/attention_segments.h"
 #include "kernel/dropout.h"
 #include "kernel/ref/ref.h"
 
@@ -15,27 +18,12 @@ constexpr int64_t kMaxHeadDim = 256;
 
 struct Backward {
   const AttentionBackwardArgs& args;
-  int64_t width = (args.H + 2 * args.G) * args.D;
+  int64_t group = args.H / args.G;
 
-  int64_t q(int64_t b, int64_t t, int64_t h) const { return (b * args.T + t) * width + h * args.D; }
-  int64_t k(int64_t b, int64_t t, int64_t g) const { return q(b, t, args.H + g); }
-  int64_t v(int64_t b, int64_t t, int64_t g) const { return q(b, t, args.H + args.G + g); }
-  int64_t o(int64_t b, int64_t t, int64_t h) const {
-    return ((b * args.T + t) * args.H + h) * args.D;
-  }
-
-  // Queries before this one attend; keys are those below the length.
-  int64_t num_queries(int64_t b) const { return args.padding_attends ? args.T : args.lengths[b]; }
-
-  // Of the segment that t is in.
-  int64_t begin(int64_t b, int64_t t) const {
-    return args.positions ? t - args.positions[b * args.T + t] : 0;
-  }
-
-  double dot(const void* x, int64_t at_x, const void* y, int64_t at_y) const {
+  double dot(const HeadsIn& x, int64_t at_x, const HeadsIn& y, int64_t at_y) const {
     double sum = 0.0;
     for (int64_t d = 0; d < args.D; ++d) {
-      sum += get(x, args.dtype, at_x + d) * get(y, args.dtype, at_y + d);
+      sum += get(x.data, args.dtype, at_x + d) * get(y.data, args.dtype, at_y + d);
     }
     return sum;
   }
@@ -50,42 +38,73 @@ struct Backward {
   struct Pair {
     double p, ds;  // p: P M
   };
-  Pair pair(int64_t b, int64_t h, int64_t t, int64_t j) const {
-    const int64_t g = h / (args.H / args.G);
+  Pair pair(int64_t b, int64_t h, int64_t t, int64_t j, int64_t origin) const {
+    const int64_t q = args.q.at(b, t, h), k = args.k.at(b, j, h / group);
+    const int64_t v = args.v.at(b, j, h / group), dout = args.dout.at(b, t, h);
     const double lse = args.lse[(b * args.H + h) * args.T + t];
-    const double s = dot(args.qkv, q(b, t, h), args.qkv, k(b, j, g)) * args.scale;
+    const double s = dot(args.q, q, args.k, k) * args.scale + attention_bias(args, h, j - origin);
     const double p = std::exp(s - lse);
     const double m = keep(b, h, t, j);
-    const double dp = m * dot(args.dout, o(b, t, h), args.qkv, v(b, j, g));
-    const double delta = dot(args.dout, o(b, t, h), args.out, o(b, t, h));
-    return {p * m, p * (dp - delta) * args.scale};
+    const double dp = m * dot(args.dout, dout, args.v, v);
+    const double delta = dot(args.dout, dout, args.out, args.out.at(b, t, h));
+    return {p * m, p * (dp - delta)};
   }
 
   void query(int64_t b, int64_t h, int64_t t) const {
-    const int64_t g = h / (args.H / args.G);
     double dq[kMaxHeadDim] = {};
-    for (int64_t j = begin(b, t); t < num_queries(b) && j <= t && j < args.lengths[b]; ++j) {
-      const double ds = pair(b, h, t, j).ds;
-      for (int64_t d = 0; d < args.D; ++d) dq[d] += ds * get(args.qkv, args.dtype, k(b, j, g) + d);
+    const SeenKeys seen = seen_keys(args, b, t);
+    for (int64_t j = seen.begin; j < seen.end; ++j) {
+      const double ds = pair(b, h, t, j, seen.origin).ds * args.scale;
+      const int64_t k = args.k.at(b, j, h / group);
+      for (int64_t d = 0; d < args.D; ++d) dq[d] += ds * get(args.k.data, args.dtype, k + d);
     }
-    for (int64_t d = 0; d < args.D; ++d) put(args.dqkv, args.dtype, q(b, t, h) + d, dq[d]);
+    const int64_t at = args.dq.at(b, t, h);
+    for (int64_t d = 0; d < args.D; ++d) put(args.dq.data, args.dtype, at + d, dq[d]);
   }
 
   void key(int64_t b, int64_t g, int64_t j) const {
-    const int64_t group = args.H / args.G;
     double dk[kMaxHeadDim] = {}, dv[kMaxHeadDim] = {};
     for (int64_t h = g * group; h < (g + 1) * group; ++h) {
-      for (int64_t t = j; j < args.lengths[b] && t < num_queries(b) && begin(b, t) <= j; ++t) {
-        const Pair at = pair(b, h, t, j);
+      for (int64_t t = 0; t < args.T; ++t) {
+        const SeenKeys seen = seen_keys(args, b, t);
+        if (j < seen.begin || j >= seen.end) continue;
+        const Pair at = pair(b, h, t, j, seen.origin);
+        const int64_t q = args.q.at(b, t, h), dout = args.dout.at(b, t, h);
         for (int64_t d = 0; d < args.D; ++d) {
-          dk[d] += at.ds * get(args.qkv, args.dtype, q(b, t, h) + d);
-          dv[d] += at.p * get(args.dout, args.dtype, o(b, t, h) + d);
+          dk[d] += at.ds * args.scale * get(args.q.data, args.dtype, q + d);
+          dv[d] += at.p * get(args.dout.data, args.dtype, dout + d);
         }
       }
     }
+    const int64_t at_k = args.dk.at(b, j, g), at_v = args.dv.at(b, j, g);
     for (int64_t d = 0; d < args.D; ++d) {
-      put(args.dqkv, args.dtype, k(b, j, g) + d, dk[d]);
-      put(args.dqkv, args.dtype, v(b, j, g) + d, dv[d]);
+      put(args.dk.data, args.dtype, at_k + d, dk[d]);
+      put(args.dv.data, args.dtype, at_v + d, dv[d]);
+    }
+  }
+
+  double table_element(int bucket, int64_t h) const {
+    double sum = 0.0;
+    for (int64_t b = 0; b < args.B; ++b) {
+      for (int64_t t = 0; t < args.T; ++t) {
+        const SeenKeys seen = seen_keys(args, b, t);
+        for (int64_t j = seen.begin; j < seen.end; ++j) {
+          if (relative_bucket(args.bias.buckets, j - seen.origin) != bucket) continue;
+          sum += pair(b, h, t, j, seen.origin).ds;
+        }
+      }
+    }
+    return sum;
+  }
+
+  void table() const {
+    for (int bucket = 0; bucket < args.bias.buckets.count; ++bucket) {
+      for (int64_t h = 0; h < args.H; ++h) {
+        const int64_t at = bucket * args.H + h;
+        double sum = table_element(bucket, h);
+        if (args.accumulate) sum = plus_fp32(sum, get(args.dtable, args.grad_dtype, at));
+        put(args.dtable, args.grad_dtype, at, sum);
+      }
     }
   }
 };
@@ -97,9 +116,12 @@ void attention_backward(const Context&, const AttentionBackwardArgs& args) {
   for (int64_t b = 0; b < args.B; ++b) {
     for (int64_t t = 0; t < args.T; ++t) {
       for (int64_t h = 0; h < args.H; ++h) backward.query(b, h, t);
-      for (int64_t g = 0; g < args.G; ++g) backward.key(b, g, t);
+    }
+    for (int64_t j = 0; j < args.S; ++j) {
+      for (int64_t g = 0; g < args.G; ++g) backward.key(b, g, j);
     }
   }
+  if (args.dtable) backward.table();
 }
 
 }  // namespace weft::ref

@@ -118,7 +118,7 @@ using namespace cuda;
 void gemm(const Context& context, const GemmArgs& args) { cpu_gemm(context, args); }
 size_t gemm_workspace(const GemmArgs& args, int) { return cpu_gemm_workspace(args); }
 void attention(const Context& context, const AttentionArgs& args) { own_attention(context, args); }
-size_t attention_workspace(const AttentionArgs&, int) { return 0; }
+size_t attention_workspace(const AttentionArgs& args, int) { return own_attention_workspace(args); }
 void attention_backward(const Context& context, const AttentionBackwardArgs& args) {
   own_attention_backward(context, args);
 }
@@ -148,8 +148,8 @@ const Kernels& emulated_kernels() { return emulated_table::kernels(); }
 const DeviceKernels& emulated_device_kernels() { return emulated_table::device_kernels(); }
 
 void emulated_zero_padding(const Context& context, const AttentionArgs& args) {
-  cuda::zero_padding(context, args.B, args.T, args.H * args.D, args.dtype, args.lengths, args.out,
-                     args.H, args.lse);
+  cuda::zero_padding(context, args.B, args.T, args.H * args.D, args.dtype, args.lengths,
+                     args.out.data, args.H, args.lse);
 }
 void emulated_raise_padding_lse(const Context& context, const AttentionArgs& args, float* to) {
   cuda::raise_padding_lse(context, args.B, args.H, args.T, args.lengths, args.lse, to);

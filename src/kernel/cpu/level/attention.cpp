@@ -1,10 +1,10 @@
-// kernel/cpu/level/attention.cpp: causal attention by blocks; T x T is never stored.
+// kernel/cpu/level/attention.cpp: attention by blocks; T x S is never stored.
 //
-// A task is one head and 128 queries of one row. Positions past the row's length are never queries,
-// and a key never comes after its query, so the length needs no mask of its own. The segments of a
-// packed row are taken one after the other, each as a row that begins where it begins: no mask
-// either, no key of another segment is touched, and the bits are those of the segment alone. Where
-// padding attends, its queries are a block of their own behind those of the row, whose bits stay.
+// A task is one head and 128 queries of one row. The segments of a packed row are taken one after
+// the other, each as a row that begins where it begins: no mask is needed, no key of another
+// segment is touched, and the bits are those of the segment alone. Where queries are causal and
+// come after all keys (padding that attends), they are a block of their own behind the others,
+// whose bits do not depend on them.
 #include "kernel/cpu/level/attention_forward.h"
 #include "kernel/cpu/level/ops.h"
 #include "kernel/cpu/workspace.h"
@@ -13,54 +13,61 @@ namespace weft::WEFT_LEVEL {
 namespace {
 
 template <typename T>
-HeadView<T> view_of(const AttentionArgs& args, int64_t b, int64_t h, int64_t begin) {
-  const int64_t width = (args.H + 2 * args.G) * args.D;
+HeadView<T> view_of(const AttentionArgs& args, int64_t b, int64_t h, const AttentionSegment& at,
+                    const BiasLines& lines) {
   const int64_t g = h / (args.H / args.G);
-  const int64_t first = b * args.T + begin;
-  const T* row = static_cast<const T*>(args.qkv) + first * width;
-  return {.q = row + h * args.D,
-          .q_step = width,
-          .k = row + (args.H + g) * args.D,
-          .v = row + (args.H + args.G + g) * args.D,
-          .kv_step = width,
-          .out = static_cast<T*>(args.out) + (first * args.H + h) * args.D,
-          .out_step = args.H * args.D,
-          .lse = args.lse ? args.lse + (b * args.H + h) * args.T + begin : nullptr,
+  return {.q = static_cast<const T*>(args.q.data) + args.q.at(b, at.begin, h),
+          .q_step = args.q.position,
+          .k = static_cast<const T*>(args.k.data) + args.k.at(b, at.source_begin, g),
+          .k_step = args.k.position,
+          .v = static_cast<const T*>(args.v.data) + args.v.at(b, at.source_begin, g),
+          .v_step = args.v.position,
+          .out = static_cast<T*>(args.out.data) + args.out.at(b, at.begin, h),
+          .out_step = args.out.position,
+          .lse = args.lse ? args.lse + (b * args.H + h) * args.T + at.begin : nullptr,
           .D = args.D,
           .scale = args.scale,
           .dropout = head_dropout(args.dropout, b, h),
-          .begin = begin};
+          .begin = at.begin,
+          .source_begin = at.source_begin,
+          .bias = lines.of_head(h)};
 }
 
 // 128 queries of one head, from `first` on.
 template <bool kDrops, typename T, typename Element>
-void attend_queries(const AttentionArgs& args, const ForwardScratch<Element>& scratch, int64_t b,
-                    int64_t h, int64_t first) {
-  const int32_t* positions = args.positions ? args.positions + b * args.T : nullptr;
+void attend_queries(const AttentionArgs& args, const ForwardScratch<Element>& scratch,
+                    const BiasLines& lines, int64_t b, int64_t h, int64_t first) {
   const int64_t end = lesser(args.T, first + kQueries);
-  const int64_t stop = lesser(end, args.lengths[b]);
-  for (int64_t t = first; t < stop;) {
-    const int64_t begin = segment_begin(positions, t);
-    const int64_t last = segment_end(positions, t, stop);
-    attend_block<kDrops>(view_of<T>(args, b, h, begin), scratch, t - begin, last - t, 0);
+  const int64_t stop = lesser(end, num_queries(args, b));
+  int64_t t = first;
+  while (t < stop) {
+    const AttentionSegment at = attention_segment(args, b, t);
+    const int64_t keys = at.source_end - at.source_begin;
+    const KeyBounds bounds = {0, keys, args.causal, args.window};
+    const HeadView<T> head = view_of<T>(args, b, h, at, lines);
+    int64_t last = lesser(at.end, stop);
+    const int64_t behind = at.begin + keys;  // queries from here on come after all keys
+    if (args.causal && t < behind) last = lesser(last, behind);
+    attend_block<kDrops>(head, scratch, t - at.begin, last - t, bounds);
     t = last;
   }
-  const HeadView<T> head = view_of<T>(args, b, h, 0);
-  const int64_t padding = greater(first, stop);
-  if (args.padding_attends && args.lengths[b] > 0 && padding < end) {
-    attend_block<kDrops>(head, scratch, padding, end - padding, 0, args.lengths[b]);
-    return;
+  for (t = greater(first, t); t < end; ++t) {
+    T* out = static_cast<T*>(args.out.data) + args.out.at(b, t, h);
+    __builtin_memset(out, 0, static_cast<size_t>(args.D) * sizeof(T));
+    if (args.lse) args.lse[(b * args.H + h) * args.T + t] = 0.0f;
   }
-  for (int64_t t = padding; t < end; ++t) {
-    __builtin_memset(head.out + t * head.out_step, 0, static_cast<size_t>(args.D) * sizeof(T));
-    if (head.lse) head.lse[t] = 0.0f;
-  }
+}
+
+float* lines_of(const Context& context, const AttentionArgs& args) {
+  return reinterpret_cast<float*>(context.workspace) +
+         forward_floats(args.D, args.dropout.rate > 0) * context.pool->num_threads();
 }
 
 }  // namespace
 
 size_t attention_workspace(const AttentionArgs& args, int num_threads) {
-  return static_cast<size_t>(forward_floats(args.D, args.dropout.rate > 0) * num_threads) *
+  return static_cast<size_t>(forward_floats(args.D, args.dropout.rate > 0) * num_threads +
+                             all_bias_floats(args)) *
          sizeof(float);
 }
 
@@ -70,6 +77,7 @@ void attention(const Context& context, const AttentionArgs& args) {
                   context.workspace_bytes);
   const int64_t blocks = blocks_of(args.T, kQueries);
   const int64_t heads = args.B * args.H;
+  const BiasLines lines = make_bias_lines(context, args, true, lines_of(context, args));
   with_type(args.dtype, [&](auto value) {
     using T = decltype(value);
     context.pool->run(heads * blocks, [&](int64_t task, int thread) {
@@ -79,9 +87,9 @@ void attention(const Context& context, const AttentionArgs& args) {
       const bool drops = args.dropout.rate > 0;
       const auto scratch = forward_scratch<Element>(context.workspace, args.D, thread, drops);
       if (drops) {
-        attend_queries<true, T>(args, scratch, b, h, first);
+        attend_queries<true, T>(args, scratch, lines, b, h, first);
       } else {
-        attend_queries<false, T>(args, scratch, b, h, first);
+        attend_queries<false, T>(args, scratch, lines, b, h, first);
       }
     });
   });

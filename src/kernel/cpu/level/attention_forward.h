@@ -1,11 +1,12 @@
-// kernel/cpu/level/attention_forward.h: one head, up to 128 queries, all keys up to their own.
+// kernel/cpu/level/attention_forward.h: one head, up to 128 queries, all keys that they see.
 //
 // The blocks of 64 keys are walked in order, keeping per query the highest score so far, the sum of
 // exp against it and the weighted sum of values; where the highest grows, both are scaled down.
 // Scores lie as (keys, queries): the queries are the lanes of the vectors, nothing is summed across
 // lanes, and the weights are at once the left operand that the product with the values likes.
 // Inside, scores are in powers of two: multiplied with scale log2(e). Under dropout a weight is
-// multiplied with its element of the mask where it is stored; the sum of weights is of all.
+// multiplied with its element of the mask where it is stored; the sum of weights is of all. A bias
+// is added to the scaled scores of a block before keys are hidden.
 #pragma once
 
 #include "kernel/cpu/level/attention_block.h"
@@ -22,15 +23,25 @@ struct HeadView {
   const T* q;
   int64_t q_step;
   const T* k;
+  int64_t k_step;
   const T* v;
-  int64_t kv_step;
+  int64_t v_step;
   T* out;
   int64_t out_step;
   float* lse;  // or null
   int64_t D;
   float scale;
   HeadDropout dropout = {};
-  int64_t begin = 0;  // position 0 within its row, where there is dropout
+  int64_t begin = 0, source_begin = 0;  // of positions 0 within their rows, where there is dropout
+  const float* bias = nullptr;          // by position of the query less that of the key, or null
+};
+
+// The keys that count: below num_keys; causal: of query i those up to i + ahead (positions of
+// queries may be counted from another place than those of keys); window: of these the last ones.
+struct KeyBounds {
+  int64_t ahead = 0, num_keys = INT64_MAX;
+  bool causal = true;
+  int64_t window = 0;
 };
 
 template <typename Element>
@@ -94,6 +105,31 @@ ForwardScratch<Element> forward_scratch(std::byte* workspace, int64_t D, int thr
   }
 }
 
+// Scores of keys that lie before the window of their query (key j <= query i + shift) become
+// -infinity.
+[[gnu::flatten]] inline void hide_earlier_keys(float* s, int64_t queries, int64_t begin,
+                                               int64_t shift) {
+  for (int64_t j = 0; j < kBlock; ++j) {
+    float* row = s + j * queries;
+    const int64_t hidden = greater(begin, j - shift);
+    for (int64_t i = hidden / kLanes * kLanes; i < queries; i += kLanes) {
+      const int n = static_cast<int>(greater(0, hidden - i));
+      store(row + i, select(first_lanes(n), load(row + i), splat(-__builtin_inff())));
+    }
+  }
+}
+
+// Products become scores; bias: of query 0 and key 0 of the block.
+[[gnu::flatten]] inline void add_bias(float* s, int64_t queries, int64_t begin, float scale,
+                                      const float* bias) {
+  for (int64_t j = 0; j < kBlock; ++j) {
+    float* row = s + j * queries;
+    for (int64_t i = begin; i < queries; i += kLanes) {
+      store(row + i, fma(load(row + i), splat(scale), load(bias - j + i)));
+    }
+  }
+}
+
 // Two vectors of queries from i on: scores become weights 2^(scale s - highest).
 template <bool kDrops, typename Element>
 [[gnu::flatten]] void weigh(const ForwardScratch<Element>& scratch, int64_t queries, int64_t i,
@@ -136,53 +172,76 @@ template <bool kDrops, typename Element>
   store(scratch.sum + i + kLanes, fma(load(scratch.sum + i + kLanes), shrink1, sum1));
 }
 
-// Queries first .. first + rows - 1; key j counts for query i where j <= i + ahead (positions of
-// queries may be counted from another place than those of keys) and j < num_keys.
+// Where a window leaves a query nothing of its first blocks: any finite number below all scores
+// makes zeros of -infinity.
+inline constexpr float kNothingSeen = -1e30f;
+
+template <typename T, typename Element>
+void begin_queries(const HeadView<T>& head, const ForwardScratch<Element>& scratch, int64_t first,
+                   int64_t rows, int64_t queries, float lowest) {
+  Blocks<T>::pack_rows(head.q + first * head.q_step, head.q_step, rows, head.D, scratch.q, queries,
+                       scratch.room);
+  __builtin_memset(scratch.o, 0, static_cast<size_t>(queries * padded(head.D)) * sizeof(float));
+  for (int64_t r = 0; r < kQueries; ++r) {
+    scratch.highest[r] = lowest;
+    scratch.scale[r] = scratch.sum[r] = 0.0f;
+  }
+}
+
+template <typename T, typename Element>
+void write_queries(const HeadView<T>& head, const ForwardScratch<Element>& scratch, int64_t first,
+                   int64_t rows) {
+  for (int64_t r = 0; r < rows; ++r) {
+    T* out = head.out + (first + r) * head.out_step;
+    const float* o = scratch.o + r * padded(head.D);
+    const bool is_empty = scratch.sum[r] == 0.0f;
+    const Vec share = splat(is_empty ? 0.0f : 1.0f / scratch.sum[r]);
+    each_vector(head.D,
+                [&](int64_t i, auto part) { store(out + i, load(o + i, part) * share, part); });
+    if (!head.lse) continue;
+    head.lse[first + r] = is_empty ? 0.0f : scratch.highest[r] * kLn2 + log(scratch.sum[r]);
+  }
+}
+
+// Queries first .. first + rows - 1.
 template <bool kDrops = false, typename T, typename Element = typename Blocks<T>::Element>
 void attend_block(const HeadView<T>& head, const ForwardScratch<Element>& scratch, int64_t first,
-                  int64_t rows, int64_t ahead, int64_t num_keys = INT64_MAX) {
+                  int64_t rows, const KeyBounds& bounds) {
   using B = Blocks<T>;
   const int64_t D = head.D, Dp = padded(D);
   const int64_t queries = round_up(rows, kTileColumns);
-  const int64_t count = lesser(num_keys, first + ahead + rows);
-  B::pack_rows(head.q + first * head.q_step, head.q_step, rows, D, scratch.q, queries,
-               scratch.room);
-  __builtin_memset(scratch.o, 0, static_cast<size_t>(queries * Dp) * sizeof(float));
-  for (int64_t r = 0; r < kQueries; ++r) {
-    scratch.highest[r] = -__builtin_inff();
-    scratch.scale[r] = scratch.sum[r] = 0.0f;
-  }
-  for (int64_t key = 0; key < count; key += kBlock) {
-    const int64_t shift = first + ahead - key;
+  const int64_t position = first + bounds.ahead;  // of the first query, counted as keys are
+  const int64_t count = bounds.causal ? lesser(bounds.num_keys, position + rows) : bounds.num_keys;
+  const bool slides = bounds.window > 0;
+  const int64_t skipped = slides ? greater(0, position - bounds.window + 1) / kBlock * kBlock : 0;
+  begin_queries(head, scratch, first, rows, queries, slides ? kNothingSeen : -__builtin_inff());
+  for (int64_t key = skipped; key < count; key += kBlock) {
+    const int64_t shift = bounds.causal ? position - key : kBlock;
     const int64_t keys = lesser(kBlock, count - key);
-    const int64_t at = key * head.kv_step;
-    B::pack_rows(head.k + at, head.kv_step, keys, D, scratch.k, kBlock, scratch.room);
-    B::pack_right(head.v + at, head.kv_step, keys, D, scratch.v);
+    B::pack_rows(head.k + key * head.k_step, head.k_step, keys, D, scratch.k, kBlock, scratch.room);
+    B::pack_right(head.v + key * head.v_step, head.v_step, keys, D, scratch.v);
     // Queries before `begin` come before all of these keys.
     const int64_t begin = greater(0, -shift) / kTileColumns * kTileColumns;
     const bool square = shift + begin == 0;
     float* s = scratch.s + begin;
     B::scores(queries, begin, Dp, scratch.k, scratch.q, s, square ? Shape::kUpperC : Shape::kWhole);
+    if (head.bias) add_bias(scratch.s, queries, begin, head.scale, head.bias + position - key);
     if (shift < kBlock) hide_later_keys(scratch.s, queries, begin, shift);
-    if (key + kBlock > num_keys) hide_last_keys(scratch.s, queries, begin, keys);
+    if (key + kBlock > bounds.num_keys) hide_last_keys(scratch.s, queries, begin, keys);
+    if (slides) hide_earlier_keys(scratch.s, queries, begin, position - bounds.window - key);
     if constexpr (kDrops) {
-      fill_keep<true>(head.dropout, head.begin + key, kBlock, head.begin + first + begin,
-                      queries - begin, scratch.keep + begin, queries);
+      fill_keep<true>(head.dropout, head.source_begin + key, kBlock, head.begin + first + begin,
+                      queries - begin, scratch.keep + begin, queries, bounds.causal);
     }
+    const float in_twos = head.bias ? kLog2E : head.scale * kLog2E;
     for (int64_t i = begin; i < queries; i += kTileColumns) {
-      weigh<kDrops>(scratch, queries, i, head.scale * kLog2E);
+      weigh<kDrops>(scratch, queries, i, in_twos);
     }
     B::template weighted<Old::kScaleAndAdd>(
         queries - begin, kBlock, Dp, s, queries, scratch.v, scratch.o + begin * Dp,
         square ? Shape::kLowerA : Shape::kWhole, scratch.room, scratch.scale + begin);
   }
-  for (int64_t r = 0; r < rows; ++r) {
-    T* out = head.out + (first + r) * head.out_step;
-    const float* o = scratch.o + r * Dp;
-    const Vec share = splat(1.0f / scratch.sum[r]);
-    each_vector(D, [&](int64_t i, auto part) { store(out + i, load(o + i, part) * share, part); });
-    if (head.lse) head.lse[first + r] = scratch.highest[r] * kLn2 + log(scratch.sum[r]);
-  }
+  write_queries(head, scratch, first, rows);
 }
 
 }  // namespace weft::WEFT_LEVEL

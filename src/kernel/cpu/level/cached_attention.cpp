@@ -103,8 +103,9 @@ void attend_prompt(const Context& context, const CachedAttentionArgs& args) {
     const HeadView<T> head = {.q = static_cast<const T*>(args.qkv) + b * args.T * width + h * D,
                               .q_step = width,
                               .k = static_cast<const T*>(args.k_cache) + cache,
+                              .k_step = step,
                               .v = static_cast<const T*>(args.v_cache) + cache,
-                              .kv_step = step,
+                              .v_step = step,
                               .out = static_cast<T*>(args.out) + (b * args.T * args.H + h) * D,
                               .out_step = args.H * D,
                               .lse = nullptr,
@@ -114,7 +115,7 @@ void attend_prompt(const Context& context, const CachedAttentionArgs& args) {
     const int64_t rows = greater(0, lesser(end, args.lengths[b]) - first);
     if (rows > 0) {
       attend_block(head, forward_scratch<Element>(context.workspace, D, thread), first, rows,
-                   args.starts[b]);
+                   {.ahead = args.starts[b]});
     }
     for (int64_t t = first + rows; t < end; ++t) {
       __builtin_memset(head.out + t * head.out_step, 0, static_cast<size_t>(D) * sizeof(T));

@@ -69,17 +69,17 @@ WEFT_INLINE void draw_square(const HeadDropout& dropout, int64_t down, int64_t a
 }
 
 // keep (rows, columns), step from row to row: what probabilities are multiplied with. Its first
-// element is that of the positions `down` and `across`. Where no key of a square comes before any
-// of its queries there are zeros.
+// element is that of the positions `down` and `across`. Causal: where no key of a square comes
+// before any of its queries there are zeros.
 template <bool kQueriesAcross>
 void fill_keep(const HeadDropout& dropout, int64_t down, int64_t rows, int64_t across,
-               int64_t columns, float* keep, int64_t step) {
+               int64_t columns, float* keep, int64_t step, bool causal) {
   alignas(64) float square[kSquare * kSquare];
   for (int64_t d = down / kSquare * kSquare; d < down + rows; d += kSquare) {
     const int64_t first_row = greater(d, down), last_row = lesser(d + kSquare, down + rows);
     for (int64_t a = across / kSquare * kSquare; a < across + columns; a += kSquare) {
       const int64_t first = greater(a, across), last = lesser(a + kSquare, across + columns);
-      const bool is_seen = kQueriesAcross ? d <= a : a <= d;
+      const bool is_seen = !causal || (kQueriesAcross ? d <= a : a <= d);
       if (is_seen) draw_square<kQueriesAcross>(dropout, d, a, square);
       for (int64_t r = first_row; r < last_row; ++r) {
         float* to = keep + (r - down) * step + first - across;
