@@ -82,6 +82,44 @@ TEST_F(BuilderShapes, AttentionNamesBoth) {
                {"[rope]", "16", "(2, 3, 8)"});
 }
 
+TEST_F(BuilderShapes, AttentionNamesWhatACallLacks) {
+  const Ref lengths = g_.input("lengths", {2}, Dtype::kI32);
+  const Ref kv = g_.input("kv", {2, 5, 8}, Dtype::kF32), q = g_.input("q", {2, 3, 4}, Dtype::kF32);
+  const Ref table = g_.parameter("table", {8, 2}), narrow = g_.parameter("narrow", {8, 3});
+  const AttentionCall cross = {.layout = QkvLayout::kQAndKv,
+                               .values = {q, kv},
+                               .heads = {2, 2, 2},
+                               .lengths = lengths,
+                               .source_lengths = lengths,
+                               .causal = false};
+  const auto expect_refused = [&](const std::function<void(AttentionCall*)>& change,
+                                  const char* word) {
+    AttentionCall call = cross;
+    change(&call);
+    expect_named(bug_of([&] { ops::attention(g_, call); }), {"[attention]", word});
+  };
+  expect_refused([&](AttentionCall* c) { c->source_lengths = {}; }, "lengths of their own");
+  expect_refused([&](AttentionCall* c) { c->values = {q}; }, "wanted 2 values");
+  expect_refused([&](AttentionCall* c) { c->heads = {2, 1, 2}; }, "(B, T, 4)");
+  expect_refused(
+      [&](AttentionCall* c) {
+        c->positions = g_.input("p", {2, 3}, Dtype::kI32);
+      },
+      "both sides");
+  expect_refused([&](AttentionCall* c) { c->bias = ScoreBias::kRelative; }, "a table");
+  expect_refused([&](AttentionCall* c) { c->table = table; }, "a table");
+  const auto relative = [&](AttentionCall* c, Ref t, int64_t max_distance) {
+    c->bias = ScoreBias::kRelative;
+    c->table = t;
+    c->max_distance = max_distance;
+  };
+  expect_refused([&](AttentionCall* c) { relative(c, narrow, 9); }, "(8, 3)");
+  expect_refused([&](AttentionCall* c) { relative(c, table, 2); }, "8 buckets up to distance 2");
+  AttentionCall right = cross;
+  relative(&right, table, 9);
+  EXPECT_NO_THROW(ops::attention(g_, right));
+}
+
 TEST_F(BuilderShapes, HeadNamesBoth) {
   const Ref w = g_.parameter("w", {10, 9}), ok = g_.parameter("ok", {10, 8});
   const Ref targets = g_.input("targets", {2, 4}, Dtype::kI32);

@@ -179,5 +179,56 @@ TEST(Copies, InFastModeAreLeftToTheOptimizer) {
   EXPECT_EQ(graph[*graph.find("0.k[0:8]#grad")].copies, 2);
 }
 
+// Heads of every layout, their bias table and the model's first head of a rank.
+TEST(CutAttention, ARankHasItsHeadsAndTheirColumnsOfTheTable) {
+  const HeadShape h{4, 4, 2};
+  for (const QkvLayout layout :
+       {QkvLayout::kPacked, QkvLayout::kInterleaved, QkvLayout::kQAndKv, QkvLayout::kSeparate}) {
+    Graph graph;
+    Builder g(&graph, Dtype::kF32);
+    const Ref x =
+        ops::embedding(g, g.input("ids", {2, 3}, Dtype::kI32), g.parameter("embed", {10, 8}), -1);
+    const auto value = [&](const char* name, int64_t columns) {
+      return ops::linear(g, x, {g.parameter(name, {columns, 8})}, {});
+    };
+    AttentionCall call;
+    call.layout = layout;
+    call.heads = h;
+    call.lengths = g.input("lengths", {2}, Dtype::kI32);
+    call.bias = ScoreBias::kRelative;
+    call.table = g.parameter("table", {6, 4});
+    call.max_distance = 9;
+    const Cuts head_cuts = {{"table", {1, 1}}, {"o", {1, 2}}, {"q", {0, 2}},
+                            {"k", {0, 2}},     {"v", {0, 2}}, {"qkv", {0, 6}}};
+    if (layout == QkvLayout::kPacked) {
+      call.values = {ops::linear(
+          g, x, {g.parameter("q", {8, 8}), g.parameter("k", {8, 8}), g.parameter("v", {8, 8})},
+          {})};
+    } else if (layout == QkvLayout::kInterleaved) {
+      call.values = {value("qkv", 24)};
+    } else if (layout == QkvLayout::kQAndKv) {
+      call.values = {value("q", 8),
+                     ops::linear(g, x, {g.parameter("k", {8, 8}), g.parameter("v", {8, 8})}, {})};
+    } else {
+      call.values = {value("q", 8), value("k", 8), value("v", 8)};
+    }
+    const Ref y = ops::linear(g, ops::attention(g, call), {g.parameter("o", {8, 8})}, {});
+    const Ref losses = ops::head_loss(g, y, g.parameter("head", {10, 8}),
+                                      g.input("targets", {2, 3}, Dtype::kI32), 4);
+    add_backward(&graph, losses, Dtype::kF32);
+    apply_tensor_parallel(&graph, head_cuts, {2, 1, 2, false});
+    for (const Op op : {&kAttentionOp, &kAttentionGradOp}) {
+      const Node& node = only(graph, op);
+      const AttentionAttr& attr = node.as<AttentionAttr>();
+      EXPECT_EQ(attr.heads.heads, 2);
+      EXPECT_EQ(attr.heads.kv_heads, 2);
+      EXPECT_EQ(attr.first_head, 2);
+      EXPECT_EQ(attr.model_heads, 4);
+      EXPECT_EQ(graph[attention_inputs(node).table].shape, (Shape{6, 2}));
+    }
+    EXPECT_EQ(graph[only(graph, &kAttentionGradOp).outputs.back()].shape, (Shape{6, 2}));
+  }
+}
+
 }  // namespace
 }  // namespace weft

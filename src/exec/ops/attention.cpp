@@ -2,6 +2,7 @@
 #include "graph/ops/attention.h"
 
 #include "exec/op_binding.h"
+#include "kernel/attention_bias.h"
 #include "kernel/gpu/cuda_options.h"
 #include "kernel/gpu/cudnn_rule.h"
 #include "kernel/gpu/device_limits.h"
@@ -10,47 +11,103 @@
 namespace weft {
 namespace {
 
-// What both directions have; optional: the first input that may be missing, positions, before the
-// rows' numbers.
-template <typename Args>
-Args common_args(const View& v, const Node& node, size_t optional) {
-  const Value& qkv = v.value(node.inputs[0]);
-  const AttentionAttr& attr = node.as<AttentionAttr>();
-  const bool drops = attr.dropout > 0;
-  Args a{};
-  a.B = qkv.shape[0];
-  a.T = qkv.shape[1];
-  a.H = attr.heads.heads;
-  a.G = attr.heads.kv_heads;
-  a.D = attr.heads.head_dim;
-  a.dtype = qkv.dtype;
-  a.scale = attr.scale;
-  set_packed_qkv(&a, v.at(node.inputs[0]));
-  a.source_lengths = v.at<int32_t>(node.inputs[1]);
-  a.lengths = attr.padding_attends ? nullptr : a.source_lengths;
-  const bool packed = node.inputs.size() - (drops ? 1 : 0) > optional;
-  a.positions = a.source_positions = packed ? v.at<int32_t>(node.inputs[optional]) : nullptr;
-  if (drops) {
-    a.dropout = {attr.dropout, attr.dropout_seed, attr.dropout_site, attr.first_head,
-                 v.at<int64_t>(node.inputs.back())};
+// Heads that lie `step` columns apart in a value (B, positions, columns), from `column` on.
+template <typename Data>
+StridedHeads<Data> heads_at(Data* data, const Value& value, int64_t column, int64_t step) {
+  const int64_t width = value.shape[2];
+  return {element_at(data, value.dtype, column), value.shape[1] * width, width, step};
+}
+
+// q, k and v of the values, or of their gradients, which lie alike.
+template <typename Data>
+PackedQkv<Data> strided_qkv(const View& v, const AttentionAttr& attr,
+                            const std::vector<Ref>& values) {
+  const int64_t D = attr.heads.head_dim, H = attr.heads.heads, G = attr.heads.kv_heads;
+  const auto heads = [&](size_t i, int64_t column, int64_t step) {
+    return heads_at<Data>(v.at(values[i]), v.value(values[i]), column, step);
+  };
+  switch (attr.layout) {
+    case QkvLayout::kInterleaved:
+      return {heads(0, 0, 3 * D), heads(0, D, 3 * D), heads(0, 2 * D, 3 * D)};
+    case QkvLayout::kQAndKv:
+      return {heads(0, 0, D), heads(1, 0, D), heads(1, G * D, D)};
+    case QkvLayout::kSeparate:
+      return {heads(0, 0, D), heads(1, 0, D), heads(2, 0, D)};
+    default:
+      return {heads(0, 0, D), heads(0, H * D, D), heads(0, (H + G) * D, D)};
   }
-  a.longest = attr.longest;
-  return a;
+}
+
+AttentionBias bias_of(const View& v, const AttentionAttr& attr, Ref table) {
+  AttentionBias bias;
+  if (attr.bias == ScoreBias::kNone) return bias;
+  if (attr.bias == ScoreBias::kAlibi) {
+    bias.kind = AttentionBias::Kind::kAlibi;
+    bias.first_head = attr.first_head;
+    bias.num_heads = attr.model_heads;
+    return bias;
+  }
+  bias.kind = AttentionBias::Kind::kRelative;
+  bias.table = v.at(table);
+  bias.buckets =
+      relative_buckets(static_cast<int>(v.value(table).shape[0]), attr.max_distance, !attr.causal);
+  return bias;
+}
+
+// What both directions have.
+void set_operands(const View& v, const Node& node, AttentionOperands* a) {
+  const AttentionAttr& attr = node.as<AttentionAttr>();
+  const AttentionInputs in = attention_inputs(node);
+  const Value& q = v.value(in.values[0]);
+  a->B = q.shape[0];
+  a->T = q.shape[1];
+  a->S = v.value(in.values.back()).shape[1];
+  a->H = attr.heads.heads;
+  a->G = attr.heads.kv_heads;
+  a->D = attr.heads.head_dim;
+  a->dtype = q.dtype;
+  a->scale = attr.scale;
+  a->causal = attr.causal;
+  a->window = attr.window;
+  const auto qkv = strided_qkv<const void>(v, attr, in.values);
+  a->q = qkv.q;
+  a->k = qkv.k;
+  a->v = qkv.v;
+  a->source_lengths = v.at<int32_t>(in.source_lengths);
+  a->lengths = attr.padding_attends ? nullptr : v.at<int32_t>(in.lengths);
+  a->positions = v.at<int32_t>(in.positions);
+  a->source_positions = v.at<int32_t>(in.source_positions);
+  a->bias = bias_of(v, attr, in.table);
+  if (attr.dropout > 0) {
+    a->dropout = {attr.dropout, attr.dropout_seed, attr.dropout_site, attr.first_head,
+                  v.at<int64_t>(in.rows)};
+  }
+  a->longest = attr.longest;
 }
 
 AttentionArgs args(const View& v, const Node& node) {
-  auto a = common_args<AttentionArgs>(v, node, 2);
+  AttentionArgs a;
+  set_operands(v, node, &a);
   a.out = contiguous_heads<void>(v.at(node.outputs[0]), a.T, a.H, a.D);
   a.lse = v.at<float>(node.outputs[1]);
   return a;
 }
 
 AttentionBackwardArgs grad_args(const View& v, const Node& node) {
-  auto a = common_args<AttentionBackwardArgs>(v, node, 5);
-  a.out = contiguous_heads<const void>(v.at(node.inputs[2]), a.T, a.H, a.D);
-  a.dout = contiguous_heads<const void>(v.at(node.inputs[3]), a.T, a.H, a.D);
-  a.lse = v.at<float>(node.inputs[4]);
-  set_packed_gradient(&a, v.at(node.outputs[0]));
+  AttentionBackwardArgs a;
+  set_operands(v, node, &a);
+  const AttentionInputs in = attention_inputs(node);
+  a.out = contiguous_heads<const void>(v.at(in.out), a.T, a.H, a.D);
+  a.dout = contiguous_heads<const void>(v.at(in.dout), a.T, a.H, a.D);
+  a.lse = v.at<float>(in.lse);
+  const auto d = strided_qkv<void>(v, node.as<AttentionAttr>(), node.outputs);
+  a.dq = d.q;
+  a.dk = d.k;
+  a.dv = d.v;
+  if (in.table && node.outputs.back()) {
+    a.dtable = v.at(node.outputs.back());
+    a.grad_dtype = v.value(node.outputs.back()).dtype;
+  }
   return a;
 }
 
@@ -69,7 +126,9 @@ NodeCall bind(const BindContext& b, const Node& node) {
 }
 
 NodeCall bind_grad(const BindContext& b, const Node& node) {
-  return [a = grad_args(b.view, node), &k = b.kernels, c = b.context](const StepScalars&) {
+  return [a = grad_args(b.view, node), adds = accumulates(b.view, node), &k = b.kernels,
+          c = b.context](const StepScalars& s) mutable {
+    a.accumulate = a.dtable && adds(s);
     k.attention_backward(*c, a);
   };
 }
@@ -82,8 +141,7 @@ void check_device(const View& v, const Node& node) {
 }
 
 // Of the kernel that will serve it.
-template <typename Args>
-Cost::Unit unit_of(const Args& a) {
+Cost::Unit unit_of(const AttentionOperands& a) {
   const bool drops = a.dropout.rate > 0;
   if (drops) return Cost::Unit::kAttentionDropout;
   if (a.dtype == Dtype::kF32) return Cost::Unit::kAttention;

@@ -11,83 +11,124 @@ namespace {
 
 using Inputs = std::vector<Placement>;
 
-constexpr int64_t kMostDropoutSites = 1 << 16;  // kernel/dropout.h has 16 bits for each
-
 std::vector<Shape> shapes(const Graph& graph, const Node& node) {
-  const Shape& qkv = graph[node.inputs[0]].shape;
+  const Shape& q = graph[node.inputs[0]].shape;
   const HeadShape& h = node.as<AttentionAttr>().heads;
-  return {{qkv[0], qkv[1], h.heads * h.head_dim}, {qkv[0], h.heads, qkv[1]}};
+  return {{q[0], q[1], h.heads * h.head_dim}, {q[0], h.heads, q[1]}};
 }
 
 std::vector<Shape> grad_shapes(const Graph& graph, const Node& node) {
-  return {graph[node.inputs[0]].shape};
+  const AttentionAttr& attr = node.as<AttentionAttr>();
+  std::vector<Shape> all;
+  for (size_t i = 0; i < num_values(attr.layout); ++i) all.push_back(graph[node.inputs[i]].shape);
+  if (attr.bias == ScoreBias::kRelative) all.emplace_back();
+  return all;
+}
+
+// The table lies as the heads do.
+Placement table_placement(const Placement& p) { return p.is_cut(2) ? cut(1) : whole(); }
+
+// q, k and v alike, and with them what a gradient reads.
+Placement place_values(const Node& node, const Inputs& in, bool is_gradient) {
+  const AttentionAttr& attr = node.as<AttentionAttr>();
+  const size_t n = num_values(attr.layout);
+  const Placement p = place_along(node, in, {0});
+  bool ok = all_are(in, 0, n, p);
+  if (is_gradient) ok = ok && all_are(in, n + 1, 2, p);  // out, dout
+  if (attr.bias == ScoreBias::kRelative) {
+    const size_t table = in.size() - (attr.dropout > 0 ? 2 : 1);
+    ok = ok && in[table] == table_placement(p);
+  }
+  if (!ok) refuse_placement(node, in);
+  return p;
 }
 
 Inputs place(const Node& node, const Inputs& in) {
-  const Placement p = place_along(node, in, {0});
+  const Placement p = place_values(node, in, false);
   return {p, p.is_cut(2) ? cut(1) : p};
 }
 
-Inputs place_grad(const Node& node, const Inputs& in) { return {place_along(node, in, {0, 2, 3})}; }
+Inputs place_grad(const Node& node, const Inputs& in) {
+  const AttentionAttr& attr = node.as<AttentionAttr>();
+  const Placement p = place_values(node, in, true);
+  Inputs out(num_values(attr.layout), p);
+  if (attr.bias == ScoreBias::kRelative) out.push_back(summed_over_rows(p, table_placement(p)));
+  return out;
+}
+
+// Of this rank, where columns are cut.
+HeadShape heads_of_rank(Localizer* l, const Node& node) {
+  const AttentionAttr& attr = node.as<AttentionAttr>();
+  HeadShape h = attr.heads;
+  if (attr.layout == QkvLayout::kPacked) return local_heads(l, node.inputs[0], h);
+  if (!l->placement(node.inputs[0]).is_cut(2)) return h;
+  h.heads = attr.heads.heads / l->mesh().tp;
+  h.kv_heads = attr.layout == QkvLayout::kInterleaved
+                   ? h.heads
+                   : l->local_shape(node.inputs[1]).back() / h.head_dim /
+                         (attr.layout == QkvLayout::kQAndKv ? 2 : 1);
+  return h;
+}
 
 void localize(Localizer* l, const Node& node) {
   AttentionAttr attr = node.as<AttentionAttr>();
-  const Ref qkv = node.inputs[0];
-  attr.heads = local_heads(l, qkv, attr.heads);
-  if (l->placement(qkv).is_cut(2)) attr.first_head = l->mesh().rank * attr.heads.heads;
+  attr.heads = heads_of_rank(l, node);
+  if (l->placement(node.inputs[0]).is_cut(2)) attr.first_head = l->mesh().rank * attr.heads.heads;
   l->push_plain(node, attr);
 }
 
 void gradient(Gradients* g, const Node& node) {
-  const Ref x = node.inputs[0], dy = g->of(node.outputs[0]);
-  if (!dy || !g->needs(x)) return;
-  const Ref dx = g->like(x);
-  std::vector<Ref> inputs = {x, node.inputs[1], node.outputs[0], dy, node.outputs[1]};
-  // Positions of packed rows, the rows' numbers of dropout.
-  inputs.insert(inputs.end(), node.inputs.begin() + 2, node.inputs.end());
-  g->add(&kAttentionGradOp, node, std::move(inputs), {dx}, node.attr);
-  g->flow(x, dx, node);
+  const AttentionInputs in = attention_inputs(node);
+  const Ref dy = g->of(node.outputs[0]);
+  bool needed = in.table && g->needs(in.table);
+  for (Ref v : in.values) needed = needed || g->needs(v);
+  if (!dy || !needed) return;
+  const size_t n = in.values.size() + 1;  // with the lengths
+  std::vector<Ref> inputs(node.inputs.begin(), node.inputs.begin() + static_cast<int64_t>(n));
+  for (Ref r : {node.outputs[0], dy, node.outputs[1]}) inputs.push_back(r);
+  inputs.insert(inputs.end(), node.inputs.begin() + static_cast<int64_t>(n), node.inputs.end());
+  std::vector<Ref> outputs;
+  for (Ref v : in.values) outputs.push_back(g->like(v));
+  bool first = true;
+  if (in.table) {
+    const auto dtable = g->of_parameter_if_needed(in.table);
+    outputs.push_back(dtable.value);
+    first = dtable.is_first;
+  }
+  g->add(&kAttentionGradOp, node, std::move(inputs), outputs, node.attr).run.first_writer = first;
+  for (size_t i = 0; i < in.values.size(); ++i) g->flow(in.values[i], outputs[i], node);
 }
 
-// Half of T x T is computed.
+// Causal: half of T x S is computed.
 double flops_of(const Graph& graph, const Node& node, double products) {
-  const Shape& qkv = graph[node.inputs[0]].shape;
-  const HeadShape& h = node.as<AttentionAttr>().heads;
-  return products * static_cast<double>(qkv[0] * qkv[1] * qkv[1] * h.heads * h.head_dim);
+  const AttentionAttr& attr = node.as<AttentionAttr>();
+  const Shape& q = graph[node.inputs[0]].shape;
+  const int64_t S = graph[node.inputs[num_values(attr.layout) - 1]].shape[1];
+  const double all =
+      products * static_cast<double>(q[0] * q[1] * S * attr.heads.heads * attr.heads.head_dim);
+  return attr.causal ? all : 2 * all;
 }
 double flops(const Graph& graph, const Node& node) { return flops_of(graph, node, 2); }
 double grad_flops(const Graph& graph, const Node& node) { return flops_of(graph, node, 5); }
 
-void check(const Builder& g, Ref qkv, Ref lengths, Ref positions, HeadShape h,
-           bool padding_attends) {
-  const Op op = &kAttentionOp;
-  const Shape& s = g.shape(qkv);
-  check_operands(s.size() == 3 && s[2] == h.columns(), op,
-                 fmt::format("wanted (B, T, {}), got {}", h.columns(), to_string(s)));
-  check_operands(h.heads % h.kv_heads == 0, op,
-                 fmt::format("{} key/value heads do not divide {} heads", h.kv_heads, h.heads));
-  check_operands(g.shape(lengths) == Shape{s[0]}, op,
-                 fmt::format("qkv {} wants one length per row, got {}", to_string(s),
-                             to_string(g.shape(lengths))));
-  check_operands(!positions || g.shape(positions) == Shape{s[0], s[1]}, op,
-                 fmt::format("qkv {} wants one position per token, got {}", to_string(s),
-                             positions ? to_string(g.shape(positions)) : "none"));
-  check_operands(!positions || !padding_attends, op,
-                 "padding of packed rows belongs to no segment");
-}
-
-void check_dropout(const Builder& g, int64_t batch, HeadShape h, const DropoutRule& dropout) {
-  const Op op = &kAttentionOp;
-  check_operands(dropout.rate >= 0 && dropout.rate < 1, op,
-                 fmt::format("wanted a dropout in [0, 1), got {}", dropout.rate));
-  if (dropout.rate == 0) return;
-  check_operands(dropout.rows && g.shape(dropout.rows) == Shape{batch, 2}, op,
-                 "dropout wants an epoch and a number of every row");
-  check_operands(dropout.site < kMostDropoutSites && h.heads <= kMostDropoutSites, op,
-                 "dropout is drawn for up to 65536 layers and heads");
-}
-
 }  // namespace
+
+AttentionInputs attention_inputs(const Node& node) {
+  const AttentionAttr& attr = node.as<AttentionAttr>();
+  size_t at = 0;
+  const auto next = [&](bool is_there) { return is_there ? node.inputs[at++] : Ref{}; };
+  const bool is_gradient = node.op == &kAttentionGradOp;
+  AttentionInputs in;
+  for (size_t i = 0; i < num_values(attr.layout); ++i) in.values.push_back(next(true));
+  in.lengths = next(true);
+  for (Ref* r : {&in.out, &in.dout, &in.lse}) *r = next(is_gradient);
+  in.source_lengths = attr.has_source ? next(true) : in.lengths;
+  in.positions = next(attr.has_segments);
+  in.source_positions = attr.has_source ? next(attr.has_segments) : in.positions;
+  in.table = next(attr.bias == ScoreBias::kRelative);
+  in.rows = next(attr.dropout > 0);
+  return in;
+}
 
 const OpRule kAttentionOp = {
     .name = "attention",
@@ -102,6 +143,7 @@ const OpRule kAttentionOp = {
 
 const OpRule kAttentionGradOp = {
     .name = "attention_grad",
+    .traits = {.writes_gradients = true},  // of a relative table
     .shapes = grad_shapes,
     .place = place_grad,
     .localize = localize,
@@ -110,25 +152,5 @@ const OpRule kAttentionGradOp = {
     .in_place = not_in_place,
     .flops = grad_flops,
 };
-
-Ref ops::attention(Builder& g, Ref qkv, Ref lengths, Ref positions, HeadShape h,
-                   bool padding_attends, const DropoutRule& dropout) {
-  check(g, qkv, lengths, positions, h, padding_attends);
-  const Shape s = g.shape(qkv);
-  check_dropout(g, s[0], h, dropout);
-  const Ref out = g.activation("attended", {s[0], s[1], h.heads * h.head_dim}, g.compute());
-  const Ref lse = g.activation("lse", {s[0], h.heads, s[1]}, Dtype::kF32);
-  std::vector<Ref> inputs = {qkv, lengths};
-  if (positions) inputs.push_back(positions);
-  if (dropout.rate != 0) inputs.push_back(dropout.rows);
-  g.add(&kAttentionOp, std::move(inputs), {out, lse},
-        AttentionAttr{.heads = h,
-                      .scale = 1.0f / std::sqrt(static_cast<float>(h.head_dim)),
-                      .padding_attends = padding_attends,
-                      .dropout = dropout.rate,
-                      .dropout_seed = dropout.seed,
-                      .dropout_site = dropout.site});
-  return out;
-}
 
 }  // namespace weft

@@ -1,7 +1,8 @@
-// graph/ops/attention.h: causal attention over packed q, k and v, and its gradient.
+// graph/ops/attention.h: attention of queries to keys and values, and its gradient.
 //
-// attention: qkv, lengths, [positions], [rows] -> out, lse. attention_grad: qkv, lengths, out,
-// dout, lse, [positions], [rows] -> dqkv. rows: of dropout, the last input.
+// attention: q, k and v (one to three values), lengths, [source lengths], [positions], [source
+// positions], [table], [rows] -> out, lse. attention_grad: q, k and v, lengths, out, dout, lse,
+// then as attention -> gradients of q, k and v as they lie, [of the table]. rows: of dropout.
 #pragma once
 
 #include "graph/builder.h"
@@ -9,6 +10,20 @@
 #include "graph/op_rule.h"
 
 namespace weft {
+
+// How q, k and v lie in the columns of their values (B, T or S, columns).
+enum class QkvLayout {
+  kPacked,       // one value: heads of q, of k, of v
+  kInterleaved,  // one value: q, k and v of one head, then of the next (BLOOM)
+  kQAndKv,       // q; heads of k, of v
+  kSeparate,     // q; k; v
+};
+inline size_t num_values(QkvLayout layout) {
+  return layout == QkvLayout::kSeparate ? 3 : layout == QkvLayout::kQAndKv ? 2 : 1;
+}
+
+// What is added to the scores by the distance of query and key (kernel/attention_bias.h).
+enum class ScoreBias { kNone, kAlibi, kRelative };
 
 struct AttentionAttr {
   HeadShape heads;
@@ -19,8 +34,25 @@ struct AttentionAttr {
   uint64_t dropout_seed = 0;
   int64_t dropout_site = 0;
   int64_t first_head = 0;  // of the model's heads, the first of this rank
+  QkvLayout layout = QkvLayout::kPacked;
+  bool has_source = false;  // keys have lengths (and positions) of their own
+  bool has_segments = false;
+  bool causal = true;
+  int64_t window = 0;  // keys that a query sees at most, its own position counted; 0: all
+  ScoreBias bias = ScoreBias::kNone;
+  int64_t model_heads = 0;   // of all ranks
+  int64_t max_distance = 0;  // of the relative table
 };
 extern const OpRule kAttentionOp, kAttentionGradOp;
+
+// The inputs of a node by what they are; Ref{} of what it has not. Positions and lengths of the
+// source are those of the queries where it has none of its own.
+struct AttentionInputs {
+  std::vector<Ref> values;
+  Ref lengths, out, dout, lse;
+  Ref source_lengths, positions, source_positions, table, rows;
+};
+AttentionInputs attention_inputs(const Node& node);
 
 // Of attention's probabilities; rows (B, 2): every row's epoch and its number in the epoch.
 struct DropoutRule {
@@ -30,8 +62,28 @@ struct DropoutRule {
   Ref rows = {};
 };
 
+// One call. What is left out: keys are the queries' own rows, all heads have the scale
+// 1 / sqrt(head_dim), no dropout.
+struct AttentionCall {
+  QkvLayout layout = QkvLayout::kPacked;
+  std::vector<Ref> values;
+  HeadShape heads;
+  Ref lengths;
+  bool padding_attends = false;
+  Ref positions = {};  // (B, T), from 0 in each segment: of packed rows; absent: a row is a segment
+  Ref source_lengths = {}, source_positions = {};  // where keys have rows of their own
+  bool causal = true;
+  int64_t window = 0;
+  float scale = 0;
+  ScoreBias bias = ScoreBias::kNone;
+  Ref table = {};  // relative: (buckets, heads)
+  int64_t max_distance = 0;
+  DropoutRule dropout = {};
+};
+
 namespace ops {
-// positions (B, T), from 0 in each segment: of packed rows; absent: a row is one segment.
+Ref attention(Builder& g, const AttentionCall& call);
+// Causal, over packed qkv.
 Ref attention(Builder& g, Ref qkv, Ref lengths, Ref positions, HeadShape h,
               bool padding_attends = false, const DropoutRule& dropout = {});
 }  // namespace ops
