@@ -83,25 +83,25 @@ struct Backward {
     }
   }
 
-  double table_element(int bucket, int64_t h) const {
-    double sum = 0.0;
+  void add_to_table(int64_t h, double* sums) const {
     for (int64_t b = 0; b < args.B; ++b) {
       for (int64_t t = 0; t < args.T; ++t) {
         const SeenKeys seen = seen_keys(args, b, t);
         for (int64_t j = seen.begin; j < seen.end; ++j) {
-          if (relative_bucket(args.bias.buckets, j - seen.origin) != bucket) continue;
-          sum += pair(b, h, t, j, seen.origin).ds;
+          const int bucket = relative_bucket(args.bias.buckets, j - seen.origin);
+          sums[bucket] += pair(b, h, t, j, seen.origin).ds;
         }
       }
     }
-    return sum;
   }
 
   void table() const {
-    for (int bucket = 0; bucket < args.bias.buckets.count; ++bucket) {
-      for (int64_t h = 0; h < args.H; ++h) {
+    for (int64_t h = 0; h < args.H; ++h) {
+      double sums[2 * kMostBuckets] = {};
+      add_to_table(h, sums);
+      for (int64_t bucket = 0; bucket < args.bias.buckets.count; ++bucket) {
         const int64_t at = bucket * args.H + h;
-        double sum = table_element(bucket, h);
+        double sum = sums[bucket];
         if (args.accumulate) sum = plus_fp32(sum, get(args.dtable, args.grad_dtype, at));
         put(args.dtable, args.grad_dtype, at, sum);
       }
