@@ -166,7 +166,10 @@ struct StridedHeads {
   Data* data = nullptr;
   int64_t row = 0, position = 0, head = 0;  // elements from one to the next
 
-  int64_t at(int64_t b, int64_t t, int64_t h) const { return b * row + t * position + h * head; }
+  // By force: the CPU's levels must not share a function (kernel/levels.cmake).
+  [[gnu::always_inline]] int64_t at(int64_t b, int64_t t, int64_t h) const {
+    return b * row + t * position + h * head;
+  }
 };
 using HeadsIn = StridedHeads<const void>;
 using HeadsOut = StridedHeads<void>;
