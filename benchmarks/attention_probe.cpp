@@ -73,7 +73,7 @@ class Tensors {
     workspace_ = take(static_cast<int64_t>(bytes_));
   }
   ~Tensors() {
-    for (const auto& [at, bytes] : taken_) device_.give_back(at, bytes);
+    for (const auto& [at, bytes] : taken_) device_.free(at, bytes);
   }
   Tensors(const Tensors&) = delete;
   Tensors& operator=(const Tensors&) = delete;
@@ -129,7 +129,7 @@ class Tensors {
   }
   Context context() { return {&pool_, workspace_, bytes_, device_.stream()}; }
   std::byte* take(int64_t bytes) {
-    std::byte* at = device_.take(bytes);
+    std::byte* at = device_.allocate(bytes);
     taken_.emplace_back(at, bytes);
     return at;
   }

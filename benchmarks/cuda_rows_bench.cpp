@@ -45,9 +45,9 @@ class Bench {
  public:
   explicit Bench(Device& device)
       : device_(device),
-        arena_(device.take(kArena)),
-        workspace_(device.take(kWorkspace)),
-        ids_(reinterpret_cast<int32_t*>(device.take(kR * 4))),
+        arena_(device.allocate(kArena)),
+        workspace_(device.allocate(kWorkspace)),
+        ids_(reinterpret_cast<int32_t*>(device.allocate(kR * 4))),
         pool_(1) {
     std::vector<uint16_t> noise(32 << 20);
     std::mt19937 random(1);
@@ -175,13 +175,13 @@ void time_head(Bench& b, const Kernels& k) {
 void time_update(Bench& b, Device& device, const DeviceKernels& k) {
   const Context c = b.context();
   const int64_t n = kParameters, bytes = n * 2;
-  auto* scalars = reinterpret_cast<UpdateScalars*>(device.take(sizeof(UpdateScalars)));
+  auto* scalars = reinterpret_cast<UpdateScalars*>(device.allocate(sizeof(UpdateScalars)));
   const UpdateScalars values = {1e5, 1.0, 1e-4, 0.9, 0.95, 1e-8, 0.1, 0.5, 0.5};
   device.write(scalars, &values, sizeof values);
-  auto* limbs = reinterpret_cast<int64_t*>(device.take(1024));
-  auto* scale = reinterpret_cast<float*>(device.take(8));
-  auto* norm = reinterpret_cast<double*>(device.take(8));
-  std::byte* table = device.take(8 << 20);
+  auto* limbs = reinterpret_cast<int64_t*>(device.allocate(1024));
+  auto* scale = reinterpret_cast<float*>(device.allocate(8));
+  auto* norm = reinterpret_cast<double*>(device.allocate(8));
+  std::byte* table = device.allocate(8 << 20);
   // The table names its tensors: one set of them, larger than the cache.
   int64_t blocks = 0;
   std::vector<std::byte> host(8 << 20);

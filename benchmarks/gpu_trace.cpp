@@ -3,8 +3,8 @@
 //   CUDA_INJECTION64_PATH=build-cuda/benchmarks/libgpu_trace.so GPU_TRACE=FILE weft train ...
 //
 // CUDA's driver loads it. CUPTI tells begin and end of each kernel as the GPU ran it, those of
-// recordings too, so a step is seen at the clocks that it really has; benchmarks/gpu_step.py makes
-// a table of it. Each line of FILE.<process>: begin and end in nanoseconds, name.
+// captured_graphs too, so a step is seen at the clocks that it really has; benchmarks/gpu_step.py
+// makes a table of it. Each line of FILE.<process>: begin and end in nanoseconds, name.
 #include <cupti.h>
 #include <cxxabi.h>
 #include <unistd.h>

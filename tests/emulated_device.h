@@ -15,12 +15,10 @@ class EmulatedDevice : public Device {
   bool is_host() const override { return false; }
   void* stream() const override { return nullptr; }
   void use(Queue) override {}
-  std::byte* take(int64_t bytes) override { return host_device().take(bytes); }
-  void give_back(std::byte* memory, int64_t bytes) override {
-    host_device().give_back(memory, bytes);
-  }
-  std::byte* take_shared(int64_t bytes) override { return take(bytes); }
-  void give_back_shared(std::byte* memory, int64_t bytes) override { give_back(memory, bytes); }
+  std::byte* take(int64_t bytes) override { return host_device().allocate(bytes); }
+  void free(std::byte* memory, int64_t bytes) override { host_device().free(memory, bytes); }
+  std::byte* allocate_pinned(int64_t bytes) override { return take(bytes); }
+  void free_pinned(std::byte* memory, int64_t bytes) override { free(memory, bytes); }
   void write(void* to, const void* from, int64_t bytes) override { copy(to, from, bytes); }
   void read(void* to, const void* from, int64_t bytes) override { copy(to, from, bytes); }
   void copy(void* to, const void* from, int64_t bytes) override {
@@ -31,10 +29,10 @@ class EmulatedDevice : public Device {
   void drop_memory(const Exported&) override {}
   void wait() override {}
   void set_watch(Watch) override {}
-  std::unique_ptr<Moment> make_moment() override { return host_device().make_moment(); }
+  std::unique_ptr<Event> make_event() override { return host_device().make_event(); }
 
-  std::unique_ptr<Recording> record(const std::function<void()>& work) override {
-    class Kept : public Recording {
+  std::unique_ptr<CapturedGraph> record(const std::function<void()>& work) override {
+    class Kept : public CapturedGraph {
      public:
       explicit Kept(std::function<void()> work) : work_(std::move(work)) {}
       void replay() override { work_(); }

@@ -94,7 +94,7 @@ class FakeDevice : public Device {
   void* stream() const override { return &queue(); }
   void use(Queue queue) override { in_use_ = queue; }
 
-  std::byte* take(int64_t bytes) override {
+  std::byte* allocate(int64_t bytes) override {
     note("take");
     constexpr std::align_val_t kLine{64};
     const auto size = static_cast<size_t>(bytes);
@@ -104,7 +104,7 @@ class FakeDevice : public Device {
     return memory;
   }
   // As a GPU does: nothing that is queued can use it any more.
-  void give_back(std::byte* memory, int64_t bytes) override {
+  void free(std::byte* memory, int64_t bytes) override {
     {
       const std::lock_guard lock(mappings().mutex);
       if (mappings().open[memory] > 0) ++mappings().num_freed_too_early;
@@ -117,8 +117,8 @@ class FakeDevice : public Device {
     ::operator delete(memory, kLine);
     taken_ -= bytes;
   }
-  std::byte* take_shared(int64_t bytes) override { return take(bytes); }
-  void give_back_shared(std::byte* memory, int64_t bytes) override { give_back(memory, bytes); }
+  std::byte* allocate_pinned(int64_t bytes) override { return take(bytes); }
+  void free_pinned(std::byte* memory, int64_t bytes) override { free(memory, bytes); }
   int64_t taken_bytes() const { return taken_; }
 
   void write(void* to, const void* from, int64_t bytes) override {
@@ -164,16 +164,16 @@ class FakeDevice : public Device {
 
   void wait() override {
     note("wait");
-    ensure(!recording_, "the host waits while work is recorded");
+    ensure(!captured_, "the host waits while work is recorded");
     for (FakeQueue& queue : queues_) wait_for(queue, queue.pushed());
   }
   void set_watch(Watch watch) override { watch_ = std::move(watch); }
-  std::unique_ptr<Moment> make_moment() override {
-    return std::make_unique<FakeMoment>(this, num_moments_++);
+  std::unique_ptr<Event> make_event() override {
+    return std::make_unique<FakeEvent>(this, num_events_++);
   }
-  std::unique_ptr<Recording> record(const std::function<void()>& work) override {
-    auto made = std::make_unique<FakeRecording>(this);
-    recording_ = made.get();
+  std::unique_ptr<CapturedGraph> capture(const std::function<void()>& work) override {
+    auto made = std::make_unique<FakeCapturedGraph>(this);
+    captured_ = made.get();
     for (FakeQueue& queue : queues_) {
       queue.set_keep([made = made.get()](FakeQueue* at, std::function<void()> task) {
         made->steps.push_back({at, std::move(task), nullptr, false});
@@ -182,14 +182,14 @@ class FakeDevice : public Device {
     try {
       work();
     } catch (...) {
-      end_recording();
+      end_capture();
       throw;
     }
-    end_recording();
-    ++num_recorded;
+    end_capture();
+    ++num_captured;
     return made;
   }
-  int num_recorded = 0;
+  int num_captured = 0;
   int64_t copy_ms = 0;  // that every copy takes: a long pass
   // From the call of that number and kind on (take, write, read, copy, wait, moment, replay), every
   // call fails.
@@ -216,12 +216,12 @@ class FakeDevice : public Device {
 
  private:
   // A place in one of the queues.
-  class FakeMoment : public Moment {
+  class FakeEvent : public Event {
    public:
-    FakeMoment(FakeDevice* device, int number) : device_(device), number_(number) {}
+    FakeEvent(FakeDevice* device, int number) : device_(device), number_(number) {}
     void set() override {
       device_->tell("set " + std::to_string(number_));
-      if (device_->recording_) return device_->recording_->add(this, true);
+      if (device_->captured_) return device_->captured_->add(this, true);
       set_in(&device_->queue());
     }
     void wait() override {
@@ -230,8 +230,8 @@ class FakeDevice : public Device {
     }
     void hold() override {
       device_->tell("hold " + std::to_string(number_));
-      if (device_->recording_) {
-        if (queue_ || device_->recording_->has(this)) device_->recording_->add(this, false);
+      if (device_->captured_) {
+        if (queue_ || device_->captured_->has(this)) device_->captured_->add(this, false);
         return;
       }
       hold_in(&device_->queue());
@@ -259,35 +259,35 @@ class FakeDevice : public Device {
   };
 
   // What was queued, in order: tasks, and moments set and held.
-  class FakeRecording : public Recording {
+  class FakeCapturedGraph : public CapturedGraph {
    public:
-    explicit FakeRecording(FakeDevice* device) : device_(device) {}
+    explicit FakeCapturedGraph(FakeDevice* device) : device_(device) {}
     void replay() override {
       device_->note("replay");
       for (const Step& step : steps) {
-        if (!step.moment) {
+        if (!step.event) {
           step.queue->push(step.task);
         } else if (step.is_set) {
-          step.moment->set_in(step.queue);
+          step.event->set_in(step.queue);
         } else {
-          step.moment->hold_in(step.queue);
+          step.event->hold_in(step.queue);
         }
       }
     }
-    void add(FakeMoment* moment, bool is_set) {
+    void add(FakeEvent* event, bool is_set) {
       // As a GPU does: a recording waits for nothing outside it.
       ensure(is_set || has(moment), "a recording is held by a moment that is not part of it");
-      steps.push_back({&device_->queue(), {}, moment, is_set});
+      steps.push_back({&device_->queue(), {}, event, is_set});
     }
-    bool has(const FakeMoment* moment) const {
+    bool has(const FakeEvent* event) const {
       return std::any_of(steps.begin(), steps.end(),
-                         [&](const Step& s) { return s.moment == moment && s.is_set; });
+                         [&](const Step& s) { return s.event == event && s.is_set; });
     }
 
     struct Step {
       FakeQueue* queue;
       std::function<void()> task;
-      FakeMoment* moment;  // null: a task
+      FakeEvent* event;  // null: a task
       bool is_set;
     };
     std::vector<Step> steps;
@@ -296,9 +296,9 @@ class FakeDevice : public Device {
     FakeDevice* device_;
   };
 
-  void end_recording() {
+  void end_capture() {
     for (FakeQueue& queue : queues_) queue.set_keep(nullptr);
-    recording_ = nullptr;
+    captured_ = nullptr;
   }
 
   void note(const char* call) {
@@ -323,11 +323,11 @@ class FakeDevice : public Device {
 
   std::vector<std::string>* log_;
   Queue in_use_ = Queue::kMain;
-  int num_moments_ = 0;
+  int num_events_ = 0;
   std::atomic<int64_t> taken_{0}, num_calls_{0};
   std::atomic<bool> is_lost_{false};
   std::atomic<int64_t>* count_ = nullptr;
-  FakeRecording* recording_ = nullptr;  // that is being made
+  FakeCapturedGraph* captured_ = nullptr;  // that is being made
   Watch watch_;
   mutable FakeQueue queues_[2];
 };
@@ -335,7 +335,7 @@ class FakeDevice : public Device {
 // Memory of a fake device.
 struct FakeArena {
   FakeArena(FakeDevice* of, int64_t size) : device(of), data(of->take(size)), bytes(size) {}
-  ~FakeArena() { device->give_back(data, bytes); }
+  ~FakeArena() { device->free(data, bytes); }
   FakeArena(const FakeArena&) = delete;
   FakeArena& operator=(const FakeArena&) = delete;
   FakeDevice* device;

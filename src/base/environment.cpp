@@ -16,9 +16,9 @@ std::string environment_choice(const char* variable, const std::vector<std::stri
   const char* set = std::getenv(variable);
   const std::string word = set ? set : "";
   if (word.empty() || std::find(words.begin(), words.end(), word) != words.end()) return word;
-  const std::string told = answer ? answer(word) : "";
+  const std::string answer_text = answer ? answer(word) : "";
   throw UserError(fmt::format("{}={}, wanted {}{}", variable, word, fmt::join(words, " | "),
-                              told.empty() ? did_you_mean(word, words) : told),
+                              answer_text.empty() ? did_you_mean(word, words) : answer_text),
                   fmt::format("unset {} for weft's own choice", variable));
 }
 

@@ -235,8 +235,8 @@ void OptionTable::give(Option& option, const YamlNode& given, const std::string&
     std::string line = fmt::format("{}: {} is {}, wanted {}", where, option.key_, got_text(node),
                                    wanted_text(option.target_, option.rule_));
     if (node.is_scalar()) {
-      const std::string told = option.answer_ ? option.answer_(node.text) : "";
-      line += told.empty() ? did_you_mean(node.text, option.rule_.allowed) : told;
+      const std::string answer = option.answer_ ? option.answer_(node.text) : "";
+      line += answer.empty() ? did_you_mean(node.text, option.rule_.allowed) : answer;
     }
     if (node.is_map()) line += "; put quotes around text that begins with {";
     complaints.push_back(line);

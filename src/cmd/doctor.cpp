@@ -127,7 +127,7 @@ void keep(const char* what, const Fn& save) {
   }
 }
 
-void tell_busy(const char* what, double spread) {
+void report_busy(const char* what, double spread) {
   if (spread <= kBusySpread) return;
   log_warning(
       "the {} was busy while it was measured: the usual repetition took {:.0f} % longer than the "
@@ -145,7 +145,7 @@ std::optional<GpuSpeeds> gpu_speeds(bool measure) {
   const bool has_bf16 = read_cuda_info().gpus.at(0).major >= 8;
   const GpuSpeeds speeds =
       measure_gpu_speeds(*cuda_kernels(), gpu.get(), has_bf16 ? Dtype::kBf16 : Dtype::kF16);
-  tell_busy("GPU", speeds.spread);
+  report_busy("GPU", speeds.spread);
   keep("GPU", [&] { save_gpu_speeds(speeds); });
   return speeds;
 }
@@ -172,7 +172,7 @@ int run_doctor(const Options& options) {
   std::optional<Speeds> speeds = load_speeds(cpu_kernels().name);
   if (options.measure) {
     speeds = measure_speeds(cpu_kernels(), machine.cores);
-    tell_busy("CPU", speeds->spread);
+    report_busy("CPU", speeds->spread);
     keep("CPU", [&] { save_speeds(*speeds); });
   }
   Json all = gather(machine, speeds);

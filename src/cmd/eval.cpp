@@ -20,7 +20,7 @@ void warn_of_rows(DataCounters counters) {
   }
   warn_of_untargeted(counters);
   counters.padding = counters.untargeted = 0;
-  if (const std::string told = counters.describe(); !told.empty()) log_warning("{}", told);
+  if (const std::string text = counters.describe(); !text.empty()) log_warning("{}", text);
 }
 
 std::string whole_part(const EvalReport& report) {

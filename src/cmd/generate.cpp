@@ -123,9 +123,9 @@ Generator make_generator(const Model& model, const LogicalModel& source,
 std::string device_word(const std::string& word) {
   const std::vector<std::string> known = {"auto", "cpu", "cuda"};
   if (std::find(known.begin(), known.end(), word) != known.end()) return "";
-  const std::string told = other_device_words(word);
+  const std::string answer_text = other_device_words(word);
   return fmt::format("wanted auto | cpu | cuda, got {}{}", word,
-                     told.empty() ? did_you_mean(word, known) : told);
+                     answer_text.empty() ? did_you_mean(word, known) : answer_text);
 }
 
 int run_generate(Options options) {

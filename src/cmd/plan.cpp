@@ -34,7 +34,7 @@ int64_t fit_bytes(const std::string& text) {
 }
 
 // Beside the report, which has the keys without effect.
-void tell_cpu(const RunConfig& c) {
+void report_cpu(const RunConfig& c) {
   if (uses_gpus(c)) return;
   if (const std::string why = cpu_line(c, find_gpus()); !why.empty()) log_info("{}", why);
   if (const std::string why = why_no_ipc_here(false); !why.empty()) log_warning("{}", why);
@@ -56,7 +56,7 @@ void check_picture(std::filesystem::path out) {
 int print_fit(const RunConfig& c, const Words& w) {
   const int64_t ranks = w.ranks > 0 ? w.ranks : c.parallel.dp * c.parallel.tp;
   const FitReport report = fit_layouts(c, fit_bytes(w.fit), ranks);
-  tell_cpu(c);
+  report_cpu(c);
   fmt::print("{}",
              w.json ? printable_json(report.to_json().dump()) + "\n" : printable(report.to_text()));
   return report.has_fit() ? 0 : 1;
@@ -85,7 +85,7 @@ RunCommand add_plan(CLI::App& app) {
     if (fit->count() > 0) return print_fit(file.config(), *w);
     if (!w->out.empty()) check_picture(w->out);
     const PlanReport report = plan_run(file.config(), w->dump);
-    tell_cpu(file.config());
+    report_cpu(file.config());
     if (w->dump) fmt::print("{}", printable(report.dump));
     if (!w->out.empty()) write_file_atomic(w->out, report.picture);
     fmt::print("{}", w->json ? printable_json(report.to_json().dump()) + "\n"

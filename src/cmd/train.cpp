@@ -32,7 +32,7 @@ std::optional<std::filesystem::file_time_type> last_event_time(const std::filesy
 
 // A rank that failed goes into the events of the run that it had begun. Its ranks are gone: the
 // lock is free, but where another process trains in the directory.
-void tell_failure(const std::filesystem::path& dir, int rank, const std::string& text) {
+void report_failure(const std::filesystem::path& dir, int rank, const std::string& text) {
   try {
     const RunLock lock(dir);
     EventWriter(dir / "events.jsonl", rank).write("rank failed", {{"message", Json(text)}});
@@ -89,7 +89,8 @@ int supervise(const RunFile& file, const TrainOptions& options, bool is_forced,
     if (std::string_view(event) == "failed") failure.emplace(rank, text);
   });
   // A start that was refused has written nothing, and the directory may be another run's.
-  if (failure && last_event_time(dir) != before) tell_failure(dir, failure->first, failure->second);
+  if (failure && last_event_time(dir) != before)
+    report_failure(dir, failure->first, failure->second);
   if (code == kLostPeers)
     log_info("the same command goes on from the newest checkpoint of {}", dir.string());
   return code;

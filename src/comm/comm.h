@@ -73,8 +73,8 @@ class Comm {
   virtual void set_deadline_ms(int64_t deadline_ms) = 0;
   virtual int64_t deadline_ms() const = 0;  // that holds now
   // Calls begun while this rank is patient have a day instead of the deadline, in the same groups;
-  // see Patience.
-  virtual void set_patient(bool patient) = 0;
+  // see ScopedNoDeadline.
+  virtual void set_no_deadline(bool patient) = 0;
 
   // False where a call returns before it is done: its work is queued on the rank's device, in the
   // queue in use, and can be recorded there.
@@ -93,12 +93,12 @@ class Comm {
 // While it lives, this rank waits in its calls as long as it takes: around work that ranks do apart
 // and that may be long on one of them (reading, tokenizing, writing). All ranks of the call are to
 // be patient. The death of a rank ends the call all the same; only one that hangs is not found.
-class Patience {
+class ScopedNoDeadline {
  public:
-  explicit Patience(Comm& comm) : comm_(comm) { comm_.set_patient(true); }
-  ~Patience() { comm_.set_patient(false); }
-  Patience(const Patience&) = delete;
-  Patience& operator=(const Patience&) = delete;
+  explicit ScopedNoDeadline(Comm& comm) : comm_(comm) { comm_.set_no_deadline(true); }
+  ~ScopedNoDeadline() { comm_.set_no_deadline(false); }
+  ScopedNoDeadline(const ScopedNoDeadline&) = delete;
+  ScopedNoDeadline& operator=(const ScopedNoDeadline&) = delete;
 
  private:
   Comm& comm_;

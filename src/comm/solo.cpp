@@ -56,7 +56,7 @@ class SoloComm : public Comm {
   // Nothing waits here.
   void set_deadline_ms(int64_t) override {}
   int64_t deadline_ms() const override { return kDeadlineMs; }
-  void set_patient(bool) override {}
+  void set_no_deadline(bool) override {}
 
  private:
   void begin(CommOp op, int64_t bytes) {

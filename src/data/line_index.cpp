@@ -12,13 +12,13 @@ namespace {
 
 constexpr int64_t kMarkLines = 64;
 constexpr uint64_t kMarkBytes = uint64_t{1} << 14;
-constexpr uint64_t kTellBytes = uint64_t{1} << 24;
+constexpr uint64_t kReportBytes = uint64_t{1} << 24;
 
 }  // namespace
 
 LineIndex::LineIndex(std::string_view text, RowFormat format, uint64_t begin, const Passed& passed)
     : text_(text), format_(format) {
-  uint64_t told = begin;
+  uint64_t reported = begin;
   for (uint64_t at = begin; at < text.size();) {
     const RecordEnd end = record_end(format, text, at);
     const uint64_t next = end.at;
@@ -31,9 +31,9 @@ LineIndex::LineIndex(std::string_view text, RowFormat format, uint64_t begin, co
       ++num_lines_;
     }
     at = next;
-    if (at - told >= kTellBytes) passed(std::exchange(told, at), at);
+    if (at - reported >= kReportBytes) passed(std::exchange(reported, at), at);
   }
-  passed(told, text.size());
+  passed(reported, text.size());
   marks_.shrink_to_fit();
 }
 

@@ -33,7 +33,7 @@ DeviceHead::Layout DeviceHead::lay_out(const Kernels& kernels, const HeadArgs& a
   l.logits = take(n * a.V * dtype_bytes(a.dtype));
   l.dweight = take(sums_apart(a) ? a.V * a.C * 4 : 0);
   const int64_t split = is_split(a) ? 1 : 0;
-  l.leaves = take(split * a.num_ranks * n * told(a) * 8);
+  l.leaves = take(split * a.num_ranks * n * stats_per_token(a) * 8);
   l.highest = take(split * n * 4);
   l.sums = take(split * n * 8);
   l.scale = take(split * n * 4);
@@ -96,7 +96,7 @@ void DeviceHead::join_leaves(int64_t begin, int64_t n) const {
   const HeadArgs& a = args_;
   const DeviceKernels& device = *kernels_.device;
   auto* leaves = at<double>(layout_.leaves);  // of all ranks
-  double* mine = leaves + (a.ranks ? a.ranks->rank() : 0) * n * told(a);
+  double* mine = leaves + (a.ranks ? a.ranks->rank() : 0) * n * stats_per_token(a);
   auto* highest = at<float>(layout_.highest);
   auto* sums = at<double>(layout_.sums);
   auto* scale = at<float>(layout_.scale);
@@ -107,14 +107,14 @@ void DeviceHead::join_leaves(int64_t begin, int64_t n) const {
   for (int p = 0; p < a.weight.count; ++p) {
     std::byte* logits = at(layout_.logits) + column * size;
     kernels_.softmax_stats(context_, {n, a.weight.rows[p], a.V, a.dtype, logits, highest, sums});
-    device.tell_leaf(context_, {n, told(a), p, highest, sums, mine});
+    device.store_leaf_stats(context_, {n, stats_per_token(a), p, highest, sums, mine});
     column += a.weight.rows[p];
   }
-  device.tell_target(context_,
-                     {n, told(a), a.V, a.dtype, at(layout_.logits), targets, a.first_id, mine});
-  if (a.ranks) a.ranks->all_gather(mine, leaves, n * told(a) * 8);
-  device.join_leaves(context_,
-                     {n, told(a), a.num_ranks, leaves, targets, a.losses + begin, highest, scale});
+  device.store_target_logit(context_, {n, stats_per_token(a), a.V, a.dtype, at(layout_.logits),
+                                       targets, a.first_id, mine});
+  if (a.ranks) a.ranks->all_gather(mine, leaves, n * stats_per_token(a) * 8);
+  device.join_leaves(context_, {n, stats_per_token(a), a.num_ranks, leaves, targets,
+                                a.losses + begin, highest, scale});
   if (!a.with_gradient) return;
   column = 0;
   for (int p = 0; p < a.weight.count; ++p) {

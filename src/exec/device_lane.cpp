@@ -20,8 +20,8 @@ class InLane {
 
 }  // namespace
 
-DeviceLane::DeviceLane(Device* device) : device_(device), posted_(device->make_moment()) {
-  for (std::unique_ptr<Moment>& done : done_) done = device->make_moment();
+DeviceLane::DeviceLane(Device* device) : device_(device), posted_(device->make_event()) {
+  for (std::unique_ptr<Event>& done : done_) done = device->make_event();
   const InLane lane(device);
   stream_ = device->stream();
 }

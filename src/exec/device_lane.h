@@ -29,8 +29,8 @@ class DeviceLane {
  private:
   Device* device_;
   void* stream_;
-  std::unique_ptr<Moment> posted_;
-  std::array<std::unique_ptr<Moment>, kInFlight> done_;
+  std::unique_ptr<Event> posted_;
+  std::array<std::unique_ptr<Event>, kInFlight> done_;
   int num_posted_ = 0, num_waited_ = 0;
 };
 

@@ -75,7 +75,7 @@ void Executor::queue_all(List& list, const StepScalars& scalars) {
     const bool is_due = !(*list.nodes)[i].run.last_pass_only || scalars.is_last_pass;
     const ScheduledNode& s = list.schedule->nodes[i];
     if (device_lane_) device_lane_->wait(s.wait_for);
-    if (device_lane_ && s.is_beside) {
+    if (device_lane_ && s.is_async) {
       device_lane_->post([&] {
         if (is_due) list.calls[i](scalars);
       });
@@ -83,7 +83,7 @@ void Executor::queue_all(List& list, const StepScalars& scalars) {
       list.calls[i](scalars);
     }
   }
-  if (device_lane_) device_lane_->wait(list.schedule->num_beside);
+  if (device_lane_) device_lane_->wait(list.schedule->num_async);
 }
 
 // The first time the calls are made one by one: libraries choose and build what they run. From the
@@ -93,14 +93,14 @@ void Executor::replay(List& list, const StepScalars& scalars) {
   // Who meets on the host cannot be recorded; and of a recording with collectives all ranks must
   // make one at the same pass.
   if (meets_on_host(mesh_) || !mesh_.passes_agree) return queue_all(list, scalars);
-  const auto found = list.recordings.find(variant);
-  if (found == list.recordings.end()) {
+  const auto found = list.captured_graphs.find(variant);
+  if (found == list.captured_graphs.end()) {
     queue_all(list, scalars);
-    list.recordings[variant] = nullptr;
+    list.captured_graphs[variant] = nullptr;
     return;
   }
   if (!found->second)
-    found->second = device_->record([this, &list, scalars] { queue_all(list, scalars); });
+    found->second = device_->capture([this, &list, scalars] { queue_all(list, scalars); });
   found->second->replay();
 }
 

@@ -140,7 +140,7 @@ class Dump {
 
   // "compute", "compute, waits for communication 3", "communication 4"
   static std::string describe_lane(const ScheduledNode& s) {
-    std::string text = s.is_beside ? fmt::format("communication {}", s.number) : "compute";
+    std::string text = s.is_async ? fmt::format("communication {}", s.number) : "compute";
     if (s.wait_for > 0) text += fmt::format(", waits for communication {}", s.wait_for - 1);
     return text;
   }

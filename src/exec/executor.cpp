@@ -76,9 +76,9 @@ void Executor::bind_list(const std::vector<Node>& nodes, const Schedule& schedul
                                     nodes[i]));
   }
   for (size_t i = 0; i < nodes.size(); ++i) {
-    if (!schedule.nodes[i].is_beside) continue;
+    if (!schedule.nodes[i].is_async) continue;
     const bool last_only = nodes[i].run.last_pass_only;
-    list->beside.push_back([this, last_only, call = &list->calls[i]] {
+    list->async.push_back([this, last_only, call = &list->calls[i]] {
       if (!last_only || scalars_.is_last_pass) (*call)(scalars_);
     });
   }
@@ -139,20 +139,20 @@ void Executor::check_stop(const List& list, size_t next, int* num_collectives, i
 
 void Executor::call_all(List& list, const StepScalars& scalars) {
   scalars_ = scalars;
-  lane_.begin(&list.beside);
+  lane_.begin(&list.async);
   int num_collectives = 0, num_posted = 0;
   for (size_t i = 0; i < list.calls.size(); ++i) {
     if (may_stop_ && &list == &pass_) check_stop(list, i, &num_collectives, num_posted);
     const ScheduledNode& s = list.schedule->nodes[i];
     if (s.wait_for > 0) lane_.wait(s.wait_for);
-    if (s.is_beside) {
+    if (s.is_async) {
       lane_.post();
       ++num_posted;
     } else {
       list.calls[i](scalars);
     }
   }
-  if (!list.beside.empty()) lane_.wait(list.schedule->num_beside);
+  if (!list.async.empty()) lane_.wait(list.schedule->num_async);
 }
 
 void Executor::allow_stop() {

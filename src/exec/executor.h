@@ -24,14 +24,14 @@ namespace weft {
 class Arena {
  public:
   explicit Arena(int64_t bytes, Device* device = &host_device())
-      : device_(device), data_(device->take(bytes)), bytes_(bytes) {}
+      : device_(device), data_(device->allocate(bytes)), bytes_(bytes) {}
   Arena(void* memory, int64_t bytes)
       : device_(&host_device()),
         data_(static_cast<std::byte*>(memory)),
         bytes_(bytes),
         is_given_(true) {}
   ~Arena() {
-    if (!is_given_) device_->give_back(data_, bytes_);
+    if (!is_given_) device_->free(data_, bytes_);
   }
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
@@ -102,9 +102,9 @@ class Executor {
     const std::vector<Node>* nodes;
     const Schedule* schedule;
     std::vector<NodeCall> calls;
-    std::vector<std::function<void()>> beside;  // those of the other lane, with their scalars
+    std::vector<std::function<void()>> async;  // those of the other lane, with their scalars
     // On a GPU: by what makes a run of the list differ from others; null: run once so far.
-    std::map<int, std::unique_ptr<Recording>> recordings;
+    std::map<int, std::unique_ptr<CapturedGraph>> captured_graphs;
   };
   void find_places(const ArenaLayout& layout, const Arena& arena);
   void find_contexts(const ArenaLayout& layout, const Arena& arena);

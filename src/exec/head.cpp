@@ -94,7 +94,7 @@ HeadLayout lay_out(const Kernels& kernels, const HeadArgs& a, int num_threads) {
   l.logits = take(n * a.V * size);
   l.dx = take(a.dx ? n * a.C * dtype_bytes(a.dx_dtype) : 0);
   l.dweight = take(sums_apart(a) ? a.V * a.C * 4 : 0);
-  l.leaves = take(is_split(a) ? a.num_ranks * n * told(a) * 8 : 0);
+  l.leaves = take(is_split(a) ? a.num_ranks * n * stats_per_token(a) * 8 : 0);
   l.highest = take(is_split(a) ? n * 4 * (1 + a.weight.count) : 0);
   l.scale = take(is_split(a) ? n * 8 * (1 + a.weight.count) : 0);
   l.products = at;
@@ -210,7 +210,7 @@ class Head::Chunk {
   void find_losses() {
     kernels_.gemm(products_, logits_product(a_, n_, base_ + layout_.x, logits()));
     if (is_split(a_)) {
-      tell_leaves();
+      store_leaves();
       join_leaves();
       if (a_.with_gradient) differentiate_leaves();
     } else {
@@ -250,10 +250,12 @@ class Head::Chunk {
   float* highest() const { return at<float>(layout_.highest); }
   double* sums() const { return at<double>(layout_.scale); }
   std::byte* columns(int64_t first) const { return logits() + first * dtype_bytes(a_.dtype); }
-  double* leaves_of(int rank) const { return at<double>(layout_.leaves) + rank * n_ * told(a_); }
+  double* leaves_of(int rank) const {
+    return at<double>(layout_.leaves) + rank * n_ * stats_per_token(a_);
+  }
 
   // This rank's leaves of every token, then those of all ranks.
-  void tell_leaves() {
+  void store_leaves() {
     const int me = a_.ranks ? a_.ranks->rank() : 0;
     double* mine = leaves_of(me);
     int64_t column = 0;
@@ -262,18 +264,18 @@ class Head::Chunk {
       kernels_.softmax_stats(context_,
                              {n_, width, a_.V, a_.dtype, columns(column), highest(), sums()});
       for (int64_t i = 0; i < n_; ++i) {
-        mine[i * told(a_) + 2 * p] = highest()[i];
-        mine[i * told(a_) + 2 * p + 1] = sums()[i];
+        mine[i * stats_per_token(a_) + 2 * p] = highest()[i];
+        mine[i * stats_per_token(a_) + 2 * p + 1] = sums()[i];
       }
       column += width;
     }
     for (int64_t i = 0; i < n_; ++i) {
       const int64_t target = targets()[i] - a_.first_id;
       const bool is_here = target >= 0 && target < a_.V;
-      mine[(i + 1) * told(a_) - 1] =
+      mine[(i + 1) * stats_per_token(a_) - 1] =
           is_here ? load_element(logits(), a_.dtype, i * a_.V + target) : 0.0;
     }
-    if (a_.ranks) a_.ranks->all_gather(mine, leaves_of(0), n_ * told(a_) * 8);
+    if (a_.ranks) a_.ranks->all_gather(mine, leaves_of(0), n_ * stats_per_token(a_) * 8);
   }
 
   // Maximum over all leaves, sums rescaled to it and added in a tree; then loss and scale.
@@ -286,7 +288,7 @@ class Head::Chunk {
       double most = -std::numeric_limits<double>::infinity(), target = 0;
       for (int s = 0; s < count; ++s) most = std::max(most, leaf(i, s)[0]);
       for (int rank = 0; rank < a_.num_ranks; ++rank) {
-        target += leaves_of(rank)[(i + 1) * told(a_) - 1];
+        target += leaves_of(rank)[(i + 1) * stats_per_token(a_) - 1];
       }
       double tree[kMostLeaves];
       for (int s = 0; s < count; ++s) tree[s] = leaf(i, s)[1] * std::exp(leaf(i, s)[0] - most);
@@ -302,7 +304,7 @@ class Head::Chunk {
   // (maximum, sum) of leaf s of all ranks, of token i.
   const double* leaf(int64_t i, int s) const {
     const int per_rank = a_.weight.count;
-    return leaves_of(s / per_rank) + i * told(a_) + 2 * (s % per_rank);
+    return leaves_of(s / per_rank) + i * stats_per_token(a_) + 2 * (s % per_rank);
   }
 
   void differentiate_leaves() {

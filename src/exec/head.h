@@ -46,7 +46,7 @@ GemmArgs dweight_product(const HeadArgs& a, int64_t n, void* dlogits, const void
 // The softmax is taken in leaves.
 inline bool is_split(const HeadArgs& a) { return a.leaves > 0 || a.num_ranks > 1; }
 // Doubles that a rank tells of one token: (maximum, sum) of each leaf, and the target's logit.
-inline int64_t told(const HeadArgs& a) { return 2 * a.weight.count + 1; }
+inline int64_t stats_per_token(const HeadArgs& a) { return 2 * a.weight.count + 1; }
 
 // Where the pieces of a chunk lie in the workspace.
 struct HeadLayout {

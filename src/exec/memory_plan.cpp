@@ -35,7 +35,7 @@ class Planner {
     find_most_live();
     add_scratch(scratch_bytes);
     place_storages();
-    tell_places();
+    record_places();
     return std::move(plan_);
   }
 
@@ -46,7 +46,7 @@ class Planner {
       nodes_.push_back(&list[t]);
       const ScheduledNode& s = schedule.nodes[t];
       int end = static_cast<int>(t);
-      if (s.is_beside) {
+      if (s.is_async) {
         end = std::min(schedule.done_at[static_cast<size_t>(s.number)], size - 1);
       }
       ends_.push_back(begin + end);
@@ -170,7 +170,7 @@ class Planner {
     }
   }
 
-  void tell_places() {
+  void record_places() {
     for (size_t v = 0; v < storage_of_.size(); ++v) {
       if (storage_of_[v] < 0) continue;
       const Storage& s = storages_[static_cast<size_t>(storage_of_[v])];

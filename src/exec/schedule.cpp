@@ -21,9 +21,9 @@ Schedule make_schedule(const Graph& graph, const std::vector<Node>& list) {
   for (size_t t = 0; t < list.size(); ++t) {
     const Node& node = list[t];
     ScheduledNode s;
-    s.is_beside = is_collective(node.op) && node.run.async;
-    if (s.is_beside) {
-      s.number = made.num_beside++;
+    s.is_async = is_collective(node.op) && node.run.async;
+    if (s.is_async) {
+      s.number = made.num_async++;
       // The compute thread waits here before it hands the node over.
       s.wait_for = std::max(0, s.number - kInFlight + 1);
       for (const auto* refs : {&node.inputs, &node.outputs}) {
@@ -43,7 +43,7 @@ Schedule make_schedule(const Graph& graph, const std::vector<Node>& list) {
     for (; waited < s.wait_for; ++waited) made.done_at.push_back(static_cast<int>(t));
     made.nodes.push_back(s);
   }
-  while (waited++ < made.num_beside) made.done_at.push_back(static_cast<int>(list.size()));
+  while (waited++ < made.num_async) made.done_at.push_back(static_cast<int>(list.size()));
   return made;
 }
 

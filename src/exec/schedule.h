@@ -16,14 +16,14 @@ namespace weft {
 inline constexpr int kInFlight = 2;
 
 struct ScheduledNode {
-  bool is_beside = false;
+  bool is_async = false;
   int number = -1;   // of a node beside: its place among them
   int wait_for = 0;  // before this node starts, so many nodes beside must be done
 };
 
 struct Schedule {
   std::vector<ScheduledNode> nodes;
-  int num_beside = 0;
+  int num_async = 0;
   // The node at (before) which the k-th node beside is surely done: nodes.size() for the end.
   std::vector<int> done_at;
 };

@@ -5,13 +5,13 @@ namespace weft {
 
 Staging::Staging(Device* device, int64_t bytes) : device_(device), bytes_(bytes) {
   for (size_t i = 0; i < kSlots; ++i) {
-    slots_[i] = device->take_shared(bytes);
-    taken_[i] = device->make_moment();
+    slots_[i] = device->allocate_pinned(bytes);
+    taken_[i] = device->make_event();
   }
 }
 
 Staging::~Staging() {
-  for (size_t i = 0; i < kSlots; ++i) device_->give_back_shared(slots_[i], bytes_);
+  for (size_t i = 0; i < kSlots; ++i) device_->free_pinned(slots_[i], bytes_);
 }
 
 std::byte* Staging::open() {

@@ -25,7 +25,7 @@ class Staging {
   Device* device_;
   int64_t bytes_;
   std::array<std::byte*, kSlots> slots_{};
-  std::array<std::unique_ptr<Moment>, kSlots> taken_;
+  std::array<std::unique_ptr<Event>, kSlots> taken_;
   size_t now_ = 0;
   bool is_open_ = false;
 };

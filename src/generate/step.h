@@ -22,9 +22,9 @@ class HostLogits {
   HostLogits(Device* device, int64_t rows, int64_t vocab_size)
       : device_(device),
         bytes_(device->is_host() ? 0 : rows * vocab_size * int64_t{sizeof(float)}),
-        data_(bytes_ > 0 ? device->take_shared(bytes_) : nullptr) {}
+        data_(bytes_ > 0 ? device->allocate_pinned(bytes_) : nullptr) {}
   ~HostLogits() {
-    if (data_) device_->give_back_shared(data_, bytes_);
+    if (data_) device_->free_pinned(data_, bytes_);
   }
   HostLogits(const HostLogits&) = delete;
   HostLogits& operator=(const HostLogits&) = delete;

@@ -92,15 +92,15 @@ struct RoundSumArgs {
 // The softmax over a vocabulary in leaves, a chunk of n tokens (exec/head.h). A rank tells of each
 // token `told` = 2 * leaves + 1 doubles: (maximum, sum of exp) of each leaf here, and the logit of
 // the target where it is among the columns here, else 0.
-struct TellLeafArgs {
-  int64_t n, told;
+struct LeafStatsArgs {
+  int64_t n, stats_per_token;
   int leaf;              // which of the leaves here
   const float* highest;  // (n), from softmax_stats
   const double* sum;     // (n)
-  double* leaves;        // (n, told)
+  double* leaves;        // (n, stats_per_token)
 };
-struct TellTargetArgs {
-  int64_t n, told, V;
+struct TargetLogitArgs {
+  int64_t n, stats_per_token, V;
   Dtype dtype;
   const void* logits;  // (n, V)
   const int32_t* targets;
@@ -111,7 +111,7 @@ struct TellTargetArgs {
 // exact; sums are rescaled to it and added in a binary tree. A token whose target is negative has
 // loss 0 and scale 0.
 struct JoinLeavesArgs {
-  int64_t n, told;
+  int64_t n, stats_per_token;
   int num_ranks;
   const double* leaves;
   const int32_t* targets;
@@ -163,8 +163,8 @@ struct KeptCrossEntropyArgs {
   PLAIN(squares_list, SquaresListArgs)            \
   PLAIN(store_sum, StoreSumArgs)                  \
   PLAIN(round_sum, RoundSumArgs)                  \
-  PLAIN(tell_leaf, TellLeafArgs)                  \
-  PLAIN(tell_target, TellTargetArgs)              \
+  PLAIN(store_leaf_stats, LeafStatsArgs)          \
+  PLAIN(store_target_logit, TargetLogitArgs)      \
   PLAIN(join_leaves, JoinLeavesArgs)              \
   PLAIN(local_targets, LocalTargetsArgs)          \
   PLAIN(take_rows, TakeRowsArgs)                  \

@@ -6,7 +6,7 @@
 namespace weft {
 
 inline constexpr int64_t kDeadlineMs = 30'000;
-// For work of a peer that may be long (comm/comm.h, Patience).
+// For work of a peer that may be long (comm/comm.h, ScopedNoDeadline).
 inline constexpr int64_t kPatientMs = 24 * 3600 * 1000;
 
 }  // namespace weft

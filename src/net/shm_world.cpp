@@ -118,7 +118,7 @@ int64_t ShmWorld::deadline_ms() const {
   return header_->num_patient.load() > 0 ? kPatientMs : header_->deadline_ms.load();
 }
 void ShmWorld::set_deadline_ms(int64_t deadline_ms) { header_->deadline_ms.store(deadline_ms); }
-void ShmWorld::add_patience(int change) { header_->num_patient += change; }
+void ShmWorld::add_no_deadline(int change) { header_->num_patient += change; }
 
 std::atomic<char*>& ShmWorld::base(int rank, int arena) const {
   return bases_[static_cast<size_t>(rank * kMaxArenas + arena)];

@@ -46,7 +46,7 @@ class ShmWorld {
   void set_deadline_ms(int64_t deadline_ms);  // for all ranks, from their next wait on
   // 1 before a call that may wait for long work of a peer, -1 after it. A count, since ranks do not
   // leave a call at the same time.
-  void add_patience(int change);
+  void add_no_deadline(int change);
 
   // Zeroed memory of this rank that its peers can read and write too. It stays until the world
   // goes; a rank may take up to kMaxArenas.

@@ -57,7 +57,7 @@ class StoreClient {
   StoreClient& operator=(const StoreClient&) = delete;
 
   void set(const std::string& key, const std::string& value);  // from any thread
-  void leave_will(const std::string& key, const std::string& value);
+  void set_last_will(const std::string& key, const std::string& value);
   // Waits for the key; null where the server bade farewell, or close was called here. PeerError
   // where the server is gone without a word, or after the deadline (< 0: none).
   [[nodiscard]] std::optional<std::string> wait_for(const std::string& key, int64_t deadline_ms);

@@ -48,8 +48,8 @@ void StoreClient::set(const std::string& key, const std::string& value) {
   send(kStoreSet, key, value);
 }
 
-void StoreClient::leave_will(const std::string& key, const std::string& value) {
-  send(kStoreWill, key, value);
+void StoreClient::set_last_will(const std::string& key, const std::string& value) {
+  send(kStoreLastWill, key, value);
 }
 
 std::optional<std::string> StoreClient::wait_for(const std::string& key, int64_t deadline_ms) {

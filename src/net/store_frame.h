@@ -16,7 +16,7 @@ enum StoreKind : uint8_t {
   kStoreChallenge = 1,  // server: key = protocol; the value is kept for a nonce
   kStoreHello,          // client: key = protocol; the value is kept for the proof
   kStoreSet,
-  kStoreWill,
+  kStoreLastWill,
   kStoreGet,
   kStoreValue,  // server
   kStoreBye,

@@ -111,7 +111,7 @@ bool StoreServer::obey(Client* client, const char* frame, size_t bytes) {
     case kStoreSet:
       set(f->key, std::move(f->value));
       return true;
-    case kStoreWill:
+    case kStoreLastWill:
       client->will = std::move(f);
       return true;
     case kStoreGet:

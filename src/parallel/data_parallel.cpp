@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "graph/ops/collectives.h"
-#include "parallel/gather_ahead.h"
+#include "parallel/prefetch_parameters.h"
 
 namespace weft {
 namespace {
@@ -28,7 +28,7 @@ class Distributor {
     reduce_gradients();
     for (const Bucket& b : buckets_) add_updates(b, &updates);
     graph_.updates = std::move(updates);
-    if (mesh_.dp > 1 && mesh_.shard == Shard::kZero3) gather_ahead(&graph_, buckets_);
+    if (mesh_.dp > 1 && mesh_.shard == Shard::kZero3) prefetch_parameters(&graph_, buckets_);
     return std::move(buckets_);
   }
 

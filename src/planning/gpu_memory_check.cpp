@@ -43,12 +43,12 @@ std::string other_changes(const RunConfig& c, const Kernels& kernels, int64_t me
 
 // beside: what stands beside the arena and was not taken yet.
 std::string complaint(const std::string& what, int64_t arena_bytes, const Device& device,
-                      int64_t available, int64_t beside) {
+                      int64_t available, int64_t overhead) {
   return fmt::format(
       "{} wants {} on {}, which has {} free ({} and {} bytes; libraries want "
       "another {})",
       what, format_bytes(arena_bytes), device.name(), format_bytes(available), arena_bytes,
-      available, format_bytes(beside));
+      available, format_bytes(overhead));
 }
 
 }  // namespace
@@ -57,11 +57,11 @@ void check_gpu_memory(const RunConfig& c, const Layout& layout, const Kernels& k
                       int64_t arena_bytes, const Device& device) {
   const bool is_on_gpu = kernels.device != nullptr;
   const int64_t available = device.free_bytes();
-  const int64_t beside = kLibraryBytes + staging_bytes(layout, is_on_gpu);
-  if (arena_bytes <= available - beside) return;
+  const int64_t overhead = kLibraryBytes + staging_bytes(layout, is_on_gpu);
+  if (arena_bytes <= available - overhead) return;
   // A layout is planned with all that stands beside its arena, of which the context has its part.
-  const int64_t memory = available - kLibraryBytes + beside_arena(c, is_on_gpu);
-  throw UserError(complaint("the run", arena_bytes, device, available, beside),
+  const int64_t memory = available - kLibraryBytes + arena_overhead(c, is_on_gpu);
+  throw UserError(complaint("the run", arena_bytes, device, available, overhead),
                   nearest_fit(c, kernels, memory) + other_changes(c, kernels, memory));
 }
 

@@ -33,7 +33,7 @@ std::vector<std::string> idle_on(const RunConfig& c, const Device& device) {
   return lines;
 }
 
-void tell_device(const RunConfig& c, const Device& device) {
+void report_device(const RunConfig& c, const Device& device) {
   const std::string why = device.is_host() ? cpu_line(c, find_gpus()) : "";
   if (!why.empty()) log_info("{}", why);
   for (const std::string& line : idle_on(c, device)) log_warning("{}", line);

@@ -16,7 +16,7 @@ std::vector<std::string> idle_keys(const RunConfig& config);
 std::vector<std::string> idle_on(const RunConfig& config, const Device& device);
 
 // Into the log: why this is the CPU, where a GPU would have been taken; and idle_on.
-void tell_device(const RunConfig& config, const Device& device);
+void report_device(const RunConfig& config, const Device& device);
 
 // "300 rows packed into 20 of 512 positions, 97.3 % of them tokens"
 std::string describe_pack(const PackSize& size);

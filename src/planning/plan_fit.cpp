@@ -52,9 +52,9 @@ void put_best_first(std::vector<FitRow>* rows) {
 
 // "arena 8.1 GiB + context 1.7 GiB"
 std::string describe_need(const PlanReport& plan) {
-  std::string text =
-      fmt::format("arena {} + {} {}", format_bytes(plan.largest_arena()),
-                  beside_arena_name(plan.is_on_gpu), format_bytes(plan.beside() - plan.staging));
+  std::string text = fmt::format("arena {} + {} {}", format_bytes(plan.largest_arena()),
+                                 arena_overhead_name(plan.is_on_gpu),
+                                 format_bytes(plan.overhead() - plan.staging));
   if (plan.staging > 0) text += " + staging " + format_bytes(plan.staging);
   return text;
 }
@@ -281,13 +281,13 @@ FitReport fit_layouts(const RunConfig& c, int64_t memory, int64_t ranks,
   report.is_on_gpu = kernels.device != nullptr;
   RunConfig spread = c;  // rows over all ranks: the smallest batches
   spread.parallel.dp = ranks;
-  report.beside = beside_arena(spread, report.is_on_gpu);
+  report.overhead = arena_overhead(spread, report.is_on_gpu);
   if (options.may_share) report.ranks_on_a_gpu = ranks_on_a_gpu(ranks, report.is_on_gpu);
   const Fitter fitter(*model, kernels, report.memory_of_a_rank());
   report.rows = fitter.rows(c, ranks);
   if (!report.has_admissible()) {
     report.nearest_ranks = find_nearest_ranks(c, *model, ranks);
-  } else if (!report.has_fit() && !report.is_below_beside() && options.with_advice) {
+  } else if (!report.has_fit() && !report.is_below_overhead() && options.with_advice) {
     Advice(fitter, c, &report).find();
   }
   return report;

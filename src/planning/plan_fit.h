@@ -43,7 +43,7 @@ struct FitReport {
   int64_t memory = 0;  // bytes a rank may take; of a GPU, where several ranks share it
   int64_t ranks = 1, ranks_on_a_gpu = 1;
   bool is_on_gpu = false;  // all of them, and what is advised
-  int64_t beside =
+  int64_t overhead =
       0;  // of a rank: the least that stands beside any arena (planning/gpu_memory_check.h)
   std::vector<FitRow> rows;
   std::vector<FitChange> advice;       // where none fits
@@ -54,7 +54,7 @@ struct FitReport {
   bool has_admissible() const;
   int64_t memory_of_a_rank() const { return memory / ranks_on_a_gpu; }
   // Whatever the layout, what stands beside an arena leaves nothing for one.
-  bool is_below_beside() const;
+  bool is_below_overhead() const;
   Json to_json() const;
   std::string to_text() const;
 };

@@ -21,13 +21,13 @@ std::string join_with_or(const std::vector<std::string>& words) {
   return text;
 }
 
-std::string why_below_beside(const FitReport& r) {
+std::string why_below_overhead(const FitReport& r) {
   return fmt::format(
       "{} take{} {} a rank outside the arena, and no more than {} is given: nothing is left for "
       "any "
       "layout",
       r.is_on_gpu ? "CUDA's context and libraries alone" : "the program alone",
-      r.is_on_gpu ? "" : "s", format_bytes(r.beside), format_bytes(r.memory_of_a_rank()));
+      r.is_on_gpu ? "" : "s", format_bytes(r.overhead), format_bytes(r.memory_of_a_rank()));
 }
 
 std::string head_line(const FitReport& r) {
@@ -45,7 +45,7 @@ std::string FitChange::text() const {
   return fmt::format("{}: {} takes {}", what, row.layout(), format_bytes(row.resident));
 }
 
-bool FitReport::is_below_beside() const { return memory_of_a_rank() <= beside; }
+bool FitReport::is_below_overhead() const { return memory_of_a_rank() <= overhead; }
 
 bool FitReport::has_admissible() const {
   return std::any_of(rows.begin(), rows.end(), [](const FitRow& r) { return r.is_admissible; });
@@ -71,12 +71,13 @@ Json FitReport::to_json() const {
       {"memory", memory},
       {"ranks", ranks},
       {"ranks_on_a_gpu", ranks_on_a_gpu},
-      {"beside_arena", beside},
+      {"beside_arena", overhead},
       {"device", is_on_gpu ? "cuda" : "cpu"},
       {"recommended", has_fit() ? Json(rows[0].layout()) : Json()},
       {"layouts", Json(std::move(all))},
       {"advice", Json(std::move(changes))},
-      {"reason", has_admissible() && is_below_beside() ? Json(why_below_beside(*this)) : Json()},
+      {"reason",
+       has_admissible() && is_below_overhead() ? Json(why_below_overhead(*this)) : Json()},
       {"nearest_ranks", Json(Json::Array(nearest_ranks.begin(), nearest_ranks.end()))}});
 }
 
@@ -117,7 +118,7 @@ std::string FitReport::to_text() const {
     return text;
   }
   text += "\nnone fits";
-  if (is_below_beside()) return text + ": " + why_below_beside(*this) + "\n";
+  if (is_below_overhead()) return text + ": " + why_below_overhead(*this) + "\n";
   if (!tried.empty())
     text += advice.empty() ? fmt::format("; nor does any with {} alone\n", join_with_or(tried))
                            : "; any one of these changes would do:\n";

@@ -58,7 +58,7 @@ void add_first_rank(const EnginePlans& plans, PlanReport* r) {
   }
 }
 
-Json rank_json(int rank, const RankPlan& plan, int64_t beside) {
+Json rank_json(int rank, const RankPlan& plan, int64_t overhead) {
   const MemoryParts& m = plan.memory;
   return Json(Json::Object{{"rank", rank},
                            {"parameters", m.parameters},
@@ -68,7 +68,7 @@ Json rank_json(int rank, const RankPlan& plan, int64_t beside) {
                            {"communication", m.communication},
                            {"other", m.other},
                            {"total", m.total()},
-                           {"resident", m.total() + beside},
+                           {"resident", m.total() + overhead},
                            {"flops", plan.flops}});
 }
 
@@ -92,7 +92,7 @@ int64_t PlanReport::sum_of_arenas() const {
   return sum;
 }
 
-int64_t PlanReport::beside(int rank) const {
+int64_t PlanReport::overhead(int rank) const {
   return (is_on_gpu ? kContextBytes : host.of_rank(rank)) + staging;
 }
 
@@ -173,12 +173,12 @@ std::vector<std::string> PlanReport::notes() const {
 }
 
 Json PlanReport::to_json() const {
-  Json::Array ranks, moved, told;
-  for (const std::string& note : notes()) told.emplace_back(note);
+  Json::Array ranks, moved, lines;
+  for (const std::string& note : notes()) lines.emplace_back(note);
   if (!step_ms)
-    told.emplace_back("step_ms: " + describe_step_time(step_ms, layout.num_ranks(), is_on_gpu));
+    lines.emplace_back("step_ms: " + describe_step_time(step_ms, layout.num_ranks(), is_on_gpu));
   for (int rank = 0; rank < layout.num_ranks(); ++rank) {
-    ranks.push_back(rank_json(rank, of_rank(rank), beside(rank)));
+    ranks.push_back(rank_json(rank, of_rank(rank), overhead(rank)));
   }
   for (const WireItem& item : wire) {
     moved.push_back(Json(Json::Object{{"op", comm_op_name(item.op)},
@@ -194,7 +194,7 @@ Json PlanReport::to_json() const {
   out.set("per_rank", Json(std::move(ranks)));
   out.set("wire", Json(std::move(moved)));
   out.set("arena", arena());
-  out.set("beside_arena", beside());
+  out.set("beside_arena", overhead());
   out.set("resident", resident());
   if (!is_on_gpu) {
     out.set("resident_total", resident_total());
@@ -208,7 +208,7 @@ Json PlanReport::to_json() const {
   out.set("flops", plans[0].flops);
   out.set("step_ms", step_ms ? Json(*step_ms) : Json());
   if (is_step_of_fp32) out.set("step_ms_note", kStepOfFp32);
-  out.set("notes", Json(std::move(told)));
+  out.set("notes", Json(std::move(lines)));
   return out;
 }
 

@@ -47,8 +47,8 @@ struct PlanReport {
   int64_t sum_of_arenas() const;
   // Peak memory that we expect of the largest rank: its arena, and what stands beside it
   // (planning/gpu_memory_check.h). Pages of other ranks' arenas that it reads are theirs.
-  int64_t resident() const { return largest_arena() + beside(); }
-  int64_t beside(int rank = 0) const;  // of rank 0, who has the most
+  int64_t resident() const { return largest_arena() + overhead(); }
+  int64_t overhead(int rank = 0) const;  // of rank 0, who has the most
   // On the CPU: of all ranks and their supervisor, every page counted once.
   int64_t resident_total() const;
   int64_t received() const;  // bytes that reach rank 0 from others in one step

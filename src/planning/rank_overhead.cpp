@@ -10,11 +10,11 @@
 
 namespace weft {
 
-int64_t beside_arena(const RunConfig& c, bool is_on_gpu) {
+int64_t arena_overhead(const RunConfig& c, bool is_on_gpu) {
   return is_on_gpu ? kContextBytes : expected_host_memory(c).of_rank();
 }
 
-const char* beside_arena_name(bool is_on_gpu) { return is_on_gpu ? "context" : "program"; }
+const char* arena_overhead_name(bool is_on_gpu) { return is_on_gpu ? "context" : "program"; }
 
 int64_t staging_bytes(const Layout& layout, bool is_on_gpu) {
   if (!is_on_gpu || !layout.is_exact || shares_gpus()) return 0;

@@ -13,8 +13,8 @@ inline constexpr int64_t kContextBytes = int64_t{1740} << 20;
 
 // What is expected beside a rank's arena: that context, or on the CPU what planning/host_memory.h
 // adds up; and its name in reports: "context" or "program".
-int64_t beside_arena(const RunConfig& config, bool is_on_gpu);
-const char* beside_arena_name(bool is_on_gpu);
+int64_t arena_overhead(const RunConfig& config, bool is_on_gpu);
+const char* arena_overhead_name(bool is_on_gpu);
 // And beside that, where ranks of exact mode talk over NCCL: an area for each group of a rank, in
 // which addends meet (comm/nccl/nccl.h).
 int64_t staging_bytes(const Layout& layout, bool is_on_gpu);

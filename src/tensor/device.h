@@ -18,16 +18,16 @@ namespace weft {
 enum class Queue { kMain, kLane };
 
 // Work that was recorded once and is queued again with one call.
-class Recording {
+class CapturedGraph {
  public:
-  virtual ~Recording() = default;
+  virtual ~CapturedGraph() = default;
   virtual void replay() = 0;
 };
 
 // A moment in the order of a device's work.
-class Moment {
+class Event {
  public:
-  virtual ~Moment() = default;
+  virtual ~Event() = default;
   virtual void set() = 0;   // now: after all that was queued so far, in the queue in use
   virtual void wait() = 0;  // until it has passed; at once where it was never set
   virtual void hold() = 0;  // what is queued from now on, in the queue in use, starts after it
@@ -43,11 +43,11 @@ class Device {
   virtual void use(Queue queue) = 0;
 
   // Memory of the device, zeroed; and memory of the host that both reach fast.
-  virtual std::byte* take(int64_t bytes) = 0;
+  virtual std::byte* allocate(int64_t bytes) = 0;
   virtual int64_t free_bytes() const { return std::numeric_limits<int64_t>::max(); }
-  virtual void give_back(std::byte* memory, int64_t bytes) = 0;
-  virtual std::byte* take_shared(int64_t bytes) = 0;
-  virtual void give_back_shared(std::byte* memory, int64_t bytes) = 0;
+  virtual void free(std::byte* memory, int64_t bytes) = 0;
+  virtual std::byte* allocate_pinned(int64_t bytes) = 0;
+  virtual void free_pinned(std::byte* memory, int64_t bytes) = 0;
 
   // Whole when they return. Any thread may call them.
   virtual void write(void* to, const void* from_host, int64_t bytes) = 0;
@@ -74,9 +74,9 @@ class Device {
   // that set it; null: none.
   using Watch = std::function<void(int64_t waited_ms)>;
   virtual void set_watch(Watch watch) = 0;
-  virtual std::unique_ptr<Moment> make_moment() = 0;
+  virtual std::unique_ptr<Event> make_event() = 0;
   // What `work` queues is recorded and not done. It may be called again, later.
-  virtual std::unique_ptr<Recording> record(const std::function<void()>& work) = 0;
+  virtual std::unique_ptr<CapturedGraph> capture(const std::function<void()>& work) = 0;
 };
 
 Device& host_device();

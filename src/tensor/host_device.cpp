@@ -19,7 +19,7 @@ RunError lacking(int64_t bytes) {
       "fit; a limit (ulimit -v) may be set");
 }
 
-class HostMoment : public Moment {
+class HostEvent : public Event {
  public:
   void set() override {}
   void wait() override {}
@@ -33,7 +33,7 @@ class HostDevice : public Device {
   void* stream() const override { return nullptr; }
   void use(Queue) override {}
 
-  std::byte* take(int64_t bytes) override {
+  std::byte* allocate(int64_t bytes) override {
     if (bytes == 0) return nullptr;
     void* at = ::mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -42,11 +42,11 @@ class HostDevice : public Device {
     ::madvise(at, static_cast<size_t>(bytes), MADV_HUGEPAGE);
     return static_cast<std::byte*>(at);
   }
-  void give_back(std::byte* memory, int64_t bytes) override {
+  void free(std::byte* memory, int64_t bytes) override {
     if (memory) ::munmap(memory, static_cast<size_t>(bytes));
   }
-  std::byte* take_shared(int64_t bytes) override { return take(bytes); }
-  void give_back_shared(std::byte* memory, int64_t bytes) override { give_back(memory, bytes); }
+  std::byte* allocate_pinned(int64_t bytes) override { return allocate(bytes); }
+  void free_pinned(std::byte* memory, int64_t bytes) override { free(memory, bytes); }
 
   void write(void* to, const void* from, int64_t bytes) override { copy(to, from, bytes); }
   void read(void* to, const void* from, int64_t bytes) override { copy(to, from, bytes); }
@@ -62,8 +62,8 @@ class HostDevice : public Device {
 
   void wait() override {}
   void set_watch(Watch) override {}
-  std::unique_ptr<Moment> make_moment() override { return std::make_unique<HostMoment>(); }
-  std::unique_ptr<Recording> record(const std::function<void()>&) override {
+  std::unique_ptr<Event> make_event() override { return std::make_unique<HostEvent>(); }
+  std::unique_ptr<CapturedGraph> capture(const std::function<void()>&) override {
     throw BugError("the CPU records nothing");
   }
 };

@@ -65,7 +65,7 @@ void count_step(const Json& line, MetricsTail& tail) {
   if (epoch != tail.epoch) {
     tail.epoch = epoch;
     tail.epoch_loss = {};
-    tail.is_epoch_told = false;
+    tail.is_epoch_reported = false;
   }
   tail.last_step = line.at("step").as_int();
   tail.time_s = line.at("time_s").as_number();
@@ -89,7 +89,7 @@ bool take_line(const Json& line, int64_t step, MetricsTail& tail) {
   if (line_step && line_step->as_int() > step) return false;
   if (line_step && line.find("loss")) count_step(line, tail);
   if (line_step && line.find("eval_loss")) tail.last_eval_step = line_step->as_int();
-  if (!line_step && line.find("mean_loss")) tail.is_epoch_told = true;
+  if (!line_step && line.find("mean_loss")) tail.is_epoch_reported = true;
   return true;
 }
 

@@ -60,10 +60,10 @@ struct MetricsTail {
   int64_t last_step = 0;
   double time_s = 0;
   std::optional<double> best_loss, last_loss, last_lr;
-  int64_t last_eval_step = -1;  // -1: no evaluation
-  int64_t epoch = 0;            // of the last step line
-  EpochLoss epoch_loss;         // of that epoch
-  bool is_epoch_told = false;   // that epoch has its line already
+  int64_t last_eval_step = -1;     // -1: no evaluation
+  int64_t epoch = 0;               // of the last step line
+  EpochLoss epoch_loss;            // of that epoch
+  bool is_epoch_reported = false;  // that epoch has its line already
 };
 
 // Cuts metrics.jsonl before the first line that is past `step`, and a torn last line; a file that

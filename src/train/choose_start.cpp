@@ -152,7 +152,7 @@ bool has_trained_model(const fs::path& dir, const RunHistory& history) {
 }
 
 // best/ alone was saved: it is kept, but the run does not go on from it by itself.
-void tell_begin(const fs::path& dir) {
+void report_begin(const fs::path& dir) {
   if (!is_run_dir(dir)) return;
   log_info("{} has no checkpoint: the run starts at step 0", dir.string());
   if (const auto best = find_sound_best(dir))
@@ -177,7 +177,7 @@ void start_without_checkpoint(const StartQuestion& question, const CheckpointSea
     refuse_to_begin_again(start->dir, found, set_aside);
   if (has_trained_model(start->dir, history)) refuse_to_replace_model(start->dir);
   if (!history.started_from.empty()) refuse_step_zero(start->dir, history.started_from);
-  tell_begin(start->dir);
+  report_begin(start->dir);
 }
 
 }  // namespace

@@ -64,7 +64,7 @@ Engine::Engine(const RunConfig& config, const Model& model, Ranks* ranks, const 
     eval_ = make_eval_lengths(*plans_->eval, config, model, ranks->layout(), ranks->rank(), place);
   executor_ = &train_->longest();
   weights_ = std::make_unique<Weights>(*executor_, model, config.has_masters(), &pool_);
-  if (runs_ahead()) ahead_ = std::make_unique<StepsAhead>(*executor_);
+  if (keeps_steps_in_flight()) ahead_ = std::make_unique<StepsInFlight>(*executor_);
   executor_->fill([&](const auto& open) { model.fill_constants(plans_->train.graph, open); });
   if (config.scales_loss()) set_loss_scale({.scale = static_cast<float>(config.train.loss_scale)});
 }
@@ -128,7 +128,7 @@ void Engine::set_loss_scale(LossScale scale) {
 }
 
 Engine::StepResult Engine::end_step() {
-  const StepsAhead::Ended ended = ahead_->take();
+  const StepsInFlight::Ended ended = ahead_->take();
   const auto [target_tokens, tokens, positions] = ended.counts;
   return {{ended.loss, target_tokens, tokens, positions}, ended.grad_norm, ended.loss_scale};
 }

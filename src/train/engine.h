@@ -18,7 +18,7 @@
 #include "planning/rank_plans.h"
 #include "train/length_plans.h"
 #include "train/ranks.h"
-#include "train/steps_ahead.h"
+#include "train/steps_in_flight.h"
 #include "train/weights.h"
 
 namespace weft {
@@ -46,7 +46,7 @@ class Engine {
   double update(double lr, int64_t update_number);
   // A whole step that a GPU is left alone with: started before the one before has ended, so that it
   // never waits for the host. One rank alone; two steps at most are under way.
-  bool runs_ahead() const { return !arena_.device()->is_host() && ranks_->size() == 1; }
+  bool keeps_steps_in_flight() const { return !arena_.device()->is_host() && ranks_->size() == 1; }
   // In two parts: what the second is told may depend on how the step before ended.
   void start_passes(const Batch& batch);
   void start_update(double lr, int64_t update_number);
@@ -85,12 +85,12 @@ class Engine {
   SharedArena shared_;
   ThreadPool pool_;
   std::unique_ptr<LengthPlans> train_, eval_;
-  Executor* executor_;           // of the longest training plan
-  int64_t target_tokens_ = 0;    // of the last passes
-  StepsAhead::Counts counts_{};  // of the step that was started
+  Executor* executor_;              // of the longest training plan
+  int64_t target_tokens_ = 0;       // of the last passes
+  StepsInFlight::Counts counts_{};  // of the step that was started
   std::chrono::steady_clock::time_point step_begun_;
   std::unique_ptr<Weights> weights_;
-  std::unique_ptr<StepsAhead> ahead_;
+  std::unique_ptr<StepsInFlight> ahead_;
 };
 
 }  // namespace weft

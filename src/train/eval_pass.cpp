@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "base/log.h"
-#include "train/agree.h"
 #include "train/data_notes.h"
 #include "train/next_batch.h"
+#include "train/rank_agreement.h"
 
 namespace weft {
 

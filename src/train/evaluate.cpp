@@ -213,7 +213,7 @@ EvalReport evaluate(const RunConfig& config, const std::string& model, const Bac
   if (!is_named) warn_of_unknown_tensors(source);
   ThreadPool pool(choose_threads(config.launch));
   const Backend own = given ? Backend{} : open_backend(alone(config), 0, Purpose::kEval);
-  if (!given) tell_device(alone(config), *own.device);
+  if (!given) report_device(alone(config), *own.device);
   const Backend& backend = given ? *given : own;
   measure_loss(session, *rows, source, backend, &pool, signals, options, &report);
   if (config.data.target.empty() || report.stop_signal != 0) return report;

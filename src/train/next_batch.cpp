@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/stop.h"
-#include "train/agree.h"
+#include "train/rank_agreement.h"
 
 namespace weft {
 namespace {

@@ -264,8 +264,8 @@ std::string other_numerics(const Json& state, const Json& now) {
                                      fmt::join(found, "; "));
 }
 
-void tell_other_numerics(const Json& state, const Json& now) {
-  if (const std::string told = other_numerics(state, now); !told.empty()) log_warning("{}", told);
+void warn_of_other_numerics(const Json& state, const Json& now) {
+  if (const std::string text = other_numerics(state, now); !text.empty()) log_warning("{}", text);
 }
 
 }  // namespace weft

@@ -33,7 +33,7 @@ std::vector<std::string> numerics_differences(const Json& a, const std::string& 
 
 // A warning where a run of exact mode goes on from a checkpoint (its state.json) whose kernels
 // computed otherwise: from there on the bits are those of this machine.
-void tell_other_numerics(const Json& state, const Json& now);
+void warn_of_other_numerics(const Json& state, const Json& now);
 // Its words; empty: what is computed in the run's precision is the same.
 std::string other_numerics(const Json& state, const Json& now);
 

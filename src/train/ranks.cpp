@@ -22,7 +22,7 @@ bool wants_gloo() { return comm_choice() == "gloo"; }
 
 // Until all are here: one may have looked through a large checkpoint first.
 void meet(Comm& comm) {
-  const Patience patience(comm);
+  const ScopedNoDeadline no_deadline(comm);
   comm.barrier();
 }
 
@@ -158,7 +158,7 @@ SharedArena::~SharedArena() {
 void SharedArena::wait_for_others() noexcept {
   if (std::uncaught_exceptions() > 0) return;
   try {
-    const Patience patience(ranks_->world());  // rank 0 may be writing the final model
+    const ScopedNoDeadline no_deadline(ranks_->world());  // rank 0 may be writing the final model
     ranks_->world().barrier();
   } catch (const std::exception&) {  // a rank is gone, and its mappings with it
   }

@@ -21,7 +21,7 @@ RunRecord::RunRecord(const RecordOptions& options) : options_(options) {
   // Lines may be missing, for example where the checkpoint is of another run.
   if (tail.last_step == options.step) last_lr_ = tail.last_lr;
   evaluated_ = tail.last_eval_step;
-  if (!tail.is_epoch_told) epoch_loss_ = tail.epoch_loss;
+  if (!tail.is_epoch_reported) epoch_loss_ = tail.epoch_loss;
   metrics_ = std::make_unique<MetricsWriter>(options.dir / "metrics.jsonl");
   events_ = std::make_unique<EventWriter>(options.dir / "events.jsonl", 0);
   sync_directory(options.dir);

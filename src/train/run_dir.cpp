@@ -97,7 +97,7 @@ void take_named(const TrainOptions& options, StartQuestion* question, RunStart* 
   choose_named(std::move(named), question, start);
 }
 
-void tell_changes(const RunChanges& changes, const RunStart& start) {
+void report_changes(const RunChanges& changes, const RunStart& start) {
   const char* since =
       start.is_of_other_run ? "unlike the run of the checkpoint" : "changed since the last start";
   for (const std::string& change : changes.allowed) log_info("{}: {}", since, change);
@@ -131,7 +131,7 @@ RunStart open_run_dir(const RunFile& file, const TrainOptions& options) {
     if (options.resume == "never") check_nothing_buried(start.dir);
     start.is_other_training = has_path || !question.changes.allowed.empty();
   }
-  tell_changes(question.changes, start);
+  report_changes(question.changes, start);
   return start;
 }
 

@@ -9,8 +9,8 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/list.h"
 #include "comm/comm.h"
-#include "train/agree.h"
 #include "train/host_slices.h"
+#include "train/rank_agreement.h"
 
 namespace weft {
 namespace {
@@ -54,7 +54,7 @@ void check_exact_constants(const Json& state, const Layout& layout) {
 
 bool Saver::save_step(const TrainState& state) {
   if (!write(checkpoint_path(dir_, state.step), state)) return false;
-  const Patience patience(ranks_.world());  // many files may go
+  const ScopedNoDeadline no_deadline(ranks_.world());  // many files may go
   bool pruned = true;
   if (ranks_.rank() == 0) {
     pruned = guarded("older checkpoints were not removed", state.step,
@@ -71,7 +71,7 @@ bool Saver::save_best(const TrainState& state) {
 bool Saver::write(const std::filesystem::path& folder, const TrainState& state) {
   const std::string failure = fmt::format("checkpoint of step {} was not written", state.step);
   const bool is_main = ranks_.rank() == 0, alone = ranks_.size() == 1;
-  const Patience patience(ranks_.world());  // a disk may be slow for one of us
+  const ScopedNoDeadline no_deadline(ranks_.world());  // a disk may be slow for one of us
   // Every step is done by all ranks or given up by all: nobody waits for one that failed.
   const auto together = [&](const std::function<void()>& fn) {
     return agree_on_success(ranks_, guarded(failure, state.step, fn));

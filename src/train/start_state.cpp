@@ -4,8 +4,8 @@
 #include "base/path.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/list.h"
-#include "train/agree.h"
 #include "train/numerics.h"
+#include "train/rank_agreement.h"
 #include "train/same_model.h"
 #include "train/saver.h"
 
@@ -53,7 +53,7 @@ StartState load_start(const RunStart& start, const Session& session, const Layou
   const Json& state = reader.state();
   begin.step = state.at("step").as_int();
   check_exact_constants(state, layout);
-  tell_other_numerics(state, numerics);
+  warn_of_other_numerics(state, numerics);
   if (is_own_step(start, begin.step)) begin.saved_step = begin.step;
   begin.updates = state.at("updates").as_int();
   scaling->load(state, engine);

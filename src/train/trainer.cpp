@@ -16,7 +16,6 @@
 #include "config/session.h"
 #include "planning/backend.h"
 #include "planning/idle_keys.h"
-#include "train/agree.h"
 #include "train/copies.h"
 #include "train/data_notes.h"
 #include "train/engine.h"
@@ -29,6 +28,7 @@
 #include "train/next_batch.h"
 #include "train/not_finite.h"
 #include "train/numerics.h"
+#include "train/rank_agreement.h"
 #include "train/record.h"
 #include "train/run_history.h"
 #include "train/saver.h"
@@ -187,7 +187,7 @@ class Trainer {
                                               : most_steps(stream_.num_raw_rows(),
                                                            c_.train.global_batch, c_.train.epochs);
     warn_of_schedule(c_.train.schedule, length, {step_, updates_, record_->last_lr()});
-    tell_device(c_, *backend_.device);
+    report_device(c_, *backend_.device);
     log_info("{}", start_line(c_, *session_.model, ranks_->layout(), &engine_, *backend_.device));
     if (pack_size_) log_info("data: {}", describe_pack(*pack_size_));
     hashes_ = TensorHashes::from_environment(engine_, *session_.model, *ranks_, start_.dir, step_);
@@ -290,7 +290,7 @@ class Trainer {
   }
 
   void one_step(Batch& batch) {
-    if (engine_.runs_ahead() && !fault_ && !hashes_) return start_step(batch);
+    if (engine_.keeps_steps_in_flight() && !fault_ && !hashes_) return start_step(batch);
     const bool checks = is_check_due();
     if (checks) compare_batches(*ranks_, batch, step_ + 1);
     if (fault_) fault_before_passes(*fault_, step_ + 1, c_, *ranks_, &batch);
@@ -417,7 +417,7 @@ class Trainer {
   TrainOptions options_;
   Session session_;
   std::unique_ptr<Ranks> ranks_;
-  std::optional<Patience> starting_;  // ranks may read, tokenize and count for long
+  std::optional<ScopedNoDeadline> starting_;  // ranks may read, tokenize and count for long
   const bool is_main_;
   RunStart start_;
   std::unique_ptr<RowSource> rows_, eval_rows_;

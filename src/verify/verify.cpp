@@ -165,14 +165,14 @@ class Verifier {
     if (report_.stop_signal == 0) {
       finish();
     } else {
-      tell_stop();
+      send_stop();
     }
     return std::move(report_);
   }
 
  private:
   // What is there when a signal ends it: the layouts before the one that was training.
-  void tell_stop() const {
+  void send_stop() const {
     const size_t done = report_.layouts.size();
     size_t ok = 0;
     for (const VerifyResult& r : report_.layouts) ok += r.ok();
@@ -214,11 +214,11 @@ class Verifier {
     VerifyRun run = read_verify_run(dir(i), runs_[i].layout.name);
     if (exit_code != 0) {
       run.error = first_error(log(i), exit_code);
-      const std::string told = fmt::format("{}: {}", run.name, run.error);
+      const std::string what = fmt::format("{}: {}", run.name, run.error);
       const std::string hint = fmt::format("the whole log is {}", log(i).string());
-      if (exit_code == 2) throw UserError(told, hint);
-      if (i == 0) throw RunError("the base failed: " + told, hint);
-      log_error("{}", told);
+      if (exit_code == 2) throw UserError(what, hint);
+      if (i == 0) throw RunError("the base failed: " + what, hint);
+      log_error("{}", what);
     }
     if (i == 0) base_ = run;
     const bool exact = are_exact(runs_[0].mesh, runs_[i].mesh);

@@ -116,7 +116,7 @@ TEST_F(AvailableMemory, OfVersionOneTheHierarchyOfMemoryCounts) {
   EXPECT_EQ(available_mib(), 520);
 }
 
-// A container of version 1 is told its name from outside, but mounts its own group alone.
+// A container of version 1 is message_of its name from outside, but mounts its own group alone.
 TEST_F(AvailableMemory, AContainerFindsItsOwnGroupAtTheMount) {
   write("proc/self/mountinfo",
         "37 33 0:34 /docker/abc /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n");

@@ -25,9 +25,10 @@ TEST(Environment, AWordOfTheListOrNone) {
       choose();
       ADD_FAILURE() << wrong;
     } catch (const UserError& e) {
-      const std::string told = e.what();
-      EXPECT_NE(told.find(std::string("WEFT_TEST_CHOICE=") + wrong), std::string::npos) << told;
-      EXPECT_NE(told.find("wanted on | off"), std::string::npos) << told;
+      const std::string message = e.what();
+      EXPECT_NE(message.find(std::string("WEFT_TEST_CHOICE=") + wrong), std::string::npos)
+          << message;
+      EXPECT_NE(message.find("wanted on | off"), std::string::npos) << message;
       EXPECT_NE(e.hint().find("unset"), std::string::npos) << e.hint();
     }
   }
@@ -36,7 +37,7 @@ TEST(Environment, AWordOfTheListOrNone) {
 
 TEST(Environment, AnAnswerStandsBeforeTheNearest) {
   constexpr const char* kName = "WEFT_TEST_CHOICE";
-  const auto told = [&](const char* word) -> std::string {
+  const auto message_of = [&](const char* word) -> std::string {
     ::setenv(kName, word, 1);
     try {
       environment_choice(kName, {"on", "off"}, [](std::string_view other) {
@@ -47,9 +48,9 @@ TEST(Environment, AnAnswerStandsBeforeTheNearest) {
     }
     return "";
   };
-  EXPECT_EQ(told("oft"), "WEFT_TEST_CHOICE=oft, wanted on | off; that is known");
-  EXPECT_EQ(told("offf"), "WEFT_TEST_CHOICE=offf, wanted on | off, did you mean \"off\"?");
-  EXPECT_EQ(told("off"), "");
+  EXPECT_EQ(message_of("oft"), "WEFT_TEST_CHOICE=oft, wanted on | off; that is known");
+  EXPECT_EQ(message_of("offf"), "WEFT_TEST_CHOICE=offf, wanted on | off, did you mean \"off\"?");
+  EXPECT_EQ(message_of("off"), "");
   ::unsetenv(kName);
 }
 

@@ -180,7 +180,7 @@ TEST(Checkpoint, HeadersThatLieAreNamed) {
   write_two(folder / "c", 3);
   const Json good = parse_json(read_file(folder / "c/index.json"), "index");
   const std::string name = "rank-00000.safetensors";
-  const auto told = [&](const std::string& headers) {
+  const auto message_of = [&](const std::string& headers) {
     Json index = good;
     index.set("headers", parse_json(headers, "headers"));
     std::ofstream(folder / "c/index.json") << index.dump();
@@ -188,13 +188,16 @@ TEST(Checkpoint, HeadersThatLieAreNamed) {
     return error_of<DamagedCheckpoint>([&] { CheckpointReader(folder / "c"); });
   };
   const std::string sum = R"("checksum": "0123456789abcdef")";
-  EXPECT_NE(told("[1]").find("headers is no object"), std::string::npos);
-  EXPECT_NE(told(R"({"../x": {}})").find("wanted rank-NNNNN"), std::string::npos);
-  EXPECT_NE(told(R"({")" + name + R"(": {"bytes": -1}})").find("bytes is -1"), std::string::npos);
-  EXPECT_NE(told(R"({")" + name + R"(": {"bytes": 999999, )" + sum + "}}").find("its header has"),
+  EXPECT_NE(message_of("[1]").find("headers is no object"), std::string::npos);
+  EXPECT_NE(message_of(R"({"../x": {}})").find("wanted rank-NNNNN"), std::string::npos);
+  EXPECT_NE(message_of(R"({")" + name + R"(": {"bytes": -1}})").find("bytes is -1"),
             std::string::npos);
-  EXPECT_NE(told(R"({"rank-00001.safetensors": {"bytes": 9, )" + sum + "}}").find("is missing"),
-            std::string::npos);
+  EXPECT_NE(
+      message_of(R"({")" + name + R"(": {"bytes": 999999, )" + sum + "}}").find("its header has"),
+      std::string::npos);
+  EXPECT_NE(
+      message_of(R"({"rank-00001.safetensors": {"bytes": 9, )" + sum + "}}").find("is missing"),
+      std::string::npos);
 }
 
 TEST(Checkpoint, ATruncatedOrMissingFileIsNamed) {

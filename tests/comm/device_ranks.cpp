@@ -65,7 +65,7 @@ class WaitingComm : public Comm {
   bool is_aborted() const override { return inner_->is_aborted(); }
   void set_deadline_ms(int64_t ms) override { inner_->set_deadline_ms(ms); }
   int64_t deadline_ms() const override { return inner_->deadline_ms(); }
-  void set_patient(bool patient) override { inner_->set_patient(patient); }
+  void set_no_deadline(bool patient) override { inner_->set_no_deadline(patient); }
   bool waits_on_host() const override { return inner_->waits_on_host(); }
   void check_queued(int64_t waited_ms, int64_t allowed_ms) override {
     inner_->check_queued(waited_ms, allowed_ms);

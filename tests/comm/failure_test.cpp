@@ -157,8 +157,8 @@ TEST_P(Failure, PatienceOutlastsTheDeadline) {
       me.comm->barrier();
       me.comm->set_deadline_ms(150);
       for (int round = 0; round < 3; ++round) {
-        std::optional<Patience> patience;
-        if (patient) patience.emplace(*me.comm);
+        std::optional<ScopedNoDeadline> no_deadline;
+        if (patient) no_deadline.emplace(*me.comm);
         if (me.comm->rank() == round % 2) sleep_ms(400);
         me.comm->barrier();
       }

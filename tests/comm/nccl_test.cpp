@@ -202,9 +202,9 @@ class NcclAlone : public ::testing::TestWithParam<std::string> {
     } else {
       r_ = {open_cuda_device(0), find_nccl(&why), cuda_kernels()->device};
     }
-    arena_ = r_.device->take(kBytes);
+    arena_ = r_.device->allocate(kBytes);
   }
-  void TearDown() override { r_.device->give_back(arena_, kBytes); }
+  void TearDown() override { r_.device->free(arena_, kBytes); }
   std::unique_ptr<Comm> make(bool is_exact) {
     return make_nccl_comm(make_solo_comm(), r_.device.get(), *r_.kernels, arena_, kBytes,
                           {is_exact, "lo", 1 << 20, r_.library});
@@ -256,7 +256,7 @@ TEST_P(NcclAlone, EveryCallGivesBackWhatWentIn) {
 TEST_P(NcclAlone, IsRecordedWithItsLane) {
   for (const bool is_exact : {false, true}) {
     const auto comm = make(is_exact);
-    const auto begun = r_.device->make_moment(), ended = r_.device->make_moment();
+    const auto begun = r_.device->make_event(), ended = r_.device->make_event();
     const auto work = [&] {
       begun->set();
       r_.device->use(Queue::kLane);
@@ -269,12 +269,12 @@ TEST_P(NcclAlone, IsRecordedWithItsLane) {
       r_.device->copy(arena_ + 16000, arena_ + 8000, 4000);
     };
     work();
-    const auto recording = r_.device->record(work);
+    const auto captured = r_.device->capture(work);
     for (int round = 1; round < 4; ++round) {
       const std::vector<float> values(1000, static_cast<float>(round));
       r_.device->wait();
       write(values);
-      recording->replay();
+      captured->replay();
       EXPECT_EQ(read(16000, 1000), values) << round;
     }
   }

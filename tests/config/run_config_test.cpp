@@ -172,34 +172,34 @@ TEST_F(RunFileTest, WordsOfOtherTrainersAreUnderstood) {
 
 // A GPU is meant, and "gpu" is but a letter from "cpu".
 TEST_F(RunFileTest, OtherWordsForAGpuAreUnderstood) {
-  const auto told = [&](const std::string& word) {
+  const auto message_of = [&](const std::string& word) {
     return error_of<UserError>([&] { read(kSmallest, {"launch.device=" + word}); });
   };
   for (const char* word : {"gpu", "GPU", "gpus", "nvidia", "CUDA", "cuda:0", "gpu:1"}) {
-    const std::string e = told(word);
+    const std::string e = message_of(word);
     EXPECT_NE(e.find("auto | cpu | cuda, did you mean \"cuda\"?"), std::string::npos) << e;
     EXPECT_EQ(e.find("CUDA_VISIBLE_DEVICES") != std::string::npos,
               std::string(word).find(':') != std::string::npos)
         << e;
   }
-  EXPECT_NE(told("cpus").find("did you mean \"cpu\"?"), std::string::npos);
-  EXPECT_EQ(told("tpu v4").find("cuda\""), std::string::npos);
+  EXPECT_NE(message_of("cpus").find("did you mean \"cpu\"?"), std::string::npos);
+  EXPECT_EQ(message_of("tpu v4").find("cuda\""), std::string::npos);
 }
 
 TEST_F(RunFileTest, OtherWordsForAPrecisionAreUnderstood) {
-  const auto told = [&](const std::string& word) {
+  const auto message_of = [&](const std::string& word) {
     return error_of<UserError>([&] { read(kSmallest, {"train.precision=" + word}); });
   };
   const std::pair<const char*, const char*> words[] = {
       {"float16", "fp16"},        {"half", "fp16"},    {"FP16", "fp16"}, {"bfloat16", "bf16"},
       {"torch.bfloat16", "bf16"}, {"float32", "fp32"}, {"bf61", "bf16"}};
   for (const auto& [word, ours] : words) {
-    const std::string e = told(word), wanted = "did you mean \"" + std::string(ours) + "\"?";
+    const std::string e = message_of(word), wanted = "did you mean \"" + std::string(ours) + "\"?";
     EXPECT_NE(e.find(wanted), std::string::npos) << e;
   }
-  EXPECT_NE(told("tf32").find("train.tf32: true"), std::string::npos) << told("tf32");
-  EXPECT_EQ(told("tf32").find("did you mean"), std::string::npos) << told("tf32");
-  EXPECT_EQ(told("int8").find("did you mean"), std::string::npos) << told("int8");
+  EXPECT_NE(message_of("tf32").find("train.tf32: true"), std::string::npos) << message_of("tf32");
+  EXPECT_EQ(message_of("tf32").find("did you mean"), std::string::npos) << message_of("tf32");
+  EXPECT_EQ(message_of("int8").find("did you mean"), std::string::npos) << message_of("int8");
 }
 
 TEST_F(RunFileTest, DataMayLieElsewhere) {
@@ -211,12 +211,14 @@ TEST_F(RunFileTest, DataMayLieElsewhere) {
 
 // Of a long name 40 bytes are shown, and dots only where some are not.
 TEST_F(RunFileTest, ALongNameIsShownInPart) {
-  const auto told = [&](const std::string& name) {
+  const auto message_of = [&](const std::string& name) {
     return error_of<UserError>([&] { read(kSmallest, {"name=" + name}); });
   };
   const std::string most = std::string(39, 'n') + "\a", more = most + "n";
-  EXPECT_NE(told(most).find("n\\x07\" has a line end"), std::string::npos) << told(most);
-  EXPECT_NE(told(more).find("n\\x07...\" has a line end"), std::string::npos) << told(more);
+  EXPECT_NE(message_of(most).find("n\\x07\" has a line end"), std::string::npos)
+      << message_of(most);
+  EXPECT_NE(message_of(more).find("n\\x07...\" has a line end"), std::string::npos)
+      << message_of(more);
 }
 
 TEST_F(RunFileTest, AllComplaintsComeTogether) {

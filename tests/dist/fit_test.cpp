@@ -137,8 +137,8 @@ TEST_F(PlanFit, Tf32HasItsTimeWhereItWasMeasured) {
   EXPECT_NEAR(*tf32.rows[0].step_ms, *fp32.rows[0].step_ms / 4, 1);
   EXPECT_EQ(*old.rows[0].step_ms, *fp32.rows[0].step_ms);
   for (const FitReport* report : {&fp32, &tf32, &old}) {
-    const bool is_told = report->to_text().find(kStepOfFp32) != std::string::npos;
-    EXPECT_EQ(is_told, report == &old) << report->to_text();
+    const bool is_reported = report->to_text().find(kStepOfFp32) != std::string::npos;
+    EXPECT_EQ(is_reported, report == &old) << report->to_text();
   }
   config_.train.tf32 = true;
   const PlanReport one = this->plan(config_);

@@ -135,7 +135,7 @@ struct Alone {
 TEST_P(Gpu, StepsStartedAheadAreTheSame) {
   const MeshRun r = run();
   Alone ahead(r, backend()), waiting(r, backend());
-  ASSERT_TRUE(ahead.engine.runs_ahead());
+  ASSERT_TRUE(ahead.engine.keeps_steps_in_flight());
   std::vector<std::pair<double, double>> got, wanted;
   const auto end = [&] {
     const Engine::StepResult ended = ahead.engine.end_step();

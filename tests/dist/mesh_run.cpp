@@ -64,7 +64,7 @@ class Job {
     result_.arena_bytes.resize(n);
     result_.wire.resize(n);
     result_.in_lane.resize(n);
-    result_.recorded.resize(n);
+    result_.captured.resize(n);
   }
 
   MeshResult run() {
@@ -126,7 +126,7 @@ class Job {
     result_.arena_bytes[at] = engine.arena_bytes();
     if (fake) {
       result_.in_lane[at] = fake->num_queued(Queue::kLane);
-      result_.recorded[at] = fake->num_recorded;
+      result_.captured[at] = fake->num_captured;
     }
     if (rank == 0) {
       result_.losses = losses;

@@ -34,8 +34,8 @@ struct MeshResult {
     std::array<CommCount, kNumCommOps> tensor, data;  // tensor: with the groups of copies
   };
   std::vector<Counted> wire;
-  // Of every fake GPU: what was queued in its lane, and recorded.
-  std::vector<int64_t> in_lane, recorded;
+  // Of every fake GPU: what was queued in its lane, and captured.
+  std::vector<int64_t> in_lane, captured;
 };
 
 struct MeshRun {

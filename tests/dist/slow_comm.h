@@ -48,7 +48,7 @@ class SlowComm : public Comm {
   bool is_aborted() const override { return inner_->is_aborted(); }
   void set_deadline_ms(int64_t deadline_ms) override { inner_->set_deadline_ms(deadline_ms); }
   int64_t deadline_ms() const override { return inner_->deadline_ms(); }
-  void set_patient(bool patient) override { inner_->set_patient(patient); }
+  void set_no_deadline(bool patient) override { inner_->set_no_deadline(patient); }
 
  private:
   Comm& slow() {

@@ -8,8 +8,8 @@
 #include "base/error.h"
 #include "tests/backends.h"
 #include "tests/dist/mesh_run.h"
-#include "train/agree.h"
 #include "train/engine.h"
+#include "train/rank_agreement.h"
 
 namespace weft::testing {
 namespace {

@@ -9,7 +9,7 @@ namespace weft::testing {
 namespace {
 
 // On the terminal after the keys, and in the run's log: each once.
-void expect_told_after_keys(const TinyRun& run, const Ended& ended, const std::string& line) {
+void expect_after_keys(const TinyRun& run, const Ended& ended, const std::string& line) {
   ASSERT_EQ(ended.exit_code, 0) << ended.err;
   const std::string log = read_file(run.dir() / "log/rank-00000.log");
   for (const std::string& text : {ended.err, log}) {
@@ -25,7 +25,7 @@ void expect_told_after_keys(const TinyRun& run, const Ended& ended, const std::s
 TEST(DeviceWords, Tf32WithoutEffectIsInTheLog) {
   const TinyRun run;
   const Ended ended = run.train({"train.tf32=true", "launch.device=cpu"});
-  expect_told_after_keys(run, ended, "train.tf32 has no effect on the CPU");
+  expect_after_keys(run, ended, "train.tf32 has no effect on the CPU");
 }
 
 TEST(DeviceWords, IpcWithoutEffectIsTold) {
@@ -33,7 +33,7 @@ TEST(DeviceWords, IpcWithoutEffectIsTold) {
   const StartOptions ipc{.env = {{"WEFT_COMM", "cuda_ipc"}}};
   const std::string line = "WEFT_COMM=cuda_ipc has no effect on the CPU";
   const std::vector<std::string> sets = {"launch.device=cpu", "parallel.dp=2"};
-  expect_told_after_keys(run, run_to_end(run.words("train", sets), ipc), line);
+  expect_after_keys(run, run_to_end(run.words("train", sets), ipc), line);
   const Ended planned = run_to_end(run.words("plan", sets), ipc);
   EXPECT_EQ(planned.exit_code, 0);
   expect_parts(planned.err, {"warning: " + line});

@@ -52,7 +52,7 @@ TEST(DeviceLane, ACallThatFailsLeavesTheMainQueueInUse) {
   EXPECT_EQ(log.back(), "main: after");
 }
 
-TEST(DeviceLane, MoreInFlightThanMomentsIsABug) {
+TEST(DeviceLane, MoreInFlightThanEventsIsABug) {
   FakeDevice device;
   DeviceLane lane(&device);
   lane.begin();

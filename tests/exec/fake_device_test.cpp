@@ -12,26 +12,26 @@ TEST(FakeDevice, AReplayHasTheArgumentsOfTheRecording) {
   FakeDevice device;
   int values[] = {1, 2, 0};
   int from = 0;  // what the host changes between replays
-  const auto recording =
-      device.record([&] { device.copy(&values[2], &values[from], sizeof(int)); });
+  const auto captured =
+      device.capture([&] { device.copy(&values[2], &values[from], sizeof(int)); });
   EXPECT_EQ(device.num_queued(Queue::kMain), 0);  // recorded, not done
   from = 1;
-  recording->replay();
+  captured->replay();
   device.wait();
   EXPECT_EQ(values[2], 1);
   values[0] = 7;  // memory is read anew
-  recording->replay();
+  captured->replay();
   device.wait();
   EXPECT_EQ(values[2], 7);
 }
 
 TEST(FakeDevice, WhatAGpuForbidsInARecordingIsFound) {
   FakeDevice device;
-  const auto outside = device.make_moment(), inside = device.make_moment();
+  const auto outside = device.make_event(), inside = device.make_event();
   outside->set();
-  EXPECT_THROW(device.record([&] { outside->hold(); }), BugError);
-  EXPECT_THROW(device.record([&] { device.wait(); }), BugError);
-  EXPECT_NO_THROW(device.record([&] {
+  EXPECT_THROW(device.capture([&] { outside->hold(); }), BugError);
+  EXPECT_THROW(device.capture([&] { device.wait(); }), BugError);
+  EXPECT_NO_THROW(device.capture([&] {
     inside->set();
     device.use(Queue::kLane);
     inside->hold();

@@ -44,7 +44,7 @@ std::map<int, Life> find_lives(const Graph& graph, const Schedule& schedule) {
   for (int t = 0; t < n; ++t) {
     const ScheduledNode& s = schedule.nodes[static_cast<size_t>(t)];
     int end = t;
-    if (s.is_beside) {
+    if (s.is_async) {
       end = t + 1;
       while (end < n && schedule.nodes[static_cast<size_t>(end)].wait_for <= s.number) ++end;
       end = std::min(end, n - 1);
@@ -69,7 +69,7 @@ TEST_P(Lanes, NothingIsWrittenOverWhileACollectiveUsesIt) {
   const Graph graph = rank_graph(shard, passes, exact);
   const Schedule schedule = make_schedule(graph, graph.pass);
   const MemoryPlan plan = plan_memory(graph, passes);
-  ASSERT_GT(schedule.num_beside, 4);
+  ASSERT_GT(schedule.num_async, 4);
   const std::map<int, Life> lives = find_lives(graph, schedule);
   int compared = 0;
   for (auto a = lives.begin(); a != lives.end(); ++a) {
@@ -100,14 +100,14 @@ TEST_P(Lanes, ReadersWaitAndFewAreInFlight) {
       for (const auto* refs : {&(*list)[t].inputs, &(*list)[t].outputs}) {
         for (Ref r : *refs) {
           if (!r) continue;
-          if (s.is_beside) {
+          if (s.is_async) {
             written[root(graph, r)] = s.number + 1;
           } else if (written.contains(root(graph, r))) {
             EXPECT_GE(s.wait_for, written[root(graph, r)]) << op_name((*list)[t].op);
           }
         }
       }
-      if (!s.is_beside) continue;
+      if (!s.is_async) continue;
       EXPECT_GE(s.wait_for, s.number - kInFlight + 1);
     }
   }

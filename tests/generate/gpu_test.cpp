@@ -87,7 +87,7 @@ class WatchedDevice : public EmulatedDevice {
     if (bytes > bytes_) begin_ = at, bytes_ = bytes;  // the arena is the largest
     return at;
   }
-  std::byte* take_shared(int64_t bytes) override { return EmulatedDevice::take(bytes); }
+  std::byte* allocate_pinned(int64_t bytes) override { return EmulatedDevice::take(bytes); }
   void wait() override { ++num_waits; }
   void read(void* to, const void* from, int64_t bytes) override {
     ++num_waits;

@@ -14,7 +14,7 @@ struct Split {
   int64_t width;
   Dtype dtype;
 
-  int64_t told() const { return 2 * leaves + 1; }
+  int64_t stats_per_token() const { return 2 * leaves + 1; }
   int64_t columns() const { return leaves * width; }  // of a rank
   int64_t all() const { return ranks * columns(); }
   std::string text() const {
@@ -37,30 +37,31 @@ struct Joined {
 // What each rank tells of its leaves, all of it side by side, then joined.
 Joined join(const Split& s, const Buffer& logits, const TestVector<int32_t>& targets,
             const DeviceKernels& k, Bench& bench) {
-  TestVector<double> leaves(static_cast<size_t>(s.ranks * s.n * s.told()), 1e300);
+  TestVector<double> leaves(static_cast<size_t>(s.ranks * s.n * s.stats_per_token()), 1e300);
   for (int rank = 0; rank < s.ranks; ++rank) {
     const Buffer part = rank_logits(s, logits, rank);
-    double* told = leaves.data() + rank * s.n * s.told();
+    double* told = leaves.data() + rank * s.n * s.stats_per_token();
     for (int leaf = 0; leaf < s.leaves; ++leaf) {
       Buffer highest(Dtype::kF32, s.n);
       TestVector<double> sum(static_cast<size_t>(s.n));
       ref_kernels().softmax_stats(bench.context(0),
                                   {s.n, s.width, s.columns(), s.dtype, part.at(leaf * s.width),
                                    highest.floats(), sum.data()});
-      k.tell_leaf(bench.context(0), {s.n, s.told(), leaf, highest.floats(), sum.data(), told});
+      k.store_leaf_stats(bench.context(0),
+                         {s.n, s.stats_per_token(), leaf, highest.floats(), sum.data(), told});
     }
-    k.tell_target(bench.context(0), {.n = s.n,
-                                     .told = s.told(),
-                                     .V = s.columns(),
-                                     .dtype = s.dtype,
-                                     .logits = part.data(),
-                                     .targets = targets.data(),
-                                     .first_id = rank * s.columns(),
-                                     .leaves = told});
+    k.store_target_logit(bench.context(0), {.n = s.n,
+                                            .told = s.stats_per_token(),
+                                            .V = s.columns(),
+                                            .dtype = s.dtype,
+                                            .logits = part.data(),
+                                            .targets = targets.data(),
+                                            .first_id = rank * s.columns(),
+                                            .leaves = told});
   }
   Joined joined = {Buffer(Dtype::kF32, s.n), Buffer(Dtype::kF32, s.n), Buffer(Dtype::kF32, s.n)};
   k.join_leaves(bench.context(0), {.n = s.n,
-                                   .told = s.told(),
+                                   .told = s.stats_per_token(),
                                    .num_ranks = s.ranks,
                                    .leaves = leaves.data(),
                                    .targets = targets.data(),

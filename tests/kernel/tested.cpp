@@ -23,10 +23,10 @@ Device* gpu() {
 class PinnedMemory : public std::pmr::memory_resource {
  private:
   void* do_allocate(size_t bytes, size_t) override {
-    return gpu()->take_shared(static_cast<int64_t>(bytes));
+    return gpu()->allocate_pinned(static_cast<int64_t>(bytes));
   }
   void do_deallocate(void* at, size_t bytes, size_t) override {
-    gpu()->give_back_shared(static_cast<std::byte*>(at), static_cast<int64_t>(bytes));
+    gpu()->free_pinned(static_cast<std::byte*>(at), static_cast<int64_t>(bytes));
   }
   bool do_is_equal(const memory_resource& other) const noexcept override { return this == &other; }
 };
@@ -119,8 +119,6 @@ const std::vector<TestedDevice>& tested_devices() {
 void* gpu_stream() { return gpu() ? gpu()->stream() : nullptr; }
 
 void* take_test_memory(size_t bytes) { return test_memory()->allocate(bytes, 64); }
-void give_back_test_memory(void* memory, size_t bytes) {
-  test_memory()->deallocate(memory, bytes, 64);
-}
+void free_test_memory(void* memory, size_t bytes) { test_memory()->deallocate(memory, bytes, 64); }
 
 }  // namespace weft

@@ -28,7 +28,7 @@ void* gpu_stream();  // null where there is no GPU
 
 // Memory that every back end reaches, 64-byte aligned.
 void* take_test_memory(size_t bytes);
-void give_back_test_memory(void* memory, size_t bytes);
+void free_test_memory(void* memory, size_t bytes);
 
 template <typename T>
 struct TestAllocator {
@@ -37,7 +37,7 @@ struct TestAllocator {
   template <typename U>
   TestAllocator(const TestAllocator<U>&) {}
   T* allocate(size_t n) { return static_cast<T*>(take_test_memory(n * sizeof(T))); }
-  void deallocate(T* at, size_t n) { give_back_test_memory(at, n * sizeof(T)); }
+  void deallocate(T* at, size_t n) { free_test_memory(at, n * sizeof(T)); }
   bool operator==(const TestAllocator&) const { return true; }
 };
 template <typename T>

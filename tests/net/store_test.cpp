@@ -46,11 +46,11 @@ TEST(Store, AWillIsExecutedWithoutFarewell) {
   StoreClient reader(server.endpoint(), kDeadlineMs);
   {
     StoreClient polite(server.endpoint(), kDeadlineMs);
-    polite.leave_will("will", "of the polite");
+    polite.set_last_will("will", "of the polite");
   }
   Socket rude = Socket::connect_to(parse_endpoint(server.endpoint()), kDeadlineMs);
   for (const std::string& frame : {write_store_frame(kStoreHello, kStoreProtocol, ""),
-                                   write_store_frame(kStoreWill, "will", "of the rude")}) {
+                                   write_store_frame(kStoreLastWill, "will", "of the rude")}) {
     rude.send_all(frame.data(), static_cast<int64_t>(frame.size()));
   }
   rude = Socket();

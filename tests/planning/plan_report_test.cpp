@@ -52,14 +52,14 @@ TEST(PlanReport, SumsOverRanks) {
   EXPECT_EQ(r.largest_arena(), 56 * kMiB);
   EXPECT_EQ(r.sum_of_arenas(), (3 * 56 + 55) * kMiB);
   EXPECT_EQ(r.of_rank(3).memory.total(), 55 * kMiB);
-  EXPECT_EQ(r.beside(), (19 + 23 + 29 + 31 + 37) * kMiB);
-  EXPECT_EQ(r.beside(1), (19 + 29 + 31 + 37) * kMiB);
+  EXPECT_EQ(r.overhead(), (19 + 23 + 29 + 31 + 37) * kMiB);
+  EXPECT_EQ(r.overhead(1), (19 + 29 + 31 + 37) * kMiB);
   EXPECT_EQ(r.resident(), (56 + 139) * kMiB);
   EXPECT_EQ(r.resident_total(), (3 * 56 + 55 + 4 * (19 + 29 + 31) + 23 + 41 + 37) * kMiB);
   EXPECT_EQ(r.received(), received_bytes(r.wire[0]) + received_bytes(r.wire[1]));
   PlanReport staged = report(true);
   staged.staging = 8 * kMiB;
-  EXPECT_EQ(staged.beside(), report(true).beside() + 8 * kMiB);
+  EXPECT_EQ(staged.overhead(), report(true).overhead() + 8 * kMiB);
 }
 
 TEST(PlanReport, IsTheTextInTheFile) {
@@ -134,7 +134,7 @@ FitReport fit(std::vector<FitRow> rows) {
   FitReport r;
   r.memory = 500 * kMiB;
   r.ranks = 4;
-  r.beside = 100 * kMiB;
+  r.overhead = 100 * kMiB;
   r.rows = std::move(rows);
   return r;
 }

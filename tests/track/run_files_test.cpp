@@ -132,7 +132,7 @@ TEST(Metrics, CutKeepsWhatIsNotPastTheStep) {
   FileWriter(path, FileWriter::Mode::kAppend).write("{\"step\": 11, \"ep");  // torn
   const MetricsTail all = cut_metrics_after(path, 100);
   EXPECT_EQ(all.last_step, 10);
-  EXPECT_TRUE(all.is_epoch_told);
+  EXPECT_TRUE(all.is_epoch_reported);
   EXPECT_EQ(*all.best_loss, 1.0);
   const MetricsTail tail = cut_metrics_after(path, 7);
   EXPECT_EQ(tail.last_step, 7);
@@ -143,7 +143,7 @@ TEST(Metrics, CutKeepsWhatIsNotPastTheStep) {
   EXPECT_EQ(tail.epoch_loss.mean(), live.mean());
   EXPECT_EQ(tail.last_loss, 10.0 / 7);
   EXPECT_EQ(tail.last_eval_step, 4);
-  EXPECT_FALSE(tail.is_epoch_told);
+  EXPECT_FALSE(tail.is_epoch_reported);
   const std::string text = read_file(path);
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 9);  // 7 steps, 1 epoch, 1 evaluation
   const MetricsTail none = cut_metrics_after(folder.path() / "none.jsonl", 3);

@@ -131,7 +131,7 @@ TEST(Engine, NormIsOfTheMeanAndClippingLimitsTheStep) {
   Engine clipped(c, *model, alone(), cpu_kernels(), 1);
   clipped.init_weights(1);
   clipped.run_passes(batch);
-  EXPECT_NEAR(clipped.update(1e-3, 1) / wanted, 1, 1e-12) << "the norm is told before clipping";
+  EXPECT_NEAR(clipped.update(1e-3, 1) / wanted, 1, 1e-12) << "the norm is reported before clipping";
   EXPECT_NEAR(*clipped.executor().at<float>("grad_scale") * 20, 0.01 / (wanted + 1e-6), 1e-6);
 }
 

@@ -86,21 +86,21 @@ TEST(Numerics, ALevelOfTheSameFp32IsNoChange) {
                              {"mode", "exact"},
                              {"probe", probe}});
   };
-  const auto told = [](const Json& before, const Json& now) {
+  const auto message_of = [](const Json& before, const Json& now) {
     return other_numerics(Json(Json::Object{{"numerics", before}}), now);
   };
   const std::pair<const char*, const char*> pairs[] = {
       {"neon", "neon_bf16"}, {"avx512", "avx512_bf16"}, {"amx", "avx512"}, {"amx", "avx512_bf16"}};
   for (const auto& [a, b] : pairs) {
-    EXPECT_EQ(told(numerics(a, "fp32"), numerics(b, "fp32")), "") << a;
-    EXPECT_NE(told(numerics(a, "bf16"), numerics(b, "bf16")), "") << a;
+    EXPECT_EQ(message_of(numerics(a, "fp32"), numerics(b, "fp32")), "") << a;
+    EXPECT_NE(message_of(numerics(a, "bf16"), numerics(b, "bf16")), "") << a;
     // What the kernels really give has the last word.
-    EXPECT_NE(told(numerics(a, "fp32"), numerics(b, "fp32", "2")), "") << a;
+    EXPECT_NE(message_of(numerics(a, "fp32"), numerics(b, "fp32", "2")), "") << a;
   }
-  EXPECT_EQ(told(numerics("neon", "fp32"), numerics("ref", "fp32")),
+  EXPECT_EQ(message_of(numerics("neon", "fp32"), numerics("ref", "fp32")),
             "the bits of this run change at the checkpoint: kernels: neon in the checkpoint, ref "
             "now");
-  EXPECT_NE(told(numerics("avx2", "fp32"), numerics("avx512", "fp32")), "");
+  EXPECT_NE(message_of(numerics("avx2", "fp32"), numerics("avx512", "fp32")), "");
 }
 
 }  // namespace

@@ -17,10 +17,10 @@ ScheduleConfig linear(int64_t warmup = 0) {
 }
 
 TEST(ScheduleWarnings, WarmupLongerThanTheRun) {
-  const std::string told = long_warmup(linear(100), {20});
-  EXPECT_NE(told.find("train.warmup_steps is 100, but the run has 20 steps"), std::string::npos);
-  EXPECT_NE(told.find("to 0.00019 at the last step"), std::string::npos) << told;
-  EXPECT_NE(told.find("train.lr 0.001"), std::string::npos) << told;
+  const std::string warning = long_warmup(linear(100), {20});
+  EXPECT_NE(warning.find("train.warmup_steps is 100, but the run has 20 steps"), std::string::npos);
+  EXPECT_NE(warning.find("to 0.00019 at the last step"), std::string::npos) << warning;
+  EXPECT_NE(warning.find("train.lr 0.001"), std::string::npos) << warning;
   EXPECT_EQ(long_warmup(linear(20), {20}), "");
   EXPECT_EQ(long_warmup(linear(100), {}), "");  // how many steps there are is not known
   const RunLength most = most_steps(47, 8, 3);  // 5 whole batches each
@@ -31,9 +31,9 @@ TEST(ScheduleWarnings, WarmupLongerThanTheRun) {
 // A run of 100 steps whose rate came to 1e-5, resumed with 200.
 TEST(ScheduleWarnings, RaisedStepsMakeTheRateJump) {
   const double last = learning_rate(linear(), 99, 100);
-  const std::string told = rate_jump(linear(), 200, {100, 100, last});
-  EXPECT_NE(told.find("1e-05 at step 100, 0.0005 at step 101"), std::string::npos) << told;
-  EXPECT_NE(told.find("schedule linear over 200 steps"), std::string::npos) << told;
+  const std::string warning = rate_jump(linear(), 200, {100, 100, last});
+  EXPECT_NE(warning.find("1e-05 at step 100, 0.0005 at step 101"), std::string::npos) << warning;
+  EXPECT_NE(warning.find("schedule linear over 200 steps"), std::string::npos) << warning;
 }
 
 TEST(ScheduleWarnings, ARateThatGoesOnIsNoJump) {

@@ -16,12 +16,12 @@ TEST(IdleKeys, AreToldOnlyWhereTheyAre) {
   EXPECT_TRUE(idle_keys(c).empty());  // of fp16
   for (const std::string precision : {"fp32", "bf16"}) {
     c.train.precision = precision;
-    const std::vector<std::string> told = idle_keys(c);
-    ASSERT_EQ(told.size(), 1u);
+    const std::vector<std::string> lines = idle_keys(c);
+    ASSERT_EQ(lines.size(), 1u);
     EXPECT_NE(
-        told[0].find("train.loss_scale: 1024 has no effect with train.precision " + precision),
+        lines[0].find("train.loss_scale: 1024 has no effect with train.precision " + precision),
         std::string::npos)
-        << told[0];
+        << lines[0];
   }
   c.parallel.shard = "zero1";
   EXPECT_EQ(idle_keys(c).size(), 2u);

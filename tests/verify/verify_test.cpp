@@ -37,7 +37,7 @@ TEST(VerifyLayouts, AreWholeAndKeepTheirOrder) {
 }
 
 TEST(VerifyLayouts, AMissingMarkIsNamed) {
-  const auto told = [](const std::string& text) {
+  const auto message_of = [](const std::string& text) {
     return testing::error_of<UserError>([&] { parse_layouts(text); });
   };
   const std::pair<const char*, const char*> cases[] = {
@@ -55,7 +55,7 @@ TEST(VerifyLayouts, AMissingMarkIsNamed) {
       {"dp=1; dp=1", "layout \"dp=1\" is given twice"},
   };
   for (const auto& [text, part] : cases) {
-    EXPECT_NE(told(text).find(part), std::string::npos) << text << "\n" << told(text);
+    EXPECT_NE(message_of(text).find(part), std::string::npos) << text << "\n" << message_of(text);
   }
 }
 

@@ -1,6 +1,6 @@
 // comm/gloo/gloo.cpp: the collectives over TCP: who sends what to whom.
 //
-// Little data goes with the letters, and every rank works out the whole result. Otherwise each rank
+// Little data goes with the headers, and every rank works out the whole result. Otherwise each rank
 // receives its share of the elements from all others, adds them up, and hands the sum to all: over
 // the wire go 2 (n - 1) / n of the tensor a rank, the least there is. Everything goes straight from
 // its rank to its destination, for sums must be of all addends in their order: a ring, which adds
@@ -49,7 +49,7 @@ class GlooComm : public Comm {
   bool is_aborted() const override { return link_->world()->is_aborted(); }
   void set_deadline_ms(int64_t ms) override { link_->world()->set_deadline_ms(ms); }
   int64_t deadline_ms() const override { return link_->world()->deadline_ms(); }
-  void set_patient(bool patient) override { link_->world()->add_patience(patient ? 1 : -1); }
+  void set_no_deadline(bool patient) override { link_->world()->add_no_deadline(patient ? 1 : -1); }
 
  private:
   void begin(CommOp op, int64_t bytes);
@@ -60,7 +60,7 @@ class GlooComm : public Comm {
   }
   GlooLink::Route& route(int m) { return routes_[static_cast<size_t>(m)]; }
   void add_up(const void* mine, int64_t stride, void* out, int64_t count, Dtype dtype, Reduce op);
-  void add_letters(const void* mine, void* out, int64_t count, Dtype dtype, Reduce op);
+  void reduce_inline(const void* mine, void* out, int64_t count, Dtype dtype, Reduce op);
 
   std::unique_ptr<GlooLink> link_;
   std::vector<GlooLink::Route> routes_;
@@ -83,7 +83,7 @@ void GlooComm::add_up(const void* mine, int64_t stride, void* out, int64_t count
   reduce_tree(addends_.data(), size(), out, count, dtype, op);
 }
 
-void GlooComm::add_letters(const void* mine, void* out, int64_t count, Dtype dtype, Reduce op) {
+void GlooComm::reduce_inline(const void* mine, void* out, int64_t count, Dtype dtype, Reduce op) {
   for (int m = 0; m < size(); ++m) {
     addends_[static_cast<size_t>(m)] = m == rank() ? mine : link_->from(m);
   }
@@ -97,7 +97,7 @@ void GlooComm::all_reduce(void* data, int64_t count, Dtype dtype, Reduce op) {
   const CommCall call{CommOp::kAllReduce, dtype, op, 0, bytes, 0, 0};
   if (bytes <= kLittleBytes) {
     link_->meet(call, data, bytes, 0);
-    return add_letters(data, data, count, dtype, op);
+    return reduce_inline(data, data, count, dtype, op);
   }
   link_->meet(call, nullptr, 0, 0);
   const int64_t most = share();
@@ -128,7 +128,7 @@ void GlooComm::reduce_scatter(const void* in, void* out, int64_t count, Dtype dt
   const CommCall call{CommOp::kReduceScatter, dtype, Reduce::kSum, 0, bytes, 0, 0};
   if (bytes <= kLittleBytes) {
     link_->meet(call, in, bytes, bytes);
-    return add_letters(at(in, rank() * bytes), out, count, dtype, Reduce::kSum);
+    return reduce_inline(at(in, rank() * bytes), out, count, dtype, Reduce::kSum);
   }
   link_->meet(call, nullptr, 0, 0);
   const int64_t most = share();

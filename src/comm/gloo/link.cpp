@@ -1,8 +1,8 @@
-// comm/gloo/link.cpp: letters and payloads over Gloo's unbound buffers.
+// comm/gloo/link.cpp: headers and payloads over Gloo's unbound buffers.
 //
 // Three things of Gloo shape this file. A wait that times out breaks all connections of its group:
 // so a wait is given all the time that is left, and abort ends it from another thread. A payload
-// larger than the buffer it meets ends the process: so sizes are agreed on by letter before. What
+// larger than the buffer it meets ends the process: so sizes are agreed on by header before. What
 // was received stays received when the connection breaks, so the last word of a peer is not lost.
 #include "comm/gloo/link.h"
 
@@ -19,17 +19,17 @@
 namespace weft {
 namespace {
 
-constexpr uint64_t kLetterSlot = 0, kPayloadSlot = 1;
-// How long a rank that leaves waits for its last letters to be on their way.
+constexpr uint64_t kMessageSlot = 0, kPayloadSlot = 1;
+// How long a rank that leaves waits for its last headers to be on their way.
 constexpr auto kFlush = std::chrono::seconds(5);
 
 // Numbers from another process are looked at before they are used.
-bool is_readable(const GlooLetter& letter) {
+bool is_readable(const GlooHeader& header) {
   const auto in = [](auto value, int end) {
     return static_cast<int>(value) >= 0 && static_cast<int>(value) < end;
   };
-  return in(letter.call.op, kNumCommOps) && in(letter.call.dtype, static_cast<int>(Dtype::kBool)) &&
-         in(letter.call.reduce, 2) && letter.bytes >= 0 && letter.bytes <= GlooLink::kLittleBytes;
+  return in(header.call.op, kNumCommOps) && in(header.call.dtype, static_cast<int>(Dtype::kBool)) &&
+         in(header.call.reduce, 2) && header.bytes >= 0 && header.bytes <= GlooLink::kLittleBytes;
 }
 
 }  // namespace
@@ -41,8 +41,8 @@ GlooLink::GlooLink(std::shared_ptr<GlooWorld> world, std::string id, std::vector
   connect();
   for (int m = 0; m < size(); ++m) {
     if (m == me_) continue;
-    peer(m).in = buffer(&peer(m).incoming, sizeof(GlooLetter));
-    for (auto& out : peer(m).out) out.buffer = buffer(&out.letter, sizeof(GlooLetter));
+    peer(m).in = buffer(&peer(m).incoming, sizeof(GlooHeader));
+    for (auto& out : peer(m).out) out.buffer = buffer(&out.header, sizeof(GlooHeader));
     give_place(m);
   }
   world_->add(this);
@@ -62,7 +62,7 @@ std::shared_ptr<GlooLink::Buffer> GlooLink::buffer(const void* data, int64_t byt
   return context_->createUnboundBuffer(const_cast<void*>(data), static_cast<size_t>(bytes));
 }
 
-const char* GlooLink::from(int member) const { return peer(member).letter.data; }
+const char* GlooLink::from(int member) const { return peer(member).header.data; }
 
 void GlooLink::wake() {
   const std::lock_guard lock(mutex_);
@@ -92,9 +92,9 @@ void GlooLink::meet(CommCall call, const void* data, int64_t bytes, int64_t stri
 }
 
 void GlooLink::compare_calls() {
-  const CommCall& first = me_ == 0 ? call_ : peer(0).letter.call;
+  const CommCall& first = me_ == 0 ? call_ : peer(0).header.call;
   for (int m = 1; m < size(); ++m) {
-    const CommCall& other = m == me_ ? call_ : peer(m).letter.call;
+    const CommCall& other = m == me_ ? call_ : peer(m).header.call;
     if (is_same(first, other)) continue;
     flush();  // the others shall find out by themselves
     fail_bug(fmt::format(
@@ -126,7 +126,7 @@ void GlooLink::exchange(const std::vector<Route>& routes) {
   });
 }
 
-// Little data goes with the letter, without waiting for the reader; other data when it says so.
+// Little data goes with the header, without waiting for the reader; other data when it says so.
 void GlooLink::send(const void* data, int64_t bytes, int to) {
   CommCall call{CommOp::kSend, Dtype::kU8, Reduce::kSum, 0, bytes, 0, ++peer(to).messages_out};
   begin(call);
@@ -134,7 +134,7 @@ void GlooLink::send(const void* data, int64_t bytes, int to) {
   write(to, call, data, is_little ? bytes : 0);
   if (is_little) return;
   read_call(to);
-  const CommCall& answer = peer(to).letter.call;
+  const CommCall& answer = peer(to).header.call;
   if (answer.op != CommOp::kRecv || answer.bytes != bytes) fail_difference(me_, call, to, answer);
   const auto payload = buffer(data, bytes);
   post(to, payload.get(), Way::kSend, kPayloadSlot, bytes);
@@ -147,7 +147,7 @@ void GlooLink::recv(void* data, int64_t bytes, int from) {
   begin(mine);
   if (p.mail.empty()) {
     read(from);
-    if (p.letter.call.op != CommOp::kSend) fail_difference(me_, mine, from, p.letter.call);
+    if (p.header.call.op != CommOp::kSend) fail_difference(me_, mine, from, p.header.call);
     p.keep_message();
   }
   const GlooMessage message = std::move(p.mail.front());
@@ -165,12 +165,12 @@ void GlooLink::recv(void* data, int64_t bytes, int from) {
 
 void GlooLink::write(int member, const CommCall& call, const void* data, int64_t bytes) {
   Peer& p = peer(member);
-  Peer::Out& out = p.out[p.letters_out++ % p.out.size()];
+  Peer::Out& out = p.out[p.headers_out++ % p.out.size()];
   if (out.is_under_way) wait(member, out.buffer.get(), Way::kSend);
-  out.letter.call = call;
-  out.letter.bytes = bytes;
-  if (bytes > 0) std::memcpy(out.letter.data, data, static_cast<size_t>(bytes));
-  post(member, out.buffer.get(), Way::kSend, kLetterSlot, GlooLetter::kHeadBytes + bytes);
+  out.header.call = call;
+  out.header.bytes = bytes;
+  if (bytes > 0) std::memcpy(out.header.data, data, static_cast<size_t>(bytes));
+  post(member, out.buffer.get(), Way::kSend, kMessageSlot, GlooHeader::kHeadBytes + bytes);
   out.is_under_way = true;
 }
 
@@ -178,25 +178,25 @@ void GlooLink::read(int member) {
   Peer& p = peer(member);
   if (!p.why_gone.empty()) fail_lost(member, p.why_gone);
   wait(member, p.in.get(), Way::kRecv);
-  if (!is_readable(p.incoming)) fail_lost(member, "it sent what is no letter");
-  std::memcpy(&p.letter, &p.incoming,
-              static_cast<size_t>(GlooLetter::kHeadBytes + p.incoming.bytes));
-  p.latest = p.letter.call;
+  if (!is_readable(p.incoming)) fail_lost(member, "it sent what is no header");
+  std::memcpy(&p.header, &p.incoming,
+              static_cast<size_t>(GlooHeader::kHeadBytes + p.incoming.bytes));
+  p.latest = p.header.call;
   give_place(member);
 }
 
 void GlooLink::read_call(int member) {
-  for (read(member); peer(member).letter.call.op == CommOp::kSend; read(member)) {
+  for (read(member); peer(member).header.call.op == CommOp::kSend; read(member)) {
     peer(member).keep_message();
   }
   peer(member).has_come = true;
 }
 
-// A peer that has left is missed only when the next letter is wanted.
+// A peer that has left is missed only when the next header is wanted.
 void GlooLink::give_place(int member) noexcept {
   Peer& p = peer(member);
   try {
-    p.in->recv(member, kLetterSlot, 0, sizeof(GlooLetter));
+    p.in->recv(member, kMessageSlot, 0, sizeof(GlooHeader));
   } catch (const std::exception& e) {
     p.why_gone = e.what();
   }

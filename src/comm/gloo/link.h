@@ -1,12 +1,12 @@
 // comm/gloo/link.h: how the members of a group meet over TCP, and move bytes between their buffers.
 //
-// Members write each other letters: what they are about to do, and the data itself where it is
-// little. A call begins with a letter from everyone to everyone; all compare all with that of
+// Members write each other headers: what they are about to do, and the data itself where it is
+// little. A call begins with a header from everyone to everyone; all compare all with that of
 // member 0, so all find the same difference, and only then do payloads go, of sizes that both sides
-// know. Letters of a pair keep their order, so a member that waits for one kind of letter and gets
+// know. Headers of a pair keep their order, so a member that waits for one kind of header and gets
 // another knows what its peer does instead. A message that comes before its recv is kept.
 //
-// A place for the next letter of every peer is always given to Gloo: a letter is off its writer's
+// A place for the next header of every peer is always given to Gloo: a header is off its writer's
 // hands while the reader still computes.
 #pragma once
 
@@ -30,7 +30,7 @@ namespace weft {
 
 class GlooLink : public GlooWaiter {
  public:
-  // Data of at most so many bytes goes with the letter.
+  // Data of at most so many bytes goes with the header.
   static constexpr int64_t kLittleBytes = 4 << 10;
 
   // ranks: the members' numbers in the world, in the group's order; me: this rank's index there.
@@ -76,7 +76,7 @@ class GlooLink : public GlooWaiter {
   std::shared_ptr<Buffer> buffer(const void* data, int64_t bytes) const;
   void begin(const CommCall& call);
   void write(int member, const CommCall& call, const void* data, int64_t bytes);
-  void read(int member);       // the next letter
+  void read(int member);       // the next header
   void read_call(int member);  // the next that is no message; messages are kept
   void give_place(int member) noexcept;
   void compare_calls();

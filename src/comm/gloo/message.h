@@ -13,13 +13,13 @@
 namespace weft {
 
 // As it goes over the wire; ranks run the same program on the same kind of machine.
-struct GlooLetter {
+struct GlooHeader {
   CommCall call;
   int64_t bytes;
   char data[GlooLink::kLittleBytes];
   static const int64_t kHeadBytes;
 };
-inline constexpr int64_t GlooLetter::kHeadBytes = offsetof(GlooLetter, data);
+inline constexpr int64_t GlooHeader::kHeadBytes = offsetof(GlooHeader, data);
 
 // One that came before it was asked for.
 struct GlooMessage {
@@ -31,21 +31,21 @@ struct GlooLink::Peer {
   // Shared pointers for one reason: they may point to what only Gloo's headers define.
   struct Out {
     std::shared_ptr<Buffer> buffer;
-    GlooLetter letter;
+    GlooHeader header;
     bool is_under_way = false;
   };
-  std::array<Out, 4> out;  // so many letters may wait for a reader
-  uint32_t letters_out = 0, messages_out = 0, messages_in = 0;
+  std::array<Out, 4> out;  // so many headers may wait for a reader
+  uint32_t headers_out = 0, messages_out = 0, messages_in = 0;
   std::shared_ptr<Buffer> in;
-  GlooLetter incoming;  // written by Gloo's thread
-  GlooLetter letter;    // the last one read
+  GlooHeader incoming;  // written by Gloo's thread
+  GlooHeader header;    // the last one read
   CommCall latest{};    // its call; number 0: none yet
   bool has_come = false;
   std::string why_gone;
   std::deque<GlooMessage> mail;
 
   void keep_message() {
-    mail.push_back({letter.call, std::vector<char>(letter.data, letter.data + letter.bytes)});
+    mail.push_back({header.call, std::vector<char>(header.data, header.data + header.bytes)});
   }
 };
 

@@ -33,7 +33,7 @@ GlooWorld::GlooWorld(const GlooOptions& options)
       watched_(options.store, options.deadline_ms),
       device_(make_device(options.host)),
       deadline_ms_(options.deadline_ms) {
-  watched_.leave_will(kAbortKey, fmt::format("rank {} ended without a word", options.rank));
+  watched_.set_last_will(kAbortKey, fmt::format("rank {} ended without a word", options.rank));
   watcher_ = std::thread([this] { watch(); });
 }
 

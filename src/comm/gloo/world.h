@@ -41,7 +41,7 @@ class GlooWorld {
   StoreClient& store() { return store_; }
   int64_t deadline_ms() const { return num_patient_ > 0 ? kPatientMs : deadline_ms_.load(); }
   void set_deadline_ms(int64_t deadline_ms) { deadline_ms_ = deadline_ms; }
-  void add_patience(int change) { num_patient_ += change; }
+  void add_no_deadline(int change) { num_patient_ += change; }
 
   void abort(const std::string& reason);  // on all ranks; the first reason stays
   bool is_aborted() const { return is_aborted_; }

@@ -89,21 +89,21 @@ class DeviceComm : public ArenaComm {
   // The receiver reads where the sender's data lies, and says when it has.
   void send_here(const void* data, int64_t bytes, int to) override {
     device_->wait();
-    const int64_t told[2] = {offset(data), bytes};
-    host_->send(told, sizeof told, to);
+    const int64_t sent[2] = {offset(data), bytes};
+    host_->send(sent, sizeof sent, to);
     char has_read = 0;
     host_->recv(&has_read, 1, to);
   }
   void recv_here(void* data, int64_t bytes, int from) override {
-    int64_t told[2] = {};
-    host_->recv(told, sizeof told, from);
-    if (told[1] != bytes) {
+    int64_t sent[2] = {};
+    host_->recv(sent, sizeof sent, from);
+    if (sent[1] != bytes) {
       const std::string message = fmt::format(
-          "member {} sends {} bytes to member {}, which wants {}", from, told[1], rank(), bytes);
+          "member {} sends {} bytes to member {}, which wants {}", from, sent[1], rank(), bytes);
       host_->abort(message);
       throw BugError(message);
     }
-    device_->copy(data, arenas_[static_cast<size_t>(from)] + told[0], bytes);
+    device_->copy(data, arenas_[static_cast<size_t>(from)] + sent[0], bytes);
     device_->wait();
     const char has_read = 1;
     host_->send(&has_read, 1, from);

@@ -71,7 +71,7 @@ class NcclComm : public ArenaComm {
   // Of the device, for addends of the others.
   struct Staging {
     Staging(Device* from, int64_t size) : device(from), data(from->take(size)), bytes(size) {}
-    ~Staging() { device->give_back(data, bytes); }
+    ~Staging() { device->free(data, bytes); }
     Staging(const Staging&) = delete;
     Staging& operator=(const Staging&) = delete;
     Device* device;

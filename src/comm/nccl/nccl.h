@@ -38,7 +38,7 @@ struct NcclOptions {
 
 // This rank's end; all ranks of `host` make theirs together. Data inside the arena is the device's;
 // other data is the host's and goes to `host`. Device and arena must outlive it, and it must
-// outlive recordings of its calls. UserError where there is no NCCL.
+// outlive captured_graphs of its calls. UserError where there is no NCCL.
 std::unique_ptr<Comm> make_nccl_comm(std::shared_ptr<Comm> host, Device* device,
                                      const DeviceKernels& kernels, std::byte* arena,
                                      int64_t arena_bytes, const NcclOptions& options);

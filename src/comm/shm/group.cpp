@@ -22,8 +22,8 @@ ShmGroup::Layout::Layout(int num_members, int64_t chunk_bytes) {
   slots = 2 * static_cast<int64_t>(sizeof(SharedWord));
   mailboxes = slots + n * static_cast<int64_t>(sizeof(Slot));
   staging = round_up(mailboxes + n * n * static_cast<int64_t>(sizeof(Mailbox)), kPage);
-  letters = staging + n * 2 * chunk_bytes;
-  end = letters + n * n * 2 * letter_bytes(chunk_bytes);
+  messages = staging + n * 2 * chunk_bytes;
+  end = messages + n * n * 2 * message_bytes(chunk_bytes);
 }
 
 int64_t ShmGroup::block_bytes(int num_members, int64_t chunk_bytes) {
@@ -60,9 +60,9 @@ const char* ShmGroup::staged(int member) const {
   return block_ + layout_.staging + (int64_t{member} * 2 + tick_ % 2) * chunk_bytes_;
 }
 
-char* ShmGroup::letter(int from, int to, uint32_t chunk) const {
+char* ShmGroup::message(int from, int to, uint32_t chunk) const {
   const int64_t index = (static_cast<int64_t>(from) * size() + to) * 2 + chunk % 2;
-  return block_ + layout_.letters + index * letter_bytes(chunk_bytes_);
+  return block_ + layout_.messages + index * message_bytes(chunk_bytes_);
 }
 
 char* ShmGroup::data(int member) const {

@@ -57,7 +57,7 @@ class ShmGroup {
     CommCall calls[2];
   };
   struct Layout {
-    int64_t slots, mailboxes, staging, letters, end;
+    int64_t slots, mailboxes, staging, messages, end;
     Layout(int num_members, int64_t chunk_bytes);
   };
   struct Wait {
@@ -69,7 +69,7 @@ class ShmGroup {
   const CommCall& posted(int member) const;
   Slot& slot(int member) const;
   Mailbox& mailbox(int from, int to) const;
-  char* letter(int from, int to, uint32_t chunk) const;
+  char* message(int from, int to, uint32_t chunk) const;
   void note_call(CommOp op, uint32_t number);
   void compare_calls() const;
   void wait(const Wait& wait, const CommCall& call);

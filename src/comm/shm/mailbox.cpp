@@ -16,8 +16,8 @@ CommCall message_call(CommOp op, int64_t bytes) {
   return {op, Dtype::kU8, Reduce::kSum, 0, bytes, ShmWorld::kPrivate, 0};
 }
 
-int64_t chunk_of(int64_t bytes, int64_t done, int64_t letter) {
-  return std::min(letter, bytes - done);
+int64_t chunk_of(int64_t bytes, int64_t done, int64_t message) {
+  return std::min(message, bytes - done);
 }
 
 }  // namespace
@@ -26,10 +26,10 @@ void ShmGroup::send(const void* data, int64_t bytes, int to) {
   if (to < 0 || to >= size() || to == me_) throw BugError("send to no other rank of the group");
   Mailbox& box = mailbox(me_, to);
   uint32_t& sent = sent_[static_cast<size_t>(to)];
-  const int64_t letter_size = letter_bytes(chunk_bytes_);
+  const int64_t message_size = message_bytes(chunk_bytes_);
   CommCall call = message_call(CommOp::kSend, bytes);
   note_call(call.op, sent + 1);
-  if (bytes > letter_size) call.location = world_->locate(world_rank(me_), data, bytes);
+  if (bytes > message_size) call.location = world_->locate(world_rank(me_), data, bytes);
   int64_t done = 0;
   do {
     ++sent;
@@ -38,9 +38,9 @@ void ShmGroup::send(const void* data, int64_t bytes, int to) {
     if (call.location != ShmWorld::kPrivate) {
       done = bytes;
     } else {
-      const int64_t length = chunk_of(bytes, done, letter_size);
+      const int64_t length = chunk_of(bytes, done, message_size);
       if (length > 0) {
-        std::memcpy(letter(me_, to, sent), static_cast<const char*>(data) + done,
+        std::memcpy(message(me_, to, sent), static_cast<const char*>(data) + done,
                     static_cast<size_t>(length));
       }
       done += length;
@@ -69,9 +69,9 @@ void ShmGroup::recv(void* data, int64_t bytes, int from) {
                            world_rank(me_), describe(mine)));
     }
     const bool is_direct = call.location != ShmWorld::kPrivate;
-    const int64_t length = is_direct ? bytes : chunk_of(bytes, done, letter_bytes(chunk_bytes_));
+    const int64_t length = is_direct ? bytes : chunk_of(bytes, done, message_bytes(chunk_bytes_));
     const char* source =
-        is_direct ? world_->pointer(world_rank(from), call.location) : letter(from, me_, received);
+        is_direct ? world_->pointer(world_rank(from), call.location) : message(from, me_, received);
     if (length > 0) {
       std::memcpy(static_cast<char*>(data) + done, source, static_cast<size_t>(length));
     }

@@ -6,7 +6,7 @@
 
 namespace weft {
 
-inline int64_t letter_bytes(int64_t chunk_bytes) {
+inline int64_t message_bytes(int64_t chunk_bytes) {
   return std::min<int64_t>(chunk_bytes, 32 << 10);
 }
 

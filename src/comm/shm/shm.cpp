@@ -51,7 +51,7 @@ class ShmComm : public Comm {
   // Here of every rank: the world has one deadline, and is patient while any rank is.
   void set_deadline_ms(int64_t ms) override { group_.world().set_deadline_ms(ms); }
   int64_t deadline_ms() const override { return group_.world().deadline_ms(); }
-  void set_patient(bool patient) override { group_.world().add_patience(patient ? 1 : -1); }
+  void set_no_deadline(bool patient) override { group_.world().add_no_deadline(patient ? 1 : -1); }
 
  private:
   using Pointers = std::array<const void*, kMaxLocalRanks>;

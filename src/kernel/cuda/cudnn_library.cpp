@@ -23,8 +23,8 @@ struct Library {
 
 Library load(const std::string& name) {
   if (void* handle = ::dlopen(name.c_str(), RTLD_NOW)) return {handle, ""};
-  const char* told = ::dlerror();  // it names the file
-  return {nullptr, told ? told : name};
+  const char* reason = ::dlerror();  // it names the file
+  return {nullptr, reason ? reason : name};
 }
 
 // Of the major versions that this program was built with; they stay loaded.

@@ -11,22 +11,22 @@ constexpr int kLevels = 16;  // of the tree: 2^15 leaves and more
 
 __device__ __forceinline__ int64_t token() { return int64_t{blockIdx.x} * kThreads + threadIdx.x; }
 
-__global__ void tell_leaf_kernel(TellLeafArgs args) {
+__global__ void leaf_stats_kernel(LeafStatsArgs args) {
   const int64_t i = token();
   if (i >= args.n) return;
-  double* to = args.leaves + i * args.told + 2 * args.leaf;
+  double* to = args.leaves + i * args.stats_per_token + 2 * args.leaf;
   to[0] = static_cast<double>(args.highest[i]);
   to[1] = args.sum[i];
 }
 
 template <typename T>
-__global__ void tell_target_kernel(TellTargetArgs args) {
+__global__ void target_logit_kernel(TargetLogitArgs args) {
   const int64_t i = token();
   if (i >= args.n) return;
   const int64_t target = args.targets[i] - args.first_id;
   const bool is_here = args.targets[i] >= 0 && target >= 0 && target < args.V;
   const T* logits = static_cast<const T*>(args.logits) + i * args.V;
-  args.leaves[(i + 1) * args.told - 1] =
+  args.leaves[(i + 1) * args.stats_per_token - 1] =
       is_here ? static_cast<double>(load_one(logits + target)) : 0.0;
 }
 
@@ -36,8 +36,10 @@ __global__ void tell_target_kernel(TellTargetArgs args) {
 __global__ void join_leaves_kernel(JoinLeavesArgs args) {
   const int64_t i = token();
   if (i >= args.n) return;
-  const int per_rank = static_cast<int>((args.told - 1) / 2);
-  const auto rank_leaves = [&](int rank) { return args.leaves + (rank * args.n + i) * args.told; };
+  const int per_rank = static_cast<int>((args.stats_per_token - 1) / 2);
+  const auto rank_leaves = [&](int rank) {
+    return args.leaves + (rank * args.n + i) * args.stats_per_token;
+  };
   double most = -INFINITY, target = 0.0;
   for (int rank = 0; rank < args.num_ranks; ++rank) {
     const double* leaves = rank_leaves(rank);
@@ -78,19 +80,21 @@ __global__ void local_targets_kernel(LocalTargetsArgs args) {
 
 }  // namespace
 
-void tell_leaf(const Context& context, const TellLeafArgs& args) {
-  launch(context, "tell_leaf", tell_leaf_kernel, ceil_div(args.n, kThreads), kThreads, 0, args);
+void store_leaf_stats(const Context& context, const LeafStatsArgs& args) {
+  launch(context, "store_leaf_stats", leaf_stats_kernel, ceil_div(args.n, kThreads), kThreads, 0,
+         args);
 }
 
-void tell_target(const Context& context, const TellTargetArgs& args) {
+void store_target_logit(const Context& context, const TargetLogitArgs& args) {
   with_type(args.dtype, [&](auto value) {
-    launch(context, "tell_target", tell_target_kernel<decltype(value)>, ceil_div(args.n, kThreads),
-           kThreads, 0, args);
+    launch(context, "store_target_logit", target_logit_kernel<decltype(value)>,
+           ceil_div(args.n, kThreads), kThreads, 0, args);
   });
 }
 
 void join_leaves(const Context& context, const JoinLeavesArgs& args) {
-  if ((args.told - 1) / 2 * args.num_ranks >= 1 << (kLevels - 1)) refuse("too many leaves");
+  if ((args.stats_per_token - 1) / 2 * args.num_ranks >= 1 << (kLevels - 1))
+    refuse("too many leaves");
   launch(context, "join_leaves", join_leaves_kernel, ceil_div(args.n, kThreads), kThreads, 0, args);
 }
 

@@ -17,11 +17,11 @@ bool AttentionServers::cudnn_serves(const Key& shape, bool is_exact, const Build
         known.refusal,
         "use a newer cuDNN, or set WEFT_CUDNN=off: then weft's own, slower kernel serves");
   }
-  if (!known.was_told) {
+  if (!known.was_reported) {
     log_warning("{}; weft's own, slower kernel serves this shape, forward and backward",
                 known.refusal);
   }
-  known.was_told = true;
+  known.was_reported = true;
   return false;
 }
 

@@ -29,7 +29,7 @@ class AttentionServers {
  private:
   struct Known {
     std::string refusal;
-    bool was_told = false;
+    bool was_reported = false;
   };
   std::mutex mutex_;
   std::map<Key, Known> known_;

@@ -52,10 +52,10 @@ namespace {
 using cuda::check;
 using cuda::Streams;
 
-class CudaRecording : public Recording {
+class CudaCapturedGraph : public CapturedGraph {
  public:
-  CudaRecording(cudaGraphExec_t graph, cudaStream_t stream) : graph_(graph), stream_(stream) {}
-  ~CudaRecording() override { cudaGraphExecDestroy(graph_); }
+  CudaCapturedGraph(cudaGraphExec_t graph, cudaStream_t stream) : graph_(graph), stream_(stream) {}
+  ~CudaCapturedGraph() override { cudaGraphExecDestroy(graph_); }
   void replay() override { check(cudaGraphLaunch(graph_, stream_), "cudaGraphLaunch"); }
 
  private:
@@ -63,12 +63,12 @@ class CudaRecording : public Recording {
   cudaStream_t stream_;
 };
 
-class CudaMoment : public Moment {
+class CudaEvent : public Event {
  public:
-  explicit CudaMoment(const Streams* streams) : streams_(streams) {
+  explicit CudaEvent(const Streams* streams) : streams_(streams) {
     check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "cudaEventCreate");
   }
-  ~CudaMoment() override { cudaEventDestroy(event_); }
+  ~CudaEvent() override { cudaEventDestroy(event_); }
   void set() override { check(cudaEventRecord(event_, streams_->in_use()), "cudaEventRecord"); }
   void wait() override { streams_->wait_for(event_, "work before a moment"); }
   void hold() override {
@@ -100,7 +100,7 @@ class CudaDevice : public Device {
   void* stream() const override { return streams_->in_use(); }
   void use(Queue queue) override { streams_->use(queue); }
 
-  std::byte* take(int64_t bytes) override {
+  std::byte* allocate(int64_t bytes) override {
     if (bytes == 0) return nullptr;
     void* at = nullptr;
     const cudaError_t error = cudaMalloc(&at, static_cast<size_t>(bytes));
@@ -117,21 +117,21 @@ class CudaDevice : public Device {
     check(cudaStreamSynchronize(copies_), "cudaMemset");
     return static_cast<std::byte*>(at);
   }
-  void give_back(std::byte* memory, int64_t) override { cudaFree(memory); }
+  void free(std::byte* memory, int64_t) override { cudaFree(memory); }
   int64_t free_bytes() const override {
     size_t available = 0, all = 0;
     check(cudaMemGetInfo(&available, &all), "cudaMemGetInfo");
     return static_cast<int64_t>(available);
   }
 
-  std::byte* take_shared(int64_t bytes) override {
+  std::byte* allocate_pinned(int64_t bytes) override {
     void* at = nullptr;
     if (bytes > 0) {
       check(cudaHostAlloc(&at, static_cast<size_t>(bytes), cudaHostAllocDefault), "cudaHostAlloc");
     }
     return static_cast<std::byte*>(at);
   }
-  void give_back_shared(std::byte* memory, int64_t) override { cudaFreeHost(memory); }
+  void free_pinned(std::byte* memory, int64_t) override { cudaFreeHost(memory); }
 
   // Threads that did not open the device choose it first: which one is current is a thread's own.
   void write(void* to, const void* from, int64_t bytes) override {
@@ -181,12 +181,12 @@ class CudaDevice : public Device {
     streams_->wait_for(Queue::kLane, "work of the lane");
   }
   void set_watch(Watch watch) override { streams_->set_watch(std::move(watch)); }
-  std::unique_ptr<Moment> make_moment() override {
-    return std::make_unique<CudaMoment>(streams_.get());
+  std::unique_ptr<Event> make_event() override {
+    return std::make_unique<CudaEvent>(streams_.get());
   }
 
   // What goes to the lane in between, and is waited for, becomes part of the recording.
-  std::unique_ptr<Recording> record(const std::function<void()>& work) override {
+  std::unique_ptr<CapturedGraph> capture(const std::function<void()>& work) override {
     cudaStream_t stream = streams_->of(Queue::kMain);
     check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "BeginCapture");
     cudaGraph_t graph = nullptr;
@@ -202,7 +202,7 @@ class CudaDevice : public Device {
     const cudaError_t error = cudaGraphInstantiate(&ready, graph, 0);
     cudaGraphDestroy(graph);
     check(error, "cudaGraphInstantiate");
-    return std::make_unique<CudaRecording>(ready, stream);
+    return std::make_unique<CudaCapturedGraph>(ready, stream);
   }
 
  private:

@@ -50,13 +50,13 @@ class Streams {
     constexpr auto kAwake = std::chrono::microseconds(200), kNap = std::chrono::microseconds(50);
     constexpr auto kBetween = std::chrono::milliseconds(5);
     const auto begun = Clock::now();
-    for (auto told = begun;;) {
+    for (auto warned = begun;;) {
       const cudaError_t error = query();
       if (error != cudaErrorNotReady) return check(error, what);
       const auto now = Clock::now();
       if (now - begun > kAwake) std::this_thread::sleep_for(kNap);
-      if (now - told < kBetween) continue;
-      told = now;
+      if (now - warned < kBetween) continue;
+      warned = now;
       watch_(std::chrono::duration_cast<std::chrono::milliseconds>(now - begun).count());
     }
   }

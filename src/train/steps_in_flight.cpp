@@ -1,27 +1,27 @@
-// train/steps_ahead.cpp: each step's numbers are copied to a place of their own as the last of its
-// work.
-#include "train/steps_ahead.h"
+// train/steps_in_flight.cpp: each step's numbers are copied to a place of their own as the last of
+// its work.
+#include "train/steps_in_flight.h"
 
 #include "base/error.h"
 
 namespace weft {
 
-StepsAhead::StepsAhead(const Executor& executor)
+StepsInFlight::StepsInFlight(const Executor& executor)
     : device_(executor.device()),
       loss_(executor.find("loss_sum")),
       grad_norm_(executor.find("grad_norm")),
       loss_scale_(executor.find("loss_scale")),
-      shared_(device_->take_shared(int64_t{kMost * sizeof(Results)})) {
-  for (std::unique_ptr<Moment>& done : done_) done = device_->make_moment();
+      shared_(device_->allocate_pinned(int64_t{kMost * sizeof(Results)})) {
+  for (std::unique_ptr<Event>& done : done_) done = device_->make_event();
 }
 
-StepsAhead::~StepsAhead() { device_->give_back_shared(shared_, int64_t{kMost * sizeof(Results)}); }
+StepsInFlight::~StepsInFlight() { device_->free_pinned(shared_, int64_t{kMost * sizeof(Results)}); }
 
-StepsAhead::Results* StepsAhead::results(size_t step) const {
+StepsInFlight::Results* StepsInFlight::results(size_t step) const {
   return reinterpret_cast<Results*>(shared_) + step % kMost;
 }
 
-void StepsAhead::add(const Counts& counts) {
+void StepsInFlight::add(const Counts& counts) {
   ensure(added_ - taken_ < kMost, "more steps ahead than there are places");
   Results* to = results(added_);
   device_->copy(&to->loss, loss_, sizeof to->loss);
@@ -31,7 +31,7 @@ void StepsAhead::add(const Counts& counts) {
   counts_[added_++ % kMost] = counts;
 }
 
-StepsAhead::Ended StepsAhead::take() {
+StepsInFlight::Ended StepsInFlight::take() {
   ensure(taken_ < added_, "no step is under way");
   done_[taken_ % kMost]->wait();
   const Results& r = *results(taken_);

@@ -1,5 +1,6 @@
-// tests/dist/agree_test.cpp: what the ranks of a run must see alike, and what happens where not.
-#include "train/agree.h"
+// tests/dist/rank_agreement_test.cpp: what the ranks of a run must see alike, and what happens
+// where not.
+#include "train/rank_agreement.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// parallel/gather_ahead.cpp: the stretches of the list in which each bucket is used.
-#include "parallel/gather_ahead.h"
+// parallel/prefetch_parameters.cpp: the stretches of the list in which each bucket is used.
+#include "parallel/prefetch_parameters.h"
 
 #include <algorithm>
 #include <map>
@@ -41,7 +41,7 @@ std::vector<Stretch> find_stretches(const Graph& graph, const std::map<int, size
 
 }  // namespace
 
-void gather_ahead(Graph* graph, const std::vector<Bucket>& buckets) {
+void prefetch_parameters(Graph* graph, const std::vector<Bucket>& buckets) {
   std::map<int, size_t> bucket_of;
   for (size_t b = 0; b < buckets.size(); ++b) {
     for (Ref p : buckets[b].parameters) bucket_of[p.id] = b;

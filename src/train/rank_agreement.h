@@ -1,4 +1,4 @@
-// train/agree.h: what the ranks of a run must see alike: start, signals, numbers, batches.
+// train/rank_agreement.h: what the ranks of a run must see alike: start, signals, numbers, batches.
 #pragma once
 
 #include <functional>

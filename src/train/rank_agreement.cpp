@@ -1,5 +1,5 @@
-// train/agree.cpp: small exchanges over all ranks.
-#include "train/agree.h"
+// train/rank_agreement.cpp: small exchanges over all ranks.
+#include "train/rank_agreement.h"
 
 #include <fmt/ranges.h>
 

@@ -1,4 +1,4 @@
-// train/steps_ahead.h: results of steps that a device is still working on.
+// train/steps_in_flight.h: results of steps that a device is still working on.
 #pragma once
 
 #include <array>
@@ -10,14 +10,14 @@
 
 namespace weft {
 
-class StepsAhead {
+class StepsInFlight {
  public:
   static constexpr size_t kMost = 2;  // under way
 
-  explicit StepsAhead(const Executor& executor);
-  ~StepsAhead();
-  StepsAhead(const StepsAhead&) = delete;
-  StepsAhead& operator=(const StepsAhead&) = delete;
+  explicit StepsInFlight(const Executor& executor);
+  ~StepsInFlight();
+  StepsInFlight(const StepsInFlight&) = delete;
+  StepsInFlight& operator=(const StepsInFlight&) = delete;
 
   struct Counts {
     int64_t target_tokens, tokens, positions;
@@ -42,7 +42,7 @@ class StepsAhead {
   Device* device_;
   const std::byte *loss_, *grad_norm_, *loss_scale_;
   std::byte* shared_;
-  std::array<std::unique_ptr<Moment>, kMost> done_;
+  std::array<std::unique_ptr<Event>, kMost> done_;
   std::array<Counts, kMost> counts_{};
   size_t added_ = 0, taken_ = 0;
 };
