@@ -276,7 +276,7 @@ class FakeDevice : public Device {
     }
     void add(FakeEvent* event, bool is_set) {
       // As a GPU does: a recording waits for nothing outside it.
-      ensure(is_set || has(moment), "a recording is held by a moment that is not part of it");
+      ensure(is_set || has(event), "a captured graph waits for an event that is not part of it");
       steps.push_back({&device_->queue(), {}, event, is_set});
     }
     bool has(const FakeEvent* event) const {
@@ -334,7 +334,7 @@ class FakeDevice : public Device {
 
 // Memory of a fake device.
 struct FakeArena {
-  FakeArena(FakeDevice* of, int64_t size) : device(of), data(of->take(size)), bytes(size) {}
+  FakeArena(FakeDevice* of, int64_t size) : device(of), data(of->allocate(size)), bytes(size) {}
   ~FakeArena() { device->free(data, bytes); }
   FakeArena(const FakeArena&) = delete;
   FakeArena& operator=(const FakeArena&) = delete;

@@ -70,7 +70,7 @@ class NcclComm : public ArenaComm {
  private:
   // Of the device, for addends of the others.
   struct Staging {
-    Staging(Device* from, int64_t size) : device(from), data(from->take(size)), bytes(size) {}
+    Staging(Device* from, int64_t size) : device(from), data(from->allocate(size)), bytes(size) {}
     ~Staging() { device->free(data, bytes); }
     Staging(const Staging&) = delete;
     Staging& operator=(const Staging&) = delete;
