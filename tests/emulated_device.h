@@ -15,9 +15,9 @@ class EmulatedDevice : public Device {
   bool is_host() const override { return false; }
   void* stream() const override { return nullptr; }
   void use(Queue) override {}
-  std::byte* take(int64_t bytes) override { return host_device().allocate(bytes); }
+  std::byte* allocate(int64_t bytes) override { return host_device().allocate(bytes); }
   void free(std::byte* memory, int64_t bytes) override { host_device().free(memory, bytes); }
-  std::byte* allocate_pinned(int64_t bytes) override { return take(bytes); }
+  std::byte* allocate_pinned(int64_t bytes) override { return allocate(bytes); }
   void free_pinned(std::byte* memory, int64_t bytes) override { free(memory, bytes); }
   void write(void* to, const void* from, int64_t bytes) override { copy(to, from, bytes); }
   void read(void* to, const void* from, int64_t bytes) override { copy(to, from, bytes); }
@@ -31,7 +31,7 @@ class EmulatedDevice : public Device {
   void set_watch(Watch) override {}
   std::unique_ptr<Event> make_event() override { return host_device().make_event(); }
 
-  std::unique_ptr<CapturedGraph> record(const std::function<void()>& work) override {
+  std::unique_ptr<CapturedGraph> capture(const std::function<void()>& work) override {
     class Kept : public CapturedGraph {
      public:
       explicit Kept(std::function<void()> work) : work_(std::move(work)) {}

@@ -117,7 +117,7 @@ class FakeDevice : public Device {
     ::operator delete(memory, kLine);
     taken_ -= bytes;
   }
-  std::byte* allocate_pinned(int64_t bytes) override { return take(bytes); }
+  std::byte* allocate_pinned(int64_t bytes) override { return allocate(bytes); }
   void free_pinned(std::byte* memory, int64_t bytes) override { free(memory, bytes); }
   int64_t taken_bytes() const { return taken_; }
 

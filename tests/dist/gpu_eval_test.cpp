@@ -68,7 +68,7 @@ TEST_P(GpuEval, WhatDoesNotFitIsRefused) {
   class Small : public EmulatedDevice {
    public:
     int64_t free_bytes() const override { return 1 << 20; }
-    std::byte* take(int64_t) override { throw BugError("memory was taken"); }
+    std::byte* allocate(int64_t) override { throw BugError("memory was taken"); }
   } small;
   const Backend gpu{&emulated_kernels(), &small, nullptr};
   EXPECT_THROW(evaluate(config_, "", &gpu), UserError);

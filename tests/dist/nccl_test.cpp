@@ -61,7 +61,7 @@ TEST_P(NcclRun, FastModeIsCloseInEveryLayout) {
       EXPECT_LT(std::abs(one.losses[s] - other.losses[s]) / one.losses[s], bar) << name_of(place);
     }
     for (const int64_t work : other.in_lane) EXPECT_EQ(work > 0, place.dp > 1) << name_of(place);
-    for (const int64_t n : other.recorded) EXPECT_GE(n, 2) << name_of(place);  // pass and finish
+    for (const int64_t n : other.captured) EXPECT_GE(n, 2) << name_of(place);  // pass and finish
   }
 }
 

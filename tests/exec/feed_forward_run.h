@@ -1,6 +1,7 @@
 // tests/exec/feed_forward_run.h: two passes of a small model, its loss and all gradients.
 #pragma once
 
+#include <cmath>
 #include <cstring>
 #include <map>
 
@@ -17,10 +18,10 @@ struct RunChoice {
   bool recompute = true;
   int threads = 1;
   int poison = 0;  // what the step's memory is filled with before every pass
-  std::vector<std::string> frozen;
-  std::string changed;  // of this parameter ...
-  int64_t element = 0;  // ... this element gets
-  double by = 0;        // this added
+  std::vector<std::string> frozen = {};
+  std::string changed = {};  // of this parameter ...
+  int64_t element = 0;       // ... this element gets
+  double by = 0;             // this added
 };
 
 struct RunResult {

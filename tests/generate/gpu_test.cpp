@@ -82,12 +82,12 @@ INSTANTIATE_TEST_SUITE_P(
 // Counts what the host waits for, and may lose what moves within the device's own memory.
 class WatchedDevice : public EmulatedDevice {
  public:
-  std::byte* take(int64_t bytes) override {
-    std::byte* at = EmulatedDevice::take(bytes);
+  std::byte* allocate(int64_t bytes) override {
+    std::byte* at = EmulatedDevice::allocate(bytes);
     if (bytes > bytes_) begin_ = at, bytes_ = bytes;  // the arena is the largest
     return at;
   }
-  std::byte* allocate_pinned(int64_t bytes) override { return EmulatedDevice::take(bytes); }
+  std::byte* allocate_pinned(int64_t bytes) override { return EmulatedDevice::allocate(bytes); }
   void wait() override { ++num_waits; }
   void read(void* to, const void* from, int64_t bytes) override {
     ++num_waits;

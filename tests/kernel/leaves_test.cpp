@@ -40,7 +40,7 @@ Joined join(const Split& s, const Buffer& logits, const TestVector<int32_t>& tar
   TestVector<double> leaves(static_cast<size_t>(s.ranks * s.n * s.stats_per_token()), 1e300);
   for (int rank = 0; rank < s.ranks; ++rank) {
     const Buffer part = rank_logits(s, logits, rank);
-    double* told = leaves.data() + rank * s.n * s.stats_per_token();
+    double* stats_per_token = leaves.data() + rank * s.n * s.stats_per_token();
     for (int leaf = 0; leaf < s.leaves; ++leaf) {
       Buffer highest(Dtype::kF32, s.n);
       TestVector<double> sum(static_cast<size_t>(s.n));
@@ -48,20 +48,20 @@ Joined join(const Split& s, const Buffer& logits, const TestVector<int32_t>& tar
                                   {s.n, s.width, s.columns(), s.dtype, part.at(leaf * s.width),
                                    highest.floats(), sum.data()});
       k.store_leaf_stats(bench.context(0),
-                         {s.n, s.stats_per_token(), leaf, highest.floats(), sum.data(), told});
+                         {s.n, s.stats_per_token(), leaf, highest.floats(), sum.data(), stats_per_token});
     }
     k.store_target_logit(bench.context(0), {.n = s.n,
-                                            .told = s.stats_per_token(),
+                                            .stats_per_token = s.stats_per_token(),
                                             .V = s.columns(),
                                             .dtype = s.dtype,
                                             .logits = part.data(),
                                             .targets = targets.data(),
                                             .first_id = rank * s.columns(),
-                                            .leaves = told});
+                                            .leaves = stats_per_token});
   }
   Joined joined = {Buffer(Dtype::kF32, s.n), Buffer(Dtype::kF32, s.n), Buffer(Dtype::kF32, s.n)};
   k.join_leaves(bench.context(0), {.n = s.n,
-                                   .told = s.stats_per_token(),
+                                   .stats_per_token = s.stats_per_token(),
                                    .num_ranks = s.ranks,
                                    .leaves = leaves.data(),
                                    .targets = targets.data(),
