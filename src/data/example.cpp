@@ -1,4 +1,4 @@
-// data/example.cpp: templates, tokens, cuts and labels of one row (DESIGN 1.3, Rows).
+// data/example.cpp: templates, tokens, cuts and labels of one row (docs/contract.md, Rows).
 #include "data/example.h"
 
 #include <fmt/ranges.h>

@@ -6,8 +6,8 @@
 //
 // What the server reads is bounded: frames, keys, clients, bytes in all; a client that breaks a
 // bound is cut off. The server's first frame is a challenge and the client's first its answer, both
-// empty today: the place of the run's secret (DESIGN 2.6). Until then whoever reaches the port may
-// write: it listens on one address, the loopback unless told otherwise.
+// empty today: reserved for the run's secret (docs/contract.md, Not built yet). Until then whoever
+// reaches the port may write: it listens on one address, the loopback by default.
 #pragma once
 
 #include <atomic>

@@ -11,7 +11,7 @@
 namespace weft {
 
 struct LossScale {
-  float factor = 0;        // of the gradient of the sum of losses: scale / P (DESIGN 1.3)
+  float factor = 0;        // of the gradient of the sum of losses: scale / P (docs/contract.md)
   float scale = 0x1p16f;   // a power of two, and so is P: nothing is rounded
   int32_t good_steps = 0;  // since it last changed
   int32_t skipped = 0;     // steps of the run that changed nothing

@@ -1,4 +1,4 @@
-// track/run_files.h: metrics.jsonl and events.jsonl of a run directory (DESIGN 1.4).
+// track/run_files.h: metrics.jsonl and events.jsonl (docs/contract.md, Run directory).
 //
 // Numbers have 17 digits: equal text means equal bits. A line reaches the system in one write
 // before the call returns; a full disk is a RunError. Writing a metrics line takes no memory.

@@ -22,7 +22,8 @@ class Weights {
   void load(const LogicalModel& source);  // parameters alone
 
   // Both lie in the device's memory (train/host_slices.h brings them to the host).
-  // What this rank writes into a checkpoint: parameters or masters, states (DESIGN 1.5).
+  // What this rank writes into a checkpoint: parameters or masters, states
+  // (docs/contract.md, Checkpoints).
   std::vector<Slice> checkpoint_slices() const;
   // The parameters in their best precision (masters where there are), by Hugging Face name. Whole
   // tensors only where there is one rank.

@@ -26,7 +26,7 @@ struct VerifyReport {
   int stop_signal = 0;                // that ended it early
 
   bool ok() const;
-  Json to_json() const;  // DESIGN 1.2
+  Json to_json() const;  // docs/contract.md, JSON output
   std::string to_text() const;
 };
 

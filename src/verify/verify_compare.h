@@ -72,7 +72,7 @@ struct VerifyResult {
   std::vector<std::string> notes;              // why no more is compared
   bool ok() const { return broken.empty(); }
 
-  Json to_json() const;  // the keys of DESIGN 1.2
+  Json to_json() const;  // docs/contract.md, JSON output
 };
 VerifyResult compare_runs(const VerifyRun& base, const VerifyRun& run, const Bars& bars);
 

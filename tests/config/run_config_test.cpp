@@ -26,7 +26,7 @@ class RunFileTest : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
-// The defaults of DESIGN 1.3, written out.
+// The defaults of docs/keys.md, written out.
 TEST_F(RunFileTest, Defaults) {
   const RunConfig c = read(kSmallest).config();
   EXPECT_EQ(c.storage, "runs");

@@ -1,4 +1,4 @@
-// tests/optim/schedule_test.cpp: the rates of DESIGN 1.3 at their edges, as numbers.
+// tests/optim/schedule_test.cpp: docs/contract.md's learning rates at their edges.
 #include "optim/schedule.h"
 
 #include <gtest/gtest.h>

@@ -1,8 +1,8 @@
 // comm/gloo/gloo.h: a group of ranks that reach each other over TCP, on one machine or several.
 //
 // Gloo moves the bytes; all sums are ours. Its ports, and that of the store through which the ranks
-// find each other, carry no authentication yet: they listen on one address, the loopback unless
-// told otherwise (DESIGN 2.5).
+// find each other, carry no authentication yet: they listen on one address, the loopback by
+// default (launch.interface; docs/operate.md, Starting ranks).
 #pragma once
 
 #include <memory>
