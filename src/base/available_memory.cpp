@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 constexpr double kGib = 1024.0 * 1024 * 1024;
 
-// The files of these file systems have no size, and may vanish; empty where there is none.
+// Files in these file systems report no size and may vanish; empty where the file is missing.
 std::string read_text(const fs::path& path) {
   std::ostringstream text;
   std::ifstream in(path);
@@ -43,7 +43,7 @@ int64_t stat_value(std::string_view text, std::string_view key) {
   return 0;
 }
 
-// Where one version of cgroups is mounted, and which of its files say what.
+// Where one version of cgroups is mounted, and which of its files hold which number.
 struct Hierarchy {
   bool is_v2 = false;
   fs::path mount;     // below the root of the test or of the machine
@@ -89,9 +89,8 @@ std::string own_group(const std::string& text, bool is_v2) {
   return "/";
 }
 
-// What one group leaves. Its use counts without what the kernel drops when it needs to: cached
-// files (those of shared memory are no such) and, where version 2 lists them, its caches of
-// directories.
+// What one group leaves free. Its usage excludes what the kernel can reclaim: cached files (except
+// shared memory) and, where version 2 lists them, directory caches.
 MemoryBound left_in(const fs::path& group, const char* limit_file, bool is_v2) {
   const auto limit = parse_number(read_text(group / limit_file));
   if (!limit) return {};  // "max", or no such file
@@ -113,13 +112,13 @@ void take_smaller(MemoryBound* bound, MemoryBound other) {
   if (other.bytes < bound->bytes) *bound = std::move(other);
 }
 
-// From the process's group up to the mount's root: each bounds all below it. A container sees the
-// mount of its own group, but sometimes the name from outside: then the mount's root is its group.
+// From the process's group up to the mount's root: each group limits all below it. A container sees
+// its own group's mount, but sometimes the outer name: then the mount's root is its group.
 MemoryBound left_in_hierarchy(const Hierarchy& h) {
   const fs::path relative = fs::path(h.group).lexically_relative(h.inside);
   fs::path group = h.mount;
   const bool is_below = !relative.empty() && *relative.begin() != "..";
-  std::error_code fault;  // a group that may not be looked at bounds nothing
+  std::error_code fault;  // a group we may not inspect imposes no limit
   if (is_below && relative != "." && fs::is_directory(h.mount / relative, fault))
     group = h.mount / relative;
   MemoryBound bound;

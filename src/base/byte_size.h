@@ -1,4 +1,4 @@
-// base/byte_size.h: "5GB", as people give sizes.
+// base/byte_size.h: "5GB": sizes as people write them.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 namespace weft {
 
 // Bytes of "5GB" (1e9 each), "2GiB" (2^30 each), "123"; units in any case. UserError begins with
-// `what`, the option or variable that it stands in.
+// `what`, the name of the option or variable.
 size_t parse_byte_size(const std::string& text, std::string_view what);
 
 }  // namespace weft

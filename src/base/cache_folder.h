@@ -1,4 +1,4 @@
-// base/cache_folder.h: where weft keeps what it can measure or make again.
+// base/cache_folder.h: where weft keeps what it can measure or rebuild.
 #pragma once
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// base/environment.cpp: what is set is looked up, never guessed.
+// base/environment.cpp: a variable's value must match one of the allowed words.
 #include "base/environment.h"
 
 #include <fmt/ranges.h>
@@ -19,7 +19,7 @@ std::string environment_choice(const char* variable, const std::vector<std::stri
   const std::string answer_text = answer ? answer(word) : "";
   throw UserError(fmt::format("{}={}, wanted {}{}", variable, word, fmt::join(words, " | "),
                               answer_text.empty() ? did_you_mean(word, words) : answer_text),
-                  fmt::format("unset {} for weft's own choice", variable));
+                  fmt::format("unset {} to let weft choose", variable));
 }
 
 }  // namespace weft

@@ -1,4 +1,4 @@
-// base/environment.h: variables of the environment that choose among words.
+// base/environment.h: environment variables that choose among words.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace weft {
 
-// The variable's word; empty where it is not set, or set to nothing. UserError that lists the words
-// where it is another; `answer` may say more of that one than the nearest of the list.
+// The variable's value; empty where it is unset or empty. Any other word is a UserError that lists
+// the allowed ones; `answer` may say more about it than the nearest match.
 std::string environment_choice(const char* variable, const std::vector<std::string>& words,
                                std::string (*answer)(std::string_view word) = nullptr);
 

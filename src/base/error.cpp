@@ -1,4 +1,4 @@
-// base/error.cpp: the text of a broken promise names the place.
+// base/error.cpp: an internal error names its source location.
 #include "base/error.h"
 
 #include <cstring>

@@ -1,7 +1,7 @@
 // base/error.h: the three kinds of failure, and the two checks that raise them.
 //
-// require() is for what a user gives us, ensure() for what we promise ourselves. A message says
-// what was got and what was wanted; the hint says what to do.
+// require() checks user input, ensure() our own invariants. A message says what was given and what
+// was expected; the hint says what to do.
 #pragma once
 
 #include <fmt/core.h>
@@ -43,7 +43,7 @@ class PeerError : public Error {  // exit 75: another rank, a node or a GPU fail
       : Error(std::move(message), std::move(hint), 75) {}
 };
 
-class BugError : public Error {  // exit 70: our own promise is broken
+class BugError : public Error {  // exit 70: an internal invariant is broken
  public:
   explicit BugError(std::string message) : Error(std::move(message), "", 70) {}
 };
@@ -56,7 +56,7 @@ void require(bool ok, fmt::format_string<Args...> message, Args&&... args) {
   if (!ok) throw UserError(fmt::format(message, std::forward<Args>(args)...));
 }
 
-// ensure(ok, "..."): what we promised ourselves does not hold.
+// ensure(ok, "..."): an internal invariant does not hold.
 inline void ensure(bool ok, const std::string& message, const char* file = __builtin_FILE(),
                    int line = __builtin_LINE()) {
   if (!ok) throw_bug(file, line, message);

@@ -1,4 +1,4 @@
-// base/exact_sum.cpp: addends are split at 32-bit borders; the value is rounded from the top.
+// base/exact_sum.cpp: addends are split at 32-bit boundaries; rounding starts from the top limb.
 #include "base/exact_sum.h"
 
 #include <bit>

@@ -1,9 +1,9 @@
-// base/exact_sum.h: a sum of doubles without rounding, so that no order and no grouping matters.
+// base/exact_sum.h: a sum of doubles without rounding, so that order and grouping do not matter.
 //
 // The sum is one long fixed-point number: limb i counts units of 2^(32 i - 1088), and an addend
 // touches three limbs. Sums of parts are added limb by limb as integers, by any rank in any order;
-// the result is rounded to a double once, at the end. A limb takes 2^30 addends before it could
-// overflow; ranks add limbs that were carried on (normalize), so their number is bounded too.
+// the result is rounded to a double once, at the end. A limb holds 2^30 addends before it could
+// overflow; ranks add normalized limbs, so the number of ranks is bounded in the same way.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@ namespace weft {
 
 class ExactSum {
  public:
-  static constexpr int kLimbs = 70;  // the last counts addends that are infinite or no number
+  static constexpr int kLimbs = 70;  // the last counts addends that are infinite or NaN
 
   void clear() { limbs_.fill(0); }
   void add(double v);

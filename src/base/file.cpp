@@ -17,7 +17,7 @@
 namespace weft {
 namespace {
 
-// A name that is wrong is the user's; what the system refuses is not.
+// A wrong name is the user's error; a failing system call is not.
 [[noreturn]] void fail_open(const std::filesystem::path& path, int reason) {
   if (reason != ENOENT && reason != ENOTDIR && reason != ENAMETOOLONG && reason != ELOOP)
     throw_refused("open", path, reason);
@@ -65,8 +65,8 @@ std::string read_file(const std::filesystem::path& path, size_t max_bytes) {
   }
   ::close(fd);
   if (reason != 0) throw_refused("read", path, reason);
-  require(done == size, "{}: it was shortened while it was read, {} of {} bytes were there",
-          path.string(), done, size);
+  require(done == size, "{}: truncated while being read, got {} of {} bytes", path.string(), done,
+          size);
   return text;
 }
 

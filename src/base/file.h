@@ -9,11 +9,11 @@
 
 namespace weft {
 
-// UserError naming the path where there is no such file, or it holds more than max_bytes; RunError
-// where the system refuses to read it (base/path.h).
+// UserError naming the path where the file does not exist or exceeds max_bytes; RunError where the
+// system cannot read it (base/path.h).
 std::string read_file(const std::filesystem::path& path, size_t max_bytes = size_t{1} << 31);
 
-// Written beside, synced, then renamed: a reader sees the old file or the new one, never half.
+// Written to a temporary file, synced, then renamed: a reader sees the old file or the new one.
 // RunError (exit 1) with the system's reason where the disk is full.
 void write_file_atomic(const std::filesystem::path& path, std::string_view bytes);
 
@@ -26,9 +26,9 @@ class MappedFile {
   ~MappedFile();
   const std::byte* data() const { return data_; }
   size_t size() const { return size_; }
-  // Gives the pages back; they are read from the file again when next touched.
+  // Releases the pages; they are read from the file again when next touched.
   void drop_pages() const;
-  // The same for bytes [begin, end), and some around them: faults bring pages in groups.
+  // The same for bytes [begin, end), rounded outward: page faults load pages in groups.
   void drop_pages(size_t begin, size_t end) const;
   std::string_view text() const { return {reinterpret_cast<const char*>(data_), size_}; }
 

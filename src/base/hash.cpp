@@ -1,4 +1,4 @@
-// base/hash.cpp: libxxhash inlined; one reason: it runs at the speed of memory.
+// base/hash.cpp: libxxhash inlined, because it runs at memory speed.
 #include "base/hash.h"
 
 #include <fmt/core.h>

@@ -1,4 +1,4 @@
-// base/hash_stream.h: hash_bytes over bytes that come in pieces.
+// base/hash_stream.h: hash_bytes over bytes that arrive in pieces.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ class HashStream {
   HashStream& operator=(const HashStream&) = delete;
 
   void add(const void* bytes, size_t size);
-  uint64_t value() const;  // of all that was added: what hash_bytes gives of it in one piece
+  uint64_t value() const;  // what hash_bytes returns for all bytes added so far
 
  private:
   struct State;

@@ -1,4 +1,5 @@
-// base/json.cpp: nlohmann's parser drives; the value is ours, so no header shows the library.
+// base/json.cpp: nlohmann's parser drives; the value type is ours, so no header exposes the
+// library.
 #include "base/json.h"
 
 #include <cmath>
@@ -79,7 +80,7 @@ void dump_string(const std::string& text, std::string& out) {
   out += nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-// 1.0 stays 1.0: strict readers (transformers 5) refuse an int where a float was.
+// 1.0 stays 1.0: strict readers (transformers 5) reject an int where a float is expected.
 void dump_double(double v, Json::Digits digits, std::string& out) {
   if (!std::isfinite(v)) {
     out += "null";

@@ -11,13 +11,13 @@
 
 namespace weft {
 
-// Objects keep the order of their keys; of a key given twice the last counts.
+// Objects keep the order of their keys; the last value of a duplicate key wins.
 class Json {
  public:
   using Array = std::vector<Json>;
   using Object = std::vector<std::pair<std::string, Json>>;
 
-  // An integer beyond 64 bits with a sign, as it was written: it is carried, not computed with.
+  // An integer beyond the range of int64, kept as text: it is passed through, not computed with.
   struct LargeInt {
     std::string digits;
     bool operator==(const LargeInt&) const = default;
@@ -49,9 +49,9 @@ class Json {
   bool is_object() const { return std::holds_alternative<Object>(value_); }
   const char* kind() const;  // "null", "bool", "int", "number", "string", "array", "object"
 
-  // Typed access: UserError naming both kinds where the value is of another.
+  // Typed access: UserError naming both kinds where the value has another type.
   bool as_bool() const;
-  int64_t as_int() const;  // a number without fraction counts
+  int64_t as_int() const;  // a double without a fraction is accepted
   double as_number() const;
   const std::string& large_digits() const;  // of one that is_large()
   const std::string& as_string() const;
@@ -62,10 +62,10 @@ class Json {
 
   const Json* find(std::string_view key) const;  // null where absent or not an object
   const Json& at(std::string_view key) const;    // UserError naming the key where absent
-  void set(std::string key, Json value);         // makes an object of null; replaces
+  void set(std::string key, Json value);         // null becomes an object; replaces
 
-  // Compact text; indent >= 0: one entry a line. NaN and infinity as null. Either way of writing a
-  // double reads back to the same bits; the shortest, 0.3, is for files that people read.
+  // Compact text; indent >= 0: one entry per line. NaN and infinity as null. Both ways of writing a
+  // double read back to the same bits; the shortest, 0.3, is for files that people read.
   enum class Digits { k17, kShortest };
   std::string dump(int indent = -1, Digits digits = Digits::k17) const;
 

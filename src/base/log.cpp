@@ -58,7 +58,7 @@ void log_line(LogLevel level, const std::string& text) {
   const char* prefix = level == LogLevel::kWarning ? "warning: "
                        : level == LogLevel::kError ? "error: "
                                                    : "";
-  // The run file that a start prints has lines of its own.
+  // The run file printed at startup has many lines.
   const std::string shown = level == LogLevel::kInfo ? printable(text) : printable_message(text);
   terminal().log(translate(level), "{}{}", prefix, shown);
   if (file()) file()->log(translate(level), "{}", shown);

@@ -11,7 +11,7 @@ namespace weft {
 
 enum class LogLevel { kInfo, kWarning, kError };
 
-// quiet: nothing below an error reaches the terminal; the file still gets every line.
+// quiet: only errors reach the terminal; the file still gets every line.
 void set_log_quiet(bool quiet);
 void set_log_file(const std::filesystem::path& path);
 void log_line(LogLevel level, const std::string& text);

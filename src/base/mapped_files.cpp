@@ -1,4 +1,4 @@
-// base/mapped_files.cpp: a table that the handler of SIGBUS reads without a lock.
+// base/mapped_files.cpp: a table that the SIGBUS handler reads without a lock.
 #include "base/mapped_files.h"
 
 #include <sys/mman.h>
@@ -18,7 +18,7 @@ namespace weft {
 namespace {
 
 // Chunks are linked and never freed: the handler may walk them at any time. `begin` is set last
-// and cleared first; the path is touched by those who hold the mutex alone.
+// and cleared first; the path is accessed only under the mutex.
 struct Entry {
   std::atomic<uintptr_t> begin{0};
   std::atomic<size_t> size{0};
@@ -33,7 +33,7 @@ struct Chunk {
 struct Table {
   Chunk first;
   std::mutex mutex;
-  std::string lost_path;  // of a mapping that has gone since
+  std::string lost_path;  // of a mapping that no longer exists
   size_t lost_size = 0;
 };
 // Never destroyed: threads and exit handlers may still read files.
@@ -41,7 +41,7 @@ Table& table() {
   static Table* const made = new Table;
   return *made;
 }
-std::atomic<Chunk*> chunks{nullptr};  // the handler's way to the table
+std::atomic<Chunk*> chunks{nullptr};  // how the handler reaches the table
 std::atomic<bool> any_lost{false};
 std::atomic<size_t> page_bytes{4096};
 struct sigaction before;
@@ -67,7 +67,7 @@ void handle_bus_error(int, siginfo_t* info, void*) {
       return;
     }
   }
-  ::sigaction(SIGBUS, &before, nullptr);  // raised again, and met by who was there before us
+  ::sigaction(SIGBUS, &before, nullptr);  // raised again, and handled by the previous handler
   errno = saved;
 }
 
@@ -135,14 +135,14 @@ void check_mapped_files() {
   const bool is_there = ::stat(table().lost_path.c_str(), &now) == 0;
   if (is_there && static_cast<size_t>(now.st_size) == table().lost_size) {
     throw RunError(
-        fmt::format("{} could not be read: a page of it is missing, though it still has {} bytes",
+        fmt::format("{} could not be read: a page is missing although the file still has {} bytes",
                     table().lost_path, table().lost_size),
-        "look at the disk or the file server (dmesg), then run the same command again");
+        "check the disk or the file server (dmesg), then run the same command again");
   }
   throw RunError(
       fmt::format("{} changed while it was in use: it had {} bytes, now {}", table().lost_path,
                   table().lost_size, is_there ? std::to_string(now.st_size) : "it is gone"),
-      "bring the file back as it was, then run the same command again");
+      "restore the file, then run the same command again");
 }
 
 void check_mapped_file(const void* at) {

@@ -1,4 +1,4 @@
-// base/option_value.cpp: strict readers: what is not plainly of the type is refused.
+// base/option_value.cpp: strict parsing: a value that does not clearly have the type is rejected.
 #include "base/option_value.h"
 
 #include <fmt/core.h>

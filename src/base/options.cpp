@@ -29,13 +29,13 @@ std::string trimmed(std::string_view text) {
   return std::string(text.substr(first, text.find_last_not_of(' ') - first + 1));
 }
 
-// A key or value of the user, fit for a message.
+// A user's key or value, safe to show in a message.
 std::string shown(std::string_view text) {
   if (!is_utf8(text)) return "(bytes that are not UTF-8)";
   return text.size() <= 60 ? std::string(text) : std::string("(long text)");
 }
 
-// [*, a.*] as ["*", a.*]: items that begin with * in quotes.
+// Quotes items that begin with *: [*, a.*] becomes ["*", a.*].
 std::string with_quotes(std::string_view list) {
   std::string out;
   bool at_start = false, open = false;
@@ -55,7 +55,7 @@ std::string with_quotes(std::string_view list) {
   return out;
 }
 
-// One key as YAML, below its section's name where that is a new one.
+// One key as YAML, preceded by its section's name where a new section begins.
 void append_line(const std::string& key, const std::string& value, std::string* section,
                  std::string* text) {
   if (section_of(key) != *section) {
@@ -65,7 +65,7 @@ void append_line(const std::string& key, const std::string& value, std::string* 
   *text += fmt::format("{}{}: {}\n", section->empty() ? "" : "  ", name_of(key), value);
 }
 
-// As synonyms are kept: learning-rate and learningRate are learning_rate.
+// The normal form of synonyms: learning-rate and learningRate become learning_rate.
 std::string plain_name(std::string_view name) {
   std::string plain;
   for (const char c : name) {
@@ -167,7 +167,7 @@ void OptionTable::read(const YamlNode& root, std::string_view source,
   };
   for (const YamlNode& node : root.items) {
     const bool dotted = node.key.find('.') != std::string::npos;
-    if (dotted && find(node.key)) {  // one key must not stand in two places
+    if (dotted && find(node.key)) {  // one key must not appear in two places
       complaints.push_back(fmt::format("{}: key {}: write \"{}:\" and \"{}:\" indented below it",
                                        where(node), node.key, section_of(node.key),
                                        name_of(node.key)));
@@ -218,13 +218,13 @@ void OptionTable::set(std::string_view assignment, std::vector<std::string>& com
     node.kind = YamlNode::Kind::kScalar;
     node.text = value;
   }
-  std::erase(expected_, key);  // from here on it is given
+  std::erase(expected_, key);  // it is given now
   give(*option, node, where, complaints);
 }
 
 void OptionTable::give(Option& option, const YamlNode& given, const std::string& where,
                        std::vector<std::string>& complaints) {
-  // A text that is absent by default is taken away as other optional values are.
+  // A text that is absent by default is unset in the same way as other optional values.
   YamlNode absent;
   absent.kind = YamlNode::Kind::kScalar;
   absent.quoted = true;
@@ -329,7 +329,7 @@ std::optional<std::string> OptionTable::find_similar(std::string_view key) const
   return near;
 }
 
-// A word of another program says more than letters that happen to be near.
+// Another program's name for the key says more than a similar spelling.
 std::string OptionTable::unknown(std::string_view key) const {
   const auto synonym = synonyms_.find(plain_name(name_of(key)));
   if (synonym != synonyms_.end())

@@ -38,7 +38,7 @@ class Option {
   Option& between(double least, double most);  // both included
   Option& length(size_t items);                // of a list
   Option& required();
-  // What to say of a value that is not allowed, behind the message; empty: the nearest that is.
+  // What to append to the message about a value that is not allowed; empty: the nearest match.
   using Answer = std::string (*)(std::string_view value);
   Option& answer(Answer words);
   // This build does not have the key: its default acts as off, and any other value is refused with
@@ -84,21 +84,21 @@ class OptionTable {
   // Reads every key of the tree; each complaint is one line with `source` and line number, and
   // leaves its target as it was.
   void read(const YamlNode& root, std::string_view source, std::vector<std::string>& complaints);
-  // "section.key=value" as --set gives it. Text is taken as it stands, without YAML's quotes; lists
+  // "section.key=value" as --set passes it. Text is taken literally, without YAML's quotes; lists
   // and maps are written as YAML: [a, b], {k: v}.
   void set(std::string_view assignment, std::vector<std::string>& complaints);
   void check_required(std::vector<std::string>& complaints) const;
-  // These assignments will be set(): of their keys a value that this build does not have may stand
-  // in the file.
+  // These assignments will be set(): the file may give their keys values that this build does not
+  // have.
   void expect(const std::vector<std::string>& assignments);
-  // From here on a value that this build does not have is taken, not refused: for a look at a run
-  // file whose training has to wait.
+  // From here on a value that this build does not have is accepted: for inspecting a run file that
+  // this build cannot train.
   void take_not_built() { takes_not_built_ = true; }
-  const std::vector<std::string>& not_built() const { return not_built_; }  // "key: value" taken so
+  const std::vector<std::string>& not_built() const { return not_built_; }  // "key: value"
 
   bool was_given(std::string_view key) const;
   std::vector<OptionEntry> entries() const;
-  // YAML of every key in order, with `# default` or `# not built` behind what was not given.
+  // YAML of every key in order, with `# default` or `# not built` after keys that were not given.
   std::string resolved() const;
 
  private:
@@ -116,7 +116,7 @@ class OptionTable {
   std::vector<std::string> not_built_;
 };
 
-// UserError with all complaints, one a line; nothing where there are none.
+// UserError with all complaints, one per line; no-op where there are none.
 void refuse(const std::vector<std::string>& complaints);
 
 }  // namespace weft

@@ -20,7 +20,7 @@ const char* hint_for(int reason) {
   switch (reason) {
     case EACCES:
     case EPERM:
-      return "look at the permissions of the file and of the folders above it";
+      return "check the permissions of the file and its parent folders";
     case EMFILE:
     case ENFILE:
       return "raise the number of open files (ulimit -n)";
@@ -28,7 +28,7 @@ const char* hint_for(int reason) {
       return "the file system is mounted read-only";
     case EIO:
     case ESTALE:
-      return "look at the disk, or at the network folder that it is on";
+      return "check the disk or the network folder it is on";
     default:
       return "";
   }
@@ -49,8 +49,8 @@ PathKind path_kind(const std::filesystem::path& path) {
   }
   if (!means_nothing(errno)) throw_refused("look at", path, errno);
   if (::lstat(path.c_str(), &info) == 0) {
-    throw RunError(fmt::format("{} is a link that leads nowhere", path.string()),
-                   "mount what it leads to, or remove the link");
+    throw RunError(fmt::format("{} is a dangling symbolic link", path.string()),
+                   "mount its target, or remove the link");
   }
   if (!means_nothing(errno)) throw_refused("look at", path, errno);
   return PathKind::kNothing;
@@ -61,7 +61,7 @@ std::vector<std::string> folder_names(const std::filesystem::path& folder) {
   if (!open) {
     const int reason = errno;
     if (reason != ENOENT) throw_refused("list", folder, reason);
-    static_cast<void>(path_kind(folder));  // a link that leads nowhere
+    static_cast<void>(path_kind(folder));  // a dangling link throws
     return {};
   }
   std::vector<std::string> names;

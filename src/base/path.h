@@ -1,7 +1,7 @@
 // base/path.h: what is at a path, where "nothing" is never confused with "not known".
 //
-// std::filesystem's calls with an error code answer false or nothing for both. Here every refusal
-// of the system (EACCES, EIO, EMFILE, ESTALE ...) is a RunError that names path and reason.
+// std::filesystem's calls with an error code return false for both. Here every system error
+// (EACCES, EIO, EMFILE, ESTALE ...) is a RunError that names path and reason.
 #pragma once
 
 #include <filesystem>
@@ -12,10 +12,10 @@ namespace weft {
 
 enum class PathKind { kNothing, kFile, kFolder, kOther };
 
-// Links are followed; one that leads nowhere is a RunError: its disk may come back.
+// Links are followed; a dangling one is a RunError, since its disk may come back.
 PathKind path_kind(const std::filesystem::path& path);
 
-// The names in a folder, sorted; none where there is no such folder.
+// The names in a folder, sorted; empty where there is no such folder.
 std::vector<std::string> folder_names(const std::filesystem::path& folder);
 
 // RunError: "cannot <what> <path>: <reason of errno value>", with a hint for the common reasons.

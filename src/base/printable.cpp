@@ -1,4 +1,4 @@
-// base/printable.cpp: characters one by one, those that a terminal would obey written out.
+// base/printable.cpp: character by character, escaping what a terminal would interpret.
 #include "base/printable.h"
 
 #include <fmt/core.h>

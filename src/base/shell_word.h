@@ -6,7 +6,7 @@
 
 namespace weft {
 
-// As it is where no shell reads anything into it, else in single quotes.
+// Unchanged where it has no meaning to a shell, else in single quotes.
 std::string shell_word(std::string_view text);
 
 }  // namespace weft

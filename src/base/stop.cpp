@@ -1,4 +1,4 @@
-// base/stop.cpp: a pointer to the word, and a line that a signal handler may write.
+// base/stop.cpp: a pointer to the stop flag, and a line that a signal handler may write.
 #include "base/stop.h"
 
 #include <unistd.h>
@@ -32,7 +32,7 @@ const char* signal_name(int signal) {
 }
 
 void write_signal_line(int signal, const char* text) {
-  const int kept = errno;  // a parser of numbers that we interrupt looks at it
+  const int kept = errno;  // strtol and its like, which we may interrupt, check it
   char line[256];
   size_t size = 0;
   const auto add = [&](const char* part) {

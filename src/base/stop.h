@@ -1,8 +1,8 @@
-// base/stop.h: the signals that ask a run to end, and the word that long work looks at meanwhile.
+// base/stop.h: the signals that ask a run to end, and the flag that long-running work polls.
 //
-// Work that may be abandoned (tokenization, evaluation, generation) polls stop_signal(). Whoever
-// handles signals says where the word is (train/signals.h): in this process, or in the memory that
-// a rank shares with its supervisor.
+// Work that may be abandoned (tokenization, evaluation, generation) polls stop_signal(). The signal
+// handler's owner sets where the flag lives (train/signals.h): in this process, or in the memory
+// that a rank shares with its supervisor.
 #pragma once
 
 #include <atomic>
@@ -16,10 +16,10 @@ namespace weft {
 // All of these save and end: a scheduler's warning and a closed terminal as well as SIGTERM.
 inline constexpr int kStopSignals[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2};
 
-// A second one of these ends at once; of the others any number is as good as one.
+// A second one of these ends at once; the others may repeat without effect.
 inline bool is_urgent(int signal) { return signal == SIGTERM || signal == SIGINT; }
 // `timeout` and some schedulers send a signal to the process and then to its group: two within this
-// time are one.
+// time count as one.
 inline constexpr int64_t kSameSignalMs = 50;
 
 const char* signal_name(int signal);  // "SIGTERM"; async-signal-safe for kStopSignals
@@ -30,7 +30,7 @@ void write_signal_line(int signal, const char* text);
 
 // The signal that asks this process to stop; 0: none.
 int stop_signal();
-// Where stop_signal() looks; null: nowhere. The word must stay until another is set.
+// Where stop_signal() looks; null: nowhere. The flag must outlive its use.
 void watch_stop_word(const std::atomic<int>* word);
 
 // Work that was abandoned because of the signal.

@@ -30,7 +30,7 @@ std::optional<std::string> nearest(std::string_view got, const std::vector<std::
     const size_t longer = std::max(got.size(), word.size());
     const size_t shorter = std::min(got.size(), word.size());
     const int allowed = std::max(1, static_cast<int>(longer / 3));
-    // A hopeless pair is not measured: a hostile word may be a megabyte long.
+    // Words of very different length are skipped: a hostile word may be a megabyte long.
     if (shorter == 0 || longer - shorter > static_cast<size_t>(allowed)) continue;
     const int distance = edit_distance(got, word);
     if (distance > allowed || (best && distance >= best_distance)) continue;

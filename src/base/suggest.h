@@ -1,4 +1,4 @@
-// base/suggest.h: "did you mean": the nearest known word to one that is not known.
+// base/suggest.h: "did you mean": the known word nearest to an unknown one.
 #pragma once
 
 #include <optional>

@@ -46,7 +46,7 @@ void ThreadPool::run_raw(int64_t num_tasks, Raw raw, const void* fn) {
     for (int64_t i = 0; i < num_tasks; ++i) raw(fn, i, 0);
     return;
   }
-  // The last round is closed and empty, so nobody reads these now.
+  // The last round is closed and empty, so nobody reads these fields now.
   raw_ = raw;
   fn_ = fn;
   num_tasks_ = num_tasks;

@@ -1,9 +1,9 @@
 // base/threads.h: a fixed set of worker threads that share out numbered tasks.
 //
-// run() takes no memory and no lock on the way: workers spin briefly, then sleep on a futex
-// (std::atomic::wait). Which thread takes a task never changes a result: a task writes only what
-// is its own. The caller takes tasks too and waits only for workers that took part: on a busy
-// machine a worker that the system has not woken yet holds nobody up.
+// run() allocates nothing and takes no lock: workers spin briefly, then sleep on a futex
+// (std::atomic::wait). Which thread takes a task never changes a result: a task writes only its own
+// output. The caller runs tasks too and waits only for workers that took part: on a busy machine a
+// worker that has not woken up yet delays nobody.
 #pragma once
 
 #include <atomic>

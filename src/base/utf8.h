@@ -1,4 +1,4 @@
-// base/utf8.h: characters of a UTF-8 string, one at a time, and repair of what is none.
+// base/utf8.h: characters of a UTF-8 string, one at a time, and repair of invalid bytes.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,9 @@ namespace weft {
 constexpr uint32_t kReplacement = 0xFFFD;
 
 struct Utf8Char {
-  uint32_t code;    // kReplacement where the bytes are no character
-  uint32_t length;  // bytes taken: at least 1; of bad bytes the maximal part, as WHATWG says
+  uint32_t code;  // kReplacement where the bytes are no character
+  uint32_t
+      length;  // bytes consumed: at least 1; for bad bytes the maximal subpart, as WHATWG defines
   bool valid;
 };
 
@@ -27,8 +28,8 @@ inline Utf8Char utf8_at(std::string_view text, size_t at) {
 
 void append_utf8(std::string& out, uint32_t code);
 
-// Invalid UTF-8 replaced by U+FFFD (one for each maximal bad part, as WHATWG); returns whether
-// anything was replaced.
+// Invalid UTF-8 replaced by U+FFFD (one per maximal bad subpart, as WHATWG defines); returns
+// whether anything was replaced.
 bool repair_utf8(std::string& text);
 
 // How many bytes at the end are the beginning of a character that is not yet whole (0 to 3).

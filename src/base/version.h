@@ -1,4 +1,4 @@
-// base/version.h: weft's own number; CMake reads it from here.
+// base/version.h: weft's version number; CMake reads it from here.
 #pragma once
 
 namespace weft {

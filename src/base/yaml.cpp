@@ -1,4 +1,4 @@
-// base/yaml.cpp: yaml-cpp's parser drives; the tree is ours, so no header shows the library.
+// base/yaml.cpp: yaml-cpp's parser drives; the tree is ours, so no header exposes the library.
 #include "base/yaml.h"
 
 #include <fmt/core.h>
@@ -114,7 +114,7 @@ class Builder : public YAML::EventHandler {
       throw UserError(fmt::format("{}:{}: a key must be plain text", source_, node.line));
     }
     if (const YamlNode* first = parent.node.find(node.text)) {
-      throw UserError(fmt::format("{}:{}: key \"{}\" stands twice, first in line {}", source_,
+      throw UserError(fmt::format("{}:{}: duplicate key \"{}\", first on line {}", source_,
                                   node.line, node.text, first->line));
     }
     parent.has_key = true;
@@ -136,7 +136,7 @@ class ViewBuffer : public std::streambuf {
   }
 };
 
-// Words and forms that some YAML reader takes for something other than text.
+// Words and forms that some YAML reader parses as something other than text.
 bool is_safe_plain(std::string_view text) {
   static constexpr std::array kWords = {"true", "false", "yes", "no",  "on",  "off",
                                         "null", "y",     "n",   "nan", "inf", "infinity"};
@@ -224,7 +224,7 @@ std::string yaml_scalar(std::string_view text) {
   while (!text.empty()) {
     uint32_t point = 0;
     const size_t n = utf8_front(text, &point);
-    ensure(n > 0, "yaml_scalar wants UTF-8");
+    ensure(n > 0, "yaml_scalar needs UTF-8");
     if (point == '\n') {
       out += "\\n";
     } else if (point == '\t') {

@@ -20,8 +20,8 @@ struct YamlNode {
   Kind kind = Kind::kNull;
   std::string text;             // of a scalar
   bool quoted = false;          // "5" is text, 5 is a number
-  int line = 0;                 // from 1; of the key where the node stands in a map
-  std::string key;              // where the node stands in a map
+  int line = 0;                 // from 1; of the key where the node is a map's value
+  std::string key;              // where the node is a map's value
   std::vector<YamlNode> items;  // of a list or a map, in order
 
   bool is_null() const { return kind == Kind::kNull; }
@@ -31,8 +31,8 @@ struct YamlNode {
   const YamlNode* find(std::string_view wanted) const;  // null where absent
 };
 
-// UserError with `source` and line where the text is not YAML, a key stands twice, or a bound is
-// passed. An empty text is null.
+// UserError with `source` and line where the text is not YAML, a key is duplicate, or a limit is
+// exceeded. An empty text is null.
 YamlNode parse_yaml(std::string_view text, std::string_view source);
 
 // One scalar that parse_yaml (and any YAML reader) reads back as this text: plain where that is

@@ -197,7 +197,7 @@ class CheckpointReader::Files {
     reading([&] {
       throw RunError(fmt::format("{} changed while it was in use: it has {} bytes, wanted {}",
                                  (folder_ / file).string(), map.size(), end),
-                     "bring the file back as it was, then run the same command again");
+                     "restore the file, then run the same command again");
     });
   }
 

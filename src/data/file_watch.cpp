@@ -18,7 +18,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kPause{100};  // between two tries
 constexpr const char* kHint =
-    "a run reads the same rows from its first step to its last: bring the file back as it was, "
+    "a run reads the same rows from its first step to its last: restore the file, "
     "with its time (cp -p), or start anew with --overwrite";
 
 enum class Look { kFound, kGone, kFailed };

@@ -40,20 +40,20 @@ constexpr const char* kMountV2 =
     "22 1 8:1 / / rw - ext4 /dev/sda rw\n"
     "30 22 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n";
 
-TEST_F(AvailableMemory, WithoutCgroupsIsThatOfTheMachine) {
+TEST_F(AvailableMemory, WithoutCgroupsTheMachineLimits) {
   EXPECT_FALSE(available_memory(root_).is_bounded());
   write_machine(700);
   EXPECT_EQ(available(), 700 * kMib);
   EXPECT_NE(available_memory(root_).source.find("MemAvailable"), std::string::npos);
 }
 
-TEST_F(AvailableMemory, OfVersionTwoTheTightestGroupCounts) {
+TEST_F(AvailableMemory, VersionTwoUsesTheTightestGroup) {
   write_machine(10000);
   write("proc/self/mountinfo", kMountV2);
   write("proc/self/cgroup", "0::/job/step\n");
   write("sys/fs/cgroup/job/step/memory.max", "max\n");
   EXPECT_EQ(available_mib(), 10000);
-  // The group above: 2000 of which 700 are used, 200 of these by cached files.
+  // The parent group: limit 2000, 700 used, 200 of these by cached files.
   write_mib("sys/fs/cgroup/job/memory.max", 2000);
   write_mib("sys/fs/cgroup/job/memory.current", 700);
   write("sys/fs/cgroup/job/memory.stat", "anon 1\ninactive_file " + std::to_string(150 * kMib) +
@@ -79,8 +79,8 @@ TEST_F(AvailableMemory, CachesThatTheKernelDropsAreFree) {
   EXPECT_EQ(available_mib(), 600);
 }
 
-// Such as a closed /sys/fs/cgroup. (A link in a circle, because root is refused nothing.)
-TEST_F(AvailableMemory, AGroupThatCannotBeLookedAtBoundsNothing) {
+// Such as an unreadable /sys/fs/cgroup. (A symlink loop, because root may read everything.)
+TEST_F(AvailableMemory, AnUnreadableGroupImposesNoLimit) {
   write_machine(700);
   write("proc/self/mountinfo", kMountV2);
   write("proc/self/cgroup", "0::/circle\n");
@@ -98,7 +98,7 @@ TEST_F(AvailableMemory, AThrottledGroupIsBounded) {
   EXPECT_EQ(available(), 0);
 }
 
-TEST_F(AvailableMemory, OfVersionOneTheHierarchyOfMemoryCounts) {
+TEST_F(AvailableMemory, VersionOneUsesTheMemoryHierarchy) {
   write_machine(10000);
   write("proc/self/mountinfo",
         "34 33 0:31 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu,cpuacct\n"
@@ -116,7 +116,7 @@ TEST_F(AvailableMemory, OfVersionOneTheHierarchyOfMemoryCounts) {
   EXPECT_EQ(available_mib(), 520);
 }
 
-// A container of version 1 is message_of its name from outside, but mounts its own group alone.
+// A version 1 container sees its outer name, but mounts only its own group.
 TEST_F(AvailableMemory, AContainerFindsItsOwnGroupAtTheMount) {
   write("proc/self/mountinfo",
         "37 33 0:34 /docker/abc /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n");
@@ -132,7 +132,7 @@ TEST_F(AvailableMemory, AContainerFindsItsOwnGroupAtTheMount) {
   EXPECT_EQ(available_mib(), 40);
 }
 
-TEST_F(AvailableMemory, WhatCannotBeReadBoundsNothing) {
+TEST_F(AvailableMemory, UnreadableFilesImposeNoLimit) {
   write("proc/self/mountinfo", "37 33 nonsense\n- cgroup2\n" + std::string(kMountV2));
   write("proc/self/cgroup", "\n:\n0\n");
   write("sys/fs/cgroup/memory.max", "many\n");
@@ -140,14 +140,14 @@ TEST_F(AvailableMemory, WhatCannotBeReadBoundsNothing) {
   EXPECT_FALSE(available_memory(root_).is_bounded());
 }
 
-TEST(AvailableMemoryHere, IsThatOfThisMachine) {
+TEST(AvailableMemoryHere, MatchesThisMachine) {
   const MemoryBound here = available_memory();
   EXPECT_GT(here.bytes, 0);
   EXPECT_TRUE(here.is_bounded());
   EXPECT_FALSE(here.source.empty());
 }
 
-// The limit lies above what the process has: under a sanitizer that is terabytes.
+// The limit is above what the process has mapped: under a sanitizer that is terabytes.
 TEST(AvailableToProcess, FollowsItsLimits) {
   constexpr int64_t kLeft = int64_t{64} << 30;
   std::ostringstream status;

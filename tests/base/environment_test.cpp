@@ -10,7 +10,7 @@
 namespace weft {
 namespace {
 
-TEST(Environment, AWordOfTheListOrNone) {
+TEST(Environment, AcceptsListedWordsOnly) {
   constexpr const char* kName = "WEFT_TEST_CHOICE";
   const auto choose = [&] { return environment_choice(kName, {"on", "off"}); };
   ::unsetenv(kName);
@@ -35,7 +35,7 @@ TEST(Environment, AWordOfTheListOrNone) {
   ::unsetenv(kName);
 }
 
-TEST(Environment, AnAnswerStandsBeforeTheNearest) {
+TEST(Environment, AnAnswerPrecedesTheNearestMatch) {
   constexpr const char* kName = "WEFT_TEST_CHOICE";
   const auto message_of = [&](const char* word) -> std::string {
     ::setenv(kName, word, 1);

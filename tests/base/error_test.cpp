@@ -1,4 +1,4 @@
-// tests/base/error_test.cpp: kinds, exit codes, hints, and the place of a broken promise.
+// tests/base/error_test.cpp: kinds, exit codes, hints, and the location of a failed ensure().
 #include "base/error.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ TEST(Error, KindsHaveTheirExitCodes) {
   EXPECT_EQ(UserError("got", "do this").hint(), "do this");
 }
 
-TEST(Error, RequireSaysWhatWasGot) {
+TEST(Error, RequireReportsTheValue) {
   EXPECT_NO_THROW(require(true, "never {}", 1));
   try {
     require(false, "got {}, wanted {}", 3, "four");
@@ -24,7 +24,7 @@ TEST(Error, RequireSaysWhatWasGot) {
   }
 }
 
-TEST(Error, EnsureNamesThePlace) {
+TEST(Error, EnsureNamesTheLocation) {
   EXPECT_NO_THROW(ensure(true, "never"));
   try {
     ensure(false, "two is two");

@@ -49,7 +49,7 @@ TEST(ExactSum, EqualsIntegerArithmetic) {
   }
 }
 
-TEST(ExactSum, NoOrderAndNoGroupingMatters) {
+TEST(ExactSum, OrderAndGroupingDoNotMatter) {
   std::mt19937_64 random(3);
   std::vector<double> values;
   for (int i = 0; i < 5000; ++i) {
@@ -70,10 +70,10 @@ TEST(ExactSum, NoOrderAndNoGroupingMatters) {
   EXPECT_EQ(all.value(), whole);
   double plain = 0;
   for (double v : values) plain += v;
-  EXPECT_NE(plain, whole);  // the control: doubles alone do round
+  EXPECT_NE(plain, whole);  // negative control: plain doubles do round
 }
 
-TEST(ExactSum, TellsWhatIsNotFinite) {
+TEST(ExactSum, ReportsNonFiniteAddends) {
   EXPECT_TRUE(std::isnan(exact({1.0, std::numeric_limits<double>::infinity()})));
   EXPECT_TRUE(std::isnan(exact({std::numeric_limits<double>::quiet_NaN()})));
 }

@@ -36,7 +36,7 @@ TEST_F(Files, AtomicWriteAndRead) {
 TEST_F(Files, AFailedWriteLeavesTheOldFile) {
   const fs::path path = folder / "a.txt";
   write_file_atomic(path, "old");
-  // A limit on the size of files stands in for a full disk.
+  // A file size limit stands in for a full disk.
   std::signal(SIGXFSZ, SIG_IGN);
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
@@ -55,7 +55,7 @@ TEST_F(Files, FailuresNameThePath) {
   } catch (const UserError& e) {
     EXPECT_NE(std::string(e.what()).find("absent"), std::string::npos);
   }
-  EXPECT_THROW(read_file(folder), UserError);  // a folder is no file
+  EXPECT_THROW(read_file(folder), UserError);  // a folder is not a file
   EXPECT_THROW(MappedFile(folder / "absent"), UserError);
   EXPECT_THROW(write_file_atomic(folder / "no" / "such", "x"), RunError);
   EXPECT_THROW(FileWriter(folder / "no" / "such", FileWriter::Mode::kAppend), RunError);

@@ -23,7 +23,7 @@ TEST(Hash, SixteenDigits) {
 }
 
 // Pieces of any size give the hash of the whole.
-TEST(HashStream, IsTheHashOfAllPieces) {
+TEST(HashStream, EqualsTheHashOfTheWhole) {
   std::string bytes;
   for (int i = 0; i < 1000; ++i) bytes += static_cast<char>(i * 37);
   for (size_t piece : {1, 7, 32, 999, 1000}) {

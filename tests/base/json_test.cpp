@@ -1,4 +1,4 @@
-// tests/base/json_test.cpp: values in and out, kinds, bounds, and text that is no JSON.
+// tests/base/json_test.cpp: values in and out, kinds, limits, and text that is not JSON.
 #include "base/json.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ TEST(Json, ReadsEveryKind) {
   EXPECT_TRUE(v.at("b").as_bool());
   EXPECT_EQ(v.at("i").as_int(), -5);
   EXPECT_EQ(v.at("d").as_number(), 1500.0);
-  EXPECT_EQ(v.at("d").as_int(), 1500);  // a number without fraction counts
+  EXPECT_EQ(v.at("d").as_int(), 1500);  // a double without a fraction is accepted
   EXPECT_EQ(v.at("s").as_string(), "é\n");
   EXPECT_EQ(v.at("a").as_array().size(), 2u);
   EXPECT_TRUE(v.at("o").as_object().empty());
@@ -26,7 +26,7 @@ TEST(Json, ReadsEveryKind) {
   EXPECT_THROW(static_cast<void>(v.at("x")), UserError);
 }
 
-TEST(Json, SaysBothKinds) {
+TEST(Json, ErrorsNameBothKinds) {
   try {
     static_cast<void>(Json("x").as_int());
     FAIL();
@@ -38,7 +38,7 @@ TEST(Json, SaysBothKinds) {
   EXPECT_THROW(static_cast<void>(Json().as_array()), UserError);
 }
 
-TEST(Json, OfAKeyTwiceTheLastCounts) {
+TEST(Json, LastDuplicateKeyWins) {
   EXPECT_EQ(parse_json(R"({"a": 1, "a": 2})", "t").at("a").as_int(), 2);
 }
 
@@ -53,7 +53,7 @@ TEST(Json, EqualTextMeansEqualBits) {
   EXPECT_EQ(Json(INT64_MAX).dump(), "9223372036854775807");
 }
 
-// Beyond 64 bits with a sign: carried as they came.
+// Beyond int64: passed through unchanged.
 TEST(Json, LargeIntegersKeepTheirDigits) {
   for (const char* text :
        {"9223372036854775808", "12345678901234567890", "18446744073709551615",
@@ -108,7 +108,7 @@ TEST(Json, WritesCompactAndIndented) {
   EXPECT_EQ(Json("\x01\"\\\xff").dump(), "\"\\u0001\\\"\\\\\xef\xbf\xbd\"");  // bad UTF-8 replaced
 }
 
-TEST(Json, RefusesWhatIsNone) {
+TEST(Json, RejectsInvalidText) {
   for (const char* text : {"", "{", "[1,]", "{\"a\" 1}", "nul", "1 2", "\"\xff\"", "[1", "\"a",
                            "{1: 2}", "NaN", "'a'", "[01]", "\x00"}) {
     EXPECT_THROW(parse_json(text, "file.json"), UserError) << text;
@@ -122,7 +122,7 @@ TEST(Json, RefusesWhatIsNone) {
   }
 }
 
-TEST(Json, HoldsItsDepth) {
+TEST(Json, LimitsDepth) {
   auto nested = [](size_t n) { return std::string(n, '[') + std::string(n, ']'); };
   EXPECT_NO_THROW(parse_json(nested(256), "t"));
   EXPECT_THROW(parse_json(nested(257), "t"), UserError);

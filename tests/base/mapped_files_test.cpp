@@ -1,4 +1,5 @@
-// tests/base/mapped_files_test.cpp: a mapped file that someone else cuts short is an error, no end.
+// tests/base/mapped_files_test.cpp: a mapped file that another process truncates is an error, not a
+// crash.
 #include "base/mapped_files.h"
 
 #include <gtest/gtest.h>
@@ -45,7 +46,7 @@ std::string complaint() {
   return "";
 }
 
-TEST(MappedFiles, OneThatIsCutShortIsNamedWithBothSizes) {
+TEST(MappedFiles, ATruncatedFileIsNamedWithBothSizes) {
   const testing::TemporaryFolder folder;
   write_bytes(folder / "whole", kBytes);
   write_bytes(folder / "cut", kBytes);
@@ -54,7 +55,7 @@ TEST(MappedFiles, OneThatIsCutShortIsNamedWithBothSizes) {
     EXPECT_EQ(add_up(cut), 'x' * int64_t{kBytes});
     EXPECT_EQ(complaint(), "");
     std::filesystem::resize_file(folder / "cut", kBytes / 2);
-    EXPECT_EQ(add_up(cut), 'x' * int64_t{kBytes / 2});  // zeros, and no end of the process
+    EXPECT_EQ(add_up(cut), 'x' * int64_t{kBytes / 2});  // zeros, and no crash
     EXPECT_EQ(add_up(whole), 'x' * int64_t{kBytes});
     EXPECT_NE(complaint().find("cut changed while it was in use: it had 1048576 bytes, now 524288"),
               std::string::npos)
@@ -65,7 +66,7 @@ TEST(MappedFiles, OneThatIsCutShortIsNamedWithBothSizes) {
   EXPECT_EQ(complaint(), "");
 }
 
-TEST(MappedFiles, OfOneThatIsWholeNothingIsSaid) {
+TEST(MappedFiles, IntactFilesRaiseNothing) {
   const testing::TemporaryFolder folder;
   write_bytes(folder / "whole", kBytes);
   write_bytes(folder / "cut", kBytes);
@@ -73,7 +74,7 @@ TEST(MappedFiles, OfOneThatIsWholeNothingIsSaid) {
   std::filesystem::resize_file(folder / "cut", 0);
   errno = ENOTTY;
   EXPECT_EQ(add_up(cut), 0);
-  EXPECT_EQ(errno, ENOTTY);  // of the code that the signal interrupted
+  EXPECT_EQ(errno, ENOTTY);  // belongs to the interrupted code
   EXPECT_NO_THROW(check_mapped_file(whole.data()));
   EXPECT_THROW(check_mapped_file(cut.data() + kBytes - 1), RunError);
   std::filesystem::resize_file(folder / "cut", kBytes);
@@ -81,7 +82,7 @@ TEST(MappedFiles, OfOneThatIsWholeNothingIsSaid) {
   forget_lost_files();
 }
 
-TEST(MappedFiles, SeveralThreadsMayMeetIt) {
+TEST(MappedFiles, SeveralThreadsMayHitIt) {
   const testing::TemporaryFolder folder;
   write_bytes(folder / "cut", kBytes);
   const MappedFile cut(folder / "cut");
@@ -106,9 +107,9 @@ TEST(MappedFiles, ManyAreWatched) {
   forget_lost_files();
 }
 
-// Such as a stray pointer into shared memory: that is still a crash. Sanitizers handle the signal
-// in their own way, and end with a report.
-TEST(MappedFilesDeathTest, AnotherAddressEndsTheProcess) {
+// Such as a stray pointer into shared memory: that still crashes. Sanitizers handle the signal
+// themselves and exit with a report.
+TEST(MappedFilesDeathTest, OtherAddressesStillCrash) {
   const testing::TemporaryFolder folder;
   write_bytes(folder / "watched", kBytes);
   write_bytes(folder / "other", kBytes);

@@ -100,7 +100,7 @@ TEST_F(Options, NumbersInEveryForm) {
   }
 }
 
-TEST_F(Options, BooleansAreTrueAndFalseAlone) {
+TEST_F(Options, BooleansAreOnlyTrueAndFalse) {
   for (const char* text : {"yes", "no", "on", "True", "1", "\"true\"", "y"}) {
     EXPECT_EQ(read("data: {shuffle: " + std::string(text) + "}").size(), 1u) << text;
   }
@@ -146,7 +146,7 @@ TEST_F(Options, TextThatLooksLikeASection) {
                    "text that begins with {"}));
 }
 
-TEST_F(Options, SetTakesTextAsItStands) {
+TEST_F(Options, SetTakesTextLiterally) {
   EXPECT_EQ(set("data.text={text} # \"x\": y"), Lines{});
   EXPECT_EQ(config.text, "{text} # \"x\": y");
   EXPECT_EQ(set("data.train=a,b.txt"), Lines{});
@@ -197,7 +197,7 @@ TEST_F(Options, RequiredKeys) {
   EXPECT_EQ(complaints, Lines{});
 }
 
-TEST_F(Options, RefuseThrowsThemTogether) {
+TEST_F(Options, RefuseThrowsAllTogether) {
   EXPECT_NO_THROW(refuse({}));
   try {
     refuse({"one", "two"});
@@ -208,7 +208,7 @@ TEST_F(Options, RefuseThrowsThemTogether) {
   }
 }
 
-TEST_F(Options, ResolvedIsReadBackToTheSame) {
+TEST_F(Options, ResolvedReadsBackUnchanged) {
   config.name = "changed later";  // the default stays what it was when added
   EXPECT_EQ(set("data.text=Instruction: {a}\n\tInput: \"{b}\" é # no"), Lines{});
   EXPECT_EQ(set("data.train=[\"a: b\", 'true', x.txt]"), Lines{});
@@ -255,7 +255,7 @@ TEST_F(Options, ResolvedMarksDefaults) {
             "  env: {}  # default\n");
 }
 
-TEST_F(Options, WhatIsSetMayBeNotBuiltInTheFile) {
+TEST_F(Options, FileMayHoldUnbuiltValuesThatAreOverridden) {
   table.expect({"train.precision=bf16", "parallel.tp = 4"});
   EXPECT_EQ(read("train: {precision: fp16}\nparallel: {tp: 2}\n"), Lines{});
   EXPECT_EQ(set("train.precision=bf16"), Lines{});
@@ -264,7 +264,7 @@ TEST_F(Options, WhatIsSetMayBeNotBuiltInTheFile) {
   EXPECT_EQ(read("train: {precision: fp16}\n").size(), 1u);
 }
 
-TEST_F(Options, ALookTakesWhatIsNotBuilt) {
+TEST_F(Options, InspectionAcceptsUnbuiltValues) {
   table.take_not_built();
   EXPECT_EQ(read("train: {precision: fp16}\nparallel: {tp: 4}\n"), Lines{});
   EXPECT_EQ(config.tp, 4);
@@ -286,7 +286,7 @@ TEST_F(Options, EntriesForHelp) {
   FAIL() << "no train.lr";
 }
 
-TEST_F(Options, OursNotTheUsersFault) {
+TEST_F(Options, MisuseIsABugNotAUserError) {
   EXPECT_THROW(table.add("name", &config.text, ""), BugError);
   EXPECT_THROW(table.add("data.late", &config.text, ""), BugError);
   EXPECT_THROW(static_cast<void>(table.was_given("none")), BugError);

@@ -1,4 +1,4 @@
-// tests/base/printable_test.cpp: what a terminal would obey is written out, all else stays.
+// tests/base/printable_test.cpp: what a terminal would interpret is escaped, all else stays.
 #include "base/printable.h"
 
 #include <gtest/gtest.h>
@@ -8,13 +8,13 @@
 namespace weft {
 namespace {
 
-TEST(Printable, TextStaysAsItIs) {
+TEST(Printable, PlainTextIsUnchanged) {
   const std::string text = "row 1\n\ttab, \xC3\xA9 \xE6\x97\xA5 \xF0\x9F\x98\x80 \xC2\xA0 ~";
   EXPECT_EQ(printable(text), text);
   EXPECT_EQ(printable(""), "");
 }
 
-TEST(Printable, ControlCharactersAreWrittenOut) {
+TEST(Printable, ControlCharactersAreEscaped) {
   EXPECT_EQ(printable("\x1b[31mred\r\x07"), "\\x1b[31mred\\x0d\\x07");
   EXPECT_EQ(printable(std::string("a\0b\x7f", 4)), "a\\x00b\\x7f");
   // U+009B is CSI to some terminals.
@@ -23,7 +23,7 @@ TEST(Printable, ControlCharactersAreWrittenOut) {
             "\\xc2\\x9b2J");
 }
 
-TEST(Printable, BytesThatAreNoUtf8AreWrittenOut) {
+TEST(Printable, InvalidUtf8IsEscaped) {
   EXPECT_EQ(printable("a\xff"
                       "b"),
             "a\\xffb");
@@ -34,12 +34,12 @@ TEST(Printable, BytesThatAreNoUtf8AreWrittenOut) {
             "\\x9b2J");  // CSI as one byte
 }
 
-TEST(Printable, ALineStaysOne) {
+TEST(Printable, ALineStaysOneLine) {
   EXPECT_EQ(printable_line("two\nlines\tand \x1b[m"), "two\\x0alines\\x09and \\x1b[m");
   EXPECT_EQ(printable_line("plain \xC3\xA9"), "plain \xC3\xA9");
 }
 
-// Its own further lines are indented; the others came with a name.
+// Its own continuation lines are indented; others came from a name.
 TEST(Printable, AMessageKeepsItsOwnLines) {
   EXPECT_EQ(printable_message("runs/a:\n    lr: 1 -> 2\n  hint: go"),
             "runs/a:\n    lr: 1 -> 2\n  hint: go");

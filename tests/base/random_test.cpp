@@ -17,7 +17,7 @@ TEST(Random, PublishedAnswers) {
             (RandomBlock{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
 
-TEST(Random, UniformFillsTheUnit) {
+TEST(Random, UniformFillsTheUnitInterval) {
   double sum = 0, least = 1, most = 0;
   for (uint64_t i = 0; i < 20000; ++i) {
     const double v = uniform_at(7, 3, i);
@@ -47,7 +47,7 @@ TEST(Random, NormalHasItsMoments) {
   EXPECT_NEAR(fourth / kDraws, 3.0, 0.3);
 }
 
-TEST(Random, ADrawIsItsPosition) {
+TEST(Random, ADrawDependsOnItsPositionOnly) {
   EXPECT_EQ(uniform_at(1, 2, 3), uniform_at(1, 2, 3));
   EXPECT_NE(uniform_at(1, 2, 3), uniform_at(1, 2, 4));
   EXPECT_NE(uniform_at(1, 2, 3), uniform_at(1, 3, 3));

@@ -6,7 +6,7 @@
 namespace weft {
 namespace {
 
-TEST(ShellWord, IsQuotedOnlyWhereAShellReadsSomethingIntoIt) {
+TEST(ShellWord, IsQuotedOnlyWhereNeeded) {
   EXPECT_EQ(shell_word("/runs/tiny-2/metrics.jsonl"), "/runs/tiny-2/metrics.jsonl");
   EXPECT_EQ(shell_word("/my runs/a"), "'/my runs/a'");
   EXPECT_EQ(shell_word("$HOME;*"), "'$HOME;*'");

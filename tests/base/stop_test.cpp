@@ -1,4 +1,4 @@
-// tests/base/stop_test.cpp: what a signal's handler may do to the code that it interrupts: nothing.
+// tests/base/stop_test.cpp: a signal handler must not disturb the code that it interrupts.
 #include "base/stop.h"
 
 #include <gtest/gtest.h>
@@ -9,8 +9,8 @@
 namespace weft {
 namespace {
 
-// JSON's whole numbers are parsed by strtoll, which reports by errno: one changed in between made a
-// number of ranks a fraction, and the save after a signal failed.
+// JSON integers are parsed by strtoll, which reports through errno: a handler that changed it
+// turned an integer into a double, and the save after a signal failed.
 TEST(SignalLine, LeavesErrnoAlone) {
   ::testing::internal::CaptureStderr();  // a file: isatty fails with ENOTTY
   errno = 0;

@@ -22,7 +22,7 @@ TEST(Suggest, FindsTheNearest) {
   EXPECT_EQ(nearest("tokenise", known), "tokenize");
 }
 
-TEST(Suggest, FindsNothingFar) {
+TEST(Suggest, IgnoresDistantWords) {
   const std::vector<std::string> known = {"train", "eval"};
   EXPECT_EQ(nearest("dashboard", known), std::nullopt);
   EXPECT_EQ(nearest("", known), std::nullopt);
@@ -30,7 +30,7 @@ TEST(Suggest, FindsNothingFar) {
   EXPECT_EQ(nearest(std::string(1 << 20, 'x'), known), std::nullopt);
 }
 
-TEST(Suggest, TakesTheFirstOfEquals) { EXPECT_EQ(nearest("bat", {"cat", "bar"}), "cat"); }
+TEST(Suggest, PrefersTheFirstOfEquals) { EXPECT_EQ(nearest("bat", {"cat", "bar"}), "cat"); }
 
 TEST(Suggest, Asks) {
   EXPECT_EQ(did_you_mean("evla", {"eval"}), ", did you mean \"eval\"?");

@@ -16,7 +16,7 @@ TEST_P(Threads, RunEveryTaskOnce) {
   ThreadPool pool(GetParam());
   EXPECT_EQ(pool.num_threads(), GetParam());
   for (const int64_t num_tasks : {0, 1, 2, 3, 7, 1000}) {
-    std::vector<int> runs(static_cast<size_t>(num_tasks));  // a task writes only what is its own
+    std::vector<int> runs(static_cast<size_t>(num_tasks));  // a task writes only its own output
     pool.run(num_tasks, [&](int64_t task, int thread) {
       ASSERT_GE(thread, 0);
       ASSERT_LT(thread, GetParam());
@@ -26,7 +26,7 @@ TEST_P(Threads, RunEveryTaskOnce) {
   }
 }
 
-TEST_P(Threads, SeeWhatTheRoundBeforeWrote) {
+TEST_P(Threads, SeeWritesOfThePreviousRound) {
   ThreadPool pool(GetParam());
   std::vector<int64_t> values(64, 1);
   for (int round = 0; round < 200; ++round) {
@@ -51,7 +51,7 @@ TEST_P(Threads, ThrowWhereTheyWereCalled) {
                           }),
                  std::runtime_error);
     int64_t done[10] = {};
-    pool.run(10, [&](int64_t task, int) { done[task] = 1; });  // and go on working
+    pool.run(10, [&](int64_t task, int) { done[task] = 1; });  // and it still works
     EXPECT_EQ(std::accumulate(std::begin(done), std::end(done), int64_t{0}), 10);
   }
 }

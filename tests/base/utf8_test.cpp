@@ -11,7 +11,7 @@ std::string repaired(std::string text) {
   return text;
 }
 
-TEST(Utf8, EveryCharacterGoesThereAndBack) {
+TEST(Utf8, EveryCharacterRoundTrips) {
   for (uint32_t code = 0; code < 0x110000; code++) {
     if (code >= 0xD800 && code < 0xE000) continue;
     std::string text;
@@ -26,7 +26,7 @@ TEST(Utf8, EveryCharacterGoesThereAndBack) {
 }
 
 // The examples of the Unicode standard, 3.9, tables 3-8 to 3-11.
-TEST(Utf8, RepairsMaximalParts) {
+TEST(Utf8, RepairsMaximalSubparts) {
   const std::string r = "\xEF\xBF\xBD";
   EXPECT_EQ(repaired("\xC0\xAF\xE0\x80\xBF\xF0\x81\x82\x41"), r + r + r + r + r + r + r + r + "A");
   EXPECT_EQ(repaired("\xED\xA0\x80\xED\xBF\xBF\xED\xAF\x41"), r + r + r + r + r + r + r + r + "A");

@@ -1,4 +1,4 @@
-// tests/base/yaml_test.cpp: the tree, its lines, its bounds, and what is refused.
+// tests/base/yaml_test.cpp: the tree, its lines, its limits, and what is rejected.
 #include "base/yaml.h"
 
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ TEST(Yaml, ReadsATree) {
   EXPECT_EQ(root.find("g"), nullptr);
 }
 
-TEST(Yaml, KnowsNothingFromText) {
+TEST(Yaml, DistinguishesNullFromText) {
   const YamlNode root = parse_yaml("a:\nb: ~\nc: null\nd: \"null\"\n", "f.yaml");
   EXPECT_TRUE(root.find("a")->is_null());
   EXPECT_TRUE(root.find("b")->is_null());
@@ -48,10 +48,10 @@ TEST(Yaml, KnowsNothingFromText) {
 
 TEST(Yaml, NamesFileAndLine) {
   EXPECT_EQ(complaint("a: 1\nb: [1, 2\n").substr(0, 9), "f.yaml:3:");
-  EXPECT_EQ(complaint("a: 1\nb: 2\na: 3\n"), "f.yaml:3: key \"a\" stands twice, first in line 1");
+  EXPECT_EQ(complaint("a: 1\nb: 2\na: 3\n"), "f.yaml:3: duplicate key \"a\", first on line 1");
 }
 
-TEST(Yaml, RefusesWhatIsNoRunFile) {
+TEST(Yaml, RejectsUnsupportedYaml) {
   EXPECT_NE(complaint("a: &x 1\nb: *x\n").find("anchors"), std::string::npos);
   EXPECT_NE(complaint("a: *x\n"), "");
   EXPECT_NE(complaint("a: !!str 1\n").find("tags"), std::string::npos);
@@ -62,7 +62,7 @@ TEST(Yaml, RefusesWhatIsNoRunFile) {
   EXPECT_NE(complaint("a: \xff\n").find("UTF-8"), std::string::npos);
 }
 
-TEST(Yaml, HoldsItsBounds) {
+TEST(Yaml, EnforcesItsLimits) {
   auto nested = [](size_t n) { return "a: " + std::string(n, '[') + std::string(n, ']'); };
   EXPECT_EQ(complaint(nested(kMaxYamlDepth - 1)), "");  // and the map around it
   EXPECT_NE(complaint(nested(kMaxYamlDepth)).find("nested deeper"), std::string::npos);
@@ -72,7 +72,7 @@ TEST(Yaml, HoldsItsBounds) {
             std::string::npos);
 }
 
-TEST(Yaml, ScalarsComeBack) {
+TEST(Yaml, ScalarsRoundTrip) {
   const std::string texts[] = {"",           "plain",    "./a/b-c.txt",
                                "/x",         "..",       "true",
                                "No",         "null",     "~",
@@ -97,7 +97,7 @@ TEST(Yaml, ScalarsComeBack) {
   EXPECT_EQ(yaml_scalar("./wiki.train.txt"), "./wiki.train.txt");
 }
 
-TEST(Yaml, KnowsUtf8) {
+TEST(Yaml, DetectsUtf8) {
   EXPECT_TRUE(is_utf8("é語😀"));
   EXPECT_FALSE(is_utf8("\xc0\x80"));          // overlong
   EXPECT_FALSE(is_utf8("\xed\xa0\x80"));      // surrogate
