@@ -1,5 +1,4 @@
-# Room io. Arrow C++ comes with the pyarrow wheel, where tools/setup.sh has put it; without it the
-# folder no_arrow says so when called.
+# Room io. Arrow C++ comes with the pyarrow wheel, where tools/setup.sh has put it; without it the stubs of no_arrow/ say so when called.
 find_package(ZLIB REQUIRED)
 find_library(WEFT_ZSTD_LIBRARY zstd REQUIRED)
 find_path(WEFT_ZSTD_HEADERS zstd.h REQUIRED)

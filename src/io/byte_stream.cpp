@@ -15,7 +15,7 @@
 namespace weft {
 namespace {
 
-// A wrong or forbidden name is the user's; too many open files or a failing disk is not.
+// A wrong or forbidden name is the user's error; too many open files or a failing disk is not.
 bool is_of_name(int reason) {
   return reason == ENOENT || reason == ENOTDIR || reason == ENAMETOOLONG || reason == ELOOP ||
          reason == EACCES;

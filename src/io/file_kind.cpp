@@ -20,7 +20,7 @@ struct Signature {
   std::string_view bytes, kind;
 };
 constexpr Signature kSignatures[] = {
-    {"PK\x03\x04"sv, "zip archive (torch.save writes such)"},
+    {"PK\x03\x04"sv, "zip archive (as written by torch.save)"},
     {"\x80\x02"sv, "pickled Python object"},
     {"\x80\x03"sv, "pickled Python object"},
     {"\x80\x04"sv, "pickled Python object"},
@@ -40,14 +40,14 @@ constexpr Signature kSignatures[] = {
     {"\x7f"
      "ELF"sv,
      "program"},
-    {"SQLite format 3\0"sv, "SQLite data base"},
+    {"SQLite format 3\0"sv, "SQLite database"},
     {"\xff\xfe"sv, "text in UTF-16, wanted UTF-8"},
     {"\xfe\xff"sv, "text in UTF-16, wanted UTF-8"},
 };
 
 uint32_t byte_at(std::string_view bytes, size_t i) { return static_cast<unsigned char>(bytes[i]); }
 
-// Two zeros, the type, the number of dims; then each dim as four bytes, the highest first.
+// Two zeros, the type, the number of dims; then each dim as four bytes, big-endian.
 std::string idx_kind(std::string_view head) {
   constexpr std::pair<uint32_t, std::string_view> kTypes[] = {{0x08, "uint8"},   {0x09, "int8"},
                                                               {0x0B, "int16"},   {0x0C, "int32"},
@@ -68,8 +68,8 @@ std::string idx_kind(std::string_view head) {
   return "";
 }
 
-// Text holds no zero byte and few control characters. Bad UTF-8 alone makes no binary: such text is
-// repaired, and said so.
+// Text holds no zero byte and few control characters. Bad UTF-8 alone does not make a file binary:
+// such text is repaired, with a warning.
 bool is_text(std::string_view head) {
   size_t controls = 0;
   for (const char c : head) {
@@ -83,7 +83,7 @@ bool is_text(std::string_view head) {
 }  // namespace
 
 // A text may begin with the letters of a signature ("GGUF is a format"): they count only before
-// bytes that are none of a text.
+// bytes that do not occur in text.
 std::string binary_kind(std::string_view head) {
   const bool may_be_text = is_text(head);
   for (const Signature& s : kSignatures) {

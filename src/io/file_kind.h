@@ -1,4 +1,4 @@
-// io/file_kind.h: what kind of file it is that is no text, by its first bytes.
+// io/file_kind.h: the kind of a file that is not text, by its first bytes.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ namespace weft {
 // `head`, the first bytes of a file, is text.
 std::string binary_kind(std::string_view head);
 
-// Of a local path or a URI; of what is packed in it where it ends in .gz or .zst.
+// Of a local path or a URI; of the decompressed content where it ends in .gz or .zst.
 std::string binary_kind_of_file(const std::string& path);
 
 }  // namespace weft

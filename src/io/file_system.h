@@ -20,7 +20,7 @@ struct FileInfo {
 
 inline bool is_uri(std::string_view path) { return path.find("://") != std::string_view::npos; }
 
-// Of a local file or a URI. UserError where there is none.
+// Of a local file or a URI. UserError where it does not exist.
 FileInfo file_info(const std::string& path);
 
 // The rest is for URIs. A build without Arrow refuses them (io/no_arrow).

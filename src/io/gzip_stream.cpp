@@ -10,13 +10,13 @@ namespace weft {
 namespace {
 
 constexpr size_t kPackedBytes = size_t{1} << 16;
-constexpr int kGzip = 15 + 16;  // the largest window, and gzip's header alone
+constexpr int kGzip = 15 + 16;  // the largest window, and gzip headers only
 
 class GzipStream : public ByteStream {
  public:
   GzipStream(std::unique_ptr<ByteStream> packed, std::string name)
       : packed_(std::move(packed)), name_(std::move(name)), buffer_(kPackedBytes) {
-    ensure(inflateInit2(&state_, kGzip) == Z_OK, "zlib starts");
+    ensure(inflateInit2(&state_, kGzip) == Z_OK, "inflateInit2 failed");
   }
   ~GzipStream() override { inflateEnd(&state_); }
   GzipStream(const GzipStream&) = delete;
@@ -31,7 +31,7 @@ class GzipStream : public ByteStream {
       const int status = inflate(&state_, Z_NO_FLUSH);
       if (status == Z_STREAM_END) {
         in_member_ = false;
-        ensure(inflateReset2(&state_, kGzip) == Z_OK, "zlib starts again");
+        ensure(inflateReset2(&state_, kGzip) == Z_OK, "inflateReset2 failed");
       } else {
         require(status == Z_OK || status == Z_BUF_ERROR, "{}: damaged gzip data: {}", name_,
                 state_.msg ? state_.msg : "unknown");
@@ -41,11 +41,11 @@ class GzipStream : public ByteStream {
   }
 
  private:
-  // More packed bytes where there are none; false at the end.
+  // Reads more compressed bytes where the buffer is empty; false at the end.
   bool fetch() {
     if (state_.avail_in > 0) return true;
     const size_t n = packed_->read(buffer_.data(), buffer_.size());
-    require(n > 0 || !in_member_, "{}: the gzip data ends in the middle", name_);
+    require(n > 0 || !in_member_, "{}: the gzip data is truncated", name_);
     state_.next_in = reinterpret_cast<Bytef*>(buffer_.data());
     state_.avail_in = static_cast<uInt>(n);
     return n > 0;

@@ -1,8 +1,8 @@
-// io/hf_cache.cpp: where the Hugging Face tools keep what they have fetched.
+// io/hf_cache.cpp: where the Hugging Face tools keep their downloads.
 //
 // <cache>/models--Org--Name/refs/<revision> holds a commit; snapshots/<commit>/ is the folder. A
-// revision may also be the commit itself. Data sets are below datasets--Org--Name. weft fetches
-// nothing: absent, it says which command does.
+// revision may also be the commit itself. Datasets are below datasets--Org--Name. weft downloads
+// nothing: where a model is absent, it prints the command that does.
 #include <cstdlib>
 #include <optional>
 
@@ -20,7 +20,7 @@ struct HubName {
   std::string revision;  // empty: not given
 };
 
-// The hub's own rule: letters, digits and -_. , at most one slash, no ".." and no empty part.
+// The hub's rule: letters, digits and -_. , at most one slash, no ".." and no empty part.
 std::optional<HubName> parse_hub_name(const std::string& text) {
   const size_t at = text.find('@');
   HubName hub{text.substr(0, at), at == std::string::npos ? "" : text.substr(at + 1)};
@@ -42,8 +42,8 @@ std::optional<HubName> parse_hub_name(const std::string& text) {
   return hub;
 }
 
-// What nobody would call a hub's model: a path from here or from the root, a file's name, or
-// something in a folder that is there.
+// Clearly not a hub name: a relative or absolute path, a file name, or something in an existing
+// folder.
 bool is_local_path(const std::string& text) {
   if (text.starts_with('/') || text.starts_with('.') || text.starts_with('~')) return true;
   const fs::path path = text;
@@ -116,7 +116,7 @@ fs::path resolve_model_path(const std::string& path_or_name) {
 
 bool is_hf_dataset(std::string_view path) { return path.starts_with(kDatasets); }
 
-// hf://datasets/Org/Name[@revision]/FILE; an old data set may have a name without Org.
+// hf://datasets/Org/Name[@revision]/FILE; an old dataset may have a name without Org.
 std::string resolve_hf_dataset(const std::string& uri) {
   const std::string rest = uri.substr(kDatasets.size());
   const fs::path cache = cache_folder();
@@ -125,10 +125,10 @@ std::string resolve_hf_dataset(const std::string& uri) {
   size_t slash = rest.find('/');
   for (int parts = 1; parts <= 2 && slash != std::string::npos; ++parts) {
     const auto hub = parse_hub_name(rest.substr(0, slash));
-    require(hub.has_value(), "{}: {} is no name of a data set", uri, rest.substr(0, slash));
+    require(hub.has_value(), "{}: {} is not the name of a dataset", uri, rest.substr(0, slash));
     const std::string path = rest.substr(slash + 1);
     if (const auto snapshot = find_snapshot(cache, *hub, "datasets")) {
-      require(path.find("..") == std::string::npos, "{}: '..' leaves the data set", uri);
+      require(path.find("..") == std::string::npos, "{}: '..' leaves the dataset", uri);
       return (*snapshot / path).string();
     }
     asked = hub;

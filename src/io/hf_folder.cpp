@@ -10,7 +10,7 @@ namespace fs = std::filesystem;
 constexpr const char* kSingle = "model.safetensors";
 constexpr const char* kIndex = "model.safetensors.index.json";
 
-// A shard's name comes from a file of others: it may not lead out of the folder.
+// A shard's name comes from an untrusted file: it must not lead out of the folder.
 bool plain_name(const std::string& name) {
   return !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos &&
          name.find('\0') == std::string::npos;
@@ -41,7 +41,7 @@ void HfFolder::open_shards() const {
   for (const auto& [tensor, shard_json] : map->as_object()) {
     require(shard_json.is_string(), "{}: tensor \"{}\" names no file", file.string(), tensor);
     const std::string& shard = shard_json.as_string();
-    require(plain_name(shard), "{}: tensor \"{}\" lies in \"{}\", wanted a file of the folder",
+    require(plain_name(shard), "{}: tensor \"{}\" is in \"{}\", wanted a file in this folder",
             file.string(), tensor, shard);
     if (!shards.contains(shard)) {
       if (!fs::exists(path_ / shard)) {
@@ -53,7 +53,7 @@ void HfFolder::open_shards() const {
       shards[shard] = files_.size() - 1;
     }
     const size_t at = shards[shard];
-    require(files_[at].find(tensor) != nullptr, "{} has no tensor \"{}\", but {} says so",
+    require(files_[at].find(tensor) != nullptr, "{} has no tensor \"{}\", which {} lists there",
             (path_ / shard).string(), tensor, kIndex);
     where_[tensor] = at;
   }

@@ -20,9 +20,9 @@ class HfFolder {
   const std::filesystem::path& path() const { return path_; }
   const Json& config() const { return config_; }
 
-  bool has_weights() const;  // a file of them that open_weights() would read
+  bool has_weights() const;  // there is a file that open_weights() would read
   // Opens model.safetensors or the shards of model.safetensors.index.json; UserError naming the
-  // file that is missing. Called by the first find() or tensor_names(): not from several threads.
+  // file that is missing. Called by the first find() or tensor_names(): not thread-safe.
   void open_weights() const;
   struct Found {
     const SafetensorsFile* file;
@@ -46,12 +46,12 @@ class HfFolder {
   mutable std::map<std::string, size_t> where_;  // tensor to place in files_
 };
 
-// A folder as it is; else a hub name in the Hugging Face cache; else UserError with the download
+// An existing folder; else a hub name in the Hugging Face cache; else UserError with the download
 // command.
 std::filesystem::path resolve_model_path(const std::string& path_or_name);
 
 // hf://datasets/NAME/FILE as a path in the Hugging Face cache, where NAME is Org/Name[@revision].
-// The data set must be there; FILE may be a folder or a pattern.
+// The dataset must be in the cache; FILE may be a folder or a pattern.
 bool is_hf_dataset(std::string_view path);
 std::string resolve_hf_dataset(const std::string& uri);
 

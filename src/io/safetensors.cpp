@@ -1,7 +1,7 @@
 // io/safetensors.cpp: eight bytes of header length, a JSON header, the data without gaps.
 //
-// A file comes from anywhere: nothing in it is believed before it is checked. The checks are those
-// of the reference implementation (Rust).
+// A file may come from anywhere: nothing in it is trusted before it is checked. The checks are
+// those of the reference implementation (Rust).
 #include "io/safetensors.h"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ constexpr size_t kLengthBytes = 8;
 constexpr size_t kMaxHeaderBytes = 100'000'000;  // as the reference
 constexpr const char* kTruncated = "the file may be a truncated download; fetch it again";
 constexpr const char* kNotOurs =
-    "the file is damaged or no safetensors file; fetch or write it again";
+    "the file is damaged or not a safetensors file; fetch or write it again";
 
 // Reads one header; what_ is the file's name in messages.
 class HeaderReader {
@@ -95,8 +95,8 @@ class HeaderReader {
     check(type && type->is_string(), name, "has no dtype");
     const auto dtype = find_safetensors_dtype(type->as_string());
     check(dtype.has_value(), name,
-          fmt::format("has dtype {}, which weft does not know", type->as_string()),
-          "known: F64 F32 F16 BF16 I64 I32 I16 I8 U8 BOOL; convert the tensor to one of them");
+          fmt::format("has dtype {}, which weft does not support", type->as_string()),
+          "supported: F64 F32 F16 BF16 I64 I32 I16 I8 U8 BOOL; convert the tensor to one of them");
     const Shape shape = read_sizes(name, entry, "shape");
     const std::vector<int64_t> offsets = read_sizes(name, entry, "data_offsets");
     check(offsets.size() == 2, name,
@@ -105,10 +105,10 @@ class HeaderReader {
     check(begin <= end, name, fmt::format("begins at byte {} and ends at {}", begin, end));
     const size_t data_bytes = file_.size() - out_.data_start;
     check(end <= data_bytes, name,
-          fmt::format("ends at byte {} of a data part of {}", end, data_bytes), kTruncated);
+          fmt::format("ends at byte {} of a data section of {}", end, data_bytes), kTruncated);
     const auto bytes = checked_bytes(shape, *dtype);
     check(bytes.has_value(), name,
-          fmt::format("has shape {}, too large to count", to_string(shape)));
+          fmt::format("has shape {}, which overflows a 64-bit count", to_string(shape)));
     check(*bytes == end - begin, name,
           fmt::format("has {} bytes, but shape {} of {} needs {}", end - begin, to_string(shape),
                       type->as_string(), *bytes));
@@ -124,12 +124,12 @@ class HeaderReader {
     for (const TensorInfo& t : out_.tensors) {
       check(t.begin == at, t.name,
             fmt::format("begins at byte {}, but the one before ends at {}: {}", t.begin, at,
-                        t.begin < at ? "they overlap" : "a hole"));
+                        t.begin < at ? "they overlap" : "there is a gap"));
       at = t.end;
     }
     const size_t data_bytes = file_.size() - out_.data_start;
     check(at == data_bytes, "",
-          fmt::format("the tensors end at byte {} of a data part of {}", at, data_bytes));
+          fmt::format("the tensors end at byte {} of a data section of {}", at, data_bytes));
   }
 
   std::string_view file_, what_;

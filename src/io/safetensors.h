@@ -1,4 +1,4 @@
-// io/safetensors.h: the safetensors format, read with distrust and written in order.
+// io/safetensors.h: the safetensors format, validated on reading and written in order.
 #pragma once
 
 #include <cstddef>
@@ -20,10 +20,10 @@ struct TensorInfo {
   std::string name;
   Dtype dtype;
   Shape shape;
-  size_t begin, end;  // bytes from the start of the data part
+  size_t begin, end;  // bytes from the start of the data section
 };
 
-// The bytes of a tensor; nothing where a dimension is negative or the product does not fit.
+// The bytes of a tensor; none where a dimension is negative or the product overflows.
 std::optional<size_t> checked_bytes(const Shape& shape, Dtype dtype);
 
 struct SafetensorsHeader {
@@ -31,11 +31,11 @@ struct SafetensorsHeader {
   std::vector<TensorInfo> tensors;  // in order of their offsets
   std::map<std::string, std::string> metadata;
 };
-// `file` is the whole file, `what` its name in messages. Everything the class below promises.
+// `file` is the whole file, `what` its name in messages. Checks all that the class below promises.
 SafetensorsHeader parse_safetensors(std::string_view file, std::string_view what);
 
-// A mapped file. The header is checked whole (bounds, overlap, holes, sizes against dtype and
-// shape) before anything is returned; UserError names the file, the tensor and what is wrong.
+// A mapped file. The header is checked whole (bounds, overlap, gaps, sizes against dtype and shape)
+// before anything is returned; UserError names the file, the tensor and what is wrong.
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(const std::filesystem::path& path);
@@ -56,13 +56,13 @@ class SafetensorsFile {
   std::map<std::string, size_t> index_;
 };
 
-// Writes a file piece by piece, so that no more than one tensor need be in memory. The header is
+// Writes a file piece by piece, so that at most one tensor needs to be in memory. The header is
 // written first; then the bytes of tensors(), in that order, in pieces of any size; then finish().
-// Larger element types come first, so that every tensor lies aligned to its own type; the data
-// part starts 64-byte aligned. RunError where the disk is full.
+// Larger element types come first, so that every tensor is aligned to its own type; the data
+// section starts 64-byte aligned. RunError where the disk is full.
 class SafetensorsWriter {
  public:
-  // begin and end of the given tensors are not read, but set.
+  // begin and end of the given tensors are outputs.
   SafetensorsWriter(const std::filesystem::path& path, std::vector<TensorInfo> tensors,
                     const std::map<std::string, std::string>& metadata);
   const std::vector<TensorInfo>& tensors() const { return tensors_; }
@@ -86,7 +86,7 @@ struct TensorToWrite {
   const void* data;
 };
 
-// Writes and syncs; the data part starts 64-byte aligned. RunError where the disk is full.
+// Writes and syncs; the data section starts 64-byte aligned. RunError where the disk is full.
 void write_safetensors(const std::filesystem::path& path, const std::vector<TensorToWrite>& tensors,
                        const std::map<std::string, std::string>& metadata);
 

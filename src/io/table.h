@@ -1,6 +1,6 @@
 // io/table.h: one Parquet or Arrow file as rows of text.
 //
-// Rows come in order, a batch at a time, of the columns that are asked for and no others; an
+// Rows come in order, one batch at a time, with the requested columns only; an
 // *extent* (row group, record batch) can be read without those before it.
 #pragma once
 
@@ -26,8 +26,8 @@ struct TableColumn {
 class TableScan {
  public:
   virtual ~TableScan() = default;
-  // The next row, in the order of the columns asked for; false at the end. Cells hold until the
-  // next call.
+  // The next row, in the order of the requested columns; false at the end. Cells are valid until
+  // the next call.
   virtual bool next(std::vector<Cell>& cells) = 0;
 };
 
@@ -38,7 +38,7 @@ class Table {
   virtual const std::vector<TableColumn>& columns() const = 0;
   virtual int64_t extent_begin(int64_t row) const = 0;  // the first row of the extent of `row`
   virtual int64_t extent_end(int64_t row) const = 0;    // the first row after it
-  // Safe from several threads, each with its own scan. UserError where a column is not there.
+  // Thread-safe if each thread has its own scan. UserError where a column is missing.
   virtual std::unique_ptr<TableScan> scan(int64_t first,
                                           const std::vector<std::string>& columns) const = 0;
 };

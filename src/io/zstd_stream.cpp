@@ -16,7 +16,7 @@ class ZstdStream : public ByteStream {
         name_(std::move(name)),
         buffer_(ZSTD_DStreamInSize()),
         state_(ZSTD_createDStream()) {
-    ensure(state_ != nullptr, "zstd starts");
+    ensure(state_ != nullptr, "ZSTD_createDStream failed");
   }
   ~ZstdStream() override { ZSTD_freeDStream(state_); }
   ZstdStream(const ZstdStream&) = delete;
@@ -25,10 +25,10 @@ class ZstdStream : public ByteStream {
   size_t read(char* out, size_t size) override {
     ZSTD_outBuffer to{out, size, 0};
     while (to.pos == 0) {
-      // What the frame still holds back comes out without new input.
+      // Output that the frame still buffers needs no new input.
       if (from_.pos == from_.size && !is_full_) {
         const size_t n = packed_->read(buffer_.data(), buffer_.size());
-        require(n > 0 || !in_frame_, "{}: the zstd data ends in the middle", name_);
+        require(n > 0 || !in_frame_, "{}: the zstd data is truncated", name_);
         if (n == 0) return 0;
         from_ = {buffer_.data(), n, 0};
       }

@@ -1,4 +1,4 @@
-// net/deadline.h: how long a rank waits for another, before it takes it for lost.
+// net/deadline.h: how long a rank waits for another before it considers it lost.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 namespace weft {
 
 inline constexpr int64_t kDeadlineMs = 30'000;
-// For work of a peer that may be long (comm/comm.h, ScopedNoDeadline).
+// While a peer may work for long (comm/comm.h, ScopedNoDeadline).
 inline constexpr int64_t kPatientMs = 24 * 3600 * 1000;
 
 }  // namespace weft

@@ -14,7 +14,7 @@ namespace {
 
 static_assert(sizeof(std::atomic<uint32_t>) == 4 && std::atomic<uint32_t>::is_always_lock_free);
 
-// Longer than a wake-up takes (5 to 50 us), so a peer that comes soon is not slept over.
+// Longer than a wake-up takes (5 to 50 us), so we do not sleep when a peer is about to arrive.
 constexpr auto kSpin = std::chrono::microseconds(60);
 
 void relax() {

@@ -1,7 +1,7 @@
 // net/futex.h: a counter in shared memory that processes wait on.
 //
-// The waiters' count spares the system call where nobody sleeps. A waiter that is killed leaves the
-// count too high for good: that costs calls, not correctness.
+// The waiter count avoids the system call where nobody sleeps. A killed waiter leaves the count too
+// high forever: that costs calls, not correctness.
 #pragma once
 
 #include <atomic>
@@ -19,13 +19,13 @@ struct alignas(64) SharedWord {
   }
 };
 
-// Everything written before is seen by those who find the word reached.
+// Release: earlier writes are visible to those who see the target reached.
 void set_and_wake(SharedWord& word, uint32_t value);
 
 // Sleeps until the word is set again or the time has passed; may return early.
 void sleep_on(SharedWord& word, uint32_t target, int64_t timeout_ms);
 
-// For some microseconds; whether the target was reached.
+// Spins for some microseconds; returns whether the target was reached.
 bool spin_on(const SharedWord& word, uint32_t target);
 
 }  // namespace weft

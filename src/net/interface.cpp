@@ -1,4 +1,4 @@
-// net/interface.cpp: the system's list of interfaces.
+// net/interface.cpp: getifaddrs.
 #include "net/interface.h"
 
 #include <arpa/inet.h>
@@ -32,7 +32,7 @@ Interface find_interface(const std::string& name) {
     known += fmt::format("{}{} ({})", known.empty() ? "" : ", ", at->ifa_name, text);
   }
   throw UserError(fmt::format("launch.interface: this machine has no interface {}", name),
-                  fmt::format("there are: {}", known));
+                  fmt::format("available: {}", known));
 }
 
 }  // namespace

@@ -6,10 +6,10 @@
 namespace weft {
 
 // The IPv4 address of an interface ("lo", "eth0"), or the address itself where it is one of this
-// machine's. UserError that lists what there is for anything else: 0.0.0.0 too, since our ports are
-// for trusted networks alone.
+// machine's. Anything else is a UserError that lists the interfaces: 0.0.0.0 too, since our ports
+// are only for trusted networks.
 std::string address_of_interface(const std::string& name);
-// Its name, of either.
+// Its name, for either form.
 std::string name_of_interface(const std::string& name);
 
 }  // namespace weft

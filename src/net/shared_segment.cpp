@@ -16,18 +16,18 @@ namespace weft {
 
 SharedSegment SharedSegment::create(const char* name, int64_t bytes) {
   const int fd = ::memfd_create(name, MFD_CLOEXEC);
-  if (fd < 0) throw RunError(fmt::format("cannot make shared memory: {}", std::strerror(errno)));
+  if (fd < 0) throw RunError(fmt::format("cannot create shared memory: {}", std::strerror(errno)));
   SharedSegment segment(fd, bytes);
   if (::ftruncate(fd, bytes) != 0) {
     throw RunError(
-        fmt::format("cannot make {} bytes of shared memory: {}", bytes, std::strerror(errno)));
+        fmt::format("cannot allocate {} bytes of shared memory: {}", bytes, std::strerror(errno)));
   }
   return segment;
 }
 
 SharedSegment SharedSegment::attach(int fd) {
   struct stat info {};
-  require(fd >= 0 && ::fstat(fd, &info) == 0, "descriptor {} is no shared memory of weft", fd);
+  require(fd >= 0 && ::fstat(fd, &info) == 0, "descriptor {} is not weft's shared memory", fd);
   ::fcntl(fd, F_SETFD, FD_CLOEXEC);
   return {fd, static_cast<int64_t>(info.st_size)};
 }

@@ -1,7 +1,7 @@
-// net/shared_segment.h: memory without a name that processes of one machine share.
+// net/shared_segment.h: anonymous memory that the processes of one machine share.
 //
-// A memfd: it lives as long as a process holds it, so nothing is left behind whatever kills us.
-// The file is sparse: bytes that nobody touched take no memory, and its size is only a bound.
+// A memfd: it lives as long as a process holds it, so nothing leaks however we die.
+// The file is sparse: untouched bytes use no memory, and its size is only an upper bound.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace weft {
 class SharedSegment {
  public:
   static SharedSegment create(const char* name, int64_t bytes);
-  // Of a segment made elsewhere; takes over the descriptor, which exec then closes.
+  // For a segment created elsewhere; takes ownership of the descriptor, which exec then closes.
   static SharedSegment attach(int fd);
 
   SharedSegment(SharedSegment&& other) noexcept;
@@ -20,7 +20,7 @@ class SharedSegment {
 
   int fd() const { return fd_; }
   int64_t bytes() const { return bytes_; }
-  // A part of it in this process's memory, until unmap_part. offset: a multiple of the page.
+  // Maps a part of it, until unmap_part. offset: a multiple of the page size.
   [[nodiscard]] char* map_part(int64_t offset, int64_t bytes) const;
 
  private:

@@ -12,15 +12,16 @@ namespace weft {
 namespace {
 
 constexpr uint64_t kMagic = 0x31646c726f776677;  // "wfworld1"
-// A stretch of the sparse file for the header and the control blocks (half of it for the first,
-// since its size is not known here), then one for the arenas of each rank.
+// One stretch of the sparse file for the header and the control blocks (half of it for the first
+// block, whose size is not known here), then one per rank for its arenas.
 constexpr int64_t kStretch = int64_t{1} << 44;
 constexpr int64_t kPage = 64 << 10;     // of the largest page size in use
-constexpr int64_t kHugePage = 2 << 20;  // arenas begin where a huge page could
-constexpr int64_t kMaxSleepMs = 20;     // an abort ends every wait within it
+constexpr int64_t kHugePage = 2 << 20;  // arenas are aligned to huge pages
+constexpr int64_t kMaxSleepMs = 20;     // an abort ends every wait within this time
 constexpr size_t kTextBytes = 2040;
 
-// A text written once: 0 nothing, 1 being written, 2 whole. A writer that dies in 1 leaves no text.
+// A text written once: 0 empty, 1 being written, 2 complete. A writer that dies in state 1 leaves
+// no text.
 struct OnceText {
   std::atomic<uint32_t> state;
   char text[kTextBytes];
@@ -57,7 +58,7 @@ struct ShmWorld::Header {
   std::atomic<int64_t> deadline_ms;
   std::atomic<int32_t> num_patient;
   std::atomic<int64_t> next_block;
-  std::atomic<int> stage;  // of the job: nothing to save yet, saving, ended before it could
+  std::atomic<int> stage;  // of the job: nothing to save yet, may save, ended before it could
   std::atomic<int> stop;   // the signal
   OnceText aborted;
   struct alignas(64) Rank {
@@ -71,7 +72,7 @@ struct ShmWorld::Header {
 std::shared_ptr<ShmWorld> ShmWorld::create(const WorldOptions& options) {
   require(options.num_ranks >= 1 && options.num_ranks <= kMaxLocalRanks,
           "{} ranks on one machine; 1 to {} are possible", options.num_ranks, kMaxLocalRanks);
-  ensure(options.chunk_bytes >= 64, "a staging chunk holds 64 bytes at least");
+  ensure(options.chunk_bytes >= 64, "a staging chunk holds at least 64 bytes");
   std::shared_ptr<ShmWorld> world(
       new ShmWorld(SharedSegment::create("weft", kStretch * (options.num_ranks + 1))));
   Header& header = *world->header_;
@@ -86,11 +87,11 @@ std::shared_ptr<ShmWorld> ShmWorld::create(const WorldOptions& options) {
 
 std::shared_ptr<ShmWorld> ShmWorld::attach(int fd) {
   SharedSegment segment = SharedSegment::attach(fd);
-  require(segment.bytes() >= kStretch, "descriptor {} is no shared memory of weft", fd);
+  require(segment.bytes() >= kStretch, "descriptor {} is not weft's shared memory", fd);
   std::shared_ptr<ShmWorld> world(new ShmWorld(std::move(segment)));
   const Header& header = *world->header_;
   require(header.magic == kMagic && header.num_ranks >= 1 && header.num_ranks <= kMaxLocalRanks,
-          "descriptor {} is no shared memory of weft", fd);
+          "descriptor {} is not weft's shared memory", fd);
   return world;
 }
 
@@ -127,13 +128,14 @@ std::atomic<char*>& ShmWorld::base(int rank, int arena) const {
 void* ShmWorld::take_arena(int rank, int64_t bytes) {
   Header::Rank& entry = header_->ranks[rank];
   const uint32_t index = entry.num_arenas.load(std::memory_order_relaxed);
-  ensure(index < kMaxArenas, fmt::format("rank {} takes more than {} arenas", rank, kMaxArenas));
+  ensure(index < kMaxArenas,
+         fmt::format("rank {} allocates more than {} arenas", rank, kMaxArenas));
   int64_t offset = kStretch * (rank + 1);
   if (index > 0) offset = entry.arenas[index - 1].offset + entry.arenas[index - 1].bytes;
   Arena& arena = entry.arenas[index];
   arena.offset = offset;
   arena.bytes = round_up(std::max<int64_t>(bytes, 1), kHugePage);
-  ensure(offset + arena.bytes <= kStretch * (rank + 2), "arenas beyond the stretch of a rank");
+  ensure(offset + arena.bytes <= kStretch * (rank + 2), "arenas exceed the rank's stretch");
   const std::lock_guard lock(mutex_);
   char* part = segment_.map_part(offset, arena.bytes);
   base(rank, static_cast<int>(index)).store(part, std::memory_order_release);
@@ -177,7 +179,7 @@ char* ShmWorld::pointer(int rank, int64_t location) {
 int64_t ShmWorld::new_block(int64_t bytes) {
   const int64_t size = round_up(bytes, kPage);
   const int64_t offset = header_->next_block.fetch_add(size);
-  ensure(offset + size <= kStretch, "no room for another group");
+  ensure(offset + size <= kStretch, "no space for another group");
   return offset;
 }
 

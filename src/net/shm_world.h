@@ -1,8 +1,8 @@
 // net/shm_world.h: what the ranks of one machine share: arenas, an abort flag, a deadline.
 //
-// One segment holds everything: a header, control blocks (the words and staging areas of groups,
-// whose contents are the comm room's), and for every rank a wide stretch for its arenas. The
-// supervisor makes it; ranks inherit its descriptor. Ranks that are threads use one object.
+// One segment holds everything: a header, control blocks (counters and staging areas of groups,
+// owned by comm), and for every rank a wide stretch for its arenas. The supervisor creates it;
+// ranks inherit its descriptor. Ranks that are threads share one object.
 #pragma once
 
 #include <atomic>
@@ -20,14 +20,14 @@
 namespace weft {
 
 inline constexpr int kMaxLocalRanks = 256;
-inline constexpr int kMaxArenas = 32;  // a rank
+inline constexpr int kMaxArenas = 32;  // per rank
 
 struct WorldOptions {
   int num_ranks = 1;
   int64_t deadline_ms = kDeadlineMs;  // of every call
-  // Spin before sleeping: right where every thread of the job has a core of its own.
+  // Spin before sleeping: useful where every thread of the job has its own core.
   bool spin = false;
-  // Bytes a rank stages at a time; tests make it small to reach many chunks with little data.
+  // Bytes that a rank stages at a time; tests lower it to get many chunks from little data.
   int64_t chunk_bytes = 256 << 10;
 };
 
@@ -42,49 +42,49 @@ class ShmWorld {
   int fd() const { return segment_.fd(); }
   int num_ranks() const;
   int64_t chunk_bytes() const;
-  int64_t deadline_ms() const;                // kPatientMs while any rank is patient
-  void set_deadline_ms(int64_t deadline_ms);  // for all ranks, from their next wait on
+  int64_t deadline_ms() const;                // kPatientMs while any rank is in a ScopedNoDeadline
+  void set_deadline_ms(int64_t deadline_ms);  // for all ranks, from their next wait
   // 1 before a call that may wait for long work of a peer, -1 after it. A count, since ranks do not
   // leave a call at the same time.
   void add_no_deadline(int change);
 
-  // Zeroed memory of this rank that its peers can read and write too. It stays until the world
-  // goes; a rank may take up to kMaxArenas.
+  // Zeroed memory of this rank that its peers can read and write too. It lives as long as the
+  // world; a rank may allocate up to kMaxArenas.
   [[nodiscard]] void* take_arena(int rank, int64_t bytes);
-  // Where the bytes lie in the segment, if they lie in an arena of this rank; else kPrivate.
+  // The bytes' location in the segment if they are in an arena of this rank; else kPrivate.
   static constexpr int64_t kPrivate = -1;
   int64_t locate(int rank, const void* data, int64_t bytes) const;
-  // Such a place in this process's memory; an arena is mapped when it is first asked for.
+  // Such a location in this process's memory; an arena is mapped on first use.
   char* pointer(int rank, int64_t location);
 
-  // Zeroed memory for a group's words; its offset is what other processes map it by. Threads that
-  // map the same block get the same pointer. Blocks stay until the world goes.
+  // Zeroed memory for a group's counters; other processes map it by its offset. Threads that map
+  // the same block get the same pointer. Blocks live as long as the world.
   int64_t new_block(int64_t bytes);
   char* map_block(int64_t offset, int64_t bytes);
-  int64_t first_block() const;  // one that is there from the beginning
+  int64_t first_block() const;  // exists from the start
 
-  // Ends every wait in this world, now and later. The first reason stays.
+  // Ends every wait in this world, now and later. The first reason is kept.
   void abort(const std::string& reason);
   bool is_aborted() const;
   std::string abort_reason() const;
 
-  // One stretch of waiting, of 20 ms at most; whether the word was reached. Between stretches the
-  // caller looks at abort, deadline and whatever else may end its wait.
+  // Waits for at most 20 ms; returns whether the target was reached. Between calls the caller
+  // checks abort, deadline and whatever else may end its wait.
   [[nodiscard]] bool wait_a_while(SharedWord& word, uint32_t target) const;
 
   // The supervisor asks the ranks to save and end. False where they have nothing to save yet: they
-  // never will, and can be ended at once.
+  // never will, and can be killed at once.
   [[nodiscard]] bool request_stop(int signal);
-  // By the ranks, before the first of them writes anything: from here on a stop waits for them.
-  // False where one came before: the supervisor is ending the job.
+  // Called by the ranks before the first of them writes anything: from here on a stop waits for
+  // them. False where a stop came first: the supervisor is ending the job.
   [[nodiscard]] bool begin_saving() const;
   const std::atomic<int>& stop_word() const;  // the signal; 0: none
 
-  // A rank's last words, for the supervisor to report; the first of a rank stay.
+  // A rank's final error, for the supervisor to report; a rank's first one is kept.
   void note_failure(int rank, const std::string& message);
   std::optional<std::string> failure(int rank) const;
 
-  // The supervisor has seen the rank end, and not by a failure: who waits for it waits in vain.
+  // The supervisor has seen the rank exit without a failure: waiting for it is futile.
   void note_ended(int rank);
   bool has_ended(int rank) const;
 
@@ -100,7 +100,7 @@ class ShmWorld {
 
   SharedSegment segment_;
   Header* header_ = nullptr;
-  std::mutex mutex_;  // over mapping
+  std::mutex mutex_;  // guards mapping
   std::vector<Block> blocks_;
   // Where the arenas of all ranks are in this process; null until mapped.
   std::unique_ptr<std::atomic<char*>[]> bases_;

@@ -1,4 +1,4 @@
-// net/socket.cpp: the calls of the system, and what they say when they fail.
+// net/socket.cpp: system calls, with errors that name the address.
 #include "net/socket.h"
 
 #include <fcntl.h>
@@ -30,7 +30,7 @@ AddressList resolve(const std::string& host, const std::string& port, int flags)
   hints.ai_flags = flags;
   addrinfo* found = nullptr;
   const int bad = ::getaddrinfo(host.c_str(), port.c_str(), &hints, &found);
-  require(bad == 0, "the address {}:{} is not known: {}", host, port, ::gai_strerror(bad));
+  require(bad == 0, "cannot resolve the address {}:{}: {}", host, port, ::gai_strerror(bad));
   return {found, &::freeaddrinfo};
 }
 
@@ -48,7 +48,7 @@ int64_t ms_left(Clock::time_point end) {
 Endpoint parse_endpoint(const std::string& text) {
   const size_t colon = text.rfind(':');
   require(colon != std::string::npos && colon > 0 && colon + 1 < text.size(),
-          "\"{}\" is no address of the form host:port", text);
+          "\"{}\" is not an address of the form host:port", text);
   std::string host = text.substr(0, colon);
   if (host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
   return {host, text.substr(colon + 1)};
@@ -86,7 +86,7 @@ Socket Socket::connect_to(const Endpoint& endpoint, int64_t deadline_ms) {
     }
     const int why = errno;
     if (ms_left(end) <= 0) {
-      throw PeerError(fmt::format("nobody answers at {}:{} within {:.1f} s: {}", endpoint.host,
+      throw PeerError(fmt::format("no answer from {}:{} within {:.1f} s: {}", endpoint.host,
                                   endpoint.port, static_cast<double>(deadline_ms) / 1000,
                                   std::strerror(why)));
     }
@@ -124,7 +124,7 @@ void Socket::send_all(const void* data, int64_t bytes) {
   while (bytes > 0) {
     const ssize_t sent = ::send(fd_, at, static_cast<size_t>(bytes), MSG_NOSIGNAL);
     if (sent < 0 && errno == EINTR) continue;
-    if (sent < 0) throw PeerError(fmt::format("the connection is lost: {}", std::strerror(errno)));
+    if (sent < 0) throw PeerError(fmt::format("connection lost: {}", std::strerror(errno)));
     at += sent;
     bytes -= sent;
   }

@@ -21,20 +21,21 @@ class Socket {
   Socket& operator=(Socket&& other) noexcept;
   ~Socket();
 
-  // Listens on that address alone; port 0: one that is free.
+  // Listens on that address only; port 0: any free one.
   static Socket listen_on(const std::string& host, const std::string& port);
-  // Tries until somebody listens there or the time has passed.
+  // Retries until something listens there or the time is up.
   static Socket connect_to(const Endpoint& endpoint, int64_t deadline_ms);
 
   int fd() const { return fd_; }
   std::string local_endpoint() const;
-  [[nodiscard]] Socket accept_one() const;  // its fd is -1 where nobody waits
+  [[nodiscard]] Socket accept_one() const;  // its fd is -1 where no connection is pending
   void set_nonblocking();
   void shut_down() noexcept;  // wakes whoever waits on it, in any thread
 
-  // Throws PeerError where the other side is gone.
+  // PeerError where the peer is gone.
   void send_all(const void* data, int64_t bytes);
-  // Whether all came: false where the connection was closed. deadline_ms < 0: none.
+  // Returns whether all bytes arrived: false where the connection was closed. deadline_ms < 0:
+  // none.
   [[nodiscard]] bool recv_all(void* data, int64_t bytes, int64_t deadline_ms);
 
  private:

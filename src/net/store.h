@@ -1,13 +1,14 @@
-// net/store.h: a small table over TCP in which ranks find each other and leave their last words.
+// net/store.h: a small key-value store over TCP in which ranks find each other and report their
+// final errors.
 //
-// A key is set once: the first value stays. Who asks for a key is answered when it is there. A
-// client may leave a will, a key that the server sets should the client's connection end without
-// farewell: so the death of a rank is known to all who wait for that key.
+// A key is set once: the first value is kept. A request for a key is answered when the key exists.
+// A client may leave a will, a key that the server sets if the client's connection ends without a
+// farewell: so all who wait for that key learn of a rank's death.
 //
-// What the server reads is bounded: frames, keys, clients, bytes in all; a client that breaks a
-// bound is cut off. The server's first frame is a challenge and the client's first its answer, both
-// empty today: reserved for the run's secret (docs/contract.md, Not built yet). Until then whoever
-// reaches the port may write: it listens on one address, the loopback by default.
+// What the server accepts is bounded: frames, keys, clients, total bytes; a client that exceeds a
+// limit is disconnected. The server's first frame is a challenge and the client's first its answer,
+// both empty today: reserved for the run's secret (docs/contract.md, Not built yet). Until then
+// anyone who reaches the port may write: it listens on one address, by default loopback.
 #pragma once
 
 #include <atomic>
@@ -26,7 +27,7 @@ namespace weft {
 class StoreServer {
  public:
   explicit StoreServer(const std::string& host = "127.0.0.1", const std::string& port = "0");
-  ~StoreServer();  // bids the clients farewell
+  ~StoreServer();  // sends the clients a farewell
   StoreServer(const StoreServer&) = delete;
   StoreServer& operator=(const StoreServer&) = delete;
 
@@ -43,7 +44,7 @@ class StoreServer {
   static void write_to(Client* client);
 
   Socket listener_;
-  int wake_[2];  // a pipe: a byte in it ends the server
+  int wake_[2];  // a pipe: a byte in it stops the server
   std::map<std::string, std::string> values_;
   size_t stored_bytes_ = 0;
   std::thread thread_;
@@ -52,14 +53,14 @@ class StoreServer {
 class StoreClient {
  public:
   StoreClient(const std::string& endpoint, int64_t deadline_ms);
-  ~StoreClient();  // says farewell, so that no will is executed
+  ~StoreClient();  // sends a farewell, so that the will is not executed
   StoreClient(const StoreClient&) = delete;
   StoreClient& operator=(const StoreClient&) = delete;
 
   void set(const std::string& key, const std::string& value);  // from any thread
   void set_last_will(const std::string& key, const std::string& value);
-  // Waits for the key; null where the server bade farewell, or close was called here. PeerError
-  // where the server is gone without a word, or after the deadline (< 0: none).
+  // Waits for the key; null where the server sent a farewell, or close was called here. PeerError
+  // where the server vanished without one, or after the deadline (< 0: none).
   [[nodiscard]] std::optional<std::string> wait_for(const std::string& key, int64_t deadline_ms);
   void close() noexcept;  // from any thread; ends wait_for
 
@@ -67,7 +68,7 @@ class StoreClient {
   void send(uint8_t kind, const std::string& key, const std::string& value);
   std::string endpoint_;
   Socket socket_;
-  std::mutex mutex_;  // over sending
+  std::mutex mutex_;  // guards sending
   std::atomic<bool> is_closed_{false};
 };
 

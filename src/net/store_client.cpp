@@ -1,4 +1,4 @@
-// net/store_client.cpp: a question at a time.
+// net/store_client.cpp: one request at a time.
 #include "base/error.h"
 #include "net/store.h"
 #include "net/store_frame.h"
@@ -24,7 +24,7 @@ StoreClient::StoreClient(const std::string& endpoint, int64_t deadline_ms)
     : endpoint_(endpoint), socket_(Socket::connect_to(parse_endpoint(endpoint), deadline_ms)) {
   const auto challenge = read_frame(&socket_, deadline_ms);
   if (!challenge || challenge->kind != kStoreChallenge || challenge->key != kStoreProtocol) {
-    throw PeerError(fmt::format("what answers at {} is no store of this version", endpoint));
+    throw PeerError(fmt::format("the server at {} is not a weft store of this version", endpoint));
   }
   send(kStoreHello, kStoreProtocol, "");
 }
@@ -33,7 +33,7 @@ StoreClient::~StoreClient() {
   try {
     if (!is_closed_) send(kStoreBye, "", "");
   } catch (const PeerError&) {
-    return;  // the server went first
+    return;  // the server closed first
   }
 }
 
@@ -60,11 +60,10 @@ std::optional<std::string> StoreClient::wait_for(const std::string& key, int64_t
     if (answer && answer->kind == kStoreValue) return answer->value;
   } catch (const PeerError& e) {
     if (is_closed_) return std::nullopt;
-    throw PeerError(fmt::format("the store at {} was asked for {}: {}", endpoint_, key, e.what()));
+    throw PeerError(fmt::format("asking the store at {} for {}: {}", endpoint_, key, e.what()));
   }
   if (is_closed_) return std::nullopt;
-  throw PeerError(
-      fmt::format("the store at {} is gone: the process that held it ended", endpoint_));
+  throw PeerError(fmt::format("the store at {} is gone: its process ended", endpoint_));
 }
 
 void StoreClient::close() noexcept {

@@ -1,6 +1,6 @@
-// net/store_frame.h: what goes over the wire between StoreClient and StoreServer.
+// net/store_frame.h: the wire format between StoreClient and StoreServer.
 //
-// length (4 bytes, of the rest), kind (1), length of the key (2), key, value. Little end first.
+// length (4 bytes, of the rest), kind (1), length of the key (2), key, value. Little-endian.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@ inline constexpr uint32_t kMaxStoreFrame = 64 << 10;
 inline constexpr const char* kStoreProtocol = "weft-store-1";
 
 enum StoreKind : uint8_t {
-  kStoreChallenge = 1,  // server: key = protocol; the value is kept for a nonce
-  kStoreHello,          // client: key = protocol; the value is kept for the proof
+  kStoreChallenge = 1,  // server: key = protocol; the value is reserved for a nonce
+  kStoreHello,          // client: key = protocol; the value is reserved for the proof
   kStoreSet,
   kStoreLastWill,
   kStoreGet,
@@ -43,7 +43,7 @@ inline std::string write_store_frame(uint8_t kind, const std::string& key,
   return out + key + value;
 }
 
-// Null where the bytes (after the length) are no frame.
+// Null where the bytes (after the length) are not a frame.
 inline std::optional<StoreFrame> parse_store_frame(const char* in, size_t bytes) {
   if (bytes < 3) return std::nullopt;
   const size_t key = static_cast<uint8_t>(in[1]) | static_cast<size_t>(static_cast<uint8_t>(in[2]))

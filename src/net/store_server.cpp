@@ -1,4 +1,4 @@
-// net/store_server.cpp: one thread that looks after all clients.
+// net/store_server.cpp: one thread that serves all clients.
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -29,7 +29,7 @@ struct StoreServer::Client {
 StoreServer::StoreServer(const std::string& host, const std::string& port)
     : listener_(Socket::listen_on(host, port)) {
   listener_.set_nonblocking();
-  ensure(::pipe(wake_) == 0, "no pipe for the store");
+  ensure(::pipe(wake_) == 0, "cannot create a pipe for the store");
   thread_ = std::thread([this] { work(); });
 }
 
@@ -99,7 +99,7 @@ void StoreServer::read_from(Client* client) {
   if (client->is_done && client->will) set(client->will->key, client->will->value);
 }
 
-// Whether the connection goes on.
+// Returns whether to keep the connection.
 bool StoreServer::obey(Client* client, const char* frame, size_t bytes) {
   auto f = parse_store_frame(frame, bytes);
   if (!f || f->key.size() > kMaxKey) return false;

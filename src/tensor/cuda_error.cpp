@@ -1,8 +1,8 @@
-// tensor/cuda_error.cpp: the table of CUDA's errors.
+// tensor/cuda_error.cpp: a table of CUDA errors.
 //
-// An illegal address may be a fault of a kernel of ours, or of memory that went bad: it cannot be
-// told apart, and in both cases the GPU's context is lost and a new process may go on. So what is
-// sticky counts as a failed device.
+// An illegal address may be a bug in our kernel or bad memory: the two cannot be distinguished, and
+// in both cases the GPU's context is lost and a new process may continue. So sticky errors count as
+// a failed device.
 #include "tensor/cuda_error.h"
 
 #include <unistd.h>
@@ -41,7 +41,7 @@ constexpr std::string_view kDevice[] = {
 };
 constexpr std::string_view kSetup[] = {
     "cudaErrorCompatNotSupportedOnDevice",
-    "cudaErrorDevicesUnavailable",  // another has it alone
+    "cudaErrorDevicesUnavailable",  // another process has exclusive use
     "cudaErrorInitializationError",
     "cudaErrorInsufficientDriver",
     "cudaErrorInvalidDevice",
@@ -77,18 +77,18 @@ void throw_cuda_error(std::string_view name, std::string_view text, int gpu,
   switch (trouble_of(name)) {
     case CudaTrouble::kDevice:
       throw PeerError(fmt::format("{} failed in {}", place, why),
-                      "if it goes on, look at the driver's log (dmesg) for Xid messages");
+                      "if this persists, check the driver's log (dmesg) for Xid messages");
     case CudaTrouble::kMemory:
-      throw RunError(fmt::format("{} has no memory left for {}", place, why),
-                     "lower train.micro_batch or data.seq_length; another program may hold memory "
+      throw RunError(fmt::format("{} is out of memory in {}", place, why),
+                     "lower train.micro_batch or data.seq_length; another program may use memory "
                      "of this GPU: nvidia-smi shows which");
     case CudaTrouble::kSetup:
       throw UserError(fmt::format("{} cannot be used, in {}", place, why),
-                      "'weft doctor' tells what this machine has; or set launch.device to cpu");
+                      "`weft doctor` shows what this machine has; or set launch.device to cpu");
     case CudaTrouble::kOurs:
       break;
   }
-  throw BugError(fmt::format("a call for {} was refused: {}", place, why));
+  throw BugError(fmt::format("an invalid call for {}: {}", place, why));
 }
 
 }  // namespace weft

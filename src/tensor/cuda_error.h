@@ -1,4 +1,4 @@
-// tensor/cuda_error.h: what an error of the CUDA runtime means, decided in one place.
+// tensor/cuda_error.h: what a CUDA runtime error means, decided in one place.
 #pragma once
 
 #include <string>
@@ -8,12 +8,12 @@ namespace weft {
 
 enum class CudaTrouble {
   kDevice,  // the GPU, its driver or the link to it failed; all its work is lost
-  kMemory,  // of the GPU or pinned
+  kMemory,  // out of GPU or pinned memory
   kSetup,   // this machine's driver or GPU cannot run this program
-  kOurs,    // weft asked for what cannot be
+  kOurs,    // weft made an invalid call
 };
 
-// By the name that cudaGetErrorName gives.
+// By the name that cudaGetErrorName returns.
 CudaTrouble trouble_of(std::string_view error_name);
 
 // PeerError, RunError, UserError or BugError, as trouble_of says; names host and GPU.

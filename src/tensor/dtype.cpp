@@ -93,7 +93,7 @@ void convert_elements(const void* from, Dtype from_dtype, void* to, Dtype to_dty
     std::memcpy(to, from, static_cast<size_t>(n * dtype_bytes(from_dtype)));
     return;
   }
-  // Those that loading a model is about, as loops that the compiler makes vectors of.
+  // The conversions that loading a model needs, as loops that the compiler vectorizes.
   if (from_dtype == Dtype::kF32 && to_dtype == Dtype::kBf16) {
     return convert_each<float>(from, to, n, [](float v) { return to_bf16(v); });
   }

@@ -12,11 +12,10 @@ namespace {
 
 RunError lacking(int64_t bytes) {
   constexpr double kGib = 1024.0 * 1024 * 1024;
-  return RunError(
-      fmt::format("cannot take {:.1f} GiB of memory: {}", static_cast<double>(bytes) / kGib,
-                  std::strerror(errno)),
-      "`weft plan RUN` tells what a run takes, `weft plan RUN --fit 16GiB` which layouts "
-      "fit; a limit (ulimit -v) may be set");
+  return RunError(fmt::format("cannot allocate {:.1f} GiB of memory: {}",
+                              static_cast<double>(bytes) / kGib, std::strerror(errno)),
+                  "`weft plan RUN` shows how much a run needs, `weft plan RUN --fit 16GiB` which "
+                  "layouts fit; a limit (ulimit -v) may be set");
 }
 
 class HostEvent : public Event {
@@ -64,7 +63,7 @@ class HostDevice : public Device {
   void set_watch(Watch) override {}
   std::unique_ptr<Event> make_event() override { return std::make_unique<HostEvent>(); }
   std::unique_ptr<CapturedGraph> capture(const std::function<void()>&) override {
-    throw BugError("the CPU records nothing");
+    throw BugError("the CPU captures no graphs");
   }
 };
 

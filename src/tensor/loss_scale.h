@@ -1,9 +1,9 @@
-// tensor/loss_scale.h: fp16's loss scale, as it lies in the memory of the device.
+// tensor/loss_scale.h: fp16's loss scale, as stored in device memory.
 //
-// Gradients of fp16 vanish below 2^-24 and end at 65504, so the loss is multiplied by a scale that
-// is as large as they bear. It is found by trying: a step whose gradients are not finite is skipped
-// and the scale halved; after many good steps it is doubled. The host may be a pass behind the
-// device, so the scale lives where the passes read it.
+// fp16 gradients underflow below 2^-24 and overflow above 65504, so the loss is multiplied by the
+// largest scale they allow. It is found by trial: a step with non-finite gradients is skipped and
+// the scale halved; after many good steps it is doubled. The host may be a pass behind the device,
+// so the scale lives where the passes read it.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ struct LossScale {
   float factor = 0;        // of the gradient of the sum of losses: scale / P (docs/contract.md)
   float scale = 0x1p16f;   // a power of two, and so is P: nothing is rounded
   int32_t good_steps = 0;  // since it last changed
-  int32_t skipped = 0;     // steps of the run that changed nothing
+  int32_t skipped = 0;     // steps of the run without an update
 };
 
 inline constexpr int64_t kLossScaleWords = sizeof(LossScale) / sizeof(int32_t);  // as a tensor

@@ -5,17 +5,17 @@
 
 namespace weft {
 
-// A sum over every tensor of the deepest model that is taken stays within 64 bits.
+// A sum over every tensor of the deepest model that is accepted fits in 64 bits.
 constexpr int64_t kMostElements = int64_t{1} << 42;
 
 int64_t num_elements(const Shape& shape) {
   int64_t n = 1;
   for (int64_t extent : shape) {
     if (__builtin_mul_overflow(n, extent, &n) || n > kMostElements) {
-      throw UserError(fmt::format("a tensor of {} has more elements than the {} that weft counts "
+      throw UserError(fmt::format("a tensor of shape {} has more elements than weft's limit of {} "
                                   "with",
                                   to_string(shape), kMostElements),
-                      "lower train.micro_batch or data.seq_length, or take a smaller model");
+                      "lower train.micro_batch or data.seq_length, or use a smaller model");
     }
   }
   return n;

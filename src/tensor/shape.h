@@ -9,7 +9,7 @@ namespace weft {
 
 using Shape = std::vector<int64_t>;
 
-int64_t num_elements(const Shape& shape);   // UserError where they are absurdly many
+int64_t num_elements(const Shape& shape);   // UserError where the count is absurdly large
 std::string to_string(const Shape& shape);  // "(2, 3)"
 
 }  // namespace weft

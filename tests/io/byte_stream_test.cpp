@@ -1,4 +1,4 @@
-// tests/io/byte_stream_test.cpp: whose fault it is that a file cannot be opened.
+// tests/io/byte_stream_test.cpp: which errors of opening a file are the user's.
 #include "io/byte_stream.h"
 
 #include <gtest/gtest.h>
@@ -12,8 +12,8 @@
 namespace weft {
 namespace {
 
-// A socket's file cannot be opened (ENXIO), as little as any file where too many are open.
-TEST(ByteStream, AWrongNameIsTheUsersAndAnyOtherReasonIsNot) {
+// A socket's file cannot be opened (ENXIO), which is a system error, as too many open files is.
+TEST(ByteStream, AWrongNameIsAUserErrorOthersAreNot) {
   const testing::TemporaryFolder folder;
   EXPECT_THROW(open_byte_stream((folder / "none.txt").string()), UserError);
   const std::string path = (folder / "socket").string();

@@ -1,4 +1,4 @@
-// tests/io/file_kind_test.cpp: text is text, and the rest is named.
+// tests/io/file_kind_test.cpp: text is recognized, other kinds are named.
 #include "io/file_kind.h"
 
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@ namespace {
 
 using namespace std::string_view_literals;
 
-TEST(FileKind, TextIsNone) {
+TEST(FileKind, TextHasNoKind) {
   for (const std::string_view text :
        {""sv, "plain\n"sv, "\ttab\r\n\x1b[1mbold"sv, "caf\xC3\xA9"sv, "latin caf\xE9 noir"sv,
         "\xEF\xBB\xBFmark"sv, "{\"a\": 1}"sv, "GGUF is a file format for models.\n"sv,

@@ -65,7 +65,7 @@ TEST(HfFolder, AShardMayNotLeadOutOfTheFolder) {
         fmt::format(R"({{"weight_map": {{"a": "{}"}}}})", name));
     EXPECT_NE(error_of<UserError>([&] {
                 HfFolder(folder.path()).open_weights();
-              }).find("wanted a file of the folder"),
+              }).find("wanted a file in this folder"),
               std::string::npos)
         << name;
   }
@@ -117,7 +117,7 @@ TEST_F(HubCache, FindsRevisions) {
   EXPECT_EQ(resolve_model_path("Org/Some.Model-1"), model_ / "snapshots/c0ffee");
 }
 
-TEST_F(HubCache, AbsentSaysTheCommand) {
+TEST_F(HubCache, AbsentModelsNameTheDownloadCommand) {
   auto refusal = [](const char* name) {
     return error_of<UserError>([&] { resolve_model_path(name); });
   };
@@ -130,8 +130,8 @@ TEST_F(HubCache, AbsentSaysTheCommand) {
   }
 }
 
-// A mistyped path of this machine needs no word about the hub.
-TEST_F(HubCache, LocalPathsAreNotTakenForNames) {
+// A mistyped local path needs no hint about the hub.
+TEST_F(HubCache, LocalPathsAreNotHubNames) {
   const std::string here = model_.parent_path().string();
   for (const std::string& name : {std::string("./model"), std::string("../model"), here + "/other",
                                   std::string("model.safetensors"), std::string("run.yaml")}) {
@@ -143,7 +143,7 @@ TEST_F(HubCache, LocalPathsAreNotTakenForNames) {
       EXPECT_EQ(e.hint(), "") << name;
     }
   }
-  // What lies in a folder that is there is local, where the cache does not have it.
+  // A name in an existing folder is local, unless the cache has it.
   const auto before = std::filesystem::current_path();
   std::filesystem::create_directory(folder_ / "Org");
   std::filesystem::current_path(folder_.path());

@@ -1,4 +1,4 @@
-// tests/io/safetensors_test.cpp: round trips, and files that lie.
+// tests/io/safetensors_test.cpp: round trips, and malformed files.
 #include "io/safetensors.h"
 
 #include <gtest/gtest.h>
@@ -86,7 +86,7 @@ TEST(Safetensors, TruncatedAnywhereIsRefused) {
   for (size_t n = 0; n < whole.size(); ++n) {
     EXPECT_NE(refusal(whole.substr(0, n)).find("lie.safetensors"), std::string::npos) << n;
   }
-  EXPECT_NE(refusal(whole + "x").find("data part"), std::string::npos);
+  EXPECT_NE(refusal(whole + "x").find("data section"), std::string::npos);
   EXPECT_NE(refusal(whole.substr(0, whole.size() - 1)).find("truncated"), std::string::npos);
 }
 
@@ -104,17 +104,17 @@ TEST(Safetensors, FlippedBitsNeverCrash) {
   }
 }
 
-TEST(Safetensors, LiesAreNamed) {
+TEST(Safetensors, InconsistentHeadersAreNamed) {
   const struct {
     std::string header;
     size_t data_bytes;
     const char* complaint;
   } kLies[] = {
       {"{" + entry("x", "F32", "[2]", "[0,4]") + "}", 4, "needs 8"},
-      {"{" + entry("x", "F32", "[2]", "[0,8]") + "}", 4, "ends at byte 8 of a data part of 4"},
+      {"{" + entry("x", "F32", "[2]", "[0,8]") + "}", 4, "ends at byte 8 of a data section of 4"},
       {"{" + entry("x", "F32", "[1]", "[4,0]") + "}", 4, "begins at byte 4 and ends at 0"},
-      {"{" + entry("x", "F32", "[1]", "[4,8]") + "}", 8, "a hole"},
-      {"{" + entry("x", "F32", "[1]", "[0,4]") + "}", 8, "data part of 8"},
+      {"{" + entry("x", "F32", "[1]", "[4,8]") + "}", 8, "there is a gap"},
+      {"{" + entry("x", "F32", "[1]", "[0,4]") + "}", 8, "data section of 8"},
       {"{" + entry("x", "F32", "[2]", "[0,8]") + "," + entry("y", "F32", "[1]", "[4,8]") + "}", 8,
        "overlap"},
       {"{" + entry("x", "F32", "[1]", "[0,4]") + "," + entry("x", "F32", "[1]", "[4,8]") + "}", 8,

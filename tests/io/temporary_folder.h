@@ -1,4 +1,4 @@
-// tests/io/temporary_folder.h: a folder of a test's own, gone with the test.
+// tests/io/temporary_folder.h: a folder for one test, removed with it.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// tests/net/interface_test.cpp: names and addresses of this machine, and nothing else.
+// tests/net/interface_test.cpp: only names and addresses of this machine are accepted.
 #include "net/interface.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ TEST(Interface, IsANameOrAnAddressOfThisMachine) {
   EXPECT_TRUE(StoreServer(address_of_interface("lo")).endpoint().starts_with("127.0.0.1:"));
 }
 
-TEST(Interface, OthersAreRefusedWithTheListOfThoseThatAre) {
+TEST(Interface, OthersAreRejectedWithAList) {
   for (const char* name : {"nothing0", "0.0.0.0", "192.0.2.1", ""}) {
     try {
       std::ignore = address_of_interface(name);

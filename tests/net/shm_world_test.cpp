@@ -19,7 +19,7 @@ std::shared_ptr<ShmWorld> make_world(int num_ranks) {
   return ShmWorld::create(options);
 }
 
-// Another mapping of the same memory, as a rank that was started has it.
+// Another mapping of the same memory, as a started rank has.
 std::shared_ptr<ShmWorld> join(const ShmWorld& world) {
   return ShmWorld::attach(::dup(world.fd()));
 }
@@ -40,7 +40,7 @@ TEST(ShmWorld, ArenasAreReadByPeers) {
   EXPECT_EQ(one->pointer(1, place), second + 1000);
 }
 
-TEST(ShmWorld, KnowsWhatIsNotInAnArena) {
+TEST(ShmWorld, DetectsPrivateMemory) {
   const auto world = make_world(2);
   auto* arena = static_cast<char*>(world->take_arena(0, 1 << 20));
   char elsewhere = 0;
@@ -51,7 +51,7 @@ TEST(ShmWorld, KnowsWhatIsNotInAnArena) {
   EXPECT_THROW(world->pointer(0, 12345), BugError);
 }
 
-TEST(ShmWorld, BlocksAreZeroedAndApart) {
+TEST(ShmWorld, BlocksAreZeroedAndDisjoint) {
   const auto one = make_world(2);
   const auto two = join(*one);
   const int64_t a = one->new_block(1000), b = two->new_block(1000);
@@ -64,7 +64,7 @@ TEST(ShmWorld, BlocksAreZeroedAndApart) {
   EXPECT_EQ(two->map_block(b, 1000)[0], 0);
 }
 
-TEST(ShmWorld, TheFirstReasonAndTheFirstWordsStay) {
+TEST(ShmWorld, TheFirstReasonAndTheFirstErrorAreKept) {
   const auto one = make_world(2);
   const auto two = join(*one);
   EXPECT_FALSE(two->is_aborted());
@@ -109,7 +109,7 @@ TEST(SharedWord, CountsWrap) {
   EXPECT_TRUE(word.has_reached(0xffffffff));
 }
 
-TEST(ShmWorld, RefusesWhatIsNone) {
+TEST(ShmWorld, RejectsForeignDescriptors) {
   EXPECT_THROW(ShmWorld::attach(-1), UserError);
   EXPECT_THROW(ShmWorld::attach(::open("/dev/null", O_RDWR)), UserError);
   SharedSegment other = SharedSegment::create("other", int64_t{1} << 45);
@@ -118,7 +118,7 @@ TEST(ShmWorld, RefusesWhatIsNone) {
   EXPECT_THROW(make_world(100000), UserError);
 }
 
-// Memory of a world goes with the last process that holds it, however it ends.
+// A world's memory is freed with the last process that holds it, however it ends.
 TEST(SharedSegment, HasNoNameAndIsClosedByExec) {
   const auto world = make_world(1);
   EXPECT_TRUE(::fcntl(world->fd(), F_GETFD) & FD_CLOEXEC);

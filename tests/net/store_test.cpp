@@ -34,7 +34,7 @@ TEST(Store, TheDeadlineNamesTheKey) {
     EXPECT_EQ(client.wait_for("never", 50), std::nullopt);
     ADD_FAILURE() << "no error";
   } catch (const PeerError& e) {
-    EXPECT_NE(std::string(e.what()).find("was asked for never: no answer in 0.1 s"),
+    EXPECT_NE(std::string(e.what()).find("for never: no answer in 0.1 s"),
               std::string::npos)
         << e.what();
   }
@@ -68,7 +68,7 @@ TEST(Store, AFarewellEndsTheWaitAndALossIsAnError) {
   EXPECT_EQ(closed.wait_for("never", -1), std::nullopt);
   EXPECT_EQ(client.wait_for("never", -1), std::nullopt);
   later.join();
-  // The first bytes into a connection that just broke may still be taken.
+  // The first bytes sent into a broken connection may still be accepted.
   const auto set_often = [&] {
     for (int i = 0; i < 200; ++i) {
       client.set("a", "b");
@@ -78,14 +78,14 @@ TEST(Store, AFarewellEndsTheWaitAndALossIsAnError) {
   EXPECT_THROW(set_often(), PeerError);
 }
 
-// Cut off at once; the others do not notice.
-TEST(Store, WhoBreaksTheRulesIsCutOff) {
+// Disconnected at once; the others do not notice.
+TEST(Store, MisbehavingClientsAreDisconnected) {
   const StoreServer server;
   StoreClient good(server.endpoint(), kDeadlineMs);
   const std::string hello = write_store_frame(kStoreHello, kStoreProtocol, "");
   const std::string bad[] = {
       std::string("\xff\xff\xff\x7f", 4),                // a frame of 2 GiB
-      std::string("\0\0\0\0", 4),                        // of nothing
+      std::string("\0\0\0\0", 4),                        // an empty one
       std::string("\3\0\0\0\3\xff\xff", 7),              // a key longer than its frame
       write_store_frame(kStoreSet, "abort", "at once"),  // without hello
       write_store_frame(kStoreHello, "another", ""),

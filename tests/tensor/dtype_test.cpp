@@ -1,4 +1,4 @@
-// tests/tensor/dtype_test.cpp: names, sizes, and every 16-bit float there and back.
+// tests/tensor/dtype_test.cpp: names, sizes, and round trips of every 16-bit float.
 #include "tensor/dtype.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ namespace {
 constexpr Dtype kAll[] = {Dtype::kF32, Dtype::kBf16, Dtype::kF16, Dtype::kF64, Dtype::kI64,
                           Dtype::kI32, Dtype::kI16,  Dtype::kI8,  Dtype::kU8,  Dtype::kBool};
 
-TEST(Dtypes, NamesComeBack) {
+TEST(Dtypes, NamesRoundTrip) {
   for (const Dtype dtype : kAll) {
     EXPECT_EQ(find_safetensors_dtype(safetensors_name(dtype)), dtype);
     EXPECT_GE(dtype_bytes(dtype), 1);
@@ -28,7 +28,7 @@ TEST(Dtypes, NamesComeBack) {
   EXPECT_EQ(dtype_bytes(Dtype::kF64), 8);
 }
 
-TEST(Dtypes, EveryHalfComesBack) {
+TEST(Dtypes, EveryHalfRoundTrips) {
   for (uint32_t bits = 0; bits < 0x10000; ++bits) {
     const float v = to_float(Half{static_cast<uint16_t>(bits)});
     if (std::isnan(v)) {
@@ -39,7 +39,7 @@ TEST(Dtypes, EveryHalfComesBack) {
   }
 }
 
-TEST(Dtypes, EveryBf16ComesBack) {
+TEST(Dtypes, EveryBf16RoundTrips) {
   for (uint32_t bits = 0; bits < 0x10000; ++bits) {
     const float v = to_float(Bf16{static_cast<uint16_t>(bits)});
     if (std::isnan(v)) {
@@ -81,7 +81,7 @@ using CompilerHalf = _Float16;
 #if defined(__aarch64__) || defined(__FLT16_MAX__)
 uint16_t compiler_bits(float v) { return std::bit_cast<uint16_t>(static_cast<CompilerHalf>(v)); }
 
-TEST(Dtypes, HalvesAreTheCompilers) {
+TEST(Dtypes, HalvesMatchTheCompilers) {
   for (uint32_t bits = 0; bits < 0x10000; ++bits) {
     const Half half{static_cast<uint16_t>(bits)};
     const auto want = static_cast<float>(std::bit_cast<CompilerHalf>(half.bits));

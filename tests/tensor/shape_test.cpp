@@ -14,7 +14,7 @@ TEST(Shapes, Count) {
   EXPECT_EQ(num_elements({5, 0}), 0);
 }
 
-TEST(Shapes, ThatCannotBeCountedAreRefused) {
+TEST(Shapes, TooLargeShapesAreRejected) {
   EXPECT_EQ(num_elements({1 << 21, 1 << 21}), int64_t{1} << 42);
   EXPECT_THROW(num_elements({1 << 21, 1 << 22}), UserError);
   EXPECT_THROW(num_elements({int64_t{1} << 40, int64_t{1} << 40}), UserError);

@@ -21,7 +21,7 @@ class RandomAccessFile;
 
 namespace weft {
 
-// Arrow's words, with ours before them.
+// Arrow's message, prefixed with ours.
 template <typename Status>
 void check_arrow(const Status& status, const std::string& path, std::string_view doing) {
   if (!status.ok()) {
@@ -35,15 +35,16 @@ auto take_arrow(Result&& result, const std::string& path, std::string_view doing
   return std::forward<Result>(result).ValueOrDie();
 }
 
-// kMapped suits what is used as it lies in the file; what is unpacked anyway is better read: a
-// mapped file takes resident memory for all that was read of it.
+// kMapped suits data that is used in place; data that is decompressed anyway is better read: every
+// page read through a mapping counts as resident memory.
 enum class FileAccess { kMapped, kRead };
 std::shared_ptr<arrow::io::RandomAccessFile> open_arrow_file(const std::string& path,
                                                              FileAccess access);
 
 std::vector<TableColumn> columns_of(const arrow::Schema& schema);
 
-// Rows of the batches that fetch() gives until it gives null; the first `skip` are passed over.
+// Rows of the batches that fetch() returns until it returns null; the first `skip` rows are
+// skipped.
 using FetchBatch = std::function<std::shared_ptr<arrow::RecordBatch>()>;
 std::unique_ptr<TableScan> scan_batches(FetchBatch fetch, std::vector<std::string> columns,
                                         int64_t skip, std::string path);

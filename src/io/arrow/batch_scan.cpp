@@ -159,7 +159,7 @@ Place find_value(const arrow::Array& array, int64_t i) {
   return {nullptr, &array, i};
 }
 
-// Dates, decimals and what else there is: as Arrow writes them.
+// Dates, decimals and all other types: as Arrow prints them.
 std::string other_text(const arrow::Array& array, int64_t i) {
   const auto scalar = array.GetScalar(i);
   check_arrow(scalar.status(), array.type()->ToString(), "reading a value");
@@ -235,7 +235,7 @@ class BatchScan : public TableScan {
     arrays_.clear();
     for (const std::string& name : names_) {
       const std::shared_ptr<arrow::Array> array = batch_->GetColumnByName(name);
-      require(array != nullptr, "{}: the column '{}' is not there, or is there twice", path_, name);
+      require(array != nullptr, "{}: the column '{}' is missing or duplicate", path_, name);
       arrays_.push_back(array);
     }
   }

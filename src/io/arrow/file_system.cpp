@@ -1,7 +1,7 @@
 // io/arrow/file_system.cpp: s3:// and the other file systems that Arrow opens by URI.
 //
-// Arrow's S3 is a library of its own, loaded when the first s3:// is asked for, from the folder in
-// which libarrow lies: programs that read local files do not pay for it.
+// Arrow's S3 is a library of its own, loaded on the first s3:// URI from libarrow's folder:
+// programs that read local files do not pay for it.
 #include "io/file_system.h"
 
 #include <arrow/buffer.h>
@@ -26,7 +26,7 @@ namespace {
 
 namespace fs = arrow::fs;
 
-// What a URI is made of: scheme://authority/path?query.
+// The parts of a URI: scheme://authority/path?query.
 struct Uri {
   std::string before, path, query;  // "s3://", "bucket/a/b", "?region=..." or empty
 };
@@ -44,7 +44,7 @@ std::string library_folder() {
   return path.substr(0, path.rfind('/') + 1);
 }
 
-// One file system for each (scheme, bucket or host, query): to open S3's asks the network.
+// One file system per (scheme, bucket or host, query): opening S3's needs the network.
 struct Systems {
   std::mutex mutex;
   std::map<std::string, std::shared_ptr<fs::FileSystem>> known;
@@ -64,8 +64,8 @@ void load_s3(const std::string& uri) {
   is_loaded = true;
 }
 
-// S3 wants to be told of the end of the program, before its own statics go: so this is made after
-// the first use of it, whether that went well or not.
+// S3 must be finalized before its own statics are destroyed: so this is constructed after its first
+// use, successful or not.
 void finish_at_exit() {
   struct Finish {
     Finish() { systems(); }
@@ -79,8 +79,8 @@ void finish_at_exit() {
   static const Finish finish;
 }
 
-// What may pass by itself (a broken connection, a server that is busy) is tried again, after 0.1,
-// 0.2, 0.4 ... seconds: 6.3 seconds in all.
+// Transient errors (a broken connection, a busy server) are retried after 0.1, 0.2, 0.4 ...
+// seconds: 6.3 seconds in all.
 class BackOff : public fs::S3RetryStrategy {
  public:
   bool ShouldRetry(const AWSErrorDetail& error, int64_t attempted_retries) override {
@@ -145,7 +145,7 @@ FileInfo uri_info(const std::string& uri) {
   const Opened at = open_system(uri);
   const fs::FileInfo info = take_arrow(at.system->GetFileInfo(at.path), uri, "looking for it");
   require(info.type() != fs::FileType::NotFound, "there is no {}", uri);
-  require(info.IsFile(), "{} is no file", uri);
+  require(info.IsFile(), "{} is not a file", uri);
   return info_of(info, uri);
 }
 
@@ -158,7 +158,7 @@ std::vector<FileInfo> list_uri(const std::string& uri) {
     if (info.IsFile()) return {info_of(info, uri)};
     require(info.type() == fs::FileType::Directory, "there is no {}", uri);
   }
-  // A pattern is matched against what lies below the folder before its first star.
+  // A pattern is matched against everything below the folder that precedes its first star.
   const std::string folder = parts.path.substr(0, parts.path.rfind('/', star));
   const std::string below = star == std::string::npos ? parts.path : folder;
   const Opened at = open_system(parts.before + below + parts.query);
@@ -199,7 +199,7 @@ void write_uri(const std::string& uri, std::string_view bytes) {
 
 namespace {
 
-// Watched, as our own mappings are (base/mapped_files.h): one that is cut short is no SIGBUS.
+// Watched, as our own mappings are (base/mapped_files.h): a truncated file does not end in SIGBUS.
 std::shared_ptr<arrow::io::RandomAccessFile> open_mapped(const std::string& path) {
   auto file = take_arrow(arrow::io::MemoryMappedFile::Open(path, arrow::io::FileMode::READ), path,
                          "opening the file");

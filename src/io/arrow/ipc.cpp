@@ -1,7 +1,7 @@
 // io/arrow/ipc.cpp: Arrow files of both forms: with a footer (.arrow, .feather), and the stream
 // that Hugging Face datasets writes.
 //
-// Batches are checked in full before a cell is read: their offsets are the file's word alone.
+// Batches are checked in full before a cell is read: their offsets come unchecked from the file.
 #include <arrow/buffer.h>
 #include <arrow/io/interfaces.h>
 #include <arrow/ipc/reader.h>

@@ -1,4 +1,4 @@
-// io/arrow/parquet.cpp: Parquet, streamed by row group, of the columns asked for alone.
+// io/arrow/parquet.cpp: Parquet, streamed by row group, only the requested columns.
 #include <arrow/io/interfaces.h>
 #include <arrow/record_batch.h>
 #include <parquet/arrow/reader.h>
@@ -15,7 +15,7 @@ namespace weft {
 namespace {
 
 constexpr int64_t kBatchRows = 512;        // decoded at a time
-constexpr int64_t kBufferBytes = 1 << 20;  // of packed bytes a column
+constexpr int64_t kBufferBytes = 1 << 20;  // of compressed bytes per column
 
 // Parquet's lower half throws, its upper half returns a status.
 template <typename Fn>
@@ -42,8 +42,7 @@ void add_leaves(const parquet::arrow::SchemaField& field, std::vector<int>& leav
   for (const auto& child : field.children) add_leaves(child, leaves);
 }
 
-// The file is opened anew for each scan (readers are not shared among threads); what its footer
-// says is shared.
+// The file is reopened for each scan (readers are not shared among threads); its footer is shared.
 class ParquetTable : public Table {
  public:
   explicit ParquetTable(const std::string& path) : path_(path) {
@@ -53,7 +52,7 @@ class ParquetTable : public Table {
       std::shared_ptr<arrow::Schema> schema;
       check_arrow(reader->GetSchema(&schema), path_, "reading the schema");
       columns_ = columns_of(*schema);
-      int64_t rows = 0;  // the row groups' word: footers that say 0 are about
+      int64_t rows = 0;  // summed over row groups: some writers leave 0 in the footer
       for (int g = 0; g < metadata_->num_row_groups(); ++g) {
         const int64_t n = metadata_->RowGroup(g)->num_rows();
         require(n >= 0, "{}: row group {} has {} rows", path_, g, n);
@@ -72,7 +71,7 @@ class ParquetTable : public Table {
                                   const std::vector<std::string>& columns) const override {
     if (first >= num_rows()) return scan_batches([] { return nullptr; }, columns, 0, path_);
     return guarded(path_, [&] {
-      // The batches live on the reader, so the scan keeps it.
+      // The batches refer to the reader, so the scan keeps it alive.
       const std::shared_ptr<parquet::arrow::FileReader> reader = open();
       const size_t group = group_of(first);
       std::vector<int> groups;

@@ -1,4 +1,4 @@
-// io/arrow/table.cpp: the door to both formats.
+// io/arrow/table.cpp: opens both formats.
 #include "io/table.h"
 
 #include "io/arrow/arrow_files.h"

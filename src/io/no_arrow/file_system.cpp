@@ -1,4 +1,4 @@
-// io/no_arrow/file_system.cpp: a build without Arrow knows local files alone.
+// io/no_arrow/file_system.cpp: a build without Arrow opens local files only.
 #include "io/file_system.h"
 
 #include "base/error.h"
@@ -7,7 +7,7 @@ namespace weft {
 namespace {
 
 [[noreturn]] void refuse(const std::string& uri) {
-  throw UserError(fmt::format("{}: this build opens local files alone", uri),
+  throw UserError(fmt::format("{}: this build opens only local files", uri),
                   "build with -DWEFT_ARROW=ON, or copy the file here");
 }
 

@@ -6,7 +6,7 @@
 namespace weft {
 
 std::unique_ptr<Table> open_table(const std::string& path, TableFormat) {
-  throw UserError(fmt::format("{}: this build reads no Parquet and no Arrow files", path),
+  throw UserError(fmt::format("{}: this build cannot read Parquet or Arrow files", path),
                   "build with -DWEFT_ARROW=ON, or write the rows as .jsonl");
 }
 

@@ -1,6 +1,6 @@
-// tensor/cuda/check.h: an error of the CUDA runtime becomes an exception that names the call.
+// tensor/cuda/check.h: turns CUDA runtime errors into exceptions that name the call.
 //
-// Which errors mean a failed GPU says tensor/cuda_error.h, for the runtime and for the libraries.
+// tensor/cuda_error.h decides which errors mean a failed GPU, for the runtime and the libraries.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -15,10 +15,10 @@ inline void check(cudaError_t error, const char* what) {
   if (error != cudaSuccess) fail(error, what);
 }
 
-// A library's call failed. PeerError where the runtime has seen the GPU fail, whatever the
-// library says; else nothing.
+// After a failed library call. PeerError where the runtime has seen the GPU fail, whatever the
+// library reports; else returns.
 void fail_if_lost(const std::string& what);
-// Its own words say that the GPU failed.
+// The error itself says that the GPU failed.
 [[noreturn]] void fail_device(const std::string& what);
 
 }  // namespace weft::cuda

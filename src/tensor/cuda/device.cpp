@@ -17,7 +17,7 @@ namespace cuda {
 
 namespace {
 
-// The thread's; a runtime that lost its device still knows.
+// The calling thread's device; known even after the runtime lost it.
 int current_gpu() {
   int gpu = 0;
   cudaGetDevice(&gpu);
@@ -30,8 +30,7 @@ void fail(cudaError_t error, const char* what) {
   throw_cuda_error(cudaGetErrorName(error), cudaGetErrorString(error), current_gpu(), what);
 }
 
-// Libraries may have a runtime of their own: what failed in theirs, this one tells in its next
-// call.
+// Libraries may link their own runtime: a failure in theirs shows up in this one's next call.
 void fail_if_lost(const std::string& what) {
   size_t available = 0, all = 0;
   for (const cudaError_t error : {cudaPeekAtLastError(), cudaMemGetInfo(&available, &all)}) {
@@ -42,7 +41,7 @@ void fail_if_lost(const std::string& what) {
 void fail_device(const std::string& what) {
   fail_if_lost(what);
   throw PeerError(fmt::format("{} failed in {}", name_gpu(current_gpu()), what),
-                  "if it goes on, look at the driver's log (dmesg) for Xid messages");
+                  "if this persists, check the driver's log (dmesg) for Xid messages");
 }
 
 }  // namespace cuda
@@ -70,7 +69,7 @@ class CudaEvent : public Event {
   }
   ~CudaEvent() override { cudaEventDestroy(event_); }
   void set() override { check(cudaEventRecord(event_, streams_->in_use()), "cudaEventRecord"); }
-  void wait() override { streams_->wait_for(event_, "work before a moment"); }
+  void wait() override { streams_->wait_for(event_, "work before an event"); }
   void hold() override {
     check(cudaStreamWaitEvent(streams_->in_use(), event_, 0), "cudaStreamWaitEvent");
   }
@@ -108,9 +107,9 @@ class CudaDevice : public Device {
       size_t available = 0, all = 0;
       cudaGetLastError();
       cudaMemGetInfo(&available, &all);
-      throw UserError(fmt::format("{} bytes of GPU memory are wanted, {} of {} are free", bytes,
-                                  available, all),
-                      "another program may hold memory of this GPU: nvidia-smi shows which");
+      throw UserError(fmt::format("cannot allocate {} bytes of GPU memory: {} of {} are free",
+                                  bytes, available, all),
+                      "another program may use memory of this GPU: nvidia-smi shows which");
     }
     check(error, "cudaMalloc");
     check(cudaMemsetAsync(at, 0, static_cast<size_t>(bytes), copies_), "cudaMemset");
@@ -133,7 +132,7 @@ class CudaDevice : public Device {
   }
   void free_pinned(std::byte* memory, int64_t) override { cudaFreeHost(memory); }
 
-  // Threads that did not open the device choose it first: which one is current is a thread's own.
+  // Threads that did not open the device must select it first: the current device is per thread.
   void write(void* to, const void* from, int64_t bytes) override {
     move(to, from, bytes, cudaMemcpyHostToDevice);
   }
@@ -177,15 +176,15 @@ class CudaDevice : public Device {
   }
 
   void wait() override {
-    streams_->wait_for(Queue::kMain, "work of the stream");
-    streams_->wait_for(Queue::kLane, "work of the lane");
+    streams_->wait_for(Queue::kMain, "work on the stream");
+    streams_->wait_for(Queue::kLane, "work on the lane");
   }
   void set_watch(Watch watch) override { streams_->set_watch(std::move(watch)); }
   std::unique_ptr<Event> make_event() override {
     return std::make_unique<CudaEvent>(streams_.get());
   }
 
-  // What goes to the lane in between, and is waited for, becomes part of the recording.
+  // Work queued on the lane meanwhile, and joined again, becomes part of the captured graph.
   std::unique_ptr<CapturedGraph> capture(const std::function<void()>& work) override {
     cudaStream_t stream = streams_->of(Queue::kMain);
     check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "BeginCapture");
@@ -225,7 +224,7 @@ class CudaDevice : public Device {
   std::string name_;
   std::unique_ptr<Streams> streams_;
   cudaStream_t copies_ = nullptr;
-  std::map<std::string, Imported> imported_;  // by handle: one process opens a handle once
+  std::map<std::string, Imported> imported_;  // by handle: a process may open a handle only once
 };
 
 constexpr int kOldest = 75;  // compute capability, as cmake/cuda.cmake builds
@@ -237,15 +236,15 @@ std::unique_ptr<Device> open_cuda_device(int number) {
   const int count = count_cuda_devices(&why);
   if (count == 0)
     throw UserError("no GPU can be used: " + why,
-                    "set launch.device to cpu; `weft doctor` says what is missing");
+                    "set launch.device to cpu; `weft doctor` shows what is missing");
   if (number >= count) {
-    throw UserError(fmt::format("GPU {} is wanted, this machine has {}", number, count),
+    throw UserError(fmt::format("GPU {} was requested, but this machine has {}", number, count),
                     "lower dp or tp, or start more nodes");
   }
   const CudaInfo info = read_cuda_info();
   const CudaInfo::Gpu& gpu = info.gpus.at(static_cast<size_t>(number));
   if (gpu.major * 10 + gpu.minor < kOldest) {
-    throw UserError(fmt::format("{} has compute capability {}.{}; weft has kernels from {}.{} on",
+    throw UserError(fmt::format("{} has compute capability {}.{}; weft supports {}.{} and newer",
                                 gpu.name, gpu.major, gpu.minor, kOldest / 10, kOldest % 10),
                     "set launch.device to cpu");
   }

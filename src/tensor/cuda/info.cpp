@@ -1,4 +1,4 @@
-// tensor/cuda/info.cpp: which GPUs are there, or why none is.
+// tensor/cuda/info.cpp: which GPUs there are, or why none.
 #include <cuda_runtime.h>
 
 #include "base/error.h"
@@ -21,7 +21,7 @@ int count_cuda_devices(std::string* why_none) {
   if (driver == 0) {
     *why_none = "no NVIDIA driver is loaded";
   } else if (error == cudaErrorInsufficientDriver) {
-    *why_none = fmt::format("the driver serves CUDA {}, this weft was built with {}",
+    *why_none = fmt::format("the driver supports CUDA {}, this weft was built with {}",
                             version_text(driver), version_text(CUDART_VERSION));
   } else {
     *why_none = error == cudaSuccess || error == cudaErrorNoDevice

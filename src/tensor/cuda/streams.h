@@ -43,7 +43,7 @@ class Streams {
  private:
   bool is_watched() const { return watch_ && watcher_ == std::this_thread::get_id(); }
 
-  // Most waits are short: it sleeps only after a while, and then a little.
+  // Most waits are short: spin first, then sleep briefly between polls.
   template <typename Query>
   void poll(const Query& query, const char* what) const {
     using Clock = std::chrono::steady_clock;
