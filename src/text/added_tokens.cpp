@@ -57,7 +57,7 @@ void AddedTokenFinder::add(const AddedToken& token, std::string_view pattern) {
     node = child;
   }
   int32_t& place = nodes_[static_cast<size_t>(node)].token;
-  if (place >= 0) return;  // of equal patterns the first counts
+  if (place >= 0) return;  // the first of equal patterns wins
   place = static_cast<int32_t>(tokens_.size());
   tokens_.push_back(token);
 }
@@ -74,10 +74,10 @@ AddedTokenFinder::Match AddedTokenFinder::match(std::string_view text, size_t at
   return found;
 }
 
-// As tokenizers: a match that single_word refuses is passed over whole, and what strips take does
-// not move where the next match is looked for.
+// As in tokenizers: a match that single_word rejects is skipped whole, and stripped blanks do not
+// move the start of the next search.
 void AddedTokenFinder::split(std::string_view text, const Piece& piece) const {
-  size_t given = 0;  // text before it has been handed out
+  size_t given = 0;  // text before it has been emitted
   for (size_t at = 0; at < text.size() && !empty();) {
     if (roots_[static_cast<unsigned char>(text[at])] < 0) {
       at++;

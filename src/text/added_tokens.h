@@ -14,14 +14,14 @@ struct AddedToken {
   std::string content;
   int32_t id = -1;
   bool special = false;      // left out by decode(skip_special)
-  bool normalized = false;   // looked for after normalization, in its own normalized form
-  bool single_word = false;  // not beside a word character
-  bool lstrip = false;       // takes the blanks before it
-  bool rstrip = false;       // takes the blanks after it
+  bool normalized = false;   // matched after normalization, in its own normalized form
+  bool single_word = false;  // not next to a word character
+  bool lstrip = false;       // strips the blanks before it
+  bool rstrip = false;       // strips the blanks after it
   bool operator==(const AddedToken&) const = default;
 };
 
-// Looks for all tokens at once: the leftmost, and of those the longest.
+// Searches for all tokens at once: the leftmost match, and of those the longest.
 class AddedTokenFinder {
  public:
   void add(const AddedToken& token, std::string_view pattern);

@@ -1,9 +1,9 @@
 // text/bpe.cpp: merging.
 //
-// A word that is a token is usually what its merges give; that is asked once a token and then
-// remembered, so most words cost one look into the vocabulary. The others are merged: as long as
-// some neighbouring pair has a rank, the pair of the lowest rank (the leftmost of equals) becomes
-// one symbol. Short words search the lowest anew each time, in an array that fits the cache; long
+// A word that is a token is usually what its merges yield; that is checked once per token and then
+// remembered, so most words cost one vocabulary lookup. The others are merged: as long as some
+// neighbouring pair has a rank, the pair of the lowest rank (the leftmost of equals) becomes one
+// symbol. Short words search for the lowest again each time, in an array that fits the cache; long
 // ones keep the candidates in a heap, so that 100,000 blanks take n log n steps, not n squared.
 #include "text/bpe.h"
 
@@ -58,7 +58,7 @@ bool Bpe::keeps_marks_first(std::string_view mark) const {
   return true;
 }
 
-// put(id) for what a word is made of before any merge.
+// put(id) for the symbols of a word before any merge.
 template <typename Put>
 inline void Bpe::first_symbols(std::string_view bytes, const Put& put) const {
   const auto put_bytes = [&](std::string_view text) {
@@ -118,7 +118,7 @@ inline uint32_t Bpe::rank_of(uint32_t left, uint32_t right) const {
 }
 
 void Bpe::add_merge(int32_t left, int32_t right, int32_t merged) {
-  ensure(merged_.size() < kMaxMerges, "the reader bounds the number of merges");
+  ensure(merged_.size() < kMaxMerges, "the reader limits the number of merges");
   const auto rank = static_cast<uint32_t>(merged_.size());
   merged_.push_back(merged);
   if (3 * merged_.size() > 2 * pairs_.size()) grow_pairs(pairs_.size() * 2);
@@ -184,7 +184,7 @@ size_t Bpe::merge_short(uint32_t* symbols, size_t count) const {
 }
 
 // Symbols are a linked list over their first positions; a heap holds (rank, position). A candidate
-// whose rank is no longer that of its position has been overtaken and is dropped.
+// whose rank is no longer that of its position is stale and dropped.
 void Bpe::merge_long(std::vector<uint32_t> symbols, std::vector<int32_t>& ids) const {
   const size_t count = symbols.size();
   ensure(count < UINT32_MAX, "a word is shorter than 4 GB");

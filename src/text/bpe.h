@@ -12,31 +12,30 @@
 
 namespace weft {
 
-// A merge: the pair (left, right), wherever it is the lowest in rank in a word, becomes `merged`.
+// A merge: the pair (left, right), where it has the lowest rank in a word, becomes `merged`.
 class Bpe {
  public:
   static constexpr uint32_t kMaxMerges = (1u << 20) - 1;  // the pair table packs a rank in 20 bits
 
   explicit Bpe(Vocab vocab);
 
-  // A word that is a token is that token, whatever merging would make of it.
+  // A word that is a token becomes that token, whatever its merges would yield.
   void set_ignore_merges(bool ignore) { ignore_merges_ = ignore; }
-  // Words begin as characters, not bytes (the vocabulary is plain): one that is no token becomes
-  // the tokens <0xHH> of its bytes, or unk_id (-1: nothing), once for neighbours where fuse_unk
-  // says so.
+  // Words begin as characters, not bytes (the vocabulary is plain): one that is not a token becomes
+  // the tokens <0xHH> of its bytes, or unk_id (-1: nothing), once per run with fuse_unk.
   void set_characters(int32_t unk_id, bool fuse_unk, bool byte_fallback);
   void reserve(size_t num_merges);
-  // In order of rank. Of a pair given twice the later rank counts, as in tokenizers.
+  // In order of rank. The later rank of a duplicate pair wins, as in tokenizers.
   void add_merge(int32_t left, int32_t right, int32_t merged);
 
   const Vocab& vocab() const { return vocab_; }
   size_t num_merges() const { return merged_.size(); }
   bool has_all_bytes() const;
-  // Whether no merge joins a mark (the character of `mark`) to something other before it, so that a
-  // text can be cut before every run of marks.
+  // Whether no merge joins a mark (the character of `mark`) to another character before it, so that
+  // a text can be cut before every run of marks.
   bool keeps_marks_first(std::string_view mark) const;
 
-  // Appends the ids of a word. A byte that is no token is left out. Safe from several threads.
+  // Appends the ids of a word. A byte that is not a token is dropped. Thread-safe.
   void encode_word(std::string_view bytes, std::vector<int32_t>& ids) const;
 
  private:
@@ -59,8 +58,8 @@ class Bpe {
   int shift_ = 64;                     // 64 less the logarithm of their number
   std::vector<int32_t> merged_;        // by rank
 
-  // Whether merging a token's bytes gives that token: 0 not yet asked, 1 yes, 2 no. Every thread
-  // would write the same, so no order is needed.
+  // Whether merging a token's bytes yields that token: 0 unknown, 1 yes, 2 no. Every thread would
+  // write the same value, so relaxed order suffices.
   std::unique_ptr<std::atomic<uint8_t>[]> whole_;
 };
 

@@ -16,7 +16,7 @@ constexpr int kByteSymbolEnd = 0x144;  // one more than the largest character of
 
 struct ByteAlphabet {
   std::array<uint16_t, 256> symbol;          // byte to character
-  std::array<int16_t, kByteSymbolEnd> byte;  // character to byte; -1: not of the alphabet
+  std::array<int16_t, kByteSymbolEnd> byte;  // character to byte; -1: not in the alphabet
 };
 
 constexpr ByteAlphabet make_byte_alphabet() {
@@ -35,8 +35,8 @@ inline constexpr ByteAlphabet kByteAlphabet = make_byte_alphabet();
 
 std::string byte_symbol(unsigned char byte);  // UTF-8
 
-// The bytes that a token's text stands for; nothing where a character is not of the alphabet.
-// The second form appends them, and leaves `bytes` in disorder where it returns false.
+// The bytes that a token's text stands for; none where a character is not in the alphabet. The
+// second form appends them; where it returns false, `bytes` is unspecified.
 std::optional<std::string> bytes_of_symbols(std::string_view symbols);
 bool append_bytes_of_symbols(std::string& bytes, std::string_view symbols);
 

@@ -15,7 +15,7 @@ constexpr int32_t kEnd = 256;
 
 class BytesTokenizer final : public Tokenizer {
  public:
-  // The end's text is cut out wherever it stands, as tokenizers does with an added token.
+  // The eos text is matched anywhere, as tokenizers does with an added token.
   void encode(std::string_view text, bool /*add_special*/,
               std::vector<int32_t>& ids) const override {
     ids.reserve(ids.size() + text.size());
@@ -43,7 +43,7 @@ class BytesTokenizer final : public Tokenizer {
   std::string decode_end(Decoding& state) const override { return decode_bytes_end(state); }
 
   std::string token_bytes(int32_t id) const override {
-    require(id >= 0 && id <= kEnd, "token id {} is not of the bytes tokenizer (0 to {})", id, kEnd);
+    require(id >= 0 && id <= kEnd, "token id {} is not in the bytes tokenizer (0 to {})", id, kEnd);
     return id == kEnd ? std::string(kEndText) : std::string(1, static_cast<char>(id));
   }
 

@@ -1,7 +1,7 @@
 // text/charsmap.cpp: the double array (darts-clone's layout), and clusters.
 //
-// A unit of the array: label in bits 0-7 (bit 31 set: a value), bit 8: a value hangs below, bits
-// 10-31 the offset, shifted by 8 where bit 9 says so.
+// A unit of the array: label in bits 0-7 (bit 31 set: a value), bit 8: has a value child, bits
+// 10-31 the offset, shifted by 8 where bit 9 is set.
 #include "text/charsmap.h"
 
 #include <algorithm>
@@ -15,14 +15,14 @@
 namespace weft {
 namespace {
 
-constexpr size_t kMaxCluster = 6;  // bytes; from here on characters go alone
+constexpr size_t kMaxCluster = 6;  // bytes; from here on characters are mapped one by one
 
 size_t offset_of(uint32_t unit) { return size_t{unit >> 10} << ((unit & (1u << 9)) >> 6); }
 uint32_t label_of(uint32_t unit) { return unit & (1u << 31 | 0xFF); }
 bool has_value(uint32_t unit) { return unit >> 8 & 1; }
 
 // The end of the cluster at text[at]. What joins only in longer clusters (Hangul syllables, flags,
-// emoji sequences, Indic conjuncts) is left out: it makes 6 bytes or more.
+// emoji sequences, Indic conjuncts) is ignored: it has 6 bytes or more.
 size_t cluster_end(std::string_view text, size_t at) {
   Utf8Char c = utf8_at(text, at);
   size_t end = at + c.length;
@@ -52,14 +52,14 @@ CharsMap::CharsMap(std::string_view blob, const std::string& what) {
   std::memcpy(trie_.data(), blob.data() + 4, num_bytes);
   texts_ = blob.substr(4 + size_t{num_bytes});
   std::string copy = texts_;
-  require(!repair_utf8(copy), "{}: the character map holds bytes that are no UTF-8", what);
+  require(!repair_utf8(copy), "{}: the character map holds bytes that are not UTF-8", what);
   for (unsigned char c = 0; c < 128; ++c) {
     const char byte = static_cast<char>(c);
     plain_ascii_[c] = !form_of({&byte, 1}).has_value();
   }
 }
 
-// The text of the shortest beginning of `chunk` that the trie knows.
+// The text of the shortest prefix of `chunk` that is in the trie.
 std::optional<std::string_view> CharsMap::form_of(std::string_view chunk) const {
   size_t at = offset_of(trie_[0]);
   for (const char c : chunk) {
@@ -100,7 +100,7 @@ std::optional<std::string> CharsMap::apply(std::string_view text) const {
   };
   std::string out;
   for (size_t at = 0; at < text.size();) {
-    // ASCII that stays is copied at once; its last character may have accents.
+    // Unmapped ASCII is copied at once; its last character may have accents.
     size_t end = at;
     while (end < text.size() && is_plain(end)) ++end;
     if (end == text.size() && at == 0) return std::nullopt;
@@ -129,7 +129,7 @@ std::string decode_base64(std::string_view text, const std::string& what) {
     } else if (c >= '0' && c <= '9') {
       value = static_cast<uint32_t>(c - '0' + 52);
     } else {
-      require(c == '+' || c == '/', "{}: '{}' is no base64", what, c);
+      require(c == '+' || c == '/', "{}: '{}' is not base64", what, c);
       value = c == '+' ? 62 : 63;
     }
     bits = bits << 6 | value;

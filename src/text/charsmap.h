@@ -1,9 +1,9 @@
 // text/charsmap.h: SentencePiece's precompiled character map, as the tokenizers package applies it.
 //
 // A blob: the bytes of a double-array trie, then texts that end in a zero byte. A *cluster* is a
-// user-perceived character (a letter with its accents). A cluster of less than 6 bytes takes the
-// form of the shortest beginning of it that the trie knows; else each of its characters takes its
-// own form. That drops an accent here and there; the package does the same, and ids must be equal.
+// user-perceived character (a letter with its accents). A cluster of less than 6 bytes is replaced
+// by the form of its shortest prefix in the trie; else each of its characters is mapped by itself.
+// That drops an accent here and there; the package does the same, and ids must be equal.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@ class CharsMap {
  public:
   CharsMap(std::string_view blob, const std::string& what);  // UserError where it is damaged
 
-  std::optional<std::string> apply(std::string_view text) const;  // nothing: unchanged
+  std::optional<std::string> apply(std::string_view text) const;  // none: unchanged
 
  private:
   std::optional<std::string_view> form_of(std::string_view chunk) const;

@@ -1,4 +1,4 @@
-// text/chat.cpp: turns, and where in them the assistant's words begin.
+// text/chat.cpp: turns, and where the assistant's part begins in them.
 #include "text/chat.h"
 
 #include <fmt/core.h>
@@ -22,7 +22,7 @@ std::string template_of(const Tokenizer& tokenizer) {
   return text && text->is_string() ? text->as_string() : "";
 }
 
-// Some templates speak for the system where the rows do not: a literal between these two.
+// Some templates add a default system turn: a literal between these two.
 std::string default_system_of(std::string_view text) {
   constexpr std::string_view kBefore = "<|im_start|>system\\n";
   for (size_t at = text.find(kBefore); at != std::string_view::npos; at = text.find(kBefore, at)) {
@@ -38,7 +38,7 @@ std::string default_system_of(std::string_view text) {
 
 const std::string& text_at(const Json& message, const char* key, std::string_view where) {
   const Json* value = message.find(key);
-  require(value && value->is_string(), "{}: a message wants \"{}\" as text, got {}", where, key,
+  require(value && value->is_string(), "{}: a message needs \"{}\" as text, got {}", where, key,
           value ? value->kind() : "nothing");
   return value->as_string();
 }
@@ -47,7 +47,7 @@ void refuse_sharegpt(const Json& message, std::string_view where) {
   if (message.find("role") || !message.find("from") || !message.find("value")) return;
   throw UserError(
       fmt::format("{}: a message is {{from, value}}, wanted {{role, content}}", where),
-      "these are rows in ShareGPT's form: write \"from\" as \"role\" (human as user, gpt as "
+      "these rows are in ShareGPT format: write \"from\" as \"role\" (human as user, gpt as "
       "assistant) and \"value\" as \"content\"");
 }
 
@@ -75,11 +75,11 @@ void ChatTemplate::encode(const Json& messages, std::string_view where, std::vec
           messages.kind());
   bool is_first = true;
   for (const Json& message : messages.as_array()) {
-    require(message.is_object(), "{}: a message is {}, an object is wanted", where, message.kind());
+    require(message.is_object(), "{}: a message is {}, wanted an object", where, message.kind());
     refuse_sharegpt(message, where);
     const std::string& role = text_at(message, "role", where);
     require(role == "system" || role == "user" || role == "assistant",
-            "{}: the role '{}' is not known: system, user, assistant", where, role);
+            "{}: unknown role '{}', wanted system, user or assistant", where, role);
     const Json* calls = message.find("tool_calls");
     require(!calls || calls->is_null(), "{}: tool_calls are not built", where);
     const std::string& content = text_at(message, "content", where);
@@ -92,9 +92,9 @@ void ChatTemplate::encode(const Json& messages, std::string_view where, std::vec
   }
 }
 
-// A turn begins with a token that is cut out of the text, so turns are tokenized one by one with
-// the ids that the whole would have. Inside one, the last token of the head may reach into the
-// content (a line end that begins it): then it is a label.
+// A turn begins with an added token, so turns can be tokenized one by one with the same ids as the
+// whole. The last token of a turn's head may reach into the content (a leading line end): then it
+// is a label.
 void ChatTemplate::put_turn(std::string_view role, std::string_view content,
                             std::vector<int32_t>& ids, std::vector<uint8_t>& is_label) const {
   const std::string head = fmt::format("{}{}\n", kStart, role);

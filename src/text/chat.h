@@ -1,4 +1,4 @@
-// text/chat.h: a conversation as tokens, and which of them the assistant said.
+// text/chat.h: a conversation as tokens, and which of them are the assistant's.
 //
 // ChatML, as Qwen2.5's chat template writes it: <|im_start|>role, a line end, the content,
 // <|im_end|> and a line end, turn by turn. Labels are the assistant's content and the <|im_end|>
@@ -17,8 +17,8 @@ namespace weft {
 
 class ChatTemplate {
  public:
-  // The template of the tokenizer's files; none: plain ChatML. UserError where the tokenizer has
-  // not ChatML's tokens, or its template is of another kind.
+  // The template of the tokenizer's files; none: plain ChatML. UserError where the tokenizer lacks
+  // ChatML's tokens, or its template is not ChatML.
   explicit ChatTemplate(const Tokenizer& tokenizer);
 
   // Appends the tokens of [{role, content}, ...]. UserError naming `where` and what is wrong.
@@ -33,7 +33,7 @@ class ChatTemplate {
 
   const Tokenizer& tokenizer_;
   int32_t end_id_ = -1;
-  std::string default_system_;  // said where the first turn is no system's; empty: nothing
+  std::string default_system_;  // added where the first turn is not a system turn; empty: none
   bool skip_empty_ = false;     // an assistant's turn without content is left out
 };
 

@@ -1,4 +1,4 @@
-// text/json_scan.cpp: the cursor. Every read is within the text; every refusal names the byte.
+// text/json_scan.cpp: the cursor. Every read is within bounds; every error names the byte.
 #include "text/json_scan.h"
 
 #include <fmt/core.h>

@@ -1,9 +1,9 @@
-// text/json_scan.h: a cursor over JSON text, for files too large to be made into a tree first.
+// text/json_scan.h: a cursor over JSON text, for files too large to parse into a tree first.
 //
 // Qwen2's vocabulary is an object of 151,643 numbers: parse_json takes 40 ms, the cursor 5 ms
 // (Neoverse-V1, CPU time).
-// What the cursor passes over with raw_value() is not checked beyond its brackets and quotes: the
-// caller gives it to parse_json.
+// What raw_value() skips is not checked beyond its brackets and quotes: the caller passes it to
+// parse_json.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +17,10 @@ class JsonScan {
   JsonScan(std::string_view text, std::string_view what) : text_(text), what_(what) {}
 
   char peek();          // the next character that is not blank; 0 at the end
-  bool take(char c);    // passes over it where it is next
-  void expect(char c);  // UserError where it is not
+  bool take(char c);    // consumes it where it is next
+  void expect(char c);  // UserError where it is not next
   void expect_end();    // nothing but blanks may follow
-  // A string; the view holds until the next call (of strings with escapes) or as long as the text.
+  // A string; the view is valid until the next call (strings with escapes) or as long as the text.
   std::string_view string();
   int64_t integer();
   std::string_view raw_value();  // the text of any value

@@ -1,4 +1,4 @@
-// text/load_tokenizer.cpp: which files make a tokenizer, and in which order they are read.
+// text/load_tokenizer.cpp: which files make up a tokenizer, and in which order they are read.
 #include <fmt/core.h>
 
 #include "base/error.h"
@@ -8,13 +8,13 @@
 namespace weft {
 namespace {
 
-// All that transformers may read, so that a copy of these is a copy of the tokenizer.
+// All files that transformers may read, so that copying these copies the tokenizer.
 constexpr const char* kFiles[] = {
     "tokenizer.json",          "vocab.json",        "merges.txt",          "tokenizer_config.json",
     "special_tokens_map.json", "added_tokens.json", "chat_template.jinja", "spiece.model"};
 constexpr size_t kMaxFileBytes = size_t{1} << 28;
 
-// T5's, or one that does not say otherwise: its pieces, 100 sentinels, </s> at the end.
+// T5's, which is also the default: its pieces, 100 sentinels, </s> at the end.
 void read_t5(const std::string& bytes, const Json& config, const std::string& what,
              TokenizerParts& parts) {
   const std::string name = class_of(config);

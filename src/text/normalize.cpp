@@ -1,7 +1,7 @@
 // text/normalize.cpp: decompose, sort the marks, compose (Unicode Standard Annex 15).
 //
-// Only stretches that hold an unstable character are worked on. A stretch begins at a starter (a
-// character of combining class 0) that composes with nothing before it, so what lies between two
+// Only stretches that contain an unstable character are processed. A stretch begins at a starter (a
+// character of combining class 0) that composes with nothing before it, so the text between two
 // stretches can be copied.
 #include "text/normalize.h"
 
@@ -76,7 +76,7 @@ void sort_marks(std::vector<Mark>& marks) {
 }
 
 // A mark joins the last starter unless a mark of its own class or above, or a starter that did not
-// join, stands between them.
+// join, is between them.
 void compose_stretch(std::vector<Mark>& marks, std::string& out) {
   std::vector<uint32_t> composed;
   size_t starter = SIZE_MAX;

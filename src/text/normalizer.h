@@ -1,4 +1,4 @@
-// text/normalizer.h: the steps that a tokenizer takes before it splits, one after the other.
+// text/normalizer.h: the steps that a tokenizer applies before it splits, in order.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,7 @@ namespace weft {
 
 class Normalizer {
  public:
-  // A step gives the new text, or nothing where it stays as it is.
+  // A step returns the new text, or none where it is unchanged.
   using Step = std::function<std::optional<std::string>(std::string_view)>;
   void add(std::string name, Step step) { steps_.push_back({std::move(name), std::move(step)}); }
   bool empty() const { return steps_.empty(); }
@@ -28,7 +28,7 @@ class Normalizer {
   std::vector<Named> steps_;
 };
 
-// The steps that need no table.
+// Steps that need no tables.
 Normalizer::Step prepend_step(std::string prefix);  // not before empty text
 Normalizer::Step replace_step(std::string from, std::string to);
 Normalizer::Step replace_blanks_step(std::string to);  // every run of two or more blanks

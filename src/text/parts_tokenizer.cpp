@@ -1,4 +1,4 @@
-// text/parts_tokenizer.cpp: added tokens out, normalize, words, templates; and what parts agree on.
+// text/parts_tokenizer.cpp: what both families share: added tokens, normalization, templates.
 #include <algorithm>
 
 #include "base/error.h"
@@ -74,7 +74,7 @@ void PartsTokenizer::encode_normalized(std::string_view text, bool is_first,
 std::string_view PartsTokenizer::text_of(int32_t id) const {
   if (const auto added = added_texts_.find(id); added != added_texts_.end()) return added->second;
   const std::optional<std::string_view> bytes = parts_.vocab().bytes(id);
-  require(bytes.has_value(), "token id {} is not of this tokenizer (0 to {})", id, num_ids_ - 1);
+  require(bytes.has_value(), "token id {} is not in this tokenizer (0 to {})", id, num_ids_ - 1);
   return *bytes;
 }
 
@@ -115,8 +115,8 @@ void TokenizerParts::add_token(AddedToken token, int64_t wanted_id, std::string_
   }
   require(token.id <= kMaxTokenId, "{}: more than {} tokens", what, kMaxTokenId);
   require(wanted_id < 0 || wanted_id == token.id,
-          "{}: the added token '{}' has the id {}, but by its place it is {}", what, token.content,
-          wanted_id, token.id);
+          "{}: the added token '{}' has the id {}, but its position makes it {}", what,
+          token.content, wanted_id, token.id);
   if (place != added.end())
     *place = std::move(token);
   else

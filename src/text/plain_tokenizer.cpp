@@ -1,6 +1,6 @@
-// text/plain_tokenizer.cpp: SentencePiece's family: pieces of text, a mark for a blank.
+// text/plain_tokenizer.cpp: the SentencePiece family: pieces of text, a mark for a blank.
 //
-// Unigram (T5) and BPE over characters (Llama 2). A word is what the model cuts at once.
+// Unigram (T5) and BPE over characters (Llama 2). A word is what the model segments at once.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 namespace weft {
 namespace {
 
-// <0xHH>; -1 where the token is none.
+// <0xHH>; -1 where the token is not a byte token.
 int byte_of_token(std::string_view token) {
   if (token.size() != 6 || !token.starts_with("<0x") || token[5] != '>') return -1;
   int value = -1;
@@ -99,8 +99,8 @@ void PlainTokenizer::encode_marked(std::string_view text, bool is_first,
   }
 }
 
-// A whole text may be one piece; where merges never join a mark to what stands before it, it is cut
-// into words, which changes nothing but the time.
+// A whole text may be one piece; where merges never join a mark to what precedes it, it is cut into
+// words, which only saves time.
 void PlainTokenizer::encode_piece(std::string_view piece, std::vector<int32_t>& ids) const {
   if (parts_.unigram) return parts_.unigram->encode_word(piece, ids);
   if (!cut_before_marks_) return parts_.bpe->encode_word(piece, ids);

@@ -1,8 +1,8 @@
 // text/spiece.cpp: spiece.model, SentencePiece's protocol buffer, as transformers' T5Tokenizer
 // reads it.
 //
-// Read by hand: a field is a tag (number << 3 | wire type) and a value; five numbers of the format
-// and nothing of protobuf are needed.
+// Parsed by hand: a field is a tag (number << 3 | wire type) and a value; five field numbers
+// suffice, and protobuf is not needed.
 #include <cstring>
 #include <memory>
 
@@ -43,7 +43,7 @@ class ProtoScan {
   uint64_t number() const { return number_; }
   std::string_view text() const { return text_; }
   float real() const {
-    require(text_.size() == 4, "{}: a score is no float", what_);
+    require(text_.size() == 4, "{}: a score is not a float", what_);
     float value;
     std::memcpy(&value, text_.data(), 4);
     return value;
@@ -53,7 +53,7 @@ class ProtoScan {
   uint64_t varint() {
     uint64_t value = 0;
     for (int shift = 0; shift < 64; shift += 7) {
-      require(at_ < bytes_.size(), "{}: the file ends in the middle", what_);
+      require(at_ < bytes_.size(), "{}: the file is truncated", what_);
       const auto byte = static_cast<unsigned char>(bytes_[at_++]);
       value |= uint64_t{byte & 0x7Fu} << shift;
       if (byte < 0x80) return value;
@@ -61,7 +61,7 @@ class ProtoScan {
     throw UserError(fmt::format("{}: damaged at byte {}", what_, at_));
   }
   std::string_view take(uint64_t size) {
-    require(size <= bytes_.size() - at_, "{}: the file ends in the middle", what_);
+    require(size <= bytes_.size() - at_, "{}: the file is truncated", what_);
     const std::string_view part = bytes_.substr(at_, static_cast<size_t>(size));
     at_ += static_cast<size_t>(size);
     return part;

@@ -1,9 +1,9 @@
-// text/split.cpp: the splitters. Words of this file: a *letter* is \p{L}, a *number* \p{N}, a
-// *blank* \s, a *sign* what is none of these; a *run* is as many of a kind as there are.
+// text/split.cpp: the splitters. Terms of this file: a *letter* is \p{L}, a *number* \p{N}, a
+// *blank* \s, a *sign* anything else; a *run* is a maximal sequence of one kind.
 //
 // A regular expression tries its alternatives in order and takes the first that matches, so each
-// splitter asks in that order. The one place where matching goes back a step is the lookahead
-// \s+(?!\S): a run of blanks before something visible leaves its last blank to the next word.
+// splitter tests in that order. The only backtracking is in the lookahead \s+(?!\S): a run of
+// blanks before something visible leaves its last blank to the next word.
 #include "text/split.h"
 
 #include <array>
@@ -78,7 +78,7 @@ size_t contraction_end(std::string_view text, size_t at) {
   const char second = letter(at + 2);
   if (second == 'e' && (first == 'r' || first == 'v')) return at + 3;
   if (second == 'l' && first == 'l') return at + 3;
-  // The long s is an s when case does not count.
+  // The long s is an s when case is ignored.
   if (kAnyCase && text.substr(at + 1, 2) == "\xC5\xBF") return at + 3;
   return at;
 }
@@ -152,7 +152,7 @@ size_t cl100k_word_end(std::string_view text, size_t at) {
   return lines_or_blanks_end(text, at);
 }
 
-// What ends a word of BLOOM's beside blanks: ( | ) . , ! ? and five signs of other scripts.
+// What ends a BLOOM word besides blanks: ( | ) . , ! ? and five signs of other scripts.
 bool is_bloom_sign(uint32_t code) {
   switch (code) {
     case '(':
@@ -180,7 +180,7 @@ bool is_bloom_word(std::string_view text, size_t at) {
   return !(unicode_flags(c.code) & kSpace) && !is_bloom_sign(c.code);
 }
 
-// " ?[^(\s|[.,!?…。，、।۔،])]+"; what lies between two such words is a word too.
+// " ?[^(\s|[.,!?…。，、।۔،])]+"; the text between two such words is a word too.
 size_t bloom_word_end(std::string_view text, size_t at) {
   const auto begins = [&](size_t i) {
     if (text[i] == ' ') ++i;
@@ -239,8 +239,8 @@ const Known& known(SplitPattern pattern) { return kKnown[static_cast<size_t>(pat
 WordEnd word_end_of(SplitPattern pattern) { return known(pattern).word_end; }
 std::string_view pattern_name(SplitPattern pattern) { return known(pattern).name; }
 
-// Punctuation runs; GPT-2's words; runs of number symbols and what lies between; then, among those,
-// three digits at a time.
+// Punctuation runs; GPT-2's words; runs of number symbols and the text between them; then, within
+// those, three digits at a time.
 size_t FalconCut::word_end(size_t at) {
   if (at >= punctuation_end_) {
     const auto kind = [this](size_t i) {

@@ -1,4 +1,4 @@
-// text/stream_decoder.cpp: holds back the beginning of a character until its end has come.
+// text/stream_decoder.cpp: holds back an incomplete character until the rest arrives.
 #include "text/stream_decoder.h"
 
 #include <utility>

@@ -1,4 +1,4 @@
-// text/stream_decoder.h: ids come one at a time, text goes out in whole characters.
+// text/stream_decoder.h: takes ids one at a time, emits text in whole characters.
 #pragma once
 
 #include <string>
@@ -7,13 +7,13 @@
 
 namespace weft {
 
-// What push() and finish() return, put together, equals decode() of all the ids.
+// The concatenated results of push() and finish() equal decode() of all the ids.
 class StreamDecoder {
  public:
   StreamDecoder(const Tokenizer& tokenizer, bool skip_special)
       : tokenizer_(tokenizer), skip_special_(skip_special) {}
 
-  std::string push(int32_t id);  // the characters that are whole now; may be empty
+  std::string push(int32_t id);  // the characters completed by it; may be empty
   std::string finish();          // what is left; half a character becomes U+FFFD
 
  private:

@@ -1,4 +1,4 @@
-// text/template.cpp: a template is cut once into literals and columns, then only put together.
+// text/template.cpp: a template is parsed once into literals and columns, then only filled in.
 #include "text/template.h"
 
 #include <fmt/ranges.h>
@@ -34,7 +34,7 @@ TextTemplate::TextTemplate(std::string_view text, std::string_view what) : what_
       if (close == std::string_view::npos || text[close] == '{')
         refuse(what, text, at, "{ that is not closed");
       const std::string name(text.substr(at + 1, close - at - 1));
-      if (name.empty()) refuse(what, text, at, "{} without a column's name");
+      if (name.empty()) refuse(what, text, at, "{} without a column name");
       const auto found = std::find(columns_.begin(), columns_.end(), name);
       parts_.push_back({std::move(literal), static_cast<int>(found - columns_.begin())});
       if (found == columns_.end()) columns_.push_back(name);
@@ -53,7 +53,7 @@ void TextTemplate::check_columns(std::span<const std::string> available) const {
     if (std::find(available.begin(), available.end(), name) != available.end()) continue;
     throw UserError(fmt::format("{}: there is no column '{}'; there are: {}", what_, name,
                                 fmt::join(available, ", ")),
-                    "a brace that is no column is written {{ or }}");
+                    "a literal brace is written {{ or }}");
   }
 }
 

@@ -19,16 +19,16 @@ class TextTemplate {
 
   const std::vector<std::string>& columns() const { return columns_; }  // in order, each once
 
-  // UserError naming the column that is missing and those that there are.
+  // UserError naming the missing column and the existing ones.
   void check_columns(std::span<const std::string> available) const;
 
-  // column(name) gives the value, or nothing where there is no such column (UserError).
+  // column(name) returns the value, or none where there is no such column (UserError).
   using Lookup = std::function<std::optional<std::string_view>(std::string_view name)>;
   std::string render(const Lookup& column) const;
 
  private:
   struct Part {
-    std::string literal;  // stands before the column
+    std::string literal;  // precedes the column
     int column;           // index into columns_; -1: none follows
   };
   std::string what_;

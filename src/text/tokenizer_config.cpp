@@ -2,7 +2,7 @@
 // reads them.
 //
 // Tokens are added in this order: added_tokens_decoder by id; then the named special tokens (eos,
-// bos, pad, ...) that are not there yet. special_tokens_map.json and added_tokens.json count only
+// bos, pad, ...) that do not exist yet. special_tokens_map.json and added_tokens.json are used only
 // where the configuration has no added_tokens_decoder, as in transformers.
 #include <fmt/core.h>
 
@@ -39,7 +39,7 @@ void add_decoder(const Json& decoder, const std::string& what, TokenizerParts& p
     int64_t id = -1;
     const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
     require(error == std::errc() && end == key.data() + key.size() && id >= 0,
-            "{}: added_tokens_decoder: '{}' is no id", what, key);
+            "{}: added_tokens_decoder: '{}' is not an id", what, key);
     by_id[id] = &json;
   }
   for (const auto& [id, json] : by_id) parts.add_token(read_added_token(*json, what), id, what);
@@ -62,7 +62,7 @@ void add_legacy(const Json& tokens, const std::string& what, TokenizerParts& par
   }
 }
 
-// The named tokens with the defaults of the class: a name that the files do not mention.
+// The named tokens, with the class's defaults for names that the files do not mention.
 Json named_tokens(const ConfigFiles& files, const std::string& class_name) {
   Json named{Json::Object{}};
   const bool gpt2 = class_name == "GPT2Tokenizer", qwen2 = class_name == "Qwen2Tokenizer";
@@ -120,16 +120,15 @@ void set_class(const std::string& name, const Json& config, const std::string& w
   } else if (name == "GPT2Tokenizer") {
     parts.pattern = SplitPattern::kGpt2;
   } else {
-    throw UserError(
-        fmt::format("{}: tokenizer_class {} with vocab.json and merges.txt is not known "
-                    "to this program; known: GPT2Tokenizer, Qwen2Tokenizer",
-                    what, name),
-        "save the tokenizer with transformers, which writes a tokenizer.json");
+    throw UserError(fmt::format("{}: tokenizer_class {} with vocab.json and merges.txt is not "
+                                "supported; supported: GPT2Tokenizer, Qwen2Tokenizer",
+                                what, name),
+                    "save the tokenizer with transformers, which writes a tokenizer.json");
   }
   const Json* prefix = config.find("add_prefix_space");
   parts.add_prefix_space = prefix && !prefix->is_null() && prefix->as_bool();
   require(!parts.add_prefix_space || parts.pattern == SplitPattern::kGpt2,
-          "{}: add_prefix_space with {} is not known to this program", what, name);
+          "{}: add_prefix_space with {} is not supported", what, name);
 }
 
 }  // namespace
@@ -146,7 +145,7 @@ void apply_tokenizer_config(const ConfigFiles& files, const std::string& where,
                             TokenizerParts& parts) {
   const std::string what = where + "/tokenizer_config.json";
   const Json& config = files.config;
-  require(config.is_null() || config.is_object(), "{}: an object is wanted, got {}", what,
+  require(config.is_null() || config.is_object(), "{}: wanted an object, got {}", what,
           config.kind());
   std::string class_name = class_of(config);
   const bool is_made = parts.is_described || parts.unigram;
@@ -156,7 +155,7 @@ void apply_tokenizer_config(const ConfigFiles& files, const std::string& where,
 
   const Json* split = config.find("split_special_tokens");
   require(!split || split->is_null() || !split->as_bool(),
-          "{}: split_special_tokens: true is not known to this program", what);
+          "{}: split_special_tokens: true is not supported", what);
 
   if (const Json* decoder = config.find("added_tokens_decoder"))
     add_decoder(*decoder, what, parts);

@@ -1,6 +1,6 @@
 // text/tokenizer_json.cpp: tokenizer.json, as the tokenizers package writes it.
 //
-// What a part of the file says is either understood to the letter or refused by its name.
+// Each part of the file is either implemented exactly or rejected by name.
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -31,7 +31,7 @@ bool is_off(const Json& value) {
          (value.is_number() && value.as_number() == 0);
 }
 
-// The small settings of the model, each with what this program can do about it.
+// The model's small settings, and what is supported of each.
 void check_bpe_settings(const Json& settings, const std::string& what, TokenizerParts& parts) {
   Bpe& bpe = *parts.bpe;
   bool byte_fallback = false, fuse_unk = false;
@@ -44,9 +44,9 @@ void check_bpe_settings(const Json& settings, const std::string& what, Tokenizer
     } else if (key == "ignore_merges") {
       bpe.set_ignore_merges(value.as_bool());
     } else if (key == "unk_token" || key == "byte_fallback") {
-      // Both are about characters that are not in the vocabulary; with all bytes there are none.
+      // Both concern characters outside the vocabulary; with all 256 bytes there are none.
       if (!parts.is_plain && !is_off(value) && !bpe.has_all_bytes())
-        refuse_feature(what, feature + " with bytes that are no token",
+        refuse_feature(what, feature + " with bytes that are not tokens",
                        "vocabularies with all 256 bytes");
       if (key == "byte_fallback") byte_fallback = !is_off(value);
       if (key == "unk_token" && !is_off(value)) unk_id = bpe.vocab().find_text(value.as_string());
@@ -61,12 +61,11 @@ void check_bpe_settings(const Json& settings, const std::string& what, Tokenizer
   if (!parts.is_plain) return;
   for (int byte = 0; byte < 256 && byte_fallback; byte++)
     require(find_byte_token(bpe.vocab(), static_cast<unsigned char>(byte)) >= 0,
-            "{}: byte_fallback without a token <0x{:02X}> is not known to this program", what,
-            byte);
+            "{}: byte_fallback without a token <0x{:02X}> is not supported", what, byte);
   bpe.set_characters(unk_id, fuse_unk, byte_fallback);
 }
 
-// [["piece", score], ...]; a piece's place is its id.
+// [["piece", score], ...]; a piece's position is its id.
 void read_unigram(JsonScan& scan, size_t num_bytes, const std::string& what, Vocab& vocab,
                   std::vector<double>& scores) {
   vocab.reserve(num_bytes / 30, num_bytes / 3);
@@ -115,15 +114,15 @@ void read_model(JsonScan& scan, size_t num_bytes, const std::string& what, Token
     const std::string key(scan.string());
     scan.expect(':');
     if (key == "vocab" && scan.peek() == '{') {
-      require(!parts.bpe, "{}: model.vocab is there twice", what);
+      require(!parts.bpe, "{}: duplicate model.vocab", what);
       const Vocab::Form form = parts.is_plain ? Vocab::Form::kPlain : Vocab::Form::kByteSymbols;
       parts.bpe = std::make_unique<Bpe>(read_vocab(scan, num_bytes / 3, form, what));
       parts.bpe->reserve(parts.bpe->vocab().size());
     } else if (key == "vocab" && scan.peek() == '[') {
-      require(scores.empty(), "{}: model.vocab is there twice", what);
+      require(scores.empty(), "{}: duplicate model.vocab", what);
       read_unigram(scan, num_bytes, what, pieces, scores);
     } else if (key == "merges") {
-      require(!has_merges, "{}: model.merges is there twice", what);
+      require(!has_merges, "{}: duplicate model.merges", what);
       has_merges = true;
       if (parts.bpe)
         read_merges(scan, *parts.bpe, what);
@@ -141,8 +140,8 @@ void read_model(JsonScan& scan, size_t num_bytes, const std::string& what, Token
     refuse_feature(what, fmt::format("the model {} with a vocabulary of ids", type->dump()), "BPE");
   if (!scores.empty() && !parts.bpe)
     return finish_unigram(settings, what, std::move(pieces), std::move(scores), parts);
-  require(parts.bpe != nullptr && scores.empty(), "{}: model.vocab is no object of tokens and ids",
-          what);
+  require(parts.bpe != nullptr && scores.empty(),
+          "{}: model.vocab is not an object of tokens and ids", what);
   if (!merges_before_vocab.empty()) {
     JsonScan merges(merges_before_vocab, what + ": model.merges");
     read_merges(merges, *parts.bpe, what);
@@ -153,11 +152,11 @@ void read_model(JsonScan& scan, size_t num_bytes, const std::string& what, Token
 }  // namespace
 
 void check_added_id(const std::string& content, int64_t id, const std::string& what) {
-  require(id >= 0, "{}: the added token '{}' has the id {}; ids begin at 0", what, content, id);
+  require(id >= 0, "{}: the added token '{}' has the id {}; ids start at 0", what, content, id);
 }
 
 AddedToken read_added_token(const Json& json, const std::string& what) {
-  require(json.is_object(), "{}: an added token is {}, an object is wanted", what, json.kind());
+  require(json.is_object(), "{}: an added token is {}, wanted an object", what, json.kind());
   AddedToken token;
   token.content = json.at("content").as_string();
   token.special = flag_of_part(json, "special", false);
@@ -173,14 +172,14 @@ void read_tokenizer_json(std::string_view text, const std::string& what, Tokeniz
                                                "added_tokens",   "normalizer", "pre_tokenizer",
                                                "post_processor", "decoder"};
   Json rest{Json::Object{}};
-  std::string_view model;  // read last: the other parts say what its tokens are
+  std::string_view model;  // read last: the other parts decide what its tokens are
   JsonScan scan(text, what);
   scan.expect('{');
   for (bool first = true; scan.next(first, '}');) {
     const std::string key(scan.string());
     scan.expect(':');
     if (key == "model" && scan.peek() == '{') {
-      require(model.empty(), "{}: \"model\" is there twice", what);
+      require(model.empty(), "{}: duplicate \"model\"", what);
       model = scan.raw_value();
       continue;
     }

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view kFalcon[] = {"Punctuation", "ByteLevel", "Digits", "Split"};
 
-// Replace with a text, or with the one regular expression that converters write.
+// Replace of a string, or of the one regular expression that converters write.
 void read_replace(const Json& json, const std::string& what, TokenizerParts& parts) {
   const Json& pattern = json.at("pattern");
   const std::string& to = json.at("content").as_string();
@@ -54,7 +54,7 @@ void read_split(const Json& json, const std::string& what, TokenizerParts& parts
     refuse_feature(
         what, fmt::format("the Split pattern {}", regex->dump()),
         "the regular expressions of GPT-2, Qwen2, Llama-3 and BLOOM, character by character");
-  // BLOOM's leaves text between two matches; the others leave none, so these two say the same.
+  // BLOOM's leaves text between two matches; the others leave none, so these two are equivalent.
   const std::string& behavior = json.at("behavior").as_string();
   const bool invert = flag_of_part(json, "invert", false);
   const bool is_removed = behavior == "Removed" && invert && *pattern != SplitPattern::kBloom;
@@ -64,7 +64,7 @@ void read_split(const Json& json, const std::string& what, TokenizerParts& parts
   parts.pattern = *pattern;
 }
 
-// Falcon's four steps, to the letter; false where the steps are others.
+// Falcon's four steps exactly; false where the steps differ.
 bool read_falcon(const Json::Array& steps, const std::string& what, TokenizerParts& parts) {
   if (steps.size() != std::size(kFalcon)) return false;
   for (size_t i = 0; i < steps.size(); i++)
@@ -109,7 +109,7 @@ void read_plain_step(const Json& step, const std::string& type, const std::strin
   else if (type == "WhitespaceSplit" && !parts.split.metaspace)
     parts.split.whitespace = true;
   else
-    refuse_feature(what, fmt::format("the pre-tokenizer {} at this place", type),
+    refuse_feature(what, fmt::format("the pre-tokenizer {} in this position", type),
                    "ByteLevel; Split and ByteLevel; Falcon's; WhitespaceSplit and Metaspace; null");
 }
 
@@ -163,7 +163,7 @@ void read_plain_decoder(const Json::Array& steps, const std::string& what, Token
       now = 4;
     }
     if (now <= stage || now > 4)
-      refuse_feature(what, fmt::format("the decoder {} at this place", step.dump()),
+      refuse_feature(what, fmt::format("the decoder {} in this position", step.dump()),
                      "ByteLevel; Metaspace; Replace, ByteFallback, Fuse, Strip in this order");
     stage = now;
   }
@@ -172,13 +172,12 @@ void read_plain_decoder(const Json::Array& steps, const std::string& what, Token
 }  // namespace
 
 void refuse_feature(const std::string& what, std::string_view feature, std::string_view known) {
-  throw UserError(
-      fmt::format("{}: {} is not known to this program; known: {}", what, feature, known));
+  throw UserError(fmt::format("{}: {} is not supported; supported: {}", what, feature, known));
 }
 
 std::string type_of_part(const Json& json, const std::string& what) {
   const Json* type = json.find("type");
-  require(type && type->is_string(), "{}: an object with a \"type\" is wanted, got {}", what,
+  require(type && type->is_string(), "{}: wanted an object with a \"type\", got {}", what,
           json.dump().substr(0, 80));
   return type->as_string();
 }
@@ -238,7 +237,7 @@ void read_pre_tokenizer(const Json& json, const std::string& what, TokenizerPart
     } else if (!split && !byte_level) {
       read_plain_step(step, type, what, parts);
     } else {
-      refuse_feature(what, fmt::format("the pre-tokenizer {} at this place", type),
+      refuse_feature(what, fmt::format("the pre-tokenizer {} in this position", type),
                      "ByteLevel; Sequence of Split and ByteLevel");
     }
   }

@@ -1,5 +1,5 @@
-// text/tokenizer_parts.h: what the readers of tokenizer files find out, and the tokenizers made of
-// it.
+// text/tokenizer_parts.h: what the readers of tokenizer files collect, and the tokenizers built
+// from it.
 #pragma once
 
 #include <map>
@@ -21,28 +21,28 @@ namespace weft {
 
 constexpr std::string_view kMark = "\xE2\x96\x81";  // U+2581, which stands for a blank in pieces
 
-// How a text becomes words where they are no bytes.
+// How text is split into words where tokens are not bytes.
 struct PlainSplit {
   enum class Prepend { kNever, kFirst, kAlways };
-  bool whitespace = false;  // words are what stands between white space
+  bool whitespace = false;  // words are separated by white space
   bool metaspace = false;   // blanks become marks, one is prepended, a word begins at each
   bool cut_at_marks = true;
   Prepend prepend = Prepend::kAlways;
 };
 
-// How pieces become text again.
+// How pieces are decoded to text.
 struct PlainDecode {
   bool marks = false;          // marks become blanks
-  bool drop_first = false;     // ... and those of the first token nothing
+  bool drop_first = false;     // ... and those of the first token are dropped
   bool byte_fallback = false;  // tokens <0xHH> are bytes
-  int64_t strip_start = 0;     // blanks taken from the beginning of the text
+  int64_t strip_start = 0;     // blanks stripped from the beginning of the text
 };
 
-// A reader fills what its file says and leaves the rest.
+// A reader fills in what its file defines and leaves the rest.
 struct TokenizerParts {
   std::unique_ptr<Bpe> bpe;          // one of the two
   std::unique_ptr<Unigram> unigram;  // always plain
-  bool is_described = false;         // tokenizer.json has said how to split
+  bool is_described = false;         // tokenizer.json has defined how to split
   bool is_plain = false;             // pieces are text, not bytes in GPT-2's alphabet
   SplitPattern pattern = SplitPattern::kGpt2;
   bool add_prefix_space = false;
@@ -58,8 +58,8 @@ struct TokenizerParts {
   const Vocab& vocab() const { return bpe ? bpe->vocab() : unigram->vocab(); }
   bool has_model() const { return bpe || unigram; }
   int32_t find(std::string_view text) const;  // among added and vocabulary; -1: none
-  // Adds or replaces; gives it the id that tokenizers would. UserError where `wanted_id` (-1: any)
-  // is another.
+  // Adds or replaces; assigns the id that tokenizers would. UserError where `wanted_id` (-1: any)
+  // differs.
   void add_token(AddedToken token, int64_t wanted_id, std::string_view what);
 };
 
@@ -81,10 +81,10 @@ class PartsTokenizer : public Tokenizer {
   std::map<std::string, std::string> files() const final { return parts_.files; }
 
  protected:
-  // Text without added tokens, normalized; is_first: it begins where the whole text does.
+  // Text without added tokens, normalized; is_first: it is at the start of the whole text.
   virtual void encode_words(std::string_view text, bool is_first,
                             std::vector<int32_t>& ids) const = 0;
-  std::string_view text_of(int32_t id) const;  // as the vocabulary keeps it; UserError
+  std::string_view text_of(int32_t id) const;  // as stored in the vocabulary; UserError
   std::string describe_special() const;        // ", 3 added tokens, eos </s> (1) ..."
 
   TokenizerParts parts_;
@@ -115,13 +115,13 @@ struct ConfigFiles {
 };
 void apply_tokenizer_config(const ConfigFiles& files, const std::string& where,
                             TokenizerParts& parts);
-// The class of tokenizer_config.json without "Fast"; empty: it says none.
+// The class of tokenizer_config.json without "Fast"; empty: not given.
 std::string class_of(const Json& config);
 
 // Shared by the readers.
 class JsonScan;
 Vocab read_vocab(JsonScan& scan, size_t num_bytes, Vocab::Form form, const std::string& what);
-// "left right" or the two parts: a merge, its tokens looked up. UserError where one is no token.
+// "left right" or the two parts: a merge, its tokens looked up. UserError where one is not a token.
 void add_merge(Bpe& bpe, std::string_view left, std::string_view right, const std::string& what);
 void add_merge_line(Bpe& bpe, std::string_view line, const std::string& what);
 AddedToken read_added_token(const Json& json, const std::string& what);

@@ -1,4 +1,4 @@
-// text/unicode_tables.h: what tools/make_unicode.py found out about every character.
+// text/unicode_tables.h: what tools/make_unicode.py extracts about every character.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ enum UnicodeFlag : uint8_t {
 enum ShapeFlag : uint8_t {
   kPunctuation = 1,  // of the Punctuation pre-tokenizer
   kExtends = 2,      // belongs to the user-perceived character before it
-  kControl = 4,      // is one by itself
+  kControl = 4,      // is a cluster by itself
   kPrepend = 8,      // belongs to the one after it
 };
 

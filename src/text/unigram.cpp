@@ -1,9 +1,10 @@
 // text/unigram.cpp: Viterbi over the characters of a word.
 //
-// best[e] is the highest score of a cut of the first e bytes, and where its last piece begins. From
-// each character on, the trie gives the pieces that begin there. A character that is no piece by
-// itself may be an unknown, at a score below every piece. Ties go to the first found, and scores
-// are added up from the left in float64, as in the tokenizers package: the ids depend on it.
+// best[e] is the highest score of a segmentation of the first e bytes, and where its last piece
+// begins. From each character, the trie yields the pieces that begin there. A character that is not
+// a piece by itself may be an unknown, with a score below every piece. Ties go to the first found,
+// and scores are summed from the left in float64, as in the tokenizers package: the ids depend on
+// it.
 #include "text/unigram.h"
 
 #include <fmt/core.h>
@@ -50,8 +51,8 @@ Unigram::Unigram(Vocab vocab, std::vector<double> scores, int64_t unk_id, bool b
   build_trie(what);
 }
 
-// Children of a node lie at base ^ byte, so a free place for all of them is looked for, from the
-// first free one on.
+// Children of a node are at base ^ byte, so we search for a base with free slots for all of them,
+// starting at the first free slot.
 size_t Unigram::find_base(const std::vector<unsigned char>& labels) {
   while (first_free_ < nodes_.size() && nodes_[first_free_].parent >= 0) ++first_free_;
   for (size_t place = first_free_;; ++place) {
@@ -158,7 +159,7 @@ void Unigram::search(std::string_view word, std::vector<int32_t>& ids) const {
     if (!has_single) offer(best[begin + length], before + unk_score_, begin, unk_id_);
     begin += length;
   }
-  // Back from the end; unknowns that touch are one.
+  // Back from the end; adjacent unknowns are merged.
   const size_t first = ids.size();
   size_t end = word.size(), unknown_end = 0;
   const auto flush = [&](size_t begin) {

@@ -1,5 +1,4 @@
-// text/unigram.h: the Unigram model: of all ways to cut a word into pieces, the one of highest
-// score.
+// text/unigram.h: the Unigram model: the segmentation of a word into pieces with the highest score.
 #pragma once
 
 #include <atomic>
@@ -15,13 +14,13 @@ namespace weft {
 
 class Unigram {
  public:
-  // scores[id] of every piece of the (plain) vocabulary. UserError where unk_id is none of them.
+  // scores[id] of every piece of the (plain) vocabulary. UserError where unk_id is not one of them.
   Unigram(Vocab vocab, std::vector<double> scores, int64_t unk_id, bool byte_fallback,
           const std::string& what);
 
   const Vocab& vocab() const { return vocab_; }
-  // Appends the ids of a word (valid UTF-8). Neighbouring characters that no piece has are one
-  // unknown. Safe from several threads.
+  // Appends the ids of a word (valid UTF-8). Adjacent characters that no piece covers are one
+  // unknown. Thread-safe.
   void encode_word(std::string_view word, std::vector<int32_t>& ids) const;
 
  private:
@@ -44,8 +43,8 @@ class Unigram {
   std::vector<Node> nodes_;
   size_t first_free_ = 1;
 
-  // Whether the best way to cut a piece is the piece: 0 not yet asked, 1 yes, 2 no. Every thread
-  // would write the same, so no order is needed.
+  // Whether a piece's best segmentation is the piece itself: 0 unknown, 1 yes, 2 no. Every thread
+  // would write the same value, so relaxed order suffices.
   std::unique_ptr<std::atomic<uint8_t>[]> whole_;
 };
 

@@ -63,7 +63,7 @@ int32_t Vocab::find_bytes(std::string_view bytes) const {
   }
 }
 
-// False where the bytes are there already.
+// False where the bytes exist already.
 bool Vocab::insert_bytes(std::string_view bytes, int32_t id) {
   const uint64_t key = key_of(bytes);
   const auto length = static_cast<uint32_t>(bytes.size());
@@ -95,8 +95,8 @@ void Vocab::reserve(size_t num_tokens, size_t num_bytes) {
 }
 
 void Vocab::add(std::string_view text, int64_t id, std::string_view what) {
-  require(id >= 0 && id <= kMaxTokenId, "{}: the id of '{}' is {}; 0 to {} are known", what, text,
-          id, kMaxTokenId);
+  require(id >= 0 && id <= kMaxTokenId, "{}: the id of '{}' is {}, wanted 0 to {}", what, text, id,
+          kMaxTokenId);
   const auto at = static_cast<size_t>(id);
   const auto id32 = static_cast<int32_t>(id);
   if (at >= tokens_.size()) tokens_.resize(at + 1);
@@ -113,7 +113,7 @@ void Vocab::add(std::string_view text, int64_t id, std::string_view what) {
   if (is_bytes && 3 * (num_in_entries_ + 1) > 2 * entries_.size())
     grow(std::max<size_t>(64, entries_.size() * 2));
   const bool is_new = is_bytes ? insert_bytes(stored, id32) : texts_.emplace(text, id32).second;
-  require(is_new, "{}: the token '{}' is there twice", what, text);
+  require(is_new, "{}: duplicate token '{}'", what, text);
   tokens_[at] = {static_cast<uint32_t>(begin), static_cast<uint32_t>(stored.size())};
   num_in_entries_ += is_bytes;
   num_tokens_++;

@@ -1,10 +1,10 @@
 // text/vocab.h: tokens and their ids, looked up by the bytes that they stand for.
 //
-// A token whose characters are all of the byte alphabet is kept as bytes, in an open-addressing
-// table: 16 bytes an entry; of a token up to 8 bytes long the entry holds the bytes themselves, so
-// that the usual word is found with one read from memory. Other tokens (which merging can never
-// make) are kept as their text, aside. A *plain* vocabulary (SentencePiece's) keeps all as they
-// are.
+// A token whose characters are all in the byte alphabet is stored as bytes, in an open-addressing
+// table of 16 bytes per entry; the entry of a token up to 8 bytes long holds the bytes themselves,
+// so that the usual word is found with one memory access. Other tokens (which merging can never
+// produce) are stored separately as text. A *plain* vocabulary (SentencePiece's) stores all tokens
+// unchanged.
 #pragma once
 
 #include <cstdint>
@@ -23,15 +23,14 @@ class Vocab {
   enum class Form { kByteSymbols, kPlain };
   explicit Vocab(Form form = Form::kByteSymbols) : form_(form) {}
 
-  // UserError (naming `what`) where the id is out of bounds, or the token or the id is there
-  // already.
+  // UserError (naming `what`) where the id is out of range, or the token or the id exists already.
   void add(std::string_view text, int64_t id, std::string_view what);
   void reserve(size_t num_tokens, size_t num_bytes);
 
   int32_t find_bytes(std::string_view bytes) const;  // -1: none
   int32_t find_text(std::string_view text) const;    // in symbols of the byte alphabet; -1: none
 
-  // The bytes that decoding the id gives; nothing where there is no such id.
+  // The bytes that the id decodes to; none where there is no such id.
   std::optional<std::string_view> bytes(int32_t id) const;
 
   int32_t num_ids() const { return static_cast<int32_t>(tokens_.size()); }  // largest id + 1
@@ -62,7 +61,7 @@ class Vocab {
   int shift_ = 64;              // 64 less the logarithm of their number
   size_t num_in_entries_ = 0;
   size_t num_tokens_ = 0;
-  std::unordered_map<std::string, int32_t> texts_;  // tokens that are not of the byte alphabet
+  std::unordered_map<std::string, int32_t> texts_;  // tokens outside the byte alphabet
 };
 
 }  // namespace weft

@@ -21,7 +21,7 @@ Vocab read_vocab(JsonScan& scan, size_t num_bytes, Vocab::Form form, const std::
   return vocab;
 }
 
-// The three tokens of a merge are found in one buffer: left, right, and both together.
+// The three tokens of a merge are looked up in one buffer: left, right, and both together.
 void add_merge(Bpe& bpe, std::string_view left, std::string_view right, const std::string& what) {
   require(bpe.num_merges() < Bpe::kMaxMerges, "{}: more than {} merges", what, Bpe::kMaxMerges);
   const Vocab& vocab = bpe.vocab();
@@ -50,7 +50,7 @@ void add_merge(Bpe& bpe, std::string_view left, std::string_view right, const st
 void add_merge_line(Bpe& bpe, std::string_view line, const std::string& what) {
   const size_t blank = line.find(' ');
   if (blank == std::string_view::npos || line.find(' ', blank + 1) != std::string_view::npos)
-    throw UserError(fmt::format("{}: merge {} is '{}'; two tokens and one blank are wanted", what,
+    throw UserError(fmt::format("{}: merge {} is '{}', wanted two tokens and one blank", what,
                                 bpe.num_merges() + 1, line));
   add_merge(bpe, line.substr(0, blank), line.substr(blank + 1), what);
 }

@@ -60,17 +60,17 @@ TEST(Bpe, MergesAsDefined) {
   }
 }
 
-// A merge that is listed twice has its last place.
-TEST(Bpe, TheLastOfEqualMergesCounts) {
+// A duplicate merge has the rank of its last occurrence.
+TEST(Bpe, TheLastDuplicateMergeWins) {
   Json json = test::small_tokenizer({{"a", "b"}, {"b", "c"}});
   EXPECT_EQ(ids_of(*test::load(json), "abc"), (Ids{256, 'c'}));
   test::entry(test::entry(json, "model"), "merges").as_array().push_back("a b");
   EXPECT_EQ(ids_of(*test::load(json), "abc"), (Ids{'a', 257}));
 }
 
-// a + b takes b from the pair (b, c), which was a candidate too. Merged all the same, it would come
-// between c and d, and c would not learn that d became de.
-TEST(Bpe, AMergeForgetsThePairsOfWhatItTook) {
+// Merging a + b consumes the b of the pair (b, c), which was a candidate too. Merged all the same,
+// it would come between c and d, and c would not see that d became de.
+TEST(Bpe, AMergeInvalidatesItsNeighboursPairs) {
   const std::vector<Merge> merges{{"a", "b"}, {"b", "c"}, {"d", "e"}, {"c", "de"}};
   const auto t = test::load(test::small_tokenizer(merges));
   for (const int times : {1, 9, 10, 60}) {  // both sides of short and long
@@ -85,8 +85,8 @@ TEST(Bpe, AMergeForgetsThePairsOfWhatItTook) {
   }
 }
 
-// A token that merging its own bytes does not give: "ab" + "c" is a token, but b + c comes first.
-TEST(Bpe, TokenThatMergingDoesNotGive) {
+// A token that merging its own bytes does not yield: "ab" + "c" is a token, but b + c comes first.
+TEST(Bpe, TokenThatMergingDoesNotYield) {
   Json json = test::small_tokenizer({{"b", "c"}, {"a", "b"}, {"ab", "c"}});
   EXPECT_EQ(ids_of(*test::load(json), "abc"), (Ids{'a', 256}));
   EXPECT_EQ(ids_of(*test::load(json), "abc abc"), (Ids{'a', 256, ' ', 'a', 256}));
@@ -94,7 +94,7 @@ TEST(Bpe, TokenThatMergingDoesNotGive) {
   EXPECT_EQ(ids_of(*test::load(json), "abc"), (Ids{258}));
 }
 
-TEST(Bpe, LongRunsTakeNoSquareOfTime) {
+TEST(Bpe, LongRunsAreNotQuadratic) {
   std::vector<Merge> merges;
   std::string run = byte_symbol(' ');
   for (int i = 0; i < 6; i++, run += run) merges.emplace_back(run, run);
@@ -103,7 +103,7 @@ TEST(Bpe, LongRunsTakeNoSquareOfTime) {
   EXPECT_EQ(ids, Ids((1 << 20) / 64, 261));
 }
 
-TEST(Bpe, ByteThatIsNoTokenIsLeftOut) {
+TEST(Bpe, UnknownBytesAreDropped) {
   Json json = test::small_tokenizer({{"a", "b"}});
   Json::Object& vocab = test::entry(test::entry(json, "model"), "vocab").as_object();
   std::erase_if(vocab, [](const auto& e) { return e.first == "x"; });
@@ -132,7 +132,7 @@ TEST(Bpe, ManyThreadsAgree) {
   for (const Ids& result : results) EXPECT_EQ(result, expected);
 }
 
-TEST(Bpe, DecodeGivesTheTextBack) {
+TEST(Bpe, DecodeRoundTrips) {
   const auto t =
       test::load(test::small_tokenizer({{"b", "c"}, {"\xC4\xA0", "a"}, {"\xC3\x83", "\xC2\xA9"}}));
   for (uint64_t i = 0; i < 2000; i++) {

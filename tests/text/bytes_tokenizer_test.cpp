@@ -1,4 +1,4 @@
-// tests/text/bytes_tokenizer_test.cpp: every byte is an id, and comes back.
+// tests/text/bytes_tokenizer_test.cpp: every byte is an id, and decodes back.
 #include <gtest/gtest.h>
 
 #include "base/error.h"
@@ -14,7 +14,7 @@ std::vector<int32_t> ids_of(const Tokenizer& t, std::string_view text) {
   return ids;
 }
 
-TEST(BytesTokenizer, IdIsByteAndEndIsCutOut) {
+TEST(BytesTokenizer, IdIsByteAndEosIsMatched) {
   const auto t = make_bytes_tokenizer();
   EXPECT_EQ(ids_of(*t, "a\xC3\xA9"), (std::vector<int32_t>{97, 0xC3, 0xA9}));
   EXPECT_EQ(ids_of(*t, "a<|endoftext|>b"), (std::vector<int32_t>{97, 256, 98}));
@@ -34,7 +34,7 @@ TEST(BytesTokenizer, DecodesAndRefusesForeignIds) {
   EXPECT_THROW(t->decode(std::vector<int32_t>{-1}, true), UserError);
 }
 
-TEST(BytesTokenizer, StreamNeverGivesHalfACharacter) {
+TEST(BytesTokenizer, StreamNeverEmitsHalfACharacter) {
   const auto t = make_bytes_tokenizer();
   const std::string text = "a\xF0\x9F\xA6\x99 \xC3\xA9<|endoftext|>z\xE2\x82";
   StreamDecoder stream(*t, false);

@@ -37,7 +37,7 @@ Turned turn(const std::string& chat_template, const std::string& messages) {
   return {t->decode(ids, false), t->decode(labels, false)};
 }
 
-TEST(Chat, LossOnTheAssistantAlone) {
+TEST(Chat, LossOnTheAssistantOnly) {
   const Turned t = turn("", R"([{"role":"system","content":"Be."},{"role":"user","content":"Hi"},
       {"role":"assistant","content":"Yes"},{"role":"user","content":"Go"},{"role":"assistant","content":"No"}])");
   EXPECT_EQ(
@@ -53,7 +53,7 @@ TEST(Chat, ATokenAcrossTheHeadIsALabel) {
   EXPECT_EQ(t.labels, "\n\nx<|im_end|>");
 }
 
-TEST(Chat, TheTemplateMaySpeakForTheSystem) {
+TEST(Chat, TheTemplateMayAddASystemTurn) {
   const std::string speaks =
       "{{- '<|im_start|>system\\nYou help.<|im_end|>\\n' }}{%- for message in messages %}";
   EXPECT_EQ(turn(speaks, R"([{"role":"user","content":"Hi"}])").text,
@@ -62,8 +62,8 @@ TEST(Chat, TheTemplateMaySpeakForTheSystem) {
             "<|im_start|>system\nS<|im_end|>\n");
 }
 
-// Some templates leave out an assistant's turn that is empty; nobody leaves out a user's.
-TEST(Chat, AnEmptyAnswerIsLeftOutWhereTheTemplateDoesSo) {
+// Some templates skip an empty assistant turn; none skips a user's.
+TEST(Chat, AnEmptyAnswerIsSkippedWhereTheTemplateDoes) {
   const std::string skips = "<|im_start|>{% if message['content'] %}", plain = "<|im_start|>";
   const std::string messages =
       R"([{"role":"user","content":""},{"role":"assistant","content":""},{"role":"assistant","content":"x"}])";
@@ -89,7 +89,7 @@ TEST(Chat, BadConversationsAreRefused) {
   EXPECT_NE(refusal("", R"([{"from":"human","value":"Hi"}])")
                 .find("a message is {from, value}, wanted {role, content}"),
             std::string::npos);
-  EXPECT_NE(refusal("", "[1]").find("an object is wanted"), std::string::npos);
+  EXPECT_NE(refusal("", "[1]").find("wanted an object"), std::string::npos);
   EXPECT_NE(refusal("", R"([{"role":"user"}])").find("\"content\""), std::string::npos);
   EXPECT_NE(refusal("", R"([{"role":"tool","content":""}])").find("'tool'"), std::string::npos);
   EXPECT_NE(refusal("[INST] {{ messages }}", "[]").find("not ChatML"), std::string::npos);

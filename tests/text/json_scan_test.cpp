@@ -42,7 +42,7 @@ TEST(JsonScan, StringsWithEscapes) {
   }
 }
 
-TEST(JsonScan, RawValuesEndWhereTheyEnd) {
+TEST(JsonScan, RawValuesEndInTheRightPlace) {
   for (const std::string value :
        {R"("a]")", "12", "-1.5e3", "true", "null", R"({"a": [1, "}"]})", "[[], {}]"}) {
     const std::string text = "[" + value + ", 7]";

@@ -29,7 +29,7 @@ TEST(Normalize, ComposesAndSorts) {
   EXPECT_EQ(nfc(utf8({'e', 0x301, 0x301})), utf8({0xE9, 0x301}));
 }
 
-TEST(Normalize, SaysWhenNothingIsToDo) {
+TEST(Normalize, ReportsWhenNothingChanges) {
   EXPECT_EQ(to_nfc(""), std::nullopt);
   EXPECT_EQ(to_nfc("plain text, and a long one: more than one block of sixty-four bytes is in it"),
             std::nullopt);
@@ -43,8 +43,8 @@ TEST(Normalize, LeavesBadBytesAlone) {
   EXPECT_EQ(nfc("\xFF\xCC\x81\xFF"), "\xFF\xCC\x81\xFF");
 }
 
-// Long text is looked at in blocks of bytes, and only what holds a mark is composed.
-TEST(Normalize, AMarkIsFoundWhereverItStands) {
+// Long text is scanned in blocks of bytes, and only blocks with a mark are composed.
+TEST(Normalize, AMarkIsFoundAnywhere) {
   for (size_t at = 0; at < 200; ++at) {
     const std::string before(at, 'a'), after(200 - at, 'b');
     EXPECT_EQ(to_nfc(before + utf8({'e', 0x300}) + after), before + utf8({0xE8}) + after) << at;
@@ -54,7 +54,7 @@ TEST(Normalize, AMarkIsFoundWhereverItStands) {
             utf8({0xE9, 'x', 0x323, 'y', 0xE9}));
 }
 
-// Normalizing twice is normalizing once, for every character beside a mark.
+// Normalizing twice is normalizing once, for every character next to a mark.
 TEST(Normalize, IsIdempotent) {
   for (uint32_t code = 0xA0; code < 0x30000; code++) {
     if (code >= 0xD800 && code < 0xE000) continue;
@@ -63,7 +63,7 @@ TEST(Normalize, IsIdempotent) {
   }
 }
 
-// Text for which the fast answer is given holds nothing that composing would change.
+// Text that takes the fast path contains nothing that composing would change.
 TEST(Normalize, NothingBelow300IsUnstable) {
   for (uint32_t code = 0; code < 0x300; code++) EXPECT_FALSE(unicode_flags(code) & kUnstable);
   EXPECT_TRUE(unicode_flags(0x300) & kUnstable);

@@ -1,5 +1,5 @@
 // tests/text/plain_tokenizer_test.cpp: Unigram and BPE of characters, by hand; T5's real files
-// against ids that transformers 5.22 gave (tests/interop has many more).
+// against ids from transformers 5.22 (tests/interop has many more).
 #include <gtest/gtest.h>
 
 #include "base/error.h"
@@ -47,7 +47,7 @@ Json unigram(bool byte_fallback = false) {
                              {"byte_fallback", byte_fallback}}}};
 }
 
-TEST(Unigram, TakesTheCutOfHighestScore) {
+TEST(Unigram, ChoosesTheHighestScore) {
   const auto t = test::load(unigram());
   EXPECT_EQ(ids_of(*t, "a"), Ids{2});
   EXPECT_EQ(ids_of(*t, "ab"), (Ids{2, 4}));      // -6 beats mark + ab: -8
@@ -69,8 +69,8 @@ TEST(Unigram, AnUnknownMayBeBetterThanALongPiece) {
   EXPECT_EQ(ids_of(*t, "xyz"), (Ids{1, 8}));
 }
 
-// Metaspace alone: blanks are kept as marks, and none is put before one that is there.
-TEST(Unigram, WhereAMarkIsPut) {
+// Metaspace alone: blanks become marks, and none is added before an existing one.
+TEST(Unigram, WhereAMarkIsAdded) {
   const auto with = [](const char* scheme, bool split) {
     Json json = unigram();
     json.set("pre_tokenizer", Json::Object{{"type", "Metaspace"},
@@ -79,7 +79,8 @@ TEST(Unigram, WhereAMarkIsPut) {
                                            {"split", split}});
     test::entry(test::entry(json, "model"), "vocab")
         .as_array()
-        .push_back(piece("b" + std::string(kMark) + "c", -1));  // 8: only where nothing is cut
+        .push_back(
+            piece("b" + std::string(kMark) + "c", -1));  // 8: only where the text is not split
     json.set("added_tokens", Json::Array{test::added_token("<unk>", 0)});
     return test::load(json);
   };
@@ -121,13 +122,13 @@ TEST(Unigram, BlanksMayBeStripped) {
   EXPECT_EQ(ids_of(*with(true, true), "a"), Ids{3});
 }
 
-TEST(Unigram, NeighbouringUnknownsAreOne) {
+TEST(Unigram, AdjacentUnknownsAreMerged) {
   const auto t = test::load(unigram());
   EXPECT_EQ(ids_of(*t, "xyz"), (Ids{1, 0}));
   EXPECT_EQ(ids_of(*t, "axay\xC3\xA9"), (Ids{2, 0, 3, 0}));
 }
 
-TEST(Unigram, BytesStandInForUnknowns) {
+TEST(Unigram, BytesReplaceUnknowns) {
   const auto t = test::load(unigram(true));
   EXPECT_EQ(ids_of(*t, "a\xC3\xA9"), (Ids{2, 8 + 0xC3, 8 + 0xA9}));
 }
@@ -218,7 +219,7 @@ TEST(CharacterBpe, MergesCharactersAndFallsBackToBytes) {
   EXPECT_EQ(ids_of(*t, "a\xC3\xA9\n", false), (Ids{261, 2 + 0xC3, 2 + 0xA9, 2 + 0x0A}));
 }
 
-// Id 0 is a token like others: it may be either half of a merge, or what the merge makes.
+// Id 0 is a token like others: it may be either half of a merge, or its result.
 TEST(CharacterBpe, MergesOfTheFirstId) {
   const std::string mark = kMark;
   for (const std::string& first : {mark, std::string("a"), mark + "a"}) {
@@ -231,7 +232,7 @@ TEST(CharacterBpe, MergesOfTheFirstId) {
   }
 }
 
-// A merge may reach over a mark, so that text is not cut there.
+// A merge may span a mark, so that text is not cut there.
 TEST(CharacterBpe, MergesMayEndInAMark) {
   Json json = characters();
   Json& model = test::entry(json, "model");
@@ -303,8 +304,8 @@ TEST(Split, Falcon) {
   EXPECT_EQ(words_of(SplitPattern::kFalcon, "ab  cd"), (Words{"ab", " ", " cd"}));
 }
 
-// Digits are looked for among the symbols of bytes, of which six more are numbers: superscripts and
-// fractions are cut from their first byte, and so are other characters that end in such a byte.
+// Digits are searched among the byte symbols, of which six more are numbers: superscripts and
+// fractions are cut off their first byte, and so are other characters that end in such a byte.
 TEST(Split, FalconsNumberSymbols) {
   const auto falcon = [](std::string_view text) { return words_of(SplitPattern::kFalcon, text); };
   for (const char* byte : {"\xB2", "\xB3", "\xB9", "\xBC", "\xBD", "\xBE"}) {
@@ -354,7 +355,7 @@ TEST(RealTokenizer, BothFilesOfT5) {
     EXPECT_EQ(ids_of(*t, "h\xC3\xA9llo \xEF\xAC\x81 \xE2\x91\xA0 \xE2\x84\xA2"),
               (Ids{3, 107, 154, 195, 32, 361, 209, 3, 2305, 1}));
     EXPECT_EQ(t->decode(Ids{192, 4856, 1}, false), "two spaces</s>");
-    // What is mapped may stand anywhere among what is not.
+    // Mapped characters may be anywhere among unmapped ones.
     for (const char* text :
          {"\xEF\xAC\x81sh and chips", "chips and \xEF\xAC\x81sh", "a \xEF\xAC\x81sh"}) {
       std::string mapped = text;

@@ -1,4 +1,4 @@
-// tests/text/real_tokenizer_test.cpp: GPT-2 and Qwen2 against vectors made by others. Needs
+// tests/text/real_tokenizer_test.cpp: GPT-2 and Qwen2 against reference vectors. Needs
 // ../shared/data (tests/needs_shared.txt).
 #include <gtest/gtest.h>
 
@@ -55,7 +55,7 @@ TEST(RealTokenizer, VectorsOfQwen2) {
   check_vectors("qwen2", "qwen2");
 }
 
-TEST(RealTokenizer, WikitextGoesThereAndBack) {
+TEST(RealTokenizer, WikitextRoundTrips) {
   NEEDS_SHARED();
   const std::string text = test::slurp(kShared / "wikitext2/wiki.valid.raw");
   for (const char* name : {"gpt2", "qwen2"}) {

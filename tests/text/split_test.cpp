@@ -37,7 +37,7 @@ TEST(Split, Gpt2) {
   EXPECT_EQ(split("a\xE3\x80\x80\xE3\x80\x80z"), (Words{"a", "\xE3\x80\x80", "\xE3\x80\x80", "z"}));
   EXPECT_EQ(split(" "), (Words{" "}));
   EXPECT_EQ(split("''s"), (Words{"''", "s"}));
-  // The long s (U+017F) is no s here: case counts.
+  // The long s (U+017F) is not an s here: case matters.
   EXPECT_EQ(split("it'\xC5\xBF"), (Words{"it", "'", "\xC5\xBF"}));
 }
 
@@ -57,7 +57,7 @@ TEST(Split, Qwen2AndLlama3) {
   EXPECT_EQ(qwen2("a  "), (Words{"a", "  "}));
 }
 
-TEST(Split, KnowsItsPatternsAndNoOthers) {
+TEST(Split, AcceptsOnlyKnownPatterns) {
   for (const auto pattern : {SplitPattern::kGpt2, SplitPattern::kQwen2, SplitPattern::kLlama3})
     EXPECT_NE(pattern_name(pattern), "");
   EXPECT_EQ(pattern_of_regex(

@@ -1,4 +1,4 @@
-// tests/text/template_test.cpp: columns put into text, and templates that are wrong.
+// tests/text/template_test.cpp: columns filled in, and malformed templates.
 #include "text/template.h"
 
 #include <gtest/gtest.h>
@@ -38,14 +38,14 @@ TEST(Template, DoubledBracesAreBraces) {
   EXPECT_EQ(render("{{}}", {}), "{}");
 }
 
-TEST(Template, RefusesWhatIsNotClosed) {
+TEST(Template, RejectsUnclosedBraces) {
   for (const char* bad : {"{a", "{", "a}", "{}", "{a{b}}", "{{{a}}"}) {
     EXPECT_NE(message_of(bad).find("data.text"), std::string::npos) << bad;
   }
   EXPECT_NE(message_of("x {a").find("character 2"), std::string::npos);
 }
 
-TEST(Template, NamesMissingColumnAndThoseThereAre) {
+TEST(Template, NamesMissingAndExistingColumns) {
   const TextTemplate t("{a}{b}{a}", "data.source");
   EXPECT_EQ(t.columns(), (std::vector<std::string>{"a", "b"}));
   const std::vector<std::string> available{"a", "c"};

@@ -1,4 +1,4 @@
-// tests/text/tokenizer_json_test.cpp: what tokenizer.json and its companions may say.
+// tests/text/tokenizer_json_test.cpp: what tokenizer.json and its companions may contain.
 #include <gtest/gtest.h>
 
 #include "base/error.h"
@@ -24,7 +24,7 @@ std::string refusal(const Json& json, const Json& config = {}) {
   return "";
 }
 
-TEST(TokenizerJson, AddedTokensAreCutOut) {
+TEST(TokenizerJson, AddedTokensAreMatchedFirst) {
   Json json = small();
   json.set("added_tokens", Json::Array{added_token("<x>", 258), added_token("<xy>", 259, false)});
   const auto t = test::load(json);
@@ -104,8 +104,8 @@ TEST(TokenizerJson, ConfigurationNamesSpecialTokens) {
   EXPECT_EQ(ids_of(*t, "xabcx"), (Ids{'x', 257, 'x'}));  // pad is cut out of the middle of a word
 }
 
-// The one that is named becomes special, and no other added token.
-TEST(TokenizerJson, ANameMakesItsOwnTokenSpecial) {
+// Only the named token becomes special, no other added token.
+TEST(TokenizerJson, ANameMakesOnlyItsTokenSpecial) {
   Json json = small();
   json.set("added_tokens",
            Json::Array{added_token("<a>", 258, false), added_token("<e>", 259, false)});
@@ -123,7 +123,7 @@ TEST(TokenizerJson, FingerprintFollowsWhatChangesIds) {
   EXPECT_EQ(test::load(small(), Json::Object{{"model_max_length", 5}})->fingerprint(), base);
 }
 
-TEST(TokenizerJson, RefusesByNameWhatItDoesNotKnow) {
+TEST(TokenizerJson, RejectsUnsupportedFeaturesByName) {
   const auto with = [](std::string_view key, Json value) {
     Json json = small();
     json.set(std::string(key), std::move(value));
@@ -150,7 +150,7 @@ TEST(TokenizerJson, RefusesByNameWhatItDoesNotKnow) {
             std::string::npos);
 }
 
-TEST(TokenizerJson, RefusesWhatIsMalformed) {
+TEST(TokenizerJson, RejectsMalformedFiles) {
   const std::string good = small().dump();
   EXPECT_NO_THROW(load_tokenizer_files({{"tokenizer.json", good}}, "f"));
   for (size_t cut = 0; cut < good.size(); cut += 7)
@@ -177,7 +177,7 @@ TEST(TokenizerJson, RefusesWhatIsMalformed) {
   moved.set("added_tokens", Json::Array{added_token("<x>", 300)});
   EXPECT_NE(refusal(moved).find("300"), std::string::npos);
   moved.set("added_tokens", Json::Array{added_token("<x>", 0)});
-  EXPECT_NE(refusal(moved).find("has the id 0, but by its place it is"), std::string::npos);
+  EXPECT_NE(refusal(moved).find("has the id 0, but its position makes it"), std::string::npos);
 }
 
 // -1 once meant "any": the token was given the next free id.
@@ -185,7 +185,7 @@ TEST(TokenizerJson, AddedTokensWithoutAnIdAreRefused) {
   Json json = small();
   json.set("added_tokens", Json::Array{added_token("<x>", -1)});
   EXPECT_EQ(refusal(json),
-            "folder/tokenizer.json: the added token '<x>' has the id -1; ids begin at 0");
+            "folder/tokenizer.json: the added token '<x>' has the id -1; ids start at 0");
   const Json decoder = Json::Object{{"-1", added_token("<x>", 258)}};
   const std::string e = refusal(small(), Json::Object{{"added_tokens_decoder", decoder}});
   EXPECT_NE(e.find("tokenizer_config.json: added_tokens_decoder: '-1'"), std::string::npos) << e;
@@ -196,7 +196,7 @@ TEST(TokenizerJson, AddedTokensWithoutAnIdAreRefused) {
     FAIL() << "taken";
   } catch (const UserError& refused) {
     EXPECT_EQ(std::string(refused.what()),
-              "folder/added_tokens.json: the added token '<x>' has the id -1; ids begin at 0");
+              "folder/added_tokens.json: the added token '<x>' has the id -1; ids start at 0");
   }
 }
 
@@ -229,7 +229,7 @@ TEST(TokenizerJson, StreamEqualsDecode) {
   }
 }
 
-TEST(TokenizerJson, ForeignIdsAreNotSpecialAndRefused) {
+TEST(TokenizerJson, ForeignIdsAreNotSpecialAndRejected) {
   Json json = small();
   json.set("added_tokens", Json::Array{added_token("<x>", 258)});
   const auto t = test::load(json);
@@ -240,7 +240,7 @@ TEST(TokenizerJson, ForeignIdsAreNotSpecialAndRefused) {
   }
 }
 
-// The bytes tokenizer's own files, read back, give the same ids.
+// The bytes tokenizer's own files, read back, yield the same ids.
 TEST(TokenizerJson, ReadsFilesOfBytesTokenizer) {
   const auto bytes = make_bytes_tokenizer();
   const auto t = load_tokenizer_files(bytes->files(), "bytes");

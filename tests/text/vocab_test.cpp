@@ -1,4 +1,4 @@
-// tests/text/vocab_test.cpp: every token is found, and nothing else.
+// tests/text/vocab_test.cpp: finds every token, and nothing else.
 #include "text/vocab.h"
 
 #include <gtest/gtest.h>
@@ -20,8 +20,8 @@ TEST(Vocab, EmptyHasNothing) {
   }
 }
 
-// Lengths around 8, where the key is the bytes or their hash; zero bytes at the end count.
-TEST(Vocab, TokensThatAreNearlyEqualAreTold) {
+// Lengths around 8, where the key is the bytes or their hash; trailing zero bytes matter.
+TEST(Vocab, SimilarTokensAreDistinguished) {
   Vocab vocab(Vocab::Form::kPlain);
   std::vector<std::string> tokens;
   for (size_t length = 1; length <= 40; ++length) {
@@ -51,7 +51,7 @@ TEST(Vocab, DoublesAndIdsOutOfBoundsAreRefused) {
   vocab.add("\xE6\x97\xA5", 1, "f");  // not of the byte alphabet
   vocab.add("z", kMaxTokenId, "f");
   EXPECT_EQ(vocab.find_text("\xE6\x97\xA5"), 1);
-  EXPECT_EQ(vocab.find_bytes("\xE6\x97\xA5"), -1) << "merging never makes it";
+  EXPECT_EQ(vocab.find_bytes("\xE6\x97\xA5"), -1) << "merging never produces it";
   EXPECT_THROW(vocab.add("a", 2, "f"), UserError);
   EXPECT_THROW(vocab.add("b", 0, "f"), UserError);
   EXPECT_THROW(vocab.add("\xE6\x97\xA5", 3, "f"), UserError);
