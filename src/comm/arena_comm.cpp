@@ -1,4 +1,4 @@
-// comm/arena_comm.cpp: whose data it is, and whether all make the same call.
+// comm/arena_comm.cpp: device or host data, and whether all ranks make the same call.
 #include "comm/arena_comm.h"
 
 #include "base/error.h"

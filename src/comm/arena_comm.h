@@ -1,8 +1,8 @@
-// comm/arena_comm.h: what groups of ranks on GPUs have in common.
+// comm/arena_comm.h: the common part of groups of ranks on GPUs.
 //
-// Data inside a rank's arena is its device's, and moved by the back end; other data is the host's,
-// and goes to the group of the host that stands behind it, which also carries what ranks tell each
-// other: the calls they are about to make, which are compared as those between ranks of the CPU.
+// Data inside a rank's arena is device memory and moved by the backend; other data is host memory
+// and goes through the underlying host group, which also carries the calls that ranks are about to
+// make, so that these are compared as on the CPU.
 #pragma once
 
 #include <memory>
@@ -46,10 +46,10 @@ class ArenaComm : public Comm {
   virtual void send_here(const void* data, int64_t bytes, int to) = 0;
   virtual void recv_here(void* data, int64_t bytes, int from) = 0;
 
-  // Before the others learn of a call: where they read this rank's memory, it must be there.
+  // Before the others learn of a call: memory that they will read must be complete.
   virtual void get_ready() {}
   // Waits for the others' calls, on the host: BugError where they differ. They are then in calls_,
-  // each with where in its arena the data lies.
+  // each with the data's offset in its arena.
   void compare(CommCall call, const void* data);
   bool is_here(const void* data) const;
   int64_t offset(const void* data) const { return static_cast<const std::byte*>(data) - arena_; }

@@ -1,4 +1,4 @@
-// comm/call.cpp: calls compared, and told in words.
+// comm/call.cpp: comparing calls, and describing them.
 #include "comm/call.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// comm/call.h: what a rank is about to do, as its peers are told.
+// comm/call.h: what a rank is about to do, as announced to its peers.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ struct CommCall {
   Reduce reduce;
   int32_t root;
   int64_t bytes;
-  int64_t location;  // shm alone: of the data others read, in the world's segment
-  uint32_t number;   // of the calls of this group
+  int64_t location;  // shm only: of the data others read, in the world's segment
+  uint32_t number;   // sequence number within this group
 };
 
 // All but the location.
@@ -24,7 +24,7 @@ bool is_same(const CommCall& a, const CommCall& b);
 // "all_reduce of 4096 bytes (fp32, sum)"
 std::string describe(const CommCall& call);
 
-// What a rank asks for in split, and the ranks of one colour: in order of key, then of rank.
+// A rank's arguments of split, and the ranks of one colour: in order of key, then of rank.
 struct SplitWish {
   int color, key;
 };

@@ -1,18 +1,18 @@
-// comm/comm.h: one rank's end of a group of ranks that move and add tensors together.
+// comm/comm.h: one rank's handle on a group of ranks that move and add tensors together.
 //
 // Every rank of a group makes the same calls in the same order. A call blocks until this rank's
 // part is done and its buffers may be used again. Calls of one group come from one thread at a
 // time; two groups (tensor parallel, data parallel) may be used by two threads at once.
 //
-// All sums are ours, in every back end: a binary tree over the ranks in their order,
-// ((x0 + x1) + (x2 + x3)), a rank without partner going up unchanged. bf16 is added in fp32 and
-// rounded once. So the bits of a result depend on nothing but the addends and their order. One
-// exception: NCCL adds in an order of its own, unless exact mode asks otherwise (comm/nccl/nccl.h).
+// All sums are ours, in every backend: a binary tree over the ranks in their order,
+// ((x0 + x1) + (x2 + x3)), a rank without a partner is passed up unchanged. bf16 is added in fp32
+// and rounded once. So the bits of a result depend on nothing but the addends and their order. One
+// exception: NCCL adds in its own order, except in exact mode (comm/nccl/nccl.h).
 //
-// A call that does not come to an end throws PeerError: after the deadline (it names the ranks that
-// did not come) or on abort (with its reason). Where another rank made another call at the same
-// sequence number it throws BugError (it names both ranks and both calls): all ranks run the same
-// program, so that no machine or peer is to blame. So it does where a rank has left without it.
+// A call that cannot complete throws PeerError: after the deadline (naming the missing ranks) or on
+// abort (with its reason). Where another rank made a different call at the same sequence number it
+// throws BugError (naming both ranks and both calls): all ranks run the same program, so no machine
+// or peer is to blame. The same holds where a rank has exited without making the call.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ namespace weft {
 
 enum class Reduce { kSum, kMax };
 
-// The number of calls and of bytes that this rank has handed to a group, by operation.
+// The number of calls and bytes that this rank has passed to a group, by operation.
 struct CommCount {
   int64_t calls = 0, bytes = 0;
 };
@@ -62,26 +62,26 @@ class Comm {
   virtual void recv(void* data, int64_t bytes, int from) = 0;
   virtual void barrier() = 0;
 
-  // The ranks that give the same colour form a group, in order of key, then of rank.
+  // Ranks with the same colour form a group, in order of key, then of rank.
   virtual std::unique_ptr<Comm> split(int color, int key) = 0;
 
-  // Ends every call under way and to come, on all ranks of this group and of those split from the
-  // same world. From any thread; does not wait.
+  // Ends every current and future call, on all ranks of this group and of those split from the same
+  // world. Thread-safe; does not wait.
   virtual void abort(const std::string& reason) = 0;
   virtual bool is_aborted() const = 0;
-  // Of every call of this rank, from the next on, in all groups split from the same world.
+  // For every call of this rank, from the next one, in all groups split from the same world.
   virtual void set_deadline_ms(int64_t deadline_ms) = 0;
-  virtual int64_t deadline_ms() const = 0;  // that holds now
-  // Calls begun while this rank is patient have a day instead of the deadline, in the same groups;
-  // see ScopedNoDeadline.
+  virtual int64_t deadline_ms() const = 0;  // currently in effect
+  // Calls begun while this is on may take a day instead of the deadline, in the same groups; see
+  // ScopedNoDeadline.
   virtual void set_no_deadline(bool patient) = 0;
 
   // False where a call returns before it is done: its work is queued on the rank's device, in the
-  // queue in use, and can be recorded there.
+  // queue in use, and can be captured there.
   virtual bool waits_on_host() const { return true; }
-  // Such calls end in no call of ours, so who waits for the device asks here from time to time.
-  // Throws PeerError where they cannot end well: a failure, an abort, or more time than is allowed,
-  // which the caller knows: the device also computes, and that has no deadline.
+  // Queued calls do not fail in any call of ours, so whoever waits for the device polls this.
+  // Throws PeerError where they cannot complete: a failure, an abort, or more than the allowed
+  // time, which the caller passes: the device also computes, and that has no deadline.
   virtual void check_queued(int64_t /*waited_ms*/, int64_t /*allowed_ms*/) {}
 
   const CommCount& count(CommOp op) const { return counts_[static_cast<int>(op)]; }
@@ -90,9 +90,9 @@ class Comm {
   CommCount counts_[kNumCommOps];
 };
 
-// While it lives, this rank waits in its calls as long as it takes: around work that ranks do apart
-// and that may be long on one of them (reading, tokenizing, writing). All ranks of the call are to
-// be patient. The death of a rank ends the call all the same; only one that hangs is not found.
+// Suspends this rank's deadline: around work that may take long on a single rank (reading,
+// tokenizing, writing). All ranks of the call must use it. A rank's death still ends the call; only
+// a hang goes undetected.
 class ScopedNoDeadline {
  public:
   explicit ScopedNoDeadline(Comm& comm) : comm_(comm) { comm_.set_no_deadline(true); }

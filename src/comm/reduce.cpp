@@ -2,7 +2,8 @@
 //
 // The tree of n addends is that of the largest power of two below n, plus that of the rest. A block
 // is small enough for the partial sums of every level to stay in the nearest cache, so memory is
-// read once an addend and written once. Loops over an index alone: the compiler makes vectors.
+// read once per addend and written once. The inner loops are simple enough for the compiler to
+// vectorize.
 #include "comm/reduce.h"
 
 #include <algorithm>
@@ -11,7 +12,8 @@
 
 #include "base/error.h"
 
-// Before a loop whose output is an input itself or lies apart from all: no iteration needs another.
+// Before a loop whose output is identical to an input or disjoint from all: iterations are
+// independent.
 #if defined(__clang__)
 #define WEFT_ALIKE_OR_APART _Pragma("clang loop vectorize(assume_safety)")
 #else
@@ -23,7 +25,7 @@ namespace {
 
 constexpr int64_t kBlock = 512;
 constexpr int kMaxRanks = 1024;
-constexpr int kLevels = 20;  // two a halving, for kMaxRanks
+constexpr int kLevels = 20;  // two per halving, for kMaxRanks
 
 struct Sum {
   static float of(float a, float b) { return a + b; }
@@ -52,7 +54,7 @@ template <typename T>
 void narrow(T v, T* out) {
   *out = v;
 }
-// to_bf16 without a branch, which would keep the compiler from making vectors.
+// to_bf16 without a branch, which would prevent vectorization.
 void narrow(float v, Bf16* out) {
   const uint32_t u = std::bit_cast<uint32_t>(v);
   const uint32_t rounded = u + 0x7fffu + ((u >> 16) & 1u), quiet_nan = u | 0x400000u;
@@ -101,7 +103,7 @@ struct Tree {
 
 template <typename T, typename Op>
 void run(const void* const* in, int n, void* out, int64_t count) {
-  if (n < 1 || n > kMaxRanks) throw BugError(fmt::format("a sum over {} ranks", n));
+  if (n < 1 || n > kMaxRanks) throw BugError(fmt::format("cannot sum over {} ranks", n));
   const T* inputs[kMaxRanks];
   for (int r = 0; r < n; ++r) inputs[r] = static_cast<const T*>(in[r]);
   Tree<T, Op> tree;  // not initialised: partial sums are written before they are read
@@ -136,7 +138,7 @@ void reduce_tree(const void* const* in, int n, void* out, int64_t count, Dtype d
     case Dtype::kI64:
       return run<int64_t>(in, n, out, count, op);
     default:
-      throw BugError(fmt::format("{} is not added over ranks", dtype_name(dtype)));
+      throw BugError(fmt::format("cannot sum {} over ranks", dtype_name(dtype)));
   }
 }
 

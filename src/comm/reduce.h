@@ -1,4 +1,4 @@
-// comm/reduce.h: the one way in which weft adds over ranks.
+// comm/reduce.h: the only way in which weft adds over ranks.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// comm/solo.cpp: a group of one, in which every call is a copy at most.
+// comm/solo.cpp: a group of one, in which every call is at most a copy.
 #include <cstring>
 #include <mutex>
 
@@ -11,7 +11,7 @@ namespace {
 
 class SoloComm : public Comm {
  public:
-  // Shared by all that were split from the same world.
+  // Shared by all groups split from the same world.
   struct World {
     std::mutex mutex;
     bool is_aborted = false;

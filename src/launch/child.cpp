@@ -1,4 +1,4 @@
-// launch/child.cpp: fork and exec, then a wait that passes signals on.
+// launch/child.cpp: fork and exec, then a wait that forwards signals.
 #include "launch/child.h"
 
 #include <fcntl.h>
@@ -21,7 +21,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kPollMs = 100;  // also without a signal, should one have been lost
+constexpr int kPollMs = 100;  // also without a signal, in case one was lost
 
 std::vector<std::string> environment_of(const ChildStart& start) {
   std::vector<std::string> all;
@@ -72,7 +72,7 @@ pid_t start_child(const ChildStart& start) {
 }  // namespace
 
 ChildEnd run_child(const ChildStart& start) {
-  ensure(!start.argv.empty(), "a child without words");
+  ensure(!start.argv.empty(), "a child without arguments");
   SignalPipe signals;
   const pid_t pid = start_child(start);
   ChildEnd end;

@@ -1,6 +1,6 @@
-// launch/fork.h: what is done around fork and exec, for ranks and for other children.
+// launch/fork.h: helpers around fork and exec, for ranks and other children.
 //
-// In the child only async-signal-safe calls: another thread may have held any lock when we forked.
+// The child may make only async-signal-safe calls: another thread may hold any lock when we fork.
 #pragma once
 
 #include <sys/prctl.h>
@@ -21,7 +21,7 @@ inline std::vector<char*> pointers(std::vector<std::string>& words) {
   return all;
 }
 
-// While it lives, the signals that we handle wait: our handlers must not run in the child.
+// Blocks the signals that we handle: our handlers must not run in the child.
 class HeldSignals {
  public:
   HeldSignals() {
@@ -40,16 +40,16 @@ class HeldSignals {
   sigset_t before_;
 };
 
-// What the child does with the stop signals: what we did at our start (SIGHUP may be ignored), or
-// nothing, whoever sends them.
+// How the child treats the stop signals: as we did at our start (SIGHUP may be ignored), or it
+// ignores them all.
 enum class ChildSignals { kDefault, kIgnored };
 
 // The first thing in the child: it dies with `parent`, has no handlers, and its own group, so that
-// a signal of the terminal reaches the parent alone, who passes it on once.
+// a signal from the terminal reaches only the parent, which forwards it once.
 inline void begin_child(pid_t parent, const sigset_t& signals, ChildSignals stop) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != parent) ::_exit(127);  // it died before the line above
+  if (::getppid() != parent) ::_exit(127);  // the parent died before the line above
   for (const int signal : kStopSignals) {
     struct sigaction now {};
     ::sigaction(signal, nullptr, &now);

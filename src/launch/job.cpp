@@ -26,7 +26,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kPeerExit = 75;
-constexpr int kPollMs = 200;  // also without a signal, should one have been lost
+constexpr int kPollMs = 200;  // also without a signal, in case one was lost
 
 enum class End { kDone, kStopped, kLostPeers, kFailed };
 
@@ -83,11 +83,11 @@ class Job {
   std::vector<RankProcess> ranks_;
   int stop_signal_ = 0;                     // the first one received
   std::optional<int64_t> first_urgent_ms_;  // when the first SIGINT or SIGTERM arrived
-  bool is_early_ = false;                   // it came when there was nothing to save
+  bool is_early_ = false;                   // it arrived when there was nothing to save
   std::optional<int> cause_;                // the rank that failed first
   bool is_reported_ = false;
-  bool is_cut_off_ = false;  // a second stop signal met ranks that had not ended yet
-  std::optional<Clock::time_point> kill_at_;  // set when the job is to end
+  bool is_cut_off_ = false;  // a second stop signal arrived before all ranks had ended
+  std::optional<Clock::time_point> kill_at_;  // set when the job must end
 };
 
 Job::Job(const JobOptions& options, const EventSink& sink) : options_(options), sink_(sink) {
@@ -99,7 +99,7 @@ Job::Job(const JobOptions& options, const EventSink& sink) : options_(options), 
   world_ = ShmWorld::create(world);
 }
 
-// Also where start or wait throws: no rank may be left.
+// Also where start or wait throws: no rank may survive.
 Job::~Job() {
   kill_ranks();
   for (RankProcess& rank : ranks_) {
@@ -120,7 +120,7 @@ void Job::start() {
     start.world_fd = world_->fd();
     start.program = options_.program;
     start.argv = options_.argv;
-    // More threads than its share asks for: then the system places them.
+    // With more threads than its share of cores, the system places them.
     if (!shares.empty() && start.threads <= share) start.cores = shares[static_cast<size_t>(r)];
     start.pipe_output = r > 0;
     const StartedRank started = start_rank(start);
@@ -152,7 +152,7 @@ int Job::run() {
   return exit_code();
 }
 
-// Until a signal comes, a rank prints, or it is time to kill.
+// Until a signal arrives, a rank prints, or it is time to kill.
 void Job::wait() {
   std::vector<pollfd> wanted = {{signals_.fd(), POLLIN, 0}};
   for (const RankProcess& rank : ranks_) {
@@ -190,7 +190,7 @@ void Job::stop_ranks(const ArrivedSignal& arrived) {
   const int signal = arrived.number;
   if (is_second(arrived)) {
     if (!std::exchange(is_cut_off_, true))
-      log_error("a second signal, {}: the ranks are killed, and what they had not saved is lost",
+      log_error("a second signal, {}: killing the ranks; unsaved progress is lost",
                 describe_signal(signal));
     kill_ranks();
   }
@@ -199,7 +199,7 @@ void Job::stop_ranks(const ArrivedSignal& arrived) {
   tell("stopping", -1, describe_signal(signal));
   is_early_ = !world_->request_stop(signal);
   write_signal_line(signal, is_early_ ? ": stopped before the first step, with nothing to save"
-                                      : ": finishing the running step, then saving");
+                                      : ": finishing the current step, then saving");
   if (is_early_) kill_ranks();
 }
 
@@ -220,7 +220,7 @@ void Job::reap() {
   if (!ended.empty()) judge(ended);
 }
 
-// Ranks that were seen to end together: one that failed by itself comes before one that lost peers.
+// Among ranks that ended together, one that failed by itself comes before one that lost peers.
 void Job::judge(const std::vector<int>& ended) {
   const auto find = [&](End kind) -> std::optional<int> {
     for (const int r : ended) {
@@ -234,7 +234,7 @@ void Job::judge(const std::vector<int>& ended) {
     cause_ = failed;
     report_cause();
   } else if (lost && !cause_ && !kill_at_) {
-    cause_ = lost;  // reported when no other has failed within the grace
+    cause_ = lost;  // reported when no other fails within the grace period
   }
   if (cause_ && !kill_at_) begin_end(describe_end(*cause_));
 }
@@ -271,7 +271,7 @@ std::string Job::describe_end(int r) const {
   const RankProcess& rank = ranks_[static_cast<size_t>(r)];
   std::string text =
       WIFSIGNALED(rank.status)
-          ? fmt::format("rank {} was ended by {}", r, describe_signal(WTERMSIG(rank.status)))
+          ? fmt::format("rank {} was killed by {}", r, describe_signal(WTERMSIG(rank.status)))
           : fmt::format("rank {} ended with exit code {}", r, WEXITSTATUS(rank.status));
   std::string words = world_->failure(r).value_or("");
   if (words.empty() && rank.err) words = rank.err->last_line();
@@ -293,7 +293,7 @@ int Job::exit_code() const {
   for (const RankProcess& rank : ranks_) {
     if (end_of(rank) == End::kStopped) return 128 + stop_signal_;
   }
-  return 0;  // also where a signal came too late to stop anything
+  return 0;  // also where a signal arrived too late to stop anything
 }
 
 bool Job::is_any_running() const {

@@ -1,11 +1,11 @@
 // launch/job.h: a job of ranks on this machine, started, watched and ended by one supervisor.
 //
 // Ranks are this program again, with the same arguments and some variables (RankContext). Rank 0
-// keeps the terminal; what the others print comes through pipes, with "[rank 3] " before each line.
+// keeps the terminal; the others' output comes through pipes, with "[rank 3] " before each line.
 //
 // The first rank that fails is the cause of the job's end. It is reported, the other ranks'
-// collectives are aborted with it as the reason, and what still runs after grace_ms is killed. A
-// rank that only lost its peers (exit 75) is the cause only where no other rank failed by itself.
+// collectives are aborted with it as the reason, and ranks still running after grace_ms are killed.
+// A rank that only lost its peers (exit 75) is the cause only where no other rank failed by itself.
 #pragma once
 
 #include <cstdint>
@@ -26,14 +26,14 @@ struct JobOptions {
   int64_t grace_ms = 300;             // for the others, after the first failure
 };
 
-// event: started, stopping (a signal came), failed (the cause), ended, killed.
+// event: started, stopping (a signal arrived), failed (the cause), ended, killed.
 using EventSink = std::function<void(const char* event, int rank, const std::string& text)>;
 
-// The exit code: 0; the failing rank's own; 75 where a signal ended it or it lost its peers; 128 +
+// The exit code: 0; the failing rank's own; 75 where a signal killed it or it lost its peers; 128 +
 // N where all stopped on signal N (base/stop.h) and have saved, or had nothing to save. No rank is
 // left when this returns or throws. The first signal is acknowledged on standard error, and ranks
-// learn of it through the world (ShmWorld::request_stop) alone; what else reaches them they ignore.
-// A second SIGINT or SIGTERM kills the ranks, and the exit code is 1.
+// learn of it only through the world (ShmWorld::request_stop); they ignore signals themselves. A
+// second SIGINT or SIGTERM kills the ranks, and the exit code is 1.
 [[nodiscard]] int run_local_job(const JobOptions& options, const EventSink& sink);
 
 }  // namespace weft

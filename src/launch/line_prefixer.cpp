@@ -8,7 +8,7 @@
 namespace weft {
 namespace {
 
-constexpr size_t kLongestLine = 64 << 10;  // a longer one is cut into several
+constexpr size_t kLongestLine = 64 << 10;  // a longer one is split into several
 
 }  // namespace
 
@@ -62,7 +62,7 @@ void LinePrefixer::write_line(const std::string& line) {
   while (done < text.size()) {
     const ssize_t put = ::write(to_, text.data() + done, text.size() - done);
     if (put < 0 && errno == EINTR) continue;
-    if (put <= 0) return;  // nobody reads any more: the job goes on
+    if (put <= 0) return;  // nobody reads any more: the job continues
     done += static_cast<size_t>(put);
   }
 }

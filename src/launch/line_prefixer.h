@@ -5,8 +5,8 @@
 
 namespace weft {
 
-// Reads a pipe that does not block and writes whole lines, one write a line, so that lines of
-// several ranks do not mix.
+// Reads a non-blocking pipe and writes whole lines, one write per line, so that lines of several
+// ranks do not mix.
 class LinePrefixer {
  public:
   LinePrefixer(int from, int to, std::string prefix)
@@ -16,8 +16,8 @@ class LinePrefixer {
   LinePrefixer& operator=(const LinePrefixer&) = delete;
 
   int fd() const { return from_; }  // -1: nothing more will come
-  void pump();                      // what is there now
-  void finish();                    // that, and the last line without an end
+  void pump();                      // what is available now
+  void finish();                    // that, and an unterminated last line
   const std::string& last_line() const { return last_line_; }
 
  private:

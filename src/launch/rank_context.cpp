@@ -1,4 +1,4 @@
-// launch/rank_context.cpp: the variables of a rank, read strictly.
+// launch/rank_context.cpp: a rank's environment variables, parsed strictly.
 #include "launch/rank_context.h"
 
 #include <fcntl.h>
@@ -14,12 +14,12 @@ namespace {
 
 int read_number(const char* name, int least) {
   const char* text = std::getenv(name);
-  require(text != nullptr, "{} is set, but {} is not; they are for weft's own use", kRankVariable,
+  require(text != nullptr, "{} is set, but {} is not; both are internal to weft", kRankVariable,
           name);
   int value = 0;
   const char* end = text + std::strlen(text);
   const auto [stop, error] = std::from_chars(text, end, value);
-  require(error == std::errc() && stop == end && value >= least, "{}={} is no number from {} on",
+  require(error == std::errc() && stop == end && value >= least, "{}={} is not a number >= {}",
           name, text, least);
   return value;
 }
@@ -33,7 +33,7 @@ std::optional<RankContext> RankContext::from_environment() {
   context.size = read_number(kNumRanksVariable, 1);
   context.threads = read_number(kThreadsVariable, 1);
   const int inherited = read_number(kWorldFdVariable, 0);
-  // A descriptor of our own, so that this may be called again; neither outlives an exec.
+  // A duplicate descriptor, so that this may be called again; neither survives an exec.
   ::fcntl(inherited, F_SETFD, FD_CLOEXEC);
   context.world = ShmWorld::attach(::fcntl(inherited, F_DUPFD_CLOEXEC, 0));
   require(context.size == context.world->num_ranks() && context.rank < context.size,
@@ -48,7 +48,7 @@ bool note_rank_failure(const std::string& message) noexcept {
     if (context) context->world->note_failure(context->rank, message);
     return context.has_value();
   } catch (const std::exception&) {
-    return false;  // the process tells its own error, which says more than this one
+    return false;  // the process prints its own error, which says more than this one
   }
 }
 

@@ -1,4 +1,4 @@
-// launch/rank_context.h: what a process learns from the supervisor that started it as a rank.
+// launch/rank_context.h: what a rank gets from the supervisor that started it.
 #pragma once
 
 #include <memory>
@@ -12,10 +12,10 @@ namespace weft {
 struct RankContext {
   int rank = 0;
   int size = 1;
-  int threads = 1;                  // this rank's part of the machine
+  int threads = 1;                  // this rank's share of the machine
   std::shared_ptr<ShmWorld> world;  // shared with the ranks of this machine
 
-  // Nothing where no supervisor started this process. UserError where the variables make no sense.
+  // None where no supervisor started this process. UserError where the variables are invalid.
   static std::optional<RankContext> from_environment();
 };
 
@@ -25,9 +25,9 @@ inline constexpr const char* kNumRanksVariable = "WEFT_NUM_RANKS";
 inline constexpr const char* kThreadsVariable = "WEFT_RANK_THREADS";
 inline constexpr const char* kWorldFdVariable = "WEFT_WORLD_FD";
 
-// Leaves a rank's message to its supervisor, which reports the first cause of a job's end. Called
-// where main turns an error into an exit code; false in a process that is no rank, which tells its
-// error itself.
+// Passes a rank's error to its supervisor, which reports the root cause of a job's end. Called
+// where main turns an error into an exit code; false in a process that is not a rank, which prints
+// its error itself.
 bool note_rank_failure(const std::string& message) noexcept;
 
 }  // namespace weft

@@ -1,4 +1,4 @@
-// launch/signal_pipe.cpp: a handler that writes which signal came, and when.
+// launch/signal_pipe.cpp: a handler that writes which signal arrived, and when.
 #include "launch/signal_pipe.h"
 
 #include <fcntl.h>
@@ -34,7 +34,7 @@ void pass_on(int number) {
 SignalPipe::SignalPipe() {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) {
-    throw RunError(fmt::format("cannot make a pipe: {}", std::strerror(errno)));
+    throw RunError(fmt::format("cannot create a pipe: {}", std::strerror(errno)));
   }
   read_ = ends[0];
   write_ = ends[1];
@@ -58,7 +58,7 @@ SignalPipe::~SignalPipe() {
 
 std::vector<ArrivedSignal> SignalPipe::take() {
   std::vector<ArrivedSignal> signals;
-  // So few bytes are written and read whole.
+  // Writes and reads this small are atomic.
   for (ArrivedSignal signal; ::read(read_, &signal, sizeof signal) == ssize_t{sizeof signal};)
     signals.push_back(signal);
   return signals;

@@ -15,8 +15,8 @@ struct ArrivedSignal {
   int64_t at_ms;  // of CLOCK_MONOTONIC, when the handler ran: the loop may be late
 };
 
-// While it lives, the stop signals (base/stop.h) and SIGCHLD come here, whichever thread they meet.
-// SIGHUP that was ignored (nohup) stays ignored. One at a time.
+// While it lives, it receives the stop signals (base/stop.h) and SIGCHLD, whichever thread they
+// interrupt. An ignored SIGHUP (nohup) stays ignored. One at a time.
 class SignalPipe {
  public:
   SignalPipe();

@@ -1,4 +1,4 @@
-// launch/start_rank.cpp: fork and exec; between the two only what is allowed there.
+// launch/start_rank.cpp: fork and exec, with only async-signal-safe calls between them.
 #include "launch/start_rank.h"
 
 #include <fcntl.h>
@@ -23,7 +23,7 @@ struct Pipe {
   Pipe() {
     int ends[2];
     if (::pipe2(ends, O_CLOEXEC) != 0) {
-      throw RunError(fmt::format("cannot make a pipe: {}", std::strerror(errno)));
+      throw RunError(fmt::format("cannot create a pipe: {}", std::strerror(errno)));
     }
     read = ends[0];
     write = ends[1];

@@ -1,4 +1,4 @@
-// track/cairo_pen.cpp: the calls into Cairo, and its failures as ours.
+// track/cairo_pen.cpp: calls into Cairo, with its errors as exceptions.
 #include "track/cairo_pen.h"
 
 #include <cairo-svg.h>
@@ -18,8 +18,8 @@ constexpr const char* kFont = "DejaVu Sans";
 
 void check(cairo_status_t status, const std::filesystem::path& path) {
   if (status == CAIRO_STATUS_SUCCESS) return;
-  throw RunError(
-      fmt::format("cannot draw {}: cairo says {}", path.string(), cairo_status_to_string(status)));
+  throw RunError(fmt::format("cannot draw {}: cairo reports {}", path.string(),
+                             cairo_status_to_string(status)));
 }
 
 struct SurfaceEnd {

@@ -1,4 +1,4 @@
-// track/cairo_pen.h: what pictures are drawn with: lines, dots and words in one style.
+// track/cairo_pen.h: draws pictures: lines, dots and text in one style.
 #pragma once
 
 #include <filesystem>
@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-struct _cairo;  // cairo's own name for what cairo_t is
+struct _cairo;  // cairo's name for cairo_t
 
 namespace weft {
 
@@ -32,13 +32,14 @@ class CairoPen {
   // Through all points; dash 0: without gaps.
   void line(const std::vector<std::pair<double, double>>& points, const Colour& colour,
             double alpha, double width, double dash = 0);
-  void dot(double x, double y, double radius, const Colour& colour);  // with a rim of paper
+  void dot(double x, double y, double radius, const Colour& colour);  // with a white rim
 
  private:
   _cairo* cr_;
 };
 
-// A picture of that size, PNG (two dots a unit, sharp on dense screens) or SVG by the extension.
+// A picture of that size, PNG (two pixels per unit, sharp on dense screens) or SVG by the
+// extension.
 void make_picture(const std::filesystem::path& path, double width, double height,
                   const std::function<void(CairoPen&)>& draw);
 

@@ -1,4 +1,4 @@
-// track/memory.cpp: /proc/self/status, read without taking memory: it is asked every step.
+// track/memory.cpp: /proc/self/status, read without allocating: it is read every step.
 #include "track/memory.h"
 
 #include <fcntl.h>
@@ -10,7 +10,7 @@
 namespace weft {
 namespace {
 
-// "VmHWM:     1234 kB"; 0 where the kernel does not tell.
+// "VmHWM:     1234 kB"; 0 where the kernel does not report it.
 int64_t status_bytes(std::string_view key) {
   char buffer[8192];
   const int fd = ::open("/proc/self/status", O_RDONLY | O_CLOEXEC);

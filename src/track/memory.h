@@ -1,4 +1,4 @@
-// track/memory.h: this process's memory, as the kernel counts it.
+// track/memory.h: this process's memory, as counted by the kernel.
 #pragma once
 
 #include <cstdint>

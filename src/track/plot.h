@@ -22,11 +22,11 @@ struct LossCurve {
 // From metrics.jsonl; steps without a loss are left out.
 LossCurve read_loss_curve(const std::filesystem::path& metrics, const std::string& title);
 
-// A local average over a fortieth of the curve to both sides, nearer points counting more; of the
-// logarithms where the axis shows those, so that one high loss is no hill.
+// A local average over a fortieth of the curve to both sides, weighted towards nearer points; of
+// the logarithms on a log axis, so that one high loss makes no hill.
 std::vector<CurvePoint> smooth(const std::vector<CurvePoint>& points, bool is_log);
 
-// Braille characters with axes, about so many characters wide and high; ends with a line end.
+// Braille characters with axes, about this many characters wide and high; ends with a newline.
 std::string draw_terminal(const LossCurve& curve, int columns = 72, int rows = 16);
 
 // PNG or SVG by the extension. RunError where it cannot be written, UserError where this build has
@@ -38,15 +38,16 @@ bool has_pictures();
 struct ComparedCurve {
   std::string name;
   std::vector<CurvePoint> loss;
-  std::vector<CurvePoint> difference;  // absolute, to the first curve; of the first: empty
+  std::vector<CurvePoint> difference;  // absolute, from the first curve; empty for the first
 };
 struct CurveComparison {
   std::string title;
   std::vector<ComparedCurve> curves;
-  std::vector<std::pair<std::string, double>> bars;  // what differences may not pass
+  std::vector<std::pair<std::string, double>> bars;  // limits that differences must not exceed
 };
 
-// As draw_picture: the curves above, the differences below, on a logarithmic axis whose foot is 0.
+// As draw_picture: the curves above, the differences below, on a logarithmic axis with 0 at the
+// bottom.
 void draw_comparison(const CurveComparison& comparison, const std::filesystem::path& path);
 
 }  // namespace weft

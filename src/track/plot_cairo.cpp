@@ -79,7 +79,7 @@ class Canvas {
     pen_.line(places, colour, alpha, width);
   }
 
-  // A shade under the smoothed curve, gone at the axis.
+  // A shade under the smoothed curve, fading towards the axis.
   void draw_fill(const std::vector<CurvePoint>& points) {
     if (points.size() < 2) return;
     cairo_new_path(cr_);
@@ -119,7 +119,7 @@ class Canvas {
     draw_ends(line);
   }
 
-  // The last values, beside the ends of their curves and never one over the other.
+  // The last values, next to the ends of their curves, without overlap.
   void draw_ends(const std::vector<CurvePoint>& line) {
     double taken = -100;
     if (!line.empty()) {

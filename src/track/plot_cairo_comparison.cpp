@@ -13,7 +13,7 @@ namespace {
 constexpr double kWidth = 960, kLeft = 84, kRight = 28;
 constexpr double kUpperHeight = 300, kLowerHeight = 220, kGap = 56, kFoot = 56;
 constexpr double kLegendTop = 62, kLegendLine = 20;
-constexpr double kZeroRoom = 22;  // below the logarithmic axis: where differences of 0 lie
+constexpr double kZeroRoom = 22;  // below the logarithmic axis, for differences of 0
 constexpr Colour kColours[] = {{0.16, 0.38, 0.75}, {0.87, 0.42, 0.16}, {0.18, 0.58, 0.34},
                                {0.65, 0.27, 0.62}, {0.78, 0.60, 0.10}, {0.13, 0.60, 0.67},
                                {0.77, 0.22, 0.30}, {0.42, 0.36, 0.30}};
@@ -86,7 +86,7 @@ class Canvas {
       for (const CurvePoint& p : c_.curves[i].loss) {
         places.emplace_back(px(p.x), upper_.bottom() - ys.place(p.y) * upper_.height);
       }
-      // The base lies broad and pale below the others: equal curves can still be told apart.
+      // The base is drawn wide and pale below the others: equal curves can still be distinguished.
       pen_.line(places, colour_of(i), i == 0 ? 0.4 : 1, i == 0 ? 6 : 1.6);
     }
   }
@@ -110,7 +110,7 @@ class Canvas {
 
   void draw_differences() {
     const Scale ys = difference_scale();
-    draw_grid(lower_, ys, kZeroRoom, "difference to the base (log; at the foot: none)");
+    draw_grid(lower_, ys, kZeroRoom, "difference from the base (log; bottom: none)");
     pen_.text(kLeft - 10, lower_.bottom() + 5, "0", 13, kSoft, Align::kEnd);
     const auto py = [&](double y) {
       const double foot = lower_.bottom();

@@ -26,7 +26,7 @@ LossCurve read_loss_curve(const std::filesystem::path& metrics, const std::strin
 }
 
 // A straight line is fitted to the neighbours of each point (local regression): at the ends, where
-// neighbours stand on one side only, an average would lag.
+// there are neighbours on one side only, an average would lag.
 std::vector<CurvePoint> smooth(const std::vector<CurvePoint>& points, bool is_log) {
   const int64_t n = static_cast<int64_t>(points.size());
   const int64_t reach = std::max<int64_t>(1, n / 40);

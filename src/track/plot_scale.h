@@ -1,4 +1,4 @@
-// track/plot_scale.h: from values to places on an axis, and where its ticks stand.
+// track/plot_scale.h: maps values to positions on an axis, and places its ticks.
 #pragma once
 
 #include <string>
@@ -10,11 +10,11 @@ namespace weft {
 
 class Scale {
  public:
-  // Linear, or logarithmic where asked for and all values are positive.
+  // Linear, or logarithmic where requested and all values are positive.
   Scale(double low, double high, bool is_log);
   double place(double value) const;  // 0 at low, 1 at high
   std::vector<double> ticks(int wanted) const;
-  Scale& whole() {  // ticks at whole numbers alone
+  Scale& whole() {  // ticks at whole numbers only
     is_whole_ = true;
     return *this;
   }
@@ -28,7 +28,7 @@ class Scale {
 
 std::string tick_label(double value);
 // The losses of a curve: logarithmic where they span more than a factor of 20, else from a round
-// value below the smallest. A first few losses far above the rest do not set the scale.
+// value below the smallest. A few initial losses far above the rest do not set the scale.
 Scale loss_scale(const LossCurve& curve);
 Scale step_scale(const LossCurve& curve);
 

@@ -64,7 +64,7 @@ class DotGrid {
 
 int to_dot(double place, int size) { return static_cast<int>(std::lround(place * (size - 1))); }
 
-// Labels of the axis under the plot, each centred on its tick where there is room.
+// Axis labels under the plot, each centred on its tick where there is space.
 std::string step_labels(const Scale& scale, int columns) {
   std::string out(static_cast<size_t>(columns + 6), ' ');
   size_t free_from = 0;

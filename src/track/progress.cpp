@@ -14,10 +14,10 @@ namespace {
 
 constexpr int kBarCells = 20, kLeastBarCells = 5;
 constexpr double kMinSecondsBetweenLines = 0.1;
-constexpr double kSecondsBetweenPlainParts = 10;  // a line each in a log
+constexpr double kSecondsBetweenPlainParts = 10;  // one line each in a log
 
-// As wide as it is now: people pull at their windows. A terminal that does not know (over a serial
-// line, in some containers) is asked for in COLUMNS.
+// The current width: people resize their windows. A terminal that does not report it (serial lines,
+// some containers) falls back to COLUMNS.
 int terminal_columns(int fd) {
   winsize size{};
   if (::ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
@@ -26,8 +26,8 @@ int terminal_columns(int fd) {
   return columns > 0 ? columns : 80;
 }
 
-// Whole fields (two blanks stand between them) as far as there is room, so that the line never
-// wraps and no number loses its last digits. The text is ASCII.
+// As many whole fields (separated by two blanks) as fit, so that the line never wraps and no number
+// loses digits. The text is ASCII.
 std::string fit(const std::string& text, int columns) {
   const size_t room = static_cast<size_t>(std::max(0, columns));
   if (text.size() <= room) return text;
@@ -83,7 +83,7 @@ Progress::~Progress() {
   if (is_shown_) put("\n");
 }
 
-// A lost line on the terminal is no reason to stop a run.
+// Failing to write to the terminal is no reason to stop a run.
 void Progress::put(std::string_view text) const {
   while (!text.empty()) {
     const ssize_t n = ::write(fd_, text.data(), text.size());
@@ -129,7 +129,7 @@ void Progress::step(const StepMetrics& line) {
   if (!is_due && !is_last) return;
   shown_at_ = line.time_s;
   is_shown_ = true;
-  // One column stays free: a character in the last one makes some terminals begin a new line.
+  // One column stays free: a character in the last one makes some terminals wrap.
   const int columns = terminal_columns(fd_) - 1;
   const std::string words = fit(text(line), columns);
   const int cells = std::min(kBarCells, columns - static_cast<int>(words.size()) - 1);
@@ -143,7 +143,7 @@ void Progress::step(const StepMetrics& line) {
 
 void Progress::part(std::string_view what, double part, double seconds) {
   if (style_ == ProgressStyle::kQuiet) return;
-  if (seconds < part_shown_at_) part_shown_at_ = 0;  // other work than the last
+  if (seconds < part_shown_at_) part_shown_at_ = 0;  // new work
   const bool plain = style_ == ProgressStyle::kPlain;
   if (seconds - part_shown_at_ < (plain ? kSecondsBetweenPlainParts : kMinSecondsBetweenLines))
     return;

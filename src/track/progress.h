@@ -1,5 +1,5 @@
 // track/progress.h: what a person sees while training: one line that is rewritten on a terminal,
-// plain lines elsewhere, nothing where quiet is asked for. It goes to standard error.
+// plain lines elsewhere, nothing with --quiet. It goes to standard error.
 #pragma once
 
 #include <cstdint>
@@ -20,14 +20,15 @@ std::string format_count(double count);       // "12,345"
 
 class Progress {
  public:
-  // total_steps: 0 where it is not known. log_every: plain lines each so many steps.
+  // total_steps: 0 where unknown. log_every: plain lines every so many steps.
   Progress(ProgressStyle style, int64_t total_steps, int64_t log_every, int fd = 2);
   ~Progress();  // leaves the terminal on a fresh line
 
   void step(const StepMetrics& line);
-  // Work between steps: "evaluating: 37 %  12 s left", after so many seconds of it.
+  // Work between steps: "evaluating: 37 %  12 s left", after `seconds` of it.
   void part(std::string_view what, double part, double seconds);
-  // Takes the line off the terminal, so that other lines can be written; the next step shows it.
+  // Clears the line from the terminal, so that other lines can be written; the next step redraws
+  // it.
   void clear();
 
  private:

@@ -1,4 +1,4 @@
-// track/run_files.cpp: lines are put together in a buffer on the stack and written at once.
+// track/run_files.cpp: lines are assembled in a stack buffer and written in one call.
 #include "track/run_files.h"
 
 #include <fmt/chrono.h>
@@ -59,7 +59,7 @@ std::string utc_now() {
                      now.time_since_epoch().count() % 1000);
 }
 
-// Adds a step line to what the tail tells.
+// Adds a step line to the tail.
 void count_step(const Json& line, MetricsTail& tail) {
   const int64_t epoch = line.at("epoch").as_int();
   if (epoch != tail.epoch) {
@@ -82,7 +82,7 @@ struct KeptMetrics {
   size_t bytes = 0;  // of the lines up to the step
 };
 
-// Whether the line stays; then it is in the tail.
+// Whether the line is kept; then it is added to the tail.
 bool take_line(const Json& line, int64_t step, MetricsTail& tail) {
   static_cast<void>(line.as_object());
   const Json* line_step = line.find("step");
@@ -97,18 +97,17 @@ KeptMetrics read_until(const std::string& text, const std::filesystem::path& pat
   KeptMetrics kept;
   for (int64_t number = 1; kept.bytes < text.size(); ++number) {
     const size_t end = text.find('\n', kept.bytes);
-    if (end == std::string::npos) break;  // torn: the process died while it wrote
+    if (end == std::string::npos) break;  // torn: the process died while writing
     const std::string_view line = std::string_view(text).substr(kept.bytes, end - kept.bytes);
     const std::string where = fmt::format("{}:{}", path.string(), number);
     try {
       if (!take_line(parse_json(line, where), step, kept.tail)) break;
     } catch (const UserError& e) {
       throw UserError(
-          fmt::format("{} is not a line that a run wrote ({}); nothing was changed", where,
-                      e.what()),
+          fmt::format("{} was not written by a run ({}); nothing was changed", where, e.what()),
           fmt::format(
               "keep a copy and delete line {} of it (sed -i {}d {}); or move the file away: "
-              "the run then goes on without its earlier losses",
+              "the run then continues without its earlier losses",
               number, number, shell_word(path.string())));
     }
     kept.bytes = end + 1;
@@ -119,7 +118,7 @@ KeptMetrics read_until(const std::string& text, const std::filesystem::path& pat
 void shorten(const std::filesystem::path& path, size_t bytes) {
   std::error_code bad;
   std::filesystem::resize_file(path, bytes, bad);
-  if (bad) throw RunError(fmt::format("cannot shorten {}: {}", path.string(), bad.message()));
+  if (bad) throw RunError(fmt::format("cannot truncate {}: {}", path.string(), bad.message()));
 }
 
 void keep_lines(const std::filesystem::path& path, std::string_view lines) {

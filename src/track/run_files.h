@@ -1,7 +1,7 @@
 // track/run_files.h: metrics.jsonl and events.jsonl (docs/contract.md, Run directory).
 //
 // Numbers have 17 digits: equal text means equal bits. A line reaches the system in one write
-// before the call returns; a full disk is a RunError. Writing a metrics line takes no memory.
+// before the call returns; a full disk is a RunError. Writing a metrics line allocates nothing.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct StepMetrics {
   int64_t step = 0;                  // from 1
   int64_t epoch = 0;                 // from 1
   std::optional<double> loss;        // none: the batch had no label
-  std::optional<double> grad_norm;   // none: and so no update
+  std::optional<double> grad_norm;   // none: and hence no update
   std::optional<double> loss_scale;  // of fp16
   double lr = 0;
   int64_t tokens = 0;  // positions fed, padding included
@@ -43,8 +43,8 @@ struct EvalMetrics {
   Json::Object more;  // further keys, after these
 };
 
-// The mean of an epoch as it grows. Live and read back from the lines it goes through the same
-// code, so that a run that was stopped has the bits of one that was not.
+// The running mean of an epoch. Live values and values read back from the file go through the same
+// code, so that a resumed run has the bits of an uninterrupted one.
 class EpochLoss {
  public:
   void add(double loss, int64_t target_tokens);
@@ -55,7 +55,7 @@ class EpochLoss {
   int64_t targets_ = 0;
 };
 
-// What the lines that stay tell a run that goes on.
+// What a resumed run learns from the lines that are kept.
 struct MetricsTail {
   int64_t last_step = 0;
   double time_s = 0;
@@ -66,16 +66,16 @@ struct MetricsTail {
   bool is_epoch_reported = false;  // that epoch has its line already
 };
 
-// Cuts metrics.jsonl before the first line that is past `step`, and a torn last line; a file that
-// is not there is an empty one. keeps_cut: the lines go to the end of metrics.jsonl.abandoned.
+// Cuts metrics.jsonl before the first line that is past `step`, and a torn last line; a missing
+// file counts as empty. keeps_cut: the lines are appended to metrics.jsonl.abandoned.
 MetricsTail cut_metrics_after(const std::filesystem::path& path, int64_t step,
                               bool keeps_cut = false);
 
-// UserError with the line, and what to do, where a line up to `step` is not as a run writes it:
-// what cut_metrics_after would throw when a start has begun to write.
+// UserError with the line, and what to do, where a line up to `step` is malformed: what
+// cut_metrics_after would throw once a start has begun to write.
 void check_metrics(const std::filesystem::path& path, int64_t step);
 
-// Cuts a last line without its end, which a process that died while it wrote has left.
+// Removes an unterminated last line, left by a process that died while writing.
 void cut_torn_line(const std::filesystem::path& path);
 
 class MetricsWriter {
@@ -84,7 +84,7 @@ class MetricsWriter {
   void write(const StepMetrics& line);
   void write(const EpochMetrics& line);
   void write(const EvalMetrics& line);
-  void sync() { file_.sync(); }  // what is written is on the disk
+  void sync() { file_.sync(); }  // flushes to disk
 
  private:
   FileWriter file_;

@@ -19,7 +19,7 @@ struct StopWords {
 };
 inline constexpr StopWords kTrainWords{
     ": stopped before the first step, with nothing to save",
-    ": finishing the running step, then saving",
+    ": finishing the current step, then saving",
     ", the second signal: ended at once; the newest checkpoint is where the run goes on",
     1};  // what was to be saved is not
 

@@ -13,9 +13,9 @@
 namespace weft::testing {
 namespace {
 
-// Chunks of 4 KiB, so that little data is many chunks.
+// Chunks of 4 KiB, so that little data makes many chunks.
 constexpr int64_t kChunk = 4 << 10;
-// Nothing, one element, around the little-data bound and the chunk, odd, many chunks.
+// Empty, one element, around the small-data limit and the chunk size, odd, many chunks.
 constexpr int64_t kCounts[] = {0,   1,    2,    3,    63,   64,   65,  511,
                                512, 1023, 1025, 4095, 4096, 5000, 9001};
 
@@ -33,14 +33,15 @@ class Contract : public ::testing::TestWithParam<Case> {
     o.world.chunk_bytes = is_gloo(o.back_end) ? 4 * kChunk : kChunk;
     return o;
   }
-  // Where buffers lie. It is all one to Gloo; on GPUs the ranks' data of a call lie alike.
+  // Where buffers are. Gloo does not care; on GPUs all ranks' data of a call is in the same kind of
+  // memory.
   int num_places() const {
     if (is_gloo(GetParam().back_end)) return 1;
     return is_on_device(GetParam().back_end) ? 2 : 3;
   }
 };
 
-// Where a buffer lies: every rank in its arena, none, or every second one.
+// Whether a buffer is in an arena: on every rank, on none, or on every second one.
 bool in_arena(int where, int rank) { return where == 0 || (where == 2 && rank % 2 == 0); }
 
 TEST_P(Contract, AllReduceIsTheTree) {
@@ -88,13 +89,13 @@ TEST_P(Contract, ReduceScatterIsAPartOfTheTree) {
   });
 }
 
-// A byte that says whose, which and where it is.
+// A byte that encodes rank, call and position.
 char mark(uint64_t seed, int64_t rank, int64_t i) {
   return static_cast<char>((seed * 31 + static_cast<uint64_t>(rank * 101 + i * 7 + i / 251)) &
                            0xff);
 }
 
-TEST_P(Contract, AllGatherIsInTheOrderOfTheRanks) {
+TEST_P(Contract, AllGatherIsInRankOrder) {
   expect_ranks(options(), [places = num_places()](Rank& me) {
     Comm& comm = *me.comm;
     const int n = comm.size(), rank = comm.rank();
@@ -182,8 +183,8 @@ TEST_P(Contract, SendAndRecv) {
   });
 }
 
-// A rank that the group does not have, or the caller itself, is a fault of ours, found at once.
-TEST(Contract, ThereIsNoRankOutsideTheGroup) {
+// A rank outside the group, or the caller itself, is a bug of ours, detected at once.
+TEST(Contract, RanksOutsideTheGroupAreRejected) {
   EXPECT_THROW(make_solo_comm()->broadcast(nullptr, 0, 1), BugError);
   EXPECT_THROW(make_solo_comm()->recv(nullptr, 0, 0), BugError);
   for (const BackEnd back_end : {BackEnd::kThreads, BackEnd::kGlooThreads}) {
@@ -229,8 +230,8 @@ TEST_P(Contract, MessagesBetweenCollectives) {
   });
 }
 
-// Nobody leaves before the last has come, by the machine's one clock.
-TEST_P(Contract, ABarrierHoldsUntilAllHaveCome) {
+// Nobody leaves before the last has arrived, by the machine's clock.
+TEST_P(Contract, ABarrierWaitsForAll) {
   expect_ranks(options(), [](Rank& me) {
     Comm& comm = *me.comm;
     const auto now = [] { return std::chrono::steady_clock::now().time_since_epoch().count(); };
@@ -246,7 +247,7 @@ TEST_P(Contract, ABarrierHoldsUntilAllHaveCome) {
   });
 }
 
-// Calls of random kind and size, the same on every rank, one after the other without a pause.
+// Calls of random kind and size, the same on every rank, back to back.
 TEST_P(Contract, RandomCallsInAnyOrder) {
   expect_ranks(options(), [](Rank& me) {
     Comm& comm = *me.comm;
@@ -314,7 +315,7 @@ TEST_P(Contract, CountsCallsAndBytes) {
   });
 }
 
-// A sum by another order of adding must be found: else the comparison above would prove nothing.
+// A sum in another order must be detected: else the comparison above would prove nothing.
 TEST(ContractControl, AnotherOrderHasOtherBits) {
   for (const Dtype dtype : {Dtype::kF32, Dtype::kF64}) {
     int64_t different = 0;

@@ -1,4 +1,4 @@
-// tests/comm/device_ranks.cpp: the tree of the CPU queued on a fake device, and waiting.
+// tests/comm/device_ranks.cpp: the CPU's tree queued on a fake device, and waiting.
 #include "tests/comm/device_ranks.h"
 
 #include "comm/reduce.h"

@@ -1,4 +1,4 @@
-// tests/comm/device_ranks.h: groups of ranks with fake GPUs, as the contract wants them.
+// tests/comm/device_ranks.h: groups of ranks with fake GPUs, as the contract test needs them.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@ namespace weft::testing {
 // reduce_tree on a fake device's stream; nothing else.
 const DeviceKernels& fake_device_kernels();
 
-// A group over NCCL whose calls end when they return: after each the device is waited for.
+// An NCCL group whose calls are complete when they return: each waits for the device.
 std::unique_ptr<Comm> make_waiting_comm(std::unique_ptr<Comm> inner, FakeDevice* device);
 
 }  // namespace weft::testing

@@ -1,4 +1,4 @@
-// tests/comm/failure_test.cpp: what ends a call that cannot end well: mismatch, deadline, abort,
+// tests/comm/failure_test.cpp: what ends a call that cannot complete: mismatch, deadline, abort,
 // death.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -27,12 +27,12 @@ void expect_part(const std::string& text, const std::string& part) {
 
 void sleep_ms(int64_t ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
 
-// Without a call, but without leaving either.
+// Makes no call, but does not exit either.
 void wait_for_abort(const Comm& comm) {
   while (!comm.is_aborted()) sleep_ms(1);
 }
 
-// Every rank says the same: both ranks and both calls.
+// Every rank reports the same: both ranks and both calls.
 TEST_P(Failure, DifferentCallsNameBothRanksAndBothCalls) {
   struct Other {
     const char* name;
@@ -63,7 +63,7 @@ TEST_P(Failure, DifferentCallsNameBothRanksAndBothCalls) {
           "{0}s 0 and 2 made different calls at number 2 of their group: {0} 0 all_reduce of 400 "
           "bytes (fp32, sum), {0} 2 {1}",
           is_on_device(GetParam()) ? "member" : "rank", other.description);
-      // Over TCP the word of a rank that has found it may come before the letters.
+      // Over TCP the abort of a rank that has detected it may arrive before the headers.
       if (is_gloo(GetParam())) {
         EXPECT_TRUE(end.ends_with(wanted)) << end;
       } else {
@@ -73,7 +73,7 @@ TEST_P(Failure, DifferentCallsNameBothRanksAndBothCalls) {
   }
 }
 
-TEST_P(Failure, DifferentRootsAreFound) {
+TEST_P(Failure, DifferentRootsAreDetected) {
   const auto ends = run_ranks(options(2), [](Rank& me) {
     char byte = 0;
     try {
@@ -82,7 +82,8 @@ TEST_P(Failure, DifferentRootsAreFound) {
       check(false, fmt::format("exit code {}: {}", e.exit_code(), e.what()));
     }
   });
-  bool is_bug = false;  // of one of them, whom the supervisor reports; over TCP others may be told
+  bool is_bug =
+      false;  // on one rank, which the supervisor reports; over TCP others may only see the abort
   for (const std::string& end : ends) {
     expect_part(end, "rank 0 broadcast of 1 bytes from 0, rank 1 broadcast of 1 bytes from 1");
     is_bug |= end.starts_with("exit code 70");
@@ -91,7 +92,7 @@ TEST_P(Failure, DifferentRootsAreFound) {
   EXPECT_TRUE(is_bug);
 }
 
-TEST_P(Failure, AMessageOfAnotherSizeIsFound) {
+TEST_P(Failure, AMessageOfAnotherSizeIsDetected) {
   const auto ends = run_ranks(options(2), [](Rank& me) {
     char data[16] = {};
     if (me.comm->rank() == 0) me.comm->send(data, 8, 1);
@@ -104,7 +105,7 @@ TEST_P(Failure, AMessageOfAnotherSizeIsFound) {
 }
 
 // Long before the deadline: a peer that waits in a collective will not send.
-TEST_P(Failure, ARecvAgainstACollectiveIsFound) {
+TEST_P(Failure, ARecvAgainstACollectiveIsDetected) {
   const auto ends = run_ranks(options(2), [](Rank& me) {
     char data[16] = {};
     if (me.comm->rank() == 0) me.comm->barrier();
@@ -112,12 +113,11 @@ TEST_P(Failure, ARecvAgainstACollectiveIsFound) {
   });
   for (const std::string& end : ends) {
     expect_part(end, "ranks 1 and 0 made different calls: rank 1 recv of 16 bytes, rank 0 ");
-    if (!is_on_device(GetParam()))
-      expect_part(end, "rank 0 barrier");  // there a gathering of calls
+    if (!is_on_device(GetParam())) expect_part(end, "rank 0 barrier");  // where calls are gathered
   }
 }
 
-TEST_P(Failure, TheDeadlineNamesWhoDidNotCome) {
+TEST_P(Failure, TheDeadlineNamesMissingRanks) {
   const auto start = Clock::now();
   const auto ends = run_ranks(options(4), [](Rank& me) {
     me.comm->barrier();
@@ -150,8 +150,8 @@ TEST_P(Failure, TheDeadlineCanBeChangedAndHoldsForMessages) {
   if (!is_on_device(GetParam())) expect_part(ends[1], "(last seen in no call)");
 }
 
-// Long work of one rank does not end the others' wait; without patience it does.
-TEST_P(Failure, PatienceOutlastsTheDeadline) {
+// Long work on one rank does not end the others' wait; without ScopedNoDeadline it does.
+TEST_P(Failure, NoDeadlineOutlastsTheDeadline) {
   for (const bool patient : {true, false}) {
     const auto ends = run_ranks(options(3), [patient](Rank& me) {
       me.comm->barrier();
@@ -203,7 +203,7 @@ TEST_P(Failure, AfterAFailureEveryCallFailsWithTheFirstReason) {
   for (const std::string& end : ends) EXPECT_EQ(end, "");
 }
 
-// From outside, while all wait: in a collective, in recv and in a send that nobody takes.
+// From outside, while all wait: in a collective, in recv and in a send that nobody receives.
 TEST_P(Failure, AnAbortFromOutsideEndsEveryWait) {
   for (const bool oversubscribed : {false, true}) {
     RanksOptions o = options(oversubscribed ? 6 : 4);
@@ -218,7 +218,7 @@ TEST_P(Failure, AnAbortFromOutsideEndsEveryWait) {
       char* data = me.take(1 << 20, true);
       switch (me.comm->rank()) {
         case 0:
-          return wait_for_abort(*me.comm);  // without whom nothing goes on
+          return wait_for_abort(*me.comm);  // the others cannot continue without it
         case 1:
           return me.comm->recv(data, 100, 0);
         case 2:
@@ -238,7 +238,7 @@ TEST_P(Failure, AnAbortFromOutsideEndsEveryWait) {
 INSTANTIATE_TEST_SUITE_P(BackEnds, Failure, ::testing::ValuesIn(back_ends_of_many()),
                          [](const auto& p) { return name_of(p.param); });
 
-// The victim was, and the others say so.
+// The victim was killed, and the others report it.
 void expect_killed(const std::vector<std::string>& ends, size_t victim, const std::string& words) {
   for (size_t rank = 0; rank < ends.size(); ++rank) {
     if (rank == victim) {
@@ -249,7 +249,7 @@ void expect_killed(const std::vector<std::string>& ends, size_t victim, const st
   }
 }
 
-// kill -9 at any moment, then the word of the one who reaps: the others end at once.
+// kill -9 at any time, then the reaper's abort: the others end at once.
 TEST(Death, OfAPeerEndsTheOthers) {
   for (int round = 0; round < 6; ++round) {
     RanksOptions o = small_chunks(BackEnd::kProcesses, 3);
@@ -275,13 +275,13 @@ TEST(Death, OfAPeerEndsTheOthers) {
   }
 }
 
-// Over TCP nobody need say so: the store knows by the connection.
-TEST(Death, OfAPeerIsKnownThroughTheStore) {
+// Over TCP nobody needs to report it: the store sees the connection end.
+TEST(Death, OfAPeerIsDetectedByTheStore) {
   if (!has_gloo()) {
     EXPECT_THROW(make_gloo_comm({}), UserError);
     return;
   }
-  // Memory that the processes share: how many of them are at work.
+  // Memory that the processes share: how many of them are running.
   void* shared = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(shared, MAP_FAILED);
   auto* at_work = new (shared) std::atomic<int>(0);
@@ -306,7 +306,7 @@ TEST(Death, OfAPeerIsKnownThroughTheStore) {
       }
     });
     EXPECT_LT(Clock::now() - killed, std::chrono::seconds(1));
-    expect_killed(ends, victim, fmt::format("rank {} ended without a word", victim));
+    expect_killed(ends, victim, fmt::format("rank {} ended without reporting an error", victim));
   }
   ::munmap(shared, 4096);
 }
@@ -326,10 +326,10 @@ TEST(Death, WhileConnecting) {
     me.comm->split(0, 0);
   });
   EXPECT_LT(Clock::now() - start, std::chrono::seconds(10));
-  expect_killed(ends, 2, "rank 2 ended without a word");
+  expect_killed(ends, 2, "rank 2 ended without reporting an error");
 }
 
-// Waiting costs no core: the processor time of ranks that wait is a small part of the wait.
+// Waiting is cheap: the CPU time of waiting ranks is a small part of the wait.
 TEST(Waiting, BurnsNoCoreWithMoreRanksThanCores) {
   RanksOptions o;
   o.back_end = BackEnd::kProcesses;

@@ -1,7 +1,7 @@
-// tests/comm/nccl_test.cpp: what is NCCL's own among the back ends: queues, order, failures.
+// tests/comm/nccl_test.cpp: what is specific to NCCL: queues, order, failures.
 //
-// Many ranks are threads with a stand-in for NCCL. One rank also runs over NCCL itself, where this
-// machine has a GPU.
+// Several ranks are threads with a fake NCCL. One rank also runs over real NCCL, where this machine
+// has a GPU.
 #include "comm/nccl/nccl.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A rank's own end, without the waiting that the contract's has around it.
+// A rank's Comm, without the waiting that the contract test wraps around it.
 struct NcclRank {
   explicit NcclRank(Rank& me, FakeNccl* library, bool is_exact)
       : comm(make_nccl_comm(me.comm->split(0, 0), &device, fake_device_kernels(), arena.data,
@@ -36,7 +36,7 @@ struct NcclRank {
   FakeDevice device;
   FakeArena arena{&device, 1 << 20};
   std::unique_ptr<Comm> comm;
-  int64_t allowed_ms = 0;  // for what is queued, where it is more than the deadline
+  int64_t allowed_ms = 0;  // for queued calls, where longer than the deadline
 };
 
 RanksOptions four_ranks() { return small_chunks(BackEnd::kThreads, 4); }
@@ -74,7 +74,7 @@ TEST(Nccl, FastSumsAreNearTheTreeAndNotItsBits) {
   }
 }
 
-// A call returns while a peer's queue is still busy; the result is there when the queue is done.
+// A call returns while a peer's queue is still busy; the result is complete when the queue is done.
 TEST(Nccl, ACallIsQueuedInTheQueueInUse) {
   FakeNccl library;
   expect_ranks(four_ranks(), [&](Rank& rank) {
@@ -89,7 +89,7 @@ TEST(Nccl, ACallIsQueuedInTheQueueInUse) {
     me.comm->all_reduce(value, 1, Dtype::kF32);
     me.device.use(Queue::kMain);
     check(!me.comm->waits_on_host(), "it waits");
-    const float before = *value;  // the lane has not begun
+    const float before = *value;  // the lane has not started
     check(before == 1.0f + static_cast<float>(me.comm->rank()), "done before it could be");
     may_go = true;
     me.device.wait();
@@ -97,8 +97,8 @@ TEST(Nccl, ACallIsQueuedInTheQueueInUse) {
   });
 }
 
-// The host has made the call, so nobody misses anyone there; the GPU of one rank never gets to it.
-TEST(Nccl, TheDeadlineHoldsForWhatIsQueued) {
+// All hosts have made the call, so nobody is missing there; one rank's GPU never gets to it.
+TEST(Nccl, TheDeadlineAppliesToQueuedCalls) {
   FakeNccl library;
   const auto begun = Clock::now();
   const auto ends = run_ranks(four_ranks(), [&](Rank& rank) {
@@ -116,12 +116,12 @@ TEST(Nccl, TheDeadlineHoldsForWhatIsQueued) {
   EXPECT_LT(Clock::now() - begun, std::chrono::seconds(10));
   for (const std::string& end : ends) {
     EXPECT_NE(end.find("waited 0."), std::string::npos) << end;
-    EXPECT_NE(end.find("a fake GPU for what they have queued"), std::string::npos) << end;
+    EXPECT_NE(end.find("a fake GPU for queued calls"), std::string::npos) << end;
   }
 }
 
-// Computation before a collective is no waiting for a peer.
-TEST(Nccl, WorkThatIsLongerThanTheDeadlineIsNoHang) {
+// Computing before a collective is not waiting for a peer.
+TEST(Nccl, WorkLongerThanTheDeadlineIsNotAHang) {
   FakeNccl library;
   expect_ranks(four_ranks(), [&](Rank& rank) {
     NcclRank me(rank, &library, true);
@@ -138,7 +138,7 @@ TEST(Nccl, WorkThatIsLongerThanTheDeadlineIsNoHang) {
   });
 }
 
-TEST(Nccl, AGpuThatFailsIsNamedToAll) {
+TEST(Nccl, AFailedGpuIsNamedOnAllRanks) {
   FakeNccl library;
   const auto ends = run_ranks(four_ranks(), [&](Rank& rank) {
     NcclRank me(rank, &library, false);
@@ -159,7 +159,7 @@ TEST(Nccl, AGpuThatFailsIsNamedToAll) {
   }
 }
 
-TEST(Nccl, OnlyExactModeTakesMemoryAndGivesItBack) {
+TEST(Nccl, OnlyExactModeAllocatesAndFrees) {
   FakeNccl library;
   for (const bool is_exact : {false, true}) {
     FakeDevice device;
@@ -173,7 +173,7 @@ TEST(Nccl, OnlyExactModeTakesMemoryAndGivesItBack) {
   }
 }
 
-TEST(Nccl, WithoutTheLibraryIsRefused) {
+TEST(Nccl, WithoutTheLibraryIsRejected) {
   std::string why;
   if (const NcclLibrary* library = find_nccl(&why)) {
     EXPECT_GE(library->version(), "2.");
@@ -186,7 +186,7 @@ TEST(Nccl, WithoutTheLibraryIsRefused) {
                UserError);
 }
 
-// One rank: with the stand-in everywhere, over NCCL where there is a GPU.
+// One rank: with the fake everywhere, over NCCL where there is a GPU.
 struct OneRank {
   std::unique_ptr<Device> device;
   NcclLibrary* library;
@@ -224,8 +224,8 @@ class NcclAlone : public ::testing::TestWithParam<std::string> {
   std::byte* arena_ = nullptr;
 };
 
-TEST_P(NcclAlone, EveryCallGivesBackWhatWentIn) {
-  std::vector<float> values(300'000);  // exact sums are of several pieces
+TEST_P(NcclAlone, EveryCallReturnsItsInput) {
+  std::vector<float> values(300'000);  // exact sums take several pieces
   std::iota(values.begin(), values.end(), 0.5f);
   const auto count = static_cast<int64_t>(values.size());
   std::byte* out = arena_ + (4 << 20);
@@ -252,8 +252,8 @@ TEST_P(NcclAlone, EveryCallGivesBackWhatWentIn) {
   }
 }
 
-// Both queues in one recording, as the executor makes it.
-TEST_P(NcclAlone, IsRecordedWithItsLane) {
+// Both queues in one captured graph, as the executor makes it.
+TEST_P(NcclAlone, IsCapturedWithItsLane) {
   for (const bool is_exact : {false, true}) {
     const auto comm = make(is_exact);
     const auto begun = r_.device->make_event(), ended = r_.device->make_event();

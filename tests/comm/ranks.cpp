@@ -20,9 +20,9 @@ using Body = std::function<void(Rank&)>;
 
 constexpr int kDeadlineMs = 120'000;  // of a whole test, far beyond what it needs
 constexpr int64_t kArenaBytes = 2 << 20;
-constexpr int64_t kStagingBytes = 16 << 10;  // little, so that sums are of many pieces
+constexpr int64_t kStagingBytes = 16 << 10;  // small, so that sums take many pieces
 
-// What the ranks of a test have in common.
+// What the ranks of a test share.
 struct Together {
   const RanksOptions& options;
   std::shared_ptr<ShmWorld> world;
@@ -158,8 +158,8 @@ void start_store(Together& together) {
   together.endpoint = together.store->endpoint();
 }
 
-// The store's thread begins when all have been forked: of an allocator's lock that it held, a child
-// under ASan would have a copy that nobody opens.
+// The store's thread starts after all forks: a child under ASan would inherit a locked allocator
+// lock that nobody unlocks.
 std::vector<std::string> run_processes(Together& together, const Body& body) {
   std::vector<Child> children;
   std::vector<pid_t> pids;

@@ -1,4 +1,4 @@
-// tests/comm/ranks.h: a function run as every rank of a group, over any back end.
+// tests/comm/ranks.h: runs a function as every rank of a group, over any backend.
 //
 // Ranks are threads, or processes made by fork. A rank that throws does not end the others, unless
 // the test says so. Everything has a deadline; processes are reaped by their id.
@@ -24,25 +24,25 @@ enum class BackEnd {
   kGlooThreads,
   kGlooProcesses,
   kIpcThreads,   // fake GPUs that reach each other's memory
-  kNcclThreads,  // fake GPUs and a stand-in for NCCL, in exact mode
+  kNcclThreads,  // fake GPUs and a fake NCCL, in exact mode
 };
 std::string name_of(BackEnd back_end);
 bool is_gloo(BackEnd back_end);
 bool is_on_device(BackEnd back_end);
-// All that more than one rank can use; those over Gloo where the build has it.
+// All backends for more than one rank; Gloo's where the build has it.
 std::vector<BackEnd> back_ends_of_many();
-std::vector<BackEnd> back_ends_of_the_host();  // of these, those without fake GPUs
+std::vector<BackEnd> back_ends_of_the_host();  // those without fake GPUs
 
-// What a rank has: its end of the group, and memory of two kinds.
+// What a rank has: its Comm, and two kinds of memory.
 struct Rank {
-  std::shared_ptr<ShmWorld> world;     // null in solo; over Gloo memory and nothing else
-  std::unique_ptr<FakeDevice> device;  // of those on fake GPUs, and its arena
+  std::shared_ptr<ShmWorld> world;     // null in solo; over Gloo only for memory
+  std::unique_ptr<FakeDevice> device;  // for backends on fake GPUs, with its arena
   std::unique_ptr<FakeArena> arena;
   int64_t arena_used = 0;
   std::unique_ptr<Comm> comm;
   std::vector<std::unique_ptr<char[]>> memory;
 
-  // `bytes` in an arena that peers read directly, or where only this rank reads.
+  // `bytes` in an arena that peers read directly, or in private memory.
   char* take(int64_t bytes, bool in_arena);
 };
 
@@ -50,20 +50,20 @@ struct RanksOptions {
   BackEnd back_end = BackEnd::kThreads;
   int num_ranks = 2;
   WorldOptions world;  // num_ranks is set from above
-  // Runs beside the ranks, in the test's own process; pids are empty where ranks are threads.
+  // Runs alongside the ranks, in the test's process; pids are empty where ranks are threads.
   // abort(reason) ends their calls from outside.
   using Abort = std::function<void(const std::string& reason)>;
   std::function<void(const Abort& abort, const std::vector<pid_t>& pids)> meanwhile;
 };
 
-// With chunks of 4 KiB, so that little data is many chunks.
+// With chunks of 4 KiB, so that little data makes many chunks.
 RanksOptions small_chunks(BackEnd back_end, int num_ranks);
 
-// What each rank came to: "" where it ended well, else what it threw, "signal 9" or "hangs".
+// How each rank ended: "" for success, else what it threw, "signal 9" or "hangs".
 std::vector<std::string> run_ranks(const RanksOptions& options,
                                    const std::function<void(Rank&)>& body);
 
-// All ranks ended well.
+// All ranks succeeded.
 void expect_ranks(const RanksOptions& options, const std::function<void(Rank&)>& body);
 
 // For use inside a rank, where gtest's own checks would be lost with the process.

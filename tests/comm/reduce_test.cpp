@@ -24,7 +24,7 @@ TEST(ReduceTree, IsTheTreeOfTheContract) {
         fill(in[static_cast<size_t>(rank)].data(), dtype, 5, rank, 0, count);
         pointers.push_back(in[static_cast<size_t>(rank)].data());
       }
-      // The last into the place of an addend, as all_reduce does.
+      // The last one in place of an addend, as all_reduce does.
       std::vector<char> apart(static_cast<size_t>(bytes));
       for (const Reduce op : {Reduce::kMax, Reduce::kSum}) {
         reduce_tree(pointers.data(), n, apart.data(), count, dtype, op);
@@ -49,7 +49,7 @@ TEST(ReduceTree, NanWinsEveryMaximum) {
   }
 }
 
-// Each addend is below half of what bf16 resolves at 256: added one by one they would be lost.
+// Each addend is below half of bf16's resolution at 256: added one by one they would be lost.
 TEST(ReduceTree, Bf16IsRoundedOnce) {
   const Bf16 values[4] = {to_bf16(256), to_bf16(0.75f), to_bf16(0.75f), to_bf16(0.75f)};
   const void* in[4] = {&values[0], &values[1], &values[2], &values[3]};
@@ -58,7 +58,7 @@ TEST(ReduceTree, Bf16IsRoundedOnce) {
   EXPECT_EQ(to_float(out), 258);
 }
 
-// Every bf16 value, NaNs among them, plus zero: what to_bf16 makes of the fp32 sum.
+// Every bf16 value, NaNs among them, plus zero: equal to to_bf16 of the fp32 sum.
 TEST(ReduceTree, Bf16RoundsAsToBf16Does) {
   std::vector<Bf16> all(1 << 16), other(1 << 16), out(1 << 16);
   for (uint32_t bits = 0; bits < 1 << 16; ++bits) {
@@ -69,7 +69,7 @@ TEST(ReduceTree, Bf16RoundsAsToBf16Does) {
   reduce_tree(in, 2, out.data(), 1 << 16, Dtype::kBf16, Reduce::kSum);
   for (uint32_t i = 0; i < 1 << 16; ++i) {
     const Bf16 wanted = to_bf16(to_float(all[i]) + to_float(other[i]));
-    // Which NaN a sum of two is, is the processor's choice; that it is a quiet one is ours.
+    // Which NaN a sum of two yields is up to the processor; that it is a quiet one is up to us.
     const bool is_nan = std::isnan(to_float(wanted));
     ASSERT_EQ(std::isnan(to_float(out[i])), is_nan) << i;
     if (!is_nan) {
@@ -86,7 +86,7 @@ TEST(ReduceTree, IntegersWrap) {
   EXPECT_EQ(out, std::numeric_limits<int64_t>::min());
 }
 
-TEST(ReduceTree, RefusesOtherTypes) {
+TEST(ReduceTree, RejectsOtherTypes) {
   const char byte = 0;
   const void* in[1] = {&byte};
   char out = 0;

@@ -14,7 +14,7 @@ class Split : public ::testing::TestWithParam<BackEnd> {
   RanksOptions options(int num_ranks) const { return small_chunks(GetParam(), num_ranks); }
 };
 
-// The ranks of a group, told by themselves.
+// The ranks of a group, as reported by themselves.
 std::vector<int64_t> members(Comm& group, int64_t me) {
   std::vector<int64_t> all(static_cast<size_t>(group.size()));
   group.all_gather(&me, all.data(), sizeof me);

@@ -1,4 +1,5 @@
-// tests/comm/tree.cpp: inputs as pure functions of their place, so that any rank knows all of them.
+// tests/comm/tree.cpp: inputs as pure functions of their position, so that any rank knows all of
+// them.
 #include "tests/comm/tree.h"
 
 #include <fmt/core.h>
@@ -33,13 +34,13 @@ T join(Reduce op, T a, T b) {
 }  // namespace
 
 uint64_t input_bits(Dtype dtype, uint64_t seed, int rank, int64_t i) {
-  // A hash of the place (splitmix64); nothing here needs better.
+  // A hash of the position (splitmix64), which is good enough here.
   uint64_t x = seed * 0x9e3779b97f4a7c15 + static_cast<uint64_t>(rank) * 0xd1b54a32d192ed03 +
                static_cast<uint64_t>(i) * 0x8cb92ba72f3d8dd7;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
   x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
   x ^= x >> 31;
-  // Magnitudes over many binades, so that another order of adding gives other bits.
+  // Magnitudes over many binades, so that another order of adding yields other bits.
   const auto scale = std::bit_cast<double>((1023 - 12 + (x & 15)) << 52);
   const double value = (static_cast<double>(x >> 32) / 0x1p31 - 1) * scale;
   switch (dtype) {
@@ -75,7 +76,7 @@ uint64_t reduced_bits(Dtype dtype, Reduce op, uint64_t seed, int n, int64_t i) {
     case Dtype::kF64:
       return bits_of(over_ranks.operator()<double>(value_of<double>));
     default:
-      // As unsigned numbers, whose sums wrap; the largest is of the signed ones.
+      // Summed as unsigned numbers, which wrap; the maximum is signed.
       if (op == Reduce::kMax) return bits_of(over_ranks.operator()<int64_t>(value_of<int64_t>));
       return over_ranks.operator()<uint64_t>(value_of<uint64_t>);
   }

@@ -8,7 +8,7 @@
 
 namespace weft::testing {
 
-// Level by level: neighbours are joined, one without a neighbour goes up unchanged.
+// Level by level: neighbours are joined, one without a neighbour is passed up unchanged.
 template <typename T, typename Join>
 T join_levels(T* values, int n, const Join& join) {
   while (n > 1) {
@@ -22,7 +22,7 @@ T join_levels(T* values, int n, const Join& join) {
 inline constexpr Dtype kReduced[] = {Dtype::kF32, Dtype::kBf16, Dtype::kF16, Dtype::kF64,
                                      Dtype::kI64};
 
-// Element i of what `rank` puts in, as bits in the first dtype_bytes bytes.
+// Element i of `rank`'s input, as bits in the first dtype_bytes bytes.
 uint64_t input_bits(Dtype dtype, uint64_t seed, int rank, int64_t i);
 // The same element after the reduction over n ranks.
 uint64_t reduced_bits(Dtype dtype, Reduce op, uint64_t seed, int n, int64_t i);

@@ -122,7 +122,7 @@ TEST(GpuFailure, ARankThatDiesEndsTheOthersAndTheRunGoesOn) {
     });
     EXPECT_EQ(ends[1].exit_code, 137) << ends[1].message;
     EXPECT_EQ(ends[0].exit_code, 75) << ends[0].message;
-    EXPECT_NE(ends[0].message.find("rank 1 was ended by SIGKILL"), std::string::npos)
+    EXPECT_NE(ends[0].message.find("rank 1 was killed by SIGKILL"), std::string::npos)
         << ends[0].message;
     ASSERT_LT(trainer.metrics("loss").size(), 6u);
     trainer.train_well(kind, sets);

@@ -51,7 +51,7 @@ RankEnd run_rank(const RunFile& file, const RankPlace& place) {
   } catch (const Error& e) {
     return {e.exit_code(), e.what()};
   } catch (const Killed&) {
-    if (place.world) place.world->abort(fmt::format("rank {} was ended by SIGKILL", place.rank));
+    if (place.world) place.world->abort(fmt::format("rank {} was killed by SIGKILL", place.rank));
     return {128 + 9, "killed"};
   }
 }

@@ -257,7 +257,7 @@ TEST(Mesh, ADeadRankEndsAllWithinASecond) {
     const double seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     EXPECT_EQ(ended.exit_code, 75) << ended.err;
-    expect_parts(ended.err, {"was ended by SIGKILL"});
+    expect_parts(ended.err, {"was killed by SIGKILL"});
     EXPECT_EQ(ended.err.find("aborted"), std::string::npos) << ended.err;  // told once
     EXPECT_LT(seconds, 10);  // ten times the promise; interop holds it to one second
     EXPECT_TRUE(processes_of(run).empty());

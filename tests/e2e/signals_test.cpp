@@ -51,7 +51,7 @@ TEST(Signals, EachSavesAndItsCodeSaysWhich) {
       const Ended ended = stop(program, signal);
       EXPECT_EQ(ended.exit_code, 128 + signal) << ended.err;
       const std::string word = signal_name(signal);
-      expect_parts(ended.err, {word + ": finishing the running step, then saving\n",
+      expect_parts(ended.err, {word + ": finishing the current step, then saving\n",
                                fmt::format("{}: saved at step {}", word, num_steps(run, name))});
       EXPECT_TRUE(std::filesystem::exists(
           run.checkpoint(static_cast<int64_t>(num_steps(run, name)), name)));

@@ -363,7 +363,7 @@ TEST_F(Verify, ASignalReachesTheRun) {
   const Ended ended = program.wait(20);
   EXPECT_EQ(ended.exit_code, 130);
   expect_parts(ended.err, {"SIGINT: stopped in layout 1 of 2; partial results: nothing"});
-  EXPECT_TRUE(contains(slurp(out() / "dp_2.log"), "SIGINT: finishing the running step"));
+  EXPECT_TRUE(contains(slurp(out() / "dp_2.log"), "SIGINT: finishing the current step"));
   EXPECT_FALSE(fs::exists(out() / "tp_2.log"));
 }
 

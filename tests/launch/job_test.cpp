@@ -1,4 +1,4 @@
-// tests/launch/job_test.cpp: a job on this machine: its ends, its output, what it leaves behind.
+// tests/launch/job_test.cpp: a local job: how it ends, its output, what it leaves behind.
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -20,7 +20,7 @@
 namespace weft {
 namespace {
 
-// As a terminal's child has it: whoever started the tests may ignore SIGHUP (nohup).
+// As in a terminal's child: whoever started the tests may ignore SIGHUP (nohup).
 [[maybe_unused]] const auto kBefore = std::signal(SIGHUP, SIG_DFL);
 
 using Clock = std::chrono::steady_clock;
@@ -65,7 +65,7 @@ class Supervisor {
     return false;
   }
 
-  // Of the rank, as the supervisor told it.
+  // Of the rank, as reported by the supervisor.
   pid_t pid_of(int rank) const {
     const std::string text = out(), start = fmt::format("event started {} process ", rank);
     const size_t at = text.find(start);
@@ -91,8 +91,7 @@ class Supervisor {
   bool is_reaped_ = false;
 };
 
-// One whose parent died is reaped by the system's first process, in its own time: dead all the
-// same.
+// An orphan is reaped by init, eventually: a zombie counts as dead.
 bool is_gone(pid_t pid) {
   if (::kill(pid, 0) != 0 && errno == ESRCH) return true;
   const std::string stat = slurp(fmt::format("/proc/{}/stat", pid));
@@ -105,7 +104,7 @@ void expect_no_rank_left(const Supervisor& job, int num_ranks) {
   for (int rank = 0; rank < num_ranks; ++rank) {
     const pid_t pid = job.pid_of(rank);
     ASSERT_GT(pid, 0) << job.out();
-    // The one exception is a supervisor that was killed: the system needs a moment.
+    // The one exception is a killed supervisor: the system needs some time.
     for (int i = 0; i < 500 && !is_gone(pid); ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
     }
@@ -117,7 +116,7 @@ void expect_part(const std::string& text, const std::string& part) {
   EXPECT_NE(text.find(part), std::string::npos) << "\"" << part << "\" is not in:\n" << text;
 }
 
-// The number of the job's shared memory, as a rank has it mapped; "" where it has none (yet).
+// The inode of the job's shared memory, as mapped by a rank; "" where it has none (yet).
 std::string memory_of(pid_t pid) {
   std::istringstream maps(slurp(fmt::format("/proc/{}/maps", pid)));
   for (std::string line; std::getline(maps, line);) {
@@ -138,7 +137,7 @@ bool is_held_by_any(const std::string& memory) {
   return false;
 }
 
-TEST(Job, RanksKnowEachOtherAndTheirShareOfTheMachine) {
+TEST(Job, RanksKnowEachOtherAndTheirCores) {
   const auto cores = static_cast<int>(usable_cores().size());
   for (const int n : {1, 2, 5}) {
     Supervisor job({std::to_string(n), "report"});
@@ -173,14 +172,14 @@ TEST(Job, TheFirstCauseIsNamedFirstAndEndsAll) {
       {"user_error", 2, 2, "error: rank 2 ended with exit code 2: the run file is wrong\n"},
       {"bug", 1, 70, "error: rank 1 ended with exit code 70: a promise is broken\n"},
       {"code", 1, 3, "error: rank 1 ended with exit code 3"},
-      {"crash", 2, 75, "error: rank 2 was ended by SIGABRT"},
+      {"crash", 2, 75, "error: rank 2 was killed by SIGABRT"},
   };
   for (const Failure& failure : failures) {
     Supervisor job({"3", failure.what, std::to_string(failure.rank)});
     EXPECT_EQ(job.wait(), failure.code) << failure.what;
     const std::string err = job.err();
     expect_part(err, failure.cause);
-    // The other ranks end because of it, say so, and say it later.
+    // The other ranks end because of it, and report so later.
     const size_t at = err.find(failure.cause);
     for (int rank = 0; rank < 3; ++rank) {
       if (rank == failure.rank) continue;
@@ -194,7 +193,7 @@ TEST(Job, TheFirstCauseIsNamedFirstAndEndsAll) {
   }
 }
 
-// Ranks that do not listen are killed after the grace.
+// Ranks that ignore the abort are killed after the grace period.
 TEST(Job, EndsWithinASecond) {
   Supervisor job({"3", "deaf", "1"});
   ASSERT_TRUE(job.wait_for("event started 2"));
@@ -221,7 +220,7 @@ TEST(Job, DifferentCallsAreNamed) {
   expect_part(job.err(), "rank 0 all_reduce of 1048576 bytes (fp32, sum), rank 1 barrier");
 }
 
-TEST(Job, KillsAtRandomMomentsLeaveNothing) {
+TEST(Job, KillsAtRandomTimesLeaveNothing) {
   std::mt19937 random(11);
   for (int i = 0; i < 5; ++i) {
     const int n = 2 + i % 3, victim = static_cast<int>(random() % static_cast<unsigned>(n));
@@ -234,7 +233,7 @@ TEST(Job, KillsAtRandomMomentsLeaveNothing) {
     ASSERT_EQ(::kill(job.pid_of(victim), SIGKILL), 0);
     EXPECT_EQ(job.wait(), 75);
     EXPECT_LT(seconds_since(start), 10);
-    expect_part(job.err(), fmt::format("error: rank {} was ended by SIGKILL", victim));
+    expect_part(job.err(), fmt::format("error: rank {} was killed by SIGKILL", victim));
     EXPECT_EQ(job.err().find("error: rank "),
               job.err().find("error: rank " + std::to_string(victim)));
     expect_no_rank_left(job, n);
@@ -260,12 +259,12 @@ TEST(Job, EveryStopSignalMakesAllSave) {
     EXPECT_EQ(job.wait(), 128 + signal);
     for (int rank = 0; rank < 3; ++rank) expect_part(job.out(), fmt::format("rank {} saved", rank));
     EXPECT_EQ(job.err(),
-              fmt::format("{}: finishing the running step, then saving\n", signal_name(signal)));
+              fmt::format("{}: finishing the current step, then saving\n", signal_name(signal)));
     expect_no_rank_left(job, 3);
   }
 }
 
-// Whatever the ranks are busy with: nobody waits for them.
+// Whatever the ranks are doing: nobody waits for them.
 TEST(Job, ASignalBeforeThereIsAnythingToSave) {
   for (const int signal : kStopSignals) {
     Supervisor job({"2", "early_stop"});
@@ -279,8 +278,8 @@ TEST(Job, ASignalBeforeThereIsAnythingToSave) {
   }
 }
 
-// A broadcast of Slurm's, or someone who means well, reaches ranks too.
-TEST(Job, RanksObeyTheSupervisorAlone) {
+// Slurm's broadcasts, or a helpful user, may signal ranks too.
+TEST(Job, RanksObeyOnlyTheSupervisor) {
   Supervisor job({"2", "train"});
   for (int rank = 0; rank < 2; ++rank) {
     ASSERT_TRUE(job.wait_for(fmt::format("rank {} trains", rank)));
@@ -295,7 +294,7 @@ TEST(Job, RanksObeyTheSupervisorAlone) {
   for (int rank = 0; rank < 2; ++rank) ::kill(job.pid_of(rank), SIGUSR1);
   EXPECT_EQ(job.wait(), 128 + SIGUSR1);
   for (int rank = 0; rank < 2; ++rank) expect_part(job.out(), fmt::format("rank {} saved", rank));
-  EXPECT_EQ(job.err(), "SIGUSR1: finishing the running step, then saving\n");
+  EXPECT_EQ(job.err(), "SIGUSR1: finishing the current step, then saving\n");
 }
 
 // Slurm warns with SIGUSR1 and ends with SIGTERM; `timeout` sends its signal twice.
@@ -316,7 +315,7 @@ TEST(Job, OnlyASecondUrgentSignalCountsAsSecond) {
   for (int rank = 0; rank < 2; ++rank) expect_part(job.out(), fmt::format("rank {} saved", rank));
 }
 
-TEST(Job, AHangUpThatWasIgnoredStaysIgnored) {
+TEST(Job, AnIgnoredHangUpStaysIgnored) {
   std::signal(SIGHUP, SIG_IGN);
   Supervisor job({"2", "train"});
   std::signal(SIGHUP, SIG_DFL);
@@ -338,12 +337,12 @@ TEST(Job, ASecondSignalKills) {
   ASSERT_TRUE(job.wait_for("event stopping"));
   std::this_thread::sleep_for(std::chrono::milliseconds(2 * kSameSignalMs));
   job.send(SIGTERM);
-  EXPECT_EQ(job.wait(), 1);  // not 143: nobody has saved
+  EXPECT_EQ(job.wait(), 1);  // not 143: nothing was saved
   expect_part(job.err(), "a second signal, SIGTERM");
   expect_no_rank_left(job, 2);
 }
 
-TEST(Job, ASignalTooLateToStopAnythingIsNoStop) {
+TEST(Job, ATooLateSignalIsNotAStop) {
   Supervisor job({"2", "finish"});
   ASSERT_TRUE(job.wait_for("rank 0 finishes"));
   ASSERT_TRUE(job.wait_for("rank 1 finishes"));
@@ -352,8 +351,8 @@ TEST(Job, ASignalTooLateToStopAnythingIsNoStop) {
   expect_part(job.out(), "event stopping");
 }
 
-// Long before the deadline of half a minute; ranks that need it no more are not disturbed.
-TEST(Job, ARankThatLeavesItsPeersIsNamedAtOnce) {
+// Long before the deadline of half a minute; ranks that no longer need it are not disturbed.
+TEST(Job, ARankThatExitsEarlyIsNamedAtOnce) {
   for (const int leaver : {0, 2}) {
     Supervisor job({"3", "leave", std::to_string(leaver)});
     ASSERT_TRUE(job.wait_for("event started 2"));

@@ -1,4 +1,4 @@
-// tests/launch/rank_context_test.cpp: the variables of a rank are read strictly.
+// tests/launch/rank_context_test.cpp: a rank's variables are parsed strictly.
 #include "launch/rank_context.h"
 
 #include <gtest/gtest.h>
@@ -44,7 +44,7 @@ TEST(RankContext, IsAbsentWithoutASupervisor) {
   EXPECT_FALSE(note_rank_failure("nobody listens"));
 }
 
-TEST(RankContext, IsReadAsOftenAsWanted) {
+TEST(RankContext, CanBeReadRepeatedly) {
   const auto world = world_of_three();
   const Variables set(variables(*world));
   for (int i = 0; i < 2; ++i) {
@@ -60,7 +60,7 @@ TEST(RankContext, IsReadAsOftenAsWanted) {
   EXPECT_EQ(world->failure(0), std::nullopt);
 }
 
-TEST(RankContext, RefusesWhatMakesNoSense) {
+TEST(RankContext, RejectsInvalidVariables) {
   const auto world = world_of_three();
   const std::map<std::string, std::string> wrong = {{kRankVariable, "3"},
                                                     {kNumRanksVariable, "4"},

@@ -26,7 +26,7 @@ void say(const std::string& text) {
 
 void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
 
-// Collectives without end, until a rank was asked to stop, which all learn in the same round.
+// Endless collectives until a rank was asked to stop, which all learn in the same round.
 // save_ms: how long a rank takes to save.
 int train_for_ever(const ShmWorld& world, Comm& comm, float* data, int64_t count, int save_ms) {
   if (!world.begin_saving()) return 1;
@@ -90,7 +90,7 @@ int run_rank(const RankContext& me, const std::string& what, int arg) {
     while (me.world->stop_word() == 0) sleep_ms(1);
     return 0;
   }
-  if (what == "deaf") {  // does not hear the abort, but does end a job that nobody ends
+  if (what == "deaf") {  // ignores the abort, but ends by itself if nobody ends the job
     sleep_ms(is_chosen ? 50 : 60'000);
     return is_chosen ? 1 : 0;
   }
@@ -104,9 +104,9 @@ int run(int argc, char** argv) {
   if (const auto me = RankContext::from_environment()) return run_rank(*me, words[2], arg);
   JobOptions options;
   options.num_ranks = std::stoi(words[1]);
-  if (words[2] == "report") options.argv = words;  // else found by itself
+  if (words[2] == "report") options.argv = words;  // else taken from /proc
   options.deadline_ms = words[2] == "hang" ? 500 : 30'000;
-  // Time for ranks that do listen to say what ended them, on a machine as busy as may be.
+  // Time for well-behaved ranks to report what ended them, even on a busy machine.
   if (words[2] != "deaf" && words[2] != "hang") options.grace_ms = 10'000;
   if (words[2] == "no_program") options.program = "/nowhere/weft";
   return run_local_job(options, [](const char* event, int rank, const std::string& text) {
@@ -117,7 +117,7 @@ int run(int argc, char** argv) {
 }  // namespace
 }  // namespace weft
 
-// For the address sanitizer: its search for leaks takes seconds a process, and these are many.
+// For the address sanitizer: its leak check takes seconds per process, and these are many.
 // NOLINTNEXTLINE(readability-identifier-naming): the sanitizer's name
 extern "C" const char* __asan_default_options() { return "detect_leaks=0"; }
 

@@ -1,4 +1,4 @@
-// tests/launch/signal_pipe_test.cpp: signals come with the time at which they arrived.
+// tests/launch/signal_pipe_test.cpp: signals carry the time of their arrival.
 #include "launch/signal_pipe.h"
 
 #include <gtest/gtest.h>
@@ -11,8 +11,8 @@ namespace {
 
 void sleep_ms(int64_t ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
 
-// A loop that is late must neither take an echo for a second signal nor a second one for an echo.
-TEST(SignalPipe, TheTimeIsThatOfTheArrival) {
+// A late loop must neither mistake an echo for a second signal nor a second signal for an echo.
+TEST(SignalPipe, RecordsTheTimeOfArrival) {
   SignalPipe signals;
   ::raise(SIGTERM);
   ::raise(SIGTERM);

@@ -1,4 +1,4 @@
-// tests/track/run_files_test.cpp: the lines of metrics.jsonl and events.jsonl, to the letter.
+// tests/track/run_files_test.cpp: the exact lines of metrics.jsonl and events.jsonl.
 #include "track/run_files.h"
 
 #include <gtest/gtest.h>
@@ -39,7 +39,7 @@ TEST(Metrics, StepLineHasTheKeysInOrder) {
     empty.loss.reset();
     empty.grad_norm.reset();
     out.write(empty);
-    empty.loss_scale = 32768;  // fp16's alone have it
+    empty.loss_scale = 32768;  // only in fp16
     out.write(empty);
     out.write(EpochMetrics{1, 0.25, 2.5});
     out.write(EvalMetrics{2, 0.5, 0.125, {{"exact_match", 0.75}}});
@@ -59,7 +59,7 @@ TEST(Metrics, StepLineHasTheKeysInOrder) {
       "{\"step\": 2, \"eval_loss\": 0.5, \"eval_time_s\": 0.125, \"exact_match\": 0.75}\n");
 }
 
-TEST(Metrics, EveryDoubleComesBackWithItsBits) {
+TEST(Metrics, EveryDoubleRoundTrips) {
   const TempFolder folder;
   const auto path = folder.path() / "m.jsonl";
   uint64_t bits = 88172645463325252u;
@@ -81,11 +81,11 @@ TEST(Metrics, EveryDoubleComesBackWithItsBits) {
   }
 }
 
-// What would stop a start in its middle is found before, by line; nothing is written.
-TEST(Metrics, ALineThatNoRunWroteIsNamed) {
+// A bad line is reported before a start writes anything.
+TEST(Metrics, AForeignLineIsNamed) {
   const TempFolder folder;
   const auto path = folder.path() / "metrics.jsonl";
-  check_metrics(path, 9);  // no file, no fault
+  check_metrics(path, 9);  // a missing file is fine
   for (const char* bad :
        {"{\"step\": 2, ", "[1]", "{\"step\": \"two\"}", "{\"step\": 2, \"loss\": 1}"}) {
     std::filesystem::remove(path);
@@ -105,7 +105,7 @@ TEST(Metrics, ALineThatNoRunWroteIsNamed) {
   }
 }
 
-// It is there to be pasted into a shell.
+// It is meant to be pasted into a shell.
 TEST(Metrics, TheCommandOfTheHintQuotesThePath) {
   const TempFolder folder;
   const auto path = folder.path() / "metrics of $HOME.jsonl";
@@ -118,7 +118,7 @@ TEST(Metrics, TheCommandOfTheHintQuotesThePath) {
   }
 }
 
-TEST(Metrics, CutKeepsWhatIsNotPastTheStep) {
+TEST(Metrics, CutKeepsLinesUpToTheStep) {
   const TempFolder folder;
   const auto path = folder.path() / "metrics.jsonl";
   {
@@ -152,7 +152,7 @@ TEST(Metrics, CutKeepsWhatIsNotPastTheStep) {
   EXPECT_EQ(none.epoch_loss.mean(), std::nullopt);
 }
 
-TEST(Metrics, LinesThatAUserGaveUpAreKept) {
+TEST(Metrics, AbandonedLinesAreKept) {
   const TempFolder folder;
   const auto path = folder.path() / "metrics.jsonl";
   const auto kept = folder.path() / "metrics.jsonl.abandoned";
@@ -170,7 +170,7 @@ TEST(Metrics, LinesThatAUserGaveUpAreKept) {
   EXPECT_EQ(read_file(kept).find("{\"step\": 4"), 0u) << read_file(kept);
   EXPECT_NE(read_file(kept).find("\n{\"step\": 3"), std::string::npos) << read_file(kept);
   const std::string before = read_file(kept);
-  cut_metrics_after(path, 1);  // made again by the run itself: nobody gave them up
+  cut_metrics_after(path, 1);  // redone by the run itself, not abandoned
   EXPECT_EQ(read_file(kept), before);
 }
 
@@ -197,7 +197,7 @@ TEST(Events, LineNamesEventTimeRankAndHost) {
   EXPECT_EQ(line.at("arena_bytes").as_int(), 4096);
 }
 
-TEST(Memory, GrowsWithWhatIsTouched) {
+TEST(Memory, GrowsWithTouchedPages) {
   const int64_t before = anonymous_resident_bytes();
   std::vector<char> block(64 << 20, 1);
   EXPECT_GT(anonymous_resident_bytes(), before + (60 << 20));

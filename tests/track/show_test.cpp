@@ -18,7 +18,7 @@
 namespace weft {
 namespace {
 
-// What a Progress of this style writes for `steps` steps of half a second each.
+// The output of a Progress of this style for `steps` steps of half a second each.
 std::string shown(ProgressStyle style, int64_t steps, int64_t total, int64_t log_every) {
   int ends[2];
   EXPECT_EQ(::pipe(ends), 0);
@@ -60,7 +60,7 @@ TEST(Progress, TerminalLineIsRewritten) {
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1);  // the one at the end
 }
 
-// A terminal so many columns wide (0: it does not know), and what it was sent.
+// A terminal of this many columns (0: not reported), and what was written to it.
 class Terminal {
  public:
   explicit Terminal(size_t columns) : fd_(::posix_openpt(O_RDWR | O_NOCTTY)) {
@@ -106,7 +106,7 @@ StepMetrics long_step() {
 
 // Narrower than any number of fields, wider than all of them: never a new line, never half a
 // number.
-// Work of 40 s between steps, told each second.
+// Work of 40 s between steps, reported every second.
 std::string shown_parts(ProgressStyle style) {
   int ends[2];
   EXPECT_EQ(::pipe(ends), 0);
@@ -145,15 +145,15 @@ TEST(Progress, TheLineFitsTheTerminal) {
     if (columns > 30) {
       EXPECT_TRUE(words == all || all.substr(words.size()).starts_with("  ")) << line;
     }
-    // Not cut at 80 where there is more room.
+    // Not cut at 80 where the terminal is wider.
     EXPECT_EQ(words == all, columns > all.size()) << columns << line;
-    // What is left over is the bar's, from five cells on.
+    // Remaining space goes to the bar, from five cells up.
     const bool has_bar = words.size() < line.size();
     EXPECT_EQ(has_bar, columns >= words.size() + 7) << columns << line;
   }
 }
 
-TEST(Progress, ATerminalThatDoesNotKnowItsWidthIsAskedForInTheEnvironment) {
+TEST(Progress, AnUnknownWidthIsReadFromTheEnvironment) {
   ::setenv("COLUMNS", "50", 1);
   const std::string narrow = Terminal(0).line_of(long_step(), 9999999);
   ::unsetenv("COLUMNS");

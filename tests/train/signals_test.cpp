@@ -52,7 +52,7 @@ TEST(Signals, TheFirstIsNotedOnceThereIsSomethingToSave) {
     ::testing::internal::CaptureStderr();
     ::raise(signal);
     EXPECT_EQ(::testing::internal::GetCapturedStderr(),
-              std::string(signal_name(signal)) + ": finishing the running step, then saving\n");
+              std::string(signal_name(signal)) + ": finishing the current step, then saving\n");
     EXPECT_EQ(signals.received(), signal);
     EXPECT_EQ(stop_signal(), signal);
     EXPECT_THROW(throw_if_stopped(), StopError);

@@ -8,7 +8,7 @@
 namespace weft {
 namespace {
 
-// Our store as Gloo wants to see it: the keys of one group.
+// Our store as Gloo's Store interface: the keys of one group.
 class GroupStore : public gloo::rendezvous::Store {
  public:
   GroupStore(GlooWorld* world, std::string prefix) : world_(world), prefix_(std::move(prefix)) {}

@@ -1,9 +1,9 @@
 // comm/gloo/gloo.cpp: the collectives over TCP: who sends what to whom.
 //
-// Little data goes with the headers, and every rank works out the whole result. Otherwise each rank
-// receives its share of the elements from all others, adds them up, and hands the sum to all: over
-// the wire go 2 (n - 1) / n of the tensor a rank, the least there is. Everything goes straight from
-// its rank to its destination, for sums must be of all addends in their order: a ring, which adds
+// Small data travels with the headers, and every rank computes the whole result. Otherwise each
+// rank receives its share of the elements from all others, adds them up, and sends the sum to all:
+// 2 (n - 1) / n of the tensor per rank go over the wire, which is optimal. Data goes directly from
+// its rank to its destination, since sums must see all addends in their order: a ring, which adds
 // while it forwards, would tie the bits to the ring.
 #include "comm/gloo/gloo.h"
 
@@ -54,7 +54,7 @@ class GlooComm : public Comm {
  private:
   void begin(CommOp op, int64_t bytes);
   void gather(const void* in, void* out, int64_t bytes);
-  // The bytes that a member's share of a chunk takes: whole elements of any dtype.
+  // The bytes of a member's share of a chunk: whole elements of any dtype.
   int64_t share() const {
     return std::max<int64_t>(64, link_->world()->options().chunk_bytes / size() / 64 * 64);
   }
@@ -74,7 +74,7 @@ void GlooComm::begin(CommOp op, int64_t bytes) {
   counts_[static_cast<int>(op)].bytes += bytes;
 }
 
-// out = the tree over what lies in received_, a stride a member, and this rank's own.
+// out = the tree over received_, one stride per member, and this rank's own data.
 void GlooComm::add_up(const void* mine, int64_t stride, void* out, int64_t count, Dtype dtype,
                       Reduce op) {
   for (int m = 0; m < size(); ++m) {
@@ -186,7 +186,7 @@ void GlooComm::all_to_all(const void* in, void* out, int64_t bytes) {
   link_->exchange(routes_);
 }
 
-// The root's own line carries n - 1 tensors; broadcasts are few, and none is in a step.
+// The root's link carries n - 1 tensors; broadcasts are few, and there are none in a step.
 void GlooComm::broadcast(void* data, int64_t bytes, int root) {
   if (root < 0 || root >= size()) throw BugError("broadcast from a rank outside the group");
   begin(CommOp::kBroadcast, bytes);
@@ -207,14 +207,15 @@ void GlooComm::broadcast(void* data, int64_t bytes, int root) {
 }
 
 void GlooComm::send(const void* data, int64_t bytes, int to) {
-  if (to < 0 || to >= size() || to == rank()) throw BugError("send to no other rank of the group");
+  if (to < 0 || to >= size() || to == rank())
+    throw BugError("send needs another rank of the group");
   begin(CommOp::kSend, bytes);
   link_->send(data, bytes, to);
 }
 
 void GlooComm::recv(void* data, int64_t bytes, int from) {
   if (from < 0 || from >= size() || from == rank()) {
-    throw BugError("recv from no other rank of the group");
+    throw BugError("recv needs another rank of the group");
   }
   begin(CommOp::kRecv, bytes);
   link_->recv(data, bytes, from);
@@ -225,7 +226,7 @@ void GlooComm::barrier() {
   link_->meet({CommOp::kBarrier, Dtype::kU8, Reduce::kSum, 0, 0, 0, 0}, nullptr, 0, 0);
 }
 
-// Everyone learns everyone's wish; a group's name tells of whom and when it was split.
+// All ranks exchange their arguments; a group's name encodes its parent and the split's number.
 std::unique_ptr<Comm> GlooComm::split(int color, int key) {
   link_->world()->check_abort("split");
   const SplitWish mine{color, key};

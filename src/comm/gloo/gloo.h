@@ -1,8 +1,8 @@
 // comm/gloo/gloo.h: a group of ranks that reach each other over TCP, on one machine or several.
 //
 // Gloo moves the bytes; all sums are ours. Its ports, and that of the store through which the ranks
-// find each other, carry no authentication yet: they listen on one address, the loopback by
-// default (launch.interface; docs/operate.md, Starting ranks).
+// find each other, carry no authentication yet: they listen on one address, by default loopback
+// (launch.interface; docs/operate.md, Starting ranks).
 #pragma once
 
 #include <memory>
@@ -16,14 +16,14 @@ namespace weft {
 struct GlooOptions {
   int rank = 0, num_ranks = 1;
   std::string store;                  // "127.0.0.1:4711": a StoreServer, which outlives the group
-  std::string host = "127.0.0.1";     // of the interface this rank listens on
+  std::string host = "127.0.0.1";     // address of the interface this rank listens on
   int64_t deadline_ms = kDeadlineMs;  // of every call, and of the connection
-  // Bytes that are received before they are added; tests make it small to reach many chunks.
+  // Bytes that are received before they are added; tests lower it to get many chunks.
   int64_t chunk_bytes = 4 << 20;
 };
 
 bool has_gloo();
-// All ranks make theirs together. UserError where the build lacks Gloo.
+// Collective: all ranks call it together. UserError where the build lacks Gloo.
 std::unique_ptr<Comm> make_gloo_comm(const GlooOptions& options);
 
 }  // namespace weft

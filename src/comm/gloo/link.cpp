@@ -1,9 +1,9 @@
 // comm/gloo/link.cpp: headers and payloads over Gloo's unbound buffers.
 //
 // Three things of Gloo shape this file. A wait that times out breaks all connections of its group:
-// so a wait is given all the time that is left, and abort ends it from another thread. A payload
-// larger than the buffer it meets ends the process: so sizes are agreed on by header before. What
-// was received stays received when the connection breaks, so the last word of a peer is not lost.
+// so a wait gets all the time that is left, and abort ends it from another thread. A payload larger
+// than the receiver's buffer ends the process: so headers agree on sizes first. What was received
+// survives a broken connection, so a peer's last message is not lost.
 #include "comm/gloo/link.h"
 
 #include <gloo/context.h>
@@ -20,10 +20,10 @@ namespace weft {
 namespace {
 
 constexpr uint64_t kMessageSlot = 0, kPayloadSlot = 1;
-// How long a rank that leaves waits for its last headers to be on their way.
+// How long an exiting rank waits until its last headers are sent.
 constexpr auto kFlush = std::chrono::seconds(5);
 
-// Numbers from another process are looked at before they are used.
+// Numbers from another process are validated before they are used.
 bool is_readable(const GlooHeader& header) {
   const auto in = [](auto value, int end) {
     return static_cast<int>(value) >= 0 && static_cast<int>(value) < end;
@@ -46,7 +46,7 @@ GlooLink::GlooLink(std::shared_ptr<GlooWorld> world, std::string id, std::vector
     give_place(m);
   }
   world_->add(this);
-  // Nobody leaves while others still connect. That call does not count.
+  // Nobody leaves while others still connect. That call is not counted.
   meet({CommOp::kBarrier, Dtype::kU8, Reduce::kSum, 0, 0, 0, 0}, nullptr, 0, 0);
   number_ = 0;
   for (const auto& p : peers_) p->latest = {};
@@ -96,7 +96,7 @@ void GlooLink::compare_calls() {
   for (int m = 1; m < size(); ++m) {
     const CommCall& other = m == me_ ? call_ : peer(m).header.call;
     if (is_same(first, other)) continue;
-    flush();  // the others shall find out by themselves
+    flush();  // so that the others detect the mismatch themselves
     fail_bug(fmt::format(
         "ranks {} and {} made different calls at number {} of their group: rank {} {}, rank {} {}",
         world_rank(0), world_rank(m), number_, world_rank(0), describe(first), world_rank(m),
@@ -126,7 +126,7 @@ void GlooLink::exchange(const std::vector<Route>& routes) {
   });
 }
 
-// Little data goes with the header, without waiting for the reader; other data when it says so.
+// Small data goes with the header, without waiting for the reader; other data when it is ready.
 void GlooLink::send(const void* data, int64_t bytes, int to) {
   CommCall call{CommOp::kSend, Dtype::kU8, Reduce::kSum, 0, bytes, 0, ++peer(to).messages_out};
   begin(call);
@@ -178,7 +178,7 @@ void GlooLink::read(int member) {
   Peer& p = peer(member);
   if (!p.why_gone.empty()) fail_lost(member, p.why_gone);
   wait(member, p.in.get(), Way::kRecv);
-  if (!is_readable(p.incoming)) fail_lost(member, "it sent what is no header");
+  if (!is_readable(p.incoming)) fail_lost(member, "it sent an invalid header");
   std::memcpy(&p.header, &p.incoming,
               static_cast<size_t>(GlooHeader::kHeadBytes + p.incoming.bytes));
   p.latest = p.header.call;
@@ -192,7 +192,7 @@ void GlooLink::read_call(int member) {
   peer(member).has_come = true;
 }
 
-// A peer that has left is missed only when the next header is wanted.
+// A peer that has left is detected only when its next header is needed.
 void GlooLink::give_place(int member) noexcept {
   Peer& p = peer(member);
   try {
@@ -220,7 +220,7 @@ void GlooLink::wait(int member, Buffer* buffer, Way way) {
     waiting_ = for_what;
   };
   set_waiting(buffer);
-  // Who aborts from here on finds the buffer; who did before is found here.
+  // A later abort finds the buffer; an earlier one is detected here.
   if (world_->is_aborted()) {
     set_waiting(nullptr);
     world_->check_abort(comm_op_name(call_.op));

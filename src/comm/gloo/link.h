@@ -2,12 +2,12 @@
 //
 // Members write each other headers: what they are about to do, and the data itself where it is
 // little. A call begins with a header from everyone to everyone; all compare all with that of
-// member 0, so all find the same difference, and only then do payloads go, of sizes that both sides
-// know. Headers of a pair keep their order, so a member that waits for one kind of header and gets
-// another knows what its peer does instead. A message that comes before its recv is kept.
+// member 0, so all find the same difference, and only then are payloads sent, of sizes that both
+// sides know. Headers of a pair keep their order, so a member that expects one kind of header and
+// gets another knows what its peer does instead. A message that arrives before its recv is kept.
 //
-// A place for the next header of every peer is always given to Gloo: a header is off its writer's
-// hands while the reader still computes.
+// Gloo always has a posted buffer for every peer's next header: a send completes while the reader
+// still computes.
 #pragma once
 
 #include <chrono>
@@ -30,11 +30,11 @@ namespace weft {
 
 class GlooLink : public GlooWaiter {
  public:
-  // Data of at most so many bytes goes with the header.
+  // Data of at most this many bytes goes with the header.
   static constexpr int64_t kLittleBytes = 4 << 10;
 
   // ranks: the members' numbers in the world, in the group's order; me: this rank's index there.
-  // id: the same for all members and no other group.
+  // id: the same for all members, unique to the group.
   GlooLink(std::shared_ptr<GlooWorld> world, std::string id, std::vector<int> ranks, int me);
   ~GlooLink() override;
   GlooLink(const GlooLink&) = delete;
@@ -47,11 +47,11 @@ class GlooLink : public GlooWaiter {
   int world_rank(int member) const { return ranks_[static_cast<size_t>(member)]; }
   uint32_t number() const { return number_; }
 
-  // Begins a call. Member m is given the bytes at data + m * stride.
+  // Begins a call. Member m is sent the bytes at data + m * stride.
   void meet(CommCall call, const void* data, int64_t bytes, int64_t stride);
-  const char* from(int member) const;  // what that member gave this one
+  const char* from(int member) const;  // what that member sent to this one
 
-  // The payload of the call begun: for each member what goes to it and what comes from it.
+  // The payload of the current call: for each member what is sent to it and received from it.
   struct Route {
     const char* out = nullptr;
     int64_t out_bytes = 0;
@@ -77,7 +77,7 @@ class GlooLink : public GlooWaiter {
   void begin(const CommCall& call);
   void write(int member, const CommCall& call, const void* data, int64_t bytes);
   void read(int member);       // the next header
-  void read_call(int member);  // the next that is no message; messages are kept
+  void read_call(int member);  // the next that is not a message; messages are kept
   void give_place(int member) noexcept;
   void compare_calls();
   void post(int member, Buffer* buffer, Way way, uint64_t slot, int64_t bytes);
@@ -89,7 +89,7 @@ class GlooLink : public GlooWaiter {
   [[noreturn]] void fail_lost(int member, const std::string& why);
   [[noreturn]] void fail_deadline(int member, double waited_s);
   [[noreturn]] void fail(const std::string& message, const std::string& hint = "");
-  [[noreturn]] void fail_bug(const std::string& message);  // of our own making
+  [[noreturn]] void fail_bug(const std::string& message);  // a bug of ours
 
   std::shared_ptr<GlooWorld> world_;
   std::string id_;
@@ -101,7 +101,7 @@ class GlooLink : public GlooWaiter {
   CommCall call_{};
   bool is_meeting_ = false;
   Clock::time_point begun_;
-  std::mutex mutex_;  // over waiting_
+  std::mutex mutex_;  // guards waiting_
   Buffer* waiting_ = nullptr;
 };
 

@@ -1,4 +1,4 @@
-// comm/gloo/link_failure.cpp: what is said when a meeting or a transfer fails.
+// comm/gloo/link_failure.cpp: error messages of failed calls and transfers.
 #include <gloo/transport/unbound_buffer.h>
 
 #include "base/error.h"
@@ -7,10 +7,10 @@
 namespace weft {
 namespace {
 
-// A broken connection has a cause, which the store tells within this time if anybody knows it.
+// A broken connection has a cause, which the store reports within this time if any rank knows it.
 constexpr int64_t kCauseMs = 300;
 
-// Gloo begins with the place in its source.
+// Gloo's messages begin with their source location.
 std::string without_place(const std::string& text) {
   const size_t end = text.find("] ");
   return text.starts_with('[') && end != std::string::npos ? text.substr(end + 2) : text;
@@ -46,7 +46,7 @@ void GlooLink::fail_deadline(int member, double waited_s) {
     bool is_late = m == member;
     if (is_meeting_ && m != me_ && !is_late && !peer(m).has_come) {
       try {
-        // What has come is there; the time-out has broken the rest.
+        // Headers that have arrived are usable; the timeout has broken the rest.
         is_late = !peer(m).in->waitRecv(std::chrono::milliseconds(1));
       } catch (const std::exception&) {
         is_late = true;

@@ -12,7 +12,7 @@
 
 namespace weft {
 
-// As it goes over the wire; ranks run the same program on the same kind of machine.
+// The wire format; ranks run the same program on the same kind of machine.
 struct GlooHeader {
   CommCall call;
   int64_t bytes;
@@ -21,20 +21,20 @@ struct GlooHeader {
 };
 inline constexpr int64_t GlooHeader::kHeadBytes = offsetof(GlooHeader, data);
 
-// One that came before it was asked for.
+// A message that arrived before its recv.
 struct GlooMessage {
   CommCall call;
   std::vector<char> data;
 };
 
 struct GlooLink::Peer {
-  // Shared pointers for one reason: they may point to what only Gloo's headers define.
+  // Shared pointers, because they may point to types that only Gloo's headers define.
   struct Out {
     std::shared_ptr<Buffer> buffer;
     GlooHeader header;
     bool is_under_way = false;
   };
-  std::array<Out, 4> out;  // so many headers may wait for a reader
+  std::array<Out, 4> out;  // this many headers may wait for a reader
   uint32_t headers_out = 0, messages_out = 0, messages_in = 0;
   std::shared_ptr<Buffer> in;
   GlooHeader incoming;  // written by Gloo's thread

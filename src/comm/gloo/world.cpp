@@ -1,4 +1,4 @@
-// comm/gloo/world.cpp: how a reason to stop travels.
+// comm/gloo/world.cpp: how the reason of an abort propagates.
 #include "comm/gloo/world.h"
 
 #include <gloo/transport/tcp/device.h>
@@ -33,7 +33,8 @@ GlooWorld::GlooWorld(const GlooOptions& options)
       watched_(options.store, options.deadline_ms),
       device_(make_device(options.host)),
       deadline_ms_(options.deadline_ms) {
-  watched_.set_last_will(kAbortKey, fmt::format("rank {} ended without a word", options.rank));
+  watched_.set_last_will(kAbortKey,
+                         fmt::format("rank {} ended without reporting an error", options.rank));
   watcher_ = std::thread([this] { watch(); });
 }
 
@@ -66,7 +67,7 @@ void GlooWorld::abort(const std::string& reason) {
   try {
     watched_.set(kAbortKey, reason);
   } catch (const PeerError&) {
-    return;  // without the store, the others know already
+    return;  // the store is gone, so the others know already
   }
 }
 

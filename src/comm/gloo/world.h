@@ -1,7 +1,8 @@
-// comm/gloo/world.h: what the groups of one rank share: a device, the store, the word to stop.
+// comm/gloo/world.h: what the groups of one rank share: a Gloo device, the store, the abort signal.
 //
-// A thread waits for the key "abort" in the store. Any rank may set it; the store sets it in the
-// name of a rank that went without farewell. So a reason reaches every rank, whatever it waits for.
+// A thread waits for the key "abort" in the store. Any rank may set it; the store sets it on behalf
+// of a rank that vanished without farewell. So the reason reaches every rank, whatever it waits
+// for.
 #pragma once
 
 #include <atomic>
@@ -22,7 +23,7 @@ class Device;
 
 namespace weft {
 
-// Whose waits an abort ends.
+// Groups whose waits an abort ends.
 class GlooWaiter {
  public:
   virtual ~GlooWaiter() = default;
@@ -43,10 +44,10 @@ class GlooWorld {
   void set_deadline_ms(int64_t deadline_ms) { deadline_ms_ = deadline_ms; }
   void add_no_deadline(int change) { num_patient_ += change; }
 
-  void abort(const std::string& reason);  // on all ranks; the first reason stays
+  void abort(const std::string& reason);  // on all ranks; the first reason is kept
   bool is_aborted() const { return is_aborted_; }
   void check_abort(const std::string& what);
-  // Whether a reason came within the time: a connection that broke is seldom the first cause.
+  // Whether a reason arrives within the time: a broken connection is seldom the root cause.
   bool wait_for_abort(int64_t timeout_ms);
 
   void add(GlooWaiter* waiter);

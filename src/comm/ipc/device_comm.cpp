@@ -1,4 +1,4 @@
-// comm/ipc/device_comm.cpp: who reads what from whose arena, between two meetings on the host.
+// comm/ipc/device_comm.cpp: who reads what from which arena, between two barriers on the host.
 #include "comm/ipc/device_comm.h"
 
 #include <algorithm>
@@ -38,7 +38,7 @@ class DeviceComm : public ArenaComm {
         context_{nullptr, nullptr, 0, device->stream()},
         mappings_(device) {
     ensure(size() <= kMaxReduced,
-           fmt::format("{} ranks on one GPU; {} at most", size(), kMaxReduced));
+           fmt::format("{} ranks on one GPU; at most {} are supported", size(), kMaxReduced));
     const Device::Exported mine = device->export_memory(arena);
     std::vector<Device::Exported> all(static_cast<size_t>(size()));
     host_->all_gather(&mine, all.data(), sizeof mine);
@@ -86,7 +86,7 @@ class DeviceComm : public ArenaComm {
     part();
   }
 
-  // The receiver reads where the sender's data lies, and says when it has.
+  // The receiver reads the sender's data in place, and signals when it is done.
   void send_here(const void* data, int64_t bytes, int to) override {
     device_->wait();
     const int64_t sent[2] = {offset(data), bytes};
@@ -99,7 +99,7 @@ class DeviceComm : public ArenaComm {
     host_->recv(sent, sizeof sent, from);
     if (sent[1] != bytes) {
       const std::string message = fmt::format(
-          "member {} sends {} bytes to member {}, which wants {}", from, sent[1], rank(), bytes);
+          "member {} sends {} bytes to member {}, which expects {}", from, sent[1], rank(), bytes);
       host_->abort(message);
       throw BugError(message);
     }

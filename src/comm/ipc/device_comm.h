@@ -1,9 +1,9 @@
-// comm/ipc/device_comm.h: ranks whose tensors lie in the memory of one GPU ("cuda_ipc").
+// comm/ipc/device_comm.h: ranks that share one GPU ("cuda_ipc").
 //
-// Every rank reaches the arenas of the others. They meet on the host; what is moved and added is
-// queued on each rank's own stream. A call waits for the stream before the first meeting and before
-// the last, so that it ends as one of the CPU does. NCCL refuses two ranks on one GPU; this is for
-// tests and small machines.
+// Every rank maps the arenas of the others. They synchronize on the host; copies and sums are
+// queued on each rank's own stream. A call waits for the stream before the first and the last
+// barrier, so that it is complete when it returns, as on the CPU. NCCL rejects two ranks on one
+// GPU; this is for tests and small machines.
 #pragma once
 
 #include <memory>
@@ -14,8 +14,8 @@
 
 namespace weft {
 
-// This rank's end; all ranks of `host` make theirs together. Data inside the arena is the device's;
-// other data is the host's and goes to `host`. The device must outlive it, and the arena the ends
+// Collective over the ranks of `host`. Data inside the arena is device memory; other data is host
+// memory and goes through `host`. The device must outlive it, and the arena must outlive the Comms
 // of all ranks, which have it mapped.
 std::unique_ptr<Comm> make_device_comm(std::shared_ptr<Comm> host, Device* device,
                                        const DeviceKernels& kernels, std::byte* arena,

@@ -1,4 +1,4 @@
-// comm/nccl/nccl.cpp: calls as NCCL's, and sums of our own where bits must not depend on it.
+// comm/nccl/nccl.cpp: NCCL's collectives, and our own sums where bits must not depend on it.
 #include "comm/nccl/nccl.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ NcclLibrary* open_library(const NcclOptions& options) {
   std::string why;
   NcclLibrary* library = options.library ? options.library : find_nccl(&why);
   if (!library) {
-    throw UserError("ranks with a GPU each talk over NCCL: " + why,
+    throw UserError("ranks on several GPUs communicate through NCCL: " + why,
                     "install NCCL, or set WEFT_COMM=cuda_ipc to let ranks share a GPU");
   }
   return library;
@@ -31,8 +31,9 @@ class NcclComm : public ArenaComm {
         library_(open_library(options)) {
     messages_.reserve(2 * static_cast<size_t>(size()));
     if (options_.is_exact) {
-      ensure(size() <= kMaxReduced,
-             fmt::format("{} ranks in an exact sum; {} at most", size(), kMaxReduced));
+      ensure(
+          size() <= kMaxReduced,
+          fmt::format("{} ranks in an exact sum; at most {} are supported", size(), kMaxReduced));
       staging_ = std::make_unique<Staging>(device, options_.staging_bytes);
     }
     library_->listen_on(options_.interface);
@@ -60,15 +61,15 @@ class NcclComm : public ArenaComm {
     if (link_->state(&failure) == NcclLink::State::kFailed) give_up(failure);
     if (host_->is_aborted()) give_up("");
     if (waited_ms < allowed_ms) return;
-    give_up(fmt::format(
-        "rank {} of a group of {} waited {:.1f} s on {} for what they have queued; {:.1f} s are "
-        "allowed",
-        rank(), size(), static_cast<double>(waited_ms) / 1000, device_->name(),
-        static_cast<double>(allowed_ms) / 1000));
+    give_up(
+        fmt::format("rank {} of a group of {} waited {:.1f} s on {} for queued calls; {:.1f} s are "
+                    "allowed",
+                    rank(), size(), static_cast<double>(waited_ms) / 1000, device_->name(),
+                    static_cast<double>(allowed_ms) / 1000));
   }
 
  private:
-  // Of the device, for addends of the others.
+  // Device memory, for the others' addends.
   struct Staging {
     Staging(Device* from, int64_t size) : device(from), data(from->allocate(size)), bytes(size) {}
     ~Staging() { device->free(data, bytes); }
@@ -147,8 +148,8 @@ class NcclComm : public ArenaComm {
     if (bytes > 0 && peer != rank()) messages_.push_back({data, bytes, peer, is_sent});
   }
 
-  // out = the tree over this rank's part of all ranks' data, in pieces: of a piece all addends are
-  // in the staging area at one time. Its own addends are read where they lie.
+  // out = the tree over this rank's part of all ranks' data, in pieces: all addends of a piece are
+  // in the staging area at the same time. Its own addends are read in place.
   void add_part(const std::byte* data, int64_t stride, int64_t count, std::byte* out, Dtype dtype,
                 Reduce op) {
     const int64_t element = dtype_bytes(dtype), line = 64 / element;
@@ -180,7 +181,7 @@ class NcclComm : public ArenaComm {
     settle();
   }
 
-  // Until NCCL has taken the call, which is mostly at once: ranks connect when they first talk.
+  // Until NCCL has accepted the call, which is usually at once: ranks connect on their first call.
   void settle() {
     using Clock = std::chrono::steady_clock;
     constexpr auto kNap = std::chrono::microseconds(50);
@@ -194,7 +195,7 @@ class NcclComm : public ArenaComm {
     }
   }
 
-  // All ranks are told the reason, unless they told it; what is queued ends.
+  // Propagates the reason to all ranks, unless it came from them; ends what is queued.
   [[noreturn]] void give_up(const std::string& reason) {
     if (!reason.empty()) host_->abort(reason);
     link_->abort();

@@ -1,8 +1,8 @@
-// comm/nccl/nccl_library.h: what is used of NCCL, without its header: the library where this
-// machine has it, or a stand-in of the tests.
+// comm/nccl/nccl_library.h: the part of NCCL that we use, without its header: the library where
+// this machine has it, or the tests' fake.
 //
-// A call queues work on a stream and returns; nothing here blocks. Whether a call was taken, or
-// the making of a link has ended, is asked with state().
+// A call queues work on a stream and returns; nothing here blocks. Poll state() to learn whether a
+// call was accepted or a link is established.
 #pragma once
 
 #include <cstddef>
@@ -26,14 +26,14 @@ struct NcclMessage {
   bool is_sent;
 };
 
-// This rank's end of a communicator. PeerError where a call fails, naming host and GPU.
+// This rank's handle on a communicator. PeerError where a call fails, naming host and GPU.
 class NcclLink {
  public:
-  virtual ~NcclLink() = default;  // in peace where nothing failed; else it is aborted
+  virtual ~NcclLink() = default;  // finalized where nothing failed; else aborted
 
   enum class State { kReady, kUnderWay, kFailed };
   virtual State state(std::string* failure) = 0;  // failure: where kFailed, what and where
-  // Ends what is queued and under way; calls after it throw.
+  // Ends queued and running work; calls after it throw.
   virtual void abort() = 0;
 
   virtual void all_reduce(void* data, int64_t count, Dtype dtype, Reduce op, void* stream) = 0;
@@ -54,7 +54,7 @@ class NcclLibrary {
   virtual std::unique_ptr<NcclLink> connect(const NcclId& id, int rank, int num_ranks) = 0;
 };
 
-// Null where the build has no CUDA, or the machine no NCCL; and then why.
+// Null where the build has no CUDA or the machine no NCCL; why_none then says which.
 NcclLibrary* find_nccl(std::string* why_none);
 
 }  // namespace weft

@@ -1,4 +1,4 @@
-// comm/no_gloo/gloo.cpp: what stands in for Gloo where the build lacks it.
+// comm/no_gloo/gloo.cpp: the stub where the build lacks Gloo.
 #include "comm/gloo/gloo.h"
 
 #include "base/error.h"
@@ -8,7 +8,7 @@ namespace weft {
 bool has_gloo() { return false; }
 
 std::unique_ptr<Comm> make_gloo_comm(const GlooOptions&) {
-  throw UserError("this build of weft lacks Gloo, which several machines need",
+  throw UserError("this build of weft lacks Gloo, which runs on several machines need",
                   "install libgloo-dev (tools/setup.sh build) and build again with WEFT_GLOO=ON");
 }
 

@@ -1,4 +1,4 @@
-// comm/shm/group.cpp: meetings, and what is said when one fails.
+// comm/shm/group.cpp: ticks, and the errors of failed ones.
 #include "comm/shm/group.h"
 
 #include <algorithm>
@@ -117,12 +117,13 @@ void ShmGroup::compare_calls() const {
   }
 }
 
-// The deadline counts from the end of the first stretch: the fast way reads no clock.
+// The deadline counts from the end of the first wait: the fast path reads no clock.
 void ShmGroup::wait(const Wait& wait, const CommCall& call) {
   if (world_->wait_a_while(wait.word, wait.target)) return;
   const auto start = Clock::now();
   for (;;) {
-    // Who aborts after this meeting has seen it, so all who came find out the reason themselves.
+    // A rank that aborts after this tick has seen it, so all that arrived find the reason
+    // themselves.
     const bool is_aborted = world_->is_aborted();
     if (wait.word.has_reached(wait.target)) return;
     if (is_aborted) check_abort(call.op);
@@ -134,7 +135,7 @@ void ShmGroup::wait(const Wait& wait, const CommCall& call) {
   }
 }
 
-// A peer that waits in a collective for this rank will not answer it in send or recv.
+// A peer that waits for this rank in a collective will not answer its send or recv.
 void ShmGroup::check_peer_is_elsewhere(const Wait& wait, const CommCall& call) const {
   const uint32_t peer_tick = slot(wait.peer).tick.load(std::memory_order_acquire);
   if (static_cast<int32_t>(peer_tick - tick_) <= 0 || wait.word.has_reached(wait.target)) return;
@@ -148,10 +149,10 @@ bool ShmGroup::is_late(const Wait& wait, int member) const {
   return static_cast<int32_t>(slot(member).tick.load(std::memory_order_acquire) - tick_) < 0;
 }
 
-// Without failing, so that nobody has aborted: the program let this rank go too early.
+// It did not fail, so nobody has aborted: the program let that rank exit too early.
 void ShmGroup::check_late_have_not_ended(const Wait& wait, const CommCall& call) const {
   for (int m = 0; m < size(); ++m) {
-    // In this order: one that came and then ended is not late.
+    // In this order: a rank that arrived and then exited is not late.
     if (!world_->has_ended(world_rank(m))) continue;
     if (wait.word.has_reached(wait.target) || !is_late(wait, m)) continue;
     fail_bug(fmt::format("rank {} waits in {} for rank {}, which has ended", world_rank(me_),

@@ -1,9 +1,9 @@
-// comm/shm/group.h: how the members of a group meet in shared memory; no data is moved here.
+// comm/shm/group.h: how the members of a group synchronize in shared memory; moves no data.
 //
-// A tick is one meeting: every member has come before any goes on. A member that has passed tick t
+// A tick is one barrier: every member arrives before any continues. A member that has passed tick t
 // may read what the others wrote before t; it writes for tick t + 1 into the other half of its
-// staging area. So a half is written again only at t + 2, when all have come to t + 1, which they
-// do only after reading what was staged for t: no further word is needed to protect it.
+// staging area. So a half is rewritten only at t + 2, when all have reached t + 1, which they do
+// only after reading what was staged for t: no further synchronization is needed.
 //
 // A call begins with a tick at which every member posts what it is about to do. All compare all
 // posts with that of member 0, so all find the same difference.
@@ -22,7 +22,7 @@ namespace weft {
 
 class ShmGroup {
  public:
-  // ranks: the members' numbers in the world, in the group's order; me: this rank's index there.
+  // ranks: the members' numbers in the world, in the group's order; me: this rank's index in it.
   ShmGroup(std::shared_ptr<ShmWorld> world, int64_t block, std::vector<int> ranks, int me);
   static int64_t block_bytes(int num_members, int64_t chunk_bytes);
 
@@ -35,8 +35,8 @@ class ShmGroup {
 
   void check_abort(CommOp op) const;
   void enter(CommCall call);  // the first tick of a call
-  void tick();                // a further one
-  // Of the call that was entered.
+  void tick();                // each further tick
+  // Of the current call.
   bool is_everyone_in_arena() const;
   char* data(int member) const;                        // in its arena
   char* stage() const;                                 // for the next tick, this rank's
@@ -48,10 +48,10 @@ class ShmGroup {
   // A member's post; two, since a peer may still compare the last one.
   struct alignas(64) Slot {
     CommCall calls[2];
-    std::atomic<uint32_t> tick;    // the last one it came to
+    std::atomic<uint32_t> tick;    // the last one it reached
     std::atomic<uint64_t> latest;  // its last call, for messages: number << 8 | op
   };
-  // From one member to another, the first of the pair being the sender.
+  // From one member to another; the first of the pair is the sender.
   struct alignas(64) Mailbox {
     SharedWord sent, received;  // chunks
     CommCall calls[2];
@@ -63,7 +63,7 @@ class ShmGroup {
   struct Wait {
     SharedWord& word;
     uint32_t target;
-    int peer;  // the member to come, or -1: all
+    int peer;  // the awaited member, or -1: all
   };
 
   const CommCall& posted(int member) const;
@@ -76,7 +76,7 @@ class ShmGroup {
   void check_peer_is_elsewhere(const Wait& wait, const CommCall& call) const;
   void check_late_have_not_ended(const Wait& wait, const CommCall& call) const;
   [[noreturn]] void fail_deadline(const Wait& wait, const CommCall& call, int64_t waited_ms) const;
-  // Of our own making: ranks that run the same program do not make different calls.
+  // A bug of ours: ranks that run the same program do not make different calls.
   [[noreturn]] void fail_bug(const std::string& message) const;
   bool is_late(const Wait& wait, int member) const;
   std::string latest_call(int member) const;

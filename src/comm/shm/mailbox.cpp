@@ -1,7 +1,7 @@
-// comm/shm/mailbox.cpp: send and recv, through a mailbox for each ordered pair of members.
+// comm/shm/mailbox.cpp: send and recv, through one mailbox per ordered pair of members.
 //
-// A message goes in chunks, numbered over all messages of the pair; two may lie in the mailbox. A
-// long message out of an arena is one chunk, of which only the place is told, and the sender waits
+// A message is sent in chunks, numbered over all messages of the pair; the mailbox holds two. A
+// long message from an arena is one chunk that carries only its location, and the sender waits
 // until it was read.
 #include <cstring>
 
@@ -23,7 +23,7 @@ int64_t chunk_of(int64_t bytes, int64_t done, int64_t message) {
 }  // namespace
 
 void ShmGroup::send(const void* data, int64_t bytes, int to) {
-  if (to < 0 || to >= size() || to == me_) throw BugError("send to no other rank of the group");
+  if (to < 0 || to >= size() || to == me_) throw BugError("send needs another rank of the group");
   Mailbox& box = mailbox(me_, to);
   uint32_t& sent = sent_[static_cast<size_t>(to)];
   const int64_t message_size = message_bytes(chunk_bytes_);
@@ -52,7 +52,7 @@ void ShmGroup::send(const void* data, int64_t bytes, int to) {
 
 void ShmGroup::recv(void* data, int64_t bytes, int from) {
   if (from < 0 || from >= size() || from == me_) {
-    throw BugError("recv from no other rank of the group");
+    throw BugError("recv needs another rank of the group");
   }
   Mailbox& box = mailbox(from, me_);
   uint32_t& received = received_[static_cast<size_t>(from)];

@@ -1,4 +1,4 @@
-// comm/shm/message.h: the size of what send puts into a mailbox at a time.
+// comm/shm/message.h: the size of a mailbox chunk.
 #pragma once
 
 #include <algorithm>

@@ -1,8 +1,8 @@
 // comm/shm/shm.cpp: the collectives over shared memory: who reads what from whom.
 //
-// Three ways. Little data is staged at the first tick of the call, and every rank works out the
-// whole result: one meeting in all. Much data in arenas is read where it lies, and a last tick
-// tells that all have read. Other data goes through the staging areas, a chunk a tick.
+// Three paths. Small data is staged at the first tick of the call, and every rank computes the
+// whole result: a single barrier. Large data in arenas is read in place, and a last tick signals
+// that all have read it. Other data goes through the staging areas, one chunk per tick.
 #include "comm/shm/shm.h"
 
 #include <algorithm>
@@ -17,9 +17,9 @@
 namespace weft {
 namespace {
 
-// Up to here a second meeting would cost more than reading everything from everyone.
+// Up to this size a second barrier would cost more than reading everything from everyone.
 constexpr int64_t kLittleBytes = 16 << 10;
-// all_reduce sums a piece and hands it to all peers while it is in the nearest cache.
+// all_reduce sums a piece and writes it to all peers while it is in L1.
 constexpr int64_t kPieceBytes = 16 << 10;
 
 void copy(void* out, const void* in, int64_t bytes) {
@@ -48,7 +48,7 @@ class ShmComm : public Comm {
   std::unique_ptr<Comm> split(int color, int key) override;
   void abort(const std::string& reason) override { group_.world().abort(reason); }
   bool is_aborted() const override { return group_.world().is_aborted(); }
-  // Here of every rank: the world has one deadline, and is patient while any rank is.
+  // For every rank: the world has one deadline, suspended while any rank suspends it.
   void set_deadline_ms(int64_t ms) override { group_.world().set_deadline_ms(ms); }
   int64_t deadline_ms() const override { return group_.world().deadline_ms(); }
   void set_no_deadline(bool patient) override { group_.world().add_no_deadline(patient ? 1 : -1); }
@@ -63,7 +63,7 @@ class ShmComm : public Comm {
                 const Stage& stage, const Take& take, const Direct& direct);
   void gather(const void* in, void* out, int64_t bytes);
   void sum_part_in_arenas(int64_t count, Dtype dtype, Reduce op);
-  // The share of a staging area that holds a piece for each rank.
+  // The share of a staging area that holds one rank's piece.
   int64_t share() const { return group_.chunk_bytes() / size() / 8 * 8; }
 
   ShmGroup group_;
@@ -75,9 +75,9 @@ void ShmComm::begin(CommOp op, int64_t bytes) {
   counts_[static_cast<int>(op)].bytes += bytes;
 }
 
-// call.bytes are moved in steps: stage(offset, length) puts a step of this rank's data into its
-// staging area, take(offset, length) reads that step from all; direct() does all at once, out of
-// the arenas. data (data_bytes) is what the peers read of this rank; null: nothing is read.
+// call.bytes are moved in steps: stage(offset, length) copies one step of this rank's data into its
+// staging area, take(offset, length) reads that step from all; direct() does everything at once,
+// from the arenas. data (data_bytes) is what the peers read from this rank; null: nothing.
 template <typename Stage, typename Take, typename Direct>
 void ShmComm::exchange(CommCall call, const void* data, int64_t data_bytes, int64_t step,
                        const Stage& stage, const Take& take, const Direct& direct) {
@@ -141,7 +141,7 @@ void ShmComm::sum_part_in_arenas(int64_t count, Dtype dtype, Reduce op) {
   }
 }
 
-// Of each member's `bytes` the part at offset, side by side.
+// The part at offset of each member's `bytes`, side by side.
 void ShmComm::stage_shares(const void* in, int64_t bytes, int64_t offset, int64_t length) {
   for (int m = 0; m < size(); ++m) {
     copy(at(group_.stage(), m * share()), at(in, m * bytes + offset), length);
@@ -255,7 +255,7 @@ void ShmComm::barrier() {
   group_.enter({CommOp::kBarrier, Dtype::kU8, Reduce::kSum, 0, 0, ShmWorld::kPrivate, 0});
 }
 
-// Everyone learns everyone's wish; the first member of each new group makes its block.
+// All ranks exchange their arguments; the first member of each new group creates its block.
 std::unique_ptr<Comm> ShmComm::split(int color, int key) {
   group_.check_abort(CommOp::kAllGather);
   const SplitWish mine{color, key};

@@ -8,9 +8,9 @@
 
 namespace weft {
 
-// This rank's end of the group of all ranks of the world; made once a rank. Data that lies in an
-// arena of the world (ShmWorld::take_arena) is read by the peers where it lies; other data goes
-// through a staging area, at more than twice the traffic.
+// This rank's handle on the group of all ranks of the world; created once per rank. Data in an
+// arena of the world (ShmWorld::take_arena) is read by the peers in place; other data goes through
+// a staging area, at more than twice the traffic.
 std::unique_ptr<Comm> make_shm_comm(std::shared_ptr<ShmWorld> world, int rank);
 
 }  // namespace weft

@@ -1,8 +1,8 @@
-// comm/nccl/cuda/nccl_library.cpp: NCCL, loaded when it is first asked for.
+// comm/nccl/cuda/nccl_library.cpp: NCCL, loaded on first use.
 //
-// Loaded and not linked: one GPU needs no NCCL, and a program that is linked with a library does
-// not start without it. Links are of NCCL's kind that does not block, so that a peer that never
-// comes is found by our deadline.
+// Loaded and not linked: one GPU needs no NCCL, and a program linked with a library does not start
+// without it. Communicators are nonblocking, so that our deadline detects a peer that never
+// arrives.
 #include "comm/nccl/nccl_library.h"
 
 #include <dlfcn.h>
@@ -21,7 +21,7 @@
 namespace weft {
 namespace {
 
-// Those of its functions that are used.
+// The functions that we use.
 struct Functions {
   decltype(&::ncclGetVersion) get_version;
   decltype(&::ncclGetUniqueId) get_unique_id;
@@ -79,7 +79,7 @@ ncclDataType_t type_of(Dtype dtype) {
     case Dtype::kI64:
       return ncclInt64;
     default:
-      throw BugError(fmt::format("a sum of {} over ranks", dtype_name(dtype)));
+      throw BugError(fmt::format("cannot sum {} over ranks", dtype_name(dtype)));
   }
 }
 
@@ -113,7 +113,7 @@ class Link : public NcclLink {
 
   State state(std::string* failure) override {
     if (!comm_) {
-      *failure = "a link of NCCL was used after its end";
+      *failure = "an NCCL communicator was used after its end";
       return State::kFailed;
     }
     ncclResult_t result = ncclSuccess;
@@ -165,7 +165,7 @@ class Link : public NcclLink {
 
  private:
   ncclComm_t open() const {
-    if (!comm_) throw PeerError("a link of NCCL was used after its end");
+    if (!comm_) throw PeerError("an NCCL communicator was used after its end");
     return comm_;
   }
 
@@ -178,7 +178,8 @@ class Link : public NcclLink {
     }
   }
 
-  // What was queued is done and the peers have come as far. Not for ever: one may be gone.
+  // Waits until queued work is done and the peers have reached this point. With a limit: one may be
+  // gone.
   bool ends_in_peace() {
     constexpr auto kNap = std::chrono::milliseconds(1);
     constexpr int kNaps = 5000;
@@ -232,9 +233,9 @@ struct Found {
 };
 
 Found load() {
-  // Groups of two axes are used at the same time, on two streams. NCCL then keeps to the order in
-  // which the host made the calls, which is the same on all ranks: no rank waits in one group for a
-  // rank that waits in the other.
+  // Groups of two axes are used concurrently, on two streams. NCCL then follows the order of the
+  // host's calls, which is the same on all ranks: no rank waits in one group for a rank that waits
+  // in the other.
   ::setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
   void* handle = ::dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
   if (!handle) return {nullptr, ::dlerror()};  // it names the file
