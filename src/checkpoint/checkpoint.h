@@ -1,6 +1,7 @@
 // checkpoint/checkpoint.h: a training state as a folder of safetensors slices with an index.
 //
-// index.json lists logical tensors; COMMITTED is written last. A folder without it does not exist.
+// index.json lists logical tensors; COMMITTED is written last. A folder without it is not a
+// checkpoint.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,7 @@ namespace weft {
 
 inline constexpr std::string_view kMaster = "#master";  // after a parameter's name
 
-// What one rank holds of a logical tensor: a box of it (offset and extent a dimension), or a flat
+// What one rank holds of a logical tensor: a box of it (offset and extent per dimension), or a flat
 // range of that box in row-major order (the ZeRO cut). A whole tensor: offset 0, extent = shape.
 struct Slice {
   std::string name;  // logical: Hugging Face's, states as name#m, name#v, masters as name#master
@@ -35,24 +36,24 @@ Slice whole_tensor(std::string name, Shape shape, Dtype dtype, void* data);
 Region region_of(const Slice& slice);
 
 // Writes the slices of rank `rank` of `num_ranks` into folder.writing: rank-NNNNN.safetensors; rank
-// 0 also state.json and the side files. Everything is synced. RunError where the disk is full; then
-// nothing of an older checkpoint is lost.
-//   One rank: that is all; the folder is committed and stands in its place, an older one of that
-//     name replaced at the very end.
-//   Several: rank 0 calls prepare_checkpoint (a leftover of a broken attempt goes), barrier, all
+// 0 also state.json and the side files. Everything is synced. RunError where the disk is full; an
+// older checkpoint is then intact.
+//   One rank: that is all; the folder is committed and renamed, replacing an older one of that name
+//     at the very end.
+//   Several: rank 0 calls prepare_checkpoint (deleting leftovers of a failed attempt), barrier, all
 //     write, barrier, rank 0 calls commit_checkpoint.
 void write_checkpoint(const std::filesystem::path& folder, const std::vector<Slice>& slices,
                       const Json& state, const std::map<std::string, std::string>& side_files,
                       int rank = 0, int num_ranks = 1);
 void prepare_checkpoint(const std::filesystem::path& folder);
 // Merges the ranks' parts into index.json, writes COMMITTED, renames. BugError where the slices do
-// not hold every element of every tensor exactly once.
+// not cover every element of every tensor exactly once.
 void commit_checkpoint(const std::filesystem::path& folder, int num_ranks);
 
 class CheckpointReader {
  public:
-  // UserError where it is not whole, or of another weft's format; DamagedCheckpoint where bytes are
-  // not those written; RunError where the system refuses to read it.
+  // UserError where it is incomplete or in another weft's format; DamagedCheckpoint where bytes are
+  // not those written; RunError where the system cannot read it.
   explicit CheckpointReader(const std::filesystem::path& folder);
   CheckpointReader(CheckpointReader&&) noexcept;
   ~CheckpointReader();
@@ -62,9 +63,9 @@ class CheckpointReader {
   const StoredTensors& tensors() const { return *tensors_; }
   bool has(const std::string& name) const;
   // Fills the slice's data from whichever files hold it, whatever layout wrote them; checksums
-  // are verified (DamagedCheckpoint naming tensor, file and slice). Safe from several threads.
+  // are verified (DamagedCheckpoint naming tensor, file and slice). Thread-safe.
   void read(const Slice& slice) const;
-  void verify() const;  // every checksum, of the side files too
+  void verify() const;  // every checksum, including the side files
 
  private:
   class Files;
@@ -75,7 +76,7 @@ class CheckpointReader {
   std::unique_ptr<Files> files_;
 };
 
-// COMMITTED is there. RunError where that cannot be found out.
+// Whether COMMITTED exists. RunError where that cannot be determined.
 bool is_checkpoint(const std::filesystem::path& folder);
 
 }  // namespace weft

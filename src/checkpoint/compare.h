@@ -11,10 +11,10 @@ namespace weft {
 
 struct TensorDifference {
   std::string name;
-  std::string fault;          // "only in A", another shape or dtype; empty where only values differ
+  std::string fault;  // "only in A", different shape or dtype; empty where only values differ
   int64_t num_elements = 0;   // compared; 0 where the shapes differ
-  int64_t num_different = 0;  // in bits; between two dtypes, in value
-  int64_t first = -1;         // row-major place of the first that differs
+  int64_t num_different = 0;  // in bits; in value where dtypes differ
+  int64_t first = -1;         // row-major index of the first that differs
   Shape first_index;
   double first_a = 0, first_b = 0;
   double max_difference = 0;  // absolute; NaN where only one of the two is NaN

@@ -1,4 +1,4 @@
-// checkpoint/damaged.h: the one failure for which a resume passes over a checkpoint.
+// checkpoint/damaged.h: the only failure for which a resume skips a checkpoint.
 #pragma once
 
 #include <string>
@@ -8,12 +8,13 @@
 
 namespace weft {
 
-// The bytes of a committed checkpoint are not those that were written: a checksum, a file cut short
-// or missing, malformed JSON. Never what the system refused to open or read: that is a RunError.
+// The bytes of a committed checkpoint are not those that were written: a wrong checksum, a
+// truncated or missing file, malformed JSON. Never a file that the system failed to open or read:
+// that is a RunError.
 class DamagedCheckpoint : public UserError {
  public:
   explicit DamagedCheckpoint(std::string message)
-      : UserError(std::move(message), "use the checkpoint before it, or copy this one again") {}
+      : UserError(std::move(message), "use the previous checkpoint, or copy this one again") {}
 };
 
 }  // namespace weft

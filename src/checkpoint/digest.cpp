@@ -1,4 +1,4 @@
-// checkpoint/digest.cpp: hash of every tensor's bytes, then of the lines that say so.
+// checkpoint/digest.cpp: hashes of every tensor's bytes, then of those lines.
 #include "checkpoint/digest.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// checkpoint/digest.h: a model as a few lines of hashes, the same whatever layout stored it.
+// checkpoint/digest.h: a model as lines of hashes, the same for every stored layout.
 #pragma once
 
 #include <string>

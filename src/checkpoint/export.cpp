@@ -1,4 +1,4 @@
-// checkpoint/export.cpp: config, shards, index, side files; a folder that appears when it is whole.
+// checkpoint/export.cpp: config, shards, index, side files; the folder appears when it is complete.
 #include "checkpoint/export.h"
 
 #include <algorithm>
@@ -45,7 +45,7 @@ struct Shard {
   size_t bytes = 0;
 };
 
-// Filled in order; a tensor larger than a shard has one of its own.
+// Filled in order; a tensor larger than a shard gets its own.
 std::vector<Shard> make_shards(const std::vector<LogicalTensor>& weights,
                                const ExportOptions& options) {
   std::vector<Shard> shards(1);
@@ -104,8 +104,8 @@ Json shard_index(const std::vector<Shard>& shards) {
   return index;
 }
 
-// The type that most elements have, in the spelling that the configuration uses: transformers 4
-// writes torch_dtype, 5 writes dtype.
+// The dtype of most elements, under the key that the configuration uses: transformers 4 writes
+// torch_dtype, 5 writes dtype.
 Json with_dtype(Json config, const std::vector<LogicalTensor>& weights,
                 const ExportOptions& options) {
   std::map<Dtype, int64_t> counts;
@@ -128,11 +128,11 @@ void check_place(const fs::path& out, const ExportOptions& options) {
   require(kind == PathKind::kFolder, "{} is a file, wanted a new folder", out.string());
   if (folder_names(out).empty()) return;
   if (!is_export(out)) {
-    throw UserError(fmt::format("{} is not empty and is no export", out.string()),
+    throw UserError(fmt::format("{} is not empty and not an export", out.string()),
                     "give a new folder");
   }
   if (!options.overwrite) {
-    throw UserError(fmt::format("{} holds an export already", out.string()),
+    throw UserError(fmt::format("{} already holds an export", out.string()),
                     "give a new folder, or --overwrite to replace it");
   }
 }
@@ -151,7 +151,7 @@ void write_folder(const fs::path& folder, const std::vector<LogicalTensor>& weig
   const Json typed = with_dtype(config, weights, options);
   write_synced(folder / "config.json", typed.dump(2, Json::Digits::kShortest) + "\n");
   sync_directory(folder);
-  check_mapped_files();  // zeros in the place of a file that was cut short go nowhere
+  check_mapped_files();  // zeros from a truncated file must not be published
 }
 
 }  // namespace
@@ -168,14 +168,14 @@ void export_hf(const std::vector<LogicalTensor>& weights, const Json& config,
                const std::map<std::string, std::string>& side_files, const fs::path& out,
                const ExportOptions& options) {
   require(config.is_object(), "the model has no config.json, which {} needs", out.string());
-  fs::path place = out.has_filename() ? out : out.parent_path();  // without a closing slash
+  fs::path place = out.has_filename() ? out : out.parent_path();  // without a trailing slash
   check_place(place, options);
   const fs::path writing = writing_folder(place);
   try {
     write_folder(writing, weights, config, side_files, options);
     replace_folder(writing, place);
   } catch (...) {
-    std::error_code ignored;  // gives the space back; the first error is the one to tell
+    std::error_code ignored;  // frees the space; the first error is the one to report
     fs::remove_all(writing, ignored);
     throw;
   }

@@ -16,12 +16,12 @@ namespace weft {
 struct ExportOptions {
   std::optional<Dtype> dtype;  // of the floating tensors; absent: as they are stored
   size_t max_shard_bytes = 5'000'000'000;
-  bool overwrite = false;  // an export that stands there; anything else is never written over
+  bool overwrite = false;  // an existing export; anything else is never overwritten
 };
 
 // Writes out.writing (config.json with the dtype, model.safetensors or shards and their index, the
-// side files), syncs, then renames it to `out`. No more than a piece of a tensor is in memory.
-// UserError where `out` is taken; RunError where the disk is full, and then `out` is as before.
+// side files), syncs, then renames it to `out`. Only a piece of a tensor is in memory at a time.
+// UserError where `out` exists; RunError where the disk is full, and `out` is then unchanged.
 void export_hf(const std::vector<LogicalTensor>& weights, const Json& config,
                const std::map<std::string, std::string>& side_files,
                const std::filesystem::path& out, const ExportOptions& options);

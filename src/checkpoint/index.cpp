@@ -1,4 +1,5 @@
-// checkpoint/index.cpp: the index as JSON, both ways, and the proof that it covers every element.
+// checkpoint/index.cpp: reads and writes the index as JSON, and checks that it covers every
+// element.
 #include "checkpoint/index.h"
 
 #include <charconv>
@@ -27,8 +28,8 @@ Json slice_to_json(const StoredSlice& s) {
   return entry;
 }
 
-// Reads one tensor's entry; the typed accessors of Json throw what `at` cannot name, so every
-// caller passes through read_tensor, which adds file and tensor.
+// Reads one tensor's entry; Json's typed accessors do not know the key, so every caller goes
+// through read_tensor, which adds file and tensor to the error.
 Shape read_sizes(const Json& entry, const char* key) {
   Shape sizes;
   for (const Json& v : entry.at(key).as_array()) {
@@ -72,9 +73,9 @@ StoredTensor read_tensor(const Json& entry) {
   tensor.shape = read_sizes(entry, "shape");
   const std::string& name = entry.at("dtype").as_string();
   const auto dtype = find_safetensors_dtype(name);
-  require(dtype.has_value(), "dtype {} is not known", name);
+  require(dtype.has_value(), "unknown dtype {}", name);
   tensor.dtype = *dtype;
-  require(checked_bytes(tensor.shape, *dtype).has_value(), "shape {} is too large to count",
+  require(checked_bytes(tensor.shape, *dtype).has_value(), "shape {} overflows a 64-bit count",
           to_string(tensor.shape));
   for (const Json& s : entry.at("slices").as_array()) {
     tensor.slices.push_back(read_slice(s, tensor));
@@ -119,7 +120,7 @@ void check_index_format(const Json& index, std::string_view what) {
   if (format && *format == Json(kFormat)) return;
   throw UserError(fmt::format("{}: format {}, wanted \"{}\"", what,
                               format ? format->dump() : "missing", kFormat),
-                  "the folder is no weft checkpoint, or a newer weft wrote it");
+                  "the folder is not a weft checkpoint, or a newer weft wrote it");
 }
 
 StoredTensors index_from_json(const Json& index, std::string_view what) {
@@ -141,7 +142,7 @@ StoredHeaders headers_from_json(const Json& index, std::string_view what) {
   StoredHeaders headers;
   const Json* list = index.find("headers");
   if (!list) return headers;
-  require(list->is_object(), "{}: headers is no object", what);
+  require(list->is_object(), "{}: headers is not an object", what);
   for (const auto& [file, entry] : list->as_object()) {
     try {
       require(is_own_file(file) && file.ends_with(".safetensors"), "wanted rank-NNNNN.safetensors");
@@ -173,7 +174,8 @@ std::string coverage_fault(const StoredTensors& tensors) {
   for (const auto& [name, t] : tensors) {
     int64_t held = 0;
     for (size_t i = 0; i < t.slices.size(); ++i) {
-      // Overflow needs more slices of a full tensor than an index may hold; the clamp is for lies.
+      // Overflow needs more slices of a full tensor than an index may hold; the clamp guards
+      // against forged ones.
       if (__builtin_add_overflow(held, t.slices[i].region.size(), &held)) held = INT64_MAX;
       for (size_t j = 0; j < i; ++j) {
         if (!regions_overlap(t.slices[i].region, t.slices[j].region)) continue;

@@ -33,19 +33,19 @@ struct StoredHeader {
   size_t bytes = 0;
   uint64_t checksum = 0;
 };
-using StoredHeaders = std::map<std::string, StoredHeader>;  // by file; none of an older weft's
+using StoredHeaders = std::map<std::string, StoredHeader>;  // by file; empty for an older weft's
 using StoredTensors = std::map<std::string, StoredTensor>;  // logical name to tensor
 
 Json index_to_json(const StoredTensors& tensors, const StoredHeaders& headers, int num_ranks);
 // UserError where the index is not of this version's format.
 void check_index_format(const Json& index, std::string_view what);
-// Every number is checked; UserError names `what`, the tensor and the fault.
+// Every number is checked; UserError names `what`, the tensor and the error.
 StoredTensors index_from_json(const Json& index, std::string_view what);
 StoredHeaders headers_from_json(const Json& index, std::string_view what);
 
 // Adds the tensors of one rank's part; BugError where two ranks disagree about a shape or dtype.
 void merge_tensors(StoredTensors& all, StoredTensors part);
-// "" where the slices hold every element of every tensor once; else the first fault.
+// "" where the slices cover every element of every tensor once; else the first error.
 std::string coverage_fault(const StoredTensors& tensors);
 
 // The names of a checkpoint's own files.
@@ -53,7 +53,7 @@ inline constexpr const char* kIndexFile = "index.json";
 inline constexpr const char* kStateFile = "state.json";
 inline constexpr const char* kCommittedFile = "COMMITTED";
 std::string rank_file(int rank);  // rank-00003.safetensors
-std::string part_file(int rank);  // index-rank-00003.json, gone when committed
+std::string part_file(int rank);  // index-rank-00003.json, deleted on commit
 bool is_own_file(std::string_view name);
 std::filesystem::path writing_folder(const std::filesystem::path& folder);
 

@@ -25,14 +25,14 @@ struct Entry {
   State state;
 };
 
-// step-00000100, and what may follow it; -1 for any other name.
+// The step of step-00000100, and the rest of the name; -1 for any other name.
 int64_t step_of(const std::string& name, std::string_view* rest) {
   if (!name.starts_with("step-")) return -1;
   int64_t step = -1;
   const char* end = name.data() + name.size();
   const auto [at, fault] = std::from_chars(name.data() + 5, end, step);
   *rest = {at, static_cast<size_t>(end - at)};
-  // As they are written: eight digits or more. step-20 is a copy that a person made.
+  // As we write them: eight digits or more. step-20 is a user's copy.
   return fault == std::errc() && at - name.data() >= 13 ? step : -1;
 }
 
@@ -64,7 +64,7 @@ DamagedFolder uncommitted(const Entry& e) {
   return {e.path, fmt::format("{} has no COMMITTED", e.path.string())};
 }
 
-// folder/name, or folder/name-2, -3 ...: one that nothing has yet.
+// folder/name, or folder/name-2, -3 ...: the first unused one.
 fs::path unused_path(const fs::path& path) {
   fs::path unused = path;
   for (int i = 2; path_kind(unused) != PathKind::kNothing; ++i)
@@ -72,7 +72,7 @@ fs::path unused_path(const fs::path& path) {
   return unused;
 }
 
-// Whether a best/ is the best of the history that led to `start`.
+// Whether best/ belongs to the history that led to `start`.
 bool is_best_of(const fs::path& best, const fs::path& start) {
   if (fs::equivalent(best, start)) return true;
   const auto loss = [](const Json& state) {
@@ -83,7 +83,7 @@ bool is_best_of(const fs::path& best, const fs::path& start) {
     const CheckpointReader there(best), begun(start);
     const Json &a = there.state(), &b = begun.state();
     return a.at("step").as_int() <= b.at("step").as_int() && loss(a) == loss(b);
-  } catch (const UserError&) {  // damaged, or of another format
+  } catch (const UserError&) {  // damaged, or in another format
     return false;
   }
 }
@@ -138,7 +138,7 @@ std::optional<SoundBest> find_sound_best(const fs::path& run_dir) {
     const CheckpointReader reader(best);
     reader.verify();
     return SoundBest{best, reader.state().at("step").as_int()};
-  } catch (const UserError&) {  // damaged, or of another format
+  } catch (const UserError&) {  // damaged, or in another format
     return std::nullopt;
   }
 }

@@ -1,9 +1,9 @@
-// checkpoint/list.h: the checkpoints of a run directory: which are sound, which may go, which are
-// set aside.
+// checkpoint/list.h: the checkpoints of a run directory: which are sound, which may be deleted,
+// which are set aside.
 //
-// A name says whose a folder is (docs/design/0009): step-N a checkpoint, step-N.writing and
-// step-N.removing ours to delete, step-N.damaged and abandoned/ nobody's. A folder that cannot be
-// listed or looked into is a RunError everywhere here: it is not an empty one.
+// A folder's name says what may be done with it (docs/design/0009): step-N is a checkpoint,
+// step-N.writing and step-N.removing are ours to delete, step-N.damaged and abandoned/ are never
+// touched. A folder that cannot be read is a RunError everywhere here, never treated as empty.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ namespace weft {
 
 std::filesystem::path checkpoint_path(const std::filesystem::path& run_dir, int64_t step);
 
-// Whole checkpoints (COMMITTED present) below run_dir/checkpoints, newest last.
+// Complete checkpoints (COMMITTED present) below run_dir/checkpoints, newest last.
 std::vector<std::filesystem::path> list_checkpoints(const std::filesystem::path& run_dir);
 
 struct DamagedFolder {
@@ -27,8 +27,8 @@ struct DamagedFolder {
   std::string reason;
 };
 struct CheckpointSearch {
-  std::optional<std::filesystem::path> sound;  // the newest whose every checksum holds
-  std::vector<DamagedFolder> damaged;          // newer than it; and every step-N without COMMITTED
+  std::optional<std::filesystem::path> sound;  // the newest whose checksums all match
+  std::vector<DamagedFolder> damaged;          // newer ones, and every step-N without COMMITTED
   Json state;                                  // state.json of the sound one
 };
 // Reads all bytes. Changes nothing; RunError where a checkpoint cannot be read.
@@ -38,7 +38,7 @@ struct SoundBest {
   std::filesystem::path path;
   int64_t step;
 };
-// best/, where there is one and its every checksum holds. RunError where it cannot be read.
+// best/, where it exists and all its checksums match. RunError where it cannot be read.
 std::optional<SoundBest> find_sound_best(const std::filesystem::path& run_dir);
 
 // Every step-N without COMMITTED.
@@ -51,25 +51,25 @@ std::vector<std::string> list_set_aside(const std::filesystem::path& run_dir);
 // Renames step-N to step-N.damaged (or .damaged-2 ...); the new path.
 std::filesystem::path set_aside_damaged(const std::filesystem::path& folder);
 
-// Moves every whole step-N with N > step to abandoned/, newest first, and step-N of that step too
-// unless it is `start` itself. Returns the new paths.
+// Moves every complete step-N with N > step to abandoned/, newest first, and step-N of that step
+// too unless it is `start` itself. Returns the new paths.
 std::vector<std::filesystem::path> abandon_checkpoints_after(const std::filesystem::path& run_dir,
                                                              int64_t step,
                                                              const std::filesystem::path& start);
 
 // Moves best/ to abandoned/best (or best-2 ...) where the checkpoint `start` does not know it: it
-// is of a later step, or has another best evaluation loss, or cannot tell; or where `start` is
-// empty: a run that starts at step 0 knows none. The new path, if it moved.
+// has a later step, another best evaluation loss, or an unknown one; or where `start` is empty: a
+// run that starts at step 0 has none. Returns the new path, if it moved.
 std::optional<std::filesystem::path> abandon_best(const std::filesystem::path& run_dir,
                                                   const std::filesystem::path& start);
 
-// Deletes every step-N.writing and step-N.removing: only for the one who holds the run's lock and
-// is not saving.
+// Deletes every step-N.writing and step-N.removing: only while holding the run's lock and not
+// saving.
 void remove_unfinished(const std::filesystem::path& run_dir);
 
-// Deletes all but the newest `keep` (at least one stays) of those up to step `newest`, and what
-// broken attempts before it left; best/ stays, and so does whatever is past `newest`. A checkpoint
-// is renamed to step-N.removing first, so that a deletion cut short does not look like damage.
+// Deletes all but the newest `keep` (at least one stays) of those up to step `newest`, and
+// leftovers of earlier failed attempts; best/ and everything after `newest` stay. A checkpoint is
+// renamed to step-N.removing first, so that an interrupted deletion does not look like damage.
 void prune_checkpoints(const std::filesystem::path& run_dir, int64_t keep,
                        int64_t newest = std::numeric_limits<int64_t>::max());
 

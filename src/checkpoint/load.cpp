@@ -1,4 +1,4 @@
-// checkpoint/load.cpp: what a tensor must be before its bytes are used.
+// checkpoint/load.cpp: checks on a tensor before its bytes are used.
 #include "checkpoint/load.h"
 
 #include <algorithm>
@@ -16,15 +16,15 @@ const LogicalTensor& find_floating(const LogicalModel& source, const ParameterSp
       std::lower_bound(source.weights.begin(), source.weights.end(), spec.name,
                        [](const LogicalTensor& t, const std::string& n) { return t.name < n; });
   if (found == source.weights.end() || found->name != spec.name) {
-    throw UserError(fmt::format("{} has no tensor \"{}\" {}, which its config.json asks for",
+    throw UserError(fmt::format("{} has no tensor \"{}\" {}, which its config.json requires",
                                 source.path.string(), spec.name, to_string(spec.shape)),
                     spec.name == "lm_head.weight"
                         ? "set tie_word_embeddings to true if the head is the embedding"
-                        : "'weft inspect' lists what it holds");
+                        : "`weft inspect` lists its tensors");
   }
   const Dtype d = found->dtype;
   require(d == Dtype::kF32 || d == Dtype::kBf16 || d == Dtype::kF16 || d == Dtype::kF64,
-          "{}: tensor \"{}\" is of type {}, wanted fp32, bf16, fp16 or f64", source.path.string(),
+          "{}: tensor \"{}\" has dtype {}, wanted fp32, bf16, fp16 or f64", source.path.string(),
           spec.name, dtype_name(d));
   return *found;
 }
@@ -33,9 +33,8 @@ const LogicalTensor& find_floating(const LogicalModel& source, const ParameterSp
 
 const LogicalTensor& find_parameter(const LogicalModel& source, const ParameterSpec& spec) {
   const LogicalTensor& tensor = find_floating(source, spec);
-  require(tensor.shape == spec.shape,
-          "{}: tensor \"{}\" has the shape {}, but config.json asks for {}", source.path.string(),
-          spec.name, to_string(tensor.shape), to_string(spec.shape));
+  require(tensor.shape == spec.shape, "{}: tensor \"{}\" has shape {}, but config.json requires {}",
+          source.path.string(), spec.name, to_string(tensor.shape), to_string(spec.shape));
   return tensor;
 }
 

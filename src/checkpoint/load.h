@@ -1,6 +1,6 @@
-// checkpoint/load.h: a model's parameters from whatever holds them, checked and converted.
+// checkpoint/load.h: a model's parameters from any kind of storage, checked and converted.
 //
-// model/load.h reads Hugging Face folders alone; this reads checkpoints and run directories too.
+// model/load.h reads only Hugging Face folders; this also reads checkpoints and run directories.
 #pragma once
 
 #include "checkpoint/logical.h"
@@ -8,14 +8,14 @@
 
 namespace weft {
 
-// The weight of spec's name, checked as load_parameter says.
+// The weight with spec's name, checked as in load_parameter.
 const LogicalTensor& find_parameter(const LogicalModel& source, const ParameterSpec& spec);
 
-// Fills data with the weight of spec's name, converted to `to`. UserError naming tensor, place, got
-// and wanted where it is missing, of another shape or not floating. Safe from several threads.
+// Fills data with the weight of spec's name, converted to `to`. UserError naming tensor, location,
+// actual and expected where it is missing, has another shape or is not floating. Thread-safe.
 void load_parameter(const LogicalModel& source, const ParameterSpec& spec, Dtype to, void* data);
 
-// The type in which the weights are kept: that of the model's first parameter.
+// The dtype in which the weights are stored: that of the model's first parameter.
 Dtype stored_dtype(const LogicalModel& source, const Model& model);
 
 // model/load.h's, where it is of a folder: checkpoints are our own.

@@ -37,7 +37,7 @@ LogicalTensor tensor_in_checkpoint(std::shared_ptr<const CheckpointReader> reade
   return {name, stored.shape, stored.dtype, std::move(read)};
 }
 
-// Sorts tensors into weights and states; a master copy stands for the weight it is the master of.
+// Sorts tensors into weights and states; a master copy replaces its weight.
 void sort_tensors(std::vector<LogicalTensor> tensors, LogicalModel& model) {
   std::set<std::string> mastered;
   for (LogicalTensor& t : tensors) {
@@ -56,7 +56,7 @@ void sort_tensors(std::vector<LogicalTensor> tensors, LogicalModel& model) {
   std::sort(model.states.begin(), model.states.end(), by_name);
 }
 
-// transformers ties the head where a config does not say, except in the families below.
+// transformers ties the head where a config does not specify it, except in the families below.
 bool is_tied(const Json& config) {
   if (const Json* tie = config.find("tie_word_embeddings"); tie && tie->is_bool()) {
     return tie->as_bool();
@@ -67,7 +67,7 @@ bool is_tied(const Json& config) {
          !family.starts_with("mistral");
 }
 
-// Copies of the embedding that some folders hold beside it: listed once, as checkpoints do.
+// Copies of the embedding that some folders also store: listed once, as in checkpoints.
 bool is_tied_copy(const std::string& name, const HfFolder& folder) {
   const auto has = [&](const char* other) { return folder.find(other).file != nullptr; };
   if (name == "encoder.embed_tokens.weight" || name == "decoder.embed_tokens.weight") {
@@ -93,11 +93,11 @@ LogicalModel open_file(const fs::path& path) {
   return model;
 }
 
-// Other than training, nothing can be done with a configuration alone.
+// A configuration alone is good only for training.
 void require_weights(const HfFolder& folder) {
   const bool is_pickled = fs::exists(folder.path() / "pytorch_model.bin") ||
                           fs::exists(folder.path() / "pytorch_model.bin.index.json");
-  if (folder.has_weights() || is_pickled) return;  // what is pickled has an error of its own
+  if (folder.has_weights() || is_pickled) return;  // pickled weights have their own error
   throw UserError(
       fmt::format("{} has config.json but no weights: neither model.safetensors nor "
                   "model.safetensors.index.json",
@@ -156,7 +156,7 @@ fs::path resolve_model_source(const std::string& path) {
   if (fs::is_directory(fs::path(path) / "checkpoints")) {
     const auto whole = list_checkpoints(path);
     if (whole.empty()) {
-      throw UserError(fmt::format("{} has no whole checkpoint yet", path),
+      throw UserError(fmt::format("{} has no complete checkpoint yet", path),
                       "wait for its first checkpoint, or give another folder");
     }
     return whole.back();

@@ -1,4 +1,4 @@
-// checkpoint/logical.h: the logical tensors of whatever holds a model: a checkpoint of any layout,
+// checkpoint/logical.h: the logical tensors of a model in any storage: a checkpoint of any layout,
 // a run directory, a Hugging Face folder, one safetensors file.
 #pragma once
 
@@ -18,7 +18,7 @@ struct LogicalTensor {
   std::string name;
   Shape shape;
   Dtype dtype;
-  // Elements [begin, end) in row-major order; keeps alive what it reads from.
+  // Reads elements [begin, end) in row-major order; keeps its source alive.
   std::function<void(int64_t begin, int64_t end, void* out)> read;
 };
 LogicalTensor tensor_in_memory(std::string name, Shape shape, Dtype dtype, const void* data);
@@ -27,16 +27,17 @@ size_t tensor_bytes(const LogicalTensor& tensor);
 struct LogicalModel {
   enum class Kind { kCheckpoint, kFolder, kFile };
   Kind kind = Kind::kFile;
-  std::filesystem::path path;          // what was opened: of a run directory, its checkpoint
+  std::filesystem::path path;          // what was opened: for a run directory, its checkpoint
   std::vector<LogicalTensor> weights;  // by name; a master copy (name#master) appears as name; a
                                        // tied tensor once
   std::vector<LogicalTensor> states;   // by name: name#m, name#v
   Json config;                         // config.json; null where there is none
 };
 
-// UserError saying what was looked for where there is none of the four. Hub names are looked up.
+// UserError listing what is accepted where it is none of the four. Hub names are looked up.
 LogicalModel open_logical(const std::string& path);
-// A folder as it is, of a run directory the newest whole checkpoint, of a hub name the cache.
+// The folder itself; for a run directory its newest complete checkpoint; for a hub name its cache
+// folder.
 std::filesystem::path resolve_model_source(const std::string& path);
 
 // The files that a copy of the model keeps: generation configuration, tokenizer files.

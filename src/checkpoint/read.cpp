@@ -1,4 +1,4 @@
-// checkpoint/read.cpp: any slice out of whichever files hold it.
+// checkpoint/read.cpp: any slice from whichever files hold it.
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -21,23 +21,24 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr const char* kAsItWas =
-    "it is of another model, or train.precision, train.master_weights or model.freeze were others: "
-    "set them as they were, or export it (weft export) and begin a new run with model.path there";
+    "it belongs to another model, or train.precision, train.master_weights or model.freeze "
+    "differed: set them as they were, or export it (weft export) and start a new run with "
+    "model.path there";
 
-// What reading a checkpoint may end with: its content is wrong, or the system refused to read it.
+// Two ways to fail: the content is wrong, or the system could not read it.
 template <typename Fn>
 auto reading(const Fn& fn) {
   try {
     return fn();
   } catch (const RunError& e) {
-    throw RunError(fmt::format("{}; the checkpoint was left as it is", e.what()), e.hint());
+    throw RunError(fmt::format("{}; the checkpoint was not changed", e.what()), e.hint());
   } catch (const UserError& e) {
     throw DamagedCheckpoint(e.what());
   }
 }
 
 // COMMITTED lists the hashes of index.json, state.json and the side files, so that a flipped bit
-// there is found. One without content (made by hand) vouches for nothing but wholeness.
+// there is detected. An empty one (made by hand) only marks completeness.
 std::map<std::string, std::string> read_committed(const fs::path& folder) {
   const fs::path file = folder / kCommittedFile;
   const std::string text = reading([&] { return read_file(file, 1 << 20); });
@@ -51,7 +52,7 @@ std::map<std::string, std::string> read_committed(const fs::path& folder) {
       text.ends_with('\n') && hashes.contains(kIndexFile) && hashes.contains(kStateFile);
   if (!text.empty() && !is_whole) {
     throw DamagedCheckpoint(
-        fmt::format("{} is damaged: it does not name the files it is for", file.string()));
+        fmt::format("{} is damaged: it does not list its files", file.string()));
   }
   return hashes;
 }
@@ -82,8 +83,8 @@ size_t size_of(const fs::path& path, const std::string& what) {
   throw DamagedCheckpoint(fmt::format("{}, which holds {}, is missing", path.string(), what));
 }
 
-// A checkpoint is as large as the run that reads it: pages are dropped when they were
-// hashed, and again when they were copied.
+// A checkpoint is as large as the run that reads it: pages are dropped after hashing, and again
+// after copying.
 uint64_t hash_and_drop(const MappedFile& map, size_t begin, size_t end) {
   constexpr size_t kPiece = size_t{4} << 20;
   HashStream hash;
@@ -95,7 +96,7 @@ uint64_t hash_and_drop(const MappedFile& map, size_t begin, size_t end) {
   return hash.value();
 }
 
-// Every slice and header lies within its file: found at once, before anything is read.
+// Every slice and header is within its file: checked up front, before anything is read.
 void check_sizes(const fs::path& folder, const StoredTensors& tensors,
                  const StoredHeaders& headers) {
   std::map<std::string, size_t> sizes;
@@ -106,7 +107,7 @@ void check_sizes(const fs::path& folder, const StoredTensors& tensors,
       if (fresh) found->second = size_of(path, fmt::format("a part of tensor \"{}\"", name));
       if (slice.end <= found->second) continue;
       throw DamagedCheckpoint(
-          fmt::format("{} holds {} bytes, but tensor \"{}\" lies at bytes {} to {}", path.string(),
+          fmt::format("{} holds {} bytes, but tensor \"{}\" is at bytes {} to {}", path.string(),
                       found->second, name, slice.begin, slice.end));
     }
   }
@@ -120,7 +121,7 @@ void check_sizes(const fs::path& folder, const StoredTensors& tensors,
 
 }  // namespace
 
-// Mapped files and the slices whose checksum was found good; shared by threads that read.
+// Mapped files and the slices whose checksum was verified; shared by reading threads.
 class CheckpointReader::Files {
  public:
   Files(fs::path folder, StoredHeaders headers)
@@ -131,11 +132,11 @@ class CheckpointReader::Files {
     const std::byte* at = map.data() + slice.begin;
     if (is_good(slice)) return at;
     const uint64_t checksum = hash_and_drop(map, slice.begin, slice.end);
-    check_read(map);  // zeros of pages that could not be read are no damage
+    check_read(map);  // zeros from unreadable pages are not damage
     if (checksum != slice.checksum) {
       throw DamagedCheckpoint(
           fmt::format("tensor \"{}\" is damaged: bytes {} to {} of {} (box at {} of extent {}, "
-                      "elements {} to {}) have another checksum",
+                      "elements {} to {}) have a wrong checksum",
                       tensor, slice.begin, slice.end, (folder_ / slice.file).string(),
                       to_string(slice.region.offset), to_string(slice.region.extent),
                       slice.region.flat_begin, slice.region.flat_end));
@@ -145,7 +146,7 @@ class CheckpointReader::Files {
     return at;
   }
 
-  // Of files without a slice too.
+  // Including files without a slice.
   void check_headers() {
     const std::lock_guard lock(mutex_);
     for (const auto& [file, header] : headers_) map_file(file);
@@ -172,7 +173,7 @@ class CheckpointReader::Files {
     return maps_.emplace(file, std::move(map)).first->second;
   }
 
-  // Slices lie where the index says; whoever reads the file without it believes its header.
+  // We find slices by the index; programs that read the file without it trust its header.
   void check_header(const std::string& file, const MappedFile& map) const {
     const auto header = headers_.find(file);
     if (header == headers_.end()) return;
@@ -191,7 +192,7 @@ class CheckpointReader::Files {
     return map;
   }
 
-  // check_sizes found it long enough.
+  // check_sizes has checked its length.
   void require_bytes(const std::string& file, const MappedFile& map, size_t end) const {
     if (end <= map.size()) return;
     reading([&] {
@@ -215,14 +216,15 @@ class CheckpointReader::Files {
 
 CheckpointReader::CheckpointReader(const fs::path& folder) : folder_(folder) {
   if (!is_checkpoint(folder)) {
-    throw UserError(fmt::format("{} is no whole checkpoint: it has no COMMITTED", folder.string()),
-                    "writing it was cut short, or it is another folder; use the one before it");
+    throw UserError(
+        fmt::format("{} is not a complete checkpoint: it has no COMMITTED", folder.string()),
+        "writing it was interrupted, or it is another folder; use the previous one");
   }
   committed_ = read_committed(folder);
   index_ = read_json(folder, kIndexFile, committed_);
   state_ = read_json(folder, kStateFile, committed_);
   const std::string what = (folder / kIndexFile).string();
-  check_index_format(index_, what);  // no damage: another weft wrote it
+  check_index_format(index_, what);  // not damage: another weft wrote it
   tensors_ =
       std::make_unique<StoredTensors>(reading([&] { return index_from_json(index_, what); }));
   StoredHeaders headers = reading([&] { return headers_from_json(index_, what); });
@@ -255,7 +257,7 @@ void CheckpointReader::read(const Slice& slice) const {
   const auto width = dtype_bytes(slice.dtype);
   auto* out = static_cast<std::byte*>(slice.data);
   for (const StoredSlice& part : stored.slices) {
-    const std::byte* bytes = nullptr;  // checked only where something is taken from it
+    const std::byte* bytes = nullptr;  // checked only where something is read from it
     int64_t first = std::numeric_limits<int64_t>::max(), last = 0;
     for_each_common_run(part.region, wanted, [&](int64_t from, int64_t to, int64_t count) {
       if (!bytes) bytes = files_->bytes_of(slice.name, part);

@@ -1,7 +1,7 @@
 // checkpoint/region.cpp: intersecting boxes and flat ranges of boxes.
 //
-// Neighbouring dims that both regions cut alike are folded into one first: along the folded dim a
-// run is contiguous in both. Then the box that both share is walked row by row, a row being a run
+// Adjacent dims that both regions cut in the same way are folded into one first: along the folded
+// dim a run is contiguous in both. Then the common box is walked row by row, a row being a run
 // along the last dim, and each row is clipped to the two flat ranges.
 #include "checkpoint/region.h"
 
@@ -42,7 +42,7 @@ struct Walk {
   std::vector<int64_t> a_stride, b_stride;  // elements of each region's box
 };
 
-// Rows of the first dim that a flat range does not reach are left out of the common box.
+// Rows of the first dim outside a flat range are excluded from the common box.
 Walk plan_walk(const std::vector<Dim>& dims, const Region& a, const Region& b) {
   const size_t n = dims.size();
   Walk w{std::vector<int64_t>(n), std::vector<int64_t>(n), std::vector<int64_t>(n, 1),
@@ -124,7 +124,7 @@ void for_each_common_run(const Region& a, const Region& b, const CommonRun& fn) 
 }
 
 bool regions_overlap(const Region& a, const Region& b) {
-  // Most pairs are told apart by their boxes, or are flat ranges of one box.
+  // Most pairs have disjoint boxes, or are flat ranges of one box.
   if (a.offset == b.offset && a.extent == b.extent) {
     return std::max(a.flat_begin, b.flat_begin) < std::min(a.flat_end, b.flat_end);
   }

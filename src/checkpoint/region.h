@@ -17,11 +17,11 @@ struct Region {
   int64_t size() const { return flat_end - flat_begin; }
 };
 
-// Where the region does not lie within a tensor of that shape: what is wrong with it; else "".
+// What is wrong where the region is not within a tensor of that shape; else "".
 std::string region_fault(const Region& region, const Shape& shape);
 
-// fn(from, to, count) for every run of elements that both hold: `from` is the run's place in a
-// buffer of a, `to` in one of b. The runs are as long as both allow.
+// fn(from, to, count) for every run of elements that both hold: `from` is the run's offset in a
+// buffer of a, `to` in one of b. Runs are maximal.
 using CommonRun = std::function<void(int64_t from, int64_t to, int64_t count)>;
 void for_each_common_run(const Region& a, const Region& b, const CommonRun& fn);
 

@@ -25,12 +25,12 @@ fs::path parent_of(const fs::path& place) {
 
 bool is_there(const fs::path& path) { return path_kind(path) != PathKind::kNothing; }
 
-// `made` stands in its place; what stood there only takes space.
+// `made` is in place; the old folder only occupies space.
 void remove_replaced(const fs::path& old) {
   std::error_code fault;
   fs::remove_all(old, fault);
   if (fault)
-    log_warning("{}, which was replaced, was not deleted: {}", old.string(), fault.message());
+    log_warning("{} was replaced but could not be deleted: {}", old.string(), fault.message());
 }
 
 // For file systems that cannot exchange two names.
@@ -58,7 +58,7 @@ void make_folder(const fs::path& path) {
   std::error_code fault;
   fs::create_directories(path, fault);
   if (fault) {
-    throw RunError(fmt::format("cannot make the folder {}: {}", path.string(), fault.message()));
+    throw RunError(fmt::format("cannot create the folder {}: {}", path.string(), fault.message()));
   }
 }
 

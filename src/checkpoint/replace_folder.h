@@ -1,4 +1,4 @@
-// checkpoint/replace_folder.h: a finished folder put in the place of another in one move.
+// checkpoint/replace_folder.h: replaces a folder by a finished one atomically.
 #pragma once
 
 #include <filesystem>
@@ -6,17 +6,17 @@
 
 namespace weft {
 
-// `made` becomes `place`; what stood there is deleted. A crash at any moment leaves the old folder
-// or the new one at `place` where the file system can exchange two names (ext4, xfs, btrfs, tmpfs);
-// elsewhere there is a moment when the old one stands at place.old, from where recover_replaced
-// brings it back. RunError where it fails.
+// `made` becomes `place`; the old folder is deleted. A crash at any time leaves the old folder or
+// the new one at `place` where the file system can exchange two names (ext4, xfs, btrfs, tmpfs);
+// elsewhere the old one is briefly at place.old, from where recover_replaced restores it. RunError
+// where it fails.
 void replace_folder(const std::filesystem::path& made, const std::filesystem::path& place);
 
-// Undoes the half of a replacement that a crash cut short; only for the one who writes `place`.
-// A place.old beside a whole `place` is deleted by the next replacement.
+// Undoes a replacement that a crash interrupted; only for the writer of `place`. A place.old next
+// to a complete `place` is deleted by the next replacement.
 void recover_replaced(const std::filesystem::path& place);
 
-// A new file, on the disk when this returns; for folders that are renamed as a whole.
+// A new file, synced when this returns; for folders that are renamed as a whole.
 void write_synced(const std::filesystem::path& path, std::string_view text);
 
 // As std::filesystem, but RunError naming the path.

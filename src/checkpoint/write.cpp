@@ -1,5 +1,4 @@
-// checkpoint/write.cpp: a rank's slices into the folder being written; the commit that makes it
-// one.
+// checkpoint/write.cpp: a rank's slices into the folder being written; the commit.
 #include <algorithm>
 #include <set>
 
@@ -72,7 +71,7 @@ void write_rank(const fs::path& folder, const std::vector<Slice>& slices, const 
   if (rank == 0) {
     write_synced(folder / kStateFile, state.dump(1) + "\n");
     for (const auto& [name, bytes] : side_files) {
-      ensure(!is_own_file(name), fmt::format("side file {} has a name of the checkpoint's", name));
+      ensure(!is_own_file(name), fmt::format("side file {} has a reserved name", name));
       write_synced(folder / name, bytes);
     }
   }
@@ -97,7 +96,7 @@ IndexPart merge_parts(const fs::path& folder, int num_ranks) {
   return all;
 }
 
-// Parts, and files of ranks that a larger, broken attempt left behind.
+// Parts, and rank files left behind by a larger, failed attempt.
 void remove_leftovers(const fs::path& folder, int num_ranks) {
   std::set<std::string> wanted;
   for (int rank = 0; rank < num_ranks; ++rank) wanted.insert(rank_file(rank));
@@ -109,7 +108,7 @@ void remove_leftovers(const fs::path& folder, int num_ranks) {
   for (const fs::path& path : gone) remove_folder(path);
 }
 
-// "name hash", a line for each file whose bytes the index does not vouch for.
+// "name hash", one line per file whose bytes the index does not cover.
 std::string hashes_of_files(const fs::path& folder) {
   std::string lines;
   for (const std::string& name : folder_names(folder)) {
@@ -158,7 +157,7 @@ void write_checkpoint(const fs::path& folder, const std::vector<Slice>& slices, 
     write_rank(writing, slices, state, side_files, rank, num_ranks);
     if (num_ranks == 1) commit_checkpoint(folder, num_ranks);
   } catch (...) {
-    std::error_code ignored;  // gives the space back; the first error is the one to tell
+    std::error_code ignored;  // frees the space; the first error is the one to report
     if (num_ranks == 1) {
       fs::remove_all(writing, ignored);
     } else {

@@ -1,4 +1,4 @@
-// generate/generator.cpp: memory and plans of a generator; its loop is in run.cpp.
+// generate/generator.cpp: memory and plans; the loop is in run.cpp.
 #include "generate/generator.h"
 
 #include <algorithm>
@@ -38,7 +38,7 @@ void Generator::bind(const GeneratePlans& plans, const ArenaLayout& layout, cons
   for (const ParameterSpec& spec : model_.parameters()) {
     parameters_.push_back(steps_.front().executor().find(spec.name));
   }
-  // The model knows its constants by their own names: a second trace has them.
+  // Constants are looked up by name: a second trace provides them.
   Graph named;
   model_.trace_generate(&named, {1, 1, options_.compute, options_.max_positions});
   steps_.front().executor().fill([&](const auto& open) {
@@ -60,7 +60,8 @@ void Generator::load_parameters(const LoadParameter& load) {
   });
 }
 
-// The smallest batch that has the rows; of it the fewest positions that do, or the most there are.
+// The smallest batch that fits the rows; within it the fewest positions that suffice, or the most
+// available.
 GenerateStep& Generator::step_for(size_t rows, size_t positions) {
   GenerateStep* best = nullptr;
   for (GenerateStep& step : steps_) {
@@ -74,9 +75,9 @@ GenerateStep& Generator::step_for(size_t rows, size_t positions) {
 void Generator::check_prompts(const std::vector<std::vector<int32_t>>& prompts) const {
   for (size_t i = 0; i < prompts.size(); ++i) {
     const std::vector<int32_t>& p = prompts[i];
-    require(!p.empty(), "prompt {} has no token to go on from", i);
+    require(!p.empty(), "prompt {} is empty", i);
     require(p.size() < static_cast<size_t>(options_.max_positions),
-            "prompt {} has {} tokens, wanted fewer than the {} positions there are", i, p.size(),
+            "prompt {} has {} tokens, wanted fewer than the {} available positions", i, p.size(),
             options_.max_positions);
     for (const int32_t id : p) {
       require(id >= 0 && id < model_.vocab_size(),

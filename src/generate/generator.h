@@ -1,10 +1,10 @@
-// generate/generator.h: continuations of prompts, many at a time, with a cache of keys and values.
+// generate/generator.h: continues prompts in batches, with a KV cache.
 //
-// Rows (a prompt and what follows it) take slots 0, 1, 2 ... of the cache without gaps. A step
-// feeds each row the tokens that it has not yet seen: many of a new prompt, then one at a time. A
-// row that ends gives its slot to the last row, so that later steps run a smaller plan; when a
-// quarter of the slots is free, waiting prompts move in, at the front, where a step of prompts can
-// run over them alone. What a row gets does not depend on its neighbours.
+// Rows (a prompt and its continuation) occupy slots 0, 1, 2 ... of the cache without gaps. A step
+// feeds each row its unseen tokens: many for a new prompt, then one at a time. When a row ends, the
+// last row moves into its slot, so that later steps run a smaller plan; when a quarter of the slots
+// is free, waiting prompts are inserted at the front, where a prefill step can run over them alone.
+// A row's result does not depend on its neighbours.
 #pragma once
 
 #include <deque>
@@ -20,7 +20,7 @@
 
 namespace weft {
 
-// Called as things happen, in the thread of generate(); either may be empty.
+// Callbacks in the thread of generate(); either may be empty.
 struct GenerateEvents {
   std::function<void(size_t prompt, int32_t id)> on_token;
   std::function<void(size_t prompt, const std::vector<int32_t>& ids)> on_end;
@@ -32,22 +32,22 @@ class Generator {
   // several threads.
   using LoadParameter = std::function<void(const ParameterSpec& spec, Dtype dtype, void* data)>;
 
-  // With weights of its own, filled by `load`. The model and the pool must outlive the generator.
+  // With its own weights, filled by `load`. The model and the pool must outlive the generator.
   Generator(const Model& model, const GenerateOptions& options, const Kernels& kernels,
             ThreadPool* pool, const LoadParameter& load, Device* device = &host_device());
-  // The same over plans that were made before, to look at what they want.
+  // The same with existing plans, whose memory needs were checked before.
   Generator(const Model& model, GeneratePlans plans, ThreadPool* pool, const LoadParameter& load,
             Device* device);
-  // Over the weights of another arena, to whose layout every plan was added.
+  // Shares the weights of another arena, to whose layout every plan was added.
   Generator(const Model& model, const GeneratePlans& plans, const ArenaLayout& layout,
             const Arena& arena, ThreadPool* pool);
 
-  // Fills all parameters anew, for instance after a step of training.
+  // Reloads all parameters, for instance after a training step.
   void load_parameters(const LoadParameter& load);
 
-  // The continuation of each prompt, without the prompt; where a stop token ended it, with that
-  // token. Longest: max_new_tokens, or what the positions leave (a warning says so). UserError
-  // where a prompt is empty, too long, or holds an id that the model does not have.
+  // The continuation of each prompt, without the prompt but including a final stop token. At most
+  // max_new_tokens, or as many as positions are left (with a warning). UserError where a prompt is
+  // empty, too long, or contains an id outside the vocabulary.
   std::vector<std::vector<int32_t>> generate(const std::vector<std::vector<int32_t>>& prompts,
                                              const SampleOptions& options,
                                              const GenerateEvents& events = {});

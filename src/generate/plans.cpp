@@ -8,7 +8,7 @@
 namespace weft {
 namespace {
 
-// Tokens of one step at most: enough to fill the matrix products, small enough for the caches.
+// Maximum tokens of one step: enough to saturate the matrix products, few enough for the caches.
 constexpr int64_t kStepTokens = 1024;
 constexpr int64_t kPositions[] = {1, 16, 64, 256};
 
@@ -18,8 +18,8 @@ std::vector<int64_t> batch_sizes(int64_t largest) {
   return sizes;
 }
 
-// Inputs differ in size from plan to plan, so each plan has its own; the logits and the cache of
-// the first plan hold those of the others.
+// Inputs differ in size, so each plan has its own; the first plan's logits and cache contain those
+// of the others.
 void rename_values(Graph& graph, const std::string& plan) {
   for (Value& v : graph.values) {
     if (v.kind == ValueKind::kParameter || v.kind == ValueKind::kActivation) continue;
@@ -43,8 +43,9 @@ GeneratePlans make_generate_plans(const Model& model, const GenerateOptions& opt
   GeneratePlans made{options, {}};
   GenerateOptions& o = made.options;
   if (o.max_positions == 0) o.max_positions = model.max_positions();
-  require(o.max_positions <= model.max_positions(), "{} positions are wanted, but the model has {}",
-          o.max_positions, model.max_positions());
+  require(o.max_positions <= model.max_positions(),
+          "{} positions were requested, but the model has {}", o.max_positions,
+          model.max_positions());
   ensure(o.max_batch > 0 && o.max_positions > 0, "a batch has rows and positions");
   for (const int64_t batch : batch_sizes(o.max_batch)) {
     int64_t before = 0;

@@ -1,7 +1,7 @@
-// generate/plans.h: the model traced for generation, once for each size of batch that is run.
+// generate/plans.h: the model traced for generation, once per batch size.
 //
 // A step feeds T new positions of each of B rows. One plan would do, but most steps need less than
-// the largest: T is 1 once the prompts are in, and B shrinks as rows end. So there is a small grid
+// the largest: T is 1 after the prompts, and B shrinks as rows end. So there is a small grid
 // of plans over the same weights and the same cache: those of fewer rows use the first rows of the
 // cache.
 #pragma once
@@ -14,7 +14,7 @@
 namespace weft {
 
 struct GenerateOptions {
-  int64_t max_batch = 64;     // rows that run side by side
+  int64_t max_batch = 64;     // rows per batch
   int64_t max_positions = 0;  // of a row, prompt and continuation together; 0: the model's
   Dtype compute = Dtype::kF32;
 };
@@ -30,14 +30,14 @@ struct GeneratePlans {
 };
 
 // Values that are not weights are named generate.NAME, so that the plans can share an arena with
-// those of training: add them to its layout, and they use its weights where they lie.
+// those of training: add them to its layout, and they use its weights in place.
 inline constexpr const char* kGeneratePrefix = "generate.";
 
 // UserError where the model has fewer than max_positions.
 GeneratePlans make_generate_plans(const Model& model, const GenerateOptions& options,
                                   const Kernels& kernels, int num_threads);
 
-// Of an arena for these plans alone.
+// The layout of an arena for these plans only.
 ArenaLayout layout_of(const GeneratePlans& plans);
 
 }  // namespace weft

@@ -24,13 +24,13 @@ std::vector<std::vector<int32_t>> Generator::Run::results() {
     step();
   }
   if (num_full_ > 0) {
-    log_warning("{} of {} continuations stopped because the {} positions were used up", num_full_,
-                prompts_.size(), g_.max_positions());
+    log_warning("{} of {} continuations stopped because they reached the limit of {} positions",
+                num_full_, prompts_.size(), g_.max_positions());
   }
   return std::move(results_);
 }
 
-// Waiting prompts take the first slots; rows that were there move behind the last.
+// Waiting prompts get the first slots; the rows there move to the end.
 void Generator::Run::admit() {
   const auto slots = static_cast<size_t>(g_.options_.max_batch);
   const size_t old = rows_.size(), free = slots - old;
@@ -68,7 +68,7 @@ void Generator::Run::step() {
   }
 }
 
-// A token for each row that has seen all of its own.
+// Samples a token for each row that has consumed all of its tokens.
 void Generator::Run::sample(const GenerateStep& step, size_t rows) {
   std::vector<std::optional<int32_t>> drawn(rows);
   g_.pool_->run(static_cast<int64_t>(rows), [&](int64_t task, int) {

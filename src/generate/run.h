@@ -1,4 +1,4 @@
-// generate/run.h: one call of generate(): rows come, step, and go.
+// generate/run.h: one call of generate(): rows enter, step, and leave.
 #pragma once
 
 #include <optional>
@@ -32,7 +32,7 @@ class Generator::Run {
   const SampleOptions& options_;
   const GenerateEvents& events_;
   std::vector<Row> rows_;  // by slot
-  size_t next_ = 0;        // prompt that waits
+  size_t next_ = 0;        // first waiting prompt
   size_t num_full_ = 0;    // rows that ran out of positions
   std::vector<std::vector<int32_t>> results_;
 };

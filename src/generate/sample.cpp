@@ -13,7 +13,7 @@ namespace weft {
 namespace {
 
 // The candidates, likeliest first, are sorted only as far as they are needed: a vocabulary has
-// 150,000 entries and top_p rarely takes more than a few hundred.
+// 150,000 entries and top_p rarely keeps more than a few hundred.
 constexpr size_t kFirstSorted = 256;
 
 int32_t likeliest(std::span<const float> logits) {
@@ -24,7 +24,8 @@ void check_finite(std::span<const float> logits) {
   float sum = 0;  // a single NaN or infinity makes x * 0 no longer 0
   for (const float x : logits) sum += x * 0.0f;
   if (sum == 0.0f) return;
-  throw RunError("the model's logits are not finite", "its weights may be damaged or overflown");
+  throw RunError("the model's logits are not finite",
+                 "its weights may be damaged or may have overflowed");
 }
 
 // Probabilities up to a common factor.
@@ -56,7 +57,7 @@ size_t reach(std::vector<int32_t>& ids, const std::vector<double>& weights, size
   return limit;
 }
 
-// The candidates that top_k and top_p leave. p is a part of what top_k has left.
+// The candidates that top_k and top_p keep. p applies to what top_k has kept.
 std::vector<int32_t> candidates(const std::vector<double>& weights, const SampleOptions& o) {
   std::vector<int32_t> ids(weights.size());
   std::iota(ids.begin(), ids.end(), 0);
@@ -97,7 +98,7 @@ int32_t sample_token(std::span<const float> logits, const SampleOptions& options
     left -= weights[static_cast<size_t>(id)];
     if (left < 0) return id;
   }
-  return likeliest(logits);  // rounding left a crumb
+  return likeliest(logits);  // rounding left a remainder
 }
 
 }  // namespace weft

@@ -16,12 +16,12 @@ struct SampleOptions {
   std::vector<int32_t> stop_ids;  // a row ends with the first of these
 };
 
-// UserError naming the value that makes no sense.
+// UserError naming the invalid value.
 void check_options(const SampleOptions& options);
 
-// Temperature first, then top_k, then top_p, as transformers orders them. Of equal logits the lower
-// id counts as the likelier. The draw is a function of (seed, prompt, position) alone, so neither
-// the batch nor the order of work changes it. RunError where a logit is not finite.
+// Temperature first, then top_k, then top_p, as transformers orders them. The lower id wins among
+// equal logits. The draw depends only on (seed, prompt, position), so neither the batch nor the
+// order of work changes it. RunError where a logit is not finite.
 int32_t sample_token(std::span<const float> logits, const SampleOptions& options, uint64_t prompt,
                      uint64_t position);
 

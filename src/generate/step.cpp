@@ -1,4 +1,4 @@
-// generate/step.cpp: inputs filled row by row; idle rows get harmless values.
+// generate/step.cpp: fills inputs row by row; idle rows get harmless values.
 #include "generate/step.h"
 
 #include <algorithm>
@@ -24,7 +24,7 @@ GenerateStep::GenerateStep(const GeneratePlan& plan, const ArenaLayout& layout, 
       host_logits_(host_logits.data()) {
   ensure(arena.device()->is_host() ||
              host_logits.bytes() >= batch_ * vocab_size_ * int64_t{sizeof(float)},
-         "the logits of a step have no place on the host");
+         "the logits of a step have no buffer on the host");
 }
 
 int32_t* GenerateStep::input(const char* name) { return executor_.input<int32_t>(inputs_ + name); }

@@ -10,13 +10,13 @@
 
 namespace weft {
 
-// What a row brings to a step: tokens that follow its first `start` ones.
+// A row's input to a step: the tokens after its first `start` ones.
 struct Feed {
-  std::span<const int32_t> tokens;  // at most T; none: the row sits this step out
+  std::span<const int32_t> tokens;  // at most T; empty: the row is idle in this step
   int64_t start = 0;
 };
 
-// Where logits of a device come back to: memory that it reaches fast. None where it is the host.
+// The pinned buffer for a device's logits. None on the host.
 class HostLogits {
  public:
   HostLogits(Device* device, int64_t rows, int64_t vocab_size)
@@ -39,18 +39,17 @@ class HostLogits {
 
 class GenerateStep {
  public:
-  // The plan must outlive the step, and so must the place for its logits, which steps that run one
-  // after the other share.
+  // The plan must outlive the step, and so must the logits buffer, which consecutive steps share.
   GenerateStep(const GeneratePlan& plan, const ArenaLayout& layout, const Arena& arena,
                ThreadPool* pool, const HostLogits& host_logits);
   int64_t batch() const { return batch_; }
   int64_t positions() const { return positions_; }
   const Executor& executor() const { return executor_; }
 
-  // Row b of the cache takes feeds[b]; there may be fewer feeds than rows. Waits for the device,
+  // Row b of the cache gets feeds[b]; there may be fewer feeds than rows. Waits for the device
   // once.
   void run(std::span<const Feed> feeds);
-  // Behind the last token that row b was fed in this step.
+  // After the last token that row b was fed in this step.
   std::span<const float> logits(size_t b) const;
 
  private:
@@ -59,10 +58,10 @@ class GenerateStep {
   int64_t batch_, positions_, vocab_size_;
   std::string inputs_;  // prefix of their names
   Executor executor_;
-  float* host_logits_;  // null: they lie on the host
+  float* host_logits_;  // null: they are on the host
 };
 
-// The keys and values of all layers, one row a slot.
+// The keys and values of all layers, one row per slot.
 class KeyValueCache {
  public:
   KeyValueCache(const Graph& graph, const ArenaLayout& layout, const Arena& arena);

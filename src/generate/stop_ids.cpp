@@ -1,4 +1,4 @@
-// generate/stop_ids.cpp: eos_token_id as the files of a folder give it, and what is not shown.
+// generate/stop_ids.cpp: eos_token_id from a folder's files, and which tokens are not shown.
 #include "generate/stop_ids.h"
 
 #include <algorithm>

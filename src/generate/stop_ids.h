@@ -1,4 +1,4 @@
-// generate/stop_ids.h: the tokens that end a continuation, and those that are its text.
+// generate/stop_ids.h: the tokens that end a continuation, and those that belong to its text.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 namespace weft {
 
 // The tokenizer's end of sequence, and eos_token_id (a number or a list) of generation_config.json;
-// where that file is absent (null) or silent, of config.json, as transformers does. Each once.
+// where that file is absent (null) or lacks it, of config.json, as transformers does. Each once.
 // UserError where the key holds something else.
 std::vector<int32_t> find_stop_ids(const Tokenizer* tokenizer, const Json& config,
                                    const Json* generation_config);
@@ -20,10 +20,10 @@ std::vector<int32_t> find_stop_ids(const Tokenizer* tokenizer, const Json& confi
 std::vector<int32_t> read_stop_ids(const Tokenizer& tokenizer, const Json& config,
                                    const std::filesystem::path& folder);
 
-// False for the stop tokens, and for ids that the tokenizer does not have: a model may have more,
-// rows that only pad its tables.
+// False for stop tokens and for ids outside the tokenizer: a model may have more, as padding of its
+// tables.
 bool has_text(int32_t id, const Tokenizer& tokenizer, const std::vector<int32_t>& stop_ids);
-// The text of a continuation: that of the ids that have one, special tokens left out.
+// The text of a continuation: of the ids that have one, without special tokens.
 std::string decode_continuation(const std::vector<int32_t>& ids, const Tokenizer& tokenizer,
                                 const std::vector<int32_t>& stop_ids);
 

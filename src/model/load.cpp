@@ -17,7 +17,7 @@ bool is_floating(Dtype dtype) {
 
 [[noreturn]] void throw_missing(const HfFolder& folder, const ParameterSpec& spec) {
   const std::string message =
-      fmt::format("{} has no tensor \"{}\" {}, which its config.json asks for",
+      fmt::format("{} has no tensor \"{}\" {}, which its config.json requires",
                   folder.path().string(), spec.name, to_string(spec.shape));
   if (spec.name == "lm_head.weight") {
     throw UserError(message, "set tie_word_embeddings to true if the head is the embedding");
@@ -63,9 +63,8 @@ void warn_of_unknown_tensors(const std::vector<std::string>& names, const Json& 
 
 ParameterSource find_parameter(const HfFolder& folder, const ParameterSpec& spec) {
   const auto [file, info] = find_floating(folder, spec);
-  require(info->shape == spec.shape,
-          "{}: tensor \"{}\" has the shape {}, but config.json asks for {}", file->path().string(),
-          spec.name, to_string(info->shape), to_string(spec.shape));
+  require(info->shape == spec.shape, "{}: tensor \"{}\" has shape {}, but config.json requires {}",
+          file->path().string(), spec.name, to_string(info->shape), to_string(spec.shape));
   return {file->data(*info), info->dtype};
 }
 

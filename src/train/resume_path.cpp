@@ -43,7 +43,7 @@ std::optional<fs::path> run_dir_at(const fs::path& path) {
                     "model.init=pretrained; to go on, name a checkpoint (RUN/checkpoints/step-N)",
                     path));
   }
-  throw UserError(fmt::format("--resume {}: no whole checkpoint is there", path),
+  throw UserError(fmt::format("--resume {}: there is no complete checkpoint", path),
                   "wanted: auto, never, a checkpoint (RUN/checkpoints/step-N), or a run directory");
 }
 

@@ -1,4 +1,4 @@
-// tests/checkpoint/checkpoint_test.cpp: whole or not there; damage is named; full disks lose
+// tests/checkpoint/checkpoint_test.cpp: complete or absent; damage is named; a full disk loses
 // nothing.
 #include "checkpoint/checkpoint.h"
 
@@ -46,7 +46,7 @@ TEST(Checkpoint, RoundTrip) {
             (Shape{6, 4}));
 }
 
-TEST(Checkpoint, TheOlderOneIsReplacedAtTheEnd) {
+TEST(Checkpoint, AnOlderOneIsReplacedAtTheEnd) {
   TemporaryFolder folder;
   write_two(folder / "best", 1);
   write_two(folder / "best", 2);
@@ -73,8 +73,8 @@ TEST(Checkpoint, ALeftoverIsIgnoredAndReplaced) {
   EXPECT_FALSE(fs::exists(folder / "c.writing"));
 }
 
-// Files of ranks that are no longer there go; what only looks like one is a side file.
-TEST(Checkpoint, FilesOfOtherRanksGoAndSideFilesStay) {
+// Files of former ranks are deleted; a file that only looks like one is a side file.
+TEST(Checkpoint, FilesOfFormerRanksAreDeletedSideFilesKept) {
   TemporaryFolder folder;
   prepare_checkpoint(folder / "c");
   fs::create_directories(folder / "c.writing");
@@ -116,7 +116,7 @@ TEST(Checkpoint, ADamagedIndexOrStateIsNamed) {
   }
 }
 
-// Valid JSON all the same: nothing but the hash in COMMITTED tells.
+// Still valid JSON: only the hash in COMMITTED reveals it.
 TEST(Checkpoint, AnyChangedDigitOfIndexOrStateIsDamage) {
   TemporaryFolder folder;
   write_two(folder / "c", 1, 1234567);
@@ -138,7 +138,7 @@ TEST(Checkpoint, AnyChangedDigitOfIndexOrStateIsDamage) {
   EXPECT_EQ(CheckpointReader(folder / "c").state().at("step").as_int(), 1234567);
 }
 
-// The slices are sound all the same; programs that read the file without index.json are misled.
+// The slices are still sound, but programs that read the file without index.json would be misled.
 TEST(Checkpoint, AnyChangedByteOfAFileIsDamage) {
   TemporaryFolder folder;
   write_two(folder / "c", 1);
@@ -162,7 +162,7 @@ TEST(Checkpoint, AnyChangedByteOfAFileIsDamage) {
   CheckpointReader(folder / "c").verify();
 }
 
-// One of an earlier weft: its index names no headers.
+// From an earlier weft: its index lists no headers.
 TEST(Checkpoint, AnIndexWithoutHeadersIsRead) {
   TemporaryFolder folder;
   write_two(folder / "c", 3);
@@ -170,12 +170,12 @@ TEST(Checkpoint, AnIndexWithoutHeadersIsRead) {
   ASSERT_NE(index.find("headers"), nullptr);
   std::erase_if(index.as_object(), [](const auto& e) { return e.first == "headers"; });
   std::ofstream(folder / "c/index.json") << index.dump();
-  std::ofstream(folder / "c/COMMITTED") << "";  // vouches for no bytes
+  std::ofstream(folder / "c/COMMITTED") << "";  // covers no bytes
   CheckpointReader(folder / "c").verify();
   EXPECT_EQ(read_a(folder / "c"), numbered({6, 4}, 3));
 }
 
-TEST(Checkpoint, HeadersThatLieAreNamed) {
+TEST(Checkpoint, WrongHeadersAreNamed) {
   TemporaryFolder folder;
   write_two(folder / "c", 3);
   const Json good = parse_json(read_file(folder / "c/index.json"), "index");
@@ -188,7 +188,7 @@ TEST(Checkpoint, HeadersThatLieAreNamed) {
     return error_of<DamagedCheckpoint>([&] { CheckpointReader(folder / "c"); });
   };
   const std::string sum = R"("checksum": "0123456789abcdef")";
-  EXPECT_NE(message_of("[1]").find("headers is no object"), std::string::npos);
+  EXPECT_NE(message_of("[1]").find("headers is not an object"), std::string::npos);
   EXPECT_NE(message_of(R"({"../x": {}})").find("wanted rank-NNNNN"), std::string::npos);
   EXPECT_NE(message_of(R"({")" + name + R"(": {"bytes": -1}})").find("bytes is -1"),
             std::string::npos);
@@ -212,8 +212,8 @@ TEST(Checkpoint, ATruncatedOrMissingFileIsNamed) {
             std::string::npos);
 }
 
-// It was sound when it was opened: whoever reads must not take it for damaged, and pass it over.
-TEST(Checkpoint, AFileThatIsCutWhileItIsReadIsNoDamage) {
+// It was sound when opened: a reader must not consider it damaged and skip it.
+TEST(Checkpoint, AFileTruncatedWhileReadIsNotDamage) {
   TemporaryFolder folder;
   write_two(folder / "c", 1);
   const fs::path file = folder / "c/rank-00000.safetensors";
@@ -223,7 +223,7 @@ TEST(Checkpoint, AFileThatIsCutWhileItIsReadIsNoDamage) {
             std::string::npos);
 }
 
-TEST(Checkpoint, APageThatCannotBeReadIsNoDamage) {
+TEST(Checkpoint, AnUnreadablePageIsNotDamage) {
   TemporaryFolder folder;
   write_two(folder / "c", 1);
   const fs::path file = folder / "c/rank-00000.safetensors";
@@ -237,14 +237,14 @@ TEST(Checkpoint, APageThatCannotBeReadIsNoDamage) {
   fs::resize_file(file, 0);
   const std::string cut = error_of<RunError>(reads);
   EXPECT_NE(cut.find("now 0"), std::string::npos) << cut;
-  fs::resize_file(file, size);  // as long as it was: a disk that failed looks like this
+  fs::resize_file(file, size);  // full length again: this is what a failed disk looks like
   const std::string unread = error_of<RunError>([&] { reader.verify(); });
   EXPECT_NE(unread.find("could not be read"), std::string::npos) << unread;
-  EXPECT_NE(unread.find("was left as it is"), std::string::npos) << unread;
+  EXPECT_NE(unread.find("was not changed"), std::string::npos) << unread;
   forget_lost_files();
 }
 
-TEST(Checkpoint, AnotherShapeOrTypeIsRefused) {
+TEST(Checkpoint, AnotherShapeOrTypeIsRejected) {
   TemporaryFolder folder;
   write_two(folder / "c", 1);
   const CheckpointReader reader(folder / "c");
@@ -258,7 +258,7 @@ TEST(Checkpoint, AnotherShapeOrTypeIsRefused) {
 }
 
 // RLIMIT_FSIZE stands for a full disk: write() fails in the middle of the file.
-TEST(Checkpoint, AFullDiskLeavesTheOlderOneWhole) {
+TEST(Checkpoint, AFullDiskLeavesTheOlderOneIntact) {
   TemporaryFolder folder;
   write_two(folder / "c", 1);
   rlimit before{};
@@ -319,7 +319,7 @@ TEST(Checkpoint, TheOneJustSavedIsNeverPruned) {
   for (int64_t step : {4, 8, 10}) EXPECT_TRUE(is_checkpoint(checkpoint_path(run.path(), step)));
 }
 
-TEST(Checkpoint, AReplacementCutShortIsUndone) {
+TEST(Checkpoint, AnInterruptedReplacementIsUndone) {
   TemporaryFolder folder;
   write_two(folder / "best", 1);
   recover_replaced(folder / "best");  // nothing to do

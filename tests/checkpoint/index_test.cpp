@@ -1,4 +1,4 @@
-// tests/checkpoint/index_test.cpp: an index that lies is refused by name; none crashes the reader.
+// tests/checkpoint/index_test.cpp: a malformed index is rejected by name; none crashes the reader.
 #include "checkpoint/index.h"
 
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ TEST(Index, RoundTrip) {
   EXPECT_EQ(index_to_json(tensors, {}, 1), parse_json(kGood, "good"));
 }
 
-TEST(Index, LiesAreNamed) {
+TEST(Index, InconsistenciesAreNamed) {
   const struct {
     const char *from, *to, *complaint;
   } kLies[] = {

@@ -1,4 +1,5 @@
-// tests/checkpoint/list_test.cpp: damage is passed over and kept; what cannot be read stops.
+// tests/checkpoint/list_test.cpp: damaged checkpoints are skipped and kept; unreadable ones stop
+// the run.
 #include "checkpoint/list.h"
 
 #include <fcntl.h>
@@ -24,7 +25,7 @@ using testing::read_a;
 using testing::TemporaryFolder;
 using testing::write_two;
 
-// While it lives no file can be opened (EMFILE), but everything can be looked at.
+// While it lives no file can be opened (EMFILE), but stat still works.
 class NoMoreFiles {
  public:
   NoMoreFiles() {
@@ -76,7 +77,7 @@ TEST(SoundCheckpoint, TheNewestIsFoundAndNothingChanges) {
   EXPECT_EQ(run.names(), before);
 }
 
-TEST(SoundCheckpoint, WhatCannotBeReadIsNoDamage) {
+TEST(SoundCheckpoint, UnreadableIsNotDamaged) {
   const RunWithThree run;
   const auto before = run.names();
   {
@@ -100,7 +101,7 @@ TEST(SoundCheckpoint, WhatCannotBeReadIsNoDamage) {
 }
 
 // A disk that is not mounted now.
-TEST(SoundCheckpoint, ALinkThatLeadsNowhereStops) {
+TEST(SoundCheckpoint, ADanglingLinkStops) {
   const RunWithThree run;
   fs::rename(run.at(3), run / "moved");
   fs::create_symlink(run / "moved", run.at(3));
@@ -114,7 +115,7 @@ TEST(SoundCheckpoint, ALinkThatLeadsNowhereStops) {
             std::string::npos);
 }
 
-TEST(SoundCheckpoint, EveryFileIsVouchedFor) {
+TEST(SoundCheckpoint, EveryFileIsCovered) {
   for (const char* file :
        {"index.json", "state.json", "config.json", "tokenizer.json", "COMMITTED"}) {
     const RunWithThree run;
@@ -128,7 +129,7 @@ TEST(SoundCheckpoint, EveryFileIsVouchedFor) {
   }
 }
 
-// Valid JSON with another digit: only the hash knows.
+// Valid JSON with another digit: only the hash reveals it.
 TEST(SoundCheckpoint, AnotherDigitIsDamage) {
   const RunWithThree run;
   std::string state = read_file(run.at(3) / "state.json");
@@ -138,12 +139,12 @@ TEST(SoundCheckpoint, AnotherDigitIsDamage) {
   EXPECT_NE(message.find("state.json is damaged"), std::string::npos) << message;
 }
 
-TEST(SoundCheckpoint, OneOfANewerWeftIsNoDamage) {
+TEST(SoundCheckpoint, ANewerFormatIsNotDamage) {
   const RunWithThree run;
   std::string index = read_file(run.at(3) / "index.json");
   index.replace(index.find("checkpoint 1"), 12, "checkpoint 2");
   std::ofstream(run.at(3) / "index.json") << index;
-  std::ofstream(run.at(3) / "COMMITTED") << "";  // vouches for nothing
+  std::ofstream(run.at(3) / "COMMITTED") << "";  // covers nothing
   try {
     find_sound_checkpoint(run.path());
     FAIL();
@@ -176,8 +177,8 @@ TEST(SetAside, LaterCheckpointsAreAbandoned) {
   EXPECT_EQ(list_checkpoints(run.path()), std::vector<fs::path>{run.at(1)});
   EXPECT_EQ(read_a(run / "checkpoints/abandoned/step-00000003"), numbered({6, 4}, 3));
   EXPECT_TRUE(is_checkpoint(run / "checkpoints/best"));
-  EXPECT_TRUE(fs::exists(run.at(5)));  // not whole: not for here
-  // Of another run: our own of that step is not the start.
+  EXPECT_TRUE(fs::exists(run.at(5)));  // incomplete: not handled here
+  // From another run: our own checkpoint of that step is not the start.
   write_two(run / "other", 7);
   write_two(run.at(3), 33, 3);
   const auto moved = abandon_checkpoints_after(run.path(), 1, run / "other");
@@ -188,8 +189,8 @@ TEST(SetAside, LaterCheckpointsAreAbandoned) {
   EXPECT_TRUE(abandon_checkpoints_after(run / "nowhere", 0, run / "other").empty());
 }
 
-// Step 0 knows no best; a damaged one is not called sound.
-TEST(SetAside, ABestIsFoundSoundAndAbandonedByARunThatBegins) {
+// A run from step 0 has no best; a damaged one is not considered sound.
+TEST(SetAside, ASoundBestIsAbandonedByANewRun) {
   const RunWithThree run;
   EXPECT_FALSE(find_sound_best(run.path()));
   EXPECT_FALSE(abandon_best(run.path(), fs::path()));
@@ -197,7 +198,7 @@ TEST(SetAside, ABestIsFoundSoundAndAbandonedByARunThatBegins) {
   ASSERT_TRUE(find_sound_best(run.path()));
   EXPECT_EQ(find_sound_best(run.path())->step, 2);
   EXPECT_EQ(find_sound_best(run.path())->path, run / "checkpoints/best");
-  EXPECT_FALSE(abandon_best(run.path(), run / "checkpoints/best"));  // it starts there
+  EXPECT_FALSE(abandon_best(run.path(), run / "checkpoints/best"));  // the run starts from it
   EXPECT_EQ(abandon_best(run.path(), fs::path()), run / "checkpoints/abandoned/best");
   write_two(run / "checkpoints/best", 9, 2);
   flip_byte(run / "checkpoints/best/rank-00000.safetensors", -1);
@@ -206,7 +207,7 @@ TEST(SetAside, ABestIsFoundSoundAndAbandonedByARunThatBegins) {
   EXPECT_THROW(find_sound_best(run.path()), RunError);
 }
 
-TEST(SetAside, ADeletionCutShortIsNoDamage) {
+TEST(SetAside, AnInterruptedDeletionIsNotDamage) {
   const RunWithThree run;
   fs::rename(run.at(1), run / "checkpoints/step-00000001.removing");
   fs::remove(run / "checkpoints/step-00000001.removing/index.json");

@@ -1,4 +1,4 @@
-// tests/checkpoint/logical_test.cpp: hash, diff and export see one model in every storage.
+// tests/checkpoint/logical_test.cpp: hash, diff and export see the same model in every storage.
 #include "checkpoint/logical.h"
 
 #include <gtest/gtest.h>
@@ -49,14 +49,14 @@ TEST(Logical, OneDigestForEveryStorage) {
     EXPECT_EQ(digest_of(folder / other).weights, base.weights) << other;
     EXPECT_EQ(digest_of(folder / other).states, "") << other;
   }
-  // Negative control: one element nudged is another digest.
+  // Negative control: one nudged element changes the digest.
   store_checkpoint(folder / "nudged", 2, 2, 1, false, true, 0.5f);
   EXPECT_NE(digest_of(folder / "nudged").weights, base.weights);
   EXPECT_EQ(digest_of(folder / "nudged").states, base.states);
 }
 
 // A checkpoint of bf16 with masters holds a weight twice: it is listed once, as its master.
-TEST(Logical, AMasterStandsForItsWeight) {
+TEST(Logical, AMasterReplacesItsWeight) {
   TemporaryFolder folder;
   std::vector<uint16_t> half(6, 0x3f80);
   std::vector<float> master(6, 1.001f), m(6, 0.5f);
@@ -76,14 +76,14 @@ TEST(Logical, AMasterStandsForItsWeight) {
   EXPECT_EQ(model.states[0].name, "a.weight#m");
 }
 
-TEST(Logical, WhatIsNoModelIsSaid) {
+TEST(Logical, NonModelsAreReported) {
   TemporaryFolder folder;
   auto refusal = [](const fs::path& path) {
     return error_of<UserError>([&] { open_logical(path.string()); });
   };
   EXPECT_NE(refusal(folder.path()).find("holds no model"), std::string::npos);
   fs::create_directories(folder / "run/checkpoints/step-00000001");
-  EXPECT_NE(refusal(folder / "run").find("no whole checkpoint"), std::string::npos);
+  EXPECT_NE(refusal(folder / "run").find("no complete checkpoint"), std::string::npos);
   EXPECT_NE(refusal(folder / "nothing").find("no folder"), std::string::npos);
 }
 
@@ -169,7 +169,7 @@ TEST(Logical, ATensorMayBeEmpty) {
   EXPECT_TRUE(compare_models(model, read).differences.empty());
 }
 
-TEST(IsExport, WantsAConfigAndAModelsWeights) {
+TEST(IsExport, RequiresAConfigAndWeights) {
   TemporaryFolder folder;
   const auto with = [&](const std::vector<std::string>& names) {
     fs::remove_all(folder / "x");
@@ -220,8 +220,8 @@ TEST_F(Export, ShardsAndConverts) {
   EXPECT_EQ(d.differences.size(), 4u);
 }
 
-// Of tensors of two types config.json names that of most elements.
-TEST_F(Export, TheTypeIsThatOfMostElements) {
+// With tensors of two dtypes, config.json names that of most elements.
+TEST_F(Export, TheDtypeIsThatOfMostElements) {
   const std::vector<float> few = {1, 2};
   const std::vector<uint16_t> many(8, 0);
   const Json config(Json::Object{{"model_type", "llama"}, {"torch_dtype", "float32"}});
@@ -231,7 +231,7 @@ TEST_F(Export, TheTypeIsThatOfMostElements) {
   EXPECT_EQ(HfFolder(folder_ / "out").config().at("torch_dtype").as_string(), "bfloat16");
 }
 
-// What just fits is one file; a byte less makes two, which need an index.
+// An exact fit is one file; one byte less makes two, which need an index.
 TEST_F(Export, TwoShardsHaveAnIndex) {
   ExportOptions options;
   options.max_shard_bytes = 0;
@@ -248,8 +248,9 @@ TEST_F(Export, TwoShardsHaveAnIndex) {
   EXPECT_EQ(digest_of(folder_ / "two").weights, digest_of(folder_ / "c").weights);
 }
 
-// A weights file that someone cuts short gives zeros: they never take the place of a good export.
-TEST_F(Export, ZerosOfACutFileAreNotPutInPlace) {
+// A weights file that is truncated meanwhile reads as zeros: these must never replace a good
+// export.
+TEST_F(Export, ZerosOfATruncatedFileAreNotExported) {
   forget_lost_files();  // of other tests
   std::ofstream(folder_ / "weights", std::ios::binary) << std::string(1 << 20, 'x');
   const auto map = std::make_shared<MappedFile>(folder_ / "weights");
@@ -267,15 +268,15 @@ TEST_F(Export, ZerosOfACutFileAreNotPutInPlace) {
   forget_lost_files();
 }
 
-TEST_F(Export, NothingIsWrittenOver) {
+TEST_F(Export, NothingIsOverwritten) {
   fs::create_directories(folder_ / "taken");
   std::ofstream(folder_ / "taken/thesis.txt") << "years";
   ExportOptions overwrite;
   overwrite.overwrite = true;
-  EXPECT_NE(error_of<UserError>([&] { write("taken", overwrite); }).find("no export"),
+  EXPECT_NE(error_of<UserError>([&] { write("taken", overwrite); }).find("not an export"),
             std::string::npos);
   EXPECT_EQ(read_file(folder_ / "taken/thesis.txt"), "years");
-  EXPECT_NE(error_of<UserError>([&] { write("c", overwrite); }).find("no export"),
+  EXPECT_NE(error_of<UserError>([&] { write("c", overwrite); }).find("not an export"),
             std::string::npos);
   write("out", {});
   EXPECT_NE(error_of<UserError>([&] { write("out", {}); }).find("--overwrite"), std::string::npos);

@@ -1,4 +1,4 @@
-// tests/checkpoint/model_fixture.h: one small model, stored in every way that weft knows.
+// tests/checkpoint/model_fixture.h: one small model, in every kind of storage.
 #pragma once
 
 #include <filesystem>
@@ -36,7 +36,7 @@ inline std::map<std::string, std::vector<float>> model_values(float nudge = 0) {
   return values;
 }
 
-// dp x tp ranks, odd cuts along `dim` (of a vector: 0), with states #m and #v. `master`: weights
+// dp x tp ranks, uneven cuts along `dim` (0 for a vector), with states #m and #v. `master`: weights
 // as name#master.
 inline void store_checkpoint(const std::filesystem::path& folder, int dp, int tp, size_t dim,
                              bool master = false, bool states = true, float nudge = 0) {
@@ -71,7 +71,7 @@ inline void store_checkpoint(const std::filesystem::path& folder, int dp, int tp
   if (n > 1) commit_checkpoint(folder, n);
 }
 
-// As a Hugging Face folder, with the tied head stored a second time where asked.
+// As a Hugging Face folder, optionally with the tied head stored a second time.
 inline void store_folder(const std::filesystem::path& folder, bool with_head = false) {
   std::filesystem::create_directories(folder);
   std::ofstream(folder / "config.json") << kModelConfig;

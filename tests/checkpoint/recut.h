@@ -11,14 +11,14 @@
 
 namespace weft::testing {
 
-// Element i of every tensor is a function of i, so that a misplaced one is seen.
+// Element i of every tensor is a function of i, so that a misplaced one is detected.
 inline std::vector<float> numbered(const Shape& shape, float first = 0) {
   std::vector<float> data(static_cast<size_t>(num_elements(shape)));
   for (size_t i = 0; i < data.size(); ++i) data[i] = first + static_cast<float>(i);
   return data;
 }
 
-// Where to cut [0, n) into `parts` pieces, some of them perhaps empty: parts + 1 places.
+// Where to cut [0, n) into `parts` pieces, some possibly empty: parts + 1 positions.
 inline std::vector<int64_t> random_cuts(int64_t n, int parts, std::mt19937& random) {
   std::vector<int64_t> cuts = {0, n};
   for (int i = 1; i < parts; ++i) {

@@ -36,7 +36,7 @@ class Writer {
   void write() {
     const int n = static_cast<int>(ranks_.size());
     prepare_checkpoint(folder_);
-    for (int r = n; r-- > 0;) {  // rank 0 last: no order is relied upon
+    for (int r = n; r-- > 0;) {  // rank 0 last: the order must not matter
       write_checkpoint(folder_, ranks_[static_cast<size_t>(r)], Json(Json::Object{}), {}, r, n);
     }
     if (n > 1) commit_checkpoint(folder_, n);
@@ -93,7 +93,7 @@ TEST(Recut, AnyLayoutReadsAnyOther) {
 }
 
 TEST(Recut, CommonRunsAreLong) {
-  // A row cut against the whole: one run, not one a row.
+  // A row cut against the whole: one run, not one per row.
   const Region whole{{0, 0}, {100, 7}, 0, 700}, rows{{40, 0}, {20, 7}, 0, 140};
   int runs = 0;
   for_each_common_run(whole, rows, [&](int64_t from, int64_t to, int64_t count) {
@@ -105,7 +105,7 @@ TEST(Recut, CommonRunsAreLong) {
   EXPECT_EQ(runs, 1);
 }
 
-TEST(Recut, AHoleOrADoubledElementIsABrokenPromise) {
+TEST(Recut, AMissingOrDuplicateElementIsABug) {
   TemporaryFolder folder;
   std::vector<float> data = numbered({4, 3});
   Slice top = whole_tensor("x", {4, 3}, Dtype::kF32, data.data());

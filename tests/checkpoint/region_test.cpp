@@ -1,4 +1,4 @@
-// tests/checkpoint/region_test.cpp: what two parts share, against every element looked at.
+// tests/checkpoint/region_test.cpp: what two parts share, checked element by element.
 #include "checkpoint/region.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 namespace weft {
 namespace {
 
-using Pairs = std::set<std::pair<int64_t, int64_t>>;  // places in buffers of a and b
+using Pairs = std::set<std::pair<int64_t, int64_t>>;  // offsets in buffers of a and b
 
 int64_t random_in(int64_t low, int64_t high, std::mt19937& random) {
   return std::uniform_int_distribution<int64_t>(low, high)(random);
@@ -29,7 +29,7 @@ Region random_region(const Shape& shape, std::mt19937& random) {
   return r;
 }
 
-// The place of a logical element in the region's buffer; -1 where it holds it not.
+// The offset of a logical element in the region's buffer; -1 where it is not in the region.
 int64_t place_in(const Region& r, const Shape& at) {
   int64_t flat = 0;
   for (size_t i = 0; i < at.size(); ++i) {
@@ -68,7 +68,7 @@ TEST(Region, CommonRunsAreTheCommonElements) {
       for (int64_t k = 0; k < n; ++k) got.insert({from + k, to + k});
     });
     ASSERT_EQ(got, wanted) << to_string(shape) << ", case " << i;
-    ASSERT_EQ(count, static_cast<int64_t>(wanted.size())) << "an element came twice";
+    ASSERT_EQ(count, static_cast<int64_t>(wanted.size())) << "an element was visited twice";
     ASSERT_EQ(regions_overlap(a, b), !wanted.empty());
     shared += !wanted.empty();
   }
@@ -76,7 +76,7 @@ TEST(Region, CommonRunsAreTheCommonElements) {
 }
 
 // A whole tensor is copied at once, and so are rows of one of its dims.
-TEST(Region, RunsAreAsLongAsBothAllow) {
+TEST(Region, RunsAreMaximal) {
   const auto runs = [](const Region& a, const Region& b) {
     int64_t count = 0;
     for_each_common_run(a, b, [&](int64_t, int64_t, int64_t) { ++count; });

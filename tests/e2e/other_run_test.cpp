@@ -134,7 +134,7 @@ TEST(OtherRun, APathThatIsNoCheckpointSaysWhatToGive) {
   expect_parts(final_model.err, {"without the state of its training", "model.path=" + model});
   const Ended nothing = run.train({}, {"--resume", (run / "nothing").string()});
   EXPECT_EQ(nothing.exit_code, 2);
-  expect_parts(nothing.err, {"no whole checkpoint", "RUN/checkpoints/step-N", "run directory"});
+  expect_parts(nothing.err, {"no complete checkpoint", "RUN/checkpoints/step-N", "run directory"});
   fs::remove_all(run.checkpoint(2, "other"));
   const Ended none = run.train({}, {"--resume", run.dir("other").string()});
   EXPECT_EQ(none.exit_code, 2);

@@ -1,4 +1,5 @@
-// tests/generate/generator_test.cpp: the cache changes no logit, the batch changes no token.
+// tests/generate/generator_test.cpp: the cache does not change logits, the batch does not change
+// tokens.
 #include "generate/generator.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +26,7 @@ class GeneratorTest : public ::testing::Test {
   }
 };
 
-// However many rows there are, one token of each can be fed; many at once only where they fit.
+// One token per row can be fed for any number of rows; many at once only where they fit.
 TEST_F(GeneratorTest, EveryBatchHasAPlanOfOnePosition) {
   for (const int64_t max_batch : {1, 2, 64, 1500}) {
     const GeneratePlans made =
@@ -57,7 +58,7 @@ TEST_F(GeneratorTest, LogitsOfAWholePromptEqualThoseOfSingleSteps) {
   }
   const Ids tokens = make_prompts(1)[0];
   ASSERT_GT(tokens.size(), 20u);
-  // Row 1 takes one token a step; row 0 sits out.
+  // Row 1 gets one token per step; row 0 is idle.
   std::vector<std::vector<float>> stepwise;
   for (size_t t = 0; t < tokens.size(); ++t) {
     const Feed feeds[] = {{}, {{&tokens[t], 1}, static_cast<int64_t>(t)}};
@@ -65,7 +66,7 @@ TEST_F(GeneratorTest, LogitsOfAWholePromptEqualThoseOfSingleSteps) {
     const auto logits = by_positions[1]->logits(1);
     stepwise.emplace_back(logits.begin(), logits.end());
   }
-  // Row 0 takes the first t + 1 tokens at once.
+  // Row 0 gets the first t + 1 tokens at once.
   for (size_t t = 0; t < tokens.size(); t += 7) {
     const Feed feeds[] = {{{tokens.data(), t + 1}, 0}};
     by_positions[256]->run(feeds);
@@ -74,7 +75,7 @@ TEST_F(GeneratorTest, LogitsOfAWholePromptEqualThoseOfSingleSteps) {
       ASSERT_NEAR(logits[v], stepwise[t][v], 1e-5) << "position " << t << ", id " << v;
     }
   }
-  // The control: one position too few in the cache is seen.
+  // Negative control: one position too few in the cache is detected.
   const Feed feeds[] = {{}, {{&tokens.back(), 1}, static_cast<int64_t>(tokens.size()) - 2}};
   by_positions[1]->run(feeds);
   float largest = 0;
@@ -139,7 +140,7 @@ TEST_F(GeneratorTest, StopsAtTheModelsPositions) {
   EXPECT_EQ(got[1].size(), 1u);
   o.max_new_tokens = 2;
   g.generate({Ids(3, 5), Ids(95, 5)}, o);
-  g.generate({Ids(3, 5)}, o);  // says nothing
+  g.generate({Ids(3, 5)}, o);  // no warning
   const std::string told = ::testing::internal::GetCapturedStderr();
   const size_t both = told.find("2 of 2 continuations stopped because the 96 positions");
   const size_t one = told.find("1 of 2 continuations stopped because the 96 positions");
@@ -156,7 +157,7 @@ TEST_F(GeneratorTest, BadPromptsAreRefused) {
   EXPECT_THROW(g.generate({{-1}}, {}), UserError);
 }
 
-TEST_F(GeneratorTest, EventsTellEveryTokenInOrder) {
+TEST_F(GeneratorTest, EventsReportEveryTokenInOrder) {
   const std::vector<Ids> prompts = make_prompts(7);
   std::vector<Ids> heard(prompts.size()), ended(prompts.size());
   GenerateEvents events;
@@ -169,7 +170,7 @@ TEST_F(GeneratorTest, EventsTellEveryTokenInOrder) {
   EXPECT_EQ(ended, got);
 }
 
-// The trainer's way: its own plan and these in one arena, one copy of the weights.
+// As in the trainer: its own plan and these in one arena, one copy of the weights.
 TEST_F(GeneratorTest, SharesWeightsWithAnotherPlan) {
   Graph graph;
   model_->trace_loss(&graph, {2, 8, Dtype::kF32, 0});

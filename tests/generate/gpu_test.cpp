@@ -37,14 +37,14 @@ class GpuGenerator : public ::testing::TestWithParam<std::tuple<std::string, Cas
   Generator on_cpu(int64_t batch) { return make({&cpu_kernels(), &host_device()}, batch); }
 
   const TestBackend gpu_ = find_backend(std::get<0>(GetParam()));
-  // A real one is held to more; the emulated one is slow.
+  // A real GPU is tested more; the emulated one is slow.
   const bool is_real_ = std::get<0>(GetParam()) == "cuda";
   std::unique_ptr<Model> model_ =
       tiny_model(std::get<1>(GetParam()).architecture, std::get<1>(GetParam()).is_tied);
   ThreadPool pool_{2};
 };
 
-TEST_P(GpuGenerator, GreedyTokensAreTheCpus) {
+TEST_P(GpuGenerator, GreedyTokensEqualTheCpus) {
   const Prompts prompts = make_prompts(is_real_ ? 41 : 11);
   const SampleOptions o = greedy(is_real_ ? 24 : 10);
   const Prompts wanted = on_cpu(4).generate(prompts, o);
@@ -57,11 +57,11 @@ TEST_P(GpuGenerator, GreedyTokensAreTheCpus) {
   }
 }
 
-TEST_P(GpuGenerator, ASecondCallIsTheFirst) {
+TEST_P(GpuGenerator, ASecondCallEqualsTheFirst) {
   Generator g = make(gpu_, 2);
   const Prompts prompts = make_prompts(3);
-  const Prompts first = g.generate(prompts, greedy(8));  // called
-  EXPECT_EQ(g.generate(prompts, greedy(8)), first);      // recorded
+  const Prompts first = g.generate(prompts, greedy(8));  // eager
+  EXPECT_EQ(g.generate(prompts, greedy(8)), first);      // captured
   EXPECT_EQ(g.generate(prompts, greedy(8)), first);      // replayed
 }
 
@@ -79,7 +79,7 @@ INSTANTIATE_TEST_SUITE_P(
                                          Case{"llama", "LlamaForCausalLM", false})),
     [](const auto& c) { return std::get<0>(c.param) + "_" + std::get<1>(c.param).name; });
 
-// Counts what the host waits for, and may lose what moves within the device's own memory.
+// Counts the host's waits, and can drop copies within device memory.
 class WatchedDevice : public EmulatedDevice {
  public:
   std::byte* allocate(int64_t bytes) override {
@@ -120,7 +120,7 @@ class WatchedGenerator : public ::testing::Test {
   ThreadPool pool_{2};
 };
 
-TEST_F(WatchedGenerator, TheHostWaitsOnceAStepAndPlansAreRecordedOnce) {
+TEST_F(WatchedGenerator, TheHostWaitsOncePerStepAndPlansAreCapturedOnce) {
   Generator g = make(1);
   SampleOptions o;
   o.max_new_tokens = 10;
@@ -133,8 +133,8 @@ TEST_F(WatchedGenerator, TheHostWaitsOnceAStepAndPlansAreRecordedOnce) {
   EXPECT_EQ(device_.num_recorded, 2);
 }
 
-// The control: a row that moves without its keys and values goes on otherwise.
-TEST_F(WatchedGenerator, LostRowsAreSeen) {
+// Negative control: a row that moves without its keys and values continues differently.
+TEST_F(WatchedGenerator, LostRowsAreDetected) {
   const Prompts prompts = make_prompts(11);
   const Prompts whole = make(4).generate(prompts, greedy(10));
   device_.loses_rows = true;

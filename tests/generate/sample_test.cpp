@@ -1,4 +1,4 @@
-// tests/generate/sample_test.cpp: greedy, top-k, top-p, and draws that can be repeated.
+// tests/generate/sample_test.cpp: greedy, top-k, top-p, and reproducible draws.
 #include "generate/sample.h"
 
 #include <gtest/gtest.h>
@@ -73,8 +73,8 @@ TEST(Sample, TopPLeavesTheFewestThatReachP) {
   EXPECT_EQ(counts(o, 100)[2], 100);
 }
 
-// Of equals the lower ids are taken, and no more than reach p exactly; also beyond what is sorted
-// at first.
+// Among equals the lower ids are kept, and no more than reach p exactly; also beyond the part
+// sorted at first.
 TEST(Sample, TopPCutsAmongEquals) {
   SampleOptions o = drawing();
   o.top_p = 0.5;
@@ -88,14 +88,14 @@ TEST(Sample, TopPCutsAmongEquals) {
   }
 }
 
-TEST(Sample, TopPIsOfWhatTopKLeft) {
+TEST(Sample, TopPAppliesAfterTopK) {
   SampleOptions o = drawing();
   o.top_k = 2;
   o.top_p = 0.5;  // 0.4 / 0.7 reaches it alone
   EXPECT_EQ(counts(o, 1000)[2], 1000);
 }
 
-TEST(Sample, LargeVocabularyIsCutWhereSortingSaysSo) {
+TEST(Sample, LargeVocabularyIsCutAsBySorting) {
   std::vector<float> logits(5000);
   for (size_t i = 0; i < logits.size(); ++i) logits[i] = static_cast<float>(i % 1000);
   SampleOptions o = drawing();
@@ -123,8 +123,8 @@ TEST(Sample, ADrawIsAFunctionOfSeedPromptAndPosition) {
   EXPECT_NE(first, other_seed);
 }
 
-// The same seed must give the same text in later versions: without a cut the candidates are walked
-// in the order of their ids.
+// The same seed must yield the same text in later versions: without a cut the candidates are walked
+// in id order.
 TEST(Sample, WithoutACutTheDrawWalksTheIds) {
   const uint64_t prompt = 5;
   const uint64_t stream = hash_bytes(&prompt, sizeof prompt, hash_text("generate"));

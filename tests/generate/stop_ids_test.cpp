@@ -1,4 +1,4 @@
-// tests/generate/stop_ids_test.cpp: where the end of a sequence is told.
+// tests/generate/stop_ids_test.cpp: where the end of a sequence is defined.
 #include "generate/stop_ids.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ TEST(StopIds, FromTokenizerAndGenerationConfigEachOnce) {
   EXPECT_EQ(find_stop_ids(tokenizer.get(), config, &generation), (Ids{256, 3}));
 }
 
-TEST(StopIds, ConfigWhereGenerationConfigIsSilent) {
+TEST(StopIds, ConfigWhereGenerationConfigLacksIt) {
   const Json config = parse_json(R"({"eos_token_id": 9})", "c");
   const Json silent = parse_json("{}", "g");
   EXPECT_EQ(find_stop_ids(nullptr, config, nullptr), Ids{9});
@@ -43,7 +43,7 @@ TEST(StopIds, AreReadFromTheFolder) {
   EXPECT_EQ(read_stop_ids(*tokenizer, config, folder.path()), (Ids{256, 9}));
   write_file_atomic(path, R"({"eos_token_id": 7})");
   EXPECT_EQ(read_stop_ids(*tokenizer, config, folder.path()), (Ids{256, 7}));
-  std::filesystem::resize_file(path, (size_t{1} << 26) + 1);  // no such file is so long
+  std::filesystem::resize_file(path, (size_t{1} << 26) + 1);  // larger than any such file
   const std::string told =
       testing::error_of<UserError>([&] { read_stop_ids(*tokenizer, config, folder.path()); });
   EXPECT_NE(told.find("more than the 67108864 we read"), std::string::npos) << told;

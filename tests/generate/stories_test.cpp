@@ -1,4 +1,4 @@
-// tests/generate/stories_test.cpp: a trained model tells the story that others know it to tell.
+// tests/generate/stories_test.cpp: a trained model generates the published story.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -13,7 +13,7 @@ namespace {
 
 TEST(Stories, GreedyContinuationIsThePublishedOne) {
   const std::filesystem::path path = shared_data() / "weights/stories260K_hf";
-  if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is not there";
+  if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " does not exist";
   const HfFolder folder(path);
   folder.open_weights();
   const auto model = make_model(folder.config(), {});

@@ -345,7 +345,7 @@ class Chain:
         self.second = done.returncode
         self.tell("second start", f"exit {self.second}: {done.stderr.strip()[-100:]}")
         # The first start may have pruned the checkpoint that --resume names.
-        is_pruned = "--resume" in words and "no whole checkpoint is there" in done.stderr
+        is_pruned = "--resume" in words and "there is no complete checkpoint" in done.stderr
         self.complain(self.second != 0 and not (self.second == 2 and (
             is_refusal(done.stderr) or is_pruned or "--overwrite" in done.stderr)),
             f"a second start exits {self.second}: {done.stderr[-1500:]}")
