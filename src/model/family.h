@@ -1,11 +1,19 @@
-// model/family.h: the door of each family's folder.
+// model/family.h: a family of models: its name in config.json, and what makes a model of it.
 #pragma once
 
-#include "model/decoder/config.h"
+#include <memory>
+#include <span>
+
+#include "model/model.h"
 
 namespace weft {
 
-DecoderConfig read_llama_config(const Json& config);
-DecoderConfig read_qwen2_config(const Json& config);
+struct Family {
+  const char* architecture;  // the first of config.json's architectures
+  const char* model_type;    // where it names none
+  std::unique_ptr<Model> (*make)(const Json& config, const ModelOverrides& overrides);
+};
+
+std::span<const Family> known_families();  // model/registry.cpp
 
 }  // namespace weft

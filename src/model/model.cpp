@@ -1,4 +1,4 @@
-// model/model.cpp: choosing the family, initial values, frozen parameters.
+// model/model.cpp: initial values, frozen parameters, counts.
 #include "model/model.h"
 
 #include <fnmatch.h>
@@ -8,73 +8,8 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/random.h"
-#include "model/check_config.h"
-#include "model/decoder/model.h"
-#include "model/family.h"
 
 namespace weft {
-namespace {
-
-constexpr const char* kConfigFile = "config.json";
-
-struct Family {
-  const char* architecture;
-  const char* model_type;
-  DecoderConfig (*read)(const Json&);
-};
-constexpr Family kFamilies[] = {
-    {"LlamaForCausalLM", "llama", read_llama_config},
-    {"Qwen2ForCausalLM", "qwen2", read_qwen2_config},
-};
-
-std::string named_architecture(const Json& config) {
-  const Json* list = config.find("architectures");
-  if (list && list->is_array() && !list->as_array().empty() && list->as_array()[0].is_string()) {
-    return list->as_array()[0].as_string();
-  }
-  const Json* type = config.find("model_type");
-  return type && type->is_string() ? type->as_string() : "none";
-}
-
-void check_dropout(const DecoderConfig& c, const char* key) {
-  if (c.dropout >= 0 && c.dropout < 1) return;
-  throw UserError(fmt::format("{} is {}, wanted at least 0 and below 1", key, c.dropout),
-                  "set model.dropout: 0.0 to train without dropout");
-}
-
-}  // namespace
-
-std::unique_ptr<Model> make_model(const Json& config, const ModelOverrides& overrides) {
-  const std::string name = named_architecture(config);
-  std::string known;
-  for (const Family& family : kFamilies) {
-    known += fmt::format("{}{}", known.empty() ? "" : ", ", family.architecture);
-    if (name != family.architecture && name != family.model_type) continue;
-    check_config_json(config);
-    DecoderConfig c = family.read(config);
-    require(overrides.num_layers <= c.num_hidden_layers,
-            "model.num_layers is {}, but the model has {} layers", overrides.num_layers,
-            c.num_hidden_layers);
-    if (overrides.num_layers > 0) c.num_hidden_layers = overrides.num_layers;
-    if (overrides.dropout) c.dropout = *overrides.dropout;
-    check_dropout(c, overrides.dropout ? "model.dropout" : "config.json: attention_dropout");
-    return std::make_unique<DecoderModel>(std::move(c));
-  }
-  throw UserError(fmt::format("config.json: architecture {} is not known", name),
-                  "known: " + known);
-}
-
-// Who reads a field knows no path: every message about the file begins with its name.
-std::unique_ptr<Model> make_model(const Json& config, const ModelOverrides& overrides,
-                                  const std::filesystem::path& folder) {
-  try {
-    return make_model(config, overrides);
-  } catch (const UserError& e) {
-    const std::string message = e.what();
-    if (!message.starts_with(kConfigFile)) throw;
-    throw UserError((folder / message).string(), e.hint());
-  }
-}
 
 void initial_values(const ParameterSpec& spec, uint64_t seed, int64_t begin, int64_t end,
                     float* out) {

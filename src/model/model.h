@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -68,15 +69,22 @@ class Model {
                               const std::function<void*(const std::string&)>& data) const = 0;
 };
 
-// From config.json. UserError naming the known architectures, or the feature that is not built.
+struct Family;  // model/family.h
+
 struct ModelOverrides {
   int64_t num_layers = 0;              // 0: as configured
   std::optional<double> dropout = {};  // of all sites; absent: as configured
 };
+
+// From config.json, by the family that it names. UserError naming the known architectures, or the
+// feature that is not built.
 std::unique_ptr<Model> make_model(const Json& config, const ModelOverrides& overrides);
 // The same of a folder's config.json, by whose path errors name it.
 std::unique_ptr<Model> make_model(const Json& config, const ModelOverrides& overrides,
                                   const std::filesystem::path& folder);
+// The same among other families than the known ones.
+std::unique_ptr<Model> make_model(const Json& config, const ModelOverrides& overrides,
+                                  std::span<const Family> families);
 
 // Elements [begin, end) of a parameter's initial value, keyed by seed, name and element: any cut of
 // the tensor gives the same elements.

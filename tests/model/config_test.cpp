@@ -1,5 +1,7 @@
 // tests/model/config_test.cpp: config.json in the spellings of two generations, real
 // configurations, and what they ask that is not built.
+#include "model/llama/config.h"
+
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -8,7 +10,7 @@
 #include "base/file.h"
 #include "model/decoder/model.h"
 #include "model/family.h"
-#include "model/model.h"
+#include "model/qwen2/config.h"
 #include "tests/io/temporary_folder.h"
 #include "tests/shared_data.h"
 
@@ -196,6 +198,19 @@ TEST(ModelConfig, AbsurdSizesAreNamed) {
                                    {"num_key_value_heads", 8},
                                    {"vocab_size", 128256}}),
                              {}));
+}
+
+TEST(Families, AreChosenAmongThoseGiven) {
+  const Family kOne[] = {{"TestForCausalLM", "test", known_families()[0].make}};
+  EXPECT_EQ(make_model(with({{"architectures", Json::Array{"TestForCausalLM"}}}), {}, kOne)
+                ->parameters()
+                .size(),
+            make_model(base_config(), {})->parameters().size());
+  const std::string e = error_of<UserError>([&] { make_model(base_config(), {}, kOne); });
+  EXPECT_NE(e.find("LlamaForCausalLM is not known"), std::string::npos) << e;
+  // By the model_type where no architecture is named.
+  EXPECT_STREQ(make_model(with({{"architectures", Json()}, {"model_type", "qwen2"}}), {})->family(),
+               "qwen2");
 }
 
 TEST(ModelConfig, NumLayersKeepsTheFirst) {

@@ -17,6 +17,7 @@
 #include "graph/ops/rope.h"
 #include "graph/ops/swiglu.h"
 #include "model/decoder/hf_names.h"
+#include "model/overrides.h"
 
 namespace weft {
 namespace {
@@ -152,6 +153,12 @@ class Tracer {
 };
 
 }  // namespace
+
+std::unique_ptr<Model> make_decoder(DecoderConfig config, const ModelOverrides& overrides) {
+  config.num_hidden_layers = layers_in_force(config.num_hidden_layers, overrides);
+  config.dropout = dropout_in_force(config.dropout, "attention_dropout", overrides);
+  return std::make_unique<DecoderModel>(std::move(config));
+}
 
 Ref DecoderModel::trace_loss(Graph* graph, const TraceOptions& options) const {
   return Tracer(config_, graph, options).loss();

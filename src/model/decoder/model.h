@@ -23,6 +23,9 @@ class DecoderModel : public Model {
   DecoderConfig config_;
 };
 
+// A family of this kind: its configuration as the run file changes it.
+std::unique_ptr<Model> make_decoder(DecoderConfig config, const ModelOverrides& overrides);
+
 // How a parameter of that name may be cut (model/decoder/placement.cpp).
 CutRule decoder_cut(const DecoderConfig& config, const std::string& name);
 

@@ -1,6 +1,5 @@
 // model/llama/config.cpp: Llama 2 and 3: biases only where the configuration asks for them.
-#include "base/error.h"
-#include "model/family.h"
+#include "model/llama/config.h"
 
 namespace weft {
 

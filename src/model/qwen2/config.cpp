@@ -1,5 +1,5 @@
 // model/qwen2/config.cpp: Qwen2 and Qwen2.5: q, k and v always have a bias, nothing else has one.
-#include "model/family.h"
+#include "model/qwen2/config.h"
 
 namespace weft {
 

@@ -1,0 +1,10 @@
+// model/llama/config.h: what config.json says of Llama 2 and 3.
+#pragma once
+
+#include "model/decoder/config.h"
+
+namespace weft {
+
+DecoderConfig read_llama_config(const Json& config);
+
+}  // namespace weft
