@@ -4,11 +4,12 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "tensor/names.h"
 
 namespace weft {
 namespace {
 
-const std::string kLogits = std::string(kGeneratePrefix) + "logits";
+const std::string kLogits = std::string(kGeneratePrefix) + names::kLogits;
 
 int64_t vocabulary(const Graph& graph) { return graph[*graph.find(kLogits)].shape[1]; }
 
@@ -31,9 +32,10 @@ int32_t* GenerateStep::input(const char* name) { return executor_.input<int32_t>
 
 void GenerateStep::run(std::span<const Feed> feeds) {
   ensure(feeds.size() <= static_cast<size_t>(batch_), "more rows than the plan has");
-  int32_t* ids = input("ids");
-  int32_t* positions = input("positions");
-  int32_t *starts = input("starts"), *lengths = input("lengths"), *last = input("last");
+  int32_t* ids = input(names::kIds);
+  int32_t* positions = input(names::kPositions);
+  int32_t *starts = input(names::kStarts), *lengths = input(names::kLengths),
+          *last = input(names::kLast);
   std::fill_n(ids, batch_ * positions_, 0);
   std::fill_n(positions, batch_ * positions_, 0);
   for (int64_t b = 0; b < batch_; ++b) {

@@ -8,6 +8,7 @@
 #include "graph/gradients.h"
 #include "graph/op_rule.h"
 #include "graph/ops/loss_sum.h"
+#include "tensor/names.h"
 
 namespace weft {
 namespace {
@@ -24,7 +25,7 @@ bool makes(const Node& node, Ref value) {
 }  // namespace
 
 void add_loss_sum(Graph* graph, Ref losses) {
-  Ref sum = graph->add({"loss_sum", {ExactSum::kLimbs}, Dtype::kI64, ValueKind::kResult});
+  Ref sum = graph->add({names::kLossSum, {ExactSum::kLimbs}, Dtype::kI64, ValueKind::kResult});
   graph->pass.push_back({&kLossSumOp, {losses}, {sum}, {}, -1});
 }
 

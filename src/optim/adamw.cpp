@@ -8,6 +8,7 @@
 #include "graph/ops/grad_norm.h"
 #include "tensor/cell.h"
 #include "tensor/loss_scale.h"
+#include "tensor/names.h"
 
 namespace weft {
 namespace {
@@ -41,7 +42,8 @@ void add_update(Graph* graph, const Update& u, Ref scale, const OptimizerOptions
 
 // One for all heads.
 Ref add_loss_scale(Graph* graph) {
-  const Ref scale = graph->add({"loss_scale", {kLossScaleWords}, Dtype::kI32, ValueKind::kResult});
+  const Ref scale =
+      graph->add({names::kLossScale, {kLossScaleWords}, Dtype::kI32, ValueKind::kResult});
   for (Node& node : graph->pass) {
     if (node.op->traits.begins_backward) node.inputs.push_back(scale);
   }
@@ -62,8 +64,8 @@ void add_adamw(Graph* graph, const OptimizerOptions& options) {
     graph->finish.push_back({&kSquaresOp, {u.gradient}, {p}, {}, -1});
     partials.push_back(p);
   }
-  Ref norm = graph->add({"grad_norm", {1}, Dtype::kF64, ValueKind::kResult});
-  Ref scale = graph->add({"grad_scale", {1}, Dtype::kF32, ValueKind::kResult});
+  Ref norm = graph->add({names::kGradNorm, {1}, Dtype::kF64, ValueKind::kResult});
+  Ref scale = graph->add({names::kGradScale, {1}, Dtype::kF32, ValueKind::kResult});
   Node sum{&kNormOp, partials, {norm, scale}, NormAttr{options.sum_tensor, options.sum_data}, -1};
   if (options.scales_loss) sum.outputs.push_back(add_loss_scale(graph));
   graph->finish.push_back(std::move(sum));

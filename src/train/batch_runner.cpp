@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "tensor/names.h"
 
 namespace weft {
 
@@ -44,12 +45,12 @@ void BatchRunner::feed(const Batch& batch, int64_t pass) {
     }
     std::fill_n(to, (passes_.rows - have) * width, rest);
   };
-  put(batch.ids, batch.seq_length, T, 0, executor_->input<int32_t>("ids"));
-  put(batch.targets, batch.seq_length, T, -1, executor_->input<int32_t>("targets"));
-  put(batch.lengths, 1, 1, 0, executor_->input<int32_t>("lengths"));
-  int32_t* positions = executor_->input<int32_t>("positions");  // null: rows are not packed
+  put(batch.ids, batch.seq_length, T, 0, executor_->input<int32_t>(names::kIds));
+  put(batch.targets, batch.seq_length, T, -1, executor_->input<int32_t>(names::kTargets));
+  put(batch.lengths, 1, 1, 0, executor_->input<int32_t>(names::kLengths));
+  int32_t* positions = executor_->input<int32_t>(names::kPositions);  // null: rows are not packed
   if (positions) put(batch.position_ids, batch.seq_length, T, 0, positions);
-  int64_t* rows = executor_->input<int64_t>("rows");  // null: no dropout
+  int64_t* rows = executor_->input<int64_t>(names::kRows);  // null: no dropout
   if (rows && static_cast<int64_t>(batch.row_numbers.size()) != batch.num_rows)
     throw BugError("dropout wants a number of every row");  // ensure() would take memory
   for (int64_t row = 0; rows && row < passes_.rows; ++row) {

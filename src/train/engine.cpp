@@ -8,6 +8,7 @@
 #include "base/stop.h"
 #include "planning/gpu_memory_check.h"
 #include "planning/graphs.h"
+#include "tensor/names.h"
 
 namespace weft {
 namespace {
@@ -105,7 +106,7 @@ void Engine::run_finish(double lr, int64_t update_number) {
 
 double Engine::update(double lr, int64_t update_number) {
   run_finish(lr, update_number);
-  const auto norm = executor_->read<double>("grad_norm");
+  const auto norm = executor_->read<double>(names::kGradNorm);
   const auto took = std::chrono::steady_clock::now() - step_begun_;
   ranks_->note_step(std::chrono::duration_cast<std::chrono::milliseconds>(took).count());
   return norm;
@@ -124,7 +125,8 @@ void Engine::start_update(double lr, int64_t update_number) {
 
 void Engine::set_loss_scale(LossScale scale) {
   scale.factor = scale.scale / static_cast<float>(config_.loss_divisor());
-  executor_->fill([&](const auto& open) { *static_cast<LossScale*>(open("loss_scale")) = scale; });
+  executor_->fill(
+      [&](const auto& open) { *static_cast<LossScale*>(open(names::kLossScale)) = scale; });
 }
 
 Engine::StepResult Engine::end_step() {

@@ -16,6 +16,7 @@
 #include "io/hf_folder.h"
 #include "model/model.h"
 #include "planning/rank_plans.h"
+#include "tensor/names.h"
 #include "train/length_plans.h"
 #include "train/ranks.h"
 #include "train/steps_in_flight.h"
@@ -59,7 +60,7 @@ class Engine {
 
   // fp16: the scale that the next pass takes, that of train.loss_scale at first. In a step whose
   // gradients are not finite the norm is NaN, nothing is changed but this scale.
-  LossScale loss_scale() const { return executor_->read<LossScale>("loss_scale"); }
+  LossScale loss_scale() const { return executor_->read<LossScale>(names::kLossScale); }
   void set_loss_scale(LossScale scale);  // whose factor is found here
 
   // The losses alone. Nothing where is_stopped() held before a pass or after the last: all ranks

@@ -13,6 +13,7 @@
 
 #include "data/batches.h"
 #include "exec/executor.h"
+#include "tensor/names.h"
 #include "train/batch_runner.h"
 
 namespace weft {
@@ -39,7 +40,7 @@ class LengthPlans {
   // Passes may be abandoned in the middle (Executor::allow_stop).
   void allow_stop();
   // The sum of the token losses of this rank's rows of the last batch. Waits for the device.
-  ExactSum losses() const { return longest_->read<ExactSum>("loss_sum"); }
+  ExactSum losses() const { return longest_->read<ExactSum>(names::kLossSum); }
   size_t num_lengths() const { return by_length_.size(); }
 
  private:

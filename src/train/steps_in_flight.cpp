@@ -3,14 +3,15 @@
 #include "train/steps_in_flight.h"
 
 #include "base/error.h"
+#include "tensor/names.h"
 
 namespace weft {
 
 StepsInFlight::StepsInFlight(const Executor& executor)
     : device_(executor.device()),
-      loss_(executor.find("loss_sum")),
-      grad_norm_(executor.find("grad_norm")),
-      loss_scale_(executor.find("loss_scale")),
+      loss_(executor.find(names::kLossSum)),
+      grad_norm_(executor.find(names::kGradNorm)),
+      loss_scale_(executor.find(names::kLossScale)),
       shared_(device_->allocate_pinned(int64_t{kMost * sizeof(Results)})) {
   for (std::unique_ptr<Event>& done : done_) done = device_->make_event();
 }

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "graph/gradients.h"
 #include "graph/localizer.h"
+#include "tensor/names.h"
 
 namespace weft {
 namespace {
@@ -144,7 +145,7 @@ Ref ops::head_loss(Builder& g, Ref x, Ref weight, Ref targets, int64_t chunk_row
 
 Ref ops::head_logits(Builder& g, Ref x, Ref weight, Ref last) {
   check_weight(g, &kHeadLogitsOp, x, weight);
-  const Ref logits = g.result("logits", {g.shape(x)[0], g.shape(weight)[0]}, Dtype::kF32);
+  const Ref logits = g.result(names::kLogits, {g.shape(x)[0], g.shape(weight)[0]}, Dtype::kF32);
   g.add(&kHeadLogitsOp, {x, weight, last}, {logits}, HeadAttr{});
   return logits;
 }

@@ -18,6 +18,7 @@
 #include "graph/ops/swiglu.h"
 #include "model/decoder/hf_names.h"
 #include "model/overrides.h"
+#include "tensor/names.h"
 
 namespace weft {
 namespace {
@@ -38,7 +39,7 @@ class Tracer {
  public:
   Tracer(const DecoderConfig& config, Graph* graph, const TraceOptions& options)
       : c_(config), o_(options), g_(graph, options.compute) {
-    ids_ = g_.input("ids", {o_.batch, o_.positions}, Dtype::kI32);
+    ids_ = g_.input(names::kIds, {o_.batch, o_.positions}, Dtype::kI32);
     const int64_t table = o_.max_positions > 0 ? o_.max_positions : o_.positions;
     cosine_ = g_.constant("rope.cosine", {table, c_.head_dim / 2}, Dtype::kF32);
     sine_ = g_.constant("rope.sine", {table, c_.head_dim / 2}, Dtype::kF32);
@@ -46,20 +47,20 @@ class Tracer {
   }
 
   Ref loss() {
-    const Ref targets = g_.input("targets", {o_.batch, o_.positions}, Dtype::kI32);
-    lengths_ = g_.input("lengths", {o_.batch}, Dtype::kI32);
-    if (o_.packed) positions_ = g_.input("positions", {o_.batch, o_.positions}, Dtype::kI32);
-    if (o_.drops && c_.dropout > 0) rows_ = g_.input("rows", {o_.batch, 2}, Dtype::kI64);
+    const Ref targets = g_.input(names::kTargets, {o_.batch, o_.positions}, Dtype::kI32);
+    lengths_ = g_.input(names::kLengths, {o_.batch}, Dtype::kI32);
+    if (o_.packed) positions_ = g_.input(names::kPositions, {o_.batch, o_.positions}, Dtype::kI32);
+    if (o_.drops && c_.dropout > 0) rows_ = g_.input(names::kRows, {o_.batch, 2}, Dtype::kI64);
     const Ref y = layers();
     return ops::head_loss(g_, y, head(), targets,
                           chunk_rows(o_.batch * o_.positions, c_.vocab_size, o_.compute));
   }
 
   Ref logits() {
-    positions_ = g_.input("positions", {o_.batch, o_.positions}, Dtype::kI32);
-    starts_ = g_.input("starts", {o_.batch}, Dtype::kI32);
-    lengths_ = g_.input("lengths", {o_.batch}, Dtype::kI32);
-    const Ref last = g_.input("last", {o_.batch}, Dtype::kI32);
+    positions_ = g_.input(names::kPositions, {o_.batch, o_.positions}, Dtype::kI32);
+    starts_ = g_.input(names::kStarts, {o_.batch}, Dtype::kI32);
+    lengths_ = g_.input(names::kLengths, {o_.batch}, Dtype::kI32);
+    const Ref last = g_.input(names::kLast, {o_.batch}, Dtype::kI32);
     const Ref y = layers();
     return ops::head_logits(g_, y, head(), last);
   }
