@@ -1,4 +1,4 @@
-// cmd/cache.cpp: weft cache: what is kept between runs, and how to be rid of it.
+// cmd/cache.cpp: weft cache: lists and removes what is kept between runs.
 #include <fmt/chrono.h>
 #include <sys/stat.h>
 
@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Speeds (weft doctor --measure) and choices of matrix products, each one file.
+// Speeds (weft doctor --measure) and chosen matrix product algorithms, one file each.
 struct Measured {
   fs::path path;
   int64_t bytes;
@@ -134,7 +134,7 @@ RunCommand add_cache(CLI::App& app) {
     bool clear = false, json = false;
   };
   auto w = std::make_shared<Words>();
-  auto* clears = app.add_flag("--clear", w->clear, "remove all that no process has open");
+  auto* clears = app.add_flag("--clear", w->clear, "remove everything that no process has open");
   app.add_flag("--json", w->json, "as JSON")->excludes(clears);
   return [w] {
     const std::vector<CacheEntry> caches = list_caches(cache_root());

@@ -1,7 +1,7 @@
 // cmd/command.h: what a command is, and the table of them.
 //
-// A command is one file with one function add_NAME: it declares its options on the CLI::App that it
-// is given, and returns what to do when they are parsed. The rows stand in commands.cpp.
+// A command is one file with one function add_NAME: it declares its options on the given CLI::App,
+// and returns what to run once they are parsed. The table is in commands.cpp.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ struct Command {
 };
 const std::vector<Command>& commands();
 
-// Defined in cmd/NAME.cpp, those that are built: a new one is its file and its row in the table.
+// Defined in cmd/NAME.cpp: a new command is a file and a row in the table.
 RunCommand add_train(CLI::App& app);
 RunCommand add_verify(CLI::App& app);
 RunCommand add_plan(CLI::App& app);
@@ -46,17 +46,17 @@ RunCommand add_corpus(CLI::App& app);
 RunCommand add_plot(CLI::App& app);
 RunCommand add_cache(CLI::App& app);
 
-// A check of an option's text: a whole number from `least` on; else what is wrong with it.
+// Validates an option's text: a whole number >= `least`; else returns what is wrong with it.
 std::function<std::string(const std::string&)> at_least(int64_t least);
-std::function<std::string(const std::string&)> not_negative();  // the same of any number from 0 on
+std::function<std::string(const std::string&)> not_negative();  // the same for any number >= 0
 
 std::string version_text();
 Json version_json();  // {"version", "commit", "compiler", "back_ends"}
 
-// The words of this program's start, for starting it again as a rank.
+// This program's own arguments, for starting it again as a rank.
 const std::vector<std::string>& command_words();
 
-// Parses the words after the program's name and runs the command. UserError where they are wrong.
+// Parses the arguments and runs the command. UserError where they are wrong.
 int run_command_line(int argc, const char* const* argv);
 
 }  // namespace weft

@@ -1,4 +1,4 @@
-// cmd/command_line.cpp: the table turned into CLI11's parser, its complaints turned into ours.
+// cmd/command_line.cpp: builds CLI11's parser from the table, and translates its errors.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
@@ -37,25 +37,25 @@ std::vector<std::string> option_names(const CLI::App& app) {
       close ? fmt::format("did you mean '{}'?", *close) : "'weft --help' lists the commands");
 }
 
-// What CLI11 could not place: an unknown option, or a word too many.
+// What CLI11 could not parse: an unknown option, or an extra argument.
 [[noreturn]] void throw_extra(const CLI::App& app, const std::string& word) {
-  const std::string help = fmt::format("'weft {} --help' lists what it takes", app.get_name());
+  const std::string help = fmt::format("'weft {} --help' lists its options", app.get_name());
   if (!word.starts_with('-')) {
-    throw UserError(fmt::format("weft {}: '{}' is a word too many", app.get_name(), word), help);
+    throw UserError(fmt::format("weft {}: unexpected argument '{}'", app.get_name(), word), help);
   }
   const std::string name = word.substr(0, word.find('='));
   const std::vector<std::string> names = option_names(app);
-  // Of weft generate it is an option; where there is a run file, a key.
+  // An option of weft generate; elsewhere a key of the run file.
   if (name == "--device" && std::find(names.begin(), names.end(), "--set") != names.end()) {
     throw UserError(fmt::format("weft {}: unknown option '--device'", app.get_name()),
-                    "the run file's key launch.device says it: --set launch.device=cuda (or cpu)");
+                    "use the run file's key launch.device: --set launch.device=cuda (or cpu)");
   }
   const auto close = nearest(name, names);
   throw UserError(fmt::format("weft {}: unknown option '{}'", app.get_name(), name),
                   close ? fmt::format("did you mean '{}'?", *close) : help);
 }
 
-// One subcommand, parsed and run. A command that is not built takes any words.
+// Parses and runs one subcommand. A command that is not built accepts any arguments.
 int run_one(const Command& command, int argc, const char* const* argv) {
   CLI::App app(command.help, command.name);
   app.name(std::string(command.name));
@@ -70,12 +70,12 @@ int run_one(const Command& command, int argc, const char* const* argv) {
     throw_extra(app, app.remaining().front());
   } catch (const CLI::ParseError& e) {
     throw UserError(fmt::format("weft {}: {}", command.name, e.what()),
-                    fmt::format("'weft {} --help' lists what it takes", command.name));
+                    fmt::format("'weft {} --help' lists its options", command.name));
   }
   if (!run) return say_not_built(command.name);
   const int exit_code = run();
-  // What was made of a file that changed meanwhile is worth nothing. Training checks each batch
-  // itself; rows that were only prefetched do not spoil a run that has ended well.
+  // Results from a file that changed meanwhile are worthless. Training checks each batch itself;
+  // rows that were only prefetched do not spoil a finished run.
   if (std::string_view(command.name) != "train") check_mapped_files();
   return exit_code;
 }
@@ -87,7 +87,8 @@ std::string help_text() {
   for (const Command& c : commands()) {
     text += fmt::format("  {:<10} {}{}\n", c.name, c.help, c.add ? "" : " (not built yet)");
   }
-  return text + "\n'weft COMMAND --help' tells a command's options; 'weft --version' the build.\n";
+  return text +
+         "\n'weft COMMAND --help' lists a command's options; 'weft --version' shows the build.\n";
 }
 
 }  // namespace

@@ -1,18 +1,19 @@
-// cmd/commands.cpp: the table of commands, in the order in which a run meets them.
+// cmd/commands.cpp: the table of commands, in the order in which a user needs them.
 #include "cmd/command.h"
 
 namespace weft {
 
 const std::vector<Command>& commands() {
   static const std::vector<Command> table = {
-      {"train", "train a model as a run file says; runs again, it resumes", add_train},
-      {"verify", "train in several layouts and compare; exit 1 where a bar is broken", add_verify},
-      {"plan", "memory, traffic and time a step, without a device", add_plan},
+      {"train", "train the model of a run file; run again, it resumes", add_train},
+      {"verify", "train in several layouts and compare; exit 1 where a tolerance is exceeded",
+       add_verify},
+      {"plan", "memory, traffic and time per step, without a device", add_plan},
       {"eval", "loss, perplexity and exact match of a model", add_eval},
       {"generate", "continue a prompt", add_generate},
-      {"export", "make a Hugging Face folder of a checkpoint", add_export},
+      {"export", "write a checkpoint as a Hugging Face folder", add_export},
       {"inspect", "what a checkpoint, safetensors file, data file or tokenizer holds", add_inspect},
-      {"hash", "one line a logical tensor: name, shape, dtype, hash", add_hash},
+      {"hash", "one line per logical tensor: name, shape, dtype, hash", add_hash},
       {"diff", "compare two models tensor by tensor; exit 1 where they differ", add_diff},
       {"tokenize", "text to token ids and back", add_tokenize},
       {"status", "who is where: ranks, hosts, step, speed, restarts", nullptr},
@@ -21,7 +22,7 @@ const std::vector<Command>& commands() {
       {"doctor", "what this machine has, and what a build lacks", add_doctor},
       {"corpus", "write the text-to-SQL corpus of the quickstart", add_corpus},
       {"plot", "the loss curve of a run, in the terminal and as a picture", add_plot},
-      {"cache", "token caches and speeds: what is there, how large", add_cache},
+      {"cache", "list or clear token caches and measured speeds", add_cache},
   };
   return table;
 }

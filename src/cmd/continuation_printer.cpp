@@ -1,4 +1,4 @@
-// cmd/continuation_printer.cpp: what ended early waits for its turn.
+// cmd/continuation_printer.cpp: a continuation that ends early waits for its turn.
 #include "cmd/continuation_printer.h"
 
 #include <fmt/core.h>

@@ -11,14 +11,13 @@
 namespace weft {
 
 enum class ContinuationStyle {
-  kText,   // as it is; of a single prompt on a terminal as it comes
+  kText,   // raw text; streamed for a single prompt on a terminal
   kLines,  // one line each: a newline inside is written \n, a carriage return \r
   kJson,   // {"prompt", "text", "ids"}
 };
 
-// On a terminal what it would obey (control characters) is written out as \xNN; a pipe gets the
-// text as it is. Each goes out as soon as those before it are out. The stop token is in the ids,
-// not in the text.
+// On a terminal control characters are escaped as \xNN; a pipe gets the raw text. Each is printed
+// as soon as those before it are. The stop token is in the ids, not in the text.
 class ContinuationPrinter {
  public:
   ContinuationPrinter(const Tokenizer& tokenizer, const std::vector<std::string>& prompts,

@@ -20,7 +20,7 @@ RunCommand add_corpus(CLI::App& app) {
   app.add_option("--seed", w->seed, "of the questions; default: 1");
   app.add_option("--train", w->train, "questions to train on; default: 20000")
       ->check(at_least(1), "N");
-  app.add_option("--test", w->test, "questions that training never shows; default: 600")
+  app.add_option("--test", w->test, "questions held out from training; default: 600")
       ->check(at_least(1), "N");
   return [w] {
     write_sql_corpus(w->out, w->seed, w->train, w->test);

@@ -14,7 +14,7 @@ int run_diff(const std::string& a_path, const std::string& b_path) {
   const Comparison result = compare_models(a, b);
   for (const TensorDifference& d : result.differences)
     fmt::print("{}\n", printable_line(to_string(d)));
-  // Of what both should have, one lacks: two checkpoints differ there, a folder has no states.
+  // Only one has states: two checkpoints then differ, but a folder never has states.
   const bool lacks_states = a.states.empty() != b.states.empty();
   const bool both_keep_states = a.kind == LogicalModel::Kind::kCheckpoint && b.kind == a.kind;
   if (lacks_states) {

@@ -23,7 +23,8 @@ struct Options {
   bool measure = false, json = false;
 };
 
-// The shared libraries that are loaded, by file name: the linker knows better than a list of ours.
+// The shared libraries that are loaded, by file name: the linker knows better than a list in our
+// code.
 std::vector<std::string> loaded_libraries() {
   std::vector<std::string> names;
   const auto add = [](dl_phdr_info* info, size_t, void* list) {
@@ -44,10 +45,10 @@ Json to_json(const List& list) {
   return array;
 }
 
-// What is not in this build, with what it would be good for.
+// What this build lacks, and what it would be good for.
 std::vector<std::string> missing_parts() {
   std::vector<std::string> parts = missing_gpu_parts();
-  parts.emplace_back("engines slurm and ray: runs start on this machine alone");
+  parts.emplace_back("engines slurm and ray: runs start only on this machine");
   std::string commands_missing;
   for (const Command& c : commands()) {
     if (!c.add)
@@ -117,25 +118,25 @@ void print_text(const Json& all, const Machine& m, const std::optional<Speeds>& 
   print_speeds(speeds);
 }
 
-// What was measured is told, whether or not it can be kept.
+// Measurements are printed whether or not they can be stored.
 template <typename Fn>
 void keep(const char* what, const Fn& save) {
   try {
     save();
   } catch (const std::exception& e) {
-    log_warning("speeds of the {} are not kept: {}", what, e.what());
+    log_warning("speeds of the {} could not be stored: {}", what, e.what());
   }
 }
 
 void report_busy(const char* what, double spread) {
   if (spread <= kBusySpread) return;
   log_warning(
-      "the {} was busy while it was measured: the usual repetition took {:.0f} % longer than the "
-      "best, so that the speeds may be too low; measure again when nothing else runs",
+      "the {} was busy during the measurement: the median repetition took {:.0f} % longer than the "
+      "best, so the speeds may be too low; measure again when nothing else runs",
       what, 100 * spread);
 }
 
-// Those of the first GPU, where this build can use it.
+// Speeds of the first GPU, where this build can use it.
 std::optional<GpuSpeeds> gpu_speeds(bool measure) {
   const std::string here = first_gpu();
   if (measure && cuda_kernels() && here.empty())
@@ -191,7 +192,7 @@ int run_doctor(const Options& options) {
 
 RunCommand add_doctor(CLI::App& app) {
   const auto options = std::make_shared<Options>();
-  app.add_flag("--measure", options->measure, "measure speeds, and keep them for 'weft plan'");
+  app.add_flag("--measure", options->measure, "measure speeds, and store them for 'weft plan'");
   app.add_flag("--json", options->json, "one JSON object");
   return [options] { return run_doctor(*options); };
 }

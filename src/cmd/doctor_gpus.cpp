@@ -1,4 +1,4 @@
-// cmd/doctor_gpus.cpp: driver, libraries and devices, each asked for itself.
+// cmd/doctor_gpus.cpp: driver, libraries and devices, each queried separately.
 #include "cmd/doctor_gpus.h"
 
 #include <fmt/core.h>
@@ -59,13 +59,14 @@ std::vector<std::string> missing_gpu_parts() {
   if (count_cuda_devices(&why) == 0) parts.push_back("a GPU: " + why);
   if (cudnn_version().empty())
     parts.push_back(
-        fmt::format("cuDNN: weft's own kernel computes all attention ({})", why_no_cudnn()));
+        fmt::format("cuDNN: the built-in kernel computes all attention ({})", why_no_cudnn()));
   const NcclLibrary* nccl = find_nccl(&why);
   if (!nccl)
-    parts.push_back(fmt::format("NCCL: several ranks need it, a GPU each ({})", why));
+    parts.push_back(fmt::format("NCCL: needed for several ranks with one GPU each ({})", why));
   else if (!serves_two_groups(nccl->version()))
-    parts.push_back(fmt::format("NCCL {} or newer: dp and tp at the same time need it (found {})",
-                                kNcclForTwoGroups, nccl->version()));
+    parts.push_back(
+        fmt::format("NCCL {} or newer: needed for dp and tp at the same time (found {})",
+                    kNcclForTwoGroups, nccl->version()));
   return parts;
 }
 

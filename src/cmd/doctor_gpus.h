@@ -1,5 +1,4 @@
-// cmd/doctor_gpus.h: what doctor tells of GPUs: those that weft could use, and what stands in the
-// way.
+// cmd/doctor_gpus.h: what doctor reports about GPUs: those that weft can use, and what prevents it.
 #pragma once
 
 #include <string>
@@ -10,11 +9,11 @@
 namespace weft {
 
 // {"driver", "runtime", "cudnn", "nccl", "devices": [{"name", "memory_bytes", "capability"}]}; null
-// where the program was built without CUDA. Versions are null where there is none.
+// where the program was built without CUDA. Absent versions are null.
 Json gather_gpus();
 void print_gpus(const Json& gpus);
 
-// What is missing, with what it would be good for.
+// What is missing, and what it would be good for.
 std::vector<std::string> missing_gpu_parts();
 
 }  // namespace weft

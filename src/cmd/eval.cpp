@@ -13,10 +13,10 @@
 namespace weft {
 namespace {
 
-// Padding is no news: every batch has some.
+// Padding is not worth a line: every batch has some.
 void warn_of_rows(DataCounters counters) {
   for (const std::string& where : counters.first_repaired) {
-    log_warning("{}: bytes that are no UTF-8 were replaced", where);
+    log_warning("{}: bytes that are not UTF-8 were replaced", where);
   }
   warn_of_untargeted(counters);
   counters.padding = counters.untargeted = 0;
@@ -24,8 +24,8 @@ void warn_of_rows(DataCounters counters) {
 }
 
 std::string whole_part(const EvalReport& report) {
-  if (report.part == 1) return "the loss is of all rows, exact match was not finished";
-  return fmt::format("the loss of the first {:.0f} % of the rows", 100 * report.part);
+  if (report.part == 1) return "the loss covers all rows, exact match was not finished";
+  return fmt::format("the loss covers the first {:.0f} % of the rows", 100 * report.part);
 }
 
 }  // namespace
@@ -40,9 +40,11 @@ RunCommand add_eval(CLI::App& app) {
   app.add_option("RUN", w->run, "run file (YAML)")->required();
   app.add_option("--model", w->model,
                  "folder, checkpoint or run directory; default: the run's newest checkpoint");
-  app.add_option("--set", w->sets, "section.key=value, over the run file")->take_all()->expected(1);
+  app.add_option("--set", w->sets, "section.key=value, overrides the run file")
+      ->take_all()
+      ->expected(1);
   app.add_flag("--json", w->json, "one JSON object");
-  app.add_flag("--force", w->force, "evaluate though the memory of this machine is too little");
+  app.add_flag("--force", w->force, "evaluate even if this machine has too little memory");
   return [w] {
     const RunFile file(w->run, w->sets);
     const EvalReport report =

@@ -33,7 +33,7 @@ int run_export(const Options& options) {
   export_hf(model.weights, model.config, read_side_files(model), options.out, how);
   fmt::print("{}: {} tensors of {}, {}\n", printable_line(options.out), model.weights.size(),
              printable_line(model.path.string()),
-             how.dtype ? dtype_name(*how.dtype) : "in the dtype that is stored (default)");
+             how.dtype ? dtype_name(*how.dtype) : "in the stored dtype (default)");
   return 0;
 }
 
@@ -45,7 +45,7 @@ RunCommand add_export(CLI::App& app) {
   app.add_option("OUT_DIR", options->out, "new folder")->required();
   app.add_option("--dtype", options->dtype, "fp32, bf16 or fp16; default: as stored");
   app.add_option("--max-shard-size", options->max_shard_size, "default: 5GB");
-  app.add_flag("--overwrite", options->overwrite, "replace an export that stands there");
+  app.add_flag("--overwrite", options->overwrite, "replace an existing export");
   return [options] { return run_export(*options); };
 }
 

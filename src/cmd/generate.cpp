@@ -53,11 +53,11 @@ std::vector<std::string> read_prompts(const Options& options) {
                     "give --prompt TEXT or --prompts FILE, or write it to standard input");
   }
   std::string text = read_standard_input();
-  if (text.ends_with('\n')) text.pop_back();  // the shell's, not the prompt's
+  if (text.ends_with('\n')) text.pop_back();  // from the shell, not part of the prompt
   return {text};
 }
 
-// Where the user finds prompt i: a line of the file is counted from 1, as editors do.
+// How the user can find prompt i: lines count from 1, as in editors.
 std::string name_prompt(const Options& options, size_t i) {
   if (!options.prompts_file.empty()) return fmt::format("{}:{}", options.prompts_file, i + 1);
   return options.prompt ? "--prompt" : "the prompt on standard input";
@@ -69,7 +69,7 @@ std::vector<int32_t> encode_prompt(const Tokenizer& tokenizer, const std::string
   tokenizer.encode(text, true, ids);
   if (ids.empty() && tokenizer.bos_id()) ids.push_back(*tokenizer.bos_id());
   if (ids.empty()) {
-    throw UserError(fmt::format("{} is empty, and this tokenizer has no token to begin with", name),
+    throw UserError(fmt::format("{} is empty, and this tokenizer has no bos token", name),
                     "give a prompt of at least one character");
   }
   const auto size = static_cast<int64_t>(ids.size());
@@ -80,8 +80,8 @@ std::vector<int32_t> encode_prompt(const Tokenizer& tokenizer, const std::string
 
 std::unique_ptr<Tokenizer> find_tokenizer(const Options& options, const LogicalModel& source) {
   const std::string hint =
-      "give --tokenizer FOLDER, or --tokenizer bytes for a model that was trained with "
-      "data.tokenizer: bytes";
+      "give --tokenizer FOLDER, or --tokenizer bytes for a model trained with data.tokenizer: "
+      "bytes";
   if (!options.tokenizer.empty()) return open_tokenizer(options.tokenizer, hint);
   return tokenizer_beside(source, hint);
 }
@@ -105,7 +105,7 @@ Generator make_generator(const Model& model, const LogicalModel& source,
                          bool is_forced) {
   GeneratePlans plans = make_generate_plans(model, sizes, *backend.kernels, pool->num_threads());
   const int64_t bytes = layout_of(plans).total_bytes();
-  const std::string hint = "give fewer with --batch or --max-new-tokens";
+  const std::string hint = "lower --batch or --max-new-tokens";
   if (backend.device->is_host()) {
     check_arena_memory("generation", bytes, hint, is_forced);
   } else {
@@ -119,7 +119,7 @@ Generator make_generator(const Model& model, const LogicalModel& source,
       backend.device);
 }
 
-// The answers that launch.device has.
+// The same hints as for launch.device.
 std::string device_word(const std::string& word) {
   const std::vector<std::string> known = {"auto", "cpu", "cuda"};
   if (std::find(known.begin(), known.end(), word) != known.end()) return "";
@@ -133,7 +133,7 @@ int run_generate(Options options) {
   options.sample.temperature = options.temperature.value_or(cuts ? 1 : 0);
   check_options(options.sample);
   const LogicalModel source = open_logical(options.model);
-  require(!source.config.is_null(), "{} has no config.json beside its weights", options.model);
+  require(!source.config.is_null(), "{} has no config.json next to its weights", options.model);
   const auto model = make_model(source.config, {0, 0.0}, source.path);
   warn_of_unknown_tensors(source);
   const auto tokenizer = find_tokenizer(options, source);
@@ -149,7 +149,7 @@ int run_generate(Options options) {
   GenerateOptions sizes = choose_sizes(*model, ids, options);
   if (stored_dtype(source, *model) == Dtype::kBf16) sizes.compute = Dtype::kBf16;
   const Backend backend = open_backend(options.device, sizes.compute);
-  // A GPU's algorithms are chosen for every size of batch that is met: so these are few.
+  // A GPU selects algorithms for every batch size it meets: so there are few.
   if (!backend.device->is_host()) {
     const auto rows = static_cast<uint64_t>(sizes.max_batch);
     sizes.max_batch = std::min(static_cast<int64_t>(std::bit_ceil(rows)), options.batch);
@@ -172,23 +172,23 @@ RunCommand add_generate(CLI::App& app) {
   const auto o = std::make_shared<Options>();
   app.add_option("MODEL", o->model, "Hugging Face folder, checkpoint or run directory")->required();
   auto* prompt = app.add_option("--prompt", o->prompt, "text to continue; default: standard input");
-  app.add_option("--prompts", o->prompts_file, "file with one prompt a line")->excludes(prompt);
-  app.add_option("--max-new-tokens", o->sample.max_new_tokens, "most tokens to add; default: 128");
+  app.add_option("--prompts", o->prompts_file, "file with one prompt per line")->excludes(prompt);
+  app.add_option("--max-new-tokens", o->sample.max_new_tokens,
+                 "maximum number of tokens to add; default: 128");
   app.add_option("--temperature", o->temperature,
-                 "0: the likeliest token always; default: 0, or 1 with --top-k or --top-p");
+                 "0: always the likeliest token; default: 0, or 1 with --top-k or --top-p");
   app.add_option("--top-k", o->sample.top_k, "draw among the K likeliest; default: 0 (all)");
   app.add_option("--top-p", o->sample.top_p,
                  "draw among the fewest tokens that reach this probability; default: 1 (all)");
   app.add_option("--seed", o->sample.seed, "of the draws; default: 0");
-  app.add_flag("--json", o->json, "a line {\"prompt\", \"text\", \"ids\"} for each prompt");
-  app.add_flag("--force", o->force, "generate though the memory of this machine is too little");
+  app.add_flag("--json", o->json, "one line {\"prompt\", \"text\", \"ids\"} per prompt");
+  app.add_flag("--force", o->force, "generate even if this machine has too little memory");
   app.add_option("--threads", o->threads, "default: all cores")->check(at_least(0), "N");
-  app.add_option("--batch", o->batch, "prompts that run side by side; default: 64")
-      ->check(at_least(1), "N");
+  app.add_option("--batch", o->batch, "prompts per batch; default: 64")->check(at_least(1), "N");
   app.add_option("--device", o->device,
                  "auto, cpu or cuda; default: auto (a GPU where there is one)")
       ->check(device_word, "DEVICE");
-  app.add_option("--tokenizer", o->tokenizer, "folder, or bytes; default: the model's own");
+  app.add_option("--tokenizer", o->tokenizer, "folder, or bytes; default: the model's");
   return [o] { return run_generate(*o); };
 }
 

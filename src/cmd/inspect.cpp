@@ -24,7 +24,7 @@ bool has_tokenizer(const fs::path& folder) {
          fs::exists(folder / "spiece.model");
 }
 
-// A folder of data has neither a model's files nor a tokenizer's, and is no run directory.
+// A folder of data has neither model nor tokenizer files, and is not a run directory.
 bool is_data(const std::string& path) {
   if (fs::is_regular_file(path)) return !path.ends_with(".safetensors");
   if (path.find("://") != std::string::npos || path.find('*') != std::string::npos) return true;
@@ -44,7 +44,7 @@ bool is_data(const std::string& path) {
   }
 }
 
-// Bytes must not reach the terminal. Tables and tensors have their own readers.
+// Raw bytes must not reach the terminal. Tables and tensors have their own readers.
 std::string kind_of_binary(const std::string& path) {
   const bool has_reader = path.ends_with(".safetensors") || is_table_file(path);
   return fs::is_regular_file(path) && !has_reader ? binary_kind_of_file(path) : "";
@@ -58,22 +58,22 @@ Json inspect_binary(const std::string& path, const std::string& kind) {
   return out;
 }
 
-// Options that only some paths have a use for.
+// Options that apply only to some paths.
 struct Special {
   std::vector<const CLI::Option*> of_data, of_run_files;
 };
 
-// An option that would do nothing is refused, not passed over.
+// An option without effect is rejected, not ignored.
 void refuse_idle(const std::vector<const CLI::Option*>& idle, const std::string& what,
                  const std::string& hint) {
   for (const CLI::Option* option : idle) {
     if (option->count() == 0) continue;
-    throw UserError(fmt::format("{} does nothing here: {}", option->get_name(), what), hint);
+    throw UserError(fmt::format("{} has no effect here: {}", option->get_name(), what), hint);
   }
 }
 
-// Of a path that leads nowhere: what is near, or which part of it is missing. A name may also be
-// one of the hub.
+// For a missing path: a similar name, or the part that does not exist. A name may also be a hub
+// name.
 void require_path(const std::string& path) {
   if (fs::exists(path)) return;
   const fs::path given = path;
@@ -83,9 +83,8 @@ void require_path(const std::string& path) {
   } catch (const UserError& e) {
     if (!e.hint().empty()) throw;
     if (!fs::is_directory(folder)) {
-      throw UserError(
-          fmt::format("{}: {} is no folder", e.what(), folder.string()),
-          "look at the path; a relative one begins in the folder where weft is started");
+      throw UserError(fmt::format("{}: {} is not a folder", e.what(), folder.string()),
+                      "check the path; a relative one starts at the current directory");
     }
     throw UserError(
         e.what() + did_you_mean(given.filename().string(), folder_names(folder)),
@@ -112,7 +111,7 @@ Json inspect(const std::string& path, const InspectRows& options, const Special&
     return inspect_batches(path, options);
   }
   if (!is_tokenizer_file(path) && kind_of_binary(path).empty() && is_data(path)) {
-    refuse_idle(special.of_run_files, path + " is data, no run file (.yaml)",
+    refuse_idle(special.of_run_files, path + " is data, not a run file (.yaml)",
                 "--rows N shows rows; --tokenizer FOLDER, with --text or --source and --target, "
                 "what they become");
     return inspect_rows(path, options);
@@ -124,7 +123,7 @@ Json inspect(const std::string& path, const InspectRows& options, const Special&
   return found;
 }
 
-// On its key's line; of several lines each below it, indented.
+// On its key's line; several lines go below it, indented.
 void print_text(const std::string& key, const std::string& text, size_t blanks) {
   if (text.find('\n') == std::string::npos) {
     return fmt::print("{:{}}{}: {}\n", "", blanks, printable_line(key), printable(text));
@@ -141,7 +140,7 @@ bool is_list_of_texts(const std::string& key, const Json& value) {
   return key.ends_with("texts") && value.is_array();
 }
 
-// Objects and lists of them one line an entry, indented; everything else on its key's line.
+// Objects and lists of them take one indented line per entry; everything else is on its key's line.
 void print_value(const std::string& key, const Json& value, int indent) {
   const auto blanks = static_cast<size_t>(indent);
   if (value.is_object()) {
@@ -192,7 +191,7 @@ RunCommand add_inspect(CLI::App& app) {
   options->special.of_run_files = {
       app.add_option("--batches", rows.num_batches, "run file: how many batches to show")
           ->check(at_least(0), "N"),
-      app.add_option("--set", rows.sets, "run file: section.key=value, over it")
+      app.add_option("--set", rows.sets, "run file: section.key=value, overrides it")
           ->take_all()
           ->expected(1)};
   return [options] {

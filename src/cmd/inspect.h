@@ -1,4 +1,4 @@
-// cmd/inspect.h: what a path holds, as a JSON object; its keys in the order of the printed lines.
+// cmd/inspect.h: what a path holds, as a JSON object with keys in printing order.
 #pragma once
 
 #include <filesystem>
@@ -11,16 +11,16 @@
 namespace weft {
 
 Json inspect_model(const std::string& path);  // checkpoint, folder, file
-// tokenizer.json, spiece.model, or one of vocab.json and merges.txt beside the other.
+// tokenizer.json, spiece.model, or one of vocab.json and merges.txt next to the other.
 bool is_tokenizer_file(const std::filesystem::path& path);
 Json inspect_tokenizer(const std::filesystem::path& path);  // such a file, or a folder of them
 
 // Rows and columns of a data file, folder, pattern or URI.
 struct InspectRows {
-  int64_t num_rows = 0;           // shown as "sample", beside the first
-  std::string tokenizer;          // given: lengths of all rows, and the first one with its labels
-  DataConfig data;                // templates, seq_length
-  int64_t num_batches = 1;        // of a run file
+  int64_t num_rows = 0;     // shown as "sample", in addition to the first
+  std::string tokenizer;    // if given: lengths of all rows, and the first one with its labels
+  DataConfig data;          // templates, seq_length
+  int64_t num_batches = 1;  // of a run file
   std::vector<std::string> sets;  // of a run file: section.key=value
 };
 Json inspect_rows(const std::string& path, const InspectRows& options);

@@ -1,4 +1,4 @@
-// cmd/inspect_batches.cpp: the first batches of a run file, as its training would be fed.
+// cmd/inspect_batches.cpp: the first batches of a run file, as training would see them.
 #include "base/error.h"
 #include "cmd/inspect.h"
 #include "cmd/labeled_text.h"
@@ -33,8 +33,8 @@ void each_segment(const std::vector<int32_t>& segments, int64_t first, int64_t l
   }
 }
 
-// The text of positions [begin, end). What a decoder learns are its targets; of other models a
-// token is a label where the position before it has it as its target.
+// The text of positions [begin, end). A decoder's labels are its targets; in other models a token
+// is a label where the previous position has it as its target.
 std::string text_of(const Batch& batch, const Tokenizer& tokenizer, int64_t begin, int64_t end) {
   if (batch.source_length > 0) {
     return labeled_text(tokenizer, part_of(batch.targets, begin, end), [](size_t) { return true; });
@@ -44,8 +44,8 @@ std::string text_of(const Batch& batch, const Tokenizer& tokenizer, int64_t begi
                       [&](size_t t) { return t > 0 && targets[t - 1] != -1; });
 }
 
-// "text" and, of an encoder-decoder, "source_text"; of a packed row "texts" and "source_texts", one
-// for each segment.
+// "text" and, for an encoder-decoder, "source_text"; for a packed row "texts" and "source_texts",
+// one per segment.
 void set_texts(const Batch& batch, const Tokenizer& tokenizer, int64_t b, Json& row) {
   const auto at = static_cast<size_t>(b);
   const int64_t T = batch.seq_length, S = batch.source_length;
@@ -107,8 +107,8 @@ Json numbers_of(const DataCounters& counters) {
 
 }  // namespace
 
-// Needs the model's config.json, not its weights, and takes what training refuses because it is
-// not built: also of runs that cannot be trained yet.
+// Needs the model's config.json, not its weights, and accepts values that are not built: works for
+// runs that cannot be trained yet.
 Json inspect_batches(const std::string& path, const InspectRows& inspect) {
   const RunFile file(path, inspect.sets, RunFile::Use::kLook);
   const RunConfig& c = file.config();

@@ -1,4 +1,4 @@
-// cmd/inspect_data.cpp: format, rows, columns and the first rows of a data set.
+// cmd/inspect_data.cpp: format, rows, columns and the first rows of a dataset.
 #include <algorithm>
 
 #include "base/error.h"
@@ -10,7 +10,7 @@
 namespace weft {
 namespace {
 
-// Text as text; a null as null; a nested value as what it is.
+// Text as a string; null as null; a nested value as JSON.
 Json shown(const Row& row) {
   Json out(Json::Object{});
   for (const Row::Column& column : row.columns) {
@@ -30,7 +30,7 @@ Json names_of(const std::vector<std::string>& names) {
   return list;
 }
 
-// How many rows have how many tokens: each line twice the length of the one before.
+// A histogram of row lengths in tokens: each bucket covers twice the length of the one before.
 Json histogram(const std::vector<int64_t>& lengths) {
   Json out(Json::Object{});
   for (int64_t low = 0, high = 16; low == 0 || low < 1 << 21; low = high, high *= 2) {

@@ -16,7 +16,7 @@ void copy_key(const Json& from, const char* key, Json& to) {
   if (const Json* value = from.find(key)) to.set(key, *value);
 }
 
-// num_tensors, num_elements, bytes and tensors a dtype, of one list.
+// num_tensors, num_elements, bytes and tensors per dtype, for one list.
 Json describe_list(const std::vector<LogicalTensor>& tensors) {
   int64_t elements = 0;
   uint64_t bytes = 0;
@@ -103,10 +103,10 @@ Json describe_shape(const fs::path& folder) {
   describe_config(config, out);
   try {
     out.set("parameters", count_parameters(*make_model(config, {}, folder)));
-  } catch (const UserError& e) {  // an architecture that is not known, sizes that are absurd
+  } catch (const UserError& e) {  // unknown architecture, absurd sizes
     out.set("cannot_train", e.what());
   }
-  out.set("weights", "absent (no .safetensors file): of use with model.init: random alone");
+  out.set("weights", "absent (no .safetensors file): usable only with model.init: random");
   return out;
 }
 

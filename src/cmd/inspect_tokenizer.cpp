@@ -24,7 +24,7 @@ Json describe(const Tokenizer& tokenizer, const std::string& kind, const fs::pat
   return out;
 }
 
-// The files that make a tokenizer together with this one; none: it is no tokenizer's.
+// The files that form a tokenizer together with this one; none: it is not a tokenizer file.
 std::vector<std::string> files_with(const fs::path& file) {
   const std::string name = file.filename().string();
   if (name == "tokenizer.json" || name == "spiece.model") return {name};
@@ -44,7 +44,7 @@ bool is_tokenizer_file(const fs::path& path) {
 
 Json inspect_tokenizer(const fs::path& path) {
   if (fs::is_directory(path)) return describe(*load_tokenizer(path), "tokenizer", path);
-  // What lies beside may be another tokenizer: of the folder only what says how this one is used.
+  // Neighbouring files may be another tokenizer's: read only those that configure this one.
   std::vector<std::string> names = files_with(path);
   for (const char* more : {"tokenizer_config.json", "special_tokens_map.json"}) {
     if (fs::exists(path.parent_path() / more)) names.emplace_back(more);

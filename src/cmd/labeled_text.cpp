@@ -1,4 +1,4 @@
-// cmd/labeled_text.cpp: one decoding over all tokens, brackets put in where labels begin and end.
+// cmd/labeled_text.cpp: decodes all tokens in one pass, with brackets around labels.
 #include "cmd/labeled_text.h"
 
 #include "text/stream_decoder.h"

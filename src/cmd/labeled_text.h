@@ -1,4 +1,4 @@
-// cmd/labeled_text.h: tokens as text for people, what is learned of them in brackets.
+// cmd/labeled_text.h: tokens as text for people, with the labels in brackets.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace weft {
 
-// "Q: 1+1 ⟦2<|endoftext|>⟧": is_label(i) says so of token i. A character of several tokens stands
-// where its last one does.
+// "Q: 1+1 ⟦2<|endoftext|>⟧": is_label(i): token i is a label. A character made of several tokens is
+// placed at its last one.
 std::string labeled_text(const Tokenizer& tokenizer, std::span<const int32_t> ids,
                          const std::function<bool(size_t)>& is_label);
 

@@ -14,7 +14,7 @@
 namespace {
 
 int report(const std::string& message, const std::string& hint, int exit_code) {
-  // Of ranks the supervisor tells the first cause, once.
+  // For ranks the supervisor reports the root cause, once.
   std::string text = weft::printable_message(message);
   if (!hint.empty()) text += "\n  hint: " + weft::printable_message(hint);
   if (weft::note_rank_failure(text)) return exit_code;
@@ -30,8 +30,8 @@ int run(int argc, const char* const* argv) {
   return exit_code;
 }
 
-// A reader that has seen enough (weft hash X | head): silent, with the code that a shell gives a
-// program that SIGPIPE ended, so that nobody takes it for the answer of a check.
+// The reader has closed the pipe (weft hash X | head): exit silently with the code that a shell
+// reports for SIGPIPE, so that it is not mistaken for a check's result.
 int report_system(const std::system_error& e) {
   if (e.code() == std::errc::broken_pipe) return 128 + SIGPIPE;
   return report(e.what(), "", 1);
@@ -40,7 +40,8 @@ int report_system(const std::system_error& e) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  // A closed pipe or socket is an error code, not a death, and so is a file past `ulimit -f`.
+  // A closed pipe or socket is an error code, not a fatal signal, and so is a file beyond `ulimit
+  // -f`.
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
   try {
@@ -50,8 +51,8 @@ int main(int argc, char** argv) {
   } catch (const std::system_error& e) {
     return report_system(e);
   } catch (const std::bad_alloc&) {
-    return report("out of memory", "'weft plan' tells what a run needs", 1);
+    return report("out of memory", "`weft plan` shows how much a run needs", 1);
   } catch (const std::exception& e) {
-    return report(e.what(), "this is a fault of weft; please report it with the command", 70);
+    return report(e.what(), "this is a bug in weft; please report it with the command", 70);
   }
 }

@@ -25,7 +25,7 @@ struct Words {
 
 int64_t fit_bytes(const std::string& text) {
   const auto bytes = static_cast<int64_t>(parse_byte_size(text, "--fit"));
-  // 16 bytes are never meant; a number of seven digits is none of GiB.
+  // 16 bytes are never meant; a seven-digit number is not in GiB.
   if (text.find_first_not_of("0123456789.") == std::string::npos) {
     throw UserError(fmt::format("--fit {}: wanted a size with its unit", text),
                     fmt::format("--fit {}{}?", text, bytes < 1'000'000 ? "GiB" : "B"));
@@ -33,7 +33,7 @@ int64_t fit_bytes(const std::string& text) {
   return bytes;
 }
 
-// Beside the report, which has the keys without effect.
+// In addition to the report, which lists the keys without effect.
 void report_cpu(const RunConfig& c) {
   if (uses_gpus(c)) return;
   if (const std::string why = cpu_line(c, find_gpus()); !why.empty()) log_info("{}", why);
@@ -52,7 +52,7 @@ void check_picture(std::filesystem::path out) {
                   fmt::format("make it (mkdir -p {}), or name another file", folder.string()));
 }
 
-// 1 where no layout fits: the check that was asked for failed.
+// 1 where no layout fits: the requested check failed.
 int print_fit(const RunConfig& c, const Words& w) {
   const int64_t ranks = w.ranks > 0 ? w.ranks : c.parallel.dp * c.parallel.tp;
   const FitReport report = fit_layouts(c, fit_bytes(w.fit), ranks);
@@ -67,16 +67,18 @@ int print_fit(const RunConfig& c, const Words& w) {
 RunCommand add_plan(CLI::App& app) {
   auto w = std::make_shared<Words>();
   app.add_option("RUN", w->run, "run file (YAML)")->required();
-  app.add_option("--set", w->sets, "section.key=value, over the run file")->take_all()->expected(1);
+  app.add_option("--set", w->sets, "section.key=value, overrides the run file")
+      ->take_all()
+      ->expected(1);
   auto* json = app.add_flag("--json", w->json, "one JSON object");
   auto* dump = app.add_flag("--dump", w->dump, "every node of the step");
   auto* fit = app.add_option(
       "--fit", w->fit,
-      "memory a rank may take (16GB; of a GPU that ranks share: all of it): which layouts fit");
+      "memory per rank (16GB; for a GPU that ranks share: all of it): which layouts fit");
   app.add_option("--ranks", w->ranks, "with --fit: how many ranks (default: dp x tp)")
       ->check(CLI::Range(1, 1 << 20))
       ->needs(fit);
-  app.add_option("--out", w->out, "with --dump: the memory over the step, drawn (FILE.svg)")
+  app.add_option("--out", w->out, "with --dump: plot of memory over the step (FILE.svg)")
       ->needs(dump);
   json->excludes(dump);
   fit->excludes(dump);

@@ -15,13 +15,13 @@ RunCommand add_plot(CLI::App& app) {
   };
   auto w = std::make_shared<Words>();
   app.add_option("RUN_DIR", w->dir, "run directory")->required();
-  app.add_option("--out", w->out, "picture to write (.png or .svg); default: the terminal alone");
+  app.add_option("--out", w->out, "picture to write (.png or .svg); default: terminal only");
   return [w] {
     const std::filesystem::path metrics = w->dir / "metrics.jsonl";
     require(std::filesystem::exists(metrics), "{} has no metrics.jsonl", w->dir.string());
     const auto name = std::filesystem::weakly_canonical(w->dir).filename().string();
     const LossCurve curve = read_loss_curve(metrics, name);
-    require(!curve.train.empty(), "{} holds no loss yet", metrics.string());
+    require(!curve.train.empty(), "{} contains no loss yet", metrics.string());
     fmt::print("{}", printable(draw_terminal(curve)));
     if (!w->out.empty()) draw_picture(curve, w->out);
     return 0;

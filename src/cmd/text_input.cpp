@@ -1,4 +1,4 @@
-// cmd/text_input.cpp: what users give as text is repaired, and said so.
+// cmd/text_input.cpp: repairs users' text, with a warning.
 #include "cmd/text_input.h"
 
 #include <cstdio>
@@ -11,7 +11,7 @@
 namespace weft {
 namespace {
 
-// A folder of tokenizer files alone is no model, so it is looked at before models are.
+// A folder with only tokenizer files is not a model, so it is checked first.
 bool has_tokenizer_files(const std::filesystem::path& folder) {
   return std::filesystem::exists(folder / "tokenizer.json") ||
          std::filesystem::exists(folder / "vocab.json") ||

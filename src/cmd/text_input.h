@@ -1,4 +1,4 @@
-// cmd/text_input.h: text and tokenizers as the command line gives them.
+// cmd/text_input.h: text and tokenizers from the command line.
 #pragma once
 
 #include <memory>
@@ -9,13 +9,13 @@
 
 namespace weft {
 
-// `bytes`, a folder with tokenizer files, or whatever holds a model. `hint` says what to do where
-// there are no such files: no run file is at hand whose data.tokenizer could be set.
+// `bytes`, a folder with tokenizer files, or any kind of model. `hint` says what to do where there
+// are no such files: there is no run file in which to set data.tokenizer.
 std::unique_ptr<Tokenizer> open_tokenizer(
     const std::string& name,
     const std::string& hint = "give a folder that has these files, or the word bytes");
 
-// The tokenizer that lies beside a model's weights.
+// The tokenizer next to a model's weights.
 std::unique_ptr<Tokenizer> tokenizer_beside(const LogicalModel& model, const std::string& hint);
 
 // Invalid UTF-8 replaced; a warning names `what` where there was any.

@@ -37,9 +37,9 @@ std::vector<int32_t> parse_ids(std::string_view text, const Tokenizer& tokenizer
     const char* stop = std::find_if(at, end, is_blank);
     int32_t id = -1;
     const auto [rest, error] = std::from_chars(at, stop, id);
-    require(error == std::errc() && rest == stop, "\"{}\" is no token id",
+    require(error == std::errc() && rest == stop, "\"{}\" is not a token id",
             std::string_view(at, static_cast<size_t>(stop - at)));
-    require(id >= 0 && id < tokenizer.num_ids(), "token id {} is not of this tokenizer (0 to {})",
+    require(id >= 0 && id < tokenizer.num_ids(), "token id {} is not in this tokenizer (0 to {})",
             id, tokenizer.num_ids() - 1);
     ids.push_back(id);
     at = stop;
@@ -55,7 +55,7 @@ std::vector<int32_t> encode(const Tokenizer& tokenizer, std::string_view text, b
 
 void print_ids(const std::vector<int32_t>& ids) { fmt::print("{}\n", fmt::join(ids, " ")); }
 
-// An id, and its bytes as a JSON string: what is no whole character is shown as \xHH before.
+// An id, and its bytes as a JSON string: incomplete characters are shown as \xHH before it.
 std::string shown(const std::string& bytes) {
   std::string copy = bytes;
   if (!repair_utf8(copy)) return printable_json(Json(copy).dump());
@@ -72,7 +72,7 @@ void print_table(const Tokenizer& tokenizer, const std::vector<int32_t>& ids) {
   fmt::print("{} tokens\n", ids.size());
 }
 
-// One JSON string a line to one line of ids each, or back.
+// One JSON string per line to one line of ids each, or back.
 void run_lines(const Tokenizer& tokenizer, const Options& o, const std::string& text) {
   int number = 0;
   for (size_t begin = 0; begin < text.size();) {
@@ -118,11 +118,11 @@ RunCommand add_tokenize(CLI::App& app) {
   auto* source = app.add_option_group("source", "default: standard input");
   source->add_option("--text", o->text, "the text, or with --decode the ids")->expected(0, 1);
   source->add_option("--file", o->file, "a file, read whole");
-  source->add_option("--jsonl", o->jsonl, "a file with one JSON string a line; --decode: of ids");
+  source->add_option("--jsonl", o->jsonl, "a file with one JSON string per line; --decode: of ids");
   source->require_option(0, 1);
-  auto* ids = app.add_flag("--ids", o->ids, "print ids alone, separated by blanks");
+  auto* ids = app.add_flag("--ids", o->ids, "print only ids, separated by blanks");
   app.add_flag("--decode", o->decode, "from ids to text")->excludes(ids);
-  app.add_flag("!--no-special", o->special, "without what the post-processor adds (bos, eos)");
+  app.add_flag("!--no-special", o->special, "without the post-processor's tokens (bos, eos)");
   return [o] { return run_tokenize(*o); };
 }
 

@@ -23,35 +23,35 @@ namespace {
 
 constexpr int kLostPeers = 75;
 
-// When the last event was written; none: there are no events, or it is not known.
+// When the last event was written; none: there are no events, or unknown.
 std::optional<std::filesystem::file_time_type> last_event_time(const std::filesystem::path& dir) {
   std::error_code fault;
   const auto time = std::filesystem::last_write_time(dir / "events.jsonl", fault);
   return fault ? std::nullopt : std::optional(time);
 }
 
-// A rank that failed goes into the events of the run that it had begun. Its ranks are gone: the
-// lock is free, but where another process trains in the directory.
+// Records a failed rank in the run's events. Its ranks have ended, so the lock is free unless
+// another process trains in the directory.
 void report_failure(const std::filesystem::path& dir, int rank, const std::string& text) {
   try {
     const RunLock lock(dir);
     EventWriter(dir / "events.jsonl", rank).write("rank failed", {{"message", Json(text)}});
   } catch (const Error& e) {
-    log_warning("the failure of rank {} was not written: {}", rank, e.what());
+    log_warning("the failure of rank {} could not be recorded: {}", rank, e.what());
   }
 }
 
-// It goes into messages, logs and commands to copy.
+// It appears in messages, logs and commands to copy.
 void check_run_dir(const std::string& dir) {
   if (printable_line(dir) == dir) return;
   throw UserError(
-      fmt::format("--run-dir \"{}\" has a line end, a control character or bytes that are "
-                  "no UTF-8",
-                  printable_line(dir)),
-      "name a folder by plain characters");
+      fmt::format(
+          "--run-dir \"{}\" has a line end, a control character or bytes that are not UTF-8",
+          printable_line(dir)),
+      "use a plain folder name");
 }
 
-// Ranks wait for each other at every exchange, so that one too many slows all of them down.
+// Ranks wait for each other in every collective, so that one too many slows down all of them.
 void warn_of_cores(const LaunchConfig& c, int64_t ranks) {
   const auto cores = static_cast<int64_t>(usable_cores().size());
   const int64_t threads = choose_threads(c, static_cast<int>(ranks));
@@ -65,14 +65,14 @@ void warn_of_cores(const LaunchConfig& c, int64_t ranks) {
       several(ranks, "rank"), several(threads, "thread"), several(cores, "core"));
 }
 
-// Wrong input is told once, before any rank works.
+// Wrong input is reported once, before any rank starts.
 int supervise(const RunFile& file, const TrainOptions& options, bool is_forced,
               const std::vector<std::string>& argv, const StopSignals& signals) {
   const RunConfig& c = file.config();
   check_layout(c);
   check_backend(c);
   check_memory(c, is_forced);
-  // Ranks that share memory need no network: an interface is looked up where one was named.
+  // Ranks that share memory need no network: an interface is looked up only where one was given.
   if (file.was_given("launch.interface")) {
     static_cast<void>(address_of_interface(c.launch.interface));
   }
@@ -85,14 +85,14 @@ int supervise(const RunFile& file, const TrainOptions& options, bool is_forced,
   const auto before = last_event_time(dir);
   std::optional<std::pair<int, std::string>> failure;  // the rank, and how it ended
   const int code = run_local_job(job, [&](const char* event, int rank, const std::string& text) {
-    signals.hand_over();  // the job's own handlers are set by its first event
+    signals.hand_over();  // the job installs its own handlers before its first event
     if (std::string_view(event) == "failed") failure.emplace(rank, text);
   });
-  // A start that was refused has written nothing, and the directory may be another run's.
+  // A rejected start has written nothing, and the directory may belong to another run.
   if (failure && last_event_time(dir) != before)
     report_failure(dir, failure->first, failure->second);
   if (code == kLostPeers)
-    log_info("the same command goes on from the newest checkpoint of {}", dir.string());
+    log_info("the same command resumes from the newest checkpoint of {}", dir.string());
   return code;
 }
 
@@ -108,21 +108,23 @@ RunCommand add_train(CLI::App& app) {
   };
   auto w = std::make_shared<Words>();
   app.add_option("RUN", w->run, "run file (YAML)")->required();
-  app.add_option("--set", w->sets, "section.key=value, over the run file")->take_all()->expected(1);
+  app.add_option("--set", w->sets, "section.key=value, overrides the run file")
+      ->take_all()
+      ->expected(1);
   app.add_option("--run-dir", w->options.run_dir, "instead of <storage>/<name>");
   app.add_option("--resume", w->options.resume, "auto | never | CHECKPOINT | RUN_DIR");
-  app.add_flag("--overwrite", w->options.overwrite, "give up what the run directory holds");
-  app.add_flag("--force", w->force, "train though the memory of this machine is too little");
+  app.add_flag("--overwrite", w->options.overwrite, "discard what the run directory holds");
+  app.add_flag("--force", w->force, "train even if this machine has too little memory");
   app.add_option("--engine", w->engine, "local (ray and slurm are not built)");
   app.add_option("--nodes", w->nodes, "machines (more than one is not built)");
   app.add_flag("--quiet", w->options.quiet, "errors only");
   return [w] {
-    require(w->engine == "local", "--engine {} is not built; known: local", w->engine);
+    require(w->engine == "local", "--engine {} is not built; available: local", w->engine);
     check_run_dir(w->options.run_dir);
     require(w->nodes == 1, "--nodes {}: more than one node is not built", w->nodes);
     const auto rank = RankContext::from_environment();
     set_log_quiet(w->options.quiet || (rank && rank->rank > 0));
-    std::optional<StopSignals> early;  // a rank has a supervisor that minds them
+    std::optional<StopSignals> early;  // a rank has a supervisor that handles them
     if (!rank) early.emplace(nullptr);
     check_environment();
     const RunFile file(w->run, w->sets);

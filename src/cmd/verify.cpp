@@ -1,4 +1,4 @@
-// cmd/verify.cpp: weft verify RUN.yaml --layouts "..."; exit 1 where a bar is broken.
+// cmd/verify.cpp: weft verify RUN.yaml --layouts "..."; exit 1 where a tolerance is exceeded.
 #include "verify/verify.h"
 
 #include <CLI/CLI.hpp>
@@ -29,7 +29,9 @@ RunCommand add_verify(CLI::App& app) {
       ->check(not_negative(), "X");
   app.add_option("--mean-diff", o.mean_diff, "mean difference of the losses; default: 1e-3 in bf16")
       ->check(not_negative(), "X");
-  app.add_option("--set", o.sets, "section.key=value, over the run file")->take_all()->expected(1);
+  app.add_option("--set", o.sets, "section.key=value, overrides the run file")
+      ->take_all()
+      ->expected(1);
   app.add_flag("--json", w->json, "one JSON object");
   return [w] {
     set_log_quiet(w->json);

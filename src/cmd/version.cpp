@@ -1,4 +1,5 @@
-// cmd/version.cpp: what this program was built from; CMake gives the WEFT_ names to this file only.
+// cmd/version.cpp: what this program was built from; CMake defines the WEFT_ names for this file
+// only.
 #include <fmt/core.h>
 
 #include "cmd/command.h"

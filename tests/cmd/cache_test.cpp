@@ -1,4 +1,4 @@
-// tests/cmd/cache_test.cpp: weft cache lists and clears, and leaves alone what is not its own.
+// tests/cmd/cache_test.cpp: weft cache lists and clears, and leaves foreign files alone.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/file.h>
@@ -41,7 +41,7 @@ class CacheCommand : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
-TEST_F(CacheCommand, ListsWhatIsThere) {
+TEST_F(CacheCommand, ListsEntries) {
   EXPECT_NE(run_weft("cache").out.find("data: 0, 0 B of at most 46.6 GiB (WEFT_CACHE_MAX)"),
             std::string::npos)
       << run_weft("cache").out;
@@ -68,8 +68,8 @@ TEST_F(CacheCommand, ListsWhatIsThere) {
       << wrong.err;
 }
 
-// The name of a data file is not a command to the terminal.
-TEST_F(CacheCommand, NamesAreFitForATerminal) {
+// The name of a data file must not control the terminal.
+TEST_F(CacheCommand, NamesAreSafeForATerminal) {
   const fs::path folder = make("0123456789abcdef", 100);
   std::ofstream(folder / "about") << R"({"files": "a\u001b[31m\u009b2Jb.txt", "rows": 3})";
   const Outcome text = run_weft("cache");
@@ -84,7 +84,7 @@ TEST_F(CacheCommand, NamesAreFitForATerminal) {
             "2Jb.txt");
 }
 
-TEST_F(CacheCommand, ClearsAllThatNobodyHasOpen) {
+TEST_F(CacheCommand, ClearsAllThatIsNotOpen) {
   const fs::path idle = make("0123456789abcdef", 100), open = make("fedcba9876543210", 100);
   const int fd = ::open((open / "used").c_str(), O_RDWR);
   ASSERT_EQ(::flock(fd, LOCK_SH), 0);

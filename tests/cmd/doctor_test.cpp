@@ -1,4 +1,4 @@
-// tests/cmd/doctor_test.cpp: what doctor tells, and the speeds that it keeps.
+// tests/cmd/doctor_test.cpp: what doctor reports, and the speeds that it stores.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -13,7 +13,7 @@ using testing::Outcome;
 using testing::run_weft;
 using testing::TemporaryFolder;
 
-TEST(DoctorCommand, TellsTheMachineAndKeepsSpeeds) {
+TEST(DoctorCommand, ReportsTheMachineAndStoresSpeeds) {
   const TemporaryFolder cache;
   ::setenv("XDG_CACHE_HOME", cache.path().c_str(), 1);
   const Json before = parse_json(run_weft("doctor --json").out, "output");
@@ -35,8 +35,8 @@ TEST(DoctorCommand, TellsTheMachineAndKeepsSpeeds) {
   EXPECT_NE(text.out.find("GFLOP/s"), std::string::npos) << text.out;
 }
 
-// The lines of --version, each under a key of its own.
-TEST(DoctorCommand, TellsTheProgram) {
+// The lines of --version, each under its own key.
+TEST(DoctorCommand, ReportsTheProgram) {
   const Json told = parse_json(run_weft("doctor --json").out, "output");
   const std::string version = run_weft("--version").out;
   const std::pair<const char*, const char*> lines[] = {{"weft ", "version"},
@@ -50,7 +50,7 @@ TEST(DoctorCommand, TellsTheProgram) {
   }
 }
 
-TEST(DoctorCommand, UnknownWordsOfTheEnvironmentAreRefused) {
+TEST(DoctorCommand, UnknownEnvironmentValuesAreRejected) {
   for (const char* name : {"WEFT_COMM", "WEFT_CUDNN"}) {
     ::setenv(name, "nonsense", 1);
     const Outcome told = run_weft("doctor");
@@ -61,9 +61,8 @@ TEST(DoctorCommand, UnknownWordsOfTheEnvironmentAreRefused) {
   }
 }
 
-// Files that are damaged or of another machine are as good as none; a folder that cannot be written
-// costs a warning.
-TEST(DoctorCommand, BadCachesAreNoFailure) {
+// Damaged files and those of another machine are ignored; an unwritable folder causes a warning.
+TEST(DoctorCommand, BadCachesAreNotFatal) {
   const TemporaryFolder cache;
   ::setenv("XDG_CACHE_HOME", cache.path().c_str(), 1);
   std::filesystem::create_directory(cache / "weft");
@@ -88,7 +87,8 @@ TEST(DoctorCommand, BadCachesAreNoFailure) {
   std::ofstream(cache / "weft") << "a file where the folder should be";
   const Outcome measured = run_weft("doctor --measure --json");
   EXPECT_EQ(measured.exit_code, 0) << measured.err;
-  EXPECT_NE(measured.err.find("speeds of the CPU are not kept"), std::string::npos) << measured.err;
+  EXPECT_NE(measured.err.find("speeds of the CPU could not be stored"), std::string::npos)
+      << measured.err;
   const Json told = parse_json(measured.out, "output");
   EXPECT_GT(told.at("speeds").at("gflops_fp32").as_number(), 0);
   // A build that could have measured a GPU says why it did not.
@@ -100,7 +100,7 @@ TEST(DoctorCommand, BadCachesAreNoFailure) {
 }
 
 // What a build without CUDA says, or what one with it finds here.
-TEST(DoctorCommand, TellsGpusAndWhatStandsInTheirWay) {
+TEST(DoctorCommand, ReportsGpusAndWhatPreventsTheirUse) {
   const Json told = parse_json(run_weft("doctor --json").out, "output");
   const std::string text = run_weft("doctor").out, version = run_weft("--version").out;
   const Json& cuda = told.at("cuda");

@@ -1,4 +1,4 @@
-// tests/cmd/eval_test.cpp: what weft eval says of its rows.
+// tests/cmd/eval_test.cpp: what weft eval reports about its rows.
 #include <gtest/gtest.h>
 
 #include "base/json.h"
@@ -11,7 +11,7 @@ using testing::Outcome;
 using testing::run_weft;
 using testing::TemporaryFolder;
 
-TEST(EvalCommand, WarnsOfRowsThatAreNotAsTheyWere) {
+TEST(EvalCommand, WarnsOfChangedRows) {
   const TemporaryFolder folder;
   std::ofstream(folder / "rows.txt", std::ios::binary) << "a whole row\nx\nbad \xff bytes\n";
   std::ofstream(folder / "run.yaml")
@@ -22,14 +22,14 @@ TEST(EvalCommand, WarnsOfRowsThatAreNotAsTheyWere) {
       run_weft("eval --json --set launch.threads=1 " + (folder / "run.yaml").string());
   ASSERT_EQ(got.exit_code, 0) << got.err;
   EXPECT_EQ(parse_json(got.out, "output").at("rows").as_int(), 2);
-  EXPECT_NE(got.err.find("rows.txt:3: bytes that are no UTF-8"), std::string::npos) << got.err;
+  EXPECT_NE(got.err.find("rows.txt:3: bytes that are not UTF-8"), std::string::npos) << got.err;
   EXPECT_NE(got.err.find("1 rows dropped"), std::string::npos) << got.err;
   EXPECT_NE(got.err.find("1 rows with invalid UTF-8"), std::string::npos) << got.err;
   EXPECT_EQ(got.err.find("padding"), std::string::npos) << got.err;
 }
 
 // launch.device is followed: with a GPU the CPU's loss, without one an error that says what to do.
-TEST(EvalCommand, GpuIsTakenOrRefused) {
+TEST(EvalCommand, GpuIsUsedOrRejected) {
   const TemporaryFolder folder;
   std::ofstream(folder / "rows.jsonl") << "{\"q\": \"a row\", \"a\": \"bc\"}\n";
   std::ofstream(folder / "run.yaml")

@@ -35,7 +35,7 @@ class GenerateCommand : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
-TEST_F(GenerateCommand, EveryWayInGivesTheSameContinuation) {
+TEST_F(GenerateCommand, EveryInputYieldsTheSameContinuation) {
   const Outcome got = generate("--prompt hello --max-new-tokens 12");
   ASSERT_EQ(got.exit_code, 0) << got.err;
   EXPECT_TRUE(got.out.ends_with("\n"));
@@ -56,7 +56,7 @@ TEST_F(GenerateCommand, JsonHoldsPromptTextAndIds) {
   EXPECT_EQ(json.at("text").as_string() + "\n", generate("--prompt hello --max-new-tokens 12").out);
 }
 
-TEST_F(GenerateCommand, PromptsGiveOneLineEachInOrder) {
+TEST_F(GenerateCommand, PromptsYieldOneLineEachInOrder) {
   const std::string file = (folder_ / "prompts").string();
   std::ofstream(file) << "a\nsecond one\r\nc";
   const Outcome got = generate("--max-new-tokens 9 --json --prompts " + file);
@@ -74,12 +74,12 @@ TEST_F(GenerateCommand, PromptsGiveOneLineEachInOrder) {
 }
 
 // So hot that every byte is as likely as any other: a fifth of them are control characters.
-TEST_F(GenerateCommand, ATerminalIsNotDrivenByTheModel) {
+TEST_F(GenerateCommand, TheModelCannotControlATerminal) {
   const std::string words = "--temperature 1000 --seed 5 --max-new-tokens 200 --prompt x";
   const Outcome piped = generate(words);
   ASSERT_EQ(piped.exit_code, 0) << piped.err;
   const std::string obeyed = printable(piped.out);
-  ASSERT_NE(obeyed, piped.out) << "nothing to write out";
+  ASSERT_NE(obeyed, piped.out) << "nothing to escape";
   const std::string model = "generate '" + folder_.path().string() + "' ";
   EXPECT_EQ(testing::run_weft_on_terminal(model + words).out, obeyed);
   const std::string file = (folder_ / "prompts").string();
@@ -88,7 +88,7 @@ TEST_F(GenerateCommand, ATerminalIsNotDrivenByTheModel) {
   EXPECT_EQ(testing::run_weft_on_terminal(model + lines).out, printable(generate(lines).out));
 }
 
-TEST_F(GenerateCommand, SamplingIsRepeatedBySeed) {
+TEST_F(GenerateCommand, SamplingIsReproducibleBySeed) {
   const std::string words = "--prompt x --max-new-tokens 30 --json --top-k 50 --seed ";
   const std::string one = generate(words + "1").out;
   EXPECT_EQ(one, generate(words + "1").out);
@@ -147,8 +147,8 @@ TEST_F(GenerateCommand, WrongInputIsRefused) {
   EXPECT_EQ(generate("--prompt a --tokenizer bytes --max-new-tokens 1").exit_code, 0);
 }
 
-// As an editor counts: the file and the line, from 1.
-TEST_F(GenerateCommand, ABadPromptIsFound) {
+// The file and the line, from 1 as in editors.
+TEST_F(GenerateCommand, ABadPromptIsLocated) {
   const std::string file = (folder_ / "prompts").string();
   std::ofstream(file) << "a\n\nc\n";
   Outcome got = generate("--prompts " + file);
@@ -174,7 +174,7 @@ TEST_F(GenerateCommand, DamagedWeightsAreNamed) {
 }
 
 // With a GPU the CPU's tokens, without one an error that says what to do.
-TEST_F(GenerateCommand, GpuIsTakenOrRefused) {
+TEST_F(GenerateCommand, GpuIsUsedOrRejected) {
   const std::string file = (folder_ / "prompts").string();
   std::ofstream(file) << "a\nsecond one\nthe third prompt of them\n";
   const std::string words = "--max-new-tokens 12 --json --prompts " + file + " --device ";

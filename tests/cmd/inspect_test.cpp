@@ -1,5 +1,5 @@
-// tests/cmd/inspect_test.cpp: files given to `weft inspect` are named for what they are, and no
-// byte of theirs reaches the terminal as it is.
+// tests/cmd/inspect_test.cpp: `weft inspect` names the kind of each file, and no raw byte reaches
+// the terminal.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -39,7 +39,7 @@ TEST(Inspect, BinaryFilesAreNamedNotPrinted) {
   }
 }
 
-TEST(Inspect, ControlCharactersOfRowsAreWrittenOut) {
+TEST(Inspect, ControlCharactersOfRowsAreEscaped) {
   const TemporaryFolder folder;
   write(folder / "a.txt", "red \x1b[31m and \x07 bell\n");
   const Outcome o = run_weft("inspect '" + (folder / "a.txt").string() + "'");
@@ -48,8 +48,8 @@ TEST(Inspect, ControlCharactersOfRowsAreWrittenOut) {
   EXPECT_NE(o.out.find("red \\x1b[31m and \\x07 bell"), std::string::npos) << o.out;
 }
 
-// Rows, columns and names stand in messages: none of their bytes may drive the terminal.
-TEST(Inspect, ControlCharactersInMessagesAreWrittenOut) {
+// Rows, columns and names appear in messages: their bytes must not control the terminal.
+TEST(Inspect, ControlCharactersInMessagesAreEscaped) {
   const TemporaryFolder folder;
   const std::string bad = "col\x1b[2J\xC2\x9B";
   write(folder / "a.csv", bad + "," + bad + "\n1,2\n");  // the message quotes the column
@@ -106,7 +106,7 @@ TEST(Inspect, RunFileThatCannotTrainYetShowsItsBatches) {
   EXPECT_EQ(run_weft("inspect --set data.sufle=false " + file).exit_code, 2);
 }
 
-// What is learned stands in brackets, beside the ids, in every layout; escapes are written out.
+// Labels are in brackets, next to the ids, in every layout; control characters are escaped.
 TEST(Inspect, RunFileShowsTheTextAndItsLabels) {
   const TemporaryFolder folder;
   const std::string at = folder.path().string();
@@ -149,7 +149,7 @@ TEST(Inspect, RunFileShowsTheTextAndItsLabels) {
             "es<|endoftext|>\u27E7");
 }
 
-TEST(Inspect, FolderWithAConfigurationAloneShowsTheShape) {
+TEST(Inspect, FolderWithOnlyAConfigurationShowsTheShape) {
   const TemporaryFolder folder;
   write(folder / "config.json",
         R"({"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 8,
@@ -179,7 +179,7 @@ TEST(Inspect, FolderOfRowsIsData) {
   EXPECT_EQ(parse_json(o.out, "inspect").at("rows").as_int(), 3);
 }
 
-TEST(Inspect, OptionsThatWouldDoNothingAreRefused) {
+TEST(Inspect, OptionsWithoutEffectAreRejected) {
   const TemporaryFolder folder;
   write(folder / "a.txt", "one\ntwo\n");
   write(folder / "run.yaml", "name: x\n");
@@ -191,9 +191,9 @@ TEST(Inspect, OptionsThatWouldDoNothingAreRefused) {
     EXPECT_NE(o.err.find(told), std::string::npos) << words << o.err;
   };
   expect("--batches 2", "a.txt", "--rows N shows rows");
-  expect("--set data.limit=1", "a.txt", "is data, no run file");
+  expect("--set data.limit=1", "a.txt", "is data, not a run file");
   expect("--rows 2", "run.yaml", "--batches N");
-  expect("--tokenizer bytes", "run.yaml", "--tokenizer does nothing here");
+  expect("--tokenizer bytes", "run.yaml", "--tokenizer has no effect here");
   expect("--rows 2", "b.model", "neither data nor a run file");
   expect("--text '{text}'", "a.txt", "--text requires --tokenizer");
   expect("--rows -1", "a.txt", "--rows: wanted a whole number >= 0, got -1");
@@ -206,7 +206,7 @@ TEST(Inspect, OptionsThatWouldDoNothingAreRefused) {
             0);
 }
 
-TEST(Inspect, AMistypedPathIsNoNameOfTheHub) {
+TEST(Inspect, AMistypedPathIsNotAHubName) {
   const Outcome o = run_weft("inspect ./rowz.jsonl");
   EXPECT_EQ(o.exit_code, 2);
   EXPECT_NE(o.err.find("there is no folder or file ./rowz.jsonl"), std::string::npos) << o.err;

@@ -59,7 +59,7 @@ TEST(Program, HelpAndVersion) {
   EXPECT_TRUE(has(weft("hash --help"), "PATH"));
 }
 
-TEST(Program, WrongWordsAreTwoWithAHint) {
+TEST(Program, WrongArgumentsExitTwoWithAHint) {
   Outcome o = weft("hsah x");
   EXPECT_EQ(o.exit_code, 2);
   EXPECT_TRUE(has(o, "error: unknown command 'hsah'\n  hint: did you mean 'hash'?")) << o.text;
@@ -118,7 +118,7 @@ TEST(Program, DiffOfStatesThatOneLacks) {
   }
 }
 
-TEST(Program, InspectTellsWhatItIs) {
+TEST(Program, InspectReportsTheKind) {
   TemporaryFolder folder;
   const std::string at = folder.path().string();
   store_checkpoint(folder / "a", 2, 2, 1, true);

@@ -1,4 +1,4 @@
-// tests/cmd/run_program.h: the program run as a user would, its output and exit code.
+// tests/cmd/run_program.h: runs the program as a user would; its output and exit code.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ inline Outcome run_weft(const std::string& words, const std::string& input = "")
   const TemporaryFolder folder;
   std::ofstream(folder / "in", std::ios::binary) << input;
   const auto file = [&](const char* name) { return "'" + (folder / name).string() + "'"; };
-  // Appended, not added up: g++ 12 warns of a copy out of bounds where it inlines the sum.
+  // Appended, not concatenated with +: g++ 12 warns of an out-of-bounds copy where it inlines that.
   std::string command = "'";
   command += WEFT_PROGRAM;
   command += "' " + words + " < " + file("in") + " > " + file("out") + " 2> " + file("err");
@@ -38,7 +38,7 @@ inline Outcome run_weft(const std::string& words, const std::string& input = "")
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, slurp("out"), slurp("err")};
 }
 
-// What a person at a terminal would get of it: everything in `out`, as the terminal gets it.
+// What a user at a terminal would see: everything in `out`, as the terminal gets it.
 inline Outcome run_weft_on_terminal(const std::string& words) {
   const std::string command = std::string("exec '") + WEFT_PROGRAM + "' " + words + " < /dev/null";
   int terminal = -1;

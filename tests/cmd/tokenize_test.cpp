@@ -1,4 +1,4 @@
-// tests/cmd/tokenize_test.cpp: text to ids and back by every way in.
+// tests/cmd/tokenize_test.cpp: text to ids and back from every input.
 #include <gtest/gtest.h>
 
 #include "tests/cmd/run_program.h"
@@ -52,15 +52,15 @@ TEST(TokenizeCommand, TableShowsBytes) {
   EXPECT_NE(got.out.find("4 tokens\n"), std::string::npos) << got.out;
 }
 
-TEST(TokenizeCommand, BadUtf8IsRepairedAndSaid) {
+TEST(TokenizeCommand, BadUtf8IsRepairedWithAWarning) {
   const Outcome got = run_weft("tokenize bytes --ids", "a\xff");
   EXPECT_EQ(got.exit_code, 0);
   EXPECT_EQ(got.out, "97 239 191 189\n");
   EXPECT_NE(got.err.find("standard input is not all UTF-8"), std::string::npos) << got.err;
 }
 
-// There is no run file here, so the hint is a word of the command line.
-TEST(TokenizeCommand, AFolderWithoutTokenizerSaysWhatToGive) {
+// There is no run file here, so the hint names an argument.
+TEST(TokenizeCommand, AFolderWithoutTokenizerHasAHint) {
   const TemporaryFolder folder;
   std::ofstream(folder / "config.json") << "{}";
   const Outcome got = run_weft("tokenize '" + folder.path().string() + "' --text=a");

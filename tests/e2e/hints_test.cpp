@@ -19,7 +19,7 @@ TEST(Hints, AMissingFileIsAnsweredWithWhatIsNear) {
   expect_refused({"inspect", (run / "trian.txt").string()},
                  {"there is no folder or file", "did you mean \"train.txt\"?", "hint: wanted"});
   expect_refused({"inspect", (run / "nodir/a.jsonl").string()},
-                 {"there is no folder or file", "nodir is no folder", "hint: look at the path"});
+                 {"there is no folder or file", "nodir is not a folder", "hint: check the path"});
   expect_refused({"inspect", "NoSuch"}, {"Hugging Face cache", "hf download NoSuch"});
 }
 

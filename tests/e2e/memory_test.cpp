@@ -103,7 +103,7 @@ TEST(Memory, EvaluationAndGenerationAreRefusedOrForced) {
   const Ended generated = run_to_end(words, limit);
   EXPECT_EQ(generated.exit_code, 2) << generated.err;
   expect_parts(generated.err, {"error: generation needs ", " GiB of memory",
-                               "fewer with --batch or --max-new-tokens", "--force"});
+                               "lower --batch or --max-new-tokens", "--force"});
   words.push_back("--force");
   const Ended tried = run_to_end(words, limit);
   EXPECT_EQ(tried.exit_code, 1) << tried.err;

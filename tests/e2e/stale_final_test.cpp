@@ -74,7 +74,7 @@ TEST(StaleFinal, IsKeptWhereNoStepCouldBeSaved) {
   EXPECT_EQ(full.exit_code, 1) << full.err;
   expect_parts(full.err, {"could not be saved: final/ holds its model", "free space on the disk",
                           "no checkpoint is there to go on from", "name=NEW", "--overwrite"});
-  EXPECT_FALSE(contains(full.err, "the same command goes on")) << full.err;
+  EXPECT_FALSE(contains(full.err, "the same command resumes")) << full.err;
   EXPECT_TRUE(event_lines(run.dir(), "finished").empty());
   expect_model_is_kept(run);
 }
