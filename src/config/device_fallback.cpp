@@ -1,4 +1,4 @@
-// config/device_fallback.cpp: a hint names only what helps in this case.
+// config/device_fallback.cpp: hints name only what helps in the given case.
 #include "config/device_fallback.h"
 
 #include <fmt/core.h>
@@ -17,12 +17,13 @@ const char* other_precision(Purpose purpose) {
 std::string why_not_served(const RunConfig& c, const GpusHere& here) {
   if (!here.is_built) return "this weft was built without CUDA";
   if (here.count == 0) return "no GPU can be used: " + here.why_none;
-  return fmt::format("{} ranks want a GPU each, this machine has {}", num_ranks(c), here.count);
+  return fmt::format("{} ranks need one GPU each, but this machine has {}", num_ranks(c),
+                     here.count);
 }
 
 std::string way_to_a_gpu(const GpusHere& here) {
   if (!here.is_built) return ", or build weft with -DWEFT_CUDA=ON (README, On a GPU)";
-  if (here.count == 0) return "; `weft doctor` says what is missing";
+  if (here.count == 0) return "; `weft doctor` shows what is missing";
   return ", lower dp or tp, or set WEFT_COMM=cuda_ipc to let ranks share a GPU";
 }
 
@@ -45,7 +46,7 @@ UserError no_fp16_here(const RunConfig& c, const GpusHere& here, Purpose purpose
       here.serve(num_ranks(c))
           ? fmt::format("set launch.device to cuda, or {}", other_precision(purpose))
           : fmt::format("set {}{}", other_precision(purpose), way_to_a_gpu(here));
-  return UserError("train.precision is fp16, which needs a GPU; this run would be on the CPU: " +
+  return UserError("train.precision is fp16, which needs a GPU; this run would use the CPU: " +
                        why_on_cpu(c, here),
                    hint);
 }
@@ -57,7 +58,7 @@ UserError no_gpu_here(const RunConfig& c, const std::string& why_none, Purpose p
           : "";
   return UserError(
       "no GPU can be used: " + why_none,
-      fmt::format("set launch.device to cpu{}; `weft doctor` says what is missing", precision));
+      fmt::format("set launch.device to cpu{}; `weft doctor` shows what is missing", precision));
 }
 
 }  // namespace weft

@@ -1,4 +1,4 @@
-// config/device_fallback.h: why a run computes on the CPU, and what would put it on GPUs.
+// config/device_fallback.h: why a run uses the CPU, and how to get it onto GPUs.
 #pragma once
 
 #include <string>
@@ -8,9 +8,9 @@
 
 namespace weft {
 
-// What this build could use on this machine.
+// What this build can use on this machine.
 struct GpusHere {
-  bool is_built = false;  // weft, with CUDA
+  bool is_built = false;  // with CUDA
   int count = 0;
   std::string why_none;    // where the count is 0
   bool may_share = false;  // WEFT_COMM=cuda_ipc
@@ -19,14 +19,15 @@ struct GpusHere {
   }
 };
 
-// "launch.device is cpu", "no GPU can be used: no NVIDIA driver is loaded"; empty where GPUs serve.
+// "launch.device is cpu", "no GPU can be used: no NVIDIA driver is loaded"; empty where GPUs are
+// used.
 std::string why_on_cpu(const RunConfig& config, const GpusHere& here);
 
-// What to say where launch.device: auto came to the CPU: "on the CPU: no GPU can be used: ...".
-// Empty where the CPU was asked for, or this build knows nothing else.
+// The line to print where launch.device: auto chose the CPU: "on the CPU: no GPU can be used: ...".
+// Empty where the CPU was requested, or this build has nothing else.
 std::string cpu_line(const RunConfig& config, const GpusHere& here);
 
-// An evaluation takes its precision from the command line: the run file is that of a training.
+// An evaluation's hint sets the precision on the command line: the run file belongs to a training.
 enum class Purpose { kTrain, kEval };
 UserError no_fp16_here(const RunConfig& config, const GpusHere& here, Purpose purpose);
 UserError no_gpu_here(const RunConfig& config, const std::string& why_none, Purpose purpose);

@@ -1,4 +1,4 @@
-// config/hash_choice.cpp: one variable, four words.
+// config/hash_choice.cpp: one variable, four values.
 #include "config/hash_choice.h"
 
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// config/hash_choice.h: which hashes of tensors a run writes, by its environment.
+// config/hash_choice.h: which tensor hashes a run writes, chosen by an environment variable.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@ namespace weft {
 // norms, "all" for both at every step (norms depend on the layout in their last bits).
 inline constexpr const char* kHashesVariable = "WEFT_TENSOR_HASHES";
 
-// What the variable says; UserError where it is no word of these.
+// The variable's value; UserError where it is none of these.
 std::string hashes_word();
 
 }  // namespace weft

@@ -1,9 +1,9 @@
 // config/key_synonyms.cpp: what other trainers call the keys of a run file, for suggestions;
 // and what they call a device and a precision.
 //
-// Words of transformers' TrainingArguments, of DeepSpeed's and torchtitan's configurations and of
-// common scripts. None is accepted: where words mean almost the same (a batch of a device, a batch
-// of all), taking one for the other would train something else.
+// Names from transformers' TrainingArguments, DeepSpeed's and torchtitan's configurations and
+// common scripts. None is accepted: where two mean almost the same (batch per device, global
+// batch), confusing them would train something else.
 #include <fmt/core.h>
 
 #include "base/options.h"
@@ -13,14 +13,14 @@ namespace weft {
 
 void add_key_synonyms(OptionTable* table) {
   constexpr const char* kBatch =
-      "train.global_batch (rows of all ranks in one optimizer step), and train.micro_batch (most "
-      "rows a rank computes at once)";
+      "train.global_batch (rows of all ranks in one optimizer step), and train.micro_batch "
+      "(maximum rows per rank and pass)";
   constexpr const char* kMicro =
-      "train.micro_batch (most rows a rank computes at once); train.global_batch says how many "
-      "make "
-      "a step, in every layout";
+      "train.micro_batch (maximum rows per rank and pass); train.global_batch is the number of "
+      "rows "
+      "per step, in every layout";
   constexpr const char* kAccumulation =
-      "train.grad_accum, and better left out: train.global_batch is kept in every layout";
+      "train.grad_accum, but better left unset: train.global_batch is the same in every layout";
   constexpr const char* kFolder =
       "storage (folder of the runs) and name: the run directory is <storage>/<name>";
   constexpr const char* kPrecision = "train.precision: fp32, bf16 or fp16";
@@ -30,7 +30,7 @@ void add_key_synonyms(OptionTable* table) {
       {"lr_scheduler", "train.schedule"},
       {"lr_scheduler_type", "train.schedule"},
       {"scheduler", "train.schedule"},
-      {"min_lr", "train.min_lr_ratio (a part of train.lr)"},
+      {"min_lr", "train.min_lr_ratio (a fraction of train.lr)"},
       {"warmup", "train.warmup_steps"},
       {"num_warmup_steps", "train.warmup_steps"},
       {"warmup_ratio", "train.warmup_steps (a number of steps)"},
@@ -136,7 +136,7 @@ void add_key_synonyms(OptionTable* table) {
 
 namespace {
 
-// Of a word that is longer than any that is known: its beginning.
+// The beginning of a word that is longer than any known one.
 std::string lower_case(std::string_view value) {
   std::string word(value.substr(0, 16));
   for (char& c : word) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
@@ -145,14 +145,13 @@ std::string lower_case(std::string_view value) {
 
 }  // namespace
 
-// "gpu" is but a letter from "cpu", the opposite of what is meant.
+// "gpu" is one letter from "cpu", the opposite of what is meant.
 std::string other_device_words(std::string_view value) {
   const std::string word = lower_case(value);
   for (const char* gpu : {"gpu", "gpus", "cuda", "nvidia"}) {
     if (word == gpu) return ", did you mean \"cuda\"?";
     if (!word.starts_with(std::string(gpu) + ":")) continue;
-    return ", did you mean \"cuda\"? GPUs are taken in their order; CUDA_VISIBLE_DEVICES chooses "
-           "which these are";
+    return ", did you mean \"cuda\"? GPUs are used in order; CUDA_VISIBLE_DEVICES selects them";
   }
   return "";
 }

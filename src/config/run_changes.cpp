@@ -1,4 +1,4 @@
-// config/run_changes.cpp: what a run that goes on may have changed in its run file, and what not.
+// config/run_changes.cpp: which keys a resumed run may have changed in its run file.
 #include "config/run_changes.h"
 
 #include <fmt/core.h>
@@ -11,15 +11,15 @@
 namespace weft {
 namespace {
 
-// Keys whose change makes another training; the others may change when a run goes on.
+// Keys whose change makes it a different training; the others may change on resume.
 bool is_fixed(const std::string& key) {
   return key.starts_with("model.") || key.starts_with("data.") || key == "seed" ||
          key == "train.global_batch" || key == "train.precision" || key == "train.tf32" ||
          key == "train.master_weights" || key == "train.loss_scale" || key == "train.optimizer";
 }
 
-// Keys that may change and decide what the next steps compute, up to the order of sums. A run that
-// is finished has no next step: there the others change nothing.
+// Keys that may change and affect what the next steps compute, up to the order of sums. The other
+// keys have no effect on a finished run.
 bool is_of_future(const std::string& key) {
   static const std::set<std::string> kOthers = {
       "train.log_every", "train.eval_every", "train.micro_batch", "train.grad_accum",
@@ -40,7 +40,7 @@ RunChanges compare_runs(const std::string& stored, const std::string& resolved, 
     refuse(complaints);
     std::map<std::string, std::string> found;
     for (const OptionEntry& e : table.entries()) {
-      if (!e.not_built) found[e.key] = e.value;  // others change nothing
+      if (!e.not_built) found[e.key] = e.value;  // no effect
     }
     return found;
   };

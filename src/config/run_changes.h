@@ -1,4 +1,4 @@
-// config/run_changes.h: two resolved run files compared: what a run that goes on may not change.
+// config/run_changes.h: compares two resolved run files: what a resumed run must not change.
 #pragma once
 
 #include <string>
@@ -8,9 +8,9 @@ namespace weft {
 
 // Each as "key: old -> new".
 struct RunChanges {
-  std::vector<std::string> refused;  // it would be another training
+  std::vector<std::string> refused;  // it would be a different training
   std::vector<std::string> allowed;  // all others
-  std::vector<std::string> future;   // of `allowed`: those that change steps still to come
+  std::vector<std::string> future;   // those of `allowed` that affect future steps
 };
 
 // UserError, which names it as `what`, where the stored file cannot be read as a run file.

@@ -19,12 +19,12 @@ void bind_model(OptionTable& t, ModelConfig& c) {
   t.add("model.path", &c.path, "Hugging Face folder, or a hub name in the Hugging Face cache")
       .required();
   t.add("model.init", &c.init,
-        "pretrained: the weights of model.path; random: drawn from seed as the architecture does, "
-        "so that config.json is enough")
+        "pretrained: the weights of model.path; random: the architecture's own initialization, "
+        "drawn from seed (config.json is enough)")
       .one_of({"pretrained", "random"});
   t.add("model.num_layers", &c.num_layers, "keep only the first layers; null = all").at_least(1);
   t.add("model.dropout", &c.dropout,
-        "of attention's probabilities, in training alone; null = the configuration's "
+        "of attention's probabilities, in training only; null = the configuration's "
         "attention_dropout")
       .at_least(0)
       .below(1);
@@ -35,7 +35,7 @@ void bind_data(OptionTable& t, DataConfig& c) {
   t.add("data.train", &c.train, "files, globs, folders, s3://, hf://datasets/NAME/FILE").required();
   t.add("data.eval", &c.eval, "the same, for evaluation; or data.eval_fraction");
   t.add("data.eval_fraction", &c.eval_fraction,
-        "evaluate on this part of data.train, chosen by seed")
+        "evaluate on this fraction of data.train, chosen by seed")
       .at_least(0)
       .below(1);
   t.add("data.format", &c.format,
@@ -43,16 +43,18 @@ void bind_data(OptionTable& t, DataConfig& c) {
       .one_of({"auto", "text", "jsonl", "csv", "parquet", "arrow", "idx"})
       .not_built_values({"idx"});
   t.add("data.text", &c.text,
-        "rows of plain text: a template over the columns; none of text, source + target, messages: "
+        "rows of plain text: a template over the columns; if none of text, source + target, "
+        "messages is given: "
         "{text}");
   t.add("data.source", &c.source,
-        "rows of prompt and answer: template of the prompt, which is not learned");
-  t.add("data.target", &c.target, "template of the answer, which is learned");
-  t.add("data.messages", &c.messages,
-        "rows of chat: the column that holds a list of {role, content}; the assistant is learned");
+        "rows of prompt and answer: template of the prompt, which is masked in the loss");
+  t.add("data.target", &c.target, "template of the answer, on which the loss is computed");
   t.add(
-      "data.tokenizer", &c.tokenizer,
-      "auto: that of model.path; bytes: built in, one id a byte; or a folder with tokenizer files");
+      "data.messages", &c.messages,
+      "chat rows: the column that holds a list of {role, content}; loss on the assistant's turns");
+  t.add("data.tokenizer", &c.tokenizer,
+        "auto: that of model.path; bytes: built in, one id per byte; or a folder with tokenizer "
+        "files");
   t.add("data.seq_length", &c.seq_length,
         "tokens of a row; longer rows are cut on the right, prompts first and on the left (pack: "
         "split)")
@@ -61,23 +63,23 @@ void bind_data(OptionTable& t, DataConfig& c) {
   t.add("data.target_length", &c.target_length, "tokens of an answer; encoder-decoder models only")
       .at_least(1);
   t.add("data.layout", &c.layout,
-        "how rows fill a batch: padded to seq_length, to the longest, or packed")
+        "how rows fill a batch: padded to seq_length, padded to the longest row, or packed")
       .one_of({"pad", "dynamic", "pack"});
   t.add("data.mask_padding", &c.mask_padding,
-        "padding is never a label; false: it is learned, and attends to the row before it");
+        "padding is never a label; false: it is, and it attends to the row before it");
   t.add("data.drop_empty", &c.drop_empty,
-        "rows of one token or less are dropped, of an encoder-decoder those with an empty answer; "
-        "a causal model keeps these, learns only their closing token, and tells how many");
+        "drop rows of one token or less; for an encoder-decoder, rows with an empty answer (a "
+        "causal model keeps these, learns only their closing token, and reports how many)");
   t.add("data.append_eos", &c.append_eos,
-        "end-of-sequence token after a row; auto: after a target, not after plain text; what the "
-        "tokenizer's own template adds (T5: its end) stays, whatever is set here")
+        "end-of-sequence token after a row; auto: after a target, not after plain text; tokens "
+        "that the tokenizer's own template adds (T5: eos) always stay")
       .one_of({"auto", "true", "false"});
   t.add("data.fraction", &c.fraction,
-        "take only this part of the rows, the first ones in file order")
+        "use only this fraction of the rows, the first ones in file order")
       .above(0)
       .at_most(1);
-  t.add("data.limit", &c.limit, "take only so many rows, the first ones; 0 = all").at_least(0);
-  t.add("data.shuffle", &c.shuffle, "another order of the rows each epoch, by seed");
+  t.add("data.limit", &c.limit, "use only the first N rows; 0 = all").at_least(0);
+  t.add("data.shuffle", &c.shuffle, "a new order of the rows each epoch, by seed");
 }
 
 void bind_parallel(OptionTable& t, ParallelConfig& c) {
@@ -85,84 +87,85 @@ void bind_parallel(OptionTable& t, ParallelConfig& c) {
         "data-parallel ranks: each computes its share of global_batch; ranks = dp x tp")
       .at_least(1)
       .at_most(1 << 20);
-  t.add("parallel.tp", &c.tp, "tensor-parallel ranks: cuts heads, feed-forward and vocabulary")
+  t.add("parallel.tp", &c.tp, "tensor-parallel ranks: split heads, feed-forward and vocabulary")
       .at_least(1)
       .at_most(64);
   t.add("parallel.shard", &c.shard,
-        "what the dp ranks hold a part of: none (DDP), zero1 (states), zero2 (+ gradients), zero3 "
+        "what is sharded over the dp ranks: none (DDP), zero1 (states), zero2 (+ gradients), zero3 "
         "(+ parameters; also called fsdp)")
       .one_of({"none", "zero1", "zero2", "zero3", "fsdp"});
   t.add("parallel.mode", &c.mode,
-        "fast: the quickest kernels and sums; exact: the same bits in every layout")
+        "fast: the fastest kernels and reductions; exact: the same bits in every layout")
       .one_of({"fast", "exact"});
   t.add("parallel.exact_tp", &c.exact_tp,
-        "exact mode: leaves of a cut contraction, a power of two up to 8 which tp divides, so that "
-        "tp is at most 8 too; 0 = the most that divide heads, key/value heads and width; set above "
-        "the key/value heads, these are copied")
+        "exact mode: leaves of a split contraction, a power of two up to 8 that tp divides, so "
+        "that tp is at most 8 too; 0 = the largest that divides heads, key/value heads and width; "
+        "above the number of key/value heads, these are copied")
       .at_least(0);
-  t.add(
-       "parallel.exact_dp", &c.exact_dp,
-       "exact mode: groups of rows, a power of two up to 256 that divides global_batch / "
-       "exact_rows; 0 = the most up to 8. dp is any divisor of global_batch / exact_rows; one that "
-       "divides exact_dp too moves the least")
+  t.add("parallel.exact_dp", &c.exact_dp,
+        "exact mode: groups of rows, a power of two up to 256 that divides global_batch / "
+        "exact_rows; 0 = the largest up to 8. dp may be any divisor of global_batch / exact_rows; "
+        "one that also divides exact_dp communicates the least")
       .at_least(0);
   t.add("parallel.exact_rows", &c.exact_rows,
-        "exact mode: rows that are computed together; divides global_batch / dp, at most "
+        "exact mode: rows computed together; must divide global_batch / dp, at most "
         "micro_batch")
       .at_least(1);
 }
 
 void bind_train(OptionTable& t, TrainConfig& c) {
   t.add("train.precision", &c.precision,
-        "type in which is computed; fp16 (GPUs only) has a loss scale that finds itself; final/ is "
-        "written in the type of model.path's weights, whatever is set here (model.init: random: "
-        "fp32; `weft export --dtype` makes another)")
+        "compute type; fp16 (GPUs only) uses dynamic loss scaling; final/ is always written in the "
+        "type of model.path's weights (model.init: random: fp32; `weft export --dtype` converts)")
       .one_of({"fp32", "bf16", "fp16"})
       .answer(other_precision_words);
   t.add("train.tf32", &c.tf32,
-        "products of fp32 on a GPU may round their factors to TF32 (10 bits of mantissa): several "
-        "times faster, less exact; attention stays fp32; not in exact mode");
+        "fp32 matrix products on a GPU may use TF32 (10 mantissa bits): several times faster, less "
+        "accurate; attention stays fp32; not in exact mode");
   t.add("train.master_weights", &c.master_weights,
-        "bf16, fp16: keep fp32 weights and states beside; false: all in bf16 (fp16 has no false)");
+        "bf16, fp16: also keep fp32 weights and states; false: everything in bf16 (not with fp16)");
   t.add("train.loss_scale", &c.loss_scale,
-        "fp16: the scale to start with, a power of two; halved where a gradient overflows, doubled "
-        "after 2000 good steps")
+        "fp16: the initial scale, a power of two; halved where a gradient overflows, doubled after "
+        "2000 good steps")
       .at_least(1)
       .at_most(0x1p32);
-  t.add("train.epochs", &c.epochs, "times through the rows; or train.steps").at_least(1);
+  t.add("train.epochs", &c.epochs, "passes over the data; or train.steps").at_least(1);
   t.add("train.steps", &c.steps,
         "optimizer steps, instead of epochs; 0 writes the initial weights to final/")
       .at_least(0);
   t.add("train.global_batch", &c.global_batch,
-        "rows of one optimizer step, over all ranks: the same training in every layout")
+        "rows per optimizer step, over all ranks: the same training in every layout")
       .at_least(1)
       .at_most(1 << 30);
   t.add("train.micro_batch", &c.micro_batch,
-        "most rows that a rank computes at once; the rest of its share follows in more passes")
+        "maximum rows per rank and pass; the rest of its share follows in further passes")
       .at_least(1)
       .at_most(1 << 30);
   t.add("train.grad_accum", &c.grad_accum,
-        "passes of a step; 0 = global_batch / (dp x micro_batch), and only that is accepted")
+        "passes per step; 0 = global_batch / (dp x micro_batch), the only accepted value")
       .at_least(0);
   t.add("train.optimizer", &c.optimizer, "update rule")
       .one_of({"adamw", "adamw8bit", "sgd"})
       .not_built_values({"adamw8bit", "sgd"});
   t.add("train.lr", &c.schedule.lr, "learning rate").at_least(0);
-  t.add("train.schedule", &c.schedule.schedule, "how the rate goes on after warmup_steps")
+  t.add("train.schedule", &c.schedule.schedule, "learning rate after warmup_steps")
       .one_of({"constant", "linear", "cosine", "wsd", "log_warmup"});
-  t.add("train.warmup_steps", &c.schedule.warmup_steps, "steps in which the rate rises to lr")
+  t.add("train.warmup_steps", &c.schedule.warmup_steps, "steps over which the rate rises to lr")
       .at_least(0);
-  t.add("train.decay_steps", &c.schedule.decay_steps, "wsd: last steps of falling rate")
+  t.add("train.decay_steps", &c.schedule.decay_steps, "wsd: final steps with falling rate")
       .at_least(0);
   t.add("train.min_lr_ratio", &c.schedule.min_lr_ratio, "the rate falls to lr times this")
       .between(0, 1);
-  t.add("train.betas", &c.betas, "AdamW: decay of the two moments").at_least(0).below(1).length(2);
+  t.add("train.betas", &c.betas, "AdamW: decay rates of the two moments")
+      .at_least(0)
+      .below(1)
+      .length(2);
   t.add("train.eps", &c.eps, "AdamW: added to the root of the second moment").above(0);
   t.add("train.weight_decay", &c.weight_decay, "AdamW: weights shrink by lr times this each step")
       .at_least(0);
-  t.add("train.decay_all", &c.decay_all, "false: norms and biases do not decay");
-  t.add("train.clip_norm", &c.clip_norm, "largest norm of the gradient; 0 = off").at_least(0);
-  t.add("train.recompute", &c.recompute, "compute activations again instead of keeping them")
+  t.add("train.decay_all", &c.decay_all, "false: no decay on norms and biases");
+  t.add("train.clip_norm", &c.clip_norm, "maximum gradient norm; 0 = off").at_least(0);
+  t.add("train.recompute", &c.recompute, "recompute activations instead of keeping them")
       .one_of({"none", "full", "selective"})
       .not_built_values({"full", "selective"});
   t.add("train.offload", &c.offload, "what lives outside the device")
@@ -180,17 +183,17 @@ void bind_rest(OptionTable& t, RunConfig& c) {
         "steps between checkpoints; 0 = each epoch; always one at the end")
       .at_least(0);
   t.add("checkpoint.keep", &c.checkpoint.keep,
-        "checkpoints to keep, the newest; the best by evaluation is kept beside")
+        "how many of the newest checkpoints to keep; the best by evaluation is kept too")
       .at_least(1);
   t.add("checkpoint.async", &c.checkpoint.async,
-        "write checkpoints while training goes on; every one is written before the next step")
-      .not_built("writing checkpoints while training goes on");
+        "write checkpoints while training continues; today each is written before the next step")
+      .not_built("writing checkpoints while training continues");
   t.add("launch.nodes", &c.launch.nodes, "machines").at_least(1).not_built(kMesh);
   t.add("launch.ranks_per_node", &c.launch.ranks_per_node,
-        "ranks to start; 0 = dp x tp, and only that is accepted")
+        "ranks to start; 0 = dp x tp, the only accepted value")
       .at_least(0)
       .at_most(1 << 20);
-  t.add("launch.threads", &c.launch.threads, "CPU threads of a rank; 0 = cores / ranks")
+  t.add("launch.threads", &c.launch.threads, "CPU threads per rank; 0 = cores / ranks")
       .at_least(0)
       .at_most(1024);
   auto& device =
@@ -204,15 +207,15 @@ void bind_rest(OptionTable& t, RunConfig& c) {
                             "GPU");
   }
   t.add("launch.interface", &c.launch.interface,
-        "that ranks listen on where they talk over TCP: lo, eth0, or an address");
+        "where ranks listen when they communicate over TCP: lo, eth0, or an address");
   t.add("launch.elastic", &c.launch.elastic, "change dp when a node is lost")
       .not_built("elastic runs");
   t.add("launch.max_restarts", &c.launch.max_restarts, "of failed ranks").not_built("restarts");
-  t.add("launch.snapshot_every", &c.launch.snapshot_every, "steps between snapshots in memory")
+  t.add("launch.snapshot_every", &c.launch.snapshot_every, "steps between in-memory snapshots")
       .not_built("snapshots");
   t.add("launch.hang_timeout_s", &c.launch.hang_timeout_s, "0 = max(30, 10 x the median step)")
       .not_built("the hang watch");
-  t.add("launch.env", &c.launch.env, "variables of the ranks").not_built(kMesh);
+  t.add("launch.env", &c.launch.env, "environment variables of the ranks").not_built(kMesh);
   t.add("track.tensorboard", &c.track.tensorboard, "event files").not_built("TensorBoard");
   t.add("track.mlflow", &c.track.mlflow, "tracking server").not_built("MLflow");
   t.add("track.wandb", &c.track.wandb, "project").not_built("W&B");
@@ -234,7 +237,7 @@ std::string list_divisors(int64_t n) {
 
 namespace {
 
-// What the run file's layout needs against what it says is there.
+// The ranks that the layout needs against launch.ranks_per_node.
 void check_ranks(const RunConfig& c, std::vector<std::string>* complaints) {
   const int64_t wanted = c.parallel.dp * c.parallel.tp, there = c.launch.ranks_per_node;
   if (there == 0 || wanted == there) return;
@@ -253,35 +256,36 @@ void check_rows(const DataConfig& d, std::vector<std::string>* complaints) {
   }
   if (pair + !d.text.empty() + !d.messages.empty() > 1) {
     complaints->push_back(
-        "more than one of data.text, data.source + data.target and data.messages is given: exactly "
-        "one is wanted");
+        "more than one of data.text, data.source + data.target and data.messages is given: give "
+        "exactly one");
   }
   if (!d.eval.empty() && d.eval_fraction > 0) {
-    complaints->push_back("data.eval and data.eval_fraction are both given: one is wanted");
+    complaints->push_back("data.eval and data.eval_fraction are both given: give only one");
   }
   if (d.layout == "pack" && !d.mask_padding) {
     complaints->push_back(
-        "data.mask_padding: false does not go with data.layout: pack, whose padding belongs to no "
-        "row: set layout to pad or dynamic, or mask_padding to true");
+        "data.mask_padding: false cannot be combined with data.layout: pack, whose padding belongs "
+        "to no row; set layout to pad or dynamic, or mask_padding to true");
   }
 }
 
 void check_scaling(const TrainConfig& t, std::vector<std::string>* complaints) {
   if (t.precision == "fp16" && !t.master_weights) {
     complaints->push_back(
-        "train.master_weights: false does not go with train.precision: fp16, whose 11 bits lose "
-        "small updates: leave it at true, or set precision to bf16");
+        "train.master_weights: false cannot be combined with train.precision: fp16, whose 11 bits "
+        "lose small updates; leave it at true, or set precision to bf16");
   }
   if (std::exp2(std::round(std::log2(t.loss_scale))) != t.loss_scale) {
     complaints->push_back(
-        fmt::format("train.loss_scale is {}: a power of two is wanted, as 65536", t.loss_scale));
+        fmt::format("train.loss_scale is {}, wanted a power of two such as 65536", t.loss_scale));
   }
 }
 
 void check_tf32(const RunConfig& c, std::vector<std::string>* complaints) {
   if (!c.train.tf32 || c.parallel.mode != "exact") return;
   complaints->push_back(
-      "train.tf32: true does not go with parallel.mode: exact, whose fp32 is fp32: set tf32 to "
+      "train.tf32: true cannot be combined with parallel.mode: exact, which computes in true fp32; "
+      "set tf32 to "
       "false, or mode to fast");
 }
 
@@ -304,7 +308,7 @@ int64_t RunConfig::num_passes() const { return train.global_batch / (parallel.dp
 
 namespace {
 
-// Of exact mode, where exact_rows itself divides the batch.
+// For exact mode, where exact_rows itself divides the batch.
 std::string other_dp(int64_t batch, const ParallelConfig& p) {
   if (batch % p.exact_rows != 0) return "";
   return fmt::format(", or parallel.dp to one of {}", list_divisors(batch / p.exact_rows));
@@ -317,17 +321,17 @@ void check_batch(const RunConfig& c, std::vector<std::string>* complaints) {
   const int64_t dp = c.parallel.dp, micro = c.micro_batch();
   if (t.global_batch % dp != 0) {
     complaints->push_back(fmt::format(
-        "train.global_batch {} is no multiple of parallel.dp {}, and every rank computes "
-        "as many rows: set parallel.dp to one of {}, or change the batch",
+        "train.global_batch {} is not a multiple of parallel.dp {}, but every rank computes the "
+        "same number of rows: set parallel.dp to one of {}, or change the batch",
         t.global_batch, dp, list_divisors(t.global_batch)));
     return;
   }
   if (c.parallel.mode == "exact" && t.global_batch % (dp * c.parallel.exact_rows) != 0) {
-    complaints->push_back(
-        fmt::format("train.global_batch {} is no multiple of parallel.dp {} x exact_rows {}: set "
-                    "parallel.exact_rows to a divisor of {} ({}){}",
-                    t.global_batch, dp, c.parallel.exact_rows, t.global_batch / dp,
-                    list_divisors(t.global_batch / dp), other_dp(t.global_batch, c.parallel)));
+    complaints->push_back(fmt::format(
+        "train.global_batch {} is not a multiple of parallel.dp {} x exact_rows {}: set "
+        "parallel.exact_rows to a divisor of {} ({}){}",
+        t.global_batch, dp, c.parallel.exact_rows, t.global_batch / dp,
+        list_divisors(t.global_batch / dp), other_dp(t.global_batch, c.parallel)));
     return;
   }
   if (c.parallel.mode == "exact" && c.parallel.exact_rows > t.micro_batch) {
@@ -340,21 +344,21 @@ void check_batch(const RunConfig& c, std::vector<std::string>* complaints) {
   const int64_t rows = t.global_batch / dp;
   if (rows % micro != 0) {
     complaints->push_back(fmt::format(
-        "train.global_batch {}{} is no multiple of train.micro_batch {}: set "
+        "train.global_batch {}{} is not a multiple of train.micro_batch {}: set "
         "micro_batch to a divisor ({})",
         t.global_batch, dp > 1 ? fmt::format(" / dp {}", dp) : "", micro, list_divisors(rows)));
   } else if (t.grad_accum != 0 && t.grad_accum != rows / micro) {
-    complaints->push_back(fmt::format(
-        "train.grad_accum is {}, but global_batch {} / (dp {} x micro_batch {}) gives {}: leave it "
-        "at 0",
-        t.grad_accum, t.global_batch, dp, micro, rows / micro));
+    complaints->push_back(
+        fmt::format("train.grad_accum is {}, but global_batch {} / (dp {} x micro_batch {}) is {}: "
+                    "leave it at 0",
+                    t.grad_accum, t.global_batch, dp, micro, rows / micro));
   }
 }
 
 void bind_options(OptionTable* table, RunConfig* c) {
   table->add("name", &c->name, "the run directory is <storage>/<name>").required();
   table->add("storage", &c->storage, "folder of the run directories");
-  table->add("seed", &c->seed, "of weights, order and split").at_least(0);
+  table->add("seed", &c->seed, "of initial weights, row order and eval split").at_least(0);
   bind_model(*table, c->model);
   bind_data(*table, c->data);
   bind_parallel(*table, c->parallel);
@@ -365,19 +369,19 @@ void bind_options(OptionTable* table, RunConfig* c) {
 
 namespace {
 
-// The name is a folder's, and stands in messages, lines of JSON and on the curve.
+// The name is that of a folder, and appears in messages, JSON lines and on the curve.
 void check_name(const std::string& name, std::vector<std::string>* complaints) {
-  constexpr size_t kMostBytes = 255 - 16;  // NAME_MAX, less what stands behind it for a while
+  constexpr size_t kMostBytes = 255 - 16;  // NAME_MAX, less temporary suffixes
   const std::string shown = printable_line(name.substr(0, 40)) + (name.size() > 40 ? "..." : "");
   if (name.size() > kMostBytes) {
     complaints->push_back(
-        fmt::format("name \"{}\" has {} bytes, but a folder's name has {} at most", shown,
+        fmt::format("name \"{}\" has {} bytes, but a folder name may have at most {}", shown,
                     name.size(), kMostBytes));
   } else if (printable_line(name) != name) {
-    complaints->push_back(fmt::format(
-        "name \"{}\" has a line end, a control character or bytes that are no UTF-8: a plain "
-        "folder name is wanted",
-        shown));
+    complaints->push_back(
+        fmt::format("name \"{}\" has a line end, a control character or bytes that are not UTF-8, "
+                    "wanted a plain folder name",
+                    shown));
   } else if (name.empty() || name.find('/') != std::string::npos || name == "." || name == "..") {
     complaints->push_back(fmt::format("name \"{}\" must be a plain folder name", name));
   }
@@ -392,16 +396,16 @@ void check_config(const OptionTable& table, const RunConfig& c,
   check_batch(c, complaints);
   check_scaling(c.train, complaints);
   check_tf32(c, complaints);
-  // A resolved file has both: the default beside what was given is no contradiction.
+  // A resolved file has both: a default next to the given one is no contradiction.
   if (c.train.steps && table.was_given("train.epochs") && c.train.epochs != TrainConfig().epochs) {
-    complaints->push_back("train.steps and train.epochs are both given: one is wanted");
+    complaints->push_back("train.steps and train.epochs are both given: give only one");
   }
   if (table.was_given("name")) check_name(c.name, complaints);
   if (printable_line(c.storage) != c.storage) {
-    complaints->push_back(fmt::format(
-        "storage \"{}\" has a line end, a control character or bytes that are no UTF-8: a plain "
-        "folder is wanted",
-        printable_line(c.storage)));
+    complaints->push_back(
+        fmt::format("storage \"{}\" has a line end, a control character or bytes that are not "
+                    "UTF-8, wanted a plain folder",
+                    printable_line(c.storage)));
   }
   if (c.storage.starts_with("s3://")) complaints->push_back("storage on s3:// is not built");
 }

@@ -92,10 +92,10 @@ struct RunConfig {
   bool has_eval() const { return !data.eval.empty() || data.eval_fraction > 0; }
 };
 
-// A run file read, checked and resolved. All complaints come together in one UserError.
+// A run file read, checked and resolved. All complaints are collected in one UserError.
 class RunFile {
  public:
-  // kLook: keys that this build cannot train with are taken and listed, not refused.
+  // kLook: keys that this build cannot train with are accepted and listed, not rejected.
   enum class Use { kTrain, kLook };
   RunFile(const std::filesystem::path& path, const std::vector<std::string>& sets,
           Use use = Use::kTrain);
@@ -110,17 +110,17 @@ class RunFile {
 };
 
 void bind_options(OptionTable* table, RunConfig* config);
-void add_key_synonyms(OptionTable* table);  // what other programs call them
-// What to say to a launch.device of another program ("gpu", "cuda:1"); or empty.
+void add_key_synonyms(OptionTable* table);  // other programs' names for them
+// A hint for a launch.device of another program ("gpu", "cuda:1"); or empty.
 std::string other_device_words(std::string_view value);
-// The same of train.precision ("bfloat16", "tf32").
+// The same for train.precision ("bfloat16", "tf32").
 std::string other_precision_words(std::string_view value);
-// What of global_batch, micro_batch and grad_accum does not divide.
+// Checks that global_batch, micro_batch and grad_accum divide.
 void check_batch(const RunConfig& config, std::vector<std::string>* complaints);
 void check_config(const OptionTable& table, const RunConfig& config,
                   std::vector<std::string>* complaints);
 
-// "1, 2, 4, 8", for messages; of large numbers the first ones.
+// "1, 2, 4, 8", for messages; only the first ones of a long list.
 std::string list_divisors(int64_t n);
 
 }  // namespace weft

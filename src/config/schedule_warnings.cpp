@@ -1,4 +1,4 @@
-// config/schedule_warnings.cpp: two checks, and their words.
+// config/schedule_warnings.cpp: two checks and their messages.
 #include "config/schedule_warnings.h"
 
 #include <fmt/core.h>
@@ -35,7 +35,7 @@ std::string rate_jump(const ScheduleConfig& c, int64_t total_steps, const Resume
   const std::string over =
       schedule_needs_total(c) ? fmt::format(" over {} steps", total_steps) : std::string();
   return fmt::format(
-      "the learning rate jumps where the run is resumed: {:.3g} at step {}, {:.3g} at step {} "
+      "the learning rate jumps where the run resumes: {:.3g} at step {}, {:.3g} at step {} "
       "(schedule {}{}, lr {:.3g}): train.steps, train.epochs or the schedule was changed",
       *at.last_lr, at.step, next, at.step + 1, c.schedule, over, c.lr);
 }

@@ -1,4 +1,4 @@
-// config/schedule_warnings.h: learning rates that are probably not what was meant.
+// config/schedule_warnings.h: warns of learning rates that are probably unintended.
 #pragma once
 
 #include <cstdint>
@@ -9,27 +9,27 @@
 
 namespace weft {
 
-// How many steps a run has; 0: not known.
+// How many steps a run has; 0: unknown.
 struct RunLength {
   int64_t steps = 0;
-  bool is_bound = false;  // at most so many: rows that are dropped were not counted
+  bool is_bound = false;  // an upper bound: dropped rows were not counted
 };
-// The bound of `epochs` over so many rows; incomplete batches are dropped.
+// The bound for `epochs` over this many rows; incomplete batches are dropped.
 RunLength most_steps(int64_t rows, int64_t global_batch, int64_t epochs);
 
-// Warmup that is longer than the run, so that train.lr is never reached; empty: it is not.
+// Warns where warmup is longer than the run, so that train.lr is never reached; else empty.
 std::string long_warmup(const ScheduleConfig& schedule, const RunLength& length);
 
-// Where a run is resumed.
+// Where a run resumes.
 struct ResumePoint {
   int64_t step = 0, updates = 0;  // done so far
-  std::optional<double> last_lr;  // of metrics.jsonl; none: a new run, or not known
+  std::optional<double> last_lr;  // from metrics.jsonl; none: a new run, or unknown
 };
-// The rate jumps there, for example because train.steps was raised after linear decay had brought
-// it to 0; empty: it goes on as the schedule does between any two steps.
+// Warns where the rate jumps, for example because train.steps was raised after linear decay to 0;
+// empty where it continues as between any two steps of the schedule.
 std::string rate_jump(const ScheduleConfig& schedule, int64_t total_steps, const ResumePoint& at);
 
-// Both, into the log; of a bound the first alone.
+// Logs both; with a bound only the first.
 void warn_of_schedule(const ScheduleConfig& schedule, const RunLength& length,
                       const ResumePoint& at);
 

@@ -1,4 +1,4 @@
-// config/session.cpp: opening in the order in which mistakes are cheapest to tell.
+// config/session.cpp: opens things in the order in which mistakes are cheapest to report.
 #include "config/session.h"
 
 #include <fmt/ranges.h>
@@ -17,7 +17,7 @@ namespace {
 std::unique_ptr<Tokenizer> open_tokenizer(const RunConfig& c, const HfFolder& folder) {
   if (c.data.tokenizer == "bytes") return make_bytes_tokenizer();
   if (c.data.tokenizer != "auto" && !std::filesystem::is_directory(c.data.tokenizer)) {
-    throw UserError(fmt::format("data.tokenizer: {} is no folder", c.data.tokenizer),
+    throw UserError(fmt::format("data.tokenizer: {} is not a folder", c.data.tokenizer),
                     "wanted: auto (that of model.path), bytes (built in), or a folder");
   }
   return load_tokenizer(c.data.tokenizer == "auto" ? folder.path()
@@ -33,8 +33,8 @@ std::string quoted_list(const std::vector<std::string>& names) {
   return text;
 }
 
-// Told here, where all columns are known, and only where the first row has none of those that are
-// wanted: a row that lacks one is told by its line.
+// Reported here, where all columns are known, and only where the first row has none of the required
+// ones: a row that lacks one is reported by its line.
 void check_columns(const DataConfig& c, const RowSource& rows) {
   const std::vector<std::string> wanted = columns_used(c), names = rows.column_names();
   const auto is_there = [&](const std::string& name) {
@@ -87,7 +87,7 @@ std::unique_ptr<RowSource> Session::open_part(const std::vector<std::string>& pa
   try {
     rows = open_rows(paths, c.format, what, columns_used(c));
   } catch (const UserError&) {
-    // A table is not opened without its columns; what it has instead is worth a second look.
+    // A table is not opened without its columns; looks up which columns it has instead.
     check_columns(c, *open_rows(paths, c.format, what));
     throw;
   }
@@ -134,7 +134,7 @@ void Session::check_eval_rows(const RowSource& rows) const {
     const ExampleMaker maker(data, *tokenizer, model->vocab_size());
     return require_eval_targets(
         data, maker, rows, taken, [&](int64_t row) { return is_in_eval_part(row); },
-        data.eval.empty() ? "that data.eval_fraction takes of data.train" : "of data.eval");
+        data.eval.empty() ? "that data.eval_fraction selects from data.train" : "of data.eval");
   }
   throw UserError(
       fmt::format("the evaluation part has no rows: data.eval_fraction {}, "

@@ -1,4 +1,4 @@
-// config/session.h: what a command needs of a run file: model, tokenizer and rows, opened and
+// config/session.h: what a command needs from a run file: model, tokenizer and rows, opened and
 // checked.
 #pragma once
 
@@ -20,16 +20,16 @@ struct Session {
   HfFolder folder;
   std::unique_ptr<Model> model;
   std::unique_ptr<Tokenizer> tokenizer;
-  Dtype final_dtype;  // of final/: that of the source folder; fp32 for random weights
+  Dtype final_dtype;  // for final/: that of the source folder; fp32 for random weights
 
   std::unique_ptr<RowSource> open_train_rows() const;
-  // The rows of data.eval, or those of data.train of which eval_fraction takes its part.
+  // The rows of data.eval, or those of data.train from which eval_fraction selects.
   std::unique_ptr<RowSource> open_eval_rows() const;
   StreamOptions train_stream() const;
   StreamOptions eval_stream() const;  // once through, in file order
   // Whether row i of open_eval_rows(), within fraction and limit, belongs to the evaluation part.
   bool is_in_eval_part(int64_t i) const;
-  // UserError where the evaluation part of these rows has none, or none with a target.
+  // UserError where the evaluation part has no rows, or none with a target.
   void check_eval_rows(const RowSource& rows) const;
 
  private:
@@ -37,13 +37,13 @@ struct Session {
                                        const char* what) const;
 };
 
-// The model of model.path as the run file has it: errors name the folder's config.json.
+// The model of model.path as modified by the run file: errors name the folder's config.json.
 std::unique_ptr<Model> open_model(const RunConfig& config, const HfFolder& folder);
 
-// UserError where data.seq_length is beyond the model's positions.
+// UserError where data.seq_length exceeds the model's positions.
 void check_positions(const RunConfig& config, const Model& model);
 
-// config.json as the trained model has it: fewer layers where model.num_layers says so.
+// config.json of the trained model: with fewer layers where model.num_layers is set.
 Json trained_config(const Json& config, const RunConfig& run);
 
 }  // namespace weft

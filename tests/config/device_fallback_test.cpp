@@ -1,4 +1,5 @@
-// tests/config/device_fallback_test.cpp: what is said of a run on the CPU on each kind of machine.
+// tests/config/device_fallback_test.cpp: the messages about a run on the CPU on each kind of
+// machine.
 #include "config/device_fallback.h"
 
 #include <gtest/gtest.h>
@@ -26,14 +27,14 @@ TEST(OnCpu, AutoSaysWhyNoGpuIsUsed) {
   EXPECT_EQ(cpu_line(run_on("auto"), kNoDriver),
             "on the CPU: no GPU can be used: no NVIDIA driver is loaded");
   EXPECT_EQ(cpu_line(run_on("auto", 4), kOne),
-            "on the CPU: 4 ranks want a GPU each, this machine has 1");
-  EXPECT_EQ(cpu_line(run_on("auto"), kNotBuilt), "");  // it knows nothing else
-  EXPECT_EQ(cpu_line(run_on("cpu"), kNoDriver), "");   // asked for
+            "on the CPU: 4 ranks need one GPU each, but this machine has 1");
+  EXPECT_EQ(cpu_line(run_on("auto"), kNotBuilt), "");  // it has nothing else
+  EXPECT_EQ(cpu_line(run_on("cpu"), kNoDriver), "");   // requested
   EXPECT_EQ(cpu_line(run_on("auto"), kOne), "");       // on the GPU
   EXPECT_EQ(cpu_line(run_on("auto", 4), GpusHere{true, 1, "", true}), "");
 }
 
-TEST(OnCpu, GpusServeWhereEachRankHasOneOrMayShare) {
+TEST(OnCpu, GpusAreUsedWhereEachRankHasOneOrMayShare) {
   EXPECT_TRUE(kOne.serve(1));
   EXPECT_FALSE(kOne.serve(2));
   EXPECT_TRUE((GpusHere{true, 1, "", true}.serve(2)));
@@ -41,8 +42,8 @@ TEST(OnCpu, GpusServeWhereEachRankHasOneOrMayShare) {
   EXPECT_FALSE(kNotBuilt.serve(1));
 }
 
-// A hint never leads back to the same refusal.
-TEST(OnCpu, Fp16IsToldWhatHelpsHere) {
+// A hint must never lead back to the same error.
+TEST(OnCpu, Fp16HintsNameWhatHelpsHere) {
   struct Case {
     const char* device;
     int64_t dp;
@@ -58,7 +59,8 @@ TEST(OnCpu, Fp16IsToldWhatHelpsHere) {
        "weft doctor", false},
       {"auto", 1, kNotBuilt, "on the CPU: this weft was built without CUDA", "-DWEFT_CUDA=ON",
        false},
-      {"auto", 2, kOne, "2 ranks want a GPU each, this machine has 1", "WEFT_COMM=cuda_ipc", false},
+      {"auto", 2, kOne, "2 ranks need one GPU each, but this machine has 1", "WEFT_COMM=cuda_ipc",
+       false},
   };
   for (const Case& t : cases) {
     const UserError e = no_fp16_here(run_on(t.device, t.dp, "fp16"), t.here, Purpose::kTrain);
@@ -77,7 +79,7 @@ TEST(OnCpu, Fp16IsToldWhatHelpsHere) {
 TEST(OnCpu, NoGpuNamesThePrecisionThatTheCpuLacks) {
   const UserError fp32 = no_gpu_here(run_on("cuda"), kNoDriver.why_none, Purpose::kTrain);
   EXPECT_STREQ(fp32.what(), "no GPU can be used: no NVIDIA driver is loaded");
-  EXPECT_EQ(fp32.hint(), "set launch.device to cpu; `weft doctor` says what is missing");
+  EXPECT_EQ(fp32.hint(), "set launch.device to cpu; `weft doctor` shows what is missing");
   const UserError fp16 = no_gpu_here(run_on("cuda", 1, "fp16"), "none", Purpose::kTrain);
   EXPECT_TRUE(has(fp16.hint(), "cpu and train.precision to bf16 or fp32")) << fp16.hint();
   const UserError eval = no_gpu_here(run_on("cuda", 1, "fp16"), "none", Purpose::kEval);

@@ -1,4 +1,4 @@
-// tests/config/keys_page_test.cpp: docs/keys.md is the option table, written out.
+// tests/config/keys_page_test.cpp: docs/keys.md is generated from the option table.
 //
 // After a change of the table: WEFT_WRITE_PAGES=1 build/tests/test_train --gtest_filter='KeysPage*'
 #include <fmt/core.h>
@@ -35,7 +35,7 @@ std::string section_of(const std::string& key) {
   return dot == std::string::npos ? "" : key.substr(0, dot);
 }
 
-// A cell of a Markdown table: a bar would end it, and <name> would be taken for HTML.
+// A cell of a Markdown table: a bar would end it, and <name> would be parsed as HTML.
 std::string cell(const std::string& text) {
   std::string out;
   for (const char c : text) out += c == '|' ? "\\|" : c == '<' ? "&lt;" : std::string(1, c);
@@ -51,7 +51,7 @@ std::string default_of(const OptionEntry& e) {
 std::string meaning_of(const OptionEntry& e) {
   std::string text = e.help;
   if (e.not_built) text += "; **not built**: only the default is accepted";
-  // What launch.device lacks depends on the build; its own words say so.
+  // What launch.device lacks depends on the build; its help text says so.
   if (!e.missing_values.empty() && e.key != "launch.device") {
     text += "; **not built**:";
     for (const std::string& value : e.missing_values) {
@@ -89,17 +89,17 @@ std::string read_page() {
   return text.str();
 }
 
-TEST(KeysPage, IsTheTableOfTheCode) {
+TEST(KeysPage, MatchesTheOptionTable) {
   const std::string page = read_page(), begin = std::string(kBegin) + "\n";
   const size_t at = page.find(begin);
   ASSERT_NE(at, std::string::npos) << kPage << " has no line " << kBegin;
   const std::string wanted = page.substr(0, at + begin.size()) + tables();
   if (std::getenv("WEFT_WRITE_PAGES")) std::ofstream(kPage) << wanted;
-  EXPECT_EQ(read_page(), wanted) << kPage << " is not what the option table says; see the head of "
-                                 << __FILE__ << " for how to write it anew";
+  EXPECT_EQ(read_page(), wanted) << kPage << " does not match the option table; see the head of "
+                                 << __FILE__ << " for how to regenerate it";
 }
 
-// A section that is new, or a key that nobody explained, is not left out in silence.
+// A new section, or a key without an explanation, is not silently omitted.
 TEST(KeysPage, HasEveryKey) {
   const std::string page = tables();
   for (const OptionEntry& e : entries()) {

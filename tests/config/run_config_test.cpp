@@ -1,4 +1,4 @@
-// tests/config/run_config_test.cpp: the run file read, resolved, and compared with a stored one.
+// tests/config/run_config_test.cpp: reads and resolves run files, and compares with a stored one.
 #include "config/run_config.h"
 
 #include <gtest/gtest.h>
@@ -66,7 +66,7 @@ TEST_F(RunFileTest, ResolvedFileMeansTheSame) {
   EXPECT_EQ(read(read(kSmallest, {"train.steps=5"}).resolved()).config().train.steps, 5);
 }
 
-TEST_F(RunFileTest, NullTakesTextAway) {
+TEST_F(RunFileTest, NullUnsetsText) {
   const std::vector<std::string> sets = {"data.source=a", "data.target=b"};
   EXPECT_EQ(read(kSmallest, sets).config().data.source, "a");
   const RunConfig c =
@@ -110,8 +110,8 @@ TEST_F(RunFileTest, ChangesAreSorted) {
   }
 }
 
-// A run from before there was train.tf32 computed without it.
-TEST_F(RunFileTest, ARunWithoutTf32GoesOnWithoutIt) {
+// A run from before train.tf32 existed computed without it.
+TEST_F(RunFileTest, ARunWithoutTf32ResumesWithoutIt) {
   std::string stored = read(kSmallest).resolved();
   const size_t line = stored.find("  tf32: ");
   ASSERT_NE(line, std::string::npos) << stored;
@@ -130,7 +130,8 @@ TEST_F(RunFileTest, Tf32IsNotForExactMode) {
       read(kSmallest,
            {"train.tf32=true", "parallel.mode=exact", std::string("train.precision=") + precision});
     });
-    EXPECT_NE(e.find("train.tf32: true does not go with parallel.mode: exact"), std::string::npos)
+    EXPECT_NE(e.find("train.tf32: true cannot be combined with parallel.mode: exact"),
+              std::string::npos)
         << e;
   }
   const std::string e = error_of<UserError>([&] { read(kSmallest, {"train.tf32=maybe"}); });
@@ -143,8 +144,8 @@ TEST_F(RunFileTest, MicroBatchIsLoweredToTheGlobalOne) {
   EXPECT_EQ(c.num_passes(), 1);
 }
 
-// Words that people bring from other trainers, with the key that they want.
-TEST_F(RunFileTest, WordsOfOtherTrainersAreUnderstood) {
+// Names that people know from other trainers, with our key.
+TEST_F(RunFileTest, NamesOfOtherTrainersAreSuggested) {
   const std::pair<const char*, const char*> words[] = {
       {"learning_rate", "train.lr"},
       {"train.learning_rate", "train.lr"},
@@ -170,8 +171,8 @@ TEST_F(RunFileTest, WordsOfOtherTrainersAreUnderstood) {
   }
 }
 
-// A GPU is meant, and "gpu" is but a letter from "cpu".
-TEST_F(RunFileTest, OtherWordsForAGpuAreUnderstood) {
+// A GPU is meant, and "gpu" is one letter from "cpu".
+TEST_F(RunFileTest, OtherNamesForAGpuAreSuggested) {
   const auto message_of = [&](const std::string& word) {
     return error_of<UserError>([&] { read(kSmallest, {"launch.device=" + word}); });
   };
@@ -186,7 +187,7 @@ TEST_F(RunFileTest, OtherWordsForAGpuAreUnderstood) {
   EXPECT_EQ(message_of("tpu v4").find("cuda\""), std::string::npos);
 }
 
-TEST_F(RunFileTest, OtherWordsForAPrecisionAreUnderstood) {
+TEST_F(RunFileTest, OtherNamesForAPrecisionAreSuggested) {
   const auto message_of = [&](const std::string& word) {
     return error_of<UserError>([&] { read(kSmallest, {"train.precision=" + word}); });
   };
@@ -202,15 +203,15 @@ TEST_F(RunFileTest, OtherWordsForAPrecisionAreUnderstood) {
   EXPECT_EQ(message_of("int8").find("did you mean"), std::string::npos) << message_of("int8");
 }
 
-TEST_F(RunFileTest, DataMayLieElsewhere) {
+TEST_F(RunFileTest, DataMayBeRemote) {
   const RunConfig c =
       read(kSmallest, {"data.train=hf://datasets/a/b/c.parquet", "data.eval=s3://bucket/d.jsonl"})
           .config();
   EXPECT_EQ(c.data.train[0], "hf://datasets/a/b/c.parquet");
 }
 
-// Of a long name 40 bytes are shown, and dots only where some are not.
-TEST_F(RunFileTest, ALongNameIsShownInPart) {
+// The first 40 bytes of a long name are shown, with dots only where some are cut.
+TEST_F(RunFileTest, ALongNameIsAbbreviated) {
   const auto message_of = [&](const std::string& name) {
     return error_of<UserError>([&] { read(kSmallest, {"name=" + name}); });
   };
@@ -221,7 +222,7 @@ TEST_F(RunFileTest, ALongNameIsShownInPart) {
       << message_of(more);
 }
 
-TEST_F(RunFileTest, AllComplaintsComeTogether) {
+TEST_F(RunFileTest, AllComplaintsAreCollected) {
   const std::string e = error_of<UserError>([&] {
     read("nmae: a\nmodel: {path: m, init: random2}\ndata: {train: [], seq_length: x}\n",
          {"train.lr=q"});

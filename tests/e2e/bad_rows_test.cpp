@@ -122,7 +122,7 @@ TEST(BadRows, EvaluationRowsOfWhichNoneHasATargetAreRefused) {
   const Ended part =
       run_to_end(run.words("eval", over_pairs(run / "none.jsonl", {"data.eval_fraction=0.5"})));
   EXPECT_EQ(part.exit_code, 2) << part.err;
-  expect_parts(part.err, {"that data.eval_fraction takes of data.train has a target"});
+  expect_parts(part.err, {"that data.eval_fraction selects from data.train has a target"});
 }
 
 TEST(BadRows, EvaluationRowsWithoutATargetAreCountedOnce) {

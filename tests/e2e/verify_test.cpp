@@ -317,7 +317,7 @@ TEST_F(Verify, RefusesBadInputBeforeAnythingIsTrained) {
   const Case cases[] = {
       {"dp=1; dp=2,sharp=zero1", {}, {"unknown key \"sharp\"", "did you mean \"shard\"?"}},
       {"dp=1; tp=3", {}, {"\"tp=3\"", "admissible values of parallel.tp: 1, 2, 4"}},
-      {"dp=1; dp=3", {}, {"\"dp=3\"", "train.global_batch 8 is no multiple of parallel.dp 3"}},
+      {"dp=1; dp=3", {}, {"\"dp=3\"", "train.global_batch 8 is not a multiple of parallel.dp 3"}},
       {"dp=1; tp=4", {"parallel.mode=exact"}, {"exact_tp=2", "admissible values", "1, 2"}},
       {"dp=2", {}, {"names 1 layout,", "needs two"}},
       {"", {}, {"names 0 layouts"}},
