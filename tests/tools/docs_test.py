@@ -1,11 +1,15 @@
-"""tests/tools/docs_test.py: links of the pages lead somewhere, and the files that they name exist."""
+"""tests/tools/docs_test.py: links lead somewhere, named files exist, picture and contract follow the code."""
 
 import re
+import sys
 import tempfile
 import unittest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
+from check_rooms import ROOMS  # noqa: E402
+
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 SPAN = re.compile(r"`([^`\n]+)`")
 FILE = re.compile(r"[\w./-]+/[\w.-]+\.(?:h|cpp|cu|py|sh|cmake|md|svg)")
@@ -62,6 +66,24 @@ class Docs(unittest.TestCase):
         self.assertGreater(found, 80)
         wrong = [f"{p.relative_to(ROOT)}: {w}" for p in guides for w in missing_files(p)]
         self.assertEqual(wrong, [])
+
+    def test_picture_has_the_rooms(self):
+        """Every room is drawn once, above all rooms that it may include, and explained in CONTRIBUTING."""
+        picture = (ROOT / "docs/architecture.svg").read_text()
+        drawn = re.findall(r'y="(\d+)"><tspan class="b">(\w+)</tspan>', picture.split("The rooms of src/")[1])
+        height = {room: int(y) for y, room in drawn}
+        self.assertEqual(sorted(room for _, room in drawn), sorted(ROOMS))
+        for room, below in ROOMS.items():
+            for other in below.split():
+                self.assertLess(height[room], height[other], f"{room} includes {other}")
+        table = re.findall(r"^\| `src/(\w+)` \|", (ROOT / "CONTRIBUTING.md").read_text(), re.M)
+        self.assertEqual(sorted(table), sorted(ROOMS))
+
+    def test_contract_has_the_commands(self):
+        commands = re.findall(r'\{"(\w+)", "', (ROOT / "src/cmd/commands.cpp").read_text())
+        contract = (ROOT / "docs/contract.md").read_text()
+        self.assertGreater(len(commands), 15)
+        self.assertEqual([c for c in commands if f"weft {c}" not in contract], [])
 
     def test_finds_what_is_wrong(self):
         with tempfile.TemporaryDirectory() as folder:
