@@ -1,4 +1,4 @@
-// verify/verify.cpp: children started, their files read, results written.
+// verify/verify.cpp: starts children, reads their files, writes results.
 #include "verify/verify.h"
 
 #include <algorithm>
@@ -24,8 +24,8 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kResultFile = "verify.json";
-constexpr const char* kMark = "weft verify";  // verify.json of ours has it as "made_by"
-constexpr int64_t kNever = 1'000'000'000;     // steps between checkpoints: the last one is enough
+constexpr const char* kMark = "weft verify";  // our verify.json has it as "made_by"
+constexpr int64_t kNever = 1'000'000'000;     // steps between checkpoints: the final one is enough
 
 struct PlannedRun {
   VerifyLayout layout;
@@ -50,7 +50,7 @@ PlannedRun plan_one(const VerifyOptions& o, const VerifyLayout& layout) {
   std::vector<std::string> sets = sets_of(o, layout);
   const RunFile file(o.run, sets);
   const Layout mesh = check_layout(file.config());
-  check_backend(file.config());  // a later layout may want more GPUs than the first
+  check_backend(file.config());  // a later layout may need more GPUs than the first
   return {layout, std::move(sets), file.config(), mesh};
 }
 
@@ -59,10 +59,10 @@ Json number_or_null(const std::optional<double>& v) {
   return {*v};
 }
 
-// Every layout is resolved before anything is written; all complaints come together.
+// Every layout is resolved before anything is written; all complaints are collected.
 std::vector<PlannedRun> plan_runs(const VerifyOptions& o) {
   const std::vector<VerifyLayout> layouts = parse_layouts(o.layouts);
-  const RunFile plain(o.run, o.sets);  // what is wrong with the run file itself is told once
+  const RunFile plain(o.run, o.sets);  // errors in the run file itself are reported once
   std::vector<PlannedRun> runs;
   std::vector<std::string> complaints;
   for (const VerifyLayout& layout : layouts) {
@@ -84,16 +84,16 @@ bool is_ours(const fs::path& out) {
   return mark && mark->is_string() && mark->as_string() == kMark;
 }
 
-// A folder of an earlier verification is used again; its results go.
+// A folder of an earlier verification is reused; its results are deleted.
 void prepare_out(const fs::path& out) {
   require(!fs::exists(out) || fs::is_directory(out), "--out {} is not a folder", out.string());
   if (fs::exists(out) && !fs::is_empty(out) && !is_ours(out)) {
-    throw UserError(fmt::format("--out {} holds something else", out.string()),
-                    "give a new or empty folder, or that of an earlier weft verify");
+    throw UserError(fmt::format("--out {} is not empty and not from weft verify", out.string()),
+                    "give a new or empty folder, or one from an earlier weft verify");
   }
   std::error_code bad;
   fs::create_directories(out, bad);
-  if (bad) throw RunError(fmt::format("cannot make {}: {}", out.string(), bad.message()));
+  if (bad) throw RunError(fmt::format("cannot create {}: {}", out.string(), bad.message()));
   for (const auto& entry : fs::directory_iterator(out)) {
     const std::string name = entry.path().filename().string();
     const bool is_result = (name.starts_with("loss_") && name.ends_with(".json")) ||
@@ -118,16 +118,16 @@ std::string first_error(const fs::path& log, int exit_code) {
 
 bool is_on_tf32(const RunConfig& c) { return c.asks_tf32() && uses_gpus(c); }
 
-// Factors of fewer bits than fp32: TF32, which has more than bf16, keeps within bf16's bars.
+// Operands of fewer bits than fp32: TF32, which has more than bf16, stays within bf16's tolerances.
 bool is_rounded(const RunConfig& c) { return c.compute_dtype() != Dtype::kF32 || is_on_tf32(c); }
 
-// Both of exact mode with the same constants: then the promise is the same bits.
+// Both in exact mode with the same constants: these promise the same bits.
 bool are_exact(const Layout& a, const Layout& b) {
   return a.is_exact && b.is_exact && a.exact_tp == b.exact_tp && a.exact_dp == b.exact_dp &&
          a.exact_rows == b.exact_rows;
 }
 
-// Why the bits of two layouts of exact mode are not compared, and how they would be.
+// Why the bits of two exact-mode layouts are not compared, and how to change that.
 std::vector<std::string> explain_constants(const Layout& base, const Layout& layout) {
   std::vector<std::string> notes;
   if (!base.is_exact || !layout.is_exact) return notes;
@@ -138,7 +138,7 @@ std::vector<std::string> explain_constants(const Layout& base, const Layout& lay
         "not in a layout",
         key, b, a, key, common));
   };
-  // All powers of two: what divides the smaller divides the larger.
+  // All are powers of two: what divides the smaller divides the larger.
   compare("exact_tp", base.exact_tp, layout.exact_tp, std::max(base.exact_tp, layout.exact_tp));
   compare("exact_dp", base.exact_dp, layout.exact_dp, std::max(base.exact_dp, layout.exact_dp));
   compare("exact_rows", base.exact_rows, layout.exact_rows,
@@ -171,7 +171,7 @@ class Verifier {
   }
 
  private:
-  // What is there when a signal ends it: the layouts before the one that was training.
+  // The result when a signal ends it: the layouts before the one in training.
   void send_stop() const {
     const size_t done = report_.layouts.size();
     size_t ok = 0;
@@ -179,7 +179,7 @@ class Verifier {
     log_error(
         "{}: stopped in layout {} of {}; partial results: {}", signal_name(report_.stop_signal),
         done + 1, runs_.size(),
-        done < 2 ? std::string("nothing is compared")
+        done < 2 ? std::string("nothing was compared")
                  : fmt::format("{} of {} layouts before it agree with the base", ok - 1, done - 1));
   }
 
@@ -204,7 +204,7 @@ class Verifier {
     read_back(i, end.exit_code);
   }
 
-  // Whether bits may differ between the base and any layout.
+  // Whether bits may differ between the base and some layout.
   bool compares_norms() const {
     return !std::all_of(runs_.begin(), runs_.end(),
                         [&](const PlannedRun& r) { return are_exact(runs_[0].mesh, r.mesh); });
@@ -231,8 +231,7 @@ class Verifier {
     write_losses(i, run);
   }
 
-  // Where bits are allowed to differ, the tensor to name is the one that is farthest from the
-  // base at the end.
+  // Where bits may differ, name the tensor that is farthest from the base at the end.
   void name_largest(size_t i) {
     const Comparison found =
         compare_models(open_logical(dir(0).string()), open_logical(dir(i).string()));
@@ -276,7 +275,7 @@ class Verifier {
     if (!has_pictures()) return;
     CurveComparison picture{report_.title, std::move(curves_), {}};
     for (const VerifyResult& r : report_.layouts) {
-      if (!picture.bars.empty()) break;  // those that have bars have the same
+      if (!picture.bars.empty()) break;  // all layouts with tolerances have the same ones
       if (r.bars.max) picture.bars.emplace_back(fmt::format("max {:g}", *r.bars.max), *r.bars.max);
       if (r.bars.mean)
         picture.bars.emplace_back(fmt::format("mean {:g}", *r.bars.mean), *r.bars.mean);
@@ -316,7 +315,7 @@ class Verifier {
     j.set("gradient_diff", number_or_null(r.gradient_diff));  // null: none were compared
     j.set("evals", Json(r.num_evals));
     j.set("evals_different", Json(r.evals_different));
-    // null: bits may differ, and of such a layout only the initial weights were hashed.
+    // null: bits may differ, and only the initial weights of such a layout were hashed.
     j.set("tensors", r.bars.bits ? Json(r.num_tensors) : Json());
     j.set("tensors_different", words(r.tensors_different));
     j.set("different_at_end", r.bars.bits ? Json(r.different_at_end) : Json());
@@ -338,7 +337,7 @@ class Verifier {
 }  // namespace
 
 VerifyReport verify(const VerifyOptions& options) {
-  // Between the children too, where results are compared.
+  // Also between children, while results are compared.
   static constexpr StopWords kWords{": stopped; the comparison is not finished", "", "", 1};
   const StopSignals signals(nullptr, kWords);
   return Verifier(options).run();

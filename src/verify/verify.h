@@ -1,4 +1,4 @@
-// verify/verify.h: the same run file trained in several layouts, and what differs between them.
+// verify/verify.h: trains a run file in several layouts and compares them.
 #pragma once
 
 #include <filesystem>
@@ -30,8 +30,8 @@ struct VerifyReport {
   std::string to_text() const;
 };
 
-// Each layout is `weft train` as a child of its own, one after another. Everything wrong with the
-// input is told before the first is started. In `out`: a run directory and a log a layout,
+// Each layout is a `weft train` child process, one after another. All errors in the input are
+// reported before the first starts. In `out`: a run directory and a log per layout,
 // loss_<label>.json, verify.json, verify.png and verify.svg.
 VerifyReport verify(const VerifyOptions& options);
 

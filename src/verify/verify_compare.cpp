@@ -1,4 +1,4 @@
-// verify/verify_compare.cpp: numbers, bits, and the first place where they part.
+// verify/verify_compare.cpp: numbers, bits, and the first place where they differ.
 #include "verify/verify_compare.h"
 
 #include <algorithm>
@@ -17,18 +17,17 @@
 namespace weft {
 namespace {
 
-// fp32: the sums of two layouts round differently, and no more; bf16: the same through a training
-// that amplifies it (docs/verify.md tells where the figures come from).
+// fp32: the sums of two layouts only round differently; bf16: the same, amplified by training
+// (docs/verify.md explains the numbers).
 constexpr double kMaxFp32 = 1e-5, kMaxBf16 = 5e-3, kMeanBf16 = 1e-3;
 // A gradient that is wrong in one tensor shows in that tensor's norm at once, in the norm of all by
-// the square of its share, and in the losses only after some updates. Gradients that are next to
-// nothing (the bias of K has none but rounding) are measured by the norm of all.
+// the square of its share, and in the losses only after some updates. Negligible gradients (K's
+// bias has only rounding noise) are measured against the overall norm.
 constexpr double kNormFp32 = 1e-4, kNormBf16 = 5e-2;
 constexpr double kGradientFp32 = 1e-2, kGradientBf16 = 0.3;
 constexpr double kFloorFp32 = 1e-3, kFloorBf16 = 1e-2;
-// Near convergence a gradient is what is left of addends that cancel: its rounding stays as large
-// as theirs while the norm shrinks. So a norm is not taken for less than this part of the largest
-// before it.
+// Near convergence a gradient is the remainder of cancelling addends: its rounding error stays
+// while the norm shrinks. So a norm counts as at least this fraction of the largest before it.
 constexpr double kNormFloorFp32 = 1e-2, kNormFloorBf16 = 0.1;
 
 template <typename Fn>
@@ -57,7 +56,7 @@ double difference(const std::optional<double>& a, const std::optional<double>& b
   return std::abs(*a - *b);
 }
 
-// A norm that one of the two lacks is a step of fp16 that overflowed there; its loss is compared.
+// A norm missing on one side is an fp16 step that overflowed there; its loss is still compared.
 double relative_difference(const std::optional<double>& a, const std::optional<double>& b,
                            double floor) {
   if (!a || !b || *a == *b) return 0;
@@ -112,11 +111,11 @@ void compare_steps(const VerifyRun& base, const VerifyRun& run, VerifyResult* r)
 struct HashLine {
   int64_t step = 0;
   Json::Object tensors;  // name to hash, in the order of the file
-  // Name to norm of its gradient, those that are finite; for where bits may differ.
+  // Name to norm of its gradient, finite ones only; used where bits may differ.
   std::vector<std::pair<std::string, double>> norms;
 };
 
-// The lines of a file of hashes, one after another.
+// The lines of a hash file, one after another.
 class HashLines {
  public:
   explicit HashLines(const std::filesystem::path& path) : path_(path.string()) {
@@ -144,7 +143,7 @@ class HashLines {
   size_t at_ = 0;
 };
 
-// Names of tensors whose hashes differ, or that one of the two lacks; first those that a has.
+// Names of tensors whose hashes differ, or that are missing on one side; those in a first.
 std::vector<std::string> different_tensors(const HashLine& a, const HashLine& b) {
   std::vector<std::string> names;
   if (a.tensors == b.tensors) return names;  // almost always
@@ -159,8 +158,8 @@ std::vector<std::string> different_tensors(const HashLine& a, const HashLine& b)
   return names;
 }
 
-// The gradient of this step that differs most. The first step past the bar is kept, and its tensor.
-// largest_norm: of all gradients of the base together, so far.
+// The gradient that differs most in this step. Keeps the first step beyond the tolerance, and its
+// tensor. largest_norm: the base's overall norm, maximum so far.
 void compare_gradients(const HashLine& a, const HashLine& b, double* largest_norm,
                        VerifyResult* r) {
   double squares = 0, largest = 0;
@@ -172,7 +171,7 @@ void compare_gradients(const HashLine& a, const HashLine& b, double* largest_nor
   std::string worst;
   for (const auto& [name, norm] : a.norms) {
     const auto other = others.find(name);
-    if (other == others.end()) continue;  // copies, which this layout adds up later
+    if (other == others.end()) continue;  // copies, which this layout sums later
     if (!r->gradient_diff) r->gradient_diff = 0;
     const double most = std::max({norm, other->second, floor});
     const double d = most > 0 ? std::abs(norm - other->second) / most : 0;
@@ -189,7 +188,7 @@ void compare_gradients(const HashLine& a, const HashLine& b, double* largest_nor
 }
 
 // The next lines of one step. Steps that only one of the two wrote (the other's overflowed in fp16)
-// are passed over, and then the files do not match.
+// are skipped, and then the files do not match.
 bool next_pair(HashLines* left, HashLines* right, std::optional<HashLine>* a,
                std::optional<HashLine>* b, bool* match) {
   *a = left->next();
@@ -212,27 +211,27 @@ void compare_tensors(const VerifyRun& base, const VerifyRun& run, VerifyResult* 
   double largest_norm = 0;
   std::optional<HashLine> a, b;
   while (next_pair(&left, &right, &a, &b, &r->hashes_are_whole)) {
-    if (!r->bars.bits && a->step > 0) {  // hashes may differ, and do
+    if (!r->bars.bits && a->step > 0) {  // hashes are expected to differ
       compare_gradients(*a, *b, &largest_norm, r);
       continue;
     }
     const std::vector<std::string> names = different_tensors(*a, *b);
     for (const auto& [name, hash] : a->tensors) known.insert(name);
-    known.insert(names.begin(), names.end());  // also what only the other has
+    known.insert(names.begin(), names.end());  // also what only the other one has
     r->num_tensors = static_cast<int64_t>(known.size());
     r->different_at_end = static_cast<int64_t>(names.size());
     for (const std::string& name : names) {
       if (seen_different.insert(name).second) r->tensors_different.push_back(name);
     }
     if (names.empty()) continue;
-    // The tensor of the first step at which anything differs: a norm alone may come before.
+    // The tensor of the first step at which anything differs: a norm may differ earlier.
     if (!r->tensor && (!r->first_bad_step || a->step <= *r->first_bad_step)) r->tensor = names[0];
     note_bad_step(r, a->step);
   }
 }
 
-// "... step 3: NAME differs between ranks 1 and 0": what compare_copies says of a copy that went
-// wrong; the supervisor puts before it which rank ended.
+// "... step 3: NAME differs between ranks 1 and 0": compare_copies's error about a bad copy; the
+// supervisor prefixes the rank.
 void read_copy_error(const std::string& error, VerifyResult* r) {
   const size_t end = error.find(" differs between ranks ");
   if (r->tensor || end == std::string::npos) return;
@@ -250,10 +249,10 @@ void judge_numbers(VerifyResult* r) {
   const bool max_broken = bars.max && !(r->max_diff <= *bars.max);
   const bool mean_broken = bars.mean && !(r->mean_diff <= *bars.mean);
   if (max_broken)
-    r->broken.push_back(fmt::format("max difference {:.3g} is over {:g}", r->max_diff, *bars.max));
+    r->broken.push_back(fmt::format("max difference {:.3g} exceeds {:g}", r->max_diff, *bars.max));
   if (mean_broken)
     r->broken.push_back(
-        fmt::format("mean difference {:.3g} is over {:g}", r->mean_diff, *bars.mean));
+        fmt::format("mean difference {:.3g} exceeds {:g}", r->mean_diff, *bars.mean));
   if (max_broken) first_above(*bars.max, &StepDifference::loss);
   if (mean_broken && !max_broken) first_above(*bars.mean, &StepDifference::loss);
   if (!bars.norm || r->norm_diff <= *bars.norm) return;
@@ -332,7 +331,7 @@ VerifyResult compare_runs(const VerifyRun& base, const VerifyRun& run, const Bar
   summarize(run, &r);
   compare_steps(base, run, &r);
   compare_tensors(base, run, &r);
-  if (!r.gradient_diff) r.bars.gradient.reset();  // a bar that nothing was held to
+  if (!r.gradient_diff) r.bars.gradient.reset();  // a tolerance that was never applied
   if (!run.error.empty()) {
     r.broken.push_back("the run failed: " + run.error);
   } else if (base.steps.size() != run.steps.size() || base.evals.size() != run.evals.size()) {
@@ -340,11 +339,11 @@ VerifyResult compare_runs(const VerifyRun& base, const VerifyRun& run, const Bar
                                    run.steps.size(), run.evals.size(), base.steps.size(),
                                    base.evals.size()));
   }
-  // Also where only losses are held to a bar, all layouts must begin with the same weights.
+  // Even where only losses are checked, all layouts must start with the same weights.
   if (!bars.bits && r.first_bad_step == 0) r.broken.push_back("the initial weights differ");
   judge_numbers(&r);
   if (bars.bits) judge_bits(&r);
-  // A run that ended early went wrong where its lines end, unless a difference came before.
+  // A run that ended early failed where its lines end, unless a difference came earlier.
   if (!run.error.empty() && !r.first_bad_step) {
     r.first_bad_step = run.steps.empty() ? 0 : run.steps.back().step;
     read_copy_error(run.error, &r);

@@ -1,5 +1,4 @@
-// verify/verify_layouts.cpp: the short keys of a layout and the run file's keys that they stand
-// for.
+// verify/verify_layouts.cpp: a layout's short keys and the run file's keys that they stand for.
 #include "verify/verify_layouts.h"
 
 #include <algorithm>
@@ -43,7 +42,7 @@ std::vector<std::string> split(const std::string& text, char at) {
   return parts;
 }
 
-// "dp=2tp=2" (blanks are gone): the key whose "=" stands inside another's value; empty: none does.
+// "dp=2tp=2" (blanks removed): the key whose "=" is inside another's value; empty: none is.
 std::string key_inside(const std::string& value) {
   const std::string before = value.substr(0, value.find('='));
   std::string longest;
@@ -54,7 +53,7 @@ std::string key_inside(const std::string& value) {
   return longest;
 }
 
-// What stands between two keys: a comma, or where the second begins another layout a semicolon.
+// The missing separator: a comma, or a semicolon where the second key begins another layout.
 std::string missing_mark(const std::string& layout, const std::string& inside,
                          const std::vector<std::string>& seen) {
   const bool is_new_layout = std::find(seen.begin(), seen.end(), inside) != seen.end();
@@ -68,7 +67,8 @@ void read_part(const std::string& part, VerifyLayout* layout, std::vector<std::s
   const std::string key = part.substr(0, equals);
   const auto found = kKeys.find(key);
   if (equals == std::string::npos || equals + 1 == part.size()) {
-    complaints->push_back(fmt::format("layout \"{}\": \"{}\" is no key=value", layout->name, part));
+    complaints->push_back(
+        fmt::format("layout \"{}\": \"{}\" is not key=value", layout->name, part));
   } else if (found == kKeys.end()) {
     complaints->push_back(fmt::format(
         "layout \"{}\": unknown key \"{}\"{}; known: {}", layout->name, key,
@@ -116,7 +116,7 @@ std::vector<VerifyLayout> parse_layouts(const std::string& text) {
   }
   if (layouts.size() < 2) {
     complaints.push_back(
-        fmt::format("--layouts names {} layout{}, and a comparison needs two: \"dp=1; dp=2; "
+        fmt::format("--layouts gives {} layout{}, but a comparison needs two: \"dp=1; dp=2; "
                     "tp=2,shard=zero1\"",
                     layouts.size(), layouts.size() == 1 ? "" : "s"));
   }

@@ -1,4 +1,4 @@
-// verify/verify_report.cpp: a verification for people and for programs.
+// verify/verify_report.cpp: the report as text and as JSON.
 #include <algorithm>
 
 #include "base/error.h"
@@ -42,7 +42,7 @@ std::string bits_table(const std::vector<VerifyResult>& layouts, size_t width) {
   for (size_t i = 0; i < layouts.size(); ++i) {
     const VerifyResult& r = layouts[i];
     const auto count = [&](int64_t n, int64_t of) { return i == 0 ? "-" : show_count(n, of); };
-    // Of a layout of fast mode only the initial weights are hashed, and 0 would claim more.
+    // Only the initial weights of a fast-mode layout are hashed, and 0 would claim more.
     const std::string tensors =
         r.bars.bits ? count(static_cast<int64_t>(r.tensors_different.size()), r.num_tensors) : "-";
     text +=
@@ -75,7 +75,7 @@ std::string verdict(const VerifyResult& r) {
   }
   if (!r.bars.bits || r.tensors_different.empty()) return text;
   const size_t shown = std::min(kNamesShown, r.tensors_different.size());
-  text += "        they are:";
+  text += "        tensors:";
   for (size_t i = 0; i < shown; ++i) text += fmt::format(" {}", r.tensors_different[i]);
   if (shown < r.tensors_different.size())
     text += fmt::format(" and {} more (verify.json)", r.tensors_different.size() - shown);

@@ -1,6 +1,7 @@
 // tests/config/keys_page_test.cpp: docs/keys.md is generated from the option table.
 //
-// After a change of the table: WEFT_WRITE_PAGES=1 build/tests/test_train --gtest_filter='KeysPage*'
+// After a change of the table: WEFT_WRITE_PAGES=1 build/tests/test_config
+// --gtest_filter='KeysPage*'
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 

@@ -319,10 +319,10 @@ TEST_F(Verify, RefusesBadInputBeforeAnythingIsTrained) {
       {"dp=1; tp=3", {}, {"\"tp=3\"", "admissible values of parallel.tp: 1, 2, 4"}},
       {"dp=1; dp=3", {}, {"\"dp=3\"", "train.global_batch 8 is not a multiple of parallel.dp 3"}},
       {"dp=1; tp=4", {"parallel.mode=exact"}, {"exact_tp=2", "admissible values", "1, 2"}},
-      {"dp=2", {}, {"names 1 layout,", "needs two"}},
-      {"", {}, {"names 0 layouts"}},
+      {"dp=2", {}, {"gives 1 layout,", "needs two"}},
+      {"", {}, {"gives 0 layouts"}},
       {"dp=2; tp=2; dp = 2", {}, {"layout \"dp=2\" is given twice"}},
-      {"dp=1; dp=2,shard", {}, {"\"shard\" is no key=value"}},
+      {"dp=1; dp=2,shard", {}, {"\"shard\" is not key=value"}},
       {"dp=1; dp=2,shard=zero4", {}, {"zero4", "zero1"}},
       {"dp=1; dp=2,bad=1; tp=3", {"train.steps=-1"}, {"unknown key \"bad\""}},
       {"dp=1; dp=2",
@@ -342,7 +342,7 @@ TEST_F(Verify, LeavesAFolderOfSomethingElseAlone) {
   run_.write("out/thesis.tex", "years of work");
   Ended ended = verify("dp=1; dp=2", {});
   EXPECT_EQ(ended.exit_code, 2);
-  expect_parts(ended.err, {"holds something else", "an earlier weft verify"});
+  expect_parts(ended.err, {"is not empty", "an earlier weft verify"});
   run_.write("out/verify.json", "{\"ok\": true}");
   EXPECT_EQ(verify("dp=1; dp=2", {}).exit_code, 2);
   EXPECT_EQ(slurp(out() / "thesis.tex"), "years of work");

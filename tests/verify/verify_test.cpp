@@ -1,4 +1,4 @@
-// tests/verify/verify_test.cpp: layouts read, runs compared, hashes that have no order.
+// tests/verify/verify_test.cpp: parsing layouts, comparing runs, order-independent hashes.
 #include "verify/verify.h"
 
 #include <gtest/gtest.h>
@@ -19,13 +19,13 @@ namespace {
 
 using testing::TemporaryFolder;
 
-TEST(VerifyLayouts, AreWholeAndKeepTheirOrder) {
+TEST(VerifyLayouts, AreSelfContainedAndKeepTheirOrder) {
   const auto layouts = parse_layouts(" dp=2 ;dp=2, shard=zero3,mode=exact; ");
   ASSERT_EQ(layouts.size(), 2u);
   EXPECT_EQ(layouts[0].name, "dp=2");
   EXPECT_EQ(layouts[1].name, "dp=2,shard=zero3,mode=exact");
   EXPECT_EQ(layouts[1].label, "dp_2_shard_zero3_mode_exact");
-  // Later ones win: what the layout does not name is not taken from the run file.
+  // Later ones win: what the layout does not set is not taken from the run file.
   EXPECT_EQ(layouts[0].sets,
             (std::vector<std::string>{"parallel.dp=1", "parallel.tp=1", "parallel.shard=none",
                                       "train.grad_accum=0", "parallel.dp=2"}));
@@ -36,7 +36,7 @@ TEST(VerifyLayouts, AreWholeAndKeepTheirOrder) {
   EXPECT_THROW(parse_layouts("dp=2; dp=2,dp=4"), UserError);
 }
 
-TEST(VerifyLayouts, AMissingMarkIsNamed) {
+TEST(VerifyLayouts, AMissingSeparatorIsNamed) {
   const auto message_of = [](const std::string& text) {
     return testing::error_of<UserError>([&] { parse_layouts(text); });
   };
@@ -46,11 +46,11 @@ TEST(VerifyLayouts, AMissingMarkIsNamed) {
       {"dp=1; tp=2 exact_tp=2", "a comma is missing before exact_tp="},
       {"dp=1 dp=2; tp=2", "a semicolon is missing before dp="},
       {"dp=1, dp=2", "a semicolon ends a layout"},
-      {"dp=1", "--layouts names 1 layout, and"},
-      {"", "--layouts names 0 layouts, and"},
-      {"dp=1; tp=", "\"tp=\" is no key=value"},
-      {"dp=1; tp", "\"tp\" is no key=value"},
-      {"dp=1; dp=2,", "\"\" is no key=value"},
+      {"dp=1", "--layouts gives 1 layout, but"},
+      {"", "--layouts gives 0 layouts, but"},
+      {"dp=1; tp=", "\"tp=\" is not key=value"},
+      {"dp=1; tp", "\"tp\" is not key=value"},
+      {"dp=1; dp=2,", "\"\" is not key=value"},
       {"dp=1; pd=2", "unknown key \"pd\""},
       {"dp=1; dp=1", "layout \"dp=1\" is given twice"},
   };
@@ -59,7 +59,7 @@ TEST(VerifyLayouts, AMissingMarkIsNamed) {
   }
 }
 
-TEST(ElementHash, DependsOnBitsAndPlace) {
+TEST(ElementHash, DependsOnBitsAndPosition) {
   EXPECT_NE(element_hash(1, 0), element_hash(0, 1));
   EXPECT_NE(element_hash(1, 0) + element_hash(2, 1), element_hash(2, 0) + element_hash(1, 1));
   EXPECT_NE(element_hash(0, 5), element_hash(0x80000000u, 5));  // 0 and -0
@@ -106,7 +106,7 @@ TEST(CompareRuns, DefaultBars) {
   EXPECT_EQ(fp32.gradient, 1e-2);
   EXPECT_EQ(bf16.gradient, 0.3);
   EXPECT_FALSE(exact.norm || exact.gradient);
-  const Bars given = choose_bars(false, false, 0.5, {});  // who gives such a max allows more
+  const Bars given = choose_bars(false, false, 0.5, {});  // an explicit max this large allows more
   EXPECT_FALSE(given.norm || given.gradient);
   for (const double stricter : {0.0, 1e-7, 1e-5}) {
     const Bars held = choose_bars(false, false, stricter, {});
@@ -118,8 +118,8 @@ TEST(CompareRuns, DefaultBars) {
   EXPECT_FALSE(exact.max || exact.mean || fp32.bits);
 }
 
-// A gradient that counts twice is in its step's norm, and hardly in the losses.
-TEST(CompareRuns, NormsHaveABarOfTheirOwn) {
+// A doubled gradient shows in its step's norm, and hardly in the losses.
+TEST(CompareRuns, NormsHaveTheirOwnTolerance) {
   const Bars bars = choose_bars(false, false, {}, {});
   const VerifyRun base = run_of({4, 3, 2, 2.5});
   VerifyRun run = base;
@@ -141,8 +141,8 @@ TEST(CompareRuns, NormsHaveABarOfTheirOwn) {
   EXPECT_FALSE(compare_runs(base, run, bars).ok());
 }
 
-// Near convergence the norm shrinks and its rounding does not.
-TEST(CompareRuns, ATinyNormIsMeasuredByTheLargestBefore) {
+// Near convergence the norm shrinks but its rounding error does not.
+TEST(CompareRuns, ATinyNormIsMeasuredAgainstTheLargestBefore) {
   const Bars bars = choose_bars(false, false, {}, {});
   VerifyRun base = run_of({4, 3, 2, 2.5});
   base.steps[3].grad_norm = 1e-4;
@@ -155,7 +155,7 @@ TEST(CompareRuns, ATinyNormIsMeasuredByTheLargestBefore) {
   EXPECT_EQ(compare_runs(base, run, bars).first_bad_step, 4);
 }
 
-TEST(CompareRuns, WhatIsMissingDiffers) {
+TEST(CompareRuns, MissingValuesDiffer) {
   const Bars wide = choose_bars(false, false, 100, {});
   const VerifyRun base = run_of({4, 3, 2});
   EXPECT_FALSE(compare_runs(base, run_of({4, 3}), wide).ok());
@@ -209,7 +209,7 @@ TEST_F(HashedRuns, NameTheFirstTensor) {
   EXPECT_EQ(r.tensors_different, (std::vector<std::string>{"a", "b"}));
   r = compare(hashed("lacks", change(", \"b\": \"3\"", "")));
   EXPECT_EQ(r.tensors_different, (std::vector<std::string>{"b"}));
-  // A norm that differs before: its step, and no tensor.
+  // A norm that differs earlier: its step, and no tensor.
   VerifyRun run = hashed("norm", change("\"a\": \"3\"", "\"a\": \"8\""));
   run.steps[0].grad_norm = 1.5;
   r = compare(run);
@@ -217,8 +217,8 @@ TEST_F(HashedRuns, NameTheFirstTensor) {
   EXPECT_FALSE(r.tensor);
 }
 
-// Other constants: bits may differ, and no bar is broken.
-TEST_F(HashedRuns, NoStepIsBadWhereNoBarIsBroken) {
+// Other constants: bits may differ, and no tolerance is exceeded.
+TEST_F(HashedRuns, NoStepIsBadWithinTolerances) {
   const VerifyRun base = hashed("base", kBase);
   const Bars bars = choose_bars(false, false, {}, {});
   VerifyResult r = compare_runs(base, hashed("on", change("\"b\": \"2\"", "\"b\": \"9\"")), bars);
@@ -226,13 +226,13 @@ TEST_F(HashedRuns, NoStepIsBadWhereNoBarIsBroken) {
   EXPECT_FALSE(r.first_bad_step);
   EXPECT_FALSE(r.tensor);
   r = compare_runs(base, hashed("start", change("\"b\": \"1\"", "\"b\": \"9\"")), bars);
-  EXPECT_FALSE(r.ok());  // all begin with the same weights
+  EXPECT_FALSE(r.ok());  // all start with the same weights
   EXPECT_EQ(r.first_bad_step, 0);
   EXPECT_EQ(r.tensor, "b");
 }
 
-// Fast mode: a gradient that is doubled is found by its own norm, however small its share.
-TEST_F(HashedRuns, AGradientIsHeldToItsOwnNorm) {
+// Fast mode: a doubled gradient is detected by its own norm, however small its share.
+TEST_F(HashedRuns, AGradientIsCheckedAgainstItsOwnNorm) {
   const auto lines = [](const std::string& second) {
     return "{\"step\": 0, \"tensors\": {\"a\": \"1\"}}\n"
            "{\"step\": 1, \"norms\": {\"a#grad\": 10.0, \"b#grad\": 0.05, \"c#grad\": 1e-6}}\n"
@@ -241,7 +241,7 @@ TEST_F(HashedRuns, AGradientIsHeldToItsOwnNorm) {
   };
   const Bars bars = choose_bars(false, false, {}, {});
   const VerifyRun base = hashed("base", lines("\"b#grad\": 0.05, \"c#grad\": 1e-6"));
-  // What is next to nothing may be anything next to nothing.
+  // Negligible gradients may differ arbitrarily.
   VerifyResult r =
       compare_runs(base, hashed("sound", lines("\"b#grad\": 0.0501, \"c#grad\": 7e-5")), bars);
   EXPECT_TRUE(r.ok());
@@ -265,7 +265,7 @@ std::string norm_line(int64_t step, const std::string& a, const std::string& b) 
                      b);
 }
 
-// fp16: a step that overflowed has no line, or one of no numbers; the others are still compared.
+// fp16: an overflowed step has no line, or one without numbers; the others are still compared.
 TEST_F(HashedRuns, NormsAreComparedByStep) {
   const Bars bars = choose_bars(false, true, {}, {});
   const std::string start = "{\"step\": 0, \"tensors\": {\"a\": \"1\"}}\n";
@@ -280,7 +280,7 @@ TEST_F(HashedRuns, NormsAreComparedByStep) {
   r = compare_runs(base, hashed("wrong", start + first + norm_line(3, "1.0", "1.0")), bars);
   EXPECT_EQ(r.first_bad_step, 3);
   EXPECT_EQ(r.tensor, "b#grad");
-  // Near convergence, of the largest norm before: a thousandth of it is next to nothing.
+  // Near convergence, relative to the largest norm before: a thousandth of it is negligible.
   const std::string tiny = norm_line(3, "1e-4", "1e-6");
   r = compare_runs(hashed("base", start + first + tiny),
                    hashed("end", start + first + norm_line(3, "1.01e-4", "2e-6")), bars);
@@ -288,8 +288,8 @@ TEST_F(HashedRuns, NormsAreComparedByStep) {
   EXPECT_LT(r.gradient_diff.value(), 1e-2);
 }
 
-// A bar that nothing was held to is not shown as held.
-TEST_F(HashedRuns, WithoutNormsThereIsNoBarOfGradients) {
+// A tolerance that was never applied is not reported as met.
+TEST_F(HashedRuns, WithoutNormsThereIsNoGradientTolerance) {
   const Bars bars = choose_bars(false, false, {}, {});
   const VerifyResult r = compare_runs(hashed("base", kBase), hashed("run", kBase), bars);
   EXPECT_TRUE(r.ok());
@@ -298,10 +298,10 @@ TEST_F(HashedRuns, WithoutNormsThereIsNoBarOfGradients) {
   EXPECT_NE(r.bars.to_text().find("norms"), std::string::npos) << r.bars.to_text();
 }
 
-// A tensor that went wrong and came back is counted: somebody reads the column, not the step.
+// A tensor that diverged and recovered is counted: people read the column, not the step.
 TEST_F(HashedRuns, TensorsCountAtAnyStep) {
   VerifyResult r = compare(hashed("same", kBase));
-  EXPECT_EQ(r.num_tensors, 3);  // a, b and the gradient, which the start has not
+  EXPECT_EQ(r.num_tensors, 3);  // a, b and the gradient, which the start lacks
   EXPECT_TRUE(r.tensors_different.empty());
   r = compare(hashed("start", change("\"b\": \"1\"", "\"b\": \"9\"")));
   EXPECT_EQ(r.tensors_different, std::vector<std::string>{"b"});
@@ -318,7 +318,7 @@ TEST_F(HashedRuns, TensorsCountAtAnyStep) {
   EXPECT_EQ(r.tensor, "b");
 }
 
-// The words of a layout's line in the table of bits: name, losses, norms, evals, tensors, eval
+// The fields of a layout's line in the table of bits: name, losses, norms, evals, tensors, eval
 // loss.
 std::vector<std::string> bits_line(const VerifyReport& report, const std::string& name) {
   const std::string text = report.to_text();
@@ -331,7 +331,7 @@ std::vector<std::string> bits_line(const VerifyReport& report, const std::string
   return {};
 }
 
-// Of a layout of fast mode nothing but the start is hashed: 0/3 would be taken for agreement.
+// Only the start of a fast-mode layout is hashed: 0/3 would look like agreement.
 TEST_F(HashedRuns, TheTableClaimsNoTensorsThatWereNotCompared) {
   VerifyRun base = hashed("base", kBase), fast = base;
   fast.hashes = hashed("fast", kBase.substr(0, kBase.find('\n') + 1)).hashes;
@@ -365,12 +365,12 @@ std::string text_of(const VerifyResult& second) {
 }
 
 TEST(VerifyReport, NamesEightTensorsAndCountsTheRest) {
-  EXPECT_NE(text_of(differs_in(8)).find("they are: t0 t1 t2 t3 t4 t5 t6 t7\n"), std::string::npos);
+  EXPECT_NE(text_of(differs_in(8)).find("tensors: t0 t1 t2 t3 t4 t5 t6 t7\n"), std::string::npos);
   EXPECT_NE(text_of(differs_in(9)).find("t6 t7 and 1 more (verify.json)\n"), std::string::npos);
-  EXPECT_EQ(text_of(differs_in(0)).find("they are"), std::string::npos);
+  EXPECT_EQ(text_of(differs_in(0)).find("tensors:"), std::string::npos);
 }
 
-TEST(VerifyReport, SaysWhereItBegan) {
+TEST(VerifyReport, ReportsTheFirstDifference) {
   VerifyResult r = differs_in(1);
   r.first_bad_step = 3;
   EXPECT_NE(text_of(r).find("first at step 3\n"), std::string::npos) << text_of(r);
@@ -383,7 +383,7 @@ TEST(VerifyReport, SaysWhereItBegan) {
   EXPECT_NE(text_of(r).find("first at step 3, and farthest at the end is a\n"), std::string::npos);
   r.tensor = "a#grad";
   EXPECT_NE(text_of(r).find("first at step 3, tensor a#grad\n"), std::string::npos);
-  EXPECT_EQ(text_of(r).find("they are"), std::string::npos);  // hashes that may differ
+  EXPECT_EQ(text_of(r).find("tensors:"), std::string::npos);  // hashes that may differ
   EXPECT_EQ(text_of(r).find("different in bits"), std::string::npos);
   EXPECT_NE(text_of(r).find("FAILED  tp=2"), std::string::npos);
   EXPECT_NE(text_of(differs_in(0)).find("all layouts agree"), std::string::npos);
