@@ -1,5 +1,5 @@
-// kernel/attention_bias.cpp: the beginnings of buckets, made once per plan; out of line, so that no
-// level compiles it again.
+// kernel/attention_bias.cpp: the bucket boundaries, computed once per plan; out of line, so that
+// levels do not each compile it.
 #include "kernel/attention_bias.h"
 
 #include <cmath>

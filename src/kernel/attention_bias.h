@@ -1,10 +1,10 @@
-// kernel/attention_bias.h: biases of attention's scores by distance: one rule for all back ends.
+// kernel/attention_bias.h: biases of attention's scores by distance: one rule for all backends.
 //
 // Distances are position of the key less position of the query, both counted in their segments.
-// ALiBi: -slope |distance|; the slopes are those of the paper, and for a number of heads that is no
-// power of two those of the next lower one, then every other one of the next higher one. T5: the
-// table's row is the distance's bucket. Neither takes a logarithm or a power where it runs: back
-// ends would round it differently.
+// ALiBi: -slope |distance|; the slopes are those of the paper, and for a number of heads that is
+// not a power of two those of the next lower power, then every other one of the next higher power.
+// T5: the table's row is the distance's bucket. Kernels compute no logarithm or power: backends
+// would round it differently.
 #pragma once
 
 #include <cstdint>
@@ -37,8 +37,8 @@ constexpr float alibi_bias(double slope, int64_t distance) {
   return static_cast<float>(-slope * static_cast<double>(distance < 0 ? -distance : distance));
 }
 
-// As transformers' T5: of each side's buckets half are for one distance each, the others grow by
-// equal factors up to max_distance; all that is farther is in the last. A key behind its query has
+// As transformers' T5: half of each side's buckets hold one distance each, the others grow by equal
+// factors up to max_distance; everything farther is in the last. A key behind its query has
 // distance 0 where only one side counts.
 RelativeBuckets relative_buckets(int count, int64_t max_distance, bool bidirectional);
 
@@ -57,7 +57,7 @@ constexpr int relative_bucket(const RelativeBuckets& buckets, int64_t distance) 
   return low + (is_behind && buckets.bidirectional ? buckets.side : 0);
 }
 
-// Of the call's head h, for code of the CPU: at one distance, and to[i] at distance + i step.
+// For head h of the call, on the CPU: at one distance, and to[i] at distance + i step.
 float attention_bias(const AttentionOperands& args, int64_t h, int64_t distance);
 void fill_bias_line(const AttentionOperands& args, int64_t h, int64_t distance, int64_t step,
                     int64_t count, float* to);

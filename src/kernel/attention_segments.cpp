@@ -1,4 +1,4 @@
-// kernel/attention_segments.cpp: out of line, so that no level compiles it again.
+// kernel/attention_segments.cpp: out of line, so that levels do not each compile it.
 #include "kernel/attention_segments.h"
 
 #include <algorithm>

@@ -1,11 +1,11 @@
-// kernel/attention_segments.h: which keys a query sees, for code of the CPU.
+// kernel/attention_segments.h: which keys a query sees, for CPU code.
 #pragma once
 
 #include "kernel/kernels.h"
 
 namespace weft {
 
-// Queries and keys of row b: those that are no padding.
+// Queries and keys of row b without padding.
 int64_t num_queries(const AttentionOperands& args, int64_t b);
 int64_t num_keys(const AttentionOperands& args, int64_t b);
 

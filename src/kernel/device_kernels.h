@@ -1,7 +1,7 @@
-// kernel/device_kernels.h: what the host computes itself on the CPU, as operations for a GPU.
+// kernel/device_kernels.h: GPU operations for what the host computes by itself on the CPU.
 //
-// On the CPU the executor follows pointers: it adds up losses, joins the leaves of a softmax,
-// rounds a sum. Memory of a GPU it cannot follow, so there each of these is a kernel, queued on
+// On the CPU the executor dereferences pointers: it sums losses, joins the leaves of a softmax,
+// rounds a sum. It cannot access GPU memory, so there each of these is a kernel, queued on
 // Context::stream like the others. All pointers are to device memory.
 #pragma once
 
@@ -11,7 +11,7 @@
 namespace weft {
 
 // limbs (+)= the addends as a sum without rounding (base/exact_sum.h): integer additions, so any
-// order gives the same bits. clear: limbs are zeroed first. The limbs are left normalized.
+// order yields the same bits. clear: limbs are zeroed first. The limbs are left normalized.
 struct ExactSumArgs {
   int64_t n;
   Dtype dtype;     // kF32 or kF64
@@ -20,7 +20,7 @@ struct ExactSumArgs {
   bool clear;
 };
 
-// What changes from step to step, in device memory: a captured step reads it anew every time.
+// What changes from step to step, in device memory: a captured graph reads it on every replay.
 struct UpdateScalars {
   double target_tokens, clip_norm;
   double lr, beta1, beta2, eps, weight_decay, bias1, bias2;
@@ -28,8 +28,8 @@ struct UpdateScalars {
 
 // norm = sqrt(value of the limbs) / target_tokens; scale = min(1, clip_norm / (norm + 1e-6)) /
 // target_tokens (clip_norm 0: no clipping), in double as exec/ops/grad_norm.cpp does. loss_scale
-// (fp16): its factor is divided out of both, and the next step's is left there; where the norm is
-// not finite, scale is NaN: an update that finds it so changes nothing.
+// (fp16): its factor is divided out of both, and updated for the next step; where the norm is not
+// finite, scale is NaN, which makes an update a no-op.
 struct NormArgs {
   const int64_t* limbs;
   const UpdateScalars* scalars;
@@ -48,13 +48,13 @@ struct AdamwItem {
   void* v;
   bool decay;
 };
-// AdamW (AdamwArgs says how) over all items in one launch. Items are of one set of types. The table
-// lies in device memory: filled once by adamw_table from the items, adamw_table_bytes long. Nothing
-// is changed where scale is NaN.
+// AdamW (see AdamwArgs) over all items in one launch. All items have the same dtypes. The table is
+// in device memory: filled once by adamw_table from the items, adamw_table_bytes long. A no-op
+// where scale is NaN.
 struct AdamwListArgs {
   Dtype dtype, grad_dtype, state_dtype;
   const std::byte* table;
-  int64_t num_blocks;  // as adamw_table told
+  int64_t num_blocks;  // from adamw_table
   const UpdateScalars* scalars;
   const float* scale;
 };
@@ -89,12 +89,12 @@ struct RoundSumArgs {
   void* out;
 };
 
-// The softmax over a vocabulary in leaves, a chunk of n tokens (exec/head.h). A rank tells of each
-// token `told` = 2 * leaves + 1 doubles: (maximum, sum of exp) of each leaf here, and the logit of
-// the target where it is among the columns here, else 0.
+// The softmax over a vocabulary in leaves, a chunk of n tokens (exec/head.h). A rank contributes
+// stats_per_token = 2 * leaves + 1 doubles per token: (maximum, sum of exp) of each of its leaves,
+// and the target's logit where it is among its columns, else 0.
 struct LeafStatsArgs {
   int64_t n, stats_per_token;
-  int leaf;              // which of the leaves here
+  int leaf;              // index among this rank's leaves
   const float* highest;  // (n), from softmax_stats
   const double* sum;     // (n)
   double* leaves;        // (n, stats_per_token)
@@ -107,9 +107,9 @@ struct TargetLogitArgs {
   int64_t first_id;  // the id of column 0
   double* leaves;
 };
-// All ranks' leaves (num_ranks, n, told) -> loss, overall maximum, 1 / overall sum. The maximum is
-// exact; sums are rescaled to it and added in a binary tree. A token whose target is negative has
-// loss 0 and scale 0.
+// All ranks' leaves (num_ranks, n, stats_per_token) -> loss, overall maximum, 1 / overall sum. The
+// maximum is exact; sums are rescaled to it and added in a binary tree. A token whose target is
+// negative has loss 0 and scale 0.
 struct JoinLeavesArgs {
   int64_t n, stats_per_token;
   int num_ranks;
@@ -145,16 +145,15 @@ struct ReduceTreeArgs {
   bool is_max;
 };
 
-// cross_entropy, told how much of a row it keeps on the chip between its two passes: for measuring.
-// The bits do not depend on it.
+// cross_entropy with explicit settings of how much of a row stays on chip between its two passes:
+// for benchmarks. The bits do not depend on it.
 struct KeptCrossEntropyArgs {
   CrossEntropyArgs args;
   int blocks_per_sm;     // 1 or 2, which share the SM's memory; 0: every row is read twice
-  int64_t shared_bytes;  // of a block, at most; what the device offers is taken where it is less
+  int64_t shared_bytes;  // maximum per block; capped at what the device offers
 };
 
-// Every kernel that a GPU has in addition to those of kernels.h, once, but those below that fill
-// tables.
+// Every GPU kernel beyond those of kernels.h, once, except those below that fill tables.
 #define WEFT_DEVICE_KERNELS(PLAIN)                \
   PLAIN(cross_entropy_kept, KeptCrossEntropyArgs) \
   PLAIN(exact_sum, ExactSumArgs)                  \
@@ -171,7 +170,8 @@ struct KeptCrossEntropyArgs {
   PLAIN(reduce_tree, ReduceTreeArgs)
 
 struct DeviceKernels {
-  // Fills `table` (host memory, copied to the device by the caller) and gives the number of blocks.
+  // Fills `table` (host memory, copied to the device by the caller) and returns the number of
+  // blocks.
   int64_t (*adamw_table)(const AdamwItem* items, int64_t count, std::byte* table);
   size_t (*adamw_table_bytes)(const AdamwItem* items, int64_t count);
   int64_t (*squares_table)(const SquaresItem* items, int64_t count, std::byte* table);

@@ -1,5 +1,5 @@
-// kernel/dropout.cpp: the draws of a call's head or row; out of line, so that no level compiles
-// them again.
+// kernel/dropout.cpp: the draws of a call's head or row; out of line, so that levels do not each
+// compile them.
 #include "kernel/dropout.h"
 
 namespace weft {

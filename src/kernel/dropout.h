@@ -1,10 +1,10 @@
-// kernel/dropout.h: which elements are dropped, of attention's probabilities and of activations:
-// one rule for all back ends.
+// kernel/dropout.h: which attention probabilities and activations are dropped: one rule for all
+// backends.
 //
 // Attention. With P the softmax, attention's output is (P M) v, where M(t, j) is 0 with probability
-// `rate` and else 1 / (1 - rate). M is a pure function of logical places, so that no layout of
-// ranks and no order of work changes it:
-//   (key, stream) = Philox-10 of (seed; row of the epoch, epoch, site, head)   128 bits a head
+// `rate` and else 1 / (1 - rate). M is a pure function of logical positions, so that neither the
+// layout of ranks nor the order of work changes it:
+//   (key, stream) = Philox-10 of (seed; row of the epoch, epoch, site, head)   128 bits per head
 //   words         = Philox-7 of (key; query', key', stream)                    4 x 32 bits
 //   kept where words[2 q + k] >= rate 2^32
 // One block of words serves the queries t, t + 8 and the keys j, j + 8 of an aligned square of
@@ -12,12 +12,12 @@
 // thread of a GPU holds together in the layout of tensor cores, whichever side its rows are.
 //
 // Activations (B, T, C). Element (t, c) of a row is kept or dropped likewise:
-//   (key, stream) = Philox-10 of (seed'; row of the epoch, epoch, site)        128 bits a row
+//   (key, stream) = Philox-10 of (seed'; row of the epoch, epoch, site)        128 bits per row
 //   words         = Philox-7 of (key; t, c / 4, stream)                        4 x 32 bits
 //   kept where words[c % 4] >= rate 2^32
 // Four columns that begin at a multiple of four share a block of words. c counts the columns of the
-// logical tensor, so a rank that holds columns from any one on draws what the whole would. seed'
-// differs from attention's, so that the sites of both are counted alone.
+// logical tensor, so a rank that holds any range of columns draws what a single device would. seed'
+// differs from attention's, so that the sites of both are numbered independently.
 //
 // Positions are those in the row, also of packed ones, whose row is the packed one.
 #pragma once
@@ -29,7 +29,7 @@
 
 namespace weft {
 
-inline constexpr uint64_t kDropoutSeed = 0x64726f706f7574;  // tells these draws from other ones
+inline constexpr uint64_t kDropoutSeed = 0x64726f706f7574;  // separates these draws from others
 inline constexpr uint64_t kElementDropoutSeed = 0x656c656d656e74;  // ... and these from attention's
 inline constexpr int kDropoutRounds = 7;
 
@@ -58,7 +58,7 @@ constexpr PhiloxBlock dropout_words(const DropoutKey& key, uint32_t query_line, 
                                        key.key[0], key.key[1]);
 }
 
-// The word that decides over query t and key j.
+// The word that decides about query t and key j.
 constexpr uint32_t dropout_word(const DropoutKey& key, int64_t t, int64_t j) {
   return dropout_words(key, dropout_line(t), dropout_line(j)).word[t / 8 % 2 * 2 + j / 8 % 2];
 }
@@ -80,7 +80,7 @@ constexpr uint32_t dropout_threshold(double rate) {
 }
 constexpr float dropout_scale(double rate) { return static_cast<float>(1.0 / (1.0 - rate)); }
 
-// Head h of row b of a call, for code of the CPU.
+// Head h of row b of a call, for CPU code.
 struct HeadDropout {
   DropoutKey key;
   uint32_t threshold;
@@ -88,7 +88,7 @@ struct HeadDropout {
 };
 HeadDropout head_dropout(const AttentionDropout& dropout, int64_t b, int64_t h);
 
-// The same of a row of an activation; row: its epoch and its number in the epoch.
+// The same for a row of an activation; row: its epoch and its index in the epoch.
 HeadDropout row_dropout(double rate, uint64_t seed, int64_t site, const int64_t* row);
 
 }  // namespace weft

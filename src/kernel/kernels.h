@@ -1,14 +1,14 @@
-// kernel/kernels.h: every operation as a pure function, and the table that one back end fills.
+// kernel/kernels.h: every operation as a pure function, and the table that one backend fills.
 //
 // Legend: B rows of the batch, T positions, S source positions, R = B*T tokens, C channels, H
 // heads, G key/value heads, D head dim, F feed-forward width, V vocabulary. The gradient of x is
 // dx. Floating tensors are fp32, bf16 or (ref and GPUs) fp16 ("dtype" of the arguments); products
 // accumulate in fp32; norms, softmax, rope and loss work in fp32 inside. A gradient of a parameter
-// has its own dtype (grad_dtype): fp32 or bf16, beside fp16 fp32.
+// has its own dtype (grad_dtype): fp32 or bf16; with fp16 values always fp32.
 //
-// No kernel takes memory: scratch comes from Context::workspace, whose size the workspace
-// functions tell when the plan is made; what gemm_workspace tells also serves every product that is
-// no larger in any extent. No kernel's bits depend on the number of threads.
+// No kernel allocates: scratch comes from Context::workspace, whose size the workspace functions
+// return when the plan is made; gemm_workspace's size also suffices for every product that is no
+// larger in any extent. No kernel's bits depend on the number of threads.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ struct Context {
   void* stream = nullptr;  // of a GPU (cudaStream_t): kernels queue their work there and return
 };
 
-// Matrices of one width lying one under another: q, k, v (or gate, up) as a single operand.
+// Matrices of one width stacked vertically: q, k, v (or gate, up) as a single operand.
 inline constexpr int kMaxParts = 24;  // q, k, v in eight pieces each
 struct Stack {
   void* part[kMaxParts] = {};
@@ -37,8 +37,8 @@ struct Stack {
 
 // C (M, N) = A (M, K) · B (K, N) [+ addends] [+ C] [+ bias (N)]. Element (m, n) is one fp32 chain
 // over k in order, whatever M, N, the threads or the cache blocks; then the others are added in
-// this order in fp32, and one rounding ends it. Addends are sums of other leaves of a contraction
-// that is a tree (exact mode).
+// this order in fp32, and one rounding ends it. Addends are the sums of other leaves of a tree
+// contraction (exact mode).
 inline constexpr int kMaxAddends = 8;
 struct GemmArgs {
   int64_t M, N, K;
@@ -56,8 +56,8 @@ struct GemmArgs {
   int num_addends = 0;
 };
 
-// The table holds the ids from first_id on. An id that it does not hold gives zeros, or leaves its
-// row of `out` as it is (keep_others).
+// The table holds the ids from first_id on. Other ids yield zeros, or leave their row of `out`
+// unchanged (keep_others).
 struct EmbeddingArgs {
   int64_t R, C, V;
   Dtype dtype;
@@ -69,7 +69,7 @@ struct EmbeddingArgs {
 };
 
 // dtable[ids[r] - first_id] += dout[r], rows of one id added in order of r. Not accumulate: dtable
-// is zeroed first. Rows whose id is padding_id (-1: none), or not in the table, give nothing.
+// is zeroed first. Rows whose id is padding_id (-1: none), or not in the table, contribute nothing.
 struct EmbeddingBackwardArgs {
   int64_t R, C, V;
   Dtype dtype, grad_dtype;
@@ -160,7 +160,7 @@ struct RopeArgs {
   bool inverse;
 };
 
-// A tensor of heads: element (b, t, h, d) lies at data[b * row + t * position + h * head + d].
+// A tensor of heads: element (b, t, h, d) is at data[b * row + t * position + h * head + d].
 template <typename Data>  // void, const void
 struct StridedHeads {
   Data* data = nullptr;
@@ -176,11 +176,11 @@ using HeadsOut = StridedHeads<void>;
 
 // Dropout of the probabilities, in training (kernel/dropout.h): what the mask is drawn from.
 struct AttentionDropout {
-  double rate = 0;  // 0: none, and nothing else is read
+  double rate = 0;  // 0: none, and the rest is ignored
   uint64_t seed = 0;
   int64_t site = 0;               // the layer
   int64_t first_head = 0;         // of the model's heads, the first of this call
-  const int64_t* rows = nullptr;  // (B, 2): a row's epoch and its number in the epoch
+  const int64_t* rows = nullptr;  // (B, 2): a row's epoch and its index in the epoch
 };
 
 // Buckets of T5's relative positions (kernel/attention_bias.h makes and reads them).
@@ -203,18 +203,18 @@ struct AttentionBias {
 };
 
 // Attention with grouped key/value heads: T queries to S keys and values; T x S is never stored (by
-// our own kernels; kernel/cuda/attention_pieces.h tells of cuDNN's).
+// our kernels; for cuDNN's see kernel/cuda/attention_pieces.h).
 //
 // Query t of row b sees the keys below source_lengths[b]; where causal, those at its own position
 // and before; with a window, of these the last `window` (its own position counts). A query at or
-// past lengths[b], and one that sees no key, gives zero output, lse 0 and gets no gradient. dout
+// past lengths[b], and one that sees no key, yields zero output, lse 0 and gets no gradient. dout
 // of such queries must be finite.
 //
 // A packed row holds several segments: positions[b T + t] counts from 0 in each, and so do
 // source_positions. The queries of a row's n-th segment see the keys of its n-th source segment
-// alone, and positions are those in the segments. A segment has the bits that it has as a row of
-// its own (but for 16 bits on a GPU, where cuDNN serves rows and not packed ones). Self-attention
-// passes the same pointers twice.
+// alone, and positions are those in the segments. A segment has the bits that it would have as a
+// separate row (except in 16 bits on a GPU, where cuDNN handles rows but not packed ones).
+// Self-attention passes the same pointers twice.
 struct AttentionOperands {
   int64_t B = 0, T = 0, S = 0, H = 0, G = 0, D = 0;
   Dtype dtype = Dtype::kF32;
@@ -229,12 +229,12 @@ struct AttentionOperands {
   const int32_t* source_positions = nullptr;  // (B, S); null where positions are
   AttentionBias bias = {};
   AttentionDropout dropout = {};
-  int64_t longest = 0;  // rows of the same plan are up to so long, and one kernel serves them all
+  int64_t longest = 0;  // the longest row of the same plan; one kernel handles them all
 };
 
 struct AttentionArgs : AttentionOperands {
   HeadsOut out;          // T positions, H heads
-  float* lse = nullptr;  // (B, H, T) natural logarithm of the sum; null: not wanted
+  float* lse = nullptr;  // (B, H, T) natural logarithm of the sum; null: not needed
 };
 
 // dtable (+)= the gradient of the relative table: sums of every row and head, then rows in order.
@@ -247,7 +247,7 @@ struct AttentionBackwardArgs : AttentionOperands {
   bool accumulate = false;
 };
 
-// For generation: row b brings T new positions starting at starts[b]. Their k and v (already
+// For generation: row b adds T new positions starting at starts[b]. Their k and v (already
 // rotated) are written into the cache, then each attends to all cached positions up to its own.
 // New positions at or past lengths[b] (counted within T) are ignored.
 struct CachedAttentionArgs {
@@ -275,7 +275,7 @@ struct SwigluBackwardArgs {
   const void* dh;
   const void* gate_up;
   void* dgate_up;  // may be gate_up itself
-  // Not null: h again, with the bits that swiglu gave it; may be dh itself.
+  // Not null: recomputes h with swiglu's bits; may be dh itself.
   void* h = nullptr;
 };
 
@@ -295,7 +295,7 @@ struct GeluBackwardArgs {
   const void* dy;
   const void* x;
   void* dx;  // may be x or dy itself
-  // Not null: y again, with the bits that gelu gave it; may be dy or x, whichever dx is not.
+  // Not null: recomputes y with gelu's bits; may be dy or x, whichever dx is not.
   void* y = nullptr;
 };
 
@@ -306,7 +306,7 @@ struct ReluArgs {
   const void* x;
   void* y;  // may be x itself
 };
-// dx = dy where y > 0, else 0: y tells as much as x, and the next product keeps it anyway.
+// dx = dy where y > 0, else 0: y suffices instead of x, and the next product keeps it anyway.
 struct ReluBackwardArgs {
   int64_t n;
   Dtype dtype;
@@ -327,7 +327,7 @@ struct CrossEntropyArgs {
   const float* factor = nullptr;  // of the gradient (ref and GPUs); null: 1
 };
 
-// The same in two halves, for logits whose columns lie on several ranks or form several leaves:
+// The same in two halves, for logits whose columns are on several ranks or form several leaves:
 // highest[r] and sum[r] of exp(logit - highest) over V columns ...
 struct SoftmaxStatsArgs {
   int64_t R, V, ld;
@@ -379,7 +379,7 @@ struct ScaleArgs {
 };
 
 // y = x * mask / (1 - rate), the mask 0 or 1 by kernel/dropout.h; x times 0 or times the fp32
-// number nearest to 1 / (1 - rate), rounded once more: all back ends have the same bits. The
+// number nearest to 1 / (1 - rate), rounded once more: all backends have the same bits. The
 // gradient is the same with dy as x.
 struct DropoutArgs {
   int64_t B, T, C;
@@ -388,7 +388,7 @@ struct DropoutArgs {
   uint64_t seed;
   int64_t site;
   int64_t first_column;  // of the logical tensor, the first of this call
-  const int64_t* rows;   // (B, 2): a row's epoch and its number in the epoch
+  const int64_t* rows;   // (B, 2): a row's epoch and its index in the epoch
   const void* x;         // (B, T, C)
   void* y;               // may be x
 };
@@ -419,9 +419,10 @@ struct AdamwArgs {
   double grad_scale, lr, beta1, beta2, eps, weight_decay, bias1, bias2;
 };
 
-// Every kernel of a back end, once: PLAIN(name, Args), or SCRATCH(name, Args) where a second
-// function, name_workspace, says how many bytes of workspace a call needs with so many threads. The
-// table below, and the declarations and tables of all back ends, are made from this list.
+// Every kernel of a backend, once: PLAIN(name, Args), or SCRATCH(name, Args) where a second
+// function, name_workspace, returns the bytes of workspace that a call needs with the given number
+// of threads. The table below, and the declarations and tables of all backends, are generated from
+// this list.
 #define WEFT_KERNELS(PLAIN, SCRATCH)                 \
   SCRATCH(gemm, GemmArgs)                            \
   PLAIN(embedding, EmbeddingArgs)                    \
@@ -450,8 +451,8 @@ struct AdamwArgs {
   PLAIN(squares, SquaresArgs)                        \
   PLAIN(adamw, AdamwArgs)
 
-// In a back end's namespace: all its kernels declared, and (between the braces of an initializer)
-// all of them as members of the table.
+// In a backend's namespace: declares all its kernels, and (between the braces of an initializer)
+// lists all of them as members of the table.
 #define WEFT_DECLARE_PLAIN(name, Args) void name(const Context& context, const Args& args);
 #define WEFT_DECLARE_SCRATCH(name, Args) \
   WEFT_DECLARE_PLAIN(name, Args)         \
@@ -461,10 +462,10 @@ struct AdamwArgs {
 
 struct DeviceKernels;  // kernel/device_kernels.h
 
-// One back end. Every pointer is set, but `device` on the CPU.
+// One backend. Every pointer is set, except `device` on the CPU.
 struct Kernels {
   const char* name;  // "ref", "neon", "neon_bf16", "avx2", "avx512", "avx512_bf16", "amx", "cuda"
-  // Not null: tensors lie in a GPU's memory, and these do what the host otherwise does itself.
+  // Not null: tensors are in GPU memory, and these do what the host otherwise does itself.
   const DeviceKernels* device = nullptr;
 #define WEFT_MEMBER_PLAIN(name, Args) void (*name)(const Context&, const Args&);
 #define WEFT_MEMBER_SCRATCH(name, Args) \

@@ -1,7 +1,7 @@
 # The kernel room. Files of cpu/level/ are compiled once for every instruction level of the target,
-# each time with that level's flags and with WEFT_LEVEL naming a namespace of their own; which one
-# runs is decided when the program starts. Code shared between levels must be inlined by force or
-# have internal linkage, or the linker could hand one level's instructions to another.
+# each time with that level's flags and its own namespace, WEFT_LEVEL; which one runs is decided at
+# program start. Code shared between levels must be inlined by force or have internal linkage, or
+# the linker could mix one level's instructions into another.
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   set(weft_levels avx2 avx512 avx512_bf16 amx)
   set(weft_flags_avx2 -mavx2 -mfma -mf16c -mbmi2)
@@ -20,14 +20,14 @@ if(WEFT_CUDA AND WEFT_CUDNN)
   set(weft_cudnn_exclude "/attention_no_cudnn[.]cpp$")
   set_source_files_properties(${CMAKE_CURRENT_LIST_DIR}/cuda/cudnn_library.cpp PROPERTIES
     COMPILE_OPTIONS "-isystem${WEFT_CUDNN_HEADERS}")
-  # Host code that runs once where a pass is recorded: half of its minute of compilation is -O2's.
+  # Host code that runs once when a pass is captured: half of its compile time is due to -O2.
   set_source_files_properties(${CMAKE_CURRENT_LIST_DIR}/cuda/attention_graph.cpp PROPERTIES
     COMPILE_OPTIONS "-O0;-isystem${WEFT_CUDNN_FRONTEND};-isystem${WEFT_CUDNN_HEADERS}")
 else()
   set(weft_cudnn_exclude "/(attention_cudnn|attention_graph|cudnn_library)[.]cpp$")
 endif()
 weft_room(kernel DEPENDS tensor EXCLUDE "/kernel/cpu/level/" ${weft_cudnn_exclude})
-if(WEFT_CUDA)  # cuDNN is loaded when it is wanted (cuda/cudnn_library.cpp)
+if(WEFT_CUDA)  # cuDNN is loaded on first use (cuda/cudnn_library.cpp)
   target_link_libraries(weft_kernel PRIVATE CUDA::cublasLt ${CMAKE_DL_LIBS})
 endif()
 file(GLOB level_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/cpu/level/*.cpp)

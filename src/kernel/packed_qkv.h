@@ -1,4 +1,4 @@
-// kernel/packed_qkv.h: heads that lie side by side in rows, as strided operands of attention.
+// kernel/packed_qkv.h: heads packed side by side in rows, as strided operands of attention.
 #pragma once
 
 #include <cstddef>

@@ -53,7 +53,7 @@ TEST(AttentionServer, TheOwnKernelServesWhatIsRefusedAndOneWarningTells) {
   EXPECT_EQ(refusing.num_asked, 1);
   EXPECT_EQ(count(told, kRefusal), 1) << told;
   EXPECT_EQ(count(told, "warning: "), 1) << told;
-  EXPECT_EQ(count(told, "own, slower kernel serves"), 1) << told;
+  EXPECT_EQ(count(told, "slower built-in kernel handles"), 1) << told;
 }
 
 TEST(AttentionServer, InExactModeARefusalIsAnError) {

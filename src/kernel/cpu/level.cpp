@@ -1,4 +1,4 @@
-// kernel/cpu/level.cpp: the choice of the instruction level when the program starts.
+// kernel/cpu/level.cpp: selects the instruction level at program start.
 #include "kernel/cpu/level.h"
 
 #include <cstdlib>
@@ -55,7 +55,7 @@ constexpr Level kLevels[] = {
      has_neon_bf16,
      {neon_bf16::exp_all, neon_bf16::log_all, neon_bf16::erf_all}}};
 #elif defined(__x86_64__)
-// __builtin_cpu_supports also asks whether the system saves the wide registers.
+// __builtin_cpu_supports also checks whether the system saves the wide registers.
 bool has_avx2() {
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
          __builtin_cpu_supports("f16c") && __builtin_cpu_supports("bmi2");
@@ -66,7 +66,7 @@ bool has_avx512() {
 }
 bool has_avx512_bf16() { return has_avx512() && __builtin_cpu_supports("avx512bf16"); }
 
-// Linux hands out the tile registers only to a process that asks.
+// Linux grants the tile registers only on request.
 bool has_amx() {
   constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
   constexpr long kTileData = 18;               // XFEATURE_XTILEDATA
@@ -98,7 +98,7 @@ const Kernels& choose_kernels() {
     if (const Kernels* found = find_kernels(wanted)) return *found;
     throw UserError(
         fmt::format("WEFT_CPU_LEVEL={}, but this machine has {}", wanted, names_of_levels()),
-        "unset WEFT_CPU_LEVEL to take the best");
+        "unset WEFT_CPU_LEVEL to use the best");
   }
   const std::vector<const char*> names = available_levels();
   if (names.empty()) {

@@ -1,4 +1,4 @@
-// kernel/cpu/workspace.cpp: std templates live here, once, and in no instruction level.
+// kernel/cpu/workspace.cpp: std templates are instantiated here, once, and in no instruction level.
 #include "kernel/cpu/workspace.h"
 
 #include <fmt/core.h>

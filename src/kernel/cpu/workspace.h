@@ -1,4 +1,4 @@
-// kernel/cpu/workspace.h: what the CPU kernels share that no instruction level compiles.
+// kernel/cpu/workspace.h: what the CPU kernels share, compiled once for all instruction levels.
 #pragma once
 
 #include <cstddef>
@@ -6,10 +6,10 @@
 
 namespace weft {
 
-// BugError unless a kernel was given the scratch that it asked for.
+// BugError unless a kernel got the scratch that it needs.
 void check_workspace(const char* op, size_t wanted, size_t got);
 
-// Sorts n keys upwards. No memory is taken.
+// Sorts n keys in ascending order, without allocating.
 void sort_keys(uint64_t* keys, int64_t n);
 
 }  // namespace weft

@@ -1,6 +1,6 @@
 // kernel/cuda/adamw.cu: the optimizer's step over one parameter, or over all in one launch.
 //
-// One pass over memory: where all is bf16 a parameter moves 14 bytes. The arithmetic is that of
+// One pass over memory: 14 bytes per parameter in pure bf16. The arithmetic is that of
 // kernel/cpu/level/adamw.cpp.
 #include "kernel/cuda/dispatch.h"
 #include "kernel/cuda/launch.h"
@@ -39,7 +39,7 @@ struct Span {
 template <typename P, typename Grad, typename State>
 class Stepper {
  public:
-  // Results that are kept in 8 bits need no exact root and quotient.
+  // Results stored in bf16 (8 bits of precision) need no exact root and quotient.
   static constexpr bool kNarrow = sizeof(P) == 2 && sizeof(State) == 2;
   static constexpr int kVector = kNarrow && sizeof(Grad) == 2 ? 8 : 4;
 
@@ -154,7 +154,7 @@ template <typename P, typename Grad, typename State>
 __global__ void __launch_bounds__(kThreads, 3)
     adamw_list_kernel(const Span* spans, const UpdateScalars* scalars, const float* scale) {
   __shared__ Factors factors;
-  if (*scale != *scale) return;  // a step that does not count
+  if (*scale != *scale) return;  // a skipped step
   const Span span = spans[blockIdx.x];
   if (threadIdx.x == 0) {
     factors = factors_of(*scale, span.decay ? scalars->weight_decay : 0.0, *scalars);

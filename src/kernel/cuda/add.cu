@@ -11,7 +11,7 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kAhead = 2;  // vectors of a thread, all read before the first is used
 
-// Where vector k of this thread begins: a warp's lie side by side.
+// Where vector k of this thread begins: a warp's vectors are adjacent.
 template <int kWidth>
 __device__ __forceinline__ int64_t place_of(int k) {
   return ((int64_t{blockIdx.x} * kAhead + k) * kThreads + threadIdx.x) * kWidth;
@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Elements first to end. What a block reads it has read before it writes.
+// Elements first to end. A block reads everything before it writes.
 template <typename S, typename T, int kWidth>
 __global__ void round_sum_kernel(int64_t first, int64_t end, int64_t columns, const S* sum,
                                  const T* bias, T* out) {
@@ -134,7 +134,7 @@ void round_sum(const Context& context, const RoundSumArgs& args) {
                     [&](auto width) { launch_round_sum<S, T, width>(context, args); });
     };
     if (args.sum_dtype == args.dtype) return start(value);
-    if (args.sum_dtype != Dtype::kF32) refuse("a sum that is rounded is of fp32");
+    if (args.sum_dtype != Dtype::kF32) refuse("only fp32 sums are rounded");
     start(0.0f);
   });
 }

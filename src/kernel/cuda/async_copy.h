@@ -1,9 +1,8 @@
-// kernel/cuda/async_copy.h: 16 bytes from global to shared memory, on their way while a thread goes
-// on.
+// kernel/cuda/async_copy.h: 16-byte asynchronous copies from global to shared memory.
 //
-// A thread closes a group of its copies, and waits for its groups in the order in which it closed
-// them; then it, but no other thread, may read what they brought. Before compute capability 8.0
-// a copy is done at once; the tests do it as late as they may.
+// A thread commits a group of its copies, and waits for its groups in the order of commits; then
+// it, but no other thread, may read the data. Before compute capability 8.0 a copy is synchronous;
+// the tests delay it as long as allowed.
 #pragma once
 
 #include "kernel/cuda/values.h"
@@ -32,7 +31,7 @@ __device__ __forceinline__ void close_group() {
 #endif
 }
 
-// Until all groups of this thread have come but the kLater that it closed last.
+// Until all groups of this thread have arrived except the last kLater.
 template <int kLater>
 __device__ __forceinline__ void wait_for_groups() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800

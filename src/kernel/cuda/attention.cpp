@@ -1,4 +1,5 @@
-// kernel/cuda/attention.cpp: who serves attention: cuDNN where it can, the own kernel elsewhere.
+// kernel/cuda/attention.cpp: dispatches attention: cuDNN where it can, the built-in kernel
+// elsewhere.
 #include "kernel/cuda/attention.h"
 
 #include <algorithm>

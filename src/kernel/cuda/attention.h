@@ -1,8 +1,9 @@
-// kernel/cuda/attention.h: the two that serve attention on a GPU, cuDNN and an own kernel.
+// kernel/cuda/attention.h: the two implementations of attention on a GPU, cuDNN and the built-in
+// kernel.
 //
-// cuDNN is the fast one: bf16 and fp16. The own kernel takes everything: fp32, any head dim up to
-// 256, rows of any length, dropout. attention.cpp chooses. Workspaces hold for either, since
-// which GPU there will be is not known when they are told.
+// cuDNN is the fast one: bf16 and fp16. The built-in kernel handles everything: fp32, any head dim
+// up to 256, rows of any length, dropout. attention.cpp chooses. Workspaces suffice for either,
+// since the GPU is not known when they are computed.
 #pragma once
 
 #include <string>
@@ -13,16 +14,16 @@ namespace weft::cuda {
 
 // For tests and measurements; set before the first call.
 struct AttentionSettings {
-  bool cudnn = true;          // false: the own kernel serves all
+  bool cudnn = true;          // false: the built-in kernel handles all
   bool padding_mask = false;  // true: cuDNN masks padding itself instead of our zeroing it
   bool deterministic = true;  // of cuDNN's backward: two runs have the same bits
 };
 AttentionSettings& attention_settings();
 
-// Whether this machine has the library (only in builds with cuDNN); if not, why (null: not wanted).
+// Whether this machine has the library (only in builds with cuDNN); if not, why (null: not needed).
 bool find_cudnn(std::string* why_none);
-// Whether cuDNN was built in, is there, and serves these on the current GPU: forward and backward
-// of a shape, or neither. The first call of a shape asks cuDNN itself
+// Whether cuDNN was built in, is installed, and supports these on the current GPU: forward and
+// backward of a shape, or neither. The first call of a shape queries cuDNN
 // (kernel/gpu/attention_server.h).
 bool cudnn_takes(const Context&, const AttentionArgs&);
 bool cudnn_takes(const Context&, const AttentionBackwardArgs&);
@@ -35,7 +36,7 @@ size_t cudnn_attention_backward_workspace(const AttentionBackwardArgs&);
 // their lse where there is one.
 void zero_padding(const Context&, int64_t B, int64_t T, int64_t width, Dtype,
                   const int32_t* lengths, void* rows, int64_t H, float* lse);
-// to = lse, but at and past lengths[b] so large that exp(score - lse) is zero.
+// to = lse, except at and past lengths[b], where it is so large that exp(score - lse) is zero.
 void raise_padding_lse(const Context&, int64_t B, int64_t H, int64_t T, const int32_t* lengths,
                        const float* lse, float* to);
 

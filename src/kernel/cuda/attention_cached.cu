@@ -1,9 +1,9 @@
 // kernel/cuda/attention_cached.cu: attention of new positions over all that a cache holds.
 //
-// First the new k and v go into the cache. Then a block of threads serves one query: groups of
-// eight lanes take one key after another, each with an own running softmax (attention_own.cu tells
-// of m and l) over its keys; at the end the groups' results are scaled to the overall maximum and
-// added in order of the groups.
+// First the new k and v go into the cache. Then a block of threads handles one query: groups of
+// eight lanes take one key after another, each with its own running softmax (attention_own.cu
+// explains m and l) over its keys; at the end the groups' results are scaled to the overall maximum
+// and added in order of the groups.
 #include <cmath>
 #include <type_traits>
 
@@ -69,7 +69,7 @@ __global__ void __launch_bounds__(kThreads)
   float q[kElements], key[kElements], sum[kElements] = {};
   load_share<kElements, kWidth>(qkv + (b * c.T + t) * (c.H * c.D + 2 * kv) + h * c.D, c.D, q);
   float m = -INFINITY, l = 0.0f;
-  // All groups take as many turns: lanes of a warp meet in the shuffles.
+  // All groups iterate equally often: all lanes of a warp take part in the shuffles.
   for (int64_t first = 0; first < count; first += kGroups) {
     const int64_t j = first + group < count ? first + group : count - 1;
     load_share<kElements, kWidth>(k_cache + cache + j * kv, c.D, key);

@@ -1,14 +1,14 @@
-// kernel/cuda/attention_cudnn.cpp: attention by cuDNN, and what is done beside it.
+// kernel/cuda/attention_cudnn.cpp: attention by cuDNN, and the work around it.
 //
 // q, k, v are read out of the packed qkv by their strides, and dq, dk, dv written so. The graphs of
-// both passes are built at a shape's first call: where cuDNN refuses one of them, the own kernel
-// serves both.
+// both passes are built at a shape's first call: where cuDNN rejects one of them, the built-in
+// kernel handles both.
 //
-// Padding: a query below the length sees no key past it, so cuDNN is not told of lengths at all and
-// runs its plain causal kernel. After the forward pass the outputs and lse of padded queries are
-// set to zero; the backward pass gets a copy of lse in which theirs is 1e30, so that their P is
-// exactly zero and with it all that they would give (their dout must be finite). The alternative,
-// cuDNN's own padding mask (AttentionSettings), is kept to be measured against.
+// Padding: a query below the length sees no key past it, so cuDNN does not get the lengths at all
+// and runs its plain causal kernel. After the forward pass the outputs and lse of padded queries
+// are set to zero; the backward pass gets a copy of lse in which theirs is 1e30, so that their P is
+// exactly zero and with it all their contributions (their dout must be finite). The alternative,
+// cuDNN's own padding mask (AttentionSettings), is kept for comparison.
 //
 // Segments of packed rows are kept apart by a mask that is added to the scores, made for one piece
 // of the batch after another (attention_pieces.h).
@@ -36,7 +36,7 @@ int current_device() {
   return device;
 }
 
-// Compute capability as 10 major + minor; asked for once.
+// Compute capability as 10 major + minor; queried once.
 int capability() {
   constexpr int kDevices = 64;
   static std::array<int, kDevices> known{};
@@ -64,7 +64,7 @@ size_t lse_bytes(int64_t B, int64_t H, int64_t T) {
   return static_cast<size_t>(B * H * T) * sizeof(float);
 }
 
-// Of the mask of so many packed rows.
+// Bytes of the mask of this many packed rows.
 int64_t mask_bytes(int64_t rows, int64_t T) {
   return round_up(rows * T * segment_mask_pitch(T) * 2, static_cast<int64_t>(kAlign));
 }
@@ -100,7 +100,7 @@ bool is_contiguous(const AttentionOperands& args, const StridedHeads<Data>& head
          heads.row == args.T * heads.position;
 }
 
-// Of so many rows; all of them, where they are not packed.
+// For this many rows; all of them, where they are not packed.
 template <typename Args>
 AttentionShape forward_shape(const Args& args, int64_t rows) {
   AttentionShape shape = shape_of(args, false);
@@ -122,8 +122,8 @@ AttentionPieces pieces_of(const Args& args) {
   return attention_pieces(args.B, args.T, args.H, args.G, args.D);
 }
 
-// What a plan sets aside for cuDNN's forward kernels, which keep little: counters of a persistent
-// grid, at most a statistic or two a query.
+// What a plan reserves for cuDNN's forward kernels, which need little: counters of a persistent
+// grid, at most a statistic or two per query.
 template <typename Args>
 size_t forward_room(const Args& args) {
   constexpr size_t kSlack = size_t{4} << 20;
@@ -144,7 +144,7 @@ size_t mask_room(const Args& args) {
   return static_cast<size_t>(most);
 }
 
-// Builds all graphs of the arguments' shape. Empty, or what is refused and why.
+// Builds all graphs of the arguments' shape. Empty, or what was rejected and why.
 template <typename Args>
 std::string build_both(const Context& context, const Args& args) {
   const AttentionPieces pieces = pieces_of(args);
@@ -160,9 +160,9 @@ std::string build_both(const Context& context, const Args& args) {
   return refusal;
 }
 
-// Forward and backward alike: above 128 only Hopper has both. Packed rows of exact mode are the own
-// kernel's, whose bits do not depend on the batch by the way it computes; of cuDNN with a mask that
-// is not known.
+// Forward and backward alike: above 128 only Hopper has both. Packed rows in exact mode use the
+// built-in kernel, whose bits do not depend on the batch by construction; for cuDNN with a mask
+// that is unknown.
 template <typename Args>
 bool takes(const Context& context, const Args& args) {
   const bool is_exact = gemm_choice() == GemmChoice::kExact;
@@ -174,7 +174,8 @@ bool takes(const Context& context, const Args& args) {
                               [&] { return build_both(context, args); });
 }
 
-// Makes the mask of some rows at `workspace`, where rows are packed; what is left lies behind.
+// Builds the mask of some rows at `workspace`, where rows are packed; the rest of the workspace
+// follows it.
 template <typename Args>
 std::byte* make_mask(const Context& context, const Args& args, int64_t row, int64_t rows,
                      std::byte* workspace) {
@@ -245,10 +246,10 @@ size_t cudnn_attention_backward_workspace(const AttentionBackwardArgs& args) {
 }
 
 void cudnn_attention(const Context& context, const AttentionArgs& args) {
-  ensure(is_contiguous(args, args.out), "cuDNN's attention wants a contiguous output");
+  ensure(is_contiguous(args, args.out), "cuDNN's attention needs a contiguous output");
   std::byte* workspace = context.workspace;
   float* lse = args.lse;
-  if (!lse) {  // asked for all the same: one graph, so the same bits
+  if (!lse) {  // computed anyway: one graph, so the same bits
     lse = reinterpret_cast<float*>(workspace);
     workspace += lse_bytes(args.B, args.H, args.T);
   }
@@ -262,9 +263,9 @@ void cudnn_attention(const Context& context, const AttentionArgs& args) {
 
 void cudnn_attention_backward(const Context& context, const AttentionBackwardArgs& args) {
   ensure(is_contiguous(args, args.out) && is_contiguous(args, args.dout),
-         "the gradient of cuDNN's attention wants a contiguous output");
+         "the gradient of cuDNN's attention needs a contiguous output");
   ensure(args.dq.position == args.q.position && args.dq.row == args.q.row,
-         "cuDNN's attention writes gradients that lie as q, k and v do");
+         "cuDNN's attention needs gradients with the layout of q, k and v");
   const AttentionPieces pieces = pieces_of(args);
   const float* lse = args.lse;
   std::byte* mask = align(context.workspace + lse_bytes(args.B, args.H, args.T));

@@ -32,7 +32,7 @@ struct Dropout {
     return dropout_key(seed, site, first_head + h, rows[2 * b], rows[2 * b + 1]);
   }
 
-  // Bit 4 n + i tells whether c[n][i] is kept. row: the first of the thread's two; column: the
+  // Bit 4 n + i: c[n][i] is kept. row: the first of the thread's two; column: the
   // first of the tile.
   template <bool kRowsAreQueries, int kTiles>
   __device__ __forceinline__ uint32_t kept(const DropoutKey& key, int row, int column) const {
@@ -47,7 +47,7 @@ struct Dropout {
   }
 
  private:
-  // A block of words also decides over the columns eight further. kSquare: the tile begins with a
+  // A block of words also decides about the columns eight further. kSquare: the tile begins with a
   // square, so both are here, and each block is drawn once.
   template <bool kRowsAreQueries, int kTiles, bool kSquare>
   __device__ __forceinline__ uint32_t draw(const DropoutKey& key, int row, int column) const {

@@ -33,14 +33,14 @@ void check_cudnn(cudnnStatus_t status, const char* what) {
   if (status == CUDNN_STATUS_SUCCESS) return;
   if (status == CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED ||
       status == CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH) {
-    throw UserError(fmt::format("cuDNN is not whole: {}: {}", what, cudnnGetErrorString(status)),
-                    "install all its libraries of one version, or set WEFT_CUDNN=off");
+    throw UserError(fmt::format("cuDNN is incomplete: {}: {}", what, cudnnGetErrorString(status)),
+                    "install all its libraries in one version, or set WEFT_CUDNN=off");
   }
   fail_device(fmt::format("{}: {}", what, cudnnGetErrorString(status)));
 }
 
-// A handle is one thread's while it is in use. Handles are never destroyed: at the end of the
-// program the driver may be gone before them.
+// A handle belongs to one thread while in use. Handles are never destroyed: at program exit the
+// driver may be gone before them.
 class Handle {
  public:
   explicit Handle(int device) : device_(device) {
@@ -170,7 +170,7 @@ struct Plan {
   int64_t bytes = 0;
 };
 
-// A trouble of the machine (memory, a missing part of cuDNN) is no refusal: another call, or
+// A problem of the machine (memory, a missing part of cuDNN) is not a rejection: another call, or
 // another rank, may not have it.
 bool is_refusal(const fe::error_t& status) {
   using Code = fe::error_code_t;
@@ -178,14 +178,14 @@ bool is_refusal(const fe::error_t& status) {
       status.code == Code::INVALID_CUDA_DEVICE || status.code == Code::NVRTC_COMPILATION_FAILED) {
     return false;
   }
-  // cuDNN's own status stands in the words alone.
+  // cuDNN's own status is only in the message text.
   for (const char* trouble : {"SUBLIBRARY", "ALLOC_FAILED", "INTERNAL_ERROR", "NOT_INITIALIZED"}) {
     if (status.err_msg.find(trouble) != std::string::npos) return false;
   }
   return true;
 }
 
-// Null, and why, where cuDNN refuses.
+// Null, and why, where cuDNN rejects it.
 std::shared_ptr<Plan> build(const AttentionShape& shape, cudnnHandle_t handle, std::string* why) {
   auto plan = std::make_shared<Plan>();
   fe::graph::Graph& graph = plan->graph;
@@ -211,18 +211,18 @@ std::shared_ptr<Plan> build(const AttentionShape& shape, cudnnHandle_t handle, s
   if (!is_refusal(status)) {
     throw UserError(fmt::format("cuDNN {} fails to prepare {}: {}", cudnn_version(), shape.text(),
                                 status.err_msg),
-                    "see that memory of the GPU is free and that all of cuDNN's libraries are of "
-                    "one version, or set WEFT_CUDNN=off");
+                    "check that the GPU has free memory and that all of cuDNN's libraries have one "
+                    "version, or set WEFT_CUDNN=off");
   }
   *why = status.err_msg.empty() ? "it does not say why" : status.err_msg;
   return nullptr;
 }
 
-// Null, and why, where cuDNN refuses.
+// Null, and why, where cuDNN rejects it.
 std::shared_ptr<const Plan> plan_of(const AttentionShape& shape, cudnnHandle_t handle,
                                     cudaStream_t stream, std::string* why) {
   static std::mutex mutex;
-  // Never destroyed: at the end of the program cuDNN may be gone before them.
+  // Never destroyed: at program exit cuDNN may be gone before them.
   static auto& plans = *new std::map<AttentionServers::Key, std::shared_ptr<const Plan>>;
   const std::lock_guard lock(mutex);
   std::shared_ptr<const Plan>& plan = plans[shape.key()];
@@ -230,7 +230,7 @@ std::shared_ptr<const Plan> plan_of(const AttentionShape& shape, cudnnHandle_t h
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
     check(cudaStreamIsCapturing(stream, &status), "cudaStreamIsCapturing");
     ensure(status == cudaStreamCaptureStatusNone,
-           fmt::format("{}: first run while a stream is recorded", shape.text()));
+           fmt::format("{}: first run while a stream is being captured", shape.text()));
     plan = build(shape, handle, why);
   }
   return plan;
@@ -266,10 +266,10 @@ std::string attention_refusal(const Context& context, const AttentionShape& shap
   std::string why;
   const auto plan = plan_of(shape, handle.get(), stream_of(context), &why);
   if (plan && plan->bytes > static_cast<int64_t>(room)) {
-    why = fmt::format("it wants a workspace of {} bytes, {} are planned", plan->bytes, room);
+    why = fmt::format("it needs a workspace of {} bytes, {} are planned", plan->bytes, room);
   }
   if (why.empty()) return why;
-  return fmt::format("cuDNN {} refuses {} on this GPU: {}", cudnn_version(), shape.text(), why);
+  return fmt::format("cuDNN {} rejects {} on this GPU: {}", cudnn_version(), shape.text(), why);
 }
 
 void run_attention(const Context& context, const AttentionShape& shape, AttentionPointers pointers,
@@ -278,10 +278,10 @@ void run_attention(const Context& context, const AttentionShape& shape, Attentio
   check_cudnn(cudnnSetStream(handle.get(), stream_of(context)), "cudnnSetStream");
   std::string why;
   const auto plan = plan_of(shape, handle.get(), stream_of(context), &why);
-  ensure(plan != nullptr, fmt::format("{}: cuDNN was not asked before: {}", shape.text(), why));
+  ensure(plan != nullptr, fmt::format("{}: its graph was not built before: {}", shape.text(), why));
   const int64_t left = context.workspace + context.workspace_bytes - workspace;
   ensure(plan->bytes <= left,
-         fmt::format("{}: cuDNN wants a workspace of {} bytes, {} were planned", shape.text(),
+         fmt::format("{}: cuDNN needs a workspace of {} bytes, {} were planned", shape.text(),
                      plan->bytes, left));
   const fe::error_t status = plan->graph.execute(handle.get(), pointers, workspace);
   if (status.is_bad()) {

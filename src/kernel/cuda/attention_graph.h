@@ -1,7 +1,7 @@
-// kernel/cuda/attention_graph.h: cuDNN's graphs of attention, one for each shape.
+// kernel/cuda/attention_graph.h: cuDNN's graphs of attention, one per shape.
 //
-// A graph is built at the first call of its shape (that may take a second and takes memory, so not
-// while a stream is recorded) and kept for the life of the program.
+// A graph is built at the first call of its shape (that may take a second and allocates, so not
+// while a stream is being captured) and kept for the life of the program.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +28,7 @@ struct AttentionShape {
   std::string text() const;
 };
 
-// Tensors of the graphs: q, k, v and their gradients, rows as they lie in qkv; lengths (B); mask,
+// Tensors of the graphs: q, k, v and their gradients, rows as in qkv; lengths (B); mask,
 // of segments (B, T, segment_mask_pitch(T)).
 enum AttentionTensor : int64_t {
   kQ = 1,
@@ -46,10 +46,10 @@ enum AttentionTensor : int64_t {
 };
 using AttentionPointers = std::unordered_map<int64_t, void*>;
 
-// Builds the graph. Empty, or what cuDNN refuses and why; so too where it wants more workspace than
-// there is room.
+// Builds the graph. Empty, or what cuDNN rejects and why; also where it needs more workspace than
+// is available.
 std::string attention_refusal(const Context&, const AttentionShape&, size_t room);
-// Queues a graph that was not refused. The workspace goes on to the end of the context's.
+// Queues a graph that was accepted. The workspace extends to the end of the context's.
 void run_attention(const Context&, const AttentionShape&, AttentionPointers, std::byte* workspace);
 
 }  // namespace weft::cuda

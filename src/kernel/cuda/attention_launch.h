@@ -64,7 +64,7 @@ Heads heads_of(const AttentionOperands& args, std::initializer_list<HeadsIn> rea
           .source_positions = args.source_positions};
 }
 
-// fn(PlainScore) or fn(BiasedScore), whose lines were made.
+// fn(PlainScore) or fn(BiasedScore), whose lines were computed.
 template <typename Fn>
 void with_score(const AttentionOperands& args, const float* lines, const Fn& fn) {
   if (args.bias.kind == AttentionBias::Kind::kNone) return fn(PlainScore{args.scale});

@@ -1,4 +1,5 @@
-// kernel/cuda/attention_no_cudnn.cpp: a program built without cuDNN, whose own kernel serves all.
+// kernel/cuda/attention_no_cudnn.cpp: a program built without cuDNN: the built-in kernel handles
+// all.
 #include "base/error.h"
 #include "kernel/cuda/attention.h"
 #include "kernel/gpu/cuda_options.h"
@@ -16,10 +17,10 @@ size_t cudnn_attention_workspace(const AttentionArgs&) { return 0; }
 size_t cudnn_attention_backward_workspace(const AttentionBackwardArgs&) { return 0; }
 
 void cudnn_attention(const Context&, const AttentionArgs&) {
-  throw BugError("attention of cuDNN was asked for, but this program was built without it");
+  throw BugError("cuDNN's attention was called, but this program was built without it");
 }
 void cudnn_attention_backward(const Context&, const AttentionBackwardArgs&) {
-  throw BugError("attention of cuDNN was asked for, but this program was built without it");
+  throw BugError("cuDNN's attention was called, but this program was built without it");
 }
 
 }  // namespace cuda

@@ -4,13 +4,13 @@
 // FlashAttention-2 does. For each query it keeps, over the keys seen so far, the highest score m,
 // l = sum of exp(score - m), and the sum of exp(score - m) v. Where a block of keys raises m, what
 // was summed before is scaled down to it. Keys that a query may not see have score -infinity and
-// change no bits. With a window the first blocks that no query sees are left out.
+// change no bits. With a window the first blocks that no query sees are skipped.
 //
-// Queries of several segments (packed rows) can lie in one block: their segments are done one after
-// the other, with blocks of keys that begin where the segment does. So a query's blocks are those
-// that it would have in a row of its own, and its bits too.
+// Queries of several segments (packed rows) can share a block: their segments are processed one
+// after the other, with blocks of keys that begin where the segment does. So a query has the same
+// blocks, and the same bits, as in a separate row.
 //
-// Dropout multiplies the weights on their way to the product with v; l is the sum of all.
+// Dropout scales the weights before the product with v; l is the sum of all.
 #include <cmath>
 
 #include "kernel/cpu/workspace.h"
@@ -34,7 +34,7 @@ struct Forward : Tiles<Value, kD> {
 // What a thread keeps of its two queries, r = lane / 4 and r + 8 of its warp.
 template <int kTiles>
 struct State {
-  float m[2], l[2];  // l: over this thread's keys alone until the end
+  float m[2], l[2];  // l: only over this thread's keys until the end
   float out[kTiles][4];
 };
 
@@ -58,7 +58,7 @@ __device__ __forceinline__ void weigh(float (&scores)[kKeyTiles][4], State<kTile
       highest = fmaxf(highest, fmaxf(scores[n][2 * half], scores[n][2 * half + 1]));
     }
     highest = quad_max(highest);
-    // Nothing seen yet: any finite number makes zeros of -infinity.
+    // Nothing seen yet: any finite number turns -infinity into zeros.
     const float base = highest == -INFINITY ? 0.0f : highest;
     const float factor = exp_for(Value{}, state.m[half] - base);
     float sum = state.l[half] * factor;
@@ -100,7 +100,7 @@ __global__ void __launch_bounds__(Forward<Value, kD>::kThreads)
 
   const int b = static_cast<int>(blockIdx.z), h = static_cast<int>(blockIdx.y);
   const int g = h / (heads.H / heads.G);
-  // The last queries have most to do: they begin first.
+  // The last queries have the most work: they start first.
   const int first = static_cast<int>(gridDim.x - 1 - blockIdx.x) * F::kRows;
   const Side queries = heads.queries(b), keys = heads.keys(b);
   const int end = min(first + F::kRows, queries.length);

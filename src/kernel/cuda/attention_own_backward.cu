@@ -5,10 +5,10 @@
 //
 // Three kernels and no atomics: delta; dq by blocks of queries that walk over keys; dk and dv by
 // blocks of keys that walk over the queries of all heads of their group, head after head. The last
-// two compute P and dS each for itself. Segments of packed rows are done one after the other, in
-// blocks that begin where the segment does, as in the forward kernel: so bits are those that the
-// segment would have as a row of its own. Under dropout, with its mask M made again by both:
-// dP = M (dout·v), dv = sum of P M dout.
+// two each recompute P and dS. Segments of packed rows are processed one after the other, in blocks
+// that begin where the segment does, as in the forward kernel: so bits are those that the segment
+// would have as a separate row. Under dropout, with its mask M recomputed by both: dP = M (dout·v),
+// dv = sum of P M dout.
 //
 // The relative table's gradient is a sum of dS by distance: each warp of the dq kernel adds up the
 // diagonals of its tiles, block of keys after block, into its own buckets; those are added last.
@@ -44,7 +44,7 @@ struct Tensors {
   float* delta;
 };
 
-// delta[b, h, t] = dout · out, a warp each; 0 where t does not attend.
+// delta[b, h, t] = dout · out, one warp each; 0 where t does not attend.
 constexpr int kDeltaThreads = 256;
 template <typename Value>
 __global__ void attention_delta_kernel(Heads heads, int64_t count, Tensors<Value> tensors) {
@@ -309,7 +309,7 @@ struct Workspace {
   size_t delta, lines, partials;
   size_t bytes() const { return delta + lines + partials; }
 };
-// Parts of a row and head: one per warp, so many at most.
+// Parts of a row and head: one per warp, up to a maximum.
 int64_t parts_of(const AttentionBackwardArgs& args) { return ceil_div(args.T, 64) * 4; }
 Workspace workspace_of(const AttentionBackwardArgs& args) {
   const auto bytes = [](int64_t floats) { return static_cast<size_t>(ceil_div(floats, 4) * 16); };

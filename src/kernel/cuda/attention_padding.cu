@@ -1,7 +1,7 @@
-// kernel/cuda/attention_padding.cu: what padded positions get when cuDNN did not know of them.
+// kernel/cuda/attention_padding.cu: clears padded positions, of which cuDNN does not know.
 //
 // Right padding needs no mask under a causal one: a query below the length sees no key past it.
-// Only what padded queries themselves gave has to go.
+// Only the padded queries' own results have to be cleared.
 #include <cstdint>
 
 #include "kernel/cuda/attention.h"
@@ -13,7 +13,7 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kBlocks = 32;  // for each row of the batch
 
-// Full rows cost the reading of their length. Rows are cleared in words of 4 bytes.
+// Full rows cost only reading their length. Rows are cleared in 4-byte words.
 __global__ void zero_padding_kernel(int64_t T, int64_t row_words, const int32_t* lengths,
                                     uint32_t* rows, int64_t H, float* lse) {
   const int64_t b = blockIdx.y;

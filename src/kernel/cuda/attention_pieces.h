@@ -1,4 +1,4 @@
-// kernel/cuda/attention_pieces.h: how much of a batch cuDNN's backward takes at once.
+// kernel/cuda/attention_pieces.h: how much of a batch cuDNN's backward processes at once.
 //
 // cuDNN's deterministic backward stores the scores' gradient, heads x T x T in bf16. It is
 // therefore called for one piece of the batch after another: some rows with all heads, or, where
@@ -6,12 +6,12 @@
 //
 // What one piece of r rows and h heads needs, with P = T up to a multiple of 128 and D to one of
 // 64:
-//   scores      r h P P 2      dS in bf16 (the deterministic algorithm alone)
+//   scores      r h P P 2      dS in bf16 (only the deterministic algorithm)
 //   dq          r h P D 4      sums in fp32 (the other one)
 //   dk, dv    2 r h P D 4      of every query head, before heads of a group are added
-//   sums      2 r h P 4        rowsum(dout * out), and room for one more
+//   sums      2 r h P 4        rowsum(dout * out), and space for one more
 //   slack       16 MiB
-// Not all are needed at once: it is an upper bound, compared with cuDNN's own word when it runs.
+// Not all are needed at once: it is an upper bound, checked against cuDNN's own number at run time.
 #pragma once
 
 #include <algorithm>
@@ -25,15 +25,16 @@ struct AttentionPieces {
   size_t bytes;          // workspace of one piece, an upper bound; 0: too long for cuDNN
 };
 
-// A piece's scores stay below kPieceBytes where several rows or groups could go together. One group
-// alone may have kLargestPiece; beyond it the own kernel serves, whose memory grows with T alone.
+// A piece's scores stay below kPieceBytes where several rows or groups could go together. A single
+// group may have kLargestPiece; beyond it the built-in kernel is used, whose memory grows only with
+// T.
 inline constexpr int64_t kPieceBytes = int64_t{1} << 30;
 inline constexpr int64_t kLargestPiece = int64_t{4} << 30;
 inline constexpr int64_t kPieceSlack = int64_t{16} << 20;
 
 inline AttentionPieces attention_pieces(int64_t B, int64_t T, int64_t H, int64_t G, int64_t D) {
   const auto divide_up = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
-  // Pieces of at most `most` out of n, as even as can be.
+  // Pieces of at most `most` out of n, as even as possible.
   const auto even = [&](int64_t n, int64_t most) {
     return divide_up(n, divide_up(n, std::clamp<int64_t>(most, 1, n)));
   };
@@ -47,8 +48,8 @@ inline AttentionPieces attention_pieces(int64_t B, int64_t T, int64_t H, int64_t
   return {rows, groups, static_cast<size_t>(bytes)};
 }
 
-// What a plan sets aside: what the pieces of this length or any shorter one want, since the plans
-// of shorter rows lie in the memory of the longest. Pieces hold more rows where rows are shorter.
+// What a plan reserves: the maximum over pieces of this length and any shorter one, since plans of
+// shorter rows share the memory of the longest. Pieces hold more rows where rows are shorter.
 inline size_t attention_pieces_room(int64_t B, int64_t T, int64_t H, int64_t G, int64_t D) {
   size_t most = 0;
   for (int64_t t = 128; t < T + 128; t += 128) {

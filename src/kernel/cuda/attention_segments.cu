@@ -1,9 +1,10 @@
-// kernel/cuda/attention_segments.cu: the mask by which cuDNN keeps segments of a packed row apart.
+// kernel/cuda/attention_segments.cu: the mask that separates the segments of a packed row for
+// cuDNN.
 //
 // cuDNN adds it to the scores: 0 where a query may see a key, else a number so low that the
-// exponential of a score beside it is exactly zero (k and v being finite). Not infinity: tiles that
-// a query sees nothing of would make NaNs. What lies above the diagonal is cuDNN's own causal
-// mask's.
+// exponential of the masked score is exactly zero (k and v being finite). Not infinity: tiles in
+// which a query sees nothing would produce NaNs. Above the diagonal cuDNN's own causal mask
+// applies.
 #include <cstdint>
 
 #include "kernel/cuda/attention.h"
@@ -14,9 +15,10 @@ namespace weft::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr float kUnseen = -30000.0f;  // fp16 has it too
+constexpr float kUnseen = -30000.0f;  // representable in fp16 too
 
-// Eight keys of a query a thread and turn. A segment begins `position` keys before the query.
+// Eight keys of a query per thread and iteration. A segment begins `position` keys before the
+// query.
 template <typename T>
 __global__ void segment_mask_kernel(int64_t row_length, int64_t pitch, const int32_t* positions,
                                     T* mask) {

@@ -1,11 +1,11 @@
-// kernel/cuda/attention_tiles.h: tiles of the own attention kernels: sizes, loads, products.
+// kernel/cuda/attention_tiles.h: tiles of the built-in attention kernels: sizes, loads, products.
 //
-// A block owns kRows rows (queries, or keys), 16 a warp, and walks over the other side in blocks of
-// kBlock. Both lie in shared memory as rows of a head; columns up to a multiple of 16 are filled
-// with zeros, and so are rows that do not exist. A warp's result (16, N) lies in registers as the
-// tensor cores lay it out (mma.h): c[n][0..3] are (r, 8n+c) (r, 8n+c+1) (r+8, ..) (r+8, ..) with r
-// = lane / 4 and c = 2 (lane % 4). bf16 and fp16 are multiplied by tensor cores; fp32 by chains of
-// fmaf, one an element, in the order of the contracted index, into the same layout.
+// A block owns kRows rows (queries, or keys), 16 per warp, and walks over the other side in blocks
+// of kBlock. Both are in shared memory as rows of a head; columns up to a multiple of 16 are filled
+// with zeros, and so are rows that do not exist. A warp's result (16, N) is in registers in the
+// layout of the tensor cores (mma.h): c[n][0..3] are (r, 8n+c) (r, 8n+c+1) (r+8, ..) (r+8, ..) with
+// r = lane / 4 and c = 2 (lane % 4). bf16 and fp16 are multiplied by tensor cores; fp32 by chains
+// of fmaf, one per element, in the order of the contracted index, into the same layout.
 #pragma once
 
 #include <type_traits>
@@ -17,8 +17,8 @@
 namespace weft::cuda {
 
 // Sizes by the bytes of a row of kD elements, so that a block's shared memory stays below 64 KiB,
-// which every GPU has: rows of own, rows of a block of the other side. The backward kernels keep
-// two tensors of each, the forward one keeps one of own.
+// which every GPU has: own rows, and rows of a block of the other side. The backward kernels keep
+// two tensors of each, the forward one keeps one of its own side.
 template <typename Value, int kD>
 struct Tiles {
   static constexpr int kBytes = static_cast<int>(sizeof(Value)) * kD;
@@ -35,7 +35,7 @@ struct Tiles {
   static constexpr int kColumns = kD <= 128 ? kD : 128;
 };
 
-// One head's rows as they lie in memory: row i begins at data + i * step.
+// One head's rows in memory: row i begins at data + i * step.
 template <typename Value>
 struct Rows {
   const Value* data;
@@ -83,7 +83,7 @@ struct Segment {
   __device__ int shift() const { return other_begin - begin; }
 };
 
-// Of one call: what all kernels need to know. Positions of a row are counted in int.
+// The parameters of one call that all kernels need. Positions of a row are int.
 struct Heads {
   int T, S, H, G, D;
   int columns;    // D up to a multiple of 16

@@ -40,7 +40,8 @@ __global__ void __launch_bounds__(kSide* kSide)
 constexpr int kWarps = 8;
 constexpr int64_t kSlabRows = 64, kMostSlabs = 64;
 
-// By the rows alone: columns may be cut over ranks, and the order of a sum may not change with it.
+// Depends only on the rows: columns may be cut over ranks, which must not change the order of a
+// sum.
 int64_t num_slabs(int64_t R) { return std::clamp<int64_t>(ceil_div(R, kSlabRows), 1, kMostSlabs); }
 
 template <typename T, int kWidth>

@@ -1,12 +1,12 @@
 // kernel/cuda/cross_entropy.cu: the loss of each row of logits and, in place, its gradient.
 //
-// Rows of whole vectors are kept on the chip between their two passes (cross_entropy_kept.cu). Here
-// is a block per row for the others, and for a softmax in two halves: the row is read once for its
-// maximum and its sum of exp, then once more, from the end, for the gradient: what was read last
-// may still lie in the second-level cache.
+// Rows of whole vectors are kept on chip between their two passes (cross_entropy_kept.cu). This
+// file handles the others with one block per row, and the softmax in two halves: the row is read
+// once for its maximum and its sum of exp, then once more, from the end, for the gradient: what was
+// read last may still be in L2.
 //
 // A row that does not begin at 16 bytes is read one element at a time, and has the bits of one that
-// does (softmax_rows.h says in which order).
+// does (see softmax_rows.h for the order).
 #include "kernel/cuda/cross_entropy_kept.h"
 #include "kernel/cuda/ops.h"
 #include "kernel/cuda/softmax_rows.h"
@@ -14,7 +14,7 @@
 namespace weft::cuda {
 namespace {
 
-constexpr int kBlocksPerSm = 1;  // that keep rows; why not 2: docs/kernels/cuda_rows.md
+constexpr int kBlocksPerSm = 1;  // for kept rows; why not 2: docs/kernels/cuda_rows.md
 constexpr int kAhead = 4;        // vectors that a thread reads before it uses the first
 
 // Columns one by one; those past the end add nothing.
@@ -49,7 +49,7 @@ __device__ void read_columns(const T* x, int V, float& highest, float& sum) {
     }
     add_vector<T>(v, highest, sum);
   }
-  if (i == vectors && V % kWidth != 0) {  // the thread whose turn it is takes the rest
+  if (i == vectors && V % kWidth != 0) {  // the next thread in turn handles the rest
     gather(x + i * kWidth, V % kWidth, v);
     add_vector<T>(v, highest, sum);
   }

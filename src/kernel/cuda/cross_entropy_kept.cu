@@ -1,13 +1,13 @@
 // kernel/cuda/cross_entropy_kept.cu: cross entropy that reads as much of a row as it can only once.
 //
 // A block takes rows r, r + gridDim.x, ... Pass 1 makes a row's maximum and sum of exp, pass 2
-// writes its gradient. A slice is one vector of 16 bytes for each thread, who uses the same vectors
-// in both passes. A row's first slices lie in shared memory from one pass to the other, the next
-// kHeld in registers; the rest is read last in pass 1 and, from the end, first in pass 2: it may
-// still be in the second-level cache. A slice of shared memory whose gradient is written is filled
-// with the next row's at once, so that pass 2 of a row and the reading of the next go on together.
+// writes its gradient. A slice is one 16-byte vector per thread, and a thread uses the same vectors
+// in both passes. A row's first slices stay in shared memory between the passes, the next kHeld in
+// registers; the rest is read last in pass 1 and, from the end, first in pass 2: it may still be in
+// L2. A slice of shared memory whose gradient is written is refilled with the next row's at once,
+// so that pass 2 of a row overlaps with reading the next.
 //
-// No thread reads what another has copied, so none waits for another but where sums are joined.
+// No thread reads what another has copied, so threads synchronize only where sums are joined.
 #include <algorithm>
 
 #include "kernel/cuda/async_copy.h"
@@ -19,7 +19,8 @@ namespace {
 
 constexpr int kMaxSlices = 14;  // in shared memory: of 1024 threads, 224 of 227 KiB
 
-// Where an SM takes 1024 or 1536 threads the compiler must not be asked for two blocks of 1024.
+// Where an SM holds 1024 or 1536 threads, two blocks of 1024 must not be requested from the
+// compiler.
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ == 800 || __CUDA_ARCH__ == 900 || __CUDA_ARCH__ == 1000
 constexpr int kMostBlocks = 2;
 #else
@@ -29,7 +30,7 @@ constexpr int kMostBlocks = 1;
 template <typename T, int kBlocks>
 struct KeptRow {
   static constexpr int kWidth = kPack<T>;
-  // As many registers as there are: 64 a thread, or 32 with two blocks; fp32's exp takes more.
+  // As many registers as there are: 64 per thread, or 32 with two blocks; fp32's exp needs more.
   static constexpr bool kIsWide = sizeof(T) == 4;
   static constexpr int kHeld = kBlocks == 2 ? 0 : kIsWide ? 4 : 5;
   static constexpr int kAhead =  // vectors read before the first is used
@@ -50,8 +51,8 @@ struct KeptRow {
     start_copy(shared + i * kWidth, x + i * kWidth);
   }
 
-  // Every row closes kMaxSlices groups, the first of them those of its slices; and pass 1 closes an
-  // empty one for each slice that it uses. So kMaxSlices - 1 are always later than the one it
+  // Every row commits kMaxSlices groups, the first of them those of its slices; and pass 1 commits
+  // an empty one for each slice that it uses. So kMaxSlices - 1 are always later than the one it
   // needs.
   __device__ __forceinline__ void close_others() const {
     for (int s = slices; s < kMaxSlices; ++s) close_group();
@@ -93,7 +94,7 @@ struct KeptRow {
     for (; i < vectors; i += step) add_vector<T>(load(x, i), highest, sum);
   }
 
-  // x <- exp(x - highest) * scale, and the next row (null: there is none) on its way.
+  // x <- exp(x - highest) * scale, and prefetch the next row (null: there is none).
   __device__ __forceinline__ void pass_2(T* x, const T* next, float highest, float scale) const {
     const int step = blockDim.x, first = vector_of(slices + kHeld);
     int i = first + (vectors - 1 - first) / step * step;  // this thread's last
@@ -172,7 +173,7 @@ __global__ void __launch_bounds__(kSoftmaxThreads, std::min(kBlocks, kMostBlocks
     next = find_row<T>(args, next);
     const float scale = static_cast<float>(1.0 / softmax.sum) * times;
     row.pass_2(x, next.r < args.R ? row_of<T>(args, next.r) : nullptr, softmax.highest, scale);
-    if (threadIdx.x == now.target / kPack<T> % blockDim.x) {  // who has just written it
+    if (threadIdx.x == now.target / kPack<T> % blockDim.x) {  // the thread that has just written it
       store_one(x + now.target, expf(at_target - softmax.highest) * scale - times);
     }
     now = next;
@@ -186,9 +187,9 @@ int attribute_of_device(cudaDeviceAttr attribute) {
   return value;
 }
 
-// Of each of the blocks of an SM: a block's most is all of the SM's but what the driver takes.
+// For each block of an SM: a block may use all of the SM's memory except the driver's share.
 int64_t most_shared_bytes(int blocks_per_sm) {
-  constexpr int64_t kOfDriver = 1024, kOfJoins = 1024;  // joins have less, as static memory
+  constexpr int64_t kOfDriver = 1024, kOfJoins = 1024;  // joins use less, as static memory
   const int64_t most = attribute_of_device(cudaDevAttrMaxSharedMemoryPerBlockOptin) + kOfDriver;
   return most / blocks_per_sm - kOfDriver - kOfJoins;
 }
@@ -199,7 +200,7 @@ void launch_kept(const Context& context, const KeptCrossEntropyArgs& kept) {
   const int64_t bytes = std::min(kept.shared_bytes, most_shared_bytes(kBlocks));
   const int64_t slices = std::min({ceil_div(kept.args.V / kPack<T>, threads),
                                    std::max<int64_t>(bytes, 0) / slice_bytes, int64_t{kMaxSlices}});
-  // Blocks of few threads have short rows: as many of them have room together.
+  // Blocks of few threads have short rows: equally many of them fit together.
   const int64_t blocks =
       attribute_of_device(cudaDevAttrMultiProcessorCount) * kBlocks * (kSoftmaxThreads / threads);
   launch(context, "cross_entropy", kept_kernel<T, kBlocks>, std::min(blocks, kept.args.R), threads,

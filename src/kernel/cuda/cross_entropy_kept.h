@@ -1,4 +1,4 @@
-// kernel/cuda/cross_entropy_kept.h: cross entropy with a gradient that keeps rows on the chip.
+// kernel/cuda/cross_entropy_kept.h: cross entropy with gradient that keeps rows on chip.
 #pragma once
 
 #include "kernel/device_kernels.h"

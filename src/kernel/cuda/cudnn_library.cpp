@@ -1,9 +1,9 @@
 // kernel/cuda/cudnn_library.cpp: the functions of cuDNN that its frontend calls, found in the
 // library when they are first called.
 //
-// Loaded and not linked, as NCCL is: a program that is linked with a library does not start without
-// it, and where there is none weft's own attention serves. The same for NVRTC, which the frontend
-// names and attention never calls.
+// Loaded and not linked, as NCCL is: a program linked with a library does not start without it, and
+// where there is none weft's built-in attention is used. The same for NVRTC, which the frontend
+// references and attention never calls.
 #include <cudnn.h>
 #include <dlfcn.h>
 #include <fmt/core.h>
@@ -18,7 +18,7 @@ namespace {
 
 struct Library {
   void* handle = nullptr;
-  std::string why;  // there is none
+  std::string why;  // it is absent
 };
 
 Library load(const std::string& name) {
@@ -27,7 +27,7 @@ Library load(const std::string& name) {
   return {nullptr, reason ? reason : name};
 }
 
-// Of the major versions that this program was built with; they stay loaded.
+// In the major versions that this program was built with; they stay loaded.
 const Library& cudnn() {
   static const Library library = [] {
     if (!weft::wants_cudnn()) return Library{nullptr, "WEFT_CUDNN is off"};
@@ -51,7 +51,7 @@ bool weft::cuda::find_cudnn(std::string* why_none) {
   return cudnn().handle != nullptr;
 }
 
-// A function of cuDNN's or NVRTC's header that hands its arguments on.
+// A function of cuDNN's or NVRTC's header that forwards its arguments.
 #define WEFT_FORWARD(library, absent, Result, name, parameters, arguments)          \
   Result name parameters {                                                          \
     static const auto to = reinterpret_cast<decltype(&name)>(find(library, #name)); \
@@ -66,7 +66,7 @@ bool weft::cuda::find_cudnn(std::string* why_none) {
 extern "C" {
 
 WEFT_FORWARD(cudnn(), 0, size_t CUDNNWINAPI, cudnnGetVersion, (), ())
-WEFT_FORWARD(cudnn(), "cuDNN is not there", const char* CUDNNWINAPI, cudnnGetErrorString,
+WEFT_FORWARD(cudnn(), "cuDNN is not installed", const char* CUDNNWINAPI, cudnnGetErrorString,
              (cudnnStatus_t status), (status))
 WEFT_FORWARD(cudnn(), void(), void CUDNNWINAPI, cudnnGetLastErrorString,
              (char* message, size_t most), (message, most))

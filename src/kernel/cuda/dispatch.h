@@ -17,7 +17,7 @@ namespace weft {
 
 namespace weft::cuda {
 
-// More than a plan may have asked for (kernel/gpu/device_limits.h).
+// Beyond the limits that plans are checked against (kernel/gpu/device_limits.h).
 [[noreturn]] inline void refuse(const char* what) { throw_bug(__FILE__, __LINE__, what); }
 
 // fn(float{}), fn(Bf16{}) or fn(Half{}).
@@ -38,12 +38,12 @@ void with_gradient_type(Dtype dtype, const Fn& fn) {
   if constexpr (!std::is_same_v<T, Half>) {
     if (dtype == Dtype::kBf16) return fn(Bf16{});
   }
-  if (dtype != Dtype::kF32) refuse("gradients are of fp32, or of bf16 beside fp32 and bf16");
+  if (dtype != Dtype::kF32) refuse("gradients are fp32, or bf16 for fp32 and bf16 values");
   fn(0.0f);
 }
 
 // Whether rows of `columns` elements of T at these addresses can be read 16 bytes at a time (null
-// is no address).
+// addresses are ignored).
 template <typename T>
 bool is_vectored(int64_t columns, std::initializer_list<const void*> addresses) {
   uintptr_t bits = 0;

@@ -1,7 +1,7 @@
 // kernel/cuda/dropout.cu: dropout of an activation.
 //
-// A block works on one row of the batch, whose key its first thread makes; meanwhile the others'
-// loads are under way. A thread takes a vector of columns: with 16 bytes that begin at a multiple
+// A block works on one row of the batch, whose key its first thread computes; meanwhile the others'
+// loads are in flight. A thread takes a vector of columns: with 16 bytes that begin at a multiple
 // of four of the logical columns it draws a block of words per four elements, else one per element.
 #include "kernel/cuda/dispatch.h"
 #include "kernel/cuda/launch.h"

@@ -1,13 +1,13 @@
 // kernel/cuda/embedding_backward.cu: the gradient of a table: rows of one id added in order.
 //
-// First tokens are gathered by id, with counters: `count` tokens have an id; each has taken a
-// `slot` among them, first come first served; the one with slot 0 has taken room for all of them in
-// `list` (from `offset` on), and each writes its number there. Then a block for each token with
-// slot 0 brings the list into order and adds the rows of dout. Which token has which slot may
-// differ from run to run; the list in order, and so the sum, does not.
+// First tokens are gathered by id, with counters: `count` tokens have an id; each gets a `slot`
+// among them, first come first served; the one with slot 0 reserves space for all of them in `list`
+// (from `offset` on), and each writes its index there. Then one block per token with slot 0 sorts
+// the list and adds the rows of dout. The slots may differ from run to run; the sorted list, and so
+// the sum, does not.
 //
-// The order comes from one bit a token in shared memory: a list is as long as the bits that are
-// set, and a token's place in it is the number of bits below its own.
+// Sorting uses one bit per token in shared memory: a list is as long as the number of set bits, and
+// a token's place in it is the number of bits below its own.
 #include <algorithm>
 
 #include "kernel/cpu/workspace.h"
@@ -25,7 +25,7 @@ struct Gathered {
   int* next;    // (1) the first free place of list
   int* count;   // (V)
   int* offset;  // (V)
-  int* slot;    // (R); -1: gives nothing
+  int* slot;    // (R); -1: contributes nothing
   int* list;    // (R)
 };
 
@@ -59,7 +59,7 @@ __global__ void list_kernel(EmbeddingBackwardArgs args, Gathered to) {
   to.list[to.offset[row_of_table(args, r)] + to.slot[r]] = static_cast<int>(r);
 }
 
-// The numbers in the list, upwards. A thread takes a stretch of words of bits.
+// The indices in the list, ascending. A thread takes a stretch of words of bits.
 __device__ void sort_list(int* list, int count, int64_t R) {
   WEFT_DYNAMIC_SHARED(unsigned, bits);
   __shared__ int below[kThreads];

@@ -1,8 +1,8 @@
 // kernel/cuda/exact_sum.cu: sums without rounding (base/exact_sum.h), and the norm made of one.
 //
-// Every thread has a long number of its own in shared memory, so that no addition waits for
-// another; limb i of thread t lies at i * kThreads + t. The numbers of a block are added up, and go
-// to the sum in device memory by integer additions, which may come in any order.
+// Every thread has its own long number in shared memory, so that no addition waits for another;
+// limb i of thread t is at i * kThreads + t. The numbers of a block are summed, then added to the
+// sum in device memory by integer additions, which may come in any order.
 #include <algorithm>
 
 #include "base/exact_sum.h"
@@ -49,7 +49,7 @@ __device__ __forceinline__ void normalize(int64_t* limbs) {
   }
 }
 
-// is_whole: this block is the only one, and does what else is done before and afterwards.
+// is_whole: this is the only block, and also does the initialization and normalization.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     add_kernel(int64_t n, const T* x, int64_t* limbs, bool is_whole, bool clear) {
@@ -90,7 +90,7 @@ __global__ void __launch_bounds__(kThreads) normalize_kernel(int64_t* limbs) {
 
 // The sum as a double, rounded once: ExactSum::value(). The limbs are changed.
 __device__ double value_of(int64_t* limbs) {
-  if (limbs[kTop] != 0) return __longlong_as_double(0x7ff8000000000000);  // no number
+  if (limbs[kTop] != 0) return __longlong_as_double(0x7ff8000000000000);  // NaN
   normalize(limbs);
   const bool is_negative = limbs[kTop - 1] < 0;
   if (is_negative) {

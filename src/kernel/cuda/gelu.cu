@@ -24,7 +24,7 @@ __device__ __forceinline__ Gelu exact(float x) {
 }
 
 // (1 + tanh(u)) / 2 is sigmoid(2 u), whose smaller half, sigmoid(-|2 u|), is computed: both tails
-// keep their digits, which the slope multiplies by up to 40. At 16 it is 0: what is beyond must not
+// keep their digits, which the slope multiplies by up to 40. At 16 it is 0: larger values must not
 // become infinity times zero. (Not fminf and fmaxf: NaN stays.)
 template <typename T>
 __device__ __forceinline__ Gelu with_tanh(float x) {

@@ -1,5 +1,5 @@
 // kernel/cuda/gemm.cpp: matrix products by cuBLASLt, an algorithm chosen once for every problem; in
-// exact mode by the own kernel where the library's bits do not hold.
+// exact mode by the built-in kernel where the library's bits are not invariant.
 #include <cuda_runtime.h>
 
 #include <atomic>
@@ -25,7 +25,7 @@ namespace cuda {
 namespace {
 
 constexpr int64_t kWorkspaceAlignment = 256;
-// Choices are written when so many products in a row were known: not after each of twenty.
+// Choices are written after this many known products in a row: not after each of twenty new ones.
 constexpr int kQuietCalls = 16;
 
 std::atomic<GemmChoice> choice_now{GemmChoice::kFast};
@@ -33,10 +33,10 @@ std::atomic<bool> tf32_now{false};
 
 struct Known {
   LtPrepared prepared;
-  std::optional<LtAlgorithm> algorithm;  // none: the own kernel
+  std::optional<LtAlgorithm> algorithm;  // none: the built-in kernel
 };
 
-// Choices of earlier runs on this device and new ones, which are written when calls become quiet.
+// Choices of earlier runs on this device and new ones, which are written when no new ones appear.
 class KeptChoices {
  public:
   KeptChoices(std::string measured_on, std::filesystem::path path)
@@ -55,7 +55,7 @@ class KeptChoices {
   }
   void note_known_call() {
     if (num_unsaved_ == 0 || ++quiet_calls_ < kQuietCalls) return;
-    log_info("{} matrix products were measured; their algorithms are kept in {}", num_unsaved_,
+    log_info("{} matrix products were measured; their algorithms are stored in {}", num_unsaved_,
              path_.string());
     save_gemm_choices(path_, measured_on_, choices_);
     num_unsaved_ = 0;
@@ -113,7 +113,7 @@ class Products {
     cudaStreamCaptureStatus status{};
     check(cudaStreamIsCapturing(stream_of(context), &status), "cudaStreamIsCapturing");
     ensure(status == cudaStreamCaptureStatusNone,
-           "a product was recorded before it was run once: " + weft::describe(call.problem));
+           "a product was captured before it was run once: " + weft::describe(call.problem));
     Known known{prepare(call.problem), {}};
     const GemmTrial trial{lt_, call, known.prepared, workspace, context.stream};
     if (choice == GemmChoice::kExact) {
@@ -124,7 +124,7 @@ class Products {
     return table.emplace(call.problem, known).first->second;  // stays where it is
   }
 
-  // Nothing: the own kernel.
+  // None: the built-in kernel.
   std::optional<LtAlgorithm> choose_exact(const GemmTrial& trial) {
     const LtProblem& problem = trial.call.problem;
     const GemmKey key = key_of(problem);
@@ -139,15 +139,15 @@ class Products {
       if (choice->was_measured) kept_exact_->keep(problem, choice->algorithm);
       return choice->algorithm;
     }
-    throw RunError("no algorithm of cuBLASLt has for " + weft::describe(problem) +
-                       " the bits of other products with its k",
-                   "parallel.mode: fast has no need of them");
+    throw RunError("no cuBLASLt algorithm has, for " + weft::describe(problem) +
+                       ", the bits of other products with this k",
+                   "parallel.mode: fast does not need them");
   }
 
   void keep_standard(const GemmKey& key, GemmLab* lab) {
     const GemmStandard& standard = standards_[key] = find_standard(key, lab);
     if (lab && standard.is_own()) {
-      log_info("exact mode: cuBLASLt's bits depend on the cut for {}; weft's own kernel takes all",
+      log_info("exact mode: cuBLASLt's bits depend on the cut for {}; using weft's built-in kernel",
                weft::describe(standard_problem(key)));
     }
   }
@@ -174,7 +174,7 @@ class Products {
   std::map<GemmKey, GemmStandard> standards_;
 };
 
-// Never destroyed: at the end of a program the driver may be gone before them.
+// Never destroyed: at program exit the driver may be gone before them.
 Products& products_here() {
   static std::mutex mutex;
   static auto& all = *new std::map<int, std::unique_ptr<Products>>;
@@ -200,10 +200,10 @@ size_t gemm_workspace(const GemmArgs& args, int) {
 void gemm(const Context& context, const GemmArgs& args) {
   ensure((args.dtype == Dtype::kF32 || dtype_bytes(args.dtype) == 2) &&
              (args.c_dtype == Dtype::kF32 || args.c_dtype == args.dtype),
-         "a GPU's products are of fp32, bf16 or fp16, and end in the same or in fp32");
+         "GPU products take fp32, bf16 or fp16, and yield the same or fp32");
   ensure(context.workspace_bytes >= gemm_workspace(args, 1), "too little workspace for a product");
   std::byte* workspace = aligned(context.workspace);
-  thread_local std::vector<GemmStep> steps;  // its memory is used again
+  thread_local std::vector<GemmStep> steps;  // its memory is reused
   steps.clear();
   plan_gemm(args, workspace + kLtWorkspaceBytes, &steps);
   for (const GemmStep& step : steps) {

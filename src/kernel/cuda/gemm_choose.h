@@ -1,4 +1,4 @@
-// kernel/cuda/gemm_choose.h: an algorithm for a product that is met for the first time.
+// kernel/cuda/gemm_choose.h: chooses an algorithm the first time a product is seen.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -10,7 +10,7 @@
 
 namespace weft::cuda {
 
-// How many of the library's candidates are looked at.
+// How many of the library's candidates are considered.
 inline constexpr int kMostCandidates = 16;
 
 // Device memory for a trial; null where there is none left.
@@ -19,7 +19,7 @@ class TrialMemory {
   explicit TrialMemory(int64_t bytes) {
     if (cudaMalloc(&at_, static_cast<size_t>(bytes)) != cudaSuccess) {
       at_ = nullptr;
-      cudaGetLastError();  // an allocation that failed leaves the device as it was
+      cudaGetLastError();  // a failed allocation leaves the device unchanged
     }
   }
   ~TrialMemory() { cudaFree(at_); }
@@ -39,9 +39,9 @@ struct GemmTrial {
   void* stream;
 };
 
-// The candidates with the fastest first, timed on the call's own operands. D gets the product on
-// the way, unless it is an input too: then the trial writes elsewhere. was_measured: false where
-// there was no memory for that, and they come back as they are. RunError where there is none.
+// The candidates with the fastest first, timed on the call's own operands. D gets the product,
+// unless it is an input too: then the trial writes elsewhere. was_measured: false where there was
+// no memory for that, and the order is unchanged. RunError where there are no candidates.
 std::vector<LtAlgorithm> rank_by_time(const GemmTrial& trial, std::vector<LtAlgorithm> candidates,
                                       bool* was_measured);
 

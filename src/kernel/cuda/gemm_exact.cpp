@@ -1,4 +1,4 @@
-// kernel/cuda/gemm_exact.cpp: the lab in which exact mode tests the library's bits, on the GPU.
+// kernel/cuda/gemm_exact.cpp: tests the library's bits for exact mode, on the GPU.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -71,7 +71,7 @@ class WholeProduct {
 
   // want: fp32, of the test's extents.
   bool has(const Lt& lt, const LtAlgorithm& algorithm, std::byte* workspace, const void* want) {
-    if (problem().adds_c) {  // again for each: D may be written there
+    if (problem().adds_c) {  // repeated for each: D may be written there
       repeat_test(test_.c, place_c(test_.problem), c_, place_c(problem()));
     }
     const LtPrepared prepared = prepare(problem());
@@ -132,7 +132,7 @@ class DeviceLab : public GemmLab {
   }
 
   std::vector<LtAlgorithm> fastest_first(const LtProblem& problem, bool* was_measured) override {
-    ensure(problem == trial_.call.problem, "another product than the one that is tried");
+    ensure(problem == trial_.call.problem, "not the product that is being tried");
     auto all = find_candidates(lt_, trial_.call, trial_.prepared, false, kMostCandidates);
     return all.empty() ? all : rank_by_time(trial_, std::move(all), was_measured);
   }
@@ -166,9 +166,9 @@ class DeviceLab : public GemmLab {
 
   bool repeats(const LtProblem& problem, const LtAlgorithm& algorithm,
                const std::vector<float>& want) override {
-    ensure(problem == trial_.call.problem, "another product than the one that is tried");
+    ensure(problem == trial_.call.problem, "not the product that is being tried");
     if (!whole_) whole_ = make_whole(problem);
-    // From pageable memory: it is read when the call returns.
+    // From pageable memory: it has been read when the call returns.
     check(cudaMemcpyAsync(d_.get(), want.data(), want.size() * sizeof(float),
                           cudaMemcpyHostToDevice, stream_),
           "cudaMemcpyAsync");
@@ -177,10 +177,10 @@ class DeviceLab : public GemmLab {
 
  private:
   [[noreturn]] static void fail_without_memory() {
-    throw RunError("no memory of the GPU is left to test a product's bits");
+    throw RunError("not enough GPU memory to test a product's bits");
   }
 
-  // Halves where memory is short, but nothing below the test's own size.
+  // Halves where memory is short, but not below the test's own size.
   std::unique_ptr<WholeProduct> make_whole(const LtProblem& problem) const {
     LtProblem test = standard_;
     test.adds_c = problem.adds_c;
@@ -194,7 +194,7 @@ class DeviceLab : public GemmLab {
       if (whole->has_memory()) {
         whole->fill();
         if (!(part == problem)) {
-          log_warning("exact mode: for want of memory {} was tested at m {} n {} alone",
+          log_warning("exact mode: for lack of memory {} was tested only at m {} n {}",
                       weft::describe(problem), part.m, part.n);
         }
         return whole;
@@ -210,7 +210,7 @@ class DeviceLab : public GemmLab {
   }
   int64_t result_bytes() const { return standard_.ldd * standard_.n * 4; }
 
-  // test_addend at the place of every element; the first column is the bias.
+  // test_addend at the position of every element; the first column is the bias.
   void set_addends(Dtype dtype, const TrialMemory& to) {
     host_.resize(static_cast<size_t>(standard_.n * standard_.ldd * dtype_bytes(dtype)));
     for (int64_t j = 0; j < standard_.n; ++j) {
@@ -218,7 +218,7 @@ class DeviceLab : public GemmLab {
         store_element(host_.data(), dtype, j * standard_.ldd + i, test_addend(i, j));
       }
     }
-    // From pageable memory: it is read when the call returns.
+    // From pageable memory: it has been read when the call returns.
     check(cudaMemcpyAsync(to.get(), host_.data(), host_.size(), cudaMemcpyHostToDevice, stream_),
           "cudaMemcpyAsync");
   }

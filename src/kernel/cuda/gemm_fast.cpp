@@ -1,7 +1,7 @@
-// kernel/cuda/gemm_fast.cpp: candidates are run, and the clock decides.
+// kernel/cuda/gemm_fast.cpp: runs candidates and chooses the fastest.
 //
-// All candidates are timed shortly, then the best three longer. A product takes 0.05 to 3 ms, so a
-// trial takes some 20 to 150 ms, once on a machine: the choice is kept in a file.
+// All candidates are timed briefly, then the best three longer. A product takes 0.05 to 3 ms, so a
+// trial takes some 20 to 150 ms, once per machine: the choice is stored in a file.
 #include <algorithm>
 
 #include "base/error.h"
@@ -36,7 +36,7 @@ class Clock {
   Clock(const GemmTrial& trial, const LtCall& call)
       : trial_(trial), call_(call), stream_(static_cast<cudaStream_t>(trial.stream)) {}
 
-  // Milliseconds of one product; negative where the library refuses.
+  // Milliseconds of one product; negative where the library rejects it.
   double time(const LtAlgorithm& algorithm, double wanted_ms) {
     if (run(algorithm, 1) < 0) return -1;  // loads the kernel
     const double once = run(algorithm, 1);

@@ -1,4 +1,4 @@
-// kernel/cuda/gemm_kernels.cu: operands copied together, and what is added behind a product.
+// kernel/cuda/gemm_kernels.cu: packs operands, and adds to finished products.
 #include <algorithm>
 #include <cstdint>
 
@@ -26,7 +26,7 @@ Rectangle rectangle(int64_t rows, int64_t columns) {
           dim3(width, height)};
 }
 
-// Bits as they are: 2 or 4 bytes an element.
+// Bits as they are: 2 or 4 bytes per element.
 template <typename Bits>
 __global__ void pack_kernel(Stack from, int64_t rows, int64_t columns, Bits* to, int64_t to_ld) {
   const int64_t column = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -42,7 +42,7 @@ __global__ void pack_kernel(Stack from, int64_t rows, int64_t columns, Bits* to,
   }
 }
 
-// A thread takes kWidth columns of a row.
+// A thread handles kWidth columns of a row.
 template <typename Out, typename Bias, int kWidth>
 __global__ void sum_kernel(SumCall call) {
   const int64_t column = (static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * kWidth;
@@ -140,7 +140,7 @@ __global__ void compare_kernel(RepeatCall call, int32_t* differs) {
   int64_t j = static_cast<int64_t>(blockIdx.y) * blockDim.y + threadIdx.y;
   for (; j < call.columns; j += stride) {
     const bool is_same = load_one(got + j * call.ld) == want[j % call.from_columns * call.from_ld];
-    if (!is_same) *differs = 1;  // all who write it write the same
+    if (!is_same) *differs = 1;  // all writers write the same value
   }
 }
 

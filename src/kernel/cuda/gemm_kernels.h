@@ -1,4 +1,4 @@
-// kernel/cuda/gemm_kernels.h: what stands around the library's products: copies, sums, test data.
+// kernel/cuda/gemm_kernels.h: the steps around the library's products: copies, sums, test data.
 #pragma once
 
 #include "kernel/gpu/gemm_standard.h"

@@ -1,9 +1,9 @@
 // kernel/cuda/gemm_own.cu: tiles of D in registers, operands by slices of k through shared memory.
 //
-// A block of 256 threads makes 128 x 64 elements of D, a thread 8 x 4 of them. A slice of 16 k of
-// both operands lies in shared memory as fp32, k by k; the next slice is on its way in registers
-// while this one is multiplied. What lies outside the matrices is read as 0, which leaves a chain
-// as it is: begun at +0 it is never -0.
+// A block of 256 threads computes 128 x 64 elements of D, a thread 8 x 4 of them. A slice of 16 k
+// of both operands is in shared memory as fp32, k by k; the next slice is prefetched into registers
+// while this one is multiplied. Elements outside the matrices are read as 0, which does not change
+// a chain: started at +0 it is never -0.
 #include <cstdint>
 
 #include "kernel/cuda/dispatch.h"
@@ -29,7 +29,7 @@ struct Lines {
   int64_t line_stride, k_stride;
 };
 
-// What a thread carries of slices of kLines lines: lanes follow what follows in memory. Its
+// A thread's part of slices of kLines lines: adjacent lanes read adjacent memory. Its
 // elements are steps of either lines or k apart.
 template <typename In, int kLines>
 struct Slices {
@@ -64,7 +64,7 @@ struct Slices {
     }
     at += ahead;
   }
-  // Rows of shared memory are a quad longer than a slice: fewer threads meet in a bank.
+  // Rows of shared memory are a quad longer than a slice: fewer bank conflicts.
   __device__ __forceinline__ void write(float (*to)[kLines + kQuad]) const {
     float* first = &to[k][line];
     const int to_step = k_step * (kLines + kQuad) + line_step;

@@ -1,6 +1,6 @@
-// kernel/cuda/launch.h: starting kernels on the context's stream, with errors told.
+// kernel/cuda/launch.h: launches kernels on the context's stream, with error checks.
 //
-// Kernels are started by a function, not by the compiler's own brackets, so that the tests can
+// Kernels are launched by a function, not by <<<>>>, so that the tests can
 // compile the same files as plain C++ and run them on the CPU (tests/kernel/emulated_cuda/).
 #pragma once
 
@@ -28,8 +28,8 @@ inline constexpr int kWarp = 32;
 
 inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// kernel<<<blocks, threads, shared_bytes>>>(args...) on the context's stream. Nothing is started
-// where there are no blocks.
+// kernel<<<blocks, threads, shared_bytes>>>(args...) on the context's stream. No-op where there are
+// no blocks.
 template <typename... Parameters, typename... Args>
 void launch(const Context& context, const char* name, void (*kernel)(Parameters...), dim3 blocks,
             dim3 threads, size_t shared_bytes, Args... args) {

@@ -11,7 +11,7 @@ struct Statistics {
   float mean, rstd;
 };
 
-// Of the row that `s` is this thread's share of: its mean first, then the squares around it.
+// For the row of which `s` is this thread's share: first the mean, then the squares around it.
 template <typename T, int kWidth>
 __device__ __forceinline__ Statistics statistics_of(const RowShare<T, kWidth>& s, int vectors,
                                                     int64_t C, float eps) {
@@ -37,7 +37,7 @@ __device__ __forceinline__ Statistics statistics_of(const RowShare<T, kWidth>& s
   return {mean, 1.0f / sqrtf(row_sum(squares, 1) / static_cast<float>(C) + eps)};
 }
 
-// s = x + residual, rounded, in place of x; written to args.sum where that is wanted.
+// s = x + residual, rounded, in place of x; written to args.sum where needed.
 template <typename T, int kWidth>
 __device__ __forceinline__ void add_residual(const LayerNormArgs& args, int64_t base, int vectors,
                                              RowShare<T, kWidth>& s) {

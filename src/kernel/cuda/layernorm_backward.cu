@@ -2,7 +2,7 @@
 // bias.
 //
 // With n = (s - mean) rstd and g = dy weight: dx = rstd (g - mean(g) - n mean(g n)) + dsum;
-// dweight += dy n; dbias += dy. Rows are shared out as in rmsnorm_backward.cu: each thread keeps
+// dweight += dy n; dbias += dy. Rows are divided as in rmsnorm_backward.cu: each thread keeps
 // the sums of its own channels in registers.
 #include <algorithm>
 
@@ -25,7 +25,7 @@ int64_t num_blocks(int64_t R, int64_t C) {
   return std::min(kMostBlocks, ceil_div(R, rows_of_block(C)));
 }
 
-// Columns of a row of partial sums: dweight, then dbias, each where it is wanted.
+// Columns of a row of partial sums: dweight, then dbias, each where it is needed.
 int64_t partial_columns(const LayerNormBackwardArgs& args) {
   return (args.dweight ? args.C : 0) + (args.dbias ? args.C : 0);
 }
@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   using Share = RowShare<T, kWidth>;
   const int64_t step = int64_t{gridDim.x} * blockDim.y;
   const float inverse_C = 1.0f / static_cast<float>(args.C);
-  const T* weight = static_cast<const T*>(args.weight);  // small: it stays in the first-level cache
+  const T* weight = static_cast<const T*>(args.weight);  // small: it stays in L1
   float dweight[kValues] = {}, dbias[kValues] = {};
   int turn = 0;
   for (int64_t first = int64_t{blockIdx.x} * blockDim.y; first < args.R; first += step, turn += 2) {

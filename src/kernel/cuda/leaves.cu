@@ -1,4 +1,5 @@
-// kernel/cuda/leaves.cu: the softmax over a vocabulary in leaves (exec/head.h), a thread a token.
+// kernel/cuda/leaves.cu: the softmax over a vocabulary in leaves (exec/head.h), one thread per
+// token.
 #include "kernel/cuda/dispatch.h"
 #include "kernel/cuda/launch.h"
 #include "kernel/cuda/ops.h"
@@ -30,9 +31,8 @@ __global__ void target_logit_kernel(TargetLogitArgs args) {
       is_here ? static_cast<double>(load_one(logits + target)) : 0.0;
 }
 
-// The tree of exec/head.cpp, leaf by leaf: two sums of 2^k leaves that stand side by side become
-// one of 2^(k + 1) as soon as the second is whole; at the end the ones left over are added, the
-// last ones first.
+// The tree of exec/head.cpp, leaf by leaf: two adjacent sums of 2^k leaves become one of 2^(k + 1)
+// as soon as the second is complete; at the end the remaining ones are added, the last ones first.
 __global__ void join_leaves_kernel(JoinLeavesArgs args) {
   const int64_t i = token();
   if (i >= args.n) return;

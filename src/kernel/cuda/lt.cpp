@@ -1,4 +1,4 @@
-// kernel/cuda/lt.cpp: every call into cuBLASLt, with its errors told.
+// kernel/cuda/lt.cpp: every call into cuBLASLt, with error checks.
 #include "kernel/cuda/lt.h"
 
 #include <cublasLt.h>
@@ -20,7 +20,7 @@ void check(cublasStatus_t status, const char* what, const LtProblem* problem = n
   if (status == CUBLAS_STATUS_SUCCESS) return;
   const std::string text = fmt::format("{} failed: {}{}{}", what, cublasLtGetStatusName(status),
                                        problem ? " for " : "", problem ? describe(*problem) : "");
-  // The device's trouble, its memory's, or what weft should not have asked for.
+  // A device failure, out of memory, or an invalid call by weft.
   if (status == CUBLAS_STATUS_ALLOC_FAILED) fail(cudaErrorMemoryAllocation, text.c_str());
   if (status == CUBLAS_STATUS_EXECUTION_FAILED || status == CUBLAS_STATUS_NOT_INITIALIZED ||
       status == CUBLAS_STATUS_INTERNAL_ERROR) {
@@ -58,8 +58,7 @@ cudaDataType_t type_of(Dtype dtype) {
   if (dtype == Dtype::kF32) return CUDA_R_32F;
   if (dtype == Dtype::kBf16) return CUDA_R_16BF;
   if (dtype == Dtype::kF16) return CUDA_R_16F;
-  throw BugError(
-      fmt::format("a GPU's products are of fp32, bf16 or fp16, not {}", dtype_name(dtype)));
+  throw BugError(fmt::format("GPU products take fp32, bf16 or fp16, not {}", dtype_name(dtype)));
 }
 
 template <typename T>
@@ -75,7 +74,7 @@ void set(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttribut
         "cublasLtMatmulPreferenceSetAttribute");
 }
 
-// A number of the algorithm's configuration; `absent` where it has none of that name.
+// A field of the algorithm's configuration; `absent` where it has no such field.
 template <typename T>
 T config(const cublasLtMatmulAlgo_t& algo, cublasLtMatmulAlgoConfigAttributes_t attribute,
          T absent) {
@@ -94,7 +93,7 @@ bool adds_out_of_place(const cublasLtMatmulAlgo_t& algo) {
   return status != CUBLAS_STATUS_SUCCESS || value != 0;
 }
 
-// A second look at what the preferences asked for.
+// Double-checks the preferences.
 bool is_allowed(const LtProblem& problem, const cublasLtMatmulAlgo_t& algo, bool allow_splits) {
   if (problem.adds_c && !problem.c_is_d && !adds_out_of_place(algo)) return false;
   const auto splits = config<int32_t>(algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, 1);
@@ -103,7 +102,7 @@ bool is_allowed(const LtProblem& problem, const cublasLtMatmulAlgo_t& algo, bool
   return allow_splits && scheme == CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
 }
 
-// A copy of the operation that knows this call's bias.
+// A copy of the operation with this call's bias.
 cublasLtMatmulDescOpaque_t with_bias(const LtCall& call, const LtPrepared& prepared) {
   cublasLtMatmulDescOpaque_t operation;
   std::memcpy(&operation, prepared.operation.data(), sizeof operation);
@@ -141,8 +140,8 @@ size_t Lt::version() const { return cublasLtGetVersion(); }
 LtPrepared prepare(const LtProblem& p) {
   LtPrepared made{};
   const cublasLtMatmulDesc_t operation = operation_of(made);
-  // fp32 chains of fp32, bf16 or fp16 factors.
-  ensure(!p.is_tf32 || p.dtype == Dtype::kF32, "TF32 is for factors of fp32");
+  // fp32 accumulation of fp32, bf16 or fp16 operands.
+  ensure(!p.is_tf32 || p.dtype == Dtype::kF32, "TF32 is for fp32 operands");
   const cublasComputeType_t compute = p.is_tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
   check(cublasLtMatmulDescInit(operation, compute, CUDA_R_32F), "cublasLtMatmulDescInit");
   const auto op = [](bool transposed) {

@@ -1,6 +1,6 @@
 // kernel/cuda/lt.h: cuBLASLt, wrapped: descriptors, candidates, one call.
 //
-// The library's own header stays in lt.cpp; its structures are plain words, kept here as such.
+// The library's own header stays in lt.cpp; its structures are plain data, stored here as such.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@
 
 namespace weft::cuda {
 
-// The library on the current device. Any thread may use it. It lives as long as the program.
+// The library on the current device. Thread-safe. It lives as long as the program.
 class Lt {
  public:
   Lt();
@@ -33,11 +33,11 @@ struct LtPrepared {
 LtPrepared prepare(const LtProblem& problem);
 
 // Up to `most` algorithms in the library's order of expected time. allow_splits: a chain over k may
-// be cut into several, added in fp32 in a fixed order; else every chain is one.
+// be split into several, added in fp32 in a fixed order; else never.
 std::vector<LtAlgorithm> find_candidates(const Lt& lt, const LtCall& call,
                                          const LtPrepared& prepared, bool allow_splits, int most);
 
-// Whether the library takes this algorithm for this problem here; sets its workspace.
+// Whether the library accepts this algorithm for this problem here; sets its workspace.
 bool accepts(const Lt& lt, const LtCall& call, const LtPrepared& prepared, LtAlgorithm* algorithm);
 
 // "algorithm 66 tile 25 stages 36 splits 1 reduction 0": for reports.
@@ -46,7 +46,7 @@ std::string describe(const LtAlgorithm& algorithm);
 // Queues the product. workspace: kLtWorkspaceBytes, 256-byte aligned.
 void multiply(const Lt& lt, const LtCall& call, const LtPrepared& prepared,
               const LtAlgorithm& algorithm, std::byte* workspace, void* stream);
-// The same for one of many: false where the library refuses.
+// The same for trying candidates: false where the library rejects it.
 [[nodiscard]] bool try_multiply(const Lt& lt, const LtCall& call, const LtPrepared& prepared,
                                 const LtAlgorithm& algorithm, std::byte* workspace, void* stream);
 

@@ -5,8 +5,8 @@
 //   a[0] (r, c) (r, c+1)   a[1] (r+8, c) ..   a[2] (r, c+8) ..   a[3] (r+8, c+8) ..   of A (16, 16)
 //   b[0] (c, r) (c+1, r)   b[1] (c+8, r) (c+9, r)                                     of B (16, 8)
 //   d[0] (r, c)   d[1] (r, c+1)   d[2] (r+8, c)   d[3] (r+8, c+1)                     of D (16, 8)
-// GPUs of compute capability 7.5 have the half of it for fp16 (k8: a[0], a[1], b[0]) and nothing
-// for bf16, and the CPU of the tests has neither: there the same is done slowly, through shared
+// GPUs of compute capability 7.5 have half of it for fp16 (k8: a[0], a[1], b[0]) and nothing
+// for bf16, and the CPU of the tests has neither: there it is emulated slowly, through shared
 // memory.
 #pragma once
 
@@ -24,8 +24,8 @@ inline constexpr int kMaxMmaThreads = 128;  // of a block
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 750
 
-// Four 8 x 8 matrices out of shared memory: lane l tells the address of row l % 8 of matrix l / 8
-// (16-byte aligned). It gets of each the pair (l / 4, 2 (l % 4)); transposed: of each transposed.
+// Four 8 x 8 matrices out of shared memory: lane l passes the address of row l % 8 of matrix l / 8
+// (16-byte aligned). It gets from each the pair (l / 4, 2 (l % 4)); transposed: of each transposed.
 template <typename T>
 __device__ __forceinline__ void load_matrices(uint32_t (&to)[4], const T* row) {
   const auto at = static_cast<uint32_t>(__cvta_generic_to_shared(row));
@@ -45,7 +45,7 @@ __device__ __forceinline__ void load_matrices_transposed(uint32_t (&to)[4], cons
 
 #else
 
-// What the lanes of a warp show each other, by thread of the block.
+// What the lanes of a warp exchange, by thread of the block.
 __device__ inline const void** mma_rows() {
   __shared__ const void* rows[kMaxMmaThreads];
   return rows + threadIdx.x / 32 * 32;
@@ -123,7 +123,7 @@ __device__ inline void mma(T, float (&d)[4], const uint32_t (&a)[4], uint32_t b0
   all.b[self][1] = b1;
   __syncwarp();
   const int row = self - lane % 4, column = self - lane + lane % 4 * 8;
-#pragma unroll 1  // code that is long enough
+#pragma unroll 1  // the code is long enough already
   for (int k = 0; k < 16; k += 2) {
     const int from = k / 2 % 4, half = k / 8;
     const uint32_t upper = all.a[row + from][2 * half], lower = all.a[row + from][2 * half + 1];

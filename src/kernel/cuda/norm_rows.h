@@ -1,7 +1,7 @@
-// kernel/cuda/norm_rows.h: how the threads of a block share out rows of C channels.
+// kernel/cuda/norm_rows.h: how the threads of a block divide rows of C channels.
 //
 // A thread holds up to kValues values of a row in registers, every x-th vector: so a row is read
-// once. A row of up to 1024 channels is one warp's; a wider one has several warps (threadIdx.x goes
+// once. A row of up to 1024 channels uses one warp; a wider one several warps (threadIdx.x runs
 // along the row), and a block has several rows side by side (threadIdx.y).
 #pragma once
 
@@ -20,8 +20,8 @@ inline int threads_of_row(int64_t C) {
   return static_cast<int>(ceil_div(ceil_div(C, kValues), kWarp)) * kWarp;
 }
 
-// Of every thread's v over the threads of its row. `turn` counts the calls: two that follow each
-// other use different memory, so that one barrier is enough.
+// The sum of v over the threads of a row. `turn` counts the calls: consecutive calls use different
+// memory, so that one barrier is enough.
 __device__ __forceinline__ float row_sum(float v, int turn) {
   __shared__ float of_warp[2][kMaxRowThreads / kWarp];
   v = warp_sum(v);
@@ -50,7 +50,7 @@ struct RowShare {
   }
 };
 
-// The sums of a block's rows side by side, in order of row. Between two calls belongs a barrier.
+// The sums of a block's rows side by side, in order of row. Two calls need a barrier between them.
 template <int kWidth>
 __device__ __forceinline__ void write_partial(const float (&sums)[kValues], int64_t C,
                                               float* partial) {

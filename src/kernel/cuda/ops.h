@@ -1,4 +1,4 @@
-// kernel/cuda/ops.h: the operations of the CUDA back end.
+// kernel/cuda/ops.h: the operations of the CUDA backend.
 #pragma once
 
 #include "kernel/device_kernels.h"

@@ -1,4 +1,4 @@
-// kernel/cuda/reduce.h: one value out of those of a warp or of a block, always in the same order.
+// kernel/cuda/reduce.h: reductions over a warp or a block, always in the same order.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -29,8 +29,8 @@ __device__ __forceinline__ T warp_sum(T v) {
   return join_warp(v, Plus{});
 }
 
-// Of all threads of a block of one dimension (whole warps), the same bits in each; `none` changes
-// nothing. All of them must call it.
+// Of all threads of a block of one dimension (whole warps), the same bits in each; `none` is the
+// neutral element. All threads must call it.
 template <typename T, typename Join>
 __device__ __forceinline__ T join_block(T v, T none, Join join) {
   __shared__ T of_warp[kWarp];

@@ -30,7 +30,7 @@ __global__ void __launch_bounds__(kThreads, kThreads == kUsualThreads && sizeof(
   using Share = RowShare<T, kWidth>;
   const int64_t step = int64_t{gridDim.x} * blockDim.y;
   const float inverse_C = 1.0f / static_cast<float>(args.C);
-  const T* weight = static_cast<const T*>(args.weight);  // small: it stays in the first-level cache
+  const T* weight = static_cast<const T*>(args.weight);  // small: it stays in L1
   float dweight[kValues] = {};
   int turn = 0;
   for (int64_t first = int64_t{blockIdx.x} * blockDim.y; first < args.R; first += step, ++turn) {

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kHeads =
-    4;  // a thread turns the same channels of so many heads: angles are read once
+    4;  // a thread rotates the same channels of this many heads: angles are read once
 
 // Units of a row: (group of heads, vector of channels). A block takes `rows` rows.
 template <typename T, int kWidth>

@@ -9,7 +9,7 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kAhead = 4;  // vectors of a thread, all read before the first is used
 
-// Where vector k of this thread begins: a warp's lie side by side.
+// Where vector k of this thread begins: a warp's vectors are adjacent.
 template <int kWidth>
 __device__ __forceinline__ int64_t place_of(int k) {
   return ((int64_t{blockIdx.x} * kAhead + k) * kThreads + threadIdx.x) * kWidth;

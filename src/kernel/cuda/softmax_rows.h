@@ -1,8 +1,8 @@
 // kernel/cuda/softmax_rows.h: what the kernels over rows of logits share: vectors of 16 bytes into
 // a maximum and a sum of exp, and back into gradients.
 //
-// Which thread adds which column depends on V alone: vector i is of thread i % blockDim.x, which
-// takes its vectors in ascending order.
+// Which thread adds which column depends only on V: vector i belongs to thread i % blockDim.x,
+// which adds its vectors in ascending order.
 #pragma once
 
 #include <algorithm>
@@ -74,7 +74,7 @@ __device__ void zero_row(T* x, int V) {
   for (int c = vectors * kWidth + threadIdx.x; c < V; c += blockDim.x) store_one(x + c, 0.0f);
 }
 
-// A function of V alone: it decides the order of the sum.
+// A function of V only: it determines the order of the sum.
 inline int64_t softmax_threads(int64_t V) {
   if (V > INT32_MAX) refuse("a vocabulary of more than 2^31 ids");
   return std::clamp<int64_t>(ceil_div(V, 8 * kWarp) * kWarp, kWarp, kSoftmaxThreads);

@@ -1,4 +1,4 @@
-// kernel/cuda/table.cpp: the CUDA back end as tables.
+// kernel/cuda/table.cpp: the CUDA backend as tables.
 #include "kernel/cuda/ops.h"
 
 namespace weft {

@@ -1,7 +1,7 @@
 // kernel/cuda/values.h: elements of fp32, bf16 and fp16 as vectors of up to 16 bytes; fp32 in
 // registers.
 //
-// A kernel is a template over the type T and over the number of elements that a thread takes at
+// A kernel is a template over the type T and over the number of elements that a thread processes at
 // once (kWidth): those of 16 bytes where pointers and rows allow it, else one.
 #pragma once
 
@@ -17,7 +17,7 @@ namespace weft::cuda {
 template <typename T>
 inline constexpr int kPack = static_cast<int>(16 / sizeof(T));  // elements of 16 bytes
 
-// kBytes as they lie in memory, moved by one instruction.
+// kBytes of raw memory, moved by one instruction.
 template <int kBytes>
 struct Words;
 template <>
@@ -37,7 +37,7 @@ struct Words<16> {
   using Type = uint4;
 };
 
-// kWidth elements of T, still as in memory: what is held for later takes few registers.
+// kWidth elements of T, in storage format: values held for later use few registers.
 template <typename T, int kWidth>
 struct Raw {
   typename Words<static_cast<int>(sizeof(T)) * kWidth>::Type words;
@@ -92,7 +92,7 @@ __device__ __forceinline__ void unpack_two(Half, uint32_t bits, float& low, floa
   high = from_half(static_cast<uint16_t>(bits >> 16));
 }
 
-// v as it would be after a trip through memory.
+// v rounded to its storage type.
 __device__ __forceinline__ float rounded(Bf16, float v) {
   return __uint_as_float(two_of(Bf16{}, 0.0f, v) & 0xffff0000u);
 }
@@ -193,7 +193,7 @@ __device__ __forceinline__ void store_one(T* to, float value) {
   store<1>(to, v);
 }
 
-// exp, 1 / v and sqrt as precise as results of type T deserve: bf16 keeps 8 bits, fp16 11, and the
+// exp, 1 / v and sqrt as precise as results of type T need: bf16 keeps 8 bits, fp16 11, and the
 // fast forms lose the last two or three of 24.
 __device__ __forceinline__ float exp_for(float, float v) { return expf(v); }
 template <typename T>

@@ -1,4 +1,4 @@
-// kernel/gpu/attention_server.cpp: cuDNN is asked once, and its refusal logged once.
+// kernel/gpu/attention_server.cpp: cuDNN is queried once per shape, and a rejection is logged once.
 #include "kernel/gpu/attention_server.h"
 
 #include "base/error.h"
@@ -15,10 +15,10 @@ bool AttentionServers::cudnn_serves(const Key& shape, bool is_exact, const Build
   if (is_exact) {
     throw UserError(
         known.refusal,
-        "use a newer cuDNN, or set WEFT_CUDNN=off: then weft's own, slower kernel serves");
+        "use a newer cuDNN, or set WEFT_CUDNN=off: then weft's slower built-in kernel is used");
   }
   if (!known.was_reported) {
-    log_warning("{}; weft's own, slower kernel serves this shape, forward and backward",
+    log_warning("{}; weft's slower built-in kernel handles this shape, forward and backward",
                 known.refusal);
   }
   known.was_reported = true;

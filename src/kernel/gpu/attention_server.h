@@ -1,10 +1,10 @@
-// kernel/gpu/attention_server.h: who serves attention of a shape on a GPU: cuDNN, or the own kernel
-// where cuDNN refuses.
+// kernel/gpu/attention_server.h: which backend handles attention of a shape on a GPU: cuDNN, or the
+// built-in kernel where cuDNN rejects it.
 //
-// Which shapes a cuDNN serves on a GPU it says only when their graphs are built. It is asked at the
-// first call of a shape, for both passes together, so that one serves both. In exact mode a refusal
-// is an error: another layout cuts the same batch into other shapes, which cuDNN may take, and its
-// bits are not the own kernel's.
+// cuDNN reports which shapes it supports on a GPU only when their graphs are built. It is queried
+// at the first call of a shape, for both passes together, so that one backend handles both. In
+// exact mode a rejection is an error: another layout cuts the same batch into other shapes, which
+// cuDNN may support, and its bits differ from the built-in kernel's.
 #pragma once
 
 #include <array>
@@ -19,11 +19,11 @@ namespace weft {
 class AttentionServers {
  public:
   using Key = std::array<int64_t, 14>;
-  // Builds the graphs of both passes. Empty, or "cuDNN 9.1.0 refuses attention ...: why".
+  // Builds the graphs of both passes. Empty, or "cuDNN 9.1.0 rejects attention ...: why".
   using Build = std::function<std::string()>;
 
-  // Whether cuDNN serves this shape; builds at its first call. Of a refusal a warning tells once,
-  // or, in exact mode, a UserError at every call. What build throws is not kept.
+  // Whether cuDNN handles this shape; builds at its first call. A rejection is a warning, once, or,
+  // in exact mode, a UserError at every call. Exceptions from build are not cached.
   bool cudnn_serves(const Key& shape, bool is_exact, const Build& build);
 
  private:

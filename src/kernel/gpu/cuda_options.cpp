@@ -1,4 +1,4 @@
-// kernel/gpu/cuda_options.cpp: what is read without a GPU, too.
+// kernel/gpu/cuda_options.cpp: the part that works without a GPU, too.
 #include "kernel/gpu/cuda_options.h"
 
 #include "base/environment.h"

@@ -1,4 +1,4 @@
-// kernel/gpu/cuda_options.h: settings of the GPU's kernels that hold for the whole program.
+// kernel/gpu/cuda_options.h: program-wide settings of the GPU kernels.
 #pragma once
 
 #include <string>
@@ -7,27 +7,26 @@ namespace weft {
 
 // Of cuDNN, "9.19.0"; empty where the program was built without it, or this machine has none.
 std::string cudnn_version();
-// WEFT_CUDNN says otherwise only with "off"; UserError where it says neither on nor off.
+// False only where WEFT_CUDNN is "off"; UserError where it is neither on nor off.
 bool wants_cudnn();
-// What stands in its way: empty, or words.
+// Why cuDNN is not used; empty where it is.
 std::string why_no_cudnn();
 
 // The libraries that bits depend on, "cuBLASLt 130100, cuDNN 9.19.0"; empty without CUDA.
 std::string cuda_libraries();
 
-// How an algorithm of the library is chosen for a product that is met for the first time.
+// How a library algorithm is chosen the first time a product is seen.
 enum class GemmChoice {
-  kFast,   // the fastest of the candidates, measured once and kept in a file
+  kFast,   // the fastest candidate, measured once and stored in a file
   kExact,  // the first whose elements have the same bits in every cut of M and N
 };
 
-// Nothing where the program was built without CUDA.
+// No-op where the program was built without CUDA.
 void set_gemm_choice(GemmChoice choice);
 GemmChoice gemm_choice();
 
-// Whether products of fp32 factors may round these to TF32, 10 bits of mantissa: off until it is
-// asked for. kExact and GPUs without TF32 (before compute capability 8.0) compute fp32 all the
-// same.
+// Whether products of fp32 operands may round these to TF32, 10 mantissa bits: off by default.
+// kExact and GPUs without TF32 (before compute capability 8.0) always compute in fp32.
 void set_tf32(bool is_allowed);
 
 }  // namespace weft

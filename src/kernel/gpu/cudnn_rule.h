@@ -1,6 +1,6 @@
-// kernel/gpu/cudnn_rule.h: which attention cuDNN may serve, by its arguments alone.
+// kernel/gpu/cudnn_rule.h: which attention cuDNN may handle, by its arguments alone.
 //
-// Beside the kernels that ask it, estimates do, which are also made where there is no GPU.
+// Used by the kernels, and by estimates, which are also made without a GPU.
 #pragma once
 
 #include <algorithm>
@@ -10,9 +10,9 @@
 
 namespace weft {
 
-// Causal self-attention over packed qkv without window or bias, whose meaning alone was compared
-// with the own kernel's. (Its ALiBi takes the slopes from the number of local heads, and its
-// gradient of a bias is stored T x S.)
+// Causal self-attention over packed qkv without window or bias, the only form that was compared
+// with the built-in kernel. (Its ALiBi derives the slopes from the number of local heads, and its
+// bias gradient is stored as T x S.)
 inline bool is_plain_attention(const AttentionOperands& args) {
   const int64_t width = (args.H + 2 * args.G) * args.D;
   for (const HeadsIn& heads : {args.q, args.k, args.v}) {
@@ -24,8 +24,8 @@ inline bool is_plain_attention(const AttentionOperands& args) {
          args.positions == args.source_positions;
 }
 
-// One position is not worth a graph, and cuDNN's backward refuses it; its own draws for dropout
-// know nothing of logical places. Rows of one plan are served alike, whatever their lengths: its
+// One position is not worth a graph, and cuDNN's backward rejects it; its dropout draws do not
+// depend on logical positions. All rows of one plan are handled alike, whatever their lengths: its
 // memory is laid out for the longest.
 inline bool suits_cudnn(const AttentionOperands& args) {
   return args.dtype != Dtype::kF32 && is_plain_attention(args) && args.T > 1 &&

@@ -1,4 +1,4 @@
-// kernel/gpu/gemm_choices.cpp: choices as lines of numbers, checked when they are read.
+// kernel/gpu/gemm_choices.cpp: choices as lines of numbers, validated on reading.
 #include "kernel/gpu/gemm_choices.h"
 
 #include <algorithm>
@@ -20,7 +20,8 @@ constexpr size_t kMostChoices = 10000;
 constexpr int64_t kMostExtent = int64_t{1} << 40;
 
 using Key = std::array<int64_t, 14>;
-constexpr int64_t kTf32Mark = 10000;  // in the number of the types; files from before it have none
+constexpr int64_t kTf32Mark =
+    10000;  // added to the number that encodes the dtypes; older files have none
 
 Key to_key(const LtProblem& p) {
   return {p.m,
@@ -185,7 +186,7 @@ GemmChoices load_gemm_choices(const std::filesystem::path& path, const std::stri
   } catch (const Error& e) {
     why = e.what();
   }
-  log_info("{} is measured anew: {}", path.string(), why);
+  log_info("{} is measured again: {}", path.string(), why);
   return {};
 }
 
@@ -199,7 +200,7 @@ void save_gemm_choices(const std::filesystem::path& path, const std::string& mea
     std::filesystem::create_directories(path.parent_path());
     write_file_atomic(path, gemm_choices_text(measured_on, all));
   } catch (const std::exception& e) {
-    log_warning("choices of matrix products are not kept: {}", e.what());
+    log_warning("matrix product choices could not be stored: {}", e.what());
   }
 }
 

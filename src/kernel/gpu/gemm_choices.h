@@ -1,9 +1,9 @@
-// kernel/gpu/gemm_choices.h: which algorithm was chosen for which product, and the file that keeps
+// kernel/gpu/gemm_choices.h: which algorithm was chosen for which product, and the file that stores
 // it.
 //
-// The file is text: a line that names what the choices were measured on, a line for every product,
-// and a last line with their number and a hash of all before it. A file of another device or
-// version, or one whose last line does not fit, is as good as not there.
+// The file is text: a line that names what the choices were measured on, a line per product, and a
+// last line with their count and a hash of all before it. A file of another device or version, or
+// one whose last line does not match, is ignored.
 #pragma once
 
 #include <array>
@@ -17,10 +17,10 @@
 
 namespace weft {
 
-// What the library itself may use of the workspace; NVIDIA recommends 32 MiB for Hopper.
+// The part of the workspace that the library itself may use; NVIDIA recommends 32 MiB for Hopper.
 inline constexpr int64_t kLtWorkspaceBytes = int64_t{32} << 20;
 
-// An algorithm of cuBLASLt as it may be written down for the same version of the library.
+// A cuBLASLt algorithm in a form that can be stored for the same library version.
 struct LtAlgorithm {
   std::array<uint64_t, 8> data{};
   uint64_t workspace_bytes = 0;
@@ -36,15 +36,15 @@ using GemmChoices = std::unordered_map<LtProblem, LtAlgorithm, LtProblemHash>;
 std::string describe(const LtProblem& problem);
 
 std::string gemm_choices_text(const std::string& measured_on, const GemmChoices& choices);
-// Nothing, and why, where the text is damaged or was measured on something else.
+// None, and why, where the text is damaged or was measured on something else.
 std::optional<GemmChoices> parse_gemm_choices(std::string_view text, const std::string& measured_on,
                                               std::string* why);
 
 // ${XDG_CACHE_HOME:-~/.cache}/weft/gemm-<device>-<version>.txt; empty where there is no home.
 std::filesystem::path gemm_choices_path(const std::string& device, size_t version);
-// Empty, with a line in the log, where the file cannot be used; silently where there is none.
+// Empty, with a log line, where the file cannot be used; silently where there is none.
 GemmChoices load_gemm_choices(const std::filesystem::path& path, const std::string& measured_on);
-// Adds these to what the file has. A file that cannot be written is a line in the log.
+// Adds these to the file. Failing to write it is only a log line.
 void save_gemm_choices(const std::filesystem::path& path, const std::string& measured_on,
                        const GemmChoices& choices);
 

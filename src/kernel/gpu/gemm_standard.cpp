@@ -1,4 +1,4 @@
-// kernel/gpu/gemm_standard.cpp: candidates are held against a standard at many sizes.
+// kernel/gpu/gemm_standard.cpp: compares candidates with a standard at many sizes.
 #include "kernel/gpu/gemm_standard.h"
 
 #include <algorithm>
@@ -178,7 +178,7 @@ std::optional<ExactChoice> find_exact(const LtProblem& problem, const GemmStanda
   const GemmKey key = key_of(problem);
   Bits bits(key, lab);
   ensure(!standard.is_own() && bits.set_standard(standard.algorithms[0]),
-         "the standard of a product cannot be made again");
+         "the standard of a product cannot be reproduced");
   LtProblem test = standard_problem(key);
   test.adds_c = problem.adds_c;
   test.c_is_d = problem.c_is_d;
@@ -203,7 +203,7 @@ std::optional<ExactChoice> find_exact(const LtProblem& problem, const GemmStanda
   for (const LtAlgorithm& candidate : lab->fastest_first(problem, &was_measured)) {
     if (passes(candidate)) return ExactChoice{candidate, was_measured};
   }
-  // Slower perhaps than a candidate would be, but with its own bits.
+  // Possibly slower than a candidate, but with the standard's bits.
   for (LtAlgorithm algorithm : standard.algorithms) {
     if (passes_here(&algorithm)) return ExactChoice{algorithm, was_measured};
   }

@@ -31,7 +31,7 @@ bool is_aligned(const void* at, int64_t ld, Dtype dtype) {
          ld * dtype_bytes(dtype) % kOperandAlignment == 0;
 }
 
-// Rows [first, first + rows) of a stack; parts that follow each other in memory become one.
+// Rows [first, first + rows) of a stack; parts that are contiguous in memory become one.
 Stack slice(const Stack& stack, int64_t first, int64_t rows, Dtype dtype) {
   Stack s;
   s.ld = stack.ld;
@@ -52,16 +52,16 @@ Stack slice(const Stack& stack, int64_t first, int64_t rows, Dtype dtype) {
     first = 0;
     rows -= taken;
   }
-  ensure(rows == 0, "a stack of fewer rows than its product has");
+  ensure(rows == 0, "a stack has fewer rows than its product");
   return s;
 }
 
-// Rows of `stack` from `first` on that lie together.
+// Contiguous rows of `stack` from `first` on.
 int64_t rows_together(const Stack& stack, int64_t first, int64_t end, Dtype dtype) {
   return slice(stack, first, end - first, dtype).rows[0];
 }
 
-// How many rows of K may be copied at once: whole tiles of the library where there is room.
+// How many rows of K may be copied at once: whole library tiles where they fit.
 int64_t most_packed(int64_t K, int64_t size) {
   constexpr int64_t kTile = 64;
   const int64_t rows = kPlanBlockBytes / (round_up(K, kStep) * size);
@@ -129,7 +129,7 @@ class Planner {
   }
 
  private:
-  // Columns from n on; gives how many.
+  // Columns from n on; returns how many.
   int64_t plan_columns(int64_t n) {
     int64_t columns = g_.N - n;
     if (g_.b_transposed) columns = rows_together(g_.b, n, g_.N, g_.dtype);
@@ -147,11 +147,11 @@ class Planner {
 
   int64_t size_of() const { return dtype_bytes(g_.dtype); }
 
-  // An extent that the library has in steps of kStep: the ragged end is a block of its own.
+  // The library handles extents in steps of kStep: the ragged end is a separate block.
   int64_t without_end(int64_t extent) const {
     return g_.K == 0 || extent < kStep ? extent : extent / kStep * kStep;
   }
-  // Rows follow each other in memory where A is transposed; columns always do, in C.
+  // Rows are contiguous in memory where A is transposed; columns always are, in C.
   bool has_ragged_rows(int64_t rows) const {
     return g_.K > 0 && g_.a_transposed && rows % kStep != 0;
   }
@@ -207,7 +207,7 @@ class Planner {
     return pack(s, g_.a_transposed ? rows : g_.K, places_.a);
   }
 
-  // Whether blocks of columns from n on may take the way through an fp32 temporary.
+  // Whether blocks of columns from n on may go through an fp32 temporary.
   bool may_need_room(int64_t n, int64_t columns) const {
     if (has_ragged_columns(columns)) return true;
     for (int p = 0; p < g_.c.count; ++p) {
@@ -227,7 +227,7 @@ class Planner {
     return has_more && (g_.c_dtype != Dtype::kF32 || g_.accumulate);
   }
 
-  // Rows from m on of the columns from n on; gives how many.
+  // Rows from m on of the columns from n on; returns how many.
   int64_t plan_block(int64_t m, int64_t n, int64_t columns, Operand b, const void* bias) {
     int64_t rows = rows_together(g_.c, m, g_.M, g_.c_dtype);
     for (int i = 0; i < g_.num_addends; ++i) {
@@ -275,7 +275,7 @@ class Planner {
   // The library would round the product before it adds a C of 16 bits.
   bool adds_to_narrow() const { return g_.accumulate && g_.c_dtype != Dtype::kF32; }
 
-  // One thing to add at most: in which order the library would add two is not known.
+  // At most one addend: the order in which the library would add two is unknown.
   bool fits_one_call(const void* bias, bool first_fits) const {
     if (adds_to_narrow()) return false;
     if (bias && (g_.c_dtype != g_.dtype || g_.accumulate || g_.num_addends > 0)) return false;

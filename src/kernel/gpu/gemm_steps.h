@@ -1,11 +1,12 @@
-// kernel/gpu/gemm_steps.h: a product as steps of a library that knows single column-major matrices.
+// kernel/gpu/gemm_steps.h: a product as steps for a library that handles single column-major
+// matrices.
 //
 // cuBLASLt multiplies one column-major matrix by another. Row-major C = A · B is column-major
 // C^T = B^T · A^T: the operands change places, and their memory stays as it is. What the library
-// does not know becomes steps around it: parts that lie apart and operands that are not aligned
-// are copied together first (pack), addends and roundings are done behind it (sum). A product is
-// cut into blocks of C where parts meet, where such a copy would grow too large, and before a
-// ragged end; the chain over k is never cut. No CUDA here: the plan is data, tested on the CPU.
+// lacks becomes steps around it: separate parts and unaligned operands are copied together first
+// (pack), addends and roundings follow it (sum). A product is cut into blocks of C where parts
+// meet, where such a copy would grow too large, and before a ragged end; the chain over k is never
+// cut. No CUDA here: the plan is data, tested on the CPU.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +17,8 @@
 
 namespace weft {
 
-// D (m, n) = op(A) (m, k) · op(B) (k, n) [+ C] [+ bias (m)], all column-major, in the words of
-// cuBLASLt. What an algorithm is chosen for.
+// D (m, n) = op(A) (m, k) · op(B) (k, n) [+ C] [+ bias (m)], all column-major, in cuBLASLt's terms.
+// Algorithms are chosen per problem.
 struct LtProblem {
   int64_t m = 0, n = 0, k = 0;
   int64_t lda = 0, ldb = 0, ldc = 0, ldd = 0;
@@ -27,7 +28,7 @@ struct LtProblem {
   bool has_bias = false;        // of dtype, which is D's too
   Dtype dtype = Dtype::kF32;    // of A and B
   Dtype d_dtype = Dtype::kF32;  // of C and D
-  bool is_tf32 = false;         // factors of fp32 may be rounded to TF32
+  bool is_tf32 = false;         // fp32 operands may be rounded to TF32
   int64_t alignment = 16;       // bytes, of every pointer: a power of two from 16 to 256
   bool operator==(const LtProblem&) const = default;
 };
@@ -40,7 +41,7 @@ struct LtCall {
   void* d = nullptr;
 };
 
-// to = the parts' rows one under another, the first `columns` of each; parts that are null are 0.
+// to = the parts' rows stacked, the first `columns` of each; null parts are 0.
 struct PackCall {
   Stack from;
   int64_t columns = 0;
@@ -69,15 +70,15 @@ using GemmStep = std::variant<PackCall, LtCall, SumCall>;
 
 // Copies and fp32 temporaries stay below this, each (unless 8 rows of K are more).
 inline constexpr int64_t kPlanBlockBytes = int64_t{32} << 20;
-inline constexpr int64_t kOperandAlignment = 16;  // what the library's fast kernels want
+inline constexpr int64_t kOperandAlignment = 16;  // what the library's fast kernels need
 // 16 bytes of bf16: leading dimensions of copies are multiples of it, and so is every m of a call,
-// and n where op(B) is transposed. For other extents the library has kernels of their own, slow
-// and with bits of their own; a ragged end is copied, and multiplied with what lies behind it.
+// and n where op(B) is transposed. For other extents the library has separate kernels, slow and
+// with different bits; a ragged end is copied, and multiplied together with what follows it.
 inline constexpr int64_t kExtentStep = 8;
 
 // Appends the steps. workspace: gemm_steps_workspace(args) bytes for copies and temporaries.
 void plan_gemm(const GemmArgs& args, std::byte* workspace, std::vector<GemmStep>* steps);
-// Enough for this product and for every one that is no larger in any extent, whatever pointers and
+// Enough for this product and for every one that is no larger in any extent, for any pointers and
 // leading dimensions.
 size_t gemm_steps_workspace(const GemmArgs& args);
 

@@ -30,7 +30,7 @@ struct Query {
   const AttentionOperands* biased = nullptr;  // its bias is head h's, by distances from `origin`
   int64_t h = 0, origin = 0;
 
-  // What the probability of key j is multiplied with.
+  // The factor of key j's probability.
   double keep(int64_t j) const {
     if (rate == 0) return 1.0;
     return dropout_word(dropout.key, t, j) < dropout.threshold ? 0.0 : 1.0 / (1.0 - rate);
@@ -145,7 +145,7 @@ void attention(const Context&, const AttentionArgs& args) {
   }
 }
 
-// Ignored positions give zeros.
+// Ignored positions yield zeros.
 void cached_attention(const Context&, const CachedAttentionArgs& args) {
   for (int64_t b = 0; b < args.B; ++b) {
     fill_cache(args, b);

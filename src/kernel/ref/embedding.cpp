@@ -15,7 +15,7 @@ void embedding(const Context&, const EmbeddingArgs& args) {
   }
 }
 
-// One rounding per element: all rows of an id are summed before they meet the table.
+// One rounding per element: all rows of an id are summed before they are added to the table.
 void embedding_backward(const Context&, const EmbeddingBackwardArgs& args) {
   for (int64_t id = 0; id < args.V; ++id) {
     for (int64_t c = 0; c < args.C; ++c) {

@@ -12,7 +12,7 @@ struct Place {
   int64_t row;
 };
 
-// Where row `row` of the whole stack lies.
+// The address of row `row` of the whole stack.
 Place find_row(const Stack& stack, int64_t row) {
   int part = 0;
   while (part + 1 < stack.count && row >= stack.rows[part]) row -= stack.rows[part++];

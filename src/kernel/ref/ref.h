@@ -1,4 +1,4 @@
-// kernel/ref/ref.h: the truth for tests: every operation slow and obvious, float64 inside.
+// kernel/ref/ref.h: the reference for tests: every operation slow and obvious, float64 inside.
 #pragma once
 
 #include "kernel/kernels.h"
@@ -9,16 +9,16 @@ inline double get(const void* data, Dtype dtype, int64_t i) { return load_elemen
 inline void put(void* data, Dtype dtype, int64_t i, double v) {
   store_element(data, dtype, i, static_cast<float>(v));
 }
-// v as it would be after a trip through memory.
+// v rounded to its storage type.
 inline double rounded(Dtype dtype, double v) {
-  float stored;  // has room for them all
+  float stored;  // wide enough for all of them
   put(&stored, dtype, 0, v);
   return get(&stored, dtype, 0);
 }
 
-// A sum that is whole, and what else goes into its element: each is an fp32 number that some rank
-// may have held in memory, so they are added as such. Exact mode lives on that: who adds what must
-// not show.
+// A complete sum, and the other addends of its element: each is an fp32 number that some rank may
+// have held in memory, so they are added as such. Exact mode relies on this: results must not
+// depend on which rank adds.
 inline double plus_fp32(double sum, double other) {
   return static_cast<float>(sum) + static_cast<float>(other);
 }

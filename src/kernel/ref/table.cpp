@@ -1,4 +1,4 @@
-// kernel/ref/table.cpp: the reference back end as a table. It needs no scratch.
+// kernel/ref/table.cpp: the reference backend as a table. It needs no scratch.
 #include "kernel/ref/ref.h"
 
 namespace weft {

@@ -1,10 +1,10 @@
 // kernel/cpu/level/attention.cpp: attention by blocks; T x S is never stored.
 //
-// A task is one head and 128 queries of one row. The segments of a packed row are taken one after
-// the other, each as a row that begins where it begins: no mask is needed, no key of another
-// segment is touched, and the bits are those of the segment alone. Where queries are causal and
-// come after all keys (padding that attends), they are a block of their own behind the others,
-// whose bits do not depend on them.
+// A task is one head and 128 queries of one row. The segments of a packed row are processed one
+// after the other, each as a separate row: no mask is needed, no key of another segment is touched,
+// and the bits are those of the segment alone. Where queries are causal and come after all keys
+// (padding that attends), they form a separate block after the others, whose bits do not depend on
+// them.
 #include "kernel/cpu/level/attention_forward.h"
 #include "kernel/cpu/level/ops.h"
 #include "kernel/cpu/workspace.h"
@@ -71,7 +71,7 @@ size_t attention_workspace(const AttentionArgs& args, int num_threads) {
          sizeof(float);
 }
 
-// The last queries have the most keys: they go first, so that no thread is left with them.
+// The last queries have the most keys: they go first, for load balance.
 void attention(const Context& context, const AttentionArgs& args) {
   check_workspace("attention", attention_workspace(args, context.pool->num_threads()),
                   context.workspace_bytes);

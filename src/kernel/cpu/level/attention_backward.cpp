@@ -1,14 +1,14 @@
 // kernel/cpu/level/attention_backward.cpp: gradient of attention by blocks.
 //
 // A task is one key/value head of one row. For each of its query heads it walks the blocks of keys
-// and, below each, the blocks of queries: P = exp(scale q·k + bias - lse) is made again, dP =
+// and, below each, the blocks of queries: P = exp(scale q·k + bias - lse) is recomputed, dP =
 // dout·v, dS = P (dP - delta) scale with delta = dout·out; then dv += P^T dout, dk += dS^T q, dq +=
 // dS k. dk and dv gather the query heads in order, so the result is one fixed sum. The segments of
-// a packed row are taken one after the other, each as if it were a row. Under dropout, with its
-// mask M made again by blocks: dP = M (dout·v), dv += (P M)^T dout, and all else is the same.
+// a packed row are processed one after the other, each as if it were a row. Under dropout, with its
+// mask M recomputed by blocks: dP = M (dout·v), dv += (P M)^T dout, and all else is the same.
 //
-// The relative table's gradient: dS is added up by distance over the blocks of a segment and head,
-// distances then into the buckets of the row, rows at last in order.
+// The relative table's gradient: dS is summed by distance over the blocks of a segment and head,
+// then distances into the row's buckets, finally rows in order.
 #include "kernel/cpu/level/attention_block.h"
 #include "kernel/cpu/level/dropout_mask.h"
 #include "kernel/cpu/level/ops.h"
@@ -23,7 +23,7 @@ struct Scratch {
   float *dq, *dk, *dv;                     // (T, Dp), (S, Dp)
   float* delta;                            // (T)
   float *p, *ds;                           // (64, 64)
-  float* keep;                             // (64, 64) mask, under dropout alone
+  float* keep;                             // (64, 64) mask, only under dropout
   Element *k_rows, *v_rows, *k;            // keys and values, packed
   Element *q_rows, *dout_rows, *q, *dout;  // queries, packed
   Element* room;
@@ -125,7 +125,7 @@ WEFT_INLINE void clear(float* p, int64_t n) {
   __builtin_memset(p, 0, static_cast<size_t>(n) * sizeof(float));
 }
 
-// One segment of a task and its place in the tensors; positions count from its first ones.
+// One segment of a task and its offset in the tensors; positions count from its first ones.
 template <typename T, bool kDrops>
 struct Head {
   using B = Blocks<T>;
@@ -188,7 +188,7 @@ struct Head {
       fill_above_diagonal(scratch.p, tiles, -__builtin_inff());
       fill_above_diagonal(scratch.ds, tiles, 0.0f);
     }
-    // The rest of the last block of keys is no key. Causal queries of a row come before it anyway.
+    // The rest of the last block of keys is padding. Causal queries of a row come before it anyway.
     if (key + kBlock > length && (num_queries > length || !args.causal)) {
       fill_columns_from(scratch.p, tiles, length - key, -__builtin_inff());
     }

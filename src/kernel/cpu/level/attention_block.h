@@ -1,4 +1,4 @@
-// kernel/cpu/level/attention_block.h: how the attention kernels hold their blocks and biases.
+// kernel/cpu/level/attention_block.h: how the attention kernels store their blocks and biases.
 #pragma once
 
 #include "kernel/attention_bias.h"

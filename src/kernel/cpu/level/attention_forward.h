@@ -49,8 +49,8 @@ struct ForwardScratch {
   Element *q, *k, *v, *room;     // packed blocks
   float* o;                      // (128, Dp) weighted sums of values
   float* s;                      // (64, 128) scores, then weights
-  float *scale, *highest, *sum;  // (128); scale: what the sums so far are to be multiplied with
-  float* keep;                   // (64, 128) mask, under dropout alone
+  float *scale, *highest, *sum;  // (128); scale: the factor to apply to the sums so far
+  float* keep;                   // (64, 128) mask, only under dropout
 };
 
 WEFT_INLINE int64_t forward_floats(int64_t D, bool drops) {
@@ -220,7 +220,7 @@ void attend_block(const HeadView<T>& head, const ForwardScratch<Element>& scratc
     const int64_t keys = lesser(kBlock, count - key);
     B::pack_rows(head.k + key * head.k_step, head.k_step, keys, D, scratch.k, kBlock, scratch.room);
     B::pack_right(head.v + key * head.v_step, head.v_step, keys, D, scratch.v);
-    // Queries before `begin` come before all of these keys.
+    // Queries before `begin` precede all of these keys.
     const int64_t begin = greater(0, -shift) / kTileColumns * kTileColumns;
     const bool square = shift + begin == 0;
     float* s = scratch.s + begin;

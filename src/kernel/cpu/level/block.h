@@ -3,7 +3,7 @@
 // C (M, N) (+)= A (M, K) · B (K, N): N is a multiple of kTileColumns, M of kTileRows, K of 4.
 // A tile of C stays in registers while k runs; every element is one fused chain over k. Where A is
 // stored as (K, M), tiles are three vectors wide: 24 sums at work hide the latency of the fused
-// multiply-add better than 16 (on a Neoverse V1 8.5 instead of 6.5 G instructions a second).
+// multiply-add better than 16 (on a Neoverse V1 8.5 instead of 6.5 G instructions per second).
 #pragma once
 
 #include "kernel/cpu/level/simd.h"
@@ -37,7 +37,7 @@ WEFT_INLINE Extent extent_of(Shape shape, int64_t m0, int64_t rows, int64_t N, i
           .last_k = shape == Shape::kLowerA ? lesser(K, m0 + rows) : K};
 }
 
-// What a product does with the C that it finds.
+// What a product does with the existing C.
 enum class Old {
   kReplace,
   kAdd,

@@ -1,7 +1,7 @@
 // kernel/cpu/level/cached_attention.cpp: attention of new positions to a cache of keys and values.
 //
-// A prompt goes by blocks, as in training. A few new positions (generation brings one at a time)
-// would leave such blocks all but empty: then a task is one head of one position, scores of 64
+// A prompt is processed by blocks, as in training. A few new positions (generation adds one at a
+// time) would leave such blocks almost empty: then a task is one head of one position, scores of 64
 // keys at a time, then their weighted values, with the same running maximum.
 #include "kernel/cpu/level/attention_forward.h"
 #include "kernel/cpu/level/ops.h"

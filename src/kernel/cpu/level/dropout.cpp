@@ -7,7 +7,7 @@ namespace weft::WEFT_LEVEL {
 namespace {
 
 // Position t of a row. Columns are drawn by groups that begin at a multiple of four of the logical
-// tensor: the first group may begin before this call's columns, the last may end behind them.
+// tensor: the first group may begin before this call's columns, the last may end after them.
 template <typename T>
 [[gnu::flatten]] void drop_columns(const DropoutArgs& args, const HeadDropout& row, int64_t t,
                                    const T* x, T* y) {

@@ -1,7 +1,7 @@
 // kernel/cpu/level/embedding.cpp: rows of a table by number, and their gradient.
 //
 // Backward sorts (id, row) pairs. The rows of one id then lie together, in order of row: a run.
-// A run is summed in fp32 and meets the table once.
+// A run is summed in fp32 and added to the table once.
 #include "kernel/cpu/level/ops.h"
 #include "kernel/cpu/level/rows.h"
 #include "kernel/cpu/workspace.h"
@@ -10,7 +10,7 @@ namespace weft::WEFT_LEVEL {
 namespace {
 
 constexpr int64_t kRunsPerTask = 32;
-constexpr int64_t kColumnsPerTask = 256;  // so that one frequent id does not stop the others
+constexpr int64_t kColumnsPerTask = 256;  // so that one frequent id does not hold up the others
 
 struct Runs {
   uint64_t* keys;   // (R) id << 32 | row

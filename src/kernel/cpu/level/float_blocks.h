@@ -1,8 +1,8 @@
 // kernel/cpu/level/float_blocks.h: the blocks of attention as fp32, whatever the tensors hold.
 //
-// Words of the attention kernels: "left" is the left operand of a product, "right" the right one.
-// A block of the tensors is (rows, D), its scores against another (rows, other rows). Packed
-// blocks fill up with zeros.
+// Terms of the attention kernels: "left" is the left operand of a product, "right" the right one.
+// A block of the tensors is (rows, D), its scores against another (rows, other rows). Packed blocks
+// are padded with zeros.
 #pragma once
 
 #include "kernel/cpu/level/block.h"
@@ -14,7 +14,7 @@ inline constexpr int64_t kBlock = 64;  // queries and keys of a block: 16 KB eac
 // Channels of a head in scratch: whole tiles.
 WEFT_INLINE int64_t padded(int64_t D) { return round_up(D, kTileColumns); }
 
-// Floats of the room that packing and products may use in between.
+// Floats of the scratch that packing and products may use.
 WEFT_INLINE int64_t room_floats(int64_t D) { return kBlock * greater(kBlock, padded(D)); }
 
 template <typename T>

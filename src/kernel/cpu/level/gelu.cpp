@@ -29,7 +29,7 @@ WEFT_INLINE Gelu<V> exact_with_slope(V x) {
 }
 
 // (1 + tanh(u)) / 2 is sigmoid(2 u), whose smaller half, sigmoid(-|2 u|), is computed: both tails
-// keep their digits, which the slope multiplies by up to 40. At 16 it is 0: what is beyond must not
+// keep their digits, which the slope multiplies by up to 40. At 16 it is 0: larger values must not
 // become infinity times zero.
 template <typename V>
 WEFT_INLINE V clamp(V x) {

@@ -122,8 +122,8 @@ class Product {
     const bool first = block.k == 0, last = block.k + block.k_count == args_.K;
     const int64_t tiles_down = ceil_div(plan_.m_block, kMr);
     alignas(64) float own_tile[kMr * kNr];
-    // While a panel of B is in use the next one is brought near, a piece with each tile: it comes
-    // from the shared cache, and at once would cost one part in twenty.
+    // While a panel of B is in use the next one is prefetched, a piece with each tile: it comes
+    // from the shared cache, and fetching it at once would cost 5 %.
     const int64_t panel_bytes = k_padded * kNr * static_cast<int64_t>(sizeof(Packed));
     const int64_t piece = round_up(ceil_div(panel_bytes, ceil_div(rows, kMr)), 64);
     for (int64_t j = 0; j < cols; j += kNr, b += k_padded * kNr) {
@@ -190,7 +190,7 @@ void gemm(const Context& context, const GemmArgs& args) {
 }
 
 size_t gemm_workspace(const GemmArgs& args, int num_threads) {
-  // At levels without a tile of their own for bf16 the two are one.
+  // At levels without a bf16 tile the two are the same.
   if (args.dtype == Dtype::kBf16)
     return workspace_bound<TileForBf16>(args, num_threads) + kReadPast;
   return workspace_bound<FloatTile>(args, num_threads) + kReadPast;

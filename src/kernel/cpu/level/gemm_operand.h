@@ -9,7 +9,7 @@
 namespace weft::WEFT_LEVEL {
 namespace {
 
-// T elements where they lie: matrices one under another.
+// T elements in place: stacked matrices.
 template <typename T>
 struct Rows {
   T* part[kMaxParts];

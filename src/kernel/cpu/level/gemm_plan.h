@@ -2,9 +2,9 @@
 //
 // One factor is packed once per block and shared by all threads (it rests in the shared cache);
 // each task packs its own piece of the other into the thread's private cache. Long M shares B and
-// cuts M among the tasks; short M shares A and cuts N. Where K takes several blocks the sums of
-// the whole (m_block, n_block) wait in scratch memory as fp32 tiles, so that its size bounds both.
-// No choice made here changes a bit of the result.
+// cuts M among the tasks; short M shares A and cuts N. Where K takes several blocks the sums of the
+// whole (m_block, n_block) stay in scratch memory as fp32 tiles, whose size bounds both. No choice
+// made here changes a bit of the result.
 #pragma once
 
 #include <algorithm>
@@ -55,8 +55,8 @@ Plan make_plan(const GemmArgs& args, int num_threads) {
   plan.m_block = plan.share_b ? other : shared;
   plan.n_block = plan.share_b ? shared : other;
 
-  // At least four tasks a thread where the block allows it, and as many for one as for another:
-  // the last to finish is waited for.
+  // At least four tasks per thread where the block allows it, and equally many for each: the
+  // slowest one decides.
   const int64_t most = std::max(kPrivateBytes / line_bytes / other_step, int64_t{1}) * other_step;
   const int64_t tasks =
       round_up(std::max(ceil_div(other, most), int64_t{4} * num_threads), num_threads);
@@ -68,8 +68,8 @@ Plan make_plan(const GemmArgs& args, int num_threads) {
 }
 
 // Scratch memory for this product and every one that is no larger in any extent or in the number
-// of threads: a caller asks once for its largest. (A plan's own sizes do not fall with the extents:
-// which factor is shared, and how evenly blocks come out, changes from shape to shape.)
+// of threads: a caller allocates once for its largest. (A plan's own sizes do not fall with the
+// extents: which factor is shared, and how evenly blocks come out, changes from shape to shape.)
 template <typename Tile>
 size_t workspace_bound(const GemmArgs& args, int num_threads) {
   constexpr int64_t kBytes = sizeof(typename Tile::Packed);

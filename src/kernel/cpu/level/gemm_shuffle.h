@@ -1,7 +1,7 @@
 // kernel/cpu/level/gemm_shuffle.h: transpositions and interleavings in registers.
 //
-// Written with the compiler's vectors, so that one text serves NEON and x86: a shuffle of four
-// lanes is zip/trn there and unpck/shufps here.
+// Written with the compiler's vectors, so that the same code works for NEON and x86: a shuffle of
+// four lanes is zip/trn there and unpck/shufps here.
 #pragma once
 
 #include <bit>
@@ -119,7 +119,7 @@ template <typename F>
   }
 }
 
-// Packing advances by so many rows: whole cache lines of a panel of four lines or more.
+// Packing advances by this many rows: whole cache lines of a panel of four lines or more.
 template <int kGroup>
 inline constexpr int kInterleaveRows = kGroup == 1  ? 4
                                        : kGroup > 8 ? kGroup

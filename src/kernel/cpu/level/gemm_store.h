@@ -29,7 +29,7 @@ typedef uint16_t Halves __attribute__((vector_size(kLanes * 2)));
 }
 
 [[gnu::always_inline]] inline void narrow(Floats v, float* to) { store_vector(to, v); }
-// to_bf16 of every lane. (AVX-512's own instruction is of no use: it flushes subnormals.)
+// to_bf16 of every lane. (AVX-512's instruction cannot be used: it flushes subnormals.)
 [[gnu::always_inline]] inline void narrow(Floats v, Bf16* to) {
 #if defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
   vst1_bf16(reinterpret_cast<bfloat16_t*>(to), vcvt_bf16_f32(std::bit_cast<float32x4_t>(v)));

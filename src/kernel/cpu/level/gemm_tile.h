@@ -2,11 +2,11 @@
 //
 // A tile multiplies one panel of A with one of B:
 //   multiply(k_count, a, b, tile, resume): tile (kMr, kNr) = [tile +] a · b
-// kGroupA and kGroupB say how its panels interleave k (gemm_pack.h), kStep what k_count is a
-// multiple of, kMaxK how much of k the caches hold at once. An element's chain depends on kStep
-// alone: between blocks of k the sums rest in `tile` as fp32, exactly.
+// kGroupA and kGroupB define how its panels interleave k (gemm_pack.h), k_count is a multiple of
+// kStep, kMaxK is how much of k the caches hold at once. An element's chain depends on kStep alone:
+// between blocks of k the sums rest in `tile` as fp32, exactly.
 //
-// A tile with multiply_into rounds its sums into C itself, where nothing else is to be added.
+// A tile with multiply_into rounds its sums directly into C, where nothing else is added.
 //
 // prepare() is called by a thread before its first multiply of a task.
 // multiply may read up to kReadPast bytes past its panels (not use them).

@@ -1,6 +1,6 @@
 // kernel/cpu/level/layernorm.cpp: layer norm with residual add, and its gradient.
 //
-// A row lies in the first-level cache, so it is walked three times: mean, variance, result.
+// A row fits in the L1 cache, so it is walked three times: mean, variance, result.
 #include "kernel/cpu/level/ops.h"
 #include "kernel/cpu/level/rows.h"
 #include "kernel/cpu/level/simd_four.h"
@@ -95,7 +95,7 @@ template <typename T>
   });
 }
 
-// Columns of a row of partial sums: dweight, then dbias, each where it is wanted.
+// Columns of a row of partial sums: dweight, then dbias, each where it is needed.
 int64_t partial_columns(const LayerNormBackwardArgs& args) {
   return (args.dweight ? args.C : 0) + (args.dbias ? args.C : 0);
 }

@@ -1,6 +1,6 @@
 // kernel/cpu/level/rmsnorm.cpp: root-mean-square norm with residual add, and its gradient.
 //
-// A row lies in the first-level cache, so it is walked twice: statistics, then result.
+// A row fits in the L1 cache, so it is walked twice: statistics, then result.
 #include "kernel/cpu/level/ops.h"
 #include "kernel/cpu/level/rows.h"
 #include "kernel/cpu/level/simd_four.h"

@@ -1,7 +1,7 @@
-// kernel/cpu/level/rows.h: how rows and columns are shared out among the threads.
+// kernel/cpu/level/rows.h: how rows and columns are divided among the threads.
 //
-// What one task does never decides a bit: a row's result is its own, and a sum over rows is made
-// of partial sums over kRowBlock rows each, added in order.
+// The division into tasks never affects bits: a row's result is independent, and a sum over rows
+// consists of partial sums over kRowBlock rows each, added in order.
 #pragma once
 
 #include "kernel/cpu/level/simd.h"
@@ -9,10 +9,10 @@
 
 namespace weft::WEFT_LEVEL {
 
-inline constexpr int64_t kTaskElements = 1 << 15;  // enough work to be worth handing out
+inline constexpr int64_t kTaskElements = 1 << 15;  // enough work to be worth dispatching
 inline constexpr int64_t kRowBlock = 64;           // rows of one partial sum
 
-// body(row) for every row, several rows a task.
+// body(row) for every row, several rows per task.
 template <typename Body>
 WEFT_INLINE void each_row(const Context& context, int64_t rows, int64_t columns, const Body& body) {
   const int64_t step = greater(1, kTaskElements / greater(1, columns));

@@ -1,7 +1,7 @@
 // kernel/cpu/level/simd.h: a thin vector of floats, as wide as this instruction level has.
 //
-// Vec is the machine's own type: + - * / work on it as they stand. A tail runs the same code as a
-// whole vector, with Part instead of Full, so an element's bits do not depend on where it lies.
+// Vec is the machine's native type: + - * / work on it directly. A tail runs the same code as a
+// whole vector, with Part instead of Full, so an element's bits do not depend on its position.
 #pragma once
 
 #include "tensor/dtype.h"

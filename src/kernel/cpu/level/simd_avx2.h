@@ -63,7 +63,7 @@ WEFT_INLINE Vec load(const Bf16* p) {
   const __m128i half = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
 }
-// Rounded bits in the high half of every lane, rubbish below.
+// Rounded bits in the high half of every lane, garbage below.
 WEFT_INLINE Ivec round_high(Vec v) {
   const Ivec u = _mm256_castps_si256(v);
   const Ivec odd = _mm256_and_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(1));

@@ -1,6 +1,6 @@
 // kernel/cpu/level/simd_avx512.h: vectors of sixteen floats, AVX-512. Included by simd.h.
 //
-// VCVTNEPS2BF16 is not used: it takes subnormal numbers for zero, to_bf16 does not.
+// VCVTNEPS2BF16 is not used: it flushes subnormals to zero, to_bf16 does not.
 #pragma once
 
 #include "kernel/cpu/level/x86_intrinsics.h"
@@ -67,7 +67,7 @@ WEFT_INLINE Vec widen(__m256i half) {
 WEFT_INLINE Vec load(const Bf16* p) {
   return widen(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
 }
-// Rounded bits in the high half of every lane, rubbish below.
+// Rounded bits in the high half of every lane, garbage below.
 WEFT_INLINE Ivec round_high(Vec v) {
   const Ivec u = _mm512_castps_si512(v);
   const Ivec odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));

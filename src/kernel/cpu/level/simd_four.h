@@ -111,7 +111,7 @@ WEFT_INLINE void store(Bf16* p, const Vecs& a, Four) {
 }
 #endif
 
-// The sum, one of four, that body(i, chain, part) below is to add to.
+// The sum, one of four, to which body(i, chain, part) below adds.
 WEFT_INLINE Vecs& chain_of(Vecs& sums, int, Four) { return sums; }
 template <typename Part>
 WEFT_INLINE Vec& chain_of(Vecs& sums, int chain, Part) {
@@ -125,7 +125,7 @@ WEFT_INLINE float max_all(const Vecs& a) {
 }
 
 // body(i, chain, part) for [0, n): four vectors at a time (chain 0), then the rest of the whole
-// ones (chains 0 to 2), then the tail (chain 3). The function around it is to be flattened, or the
+// ones (chains 0 to 2), then the tail (chain 3). The enclosing function must be flattened, or the
 // chains would live in memory.
 template <typename Body>
 WEFT_INLINE void each_four(int64_t n, const Body& body) {

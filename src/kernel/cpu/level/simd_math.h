@@ -1,4 +1,5 @@
-// kernel/cpu/level/simd_math.h: exp, log and erf of a vector, our own, so that their bits are ours.
+// kernel/cpu/level/simd_math.h: our own exp, log and erf of a vector, so that we control their
+// bits.
 //
 // V is Vec, or Vecs for four at a time.
 //
