@@ -141,12 +141,12 @@ TEST_F(GeneratorTest, StopsAtTheModelsPositions) {
   o.max_new_tokens = 2;
   g.generate({Ids(3, 5), Ids(95, 5)}, o);
   g.generate({Ids(3, 5)}, o);  // no warning
-  const std::string told = ::testing::internal::GetCapturedStderr();
-  const size_t both = told.find("2 of 2 continuations stopped because the 96 positions");
-  const size_t one = told.find("1 of 2 continuations stopped because the 96 positions");
-  EXPECT_NE(both, std::string::npos) << told;
-  EXPECT_NE(one, std::string::npos) << told;
-  EXPECT_EQ(told.find("0 of"), std::string::npos) << told;
+  const std::string text = ::testing::internal::GetCapturedStderr();
+  const size_t both = text.find("2 of 2 continuations stopped because the 96 positions");
+  const size_t one = text.find("1 of 2 continuations stopped because the 96 positions");
+  EXPECT_NE(both, std::string::npos) << text;
+  EXPECT_NE(one, std::string::npos) << text;
+  EXPECT_EQ(text.find("0 of"), std::string::npos) << text;
   EXPECT_THROW(g.generate({Ids(96, 5)}, o), UserError);
 }
 

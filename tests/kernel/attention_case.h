@@ -26,7 +26,7 @@ struct AttentionCase {
   }
 };
 
-// Row after row the lengths of its segments; what is left of T is padding.
+// Row after row the lengths of its segments; the rest of T is padding.
 inline AttentionCase packed(AttentionCase c, const std::vector<std::vector<int>>& rows) {
   c.lengths.clear();
   for (const std::vector<int>& segments : rows) {
@@ -82,7 +82,7 @@ inline Buffer backward(const AttentionCase& c, const Buffer& qkv, const Outputs&
   return dqkv;
 }
 
-// Every back end that takes the type against ref.
+// Every backend that supports the type against ref.
 inline void check_forward(const AttentionCase& c, const Buffer& qkv) {
   compare_levels(
       "attention " + c.text(), c.dtype,

@@ -1,7 +1,7 @@
-// tests/kernel/attention_cudnn_test.cpp: what stands around cuDNN's attention, without cuDNN.
+// tests/kernel/attention_cudnn_test.cpp: the steps around cuDNN's attention, without cuDNN.
 //
-// On a GPU cuDNN is not told of padding (kernel/cuda/attention_cudnn.cpp). Here ref plays its part,
-// with all rows full, and must end where ref with lengths ends.
+// On a GPU cuDNN does not know of padding (kernel/cuda/attention_cudnn.cpp). Here ref plays its
+// part, with all rows full, and must match ref with lengths.
 #include <cmath>
 
 #include "kernel/cuda/attention.h"
@@ -67,8 +67,8 @@ TEST(AttentionCudnn, PaddingNeedsNoMask) {
   }
 }
 
-// Under a causal mask, what the mask of segments leaves to a query is its own segment.
-TEST(AttentionCudnn, MaskOfSegmentsLeavesEachItsOwn) {
+// Under a causal mask, the segment mask leaves a query only its own segment.
+TEST(AttentionCudnn, SegmentMaskKeepsOwnSegment) {
   const std::vector<std::vector<int>> rows = {{64, 65, 1, 70}, {3, 127, 30}, {200}};
   const int64_t B = 3, T = 200, pitch = cuda::segment_mask_pitch(T);
   TestVector<int32_t> positions, segments;
@@ -105,8 +105,8 @@ TEST(AttentionCudnn, MaskOfSegmentsLeavesEachItsOwn) {
   }
 }
 
-// Rows of one plan are served alike: memory is laid out for the longest.
-TEST(AttentionCudnn, TheLongestRowDecidesWhoServes) {
+// All rows of one plan use the same kernel: memory is laid out for the longest.
+TEST(AttentionCudnn, TheLongestRowDecidesTheKernel) {
   AttentionArgs args{};
   args.B = 1, args.T = 1024, args.H = 28, args.G = 4, args.D = 128, args.dtype = Dtype::kBf16;
   set_packed_qkv(&args, nullptr);
@@ -120,8 +120,8 @@ TEST(AttentionCudnn, TheLongestRowDecidesWhoServes) {
   EXPECT_FALSE(suits_cudnn(args));
 }
 
-// Every other meaning is the own kernel's.
-TEST(AttentionCudnn, ServesCausalSelfAttentionAlone) {
+// Everything else uses the built-in kernel.
+TEST(AttentionCudnn, HandlesOnlyCausalSelfAttention) {
   AttentionArgs plain{};
   plain.B = 1, plain.T = 1024, plain.H = 28, plain.G = 4, plain.D = 128;
   plain.dtype = Dtype::kBf16;

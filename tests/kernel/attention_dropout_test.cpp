@@ -114,9 +114,9 @@ TEST(AttentionDropout, KeepsTheFractionAndScalesIt) {
   }
 }
 
-// Neighbours of every kind, and each part of the key, draw alone: two masks agree in the fraction
-// in which independent ones do.
-TEST(AttentionDropout, EveryPartOfTheKeyCounts) {
+// Neighbours of every kind, and each part of the key, draw independently: two masks agree as often
+// as independent ones do.
+TEST(AttentionDropout, EveryPartOfTheKeyMatters) {
   const DropoutKey base = dropout_key(42, 3, 5, 1, 17);
   const std::array<DropoutKey, 6> others = {
       dropout_key(43, 3, 5, 1, 17), dropout_key(42, 4, 5, 1, 17),
@@ -189,7 +189,7 @@ TEST(AttentionDropout, CutsHaveTheSameBits) {
       };
       expect_part(heads, in_heads, out_heads, 0);
       expect_part(row, all_in, all_out, whole.T);
-      // Controls: another first head, another row.
+      // Negative controls: another first head, another row.
       Case wrong = heads;
       wrong.dropout.first_head = 0;
       EXPECT_FALSE(forward(wrong, part(qkv, in_heads, 0), kernels, bench)[0].same_bits(

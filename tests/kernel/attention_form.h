@@ -1,4 +1,4 @@
-// tests/kernel/attention_form.h: attention with operands of their own: any layout, source, mask and
+// tests/kernel/attention_form.h: attention with separate operands: any layout, source, mask and
 // bias.
 #pragma once
 

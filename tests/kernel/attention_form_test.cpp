@@ -1,5 +1,5 @@
-// tests/kernel/attention_form_test.cpp: attention beyond causal rows of packed qkv: sources of
-// their own, windows, biases, strides.
+// tests/kernel/attention_form_test.cpp: attention beyond causal rows of packed qkv: separate
+// sources, windows, biases, strides.
 #include "tests/kernel/attention_form.h"
 
 namespace weft {
@@ -20,7 +20,7 @@ std::vector<Form> forms() {
   std::vector<Form> list;
   for (const Dtype dtype : kAllTypes) {
     const bool causal = true;
-    // A source of its own: shorter, longer, of two positions; padding on either side.
+    // A separate source: shorter, longer, of two positions; padding on either side.
     list.push_back({2, 5, 9, 2, 1, 4, dtype, false, 0, {5, 3}, {9, 2}});
     list.push_back({2, 70, 200, 4, 2, 16, dtype, false, 0, {}, {200, 65}});
     list.push_back({1, 200, 2, 2, 2, 10, dtype});
@@ -35,7 +35,8 @@ std::vector<Form> forms() {
       list.push_back({2, 260, 260, 1, 1, 16, dtype, causal, 100, {}, {150, 100}});
       list.push_back({1, 150, 260, 1, 1, 16, dtype, false, 33});
     }
-    // Biases: heads that are no power of two, a part of the model's; tables of both kinds.
+    // Biases: a number of heads that is not a power of two, a part of the model's heads; tables of
+    // both kinds.
     list.push_back(
         with_alibi({2, 130, 130, 3, 3, 16, dtype, causal, 0, {130, 80}, {130, 80}}, 4, 12));
     list.push_back(with_alibi({1, 70, 90, 2, 1, 10, dtype}, 0, 2));
@@ -124,8 +125,8 @@ std::vector<const Kernels*> all_kernels(Dtype dtype) {
   return all;
 }
 
-// Where q, k, v and their gradients lie changes no bits: BLOOM's heads of (q, k, v), heads before
-// positions, an odd pitch.
+// The layout of q, k, v and their gradients does not change bits: BLOOM's heads of (q, k, v), heads
+// before positions, an odd pitch.
 TEST(AttentionForm, StridesDoNotChangeBits) {
   for (const Dtype dtype : kAllTypes) {
     const Form f = {2, 70, 70, 2, 2, 16, dtype, true, 0, {70, 40}, {70, 40}};
@@ -199,9 +200,9 @@ Buffer part(const Buffer& of, int64_t positions, int64_t b, int64_t begin, int64
   return out;
 }
 
-// A segment with its source segment is a row of its own, and a row does not know its neighbours.
+// A segment with its source segment equals a separate row, and rows are independent.
 // The table's gradient is the rows' sum in order.
-TEST(AttentionForm, ASegmentAndARowStandAlone) {
+TEST(AttentionForm, SegmentsAndRowsAreIndependent) {
   const std::vector<std::vector<int>> queries = {{70, 1, 59}, {129}}, source = {{40, 90, 10}, {65}};
   for (const Dtype dtype : kAllTypes) {
     const Form whole =
@@ -252,8 +253,8 @@ TEST(AttentionForm, ASegmentAndARowStandAlone) {
   }
 }
 
-// A window that holds everything has the bits of none; a smaller one has not.
-TEST(AttentionForm, AWideWindowIsNone) {
+// A window that covers everything has the bits of no window; a smaller one does not.
+TEST(AttentionForm, AWideWindowHasNoEffect) {
   for (const Dtype dtype : kAllTypes) {
     Form f = {1, 150, 150, 2, 1, 16, dtype, true};
     const FormInputs in(f);
@@ -274,8 +275,8 @@ TEST(AttentionForm, AWideWindowIsNone) {
   }
 }
 
-// Without keys, by the source's length or by the window, a query gives zero and gets no gradient.
-TEST(AttentionForm, WithoutKeysThereIsNothing) {
+// Without keys, by the source's length or by the window, a query yields zero and gets no gradient.
+TEST(AttentionForm, WithoutKeysOutputAndGradientAreZero) {
   const Form f = {2, 140, 140, 2, 1, 16, Dtype::kF32, true, 20, {}, {0, 60}};
   const FormInputs in(f);
   const Buffer dout = dout_of(f);

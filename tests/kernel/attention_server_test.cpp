@@ -1,4 +1,5 @@
-// tests/kernel/attention_server_test.cpp: who serves attention of a shape, with a made-up cuDNN.
+// tests/kernel/attention_server_test.cpp: which kernel handles attention of a shape, with a fake
+// cuDNN.
 #include "kernel/gpu/attention_server.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +12,7 @@ namespace weft {
 namespace {
 
 constexpr AttentionServers::Key kShape = {8, 1024, 14, 2, 64}, kOther = {8, 1024, 14, 2, 72};
-constexpr const char* kRefusal = "cuDNN 9.1.0 refuses attention bf16 B 8: no engine";
+constexpr const char* kRefusal = "cuDNN 9.1.0 rejects attention bf16 B 8: no engine";
 
 struct MadeCudnn {
   std::string refusal;
@@ -30,7 +31,7 @@ int count(const std::string& text, const std::string& what) {
   return found;
 }
 
-TEST(AttentionServer, CudnnIsAskedOnceForAShape) {
+TEST(AttentionServer, CudnnIsQueriedOncePerShape) {
   AttentionServers servers;
   MadeCudnn cudnn;
   for (const bool is_exact : {false, true, false}) {
@@ -41,7 +42,7 @@ TEST(AttentionServer, CudnnIsAskedOnceForAShape) {
   EXPECT_EQ(cudnn.num_asked, 2);
 }
 
-TEST(AttentionServer, TheOwnKernelServesWhatIsRefusedAndOneWarningTells) {
+TEST(AttentionServer, RejectedShapesUseTheBuiltInKernelWithOneWarning) {
   AttentionServers servers;
   MadeCudnn refusing{kRefusal}, taking;
   testing::internal::CaptureStderr();
@@ -49,14 +50,14 @@ TEST(AttentionServer, TheOwnKernelServesWhatIsRefusedAndOneWarningTells) {
     EXPECT_FALSE(servers.cudnn_serves(kShape, false, refusing.build()));
     EXPECT_TRUE(servers.cudnn_serves(kOther, false, taking.build()));
   }
-  const std::string told = testing::internal::GetCapturedStderr();
+  const std::string text = testing::internal::GetCapturedStderr();
   EXPECT_EQ(refusing.num_asked, 1);
-  EXPECT_EQ(count(told, kRefusal), 1) << told;
-  EXPECT_EQ(count(told, "warning: "), 1) << told;
-  EXPECT_EQ(count(told, "slower built-in kernel handles"), 1) << told;
+  EXPECT_EQ(count(text, kRefusal), 1) << text;
+  EXPECT_EQ(count(text, "warning: "), 1) << text;
+  EXPECT_EQ(count(text, "slower built-in kernel handles"), 1) << text;
 }
 
-TEST(AttentionServer, InExactModeARefusalIsAnError) {
+TEST(AttentionServer, InExactModeARejectionIsAnError) {
   AttentionServers servers;
   MadeCudnn refusing{kRefusal};
   testing::internal::CaptureStderr();
@@ -77,7 +78,7 @@ TEST(AttentionServer, InExactModeARefusalIsAnError) {
   EXPECT_EQ(refusing.num_asked, 1);
 }
 
-TEST(AttentionServer, ALostDeviceIsNoRefusal) {
+TEST(AttentionServer, ALostDeviceIsNotARejection) {
   AttentionServers servers;
   const auto lose = []() -> std::string { throw PeerError("the GPU is lost"); };
   EXPECT_THROW(servers.cudnn_serves(kShape, false, lose), PeerError);

@@ -27,7 +27,7 @@ std::vector<Case> cases() {
     list.push_back(packed({2, 9, 2, 1, 4, {}, dtype}, {{1, 1, 3, 4}, {2, 5}}));
     list.push_back(packed({3, 300, 2, 2, 18, {}, dtype}, {{130, 170}, {}, {7, 11, 200, 13, 60}}));
     list.push_back(packed({1, 140, 3, 1, 64, {}, dtype}, {{140}}));
-    // Padding behind nothing, one token, a block, within a block of keys and one of queries.
+    // Padding after nothing, one token, a block, within a block of keys and one of queries.
     list.push_back({2, 5, 2, 1, 2, {5, 3}, dtype, {}, true});
     list.push_back({4, 200, 4, 2, 16, {0, 1, 64, 200}, dtype, {}, true});
     list.push_back({4, 330, 2, 1, 18, {63, 65, 150, 329}, dtype, {}, true});
@@ -50,7 +50,7 @@ TEST(Attention, EveryLevelsGradientAgreesWithRef) {
   }
 }
 
-// A row of a batch must not know its neighbours, forward and backward.
+// A row of a batch must not depend on its neighbours, forward and backward.
 TEST(Attention, RowsDoNotDependOnTheBatch) {
   for (const Dtype dtype : kAllTypes) {
     const Case both = {2, 100, 2, 1, 16, {100, 90}, dtype};
@@ -74,9 +74,10 @@ TEST(Attention, RowsDoNotDependOnTheBatch) {
   }
 }
 
-// A segment of a packed row has the bits that it has as a row of its own, forward and backward, at
-// every level and in ref. A GPU's bf16 and fp16 alone have not: cuDNN's tiles begin with the row.
-TEST(Attention, ASegmentIsARow) {
+// A segment of a packed row has the bits that it would have as a separate row, forward and
+// backward, at every level and in ref. The only exceptions are bf16 and fp16 on a GPU: cuDNN's
+// tiles begin with the row.
+TEST(Attention, ASegmentEqualsARow) {
   const std::vector<int> segments = {70, 1, 129, 40};
   for (const Dtype dtype : kAllTypes) {
     const Case whole = packed({1, 256, 4, 2, 16, {}, dtype}, {segments});
@@ -113,7 +114,7 @@ TEST(Attention, ASegmentIsARow) {
   }
 }
 
-// Control: what is in one segment reaches no other, but does reach its own later positions.
+// Control: a segment does not affect any other, but does affect its own later positions.
 TEST(Attention, SegmentsDoNotLeak) {
   const Case c = packed({1, 100, 2, 1, 16, {}}, {{40, 60}});
   const Buffer qkv = Buffer::random(c.dtype, c.T * c.width(), 1);
@@ -143,15 +144,15 @@ TEST(Attention, SegmentsDoNotLeak) {
   }
 }
 
-// Padding that attends changes nothing before it, looks at no padding, and has the output of a
-// query of its own behind the row.
+// Padding that attends changes nothing before it, sees no padding, and has the output of a separate
+// query after the row.
 TEST(Attention, PaddingAttendsToItsRow) {
   for (const Dtype dtype : kAllTypes) {
     const Case c = {2, 200, 4, 2, 16, {70, 0}, dtype, {}, true};
     Case without = c;
     without.padding_attends = false;
     const Buffer qkv = Buffer::random(dtype, c.B * c.T * c.width(), 1);
-    // Other keys and values behind the row.
+    // Other keys and values after the row.
     Buffer changed = qkv;
     for (int64_t t = 70; t < c.T; ++t) {
       for (int64_t i = c.H * c.D; i < c.width(); ++i) changed.set(t * c.width() + i, 3.0);
@@ -198,7 +199,7 @@ TEST(Attention, GradientOfRefIsTheDifference) {
   }
 }
 
-// A prompt, then single positions, must give what attention over the whole gives.
+// A prompt, then single positions, must match attention over the whole.
 TEST(Attention, CachedAgreesWithRef) {
   struct Sizes {
     int64_t T, D;

@@ -1,4 +1,4 @@
-// tests/kernel/attention_torch_test.cpp: attention and its biases against numbers of PyTorch and
+// tests/kernel/attention_torch_test.cpp: attention and its biases against values from PyTorch and
 // transformers.
 //
 // Made with PyTorch 2.15.0 (scaled_dot_product_attention in float64 with an explicit mask that
@@ -143,7 +143,7 @@ void expect_buckets(int count, int64_t max_distance, bool bidirectional,
   EXPECT_EQ(relative_bucket(buckets, -1000000), changes[0].bucket);
 }
 
-TEST(AttentionTorch, BucketsAreThoseOfT5) {
+TEST(AttentionTorch, BucketsMatchT5) {
   expect_buckets(
       32, 128, true,
       {{-300, 15}, {-90, 14}, {-63, 13}, {-45, 12}, {-31, 11}, {-22, 10}, {-15, 9}, {-11, 8},
@@ -169,7 +169,7 @@ TEST(AttentionTorch, BucketsAreThoseOfT5) {
 }
 
 // Those of transformers are powers in fp32: good to a few units in the last place.
-TEST(AttentionTorch, SlopesAreThoseOfBloom) {
+TEST(AttentionTorch, SlopesMatchBloom) {
   struct Slopes {
     int64_t heads;
     double first, second, middle, last_but_one, last;

@@ -19,8 +19,8 @@
 
 namespace weft {
 
-// A tensor of fp32, bf16 or fp16 with a guard behind it that nobody may touch. What nobody has
-// written is NaN in all three types, so that reading it shows in any sum.
+// A tensor of fp32, bf16 or fp16 followed by a guard that must not be touched. Unwritten elements
+// are NaN in all three types, so that reading them shows in any sum.
 class Buffer {
  public:
   Buffer() = default;
@@ -67,8 +67,8 @@ class Buffer {
   TestVector<std::byte> bytes_;
 };
 
-// A pool and a workspace of exactly the size asked for, guarded. Emulated threads have no number;
-// each bench gives them another order of turns.
+// A pool and a workspace of exactly the requested size, guarded. Emulated threads have no fixed
+// order; each bench schedules them differently.
 class Bench {
  public:
   explicit Bench(int num_threads) : pool_(num_threads) {}
@@ -103,12 +103,12 @@ inline void expect_close(const Buffer& got, const Buffer& want, Tolerance tolera
   EXPECT_EQ(wrong, 0) << what << ": of " << want.size();
 }
 
-// One operation on given inputs: runs it on a back end and returns what it wrote.
+// One operation on given inputs: runs it on a backend and returns what it wrote.
 using Outputs = std::vector<Buffer>;
 using Operation = std::function<Outputs(const Kernels&, Bench&)>;
 
-// Every back end of this machine that takes the type against ref; and the same bits with 1, 2 and 3
-// threads.
+// Every backend of this machine that supports the type against ref; and the same bits with 1, 2 and
+// 3 threads.
 inline void compare_levels(const std::string& what, Dtype dtype, const Operation& operation,
                            const std::function<Tolerance(size_t output)>& tolerance) {
   Bench one(1), two(2), three(3);
@@ -147,7 +147,7 @@ inline void expect_differences(Buffer& x, const std::function<double()>& loss,
 }
 
 inline constexpr Dtype kAllTypes[] = {Dtype::kF32, Dtype::kBf16, Dtype::kF16};
-// Those of gradients beside values of this type.
+// The dtypes of gradients for values of this type.
 inline std::vector<Dtype> gradient_types(Dtype dtype) {
   if (dtype == Dtype::kF16) return {Dtype::kF32};
   return {Dtype::kF32, Dtype::kBf16};

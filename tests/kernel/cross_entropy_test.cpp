@@ -43,7 +43,7 @@ TEST(CrossEntropy, EveryLevelAgreesWithRef) {
 
 // Rows of several slices (cross_entropy_kept.cu): in shared memory, in registers, read again. The
 // whole row in 16 bytes at a time or not, more rows than blocks, some without a target.
-TEST(CrossEntropy, WhatIsKeptDoesNotChangeBits) {
+TEST(CrossEntropy, KeepingRowsDoesNotChangeBits) {
   constexpr int64_t kBytes[] = {0, 16 << 10, (32 << 10) + 5, INT64_MAX};
   const float factor = 8.0f;
   for (const Dtype dtype : kAllTypes) {
@@ -100,7 +100,7 @@ TEST(CrossEntropy, FactorMultipliesTheGradient) {
   TestVector<const Kernels*> all = {&ref_kernels()};
   for (const Kernels* k : tested_kernels(Dtype::kF16)) all.push_back(k);
   for (const Kernels* k : all) {
-    // What fp32 gives, multiplied afterwards.
+    // The fp32 result, multiplied afterwards.
     Buffer plain = cross_entropy(V, Dtype::kF32, wide, targets, true, *k, bench)[1];
     for (int64_t i = 0; i < plain.size(); ++i) plain.set(i, plain[i] * 512.0);
     Buffer got = narrow, losses(Dtype::kF32, 4);
@@ -201,7 +201,7 @@ TEST(Softmax, StatsOfEveryLevelAgreeWithRef) {
   }
 }
 
-// Leaves of a vocabulary lie where the layout puts them; their sums must not know it.
+// The layout decides where the leaves of a vocabulary are; their sums must not depend on it.
 TEST(Softmax, StatsDoNotDependOnTheAddress) {
   const int64_t V = 5003;
   Bench bench(1);
@@ -231,7 +231,7 @@ TEST(Softmax, GradientOfEveryLevelAgreesWithRef) {
       compare_levels(
           fmt::format("softmax gradient V {} {}", c.V, dtype_name(dtype)), dtype,
           [&](const Kernels& kernels, Bench& bench) {
-            Buffer gradient = logits;  // what lies between the columns stays
+            Buffer gradient = logits;  // the rest of the row stays
             kernels.softmax_gradient(bench.context(0), {.R = c.R,
                                                         .V = c.V,
                                                         .ld = c.ld,

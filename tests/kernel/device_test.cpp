@@ -1,4 +1,4 @@
-// tests/kernel/device_test.cpp: what the host computes itself on the CPU, as operations of a GPU.
+// tests/kernel/device_test.cpp: GPU operations for what the host computes by itself on the CPU.
 #include <fmt/core.h>
 
 #include <limits>
@@ -66,7 +66,7 @@ TEST(DeviceExactSum, HasTheLimbsOfTheHost) {
   }
 }
 
-TEST(DeviceExactSum, CountsWhatIsNoNumber) {
+TEST(DeviceExactSum, CountsNonFiniteAddends) {
   const float infinity = std::numeric_limits<float>::infinity();
   const TestVector<float> x = {1.0f, infinity, -infinity, std::nanf(""), 0.0f, -0.0f, 1e-45f};
   ExactSum want;
@@ -120,7 +120,7 @@ TEST(DeviceNorm, HasTheBitsOfTheHost) {
   }
 }
 
-// fp16: the factor is divided out; a sum that is no number leaves a NaN and half the scale.
+// fp16: the factor is divided out; a non-finite sum leaves a NaN and half the scale.
 TEST(DeviceNorm, KeepsTheLossScale) {
   TestVector<UpdateScalars> scalars(1);
   scalars[0].target_tokens = 3.0;
@@ -169,7 +169,7 @@ struct Parameter {
   }
 };
 
-// The list has the bits of single calls of the same back end, and those agree with ref elsewhere.
+// The list has the bits of single calls of the same backend, which other tests compare with ref.
 TEST(DeviceAdamw, AListHasTheBitsOfSingleCalls) {
   const Dtype f = Dtype::kF32, b = Dtype::kBf16;
   const int64_t sizes[] = {1, 333, 16384, 18000, 8};
@@ -237,7 +237,7 @@ TEST(DeviceAdamw, AListHasTheBitsOfSingleCalls) {
   }
 }
 
-TEST(DeviceAdamw, AScaleThatIsNoNumberChangesNothing) {
+TEST(DeviceAdamw, ANanScaleChangesNothing) {
   const ListCase c{Dtype::kF16, Dtype::kF32, Dtype::kF32, true};
   TestVector<UpdateScalars> scalars = {{.target_tokens = 1,
                                         .clip_norm = 0,
@@ -310,7 +310,7 @@ TEST(DeviceStoreSum, RoundsOrAdds) {
   }
 }
 
-// In place too: a narrower result lies where sums lie that must be read before.
+// In place too: a narrower result overwrites sums that must be read first.
 TEST(DeviceRoundSum, AddsABiasAndRounds) {
   struct Extents {
     int64_t rows, columns;

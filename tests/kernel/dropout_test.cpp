@@ -125,9 +125,9 @@ TEST(Dropout, KeepsTheFractionAndScalesIt) {
   }
 }
 
-// Neighbours of every kind, and each part of the key, draw alone: two masks agree in the fraction
-// in which independent ones do.
-TEST(Dropout, EveryPartOfTheKeyCounts) {
+// Neighbours of every kind, and each part of the key, draw independently: two masks agree as often
+// as independent ones do.
+TEST(Dropout, EveryPartOfTheKeyMatters) {
   const DropoutKey base = element_dropout_key(42, 3, 1, 17);
   const std::array<DropoutKey, 6> others = {
       element_dropout_key(43, 3, 1, 17),
@@ -180,7 +180,7 @@ TEST(Dropout, CutsHaveTheSameBits) {
       for (const Case& part : parts) {
         const Buffer given = part_of(whole, part, x), want = part_of(whole, part, all);
         EXPECT_TRUE(dropped(part, given, *k, bench).same_bits(want)) << part.text() << k->name;
-        // Controls: other columns, another row.
+        // Negative controls: other columns, another row.
         Case wrong = part;
         ++wrong.first_column;
         EXPECT_FALSE(dropped(wrong, given, *k, bench).same_bits(want)) << part.text() << k->name;
@@ -208,7 +208,7 @@ TEST(Dropout, GradientOfRefIsTheDifference) {
 }
 
 // A dropped element is x * 0: an infinity does not vanish in it.
-TEST(Dropout, WhatIsNotFiniteStaysSo) {
+TEST(Dropout, NonFiniteValuesStayNonFinite) {
   Bench bench(1);
   const Case c = {1, 3, 41, 0.5};
   const Buffer x = Buffer::filled(c.dtype, c.size(), INFINITY);

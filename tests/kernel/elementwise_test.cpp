@@ -87,7 +87,7 @@ TEST(Add, EveryLevelAgreesWithRef) {
 }
 
 // The order of the sixteen sums is the same at every width: levels of the CPU agree to the bit. A
-// GPU has an order of its own.
+// GPU has its own order.
 TEST(Squares, EveryLevelHasTheSameBits) {
   Bench bench(2);
   for (const Dtype dtype : {Dtype::kF32, Dtype::kBf16}) {

@@ -24,7 +24,7 @@ Outputs gelu_both(bool approximate_tanh, const Buffer& x, const Buffer& dy, cons
                            .y = again.data()};
   kernels.gelu_backward(bench.context(0), args);
   EXPECT_TRUE(again.same_bits(y)) << kernels.name << ": y again has other bits";
-  Buffer in_dy = dy;  // the other way to work in place, without y
+  Buffer in_dy = dy;  // the other in-place variant, without y
   args.dy = args.dx = in_dy.data();
   args.x = x.data();
   args.y = nullptr;

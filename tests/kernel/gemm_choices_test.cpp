@@ -1,4 +1,4 @@
-// tests/kernel/gemm_choices_test.cpp: kept choices come back, and nothing else does.
+// tests/kernel/gemm_choices_test.cpp: stored choices are read back, and nothing else is.
 #include "kernel/gpu/gemm_choices.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ GemmChoices some() {
   return choices;
 }
 
-TEST(GemmChoices, ComeBackAsTheyWere) {
+TEST(GemmChoices, RoundTrip) {
   for (const GemmChoices& choices : {GemmChoices{}, some()}) {
     std::string why;
     const auto read = parse_gemm_choices(gemm_choices_text(kHere, choices), kHere, &why);
@@ -37,8 +37,8 @@ TEST(GemmChoices, ComeBackAsTheyWere) {
   }
 }
 
-// TF32 or not makes two products: what was chosen for one never serves the other.
-TEST(GemmChoices, Tf32IsAProductOfItsOwn) {
+// TF32 or not makes two products: a choice for one is never used for the other.
+TEST(GemmChoices, Tf32IsASeparateProduct) {
   LtProblem plain = some().begin()->first;
   plain.dtype = plain.d_dtype = Dtype::kF32;
   LtProblem tf32 = plain;
@@ -58,7 +58,7 @@ TEST(GemmChoices, Tf32IsAProductOfItsOwn) {
   }
 }
 
-// A file as it was written before there was TF32: its choices hold, for fp32.
+// A file from before TF32: its choices are valid, for fp32.
 TEST(GemmChoices, FilesFromBeforeTf32AreRead) {
   const std::string body =
       "weft products 1 | a GPU\n"
@@ -73,14 +73,14 @@ TEST(GemmChoices, FilesFromBeforeTf32AreRead) {
   EXPECT_EQ(gemm_choices_text("weft products 1 | a GPU", *read).substr(0, body.size()), body);
 }
 
-TEST(GemmChoices, OfAnotherDeviceAreNotTaken) {
+TEST(GemmChoices, OfAnotherDeviceAreIgnored) {
   std::string why;
   const std::string text = gemm_choices_text(kHere, some());
   EXPECT_FALSE(parse_gemm_choices(text, "weft products 1 | NVIDIA A100", &why).has_value());
   EXPECT_EQ(why, "it was measured on something else");
 }
 
-TEST(GemmChoices, DamageIsFound) {
+TEST(GemmChoices, DamageIsDetected) {
   const std::string text = gemm_choices_text(kHere, some());
   for (size_t length = 0; length < text.size(); length += 7) {
     std::string why;
@@ -96,8 +96,8 @@ TEST(GemmChoices, DamageIsFound) {
   EXPECT_FALSE(parse_gemm_choices(text + text, kHere, &why).has_value());
 }
 
-// A line that lies passes the hash if somebody wrote both: its numbers are looked at too.
-TEST(GemmChoices, NumbersOutOfRangeAreNotTaken) {
+// A forged line may come with a matching hash: its numbers are validated too.
+TEST(GemmChoices, NumbersOutOfRangeAreIgnored) {
   const auto with = [](auto change) {
     LtProblem p = some().begin()->first;
     LtAlgorithm algorithm;

@@ -1,5 +1,5 @@
-// tests/kernel/gemm_own_test.cpp: the GPU's own product, emulated: its bits are one chain in the
-// order of k, whatever is cut.
+// tests/kernel/gemm_own_test.cpp: the GPU's built-in product, emulated: its bits are one chain in
+// the order of k, for any cut.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -88,7 +88,7 @@ class GemmOwn : public testing::Test {
   ~GemmOwn() override { emulated_cuda::set_order(emulated_cuda::Order::kForward); }
 };
 
-// Extents around those of a tile and of a slice; what lies between the columns stays as it was.
+// Extents around those of a tile and of a slice; the gaps between the columns stay unchanged.
 TEST_F(GemmOwn, HasTheBitsOfOneChain) {
   const int64_t shapes[][3] = {{8, 1, 1}, {24, 17, 16}, {136, 72, 37}, {128, 64, 33}};
   int turn = 0;
@@ -109,7 +109,7 @@ TEST_F(GemmOwn, HasTheBitsOfOneChain) {
   }
 }
 
-// Any m and n: the kernel itself knows no steps.
+// Any m and n: the kernel itself has no step size.
 TEST_F(GemmOwn, EveryCutHasTheBitsOfTheWhole) {
   for (const auto& dtypes : kDtypes) {
     for (int bits = 0; bits < 8; ++bits) {

@@ -1,4 +1,4 @@
-// tests/kernel/gemm_standard_test.cpp: library or own kernel, decided with made-up libraries.
+// tests/kernel/gemm_standard_test.cpp: library or built-in kernel, decided with fake libraries.
 #include "kernel/gpu/gemm_standard.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ void compare_repeated(const Context& context, const RepeatCall& call, int32_t* d
 
 namespace {
 
-// An algorithm of a made-up library: its bits (as a family of orders), and where it runs.
+// An algorithm of a fake library: its bits (as a family of orders), and where it runs.
 struct Made {
   uint64_t bits = 0;
   std::function<bool(const LtProblem&)> runs = [](const LtProblem&) { return true; };
@@ -40,7 +40,7 @@ class MadeLab : public GemmLab {
   std::vector<LtAlgorithm> fastest_first(const LtProblem& problem, bool* was_measured) override {
     auto all = candidates(problem);
     *was_measured = true;
-    std::reverse(all.begin(), all.end());  // the library is wrong about their order
+    std::reverse(all.begin(), all.end());  // the library predicts the wrong order
     ++num_timed;
     return all;
   }
@@ -116,7 +116,7 @@ LtProblem sized(int64_t m, int64_t n) {
 bool is_small(const LtProblem& p) { return p.m < 64 || p.n < 64; }
 bool is_large(const LtProblem& p) { return !is_small(p); }
 
-TEST(GemmStandard, TheFastestWhereAllAreAlike) {
+TEST(GemmStandard, TheFastestWhereAllHaveTheSameBits) {
   MadeLab lab({Made{}, Made{}});
   const GemmStandard standard = find_standard(kKey, &lab);
   ASSERT_FALSE(standard.is_own());
@@ -125,8 +125,8 @@ TEST(GemmStandard, TheFastestWhereAllAreAlike) {
   EXPECT_EQ(found_exact(sized(1152, 8192), standard, nullptr, &lab), MadeLab::algorithm(1));
 }
 
-// The clock prefers another; bits decide. What was found before is tested again, and not timed.
-TEST(GemmStandard, NoFasterOneWithOtherBits) {
+// Timing prefers another; bits decide. A previous choice is tested again, but not timed.
+TEST(GemmStandard, AFasterOneWithOtherBitsIsNotChosen) {
   MadeLab lab({Made{}, Made{}, Made{.bits = 1}});
   const GemmStandard standard = find_standard(kKey, &lab);
   const LtProblem problem = sized(1152, 8192);
@@ -141,8 +141,9 @@ TEST(GemmStandard, NoFasterOneWithOtherBits) {
   EXPECT_TRUE(find_exact(problem, standard, &wrong, &lab)->was_measured);
 }
 
-// At the standard's size all are alike; at the product's own one is not, and it is the fastest.
-TEST(GemmStandard, AnOrderThatChangesWithTheSizeIsFound) {
+// At the standard's size all have the same bits; at the product's own size one differs, and it is
+// the fastest.
+TEST(GemmStandard, AnOrderThatChangesWithTheSizeIsDetected) {
   MadeLab lab({Made{}, Made{}, Made{.large_bits = 1}});
   const GemmStandard standard = find_standard(kKey, &lab);
   EXPECT_EQ(lab.num_compared, 0);
@@ -154,8 +155,8 @@ TEST(GemmStandard, AnOrderThatChangesWithTheSizeIsFound) {
   EXPECT_EQ(found_exact(sized(640, 640), standard, nullptr, &lab), MadeLab::algorithm(2));
 }
 
-// It was kept in a file: found out all the same, and measured anew.
-TEST(GemmStandard, AKeptChoiceIsComparedAtItsSize) {
+// It was stored in a file: detected all the same, and measured again.
+TEST(GemmStandard, AStoredChoiceIsComparedAtItsSize) {
   MadeLab lab({Made{}, Made{}, Made{.large_bits = 1}});
   const GemmStandard standard = find_standard(kKey, &lab);
   const LtProblem problem = sized(1152, 8192);
@@ -169,15 +170,15 @@ TEST(GemmStandard, AKeptChoiceIsComparedAtItsSize) {
   EXPECT_TRUE(choice->was_measured);
 }
 
-TEST(GemmStandard, NothingWhereAllChangeWithTheSize) {
+TEST(GemmStandard, NoneWhereAllChangeWithTheSize) {
   MadeLab lab({Made{.large_bits = 1}, Made{.large_bits = 2}});
   const GemmStandard standard = find_standard(kKey, &lab);
   ASSERT_FALSE(standard.is_own());
   EXPECT_FALSE(find_exact(sized(1152, 8192), standard, nullptr, &lab));
 }
 
-// What is added is part of what must repeat.
-TEST(GemmStandard, OneThatIsRightIsTakenAfterOneComparison) {
+// Addends are part of what must repeat.
+TEST(GemmStandard, ACorrectOneIsChosenAfterOneComparison) {
   for (const int what : {0, 1, 2, 3}) {
     MadeLab lab({Made{}});
     const GemmStandard standard = find_standard(kKey, &lab);
@@ -192,7 +193,7 @@ TEST(GemmStandard, OneThatIsRightIsTakenAfterOneComparison) {
 }
 
 // Candidates for few columns have other bits; the standard's algorithm is not offered, but runs.
-TEST(GemmStandard, TheStandardServesWhereCandidatesDiffer) {
+TEST(GemmStandard, TheStandardIsUsedWhereCandidatesDiffer) {
   MadeLab lab({Made{.bits = 0, .is_offered = is_large}, Made{.bits = 1, .runs = is_small}});
   const GemmStandard standard = find_standard(kKey, &lab);
   ASSERT_FALSE(standard.is_own());
@@ -203,7 +204,7 @@ TEST(GemmStandard, TheStandardServesWhereCandidatesDiffer) {
 }
 
 // The first would be the standard, but does not run everywhere, nor does another have its bits.
-TEST(GemmStandard, ACandidateThatDoesNotHoldMakesRoom) {
+TEST(GemmStandard, AFailingCandidateIsReplaced) {
   MadeLab lab(
       {Made{.bits = 0, .runs = is_large}, Made{.bits = 0, .runs = is_large}, Made{.bits = 1}});
   const GemmStandard standard = find_standard(kKey, &lab);
@@ -216,8 +217,8 @@ TEST(GemmStandard, ACandidateThatDoesNotHoldMakesRoom) {
   }
 }
 
-// What holds for large products alone is not taken for them: a cut would have other bits.
-TEST(GemmStandard, OwnForAllWhereNothingHolds) {
+// What works only for large products is not used for them: a cut would have other bits.
+TEST(GemmStandard, BuiltInForAllWhereNothingWorks) {
   MadeLab lab({Made{.bits = 0, .runs = is_large}, Made{.bits = 1, .runs = is_small}});
   EXPECT_TRUE(find_standard(kKey, &lab).is_own());
   MadeLab bare({Made{.runs = [](const LtProblem& p) { return !p.has_bias; }}});
@@ -227,25 +228,25 @@ TEST(GemmStandard, OwnForAllWhereNothingHolds) {
 }
 
 // An epilogue that rounds the product before it adds.
-TEST(GemmStandard, RoundingTwiceIsFound) {
+TEST(GemmStandard, RoundingTwiceIsDetected) {
   MadeLab lab({Made{.rounds_twice = true}});
   EXPECT_TRUE(find_standard(kKey, &lab).is_own());
 }
 
-TEST(GemmStandard, FewKAreTheOwnKernels) {
+TEST(GemmStandard, SmallKUsesTheBuiltInKernel) {
   EXPECT_TRUE(find_standard({kLeastLibraryK - 1, Dtype::kF32, false, false}, nullptr).is_own());
 }
 
-TEST(GemmStandard, NothingForAProblemThatIsRefused) {
+TEST(GemmStandard, NoneForARejectedProblem) {
   MadeLab lab({Made{.runs = [](const LtProblem& p) { return p.n != 8191; }}});
   const GemmStandard standard = find_standard(kKey, &lab);
   ASSERT_FALSE(standard.is_own());
   EXPECT_FALSE(find_exact(sized(1152, 8191), standard, nullptr, &lab));
 }
 
-// The test's operands: exact sums are 0, and the errors tell the order even when D is bf16.
-// A trial that is halved takes less memory whichever way its operands lie.
-TEST(GemmStandard, HalvesTakeLessMemory) {
+// The test's operands: exact sums are 0, and the errors reveal the order even when D is bf16.
+// A halved trial needs less memory for any layout of its operands.
+TEST(GemmStandard, HalvesNeedLessMemory) {
   for (int bits = 0; bits < 16; ++bits) {
     LtProblem p;
     p.m = 151936, p.n = 8192, p.k = 896;
@@ -277,7 +278,7 @@ TEST(GemmStandard, HalvesTakeLessMemory) {
   }
 }
 
-TEST(GemmStandard, OperandsTellTheOrderOfTheSums) {
+TEST(GemmStandard, OperandsRevealTheOrderOfTheSums) {
   constexpr int64_t kLines = 16, kK = 101, kLd = 104;
   for (const bool k_is_inner : {true, false}) {
     std::vector<float> a(kLines * kLd), b(kLines * kLd);
@@ -308,7 +309,7 @@ TEST(GemmStandard, OperandsTellTheOrderOfTheSums) {
 }
 
 // A product of operands that repeat those of a smaller one repeats its result, to the last bit, and
-// the smallest error is seen wherever it is.
+// the smallest error is detected anywhere.
 TEST(GemmStandard, RepeatedOperandsRepeatTheProduct) {
   constexpr int64_t kLines = 16, kK = 37, kM = 40, kN = 23;
   // Lines of k numbers each; k runs fastest in a, lines do in b.

@@ -1,5 +1,5 @@
-// tests/kernel/gemm_steps_test.cpp: which calls a product becomes. That they are right is shown by
-// gemm_test.cpp, whose cases run on the planned back end too.
+// tests/kernel/gemm_steps_test.cpp: which calls a product becomes. gemm_test.cpp shows that they
+// are right: its cases also run on the planned backend.
 #include "kernel/gpu/gemm_steps.h"
 
 #include <gtest/gtest.h>
@@ -83,7 +83,7 @@ struct Linear {
   }
 };
 
-TEST(GemmSteps, OneCallWhereEverythingLiesTogether) {
+TEST(GemmSteps, OneCallWhereEverythingIsContiguous) {
   Linear t;
   const auto steps = plan(t.forward(0, 0), t.workspace);
   ASSERT_EQ(steps.size(), 1u);
@@ -107,7 +107,7 @@ TEST(GemmSteps, OneCallWhereEverythingLiesTogether) {
   EXPECT_EQ(call.bias, t.bias.at());
 }
 
-// Biases that are padded to a cell of their own must not cut the product into three.
+// Biases that are padded to their own cells must not cut the product into three.
 TEST(GemmSteps, BiasesApartAreCopiedTogether) {
   Linear t;
   const auto steps = plan(t.forward(0, 240), t.workspace);
@@ -133,7 +133,7 @@ TEST(GemmSteps, WeightsApartBecomeColumnsOfC) {
   }
 }
 
-// The chain over k is one: dX copies weights that lie apart, and takes them as they are if not.
+// The chain over k is one: dX copies separate weights, and uses contiguous ones in place.
 TEST(GemmSteps, ContractedPartsAreOneCall) {
   for (int64_t gap : {0, 64}) {
     Linear t;
@@ -173,8 +173,8 @@ TEST(GemmSteps, GradientsApartBecomeRowsOfC) {
   }
 }
 
-// Product, addends in order, C, bias, one rounding: with sizes so far apart that another order
-// gives other bits. Every way that the plan knows gives the same.
+// Product, addends in order, C, bias, one rounding: with magnitudes so far apart that another order
+// yields other bits. Every path of the plan yields the same.
 TEST(GemmSteps, AddendsAreAddedInTheirOrder) {
   constexpr int64_t kM = 24, kN = 40, kK = 32;
   for (Dtype dtype : {Dtype::kF32, Dtype::kBf16, Dtype::kF16}) {
@@ -231,7 +231,7 @@ TEST(GemmSteps, AddendsAreAddedInTheirOrder) {
   }
 }
 
-// Leaves of exact mode: one addend of an fp32 slot needs no pass of its own.
+// Leaves of exact mode: one addend in an fp32 slot needs no separate pass.
 TEST(GemmSteps, OneAddendIsTheLibrarysC) {
   Memory memory(1 << 16), workspace(1 << 20);
   GemmArgs g{};
@@ -249,8 +249,8 @@ TEST(GemmSteps, OneAddendIsTheLibrarysC) {
   EXPECT_TRUE(call.problem.adds_c && !call.problem.c_is_d);
 }
 
-// Extents of no whole steps: the ends are blocks of their own, copied, summed and cut off behind.
-TEST(GemmSteps, RaggedEndsAreBlocksOfTheirOwn) {
+// Extents that are not whole steps: the ends are separate blocks, copied, summed and cut off.
+TEST(GemmSteps, RaggedEndsAreSeparateBlocks) {
   Memory memory(1 << 20), workspace(1 << 20);
   GemmArgs g{};
   g.M = 19, g.N = 29, g.K = 64, g.dtype = g.c_dtype = Dtype::kBf16;
@@ -275,7 +275,7 @@ TEST(GemmSteps, RaggedEndsAreBlocksOfTheirOwn) {
 }
 
 // Blocks by size: copies and temporaries of large products stay below the bound, and the blocks
-// tile C. No memory is touched: the pointers are never followed.
+// tile C. No memory is touched: the pointers are never dereferenced.
 TEST(GemmSteps, LargeProductsAreCutIntoBlocks) {
   const auto fake = [](uintptr_t address) { return reinterpret_cast<void*>(address); };
   for (int shape = 0; shape < 3; ++shape) {

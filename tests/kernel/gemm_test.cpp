@@ -18,8 +18,8 @@
 namespace weft {
 namespace {
 
-// Elements of fp32 or bf16, rows `ld` apart. What lies between the rows is NaN: whoever reads it
-// into a result is found out.
+// Elements of fp32 or bf16, rows `ld` apart. The gaps between rows are NaN: reading them into a
+// result is detected.
 struct Matrix {
   Dtype dtype;
   int64_t rows, cols, ld;
@@ -67,8 +67,8 @@ std::string describe(const Problem& p) {
   return text;
 }
 
-// A problem with its numbers. The parts of a stack lie in one buffer in reverse order, so that
-// none is found by walking on from the one before.
+// A problem with its numbers. The parts of a stack are in one buffer in reverse order, so that none
+// can be reached by walking on from the one before.
 struct Data {
   Problem p;
   Matrix a, b, c, bias;
@@ -148,7 +148,8 @@ const Kernels* gpu() {
   return nullptr;
 }
 
-// The GPU's product with its algorithms chosen so. What it measures is not kept for others.
+// The GPU's product with its algorithms chosen this way. Its measurements are not stored for
+// others.
 template <GemmChoice kChoice>
 const Kernels* gpu_choosing(const char* name) {
   static const Kernels table = [=] {
@@ -188,7 +189,7 @@ class GemmTest : public testing::TestWithParam<const Kernels*> {
     const Data old(problem);
     Data data(problem);
     run(*GetParam(), data.args(), num_threads);
-    // Large results are sampled: every row, every 13th column at a place that moves.
+    // Large results are sampled: every row, every 13th column with a moving offset.
     const int64_t step = problem.M * problem.N * problem.K > (1 << 24) ? 13 : 1;
     for (int64_t m = 0; m < problem.M; ++m) {
       for (int64_t n = m % step; n < problem.N; n += step) {
@@ -403,7 +404,7 @@ TEST_P(GemmBitsTest, DoNotDependOnTheCutOfAStack) {
   }
 }
 
-// The control of the tests above: another order of k gives other bits.
+// Negative control of the tests above: another order of k yields other bits.
 TEST_P(GemmBitsTest, DependOnTheOrderOfK) {
   for (Dtype dtype : {Dtype::kF32, Dtype::kBf16}) {
     const Problem p{.M = 40, .N = 40, .K = 500, .dtype = dtype};
@@ -435,8 +436,8 @@ TEST_P(GemmTest, NonFiniteRowsStayAlone) {
   }
 }
 
-// A caller asks once, for its largest product: what it got serves every smaller one.
-TEST_P(GemmTest, WorkspaceServesSmallerProducts) {
+// A caller allocates once, for its largest product: that suffices for every smaller one.
+TEST_P(GemmTest, WorkspaceSufficesForSmallerProducts) {
   std::mt19937 random(5);
   const auto draw = [&](int64_t most) {
     return 1 + static_cast<int64_t>(random() % static_cast<uint64_t>(most));
@@ -455,7 +456,7 @@ TEST_P(GemmTest, WorkspaceServesSmallerProducts) {
   }
 }
 
-// The scratch memory must not follow the size of the matrices.
+// The scratch memory must not grow with the matrices.
 TEST_P(GemmTest, WorkspaceIsBounded) {
   const bool is_cpu = find_kernels(GetParam()->name) != nullptr;
   const size_t most = size_t{is_cpu ? 16u : 160u} << 20;

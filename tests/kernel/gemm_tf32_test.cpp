@@ -11,9 +11,9 @@ namespace {
 constexpr int64_t kM = 512, kN = 512, kK = 1024;
 
 // The errors of a product, by the root of the sum of its squared terms, as a root mean square over
-// elements: independent errors of factors add up so. Additions in fp32 alone give 2^-21. Factors of
-// TF32 give 0.6 of 2^-11 where they are rounded to the nearest and 1.6 where they are cut; bf16, 3
-// bits less, gives 4.9 (TheBoundsTellTypesApart).
+// elements: independent errors of operands add up like that. Additions in fp32 alone give 2^-21.
+// TF32 operands give 0.6 of 2^-11 where they are rounded to the nearest and 1.6 where they are cut;
+// bf16, 3 bits less, gives 4.9 (TheBoundsDistinguishTypes).
 constexpr double kMostFp32 = 0x1p-18, kLeastTf32 = 0x1p-13, kMostTf32 = 0x1p-10;
 
 struct Tf32Product {
@@ -68,11 +68,11 @@ Buffer with_fewer_bits(const Buffer& x, int bits, bool is_cut) {
   return y;
 }
 
-// The setting as the program starts with it, however a test ends.
+// Restores the initial setting, however a test ends.
 class GemmTf32 : public testing::Test {
  protected:
   GemmTf32() {
-    setenv("XDG_CACHE_HOME", testing::TempDir().c_str(), 1);  // what is measured is not for others
+    setenv("XDG_CACHE_HOME", testing::TempDir().c_str(), 1);  // measurements are not for others
     set_gemm_choice(GemmChoice::kFast);
     set_tf32(false);
   }
@@ -83,8 +83,8 @@ class GemmTf32 : public testing::Test {
   const Tf32Product product_;
 };
 
-// The control: the bounds tell fp32, TF32 and bf16 apart.
-TEST_F(GemmTf32, TheBoundsTellTypesApart) {
+// Negative control: the bounds distinguish fp32, TF32 and bf16.
+TEST_F(GemmTf32, TheBoundsDistinguishTypes) {
   const Kernels& kernels = *tested_kernels().back();
   const auto error_with = [&](int bits, bool is_cut) {
     return product_.error_of(product_.run(kernels, with_fewer_bits(product_.a, bits, is_cut),
@@ -104,7 +104,7 @@ bool has_tf32(const Kernels& kernels) {
 
 TEST_F(GemmTf32, IsUsedWhileItIsAllowed) {
   for (const Kernels* kernels : tested_kernels()) {
-    if (kernels == &ref_kernels()) continue;  // slow, and the others' measure
+    if (kernels == &ref_kernels()) continue;  // slow, and the reference of the others
     SCOPED_TRACE(kernels->name);
     const Buffer before = product_.run(*kernels);
     EXPECT_LT(product_.error_of(before), kMostFp32);
@@ -124,7 +124,7 @@ TEST_F(GemmTf32, IsUsedWhileItIsAllowed) {
   }
 }
 
-TEST_F(GemmTf32, FactorsOfBf16StayAsTheyAre) {
+TEST_F(GemmTf32, Bf16OperandsAreUnaffected) {
   const Buffer a = Buffer::random(Dtype::kBf16, kM * kK, 1);
   const Buffer b = Buffer::random(Dtype::kBf16, kN * kK, 2);
   for (const Kernels* kernels : tested_kernels()) {

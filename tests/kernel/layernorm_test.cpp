@@ -73,7 +73,7 @@ Outputs norm(const NormCase& c, const Operands& in, const Kernels& kernels, Benc
   return {sum, y, mean, rstd};
 }
 
-// dx, dweight, dbias. What is not wanted stays as it was.
+// dx, dweight, dbias. Outputs that are not requested stay unchanged.
 Outputs norm_backward(const NormCase& c, const Buffer& dy, const Buffer& s, const Buffer& weight,
                       const Buffer& mean, const Buffer& rstd, const Kernels& kernels,
                       Bench& bench) {
@@ -128,7 +128,7 @@ TEST(LayerNorm, EveryLevelsGradientAgreesWithRef) {
   }
 }
 
-// A large mean cancels in E[s^2] - E[s]^2; two passes over the row lose nothing of the variance.
+// A large mean cancels in E[s^2] - E[s]^2; two passes over the row keep the variance accurate.
 TEST(LayerNorm, ALargeMeanKeepsTheVariance) {
   const NormCase c = {3, 333, Dtype::kF32, Dtype::kF32, true, false, true, true, false};
   Operands in(c);

@@ -34,7 +34,7 @@ struct Joined {
   Buffer losses, highest, scale;
 };
 
-// What each rank tells of its leaves, all of it side by side, then joined.
+// Each rank's statistics of its leaves, concatenated, then joined.
 Joined join(const Split& s, const Buffer& logits, const TestVector<int32_t>& targets,
             const DeviceKernels& k, Bench& bench) {
   TestVector<double> leaves(static_cast<size_t>(s.ranks * s.n * s.stats_per_token()), 1e300);
@@ -47,8 +47,8 @@ Joined join(const Split& s, const Buffer& logits, const TestVector<int32_t>& tar
       ref_kernels().softmax_stats(bench.context(0),
                                   {s.n, s.width, s.columns(), s.dtype, part.at(leaf * s.width),
                                    highest.floats(), sum.data()});
-      k.store_leaf_stats(bench.context(0),
-                         {s.n, s.stats_per_token(), leaf, highest.floats(), sum.data(), stats_per_token});
+      k.store_leaf_stats(bench.context(0), {s.n, s.stats_per_token(), leaf, highest.floats(),
+                                            sum.data(), stats_per_token});
     }
     k.store_target_logit(bench.context(0), {.n = s.n,
                                             .stats_per_token = s.stats_per_token(),
@@ -71,7 +71,7 @@ Joined join(const Split& s, const Buffer& logits, const TestVector<int32_t>& tar
   return joined;
 }
 
-TEST(DeviceLeaves, LossAndGradientAreThoseOfTheWhole) {
+TEST(DeviceLeaves, LossAndGradientEqualTheWhole) {
   for (const Split& s : {Split{9, 1, 1, 7, Dtype::kF32},
                          {9, 2, 3, 5, Dtype::kF32},
                          {200, 3, 1, 4, Dtype::kBf16},

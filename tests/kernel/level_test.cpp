@@ -22,7 +22,7 @@ TEST(Level, EveryLevelIsFoundByItsName) {
   EXPECT_EQ(find_kernels("mmx"), nullptr);
 }
 
-// cpu_kernels() keeps its first answer; only a failure is asked again.
+// cpu_kernels() caches its first result; only a failure is retried.
 TEST(Level, TheEnvironmentForcesALevel) {
   setenv("WEFT_CPU_LEVEL", "mmx", 1);
   try {

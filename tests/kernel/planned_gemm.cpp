@@ -19,7 +19,7 @@ namespace {
 void run(const PackCall& call) { emulated::pack_parts({}, call); }
 void run(const SumCall& call) { emulated::add_up({}, call); }
 
-// What the library promises to take and weft promises to give.
+// What the library requires and weft guarantees.
 void check(const LtCall& call) {
   const LtProblem& p = call.problem;
   const auto fits = [&](const void* at, int64_t ld, int64_t rows, Dtype dtype) {

@@ -9,7 +9,7 @@ namespace weft {
 
 void run_step(const GemmStep& step);
 
-// A back end of gemm alone that plans and does the steps: what a GPU gets, without one.
+// A gemm-only backend that plans and executes the steps: what a GPU gets, without one.
 const Kernels& planned_kernels();
 
 }  // namespace weft

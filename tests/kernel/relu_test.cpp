@@ -16,7 +16,7 @@ Outputs relu_both(const Buffer& x, const Buffer& dy, const Kernels& kernels, Ben
   kernels.relu(bench.context(0), {.n = n, .dtype = dtype, .x = y.data(), .y = y.data()});
   ReluBackwardArgs args = {.n = n, .dtype = dtype, .dy = dx.data(), .y = y.data(), .dx = dx.data()};
   kernels.relu_backward(bench.context(0), args);
-  in_y = y;  // the other way to work in place
+  in_y = y;  // the other in-place variant
   args.dy = dy.data();
   args.y = args.dx = in_y.data();
   kernels.relu_backward(bench.context(0), args);

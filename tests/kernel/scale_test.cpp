@@ -43,7 +43,7 @@ TEST(Scale, RefIsTheProduct) {
     const Buffer x = Buffer::random(dtype, 100, 1);
     const Buffer y = scaled(x, 0.3f, false, ref_kernels(), bench);
     for (int64_t i = 0; i < x.size(); ++i) {
-      float want;  // has room for them all
+      float want;  // wide enough for all of them
       store_element(&want, dtype, 0, static_cast<float>(x[i]) * 0.3f);
       EXPECT_EQ(y[i], load_element(&want, dtype, 0)) << i;
     }

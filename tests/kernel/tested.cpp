@@ -31,7 +31,7 @@ class PinnedMemory : public std::pmr::memory_resource {
   bool do_is_equal(const memory_resource& other) const noexcept override { return this == &other; }
 };
 
-// Pinning takes a millisecond, so what is given back is kept. Never destroyed: tests hold memory in
+// Pinning takes a millisecond, so freed blocks are cached. Never destroyed: tests hold memory in
 // static objects.
 std::pmr::memory_resource* test_memory() {
   if (!gpu()) return std::pmr::new_delete_resource();
@@ -80,7 +80,7 @@ const DeviceKernels& gpu_device_kernels() {
   return table;
 }
 
-// Where a GPU's time is short: what runs on the CPU is tested elsewhere.
+// For short GPU sessions: what runs on the CPU is tested elsewhere.
 bool is_gpu_alone() {
   const char* set = std::getenv("WEFT_TEST_GPU_ALONE");
   return gpu() && set && *set;

@@ -1,9 +1,9 @@
-// tests/kernel/tested.h: the back ends that the kernel tests compare with ref, and their memory.
+// tests/kernel/tested.h: the backends that the kernel tests compare with ref, and their memory.
 //
 // These are the levels of this CPU, the GPU's kernels as emulated on it, and a GPU where the
-// program was built for one and finds it: that one alone where WEFT_TEST_GPU_ALONE is set. A GPU
-// follows pointers into pinned memory, so the tests keep their tensors there and need not know
-// whose kernel they call.
+// program was built for one and finds it: only that one where WEFT_TEST_GPU_ALONE is set. A GPU can
+// access pinned memory, so the tests keep their tensors there and need not know which kernel they
+// call.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,8 @@
 
 namespace weft {
 
-// That take this type: fp16 is for GPUs. Those of a real one have waited for it when they return.
+// Those that support this type: fp16 is for GPUs. A real GPU's kernels synchronize before they
+// return.
 const std::vector<const Kernels*>& tested_kernels(Dtype dtype = Dtype::kF32);
 
 struct TestedDevice {
@@ -26,7 +27,7 @@ const std::vector<TestedDevice>& tested_devices();
 
 void* gpu_stream();  // null where there is no GPU
 
-// Memory that every back end reaches, 64-byte aligned.
+// Memory that every backend can access, 64-byte aligned.
 void* take_test_memory(size_t bytes);
 void free_test_memory(void* memory, size_t bytes);
 

@@ -1,4 +1,4 @@
-// tests/kernel/tolerances.h: how far a level may lie from ref, and why.
+// tests/kernel/tolerances.h: how far a level may differ from ref, and why.
 //
 // Errors are measured against the size of the whole result: |got - want| <= relative * |want| +
 // absolute * scale, where scale is the largest |want| of the tensor.

@@ -1,7 +1,8 @@
-// tests/kernel/emulated_cuda/cuda_runtime.h: the words of CUDA C++ that the kernels use, in C++.
+// tests/kernel/emulated_cuda/cuda_runtime.h: the CUDA C++ keywords and functions that the kernels
+// use, in C++.
 //
 // With this folder before the real one src/kernel/cuda/*.cu compile as plain C++ and run on the CPU
-// (grid.h says how). What is missing here the kernels do not use yet.
+// (see grid.h). What is missing here is not used by the kernels yet.
 #pragma once
 
 #include <algorithm>
@@ -57,7 +58,7 @@ inline int __all_sync(unsigned mask, int is_so, int line = __builtin_LINE()) {
 }
 
 namespace weft::emulated_cuda {
-// The value of lane `source`; of this one where that lies outside its group of `width` lanes.
+// The value of lane `source`; this one's where that is outside its group of `width` lanes.
 template <typename T>
 T shuffle(unsigned mask, T value, int source, int width, int line) {
   static_assert(sizeof(T) <= 8);
@@ -92,7 +93,7 @@ T __shfl_up_sync(unsigned mask, T v, unsigned by, int width = 32, int line = __b
   return weft::emulated_cuda::shuffle(mask, v, from, width, line);
 }
 
-// Integers alone: sums of floating-point numbers would depend on the order.
+// Integers only: floating-point sums would depend on the order.
 #define WEFT_EMULATED_ATOMIC(name, expression)           \
   template <typename T, typename U>                      \
   requires std::is_integral_v<T> T name(T* at, U with) { \
@@ -160,7 +161,7 @@ inline cudaError_t cudaGetDevice(int* device) {
   *device = 0;
   return cudaSuccess;
 }
-// A small GPU, so that a block has several rows to take and no room for a whole one.
+// A small GPU, so that a block handles several rows and cannot keep a whole one.
 inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
   *value = attribute == cudaDevAttrMultiProcessorCount ? 2 : 40 << 10;
   return cudaSuccess;

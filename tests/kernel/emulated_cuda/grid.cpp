@@ -1,8 +1,8 @@
-// tests/kernel/emulated_cuda/grid.cpp: fibers, and the turns they take.
+// tests/kernel/emulated_cuda/grid.cpp: fibers and their scheduling.
 //
 // A fiber is entered once by setcontext and from then on by longjmp, which unlike swapcontext makes
 // no system call: a turn costs some 20 ns. It lives on and runs the same thread of the next block.
-#undef _FORTIFY_SOURCE  // its longjmp takes a jump to another stack for an attack
+#undef _FORTIFY_SOURCE  // its longjmp treats a jump to another stack as an attack
 #include "tests/kernel/emulated_cuda/grid.h"
 
 #include <fmt/core.h>
@@ -31,7 +31,7 @@
 namespace weft::emulated_cuda {
 namespace {
 
-constexpr std::size_t kStackBytes = 256 << 10;  // touched pages alone count
+constexpr std::size_t kStackBytes = 256 << 10;  // only touched pages count
 constexpr unsigned kMaxThreads = 1024;
 constexpr std::size_t kMaxShared = 227 << 10;  // of compute capability 9.0
 
@@ -75,7 +75,7 @@ struct Machine {
 Machine machine;
 
 uint64_t turn(uint64_t i, uint64_t n) {
-  constexpr uint64_t kPrime = 1000003;  // shares no factor with n
+  constexpr uint64_t kPrime = 1000003;  // coprime to n
   switch (machine.order) {
     case Order::kForward:
       return i;
@@ -142,7 +142,7 @@ std::string place(const Fiber& fiber) {
   return text;
 }
 
-// Nobody can go on: the block's barrier opens where all wait at the same one.
+// Nobody can continue: the block's barrier opens where all wait at the same one.
 void open_barrier() {
   const Fiber& first = *machine.fibers[0];
   for (unsigned i = 0; i < machine.num_threads; ++i) {
@@ -260,7 +260,7 @@ void wait_for_groups(std::size_t later) {
   }
 }
 
-// The last lane to arrive gives all of them what they asked for.
+// The last lane to arrive serves all requests.
 Exchange exchange(unsigned mask, uint64_t offered, int source, int line) {
   Fiber& self = *machine.running;
   const unsigned first = machine.index / 32 * 32;

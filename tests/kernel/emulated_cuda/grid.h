@@ -2,8 +2,8 @@
 //
 // Blocks run one after another. The threads of a block are fibers: each runs until it waits for the
 // others (__syncthreads, a shuffle) or ends, then the next one does. A barrier that some threads
-// never reach, or reach at another line, is a BugError that says so: on a GPU it would hang or give
-// garbage. A barrier that is missing shows as other bits when the order of the threads changes.
+// never reach, or reach at another line, is a BugError: on a GPU it would hang or produce garbage.
+// A missing barrier shows as other bits when the order of the threads changes.
 #pragma once
 
 #include <cstddef>
@@ -45,7 +45,7 @@ struct Exchange {
 Exchange exchange(unsigned mask, uint64_t offered, int source, int line);
 int lane();
 
-// Copies to shared memory (kernel/cuda/async_copy.h) are done as late as may be: when they are
+// Copies to shared memory (kernel/cuda/async_copy.h) are done as late as possible: when they are
 // waited for. Both addresses are multiples of `bytes`. A thread must not end before its copies.
 void start_copy(void* to, const void* from, std::size_t bytes);
 void close_group();

@@ -1,4 +1,4 @@
-// tests/kernel/emulated_cuda/grid_test.cpp: fibers wait for each other, and faults are found.
+// tests/kernel/emulated_cuda/grid_test.cpp: fibers wait for each other, and faults are detected.
 #include "tests/kernel/emulated_cuda/grid.h"
 
 #include <gtest/gtest.h>
@@ -105,11 +105,11 @@ TEST_F(EmulatedCuda, ABarrierThatSomeMissIsAnError) {
   EXPECT_THROW(run_grid(dim3(1), dim3(1025), 0, [] {}), BugError);
   EXPECT_THROW(run_grid(dim3(1), dim3(32), 228 << 10, [] {}), BugError);
   int count = 0;
-  run_grid(dim3(1), dim3(64), 0, [&] { ++count; });  // the next block is as if nothing had been
+  run_grid(dim3(1), dim3(64), 0, [&] { ++count; });  // the next block is unaffected
   EXPECT_EQ(count, 64);
 }
 
-TEST_F(EmulatedCuda, CopiesComeWhenTheirGroupIsWaitedFor) {
+TEST_F(EmulatedCuda, CopiesArriveWhenTheirGroupIsWaitedFor) {
   alignas(16) static const unsigned from[8] = {1, 2, 3, 4, 5, 6, 7, 8};
   std::vector<unsigned> seen;
   run_grid(dim3(1), dim3(1), 32, [&] {

@@ -1,4 +1,4 @@
-// tests/kernel/emulated_cuda/table.cpp: the emulated kernels as tables like those of a back end.
+// tests/kernel/emulated_cuda/table.cpp: the emulated kernels as tables like those of a backend.
 //
 // This file and src/kernel/cuda/*.cu are compiled with the namespace cuda renamed, so that a
 // program built with CUDA can hold both.
@@ -18,8 +18,9 @@ void cuda::fail(cudaError_t, const char* what) { throw BugError(what); }
 
 namespace {
 
-// The products are cuBLASLt's on a GPU; here they are the CPU's, by one thread, since a GPU's
-// workspace knows of no threads. (Not ref's: exact mode wants sums of leaves rounded one by one.)
+// The products are cuBLASLt's on a GPU; here they are the CPU's, with one thread, since a GPU's
+// workspace does not depend on threads. (Not ref's: exact mode needs sums of leaves rounded one by
+// one.)
 const Kernels& best_level() {
   static const Kernels& best = *find_kernels(available_levels().back());
   return best;
