@@ -1,9 +1,10 @@
-// benchmarks/attention_probe.cpp: attention on a GPU: cuDNN and the own kernel, checked and timed.
+// benchmarks/attention_probe.cpp: attention on a GPU: cuDNN and the built-in kernel, checked and
+// timed.
 //
 //   attention_probe check|speed
 //
-// check: what kernel/cuda/attention_cudnn.cpp believes of cuDNN. speed: milliseconds and TFLOP/s
-// (causal: half of the products count) of each way to do it. cuDNN's real workspaces are told by
+// check: what kernel/cuda/attention_cudnn.cpp assumes about cuDNN. speed: milliseconds and TFLOP/s
+// (causal: half of the products count) of each variant. cuDNN's real workspaces are printed by
 //   CUDNN_FRONTEND_LOG_INFO=1 CUDNN_FRONTEND_LOG_FILE=stdout attention_probe speed | grep workspace
 #include <fmt/core.h>
 
@@ -37,7 +38,7 @@ constexpr AttentionSettings kMasked = {.padding_mask = true};
 constexpr AttentionSettings kFree = {.deterministic = false};
 constexpr AttentionSettings kOwn = {.cudnn = false};
 
-// All tensors of one size on the device, filled with noise; lengths as told.
+// All tensors of one size on the device, filled with noise; lengths as given.
 class Tensors {
  public:
   // segment: how long the segments of packed rows are; 0: rows are not packed.
@@ -177,7 +178,7 @@ void check_sizes(Device& device, const Sizes& s, int64_t segment = 0) {
   const Bits out = all.read_out();
   all.backward(kCudnn);
   const Bits dqkv = all.read_dqkv();
-  // In rows of one tile the two compute alike.
+  // In rows of one tile the two compute the same.
   if (s.T >= 256) say("cuDNN serves: other bits than the own kernel's", out == own_out, 0.0);
   say("out of padded rows: own kernel", difference(out, own_out), 0.05);
   say("out of padded rows: cuDNN's mask", difference(out, masked_out), 0.05);

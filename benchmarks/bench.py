@@ -49,7 +49,7 @@ class Options:
     weft: Path | None
     steps: int
     turns: int
-    folder: Path  # everything that is written on the way
+    folder: Path  # everything that is written
     quick: bool
     attention: dict = field(default_factory=dict)  # PyTorch's, by precision
 
@@ -123,7 +123,7 @@ def turn_order(options):
 
 
 def measure_turns(options, model):
-    """All turns of model S: {program: [Turn]}; a peer that fails is left out and said so."""
+    """All turns of model S: {program: [Turn]}; a peer that fails is reported and omitted."""
     work, turns, failed = workload.MODEL_S, defaultdict(list), set()
     rows = options.folder / "rows.txt"
     workload.write_rows(work, rows, options.steps)
@@ -149,7 +149,7 @@ def measure_turns(options, model):
 
 
 def compare_losses(turns):
-    """Rows of the table of losses, and complaints where weft is not with eager."""
+    """Rows of the table of losses, and complaints where weft differs from eager."""
     rows, complaints = [], []
     for precision, tolerance in LOSS_TOLERANCE.items():
         mine, theirs = turns[Program("weft", precision)], turns[Program("eager", precision)]
@@ -215,7 +215,7 @@ def parse_options(argv, folder):
     parser.add_argument("--weft", type=Path, help="the built program")
     parser.add_argument("--out", type=Path, help="markdown file to write")
     parser.add_argument("--quick", action="store_true", help="one turn of six steps, no growth")
-    parser.add_argument("--peers-only", action="store_true", help="PyTorch and the floor alone")
+    parser.add_argument("--peers-only", action="store_true", help="only PyTorch and the floor")
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--steps", type=int, default=12)
     args = parser.parse_args(argv)

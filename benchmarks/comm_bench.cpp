@@ -1,4 +1,4 @@
-// benchmarks/comm_bench.cpp: collectives of two ranks beside the copies the machine can make.
+// benchmarks/comm_bench.cpp: collectives of two ranks compared with plain memory copies.
 //
 // Ranks are processes, as in training. memcpy is measured with both ranks running, in the same
 // memory: it is what a perfect collective that moves a tensor once could reach. Gloo, over the
@@ -65,7 +65,7 @@ void run_rank(const std::shared_ptr<ShmWorld>& world, const std::string& store, 
                                     "not in arena", "all_gather",     "reduce_scatter"};
   if (gloo) names.insert(names.end(), {"gloo all_reduce", "all_gather"});
   if (rank == 0) {
-    fmt::print("{} ranks; us a call, tensor bytes / time in GB/s; the median of 9\n\n", kRanks);
+    fmt::print("{} ranks; us per call, tensor bytes / time in GB/s; the median of 9\n\n", kRanks);
     fmt::print("| {:>9} ", "bytes");
     for (const char* name : names) fmt::print("| {:>16} ", name);
     fmt::print("|\n|---:");

@@ -1,8 +1,8 @@
-// benchmarks/cuda_rows_bench.cpp: a GPU's kernels but the products: time, bytes a second.
+// benchmarks/cuda_rows_bench.cpp: a GPU's kernels except the products: time, bytes per second.
 //
-// Bytes are the fewest that the operation must move. Each is recorded with as many sets of tensors
-// as fill the arena (16 at most), so that none finds its tensors in the second-level cache. What an
-// operation reads is noise of bf16 in (-2, 2) all over.
+// Bytes are the fewest that the operation must move. Each is captured with as many sets of tensors
+// as fill the arena (16 at most), so that none finds its tensors in L2. All inputs are bf16 noise
+// in (-2, 2).
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -151,7 +151,7 @@ void time_head(Bench& b, const Kernels& k) {
     k.cross_entropy(
         c, {kHeadRows, kV, kType, p.take(bytes), b.ids(), p.take<float>(kHeadRows * 4), true});
   });
-  // The rows of a step: read twice, or kept by one or two blocks an SM; of one, a part alone.
+  // The rows of a step: read twice, or kept by one or two blocks per SM; by one also only in part.
   const int64_t all = kR * kV * 2, half = 112 << 10;
   for (const auto& [name, blocks, shared] : {std::tuple{"cross_entropy / 0", 0, INT64_MAX},
                                              {"cross_entropy / 1", 1, INT64_MAX},

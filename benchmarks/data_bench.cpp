@@ -1,4 +1,4 @@
-// benchmarks/data_bench.cpp: tokens/s and memory of the data part: a file tokenized and served.
+// benchmarks/data_bench.cpp: tokens/s and memory of data loading: a file tokenized and served.
 //
 //   data_bench FILE TOKENIZER_FOLDER CACHE_FOLDER [THREADS]
 //

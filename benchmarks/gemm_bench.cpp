@@ -1,6 +1,6 @@
 // benchmarks/gemm_bench.cpp: GFLOP/s of the matrix product, every level of this machine.
 //
-//   gemm_bench [level|all] [threads] [seconds a shape]
+//   gemm_bench [level|all] [threads] [seconds per shape]
 //
 // The shapes are those of one training step of a small model: 2048 tokens, hidden size 512,
 // feed-forward width 1408, vocabulary 16384 with the head in pieces of 512 tokens.

@@ -1,9 +1,9 @@
-// benchmarks/gemm_bits.cu: do the algorithms of cuBLASLt that do not split K give one element the
-// same bits, whichever of them computes it and however M and N are cut?
+// benchmarks/gemm_bits.cu: do the algorithms of cuBLASLt that do not split K yield the same bits of
+// an element, whichever of them computes it and however M and N are cut?
 //
-// A result is told by a hash of all its elements and their places: a sum of 64-bit integers, which
-// has no order. Columns of the table:
-//   cand    candidates without split K, and into how many groups their bits fall (1: all alike)
+// A result is identified by a hash of all its elements and their positions: a sum of 64-bit
+// integers, which has no order. Columns of the table:
+//   cand    candidates without split K, and into how many groups their bits fall (1: all the same)
 //   M, N    the first and the last candidate, with C made in 2, 4, 8 pieces of rows / of columns:
 //           '=' the same bits as whole, 'x' others, '-' the library refuses the piece
 //   own     the pieces computed by the first candidate that the library has for them
@@ -71,7 +71,8 @@ class Bits {
   void probe(const char* name, const Problem& p) {
     take(p);
     Product whole(p, p);
-    // 16 bytes: what weft sees to. Whether the library has better for 256 is told at the end.
+    // 16 bytes: what weft ensures. Whether the library has better ones for 256 is printed at the
+    // end.
     const uint32_t alignment = p.raw ? static_cast<uint32_t>(size_of(p.in)) : 16;
     const auto found = whole.candidates(lt_, kNoSplits, 32, alignment);
     const auto found_256 = whole.candidates(lt_, kNoSplits, 32, 256);
@@ -126,7 +127,7 @@ class Bits {
     }
   }
 
-  // C (accumulate) and bias are added behind the chain, in this order, with one rounding.
+  // C (accumulate) and bias are added after the chain, in this order, with one rounding.
   void probe_epilogue(const char* name, Problem p) {
     take(p);
     Problem plain = p;
@@ -166,7 +167,7 @@ class Bits {
   }
 
  private:
-  // The first N elements of B serve as bias: any numbers do.
+  // The first N elements of B are used as bias: any numbers do.
   Pointers at() const { return {a_, b_, b_, c_}; }
 
   void take(const Problem& p) {

@@ -1,7 +1,7 @@
-// benchmarks/gemm_probe.h: cuBLASLt in as few words as a probe needs. Stands alone: no other file
-// of weft, and no library but CUDA's, so that it can be built where nothing else is.
+// benchmarks/gemm_probe.h: a minimal cuBLASLt wrapper for the probe. Self-contained: no other file
+// of weft, and no library but CUDA's, so that it builds anywhere.
 //
-// Products are told row-major, as weft has them: C (M, N) = A (M, K) · B (K, N).
+// Products are given row-major, as in weft: C (M, N) = A (M, K) · B (K, N).
 #pragma once
 
 #include <cublasLt.h>
@@ -31,7 +31,7 @@ struct Problem {
   int64_t M, N, K;
   cudaDataType_t in = CUDA_R_16BF, out = CUDA_R_16BF;
   bool accumulate = false, bias = false;
-  int64_t pad = 0;   // elements behind every row
+  int64_t pad = 0;   // elements after every row
   bool raw = false;  // leading dimensions as they are; else rounded up to 16 bytes
 };
 
@@ -80,7 +80,7 @@ struct Candidate {
 };
 inline constexpr int kMostCandidates = 32;
 
-// A problem made ready; leading dimensions may be those of a larger one that it is a piece of.
+// A prepared problem; leading dimensions may be those of a larger one of which it is a piece.
 class Product {
  public:
   Product(const Problem& p, const Problem& whole) : p_(p) {

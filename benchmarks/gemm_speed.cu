@@ -1,7 +1,7 @@
 // benchmarks/gemm_speed.cu: TFLOP/s of all products of a training step, and what choosing gains.
 //
-// Columns: the library's first candidate of any kind (what torch takes), the first that does not
-// split K (exact mode), the best of 16 by the clock (fast mode), which one that is, and the product
+// Columns: the library's first candidate of any kind (what torch uses), the first that does not
+// split K (exact mode), the fastest of 16 (fast mode), which one that is, and the product
 // of the step's count and the best time. Operands rotate through memory larger than the L2 cache.
 #include <algorithm>
 
@@ -31,7 +31,7 @@ class Timer {
     grow(&c_, &c_size_, c_bytes(p) * sets_, p.out, 3);
   }
 
-  // Milliseconds of one product: the median of three rounds; negative where the library refuses.
+  // Milliseconds of one product: the median of three rounds; negative where the library rejects it.
   double time(const Problem& p, Product* product, const cublasLtMatmulAlgo_t& algo, double ms) {
     if (round(p, product, algo, sets_) < 0) return -1;
     const double once = round(p, product, algo, sets_);
@@ -97,7 +97,7 @@ class Speed {
     const auto exact = product.candidates(lt_, kNoSplits, 1);
     const auto all = product.candidates(lt_, kFixedOrder, 16);
     if (any.empty() || exact.empty() || all.empty()) {
-      std::printf("%-26s refused\n", name);
+      std::printf("%-26s rejected\n", name);
       return {};
     }
     Times t{timer_.time(p, &product, any[0].algo, 4), timer_.time(p, &product, exact[0].algo, 4)};

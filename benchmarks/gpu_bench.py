@@ -42,7 +42,7 @@ def read_lines(path):
 
 
 def run_until(command, metrics, steps, log):
-    """Starts a program and ends it as soon as its metrics hold so many steps.
+    """Starts a program and ends it as soon as its metrics have this many steps.
 
     Ends hard: a run of 7 billion parameters would write 60 GB at its end. Gives the lines and the
     seconds from the start to the first one.

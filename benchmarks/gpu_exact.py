@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Exact mode on a GPU beside fast mode: a table over exact_rows, exact_dp and exact_tp.
+"""Exact mode on a GPU compared with fast mode: a table over exact_rows, exact_dp and exact_tp.
 
     gpu_exact.py --weft build-cuda/weft --out FILE.md [--model qwen2.5-0.5b] [--steps N]
 
@@ -16,12 +16,12 @@ import gpu_bench
 import gpu_workload
 
 BAR = 0.85
-# Rows a pass (exact_rows) and the (exact_dp, exact_tp) that are run with them.
+# Rows per pass (exact_rows) and the (exact_dp, exact_tp) that are run with them.
 SETTINGS = [(8, [(1, 1), (1, 2)]), (4, [(2, 1), (2, 2)]), (2, [(4, 1), (4, 2)]), (1, [(8, 2)])]
 
 
 def run_settings(bench):
-    """One row a run: its constants (None in fast mode), milliseconds, bytes."""
+    """One row per run: its constants (None in fast mode), milliseconds, bytes."""
     for rows, constants in SETTINGS:
         yield rows, None, bench.weft(f"fast{rows}", train__micro_batch=rows)
         for dp, tp in constants:

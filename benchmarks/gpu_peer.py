@@ -21,7 +21,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 import gpu_workload
 
 # Called as its users call it, transformers makes a mask while torch.compile traces it, and PyTorch's
-# fast attention, which knows by itself what is causal, takes none. This tells it that there is none.
+# fast attention, which handles causality itself, accepts none. This passes none.
 NO_MASK = {"full_attention": None}
 
 

@@ -60,7 +60,7 @@ def name_parts(step):
 
 
 def read_steps(path):
-    """Lists of (begin, end, name), one a step."""
+    """Lists of (begin, end, name), one per step."""
     kernels = []
     for line in path.read_text().splitlines():
         begin, end, name = line.split(" ", 2)
@@ -104,7 +104,7 @@ def run_traced(bench):
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=os.environ | {
         "CUDA_INJECTION64_PATH": str(bench.args.trace.resolve()),
         "GPU_TRACE": str(bench.folder / "trace")})
-    traces = [read_steps(path) for path in bench.folder.glob("trace.*")]  # one a process
+    traces = [read_steps(path) for path in bench.folder.glob("trace.*")]  # one per process
     return max(traces, key=len), gpu_bench.read_lines(out / "metrics.jsonl")
 
 
@@ -117,7 +117,7 @@ def main():
     parser.add_argument("--steps", type=int, default=24)
     args = parser.parse_args()
     bench = gpu_bench.Bench(args)
-    bench.weft("choices")  # of products: the traced run finds them kept
+    bench.weft("choices")  # of products: the traced run reuses them
     steps, lines = run_traced(bench)
     late, early = mean_parts(steps, len(steps) // 2), find_parts(steps[1], steps[0][-1][1])
     text = [f"# A step of {bench.model.name}, {bench.model.batch} x {bench.model.seq}, kernel by kernel", "",

@@ -1,10 +1,10 @@
-// benchmarks/gpu_trace.cpp: a library that writes down every kernel that a program runs on a GPU.
+// benchmarks/gpu_trace.cpp: a library that records every kernel that a program runs on a GPU.
 //
 //   CUDA_INJECTION64_PATH=build-cuda/benchmarks/libgpu_trace.so GPU_TRACE=FILE weft train ...
 //
-// CUDA's driver loads it. CUPTI tells begin and end of each kernel as the GPU ran it, those of
-// captured_graphs too, so a step is seen at the clocks that it really has; benchmarks/gpu_step.py
-// makes a table of it. Each line of FILE.<process>: begin and end in nanoseconds, name.
+// CUDA's driver loads it. CUPTI reports begin and end of each kernel as the GPU ran it, including
+// those of captured graphs, so a step is seen at its real clock rates; benchmarks/gpu_step.py makes
+// a table of it. Each line of FILE.<process>: begin and end in nanoseconds, name.
 #include <cupti.h>
 #include <cxxabi.h>
 #include <unistd.h>
@@ -18,7 +18,7 @@
 namespace {
 
 constexpr size_t kBufferBytes = size_t{8} << 20;
-constexpr uint32_t kFlushMs = 50;  // a program may end without saying so
+constexpr uint32_t kFlushMs = 50;  // a program may end without notice
 FILE* file = nullptr;
 
 void check(CUptiResult result, const char* what) {
@@ -42,7 +42,7 @@ const std::string& plain_name(const char* name) {
 
 void give_buffer(uint8_t** buffer, size_t* bytes, size_t* most_records) {
   *bytes = kBufferBytes;
-  *most_records = 0;  // as many as there is room for
+  *most_records = 0;  // as many as fit
   *buffer = static_cast<uint8_t*>(std::aligned_alloc(8, kBufferBytes));
 }
 

@@ -86,7 +86,7 @@ def write_tokenizer(folder):
 
 
 def write_rows(model, path, steps, seed=7):
-    """One line a row, of exactly seq words."""
+    """One line per row, of exactly seq words."""
     draw = random.Random(seed)
     words = [h + t for h in HEADS for t in TAILS]
     with open(path, "w", encoding="ascii") as file:

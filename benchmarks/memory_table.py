@@ -115,7 +115,7 @@ def measure(weft, folder, shard, args):
 
 
 def judge(plan, arenas, peaks):
-    """(arenas are exact, largest difference of memory, whether all are within the bar)"""
+    """(arenas are exact, largest difference of memory, whether all are within the limit)"""
     exact = arenas == [rank["total"] for rank in plan["per_rank"]]
     worst, good = 0, len(peaks) == len(arenas)
     for rank, (beside, arena) in peaks.items():

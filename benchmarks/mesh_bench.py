@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Ranks beside PyTorch's: model S on two ranks of one thread, weft and torch in turns.
+"""Ranks compared with PyTorch's: model S on two ranks of one thread, weft and torch in turns.
 
     mesh_bench.py --weft build/weft --out benchmarks/results/FILE.md [--quick] [--tiny]
                   [--only peers,exact,four]
@@ -72,7 +72,7 @@ class Options:
 
 
 def parallel_of(program):
-    """The section `parallel` of the run file, and the threads of a rank."""
+    """The section `parallel` of the run file, and the threads per rank."""
     if program.layout == ONE_RANK:
         return {"dp": 1}, 2
     parallel = dict(LAYOUTS.get(program.layout) or FOUR[program.layout][0])
@@ -120,7 +120,7 @@ def probe_attention(options, model):
 
 
 def take_rounds(options, programs, turns, model, may_fail=lambda program: False):
-    """Every program once a round: {program: [Turn]}. A failure that may be is said and left out."""
+    """Every program once per round: {program: [Turn]}. An allowed failure is reported and omitted."""
     rows, results, failed = options.folder / "rows.txt", defaultdict(list), {}
     for number in range(turns):
         for program in programs:
@@ -205,7 +205,7 @@ def parse_options(argv, folder):
 
 
 def main():
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what runs and was written is removed
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # stops and cleans up
     with tempfile.TemporaryDirectory(prefix="weft_bench_") as name:
         args, options = parse_options(sys.argv[1:], Path(name))
         facts = report.machine_facts(HERE.parent, "gloo, 2 ranks of 1 thread")

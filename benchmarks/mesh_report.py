@@ -80,7 +80,7 @@ class Page:
         rows, base, first = [], None, True
         for program, runs in turns.items():
             f = Figures(runs)
-            if not program.constants:  # fast mode stands before the constants of its layout
+            if not program.constants:  # fast mode comes before the constants of its layout
                 base, first = f, True
                 rows.append([program.layout, program.precision, "fast", "", "", f.step_text(), ""])
                 continue

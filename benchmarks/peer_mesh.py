@@ -45,7 +45,7 @@ def run_rank(args):
 
 
 def start_ranks(args):
-    """Exit code of the job: 0 where all ranks ended well."""
+    """Exit code of the job: 0 where all ranks succeeded."""
     with tempfile.TemporaryDirectory(prefix="weft_peer_") as folder:
         ranks = []
         try:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""PyTorch's turn: trains transformers' Qwen2 on the given rows, one line of metrics a step.
+"""PyTorch's turn: trains transformers' Qwen2 on the given rows, one line of metrics per step.
 
     peer_torch.py --model DIR --rows FILE --metrics FILE --precision fp32|bf16 [--compile]
 

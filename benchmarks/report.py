@@ -100,7 +100,7 @@ def probe_rows(probes):
 
 
 def bar_rows(figures, probes, small):
-    """(what, got, bar, aim, mark); a figure that could not be taken has no row."""
+    """(what, got, bar, aim, mark); a figure that could not be measured has no row."""
     by_name = {(p.name, p.precision): f for p, f in figures.items()}
     rows = []
 
@@ -166,7 +166,7 @@ def markdown(facts, turns, probes, small, growth, losses, complaints):
 
 
 def publish(text, out, complaints):
-    """Shown, and kept where a file was named; the exit code."""
+    """Prints the text, and writes it where a file was given; the exit code."""
     print("\n" + text)
     if out:
         out.parent.mkdir(parents=True, exist_ok=True)

@@ -3,9 +3,9 @@
 //   tokenizer_bench TEXT_FILE TOKENIZER_FOLDER [--threads N]
 //
 // One JSON object: load_ms, ids of the whole text, mb_per_cpu_s (bytes by the CPU time of all
-// threads: what other programs take away does not count), wall_s. Of five passes the median; a pass
-// is the text eight times over, so that starting a thread is nothing beside it. Threads share one
-// tokenizer, and take lines in turn.
+// threads: other programs' load does not count), wall_s. Median of five passes; a pass is the text
+// eight times over, so that thread start-up is negligible. Threads share one tokenizer, and take
+// lines in turn.
 #include <fmt/core.h>
 #include <time.h>
 

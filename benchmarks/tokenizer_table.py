@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""benchmarks/tokenizer_table.py: weft's tokenizers beside the `tokenizers` package, in one run, as a table.
+"""benchmarks/tokenizer_table.py: weft's tokenizers and the `tokenizers` package, in one run, as a table.
 
     PYTHON benchmarks/tokenizer_table.py build/benchmarks/tokenizer_bench OUT.md [--rounds 5]
 

@@ -134,7 +134,7 @@ def run_turn(command, metrics, log, env=None, deadline_s=900):
     lines = step_lines(metrics)
     if not lines:
         raise TurnFailed(f"no step in {metrics}: {' '.join(command)}")
-    if not marks:  # it ended between two looks
+    if not marks:  # it ended between two polls
         marks = [(time.perf_counter(), 0.0, len(lines))]
     (first, first_cpu, first_lines), (last, last_cpu, last_lines) = marks[0], marks[-1]
     wall = max(last - first, 1e-9)

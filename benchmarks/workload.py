@@ -49,7 +49,7 @@ class Workload:
 
 MODEL_S = Workload()
 MODEL_TINY = Workload(hidden_size=64, intermediate_size=96, num_layers=2, vocab_size=512,
-                      seq_length=32)  # to try the programs, not to measure
+                      seq_length=32)  # for trying out the programs, not for measuring
 MODEL_1M = Workload(hidden_size=128, intermediate_size=384, num_layers=4, num_heads=4,
                     vocab_size=2048)
 
@@ -81,7 +81,7 @@ def write_config(work, folder):
 
 
 def write_rows(work, path, steps, seed=1):
-    """One row a line, seq_length letters each; enough for `steps` batches."""
+    """One row per line, seq_length letters each; enough for `steps` batches."""
     letters = random.Random(seed)
     with open(path, "w", encoding="ascii") as file:
         for _ in range(steps * work.batch):

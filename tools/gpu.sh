@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # tools/gpu.sh: builds with CUDA and runs what needs a GPU.
 #
-#   tools/gpu.sh bundle [amd64|arm64]  gpu-bundle/: what the build needs beside CUDA (tools/gpu_bundle.sh)
-#   tools/gpu.sh build                 weft and the tests, without a limit of time
+#   tools/gpu.sh bundle [amd64|arm64]  gpu-bundle/: what the build needs besides CUDA (tools/gpu_bundle.sh)
+#   tools/gpu.sh build                 weft and the tests, without a time limit
 #   tools/gpu.sh test                  kernels against ref, golden runs, ranks on one GPU
 #   tools/gpu.sh bench MODEL           weft and torch.compile in turns (benchmarks/gpu_bench.py)
 #
@@ -12,7 +12,7 @@
 # WEFT_CMAKE_ARGS is handed to cmake; WEFT_BUILD names a folder that was built before.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-whole_s=465  # of which each part below has a share
+whole_s=465  # divided among the parts below
 limit_s=${WEFT_GPU_LIMIT_S:-$whole_s}
 
 die() { echo "gpu.sh: $*" >&2; exit 1; }
@@ -31,7 +31,7 @@ if [ -n "${WEFT_BUILD:-}" ]; then
   build=$WEFT_BUILD
 elif has_bundle; then
   build="build-gpu"
-  # An RPATH of the old kind serves libraries of libraries too: spdlog's fmt.
+  # An old-style RPATH also applies to indirect libraries: spdlog's fmt.
   bundle_args=(-B "$build" "-DCMAKE_PREFIX_PATH=$PWD/gpu-bundle/usr"
     "-DWEFT_CUDNN_FRONTEND=$PWD/gpu-bundle/cudnn_frontend/include" -DWEFT_ARROW=OFF -DWEFT_GLOO=OFF
     -DWEFT_CAIRO=OFF "-DCMAKE_EXE_LINKER_FLAGS=-Wl,--disable-new-dtags")
@@ -41,7 +41,7 @@ configure() {
   command -v nvcc >/dev/null || PATH=$PATH:/usr/local/cuda/bin
   command -v nvcc >/dev/null || die "nvcc is neither on the path nor in /usr/local/cuda/bin"
   local capabilities
-  # Machine code for the GPUs of this machine; where there is none, for all that are served.
+  # Machine code for the GPUs of this machine; where there is none, for all supported ones.
   capabilities=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | tr -d . |
     sort -u | paste -sd ';') || capabilities=
   # shellcheck disable=SC2086

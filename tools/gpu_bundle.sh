@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# tools/gpu_bundle.sh [amd64|arm64]: what the CUDA build needs beside CUDA, in the folder gpu-bundle.
+# tools/gpu_bundle.sh [amd64|arm64]: what the CUDA build needs besides CUDA, in the folder gpu-bundle.
 #
 # A machine with a GPU often has CUDA and PyTorch, and neither a network nor Debian's packages. Here
-# those packages are fetched for its architecture (amd64 unless told), from the apt sources of this
-# machine but with lists of their own: nothing is installed or changed. Headers and libraries alone
-# are kept, static ones where there are such. The folder travels with the source tree; there
+# those packages are fetched for its architecture (amd64 by default), from the apt sources of this
+# machine but with lists of their own: nothing is installed or changed. Only headers and libraries
+# are kept, static ones where available. The folder travels with the source tree; there
 # tools/gpu.sh finds it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -35,7 +35,7 @@ options=(-qq -o "APT::Architecture=$arch" -o "APT::Architectures=$arch" -o "Dir:
 echo "gpu_bundle: fetching packages for $arch"
 apt-get "${options[@]}" update >"$work/log" 2>&1 ||
   { cat "$work/log" >&2; die "apt-get could not read its lists: is there a network?"; }
-# fmt, spdlog and yaml-cpp are shared libraries alone, in packages named by their version.
+# fmt, spdlog and yaml-cpp exist only as shared libraries, in packages named by their version.
 mapfile -t shared < <(apt-cache "${options[@]}" depends libfmt-dev libspdlog-dev libyaml-cpp-dev |
   sed -nE 's/^ *Depends: (lib(fmt|spdlog|yaml-cpp)[0-9].*)$/\1/p' | sort -u)
 [ ${#shared[@]} -eq 3 ] || die "the apt sources have no fmt, spdlog and yaml-cpp for $arch"
@@ -43,7 +43,7 @@ mapfile -t shared < <(apt-cache "${options[@]}" depends libfmt-dev libspdlog-dev
   { cat "$work/log" >&2; die "apt-get could not download the packages"; }
 for package in "$work"/debs/*.deb; do dpkg-deb -x "$package" "$work/tree"; done
 
-# One folder of headers; of the libraries those that are linked. Without its .so, CMake takes the .a.
+# One folder of headers; only the libraries that are linked. Without its .so, CMake uses the .a.
 from=$work/tree/usr
 to=$work/bundle/usr
 mkdir -p "$to/lib/$triplet" "$to/share"

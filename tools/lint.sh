@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# tools/lint.sh [JOBS]: format, rooms, and clang-tidy on what changed since the commit before.
+# tools/lint.sh [JOBS]: format, rooms, and clang-tidy on what changed since the previous commit.
 #
-# ALL=1 runs clang-tidy on every file. Else a budget of seconds bounds it: files are taken in an order
-# shuffled by the commit, and those left when the time is over are counted.
+# ALL=1 runs clang-tidy on every file. Else it has a time budget: files are checked in an order
+# shuffled by the commit, and those left when time runs out are counted.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 jobs=${1:-2}
@@ -17,7 +17,7 @@ sources '*.h' '*.cpp' '*.cu' | xargs -r clang-format-14 --dry-run --Werror
 echo "lint: rooms"
 tools/check_rooms.py
 
-# Changed .cpp files, and the .cpp beside a changed header.
+# Changed .cpp files, and the .cpp next to a changed header.
 changed() {
   if [ -n "${ALL:-}" ]; then
     sources 'src/*.cpp' 'tests/*.cpp'
@@ -39,7 +39,7 @@ if [ -z "$files" ]; then
   exit 0
 fi
 echo "lint: clang-tidy on $(echo "$files" | wc -l) files"
-# A build folder of its own: clang reads no header that gcc precompiled. Nothing is built in it.
+# A separate build folder: clang cannot read headers that gcc precompiled. Nothing is built in it.
 cmake -S . -B build-lint -G Ninja -DCMAKE_CXX_COMPILER=clang++-14 -DCMAKE_C_COMPILER=clang-14 \
   -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON -DWEFT_FUZZ=ON >build-lint.log 2>&1 || { cat build-lint.log; exit 1; }
 rm -f build-lint.log build-lint/unread

@@ -16,7 +16,7 @@ NUM_ROWS = 1000
 
 
 def rows():
-    """Every kind of cell that a template may meet; the tests compute the same values."""
+    """Every kind of cell that a template may see; the tests compute the same values."""
     for i in range(NUM_ROWS):
         yield {
             "text": None if i % 7 == 3 else f"row {i} " + "é" * (i % 5),
@@ -41,7 +41,7 @@ def main():
         file.write_table(table, max_chunksize=400)
     whole = (folder / "rows.parquet").read_bytes()
     (folder / "cut.parquet").write_bytes(whole[:len(whole) // 2])
-    # A byte of a page changed: its checksum tells.
+    # One byte of a page changed: its checksum reveals it.
     bad = bytearray(whole)
     bad[200] ^= 0xFF
     (folder / "flipped.parquet").write_bytes(bad)

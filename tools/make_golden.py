@@ -40,7 +40,7 @@ class Golden:
     std: float  # of the random weights: large enough that attention and gates are far from linear
     rows: int = 4
     store_bf16: bool = False  # weights are bf16 values, kept in a BF16 file, used as fp32
-    sample: bool = False  # store a sample of each gradient, and the logits of the first row alone
+    sample: bool = False  # store a sample of each gradient, and only the logits of the first row
     special_ids: list = field(default_factory=list)  # ids that must occur as real tokens
 
 
@@ -106,7 +106,7 @@ def write_model(golden, folder, generator):
 
 
 def write_config_of_version_4(folder):
-    """The same config as transformers 4 spelt it, beside config.json."""
+    """The same config in transformers 4's spelling, next to config.json."""
     config = json.loads((folder / "config.json").read_text())
     rope = config.pop("rope_parameters")
     config["rope_theta"] = rope.pop("rope_theta")
@@ -156,7 +156,7 @@ def token_losses(logits, ids, lengths):
 
 
 def gradients(model, ids, lengths):
-    """Logits, mean loss and the gradient of the mean by name; a tied parameter stands once."""
+    """Logits, mean loss and the gradient of the mean by name; a tied parameter is listed once."""
     model.zero_grad()
     out = model(**model_inputs(ids, lengths))
     out.loss.backward()
@@ -275,7 +275,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seed", type=int, required=True)
-    parser.add_argument("--only", metavar="NAME", help="make this set alone")
+    parser.add_argument("--only", metavar="NAME", help="make only this set")
     parser.add_argument("--full", action="store_true", help="store whole gradients and logits")
     args = parser.parse_args()
     torch.set_num_threads(2)

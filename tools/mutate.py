@@ -109,7 +109,7 @@ def make_copy():
 
 
 def measure(scratch, tests):
-    """{test: time limit}; what fails without a mutation cannot judge one."""
+    """{test: time limit}; a test that fails without a mutation cannot judge one."""
     limits = {}
     for test in tests:
         if not scratch.make(f"test_{test}"):
@@ -125,7 +125,7 @@ def measure(scratch, tests):
 
 
 def judge(scratch, limits):
-    """Which test found what is now in the tree; nothing where none did."""
+    """Which test found the mutation in the tree; None where none did."""
     for test, limit_s in limits.items():
         if not scratch.make(f"test_{test}"):
             return f"test_{test} does not link"
@@ -139,7 +139,7 @@ def judge(scratch, limits):
 
 
 def try_one(scratch, limits, file, mutation):
-    """The verdict of one mutation; the file is as it was afterwards."""
+    """The verdict of one mutation; restores the file afterwards."""
     path, source = scratch.root / file, (scratch.root / file).read_text()
     objects = scratch.objects(file)
     targets = [str(o.relative_to(scratch.build)) for o in objects]
@@ -169,7 +169,7 @@ def main():
     files = [path for path in sorted((ROOT / "src" / args.room).rglob("*.cpp")) if "unicode_tables" not in path.name]
     if not files:
         parser.error(f"src/{args.room} has no .cpp files")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the source is put back
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # restores the source
     if args.here and subprocess.run(["git", "diff", "--quiet", "--", "src"], cwd=ROOT, check=False).returncode != 0:
         parser.error("src/ has changes that are not committed")
     scratch = Scratch(ROOT if args.here else make_copy(), args.jobs)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""tools/run_interop.py: runs every tests/interop/*_interop.py and adds up what they counted.
+"""tools/run_interop.py: runs every tests/interop/*_interop.py and sums their counts.
 
     tools/run_interop.py PYTHON [name]...
 

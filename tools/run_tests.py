@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""tools/run_tests.py: runs ctest, then counts single tests and refuses skips that are not allowed.
+"""tools/run_tests.py: runs ctest, then counts single tests and rejects skips that are not allowed.
 
 A skipped or disabled test counts as failed, except the names in tests/needs_shared.txt on a machine
 that has ../shared/data neither there nor in the repository.
@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def read_names(path):
-    """The names of a list, one a line; # begins a comment."""
+    """The names of a list, one per line; # begins a comment."""
     lines = path.read_text().splitlines() if path.exists() else []
     return {line.split("#")[0].strip() for line in lines} - {""}
 

@@ -23,13 +23,13 @@ ASAN_RUNS = [
     (["kernel"], "-*SeveralBlocks/planned:*WorkspaceServes*/planned:*DependOnly*/planned"),
 ]
 # Rooms, and the names of their tests (all where there are none). libgloo is not instrumented: TSan
-# sees its locks but not its reference counts, and reports what is no race; its thread ranks run
+# sees its locks but not its reference counts, and reports false races; its thread ranks run
 # under ASan. Of dist those tests that train over ranks as threads in every strategy, few steps each.
 TSAN_RUNS = [
     (["base", "comm"], "-*gloo*:*Gloo*:Death.*"),
     (["exec", "dist"], "Lane.*:DeviceLane.*:Exact.GroupsOfSeveralLeaves:Exact.NoRank*:ExactControl.FastModeDiffers"),
 ]
-# Of clang's fuzzers only: g++'s code never gives a frame of ASan's second stack back. Ten thousand
+# Of clang's fuzzers only: g++'s code never frees a frame of ASan's fake stack. Ten thousand
 # calls later there is none left to take, and every call searches them all, in 6 us instead of 6 ns.
 FUZZ_ASAN = "detect_stack_use_after_return=1:strict_string_checks=1"
 ENV = {
@@ -45,7 +45,7 @@ def say(text):
 
 
 def build(preset, targets, jobs):
-    """Configures and builds; what the tools say is shown only where they fail."""
+    """Configures and builds; the tools' output is shown only on failure."""
     say(f"building {preset}: {' '.join(targets)}")
     configure = ["cmake", "--preset", preset]
     compile_ = ["cmake", "--build", ROOT / f"build-{preset}", "-j", str(jobs), "--target", *targets]
@@ -64,7 +64,7 @@ def fuzz(name, seconds):
     corpus.mkdir(parents=True, exist_ok=True)
     (folder / "findings").mkdir(exist_ok=True)
     seeds = ROOT / "tests/fuzz/corpus" / name
-    # A second of silence is no hang on a busy machine; a reader of 4 KiB that needs 30 is.
+    # A second of silence is not a hang on a busy machine; a reader that needs 30 for 4 KiB is.
     command = [folder / f"tests/fuzz/fuzz_{name}", f"-max_total_time={seconds}", "-max_len=4096",
                "-timeout=30", "-rss_limit_mb=2048", "-print_final_stats=1",
                f"-artifact_prefix={folder}/findings/{name}-", corpus]
@@ -103,7 +103,7 @@ def run_rooms(preset, rooms, jobs, only=None):
     ok = subprocess.run(command, cwd=ROOT, env=env, stdin=subprocess.DEVNULL).returncode == 0
     for room in rooms:
         report = ROOT / f"build-{preset}/results/{room}.json"
-        if ok and not read_gtest(report):  # names that no test has any more
+        if ok and not read_gtest(report):  # names that no longer match a test
             ok = False
             say(f"no test of {room} has run")
     say(f"{'ok' if ok else 'FAILED'} {preset}: {' '.join(rooms)} {only or ''}")

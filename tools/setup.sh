@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# tools/setup.sh: installs exactly what is missing, and nothing that is there.
+# tools/setup.sh: installs only what is missing.
 #
 #   tools/setup.sh build|lint|sanitize   Debian packages, and Arrow (the pyarrow wheel) unless WEFT_ARROW=OFF
 #   tools/setup.sh interop               ... and a Python environment in the user's cache folder, named
 #                                        by the hash of its lock file; its interpreter is printed
 #   tools/setup.sh cuda                  ... and the headers of cuDNN's frontend; their folder is printed
-#   tools/setup.sh cudnn                 the headers of cuDNN's frontend alone
+#   tools/setup.sh cudnn                 only the headers of cuDNN's frontend
 #   tools/setup.sh arrow-folder          prints where Arrow is; installs nothing
 #   tools/setup.sh cudnn-folder          prints where the frontend's headers are; installs nothing
 set -euo pipefail
@@ -15,7 +15,7 @@ say() { echo "setup: $*" >&2; }
 die() { say "$*"; exit 1; }
 
 missing=()
-# tool COMMAND PACKAGE: a program on the path will do, wherever it comes from.
+# tool COMMAND PACKAGE: any program of that name on the PATH will do.
 tool() { command -v "$1" >/dev/null || missing+=("$2"); }
 # lib PACKAGE...: headers and libraries are looked up by package.
 lib() {
@@ -33,7 +33,7 @@ install_missing() {
   command -v apt-get >/dev/null ||
     die "missing: $list. This is not Debian: install what these packages hold, then run again"
   if [ "$(id -u)" -ne 0 ]; then
-    # sudo may ask for a password where somebody is there to type it.
+    # sudo may ask for a password where there is a terminal to type it.
     if ! command -v sudo >/dev/null || { [ ! -t 0 ] && ! sudo -n true 2>/dev/null; }; then
       die "missing: $list. Not root, and sudo does not work here; ask for: apt-get install $list"
     fi
@@ -85,9 +85,9 @@ env_folder() {
   echo "$env_cache/venv-$hash"
 }
 
-# python_env LOCK: the environment's interpreter on standard output. It is made beside, then renamed:
-# an interrupted run leaves nothing that looks whole. (Renamed, its bin/ scripts do not work; use
-# python -m.) Sources are built last, with the other packages in place.
+# python_env LOCK: the environment's interpreter on standard output. It is built under a temporary
+# name, then renamed: an interrupted run leaves nothing that looks complete. (Renamed, its bin/
+# scripts do not work; use python -m.) Sources are built last, with the other packages in place.
 python_env() {
   local lock=$1 cache=$env_cache sources home
   sources=$(sources_of "$lock")

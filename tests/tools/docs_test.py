@@ -13,7 +13,7 @@ from check_rooms import ROOMS  # noqa: E402
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 SPAN = re.compile(r"`([^`\n]+)`")
 FILE = re.compile(r"[\w./-]+/[\w.-]+\.(?:h|cpp|cu|py|sh|cmake|md|svg)")
-# Their files must exist. Other pages (design, log) also tell of what was.
+# Their files must exist. Other pages (design, log) also mention what used to be.
 GUIDES = ("README.md", "CONTRIBUTING.md", "docs/*.md", "docs/kernels/*.md")
 
 

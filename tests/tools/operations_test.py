@@ -1,4 +1,4 @@
-"""tests/tools/operations_test.py: an operation stands in seven places, and nowhere else.
+"""tests/tools/operations_test.py: an operation appears in seven places, and nowhere else.
 
 Rule, binding, arguments, ref, cpu, cuda, test (docs/design/0010-operations.md). Model code, which uses
 operations, is not counted; nor is the probe of a machine's numerics, which calls some kernels.
@@ -40,7 +40,7 @@ class Operations(unittest.TestCase):
                                rf"|(\.|->){file}(_backward)?\(")
             used = [path for path, text in texts if types.search(text)]
             elsewhere = [path for path in used if not path.startswith(PLACES)]
-            self.assertEqual(elsewhere, [], f"{file} stands in more places than {PLACES}")
+            self.assertEqual(elsewhere, [], f"{file} is in more places than {PLACES}")
             missing = [place for place in PLACES if not any(p.startswith(place) for p in used)]
             self.assertEqual(missing, [], f"{file} is not whole")
             found += 1

@@ -1,4 +1,4 @@
-"""tests/tools/tools_test.py: the checks of the house find what they are there to find."""
+"""tests/tools/tools_test.py: the lint checks find what they should."""
 
 import fnmatch
 import json
@@ -144,7 +144,7 @@ class Gpu(unittest.TestCase):
         self.assertIn("FAILED", table["golden"])
         self.assertIn("Set.Name", text)
         self.assertIn("skipped: Set.Skipped", text)
-        self.assertIn("FAILED:", table["kernel"])  # no test at all is no success
+        self.assertIn("FAILED:", table["kernel"])  # no tests at all is not a success
 
     def test_ranks_run_every_test_that_a_gpu_has(self):
         """By the names that tests/dist gives those of a real GPU; emulated ones are left out."""
@@ -157,7 +157,7 @@ class Gpu(unittest.TestCase):
             self.assertEqual(any(fnmatch.fnmatchcase(name, p) for p in patterns), runs, name)
 
     def test_libraries_that_pytorch_brought(self):
-        """Those that weft does not find, and no others."""
+        """Only those that weft does not find."""
         with tempfile.TemporaryDirectory() as packages, tempfile.NamedTemporaryFile("r") as told:
             for library in ("nccl", "cudnn"):
                 folder = Path(packages) / "nvidia" / library / "lib"
