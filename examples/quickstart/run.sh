@@ -17,9 +17,9 @@ $weft train "$run" --overwrite
 echo "--- the loss curve (pictures: $dir/loss.png, $dir/loss.svg)"
 $weft plot "$dir"
 
-echo "--- 600 questions that training never showed"
+echo "--- 600 questions held out from training"
 if grep -qxFf "$data/test.jsonl" "$data/train.jsonl"; then
-  echo "a test question stands in the training text" >&2
+  echo "a test question is in the training text" >&2
   exit 1
 fi
 score=$($weft eval "$run" --model "$dir/final" --json)
