@@ -1,4 +1,4 @@
-// data/cache_store.cpp: folders listed, locked and removed.
+// data/cache_store.cpp: lists, locks and removes folders.
 #include "data/cache_store.h"
 
 #include <fcntl.h>
@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr int64_t kDefaultMax = 50'000'000'000;
-// `used` is the last to go: without it the folder is no cache in use.
+// `used` is removed last: without it the folder is not a cache in use.
 constexpr const char* kFiles[] = {"tokens", "index", kCacheAbout, "lock", kCacheUsed};
 
 // By its name and its files; a link is not followed.
@@ -35,7 +35,7 @@ bool is_cache(const fs::directory_entry& entry) {
          fs::is_regular_file(entry.path() / "lock", none);
 }
 
-// The folder's `used`, locked alone, into fd; else why not.
+// Opens the folder's `used` with an exclusive lock into fd; else why not.
 Removal lock_alone(const fs::path& folder, int* fd) {
   const fs::path used = folder / kCacheUsed;
   *fd = ::open(used.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
@@ -51,7 +51,7 @@ Removal lock_alone(const fs::path& folder, int* fd) {
 // Without changing the file's time.
 bool is_open(const fs::path& folder) {
   const int fd = ::open((folder / kCacheUsed).c_str(), O_RDWR | O_CLOEXEC);
-  if (fd < 0) return false;  // of a version that had none
+  if (fd < 0) return false;  // from a version without it
   const bool is_free = ::flock(fd, LOCK_EX | LOCK_NB) == 0;
   ::close(fd);
   return !is_free;
@@ -63,7 +63,7 @@ void read_about(CacheEntry* entry) {
     const Json about = parse_json(read_file(path, 1 << 16), path.string());
     entry->files = about.at("files").as_string();
     entry->num_rows = about.at("rows").as_int();
-  } catch (const Error&) {  // absent or torn: the cache itself is as good as ever
+  } catch (const Error&) {  // absent or torn: the cache itself is still valid
   }
 }
 
@@ -74,7 +74,7 @@ CacheEntry describe(const fs::path& folder) {
     struct stat info {};
     if (::stat((folder / name).c_str(), &info) != 0) continue;
     entry.bytes += static_cast<int64_t>(info.st_blocks) * 512;
-    // A cache of before has no `used`: then the tokens' own time; in kFiles they come first.
+    // An older cache has no `used`: then the tokens' own time; in kFiles they come first.
     if (name == std::string_view("tokens") || name == std::string_view(kCacheUsed))
       entry.last_used_ns = int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec;
   }
@@ -113,7 +113,7 @@ Removal remove_cache(const fs::path& folder) {
     fs::remove(folder / name, bad);
     if (bad && !first) first = bad;
   }
-  fs::remove(folder, bad);  // stays where something else is in it
+  fs::remove(folder, bad);  // fails where something else is in it
   ::close(fd);
   return first ? Removal::kFailed : Removal::kDone;
 }
@@ -136,7 +136,8 @@ int64_t trim_caches(const fs::path& root, const fs::path& keep, int64_t wanted_b
     if (remove_cache(oldest.folder) != Removal::kDone) continue;
     total -= oldest.bytes;
     log_info(
-        "token cache {}{}{} is removed, used longest ago: all may have {:.3g} GB (WEFT_CACHE_MAX)",
+        "removed token cache {}{}{}, the least recently used: the limit is {:.3g} GB "
+        "(WEFT_CACHE_MAX)",
         oldest.folder.string(), oldest.files.empty() ? "" : " of ", oldest.files,
         static_cast<double>(max_bytes) / 1e9);
   }

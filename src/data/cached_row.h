@@ -1,4 +1,4 @@
-// data/cached_row.h: a row as the token cache gives it.
+// data/cached_row.h: a row as returned by the token cache.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ struct CachedRow {
   int64_t num_source = 0;
   int32_t num_nulls = 0;
   bool dropped = false, truncated = false, repaired = false;
-  bool has_label = false;  // of any token; false of a row that is dropped
+  bool has_label = false;  // any token is a label; false for a dropped row
 };
 
 }  // namespace weft

@@ -1,4 +1,4 @@
-// data/column_hint.cpp: columns of conversations by their usual names; else a template.
+// data/column_hint.cpp: finds chat columns by their usual names; else suggests a template.
 #include "data/column_hint.h"
 
 #include <fmt/core.h>
@@ -8,7 +8,7 @@
 namespace weft {
 namespace {
 
-// Names under which data sets keep conversations.
+// Names under which datasets store conversations.
 constexpr const char* kChatColumns[] = {"messages", "conversations", "conversation", "chat",
                                         "dialog"};
 
@@ -20,15 +20,15 @@ std::string column_hint(const DataConfig& c, const std::vector<std::string>& nam
   };
   for (const char* chat : kChatColumns) {
     if (is_there(chat) && c.messages != chat)
-      return fmt::format("rows of chat: set data.messages: {}", chat);
+      return fmt::format("chat rows: set data.messages: {}", chat);
   }
   const std::string text = fmt::format(
       "data.text, or data.source and data.target, to templates over these columns, as in "
       "data.text: \"{{{}}}\"",
       names.empty() || is_there("text") ? "text" : names[0]);
   if (c.messages.empty()) return "set " + text;
-  return "set data.messages to the column that holds the conversation; for rows of text leave it "
-         "out, and set " +
+  return "set data.messages to the column that holds the conversation; for plain text leave it "
+         "unset, and set " +
          text;
 }
 

@@ -1,4 +1,4 @@
-// data/column_hint.h: which key of the run file to set where a row lacks the column it asks for.
+// data/column_hint.h: which key of the run file to set where a row lacks the required column.
 #pragma once
 
 #include <string>
@@ -8,8 +8,7 @@
 
 namespace weft {
 
-// names: the columns that are there. Rows of chat are answered with data.messages, rows of text
-// with data.text.
+// names: the existing columns. Suggests data.messages for chat rows, data.text for text.
 std::string column_hint(const DataConfig& config, const std::vector<std::string>& names);
 
 }  // namespace weft

@@ -30,7 +30,7 @@ const std::array<Words, 6> kValues = {{{"acme", "nova", "zeta", "ford"},
                                        {"ann", "bob", "eve", "max"},
                                        {"rome", "oslo", "lima", "cairo"}}};
 
-// Random choices in a row, each a pure function of seed and count.
+// A sequence of random choices, each a pure function of seed and count.
 class Dice {
  public:
   explicit Dice(uint64_t seed) : seed_(seed) {}
@@ -39,7 +39,7 @@ class Dice {
     return static_cast<size_t>(uniform_at(seed_, kStream, count_++) * static_cast<double>(n));
   }
   std::string_view of(const Words& words) { return words[below(words.size())]; }
-  // Takes one out: what is drawn once is not drawn again.
+  // Draws without replacement.
   size_t take(std::vector<size_t>& from) {
     const size_t at = below(from.size());
     const size_t taken = from[at];
@@ -80,7 +80,7 @@ class Drawing {
       : dice_(dice), table_index_(dice.below(kTables.size())), left_(allowed[table_index_]) {}
 
   SqlPair draw() {
-    // Kinds with a value are drawn more often: copying values is what is learned last.
+    // Kinds with a value are drawn more often: copying values is learned last.
     constexpr std::array<int, 14> kKinds = {0, 1, 2, 2, 2, 3, 3, 3, 4, 5, 5, 5, 6, 7};
     const std::string_view t = kTables[table_index_];
     switch (kKinds[dice_.below(kKinds.size())]) {
@@ -200,7 +200,7 @@ std::string as_json_lines(const std::vector<SqlPair>& pairs) {
 }  // namespace
 
 SqlCorpus make_sql_corpus(uint64_t seed, int64_t num_train, int64_t num_test) {
-  // The held-out pairs allow some ten thousand questions; half of them are surely found.
+  // The held-out pairs allow some ten thousand questions; half of them can surely be drawn.
   constexpr int64_t kMostTest = 5000;
   require(num_train >= 1 && num_test >= 0 && num_test <= kMostTest,
           "the corpus: wanted at least 1 training question and 0 to {} test questions, got {} and "
@@ -223,10 +223,10 @@ SqlCorpus make_sql_corpus(uint64_t seed, int64_t num_train, int64_t num_test) {
 
 namespace {
 
-// Rows that a person has there are not replaced; those of the same corpus may be written again.
+// A user's rows are not replaced; the same corpus may be written again.
 void check_own(const std::filesystem::path& path, const std::string& text) {
   if (path_kind(path) == PathKind::kNothing || read_file(path) == text) return;
-  throw UserError(fmt::format("{} is there already, with other rows", path.string()),
+  throw UserError(fmt::format("{} already exists, with other rows", path.string()),
                   "give another folder, or move that file away");
 }
 
@@ -242,7 +242,7 @@ void write_sql_corpus(const std::string& folder, uint64_t seed, int64_t num_trai
   }
   std::error_code bad;
   std::filesystem::create_directories(folder, bad);
-  if (bad) throw RunError(fmt::format("cannot make {}: {}", folder, bad.message()));
+  if (bad) throw RunError(fmt::format("cannot create {}: {}", folder, bad.message()));
   const std::filesystem::path train = std::filesystem::path(folder) / "train.jsonl";
   const std::filesystem::path test = std::filesystem::path(folder) / "test.jsonl";
   const std::string train_text = as_json_lines(corpus.train),

@@ -1,9 +1,9 @@
 // data/corpus.h: the quickstart's corpus: questions about tables, and the SQL that answers them.
 //
 // A small grammar draws questions of eight kinds over 12 tables and 16 columns. Each table keeps
-// four columns for the test: a (table, column) pair of a test question never stands in a training
-// question, though every word of it does. So a model that answers has learned to read the
-// question, not a list of answers.
+// four columns for the test: a (table, column) pair of a test question never occurs in a training
+// question, though every word of it does. So a model that answers has learned to read the question,
+// not a list of answers.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct SqlCorpus {
 };
 
 // The same pairs for the same seed on every machine. Question, line end, SQL and end of sequence
-// take at most kSqlPairBytes bytes.
+// have at most kSqlPairBytes bytes.
 constexpr int64_t kSqlPairBytes = 96;
 SqlCorpus make_sql_corpus(uint64_t seed, int64_t num_train, int64_t num_test);
 

@@ -6,7 +6,7 @@
 namespace weft {
 namespace {
 
-// The place after the field in quotes that begins at text[at]; npos: it is not closed.
+// The position after the quoted field that begins at text[at]; npos: unclosed.
 size_t quoted_end(std::string_view text, size_t at) {
   for (++at;; at += 2) {
     at = text.find('"', at);

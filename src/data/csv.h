@@ -1,7 +1,7 @@
 // data/csv.h: records and fields of comma-separated text (RFC 4180).
 //
 // A field in quotes may hold separators, line ends and doubled quotes; a quote inside a field that
-// does not begin with one is a character like any other, as in Python's csv.
+// does not begin with one is an ordinary character, as in Python's csv.
 #pragma once
 
 #include <cstddef>
@@ -16,11 +16,11 @@ namespace weft {
 struct CsvEnd {
   size_t at;
   bool is_whole;
-  size_t open_quote = std::string_view::npos;  // where the quote stands that is not closed
+  size_t open_quote = std::string_view::npos;  // position of the unclosed quote
 };
 CsvEnd csv_record_end(std::string_view text, size_t at, char separator);
 
-// The fields of one record (without its line end). Returns what is wrong with it; empty: nothing.
+// The fields of one record (without its line end). Returns what is wrong with it; empty: valid.
 std::string csv_fields(std::string_view record, char separator, std::vector<std::string>& fields);
 
 }  // namespace weft

@@ -1,4 +1,5 @@
-// data/early_rows.cpp: rows gathered into scans, made, and kept until the reader is past them.
+// data/early_rows.cpp: gathers rows into scans, tokenizes them, and keeps them until the reader has
+// passed.
 #include "data/early_rows.h"
 
 #include <algorithm>
@@ -11,7 +12,7 @@ namespace weft {
 namespace {
 
 constexpr auto kPoll = std::chrono::milliseconds(50);  // for a signal
-constexpr size_t kMostBytes = size_t{32} << 20;  // of tokens: long rows must not fill the memory
+constexpr size_t kMostBytes = size_t{32} << 20;        // of tokens: bounds memory for long rows
 
 }  // namespace
 
@@ -22,8 +23,8 @@ EarlyRows::EarlyRows(const RowSource& rows, const ExampleMaker& maker,
   std::vector<int64_t> sorted = wanted;
   std::sort(sorted.begin(), sorted.end());
   for (const int64_t row : sorted) {
-    // A new scan would unpack from extent_begin on: where that lies before the row at which the
-    // last one stands, the last one goes on.
+    // A new scan would decompress from extent_begin on: where that is before the current position
+    // of the last scan, the last one continues.
     const int64_t begin = rows.extent_begin(row);
     const bool goes_on = !tasks_.empty() && begin <= tasks_.back().back();
     num_unpacked_ += row + 1 - (goes_on ? tasks_.back().back() + 1 : begin);

@@ -1,9 +1,9 @@
-// data/early_rows.h: the first rows of an order, made alone, before the blocks that hold them.
+// data/early_rows.h: the first rows of an order, tokenized before their blocks.
 //
 // A shuffled batch takes its rows from all over a window of 131,072, so the first step would wait
-// until nearly all of them are tokenized. Unpacking rows is far cheaper than tokenizing them: here
-// the files are gone through once for the first thousand rows alone. They are kept in memory, for
-// this process, and only until the reader has passed them.
+// until nearly all of them are tokenized. Decompressing rows is far cheaper than tokenizing them:
+// this scans the files once for only the first thousand rows. They are kept in memory, for this
+// process, until the reader has passed them.
 #pragma once
 
 #include <atomic>
@@ -23,21 +23,22 @@ class EarlyRows {
  public:
   static constexpr int64_t kMostRows = 1024;
 
-  // `wanted` in the order of need. rows and maker must outlive this.
+  // `wanted` in order of need. rows and maker must outlive this.
   EarlyRows(const RowSource& rows, const ExampleMaker& maker, const std::vector<int64_t>& wanted);
 
   int64_t num_unpacked() const { return num_unpacked_; }  // rows passed to reach the wanted ones
-  // Makes rows until none is left; for any number of threads. Throws nothing: over a bad row or a
-  // file that changed it gives up; whoever makes the row's block meets it again and reports it.
+  // Tokenizes rows until none is left; callable from any number of threads. Does not throw: it
+  // gives up at a bad row or a changed file; whoever builds the row's block hits the same error and
+  // reports it.
   void work();
-  // Waits for the row. False where it is none of these, or is not made: its block has to be waited
-  // for. A reader that asks for another row has passed these, and they are let go.
+  // Waits for the row. False where it is not one of these, or could not be made: wait for its
+  // block. A request for any other row means that the reader has passed these, and frees them.
   bool read(int64_t row, CachedRow& out);
   bool is_passed() const { return is_passed_; }
-  void stop();  // nothing more is made: work() and read() return soon
+  void stop();  // work() and read() return soon
 
  private:
-  using Task = std::vector<int64_t>;  // rows that one scan reaches, ascending
+  using Task = std::vector<int64_t>;  // rows of one scan, ascending
   void make(const Task& task);
   void put(int64_t row, CachedRow made);
 

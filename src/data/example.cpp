@@ -32,10 +32,10 @@ int32_t chosen_pad(const DataConfig& config, const Tokenizer& tokenizer) {
           "data.mask_padding: false needs a padding or end-of-sequence token, and the tokenizer "
           "({}) has neither",
           tokenizer.describe());
-  return 0;  // never seen: padding is known by its position
+  return 0;  // never used: padding is known by its position
 }
 
-// A conversation may also be kept as JSON in a column of text.
+// A conversation may also be stored as JSON in a text column.
 Json messages_of(const Row::Column& column) {
   try {
     return parse_json(column.text, column.name);
@@ -43,7 +43,7 @@ Json messages_of(const Row::Column& column) {
     if (column.text.starts_with('[')) throw;  // meant as JSON
     throw UserError(
         fmt::format("wanted a list of {{role, content}} in column '{}', got text", column.name),
-        "data.messages is for conversations; of plain text set data.text, of prompt and answer "
+        "data.messages is for conversations; for plain text set data.text, for prompt and answer "
         "data.source and data.target");
   }
 }
@@ -59,11 +59,11 @@ void check_config(const DataConfig& config, ModelKind kind) {
   const int given = !config.text.empty() + !config.target.empty() + !config.messages.empty();
   require(
       given <= 1,
-      "data.text, data.source + data.target and data.messages exclude each other: one is wanted");
+      "data.text, data.source + data.target and data.messages exclude each other: give only one");
   require(config.seq_length >= 2, "data.seq_length: wanted at least 2, got {}", config.seq_length);
   if (kind == ModelKind::kCausal) return;
   require(!config.target.empty(),
-          "an encoder-decoder model wants data.source and data.target: what it reads and answers");
+          "an encoder-decoder model needs data.source and data.target: its input and its answer");
   require(config.target_length >= 1, "data.target_length: wanted at least 1, got {}",
           config.target_length);
 }
@@ -118,17 +118,17 @@ ExampleMaker::ExampleMaker(const DataConfig& config, const Tokenizer& tokenizer,
 }
 
 void ExampleMaker::check_lengths() const {
-  // The tokens around a text stay when it is cut.
+  // The tokens around a text are kept when it is cut.
   const size_t around = tokenizer_.ids_before().size() + tokenizer_.ids_after().size();
   require(seq_length_ >= around,
-          "data.seq_length: {} has no room for the tokenizer's {} own tokens", config_.seq_length,
+          "data.seq_length: {} is too short for the tokenizer's own {} tokens", config_.seq_length,
           around);
   require(static_cast<size_t>(config_.target_length) >= around,
-          "data.target_length: {} has no room for the tokenizer's {} own tokens",
+          "data.target_length: {} is too short for the tokenizer's own {} tokens",
           config_.target_length, around);
 }
 
-// What stands after a conversation is no label.
+// Tokens after a conversation are not labels.
 std::vector<int32_t> ExampleMaker::end_ids() const {
   if (chat_) return chat_->end_ids();
   return eos_ ? std::vector<int32_t>{*eos_} : std::vector<int32_t>{};
@@ -160,12 +160,12 @@ std::string ExampleMaker::render(const TextTemplate& text, const RowSource& rows
                                   fmt::join(row.names(), ", ")),
                       column_hint(config_, row.names()) + header_remark(rows, i, config_.format));
     }
-    // where() may have to count lines from the start of the file: only a bad row may ask it.
+    // where() may count lines from the start of the file: call it only for a bad row.
     if (column->kind == Row::Kind::kNested) {
-      throw UserError(fmt::format("{}: column '{}' is a list or an object; a template takes text",
+      throw UserError(fmt::format("{}: column '{}' is a list or an object; a template needs text",
                                   rows.where(i), name),
                       column->text.starts_with("[{")
-                          ? fmt::format("rows of chat: set data.messages: {}", name)
+                          ? fmt::format("chat rows: set data.messages: {}", name)
                           : "");
     }
   }
@@ -188,7 +188,7 @@ void ExampleMaker::check_ids(const RowSource& rows, int64_t i,
     if (id < vocab_size_) continue;
     throw UserError(fmt::format("{}: token id {}, but the model's vocabulary has {} ids",
                                 rows.where(i), id, vocab_size_),
-                    "the tokenizer and the model do not belong together; see data.tokenizer");
+                    "the tokenizer does not match the model; see data.tokenizer");
   }
 }
 
@@ -224,8 +224,8 @@ void ExampleMaker::fill_text(const std::string& text, Example& out) const {
   out.is_label.assign(out.ids.size(), 1);
 }
 
-// Source and target stand apart in the tokenizer, so that the target's tokens do not depend on
-// the source.
+// Source and target are tokenized separately, so that the target's tokens do not depend on the
+// source.
 void ExampleMaker::fill_pair(const std::string& source, const std::string& target,
                              Example& out) const {
   tokenizer_.encode(source, /*add_special=*/true, out.ids);
@@ -238,8 +238,8 @@ void ExampleMaker::fill_pair(const std::string& source, const std::string& targe
   out.is_label.resize(out.ids.size(), 1);
 }
 
-// Text cut on the right to `length` ids, what the tokenizer puts around it kept. Whether it was
-// cut.
+// Cuts text on the right to `length` ids, keeping the tokens that the tokenizer adds around it.
+// Returns whether it was cut.
 bool ExampleMaker::put_closed(const std::string& text, size_t length,
                               std::vector<int32_t>& ids) const {
   const auto before = tokenizer_.ids_before(), after = tokenizer_.ids_after();

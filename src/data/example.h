@@ -14,12 +14,12 @@
 
 namespace weft {
 
-// Causal: a label is the target of the position before it, so the first token is none.
+// Causal: a label is the target of the position before it, so the first token is never one.
 // Encoder-decoder: the first num_source ids are the encoder's, the rest the decoder's, all labels.
 struct Example {
   std::vector<int32_t> ids;
   std::vector<uint8_t> is_label;  // of each id
-  int64_t num_source = 0;         // the first ids: what the cut has left of the prompt
+  int64_t num_source = 0;         // the first ids: what remains of the prompt after the cut
   bool truncated = false;
   int32_t num_nulls = 0;  // cells that were null, taken as empty
 
@@ -34,25 +34,25 @@ std::vector<std::string> columns_used(const DataConfig& config);
 class ExampleMaker {
  public:
   // vocab_size: the model's; a token beyond it is a UserError that names row and id. UserError for
-  // what the configuration contradicts, or what is not built.
+  // contradictory or unbuilt configurations.
   ExampleMaker(const DataConfig& config, const Tokenizer& tokenizer, int64_t vocab_size,
                ModelKind kind = ModelKind::kCausal);
 
   // False where the row is dropped (drop_empty). `where` of the source names the row in errors.
-  // Safe from several threads.
+  // Thread-safe.
   bool make(const RowSource& rows, int64_t i, const Row& row, Example& out) const;
 
   int32_t pad_id() const { return pad_id_; }
-  // The tokens at which what is learned ends; none: rows of text, which have no end.
+  // The tokens that end a label sequence; none: plain text, which has no end.
   std::vector<int32_t> end_ids() const;
-  // Everything beside the rows on which what make() gives depends, as one text.
+  // Everything besides the rows that make()'s result depends on, as one string.
   std::string describe() const;
 
   // The two halves as text, for generation and exact match; prompt is empty for plain text.
   std::string prompt(const RowSource& rows, int64_t i, const Row& row) const;
   std::string answer(const RowSource& rows, int64_t i, const Row& row) const;
   bool has_target() const { return target_.has_value(); }
-  // Of a row with so many tokens after its prompt: nothing but what closes an answer.
+  // Whether a row with this many tokens after its prompt has only the closing tokens of an answer.
   bool is_unanswered(int64_t num_target) const {
     return has_target() && num_target <= empty_answer_;
   }
@@ -79,7 +79,7 @@ class ExampleMaker {
   size_t seq_length_;
   std::optional<int32_t> eos_;  // appended where set
   int32_t pad_id_;
-  int64_t empty_answer_ = 0;  // tokens of one
+  int64_t empty_answer_ = 0;  // number of its tokens
   std::vector<std::string> columns_;
   std::optional<TextTemplate> source_;
   std::optional<TextTemplate> target_;

@@ -1,4 +1,4 @@
-// data/file_watch.cpp: files looked at, again where the system only failed to answer.
+// data/file_watch.cpp: checks files, retrying where the system only failed to answer.
 #include "data/file_watch.h"
 
 #include <sys/stat.h>
@@ -19,11 +19,11 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kPause{100};  // between two tries
 constexpr const char* kHint =
     "a run reads the same rows from its first step to its last: restore the file, "
-    "with its time (cp -p), or start anew with --overwrite";
+    "with its time (cp -p), or start over with --overwrite";
 
 enum class Look { kFound, kGone, kFailed };
 
-// `why`: of one that was not found.
+// `why`: the reason where it was not found.
 Look look_at(const std::string& path, FileInfo* now, std::string* why) {
   if (!is_uri(path)) {
     struct stat info {};
@@ -37,7 +37,7 @@ Look look_at(const std::string& path, FileInfo* now, std::string* why) {
   try {
     *now = file_info(path);
     return Look::kFound;
-  } catch (const UserError& e) {  // not there, or no answer
+  } catch (const UserError& e) {  // missing, or no answer
     *why = e.what();
     return Look::kFailed;
   }
@@ -54,16 +54,16 @@ void check_file(const FileInfo& then, std::chrono::milliseconds retry_for) {
     std::this_thread::sleep_for(kPause);
   }
   if (look == Look::kGone)
-    throw RunError(fmt::format("{} is gone while it was in use: {}", then.path, why), kHint);
+    throw RunError(fmt::format("{} was removed while in use: {}", then.path, why), kHint);
   if (look == Look::kFailed) {
-    throw RunError(fmt::format("{} cannot be looked at while it is in use: {}, for {:.1f} s",
-                               then.path, why, static_cast<double>(retry_for.count()) / 1000),
-                   "the same command goes on once the file can be read again");
+    throw RunError(fmt::format("{} cannot be checked while in use: {}, for {:.1f} s", then.path,
+                               why, static_cast<double>(retry_for.count()) / 1000),
+                   "the same command resumes once the file can be read again");
   }
   if (now == then) return;
   throw RunError(
       fmt::format("{} changed while it was in use: it had {} bytes, now {}{}", then.path, then.size,
-                  now.size, now.size == then.size ? ", and another time" : ""),
+                  now.size, now.size == then.size ? ", with another modification time" : ""),
       kHint);
 }
 

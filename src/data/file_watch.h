@@ -1,4 +1,4 @@
-// data/file_watch.h: whether data files are still as they were when they were opened.
+// data/file_watch.h: checks that data files have not changed since they were opened.
 #pragma once
 
 #include <chrono>
@@ -8,21 +8,21 @@
 
 namespace weft {
 
-// A file that cannot be looked at for another reason than that it is not there (a network file
-// system that is away for a moment) is tried again for so long.
+// How long to retry a file that cannot be checked for a reason other than absence (a network file
+// system that is briefly unavailable).
 inline constexpr std::chrono::milliseconds kRetryFor{5000};
 
-// RunError naming the file where one is not as it was: cut short, written again, replaced under its
-// name, gone, or not to be looked at for `retry_for`. Also for what check_mapped_files() finds.
+// RunError naming a file that changed: truncated, rewritten, replaced, removed, or unreadable for
+// `retry_for`. Also for what check_mapped_files() finds.
 void check_unchanged(const std::vector<FileInfo>& files,
                      std::chrono::milliseconds retry_for = kRetryFor);
 
-// The same of the local files alone, or of the others: each look at those is a request.
+// The same for only the local files, or only the others: each check of those is a request.
 void check_local_unchanged(std::vector<FileInfo> files);
 void check_remote_unchanged(std::vector<FileInfo> files);
 
-// The same now and then, for who asks often: after a check that took t the next one is at least
-// 100 t later, so that checks take at most a hundredth of the time.
+// The same, rate-limited for frequent callers: after a check that took t the next one is at least
+// 100 t later, so that checks take at most 1 % of the time.
 class FileWatch {
  public:
   explicit FileWatch(std::vector<FileInfo> files);

@@ -1,4 +1,4 @@
-// data/forward_rows.h: read(i) for sources that only know how to go forward.
+// data/forward_rows.h: read(i) for sources that can only be scanned forward.
 #pragma once
 
 #include <memory>
@@ -31,7 +31,7 @@ class ForwardRows : public RowSource {
  private:
   mutable std::mutex mutex_;
   mutable std::unique_ptr<RowScan> scan_;
-  mutable int64_t at_ = 0;  // the row that scan_ gives next
+  mutable int64_t at_ = 0;  // the row that scan_ returns next
 };
 
 }  // namespace weft

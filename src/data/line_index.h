@@ -1,7 +1,7 @@
 // data/line_index.h: where the records of a text begin, without a list of all of them.
 //
 // A mark (record number, byte offset) is kept every 64 records, or 16 KiB of text where that is
-// less: at most a quarter of a byte a record and a thousandth of the file. A record is found by a
+// less: at most a quarter of a byte per record and a thousandth of the file. A record is found by a
 // binary search and a scan of at most 63 records and 16 KiB before it.
 #pragma once
 
@@ -17,14 +17,15 @@ namespace weft {
 class LineIndex {
  public:
   // One pass over `text`, which must outlive the index, from `begin` on (after a header). `passed`
-  // is told now and then up to where the pass has come: a mapped file takes memory until then.
+  // is called now and then with the current position, so that the caller can release the pages of a
+  // mapped file.
   using Passed = std::function<void(uint64_t begin, uint64_t end)>;
   LineIndex(
       std::string_view text, RowFormat format, uint64_t begin = 0,
       const Passed& passed = [](uint64_t, uint64_t) {});
 
   int64_t size() const { return num_lines_; }
-  // CSV: where a quote opens that is not closed; npos: none.
+  // CSV: position of an unclosed quote; npos: none.
   size_t open_quote() const { return open_quote_; }
   std::string_view line(int64_t i) const;      // with its line end
   uint64_t offset(int64_t i) const;            // of counted record i

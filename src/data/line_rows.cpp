@@ -1,4 +1,4 @@
-// data/line_rows.cpp: the rows of a text that is in memory or mapped: any row at once.
+// data/line_rows.cpp: the rows of a text in memory or mapped: random access.
 #include <algorithm>
 #include <type_traits>
 #include <utility>
@@ -11,12 +11,12 @@
 namespace weft {
 namespace {
 
-constexpr int64_t kExtentRows = 8192;  // scans may begin anywhere; this many share out well
+constexpr int64_t kExtentRows = 8192;  // scans may begin anywhere; this many balance well
 
 constexpr uint64_t kDropBytes = uint64_t{1} << 22;
 
-// A mapped text would stay in our resident memory for good; so what a scan has passed is given
-// back. The page cache keeps it as long as the machine has room.
+// A mapped text would stay in our resident memory; so a scan releases the pages it has passed. The
+// page cache keeps them as long as the machine has memory.
 class LineRows : public RowSource {
  public:
   // `map`: where the text is a mapped file.
@@ -157,7 +157,7 @@ std::unique_ptr<RowSource> open_line_rows(const std::string& path, RowFormat for
 }
 
 std::unique_ptr<RowSource> rows_in_memory(std::string bytes, RowFormat format, std::string name) {
-  // A pointer, since a short string's bytes would move with it.
+  // A pointer, since a short string's bytes would move with the string.
   using Held = std::unique_ptr<const std::string>;
   const auto text = [](const Held& held) { return std::string_view(*held); };
   return std::make_unique<OwnedRows<Held>>(std::make_unique<const std::string>(std::move(bytes)),

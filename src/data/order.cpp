@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kRounds = 8;
 
-// splitmix64's finalizer: every input bit moves every output bit.
+// splitmix64's finalizer: every input bit affects every output bit.
 uint64_t mix(uint64_t x) {
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
   x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
@@ -58,7 +58,7 @@ Order::Order(int64_t num_rows, bool shuffle, uint64_t seed, int64_t epoch)
       blocks_(static_cast<uint64_t>(num_blocks_), key_),
       short_slot_(num_blocks_) {
   if (!shuffle || num_blocks_ == 0) return;
-  // The inverse is walked: the cycle through the last block comes back to it.
+  // Walks the cycle through the last block to find the inverse.
   const uint64_t last = static_cast<uint64_t>(num_blocks_ - 1);
   uint64_t slot = last;
   while (blocks_(slot) != last) slot = blocks_(slot);

@@ -1,4 +1,4 @@
-// data/order.h: in which order an epoch takes the rows.
+// data/order.h: the order of rows in an epoch.
 //
 // Shuffled: the rows are cut into blocks of 8,192 consecutive ones; the blocks are permuted; then
 // the rows inside each window of 16 permuted blocks. Both permutations are keyed by (seed, epoch)
@@ -11,7 +11,7 @@
 
 namespace weft {
 
-// A bijection of [0, n): a Feistel network over the next power of two, walked until it lands
+// A bijection of [0, n): a Feistel network over the next power of two, applied until it lands
 // inside. At most two steps are expected.
 class Permutation {
  public:

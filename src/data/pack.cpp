@@ -1,4 +1,4 @@
-// data/pack.cpp: best fit decreasing, with the open rows ordered by the room they have.
+// data/pack.cpp: best fit decreasing, with the open rows ordered by free space.
 #include "data/pack.h"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ int64_t size_of(PairLength length, PairLength capacity) {
 PairLength length_of(const Segment& piece) { return {piece.source_length, piece.length}; }
 
 // With one capacity the first open row that is large enough holds the piece; with two it may have
-// room on the wrong side, and the next one is tried.
+// space on the wrong side, and the next one is tried.
 std::vector<PackedRow> best_fit(std::vector<Segment> pieces, PairLength capacity) {
   std::stable_sort(pieces.begin(), pieces.end(), [capacity](const Segment& a, const Segment& b) {
     return size_of(length_of(a), capacity) > size_of(length_of(b), capacity);
@@ -28,7 +28,7 @@ std::vector<PackedRow> best_fit(std::vector<Segment> pieces, PairLength capacity
     PairLength room;
   };
   std::vector<PackedRow> packed;
-  std::multimap<int64_t, Open> open;  // by the size of the room
+  std::multimap<int64_t, Open> open;  // by free space
   for (const Segment& piece : pieces) {
     const PairLength length = length_of(piece);
     auto best = open.lower_bound(size_of(length, capacity));
@@ -60,7 +60,7 @@ std::vector<PackedRow> best_fit(std::vector<Segment> pieces, PairLength capacity
 }  // namespace
 
 std::vector<PackedRow> pack_rows(const std::vector<int64_t>& lengths, int64_t capacity) {
-  ensure(capacity > 0, "a packed row has room");
+  ensure(capacity > 0, "a packed row needs capacity");
   std::vector<Segment> pieces;
   for (size_t row = 0; row < lengths.size(); ++row) {
     for (int64_t at = 0; at < lengths[row]; at += capacity) {
@@ -75,7 +75,7 @@ std::vector<PackedRow> pack_pairs(const std::vector<PairLength>& lengths, PairLe
   for (size_t row = 0; row < lengths.size(); ++row) {
     const PairLength& n = lengths[row];
     ensure(n.source <= capacity.source && n.target <= capacity.target,
-           "a pair is cut to what a packed row holds");
+           "a pair must fit a packed row");
     if (n.source + n.target == 0) continue;
     pieces.push_back({static_cast<int64_t>(row), 0, n.target, n.source});
   }

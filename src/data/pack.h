@@ -1,9 +1,9 @@
-// data/pack.h: rows put together, so that little of a sequence is padding.
+// data/pack.h: packs rows into sequences with little padding.
 //
-// Best fit decreasing: pieces go, the largest first, where the least room is left that holds them.
-// A row longer than a sequence is split into pieces; no token is lost. A pair of an encoder-decoder
-// model has two lengths and its packed row two capacities, and both must hold it: size and room are
-// then the sums of the shares that are taken of each, and left.
+// Best fit decreasing: pieces are placed, largest first, where the smallest sufficient space is
+// left. A row longer than a sequence is split into pieces; no token is lost. A pair of an
+// encoder-decoder model has two lengths and its packed row two capacities, and must fit both: size
+// and free space are then sums of the fractions of each.
 #pragma once
 
 #include <cstdint>
@@ -19,17 +19,17 @@ struct Segment {
 };
 using PackedRow = std::vector<Segment>;
 
-// Each packed row holds at most `capacity` tokens; segments stand in the order of their rows,
-// packed rows in that of their first segments. Lengths of 0 are left out.
+// Each packed row holds at most `capacity` tokens; segments are in the order of their rows,
+// packed rows in that of their first segments. Lengths of 0 are skipped.
 std::vector<PackedRow> pack_rows(const std::vector<int64_t>& lengths, int64_t capacity);
 
-// Tokens of the encoder and of the decoder: of a pair, or of a packed row at most.
+// Tokens of the encoder and the decoder: of a pair, or the capacity of a packed row.
 struct PairLength {
   int64_t source = 0;
   int64_t target = 0;
 };
 
-// Pairs are never split: each side fits its capacity. Those of no token at all are left out.
+// Pairs are never split: each side fits its capacity. Those without any tokens are skipped.
 std::vector<PackedRow> pack_pairs(const std::vector<PairLength>& lengths, PairLength capacity);
 
 }  // namespace weft

@@ -1,4 +1,4 @@
-// data/paths.cpp: which files a data option names, and what is in them by their extension.
+// data/paths.cpp: which files a data option names, and their formats by extension.
 #include <glob.h>
 
 #include <algorithm>
@@ -32,7 +32,7 @@ const std::vector<Known>& known_formats() {
   return known;
 }
 
-// Lower case, of the name without what packs it and, of a URI, without its query.
+// Lower case, without the compression suffix and a URI's query.
 std::string extension(std::string path) {
   if (is_uri(path)) path = path.substr(0, path.find('?'));
   if (is_packed(path)) path = fs::path(path).replace_extension().string();
@@ -63,8 +63,8 @@ std::vector<std::string> matches_of(const std::string& pattern) {
   return paths;
 }
 
-// A data set that the Hugging Face package saved: state.json lists its Arrow files. Nothing where
-// the folder is none.
+// A dataset saved by the Hugging Face package: state.json lists its Arrow files. Empty where the
+// folder is not one.
 std::vector<std::string> saved_data_set(const fs::path& folder) {
   if (fs::exists(folder / "dataset_dict.json")) {
     const Json dict = parse_json(read_file(folder / "dataset_dict.json", 1 << 20), folder.string());
@@ -72,7 +72,7 @@ std::vector<std::string> saved_data_set(const fs::path& folder) {
     if (const Json* names = dict.find("splits"); names && !names->as_array().empty()) {
       first = names->as_array()[0].as_string();
     }
-    throw UserError(fmt::format("data: {} holds several splits of a data set", folder.string()),
+    throw UserError(fmt::format("data: {} holds several splits of a dataset", folder.string()),
                     fmt::format("name one of them: {}", (folder / first).string()));
   }
   if (!fs::exists(folder / "state.json") || !fs::exists(folder / "dataset_info.json")) return {};
@@ -80,18 +80,18 @@ std::vector<std::string> saved_data_set(const fs::path& folder) {
   const Json state = parse_json(read_file(what, 1 << 24), what);
   const Json* indices = state.find("_indices_files");
   require(!indices || indices->is_null() || indices->as_array().empty(),
-          "{}: the data set was saved with a list of indices: not known to this program", what);
+          "{}: the dataset was saved with a list of indices, which is not supported", what);
   std::vector<std::string> paths;
   for (const Json& file : state.at("_data_files").as_array()) {
     const std::string& name = file.at("filename").as_string();
-    require(name.find('/') == std::string::npos, "{}: the file {} is not of this folder", what,
+    require(name.find('/') == std::string::npos, "{}: the file {} is not in this folder", what,
             name);
     paths.push_back((folder / name).string());
   }
   return paths;
 }
 
-// Hidden files and files that are clearly no data (a README beside it) are left out.
+// Skips hidden files and files that are clearly not data (a README).
 std::vector<std::string> files_below(const fs::path& folder) {
   std::vector<std::string> paths = saved_data_set(folder);
   if (!paths.empty()) return paths;
@@ -105,11 +105,10 @@ std::vector<std::string> files_below(const fs::path& folder) {
     }
   }
   require(!bad, "data: cannot list the folder {}: {}", folder.string(), bad.message());
-  require(
-      !paths.empty(),
-      "data: the folder {} has no .txt, .jsonl, .csv, .parquet or .arrow file (nor another that "
-      "this program knows)",
-      folder.string());
+  require(!paths.empty(),
+          "data: the folder {} has no .txt, .jsonl, .csv, .parquet or .arrow file (nor another "
+          "supported one)",
+          folder.string());
   std::sort(paths.begin(), paths.end());
   return paths;
 }
@@ -121,7 +120,7 @@ std::vector<std::string> files_at_uri(const std::string& uri) {
   for (const FileInfo& file : found) {
     if (is_one || find_known(file.path)) paths.push_back(file.path);
   }
-  require(!paths.empty(), "data: no file of a known kind is at {}", uri);
+  require(!paths.empty(), "data: no file of a supported kind at {}", uri);
   return paths;
 }
 
@@ -157,7 +156,7 @@ RowFormat row_format(const std::string& path, std::string_view format) {
     return RowFormat::kText;
   }
   for (const Known& k : known_formats()) {
-    // data.format: csv of a .tsv file is that with tabs.
+    // data.format: csv with a .tsv file means tabs.
     if (k.name == format) {
       return k.format == RowFormat::kCsv && extension(path) == ".tsv" ? RowFormat::kTsv : k.format;
     }
@@ -175,7 +174,7 @@ std::string header_remark(const RowSource& rows, int64_t i, std::string_view for
   const std::string where = rows.where(i);
   const RowFormat found = row_format(where.substr(0, where.rfind(':')), format);
   const bool is_csv = found == RowFormat::kCsv || found == RowFormat::kTsv;
-  return is_csv ? " (of a CSV file, the first line names the columns)" : "";
+  return is_csv ? " (the first line of a CSV file names the columns)" : "";
 }
 
 std::vector<std::string> expand_paths(const std::vector<std::string>& paths) {

@@ -70,26 +70,25 @@ std::string_view without_line_end(std::string_view record) {
 
 void refuse_open_quote(const std::string& name, int64_t line) {
   throw UserError(
-      fmt::format(
-          "{}:{}: a quote opens here and is not closed: all that follows would be one field", name,
-          line),
-      "close it; a quote that is part of a field's text is written twice, in a field in quotes");
+      fmt::format("{}:{}: an opening quote is never closed: everything after it would be one field",
+                  name, line),
+      "close it; a literal quote is doubled inside a quoted field");
 }
 
-// One column may be meant, or another separator.
+// It may be a single column, or another separator.
 void RecordParser::check_separator(const std::string& header) const {
   const char* wanted = separator_of(format_) == ',' ? "','" : "tabs";
   if (header.find(';') != std::string::npos) {
     throw UserError(fmt::format("{}:1: the columns ({}) are separated by ';', wanted {}", name_,
                                 header, wanted),
-                    "write the file anew with commas (.csv), or with tabs (.tsv)");
+                    "rewrite the file with commas (.csv), or with tabs (.tsv)");
   }
   if (format_ == RowFormat::kTsv || header.find('\t') == std::string::npos) return;
   std::string shown = header;
   std::replace(shown.begin(), shown.end(), '\t', ' ');
   throw UserError(
       fmt::format("{}:1: the columns ({}) are separated by tabs, wanted {}", name_, shown, wanted),
-      "name the file .tsv, or write it anew with commas");
+      "name the file .tsv, or rewrite it with commas");
 }
 
 void RecordParser::set_header(std::string_view record) {
@@ -99,7 +98,7 @@ void RecordParser::set_header(std::string_view record) {
   if (header_.size() == 1) check_separator(header_[0]);
   std::set<std::string_view> seen;
   for (const std::string& name : header_)
-    require(seen.insert(name).second, "{}:1: the column '{}' is there twice", name_, name);
+    require(seen.insert(name).second, "{}:1: duplicate column '{}'", name_, name);
 }
 
 void RecordParser::parse(std::string_view record, const std::function<int64_t()>& line,
@@ -118,7 +117,7 @@ void RecordParser::parse(std::string_view record, const std::function<int64_t()>
 
 void RecordParser::parse_json_line(const std::string& text, const std::function<int64_t()>& line,
                                    Row& out) const {
-  constexpr const char* kHint = "a JSON-lines file has one object a line";
+  constexpr const char* kHint = "a JSON-lines file has one object per line";
   Json value;
   try {
     value = parse_json(text, name_);
@@ -146,7 +145,7 @@ void RecordParser::parse_csv(std::string_view text, const std::function<int64_t(
   if (fields.size() != header_.size()) {
     throw UserError(fmt::format("{}:{}: {} fields, but there are {} columns ({})", name_, line(),
                                 fields.size(), header_.size(), fmt::join(header_, ", ")),
-                    "a field that holds the separator or a line end stands in double quotes");
+                    "a field that contains the separator or a line end must be in double quotes");
   }
   out.columns.resize(fields.size());
   for (size_t i = 0; i < fields.size(); ++i) {

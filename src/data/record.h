@@ -1,6 +1,6 @@
-// data/record.h: where the rows of a text begin and end, by format, and what is in one.
+// data/record.h: where the rows of a text begin and end, by format, and how to parse one.
 //
-// A *record* is the text of one row: a line, or what CSV's quotes hold together.
+// A *record* is the text of one row: a line, or several lines joined by CSV quotes.
 #pragma once
 
 #include <cstddef>
@@ -16,17 +16,17 @@ namespace weft {
 
 struct RecordEnd {
   size_t at;                                   // after its line end
-  bool is_whole;                               // false: the text ends before it
-  size_t open_quote = std::string_view::npos;  // CSV: where a quote opens that the text leaves open
+  bool is_whole;                               // false: the text ends before the record does
+  size_t open_quote = std::string_view::npos;  // CSV: position of an unclosed quote
 };
 RecordEnd record_end(RowFormat format, std::string_view text, size_t at);
-// Lines of white space alone are no records of JSON lines and CSV.
+// Blank lines are not records in JSON lines and CSV.
 bool is_counted(RowFormat format, std::string_view record);
 std::string_view without_line_end(std::string_view record);
-// CSV whose last quote is never closed would be one row up to its end, and the rows in it lost.
+// With an unclosed quote, the rest of a CSV file would be one row, and the rows in it lost.
 [[noreturn]] void refuse_open_quote(const std::string& name, int64_t line);
 
-// Makes rows of records. One that reads a header (CSV) is given it first.
+// Parses records into rows. A header (CSV) is passed first.
 class RecordParser {
  public:
   RecordParser(RowFormat format, std::string name) : format_(format), name_(std::move(name)) {}
@@ -35,7 +35,7 @@ class RecordParser {
   void set_header(std::string_view record);
   const std::vector<std::string>& header() const { return header_; }
 
-  // `line` gives the number of the record's first line, asked for messages alone. UserError.
+  // `line` returns the number of the record's first line, only for messages. UserError.
   void parse(std::string_view record, const std::function<int64_t()>& line, Row& out) const;
 
  private:

@@ -16,8 +16,8 @@ bool is_table(RowFormat format) {
   return format == RowFormat::kParquet || format == RowFormat::kArrow;
 }
 
-// Several sources as one: ends_[k] is the first row after source k. A file without rows is no
-// error: it may stand among others.
+// Several sources as one: ends_[k] is the first row after source k. A file without rows is not an
+// error among others.
 class ChainedRows : public RowSource {
  public:
   void add(std::unique_ptr<RowSource> part) {
@@ -52,7 +52,7 @@ class ChainedRows : public RowSource {
     }
     return all;
   }
-  // With the files without rows between them: a scan looks whether they still have none.
+  // Including files without rows in between: a scan checks that they still have none.
   std::vector<FileInfo> files_of(int64_t begin, int64_t end) const override {
     std::vector<FileInfo> some;
     if (begin >= end) return some;
@@ -100,13 +100,13 @@ class ChainedRows : public RowSource {
   std::vector<int64_t> ends_;
 };
 
-// What is taken for text for want of a better name may be anything.
+// A file read as text for lack of a known extension may be anything.
 void refuse_binary(const std::string& path) {
   const std::string kind = binary_kind_of_file(path);
   if (kind.empty()) return;
-  throw UserError(fmt::format("{}: this is no text: {}", path, kind),
+  throw UserError(fmt::format("{}: not a text file: {}", path, kind),
                   "wanted text, JSON lines, CSV, Parquet or Arrow files; data.format: text reads "
-                  "it as text all the same");
+                  "it as text anyway");
 }
 
 std::unique_ptr<RowSource> open_file(const std::string& path, RowFormat format,

@@ -1,8 +1,8 @@
-// data/rows.h: rows of named columns, out of text, JSON lines, CSV, Parquet and Arrow files.
+// data/rows.h: rows of named columns, from text, JSON lines, CSV, Parquet and Arrow files.
 //
-// No file is read whole: local text is mapped, tables are read by row group, packed and remote text
-// is a stream. Several files, globs and folders are one data set, in the order in which they were
-// named (files of a glob or a folder by name).
+// No file is read whole: local text is mapped, tables are read by row group, compressed and remote
+// text is streamed. Several files, globs and folders form one dataset, in the given order (files of
+// a glob or a folder by name).
 #pragma once
 
 #include <cstdint>
@@ -18,9 +18,9 @@ namespace weft {
 
 struct Row {
   enum class Kind {
-    kText,    // strings as they are, numbers and bools as JSON writes them
+    kText,    // strings unchanged, numbers and bools as in JSON
     kNull,    // empty
-    kNested,  // a list or an object, as JSON: no template takes it
+    kNested,  // a list or an object, as JSON: not usable in templates
   };
   struct Column {
     std::string name;
@@ -28,16 +28,16 @@ struct Row {
     Kind kind = Kind::kText;
   };
   std::vector<Column> columns;
-  bool repaired = false;  // bytes that were no UTF-8 became U+FFFD
+  bool repaired = false;  // invalid UTF-8 was replaced by U+FFFD
 
-  const Column* find(std::string_view name) const;  // of a name given twice the last counts
+  const Column* find(std::string_view name) const;  // the last of duplicate names wins
   std::vector<std::string> names() const;
 };
 
 class RowScan {
  public:
   virtual ~RowScan() = default;
-  // The next row, into memory that is used again; false at the end. UserError with file and line
+  // The next row, into reused memory; false at the end. UserError with file and line
   // where the row is bad.
   virtual bool next(Row& out) = 0;
 };
@@ -46,16 +46,16 @@ class RowSource {
  public:
   virtual ~RowSource() = default;
   virtual int64_t size() const = 0;
-  // Rows in order, from `first` (at most size()) on. Safe from several threads.
+  // Rows in order, from `first` (at most size()) on. Thread-safe.
   virtual std::unique_ptr<RowScan> scan(int64_t first) const = 0;
-  // A scan may have to unpack what lies before its first row: from where on (the row itself where
-  // it need not), and up to where one scan should go on for that reason.
+  // A scan may have to decompress rows before its first one: from which row (the row itself where
+  // not), and up to which row one scan should continue for that reason.
   virtual int64_t extent_begin(int64_t row) const = 0;
   virtual int64_t extent_end(int64_t row) const = 0;
-  // One row; cheap where rows are asked for in order. Safe from several threads.
+  // One row; cheap for sequential access. Thread-safe.
   virtual void read(int64_t i, Row& out) const = 0;
   virtual std::string where(int64_t i) const = 0;  // "file:line", for messages
-  // The files, as they were when they were opened; empty: in memory.
+  // The files, as they were when opened; empty: in memory.
   virtual std::vector<FileInfo> files() const = 0;
   // Those that a scan passes from row `begin` to before row `end`: of 10,000 files mostly one.
   virtual std::vector<FileInfo> files_of(int64_t, int64_t) const { return files(); }
@@ -65,19 +65,18 @@ class RowSource {
 enum class RowFormat { kText, kJsonLines, kCsv, kTsv, kParquet, kArrow };
 std::string_view format_name(RowFormat format);
 
-// By extension (.gz and .zst taken off) where `format` is "auto". UserError for one that is not
-// known.
+// By extension (.gz and .zst taken off) where `format` is "auto". UserError for an unknown one.
 RowFormat row_format(const std::string& path, std::string_view format);
 bool is_table_file(const std::string& path);  // Parquet or Arrow, by its extension
-// For hints about columns: where row i stands in a CSV file, what its first line is; else nothing.
+// For hints about columns: a note about the header line where row i is in a CSV file; else empty.
 std::string header_remark(const RowSource& rows, int64_t i, std::string_view format);
 
 // The files that `paths` (files, globs, folders, URIs, names in the Hugging Face cache) name.
-// UserError where one names nothing.
+// UserError where one matches nothing.
 std::vector<std::string> expand_paths(const std::vector<std::string>& paths);
 
-// `what` names the option in messages (data.train). Of tables only `columns` are read (empty: all).
-// UserError where all files are empty, or a table has not these columns.
+// `what` names the option in messages (data.train). Only `columns` of tables are read (empty: all).
+// UserError where all files are empty, or a table lacks these columns.
 std::unique_ptr<RowSource> open_rows(const std::vector<std::string>& paths,
                                      const std::string& format, std::string_view what,
                                      const std::vector<std::string>& columns = {});

@@ -1,4 +1,4 @@
-// data/stream_rows.cpp: text that is packed or far away: its records in order, a buffer at a time.
+// data/stream_rows.cpp: compressed or remote text: its records in order, one buffer at a time.
 #include <algorithm>
 #include <cstring>
 
@@ -14,8 +14,8 @@ namespace {
 constexpr size_t kFirstBuffer = size_t{1} << 18;
 constexpr size_t kMaxRecord = size_t{1} << 30;
 
-// Cuts a stream into records. A record that the buffer does not hold doubles it, so that a long one
-// is looked through a bounded number of times.
+// Splits a stream into records. The buffer is doubled for a record that does not fit, so that a
+// long one is rescanned only a few times.
 class RecordReader {
  public:
   RecordReader(std::unique_ptr<ByteStream> bytes, RowFormat format, std::string name)
@@ -25,7 +25,7 @@ class RecordReader {
     if (parser_.wants_header() && next_counted(record)) parser_.set_header(record);
   }
 
-  // The next record that counts, valid until the next call; false at the end.
+  // The next non-blank record, valid until the next call; false at the end.
   bool next_counted(std::string_view& record) {
     while (next(record)) {
       if (is_counted(format_, record)) return true;
@@ -85,7 +85,7 @@ class RecordReader {
   std::string name_;
   RecordParser parser_;
   std::vector<char> buffer_;
-  size_t begin_ = 0, end_ = 0;  // what of the buffer is not given out yet
+  size_t begin_ = 0, end_ = 0;  // the unread part of the buffer
   int64_t line_ = 1, next_line_ = 1;
   bool is_end_ = false;
 };
@@ -116,7 +116,7 @@ class StreamRows : public ForwardRows {
     auto made = std::make_unique<Scan>(open());
     std::string_view record;
     for (int64_t i = 0; i < first && made->reader.next_counted(record); ++i) {
-      throw_if_stopped();  // all before the row must be unpacked
+      throw_if_stopped();  // everything before the row must be decompressed
     }
     return made;
   }

@@ -1,7 +1,7 @@
-// data/target_search.cpp: the search, and what is said where it finds nothing.
+// data/target_search.cpp: the search, and the error where it finds nothing.
 //
 // It costs no more than training would: rows are looked at in the order of the first steps, and the
-// first that has a target ends it. Up to there every step would have a loss of nothing.
+// first that has a target ends it. Up to there no step would have a loss.
 #include "data/target_search.h"
 
 #include "base/error.h"
@@ -11,25 +11,25 @@
 namespace weft {
 namespace {
 
-constexpr int64_t kLong = 100'000;  // rows after which the search is worth a word
+constexpr int64_t kLong = 100'000;  // rows after which the search is worth a message
 
 std::string looked_for(const DataConfig& c) {
   if (!c.messages.empty()) {
-    return fmt::format("looked for turns of the role assistant in column '{}'", c.messages);
+    return fmt::format("searched for turns with the role assistant in column '{}'", c.messages);
   }
-  if (!c.target.empty()) return fmt::format("looked for tokens of data.target: \"{}\"", c.target);
-  return fmt::format("looked for a second token in data.text: \"{}\"",
+  if (!c.target.empty()) return fmt::format("searched for tokens of data.target: \"{}\"", c.target);
+  return fmt::format("searched for a second token in data.text: \"{}\"",
                      c.text.empty() ? "{text}" : c.text);
 }
 
 std::string hint_for(const DataConfig& c, bool has_cut) {
   if (has_cut && !c.messages.empty()) {
-    return "raise data.seq_length: what lies behind it is cut off, with the answers in it; "
+    return "raise data.seq_length: the rest of each row is cut off, including the answers; "
            "`weft inspect RUN.yaml` shows which tokens are labels";
   }
   if (!c.messages.empty()) {
-    return "set data.messages to the column of whole conversations: only what the assistant says "
-           "is learned; to learn all of a text, set data.text instead";
+    return "set data.messages to the column of whole conversations: only the assistant's turns are "
+           "learned; to learn a whole text, set data.text instead";
   }
   if (!c.target.empty()) {
     return "set data.target to a template over a column that has text, or data.append_eos: true to "
@@ -61,7 +61,7 @@ void add_row(bool has_label, bool is_truncated, TargetSearch* found) {
 }  // namespace
 
 void refuse_without_targets(const DataConfig& c, const TargetSearch& search) {
-  refuse(c, search, search.is_whole ? "of data.train" : "that the run takes",
+  refuse(c, search, search.is_whole ? "of data.train" : "that the run uses",
          "nothing would be learned");
 }
 
@@ -85,7 +85,7 @@ void require_eval_targets(const DataConfig& c, const ExampleMaker& maker, const 
                   hint_for(c, false));
 }
 
-// Asks the cache alone, so it may run beside the thread that fills batches.
+// Uses only the cache, so it may run concurrently with the thread that fills batches.
 TargetSearch BatchBuilder::search_target(const StreamState& from, int64_t most) {
   const Order order = make_order(from.epoch);
   TargetSearch found;
@@ -101,7 +101,7 @@ TargetSearch BatchBuilder::search_target(const StreamState& from, int64_t most) 
   };
   look(from.position, num_rows_);
   if (found.is_found || found.rows >= most) return found;
-  most = INT64_MAX;  // the run takes rows of the next epoch: any of them
+  most = INT64_MAX;  // the run uses rows of the next epoch: any of them
   look(0, from.position);
   found.is_whole = true;
   return found;

@@ -1,5 +1,4 @@
-// data/target_search.h: rows of which nothing would be learned or measured are refused at the
-// start.
+// data/target_search.h: rejects data without any labels at the start.
 #pragma once
 
 #include <cstdint>
@@ -10,19 +9,19 @@
 
 namespace weft {
 
-// What was found by looking through the rows in the order in which a run takes them, up to the
-// first that has a target (a token that is a label).
+// The result of searching the rows in the order of a run, up to the first that has a target (a
+// token that is a label).
 struct TargetSearch {
   bool is_found = false;
-  int64_t rows = 0;       // looked at, without those that are dropped
+  int64_t rows = 0;       // examined, without dropped ones
   int64_t truncated = 0;  // of them
-  bool is_whole = false;  // all rows were looked at, not only those that the run takes
+  bool is_whole = false;  // all rows were examined, not only those that the run uses
 };
 
-// UserError with what was looked for, and the key that may be wrong.
+// UserError with what was searched for, and the key that may be wrong.
 [[noreturn]] void refuse_without_targets(const DataConfig& config, const TargetSearch& search);
 
-// Of an evaluation, which takes the first num_rows rows that are members in file order. UserError
+// For an evaluation, which uses the first num_rows rows that are members in file order. UserError
 // where none of them has a target: there is no loss to measure. `which`: the rows, for messages.
 void require_eval_targets(const DataConfig& config, const ExampleMaker& maker,
                           const RowSource& rows, int64_t num_rows,

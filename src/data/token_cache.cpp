@@ -1,7 +1,7 @@
-// data/token_cache.cpp: threads that make blocks, and readers that wait for them.
+// data/token_cache.cpp: threads that build blocks, and readers that wait for them.
 //
 // The bytes of a block: a table of its rows (where its ids end, the length of its source, flags),
-// then the ids of all of them, the top bit of each saying that it is a label.
+// then all their ids, whose top bit marks a label.
 #include "data/token_cache.h"
 
 #include <algorithm>
@@ -23,15 +23,15 @@
 namespace weft {
 namespace {
 
-constexpr int64_t kRunBlocks = 16;  // one scan makes at least so many, where they are wanted
-constexpr int64_t kMaxParts = 4;    // into which one extent is cut, for as many threads
-// Rows that may be unpacked to reach the early ones: eight windows of the order. Unpacking a row
-// takes about a tenth of what tokenizing it does.
+constexpr int64_t kRunBlocks = 16;  // one scan builds at least this many, where they are needed
+constexpr int64_t kMaxParts = 4;    // of one extent, for as many threads
+// Rows that may be decompressed to reach the early ones: eight windows of the order. Decompressing
+// a row takes about a tenth of the time of tokenizing it.
 constexpr int64_t kMostUnpacked = int64_t{8} * 16 * 8192;
 constexpr uint32_t kLabel = 1u << 31;
 constexpr auto kPoll = std::chrono::milliseconds(2);
 constexpr auto kReportEvery = std::chrono::seconds(5);
-// A cache that grew by this part of the bound has the others looked at again.
+// After growing by this fraction of the limit, a cache triggers eviction of others.
 constexpr int64_t kTrimParts = 64, kLeastTrim = 1 << 16;
 
 struct RowEntry {
@@ -44,8 +44,8 @@ struct RowEntry {
 };
 enum RowFlag : uint8_t { kDropped = 1, kTruncated = 2, kRepaired = 4, kHasLabel = 8 };
 
-// A block's checksum is looked at once; a row's each time it is read, since the files are open to
-// others: one that was cut short and grows again gives zeros.
+// A block's checksum is verified once; a row's on every read, since other processes have the files
+// open: one that was truncated and grows again reads as zeros.
 uint64_t fields_of(const RowEntry& entry) {
   return uint64_t{entry.num_source} << 24 | uint64_t{entry.num_nulls} << 8 | entry.flags;
 }
@@ -89,7 +89,7 @@ std::string about(const RowSource& rows, int64_t num_rows) {
   return json.dump() + "\n";
 }
 
-// For a new cache, of which only this is known: a token of 4 bytes is some four bytes of text.
+// Estimate for a new cache: a 4-byte token is about four bytes of text.
 void evict_for(const RowSource& rows, const std::filesystem::path& folder, int64_t max_bytes) {
   int64_t bytes = 0;
   for (const FileInfo& file : rows.files()) bytes += file.size;
@@ -161,8 +161,8 @@ void TokenCache::start(const std::vector<int64_t>& first_rows, const std::vector
   started_ = true;
 }
 
-// Under the lock. Not where their blocks are there, or will be in a moment, or where reaching the
-// rows is itself long: one row of a packed text costs all before it.
+// Under the lock. Not where their blocks exist or soon will, or where reaching the rows takes long:
+// one row of a compressed text costs all before it.
 void TokenCache::plan_early(const std::vector<int64_t>& early) {
   const auto is_there = [this](int64_t row) {
     return file_.state(row / kBlockRows) == TokenFile::kWhole;
@@ -182,10 +182,10 @@ bool TokenCache::start_writing() {
     evict_for(rows_, file_.folder(), max_bytes_);
   }
   if (file_.was_reset()) {
-    log_warning("token cache {}: not usable, made anew", file_.folder().string());
+    log_warning("token cache {}: not usable, rebuilding it", file_.folder().string());
   }
   if (file_.num_lost() > 0) {
-    log_warning("token cache {}: {} blocks of 512 rows are lost, made again",
+    log_warning("token cache {}: {} blocks of 512 rows are lost, rebuilding them",
                 file_.folder().string(), file_.num_lost());
   }
   for (int64_t b = 0; b < num_blocks_; ++b) num_absent_ += file_.state(b) != TokenFile::kWhole;
@@ -219,15 +219,15 @@ void TokenCache::work() {
     stop_ = true;
   }
   {
-    // Nothing more is written here: a process that waits for a block meets the error itself.
+    // Nothing more is written here: a process that waits for a block hits the error itself.
     const std::lock_guard lock(mutex_);
     if (--num_working_ == 0 && error_) file_.unlock();
   }
   changed_.notify_all();
 }
 
-// The next blocks that nobody makes, as far as one scan should go. Waits where nothing is wanted;
-// false at the end.
+// The next unclaimed blocks, as far as one scan should go. Waits where nothing is needed; false at
+// the end.
 bool TokenCache::take_run(int64_t& begin, int64_t& end) {
   std::unique_lock lock(mutex_);
   const auto is_wanted = [this](int64_t block) {
@@ -263,18 +263,18 @@ void TokenCache::make_run(int64_t begin, int64_t end) {
   std::string bytes;
   for (int64_t block = begin; block < end; ++block) {
     const int64_t end_row = std::min(num_rows_, (block + 1) * kBlockRows);
-    // From the row before the block on: there the scan stood, and a file that grew would put its
-    // new rows here. Other files have no part in the block, whatever happens to them.
+    // From the row before the block on: the scan was there, and a file that grew would insert its
+    // new rows here. Other files do not affect the block.
     const auto files = rows_.files_of(std::max(first, block * kBlockRows - 1), end_row);
     bool made = false;
     try {
       made = make_block(*scan, block, bytes);
     } catch (const UserError&) {
-      check_unchanged(files);  // rather than the row that a changed file left
+      check_unchanged(files);  // reports the change rather than a bad row caused by it
       throw;
     }
     if (!made) return;
-    // What was read is what the key says only if nobody wrote meanwhile: nothing else is kept.
+    // What was read matches the key only if nobody wrote meanwhile: otherwise it is discarded.
     check_local_unchanged(files);
     file_.append(block, end_row - block * kBlockRows, bytes);
     changed_.notify_all();
@@ -284,7 +284,7 @@ void TokenCache::make_run(int64_t begin, int64_t end) {
   check_remote_unchanged(rows_.files_of(first, end_row));
 }
 
-// After each block: how much the tokens take is only known once they are there.
+// After each block: the tokens' size is only known once they exist.
 void TokenCache::keep_bound(int64_t grown_bytes) {
   if (is_in_memory()) return;
   const std::lock_guard lock(bound_mutex_);
@@ -294,13 +294,13 @@ void TokenCache::keep_bound(int64_t grown_bytes) {
   const int64_t over = trim_caches(file_.folder().parent_path(), file_.folder(), 0, max_bytes_);
   if (over == 0 || std::exchange(has_warned_, true)) return;
   log_warning(
-      "token cache {}: this one and others in use take {:.3g} GB more than the {:.3g} GB of "
-      "WEFT_CACHE_MAX",
+      "token cache {}: this one and others in use are {:.3g} GB over the limit of {:.3g} GB "
+      "(WEFT_CACHE_MAX)",
       file_.folder().string(), static_cast<double>(over) / 1e9,
       static_cast<double>(max_bytes_) / 1e9);
 }
 
-// False where it was given up in the middle: 512 long rows take seconds.
+// False where it was abandoned midway: 512 long rows take seconds.
 bool TokenCache::make_block(RowScan& scan, int64_t block, std::string& bytes) {
   const int64_t first = block * kBlockRows, end = std::min(num_rows_, first + kBlockRows);
   std::vector<RowEntry> table;
@@ -309,7 +309,7 @@ bool TokenCache::make_block(RowScan& scan, int64_t block, std::string& bytes) {
   Example example;
   for (int64_t i = first; i < end; ++i) {
     if (stop_ || stop_signal() != 0) return false;
-    // where() may have to count lines from the start of the file: only a bad row may ask it.
+    // where() may count lines from the start of the file: call it only for a bad row.
     if (!scan.next(row)) {
       throw UserError(
           fmt::format("{}: the file ends before this row; was it changed?", rows_.where(i)));
@@ -348,7 +348,7 @@ bool TokenCache::check_block(int64_t block) {
     checked_[static_cast<size_t>(block)] = 1;
     return true;
   }
-  log_warning("token cache {}: rows {} to {} are damaged, made again", file_.folder().string(),
+  log_warning("token cache {}: rows {} to {} are damaged, rebuilding them", file_.folder().string(),
               block * kBlockRows + 1, std::min(num_rows_, (block + 1) * kBlockRows));
   file_.mark_damaged(block);
   return false;
@@ -364,18 +364,18 @@ void TokenCache::wait_for(int64_t block) {
     if (writes && file_.state(block) == TokenFile::kDamaged) {
       uint8_t& claim = claimed_[static_cast<size_t>(block)];
       if (claim == 2) {
-        throw RunError(fmt::format("token cache {}: what is written there does not come back",
+        throw RunError(fmt::format("token cache {}: data written there cannot be read back",
                                    file_.folder().string()),
                        "set WEFT_CACHE to a folder on another disk");
       }
-      claim = 2;  // asked for again, once
+      claim = 2;  // retried once
       file_.clear(block);
       urgent_.push_back(block);
       ++num_rebuilt_;
       changed_.notify_all();
     }
     if (error_ && file_.state(block) != TokenFile::kWhole) std::rethrow_exception(error_);
-    check_mapped_files();  // the index may be what was cut
+    check_mapped_files();  // the index may have been truncated
     throw_if_stopped();
     if (abandoned_) throw StopError(0);
     changed_.wait_for(lock, kPoll);
@@ -393,7 +393,7 @@ TokenCache::Place TokenCache::find(int64_t row, CachedRow& out) {
   const int64_t block = row / kBlockRows, i = row % kBlockRows;
   wait_for(block);
   const int64_t num_rows = std::min(kBlockRows, num_rows_ - block * kBlockRows);
-  RowEntry entries[2] = {};  // of the row before, and of this one
+  RowEntry entries[2] = {};  // of the previous row and of this one
   const size_t count = i == 0 ? 1 : 2;
   file_.read_part(block, (static_cast<uint64_t>(i) + 1 - count) * sizeof(RowEntry),
                   count * sizeof(RowEntry), entries + 2 - count);
@@ -414,10 +414,10 @@ TokenCache::Place TokenCache::find(int64_t row, CachedRow& out) {
 void TokenCache::throw_changed() const {
   throw RunError(fmt::format("token cache {} changed while it was in use",
                              (file_.folder() / "tokens").string()),
-                 "run the same command again: what is lost there is made again");
+                 "run the same command again: lost blocks are rebuilt");
 }
 
-// The block is asked first: what is in the cache is not waited for.
+// The block is checked first: no waiting for what is in the cache.
 bool TokenCache::read_early(int64_t row, CachedRow& out) {
   if (!started_) start({});
   if (!early_ || early_->is_passed()) return false;

@@ -1,8 +1,8 @@
-// data/token_cache.h: the examples of all rows, made once a node by background threads.
+// data/token_cache.h: the examples of all rows, built once per node by background threads.
 //
-// Rows are kept in blocks of 512. Threads make the blocks in the order that start() gives; read()
+// Rows are stored in blocks of 512. Threads build the blocks in the order given to start(); read()
 // waits for the block of its row. Several processes may have the same cache open: one writes, the
-// others wait; where the writer is gone, the next who waits goes on.
+// others wait; if the writer dies, the next waiting process takes over.
 #pragma once
 
 #include <atomic>
@@ -28,7 +28,7 @@ struct CacheOptions {
   std::filesystem::path
       folder;           // of all caches; empty: the user's (WEFT_CACHE, or the cache folder)
   int num_threads = 0;  // 0: half of the cores
-  // Files smaller than this together, plain and local, are kept in memory: no folder, no sharing.
+  // Plain local files smaller than this in total are kept in memory: no folder, no sharing.
   int64_t small_bytes = int64_t{8} << 20;
   int64_t max_bytes = 0;  // of all caches together; 0: WEFT_CACHE_MAX, or its default
 };
@@ -42,24 +42,23 @@ class TokenCache {
              const CacheOptions& options);
   ~TokenCache();
 
-  // Begins to make blocks; `first_rows` says in which order they are needed (a row of each is
-  // enough); empty: in file order. `early` are the rows that will be read first, in their order:
-  // where their blocks are not there yet, they are made alone, so that nobody waits for the blocks.
-  // Called once; read() does it where it was not.
+  // Starts building blocks; `first_rows` gives the order in which they are needed (one row of each
+  // is enough); empty: file order. `early` are the rows that will be read first, in order: where
+  // their blocks do not exist yet, they are tokenized separately, so that nobody waits for the
+  // blocks. Called once; read() calls it otherwise.
   void start(const std::vector<int64_t>& first_rows, const std::vector<int64_t>& early = {});
   bool is_started() const { return started_; }
-  // Nothing more is made or waited for: the threads end with their row, and readers that wait
-  // throw.
+  // Stops: the threads finish their current row, and waiting readers throw.
   void abandon();
-  // Waits until the row is there. What a thread threw over it is thrown here, and StopError where
-  // a signal asks to stop (base/stop.h) or abandon() was called. Safe from several threads.
+  // Waits until the row is available. Rethrows a thread's exception about it; StopError where a
+  // signal asks to stop (base/stop.h) or abandon() was called. Thread-safe.
   void read(int64_t row, CachedRow& out);
-  int64_t read_length(int64_t row, CachedRow& out);  // all but the ids; how many there are
-  // Waits for all rows, and says of each whether it is kept.
+  int64_t read_length(int64_t row, CachedRow& out);  // all but the ids; returns their number
+  // Waits for all rows; for each, whether it is kept.
   void each_kept(const std::function<void(int64_t row, bool kept)>& fn);
 
   int64_t num_rows() const { return num_rows_; }
-  int64_t num_made() const;                             // rows that are there
+  int64_t num_made() const;                             // rows that exist
   bool is_in_memory() const;                            // no file holds it
   int64_t num_rebuilt() const { return num_rebuilt_; }  // blocks that were damaged
   int64_t num_early() const { return num_early_; }      // reads that did not wait for a block
@@ -75,7 +74,7 @@ class TokenCache {
     int64_t block;
     uint64_t begin;  // in bytes
     size_t count;
-    uint64_t fields;  // what else is known of the row
+    uint64_t fields;  // the row's other fields
     uint32_t checksum;
   };
   [[noreturn]] void throw_changed() const;
@@ -96,19 +95,19 @@ class TokenCache {
   std::condition_variable changed_;
   std::vector<std::thread> threads_;        // of the writer
   int num_working_ = 0;                     // of them; under the mutex
-  std::vector<std::thread> early_threads_;  // of others
-  std::unique_ptr<EarlyRows> early_;        // may be none; fixed once started
+  std::vector<std::thread> early_threads_;  // for early rows
+  std::unique_ptr<EarlyRows> early_;        // may be null; fixed once started
   std::vector<int64_t> order_;              // blocks, in the order of need
   size_t next_ = 0;                         // in order_
   std::vector<uint8_t> claimed_;            // by a thread of ours
-  std::vector<uint8_t> checked_;            // their checksum was good
-  std::vector<int64_t> urgent_;             // damaged, to be made again
+  std::vector<uint8_t> checked_;            // checksum verified
+  std::vector<int64_t> urgent_;             // damaged, to be rebuilt
   std::exception_ptr error_;
   std::atomic<bool> started_{false}, stop_{false}, abandoned_{false};
   int64_t num_rebuilt_ = 0;
 
-  std::mutex bound_mutex_;   // of what keep_bound() uses
-  int64_t num_absent_ = 0;   // blocks; set before the threads begin
+  std::mutex bound_mutex_;   // guards what keep_bound() uses
+  int64_t num_absent_ = 0;   // blocks; set before the threads start
   int64_t grown_bytes_ = 0;  // since the caches were trimmed last
   bool has_warned_ = false;
   std::atomic<int64_t> num_early_{0};

@@ -56,9 +56,9 @@ TokenFile::TokenFile(std::filesystem::path folder, uint64_t key, int64_t num_blo
   tokens_ = open_file(folder_ / "tokens");
 }
 
-// Makes the folder and holds its `used`. Who removes caches may have come between: a file that is
-// no longer in the folder holds nothing, and the folder is made anew. (A file system that numbers
-// its files otherwise each time is believed in the end.)
+// Creates the folder and locks its `used`. Another process may have removed the cache meanwhile: a
+// lock on a file that is no longer in the folder is useless, and the folder is recreated. (On a
+// file system with unstable inode numbers this gives up checking eventually.)
 void TokenFile::open_folder() {
   constexpr int kTries = 200;
   for (int i = 0; i < kTries; ++i) {
@@ -66,14 +66,14 @@ void TokenFile::open_folder() {
     std::filesystem::create_directories(folder_, bad);
     if (bad) {
       throw RunError(
-          fmt::format("token cache: cannot make {}: {}", folder_.string(), bad.message()),
+          fmt::format("token cache: cannot create {}: {}", folder_.string(), bad.message()),
           "set WEFT_CACHE to a folder that can be written");
     }
     if (used_ >= 0) ::close(used_);
     used_ = ::open((folder_ / kCacheUsed).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-    if (used_ < 0 && errno == ENOENT) continue;  // the folder went meanwhile
+    if (used_ < 0 && errno == ENOENT) continue;  // the folder was removed meanwhile
     if (used_ < 0) fail(folder_ / kCacheUsed, "open");
-    if (::flock(used_, LOCK_SH) != 0) break;  // not everywhere there are locks
+    if (::flock(used_, LOCK_SH) != 0) break;  // locks are not supported everywhere
     if (is_named(used_, folder_ / kCacheUsed)) break;
   }
   if (used_ >= 0) ::futimens(used_, nullptr);  // used now
@@ -104,11 +104,11 @@ size_t TokenFile::index_bytes() const {
 }
 
 TokenFile::Record& TokenFile::record(int64_t block) const {
-  ensure(header_ && block >= 0 && block < num_blocks_, "a block of the cache");
+  ensure(header_ && block >= 0 && block < num_blocks_, "block outside the cache");
   return reinterpret_cast<Record*>(header_ + 1)[block];
 }
 
-// False where the index is not there yet, or is none of ours.
+// False where the index does not exist yet, or is not ours.
 bool TokenFile::map_index() {
   if (header_) return true;
   if (size_of(index_) != index_bytes()) return false;
@@ -124,8 +124,8 @@ bool TokenFile::map_index() {
   return true;
 }
 
-// To its full size, with all its space: it is written through a mapping, where a full disk is no
-// error code but a SIGBUS. False with errno set.
+// Allocates its full size: it is written through a mapping, where a full disk is not an error code
+// but a SIGBUS. False with errno set.
 bool TokenFile::grow_index() const {
   const auto size = static_cast<off_t>(index_bytes());
   int failure;
@@ -155,7 +155,7 @@ bool TokenFile::try_lock() {
     return false;
   }
   if (!map_index()) make_index();
-  // A record that points outside the file is none; bytes behind the last record are waste.
+  // A record that points outside the file is dropped; bytes after the last record are unused.
   const uint64_t size = size_of(tokens_);
   uint64_t end = 0;
   for (int64_t b = 0; b < num_blocks_; ++b) {
@@ -221,10 +221,10 @@ void TokenFile::read_part(int64_t block, uint64_t begin, size_t size, void* out)
     if (n < 0 && errno == EINTR) continue;
     if (n == 0)
       throw RunError(
-          fmt::format("token cache {} changed while it was in use: it has {} bytes, and "
-                      "block {} ends at {}",
-                      (folder_ / "tokens").string(), size_of(tokens_), block, offset + size),
-          "run the same command again: what is lost there is made again");
+          fmt::format(
+              "token cache {} changed while it was in use: it has {} bytes, but block {} ends at {}",
+              (folder_ / "tokens").string(), size_of(tokens_), block, offset + size),
+          "run the same command again: lost blocks are rebuilt");
     if (n < 0) fail(folder_ / "tokens", "read");
     done += static_cast<size_t>(n);
   }

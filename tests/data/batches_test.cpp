@@ -134,7 +134,7 @@ TEST(Example, ConversationsAndTextAreToldApart) {
     }
     return std::string("none");
   };
-  EXPECT_EQ(hint_of("{l}"), "rows of chat: set data.messages: l");
+  EXPECT_EQ(hint_of("{l}"), "chat rows: set data.messages: l");
   EXPECT_EQ(hint_of("{n}"), "");
 }
 

@@ -84,7 +84,7 @@ TEST(Csv, AQuoteLeftOpenIsNamedWhereItOpensWhenTheFileIsOpened) {
     expect_user_error([&] { rows_in_memory(bytes, RowFormat::kCsv, "t.csv"); }, told);
   };
   const std::string good = "a,b\n1,\"x\ny\"\n";
-  expect(good + "2,\"never closed\n3,z\n", "t.csv:4: a quote opens here and is not closed");
+  expect(good + "2,\"never closed\n3,z\n", "t.csv:4: an opening quote is never closed");
   // Later on in a record than its first line.
   expect(good + "\"2\n2\",\"never\n3,z", "t.csv:5: a quote opens here");
   expect(good + "2,\"doubled \"\"", "t.csv:4: a quote opens here");
@@ -123,7 +123,7 @@ TEST(Csv, AColumnIsThereOnce) {
   for (const char* header : {"a,b,a", "a,a,b", "b,a,a"}) {
     expect_user_error(
         [&] { rows_in_memory(std::string(header) + "\n1,2,3\n", RowFormat::kCsv, "t"); },
-        "the column 'a' is there twice");
+        "duplicate column 'a'");
   }
   EXPECT_EQ(rows_in_memory("a,b,c\n1,2,3\n", RowFormat::kCsv, "t")->size(), 1);
 }

@@ -137,7 +137,7 @@ TEST(Pairs, LengthsHaveRoomForTheTokenizersOwnTokens) {
     EXPECT_EQ(b.targets, (std::vector<int32_t>{kEos, kEos}));
     expect_user_error(
         [&] { BatchStream(pair_config(layout, 3, 1), *rows, *tokenizer, pair_options(1)); },
-        "data.target_length: 1 has no room for the tokenizer's 2 own tokens");
+        "data.target_length: 1 is too short for the tokenizer's own 2 tokens");
   }
 }
 

@@ -89,7 +89,7 @@ TEST(Targets, ALateOneIsEnough) {
   EXPECT_EQ(looked.error, "");
   // A run that ends before it learns nothing.
   EXPECT_NE(look(rows, pair_config(), *tokenizer, 10'000)
-                .error.find("none of the 10000 rows that the run takes"),
+                .error.find("none of the 10000 rows that the run uses"),
             std::string::npos);
   EXPECT_EQ(look(rows, pair_config(), *tokenizer, 10'001).error, "");
   // One that goes on into the next epoch may meet any row.
@@ -128,7 +128,8 @@ TEST(Targets, ConversationsWithoutAnAssistantSaySo) {
   }
   const Looked none = look(rows, config, *tokenizer);
   EXPECT_NE(none.error.find("none of the 8 rows of data.train has a target"), std::string::npos);
-  EXPECT_NE(none.error.find("turns of the role assistant in column 'messages'"), std::string::npos);
+  EXPECT_NE(none.error.find("turns with the role assistant in column 'messages'"),
+            std::string::npos);
   EXPECT_NE(none.hint.find("set data.messages"), std::string::npos) << none.hint;
   EXPECT_EQ(look(answered, config, *tokenizer).error, "");
   config.seq_length = 12;  // the answers are cut off

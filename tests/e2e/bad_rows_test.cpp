@@ -49,7 +49,7 @@ TEST(BadRows, AQuoteLeftOpenIsToldBeforeTheRunBegins) {
   std::string rows = "text,n\n";
   for (int i = 0; i < 40; ++i) rows += "row " + std::to_string(i) + ",1\n";
   run.write("a.csv", rows + "\"never closed,1\n" + "row,1\nrow,1\n");
-  expect_refused(run, {run / "a.csv"}, {"a.csv:42: a quote opens here and is not closed"});
+  expect_refused(run, {run / "a.csv"}, {"a.csv:42: an opening quote is never closed"});
   EXPECT_FALSE(std::filesystem::exists(run / "runs"));
 }
 
@@ -215,7 +215,7 @@ TEST(BadRows, ADamagedCacheIsMadeAgainAndSaid) {
   ASSERT_EQ(damaged, 1);
   const Ended ended = train("again");
   EXPECT_EQ(ended.exit_code, 0) << ended.err;
-  expect_parts(ended.err, {"token cache", "damaged, made again"});
+  expect_parts(ended.err, {"token cache", "damaged, rebuilding"});
   EXPECT_EQ(metric_texts(run.dir("whole"), "loss"), metric_texts(run.dir("again"), "loss"));
 }
 

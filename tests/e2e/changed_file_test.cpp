@@ -44,7 +44,7 @@ TEST(ChangedFile, IsNamedAndTheLastStepIsSaved) {
        [](const TinyRun& run) {
          std::fstream(run / "train.txt", std::ios::in | std::ios::out) << "other words";
        },
-       {"train.txt changed while it was in use: it had 9009000 bytes, now 9009000, and another"}},
+       {"train.txt changed while it was in use: it had 9009000 bytes, now 9009000, with another"}},
       {"replaced",
        [](const TinyRun& run) {
          run.write("other.txt", "another file\n");

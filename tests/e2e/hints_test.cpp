@@ -61,7 +61,7 @@ TEST(Hints, RowsOfAnotherKindAreAnsweredWithTheirKey) {
     return run.words("train", sets);
   };
   expect_refused(over("a.jsonl"), {"a.jsonl:9", "no column 'text'; there are: messages",
-                                   "hint: rows of chat: set data.messages: messages"});
+                                   "hint: chat rows: set data.messages: messages"});
   expect_refused(over("b.jsonl", {"data.messages=messages"}),
                  {"b.jsonl:1", "no column 'messages'", "for rows of text leave it out",
                   "data.text: \"{text}\""});
