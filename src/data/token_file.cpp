@@ -221,9 +221,9 @@ void TokenFile::read_part(int64_t block, uint64_t begin, size_t size, void* out)
     if (n < 0 && errno == EINTR) continue;
     if (n == 0)
       throw RunError(
-          fmt::format(
-              "token cache {} changed while it was in use: it has {} bytes, but block {} ends at {}",
-              (folder_ / "tokens").string(), size_of(tokens_), block, offset + size),
+          fmt::format("token cache {} changed while it was in use: it has {} bytes, but block {} "
+                      "ends at {}",
+                      (folder_ / "tokens").string(), size_of(tokens_), block, offset + size),
           "run the same command again: lost blocks are rebuilt");
     if (n < 0) fail(folder_ / "tokens", "read");
     done += static_cast<size_t>(n);

@@ -129,7 +129,7 @@ TEST_F(CacheStore, OneThatGrowsEvictsOthers) {
     make(name, max_bytes);
     const std::string text = testing::internal::GetCapturedStderr();
     int count = 0;
-    for (size_t at = 0; (at = text.find("of WEFT_CACHE_MAX", at)) != std::string::npos; ++at)
+    for (size_t at = 0; (at = text.find("over the limit of", at)) != std::string::npos; ++at)
       ++count;
     return count;
   };
