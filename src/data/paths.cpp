@@ -174,7 +174,7 @@ std::string header_remark(const RowSource& rows, int64_t i, std::string_view for
   const std::string where = rows.where(i);
   const RowFormat found = row_format(where.substr(0, where.rfind(':')), format);
   const bool is_csv = found == RowFormat::kCsv || found == RowFormat::kTsv;
-  return is_csv ? " (the first line of a CSV file names the columns)" : "";
+  return is_csv ? " (the first line names the columns of a CSV file)" : "";
 }
 
 std::vector<std::string> expand_paths(const std::vector<std::string>& paths) {

@@ -1,4 +1,4 @@
-// planning/backend.cpp: what was asked for, against what is there.
+// planning/backend.cpp: what was requested against what is available.
 #include "planning/backend.h"
 
 #include <algorithm>
@@ -17,14 +17,15 @@ namespace {
 
 int64_t num_ranks(const RunConfig& c) { return c.parallel.dp * c.parallel.tp; }
 
-// One each; several on one only where that is asked for, since they share its memory and its time.
+// One per rank; several on one GPU only on request, since they share its memory and its time.
 int choose_gpu(const RunConfig& c, int local_rank) {
   std::string why;
   const int count = count_cuda_devices(&why);
   if (count >= num_ranks(c) || count == 0) return local_rank;  // none: opening it says why
   if (shares_gpus()) return local_rank % count;
-  throw UserError(fmt::format("{} ranks want a GPU each, this machine has {}", num_ranks(c), count),
-                  "lower dp or tp, or set WEFT_COMM=cuda_ipc to let ranks share a GPU");
+  throw UserError(
+      fmt::format("{} ranks need one GPU each, but this machine has {}", num_ranks(c), count),
+      "lower dp or tp, or set WEFT_COMM=cuda_ipc to let ranks share a GPU");
 }
 
 void check_gpu(const RunConfig& c, int number) {
@@ -48,10 +49,10 @@ void check_any_gpu(const RunConfig& c, Purpose purpose) {
 
 std::string other_comm_words(std::string_view word) {
   const bool is_nccl = word == "nccl" || word == "NCCL";
-  return is_nccl ? "; NCCL is taken by itself where each rank has a GPU" : "";
+  return is_nccl ? "; NCCL is used automatically where each rank has a GPU" : "";
 }
 
-// auto: cuda where there are GPUs enough. `option` is what the user knows `wanted` by.
+// auto: cuda where there are enough GPUs. `option` is the user's name for `wanted`.
 bool decide_gpus(const std::string& wanted, const char* option, int64_t ranks) {
   check_environment();
   if (wanted == "cpu") return false;
@@ -79,16 +80,17 @@ void check_gpu_groups(const ParallelConfig& p, const std::string& nccl) {
   const int64_t largest = std::max(p.dp, p.tp);
   if (largest > kMaxReduced && (nccl.empty() || p.mode == "exact")) {
     throw UserError(
-        fmt::format("parallel.dp={} x parallel.tp={}: {} are {} at most on each axis", p.dp, p.tp,
+        fmt::format("parallel.dp={} x parallel.tp={}: {} are limited to {} on each axis", p.dp,
+                    p.tp,
                     nccl.empty() ? "ranks that share a GPU (WEFT_COMM=cuda_ipc)"
-                                 : "ranks of exact mode with a GPU each",
+                                 : "ranks in exact mode with one GPU each",
                     kMaxReduced),
         nccl.empty() ? "lower dp or tp, or give each rank a GPU"
                      : "lower dp or tp, or set parallel.mode to fast");
   }
   if (nccl.empty() || p.dp == 1 || p.tp == 1 || serves_two_groups(nccl)) return;
-  throw UserError(fmt::format("parallel.dp={} x parallel.tp={}: two groups of ranks talk at the "
-                              "same time, and NCCL {} may let them wait for each other",
+  throw UserError(fmt::format("parallel.dp={} x parallel.tp={}: two groups of ranks communicate at "
+                              "the same time, which may deadlock with NCCL {}",
                               p.dp, p.tp, nccl),
                   fmt::format("install NCCL {} or newer, or set dp or tp to 1", kNcclForTwoGroups));
 }
@@ -166,7 +168,7 @@ void check_backend(const RunConfig& c) {
   std::string why;
   const NcclLibrary* nccl = shares_gpus() ? nullptr : find_nccl(&why);
   if (!nccl && !shares_gpus())
-    throw UserError("ranks with a GPU each talk over NCCL: " + why,
+    throw UserError("ranks on several GPUs communicate through NCCL: " + why,
                     "install NCCL, or set WEFT_COMM=cuda_ipc to let ranks share a GPU");
   check_gpu_groups(c.parallel, nccl ? nccl->version() : "");
 }
@@ -180,7 +182,7 @@ Backend open_backend(const RunConfig& c, int local_rank, Purpose purpose) {
   check_gpu(c, number);
   std::unique_ptr<Device> own = open_cuda_device(number);
   if (c.train.precision != "fp32" && local_rank == 0 && cudnn_version().empty())
-    log_warning("no cuDNN: weft's own attention serves, which is slower ({})", why_no_cudnn());
+    log_warning("no cuDNN: using weft's built-in attention, which is slower ({})", why_no_cudnn());
   Device* device = own.get();
   return {cuda_kernels(), device, std::move(own)};
 }
@@ -188,12 +190,12 @@ Backend open_backend(const RunConfig& c, int local_rank, Purpose purpose) {
 Backend open_backend(const std::string& device, Dtype compute) {
   if (!decide_gpus(device, "--device", 1)) return {&cpu_kernels(), &host_device(), nullptr};
   const CudaInfo info = read_cuda_info();
-  const std::string hint = "give --device cpu; `weft doctor` says what is missing";
+  const std::string hint = "give --device cpu; `weft doctor` shows what is missing";
   if (info.gpus.empty()) throw UserError("--device is cuda, but " + info.why_none, hint);
   const CudaInfo::Gpu& gpu = info.gpus[0];
   if (compute == Dtype::kBf16 && gpu.major < 8) {
     if (device == "auto") return {&cpu_kernels(), &host_device(), nullptr};
-    throw UserError(fmt::format("the model is of bf16, but {} has compute capability {}.{}: bf16 "
+    throw UserError(fmt::format("the model is in bf16, but {} has compute capability {}.{}: bf16 "
                                 "needs 8.0 or newer",
                                 gpu.name, gpu.major, gpu.minor),
                     "give --device cpu");

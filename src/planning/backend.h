@@ -12,49 +12,49 @@
 namespace weft {
 
 // launch.device: cuda, or auto where this machine has a GPU for every rank. UserError where cuda is
-// asked for and cannot be.
+// requested but unavailable.
 bool uses_gpus(const RunConfig& config);
 
-// How ranks talk, where WEFT_COMM says it: shm, gloo (over TCP, for tests) or cuda_ipc; or empty.
+// How ranks communicate, where WEFT_COMM is set: shm, gloo (over TCP, for tests) or cuda_ipc; or
+// empty.
 std::string comm_choice();
-// Several ranks may work on one GPU: WEFT_COMM=cuda_ipc, for tests and small machines.
+// Whether several ranks may share a GPU: WEFT_COMM=cuda_ipc, for tests and small machines.
 bool shares_gpus();
 
-// UserError where WEFT_COMM, WEFT_CUDNN or WEFT_TENSOR_HASHES holds a word that is not known,
-// whether or not a GPU is used. All that decide where to compute call it first.
+// UserError where WEFT_COMM, WEFT_CUDNN or WEFT_TENSOR_HASHES has an unknown value, whether or not
+// a GPU is used. Called first by everything that decides where to compute.
 void check_environment();
 
 // This machine's, for config/device_fallback.h.
 GpusHere find_gpus();
 
-// The name of this machine's first GPU; empty: none, or none that this build could use.
+// The name of this machine's first GPU; empty: none, or none that this build can use.
 std::string first_gpu();
 
-// The kernels of the run, for plans: no device is touched where launch.device says which.
+// The kernels of the run, for plans: no device is touched where launch.device names one.
 const Kernels& choose_kernels(const RunConfig& config);
 
 // UserError where this GPU cannot compute in the type.
 void check_precision(const std::string& precision, const CudaInfo::Gpu& gpu);
 
-// Why train.tf32, which was asked for, changes nothing on this GPU (null: on the CPU): words, or
-// empty.
+// Why train.tf32 has no effect on this GPU (null: on the CPU); or empty.
 std::string why_no_tf32(const RunConfig& config, const CudaInfo::Gpu* gpu);
-// The same on this machine: its CPU, or its first GPU. Empty where a GPU is planned for and none is
+// The same on this machine: its CPU, or its first GPU. Empty where a GPU is planned but absent
 // here.
 std::string why_no_tf32_here(const RunConfig& config, bool is_on_gpu);
 
-// WEFT_COMM where it changes nothing: words, or empty.
+// A message where WEFT_COMM has no effect; or empty.
 std::string why_no_ipc_here(bool is_on_gpu);
 
-// UserError where the run cannot have the GPUs that it wants, or ranks on them could not talk.
-// Before ranks are started.
+// UserError where the run cannot have the GPUs that it needs, or ranks on them could not
+// communicate. Called before ranks are started.
 void check_backend(const RunConfig& config);
 
-// UserError where so many ranks with a GPU cannot form their groups. nccl: its version, "2.26.2";
+// UserError where this many ranks with GPUs cannot form their groups. nccl: its version, "2.26.2";
 // empty: they share GPUs.
 void check_gpu_groups(const ParallelConfig& parallel, const std::string& nccl);
 
-// NCCL from here on keeps the calls of two groups that run at once in the host's order
+// From this version NCCL keeps concurrent calls of two groups in the host's order
 // (NCCL_LAUNCH_ORDER_IMPLICIT).
 inline constexpr const char* kNcclForTwoGroups = "2.26";
 bool serves_two_groups(const std::string& nccl_version);
@@ -67,7 +67,7 @@ struct Backend {
 };
 Backend open_backend(const RunConfig& config, int local_rank, Purpose purpose = Purpose::kTrain);
 
-// Of a command without a run file: its --device, auto, cpu or cuda, for one rank that computes in
+// For a command without a run file: its --device, auto, cpu or cuda, for one rank that computes in
 // this type.
 Backend open_backend(const std::string& device, Dtype compute);
 

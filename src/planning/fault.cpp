@@ -1,4 +1,4 @@
-// planning/fault.cpp: the words of the variable, and where the fault would do nothing.
+// planning/fault.cpp: parses the variable, and rejects faults without effect.
 #include "planning/fault.h"
 
 #include <fnmatch.h>
@@ -31,7 +31,7 @@ std::vector<std::string> split_words(const std::string& text) {
 int64_t number_of(const std::string& word, const std::string& value) {
   require(!value.empty() && value.size() < 10 &&
               value.find_first_not_of("0123456789") == std::string::npos,
-          "{}: \"{}\" wants a number", kFaultVariable, word);
+          "{}: \"{}\" needs a number", kFaultVariable, word);
   return std::stoll(value);
 }
 
@@ -41,7 +41,7 @@ bool is_frozen(const std::string& name, const std::vector<std::string>& patterns
   });
 }
 
-// Of vectors: why `double` would leave this one as it is.
+// For vectors: why `double` would not change this one.
 std::string why_not_doubled(const ParameterSpec& p, const std::vector<std::string>& freeze) {
   if (p.shape.size() != 1) return "";
   if (p.cut.dim >= 0) return p.name + " is cut over tensor-parallel ranks";
@@ -83,13 +83,14 @@ void Fault::check(const RunConfig& config, const Layout& layout, const Model* mo
   require(kind != Kind::kCopy || (layout.dp > 1 && !is_zero3) || layout.tp > 1,
           "{}={}: no rank of {} holds copies", kFaultVariable, words, describe(layout));
   require(kind != Kind::kSwap || (layout.is_exact && config.num_passes() >= 3),
-          "{}={}: wants exact mode and three passes on a rank", kFaultVariable, words);
+          "{}={}: needs exact mode and three passes per rank", kFaultVariable, words);
   require(kind != Kind::kFlip || layout.is_exact,
-          "{}={}: one bit is less than layouts of fast mode differ by: set parallel.mode to exact",
+          "{}={}: one bit is less than fast-mode layouts differ by: set parallel.mode to exact",
           kFaultVariable, words);
-  require(kind != Kind::kNorm || tensor.empty(), "{}={}: takes no tensor", kFaultVariable, words);
+  require(kind != Kind::kNorm || tensor.empty(), "{}={}: does not accept a tensor", kFaultVariable,
+          words);
   require(acts_in_every_step() || !config.train.steps || step <= *config.train.steps,
-          "{}={}: the run has {} steps, so that nothing would be wrong", kFaultVariable, words,
+          "{}={}: the run has {} steps, so the fault would have no effect", kFaultVariable, words,
           config.train.steps.value_or(0));
   require(step > 0, "{}={}: steps count from 1", kFaultVariable, words);
   if (model && (!tensor.empty() || kind == Kind::kDouble)) check_tensor(*model, config);
@@ -100,7 +101,7 @@ void Fault::check_tensor(const Model& model, const RunConfig& config) const {
   for (const ParameterSpec& p : model.parameters()) {
     if (kind == Kind::kDouble) {
       const std::string why = why_not_doubled(p, config.model.freeze);
-      require(why.empty() || p.name != tensor, "{}={}: {}, so that nothing would be wrong",
+      require(why.empty() || p.name != tensor, "{}={}: {}, so the fault would have no effect",
               kFaultVariable, words, why);
       if (!why.empty() || p.shape.size() != 1) continue;
       if (tensor.empty()) return;  // the first of them
@@ -118,20 +119,20 @@ void Fault::check_tensor(const Model& model, const RunConfig& config) const {
 
 void Fault::check_fired(int64_t first, int64_t last) const {
   if (acts_in_every_step() || (step >= first && step <= last)) return;
-  throw RunError(fmt::format("{}={}: this start made the steps {} to {}, so that nothing was wrong",
+  throw RunError(fmt::format("{}={}: this start ran steps {} to {}, so the fault had no effect",
                              kFaultVariable, words, first, last),
-                 "name a step that is made");
+                 "name a step that is run");
 }
 
 void Fault::warn() const {
-  log_warning("{}={}: this run is made wrong on purpose", kFaultVariable, words);
+  log_warning("{}={}: this run is deliberately wrong", kFaultVariable, words);
 }
 
 void Fault::change(Graph* graph, int on_rank) const {
   if (kind != Kind::kNorm || on_rank != rank) return;
   for (Node& node : graph->finish) {
     if (node.op != &kNormOp) continue;
-    ensure(!node.inputs.empty(), "a norm of nothing");
+    ensure(!node.inputs.empty(), "a norm without inputs");
     node.inputs.push_back(node.inputs[0]);
   }
 }

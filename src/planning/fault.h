@@ -1,4 +1,4 @@
-// planning/fault.h: a deliberate fault, for tests that show that a check finds it.
+// planning/fault.h: a deliberate fault, for tests that show that a check detects it.
 //
 // WEFT_FAULT=KIND[,step=N][,rank=R][,tensor=NAME], for example flip,step=7,rank=1. Every rank
 // warns.
@@ -8,9 +8,9 @@
 //           mode: its second and third pass exchange their rows)
 //   double  the gradient of a norm is added twice, on all ranks that hold it, before update N
 //
-//   norm    the squares of one gradient count twice in the gradient norm, in every step
+//   norm    the squares of one gradient are counted twice in the gradient norm, in every step
 //
-//   copy    one bit of a parameter of which other ranks hold copies, on rank R after step N
+//   copy    one bit of a parameter that other ranks have copies of, on rank R after step N
 //
 // Copies are then compared after every step. A production run never has the variable.
 #pragma once
@@ -26,13 +26,13 @@ namespace weft {
 inline constexpr const char* kFaultVariable = "WEFT_FAULT";
 
 struct Fault {
-  // UserError where the words make no sense; nothing where the variable is not set.
+  // UserError where the value is invalid; none where the variable is not set.
   static std::optional<Fault> from_environment();
 
-  // UserError where this layout has no place for the fault: a control that does nothing proves
-  // nothing.
+  // UserError where the fault cannot apply to this layout: a control without effect proves nothing.
   void check(const RunConfig& config, const Layout& layout, const Model* model = nullptr) const;
-  // The run has made the steps from `first` to `last`. RunError where the fault's was none of them.
+  // The run has executed steps `first` to `last`. RunError where the fault's step was not one of
+  // them.
   void check_fired(int64_t first, int64_t last) const;
   void warn() const;
   // The norm of the graph of rank `on_rank`.

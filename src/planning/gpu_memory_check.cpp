@@ -1,4 +1,4 @@
-// planning/gpu_memory_check.cpp: ranks are doubled until a layout fits.
+// planning/gpu_memory_check.cpp: doubles the ranks until a layout fits.
 #include "planning/gpu_memory_check.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kMostRanks = 32;
 
-// memory: of one rank, a GPU each.
+// memory: of one rank, with one GPU each.
 FitReport fit_ranks(const RunConfig& c, const Kernels& kernels, int64_t memory, int64_t ranks,
                     bool with_advice) {
   return fit_layouts(c, memory, ranks,
@@ -30,8 +30,9 @@ std::string nearest_fit(const RunConfig& c, const Kernels& kernels, int64_t memo
   return fmt::format("no layout of up to {} GPUs of this size fits", kMostRanks);
 }
 
-// What may be changed on as many GPUs: planned, since more rows at once can take less memory (one
-// pass keeps no gradients). Where another layout fits as it is, nothing more is said.
+// What may be changed on the same number of GPUs: found by planning, since more rows at once can
+// need less memory (one pass keeps no gradients). Where another layout fits as is, nothing more is
+// suggested.
 std::string other_changes(const RunConfig& c, const Kernels& kernels, int64_t memory) {
   const int64_t ranks = c.parallel.dp * c.parallel.tp;
   std::string text;
@@ -41,14 +42,13 @@ std::string other_changes(const RunConfig& c, const Kernels& kernels, int64_t me
   return text;
 }
 
-// beside: what stands beside the arena and was not taken yet.
+// beside: memory besides the arena that was not allocated yet.
 std::string complaint(const std::string& what, int64_t arena_bytes, const Device& device,
                       int64_t available, int64_t overhead) {
   return fmt::format(
-      "{} wants {} on {}, which has {} free ({} and {} bytes; libraries want "
-      "another {})",
-      what, format_bytes(arena_bytes), device.name(), format_bytes(available), arena_bytes,
-      available, format_bytes(overhead));
+      "{} needs {} on {}, which has {} free ({} and {} bytes; libraries need another {})", what,
+      format_bytes(arena_bytes), device.name(), format_bytes(available), arena_bytes, available,
+      format_bytes(overhead));
 }
 
 }  // namespace
@@ -59,7 +59,7 @@ void check_gpu_memory(const RunConfig& c, const Layout& layout, const Kernels& k
   const int64_t available = device.free_bytes();
   const int64_t overhead = kLibraryBytes + staging_bytes(layout, is_on_gpu);
   if (arena_bytes <= available - overhead) return;
-  // A layout is planned with all that stands beside its arena, of which the context has its part.
+  // A layout is planned with everything besides its arena, part of which the context has allocated.
   const int64_t memory = available - kLibraryBytes + arena_overhead(c, is_on_gpu);
   throw UserError(complaint("the run", arena_bytes, device, available, overhead),
                   nearest_fit(c, kernels, memory) + other_changes(c, kernels, memory));

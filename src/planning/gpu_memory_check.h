@@ -1,4 +1,4 @@
-// planning/gpu_memory_check.h: what does not fit its GPU is refused before it takes anything.
+// planning/gpu_memory_check.h: rejects what does not fit its GPU before anything is allocated.
 #pragma once
 
 #include "kernel/kernels.h"
@@ -12,7 +12,7 @@ namespace weft {
 void check_gpu_memory(const RunConfig& config, const Layout& layout, const Kernels& kernels,
                       int64_t arena_bytes, const Device& device);
 
-// The same where no layout helps: `what` wants the arena, `hint` says how it wants less.
+// The same where no layout helps: `what` needs the arena, `hint` says how to reduce it.
 void check_gpu_memory(const std::string& what, int64_t arena_bytes, const Device& device,
                       const std::string& hint);
 

@@ -1,4 +1,4 @@
-// planning/gpu_speeds.cpp: products and attention of the size of a model of half a billion
+// planning/gpu_speeds.cpp: products and attention of the sizes of a model with half a billion
 // parameters.
 #include "planning/gpu_speeds.h"
 
@@ -22,8 +22,8 @@ constexpr double kSecondsEach = 0.5;
 constexpr int kRounds = 5;
 constexpr double kNodeUs = 1.0;  // between the end of a kernel and the start of the next
 
-// The time of one call: the best of kRounds means, over kSecondsEach in all, after some that warm
-// up. The spread goes to *spread where it is larger.
+// The time of one call: the best of kRounds means, over kSecondsEach in all, after warm-up. *spread
+// becomes the maximum spread.
 template <typename Fn>
 double best_seconds(Device* device, const Fn& fn, double* spread) {
   using Clock = std::chrono::steady_clock;
@@ -80,8 +80,8 @@ double product_tflops(const Kernels& kernels, Device* device, Dtype dtype, doubl
   return 2.0 * static_cast<double>(M * N * K) / seconds * 1e-12;
 }
 
-// What an attention's rows are. Padding that attends (there is none) and dropout are the own
-// kernel's, never cuDNN's.
+// The kind of rows. Padding that attends (there is none) and dropout always use the built-in
+// kernel, never cuDNN.
 enum class Rows { kWhole, kPacked, kOwn, kDropped };
 
 double attention_tflops(const Kernels& kernels, Device* device, Dtype dtype, Rows rows,
@@ -101,7 +101,7 @@ double attention_tflops(const Kernels& kernels, Device* device, Dtype dtype, Row
     a->scale = 0.125f;
     set_packed_qkv(a, nullptr);
     if (rows == Rows::kDropped) a->dropout = {.rate = 0.1, .seed = 1};
-    // Until they are there.
+    // Waits until they are copied.
     a->source_lengths = lengths.data();
     if (rows != Rows::kOwn) a->lengths = a->source_lengths;
     if (rows == Rows::kPacked) a->positions = a->source_positions = positions.data();
@@ -148,7 +148,8 @@ double attention_tflops(const Kernels& kernels, Device* device, Dtype dtype, Row
     kernels.attention_backward(context, b);
   };
   const double seconds = best_seconds(device, both, spread);
-  return 7.0 * static_cast<double>(B * T * T * H * D) / seconds * 1e-12;  // as node_flops counts
+  return 7.0 * static_cast<double>(B * T * T * H * D) / seconds *
+         1e-12;  // as counted by node_flops
 }
 
 double copy_speed(Device* device, double* spread) {
@@ -159,7 +160,7 @@ double copy_speed(Device* device, double* spread) {
   return 2.0 * static_cast<double>(kBytes) / seconds * 1e-9;
 }
 
-// Off again at the end.
+// Restored at the end.
 class Tf32Scope {
  public:
   Tf32Scope() { set_tf32(true); }
@@ -171,7 +172,7 @@ class Tf32Scope {
 struct Number {
   const char* key;
   double GpuSpeeds::*field;
-  bool may_be_missing = false;  // and is 0 then
+  bool may_be_missing = false;  // then 0
 };
 constexpr Number kNumbers[] = {
     {"tflops_fp32", &GpuSpeeds::tflops_fp32},
@@ -203,7 +204,7 @@ double attention_speed(Cost::Unit unit, bool low, const GpuSpeeds& s) {
   }
 }
 
-// s: its tflops_fp32 are those of the products that are asked for.
+// s: its tflops_fp32 are those of the requested products.
 double node_seconds(const View& view, const Node& node, Dtype compute, const GpuSpeeds& s) {
   const bool low = compute != Dtype::kF32;  // fp16 is as fast as bf16
   const Cost cost = binding_of(node.op).cost(view, node);
@@ -230,7 +231,7 @@ GpuSpeeds measure_gpu_speeds(const Kernels& kernels, Device* device, Dtype narro
   s.tflops_attention_dropout_fp32 = attention(Dtype::kF32, Rows::kDropped);
   s.tflops_attention_dropout_bf16 = attention(narrow, Rows::kDropped);
   s.copy_gb_per_s = copy_speed(device, &s.spread);
-  if (narrow == Dtype::kBf16) {  // TF32 came with it
+  if (narrow == Dtype::kBf16) {  // TF32 was introduced with it
     const Tf32Scope tf32;
     s.tflops_tf32 = product_tflops(kernels, device, Dtype::kF32, &s.spread);
   }
@@ -251,10 +252,10 @@ std::filesystem::path gpu_speeds_path() {
 }
 
 void save_gpu_speeds(const GpuSpeeds& speeds, const std::filesystem::path& path) {
-  require(!path.empty(), "neither XDG_CACHE_HOME nor HOME says where speeds are kept");
+  require(!path.empty(), "neither XDG_CACHE_HOME nor HOME is set to store speeds");
   std::error_code error;
   std::filesystem::create_directories(path.parent_path(), error);
-  require(!error, "cannot make the folder {}: {}", path.parent_path().string(), error.message());
+  require(!error, "cannot create the folder {}: {}", path.parent_path().string(), error.message());
   write_file_atomic(path, gpu_speeds_to_json(speeds).dump(2) + "\n");
 }
 
@@ -273,7 +274,7 @@ std::optional<GpuSpeeds> load_gpu_speeds(const std::string& gpu,
     }
     if (gpu.empty() || s.gpu == gpu) return s;
   } catch (const Error&) {
-    // Damaged or not to be read: as good as not there.
+    // Damaged or unreadable: ignored.
   }
   return std::nullopt;
 }

@@ -1,4 +1,4 @@
-// planning/host_memory.cpp: measured constants, file sizes, and the batches that are read ahead.
+// planning/host_memory.cpp: measured constants, file sizes, and the prefetched batches.
 #include "planning/host_memory.h"
 
 #include <filesystem>
@@ -16,20 +16,20 @@ namespace fs = std::filesystem;
 constexpr int64_t kMib = 1 << 20;
 
 // On aarch64 with Arrow, cairo and gloo: 12 to 13 MiB on rank 0, 3.5 to 4 on the others; code 24
-// MiB of a rank, 21 of a supervisor, whose pages are the same ones.
+// MiB for a rank, 21 for a supervisor, which share the same pages.
 constexpr int64_t kProgramBytes = 4 * kMib;
 constexpr int64_t kWriterBytes = 9 * kMib;
 constexpr int64_t kCodeBytes = 24 * kMib;
 constexpr int64_t kSupervisorBytes = 3 * kMib;
 
-// Tables and kept files: 17 MiB of Qwen2 (files of 4.2), 7.4 of GPT-2 (1.4), 5 and 7 of T5
+// Tables and kept files: 17 MiB for Qwen2 (files of 4.2), 7.4 for GPT-2 (1.4), 5 and 7 for T5
 // (0.8, 1.3).
 constexpr int64_t kBytesPerFileByte = 4;
 constexpr int64_t kAnyTokenizer = 2 * kMib;
 constexpr const char* kVocabularies[] = {"tokenizer.json", "vocab.json", "merges.txt",
                                          "spiece.model"};
 
-// Where the files are missing, training says so; a plan needs none.
+// Missing files are an error in training; a plan needs none.
 int64_t tokenizer_bytes(const RunConfig& c) {
   if (c.data.tokenizer == "bytes") return 0;
   int64_t files = 0;
@@ -44,13 +44,13 @@ int64_t tokenizer_bytes(const RunConfig& c) {
   for (const char* name : kVocabularies) {
     const auto size = fs::file_size(folder / name, absent);
     if (!absent) files += static_cast<int64_t>(size);
-    if (has_json) break;  // it alone is read; the others are copies for other programs
+    if (has_json) break;  // only it is read; the others are copies for other programs
   }
   return files > 0 ? round_up(kBytesPerFileByte * files + kAnyTokenizer, kMib) : 0;
 }
 
-// Ids and labels, of packed rows also segments and positions: those that wait, the one that is
-// being made, the one in training and the one that is given back for it.
+// Ids and labels, for packed rows also segments and positions: batches in the queue, the one being
+// filled, the one in training and the one returned in exchange.
 int64_t batch_bytes(const RunConfig& c) {
   const int64_t rows = (c.train.global_batch + c.parallel.dp - 1) / c.parallel.dp;
   const int64_t numbers = c.data.layout == "pack" ? 4 : 2,

@@ -1,9 +1,8 @@
-// planning/host_memory.h: what the processes of a run on the CPU are expected to hold beside their
-// arenas.
+// planning/host_memory.h: the expected memory of a CPU run's processes besides their arenas.
 //
-// Private memory is a process's own. The pages of the program's file and of its libraries are
-// shared: each process's RSS counts them, the machine holds them once. Estimates, measured
-// (docs/plan.md has the table): to whole MiB.
+// Private memory belongs to one process. Pages of the program and its libraries are shared: they
+// count in each process's RSS, but exist once. Estimates, measured (docs/plan.md has the table): to
+// whole MiB.
 #pragma once
 
 #include "config/run_config.h"
@@ -12,9 +11,9 @@ namespace weft {
 
 struct HostMemory {
   int64_t program = 0;     // private: heap, stacks, data of libraries
-  int64_t writer = 0;      // private, of rank 0 alone: it writes files and draws the curve
-  int64_t tokenizer = 0;   // private: its tables, and its files, which final/ gets a copy of
-  int64_t batches = 0;     // private: read ahead
+  int64_t writer = 0;      // private, only on rank 0: it writes files and draws the curve
+  int64_t tokenizer = 0;   // private: its tables, and its files, which are copied to final/
+  int64_t batches = 0;     // private: prefetched
   int64_t code = 0;        // shared: pages of the program and its libraries
   int64_t supervisor = 0;  // private memory of the process that starts the ranks; 0: one rank alone
 
@@ -28,7 +27,7 @@ struct HostMemory {
   }
 };
 
-// The run file's dp and tp count; its tokenizer's files are looked at, not read.
+// The run file's dp and tp count; only the sizes of its tokenizer's files are used.
 HostMemory expected_host_memory(const RunConfig& config);
 
 }  // namespace weft

@@ -1,4 +1,4 @@
-// planning/idle_keys.cpp: a line each.
+// planning/idle_keys.cpp: one line each.
 #include "planning/idle_keys.h"
 
 #include <fmt/core.h>
@@ -18,9 +18,9 @@ std::vector<std::string> idle_keys(const RunConfig& c) {
         fmt::format("parallel.shard: {} has no effect with parallel.dp 1", c.parallel.shard));
   // A resolved file holds the default, which nobody wrote.
   if (!c.scales_loss() && c.train.loss_scale != TrainConfig().loss_scale) {
-    lines.push_back(fmt::format(
-        "train.loss_scale: {} has no effect with train.precision {}: fp16 alone has one",
-        c.train.loss_scale, c.train.precision));
+    lines.push_back(
+        fmt::format("train.loss_scale: {} has no effect with train.precision {}: only fp16 has one",
+                    c.train.loss_scale, c.train.precision));
   }
   return lines;
 }

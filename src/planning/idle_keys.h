@@ -1,4 +1,4 @@
-// planning/idle_keys.h: keys that change nothing in a run or on its device.
+// planning/idle_keys.h: keys without effect in a run or on its device.
 #pragma once
 
 #include <string>
@@ -10,12 +10,12 @@
 
 namespace weft {
 
-// Keys that were set and change nothing in this run, a line each.
+// Keys that were set but have no effect in this run, one line each.
 std::vector<std::string> idle_keys(const RunConfig& config);
-// The same of those that change nothing on this device: train.tf32, WEFT_COMM.
+// The same for this device: train.tf32, WEFT_COMM.
 std::vector<std::string> idle_on(const RunConfig& config, const Device& device);
 
-// Into the log: why this is the CPU, where a GPU would have been taken; and idle_on.
+// Logs why this is the CPU, where a GPU would have been used; and idle_on.
 void report_device(const RunConfig& config, const Device& device);
 
 // "300 rows packed into 20 of 512 positions, 97.3 % of them tokens"

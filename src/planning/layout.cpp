@@ -1,4 +1,4 @@
-// planning/layout.cpp: what divides what.
+// planning/layout.cpp: checks divisibility.
 #include "planning/layout.h"
 
 #include <fmt/ranges.h>
@@ -21,14 +21,14 @@ Shard shard_of(const std::string& name) {
   return name == "none" ? Shard::kNone : Shard::kZero3;  // zero3, and its alias fsdp
 }
 
-// Of units that may be copied (key/value heads): not at all, all alike, or only some of them.
+// How units may be copied (key/value heads): not at all, all equally, or only some of them.
 enum class Copies { kNone, kAlike, kAny };
 
 int64_t units_of(const ParameterSpec& p) {
   return p.shape[static_cast<size_t>(p.cut.dim)] / p.cut.unit;
 }
 
-// One product names q once, and of k and v every leaf.
+// One product refers to q once, and to every leaf of k and v.
 int64_t parts_of_spread_units(int64_t units, int64_t tp) {
   return 1 + 2 * leaves_of_spread_units(units, static_cast<int>(tp));
 }
@@ -40,7 +40,7 @@ bool can_cut_units(const CutRule& cut, int64_t units, int64_t pieces, Copies cop
   return copies == Copies::kAny && parts_of_spread_units(units, pieces) <= kMaxParts;
 }
 
-// Whether every cut parameter can be so many pieces.
+// Whether every cut parameter can have this many pieces.
 bool can_cut(const Model& model, int64_t pieces, Copies copies) {
   for (const ParameterSpec& p : model.parameters()) {
     if (p.cut.dim < 0 || p.cut.is_uneven) continue;
@@ -55,7 +55,7 @@ std::string list_admissible(const std::vector<int64_t>& values) {
   return text;
 }
 
-// The largest power of two up to eight that `fits` takes.
+// The largest power of two up to eight that `fits` accepts.
 template <typename Fits>
 int64_t largest_power(const Fits& fits) {
   int64_t best = 1;
@@ -77,8 +77,8 @@ std::string list_tp(const Fits& fits) {
   return list_admissible(good);
 }
 
-// What must be cut, each kind once ("28 attention heads"), and what of it tp does not divide, or
-// would spread over more pieces than a product takes.
+// What must be cut, each kind once ("28 attention heads"), and which of it tp does not divide, or
+// would need more pieces than a product supports.
 void check_tp(const Model& model, int64_t tp) {
   if (can_cut(model, tp, Copies::kAny)) return;
   std::vector<std::string> seen, failed, reasons, causes;
@@ -96,7 +96,7 @@ void check_tp(const Model& model, int64_t tp) {
       failed.push_back(what);
     }
     if (!fits(tp) || !p.cut.may_copy)
-      causes.push_back(fmt::format("{} take {}", what, list_tp(fits)));
+      causes.push_back(fmt::format("{} allow {}", what, list_tp(fits)));
   }
   if (!failed.empty())
     reasons.insert(reasons.begin(), fmt::format("does not divide {}", fmt::join(failed, ", nor ")));
@@ -106,7 +106,7 @@ void check_tp(const Model& model, int64_t tp) {
                               fmt::join(causes, "; ")));
 }
 
-// What a user may set: also more leaves than there are key/value heads.
+// What a user may set: even more leaves than key/value heads.
 std::vector<int64_t> admissible_exact_tp(const Model& model) {
   std::vector<int64_t> good;
   for (int64_t s = 1; s <= kMostLeaves; s *= 2) {
@@ -136,7 +136,7 @@ int64_t resolve_exact_dp(const RunConfig& c) {
   const auto fits = [&](int64_t v) { return leaves % v == 0; };
   const int64_t wanted = c.parallel.exact_dp;
   if (wanted == 0) return largest_power(fits);
-  constexpr int64_t kMostGroups = 256;  // so many levels as products have room for addends
+  constexpr int64_t kMostGroups = 256;  // as many levels as a product can have addends
   if (!is_power_of_two(wanted) || wanted > kMostGroups || !fits(wanted)) {
     throw UserError(fmt::format("parallel.exact_dp={} must be a power of two up to {} that divides "
                                 "global_batch / exact_rows = {}",
@@ -151,15 +151,15 @@ std::string exact_tp_hint(const Model& model, const Layout& l) {
   std::string text = "admissible values of parallel.tp: " + list_divisors(l.exact_tp);
   if (l.tp > kMostLeaves) {
     return text + fmt::format(
-                      "; exact mode cuts into at most {} leaves, whatever the model: take "
-                      "more of parallel.dp, or parallel.mode=fast",
+                      "; exact mode has at most {} leaves, whatever the model: use more "
+                      "parallel.dp, or parallel.mode=fast",
                       kMostLeaves);
   }
   for (int64_t s : admissible_exact_tp(model)) {
     if (s % l.tp != 0) continue;
-    return text + fmt::format("; or set parallel.exact_tp={}, in every layout that is compared", s);
+    return text + fmt::format("; or set parallel.exact_tp={}, in all layouts to be compared", s);
   }
-  return text + fmt::format("; parallel.mode=fast takes parallel.tp={}", l.tp);
+  return text + fmt::format("; parallel.mode=fast accepts parallel.tp={}", l.tp);
 }
 
 void resolve_exact(const RunConfig& c, const Model& model, Layout* l) {
@@ -191,7 +191,7 @@ std::vector<std::vector<int>> Layout::copy_groups() const {
   }
   for (const SharedUnit& shared : shared_units(spread_units, tp)) {
     const auto group = static_cast<size_t>(shared.copy_group);
-    while (colors.size() <= group) {  // alone, until a unit joins neighbours
+    while (colors.size() <= group) {  // each alone, until a unit joins neighbours
       colors.emplace_back();
       for (int rank = 0; rank < num_ranks(); ++rank) colors.back().push_back(rank);
     }

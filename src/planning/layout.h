@@ -1,4 +1,4 @@
-// planning/layout.h: parallel.* of a run file, resolved for a model: where each rank stands.
+// planning/layout.h: parallel.* of a run file, resolved for a model: each rank's coordinates.
 #pragma once
 
 #include <string>
@@ -19,21 +19,21 @@ struct Layout {
   bool is_exact = false;
   int exact_tp = 1;
   int64_t exact_dp = 1, exact_rows = 1;
-  int copies = 1;  // neighbours on the tensor axis that hold the same key/value heads, at most
+  int copies = 1;  // maximum number of neighbours on the tensor axis with the same key/value heads
   int64_t spread_units = 0;  // key/value heads, where neither their number nor tp divides the other
 
   int num_ranks() const { return dp * tp; }
   int dp_rank(int rank) const { return rank / tp; }
   int tp_rank(int rank) const { return rank % tp; }
-  // The groups of ranks that hold copies of the same heads: a color for every rank, and twice where
-  // a rank may share a head with ranks on either side.
+  // The groups of ranks that hold copies of the same heads: a color per rank, and two where a rank
+  // may share heads with ranks on both sides.
   std::vector<std::vector<int>> copy_groups() const;
   TensorParallel tensor(int rank) const;
   DataParallel data(int rank, int64_t num_passes) const;
 };
 
-// UserError naming the admissible values and their cause where the model or the batch cannot be cut
-// so.
+// UserError naming the admissible values and the reason where the model or the batch cannot be cut
+// this way.
 Layout resolve_layout(const RunConfig& config, const Model& model);
 
 // The same from the run file alone: the model's config.json is read.

@@ -1,4 +1,4 @@
-// planning/machine.cpp: /proc and /sys, of which nothing is promised to be there.
+// planning/machine.cpp: /proc and /sys, any of which may be missing.
 #include "planning/machine.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ std::string slurp(const fs::path& path) {
   return text.str();
 }
 
-// What stands behind the first "key   : ".
+// The value after the first "key   : ".
 std::string field(const std::string& text, const std::string& key) {
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
@@ -58,7 +58,8 @@ std::vector<std::string> read_gpus() {
 
 }  // namespace
 
-// Arm's kernels tell numbers, not names; the numbers are those of Arm's reference manuals (MIDR).
+// On Arm the kernel reports numbers, not names; the numbers are those of Arm's reference manuals
+// (MIDR).
 std::string parse_cpu_model(const std::string& cpuinfo) {
   if (const std::string name = field(cpuinfo, "model name"); !name.empty()) return name;
   const std::string implementer = field(cpuinfo, "CPU implementer");

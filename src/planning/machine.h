@@ -1,4 +1,4 @@
-// planning/machine.h: what the operating system tells of this machine.
+// planning/machine.h: what the operating system reports about this machine.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace weft {
 struct Machine {
   std::string cpu_model;
   int cores = 1;                          // that this process may use
-  std::vector<std::string> cpu_features;  // those of which a kernel could make use
+  std::vector<std::string> cpu_features;  // those that a kernel could use
   int64_t memory_bytes = 0, available_bytes = 0;
   std::string huge_pages;         // "always", "madvise", "never", or "unknown"
   std::vector<std::string> gpus;  // models, as the driver names them

@@ -16,11 +16,12 @@
 namespace weft {
 namespace {
 
-// Of a command beside its arena: program, tokenizer, rows (planning/host_memory.cpp measured them).
+// A command's memory besides its arena: program, tokenizer, rows (measured in
+// planning/host_memory.cpp).
 constexpr int64_t kOtherBytes = 16 << 20;
 
-// Of one rank alone the arena is its own memory; of several it is shared, and a rank maps those of
-// the ranks that it exchanges with.
+// A single rank's arena is private; with several ranks it is shared, and a rank maps those of its
+// peers.
 struct ProcessNeed {
   int64_t addresses, data;
 };
@@ -32,10 +33,10 @@ ProcessNeed process_need(const PlanReport& plan) {
   return {mapped * arena + own, own};
 }
 
-// Every page of it must be there at once: code can be dropped and read again.
+// Memory that must be resident at once: code can be dropped and reloaded.
 int64_t machine_need(const PlanReport& plan) { return plan.resident_total() - plan.host.code; }
 
-// What is left for each of `ranks`, were they cut otherwise.
+// What is left for each of `ranks` in another layout.
 int64_t memory_of_a_rank(const PlanReport& plan, const MemoryBounds& b, int64_t ranks) {
   const int64_t supervisor = ranks > 1 ? plan.host.supervisor : 0;
   const int64_t process = std::min(b.process.addresses.bytes, b.process.data.bytes);
@@ -60,14 +61,14 @@ std::string process_shortage(const char* what, int64_t need, const MemoryBound& 
                      bound.bytes);
 }
 
-// The least that any layout on one machine can hold: parameters and moments in bf16, or where some
-// are frozen the parameters alone. Below that no layout is worth planning: a large model's plans
-// take seconds.
+// The minimum for any layout on one machine: parameters and moments in bf16, or where some are
+// frozen only the parameters. Below that no layout is worth planning: a large model's plans take
+// seconds.
 int64_t least_bytes(const RunConfig& c, const PlanReport& plan) {
   return plan.num_parameters * (c.model.freeze.empty() ? 6 : 2);
 }
 
-// The first number of ranks, from the run's down, that has a layout which fits.
+// The first number of ranks, from the run's down, with a layout that fits.
 std::string fewer_ranks(const RunConfig& c, const PlanReport& plan, const MemoryBounds& b) {
   const Kernels& kernels = choose_kernels(c);
   std::string text;
@@ -98,7 +99,7 @@ std::string memory_shortage(const PlanReport& plan, const MemoryBounds& b) {
   }
   const ProcessNeed process = process_need(plan);
   const std::string addresses =
-      process_shortage("of addresses", process.addresses, b.process.addresses);
+      process_shortage("of address space", process.addresses, b.process.addresses);
   return addresses.empty() ? process_shortage("of private memory", process.data, b.process.data)
                            : addresses;
 }
@@ -110,21 +111,21 @@ std::string memory_advice(const RunConfig& c, const PlanReport& plan, const Memo
   const int64_t most = std::min(b.machine.bytes, memory_of_a_rank(plan, b, 1));
   if (least_bytes(c, plan) > most) {
     text += fmt::format(
-        "no layout fits: {} parameters and their states take {} at least; take a "
-        "smaller model, or fewer layers of it (model.num_layers)",
+        "no layout fits: {} parameters and their states need at least {}; use a smaller model, or "
+        "fewer layers of it (model.num_layers)",
         format_count(static_cast<double>(plan.num_parameters)), format_bytes(least_bytes(c, plan)));
   } else {
     const std::string found = fewer_ranks(c, plan, b);
-    text += found.empty() ? "no layout of so many or fewer ranks fits, nor does any with another "
-                            "train.micro_batch, bf16 or shorter rows alone"
+    text += found.empty() ? "no layout of this many or fewer ranks fits, nor does any with only "
+                            "another train.micro_batch, bf16 or shorter rows"
                           : found;
   }
-  return text + "; `weft plan RUN` lists what is held; --force trains all the same";
+  return text + "; `weft plan RUN` lists the memory; --force trains anyway";
 }
 
 namespace {
 
-// need: of the machine.
+// need: for the machine.
 LastingShortage shortage_after(int64_t need,
                                const std::function<std::string(const MemoryBounds&)>& shortage,
                                const std::function<MemoryBounds()>& measure,
@@ -175,8 +176,8 @@ void check_arena_memory(const std::string& what, int64_t arena_bytes, const std:
       [&](const MemoryBounds& b) { return arena_shortage(what, arena_bytes, b); }, bounds_here,
       kRetryFor);
   if (found.text.empty()) return;
-  if (!is_forced) throw UserError(found.text, hint + "; --force goes on all the same");
-  log_warning("{}; --force: it is started all the same, and may be killed", found.text);
+  if (!is_forced) throw UserError(found.text, hint + "; --force continues anyway");
+  log_warning("{}; --force: starting anyway, it may be killed", found.text);
 }
 
 namespace {
@@ -194,8 +195,8 @@ void check_memory(const RunConfig& c, bool is_forced) {
   if (!is_forced) return refuse_shortage(c);
   try {
     refuse_shortage(c);
-  } catch (const std::exception& e) {  // also where the check itself fails
-    log_warning("{}; --force: it is started all the same, and may be killed", e.what());
+  } catch (const std::exception& e) {  // also if the check itself fails
+    log_warning("{}; --force: starting anyway, it may be killed", e.what());
   }
 }
 

@@ -1,4 +1,4 @@
-// planning/plan_fit.cpp: every dp x tp x shard planned; where none fits, what would.
+// planning/plan_fit.cpp: plans every dp x tp x shard; where none fits, finds what would.
 #include "planning/plan_fit.h"
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 namespace weft {
 namespace {
 
-constexpr int64_t kMostTp = 64;  // of the key parallel.tp
+constexpr int64_t kMostTp = 64;  // the limit of parallel.tp
 
 RunConfig with_layout(RunConfig c, const FitRow& row) {
   c.parallel.dp = row.dp;
@@ -29,7 +29,7 @@ RunConfig with_layout(RunConfig c, const FitRow& row) {
   return c;
 }
 
-constexpr double kAlike = 1.01;  // bytes on the wire within 1 % do not decide
+constexpr double kAlike = 1.01;  // differences within 1 % of the bytes on the wire do not decide
 
 void put_best_first(std::vector<FitRow>* rows) {
   std::stable_sort(rows->begin(), rows->end(), [](const FitRow& a, const FitRow& b) {
@@ -76,7 +76,7 @@ class Fitter {
         row.shard = shard;
         fill(c, &row);
         all.push_back(row);
-        // Nothing to cut over one rank; and what is refused is so for every shard.
+        // Nothing to shard over one rank; and a rejection holds for every shard.
         if (row.dp == 1 || !row.is_admissible) break;
       }
     }
@@ -132,8 +132,8 @@ bool is_admitted(const RunConfig& c, const Model& model, int64_t dp, int64_t tp)
   }
 }
 
-// The numbers of ranks next to `ranks` that have a layout: fewer, then more; not where there are
-// none. What dp may be does not depend on tp, nor the reverse.
+// The numbers of ranks nearest to `ranks` that have a layout: fewer, then more; omitted where there
+// are none. The admissible dp and tp are independent.
 std::vector<int64_t> find_nearest_ranks(const RunConfig& c, const Model& model, int64_t ranks) {
   std::vector<int64_t> tensor;
   for (int64_t tp = 1; tp <= kMostTp; ++tp) {
@@ -159,8 +159,8 @@ std::vector<int64_t> find_nearest_ranks(const RunConfig& c, const Model& model, 
   return found;
 }
 
-// What would make it fit: nothing of what is trained is changed first, then its precision, then its
-// rows. Where several values of a key would do, the nearest.
+// What would make it fit: first without changing the training, then its precision, then its rows.
+// Where several values of a key would do, the nearest.
 class Advice {
  public:
   Advice(const Fitter& fitter, const RunConfig& c, FitReport* report)
@@ -181,7 +181,7 @@ class Advice {
     return true;
   }
 
-  // what: that changed `c` before, or empty.
+  // what: the changes made to `c` so far, or empty.
   bool try_micro_batch(RunConfig c, int64_t rows, const std::string& what) {
     c.train.micro_batch = rows;
     const char* begin = what.empty() ? "set" : " and";
@@ -189,7 +189,7 @@ class Advice {
                       report_->ranks);
   }
 
-  // All rows of a rank at once, where that is more than now.
+  // All rows of a rank at once, where that is more than it is now.
   void try_one_pass(const RunConfig& c, const std::string& what = "") {
     const int64_t batch = c.train.global_batch;
     for (int64_t dp = std::min(report_->ranks, batch); dp >= 1; --dp) {
@@ -199,9 +199,9 @@ class Advice {
     }
   }
 
-  // As long as a step has several passes, fewer rows at once take less. One pass keeps no gradients
-  // from pass to pass, so that all rows of a rank at once can take less than some of them. (In
-  // exact mode a pass is a leaf, whatever micro_batch says.)
+  // As long as a step has several passes, fewer rows at once need less memory. A single pass keeps
+  // no gradients between passes, so that all rows of a rank at once can need less than some of
+  // them. (In exact mode a pass is a leaf, whatever micro_batch is.)
   bool can_change_rows_at_once() const {
     return c_.parallel.mode == "fast" && c_.train.global_batch > 1;
   }
@@ -224,7 +224,7 @@ class Advice {
     report_->tried.emplace_back("up to 16 times the ranks");
     for (int64_t more = 2; more <= 16; more *= 2) {
       const int64_t ranks = report_->ranks * more;
-      if (try_change(fmt::format("take {} ranks", ranks), c_, ranks)) break;
+      if (try_change(fmt::format("use {} ranks", ranks), c_, ranks)) break;
     }
   }
 
@@ -260,7 +260,7 @@ class Advice {
   FitReport* report_;
 };
 
-// launch.device for so many ranks, however they are laid out.
+// launch.device for this many ranks, in any layout.
 const Kernels* kernels_for(RunConfig c, int64_t ranks) {
   c.parallel.dp = ranks;
   c.parallel.tp = 1;

@@ -23,8 +23,7 @@ std::string join_with_or(const std::vector<std::string>& words) {
 
 std::string why_below_overhead(const FitReport& r) {
   return fmt::format(
-      "{} take{} {} a rank outside the arena, and no more than {} is given: nothing is left for "
-      "any "
+      "{} need{} {} per rank outside the arena, but only {} is given: nothing is left for any "
       "layout",
       r.is_on_gpu ? "CUDA's context and libraries alone" : "the program alone",
       r.is_on_gpu ? "" : "s", format_bytes(r.overhead), format_bytes(r.memory_of_a_rank()));
@@ -32,8 +31,8 @@ std::string why_below_overhead(const FitReport& r) {
 
 std::string head_line(const FitReport& r) {
   const std::string ranks = describe_ranks(r.ranks, r.is_on_gpu, r.ranks_on_a_gpu);
-  if (r.ranks_on_a_gpu == 1) return fmt::format("{} a rank, {}", format_bytes(r.memory), ranks);
-  return fmt::format("{} of a GPU, {} (WEFT_COMM=cuda_ipc): {} a rank", format_bytes(r.memory),
+  if (r.ranks_on_a_gpu == 1) return fmt::format("{} per rank, {}", format_bytes(r.memory), ranks);
+  return fmt::format("{} per GPU, {} (WEFT_COMM=cuda_ipc): {} per rank", format_bytes(r.memory),
                      ranks, format_bytes(r.memory_of_a_rank()));
 }
 
@@ -42,7 +41,7 @@ std::string head_line(const FitReport& r) {
 std::string FitRow::layout() const { return fmt::format("dp={},tp={},shard={}", dp, tp, shard); }
 
 std::string FitChange::text() const {
-  return fmt::format("{}: {} takes {}", what, row.layout(), format_bytes(row.resident));
+  return fmt::format("{}: {} needs {}", what, row.layout(), format_bytes(row.resident));
 }
 
 bool FitReport::is_below_overhead() const { return memory_of_a_rank() <= overhead; }
@@ -83,7 +82,7 @@ Json FitReport::to_json() const {
 
 std::string FitReport::to_text() const {
   std::string text = fmt::format("{}\n\n  {:<28} {:>5} {:>12} {:>16} {:>10}\n", head_line(*this),
-                                 "layout", "fits", "memory a rank", "bytes / token", "step");
+                                 "layout", "fits", "memory / rank", "bytes / token", "step");
   for (const FitRow& row : rows) {
     if (!row.is_admissible) {
       text += fmt::format("  {:<28} {:>5} {}\n", fmt::format("dp={},tp={}", row.dp, row.tp), "-",
@@ -109,8 +108,8 @@ std::string FitReport::to_text() const {
   }
   if (!has_admissible()) {
     text += fmt::format(
-        "\nno layout has {} rank{}, whatever the memory: the model or the batch cannot be cut so, "
-        "for the reasons above\n",
+        "\nno layout has {} rank{}, whatever the memory: the model or the batch cannot be cut "
+        "this way, for the reasons above\n",
         ranks, ranks == 1 ? "" : "s");
     if (!nearest_ranks.empty())
       text += fmt::format("nearest numbers of ranks that have one: {}\n",
@@ -120,7 +119,7 @@ std::string FitReport::to_text() const {
   text += "\nnone fits";
   if (is_below_overhead()) return text + ": " + why_below_overhead(*this) + "\n";
   if (!tried.empty())
-    text += advice.empty() ? fmt::format("; nor does any with {} alone\n", join_with_or(tried))
+    text += advice.empty() ? fmt::format("; nor does any with only {}\n", join_with_or(tried))
                            : "; any one of these changes would do:\n";
   for (const FitChange& change : advice) text += "  " + change.text() + "\n";
   return text;

@@ -1,5 +1,4 @@
-// planning/plan_report.cpp: plans of every kind of rank, without memory for weights and without
-// data.
+// planning/plan_report.cpp: plans every kind of rank, without allocating weights and without data.
 #include "planning/plan_report.h"
 
 #include <algorithm>
@@ -23,11 +22,11 @@
 namespace weft {
 namespace {
 
-// Part of a step's time that matrix products take: 0.8 in a profile of model S in fp32; in bf16 it
-// was nearer 0.65, so that the estimate is then too short.
+// Fraction of a step's time in matrix products: 0.8 in a profile of model S in fp32; in bf16 nearer
+// 0.65, so that the estimate is then too short.
 constexpr double kProductShare = 0.8;
 
-// What all ranks multiply in a second. All cores at work, but no more threads than there are.
+// Combined product speed of all ranks. All cores busy, but no more threads than there are.
 double total_gflops(const RunConfig& c, const Speeds& s, int num_ranks, int threads) {
   const bool low = c.compute_dtype() != Dtype::kF32;
   const double all = low ? s.gflops_bf16 : s.gflops_fp32;
@@ -36,8 +35,8 @@ double total_gflops(const RunConfig& c, const Speeds& s, int num_ranks, int thre
 }
 
 // Work at the speed of the machine's cores, then the collectives at the speed of a copy (bytes read
-// and written, by all ranks, through the same memory). More ranks than a machine holds go over
-// networks of which nothing is known.
+// and written, by all ranks, through the same memory). More ranks than fit one machine use a
+// network of unknown speed.
 std::optional<double> estimate_ms(const RunConfig& c, const PlanReport& r,
                                   const std::optional<Speeds>& speeds) {
   const int num_ranks = r.layout.num_ranks();
@@ -51,7 +50,7 @@ std::optional<double> estimate_ms(const RunConfig& c, const PlanReport& r,
 
 void add_first_rank(const EnginePlans& plans, PlanReport* r) {
   r->wire = wire_of(plans.train);
-  // The loss and the counts of tokens, which Engine::run_passes adds up.
+  // The loss and the token counts, which Engine::run_passes sums.
   if (r->layout.dp > 1) {
     add_wire(&r->wire,
              {CommOp::kAllReduce, Axis::kData, r->layout.dp, 1, kLossNumbers * int64_t{8}});
@@ -136,7 +135,7 @@ PlanReport plan_layout(const RunConfig& c, const Model& model, const Kernels& ke
       r.dump = dump_plan(plans->train);
       r.picture = draw_memory(plans->train, describe(r.layout));
     }
-    // Between GPUs nothing is known of the wire.
+    // The speed between GPUs is unknown.
     const bool is_alone = r.is_on_gpu && r.layout.num_ranks() == 1;
     if (const auto gpu = is_alone ? load_gpu_speeds(first_gpu()) : std::nullopt) {
       r.step_ms = estimate_gpu_ms(plans->train, *gpu, uses_tf32);
@@ -159,13 +158,13 @@ std::vector<std::string> PlanReport::notes() const {
   std::vector<std::string> all;
   if (is_longest)
     all.emplace_back(
-        "data.layout dynamic: work is that of a batch of the longest rows; memory is of all");
+        "data.layout dynamic: work is for a batch of the longest rows; memory is for all lengths");
   if (is_packed)
     all.emplace_back(
-        "data.layout pack: work is that of rows of one segment; shorter ones attend to less");
+        "data.layout pack: work is for rows of one segment; shorter segments attend to less");
   all.insert(all.end(), idle.begin(), idle.end());
   if (ranks_on_a_gpu > 1) {
-    all.push_back(fmt::format("WEFT_COMM=cuda_ipc: {} ranks share a GPU, and take {} x {} = {}",
+    all.push_back(fmt::format("WEFT_COMM=cuda_ipc: {} ranks share a GPU, and need {} x {} = {}",
                               ranks_on_a_gpu, ranks_on_a_gpu, format_bytes(resident()),
                               format_bytes(ranks_on_a_gpu * resident())));
   }
@@ -215,12 +214,13 @@ Json PlanReport::to_json() const {
 std::string describe_step_time(const std::optional<double>& step_ms, int num_ranks,
                                bool is_on_gpu) {
   if (step_ms) return fmt::format("{:.0f} ms", *step_ms);
-  if (is_on_gpu && num_ranks > 1) return "not known of several GPUs, whose wire was not measured";
-  if (num_ranks > kMaxLocalRanks) return "not known for more ranks than one machine holds";
+  if (is_on_gpu && num_ranks > 1)
+    return "unknown for several GPUs, whose interconnect was not measured";
+  if (num_ranks > kMaxLocalRanks) return "unknown for more ranks than one machine can run";
   if (is_on_gpu && first_gpu().empty())
-    return "not known until `weft doctor --measure` was run on a machine with the GPU, and its "
-           "speeds were copied here (docs/plan.md)";
-  return "not known until `weft doctor --measure` was run once";
+    return "unknown until `weft doctor --measure` is run on a machine with the GPU, and its speeds "
+           "are copied here (docs/plan.md)";
+  return "unknown until `weft doctor --measure` is run once";
 }
 
 std::string describe_ranks(int64_t ranks, bool is_on_gpu, int64_t ranks_on_a_gpu) {
@@ -274,7 +274,7 @@ std::string memory_text(const PlanReport& r) {
   return text;
 }
 
-// Ranks that need more or less than rank 0.
+// Ranks with other memory needs than rank 0.
 std::string classes_text(const PlanReport& r) {
   std::map<int64_t, std::vector<int>> others;  // by arena
   for (int rank = 0; rank < r.layout.num_ranks(); ++rank) {
@@ -311,7 +311,7 @@ std::string wire_text(const PlanReport& r) {
 std::string PlanReport::to_text() const {
   std::string text = fmt::format(
       "{} parameters; {} on {}{} {} thread{}\n"
-      "one step feeds {} positions in {} pass{} a rank; rank 0 computes {:.2f} GFLOP\n\n",
+      "one step feeds {} positions in {} pass{} per rank; rank 0 computes {:.2f} GFLOP\n\n",
       format_count(static_cast<double>(num_parameters)), describe(layout),
       describe_ranks(layout.num_ranks(), is_on_gpu, ranks_on_a_gpu), is_on_gpu ? " and" : " of",
       threads, threads == 1 ? "" : "s", tokens, num_passes, num_passes == 1 ? "" : "es",

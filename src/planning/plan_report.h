@@ -1,4 +1,4 @@
-// planning/plan_report.h: what a run needs, reported before memory is allocated and a rank started.
+// planning/plan_report.h: what a run needs, before memory is allocated and ranks are started.
 #pragma once
 
 #include <optional>
@@ -26,7 +26,7 @@ struct PlanReport {
   Layout layout;
   RankClasses classes;
   std::vector<RankPlan> plans;  // by class
-  int threads = 1;              // of a rank
+  int threads = 1;              // per rank
   int64_t num_passes = 1;
   int64_t tokens = 0;          // positions that all ranks feed in one step
   std::vector<WireItem> wire;  // of one step on rank 0, whose pieces are the largest
@@ -35,25 +35,25 @@ struct PlanReport {
   bool is_on_gpu = false;
   HostMemory host;             // on the CPU
   int64_t ranks_on_a_gpu = 1;  // more than one: they share it
-  int64_t staging = 0;  // beside the arena, of exact sums over NCCL (planning/gpu_memory_check.h)
-  std::vector<std::string> idle;  // keys that were set and change nothing, a line each
-  bool is_step_of_fp32 = false;   // TF32's speed, which is asked for, was not measured
-  bool is_longest = false;        // data.layout dynamic: rows are at most so long
-  bool is_packed = false;         // attention inside segments costs less than told
+  int64_t staging = 0;  // besides the arena, for exact sums over NCCL (planning/gpu_memory_check.h)
+  std::vector<std::string> idle;  // keys that were set but have no effect, one line each
+  bool is_step_of_fp32 = false;   // TF32 is requested, but its speed was not measured
+  bool is_longest = false;        // data.layout dynamic: rows are at most this long
+  bool is_packed = false;         // attention inside segments costs less than reported
 
   const RankPlan& of_rank(int rank) const;
   int64_t arena() const { return plans[0].memory.total(); }  // rank 0's
   int64_t largest_arena() const;
   int64_t sum_of_arenas() const;
-  // Peak memory that we expect of the largest rank: its arena, and what stands beside it
-  // (planning/gpu_memory_check.h). Pages of other ranks' arenas that it reads are theirs.
+  // Expected peak memory of the largest rank: its arena and its overhead
+  // (planning/gpu_memory_check.h). Pages of other ranks' arenas that it reads count for those.
   int64_t resident() const { return largest_arena() + overhead(); }
-  int64_t overhead(int rank = 0) const;  // of rank 0, who has the most
+  int64_t overhead(int rank = 0) const;  // of rank 0, which has the most
   // On the CPU: of all ranks and their supervisor, every page counted once.
   int64_t resident_total() const;
   int64_t received() const;  // bytes that reach rank 0 from others in one step
 
-  // What the numbers do not say: keys without effect, what was assumed, why a time is missing.
+  // Notes to the numbers: keys without effect, assumptions, why a time is missing.
   std::vector<std::string> notes() const;
   Json to_json() const;
   std::string to_text() const;
@@ -62,17 +62,17 @@ struct PlanReport {
 // with_dump: also the text of every node, and the picture of the memory.
 PlanReport plan_run(const RunConfig& config, bool with_dump = false);
 
-// The same for a model that is open, on these kernels, with speeds where they are known.
+// The same for an open model, on these kernels, with speeds where known.
 PlanReport plan_layout(const RunConfig& config, const Model& model, const Kernels& kernels,
                        const std::optional<Speeds>& speeds, bool with_dump = false);
 
 const char* axis_name(Axis axis);  // "tp", "dp"
 // "4 ranks", "1 rank with a GPU", "4 ranks with a GPU each", "4 ranks that share a GPU".
 std::string describe_ranks(int64_t ranks, bool is_on_gpu, int64_t ranks_on_a_gpu);
-// "1.3 s", "84 ms", or why it is not known.
+// "1.3 s", "84 ms", or why it is unknown.
 std::string describe_step_time(const std::optional<double>& step_ms, int num_ranks, bool is_on_gpu);
-// Beside the time where is_step_of_fp32.
+// Printed after the time where is_step_of_fp32.
 inline constexpr const char* kStepOfFp32 =
-    "the speed is fp32's: TF32's is not known until `weft doctor --measure` was run again";
+    "the speed is fp32's: TF32's is unknown until `weft doctor --measure` is run again";
 
 }  // namespace weft

@@ -1,5 +1,4 @@
-// planning/rank_classes.cpp: graphs are compared after the tensor cut, then the segments of each
-// rank.
+// planning/rank_classes.cpp: compares graphs after the tensor cut, then the segments of each rank.
 #include "planning/rank_classes.h"
 
 #include <map>
@@ -11,8 +10,8 @@
 namespace weft {
 namespace {
 
-// All that sizes of values, scratch and calls follow from. Names and places in the whole tensors
-// are left out.
+// Everything that determines the sizes of values, scratch and calls. Names and offsets in the whole
+// tensors are omitted.
 uint64_t structure_hash(const Graph& graph) {
   std::vector<int64_t> words;
   for (const Value& v : graph.values) {

@@ -2,7 +2,7 @@
 //
 // Ranks of the tensor axis differ where the vocabulary has a short last piece or a replicated
 // gradient is counted on one of them; ranks of the data axis where the cut of a bucket gives them
-// other numbers of segments. Most are alike, so that few plans speak for ten thousand ranks.
+// other numbers of segments. Most are equal, so that few plans represent ten thousand ranks.
 #pragma once
 
 #include <vector>

@@ -1,4 +1,4 @@
-// planning/rank_overhead.cpp: measured on a GPU, added up on the CPU.
+// planning/rank_overhead.cpp: measured on a GPU, summed up on the CPU.
 #include "planning/rank_overhead.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// planning/rank_plans.cpp: graphs of a rank become plans.
+// planning/rank_plans.cpp: turns a rank's graphs into plans.
 #include "planning/rank_plans.h"
 
 #include <algorithm>

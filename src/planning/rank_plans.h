@@ -11,7 +11,7 @@
 
 namespace weft {
 
-// Everything that is known before memory is taken: what `weft plan` reports.
+// Everything that is known before memory is allocated: what `weft plan` reports.
 struct EnginePlans {
   Plan train;
   std::optional<Plan> eval;

@@ -1,8 +1,7 @@
-// planning/repeat.h: how long something takes, judged from repetitions on a machine that others may
-// use.
+// planning/repeat.h: times something by repetition on a possibly busy machine.
 //
-// Other work only ever slows, so the shortest time is the one that counts; that the usual time is
-// far above it says that the machine was busy, and that the shortest may be too long as well.
+// Other work only slows things down, so the shortest time counts; a median far above it means that
+// the machine was busy, and that the shortest may be too long as well.
 #pragma once
 
 #include <algorithm>

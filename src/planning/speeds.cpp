@@ -1,5 +1,4 @@
-// planning/speeds.cpp: a product of the size of a small model's layers, and a copy larger than
-// caches.
+// planning/speeds.cpp: a product of a small model's layer size, and a copy larger than the caches.
 #include "planning/speeds.h"
 
 #include <algorithm>
@@ -20,8 +19,8 @@ namespace {
 
 constexpr double kSecondsEach = 0.25;
 
-// The shortest time of one call, over kSecondsEach after a first call that warms up; the spread
-// goes to *spread where it is larger.
+// The shortest time of one call, over kSecondsEach after a warm-up call; *spread becomes the
+// maximum spread.
 template <typename Fn>
 double best_seconds(const Fn& fn, double* spread) {
   using Clock = std::chrono::steady_clock;
@@ -131,10 +130,10 @@ std::filesystem::path speeds_path() {
 }
 
 void save_speeds(const Speeds& speeds, const std::filesystem::path& path) {
-  require(!path.empty(), "neither XDG_CACHE_HOME nor HOME says where speeds are kept");
+  require(!path.empty(), "neither XDG_CACHE_HOME nor HOME is set to store speeds");
   std::error_code error;
   std::filesystem::create_directories(path.parent_path(), error);
-  require(!error, "cannot make the folder {}: {}", path.parent_path().string(), error.message());
+  require(!error, "cannot create the folder {}: {}", path.parent_path().string(), error.message());
   write_file_atomic(path, speeds_to_json(speeds).dump(2) + "\n");
 }
 
@@ -145,7 +144,7 @@ std::optional<Speeds> load_speeds(const std::string& level, const std::filesyste
     Speeds s = from_json(parse_json(read_file(path, 1 << 16), path.string()));
     if (s.level == level && s.cpu_model == read_machine().cpu_model) return s;
   } catch (const Error&) {
-    // Damaged or not to be read: as good as not there; the next --measure writes it anew.
+    // Damaged or unreadable: ignored; the next --measure rewrites it.
   }
   return std::nullopt;
 }

@@ -1,4 +1,4 @@
-// planning/speeds.h: how fast this machine multiplies and copies: measured once, kept for
+// planning/speeds.h: this machine's speed of products and copies: measured once, stored for
 // estimates.
 #pragma once
 
@@ -21,7 +21,7 @@ struct Speeds {
   double spread = 0;  // the largest of these measurements (planning/repeat.h); not kept
 };
 
-// Takes a second or two: the best of several repetitions, since other work only ever slows.
+// Takes a second or two: the best of several repetitions, since other work only slows things down.
 Speeds measure_speeds(const Kernels& kernels, int num_threads);
 
 Json speeds_to_json(const Speeds& speeds);
@@ -29,7 +29,7 @@ Json speeds_to_json(const Speeds& speeds);
 // ${XDG_CACHE_HOME:-~/.cache}/weft/speeds.json; empty where there is no home.
 std::filesystem::path speeds_path();
 void save_speeds(const Speeds& speeds, const std::filesystem::path& path = speeds_path());
-// Nothing where none were kept, the file is damaged, or it is of another processor or level.
+// None where none were stored, the file is damaged, or it is of another processor or level.
 std::optional<Speeds> load_speeds(const std::string& level,
                                   const std::filesystem::path& path = speeds_path());
 

@@ -86,17 +86,17 @@ TEST(Csv, AQuoteLeftOpenIsNamedWhereItOpensWhenTheFileIsOpened) {
   const std::string good = "a,b\n1,\"x\ny\"\n";
   expect(good + "2,\"never closed\n3,z\n", "t.csv:4: an opening quote is never closed");
   // Later on in a record than its first line.
-  expect(good + "\"2\n2\",\"never\n3,z", "t.csv:5: a quote opens here");
-  expect(good + "2,\"doubled \"\"", "t.csv:4: a quote opens here");
-  expect("a,\"b\n1,2\n", "t.csv:1: a quote opens here");
+  expect(good + "\"2\n2\",\"never\n3,z", "t.csv:5: an opening quote");
+  expect(good + "2,\"doubled \"\"", "t.csv:4: an opening quote");
+  expect("a,\"b\n1,2\n", "t.csv:1: an opening quote");
   EXPECT_EQ(rows_in_memory(good + "2,5\" disk\n3,\"z\"", RowFormat::kCsv, "t.csv")->size(), 3);
   TempFolder folder;
   folder.write("t.csv", good + "2,\"never closed\n3,z\n");
   expect_user_error([&] { open_rows({(folder.path() / "t.csv").string()}, "auto", "data.train"); },
-                    "t.csv:4: a quote opens here");
+                    "t.csv:4: an opening quote");
   for (const char* packed : {"open_quote.csv.gz", "open_quote.csv.zst"}) {
     expect_user_error([&] { open_rows({std::string("tests/data/data/") + packed}, "auto", "x"); },
-                      std::string(packed) + ":4: a quote opens here");
+                      std::string(packed) + ":4: an opening quote");
   }
 }
 

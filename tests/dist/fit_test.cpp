@@ -93,7 +93,7 @@ TEST_F(PlanFit, AllLayoutsAreOfOneKindOfDevice) {
   EXPECT_NE(gpu.to_json().at("layouts").as_array()[0].find("reason"), nullptr);
   EXPECT_GE(num_planned, 8);
   EXPECT_NE(gpu.to_text().find("4 ranks with a GPU each"), std::string::npos) << gpu.to_text();
-  EXPECT_NE(gpu.to_text().find("step: not known of several GPUs"), std::string::npos);
+  EXPECT_NE(gpu.to_text().find("step: unknown for several GPUs"), std::string::npos);
   const FitReport cpu = fit_layouts(c, kContextBytes, 4, {.kernels = &cpu_kernels()});
   EXPECT_FALSE(cpu.is_on_gpu);
   for (const FitRow& row : cpu.rows) EXPECT_LT(row.resident, kContextBytes) << row.layout();
@@ -181,8 +181,8 @@ TEST_F(PlanFit, AdvisesBf16WithoutMasters) {
   EXPECT_EQ(advised(fit(wanted, 1), "set train.master_weights: false"), wanted);
   const std::string none = fit(kContextBytes + 1, 1).to_text();
   EXPECT_TRUE(contains(none,
-                       "nor does any with another train.micro_batch, up to 16 times the "
-                       "ranks, bf16 without fp32 masters or shorter rows alone"))
+                       "nor does any with only another train.micro_batch, up to 16 times the "
+                       "ranks, bf16 without fp32 masters or shorter rows"))
       << none;
   config_.train.precision = "fp32";
   EXPECT_EQ(advised(fit(wanted, 1), "set train.precision: bf16 and train.master_weights: false"),
@@ -195,7 +195,7 @@ TEST_F(PlanFit, AdvisesBf16WithoutMasters) {
 TEST_F(PlanFit, SaysWhatLeavesNoRoomForAnArena) {
   const FitReport less = fit(kContextBytes - 1, 1);
   const std::string why =
-      "CUDA's context and libraries alone take 1.7 GiB a rank outside the arena";
+      "CUDA's context and libraries alone need 1.7 GiB per rank outside the arena";
   EXPECT_TRUE(contains(less.to_text(), "none fits: " + why)) << less.to_text();
   EXPECT_TRUE(contains(less.to_json().at("reason").as_string(), why));
   EXPECT_TRUE(less.tried.empty());
@@ -219,10 +219,10 @@ TEST_F(PlanFit, RanksThatShareAGpuShareItsMemory) {
   const FitReport report = fit(times * least, 4);
   EXPECT_EQ(report.to_json().at("ranks_on_a_gpu").as_int(), times);
   if (times < 4) return;
-  EXPECT_TRUE(contains(report.to_text(), "of a GPU, 4 ranks that share a GPU (WEFT_COMM=cuda_ipc)"))
+  EXPECT_TRUE(contains(report.to_text(), "per GPU, 4 ranks that share a GPU (WEFT_COMM=cuda_ipc)"))
       << report.to_text();
   config_.parallel.dp = 4;
-  EXPECT_TRUE(contains(plan(config_).to_text(), "4 ranks share a GPU, and take 4 x "));
+  EXPECT_TRUE(contains(plan(config_).to_text(), "4 ranks share a GPU, and need 4 x "));
 }
 
 // An area of 32 MiB for each group of more than one rank; 4 key/value heads over 8 ranks are held
@@ -265,9 +265,9 @@ TEST_F(PlanFit, TheReportSaysWhereItRunsAndWhatItAssumes) {
   ASSERT_EQ(notes.size(), 3u);
   EXPECT_TRUE(contains(notes[0].as_string(), "data.layout pack"));
   EXPECT_TRUE(contains(notes[1].as_string(), "parallel.shard: zero3 has no effect"));
-  EXPECT_TRUE(contains(notes[2].as_string(), "step_ms: not known until `weft doctor --measure`"));
+  EXPECT_TRUE(contains(notes[2].as_string(), "step_ms: unknown until `weft doctor --measure`"));
   EXPECT_EQ(contains(notes[2].as_string(), "on a machine with the GPU"), first_gpu().empty());
-  EXPECT_TRUE(contains(fit(2 * kContextBytes, 1).to_text(), "a rank, 1 rank with a GPU\n"));
+  EXPECT_TRUE(contains(fit(2 * kContextBytes, 1).to_text(), "per rank, 1 rank with a GPU\n"));
 }
 
 }  // namespace

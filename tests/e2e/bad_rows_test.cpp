@@ -179,7 +179,7 @@ TEST(BadRows, AnEmptyFileAmongGoodOnesIsNoError) {
 TEST(BadRows, BytesThatAreNoTextAreNamed) {
   const TinyRun run;
   run.write("rows.model", std::string("\n\0\x01\x02 rows\n", 10));
-  expect_refused(run, {run / "rows.model"}, {"rows.model", "no text"});
+  expect_refused(run, {run / "rows.model"}, {"rows.model", "not a text file"});
 }
 
 TEST(BadRows, AChangedFileIsRefusedAtResume) {

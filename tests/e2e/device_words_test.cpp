@@ -45,7 +45,8 @@ TEST(DeviceWords, NcclIsTakenByItself) {
   const Ended ended =
       run_to_end(run.words("train", {}), StartOptions{.env = {{"WEFT_COMM", "nccl"}}});
   EXPECT_EQ(ended.exit_code, 2);
-  expect_parts(ended.err, {"WEFT_COMM=nccl", "NCCL is taken by itself where each rank has a GPU"});
+  expect_parts(ended.err,
+               {"WEFT_COMM=nccl", "NCCL is used automatically where each rank has a GPU"});
 }
 
 // Of weft eval alone the command line is named.

@@ -63,7 +63,7 @@ TEST(Hints, RowsOfAnotherKindAreAnsweredWithTheirKey) {
   expect_refused(over("a.jsonl"), {"a.jsonl:9", "no column 'text'; there are: messages",
                                    "hint: chat rows: set data.messages: messages"});
   expect_refused(over("b.jsonl", {"data.messages=messages"}),
-                 {"b.jsonl:1", "no column 'messages'", "for rows of text leave it out",
+                 {"b.jsonl:1", "no column 'messages'", "for plain text leave it unset",
                   "data.text: \"{text}\""});
 }
 

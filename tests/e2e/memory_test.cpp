@@ -31,7 +31,7 @@ TEST(Memory, ALargeModelIsRefusedBeforeItIsAllocated) {
     EXPECT_EQ(ended.exit_code, 2) << ended.err;
     expect_parts(ended.err, {"error: the run needs ", " GiB of memory",
                              " is available: ", "no layout fits: 70,553,706,496 parameters",
-                             "weft plan RUN", "--force trains all the same"});
+                             "weft plan RUN", "--force trains anyway"});
     EXPECT_EQ(count_parts(ended.err, "error: "), 1) << ended.err;
     EXPECT_LT(program.peak_anonymous_bytes(), int64_t{200} << 20);
     EXPECT_FALSE(std::filesystem::exists(run.dir()));
@@ -56,7 +56,7 @@ TEST(Memory, LimitsOfTheShellAreRefusedOrForced) {
                                            "launch.device=cpu", dp};
     const Ended ended = run_to_end(run.words("train", sets), limit);
     EXPECT_EQ(ended.exit_code, 2) << ended.err;
-    expect_parts(ended.err, {"error: a process of the run needs ", " GiB of addresses",
+    expect_parts(ended.err, {"error: a process of the run needs ", " GiB of address space",
                              "ulimit -v of 2.0 GiB leaves ", "set train.micro_batch: "});
     EXPECT_EQ(count_parts(ended.err, "error: "), 1) << ended.err;
     EXPECT_FALSE(std::filesystem::exists(run.dir()));
@@ -68,7 +68,7 @@ TEST(Memory, LimitsOfTheShellAreRefusedOrForced) {
       limit);
   EXPECT_EQ(forced.exit_code, 1) << forced.err;
   expect_parts(forced.err, {"warning: a process of the run needs ", "--force: ",
-                            "error: cannot take ", " GiB of memory: ", "weft plan RUN --fit "});
+                            "error: cannot allocate ", " GiB of memory: ", "weft plan RUN --fit "});
 }
 
 // An evaluation of 65,536 rows at once, and a cache of 40 million positions.
@@ -91,7 +91,8 @@ TEST(Memory, EvaluationAndGenerationAreRefusedOrForced) {
                 "ulimit -v of 1.0 GiB", " bytes)", "lower train.micro_batch", "--force"});
   const Ended forced = eval({"--force"});
   EXPECT_EQ(forced.exit_code, 1) << forced.err;
-  expect_parts(forced.err, {"warning: the evaluation needs ", "--force: ", "error: cannot take "});
+  expect_parts(forced.err,
+               {"warning: the evaluation needs ", "--force: ", "error: cannot allocate "});
   Json config = parse_json(slurp(run.dir() / "final/config.json"), "config.json");
   config.set("max_position_embeddings", 40'000'000);
   run.write("runs/tiny/final/config.json", config.dump());

@@ -157,8 +157,7 @@ TEST(PlanLayout, TheLayoutsThatFit) {
   nowhere.env["XDG_CACHE_HOME"] = (run / "none").string();
   const Ended untimed =
       run_to_end(run.words("plan", {}, {"--fit", "1GB", "--ranks", "4"}), nowhere);
-  expect_parts(untimed.out,
-               {"?\n", "step: not known until `weft doctor --measure`", "recommended:"});
+  expect_parts(untimed.out, {"?\n", "step: unknown until `weft doctor --measure`", "recommended:"});
   // A row's numbers are those of the plan of its layout.
   const Json plan = json_of(run, layout_sets(2, 2, "zero3"));
   for (const Json& row : rows) {
@@ -177,15 +176,16 @@ TEST(PlanLayout, SaysWhatToChangeWhereNoneFits) {
   const std::vector<std::string> sets = {"train.global_batch=64"};
   const Ended some = run_to_end(run.words("plan", sets, {"--fit", "76MB", "--ranks", "2"}));
   EXPECT_EQ(some.exit_code, 1) << some.err;
-  expect_parts(some.out, {"none fits", "take ", " ranks: dp="});
+  expect_parts(some.out, {"none fits", "use ", " ranks: dp="});
   const Ended none = run_to_end(run.words("plan", {}, {"--fit", "38.1MiB", "--ranks", "4"}));
   EXPECT_EQ(none.exit_code, 1);
-  expect_parts(none.out, {"none fits; nor does any with another train.micro_batch, up to 16 times "
-                          "the ranks, bf16, bf16 without fp32 masters or shorter rows alone\n"});
+  expect_parts(none.out,
+               {"none fits; nor does any with only another train.micro_batch, up to 16 times "
+                "the ranks, bf16, bf16 without fp32 masters or shorter rows\n"});
   const Ended little = run_to_end(run.words("plan", {}, {"--fit", "1MB", "--ranks", "4"}));
   EXPECT_EQ(little.exit_code, 1);
-  expect_parts(little.out, {"none fits: the program alone takes 38 MiB a rank outside the arena, "
-                            "and no more than 977 KiB is given"});
+  expect_parts(little.out, {"none fits: the program alone needs 38 MiB per rank outside the arena, "
+                            "but only 977 KiB is given"});
   EXPECT_FALSE(contains(little.out, "nor does")) << little.out;
   const Ended bare = run_to_end(run.words("plan", {}, {"--fit", "16", "--ranks", "4"}));
   EXPECT_EQ(bare.exit_code, 2);

@@ -137,7 +137,8 @@ TEST(Signals, WeftEvalTellsWhatItHas) {
     ASSERT_TRUE(ended.exit_code == 130 || ended.signal == SIGINT) << ended.err;
   }
   EXPECT_EQ(ended.exit_code, 130) << ended.err;
-  expect_parts(ended.err, {"SIGINT: stopping", "SIGINT: partial results: the loss of the first"});
+  expect_parts(ended.err,
+               {"SIGINT: stopping", "SIGINT: partial results: the loss covers the first"});
   expect_parts(ended.out, {"\"stopped_by\": \"SIGINT\"", "\"part\": 0"});
 }
 

@@ -191,8 +191,8 @@ TEST_P(Controls, AreFoundWithStepAndTensor) {
     EXPECT_EQ(step.as_int(), c.step);
     EXPECT_EQ(tensor.as_string(), c.tensor);
   }
-  EXPECT_TRUE(contains(slurp(out() / "tp_2.log"), "wrong on purpose"));
-  EXPECT_FALSE(contains(slurp(out() / "dp_1.log"), "wrong on purpose"));
+  EXPECT_TRUE(contains(slurp(out() / "tp_2.log"), "deliberately wrong"));
+  EXPECT_FALSE(contains(slurp(out() / "dp_1.log"), "deliberately wrong"));
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -253,17 +253,17 @@ TEST_F(Verify, AFaultThatDoesNothingIsRefused) {
   const Case cases[] = {
       {"double,step=99", exact, {"WEFT_FAULT=double,step=99", "the run has 4 steps"}},
       {"flip,step=2", {}, {"set parallel.mode to exact"}},
-      {"norm,tensor=model.norm.weight", exact, {"takes no tensor"}},
+      {"norm,tensor=model.norm.weight", exact, {"does not accept a tensor"}},
       {"flip,tensor=model.norm.wieght",
        exact,
        {"no parameter \"model.norm.wieght\"", "did you mean \"model.norm.weight\"?"}},
       {"double,tensor=model.layers.0.mlp.up_proj.weight", exact, {"the model has no vector"}},
       {"double,tensor=model.layers.0.self_attn.q_proj.bias",
        {},
-       {"q_proj.bias is cut over tensor-parallel ranks", "nothing would be wrong"}},
+       {"q_proj.bias is cut over tensor-parallel ranks", "would have no effect"}},
       {"double,tensor=model.norm.weight",
        {"model.freeze=[model.norm*]"},
-       {"model.norm.weight is frozen", "nothing would be wrong"}},
+       {"model.norm.weight is frozen", "would have no effect"}},
       {"double",
        {"model.freeze=['*norm*', '*.bias']"},
        {"no vector that is trained and on all ranks"}},
@@ -280,7 +280,7 @@ TEST_F(Verify, AFaultThatDoesNothingIsRefused) {
   const Ended ended = run_to_end(
       run_.words("train", {"train.steps=null", "train.epochs=1", "parallel.tp=2"}), options);
   EXPECT_EQ(ended.exit_code, 1) << ended.err;
-  expect_parts(ended.err, {"WEFT_FAULT=double,step=99", "the steps 1 to 5", "nothing was wrong"});
+  expect_parts(ended.err, {"WEFT_FAULT=double,step=99", "steps 1 to 5", "had no effect"});
 }
 
 TEST(ChangedCopy, StopsTheRunWithItsName) {

@@ -63,10 +63,10 @@ TEST_F(Room, WhatFitsIsTaken) {
 
 TEST_F(Room, TheNearestLayoutIsNamed) {
   const int64_t arena = int64_t{600} << 20;
-  const std::string told = complaint(arena, kLibraryBytes + arena / 3);
-  EXPECT_NE(told.find(std::to_string(arena)), std::string::npos) << told;
-  EXPECT_NE(told.find(std::to_string(kLibraryBytes + arena / 3)), std::string::npos) << told;
-  EXPECT_NE(told.find("GPUs of this size fits"), std::string::npos) << told;
+  const std::string text = complaint(arena, kLibraryBytes + arena / 3);
+  EXPECT_NE(text.find(std::to_string(arena)), std::string::npos) << text;
+  EXPECT_NE(text.find(std::to_string(kLibraryBytes + arena / 3)), std::string::npos) << text;
+  EXPECT_NE(text.find("GPUs of this size fits"), std::string::npos) << text;
 }
 
 // A layout is named as soon as its arena has room: what stands beside it is not counted twice.
@@ -79,8 +79,8 @@ TEST_F(Room, TheNearestLayoutHasTheRoomOfTheRun) {
   const int64_t one = plan_run(config_).arena();
   ASSERT_LT(smallest, one);
   const std::string fits = " on 2 GPUs of this size fits";
-  const std::string told = complaint(one, kLibraryBytes + smallest);
-  EXPECT_NE(told.find(fits), std::string::npos) << told;
+  const std::string text = complaint(one, kLibraryBytes + smallest);
+  EXPECT_NE(text.find(fits), std::string::npos) << text;
   EXPECT_EQ(complaint(one, kLibraryBytes + smallest - 1).find(fits), std::string::npos);
 }
 
@@ -95,12 +95,12 @@ TEST_F(Room, ChangesThatWouldDoAreNamed) {
   const int64_t all = plan_run(config_).arena();
   ASSERT_LT(all, some);
   config_.train.micro_batch = 2;
-  const std::string told = complaint(some, kLibraryBytes + all);
-  EXPECT_NE(told.find("; or set train.micro_batch: 8: dp=1,tp=1,shard=none takes "),
+  const std::string text = complaint(some, kLibraryBytes + all);
+  EXPECT_NE(text.find("; or set train.micro_batch: 8: dp=1,tp=1,shard=none needs "),
             std::string::npos)
-      << told;
-  EXPECT_EQ(told.find("lower"), std::string::npos) << told;
-  EXPECT_EQ(told.find("take 2 ranks"), std::string::npos) << told;
+      << text;
+  EXPECT_EQ(text.find("lower"), std::string::npos) << text;
+  EXPECT_EQ(text.find("use 2 ranks"), std::string::npos) << text;
   EXPECT_EQ(complaint(some, kLibraryBytes + all - 1).find("micro_batch"), std::string::npos);
 }
 
@@ -117,7 +117,7 @@ TEST(RoomOfGeneration, IsRefusedWithItsOwnHint) {
     check_gpu_memory("generation", 1001, device, "fewer");
     FAIL() << "was taken";
   } catch (const UserError& e) {
-    EXPECT_NE(std::string(e.what()).find("generation wants "), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find("generation needs "), std::string::npos) << e.what();
     EXPECT_EQ(e.hint(), "fewer");
   }
 }

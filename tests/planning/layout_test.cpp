@@ -76,7 +76,7 @@ TEST(ExactTp, IsNamedWhereTpNeedsAnother) {
   expect_part(text, "parallel.tp=4 must divide exact_tp=2");
   expect_part(text, "admissible values of parallel.tp: 1, 2; or set parallel.exact_tp=4");
   expect_part(refused(*model(8, 8, 64), 4, 8), "or set parallel.exact_tp=8");
-  expect_part(refused(*model(16, 16, 64), 0, 16), "exact mode cuts into at most 8 leaves");
+  expect_part(refused(*model(16, 16, 64), 0, 16), "exact mode has at most 8 leaves");
   EXPECT_EQ(refused(*model(6, 2, 48), 2, 6).find("or set"), std::string::npos);
 }
 
@@ -94,8 +94,8 @@ TEST(Tp, IsRefusedWithItsCauseAndTheAdmissibleValues) {
   const std::string heads = refused_tp(*model(28, 4, 18944), 8);
   expect_part(heads, "parallel.tp=8 does not divide 28 attention heads\n");
   expect_part(heads,
-              "admissible values of parallel.tp: 1, 2, 4, since 28 attention heads take 1, "
-              "2, 4, 7, 14, 28; 18944 feed-forward channels take 1, 2, 4, 8,");
+              "admissible values of parallel.tp: 1, 2, 4, since 28 attention heads allow 1, "
+              "2, 4, 7, 14, 28; 18944 feed-forward channels allow 1, 2, 4, 8,");
   const std::string width = refused_tp(*model(12, 3, 50), 4);
   expect_part(width, "parallel.tp=4 does not divide 50 feed-forward channels\n");
   // So many copies that one product could not name them all.
@@ -117,7 +117,7 @@ TEST(Tp, MayLeaveKeyValueHeadsBetweenRanks) {
   // Heads 0, 1 and 2 lie between ranks 0 and 1, 1 and 2, 2 and 3.
   EXPECT_EQ(fast(*m, 4).copy_groups(), (std::vector<std::vector<int>>{{0, 0, 2, 2}, {0, 1, 1, 3}}));
   // Exact mode has no such copies, and says who has.
-  expect_part(refused(*m, 0, 2), "parallel.mode=fast takes parallel.tp=2");
+  expect_part(refused(*m, 0, 2), "parallel.mode=fast accepts parallel.tp=2");
 }
 
 Layout exact_dp(int64_t rows, int64_t exact_rows, int64_t dp) {

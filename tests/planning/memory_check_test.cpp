@@ -69,10 +69,10 @@ TEST_F(MemoryCheck, WhatFitsTheMachineIsTaken) {
   EXPECT_EQ(shortage({}), "");
   const int64_t bytes = need();
   EXPECT_EQ(shortage(machine(bytes)), "");
-  const std::string told = shortage(machine(bytes - 1));
-  EXPECT_HAS(told, "the run needs ");
-  EXPECT_HAS(told, "a made-up machine");
-  EXPECT_HAS(told, std::to_string(bytes) + " and " + std::to_string(bytes - 1) + " bytes");
+  const std::string text = shortage(machine(bytes - 1));
+  EXPECT_HAS(text, "the run needs ");
+  EXPECT_HAS(text, "a made-up machine");
+  EXPECT_HAS(text, std::to_string(bytes) + " and " + std::to_string(bytes - 1) + " bytes");
 }
 
 // All ranks are added up: one machine holds them.
@@ -81,16 +81,16 @@ TEST_F(MemoryCheck, AllRanksCount) {
   config_.parallel.dp = 4;
   const int64_t four = need();
   EXPECT_GT(four, 3 * one);
-  const std::string told = shortage(machine(four / 2));
-  EXPECT_HAS(told, "4 ranks: arenas of ");
-  EXPECT_HAS(told, "supervisor");
+  const std::string text = shortage(machine(four / 2));
+  EXPECT_HAS(text, "4 ranks: arenas of ");
+  EXPECT_HAS(text, "supervisor");
   EXPECT_EQ(shortage(machine(four)), "");
 }
 
 TEST_F(MemoryCheck, LimitsOfAProcessCount) {
   MemoryBounds bounds = machine(100 * kGib);
   bounds.process.addresses = {kGib / 8, "ulimit -v of 0.1 GiB"};
-  EXPECT_HAS(shortage(bounds), "of addresses, but ulimit -v of 0.1 GiB leaves 128 MiB");
+  EXPECT_HAS(shortage(bounds), "of address space, but ulimit -v of 0.1 GiB leaves 128 MiB");
   EXPECT_HAS(advice(bounds), "raise the limit of the shell");
   bounds.process = {};
   bounds.process.data = {kGib / 8, "ulimit -d of 0.1 GiB"};
@@ -101,18 +101,18 @@ TEST_F(MemoryCheck, LimitsOfAProcessCount) {
   // But each maps the other's too.
   const int64_t arena = plan_run(config_).largest_arena();
   bounds.process.addresses = {arena + arena / 2, "ulimit -v"};
-  EXPECT_HAS(shortage(bounds), "of addresses");
+  EXPECT_HAS(shortage(bounds), "of address space");
 }
 
 // Four whole copies do not fit; one that is cut does, and so does one rank alone.
 TEST_F(MemoryCheck, NamesALayoutThatFits) {
   const int64_t one = need();
   config_.parallel.dp = 4;
-  const std::string told = advice(machine(2 * one));
-  EXPECT_HAS(told, " fits: ");
-  EXPECT_HAS(told, " per rank");
-  EXPECT_HAS(told, "--force");
-  EXPECT_LACKS(told, "no layout");
+  const std::string text = advice(machine(2 * one));
+  EXPECT_HAS(text, " fits: ");
+  EXPECT_HAS(text, " per rank");
+  EXPECT_HAS(text, "--force");
+  EXPECT_LACKS(text, "no layout");
 }
 
 TEST_F(MemoryCheck, NamesChangesThatWouldDo) {

@@ -108,10 +108,9 @@ TEST(PlanReport, RanksAndTimesInWords) {
   EXPECT_EQ(describe_ranks(4, true, 2), "4 ranks, 2 of them on a GPU");
   EXPECT_EQ(describe_step_time(83.6, 1, false), "84 ms");
   EXPECT_EQ(describe_step_time({}, 2, true),
-            "not known of several GPUs, whose wire was not measured");
-  EXPECT_EQ(describe_step_time({}, 1, false),
-            "not known until `weft doctor --measure` was run once");
-  EXPECT_NE(describe_step_time({}, 100000, false).find("more ranks than one machine holds"),
+            "unknown for several GPUs, whose interconnect was not measured");
+  EXPECT_EQ(describe_step_time({}, 1, false), "unknown until `weft doctor --measure` is run once");
+  EXPECT_NE(describe_step_time({}, 100000, false).find("more ranks than one machine can run"),
             std::string::npos);
 }
 

@@ -47,7 +47,7 @@ TEST(Fault, WordsThatMakeNoSenseAreNamed) {
   expect_part(refused(",step=1"), "no fault \"\"");
   for (const char* words :
        {"flip,step=", "flip,step", "flip,rank=1x", "flip,rank=-1", "flip,step=1234567890"})
-    expect_part(refused(words), "wants a number");
+    expect_part(refused(words), "needs a number");
   expect_part(refused("flip,where=1"), "\"where=1\"; wanted: step, rank or tensor");
 }
 
@@ -88,8 +88,8 @@ TEST(Fault, IsRefusedWhereItWouldDoNothing) {
   expect_part(fast.refuses("flip"), "set parallel.mode to exact");
   EXPECT_EQ(fast.refuses("double"), "");
   EXPECT_EQ(fast.refuses("norm,step=6"), "");  // in every step
-  expect_part(fast.refuses("norm,tensor=a"), "takes no tensor");
-  expect_part(fast.refuses("swap"), "wants exact mode and three passes");
+  expect_part(fast.refuses("norm,tensor=a"), "does not accept a tensor");
+  expect_part(fast.refuses("swap"), "needs exact mode and three passes");
   EXPECT_EQ(Place(1, 1, Shard::kNone, true, 3).refuses("swap"), "");
   expect_part(Place(1, 1, Shard::kNone, true, 2).refuses("swap"), "three passes");
   Place epochs = one;

@@ -27,7 +27,7 @@ TEST(Faults, TheStepMustBeAmongThoseThatWereMade) {
   third.check_fired(1, 3);
   for (const auto& [first, last] : {std::pair{4, 9}, std::pair{1, 2}, std::pair{3, 2}}) {
     const std::string message = error_of<RunError>([&] { third.check_fired(first, last); });
-    EXPECT_NE(message.find(fmt::format("the steps {} to {}", first, last)), std::string::npos)
+    EXPECT_NE(message.find(fmt::format("steps {} to {}", first, last)), std::string::npos)
         << message;
     EXPECT_NE(message.find("WEFT_FAULT=double,step=3"), std::string::npos) << message;
   }
