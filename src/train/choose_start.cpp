@@ -151,20 +151,12 @@ bool has_trained_model(const fs::path& dir, const RunHistory& history) {
       best_hint(find_sound_best(dir)) + new_run_hint(dir));
 }
 
-// best/ alone was saved: it is kept, but the run does not go on from it by itself.
-void report_begin(const fs::path& dir) {
-  if (!is_run_dir(dir)) return;
-  log_info("{} has no checkpoint: the run starts at step 0", dir.string());
-  if (const auto best = find_sound_best(dir))
-    log_info("its best, of step {}, is set aside when the run begins", best->step);
-}
-
-// No sound checkpoint: finished, never begun, or refused.
-void start_without_checkpoint(const StartQuestion& question, const CheckpointSearch& found,
+// No sound checkpoint of a step: finished, refused, only best/ was saved so far, or never begun.
+void start_without_checkpoint(StartQuestion* question, const CheckpointSearch& found,
                               RunStart* start) {
   const RunHistory history = read_history(start->dir);
   if (history.finished_step.value_or(0) > 0 && has_final(start->dir)) {
-    check_still_finished(question, start->dir, *history.finished_step, found);
+    check_still_finished(*question, start->dir, *history.finished_step, found);
     start->finished_step = history.finished_step;
     return;
   }
@@ -177,14 +169,20 @@ void start_without_checkpoint(const StartQuestion& question, const CheckpointSea
     refuse_to_begin_again(start->dir, found, set_aside);
   if (has_trained_model(start->dir, history)) refuse_to_replace_model(start->dir);
   if (!history.started_from.empty()) refuse_step_zero(start->dir, history.started_from);
-  report_begin(start->dir);
+  if (const auto best = find_sound_best(start->dir)) {
+    log_info("{} has no checkpoint but its best: the run goes on from that, of step {}",
+             start->dir.string(), best->step);
+    return choose_named(find_named_start(best->path.string(), start->dir), question, start);
+  }
+  if (is_run_dir(start->dir))
+    log_info("{} has no checkpoint: the run starts at step 0", start->dir.string());
 }
 
 }  // namespace
 
 void choose_newest(StartQuestion* question, RunStart* start) {
   CheckpointSearch found = find_sound_checkpoint(start->dir);
-  if (!found.sound) return start_without_checkpoint(*question, found, start);
+  if (!found.sound) return start_without_checkpoint(question, found, start);
   compare_recorded(*found.sound, found.state, *start, question);
   const int64_t finished = read_history(start->dir).finished_step.value_or(0);
   if (finished > found.state.at("step").as_int() && has_final(start->dir)) {

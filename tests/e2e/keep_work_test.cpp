@@ -1,4 +1,5 @@
 // tests/e2e/keep_work_test.cpp: no start of a run loses what an earlier one saved.
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <csignal>
@@ -205,23 +206,41 @@ TEST(KeepWork, RemovedCheckpointsOfAnUnfinishedRunAreMissed) {
 
 TEST(KeepWork, NeverCommittedStartsAtZeroAndSaysSo) {
   const TinyRun run;
-  const std::string eval = "data.eval=[" + (run / "eval.txt").string() + "]";
-  const std::vector<std::string> sets = {eval, "train.steps=100000", "checkpoint.every=100000",
-                                         "train.eval_every=1"};
   {
-    Program program(run.words("train", sets));
-    program.wait_until([&] { return event_lines(run.dir(), "checkpoint").size() > 1; });  // best
+    Program program(run.words("train", {"train.steps=100000", "checkpoint.every=100000"}));
+    program.wait_until([&] { return !metric_texts(run.dir(), "loss").empty(); });
     program.send(SIGKILL);
     program.wait();
   }
-  ASSERT_TRUE(fs::exists(run.dir() / "checkpoints/best"));
-  const Ended ended = run.train({eval, "train.steps=6", "train.eval_every=1"});
+  const Ended ended = run.train({"train.steps=6"});
   EXPECT_EQ(ended.exit_code, 0) << ended.err;
-  expect_parts(ended.err, {"has no checkpoint: the run starts at step 0", "its best, of step ",
-                           "moved to " + (run.dir() / "checkpoints/abandoned/best").string()});
-  EXPECT_FALSE(contains(ended.err, "is kept as")) << ended.err;
-  EXPECT_TRUE(fs::exists(run.dir() / "checkpoints/abandoned/best/COMMITTED"));
+  expect_parts(ended.err, {"has no checkpoint: the run starts at step 0"});
   EXPECT_EQ(metric_texts(run.dir(), "loss").size(), 6u);
+}
+
+// Killed before its first step-N: the best is all that was saved, and its steps are not lost.
+TEST(KeepWork, WhereOnlyTheBestWasSavedTheRunGoesOnFromIt) {
+  const TinyRun run;
+  const std::string eval = "data.eval=[" + (run / "eval.txt").string() + "]";
+  {
+    Program program(run.words(
+        "train", {eval, "train.steps=100000", "checkpoint.every=100000", "train.eval_every=1"}));
+    program.wait_until([&] { return event_lines(run.dir(), "checkpoint").size() > 1; });
+    program.send(SIGKILL);
+    program.wait();
+  }
+  const fs::path best = run.dir() / "checkpoints/best";
+  ASSERT_TRUE(fs::exists(best));
+  const int64_t step = parse_json(slurp(best / "state.json"), "state.json").at("step").as_int();
+  const std::string steps = fmt::format("train.steps={}", step + 3);
+  const Ended ended = run.train({eval, steps, "train.eval_every=1"});
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  expect_parts(ended.err, {fmt::format("the run goes on from that, of step {}", step)});
+  EXPECT_EQ(std::ssize(metric_texts(run.dir(), "loss")), step + 3);
+  const TinyRun undisturbed;
+  const std::string other_eval = "data.eval=[" + (undisturbed / "eval.txt").string() + "]";
+  undisturbed.train_well({other_eval, steps, "train.eval_every=1"});
+  EXPECT_EQ(hash_of(run.dir() / "final"), hash_of(undisturbed.dir() / "final"));
 }
 
 TEST(KeepWork, LaterCheckpointsAreAbandonedNotRemoved) {
