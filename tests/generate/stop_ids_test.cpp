@@ -46,16 +46,16 @@ TEST(StopIds, AreReadFromTheFolder) {
   std::filesystem::resize_file(path, (size_t{1} << 26) + 1);  // larger than any such file
   const std::string text =
       testing::error_of<UserError>([&] { read_stop_ids(*tokenizer, config, folder.path()); });
-  EXPECT_NE(text.find("more than the 67108864 we read"), std::string::npos) << text;
+  EXPECT_NE(message.find("more than the 67108864 we read"), std::string::npos) << message;
 }
 
 TEST(StopIds, NonsenseIsRefused) {
   for (const char* text : {R"({"eos_token_id": "x"})", R"({"eos_token_id": [1, -2]})",
                            R"({"eos_token_id": 2147483648})", R"({"eos_token_id": [true]})",
                            R"({"eos_token_id": 2.5})"}) {
-    const std::string text = testing::error_of<UserError>(
+    const std::string message = testing::error_of<UserError>(
         [&] { find_stop_ids(nullptr, parse_json(text, "c"), nullptr); });
-    EXPECT_NE(text.find("config.json: eos_token_id holds"), std::string::npos) << text;
+    EXPECT_NE(message.find("config.json: eos_token_id holds"), std::string::npos) << message;
   }
   const Json largest = parse_json(R"({"eos_token_id": [0, 2147483647]})", "c");
   EXPECT_EQ(find_stop_ids(nullptr, largest, nullptr), (Ids{0, 2147483647}));
