@@ -44,7 +44,7 @@ TEST(StopIds, AreReadFromTheFolder) {
   write_file_atomic(path, R"({"eos_token_id": 7})");
   EXPECT_EQ(read_stop_ids(*tokenizer, config, folder.path()), (Ids{256, 7}));
   std::filesystem::resize_file(path, (size_t{1} << 26) + 1);  // larger than any such file
-  const std::string text =
+  const std::string message =
       testing::error_of<UserError>([&] { read_stop_ids(*tokenizer, config, folder.path()); });
   EXPECT_NE(message.find("more than the 67108864 we read"), std::string::npos) << message;
 }
