@@ -1,4 +1,4 @@
-// train/batch_runner.cpp: rows copied to where the executor takes its inputs.
+// train/batch_runner.cpp: copies rows into the executor's inputs.
 #include "train/batch_runner.h"
 
 #include <algorithm>
@@ -37,7 +37,7 @@ void BatchRunner::run(const Batch& batch, int64_t pass) {
 void BatchRunner::feed(const Batch& batch, int64_t pass) {
   const int64_t first_row = pass * passes_.rows, T = pass_length(batch, pass);
   const int64_t have = std::clamp<int64_t>(batch.num_rows - first_row, 0, passes_.rows);
-  // `from` has rows of `stride`, of which `width` are taken.
+  // `from` has rows of `stride`, of which `width` elements are copied.
   const auto put = [&](const std::vector<int32_t>& from, int64_t stride, int64_t width,
                        int32_t rest, int32_t* to) {
     for (int64_t row = 0; row < have; ++row, to += width) {
@@ -52,7 +52,7 @@ void BatchRunner::feed(const Batch& batch, int64_t pass) {
   if (positions) put(batch.position_ids, batch.seq_length, T, 0, positions);
   int64_t* rows = executor_->input<int64_t>(names::kRows);  // null: no dropout
   if (rows && static_cast<int64_t>(batch.row_numbers.size()) != batch.num_rows)
-    throw BugError("dropout wants a number of every row");  // ensure() would take memory
+    throw BugError("dropout needs a number for every row");  // ensure() would allocate
   for (int64_t row = 0; rows && row < passes_.rows; ++row) {
     rows[2 * row] = batch.epoch;
     rows[2 * row + 1] = row < have ? batch.row_numbers[static_cast<size_t>(first_row + row)] : -1;

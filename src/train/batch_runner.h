@@ -1,4 +1,4 @@
-// train/batch_runner.h: this rank's rows of a batch fed to a loss plan, a micro-batch a pass.
+// train/batch_runner.h: feeds this rank's rows of a batch to a loss plan, one micro-batch per pass.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,13 @@
 
 namespace weft {
 
-// All ranks make the same number of passes; pass p takes the rows from p * rows on of a rank's
-// share.
+// All ranks run the same number of passes; pass p uses the rows from p * rows on of a rank's share.
 struct Passes {
   int64_t rows = 1, count = 1;
 };
 
-// Which rows of a global batch the data-parallel ranks compute: neighbours, or where gradients are
-// cut after every pass in exact mode, a pass each in turn.
+// Which rows of a global batch the data-parallel ranks compute: consecutive ones, or where
+// gradients are cut after every pass in exact mode, one pass each in turn.
 void take_share(const RunConfig& config, const Layout& layout, int rank, StreamOptions* options);
 
 // The positions that a pass computes of each row.
@@ -26,8 +25,8 @@ int64_t pass_length(const Batch& batch, int64_t pass);
 class BatchRunner {
  public:
   BatchRunner(Executor* executor, const Passes& passes);
-  // One pass of the executor's length. Rows past the end of a short batch (of an evaluation) have
-  // no length and no targets.
+  // One pass of the executor's length. Rows past the end of a short batch (in an evaluation) have
+  // length 0 and no targets.
   void run(const Batch& batch, int64_t pass);
 
  private:

@@ -23,8 +23,8 @@ std::vector<std::string> reasons_of(const std::vector<DamagedFolder>& folders) {
   return reasons;
 }
 
-// The checkpoint's own record of its keys. It is asked also where run.yaml is there: that may be
-// the file which the user gave, and be edited.
+// The checkpoint's own record of its keys. It is checked even where run.yaml exists: that may be
+// the user's own file, and edited.
 void compare_recorded(const fs::path& checkpoint, const Json& state, const RunStart& start,
                       StartQuestion* question) {
   const Json* run = state.find("run");
@@ -41,23 +41,22 @@ void compare_recorded(const fs::path& checkpoint, const Json& state, const RunSt
   }
   if (question->has_stored && !start.is_of_other_run) return;
   if (!start.is_of_other_run && is_run_dir(start.dir)) {
-    log_warning("{} is missing or cut short: keys were compared with those recorded in {}",
+    log_warning("{} is missing or truncated: keys were compared with those recorded in {}",
                 (start.dir / "run.yaml").string(), checkpoint.string());
   }
   question->changes = std::move(changes);
 }
 
-// Steps that are done cannot be taken back by a smaller number.
+// Completed steps cannot be undone by a smaller number.
 void check_end(const TrainConfig& train, const fs::path& checkpoint, const Json& state,
                const RunChanges& changes) {
   const int64_t step = state.at("step").as_int(), epoch = state.at("epoch").as_int();
   if (train.steps && *train.steps < step) {
-    throw UserError(
-        fmt::format("train.steps is {}, but the run is at step {} ({})", *train.steps, step,
-                    checkpoint.string()),
-        fmt::format("train.steps={} ends it there, more goes on; to go back, name a checkpoint of "
-                    "step {} or before with --resume PATH",
-                    step, *train.steps));
+    throw UserError(fmt::format("train.steps is {}, but the run is at step {} ({})", *train.steps,
+                                step, checkpoint.string()),
+                    fmt::format("train.steps={} ends it there, a larger value continues; to go "
+                                "back, name a checkpoint of step {} or earlier with --resume PATH",
+                                step, *train.steps));
   }
   const bool has_begun = state.at("position").as_int() > 0;
   if (train.steps || changes.future.empty() || epoch <= train.epochs) return;
@@ -67,10 +66,10 @@ void check_end(const TrainConfig& train, const fs::path& checkpoint, const Json&
                   "raise train.epochs; to go back, name an earlier checkpoint with --resume PATH");
 }
 
-// The beginning of a hint, where best/ is sound.
+// The start of a hint, where best/ is sound.
 std::string best_hint(const std::optional<SoundBest>& best) {
   if (!best) return "";
-  return fmt::format("go on from its best, of step {}, with --resume {}; or ", best->step,
+  return fmt::format("resume from its best, of step {}, with --resume {}; or ", best->step,
                      best->path.string());
 }
 
@@ -84,34 +83,34 @@ std::string best_hint(const std::optional<SoundBest>& best) {
   if (has_final(dir)) there.push_back("final/, the model of an earlier end");
   if (there.empty()) there.push_back("nothing: its checkpoints were removed");
   throw UserError(
-      fmt::format("{} had checkpoints, and no sound one is left to go on from; there is:{}",
+      fmt::format("{} had checkpoints, but no sound one is left to resume from; found:{}",
                   dir.string(), indented_lines(there)),
       best_hint(best) +
-          "bring a checkpoint back, name one with --resume PATH, or begin again at step 0 with "
-          "--overwrite, which gives up what is there");
+          "restore a checkpoint, name one with --resume PATH, or start over at step 0 with "
+          "--overwrite, which discards what is there");
 }
 
-// A run that came to its end and whose checkpoints were removed to save space, or are damaged.
+// A finished run whose checkpoints were removed to save space, or are damaged.
 void check_still_finished(const StartQuestion& question, const fs::path& dir, int64_t step,
                           const CheckpointSearch& found) {
   if (!question.has_stored) {
     throw UserError(
-        fmt::format("{} is finished at step {}, but its run.yaml is missing or cut short, and no "
+        fmt::format("{} is finished at step {}, but its run.yaml is missing or truncated, and no "
                     "sound checkpoint records its keys: it cannot be compared with this run",
                     dir.string(), step),
-        "bring run.yaml back, or " + new_run_hint(dir));
+        "restore run.yaml, or " + new_run_hint(dir));
   }
   if (question.changes.future.empty()) return warn_of_damaged(found);
   const std::string state = found.damaged.empty()
                                 ? "its checkpoints are gone"
                                 : fmt::format("none of its checkpoints is sound:{}\n ",
                                               indented_lines(reasons_of(found.damaged)));
-  throw UserError(fmt::format("{} is finished at step {} and {}: it cannot go on with{}",
+  throw UserError(fmt::format("{} is finished at step {} and {}: it cannot continue with{}",
                               dir.string(), step, state, indented_lines(question.changes.future)),
                   best_hint(find_sound_best(dir)) + new_run_hint(dir));
 }
 
-// Finished, with a checkpoint that is older than its end: trained again, the steps after it would
+// Finished, with a checkpoint that is older than its end: retraining the steps after it would
 // replace final/.
 void check_finished_later(const StartQuestion& question, const fs::path& dir, int64_t step,
                           const CheckpointSearch& found) {
@@ -120,38 +119,39 @@ void check_finished_later(const StartQuestion& question, const fs::path& dir, in
   const std::string lost =
       found.damaged.empty()
           ? fmt::format("the checkpoint of step {} is gone", step)
-          : fmt::format("damaged are{}\n ", indented_lines(reasons_of(found.damaged)));
+          : fmt::format("damaged:{}\n ", indented_lines(reasons_of(found.damaged)));
   throw UserError(
       fmt::format("{} is finished at step {}, but its newest sound checkpoint is of step {}: {}; "
-                  "going on from there would train steps after {} again and replace final/, with{}",
+                  "resuming from there would retrain the steps after {} and replace final/, with{}",
                   dir.string(), step, from, lost, from, indented_lines(question.changes.future)),
-      fmt::format("do that with --resume {}; or bring the checkpoint of step {} back; or {}",
+      fmt::format("do that with --resume {}; or restore the checkpoint of step {}; or {}",
                   found.sound->string(), step, new_run_hint(dir)));
 }
 
-// The run began at another run's checkpoint and saved none of its own: step 0 is not its start.
+// The run started from another run's checkpoint and saved none of its own: step 0 is not its start.
 [[noreturn]] void refuse_step_zero(const fs::path& dir, const std::string& from) {
-  throw UserError(fmt::format("the last start of {} began at {} and has saved no checkpoint since",
-                              dir.string(), from),
-                  fmt::format("--resume {} begins there again, --resume never at step 0", from));
+  throw UserError(
+      fmt::format("the last start of {} resumed from {} and has saved no checkpoint since",
+                  dir.string(), from),
+      fmt::format("--resume {} starts there again, --resume never at step 0", from));
 }
 
-// final/ holds what training made. A start that ended at step 0 wrote its initial weights there,
-// which can be made again.
+// final/ holds a trained model. A start that ended at step 0 wrote its initial weights there, which
+// can be recreated.
 bool has_trained_model(const fs::path& dir, const RunHistory& history) {
   return !(history.finished_step && *history.finished_step == 0) && is_export(dir / "final");
 }
 
-// The events are lost, or the last step could not be saved: nothing else tells of that model.
+// The events are lost, or the last step could not be saved: nothing else records that model.
 [[noreturn]] void refuse_to_replace_model(const fs::path& dir) {
   throw UserError(
-      fmt::format("{} holds a model, but no checkpoint is there to go on from, and no event says "
-                  "that the run is finished: training from step 0 would replace that model",
+      fmt::format("{} holds a model, but there is no checkpoint to resume from, and no event "
+                  "records that the run is finished: training from step 0 would replace that model",
                   (dir / "final").string()),
       best_hint(find_sound_best(dir)) + new_run_hint(dir));
 }
 
-// No sound checkpoint of a step: finished, refused, only best/ was saved so far, or never begun.
+// No sound checkpoint of a step: finished, rejected, only best/ was saved so far, or never started.
 void start_without_checkpoint(StartQuestion* question, const CheckpointSearch& found,
                               RunStart* start) {
   const RunHistory history = read_history(start->dir);
@@ -161,7 +161,7 @@ void start_without_checkpoint(StartQuestion* question, const CheckpointSearch& f
     return;
   }
   const std::vector<std::string> set_aside = list_set_aside(start->dir);
-  // A best that was moved there is no sign that a step was saved.
+  // A best that was moved there does not show that a step was saved.
   const bool has_steps =
       std::any_of(set_aside.begin(), set_aside.end(),
                   [](const std::string& name) { return !name.starts_with("abandoned/best"); });
@@ -170,7 +170,7 @@ void start_without_checkpoint(StartQuestion* question, const CheckpointSearch& f
   if (has_trained_model(start->dir, history)) refuse_to_replace_model(start->dir);
   if (!history.started_from.empty()) refuse_step_zero(start->dir, history.started_from);
   if (const auto best = find_sound_best(start->dir)) {
-    log_info("{} has no checkpoint but its best: the run goes on from that, of step {}",
+    log_info("{} has no checkpoint but its best: the run resumes from that, of step {}",
              start->dir.string(), best->step);
     return choose_named(find_named_start(best->path.string(), start->dir), question, start);
   }
@@ -209,7 +209,7 @@ void check_nothing_buried(const fs::path& dir) {
                                !list_set_aside(dir).empty();
   const bool has_model = has_trained_model(dir, history);
   if (!has_checkpoints && !history.has_committed && !has_model) return;
-  throw UserError(fmt::format("{} {}, and --resume never would bury {}", dir.string(),
+  throw UserError(fmt::format("{} {}, and --resume never would discard {}", dir.string(),
                               has_checkpoints ? "has checkpoints"
                               : has_model     ? "has a model in final/"
                                               : "had checkpoints",
@@ -218,7 +218,7 @@ void check_nothing_buried(const fs::path& dir) {
                                               : "what is there"),
                   has_model
                       ? new_run_hint(dir)
-                      : "add --overwrite to give up what is there, or give the run another name");
+                      : "add --overwrite to discard what is there, or give the run another name");
 }
 
 }  // namespace weft

@@ -1,4 +1,4 @@
-// train/choose_start.h: the checkpoint from which a run goes on, or why it cannot.
+// train/choose_start.h: the checkpoint from which a run resumes, or why it cannot.
 #pragma once
 
 #include "config/run_changes.h"
@@ -7,10 +7,10 @@
 
 namespace weft {
 
-// Each takes the keys that have changed since the last start; where the directory has no run.yaml
-// (has_stored false) they are those that have changed since the checkpoint, and are put there. All
+// Each takes the keys that changed since the last start; where the directory has no run.yaml
+// (has_stored false) these are the keys that changed since the checkpoint, filled in here. All
 // throw a UserError where the checkpoint's own record of its keys is of another training, or where
-// the end that the run file asks for is before it.
+// the run file's end is before it.
 struct StartQuestion {
   const RunFile& file;
   bool has_stored = false;
@@ -23,7 +23,7 @@ void choose_newest(StartQuestion* question, RunStart* start);
 // What --resume PATH named.
 void choose_named(NamedStart named, StartQuestion* question, RunStart* start);
 
-// --resume never: UserError where something that training has made would be buried.
+// --resume never: UserError where that would discard trained results.
 void check_nothing_buried(const std::filesystem::path& dir);
 
 }  // namespace weft

@@ -1,4 +1,4 @@
-// train/copies.cpp: every rank tells what it holds and its hash; equal names must have equal
+// train/copies.cpp: every rank reports what it holds with hashes; equal names must have equal
 // hashes.
 #include "train/copies.h"
 
@@ -9,12 +9,12 @@
 namespace weft {
 namespace {
 
-// What travels: which portion of which tensor, and its bytes, as hashes. {0, 0} fills up.
+// What is exchanged: which portion of which tensor, and its bytes, as hashes. {0, 0} is padding.
 struct Told {
   uint64_t portion = 0, bytes = 0;
 };
 
-// What each rank holds, rank by rank, all lists of the longest one's length.
+// What each rank holds, rank by rank, all lists padded to the longest.
 std::vector<Told> gather(Ranks& ranks, const std::vector<Weights::Copy>& held) {
   auto longest = static_cast<int64_t>(held.size());
   ranks.world().all_reduce(&longest, 1, Dtype::kI64, Reduce::kMax);
@@ -35,7 +35,7 @@ void compare_copies(Ranks& ranks, const Weights& weights, int64_t step) {
   for (const Weights::Copy& copy : held) mine.emplace(copy.portion, &copy);
   const std::vector<Told> all = gather(ranks, held);
   const size_t stride = all.size() / static_cast<size_t>(ranks.size());
-  // Other ranks' lists in their order: of several differences the same one is named everywhere.
+  // Other ranks' lists in rank order: all ranks name the same one of several differences.
   for (size_t i = 0; i < all.size(); ++i) {
     const auto found = mine.find(all[i].portion);
     if (found == mine.end()) continue;

@@ -1,5 +1,4 @@
-// train/data_notes.cpp: warnings out of the data's counters, and the refusal of a run without
-// effect.
+// train/data_notes.cpp: warnings from the data's counters, and the error of a run without effect.
 #include "train/data_notes.h"
 
 #include "base/error.h"
@@ -13,12 +12,13 @@ void DataNotes::name_rows(const DataCounters& counters, RunRecord& record) {
   if (num_repaired_ == repaired.size() && !has_new) return;
   record.clear_progress();
   for (; num_repaired_ < repaired.size(); ++num_repaired_) {
-    log_warning("{}: bytes that are no UTF-8 were replaced", repaired[num_repaired_]);
+    log_warning("{}: bytes that are not UTF-8 were replaced", repaired[num_repaired_]);
   }
   if (!has_new) return;
   has_untargeted_ = true;
-  log_warning("{}: this row has no target, so nothing of it is learned; others like it are counted",
-              counters.first_untargeted);
+  log_warning(
+      "{}: this row has no target, so nothing is learned from it; others like it are counted",
+      counters.first_untargeted);
 }
 
 void report_counters(const DataCounters& all) {
@@ -26,7 +26,7 @@ void report_counters(const DataCounters& all) {
   rest.untargeted = 0;
   if (const std::string text = rest.describe(); !text.empty()) log_info("data: {}", text);
   if (all.untargeted > 0) {
-    log_warning("data: {} of {} rows had no target: nothing of them was learned", all.untargeted,
+    log_warning("data: {} of {} rows had no target: nothing was learned from them", all.untargeted,
                 all.rows);
   }
 }
@@ -41,7 +41,7 @@ void warn_of_untargeted(const DataCounters& all) {
 void check_learned(int64_t steps, int64_t updates, bool has_overflowed) {
   if (steps == 0 || updates > 0) return;
   throw RunError(
-      fmt::format("none of the {} steps changed anything ({}): no final/ is made", steps,
+      fmt::format("none of the {} steps changed anything ({}): no final/ is written", steps,
                   has_overflowed ? "each overflowed in fp16" : "none had a target token"),
       has_overflowed
           ? "raise train.steps (each halves the loss scale), or set train.precision to bf16"

@@ -1,4 +1,4 @@
-// train/data_notes.h: what is said about the rows: bad ones as they come, counts at the end.
+// train/data_notes.h: messages about the rows: bad ones as they occur, counts at the end.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,8 @@ namespace weft {
 
 class DataNotes {
  public:
-  // Warns of what the counters name that was not named before: the first ten rows that held bytes
-  // which are no UTF-8, and the first that has no target.
+  // Warns of what is new in the counters: the first ten rows with invalid UTF-8, and the first
+  // without a target.
   void name_rows(const DataCounters& counters, RunRecord& record);
 
  private:
@@ -20,14 +20,14 @@ class DataNotes {
   bool has_untargeted_ = false;
 };
 
-// What happened to all ranks' rows, into the log, where there is something to say.
+// Logs what happened to all ranks' rows, where there is something to report.
 void report_counters(const DataCounters& all);
 
-// The same of an evaluation: rows that do not count in its loss.
+// The same for an evaluation: rows that do not count in its loss.
 void warn_of_untargeted(const DataCounters& all);
 
-// RunError where there were steps and none changed anything: a final/ of the weights that a run
-// began with would pass for a trained model.
+// RunError where there were steps and none changed anything: a final/ with the initial weights
+// would look like a trained model.
 void check_learned(int64_t steps, int64_t updates, bool has_overflowed);
 
 }  // namespace weft

@@ -18,13 +18,13 @@ double part_done(const BatchStream& stream, const Batch& batch) {
 }
 
 std::string perplexity_text(double loss, int decimals) {
-  constexpr double kLarge = 1e6;  // from here on decimals say nothing
+  constexpr double kLarge = 1e6;  // from here on decimals are meaningless
   const double value = std::exp(loss);
   return value < kLarge ? fmt::format("{:.{}f}", value, decimals) : fmt::format("{:.3g}", value);
 }
 
 std::string describe_partial(double part, std::optional<double> loss) {
-  if (!loss) return "before its first batch was done";
+  if (!loss) return "before its first batch was finished";
   return fmt::format("after {:.0f} % of its rows, eval loss {:.5f} so far", 100 * part, *loss);
 }
 

@@ -13,10 +13,10 @@
 
 namespace weft {
 
-// The part of its rows, from 0 to 1, that a stream has given when it has given this batch.
+// The fraction of its rows, from 0 to 1, that a stream has returned including this batch.
 double part_done(const BatchStream& stream, const Batch& batch);
 
-// "12.182" of a loss of 2.5; what is large as "1.3e+32", or "inf".
+// "12.182" for a loss of 2.5; large values as "1.3e+32", or "inf".
 std::string perplexity_text(double loss, int decimals = 3);
 
 // "after 37 % of its rows, eval loss 2.31000 so far"
@@ -24,12 +24,12 @@ std::string describe_partial(double part, std::optional<double> loss);
 
 struct EvalPass {
   std::optional<double> loss;  // of the whole; empty: no targets, or stopped
-  int stop = 0;                // as NextBatch has it, the same on all ranks
+  int stop = 0;                // as in NextBatch, the same on all ranks
   std::exception_ptr error;
 };
 
-// During training: shown as it goes, recorded and logged at its end. Where a signal asks to stop it
-// is abandoned within a pass on all ranks at the same place, logged as partial and not recorded.
+// During training: with progress, recorded and logged at its end. A stop signal abandons it within
+// a pass on all ranks at the same place, logged as partial and not recorded.
 EvalPass evaluate_rows(BatchStream& stream, Engine& engine, Ranks& ranks,
                        const StopSignals& signals, RunRecord& record, int64_t step);
 

@@ -35,20 +35,20 @@ std::string choose_model(const RunConfig& c, const std::string& given) {
                                 run.string()),
                     "run `weft train` with this file first, or give --model");
   }
-  log_warning("{} has no checkpoint yet: model.path is evaluated as it is", run.string());
+  log_warning("{} has no checkpoint yet: evaluating model.path itself", run.string());
   return resolve_model_path(c.model.path).string();
 }
 
-// By one rank; in exact mode the bits are those of any layout.
+// With one rank; in exact mode the bits are those of any layout.
 RunConfig alone(RunConfig c) {
   c.parallel.dp = c.parallel.tp = 1;
   return c;
 }
 
-// What is answered to a signal.
+// The answers to a signal.
 constexpr StopWords kWords{": stopped before anything was evaluated",
                            ": stopping; what was evaluated so far follows",
-                           ", the second signal: ended at once", 128 + SIGINT};
+                           ", the second signal: exiting at once", 128 + SIGINT};
 
 // Batches up to the end, or to a signal.
 void run_batches(LengthPlans& plans, BatchStream& stream, Progress& progress, EvalReport* report) {
@@ -106,11 +106,11 @@ void measure_loss(const Session& session, const RowSource& rows, const LogicalMo
   report->rows = report->counters.rows;
 }
 
-// Prompts and answers of the rows that are kept, as training sees them.
+// Prompts and answers of the kept rows, as training sees them.
 struct Questions {
   std::vector<std::vector<int32_t>> prompts;  // of the rows that have one
   std::vector<std::string> answers;           // to those prompts
-  int64_t num_rows = 0;                       // with those that have none
+  int64_t num_rows = 0;                       // including rows without one
   int64_t longest_prompt = 0, longest_answer = 0;
 };
 
@@ -197,7 +197,7 @@ EvalReport evaluate(const RunConfig& config, const std::string& model, const Bac
   const StopSignals signals(nullptr, kWords);
   if (!config.has_eval()) {
     throw UserError(
-        "the run file names no rows for evaluation",
+        "the run file has no rows for evaluation",
         "give data.eval, or data.eval_fraction, for example with --set data.eval=[FILE]");
   }
   const Session session(config);

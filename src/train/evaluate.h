@@ -17,10 +17,10 @@ struct EvalReport {
   std::optional<int64_t> step;  // of a checkpoint
   double loss_sum = 0;
   int64_t rows = 0, target_tokens = 0;
-  std::optional<double> exact_match;  // part of the rows whose answer was generated to the letter
+  std::optional<double> exact_match;  // fraction of the rows whose answer was generated exactly
   DataCounters counters;              // of the evaluation rows: what was dropped, cut, repaired
-  int stop_signal = 0;                // that ended it: the rest is of the rows before
-  double part = 0;                    // of the rows whose loss was measured
+  int stop_signal = 0;                // that ended it: the results cover the rows before
+  double part = 0;                    // fraction of the rows whose loss was measured
 
   std::optional<double> loss() const;
   Json to_json() const;
@@ -28,15 +28,15 @@ struct EvalReport {
 
 struct EvalOptions {
   bool shows = false;      // progress on the terminal
-  bool is_forced = false;  // goes on though memory is too little
+  bool is_forced = false;  // continues although memory is insufficient
 };
 
 // The rows of data.eval or eval_fraction. model: a folder, checkpoint or run directory; empty: the
-// run's own newest checkpoint, or model.path where it has none. With data.target the answers are
-// generated greedily from the prompts, cut as in training, and compared; a row that the cut or an
-// empty source leaves without a prompt counts as not matched. UserError where there are no rows.
-// One rank computes, where launch.device says unless given. A signal (base/stop.h) ends it within a
-// second, with what was measured so far. On the CPU it is refused where memory is too little.
+// run's newest checkpoint, or model.path where it has none. With data.target the answers are
+// generated greedily from the prompts, cut as in training, and compared; a row without a prompt,
+// because of the cut or an empty source, counts as not matched. UserError where there are no rows.
+// One rank computes, on launch.device unless given. A signal (base/stop.h) ends it within a second,
+// with the results so far. On the CPU it is rejected where memory is insufficient.
 EvalReport evaluate(const RunConfig& config, const std::string& model,
                     const Backend* given = nullptr, const EvalOptions& options = {});
 

@@ -13,7 +13,8 @@ namespace {
 
 // The lowest bit of the mantissa of the first element.
 void flip_bit(Device* device, void* data, Dtype dtype) {
-  ensure(dtype == Dtype::kF32 || dtype_bytes(dtype) == 2, "a fault in a tensor of another type");
+  ensure(dtype == Dtype::kF32 || dtype_bytes(dtype) == 2,
+         "a fault in a tensor of an unsupported type");
   unsigned char first = 0;  // little endian on all machines that we build for
   device->read(&first, data, 1);
   first ^= 1;
@@ -83,8 +84,8 @@ void fault_after_update(const Fault& fault, int64_t step, const Engine& engine,
     if (!has_copies || portion_elements(p) == 0 || !fault.is_wanted(p.name)) continue;
     return flip_bit(engine.executor().device(), engine.executor().data(r), v.dtype);
   }
-  require(false, "{}={}: rank {} holds nothing of it that others have too", kFaultVariable,
-          fault.words, fault.rank);
+  require(false, "{}={}: rank {} holds no replicated part of it", kFaultVariable, fault.words,
+          fault.rank);
 }
 
 }  // namespace weft

@@ -1,4 +1,4 @@
-// train/faults.h: a fault (planning/fault.h) at work in a run.
+// train/faults.h: applies a fault (planning/fault.h) in a run.
 #pragma once
 
 #include "data/batches.h"

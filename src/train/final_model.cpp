@@ -1,4 +1,4 @@
-// train/final_model.cpp: parameters, configuration and tokenizer put together by checkpoint/export.
+// train/final_model.cpp: exports parameters, configuration and tokenizer (checkpoint/export).
 #include "train/final_model.h"
 
 #include <algorithm>
@@ -31,7 +31,7 @@ LogicalTensor start_of(const Session& session, const ParameterSpec& spec) {
   return start;
 }
 
-// Whether the values of 16 bits are those of the start, rounded: training left the parameter alone.
+// Whether the 16-bit values are the initial ones, rounded: training did not change the parameter.
 bool is_unchanged(const LogicalTensor& start, const LogicalTensor& held) {
   constexpr int64_t kStretch = 1 << 14;
   const auto values = std::make_unique<float[]>(kStretch);
@@ -48,7 +48,8 @@ bool is_unchanged(const LogicalTensor& start, const LogicalTensor& held) {
   return true;
 }
 
-// A frozen parameter is held in the compute type alone; it leaves as it came, not rounded.
+// A frozen parameter exists only in the compute type; it is exported with its original, unrounded
+// values.
 void undo_rounding(const Session& session, std::vector<LogicalTensor>* tensors) {
   for (const ParameterSpec& spec : session.model->parameters()) {
     for (LogicalTensor& tensor : *tensors) {
@@ -81,7 +82,7 @@ void write_final_model(const std::filesystem::path& out, std::vector<LogicalTens
                        std::map<std::string, std::string> files, const Session& session) {
   ExportOptions options;
   options.dtype = session.final_dtype;
-  options.overwrite = true;  // a run that went on replaces its own final/
+  options.overwrite = true;  // a resumed run replaces its own final/
   files.erase("config.json");
   undo_rounding(session, &weights);
   export_hf(weights, saved_config(session), files, out, options);

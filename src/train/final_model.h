@@ -12,12 +12,12 @@
 
 namespace weft {
 
-// Files that stand next to the weights: config.json, generation configuration, tokenizer. UserError
+// Files next to the weights: config.json, generation configuration, tokenizer. UserError
 // where one of model.path cannot be used.
 std::map<std::string, std::string> side_files(const Session& session);
 
-// weights: in the best precision that training keeps; files: of side_files(). RunError on a full
-// disk.
+// weights: in the highest precision that training keeps; files: from side_files(). RunError on a
+// full disk.
 void write_final_model(const std::filesystem::path& out, std::vector<LogicalTensor> weights,
                        std::map<std::string, std::string> files, const Session& session);
 

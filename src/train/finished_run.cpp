@@ -1,4 +1,4 @@
-// train/finished_run.cpp: run.yaml, events.jsonl, final/ and the checkpoints, looked at alone.
+// train/finished_run.cpp: decides from run.yaml, events.jsonl, final/ and the checkpoints alone.
 #include "train/finished_run.h"
 
 #include "base/error.h"
@@ -27,7 +27,8 @@ int64_t step_of(const CheckpointSearch& found) {
 // A start with a raised end may have stored its run.yaml and failed before its first event.
 bool is_past_end(const TrainConfig& train, int64_t step, const CheckpointSearch& found) {
   if (train.steps) return step >= *train.steps;
-  if (step_of(found) < step) return true;  // without its last checkpoint no such start gets as far
+  if (step_of(found) < step)
+    return true;  // without its last checkpoint no such start gets that far
   return found.state.at("epoch").as_int() > train.epochs;
 }
 
@@ -38,7 +39,7 @@ bool has_final(const fs::path& dir) {
   try {
     HfFolder(dir / "final").open_weights();
     return true;
-  } catch (const UserError&) {  // a file missing, cut short or no JSON
+  } catch (const UserError&) {  // a file is missing, truncated or not JSON
     return false;
   }
 }
@@ -46,17 +47,17 @@ bool has_final(const fs::path& dir) {
 std::string new_run_hint(const fs::path& dir) {
   return fmt::format(
       "train further from its model under another name (--set name=NEW --set model.path={} --set "
-      "model.init=pretrained), or begin again with --overwrite, which gives up final/",
+      "model.init=pretrained), or start over with --overwrite, which discards final/",
       (dir / "final").string());
 }
 
 RunError unsaved_end(const fs::path& dir, int64_t step, bool has_model) {
   const std::vector<fs::path> saved = list_checkpoints(dir);
-  std::string next = has_model ? "no checkpoint is there to go on from: " + new_run_hint(dir)
-                               : "the same command begins again where this one did";
-  if (!saved.empty()) next = "the same command goes on from " + saved.back().string();
+  std::string next = has_model ? "there is no checkpoint to resume from: " + new_run_hint(dir)
+                               : "the same command starts again where this one did";
+  if (!saved.empty()) next = "the same command resumes from " + saved.back().string();
   return RunError(fmt::format("the last step, {}, could not be saved: {}", step,
-                              has_model ? "final/ holds its model" : "no final/ is made"),
+                              has_model ? "final/ holds its model" : "no final/ is written"),
                   "free space on the disk; " + next);
 }
 
@@ -79,7 +80,7 @@ bool report_if_finished(const RunFile& file, const TrainOptions& options) {
     log_warning("the checkpoint of step {} is gone or damaged; the newest sound one is {}", step,
                 found.sound->string());
   log_info("{} is finished at step {}{}", dir.string(), step,
-           step_of(found) == step ? ": raise train.steps or train.epochs to go on" : "");
+           step_of(found) == step ? ": raise train.steps or train.epochs to continue" : "");
   return true;
 }
 

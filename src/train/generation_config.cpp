@@ -1,5 +1,4 @@
-// train/generation_config.cpp: eos_token_id put together from the folder, the tokenizer and the
-// rows.
+// train/generation_config.cpp: eos_token_id combined from the folder, the tokenizer and the rows.
 #include "train/generation_config.h"
 
 #include <algorithm>
@@ -26,7 +25,7 @@ Json to_json(const Ids& ids) {
   return Json::Array(ids.begin(), ids.end());
 }
 
-// transformers writes its keys sorted: a new one stands before the first that comes after it.
+// transformers writes its keys sorted: a new one is inserted at its sorted position.
 void put(Json& object, const std::string& key, Json value) {
   if (object.find(key)) return object.set(key, std::move(value));
   Json::Object& entries = object.as_object();
@@ -35,8 +34,8 @@ void put(Json& object, const std::string& key, Json value) {
   entries.insert(after, {key, std::move(value)});
 }
 
-// Of random weights no id was learned as an end but those that the tokenizer marks as special: a
-// folder's configuration may be of another tokenizer.
+// Random weights have learned only the tokenizer's special tokens as ends: a folder's configuration
+// may belong to another tokenizer.
 Ids own_ids(const Session& session, Ids ids) {
   if (session.config.model.init != "random" || !session.tokenizer->eos_id()) return ids;
   std::erase_if(ids, [&](int32_t id) { return !session.tokenizer->is_special(id); });

@@ -1,4 +1,4 @@
-// train/gradients.cpp: who speaks for a gradient is who keeps the states of its parameter.
+// train/gradients.cpp: the owner of a gradient is the rank that keeps the states of its parameter.
 #include "train/gradients.h"
 
 #include "graph/portion.h"

@@ -12,8 +12,8 @@ namespace weft {
 
 struct HeldGradient {
   Slice slice;    // named NAME#grad; before clipping, of the sum of the token losses
-  bool is_owned;  // of the ranks that hold these elements, this one speaks for them
-  bool is_whole;  // false: other ranks have copies of the parameter, and the update adds them up
+  bool is_owned;  // of the ranks that hold these elements, this one reports them
+  bool is_whole;  // false: other ranks have copies of the parameter, and the update sums them
 };
 
 // What this rank updates, in the order of the updates.

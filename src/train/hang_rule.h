@@ -1,8 +1,8 @@
-// train/hang_rule.h: how long the host waits for its GPU before it takes a peer for lost.
+// train/hang_rule.h: how long the host waits for its GPU before it considers a peer lost.
 //
-// A GPU computes, and waits for the others inside collectives; the host cannot tell which. So the
-// time is max(deadline, 10 x the median of the last steps), as launch.hang_timeout_s says: no wait
-// is longer than a step. Before a step has ended nothing is known, and it is 10 deadlines.
+// A GPU computes, and waits for the others inside collectives; the host cannot distinguish the two.
+// So the limit is max(deadline, 10 x the median of the last steps), as for launch.hang_timeout_s:
+// no wait is longer than a step. Before the first step has ended it is 10 deadlines.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// train/host_slices.cpp: one copy a slice.
+// train/host_slices.cpp: one copy per slice.
 #include "train/host_slices.h"
 
 namespace weft {

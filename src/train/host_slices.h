@@ -1,4 +1,4 @@
-// train/host_slices.h: slices of a device's memory where the host can read them.
+// train/host_slices.h: copies of device slices that the host can read.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace weft {
 
-// The slices as they were when this was made; on the CPU they are the memory itself.
+// The slices at construction time; on the CPU the memory itself.
 class HostSlices {
  public:
   HostSlices(std::vector<Slice> slices, Device* device);

@@ -1,4 +1,4 @@
-// train/length_plans.cpp: looked up by length; made where a length is new.
+// train/length_plans.cpp: looked up by length; created for a new length.
 #include "train/length_plans.h"
 
 #include <utility>
@@ -8,7 +8,7 @@
 namespace weft {
 namespace {
 
-// The executor keeps a pointer to the caller's function: no longer than the pass, however it ends.
+// The executor keeps a pointer to the caller's function, only during the pass.
 class AskedStop {
  public:
   AskedStop(Executor* executor, const LengthPlans::IsStopped& is_stopped) : executor_(executor) {

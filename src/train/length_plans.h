@@ -1,10 +1,10 @@
 // train/length_plans.h: a loss plan for every length that batches are padded to.
 //
 // `pad` and `pack` have one length, `dynamic` a few (bucket_length). The plan of a shorter length
-// is made when its first batch comes, and lies where the longest one lies: the arena, `weft plan`
-// and the finish list know the longest alone. Collectives over the data axis are of parameters and
-// gradients, the same in every plan. Those over the tensor axis follow the length, which all ranks
-// of a tensor group have alike in a pass (compare_batches).
+// is created with its first batch, and shares the memory of the longest one: the arena, `weft plan`
+// and the finish list know only the longest. Collectives over the data axis are of parameters and
+// gradients, the same in every plan. Those over the tensor axis depend on the length, which is the
+// same on all ranks of a tensor group in a pass (compare_batches).
 #pragma once
 
 #include <functional>
@@ -32,12 +32,12 @@ class LengthPlans {
               const Passes& passes);
 
   Executor& longest() { return *longest_; }
-  // All passes, each with the plan of its length. Takes memory where a length comes first.
-  // is_stopped: asked before each pass, and in passes with collectives (Executor::ask_stop); false
+  // Runs all passes, each with the plan of its length. Allocates for a new length.
+  // is_stopped: polled before each pass, and in passes with collectives (Executor::ask_stop); false
   // where it ended the batch before a pass, StopError in one.
   using IsStopped = std::function<bool()>;
   bool run(const Batch& batch, const IsStopped& is_stopped = nullptr);
-  // Passes may be abandoned in the middle (Executor::allow_stop).
+  // Passes may be abandoned midway (Executor::allow_stop).
   void allow_stop();
   // The sum of the token losses of this rank's rows of the last batch. Waits for the device.
   ExactSum losses() const { return longest_->read<ExactSum>(names::kLossSum); }
@@ -45,7 +45,7 @@ class LengthPlans {
 
  private:
   struct Made {
-    std::unique_ptr<Plan> plan;  // null: the longest, which is not ours
+    std::unique_ptr<Plan> plan;  // null: the longest, which is not owned
     std::unique_ptr<Executor> executor;
     std::unique_ptr<BatchRunner> runner;
   };

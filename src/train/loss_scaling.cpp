@@ -1,4 +1,4 @@
-// train/loss_scaling.cpp: what a step left of the scale, in metrics, events and state.json.
+// train/loss_scaling.cpp: the scale after a step, in metrics, events and state.json.
 #include "train/loss_scaling.h"
 
 #include <cmath>

@@ -43,14 +43,14 @@ NextBatch first_batch(const StreamState& from, BatchStream& stream, Ranks& ranks
 }
 
 void end_without_rows(Ranks& ranks, const std::exception_ptr& error) {
-  // The end of one ends the others, who may still have to log their save.
+  // One rank's exit ends the others, which may still have to log their save.
   try {
     ranks.world().barrier();
   } catch (const PeerError&) {
     if (!error) throw;
   }
   if (error) std::rethrow_exception(error);
-  ranks.world().barrier();  // ended by the rank that has the error, with its reason
+  ranks.world().barrier();  // aborted by the rank that has the error, with its reason
   throw PeerError("another rank could not read its rows");
 }
 

@@ -1,4 +1,4 @@
-// train/next_batch.h: the next batch on all ranks, or the reason for which none of them goes on.
+// train/next_batch.h: the next batch on all ranks, or the reason why all of them stop.
 #pragma once
 
 #include <exception>
@@ -13,20 +13,20 @@ namespace weft {
 inline constexpr int kRowsFailed = 1000;
 
 struct NextBatch {
-  bool is_there = false;     // on this rank; false and no stop: the end (once)
-  int stop = 0;              // on some rank: then nobody uses its batch
+  bool is_there = false;     // on this rank; false without a stop: the end (once)
+  int stop = 0;              // on some rank: then no rank uses its batch
   std::exception_ptr error;  // this rank's, where rows failed
 };
 
-// An exchange: all ranks call it. A rank that still waits for rows when a signal comes stops
-// waiting; what it throws over its rows ends no other rank in the middle of a step.
+// Collective. A rank that still waits for rows when a signal arrives stops waiting; an error in its
+// rows does not end other ranks midway through a step.
 NextBatch next_batch(BatchStream& stream, Ranks& ranks, const StopSignals& signals, Batch& batch);
-// The same after a return to `from`, which looks at the files first.
+// The same after a return to `from`, which checks the files first.
 NextBatch first_batch(const StreamState& from, BatchStream& stream, Ranks& ranks,
                       const StopSignals& signals, Batch& batch);
 
-// Ends this rank after kRowsFailed: with its own error, when all ranks are here, or as a peer of
-// the rank that has one.
+// Ends this rank after kRowsFailed: with its own error, once all ranks are here, or as a peer of
+// the failing rank.
 [[noreturn]] void end_without_rows(Ranks& ranks, const std::exception_ptr& error);
 
 }  // namespace weft

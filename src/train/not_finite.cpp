@@ -1,4 +1,4 @@
-// train/not_finite.cpp: causes of NaN, in the order in which they are worth a look.
+// train/not_finite.cpp: causes of NaN, the likeliest first.
 #include "train/not_finite.h"
 
 #include <fmt/core.h>
@@ -12,11 +12,11 @@
 namespace weft {
 namespace {
 
-// Updates that were too large; before the first one there were none.
+// Updates that were too large; not before the first one.
 void add_rate(const TrainConfig& t, std::vector<std::string>* causes) {
   causes->push_back(fmt::format("train.lr is {:g}: try {:g}", t.schedule.lr, t.schedule.lr / 10));
   if (t.schedule.warmup_steps == 0)
-    causes->emplace_back("train.warmup_steps is 0: the first steps take the whole rate, try 100");
+    causes->emplace_back("train.warmup_steps is 0: the first steps use the full rate, try 100");
   if (t.clip_norm == 0)
     causes->emplace_back("train.clip_norm is off: set it to 1");
   else if (t.clip_norm > 1)
@@ -25,7 +25,8 @@ void add_rate(const TrainConfig& t, std::vector<std::string>* causes) {
 
 void add_precision(const TrainConfig& t, std::vector<std::string>* causes) {
   if (t.precision == "fp16") {
-    causes->emplace_back("train.precision is fp16, and fp16 ends at 65504: set it to bf16 or fp32");
+    causes->emplace_back(
+        "train.precision is fp16, whose largest value is 65504: set it to bf16 or fp32");
   } else if (t.precision == "bf16") {
     causes->push_back(fmt::format("train.precision is bf16, with 8 bits of mantissa: try fp32{}",
                                   t.master_weights ? "" : ", or train.master_weights: true"));
@@ -52,9 +53,9 @@ std::string not_finite_hint(const RunConfig& c, int64_t updates) {
   causes.emplace_back(
       "config.json of the model: rms_norm_eps, rope_theta and initializer_range as published");
   if (updates > 0 && is_pretrained) causes.push_back(weights);
-  std::string hint = updates > 0 ? "look at, in this order:"
+  std::string hint = updates > 0 ? "check, in this order:"
                                  : "no update was made yet, so the learning rate is not the cause; "
-                                   "look at, in this order:";
+                                   "check, in this order:";
   for (size_t i = 0; i < causes.size(); ++i) hint += fmt::format("\n    {}. {}", i + 1, causes[i]);
   return hint;
 }

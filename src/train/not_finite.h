@@ -1,4 +1,4 @@
-// train/not_finite.h: what to look at when a loss or a gradient norm is not finite.
+// train/not_finite.h: what to check when a loss or a gradient norm is not finite.
 #pragma once
 
 #include <filesystem>
@@ -8,8 +8,8 @@
 
 namespace weft {
 
-// Numbered, the likeliest first; only what applies to this run. `updates`: how many updates came
-// before: a first step says nothing about the learning rate.
+// Numbered, the likeliest first; only what applies to this run. `updates`: the number of updates so
+// far: a first step says nothing about the learning rate.
 std::string not_finite_hint(const RunConfig& config, int64_t updates);
 
 // RunError with that hint where the number of this step (`what` it is) is not finite.

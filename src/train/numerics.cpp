@@ -17,7 +17,7 @@ namespace {
 
 // Runs kernels over fixed numbers and folds every result into one hash. The sizes are small, and
 // past the blocks in which kernels work (64 keys, 512 of K, 2048 of the vocabulary), because that
-// is where two versions of a kernel part.
+// is where two versions of a kernel differ.
 class Probe {
  public:
   Probe(const Kernels& kernels, Dtype dtype) : k_(kernels), dtype_(dtype), pool_(1) {}
@@ -35,7 +35,7 @@ class Probe {
  private:
   using Bytes = std::vector<std::byte>;
 
-  // Numbers in [-1, 1) that depend on their place and on `salt`.
+  // Numbers in [-1, 1) that depend on their index and on `salt`.
   Bytes numbers(int64_t n, uint64_t salt, Dtype dtype) const {
     std::vector<float> values(static_cast<size_t>(n));
     for (size_t i = 0; i < values.size(); ++i) {
@@ -58,7 +58,7 @@ class Probe {
     space_.resize(bytes + kAlign);
     void* at = space_.data();
     size_t room = space_.size();
-    ensure(std::align(kAlign, bytes, at, room) != nullptr, "no room for the probe");
+    ensure(std::align(kAlign, bytes, at, room) != nullptr, "too little memory for the probe");
     return {&pool_, static_cast<std::byte*>(at), bytes};
   }
 
@@ -229,7 +229,7 @@ std::vector<std::string> numerics_differences(const Json& a, const std::string& 
 
 namespace {
 
-// Levels above these add instructions for bf16 alone: their fp32 is the same.
+// Levels above these only add bf16 instructions: their fp32 is the same.
 std::string fp32_level(const std::string& level) {
   if (level == "avx512_bf16" || level == "amx") return "avx512";
   return level == "neon_bf16" ? "neon" : level;

@@ -1,4 +1,4 @@
-// train/old_run.cpp: the names of a run's files; what marks the directory as a run's goes last.
+// train/old_run.cpp: the names of a run's files; what marks the directory as a run is deleted last.
 #include "train/old_run.h"
 
 #include <string>
@@ -21,7 +21,7 @@ fs::path renamed(const fs::path& dir, const char* name) {
   return dir / (std::string(name) + ".removing");
 }
 
-// A start that was killed at once leaves empty folders and files.
+// A start that was killed early leaves empty folders and files.
 bool holds_something(const fs::path& path) {
   const PathKind kind = path_kind(path);
   if (kind == PathKind::kFolder) return !folder_names(path).empty();
@@ -32,8 +32,8 @@ bool is_digits(std::string_view text) {
   return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
-// Of checkpoints/ and log/: step-00000100 and best, with the ends that saving, pruning and damage
-// give them, and abandoned; rank-00000.log. A copy that a person made has another end.
+// Of checkpoints/ and log/: step-00000100 and best, with the suffixes of saving, pruning and
+// damage, and abandoned; rank-00000.log. A user's copy has another suffix.
 bool is_of_a_run(const std::string& folder, const std::string& name) {
   if (folder == "log") return name.starts_with("rank-") && name.ends_with(".log");
   const size_t dot = name.find('.');
@@ -62,14 +62,14 @@ std::string foreign_entries(const fs::path& dir) {
 }  // namespace
 
 void check_old_run(const fs::path& dir) {
-  constexpr const char* kHint = "move that away, or give the run another name or --run-dir";
+  constexpr const char* kHint = "move it away, or give the run another name or --run-dir";
   std::string there;
   const StoredRun stored = find_stored_run(dir);
   if (stored == StoredRun::kWhole || stored == StoredRun::kCut || has_events(dir)) {
     there = foreign_entries(dir);
     if (there.empty()) return;
     throw UserError(
-        fmt::format("--overwrite would delete {} of {}, which no run wrote", there, dir.string()),
+        fmt::format("--overwrite would delete {} in {}, which no run wrote", there, dir.string()),
         kHint);
   }
   for (const char* name : kNames) {
@@ -77,7 +77,7 @@ void check_old_run(const fs::path& dir) {
   }
   if (there.empty()) return;
   throw UserError(
-      fmt::format("no run of weft is in {}: --overwrite would delete {}, which no run wrote",
+      fmt::format("{} holds no weft run: --overwrite would delete {}, which no run wrote",
                   dir.string(), there),
       kHint);
 }

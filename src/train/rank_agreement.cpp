@@ -14,7 +14,7 @@
 namespace weft {
 namespace {
 
-// A text of one rank on every rank.
+// Broadcasts a rank's text.
 std::string share_text(Ranks& ranks, std::string text, int from = 0) {
   auto size = static_cast<int64_t>(text.size());
   ranks.world().broadcast(&size, sizeof size, from);
@@ -30,7 +30,7 @@ std::vector<T> gather(Ranks& ranks, T mine) {
   return all;
 }
 
-// The first rank whose hash is not rank 0's; -1: all alike.
+// The first rank whose hash is not rank 0's; -1: all equal.
 int first_other(const std::vector<uint64_t>& hashes) {
   for (size_t r = 1; r < hashes.size(); ++r) {
     if (hashes[r] != hashes[0]) return static_cast<int>(r);
@@ -103,7 +103,7 @@ void agree_on_numerics(Ranks& ranks, const std::string& run, const Json& numeric
   const std::string mine = numerics.dump();
   const int other = first_other(gather(ranks, hash_text(run, hash_text(mine))));
   if (other < 0) return;
-  // All ranks know that two differ: they tell each other what they have, so that any can name both.
+  // All ranks know that two differ: they exchange their values, so that any can name both.
   const std::string run_0 = share_text(ranks, run), run_other = share_text(ranks, run, other);
   const Json first = parse_json(share_text(ranks, mine), "the numerics of rank 0");
   const Json second = parse_json(share_text(ranks, mine, other), "the numerics of a rank");
@@ -112,7 +112,7 @@ void agree_on_numerics(Ranks& ranks, const std::string& run, const Json& numeric
   if (const auto [a, b] = first_line_apart(run_0, run_other); a != b)
     found.push_back(fmt::format("run file: \"{}\" on rank 0, \"{}\" {}", a, b, name));
   throw UserError(
-      fmt::format("rank {} does not compute as rank 0 does: {}", other, fmt::join(found, "; ")),
+      fmt::format("rank {} does not compute the same as rank 0: {}", other, fmt::join(found, "; ")),
       "all ranks need the same program, run file and kind of processor; WEFT_CPU_LEVEL sets the "
       "kernels");
 }
@@ -122,8 +122,7 @@ void compare_batches(Ranks& ranks, const Batch& batch, int64_t step) {
   const std::vector<int64_t> place = {batch.seq_length, batch.source_length, batch.epoch,
                                       after.epoch,      after.position,      after.part};
   const int other = first_other(gather(ranks, hash_of(place)));
-  ensure(other < 0,
-         fmt::format("rank {} stands at other rows in step {} than rank 0", other, step));
+  ensure(other < 0, fmt::format("rank {} is at other rows in step {} than rank 0", other, step));
   uint64_t mine = hash_of(batch.pass_lengths) ^ (hash_of(batch.pass_source_lengths) * 3);
   uint64_t factor = 5;
   for (const auto part : {&Batch::ids, &Batch::targets, &Batch::lengths, &Batch::segments,

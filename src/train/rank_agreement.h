@@ -1,4 +1,4 @@
-// train/rank_agreement.h: what the ranks of a run must see alike: start, signals, numbers, batches.
+// train/rank_agreement.h: what the ranks of a run must agree on: start, signals, numbers, batches.
 #pragma once
 
 #include <functional>
@@ -11,25 +11,25 @@
 
 namespace weft {
 
-// What rank 0 has found holds for all.
+// Broadcasts rank 0's result to all.
 RunStart agree_on_start(Ranks& ranks, RunStart found);
 int64_t agree_on_number(Ranks& ranks, const std::function<int64_t()>& count);
 
 // The numbers of all ranks, by rank.
 std::vector<int64_t> gather_numbers(Ranks& ranks, int64_t mine);
 
-// The signal that any rank has received: all stop at the same place. 0: none.
+// The signal that any rank has received, so that all stop at the same place. 0: none.
 int agree_on_signal(Ranks& ranks, int received);
 // What happened to all ranks' rows.
 DataCounters sum_counters(Ranks& ranks, DataCounters mine);
-// Whether it went well on all ranks.
+// Whether it succeeded on all ranks.
 bool agree_on_success(Ranks& ranks, bool ok);
 
 // UserError naming a rank that has another run file or another numerics fingerprint than rank 0,
 // and what both of them have.
 void agree_on_numerics(Ranks& ranks, const std::string& run, const Json& numerics);
 
-// Ranks of a tensor group must have made the same rows, and all ranks stand at the same place of
+// Ranks of a tensor group must have made the same rows, and all ranks must be at the same place in
 // the data. BugError naming step and ranks where not.
 void compare_batches(Ranks& ranks, const Batch& batch, int64_t step);
 

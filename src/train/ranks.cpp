@@ -16,17 +16,17 @@
 namespace weft {
 namespace {
 
-// For tests: the ranks of one machine talk over TCP, as those of several will. (Those that share a
-// GPU meet over shared memory.)
+// For tests: the ranks of one machine communicate over TCP, as those of several will. (Those that
+// share a GPU use shared memory.)
 bool wants_gloo() { return comm_choice() == "gloo"; }
 
-// Until all are here: one may have looked through a large checkpoint first.
+// Until all have arrived: one may have read a large checkpoint first.
 void meet(Comm& comm) {
   const ScopedNoDeadline no_deadline(comm);
   comm.barrier();
 }
 
-// Rank 0 keeps the store, and tells the others where it is through shared memory.
+// Rank 0 runs the store, and passes its address to the others through shared memory.
 std::unique_ptr<Comm> make_gloo_world(Comm& shared, const std::string& host,
                                       std::unique_ptr<StoreServer>* store) {
   if (shared.rank() == 0) *store = std::make_unique<StoreServer>(host);
@@ -41,11 +41,11 @@ std::unique_ptr<Comm> make_gloo_world(Comm& shared, const std::string& host,
   return make_gloo_comm(options);
 }
 
-// Told before ranks are started, where a supervisor starts them (check_backend).
+// Reported before ranks are started, where a supervisor starts them (check_backend).
 void check_groups(const Layout& layout, bool shares_gpus, const NcclLibrary* library) {
   std::string why;
   if (!shares_gpus && !library) library = find_nccl(&why);
-  if (!shares_gpus && !library) return;  // making the group says so
+  if (!shares_gpus && !library) return;  // creating the group reports it
   ParallelConfig p;
   p.dp = layout.dp;
   p.tp = layout.tp;
@@ -57,7 +57,7 @@ void check_groups(const Layout& layout, bool shares_gpus, const NcclLibrary* lib
 
 Ranks::Ranks(const Layout& layout)
     : layout_(layout), shares_gpus_(shares_gpus()), all_(make_solo_comm()) {
-  ensure(layout.num_ranks() == 1, "one rank cannot stand for several");
+  ensure(layout.num_ranks() == 1, "one rank cannot act as several");
 }
 
 Ranks::Ranks(const Layout& layout, std::shared_ptr<ShmWorld> world, int rank,
@@ -102,8 +102,8 @@ Mesh Ranks::mesh() const {
   m.dp = layout_.dp;
   if (layout_.tp > 1) m.tensor = choose(on_device_.tensor, host_.tensor);
   if (layout_.dp > 1) m.data = choose(on_device_.data, host_.data);
-  // A rank that shares no head on that side has a group of its own, which it never calls; on the
-  // host it would keep this rank alone from capturing its steps.
+  // A rank that shares no head on that side has a group of one, which it never calls; as a host
+  // group it would prevent only this rank from capturing its steps.
   for (size_t i = 0; i < 2; ++i) {
     if (host_.copies[i] && host_.copies[i]->size() > 1)
       m.copies[i] = choose(on_device_.copies[i], host_.copies[i]);
@@ -149,12 +149,12 @@ SharedArena::~SharedArena() {
   device_->set_watch(nullptr);
   Ranks::Groups& groups = ranks_->on_device_;
   const bool is_mapped = ranks_->shares_gpus_ && !groups.all().empty();
-  groups = {};  // with them the mappings of the others' arenas
+  groups = {};  // this also unmaps the others' arenas
   if (is_mapped) wait_for_others();
 }
 
-// The arena may go when nobody has it mapped any more. A rank that fails waits for nobody: the
-// others are told, and what a process leaves behind the driver takes back.
+// The arena may be freed when nobody has it mapped any more. A failing rank waits for nobody: the
+// others are aborted, and the driver reclaims what the process leaves.
 void SharedArena::wait_for_others() noexcept {
   if (std::uncaught_exceptions() > 0) return;
   try {

@@ -1,4 +1,4 @@
-// train/ranks.h: this rank's place in the layout, its groups, and memory that they can reach.
+// train/ranks.h: this rank's place in the layout, its groups, and memory that they share.
 #pragma once
 
 #include <functional>
@@ -22,8 +22,8 @@ class Ranks {
  public:
   // Alone.
   explicit Ranks(const Layout& layout);
-  // One of layout.num_ranks() ranks of a world on this machine: all of them make theirs together.
-  // all: its end of the group of all ranks; null: the one that fits. interface: launch.interface.
+  // One of layout.num_ranks() ranks of a world on this machine; collective. all: its handle on the
+  // group of all ranks; null: chosen automatically. interface: launch.interface.
   Ranks(const Layout& layout, std::shared_ptr<ShmWorld> world, int rank,
         std::unique_ptr<Comm> all = nullptr, const std::string& interface = "lo");
   ~Ranks();
@@ -34,15 +34,15 @@ class Ranks {
   int dp_rank() const { return layout_.dp_rank(rank_); }
   Comm& world() { return *all_; }
   Mesh mesh() const;
-  // Memory for an arena, which peers can read; null: take anonymous memory.
+  // Memory for an arena, which peers can read; null: use anonymous memory.
   void* take_memory(int64_t bytes);
 
-  // How ranks on GPUs reach each other, if not as WEFT_COMM says (planning/backend.h): in the
-  // memory of one, or over NCCL (null: this machine's).
+  // How ranks on GPUs communicate, overriding WEFT_COMM (planning/backend.h): in the memory of one
+  // GPU, or over NCCL (null: this machine's).
   void share_gpus(bool shared) { shares_gpus_ = shared; }
   void use_nccl(NcclLibrary* library) { nccl_ = library; }
 
-  // How long steps take: what is allowed where the host waits for a GPU.
+  // How long steps take: the limit of the host's waits for a GPU.
   void note_step(int64_t ms) { hang_rule_.note_step(ms); }
 
   // The sum over the data-parallel ranks, the same on all.
@@ -52,7 +52,7 @@ class Ranks {
   friend class SharedArena;
   struct Groups {
     std::shared_ptr<Comm> tensor, data, copies[2];
-    std::vector<Comm*> all() const;  // those that are there
+    std::vector<Comm*> all() const;  // the existing ones
   };
 
   Layout layout_;
@@ -64,12 +64,12 @@ class Ranks {
   std::shared_ptr<ShmWorld> shared_;
   std::unique_ptr<StoreServer> store_;  // of rank 0, over Gloo
   std::unique_ptr<Comm> all_;
-  Groups host_, on_device_;  // on_device_: while an arena of a GPU is shared
+  Groups host_, on_device_;  // on_device_: while a GPU arena is shared
 };
 
-// While it lives, collectives of what lies in the arena go over the device, where that is a GPU:
-// over NCCL, or in its memory where ranks share one. All ranks make and end theirs together. Ends
-// after whatever uses the groups, and before the arena, which by then no other rank has mapped.
+// While it lives, collectives on data in the arena use the device, where that is a GPU: NCCL, or
+// its memory where ranks share one. Collective construction and destruction. Must outlive all users
+// of the groups, and be destroyed before the arena, which by then no other rank has mapped.
 class SharedArena {
  public:
   SharedArena(Ranks* ranks, Device* device, const Kernels& kernels, std::byte* arena,

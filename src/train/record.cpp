@@ -1,4 +1,4 @@
-// train/record.cpp: lines get their times here; what was told before the start is read back.
+// train/record.cpp: adds times to lines, and reads back what earlier starts recorded.
 #include "train/record.h"
 
 #include <system_error>
@@ -70,7 +70,7 @@ void RunRecord::try_event(std::string_view name, const Json::Object& more) {
   try {
     event(name, more);
   } catch (const RunError& e) {
-    log_error("event \"{}\" was not written: {}", name, e.what());
+    log_error("event \"{}\" could not be written: {}", name, e.what());
   }
 }
 
@@ -90,10 +90,10 @@ void RunRecord::draw_curve(const std::string& title) {
   if (!metrics_) return;
   try {
     draw(title);
-  } catch (const Error& e) {  // a picture is no reason to call a run failed
-    log_warning("the loss curve was not drawn: {}", e.what());
+  } catch (const Error& e) {  // a missing picture is no reason to fail a run
+    log_warning("the loss curve could not be drawn: {}", e.what());
   } catch (const std::system_error& e) {
-    log_warning("the loss curve was not drawn: {}", e.what());
+    log_warning("the loss curve could not be drawn: {}", e.what());
   }
 }
 

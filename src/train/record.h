@@ -1,6 +1,6 @@
-// train/record.h: what a run tells: metrics, events, the progress line, the curve.
+// train/record.h: what a run reports: metrics, events, the progress line, the curve.
 //
-// Rank 0 of a run writes them; a record of another rank takes the same calls and writes nothing.
+// Rank 0 of a run writes them; a record on another rank accepts the same calls and writes nothing.
 #pragma once
 
 #include <chrono>
@@ -17,11 +17,11 @@ struct RecordOptions {
   std::filesystem::path dir;
   bool is_writer = true;
   bool quiet = false;
-  int64_t step = 0;         // at which the run starts: later lines are cut away
+  int64_t step = 0;         // at which the run starts: later lines are removed
   bool keeps_cut = false;   // they are kept in metrics.jsonl.abandoned: a user went back
   int64_t total_steps = 0;  // 0: not known
   int64_t log_every = 1;
-  int64_t device_bytes = 0;  // memory that the run has taken of a GPU; 0: none
+  int64_t device_bytes = 0;  // GPU memory that the run has allocated; 0: none
 };
 
 class RunRecord {
@@ -33,13 +33,13 @@ class RunRecord {
   void end_epoch(int64_t epoch);
   void evaluation(EvalMetrics line);
   void event(std::string_view name, const Json::Object& more = {});
-  // The same; one that cannot be written is told in the log and ends nothing.
+  // The same; one that cannot be written is only logged.
   void try_event(std::string_view name, const Json::Object& more = {});
   void show_part(std::string_view what, double part, double seconds);  // of work between steps
   void clear_progress();
-  void sync();  // what was recorded is on the disk
-  // The curve as pictures beside the metrics, and on the terminal where a person may look. A
-  // warning where it cannot be drawn.
+  void sync();  // flushes to disk
+  // The curve as pictures next to the metrics, and on the terminal where there is one. A warning
+  // where it cannot be drawn.
   void draw_curve(const std::string& title);
 
   // Work between steps does not count in their time.

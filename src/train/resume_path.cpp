@@ -14,7 +14,7 @@ namespace weft {
 namespace fs = std::filesystem;
 namespace {
 
-// By its name as it was given, and where links lead: either may be a link.
+// By the given name, and with links resolved: either may be a link.
 bool is_below(const fs::path& path, const fs::path& folder) {
   if (path_kind(folder) != PathKind::kFolder) return false;
   std::error_code unknown;
@@ -40,7 +40,7 @@ std::optional<fs::path> run_dir_at(const fs::path& path) {
     throw UserError(
         fmt::format("--resume {}: this is a model without the state of its training", path),
         fmt::format("a run starts from its weights with --set model.path={} --set "
-                    "model.init=pretrained; to go on, name a checkpoint (RUN/checkpoints/step-N)",
+                    "model.init=pretrained; to resume, name a checkpoint (RUN/checkpoints/step-N)",
                     path));
   }
   throw UserError(fmt::format("--resume {}: there is no complete checkpoint", path),
@@ -51,7 +51,7 @@ NamedStart newest_of(const fs::path& other) {
   CheckpointSearch found = find_sound_checkpoint(other);
   if (!found.sound) {
     const auto best = find_sound_best(other);
-    throw UserError(fmt::format("--resume {}: no sound checkpoint of a step is in {}",
+    throw UserError(fmt::format("--resume {}: there is no sound checkpoint of a step in {}",
                                 other.string(), (other / "checkpoints").string()),
                     best ? fmt::format("its best by evaluation loss, of step {}, is: --resume {}",
                                        best->step, best->path.string())
@@ -77,7 +77,7 @@ NamedStart find_named_start(const std::string& path, const fs::path& run_dir) {
   }
   named.is_own = is_below(named.checkpoint, run_dir / "checkpoints");
   if (named.is_own) return named;
-  for (const DamagedFolder& damaged : named.damaged) log_warning("{}: passed over", damaged.reason);
+  for (const DamagedFolder& damaged : named.damaged) log_warning("{}: skipped", damaged.reason);
   named.damaged.clear();  // another run's folders are not renamed
   return named;
 }
@@ -92,11 +92,10 @@ void check_nothing_replaced(const fs::path& run_dir, const fs::path& checkpoint)
   if (path_kind(run_dir / "final") == PathKind::kFolder && !folder_names(run_dir / "final").empty())
     there.push_back("final/");
   if (there.empty()) return;
-  throw UserError(
-      fmt::format("{} is a checkpoint of another run, and {} has its own:{}", checkpoint.string(),
-                  run_dir.string(), indented_lines(there)),
-      "give the new run another name (--set name=NEW), storage or --run-dir; or leave out --resume "
-      "to go on with what is there; or add --overwrite to give it up");
+  throw UserError(fmt::format("{} is a checkpoint of another run, and {} has its own:{}",
+                              checkpoint.string(), run_dir.string(), indented_lines(there)),
+                  "give the new run another name (--set name=NEW), storage or --run-dir; or omit "
+                  "--resume to continue with what is there; or add --overwrite to discard it");
 }
 
 }  // namespace weft

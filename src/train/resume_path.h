@@ -1,4 +1,4 @@
-// train/resume_path.h: the checkpoint that --resume PATH names, and whose it is.
+// train/resume_path.h: the checkpoint that --resume PATH names, and which run it belongs to.
 #pragma once
 
 #include <filesystem>
@@ -13,12 +13,12 @@ namespace weft {
 struct NamedStart {
   std::filesystem::path checkpoint;
   Json state;                          // its state.json
-  bool is_own = true;                  // it is below `checkpoints/` of this run's directory
-  std::vector<DamagedFolder> damaged;  // passed over, where a run directory was named
+  bool is_own = true;                  // it is in `checkpoints/` of this run's directory
+  std::vector<DamagedFolder> damaged;  // skipped, where a run directory was named
 };
 
 // PATH is a checkpoint, or a run directory (or its checkpoints/): its newest sound one, which is
-// said. UserError with what to give instead where there is none.
+// logged. UserError with what to give instead where there is none.
 NamedStart find_named_start(const std::string& path, const std::filesystem::path& run_dir);
 
 // UserError where the directory has checkpoints or a final/: a start from another run's checkpoint

@@ -1,4 +1,4 @@
-// train/run_dir.cpp: a second start of the same run goes on; another run is refused.
+// train/run_dir.cpp: a second start of the same run resumes it; another run is rejected.
 #include "train/run_dir.h"
 
 #include "base/error.h"
@@ -19,17 +19,17 @@ namespace weft {
 namespace fs = std::filesystem;
 namespace {
 
-// What changed since the last start; a run.yaml that is not whole answers nothing.
+// What changed since the last start; an incomplete run.yaml yields nothing.
 RunChanges check_same_run(const RunFile& file, const fs::path& dir, bool has_stored) {
   if (!has_stored) return {};
   RunChanges changes = compare_runs(read_stored_run(dir), file.resolved());
   if (changes.refused.empty()) return changes;
   throw UserError(
       fmt::format("{} holds another run:{}", dir.string(), indented_lines(changes.refused)),
-      "give the run another name, undo the change, or start anew with --overwrite");
+      "give the run another name, undo the change, or start over with --overwrite");
 }
 
-// The end of the run will replace final/: only what a run of this directory wrote may go.
+// The end of the run will replace final/: only what a run in this directory wrote may be replaced.
 void check_final(const fs::path& dir, bool overwrite) {
   const fs::path place = dir / "final";
   const PathKind kind = path_kind(place);
@@ -38,9 +38,9 @@ void check_final(const fs::path& dir, bool overwrite) {
   if (is_folder && folder_names(place).empty()) return;
   const char* away = "move it away, or give the run another name or --run-dir";
   if (!is_folder || !is_export(place)) {
-    throw UserError(fmt::format("{} is no model that a run wrote, and this run would replace it",
-                                place.string()),
-                    away);
+    throw UserError(
+        fmt::format("{} was not written by a run, and this run would replace it", place.string()),
+        away);
   }
   if (overwrite || is_run_dir(dir)) return;
   throw UserError(fmt::format("{} holds a model, but no run is in {}: this run would replace it",
@@ -48,19 +48,19 @@ void check_final(const fs::path& dir, bool overwrite) {
                   away);
 }
 
-// Said also where --quiet is set: a person must know.
+// Also with --quiet: a user must know.
 void rename_damaged(const std::vector<DamagedFolder>& folders, EventWriter* events) {
   for (const DamagedFolder& damaged : folders) {
     const fs::path aside = set_aside_damaged(damaged.path);
-    log_error("{}: passed over, and kept as {}", damaged.reason, aside.string());
+    log_error("{}: skipped, and kept as {}", damaged.reason, aside.string());
     events->write("damaged", {{"path", Json(damaged.path.string())},
                               {"renamed", Json(aside.string())},
                               {"message", Json(damaged.reason)}});
   }
 }
 
-// Left where they are, they would pass for newer than what this run saves; and a best/ that the
-// starting state does not know of would be replaced by a model that is worse.
+// Left in place, they would look newer than what this run saves; and a best/ that is unknown to the
+// starting state would be replaced by a worse model.
 void abandon_later(const RunStart& start, int64_t step, EventWriter* events) {
   std::vector<fs::path> moved;
   if (start.checkpoint) moved = abandon_checkpoints_after(start.dir, step, *start.checkpoint);
@@ -69,37 +69,37 @@ void abandon_later(const RunStart& start, int64_t step, EventWriter* events) {
     if (best) moved.push_back(*best);
   }
   for (const fs::path& path : moved) {
-    log_warning("the run starts at step {}: what was trained later or otherwise was moved to {}",
+    log_warning("the run starts at step {}: what was trained later or differently was moved to {}",
                 step, path.string());
     events->write("abandoned", {{"path", Json(path.string())}, {"step", Json(step)}});
   }
 }
 
-// There was no directory to lock when the start was decided on: whoever has made it since is gone,
-// but may have trained.
+// There was no directory to lock when the start was decided: a process that created it since then
+// is gone, but may have trained.
 void lock_new(RunStart* start) {
   start->lock = std::make_shared<RunLock>(start->dir);
   for (const char* name : {"run.yaml", "events.jsonl", "checkpoints", "final"}) {
     if (path_kind(start->dir / name) == PathKind::kNothing) continue;
     throw UserError(fmt::format("another process has trained in {} meanwhile", start->dir.string()),
-                    "run the same command again: it goes on from what is there now");
+                    "run the same command again: it resumes from what is there now");
   }
 }
 
-// The other run's directory is only read; ours must have nothing to lose, or be given up.
+// The other run's directory is only read; ours must have nothing to lose, or be discarded.
 void take_named(const TrainOptions& options, StartQuestion* question, RunStart* start) {
   NamedStart named = find_named_start(options.resume, start->dir);
   require(
       !options.overwrite || !named.is_own,
-      "--overwrite gives up every checkpoint, and --resume {} asks for one: give one of the two",
+      "--overwrite discards every checkpoint, but --resume {} needs one: give only one of the two",
       options.resume);
   if (!options.overwrite && !named.is_own) check_nothing_replaced(start->dir, named.checkpoint);
   choose_named(std::move(named), question, start);
 }
 
 void report_changes(const RunChanges& changes, const RunStart& start) {
-  const char* since =
-      start.is_of_other_run ? "unlike the run of the checkpoint" : "changed since the last start";
+  const char* since = start.is_of_other_run ? "different from the checkpoint's run"
+                                            : "changed since the last start";
   for (const std::string& change : changes.allowed) log_info("{}: {}", since, change);
 }
 
@@ -149,7 +149,7 @@ void prepare_run_dir(const RunFile& file, RunStart* start, int64_t step, bool ov
   cut_torn_line(dir / "events.jsonl");
   EventWriter events(dir / "events.jsonl", 0);
   rename_damaged(start->damaged, &events);
-  rename_damaged(list_uncommitted(dir), &events);  // --resume PATH has not looked for them
+  rename_damaged(list_uncommitted(dir), &events);  // --resume PATH has not checked for them
   abandon_later(*start, step, &events);
   write_file_atomic(dir / "run.yaml", file.resolved());
 }

@@ -1,4 +1,4 @@
-// train/run_dir.h: the folder of a run: what is there, what may go on, what is kept.
+// train/run_dir.h: the folder of a run: what it holds, what may be resumed, what is kept.
 #pragma once
 
 #include <filesystem>
@@ -15,7 +15,7 @@ namespace weft {
 
 struct TrainOptions {
   std::filesystem::path run_dir;   // empty: <storage>/<name>
-  std::filesystem::path run_file;  // as the user gave it: it is not written over; empty: not known
+  std::filesystem::path run_file;  // as the user gave it: never overwritten; empty: unknown
   std::string resume = "auto";     // auto | never | a checkpoint's folder | a run directory
   bool overwrite = false;
   bool quiet = false;
@@ -23,32 +23,32 @@ struct TrainOptions {
 
 struct RunStart {
   std::filesystem::path dir;
-  std::optional<std::filesystem::path> checkpoint;  // from which to go on
+  std::optional<std::filesystem::path> checkpoint;  // to resume from
   bool is_of_other_run = false;          // the checkpoint: its metrics and its best are not ours
-  std::optional<int64_t> finished_step;  // nothing to do, though the last checkpoint is gone
-  // Of the rank that decides:
-  std::vector<DamagedFolder> damaged;  // passed over; renamed when the run begins
-  bool is_other_training = false;      // than the one before: --resume PATH, or keys have changed
+  std::optional<int64_t> finished_step;  // nothing to do, although the last checkpoint is gone
+  // On the rank that decides:
+  std::vector<DamagedFolder> damaged;  // skipped; renamed when the run starts
+  bool is_other_training = false;      // than before: --resume PATH, or keys have changed
   std::shared_ptr<RunLock> lock;       // null: no directory yet, or it cannot be written
 };
 
-// <storage>/<name>, or what the user asks for.
+// <storage>/<name>, or --run-dir.
 std::filesystem::path run_dir_of(const RunConfig& config, const TrainOptions& options);
 
 // Decides where the run starts, under the run's lock, before anything is written. UserError where
 // the directory holds another run, checkpoints that --resume never or another run's checkpoint
-// would bury, a final/ or a run.yaml that is not the run's, what --overwrite would delete though no
-// run wrote it; where checkpoints were and no sound one is left; where a start at step 0 would
-// replace a trained final/; where the checkpoint was trained with other keys, or is past the end
-// that the run file asks for. RunError where what is there cannot be read. A directory that is not
-// there is not made, and so not locked: prepare_run_dir looks again.
+// would discard, a foreign final/ or run.yaml, or files that --overwrite would delete though no run
+// wrote them; where there were checkpoints and no sound one is left; where a start at step 0 would
+// replace a trained final/; where the checkpoint was trained with other keys, or is past the run
+// file's end. RunError where the directory cannot be read. A missing directory is not created, and
+// so not locked: prepare_run_dir checks again.
 RunStart open_run_dir(const RunFile& file, const TrainOptions& options);
 
 // Takes the lock where it is not held yet (UserError where another process has trained there
-// meanwhile; or where metrics.jsonl cannot be read back: then nothing has changed); makes the
-// folders, removes what --overwrite gives up and what broken attempts left, renames damaged
+// meanwhile; or where metrics.jsonl cannot be read back: then nothing has changed); creates the
+// folders, removes what --overwrite discards and what failed attempts left, renames damaged
 // checkpoints and all without COMMITTED, moves those past `step` to abandoned/, and best/ where the
-// start does not know it, stores run.yaml. To be called when nothing else can keep the run from
+// start does not know it, stores run.yaml. Call it when nothing else can prevent the run from
 // starting.
 void prepare_run_dir(const RunFile& file, RunStart* start, int64_t step, bool overwrite);
 

@@ -17,7 +17,7 @@ std::string text_of(const Json& line, const char* key) {
   return value && value->is_string() ? value->as_string() : "";
 }
 
-// checkpoints/best is no place to go on from.
+// checkpoints/best does not count as a step.
 bool is_of_step(const std::filesystem::path& path) {
   return path.filename().string().starts_with("step-");
 }
@@ -44,7 +44,7 @@ RunHistory read_history(const std::filesystem::path& run_dir) {
   for (std::string line; std::getline(lines, line);) {
     try {
       count(parse_json(line, path.string()), &history);
-    } catch (const UserError&) {  // torn: the event had happened when its line was begun
+    } catch (const UserError&) {  // torn: the event had happened when its line was started
       if (line.find("\"checkpoint\"") != std::string::npos &&
           line.find("/step-") != std::string::npos)
         history.has_committed = true;

@@ -10,12 +10,12 @@ namespace weft {
 
 struct RunHistory {
   bool has_committed = false;            // a step's checkpoint was once committed
-  std::optional<int64_t> finished_step;  // the last start came to its end there
+  std::optional<int64_t> finished_step;  // the last start finished there
   std::string started_from;              // the checkpoint of the last start; empty: step 0
 };
 
-// Nothing where there is no events.jsonl; RunError where it cannot be read. Lines that a crash tore
-// are read as far as they go.
+// Empty where there is no events.jsonl; RunError where it cannot be read. Torn lines are parsed as
+// far as possible.
 RunHistory read_history(const std::filesystem::path& run_dir);
 
 }  // namespace weft

@@ -29,7 +29,7 @@ bool is_not_writable(int reason) {
                   "set storage to a folder that can be written, or give --run-dir");
 }
 
-// Ranks whose supervisor was killed need some milliseconds to end.
+// Ranks whose supervisor was killed need some milliseconds to exit.
 bool lock_within_a_second(int fd) {
   using Clock = std::chrono::steady_clock;
   for (const auto deadline = Clock::now() + std::chrono::seconds(1);;) {
@@ -71,7 +71,7 @@ RunLock::~RunLock() {
 }
 
 void check_length(const fs::path& dir) {
-  constexpr size_t kMostBytes = 4096 - 128;  // PATH_MAX, less what a run's own names take
+  constexpr size_t kMostBytes = 4096 - 128;  // PATH_MAX, less the run's own file names
   if (fs::absolute(dir).string().size() > kMostBytes) fail(dir, ENAMETOOLONG);
   for (const fs::path& part : dir) {
     if (part.string().size() > 255) fail(dir, ENAMETOOLONG);

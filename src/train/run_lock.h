@@ -6,12 +6,11 @@
 
 namespace weft {
 
-// Held while a run decides where it starts and while it writes, and let go whatever ends the
-// process.
+// Held while a run decides where it starts and while it writes; released however the process ends.
 class RunLock {
  public:
-  // Makes the directory. UserError where another process holds it, or where the storage cannot be
-  // written; RunError for what else the system refuses.
+  // Creates the directory. UserError where another process holds it, or where the storage cannot be
+  // written; RunError for other system errors.
   explicit RunLock(const std::filesystem::path& dir);
   // Null where the storage cannot be written: a finished run is reported without it.
   static std::shared_ptr<RunLock> try_on(const std::filesystem::path& dir);
@@ -25,9 +24,9 @@ class RunLock {
   int fd_ = -1;
 };
 
-// UserError where no system could have such a path.
+// UserError where the path is impossible on any system.
 void check_length(const std::filesystem::path& dir);
-// UserError where `dir` could not be made or written into: found out without writing.
+// UserError where `dir` could not be created or written into: checked without writing.
 void check_can_write(const std::filesystem::path& dir);
 
 }  // namespace weft

@@ -13,7 +13,7 @@ namespace {
 constexpr size_t kMostBytes = size_t{16} << 20;
 
 bool is_note(const std::string& key) {
-  // Where a continuation ends changes no step.
+  // Keys about where a continuation ends do not affect training.
   static const std::set<std::string> kNotes = {
       "architectures", "dtype", "eos_token_id", "torch_dtype", "use_cache", "transformers_version"};
   return key.starts_with("_") || kNotes.contains(key);
@@ -46,9 +46,9 @@ void check_same_model(const std::filesystem::path& checkpoint, const Session& se
       differences(before, trained_config(session.folder.config(), session.config));
   if (list.empty()) return;
   throw UserError(
-      fmt::format("the model's config.json is not that of {}:{}", checkpoint.string(), list),
-      "undo the change, or begin a run of another name with model.path set to the "
-      "checkpoint's folder");
+      fmt::format("the model's config.json differs from that of {}:{}", checkpoint.string(), list),
+      "undo the change, or start a run with another name and model.path set to the checkpoint's "
+      "folder");
 }
 
 }  // namespace weft

@@ -1,4 +1,4 @@
-// train/same_model.h: whether a checkpoint is of the model that the run now has.
+// train/same_model.h: checks that a checkpoint belongs to the run's model.
 #pragma once
 
 #include <filesystem>
@@ -7,8 +7,8 @@
 
 namespace weft {
 
-// UserError where the model's config.json says something else than the checkpoint's: weights would
-// fit and the training would be another one. Notes of other programs in it may change.
+// UserError where the model's config.json differs from the checkpoint's: the weights would fit, but
+// it would be a different training. Other programs' notes in it may change.
 void check_same_model(const std::filesystem::path& checkpoint, const Session& session);
 
 }  // namespace weft

@@ -1,4 +1,4 @@
-// train/saver.cpp: what a checkpoint's state.json holds, and what a failure to write it does.
+// train/saver.cpp: the contents of a checkpoint's state.json, and how write failures are handled.
 #include "train/saver.h"
 
 #include <exception>
@@ -15,7 +15,7 @@
 namespace weft {
 namespace {
 
-// The constants that the bits depend on; null: not of exact mode.
+// The constants that the bits depend on; null: not exact mode.
 Json exact_to_json(const Layout& layout) {
   if (!layout.is_exact) return Json();
   Json exact;
@@ -49,18 +49,19 @@ void check_exact_constants(const Json& state, const Layout& layout) {
   throw UserError(fmt::format("the checkpoint was trained in exact mode with {}, but this run has "
                               "{}: its bits would change",
                               before, after),
-                  fmt::format("go on with{}, or give the run another name", sets));
+                  fmt::format("continue with{}, or give the run another name", sets));
 }
 
 bool Saver::save_step(const TrainState& state) {
   if (!write(checkpoint_path(dir_, state.step), state)) return false;
-  const ScopedNoDeadline no_deadline(ranks_.world());  // many files may go
+  const ScopedNoDeadline no_deadline(ranks_.world());  // there may be many files to delete
   bool pruned = true;
   if (ranks_.rank() == 0) {
-    pruned = guarded("older checkpoints were not removed", state.step,
+    pruned = guarded("older checkpoints could not be removed", state.step,
                      [&] { prune_checkpoints(dir_, file_.config().checkpoint.keep, state.step); });
   }
-  agree_on_success(ranks_, pruned);  // the others wait here, patiently, not in the next step
+  agree_on_success(ranks_,
+                   pruned);  // the others wait here, without a deadline, not in the next step
   return true;
 }
 
@@ -69,10 +70,11 @@ bool Saver::save_best(const TrainState& state) {
 }
 
 bool Saver::write(const std::filesystem::path& folder, const TrainState& state) {
-  const std::string failure = fmt::format("checkpoint of step {} was not written", state.step);
+  const std::string failure =
+      fmt::format("the checkpoint of step {} could not be written", state.step);
   const bool is_main = ranks_.rank() == 0, alone = ranks_.size() == 1;
-  const ScopedNoDeadline no_deadline(ranks_.world());  // a disk may be slow for one of us
-  // Every step is done by all ranks or given up by all: nobody waits for one that failed.
+  const ScopedNoDeadline no_deadline(ranks_.world());  // a rank's disk may be slow
+  // Every stage is done by all ranks or abandoned by all: nobody waits for a failed one.
   const auto together = [&](const std::function<void()>& fn) {
     return agree_on_success(ranks_, guarded(failure, state.step, fn));
   };
@@ -100,10 +102,10 @@ Json Saver::to_json(const TrainState& state) const {
   s.set("updates", Json(state.updates));
   s.set("epoch", Json(state.position.epoch));
   s.set("position", Json(state.position.position));
-  s.set("part", Json(state.position.part));  // pack: rows given of those that begin there
+  s.set("part", Json(state.position.part));  // pack: rows already used of those that begin there
   s.set("data_files", Json(state.position.files));
   s.set("seed", Json(file_.config().seed));
-  s.set("rng", Json());  // null: nothing is drawn but what seed and position give
+  s.set("rng", Json());  // null: all draws are functions of seed and position
   state.scaling.save(&s);
   s.set("best_eval_loss", state.best_eval ? Json(*state.best_eval) : Json());
   s.set("exact", exact_to_json(ranks_.layout()));
@@ -122,7 +124,7 @@ bool Saver::guarded(const std::string& what, int64_t step, const std::function<v
     throw;
   } catch (const PeerError&) {
     throw;
-  } catch (const std::exception& e) {  // also of std::filesystem, and memory that ran out
+  } catch (const std::exception& e) {  // including std::filesystem errors and bad_alloc
     reason = e.what();
   }
   log_error("{}: {}", what, reason);

@@ -1,4 +1,4 @@
-// train/saver.h: the state of a run on the disk: a checkpoint of a step, the best, old ones gone.
+// train/saver.h: saves the state of a run: checkpoints of steps, the best, and pruning.
 #pragma once
 
 #include <cstdint>
@@ -24,17 +24,17 @@ struct TrainState {
   LossScaling scaling;
 };
 
-// UserError where a checkpoint of exact mode (its state.json) has other constants than the layout:
-// the bits of the run would then be of neither.
+// UserError where an exact-mode checkpoint (its state.json) has other constants than the layout:
+// the run's bits would then match neither.
 void check_exact_constants(const Json& state, const Layout& layout);
 
 // All ranks save together: each its own slices, and rank 0 commits what all of them have written.
-// A full or failing disk does not end a run: it is reported, in the log and where there is room
-// among the events, and tried again at the next checkpoint. A BugError is not caught.
+// A full or failing disk does not end a run: it is reported, in the log and if possible among the
+// events, and retried at the next checkpoint. A BugError is not caught.
 class Saver {
  public:
-  // side_files: what stands in each checkpoint next to the weights. It is made once: a save reads
-  // no file of model.path, which may be gone by then.
+  // side_files: the files next to the weights in each checkpoint. Collected once: a save reads no
+  // file of model.path, which may be gone by then.
   Saver(const RunFile& file, std::map<std::string, std::string> side_files, Engine& engine,
         Ranks& ranks, std::filesystem::path dir, RunRecord& record, Json numerics)
       : file_(file),
@@ -45,8 +45,8 @@ class Saver {
         record_(record),
         numerics_(std::move(numerics)) {}
 
-  // Whether it was written. The metrics up to the step are on the disk before it is committed.
-  bool save_step(const TrainState& state);  // step-N; then older ones go, as checkpoint.keep says
+  // Returns whether it was written. The metrics up to the step are flushed before it is committed.
+  bool save_step(const TrainState& state);  // step-N; then prunes older ones by checkpoint.keep
   bool save_best(const TrainState& state);
 
  private:

@@ -1,4 +1,4 @@
-// train/signals.cpp: handlers that end the process, or only note the number.
+// train/signals.cpp: handlers that end the process, or only record the signal.
 #include "train/signals.h"
 
 #include <unistd.h>
@@ -11,7 +11,7 @@
 namespace weft {
 namespace {
 
-// Of the whole process. Handlers may run on two threads at once: each word is set by exchange.
+// Process-wide. Handlers may run on two threads at once: each variable is set by exchange.
 std::atomic<int> noted{0};
 std::atomic<int64_t> first_urgent_ms{0};
 std::atomic<const StopWords*> words{&kTrainWords};
@@ -32,7 +32,7 @@ bool is_second(int signal) {
 }
 
 void note(int signal) {
-  const int saved = errno;  // of the code that was interrupted
+  const int saved = errno;  // belongs to the interrupted code
   const StopWords& said = *words.load();
   if (is_second(signal)) {
     write_signal_line(signal, said.second);
@@ -43,7 +43,7 @@ void note(int signal) {
   errno = saved;
 }
 
-// The run's exit code is decided: a signal that comes too late does not change it.
+// The run's exit code is decided: a late signal does not change it.
 void note_late(int signal) {
   const int saved = errno;
   write_signal_line(signal, ": the run has ended already");
@@ -99,7 +99,7 @@ StopSignals::~StopSignals() {
 void StopSignals::hold() const {
   if (!world_) {
     handle_all(note);
-    return hand_over();  // what was set before us may come back only when the run has ended
+    return hand_over();  // previous handlers may be restored only when the run has ended
   }
   while (!world_->begin_saving()) ::pause();  // the supervisor is about to end us
 }

@@ -10,7 +10,7 @@ namespace weft {
 
 class ShmWorld;
 
-// What a process answers to a signal, after the signal's name.
+// What a process prints on a signal, after the signal's name.
 struct StopWords {
   const char* early;
   const char* noted;
@@ -20,25 +20,26 @@ struct StopWords {
 inline constexpr StopWords kTrainWords{
     ": stopped before the first step, with nothing to save",
     ": finishing the current step, then saving",
-    ", the second signal: ended at once; the newest checkpoint is where the run goes on",
-    1};  // what was to be saved is not
+    ", the second signal: exiting at once; the run resumes from its newest checkpoint",
+    1};  // nothing was saved
 
-// What the signals do while it lives. At first there is nothing to save, and one ends the process
-// at once, whatever it is busy with. From hold() on the first is acknowledged and noted, for
+// What the signals do while it lives. At first there is nothing to save, and a signal ends the
+// process at once, whatever it is doing. From hold() on the first is acknowledged and recorded, for
 // received() and stop_signal(); a second SIGINT or SIGTERM ends the process. They may be nested:
-// when an inner one that had held is gone, the run has ended, and the outer one only says so.
-// SIGHUP that was ignored (nohup) stays ignored. A rank ignores the signals: its supervisor passes
-// them on through the world, and ends the rank where it had nothing to save.
+// when an inner one that had held is destroyed, the run has ended, and the outer one only reports
+// that. An ignored SIGHUP (nohup) stays ignored. A rank ignores the signals: its supervisor
+// forwards them through the world, and kills the rank where it has nothing to save.
 class StopSignals {
  public:
-  // world: a rank's; null: the signals of this process count. The words must outlive the process's
-  // handlers: a constant.
+  // world: a rank's; null: this process's own signals. The texts must outlive the handlers: use a
+  // constant.
   explicit StopSignals(const ShmWorld* world, const StopWords& words = kTrainWords);
   ~StopSignals();
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
   void hold() const;
-  // Others handle the signals from here on (launch/job.h); when ours are back, the run has ended.
+  // Others handle the signals from here on (launch/job.h); when ours are restored, the run has
+  // ended.
   void hand_over() const;
   int received() const;  // 0: none; since hold()
 

@@ -1,4 +1,4 @@
-// train/start_state.cpp: state.json read back; rows counted where the end must be known.
+// train/start_state.cpp: reads state.json back; counts rows where the end must be known.
 #include "train/start_state.h"
 
 #include "base/path.h"
@@ -28,7 +28,7 @@ StreamState position_of(const Json& state) {
   return position;
 }
 
-// One of another run, or best/, is not the step's: this run saves its own.
+// A checkpoint of another run, or best/, does not count: this run saves its own.
 bool is_own_step(const RunStart& start, int64_t step) {
   const std::filesystem::path own = checkpoint_path(start.dir, step);
   if (path_kind(own) == PathKind::kNothing) return false;
@@ -63,7 +63,7 @@ StartState load_start(const RunStart& start, const Session& session, const Layou
   return begin;
 }
 
-// Packed rows are always counted: how many they are nobody can guess.
+// Packed rows are always counted: their number cannot be predicted.
 RunEnd find_end(const RunConfig& c, BatchStream& stream, Ranks& ranks) {
   constexpr int64_t kCheapToCount = 20000;
   RunEnd end;

@@ -1,4 +1,4 @@
-// train/start_state.h: the state from which a run begins, and the step at which it ends.
+// train/start_state.h: the state from which a run starts, and the step at which it ends.
 #pragma once
 
 #include <cstdint>
@@ -17,23 +17,23 @@ inline constexpr int64_t kNoEnd = std::numeric_limits<int64_t>::max();
 
 struct StartState {
   int64_t step = 0, updates = 0;
-  int64_t saved_step = -1;  // of the checkpoint, where it is the run's own step-N
+  int64_t saved_step = -1;  // the checkpoint's, where it is the run's own step-N
   StreamState position;
   std::optional<double> best_eval;
 };
 
-// Fills the engine: from the checkpoint, from the weights of model.path, or at random. All ranks
-// call it. UserError where the checkpoint is of another model or has other exact constants.
+// Fills the engine: from the checkpoint, from the weights of model.path, or at random. Collective.
+// UserError where the checkpoint belongs to another model or has other exact constants.
 StartState load_start(const RunStart& start, const Session& session, const Layout& layout,
                       const Json& numerics, Engine* engine, LossScaling* scaling);
 
 struct RunEnd {
-  int64_t total = kNoEnd;             // the last step, where it is known
+  int64_t total = kNoEnd;             // the last step, where known
   std::optional<PackSize> pack_size;  // of the first epoch, where it was counted; rank 0
 };
 
-// The last step, where it must be known: given, or counted for a schedule that needs the end. All
-// ranks call it.
+// The last step, where it must be known: given, or counted for a schedule that needs the end.
+// Collective.
 RunEnd find_end(const RunConfig& config, BatchStream& stream, Ranks& ranks);
 
 // UserError where no row of the next `num_steps` steps has a target.

@@ -1,5 +1,4 @@
-// train/steps_in_flight.cpp: each step's numbers are copied to a place of their own as the last of
-// its work.
+// train/steps_in_flight.cpp: copies each step's results to a separate slot as the last of its work.
 #include "train/steps_in_flight.h"
 
 #include "base/error.h"
@@ -23,7 +22,7 @@ StepsInFlight::Results* StepsInFlight::results(size_t step) const {
 }
 
 void StepsInFlight::add(const Counts& counts) {
-  ensure(added_ - taken_ < kMost, "more steps ahead than there are places");
+  ensure(added_ - taken_ < kMost, "more steps in flight than slots");
   Results* to = results(added_);
   device_->copy(&to->loss, loss_, sizeof to->loss);
   device_->copy(&to->grad_norm, grad_norm_, sizeof to->grad_norm);
@@ -33,7 +32,7 @@ void StepsInFlight::add(const Counts& counts) {
 }
 
 StepsInFlight::Ended StepsInFlight::take() {
-  ensure(taken_ < added_, "no step is under way");
+  ensure(taken_ < added_, "no step is in flight");
   done_[taken_ % kMost]->wait();
   const Results& r = *results(taken_);
   return {r.loss, r.grad_norm, counts_[taken_++ % kMost], r.loss_scale};

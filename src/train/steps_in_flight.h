@@ -12,7 +12,7 @@ namespace weft {
 
 class StepsInFlight {
  public:
-  static constexpr size_t kMost = 2;  // under way
+  static constexpr size_t kMost = 2;  // in flight
 
   explicit StepsInFlight(const Executor& executor);
   ~StepsInFlight();
@@ -26,9 +26,9 @@ class StepsInFlight {
     ExactSum loss;
     double grad_norm;
     Counts counts;
-    LossScale loss_scale;  // of fp16: the next step's
+    LossScale loss_scale;  // fp16: the next step's
   };
-  void add(const Counts& counts);  // what was queued so far makes a step
+  void add(const Counts& counts);  // all work queued so far forms a step
   Ended take();                    // waits for the oldest
 
  private:

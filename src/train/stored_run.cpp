@@ -1,4 +1,4 @@
-// train/stored_run.cpp: a resolved run file is known by its marks, and by its last section.
+// train/stored_run.cpp: a resolved run file is recognized by its marks and its last section.
 #include "train/stored_run.h"
 
 #include <optional>
@@ -16,13 +16,14 @@ namespace {
 constexpr size_t kMostBytes = 1 << 20;
 constexpr const char* kLastSection = "\ntrack:";  // of the option table
 
-// All keys are in a resolved run file, most of them marked; nobody writes such marks by hand.
+// A resolved run file has all keys, most of them marked; nobody writes such marks by hand.
 bool has_marks(const std::string& text) {
   return text.find("  # default") != std::string::npos ||
          text.find("  # not built") != std::string::npos;
 }
 
-// A cut at a line's end leaves YAML; what is missing of the last section decides nothing.
+// Truncation at a line's end leaves valid YAML; the missing part of the last section does not
+// matter.
 bool is_whole(const std::string& text) {
   if (!text.ends_with('\n') || text.find(kLastSection) == std::string::npos) return false;
   try {
@@ -33,7 +34,7 @@ bool is_whole(const std::string& text) {
   }
 }
 
-// None where it is longer than any run file.
+// None where it is larger than any run file.
 std::optional<std::string> try_read(const fs::path& path) {
   try {
     return read_file(path, kMostBytes);
@@ -43,7 +44,7 @@ std::optional<std::string> try_read(const fs::path& path) {
 }
 
 bool is_same_file(const fs::path& a, const fs::path& b) {
-  std::error_code unknown;  // a file that is not there is not the same
+  std::error_code unknown;  // a missing file is not the same
   return !a.empty() && fs::equivalent(a, b, unknown);
 }
 
@@ -77,14 +78,14 @@ bool is_run_dir(const fs::path& dir) {
 
 void check_run_yaml(const fs::path& dir, const fs::path& run_file) {
   const fs::path place = dir / "run.yaml";
-  const std::string hint = fmt::format(
-      "give the run a directory of its own (--run-dir, storage or name), or move {} away",
-      place.string());
+  const std::string hint =
+      fmt::format("give the run its own directory (--run-dir, storage or name), or move {} away",
+                  place.string());
   if (find_stored_run(dir) == StoredRun::kNotOurs) {
     const bool is_run = has_events(dir) || !list_checkpoints(dir).empty();
     throw UserError(
-        fmt::format("{} is not as weft writes it{}, and a run in {} would replace it",
-                    place.string(), is_run ? ": a person wrote it, or it is cut short" : "",
+        fmt::format("{} was not written by weft{}, and a run in {} would replace it",
+                    place.string(), is_run ? ": a user wrote it, or it is truncated" : "",
                     dir.string()),
         hint + (is_run ? ": keys are then compared with those recorded in the checkpoint" : ""));
   }

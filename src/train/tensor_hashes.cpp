@@ -1,4 +1,4 @@
-// train/tensor_hashes.cpp: stretches of slices hashed by all threads, then the ranks' sums added.
+// train/tensor_hashes.cpp: hashes slices in chunks on all threads, then sums over ranks.
 #include "train/tensor_hashes.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 namespace weft {
 namespace {
 
-constexpr int64_t kStretch = 1 << 16;  // elements that a task takes
+constexpr int64_t kStretch = 1 << 16;  // elements per task
 constexpr double kNever = 1e12;        // more slices than there can be
 
 template <typename Bits>
@@ -44,7 +44,7 @@ uint64_t hash_stretch(const Slice& slice, const Portion& stretch) {
 
 }  // namespace
 
-// The finalizer of MurmurHash3: every bit of the input moves every bit of the result.
+// The finalizer of MurmurHash3: every input bit affects every output bit.
 uint64_t element_hash(uint64_t bits, int64_t index) {
   uint64_t h = bits + (static_cast<uint64_t>(index) + 1) * 0x9e3779b97f4a7c15ull;
   h = (h ^ (h >> 33)) * 0xff51afd7ed558ccdull;
@@ -98,7 +98,7 @@ std::vector<size_t> TensorHashes::find_indices(const std::vector<Slice>& slices)
   std::vector<size_t> indices;
   for (const Slice& slice : slices) {
     const auto found = std::find(names_.begin(), names_.end(), slice.name);
-    ensure(found != names_.end(), slice.name + " is no tensor of the model");
+    ensure(found != names_.end(), slice.name + " is not a tensor of the model");
     indices.push_back(static_cast<size_t>(found - names_.begin()));
   }
   return indices;
@@ -151,7 +151,7 @@ void TensorHashes::add_squares() {
   for (size_t i = 0; i < slices.size(); ++i) {
     const bool is_whole = is_whole_[i] != 0;
     squares_[gradient_indices_[i]] += sums[i];
-    // One slice that is not whole, on any rank, and the tensor has no norm.
+    // If any slice on any rank is incomplete, the tensor has no norm.
     squares_[names_.size() + gradient_indices_[i]] += is_whole ? 1 : -kNever;
   }
 }
@@ -193,7 +193,7 @@ void TensorHashes::write(int64_t step, std::optional<double> factor) {
   Json line;
   line.set("step", Json(step));
   if (step == 0 || every_step_) line.set("tensors", Json(tensors_of_step()));
-  // None were taken in a step without a target.
+  // None are computed in a step without a target.
   if (!squares_.empty() && factor) line.set("norms", Json(norms_of_step(*factor)));
   squares_.clear();
   if (file_ && (line.find("tensors") || line.find("norms"))) file_->write(line.dump() + "\n");

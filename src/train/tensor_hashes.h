@@ -1,19 +1,19 @@
 // train/tensor_hashes.h: a hash of every logical tensor after every step, the same in every layout.
 //
 // Each element's bits are mixed with its index in the logical tensor, and the sum of all these mod
-// 2^64 is the tensor's hash. A sum has no order and no cut: every rank adds up the elements that it
-// speaks for, rank 0 adds up the ranks, and whatever the layout, equal tensors have equal hashes.
+// 2^64 is the tensor's hash. A sum does not depend on order or layout: every rank sums the elements
+// that it owns, rank 0 sums the ranks, and equal tensors have equal hashes in any layout.
 //
-// tensor_hashes.jsonl of the run directory, one line a step: {"step", "tensors": {name: hash}}:
+// tensor_hashes.jsonl of the run directory, one line per step: {"step", "tensors": {name: hash}}:
 // first the gradients (NAME#grad, summed over the batch and before clipping), then the weights in
 // their best precision (NAME), then the states (NAME#m, NAME#v), each in the order of the model.
 // So the first name that differs between two runs is the first tensor that went wrong. Line 0 holds
 // the initial weights.
 //
 // Where bits may differ (fast mode), the lines after the first hold the L2 norm of every gradient
-// instead: {"step", "norms": {name: norm}}, without fp16's loss scale. A gradient that is wrong
-// shows there at once, however little it is of all. Gradients of copied key/value heads are left
-// out: there the update adds them up. A step of fp16 that overflowed has no norms.
+// instead: {"step", "norms": {name: norm}}, without fp16's loss scale. A wrong gradient shows there
+// at once, however small its share. Gradients of copied key/value heads are omitted: there the
+// update sums them. An fp16 step that overflowed has no norms.
 #pragma once
 
 #include <filesystem>
@@ -35,16 +35,15 @@ inline constexpr const char* kHashesFile = "tensor_hashes.jsonl";
 
 class TensorHashes {
  public:
-  // Null where the variable does not ask for them. `step`: where the run starts. All ranks make
-  // theirs together.
+  // Null where the variable does not request them. `step`: where the run starts. Collective.
   static std::unique_ptr<TensorHashes> from_environment(Engine& engine, const Model& model,
                                                         Ranks& ranks,
                                                         const std::filesystem::path& dir,
                                                         int64_t step);
 
   bool has_every_step() const { return every_step_; }
-  // Before the update and after it. All ranks call them. `factor`: by which the gradients of the
-  // step were multiplied (fp16); none: they were not finite, and the step does not count.
+  // Before and after the update. Collective. `factor`: by which the gradients of the
+  // step were multiplied (fp16); none: they were not finite, and the step was skipped.
   void take_gradients();
   void write(int64_t step, std::optional<double> factor = 1);
 
@@ -67,7 +66,7 @@ class TensorHashes {
   std::vector<size_t> gradient_indices_, weight_indices_;
   std::vector<uint64_t> sums_;     // of names_, then how many elements were added to each
   std::vector<uint8_t> is_whole_;  // of gradients_
-  // Of names_, then how many slices were added to each; empty: none were taken in this step.
+  // Of names_, then how many slices were added to each; empty: none were computed in this step.
   std::vector<double> squares_;
   std::optional<FileWriter> file_;
 };

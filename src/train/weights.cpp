@@ -1,4 +1,4 @@
-// train/weights.cpp: portions of tensors walked as runs of the whole tensors.
+// train/weights.cpp: walks portions of tensors as runs of the whole tensors.
 #include "train/weights.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 namespace weft {
 namespace {
 
-constexpr int64_t kStretch = 1 << 16;  // elements that a task takes
+constexpr int64_t kStretch = 1 << 16;  // elements per task
 
 Slice to_slice(const Portion& p, Dtype dtype, std::byte* data) {
   return {p.name, p.shape, dtype, p.offset, p.extent, p.begin, p.end, data};
@@ -43,7 +43,7 @@ Weights::Held Weights::hold(const Executor& executor, Ref r, const std::string& 
   for (const ParameterSpec& spec : specs_) {
     if (spec.name == name) held.spec = &spec;
   }
-  ensure(held.spec != nullptr, held.portion.name + " is no parameter of the model");
+  ensure(held.spec != nullptr, held.portion.name + " is not a parameter of the model");
   return held;
 }
 
@@ -84,7 +84,7 @@ void Weights::load(const HfFolder& folder) {
       });
     });
   }
-  // What was copied need not stay in memory twice.
+  // Copied data need not stay in memory twice.
   for (const SafetensorsFile& file : folder.files()) file.drop_pages();
   check_mapped_files();
 }
@@ -122,7 +122,7 @@ void Weights::load(const CheckpointReader& reader) {
   pool_->run(static_cast<int64_t>(parameters_.size()), [&](int64_t i, int) {
     const Held& held = parameters_[static_cast<size_t>(i)];
     if (!held.has_master) return read_whole(reader, held);
-    // The checkpoint holds masters alone; a rank's parameters may reach beyond its own masters.
+    // The checkpoint holds only masters; a rank's parameters may extend beyond its own masters.
     constexpr int64_t kPiece = int64_t{1} << 20;
     std::vector<float> piece(static_cast<size_t>(std::min(kPiece, portion_elements(held.portion))));
     const int64_t size = dtype_bytes(held.dtype);

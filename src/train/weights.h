@@ -19,14 +19,14 @@ class Weights {
   void load(const HfFolder& folder);
   void init(uint64_t seed);
   void load(const CheckpointReader& reader);
-  void load(const LogicalModel& source);  // parameters alone
+  void load(const LogicalModel& source);  // parameters only
 
-  // Both lie in the device's memory (train/host_slices.h brings them to the host).
+  // Both are in device memory (train/host_slices.h copies them to the host).
   // What this rank writes into a checkpoint: parameters or masters, states
   // (docs/contract.md, Checkpoints).
   std::vector<Slice> checkpoint_slices() const;
-  // The parameters in their best precision (masters where there are), by Hugging Face name. Whole
-  // tensors only where there is one rank.
+  // The parameters in their highest precision (masters where they exist), by Hugging Face name.
+  // Whole tensors only with one rank.
   std::vector<Slice> weight_slices() const;
 
   // All that this rank holds, as hashes: ranks that hold the same portion of a tensor must have the
@@ -49,8 +49,7 @@ class Weights {
   };
   Held hold(const Executor& executor, Ref r, const std::string& suffix) const;
   void read_whole(const CheckpointReader& reader, const Held& held) const;
-  // fn(held, portion of it, host memory to fill) over stretches of all that the list holds, by all
-  // threads.
+  // fn(held, portion of it, host memory to fill) over chunks of the whole list, on all threads.
   template <typename Fn>
   void each_stretch(const std::vector<Held>& list, const Fn& fn) const;
 

@@ -61,7 +61,7 @@ TEST(Agree, AnotherRunFileOrOtherNumericsAreRefusedOnAllRanks) {
                         mine);
     });
     for (const std::string& text : thrown) {
-      EXPECT_NE(text.find("rank 2 does not compute as rank 0"), std::string::npos) << text;
+      EXPECT_NE(text.find("rank 2 does not compute the same as rank 0"), std::string::npos) << text;
       EXPECT_NE(text.find(c.told), std::string::npos) << text;
     }
   }

@@ -154,7 +154,7 @@ TEST(BadRows, ARunThatLearnedNothingMakesNoModel) {
   for (int start = 0; start < 2; ++start) {  // and the second says the same
     const Ended ended = run.train(sets);
     EXPECT_EQ(ended.exit_code, 1) << ended.err;
-    expect_parts(ended.err, {"none of the 1 steps changed anything", "no final/ is made"});
+    expect_parts(ended.err, {"none of the 1 steps changed anything", "no final/ is written"});
     EXPECT_FALSE(std::filesystem::exists(run.dir() / "final"));
   }
 }

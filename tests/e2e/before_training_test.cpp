@@ -86,14 +86,14 @@ TEST(BeforeTraining, APictureThatCannotBeWrittenIsAWarning) {
   fs::create_directories(run.dir() / "loss.png");
   const Ended ended = run.train();
   EXPECT_EQ(ended.exit_code, 0) << ended.err;
-  expect_parts(ended.err, {"finished step 6", "warning: the loss curve was not drawn"});
+  expect_parts(ended.err, {"finished step 6", "warning: the loss curve could not be drawn"});
   EXPECT_EQ(event_lines(run.dir(), "finished").size(), 1u);
   StartOptions options;
   options.env = fault_env("open:EACCES:loss.svg");
   fs::remove_all(run.dir() / "loss.png");
   const Ended refused = run_to_end(run.words("train", {"train.steps=8"}), options);
   EXPECT_EQ(refused.exit_code, 0) << refused.err;
-  expect_parts(refused.err, {"warning: the loss curve was not drawn", "loss.svg"});
+  expect_parts(refused.err, {"warning: the loss curve could not be drawn", "loss.svg"});
 }
 
 TEST(BeforeTraining, StorageThatCannotBeWrittenIsSaidBeforeAnythingIsLoaded) {

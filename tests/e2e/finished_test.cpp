@@ -76,10 +76,10 @@ TEST(Finished, AnOlderCheckpointUndoesNoEnd) {
     }
     const Ended further = run.train({"train.steps=8"});
     EXPECT_EQ(further.exit_code, 2) << further.err;
-    expect_parts(further.err, {"is finished at step 6", "newest sound checkpoint is of step 4",
-                               "train.steps: 6 -> 8",
-                               is_gone ? "the checkpoint of step 6 is gone" : "damaged are",
-                               "--resume " + run.checkpoint(4).string()});
+    expect_parts(further.err,
+                 {"is finished at step 6", "newest sound checkpoint is of step 4",
+                  "train.steps: 6 -> 8", is_gone ? "the checkpoint of step 6 is gone" : "damaged:",
+                  "--resume " + run.checkpoint(4).string()});
     EXPECT_EQ(bytes_below(run.dir()), before);
     run.train_well({"train.steps=8"}, {"--resume", run.checkpoint(4).string()});
     EXPECT_TRUE(fs::exists(run.checkpoint(8)));

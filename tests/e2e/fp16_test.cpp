@@ -146,7 +146,7 @@ TEST(Fp16, ALossThatIsNoNumberEndsTheRun) {
   const TinyRun run;
   const Ended ended = train(run, {"train.lr=100000"});
   EXPECT_EQ(ended.exit_code, 1);
-  expect_parts(ended.err, {"the loss of step", "fp16 ends at 65504", "bf16 or fp32"});
+  expect_parts(ended.err, {"the loss of step", "whose largest value is 65504", "bf16 or fp32"});
 }
 
 // Masters are what is saved and compared, as with bf16; final/ is of the source's type.

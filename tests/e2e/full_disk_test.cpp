@@ -86,8 +86,8 @@ TEST(FullDisk, ALastStepThatCannotBeSavedIsNoGoodEnd) {
     EXPECT_EQ(ended.exit_code, 1) << layout << ended.err;
     const bool is_whole = std::string(layout) == "parallel.dp=1";
     expect_parts(ended.err, {"the last step, 6, could not be saved: ",
-                             is_whole ? "final/ holds its model" : "no final/ is made",
-                             "goes on from " + run.checkpoint(4, &layout[9]).string()});
+                             is_whole ? "final/ holds its model" : "no final/ is written",
+                             "resumes from " + run.checkpoint(4, &layout[9]).string()});
     EXPECT_EQ(std::filesystem::exists(dir / "final/model.safetensors"), is_whole);
     EXPECT_TRUE(event_lines(dir, "finished").empty());
     run.train_well(sets);  // not taken for finished

@@ -235,7 +235,7 @@ TEST(KeepWork, WhereOnlyTheBestWasSavedTheRunGoesOnFromIt) {
   const std::string steps = fmt::format("train.steps={}", step + 3);
   const Ended ended = run.train({eval, steps, "train.eval_every=1"});
   EXPECT_EQ(ended.exit_code, 0) << ended.err;
-  expect_parts(ended.err, {fmt::format("the run goes on from that, of step {}", step)});
+  expect_parts(ended.err, {fmt::format("the run resumes from that, of step {}", step)});
   EXPECT_EQ(std::ssize(metric_texts(run.dir(), "loss")), step + 3);
   const TinyRun undisturbed;
   const std::string other_eval = "data.eval=[" + (undisturbed / "eval.txt").string() + "]";
@@ -313,7 +313,7 @@ TEST(KeepWork, OverwriteAndAPathContradictEachOther) {
   const auto before = bytes_below(run.dir());
   const Ended ended = run.train(run.more, {"--overwrite", "--resume", run.checkpoint(4).string()});
   EXPECT_EQ(ended.exit_code, 2);
-  expect_parts(ended.err, {"--overwrite", "--resume", "give one of the two"});
+  expect_parts(ended.err, {"--overwrite", "--resume", "give only one of the two"});
   EXPECT_EQ(bytes_below(run.dir()), before);
 }
 

@@ -31,8 +31,8 @@ TEST(OtherRun, DoesNotReplaceWorkOfThisOne) {
   EXPECT_TRUE(fs::exists(run.dir() / "final/config.json"));
   const Ended given_up = run.train({"train.log_every=3"}, {from[0], from[1], "--overwrite"});
   EXPECT_EQ(given_up.exit_code, 0) << given_up.err;
-  expect_parts(given_up.err, {"unlike the run of the checkpoint: name: other -> tiny",
-                              "unlike the run of the checkpoint: train.log_every: "});
+  expect_parts(given_up.err, {"different from the checkpoint's run: name: other -> tiny",
+                              "different from the checkpoint's run: train.log_every: "});
   run.train_well({"name=whole"});
   EXPECT_EQ(hash_of(run.dir()), hash_of(run.dir("whole")));
   EXPECT_EQ(metric_texts(run.dir(), "step"), (std::vector<std::string>{"5", "6"}));
@@ -75,7 +75,8 @@ TEST(OtherRun, NothingOfItsMetricsIsShown) {
   const Ended ended = run.train({eval, "train.eval_every=1", "train.lr=1e-9"},
                                 {"--resume", run.checkpoint(4, "other").string()});
   EXPECT_EQ(ended.exit_code, 0) << ended.err;
-  expect_parts(ended.err, {"unlike the run of the checkpoint: name: other -> tiny", "at step 4"});
+  expect_parts(ended.err,
+               {"different from the checkpoint's run: name: other -> tiny", "at step 4"});
   const std::vector<std::string> losses = metric_texts(run.dir(), "loss");
   ASSERT_EQ(losses.size(), 2u);
   const double least = std::min(std::stod(losses[0]), std::stod(losses[1]));
@@ -97,7 +98,7 @@ TEST(OtherRun, AStartThatSavedNothingIsNotBegunAtZero) {
   const auto before = bytes_below(run.dir());
   const Ended refused = run.train();
   EXPECT_EQ(refused.exit_code, 2) << refused.err;
-  expect_parts(refused.err, {"began at " + from[1], "--resume " + from[1], "--resume never"});
+  expect_parts(refused.err, {"resumed from " + from[1], "--resume " + from[1], "--resume never"});
   EXPECT_EQ(bytes_below(run.dir()), before);
   run.train_well({}, from);
   EXPECT_EQ(metric_texts(run.dir(), "step"), (std::vector<std::string>{"5", "6"}));
@@ -115,7 +116,7 @@ TEST(OtherRun, ARunDirectoryStandsForItsNewestSoundCheckpoint) {
        {other.string(), other.string() + "/", (other / "checkpoints").string()}) {
     const Ended ended = run.train({"train.steps=8"}, {"--resume", path, "--overwrite"});
     EXPECT_EQ(ended.exit_code, 0) << ended.err;
-    expect_parts(ended.err, {"its newest sound checkpoint is", "step-00000004", "passed over"});
+    expect_parts(ended.err, {"its newest sound checkpoint is", "step-00000004", "skipped"});
     EXPECT_EQ(hash_of(run.dir()), hash_of(run.dir("whole")));
   }
   EXPECT_EQ(bytes_below(other), before);

@@ -20,8 +20,7 @@ TEST(Overwrite, FoldersOfAnotherProgramStay) {
   const std::vector<std::string> words = {"--run-dir", (run / "project").string(), "--overwrite"};
   Ended refused = run.train({}, words);
   EXPECT_EQ(refused.exit_code, 2) << refused.err;
-  expect_parts(refused.err,
-               {"no run of weft is in ", "would delete checkpoints, log", "--run-dir"});
+  expect_parts(refused.err, {"holds no weft run: ", "would delete checkpoints, log", "--run-dir"});
   // A run file that a person wrote marks no run.
   run.write("project/run.yaml", slurp(run.file()));
   refused = run.train({}, words);

@@ -58,7 +58,7 @@ TEST(RefusedStart, ALostRunYamlIsNamedAndItsKeysAreStillCompared) {
     EXPECT_FALSE(contains(other.err, "holds another run")) << other.err;
     const Ended same = run.train({"train.steps=" + std::to_string(steps)});
     EXPECT_EQ(same.exit_code, 0) << same.err;
-    expect_parts(same.err, {"run.yaml is missing or cut short", "is finished at step"});
+    expect_parts(same.err, {"run.yaml is missing or truncated", "is finished at step"});
     EXPECT_EQ(bytes_below(run.dir()), before);
     const Ended more = run.train({"train.steps=" + std::to_string(++steps)});
     EXPECT_EQ(more.exit_code, 0) << more.err;
@@ -76,8 +76,8 @@ TEST(RefusedStart, ALostRunYamlOfAFinishedRunWithoutCheckpoints) {
   const auto before = bytes_below(run.dir());
   const Ended refused = run.train();
   EXPECT_EQ(refused.exit_code, 2) << refused.err;
-  expect_parts(refused.err, {"is finished at step 6", "run.yaml is missing or cut short",
-                             "bring run.yaml back", "name=NEW"});
+  expect_parts(refused.err, {"is finished at step 6", "run.yaml is missing or truncated",
+                             "restore run.yaml", "name=NEW"});
   EXPECT_EQ(bytes_below(run.dir()), before);
 }
 

@@ -42,7 +42,7 @@ void expect_model_is_kept(const TinyRun& run) {
   for (const char* lr : {"train.lr=0.01", "train.lr=0.02"}) {
     const Ended same = run.train({lr});
     EXPECT_EQ(same.exit_code, 2) << same.err;
-    expect_parts(same.err, {"final holds a model", "no checkpoint is there to go on from",
+    expect_parts(same.err, {"final holds a model", "there is no checkpoint to resume from",
                             "step 0 would replace", "--overwrite", "name=NEW",
                             "model.path=" + (run.dir() / "final").string()});
     const Ended never = run.train({lr}, {"--resume", "never"});
@@ -73,7 +73,7 @@ TEST(StaleFinal, IsKeptWhereNoStepCouldBeSaved) {
   const Ended full = run_to_end(run.words("train", {}), options);
   EXPECT_EQ(full.exit_code, 1) << full.err;
   expect_parts(full.err, {"could not be saved: final/ holds its model", "free space on the disk",
-                          "no checkpoint is there to go on from", "name=NEW", "--overwrite"});
+                          "there is no checkpoint to resume from", "name=NEW", "--overwrite"});
   EXPECT_FALSE(contains(full.err, "the same command resumes")) << full.err;
   EXPECT_TRUE(event_lines(run.dir(), "finished").empty());
   expect_model_is_kept(run);

@@ -63,7 +63,7 @@ TEST(OldRun, WhatNoRunWroteIsRefusedByName) {
   put(folder / "metrics.jsonl", "");
   fs::create_directories(folder / "checkpoints");
   const std::string text = refused(folder.path());
-  EXPECT_NE(text.find("no run of weft is in"), std::string::npos) << text;
+  EXPECT_NE(text.find("holds no weft run"), std::string::npos) << text;
   EXPECT_NE(text.find("would delete events.jsonl, run.yaml, which"), std::string::npos) << text;
 }
 
