@@ -1,4 +1,4 @@
-// exec/dump.cpp: names, places and lanes of every node, in words that the legend explains.
+// exec/dump.cpp: names, offsets and lanes of every node, as explained in the legend.
 #include "exec/dump.h"
 
 #include <algorithm>
@@ -64,7 +64,7 @@ class Dump {
                        dtype_name(graph_[r].dtype));
   }
 
-  // The place of the value, or of the one that it lies in.
+  // The place of the value, or of the one that contains it.
   const Place& place_of(const Graph::Storage& s) const {
     return plan_.memory.places[static_cast<size_t>(s.root.id)];
   }
@@ -113,8 +113,8 @@ class Dump {
                          written, read, bytes, describe_lane(scheduled));
   }
 
-  // As the bindings do it. Gradients that are made anew every pass
-  // lie in a bucket that is none: they are stored.
+  // As the bindings do it. Gradients that are rewritten every pass are not in a gradient bucket:
+  // they are stored.
   bool adds(const Node& n, Ref out) const {
     const bool has_passes = plan_.options.num_passes > 1;
     if (n.op->traits.writes_gradients) {

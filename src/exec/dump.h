@@ -9,13 +9,13 @@
 namespace weft {
 
 // A legend, the values that outlive a step, then one line per node: number, operation, layer, what
-// it writes and where that lies, what it reads, bytes written, lane. docs/plan.md reads one.
+// it writes and where, what it reads, bytes written, lane. docs/plan.md explains one.
 std::string dump_plan(const Plan& plan);
 
 // By value: its name, or name~2 for the second value of that name, and so on.
 std::vector<std::string> unique_names(const Graph& graph);
 
-// What a node reads and changes where it lies, and what it only reads: AdamW's parameter, moments
+// What a node updates in place, and what it only reads: AdamW's parameter, moments
 // and master weights are its inputs, and it has no outputs.
 struct NodeReads {
   std::vector<Ref> updated, read;

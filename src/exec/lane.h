@@ -1,7 +1,7 @@
-// exec/lane.h: a thread beside the compute thread that runs the calls handed to it, in order.
+// exec/lane.h: a second thread that runs the calls posted to it, in order.
 //
-// Neither posting nor waiting takes memory. An exception of a call is thrown at the next wait; the
-// calls after it are skipped.
+// Neither posting nor waiting allocates. A call's exception is thrown at the next wait; the calls
+// after it are skipped.
 #pragma once
 
 #include <atomic>
@@ -20,10 +20,10 @@ class Lane {
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
 
-  // The calls of the list to come, in order. Only while nothing is under way.
+  // The calls of the next list, in order. Only while nothing is in flight.
   void begin(const std::vector<std::function<void()>>* calls);
   void post();            // the next of them may start
-  void wait(int number);  // until so many of them are done
+  void wait(int number);  // until this many of them are done
 
  private:
   void work();

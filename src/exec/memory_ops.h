@@ -1,4 +1,4 @@
-// exec/memory_ops.h: copies and small sums beside the kernels, wherever tensors lie.
+// exec/memory_ops.h: copies and small sums besides the kernels, on host or device.
 #pragma once
 
 #include "kernel/device_kernels.h"
@@ -6,7 +6,7 @@
 
 namespace weft {
 
-// On the CPU done at once, by the calling thread alone (the communication thread has no pool); on a
+// On the CPU done at once by the calling thread (the communication thread has no pool); on a
 // GPU queued.
 struct MemoryOps {
   const Kernels* kernels;

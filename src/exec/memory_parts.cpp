@@ -1,4 +1,4 @@
-// exec/memory_parts.cpp: roles of values found from who reads and writes them.
+// exec/memory_parts.cpp: derives the roles of values from their readers and writers.
 #include "exec/memory_parts.h"
 
 #include <algorithm>
@@ -46,7 +46,7 @@ class Roles {
     if (node.op == &kAllToAllOp) note(node.outputs[1]);
   }
 
-  // The sum takes the place of the addend: an activation, which would be there on one rank too.
+  // The sum is in the addend's memory: an activation, which would also exist on one rank.
   bool is_sum_in_place(const Node& node, Ref r) const {
     if (node.op != &kAllReduceOp) return false;
     const Place& in = place(root(graph_, r));
@@ -65,7 +65,7 @@ class Roles {
   std::set<int> gradients_, communication_;
 };
 
-// The most bytes that live at one node.
+// The maximum bytes alive at one node.
 int64_t most_at_once(const std::vector<Place>& places, const std::set<int>& ids) {
   std::map<int, int64_t> change;
   for (int id : ids) {
@@ -84,7 +84,7 @@ MemoryParts memory_parts(const Plan& train, const ArenaLayout& arena) {
   const std::vector<Place>& places = train.memory.places;
   const Roles roles(train);
   MemoryParts parts;
-  // Gradients may have the room of activations; scratch that no value had is no activation.
+  // Gradients may reuse the memory of activations; scratch outside all values is not activations.
   int64_t step = std::min(arena.step_bytes(), align_up(train.memory.most_live_bytes));
   for (size_t i = 0; i < places.size(); ++i) {
     if (places[i].region == Place::Region::kNone) continue;

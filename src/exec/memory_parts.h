@@ -7,15 +7,15 @@
 
 namespace weft {
 
-// The parts add up to the arena to the byte. Values of the step region share bytes. The most that
-// they take at one node, scratch left out, is told in this order: the gradients that wait there for
-// the optimizer (one pass a step); the most bytes that values made for collectives alone take at
-// one moment (gathered buckets, whole gradients that are cut at once, addends of a sum over ranks,
-// leaves on their way); the rest is activations.
+// The parts add up to the arena to the byte. Values of the step region share bytes. Their peak at
+// one node, without scratch, is reported in this order: the gradients that wait there for the
+// optimizer (one pass per step); the peak of values that exist only for collectives (gathered
+// buckets, whole gradients that are cut at once, addends of a sum over ranks, leaves in flight);
+// the rest is activations.
 struct MemoryParts {
   int64_t parameters = 0, gradients = 0, states = 0, activations = 0, communication = 0;
-  // Inputs, tables, results; and of the step region what its values do not take at once: scratch
-  // that found no room among them, gaps, what evaluation needs beyond training.
+  // Inputs, tables, results; and the part of the step region beyond the values' peak: scratch that
+  // did not fit among them, gaps, what evaluation needs beyond training.
   int64_t other = 0;
 
   int64_t total() const {
@@ -27,7 +27,7 @@ struct MemoryParts {
 // arena: the layout that `train` and others were added to.
 MemoryParts memory_parts(const Plan& train, const ArenaLayout& arena);
 
-// Values (their numbers) of the step region that exist for collectives alone.
+// Values (by number) of the step region that exist only for collectives.
 std::set<int> communication_values(const Plan& plan);
 
 }  // namespace weft

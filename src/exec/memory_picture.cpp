@@ -1,4 +1,4 @@
-// exec/memory_picture.cpp: boxes, axes and words of the picture, as SVG text.
+// exec/memory_picture.cpp: boxes, axes and labels of the picture, as SVG text.
 #include "exec/memory_picture.h"
 
 #include <algorithm>
@@ -127,7 +127,7 @@ class Picture {
         "<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"{}\" {}/>\n", x1,
         y1, x2, y2, color, more);
   }
-  // A rim of paper keeps neighbours apart; where boxes are slim there is none.
+  // A white rim separates neighbours; thin boxes have none.
   void box(double x, double y, double width, double height, const char* color,
            const std::string& title) {
     const double rim = std::min({0.6, width / 4, height / 4});
@@ -157,7 +157,7 @@ class Picture {
          "font-size=\"19\" font-weight=\"bold\"");
     std::string fullest = "empty";
     if (!buffers_.empty()) {
-      fullest = fmt::format("fullest at node {}, {} (dashed): {}", fullest_,
+      fullest = fmt::format("peak at node {}, {} (dashed): {}", fullest_,
                             op_name(nodes_[static_cast<size_t>(fullest_)]->op), show_bytes(most_));
     }
     text(kLeft, 56,

@@ -53,7 +53,7 @@ class Planner {
     }
   }
 
-  // The value whose memory this one lies in: itself, unless it is a view.
+  // The value that owns this one's memory: itself, unless it is a view.
   size_t root(Ref r) const { return static_cast<size_t>(graph_.storage_of(r).root.id); }
 
   bool is_step_value(const Value& v) const {
@@ -138,7 +138,7 @@ class Planner {
     scratch_of_.assign(nodes_.size(), -1);
     for (size_t t = 0; t < scratch_bytes.size(); ++t) {
       if (scratch_bytes[t] == 0) continue;
-      ensure(ends_[t] == static_cast<int>(t), "a node beside has no scratch");
+      ensure(ends_[t] == static_cast<int>(t), "an async node has no scratch");
       scratch_of_[t] = static_cast<int>(storages_.size());
       storages_.push_back(
           {align_up(scratch_bytes[t]), static_cast<int>(t), static_cast<int>(t), 0});
@@ -188,7 +188,7 @@ class Planner {
   const Graph& graph_;
   int num_passes_;
   std::vector<const Node*> nodes_;
-  std::vector<int> ends_;                     // by node: where in the list it is surely done
+  std::vector<int> ends_;                     // by node: where in the list it is certainly done
   std::vector<int> last_touch_, storage_of_;  // by value
   std::vector<int> scratch_of_;               // by node
   std::vector<Storage> storages_;

@@ -1,10 +1,10 @@
-// exec/memory_plan.h: where every value lies, before any memory is taken.
+// exec/memory_plan.h: the place of every value, before any memory is allocated.
 //
 // Two regions. Persistent values (parameters, states, inputs, results, and gradients that several
-// passes add to) have places of their own. Step values share one region: two of them overlap in
-// memory only if no node reads or writes both lives. With one pass a step the gradients are step
-// values too, and take the room of activations that the backward pass has finished with. A node's
-// scratch is a step value that lives in that node alone.
+// passes add to) have their own places. Step values share one region: two of them overlap in memory
+// only if their lifetimes do not overlap. With one pass per step the gradients are step values too,
+// and reuse the memory of activations that the backward pass no longer needs. A node's scratch is a
+// step value that lives only in that node.
 #pragma once
 
 #include <cstdint>
@@ -29,14 +29,14 @@ struct Place {
 
 struct MemoryPlan {
   std::vector<Place> places;   // by value
-  std::vector<Place> scratch;  // by node (pass, then finish); of kNone where it needs none
+  std::vector<Place> scratch;  // by node (pass, then finish); kNone where it needs none
   int64_t persistent_bytes = 0;
   int64_t step_bytes = 0;
-  int64_t most_live_bytes = 0;  // of step values at one node, scratch left out
+  int64_t most_live_bytes = 0;  // of step values at one node, without scratch
 };
 
-// Lifetimes are taken over both lanes: what a node beside touches lives until it is surely done.
-// scratch_bytes: by node (pass, then finish); none of a node beside.
+// Lifetimes span both lanes: what an async node touches lives until it is certainly done.
+// scratch_bytes: by node (pass, then finish); none for an async node.
 MemoryPlan plan_memory(const Graph& graph, int num_passes, const Schedule& pass,
                        const Schedule& finish, const std::vector<int64_t>& scratch_bytes);
 // With the usual schedule and without scratch.

@@ -1,4 +1,4 @@
-// exec/mesh.h: the groups of ranks that an executor's collectives go to.
+// exec/mesh.h: the groups of ranks that an executor's collectives use.
 #pragma once
 
 #include "comm/comm.h"
@@ -10,9 +10,9 @@ struct Mesh {
   // Null where this rank is alone on the axis, and while planning.
   Comm* tensor = nullptr;  // collectives of this axis run on the compute thread
   Comm* data = nullptr;    // those marked `async` on the communication thread, others in finish
-  // Data-parallel ranks make passes of the same lengths at the same time.
+  // Data-parallel ranks run passes of the same lengths at the same time.
   bool passes_agree = true;
-  // Neighbours that hold copies of key/value heads: those on either side may be other ones.
+  // Neighbours that hold copies of key/value heads: those on the two sides may differ.
   Comm* copies[2] = {nullptr, nullptr};
 };
 

@@ -1,7 +1,7 @@
 // exec/op_binding.h: what the executor knows about one operation (exec/ops/).
 //
-// A binding belongs to a rule of graph/ops/ and says every part, as a rule does. The table of all
-// is made by the build from the files of exec/ops/: each defines add_<file>_bindings.
+// A binding belongs to a rule of graph/ops/ and defines every part, as a rule does. The build
+// generates the table of all from the files of exec/ops/: each defines add_<file>_bindings.
 #pragma once
 
 #include <vector>
@@ -19,13 +19,13 @@ class DeviceFinish;
 
 // While a plan is made.
 struct PlanContext {
-  const View& view;  // leads nowhere
+  const View& view;  // without real addresses
   const Kernels& kernels;
   int num_threads;
   Mesh mesh;  // without groups
 };
 
-// While calls are bound. What it points to outlives them.
+// While calls are bound. What it points to must outlive them.
 struct BindContext {
   View view;
   const Kernels& kernels;
@@ -33,13 +33,13 @@ struct BindContext {
   const Context* async_context;  // of nodes on the communication lane
   Mesh mesh;
   Device* device;
-  DeviceFinish* finish;  // of a GPU, where the plan has a finish list
+  DeviceFinish* finish;  // on a GPU, where the plan has a finish list
   MemoryOps memory_ops(const Node& node) const {
     return {&kernels, node.run.async ? async_context : context, device};
   }
 };
 
-// Whether a writer of parameters' gradients adds to what is there.
+// Whether a writer of parameter gradients accumulates.
 struct Accumulates {
   bool first_writer, adds_to_earlier_passes;
   bool operator()(const StepScalars& s) const {
@@ -59,21 +59,21 @@ struct OpBinding {
   Op op;
   size_t (*workspace)(const PlanContext&, const Node&) = nullptr;
   NodeCall (*bind)(const BindContext&, const Node&) = nullptr;
-  // UserError where a GPU's kernels do not take the node's extents.
+  // UserError where the node's extents exceed the GPU kernels' limits.
   void (*check_device)(const View&, const Node&) = nullptr;
   Cost (*cost)(const View&, const Node&) = nullptr;
   // Adds what one call moves between ranks.
   void (*wire)(const PlanContext&, const Node&, std::vector<WireItem>*) = nullptr;
-  // Changes the node to the form that a GPU wants.
+  // Changes the node to the form that a GPU needs.
   void (*suit_device)(Node*) = nullptr;
-  // Of a plan for shorter rows that lies in the memory of the longest ones' plan.
+  // For a plan of shorter rows that shares the memory of the longest ones' plan.
   void (*shorten)(const Graph& longest, const Node& in_longest, Node*) = nullptr;
 };
 
-// Where there is nothing to say.
+// For parts that do not apply.
 size_t no_workspace(const PlanContext& context, const Node& node);
 void no_device_limits(const View& view, const Node& node);
-Cost cost_of_products(const View& view, const Node& node);  // its flops alone
+Cost cost_of_products(const View& view, const Node& node);  // only its flops
 Cost cost_of_bytes(const View& view, const Node& node);     // every value read or written once
 Cost no_cost(const View& view, const Node& node);
 void no_wire(const PlanContext& context, const Node& node, std::vector<WireItem>* wire);
@@ -84,7 +84,7 @@ void no_shortening(const Graph& longest, const Node& in_longest, Node* node);
 void check_device_extent(int64_t got, int64_t most, const char* what, const char* hint);
 
 using Bindings = std::vector<OpBinding>;
-// BugError where the operation has none, or not all parts.
+// BugError where the operation has none, or an incomplete one.
 const OpBinding& binding_of(Op op);
 const Bindings& all_bindings();
 

@@ -1,4 +1,4 @@
-// exec/products.cpp: pieces of weights make calls; leaves make trees of calls.
+// exec/products.cpp: turns pieces of weights into calls, and leaves into trees of calls.
 #include "exec/products.h"
 
 #include <algorithm>
@@ -64,7 +64,8 @@ GemmArgs plain_dw(const View& v, const Node& node) {
   return a;
 }
 
-// Columns of x from `column` on, as the left factor of a product that makes y; b and K are to come.
+// Columns of x from `column` on, as the left operand of a product that yields y; b and K are set
+// later.
 GemmArgs times_columns(const View& v, Ref x, Ref y, int64_t column) {
   GemmArgs a{};
   a.M = v.tokens(x);
@@ -75,7 +76,7 @@ GemmArgs times_columns(const View& v, Ref x, Ref y, int64_t column) {
   return a;
 }
 
-// y = sum over pieces of x[:, columns of the piece] · piece^T, a leaf each.
+// y = sum over pieces of x[:, columns of the piece] · piece^T, one leaf each.
 Products row_cut_linear(const View& v, const Node& node, std::byte* workspace) {
   const Ref x = node.inputs[0], y = node.outputs[0];
   std::vector<std::vector<GemmArgs>> leaves;
@@ -190,7 +191,7 @@ void add_leaves(const std::vector<std::vector<GemmArgs>>& leaves, Stack c, Dtype
     const SlotStep step = next_slot(static_cast<int64_t>(s), 1);
     const bool is_last = s + 1 == leaves.size();
     ensure(!is_last || step.slot == 0, "leaves are a power of two");
-    // Where this leaf is made of several products, their sum grows in a slot that is free.
+    // Where this leaf consists of several products, they are summed in a free slot.
     const int growing = step.first + 1;
     for (size_t p = 0; p < leaves[s].size(); ++p) {
       GemmArgs call = leaves[s][p];
@@ -231,7 +232,7 @@ Products make_products(const View& v, const Node& node, std::byte* workspace) {
     return row_cut ? row_cut_linear(v, node, workspace) : Products{{plain_linear(v, node)}, 0};
   if (node.op == &kLinearDwOp)
     return row_cut ? row_cut_dw(v, node) : Products{{plain_dw(v, node)}, 0};
-  ensure(node.op == &kLinearDxOp, fmt::format("[{}] is no product", op_name(node.op)));
+  ensure(node.op == &kLinearDxOp, fmt::format("[{}] is not a product", op_name(node.op)));
   if (row_cut) return row_cut_dx(v, node);
   return attr.leaves > 0 ? column_cut_dx(v, node, workspace) : Products{{plain_dx(v, node)}, 0};
 }

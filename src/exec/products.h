@@ -7,8 +7,8 @@
 
 namespace weft {
 
-// The calls of a node in order. Sums of leaves that are not the result yet lie in fp32 at the
-// beginning of the workspace (partial_bytes); the products' own workspace follows.
+// The calls of a node in order. Intermediate sums of leaves are in fp32 at the start of the
+// workspace (partial_bytes); the products' own workspace follows.
 struct Products {
   std::vector<GemmArgs> calls;
   int64_t partial_bytes = 0;
@@ -18,12 +18,12 @@ struct Products {
 Products make_products(const View& v, const Node& node, std::byte* workspace);
 size_t products_workspace(const Kernels& kernels, const Products& products, int num_threads);
 
-// C = sum over leaves of a tree: leaves[s] are the products that make leaf s, added in order. The
-// calls' C, addends and accumulate are set here; c: where and as what the result goes.
+// C = sum over leaves of a tree: leaves[s] are the products of leaf s, added in order. The
+// calls' C, addends and accumulate are set here; c: where and in which dtype the result goes.
 void add_leaves(const std::vector<std::vector<GemmArgs>>& leaves, Stack c, Dtype c_dtype,
                 std::byte* workspace, Products* products);
 
-// The call with its C moved to the accumulator that leaf `leaf` goes to, adding what it meets.
+// The call with its C moved to the accumulator that leaf `leaf` goes to, accumulating there.
 GemmArgs into_slots(GemmArgs call, int64_t leaf, int64_t group_leaves, int64_t slot_stride);
 
 }  // namespace weft

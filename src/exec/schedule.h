@@ -1,6 +1,6 @@
-// exec/schedule.h: two lanes: computation, and communication beside it.
+// exec/schedule.h: two lanes: computation, and async communication.
 //
-// A list is issued in order by the compute thread. A collective marked `beside` is handed to the
+// A list is issued in order by the compute thread. A collective marked `async` is posted to the
 // communication thread, which runs them in order; so it starts after everything before it in the
 // list, and a node that needs its result waits for it. Few are in flight: issuing one more waits
 // for the one kInFlight before it, so that the memory of those done can be used again. On a GPU the
@@ -17,14 +17,14 @@ inline constexpr int kInFlight = 2;
 
 struct ScheduledNode {
   bool is_async = false;
-  int number = -1;   // of a node beside: its place among them
-  int wait_for = 0;  // before this node starts, so many nodes beside must be done
+  int number = -1;   // of an async node: its index among them
+  int wait_for = 0;  // this many async nodes must be done before this node starts
 };
 
 struct Schedule {
   std::vector<ScheduledNode> nodes;
   int num_async = 0;
-  // The node at (before) which the k-th node beside is surely done: nodes.size() for the end.
+  // The node before which the k-th async node is certainly done: nodes.size() for the end.
   std::vector<int> done_at;
 };
 

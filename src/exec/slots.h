@@ -1,8 +1,8 @@
 // exec/slots.h: where the next leaf of a sum in fixed order goes.
 //
 // Leaves of a group are added one after the other; groups are added in a binary tree that is built
-// as a counter is (parallel/data_parallel.h). A leaf meets, in this order, the sum of its group so
-// far and, when it ends the group, the sums that the tree joins then.
+// like a binary counter (parallel/data_parallel.h). A leaf is added, in this order, to the sum of
+// its group so far and, when it ends the group, to the sums that the tree joins then.
 #pragma once
 
 #include <bit>
@@ -23,7 +23,7 @@ inline SlotStep next_slot(int64_t leaf, int64_t group_leaves) {
   const bool is_first = in_group == 0, is_last = in_group == group_leaves - 1;
   const int joins = is_last ? std::countr_one(group) : 0;
   const int slot = current - joins;
-  // Addends: the group's own slot unless this leaf begins it, then those below down to `slot`.
+  // Addends: the group's own slot unless this leaf starts it, then those below down to `slot`.
   const int highest = is_first ? current - 1 : current;
   const bool adds_slot = highest >= slot;
   return {slot, adds_slot, highest, adds_slot ? highest - slot : 0};

@@ -1,4 +1,4 @@
-// exec/view.cpp: places of values, and values stacked as one operand.
+// exec/view.cpp: addresses of values, and values stacked as one operand.
 #include "exec/view.h"
 
 #include "exec/memory_plan.h"

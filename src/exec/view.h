@@ -1,7 +1,7 @@
-// exec/view.h: where the values of a graph lie, for the bindings of operations (exec/ops/).
+// exec/view.h: addresses of a graph's values, for the bindings of operations (exec/ops/).
 //
-// Used twice: with places that lead nowhere (Nowhere) when a plan asks how much workspace a node
-// needs, and with the places in the arena when an executor binds its calls.
+// Used twice: with fake addresses (Nowhere) when a plan computes a node's workspace, and with
+// addresses in the arena when an executor binds its calls.
 #pragma once
 
 #include <vector>
@@ -26,8 +26,8 @@ struct View {
   int64_t tokens(Ref r) const { return graph[r].shape[0] * graph[r].shape[1]; }  // of (B, T, ...)
 };
 
-// Every value at some place or other, for kernels that are only asked for their workspace: they
-// look whether they have an argument, not at it.
+// Gives every value some address, for workspace queries: these check whether an argument is null,
+// but never dereference it.
 class Nowhere {
  public:
   explicit Nowhere(const Graph& graph);
@@ -40,7 +40,7 @@ class Nowhere {
   View view_;
 };
 
-// `count` matrices from refs[begin] on, one under another; one matrix.
+// `count` matrices from refs[begin] on, stacked; one matrix.
 Stack stacked(const View& v, const std::vector<Ref>& refs, size_t begin, int count);
 Stack single_stack(void* data, int64_t rows, int64_t ld);
 

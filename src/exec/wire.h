@@ -8,13 +8,13 @@
 
 namespace weft {
 
-// All passes and the finish list: the nodes that are collectives, and those that make some
-// themselves (the head tells its softmax leaves, the norm its squares). The head is counted as if
-// every token had a target; tokens without one are not told.
+// All passes and the finish list: the nodes that are collectives, and those that communicate
+// themselves (the head its softmax leaves, the norm its squares). The head is counted as if every
+// token had a target; tokens without one are not exchanged.
 std::vector<WireItem> wire_of(const Plan& plan);
 
-// Bytes that reach this rank from the others of the group. What a rank hands over does not
-// compare: of an all_gather it is one part, of a reduce_scatter all of them.
+// Bytes that this rank receives from the others of the group. What a rank passes in is not
+// comparable: for an all_gather it is one part, for a reduce_scatter all of them.
 int64_t received_bytes(const WireItem& item);
 
 }  // namespace weft

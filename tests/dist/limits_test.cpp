@@ -44,7 +44,7 @@ TEST(DeviceLimits, AreRefusedWithTheNumbersAndWhatToDo) {
   const std::string wide = refusal({.hidden = 32896, .heads = 257});
   EXPECT_NE(wide.find("hidden size: 32896"), std::string::npos) << wide;
   const std::string tokens = refusal({.rows = 1009, .positions = 512});
-  EXPECT_NE(tokens.find("tokens of a pass: 516608; on a GPU it is 516096 at most"),
+  EXPECT_NE(tokens.find("tokens of a pass: 516608; the limit on a GPU is 516096"),
             std::string::npos)
       << tokens;
   EXPECT_NE(tokens.find("train.micro_batch"), std::string::npos) << tokens;

@@ -11,14 +11,14 @@
 namespace weft {
 namespace {
 
-// Heads that lie `step` columns apart in a value (B, positions, columns), from `column` on.
+// Heads that are `step` columns apart in a value (B, positions, columns), from `column` on.
 template <typename Data>
 StridedHeads<Data> heads_at(Data* data, const Value& value, int64_t column, int64_t step) {
   const int64_t width = value.shape[2];
   return {element_at(data, value.dtype, column), value.shape[1] * width, width, step};
 }
 
-// q, k and v of the values, or of their gradients, which lie alike.
+// q, k and v of the values, or of their gradients, which have the same layout.
 template <typename Data>
 PackedQkv<Data> strided_qkv(const View& v, const AttentionAttr& attr,
                             const std::vector<Ref>& values) {
@@ -54,7 +54,7 @@ AttentionBias bias_of(const View& v, const AttentionAttr& attr, Ref table) {
   return bias;
 }
 
-// What both directions have.
+// Common to both directions.
 void set_operands(const View& v, const Node& node, AttentionOperands* a) {
   const AttentionAttr& attr = node.as<AttentionAttr>();
   const AttentionInputs in = attention_inputs(node);
@@ -140,7 +140,7 @@ void check_device(const View& v, const Node& node) {
                       "raise parallel.tp, or set launch.device to cpu");
 }
 
-// Of the kernel that will serve it.
+// For the kernel that will handle it.
 Cost::Unit unit_of(const AttentionOperands& a) {
   const bool drops = a.dropout.rate > 0;
   if (drops) return Cost::Unit::kAttentionDropout;

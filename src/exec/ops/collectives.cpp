@@ -11,7 +11,7 @@
 namespace weft {
 namespace {
 
-// A leaf that arrived meets the accumulators; it may be written over.
+// Adds an arrived leaf to the accumulators; it may be overwritten.
 void add_leaf(const MemoryOps& ops, float* leaf, float* slots, int64_t stride, int64_t n,
               const SlotStep& step) {
   for (int i = 0; i < step.count; ++i) ops.add(leaf, slots + (step.first - i) * stride, n);
@@ -23,8 +23,8 @@ void add_leaf(const MemoryOps& ops, float* leaf, float* slots, int64_t stride, i
   }
 }
 
-// Rows of n columns: out = round(sum + bias). out may be sum itself: stretches are taken in order
-// and never grow, and each is whole in registers or on the stack before it is written.
+// Rows of n columns: out = round(sum + bias). out may be sum itself: chunks are processed in order
+// and never grow, and each is completely in registers or on the stack before it is written.
 void add_bias_and_round(const void* sum, Dtype sum_dtype, const void* bias, void* out, Dtype dtype,
                         int64_t rows, int64_t columns) {
   constexpr int64_t kStretch = 256;
@@ -98,7 +98,7 @@ NodeCall bind_reduce_scatter(const BindContext& b, const Node& node) {
   Comm* group = data_group(b);
   return [=, last_only = node.run.last_pass_only](const StepScalars& s) {
     if (last_only || s.pass == 0) return group->reduce_scatter(in, shard, count, dtype);
-    // Passes after the first: the sum of this one takes the place of this rank's own addend.
+    // Passes after the first: this pass's sum overwrites this rank's own addend.
     std::byte* own = in + group->rank() * count * size;
     group->reduce_scatter(in, own, count, dtype);
     ops.add(static_cast<float*>(shard), reinterpret_cast<const float*>(own), count);

@@ -71,7 +71,7 @@ void check_grad(const View& v, const Node& node) {
 
 }  // namespace
 
-// Of a table they touch only the rows of the tokens: no cost.
+// They touch only the tokens' rows of a table: negligible cost.
 void add_embedding_bindings(Bindings* bindings) {
   bindings->push_back({&kEmbeddingOp, no_workspace, bind, no_device_limits, no_cost, no_wire,
                        suits_device, no_shortening});

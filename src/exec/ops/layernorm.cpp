@@ -1,4 +1,4 @@
-// exec/ops/layernorm.cpp: the norm, the norm again and its gradient as calls.
+// exec/ops/layernorm.cpp: the norm, its recomputation and its gradient as calls.
 #include "graph/ops/layernorm.h"
 
 #include "exec/op_binding.h"
@@ -78,7 +78,7 @@ NodeCall bind_grad(const BindContext& b, const Node& node) {
 
 void check_device(const View& v, const Node& node) {
   check_device_extent(common_args(v, node).C, kMostNormChannels, "the model's hidden size",
-                      "set launch.device to cpu, or take another model");
+                      "set launch.device to cpu, or use another model");
 }
 
 }  // namespace

@@ -11,7 +11,7 @@ size_t workspace(const PlanContext& p, const Node& node) {
   return products_workspace(p.kernels, make_products(p.view, node, nullptr), p.num_threads);
 }
 
-// The calls, and the context behind the partial sums that lie at the beginning of the workspace.
+// The calls, and the context after the partial sums at the start of the workspace.
 struct BoundProducts {
   std::vector<GemmArgs> calls;
   Context context;

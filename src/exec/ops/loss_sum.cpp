@@ -1,4 +1,4 @@
-// exec/ops/loss_sum.cpp: the token losses of all passes so far; the caller adds up the ranks'.
+// exec/ops/loss_sum.cpp: sums the token losses of all passes so far; the caller sums over ranks.
 #include "graph/ops/loss_sum.h"
 
 #include "base/exact_sum.h"
