@@ -5,6 +5,10 @@
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <atomic>
+#include <memory>
+#include <utility>
+
 #include "base/error.h"
 #include "base/printable.h"
 
@@ -21,8 +25,9 @@ spdlog::logger& terminal() {
   return *logger;
 }
 
-std::shared_ptr<spdlog::logger>& file() {
-  static std::shared_ptr<spdlog::logger> logger;
+// Replaced while other threads log: in tests the ranks of a run are threads of one process.
+std::atomic<std::shared_ptr<spdlog::logger>>& file() {
+  static std::atomic<std::shared_ptr<spdlog::logger>> logger;
   return logger;
 }
 
@@ -45,10 +50,11 @@ void set_log_quiet(bool quiet) {
 
 void set_log_file(const std::filesystem::path& path) {
   try {
-    file() = std::make_shared<spdlog::logger>(
+    auto made = std::make_shared<spdlog::logger>(
         "file", std::make_shared<spdlog::sinks::basic_file_sink_mt>(path.string()));
-    file()->set_pattern("%Y-%m-%dT%H:%M:%S.%e %l %v");
-    file()->flush_on(spdlog::level::info);
+    made->set_pattern("%Y-%m-%dT%H:%M:%S.%e %l %v");
+    made->flush_on(spdlog::level::info);
+    file() = std::move(made);
   } catch (const spdlog::spdlog_ex& e) {
     throw RunError(fmt::format("cannot write the log {}: {}", path.string(), e.what()));
   }
@@ -61,7 +67,7 @@ void log_line(LogLevel level, const std::string& text) {
   // The run file printed at startup has many lines.
   const std::string shown = level == LogLevel::kInfo ? printable(text) : printable_message(text);
   terminal().log(translate(level), "{}{}", prefix, shown);
-  if (file()) file()->log(translate(level), "{}", shown);
+  if (const auto to = file().load()) to->log(translate(level), "{}", shown);
 }
 
 }  // namespace weft
