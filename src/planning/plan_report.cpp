@@ -50,7 +50,7 @@ std::optional<double> estimate_ms(const RunConfig& c, const PlanReport& r,
 
 void add_first_rank(const EnginePlans& plans, PlanReport* r) {
   r->wire = wire_of(plans.train);
-  // The loss and the token counts, which Engine::run_passes sums.
+  // The loss and the token counts, which Engine::start_passes sums.
   if (r->layout.dp > 1) {
     add_wire(&r->wire,
              {CommOp::kAllReduce, Axis::kData, r->layout.dp, 1, kLossNumbers * int64_t{8}});

@@ -65,7 +65,7 @@ Engine::Engine(const RunConfig& config, const Model& model, Ranks* ranks, const 
     eval_ = make_eval_lengths(*plans_->eval, config, model, ranks->layout(), ranks->rank(), place);
   executor_ = &train_->longest();
   weights_ = std::make_unique<Weights>(*executor_, model, config.has_masters(), &pool_);
-  if (keeps_steps_in_flight()) ahead_ = std::make_unique<StepsInFlight>(*executor_);
+  in_flight_ = std::make_unique<StepsInFlight>(*executor_);
   executor_->fill([&](const auto& open) { model.fill_constants(plans_->train.graph, open); });
   if (config.scales_loss()) set_loss_scale({.scale = static_cast<float>(config.train.loss_scale)});
 }
@@ -83,17 +83,18 @@ LossSums Engine::sum_over_ranks(const ExactSum& loss, const Batch& batch) {
   return sums;
 }
 
-LossSums Engine::run_passes(const Batch& batch) {
-  step_begun_ = std::chrono::steady_clock::now();
+int64_t Engine::start_passes(const Batch& batch) {
+  started_.begun = StepsInFlight::Clock::now();
   train_->run(batch);
-  const LossSums sums = sum_over_ranks(train_->losses(), batch);
-  target_tokens_ = sums.target_tokens;
-  return sums;
+  started_.sums = {{}, batch.target_tokens, batch.tokens, batch.positions};
+  // The update divides by the targets of all ranks, so that several wait for each other here.
+  if (ranks_->size() > 1) started_.sums = sum_over_ranks(train_->losses(), batch);
+  return started_.sums.target_tokens;
 }
 
-void Engine::run_finish(double lr, int64_t update_number) {
+StepScalars Engine::update_scalars(double lr, int64_t update_number) const {
   StepScalars s;
-  s.target_tokens = target_tokens_;
+  s.target_tokens = started_.sums.target_tokens;
   s.update = update_number;
   s.lr = lr;
   s.clip_norm = config_.train.clip_norm;
@@ -101,38 +102,29 @@ void Engine::run_finish(double lr, int64_t update_number) {
   s.beta2 = config_.train.betas[1];
   s.eps = config_.train.eps;
   s.weight_decay = config_.train.weight_decay;
-  executor_->run_finish(s);
-}
-
-double Engine::update(double lr, int64_t update_number) {
-  run_finish(lr, update_number);
-  const auto norm = executor_->read<double>(names::kGradNorm);
-  const auto took = std::chrono::steady_clock::now() - step_begun_;
-  ranks_->note_step(std::chrono::duration_cast<std::chrono::milliseconds>(took).count());
-  return norm;
-}
-
-void Engine::start_passes(const Batch& batch) {
-  train_->run(batch);
-  target_tokens_ = batch.target_tokens;
-  counts_ = {batch.target_tokens, batch.tokens, batch.positions};
+  return s;
 }
 
 void Engine::start_update(double lr, int64_t update_number) {
-  if (target_tokens_ > 0) run_finish(lr, update_number);
-  ahead_->add(counts_);
+  if (started_.sums.target_tokens > 0) executor_->run_finish(update_scalars(lr, update_number));
+  in_flight_->add(started_);
+}
+
+Engine::StepResult Engine::end_step() {
+  const StepsInFlight::Ended ended = in_flight_->take();
+  StepResult result{ended.started.sums, ended.grad_norm, ended.loss_scale};
+  if (ranks_->size() == 1) result.sums.loss = ended.loss;
+  const auto took = StepsInFlight::Clock::now() - ended.started.begun;
+  // A step without an update is too short to judge others by.
+  if (result.sums.target_tokens > 0)
+    ranks_->note_step(std::chrono::duration_cast<std::chrono::milliseconds>(took).count());
+  return result;
 }
 
 void Engine::set_loss_scale(LossScale scale) {
   scale.factor = scale.scale / static_cast<float>(config_.loss_divisor());
   executor_->fill(
       [&](const auto& open) { *static_cast<LossScale*>(open(names::kLossScale)) = scale; });
-}
-
-Engine::StepResult Engine::end_step() {
-  const StepsInFlight::Ended ended = ahead_->take();
-  const auto [target_tokens, tokens, positions] = ended.counts;
-  return {{ended.loss, target_tokens, tokens, positions}, ended.grad_norm, ended.loss_scale};
 }
 
 LossSums Engine::eval_loss(const Batch& batch) {

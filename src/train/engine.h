@@ -1,7 +1,6 @@
 // train/engine.h: model, plans, memory and kernels of one rank, ready to run steps.
 #pragma once
 
-#include <chrono>
 #include <map>
 #include <memory>
 #include <optional>
@@ -41,22 +40,26 @@ class Engine {
   void init_weights(uint64_t seed) { weights_->init(seed); }
   void load_checkpoint(const CheckpointReader& reader) { weights_->load(reader); }
 
-  // All passes of a batch, of which this rank has its share. Gradients are left for update().
-  LossSums run_passes(const Batch& batch);
-  // Norm, clipping and AdamW with the gradients of the last run_passes; gives the gradient norm.
-  double update(double lr, int64_t update_number);
-  // A whole step that a GPU is left alone with: started before the one before has ended, so that it
-  // never waits for the host. One rank alone; two steps at most are under way.
-  bool keeps_steps_in_flight() const { return !arena_.device()->is_host() && ranks_->size() == 1; }
-  // In two parts: what the second is told may depend on how the step before ended.
-  void start_passes(const Batch& batch);
+  // A step is its passes, its update and its end, in which its numbers are read. A GPU works on its
+  // queue by itself, so that the next step may be started before this one has ended; on the CPU
+  // and with several ranks the work is done when a call returns.
+  //
+  // All passes of a batch, of which this rank has its share; gives the target tokens of all ranks.
+  // The gradients are there for start_update(). Passes without an update are no step.
+  int64_t start_passes(const Batch& batch);
+  // Norm, clipping and AdamW with the gradients of the last start_passes; nothing is changed where
+  // there were no targets. A part of its own: its rate may depend on how the step before ended.
   void start_update(double lr, int64_t update_number);
   struct StepResult {
-    LossSums sums;
+    LossSums sums;         // over all ranks
     double grad_norm = 0;  // where there were targets
     LossScale loss_scale;  // of fp16: the next step's
   };
   StepResult end_step();  // of the one started first
+  // How many steps may be in flight when the next one is started.
+  size_t max_steps_in_flight() const {
+    return arena_.device()->is_host() || ranks_->size() > 1 ? 0 : StepsInFlight::kMost - 1;
+  }
 
   // fp16: the scale that the next pass takes, that of train.loss_scale at first. In a step whose
   // gradients are not finite the norm is NaN, nothing is changed but this scale.
@@ -77,7 +80,7 @@ class Engine {
 
  private:
   LossSums sum_over_ranks(const ExactSum& loss, const Batch& batch);
-  void run_finish(double lr, int64_t update_number);
+  StepScalars update_scalars(double lr, int64_t update_number) const;
 
   RunConfig config_;
   Ranks* ranks_;
@@ -87,11 +90,9 @@ class Engine {
   ThreadPool pool_;
   std::unique_ptr<LengthPlans> train_, eval_;
   Executor* executor_;              // of the longest training plan
-  int64_t target_tokens_ = 0;       // of the last passes
-  StepsInFlight::Counts counts_{};  // of the step that was started
-  std::chrono::steady_clock::time_point step_begun_;
+  StepsInFlight::Started started_;  // the passes that have no update yet
   std::unique_ptr<Weights> weights_;
-  std::unique_ptr<StepsInFlight> ahead_;
+  std::unique_ptr<StepsInFlight> in_flight_;
 };
 
 }  // namespace weft

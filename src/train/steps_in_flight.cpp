@@ -1,4 +1,5 @@
-// train/steps_in_flight.cpp: copies each step's results to a separate slot as the last of its work.
+// train/steps_in_flight.cpp: each step's numbers are copied to a place of their own as the last of
+// its work.
 #include "train/steps_in_flight.h"
 
 #include "base/error.h"
@@ -21,21 +22,21 @@ StepsInFlight::Results* StepsInFlight::results(size_t step) const {
   return reinterpret_cast<Results*>(shared_) + step % kMost;
 }
 
-void StepsInFlight::add(const Counts& counts) {
-  ensure(added_ - taken_ < kMost, "more steps in flight than slots");
+void StepsInFlight::add(const Started& step) {
+  if (added_ - taken_ >= kMost) throw BugError("too many steps in flight");  // ensure() allocates
   Results* to = results(added_);
   device_->copy(&to->loss, loss_, sizeof to->loss);
   device_->copy(&to->grad_norm, grad_norm_, sizeof to->grad_norm);
   if (loss_scale_) device_->copy(&to->loss_scale, loss_scale_, sizeof to->loss_scale);
   done_[added_ % kMost]->set();
-  counts_[added_++ % kMost] = counts;
+  started_[added_++ % kMost] = step;
 }
 
 StepsInFlight::Ended StepsInFlight::take() {
-  ensure(taken_ < added_, "no step is in flight");
+  if (taken_ == added_) throw BugError("no step is in flight");
   done_[taken_ % kMost]->wait();
   const Results& r = *results(taken_);
-  return {r.loss, r.grad_norm, counts_[taken_++ % kMost], r.loss_scale};
+  return {started_[taken_++ % kMost], r.loss, r.grad_norm, r.loss_scale};
 }
 
 }  // namespace weft

@@ -1,35 +1,42 @@
 // train/steps_in_flight.h: results of steps that a device is still working on.
+//
+// The host reads a step's numbers when it needs them, not when it has queued the step. On the CPU
+// they are there at once.
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <memory>
 
 #include "base/exact_sum.h"
 #include "exec/executor.h"
+#include "exec/loss_sums.h"
 #include "tensor/loss_scale.h"
 
 namespace weft {
 
 class StepsInFlight {
  public:
-  static constexpr size_t kMost = 2;  // in flight
+  static constexpr size_t kMost = 2;
+  using Clock = std::chrono::steady_clock;
 
   explicit StepsInFlight(const Executor& executor);
   ~StepsInFlight();
   StepsInFlight(const StepsInFlight&) = delete;
   StepsInFlight& operator=(const StepsInFlight&) = delete;
 
-  struct Counts {
-    int64_t target_tokens, tokens, positions;
+  struct Started {  // what the host knows of a step when it is queued
+    LossSums sums;  // the counts; the loss where it was summed over several ranks
+    Clock::time_point begun;
   };
   struct Ended {
-    ExactSum loss;
+    Started started;
+    ExactSum loss;  // of this rank
     double grad_norm;
-    Counts counts;
-    LossScale loss_scale;  // fp16: the next step's
+    LossScale loss_scale;  // of fp16: the next step's
   };
-  void add(const Counts& counts);  // all work queued so far forms a step
-  Ended take();                    // waits for the oldest
+  void add(const Started& step);  // what was queued so far makes a step
+  Ended take();                   // waits for the oldest
 
  private:
   struct Results {  // as the device writes them
@@ -43,7 +50,7 @@ class StepsInFlight {
   const std::byte *loss_, *grad_norm_, *loss_scale_;
   std::byte* shared_;
   std::array<std::unique_ptr<Event>, kMost> done_;
-  std::array<Counts, kMost> counts_{};
+  std::array<Started, kMost> started_{};
   size_t added_ = 0, taken_ = 0;
 };
 

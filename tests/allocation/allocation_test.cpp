@@ -1,12 +1,13 @@
 // tests/allocation/allocation_test.cpp: a step after the first asks for no memory.
 //
 // 0 calls of malloc, calloc, realloc, memalign, aligned_alloc, posix_memalign and operator new by
-// any thread of the process, in run_passes and update of the steps 2 to 4: in fp32, in bf16 with
+// any thread of the process, in passes, update and end of the steps 2 to 4: in fp32, in bf16 with
 // masters and without, with and without accumulation, with an evaluation, at every level.
 #include <gtest/gtest.h>
 
 #include "kernel/cpu/level.h"
 #include "tests/allocation/counter.h"
+#include "tests/engine_step.h"
 #include "train/engine.h"
 
 namespace weft {
@@ -72,8 +73,8 @@ TEST_P(Allocation, NoneInAStepAfterTheFirst) {
         for (int s = 0; s < 4; ++s) {
           const Batch& batch = batches[static_cast<size_t>(s)];
           start_counting();
-          const double loss = engine.run_passes(batch).mean();
-          const double norm = engine.update(1e-3, s + 1);
+          const double loss = run_passes(engine, batch).mean();
+          const double norm = run_update(engine, 1e-3, s + 1);
           engine.eval_loss(batch);
           const int64_t calls = stop_counting();
           EXPECT_GT(loss, 0);
@@ -111,8 +112,8 @@ TEST_P(Allocation, NoneAfterTheFirstBatchOfALength) {
     for (int s = 0; s < 9; ++s) {
       const Batch& batch = batches[static_cast<size_t>(s)];
       start_counting();
-      const double loss = engine.run_passes(batch).mean();
-      engine.update(1e-3, s + 1);
+      const double loss = run_passes(engine, batch).mean();
+      run_update(engine, 1e-3, s + 1);
       engine.eval_loss(batch);
       const int64_t calls = stop_counting();
       EXPECT_GT(loss, 0);

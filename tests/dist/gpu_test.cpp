@@ -6,6 +6,7 @@
 
 #include "tests/backends.h"
 #include "tests/dist/mesh_run.h"
+#include "tests/engine_step.h"
 #include "train/engine.h"
 
 namespace weft::testing {
@@ -135,7 +136,7 @@ struct Alone {
 TEST_P(Gpu, StepsStartedAheadAreTheSame) {
   const MeshRun r = run();
   Alone ahead(r, backend()), waiting(r, backend());
-  ASSERT_TRUE(ahead.engine.keeps_steps_in_flight());
+  ASSERT_EQ(ahead.engine.max_steps_in_flight(), 1u);
   std::vector<std::pair<double, double>> got, wanted;
   const auto end = [&] {
     const Engine::StepResult ended = ahead.engine.end_step();
@@ -147,8 +148,8 @@ TEST_P(Gpu, StepsStartedAheadAreTheSame) {
     ahead.engine.start_passes(batch);
     ahead.engine.start_update(1e-3, update);
     if (update > 1) end();
-    wanted.emplace_back(waiting.engine.run_passes(batch).mean(), 0);
-    wanted.back().second = waiting.engine.update(1e-3, update);
+    wanted.emplace_back(run_passes(waiting.engine, batch).mean(), 0);
+    wanted.back().second = run_update(waiting.engine, 1e-3, update);
   }
   end();
   EXPECT_EQ(got, wanted);
@@ -164,8 +165,8 @@ TEST_P(Gpu, ABatchWithoutTargetsChangesNothing) {
   one.engine.start_update(1e-3, 1);
   EXPECT_EQ(one.engine.end_step().sums.loss.value(), 0);
   Alone other(r, backend());
-  EXPECT_EQ(one.engine.run_passes(r.batches[0]).loss.value(),
-            other.engine.run_passes(r.batches[0]).loss.value());
+  EXPECT_EQ(run_passes(one.engine, r.batches[0]).loss.value(),
+            run_passes(other.engine, r.batches[0]).loss.value());
 }
 
 // Rows padded to a shorter length have a plan of their own in the same memory.
@@ -180,10 +181,11 @@ TEST_P(Gpu, ShorterRowsTrainAsIfTheyWereTheLongest) {
                                        static_cast<double>(dynamic.config.loss_divisor());
   Alone a(dynamic, backend()), b(short_rows, backend());
   const Batch longest = random_batch(8, 96, 203, 7), shorter = random_batch(8, 32, 203, 8);
-  a.engine.run_passes(longest);
+  run_passes(a.engine, longest);
   for (int i = 0; i < 3; ++i) {  // called, recorded, replayed
-    EXPECT_EQ(a.engine.run_passes(shorter).loss.value(), b.engine.run_passes(shorter).loss.value());
-    EXPECT_EQ(a.engine.update(1e-3, i + 1), b.engine.update(1e-3, i + 1));
+    EXPECT_EQ(run_passes(a.engine, shorter).loss.value(),
+              run_passes(b.engine, shorter).loss.value());
+    EXPECT_EQ(run_update(a.engine, 1e-3, i + 1), run_update(b.engine, 1e-3, i + 1));
   }
 }
 

@@ -9,6 +9,7 @@
 #include "exec/memory_plan.h"
 #include "tests/backends.h"
 #include "tests/dist/mesh_run.h"
+#include "tests/engine_step.h"
 #include "train/engine.h"
 #include "train/host_slices.h"
 
@@ -110,8 +111,8 @@ TEST_P(LossScaling, FarTooLargeFindsItsWay) {
     for (;;) {
       const std::vector<std::byte> before = searching.bytes();
       const float scale = searching.engine.loss_scale().scale;
-      const double loss = searching.engine.run_passes(batch).mean();
-      const double norm = searching.engine.update(1e-3, updates + 1);
+      const double loss = run_passes(searching.engine, batch).mean();
+      const double norm = run_update(searching.engine, 1e-3, updates + 1);
       ASSERT_TRUE(std::isfinite(loss));
       if (std::isfinite(norm)) {
         EXPECT_NE(searching.bytes(), before);
@@ -135,8 +136,8 @@ TEST_P(LossScaling, FarTooLargeFindsItsWay) {
   Alone knowing(make_run(GetParam(), 3));
   for (size_t s = 0; s < scales.size(); ++s) {
     knowing.engine.set_loss_scale({.scale = scales[s]});
-    const double loss = knowing.engine.run_passes(run.batches[s]).mean();
-    want.emplace_back(loss, knowing.engine.update(1e-3, static_cast<int64_t>(s) + 1));
+    const double loss = run_passes(knowing.engine, run.batches[s]).mean();
+    want.emplace_back(loss, run_update(knowing.engine, 1e-3, static_cast<int64_t>(s) + 1));
   }
   EXPECT_EQ(knowing.engine.loss_scale().skipped, 0);
   EXPECT_EQ(got, want);
@@ -153,9 +154,9 @@ TEST_P(LossScaling, GrowsAfterGoodSteps) {
   growing.engine.set_loss_scale(almost);
   for (int64_t s = 1; s <= 2; ++s) {
     for (Alone* one : {&growing, &constant})
-      one->engine.run_passes(run.batches[static_cast<size_t>(s - 1)]);
-    const double norm = growing.engine.update(1e-3, s);
-    EXPECT_NEAR(norm, constant.engine.update(1e-3, s), 1e-3 * norm);
+      run_passes(one->engine, run.batches[static_cast<size_t>(s - 1)]);
+    const double norm = run_update(growing.engine, 1e-3, s);
+    EXPECT_NEAR(norm, run_update(constant.engine, 1e-3, s), 1e-3 * norm);
     EXPECT_EQ(growing.engine.loss_scale().scale, 128.0f);
     EXPECT_EQ(growing.engine.loss_scale().factor, 4.0f);
     EXPECT_EQ(growing.engine.loss_scale().good_steps, s - 1);

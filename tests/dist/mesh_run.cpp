@@ -13,6 +13,7 @@
 #include "kernel/gpu/cuda_options.h"
 #include "tests/backends.h"
 #include "tests/dist/queued_kernels.h"
+#include "tests/engine_step.h"
 #include "tests/fake_device.h"
 #include "train/engine.h"
 #include "train/host_slices.h"
@@ -107,10 +108,11 @@ class Job {
     std::vector<double> losses, norms;
     int64_t update = 0;
     for (const Batch& batch : run_.batches) {
-      const LossSums sums = engine.run_passes(share_of(batch, config_, layout_, rank));
-      ensure(sums.target_tokens == batch.target_tokens, "a share was lost");
-      losses.push_back(sums.mean());
-      norms.push_back(engine.update(run_.lr, update + 1));
+      const Engine::StepResult ended =
+          run_step(engine, share_of(batch, config_, layout_, rank), run_.lr, update + 1);
+      ensure(ended.sums.target_tokens == batch.target_tokens, "a share was lost");
+      losses.push_back(ended.sums.mean());
+      norms.push_back(ended.grad_norm);
       if (std::isfinite(norms.back())) ++update;
     }
     const std::map<Op, int64_t> calls = engine.executor().calls();

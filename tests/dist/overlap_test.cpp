@@ -17,6 +17,7 @@
 #include "comm/shm/shm.h"
 #include "tests/dist/mesh_run.h"
 #include "tests/dist/slow_comm.h"
+#include "tests/engine_step.h"
 #include "train/engine.h"
 
 namespace weft::testing {
@@ -86,8 +87,7 @@ void run_rank(const MeshRun& run, const Model& model, const Layout& layout,
     } else if (is_slow) {
       delay->ms = kDelayMs;
     }
-    engine.run_passes(batch);
-    engine.update(run.lr, step + 1);
+    run_step(engine, batch, run.lr, step + 1);
     delay->ms = 0;
     const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
     if (rank != 0 || step == 0) continue;

@@ -6,6 +6,7 @@
 
 #include "model/load.h"
 #include "tests/backends.h"
+#include "tests/engine_step.h"
 #include "tests/golden/golden_set.h"
 #include "tests/golden/tolerances.h"
 #include "train/engine.h"
@@ -51,7 +52,7 @@ std::vector<float> gradient(const Engine& engine, const std::string& name, int64
 TEST_P(Golden, LossAndEveryGradient) {
   const Batch batch = set_.batch("", 0);
   const auto e = engine(set_.config(batch.num_rows, batch.seq_length, batch.num_rows));
-  const double sum = e->run_passes(batch).loss.value();
+  const double sum = run_passes(*e, batch).loss.value();
   EXPECT_LT(relative(sum, set_.scalar("loss_sum")), kLossError);
   int compared = 0;
   for (const ParameterSpec& p : set_.model().parameters()) {
@@ -127,8 +128,8 @@ void check_steps(const GoldenSet& set, Engine* e, const std::string& run, double
   const double lr = set.read<double>(run + ".hyper")[0];
   for (size_t s = 0; s < losses.size(); ++s) {
     const Batch batch = set.batch(run + ".", static_cast<int64_t>(s));
-    const double loss = e->run_passes(batch).mean();
-    const double norm = e->update(lr, static_cast<int64_t>(s) + 1);
+    const double loss = run_passes(*e, batch).mean();
+    const double norm = run_update(*e, lr, static_cast<int64_t>(s) + 1);
     const double spread = spreads * relative(sdpa[s], losses[s]);
     EXPECT_LT(relative(loss, losses[s]), std::max(loss_bar, spread)) << run << " step " << s + 1;
     EXPECT_LT(relative(norm, norms[s]), norm_bar) << run << " step " << s + 1;
@@ -157,7 +158,7 @@ TEST_P(Golden, Bf16Loss) {
   for (bool masters : {true, false}) {
     c.train.master_weights = masters;
     const auto e = engine(c);
-    const double loss = e->run_passes(batch).mean();
+    const double loss = run_passes(*e, batch).mean();
     EXPECT_LT(relative(loss, set_.scalar("loss_bf16")), kBf16Loss);
   }
 }

@@ -7,6 +7,9 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/error.h"
+#include "tests/engine_step.h"
+
 namespace weft {
 namespace {
 
@@ -89,8 +92,8 @@ TEST(Engine, FrozenParametersHaveOnlyThemselves) {
   std::vector<std::byte> before(48 * 32 * 2);
   std::memcpy(before.data(), engine.parameter(name), before.size());
   const Batch batch = make_batch(4);
-  engine.run_passes(batch);
-  engine.update(0.1, 1);
+  run_passes(engine, batch);
+  run_update(engine, 0.1, 1);
   EXPECT_EQ(std::memcmp(before.data(), engine.parameter(name), before.size()), 0);
 }
 
@@ -100,14 +103,14 @@ TEST(Engine, LossIsTheSumOverPassesAndShortBatchesArePadded) {
   c.data.eval_fraction = 0.5;
   Engine engine(c, *model, alone(), cpu_kernels(), 1);
   engine.init_weights(1);
-  const double four = engine.run_passes(make_batch(4)).loss.value();
+  const double four = run_passes(engine, make_batch(4)).loss.value();
   EXPECT_NEAR(eval_loss_sum(engine, make_batch(4)), four, 1e-6 * four);
   const double three = eval_loss_sum(engine, make_batch(3)),
                one = eval_loss_sum(engine, make_batch(1));
   EXPECT_GT(four, three);
   EXPECT_GT(three, one);
   EXPECT_GT(one, 0);
-  EXPECT_EQ(engine.run_passes(make_batch(4)).loss.value(), four)
+  EXPECT_EQ(run_passes(engine, make_batch(4)).loss.value(), four)
       << "evaluation leaves nothing behind";
 }
 
@@ -118,20 +121,21 @@ TEST(Engine, NormIsOfTheMeanAndClippingLimitsTheStep) {
   Engine engine(c, *model, alone(), cpu_kernels(), 1);
   engine.init_weights(1);
   const Batch batch = make_batch(4);
-  engine.run_passes(batch);
+  run_passes(engine, batch);
   double squares = 0;
   for (const ParameterSpec& p : model->parameters()) {
     const float* g = engine.executor().at<float>(p.name + "#grad");
     for (int64_t i = 0; i < num_elements(p.shape); ++i) squares += double{g[i]} * g[i];
   }
   const double wanted = std::sqrt(squares) / static_cast<double>(batch.target_tokens);
-  EXPECT_NEAR(engine.update(1e-3, 1) / wanted, 1, 1e-12);
+  EXPECT_NEAR(run_update(engine, 1e-3, 1) / wanted, 1, 1e-12);
   EXPECT_FLOAT_EQ(*engine.executor().at<float>("grad_scale"), 1.0f / 20);
   c.train.clip_norm = 0.01;
   Engine clipped(c, *model, alone(), cpu_kernels(), 1);
   clipped.init_weights(1);
-  clipped.run_passes(batch);
-  EXPECT_NEAR(clipped.update(1e-3, 1) / wanted, 1, 1e-12) << "the norm is reported before clipping";
+  run_passes(clipped, batch);
+  EXPECT_NEAR(run_update(clipped, 1e-3, 1) / wanted, 1, 1e-12)
+      << "the norm is reported before clipping";
   EXPECT_NEAR(*clipped.executor().at<float>("grad_scale") * 20, 0.01 / (wanted + 1e-6), 1e-6);
 }
 
@@ -139,7 +143,30 @@ TEST(Engine, BatchWithoutLabelsHasNoLoss) {
   const auto model = small_model();
   Engine engine(small_config(), *model, alone(), cpu_kernels(), 1);
   engine.init_weights(1);
-  EXPECT_EQ(engine.run_passes(make_batch(4, false)).loss.value(), 0);
+  EXPECT_EQ(run_passes(engine, make_batch(4, false)).loss.value(), 0);
+}
+
+// On the CPU a step is done when it is started; its numbers wait until they are read.
+TEST(Engine, StepsEndInTheirOrder) {
+  const auto model = small_model();
+  Engine engine(small_config(), *model, alone(), cpu_kernels(), 1);
+  Engine waiting(small_config(), *model, alone(), cpu_kernels(), 1);
+  engine.init_weights(1);
+  waiting.init_weights(1);
+  EXPECT_EQ(engine.max_steps_in_flight(), 0u);
+  EXPECT_THROW(engine.end_step(), BugError);
+  const Batch batch = make_batch(4), none = make_batch(4, false);
+  EXPECT_EQ(engine.start_passes(batch), batch.target_tokens);
+  engine.start_update(1e-3, 1);
+  EXPECT_EQ(engine.start_passes(none), 0);
+  engine.start_update(1e-3, 2);
+  engine.start_passes(batch);
+  EXPECT_THROW(engine.start_update(1e-3, 2), BugError) << "two at most";
+  const Engine::StepResult wanted = run_step(waiting, batch, 1e-3, 1), got = engine.end_step();
+  EXPECT_EQ(got.sums.loss.value(), wanted.sums.loss.value());
+  EXPECT_EQ(got.sums.target_tokens, batch.target_tokens);
+  EXPECT_EQ(got.grad_norm, wanted.grad_norm);
+  EXPECT_EQ(engine.end_step().sums.loss.value(), 0);
 }
 
 TEST(Engine, ThreadsAsAskedOrAsTheMachineAllows) {

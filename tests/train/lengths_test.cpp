@@ -4,6 +4,7 @@
 #include <cmath>
 #include <random>
 
+#include "tests/engine_step.h"
 #include "train/engine.h"
 
 namespace weft {
@@ -97,8 +98,8 @@ TEST(Packed, LossAndGradientAreThoseOfTheRowsAlone) {
     Engine b(config_of("pad", precision, 5, 128), *model, alone(), cpu_kernels(), 2);
     a.init_weights(1);
     b.init_weights(1);
-    const double got = a.run_passes(packed).loss.value(),
-                 wanted = b.run_passes(padded).loss.value();
+    const double got = run_passes(a, packed).loss.value(),
+                 wanted = run_passes(b, padded).loss.value();
     EXPECT_GT(wanted, 0);
     EXPECT_EQ(got, wanted) << precision;
     EXPECT_LT(relative_distance(a, b, *model), precision[0] == 'f' ? 1e-6 : 1e-2) << precision;
@@ -151,12 +152,12 @@ TEST(Dynamic, EveryLengthGivesWhatAPlanOfItsOwnGives) {
         c.data.seq_length = T;
         Engine own(c, *model, alone(), cpu_kernels(), 1);
         own.init_weights(1);
-        const double loss = engine.run_passes(batch).loss.value();
+        const double loss = run_passes(engine, batch).loss.value();
         if (step == 0) {  // the weights are still those of the start
-          EXPECT_EQ(loss, own.run_passes(batch).loss.value()) << T;
-          EXPECT_EQ(engine.update(1e-3, 1), own.update(1e-3, 1)) << T;
+          EXPECT_EQ(loss, run_passes(own, batch).loss.value()) << T;
+          EXPECT_EQ(run_update(engine, 1e-3, 1), run_update(own, 1e-3, 1)) << T;
         } else {
-          EXPECT_GT(engine.update(1e-3, step + 1), 0);
+          EXPECT_GT(run_update(engine, 1e-3, step + 1), 0);
         }
         EXPECT_LE(own.arena_bytes(), arena);
         ++step;
@@ -179,8 +180,8 @@ TEST(Dynamic, PassesOfTheirOwnLengths) {
   Engine a(c, *model, alone(), cpu_kernels(), 1), b(c, *model, alone(), cpu_kernels(), 1);
   a.init_weights(1);
   b.init_weights(1);
-  const double loss = a.run_passes(alike).loss.value();
-  EXPECT_EQ(b.run_passes(by_pass).loss.value(), loss);
+  const double loss = run_passes(a, alike).loss.value();
+  EXPECT_EQ(run_passes(b, by_pass).loss.value(), loss);
   EXPECT_LT(relative_distance(a, b, *model), 1e-6);
   EXPECT_EQ(b.eval_loss(by_pass).loss.value(), loss);
   EXPECT_NE(b.eval_loss(too_short).loss.value(), loss);
@@ -200,9 +201,9 @@ TEST(Dynamic, StepsAreThoseOfPaddedRows) {
     const Rows rows = random_rows({9, static_cast<int>(T), 3, 12}, static_cast<unsigned>(step));
     const Batch shorter = batch_of(rows, {{0}, {1}, {2}, {3}}, T);
     const Batch longer = batch_of(rows, {{0}, {1}, {2}, {3}}, 64);
-    const double a = dynamic.run_passes(shorter).mean(), b = padded.run_passes(longer).mean();
+    const double a = run_passes(dynamic, shorter).mean(), b = run_passes(padded, longer).mean();
     EXPECT_NEAR(a / b, 1, 1e-6) << step;
-    EXPECT_NEAR(dynamic.update(1e-3, step) / padded.update(1e-3, step), 1, 1e-5) << step;
+    EXPECT_NEAR(run_update(dynamic, 1e-3, step) / run_update(padded, 1e-3, step), 1, 1e-5) << step;
   }
 }
 

@@ -1,0 +1,28 @@
+// tests/engine_step.h: a step of an engine from its first call to its numbers, and halves of one.
+#pragma once
+
+#include "tensor/names.h"
+#include "train/engine.h"
+
+namespace weft {
+
+inline Engine::StepResult run_step(Engine& engine, const Batch& batch, double lr, int64_t update) {
+  engine.start_passes(batch);
+  engine.start_update(lr, update);
+  return engine.end_step();
+}
+
+// The passes alone, of one rank: its gradients are there.
+inline LossSums run_passes(Engine& engine, const Batch& batch) {
+  engine.start_passes(batch);
+  return {engine.executor().read<ExactSum>(names::kLossSum), batch.target_tokens, batch.tokens,
+          batch.positions};
+}
+
+// The rest of that step; gives the norm of the gradients.
+inline double run_update(Engine& engine, double lr, int64_t update) {
+  engine.start_update(lr, update);
+  return engine.end_step().grad_norm;
+}
+
+}  // namespace weft
