@@ -176,7 +176,8 @@ void time_update(Bench& b, Device& device, const DeviceKernels& k) {
   const Context c = b.context();
   const int64_t n = kParameters, bytes = n * 2;
   auto* scalars = reinterpret_cast<UpdateScalars*>(device.allocate(sizeof(UpdateScalars)));
-  const UpdateScalars values = {1e5, 1.0, 1e-4, 0.9, 0.95, 1e-8, 0.1, 0.5, 0.5};
+  const UpdateScalars values = {
+      1e5, 1.0, OptimizerScalars::from(AdamwScalars{1e-4, 0.9, 0.95, 1e-8, 0.1, 0.5, 0.5})};
   device.write(scalars, &values, sizeof values);
   auto* limbs = reinterpret_cast<int64_t*>(device.allocate(1024));
   auto* scale = reinterpret_cast<float*>(device.allocate(8));
@@ -187,12 +188,12 @@ void time_update(Bench& b, Device& device, const DeviceKernels& k) {
   std::vector<std::byte> host(8 << 20);
   b.time("adamw_list", 7 * bytes, [&](Pieces& p) {
     if (blocks == 0) {
-      const AdamwItem item = {
-          n, p.take(bytes), nullptr, p.take(bytes), p.take(bytes), p.take(bytes), true};
-      blocks = k.adamw_table(&item, 1, host.data());
+      const UpdateItem item = {
+          n, p.take(bytes), nullptr, p.take(bytes), {p.take(bytes), p.take(bytes)}, true};
+      blocks = k.update_table(&item, 1, host.data());
       device.write(table, host.data(), static_cast<int64_t>(host.size()));
     }
-    k.adamw_list(c, {kType, kType, kType, table, blocks, scalars, scale});
+    k.adamw_list(c, {{kType, kType, {kType, kType}}, table, blocks, scalars, scale});
   });
   blocks = 0;
   b.time("squares_list", bytes, [&](Pieces& p) {

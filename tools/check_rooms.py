@@ -24,7 +24,7 @@ ROOMS = {
     "track": "net io",
     "graph": "tensor",
     "model": "graph io",
-    "optim": "graph",
+    "optim": "graph kernel",
     "parallel": "graph optim",
     "exec": "parallel kernel comm",
     "checkpoint": "io comm model",

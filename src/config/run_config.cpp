@@ -144,7 +144,7 @@ void bind_train(OptionTable& t, TrainConfig& c) {
   t.add("train.grad_accum", &c.grad_accum,
         "passes per step; 0 = global_batch / (dp x micro_batch), the only accepted value")
       .at_least(0);
-  t.add("train.optimizer", &c.optimizer, "update rule")
+  t.add("train.optimizer", &c.optimizer.name, "update rule")
       .one_of({"adamw", "adamw8bit", "sgd"})
       .not_built_values({"adamw8bit", "sgd"});
   t.add("train.lr", &c.schedule.lr, "learning rate").at_least(0);
@@ -156,14 +156,15 @@ void bind_train(OptionTable& t, TrainConfig& c) {
       .at_least(0);
   t.add("train.min_lr_ratio", &c.schedule.min_lr_ratio, "the rate falls to lr times this")
       .between(0, 1);
-  t.add("train.betas", &c.betas, "AdamW: decay rates of the two moments")
+  t.add("train.betas", &c.optimizer.betas, "AdamW: decay rates of the two moments")
       .at_least(0)
       .below(1)
       .length(2);
-  t.add("train.eps", &c.eps, "AdamW: added to the root of the second moment").above(0);
-  t.add("train.weight_decay", &c.weight_decay, "AdamW: weights shrink by lr times this each step")
+  t.add("train.eps", &c.optimizer.eps, "AdamW: added to the root of the second moment").above(0);
+  t.add("train.weight_decay", &c.optimizer.weight_decay,
+        "AdamW: weights shrink by lr times this each step")
       .at_least(0);
-  t.add("train.decay_all", &c.decay_all, "false: no decay on norms and biases");
+  t.add("train.decay_all", &c.optimizer.decay_all, "false: no decay on norms and biases");
   t.add("train.clip_norm", &c.clip_norm, "maximum gradient norm; 0 = off").at_least(0);
   t.add("train.recompute", &c.recompute, "recompute activations instead of keeping them")
       .one_of({"none", "full", "selective"})

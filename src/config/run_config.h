@@ -12,6 +12,7 @@
 
 #include "base/options.h"
 #include "data/config.h"
+#include "optim/optimizer_config.h"
 #include "optim/schedule.h"
 #include "tensor/dtype.h"
 
@@ -40,11 +41,8 @@ struct TrainConfig {
   int64_t epochs = 1;
   std::optional<int64_t> steps;
   int64_t global_batch = 8, micro_batch = 2, grad_accum = 0;
-  std::string optimizer = "adamw";
+  OptimizerConfig optimizer;
   ScheduleConfig schedule;
-  std::vector<double> betas = {0.9, 0.999};
-  double eps = 1e-8, weight_decay = 0.01;
-  bool decay_all = true;
   double clip_norm = 1.0;
   std::string recompute = "none", offload = "none", offload_to = "cpu";
   int64_t log_every = 1, eval_every = 0;

@@ -2,15 +2,13 @@
 #include "exec/device_finish.h"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <utility>
 
 #include "base/error.h"
 #include "base/exact_sum.h"
 #include "exec/memory_plan.h"
-#include "exec/ops/adamw.h"
-#include "graph/ops/adamw.h"
+#include "exec/update_binding.h"
 #include "graph/ops/grad_norm.h"
 #include "tensor/cell.h"
 
@@ -29,9 +27,7 @@ DeviceFinish::DeviceFinish(const View& view, const Kernels& kernels,
   std::map<int, Ref> gradient_of;  // by what holds its squares
   for (const Node& node : finish) {
     if (node.op == &kSquaresOp) gradient_of[node.outputs[0].id] = node.inputs[0];
-    ensure(!node.op->traits.is_update || node.op == &kAdamwOp,
-           std::string(op_name(node.op)) + " is no update that a GPU makes");
-    if (node.op == &kAdamwOp) add_update(view, node);
+    if (node.op->traits.is_update) add_update(view, node);
     if (node.op != &kNormOp) continue;
     for (const Ref partials : node.inputs) add_squares(view, gradient_of.at(partials.id));
     norm_ = view.at<double>(node.outputs[0]);
@@ -44,7 +40,7 @@ DeviceFinish::DeviceFinish(const View& view, const Kernels& kernels,
   const DeviceKernels& device = *kernels.device;
   for (const Group& g : groups_) {
     table_bytes_ += align_up(static_cast<int64_t>(
-        device.adamw_table_bytes(g.items.data(), static_cast<int64_t>(g.items.size()))));
+        device.update_table_bytes(g.items.data(), static_cast<int64_t>(g.items.size()))));
   }
   for (const Squares& s : squares_) {
     table_bytes_ += align_up(static_cast<int64_t>(
@@ -53,18 +49,17 @@ DeviceFinish::DeviceFinish(const View& view, const Kernels& kernels,
 }
 
 void DeviceFinish::add_update(const View& view, const Node& node) {
-  const AdamwArgs a = adamw_args(view, node);
-  scale_ = view.at<float>(node.inputs[2]);
-  const bool has_master = node.inputs.size() > 5;
+  const UpdateInputs u = update_inputs(view, node);
+  const auto kernel = binding_of(node.op).update.all;
+  scale_ = u.scale;
   auto group = std::find_if(groups_.begin(), groups_.end(), [&](const Group& g) {
-    return g.dtype == a.dtype && g.grad_dtype == a.grad_dtype && g.state_dtype == a.state_dtype &&
-           g.has_master == has_master;
+    return g.kernel == kernel && g.types == u.types;
   });
   if (group == groups_.end()) {
-    groups_.push_back({a.dtype, a.grad_dtype, a.state_dtype, has_master, {}, nullptr, 0});
+    groups_.push_back({kernel, u.types, {}, nullptr, 0});
     group = groups_.end() - 1;
   }
-  group->items.push_back({a.n, a.p, a.master, a.grad, a.m, a.v, node.as<AdamwAttr>().decay});
+  group->items.push_back(u.item);
 }
 
 void DeviceFinish::add_squares(const View& view, Ref gradient) {
@@ -94,9 +89,9 @@ void DeviceFinish::place(Device* device, std::byte* tables) {
   };
   for (Group& g : groups_) {
     const auto count = static_cast<int64_t>(g.items.size());
-    const size_t bytes = kernels_.device->adamw_table_bytes(g.items.data(), count);
+    const size_t bytes = kernels_.device->update_table_bytes(g.items.data(), count);
     host.assign(bytes, std::byte{0});
-    g.num_blocks = kernels_.device->adamw_table(g.items.data(), count, host.data());
+    g.num_blocks = kernels_.device->update_table(g.items.data(), count, host.data());
     g.table = send(bytes);
   }
   auto* partials = reinterpret_cast<double*>(context_.workspace + align_up(kLimbBytes));
@@ -127,21 +122,12 @@ void DeviceFinish::find_norm(const Mesh& mesh) const {
 
 void DeviceFinish::update() const {
   for (const Group& g : groups_) {
-    kernels_.device->adamw_list(
-        context_, {g.dtype, g.grad_dtype, g.state_dtype, g.table, g.num_blocks, scalars_, scale_});
+    (kernels_.device->*g.kernel)(context_, {g.types, g.table, g.num_blocks, scalars_, scale_});
   }
 }
 
 UpdateScalars update_scalars(const StepScalars& s) {
-  return {static_cast<double>(s.target_tokens),
-          s.clip_norm,
-          s.lr,
-          s.beta1,
-          s.beta2,
-          s.eps,
-          s.weight_decay,
-          1 - std::pow(s.beta1, static_cast<double>(s.update)),
-          1 - std::pow(s.beta2, static_cast<double>(s.update))};
+  return {static_cast<double>(s.target_tokens), s.clip_norm, s.optimizer};
 }
 
 }  // namespace weft

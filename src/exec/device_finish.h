@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "exec/mesh.h"
+#include "exec/op_binding.h"
 #include "exec/step_scalars.h"
 #include "exec/view.h"
 #include "kernel/device_kernels.h"
@@ -37,10 +38,10 @@ class DeviceFinish {
   void update() const;
 
  private:
-  struct Group {  // of one set of types
-    Dtype dtype, grad_dtype, state_dtype;
-    bool has_master;
-    std::vector<AdamwItem> items;
+  struct Group {  // of one kind of update and one set of types
+    decltype(UpdateForms::all) kernel;
+    UpdateTypes types;
+    std::vector<UpdateItem> items;
     std::byte* table = nullptr;
     int64_t num_blocks = 0;
   };

@@ -23,7 +23,7 @@ written: name (shape) dtype [place]. Places:
 names: the model's parameters have those of their files
   NAME[A:B]         a part of a parameter: rows (or columns) A to B of its tensor
   NAME#grad         its gradient; NAME#grad.leaf: an addend of it in exact mode
-  NAME#m, NAME#v    AdamW's moments; NAME#master: its fp32 master weights
+  NAME#STATE        a state of the optimizer, as NAME#m; NAME#master: the fp32 master weights
   NAME#squares      partial sums of squares, for the gradient norm
   d.NAME            the gradient of an activation
   NAME.partial      this rank's addend of a sum over ranks

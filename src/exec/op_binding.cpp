@@ -23,6 +23,9 @@ struct Table {
       ensure(b.op && b.workspace && b.bind && b.check_device && b.cost && b.wire && b.suit_device &&
                  b.shorten,
              fmt::format("[{}] has an incomplete binding", b.op ? op_name(b.op) : "?"));
+      const bool is_update = b.op->traits.is_update;
+      ensure((b.update.one != nullptr) == is_update && (b.update.all != nullptr) == is_update,
+             fmt::format("[{}] an update has both forms, what is none has neither", op_name(b.op)));
       ensure(by_op.emplace(b.op, &b).second, fmt::format("[{}] has two bindings", op_name(b.op)));
     }
   }

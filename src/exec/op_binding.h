@@ -16,6 +16,15 @@
 namespace weft {
 
 class DeviceFinish;
+struct UpdateInputs;    // exec/update_binding.h
+struct UpdateListArgs;  // kernel/device_kernels.h
+
+// An optimizer's update: over one parameter, on the CPU; over all of one set of types, on a GPU.
+struct UpdateForms {
+  void (*one)(const Kernels&, const Context&, const UpdateInputs&, double grad_scale,
+              const OptimizerScalars&) = nullptr;
+  void (*DeviceKernels::*all)(const Context&, const UpdateListArgs&) = nullptr;
+};
 
 // While a plan is made.
 struct PlanContext {
@@ -68,6 +77,7 @@ struct OpBinding {
   void (*suit_device)(Node*) = nullptr;
   // For a plan of shorter rows that shares the memory of the longest ones' plan.
   void (*shorten)(const Graph& longest, const Node& in_longest, Node*) = nullptr;
+  UpdateForms update = {};  // of updates, and of nothing else
 };
 
 // For parts that do not apply.

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "kernel/kernels.h"
+#include "kernel/optimizer_scalars.h"
 #include "tensor/loss_scale.h"
 
 namespace weft {
@@ -23,7 +24,7 @@ struct ExactSumArgs {
 // What changes from step to step, in device memory: a captured graph reads it on every replay.
 struct UpdateScalars {
   double target_tokens, clip_norm;
-  double lr, beta1, beta2, eps, weight_decay, bias1, bias2;
+  OptimizerScalars optimizer;
 };
 
 // norm = sqrt(value of the limbs) / target_tokens; scale = min(1, clip_norm / (norm + 1e-6)) /
@@ -38,23 +39,29 @@ struct NormArgs {
   LossScale* loss_scale = nullptr;
 };
 
-// One parameter of an update over all of them.
-struct AdamwItem {
+// One parameter of an update over all of them, and the types of its tensors.
+inline constexpr int kMaxUpdateStates = 2;
+struct UpdateItem {
   int64_t n;
   void* p;
   float* master;  // or null
   const void* grad;
-  void* m;
-  void* v;
+  void* states[kMaxUpdateStates];  // in the optimizer's order; null: it has fewer
   bool decay;
 };
-// AdamW (see AdamwArgs) over all items in one launch. All items have the same dtypes. The table is
-// in device memory: filled once by adamw_table from the items, adamw_table_bytes long. A no-op
-// where scale is NaN.
-struct AdamwListArgs {
-  Dtype dtype, grad_dtype, state_dtype;
+struct UpdateTypes {
+  Dtype dtype, grad_dtype;
+  Dtype state_dtypes[kMaxUpdateStates] = {Dtype::kF32, Dtype::kF32};
+  bool has_master = false;
+  bool operator==(const UpdateTypes&) const = default;
+};
+// An optimizer's update over all items in one launch; the arguments of its kernel for one parameter
+// say how it computes. Items are of one set of types. The table lies in device memory: filled once
+// by update_table from the items, update_table_bytes long. Nothing is changed where scale is NaN.
+struct UpdateListArgs {
+  UpdateTypes types;
   const std::byte* table;
-  int64_t num_blocks;  // from adamw_table
+  int64_t num_blocks;  // as update_table returned
   const UpdateScalars* scalars;
   const float* scale;
 };
@@ -158,7 +165,7 @@ struct KeptCrossEntropyArgs {
   PLAIN(cross_entropy_kept, KeptCrossEntropyArgs) \
   PLAIN(exact_sum, ExactSumArgs)                  \
   PLAIN(norm, NormArgs)                           \
-  PLAIN(adamw_list, AdamwListArgs)                \
+  PLAIN(adamw_list, UpdateListArgs)               \
   PLAIN(squares_list, SquaresListArgs)            \
   PLAIN(store_sum, StoreSumArgs)                  \
   PLAIN(round_sum, RoundSumArgs)                  \
@@ -170,10 +177,9 @@ struct KeptCrossEntropyArgs {
   PLAIN(reduce_tree, ReduceTreeArgs)
 
 struct DeviceKernels {
-  // Fills `table` (host memory, copied to the device by the caller) and returns the number of
-  // blocks.
-  int64_t (*adamw_table)(const AdamwItem* items, int64_t count, std::byte* table);
-  size_t (*adamw_table_bytes)(const AdamwItem* items, int64_t count);
+  // Fills `table` (host memory, copied to the device by the caller) and gives the number of blocks.
+  int64_t (*update_table)(const UpdateItem* items, int64_t count, std::byte* table);
+  size_t (*update_table_bytes)(const UpdateItem* items, int64_t count);
   int64_t (*squares_table)(const SquaresItem* items, int64_t count, std::byte* table);
   size_t (*squares_table_bytes)(const SquaresItem* items, int64_t count);
 #define WEFT_MEMBER_PLAIN(name, Args) void (*name)(const Context&, const Args&);

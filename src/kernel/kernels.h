@@ -405,6 +405,10 @@ struct SquaresArgs {
 // p -= lr / bias1 * m / (sqrt(v) / sqrt(bias2) + eps), bias_i = 1 - beta_i^step. Inside in fp32.
 // master null: p itself (of dtype) is read and written; else master (fp32) is, and p =
 // round(master).
+struct AdamwScalars {
+  // In double: 1 - beta and the like are formed before they are rounded, as torch does.
+  double lr, beta1, beta2, eps, weight_decay, bias1, bias2;
+};
 struct AdamwArgs {
   int64_t n;
   Dtype dtype;        // of p
@@ -415,8 +419,8 @@ struct AdamwArgs {
   const void* grad;
   void* m;
   void* v;
-  // In double: 1 - beta and the like are formed before they are rounded, as torch does.
-  double grad_scale, lr, beta1, beta2, eps, weight_decay, bias1, bias2;
+  double grad_scale;
+  AdamwScalars scalars;
 };
 
 // Every kernel of a backend, once: PLAIN(name, Args), or SCRATCH(name, Args) where a second

@@ -2,7 +2,7 @@
 #include "planning/graphs.h"
 
 #include "graph/autodiff.h"
-#include "optim/adamw.h"
+#include "optim/updates.h"
 #include "parallel/recompute.h"
 #include "planning/fault.h"
 
@@ -44,15 +44,13 @@ Graph make_training_graph(const RunConfig& c, const Model& model, const Layout& 
   Graph graph = make_cut_graph(c, model, layout, rank);
   const DataParallel data = layout.data(rank, c.num_passes());
   const std::vector<Bucket> buckets = apply_data_parallel(&graph, data);
-  OptimizerOptions options;
+  UpdateOptions options;
   options.master_weights = c.has_masters();
-  options.state_dtype = c.train.master_weights ? Dtype::kF32 : c.compute_dtype();
-  options.decay_all = c.train.decay_all;
   options.is_sharded = data.shard != Shard::kNone;
   options.sum_tensor = layout.tp > 1;
   options.sum_data = data.shard != Shard::kNone;
   options.scales_loss = c.scales_loss();
-  add_adamw(&graph, options);
+  add_updates(&graph, find_optimizer(c.train.optimizer.name), c.train.optimizer, options);
   add_parameter_gathers(&graph, buckets, data);
   if (const auto fault = Fault::from_environment()) fault->change(&graph, rank);
   return graph;

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/stop.h"
+#include "optim/optimizer.h"
 #include "planning/gpu_memory_check.h"
 #include "planning/graphs.h"
 #include "tensor/names.h"
@@ -95,13 +96,9 @@ int64_t Engine::start_passes(const Batch& batch) {
 StepScalars Engine::update_scalars(double lr, int64_t update_number) const {
   StepScalars s;
   s.target_tokens = started_.sums.target_tokens;
-  s.update = update_number;
-  s.lr = lr;
   s.clip_norm = config_.train.clip_norm;
-  s.beta1 = config_.train.betas[0];
-  s.beta2 = config_.train.betas[1];
-  s.eps = config_.train.eps;
-  s.weight_decay = config_.train.weight_decay;
+  const OptimizerConfig& optimizer = config_.train.optimizer;
+  s.optimizer = find_optimizer(optimizer.name).scalars(optimizer, lr, update_number);
   return s;
 }
 

@@ -47,8 +47,9 @@ class Engine {
   // All passes of a batch, of which this rank has its share; gives the target tokens of all ranks.
   // The gradients are there for start_update(). Passes without an update are no step.
   int64_t start_passes(const Batch& batch);
-  // Norm, clipping and AdamW with the gradients of the last start_passes; nothing is changed where
-  // there were no targets. A part of its own: its rate may depend on how the step before ended.
+  // Norm, clipping and the update with the gradients of the last start_passes; nothing is changed
+  // where there were no targets. A part of its own: its rate may depend on how the step before
+  // ended.
   void start_update(double lr, int64_t update_number);
   struct StepResult {
     LossSums sums;         // over all ranks

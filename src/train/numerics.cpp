@@ -9,8 +9,10 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/version.h"
+#include "exec/update_binding.h"
 #include "kernel/gpu/cuda_options.h"
 #include "kernel/packed_qkv.h"
+#include "optim/optimizer.h"
 
 namespace weft {
 namespace {
@@ -20,7 +22,8 @@ namespace {
 // is where two versions of a kernel differ.
 class Probe {
  public:
-  Probe(const Kernels& kernels, Dtype dtype) : k_(kernels), dtype_(dtype), pool_(1) {}
+  Probe(const Kernels& kernels, Dtype dtype, const std::string& optimizer)
+      : k_(kernels), dtype_(dtype), optimizer_(find_optimizer(optimizer)), pool_(1) {}
 
   std::string hash() {
     product();
@@ -150,34 +153,33 @@ class Probe {
   void update() {
     constexpr int64_t kN = 300;
     constexpr Dtype kF32 = Dtype::kF32;
-    Bytes p = numbers(kN, 8), master = numbers(kN, 8, kF32), m = zeros(kN, kF32), v = m;
+    Bytes p = numbers(kN, 8), master = numbers(kN, 8, kF32);
     const Bytes grad = numbers(kN, 9, kF32);
     double partials[2] = {};
     k_.squares(context(0), {kN, kF32, grad.data(), partials});
     fold(partials, sizeof partials);
-    AdamwArgs args{};
-    args.n = kN;
-    args.dtype = dtype_;
-    args.grad_dtype = args.state_dtype = kF32;
-    args.p = p.data();
-    if (dtype_ != kF32) args.master = reinterpret_cast<float*>(master.data());
-    args.grad = grad.data();
-    args.m = m.data();
-    args.v = v.data();
-    args.grad_scale = 0.7;
-    args.lr = 1e-3;
-    args.beta1 = 0.9;
-    args.beta2 = 0.999;
-    args.eps = 1e-8;
-    args.weight_decay = 0.01;
-    args.bias1 = 1 - args.beta1;
-    args.bias2 = 1 - args.beta2;
-    k_.adamw(context(0), args);
-    for (const Bytes* bytes : {&p, &master, &m, &v}) fold(*bytes);
+    UpdateInputs u{};
+    u.types = {dtype_, kF32};
+    u.item = {.n = kN,
+              .p = p.data(),
+              .master = nullptr,
+              .grad = grad.data(),
+              .states = {},
+              .decay = true};
+    if (dtype_ != kF32) u.item.master = reinterpret_cast<float*>(master.data());
+    std::vector<Bytes> states(optimizer_.states(config_).size(), zeros(kN, kF32));
+    for (size_t i = 0; i < states.size(); ++i) u.item.states[i] = states[i].data();
+    binding_of(optimizer_.update)
+        .update.one(k_, context(0), u, 0.7, optimizer_.scalars(config_, 1e-3, 1));
+    fold(p);
+    fold(master);
+    for (const Bytes& state : states) fold(state);
   }
 
   const Kernels& k_;
   Dtype dtype_;
+  const Optimizer& optimizer_;
+  OptimizerConfig config_;
   ThreadPool pool_;
   Bytes space_;
   uint64_t hash_ = 0;
@@ -185,28 +187,29 @@ class Probe {
 
 }  // namespace
 
-std::string probe_kernels(const Kernels& kernels, Dtype dtype) {
-  return Probe(kernels, dtype).hash();
+std::string probe_kernels(const Kernels& kernels, Dtype dtype, const std::string& optimizer) {
+  return Probe(kernels, dtype, optimizer).hash();
 }
 
 Json numerics_fingerprint(const RunConfig& c, const Layout& layout, const Kernels& kernels,
                           const Device& device) {
   const auto constant = [&](int64_t value) { return layout.is_exact ? Json(value) : Json(); };
   const bool on_gpu = !device.is_host();
-  return Json(
-      Json::Object{{"weft", kWeftVersion},
-                   {"version", kNumericsVersion},
-                   {"kernels", kernels.name},
-                   {"device", on_gpu ? Json(device.name()) : Json()},
-                   {"libraries", on_gpu ? Json(cuda_libraries()) : Json()},
-                   {"precision", c.train.precision},
-                   {"tf32", on_gpu && c.asks_tf32()},
-                   {"master_weights", c.has_masters()},
-                   {"mode", layout.is_exact ? "exact" : "fast"},
-                   {"exact_tp", constant(layout.exact_tp)},
-                   {"exact_dp", constant(layout.exact_dp)},
-                   {"exact_rows", constant(layout.exact_rows)},
-                   {"probe", on_gpu ? Json() : Json(probe_kernels(kernels, c.compute_dtype()))}});
+  return Json(Json::Object{
+      {"weft", kWeftVersion},
+      {"version", kNumericsVersion},
+      {"kernels", kernels.name},
+      {"device", on_gpu ? Json(device.name()) : Json()},
+      {"libraries", on_gpu ? Json(cuda_libraries()) : Json()},
+      {"precision", c.train.precision},
+      {"tf32", on_gpu && c.asks_tf32()},
+      {"master_weights", c.has_masters()},
+      {"mode", layout.is_exact ? "exact" : "fast"},
+      {"exact_tp", constant(layout.exact_tp)},
+      {"exact_dp", constant(layout.exact_dp)},
+      {"exact_rows", constant(layout.exact_rows)},
+      {"probe",
+       on_gpu ? Json() : Json(probe_kernels(kernels, c.compute_dtype(), c.train.optimizer.name))}});
 }
 
 std::vector<std::string> numerics_differences(const Json& a, const std::string& name_a,

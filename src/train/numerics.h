@@ -25,8 +25,10 @@ inline constexpr int kNumericsVersion = 2;
 Json numerics_fingerprint(const RunConfig& config, const Layout& layout, const Kernels& kernels,
                           const Device& device = host_device());
 
-// The hash of these kernels' results: products, norm, swiglu, attention, loss, update.
-std::string probe_kernels(const Kernels& kernels, Dtype dtype);
+// The hash of what these kernels give: products, norm, swiglu, attention, loss, the optimizer's
+// update.
+std::string probe_kernels(const Kernels& kernels, Dtype dtype,
+                          const std::string& optimizer = OptimizerConfig().name);
 
 // "kernels: neon NAME_A, ref NAME_B" for every key in which two fingerprints differ.
 std::vector<std::string> numerics_differences(const Json& a, const std::string& name_a,

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "graph/portion.h"
+#include "optim/optimizer.h"
 #include "train/host_slices.h"
 
 namespace weft {
@@ -54,11 +55,12 @@ uint64_t element_hash(uint64_t bits, int64_t index) {
 
 std::unique_ptr<TensorHashes> TensorHashes::from_environment(Engine& engine, const Model& model,
                                                              Ranks& ranks,
+                                                             const OptimizerConfig& optimizer,
                                                              const std::filesystem::path& dir,
                                                              int64_t step) {
   const std::string word = hashes_word();
   if (word.empty() || word == "0") return nullptr;
-  std::unique_ptr<TensorHashes> made(new TensorHashes(engine, model, ranks, word));
+  std::unique_ptr<TensorHashes> made(new TensorHashes(engine, model, ranks, optimizer, word));
   if (ranks.rank() == 0)
     made->file_.emplace(dir / kHashesFile,
                         step == 0 ? FileWriter::Mode::kTruncate : FileWriter::Mode::kAppend);
@@ -67,16 +69,19 @@ std::unique_ptr<TensorHashes> TensorHashes::from_environment(Engine& engine, con
 }
 
 TensorHashes::TensorHashes(Engine& engine, const Model& model, Ranks& ranks,
-                           const std::string& what)
+                           const OptimizerConfig& optimizer, const std::string& what)
     : ranks_(ranks),
       pool_(engine.pool()),
       device_(engine.executor().device()),
       every_step_(what != "start"),
       has_norms_(what != "1") {
-  for (const char* kind : {"#grad", "", "#m", "#v"}) {
+  std::vector<StateSpec> kinds = {{"#grad"}, {""}};
+  for (const StateSpec& state : find_optimizer(optimizer.name).states(optimizer))
+    kinds.push_back(state);
+  for (const StateSpec& kind : kinds) {
     for (const ParameterSpec& spec : model.parameters()) {
-      names_.push_back(spec.name + kind);
-      sizes_.push_back(num_elements(spec.shape));
+      names_.push_back(spec.name + kind.suffix);
+      sizes_.push_back(num_elements(state_shape(spec.shape, kind.block)));
     }
   }
   sums_.assign(2 * names_.size(), 0);

@@ -6,9 +6,9 @@
 //
 // tensor_hashes.jsonl of the run directory, one line per step: {"step", "tensors": {name: hash}}:
 // first the gradients (NAME#grad, summed over the batch and before clipping), then the weights in
-// their best precision (NAME), then the states (NAME#m, NAME#v), each in the order of the model.
-// So the first name that differs between two runs is the first tensor that went wrong. Line 0 holds
-// the initial weights.
+// their best precision (NAME), then the optimizer's states (NAME#m), each in the order of the
+// model. So the first name that differs between two runs is the first tensor that went wrong. Line
+// 0 holds the initial weights.
 //
 // Where bits may differ (fast mode), the lines after the first hold the L2 norm of every gradient
 // instead: {"step", "norms": {name: norm}}, without fp16's loss scale. A wrong gradient shows there
@@ -38,6 +38,7 @@ class TensorHashes {
   // Null where the variable does not request them. `step`: where the run starts. Collective.
   static std::unique_ptr<TensorHashes> from_environment(Engine& engine, const Model& model,
                                                         Ranks& ranks,
+                                                        const OptimizerConfig& optimizer,
                                                         const std::filesystem::path& dir,
                                                         int64_t step);
 
@@ -48,7 +49,8 @@ class TensorHashes {
   void write(int64_t step, std::optional<double> factor = 1);
 
  private:
-  TensorHashes(Engine& engine, const Model& model, Ranks& ranks, const std::string& what);
+  TensorHashes(Engine& engine, const Model& model, Ranks& ranks, const OptimizerConfig& optimizer,
+               const std::string& what);
   void add(const std::vector<Slice>& held, const std::vector<size_t>& indices);
   std::vector<size_t> find_indices(const std::vector<Slice>& slices) const;
   void sum_over_ranks();

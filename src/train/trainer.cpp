@@ -186,8 +186,8 @@ class Trainer {
     report_device(c_, *backend_.device);
     log_info("{}", start_line(c_, *session_.model, ranks_->layout(), &engine_, *backend_.device));
     if (pack_size_) log_info("data: {}", describe_pack(*pack_size_));
-    hashes_ =
-        TensorHashes::from_environment(engine_, *session_.model, *ranks_, start_.dir, state_.step);
+    hashes_ = TensorHashes::from_environment(engine_, *session_.model, *ranks_, c_.train.optimizer,
+                                             start_.dir, state_.step);
     steps_ = std::make_unique<StepRunner>(
         StepRunner::Run{c_, start_.dir, engine_, *ranks_, *record_, fault_, hashes_.get(), total_},
         &state_);

@@ -43,9 +43,9 @@ TEST_F(RunFileTest, Defaults) {
   EXPECT_EQ(c.micro_batch(), 2);
   EXPECT_EQ(c.num_passes(), 4);
   EXPECT_EQ(c.train.schedule.lr, 1e-5);
-  EXPECT_EQ(c.train.betas, (std::vector<double>{0.9, 0.999}));
-  EXPECT_EQ(c.train.eps, 1e-8);
-  EXPECT_EQ(c.train.weight_decay, 0.01);
+  EXPECT_EQ(c.train.optimizer.betas, (std::vector<double>{0.9, 0.999}));
+  EXPECT_EQ(c.train.optimizer.eps, 1e-8);
+  EXPECT_EQ(c.train.optimizer.weight_decay, 0.01);
   EXPECT_EQ(c.train.clip_norm, 1);
   EXPECT_EQ(c.checkpoint.keep, 2);
   EXPECT_FALSE(c.has_eval());

@@ -7,7 +7,7 @@
 #include "exec/executor.h"
 #include "graph/autodiff.h"
 #include "kernel/cpu/level.h"
-#include "optim/adamw.h"
+#include "optim/updates.h"
 #include "tests/graph/decoder_graph.h"
 
 namespace weft {
@@ -69,7 +69,7 @@ Graph encoder_decoder() {
                          .source_lengths = source_lengths,
                          .causal = false});
   add_backward(&graph, ops::head_loss(g, y, embed, targets, 4), Dtype::kF32);
-  add_adamw(&graph, OptimizerOptions{});  // a reader, for whom gradients live on
+  add_updates(&graph, find_optimizer("adamw"), {}, {});  // a reader, for whom gradients live on
   return graph;
 }
 

@@ -12,7 +12,7 @@
 
 #include "exec/memory_picture.h"
 #include "graph/autodiff.h"
-#include "optim/adamw.h"
+#include "optim/updates.h"
 #include "parallel/data_parallel.h"
 #include "tests/exec/random_graph.h"
 #include "tests/golden_file.h"
@@ -97,9 +97,9 @@ Plan sharded_plan() {
   recompute_cheap_values(&graph);
   const DataParallel mesh{.dp = 2, .rank = 1, .shard = Shard::kZero2, .num_passes = 3};
   const auto buckets = apply_data_parallel(&graph, mesh);
-  OptimizerOptions options;
+  UpdateOptions options;
   options.master_weights = true;
-  add_adamw(&graph, options);
+  add_updates(&graph, find_optimizer("adamw"), {}, options);
   add_parameter_gathers(&graph, buckets, mesh);
   return make_plan(std::move(graph), {&ref_kernels(), 1, mesh.num_passes});
 }
@@ -154,7 +154,7 @@ std::vector<bool> first_outputs_add(const DataParallel& mesh, const std::string&
   const Ref losses = testing::trace_decoder(&graph, {});
   add_backward(&graph, losses, Dtype::kF32);
   apply_data_parallel(&graph, mesh);
-  add_adamw(&graph, {});
+  add_updates(&graph, find_optimizer("adamw"), {}, {});
   const Plan plan = make_plan(std::move(graph), {&ref_kernels(), 1, mesh.num_passes});
   const std::regex node(" *\\d+ " + op + R"( +(?:\d+|-)  [^\[]*\[([^\]]*)\].*)");
   std::vector<bool> adds;

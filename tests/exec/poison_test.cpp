@@ -60,11 +60,7 @@ Trained train(const GraphChoice& c, const Kernels& kernels, int passes, int thre
     std::memset(arena.data() + begin, poison, static_cast<size_t>(bytes));
   };
   StepScalars s;
-  s.lr = 0.01;
   s.clip_norm = 1;
-  s.beta1 = 0.9;
-  s.beta2 = 0.99;
-  s.eps = 1e-8;
   s.target_tokens = 17;
   for (int step = 0; step < 3; ++step) {
     for (s.pass = 0; s.pass < passes; ++s.pass) {
@@ -74,7 +70,7 @@ Trained train(const GraphChoice& c, const Kernels& kernels, int passes, int thre
     }
     // Between the lists live the gradients: in the step's region where there is one pass.
     if (passes > 1) spoil(layout.step_offset(), layout.step_bytes());
-    s.update = step + 1;
+    s.optimizer = find_optimizer(c.optimizer.name).scalars(c.optimizer, 0.01, step + 1);
     e.run_finish(s);
   }
   Trained t;

@@ -4,7 +4,7 @@
 #include <random>
 
 #include "graph/autodiff.h"
-#include "optim/adamw.h"
+#include "optim/updates.h"
 #include "parallel/recompute.h"
 #include "tests/graph/decoder_graph.h"
 
@@ -15,6 +15,7 @@ struct GraphChoice {
   bool recompute = true, masters = false;
   Dtype grad_dtype = Dtype::kF32;
   std::vector<std::string> frozen;
+  OptimizerConfig optimizer = {};
 };
 
 inline Graph training_graph(const GraphChoice& c) {
@@ -23,9 +24,9 @@ inline Graph training_graph(const GraphChoice& c) {
   for (const std::string& part : c.frozen) freeze(&graph, part);
   add_backward(&graph, losses, c.grad_dtype);
   if (c.recompute) recompute_cheap_values(&graph);
-  OptimizerOptions options;
+  UpdateOptions options;
   options.master_weights = c.masters;
-  add_adamw(&graph, options);
+  add_updates(&graph, find_optimizer(c.optimizer.name), c.optimizer, options);
   return graph;
 }
 

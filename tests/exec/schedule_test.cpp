@@ -7,7 +7,7 @@
 
 #include "exec/memory_plan.h"
 #include "graph/autodiff.h"
-#include "optim/adamw.h"
+#include "optim/updates.h"
 #include "parallel/data_parallel.h"
 #include "parallel/recompute.h"
 #include "tests/graph/decoder_graph.h"
@@ -22,7 +22,7 @@ Graph rank_graph(Shard shard, int passes, bool exact) {
   recompute_cheap_values(&graph);
   const DataParallel mesh{2, 1, shard, passes, exact, exact ? 2 : 1};
   const std::vector<Bucket> buckets = apply_data_parallel(&graph, mesh);
-  add_adamw(&graph, {});
+  add_updates(&graph, find_optimizer("adamw"), {}, {});
   add_parameter_gathers(&graph, buckets, mesh);
   return graph;
 }

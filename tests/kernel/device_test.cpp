@@ -5,28 +5,10 @@
 
 #include "base/exact_sum.h"
 #include "kernel/device_kernels.h"
-#include "tests/kernel/common.h"
+#include "tests/kernel/each_device.h"
 
 namespace weft {
 namespace {
-
-// fn(kernels, bench, name) on every device, with the threads in every order.
-template <typename Fn>
-void each_device(const Fn& fn) {
-  for (const TestedDevice& device : tested_devices()) {
-    for (const int order : {1, 2, 3}) {
-      Bench bench(order);
-      fn(*device.kernels, bench, fmt::format("{}, order {}", device.name, order));
-    }
-  }
-}
-
-const Kernels& kernels_named(const std::string& name) {
-  for (const Kernels* kernels : tested_kernels()) {
-    if (name.starts_with(std::string(kernels->name) + ",")) return *kernels;
-  }
-  throw std::runtime_error("no kernels of " + name);
-}
 
 using Limbs = TestVector<int64_t>;
 
@@ -148,119 +130,6 @@ TEST(DeviceNorm, KeepsTheLossScale) {
       const double want = std::sqrt(48.0) * (1.0 / 3.0 / 4);
       EXPECT_EQ(norm[0], want) << name;
       EXPECT_EQ(scale[0], static_cast<float>(0.25 / (want + 1e-6) * (1.0 / 3.0 / 4))) << name;
-    });
-  }
-}
-
-struct ListCase {
-  Dtype dtype, grad_dtype, state_dtype;
-  bool master;
-};
-
-struct Parameter {
-  Buffer p, master, grad, m, v;
-  Parameter(const ListCase& c, int64_t n, uint64_t stream)
-      : p(Buffer::random(c.dtype, n, stream)),
-        master(Buffer::random(Dtype::kF32, n, stream)),
-        grad(Buffer::random(c.grad_dtype, n, stream + 1)),
-        m(Buffer::random(c.state_dtype, n, stream + 2, 0.1)),
-        v(Buffer::random(c.state_dtype, n, stream + 3, 0.1)) {
-    for (int64_t i = 0; i < n; ++i) v.set(i, v[i] * v[i]);
-  }
-};
-
-// The list has the bits of single calls of the same backend, which other tests compare with ref.
-TEST(DeviceAdamw, AListHasTheBitsOfSingleCalls) {
-  const Dtype f = Dtype::kF32, b = Dtype::kBf16;
-  const int64_t sizes[] = {1, 333, 16384, 18000, 8};
-  TestVector<UpdateScalars> scalars = {{.target_tokens = 1,
-                                        .clip_norm = 0,
-                                        .lr = 1e-2,
-                                        .beta1 = 0.9,
-                                        .beta2 = 0.95,
-                                        .eps = 1e-8,
-                                        .weight_decay = 0.1,
-                                        .bias1 = 1.0 - std::pow(0.9, 3.0),
-                                        .bias2 = 1.0 - std::pow(0.95, 3.0)}};
-  const TestVector<float> scale = {0.25f};
-  for (const ListCase& c : {ListCase{f, f, f, false},
-                            {b, b, b, false},
-                            {b, f, f, true},
-                            {b, b, b, true},
-                            {Dtype::kF16, f, f, true}}) {
-    each_device([&](const DeviceKernels& k, Bench& bench, const std::string& name) {
-      std::vector<Parameter> got, want;
-      std::vector<AdamwItem> items;
-      for (const int64_t n : sizes) got.emplace_back(c, n, static_cast<uint64_t>(n));
-      want = got;
-      for (Parameter& p : got) {
-        items.push_back({p.p.size(), p.p.data(), c.master ? p.master.floats() : nullptr,
-                         p.grad.data(), p.m.data(), p.v.data(), items.size() % 2 == 0});
-      }
-      const auto count = static_cast<int64_t>(items.size());
-      TestVector<std::byte> table(k.adamw_table_bytes(items.data(), count));
-      const int64_t blocks = k.adamw_table(items.data(), count, table.data());
-      k.adamw_list(bench.context(0), {.dtype = c.dtype,
-                                      .grad_dtype = c.grad_dtype,
-                                      .state_dtype = c.state_dtype,
-                                      .table = table.data(),
-                                      .num_blocks = blocks,
-                                      .scalars = scalars.data(),
-                                      .scale = scale.data()});
-      for (size_t i = 0; i < want.size(); ++i) {
-        const UpdateScalars& s = scalars[0];
-        kernels_named(name).adamw(bench.context(0),
-                                  {.n = want[i].p.size(),
-                                   .dtype = c.dtype,
-                                   .grad_dtype = c.grad_dtype,
-                                   .state_dtype = c.state_dtype,
-                                   .p = want[i].p.data(),
-                                   .master = c.master ? want[i].master.floats() : nullptr,
-                                   .grad = want[i].grad.data(),
-                                   .m = want[i].m.data(),
-                                   .v = want[i].v.data(),
-                                   .grad_scale = 0.25,
-                                   .lr = s.lr,
-                                   .beta1 = s.beta1,
-                                   .beta2 = s.beta2,
-                                   .eps = s.eps,
-                                   .weight_decay = i % 2 == 0 ? s.weight_decay : 0.0,
-                                   .bias1 = s.bias1,
-                                   .bias2 = s.bias2});
-        const std::string where = fmt::format("{}, parameter {}", name, i);
-        EXPECT_TRUE(got[i].p.same_bits(want[i].p)) << where;
-        EXPECT_TRUE(got[i].master.same_bits(want[i].master)) << where;
-        EXPECT_TRUE(got[i].m.same_bits(want[i].m)) << where;
-        EXPECT_TRUE(got[i].v.same_bits(want[i].v)) << where;
-      }
-    });
-  }
-}
-
-TEST(DeviceAdamw, ANanScaleChangesNothing) {
-  const ListCase c{Dtype::kF16, Dtype::kF32, Dtype::kF32, true};
-  TestVector<UpdateScalars> scalars = {{.target_tokens = 1,
-                                        .clip_norm = 0,
-                                        .lr = 1e-2,
-                                        .beta1 = 0.9,
-                                        .beta2 = 0.95,
-                                        .eps = 1e-8,
-                                        .weight_decay = 0.1,
-                                        .bias1 = 0.1,
-                                        .bias2 = 0.05}};
-  for (const bool is_number : {false, true}) {
-    const TestVector<float> scale = {is_number ? 1.0f : std::numeric_limits<float>::quiet_NaN()};
-    each_device([&](const DeviceKernels& k, Bench& bench, const std::string& name) {
-      const Parameter before(c, 500, 1);
-      Parameter p = before;
-      const AdamwItem item = {500,        p.p.data(), p.master.floats(), p.grad.data(), p.m.data(),
-                              p.v.data(), true};
-      TestVector<std::byte> table(k.adamw_table_bytes(&item, 1));
-      const int64_t blocks = k.adamw_table(&item, 1, table.data());
-      k.adamw_list(bench.context(0), {c.dtype, c.grad_dtype, c.state_dtype, table.data(), blocks,
-                                      scalars.data(), scale.data()});
-      for (const auto part : {&Parameter::p, &Parameter::master, &Parameter::m, &Parameter::v})
-        EXPECT_EQ((p.*part).same_bits(before.*part), !is_number) << name;
     });
   }
 }

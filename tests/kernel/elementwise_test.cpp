@@ -1,4 +1,4 @@
-// tests/kernel/elementwise_test.cpp: swiglu, add, squares and AdamW.
+// tests/kernel/elementwise_test.cpp: swiglu, add and squares.
 #include <fmt/core.h>
 
 #include "tests/kernel/common.h"
@@ -105,55 +105,6 @@ TEST(Squares, EveryLevelHasTheSameBits) {
         EXPECT_EQ(got, first) << k->name;
       }
     }
-  }
-}
-
-struct AdamwCase {
-  int64_t n;
-  Dtype dtype, grad_dtype, state_dtype;
-  bool master;
-};
-
-Outputs adamw(const AdamwCase& c, const Kernels& kernels, Bench& bench) {
-  Buffer p = Buffer::random(c.dtype, c.n, 1), master = Buffer::random(Dtype::kF32, c.n, 1);
-  Buffer m = Buffer::random(c.state_dtype, c.n, 2, 0.1);
-  Buffer v = Buffer::random(c.state_dtype, c.n, 3, 0.1);
-  for (int64_t i = 0; i < c.n; ++i) v.set(i, v[i] * v[i]);
-  for (int step = 5; step < 8; ++step) {
-    const Buffer grad = Buffer::random(c.grad_dtype, c.n, static_cast<uint64_t>(step));
-    kernels.adamw(bench.context(0), {.n = c.n,
-                                     .dtype = c.dtype,
-                                     .grad_dtype = c.grad_dtype,
-                                     .state_dtype = c.state_dtype,
-                                     .p = p.data(),
-                                     .master = c.master ? master.floats() : nullptr,
-                                     .grad = grad.data(),
-                                     .m = m.data(),
-                                     .v = v.data(),
-                                     .grad_scale = 0.5f,
-                                     .lr = 1e-2f,
-                                     .beta1 = 0.9f,
-                                     .beta2 = 0.999f,
-                                     .eps = 1e-8f,
-                                     .weight_decay = 0.1f,
-                                     .bias1 = static_cast<float>(1.0 - std::pow(0.9, step)),
-                                     .bias2 = static_cast<float>(1.0 - std::pow(0.999, step))});
-  }
-  return {p, master, m, v};
-}
-
-TEST(Adamw, EveryLevelAgreesWithRef) {
-  const Dtype f = Dtype::kF32, b = Dtype::kBf16, h = Dtype::kF16;
-  const AdamwCase cases[] = {{1, f, f, f, false},    {333, f, f, f, false}, {333, b, b, b, false},
-                             {40001, b, f, f, true}, {70, b, b, f, true},   {70, f, b, b, false},
-                             {333, h, f, f, true},   {4001, h, f, f, true}};
-  for (const AdamwCase& c : cases) {
-    const Dtype narrowest = c.state_dtype == b ? b : c.dtype;
-    compare_levels(
-        fmt::format("adamw n {} {} {} {} master {}", c.n, dtype_name(c.dtype),
-                    dtype_name(c.grad_dtype), dtype_name(c.state_dtype), c.master),
-        c.dtype, [&](const Kernels& kernels, Bench& bench) { return adamw(c, kernels, bench); },
-        tolerance_of(narrowest));
   }
 }
 

@@ -94,13 +94,13 @@ TEST(Math, RoundingToBf16HasTheBitsOfToBf16) {
                                       .m = m.data(),
                                       .v = v.data(),
                                       .grad_scale = 1.0f,
-                                      .lr = 0.0f,
-                                      .beta1 = 0.9f,
-                                      .beta2 = 0.99f,
-                                      .eps = 1e-8f,
-                                      .weight_decay = 0.0f,
-                                      .bias1 = 1.0f,
-                                      .bias2 = 1.0f});
+                                      .scalars = {.lr = 0.0f,
+                                                  .beta1 = 0.9f,
+                                                  .beta2 = 0.99f,
+                                                  .eps = 1e-8f,
+                                                  .weight_decay = 0.0f,
+                                                  .bias1 = 1.0f,
+                                                  .bias2 = 1.0f}});
     int64_t wrong = 0;
     for (size_t i = 0; i < master.size(); ++i) wrong += p[i].bits != to_bf16(master[i]).bits;
     EXPECT_EQ(wrong, 0) << kernels->name;

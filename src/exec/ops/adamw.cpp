@@ -1,58 +1,32 @@
-// exec/ops/adamw.cpp: one update per parameter; on a GPU all at the first (device_finish.h).
-#include "exec/ops/adamw.h"
-
-#include <cmath>
-
-#include "exec/device_finish.h"
-#include "exec/op_binding.h"
+// exec/ops/adamw.cpp: AdamW's kernel over one parameter, and over all on a GPU.
 #include "graph/ops/adamw.h"
 
+#include "exec/update_binding.h"
+
 namespace weft {
-
-AdamwArgs adamw_args(const View& v, const Node& node) {
-  const Value& p = v.value(node.inputs[0]);
-  AdamwArgs a{};
-  a.n = num_elements(p.shape);
-  a.dtype = p.dtype;
-  a.grad_dtype = v.value(node.inputs[1]).dtype;
-  a.state_dtype = v.value(node.inputs[3]).dtype;
-  a.p = v.at(node.inputs[0]);
-  a.grad = v.at(node.inputs[1]);
-  a.m = v.at(node.inputs[3]);
-  a.v = v.at(node.inputs[4]);
-  a.master = node.inputs.size() > 5 ? v.at<float>(node.inputs[5]) : nullptr;
-  return a;
-}
-
 namespace {
 
-NodeCall bind(const BindContext& b, const Node& node) {
-  if (b.kernels.device) {
-    return [finish = b.finish, is_first = b.finish->take_update()](const StepScalars&) {
-      if (is_first) finish->update();
-    };
-  }
-  const float* scale = b.view.at<float>(node.inputs[2]);
-  return [=, a = adamw_args(b.view, node), decay = node.as<AdamwAttr>().decay, &k = b.kernels,
-          c = b.context](const StepScalars& s) mutable {
-    if (std::isnan(*scale)) return;  // a step that does not count
-    a.grad_scale = *scale;
-    a.lr = s.lr;
-    a.beta1 = s.beta1;
-    a.beta2 = s.beta2;
-    a.eps = s.eps;
-    a.weight_decay = decay ? s.weight_decay : 0;
-    a.bias1 = 1 - std::pow(s.beta1, static_cast<double>(s.update));
-    a.bias2 = 1 - std::pow(s.beta2, static_cast<double>(s.update));
-    k.adamw(*c, a);
-  };
+void update(const Kernels& k, const Context& c, const UpdateInputs& u, double grad_scale,
+            const OptimizerScalars& s) {
+  AdamwScalars scalars = s.as<AdamwScalars>();
+  if (!u.item.decay) scalars.weight_decay = 0;
+  k.adamw(c, {.n = u.item.n,
+              .dtype = u.types.dtype,
+              .grad_dtype = u.types.grad_dtype,
+              .state_dtype = u.types.state_dtypes[0],
+              .p = u.item.p,
+              .master = u.item.master,
+              .grad = u.item.grad,
+              .m = u.item.states[0],
+              .v = u.item.states[1],
+              .grad_scale = grad_scale,
+              .scalars = scalars});
 }
 
 }  // namespace
 
 void add_adamw_bindings(Bindings* bindings) {
-  bindings->push_back({&kAdamwOp, no_workspace, bind, no_device_limits, cost_of_bytes, no_wire,
-                       suits_device, no_shortening});
+  bindings->push_back(update_binding(&kAdamwOp, {update, &DeviceKernels::adamw_list}));
 }
 
 }  // namespace weft

@@ -5,8 +5,8 @@ namespace weft {
 namespace cuda {
 
 const DeviceKernels& device_kernels() {
-  static const DeviceKernels table = {.adamw_table = adamw_table,
-                                      .adamw_table_bytes = adamw_table_bytes,
+  static const DeviceKernels table = {.update_table = update_table,
+                                      .update_table_bytes = update_table_bytes,
                                       .squares_table = squares_table,
                                       .squares_table_bytes = squares_table_bytes,
                                       WEFT_DEVICE_KERNELS(WEFT_LIST_PLAIN)};

@@ -1,6 +1,5 @@
-// kernel/ref/elementwise.cpp: sums over rows and over elements, and the optimizer's step.
+// kernel/ref/elementwise.cpp: sums over rows and over elements.
 #include <algorithm>
-#include <cmath>
 
 #include "kernel/ref/ref.h"
 #include "tensor/cell.h"
@@ -32,21 +31,6 @@ void squares(const Context&, const SquaresArgs& args) {
       sum += get(args.x, args.dtype, i) * get(args.x, args.dtype, i);
     }
     args.partials[first / kNormCell] = sum;
-  }
-}
-
-void adamw(const Context&, const AdamwArgs& args) {
-  for (int64_t i = 0; i < args.n; ++i) {
-    const double g = get(args.grad, args.grad_dtype, i) * args.grad_scale;
-    const double m = args.beta1 * get(args.m, args.state_dtype, i) + (1.0 - args.beta1) * g;
-    const double v = args.beta2 * get(args.v, args.state_dtype, i) + (1.0 - args.beta2) * g * g;
-    double p = args.master ? args.master[i] : get(args.p, args.dtype, i);
-    p *= 1.0 - args.lr * args.weight_decay;
-    p -= args.lr / args.bias1 * m / (std::sqrt(v / args.bias2) + args.eps);
-    put(args.m, args.state_dtype, i, m);
-    put(args.v, args.state_dtype, i, v);
-    if (args.master) args.master[i] = static_cast<float>(p);
-    put(args.p, args.dtype, i, args.master ? args.master[i] : p);
   }
 }
 

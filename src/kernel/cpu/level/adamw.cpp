@@ -12,15 +12,15 @@ struct Factors {
 
 Vec rounded(double factor) { return splat(static_cast<float>(factor)); }
 
-Factors factors_of(const AdamwArgs& args) {
-  return {.grad_scale = rounded(args.grad_scale),
-          .keep = rounded(1.0 - args.lr * args.weight_decay),
-          .one_minus_beta1 = rounded(1.0 - args.beta1),
-          .beta2 = rounded(args.beta2),
-          .one_minus_beta2 = rounded(1.0 - args.beta2),
-          .step = rounded(args.lr / args.bias1),
-          .root_scale = rounded(1.0 / __builtin_sqrt(args.bias2)),
-          .eps = rounded(args.eps)};
+Factors factors_of(double grad_scale, const AdamwScalars& s) {
+  return {.grad_scale = rounded(grad_scale),
+          .keep = rounded(1.0 - s.lr * s.weight_decay),
+          .one_minus_beta1 = rounded(1.0 - s.beta1),
+          .beta2 = rounded(s.beta2),
+          .one_minus_beta2 = rounded(1.0 - s.beta2),
+          .step = rounded(s.lr / s.bias1),
+          .root_scale = rounded(1.0 / __builtin_sqrt(s.bias2)),
+          .eps = rounded(s.eps)};
 }
 
 template <typename P, typename Grad, typename State>
@@ -49,7 +49,7 @@ template <typename P, typename Grad, typename State>
 }  // namespace
 
 void adamw(const Context& context, const AdamwArgs& args) {
-  const Factors factors = factors_of(args);
+  const Factors factors = factors_of(args.grad_scale, args.scalars);
   with_type(args.dtype, [&](auto value) {
     with_type(args.grad_dtype, [&](auto gradient) {
       with_type(args.state_dtype, [&](auto state) {

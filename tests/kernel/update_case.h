@@ -1,0 +1,128 @@
+// tests/kernel/update_case.h: what the kernels of every optimizer's update must keep.
+#pragma once
+
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "tests/kernel/each_device.h"
+
+namespace weft {
+
+// One optimizer: its kernel over one parameter and its kernel over all of them, on a GPU.
+struct UpdateForm {
+  const char* name;
+  int num_states;
+  OptimizerScalars (*scalars)(int step, bool decay);
+  void (*one)(const Kernels&, const Context&, const UpdateTypes&, const UpdateItem&,
+              double grad_scale, const OptimizerScalars&);
+  void (*DeviceKernels::*all)(const Context&, const UpdateListArgs&);
+};
+
+// A parameter with gradient and states; the second state, a mean of squares, is not negative.
+struct UpdatedParameter {
+  UpdateTypes types;
+  int num_states;
+  Buffer p, master, grad, first, second;
+
+  UpdatedParameter(const UpdateTypes& of, int states, int64_t n, uint64_t stream)
+      : types(of),
+        num_states(states),
+        p(Buffer::random(of.dtype, n, stream)),
+        master(Buffer::random(Dtype::kF32, n, stream)),
+        grad(Buffer::random(of.grad_dtype, n, stream + 1)),
+        first(Buffer::random(of.state_dtypes[0], n, stream + 2, 0.1)),
+        second(Buffer::random(of.state_dtypes[1], n, stream + 3, 0.1)) {
+    for (int64_t i = 0; i < n; ++i) second.set(i, second[i] * second[i]);
+  }
+  UpdateItem item(bool decay) {
+    return {p.size(),
+            p.data(),
+            types.has_master ? master.floats() : nullptr,
+            grad.data(),
+            {num_states > 0 ? first.data() : nullptr, num_states > 1 ? second.data() : nullptr},
+            decay};
+  }
+  std::vector<Buffer> changed() const {
+    std::vector<Buffer> all = {p};
+    if (types.has_master) all.push_back(master);
+    if (num_states > 0) all.push_back(first);
+    if (num_states > 1) all.push_back(second);
+    return all;
+  }
+};
+
+inline std::vector<UpdateTypes> update_types() {
+  const Dtype f = Dtype::kF32, b = Dtype::kBf16, h = Dtype::kF16;
+  return {{f, f, {f, f}, false}, {b, b, {b, b}, false}, {b, f, {f, f}, true}, {b, b, {f, f}, true},
+          {b, b, {b, b}, true},  {f, b, {b, b}, false}, {h, f, {f, f}, true}};
+}
+
+inline std::string update_words(const UpdateForm& form, const UpdateTypes& t) {
+  return fmt::format("{} {} gradient {} state {}{}", form.name, dtype_name(t.dtype),
+                     dtype_name(t.grad_dtype), dtype_name(t.state_dtypes[0]),
+                     t.has_master ? " master" : "");
+}
+
+// Three steps on every back end, against ref.
+inline void compare_update_levels(const UpdateForm& form) {
+  for (const UpdateTypes& types : update_types()) {
+    for (const int64_t n : {1, 70, 333, 40001}) {
+      const bool is_narrow = form.num_states > 0 && types.state_dtypes[0] == Dtype::kBf16;
+      compare_levels(
+          fmt::format("{} n {}", update_words(form, types), n), types.dtype,
+          [&](const Kernels& kernels, Bench& bench) {
+            UpdatedParameter p(types, form.num_states, n, 1);
+            for (int step = 5; step < 8; ++step) {
+              p.grad = Buffer::random(types.grad_dtype, n, static_cast<uint64_t>(step));
+              form.one(kernels, bench.context(0), types, p.item(true), 0.5,
+                       form.scalars(step, true));
+            }
+            Outputs outputs;
+            for (const Buffer& b : p.changed()) outputs.push_back(b);
+            return outputs;
+          },
+          tolerance_of(is_narrow ? Dtype::kBf16 : types.dtype));
+    }
+  }
+}
+
+// On a GPU the list has the bits of single calls, and a scale that is NaN changes nothing.
+inline void compare_update_list(const UpdateForm& form) {
+  TestVector<UpdateScalars> scalars(1);
+  scalars[0].optimizer = form.scalars(3, true);
+  for (const UpdateTypes& types : update_types()) {
+    for (const float scale_value : {0.25f, std::numeric_limits<float>::quiet_NaN()}) {
+      const TestVector<float> scale = {scale_value};
+      each_device([&](const DeviceKernels& k, Bench& bench, const std::string& name) {
+        std::vector<UpdatedParameter> got, want;
+        for (const int64_t n : {1, 333, 16384, 18000, 8})
+          got.emplace_back(types, form.num_states, n, static_cast<uint64_t>(n));
+        want = got;
+        std::vector<UpdateItem> items;
+        for (UpdatedParameter& p : got) items.push_back(p.item(items.size() % 2 == 0));
+        const auto count = static_cast<int64_t>(items.size());
+        TestVector<std::byte> table(k.update_table_bytes(items.data(), count));
+        const int64_t blocks = k.update_table(items.data(), count, table.data());
+        (k.*form.all)(bench.context(0),
+                      {types, table.data(), blocks, scalars.data(), scale.data()});
+        for (size_t i = 0; i < want.size(); ++i) {
+          const UpdatedParameter before = want[i];
+          const bool counts = scale_value == 0.25f;
+          if (counts)
+            form.one(kernels_named(name), bench.context(0), types, want[i].item(true), 0.25,
+                     form.scalars(3, i % 2 == 0));
+          const auto made = got[i].changed(), wanted = want[i].changed();
+          for (size_t b = 0; b < made.size(); ++b)
+            EXPECT_TRUE(made[b].same_bits(wanted[b]))
+                << update_words(form, types) << ", " << name << ", parameter " << i << ", " << b;
+          if (counts && i > 0) {
+            EXPECT_FALSE(got[i].p.same_bits(before.p)) << name;
+          }
+        }
+      });
+    }
+  }
+}
+
+}  // namespace weft
