@@ -1,5 +1,5 @@
-// tests/e2e/bad_data_test.cpp: rows that cannot be trained on, rows that can be mended, and numbers
-// that run away.
+// tests/e2e/bad_data_test.cpp: rows that cannot be trained on, rows that can be repaired, and
+// diverging numbers.
 #include <gtest/gtest.h>
 
 #include "tests/e2e/tiny_run.h"
@@ -19,7 +19,7 @@ TEST(BadData, TokenBeyondTheVocabulary) {
   const TinyRun run;
   run.change_config("vocab_size", 100);
   expect_refused(run, {}, {"100"});
-  // The padding token fits, a row does not: told by file and line.
+  // The padding token fits, a row does not: reported by file and line.
   run.change_config("vocab_size", 260);
   run.write("tokens/vocab.json", "");
   std::filesystem::create_directory(run / "tokens");
@@ -62,7 +62,7 @@ TEST(BadData, MissingColumnAndOpenBrace) {
                  {"rows.jsonl:4", "JSON"});
 }
 
-// Rows of chat under a run file of plain text, and the reverse: the hint is the key to set.
+// Chat rows under a run file for plain text, and the reverse: the hint is the key to set.
 TEST(BadData, TheColumnOfConversationsIsHinted) {
   const TinyRun run;
   std::string chat;
@@ -118,7 +118,7 @@ TEST(BadData, RunawayLossNamesStepAndCheckpoint) {
   EXPECT_EQ(later.exit_code, 1) << later.err;
   expect_parts(later.err, {"of step 6", "step-00000004"});
   EXPECT_EQ(hash_of(other.checkpoint(4)), hash);
-  // And with a sane rate it goes on from there.
+  // And with a sane rate it resumes from there.
   other.train_well({"train.steps=9"});
   EXPECT_EQ(metric_texts(other.dir(), "loss").size(), 9u);
 }

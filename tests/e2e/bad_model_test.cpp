@@ -1,4 +1,4 @@
-// tests/e2e/bad_model_test.cpp: model folders that are wrong or lie: exit 2 and a name.
+// tests/e2e/bad_model_test.cpp: broken or inconsistent model folders: exit 2 and a name.
 #include <gtest/gtest.h>
 
 #include "io/safetensors.h"
@@ -7,7 +7,7 @@
 namespace weft::testing {
 namespace {
 
-// A trained folder, read with init: pretrained, whose files the tests then spoil.
+// A trained folder, read with init: pretrained, whose files the tests then damage.
 class BadModel : public ::testing::Test {
  protected:
   BadModel() {
@@ -38,7 +38,7 @@ class BadModel : public ::testing::Test {
   TinyRun run_;
 };
 
-TEST_F(BadModel, ThePatternItselfTrains) { EXPECT_EQ(train().exit_code, 0); }
+TEST_F(BadModel, TheUndamagedFolderTrains) { EXPECT_EQ(train().exit_code, 0); }
 
 TEST_F(BadModel, MissingFolderConfigAndWeights) {
   const Ended ended =
@@ -84,7 +84,7 @@ TEST_F(BadModel, UnknownArchitectureNamesTheKnownOnes) {
   expect_refused({"MambaForCausalLM", "LlamaForCausalLM", "Qwen2ForCausalLM"});
 }
 
-TEST_F(BadModel, WhatTheConfigAsksIsNotBuilt) {
+TEST_F(BadModel, UnbuiltFeaturesOfTheConfigAreRejected) {
   change("use_sliding_window", true);
   expect_refused({"use_sliding_window"});
   change("use_sliding_window", false);
@@ -114,8 +114,8 @@ TEST_F(BadModel, BadNumbersInTheConfig) {
   expect_refused({"config.json"});
 }
 
-// What made NaN, or garbage, is refused by its name before anything is written.
-TEST_F(BadModel, WhatCannotTrainIsRefused) {
+// Values that would produce NaN or garbage are rejected by name before anything is written.
+TEST_F(BadModel, UntrainableConfigsAreRejected) {
   const std::pair<const char*, Json> cases[] = {
       {"rms_norm_eps", Json(-1.0)},
       {"rope_theta", Json(0)},
@@ -148,7 +148,7 @@ TEST_F(BadModel, NonFiniteWeightsEndTheRunWithTheStep) {
                            "1. the weights of", "source", "rms_norm_eps"});
 }
 
-// Valid JSON all the same: one letter of a tensor's name in the header of model.safetensors.
+// Still valid JSON: one letter of a tensor's name in the header of model.safetensors.
 TEST(ChangedHeader, ATensorOfAnotherNameIsNamed) {
   const TinyRun run;
   run.train_well({"train.steps=1"});

@@ -1,4 +1,4 @@
-// tests/e2e/bad_rows_test.cpp: every kind of bad input file, as the user of `weft train` meets it.
+// tests/e2e/bad_rows_test.cpp: every kind of bad input file, as a user of `weft train` sees it.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -43,8 +43,8 @@ TEST(BadRows, ColumnsAndCells) {
   expect_refused(run, {kFixtures + "cut.parquet"}, {"cut.parquet"});
 }
 
-// The rows behind the quote were lost without a word, as long as no step came to its row.
-TEST(BadRows, AQuoteLeftOpenIsToldBeforeTheRunBegins) {
+// The rows after the quote were lost silently, as long as no step reached that row.
+TEST(BadRows, AnUnclosedQuoteIsReportedBeforeTheRunStarts) {
   const TinyRun run;
   std::string rows = "text,n\n";
   for (int i = 0; i < 40; ++i) rows += "row " + std::to_string(i) + ",1\n";
@@ -68,7 +68,7 @@ std::vector<std::string> over_pairs(const std::filesystem::path& file,
   return sets;
 }
 
-TEST(BadRows, RowsOfWhichNoneHasATargetAreRefused) {
+TEST(BadRows, RowsWithoutAnyTargetAreRejected) {
   const TinyRun run;
   run.write("a.jsonl", pairs(60, ""));
   for (const char* layout : {"pad", "dynamic", "pack"}) {
@@ -83,7 +83,7 @@ TEST(BadRows, RowsOfWhichNoneHasATargetAreRefused) {
   }
 }
 
-TEST(BadRows, RowsWithoutATargetAreWarnedOfAndCounted) {
+TEST(BadRows, SomeRowsWithoutATargetAreWarnedOfAndCounted) {
   const TinyRun run;
   run.write("a.jsonl", pairs(10, "") + pairs(30, "yes"));
   const Ended ended = run.train(over_pairs(run / "a.jsonl"));
@@ -102,7 +102,7 @@ std::vector<std::string> evaluated_over(const TinyRun& run, const std::string& f
   return sets;
 }
 
-TEST(BadRows, EvaluationRowsOfWhichNoneHasATargetAreRefused) {
+TEST(BadRows, EvaluationRowsWithoutAnyTargetAreRejected) {
   const TinyRun run;
   run.write("a.jsonl", pairs(30, "yes"));
   run.write("none.jsonl", pairs(9, ""));
@@ -146,7 +146,7 @@ TEST(BadRows, EvaluationRowsWithoutATargetAreCountedOnce) {
 }
 
 // One row among the packed ones has a target, but not among those of the only step.
-TEST(BadRows, ARunThatLearnedNothingMakesNoModel) {
+TEST(BadRows, ARunThatLearnedNothingWritesNoModel) {
   const TinyRun run;
   run.write("a.jsonl", pairs(60, "") + "{\"q\": \"\", \"a\": \"ab\"}\n");
   const auto sets = over_pairs(run / "a.jsonl", {"data.layout=pack", "train.steps=1",
@@ -167,7 +167,7 @@ TEST(BadRows, NullCellsAreEmptyAndCounted) {
   expect_parts(ended.err, {"2 rows dropped", "2 null cells taken as empty"});
 }
 
-TEST(BadRows, AnEmptyFileAmongGoodOnesIsNoError) {
+TEST(BadRows, AnEmptyFileAmongGoodOnesIsNotAnError) {
   const TinyRun run;
   run.write("empty.txt", "");
   run.write("empty.jsonl", "\n\n");
@@ -176,7 +176,7 @@ TEST(BadRows, AnEmptyFileAmongGoodOnesIsNoError) {
   EXPECT_EQ(metric_texts(run.dir(), "loss").size(), 2u);
 }
 
-TEST(BadRows, BytesThatAreNoTextAreNamed) {
+TEST(BadRows, BinaryFilesAreNamed) {
   const TinyRun run;
   run.write("rows.model", std::string("\n\0\x01\x02 rows\n", 10));
   expect_refused(run, {run / "rows.model"}, {"rows.model", "not a text file"});
@@ -193,8 +193,8 @@ TEST(BadRows, AChangedFileIsRefusedAtResume) {
   EXPECT_EQ(hash_of(run.dir()), hash);
 }
 
-// Packed text is kept in a cache on the disk, however small it is.
-TEST(BadRows, ADamagedCacheIsMadeAgainAndSaid) {
+// Packed text has a cache on disk, however small it is.
+TEST(BadRows, ADamagedCacheIsRebuiltWithAWarning) {
   const TinyRun run;
   StartOptions options;
   options.env["WEFT_CACHE"] = (run / "cache").string();

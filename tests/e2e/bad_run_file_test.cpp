@@ -1,4 +1,5 @@
-// tests/e2e/bad_run_file_test.cpp: every mistake in a run file is told, with what to do, exit 2.
+// tests/e2e/bad_run_file_test.cpp: every mistake in a run file is reported, with what to do,
+// exit 2.
 #include <gtest/gtest.h>
 
 #include "kernel/device_kernels.h"
@@ -7,7 +8,7 @@
 namespace weft::testing {
 namespace {
 
-// The program refuses with these parts, and leaves no run directory.
+// The program's error has these parts, and it leaves no run directory.
 void expect_refused(const TinyRun& run, const std::vector<std::string>& sets,
                     const std::vector<std::string>& parts) {
   const Ended ended = run.train(sets);
@@ -63,7 +64,7 @@ TEST(BadRunFile, MissingKeysAndFiles) {
   expect_refused(run, {}, {"name"});
 }
 
-TEST(BadRunFile, WhatIsNotBuiltIsRefusedByName) {
+TEST(BadRunFile, UnbuiltFeaturesAreRejectedByName) {
   const TinyRun run;
   const std::vector<std::string> sets = {"train.optimizer=sgd",    "train.recompute=full",
                                          "train.offload=all",      "launch.elastic=true",
@@ -79,7 +80,7 @@ TEST(BadRunFile, WhatIsNotBuiltIsRefusedByName) {
   }
 }
 
-TEST(BadRunFile, DefaultsOfWhatIsNotBuiltAreFine) {
+TEST(BadRunFile, DefaultsOfUnbuiltKeysAreFine) {
   const TinyRun run;
   run.train_well({"parallel.dp=1", "parallel.tp=1", "parallel.shard=none", "parallel.mode=fast",
                   "data.layout=pad", "train.optimizer=adamw", "train.recompute=none",
@@ -88,7 +89,7 @@ TEST(BadRunFile, DefaultsOfWhatIsNotBuiltAreFine) {
   run.train_well({"launch.device=cpu", "train.steps=2"});
 }
 
-// Every checkpoint is written before the next step, and the resolved file says so.
+// Every checkpoint is written before the next step, as the resolved file states.
 TEST(BadRunFile, AsyncCheckpointsAreNotBuilt) {
   const TinyRun run;
   run.train_well({"train.steps=1"});
@@ -97,7 +98,7 @@ TEST(BadRunFile, AsyncCheckpointsAreNotBuilt) {
   EXPECT_EQ(ended.exit_code, 2) << ended.err;
   expect_parts(ended.err, {"checkpoint.async is true, which this build does not have yet",
                            "leave it at false"});
-  // A run directory of before, whose run.yaml says true, goes on without a word about it.
+  // An older run directory, whose run.yaml says true, resumes silently.
   std::string stored = slurp(run.dir() / "run.yaml");
   stored.replace(stored.find("async: false  # not built"), 25, "async: true  # default");
   run.write("runs/tiny/run.yaml", stored);
@@ -106,7 +107,7 @@ TEST(BadRunFile, AsyncCheckpointsAreNotBuilt) {
   EXPECT_FALSE(contains(next.err + next.out, "checkpoint.async")) << next.err;
 }
 
-TEST(BadRunFile, AStarThatYamlTakesForAnAliasIsExplained) {
+TEST(BadRunFile, AStarThatYamlParsesAsAnAliasIsExplained) {
   const TinyRun run;
   expect_refused(run, {"model.freeze=[*]"},
                  {"text that begins with * needs quotes", "--set 'model.freeze=[\"*\"]'"});
@@ -117,7 +118,7 @@ TEST(BadRunFile, AStarThatYamlTakesForAnAliasIsExplained) {
   expect_refused(run, {}, {"run.yaml:", "text that begins with * needs quotes"});
 }
 
-TEST(BadRunFile, ContradictionsAreTold) {
+TEST(BadRunFile, ContradictionsAreReported) {
   const TinyRun run;
   expect_refused(run, {"train.epochs=2"}, {"train.steps", "train.epochs"});
   expect_refused(run, {"train.micro_batch=3"}, {"train.global_batch 8", "micro_batch 3"});

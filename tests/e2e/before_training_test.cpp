@@ -1,4 +1,5 @@
-// tests/e2e/before_training_test.cpp: what would keep a run from its end is found at its start.
+// tests/e2e/before_training_test.cpp: what would prevent a run from finishing is detected at its
+// start.
 #include <gtest/gtest.h>
 
 #include <sstream>
@@ -15,7 +16,7 @@ int64_t num_steps(const TinyRun& run) {
   return static_cast<int64_t>(metric_texts(run.dir(), "loss").size());
 }
 
-// Checkpoints take space, final/ is what was wanted.
+// Checkpoints need space; users want final/.
 TEST(BeforeTraining, AFinishedRunWithoutCheckpointsIsFinished) {
   for (const char* dp : {"parallel.dp=1", "parallel.dp=2"}) {
     const TinyRun run;
@@ -47,7 +48,7 @@ TEST(BeforeTraining, AFinishedRunWithoutCheckpointsIsFinished) {
   }
 }
 
-TEST(BeforeTraining, AFinalThatIsNotOursIsRefused) {
+TEST(BeforeTraining, AForeignFinalIsRejected) {
   const TinyRun run;
   fs::create_directories(run.dir() / "final");
   run.write("runs/tiny/final/thesis.txt", "years of work");
@@ -59,7 +60,7 @@ TEST(BeforeTraining, AFinalThatIsNotOursIsRefused) {
     EXPECT_EQ(slurp(run.dir() / "final/thesis.txt"), "years of work");
     EXPECT_EQ(num_steps(run), 0);
   }
-  // A model of somebody, in a folder that was never a run's.
+  // Somebody's model, in a folder that was never a run's.
   run.write("runs/tiny/final/config.json", "{}");
   run.write("runs/tiny/final/model.safetensors", "theirs");
   EXPECT_EQ(run.train().exit_code, 2);
@@ -96,7 +97,7 @@ TEST(BeforeTraining, APictureThatCannotBeWrittenIsAWarning) {
   expect_parts(refused.err, {"warning: the loss curve could not be drawn", "loss.svg"});
 }
 
-TEST(BeforeTraining, StorageThatCannotBeWrittenIsSaidBeforeAnythingIsLoaded) {
+TEST(BeforeTraining, UnwritableStorageIsReportedBeforeLoading) {
   const TinyRun run;
   StartOptions options;
   options.env = fault_env("mkdir:EROFS:runs");
@@ -104,7 +105,7 @@ TEST(BeforeTraining, StorageThatCannotBeWrittenIsSaidBeforeAnythingIsLoaded) {
   EXPECT_EQ(fresh.exit_code, 2) << fresh.err;
   expect_parts(fresh.err, {"cannot write into", "Read-only file system", "storage", "--run-dir"});
   run.train_well();
-  // A finished run can say so; one that is to go on cannot.
+  // A finished run can be reported; one that must continue cannot.
   options.env = fault_env("open:EROFS:tiny/.lock");
   const Ended finished = run_to_end(run.words("train", {}), options);
   EXPECT_EQ(finished.exit_code, 0) << finished.err;
@@ -114,7 +115,7 @@ TEST(BeforeTraining, StorageThatCannotBeWrittenIsSaidBeforeAnythingIsLoaded) {
   EXPECT_EQ(num_steps(run), 6);
 }
 
-TEST(BeforeTraining, NamesThatMakeNoFolderAreRefused) {
+TEST(BeforeTraining, NamesThatAreNotFoldersAreRejected) {
   const TinyRun run;
   const std::string longest(300, 'n');
   for (const auto& [name, words] : std::vector<std::pair<std::string, std::string>>{
@@ -142,7 +143,7 @@ TEST(BeforeTraining, FoldersOfControlCharactersAreRefused) {
   }
 }
 
-// What others named must not make lines of its own, nor drive the terminal.
+// Foreign names must not create lines, nor control the terminal.
 TEST(BeforeTraining, PathsInMessagesStayOnOneLine) {
   const TinyRun run;
   const std::string odd = (run / "a\nb\x1b[31m").string(), shown = "a\\x0ab\\x1b[31m";

@@ -1,4 +1,4 @@
-// tests/e2e/best_start_test.cpp: a sound best/ is named where no step is left, and can be gone on
+// tests/e2e/best_start_test.cpp: a sound best/ is named where no step is left, and can be resumed
 // from.
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ TEST(BestStart, IsNamedAndWorksWhereNoStepIsSound) {
     expect_parts(refused.err, {"no sound one is left", "sound: checkpoints/best, of step 6",
                                "--resume " + best.string()});
     EXPECT_EQ(bytes_below(run.dir()), before);
-    // No better evaluation comes: best/ stays as it is.
+    // No evaluation is better: best/ stays unchanged.
     std::vector<std::string> slow = to_9;
     slow.insert(slow.end(), {"train.lr=0.9", "train.steps=7"});
     const std::string bytes = slurp(best / "state.json");
@@ -38,7 +38,7 @@ TEST(BestStart, IsNamedAndWorksWhereNoStepIsSound) {
     expect_parts(ended.err, {"at step 6", "finished step 7"});
     EXPECT_EQ(slurp(best / "state.json"), bytes);
     EXPECT_FALSE(fs::exists(run.dir() / "checkpoints/abandoned/best"));
-    // As it was meant to go on: the bits of an undisturbed run.
+    // As if undisturbed: the bits of an uninterrupted run.
     const Ended again = run.train(to_9, {"--resume", best.string()});
     EXPECT_EQ(again.exit_code, 0) << again.err;
     EXPECT_EQ(hash_of(run.dir()), hash_of(run.dir("whole")));
@@ -46,7 +46,7 @@ TEST(BestStart, IsNamedAndWorksWhereNoStepIsSound) {
   }
 }
 
-// Finished and pruned: more steps can begin at the best.
+// Finished and pruned: more steps can start from the best.
 TEST(BestStart, IsNamedByAFinishedRunWithoutCheckpoints) {
   const TinyRun run;
   const std::string eval = "data.eval=[" + (run / "eval.txt").string() + "]";
@@ -58,7 +58,7 @@ TEST(BestStart, IsNamedByAFinishedRunWithoutCheckpoints) {
   expect_parts(further.err, {"--resume " + (run.dir() / "checkpoints/best").string()});
 }
 
-// One that is damaged is not offered.
+// A damaged one is not offered.
 TEST(BestStart, ADamagedOneIsNotNamed) {
   const TinyRun run;
   const std::string eval = "data.eval=[" + (run / "eval.txt").string() + "]";

@@ -1,4 +1,4 @@
-// tests/e2e/cache_fault_test.cpp: a token cache on a disk that interrupts, shortens or fails.
+// tests/e2e/cache_fault_test.cpp: a token cache on a disk with interrupted, short or failing calls.
 #include <gtest/gtest.h>
 
 #include "tests/e2e/tiny_run.h"
@@ -9,8 +9,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Packed rows have their cache on the disk, however few they are; a run by epochs needs all of it,
-// a short one only the first batches, which are made without it.
+// Packed rows have their cache on disk, however few they are; a run by epochs needs all of it, a
+// short one only the first batches, which are built without it.
 struct CachedRun : TinyRun {
   const std::vector<std::string> sets = {
       "data.train=[" + fs::absolute("tests/data/data/rows.jsonl.gz").string() + "]",
@@ -26,7 +26,7 @@ struct CachedRun : TinyRun {
   }
 };
 
-TEST(CacheFaults, WhatIsInterruptedOrShortIsDoneAgain) {
+TEST(CacheFaults, InterruptedAndShortCallsAreRetried) {
   const CachedRun run;
   ASSERT_EQ(run.train_with("whole", "", "full").exit_code, 0);
   const std::pair<const char*, const char*> cases[] = {{"written", "write:EINTR:/tokens:1:2"},
@@ -34,7 +34,7 @@ TEST(CacheFaults, WhatIsInterruptedOrShortIsDoneAgain) {
                                                        {"read", "read:EINTR:/tokens:1:3"},
                                                        {"less", "read:short:/tokens:1:3"}};
   for (const auto& [name, rules] : cases) {
-    // What is read was written before, by another run.
+    // What is read was written earlier, by another run.
     const bool reads = std::string(rules).starts_with("read");
     const Ended ended = run.train_with(name, rules, reads ? "full" : name);
     EXPECT_EQ(ended.exit_code, 0) << name << ended.err;
@@ -43,7 +43,7 @@ TEST(CacheFaults, WhatIsInterruptedOrShortIsDoneAgain) {
   }
 }
 
-TEST(CacheFaults, WhatCannotBeReadOrWrittenIsNamed) {
+TEST(CacheFaults, UnreadableAndUnwritableFilesAreNamed) {
   const CachedRun run;
   ASSERT_EQ(run.train_with("whole", "", "full").exit_code, 0);
   for (const auto& [rules, cache] :

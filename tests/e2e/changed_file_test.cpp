@@ -1,4 +1,4 @@
-// tests/e2e/changed_file_test.cpp: files that someone changes under a run: named, state saved.
+// tests/e2e/changed_file_test.cpp: files that change during a run: named, state saved.
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ struct Change {
 };
 
 std::string long_rows() {
-  std::string rows;  // more than what is kept in memory
+  std::string rows;  // more than is kept in memory
   for (int i = 0; i < 9000; ++i) rows += std::string(1000, static_cast<char>('a' + i % 26)) + "\n";
   return rows;
 }
@@ -66,7 +66,7 @@ TEST(ChangedFile, IsNamedAndTheLastStepIsSaved) {
                                  .env = {{"WEFT_CACHE", (run / "cache").string()}}};
       Program program(
           run.words("train", {"train.steps=1000000", "checkpoint.every=1000000", ranks}), options);
-      // All blocks of the cache have been read by then; new ones would be made again.
+      // All blocks of the cache have been read by then; new ones would be rebuilt.
       ASSERT_TRUE(program.wait_until([&] { return num_steps(run, "tiny") > 150; }));
       change.make(run);
       const Ended ended = program.wait(60);
@@ -80,7 +80,7 @@ TEST(ChangedFile, IsNamedAndTheLastStepIsSaved) {
   }
 }
 
-// Its rows are in memory, and still the next start would find other ones.
+// Its rows are in memory, but the next start would find other ones.
 TEST(ChangedFile, ASmallOneToo) {
   const TinyRun run;
   Program program(run.words("train", {"train.steps=1000000", "checkpoint.every=1000000"}));
@@ -92,7 +92,7 @@ TEST(ChangedFile, ASmallOneToo) {
 }
 
 // A save needs no file of model.path.
-TEST(ChangedFile, AGenerationConfigThatIsSpoiledLosesNoCheckpointAndNoFinal) {
+TEST(ChangedFile, ADamagedGenerationConfigLosesNoCheckpointAndNoFinal) {
   const std::string text = "{\n  \"eos_token_id\": 256,\n  \"top_k\": 7\n}\n";
   for (const char* ranks : {"parallel.dp=1", "parallel.dp=2"}) {
     const TinyRun run;
@@ -124,7 +124,7 @@ TEST(ChangedFile, OfAnEvaluation) {
   }
 }
 
-// Found when the evaluation begins, long after the last checkpoint.
+// Detected when the evaluation begins, long after the last checkpoint.
 TEST(ChangedFile, BetweenTwoEvaluations) {
   for (const std::string ranks : {"parallel.dp=1", "parallel.dp=2"}) {
     const TinyRun run;

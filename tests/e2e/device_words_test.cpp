@@ -1,5 +1,4 @@
-// tests/e2e/device_words_test.cpp: what the program says of where it computes, and of too little
-// memory there.
+// tests/e2e/device_words_test.cpp: messages about the device, and about too little memory there.
 #include <gtest/gtest.h>
 
 #include "base/file.h"
@@ -28,7 +27,7 @@ TEST(DeviceWords, Tf32WithoutEffectIsInTheLog) {
   expect_after_keys(run, ended, "train.tf32 has no effect on the CPU");
 }
 
-TEST(DeviceWords, IpcWithoutEffectIsTold) {
+TEST(DeviceWords, IpcWithoutEffectIsReported) {
   const TinyRun run;
   const StartOptions ipc{.env = {{"WEFT_COMM", "cuda_ipc"}}};
   const std::string line = "WEFT_COMM=cuda_ipc has no effect on the CPU";
@@ -40,7 +39,7 @@ TEST(DeviceWords, IpcWithoutEffectIsTold) {
   EXPECT_EQ(run_to_end(run.words("plan", sets)).err, "");
 }
 
-TEST(DeviceWords, NcclIsTakenByItself) {
+TEST(DeviceWords, NcclIsChosenAutomatically) {
   const TinyRun run;
   const Ended ended =
       run_to_end(run.words("train", {}), StartOptions{.env = {{"WEFT_COMM", "nccl"}}});
@@ -49,7 +48,7 @@ TEST(DeviceWords, NcclIsTakenByItself) {
                {"WEFT_COMM=nccl", "NCCL is used automatically where each rank has a GPU"});
 }
 
-// Of weft eval alone the command line is named.
+// Only weft eval's hint names the command line.
 TEST(DeviceWords, Fp16OfAnEvaluation) {
   const TinyRun run;
   run.train_well({"launch.device=cpu"});

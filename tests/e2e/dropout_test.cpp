@@ -33,7 +33,7 @@ TEST(Dropout, VerifyFindsTheSameBitsInEveryLayoutOfRows) {
   }
 }
 
-// Over the ends of two epochs, stopped in the middle of each, gone on in another layout.
+// Over two epoch ends, stopped in the middle of each, resumed in another layout.
 TEST(Dropout, StopsAndOtherLayoutsChangeNothing) {
   for (const char* layout : {"pad", "pack"}) {
     const TinyRun run;
@@ -52,8 +52,8 @@ TEST(Dropout, StopsAndOtherLayoutsChangeNothing) {
   }
 }
 
-// The run file need not say it: config.json does.
-TEST(Dropout, WhatIsInForceIsToldAtTheStart) {
+// It need not be in the run file: config.json has it.
+TEST(Dropout, TheEffectiveDropoutIsPrintedAtTheStart) {
   const TinyRun run;
   EXPECT_FALSE(contains(run.train({"name=none"}).err, "attention dropout"));
   run.change_config("attention_dropout", 0.1);
@@ -71,13 +71,13 @@ TEST(Dropout, ModelDropoutOverridesTheConfig) {
   EXPECT_EQ(losses(run, "given"), losses(run, "configured"));
   EXPECT_EQ(losses(run, "off"), losses(run, "none"));
   EXPECT_NE(losses(run, "configured"), losses(run, "none"));
-  // It is part of the training: a run does not go on with another.
+  // It is part of the training: a run does not resume with another.
   const Ended ended = run.train({"name=given", "model.dropout=0.2", "train.steps=8"});
   EXPECT_EQ(ended.exit_code, 2);
   EXPECT_TRUE(contains(ended.err, "model.dropout")) << ended.err;
 }
 
-// What the model has learned is told without dropout, by the run itself and by `weft eval`.
+// Evaluation is without dropout, in the run itself and in `weft eval`.
 TEST(Dropout, EvalHasNone) {
   const TinyRun run;
   const Words sets = {"data.eval=[" + (run / "eval.txt").string() + "]", "train.lr=0"};

@@ -1,7 +1,7 @@
-// tests/e2e/early_signal_test.cpp: a signal while the rows are not there yet ends the run at once.
+// tests/e2e/early_signal_test.cpp: a signal while waiting for rows ends the run at once.
 //
-// The wait is made endless: the test holds the lock of the token cache, as another process that is
-// tokenizing would.
+// The wait is endless: the test holds the lock of the token cache, as another tokenizing process
+// would.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/file.h>
@@ -40,7 +40,7 @@ std::filesystem::path find_lock(const std::filesystem::path& cache) {
 
 TEST(EarlySignal, EndsARunThatWaitsForItsRows) {
   const TinyRun run;
-  std::string rows;  // more than what is kept in memory
+  std::string rows;  // more than is kept in memory
   for (int i = 0; i < 9000; ++i) rows += std::string(1000, static_cast<char>('a' + i % 26)) + "\n";
   run.write("train.txt", rows);
   const std::filesystem::path cache = run / "cache";
@@ -50,7 +50,7 @@ TEST(EarlySignal, EndsARunThatWaitsForItsRows) {
           .exit_code,
       0);
   const std::filesystem::path lock = find_lock(cache);
-  // Packing needs the lengths of a whole window, which nobody writes now.
+  // Packing needs the lengths of a whole window, which nobody writes here.
   std::filesystem::resize_file(lock.parent_path() / "index", 0);
   const Lock held(lock);
   for (const char* ranks : {"parallel.dp=1", "parallel.dp=2"}) {

@@ -1,4 +1,4 @@
-// tests/e2e/finished_test.cpp: a run that is finished says so, whatever else is gone.
+// tests/e2e/finished_test.cpp: a finished run is reported as such, whatever else is gone.
 #include <gtest/gtest.h>
 
 #include <csignal>
@@ -11,7 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Neither the memory check nor a rank may ask for the model or the rows first.
+// Neither the memory check nor a rank may need the model or the rows first.
 TEST(Finished, NeedsNeitherModelNorRows) {
   const TinyRun run;
   const std::vector<std::string> two = {"name=two", "parallel.dp=2"};
@@ -35,7 +35,7 @@ TEST(Finished, NeedsNeitherModelNorRows) {
   expect_parts(ended.err, {"is finished at step "});
 }
 
-// Its run.yaml says 8 steps; no event says that it was started.
+// Its run.yaml has 8 steps; no event records its start.
 TEST(Finished, AStartThatFailedBeforeItsFirstEventFinishesNothing) {
   const TinyRun run;
   run.train_well();
@@ -47,7 +47,7 @@ TEST(Finished, AStartThatFailedBeforeItsFirstEventFinishesNothing) {
   EXPECT_TRUE(fs::exists(run.checkpoint(8)));
 }
 
-TEST(Finished, DamagedCheckpointsAreNamedNotGone) {
+TEST(Finished, DamagedCheckpointsAreNamedAsDamaged) {
   const TinyRun run;
   run.train_well({"checkpoint.keep=1"});
   flip_in_the_middle(run.checkpoint(6) / "rank-00000.safetensors");
@@ -61,8 +61,8 @@ TEST(Finished, DamagedCheckpointsAreNamedNotGone) {
   EXPECT_FALSE(contains(further.err, "are gone")) << further.err;
 }
 
-// Only the last checkpoint is gone or damaged: nothing is trained again.
-TEST(Finished, AnOlderCheckpointUndoesNoEnd) {
+// Only the last checkpoint is gone or damaged: nothing is retrained.
+TEST(Finished, AnOlderCheckpointDoesNotUndoTheEnd) {
   for (const bool is_gone : {false, true}) {
     const TinyRun run;
     run.train_well();
@@ -87,8 +87,8 @@ TEST(Finished, AnOlderCheckpointUndoesNoEnd) {
   }
 }
 
-// Epochs end the run; its older checkpoint is of an epoch before.
-TEST(Finished, AnOlderCheckpointUndoesNoEndOfEpochs) {
+// Epochs end the run; its older checkpoint is of an earlier epoch.
+TEST(Finished, AnOlderCheckpointDoesNotUndoTheEndOfEpochs) {
   const TinyRun run;
   const std::string file = slurp(run.file());
   run.write("run.yaml", std::string(file).replace(file.find("steps: 6"), 8, "epochs: 2"));
@@ -102,8 +102,8 @@ TEST(Finished, AnOlderCheckpointUndoesNoEndOfEpochs) {
   EXPECT_EQ(bytes_below(run.dir()), before);
 }
 
-// A final/ of which a file is cut short is no end: it is made again of the last checkpoint.
-TEST(Finished, ACutFinalIsMadeAgain) {
+// A final/ with a truncated file does not count: it is rewritten from the last checkpoint.
+TEST(Finished, ATruncatedFinalIsRewritten) {
   const TinyRun run;
   run.train_well();
   const std::string hash = hash_of(run.dir() / "final");
@@ -113,7 +113,7 @@ TEST(Finished, ACutFinalIsMadeAgain) {
 }
 
 // The folder of runs was moved: with its checkpoints or without them, the run is finished.
-TEST(Finished, KeysThatChangeNoStepAreNoReasonToRefuse) {
+TEST(Finished, KeysWithoutEffectOnStepsMayChange) {
   for (const bool has_checkpoints : {true, false}) {
     const TinyRun run;
     run.train_well();

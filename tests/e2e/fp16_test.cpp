@@ -1,6 +1,6 @@
 // tests/e2e/fp16_test.cpp: train.precision: fp16 through the program: refused, trained, resumed.
 //
-// The CPU's kernels have no fp16, so the runs here are of `ref`, as slow as it is.
+// The CPU's kernels have no fp16, so the runs here use `ref`, slow as it is.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -28,7 +28,7 @@ TEST(Fp16, OnTheCpuItIsRefused) {
   EXPECT_FALSE(std::filesystem::exists(run.dir()));
 }
 
-TEST(Fp16, WhatDoesNotGoWithItIsRefused) {
+TEST(Fp16, IncompatibleKeysAreRejected) {
   const TinyRun run;
   const Ended ended = train(run, {"train.master_weights=false", "train.loss_scale=1000"});
   EXPECT_EQ(ended.exit_code, 2);
@@ -36,8 +36,8 @@ TEST(Fp16, WhatDoesNotGoWithItIsRefused) {
 }
 
 // A scale of 2^28 overflows for some steps. A run that is stopped among these, and again later, has
-// the lines and the bits of one that was not; what was skipped counts for no rate.
-TEST(Fp16, FindsItsScaleAndIsResumed) {
+// the lines and the bits of an uninterrupted one; skipped steps do not advance the schedule.
+TEST(Fp16, FindsItsScaleAndResumes) {
   const TinyRun run;
   const std::vector<std::string> sets = {"train.loss_scale=268435456", "train.warmup_steps=5",
                                          "train.schedule=constant"};
@@ -50,7 +50,7 @@ TEST(Fp16, FindsItsScaleAndIsResumed) {
   ASSERT_EQ(whole.exit_code, 0) << whole.err;
   for (const int steps : {3, 12, 16}) {
     const Ended part = with("parts", steps);
-    // Three steps find no scale: nothing was learned yet, and there is no model to give.
+    // Three steps find no scale: nothing was learned, and there is no model to write.
     ASSERT_EQ(part.exit_code, steps == 3 ? 1 : 0) << part.err;
     EXPECT_EQ(contains(part.err, "each overflowed in fp16"), steps == 3) << part.err;
     EXPECT_EQ(std::filesystem::exists(run.dir("parts") / "final"), steps != 3);
@@ -87,8 +87,8 @@ TEST(Fp16, FindsItsScaleAndIsResumed) {
   expect_parts(whole.err, {"too large for fp16 at loss scale 268435456", "overflowed in fp16"});
 }
 
-// One that an older weft wrote: the scale begins where train.loss_scale says.
-TEST(Fp16, ACheckpointWithoutLossScalingIsTaken) {
+// From an older weft: the scale starts at train.loss_scale.
+TEST(Fp16, ACheckpointWithoutLossScalingIsAccepted) {
   const TinyRun run;
   ASSERT_EQ(train(run, {"train.steps=2", "train.loss_scale=1024"}).exit_code, 0);
   const std::filesystem::path file = run.checkpoint(2) / "state.json";
@@ -96,7 +96,7 @@ TEST(Fp16, ACheckpointWithoutLossScalingIsTaken) {
   std::erase_if(state.as_object(), [](const auto& e) { return e.first == "loss_scaling"; });
   state.set("loss_scale", 4096);
   run.write("runs/tiny/checkpoints/step-00000002/state.json", state.dump());
-  run.write("runs/tiny/checkpoints/step-00000002/COMMITTED", "");  // vouches for no bytes
+  run.write("runs/tiny/checkpoints/step-00000002/COMMITTED", "");  // covers no bytes
   const Ended ended = train(run, {"train.steps=4", "train.loss_scale=1024"});
   EXPECT_EQ(ended.exit_code, 0) << ended.err;
   expect_parts(ended.err, {"resumed from"});
@@ -105,7 +105,7 @@ TEST(Fp16, ACheckpointWithoutLossScalingIsTaken) {
   EXPECT_EQ(scales[2], "1024");
 }
 
-// A step that overflowed has no norms to compare; the others have them without their scale.
+// A step that overflowed has no norms to compare; the others' norms exclude their scale.
 TEST(Fp16, LayoutsAreComparedThoughStepsOverflow) {
   const TinyRun run;
   const std::filesystem::path out = run / "out";
@@ -142,14 +142,14 @@ TEST(Fp16, LayoutsAreComparedThoughStepsOverflow) {
   EXPECT_EQ(compared, expected.size());
 }
 
-TEST(Fp16, ALossThatIsNoNumberEndsTheRun) {
+TEST(Fp16, ANonFiniteLossEndsTheRun) {
   const TinyRun run;
   const Ended ended = train(run, {"train.lr=100000"});
   EXPECT_EQ(ended.exit_code, 1);
   expect_parts(ended.err, {"the loss of step", "whose largest value is 65504", "bf16 or fp32"});
 }
 
-// Masters are what is saved and compared, as with bf16; final/ is of the source's type.
+// Masters are what is saved and compared, as with bf16; final/ has the source's dtype.
 TEST(Fp16, CheckpointsHoldMasters) {
   const TinyRun run;
   const Ended ended = train(run, {"train.steps=2"});

@@ -1,7 +1,7 @@
-// tests/e2e/full_disk_test.cpp: no room for a checkpoint, for metrics, for the final model.
+// tests/e2e/full_disk_test.cpp: no space for a checkpoint, for metrics, for the final model.
 //
-// A limit on the size of files (RLIMIT_FSIZE) stands for the full disk: it needs no file system of
-// its own. The weights of the tiny model take 105 KB and a checkpoint three times that.
+// A file size limit (RLIMIT_FSIZE) stands in for the full disk: it needs no separate file system.
+// The tiny model's weights are 105 KB and a checkpoint three times that.
 #include <gtest/gtest.h>
 
 #include <csignal>
@@ -18,13 +18,13 @@ Ended train_with(const TinyRun& run, rlim_t file_bytes, const std::vector<std::s
   return run_to_end(run.words("train", sets), options);
 }
 
-TEST(FullDisk, CheckpointFailsAndTheRunGoesOn) {
+TEST(FullDisk, CheckpointFailsAndTheRunContinues) {
   const TinyRun run;
   const Ended ended = train_with(run, 200000, {});
   EXPECT_EQ(ended.exit_code, 1) << ended.err;  // since the last one failed too
   EXPECT_EQ(metric_texts(run.dir(), "loss").size(), 6u);
   const auto errors = event_lines(run.dir(), "error");
-  ASSERT_EQ(errors.size(), 3u);  // tried again each time
+  ASSERT_EQ(errors.size(), 3u);  // retried each time
   EXPECT_EQ(errors[0].at("step").as_int(), 2);
   EXPECT_TRUE(event_lines(run.dir(), "checkpoint").empty());
   expect_parts(ended.err, {"checkpoint of step 2 was not written", "step-00000002"});
@@ -74,7 +74,7 @@ TEST(FullDisk, SignalWithoutRoomIsNoOrderlyEnd) {
   expect_parts(ended.err, {"SIGTERM", "could not be saved"});
 }
 
-// 0 promises a state to go on from, in every layout.
+// 0 promises a state to resume from, in every layout.
 TEST(FullDisk, ALastStepThatCannotBeSavedIsNoGoodEnd) {
   const TinyRun run;
   for (const char* layout : {"parallel.dp=1", "parallel.dp=2", "parallel.mode=exact"}) {

@@ -14,7 +14,7 @@ void expect_refused(const std::vector<std::string>& words, const std::vector<std
   expect_parts(ended.err, parts);
 }
 
-TEST(Hints, AMissingFileIsAnsweredWithWhatIsNear) {
+TEST(Hints, AMissingFileHintsAtASimilarName) {
   const TinyRun run;
   expect_refused({"inspect", (run / "trian.txt").string()},
                  {"there is no folder or file", "did you mean \"train.txt\"?", "hint: wanted"});
@@ -23,7 +23,7 @@ TEST(Hints, AMissingFileIsAnsweredWithWhatIsNear) {
   expect_refused({"inspect", "NoSuch"}, {"Hugging Face cache", "hf download NoSuch"});
 }
 
-TEST(Hints, AFolderWithoutWeightsSaysWhatIsMissing) {
+TEST(Hints, AFolderWithoutWeightsNamesWhatIsMissing) {
   const TinyRun run;
   const std::string model = (run / "model").string();
   const std::vector<std::string> parts = {model + " has config.json but no weights",
@@ -37,7 +37,7 @@ TEST(Hints, AFolderWithoutWeightsSaysWhatIsMissing) {
                  {"has config.json but no weights", "set model.init: random"});
 }
 
-TEST(Hints, BoundsOfAConfigurationNameItsFile) {
+TEST(Hints, LimitsOfAConfigurationNameItsFile) {
   const TinyRun run;
   run.change_config("vocab_size", Json(2'000'000'000));
   const std::string named = (run / "model/config.json").string() + ": \"vocab_size\" must be";
@@ -47,7 +47,7 @@ TEST(Hints, BoundsOfAConfigurationNameItsFile) {
 }
 
 // Files of several kinds under one run file: the first row may be right.
-TEST(Hints, RowsOfAnotherKindAreAnsweredWithTheirKey) {
+TEST(Hints, RowsOfAnotherKindHintAtTheirKey) {
   const TinyRun run;
   std::string text, chat;
   for (int i = 0; i < 8; ++i) {
@@ -67,7 +67,7 @@ TEST(Hints, RowsOfAnotherKindAreAnsweredWithTheirKey) {
                   "data.text: \"{text}\""});
 }
 
-TEST(Hints, AFolderForThePictureMustBeThere) {
+TEST(Hints, TheFolderForThePictureMustExist) {
   const TinyRun run;
   const std::string out = (run / "nodir/x.svg").string();
   expect_refused(run.words("plan", {}, {"--dump", "--out", out}),

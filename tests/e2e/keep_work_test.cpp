@@ -33,7 +33,7 @@ struct StoppedRun : TinyRun {
   const std::vector<std::string> more = {"train.steps=8"};
 };
 
-TEST(KeepWork, WhatCannotBeReadStopsTheRunAndChangesNothing) {
+TEST(KeepWork, UnreadableFilesStopTheRunAndChangeNothing) {
   const StoppedRun run;
   run.train_well({"name=whole", "train.steps=8"});
   const auto before = bytes_below(run.dir());
@@ -54,8 +54,8 @@ TEST(KeepWork, WhatCannotBeReadStopsTheRunAndChangesNothing) {
   EXPECT_EQ(hash_of(run.dir()), hash_of(run.dir("whole")));
 }
 
-// Damage alone says that something was saved, also where the events are lost.
-TEST(KeepWork, DamagedCheckpointsWithoutEventsAreNotBegunAgain) {
+// Damaged folders show that something was saved, even where the events are lost.
+TEST(KeepWork, DamagedCheckpointsWithoutEventsAreNotStartedOver) {
   const StoppedRun run;
   for (const int64_t step : {2, 4, 6}) damage(run, step);
   fs::remove(run.dir() / "events.jsonl");
@@ -65,8 +65,8 @@ TEST(KeepWork, DamagedCheckpointsWithoutEventsAreNotBegunAgain) {
   EXPECT_FALSE(fs::exists(run.dir() / "final"));
 }
 
-// Only asked where no sound checkpoint answers.
-TEST(KeepWork, EventsThatCannotBeReadStopTheRun) {
+// Events are read only where there is no sound checkpoint.
+TEST(KeepWork, UnreadableEventsStopTheRun) {
   const StoppedRun run;
   fs::remove_all(run.dir() / "checkpoints");
   const auto before = bytes_below(run.dir());
@@ -114,12 +114,12 @@ TEST(KeepWork, ARankThatCannotReadStopsAllOfThem) {
   auto after = bytes_below(run.dir());
   const std::string events = (run.dir() / "events.jsonl").string();
   EXPECT_TRUE(after[events].starts_with(before.at(events)));
-  after[events] = before.at(events);  // the supervisor tells of failed ranks
+  after[events] = before.at(events);  // the supervisor records failed ranks
   EXPECT_EQ(after, before);
   run.train_well(more);
 }
 
-TEST(KeepWork, ADamagedCheckpointIsKeptAndToldAlsoInQuiet) {
+TEST(KeepWork, ADamagedCheckpointIsKeptAndReportedEvenInQuiet) {
   const StoppedRun run;
   run.train_well({"name=whole", "train.steps=8"});
   damage(run, 6);
@@ -152,7 +152,7 @@ TEST(KeepWork, AFolderWithoutCommittedIsKept) {
   EXPECT_TRUE(fs::exists(run.checkpoint(6) / "COMMITTED"));
 }
 
-// Other commands look and leave everything where it is.
+// Other commands only read.
 TEST(KeepWork, InspectAndHashRenameNothing) {
   const StoppedRun run;
   damage(run, 6);
@@ -162,7 +162,7 @@ TEST(KeepWork, InspectAndHashRenameNothing) {
   EXPECT_EQ(bytes_below(run.dir()), before);
 }
 
-TEST(KeepWork, WithoutASoundOneItDoesNotBeginAgain) {
+TEST(KeepWork, WithoutASoundOneItDoesNotStartOver) {
   const TinyRun run;
   run.train_well({"checkpoint.keep=1"});
   fs::remove_all(run.dir() / "final");
@@ -182,7 +182,7 @@ TEST(KeepWork, WithoutASoundOneItDoesNotBeginAgain) {
   EXPECT_FALSE(fs::exists(run.checkpoint(6).string() + ".damaged"));
 }
 
-TEST(KeepWork, RemovedCheckpointsOfAnUnfinishedRunAreMissed) {
+TEST(KeepWork, RemovedCheckpointsOfAnUnfinishedRunAreDetected) {
   const TinyRun run;
   {
     Program program(run.words("train", {"train.steps=100000", "checkpoint.every=1"}));
@@ -196,7 +196,7 @@ TEST(KeepWork, RemovedCheckpointsOfAnUnfinishedRunAreMissed) {
   EXPECT_EQ(refused.exit_code, 2) << refused.err;
   expect_parts(refused.err, {"had checkpoints", "were removed", "--overwrite"});
   EXPECT_EQ(bytes_below(run.dir()), before);
-  // What is left of a line tells enough.
+  // A partial line is enough.
   std::string events = slurp(run.dir() / "events.jsonl");
   const size_t at = events.find("/step-");
   ASSERT_NE(at, std::string::npos);
@@ -204,7 +204,7 @@ TEST(KeepWork, RemovedCheckpointsOfAnUnfinishedRunAreMissed) {
   EXPECT_EQ(run.train({"train.steps=100000", "checkpoint.every=1"}).exit_code, 2);
 }
 
-TEST(KeepWork, NeverCommittedStartsAtZeroAndSaysSo) {
+TEST(KeepWork, NeverCommittedStartsAtZeroWithAMessage) {
   const TinyRun run;
   {
     Program program(run.words("train", {"train.steps=100000", "checkpoint.every=100000"}));
@@ -219,7 +219,7 @@ TEST(KeepWork, NeverCommittedStartsAtZeroAndSaysSo) {
 }
 
 // Killed before its first step-N: the best is all that was saved, and its steps are not lost.
-TEST(KeepWork, WhereOnlyTheBestWasSavedTheRunGoesOnFromIt) {
+TEST(KeepWork, WhereOnlyTheBestWasSavedTheRunResumesFromIt) {
   const TinyRun run;
   const std::string eval = "data.eval=[" + (run / "eval.txt").string() + "]";
   {
@@ -255,7 +255,7 @@ TEST(KeepWork, LaterCheckpointsAreAbandonedNotRemoved) {
   for (const char* name : {"step-00000004", "step-00000006", "step-00000008", "step-00000010"})
     EXPECT_TRUE(fs::exists(abandoned / name / "COMMITTED")) << name;
   EXPECT_EQ(hash_of(abandoned / "step-00000010"), hash);
-  EXPECT_EQ(hash_of(run.dir()), hash_of(run.checkpoint(4)));  // listing passes over them
+  EXPECT_EQ(hash_of(run.dir()), hash_of(run.checkpoint(4)));  // listing skips them
   EXPECT_EQ(event_lines(run.dir(), "abandoned").size(), 4u);
   // And back to what was abandoned.
   const Ended back = run.train({"train.steps=10", "train.lr=0.01"},
@@ -282,13 +282,13 @@ TEST(KeepWork, ABetterBestOfLaterStepsIsAbandonedNotReplaced) {
   expect_parts(ended.err, {"abandoned/best"});
   EXPECT_EQ(slurp(moved / "best/rank-00000.safetensors"), bytes);
   EXPECT_EQ(step_of(best), 4);
-  // One that the starting state knows stays.
+  // One that is known to the starting state stays.
   run.train_well({eval, "train.eval_every=2", "train.steps=6", "train.lr=0.005"},
                  {"--resume", run.checkpoint(4).string()});
   EXPECT_FALSE(fs::exists(moved / "best-2"));
 }
 
-TEST(KeepWork, AFolderWithoutCommittedIsKeptAlsoWhereAPathIsGiven) {
+TEST(KeepWork, AFolderWithoutCommittedIsKeptEvenWithAPath) {
   const StoppedRun run;
   fs::remove(run.checkpoint(6) / "COMMITTED");
   const std::string bytes = slurp(run.checkpoint(6) / "rank-00000.safetensors");
@@ -297,7 +297,7 @@ TEST(KeepWork, AFolderWithoutCommittedIsKeptAlsoWhereAPathIsGiven) {
   EXPECT_TRUE(fs::exists(run.checkpoint(6) / "COMMITTED"));
 }
 
-TEST(KeepWork, NeverDoesNotBuryAFolderWithoutCommitted) {
+TEST(KeepWork, NeverDoesNotDiscardAFolderWithoutCommitted) {
   const TinyRun run;
   fs::create_directories(run.checkpoint(6));
   run.write("runs/tiny/checkpoints/step-00000006/rank-00000.safetensors", "all that is left");
@@ -317,8 +317,8 @@ TEST(KeepWork, OverwriteAndAPathContradictEachOther) {
   EXPECT_EQ(bytes_below(run.dir()), before);
 }
 
-// keep's own deletions die in the middle: the next start knows them for what they are.
-TEST(KeepWork, APruningThatWasKilledIsNoDamage) {
+// A process dies while pruning: the next start recognizes the partial deletion.
+TEST(KeepWork, AnInterruptedPruningIsNotDamage) {
   const TinyRun run;
   run.train_well({"name=whole", "checkpoint.every=1", "checkpoint.keep=1"});
   for (const int call : {1, 2, 4}) {

@@ -29,8 +29,8 @@ class Layouts : public ::testing::TestWithParam<const char*> {
                                     "data.eval=[" + (run_ / "eval.txt").string() + "]"};
 };
 
-// Stopped after every step, gone on with another number of ranks; over the ends of two epochs. Of
-// two groups of rows dp 2 owns one a rank, dp 4 none.
+// Stopped after every step, resumed with another number of ranks; over two epoch ends. With two
+// groups of rows, dp 2 owns one per rank, dp 4 none.
 TEST_P(Layouts, AnyStopAndAnyDpHaveTheSameBits) {
   const auto exact = with(sets_, {"parallel.mode=exact", "parallel.exact_dp=2"});
   run_.train_well(with(exact, {"name=whole", "train.steps=14"}));
@@ -45,7 +45,7 @@ TEST_P(Layouts, AnyStopAndAnyDpHaveTheSameBits) {
                         places[static_cast<size_t>(step) % places.size()]));
     ASSERT_EQ(ended.exit_code, 0) << ended.err;
   }
-  // Every part ends with an evaluation of its own: those of the whole run are among them.
+  // Every part ends with an evaluation: those of the whole run are among them.
   EXPECT_EQ(hash_of(run_.dir("whole")), hash_of(run_.dir("parts")));
   for (const char* key : {"epoch", "loss", "grad_norm", "tokens", "target_tokens"}) {
     EXPECT_EQ(metric_texts(run_.dir("whole"), key), metric_texts(run_.dir("parts"), key)) << key;
@@ -54,13 +54,13 @@ TEST_P(Layouts, AnyStopAndAnyDpHaveTheSameBits) {
   EXPECT_GE(epochs.size(), 1u) << "the steps go over the end of an epoch";
 }
 
-// What the end of a run tells of its rows.
+// What the end of a run reports about its rows.
 std::string counts_in(const std::string& err) {
   const size_t at = err.rfind("data: ");
   return at == std::string::npos ? "" : err.substr(at, err.find('\n', at) - at);
 }
 
-// Fast mode: dp 1, 2 and 4 read the same rows, and their losses differ by rounding alone.
+// Fast mode: dp 1, 2 and 4 read the same rows, and their losses differ only by rounding.
 TEST_P(Layouts, EveryDpHasTheSameLosses) {
   std::string counts;  // of one rank, and of all together
   const auto train = [&](const std::string& name, const char* dp) {
@@ -92,7 +92,7 @@ TEST_P(Layouts, EveryDpHasTheSameLosses) {
   }
 }
 
-TEST_P(Layouts, PlanIsTheArenaAndEvalAgreesWithTheRun) {
+TEST_P(Layouts, PlanMatchesTheArenaAndEvalTheRun) {
   run_.train_well(sets_);
   const Json plan = json_of(run_.words("plan", sets_, {"--json"}));
   EXPECT_EQ(plan.at("arena").as_int(),
@@ -136,7 +136,7 @@ TEST(LearnedPadding, CountsAndHasTheSameBitsInEveryLayout) {
 
 class Pack : public Layouts {};
 
-// Epochs of packed rows: as many steps as whole batches, told before the start; nothing is lost.
+// Epochs of packed rows: as many steps as whole batches, known before the start; nothing is lost.
 TEST_P(Pack, EpochsCountsAndState) {
   std::string text = slurp(run_.file());
   text.replace(text.find("  steps: 6\n"), 11, "  epochs: 3\n");

@@ -1,5 +1,5 @@
-// tests/e2e/memory_test.cpp: what this machine, or a limit of the shell, cannot hold is refused
-// before memory is allocated; absurd sizes are refused at once, by every command.
+// tests/e2e/memory_test.cpp: what exceeds this machine, or a shell's limit, is rejected before
+// memory is allocated; absurd sizes are rejected at once, by every command.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -36,7 +36,7 @@ TEST(Memory, ALargeModelIsRefusedBeforeItIsAllocated) {
     EXPECT_LT(program.peak_anonymous_bytes(), int64_t{200} << 20);
     EXPECT_FALSE(std::filesystem::exists(run.dir()));
   }
-  // A plan is of another machine.
+  // A plan may be for another machine.
   const Ended plan = run_to_end(
       run.words("plan", {"parallel.dp=512", "parallel.shard=zero3", "train.global_batch=512",
                          "train.micro_batch=1", "launch.device=cpu"}));
@@ -44,7 +44,7 @@ TEST(Memory, ALargeModelIsRefusedBeforeItIsAllocated) {
   expect_parts(plan.out, {"expected peak of resident memory of a rank"});
 }
 
-// 65,536 rows at once take 3.7 GiB, more than all that a process may map.
+// 65,536 rows at once need 3.7 GiB, more than the process may map.
 TEST(Memory, LimitsOfTheShellAreRefusedOrForced) {
   const TinyRun run;
   std::string rows;
@@ -136,7 +136,7 @@ TEST(Memory, AbsurdSizesAreRefusedByEveryCommand) {
   }
 }
 
-// Each within its bounds: what their product would hold is not.
+// Each is within its limits, but their product is not.
 TEST(Memory, SizesThatCannotBeCountedAreRefused) {
   const TinyRun run;
   run.change_config("max_position_embeddings", 1 << 20);

@@ -56,7 +56,7 @@ TEST(Mesh, ExactRunsOfProcessesHaveTheSameBits) {
   EXPECT_EQ(started[0].at("ranks").as_int(), 4);
 }
 
-// WEFT_COMM=gloo: ranks of one machine talk as those of several will.
+// WEFT_COMM=gloo: ranks of one machine communicate as those of several will.
 TEST(Mesh, RanksOverTcpHaveTheBitsOfSharedMemoryAndEndTogether) {
   const TinyRun run;
   const StartOptions gloo{.file_bytes = RLIM_INFINITY, .env = {{"WEFT_COMM", "gloo"}}};
@@ -78,7 +78,7 @@ TEST(Mesh, RanksOverTcpHaveTheBitsOfSharedMemoryAndEndTogether) {
   EXPECT_TRUE(processes_of(run).empty());
 }
 
-// Stopped in one layout, gone on in another, three times.
+// Stopped in one layout, resumed in another, three times.
 TEST(Mesh, AnyCheckpointIntoAnyLayout) {
   const TinyRun run;
   const std::vector<std::string> exact = {"parallel.mode=exact", "train.precision=bf16"};
@@ -115,7 +115,7 @@ TEST(Mesh, AnyCheckpointIntoAnyDp) {
   }
 }
 
-// 6 heads, 3 key/value heads, tp 2: one of these is on both ranks, in files it is there once.
+// 6 heads, 3 key/value heads, tp 2: one of these is on both ranks, but stored once.
 TEST(Mesh, KeyValueHeadsBetweenRanksResumeInAnotherTp) {
   const TinyRun run;
   run.change_config("hidden_size", Json(48));
@@ -174,7 +174,7 @@ TEST(Mesh, CopiesOfKeyValueHeadsHaveTheSameBits) {
                            "go on with --set parallel.exact_tp=4, or"});
 }
 
-TEST(Mesh, AStopSavesAndTheSameCommandGoesOn) {
+TEST(Mesh, AStopSavesAndTheSameCommandResumes) {
   const TinyRun run;
   const std::vector<std::string> sets = {"parallel.mode=exact", "parallel.dp=2",
                                          "parallel.shard=zero2"};
@@ -193,8 +193,8 @@ TEST(Mesh, AStopSavesAndTheSameCommandGoesOn) {
   expect_same_bits(run, "whole", "stopped");
 }
 
-// What only rank 0 can read back must not lead the ranks apart.
-TEST(Mesh, AFinalModelThatIsGoneIsMadeAgain) {
+// What only rank 0 can read back must not make the ranks diverge.
+TEST(Mesh, AMissingFinalModelIsRewritten) {
   const TinyRun run;
   const std::vector<std::string> sets = {"parallel.dp=2",
                                          "data.eval=[" + (run / "eval.txt").string() + "]"};
@@ -222,7 +222,7 @@ TEST(Mesh, OtherExactConstantsAreRefusedOnResume) {
 }
 
 // Frozen parameters and a vocabulary of which a piece is empty: ranks that own no part of a bucket.
-TEST(Mesh, RanksThatOwnNothingOfABucketKeepStep) {
+TEST(Mesh, RanksThatOwnNothingOfABucketStayInStep) {
   const TinyRun run;
   run.change_config("vocab_size", Json(257));
   run.change_config("num_key_value_heads", Json(4));
@@ -258,7 +258,7 @@ TEST(Mesh, ADeadRankEndsAllWithinASecond) {
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     EXPECT_EQ(ended.exit_code, 75) << ended.err;
     expect_parts(ended.err, {"was killed by SIGKILL"});
-    EXPECT_EQ(ended.err.find("aborted"), std::string::npos) << ended.err;  // told once
+    EXPECT_EQ(ended.err.find("aborted"), std::string::npos) << ended.err;  // reported once
     EXPECT_LT(seconds, 10);  // ten times the promise; interop holds it to one second
     EXPECT_TRUE(processes_of(run).empty());
   }
@@ -279,7 +279,7 @@ TEST(RunDir, TwoProcessesDoNotTrainInOneDirectory) {
   EXPECT_EQ(program.wait().exit_code, 143);
 }
 
-TEST(Mesh, WrongLayoutsAreRefusedBeforeAnyRankWorks) {
+TEST(Mesh, WrongLayoutsAreRejectedBeforeAnyRankStarts) {
   const TinyRun run;  // 4 heads, 2 key/value heads, batches of 8 rows
   const auto refused = [&](std::vector<std::string> sets, std::vector<std::string> parts) {
     const Ended ended = run.train(sets);

@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What the run has of its own would be replaced by the other's.
+// The run's own work would be replaced by the other's.
 TEST(OtherRun, DoesNotReplaceWorkOfThisOne) {
   const TinyRun run;
   run.train_well({"name=other", "train.steps=4"});
@@ -38,7 +38,7 @@ TEST(OtherRun, DoesNotReplaceWorkOfThisOne) {
   EXPECT_EQ(metric_texts(run.dir(), "step"), (std::vector<std::string>{"5", "6"}));
 }
 
-// A link in checkpoints/ to another disk is this run's own.
+// A link in checkpoints/ to another disk belongs to this run.
 TEST(OtherRun, ALinkedCheckpointIsOwn) {
   const TinyRun run;
   run.train_well();
@@ -87,8 +87,8 @@ TEST(OtherRun, NothingOfItsMetricsIsShown) {
   EXPECT_GT(parse_json(state, "state.json").at("step").as_int(), 4);
 }
 
-// Killed before its first own checkpoint: the run does not quietly become one from step 0.
-TEST(OtherRun, AStartThatSavedNothingIsNotBegunAtZero) {
+// Killed before its first own checkpoint: the run does not silently restart at step 0.
+TEST(OtherRun, AStartThatSavedNothingIsNotRestartedAtZero) {
   const TinyRun run;
   run.train_well({"name=other"});
   const std::vector<std::string> from = {"--resume", run.checkpoint(4, "other").string()};
@@ -105,7 +105,7 @@ TEST(OtherRun, AStartThatSavedNothingIsNotBegunAtZero) {
   EXPECT_EQ(hash_of(run.dir()), hash_of(run.dir("other")));
 }
 
-TEST(OtherRun, ARunDirectoryStandsForItsNewestSoundCheckpoint) {
+TEST(OtherRun, ARunDirectoryMeansItsNewestSoundCheckpoint) {
   const TinyRun run;
   run.train_well({"name=other"});
   run.train_well({"name=whole", "train.steps=8"});
@@ -126,7 +126,7 @@ TEST(OtherRun, ARunDirectoryStandsForItsNewestSoundCheckpoint) {
   expect_parts(own.err, {"step-00000008", "at step 8"});
 }
 
-TEST(OtherRun, APathThatIsNoCheckpointSaysWhatToGive) {
+TEST(OtherRun, APathThatIsNotACheckpointHasAHint) {
   const TinyRun run;
   run.train_well({"name=other", "train.steps=2"});
   const std::string model = (run.dir("other") / "final").string();

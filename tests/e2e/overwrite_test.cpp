@@ -21,14 +21,14 @@ TEST(Overwrite, FoldersOfAnotherProgramStay) {
   Ended refused = run.train({}, words);
   EXPECT_EQ(refused.exit_code, 2) << refused.err;
   expect_parts(refused.err, {"holds no weft run: ", "would delete checkpoints, log", "--run-dir"});
-  // A run file that a person wrote marks no run.
+  // A user's run file does not mark a run.
   run.write("project/run.yaml", slurp(run.file()));
   refused = run.train({}, words);
   EXPECT_EQ(refused.exit_code, 2) << refused.err;
   EXPECT_EQ(slurp(run / "project/checkpoints/theirs.bin"), "of another program");
   EXPECT_EQ(slurp(run / "project/log/theirs.bin"), "of another program");
   EXPECT_EQ(slurp(run / "project/run.yaml"), slurp(run.file()));
-  // Nor do they become the run's where one was started next to them.
+  // Nor do they become the run's when one is started next to them.
   fs::remove(run / "project/run.yaml");
   run.train_well({}, {"--run-dir", (run / "project").string()});
   refused = run.train({}, words);
@@ -37,7 +37,7 @@ TEST(Overwrite, FoldersOfAnotherProgramStay) {
   EXPECT_EQ(slurp(run / "project/checkpoints/theirs.bin"), "of another program");
 }
 
-TEST(Overwrite, AnEmptyFolderAndOneOfARunAreTaken) {
+TEST(Overwrite, AnEmptyFolderAndARunsFolderAreOverwritten) {
   const TinyRun run;
   fs::create_directories(run.dir() / "checkpoints");  // a start that was killed at once
   run.write("runs/tiny/mine.txt", "kept");
@@ -49,7 +49,7 @@ TEST(Overwrite, AnEmptyFolderAndOneOfARunAreTaken) {
   EXPECT_EQ(event_lines(run.dir(), "started").size(), 1u);
 }
 
-TEST(Overwrite, ADeletionThatWasKilledIsFinished) {
+TEST(Overwrite, AnInterruptedDeletionIsFinished) {
   const TinyRun run;
   run.train_well();
   StartOptions options;

@@ -1,5 +1,5 @@
 // tests/e2e/plan_layout_test.cpp: `weft plan` of several ranks against the ranks themselves; the
-// table of layouts; what is refused.
+// table of layouts; what is rejected.
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
@@ -46,7 +46,7 @@ void expect_arenas(const TinyRun& run, const Json& plan, int num_ranks) {
   }
 }
 
-TEST(PlanLayout, ArenasOfRanksAreThosePlanned) {
+TEST(PlanLayout, ArenasOfRanksMatchThePlan) {
   const auto exact = [](std::vector<std::string> sets) {
     sets.insert(sets.end(), "parallel.mode=exact");
     return sets;
@@ -64,8 +64,8 @@ TEST(PlanLayout, ArenasOfRanksAreThosePlanned) {
 }
 
 // 6.4 M parameters over dp 4 with accumulation: arenas to the byte, memory within the larger of 5 %
-// and 48 MiB, and of the arena nearly all is touched.
-TEST(PlanLayout, MemoryOfRanksIsThatPlanned) {
+// and 48 MiB, and nearly all of the arena is touched.
+TEST(PlanLayout, MemoryOfRanksMatchesThePlan) {
   int64_t before = 0;
   for (const char* shard : {"none", "zero1", "zero2", "zero3"}) {
     const TinyRun run;
@@ -123,7 +123,7 @@ TEST(PlanLayout, ThousandsOfRanks) {
     const Json plan = json_of(run, sets);
     const Json::Array& ranks = plan.at("per_rank").as_array();
     ASSERT_EQ(ranks.size(), static_cast<size_t>(dp * tp));
-    // All shards together are all parameters, and what pads the buckets.
+    // All shards together are all parameters plus the buckets' padding.
     double parameters = 0;
     for (const Json& rank : ranks) parameters += rank.at("parameters").as_number();
     EXPECT_NEAR(parameters / (4 * 7615616512.0), 1, 0.01);
@@ -132,7 +132,7 @@ TEST(PlanLayout, ThousandsOfRanks) {
   EXPECT_LT(took.count(), 30);
 }
 
-// Ranks that hold copies of a key/value head are a group of their own: 2 heads over 4 ranks.
+// Ranks that hold copies of a key/value head form a separate group: 2 heads over 4 ranks.
 TEST(PlanLayout, TheTextNamesTheRanksOfAGroup) {
   const TinyRun run;
   const Ended ended = run_to_end(run.words("plan", layout_sets(1, 4, "none")));
@@ -158,7 +158,7 @@ TEST(PlanLayout, TheLayoutsThatFit) {
   const Ended untimed =
       run_to_end(run.words("plan", {}, {"--fit", "1GB", "--ranks", "4"}), nowhere);
   expect_parts(untimed.out, {"?\n", "step: unknown until `weft doctor --measure`", "recommended:"});
-  // A row's numbers are those of the plan of its layout.
+  // A row's numbers match the plan of its layout.
   const Json plan = json_of(run, layout_sets(2, 2, "zero3"));
   for (const Json& row : rows) {
     if (row.at("layout").as_string() != "dp=2,tp=2,shard=zero3") continue;
@@ -169,7 +169,7 @@ TEST(PlanLayout, TheLayoutsThatFit) {
   }
 }
 
-TEST(PlanLayout, SaysWhatToChangeWhereNoneFits) {
+TEST(PlanLayout, SuggestsChangesWhereNoneFits) {
   const TinyRun run;
   run.change_config("hidden_size", 256);
   run.change_config("vocab_size", 40000);
@@ -231,7 +231,7 @@ TEST(PlanLayout, NamesTheNearestNumbersOfRanks) {
   EXPECT_EQ(nearest("64", {"parallel.mode=exact", "parallel.exact_tp=4"}), (Numbers{32}));
 }
 
-TEST(PlanLayout, RefusesWhatCannotBeCut) {
+TEST(PlanLayout, RejectsWhatCannotBeCut) {
   const TinyRun run;
   const auto refused = [&](const std::vector<std::string>& sets,
                            const std::vector<std::string>& parts) {
@@ -254,7 +254,7 @@ TEST(PlanLayout, RefusesWhatCannotBeCut) {
           {"parallel.dp 4 x exact_rows 4", "parallel.dp to one of 1, 2"});
 }
 
-TEST(PlanLayout, SaysWhichKeysHaveNoEffect) {
+TEST(PlanLayout, ReportsKeysWithoutEffect) {
   const TinyRun run;
   const Ended ended =
       run_to_end(run.words("plan", {"parallel.shard=zero3", "train.loss_scale=1024"}));
@@ -284,7 +284,7 @@ TEST(PlanLayout, PlansARunOnAGpuWhereTheBuildHasCuda) {
   }
 }
 
-TEST(PlanLayout, SaysThatTf32HasNoEffectOnTheCpu) {
+TEST(PlanLayout, ReportsThatTf32HasNoEffectOnTheCpu) {
   const TinyRun run;
   const std::vector<std::string> sets = {"train.tf32=true", "launch.device=cpu"};
   const Ended planned = run_to_end(run.words("plan", sets));

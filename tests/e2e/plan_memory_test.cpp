@@ -1,5 +1,5 @@
-// tests/e2e/plan_memory_test.cpp: what a plan expects of whole runs, with real tokenizers, of each
-// rank and of all processes together, against what they held.
+// tests/e2e/plan_memory_test.cpp: a plan's estimates for whole runs, with real tokenizers, per rank
+// and for all processes together, against measured memory.
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
@@ -16,8 +16,8 @@ namespace fs = std::filesystem;
 
 constexpr double kMib = 1 << 20;
 
-// The documented bar is 5 % or 48 MiB. A lower floor here: a tokenizer, or the program's own pages,
-// left out would break it. In total it is higher: ranks do not peak at the same moment.
+// The documented tolerance is 5 % or 48 MiB. The floor is lower here: a forgotten tokenizer, or the
+// program's own pages, would exceed it. The total's is higher: ranks do not peak at the same time.
 constexpr double kOfARank = 16 * kMib, kInTotal = 32 * kMib;
 
 void expect_near(int64_t was, const Json& planned, double floor, const std::string& what) {
@@ -34,7 +34,7 @@ struct Case {
 };
 constexpr Case kGpt2{"gpt2", 50304}, kQwen2{"qwen2", 151936}, kT5{"t5-small", 32128};
 
-// Rows that fill seq_length: of shorter ones the logits of padding are never touched.
+// Rows that fill seq_length: with shorter ones the logits of padding are never touched.
 void write_long_rows(const TinyRun& run) {
   std::string rows;
   for (int i = 0; i < 40; ++i) {

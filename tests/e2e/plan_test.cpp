@@ -1,5 +1,5 @@
-// tests/e2e/plan_test.cpp: `weft plan` tells the memory of a run before it starts; `weft eval`
-// measures what the run measured.
+// tests/e2e/plan_test.cpp: `weft plan` predicts the memory of a run; `weft eval` measures what the
+// run measured.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -67,11 +67,11 @@ TEST(Plan, ArenaAndMemoryOfALargerRun) {
   }
 }
 
-TEST(Plan, TellsFlopsAndDumps) {
+TEST(Plan, ReportsFlopsAndDumps) {
   const TinyRun run;
   const Json plan = plan_of(run, {});
-  // The products of one step: 6 FLOPs a weight and token (2 layers of q, k, v, o, gate, up, down,
-  // and the head) and 7 of 24 x 24 x 32 a layer and row in attention, of which half is computed.
+  // The products of one step: 6 FLOPs per weight and token (2 layers of q, k, v, o, gate, up, down,
+  // and the head) and 7 of 24 x 24 x 32 per layer and row in attention, of which half is computed.
   const double weights = 2 * (32 * 32 * 2 + 2 * 32 * 16 + 3 * 32 * 48) + 260 * 32;
   const double attention = 7.0 * 2 * 24 * 24 * 32;
   EXPECT_DOUBLE_EQ(plan.at("flops").as_number(), 8 * (6.0 * weights * 24 + attention));
@@ -96,7 +96,7 @@ TEST(Plan, DrawsTheMemoryOfAStep) {
   EXPECT_EQ(run_to_end(run.words("plan", {}, {"--out", "memory.svg"})).exit_code, 2);
 }
 
-TEST(Eval, IsTheLossThatTrainingSaw) {
+TEST(Eval, EqualsTheLossInTraining) {
   const TinyRun run;
   const std::string eval = "data.eval=[" + (run / "eval.txt").string() + "]";
   run.train_well({eval});

@@ -16,7 +16,7 @@
 namespace weft::testing {
 namespace {
 
-// As a terminal's child has it: whoever started the tests may ignore SIGHUP (nohup).
+// As in a terminal's child: whoever started the tests may ignore SIGHUP (nohup).
 [[maybe_unused]] const auto kBefore = std::signal(SIGHUP, SIG_DFL);
 
 }  // namespace

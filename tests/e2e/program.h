@@ -1,4 +1,4 @@
-// tests/e2e/program.h: the program as a process of its own: started, watched, signalled, reaped.
+// tests/e2e/program.h: the program as a child process: started, watched, signalled, reaped.
 #pragma once
 
 #include <sys/resource.h>
@@ -21,7 +21,7 @@ struct Ended {
 };
 
 struct StartOptions {
-  rlim_t file_bytes = RLIM_INFINITY;  // largest file it may write; more is a full disk to it
+  rlim_t file_bytes = RLIM_INFINITY;  // largest file it may write; beyond it sees a full disk
   std::map<std::string, std::string> env = {};  // added to ours
   rlim_t address_bytes = RLIM_INFINITY;         // that it may map
   rlim_t open_files = RLIM_INFINITY;            // at a time
@@ -56,7 +56,7 @@ Ended run_to_end(const std::vector<std::string>& words, const StartOptions& opti
 
 std::string slurp(const std::filesystem::path& path);
 bool contains(const std::string& text, const std::string& part);
-// Every part stands in the text; a failure names the one that does not.
+// Every part is in the text; a failure names the missing one.
 void expect_parts(const std::string& text, const std::vector<std::string>& parts);
 
 }  // namespace weft::testing

@@ -1,4 +1,4 @@
-// tests/e2e/rank_memory.h: what the ranks of a running job hold in memory, seen from outside.
+// tests/e2e/rank_memory.h: the memory of a running job's ranks, seen from outside.
 #pragma once
 
 #include <sys/types.h>
@@ -8,12 +8,12 @@
 
 namespace weft::testing {
 
-// A rank's own memory: anonymous pages, and the pages of its own arena. The arenas of all ranks lie
-// in one memfd, and a rank maps those of its peers too; of what it has touched there RssShmem
-// counts every page, so that a page read by four ranks counts four times. Here a page of an arena
-// counts once, for the rank that it belongs to: mappings are told apart by their offset in the
+// A rank's own memory: anonymous pages, and the pages of its own arena. The arenas of all ranks are
+// in one memfd, and a rank maps those of its peers too; RssShmem counts every page that it has
+// touched there, so that a page read by four ranks counts four times. Here a page of an arena
+// counts once, for the rank that it belongs to: mappings are distinguished by their offset in the
 // memfd (rank r's arenas begin at (r + 1) << 44, net/shm_world.cpp). Pages of an arena are never
-// given back, so that the last look before the end is the peak.
+// released, so that the last sample before the end is the peak.
 struct RankMemory {
   int64_t anonymous = 0;
   int64_t arena = 0;
@@ -22,7 +22,7 @@ struct RankMemory {
   int64_t resident() const { return anonymous + arena + files; }
 };
 
-// Looks at the children of `supervisor` that are ranks and keeps the largest values seen, by rank.
+// Samples the children of `supervisor` that are ranks and keeps the maximum, by rank.
 void watch_ranks(pid_t supervisor, std::map<int, RankMemory>* peaks);
 
 // A job as the machine sees it: every page once. Of a single process, its arena is anonymous.

@@ -1,4 +1,4 @@
-// tests/e2e/refused_start_test.cpp: a start that is refused has written nothing, and says why.
+// tests/e2e/refused_start_test.cpp: a rejected start has written nothing, and reports why.
 #include <gtest/gtest.h>
 
 #include "tests/e2e/tiny_run.h"
@@ -32,7 +32,7 @@ TEST(RefusedStart, ADamagedLineOfMetricsChangesNothing) {
   }
 }
 
-TEST(RefusedStart, AWordOfAVariableIsLookedAtFirst) {
+TEST(RefusedStart, EnvironmentVariablesAreCheckedFirst) {
   const TinyRun run;
   StartOptions options;
   options.env["WEFT_TENSOR_HASHES"] = "yes";
@@ -67,7 +67,7 @@ TEST(RefusedStart, ALostRunYamlIsNamedAndItsKeysAreStillCompared) {
   }
 }
 
-// Nothing is left to compare with: the model of the end is not called another run's, nor replaced.
+// Nothing is left to compare with: the final model is not attributed to another run, nor replaced.
 TEST(RefusedStart, ALostRunYamlOfAFinishedRunWithoutCheckpoints) {
   const TinyRun run;
   run.train_well();
@@ -104,7 +104,7 @@ TEST(RefusedStart, EpochsBeforeTheCheckpointAreRefused) {
   const TinyRun run;
   const std::string file = slurp(run.file());
   run.write("run.yaml", std::string(file).replace(file.find("steps: 6"), 8, "epochs: 3"));
-  run.train_well({"checkpoint.every=1", "checkpoint.keep=20"});  // five steps an epoch
+  run.train_well({"checkpoint.every=1", "checkpoint.keep=20"});  // five steps per epoch
   const std::vector<std::string> keep = {"checkpoint.every=1", "checkpoint.keep=20"};
   const auto with = [&](const char* epochs) {
     return std::vector<std::string>{keep[0], keep[1], epochs};
@@ -118,7 +118,7 @@ TEST(RefusedStart, EpochsBeforeTheCheckpointAreRefused) {
   run.train_well(with("train.epochs=2"), {"--resume", run.checkpoint(10).string()});
 }
 
-TEST(RefusedStart, ARunFileOfAPersonIsNeverReplaced) {
+TEST(RefusedStart, AUsersRunFileIsNeverReplaced) {
   const TinyRun run;
   const std::string theirs = slurp(run.file()), here = (run / ".").string();
   for (const std::vector<std::string>& more :
@@ -141,7 +141,7 @@ TEST(RefusedStart, ARunFileOfAPersonIsNeverReplaced) {
   EXPECT_EQ(given.exit_code, 2) << given.err;
   expect_parts(given.err, {"is the run file of this command", "would replace it"});
   EXPECT_EQ(slurp(run / "copy/run.yaml"), edited);
-  // In a run's directory too, with events and checkpoints of weft beside it.
+  // Also in a run's directory, with weft's events and checkpoints next to it.
   run.write("runs/tiny/run.yaml", theirs);
   for (const char* word : {"--quiet", "--overwrite"}) {
     const Ended beside = run.train({"train.steps=8"}, {word});
@@ -151,7 +151,7 @@ TEST(RefusedStart, ARunFileOfAPersonIsNeverReplaced) {
 }
 
 // The stored file is a run file itself; edited, its keys are compared with the checkpoint's.
-TEST(RefusedStart, TheStoredRunYamlGoesOnUnlessItsTrainingWasEdited) {
+TEST(RefusedStart, TheStoredRunYamlResumesUnlessItsTrainingWasEdited) {
   const TinyRun run;
   run.train_well();
   const fs::path stored = run.dir() / "run.yaml";

@@ -1,5 +1,5 @@
-// tests/e2e/resume_test.cpp: a run that was stopped, killed or prolonged has the bits of one that
-// was not.
+// tests/e2e/resume_test.cpp: a run that was stopped, killed or extended has the bits of an
+// uninterrupted one.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/file.h>
@@ -46,14 +46,14 @@ TEST(Resume, AnotherConfigurationOfTheModelIsRefused) {
   expect_parts(ended.err, {"config.json", "rms_norm_eps: ", " -> 0.01",
                            "attention_dropout: ", " -> 0.5", "undo the change"});
   EXPECT_EQ(hash_of(run.dir()), before);
-  // null is as good as not there, and who wrote the file does not matter.
+  // null counts as absent, and who wrote the file does not matter.
   run.change_config("attention_dropout", Json());
   run.change_config("rms_norm_eps", Json(1e-5));
   run.change_config("transformers_version", Json("5.0"));
   run.train_well({"train.steps=3"});
 }
 
-// A run whose rate had come down, prolonged: both rates are named. The same rate is no news.
+// An extended run whose rate had decayed: both rates are named. An unchanged rate is not reported.
 TEST(Resume, AJumpOfTheLearningRateIsWarned) {
   const TinyRun run;
   const std::vector<std::string> sets = {"train.schedule=linear", "train.lr=1e-3"};
@@ -80,7 +80,7 @@ TEST(Resume, WarmupPastTheEndIsWarned) {
   expect_parts(ended.out + ended.err, {"train.warmup_steps is 100, but the run has 2 steps"});
 }
 
-// So many rows are not counted before the run.
+// This many rows are not counted before the run.
 TEST(Resume, WarmupPastTheEndOfUncountedEpochsIsWarned) {
   const TinyRun run;
   std::string rows;
@@ -105,7 +105,7 @@ TEST(Resume, WithoutItsLastLineNoJumpIsClaimed) {
   EXPECT_FALSE(contains(run.train({"train.schedule=linear", "train.steps=8"}).err, "jumps"));
 }
 
-TEST(Resume, GoingBackKeepsTheLinesThatWereGivenUp) {
+TEST(Resume, GoingBackKeepsTheAbandonedLines) {
   const TinyRun run;
   run.train_well({"checkpoint.every=2", "checkpoint.keep=9"});
   const size_t before = metric_texts(run.dir(), "loss").size();
@@ -115,12 +115,12 @@ TEST(Resume, GoingBackKeepsTheLinesThatWereGivenUp) {
   expect_parts(slurp(run.dir() / "metrics.jsonl.abandoned"), {"{\"step\": 5", "\n{\"step\": 6"});
 }
 
-TEST(Resume, SignalsAtManyMomentsChangeNothing) {
+TEST(Resume, SignalsAtManyTimesChangeNothing) {
   const TinyRun run;
   run.train_well(long_run(run, "whole"));
   ASSERT_EQ(num_steps(run.dir("whole")), 12);
   const auto words = run.words("train", long_run(run, "stopped"));
-  // Stopped again and again, after one more step each: every step is a place of a stop.
+  // Stopped again and again, after one more step each: every step is stopped at once.
   bool int_next = false;
   int stops = 0;
   for (; stops < 14; ++stops) {
@@ -152,7 +152,7 @@ TEST(Resume, SignalAtARandomTimeEndsInOrder) {
     std::this_thread::sleep_for(std::chrono::milliseconds(random() % 120));
     program.send(SIGTERM);
     const Ended ended = program.wait();
-    // Before the handler stands there is nothing to save, and the default action is right.
+    // Before the handler is installed there is nothing to save, and the default action is right.
     EXPECT_TRUE(ended.exit_code == 143 || ended.exit_code == 0 || ended.signal == SIGTERM)
         << ended.err;
   }
@@ -160,7 +160,7 @@ TEST(Resume, SignalAtARandomTimeEndsInOrder) {
   expect_same_run(run, "whole", "random");
 }
 
-TEST(Resume, KilledRunGoesOnFromItsLastCheckpoint) {
+TEST(Resume, KilledRunResumesFromItsLastCheckpoint) {
   const TinyRun run;
   run.train_well(long_run(run, "whole"));
   for (int64_t kill_after : {5, 10}) {
@@ -174,7 +174,7 @@ TEST(Resume, KilledRunGoesOnFromItsLastCheckpoint) {
   expect_same_run(run, "whole", "killed");
 }
 
-TEST(Resume, RaisedStepsGoOn) {
+TEST(Resume, RaisedStepsContinue) {
   for (const char* precision : {"fp32", "bf16"}) {
     const TinyRun run;
     const std::string p = std::string("train.precision=") + precision;
@@ -189,7 +189,7 @@ TEST(Resume, RaisedStepsGoOn) {
   }
 }
 
-TEST(Resume, RaisedEpochsGoOn) {
+TEST(Resume, RaisedEpochsContinue) {
   const TinyRun run;
   // The run file has steps; epochs need one without.
   std::string text = slurp(run.file());
@@ -205,7 +205,7 @@ TEST(Resume, RaisedEpochsGoOn) {
   EXPECT_EQ(metric_texts(run.dir("whole"), "loss"), metric_texts(run.dir("raised"), "loss"));
 }
 
-// A directory that another process holds: refused, and not first told to go on.
+// A directory that another process holds: rejected, without first claiming to resume.
 TEST(Resume, ARunInUseIsRefused) {
   const TinyRun run;
   run.train_well({"name=held"});
@@ -218,7 +218,7 @@ TEST(Resume, ARunInUseIsRefused) {
   EXPECT_FALSE(contains(ended.err, "resumed from")) << ended.err;
 }
 
-TEST(Resume, EvalTellsTheStep) {
+TEST(Resume, EvalReportsTheStep) {
   const TinyRun run;
   const std::string rows = "data.eval=[" + (run / "eval.txt").string() + "]";
   run.train_well({"name=told", "train.steps=3"});
@@ -229,7 +229,8 @@ TEST(Resume, EvalTellsTheStep) {
   EXPECT_EQ(parse_json(json.out, "eval").at("step").as_int(), 3) << json.err;
 }
 
-// Killed after the last checkpoint and before final/: the end is written, nothing is told twice.
+// Killed after the last checkpoint and before final/: the end is written, nothing is reported
+// twice.
 TEST(Resume, EndWithoutAModelIsFinished) {
   const TinyRun run;
   const auto sets = long_run(run, "end");
@@ -283,7 +284,7 @@ TEST(Resume, DamagedCheckpointIsNamedAndTheOneBeforeUsed) {
   EXPECT_EQ(metric_texts(run.dir("whole"), "loss"), metric_texts(run.dir("hurt"), "loss"));
 }
 
-TEST(Resume, DamagedNewestIsReplacedAlsoWithOneKept) {
+TEST(Resume, DamagedNewestIsReplacedEvenWithOneKept) {
   const TinyRun run;
   run.train_well({"train.steps=4"});
   std::filesystem::remove_all(run.dir() / "final");  // not finished
@@ -298,7 +299,7 @@ TEST(Resume, DamagedNewestIsReplacedAlsoWithOneKept) {
   EXPECT_EQ(num_steps(run.dir()), 5);
 }
 
-TEST(Resume, OlderCheckpointOfTheRunGivesUpTheLaterOnes) {
+TEST(Resume, OlderCheckpointOfTheRunAbandonsTheLaterOnes) {
   const TinyRun run;
   run.train_well({"train.steps=10", "checkpoint.keep=10"});
   const Ended ended = run.train({"train.steps=4", "train.lr=0.02", "checkpoint.keep=2"},
@@ -313,7 +314,7 @@ TEST(Resume, OlderCheckpointOfTheRunGivesUpTheLaterOnes) {
   expect_parts(again.err, {"finished at step 4"});
 }
 
-TEST(Resume, ACheckpointOfAnotherPrecisionOrFreezeSaysWhatToDo) {
+TEST(Resume, ACheckpointOfAnotherPrecisionOrFreezeHasAHint) {
   const TinyRun run;
   run.train_well({"name=first", "train.precision=bf16", "train.steps=2"});
   const std::vector<std::string> from = {"--resume", run.checkpoint(2, "first").string()};

@@ -9,7 +9,7 @@
 namespace weft::testing {
 namespace {
 
-TEST(RunDir, ResumeNeverBuriesNothing) {
+TEST(RunDir, ResumeNeverDiscardsNothing) {
   const TinyRun run;
   run.train_well();
   const std::string hash = hash_of(run.dir()), metrics = slurp(run.dir() / "metrics.jsonl");
@@ -52,7 +52,7 @@ TEST(RunDir, OverwriteRemovesThePicturesToo) {
   }
 }
 
-TEST(RunDir, FinishedRunSaysSo) {
+TEST(RunDir, FinishedRunIsReported) {
   const TinyRun run;
   run.train_well();
   const std::string hash = hash_of(run.dir()), metrics = slurp(run.dir() / "metrics.jsonl");
@@ -127,7 +127,7 @@ TEST(RunDir, MetricsHaveTheirKeysAndDigits) {
     }
   }
   EXPECT_EQ(steps, 8);
-  EXPECT_EQ(epochs, 2);  // 43 rows, one empty, 0.2 for evaluation: four steps an epoch
+  EXPECT_EQ(epochs, 2);  // 43 rows, one empty, 0.2 for evaluation: four steps per epoch
   EXPECT_EQ(evals, 4);
   for (const std::string& text : metric_texts(run.dir(), "loss")) {
     char again[32];
@@ -136,7 +136,7 @@ TEST(RunDir, MetricsHaveTheirKeysAndDigits) {
   }
 }
 
-TEST(RunDir, EventsTellTheStory) {
+TEST(RunDir, EventsRecordTheRun) {
   const TinyRun run;
   run.train_well();
   for (const char* event : {"started", "finished"}) {
@@ -151,7 +151,7 @@ TEST(RunDir, EventsTellTheStory) {
   EXPECT_FALSE(std::filesystem::exists(run.checkpoint(0)));
 }
 
-// Rows of one token have no target: nothing is learned from them, and that is told.
+// Rows of one token have no target: nothing is learned from them, and that is reported.
 TEST(RunDir, StepsWithoutTargetsAreSkippedAndCounted) {
   const TinyRun run;
   std::string rows;
@@ -210,8 +210,8 @@ TEST(RunDir, LoudPrintsTheResolvedFile) {
                            "final loss", "best loss", "rows dropped"});
 }
 
-// Once, though every rank knows: and not where there is a core for each.
-// Not 85 lines of keys: what changed, and last where the run goes on.
+// Once, though every rank knows: and not where there are enough cores.
+// Not 85 lines of keys: what changed, and last where the run resumes.
 TEST(RunDir, AResumePrintsWhatChanged) {
   const TinyRun run;
   run.train_well();
@@ -229,7 +229,7 @@ TEST(RunDir, AResumePrintsWhatChanged) {
   EXPECT_TRUE(lines.back().ends_with("at step 6")) << lines.back();
 }
 
-TEST(RunDir, MoreThreadsThanCoresAreToldOnce) {
+TEST(RunDir, MoreThreadsThanCoresAreReportedOnce) {
   const TinyRun run;
   const auto warnings = [&](const std::vector<std::string>& sets) {
     const Ended ended = run.train(sets, {"--overwrite"});
@@ -247,7 +247,7 @@ TEST(RunDir, MoreThreadsThanCoresAreToldOnce) {
   EXPECT_EQ(warnings({"train.steps=1", "launch.threads=1"}), std::vector<std::string>());
 }
 
-TEST(RunDir, WhatHasNoEffectIsToldOnce) {
+TEST(RunDir, KeysWithoutEffectAreReportedOnce) {
   const TinyRun run;
   const Ended idle = run.train({"train.steps=1", "parallel.dp=2", "train.loss_scale=1024"});
   EXPECT_EQ(idle.exit_code, 0) << idle.err;
@@ -263,8 +263,8 @@ TEST(RunDir, WhatHasNoEffectIsToldOnce) {
   EXPECT_FALSE(contains(again.err, "no effect")) << again.err;
 }
 
-// A number of the model's config.json leaves as it came.
-TEST(RunDir, NumbersOfTheConfigAreAsShortAsTheyCame) {
+// Numbers of the model's config.json are written unchanged.
+TEST(RunDir, NumbersOfTheConfigKeepTheirForm) {
   const TinyRun run;
   run.change_config("initializer_range", 0.3);
   std::string config = slurp(run / "model/config.json");
@@ -308,7 +308,7 @@ TEST(RunDir, TheStateHoldsTheNumericsFingerprint) {
   EXPECT_EQ(numerics.at("mode").as_string(), "exact");
   EXPECT_EQ(numerics.at("exact_tp").as_int(), 2);
   EXPECT_EQ(numerics.at("probe").as_string().size(), 16u);
-  // The same kernels: silence. Others: both sides are named.
+  // The same kernels: no warning. Others: both sides are named.
   Ended ended = run.train({"train.steps=3", "parallel.mode=exact"});
   EXPECT_FALSE(contains(ended.err, "bits of this run change")) << ended.err;
   StartOptions options;

@@ -1,5 +1,4 @@
-// tests/e2e/same_bits_test.cpp: one run file, one result: whatever the run, the threads, the
-// passes.
+// tests/e2e/same_bits_test.cpp: one run file, one result: for any run, threads and passes.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -18,7 +17,7 @@ void PrintTo(const Precision& p, std::ostream* out) { *out << p.name; }
 
 class SameBits : public ::testing::TestWithParam<Precision> {
  protected:
-  // Trains under a name of its own.
+  // Trains under a separate name.
   void train(const std::string& name, std::vector<std::string> more) const {
     more.insert(more.end(), GetParam().sets.begin(), GetParam().sets.end());
     more.push_back("name=" + name);
@@ -55,7 +54,7 @@ INSTANTIATE_TEST_SUITE_P(
                                 {"train.precision=bf16", "train.master_weights=false"}}),
     [](const auto& p) { return p.param.name; });
 
-TEST(Accumulation, MicroBatchesGiveOneLoss) {
+TEST(Accumulation, MicroBatchesHaveTheSameLoss) {
   const TinyRun run;
   std::vector<std::vector<double>> losses;
   for (const char* micro : {"8", "1", "2", "4"}) {

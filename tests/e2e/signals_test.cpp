@@ -1,6 +1,6 @@
 // tests/e2e/signals_test.cpp: stop signals in the middle of a run: steps, evaluation, rows.
 //
-// What is promised within a second is allowed ten here.
+// Deadlines are ten times the promise of a second.
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ std::vector<pid_t> children_of(pid_t pid) {
   return found;
 }
 
-// Sends it, and gives the end, which must come soon.
+// Sends it, and returns the end, which must come soon.
 Ended stop(Program& program, int signal) {
   const auto start = Clock::now();
   program.send(signal);
@@ -41,7 +41,7 @@ Ended stop(Program& program, int signal) {
   return ended;
 }
 
-TEST(Signals, EachSavesAndItsCodeSaysWhich) {
+TEST(Signals, EachSavesAndSetsItsExitCode) {
   const TinyRun run;
   for (const char* ranks : {"parallel.dp=1", "parallel.dp=2"}) {
     for (const int signal : {SIGHUP, SIGUSR1, SIGUSR2}) {
@@ -74,7 +74,7 @@ TEST(Signals, ABroadcastToAllProcessesCountsOnce) {
   expect_parts(ended.err, {"SIGTERM: saved at step"});
 }
 
-TEST(Signals, NohupHolds) {
+TEST(Signals, NohupIsRespected) {
   const TinyRun run;
   for (const char* ranks : {"parallel.dp=1", "parallel.dp=2"}) {
     std::signal(SIGHUP, SIG_IGN);
@@ -95,8 +95,8 @@ std::string many_rows(int count) {
   return rows;
 }
 
-// One that would take minutes. It is made again when the run goes on.
-TEST(Signals, AnEvaluationIsAbandonedAndMadeAgain) {
+// One that would take minutes. It is repeated when the run resumes.
+TEST(Signals, AnEvaluationIsAbandonedAndRepeated) {
   const TinyRun run;
   for (const std::string ranks : {"parallel.dp=1", "parallel.dp=2", "parallel.tp=2"}) {
     const std::string name = ranks;
@@ -120,14 +120,15 @@ TEST(Signals, AnEvaluationIsAbandonedAndMadeAgain) {
   }
 }
 
-TEST(Signals, WeftEvalTellsWhatItHas) {
+TEST(Signals, WeftEvalReportsPartialResults) {
   const TinyRun run;
   run.train_well({"train.steps=1"});
   run.write("eval.txt", many_rows(400'000));
   const auto words =
       run.words("eval", {fmt::format("data.eval=[{}]", (run / "eval.txt").string())}, {"--json"});
   Ended ended;
-  // How long the rows take to be read depends on the machine: later, until something is evaluated.
+  // How long reading the rows takes depends on the machine: signal later, until something is
+  // evaluated.
   for (int64_t ms = 200; ms < 60'000; ms *= 2) {
     Program program(words);
     std::this_thread::sleep_for(std::chrono::milliseconds(ms));
@@ -142,8 +143,8 @@ TEST(Signals, WeftEvalTellsWhatItHas) {
   expect_parts(ended.out, {"\"stopped_by\": \"SIGINT\"", "\"part\": 0"});
 }
 
-// Blocks of the token cache that nobody makes: their state is taken from the index, and the test
-// holds the lock, as another process that is tokenizing would.
+// Blocks of the token cache that nobody builds: their state is cleared in the index, and the test
+// holds the lock, as another tokenizing process would.
 TEST(Signals, ARunThatWaitsForRowsSavesAndEnds) {
   const TinyRun run;
   std::string rows;

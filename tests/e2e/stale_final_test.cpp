@@ -1,4 +1,5 @@
-// tests/e2e/stale_final_test.cpp: final/ is of the run's last step, or the run is not finished.
+// tests/e2e/stale_final_test.cpp: final/ belongs to the run's last step, or the run is not
+// finished.
 #include <gtest/gtest.h>
 
 #include <csignal>
@@ -30,13 +31,13 @@ TEST(StaleFinal, IsReplacedWhereTheRunWasKilledBefore) {
   EXPECT_EQ(weights_of(run.dir() / "final"), weights_of(run.checkpoint(6)));
   EXPECT_NE(weights_of(run.dir() / "final"), earlier);
   EXPECT_EQ(metric_texts(run.dir(), "grad_norm").size(), 6u);
-  // Now it is finished, and says so without a new start.
+  // Now it is finished, and reported without a new start.
   const size_t starts = event_lines(run.dir(), "started").size();
   run.train_well();
   EXPECT_EQ(event_lines(run.dir(), "started").size(), starts);
 }
 
-// What is left tells of no end, but the model is there: no start from step 0 replaces it.
+// The remaining files record no end, but the model exists: no start from step 0 replaces it.
 void expect_model_is_kept(const TinyRun& run) {
   const auto before = bytes_below(run.dir());
   for (const char* lr : {"train.lr=0.01", "train.lr=0.02"}) {
@@ -79,7 +80,7 @@ TEST(StaleFinal, IsKeptWhereNoStepCouldBeSaved) {
   expect_model_is_kept(run);
 }
 
-// Initial weights are no training's work.
+// Initial weights are not a trained model.
 TEST(StaleFinal, OfStepZeroIsReplaced) {
   const TinyRun run;
   run.train_well({"train.steps=0"});

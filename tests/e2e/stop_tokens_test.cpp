@@ -1,5 +1,5 @@
-// tests/e2e/stop_tokens_test.cpp: a trained model ends where its answers ended, in every form in
-// which it leaves a run.
+// tests/e2e/stop_tokens_test.cpp: a trained model stops where its answers ended, in every exported
+// form.
 #include <gtest/gtest.h>
 
 #include "tests/e2e/tiny_run.h"
@@ -66,7 +66,8 @@ TEST(StopTokens, BytesOfRandomWeightsNameTheirEnd) {
     EXPECT_EQ(made.at("eos_token_id").as_int(), 256);
     EXPECT_EQ(made.at("pad_token_id").as_int(), 256);
   }
-  // Trained weights have learned what their configuration says; what this run adds stands beside.
+  // Trained weights have learned what their configuration says; what this run adds comes in
+  // addition.
   run.write("runs/tiny/final/generation_config.json", R"({"eos_token_id": 7, "top_p": 0.5})");
   std::vector<std::string> more = sets;
   more.insert(more.end(), {"name=more", "model.init=pretrained",

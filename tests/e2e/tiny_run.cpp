@@ -1,4 +1,4 @@
-// tests/e2e/tiny_run.cpp: the files of a tiny run, and what a run leaves, read back.
+// tests/e2e/tiny_run.cpp: the files of a tiny run, and reading back its results.
 #include "tests/e2e/tiny_run.h"
 
 #include <fmt/core.h>
@@ -26,8 +26,8 @@ std::string rows(int count, int salt) {
   return text;
 }
 
-// A folder in memory where there is room for one: runs sync their files, and that waits for the
-// disk, which is not what is tested here.
+// A folder in memory where possible: runs sync their files, and waiting for the disk is not what is
+// tested here.
 const bool kInMemory = [] {
   std::error_code none;
   const auto space = std::filesystem::space("/dev/shm", none);

@@ -1,4 +1,4 @@
-// tests/e2e/tiny_run.h: a run file with model, rows and run directory in a folder of its own.
+// tests/e2e/tiny_run.h: a run file with model, rows and run directory in a temporary folder.
 #pragma once
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// tests/e2e/verify_test.cpp: weft verify from the outside: agreement, bars, files, controls.
+// tests/e2e/verify_test.cpp: weft verify from the outside: agreement, tolerances, files, controls.
 #include <gtest/gtest.h>
 
 #include <csignal>
@@ -29,7 +29,7 @@ class Verify : public ::testing::Test {
   TinyRun run_;
 };
 
-TEST_F(Verify, ExactLayoutsAgreeAndTheFilesAreThere) {
+TEST_F(Verify, ExactLayoutsAgreeAndTheFilesExist) {
   const Ended ended =
       verify("dp=1; dp=2,shard=zero3; tp=2; dp=2,tp=2,shard=zero1",
              {"parallel.mode=exact", "train.precision=bf16", eval()}, {"--steps", "3"});
@@ -67,7 +67,7 @@ TEST_F(Verify, ExactLayoutsAgreeAndTheFilesAreThere) {
   EXPECT_TRUE(contains(slurp(out() / "tp_2.log"), "finished step 3"));
 }
 
-// dp 3 and 6 own no groups of rows: the same bits, and a swapped leaf is found there too.
+// dp 3 and 6 own no groups of rows: the same bits, and a swapped leaf is detected there too.
 TEST_F(Verify, EveryDpThatDividesTheRowsAgrees) {
   const std::string layouts =
       "dp=1; dp=3; dp=3,shard=zero1; dp=6,shard=zero2; dp=3,tp=2,shard=zero3";
@@ -88,7 +88,7 @@ TEST_F(Verify, EveryDpThatDividesTheRowsAgrees) {
 }
 
 // Fast mode: 3 key/value heads on 2 ranks, and a bit of the one that both hold.
-TEST_F(Verify, KeyValueHeadsBetweenRanksStayWithinTheBars) {
+TEST_F(Verify, KeyValueHeadsBetweenRanksStayWithinTolerances) {
   run_.change_config("hidden_size", Json(48));
   run_.change_config("num_attention_heads", Json(6));
   run_.change_config("num_key_value_heads", Json(3));
@@ -111,7 +111,7 @@ TEST_F(Verify, CopiesOfKeyValueHeadsAgree) {
   const Json kept = parse_json(slurp(out() / "verify.json"), "verify.json");
   EXPECT_EQ(kept.at("layouts").as_array()[1].at("tensors").as_int(), 4 * 20);
   EXPECT_EQ(slurp(out() / "dp_1/tensor_hashes.jsonl"), slurp(out() / "tp_4/tensor_hashes.jsonl"));
-  // Rank 2 speaks for the second head's gradient; rank 3 holds a copy of the head.
+  // Rank 2 owns the second head's gradient; rank 3 holds a copy of the head.
   const std::string tensor = "model.layers.1.self_attn.v_proj.weight";
   for (const std::string fault : {"flip,step=2,rank=2,tensor=", "copy,step=2,rank=3,tensor="}) {
     ended = verify("dp=1; tp=4", sets, {"--steps", "3"}, fault + tensor);
@@ -119,7 +119,7 @@ TEST_F(Verify, CopiesOfKeyValueHeadsAgree) {
     EXPECT_EQ(layout_of(ended, 1).at("first_bad_step").as_int(), 2) << ended.out;
     EXPECT_TRUE(contains(layout_of(ended, 1).at("tensor").as_string(), tensor)) << ended.out;
   }
-  // Held to the bars of fast mode where the constants are others.
+  // Checked against fast mode's tolerances where the constants differ.
   ended = verify("dp=1,exact_tp=2; tp=4,exact_tp=4", {"parallel.mode=exact", "train.lr=1e-4"},
                  {"--steps", "3"});
   EXPECT_EQ(ended.exit_code, 0) << ended.err << ended.out;
@@ -130,8 +130,8 @@ TEST_F(Verify, CopiesOfKeyValueHeadsAgree) {
             "parallel.exact_tp=4, not in a layout");
 }
 
-// The slow kernels too: a sum of theirs that took up another leaf before it was rounded showed
-// which rank had added it.
+// The slow kernels too: a sum that absorbed another leaf before rounding once revealed which rank
+// had added it.
 TEST_F(Verify, ReferenceKernelsAreExactToo) {
   run_.change_config("attention_bias", Json(true));
   std::vector<std::string> words = run_.words(
@@ -145,14 +145,14 @@ TEST_F(Verify, ReferenceKernelsAreExactToo) {
   EXPECT_TRUE(contains(slurp(out() / "tp_2.log"), "kernels ref"));
 }
 
-TEST_F(Verify, FastDiffersWithinTheBars) {
+TEST_F(Verify, FastDiffersWithinTolerances) {
   const std::string layouts = "dp=1; tp=2; dp=2,tp=2,shard=zero3; dp=1,mode=exact";
   Ended ended = verify(layouts, {"train.lr=1e-4"});
   EXPECT_EQ(ended.exit_code, 0) << ended.err << ended.out;
   for (size_t i = 1; i <= 3; ++i) {
     EXPECT_GT(layout_of(ended, i).at("max_diff").as_number(), 0) << ended.out;
   }
-  // The same with no room: the folder of the first is used again.
+  // The same with zero tolerance: the first one's folder is reused.
   ended = verify("dp=1; tp=2", {"train.lr=1e-4"}, {"--max-diff", "0"});
   EXPECT_EQ(ended.exit_code, 1) << ended.err;
   EXPECT_TRUE(layout_of(ended, 1).at("first_bad_step").is_int()) << ended.out;
@@ -177,7 +177,7 @@ std::ostream& operator<<(std::ostream& out, const Control& c) { return out << c.
 
 class Controls : public Verify, public ::testing::WithParamInterface<Control> {};
 
-TEST_P(Controls, AreFoundWithStepAndTensor) {
+TEST_P(Controls, AreDetectedWithStepAndTensor) {
   const Control& c = GetParam();
   const Ended ended = verify(c.layouts, {"parallel.mode=exact"}, {"--steps", "4"}, c.fault);
   EXPECT_EQ(ended.exit_code, 1) << ended.err << ended.out;
@@ -208,7 +208,7 @@ INSTANTIATE_TEST_SUITE_P(
                 "model.layers.0.input_layernorm.weight"}),
     [](const auto& p) { return p.param.name; });
 
-// In fast mode the losses hide a doubled gradient among their own rounding; the norms do not.
+// In fast mode the losses hide a doubled gradient in their rounding noise; the norms do not.
 TEST_F(Verify, FastModeFindsFaultsByTheirNorms) {
   const std::string tensor = "model.layers.0.input_layernorm.weight";
   const std::pair<const char*, std::string> cases[] = {{"fp32", "double,step=1,tensor=" + tensor},
@@ -231,7 +231,7 @@ TEST_F(Verify, FastModeFindsFaultsByTheirNorms) {
   }
 }
 
-// Also where one of the two is of exact mode, which has hashes besides.
+// Also where one of the two is in exact mode, which has hashes too.
 TEST_F(Verify, GradientsOfBothModesAreCompared) {
   const std::string tensor = "model.layers.0.input_layernorm.weight";
   for (const char* layouts : {"dp=1,mode=exact; dp=2", "dp=1; dp=2,mode=exact"}) {
@@ -243,7 +243,7 @@ TEST_F(Verify, GradientsOfBothModesAreCompared) {
   }
 }
 
-TEST_F(Verify, AFaultThatDoesNothingIsRefused) {
+TEST_F(Verify, AFaultWithoutEffectIsRejected) {
   run_.change_config("attention_bias", Json(true));
   struct Case {
     std::string fault;
@@ -274,7 +274,7 @@ TEST_F(Verify, AFaultThatDoesNothingIsRefused) {
     expect_parts(ended.err, c.parts);
     EXPECT_FALSE(fs::exists(out())) << c.fault << ": something was trained before it was refused";
   }
-  // Of epochs the end is known when it is there: 5 steps each.
+  // With epochs the end is known only when it is reached: 5 steps each.
   StartOptions options;
   options.env["WEFT_FAULT"] = "double,step=99";
   const Ended ended = run_to_end(
@@ -337,7 +337,7 @@ TEST_F(Verify, RefusesBadInputBeforeAnythingIsTrained) {
   }
 }
 
-TEST_F(Verify, LeavesAFolderOfSomethingElseAlone) {
+TEST_F(Verify, LeavesAForeignFolderAlone) {
   fs::create_directory(out());
   run_.write("out/thesis.tex", "years of work");
   Ended ended = verify("dp=1; dp=2", {});
@@ -349,7 +349,7 @@ TEST_F(Verify, LeavesAFolderOfSomethingElseAlone) {
   EXPECT_FALSE(fs::exists(out() / "dp_1"));
 }
 
-TEST_F(Verify, AFailedBaseIsTold) {
+TEST_F(Verify, AFailedBaseIsReported) {
   const Ended ended = verify("dp=1; dp=2", {"train.lr=1e30"});
   EXPECT_EQ(ended.exit_code, 1) << ended.err;
   expect_parts(ended.err, {"the base failed: dp=1: ", "dp_1.log"});
