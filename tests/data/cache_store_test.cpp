@@ -1,4 +1,4 @@
-// tests/data/cache_store_test.cpp: caches listed, bounded and removed, never one that is open.
+// tests/data/cache_store_test.cpp: caches are listed, limited and evicted, never an open one.
 #include "data/cache_store.h"
 
 #include <fcntl.h>
@@ -21,7 +21,7 @@ std::function<void()> before_flock;  // by the next call, once armed
 std::atomic<bool> is_flock_armed{false};
 }  // namespace
 
-// In the place of the C library's.
+// Replaces the C library's.
 extern "C" int flock(int fd, int operation) noexcept {
   if (is_flock_armed.exchange(false)) before_flock();
   return static_cast<int>(::syscall(SYS_flock, fd, operation));
@@ -63,14 +63,14 @@ class CacheStore : public testing::Test {
   }
   void make(const std::string& name, int64_t max_bytes = 1 << 30) { open(name, max_bytes).fill(); }
   fs::path root() const { return folder_.path() / "cache"; }
-  // The files of the caches that are there, last used first.
+  // The files of the existing caches, most recently used first.
   std::vector<std::string> names() const {
     std::vector<std::string> found;
     for (const CacheEntry& c : list_caches(root()))
       found.push_back(fs::path(c.files).filename().string());
     return found;
   }
-  // As if it had been used so long ago.
+  // As if last used that long ago.
   void age(const std::string& name, int64_t seconds) const {
     for (const CacheEntry& c : list_caches(root())) {
       if (fs::path(c.files).filename() != name) continue;
@@ -86,7 +86,7 @@ class CacheStore : public testing::Test {
   DataConfig config_;
 };
 
-TEST_F(CacheStore, ListsWhatIsThere) {
+TEST_F(CacheStore, ListsCaches) {
   EXPECT_TRUE(list_caches(root()).empty());
   make("a.txt");
   make("b.txt");
@@ -114,13 +114,13 @@ TEST_F(CacheStore, TheLeastRecentlyUsedIsEvicted) {
   make("d.txt", 4 * one);  // all fit
   EXPECT_EQ(names(), (Names{"d.txt", "c.txt", "a.txt", "b.txt"}));
   make("e.txt", 2 * one + one / 2);
-  EXPECT_EQ(names(), (Names{"e.txt", "d.txt"}));  // by what it takes in the end, not by its text
-  // One that is there already removes nothing.
+  EXPECT_EQ(names(), (Names{"e.txt", "d.txt"}));  // by its final size, not by its text
+  // Opening an existing one evicts nothing.
   make("e.txt", 1);
   EXPECT_EQ(names().size(), 2u);
 }
 
-// The bound holds while a cache grows, and one that alone is over it is warned of, once.
+// The limit is kept while a cache grows, and a single one beyond it causes one warning.
 TEST_F(CacheStore, OneThatGrowsEvictsOthers) {
   make("a.txt");
   const int64_t one = list_caches(root())[0].bytes;
@@ -139,9 +139,9 @@ TEST_F(CacheStore, OneThatGrowsEvictsOthers) {
   EXPECT_EQ(names(), Names{"c.txt"});
 }
 
-// Two that remove and one that makes: between a remover's open and its lock another removed the
-// cache, and a third made it anew. The lock is then one of a file that nobody has.
-TEST_F(CacheStore, ALockOfARemovedFileLocksNothing) {
+// Two removers and one builder: between one remover's open and its lock the other removed the
+// cache, and the builder recreated it. The lock is then on a deleted file.
+TEST_F(CacheStore, ALockOnARemovedFileIsIgnored) {
   make("a.txt");
   const fs::path folder = list_caches(root())[0].folder;
   Opened maker;
@@ -153,11 +153,11 @@ TEST_F(CacheStore, ALockOfARemovedFileLocksNothing) {
   is_flock_armed = true;
   EXPECT_EQ(remove_cache(folder), Removal::kInUse);
   EXPECT_EQ(names(), Names{"a.txt"});
-  EXPECT_EQ(remove_cache(folder), Removal::kInUse);  // its maker has it open
+  EXPECT_EQ(remove_cache(folder), Removal::kInUse);  // its builder has it open
   before_flock = nullptr;
 }
 
-TEST_F(CacheStore, WhatIsOpenIsNeverRemoved) {
+TEST_F(CacheStore, OpenCachesAreNeverRemoved) {
   const Opened reader = open("a.txt");
   reader.fill();
   age("a.txt", 1000);
@@ -178,7 +178,7 @@ TEST_F(CacheStore, OnlyOurFilesAreRemoved) {
   make("a.txt");
   const fs::path ours = list_caches(root())[0].folder;
   folder_.write("cache/notes.txt", "mine");
-  fs::create_directories(root() / "0123456789abcdef");  // no cache: it holds none of its files
+  fs::create_directories(root() / "0123456789abcdef");  // not a cache: it has none of its files
   folder_.write("cache/0123456789abcdef/tokens", "mine");
   folder_.write("cache/" + ours.filename().string() + "/notes.txt", "mine");
   fs::create_directory_symlink(ours, root() / "fedcba9876543210");
@@ -191,8 +191,8 @@ TEST_F(CacheStore, OnlyOurFilesAreRemoved) {
   EXPECT_TRUE(fs::exists(root() / "0123456789abcdef/tokens"));
 }
 
-// What was opened before it was removed goes on, and the next one makes it anew.
-TEST_F(CacheStore, ARemovedCacheIsMadeAnew) {
+// A process that opened it before the removal continues, and the next one rebuilds it.
+TEST_F(CacheStore, ARemovedCacheIsRebuilt) {
   make("a.txt");
   const fs::path folder = list_caches(root())[0].folder;
   ASSERT_EQ(remove_cache(folder), Removal::kDone);
@@ -202,7 +202,7 @@ TEST_F(CacheStore, ARemovedCacheIsMadeAnew) {
   EXPECT_EQ(names(), Names{"a.txt"});
 }
 
-TEST_F(CacheStore, TheBoundIsASize) {
+TEST_F(CacheStore, TheLimitIsASize) {
   const char* const before = std::getenv("WEFT_CACHE_MAX");
   const std::string kept = before ? before : "";
   ::setenv("WEFT_CACHE_MAX", "20GB", 1);

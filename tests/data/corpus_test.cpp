@@ -28,7 +28,7 @@ std::vector<std::string> words_of(const std::string& question) {
   return {std::istream_iterator<std::string>(in), {}};
 }
 
-// The (table, column) pairs of a question, found by reading it, not by asking the grammar.
+// The (table, column) pairs of a question, found by parsing it, not from the grammar.
 std::set<std::string> pairs_of(const std::string& question) {
   const auto words = words_of(question);
   const auto table = std::find_if(words.begin(), words.end(),
@@ -83,7 +83,7 @@ TEST(Corpus, PairsFitAndSqlNamesWhatTheQuestionNames) {
   }
 }
 
-TEST(Corpus, SeedDecides) {
+TEST(Corpus, DependsOnTheSeed) {
   const auto a = make_sql_corpus(1, 50, 20), b = make_sql_corpus(1, 50, 20),
              c = make_sql_corpus(2, 50, 20);
   auto same = [](const SqlCorpus& x, const SqlCorpus& y) {
@@ -95,7 +95,7 @@ TEST(Corpus, SeedDecides) {
   expect_user_error([] { make_sql_corpus(1, 10, 1000000); }, "1000000");
 }
 
-// What was measured on a corpus of a seed was measured on these very rows.
+// Measurements on a corpus of a seed refer to exactly these rows.
 TEST(Corpus, IsTheSameOnEveryMachine) {
   std::string text;
   for (const SqlPair& p : make_sql_corpus(42, 500, 60).train)

@@ -17,7 +17,7 @@ std::string cell(const RowSource& rows, int64_t i, const char* column) {
   return found ? found->text : "(none)";
 }
 
-// Of rows without a column text.
+// For rows without a column text.
 std::string hint_of(const std::string& bytes, RowFormat format, const char* name) {
   const auto rows = rows_in_memory(bytes, format, name);
   const auto tokenizer = make_bytes_tokenizer();
@@ -50,7 +50,7 @@ TEST(Csv, QuotesHoldSeparatorsLineEndsAndQuotes) {
   EXPECT_EQ(rows->column_names(), (std::vector<std::string>{"a", "b"}));
 }
 
-// What lies behind the text is not looked at: a quote there opens nothing.
+// Bytes after the text are not read: a quote there has no effect.
 TEST(Csv, ARecordEndsWithTheText) {
   const std::string_view longer = "a,\"b";
   const CsvEnd end = csv_record_end(longer.substr(0, 2), 0, ',');
@@ -78,8 +78,8 @@ TEST(Csv, BadRowsAreNamedByLine) {
   expect_user_error([] { rows_in_memory("a,a\n1,2\n", RowFormat::kCsv, "t.csv"); }, "twice");
 }
 
-// Rows after the quote would be lost without a word where a run does not come so far.
-TEST(Csv, AQuoteLeftOpenIsNamedWhereItOpensWhenTheFileIsOpened) {
+// Rows after the quote would be lost silently where a run does not get that far.
+TEST(Csv, AnUnclosedQuoteIsLocatedWhenTheFileIsOpened) {
   const auto expect = [](const std::string& bytes, const std::string& told) {
     expect_user_error([&] { rows_in_memory(bytes, RowFormat::kCsv, "t.csv"); }, told);
   };
@@ -100,7 +100,7 @@ TEST(Csv, AQuoteLeftOpenIsNamedWhereItOpensWhenTheFileIsOpened) {
   }
 }
 
-TEST(Csv, SemicolonsAreRefusedAndAMissingHeaderIsTold) {
+TEST(Csv, SemicolonsAreRejectedAndAMissingHeaderIsReported) {
   expect_user_error([] { rows_in_memory("text;label\ngood;1\n", RowFormat::kCsv, "t.csv"); },
                     "t.csv:1: the columns (text;label) are separated by ';', wanted ','");
   expect_user_error([] { rows_in_memory("text\tlabel\ngood\t1\n", RowFormat::kCsv, "t.csv"); },
@@ -114,12 +114,12 @@ TEST(Csv, SemicolonsAreRefusedAndAMissingHeaderIsTold) {
             std::string::npos);
 }
 
-TEST(Csv, HeaderAloneHasNoRows) {
+TEST(Csv, AHeaderOnlyFileHasNoRows) {
   EXPECT_EQ(rows_in_memory("a,b\n", RowFormat::kCsv, "t")->size(), 0);
   EXPECT_EQ(rows_in_memory("", RowFormat::kCsv, "t")->size(), 0);
 }
 
-TEST(Csv, AColumnIsThereOnce) {
+TEST(Csv, ColumnsAreUnique) {
   for (const char* header : {"a,b,a", "a,a,b", "b,a,a"}) {
     expect_user_error(
         [&] { rows_in_memory(std::string(header) + "\n1,2,3\n", RowFormat::kCsv, "t"); },

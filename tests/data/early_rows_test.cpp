@@ -1,4 +1,4 @@
-// tests/data/early_rows_test.cpp: the first rows come without their blocks, and are the same rows.
+// tests/data/early_rows_test.cpp: the first rows arrive before their blocks, and are the same rows.
 #include "data/early_rows.h"
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ std::vector<int64_t> some_rows(size_t count, uint32_t seed) {
   return rows;
 }
 
-TEST(EarlyRows, AreWhatTheMakerMakesOfEverySource) {
+TEST(EarlyRows, MatchTheMakerForEverySource) {
   const auto tokenizer = make_bytes_tokenizer();
   const DataConfig config = small_config();
   const ExampleMaker maker(config, *tokenizer, 257);
@@ -74,8 +74,8 @@ TEST(EarlyRows, LinesAreReachedWithoutThoseBefore) {
   EXPECT_EQ(EarlyRows(*rows, maker, some_rows(40, 1)).num_unpacked(), 40);
 }
 
-// Lines whose scans give one row, and the next only when the gate is open: a block (512 rows) is
-// never made before that.
+// Lines whose scans return one row, and the next only when the gate is open: a block (512 rows) is
+// never built before that.
 class GatedRows : public RowSource {
  public:
   explicit GatedRows(std::unique_ptr<RowSource> rows) : rows_(std::move(rows)) {}
@@ -131,7 +131,7 @@ class EarlyBatches : public testing::Test {
   std::unique_ptr<RowSource> rows() const {
     return open_rows({(folder_.path() / "t.txt").string()}, "auto", "data.train");
   }
-  // On the disk: only there rows are made early.
+  // On disk: only there rows are made early.
   StreamOptions options(const std::string& cache) const {
     StreamOptions o;
     o.global_batch = 16;

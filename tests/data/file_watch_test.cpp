@@ -1,4 +1,4 @@
-// tests/data/file_watch_test.cpp: files that change are named, and looked at no more than needed.
+// tests/data/file_watch_test.cpp: changed files are named, and checked no more than needed.
 #include "data/file_watch.h"
 
 #include <gtest/gtest.h>
@@ -41,9 +41,9 @@ TEST(FileWatch, AChangedFileIsNamed) {
   expect_complaint("a.txt was removed");
 }
 
-// A system that fails to answer says nothing about the file. (A link to itself: ELOOP, also for
+// A system error says nothing about the file. (A link to itself: ELOOP, also for
 // root.)
-TEST(FileWatch, OneThatCannotBeLookedAtIsNotGone) {
+TEST(FileWatch, AnUnreadableFileIsNotMissing) {
   const TempFolder folder;
   folder.write("a.txt", "one\n");
   const std::filesystem::path path = folder.path() / "a.txt", aside = folder.path() / "aside";
@@ -67,7 +67,7 @@ TEST(FileWatch, OneThatCannotBeLookedAtIsNotGone) {
   repair.join();
 }
 
-TEST(FileWatch, TakesAHundredthOfTheTime) {
+TEST(FileWatch, TakesAtMostOnePercentOfTheTime) {
   const TempFolder folder;
   folder.write("a.txt", "one\n");
   const std::string path = (folder.path() / "a.txt").string();
@@ -76,8 +76,8 @@ TEST(FileWatch, TakesAHundredthOfTheTime) {
   EXPECT_LE(watch.num_checks(), 2);  // of 2000 files: milliseconds
 }
 
-// Of many files those are looked at whose rows were read, not all for each block.
-TEST(FileWatch, ABlockAsksForItsOwnFiles) {
+// Of many files only those whose rows were read are checked, not all for each block.
+TEST(FileWatch, ABlockChecksItsOwnFiles) {
   const TempFolder folder;
   std::string text;
   for (int i = 0; i < 256; ++i) text += "row " + std::to_string(i) + "\n";
@@ -97,7 +97,7 @@ TEST(FileWatch, ABlockAsksForItsOwnFiles) {
   EXPECT_EQ(names(9 * 256 - 1, 40 * 256).size(), 32 * 3u);
   EXPECT_EQ(names(7, 7), "");
 
-  // Another file that changes is found by who reads its rows.
+  // A change of another file is detected when its rows are read.
   const auto tokenizer = make_bytes_tokenizer();
   DataConfig config;
   config.seq_length = 16;

@@ -1,4 +1,4 @@
-// tests/data/helpers.h: a folder that goes away, and errors with the words they must hold.
+// tests/data/helpers.h: a temporary folder, and errors with the text they must contain.
 #pragma once
 
 #include <gtest/gtest.h>

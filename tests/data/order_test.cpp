@@ -53,14 +53,14 @@ TEST(Order, ShuffleIsUncorrelatedWithFileOrder) {
   for (uint64_t seed = 0; seed < 20; ++seed) {
     const auto rows = order_of(100000, seed, 1);
     EXPECT_LT(std::abs(correlation(rows)), 0.05) << seed;
-    // Neighbours are no neighbours in the file: 2 in n by chance.
+    // Neighbours are not neighbours in the file: 2 in n by chance.
     int64_t close = 0;
     for (size_t i = 1; i < rows.size(); ++i) close += std::abs(rows[i] - rows[i - 1]) == 1;
     EXPECT_LT(close, 20) << seed;
   }
 }
 
-TEST(Order, EachPlaceIsEquallyLikelyForSmallData) {
+TEST(Order, EachPositionIsEquallyLikelyForSmallData) {
   constexpr int kSeeds = 6000;
   for (const int64_t n : {3, 7, 10}) {
     std::vector<int> count(static_cast<size_t>(n * n));

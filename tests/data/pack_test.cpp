@@ -1,4 +1,4 @@
-// tests/data/pack_test.cpp: no token lost, nothing over the edge, little padding; buckets.
+// tests/data/pack_test.cpp: no token lost, nothing over capacity, little padding; buckets.
 #include "data/pack.h"
 
 #include <gtest/gtest.h>
@@ -51,7 +51,7 @@ TEST(Pack, IsTight) {
   EXPECT_EQ(pack_rows({5, 3, 5, 3}, 8).size(), 2u);  // 5 + 3, twice
 }
 
-// Both sides hold every pair once, within both capacities; pairs of nothing are left out.
+// Both sides hold every pair once, within both capacities; empty pairs are skipped.
 TEST(PackPairs, EveryPairOnceAndWithinBothCapacities) {
   std::mt19937 random(5);
   for (int trial = 0; trial < 200; ++trial) {
@@ -88,7 +88,7 @@ TEST(PackPairs, EveryPairOnceAndWithinBothCapacities) {
   }
 }
 
-// Against what no packing can pass: the fuller side's tokens in full rows.
+// Against the lower bound of any packing: the fuller side's tokens in full rows.
 TEST(PackPairs, IsTight) {
   std::mt19937 random(6);
   std::vector<PairLength> lengths(4096);
@@ -101,12 +101,12 @@ TEST(PackPairs, IsTight) {
   const auto least =
       static_cast<double>(std::max((total.source + 255) / 256, (total.target + 127) / 128));
   EXPECT_LT(packed, 1.03 * least);
-  // A room that is large enough in sum, but on one side, is passed by.
+  // Space that is large enough in sum, but not on one side, is skipped.
   EXPECT_EQ(pack_pairs({{8, 1}, {1, 4}, {1, 4}}, {8, 8}).size(), 2u);
   EXPECT_EQ(pack_pairs({{5, 1}, {3, 7}, {4, 4}, {4, 4}}, {8, 8}).size(), 2u);
 }
 
-// With nothing to read, pairs are packed as rows are.
+// With empty sources, pairs are packed like rows.
 TEST(PackPairs, WithoutSourcesPacksAsRows) {
   std::mt19937 random(7);
   std::vector<int64_t> lengths(500);

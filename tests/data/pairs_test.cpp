@@ -92,7 +92,7 @@ TEST(Pairs, RowsWithoutAnAnswerAreCounted) {
   EXPECT_EQ(counted("false", causal).unanswered, 1);
 }
 
-// Bytes, with a token before every text and one behind it.
+// Bytes, with a token before every text and one after it.
 std::unique_ptr<Tokenizer> closing_tokenizer() {
   auto files = make_bytes_tokenizer()->files();
   Json json = parse_json(files["tokenizer.json"], "tokenizer.json");
@@ -108,7 +108,7 @@ std::unique_ptr<Tokenizer> closing_tokenizer() {
   return load_tokenizer_files(files, "test");
 }
 
-// An empty answer has what the tokenizer puts around it, and of a causal model only its end.
+// An empty answer has the tokenizer's added tokens, and for a causal model only the eos.
 TEST(Pairs, AnEmptyAnswerIsKnownByItsTokens) {
   const auto tokenizer = closing_tokenizer();
   const auto rows = json_rows("{\"q\":\"a\",\"a\":\"\"}\n{\"q\":\"b\",\"a\":\"x\"}\n");
@@ -125,8 +125,8 @@ TEST(Pairs, AnEmptyAnswerIsKnownByItsTokens) {
   }
 }
 
-// What a tokenizer puts around a text is never cut away, so it must have room.
-TEST(Pairs, LengthsHaveRoomForTheTokenizersOwnTokens) {
+// A tokenizer's added tokens are never cut, so they must fit.
+TEST(Pairs, LengthsMustFitTheTokenizersOwnTokens) {
   const auto tokenizer = closing_tokenizer();
   const auto rows = json_rows("{\"q\":\"ab\",\"a\":\"xy\"}\n");
   for (const char* layout : {"pad", "dynamic", "pack"}) {
@@ -162,7 +162,8 @@ TEST(Pairs, DynamicByThePassPadsBothSides) {
   EXPECT_EQ(b.counted.padding, b.positions - b.tokens);
 }
 
-// Where padding is learned, all rows of a batch have as much of it, whatever a pass computes.
+// Where padding is learned, all rows of a batch have the same amount of it, whatever a pass
+// computes.
 TEST(Pairs, LearnedPaddingDoesNotDependOnThePass) {
   const auto tokenizer = make_bytes_tokenizer();
   const auto rows = json_rows(
@@ -199,7 +200,7 @@ TEST(Pairs, PackedSideBySide) {
   Batch b;
   ASSERT_TRUE(stream.next(b));
   EXPECT_EQ(b.source_ids, (std::vector<int32_t>{'a', 'b', 'c', 'd', 'g', 'h', kEos}));
-  EXPECT_EQ(b.source_segments, (std::vector<int32_t>{1, 1, 1, 1, 3, 3, 0}));  // 2 reads nothing
+  EXPECT_EQ(b.source_segments, (std::vector<int32_t>{1, 1, 1, 1, 3, 3, 0}));  // 2 has no source
   EXPECT_EQ(b.source_position_ids, (std::vector<int32_t>{0, 1, 2, 3, 0, 1, 0}));
   EXPECT_EQ(b.targets, (std::vector<int32_t>{'x', 'y', 'z', kEos, 'u', kEos, 'v', kEos}));
   EXPECT_EQ(b.ids, (std::vector<int32_t>{kStart, 'x', 'y', 'z', kStart, 'u', kStart, 'v'}));
@@ -212,7 +213,7 @@ TEST(Pairs, PackedSideBySide) {
   EXPECT_EQ(b.positions, 15);
   EXPECT_EQ(b.counted.padding, 1);
   EXPECT_EQ(b.counted.rows, 3);
-  EXPECT_EQ(stream.counters().truncated, 1);  // of the fourth: cut, as pairs are never split
+  EXPECT_EQ(stream.counters().truncated, 1);  // the fourth: cut, as pairs are never split
   EXPECT_EQ(stream.counters().split, 0);
 }
 

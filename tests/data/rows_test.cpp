@@ -20,7 +20,7 @@ std::string text_of(const RowSource& rows, int64_t i, const char* column = "text
   return found ? found->text : "(none)";
 }
 
-TEST(Rows, TextFileHasOneRowALine) {
+TEST(Rows, TextFileHasOneRowPerLine) {
   const auto rows = rows_in_memory("one\r\n\ntwo \nlast", RowFormat::kText, "t");
   ASSERT_EQ(rows->size(), 4);
   EXPECT_EQ(text_of(*rows, 0), "one");
@@ -79,7 +79,7 @@ TEST(Rows, JsonLinesColumnsBecomeText) {
   EXPECT_EQ(rows->where(1), "t:4");
 }
 
-TEST(Rows, LineThatIsNoObjectIsNamed) {
+TEST(Rows, NonObjectLinesAreNamed) {
   const auto rows = rows_in_memory("{}\n[1]\n{\"a\":\n", RowFormat::kJsonLines, "d.jsonl");
   Row row;
   rows->read(0, row);
@@ -87,7 +87,7 @@ TEST(Rows, LineThatIsNoObjectIsNamed) {
   expect_user_error([&] { rows->read(2, row); }, "d.jsonl:3");
 }
 
-TEST(Rows, InvalidUtf8IsReplacedAndTold) {
+TEST(Rows, InvalidUtf8IsReplacedAndReported) {
   const auto rows = rows_in_memory("a\xff\nok\n", RowFormat::kText, "t");
   Row row;
   rows->read(0, row);
@@ -118,7 +118,7 @@ TEST(Rows, FilesGlobsAndFoldersAreOneDataSet) {
   EXPECT_EQ(text_of(*listed, 0), "three");
 }
 
-TEST(Rows, ByteOrderMarkIsNoPartOfTheFirstName) {
+TEST(Rows, ByteOrderMarkIsNotPartOfTheFirstName) {
   const auto rows = rows_in_memory("\xEF\xBB\xBFtext\none\n", RowFormat::kCsv, "t.csv");
   EXPECT_EQ(text_of(*rows, 0), "one");
   const auto json = rows_in_memory("\xEF\xBB\xBF{\"text\":\"two\"}", RowFormat::kJsonLines, "t");
@@ -135,7 +135,7 @@ int64_t mapped_kb() {
   return -1;
 }
 
-TEST(Rows, TextThatWasPassedTakesNoMemory) {
+TEST(Rows, PassedTextUsesNoMemory) {
   const TempFolder folder;
   constexpr int64_t kLines = 40000;
   std::string text;

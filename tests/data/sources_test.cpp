@@ -1,5 +1,5 @@
 // tests/data/sources_test.cpp: packed text, Parquet and Arrow files (tools/make_data_fixtures.py)
-// give the rows that were written.
+// return the rows that were written.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -101,7 +101,7 @@ TEST(Sources, CellsOfATable) {
   }
 }
 
-TEST(Sources, OnlyTheColumnsUsedAreThere) {
+TEST(Sources, OnlyTheUsedColumnsAreRead) {
   const auto rows = open("rows.parquet", {"label"});
   Row row;
   rows->read(0, row);
@@ -168,7 +168,7 @@ TEST(Sources, DamagedFilesAreNamed) {
   }
 }
 
-// Every byte of the file changed in turn, some at a time: rows or an error, never more.
+// Every byte of the file changed in turn, some at a time: rows or an error, never a crash.
 TEST(Sources, DamagedArrowFilesNeverCrash) {
   const TempFolder folder;
   const std::string path = (folder.path() / "t.arrow").string();

@@ -1,5 +1,5 @@
-// tests/data/targets_test.cpp: rows of which nothing is learned are counted, named, and refused
-// where there are no others.
+// tests/data/targets_test.cpp: rows without labels are counted, named, and rejected where there are
+// no others.
 #include <gtest/gtest.h>
 
 #include "data/batches.h"
@@ -9,7 +9,7 @@
 namespace weft {
 namespace {
 
-// An empty answer that nothing closes has no token.
+// An empty answer without a closing token has no tokens.
 DataConfig pair_config(const std::string& layout = "pad") {
   DataConfig config;
   config.seq_length = 16;
@@ -42,7 +42,7 @@ struct Looked {
   DataCounters counters;
 };
 
-// The first batch of a stream, and what the search says.
+// The first batch of a stream, and the search's error.
 Looked look(const std::string& rows_text, const DataConfig& config, const Tokenizer& tokenizer,
             int64_t most = INT64_MAX, ModelKind kind = ModelKind::kCausal) {
   const auto rows = rows_in_memory(rows_text, RowFormat::kJsonLines, "t.jsonl");
@@ -87,12 +87,12 @@ TEST(Targets, ALateOneIsEnough) {
   const Looked looked = look(rows, pair_config(), *tokenizer);
   EXPECT_FALSE(looked.has_targets);
   EXPECT_EQ(looked.error, "");
-  // A run that ends before it learns nothing.
+  // A run that ends before it would learn nothing.
   EXPECT_NE(look(rows, pair_config(), *tokenizer, 10'000)
                 .error.find("none of the 10000 rows that the run uses"),
             std::string::npos);
   EXPECT_EQ(look(rows, pair_config(), *tokenizer, 10'001).error, "");
-  // One that goes on into the next epoch may meet any row.
+  // One that continues into the next epoch may use any row.
   EXPECT_EQ(look(rows, pair_config(), *tokenizer, 30'000).error, "");
 }
 
@@ -114,7 +114,7 @@ TEST(Targets, ThoseWithoutAreCountedAndTheFirstIsNamed) {
   }
 }
 
-TEST(Targets, ConversationsWithoutAnAssistantSaySo) {
+TEST(Targets, ConversationsWithoutAnAssistantAreReported) {
   const auto tokenizer = chat_tokenizer();
   DataConfig config;
   config.messages = "messages";
@@ -139,7 +139,7 @@ TEST(Targets, ConversationsWithoutAnAssistantSaySo) {
   EXPECT_NE(cut.hint.find("raise data.seq_length"), std::string::npos) << cut.hint;
 }
 
-// Of a cache on the disk, made by one stream and read by the next.
+// With a cache on disk, built by one stream and read by the next.
 TEST(Targets, AreKnownFromTheCache) {
   const TempFolder folder;
   folder.write("t.jsonl", pairs(5, "yes") + pairs(600, ""));

@@ -1,5 +1,4 @@
-// tests/data/token_cache_test.cpp: made once, shared, gone on with, and never believed when
-// damaged.
+// tests/data/token_cache_test.cpp: built once, shared, continued, and never trusted when damaged.
 #include "data/token_cache.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +24,7 @@ namespace {
 std::atomic<bool> is_disk_full{false};
 }  // namespace
 
-// In place of the library's, which has the same meaning: a full disk is not to be had everywhere.
+// Replaces the library's, with the same meaning: a full disk cannot be set up everywhere.
 extern "C" int posix_fallocate(int fd, off_t offset, off_t size) {
   if (is_disk_full) return ENOSPC;
   return ::syscall(SYS_fallocate, fd, 0, offset, size) == 0 ? 0 : errno;
@@ -94,7 +93,7 @@ class CacheTest : public testing::Test {
   std::unique_ptr<RowSource> rows_;
 };
 
-TEST_F(CacheTest, HoldsWhatTheMakerMakes) {
+TEST_F(CacheTest, StoresTheMakersExamples) {
   const auto cache = make();
   EXPECT_FALSE(cache->is_in_memory());
   expect_good(*cache);
@@ -112,7 +111,7 @@ TEST_F(CacheTest, SmallFilesStayInMemory) {
   EXPECT_FALSE(std::filesystem::exists(options_.folder));
 }
 
-TEST_F(CacheTest, IsUsedAgainAndNotMadeAgain) {
+TEST_F(CacheTest, IsReusedNotRebuilt) {
   make()->each_kept([](int64_t, bool) {});
   const auto tokens = only_folder() / "tokens";
   const auto size = std::filesystem::file_size(tokens);
@@ -137,7 +136,7 @@ TEST_F(CacheTest, AnotherTemplateTokenizerOrFileIsAnotherCache) {
   EXPECT_EQ(std::distance(begin(entry), end(entry)), 3);
 }
 
-TEST_F(CacheTest, DamagedBlocksAreMadeAgain) {
+TEST_F(CacheTest, DamagedBlocksAreRebuilt) {
   make()->each_kept([](int64_t, bool) {});
   const auto tokens = (only_folder() / "tokens").string();
   std::string bytes = read_file(tokens);
@@ -151,7 +150,7 @@ TEST_F(CacheTest, DamagedBlocksAreMadeAgain) {
   EXPECT_EQ(cache->num_rebuilt(), 1);
 }
 
-TEST_F(CacheTest, CutFilesAreMadeAgain) {
+TEST_F(CacheTest, TruncatedFilesAreRebuilt) {
   make()->each_kept([](int64_t, bool) {});
   const std::filesystem::path folder = only_folder();
   std::filesystem::resize_file(folder / "tokens",
@@ -172,7 +171,7 @@ TEST_F(CacheTest, ABadRowIsThrownAtTheReader) {
   expect_user_error([&] { cache->read(0, row); }, "t.jsonl:2");
 }
 
-TEST_F(CacheTest, AFileThatChangesMeanwhileIsRefused) {
+TEST_F(CacheTest, AFileThatChangesMeanwhileIsRejected) {
   folder_.write("t.txt", "now\nanother\nfile\n" + std::string(100000, 'x'));
   const auto cache = make();
   const std::string complaint = complaint_of([&] { cache->each_kept([](int64_t, bool) {}); });
@@ -239,8 +238,8 @@ TEST_F(CacheTest, ResumeAndEpochsSeeChangedFiles) {
   expect_user_error([&] { resumed.restore(state); }, "not those of the checkpoint");
 }
 
-// Zeros in the place of rows are never kept, by whichever part of the file they are met.
-TEST_F(CacheTest, AFileThatIsCutShortGivesNoRows) {
+// Zeros in place of rows are never stored, whichever part of the file they are in.
+TEST_F(CacheTest, ATruncatedFileYieldsNoRows) {
   std::string text(size_t{2} << 20, 'x');
   text[1 << 20] = '\n';
   folder_.write("t.txt", text);
@@ -256,7 +255,7 @@ TEST_F(CacheTest, AFileThatIsCutShortGivesNoRows) {
   forget_lost_files();
 }
 
-TEST_F(CacheTest, AnIndexThatIsCutShortIsNamed) {
+TEST_F(CacheTest, ATruncatedIndexIsNamed) {
   auto cache = make();
   expect_good(*cache);
   std::filesystem::resize_file(only_folder() / "index", 0);
@@ -267,7 +266,7 @@ TEST_F(CacheTest, AnIndexThatIsCutShortIsNamed) {
   forget_lost_files();
 }
 
-// The index has all its space from the start: later a full disk would be a SIGBUS.
+// The index is allocated in full at the start: later a full disk would be a SIGBUS.
 TEST_F(CacheTest, AFullDiskIsNamed) {
   is_disk_full = true;
   const std::string complaint =
@@ -288,7 +287,7 @@ TEST_F(CacheTest, TokensThatChangeAreNamed) {
   EXPECT_EQ(complaint(), "");
   std::filesystem::resize_file(tokens, 0);
   EXPECT_NE(complaint().find("tokens changed while it was in use"), std::string::npos);
-  // What a writer that goes on makes of it: zeros, which are tokens too.
+  // What a continuing writer turns it into: zeros, which are tokens too.
   std::filesystem::resize_file(tokens, size);
   EXPECT_NE(complaint().find("tokens changed while it was in use"), std::string::npos);
 }

@@ -1,4 +1,4 @@
-// tests/dist/dropout_test.cpp: the mask of dropout belongs to rows, layers and heads, not to ranks.
+// tests/dist/dropout_test.cpp: the dropout mask depends on rows, layers and heads, not on ranks.
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
@@ -73,7 +73,7 @@ TEST(Dropout, ADpThatOwnsNoGroupsHasTheSameBits) {
   }
 }
 
-// Heads that share a key/value head whose copies lie on several ranks.
+// Heads that share a key/value head whose copies are on several ranks.
 TEST(Dropout, CopiesOfKeyValueHeadsHaveTheSameBits) {
   MeshRun run = make_run("exact", "fp32", false, 3);
   run.model = model(0.3, 2);
@@ -96,7 +96,7 @@ TEST(Dropout, FastModeIsCloseInEveryLayout) {
 }
 
 // Whatever the mask is keyed by changes it, and nothing else does.
-TEST(Dropout, SeedEpochAndRowDecide) {
+TEST(Dropout, DependsOnSeedEpochAndRow) {
   const MeshRun run = make_run("exact", "fp32", false, 2);
   const MeshResult base = train_at(run, {1, 1, "none"});
   EXPECT_EQ(join(differences(base, train_at(run, {1, 1, "none"}))), "");
@@ -117,7 +117,7 @@ TEST(Dropout, SeedEpochAndRowDecide) {
   expect_other(changed, "rate");
 }
 
-// Also of a run that trains with it.
+// Also in a run that trains with it.
 TEST(Dropout, EvaluationHasNone) {
   MeshRun with = make_run("exact", "fp32", false, 1), without = with;
   without.model = model(0);
@@ -131,7 +131,7 @@ class DropoutGpu : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(DropoutGpu, ExactModeHasTheSameBitsAndTrainsAsTheCpuDoes) {
   for (const char* precision : {"fp32", "bf16"}) {
-    MeshRun run = make_run("exact", precision, false, 4, 20);  // called, recorded, replayed
+    MeshRun run = make_run("exact", precision, false, 4, 20);  // eager, captured, replayed
     run.backend = GetParam();
     const MeshResult one = train_at(run, {1, 1, "none", 8});
     for (const Place& place : {Place{1, 1, "none", 4}, {2, 2, "zero3", 4}}) {

@@ -12,8 +12,7 @@
 namespace weft::testing {
 namespace {
 
-// Layouts of which each exercises something else; dp 1, tp 1 is what they are held against. Eight
-// ranks where they are asked for.
+// Layouts that each exercise something else; compared with dp 1, tp 1. Eight ranks on request.
 std::vector<Place> layouts(int most_tp, bool eight_ranks) {
   std::vector<Place> all = {
       {1, 1, "none", 1}, {2, 1, "none"},     {4, 1, "none", 2}, {1, 2, "none"},  {2, 1, "zero1"},
@@ -68,7 +67,7 @@ MeshRun make_run(const Json& model, const char* precision, bool masters, int ste
   run.config.train.clip_norm = 0.5;
   run.config.data.seq_length = 12;
   run.config.parallel.mode = "exact";
-  for (int s = 0; s < steps; ++s)  // ten batches, again and again
+  for (int s = 0; s < steps; ++s)  // ten batches, repeated
     run.batches.push_back(random_batch(rows, 12, 1003, static_cast<uint64_t>(100 + s % 10)));
   run.eval = random_batch(7, 12, 1003, 99);
   return run;
@@ -111,8 +110,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"llama_one_kv_head_bf16", llama_one_kv_head, 4, "bf16", true, 8}),
     [](const auto& c) { return std::string(c.param.name); });
 
-// The copies' addends are the gradient: nothing is counted twice or left out.
-TEST(Exact, CopiesChangeRoundingAlone) {
+// The copies' addends are the gradient: nothing is counted twice or omitted.
+TEST(Exact, CopiesOnlyChangeRounding) {
   MeshRun run = make_run(llama_one_kv_head(), "fp32", true, 10);
   const MeshResult none = train_at(run, {1, 1, "none"});
   for (const int exact_tp : {2, 4, 8}) {
@@ -148,7 +147,7 @@ TEST(ExactControl, FastModeDiffers) {
   EXPECT_NE(join(differences(one, train_at(run, {2, 1, "none"}))), "");
 }
 
-TEST(ExactControl, OtherConstantsGiveOtherBits) {
+TEST(ExactControl, OtherConstantsHaveOtherBits) {
   MeshRun run = make_run(qwen2(), "fp32", true, 3);
   const MeshResult eight = train_at(run, {1, 1, "none"});
   run.config.parallel.exact_dp = 2;
@@ -247,7 +246,7 @@ TEST(ExactDp, FrozenParts) {
 }
 
 // Leaves of a group in another order are other sums, on every dp the same ones.
-TEST(ExactDpControl, TwoSwappedLeavesAreFound) {
+TEST(ExactDpControl, TwoSwappedLeavesAreDetected) {
   const MeshRun run = make_run(llama(), "fp32", true, 1, 12);
   MeshRun swapped = run;
   swap_rows(&swapped.batches[0], 1, 2);
@@ -278,7 +277,7 @@ TEST(ExactDp, ThatDoesNotDivideTheLeavesIsRefused) {
   EXPECT_NE(refused(6).find("parallel.dp: 1, 3"), std::string::npos) << refused(6);
 }
 
-// All sums are ours, so the way that the bytes go does not matter.
+// All sums are ours, so the transport does not matter.
 TEST(Exact, OverTcpAsInSharedMemory) {
   if (!has_gloo()) {
     EXPECT_THROW(make_gloo_comm({}), UserError);

@@ -9,8 +9,7 @@
 namespace weft::testing {
 namespace {
 
-// Of WORKLOADS 1 and the issue of the mesh: fp32 to 1e-5 a step; bf16 1e-3 in the mean, 5e-3 at
-// most.
+// The documented tolerances: fp32 1e-5 per step; bf16 1e-3 in the mean, 5e-3 at most.
 constexpr double kMostFp32 = 1e-5, kMeanBf16 = 1e-3, kMostBf16 = 5e-3;
 
 MeshRun make_run(const char* precision, int steps) {
@@ -50,7 +49,7 @@ Distance distance(const MeshResult& a, const MeshResult& b) {
   return d;
 }
 
-TEST(Fast, Fp32StaysWithinItsBar) {
+TEST(Fast, Fp32StaysWithinTolerance) {
   const MeshRun run = make_run("fp32", 100);
   const MeshResult one = train_at(run, {1, 1, "none", 2});
   for (const Place& place :
@@ -66,7 +65,7 @@ TEST(Fast, Fp32StaysWithinItsBar) {
   }
 }
 
-// 3 key/value heads on 2 and on 4 ranks: the heads between two ranks are there twice, and their
+// 3 key/value heads on 2 and on 4 ranks: the heads between two ranks exist twice, and their
 // gradients are sums of both. Checkpoints know three heads.
 TEST(Fast, KeyValueHeadsThatTpDoesNotDivide) {
   MeshRun run = make_run("fp32", 15);
@@ -93,7 +92,7 @@ TEST(Fast, KeyValueHeadsThatTpDoesNotDivide) {
   }
 }
 
-TEST(Fast, Bf16StaysWithinItsBar) {
+TEST(Fast, Bf16StaysWithinTolerance) {
   const MeshRun run = make_run("bf16", 40);
   const MeshResult one = train_at(run, {1, 1, "none", 2});
   for (const Place& place :

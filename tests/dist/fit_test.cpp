@@ -1,4 +1,4 @@
-// tests/dist/fit_test.cpp: layouts that are compared with each other run on one kind of device.
+// tests/dist/fit_test.cpp: compared layouts run on one kind of device.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -19,7 +19,7 @@
 namespace weft::testing {
 namespace {
 
-// A variable of the environment, for a while.
+// Sets an environment variable temporarily.
 class Variable {
  public:
   Variable(const char* name, const std::string& value) : name_(name) {
@@ -59,7 +59,7 @@ class PlanFit : public ::testing::Test {
         make_model(parse_json(read_file(folder_ / "config.json", 1 << 16), "config.json"), {});
     return plan_layout(c, *model, emulated_kernels(), std::nullopt);
   }
-  // The change that is advised, and what it takes; 0: it is not advised.
+  // What a suggested change needs; 0: it is not suggested.
   int64_t advised(const FitReport& report, const std::string& what) const {
     for (const FitChange& change : report.advice) {
       if (change.what == what) return change.row.resident;
@@ -71,15 +71,15 @@ class PlanFit : public ::testing::Test {
   RunConfig config_;
 };
 
-// More ranks than this machine has GPUs: what `auto` says for one layout may not hold for another.
+// More ranks than this machine has GPUs: `auto` may choose differently for different layouts.
 TEST_F(PlanFit, AllLayoutsAreOfOneKindOfDevice) {
   const RunConfig& c = config_;
   ASSERT_EQ(c.launch.device, "auto");
-  // A GPU's plan counts what its libraries take.
+  // A GPU's plan includes its libraries' memory.
   const FitReport gpu = fit_layouts(c, kContextBytes, 4, {.kernels = &emulated_kernels()});
   EXPECT_TRUE(gpu.is_on_gpu);
   EXPECT_FALSE(gpu.has_fit());
-  EXPECT_TRUE(gpu.advice.empty());  // no number of GPUs has more room than that
+  EXPECT_TRUE(gpu.advice.empty());  // no number of GPUs would help
   int num_planned = 0;
   for (const FitRow& row : gpu.rows) {
     if (!row.is_admissible) continue;
@@ -100,8 +100,8 @@ TEST_F(PlanFit, AllLayoutsAreOfOneKindOfDevice) {
   EXPECT_EQ(cpu.to_json().at("beside_arena").as_int(), expected_host_memory(c).of_rank());
 }
 
-// What stands beside the arena is a line of its own, so that the lines add up to what is expected.
-TEST(PlanReport, TellsWhatStandsBesideTheArena) {
+// Memory besides the arena has its own line, so that the lines sum up to the expected total.
+TEST(PlanReport, ReportsMemoryBesidesTheArena) {
   const auto model = make_model(parse_json(kTinyConfig, "config"), {});
   RunConfig c;
   c.data.seq_length = 64;
@@ -118,7 +118,7 @@ TEST(PlanReport, TellsWhatStandsBesideTheArena) {
   }
 }
 
-// Speeds that were kept for a GPU; those without TF32's tell fp32's time, and say so.
+// Speeds stored for a GPU; without TF32's the estimate uses fp32's, with a note.
 TEST_F(PlanFit, Tf32HasItsTimeWhereItWasMeasured) {
   const Variable cache("XDG_CACHE_HOME", folder_.path().string());
   GpuSpeeds speeds;
@@ -147,8 +147,8 @@ TEST_F(PlanFit, Tf32HasItsTimeWhereItWasMeasured) {
   EXPECT_EQ(one.to_json().at("step_ms_note").as_string(), kStepOfFp32);
 }
 
-// Fewer rows at once, the most of those that fit; and all rows at once, where one pass keeps no
-// gradients and so takes less than several.
+// Fewer rows at once, as many as fit; and all rows at once, where one pass keeps no gradients and
+// so needs less than several.
 TEST_F(PlanFit, AdvisesMicroBatchesInBothDirections) {
   config_.train.micro_batch = 8;
   RunConfig fewer = config_;
@@ -187,12 +187,12 @@ TEST_F(PlanFit, AdvisesBf16WithoutMasters) {
   config_.train.precision = "fp32";
   EXPECT_EQ(advised(fit(wanted, 1), "set train.precision: bf16 and train.master_weights: false"),
             wanted);
-  // What is so already is not said to be of no help.
+  // Settings already in effect are not listed as unhelpful.
   config_ = pure;
   EXPECT_FALSE(contains(fit(kContextBytes + 1, 1).to_text(), "bf16"));
 }
 
-TEST_F(PlanFit, SaysWhatLeavesNoRoomForAnArena) {
+TEST_F(PlanFit, ReportsWhatLeavesNoMemoryForAnArena) {
   const FitReport less = fit(kContextBytes - 1, 1);
   const std::string why =
       "CUDA's context and libraries alone need 1.7 GiB per rank outside the arena";
@@ -204,7 +204,7 @@ TEST_F(PlanFit, SaysWhatLeavesNoRoomForAnArena) {
   EXPECT_TRUE(more.to_json().at("reason").is_null());
 }
 
-// The memory given is the GPU's: each rank has its part of it.
+// The given memory is the GPU's: each rank gets its share.
 TEST_F(PlanFit, RanksThatShareAGpuShareItsMemory) {
   const int64_t least = fit(kContextBytes + 1, 4).rows[0].resident;
   EXPECT_TRUE(fit(least, 4).has_fit());
@@ -227,7 +227,7 @@ TEST_F(PlanFit, RanksThatShareAGpuShareItsMemory) {
 
 // An area of 32 MiB for each group of more than one rank; 4 key/value heads over 8 ranks are held
 // twice, which is a group too.
-TEST_F(PlanFit, ExactSumsOverNcclHaveTheirArea) {
+TEST_F(PlanFit, ExactSumsOverNcclHaveAStagingArea) {
   const auto staging = [&](int dp, int tp, const char* mode) {
     RunConfig c = config_;
     c.parallel.dp = dp;
@@ -252,7 +252,7 @@ TEST_F(PlanFit, ExactSumsOverNcclHaveTheirArea) {
   EXPECT_EQ(staging(2, 2, "exact"), 0);
 }
 
-TEST_F(PlanFit, TheReportSaysWhereItRunsAndWhatItAssumes) {
+TEST_F(PlanFit, TheReportNamesDeviceAndAssumptions) {
   const Variable cache("XDG_CACHE_HOME", folder_.path().string());
   config_.data.layout = "pack";
   config_.parallel.shard = "zero3";

@@ -37,7 +37,7 @@ class GpuEval : public ::testing::TestWithParam<std::tuple<std::string, std::str
   RunConfig config_;
 };
 
-TEST_P(GpuEval, IsTheCpus) {
+TEST_P(GpuEval, EqualsTheCpus) {
   const TestBackend found = find_backend(std::get<0>(GetParam()));
   const Backend gpu{found.kernels, found.device, nullptr};
   const EvalReport cpu = evaluate(config_, ""), got = evaluate(config_, "", &gpu);
@@ -47,7 +47,7 @@ TEST_P(GpuEval, IsTheCpus) {
   EXPECT_EQ(got.exact_match, cpu.exact_match);
 }
 
-TEST_P(GpuEval, AnswersThatAreKnownMatch) {
+TEST_P(GpuEval, KnownAnswersMatch) {
   write_known_model(folder_ / "model");
   std::ofstream(folder_ / "model/generation_config.json")
       << "{\"eos_token_id\": " << kPadded << "}";
@@ -63,8 +63,8 @@ TEST_P(GpuEval, AnswersThatAreKnownMatch) {
   EXPECT_EQ(evaluate(config_, "", &gpu).exact_match, 0.75);
 }
 
-// Its memory is asked for before anything is taken.
-TEST_P(GpuEval, WhatDoesNotFitIsRefused) {
+// Its memory is checked before anything is allocated.
+TEST_P(GpuEval, WhatDoesNotFitIsRejected) {
   class Small : public EmulatedDevice {
    public:
     int64_t free_bytes() const override { return 1 << 20; }

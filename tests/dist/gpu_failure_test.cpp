@@ -39,7 +39,7 @@ void expect_whole_checkpoints(const GpuTrainer& trainer) {
   }
 }
 
-// Wherever the error shows: the rank ends with 75 and names the GPU, and the same command goes on
+// Wherever the error shows: the rank exits with 75 and names the GPU, and the same command resumes
 // from the last checkpoint to the same bits.
 class AFailingGpu : public ::testing::TestWithParam<const char*> {};
 
@@ -71,7 +71,7 @@ TEST_P(AFailingGpu, EndsAllRanksAndNamesItself) {
                                            "train.micro_batch=2"};
     const int64_t calls = count_calls(trainer, kind, sets, GetParam());
     const auto wanted = trainer.metrics("loss");
-    if (calls == 0) continue;  // ranks that share a GPU record nothing
+    if (calls == 0) continue;  // ranks that share a GPU capture nothing
     trainer.clear();
     const auto ends = trainer.train(kind, sets, [&](int rank, FakeDevice& device) {
       if (rank == 1) device.fault = {GetParam(), calls * 3 / 4, "cudaErrorECCUncorrectable", rank};
@@ -94,8 +94,8 @@ INSTANTIATE_TEST_SUITE_P(Calls, AFailingGpu,
                          ::testing::Values("copy", "replay", "moment", "read", "wait"),
                          [](const auto& p) { return std::string(p.param); });
 
-// What is no failure of the device keeps its own exit code.
-TEST(GpuFailure, MemoryAndOurOwnFaultsAreNoLostDevice) {
+// Other failures keep their own exit codes.
+TEST(GpuFailure, OutOfMemoryAndBugsAreNotALostDevice) {
   const std::pair<const char*, int> cases[] = {{"cudaErrorMemoryAllocation", 1},
                                                {"cudaErrorInvalidValue", 70}};
   for (const auto& [name, exit_code] : cases) {
@@ -108,7 +108,7 @@ TEST(GpuFailure, MemoryAndOurOwnFaultsAreNoLostDevice) {
   }
 }
 
-TEST(GpuFailure, ARankThatDiesEndsTheOthersAndTheRunGoesOn) {
+TEST(GpuFailure, ADeadRankEndsTheOthersAndTheRunResumes) {
   for (const GpuKind kind : {GpuKind::kShared, GpuKind::kNccl}) {
     const GpuTrainer trainer;
     const std::vector<std::string> sets = {"parallel.dp=2", "parallel.mode=exact"};
@@ -130,8 +130,8 @@ TEST(GpuFailure, ARankThatDiesEndsTheOthersAndTheRunGoesOn) {
   }
 }
 
-// Rank 0 has more to do at the end; the others keep their arenas until it has let go of them.
-TEST(GpuFailure, AnArenaGoesWhenNobodyHasItMapped) {
+// Rank 0 has more to do at the end; the others keep their arenas until it has unmapped them.
+TEST(GpuFailure, AnArenaIsFreedWhenNobodyHasItMapped) {
   const auto freed_too_early = [] {
     const std::lock_guard lock(FakeDevice::mappings().mutex);
     return FakeDevice::mappings().num_freed_too_early;

@@ -25,7 +25,7 @@ Sets with(Sets sets, const Sets& more) {
 
 const Sets kExact = {"parallel.mode=exact"};
 
-// What differs between two checkpoints, weights and states; a line each.
+// The differences between two checkpoints, weights and states; one line each.
 std::string differences(const std::filesystem::path& a, const std::filesystem::path& b) {
   const Comparison c = compare_models(open_logical(a.string()), open_logical(b.string()));
   EXPECT_TRUE(c.states_compared);
@@ -34,7 +34,7 @@ std::string differences(const std::filesystem::path& a, const std::filesystem::p
   return text;
 }
 
-TEST(GpuRun, GoesOnFromACheckpointWithTheSameBits) {
+TEST(GpuRun, ResumesFromACheckpointWithTheSameBits) {
   const GpuTrainer whole, parts;
   whole.train_well(GpuKind::kEmulated, {"train.precision=bf16"});
   parts.train_well(GpuKind::kEmulated, {"train.precision=bf16", "train.steps=3"});
@@ -46,7 +46,7 @@ TEST(GpuRun, GoesOnFromACheckpointWithTheSameBits) {
 }
 
 // One rank, then two that cut the tensors, then two that share the optimizer's states.
-TEST(GpuRun, GoesOnInAnotherLayoutWithTheSameBits) {
+TEST(GpuRun, ResumesInAnotherLayoutWithTheSameBits) {
   const GpuTrainer whole, parts;
   whole.train_well(GpuKind::kEmulated, kExact);
   parts.train_well(GpuKind::kEmulated, with(kExact, {"train.steps=2"}));
@@ -91,9 +91,9 @@ TEST_P(GpuRunLayout, ExactModeHasTheSameBits) {
 INSTANTIATE_TEST_SUITE_P(Layouts, GpuRunLayout, ::testing::Values("pack", "dynamic"),
                          [](const auto& p) { return std::string(p.param); });
 
-// The second batch is of empty rows. A GPU is given the next step before it has counted the targets
-// of this one, and the rate must not move on all the same.
-TEST(GpuRun, AStepWithoutTargetsDoesNotMoveTheRate) {
+// The second batch is of empty rows. A GPU gets the next step before it has counted the targets of
+// this one, but the rate must not advance.
+TEST(GpuRun, AStepWithoutTargetsDoesNotAdvanceTheRate) {
   std::string rows;
   for (int i = 0; i < 24; ++i) rows += i / 8 == 1 ? "\n" : fmt::format("row {} of a batch\n", i);
   const Sets sets = {"data.shuffle=false", "data.drop_empty=false", "train.steps=3",
@@ -117,7 +117,7 @@ TEST(GpuRun, AStepWithoutTargetsDoesNotMoveTheRate) {
   }
 }
 
-// Set while it lives: a deliberate fault (train/faults.h), or the wish for hashes.
+// Set while it lives: a deliberate fault (train/faults.h), or a request for hashes.
 struct WithVariable {
   WithVariable(const char* variable, const char* value) : name(variable) {
     ::setenv(name, value, 1);
@@ -126,7 +126,7 @@ struct WithVariable {
   const char* name;
 };
 
-TEST(GpuRunControl, AFlippedBitOfACopyIsFoundAtItsStep) {
+TEST(GpuRunControl, AFlippedBitOfACopyIsDetectedAtItsStep) {
   const WithVariable fault(kFaultVariable, "copy,step=3,rank=1");
   for (const GpuKind kind : {GpuKind::kEmulated, GpuKind::kNccl}) {
     const GpuTrainer trainer;
@@ -149,7 +149,7 @@ std::vector<std::string> hashes(const GpuTrainer& trainer) {
   return lines;
 }
 
-TEST(GpuRunControl, AFlippedBitAndASwappedLeafAreFoundAtTheirStep) {
+TEST(GpuRunControl, AFlippedBitAndASwappedLeafAreDetectedAtTheirStep) {
   const WithVariable every(kHashesVariable, "1");
   const Sets sets = with(kExact, {"train.micro_batch=1", "train.steps=3"});
   const Sets two = with(sets, {"parallel.dp=2", "parallel.shard=zero1"});

@@ -50,7 +50,7 @@ class Gpu : public ::testing::TestWithParam<std::tuple<std::string, Case>> {
  protected:
   const std::string& backend() const { return std::get<0>(GetParam()); }
   const Case& test_case() const { return std::get<1>(GetParam()); }
-  // A real one is held to more; the emulated one is slow.
+  // A real GPU is tested more; the emulated one is slow.
   // Of the loss, relative: the types have 24, 8 and 11 bits.
   double tolerance() const {
     const std::string precision = test_case().precision;
@@ -76,7 +76,7 @@ TEST_P(Gpu, ExactModeHasTheSameBitsInEveryLayout) {
   }
 }
 
-// One group of rows: each leaf goes to the owners of shards, and none gathers their sums.
+// One group of rows: each leaf goes to the owners of shards, and strategy none gathers their sums.
 TEST_P(Gpu, ExactModeWhereDpOwnsNoGroups) {
   MeshRun r = run();
   r.config.parallel.mode = "exact";
@@ -133,7 +133,7 @@ struct Alone {
   Engine engine;
 };
 
-TEST_P(Gpu, StepsStartedAheadAreTheSame) {
+TEST_P(Gpu, StepsInFlightAreTheSame) {
   const MeshRun r = run();
   Alone ahead(r, backend()), waiting(r, backend());
   ASSERT_EQ(ahead.engine.max_steps_in_flight(), 1u);
@@ -169,7 +169,7 @@ TEST_P(Gpu, ABatchWithoutTargetsChangesNothing) {
             run_passes(other.engine, r.batches[0]).loss.value());
 }
 
-// Rows padded to a shorter length have a plan of their own in the same memory.
+// Rows padded to a shorter length have a separate plan in the same memory.
 TEST_P(Gpu, ShorterRowsTrainAsIfTheyWereTheLongest) {
   MeshRun dynamic = run(), short_rows = run();
   dynamic.config.data.layout = short_rows.config.data.layout = "dynamic";
@@ -182,7 +182,7 @@ TEST_P(Gpu, ShorterRowsTrainAsIfTheyWereTheLongest) {
   Alone a(dynamic, backend()), b(short_rows, backend());
   const Batch longest = random_batch(8, 96, 203, 7), shorter = random_batch(8, 32, 203, 8);
   run_passes(a.engine, longest);
-  for (int i = 0; i < 3; ++i) {  // called, recorded, replayed
+  for (int i = 0; i < 3; ++i) {  // eager, captured, replayed
     EXPECT_EQ(run_passes(a.engine, shorter).loss.value(),
               run_passes(b.engine, shorter).loss.value());
     EXPECT_EQ(run_update(a.engine, 1e-3, i + 1), run_update(b.engine, 1e-3, i + 1));

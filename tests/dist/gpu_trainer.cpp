@@ -1,4 +1,4 @@
-// tests/dist/gpu_trainer.cpp: a run file in a folder of its own, and ranks as threads over it.
+// tests/dist/gpu_trainer.cpp: a run file in a temporary folder, and ranks as threads.
 #include "tests/dist/gpu_trainer.h"
 
 #include <fstream>
@@ -42,7 +42,7 @@ Backend make_backend(GpuKind kind, int rank, const GpuTrainer::MakeFault& fault)
   return {&queued_kernels(), device, std::move(own)};
 }
 
-// As main and the supervisor judge it; a rank that is killed says nothing.
+// As in main and the supervisor; a killed rank reports nothing.
 RankEnd run_rank(const RunFile& file, const RankPlace& place) {
   TrainOptions options;
   options.quiet = true;
@@ -101,7 +101,7 @@ std::vector<RankEnd> GpuTrainer::train(GpuKind kind, const std::vector<std::stri
       RankPlace place{r, 1, world, [&, r] { return make_backend(kind, r, fault); }, nullptr};
       if (kind == GpuKind::kNccl) place.nccl = &nccl;
       RankEnd& end = ends[static_cast<size_t>(r)] = run_rank(file, place);
-      // As the supervisor does; a rank that only lost its peers is no news.
+      // As the supervisor does; a rank that only lost its peers is not reported.
       if (world && end.exit_code != 0) world->abort(end.message);
     });
   }

@@ -1,6 +1,6 @@
-// tests/dist/gpu_trainer.h: whole runs of the trainer on GPUs of the tests, with run directories.
+// tests/dist/gpu_trainer.h: whole runs of the trainer on test GPUs, with run directories.
 //
-// Ranks are threads; what a supervisor does for processes (telling the others of one that died) is
+// Ranks are threads; what a supervisor does for processes (aborting the others when one dies) is
 // done here.
 #pragma once
 
@@ -14,14 +14,14 @@
 
 namespace weft::testing {
 
-// Thrown by a rank that is to die at once.
+// Thrown by a rank that must die at once.
 struct Killed {};
 
 enum class GpuKind {
   kCpu,       // none
   kEmulated,  // one, emulated on the CPU, that the ranks share
-  kShared,    // as that, with queues that work later
-  kNccl,      // one each, with queues, over NCCL's stand-in
+  kShared,    // the same, with async queues
+  kNccl,      // one each, with queues, over the fake NCCL
 };
 
 struct RankEnd {
@@ -43,7 +43,7 @@ class GpuTrainer {
   using MakeFault = std::function<void(int rank, FakeDevice&)>;
   std::vector<RankEnd> train(GpuKind kind, const std::vector<std::string>& sets = {},
                              const MakeFault& fault = nullptr) const;
-  // A failure of the test where a rank does not end well.
+  // Fails the test where a rank does not succeed.
   void train_well(GpuKind kind, const std::vector<std::string>& sets = {}) const;
 
   // Of metrics.jsonl: the text after a key, line by line. Equal text means equal bits.

@@ -11,7 +11,7 @@ namespace {
 const std::vector<Place> kPlaces = {{2, 1, "none"},  {4, 1, "zero1", 2}, {2, 1, "zero2", 2},
                                     {4, 1, "zero3"}, {1, 4, "none"},     {2, 2, "zero3"}};
 
-// Every position but the last is a label, and one row is nothing but padding.
+// Every position but the last is a label, and one row is only padding.
 void learn_padding(Batch* b) {
   b->lengths[1] = 0;
   b->target_tokens = 0;
@@ -80,7 +80,7 @@ TEST_P(Lengths, FastModeHasTheSameLosses) {
 INSTANTIATE_TEST_SUITE_P(Layouts, Lengths, ::testing::Values("pack", "dynamic", "padding"),
                          [](const auto& p) { return std::string(p.param); });
 
-// The control: where positions say that a row is one segment, it is another training.
+// Negative control: with positions of a single segment it is a different training.
 TEST(LengthsControl, SegmentsMatter) {
   MeshRun run = make_run("pack", "fp32", "exact");
   const MeshResult packed = train_at(run, {2, 1, "none"});
@@ -91,7 +91,7 @@ TEST(LengthsControl, SegmentsMatter) {
   EXPECT_NE(join(differences(packed, train_at(run, {2, 1, "none"}))), "");
 }
 
-// The control: padding whose queries see nothing is another training.
+// Negative control: with padding whose queries see nothing it is a different training.
 TEST(LengthsControl, PaddingAttends) {
   MeshRun run = make_run("padding", "fp32", "exact");
   const MeshResult attends = train_at(run, {2, 1, "none"});

@@ -1,4 +1,4 @@
-// tests/dist/limits_test.cpp: what a GPU does not take is refused with the numbers.
+// tests/dist/limits_test.cpp: what exceeds a GPU's limits is rejected with the numbers.
 #include <gtest/gtest.h>
 
 #include "base/error.h"
@@ -31,7 +31,7 @@ std::unique_ptr<EnginePlans> plan(const Sizes& s, const Kernels& kernels) {
 }
 
 std::string refusal(const Sizes& s) {
-  EXPECT_NO_THROW(plan(s, cpu_kernels()));  // the CPU takes it
+  EXPECT_NO_THROW(plan(s, cpu_kernels()));  // the CPU accepts it
   return error_of<UserError>([&] { plan(s, emulated_kernels()); });
 }
 
@@ -82,8 +82,8 @@ TEST(GpuGroups, TwoAtOnceNeedANewNccl) {
   }
 }
 
-// Ranks that were started by something else than the supervisor find it themselves.
-TEST(GpuGroups, RanksRefuseToo) {
+// Ranks not started by the supervisor detect it themselves.
+TEST(GpuGroups, RanksRejectItToo) {
   FakeNccl library;
   library.version_text = "2.21.5";
   MeshRun run;

@@ -37,7 +37,7 @@ MeshRun make_run(const std::string& backend, int steps, double loss_scale = 6553
   return run;
 }
 
-// One rank, whose steps can be looked into.
+// One rank, whose steps can be inspected.
 struct Alone {
   explicit Alone(const MeshRun& run)
       : backend(run.backend),
@@ -83,8 +83,8 @@ TEST(LossScaleRule, HalvesAtOverflowDoublesAfterManyGoodSteps) {
   EXPECT_EQ(next_loss_scale(s, false).scale, kMostLossScale);
 }
 
-// A plan of fp16 is that of bf16, and the scale's own place.
-TEST(LossScalePlan, TakesTheBytesOfBf16) {
+// An fp16 plan is bf16's plus the scale.
+TEST(LossScalePlan, NeedsTheBytesOfBf16) {
   MeshRun run = make_run("ref", 0);
   const auto bytes = [&](const char* precision) {
     run.config.train.precision = precision;
@@ -99,8 +99,8 @@ class LossScaling : public ::testing::TestWithParam<std::string> {};
 class LossScalingOnAGpu : public LossScaling {};
 
 // Every batch is tried until its gradients are finite. Skipped steps leave no trace: a run that is
-// told the scales that were found has the same bits.
-TEST_P(LossScaling, FarTooLargeFindsItsWay) {
+// given the found scales has the same bits.
+TEST_P(LossScaling, AFarTooLargeScaleRecovers) {
   const MeshRun run = make_run(GetParam(), 3, 0x1p32);
   Alone searching(run);
   int64_t updates = 0;
@@ -144,7 +144,7 @@ TEST_P(LossScaling, FarTooLargeFindsItsWay) {
   EXPECT_EQ(searching.bytes(), knowing.bytes());
 }
 
-// The scale divides out: half of it gives nearly the same numbers (gradients below 2^-14 lose bits
+// The scale divides out: half of it yields nearly the same numbers (gradients below 2^-14 lose bits
 // with it), and a doubling happens between two steps.
 TEST_P(LossScaling, GrowsAfterGoodSteps) {
   const MeshRun run = make_run(GetParam(), 2, 64);
@@ -164,8 +164,8 @@ TEST_P(LossScaling, GrowsAfterGoodSteps) {
   }
 }
 
-// A GPU is a pass ahead of the host: what it tells of a step is that step's.
-TEST_P(LossScalingOnAGpu, StepsAheadTellOfOverflow) {
+// A GPU is a pass ahead of the host: its report about a step belongs to that step.
+TEST_P(LossScalingOnAGpu, StepsInFlightReportOverflow) {
   const MeshRun run = make_run(GetParam(), 1, 0x1p32);
   Alone one(run), waiting(run);
   for (int s = 0; s < 3; ++s) {
@@ -181,7 +181,7 @@ TEST_P(LossScalingOnAGpu, StepsAheadTellOfOverflow) {
   EXPECT_EQ(one.bytes(), waiting.bytes());
 }
 
-// Ten steps of fp16 beside fp32 of the same kernels.
+// Ten steps of fp16 against fp32 of the same kernels.
 TEST_P(LossScaling, FollowsFp32) {
   MeshRun run = make_run(GetParam(), 10);
   const MeshResult half = train_at(run, {1, 1, "none", 4});
@@ -193,7 +193,7 @@ TEST_P(LossScaling, FollowsFp32) {
   }
 }
 
-// Skipped steps and all. (Not ref: its sums are float64, of no leaves.)
+// Skipped steps and all. (Not ref: its sums are float64, without leaves.)
 TEST_P(LossScalingOnAGpu, ExactModeHasTheSameBitsInEveryLayout) {
   MeshRun run = make_run(GetParam(), 4, 0x1p20);
   run.config.parallel.mode = "exact";

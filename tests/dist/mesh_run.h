@@ -20,7 +20,7 @@ namespace weft::testing {
 
 class FakeDevice;
 
-// What a run came to: what exact mode promises to be the same bits in every layout.
+// A run's results: what exact mode promises to have the same bits in every layout.
 struct MeshResult {
   std::vector<double> losses, norms;
   double eval_loss = 0;
@@ -44,21 +44,21 @@ struct MeshRun {
   std::vector<Batch> batches;
   Batch eval;
   double lr = 1e-3;
-  // A rank's end of the group of all; where it is empty, the one that fits.
+  // A rank's handle on the group of all; empty: chosen automatically.
   std::function<std::unique_ptr<Comm>(int rank, int num_ranks)> make_comm;
   // A rank's kernels and device (tests/backends.h); empty: the CPU's best.
   std::string backend;
-  // Over NCCL, or what stands in for it: each rank has a fake GPU of its own.
+  // Over NCCL, or the fake one: each rank has its own fake GPU.
   NcclLibrary* nccl = nullptr;
   std::function<void(FakeDevice&)> fault;  // what is wrong with these
   int64_t deadline_ms = 0;                 // of collectives; 0: the usual
 };
 
-// Trains one step a batch from weights of seed 5. Ranks are threads of this process; a failure of
+// Trains one step per batch from weights of seed 5. Ranks are threads of this process; a failure of
 // one is thrown here.
 MeshResult train_mesh(const MeshRun& run);
 
-// The same run in a layout, with so many rows a pass.
+// The same run in a layout, with this many rows per pass.
 struct Place {
   int dp, tp;
   const char* shard;

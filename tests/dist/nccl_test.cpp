@@ -1,7 +1,7 @@
-// tests/dist/nccl_test.cpp: ranks with a GPU each, over what stands in for NCCL.
+// tests/dist/nccl_test.cpp: ranks with one GPU each, over a fake NCCL.
 //
-// Fake GPUs do their work late, in two queues: collectives beside computation, with the memory that
-// the plan gives them, and recorded passes. What lacks an order shows in the bits.
+// Fake GPUs work asynchronously, in two queues: collectives overlap with computation, with the
+// memory that the plan gives them, and passes are captured. A missing ordering shows in the bits.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
@@ -93,8 +93,8 @@ TEST_P(NcclRun, KeyValueHeadsThatTpDoesNotDivide) {
   }
 }
 
-// The control: where the queues do not keep their order, that is found. In a process of its own:
-// what is overwritten may also be a place that a kernel then writes to.
+// Negative control: queues without ordering are detected. In a separate process: an overwritten
+// value may also be an address that a kernel then writes to.
 void train_without_order() {
   FakeNccl library;
   MeshRun run = make_run(&library, "fp32");
@@ -104,7 +104,7 @@ void train_without_order() {
   std::string found;
   try {
     found = join(differences(one, train_at(run, place)));
-  } catch (const std::exception& e) {  // losses that are no numbers
+  } catch (const std::exception& e) {  // losses that are NaN
     found = e.what();
   }
   std::_Exit(found.empty() ? 0 : 1);
@@ -116,12 +116,12 @@ TEST(NcclRunControl, QueuesWithoutOrderHaveOtherBits) {
   EXPECT_EXIT(train_without_order(), is_found, "");
 }
 
-// Every pass takes longer than the deadline of a collective, and nobody is taken for dead.
-TEST(NcclRunDeadline, LongPassesAreNoHang) {
+// Every pass takes longer than the deadline of a collective, and nobody is considered dead.
+TEST(NcclRunDeadline, LongPassesAreNotAHang) {
   FakeNccl library;
   MeshRun run = make_run(&library, "fp32");
   run.deadline_ms = 1000;
-  run.fault = [](FakeDevice& device) { device.copy_ms = 500; };  // three inputs a pass
+  run.fault = [](FakeDevice& device) { device.copy_ms = 500; };  // three inputs per pass
   const MeshResult slow = train_at(run, {2, 1, "none"});
   run.fault = nullptr;
   EXPECT_EQ(join(differences(slow, train_at(run, {2, 1, "none"}))), "");

@@ -1,11 +1,11 @@
-// tests/dist/overlap_test.cpp: communication that takes time costs little of it: passes go on.
+// tests/dist/overlap_test.cpp: slow communication overlaps with computation.
 //
 // Every call of the group sleeps 5 ms. A step must grow by less than half of the sum of the delays.
 // On a busy machine seconds of computing vary more than that, so the layers sleep as well: 10 ms
-// forward, 20 ms backward, in the place of attention, over a model that is nearly nothing. Sleeps
+// forward, 20 ms backward, in place of attention, in a tiny model. Sleeps
 // do not contend. Steps with and without delay take turns in one run, and the shortest of each kind
-// are compared. Both ranks sleep at the same time, so the sum is that of one rank. The control does
-// the same sleeps on the compute thread, where they all count.
+// are compared. Both ranks sleep at the same time, so the sum is that of one rank. The negative
+// control does the same sleeps on the compute thread, where they all count.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -82,7 +82,7 @@ void run_rank(const MeshRun& run, const Model& model, const Layout& layout,
     const auto start = std::chrono::steady_clock::now();
     delay->calls = 0;
     if (is_slow && on_compute_thread) {
-      // The same sum of delays, of which nothing can be hidden.
+      // The same delays, none of which can be hidden.
       sleep_ms(growth->delays_ms);
     } else if (is_slow) {
       delay->ms = kDelayMs;
@@ -128,7 +128,7 @@ Growth measure(const char* shard, double delays_ms_on_compute_thread) {
 class Overlap : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(Overlap, AStepGrowsByLessThanHalfOfTheDelays) {
-  // What other programs take from a step is not ours to judge: the best of some measurements.
+  // Other programs may slow a step down: the best of some measurements.
   constexpr int kTries = 5;
   Growth hidden = measure(GetParam(), 0);
   for (int i = 1; i < kTries && hidden.grown_ms() >= hidden.delays_ms / 2; ++i) {

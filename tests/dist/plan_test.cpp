@@ -1,4 +1,4 @@
-// tests/dist/plan_test.cpp: what `weft plan` says of a layout is what the ranks take and do.
+// tests/dist/plan_test.cpp: `weft plan`'s numbers of a layout match what the ranks allocate and do.
 #include <gtest/gtest.h>
 
 #include "base/error.h"
@@ -96,7 +96,7 @@ std::map<Op, int64_t> planned_calls(const MeshRun& run, const Layout& layout, in
 
 class PlanOfLayout : public ::testing::TestWithParam<Place> {};
 
-TEST_P(PlanOfLayout, IsWhatTheRanksTakeAndDo) {
+TEST_P(PlanOfLayout, MatchesWhatTheRanksAllocateAndDo) {
   const Place& place = GetParam();
   const MeshRun run = make_run(place);
   const PlanReport report = plan_of(run);
@@ -150,7 +150,7 @@ INSTANTIATE_TEST_SUITE_P(
                          p.micro, p.mode, p.precision, p.exact_tp, p.rows, p.kv_heads);
     });
 
-// The head tells nothing of tokens without a target: there alone the plan is a bound.
+// The head exchanges nothing for tokens without a target: only there the plan is an upper bound.
 TEST(PlanWire, BoundsTheHeadAndIsExactElsewhere) {
   MeshRun run = make_run({1, 2, "none"});
   for (Batch& b : run.batches) {
@@ -166,7 +166,7 @@ TEST(PlanWire, BoundsTheHeadAndIsExactElsewhere) {
   EXPECT_EQ(bytes(counted, CommOp::kAllReduce), bytes(planned, CommOp::kAllReduce));
 }
 
-// What ZeRO promises, of a model whose parameters fill whole cells.
+// What ZeRO promises, for a model whose parameters fill whole cells.
 TEST(PlanParts, FallWithTheShard) {
   const auto parts = [](const char* shard) {
     return plan_of(make_run({4, 1, shard})).plans[0].memory;
@@ -202,7 +202,7 @@ TEST(PlanParts, FlopsFallWithBothAxes) {
 }
 
 // Every rank planned by itself against its class.
-TEST(RankClasses, StandForAllTheirRanks) {
+TEST(RankClasses, RepresentAllTheirRanks) {
   for (const Place& place :
        {Place{8, 2, "zero1"}, Place{8, 2, "zero3"}, Place{4, 4, "none"},
         Place{4, 4, "none", 1, "exact", "fp32", 4}, Place{6, 2, "none", 1, "exact", "fp32", 0, 12},

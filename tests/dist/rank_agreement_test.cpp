@@ -1,5 +1,5 @@
-// tests/dist/rank_agreement_test.cpp: what the ranks of a run must see alike, and what happens
-// where not.
+// tests/dist/rank_agreement_test.cpp: what the ranks of a run must agree on, and what happens where
+// not.
 #include "train/rank_agreement.h"
 
 #include <gtest/gtest.h>
@@ -67,7 +67,7 @@ TEST(Agree, AnotherRunFileOrOtherNumericsAreRefusedOnAllRanks) {
   }
 }
 
-// The end of the rank that has the error ends the others: not before they have logged their save.
+// The failing rank's exit ends the others: not before they have logged their save.
 TEST(Agree, FailedRowsEndNoRankBeforeAllHaveSaved) {
   std::atomic<bool> has_logged = false;
   const auto thrown = on_ranks(2, [&](Ranks& ranks) {
@@ -88,7 +88,7 @@ TEST(Agree, FailedRowsEndNoRankBeforeAllHaveSaved) {
   EXPECT_NE(thrown[0].find("rows changed"), std::string::npos) << thrown[0];
 }
 
-// A peer that is gone hides no error.
+// A lost peer must not hide an error.
 TEST(Agree, FailedRowsKeepTheirErrorWhereAPeerIsLost) {
   const auto thrown = on_ranks(2, [](Ranks& ranks) {
     if (ranks.rank() == 0) return ranks.world().abort("killed");
@@ -98,7 +98,7 @@ TEST(Agree, FailedRowsKeepTheirErrorWhereAPeerIsLost) {
 }
 
 // Every count is the sum over the groups of data parallelism, each counted once.
-TEST(Agree, CountersAreAddedUp) {
+TEST(Agree, CountersAreSummed) {
   const auto thrown = on_ranks(
       4,
       [](Ranks& ranks) {
@@ -116,7 +116,7 @@ TEST(Agree, CountersAreAddedUp) {
   EXPECT_EQ(thrown, std::vector<std::string>(4));
 }
 
-// A tensor group computes the same rows; other groups have rows of their own.
+// A tensor group computes the same rows; other groups have other rows.
 TEST(Agree, AnotherBatchIsNamed) {
   for (const bool positions : {false, true}) {
     const auto thrown = on_ranks(
@@ -151,7 +151,7 @@ TEST(Agree, AnotherPlaceInTheDataOrAnotherLengthIsNamed) {
   }
 }
 
-TEST(Agree, WhatRankZeroFindsHoldsForAll) {
+TEST(Agree, RankZerosResultIsShared) {
   std::vector<RunStart> starts(3);
   std::vector<int64_t> numbers(3);
   std::vector<int> signals(3);

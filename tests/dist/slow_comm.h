@@ -1,4 +1,4 @@
-// tests/dist/slow_comm.h: a group whose every call takes some milliseconds more.
+// tests/dist/slow_comm.h: a group in which every call takes some milliseconds longer.
 #pragma once
 
 #include <atomic>

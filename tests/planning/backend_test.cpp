@@ -1,4 +1,4 @@
-// tests/planning/backend_test.cpp: which GPU takes which type, and what the CPU does not.
+// tests/planning/backend_test.cpp: which GPU supports which type, and what the CPU does not.
 #include "planning/backend.h"
 
 #include <gtest/gtest.h>
@@ -31,11 +31,11 @@ TEST(Backend, Bf16NeedsCapability8) {
     EXPECT_NO_THROW(check_precision(precision, ampere));
 }
 
-TEST(Backend, Tf32WithoutEffectIsTold) {
+TEST(Backend, Tf32WithoutEffectIsReported) {
   const CudaInfo::Gpu turing{"Tesla T4", int64_t{16} << 30, 7, 5}, ampere{"A100", 0, 8, 0};
   RunConfig c;
   for (const CudaInfo::Gpu* gpu : {&turing, &ampere, static_cast<const CudaInfo::Gpu*>(nullptr)})
-    EXPECT_EQ(why_no_tf32(c, gpu), "");  // not asked for
+    EXPECT_EQ(why_no_tf32(c, gpu), "");  // not requested
   c.train.tf32 = true;
   EXPECT_EQ(why_no_tf32(c, &ampere), "");
   EXPECT_EQ(why_no_tf32(c, nullptr), "train.tf32 has no effect on the CPU");
@@ -65,8 +65,8 @@ TEST(Backend, Fp16NeedsAGpu) {
   EXPECT_NO_THROW(check_backend(c));
 }
 
-// Also where no GPU is used, and whoever asks first.
-TEST(Backend, UnknownWordsOfTheEnvironmentAreRefused) {
+// Also where no GPU is used, and whichever function is called first.
+TEST(Backend, UnknownEnvironmentValuesAreRejected) {
   RunConfig c;
   c.launch.device = "cpu";
   const std::pair<const char*, const char*> variables[] = {

@@ -1,5 +1,5 @@
-// tests/planning/gpu_memory_check_test.cpp: what does not fit a GPU is refused with numbers and a
-// way out.
+// tests/planning/gpu_memory_check_test.cpp: what does not fit a GPU is rejected with numbers and a
+// hint.
 #include "planning/gpu_memory_check.h"
 
 #include <gtest/gtest.h>
@@ -56,7 +56,7 @@ class Room : public ::testing::Test {
   RunConfig config_;
 };
 
-TEST_F(Room, WhatFitsIsTaken) {
+TEST_F(Room, WhatFitsIsAccepted) {
   EXPECT_EQ(complaint(1000, kLibraryBytes + 1000), "");
   EXPECT_NE(complaint(1001, kLibraryBytes + 1000), "");
 }
@@ -69,8 +69,8 @@ TEST_F(Room, TheNearestLayoutIsNamed) {
   EXPECT_NE(text.find("GPUs of this size fits"), std::string::npos) << text;
 }
 
-// A layout is named as soon as its arena has room: what stands beside it is not counted twice.
-TEST_F(Room, TheNearestLayoutHasTheRoomOfTheRun) {
+// A layout is named as soon as its arena fits: memory besides it is not counted twice.
+TEST_F(Room, TheNearestLayoutHasTheMemoryOfTheRun) {
   constexpr int64_t kPlenty = int64_t{1} << 40;
   int64_t smallest = kPlenty;
   for (const FitRow& row : fit_layouts(config_, kPlenty, 2, {.kernels = &cpu_kernels()}).rows) {
@@ -84,8 +84,8 @@ TEST_F(Room, TheNearestLayoutHasTheRoomOfTheRun) {
   EXPECT_EQ(complaint(one, kLibraryBytes + smallest - 1).find(fits), std::string::npos);
 }
 
-// More rows at once take less here, since one pass keeps no gradients: no direction is guessed.
-TEST_F(Room, ChangesThatWouldDoAreNamed) {
+// More rows at once need less here, since one pass keeps no gradients: no direction is guessed.
+TEST_F(Room, ChangesThatWouldHelpAreNamed) {
   config_.train.precision = "bf16";
   config_.train.master_weights = false;
   config_.train.micro_batch = 2;

@@ -1,4 +1,5 @@
-// tests/planning/gpu_speeds_test.cpp: speeds of a GPU kept in a file, and the step they foretell.
+// tests/planning/gpu_speeds_test.cpp: a GPU's speeds stored in a file, and the step time they
+// predict.
 #include "planning/gpu_speeds.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +29,7 @@ GpuSpeeds some_speeds(double factor = 1) {
   return s;
 }
 
-// With the speeds of packed rows and of the own kernel.
+// With the speeds of packed rows and of the built-in kernel.
 GpuSpeeds all_speeds() {
   GpuSpeeds s = some_speeds();
   s.tflops_attention_packed_bf16 = 150;
@@ -69,11 +70,11 @@ double step_ms(const GpuSpeeds& speeds, int64_t rows, int64_t passes) {
 }
 
 // An H200 has these speeds and takes 53 ms (benchmarks/results/).
-TEST(GpuSpeeds, ForetellAStep) {
+TEST(GpuSpeeds, PredictAStep) {
   const double ms = step_ms(some_speeds(), 8, 1);
   EXPECT_GT(ms, 53 * 0.85);
   EXPECT_LT(ms, 53 * 1.15);
-  EXPECT_NEAR(ms, 52.689511024, 1e-6);  // as it is counted today: it changes on purpose
+  EXPECT_NEAR(ms, 52.689511024, 1e-6);  // today's value: changes only on purpose
 }
 
 TEST(GpuSpeeds, TwiceTheSpeedIsHalfTheTime) {
@@ -81,7 +82,7 @@ TEST(GpuSpeeds, TwiceTheSpeedIsHalfTheTime) {
   EXPECT_NEAR(twice, once / 2, 1);  // less the time between kernels
 }
 
-// Only products of fp32 gain, by as much as they would if fp32 itself were so fast.
+// Only fp32 products gain, as much as if fp32 itself were that fast.
 TEST(GpuSpeeds, Tf32IsForProductsOfFp32) {
   GpuSpeeds fast = some_speeds(), old = some_speeds();
   fast.tflops_fp32 = fast.tflops_tf32;
@@ -103,9 +104,9 @@ TEST(GpuSpeeds, PassesAddUpAndTheUpdateDoesNot) {
   EXPECT_LT(two, 2.2 * one);  // gradients of several passes are fp32
 }
 
-// What cuDNN does not serve takes the own kernel's time: that of attention's products alone is
-// another, 24 layers of 7 x 8 x 1024 x 1024 x 14 x 64.
-TEST(GpuSpeeds, AttentionHasTheSpeedOfWhatServesIt) {
+// What cuDNN does not handle takes the built-in kernel's time: only the time of attention's
+// products differs, 24 layers of 7 x 8 x 1024 x 1024 x 14 x 64.
+TEST(GpuSpeeds, AttentionHasTheSpeedOfItsKernel) {
   const double flops = 24 * 7.0 * 8 * 1024 * 1024 * 14 * 64;
   const auto ms = [&](double tflops) { return flops / tflops * 1e-9; };
   const RunConfig usual = bf16_run(8, 1);
@@ -115,7 +116,7 @@ TEST(GpuSpeeds, AttentionHasTheSpeedOfWhatServesIt) {
   fp32.train.precision = "fp32";
   const GpuSpeeds old = some_speeds(), all = all_speeds();
   EXPECT_EQ(step_ms(all, usual), step_ms(old, usual));
-  EXPECT_EQ(step_ms(all, fp32), step_ms(old, fp32));  // was the own kernel's before
+  EXPECT_EQ(step_ms(all, fp32), step_ms(old, fp32));  // was the built-in kernel's before
   EXPECT_NEAR(step_ms(all, packed) - step_ms(old, packed), ms(150) - ms(192), 1e-6);
   EXPECT_NEAR(step_ms(all, learns) - step_ms(old, learns), ms(60) - ms(192), 1e-6);
   for (const RunConfig& c : {usual, packed})
@@ -127,7 +128,7 @@ TEST(GpuSpeeds, AttentionHasTheSpeedOfWhatServesIt) {
   ::unsetenv("WEFT_CUDNN");
 }
 
-TEST(GpuSpeeds, AreKeptAndReadAgain) {
+TEST(GpuSpeeds, RoundTrip) {
   const std::filesystem::path path = std::filesystem::temp_directory_path() /
                                      ("weft-speeds-" + std::to_string(::getpid()) + ".json");
   EXPECT_FALSE(load_gpu_speeds("", path));
@@ -163,17 +164,17 @@ TEST(GpuSpeeds, AreKeptAndReadAgain) {
   std::ofstream(path) << "";
   EXPECT_FALSE(load_gpu_speeds("", path));
   std::filesystem::remove(path);
-  std::filesystem::create_directory(path);  // something that is no file
+  std::filesystem::create_directory(path);  // not a file
   EXPECT_FALSE(load_gpu_speeds("", path));
   EXPECT_FALSE(load_speeds(cpu_kernels().name, path));
   std::filesystem::remove(path);
 }
 
-TEST(Repeated, TheBestCountsAndTheSpreadTellsOfABusyMachine) {
+TEST(Repeated, TheBestCountsAndTheSpreadRevealsABusyMachine) {
   EXPECT_EQ(judge({2, 2, 2}).spread, 0);
   EXPECT_EQ(judge({3, 2, 8, 3, 3}).best, 2);
   EXPECT_EQ(judge({3, 2, 8, 3, 3}).spread, 0.5);
-  EXPECT_LT(judge({1, 1.02, 1.05, 9}).spread, kBusySpread);  // once is no load
+  EXPECT_LT(judge({1, 1.02, 1.05, 9}).spread, kBusySpread);  // one outlier is not load
   EXPECT_EQ(judge({}).best, 0);
 }
 

@@ -1,5 +1,5 @@
-// tests/planning/host_memory_test.cpp: what is expected beside the arenas, by the run file and its
-// files.
+// tests/planning/host_memory_test.cpp: the expected memory besides the arenas, from the run file
+// and its files.
 #include "planning/host_memory.h"
 
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ TEST(HostMemory, OfATokenizerFollowsFromItsFiles) {
   EXPECT_EQ(expected_host_memory(c).tokenizer, 10 * kMib);  // auto: the model's folder
 }
 
-TEST(HostMemory, OfBatchesIsThatOfARanksRows) {
+TEST(HostMemory, OfBatchesDependsOnARanksRows) {
   RunConfig c;
   c.train.global_batch = 64;
   c.data.seq_length = 1024;
@@ -56,7 +56,7 @@ TEST(HostMemory, OfBatchesIsThatOfARanksRows) {
   EXPECT_EQ(batches(), rounded(16 * 2 * row * held));
 }
 
-TEST(HostMemory, ASupervisorIsThereWhereRanksAre) {
+TEST(HostMemory, SeveralRanksHaveASupervisor) {
   RunConfig c;
   EXPECT_EQ(expected_host_memory(c).supervisor, 0);
   c.parallel.tp = 2;

@@ -1,4 +1,4 @@
-// tests/planning/layout_test.cpp: which exact_tp a model takes, and what is told of others.
+// tests/planning/layout_test.cpp: which exact_tp a model admits, and the errors of others.
 #include "planning/layout.h"
 
 #include <gtest/gtest.h>
@@ -38,7 +38,7 @@ void expect_part(const std::string& text, const char* part) {
 }
 
 // The default copies nothing.
-TEST(ExactTp, IsByDefaultTheMostThatDividesAll) {
+TEST(ExactTp, IsByDefaultTheLargestThatDividesAll) {
   EXPECT_EQ(layout(*model(8, 2, 64), 0).exact_tp, 2);
   EXPECT_EQ(layout(*model(8, 8, 64), 0).exact_tp, 8);
   EXPECT_EQ(layout(*model(16, 16, 64), 0).exact_tp, 8);
@@ -66,11 +66,11 @@ TEST(ExactTp, OtherValuesAreRefusedWithTheAdmissibleOnes) {
   expect(8, 2, 64, 16, "1, 2, 4, 8");
   expect(12, 2, 64, 8, "1, 2, 4");  // the heads
   expect(8, 2, 60, 8, "1, 2, 4");   // the width
-  expect(12, 3, 48, 4, "1");        // key/value heads of which it is no multiple
+  expect(12, 3, 48, 4, "1");        // not a multiple of the key/value heads
   expect(12, 6, 48, 4, "1, 2");
 }
 
-// tp beyond the default says which exact_tp would do.
+// A tp beyond the default names the exact_tp that would do.
 TEST(ExactTp, IsNamedWhereTpNeedsAnother) {
   const std::string text = refused(*model(8, 2, 64), 0, 4);
   expect_part(text, "parallel.tp=4 must divide exact_tp=2");
@@ -86,7 +86,7 @@ Layout fast(const Model& m, int64_t tp) {
   return resolve_layout(c, m);
 }
 
-// The heads of Qwen2-7B: the cause is named, and only what is one.
+// The heads of Qwen2-7B: only the actual cause is named.
 TEST(Tp, IsRefusedWithItsCauseAndTheAdmissibleValues) {
   const auto refused_tp = [](const Model& m, int64_t tp) {
     return testing::error_of<UserError>([&] { fast(m, tp); });
@@ -98,7 +98,7 @@ TEST(Tp, IsRefusedWithItsCauseAndTheAdmissibleValues) {
               "2, 4, 7, 14, 28; 18944 feed-forward channels allow 1, 2, 4, 8,");
   const std::string width = refused_tp(*model(12, 3, 50), 4);
   expect_part(width, "parallel.tp=4 does not divide 50 feed-forward channels\n");
-  // So many copies that one product could not name them all.
+  // Too many copies for one product.
   expect_part(refused_tp(*model(48, 16, 48), 3),
               "parallel.tp=3 would need 33 pieces in one product (of 16 key/value heads), at most "
               "24\n");
@@ -116,7 +116,7 @@ TEST(Tp, MayLeaveKeyValueHeadsBetweenRanks) {
   EXPECT_EQ(fast(*m, 2).copy_groups(), (std::vector<std::vector<int>>{{0, 0}}));
   // Heads 0, 1 and 2 lie between ranks 0 and 1, 1 and 2, 2 and 3.
   EXPECT_EQ(fast(*m, 4).copy_groups(), (std::vector<std::vector<int>>{{0, 0, 2, 2}, {0, 1, 1, 3}}));
-  // Exact mode has no such copies, and says who has.
+  // Exact mode has no such copies, and suggests fast mode.
   expect_part(refused(*m, 0, 2), "parallel.mode=fast accepts parallel.tp=2");
 }
 
@@ -129,8 +129,8 @@ Layout exact_dp(int64_t rows, int64_t exact_rows, int64_t dp) {
   return resolve_layout(c, *model(8, 2, 64));
 }
 
-// The groups are a matter of the batch alone, whatever dp is.
-TEST(ExactDp, EveryDivisorOfTheLeavesIsTaken) {
+// The groups depend only on the batch, not on dp.
+TEST(ExactDp, EveryDivisorOfTheLeavesIsAccepted) {
   for (const int64_t dp : {1, 2, 3, 4, 6, 8, 12, 24}) {
     const Layout l = exact_dp(24, 1, dp);
     EXPECT_EQ(l.exact_dp, 8);

@@ -54,8 +54,8 @@ class MemoryCheck : public ::testing::Test {
 #define EXPECT_HAS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
 #define EXPECT_LACKS(text, part) EXPECT_EQ((text).find(part), std::string::npos) << (text)
 
-// Ranks of a killed run still free what they held.
-TEST_F(MemoryCheck, AShortageThatPassesIsNone) {
+// Ranks of a killed run are still freeing their memory.
+TEST_F(MemoryCheck, ATemporaryShortageIsIgnored) {
   const PlanReport plan = plan_run(config_);
   int measured = 0;
   const auto freeing = [&] { return machine(++measured < 3 ? need() - 1 : need()); };
@@ -65,7 +65,7 @@ TEST_F(MemoryCheck, AShortageThatPassesIsNone) {
   EXPECT_HAS(lasting_shortage(plan, little, std::chrono::milliseconds(60)).text, "the run needs ");
 }
 
-TEST_F(MemoryCheck, WhatFitsTheMachineIsTaken) {
+TEST_F(MemoryCheck, WhatFitsTheMachineIsAccepted) {
   EXPECT_EQ(shortage({}), "");
   const int64_t bytes = need();
   EXPECT_EQ(shortage(machine(bytes)), "");
@@ -75,7 +75,7 @@ TEST_F(MemoryCheck, WhatFitsTheMachineIsTaken) {
   EXPECT_HAS(text, std::to_string(bytes) + " and " + std::to_string(bytes - 1) + " bytes");
 }
 
-// All ranks are added up: one machine holds them.
+// All ranks are summed: they share one machine.
 TEST_F(MemoryCheck, AllRanksCount) {
   const int64_t one = need();
   config_.parallel.dp = 4;
@@ -104,7 +104,7 @@ TEST_F(MemoryCheck, LimitsOfAProcessCount) {
   EXPECT_HAS(shortage(bounds), "of address space");
 }
 
-// Four whole copies do not fit; one that is cut does, and so does one rank alone.
+// Four whole copies do not fit; a sharded one does, and so does a single rank.
 TEST_F(MemoryCheck, NamesALayoutThatFits) {
   const int64_t one = need();
   config_.parallel.dp = 4;
@@ -115,7 +115,7 @@ TEST_F(MemoryCheck, NamesALayoutThatFits) {
   EXPECT_LACKS(text, "no layout");
 }
 
-TEST_F(MemoryCheck, NamesChangesThatWouldDo) {
+TEST_F(MemoryCheck, NamesChangesThatWouldHelp) {
   config_.train.micro_batch = config_.train.global_batch = 64;
   const int64_t all = need();
   config_.train.micro_batch = 1;
@@ -125,13 +125,13 @@ TEST_F(MemoryCheck, NamesChangesThatWouldDo) {
   EXPECT_HAS(advice(machine((some + all) / 2)), "set train.micro_batch: ");
 }
 
-// Nothing is planned where not even the parameters have room.
-TEST_F(MemoryCheck, SaysWhereNoLayoutFits) {
+// Nothing is planned where not even the parameters fit.
+TEST_F(MemoryCheck, ReportsThatNoLayoutFits) {
   EXPECT_HAS(advice(machine(kGib / 16)), "no layout fits: ");
   EXPECT_HAS(advice(machine(kGib / 16)), "model.num_layers");
 }
 
-TEST_F(MemoryCheck, OfThisMachineIsRefusedAndForced) {
+TEST_F(MemoryCheck, OfThisMachineIsRejectedOrForced) {
   EXPECT_NO_THROW(check_memory(config_, false));
   write_config(100, 1 << 22);  // 10 TB
   EXPECT_THROW(check_memory(config_, false), UserError);

@@ -1,5 +1,4 @@
-// tests/planning/plan_report_test.cpp: the words and numbers of `weft plan`, from numbers made up
-// here.
+// tests/planning/plan_report_test.cpp: the text and numbers of `weft plan`, from made-up numbers.
 #include "planning/plan_report.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +13,7 @@ using testing::expect_file;
 
 constexpr int64_t kMiB = 1 << 20;
 
-// Ranks of dp 2 and tp 2, of which the last has less; an odd number of everything.
+// Ranks of dp 2 and tp 2, of which the last has less; odd numbers everywhere.
 PlanReport report(bool is_on_gpu) {
   PlanReport r;
   r.num_parameters = 1234567;
@@ -62,7 +61,7 @@ TEST(PlanReport, SumsOverRanks) {
   EXPECT_EQ(staged.overhead(), report(true).overhead() + 8 * kMiB);
 }
 
-TEST(PlanReport, IsTheTextInTheFile) {
+TEST(PlanReport, MatchesTheFile) {
   PlanReport more = report(false);
   more.idle = {"a key has no effect"};
   more.is_longest = true;
@@ -78,7 +77,7 @@ TEST(PlanReport, IsTheTextInTheFile) {
   expect_file("tests/planning/data/plan_report.txt", text);
 }
 
-// Seven kinds of ranks that have less than rank 0: five are listed.
+// Seven kinds of ranks with less than rank 0: five are listed.
 TEST(PlanReport, ListsFiveOtherArenas) {
   PlanReport r = report(false);
   r.layout.dp = 8;
@@ -138,7 +137,7 @@ FitReport fit(std::vector<FitRow> rows) {
   return r;
 }
 
-TEST(FitReport, IsTheTextInTheFile) {
+TEST(FitReport, MatchesTheFile) {
   FitReport good = fit({row(4, 1, "zero1", true, 400, ""), row(2, 2, "none", false, 600, "over"),
                         row(1, 4, "none", false, 0, "3 heads")});
   FitReport timed = good;

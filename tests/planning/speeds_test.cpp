@@ -1,4 +1,4 @@
-// tests/planning/speeds_test.cpp: speeds that are kept come back, others do not.
+// tests/planning/speeds_test.cpp: stored speeds are read back, others are not.
 #include "planning/speeds.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ Speeds some_speeds() {
   return s;
 }
 
-TEST(Speeds, ComeBackAsTheyWereKept) {
+TEST(Speeds, RoundTrip) {
   const TemporaryFolder folder;
   const auto path = folder / "a/b/speeds.json";
   EXPECT_FALSE(load_speeds("ref", path));
@@ -36,7 +36,7 @@ TEST(Speeds, ComeBackAsTheyWereKept) {
   EXPECT_EQ(speeds_to_json(*got), speeds_to_json(some_speeds()));
 }
 
-TEST(Speeds, OfAnotherMachineOrDamagedAreNotTaken) {
+TEST(Speeds, OfAnotherMachineOrDamagedAreIgnored) {
   const TemporaryFolder folder;
   const auto path = folder / "speeds.json";
   save_speeds(some_speeds(), path);
