@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""First batches of run files beside what a Python program with transformers makes of the same rows.
+"""First batches of run files compared with those of a Python program with transformers on the same rows.
 
     python3 tests/interop/batches_interop.py --weft build/weft
 
@@ -34,7 +34,7 @@ def weft_rows(weft, folder, model, data, **more):
 
 
 def labels_of(row):
-    """Labels as transformers writes them: at the place of the token itself, -100 elsewhere."""
+    """Labels as transformers writes them: at the token's own position, -100 elsewhere."""
     return [-100] + [-100 if t < 0 else t for t in row["targets"][:-1]]
 
 
@@ -57,7 +57,7 @@ def compare(checks, got, wanted, what):
 
 
 def check_wikitext(checks, weft, folder, data):
-    """Workloads 1 and 2: one row a line, padded to seq_length."""
+    """Workloads 1 and 2: one row per line, padded to seq_length."""
     from transformers import AutoTokenizer
     model = folder / "qwen"
     shutil.copytree(data / "tokenizers/qwen2", model)
@@ -109,7 +109,7 @@ def check_wikisql(checks, weft, folder, data):
 
 
 def unpacked(row):
-    """The pairs of a packed row: (source, what the decoder is fed, labels); None where something is not in its place."""
+    """The pairs of a packed row: (source, what the decoder is fed, labels); None where something is misplaced."""
     sides = [("segments", "position_ids", "length", "ids"), ("source_segments", "source_position_ids", "source_length", "source_ids")]
     for segments, positions, length, ids in sides:
         n, numbers = row[length], row[segments]
@@ -125,7 +125,7 @@ def unpacked(row):
 
 
 def check_packed_pairs(checks, weft, folder, data):
-    """Pairs packed for T5, taken apart again: an epoch is the rows alone, as transformers tokenizes and shifts them."""
+    """Pairs packed for T5, unpacked again: an epoch is exactly the rows, as transformers tokenizes and shifts them."""
     from transformers import AutoTokenizer
     tokenizer = AutoTokenizer.from_pretrained(folder / "t5")
     raws = [json.loads(line) for line in (data / "wikisql/text2sql_dev.jsonl").open(encoding="utf-8")][:1000]
@@ -146,26 +146,26 @@ def check_packed_pairs(checks, weft, folder, data):
             out = weft.json("inspect", run_file, "--batches", 1000)
             rows = [row for batch in out["batches"] if batch["epoch"] == 1 for row in batch["rows"]]
             found = [unpacked(row) for row in rows]
-            checks.that(None not in found, f"{what}: segments and positions stand in their places")
+            checks.that(None not in found, f"{what}: segments and positions are in place")
             pairs = [pair for row in found for pair in row or ()]
             checks.equal(len(pairs), 1000, f"{what}: number of pairs")
             checks.that(Counter(pairs) == wanted, f"{what}: every pair once, id by id, with its own source")
             positions = len(rows) * (source_length + target_length)
             least = max(sum(len(p[0]) for p in pairs) / source_length, sum(len(p[1]) for p in pairs) / target_length)
-            # Where most pairs fill more than half a row there is little to put together.
-            checks.that(len(rows) < (1.05 if source_length == 256 else 1.3) * least, f"{what}: tight", f"{len(rows)} rows, no packing needs less than {least:.1f}; "
+            # Where most pairs fill more than half a row there is little to pack.
+            checks.that(len(rows) < (1.05 if source_length == 256 else 1.3) * least, f"{what}: tight", f"{len(rows)} rows, the lower bound is {least:.1f}; "
                         f"{tokens / positions:.1%} of the positions hold a token")
-            # Counters are of the batches asked for: ask for the epoch's alone.
+            # Counters cover the requested batches: request only the epoch's.
             counts = weft.json("inspect", run_file, "--batches", len(rows))["counts"]
             checks.equal(counts, {"rows": 1000, "dropped": 0, "truncated": cut, "split": 0, "nulls": 0, "unanswered": 0, "without_target": 0, "repaired": 0, "incomplete": 0,
                                   "tokens": tokens, "padding": positions - tokens}, f"{what}: counts")
-            # The control: two sources that change places are seen.
+            # Negative control: two swapped sources are detected.
             swapped = [(b[0], *a[1:]) if i == 0 else (a[0], *b[1:]) for i, (a, b) in enumerate([pairs[:2], pairs[:2]])] + pairs[2:]
-            checks.that(Counter(swapped) != wanted, f"{what}: another pair's source is seen")
+            checks.that(Counter(swapped) != wanted, f"{what}: another pair's source is detected")
 
 
 def check_chat(checks, weft, folder, data):
-    """Conversations in ChatML; labels are what the assistant says, and the token that ends it."""
+    """Conversations in ChatML; labels are the assistant's text and the token that ends it."""
     from transformers import AutoTokenizer
     talks = []
     for i in range(40):

@@ -17,12 +17,12 @@ from sampling import ROOT, Sampler
 
 DEADLINE_S = 300
 
-# Children have it as a terminal's have, also where these programs were started by nohup.
+# Children get the default, even where these programs were started by nohup.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 class Checks:
-    """Prints every check and counts; the last line says both counts.
+    """Prints every check and counts; the last line has both counts.
 
     `sample` chooses which cases of a long matrix are checked (sampling.py).
     """
@@ -54,7 +54,7 @@ class Checks:
         return self.that(worst <= tolerance, what, f"{worst:.1e} relative, at most {tolerance:g}")
 
     def section(self, function, case, *rest):
-        """Runs function(case, checks, *rest); what it raises is one failure, and others go on."""
+        """Runs function(case, checks, *rest); an exception is one failure, and the others continue."""
         try:
             return function(case, self, *rest)
         except Exception as error:
@@ -120,12 +120,12 @@ def write_run_file(path, sections):
 
 
 def die_with_parent():
-    """For a child, before exec: SIGKILL when we are gone, whatever ended us (PR_SET_PDEATHSIG)."""
+    """For a child, before exec: SIGKILL when we end, however that happens (PR_SET_PDEATHSIG)."""
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
 def run_ranks(commands, log, deadline_s, env=None):
-    """Runs one process a rank to the end. One that fails, or the deadline, ends all, by pid."""
+    """Runs one process per rank to the end. One that fails, or the deadline, ends all, by pid."""
     with open(log, "wb") as output:
         ranks = [subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL,
                                   stdout=output, stderr=output, env={**os.environ, **(env or {})},
@@ -150,13 +150,13 @@ def run_ranks(commands, log, deadline_s, env=None):
 
 
 def shared_folder(*parts):
-    """A folder of the reference data, beside the repository or in it; None where it is absent."""
+    """A folder of the reference data, next to the repository or in it; None where it is absent."""
     paths = [place.joinpath("shared", *parts) for place in (ROOT.parent, ROOT)]
     return next((path for path in paths if path.exists()), None)
 
 
 def memory_folder():
-    """A folder in memory with room for small runs, or None: runs sync their files to the disk."""
+    """A folder in memory with space for small runs, or None: runs sync their files to disk."""
     place = Path("/dev/shm")
     return place if place.is_dir() and shutil.disk_usage(place).free > 2 << 30 else None
 
@@ -182,5 +182,5 @@ def run_program(doc, body, add_arguments=None, in_memory=False):
             body(args, checks, Path(folder))
         except Exception:  # the count must be printed whatever happened
             traceback.print_exc()
-            checks.that(False, "the program came to its end")
+            checks.that(False, "the program finished")
     sys.exit(checks.finish())

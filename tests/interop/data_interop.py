@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Rows as weft reads them, beside pyarrow, datasets and Python's own readers.
+"""Rows as weft reads them, compared with pyarrow, datasets and Python's own readers.
 
     python3 tests/interop/data_interop.py --weft build/weft
 
@@ -119,7 +119,7 @@ def check_parquet_testing(checks, weft, folder):
         try:
             table = pq.read_table(path, page_checksum_verification=True)
         except (pa.ArrowException, OSError):
-            # What pyarrow refuses may be refused, but in order.
+            # What pyarrow rejects may be rejected, but cleanly.
             done = subprocess.run([weft.path, "inspect", path, "--rows", str(ALL)], capture_output=True, timeout=60,
                                   check=False)
             checks.that(done.returncode in (0, 2), f"{path.name}: refused by pyarrow", f"exit {done.returncode}")
@@ -132,7 +132,7 @@ def check_parquet_testing(checks, weft, folder):
     least = 30 if chosen == files else 5
     checks.that(compared >= least, f"{compared} files of parquet-testing and duckdb compared")
     for path in sorted((root / "parquet-testing/bad_data").glob("*.parquet")):
-        # ARROW-GH-43605 has indices of no bits, which Arrow by now takes for a dictionary of one value.
+        # ARROW-GH-43605 has indices of no bits, which Arrow now treats as a dictionary of one value.
         if path.stem == "ARROW-GH-43605":
             compare(checks, weft, path, pq.read_table(path), f"bad {path.name}, which Arrow reads")
             continue

@@ -55,7 +55,7 @@ def head_mask(seed, epoch, row, layer, head, length):
 
 @contextlib.contextmanager
 def our_mask(numbers, layers, seed=SEED, change_layer=lambda layer: layer, drops=True):
-    """numbers: by the step, the (epoch, number) of its rows. Layers ask in their order."""
+    """numbers: per step, the (epoch, index) of its rows. Layers call in order."""
     original, calls = torch.nn.functional.dropout, 0
 
     def dropout(weights, p=0.5, training=True, inplace=False):
@@ -95,7 +95,7 @@ def close(checks, got, wanted, what):
 def check_weights(checks, folder, model, what):
     ours, theirs = peer.weights(peer.load(folder)), peer.weights(model)
     worst = max(float((ours[n] - theirs[n]).abs().max()) for n in theirs)
-    # Where a gradient is nothing but rounding (the bias of k), AdamW takes steps of its sign.
+    # Where a gradient is only rounding noise (the bias of k), AdamW steps by its sign.
     checks.that(worst < LR / 10, f"{what}: weights after {STEPS} steps", f"{worst:.1e} apart")
 
 
@@ -117,7 +117,7 @@ def check_model(checks, weft, folder, name):
         with our_mask(numbers, layers, **options):
             other = peer.train(*train)
         apart = abs(other.losses[0] - losses[0]) / losses[0]
-        checks.that(apart > 10 * TOLERANCE, f"{name}: control, {what} is found", f"{apart:.1e} relative")
+        checks.that(apart > 10 * TOLERANCE, f"{name}: control, {what} is detected", f"{apart:.1e} relative")
 
 
 def check_packed(checks, weft, folder, name):

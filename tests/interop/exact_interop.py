@@ -60,7 +60,7 @@ class Layout:
 
 
 def layouts(tps):
-    """All of the issue's matrix; the first is what the others are held against."""
+    """All layouts; the others are compared with the first."""
     places = [(1, 1, "none")] * 3
     places += [(dp, 1, shard) for dp in (2, 4) for shard in SHARDS]
     places += [(1, tp, "none") for tp in tps[1:]]
@@ -88,12 +88,12 @@ def run_file(folder, model, precision):
 
 
 def texts_of(run_dir, key):
-    """The values of a key as they stand in metrics.jsonl: equal text is equal bits."""
+    """The values of a key as written in metrics.jsonl: equal text is equal bits."""
     return re.findall(rf'"{key}": *([^,}}]+)', (run_dir / "metrics.jsonl").read_text())
 
 
 def train(weft, folder, file, sets):
-    """What the run came to: {what: text}."""
+    """The run's results: {what: text}."""
     run_dir = folder / "run"
     shutil.rmtree(run_dir, ignore_errors=True)
     words = [word for item in sets for word in ("--set", item)]
@@ -106,7 +106,7 @@ def train(weft, folder, file, sets):
 
 
 def difference(got, wanted):
-    """The first thing that is not the same, or nothing."""
+    """The first difference, or nothing."""
     for what, values in wanted.items():
         for place, (a, b) in enumerate(zip(got[what], values)):
             if a != b:
@@ -131,7 +131,7 @@ def kinds_of(case):
 
 
 def choose_cases(sample):
-    """{(model, precision): layouts} to hold against one rank."""
+    """{(model, precision): layouts} to compare with one rank."""
     chosen = sample([(model, precision, layout) for model, (_, tps, _) in MODELS.items()
                      for precision in PRECISIONS for layout in layouts(tps)[1:]], kinds_of)
     return {(model, precision): [case[2] for case in chosen if case[:2] == (model, precision)]
@@ -162,7 +162,7 @@ def body(args, checks, folder):
         try:
             check_matrix(checks, weft, folder, model, precision, others)
         except Exception as error:
-            checks.that(False, f"{model} {precision} came to its end", str(error))
+            checks.that(False, f"{model} {precision} finished", str(error))
 
 
 if __name__ == "__main__":

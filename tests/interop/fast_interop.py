@@ -20,7 +20,7 @@ from exact_interop import COMMON, Layout
 STEPS, SEQ_LENGTH, GLOBAL_BATCH, LEAST_TARGETS = 100, 256, 24, 2048
 SHARDS = ("none", "zero1", "zero2", "zero3")
 MOST_FP32, MOST_BF16, MEAN_BF16 = 1e-5, 5e-3, 1e-3
-# The Llama has 2 key/value heads: at tp 4 each stands on two ranks.
+# The Llama has 2 key/value heads: at tp 4 each is on two ranks.
 MODELS = {
     "qwen2": {"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_size": 48,
               "intermediate_size": 88, "num_attention_heads": 12, "num_key_value_heads": 4,
@@ -95,7 +95,7 @@ def check_model(checks, weft, folder, model, precision, others):
     wrong, _ = train(weft, folder, model, {**keys, "lr": 1.1e-4}, Layout(2, 1, "none", 4))
     most, mean = apart(wrong, one)
     bad = most >= MOST_FP32 if precision == "fp32" else most >= MOST_BF16 or mean >= MEAN_BF16
-    checks.that(bad, f"{model} {precision}: control, another learning rate is found",
+    checks.that(bad, f"{model} {precision}: control, another learning rate is detected",
                 f"largest {most:.1e}, mean {mean:.1e}")
 
 
@@ -112,7 +112,7 @@ def body(args, checks, folder):
         try:
             check_model(checks, weft, folder, *pair, [case[2] for case in chosen if case[:2] == pair])
         except Exception as error:
-            checks.that(False, f"{' '.join(pair)} came to its end", str(error))
+            checks.that(False, f"{' '.join(pair)} finished", str(error))
 
 
 if __name__ == "__main__":

@@ -6,12 +6,12 @@ import signal
 from dataclasses import dataclass, field
 
 FAILED = {0, 1, 75}  # exit codes of a run in which something failed; 0: it did not matter
-# A user's input is wrong (2) where the system says so, and nowhere else.
+# Exit code 2 (wrong input) is allowed only with these messages.
 REFUSALS = [("cannot write into", "Permission denied"), ("cannot write into", "Read-only file system"),
             ("another process is training in",), ("another process has trained in",)]
 SIGNALS = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2]
 
-# Errors that such a call may really answer.
+# Errors that such a call can really return.
 CALLS = {
     "open": ["EACCES", "EROFS", "EMFILE", "EIO", "ESTALE"], "opendir": ["EACCES", "EIO", "EMFILE"],
     "readdir": ["EIO"], "stat": ["EACCES", "EIO"], "mkdir": ["EACCES", "EROFS", "ENOSPC", "EIO"],
@@ -34,12 +34,12 @@ class Fault:
     text: str
     rules: str = ""             # of the preloaded library
     codes: set = field(default_factory=lambda: set(FAILED))
-    descriptors: int = 0        # that the process may have; 0: as many as it likes
+    descriptors: int = 0        # that the process may open; 0: unlimited
     signal: int = 0
     victim: str = "supervisor"  # or rank
     after_s: float = 0.0        # when the signal is sent: both must have passed
     after_step: int = 0
-    is_given: bool = False      # it had an effect, and counts
+    is_given: bool = False      # it had an effect and is counted
     second_after_s: float = -1  # when the same command is started once more; negative: not
 
 
@@ -88,7 +88,7 @@ def few_descriptors(dice, _):
 
 
 def moment(dice, fault):
-    """At a time of the start, or after so many steps."""
+    """At a time after the start, or after some steps."""
     if dice.random() < 0.4:
         fault.after_s = dice.uniform(0, 0.25)
     else:
@@ -152,7 +152,7 @@ def damage_checkpoint(dice, folder):
 
 
 def tear_last_line(dice, path, lines_kept):
-    """As a process leaves a file that dies while it writes; the first lines stay as they are."""
+    """As left by a process that dies while writing; the first lines stay unchanged."""
     lines = path.read_text().split("\n")
     if len(lines) - 1 <= lines_kept:
         with open(path, "a") as file:

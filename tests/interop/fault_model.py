@@ -11,10 +11,10 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-BEST = {"best", "best.old"}  # replaced by a better one; the second where that was cut short
+BEST = {"best", "best.old"}  # replaced by a better one; the second where that was interrupted
 STEP = re.compile(r"step-(\d{8})")
 TIMES = ("step_ms", "tokens_per_s", "mem_bytes", "time_s",
-         "eval_time_s")  # of metrics: other in every start
+         "eval_time_s")  # of metrics: different in every start
 
 
 def digest_folder(folder):
@@ -27,13 +27,13 @@ def digest_folder(folder):
 
 
 def complete_lines(path):
-    """The lines of a file that end; a torn last one is left out."""
+    """The lines of a file that end; a torn last one is skipped."""
     text = path.read_text(errors="replace") if path.exists() else ""
     return text.split("\n")[:-1]
 
 
 def read_steps(path):
-    """Lines of metrics.jsonl without what differs in every run."""
+    """Lines of metrics.jsonl without the fields that differ in every run."""
     lines = [json.loads(line) for line in complete_lines(path)]
     return [{key: value for key, value in line.items() if key not in TIMES} for line in lines]
 
@@ -99,7 +99,7 @@ def find_metric_faults(got, wanted):
 
 
 def control_checks(checks, folder):
-    """Negative controls: the checker notices what it is there to notice."""
+    """Negative controls: the checker detects what it should."""
     run_dir = folder / "control"
     for step in (4, 8, 12):
         place = run_dir / f"checkpoints/step-{step:08}"
@@ -146,6 +146,6 @@ def control_checks(checks, folder):
     checks.that(find_losses(before, look_at(run_dir), damaged, 2),
                 "control: and a damaged one that was deleted")
     line = {"step": 1, "loss": 2.5}
-    checks.that(find_metric_faults([line, line], [line]), "control: a step told twice is noticed")
+    checks.that(find_metric_faults([line, line], [line]), "control: a duplicate step is detected")
     checks.that(find_metric_faults([{"step": 1, "loss": 2.5000000000000004}], [line]),
                 "control: another bit of a loss is noticed")

@@ -57,7 +57,7 @@ def write_inputs(folder):
 
 
 class World:
-    """What all chains share: the program, the run file, and the undisturbed run's bits."""
+    """Shared by all chains: the program, the run file, and the undisturbed run's bits."""
 
     def __init__(self, args, folder):
         self.weft, self.seed, self.folder = args.weft.resolve(), args.seed, folder
@@ -96,7 +96,7 @@ class World:
         return [x for x in done.stdout.splitlines() if x.startswith(("weights ", "states "))]
 
     def bits_of(self, mode, step):
-        """What weft hash says of the undisturbed run's checkpoint, looked up once."""
+        """weft hash of the undisturbed run's checkpoint, computed once."""
         if (mode, step) not in self.hashes:
             place = self.folder / f"whole-{mode}/checkpoints/step-{step:08}"
             self.hashes[mode, step] = self.hash(place)
@@ -145,7 +145,7 @@ class Chain:
                     self.start(None)
             if not self.complaints:
                 self.complain(not self.is_finished, "an undisturbed start does not finish the run")
-        except Exception as error:  # of the loop itself: told with its story
+        except Exception as error:  # of the loop itself: reported with its history
             self.complaints.append(f"{type(error).__name__}: {error}")
         if not self.complaints:
             shutil.rmtree(self.folder)
@@ -185,7 +185,7 @@ class Chain:
                          and after.committed[s] != look.committed[s]}
 
     def lines_kept(self, path, look):
-        """Lines that a start could not make again: those up to the newest checkpoint."""
+        """Lines that a start could not recreate: those up to the newest checkpoint."""
         newest = max(look.committed, default=0)
         if path.name == "events.jsonl":
             return max(len(complete_lines(path)) - 1, 0)
@@ -276,7 +276,7 @@ class Chain:
                       f"exit 0 without a checkpoint of step {self.steps}")
 
     def help_as_a_user(self, look):
-        """No sound checkpoint is left: one is copied back, or all is given up."""
+        """No sound checkpoint is left: one is copied back, or everything is discarded."""
         usable = [step for step in self.copies if step <= look.last_step]
         if usable and self.dice.random() < 0.7:
             step = max(usable)
@@ -327,7 +327,7 @@ class Chain:
 
     @contextlib.contextmanager
     def second_start(self, fault, words):
-        """The same command once more, undisturbed: refused, or it finishes what the first left."""
+        """The same command once more, undisturbed: rejected, or it finishes what the first left."""
         self.second = None
         if fault.second_after_s < 0:
             yield
@@ -383,7 +383,7 @@ class Chain:
 
 
 def default_seed():
-    """The commit's: another for each, and known from it."""
+    """Derived from the commit: different for each, and reproducible."""
     done = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True,
                           check=False)
     return int(done.stdout[:8], 16) if done.returncode == 0 else 1

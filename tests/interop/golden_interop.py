@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the golden sets anew with the installed torch, and runs weft's golden tests on them.
+"""Regenerates the golden sets with the installed torch, and runs weft's golden tests on them.
 
     golden_interop.py --weft build/weft [--test build/tests/test_golden] [--seed N]
 
@@ -45,7 +45,7 @@ def run_tests(program, goldens, level, only):
 
 
 def spoil(goldens, copy):
-    """A copy in which one gradient is 0.01 % too large: five times what the tests may allow."""
+    """A copy in which one gradient is 0.01 % too large: five times the tests' tolerance."""
     shutil.copytree(goldens, copy)
     path = copy / "tiny_llama" / "golden.safetensors"
     with safe_open(path, "pt") as file:
@@ -72,7 +72,7 @@ def body(args, checks, folder):
                        made.stderr[-2000:] if made.returncode else ""):
         return
     for name in SETS:
-        checks.that((goldens / name / "golden.safetensors").exists(), f"set {name} is there")
+        checks.that((goldens / name / "golden.safetensors").exists(), f"set {name} exists")
     levels = weft.json("doctor")["cpu"]["levels"]
     checks.that(levels, f"levels of this machine: {', '.join(levels)}")
     for level in [REFERENCE] + levels:
@@ -82,7 +82,7 @@ def body(args, checks, folder):
                     "" if good else f"exit {code}\n{tail}")
     code, ran, _, tail = run_tests(program, spoil(goldens, folder / "spoilt"), levels[-1],
                                    f"*EveryGradient/tiny_llama_{levels[-1]}")
-    checks.that(code == 1 and "tiny_llama" in tail, "a gradient 0.01 % too large is found",
+    checks.that(code == 1 and "tiny_llama" in tail, "a gradient 0.01 % too large is detected",
                 f"exit {code} after {ran} tests")
 
 

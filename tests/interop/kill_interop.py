@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""kill -9 of a rank at random moments: the others end within a second and leave nothing behind.
+"""kill -9 of a rank at random times: the others end within a second and leave nothing behind.
 
     kill_interop.py --weft build/weft [--moments 20] [--seed N]
 
@@ -80,7 +80,7 @@ def shared_maps(pids, folder):
 
 
 def is_ours(pid, file):
-    """Whether a process of this number works on our run: numbers are given out again."""
+    """Whether a process with this pid works on our run: pids are reused."""
     try:
         return str(file).encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
@@ -92,7 +92,7 @@ def all_pids():
 
 
 def left_behind(file, maps, folder):
-    """What of the job is still there: processes, and shared memory by mapping or by name."""
+    """What remains of the job: processes, and shared memory by mapping or by name."""
     pids = all_pids()
     found = [f"process {pid}" for pid in pids if is_ours(pid, file)]
     held = shared_maps(pids, folder)

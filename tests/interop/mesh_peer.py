@@ -26,7 +26,7 @@ class DeepSpeedTrainer:
     def __init__(self, stage, model, job):
         import deepspeed  # late: slow, and not needed by the others
         # Its own shared-memory collectives would be compiled at the first start, for a minute, and
-        # a killed compilation leaves a lock on which the next start waits for ever. gloo will do.
+        # a killed compilation leaves a lock on which the next start waits forever. gloo will do.
         deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
         part = job["batch"] // job["size"]
         config = {
@@ -70,7 +70,7 @@ def make_trainer(kind, model, job):
 
 
 def train(run, job):
-    """Losses of every step; batches are consecutive rows of the file, as weft takes them."""
+    """Losses of every step; batches are consecutive rows of the file, as in weft."""
     trainer = make_trainer(run["kind"], torch_mesh.load(run["model"]), job)
     lines = Path(run["rows"]).read_bytes().split(b"\n")[:-1]
     rows = [list(line)[:job["seq_length"]] for line in lines]

@@ -27,13 +27,13 @@ def weights(model):
 
 
 def token_rows(texts, encode, seq_length):
-    """Rows as weft takes them: cut on the right, those of one token or less dropped."""
+    """Rows as weft uses them: cut on the right, those of one token or less dropped."""
     rows = [encode(text)[:seq_length] for text in texts]
     return [row for row in rows if len(row) > 1]
 
 
 def pad(rows):
-    """ids, attention mask, labels; what is padded is never a label."""
+    """ids, attention mask, labels; padding is never a label."""
     length = max(len(row) for row in rows)
     ids = torch.zeros(len(rows), length, dtype=torch.long)
     mask = torch.zeros_like(ids)
@@ -44,7 +44,7 @@ def pad(rows):
 
 
 def mean_loss(model, rows):
-    """Mean over all targets of all rows, added up in float64, and the number of targets."""
+    """Mean over all targets of all rows, summed in float64, and the number of targets."""
     ids, mask, _ = pad(rows)
     with torch.no_grad():
         logits = model(input_ids=ids, attention_mask=mask).logits.float()
@@ -63,7 +63,7 @@ class Trained:
 
 
 def clip_gradients(model, clip):
-    """As clip_grad_norm_, but the norm is added up in float64.
+    """As clip_grad_norm_, but the norm is summed in float64.
 
     torch adds in fp32, and is 1.5e-5 off over the five million elements of Qwen2's embedding.
     """
@@ -179,7 +179,7 @@ def train_packed(folder, batches, lr, clip, weight_decay=0.01):
 
 
 def greedy_shortfall(model, prompt, ids):
-    """How far each of the ids is below the largest logit at its place; 0 is greedy decoding."""
+    """How far each of the ids is below the largest logit at its position; 0 is greedy decoding."""
     with torch.no_grad():
         logits = model(input_ids=torch.tensor([prompt + ids])).logits[0].float()
     at = logits[len(prompt) - 1:len(prompt) - 1 + len(ids)]

@@ -45,7 +45,7 @@ def write_models(folder):
 
 
 def write_rows(folder):
-    """Letters, 2 to 40 a row, in which short rows crowd in the first half of a batch."""
+    """Letters, 2 to 40 per row, in which short rows crowd in the first half of a batch."""
     dice = random.Random(3)
     rows = []
     for i in range(STEPS * BATCH):
@@ -133,7 +133,7 @@ def body(args, checks, folder):
                 (place / made).symlink_to(folder / made)
             check_family(checks, weft, place, name, kinds, controls)
         except Exception as error:
-            checks.that(False, f"{name} came to its end", str(error))
+            checks.that(False, f"{name} finished", str(error))
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from common import Weft, read_metrics, run_program, shared_folder, write_run_fil
 
 STEPS, BATCH, SEQ_LENGTH, LR, CLIP = 3, 4, 48, 1e-3, 1.0
 NEW_TOKENS = 16
-# Of numbers that both programs take in fp32, in another order of additions.
+# For numbers that both programs compute in fp32, in another order of additions.
 LOSS_TOLERANCE, NORM_TOLERANCE = 5e-6, 1e-4
 UPDATE_TOLERANCE = 1e-3  # distance of the weights over distance walked from the start
 # The gradient of k_proj.bias nearly cancels (softmax does not see a shift of all scores): torch in
@@ -162,7 +162,7 @@ def check_training(case, checks, run_dir):
 
 
 def check_eval(case, checks, run_dir, evals):
-    """final/ as transformers reads it gives weft's evaluation loss."""
+    """final/ read by transformers has weft's evaluation loss."""
     final = run_dir / "final"
     model, rows = peer.load(final).eval(), case.rows(eval_texts())
     wanted, targets = peer.mean_loss(model, rows)
@@ -179,7 +179,7 @@ def check_eval(case, checks, run_dir, evals):
 
 
 def check_generate(case, checks, run_dir):
-    """final/ as transformers reads it continues a prompt as weft does."""
+    """final/ read by transformers continues a prompt as weft does."""
     final = run_dir / "final"
     model = peer.load(final).eval()
     tokenizer = AutoTokenizer.from_pretrained(final)
@@ -197,7 +197,7 @@ def check_generate(case, checks, run_dir):
 
 
 def check_tokenizer(case, checks, run_dir):
-    """The tokenizer files of final/ give the ids that training used, in both programs."""
+    """The tokenizer files of final/ yield the ids that training used, in both programs."""
     final = run_dir / "final"
     tokenizer = AutoTokenizer.from_pretrained(final)
     for text in SENTENCES:
@@ -210,7 +210,7 @@ def check_tokenizer(case, checks, run_dir):
 
 
 def stored_tensors(folder):
-    """Every logical tensor of a checkpoint, put together from its slices with numpy alone."""
+    """Every logical tensor of a checkpoint, assembled from its slices with only numpy."""
     index = json.loads((folder / "index.json").read_text())
     kinds = {"F32": numpy.float32, "BF16": numpy.uint16, "F16": numpy.float16}
     tensors = {}
@@ -263,7 +263,7 @@ def check_resume(case, checks, run_dir):
                                  f"train.steps={together}")
     after, wanted = case.weft.call("hash", run_dir), case.weft.call("hash", at_once)
     checks.equal(after, wanted, f"{case.name}: hash after a stop and a resume")
-    checks.that("states " in after and before != after, f"{case.name}: three steps hash otherwise")
+    checks.that("states " in after and before != after, f"{case.name}: three steps have another hash")
     for key in ("step", "loss", "grad_norm", "target_tokens"):
         checks.equal([line[key] for line in resumed], [line[key] for line in steps],
                      f"{case.name}: {key} of every line after the resume")
@@ -278,7 +278,7 @@ def segments_of(row):
 
 
 def check_pack(case, checks):
-    """Packed rows: torch with a block-diagonal mask trains on them alike; no token is lost."""
+    """Packed rows: torch with a block-diagonal mask trains the same; no token is lost."""
     run_file = case.run_file("pack", layout="pack")
     pieces = [ids[at:at + SEQ_LENGTH] for ids in map(case.encode, train_texts()) if len(ids) > 1
               for at in range(0, len(ids), SEQ_LENGTH)]
@@ -303,7 +303,7 @@ def check_pack(case, checks):
             for at in range(0, len(ids), SEQ_LENGTH)]
     wanted, _ = peer.mean_loss(peer.load(case.folder / "pack" / "final").eval(), [r for r in rows if len(r) > 1])
     checks.close([line["eval_loss"] for line in evals[-1:]], [wanted], LOSS_TOLERANCE,
-                 f"{case.name}: eval loss of packed rows, beside rows alone")
+                 f"{case.name}: eval loss of packed rows, compared with separate rows")
 
 
 def check_padding(case, checks):
@@ -352,7 +352,7 @@ def check_bf16(case, checks):
 
 
 def check_fp16(case, checks):
-    """Ten steps in fp16 beside PyTorch's of the same model in float16, masters and scale by hand.
+    """Ten steps in fp16 compared with PyTorch's of the same model in float16, masters and scale by hand.
 
     The CPU's kernels have no fp16: weft's are its reference, with float64 inside, where PyTorch rounds
     more often.
@@ -379,7 +379,7 @@ def body(args, checks, folder):
         place.mkdir()
         case = make(weft, place)
         if case is None:
-            print(f"left out: {make.__name__}, its reference data is absent")
+            print(f"skipped: {make.__name__}, its reference data is absent")
             continue
         (place / "train.txt").write_text("\n".join(train_texts()) + "\n")
         (place / "eval.txt").write_text("\n".join(eval_texts()) + "\n")

@@ -33,7 +33,7 @@ def free_port():
 
 
 class Server:
-    """moto's server in a process of its own."""
+    """moto's server in a separate process."""
 
     def __init__(self, **env):
         self.port = free_port()
@@ -61,7 +61,7 @@ class Server:
 
 
 class Breaking(threading.Thread):
-    """A proxy that hangs up on the first connections, then passes all on."""
+    """A proxy that drops the first connections, then forwards everything."""
 
     def __init__(self, target, num_broken):
         super().__init__(daemon=True)
@@ -119,7 +119,7 @@ def check_good(checks, weft, server):
 
 
 def check_training(checks, weft, server, folder):
-    """A run whose rows lie on S3 has the losses of one whose rows lie here."""
+    """A run with rows on S3 has the losses of one with local rows."""
     server.client().download_file("bucket", "set/a.parquet", str(folder / "a.parquet"))
     losses = []
     for name, path in (("far", "s3://bucket/set/a.parquet"), ("near", str(folder / "a.parquet"))):
@@ -136,11 +136,11 @@ def check_training(checks, weft, server, folder):
 
 def check_bad(checks, weft, server):
     code, text, _ = refused(weft, server.env(), "inspect", "s3://nowhere/x.parquet")
-    checks.that(code == 2 and "s3://nowhere" in text, "a bucket that is not there", text.strip()[:200])
+    checks.that(code == 2 and "s3://nowhere" in text, "a missing bucket", text.strip()[:200])
     code, text, _ = refused(weft, server.env(), "inspect", "s3://bucket/none.parquet")
-    checks.that(code == 2 and "s3://bucket/none.parquet" in text, "a file that is not there", text.strip()[:200])
+    checks.that(code == 2 and "s3://bucket/none.parquet" in text, "a missing file", text.strip()[:200])
     code, text, seconds = refused(weft, server.env(free_port()), "inspect", "s3://bucket/lines/x.jsonl")
-    checks.that(code == 2 and seconds < 60, "a server that is not there", f"{seconds:.1f} s: {text.strip()[:200]}")
+    checks.that(code == 2 and seconds < 60, "a missing server", f"{seconds:.1f} s: {text.strip()[:200]}")
     proxy = Breaking(server.port, 3)
     proxy.start()
     out = weft.json("inspect", "s3://bucket/lines/x.jsonl", env=server.env(proxy.port))
@@ -148,7 +148,7 @@ def check_bad(checks, weft, server):
     strict = Server(INITIAL_NO_AUTH_ACTION_COUNT="0")
     try:
         code, text, seconds = refused(weft, strict.env(), "inspect", "s3://bucket/lines/x.jsonl")
-        checks.that(code == 2 and "s3://bucket" in text and seconds < 30, "keys that the server refuses",
+        checks.that(code == 2 and "s3://bucket" in text and seconds < 30, "keys that the server rejects",
                     f"{seconds:.1f} s: {text.strip()[:300]}")
     finally:
         strict.stop()

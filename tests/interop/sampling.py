@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @functools.cache
 def commit_hash(root=ROOT):
-    """The commit of this checkout; None where it is none (a folder inside of another counts as none)."""
+    """The commit of this checkout; None where it is not one (a folder inside another does not count)."""
     try:
         done = subprocess.run(["git", "rev-parse", "--show-toplevel", "HEAD"], cwd=root, text=True,
                               capture_output=True, timeout=30, check=False)
@@ -63,5 +63,5 @@ class Sampler:
         return chosen
 
     def summary(self):
-        """Nothing where no case was left out."""
+        """Nothing where no case was skipped."""
         return f"sampled {self.taken} of {self.all} (FULL=1 runs all)" if self.taken < self.all else ""

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A model that was trained here ends its answers in transformers too, without being told where.
+"""A model trained by weft also stops in transformers, without explicit stop tokens.
 
     python3 tests/interop/stop_interop.py --weft build/weft
 
@@ -34,7 +34,7 @@ def train(weft, place, data):
 
 
 def check_answers(weft, checks, name, final, prompt_of, end):
-    """Every prompt's answer is known by heart; both programs say it, and stop at the same token."""
+    """Every prompt's answer is memorized; both programs produce it, and stop at the same token."""
     model = AutoModelForCausalLM.from_pretrained(final).eval()
     tokenizer = AutoTokenizer.from_pretrained(final)
     for question, answer in PAIRS:
@@ -47,7 +47,7 @@ def check_answers(weft, checks, name, final, prompt_of, end):
         checks.equal(theirs[-1], end, f"{name}: its end")
         # The same without what the run wrote: nothing stops it.
         endless = model.generate(**given, do_sample=False, max_new_tokens=MOST, eos_token_id=-1)
-        checks.equal(endless.shape[1] - given["input_ids"].shape[1], MOST, f"{name}: without an end it goes on")
+        checks.equal(endless.shape[1] - given["input_ids"].shape[1], MOST, f"{name}: without an eos it continues")
 
 
 def check_bytes(weft, checks, place):

@@ -52,7 +52,7 @@ def random_text(rng):
 
 
 def every_character():
-    """Each character where a splitter or the normalizer may see it, 64 characters a string."""
+    """Each character where a splitter or the normalizer may see it, 64 characters per string."""
     codes = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
     forms = ["a{0}b {0}1{0} '{0}e\n{0}\n .{0}{0}", "'r{0}x'l{0}x q{0}\u0334q\u0301{0} \u1100{0}\u11a8 {0} \t{0}"]
     for at in range(0, len(codes), 64):
@@ -61,7 +61,7 @@ def every_character():
 
 
 def each_character():
-    """Every Unicode scalar value, 256 a string: those of planes of many scripts (0, 1, 14) inside and outside of
+    """Every Unicode scalar value, 256 per string: those of planes of many scripts (0, 1, 14) inside and outside of
     words, the others (ideographs, private use, none) in a row."""
     codes = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
     for at in range(0, len(codes), 256):
@@ -93,7 +93,7 @@ def torchtitan(folder):
 
 
 def made_up(folder, base, name):
-    """A tokenizer.json with what real ones seldom have together."""
+    """A tokenizer.json with a combination of features that real ones seldom have."""
     tokenizer = Tokenizer.from_str(base.to_str())
     if name == "llama3":
         data = json.loads(tokenizer.to_str())
@@ -148,7 +148,7 @@ def llama2(lines, byte_fallback, prepend):
     tokenizer.train_from_iterator(lines, trainer)
     data = json.loads(tokenizer.to_str())
     data["pre_tokenizer"] = None
-    if not prepend:  # newer files: the mark is put before the first word alone
+    if not prepend:  # newer files: the mark is added only before the first word
         data["normalizer"] = None
         data["pre_tokenizer"] = {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "first", "split": False}
     data["added_tokens"] = [t for t in data["added_tokens"] if t["id"] < 3]
@@ -184,7 +184,7 @@ class Check:
         self.weft, self.passed, self.failed, self.sampler = weft, 0, 0, Sampler()
 
     def some(self, name, texts, kinds=lambda text: set()):
-        """Those of these strings that are tried with what is called `name`."""
+        """The strings that are tested for `name`."""
         return [text for _, text in self.sampler([(name, text) for text in texts], lambda case: kinds(case[1]))]
 
     def one(self, ok, message):
@@ -203,7 +203,7 @@ class Check:
             self.back(name, folder, ours, tokenizer)
 
     def characters(self, name, model, tokenizer):
-        """Every character there and back; the package works in threads of its own."""
+        """Round trip of every character; the package uses its own threads."""
         texts = self.some(name, CHARACTERS, lambda text: {ord(text[-1]) >> 12})
         ids = iter(tokenizer.encode_batch_fast(texts))
         ours = self.compare(name + ", every character", model, lambda _: next(ids).ids, texts)
@@ -250,7 +250,7 @@ class Check:
 
 
 def check_more(args, check, folder, gpt2, texts, lines, reviews):
-    """T5 (both files), BLOOM, and what their families may hold, beside tokenizers and transformers."""
+    """T5 (both files), BLOOM, and variants of their families, compared with tokenizers and transformers."""
     os.environ["HF_HUB_OFFLINE"] = "1"
     from transformers import AutoTokenizer, T5Tokenizer
     weights = f"{args.data}/weights"

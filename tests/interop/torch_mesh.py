@@ -17,11 +17,11 @@ from torch.distributed.tensor.parallel import (ColwiseParallel, RowwiseParallel,
 from torch.nn.parallel import DistributedDataParallel
 from transformers import AutoModelForCausalLM
 
-IGNORED = -100  # label of what is no target
+IGNORED = -100  # label of non-targets
 
 
 def join_group(rank, size, store):
-    """gloo on loopback, met through a file; the variables are those that DeepSpeed reads."""
+    """gloo on loopback, rendezvous through a file; the variables are those that DeepSpeed reads."""
     os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(size),
                       LOCAL_SIZE=str(size), GLOO_SOCKET_IFNAME="lo", MASTER_ADDR="127.0.0.1",
                       MASTER_PORT="29500")
@@ -48,7 +48,7 @@ def cut_model(model, size):
     parallelize_module(model, mesh, {
         "model.embed_tokens": row(input_layouts=Replicate()),
         "lm_head": column(output_layouts=Shard(-1), use_local_output=False)})
-    if tied:  # both ends were cut alike, but into two parameters
+    if tied:  # both ends were cut in the same way, but into two parameters
         model.lm_head.weight = model.model.embed_tokens.weight
     return model
 
@@ -76,7 +76,7 @@ def whole(tensor):
 
 
 def clip_gradients(parameters, clip):
-    """torch's own rule, clip / (norm + 1e-6), for plain tensors beside DTensors too."""
+    """torch's own rule, clip / (norm + 1e-6), for plain tensors next to DTensors too."""
     grads = [p.grad for p in parameters if p.grad is not None]
     norm = sum(whole(g).double().square().sum().item() for g in grads) ** 0.5
     for grad in grads:
@@ -92,7 +92,7 @@ class Trainer:
         make = {"ddp": lambda m: DistributedDataParallel(m, gradient_as_bucket_view=True),
                 "fsdp2": shard_model, "tp": lambda m: cut_model(m, self.size)}
         self.model = make[kind](model)
-        # foreach lists cannot hold plain tensors beside DTensors.
+        # foreach lists cannot mix plain tensors and DTensors.
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=lr,
                                            weight_decay=weight_decay,
                                            foreach=False if kind == "tp" else None)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""First batches of the run files of examples/workloads beside those of datasets and transformers.
+"""First batches of the run files of examples/workloads compared with those of datasets and transformers.
 
     python3 tests/interop/workloads_interop.py --weft build/weft
 
@@ -37,7 +37,7 @@ def padded_rows(texts, tokenizer, length, mask_padding, drop_empty):
 
 
 def answer_rows(rows, tokenizer):
-    """Workload 4: encoder and decoder; the decoder is fed its labels moved to the right."""
+    """Workload 4: encoder and decoder; the decoder is fed its labels shifted right."""
     for row in rows:
         source = tokenizer(f"Instruction: {row['instruction']}\nInput: {row['input']}", truncation=True, max_length=256)
         target = tokenizer(text_target=row["output"], truncation=True, max_length=128)["input_ids"]
@@ -53,7 +53,7 @@ def review_rows(rows, tokenizer):
 
 
 def bucket(longest, most):
-    """The width of a dynamic batch: multiples of 16 up to 64, then four an octave."""
+    """The width of a dynamic batch: multiples of 16 up to 64, then four per octave."""
     step = 16 if longest <= 64 else (1 << ((longest - 1).bit_length() - 1)) // 4
     return min(-(-longest // step) * step, most)
 
@@ -64,7 +64,7 @@ def plain(row):
 
 
 def shown_row(row, keeps_padding):
-    """A row of weft's in the words of transformers: labels at their own token's place, -100 elsewhere."""
+    """A row of weft's in transformers' form: labels at their own token's position, -100 elsewhere."""
     n = row["length"]
     is_answer = "source_ids" in row
     labels = row["targets"] if is_answer else [None] + row["targets"][:-1]
@@ -85,7 +85,7 @@ def check_widths(checks, what, batches, most, most_source, pad):
     for batch in batches:
         rows = batch["rows"]
         width = bucket(max(row["length"] for row in rows), most)
-        # The decoder's first padded place holds the last token of its answer, as transformers shifts it.
+        # The decoder's first padded position holds the last token of its answer, as transformers shifts it.
         shift = 1 if "source_ids" in rows[0] else 0
         same = all(len(row["ids"]) == len(row["targets"]) == width and set(row["ids"][row["length"] + shift:]) <= {pad}
                    and set(row["targets"][row["length"]:]) <= {-1} for row in rows)
@@ -98,7 +98,7 @@ def check_widths(checks, what, batches, most, most_source, pad):
 
 
 def check_workload(checks, weft, name, theirs, global_batch, keeps_padding, held_out=False):
-    """The batches of the file in file order, then as it stands. Returns the latter."""
+    """The batches of the file in file order, then as configured. Returns the latter."""
     path = FILES / f"{name}.yaml"
     theirs = [plain(row) for row in theirs]
     out = weft.json("inspect", path, "--batches", NUM_BATCHES, "--set", "data.shuffle=false")
@@ -112,7 +112,7 @@ def check_workload(checks, weft, name, theirs, global_batch, keeps_padding, held
     else:
         checks.equal(sum(a == b for a, b in zip(got, theirs)), len(got), f"{name}: rows in file order, equal to Python's")
     wrong = [(ids, (-100,) + labels[1:-2] + (7,) + labels[-1:], *rest) for ids, labels, *rest in got]
-    checks.that(not any(a == b for a, b in zip(wrong, theirs)), f"{name}: one other label is seen")
+    checks.that(not any(a == b for a, b in zip(wrong, theirs)), f"{name}: one changed label is detected")
 
     out = weft.json("inspect", path, "--batches", NUM_BATCHES)
     shuffled = [shown_row(row, keeps_padding) for batch in out["batches"] for row in batch["rows"]]
