@@ -1,5 +1,5 @@
-// tests/backends.h: what a test can compute with here: the CPU's levels, a GPU as emulated on it,
-// and a real one where there is one.
+// tests/backends.h: the backends for tests: the CPU's levels, an emulated GPU, and a real one where
+// there is one.
 #pragma once
 
 #include <memory>
@@ -35,7 +35,7 @@ inline TestBackend find_backend(const std::string& name) {
   return {cuda_kernels(), gpu.get()};
 }
 
-// Of a rank that is a thread: a GPU has a stream for each. "": the CPU's best level.
+// For a rank that is a thread: a GPU has one stream per rank. "": the CPU's best level.
 struct RankBackend {
   explicit RankBackend(const std::string& name) {
     if (name == "cuda") own = open_cuda_device(0);
@@ -50,7 +50,7 @@ struct RankBackend {
   Device* device;
 };
 
-// Those whose tensors do not lie on the host.
+// Those whose tensors are not on the host.
 inline std::vector<std::string> gpu_backend_names() {
   std::vector<std::string> names;
   for (const std::string& name : backend_names()) {

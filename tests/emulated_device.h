@@ -1,7 +1,7 @@
-// tests/emulated_device.h: a GPU that is this CPU: its own kernels emulated, its memory the host's.
+// tests/emulated_device.h: an emulated GPU: its kernels run on this CPU, its memory is the host's.
 //
-// Lists run as they do on a GPU: inputs are staged, results are read back, what was run once is
-// recorded. Products and what else a library does are the reference kernels'.
+// Lists run as they do on a GPU: inputs are staged, results are read back, lists are captured after
+// their first run. Products and other library functions are the reference kernels'.
 #pragma once
 
 #include "tensor/device.h"

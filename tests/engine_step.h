@@ -12,14 +12,14 @@ inline Engine::StepResult run_step(Engine& engine, const Batch& batch, double lr
   return engine.end_step();
 }
 
-// The passes alone, of one rank: its gradients are there.
+// Only the passes, on one rank: leaves its gradients.
 inline LossSums run_passes(Engine& engine, const Batch& batch) {
   engine.start_passes(batch);
   return {engine.executor().read<ExactSum>(names::kLossSum), batch.target_tokens, batch.tokens,
           batch.positions};
 }
 
-// The rest of that step; gives the norm of the gradients.
+// The rest of that step; returns the gradient norm.
 inline double run_update(Engine& engine, double lr, int64_t update) {
   engine.start_update(lr, update);
   return engine.end_step().grad_norm;

@@ -1,9 +1,9 @@
-// tests/fake_device.h: a GPU of the tests: host memory, and two queues worked off by threads.
+// tests/fake_device.h: a fake GPU: host memory, and two queues served by threads.
 //
-// Work is done later than it was queued, as on a GPU: what lacks an order between the queues fails
-// now and then, and the thread sanitizer sees it. A recording keeps what was queued, with the
-// arguments that it had then: what the host changes later does not reach a replay. With a log, it
-// tells what was queued where. With a fault it fails as a GPU does, from some call on.
+// Work is asynchronous, as on a GPU: a missing order between the queues fails now and then, and the
+// thread sanitizer sees it. A captured graph keeps the queued work with its arguments at that time:
+// later changes by the host do not affect a replay. With a log, it records what was queued where.
+// With a fault it fails like a GPU, from some call on.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +29,7 @@ namespace weft::testing {
 
 class FakeQueue {
  public:
-  // Not null: what is pushed is not done but kept here.
+  // Not null: pushed work is captured here, not run.
   using Keep = std::function<void(FakeQueue*, std::function<void()>)>;
   void set_keep(Keep keep) {
     const std::lock_guard lock(mutex_);
@@ -55,7 +55,7 @@ class FakeQueue {
     const std::lock_guard lock(mutex_);
     return pushed_;
   }
-  // Whether so many are done, after some milliseconds at most.
+  // Whether this many are done, after at most some milliseconds.
   bool wait_for(int64_t number, int64_t ms) {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, std::chrono::milliseconds(ms), [&] { return done_ >= number; });
@@ -95,7 +95,7 @@ class FakeDevice : public Device {
   void use(Queue queue) override { in_use_ = queue; }
 
   std::byte* allocate(int64_t bytes) override {
-    note("take");
+    note("allocate");
     constexpr std::align_val_t kLine{64};
     const auto size = static_cast<size_t>(bytes);
     auto* memory = static_cast<std::byte*>(::operator new(size, kLine));
@@ -103,7 +103,7 @@ class FakeDevice : public Device {
     taken_ += bytes;
     return memory;
   }
-  // As a GPU does: nothing that is queued can use it any more.
+  // As on a GPU: queued work can no longer use it.
   void free(std::byte* memory, int64_t bytes) override {
     {
       const std::lock_guard lock(mappings().mutex);
@@ -151,7 +151,7 @@ class FakeDevice : public Device {
     const std::lock_guard lock(mappings().mutex);
     --mappings().open[exported.here];
   }
-  // Of all fake devices: memory that others have mapped, and how often such was given back.
+  // For all fake devices: memory that others have mapped, and how often such memory was freed.
   struct Mappings {
     std::mutex mutex;
     std::map<const std::byte*, int> open;
@@ -190,9 +190,9 @@ class FakeDevice : public Device {
     return made;
   }
   int num_captured = 0;
-  int64_t copy_ms = 0;  // that every copy takes: a long pass
-  // From the call of that number and kind on (take, write, read, copy, wait, moment, replay), every
-  // call fails.
+  int64_t copy_ms = 0;  // duration of every copy: makes a long pass
+  // From the call of that number and kind on (allocate, write, read, copy, wait, event, replay),
+  // every call fails.
   struct Fault {
     std::string call;
     int64_t number = 1;
@@ -202,11 +202,11 @@ class FakeDevice : public Device {
   Fault fault;
   std::function<void()> on_fault;                                       // instead of the error
   void count_calls_in(std::atomic<int64_t>* count) { count_ = count; }  // those of the fault's kind
-  // A fault: no moment holds a queue back, and the lane is slow.
+  // A fault: no event holds a queue back, and the lane is slow.
   bool is_careless = false;
   int64_t num_queued(Queue queue) { return queues_[static_cast<size_t>(queue)].pushed(); }
 
-  // What a kernel on this stream would do.
+  // Queues what a kernel on this stream would do.
   static void queue_work(void* stream, std::function<void()> work) {
     static_cast<FakeQueue*>(stream)->push(std::move(work));
   }
@@ -225,7 +225,7 @@ class FakeDevice : public Device {
       set_in(&device_->queue());
     }
     void wait() override {
-      device_->note("moment");
+      device_->note("event");
       if (queue_) device_->wait_for(*queue_, place_);
     }
     void hold() override {
@@ -258,7 +258,7 @@ class FakeDevice : public Device {
     int64_t place_ = 0;
   };
 
-  // What was queued, in order: tasks, and moments set and held.
+  // The queued work in order: tasks, and events set and held.
   class FakeCapturedGraph : public CapturedGraph {
    public:
     explicit FakeCapturedGraph(FakeDevice* device) : device_(device) {}
@@ -275,7 +275,7 @@ class FakeDevice : public Device {
       }
     }
     void add(FakeEvent* event, bool is_set) {
-      // As a GPU does: a recording waits for nothing outside it.
+      // As on a GPU: a captured graph waits for nothing outside it.
       ensure(is_set || has(event), "a captured graph waits for an event that is not part of it");
       steps.push_back({&device_->queue(), {}, event, is_set});
     }
@@ -327,7 +327,7 @@ class FakeDevice : public Device {
   std::atomic<int64_t> taken_{0}, num_calls_{0};
   std::atomic<bool> is_lost_{false};
   std::atomic<int64_t>* count_ = nullptr;
-  FakeCapturedGraph* captured_ = nullptr;  // that is being made
+  FakeCapturedGraph* captured_ = nullptr;  // being captured
   Watch watch_;
   mutable FakeQueue queues_[2];
 };

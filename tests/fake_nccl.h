@@ -1,8 +1,8 @@
-// tests/fake_nccl.h: what stands in for NCCL, for ranks that are threads with fake GPUs.
+// tests/fake_nccl.h: a fake NCCL, for ranks that are threads with fake GPUs.
 //
-// Calls are queued on the stream's thread and meet there, as on GPUs: a rank that does not come
-// leaves the others' queues waiting, and nothing but an abort ends that. Sums are taken from the
-// last rank to the first, an order that is not ours.
+// Calls are queued on the stream's thread and synchronize there, as on GPUs: a missing rank leaves
+// the others' queues waiting, and only an abort ends that. Sums go from the last rank to the first,
+// an order that is not ours.
 #pragma once
 
 #include <algorithm>
@@ -49,7 +49,7 @@ struct FakeNccl::Group {
     const char* in;
     char* out;
   };
-  struct Letter {
+  struct Pending {
     const char* data;
     int64_t bytes;
     bool is_read = false;
@@ -58,13 +58,13 @@ struct FakeNccl::Group {
   std::mutex mutex;
   std::condition_variable changed;
   int num_connected = 0;
-  std::vector<Part> parts;  // of the call in which ranks are meeting
+  std::vector<Part> parts;  // of the call in progress
   std::vector<bool> is_aborted;
   size_t num_arrived = 0;
   int64_t round = 0;
-  std::map<std::pair<int, int>, std::deque<std::shared_ptr<Letter>>> letters;  // by from and to
+  std::map<std::pair<int, int>, std::deque<std::shared_ptr<Pending>>> pending;  // by from and to
 
-  // Whether it came true before this rank's end was aborted.
+  // Whether it became true before this rank was aborted.
   template <typename Condition>
   bool wait(std::unique_lock<std::mutex>& lock, int rank, const Condition& condition) {
     changed.wait(lock, [&] { return condition() || is_aborted[static_cast<size_t>(rank)]; });
@@ -77,7 +77,8 @@ struct FakeNccl::Group {
     parts[static_cast<size_t>(rank)] = part;
     const int64_t now = round;
     if (++num_arrived < parts.size()) {
-      if (!wait(lock, rank, [&] { return round != now; })) --num_arrived;  // as if it had not come
+      if (!wait(lock, rank, [&] { return round != now; }))
+        --num_arrived;  // as if it had not arrived
       return;
     }
     work(parts);
@@ -88,22 +89,22 @@ struct FakeNccl::Group {
 
   void exchange(int rank, const std::vector<NcclMessage>& messages) {
     std::unique_lock lock(mutex);
-    std::vector<std::shared_ptr<Letter>> sent;
+    std::vector<std::shared_ptr<Pending>> sent;
     for (const NcclMessage& m : messages) {
       if (!m.is_sent) continue;
-      sent.push_back(std::make_shared<Letter>(Letter{static_cast<char*>(m.data), m.bytes}));
-      letters[{rank, m.peer}].push_back(sent.back());
+      sent.push_back(std::make_shared<Pending>(Pending{static_cast<char*>(m.data), m.bytes}));
+      pending[{rank, m.peer}].push_back(sent.back());
     }
     changed.notify_all();
     const auto take_all = [&] {
       for (const NcclMessage& m : messages) {
         if (m.is_sent) continue;
-        auto& box = letters[{m.peer, rank}];
+        auto& box = pending[{m.peer, rank}];
         if (!wait(lock, rank, [&] { return !box.empty(); })) return false;
-        const std::shared_ptr<Letter> letter = box.front();
+        const std::shared_ptr<Pending> message = box.front();
         box.pop_front();
-        std::memmove(m.data, letter->data, static_cast<size_t>(std::min(m.bytes, letter->bytes)));
-        letter->is_read = true;
+        std::memmove(m.data, message->data, static_cast<size_t>(std::min(m.bytes, message->bytes)));
+        message->is_read = true;
         changed.notify_all();
       }
       return wait(lock, rank, [&] {
@@ -111,8 +112,8 @@ struct FakeNccl::Group {
       });
     };
     if (take_all()) return;
-    for (const NcclMessage& m : messages) {  // aborted: what nobody has taken is taken back
-      if (m.is_sent) letters[{rank, m.peer}].clear();
+    for (const NcclMessage& m : messages) {  // aborted: unread messages are withdrawn
+      if (m.is_sent) pending[{rank, m.peer}].clear();
     }
   }
 };

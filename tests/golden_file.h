@@ -11,7 +11,7 @@
 
 namespace weft::testing {
 
-// Where a difference is meant, the new text is copied over the old one.
+// Where a difference is intended, copy the new text over the old one.
 inline void expect_file(const std::filesystem::path& wanted, const std::string& text) {
   if (std::filesystem::exists(wanted) && read_file(wanted) == text) return;
   const auto got =

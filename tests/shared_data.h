@@ -5,7 +5,7 @@
 
 namespace weft {
 
-// Beside the repository, or in it where that was copied to another machine.
+// Next to the repository, or in it on another machine.
 inline std::filesystem::path shared_data() {
   const std::filesystem::path beside = "../shared/data", inside = "shared/data";
   return !std::filesystem::exists(beside) && std::filesystem::exists(inside) ? inside : beside;

@@ -1,4 +1,4 @@
-// tests/allocation/allocation_test.cpp: a step after the first asks for no memory.
+// tests/allocation/allocation_test.cpp: no step after the first allocates.
 //
 // 0 calls of malloc, calloc, realloc, memalign, aligned_alloc, posix_memalign and operator new by
 // any thread of the process, in passes, update and end of the steps 2 to 4: in fp32, in bf16 with
@@ -16,7 +16,7 @@ namespace {
 using testing::start_counting;
 using testing::stop_counting;
 
-// Sanitizers have their own malloc, which is not counted: this room is no room of theirs.
+// Sanitizers have their own malloc, which is not counted: they do not run this room.
 bool counts() {
   start_counting();
   const auto seen = std::make_unique<std::string>(100, 'x');
@@ -87,7 +87,7 @@ TEST_P(Allocation, NoneInAStepAfterTheFirst) {
   }
 }
 
-// Lengths of `dynamic`: memory is taken for the first batch of each alone; `pack` has one length.
+// Lengths of `dynamic`: only the first batch of each allocates; `pack` has one length.
 // With dropout.
 TEST_P(Allocation, NoneAfterTheFirstBatchOfALength) {
   ASSERT_TRUE(counts());

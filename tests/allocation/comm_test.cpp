@@ -1,4 +1,4 @@
-// tests/allocation/comm_test.cpp: a collective after the first of its kind asks for no memory.
+// tests/allocation/comm_test.cpp: no collective after the first of its kind allocates.
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -53,7 +53,7 @@ TEST(CommAllocation, NoneAfterTheFirstCalls) {
     for (int i = 0; i < 3; ++i) all();
     comm->barrier();
     if (rank == 0) calls = testing::stop_counting();
-    comm->barrier();  // nobody ends while the other counts
+    comm->barrier();  // nobody exits while the other counts
   };
   std::thread other(work, 1);
   work(0);

@@ -1,4 +1,5 @@
-// tests/allocation/counter.cpp: malloc and its kin put before the C library's, counting.
+// tests/allocation/counter.cpp: counting versions of malloc and its kin, overriding the C
+// library's.
 //
 // operator new of libstdc++ calls malloc through the same symbol, so one set of functions sees
 // both; the aligned form calls aligned_alloc. Address and thread sanitizers bring their own malloc.

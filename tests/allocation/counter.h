@@ -1,4 +1,4 @@
-// tests/allocation/counter.h: how often this process asked for memory between two marks.
+// tests/allocation/counter.h: counts this process's allocations between two calls.
 #pragma once
 
 #include <cstdint>

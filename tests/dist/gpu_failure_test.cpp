@@ -91,7 +91,7 @@ TEST_P(AFailingGpu, EndsAllRanksAndNamesItself) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Calls, AFailingGpu,
-                         ::testing::Values("copy", "replay", "moment", "read", "wait"),
+                         ::testing::Values("copy", "replay", "event", "read", "wait"),
                          [](const auto& p) { return std::string(p.param); });
 
 // Other failures keep their own exit codes.

@@ -1,4 +1,4 @@
-// tests/faults/call_program.cpp: makes one call on files, as asked, and prints how it ended.
+// tests/faults/call_program.cpp: makes one requested file call and prints its result.
 //
 //   call_program CALL PATH [BYTES]     prints 0 or the number of the error; for those that move
 //                                      bytes, also how many they moved
@@ -28,7 +28,7 @@ int error_if(bool bad) { return bad ? errno : 0; }
 
 int with_fd(const std::function<bool(int)>& works) {
   const int fd = ::open(path.c_str(), O_RDWR);
-  if (fd < 0) return 1000 + errno;  // not the call that was asked for
+  if (fd < 0) return 1000 + errno;  // not the requested call
   return error_if(!works(fd));
 }
 

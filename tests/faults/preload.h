@@ -7,13 +7,13 @@
 
 namespace weft::testing {
 
-// Built beside the program; CMake makes every test program that starts weft wait for it. There is
+// Built next to the program; CMake makes every test program that starts weft depend on it. There is
 // none in sanitizer builds, whose own libraries must come first.
 inline std::filesystem::path fault_library() {
   return std::filesystem::path(WEFT_PROGRAM).parent_path() / "tests/libweft_fault_preload.so";
 }
 
-// For StartOptions::env. The rules are explained in tests/faults/rules.h; a log tells which fired.
+// For StartOptions::env. The rules are explained in tests/faults/rules.h; a log lists which fired.
 inline std::map<std::string, std::string> fault_env(const std::string& rules,
                                                     const std::filesystem::path& log = {}) {
   std::map<std::string, std::string> env = {{"LD_PRELOAD", fault_library().string()},

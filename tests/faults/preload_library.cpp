@@ -1,11 +1,10 @@
 // tests/faults/preload_library.cpp: system calls on files that fail on demand, by LD_PRELOAD.
 //
 // The functions of the C library through which programs (and libstdc++) reach files are defined
-// here. Each asks rules.cpp whether it shall fail, and otherwise makes the system call itself: no
-// dlsym, no lock and no allocation on the way, so that any thread or signal handler may call. Calls
-// on a file descriptor are judged by the path that it is open on. What stdio does inside libc
-// cannot be intercepted; fopen itself is, and libstdc++'s streams read and write by read and
-// writev.
+// here. Each asks rules.cpp whether to fail, and otherwise makes the system call itself: no dlsym,
+// no lock and no allocation, so that any thread or signal handler may call. Calls on a file
+// descriptor are judged by the path that it is open on. What stdio does inside libc cannot be
+// intercepted; fopen itself is, and libstdc++'s streams read and write by read and writev.
 #include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -106,7 +105,8 @@ void* do_mmap(void* at, size_t bytes, int protection, int flags, int fd, off_t o
   return reinterpret_cast<void*>(::syscall(SYS_mmap, at, bytes, protection, flags, fd, offset));
 }
 
-// The functions that keep state inside libc: theirs is called. Found when the library is loaded.
+// Functions that keep state inside libc: libc's own are called. Looked up when the library is
+// loaded.
 template <class Function>
 Function next(Function& known, const char* name) {
   if (!known) known = reinterpret_cast<Function>(::dlsym(RTLD_NEXT, name));

@@ -1,4 +1,4 @@
-// tests/faults/preload_test.cpp: each kind of fault fires where a rule says so, and nowhere else.
+// tests/faults/preload_test.cpp: each kind of fault fires where a rule matches, and nowhere else.
 #include "tests/faults/preload.h"
 
 #include <gtest/gtest.h>
@@ -80,7 +80,7 @@ bool ends_with_error(const std::string& text, int error) {
   return text == std::to_string(error) || text.ends_with(" " + std::to_string(error));
 }
 
-TEST_F(Faults, EveryCallOfAKindFailsOnThePathAlone) {
+TEST_F(Faults, EveryCallOfAKindFailsOnlyOnThePath) {
   for (const Case& c : kCases) {
     for (const char* name : c.calls) {
       SetUp();
@@ -108,7 +108,7 @@ TEST_F(Faults, FoldersCannotBeListed) {
   EXPECT_TRUE(fs::exists(folder_ / "tree/victims/leaf"));
 }
 
-TEST_F(Faults, FromTheNthOnAndSoManyTimes) {
+TEST_F(Faults, FromTheNthOnAndCountTimes) {
   EXPECT_EQ(call("open_three_times", "victim", "open:EMFILE:victim:2"), "0, 24, 24, 0");
   EXPECT_EQ(call("open_three_times", "victim", "open:EMFILE:victim:2:1"), "0, 24, 0, 0");
   EXPECT_EQ(call("open_three_times", "victim", "open:EIO:victim:1:1;open:EMFILE:victim:2:1"),
@@ -128,7 +128,7 @@ TEST_F(Faults, BytesThatDoNotFit) {
             "8 bytes 0, 8 bytes 0, 8 bytes 0, 0");
 }
 
-TEST_F(Faults, AKillComesInPlaceOfTheCall) {
+TEST_F(Faults, AKillReplacesTheCall) {
   EXPECT_EQ(call("rename", "victim", "rename:KILL:victim"), "signal " + std::to_string(SIGKILL));
   EXPECT_TRUE(fs::exists(folder_ / "victim"));
 }
@@ -155,7 +155,7 @@ TEST_F(Faults, WhatFiredIsLogged) {
       << slurp_text(folder_ / "log");
 }
 
-TEST_F(Faults, ARuleThatCannotBeReadEndsTheProgram) {
+TEST_F(Faults, AnInvalidRuleEndsTheProgram) {
   for (const char* rule : {"opne:EIO:x", "open:EWHAT:x", "open:EIO", "open:EIO:x:no",
                            "mmap:short:x", "space:8", "random:1:x:y"}) {
     EXPECT_EQ(call("open", "victim", rule), "exit 99") << rule;

@@ -48,7 +48,7 @@ struct Rule {
 
 Rule rules[kMaxRules];
 std::atomic<size_t> num_rules{0};
-std::atomic<unsigned> watched{0};  // kinds that some rule asks for
+std::atomic<unsigned> watched{0};  // kinds that some rule covers
 char log_path[kMaxPath] = {};
 
 unsigned bit(Kind kind) { return 1u << static_cast<unsigned>(kind); }
@@ -81,7 +81,7 @@ int error_of(const char* rule, const char* word) {
 double number_of(const char* rule, const char* word) {
   char* end = nullptr;
   const double value = std::strtod(word, &end);
-  if (end == word || *end != '\0' || value < 0) refuse(rule, "a number is no number");
+  if (end == word || *end != '\0' || value < 0) refuse(rule, "not a number");
   return value;
 }
 
@@ -179,15 +179,14 @@ uint64_t mix(uint64_t x) {  // splitmix64
   return x ^ (x >> 31);
 }
 
-// By path, kind and how many such calls there were: threads that take turns otherwise change
-// little.
+// By path, kind and the number of such calls: thread scheduling changes little.
 uint64_t draw(const Rule& rule, Kind kind, const char* path, long seen) {
   uint64_t h = mix(rule.seed + static_cast<uint64_t>(seen) * 64 + static_cast<uint64_t>(kind));
   for (const char* at = path; *at; ++at) h = mix(h ^ static_cast<unsigned char>(*at));
   return h;
 }
 
-// What such a call may really answer.
+// Errors that such a call can really return.
 int likely_error(Kind kind, uint64_t h) {
   constexpr int kOpens[] = {EACCES, EMFILE, EIO, ESTALE};
   constexpr int kChanges[] = {EACCES, ENOSPC, EIO, EROFS};

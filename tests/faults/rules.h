@@ -4,7 +4,7 @@
 //   RULE = CALL:HOW:PATH[:NTH[:COUNT]]      calls of this kind on paths that contain PATH; from the
 //                                           NTH such call on (1), COUNT times (0: for ever, the
 //                                           default)
-//        | space:BYTES:PATH                 a disk that is full once these files took BYTES
+//        | space:BYTES:PATH                 a disk that is full once these files have BYTES
 //        | random:SEED:PROBABILITY:PATH[:COUNT]   any call but close, by chance, COUNT times at
 //        most
 //   CALL = open opendir readdir stat mkdir rename unlink write fsync truncate fallocate mmap read
@@ -12,9 +12,9 @@
 //   HOW  = an error's name (EACCES, EIO, ...), `short` (half of the bytes; read and write), or KILL
 //          (the process kills itself with SIGKILL in place of the call)
 //
-// Calls are counted in each process apart. Each fault that fires is one line of the file named by
-// WEFT_TEST_FAULTS_LOG: process, call, how, path. A rule that cannot be read ends the process with
-// 99. Everything here is safe in a signal handler: no lock, no allocation.
+// Calls are counted per process. Each fault that fires is one line of the file named by
+// WEFT_TEST_FAULTS_LOG: process, call, how, path. An invalid rule ends the process with 99.
+// Everything here is async-signal-safe: no lock, no allocation.
 #pragma once
 
 #include <cstddef>
@@ -46,7 +46,7 @@ struct Fault {
   size_t bytes = 0;  // kShorten: how many are read or written
 };
 
-// The absolute path of a call's argument, found only where some rule asks for it.
+// The absolute path of a call's argument, resolved only where some rule needs it.
 class PathName {
  public:
   explicit PathName(int fd) : folder_(fd), path_(nullptr) {}

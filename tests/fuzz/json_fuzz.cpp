@@ -1,6 +1,6 @@
-// tests/fuzz/json_fuzz.cpp: any bytes are a value or a UserError; what a value is written as reads
-// back as the same text; and a checkpoint index made of it is refused or sound.
-// Build with clang: -fsanitize=fuzzer,address.
+// tests/fuzz/json_fuzz.cpp: any bytes are a value or a UserError; a written value reads back as the
+// same text; and a checkpoint index made of it is rejected or sound. Build with clang:
+// -fsanitize=fuzzer,address.
 #include <cstdint>
 #include <cstdlib>
 

@@ -1,4 +1,5 @@
-// tests/fuzz/packed_fuzz.cpp: any bytes as gzip and as zstd: unpacked or refused, nothing else.
+// tests/fuzz/packed_fuzz.cpp: any bytes as gzip and as zstd: decompressed or rejected, nothing
+// else.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -15,7 +16,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       auto packed = weft::stream_of_bytes(bytes);
       const auto stream = gzip ? weft::open_gzip(std::move(packed), "fuzz")
                                : weft::open_zstd(std::move(packed), "fuzz");
-      // Some bytes may be many when they are unpacked: a bomb is no fault of the reader.
+      // A few bytes may decompress to many: a bomb is not a bug of the reader.
       for (size_t total = 0; total < size_t{1} << 22;) {
         const size_t n = stream->read(buffer.data(), buffer.size());
         if (n == 0) break;

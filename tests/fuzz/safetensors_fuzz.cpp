@@ -1,5 +1,5 @@
-// tests/fuzz/safetensors_fuzz.cpp: any bytes are a whole header or a UserError, and every tensor
-// that is returned lies within the bytes. Build with clang: -fsanitize=fuzzer,address.
+// tests/fuzz/safetensors_fuzz.cpp: any bytes are a valid header or a UserError, and every returned
+// tensor is within the bytes. Build with clang: -fsanitize=fuzzer,address.
 #include <cstdint>
 #include <cstdlib>
 

@@ -1,7 +1,8 @@
-// tests/fuzz/tokenizer_fuzz.cpp: any bytes as tokenizer files: loaded or refused, never a crash.
+// tests/fuzz/tokenizer_fuzz.cpp: any bytes as tokenizer files: loaded or rejected, never a crash.
 //
-// The first byte says which files the rest is: a tokenizer.json, vocab.json and merges.txt (cut at
-// the first zero byte), a tokenizer_config.json beside a small good tokenizer, or a spiece.model.
+// The first byte selects which files the rest represents: a tokenizer.json, vocab.json and
+// merges.txt (cut at the first zero byte), a tokenizer_config.json next to a small valid tokenizer,
+// or a spiece.model.
 #include <cstddef>
 #include <cstdint>
 #include <map>

@@ -1,4 +1,4 @@
-// tests/fuzz/yaml_fuzz.cpp: any bytes as a run file, and what is read comes back after printing.
+// tests/fuzz/yaml_fuzz.cpp: any bytes as a run file, and parsed values survive printing.
 #include <cstdint>
 #include <string_view>
 

@@ -163,7 +163,7 @@ TEST_P(Golden, Bf16Loss) {
   }
 }
 
-// Every set at every level; what is slow (the reference, and what is emulated) on the smallest.
+// Every set at every level; slow ones (the reference and the emulated GPU) on the smallest.
 std::vector<Case> all_cases() {
   std::vector<Case> cases = {{"tiny_llama", "ref"}};
   for (const std::string& name : golden_names()) {

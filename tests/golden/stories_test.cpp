@@ -1,4 +1,4 @@
-// tests/golden/stories_test.cpp: a trained model that others know: its loss and logits.
+// tests/golden/stories_test.cpp: a well-known trained model: its loss and logits.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -21,7 +21,7 @@ const std::filesystem::path kFolder = shared_data() / "weights/stories260K_hf";
 class StoriesGolden : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (!std::filesystem::exists(kFolder)) GTEST_SKIP() << kFolder << " is not there";
+    if (!std::filesystem::exists(kFolder)) GTEST_SKIP() << kFolder << " does not exist";
     folder_ = std::make_unique<HfFolder>(kFolder);
     folder_->open_weights();
     model_ = make_model(folder_->config(), {});

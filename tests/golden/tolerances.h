@@ -11,7 +11,7 @@ inline constexpr double kLogitError = 1e-4;  // absolute, logits of size one to 
 // torch's own spread between eager and sdpa attention where that is larger.
 inline constexpr double kStepLoss10 = 5e-6, kStepNorm10 = 1e-4;
 inline constexpr double kStepLoss20 = 1e-5, kStepNorm20 = 5e-4, kStepSpreads20 = 10;
-// bf16 rounds at other places (torch rounds the rope table and every attention product).
+// bf16 rounds in other places (torch rounds the rope table and every attention product).
 inline constexpr double kBf16Loss = 2e-3;
 
 }  // namespace weft
