@@ -1,4 +1,4 @@
-# Makefile: the commands of the house. Each first installs what it lacks (tools/setup.sh).
+# Makefile: the project's commands. Each first installs what is missing (tools/setup.sh).
 JOBS ?= $(shell nproc)
 
 .PHONY: build test test-gpu bench-gpu gpu-bundle tests quickstart interop sanitize mutate bench lint format setup clean
@@ -30,7 +30,7 @@ sanitize:                      ## fuzzers and tests under ASan, UBSan and TSan
 mutate: setup                  ## one-line bugs in src/ROOM that its tests find; ROOM=data N=20 SEED=1, not in CI
 	@tools/mutate.py $(ROOM) $(or $(N),20) --seed $(or $(SEED),1) --jobs $(JOBS)
 
-bench: build                   ## weft beside PyTorch: benchmarks/results/
+bench: build                   ## weft against PyTorch: benchmarks/results/
 	@PYTHON=$$(tools/setup.sh interop) && mkdir -p benchmarks/results && \
 	  "$$PYTHON" benchmarks/bench.py --weft build/weft --out benchmarks/results/bench-$$(date +%F).md && \
 	  "$$PYTHON" benchmarks/mesh_bench.py --weft build/weft --out benchmarks/results/mesh-$$(date +%F).md
@@ -41,13 +41,13 @@ bench: build                   ## weft beside PyTorch: benchmarks/results/
 test-gpu:                      ## what needs a GPU: kernels, golden runs, ranks on one GPU
 	@tools/gpu.sh test
 
-bench-gpu:                     ## weft beside torch.compile on a GPU; MODEL=qwen2.5-0.5b|qwen2.5-0.5b-long|qwen2-7b
+bench-gpu:                     ## weft against torch.compile on a GPU; MODEL=qwen2.5-0.5b|qwen2.5-0.5b-long|qwen2-7b
 	@tools/gpu.sh bench $(MODEL)
 
-gpu-bundle:                    ## gpu-bundle/: what these two need where CUDA and PyTorch are all there is; ARCH=amd64|arm64
+gpu-bundle:                    ## gpu-bundle/: what these two need on a machine with only CUDA and PyTorch; ARCH=amd64|arm64
 	@tools/gpu.sh bundle $(ARCH)
 
-lint:                          ## format, rooms, clang-tidy on what changed
+lint:                          ## format, rooms, clang-tidy on changed files
 	@tools/setup.sh lint
 	@tools/lint.sh $(JOBS)
 

@@ -1,5 +1,5 @@
-# The CUDA back end: compiler, libraries, architectures. Included where WEFT_CUDA is on.
-# Machine code for every generation that is served, and PTX of the newest for those to come.
+# The CUDA backend: compiler, libraries, architectures. Included where WEFT_CUDA is on.
+# Machine code for every supported generation, and PTX of the newest for future ones.
 if(NOT CMAKE_CUDA_ARCHITECTURES)
   set(CMAKE_CUDA_ARCHITECTURES 75-real 80-real 86-real 89-real 90)
 endif()

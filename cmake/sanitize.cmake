@@ -1,4 +1,4 @@
-# WEFT_SANITIZE=address,undefined: all our code is built with these, and a finding ends the program.
+# WEFT_SANITIZE=address,undefined: all our code is built with these, and a finding aborts the program.
 set(WEFT_SANITIZE "" CACHE STRING "sanitizers, separated by commas")
 if(WEFT_SANITIZE)
   add_compile_options(-fsanitize=${WEFT_SANITIZE} -fno-sanitize-recover=all)
