@@ -1,4 +1,4 @@
-// exec/device_finish.cpp: items are collected from the nodes; partial squares lie in the workspace.
+// exec/device_finish.cpp: collects items from the nodes; partial squares are in the workspace.
 #include "exec/device_finish.h"
 
 #include <algorithm>

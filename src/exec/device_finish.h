@@ -1,8 +1,8 @@
 // exec/device_finish.h: norm and updates on a GPU, each one launch over all parameters.
 //
-// The finish list has a node a parameter. On a GPU the squares of all gradients are taken when the
-// norm is, and all parameters are updated at the first update: nothing between depends on the
-// order. The lists lie in device memory as tables, filled once.
+// The finish list has one node per parameter. On a GPU the squares of all gradients are computed
+// with the norm, and all parameters are updated at the first update: nothing in between depends on
+// the order. The lists are tables in device memory, filled once.
 #pragma once
 
 #include <utility>
@@ -19,14 +19,14 @@ namespace weft {
 
 class DeviceFinish {
  public:
-  // While planning the view's pointers lead nowhere.
+  // While planning the view's pointers are not real addresses.
   DeviceFinish(const View& view, const Kernels& kernels, const std::vector<Node>& finish);
 
   int64_t table_bytes() const { return table_bytes_; }
   int64_t workspace_bytes() const;  // of the norm
 
   // While the nodes are bound: the norm's context, and whether this update is the first, which
-  // makes all of them.
+  // performs all of them.
   void set_context(const Context& context) { context_ = context; }
   bool take_update() { return !std::exchange(has_update_, true); }
 
@@ -60,7 +60,7 @@ class DeviceFinish {
   const float* scale_ = nullptr;
   double* norm_ = nullptr;
   float* scale_out_ = nullptr;
-  LossScale* loss_scale_ = nullptr;  // of fp16
+  LossScale* loss_scale_ = nullptr;  // fp16
   bool sums_tensor_ = false, sums_data_ = false;
   int64_t num_cells_ = 0;
   int64_t table_bytes_ = 0;

@@ -1,4 +1,4 @@
-// exec/device_lane.cpp: one moment where the lane begins, one for each call in flight.
+// exec/device_lane.cpp: one event where the lane begins, one for each call in flight.
 #include "exec/device_lane.h"
 
 #include "base/error.h"
@@ -6,7 +6,7 @@
 namespace weft {
 namespace {
 
-// What is queued while it lives goes to the lane.
+// Work queued while it lives goes to the lane.
 class InLane {
  public:
   explicit InLane(Device* device) : device_(device) { device->use(Queue::kLane); }
@@ -29,7 +29,7 @@ DeviceLane::DeviceLane(Device* device) : device_(device), posted_(device->make_e
 void DeviceLane::begin() { num_posted_ = num_waited_ = 0; }
 
 void DeviceLane::post(const std::function<void()>& call) {
-  if (num_posted_ - num_waited_ >= kInFlight) throw BugError("too many calls beside a list");
+  if (num_posted_ - num_waited_ >= kInFlight) throw BugError("too many async calls in a list");
   posted_->set();
   const InLane lane(device_);
   posted_->hold();

@@ -1,10 +1,10 @@
 // exec/device_lane.h: the lane of a list on a device: its second queue, with exec/schedule.h's
 // order.
 //
-// A call that is posted starts after everything that was queued before it; the main queue goes on
-// meanwhile, and waits where the schedule says so. All of it is order between two queues: the host
-// waits for nothing, and a recording holds both. The data of few calls is in flight (kInFlight), so
-// few moments are enough.
+// A posted call starts after everything that was queued before it; the main queue continues
+// meanwhile, and waits where the schedule requires. This is only ordering between two queues: the
+// host never waits, and a captured graph contains both. Few calls are in flight (kInFlight), so few
+// events are enough.
 #pragma once
 
 #include <array>
@@ -22,9 +22,9 @@ class DeviceLane {
 
   void* stream() const { return stream_; }
 
-  void begin();                                  // of a list: nothing is under way
+  void begin();                                  // of a list: nothing is in flight
   void post(const std::function<void()>& call);  // queues the next one, in the lane
-  void wait(int number);                         // the main queue goes on after so many of them
+  void wait(int number);                         // the main queue continues after this many of them
 
  private:
   Device* device_;

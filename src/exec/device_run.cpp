@@ -1,4 +1,4 @@
-// exec/device_run.cpp: what is sent to a GPU, and what is recorded there.
+// exec/device_run.cpp: what is sent to a GPU, and what is captured there.
 #include <algorithm>
 
 #include "base/error.h"
@@ -9,14 +9,13 @@
 namespace weft {
 namespace {
 
-// Sums in a fixed order go to places of their own each pass.
+// Sums in a fixed order use different slots each pass.
 bool counts_passes(const Graph& graph) {
   return std::any_of(graph.pass.begin(), graph.pass.end(),
                      [](const Node& n) { return n.run.slots > 0; });
 }
 
-// What makes one run of a list of calls differ from another: the first pass stores gradients, later
-// ones add.
+// What distinguishes runs of a list of calls: the first pass stores gradients, later ones add.
 int variant_of(bool counts_passes, const StepScalars& s) {
   const int pass = counts_passes ? s.pass : s.pass > 0;
   return 2 * pass + (s.is_last_pass ? 1 : 0);
@@ -59,8 +58,8 @@ void Executor::send_inputs() {
   input_staging_->sent();
 }
 
-// The tables are written when they are first wanted: executors that share the arena and never run
-// their finish list leave them alone.
+// The tables are written on first use: executors that share the arena and never run their finish
+// list do not touch them.
 void Executor::send_scalars(const StepScalars& scalars) {
   if (!device_finish_->scalars()) device_finish_->place(device_, tables_);
   *reinterpret_cast<UpdateScalars*>(scalar_staging_->open()) = update_scalars(scalars);
@@ -68,7 +67,7 @@ void Executor::send_scalars(const StepScalars& scalars) {
   scalar_staging_->sent();
 }
 
-// Ranks that meet on the host do so in order; others' collectives go beside.
+// Ranks that synchronize on the host do so in order; other collectives are async.
 void Executor::queue_all(List& list, const StepScalars& scalars) {
   if (device_lane_) device_lane_->begin();
   for (size_t i = 0; i < list.calls.size(); ++i) {
@@ -87,11 +86,11 @@ void Executor::queue_all(List& list, const StepScalars& scalars) {
 }
 
 // The first time the calls are made one by one: libraries choose and build what they run. From the
-// second on they are a recording.
+// second time on they are captured.
 void Executor::replay(List& list, const StepScalars& scalars) {
   const int variant = &list == &finish_ ? 0 : variant_of(counts_passes_, scalars);
-  // Who meets on the host cannot be recorded; and of a recording with collectives all ranks must
-  // make one at the same pass.
+  // Synchronization on the host cannot be captured; and all ranks must capture collectives at the
+  // same pass.
   if (meets_on_host(mesh_) || !mesh_.passes_agree) return queue_all(list, scalars);
   const auto found = list.captured_graphs.find(variant);
   if (found == list.captured_graphs.end()) {

@@ -1,4 +1,4 @@
-// exec/executor.cpp: places are found and calls bound once; the loop calls and counts.
+// exec/executor.cpp: resolves places and binds calls once; the loop calls and counts.
 #include "exec/executor.h"
 
 #include <algorithm>
@@ -69,7 +69,7 @@ void Executor::bind_list(const std::vector<Node>& nodes, const Schedule& schedul
   list->schedule = &schedule;
   list->calls.reserve(nodes.size());
   for (size_t i = 0; i < nodes.size(); ++i) {
-    calls_[nodes[i].op] = 0;  // counting takes no memory later
+    calls_[nodes[i].op] = 0;  // counting never allocates later
     list->calls.push_back(binding_of(nodes[i].op)
                               .bind({View{plan_.graph, data_}, kernels_, contexts + i,
                                      &async_context_, mesh_, device_, device_finish_.get()},
@@ -111,7 +111,7 @@ void Executor::fill(
 
 void Executor::read_bytes(const std::string& name, void* to, size_t bytes) const {
   const std::byte* from = find(name);
-  if (!from) throw BugError("the plan has no " + name);  // ensure() would take memory
+  if (!from) throw BugError("the plan has no " + name);  // ensure() would allocate
   device_->read(to, from, static_cast<int64_t>(bytes));
 }
 
@@ -127,8 +127,8 @@ void Executor::run(List& list, const StepScalars& scalars) {
   call_all(list, scalars);
 }
 
-// Ranks differ in the nodes between collectives, but not in these: all ask before the same one.
-// Then all have posted the same collectives to the other lane, and these come to their end.
+// Ranks differ in the nodes between collectives, but not in these: all poll before the same one.
+// Then all have posted the same collectives to the other lane, and these complete.
 void Executor::check_stop(const List& list, size_t next, int* num_collectives, int num_posted) {
   if (!has_collectives_) return throw_if_stopped();
   if (!should_stop_ || !is_collective((*list.nodes)[next].op)) return;

@@ -19,8 +19,8 @@
 
 namespace weft {
 
-// One piece of memory, taken once: a device's, or given by someone who outlives the arena (memory
-// of the host that other ranks can read).
+// One block of memory, allocated once: from a device, or from an owner that outlives the arena
+// (host memory that other ranks can read).
 class Arena {
  public:
   explicit Arena(int64_t bytes, Device* device = &host_device())
@@ -59,7 +59,7 @@ class Executor {
   Executor& operator=(const Executor&) = delete;
 
   Device* device() const { return device_; }
-  // Where values lie, in the device's memory; null where the plan has none of that name.
+  // Addresses of values in device memory; null where the plan has none of that name.
   std::byte* data(Ref r) const { return data_[static_cast<size_t>(r.id)]; }
   std::byte* find(const std::string& name) const;
   template <typename T>
@@ -69,14 +69,14 @@ class Executor {
   const Plan& plan() const { return plan_; }
 
   // Where the host writes an input for the next pass; null where the plan has none of that name.
-  // What was written for the pass before is not there any more.
+  // What was written for the previous pass is gone.
   template <typename T>
   T* input(const std::string& name) {
     return reinterpret_cast<T*>(find_input(name));
   }
-  // Fills persistent values: fn gets host memory of a name, whose bytes are then there.
+  // Fills persistent values: fn gets host memory for a name, which is then copied.
   void fill(const std::function<void(const std::function<void*(const std::string&)>&)>& fn) const;
-  // A persistent value as it is after all that was run. Waits for the device.
+  // A persistent value after all work so far. Waits for the device.
   template <typename T>
   T read(const std::string& name) const {
     T value;
@@ -85,16 +85,16 @@ class Executor {
   }
 
   // On the CPU a pass ends with StopError between two nodes when a signal asks to stop
-  // (base/stop.h). Where the pass has collectives a rank may not do so alone: it asks should_stop
-  // (an exchange over all ranks, the same answer on each) before every few of them, and goes on
-  // where there is none to ask.
+  // (base/stop.h). Where the pass has collectives a rank may not do so alone: it calls should_stop
+  // (a collective with the same result on each rank) before every few of them, and continues where
+  // there is none.
   using ShouldStop = std::function<bool()>;
   void allow_stop();
-  void ask_stop(const ShouldStop* should_stop) { should_stop_ = should_stop; }  // null: no more
+  void ask_stop(const ShouldStop* should_stop) { should_stop_ = should_stop; }  // null: none
   void run_pass(const StepScalars& scalars);
   void run_finish(const StepScalars& scalars);
 
-  // Calls made so far of each operation: counted for tests of what a rank does.
+  // Calls so far of each operation: for tests of what a rank does.
   const std::map<Op, int64_t>& calls() const { return calls_; }
 
  private:
@@ -102,8 +102,8 @@ class Executor {
     const std::vector<Node>* nodes;
     const Schedule* schedule;
     std::vector<NodeCall> calls;
-    std::vector<std::function<void()>> async;  // those of the other lane, with their scalars
-    // On a GPU: by what makes a run of the list differ from others; null: run once so far.
+    std::vector<std::function<void()>> async;  // calls on the other lane, with their scalars
+    // On a GPU: by the kind of run; null: run once so far.
     std::map<int, std::unique_ptr<CapturedGraph>> captured_graphs;
   };
   void find_places(const ArenaLayout& layout, const Arena& arena);
@@ -129,20 +129,20 @@ class Executor {
   Mesh mesh_;
   Device* device_;
   Context plain_;                  // without workspace
-  Context async_context_;          // of nodes on the communication lane
+  Context async_context_;          // for nodes on the communication lane
   std::vector<Context> contexts_;  // by node (pass, then finish)
   std::vector<std::byte*> data_;
   List pass_, finish_;
-  StepScalars scalars_;  // of the list that is running, for the other lane
+  StepScalars scalars_;  // of the running list, for the other lane
   std::map<Op, int64_t> calls_;
-  std::byte* tables_ = nullptr;  // of a GPU: where its lists of parameters go
+  std::byte* tables_ = nullptr;  // GPU: its lists of parameters
   bool counts_passes_ = false;
   bool may_stop_ = false, has_collectives_ = false;
   const ShouldStop* should_stop_ = nullptr;
   std::unique_ptr<DeviceFinish> device_finish_;
-  std::unique_ptr<DeviceLane> device_lane_;  // null: collectives are in order with the rest
+  std::unique_ptr<DeviceLane> device_lane_;  // null: collectives run in order with the rest
   std::unique_ptr<Staging> input_staging_, scalar_staging_;
-  std::map<std::string, int64_t> input_offsets_;  // within the staging
+  std::map<std::string, int64_t> input_offsets_;  // within the staging buffer
   Lane lane_;                                     // last: its thread ends before what it uses
 };
 

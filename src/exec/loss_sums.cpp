@@ -1,4 +1,4 @@
-// exec/loss_sums.cpp: exact sums have no order.
+// exec/loss_sums.cpp: exact sums do not depend on order.
 #include "exec/loss_sums.h"
 
 namespace weft {

@@ -1,4 +1,4 @@
-// exec/loss_sums.h: what a batch came to, over the rows of all ranks.
+// exec/loss_sums.h: the totals of a batch over the rows of all ranks.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +15,6 @@ struct LossSums {
   double mean() const { return loss.value() / static_cast<double>(target_tokens); }
   void add(const LossSums& more);
 };
-inline constexpr int kLossNumbers = ExactSum::kLimbs + 3;  // that ranks add up for it
+inline constexpr int kLossNumbers = ExactSum::kLimbs + 3;  // summed over ranks
 
 }  // namespace weft

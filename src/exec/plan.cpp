@@ -11,7 +11,7 @@
 namespace weft {
 namespace {
 
-// The graph as a GPU takes it.
+// The graph in the form that a GPU needs.
 void suit_device(Graph* graph) {
   const std::vector<std::byte*> nothing(graph->values.size(), nullptr);
   for (const Node& n : graph->pass) binding_of(n.op).check_device({*graph, nothing}, n);
@@ -19,7 +19,7 @@ void suit_device(Graph* graph) {
   for (Node& n : graph->pass) binding_of(n.op).suit_device(&n);
 }
 
-// All but the places: schedules, work.
+// All but the places: schedules, workspace.
 Plan begin_plan(Graph graph, const PlanOptions& options) {
   for (const std::vector<Node>* list : {&graph.pass, &graph.finish}) {
     for (const Node& n : *list) check_node(graph, n);
@@ -47,7 +47,7 @@ std::vector<int64_t> find_scratch(Plan* plan) {
   if (!plan->options.kernels->device || graph.finish.empty()) return bytes;
   const DeviceFinish finish(view, *plan->options.kernels, graph.finish);
   plan->table_bytes = finish.table_bytes();
-  for (size_t i = 0; i < graph.finish.size(); ++i) {  // squares too are found with the norm
+  for (size_t i = 0; i < graph.finish.size(); ++i) {  // squares are computed with the norm
     if (graph.finish[i].op == &kNormOp) bytes[graph.pass.size() + i] = finish.workspace_bytes();
   }
   return bytes;
@@ -73,8 +73,7 @@ Plan make_plan(Graph graph, const PlanOptions& options) {
   return plan;
 }
 
-// Nodes and values are the same, so lifetimes are; sizes are no larger, so nothing that lay apart
-// meets.
+// Nodes and values are the same, so lifetimes are; sizes are no larger, so nothing new overlaps.
 Plan shorten_plan(const Plan& longest, Graph graph) {
   Plan plan = begin_plan(std::move(graph), longest.options);
   ensure(plan.graph.values.size() == longest.graph.values.size() &&

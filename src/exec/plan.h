@@ -28,17 +28,17 @@ struct Plan {
   double pass_flops = 0;
 };
 
-// What bindings are asked with; the view leads nowhere.
+// What bindings get while planning; the view has no real addresses.
 PlanContext plan_context(const PlanOptions& options, const View& view);
 
 Plan make_plan(Graph graph, const PlanOptions& options);
 
-// The plan of the same graph traced for shorter rows: every value lies where it lies in `longest`,
-// whose memory so serves both, and gradients may be left by one for the other's finish list.
+// The plan of the same graph traced for shorter rows: every value has its place in `longest`, whose
+// memory both share, and one may leave gradients for the other's finish list.
 Plan shorten_plan(const Plan& longest, Graph graph);
 
 // The places of several plans that share parameters (training and evaluation) in one arena.
-// Persistent values are known by name: a name of a second plan is the same memory.
+// Persistent values are identified by name: the same name in a second plan is the same memory.
 class ArenaLayout {
  public:
   void add(const Plan& plan);

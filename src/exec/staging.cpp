@@ -1,4 +1,4 @@
-// exec/staging.cpp: two slots in turn.
+// exec/staging.cpp: two alternating slots.
 #include "exec/staging.h"
 
 namespace weft {

@@ -1,4 +1,4 @@
-// exec/staging.h: host memory that the next step is written to while a device works on the last.
+// exec/staging.h: host memory for the next step's inputs while a device still works on the last.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@ class Staging {
   Staging(const Staging&) = delete;
   Staging& operator=(const Staging&) = delete;
 
-  // Where to write: waits until the device has taken what was there before. The same place until
+  // Where to write: waits until the device has read the previous contents. The same place until
   // sent().
   std::byte* open();
   void sent();  // the copies from it are queued

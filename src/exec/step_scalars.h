@@ -1,4 +1,4 @@
-// exec/step_scalars.h: what changes from step to step, and so is no part of a bound call.
+// exec/step_scalars.h: what changes from step to step, and so is not part of a bound call.
 #pragma once
 
 #include <cstdint>

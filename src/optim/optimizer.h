@@ -1,8 +1,8 @@
 // optim/optimizer.h: what an optimizer declares: its states, its numbers per step, its update.
 //
-// All that is not the formula asks it: the nodes of the update (optim/updates.h), and through them
-// the memory plan, ZeRO's parts, checkpoints and hashes. An optimizer is one declaration
-// (adamw.cpp) and the operation of its update (graph/ops, exec/ops, kernel);
+// Everything but the formula uses this declaration: the nodes of the update (optim/updates.h), and
+// through them the memory plan, ZeRO's shards, checkpoints and hashes. An optimizer is one
+// declaration (adamw.cpp) and the operation of its update (graph/ops, exec/ops, kernel);
 // docs/add_an_operation.md lists the files.
 #pragma once
 
@@ -19,11 +19,11 @@
 namespace weft {
 
 struct StateSpec {
-  const char* suffix;  // "#m", behind the parameter's name
+  const char* suffix;  // "#m", after the parameter's name
   // kLikeParameter: as the update keeps the parameter, which is fp32 where it has a master.
   enum class Type { kLikeParameter, kF32 } type = Type::kLikeParameter;
-  // So many consecutive elements share one of the state. ZeRO cuts at multiples of 256 (kNormCell),
-  // of which it is a divisor.
+  // This many consecutive elements share one element of the state. Must divide 256 (kNormCell), at
+  // whose multiples ZeRO cuts.
   int64_t block = 1;
 };
 
@@ -40,7 +40,7 @@ struct Optimizer {
 const std::vector<const Optimizer*>& all_optimizers();
 const Optimizer& find_optimizer(std::string_view name);  // BugError where there is none
 
-// The shape of a state of a tensor of this shape: blocks lie along the last dimension where they
+// The shape of a state of a tensor of this shape: blocks run along the last dimension where they
 // divide it, else the state is flat.
 Shape state_shape(const Shape& parameter, int64_t block);
 

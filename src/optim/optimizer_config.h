@@ -6,7 +6,7 @@
 
 namespace weft {
 
-// Which of these an optimizer reads is its own matter (Optimizer::keys).
+// Which of these an optimizer reads is declared in Optimizer::keys.
 struct OptimizerConfig {
   std::string name = "adamw";  // train.optimizer
   std::vector<double> betas = {0.9, 0.999};

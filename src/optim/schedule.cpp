@@ -1,4 +1,4 @@
-// optim/schedule.cpp: five shapes, each a factor on the base rate.
+// optim/schedule.cpp: five schedules, each a factor on the base rate.
 #include "optim/schedule.h"
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 namespace weft {
 namespace {
 
-// Factor after warmup, before min_lr_ratio lifts it.
+// Factor after warmup, before min_lr_ratio is applied.
 double decay_factor(const ScheduleConfig& c, int64_t s, int64_t total) {
   const double past = static_cast<double>(s - c.warmup_steps);
   const double span = std::max(1.0, static_cast<double>(total - c.warmup_steps));

@@ -25,8 +25,8 @@ void add_copy_sums(Graph* graph) {
   }
 }
 
-// Which elements of a state go with these of its parameter. ZeRO's parts begin on whole blocks, and
-// what tensor parallelism cuts must do so too.
+// Which elements of a state belong to these of its parameter. ZeRO's shards begin at whole blocks,
+// and tensor-parallel cuts must do so too.
 Portion state_portion(const Portion& p, const StateSpec& spec) {
   Portion s = p;
   s.name += spec.suffix;

@@ -10,8 +10,8 @@ namespace weft {
 namespace {
 
 Dtype gradient_dtype(const RunConfig& c) {
-  // bf16 sums only where nothing is added afterwards but the ranks' addends: one pass a step,
-  // weights kept in bf16, fast mode.
+  // bf16 sums only where nothing is added afterwards but the ranks' addends: one pass per step,
+  // weights stored in bf16, fast mode.
   const bool low = c.compute_dtype() == Dtype::kBf16 && !c.train.master_weights &&
                    c.num_passes() == 1 && c.parallel.mode == "fast";
   return low ? Dtype::kBf16 : Dtype::kF32;

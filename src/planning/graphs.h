@@ -11,7 +11,7 @@ namespace weft {
 Graph make_cut_graph(const RunConfig& config, const Model& model, const Layout& layout, int rank);
 Graph make_training_graph(const RunConfig& config, const Model& model, const Layout& layout,
                           int rank);
-// Forward and loss alone.
+// Forward and loss only.
 Graph make_eval_graph(const RunConfig& config, const Model& model, const Layout& layout, int rank);
 
 }  // namespace weft

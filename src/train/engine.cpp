@@ -1,4 +1,4 @@
-// train/engine.cpp: plans made, memory taken, batches through.
+// train/engine.cpp: makes plans, allocates memory, runs batches.
 #include "train/engine.h"
 
 #include <algorithm>
@@ -71,7 +71,7 @@ Engine::Engine(const RunConfig& config, const Model& model, Ranks* ranks, const 
   if (config.scales_loss()) set_loss_scale({.scale = static_cast<float>(config.train.loss_scale)});
 }
 
-// Counts ride on the exchange of the loss.
+// Counts are exchanged together with the loss.
 LossSums Engine::sum_over_ranks(const ExactSum& loss, const Batch& batch) {
   LossSums sums{loss, batch.target_tokens, batch.tokens, batch.positions};
   std::array<int64_t, kLossNumbers> numbers;
@@ -88,7 +88,7 @@ int64_t Engine::start_passes(const Batch& batch) {
   started_.begun = StepsInFlight::Clock::now();
   train_->run(batch);
   started_.sums = {{}, batch.target_tokens, batch.tokens, batch.positions};
-  // The update divides by the targets of all ranks, so that several wait for each other here.
+  // The update divides by the targets of all ranks, so several ranks wait for each other here.
   if (ranks_->size() > 1) started_.sums = sum_over_ranks(train_->losses(), batch);
   return started_.sums.target_tokens;
 }
@@ -125,7 +125,7 @@ void Engine::set_loss_scale(LossScale scale) {
 }
 
 LossSums Engine::eval_loss(const Batch& batch) {
-  if (!eval_) throw BugError("no evaluation plan was made");  // ensure() would take memory
+  if (!eval_) throw BugError("no evaluation plan was made");  // ensure() would allocate
   eval_->run(batch);
   return sum_over_ranks(eval_->losses(), batch);
 }
@@ -136,8 +136,8 @@ std::optional<LossSums> Engine::eval_loss(const Batch& batch,
   try {
     if (!eval_->run(batch, is_stopped)) return std::nullopt;
   } catch (const StopError&) {
-    // In the middle of a pass: of this rank alone, and the others learn it when they ask next; or,
-    // where the pass has collectives, of all ranks at once.
+    // Midway through a pass: only on this rank, and the others learn it at their next poll; or,
+    // where the pass has collectives, on all ranks at once.
   }
   if (is_stopped()) return std::nullopt;
   return sum_over_ranks(eval_->losses(), batch);

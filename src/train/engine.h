@@ -40,35 +40,35 @@ class Engine {
   void init_weights(uint64_t seed) { weights_->init(seed); }
   void load_checkpoint(const CheckpointReader& reader) { weights_->load(reader); }
 
-  // A step is its passes, its update and its end, in which its numbers are read. A GPU works on its
-  // queue by itself, so that the next step may be started before this one has ended; on the CPU
-  // and with several ranks the work is done when a call returns.
+  // A step consists of its passes, its update and its end, when its results are read. A GPU works
+  // through its queue asynchronously, so that the next step may be started before this one has
+  // ended; on the CPU and with several ranks the work is done when a call returns.
   //
-  // All passes of a batch, of which this rank has its share; gives the target tokens of all ranks.
-  // The gradients are there for start_update(). Passes without an update are no step.
+  // All passes of a batch, of which this rank has its share; returns the target tokens of all
+  // ranks. Leaves the gradients for start_update(). Passes without an update do not count as a
+  // step.
   int64_t start_passes(const Batch& batch);
-  // Norm, clipping and the update with the gradients of the last start_passes; nothing is changed
-  // where there were no targets. A part of its own: its rate may depend on how the step before
-  // ended.
+  // Norm, clipping and the update with the gradients of the last start_passes; a no-op where there
+  // were no targets. Separate, because its rate may depend on how the previous step ended.
   void start_update(double lr, int64_t update_number);
   struct StepResult {
     LossSums sums;         // over all ranks
     double grad_norm = 0;  // where there were targets
-    LossScale loss_scale;  // of fp16: the next step's
+    LossScale loss_scale;  // fp16: the next step's
   };
-  StepResult end_step();  // of the one started first
+  StepResult end_step();  // of the oldest started one
   // How many steps may be in flight when the next one is started.
   size_t max_steps_in_flight() const {
     return arena_.device()->is_host() || ranks_->size() > 1 ? 0 : StepsInFlight::kMost - 1;
   }
 
-  // fp16: the scale that the next pass takes, that of train.loss_scale at first. In a step whose
-  // gradients are not finite the norm is NaN, nothing is changed but this scale.
+  // fp16: the scale of the next pass, initially train.loss_scale. In a step with non-finite
+  // gradients the norm is NaN, and only this scale changes.
   LossScale loss_scale() const { return executor_->read<LossScale>(names::kLossScale); }
-  void set_loss_scale(LossScale scale);  // whose factor is found here
+  void set_loss_scale(LossScale scale);  // its factor is computed here
 
-  // The losses alone. Nothing where is_stopped() held before a pass or after the last: all ranks
-  // ask it as often, and must be given the same answer.
+  // Only the losses. None where is_stopped() was true before a pass or after the last: all ranks
+  // call it equally often, and must get the same result.
   LossSums eval_loss(const Batch& batch);
   std::optional<LossSums> eval_loss(const Batch& batch, const LengthPlans::IsStopped& is_stopped);
 

@@ -15,13 +15,14 @@ constexpr int64_t kCheckEvery = 100;  // steps between comparisons of batches an
 
 }  // namespace
 
-// Faults and hashes look at a step before the next one changes anything.
+// Faults and hashes examine a step before the next one changes anything.
 StepRunner::StepRunner(const Run& run, TrainState* state)
     : run_(run),
       state_(state),
       max_in_flight_(run.fault || run.hashes ? 0 : run.engine.max_steps_in_flight()) {}
 
-// Of batches and copies: at the first step and now and then; always where somebody looks closely.
+// Comparisons of batches and copies: at the first step and periodically; always with hashes or
+// faults.
 bool StepRunner::is_check_due() {
   if (run_.ranks.size() == 1) return false;
   const bool always = run_.fault || (run_.hashes && run_.hashes->has_every_step());
@@ -36,7 +37,8 @@ void StepRunner::run(Batch& batch) {
   if (checks) compare_batches(run_.ranks, batch, line.step);
   if (run_.fault) fault_before_passes(*run_.fault, line.step, run_.config, run_.ranks, &batch);
   line.target_tokens = run_.engine.start_passes(batch);
-  if (state_->scaling.is_on()) end_pending();  // whether the last step counts decides this rate
+  if (state_->scaling.is_on())
+    end_pending();  // this rate depends on whether the last step was skipped
   line.lr = learning_rate(run_.config.train.schedule, state_->updates, run_.total_steps);
   update(line);
   pending_[num_pending_++] = line;
@@ -74,7 +76,7 @@ void StepRunner::end_step() {
   if (run_.hashes) run_.hashes->write(line.step, gradient_factor(run_.config, line));
 }
 
-// fp16: a step that overflowed does not count.
+// fp16: a step that overflowed is skipped.
 void StepRunner::take_norm(double norm, const LossScale& next, StepMetrics* line) {
   if (!state_->scaling.take(norm, next, line, &run_.record)) {
     --state_->updates;

@@ -21,15 +21,15 @@ class StepRunner {
     Ranks& ranks;
     RunRecord& record;
     const std::optional<Fault>& fault;
-    TensorHashes* hashes;  // null: not asked for
+    TensorHashes* hashes;  // null: not requested
     int64_t total_steps;   // for the schedule
   };
-  // `state`: step, updates and loss scale are kept there. An update that is in flight counts as
-  // made; end_pending() corrects that.
+  // `state`: step, updates and loss scale are kept there. An update in flight counts as done;
+  // end_pending() corrects that.
   StepRunner(const Run& run, TrainState* state);
 
-  // One step. Its numbers are read, checked and recorded here or, where steps may be in flight,
-  // when the next one has been started. All ranks call it.
+  // One step. Its results are read, checked and recorded here or, where steps may be in flight,
+  // when the next one has been started. Collective.
   void run(Batch& batch);
   // Ends every step in flight: before anything that needs the weights or the numbers of all steps.
   void end_pending() { end_all_but(0); }

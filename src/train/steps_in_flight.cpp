@@ -1,5 +1,4 @@
-// train/steps_in_flight.cpp: each step's numbers are copied to a place of their own as the last of
-// its work.
+// train/steps_in_flight.cpp: copies each step's results to a separate slot as the last of its work.
 #include "train/steps_in_flight.h"
 
 #include "base/error.h"

@@ -1,7 +1,7 @@
 // train/steps_in_flight.h: results of steps that a device is still working on.
 //
-// The host reads a step's numbers when it needs them, not when it has queued the step. On the CPU
-// they are there at once.
+// The host reads a step's results when it needs them, not when it has queued the step. On the CPU
+// they are available at once.
 #pragma once
 
 #include <array>
@@ -25,7 +25,7 @@ class StepsInFlight {
   StepsInFlight(const StepsInFlight&) = delete;
   StepsInFlight& operator=(const StepsInFlight&) = delete;
 
-  struct Started {  // what the host knows of a step when it is queued
+  struct Started {  // what the host knows about a step when it is queued
     LossSums sums;  // the counts; the loss where it was summed over several ranks
     Clock::time_point begun;
   };
@@ -33,9 +33,9 @@ class StepsInFlight {
     Started started;
     ExactSum loss;  // of this rank
     double grad_norm;
-    LossScale loss_scale;  // of fp16: the next step's
+    LossScale loss_scale;  // fp16: the next step's
   };
-  void add(const Started& step);  // what was queued so far makes a step
+  void add(const Started& step);  // all work queued so far forms a step
   Ended take();                   // waits for the oldest
 
  private:

@@ -1,8 +1,7 @@
-// train/trainer.cpp: start, batch after batch, evaluation and checkpoints at their times, end.
+// train/trainer.cpp: start, batches, evaluation and checkpoints when due, end.
 //
-// Every rank runs this loop. What is decided from outside (the checkpoint to start from, a signal)
-// is agreed on, so that all ranks do the same at the same step; rank 0 alone writes what is
-// recorded.
+// Every rank runs this loop. The ranks agree on external decisions (the checkpoint to start from, a
+// signal), so that all do the same at the same step; only rank 0 writes records.
 #include "train/trainer.h"
 
 #include <cmath>
@@ -79,8 +78,8 @@ class Trainer {
     }
   }
 
-  // What failed here is reported to the others at once: what ends with this rank may wait for a GPU
-  // that is lost.
+  // A failure here is reported to the others at once: this rank's destructors may wait for a lost
+  // GPU.
   int run() {
     try {
       return run_to_the_end();
@@ -98,7 +97,7 @@ class Trainer {
     }
     load_state();
     if (is_finished()) {
-      log_info("{} is finished at step {}: raise train.steps or train.epochs to go on",
+      log_info("{} is finished at step {}: raise train.steps or train.epochs to continue",
                start_.dir.string(), state_.step);
       return 0;
     }
@@ -111,7 +110,7 @@ class Trainer {
   }
 
   // ------------------------------------------------------------------ start
-  // This rank makes the rows that it computes, no others.
+  // This rank tokenizes only the rows that it computes.
   StreamOptions share(StreamOptions options) const {
     take_share(c_, ranks_->layout(), ranks_->rank(), &options);
     return options;
@@ -131,7 +130,7 @@ class Trainer {
     pack_size_ = end.pack_size;
   }
 
-  // A final/ may be of an earlier end: that of a run which was killed before it had replaced it.
+  // A final/ may belong to an earlier end: of a run that was killed before it replaced it.
   bool is_finished() const {
     if (options_.overwrite || !has_final(start_.dir)) return false;
     return state_.step > 0 && saved_step_ == state_.step && is_past_end(state_.position.epoch) &&
@@ -142,7 +141,7 @@ class Trainer {
     return state_.step >= total_ || (!c_.train.steps && epoch > c_.train.epochs);
   }
 
-  // Rows that cannot be trained on are found here, before anything is written or given up.
+  // Untrainable rows are detected here, before anything is written or discarded.
   void take_first_batch() {
     if (is_past_end(state_.position.epoch)) return;
     stream_.next(batch_);
@@ -151,10 +150,10 @@ class Trainer {
     require_targets(c_, state_.position, total_ - state_.step, stream_);
   }
 
-  // From here on the run directory is this run's.
+  // From here on the run directory belongs to this run.
   void open_run() {
-    // Every rank has read its part of a checkpoint, so that now something may be changed; and
-    // nobody waits long for rows or for another rank from here on.
+    // Every rank has read its part of a checkpoint, so files may be changed now; and nobody waits
+    // long for rows or for another rank from here on.
     ranks_->world().barrier();
     signals_.hold();
     if (is_main_) prepare_run_dir(file_, &start_, state_.step, options_.overwrite);
@@ -231,11 +230,11 @@ class Trainer {
     if (std::exchange(has_batch_, false)) return 0;
     const NextBatch next = next_batch(stream_, *ranks_, signals_, batch_);
     rows_error_ = next.error;
-    ensure(next.stop != 0 || next.is_there, "the rows of training have no end");
+    ensure(next.stop != 0 || next.is_there, "training rows must not end");
     return next.stop;
   }
 
-  // A signal had ended the evaluation of the step that was saved.
+  // A signal interrupted the evaluation of the saved step.
   bool is_eval_missing() const {
     if (saved_step_ != state_.step || state_.step == 0 || evaluated_ >= state_.step ||
         state_.step >= total_)
@@ -298,20 +297,19 @@ class Trainer {
           fmt::format("{}: stopped at step {}, which could not be saved", name, state_.step));
     report_counters(sum_counters(*ranks_, stream_.counters()));
     record_->try_event("stopped", {{"signal", Json(name)}, {"step", Json(state_.step)}});
-    log_info("{}: saved at step {}; the same command goes on from there", name, state_.step);
+    log_info("{}: saved at step {}; the same command resumes from there", name, state_.step);
     return 128 + signal;
   }
 
   int finish() {
     record_->clear_progress();
     if (const int stop = evaluated_ != state_.step ? evaluate() : 0) return stopped_by(stop);
-    // Tensors that are in pieces (of several ranks, or exact mode's) are put together from what was
-    // saved.
+    // Tensors in pieces (of several ranks, or exact mode's) are assembled from the checkpoint.
     const bool has_whole = ranks_->size() == 1 && !ranks_->layout().is_exact;
     if (state_.step > 0 || !has_whole) save();
     check_learned(state_.step, state_.updates, state_.scaling.skipped() > 0);
     const DataCounters counted = sum_counters(*ranks_, stream_.counters());
-    if (is_main_) {  // nobody waits for the others from here on
+    if (is_main_) {  // no more waiting for other ranks from here on
       const HostSlices held(has_whole ? engine_.weights().weight_slices() : std::vector<Slice>{},
                             backend_.device);
       write_final_model(start_.dir / "final",
@@ -355,11 +353,11 @@ class Trainer {
   TrainOptions options_;
   Session session_;
   std::unique_ptr<Ranks> ranks_;
-  std::optional<ScopedNoDeadline> starting_;  // ranks may read, tokenize and count for long
+  std::optional<ScopedNoDeadline> starting_;  // reading, tokenizing and counting may take long
   const bool is_main_;
   RunStart start_;
   std::unique_ptr<RowSource> rows_, eval_rows_;
-  const std::map<std::string, std::string> side_files_;  // read once: a save needs none of them
+  const std::map<std::string, std::string> side_files_;  // read once: saves do not read them again
   BatchStream stream_;
   std::unique_ptr<BatchStream> eval_stream_;
   Backend backend_;
@@ -368,7 +366,7 @@ class Trainer {
   const Json numerics_;  // the fingerprint
   std::unique_ptr<RunRecord> record_;
   std::unique_ptr<Saver> saver_;
-  std::unique_ptr<TensorHashes> hashes_;  // null: not asked for
+  std::unique_ptr<TensorHashes> hashes_;  // null: not requested
   std::unique_ptr<StepRunner> steps_;
   std::optional<PackSize> pack_size_;  // of the first epoch, where it was counted
   Batch batch_;
@@ -382,8 +380,8 @@ class Trainer {
 }  // namespace
 
 int train_rank(const RunFile& file, const TrainOptions& options, const RankPlace& place) {
-  const StopSignals signals(place.world.get());  // first: a signal at any time ends in order
-  // Rank 0 looks where the run stands; what it throws ends all ranks.
+  const StopSignals signals(place.world.get());  // first: a signal at any time ends cleanly
+  // Rank 0 determines where the run starts; its errors end all ranks.
   RunStart start = place.rank == 0 ? open_run_dir(file, options) : RunStart{};
   return Trainer(file, options, std::move(start), place, signals).run();
 }

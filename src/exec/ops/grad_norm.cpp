@@ -13,7 +13,7 @@ namespace weft {
 namespace {
 
 NodeCall bind_squares(const BindContext& b, const Node& node) {
-  if (b.kernels.device) return [](const StepScalars&) {};  // taken with the norm
+  if (b.kernels.device) return [](const StepScalars&) {};  // computed with the norm
   const View& v = b.view;
   const Value& x = v.value(node.inputs[0]);
   const SquaresArgs a{num_elements(x.shape), x.dtype, v.at(node.inputs[0]),
@@ -21,7 +21,7 @@ NodeCall bind_squares(const BindContext& b, const Node& node) {
   return [a, &k = b.kernels, c = b.context](const StepScalars&) { k.squares(*c, a); };
 }
 
-// Squares of all cells, over the axes on which other ranks count others; norm and scale.
+// Squares of all cells, summed over the axes on which ranks hold different ones; norm and scale.
 NodeCall bind_norm_on_host(const BindContext& b, const Node& node) {
   const View& v = b.view;
   const NormAttr attr = node.as<NormAttr>();
