@@ -33,7 +33,7 @@ std::optional<int64_t> parse_number(std::string_view text) {
   return value;
 }
 
-// "key 123" on a line of its own.
+// "key 123" on a separate line.
 int64_t stat_value(std::string_view text, std::string_view key) {
   std::istringstream lines{std::string(text)};
   std::string name;

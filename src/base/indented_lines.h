@@ -6,7 +6,7 @@
 
 namespace weft {
 
-// Each item on a line of its own, indented below the sentence that it follows.
+// Each item on a separate line, indented below the preceding sentence.
 inline std::string indented_lines(const std::vector<std::string>& items) {
   std::string text;
   for (const std::string& item : items) text += "\n    " + item;

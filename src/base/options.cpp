@@ -139,7 +139,7 @@ Option& OptionTable::add(std::string key, OptionTarget target, std::string help)
   const std::string section = section_of(key);
   const bool opened = is_section(section);
   ensure(section.empty() || !opened || section_of(options_.back().key_) == section,
-         "options of a section stand together: " + key);
+         "options of a section must be added together: " + key);
   return options_.emplace_back(std::move(key), target, std::move(help));
 }
 

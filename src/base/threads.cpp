@@ -1,4 +1,4 @@
-// base/threads.cpp: tasks are handed out by one counter; workers enter a round while it is open.
+// base/threads.cpp: one counter distributes the tasks; workers enter a round while it is open.
 #include "base/threads.h"
 
 #include <utility>

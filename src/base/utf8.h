@@ -11,7 +11,7 @@ namespace weft {
 constexpr uint32_t kReplacement = 0xFFFD;
 
 struct Utf8Char {
-  uint32_t code;  // kReplacement where the bytes are no character
+  uint32_t code;  // kReplacement where the bytes are not a character
   uint32_t
       length;  // bytes consumed: at least 1; for bad bytes the maximal subpart, as WHATWG defines
   bool valid;

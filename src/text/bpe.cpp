@@ -19,7 +19,7 @@ namespace weft {
 namespace {
 
 constexpr size_t kShort =
-    48;  // 16 to 96 measure alike on random words of 10 to 95 letters (14 MB/s)
+    48;  // 16 to 96 are equally fast on random words of 10 to 95 letters (14 MB/s)
 constexpr uint64_t kFree = UINT64_MAX;
 
 // The high bits of a product depend on all bits of its factors, the low ones do not.

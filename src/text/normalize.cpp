@@ -80,7 +80,7 @@ void sort_marks(std::vector<Mark>& marks) {
 void compose_stretch(std::vector<Mark>& marks, std::string& out) {
   std::vector<uint32_t> composed;
   size_t starter = SIZE_MAX;
-  int last_class = -1;  // of what stands after the starter; -1: nothing
+  int last_class = -1;  // of what follows the starter; -1: nothing
   for (const Mark mark : marks) {
     if (starter != SIZE_MAX && last_class < mark.combining_class) {
       if (const uint32_t joined = compose(composed[starter], mark.code)) {

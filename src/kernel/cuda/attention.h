@@ -41,7 +41,7 @@ void raise_padding_lse(const Context&, int64_t B, int64_t H, int64_t T, const in
                        const float* lse, float* to);
 
 // attention_segments.cu. mask (B, T, pitch), to be added to the scores: 0 for keys from the begin
-// of the query's segment on, which lies positions (B, T) before it; very low for those before.
+// of the query's segment on, which is positions (B, T) before it; very low for those before.
 inline int64_t segment_mask_pitch(int64_t T) { return (T + 63) / 64 * 64; }
 void segment_mask(const Context&, int64_t B, int64_t T, Dtype, const int32_t* positions,
                   void* mask);

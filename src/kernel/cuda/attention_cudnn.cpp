@@ -160,7 +160,7 @@ std::string build_both(const Context& context, const Args& args) {
   return refusal;
 }
 
-// Forward and backward alike: above 128 only Hopper has both. Packed rows in exact mode use the
+// Both forward and backward: above 128 only Hopper has both. Packed rows in exact mode use the
 // built-in kernel, whose bits do not depend on the batch by construction; for cuDNN with a mask
 // that is unknown.
 template <typename Args>

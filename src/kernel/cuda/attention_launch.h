@@ -33,7 +33,7 @@ Strided<Value> strided(const StridedHeads<Data>& heads) {
   return {static_cast<Value*>(heads.data), heads.row, heads.position, heads.head};
 }
 
-// Whether all rows of these tensors begin at multiples of so many elements.
+// Whether all rows of these tensors begin at multiples of this many elements.
 template <typename Value, typename Data>
 bool begin_at(int64_t multiple, std::initializer_list<StridedHeads<Data>> tensors) {
   for (const StridedHeads<Data>& t : tensors) {

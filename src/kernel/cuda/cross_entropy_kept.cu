@@ -1,6 +1,6 @@
 // kernel/cuda/cross_entropy_kept.cu: cross entropy that reads as much of a row as it can only once.
 //
-// A block takes rows r, r + gridDim.x, ... Pass 1 makes a row's maximum and sum of exp, pass 2
+// A block handles rows r, r + gridDim.x, ... Pass 1 computes a row's maximum and sum of exp, pass 2
 // writes its gradient. A slice is one 16-byte vector per thread, and a thread uses the same vectors
 // in both passes. A row's first slices stay in shared memory between the passes, the next kHeld in
 // registers; the rest is read last in pass 1 and, from the end, first in pass 2: it may still be in

@@ -15,7 +15,7 @@ namespace {
 
 Context context_of(void* stream) { return {nullptr, nullptr, 0, stream}; }
 
-// A matrix as it lies in memory.
+// A matrix in memory.
 struct Place {
   int64_t rows, columns, ld;
   Dtype dtype;

@@ -169,7 +169,7 @@ __device__ __forceinline__ void store(T* to, const float (&v)[kWidth]) {
   pack(v, raw);
   store_raw<kWidth>(to, raw);
 }
-// fp32 beside eight of 16 bits: two vectors.
+// fp32 next to eight 16-bit elements: two vectors.
 __device__ __forceinline__ void load(const float* from, float (&v)[8]) {
   float low[4], high[4];
   load(from, low);

@@ -2,11 +2,11 @@
 //
 // The blocks of 64 keys are walked in order, keeping per query the highest score so far, the sum of
 // exp against it and the weighted sum of values; where the highest grows, both are scaled down.
-// Scores lie as (keys, queries): the queries are the lanes of the vectors, nothing is summed across
-// lanes, and the weights are at once the left operand that the product with the values likes.
-// Inside, scores are in powers of two: multiplied with scale log2(e). Under dropout a weight is
-// multiplied with its element of the mask where it is stored; the sum of weights is of all. A bias
-// is added to the scaled scores of a block before keys are hidden.
+// Scores are stored as (keys, queries): the queries are the lanes of the vectors, nothing is summed
+// across lanes, and the weights are at once the left operand that the product with the values
+// likes. Inside, scores are in powers of two: multiplied with scale log2(e). Under dropout a weight
+// is multiplied with its element of the mask where it is stored; the sum of weights is of all. A
+// bias is added to the scaled scores of a block before keys are hidden.
 #pragma once
 
 #include "kernel/cpu/level/attention_block.h"
@@ -14,9 +14,9 @@
 
 namespace weft::WEFT_LEVEL {
 
-inline constexpr int64_t kQueries = 2 * kBlock;  // a packed block of keys serves all of them
+inline constexpr int64_t kQueries = 2 * kBlock;  // all of them share a packed block of keys
 
-// One head in memory: where a query, a key, a value, an output of position 0 lies, and the elements
+// One head in memory: the addresses of query, key, value and output at position 0, and the elements
 // from one position to the next.
 template <typename T>
 struct HeadView {
@@ -105,7 +105,7 @@ ForwardScratch<Element> forward_scratch(std::byte* workspace, int64_t D, int thr
   }
 }
 
-// Scores of keys that lie before the window of their query (key j <= query i + shift) become
+// Scores of keys before the window of their query (key j <= query i + shift) become
 // -infinity.
 [[gnu::flatten]] inline void hide_earlier_keys(float* s, int64_t queries, int64_t begin,
                                                int64_t shift) {

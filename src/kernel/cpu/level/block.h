@@ -1,4 +1,4 @@
-// kernel/cpu/level/block.h: products of small fp32 blocks that lie in the first-level cache.
+// kernel/cpu/level/block.h: products of small fp32 blocks in the L1 cache.
 //
 // C (M, N) (+)= A (M, K) · B (K, N): N is a multiple of kTileColumns, M of kTileRows, K of 4.
 // A tile of C stays in registers while k runs; every element is one fused chain over k. Where A is

@@ -151,7 +151,7 @@ class Product {
     }
   }
 
-  // Rows m to m + kMr of C, or null where they do not lie in one part of the stack.
+  // Rows m to m + kMr of C, or null where they are not in one part of the stack.
   Out* rows_at(int64_t m) const {
     Out* c = sink_.rows.at(m);
     return sink_.rows.at(m + Tile::kMr - 1) == c + (Tile::kMr - 1) * sink_.rows.ld ? c : nullptr;

@@ -72,7 +72,7 @@ void pack_lines(typename F::Packed* panel, const Operand<const typename F::Sourc
 }
 
 // Rows are k: the lines of a group of rows are interleaved. All panels advance together by a few
-// groups, enough to fill whole cache lines: panels lie a power of two apart, so that lines half
+// groups, enough to fill whole cache lines: panels are a power of two apart, so that lines half
 // filled would push each other out of the first cache. Every row is read once from left to right.
 template <typename F>
 void pack_rows(typename F::Packed* panels, const Operand<const typename F::Source>& operand,

@@ -107,7 +107,7 @@ struct Bf16Tile {
                  : "memory", "cc", WEFT_VECTORS);
   }
 
-  // The same, rounded into rows of C that lie ldc elements apart; `tile` is only read.
+  // The same, rounded into rows of C that are ldc elements apart; `tile` is only read.
   static void multiply_into(int64_t k_count, const Bf16* a, const Bf16* b, const float* tile,
                             bool resume, Bf16* c, int64_t ldc) {
     int64_t pairs = k_count / 8;
