@@ -66,8 +66,8 @@ TEST(Schedule, LogWarmup) {
   EXPECT_EQ(learning_rate(shape("log_warmup", 0), 2, 1000), 2);
 }
 
-// r + (1 - r) f after warmup; the warmup itself is not lifted.
-TEST(Schedule, FloorLiftsWhatComesAfterWarmup) {
+// r + (1 - r) f after warmup; not during warmup.
+TEST(Schedule, FloorAppliesAfterWarmup) {
   const ScheduleConfig c = shape("linear", 2, 0, 0.5);
   EXPECT_EQ(learning_rate(c, 0, 10), 0);
   EXPECT_EQ(learning_rate(c, 1, 10), 1);

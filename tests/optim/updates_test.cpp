@@ -31,7 +31,7 @@ TEST(Updates, SquaresThenNormThenUpdates) {
   EXPECT_TRUE(g.pass.empty());
   const Op wanted[] = {&kSquaresOp, &kSquaresOp, &kNormOp, &kAdamwOp, &kAdamwOp};
   for (size_t i = 0; i < 5; ++i) EXPECT_EQ(g.finish[i].op, wanted[i]) << i;
-  EXPECT_EQ(g[g.finish[0].outputs[0]].shape, Shape{3});  // 600 elements, 256 a cell
+  EXPECT_EQ(g[g.finish[0].outputs[0]].shape, Shape{3});  // 600 elements, 256 per cell
   EXPECT_EQ(g[g.finish[1].outputs[0]].shape, Shape{1});
   EXPECT_EQ(g.finish[2].inputs, (std::vector<Ref>{g.finish[0].outputs[0], g.finish[1].outputs[0]}));
   EXPECT_EQ(g[g.finish[2].outputs[0]].name, "grad_norm");
@@ -69,8 +69,8 @@ TEST(Updates, MastersAreFp32AndStatesToo) {
   EXPECT_EQ(g.finish[3].inputs.size(), 6u);
 }
 
-// The head reads it, the norm keeps it, and no checkpoint's state is made of it.
-TEST(Updates, LossScaleLiesBetweenHeadAndNorm) {
+// The head reads it, the norm updates it, and it is not a state in checkpoints.
+TEST(Updates, LossScaleConnectsHeadAndNorm) {
   Graph g = with_gradients();
   g.pass.push_back({&kRmsNormOp, {}, {}, {}, 0});
   g.pass.push_back({&kHeadLossGradOp, {g.updates[0].parameter}, {}, {}, -1});
@@ -95,7 +95,7 @@ TEST(Updates, DecayAllOffSparesOneDimension) {
   EXPECT_FALSE(g.finish[4].as<UpdateAttr>().decay);
 }
 
-// An optimizer that has one fp32 number per 64 elements, and a state of its own type.
+// An optimizer with one fp32 number per 64 elements, and a state of a separate type.
 constexpr int64_t kBlock = 64;
 std::vector<StateSpec> blocked_states(const OptimizerConfig&) {
   return {{"#q"}, {"#scale", StateSpec::Type::kF32, kBlock}};
@@ -117,7 +117,7 @@ Portion portion_of_scale(const Portion& parameter, Shape local) {
 }
 
 TEST(Updates, BlocksOfAStateFollowTheCutsOfItsParameter) {
-  // Rows 2 to 4 of a matrix, and of these ZeRO's second part.
+  // Rows 2 to 4 of a matrix, and of these ZeRO's second shard.
   const Portion rows = portion_of_scale({"w", {8, 256}, {2, 0}, {2, 256}, 256, 512}, {256});
   EXPECT_EQ(rows.name, "w#scale");
   EXPECT_EQ(rows.shape, (Shape{8, 4}));

@@ -1,5 +1,5 @@
-// tests/train/engine_test.cpp: the engine's promises that no file shows: what is kept, in which
-// type, and what the passes of a step add up to.
+// tests/train/engine_test.cpp: the engine's guarantees that no file shows: what is kept, in which
+// type, and the sums over the passes of a step.
 #include "train/engine.h"
 
 #include <gtest/gtest.h>
@@ -61,7 +61,7 @@ std::vector<std::string> names(const std::vector<Slice>& slices, const std::stri
   return found;
 }
 
-TEST(Engine, CheckpointHoldsWhatDesignSays) {
+TEST(Engine, CheckpointHoldsWhatTheContractSays) {
   const auto model = small_model();
   const size_t n = model->parameters().size();
   const Engine fp32(small_config(), *model, alone(), cpu_kernels(), 1);
@@ -69,7 +69,7 @@ TEST(Engine, CheckpointHoldsWhatDesignSays) {
   EXPECT_TRUE(names(fp32.weights().checkpoint_slices(), "#master").empty());
   const Engine bf16(small_config("bf16"), *model, alone(), cpu_kernels(), 1);
   EXPECT_EQ(bf16.weights().checkpoint_slices().size(),
-            3 * n);  // the master stands for the parameter
+            3 * n);  // the master replaces the parameter
   EXPECT_EQ(names(bf16.weights().checkpoint_slices(), "#master").size(), n);
   for (const Slice& s : bf16.weights().checkpoint_slices())
     EXPECT_EQ(s.dtype, Dtype::kF32) << s.name;
@@ -146,7 +146,7 @@ TEST(Engine, BatchWithoutLabelsHasNoLoss) {
   EXPECT_EQ(run_passes(engine, make_batch(4, false)).loss.value(), 0);
 }
 
-// On the CPU a step is done when it is started; its numbers wait until they are read.
+// On the CPU a step is done when it is started; its results wait until they are read.
 TEST(Engine, StepsEndInTheirOrder) {
   const auto model = small_model();
   Engine engine(small_config(), *model, alone(), cpu_kernels(), 1);
@@ -169,7 +169,7 @@ TEST(Engine, StepsEndInTheirOrder) {
   EXPECT_EQ(engine.end_step().sums.loss.value(), 0);
 }
 
-TEST(Engine, ThreadsAsAskedOrAsTheMachineAllows) {
+TEST(Engine, ThreadsAsRequestedOrAsTheMachineAllows) {
   LaunchConfig c;
   c.threads = 3;
   EXPECT_EQ(choose_threads(c), 3);

@@ -8,7 +8,7 @@
 namespace weft {
 namespace {
 
-// exp(700) has 305 digits, exp(710) is no double.
+// exp(700) has 305 digits, exp(710) overflows a double.
 TEST(Perplexity, StaysReadableWhateverTheLoss) {
   EXPECT_EQ(perplexity_text(2.5), "12.182");
   EXPECT_EQ(perplexity_text(2.5, 4), "12.1825");

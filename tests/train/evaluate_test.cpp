@@ -1,4 +1,4 @@
-// tests/train/evaluate_test.cpp: rows that are awkward, and a model whose every answer is known.
+// tests/train/evaluate_test.cpp: awkward rows, and a model whose every answer is known.
 #include "train/evaluate.h"
 
 #include <gtest/gtest.h>
@@ -52,7 +52,7 @@ TEST_F(Evaluate, IdsThatTheTokenizerLacksHaveNoText) {
   EXPECT_EQ(of_cut.exact_match, 0) << "y z";
 }
 
-TEST_F(Evaluate, StopsWhereGenerationConfigSays) {
+TEST_F(Evaluate, StopsAtTheGenerationConfigsTokens) {
   stop_at(kPadded);
   EXPECT_EQ(evaluate_rows(R"({"q": "x", "a": "y"})").exact_match, 1);
   stop_at('?');
@@ -64,8 +64,8 @@ TEST_F(Evaluate, PromptsAreCutAsInTraining) {
   const std::string many(100, 'a');
   const EvalReport report =
       evaluate_rows("{\"q\": \"" + many + "x\", \"a\": \"y\"}\n" +  // loses its beginning
-                    "{\"q\": \"\", \"a\": \"y\"}\n" +               // nothing to go on from
-                    "{\"q\": \"x\", \"a\": \"" + many + "\"}\n" +   // no room left for a prompt
+                    "{\"q\": \"\", \"a\": \"y\"}\n" +               // nothing to continue
+                    "{\"q\": \"x\", \"a\": \"" + many + "\"}\n" +   // no space left for a prompt
                     "{\"q\": \"x\", \"a\": \"y\"}\n");
   EXPECT_EQ(report.rows, 4);
   EXPECT_EQ(report.counters.truncated, 2);
@@ -81,7 +81,7 @@ TEST_F(Evaluate, RepairedRowsAreCountedAndNamed) {
   EXPECT_TRUE(report.counters.first_repaired[0].ends_with("rows.jsonl:2"));
 }
 
-// The rows of the evaluation part are answered rightly and no others, then the reverse.
+// Only the rows of the evaluation part are answered correctly, then the reverse.
 TEST_F(Evaluate, RowsOutsideOfThePartDoNotCount) {
   stop_at(kPadded);
   config_.data.eval.clear();
@@ -102,7 +102,7 @@ TEST_F(Evaluate, RowsOutsideOfThePartDoNotCount) {
   }
 }
 
-TEST_F(Evaluate, PartWithoutRowsIsRefused) {
+TEST_F(Evaluate, PartWithoutRowsIsRejected) {
   config_.data.eval.clear();
   config_.data.eval_fraction = 1e-12;
   EXPECT_THROW(evaluate_rows(R"({"q": "x", "a": "y"})"), UserError);

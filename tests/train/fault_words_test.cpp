@@ -1,4 +1,4 @@
-// tests/train/fault_words_test.cpp: words of WEFT_FAULT, and where a fault would do nothing.
+// tests/train/fault_words_test.cpp: values of WEFT_FAULT, and where a fault would have no effect.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -38,7 +38,7 @@ TEST(Fault, IsNoneWithoutTheVariable) {
   EXPECT_FALSE(read("").has_value());
 }
 
-TEST(Fault, WordsThatMakeNoSenseAreNamed) {
+TEST(Fault, InvalidValuesAreNamed) {
   for (const char* words : {"flip", "swap,step=3", "double,tensor=a.b,rank=0", "norm",
                             "copy,rank=1", "flip,step=123456789"})
     EXPECT_TRUE(read(words).has_value()) << words;
@@ -78,7 +78,7 @@ struct Place {
   }
 };
 
-TEST(Fault, IsRefusedWhereItWouldDoNothing) {
+TEST(Fault, IsRejectedWithoutEffect) {
   const Place one(1, 1, Shard::kNone, true), fast(1, 1, Shard::kNone, false);
   EXPECT_EQ(one.refuses("flip"), "");
   EXPECT_EQ(one.refuses("flip,step=5"), "");
@@ -97,7 +97,7 @@ TEST(Fault, IsRefusedWhereItWouldDoNothing) {
   EXPECT_EQ(epochs.refuses("flip,step=99"), "");
 }
 
-TEST(Fault, OfACopyWantsCopies) {
+TEST(Fault, OfACopyNeedsCopies) {
   const auto refuses = [](int dp, int tp, Shard shard) {
     return Place(dp, tp, shard, false).refuses("copy");
   };
@@ -122,7 +122,7 @@ std::unique_ptr<Model> qwen2() {
   return make_model(c, {});
 }
 
-TEST(Fault, NamesATensorThatTheModelHas) {
+TEST(Fault, MustNameATensorOfTheModel) {
   const auto model = qwen2();
   Place at(1, 1, Shard::kNone, true);
   const auto refuses = [&](const char* words) -> std::string {
@@ -152,7 +152,7 @@ TEST(Fault, NamesATensorThatTheModelHas) {
   expect_part(refuses("double"), "no vector that is trained and on all ranks");
 }
 
-TEST(Fault, OfAStepThatWasNotMadeIsAnError) {
+TEST(Fault, OfAStepThatWasNotRunIsAnError) {
   const Fault fault = *read("flip,step=5");
   fault.check_fired(1, 5);
   fault.check_fired(5, 9);
@@ -161,7 +161,7 @@ TEST(Fault, OfAStepThatWasNotMadeIsAnError) {
   read("norm,step=5")->check_fired(1, 2);
 }
 
-// Two rows in a pass: those of the second pass and of the third change places.
+// Two rows in a pass: those of the second and the third pass are swapped.
 TEST(Fault, SwapExchangesTheRowsOfTwoPasses) {
   Place at(1, 1, Shard::kNone, true);
   at.config.parallel.exact_rows = 2;

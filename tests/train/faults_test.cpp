@@ -1,4 +1,4 @@
-// tests/train/faults_test.cpp: a deliberate fault whose step was not made is no control.
+// tests/train/faults_test.cpp: a deliberate fault whose step was not run proves nothing.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -19,8 +19,8 @@ Fault fault_of(const char* words) {
   return fault.value();
 }
 
-// A run by epochs knows its last step only when it is there.
-TEST(Faults, TheStepMustBeAmongThoseThatWereMade) {
+// A run by epochs knows its last step only when it gets there.
+TEST(Faults, TheStepMustHaveBeenRun) {
   const Fault third = fault_of("double,step=3");
   third.check_fired(1, 5);
   third.check_fired(3, 5);

@@ -62,7 +62,7 @@ TEST_F(GenerationConfig, BytesFromRandomWeightsEndAtTheirOwnToken) {
   EXPECT_EQ(generation(), "{\n  \"eos_token_id\": 256,\n  \"temperature\": 0.6\n}\n");
 }
 
-TEST_F(GenerationConfig, TurnsEndBesideTheConfigurationsOwn) {
+TEST_F(GenerationConfig, TurnsEndInAdditionToTheConfigurationsOwn) {
   use_chat();
   set_config("eos_token_id", 256);
   EXPECT_EQ(config_eos(), "256");
@@ -79,7 +79,7 @@ TEST_F(GenerationConfig, TurnsEndBesideTheConfigurationsOwn) {
   EXPECT_EQ(generation(), R"({"eos_token_id": 256})");
 }
 
-TEST_F(GenerationConfig, WhatSaysItAllNeedsNoFile) {
+TEST_F(GenerationConfig, NoFileWhereTheConfigSuffices) {
   use_chat();
   run_.data.messages = "";
   set_config("eos_token_id", 256);
@@ -87,7 +87,7 @@ TEST_F(GenerationConfig, WhatSaysItAllNeedsNoFile) {
   EXPECT_EQ(generation(), "none");
 }
 
-TEST_F(GenerationConfig, NonsenseIsRefused) {
+TEST_F(GenerationConfig, InvalidFilesAreRejected) {
   for (const char* text : {"[]", "{", R"({"eos_token_id": "x"})"}) {
     write("model/generation_config.json", text);
     EXPECT_THROW(generation(), UserError) << text;

@@ -13,8 +13,8 @@ namespace weft::testing {
 inline constexpr int64_t kHidden = 32, kVocab = 300;
 inline constexpr int32_t kPadded = 280;  // of the model, not of the bytes tokenizer
 
-// Its layers add nothing, so the next token follows from the last alone: x y (280) z ?, and ?
-// behind all others.
+// Its layers add nothing, so the next token depends only on the last: x y (280) z ?, and ? after
+// all others.
 inline void write_known_model(const std::filesystem::path& folder) {
   std::filesystem::create_directories(folder);
   std::ofstream(folder / "config.json") << R"({"architectures": ["LlamaForCausalLM"],

@@ -1,4 +1,4 @@
-// tests/train/lengths_test.cpp: packed rows are the rows alone; shorter plans are the longest.
+// tests/train/lengths_test.cpp: packed rows equal separate rows; shorter plans equal the longest.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -87,7 +87,7 @@ double relative_distance(const Engine& a, const Engine& b, const Model& model) {
 
 // Five rows in two packed ones, and the same five padded: every token's loss has the same bits, so
 // their exact sum has; gradients are sums in another order.
-TEST(Packed, LossAndGradientAreThoseOfTheRowsAlone) {
+TEST(Packed, LossAndGradientEqualThoseOfSeparateRows) {
   const auto model = small_model();
   const Rows rows = random_rows({7, 70, 2, 30, 90}, 3);
   const Batch packed = batch_of(rows, {{0, 1, 2}, {3, 4}}, 128);
@@ -124,7 +124,7 @@ TEST(Packed, SegmentsDoNotLeak) {
   engine.init_weights(1);
   const double loss = engine.eval_loss(before).loss.value();
   EXPECT_EQ(engine.eval_loss(after).loss.value(), loss);
-  // Controls: as one segment it is seen, and so is a token of the second.
+  // Negative controls: as one segment it is visible, and so is a token of the second.
   for (Batch* b : {&before, &after}) {
     for (int32_t t = 0; t < 50; ++t) b->position_ids[static_cast<size_t>(t)] = t;
   }
@@ -135,7 +135,7 @@ TEST(Packed, SegmentsDoNotLeak) {
 }
 
 // Batches of three lengths through one engine, against engines that are made for each length.
-TEST(Dynamic, EveryLengthGivesWhatAPlanOfItsOwnGives) {
+TEST(Dynamic, EveryLengthEqualsASeparatePlan) {
   const auto model = small_model();
   for (const char* precision : {"fp32", "bf16"}) {
     for (const int64_t micro : {4, 2}) {
@@ -167,7 +167,7 @@ TEST(Dynamic, EveryLengthGivesWhatAPlanOfItsOwnGives) {
 }
 
 // Passes of their own lengths: every token's loss keeps its bits, gradients are sums that round
-// elsewhere. A pass that is cut too short loses tokens, and is seen.
+// elsewhere. A pass that is too short loses tokens, which is detected.
 TEST(Dynamic, PassesOfTheirOwnLengths) {
   const auto model = small_model();
   RunConfig c = config_of("dynamic", "fp32", 6, 96);
@@ -188,7 +188,7 @@ TEST(Dynamic, PassesOfTheirOwnLengths) {
 }
 
 // The same steps with rows padded to the longest: only rounding of sums differs.
-TEST(Dynamic, StepsAreThoseOfPaddedRows) {
+TEST(Dynamic, StepsEqualThoseOfPaddedRows) {
   const auto model = small_model();
   RunConfig c = config_of("dynamic", "fp32", 4, 64);
   Engine dynamic(c, *model, alone(), cpu_kernels(), 1);

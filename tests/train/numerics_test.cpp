@@ -1,4 +1,4 @@
-// tests/train/numerics_test.cpp: the fingerprint changes with whatever changes bits.
+// tests/train/numerics_test.cpp: the fingerprint changes with anything that changes bits.
 #include "train/numerics.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ void nudged_attention(const Context& context, const AttentionArgs& args) {
   args.lse[0] = std::nextafter(args.lse[0], 1e9f);
 }
 
-TEST(Numerics, TheProbeIsRepeatedAndTellsKernelsApart) {
+TEST(Numerics, TheProbeIsRepeatableAndDistinguishesKernels) {
   for (const Dtype dtype : {Dtype::kF32, Dtype::kBf16}) {
     const std::string plain = probe_kernels(ref_kernels(), dtype);
     EXPECT_EQ(plain, probe_kernels(ref_kernels(), dtype));
@@ -40,7 +40,7 @@ TEST(Numerics, TheProbeIsRepeatedAndTellsKernelsApart) {
   EXPECT_EQ(probe_kernels(cpu_kernels(), Dtype::kF32), probe_kernels(cpu_kernels(), Dtype::kF32));
 }
 
-TEST(Numerics, EveryKeyCounts) {
+TEST(Numerics, EveryKeyMatters) {
   RunConfig c;
   Layout layout;
   const Json plain = numerics_fingerprint(c, layout, ref_kernels());
@@ -49,7 +49,7 @@ TEST(Numerics, EveryKeyCounts) {
     EXPECT_TRUE(plain.find(key)) << key;
   }
   EXPECT_TRUE(plain.at("exact_tp").is_null());
-  layout.dp = 4;  // fast mode: the layout is no part of it
+  layout.dp = 4;  // fast mode: the layout is not part of it
   EXPECT_EQ(numerics_fingerprint(c, layout, ref_kernels()), plain);
   RunConfig bf16 = c, pure = c;
   bf16.train.precision = pure.train.precision = "bf16";
@@ -78,7 +78,7 @@ TEST(Numerics, DifferencesNameBothSides) {
 }
 
 // A level that adds instructions for bf16 computes the same in fp32, and only there.
-TEST(Numerics, ALevelOfTheSameFp32IsNoChange) {
+TEST(Numerics, ALevelOfTheSameFp32IsNotAChange) {
   const auto numerics = [](const char* kernels, const char* precision, const char* probe = "1") {
     return Json(Json::Object{{"version", 2},
                              {"kernels", kernels},
@@ -94,7 +94,7 @@ TEST(Numerics, ALevelOfTheSameFp32IsNoChange) {
   for (const auto& [a, b] : pairs) {
     EXPECT_EQ(message_of(numerics(a, "fp32"), numerics(b, "fp32")), "") << a;
     EXPECT_NE(message_of(numerics(a, "bf16"), numerics(b, "bf16")), "") << a;
-    // What the kernels really give has the last word.
+    // What the kernels really compute decides.
     EXPECT_NE(message_of(numerics(a, "fp32"), numerics(b, "fp32", "2")), "") << a;
   }
   EXPECT_EQ(message_of(numerics("neon", "fp32"), numerics("ref", "fp32")),

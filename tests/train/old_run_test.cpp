@@ -24,7 +24,7 @@ std::string refused(const fs::path& dir) {
   return error_of<UserError>([&] { check_old_run(dir); });
 }
 
-TEST(OldRun, IsKnownByItsRunFileOrItsEvents) {
+TEST(OldRun, IsRecognizedByItsRunFileOrItsEvents) {
   for (const auto& [name, text] : {std::pair{"run.yaml", "seed: 1  # default\n"},
                                    {"run.yaml", "seed: 1  # not built\n"},
                                    {"events.jsonl", "{\"event\": \"started\"}\n"}}) {
@@ -43,7 +43,7 @@ TEST(OldRun, IsKnownByItsRunFileOrItsEvents) {
   }
 }
 
-TEST(OldRun, WhatNoRunWroteIsRefusedByName) {
+TEST(OldRun, ForeignFilesAreRejectedByName) {
   for (const char* entry : {"checkpoints/step-x/a", "checkpoints/step-/a", "checkpoints/step-:1/a",
                             "checkpoints/step-00000020-copy/a", "checkpoints/step-00000020.good/a",
                             "checkpoints/step-20/a", "checkpoints/best-copy/a",
@@ -67,7 +67,7 @@ TEST(OldRun, WhatNoRunWroteIsRefusedByName) {
   EXPECT_NE(text.find("would delete events.jsonl, run.yaml, which"), std::string::npos) << text;
 }
 
-TEST(OldRun, EmptyFilesAndFoldersAreNobodysWork) {
+TEST(OldRun, EmptyFilesAndFoldersMayBeDeleted) {
   TemporaryFolder folder;
   put(folder / "metrics.jsonl", "");
   fs::create_directories(folder / "checkpoints");
@@ -76,7 +76,7 @@ TEST(OldRun, EmptyFilesAndFoldersAreNobodysWork) {
   check_old_run(folder / "nowhere");
 }
 
-// A removal that was killed has renamed something, and goes on.
+// An interrupted removal has renamed something, and is finished.
 TEST(OldRun, WhatWasRenamedIsRemoved) {
   TemporaryFolder folder;
   put(folder / "checkpoints.removing/step-00000001/x", "x");

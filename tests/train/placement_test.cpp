@@ -1,5 +1,5 @@
-// tests/train/placement_test.cpp: the rules carried through a whole training graph of Qwen2, as
-// tensor parallel and as data parallel will use them.
+// tests/train/placement_test.cpp: the rules propagated through a whole training graph of Qwen2, as
+// tensor and data parallelism use them.
 #include "graph/placement.h"
 
 #include <gtest/gtest.h>
@@ -44,16 +44,16 @@ std::map<std::string, Placement> tensor_parallel(const Model& model) {
   return given;
 }
 
-TEST(Placement, TensorParallelNeedsTwoSumsALayerEachWay) {
+TEST(Placement, TensorParallelNeedsTwoSumsPerLayerEachWay) {
   const auto model = qwen2(true);
   const Graph graph = training_graph(*model);
   const Placed placed = propagate_placements(graph, tensor_parallel(*model));
   // Forward: embedding, o and down of each layer. Backward: dx of the head, of gate + up and of
-  // q + k + v of each layer. The head makes the losses whole itself.
+  // q + k + v of each layer. The head completes the losses itself.
   EXPECT_EQ(placed.reduced.size(), 1u + 2 * kLayers + 1 + 2 * kLayers);
 }
 
-TEST(Placement, EveryGradientLiesAsItsParameter) {
+TEST(Placement, EveryGradientIsPlacedLikeItsParameter) {
   for (const bool tied : {true, false}) {
     const auto model = qwen2(tied);
     const Graph graph = training_graph(*model);

@@ -1,4 +1,4 @@
-// tests/train/run_dir_test.cpp: two starts in a directory that is not there yet.
+// tests/train/run_dir_test.cpp: two starts in a directory that does not exist yet.
 #include "train/run_dir.h"
 
 #include <gtest/gtest.h>
@@ -26,14 +26,14 @@ class NewRunDir : public ::testing::Test {
   TrainOptions options_;
 };
 
-// Both have found nothing and would begin at step 0; the first has trained and ended before the
-// second one comes to write.
+// Both have found nothing and would start at step 0; the first has trained and ended before the
+// second one writes.
 TEST_F(NewRunDir, TheSecondStartDoesNotTrainOverTheFirst) {
   for (const bool overwrite : {false, true}) {
     options_.run_dir = folder_ / (overwrite ? "overwritten" : "new");
     options_.overwrite = overwrite;
     RunStart second = open_run_dir(file(), options_);
-    EXPECT_FALSE(std::filesystem::exists(options_.run_dir));  // looking makes nothing
+    EXPECT_FALSE(std::filesystem::exists(options_.run_dir));  // looking creates nothing
     {
       RunStart first = open_run_dir(file(), options_);
       prepare_run_dir(file(), &first, 0, overwrite);
@@ -54,7 +54,7 @@ TEST_F(NewRunDir, TheSecondStartIsRefusedWhileTheFirstTrains) {
   EXPECT_NE(error.find("another process is training in "), std::string::npos) << error;
 }
 
-// What the first one is writing is not yet to be judged.
+// What the first one is still writing must not be judged.
 TEST_F(NewRunDir, NothingIsReadWhileAnotherTrains) {
   RunStart first = open_run_dir(file(), options_);
   prepare_run_dir(file(), &first, 0, false);

@@ -22,7 +22,7 @@ TEST(ScheduleWarnings, WarmupLongerThanTheRun) {
   EXPECT_NE(warning.find("to 0.00019 at the last step"), std::string::npos) << warning;
   EXPECT_NE(warning.find("train.lr 0.001"), std::string::npos) << warning;
   EXPECT_EQ(long_warmup(linear(20), {20}), "");
-  EXPECT_EQ(long_warmup(linear(100), {}), "");  // how many steps there are is not known
+  EXPECT_EQ(long_warmup(linear(100), {}), "");  // the number of steps is unknown
   const RunLength most = most_steps(47, 8, 3);  // 5 whole batches each
   EXPECT_NE(long_warmup(linear(16), most).find("the run has at most 15 steps"), std::string::npos);
   EXPECT_EQ(long_warmup(linear(15), most), "");
@@ -36,7 +36,7 @@ TEST(ScheduleWarnings, RaisedStepsMakeTheRateJump) {
   EXPECT_NE(warning.find("schedule linear over 200 steps"), std::string::npos) << warning;
 }
 
-TEST(ScheduleWarnings, ARateThatGoesOnIsNoJump) {
+TEST(ScheduleWarnings, AContinuedRateIsNotAJump) {
   for (const char* name : {"constant", "linear", "cosine", "wsd", "log_warmup"}) {
     ScheduleConfig c = linear(5);
     c.schedule = name;
@@ -53,7 +53,7 @@ TEST(ScheduleWarnings, ARateThatGoesOnIsNoJump) {
   EXPECT_EQ(rate_jump(linear(), 100, {100, 100, 1e-5}), "");  // there is no next step
 }
 
-TEST(NotFiniteHint, NumbersWhatAppliesInOrder) {
+TEST(NotFiniteHint, ListsApplicableCausesInOrder) {
   RunConfig c;
   c.model.init = "random";
   c.train.schedule.lr = 0.5;
@@ -70,7 +70,7 @@ TEST(NotFiniteHint, NumbersWhatAppliesInOrder) {
   EXPECT_EQ(hint.find("precision"), std::string::npos) << hint;
 }
 
-TEST(NotFiniteHint, LeavesOutWhatCannotBe) {
+TEST(NotFiniteHint, OmitsImpossibleCauses) {
   RunConfig c;
   c.model.path = "some-model";
   c.train.schedule.warmup_steps = 10;
@@ -82,7 +82,7 @@ TEST(NotFiniteHint, LeavesOutWhatCannotBe) {
   EXPECT_EQ(hint.find("warmup_steps"), std::string::npos) << hint;
   EXPECT_NE(hint.find("2. train.precision is bf16"), std::string::npos) << hint;
   EXPECT_NE(hint.find("train.master_weights: true"), std::string::npos) << hint;
-  // Before the first update the rate has done nothing.
+  // Before the first update the rate cannot be the cause.
   hint = not_finite_hint(c, 0);
   EXPECT_EQ(hint.find("train.lr is"), std::string::npos) << hint;
   EXPECT_NE(hint.find("1. the weights of some-model"), std::string::npos) << hint;

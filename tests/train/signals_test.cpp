@@ -1,4 +1,4 @@
-// tests/train/signals_test.cpp: how a process ends by a signal says whether anything was lost.
+// tests/train/signals_test.cpp: how a process ends on a signal shows whether anything was lost.
 #include "train/signals.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ namespace {
 
 using ::testing::ExitedWithCode;
 
-// As a terminal's child has it: whoever started the tests may ignore SIGHUP (nohup).
+// As in a terminal's child: whoever started the tests may ignore SIGHUP (nohup).
 [[maybe_unused]] const auto kBefore = std::signal(SIGHUP, SIG_DFL);
 
 void sleep_ms(int64_t ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
@@ -44,7 +44,7 @@ TEST(SignalsDeathTest, ASecondOneDoesNotClaimThatAnythingWasSaved) {
   EXPECT_EXIT(meet_two(), ExitedWithCode(1), "SIGINT, the second signal");
 }
 
-TEST(Signals, TheFirstIsNotedOnceThereIsSomethingToSave) {
+TEST(Signals, TheFirstIsRecordedOnceThereIsSomethingToSave) {
   for (const int signal : kStopSignals) {
     const StopSignals signals(nullptr);
     signals.hold();
@@ -61,7 +61,7 @@ TEST(Signals, TheFirstIsNotedOnceThereIsSomethingToSave) {
 }
 
 // Nested, as in `weft train`: the inner one is the run's.
-TEST(SignalsDeathTest, AfterTheRunItSaysSoAndTheExitCodeStays) {
+TEST(SignalsDeathTest, AfterTheRunItIsReportedAndTheExitCodeStays) {
   const auto meet_late = [] {
     const StopSignals outer(nullptr);
     {
@@ -74,7 +74,7 @@ TEST(SignalsDeathTest, AfterTheRunItSaysSoAndTheExitCodeStays) {
   EXPECT_EXIT(meet_late(), ExitedWithCode(7), "^SIGTERM: the run has ended already\n$");
   const auto before_it = [] {
     const StopSignals outer(nullptr);
-    { const StopSignals inner(nullptr); }  // refused before it held
+    { const StopSignals inner(nullptr); }  // rejected before it held
     ::raise(SIGTERM);
     ::_exit(7);
   };
@@ -95,7 +95,7 @@ TEST(Signals, TheHandlerLeavesErrnoAlone) {
 }
 
 // The process would be gone.
-TEST(Signals, WarningsAndEchoesAreNoSecondSignal) {
+TEST(Signals, WarningsAndEchoesAreNotASecondSignal) {
   const StopSignals signals(nullptr);
   signals.hold();
   ::raise(SIGUSR1);
@@ -105,7 +105,7 @@ TEST(Signals, WarningsAndEchoesAreNoSecondSignal) {
   EXPECT_EQ(signals.received(), SIGUSR1);
 }
 
-TEST(Signals, AHangUpThatWasIgnoredStaysIgnored) {
+TEST(Signals, AnIgnoredHangUpStaysIgnored) {
   std::signal(SIGHUP, SIG_IGN);
   {
     const StopSignals signals(nullptr);
@@ -117,7 +117,7 @@ TEST(Signals, AHangUpThatWasIgnoredStaysIgnored) {
   std::signal(SIGHUP, SIG_DFL);
 }
 
-TEST(Signals, ARankIsToldByItsWorld) {
+TEST(Signals, ARankLearnsOfItFromItsWorld) {
   const auto world = ShmWorld::create({});
   const StopSignals signals(world.get());
   signals.hold();

@@ -1,4 +1,4 @@
-// tests/train/start_line_test.cpp: keys that were set and change nothing.
+// tests/train/start_line_test.cpp: keys that were set but have no effect.
 #include <gtest/gtest.h>
 
 #include "planning/idle_keys.h"
@@ -6,7 +6,7 @@
 namespace weft {
 namespace {
 
-TEST(IdleKeys, AreToldOnlyWhereTheyAre) {
+TEST(IdleKeys, AreReportedOnlyWhereTheyApply) {
   RunConfig c;
   for (const char* precision : {"fp32", "bf16", "fp16"}) {
     c.train.precision = precision;

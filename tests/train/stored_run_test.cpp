@@ -1,4 +1,4 @@
-// tests/train/stored_run_test.cpp: whose run.yaml it is, cut at any place.
+// tests/train/stored_run_test.cpp: who wrote a run.yaml, truncated at any byte.
 #include "train/stored_run.h"
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ class StoredRunTest : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
-TEST_F(StoredRunTest, IsKnownByItsMarks) {
+TEST_F(StoredRunTest, IsRecognizedByItsMarks) {
   EXPECT_EQ(find_stored_run(folder_.path()), StoredRun::kNone);
   EXPECT_EQ(find(""), StoredRun::kNone);
   EXPECT_EQ(find(resolved()), StoredRun::kWhole);
@@ -40,8 +40,8 @@ TEST_F(StoredRunTest, IsKnownByItsMarks) {
   EXPECT_EQ(find(resolved() + "{ [\n"), StoredRun::kCut);
 }
 
-// Wherever it is cut, it is never taken for a whole one of another training.
-TEST_F(StoredRunTest, ACutIsFoundAtEveryByte) {
+// Wherever it is truncated, it is never mistaken for a complete one of another training.
+TEST_F(StoredRunTest, ATruncationIsDetectedAtEveryByte) {
   const std::string whole = resolved();
   for (size_t size = 1; size < whole.size(); ++size) {
     const std::string part = whole.substr(0, size);
@@ -51,7 +51,7 @@ TEST_F(StoredRunTest, ACutIsFoundAtEveryByte) {
   }
 }
 
-TEST_F(StoredRunTest, WhatAPersonWroteIsNotReplaced) {
+TEST_F(StoredRunTest, AUsersFileIsNotReplaced) {
   find("name: a\n");
   const std::string said = error_of<UserError>([&] { check_run_yaml(folder_.path(), ""); });
   EXPECT_NE(said.find("would replace it"), std::string::npos) << said;
