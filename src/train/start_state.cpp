@@ -7,7 +7,6 @@
 #include "train/numerics.h"
 #include "train/rank_agreement.h"
 #include "train/same_model.h"
-#include "train/saver.h"
 
 namespace weft {
 namespace {
@@ -40,27 +39,26 @@ bool is_own_step(const RunStart& start, int64_t step) {
 
 }  // namespace
 
-StartState load_start(const RunStart& start, const Session& session, const Layout& layout,
-                      const Json& numerics, Engine* engine, LossScaling* scaling) {
-  StartState begin;
+int64_t load_start(const RunStart& start, const Session& session, const Layout& layout,
+                   const Json& numerics, Engine* engine, TrainState* state) {
   if (!start.checkpoint) {
     load_weights(session, engine);
-    return begin;
+    return -1;
   }
   check_same_model(*start.checkpoint, session);
   const CheckpointReader reader(*start.checkpoint);
   engine->load_checkpoint(reader);
-  const Json& state = reader.state();
-  begin.step = state.at("step").as_int();
-  check_exact_constants(state, layout);
-  warn_of_other_numerics(state, numerics);
-  if (is_own_step(start, begin.step)) begin.saved_step = begin.step;
-  begin.updates = state.at("updates").as_int();
-  scaling->load(state, engine);
-  begin.position = position_of(state);
-  const Json* best = start.is_of_other_run ? nullptr : state.find("best_eval_loss");
-  if (best && best->is_number()) begin.best_eval = best->as_number();
-  return begin;
+  const Json& stored = reader.state();
+  state->step = stored.at("step").as_int();
+  check_exact_constants(stored, layout);
+  warn_of_other_numerics(stored, numerics);
+  const bool is_own = is_own_step(start, state->step);
+  state->updates = stored.at("updates").as_int();
+  state->scaling.load(stored, engine);
+  state->position = position_of(stored);
+  const Json* best = start.is_of_other_run ? nullptr : stored.find("best_eval_loss");
+  if (best && best->is_number()) state->best_eval = best->as_number();
+  return is_own ? state->step : -1;
 }
 
 // Packed rows are always counted: their number cannot be predicted.

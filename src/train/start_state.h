@@ -8,24 +8,18 @@
 #include "config/session.h"
 #include "data/batches.h"
 #include "train/engine.h"
-#include "train/loss_scaling.h"
 #include "train/run_dir.h"
+#include "train/saver.h"
 
 namespace weft {
 
 inline constexpr int64_t kNoEnd = std::numeric_limits<int64_t>::max();
 
-struct StartState {
-  int64_t step = 0, updates = 0;
-  int64_t saved_step = -1;  // the checkpoint's, where it is the run's own step-N
-  StreamState position;
-  std::optional<double> best_eval;
-};
-
-// Fills the engine: from the checkpoint, from the weights of model.path, or at random. Collective.
-// UserError where the checkpoint belongs to another model or has other exact constants.
-StartState load_start(const RunStart& start, const Session& session, const Layout& layout,
-                      const Json& numerics, Engine* engine, LossScaling* scaling);
+// Fills the engine: from the checkpoint, from the weights of model.path, or at random; and the state,
+// from a checkpoint. Gives the step of the checkpoint where it is the run's own step-N, else -1.
+// Collective. UserError where the checkpoint belongs to another model or has other exact constants.
+int64_t load_start(const RunStart& start, const Session& session, const Layout& layout,
+                   const Json& numerics, Engine* engine, TrainState* state);
 
 struct RunEnd {
   int64_t total = kNoEnd;             // the last step, where known

@@ -11,10 +11,8 @@
 #include "base/log.h"
 #include "checkpoint/list.h"
 #include "comm/comm.h"
-#include "config/schedule_warnings.h"
 #include "config/session.h"
 #include "planning/backend.h"
-#include "planning/idle_keys.h"
 #include "train/data_notes.h"
 #include "train/engine.h"
 #include "train/eval_pass.h"
@@ -27,9 +25,9 @@
 #include "train/rank_agreement.h"
 #include "train/record.h"
 #include "train/run_history.h"
+#include "train/run_report.h"
 #include "train/saver.h"
 #include "train/signals.h"
-#include "train/start_line.h"
 #include "train/start_state.h"
 #include "train/step_runner.h"
 #include "train/tensor_hashes.h"
@@ -117,13 +115,7 @@ class Trainer {
   }
 
   void load_state() {
-    const StartState begin =
-        load_start(start_, session_, ranks_->layout(), numerics_, &engine_, &state_.scaling);
-    state_.step = begin.step;
-    state_.updates = begin.updates;
-    saved_step_ = begin.saved_step;
-    state_.position = begin.position;
-    state_.best_eval = begin.best_eval;
+    saved_step_ = load_start(start_, session_, ranks_->layout(), numerics_, &engine_, &state_);
     if (start_.checkpoint) stream_.restore(state_.position);
     const RunEnd end = find_end(c_, stream_, *ranks_);
     total_ = end.total;
@@ -165,26 +157,11 @@ class Trainer {
         c_.train.log_every, backend_.device->is_host() ? 0 : engine_.arena_bytes()});
     saver_ = std::make_unique<Saver>(file_, side_files_, engine_, *ranks_, start_.dir, *record_,
                                      numerics_);
-    Json::Array arenas;
-    for (const int64_t bytes : gather_numbers(*ranks_, engine_.arena_bytes()))
-      arenas.push_back(Json(bytes));
-    record_->event("started",
-                   {{"arena_bytes", Json(engine_.arena_bytes())},
-                    {"arenas", Json(std::move(arenas))},
-                    {"step", Json(state_.step)},
-                    {"from", start_.checkpoint ? Json(start_.checkpoint->string()) : Json()},
-                    {"ranks", Json(ranks_->size())},
-                    {"threads", Json(engine_.pool()->num_threads())},
-                    {"kernels", Json(engine_.plans().train.options.kernels->name)}});
-    if (!start_.checkpoint) log_info("{}", file_.resolved());
-    for (const std::string& line : idle_keys(c_)) log_warning("{}", line);
     const RunLength length = total_ != kNoEnd ? RunLength{total_}
                                               : most_steps(stream_.num_raw_rows(),
                                                            c_.train.global_batch, c_.train.epochs);
-    warn_of_schedule(c_.train.schedule, length, {state_.step, state_.updates, record_->last_lr()});
-    report_device(c_, *backend_.device);
-    log_info("{}", start_line(c_, *session_.model, ranks_->layout(), &engine_, *backend_.device));
-    if (pack_size_) log_info("data: {}", describe_pack(*pack_size_));
+    report_start({file_, start_, session_, *backend_.device, state_, length, pack_size_}, engine_,
+                 *ranks_, *record_);
     hashes_ = TensorHashes::from_environment(engine_, *session_.model, *ranks_, c_.train.optimizer,
                                              start_.dir, state_.step);
     steps_ = std::make_unique<StepRunner>(
@@ -319,31 +296,13 @@ class Trainer {
       if (state_.step > 0 && saved_step_ != state_.step)
         throw unsaved_end(start_.dir, state_.step, true);
     }
-    record_->event("finished", {{"step", Json(state_.step)},
-                                {"loss", to_json(record_->final_loss())},
-                                {"skipped_steps", Json(state_.step - state_.updates)}});
-    report_counters(counted);
-    const int64_t overflowed = state_.scaling.skipped(),
-                  empty = state_.step - state_.updates - overflowed;
-    if (overflowed > 0)
-      log_info("{} of {} steps overflowed in fp16 and changed nothing", overflowed, state_.step);
-    if (empty > 0)
-      log_info("{} of {} steps had no target token and changed nothing", empty, state_.step);
-    record_->draw_curve(c_.name);
-    log_info("finished step {} in {}; final loss {}, best loss {}; model in {}", state_.step,
-             format_duration(record_->seconds()), show(record_->final_loss()),
-             show(record_->best_loss()), (start_.dir / "final").string());
+    report_finish(c_.name, start_.dir, state_, counted, *record_);
     return 0;
   }
 
   std::filesystem::path saved_checkpoint() const {
     if (saved_step_ != state_.step) throw unsaved_end(start_.dir, state_.step, false);
     return checkpoint_path(start_.dir, state_.step);
-  }
-
-  static Json to_json(const std::optional<double>& v) { return v ? Json(*v) : Json(); }
-  static std::string show(const std::optional<double>& v) {
-    return v ? fmt::format("{:.5f}", *v) : "none";
   }
 
   const RunFile& file_;

@@ -87,6 +87,30 @@ struct Tensors {
   float* lse;
 };
 
+// The lane's two queries: outputs divided by their sums, and the logarithm of these.
+template <typename Value, int kTiles>
+__device__ void put_output(State<kTiles>& state, const int (&query)[2], int length, int b, int h,
+                           const Heads& heads, const Tensors<Value>& tensors) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int t = query[half];
+    const float l = quad_sum(state.l[half]);
+    if (t >= heads.T) continue;
+    const bool is_empty = t >= length || l == 0.0f;  // padding, or no key is seen
+#pragma unroll
+    for (int n = 0; n < kTiles; ++n) {
+#pragma unroll
+      for (int i = 2 * half; i < 2 * half + 2; ++i) {
+        state.out[n][i] = is_empty ? 0.0f : state.out[n][i] / l;
+      }
+    }
+    put_row(tensors.out.at(b, t, h), state.out, half, 0, heads);
+    if (tensors.lse != nullptr && lane_of_warp() % 4 == 0) {
+      tensors.lse[heads.statistic(b, h, t)] = is_empty ? 0.0f : state.m[half] + logf(l);
+    }
+  }
+}
+
 template <typename Value, int kD, typename Score, typename Drop>
 __global__ void __launch_bounds__(Forward<Value, kD>::kThreads)
     attention_kernel(Heads heads, Score score, Drop drop, Tensors<Value> tensors) {
@@ -156,24 +180,7 @@ __global__ void __launch_bounds__(Forward<Value, kD>::kThreads)
     }
   }
 
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const int t = query[half];
-    const float l = quad_sum(state.l[half]);
-    if (t >= heads.T) continue;
-    const bool is_empty = t >= queries.length || l == 0.0f;  // padding, or no key is seen
-#pragma unroll
-    for (int n = 0; n < kTiles; ++n) {
-#pragma unroll
-      for (int i = 2 * half; i < 2 * half + 2; ++i) {
-        state.out[n][i] = is_empty ? 0.0f : state.out[n][i] / l;
-      }
-    }
-    put_row(tensors.out.at(b, t, h), state.out, half, 0, heads);
-    if (tensors.lse != nullptr && lane % 4 == 0) {
-      tensors.lse[heads.statistic(b, h, t)] = is_empty ? 0.0f : state.m[half] + logf(l);
-    }
-  }
+  put_output(state, query, queries.length, b, h, heads, tensors);
 }
 
 }  // namespace

@@ -64,6 +64,48 @@ __global__ void attention_delta_kernel(Heads heads, int64_t count, Tensors<Value
   }
 }
 
+// Of a query; one that is not there takes part in nothing.
+template <typename Value>
+__device__ void load_statistics(int64_t at, bool is_there, const Tensors<Value>& tensors,
+                                float* lse, float* delta) {
+  *lse = is_there ? tensors.lse[at] : kNothing;
+  *delta = is_there ? tensors.delta[at] : 0.0f;
+}
+
+// A block of queries up to `end`, by all threads.
+template <typename K, typename Value>
+__device__ void load_queries(Value* q_tile, Value* dout_tile, float* lse, float* delta, int b,
+                             int h, int query, int end, const Heads& heads,
+                             const Tensors<Value>& tensors) {
+  load_tile<K::kLd>(q_tile, tensors.q.rows(b, h), query, K::kBlock, end, heads);
+  load_tile<K::kLd>(dout_tile, tensors.dout.rows(b, h), query, K::kBlock, end, heads);
+  for (int i = static_cast<int>(threadIdx.x); i < K::kBlock; i += K::kThreads) {
+    load_statistics(heads.statistic(b, h, query + i), query + i < end, tensors, &lse[i], &delta[i]);
+  }
+}
+
+// A query and a key: their probability and the gradient of their score; dp: of the probability.
+struct Pair {
+  float p, ds;
+};
+template <typename Value, typename Score>
+__device__ Pair differentiate(const Score& score, float s, int h, int distance, bool is_seen,
+                              float lse, float dp, float delta) {
+  if (!is_seen) return {0.0f, 0.0f};
+  const float p = exp_for(Value{}, score(s, h, distance) - lse);
+  return {p, p * (dp - delta) * score.scale};
+}
+
+// sum += weights · rows, through the warp's tile of shared memory.
+template <typename K, int kTiles, int kWeightTiles, typename Value>
+__device__ void add_product(float (&sum)[kTiles][4], const float (&weights)[kWeightTiles][4],
+                            Value* warp_tile, const Value* rows, int columns) {
+  put_tile(warp_tile, K::kWeightLd, weights);
+  __syncwarp();
+  multiply_columns<K::kBlock>(sum, warp_tile, K::kWeightLd, rows, K::kLd, columns);
+  __syncwarp();
+}
+
 // What a warp of the dq kernel does with its tile of dS for the table: nothing ...
 struct NoTable {
   template <int kBlock, typename Value>
@@ -138,8 +180,7 @@ __global__ void __launch_bounds__(Backward<Value, kD>::kThreads)
   const int end = min(first + K::kRows, queries.length);
   const Rows<Value> k = tensors.k.rows(b, g), v = tensors.v.rows(b, g);
 
-  const int lane = lane_of_warp(), warp_row = warp * 16;
-  const int warp_first = first + warp_row;
+  const int lane = lane_of_warp(), warp_row = warp * 16, warp_first = first + warp_row;
   const int query[2] = {warp_first + lane / 4, warp_first + lane / 4 + 8};
   const auto drop_key = drop.head(b, h);
   float lse[2], delta[2], dq[kTiles][4];
@@ -147,9 +188,8 @@ __global__ void __launch_bounds__(Backward<Value, kD>::kThreads)
   table.begin(memory);
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const int64_t at = heads.statistic(b, h, query[half]);
-    lse[half] = query[half] < end ? tensors.lse[at] : kNothing;
-    delta[half] = query[half] < end ? tensors.delta[at] : 0.0f;
+    load_statistics(heads.statistic(b, h, query[half]), query[half] < end, tensors, &lse[half],
+                    &delta[half]);
   }
   load_tile<K::kLd>(q_tile, tensors.q.rows(b, h), first, K::kRows, end, heads);
   load_tile<K::kLd>(dout_tile, tensors.dout.rows(b, h), first, K::kRows, end, heads);
@@ -180,12 +220,10 @@ __global__ void __launch_bounds__(Backward<Value, kD>::kThreads)
         for (int i = 0; i < 4; ++i) {
           const int j = key + n * 8 + lane % 4 * 2 + i % 2;
           const float dropped = drop(dp[n][i], kept, n, i);
-          float ds = 0.0f;
-          if (seen[i / 2](j)) {
-            const float x = score(s[n][i], h, j - query[i / 2] - at.shift());
-            ds = exp_for(Value{}, x - lse[i / 2]) * (dropped - delta[i / 2]) * score.scale;
-          }
-          s[n][i] = ds;
+          const int distance = j - query[i / 2] - at.shift();
+          s[n][i] = differentiate<Value>(score, s[n][i], h, distance, seen[i / 2](j), lse[i / 2],
+                                         dropped, delta[i / 2])
+                        .ds;
         }
       }
       put_tile(ds_tile + warp_row * K::kWeightLd, K::kWeightLd, s);
@@ -250,15 +288,7 @@ __global__ void __launch_bounds__(Backward<Value, kD>::kThreads)
       const auto drop_key = drop.head(b, h);
       for (int query = at.other_begin + skipped; query < of_last.end; query += K::kBlock) {
         __syncthreads();
-        load_tile<K::kLd>(q_tile, tensors.q.rows(b, h), query, K::kBlock, at.other_end, heads);
-        load_tile<K::kLd>(dout_tile, tensors.dout.rows(b, h), query, K::kBlock, at.other_end,
-                          heads);
-        for (int i = static_cast<int>(threadIdx.x); i < K::kBlock; i += K::kThreads) {
-          const int64_t statistic = heads.statistic(b, h, query + i);
-          const bool is_there = query + i < at.other_end;
-          lse[i] = is_there ? tensors.lse[statistic] : kNothing;
-          delta[i] = is_there ? tensors.delta[statistic] : 0.0f;
-        }
+        load_queries<K>(q_tile, dout_tile, lse, delta, b, h, query, at.other_end, heads, tensors);
         __syncthreads();
         if (warp_first + 15 < j || warp_first >= next) continue;
         if (heads.causal && query + K::kBlock <= warp_first + at.shift()) continue;
@@ -274,24 +304,15 @@ __global__ void __launch_bounds__(Backward<Value, kD>::kThreads)
           for (int i = 0; i < 4; ++i) {
             const int place = n * 8 + lane % 4 * 2 + i % 2, t = query + place;
             const float dropped = drop(dp[n][i], kept, n, i);
-            float p = 0.0f, ds = 0.0f;
-            if (seen[i / 2](t)) {
-              const float x = score(s[n][i], h, key[i / 2] + at.shift() - t);
-              p = exp_for(Value{}, x - lse[place]);
-              ds = p * (dropped - delta[place]) * score.scale;
-            }
-            s[n][i] = drop(p, kept, n, i);
-            dp[n][i] = ds;
+            const Pair pair =
+                differentiate<Value>(score, s[n][i], h, key[i / 2] + at.shift() - t, seen[i / 2](t),
+                                     lse[place], dropped, delta[place]);
+            s[n][i] = drop(pair.p, kept, n, i);
+            dp[n][i] = pair.ds;
           }
         }
-        put_tile(warp_p, K::kWeightLd, s);
-        __syncwarp();
-        multiply_columns<K::kBlock>(dv, warp_p, K::kWeightLd, dout_tile + column, K::kLd, columns);
-        __syncwarp();
-        put_tile(warp_p, K::kWeightLd, dp);
-        __syncwarp();
-        multiply_columns<K::kBlock>(dk, warp_p, K::kWeightLd, q_tile + column, K::kLd, columns);
-        __syncwarp();
+        add_product<K>(dv, s, warp_p, dout_tile + column, columns);
+        add_product<K>(dk, dp, warp_p, q_tile + column, columns);
       }
     }
   }

@@ -1,0 +1,60 @@
+// train/run_report.cpp: the same lines in the order in which a reader wants them.
+#include "train/run_report.h"
+
+#include <utility>
+
+#include "base/log.h"
+#include "planning/backend.h"
+#include "planning/idle_keys.h"
+#include "train/data_notes.h"
+#include "train/rank_agreement.h"
+#include "train/start_line.h"
+
+namespace weft {
+namespace {
+
+Json to_json(const std::optional<double>& v) { return v ? Json(*v) : Json(); }
+std::string show(const std::optional<double>& v) { return v ? fmt::format("{:.5f}", *v) : "none"; }
+
+}  // namespace
+
+void report_start(const StartReport& r, Engine& engine, Ranks& ranks, RunRecord& record) {
+  const RunConfig& c = r.file.config();
+  Json::Array arenas;
+  for (const int64_t bytes : gather_numbers(ranks, engine.arena_bytes()))
+    arenas.push_back(Json(bytes));
+  record.event("started",
+               {{"arena_bytes", Json(engine.arena_bytes())},
+                {"arenas", Json(std::move(arenas))},
+                {"step", Json(r.state.step)},
+                {"from", r.start.checkpoint ? Json(r.start.checkpoint->string()) : Json()},
+                {"ranks", Json(ranks.size())},
+                {"threads", Json(engine.pool()->num_threads())},
+                {"kernels", Json(engine.plans().train.options.kernels->name)}});
+  if (!r.start.checkpoint) log_info("{}", r.file.resolved());
+  for (const std::string& line : idle_keys(c)) log_warning("{}", line);
+  warn_of_schedule(c.train.schedule, r.length, {r.state.step, r.state.updates, record.last_lr()});
+  report_device(c, r.device);
+  log_info("{}", start_line(c, *r.session.model, ranks.layout(), &engine, r.device));
+  if (r.pack_size) log_info("data: {}", describe_pack(*r.pack_size));
+}
+
+void report_finish(const std::string& name, const std::filesystem::path& dir,
+                   const TrainState& state, const DataCounters& rows, RunRecord& record) {
+  const int64_t skipped = state.step - state.updates, overflowed = state.scaling.skipped(),
+                empty = skipped - overflowed;
+  record.event("finished", {{"step", Json(state.step)},
+                            {"loss", to_json(record.final_loss())},
+                            {"skipped_steps", Json(skipped)}});
+  report_counters(rows);
+  if (overflowed > 0)
+    log_info("{} of {} steps overflowed in fp16 and changed nothing", overflowed, state.step);
+  if (empty > 0)
+    log_info("{} of {} steps had no target token and changed nothing", empty, state.step);
+  record.draw_curve(name);
+  log_info("finished step {} in {}; final loss {}, best loss {}; model in {}", state.step,
+           format_duration(record.seconds()), show(record.final_loss()), show(record.best_loss()),
+           (dir / "final").string());
+}
+
+}  // namespace weft

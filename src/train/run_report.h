@@ -1,0 +1,32 @@
+// train/run_report.h: what a run says of itself at its start and at its end, as events and log
+// lines.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "config/schedule_warnings.h"
+#include "config/session.h"
+#include "train/run_dir.h"
+#include "train/saver.h"
+
+namespace weft {
+
+struct StartReport {
+  const RunFile& file;
+  const RunStart& start;
+  const Session& session;
+  const Device& device;
+  const TrainState& state;
+  RunLength length;
+  std::optional<PackSize> pack_size;  // of the first epoch, where it was counted
+};
+// The event `started`, the run file, and warnings about what it asks for. All ranks call it.
+void report_start(const StartReport& report, Engine& engine, Ranks& ranks, RunRecord& record);
+
+// The event `finished`, what came of the rows and steps, and the curve.
+void report_finish(const std::string& name, const std::filesystem::path& dir,
+                   const TrainState& state, const DataCounters& rows, RunRecord& record);
+
+}  // namespace weft
