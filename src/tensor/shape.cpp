@@ -12,8 +12,7 @@ int64_t num_elements(const Shape& shape) {
   int64_t n = 1;
   for (int64_t extent : shape) {
     if (__builtin_mul_overflow(n, extent, &n) || n > kMostElements) {
-      throw UserError(fmt::format("a tensor of shape {} has more elements than weft's limit of {} "
-                                  "with",
+      throw UserError(fmt::format("a tensor of shape {} has more elements than weft's limit of {}",
                                   to_string(shape), kMostElements),
                       "lower train.micro_batch or data.seq_length, or use a smaller model");
     }

@@ -27,7 +27,7 @@ TEST(FullDisk, CheckpointFailsAndTheRunContinues) {
   ASSERT_EQ(errors.size(), 3u);  // retried each time
   EXPECT_EQ(errors[0].at("step").as_int(), 2);
   EXPECT_TRUE(event_lines(run.dir(), "checkpoint").empty());
-  expect_parts(ended.err, {"checkpoint of step 2 was not written", "step-00000002"});
+  expect_parts(ended.err, {"checkpoint of step 2 could not be written", "step-00000002"});
   EXPECT_TRUE(std::filesystem::exists(run.dir() / "final/model.safetensors"));
 }
 
@@ -106,7 +106,7 @@ TEST(FullDisk, ASignalsEventWithoutRoomIsOnlyLogged) {
   program.send(SIGTERM);
   const Ended ended = program.wait();
   EXPECT_EQ(ended.exit_code, 143) << ended.err;
-  expect_parts(ended.err, {"event \"stopped\" was not written", "SIGTERM: saved at step"});
+  expect_parts(ended.err, {"event \"stopped\" could not be written", "SIGTERM: saved at step"});
 }
 
 TEST(FullDisk, FinalModelFailsWithExitOne) {
