@@ -44,7 +44,7 @@ TEST(Index, InconsistenciesAreNamed) {
       {"\"format\"", "\"farmat\"", "format missing"},
       {"\"F32\"", "\"F31\"", "F31"},
       {"[4, 3], \"dtype\"", "[-4, 3], \"dtype\"", "-4"},
-      {"[4, 3], \"dtype\"", "[4294967296, 4294967296], \"dtype\"", "too large"},
+      {"[4, 3], \"dtype\"", "[4294967296, 4294967296], \"dtype\"", "overflows"},
       {"\"extent\": [4, 3]", "\"extent\": [5, 3]", "a box at"},
       {"\"extent\": [4, 3]", "\"extent\": [4]", "a box of 1 dims"},
       {"\"offset\": [0, 0]", "\"offset\": [9223372036854775807, 0]", "a box at"},

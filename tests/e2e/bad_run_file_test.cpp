@@ -122,7 +122,7 @@ TEST(BadRunFile, ContradictionsAreReported) {
   const TinyRun run;
   expect_refused(run, {"train.epochs=2"}, {"train.steps", "train.epochs"});
   expect_refused(run, {"train.micro_batch=3"}, {"train.global_batch 8", "micro_batch 3"});
-  expect_refused(run, {"train.grad_accum=3"}, {"train.grad_accum is 3", "gives 2"});
+  expect_refused(run, {"train.grad_accum=3"}, {"train.grad_accum is 3", "is 2:"});
   expect_refused(run, {"data.source={text}"}, {"data.source", "data.target"});
   expect_refused(run, {"data.source={text}", "data.target={text}", "data.text={text}"},
                  {"data.text", "data.source"});

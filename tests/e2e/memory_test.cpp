@@ -145,7 +145,7 @@ TEST(Memory, SizesThatCannotBeCountedAreRefused) {
                                  "data.seq_length=1000000"}))
           .wait(kDeadline);
   EXPECT_EQ(ended.exit_code, 2) << ended.err;
-  expect_parts(ended.err, {"a tensor of (1000000000, 1000000", "lower train.micro_batch"});
+  expect_parts(ended.err, {"a tensor of shape (1000000000, 1000000", "lower train.micro_batch"});
 }
 
 }  // namespace

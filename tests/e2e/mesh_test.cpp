@@ -299,7 +299,7 @@ TEST(Mesh, WrongLayoutsAreRejectedBeforeAnyRankStarts) {
   refused({"parallel.mode=exact", "parallel.exact_rows=3"},
           {"exact_rows 3", "a divisor of 8 (1, 2, 4, 8)"});
   refused({"parallel.shard=zero4"}, {"parallel.shard", "zero3"});
-  refused({"parallel.dp=2", "launch.interface=nothing0"}, {"nothing0", "there are", "lo"});
+  refused({"parallel.dp=2", "launch.interface=nothing0"}, {"nothing0", "available", "lo"});
 }
 
 TEST(Mesh, ShardWithOneRankSaysItHasNoEffect) {

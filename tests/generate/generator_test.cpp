@@ -142,8 +142,10 @@ TEST_F(GeneratorTest, StopsAtTheModelsPositions) {
   g.generate({Ids(3, 5), Ids(95, 5)}, o);
   g.generate({Ids(3, 5)}, o);  // no warning
   const std::string text = ::testing::internal::GetCapturedStderr();
-  const size_t both = text.find("2 of 2 continuations stopped because the 96 positions");
-  const size_t one = text.find("1 of 2 continuations stopped because the 96 positions");
+  const size_t both =
+      text.find("2 of 2 continuations stopped because they reached the limit of 96 positions");
+  const size_t one =
+      text.find("1 of 2 continuations stopped because they reached the limit of 96 positions");
   EXPECT_NE(both, std::string::npos) << text;
   EXPECT_NE(one, std::string::npos) << text;
   EXPECT_EQ(text.find("0 of"), std::string::npos) << text;
