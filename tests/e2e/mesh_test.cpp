@@ -171,7 +171,7 @@ TEST(Mesh, CopiesOfKeyValueHeadsHaveTheSameBits) {
   const Ended other = run.train(with(exact, {"name=one", "train.steps=9", "parallel.exact_tp=2"}));
   EXPECT_EQ(other.exit_code, 2) << other.err;
   expect_parts(other.err, {"in exact mode with exact_tp=4, but this run has exact_tp=2",
-                           "go on with --set parallel.exact_tp=4, or"});
+                           "continue with --set parallel.exact_tp=4, or"});
 }
 
 TEST(Mesh, AStopSavesAndTheSameCommandResumes) {
