@@ -33,7 +33,7 @@ TEST(Overwrite, FoldersOfAnotherProgramStay) {
   run.train_well({}, {"--run-dir", (run / "project").string()});
   refused = run.train({}, words);
   EXPECT_EQ(refused.exit_code, 2) << refused.err;
-  expect_parts(refused.err, {"would delete checkpoints/theirs.bin, log/theirs.bin of "});
+  expect_parts(refused.err, {"would delete checkpoints/theirs.bin, log/theirs.bin in "});
   EXPECT_EQ(slurp(run / "project/checkpoints/theirs.bin"), "of another program");
 }
 
