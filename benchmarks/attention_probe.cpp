@@ -179,7 +179,7 @@ void check_sizes(Device& device, const Sizes& s, int64_t segment = 0) {
   all.backward(kCudnn);
   const Bits dqkv = all.read_dqkv();
   // In rows of one tile the two compute the same.
-  if (s.T >= 256) say("cuDNN serves: other bits than the own kernel's", out == own_out, 0.0);
+  if (s.T >= 256) say("cuDNN is used: other bits than the built-in kernel's", out == own_out, 0.0);
   say("out of padded rows: own kernel", difference(out, own_out), 0.05);
   say("out of padded rows: cuDNN's mask", difference(out, masked_out), 0.05);
   say("dqkv of padded rows: own kernel", difference(dqkv, own_dqkv), 0.1);

@@ -222,7 +222,7 @@ def parse_options(argv, folder):
     if args.peers_only == bool(args.weft):
         parser.error("give --weft PATH, or --peers-only")
     if args.weft and not os.access(args.weft, os.X_OK):
-        parser.error(f"{args.weft} is no program; build it first")
+        parser.error(f"{args.weft} is not a program; build it first")
     options = Options(weft=args.weft and args.weft.resolve(), folder=folder, quick=args.quick,
                       steps=6 if args.quick else args.steps, turns=1 if args.quick else args.turns)
     return args, options

@@ -3,7 +3,7 @@
 
     gpu_exact.py --weft build-cuda/weft --out FILE.md [--model qwen2.5-0.5b] [--steps N]
 
-One rank, in turns: fast with so many rows a pass, then the exact settings with them. An exact
+One rank, in turns: fast with this many rows per pass, then the exact settings with them. An exact
 setting serves up to exact_dp x exact_tp ranks with the same bits; for one rank alone there is no
 need of it. Bar: the best setting that serves at least two, at no less than 0.85x of fast.
 """

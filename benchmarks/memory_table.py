@@ -3,10 +3,10 @@
 
 What a rank holds is its anonymous pages (RssAnon), those of mapped files (RssFile: the program and its
 libraries) and the pages of its own arena. The arenas of all
-ranks lie in one memfd, and every rank maps its peers' too: RssShmem counts a page once for each rank
+ranks are in one memfd, and every rank maps its peers' too: RssShmem counts a page once for each rank
 that has touched it. So a page of an arena is counted here for its owner alone: /proc/PID/smaps has
 the mappings apart, and rank r's arenas begin at offset (r + 1) << 44 of the memfd
-(src/net/shm_world.cpp). Its pages are never given back, so that the largest value seen is the peak.
+(src/net/shm_world.cpp). Its pages are never released, so that the largest value seen is the peak.
 """
 
 import argparse
@@ -154,7 +154,7 @@ def main():
              f"{CONFIG['num_hidden_layers']} layers, vocabulary {CONFIG['vocab_size']}, tied; "
              f"dp {args.dp}, micro_batch 2, 2 passes a step, {args.precision}. "
              "MiB, and bytes where there are commas; parts, arena and plan of rank 0, memory of the "
-             "largest rank (own arena + what stands beside it), difference of the rank that is furthest off.",
+             "largest rank (own arena + memory besides it), difference of the rank that is furthest off.",
              "Bar: arena to the byte on every rank; memory within the larger of 5 % and 48 MiB.", ""]
     lines += [f"- {key}: {value}" for key, value in report.run_facts(root).items()]
     lines += [""] + report.table(

@@ -190,7 +190,7 @@ def parse_options(argv, folder):
     parser.add_argument("--steps", type=int, default=9)
     args = parser.parse_args(argv)
     if not os.access(args.weft, os.X_OK):
-        parser.error(f"{args.weft} is no program; build it first")
+        parser.error(f"{args.weft} is not a program; build it first")
     only = args.only.split(",")
     if unknown := set(only) - {"peers", "exact", "four"}:
         parser.error(f"--only {','.join(unknown)}: wanted some of peers,exact,four")

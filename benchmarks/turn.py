@@ -15,7 +15,7 @@ DROPPED = 3  # first steps of a turn: caches, page faults, compilation
 class Turn:
     """What one program did. Times as its metrics say; memory, first line and load from outside.
 
-    A program may be a supervisor with a process a rank: memory is of the largest of them, the load
+    A program may be a supervisor with one process per rank: memory is of the largest of them, the load
     of all.
     """
 

@@ -32,7 +32,7 @@ if(WEFT_CUDNN_HEADERS AND EXISTS "${WEFT_CUDNN_FRONTEND}/cudnn_frontend.h")
 else()
   set(weft_cudnn_found OFF)
 endif()
-option(WEFT_CUDNN "attention of cuDNN where it serves; without it the own kernel" ${weft_cudnn_found})
+option(WEFT_CUDNN "attention of cuDNN where supported; without it the built-in kernel" ${weft_cudnn_found})
 if(WEFT_CUDNN AND NOT weft_cudnn_found)
   message(FATAL_ERROR "WEFT_CUDNN needs cuDNN and the headers of its frontend: "
     "run tools/setup.sh cuda, or name the folder of cudnn_frontend.h with -DWEFT_CUDNN_FRONTEND=")

@@ -110,7 +110,7 @@ def check_includes(path, lines):
     if parts[0] == "src" and room is None:
         return
     if room is not None and room not in ROOMS:
-        yield 1, f"{room} is no room of the table"
+        yield 1, f"{room} is not a room of the table"
         return
     for number, line in enumerate(lines, 1):
         match = INCLUDE.match(line)

@@ -9,7 +9,7 @@
 # Where gpu-bundle/ is one for this machine, it is built in build-gpu from that and CUDA alone; else in
 # build-cuda from what is installed. test and bench end with a table of their parts, after 8 minutes at
 # most: a part that hangs is stopped, and those after it still run (WEFT_GPU_LIMIT_S: another limit).
-# WEFT_CMAKE_ARGS is handed to cmake; WEFT_BUILD names a folder that was built before.
+# WEFT_CMAKE_ARGS is passed to cmake; WEFT_BUILD names a folder that was built before.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 whole_s=465  # divided among the parts below
@@ -112,7 +112,7 @@ part() {
   return 1
 }
 
-# Builds as a part of its own; time for the tests is left.
+# Builds as a separate part; leaves time for the tests.
 build_part() {
   [ -z "${WEFT_BUILD:-}" ] || return 0
   [ -e /dev/nvidiactl ] || nvidia-smi -L >/dev/null 2>&1 || die "no GPU here: neither /dev/nvidiactl nor nvidia-smi finds one"

@@ -3,7 +3,7 @@
 #
 # A machine with a GPU often has CUDA and PyTorch, and neither a network nor Debian's packages. Here
 # those packages are fetched for its architecture (amd64 by default), from the apt sources of this
-# machine but with lists of their own: nothing is installed or changed. Only headers and libraries
+# machine but with separate lists: nothing is installed or changed. Only headers and libraries
 # are kept, static ones where available. The folder travels with the source tree; there
 # tools/gpu.sh finds it.
 set -euo pipefail
@@ -16,7 +16,7 @@ die() { echo "gpu_bundle: $*" >&2; exit 1; }
 case "$arch" in
 amd64) triplet=x86_64-linux-gnu ;;
 arm64) triplet=aarch64-linux-gnu ;;
-*) die "$arch is no architecture that weft is built for on GPUs: amd64 or arm64" ;;
+*) die "$arch is not a supported architecture for GPU builds: amd64 or arm64" ;;
 esac
 for program in apt-get apt-cache dpkg-deb; do
   command -v "$program" >/dev/null || die "$program is not here: make the bundle on Debian or Ubuntu"

@@ -124,7 +124,7 @@ def load_model(folder, attention="eager", dtype=torch.float32):
 def make_batch(golden, rows, generator):
     """Ids (rows, T) and lengths: one full row, the shortest possible one, the others anywhere.
 
-    What stands beyond a row's length is arbitrary: padding is known by position, never by id.
+    Ids beyond a row's length are arbitrary: padding is known by position, never by id.
     """
     T = golden.seq_length
     ids = torch.randint(0, golden.config.vocab_size, (rows, T), generator=generator)

@@ -112,7 +112,7 @@ def clusters():
     """{code: flags}: what joins the character before it, what ends one, what joins the one after it.
 
     The package's Precompiled gives the whole cluster the form of its first character, so a map with one
-    character shows where the cluster ends. Clusters of 6 bytes and more are not asked for, nor used.
+    character shows where the cluster ends. Clusters of 6 bytes and more are not queried, nor used.
     """
     flags = {}
     after_a = make_charsmap([ord("a")])
@@ -189,7 +189,7 @@ def main():
     combining = {c: ud.combining(chr(c)) for c in CODES if ud.combining(chr(c)) and known_combining(c)}
     composed = sorted((*pair, c) for c, pair in decomposed.items() if pair[1] and NFC(chr(c)) == chr(c))
     followers = {second for _, second, _ in composed} | set(range(0x1161, 0x1176)) | set(range(0x11A8, 0x11C3))
-    # Text without any of these is in NFC as it stands.
+    # Text without any of these is already in NFC.
     unstable = {c for c in CODES if c in combining or c in followers or NFC(chr(c)) != chr(c)}
 
     flags = bytearray(0x110000)

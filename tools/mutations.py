@@ -48,7 +48,7 @@ def closing(text, at):
 
 def mask(source):
     """The source with what must not be changed made blank, place for place."""
-    def hide(match):  # quotes stay: a string is something that is there
+    def hide(match):  # quotes stay: a string must remain present
         text = match.group()
         is_comment = text.startswith("/")
         return re.sub(r"[^\n]", " ", text) if is_comment else '"' + re.sub(r"[^\n]", " ", text[1:-1]) + '"'
@@ -60,7 +60,7 @@ def mask(source):
 
 
 def is_boundary(line, i):
-    """Whether what binds weaker than && stands here: , ; ? : = but neither :: nor a comparison."""
+    """Whether an operator that binds weaker than && is here: , ; ? : = but neither :: nor a comparison."""
     c, around = line[i], line[max(i - 1, 0):i] + line[i + 1:i + 2]
     return c in ",;?" or c == ":" and ":" not in around or c == "=" and not set(around) & set("=!<>")
 
@@ -79,7 +79,7 @@ def operand(line, at, step):
 
 
 def dropped_conditions(code, line):
-    """Both operands of && and || by turns, where they lie on the line."""
+    """Both operands of && and || in turn, where they are on the line."""
     for match in re.finditer(r" (&&|\|\|) ", code):
         end = operand(code, match.end(), 1)
         if end is not None and end < len(code) and code[match.end():end].strip():
@@ -103,7 +103,7 @@ def removed_exits(code, line):
     """return, continue, break; alone, or with the condition before them."""
     match = re.match(r"\s*(?:(?:else )?if \(.*\) )?(return\b[^;{}]*|continue|break);\s*$", code)
     if not match or match.group(1).startswith("return ") and " if (" not in f" {code.strip()}":
-        return  # a return of a value is needed where no condition stands before it
+        return  # a return of a value is needed where no condition precedes it
     if "if (" in code and closing(code, code.index("if (") + 3) > match.start(1):
         return
     indent = len(line) - len(line.lstrip())

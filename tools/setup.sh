@@ -74,7 +74,7 @@ cudnn_folder() {
 
 env_cache=${XDG_CACHE_HOME:-$HOME/.cache}/weft
 
-# sources_of LOCK: the list beside it, NAME_source.txt, of packages that exist as source alone.
+# sources_of LOCK: the list next to it, NAME_source.txt, of packages that exist only as source.
 sources_of() { local list=${1%.txt}_source.txt; [ ! -e "$list" ] || echo "$list"; }
 
 # env_folder LOCK: where the environment of a lock file is, or would be.

@@ -126,7 +126,7 @@ TEST_F(AvailableMemory, AContainerFindsItsOwnGroupAtTheMount) {
   EXPECT_EQ(available_mib(), 500);
   write("proc/self/cgroup", "3:memory:/elsewhere\n");
   EXPECT_EQ(available_mib(), 500);
-  // A group of its own inside.
+  // A separate group inside.
   write("proc/self/cgroup", "3:memory:/docker/abc/inner\n");
   write_mib("sys/fs/cgroup/memory/inner/memory.limit_in_bytes", 40);
   EXPECT_EQ(available_mib(), 40);

@@ -89,8 +89,8 @@ TEST(Order, AWindowTouchesSixteenBlocks) {
   EXPECT_LE(blocks.size(), 17u);
 }
 
-// Where in its window each of the first `count` positions of a window lies in file order of the
-// window's blocks: what the permutation inside the window makes of them.
+// The position of each of the first `count` positions of a window in file order of the window's
+// blocks: the effect of the permutation inside the window.
 std::vector<int64_t> places_in_window(const Order& order, int64_t window, int64_t count) {
   constexpr int64_t kRows = Order::kBlockRows * Order::kWindowBlocks;
   const std::vector<int64_t> blocks = order.blocks_from(0);

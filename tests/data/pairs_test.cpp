@@ -179,7 +179,7 @@ TEST(Pairs, LearnedPaddingDoesNotDependOnThePass) {
     ASSERT_TRUE(stream.next(b));
     EXPECT_TRUE(b.pass_lengths.empty());
     EXPECT_EQ(b.seq_length, 32);
-    // A causal row's first token and its prompt are no labels.
+    // A causal row's first token and its prompt are not labels.
     EXPECT_EQ(b.target_tokens, kind == ModelKind::kCausal ? 31 - 2 + 31 : 64);
   }
   config.layout = "pack";

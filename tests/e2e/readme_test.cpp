@@ -1,4 +1,4 @@
-// tests/e2e/readme_test.cpp: the commands of README's first run, in an empty folder, as they stand.
+// tests/e2e/readme_test.cpp: the commands of README's first run, in an empty folder, verbatim.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 

@@ -41,7 +41,7 @@ class TinyRun {
   TemporaryFolder folder_;
 };
 
-// Every row has a loss line of its own; `key` as text, so that equal text means equal bits.
+// Every row has its own loss line; `key` as text, so that equal text means equal bits.
 std::vector<std::string> metric_texts(const std::filesystem::path& run_dir, const std::string& key);
 std::vector<Json> metric_lines(const std::filesystem::path& run_dir);
 std::vector<Json> event_lines(const std::filesystem::path& run_dir, const std::string& event);

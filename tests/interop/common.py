@@ -165,7 +165,7 @@ def run_program(doc, body, add_arguments=None, in_memory=False):
     """The frame of an interop program: arguments, a temporary folder, counts, exit code.
 
     `body(args, checks, folder)` raises only for what nobody expected; that is a failure too. The
-    folder lies in memory where that is asked for: a program whose runs are many and small.
+    folder is in memory on request: for programs with many small runs.
     """
     parser = argparse.ArgumentParser(description=doc.split("\n")[0])
     parser.add_argument("--weft", type=Path, required=True, help="the built program")
@@ -173,7 +173,7 @@ def run_program(doc, body, add_arguments=None, in_memory=False):
         add_arguments(parser)
     args = parser.parse_args()
     if not os.access(args.weft, os.X_OK):
-        parser.error(f"{args.weft} is no program; build it first")
+        parser.error(f"{args.weft} is not a program; build it first")
     checks = Checks()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # folders and children are cleaned up
     where = memory_folder() if in_memory else None

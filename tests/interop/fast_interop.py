@@ -84,7 +84,7 @@ def check_model(checks, weft, folder, model, precision, others):
         keys["master_weights"] = False
     one, targets = train(weft, folder, model, keys, Layout(1, 1, "none", 4))
     checks.that(len(one) == STEPS and one[-1] < one[0] and min(targets) >= LEAST_TARGETS,
-                f"{model} {precision}: one rank learns, {min(targets)} to {max(targets)} targets a step",
+                f"{model} {precision}: one rank learns, {min(targets)} to {max(targets)} targets per step",
                 f"{one[0]:.4f} to {one[-1]:.4f}")
     for layout in others:
         losses, _ = train(weft, folder, model, keys, layout)

@@ -288,7 +288,7 @@ class Chain:
             return
         self.damaged.clear()
         self.copies.clear()
-        self.story.append("  all is given up")
+        self.story.append("  everything is discarded")
         self.start(None, "--overwrite")
 
     # ---------------------------------------------------------------- the process

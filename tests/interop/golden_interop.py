@@ -22,7 +22,7 @@ from safetensors.torch import load_file, save_file
 from common import ROOT, Weft, run_program
 
 SETS = ["tiny_llama", "qwen2_gqa", "llama_rope", "llama_256"]
-REFERENCE = "ref"  # kernels of their own, not a CPU level
+REFERENCE = "ref"  # separate kernels, not a CPU level
 DEADLINE_S = 1800
 
 
@@ -87,7 +87,7 @@ def body(args, checks, folder):
 
 
 def add_arguments(parser):
-    parser.add_argument("--test", type=Path, help="golden test program; default: beside weft")
+    parser.add_argument("--test", type=Path, help="golden test program; default: next to weft")
     parser.add_argument("--seed", type=int, default=today())
 
 

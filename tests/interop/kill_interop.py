@@ -4,7 +4,7 @@
     kill_interop.py --weft build/weft [--moments 20] [--seed N]
 
 Four ranks, dp 2 x tp 2, in all shards, saving every few steps. A random rank is killed at a random
-moment after the ranks were started (the first half second of set-up included). Then the supervisor
+time after the ranks were started (the first half second of set-up included). Then the supervisor
 must exit 75 within one second, no process of the job may live, and no shared memory that a rank had
 mapped may be held by anybody or have a name.
 """

@@ -3,7 +3,7 @@
 
     python3 tests/interop/s3_interop.py --weft build/weft
 
-Also: a bucket that is not there, keys that the server refuses, a server that is not there, and one whose
+Also: a missing bucket, keys that the server rejects, a missing server, and one whose
 connections break at first.
 """
 

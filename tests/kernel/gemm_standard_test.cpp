@@ -318,7 +318,7 @@ TEST(GemmStandard, RepeatedOperandsRepeatTheProduct) {
   emulated::fill_test_operand({}, {b.data(), Dtype::kF32, kLines, kK, kLines, false, true, 2});
   emulated::repeat({}, {a.data(), kK, kLines, kK, wide_a.data(), kK, kM, kK, Dtype::kF32});
   emulated::repeat({}, {b.data(), kLines, kK, kLines, wide_b.data(), kN, kK, kN + 1, Dtype::kF32});
-  EXPECT_EQ(wide_b[kN], 7);  // beside the matrix
+  EXPECT_EQ(wide_b[kN], 7);  // outside the matrix
   const auto product = [](const std::vector<float>& left, const std::vector<float>& right,
                           int64_t m, int64_t n, int64_t ld) {
     std::vector<float> d;

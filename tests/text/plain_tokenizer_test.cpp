@@ -58,7 +58,7 @@ TEST(Unigram, ChoosesTheHighestScore) {
   EXPECT_EQ(ids_of(*t, "   "), Ids{});
 }
 
-// A character without a piece of its own is unknown also where longer pieces begin with it.
+// A character without its own piece is unknown even where longer pieces begin with it.
 TEST(Unigram, AnUnknownMayBeBetterThanALongPiece) {
   Json json = unigram();
   auto& vocab = test::entry(test::entry(json, "model"), "vocab").as_array();

@@ -27,7 +27,7 @@ def without_code(text):
 
 
 def anchors(path):
-    """What GitHub makes of the headings."""
+    """GitHub's anchors for the headings."""
     headings = re.findall(r"^#+ (.*)$", without_code(path.read_text()), re.M)
     plain = (re.sub(r"[^\w\- ]", "", h.replace("`", "").lower()) for h in headings)
     return {h.replace(" ", "-") for h in plain}

@@ -21,7 +21,7 @@ class Mutations(unittest.TestCase):
         self.assertEqual(texts("  while (i < n && j >= m) f();", "comparison"),
                          ["  while (i <= n && j >= m) f();", "  while (i < n && j > m) f();"])
         self.assertEqual(texts("ok = a == b;"), ["ok = a != b;"])
-        self.assertEqual(texts("std::vector<std::pair<int, T>> v;"), [])  # templates are no comparisons
+        self.assertEqual(texts("std::vector<std::pair<int, T>> v;"), [])  # templates are not comparisons
 
     def test_constants(self):
         self.assertEqual(texts("x = f(0, a1, 2.5, 0x10, 1'000, 42);", "constant"),
@@ -37,7 +37,7 @@ class Mutations(unittest.TestCase):
         self.assertEqual(texts("return a || b;", "dropped condition"), ["return a;", "return b;"])
         self.assertEqual(texts("if (a && (b || c)) f();", "dropped condition"),
                          ["if (a) f();", "if ((b || c)) f();", "if (a && (b)) f();", "if (a && (c)) f();"])
-        self.assertEqual(texts("  x = a &&", "dropped condition"), [])  # goes on in the next line
+        self.assertEqual(texts("  x = a &&", "dropped condition"), [])  # continues on the next line
 
     def test_removed_exits(self):
         self.assertEqual(texts("    continue;"), ["    ;"])

@@ -19,7 +19,7 @@ OPERATIONS = {"swiglu": "Swiglu", "rmsnorm": "RmsNorm", "rope": "Rope", "embeddi
 
 
 # Optimizers' updates: their declaration is one more place, and their kernel over all parameters is in the list of a
-# GPU's kernels. The run file's words name them. By the file of their rule: names that may not stand elsewhere.
+# GPU's kernels. The run file's words name them. By the file of their rule: names that may not appear elsewhere.
 UPDATES = {"adamw": r"(?i:adamw)(?!8bit)", "sgd": r"\bSgd|\bkSgd|(?i:\bsgd\b|\bsgd_)"}
 UPDATE_PLACES = PLACES + ("src/optim/", "src/kernel/device_kernels.h")
 NAMED_IN = ("src/config/run_config.cpp", "src/optim/optimizer_config.h", "src/kernel/optimizer_scalars.h")
@@ -61,7 +61,7 @@ class Operations(unittest.TestCase):
                 continue
             used = [path for path, text in texts if re.search(names, text)]
             elsewhere = [path for path in used if not path.startswith(UPDATE_PLACES) and path not in NAMED_IN]
-            self.assertEqual(elsewhere, [], f"{file} stands in more places than {UPDATE_PLACES}")
+            self.assertEqual(elsewhere, [], f"{file} is in more places than {UPDATE_PLACES}")
             missing = [place for place in UPDATE_PLACES if not any(p.startswith(place) for p in used)]
             self.assertEqual(missing, [], f"{file} is not whole")
             found += 1

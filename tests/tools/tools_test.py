@@ -32,7 +32,7 @@ class CheckRooms(unittest.TestCase):
         self.assertIn("text may not include io", complaints("src/text/x.cpp", '#include "io/m.h"\n')[0])
         self.assertEqual(complaints("src/train/x.cpp", '#include "kernel/m.h"\n'), [])
         self.assertEqual(complaints("src/exec/x.cpp", '#include "tensor/m.h"\n'), [])
-        self.assertIn("no room", complaints("src/attic/x.cpp", "")[0])
+        self.assertIn("not a room", complaints("src/attic/x.cpp", "")[0])
         self.assertIn("room/file.h", complaints("src/io/x.cpp", '#include "x.h"\n')[0])
 
     def test_verify_sees_everything_below(self):
@@ -148,9 +148,9 @@ class Gpu(unittest.TestCase):
 
     def test_ranks_run_every_test_that_a_gpu_has(self):
         """By the names that tests/dist gives those of a real GPU; emulated ones are left out."""
-        with tempfile.NamedTemporaryFile("r") as told:
-            self.run_with(dist=f'echo "$@" >{told.name}; {self.PASSES}')
-            patterns = told.read().strip().removeprefix("--gtest_filter=").split(":")
+        with tempfile.NamedTemporaryFile("r") as log:
+            self.run_with(dist=f'echo "$@" >{log.name}; {self.PASSES}')
+            patterns = log.read().strip().removeprefix("--gtest_filter=").split(":")
         for name, runs in [("Backends/LossScaling.FollowsFp32/cuda", True), ("Backends/DropoutGpu.X/cuda", True),
                            ("Backends/GpuEval.X/cuda_llama", True), ("Backends/Gpu.X/cuda_qwen2_fp16", True),
                            ("Backends/LossScaling.FollowsFp32/cuda_emulated", False), ("Exact.X/qwen2_fp32", False)]:
@@ -158,15 +158,15 @@ class Gpu(unittest.TestCase):
 
     def test_libraries_that_pytorch_brought(self):
         """Only those that weft does not find."""
-        with tempfile.TemporaryDirectory() as packages, tempfile.NamedTemporaryFile("r") as told:
+        with tempfile.TemporaryDirectory() as packages, tempfile.NamedTemporaryFile("r") as log:
             for library in ("nccl", "cudnn"):
                 folder = Path(packages) / "nvidia" / library / "lib"
                 folder.mkdir(parents=True)
                 (folder / f"lib{library}.so.2").touch()
             with unittest.mock.patch.dict(os.environ, {"PYTHONPATH": packages}):
                 doctor = '{"capability": "9.0", "cudnn": null, "nccl": "2.28.9"}'
-                self.run_with(weft=f"echo '{doctor}'", dist=f'echo "$LD_LIBRARY_PATH" >{told.name}; {self.PASSES}')
-            path = told.read()
+                self.run_with(weft=f"echo '{doctor}'", dist=f'echo "$LD_LIBRARY_PATH" >{log.name}; {self.PASSES}')
+            path = log.read()
         self.assertIn("nvidia/cudnn/lib", path)
         self.assertNotIn("nvidia/nccl/lib", path)
 
