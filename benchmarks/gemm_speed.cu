@@ -1,8 +1,8 @@
 // benchmarks/gemm_speed.cu: TFLOP/s of all products of a training step, and what choosing gains.
 //
 // Columns: the library's first candidate of any kind (what torch uses), the first that does not
-// split K (exact mode), the fastest of 16 (fast mode), which one that is, and the product
-// of the step's count and the best time. Operands rotate through memory larger than the L2 cache.
+// split K (exact mode), the fastest of 16 (fast mode), which one that is, and the product of the
+// step's count and the best time. Operands rotate through memory larger than the L2 cache.
 #include <algorithm>
 
 #include "gemm_probe.h"

@@ -17,8 +17,8 @@
 namespace weft {
 namespace {
 
-// Chunks are linked and never freed: the handler may walk them at any time. `begin` is set last
-// and cleared first; the path is accessed only under the mutex.
+// Chunks are linked and never freed: the handler may walk them at any time. `begin` is set last and
+// cleared first; the path is accessed only under the mutex.
 struct Entry {
   std::atomic<uintptr_t> begin{0};
   std::atomic<size_t> size{0};

@@ -2,8 +2,8 @@
 //
 // Reading a page that the file no longer has raises SIGBUS, which kills a process silently. Our
 // handler finds the mapping of the address, maps zeros over the rest of it, marks the file as lost
-// and lets the reader continue; readers call check_mapped_files() before they trust what they
-// read. A SIGBUS at any other address is handled as before.
+// and lets the reader continue; readers call check_mapped_files() before they trust what they read.
+// A SIGBUS at any other address is handled as before.
 #pragma once
 
 #include <cstddef>

@@ -6,8 +6,8 @@
 namespace weft {
 namespace {
 
-// What may follow a lead byte: how many bytes, and the bounds of the first of them. The bounds
-// keep out overlong forms (E0, F0), surrogates (ED) and values above U+10FFFF (F4).
+// What may follow a lead byte: how many bytes, and the bounds of the first of them. The bounds keep
+// out overlong forms (E0, F0), surrogates (ED) and values above U+10FFFF (F4).
 struct Lead {
   uint32_t following;
   unsigned char low, high;

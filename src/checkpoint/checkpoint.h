@@ -62,8 +62,8 @@ class CheckpointReader {
   const Json& index() const { return index_; }
   const StoredTensors& tensors() const { return *tensors_; }
   bool has(const std::string& name) const;
-  // Fills the slice's data from whichever files hold it, whatever layout wrote them; checksums
-  // are verified (DamagedCheckpoint naming tensor, file and slice). Thread-safe.
+  // Fills the slice's data from whichever files hold it, whatever layout wrote them; checksums are
+  // verified (DamagedCheckpoint naming tensor, file and slice). Thread-safe.
   void read(const Slice& slice) const;
   void verify() const;  // every checksum, including the side files
 

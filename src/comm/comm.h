@@ -4,10 +4,10 @@
 // part is done and its buffers may be used again. Calls of one group come from one thread at a
 // time; two groups (tensor parallel, data parallel) may be used by two threads at once.
 //
-// All sums are ours, in every backend: a binary tree over the ranks in their order,
-// ((x0 + x1) + (x2 + x3)), a rank without a partner is passed up unchanged. bf16 is added in fp32
-// and rounded once. So the bits of a result depend on nothing but the addends and their order. One
-// exception: NCCL adds in its own order, except in exact mode (comm/nccl/nccl.h).
+// All sums are ours, in every backend: a binary tree over the ranks in their order, ((x0 + x1) +
+// (x2 + x3)), a rank without a partner is passed up unchanged. bf16 is added in fp32 and rounded
+// once. So the bits of a result depend on nothing but the addends and their order. One exception:
+// NCCL adds in its own order, except in exact mode (comm/nccl/nccl.h).
 //
 // A call that cannot complete throws PeerError: after the deadline (naming the missing ranks) or on
 // abort (with its reason). Where another rank made a different call at the same sequence number it

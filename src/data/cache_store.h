@@ -1,10 +1,10 @@
 // data/cache_store.h: the token caches of this machine: listing and eviction.
 //
-// A cache is a folder named by 16 hexadecimal digits. Every process that has it open
-// holds its file `used` locked (shared), and sets that file's time when it opens it. To remove a
-// cache, a process first takes an exclusive lock: an open one is never removed, and one about to be
-// opened is recreated. Whoever gets a lock checks whether the file is still the one of that name:
-// another process may have removed it meanwhile. Other files and folders are left alone.
+// A cache is a folder named by 16 hexadecimal digits. Every process that has it open holds its file
+// `used` locked (shared), and sets that file's time when it opens it. To remove a cache, a process
+// first takes an exclusive lock: an open one is never removed, and one about to be opened is
+// recreated. Whoever gets a lock checks whether the file is still the one of that name: another
+// process may have removed it meanwhile. Other files and folders are left alone.
 #pragma once
 
 #include <cstdint>

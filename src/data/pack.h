@@ -19,8 +19,8 @@ struct Segment {
 };
 using PackedRow = std::vector<Segment>;
 
-// Each packed row holds at most `capacity` tokens; segments are in the order of their rows,
-// packed rows in that of their first segments. Lengths of 0 are skipped.
+// Each packed row holds at most `capacity` tokens; segments are in the order of their rows, packed
+// rows in that of their first segments. Lengths of 0 are skipped.
 std::vector<PackedRow> pack_rows(const std::vector<int64_t>& lengths, int64_t capacity);
 
 // Tokens of the encoder and the decoder: of a pair, or the capacity of a packed row.

@@ -37,8 +37,8 @@ struct Row {
 class RowScan {
  public:
   virtual ~RowScan() = default;
-  // The next row, into reused memory; false at the end. UserError with file and line
-  // where the row is bad.
+  // The next row, into reused memory; false at the end. UserError with file and line where the row
+  // is bad.
   virtual bool next(Row& out) = 0;
 };
 

@@ -15,8 +15,8 @@ std::string dump_plan(const Plan& plan);
 // By value: its name, or name~2 for the second value of that name, and so on.
 std::vector<std::string> unique_names(const Graph& graph);
 
-// What a node updates in place, and what it only reads: an update's parameter, states
-// and master weights are its inputs, and it has no outputs.
+// What a node updates in place, and what it only reads: an update's parameter, states and master
+// weights are its inputs, and it has no outputs.
 struct NodeReads {
   std::vector<Ref> updated, read;
 };

@@ -6,8 +6,8 @@
 
 namespace weft {
 
-// On the CPU done at once by the calling thread (the communication thread has no pool); on a
-// GPU queued.
+// On the CPU done at once by the calling thread (the communication thread has no pool); on a GPU
+// queued.
 struct MemoryOps {
   const Kernels* kernels;
   const Context* context;

@@ -18,8 +18,8 @@ struct Products {
 Products make_products(const View& v, const Node& node, std::byte* workspace);
 size_t products_workspace(const Kernels& kernels, const Products& products, int num_threads);
 
-// C = sum over leaves of a tree: leaves[s] are the products of leaf s, added in order. The
-// calls' C, addends and accumulate are set here; c: where and in which dtype the result goes.
+// C = sum over leaves of a tree: leaves[s] are the products of leaf s, added in order. The calls'
+// C, addends and accumulate are set here; c: where and in which dtype the result goes.
 void add_leaves(const std::vector<std::vector<GemmArgs>>& leaves, Stack c, Dtype c_dtype,
                 std::byte* workspace, Products* products);
 

@@ -1,8 +1,8 @@
 // generate/plans.h: the model traced for generation, once per batch size.
 //
 // A step feeds T new positions of each of B rows. One plan would do, but most steps need less than
-// the largest: T is 1 after the prompts, and B shrinks as rows end. So there is a small grid
-// of plans over the same weights and the same cache: those of fewer rows use the first rows of the
+// the largest: T is 1 after the prompts, and B shrinks as rows end. So there is a small grid of
+// plans over the same weights and the same cache: those of fewer rows use the first rows of the
 // cache.
 #pragma once
 

@@ -7,9 +7,9 @@
 //   (key, stream) = Philox-10 of (seed; row of the epoch, epoch, site, head)   128 bits per head
 //   words         = Philox-7 of (key; query', key', stream)                    4 x 32 bits
 //   kept where words[2 q + k] >= rate 2^32
-// One block of words covers the queries t, t + 8 and the keys j, j + 8 of an aligned square of
-// 16 x 16: query' = t / 16 * 8 + t % 8, q = t / 8 % 2, and so for the key. These four are what a
-// thread of a GPU holds together in the layout of tensor cores, whichever side its rows are.
+// One block of words covers the queries t, t + 8 and the keys j, j + 8 of an aligned square of 16 x
+// 16: query' = t / 16 * 8 + t % 8, q = t / 8 % 2, and so for the key. These four are what a thread
+// of a GPU holds together in the layout of tensor cores, whichever side its rows are.
 //
 // Activations (B, T, C). Element (t, c) of a row is kept or dropped likewise:
 //   (key, stream) = Philox-10 of (seed'; row of the epoch, epoch, site)        128 bits per row

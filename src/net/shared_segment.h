@@ -1,7 +1,7 @@
 // net/shared_segment.h: anonymous memory that the processes of one machine share.
 //
-// A memfd: it lives as long as a process holds it, so nothing leaks however we die.
-// The file is sparse: untouched bytes use no memory, and its size is only an upper bound.
+// A memfd: it lives as long as a process holds it, so nothing leaks however we die. The file is
+// sparse: untouched bytes use no memory, and its size is only an upper bound.
 #pragma once
 
 #include <cstdint>

@@ -22,8 +22,8 @@ constexpr int64_t kWriterBytes = 9 * kMib;
 constexpr int64_t kCodeBytes = 24 * kMib;
 constexpr int64_t kSupervisorBytes = 3 * kMib;
 
-// Tables and kept files: 17 MiB for Qwen2 (files of 4.2), 7.4 for GPT-2 (1.4), 5 and 7 for T5
-// (0.8, 1.3).
+// Tables and kept files: 17 MiB for Qwen2 (files of 4.2), 7.4 for GPT-2 (1.4), 5 and 7 for T5 (0.8,
+// 1.3).
 constexpr int64_t kBytesPerFileByte = 4;
 constexpr int64_t kAnyTokenizer = 2 * kMib;
 constexpr const char* kVocabularies[] = {"tokenizer.json", "vocab.json", "merges.txt",

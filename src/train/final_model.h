@@ -12,8 +12,8 @@
 
 namespace weft {
 
-// Files next to the weights: config.json, generation configuration, tokenizer. UserError
-// where one of model.path cannot be used.
+// Files next to the weights: config.json, generation configuration, tokenizer. UserError where one
+// of model.path cannot be used.
 std::map<std::string, std::string> side_files(const Session& session);
 
 // weights: in the highest precision that training keeps; files: from side_files(). RunError on a

@@ -32,9 +32,9 @@ class LengthPlans {
               const Passes& passes);
 
   Executor& longest() { return *longest_; }
-  // Runs all passes, each with the plan of its length. Allocates for a new length.
-  // is_stopped: polled before each pass, and in passes with collectives (Executor::ask_stop); false
-  // where it ended the batch before a pass, StopError in one.
+  // Runs all passes, each with the plan of its length. Allocates for a new length. is_stopped:
+  // polled before each pass, and in passes with collectives (Executor::ask_stop); false where it
+  // ended the batch before a pass, StopError in one.
   using IsStopped = std::function<bool()>;
   bool run(const Batch& batch, const IsStopped& is_stopped = nullptr);
   // Passes may be abandoned midway (Executor::allow_stop).

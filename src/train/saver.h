@@ -28,8 +28,8 @@ struct TrainState {
 // the run's bits would then match neither.
 void check_exact_constants(const Json& state, const Layout& layout);
 
-// All ranks save together: each its own slices, and rank 0 commits what all of them have written.
-// A full or failing disk does not end a run: it is reported, in the log and if possible among the
+// All ranks save together: each its own slices, and rank 0 commits what all of them have written. A
+// full or failing disk does not end a run: it is reported, in the log and if possible among the
 // events, and retried at the next checkpoint. A BugError is not caught.
 class Saver {
  public:

@@ -43,8 +43,8 @@ class TensorHashes {
                                                         int64_t step);
 
   bool has_every_step() const { return every_step_; }
-  // Before and after the update. Collective. `factor`: by which the gradients of the
-  // step were multiplied (fp16); none: they were not finite, and the step was skipped.
+  // Before and after the update. Collective. `factor`: by which the gradients of the step were
+  // multiplied (fp16); none: they were not finite, and the step was skipped.
   void take_gradients();
   void write(int64_t step, std::optional<double> factor = 1);
 

@@ -21,9 +21,8 @@ class Weights {
   void load(const CheckpointReader& reader);
   void load(const LogicalModel& source);  // parameters only
 
-  // Both are in device memory (train/host_slices.h copies them to the host).
-  // What this rank writes into a checkpoint: parameters or masters, states
-  // (docs/contract.md, Checkpoints).
+  // Both are in device memory (train/host_slices.h copies them to the host). What this rank writes
+  // into a checkpoint: parameters or masters, states (docs/contract.md, Checkpoints).
   std::vector<Slice> checkpoint_slices() const;
   // The parameters in their highest precision (masters where they exist), by Hugging Face name.
   // Whole tensors only with one rank.

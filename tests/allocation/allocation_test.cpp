@@ -87,8 +87,8 @@ TEST_P(Allocation, NoneInAStepAfterTheFirst) {
   }
 }
 
-// Lengths of `dynamic`: only the first batch of each allocates; `pack` has one length.
-// With dropout.
+// Lengths of `dynamic`: only the first batch of each allocates; `pack` has one length. With
+// dropout.
 TEST_P(Allocation, NoneAfterTheFirstBatchOfALength) {
   ASSERT_TRUE(counts());
   const auto model = small_model(0.1);

@@ -41,8 +41,7 @@ TEST(FileWatch, AChangedFileIsNamed) {
   expect_complaint("a.txt was removed");
 }
 
-// A system error says nothing about the file. (A link to itself: ELOOP, also for
-// root.)
+// A system error says nothing about the file. (A link to itself: ELOOP, also for root.)
 TEST(FileWatch, AnUnreadableFileIsNotMissing) {
   const TempFolder folder;
   folder.write("a.txt", "one\n");

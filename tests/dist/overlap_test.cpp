@@ -2,10 +2,10 @@
 //
 // Every call of the group sleeps 5 ms. A step must grow by less than half of the sum of the delays.
 // On a busy machine seconds of computing vary more than that, so the layers sleep as well: 10 ms
-// forward, 20 ms backward, in place of attention, in a tiny model. Sleeps
-// do not contend. Steps with and without delay take turns in one run, and the shortest of each kind
-// are compared. Both ranks sleep at the same time, so the sum is that of one rank. The negative
-// control does the same sleeps on the compute thread, where they all count.
+// forward, 20 ms backward, in place of attention, in a tiny model. Sleeps do not contend. Steps
+// with and without delay take turns in one run, and the shortest of each kind are compared. Both
+// ranks sleep at the same time, so the sum is that of one rank. The negative control does the same
+// sleeps on the compute thread, where they all count.
 #include <gtest/gtest.h>
 
 #include <chrono>

@@ -1,5 +1,5 @@
-// tests/e2e/bad_run_file_test.cpp: every mistake in a run file is reported, with what to do,
-// exit 2.
+// tests/e2e/bad_run_file_test.cpp: every mistake in a run file is reported, with what to do, exit
+// 2.
 #include <gtest/gtest.h>
 
 #include "kernel/device_kernels.h"

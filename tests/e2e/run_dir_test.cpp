@@ -210,8 +210,8 @@ TEST(RunDir, LoudPrintsTheResolvedFile) {
                            "final loss", "best loss", "rows dropped"});
 }
 
-// Once, though every rank knows: and not where there are enough cores.
-// Not 85 lines of keys: what changed, and last where the run resumes.
+// Once, though every rank knows: and not where there are enough cores. Not 85 lines of keys: what
+// changed, and last where the run resumes.
 TEST(RunDir, AResumePrintsWhatChanged) {
   const TinyRun run;
   run.train_well();

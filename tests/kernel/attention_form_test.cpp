@@ -200,8 +200,8 @@ Buffer part(const Buffer& of, int64_t positions, int64_t b, int64_t begin, int64
   return out;
 }
 
-// A segment with its source segment equals a separate row, and rows are independent.
-// The table's gradient is the rows' sum in order.
+// A segment with its source segment equals a separate row, and rows are independent. The table's
+// gradient is the rows' sum in order.
 TEST(AttentionForm, SegmentsAndRowsAreIndependent) {
   const std::vector<std::vector<int>> queries = {{70, 1, 59}, {129}}, source = {{40, 90, 10}, {65}};
   for (const Dtype dtype : kAllTypes) {

@@ -244,8 +244,8 @@ TEST(GemmStandard, NoneForARejectedProblem) {
   EXPECT_FALSE(find_exact(sized(1152, 8191), standard, nullptr, &lab));
 }
 
-// The test's operands: exact sums are 0, and the errors reveal the order even when D is bf16.
-// A halved trial needs less memory for any layout of its operands.
+// The test's operands: exact sums are 0, and the errors reveal the order even when D is bf16. A
+// halved trial needs less memory for any layout of its operands.
 TEST(GemmStandard, HalvesNeedLessMemory) {
   for (int bits = 0; bits < 16; ++bits) {
     LtProblem p;

@@ -26,8 +26,8 @@ void say(const std::string& text) {
 
 void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
 
-// Endless collectives until a rank was asked to stop, which all learn in the same round.
-// save_ms: how long a rank takes to save.
+// Endless collectives until a rank was asked to stop, which all learn in the same round. save_ms:
+// how long a rank takes to save.
 int train_for_ever(const ShmWorld& world, Comm& comm, float* data, int64_t count, int save_ms) {
   if (!world.begin_saving()) return 1;
   say(fmt::format("rank {} trains", comm.rank()));

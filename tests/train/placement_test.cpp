@@ -48,8 +48,8 @@ TEST(Placement, TensorParallelNeedsTwoSumsPerLayerEachWay) {
   const auto model = qwen2(true);
   const Graph graph = training_graph(*model);
   const Placed placed = propagate_placements(graph, tensor_parallel(*model));
-  // Forward: embedding, o and down of each layer. Backward: dx of the head, of gate + up and of
-  // q + k + v of each layer. The head completes the losses itself.
+  // Forward: embedding, o and down of each layer. Backward: dx of the head, of gate + up and of q +
+  // k + v of each layer. The head completes the losses itself.
   EXPECT_EQ(placed.reduced.size(), 1u + 2 * kLayers + 1 + 2 * kLayers);
 }
 

@@ -1,7 +1,7 @@
 // io/arrow/file_system.cpp: s3:// and the other file systems that Arrow opens by URI.
 //
-// Arrow's S3 is a separate library, loaded on the first s3:// URI from libarrow's folder:
-// programs that read local files do not pay for it.
+// Arrow's S3 is a separate library, loaded on the first s3:// URI from libarrow's folder: programs
+// that read local files do not pay for it.
 #include "io/file_system.h"
 
 #include <arrow/buffer.h>

@@ -32,8 +32,8 @@ struct Dropout {
     return dropout_key(seed, site, first_head + h, rows[2 * b], rows[2 * b + 1]);
   }
 
-  // Bit 4 n + i: c[n][i] is kept. row: the first of the thread's two; column: the
-  // first of the tile.
+  // Bit 4 n + i: c[n][i] is kept. row: the first of the thread's two; column: the first of the
+  // tile.
   template <bool kRowsAreQueries, int kTiles>
   __device__ __forceinline__ uint32_t kept(const DropoutKey& key, int row, int column) const {
     static_assert(kTiles <= 8);

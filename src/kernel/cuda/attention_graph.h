@@ -28,8 +28,8 @@ struct AttentionShape {
   std::string text() const;
 };
 
-// Tensors of the graphs: q, k, v and their gradients, rows as in qkv; lengths (B); mask,
-// of segments (B, T, segment_mask_pitch(T)).
+// Tensors of the graphs: q, k, v and their gradients, rows as in qkv; lengths (B); mask, of
+// segments (B, T, segment_mask_pitch(T)).
 enum AttentionTensor : int64_t {
   kQ = 1,
   kK,

@@ -29,8 +29,8 @@ struct Lines {
   int64_t line_stride, k_stride;
 };
 
-// A thread's part of slices of kLines lines: adjacent lanes read adjacent memory. Its
-// elements are steps of either lines or k apart.
+// A thread's part of slices of kLines lines: adjacent lanes read adjacent memory. Its elements are
+// steps of either lines or k apart.
 template <typename In, int kLines>
 struct Slices {
   static constexpr int kEach = kLines * kDepth / kThreads;

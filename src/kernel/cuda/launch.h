@@ -1,7 +1,7 @@
 // kernel/cuda/launch.h: launches kernels on the context's stream, with error checks.
 //
-// Kernels are launched by a function, not by <<<>>>, so that the tests can
-// compile the same files as plain C++ and run them on the CPU (tests/kernel/emulated_cuda/).
+// Kernels are launched by a function, not by <<<>>>, so that the tests can compile the same files
+// as plain C++ and run them on the CPU (tests/kernel/emulated_cuda/).
 #pragma once
 
 #include <cuda_runtime.h>

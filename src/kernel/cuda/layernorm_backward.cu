@@ -1,9 +1,9 @@
 // kernel/cuda/layernorm_backward.cu: the gradient of the norm and, in two stages, of weight and
 // bias.
 //
-// With n = (s - mean) rstd and g = dy weight: dx = rstd (g - mean(g) - n mean(g n)) + dsum;
-// dweight += dy n; dbias += dy. Rows are divided as in rmsnorm_backward.cu: each thread keeps
-// the sums of its own channels in registers.
+// With n = (s - mean) rstd and g = dy weight: dx = rstd (g - mean(g) - n mean(g n)) + dsum; dweight
+// += dy n; dbias += dy. Rows are divided as in rmsnorm_backward.cu: each thread keeps the sums of
+// its own channels in registers.
 #include <algorithm>
 
 #include "kernel/cpu/workspace.h"

@@ -5,9 +5,8 @@
 //   a[0] (r, c) (r, c+1)   a[1] (r+8, c) ..   a[2] (r, c+8) ..   a[3] (r+8, c+8) ..   of A (16, 16)
 //   b[0] (c, r) (c+1, r)   b[1] (c+8, r) (c+9, r)                                     of B (16, 8)
 //   d[0] (r, c)   d[1] (r, c+1)   d[2] (r+8, c)   d[3] (r+8, c+1)                     of D (16, 8)
-// GPUs of compute capability 7.5 have half of it for fp16 (k8: a[0], a[1], b[0]) and nothing
-// for bf16, and the CPU of the tests has neither: there it is emulated slowly, through shared
-// memory.
+// GPUs of compute capability 7.5 have half of it for fp16 (k8: a[0], a[1], b[0]) and nothing for
+// bf16, and the CPU of the tests has neither: there it is emulated slowly, through shared memory.
 #pragma once
 
 #include <cuda_runtime.h>

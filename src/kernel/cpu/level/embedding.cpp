@@ -1,7 +1,7 @@
 // kernel/cpu/level/embedding.cpp: rows of a table by number, and their gradient.
 //
-// Backward sorts (id, row) pairs. The rows of one id are then adjacent, in order of row: a run.
-// A run is summed in fp32 and added to the table once.
+// Backward sorts (id, row) pairs. The rows of one id are then adjacent, in order of row: a run. A
+// run is summed in fp32 and added to the table once.
 #include "kernel/cpu/level/ops.h"
 #include "kernel/cpu/level/rows.h"
 #include "kernel/cpu/workspace.h"

@@ -1,7 +1,7 @@
 // kernel/cpu/level/float_blocks.h: the blocks of attention as fp32, whatever the tensors hold.
 //
-// Terms of the attention kernels: "left" is the left operand of a product, "right" the right one.
-// A block of the tensors is (rows, D), its scores against another (rows, other rows). Packed blocks
+// Terms of the attention kernels: "left" is the left operand of a product, "right" the right one. A
+// block of the tensors is (rows, D), its scores against another (rows, other rows). Packed blocks
 // are padded with zeros.
 #pragma once
 

@@ -67,8 +67,8 @@ Plan make_plan(const GemmArgs& args, int num_threads) {
   return plan;
 }
 
-// Scratch memory for this product and every one that is no larger in any extent or in the number
-// of threads: a caller allocates once for its largest. (A plan's own sizes do not fall with the
+// Scratch memory for this product and every one that is no larger in any extent or in the number of
+// threads: a caller allocates once for its largest. (A plan's own sizes do not fall with the
 // extents: which factor is shared, and how evenly blocks come out, changes from shape to shape.)
 template <typename Tile>
 size_t workspace_bound(const GemmArgs& args, int num_threads) {

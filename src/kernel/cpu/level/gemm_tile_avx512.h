@@ -1,5 +1,5 @@
-// kernel/cpu/level/gemm_tile_avx512.h: the tiles of AVX-512, 12 rows by 32 columns: fp32, and
-// bf16 where VDPBF16PS is available.
+// kernel/cpu/level/gemm_tile_avx512.h: the tiles of AVX-512, 12 rows by 32 columns: fp32, and bf16
+// where VDPBF16PS is available.
 //
 // 24 accumulators, 2 vectors of B, broadcasts of A: 24 multiply-adds to 14 loads. For bf16 a lane
 // holds two neighbouring k, and one instruction adds both products; the shape is the same.

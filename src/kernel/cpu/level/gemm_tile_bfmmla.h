@@ -4,10 +4,10 @@
 // accumulator holds {c00, c01, c10, c11}. 24 of them (v8 to v31, six to a pair of rows), 4 vectors
 // of A and 6 of B for 4 k: 24 instructions to 10 loads into the 8 registers that are left.
 //
-// The order of the instructions is worth 10 % of the speed (docs/kernels/gemm.md): a register
-// must be free well before its next value is used. So the outer column pairs go row by row, which
-// frees A's registers one after another, and loads are placed right after a register's last use.
-// They run four k past the end of the panels and are dropped there.
+// The order of the instructions is worth 10 % of the speed (docs/kernels/gemm.md): a register must
+// be free well before its next value is used. So the outer column pairs go row by row, which frees
+// A's registers one after another, and loads are placed right after a register's last use. They run
+// four k past the end of the panels and are dropped there.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
 // kernel/cpu/level/gemm_tile_neon.h: the fp32 tile of NEON, 8 rows by 12 columns.
 //
 // 24 accumulators (v8 to v31, row after row), 2 vectors of A and 3 of B for each k: 24
-// multiply-adds to 5 loads keep four FMA pipes busy. In assembly, because g++ 12 keeps some of
-// 24 accumulators on the stack, which costs half the speed; and because loads must be placed well
+// multiply-adds to 5 loads keep four FMA pipes busy. In assembly, because g++ 12 keeps some of 24
+// accumulators on the stack, which costs half the speed; and because loads must be placed well
 // before their use: with all five at the top of the loop it reaches 92 % of the peak of a Neoverse
 // V1, spread out 99 %. They run one k past the end of the panels and are dropped there.
 #pragma once

@@ -1,7 +1,7 @@
 // kernel/cpu/level/squares.cpp: sums of squares by cells of 256 elements.
 //
-// A cell is sixteen float64 sums, element i going to sum i % 16, and these are added in a tree:
-// the same order at every vector width, so every level yields the same bits.
+// A cell is sixteen float64 sums, element i going to sum i % 16, and these are added in a tree: the
+// same order at every vector width, so every level yields the same bits.
 #include "kernel/cpu/level/ops.h"
 #include "kernel/cpu/level/rows.h"
 #include "tensor/cell.h"
