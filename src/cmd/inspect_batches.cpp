@@ -6,11 +6,12 @@
 #include "config/run_config.h"
 #include "data/batches.h"
 #include "io/hf_folder.h"
+#include "tensor/names.h"
 
 namespace weft {
 namespace {
 
-Json list_of(const std::vector<int32_t>& values, int64_t row, int64_t length) {
+Json list_of(std::span<const int32_t> values, int64_t row, int64_t length) {
   Json::Array list;
   for (int64_t i = 0; i < length; ++i) {
     list.push_back(Json(values[static_cast<size_t>(row * length + i)]));
@@ -18,14 +19,13 @@ Json list_of(const std::vector<int32_t>& values, int64_t row, int64_t length) {
   return list;
 }
 
-std::span<const int32_t> part_of(const std::vector<int32_t>& values, int64_t begin, int64_t end) {
-  return std::span(values).subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
+std::span<const int32_t> part_of(std::span<const int32_t> values, int64_t begin, int64_t end) {
+  return values.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
 }
 
 // Calls fn(begin, end) for every segment of the row that begins at `first`: runs of one number.
 template <typename Fn>
-void each_segment(const std::vector<int32_t>& segments, int64_t first, int64_t length,
-                  const Fn& fn) {
+void each_segment(std::span<const int32_t> segments, int64_t first, int64_t length, const Fn& fn) {
   const auto number = [&](int64_t i) { return segments[static_cast<size_t>(first + i)]; };
   for (int64_t begin = 0, end = 0; begin < length; begin = end) {
     while (end < length && number(end) == number(begin)) ++end;
@@ -36,11 +36,12 @@ void each_segment(const std::vector<int32_t>& segments, int64_t first, int64_t l
 // The text of positions [begin, end). A decoder's labels are its targets; in other models a token
 // is a label where the previous position has it as its target.
 std::string text_of(const Batch& batch, const Tokenizer& tokenizer, int64_t begin, int64_t end) {
-  if (batch.source_length > 0) {
-    return labeled_text(tokenizer, part_of(batch.targets, begin, end), [](size_t) { return true; });
+  if (batch.padded.source > 0) {
+    return labeled_text(tokenizer, part_of(batch.values(names::kTargets), begin, end),
+                        [](size_t) { return true; });
   }
-  const auto targets = part_of(batch.targets, begin, end);
-  return labeled_text(tokenizer, part_of(batch.ids, begin, end),
+  const auto targets = part_of(batch.values(names::kTargets), begin, end);
+  return labeled_text(tokenizer, part_of(batch.values(names::kIds), begin, end),
                       [&](size_t t) { return t > 0 && targets[t - 1] != -1; });
 }
 
@@ -48,22 +49,23 @@ std::string text_of(const Batch& batch, const Tokenizer& tokenizer, int64_t begi
 // one per segment.
 void set_texts(const Batch& batch, const Tokenizer& tokenizer, int64_t b, Json& row) {
   const auto at = static_cast<size_t>(b);
-  const int64_t T = batch.seq_length, S = batch.source_length;
+  const auto [T, S] = batch.padded;
   const auto source = [&](int64_t begin, int64_t end) {
-    return labeled_text(tokenizer, part_of(batch.source_ids, begin, end),
+    return labeled_text(tokenizer, part_of(batch.values(names::kSourceIds), begin, end),
                         [](size_t) { return false; });
   };
-  if (batch.segments.empty()) {
-    if (S > 0) row.set("source_text", source(b * S, b * S + batch.source_lengths[at]));
-    row.set("text", text_of(batch, tokenizer, b * T, b * T + batch.lengths[at]));
+  if (!batch.find(names::kSegments)) {
+    if (S > 0)
+      row.set("source_text", source(b * S, b * S + batch.values(names::kSourceLengths)[at]));
+    row.set("text", text_of(batch, tokenizer, b * T, b * T + batch.values(names::kLengths)[at]));
     return;
   }
   Json::Array texts, sources;
-  each_segment(batch.segments, b * T, T, [&](int64_t begin, int64_t end) {
+  each_segment(batch.values(names::kSegments), b * T, T, [&](int64_t begin, int64_t end) {
     texts.push_back(Json(text_of(batch, tokenizer, begin, end)));
   });
   if (S > 0) {
-    each_segment(batch.source_segments, b * S, S,
+    each_segment(batch.values(names::kSourceSegments), b * S, S,
                  [&](int64_t begin, int64_t end) { sources.push_back(Json(source(begin, end))); });
     row.set("source_texts", std::move(sources));
   }
@@ -75,21 +77,22 @@ Json rows_of(const Batch& batch, const Tokenizer& tokenizer) {
   for (int64_t b = 0; b < batch.num_rows; ++b) {
     Json row;
     set_texts(batch, tokenizer, b, row);
-    row.set("ids", list_of(batch.ids, b, batch.seq_length));
-    row.set("targets", list_of(batch.targets, b, batch.seq_length));
-    row.set("length", batch.lengths[static_cast<size_t>(b)]);
-    if (!batch.segments.empty()) {
-      row.set("segments", list_of(batch.segments, b, batch.seq_length));
-      row.set("position_ids", list_of(batch.position_ids, b, batch.seq_length));
-    }
-    if (!batch.source_ids.empty()) {
-      row.set("source_ids", list_of(batch.source_ids, b, batch.source_length));
-      row.set("source_length", batch.source_lengths[static_cast<size_t>(b)]);
-    }
-    if (!batch.source_segments.empty()) {
-      row.set("source_segments", list_of(batch.source_segments, b, batch.source_length));
-      row.set("source_position_ids", list_of(batch.source_position_ids, b, batch.source_length));
-    }
+    const auto list = [&](const char* key, const char* name, int64_t length) {
+      if (batch.find(name)) row.set(key, list_of(batch.values(name), b, length));
+    };
+    const auto number = [&](const char* key, const char* name) {
+      if (batch.find(name)) row.set(key, batch.values(name)[static_cast<size_t>(b)]);
+    };
+    const auto [T, S] = batch.padded;
+    list("ids", names::kIds, T);
+    list("targets", names::kTargets, T);
+    number("length", names::kLengths);
+    list("segments", names::kSegments, T);
+    list("position_ids", names::kPositions, T);
+    list("source_ids", names::kSourceIds, S);
+    number("source_length", names::kSourceLengths);
+    list("source_segments", names::kSourceSegments, S);
+    list("source_position_ids", names::kSourcePositions, S);
     rows.push_back(std::move(row));
   }
   return rows;

@@ -106,6 +106,7 @@ std::unique_ptr<RowSource> Session::open_eval_rows() const {
 
 StreamOptions Session::train_stream() const {
   StreamOptions o;
+  if (reads_source(*model)) o.kind = ModelKind::kEncoderDecoder;
   o.seed = static_cast<uint64_t>(config.seed);
   o.global_batch = config.train.global_batch;
   o.vocab_size = model->vocab_size();

@@ -2,7 +2,6 @@
 #include "data/batch_builder.h"
 
 #include <algorithm>
-#include <bit>
 #include <utility>
 
 #include "base/error.h"
@@ -38,14 +37,6 @@ void check_options(const DataConfig& config, const StreamOptions& o) {
 
 bool StreamOptions::takes(int64_t k) const {
   return k / (rows_a_turn > 0 ? rows_a_turn : global_batch / dp) % dp == dp_rank;
-}
-
-int64_t bucket_length(int64_t longest, int64_t seq_length) {
-  int64_t step = 16;
-  if (longest > 64)
-    step = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(longest - 1))) / 4;
-  const int64_t rounded = (std::max<int64_t>(longest, 1) + step - 1) / step * step;
-  return std::min(rounded, seq_length);
 }
 
 BatchBuilder::BatchBuilder(const DataConfig& config, const RowSource& rows,

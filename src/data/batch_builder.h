@@ -62,6 +62,7 @@ class BatchBuilder {
     return options_.decoder_start_id >= 0 ? options_.decoder_start_id : maker_.pad_id();
   }
   void put_rows(Batch& out);
+  void reset_tensors(Batch& out) const;
   void put_causal(const CachedRow& row, int64_t b, Batch& out) const;
   void put_answer(const CachedRow& row, int64_t b, Batch& out) const;
   void put_packed(const PackedRow& row, int64_t b, Batch& out);

@@ -17,7 +17,6 @@
 namespace weft {
 namespace {
 
-constexpr size_t kNamedRows = 10;
 constexpr auto kPoll = std::chrono::milliseconds(50);  // for a signal
 
 [[noreturn]] void refuse_few_rows(int64_t num_rows, int64_t global_batch, bool is_packed) {
@@ -27,10 +26,6 @@ constexpr auto kPoll = std::chrono::milliseconds(50);  // for a signal
                             : fmt::format("has {} usable rows", num_rows),
                   global_batch),
       "lower train.global_batch, or give more rows (data.fraction, data.limit, data.drop_empty)");
-}
-
-double share_of(int64_t tokens, int64_t positions) {
-  return positions == 0 ? 1 : static_cast<double>(tokens) / static_cast<double>(positions);
 }
 
 }  // namespace
@@ -49,37 +44,7 @@ int64_t rows_taken(const DataConfig& config, int64_t num_rows) {
   return std::min(taken, num_rows);
 }
 
-void DataCounters::add(const DataCounters& more) {
-  for (const auto count : kDataCounts) this->*count += more.*count;
-  for (const std::string& name : more.first_repaired) {
-    const bool is_known =
-        std::find(first_repaired.begin(), first_repaired.end(), name) != first_repaired.end();
-    if (first_repaired.size() < kNamedRows && !is_known) first_repaired.push_back(name);
-  }
-  if (first_untargeted.empty()) first_untargeted = more.first_untargeted;
-}
-
-std::string DataCounters::describe() const {
-  std::string out;
-  auto tell = [&out](int64_t count, std::string_view what) {
-    if (count == 0) return;
-    out += fmt::format("{}{} {}", out.empty() ? "" : ", ", count, what);
-  };
-  tell(dropped, "rows dropped (one token or less)");
-  tell(truncated, "rows cut to seq_length");
-  tell(split, "rows split");
-  tell(nulls, "null cells taken as empty");
-  tell(unanswered, "rows without an answer (only the token that closes it is learned)");
-  tell(untargeted, "rows without a target (nothing of them is learned)");
-  tell(repaired, "rows with invalid UTF-8 repaired");
-  tell(incomplete, "rows left over at the end of an epoch");
-  tell(padding, "positions of padding");
-  if (padding > 0) out += fmt::format(" ({:.1f} % of all)", 100 * (1 - efficiency()));
-  return out;
-}
-
-double DataCounters::efficiency() const { return share_of(tokens, tokens + padding); }
-double PackSize::efficiency() const { return share_of(tokens, positions); }
+double PackSize::efficiency() const { return tokens_per_position(tokens, positions); }
 
 // The ring: the thread fills slots_[made_ % N], next() swaps slots_[taken_ % N] out. A batch is
 // released only when the one after it is filled, or is known not to exist: so that is_epoch_end is

@@ -10,8 +10,10 @@ void check_operands(bool ok, Op op, const std::string& what) {
   ensure(ok, fmt::format("[{}] {}", op_name(op), what));
 }
 
-Ref Builder::input(std::string name, Shape shape, Dtype dtype) {
-  return graph_.add({std::move(name), std::move(shape), dtype, ValueKind::kInput});
+Ref Builder::input(std::string name, Shape shape, Dtype dtype, int64_t fill) {
+  Value input{std::move(name), std::move(shape), dtype, ValueKind::kInput};
+  input.fill = fill;
+  return graph_.add(std::move(input));
 }
 
 Ref Builder::constant(std::string name, Shape shape, Dtype dtype) {

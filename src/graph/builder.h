@@ -14,7 +14,7 @@ class Builder {
  public:
   explicit Builder(Graph* graph, Dtype compute) : graph_(*graph), compute_(compute) {}
 
-  Ref input(std::string name, Shape shape, Dtype dtype);
+  Ref input(std::string name, Shape shape, Dtype dtype, int64_t fill = 0);
   Ref constant(std::string name, Shape shape, Dtype dtype);
   Ref parameter(std::string name, Shape shape);
   Ref cache(std::string name, Shape shape);

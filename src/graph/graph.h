@@ -64,6 +64,7 @@ struct Value {
   int copies = 1;
   // Of copies that some neighbours share and some do not (parallel/pieces.h): their group, 0 or 1.
   int copy_group = -1;
+  int64_t fill = 0;  // of inputs: what rows hold that a short batch lacks
 };
 
 struct OpRule;  // graph/op_rule.h

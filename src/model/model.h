@@ -12,6 +12,7 @@
 
 #include "base/json.h"
 #include "graph/graph.h"
+#include "model/inputs.h"
 #include "tensor/dtype.h"
 
 namespace weft {
@@ -42,11 +43,12 @@ struct ParameterSpec {
 struct TraceOptions {
   int64_t batch = 1, positions = 1;  // B, T
   Dtype compute = Dtype::kF32;
-  int64_t max_positions = 0;    // generation: of the cache
-  bool packed = false;          // loss: rows hold several segments
-  bool learns_padding = false;  // loss: padding may be a label, and attends to its row
-  bool drops = false;           // loss: for training, with the model's dropout
-  uint64_t seed = 0;            // of dropout
+  int64_t max_positions = 0;     // generation: of the cache
+  bool packed = false;           // loss: rows hold several segments
+  bool learns_padding = false;   // loss: padding may be a label, and attends to its row
+  bool drops = false;            // loss: for training, with the model's dropout
+  uint64_t seed = 0;             // of dropout
+  int64_t source_positions = 0;  // loss: S of an encoder-decoder
 };
 
 class Model {
@@ -58,11 +60,11 @@ class Model {
   virtual double dropout() const = 0;  // in force in training; 0: none
   virtual std::vector<ParameterSpec> parameters() const = 0;
 
-  // Inputs ids, targets (B, T) and lengths (B), int32; packed: also positions (B, T), from 0 in
-  // each segment; with dropout: rows (B, 2), int64, every row's epoch and its number in the epoch.
+  // What trace_loss reads of a batch.
+  virtual std::vector<InputSpec> inputs(const TraceOptions& options) const = 0;
   // Gives the losses (B, T).
   virtual Ref trace_loss(Graph* graph, const TraceOptions& options) const = 0;
-  // Inputs ids, positions (B, T), starts, lengths, last (B); result "logits" (B, V).
+  // Inputs ids, positions (B, T), starts, lengths, last (B); result logits (B, V) (tensor/names.h).
   virtual Ref trace_generate(Graph* graph, const TraceOptions& options) const = 0;
   // Fills the constants of a traced graph (rope tables): data(name) is their memory.
   virtual void fill_constants(const Graph& graph,
@@ -96,5 +98,8 @@ float initial_element(const ParameterSpec& spec, uint64_t seed, int64_t i);
 void freeze_parameters(Graph* graph, const std::vector<std::string>& patterns);
 
 int64_t count_parameters(const Model& model);
+
+// Whether the model reads a source beside its target: an encoder-decoder.
+bool reads_source(const Model& model);
 
 }  // namespace weft

@@ -18,18 +18,32 @@ Dtype gradient_dtype(const RunConfig& c) {
 }
 
 Ref trace(const RunConfig& c, const Model& model, bool is_training, Graph* graph) {
+  const Lengths longest = longest_lengths(c, model);
   const Ref losses = model.trace_loss(graph, {.batch = c.micro_batch(),
-                                              .positions = c.data.seq_length,
+                                              .positions = longest.target,
                                               .compute = c.compute_dtype(),
                                               .packed = c.data.layout == "pack",
                                               .learns_padding = !c.data.mask_padding,
                                               .drops = is_training,
-                                              .seed = static_cast<uint64_t>(c.seed)});
+                                              .seed = static_cast<uint64_t>(c.seed),
+                                              .source_positions = longest.source});
   freeze_parameters(graph, c.model.freeze);
   return losses;
 }
 
 }  // namespace
+
+Lengths longest_lengths(const RunConfig& config, const Model& model) {
+  if (reads_source(model)) return {config.data.target_length, config.data.seq_length};
+  return {config.data.seq_length, 0};
+}
+
+RunConfig with_lengths(RunConfig config, const Lengths& lengths) {
+  const bool has_source = lengths.source > 0;
+  config.data.seq_length = has_source ? lengths.source : lengths.target;
+  if (has_source) config.data.target_length = lengths.target;
+  return config;
+}
 
 Graph make_cut_graph(const RunConfig& c, const Model& model, const Layout& layout, int rank) {
   Graph graph;

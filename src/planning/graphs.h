@@ -4,8 +4,15 @@
 #include "graph/graph.h"
 #include "model/model.h"
 #include "planning/layout.h"
+#include "tensor/lengths.h"
 
 namespace weft {
+
+// What rows are padded to at most: data.seq_length, of an encoder-decoder the source's, whose
+// targets have data.target_length.
+Lengths longest_lengths(const RunConfig& config, const Model& model);
+// The same run with rows of other lengths.
+RunConfig with_lengths(RunConfig config, const Lengths& lengths);
 
 // Forward and backward pass after the tensor-parallel cut, before the data-parallel one.
 Graph make_cut_graph(const RunConfig& config, const Model& model, const Layout& layout, int rank);

@@ -2,11 +2,22 @@
 #include "train/batch_runner.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/error.h"
-#include "tensor/names.h"
 
 namespace weft {
+namespace {
+
+void fill_elements(std::byte* to, Dtype dtype, int64_t count, int64_t value) {
+  if (dtype == Dtype::kI64) {
+    std::fill_n(reinterpret_cast<int64_t*>(to), count, value);
+  } else {
+    std::fill_n(reinterpret_cast<int32_t*>(to), count, static_cast<int32_t>(value));
+  }
+}
+
+}  // namespace
 
 void take_share(const RunConfig& c, const Layout& layout, int rank, StreamOptions* options) {
   options->dp = layout.dp;
@@ -17,46 +28,37 @@ void take_share(const RunConfig& c, const Layout& layout, int rank, StreamOption
   options->rows_a_pass = layout.is_exact ? 0 : c.micro_batch();
 }
 
-int64_t pass_length(const Batch& batch, int64_t pass) {
-  if (batch.pass_lengths.empty()) return batch.seq_length;
-  const auto last = static_cast<int64_t>(batch.pass_lengths.size()) - 1;
-  return batch.pass_lengths[static_cast<size_t>(std::min(pass, last))];
+BatchRunner::BatchRunner(Executor* executor, const Passes& passes)
+    : executor_(executor), passes_(passes) {
+  const Graph& graph = executor->plan().graph;
+  for (Ref r : graph.of_kind(ValueKind::kInput)) {
+    const Value& v = graph[r];
+    ensure(v.dtype == Dtype::kI32 || v.dtype == Dtype::kI64, v.name + " is of another type");
+    ensure(v.shape[0] == passes.rows, v.name + " has other rows than a pass");
+    inputs_.push_back({v.name, v.dtype, num_elements(v.shape) / passes.rows, v.fill});
+  }
 }
 
-BatchRunner::BatchRunner(Executor* executor, const Passes& passes)
-    : executor_(executor), passes_(passes) {}
-
 void BatchRunner::run(const Batch& batch, int64_t pass) {
-  feed(batch, pass);
+  for (const Input& input : inputs_) feed(batch, pass, input);
   StepScalars scalars;
   scalars.pass = static_cast<int>(pass);
   scalars.is_last_pass = pass + 1 == passes_.count;
   executor_->run_pass(scalars);
 }
 
-void BatchRunner::feed(const Batch& batch, int64_t pass) {
-  const int64_t first_row = pass * passes_.rows, T = pass_length(batch, pass);
-  const int64_t have = std::clamp<int64_t>(batch.num_rows - first_row, 0, passes_.rows);
-  // `from` has rows of `stride`, of which `width` elements are copied.
-  const auto put = [&](const std::vector<int32_t>& from, int64_t stride, int64_t width,
-                       int32_t rest, int32_t* to) {
-    for (int64_t row = 0; row < have; ++row, to += width) {
-      std::copy_n(from.data() + (first_row + row) * stride, width, to);
-    }
-    std::fill_n(to, (passes_.rows - have) * width, rest);
-  };
-  put(batch.ids, batch.seq_length, T, 0, executor_->input<int32_t>(names::kIds));
-  put(batch.targets, batch.seq_length, T, -1, executor_->input<int32_t>(names::kTargets));
-  put(batch.lengths, 1, 1, 0, executor_->input<int32_t>(names::kLengths));
-  int32_t* positions = executor_->input<int32_t>(names::kPositions);  // null: rows are not packed
-  if (positions) put(batch.position_ids, batch.seq_length, T, 0, positions);
-  int64_t* rows = executor_->input<int64_t>(names::kRows);  // null: no dropout
-  if (rows && static_cast<int64_t>(batch.row_numbers.size()) != batch.num_rows)
-    throw BugError("dropout needs a number for every row");  // ensure() would allocate
-  for (int64_t row = 0; rows && row < passes_.rows; ++row) {
-    rows[2 * row] = batch.epoch;
-    rows[2 * row + 1] = row < have ? batch.row_numbers[static_cast<size_t>(first_row + row)] : -1;
-  }
+// Of each row of the batch the first elements are taken: it may be padded further than the plan.
+void BatchRunner::feed(const Batch& batch, int64_t pass, const Input& input) {
+  const BatchTensor* from = batch.find(input.name);
+  if (!from || from->dtype != input.dtype || from->width < input.width)  // ensure() would allocate
+    throw BugError("the batch has no " + input.name + " of the model's shape and type");
+  const int64_t first = pass * passes_.rows;
+  const int64_t have = std::clamp<int64_t>(batch.num_rows - first, 0, passes_.rows);
+  const int64_t bytes = input.width * dtype_bytes(input.dtype);
+  auto* to = executor_->input<std::byte>(input.name);
+  for (int64_t row = 0; row < have; ++row, to += bytes)
+    std::memcpy(to, from->row(first + row), static_cast<size_t>(bytes));
+  fill_elements(to, input.dtype, (passes_.rows - have) * input.width, input.fill);
 }
 
 }  // namespace weft

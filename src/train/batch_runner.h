@@ -19,21 +19,25 @@ struct Passes {
 // gradients are cut after every pass in exact mode, one pass each in turn.
 void take_share(const RunConfig& config, const Layout& layout, int rank, StreamOptions* options);
 
-// The positions that a pass computes of each row.
-int64_t pass_length(const Batch& batch, int64_t pass);
-
 class BatchRunner {
  public:
   BatchRunner(Executor* executor, const Passes& passes);
   // One pass of the executor's length. Rows past the end of a short batch (in an evaluation) have
-  // length 0 and no targets.
+  // what the model declares for them: length 0, no targets.
   void run(const Batch& batch, int64_t pass);
 
  private:
-  void feed(const Batch& batch, int64_t pass);
+  struct Input {  // of the plan
+    std::string name;
+    Dtype dtype;
+    int64_t width;  // elements per row
+    int64_t fill;
+  };
+  void feed(const Batch& batch, int64_t pass, const Input& input);
 
   Executor* executor_;
   Passes passes_;
+  std::vector<Input> inputs_;
 };
 
 }  // namespace weft

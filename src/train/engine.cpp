@@ -23,13 +23,11 @@ Arena make_arena(const RunConfig& config, Ranks* ranks, const Kernels& kernels, 
 
 using MakeGraph = Graph (*)(const RunConfig&, const Model&, const Layout&, int rank);
 
-// The same graph for rows of another length.
+// The same graph for rows of other lengths.
 LengthPlans::Trace trace_lengths(MakeGraph make, const RunConfig& config, const Model& model,
                                  const Layout& layout, int rank) {
-  return [=, &model](int64_t seq_length) {
-    RunConfig c = config;
-    c.data.seq_length = seq_length;
-    return make(c, model, layout, rank);
+  return [=, &model](const Lengths& lengths) {
+    return make(with_lengths(config, lengths), model, layout, rank);
   };
 }
 
@@ -38,9 +36,10 @@ LengthPlans::Trace trace_lengths(MakeGraph make, const RunConfig& config, const 
 std::unique_ptr<LengthPlans> make_eval_lengths(const Plan& plan, const RunConfig& config,
                                                const Model& model, const Layout& layout, int rank,
                                                const LengthPlans::Place& place) {
-  auto plans = std::make_unique<LengthPlans>(
-      plan, config.data.seq_length, trace_lengths(make_eval_graph, config, model, layout, rank),
-      place, Passes{config.micro_batch(), config.num_passes()});
+  auto plans =
+      std::make_unique<LengthPlans>(plan, longest_lengths(config, model),
+                                    trace_lengths(make_eval_graph, config, model, layout, rank),
+                                    place, Passes{config.micro_batch(), config.num_passes()});
   plans->allow_stop();
   return plans;
 }
@@ -59,7 +58,7 @@ Engine::Engine(const RunConfig& config, const Model& model, Ranks* ranks, const 
   mesh.passes_agree = !mesh.data || config.data.layout != "dynamic" || ranks->layout().is_exact;
   const LengthPlans::Place place{plans_->layout, arena_, &pool_, mesh};
   train_ = std::make_unique<LengthPlans>(
-      plans_->train, config.data.seq_length,
+      plans_->train, longest_lengths(config, model),
       trace_lengths(make_training_graph, config, model, ranks->layout(), ranks->rank()), place,
       Passes{config.micro_batch(), config.num_passes()});
   if (plans_->eval)

@@ -22,13 +22,8 @@ void flip_bit(Device* device, void* data, Dtype dtype) {
 }
 
 void swap_rows(Batch* batch, int64_t a, int64_t b) {
-  const int64_t T = batch->seq_length;
-  for (std::vector<int32_t>* of : {&batch->ids, &batch->targets, &batch->position_ids}) {
-    if (of->empty()) continue;  // positions of rows that are not packed
-    std::swap_ranges(of->begin() + a * T, of->begin() + (a + 1) * T, of->begin() + b * T);
-  }
-  std::swap(batch->lengths[static_cast<size_t>(a)], batch->lengths[static_cast<size_t>(b)]);
-  std::swap(batch->row_numbers[static_cast<size_t>(a)], batch->row_numbers[static_cast<size_t>(b)]);
+  for (BatchTensor& tensor : batch->tensors)
+    std::swap_ranges(tensor.row(a), tensor.row(a + 1), tensor.row(b));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// train/length_plans.cpp: looked up by length; created for a new length.
+// train/length_plans.cpp: looked up by lengths; created for new ones.
 #include "train/length_plans.h"
 
 #include <utility>
@@ -24,10 +24,10 @@ class AskedStop {
 
 }  // namespace
 
-LengthPlans::LengthPlans(const Plan& longest, int64_t seq_length, Trace trace, const Place& place,
-                         const Passes& passes)
+LengthPlans::LengthPlans(const Plan& longest, const Lengths& lengths, Trace trace,
+                         const Place& place, const Passes& passes)
     : plan_(longest), trace_(std::move(trace)), place_(place), passes_(passes) {
-  longest_ = (by_length_[seq_length] = make(longest)).executor.get();
+  longest_ = (by_lengths_[lengths] = make(longest)).executor.get();
 }
 
 LengthPlans::Made LengthPlans::make(const Plan& plan) const {
@@ -39,25 +39,25 @@ LengthPlans::Made LengthPlans::make(const Plan& plan) const {
   return made;
 }
 
-LengthPlans::Made& LengthPlans::of_length(int64_t seq_length) {
-  const auto found = by_length_.find(seq_length);
-  if (found != by_length_.end()) return found->second;
-  auto plan = std::make_unique<Plan>(shorten_plan(plan_, trace_(seq_length)));
+LengthPlans::Made& LengthPlans::of_lengths(const Lengths& lengths) {
+  const auto found = by_lengths_.find(lengths);
+  if (found != by_lengths_.end()) return found->second;
+  auto plan = std::make_unique<Plan>(shorten_plan(plan_, trace_(lengths)));
   Made made = make(*plan);
   made.plan = std::move(plan);
-  return by_length_[seq_length] = std::move(made);
+  return by_lengths_[lengths] = std::move(made);
 }
 
 void LengthPlans::allow_stop() {
   may_stop_ = true;
-  for (auto& [length, made] : by_length_) made.executor->allow_stop();
+  for (auto& [lengths, made] : by_lengths_) made.executor->allow_stop();
 }
 
 // Every plan adds to the same sum.
 bool LengthPlans::run(const Batch& batch, const IsStopped& is_stopped) {
   for (int64_t pass = 0; pass < passes_.count; ++pass) {
     if (is_stopped && is_stopped()) return false;
-    Made& made = of_length(pass_length(batch, pass));
+    Made& made = of_lengths(pass_length(batch, pass));
     const AskedStop asked(made.executor.get(), is_stopped);
     made.runner->run(batch, pass);
   }

@@ -1,10 +1,12 @@
-// train/length_plans.h: a loss plan for every length that batches are padded to.
+// train/length_plans.h: a loss plan for all lengths, of target and source, that batches are padded
+// to.
 //
-// `pad` and `pack` have one length, `dynamic` a few (bucket_length). The plan of a shorter length
-// is created with its first batch, and shares the memory of the longest one: the arena, `weft plan`
-// and the finish list know only the longest. Collectives over the data axis are of parameters and
-// gradients, the same in every plan. Those over the tensor axis depend on the length, which is the
-// same on all ranks of a tensor group in a pass (compare_batches).
+// `pad` and `pack` have one length, `dynamic` a few (bucket_length), and pairs of them for an
+// encoder-decoder. The plan of shorter lengths is created with its first batch, and shares the
+// memory of the longest one: the arena, `weft plan` and the finish list know only the longest.
+// Collectives over the data axis are of parameters and gradients, the same in every plan. Those
+// over the tensor axis depend on the lengths, which are the same on all ranks of a tensor group in
+// a pass (compare_batches).
 #pragma once
 
 #include <functional>
@@ -20,7 +22,7 @@ namespace weft {
 
 class LengthPlans {
  public:
-  using Trace = std::function<Graph(int64_t seq_length)>;
+  using Trace = std::function<Graph(const Lengths&)>;
   struct Place {  // where all plans run; must outlive them
     const ArenaLayout& layout;
     const Arena& arena;
@@ -28,7 +30,7 @@ class LengthPlans {
     Mesh mesh;
   };
   // `longest` must outlive it, and what `trace` refers to.
-  LengthPlans(const Plan& longest, int64_t seq_length, Trace trace, const Place& place,
+  LengthPlans(const Plan& longest, const Lengths& lengths, Trace trace, const Place& place,
               const Passes& passes);
 
   Executor& longest() { return *longest_; }
@@ -41,7 +43,7 @@ class LengthPlans {
   void allow_stop();
   // The sum of the token losses of this rank's rows of the last batch. Waits for the device.
   ExactSum losses() const { return longest_->read<ExactSum>(names::kLossSum); }
-  size_t num_lengths() const { return by_length_.size(); }
+  size_t num_lengths() const { return by_lengths_.size(); }
 
  private:
   struct Made {
@@ -50,14 +52,14 @@ class LengthPlans {
     std::unique_ptr<BatchRunner> runner;
   };
   Made make(const Plan& plan) const;
-  Made& of_length(int64_t seq_length);
+  Made& of_lengths(const Lengths& lengths);
 
   const Plan& plan_;
   Trace trace_;
   Place place_;
   Passes passes_;
   bool may_stop_ = false;
-  std::map<int64_t, Made> by_length_;
+  std::map<Lengths, Made> by_lengths_;
   Executor* longest_;
 };
 

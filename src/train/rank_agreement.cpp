@@ -119,18 +119,13 @@ void agree_on_numerics(Ranks& ranks, const std::string& run, const Json& numeric
 
 void compare_batches(Ranks& ranks, const Batch& batch, int64_t step) {
   const StreamState& after = batch.after;
-  const std::vector<int64_t> place = {batch.seq_length, batch.source_length, batch.epoch,
-                                      after.epoch,      after.position,      after.part};
+  const std::vector<int64_t> place = {batch.padded.target, batch.padded.source, batch.epoch,
+                                      after.epoch,         after.position,      after.part};
   const int other = first_other(gather(ranks, hash_of(place)));
   ensure(other < 0, fmt::format("rank {} is at other rows in step {} than rank 0", other, step));
-  uint64_t mine = hash_of(batch.pass_lengths) ^ (hash_of(batch.pass_source_lengths) * 3);
-  uint64_t factor = 5;
-  for (const auto part : {&Batch::ids, &Batch::targets, &Batch::lengths, &Batch::segments,
-                          &Batch::position_ids, &Batch::source_ids, &Batch::source_lengths,
-                          &Batch::source_segments, &Batch::source_position_ids}) {
-    mine ^= hash_of(batch.*part) * factor;
-    factor += 2;
-  }
+  uint64_t mine = hash_of(batch.pass_lengths);
+  for (const BatchTensor& tensor : batch.tensors)
+    mine = mine * 3 ^ hash_text(tensor.name, hash_of(tensor.bytes));
   const std::vector<uint64_t> rows = gather(ranks, mine);
   const Layout& layout = ranks.layout();
   for (int r = 0; r < ranks.size(); ++r) {

@@ -7,6 +7,7 @@
 
 #include "kernel/cpu/level.h"
 #include "tests/allocation/counter.h"
+#include "tests/batch_lists.h"
 #include "tests/engine_step.h"
 #include "train/engine.h"
 
@@ -35,18 +36,18 @@ std::unique_ptr<Model> small_model(double dropout = 0) {
 
 Batch make_batch(int64_t rows, int64_t T, int step) {
   Batch b;
-  b.num_rows = rows;
-  b.seq_length = T;
+  testing::BatchLists lists;
   for (int64_t r = 0; r < rows; ++r) {
     const auto length = static_cast<int32_t>(2 + (r * 5 + step) % (T - 1));
-    b.lengths.push_back(length);
-    b.row_numbers.push_back(r);
+    lists.lengths.push_back(length);
+    lists.numbers.push_back(r);
     for (int64_t t = 0; t < T; ++t) {
-      b.ids.push_back(static_cast<int32_t>((r * 31 + t * 7 + step) % 300));
-      b.targets.push_back(t + 1 < length ? static_cast<int32_t>((r + t * 11) % 300) : -1);
+      lists.ids.push_back(static_cast<int32_t>((r * 31 + t * 7 + step) % 300));
+      lists.targets.push_back(t + 1 < length ? static_cast<int32_t>((r + t * 11) % 300) : -1);
     }
     b.target_tokens += length - 1;
   }
+  lists.put(T, &b);
   return b;
 }
 
@@ -106,8 +107,9 @@ TEST_P(Allocation, NoneAfterTheFirstBatchOfALength) {
     std::vector<Batch> batches;
     for (int s = 0; s < 9; ++s) {
       batches.push_back(make_batch(4, packs ? 48 : 16 * (1 + s % 3), s));
-      for (int64_t i = 0; packs && i < 4 * 48; ++i)
-        batches.back().position_ids.push_back(static_cast<int32_t>(i % 12));
+      if (!packs) continue;
+      const auto positions = batches.back().reset("positions", 48, 0);
+      for (size_t i = 0; i < positions.size(); ++i) positions[i] = static_cast<int32_t>(i % 12);
     }
     for (int s = 0; s < 9; ++s) {
       const Batch& batch = batches[static_cast<size_t>(s)];

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "data/example.h"
+#include "tests/batch_lists.h"
 #include "tests/data/helpers.h"
 #include "tests/text/tokenizer_fixture.h"
 
@@ -189,12 +190,14 @@ TEST(Batches, PaddingTargetsAndCounts) {
     BatchStream stream(config, *rows, *tokenizer, options);
     Batch batch;
     ASSERT_TRUE(stream.next(batch));
-    EXPECT_EQ(batch.ids, (std::vector<int32_t>{'a', 'b', 'c', kEos, kEos, kEos,  //
-                                               'd', 'e', 'f', kEos, kEos, kEos}));
+    EXPECT_EQ(testing::list_of(batch, "ids"),
+              (std::vector<int32_t>{'a', 'b', 'c', kEos, kEos, kEos,  //
+                                    'd', 'e', 'f', kEos, kEos, kEos}));
     const int32_t pad = mask ? -1 : kEos;
-    EXPECT_EQ(batch.targets, (std::vector<int32_t>{-1, 'c', kEos, pad, pad, -1,  //
-                                                   'e', 'f', kEos, pad, pad, -1}));
-    EXPECT_EQ(batch.lengths, (std::vector<int32_t>{4, 4}));
+    EXPECT_EQ(testing::list_of(batch, "targets"),
+              (std::vector<int32_t>{-1, 'c', kEos, pad, pad, -1,  //
+                                    'e', 'f', kEos, pad, pad, -1}));
+    EXPECT_EQ(testing::list_of(batch, "lengths"), (std::vector<int32_t>{4, 4}));
     EXPECT_EQ(batch.tokens, 8);
     EXPECT_EQ(batch.positions, 12);
     EXPECT_EQ(batch.target_tokens, mask ? 5 : 9);
@@ -225,8 +228,9 @@ TEST(Batches, DroppedTruncatedAndLeftOverRowsAreCounted) {
     EXPECT_EQ(batch.epoch, 1);
     EXPECT_EQ(batch.is_epoch_end, step == 9);
     for (int64_t r = 0; r < batch.num_rows; ++r) {
-      const auto begin = batch.ids.begin() + r * 6;
-      seen.insert(tokenizer->decode({begin, begin + batch.lengths[static_cast<size_t>(r)]}, true));
+      const auto begin = batch.values("ids").begin() + r * 6;
+      seen.insert(tokenizer->decode(
+          {begin, begin + batch.values("lengths")[static_cast<size_t>(r)]}, true));
     }
   }
   EXPECT_EQ(std::set(seen.begin(), seen.end()).size(), 80u);
@@ -285,9 +289,12 @@ TEST(Batches, FractionLimitAndSplit) {
 }
 
 bool same(const Batch& a, const Batch& b) {
-  return a.ids == b.ids && a.targets == b.targets && a.lengths == b.lengths && a.epoch == b.epoch &&
-         a.is_epoch_end == b.is_epoch_end && a.after == b.after && a.tokens == b.tokens &&
-         a.target_tokens == b.target_tokens && a.num_rows == b.num_rows;
+  for (const char* name : {"ids", "targets", "lengths"}) {
+    if (testing::list_of(a, name) != testing::list_of(b, name)) return false;
+  }
+  return testing::list_of<int64_t>(a, "rows") == testing::list_of<int64_t>(b, "rows") &&
+         a.epoch == b.epoch && a.is_epoch_end == b.is_epoch_end && a.after == b.after &&
+         a.tokens == b.tokens && a.target_tokens == b.target_tokens && a.num_rows == b.num_rows;
 }
 
 // Stop after any step and resume: the same batches as without stop.

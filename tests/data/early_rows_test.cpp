@@ -9,6 +9,7 @@
 #include <random>
 
 #include "data/batches.h"
+#include "tests/batch_lists.h"
 #include "tests/data/helpers.h"
 
 namespace weft {
@@ -119,7 +120,7 @@ class GatedRows : public RowSource {
   bool is_open_ = false;
 };
 
-class EarlyBatches : public testing::Test {
+class EarlyBatches : public ::testing::Test {
  protected:
   EarlyBatches() : tokenizer_(make_bytes_tokenizer()), config_(small_config()) {
     std::string text;
@@ -158,8 +159,8 @@ TEST_F(EarlyBatches, ComeBeforeAnyBlockAndAreTheSame) {
     for (int i = 0; i < num_batches; ++i) {
       ASSERT_TRUE(stream.next(a));
       ASSERT_TRUE(wanted.next(b));
-      ASSERT_EQ(a.ids, b.ids) << i;
-      ASSERT_EQ(a.targets, b.targets) << i;
+      ASSERT_EQ(testing::list_of(a, "ids"), testing::list_of(b, "ids")) << i;
+      ASSERT_EQ(testing::list_of(a, "targets"), testing::list_of(b, "targets")) << i;
       ASSERT_EQ(a.counted.dropped, b.counted.dropped) << i;
     }
   };

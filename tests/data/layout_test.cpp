@@ -44,13 +44,13 @@ TEST_F(DynamicLayout, PadsToABucketOfTheLongest) {
   options.global_batch = 2;
   BatchStream stream = open(options);
   ASSERT_TRUE(stream.next(batch_));
-  EXPECT_EQ(batch_.seq_length, 80);
-  EXPECT_EQ(batch_.ids.size(), 160u);
+  EXPECT_EQ(batch_.padded.target, 80);
+  EXPECT_EQ(batch_.values("ids").size(), 160u);
   EXPECT_EQ(batch_.tokens, 73);
   EXPECT_EQ(batch_.positions, 160);
   EXPECT_EQ(batch_.counted.padding, 87);
   ASSERT_TRUE(stream.next(batch_));
-  EXPECT_EQ(batch_.seq_length, 16);
+  EXPECT_EQ(batch_.padded.target, 16);
   EXPECT_EQ(batch_.target_tokens, 1 + 4);
 }
 
@@ -61,9 +61,9 @@ TEST_F(DynamicLayout, ByThePassPadsToTheLongestOfEach) {
   options.rows_a_pass = 2;
   BatchStream stream = open(options);
   ASSERT_TRUE(stream.next(batch_));
-  EXPECT_EQ(batch_.seq_length, 80);
-  EXPECT_EQ(batch_.ids.size(), 320u);
-  EXPECT_EQ(batch_.pass_lengths, (std::vector<int64_t>{80, 16}));
+  EXPECT_EQ(batch_.padded.target, 80);
+  EXPECT_EQ(batch_.values("ids").size(), 320u);
+  EXPECT_EQ(batch_.pass_lengths, (std::vector<Lengths>{{80, 0}, {16, 0}}));
   EXPECT_EQ(batch_.positions, 2 * 80 + 2 * 16);
   EXPECT_EQ(batch_.counted.padding, batch_.positions - (3 + 70 + 2 + 5));
 }
@@ -92,17 +92,19 @@ TEST(Layout, PackedBatchesHoldEveryTokenOnce) {
       tokens += batch.tokens;
       targets += batch.target_tokens;
       for (size_t t = 0; t < 32; ++t) {
-        const bool used = t < static_cast<size_t>(batch.lengths[0]);
-        ASSERT_EQ(batch.segments[t] > 0, used);
+        const bool used = t < static_cast<size_t>(batch.values("lengths")[0]);
+        ASSERT_EQ(batch.values("segments")[t] > 0, used);
         if (!used) {
-          ASSERT_EQ(batch.targets[t], -1);
+          ASSERT_EQ(batch.values("targets")[t], -1);
           continue;
         }
-        const bool begins = t == 0 || batch.segments[t] != batch.segments[t - 1];
+        const bool begins =
+            t == 0 || batch.values("segments")[t] != batch.values("segments")[t - 1];
         segments += begins;
-        ASSERT_EQ(batch.position_ids[t], begins ? 0 : batch.position_ids[t - 1] + 1);
-        const bool goes_on = t + 1 < 32 && batch.segments[t + 1] == batch.segments[t];
-        ASSERT_EQ(batch.targets[t], goes_on ? batch.ids[t + 1] : -1);
+        ASSERT_EQ(batch.values("positions")[t], begins ? 0 : batch.values("positions")[t - 1] + 1);
+        const bool goes_on =
+            t + 1 < 32 && batch.values("segments")[t + 1] == batch.values("segments")[t];
+        ASSERT_EQ(batch.values("targets")[t], goes_on ? batch.values("ids")[t + 1] : -1);
       }
     }
     EXPECT_TRUE(batch.is_epoch_end);
@@ -152,18 +154,16 @@ std::string pairs_of(std::mt19937& random, const std::string& lines) {
 // All that a batch says of its row b, padding and its width aside.
 std::vector<int32_t> row_of(const Batch& batch, int64_t b) {
   std::vector<int32_t> out;
-  const auto put = [&](const std::vector<int32_t>& from, int64_t width,
-                       const std::vector<int32_t>& lengths) {
-    if (from.empty()) return;
-    const auto begin = from.begin() + b * width;
-    out.insert(out.end(), begin, begin + lengths[static_cast<size_t>(b)]);
+  const auto put = [&](const char* name, int64_t width, const char* lengths) {
+    if (!batch.find(name)) return;
+    const auto begin = batch.values(name).begin() + b * width;
+    out.insert(out.end(), begin, begin + batch.values(lengths)[static_cast<size_t>(b)]);
     out.push_back(-2);
   };
-  for (const auto part : {&Batch::ids, &Batch::targets, &Batch::segments, &Batch::position_ids}) {
-    put(batch.*part, batch.seq_length, batch.lengths);
-  }
-  for (const auto part : {&Batch::source_ids, &Batch::source_segments, &Batch::source_position_ids})
-    put(batch.*part, batch.source_length, batch.source_lengths);
+  for (const char* name : {"ids", "targets", "segments", "positions"})
+    put(name, batch.padded.target, "lengths");
+  for (const char* name : {"source_ids", "source_segments", "source_positions"})
+    put(name, batch.padded.source, "source_lengths");
   return out;
 }
 
@@ -217,16 +217,16 @@ std::vector<std::vector<int32_t>> rows_of(const Case& c, const RowSource& rows, 
     for (size_t r = 0; r < ranks.size(); ++r) {
       ranks[r]->next(batches[r]);
       EXPECT_EQ(batches[r].num_rows, share);
-      EXPECT_EQ(batches[r].seq_length, batches[0].seq_length);
-      EXPECT_EQ(batches[r].source_length, batches[0].source_length);
+      EXPECT_EQ(batches[r].padded, batches[0].padded);
     }
     for (int64_t k = 0; k < c.options.global_batch; ++k) {
       const Batch& batch = batches[static_cast<size_t>(k / turn % dp)];
       const int64_t b = k / (turn * dp) * turn + k % turn;
       out.push_back(row_of(batch, b));
       // A number of its own goes with a row, whichever rank has it.
-      EXPECT_EQ(batch.row_numbers.size(), static_cast<size_t>(share));
-      const int64_t number = batch.row_numbers[static_cast<size_t>(b)];
+      const auto own = batch.values<int64_t>("rows").subspan(2 * static_cast<size_t>(b), 2);
+      EXPECT_EQ(own[0], batch.epoch);
+      const int64_t number = own[1];
       EXPECT_TRUE(numbers.insert({batch.epoch, number}).second);
       out.back().push_back(static_cast<int32_t>(batch.epoch));
       out.back().push_back(static_cast<int32_t>(number >> 32));

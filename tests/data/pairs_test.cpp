@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "data/batches.h"
+#include "tests/batch_lists.h"
 #include "tests/data/helpers.h"
 
 namespace weft {
@@ -46,11 +47,14 @@ TEST(Pairs, SourceAndTargetApart) {
   BatchStream stream(config, *rows, *tokenizer, options);
   Batch b;
   ASSERT_TRUE(stream.next(b));
-  EXPECT_EQ(b.source_ids, (std::vector<int32_t>{'a', 'b', 'c', 'd', 'g', kEos, kEos, kEos}));
-  EXPECT_EQ(b.source_lengths, (std::vector<int32_t>{4, 1}));
-  EXPECT_EQ(b.targets, (std::vector<int32_t>{'x', 'y', 'z', kEos, -1, 'u', 'v', 'w', 's', kEos}));
-  EXPECT_EQ(b.ids, (std::vector<int32_t>{0, 'x', 'y', 'z', kEos, 0, 'u', 'v', 'w', 's'}));
-  EXPECT_EQ(b.lengths, (std::vector<int32_t>{4, 5}));
+  EXPECT_EQ(testing::list_of(b, "source_ids"),
+            (std::vector<int32_t>{'a', 'b', 'c', 'd', 'g', kEos, kEos, kEos}));
+  EXPECT_EQ(testing::list_of(b, "source_lengths"), (std::vector<int32_t>{4, 1}));
+  EXPECT_EQ(testing::list_of(b, "targets"),
+            (std::vector<int32_t>{'x', 'y', 'z', kEos, -1, 'u', 'v', 'w', 's', kEos}));
+  EXPECT_EQ(testing::list_of(b, "ids"),
+            (std::vector<int32_t>{0, 'x', 'y', 'z', kEos, 0, 'u', 'v', 'w', 's'}));
+  EXPECT_EQ(testing::list_of(b, "lengths"), (std::vector<int32_t>{4, 5}));
   EXPECT_EQ(b.target_tokens, 9);
   EXPECT_EQ(b.tokens, 5 + 9);
   EXPECT_EQ(stream.counters().truncated, 2);
@@ -60,8 +64,8 @@ TEST(Pairs, SourceAndTargetApart) {
   config.target_length = 50;
   BatchStream dynamic(config, *rows, *tokenizer, options);
   ASSERT_TRUE(dynamic.next(b));
-  EXPECT_EQ(b.source_length, 16);
-  EXPECT_EQ(b.seq_length, 16);
+  EXPECT_EQ(b.padded.source, 16);
+  EXPECT_EQ(b.padded.target, 16);
   config.target = config.source = "";
   expect_user_error([&] { BatchStream(config, *rows, *tokenizer, options); }, "data.target");
 }
@@ -133,8 +137,8 @@ TEST(Pairs, LengthsMustFitTheTokenizersOwnTokens) {
     BatchStream stream(pair_config(layout, 3, 2), *rows, *tokenizer, pair_options(1));
     Batch b;
     ASSERT_TRUE(stream.next(b));
-    EXPECT_EQ(b.source_ids, (std::vector<int32_t>{kEos, 'a', kEos}));
-    EXPECT_EQ(b.targets, (std::vector<int32_t>{kEos, kEos}));
+    EXPECT_EQ(testing::list_of(b, "source_ids"), (std::vector<int32_t>{kEos, 'a', kEos}));
+    EXPECT_EQ(testing::list_of(b, "targets"), (std::vector<int32_t>{kEos, kEos}));
     expect_user_error(
         [&] { BatchStream(pair_config(layout, 3, 1), *rows, *tokenizer, pair_options(1)); },
         "data.target_length: 1 is too short for the tokenizer's own 2 tokens");
@@ -153,10 +157,9 @@ TEST(Pairs, DynamicByThePassPadsBothSides) {
   BatchStream stream(pair_config("dynamic", 512, 64), *rows, *tokenizer, options);
   Batch b;
   ASSERT_TRUE(stream.next(b));
-  EXPECT_EQ(b.source_length, 80);
-  EXPECT_EQ(b.seq_length, 48);
-  EXPECT_EQ(b.pass_source_lengths, (std::vector<int64_t>{80, 32}));
-  EXPECT_EQ(b.pass_lengths, (std::vector<int64_t>{32, 48}));
+  EXPECT_EQ(b.padded.source, 80);
+  EXPECT_EQ(b.padded.target, 48);
+  EXPECT_EQ(b.pass_lengths, (std::vector<Lengths>{{32, 80}, {48, 32}}));
   EXPECT_EQ(b.positions, 2 * (80 + 32) + 2 * (32 + 48));
   EXPECT_EQ(b.tokens, 70 + 5 + 9 + 17 + 3 + 20 + 40 + 1 + 4);
   EXPECT_EQ(b.counted.padding, b.positions - b.tokens);
@@ -178,7 +181,7 @@ TEST(Pairs, LearnedPaddingDoesNotDependOnThePass) {
     Batch b;
     ASSERT_TRUE(stream.next(b));
     EXPECT_TRUE(b.pass_lengths.empty());
-    EXPECT_EQ(b.seq_length, 32);
+    EXPECT_EQ(b.padded.target, 32);
     // A causal row's first token and its prompt are not labels.
     EXPECT_EQ(b.target_tokens, kind == ModelKind::kCausal ? 31 - 2 + 31 : 64);
   }
@@ -199,15 +202,19 @@ TEST(Pairs, PackedSideBySide) {
   EXPECT_EQ(size.positions, 2 * (7 + 8));
   Batch b;
   ASSERT_TRUE(stream.next(b));
-  EXPECT_EQ(b.source_ids, (std::vector<int32_t>{'a', 'b', 'c', 'd', 'g', 'h', kEos}));
-  EXPECT_EQ(b.source_segments, (std::vector<int32_t>{1, 1, 1, 1, 3, 3, 0}));  // 2 has no source
-  EXPECT_EQ(b.source_position_ids, (std::vector<int32_t>{0, 1, 2, 3, 0, 1, 0}));
-  EXPECT_EQ(b.targets, (std::vector<int32_t>{'x', 'y', 'z', kEos, 'u', kEos, 'v', kEos}));
-  EXPECT_EQ(b.ids, (std::vector<int32_t>{kStart, 'x', 'y', 'z', kStart, 'u', kStart, 'v'}));
-  EXPECT_EQ(b.segments, (std::vector<int32_t>{1, 1, 1, 1, 2, 2, 3, 3}));
-  EXPECT_EQ(b.position_ids, (std::vector<int32_t>{0, 1, 2, 3, 0, 1, 0, 1}));
-  EXPECT_EQ(b.source_lengths, (std::vector<int32_t>{6}));
-  EXPECT_EQ(b.lengths, (std::vector<int32_t>{8}));
+  EXPECT_EQ(testing::list_of(b, "source_ids"),
+            (std::vector<int32_t>{'a', 'b', 'c', 'd', 'g', 'h', kEos}));
+  EXPECT_EQ(testing::list_of(b, "source_segments"),
+            (std::vector<int32_t>{1, 1, 1, 1, 3, 3, 0}));  // 2 has no source
+  EXPECT_EQ(testing::list_of(b, "source_positions"), (std::vector<int32_t>{0, 1, 2, 3, 0, 1, 0}));
+  EXPECT_EQ(testing::list_of(b, "targets"),
+            (std::vector<int32_t>{'x', 'y', 'z', kEos, 'u', kEos, 'v', kEos}));
+  EXPECT_EQ(testing::list_of(b, "ids"),
+            (std::vector<int32_t>{kStart, 'x', 'y', 'z', kStart, 'u', kStart, 'v'}));
+  EXPECT_EQ(testing::list_of(b, "segments"), (std::vector<int32_t>{1, 1, 1, 1, 2, 2, 3, 3}));
+  EXPECT_EQ(testing::list_of(b, "positions"), (std::vector<int32_t>{0, 1, 2, 3, 0, 1, 0, 1}));
+  EXPECT_EQ(testing::list_of(b, "source_lengths"), (std::vector<int32_t>{6}));
+  EXPECT_EQ(testing::list_of(b, "lengths"), (std::vector<int32_t>{8}));
   EXPECT_EQ(b.target_tokens, 8);
   EXPECT_EQ(b.tokens, 14);
   EXPECT_EQ(b.positions, 15);
@@ -255,22 +262,22 @@ TEST(Pairs, PackedBatchesHoldEveryPairOnce) {
     targets += b.target_tokens;
     std::map<int32_t, std::pair<Ids, Ids>> pairs;  // by segment
     for (size_t t = 0; t < 32; ++t) {
-      const int32_t number = b.source_segments[t];
-      ASSERT_EQ(number > 0, t < static_cast<size_t>(b.source_lengths[0]));
+      const int32_t number = b.values("source_segments")[t];
+      ASSERT_EQ(number > 0, t < static_cast<size_t>(b.values("source_lengths")[0]));
       if (number == 0) continue;
       Ids& source = pairs[number].first;
-      ASSERT_EQ(b.source_position_ids[t], static_cast<int32_t>(source.size()));
-      source.push_back(b.source_ids[t]);
+      ASSERT_EQ(b.values("source_positions")[t], static_cast<int32_t>(source.size()));
+      source.push_back(b.values("source_ids")[t]);
     }
     for (size_t t = 0; t < 16; ++t) {
-      const int32_t number = b.segments[t];
-      ASSERT_EQ(number > 0, t < static_cast<size_t>(b.lengths[0]));
-      ASSERT_EQ(b.targets[t] >= 0, number > 0);
+      const int32_t number = b.values("segments")[t];
+      ASSERT_EQ(number > 0, t < static_cast<size_t>(b.values("lengths")[0]));
+      ASSERT_EQ(b.values("targets")[t] >= 0, number > 0);
       if (number == 0) continue;
       Ids& answer = pairs[number].second;
-      ASSERT_EQ(b.position_ids[t], static_cast<int32_t>(answer.size()));
-      ASSERT_EQ(b.ids[t], answer.empty() ? kStart : answer.back());
-      answer.push_back(b.targets[t]);
+      ASSERT_EQ(b.values("positions")[t], static_cast<int32_t>(answer.size()));
+      ASSERT_EQ(b.values("ids")[t], answer.empty() ? kStart : answer.back());
+      answer.push_back(b.values("targets")[t]);
     }
     for (const auto& [number, pair] : pairs) ++found[pair];
   }

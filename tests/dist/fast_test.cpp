@@ -73,7 +73,8 @@ TEST(Fast, KeyValueHeadsThatTpDoesNotDivide) {
   run.model.set("num_attention_heads", 12);
   run.model.set("num_key_value_heads", 3);
   run.config.data.seq_length = 200;
-  for (Batch& b : run.batches) b = random_batch(12, 200, 101, static_cast<uint64_t>(b.lengths[0]));
+  for (Batch& b : run.batches)
+    b = random_batch(12, 200, 101, static_cast<uint64_t>(b.values("lengths")[0]));
   const MeshResult one = train_at(run, {1, 1, "none", 2});
   for (const Place& place :
        {Place{1, 2, "none", 2}, Place{1, 2, "none", 12}, Place{1, 4, "none", 2},

@@ -159,7 +159,7 @@ TEST_P(Gpu, ABatchWithoutTargetsChangesNothing) {
   const MeshRun r = run();
   Alone one(r, backend());
   Batch none = r.batches[0];
-  std::fill(none.targets.begin(), none.targets.end(), -1);
+  std::ranges::fill(none.values("targets"), -1);
   none.target_tokens = 0;
   one.engine.start_passes(none);
   one.engine.start_update(1e-3, 1);

@@ -13,11 +13,12 @@ const std::vector<Place> kPlaces = {{2, 1, "none"},  {4, 1, "zero1", 2}, {2, 1, 
 
 // Every position but the last is a label, and one row is only padding.
 void learn_padding(Batch* b) {
-  b->lengths[1] = 0;
+  b->values("lengths")[1] = 0;
   b->target_tokens = 0;
-  for (size_t i = 0; i < b->targets.size(); ++i) {
-    const bool is_last = (i + 1) % static_cast<size_t>(b->seq_length) == 0;
-    b->targets[i] = is_last ? -1 : b->ids[i + 1];
+  const auto ids = b->values("ids"), targets = b->values("targets");
+  for (size_t i = 0; i < targets.size(); ++i) {
+    const bool is_last = (i + 1) % static_cast<size_t>(b->padded.target) == 0;
+    targets[i] = is_last ? -1 : ids[i + 1];
     b->target_tokens += !is_last;
   }
 }
@@ -85,8 +86,8 @@ TEST(LengthsControl, SegmentsMatter) {
   MeshRun run = make_run("pack", "fp32", "exact");
   const MeshResult packed = train_at(run, {2, 1, "none"});
   for (Batch& b : run.batches) {
-    for (size_t i = 0; i < b.position_ids.size(); ++i)
-      b.position_ids[i] = static_cast<int32_t>(i % 48);
+    const auto positions = b.values("positions");
+    for (size_t i = 0; i < positions.size(); ++i) positions[i] = static_cast<int32_t>(i % 48);
   }
   EXPECT_NE(join(differences(packed, train_at(run, {2, 1, "none"}))), "");
 }

@@ -12,6 +12,7 @@
 #include "graph/portion.h"
 #include "kernel/gpu/cuda_options.h"
 #include "tests/backends.h"
+#include "tests/batch_lists.h"
 #include "tests/dist/queued_kernels.h"
 #include "tests/engine_step.h"
 #include "tests/fake_device.h"
@@ -51,7 +52,7 @@ MeshResult::Counted count_wire(const Mesh& mesh) {
 
 class Job {
  public:
-  explicit Job(const MeshRun& run) : run_(run), model_(make_model(run.model, {})) {
+  explicit Job(const MeshRun& run) : run_(run), model_(make_model(run.model, {}, run.families)) {
     config_ = run.config;
     if (run.eval.num_rows > 0) config_.data.eval_fraction = 0.5;  // only: an eval plan is wanted
     layout_ = resolve_layout(config_, *model_);
@@ -104,9 +105,13 @@ class Job {
     }
     set_gemm_choice(layout_.is_exact ? GemmChoice::kExact : GemmChoice::kFast);
     Engine engine(config_, *model_, &ranks, *backend.kernels, 1, backend.device);
-    engine.init_weights(5);
+    if (run_.resume.empty()) {
+      engine.init_weights(5);
+    } else {
+      engine.load_checkpoint(CheckpointReader(run_.resume));
+    }
     std::vector<double> losses, norms;
-    int64_t update = 0;
+    int64_t update = run_.first_update;
     for (const Batch& batch : run_.batches) {
       const Engine::StepResult ended =
           run_step(engine, share_of(batch, config_, layout_, rank), run_.lr, update + 1);
@@ -120,6 +125,8 @@ class Job {
     LossSums eval;
     if (run_.eval.num_rows > 0)
       eval.add(engine.eval_loss(share_of(run_.eval, config_, layout_, rank)));
+    const HostSlices held(engine.weights().checkpoint_slices(), backend.device);
+    if (!run_.save.empty()) save(held.slices(), ranks);
     const std::lock_guard lock(mutex_);
     const auto at = static_cast<size_t>(rank);
     result_.calls[at] = calls;
@@ -135,8 +142,17 @@ class Job {
       result_.norms = norms;
       result_.eval_loss = eval.loss.value();
     }
-    const HostSlices held(engine.weights().checkpoint_slices(), backend.device);
     for (const Slice& s : held.slices()) copy_slice(s, &result_);
+  }
+
+  void save(const std::vector<Slice>& slices, Ranks& ranks) const {
+    const bool is_main = ranks.rank() == 0, alone = ranks.size() == 1;
+    if (is_main && !alone) prepare_checkpoint(run_.save);
+    if (!alone) ranks.world().barrier();
+    write_checkpoint(run_.save, slices, Json(Json::Object{}), {{"config.json", run_.model.dump()}},
+                     ranks.rank(), ranks.size());
+    if (!alone) ranks.world().barrier();
+    if (is_main && !alone) commit_checkpoint(run_.save, ranks.size());
   }
 
   const MeshRun& run_;
@@ -156,8 +172,7 @@ MeshResult train_mesh(const MeshRun& run) { return Job(run).run(); }
 Batch random_batch(int64_t rows, int64_t positions, int64_t vocab, uint64_t seed, bool packed) {
   std::mt19937_64 random(seed);
   Batch b;
-  b.num_rows = rows;
-  b.seq_length = positions;
+  testing::BatchLists lists;
   for (int64_t r = 0; r < rows; ++r) {
     // Some rows have two tokens, some fill all positions.
     const int64_t length =
@@ -167,29 +182,24 @@ Batch random_batch(int64_t rows, int64_t positions, int64_t vocab, uint64_t seed
       const auto id = static_cast<int32_t>(random() % static_cast<uint64_t>(vocab));
       const bool ends = packed && random() % 4 == 0;  // a segment
       const bool is_label = t + 1 < length && !ends;
-      b.ids.push_back(t < length ? id : 0);
-      b.targets.push_back(is_label ? static_cast<int32_t>(random() % static_cast<uint64_t>(vocab))
-                                   : -1);
+      lists.ids.push_back(t < length ? id : 0);
+      lists.targets.push_back(
+          is_label ? static_cast<int32_t>(random() % static_cast<uint64_t>(vocab)) : -1);
       b.target_tokens += is_label;
       if (!packed) continue;
-      b.position_ids.push_back(t < length ? position : 0);
+      lists.positions.push_back(t < length ? position : 0);
       position = ends ? 0 : position + 1;
     }
-    b.lengths.push_back(static_cast<int32_t>(length));
-    b.row_numbers.push_back(static_cast<int64_t>(seed) * rows + r);
+    lists.lengths.push_back(static_cast<int32_t>(length));
+    lists.numbers.push_back(static_cast<int64_t>(seed) * rows + r);
   }
+  lists.put(positions, &b);
   return b;
 }
 
-void swap_rows(Batch* batch, size_t a, size_t b) {
-  const auto width = static_cast<size_t>(batch->seq_length);
-  for (auto* values : {&batch->ids, &batch->targets}) {
-    std::swap_ranges(values->begin() + static_cast<std::ptrdiff_t>(a * width),
-                     values->begin() + static_cast<std::ptrdiff_t>((a + 1) * width),
-                     values->begin() + static_cast<std::ptrdiff_t>(b * width));
-  }
-  std::swap(batch->lengths[a], batch->lengths[b]);
-  std::swap(batch->row_numbers[a], batch->row_numbers[b]);
+void swap_rows(Batch* batch, int64_t a, int64_t b) {
+  for (BatchTensor& tensor : batch->tensors)
+    std::swap_ranges(tensor.row(a), tensor.row(a + 1), tensor.row(b));
 }
 
 Batch share_of(const Batch& whole, const RunConfig& config, const Layout& layout, int rank) {
@@ -197,24 +207,22 @@ Batch share_of(const Batch& whole, const RunConfig& config, const Layout& layout
   options.global_batch = config.train.global_batch;
   take_share(config, layout, rank, &options);
   Batch b;
-  b.seq_length = whole.seq_length;
+  b.padded = whole.padded;
   b.epoch = whole.epoch;
-  const auto take = [&](const std::vector<int32_t>& from, int64_t row, int64_t width,
-                        std::vector<int32_t>* to) {
-    if (from.empty()) return;
-    to->insert(to->end(), from.begin() + row * width, from.begin() + (row + 1) * width);
-  };
+  for (BatchTensor tensor : whole.tensors) {
+    tensor.bytes.clear();
+    b.tensors.push_back(std::move(tensor));
+  }
   for (int64_t k = 0; k < whole.num_rows; ++k) {
     if (!options.takes(k)) continue;
     ++b.num_rows;
-    take(whole.ids, k, b.seq_length, &b.ids);
-    take(whole.targets, k, b.seq_length, &b.targets);
-    take(whole.position_ids, k, b.seq_length, &b.position_ids);
-    take(whole.lengths, k, 1, &b.lengths);
-    b.row_numbers.push_back(whole.row_numbers[static_cast<size_t>(k)]);
+    for (size_t i = 0; i < b.tensors.size(); ++i) {
+      const BatchTensor& from = whole.tensors[i];
+      b.tensors[i].bytes.insert(b.tensors[i].bytes.end(), from.row(k), from.row(k + 1));
+    }
   }
   b.target_tokens =
-      std::count_if(b.targets.begin(), b.targets.end(), [](int32_t t) { return t >= 0; });
+      std::ranges::count_if(b.values(names::kTargets), [](int32_t t) { return t >= 0; });
   if (config.data.layout == "dynamic" && options.rows_a_pass > 0) {
     cut_passes(options.rows_a_pass, b);
   }

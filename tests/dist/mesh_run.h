@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
@@ -13,7 +14,7 @@
 #include "comm/nccl/nccl_library.h"
 #include "config/run_config.h"
 #include "data/batches.h"
-#include "model/model.h"
+#include "model/family.h"
 #include "planning/layout.h"
 
 namespace weft::testing {
@@ -39,11 +40,16 @@ struct MeshResult {
 };
 
 struct MeshRun {
-  Json model;        // config.json
+  Json model;  // config.json
+  std::span<const Family> families = known_families();
   RunConfig config;  // parallel, train, data.seq_length, model.freeze
   std::vector<Batch> batches;
   Batch eval;
   double lr = 1e-3;
+  // Checkpoints: where to start from, after so many updates, and where the end is saved; empty:
+  // none.
+  std::filesystem::path resume, save;
+  int64_t first_update = 0;
   // A rank's handle on the group of all; empty: chosen automatically.
   std::function<std::unique_ptr<Comm>(int rank, int num_ranks)> make_comm;
   // A rank's kernels and device (tests/backends.h); empty: the CPU's best.
@@ -72,7 +78,7 @@ std::string join(const std::vector<std::string>& words);  // for messages
 Batch random_batch(int64_t rows, int64_t positions, int64_t vocab, uint64_t seed,
                    bool packed = false);
 
-void swap_rows(Batch* batch, size_t a, size_t b);  // that are not packed
+void swap_rows(Batch* batch, int64_t a, int64_t b);
 
 // The rows of a global batch that a rank computes.
 Batch share_of(const Batch& whole, const RunConfig& config, const Layout& layout, int rank);

@@ -46,7 +46,7 @@ MeshRun make_run(const Place& p) {
   run.config.launch.threads = 1;
   for (int s = 0; s < kSteps; ++s) {
     Batch b = random_batch(p.rows, 12, 1003, 40 + static_cast<uint64_t>(s));
-    for (size_t i = 0; i < b.targets.size(); ++i) b.targets[i] = b.ids[i];  // a target everywhere
+    std::ranges::copy(b.values("ids"), b.values("targets").begin());  // a target everywhere
     b.target_tokens = p.rows * 12;
     run.batches.push_back(std::move(b));
   }
@@ -154,7 +154,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(PlanWire, BoundsTheHeadAndIsExactElsewhere) {
   MeshRun run = make_run({1, 2, "none"});
   for (Batch& b : run.batches) {
-    for (size_t i = 0; i < b.targets.size(); i += 3) b.targets[i] = -1;
+    for (size_t i = 0; i < b.values("targets").size(); i += 3) b.values("targets")[i] = -1;
     b.target_tokens = 8 * 12 * 2 / 3;
   }
   const MeshResult::Counted planned = planned_wire(plan_of(run));

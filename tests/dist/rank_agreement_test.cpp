@@ -125,7 +125,7 @@ TEST(Agree, AnotherBatchIsNamed) {
           const auto seed = static_cast<uint64_t>(ranks.dp_rank());
           Batch batch = random_batch(4, 8, 50, seed, true);
           compare_batches(ranks, batch, 3);
-          if (ranks.rank() == 1) (positions ? batch.position_ids : batch.targets)[5] ^= 1;
+          if (ranks.rank() == 1) batch.values(positions ? "positions" : "targets")[5] ^= 1;
           compare_batches(ranks, batch, 4);
         },
         2);
@@ -141,7 +141,7 @@ TEST(Agree, AnotherPlaceInTheDataOrAnotherLengthIsNamed) {
   for (const bool length : {false, true}) {
     const auto thrown = on_ranks(3, [&](Ranks& ranks) {
       Batch batch = random_batch(4, 8, 50, 1);
-      if (ranks.rank() == 2) (length ? batch.seq_length : batch.after.part) += 8;
+      if (ranks.rank() == 2) (length ? batch.padded.target : batch.after.part) += 8;
       compare_batches(ranks, batch, 7);
     });
     for (const std::string& text : thrown) {

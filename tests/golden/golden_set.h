@@ -13,6 +13,7 @@
 #include "io/hf_folder.h"
 #include "io/safetensors.h"
 #include "model/model.h"
+#include "tests/batch_lists.h"
 
 namespace weft {
 
@@ -58,17 +59,18 @@ class GoldenSet {
     const std::vector<int32_t> lengths = read<int32_t>(prefix + "lengths");
     const int64_t T = shape.back(), R = shape[shape.size() - 2];
     Batch b;
-    b.num_rows = R;
-    b.seq_length = T;
-    b.ids.assign(ids.begin() + s * R * T, ids.begin() + (s + 1) * R * T);
-    b.lengths.assign(lengths.begin() + s * R, lengths.begin() + (s + 1) * R);
-    b.targets.assign(static_cast<size_t>(R * T), -1);
+    testing::BatchLists lists;
+    lists.ids.assign(ids.begin() + s * R * T, ids.begin() + (s + 1) * R * T);
+    lists.lengths.assign(lengths.begin() + s * R, lengths.begin() + (s + 1) * R);
+    lists.targets.assign(static_cast<size_t>(R * T), -1);
     for (int64_t r = 0; r < R; ++r) {
-      for (int64_t t = 0; t + 1 < b.lengths[static_cast<size_t>(r)]; ++t) {
-        b.targets[static_cast<size_t>(r * T + t)] = b.ids[static_cast<size_t>(r * T + t + 1)];
+      for (int64_t t = 0; t + 1 < lists.lengths[static_cast<size_t>(r)]; ++t) {
+        lists.targets[static_cast<size_t>(r * T + t)] =
+            lists.ids[static_cast<size_t>(r * T + t + 1)];
         ++b.target_tokens;
       }
     }
+    lists.put(T, &b);
     b.positions = R * T;
     return b;
   }

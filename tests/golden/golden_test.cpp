@@ -51,7 +51,7 @@ std::vector<float> gradient(const Engine& engine, const std::string& name, int64
 
 TEST_P(Golden, LossAndEveryGradient) {
   const Batch batch = set_.batch("", 0);
-  const auto e = engine(set_.config(batch.num_rows, batch.seq_length, batch.num_rows));
+  const auto e = engine(set_.config(batch.num_rows, batch.padded.target, batch.num_rows));
   const double sum = run_passes(*e, batch).loss.value();
   EXPECT_LT(relative(sum, set_.scalar("loss_sum")), kLossError);
   int compared = 0;
@@ -99,18 +99,18 @@ TEST_P(Golden, LogitsOfEveryPosition) {
   const bool is_slow = kernels == "ref" || kernels == "cuda_emulated";
   for (int64_t t = 0; t < T; t += is_slow ? 11 : 1) {
     for (int64_t i = 0; i < B * T; ++i) {
-      executor.input<int32_t>("ids")[i] = batch.ids[static_cast<size_t>(i)];
+      executor.input<int32_t>("ids")[i] = batch.values(names::kIds)[static_cast<size_t>(i)];
       executor.input<int32_t>("positions")[i] = static_cast<int32_t>(i % T);
     }
     for (int64_t b = 0; b < B; ++b) {
       executor.input<int32_t>("starts")[b] = 0;
-      executor.input<int32_t>("lengths")[b] = batch.lengths[static_cast<size_t>(b)];
+      executor.input<int32_t>("lengths")[b] = batch.values(names::kLengths)[static_cast<size_t>(b)];
       executor.input<int32_t>("last")[b] = static_cast<int32_t>(t);
     }
     executor.run_pass({});
     backend_.device->read(logits.data(), executor.find("logits"), B * V * 4);
     for (int64_t b = 0; b < B; ++b) {
-      for (int64_t v = 0; v < V && t < batch.lengths[static_cast<size_t>(b)]; ++v) {
+      for (int64_t v = 0; v < V && t < batch.values(names::kLengths)[static_cast<size_t>(b)]; ++v) {
         worst = std::max(worst, std::abs(double{logits[static_cast<size_t>(b * V + v)]} -
                                          wanted[static_cast<size_t>((b * T + t) * V + v)]));
       }
@@ -140,20 +140,20 @@ TEST_P(Golden, TenStepsWithAndWithoutAccumulation) {
   const Batch batch = set_.batch("steps10.", 0);
   for (int64_t micro : {batch.num_rows, batch.num_rows / 4}) {
     SCOPED_TRACE(micro);
-    const auto e = engine(set_.config(batch.num_rows, batch.seq_length, micro));
+    const auto e = engine(set_.config(batch.num_rows, batch.padded.target, micro));
     check_steps(set_, e.get(), "steps10", kStepLoss10, kStepNorm10, 0);
   }
 }
 
 TEST_P(Golden, TwentySteps) {
   const Batch batch = set_.batch("steps20.", 0);
-  const auto e = engine(set_.config(batch.num_rows, batch.seq_length, batch.num_rows));
+  const auto e = engine(set_.config(batch.num_rows, batch.padded.target, batch.num_rows));
   check_steps(set_, e.get(), "steps20", kStepLoss20, kStepNorm20, kStepSpreads20);
 }
 
 TEST_P(Golden, Bf16Loss) {
   const Batch batch = set_.batch("", 0);
-  RunConfig c = set_.config(batch.num_rows, batch.seq_length, batch.num_rows);
+  RunConfig c = set_.config(batch.num_rows, batch.padded.target, batch.num_rows);
   c.train.precision = "bf16";
   for (bool masters : {true, false}) {
     c.train.master_weights = masters;

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "kernel/cpu/level.h"
 #include "model/load.h"
+#include "tests/batch_lists.h"
 #include "tests/engine_step.h"
 #include "tests/golden/tolerances.h"
 #include "tests/shared_data.h"
@@ -40,12 +41,12 @@ TEST_F(StoriesGolden, MeanCrossEntropy) {
   c.train.global_batch = 1;
   c.data.seq_length = 64;
   Batch batch;
-  batch.num_rows = 1;
-  batch.seq_length = 64;
-  batch.ids = ids_;
-  batch.lengths = {64};
-  batch.targets.assign(ids_.begin() + 1, ids_.end());
-  batch.targets.push_back(-1);
+  testing::BatchLists lists;
+  lists.ids = ids_;
+  lists.targets.assign(ids_.begin() + 1, ids_.end());
+  lists.lengths = {64};
+  lists.targets.push_back(-1);
+  lists.put(64, &batch);
   batch.target_tokens = 63;
   for (const char* level : available_levels()) {
     Ranks alone{Layout{}};

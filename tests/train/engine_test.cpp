@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "tests/batch_lists.h"
 #include "tests/engine_step.h"
 
 namespace weft {
@@ -33,13 +34,13 @@ RunConfig small_config(const char* precision = "fp32", bool masters = true) {
 
 Batch make_batch(int64_t rows, bool labels = true) {
   Batch b;
-  b.num_rows = rows;
-  b.seq_length = 8;
+  testing::BatchLists lists;
   for (int64_t i = 0; i < rows * 8; ++i) {
-    b.ids.push_back(static_cast<int32_t>(i * 7 % 61));
-    b.targets.push_back(labels && i % 8 < 5 ? static_cast<int32_t>(i * 5 % 61) : -1);
+    lists.ids.push_back(static_cast<int32_t>(i * 7 % 61));
+    lists.targets.push_back(labels && i % 8 < 5 ? static_cast<int32_t>(i * 5 % 61) : -1);
   }
-  b.lengths.assign(static_cast<size_t>(rows), 6);
+  lists.lengths.assign(static_cast<size_t>(rows), 6);
+  lists.put(8, &b);
   b.target_tokens = labels ? 5 * rows : 0;
   return b;
 }

@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "base/error.h"
+#include "tests/batch_lists.h"
 #include "tests/io/temporary_folder.h"
 #include "train/faults.h"
 
@@ -167,31 +168,31 @@ TEST(Fault, SwapExchangesTheRowsOfTwoPasses) {
   at.config.parallel.exact_rows = 2;
   const Ranks ranks(at.layout);
   Batch batch;
-  batch.num_rows = 8;
-  batch.seq_length = 3;
+  testing::BatchLists lists;
   for (int32_t row = 0; row < 8; ++row) {
-    batch.lengths.push_back(row);
-    batch.row_numbers.push_back(100 + row);
+    lists.lengths.push_back(row);
+    lists.numbers.push_back(100 + row);
     for (int32_t t = 0; t < 3; ++t) {
-      batch.ids.push_back(10 * row + t);
-      batch.targets.push_back(1000 + 10 * row + t);
+      lists.ids.push_back(10 * row + t);
+      lists.targets.push_back(1000 + 10 * row + t);
     }
   }
+  lists.put(3, &batch);
   const Fault fault = *read("swap,step=2");
   Batch other = batch;
   fault_before_passes(fault, 1, at.config, ranks, &other);
-  EXPECT_EQ(other.ids, batch.ids);
+  EXPECT_EQ(testing::list_of(other, "ids"), lists.ids);
   fault_before_passes(fault, 2, at.config, ranks, &other);
   const std::vector<int32_t> wanted = {0, 1, 4, 5, 2, 3, 6, 7};
-  EXPECT_EQ(other.lengths, wanted);
+  EXPECT_EQ(testing::list_of(other, "lengths"), wanted);
   for (size_t i = 0; i < 24; ++i) {
     const size_t from = static_cast<size_t>(wanted[i / 3]) * 3 + i % 3;
-    EXPECT_EQ(other.ids[i], batch.ids[from]);
-    EXPECT_EQ(other.targets[i], batch.targets[from]);
-    EXPECT_EQ(other.row_numbers[i / 3], 100 + wanted[i / 3]);
+    EXPECT_EQ(other.values("ids")[i], lists.ids[from]);
+    EXPECT_EQ(other.values("targets")[i], lists.targets[from]);
+    EXPECT_EQ(other.values<int64_t>("rows")[i / 3 * 2 + 1], 100 + wanted[i / 3]);
   }
   fault_before_passes(*read("flip,step=2"), 2, at.config, ranks, &batch);
-  EXPECT_EQ(batch.lengths[2], 2);
+  EXPECT_EQ(batch.values("lengths")[2], 2);
 }
 
 }  // namespace

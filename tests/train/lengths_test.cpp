@@ -4,6 +4,7 @@
 #include <cmath>
 #include <random>
 
+#include "tests/batch_lists.h"
 #include "tests/engine_step.h"
 #include "train/engine.h"
 
@@ -39,26 +40,26 @@ Rows random_rows(const std::vector<int>& lengths, unsigned seed) {
 // Each line of `packed` is one row of the batch: its segments, as indices into rows.
 Batch batch_of(const Rows& rows, const std::vector<std::vector<size_t>>& packed, int64_t T) {
   Batch b;
-  b.num_rows = static_cast<int64_t>(packed.size());
-  b.seq_length = T;
+  testing::BatchLists lists;
   for (const std::vector<size_t>& segments : packed) {
     int64_t at = 0;
     for (const size_t s : segments) {
       for (size_t t = 0; t < rows[s].size(); ++t, ++at) {
         const bool is_last = t + 1 == rows[s].size();
-        b.ids.push_back(rows[s][t]);
-        b.targets.push_back(is_last ? -1 : rows[s][t + 1]);
-        b.position_ids.push_back(static_cast<int32_t>(t));
+        lists.ids.push_back(rows[s][t]);
+        lists.targets.push_back(is_last ? -1 : rows[s][t + 1]);
+        lists.positions.push_back(static_cast<int32_t>(t));
         b.target_tokens += !is_last;
       }
     }
-    b.lengths.push_back(static_cast<int32_t>(at));
+    lists.lengths.push_back(static_cast<int32_t>(at));
     for (; at < T; ++at) {
-      b.ids.push_back(0);
-      b.targets.push_back(-1);
-      b.position_ids.push_back(0);
+      lists.ids.push_back(0);
+      lists.targets.push_back(-1);
+      lists.positions.push_back(0);
     }
   }
+  lists.put(T, &b);
   return b;
 }
 
@@ -113,7 +114,7 @@ TEST(Packed, SegmentsDoNotLeak) {
   Rows rows = random_rows({20, 30}, 4);
   const auto second_only = [&] {
     Batch b = batch_of(rows, {{0, 1}}, 64);
-    std::fill_n(b.targets.begin(), 20, -1);
+    std::fill_n(b.values("targets").begin(), 20, -1);
     b.target_tokens = 29;
     return b;
   };
@@ -126,7 +127,7 @@ TEST(Packed, SegmentsDoNotLeak) {
   EXPECT_EQ(engine.eval_loss(after).loss.value(), loss);
   // Negative controls: as one segment it is visible, and so is a token of the second.
   for (Batch* b : {&before, &after}) {
-    for (int32_t t = 0; t < 50; ++t) b->position_ids[static_cast<size_t>(t)] = t;
+    for (int32_t t = 0; t < 50; ++t) b->values("positions")[static_cast<size_t>(t)] = t;
   }
   EXPECT_NE(engine.eval_loss(before).loss.value(), engine.eval_loss(after).loss.value());
   rows[0][3] ^= 1;
@@ -175,8 +176,8 @@ TEST(Dynamic, PassesOfTheirOwnLengths) {
   const Batch alike =
       batch_of(random_rows({40, 90, 3, 12, 20, 33}, 9), {{0}, {1}, {2}, {3}, {4}, {5}}, 96);
   Batch by_pass = alike, too_short = alike;
-  by_pass.pass_lengths = {96, 16, 48};
-  too_short.pass_lengths = {96, 16, 16};
+  by_pass.pass_lengths = {{96, 0}, {16, 0}, {48, 0}};
+  too_short.pass_lengths = {{96, 0}, {16, 0}, {16, 0}};
   Engine a(c, *model, alone(), cpu_kernels(), 1), b(c, *model, alone(), cpu_kernels(), 1);
   a.init_weights(1);
   b.init_weights(1);

@@ -5,7 +5,6 @@
 #include "model/decoder/model.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "graph/builder.h"
 #include "graph/ops/attention.h"
@@ -18,6 +17,7 @@
 #include "graph/ops/swiglu.h"
 #include "model/decoder/hf_names.h"
 #include "model/overrides.h"
+#include "model/traced_inputs.h"
 #include "tensor/names.h"
 
 namespace weft {
@@ -37,9 +37,9 @@ int64_t chunk_rows(int64_t tokens, int64_t vocab, Dtype compute) {
 // The parameters as graph values, made in the order of parameters().
 class Tracer {
  public:
-  Tracer(const DecoderConfig& config, Graph* graph, const TraceOptions& options)
-      : c_(config), o_(options), g_(graph, options.compute) {
-    ids_ = g_.input(names::kIds, {o_.batch, o_.positions}, Dtype::kI32);
+  Tracer(const DecoderConfig& config, Graph* graph, const TraceOptions& options,
+         const std::vector<InputSpec>& inputs)
+      : c_(config), o_(options), g_(graph, options.compute), in_(&g_, inputs, options) {
     const int64_t table = o_.max_positions > 0 ? o_.max_positions : o_.positions;
     cosine_ = g_.constant("rope.cosine", {table, c_.head_dim / 2}, Dtype::kF32);
     sine_ = g_.constant("rope.sine", {table, c_.head_dim / 2}, Dtype::kF32);
@@ -47,22 +47,14 @@ class Tracer {
   }
 
   Ref loss() {
-    const Ref targets = g_.input(names::kTargets, {o_.batch, o_.positions}, Dtype::kI32);
-    lengths_ = g_.input(names::kLengths, {o_.batch}, Dtype::kI32);
-    if (o_.packed) positions_ = g_.input(names::kPositions, {o_.batch, o_.positions}, Dtype::kI32);
-    if (o_.drops && c_.dropout > 0) rows_ = g_.input(names::kRows, {o_.batch, 2}, Dtype::kI64);
     const Ref y = layers();
-    return ops::head_loss(g_, y, head(), targets,
+    return ops::head_loss(g_, y, head(), in_[names::kTargets],
                           chunk_rows(o_.batch * o_.positions, c_.vocab_size, o_.compute));
   }
 
   Ref logits() {
-    positions_ = g_.input(names::kPositions, {o_.batch, o_.positions}, Dtype::kI32);
-    starts_ = g_.input(names::kStarts, {o_.batch}, Dtype::kI32);
-    lengths_ = g_.input(names::kLengths, {o_.batch}, Dtype::kI32);
-    const Ref last = g_.input(names::kLast, {o_.batch}, Dtype::kI32);
     const Ref y = layers();
-    return ops::head_logits(g_, y, head(), last);
+    return ops::head_logits(g_, y, head(), in_[names::kLast]);
   }
 
  private:
@@ -81,7 +73,7 @@ class Tracer {
 
   Ref layers() {
     const float eps = static_cast<float>(c_.rms_norm_eps);
-    Ref x = ops::embedding(g_, ids_, embed_, static_cast<int32_t>(c_.pad_token_id));
+    Ref x = ops::embedding(g_, in_[names::kIds], embed_, static_cast<int32_t>(c_.pad_token_id));
     g_.set_layer(0);
     Ref y = ops::rmsnorm(g_, x, Ref{}, norm_weight(0, LayerPart::kInputNorm), eps).y;
     for (int64_t i = 0; i < c_.num_hidden_layers; ++i) {
@@ -104,24 +96,27 @@ class Tracer {
     const int64_t q = c_.num_attention_heads * c_.head_dim,
                   kv = c_.num_key_value_heads * c_.head_dim;
     const HeadShape shape{c_.num_attention_heads, c_.num_key_value_heads, c_.head_dim};
+    const Ref lengths = in_[names::kLengths], positions = in_[names::kPositions],
+              starts = in_[names::kStarts];
     const Ref wq = weight(i, LayerPart::kQ, {q, c_.hidden_size});
     const Ref wk = weight(i, LayerPart::kK, {kv, c_.hidden_size});
     const Ref wv = weight(i, LayerPart::kV, {kv, c_.hidden_size});
     const auto b =
         biases(c_.qkv_bias, i, {{LayerPart::kQ, q}, {LayerPart::kK, kv}, {LayerPart::kV, kv}});
     const Ref qkv =
-        ops::rope(g_, ops::linear(g_, y, {wq, wk, wv}, b), cosine_, sine_, positions_, shape);
+        ops::rope(g_, ops::linear(g_, y, {wq, wk, wv}, b), cosine_, sine_, positions, shape);
     const Ref attended =
-        starts_
-            ? ops::cached_attention(g_, qkv, starts_, lengths_, cache(i, "k"), cache(i, "v"), shape)
-            : ops::attention(g_, qkv, lengths_, positions_, shape, o_.learns_padding, dropout(i));
+        starts
+            ? ops::cached_attention(g_, qkv, starts, lengths, cache(i, "k"), cache(i, "v"), shape)
+            : ops::attention(g_, qkv, lengths, positions, shape, o_.learns_padding, dropout(i));
     const Ref wo = weight(i, LayerPart::kO, {c_.hidden_size, q});
     return ops::linear(g_, attended, {wo}, biases(c_.o_bias, i, {{LayerPart::kO, c_.hidden_size}}));
   }
 
   DropoutRule dropout(int64_t layer) const {
-    if (!rows_) return {};
-    return {.rate = c_.dropout, .seed = o_.seed, .site = layer, .rows = rows_};
+    const Ref rows = in_[names::kRows];
+    if (!rows) return {};
+    return {.rate = c_.dropout, .seed = o_.seed, .site = layer, .rows = rows};
   }
 
   Ref feed_forward(int64_t i, Ref y) {
@@ -150,7 +145,8 @@ class Tracer {
   const DecoderConfig& c_;
   TraceOptions o_;
   Builder g_;
-  Ref ids_, cosine_, sine_, embed_, lengths_, positions_, starts_, rows_;
+  TracedInputs in_;
+  Ref cosine_, sine_, embed_;
 };
 
 }  // namespace
@@ -162,11 +158,11 @@ std::unique_ptr<Model> make_decoder(DecoderConfig config, const ModelOverrides& 
 }
 
 Ref DecoderModel::trace_loss(Graph* graph, const TraceOptions& options) const {
-  return Tracer(config_, graph, options).loss();
+  return Tracer(config_, graph, options, inputs(options)).loss();
 }
 
 Ref DecoderModel::trace_generate(Graph* graph, const TraceOptions& options) const {
-  return Tracer(config_, graph, options).logits();
+  return Tracer(config_, graph, options, decoder_generate_inputs()).logits();
 }
 
 // The parameters are those of the smallest trace: one source for names, shapes and order.
@@ -186,43 +182,6 @@ std::vector<ParameterSpec> DecoderModel::parameters() const {
     specs.push_back(std::move(spec));
   }
   return specs;
-}
-
-std::vector<double> rope_frequencies(const DecoderConfig& c) {
-  constexpr double kTurn = 2 * 3.14159265358979323846;
-  std::vector<double> frequencies;
-  for (int64_t i = 0; i < c.head_dim / 2; ++i) {
-    double f =
-        1.0 / std::pow(c.rope.theta, static_cast<double>(2 * i) / static_cast<double>(c.head_dim));
-    if (c.rope.type == "linear") f /= c.rope.factor;
-    if (c.rope.type == "llama3") {
-      // Short waves stay, long ones are stretched by the factor, those between are blended.
-      const double turns = c.rope.original_max_position_embeddings * f / kTurn;
-      const double smooth = std::clamp(
-          (turns - c.rope.low_freq_factor) / (c.rope.high_freq_factor - c.rope.low_freq_factor),
-          0.0, 1.0);
-      f = (1 - smooth) * f / c.rope.factor + smooth * f;
-    }
-    frequencies.push_back(f);
-  }
-  return frequencies;
-}
-
-void DecoderModel::fill_constants(const Graph& graph,
-                                  const std::function<void*(const std::string&)>& data) const {
-  const Shape& shape = graph[*graph.find("rope.cosine")].shape;
-  auto* cosine = static_cast<float*>(data("rope.cosine"));
-  auto* sine = static_cast<float*>(data("rope.sine"));
-  const std::vector<double> frequencies = rope_frequencies(config_);
-  for (int64_t t = 0; t < shape[0]; ++t) {
-    for (int64_t i = 0; i < shape[1]; ++i) {
-      // The angle is formed in fp32 as transformers does; its cosine then correctly rounded.
-      const float angle =
-          static_cast<float>(t) * static_cast<float>(frequencies[static_cast<size_t>(i)]);
-      cosine[t * shape[1] + i] = static_cast<float>(std::cos(double{angle}));
-      sine[t * shape[1] + i] = static_cast<float>(std::sin(double{angle}));
-    }
-  }
 }
 
 }  // namespace weft

@@ -14,6 +14,7 @@ class DecoderModel : public Model {
   int64_t max_positions() const override { return config_.max_position_embeddings; }
   double dropout() const override { return config_.dropout; }
   std::vector<ParameterSpec> parameters() const override;
+  std::vector<InputSpec> inputs(const TraceOptions& options) const override;
   Ref trace_loss(Graph* graph, const TraceOptions& options) const override;
   Ref trace_generate(Graph* graph, const TraceOptions& options) const override;
   void fill_constants(const Graph& graph,
@@ -25,6 +26,9 @@ class DecoderModel : public Model {
 
 // A family of this kind: its configuration as the run file changes it.
 std::unique_ptr<Model> make_decoder(DecoderConfig config, const ModelOverrides& overrides);
+
+// What trace_generate reads.
+std::vector<InputSpec> decoder_generate_inputs();
 
 // How a parameter of that name may be cut (model/decoder/placement.cpp).
 CutRule decoder_cut(const DecoderConfig& config, const std::string& name);

@@ -1,0 +1,84 @@
+// data/batch.h: the rows of one step, as tensors by the names of a model's inputs.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/counters.h"
+#include "tensor/dtype.h"
+#include "tensor/lengths.h"
+
+namespace weft {
+
+// Where a stream stands, kept in checkpoints.
+struct StreamState {
+  int64_t epoch = 1;
+  int64_t position = 0;  // in the epoch's order of raw rows: dropped ones count
+  int64_t part = 0;      // pack: rows already given of those that begin at this position
+  uint64_t files = 0;    // a hash of the files' sizes and times; 0: not known
+  bool operator==(const StreamState&) const = default;
+};
+
+// One input of the model: `width` elements for every row of the batch.
+struct BatchTensor {
+  std::string name;           // tensor/names.h
+  Dtype dtype = Dtype::kI32;  // or kI64
+  int64_t width = 1;
+  std::vector<std::byte> bytes;
+
+  std::byte* row(int64_t b) { return bytes.data() + b * row_bytes(); }
+  const std::byte* row(int64_t b) const { return bytes.data() + b * row_bytes(); }
+  int64_t row_bytes() const { return width * dtype_bytes(dtype); }
+};
+
+// B rows: of a global batch this rank's share. The tensors are those of tensor/names.h that the
+// data has: always ids, targets, lengths and rows; those of the source where there is one
+// (encoder-decoder; ids, targets and lengths are then the decoder's); segments and positions of
+// either side where rows are packed.
+// pack: a row is segments one after the other, numbered from 1, each with positions from 0. Of an
+// encoder-decoder a pair has the same number on both sides, so that a position of the decoder sees
+// those source positions that have its number; a side of no tokens leaves a number out.
+struct Batch {
+  int64_t num_rows = 0;               // B
+  Lengths padded;                     // T and S
+  std::vector<Lengths> pass_lengths;  // dynamic, by the pass: how much of T and S each needs
+  std::vector<BatchTensor> tensors;
+  int64_t tokens = 0;     // without padding, of encoder and decoder
+  int64_t positions = 0;  // with it
+  int64_t target_tokens = 0;
+  bool has_targets = false;  // a row of the global batch, or of a window that begins in it, has one
+  int64_t epoch = 1;         // to which these rows belong
+  bool is_epoch_end = false;  // no further batch in this epoch
+  StreamState after;          // restore() to it, and the next batch follows
+  DataCounters counted;       // since the batch before
+
+  const BatchTensor* find(std::string_view name) const;  // null: the batch has none
+  // The elements of a tensor, row after row; T is int32_t or int64_t. BugError where the batch has
+  // none of that name and type.
+  template <typename T = int32_t>
+  std::span<T> values(std::string_view name);
+  template <typename T = int32_t>
+  std::span<const T> values(std::string_view name) const;
+  // num_rows rows of `width` times `value`. Memory of a tensor that is there is used again.
+  template <typename T = int32_t>
+  std::span<T> reset(std::string_view name, int64_t width, T value);
+  // Takes over the elements of all rows.
+  template <typename T = int32_t>
+  void set(std::string_view name, int64_t width, const std::vector<T>& values);
+};
+
+// How much of each row a pass computes.
+Lengths pass_length(const Batch& batch, int64_t pass);
+
+// The lengths to which `dynamic` pads: multiples of 16 up to 64, then four per octave (80, 96, 112,
+// 128, 160 ...), at most seq_length. So few plans, and less than a quarter of padding for it.
+int64_t bucket_length(int64_t longest, int64_t seq_length);
+
+// Rows that are computed together need no more positions than the longest of them: fills
+// pass_lengths, and counts positions again.
+void cut_passes(int64_t rows_a_pass, Batch& batch);
+
+}  // namespace weft

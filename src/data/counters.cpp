@@ -1,0 +1,51 @@
+// data/counters.cpp: counters added up, and put into words.
+#include "data/counters.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <string_view>
+
+namespace weft {
+namespace {
+
+constexpr size_t kNamedRows = 10;
+
+}  // namespace
+
+double tokens_per_position(int64_t tokens, int64_t positions) {
+  return positions == 0 ? 1 : static_cast<double>(tokens) / static_cast<double>(positions);
+}
+
+void DataCounters::add(const DataCounters& more) {
+  for (const auto count : kDataCounts) this->*count += more.*count;
+  for (const std::string& name : more.first_repaired) {
+    const bool is_known =
+        std::find(first_repaired.begin(), first_repaired.end(), name) != first_repaired.end();
+    if (first_repaired.size() < kNamedRows && !is_known) first_repaired.push_back(name);
+  }
+  if (first_untargeted.empty()) first_untargeted = more.first_untargeted;
+}
+
+std::string DataCounters::describe() const {
+  std::string out;
+  auto tell = [&out](int64_t count, std::string_view what) {
+    if (count == 0) return;
+    out += fmt::format("{}{} {}", out.empty() ? "" : ", ", count, what);
+  };
+  tell(dropped, "rows dropped (one token or less)");
+  tell(truncated, "rows cut to seq_length");
+  tell(split, "rows split");
+  tell(nulls, "null cells taken as empty");
+  tell(unanswered, "rows without an answer (only the token that closes it is learned)");
+  tell(untargeted, "rows without a target (nothing of them is learned)");
+  tell(repaired, "rows with invalid UTF-8 repaired");
+  tell(incomplete, "rows left over at the end of an epoch");
+  tell(padding, "positions of padding");
+  if (padding > 0) out += fmt::format(" ({:.1f} % of all)", 100 * (1 - efficiency()));
+  return out;
+}
+
+double DataCounters::efficiency() const { return tokens_per_position(tokens, tokens + padding); }
+
+}  // namespace weft

@@ -1,0 +1,40 @@
+// data/counters.h: what became of the rows on their way into batches.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace weft {
+
+// Nothing is dropped in silence: the trainer prints these.
+struct DataCounters {
+  int64_t rows = 0;                         // given out; of packed ones, those that begin
+  int64_t dropped = 0;                      // of one token or less
+  int64_t truncated = 0;                    // longer than seq_length
+  int64_t split = 0;                        // pack: rows that did not fit one
+  int64_t nulls = 0;                        // cells, taken as empty
+  int64_t unanswered = 0;                   // of prompt and answer, kept though the answer is empty
+  int64_t untargeted = 0;                   // kept, though none of their tokens is a label
+  int64_t repaired = 0;                     // held bytes that are no UTF-8
+  int64_t incomplete = 0;                   // at the end of an epoch, less than a global batch
+  int64_t tokens = 0;                       // positions that hold one
+  int64_t padding = 0;                      // positions that do not
+  std::vector<std::string> first_repaired;  // "file:line" of the first ten
+  std::string first_untargeted;             // "file:line" of the first
+
+  void add(const DataCounters& more);
+  std::string describe() const;  // "12 rows dropped, 3 truncated, ..."; empty: nothing to tell
+  double efficiency() const;     // tokens / positions
+};
+
+// The numbers of the counters, for who adds them up.
+inline constexpr int64_t DataCounters::*kDataCounts[] = {
+    &DataCounters::rows,       &DataCounters::dropped,  &DataCounters::truncated,
+    &DataCounters::split,      &DataCounters::nulls,    &DataCounters::unanswered,
+    &DataCounters::untargeted, &DataCounters::repaired, &DataCounters::incomplete,
+    &DataCounters::tokens,     &DataCounters::padding};
+
+double tokens_per_position(int64_t tokens, int64_t positions);  // 1 where there are none
+
+}  // namespace weft
