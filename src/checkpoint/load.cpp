@@ -4,52 +4,57 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "graph/portion.h"
 #include "model/load.h"
+#include "model/stored.h"
 
 namespace weft {
 namespace {
 
 constexpr int64_t kPiece = int64_t{1} << 20;  // elements converted at a time
 
-const LogicalTensor& find_floating(const LogicalModel& source, const ParameterSpec& spec) {
+const LogicalTensor& find_floating(const LogicalModel& source, const StoredAs& stored) {
   const auto found =
-      std::lower_bound(source.weights.begin(), source.weights.end(), spec.name,
+      std::lower_bound(source.weights.begin(), source.weights.end(), stored.name,
                        [](const LogicalTensor& t, const std::string& n) { return t.name < n; });
-  if (found == source.weights.end() || found->name != spec.name) {
+  if (found == source.weights.end() || found->name != stored.name) {
     throw UserError(fmt::format("{} has no tensor \"{}\" {}, which its config.json requires",
-                                source.path.string(), spec.name, to_string(spec.shape)),
-                    spec.name == "lm_head.weight"
+                                source.path.string(), stored.name, to_string(stored.shape)),
+                    stored.name == "lm_head.weight"
                         ? "set tie_word_embeddings to true if the head is the embedding"
                         : "`weft inspect` lists its tensors");
   }
   const Dtype d = found->dtype;
   require(d == Dtype::kF32 || d == Dtype::kBf16 || d == Dtype::kF16 || d == Dtype::kF64,
           "{}: tensor \"{}\" has dtype {}, wanted fp32, bf16, fp16 or f64", source.path.string(),
-          spec.name, dtype_name(d));
+          stored.name, dtype_name(d));
   return *found;
 }
 
 }  // namespace
 
 const LogicalTensor& find_parameter(const LogicalModel& source, const ParameterSpec& spec) {
-  const LogicalTensor& tensor = find_floating(source, spec);
-  require(tensor.shape == spec.shape, "{}: tensor \"{}\" has shape {}, but config.json requires {}",
-          source.path.string(), spec.name, to_string(tensor.shape), to_string(spec.shape));
+  const StoredAs stored = stored_as(spec);
+  const LogicalTensor& tensor = find_floating(source, stored);
+  require(tensor.shape == stored.shape,
+          "{}: tensor \"{}\" has shape {}, but config.json requires {}", source.path.string(),
+          stored.name, to_string(tensor.shape), to_string(stored.shape));
   return tensor;
 }
 
 void load_parameter(const LogicalModel& source, const ParameterSpec& spec, Dtype to, void* data) {
   const LogicalTensor& tensor = find_parameter(source, spec);
-  const int64_t n = num_elements(spec.shape);
-  if (tensor.dtype == to) return tensor.read(0, n, data);
-  std::vector<std::byte> piece(
-      static_cast<size_t>(std::min(n, kPiece) * dtype_bytes(tensor.dtype)));
-  for (int64_t begin = 0; begin < n; begin += kPiece) {
-    const int64_t end = std::min(n, begin + kPiece);
-    tensor.read(begin, end, piece.data());
-    convert_elements(piece.data(), tensor.dtype,
-                     static_cast<std::byte*>(data) + begin * dtype_bytes(to), to, end - begin);
-  }
+  std::vector<std::byte> piece;
+  for_each_run(whole_as_stored(spec), [&](int64_t from, int64_t count, int64_t at) {
+    std::byte* out = static_cast<std::byte*>(data) + at * dtype_bytes(to);
+    if (tensor.dtype == to) return tensor.read(from, from + count, out);
+    for (int64_t begin = 0; begin < count; begin += kPiece) {
+      const int64_t n = std::min(kPiece, count - begin);
+      piece.resize(static_cast<size_t>(n * dtype_bytes(tensor.dtype)));
+      tensor.read(from + begin, from + begin + n, piece.data());
+      convert_elements(piece.data(), tensor.dtype, out + begin * dtype_bytes(to), to, n);
+    }
+  });
 }
 
 void warn_of_unknown_tensors(const LogicalModel& source) {
@@ -60,7 +65,7 @@ void warn_of_unknown_tensors(const LogicalModel& source) {
 }
 
 Dtype stored_dtype(const LogicalModel& source, const Model& model) {
-  return find_floating(source, model.parameters().front()).dtype;
+  return find_floating(source, stored_as(model.parameters().front())).dtype;
 }
 
 }  // namespace weft

@@ -8,10 +8,10 @@
 
 namespace weft {
 
-// The weight with spec's name, checked as in load_parameter.
+// The stored weight that the parameter is a box of, checked as in load_parameter.
 const LogicalTensor& find_parameter(const LogicalModel& source, const ParameterSpec& spec);
 
-// Fills data with the weight of spec's name, converted to `to`. UserError naming tensor, location,
+// Fills data with the parameter, converted to `to`. UserError naming tensor, location,
 // actual and expected where it is missing, has another shape or is not floating. Thread-safe.
 void load_parameter(const LogicalModel& source, const ParameterSpec& spec, Dtype to, void* data);
 

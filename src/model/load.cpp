@@ -6,6 +6,8 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "graph/portion.h"
+#include "model/stored.h"
 
 namespace weft {
 namespace {
@@ -15,22 +17,22 @@ bool is_floating(Dtype dtype) {
          dtype == Dtype::kF64;
 }
 
-[[noreturn]] void throw_missing(const HfFolder& folder, const ParameterSpec& spec) {
+[[noreturn]] void throw_missing(const HfFolder& folder, const StoredAs& stored) {
   const std::string message =
       fmt::format("{} has no tensor \"{}\" {}, which its config.json requires",
-                  folder.path().string(), spec.name, to_string(spec.shape));
-  if (spec.name == "lm_head.weight") {
+                  folder.path().string(), stored.name, to_string(stored.shape));
+  if (stored.name == "lm_head.weight") {
     throw UserError(message, "set tie_word_embeddings to true if the head is the embedding");
   }
   throw UserError(message, "'weft inspect' on the folder lists what it holds");
 }
 
-HfFolder::Found find_floating(const HfFolder& folder, const ParameterSpec& spec) {
-  const HfFolder::Found found = folder.find(spec.name);
-  if (found.file == nullptr) throw_missing(folder, spec);
+HfFolder::Found find_floating(const HfFolder& folder, const StoredAs& stored) {
+  const HfFolder::Found found = folder.find(stored.name);
+  if (found.file == nullptr) throw_missing(folder, stored);
   require(is_floating(found.info->dtype),
           "{}: tensor \"{}\" is of type {}, wanted F32, BF16, F16 or F64",
-          found.file->path().string(), spec.name, safetensors_name(found.info->dtype));
+          found.file->path().string(), stored.name, safetensors_name(found.info->dtype));
   return found;
 }
 
@@ -46,7 +48,7 @@ void warn_of_unknown_tensors(const std::vector<std::string>& names, const Json& 
   constexpr size_t kMostShown = 3;
   std::set<std::string> known;
   const auto model = make_model(config, {0, 0.0});  // all layers, whatever the run file takes
-  for (const ParameterSpec& p : model->parameters()) known.insert(p.name);
+  for (const ParameterSpec& p : model->parameters()) known.insert(stored_as(p).name);
   std::vector<std::string> unknown;
   for (const std::string& name : names) {
     if (!known.contains(name) && !is_no_parameter(name)) unknown.push_back(name);
@@ -62,20 +64,25 @@ void warn_of_unknown_tensors(const std::vector<std::string>& names, const Json& 
 }
 
 ParameterSource find_parameter(const HfFolder& folder, const ParameterSpec& spec) {
-  const auto [file, info] = find_floating(folder, spec);
-  require(info->shape == spec.shape, "{}: tensor \"{}\" has shape {}, but config.json requires {}",
-          file->path().string(), spec.name, to_string(info->shape), to_string(spec.shape));
+  const StoredAs stored = stored_as(spec);
+  const auto [file, info] = find_floating(folder, stored);
+  require(info->shape == stored.shape,
+          "{}: tensor \"{}\" has shape {}, but config.json requires {}", file->path().string(),
+          stored.name, to_string(info->shape), to_string(stored.shape));
   return {file->data(*info), info->dtype};
 }
 
 void load_parameter(const HfFolder& folder, const ParameterSpec& spec, Dtype to, void* data) {
   ensure(is_floating(to), "parameters are floating");
   const ParameterSource source = find_parameter(folder, spec);
-  convert_elements(source.data, source.dtype, data, to, num_elements(spec.shape));
+  for_each_run(whole_as_stored(spec), [&](int64_t from, int64_t count, int64_t at) {
+    convert_elements(source.data + from * dtype_bytes(source.dtype), source.dtype,
+                     static_cast<std::byte*>(data) + at * dtype_bytes(to), to, count);
+  });
 }
 
 Dtype stored_dtype(const HfFolder& folder, const Model& model) {
-  return find_floating(folder, model.parameters().front()).info->dtype;
+  return find_floating(folder, stored_as(model.parameters().front())).info->dtype;
 }
 
 }  // namespace weft

@@ -6,16 +6,16 @@
 
 namespace weft {
 
-// The bytes of the tensor of spec's name. UserError naming tensor, file, got and wanted where it is
-// missing, of another shape or not floating. Safe from several threads once open_weights() was
-// called. A tied head is no parameter of its own, so it is not looked for.
+// The bytes of the stored tensor that the parameter is a box of. UserError naming tensor, file, got
+// and wanted where it is missing, of another shape or not floating. Safe from several threads once
+// open_weights() was called. A tied head is no parameter of its own, so it is not looked for.
 struct ParameterSource {
   const std::byte* data;
   Dtype dtype;
 };
 ParameterSource find_parameter(const HfFolder& folder, const ParameterSpec& spec);
 
-// All of it, converted to `to` (fp32, bf16 or fp16).
+// All of the parameter, converted to `to` (fp32, bf16 or fp16).
 void load_parameter(const HfFolder& folder, const ParameterSpec& spec, Dtype to, void* data);
 
 // The type in which the folder keeps the model's parameters: that of the first one. UserError

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/random.h"
+#include "model/stored.h"
 
 namespace weft {
 
@@ -37,13 +38,15 @@ float initial_element(const ParameterSpec& spec, uint64_t seed, int64_t i) {
   return v;
 }
 
-void freeze_parameters(Graph* graph, const std::vector<std::string>& patterns) {
+void freeze_parameters(Graph* graph, const std::vector<ParameterSpec>& parameters,
+                       const std::vector<std::string>& patterns) {
   for (const std::string& pattern : patterns) {
     bool any = false;
-    for (Ref r : graph->of_kind(ValueKind::kParameter)) {
-      Value& p = (*graph)[r];
-      if (::fnmatch(pattern.c_str(), p.name.c_str(), 0) != 0) continue;
-      p.frozen = any = true;
+    for (const ParameterSpec& p : parameters) {
+      if (::fnmatch(pattern.c_str(), stored_as(p).name.c_str(), 0) != 0) continue;
+      const auto found = graph->find(p.name);
+      ensure(found.has_value(), "the graph has no " + p.name);
+      (*graph)[*found].frozen = any = true;
     }
     if (!any) {
       throw UserError(fmt::format("model.freeze: \"{}\" matches no parameter", pattern),

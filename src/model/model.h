@@ -33,11 +33,20 @@ struct CutRule {
   const char* what = "";   // its units, for messages: "attention heads"
 };
 
+// Where a parameter lies in Hugging Face's files: a box of a stored tensor, which others may fill
+// up (q, k and v of one fused projection).
+struct StoredAs {
+  std::string name;  // empty: under the parameter's own name, with its shape
+  Shape shape;       // of the stored tensor
+  Shape begin;       // the parameter's first element in it
+};
+
 struct ParameterSpec {
-  std::string name;  // Hugging Face's
+  std::string name;  // keys its initial values
   Shape shape;
   InitRule init;
   CutRule cut;
+  StoredAs stored = {};
 };
 
 struct TraceOptions {
@@ -94,8 +103,10 @@ void initial_values(const ParameterSpec& spec, uint64_t seed, int64_t begin, int
                     float* out);
 float initial_element(const ParameterSpec& spec, uint64_t seed, int64_t i);
 
-// Marks parameters that a glob of `patterns` matches. UserError where a pattern matches none.
-void freeze_parameters(Graph* graph, const std::vector<std::string>& patterns);
+// Marks parameters whose stored name a glob of `patterns` matches. UserError where one matches
+// none.
+void freeze_parameters(Graph* graph, const std::vector<ParameterSpec>& parameters,
+                       const std::vector<std::string>& patterns);
 
 int64_t count_parameters(const Model& model);
 

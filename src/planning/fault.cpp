@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/suggest.h"
 #include "graph/ops/grad_norm.h"
+#include "model/stored.h"
 
 namespace weft {
 namespace {
@@ -45,7 +46,7 @@ bool is_frozen(const std::string& name, const std::vector<std::string>& patterns
 std::string why_not_doubled(const ParameterSpec& p, const std::vector<std::string>& freeze) {
   if (p.shape.size() != 1) return "";
   if (p.cut.dim >= 0) return p.name + " is cut over tensor-parallel ranks";
-  return is_frozen(p.name, freeze) ? p.name + " is frozen" : "";
+  return is_frozen(stored_as(p).name, freeze) ? p.name + " is frozen" : "";
 }
 
 }  // namespace

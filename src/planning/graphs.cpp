@@ -27,7 +27,7 @@ Ref trace(const RunConfig& c, const Model& model, bool is_training, Graph* graph
                                               .drops = is_training,
                                               .seed = static_cast<uint64_t>(c.seed),
                                               .source_positions = longest.source});
-  freeze_parameters(graph, c.model.freeze);
+  if (!c.model.freeze.empty()) freeze_parameters(graph, model.parameters(), c.model.freeze);
   return losses;
 }
 

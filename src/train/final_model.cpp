@@ -2,27 +2,36 @@
 #include "train/final_model.h"
 
 #include <algorithm>
+#include <map>
 #include <memory>
 
 #include "base/mapped_files.h"
 #include "checkpoint/export.h"
+#include "checkpoint/join.h"
+#include "model/stored.h"
 #include "train/generation_config.h"
 
 namespace weft {
 namespace {
 
-// What a parameter was before the first step, in fp32.
-LogicalTensor start_of(const Session& session, const ParameterSpec& spec) {
-  LogicalTensor start{spec.name, spec.shape, Dtype::kF32, {}};
+// A parameter's initial values.
+TensorBox initial_box(const Session& session, const ParameterSpec& spec) {
+  const Portion box = whole_as_stored(spec);
+  const auto seed = static_cast<uint64_t>(session.config.seed);
+  return {box.offset, box.extent, [spec, seed](int64_t begin, int64_t end, void* out) {
+            initial_values(spec, seed, begin, end, static_cast<float*>(out));
+          }};
+}
+
+// What a tensor was before the first step, in fp32.
+LogicalTensor start_of(const Session& session, const FileTensor& tensor) {
   if (session.config.model.init == "random") {
-    const auto seed = static_cast<uint64_t>(session.config.seed);
-    start.read = [spec, seed](int64_t begin, int64_t end, void* out) {
-      for (int64_t i = begin; i < end; ++i)
-        static_cast<float*>(out)[i - begin] = initial_element(spec, seed, i);
-    };
-    return start;
+    std::vector<TensorBox> boxes;
+    for (const ParameterSpec* part : tensor.parts) boxes.push_back(initial_box(session, *part));
+    return join_boxes(tensor.name, tensor.shape, Dtype::kF32, std::move(boxes));
   }
-  const HfFolder::Found found = session.folder.find(spec.name);
+  LogicalTensor start{tensor.name, tensor.shape, Dtype::kF32, {}};
+  const HfFolder::Found found = session.folder.find(tensor.name);
   const std::byte* data = found.file->data(*found.info);
   start.read = [data, dtype = found.info->dtype](int64_t begin, int64_t end, void* out) {
     convert_elements(data + begin * dtype_bytes(dtype), dtype, out, Dtype::kF32, end - begin);
@@ -51,10 +60,11 @@ bool is_unchanged(const LogicalTensor& start, const LogicalTensor& held) {
 // A frozen parameter exists only in the compute type; it is exported with its original, unrounded
 // values.
 void undo_rounding(const Session& session, std::vector<LogicalTensor>* tensors) {
-  for (const ParameterSpec& spec : session.model->parameters()) {
+  const std::vector<ParameterSpec> parameters = session.model->parameters();
+  for (const FileTensor& file : file_tensors(parameters)) {
     for (LogicalTensor& tensor : *tensors) {
-      if (tensor.name != spec.name || dtype_bytes(tensor.dtype) != 2) continue;
-      LogicalTensor start = start_of(session, spec);
+      if (tensor.name != file.name || dtype_bytes(tensor.dtype) != 2) continue;
+      LogicalTensor start = start_of(session, file);
       if (is_unchanged(start, tensor)) tensor = std::move(start);
     }
   }
@@ -72,9 +82,19 @@ std::map<std::string, std::string> side_files(const Session& session) {
 }
 
 std::vector<LogicalTensor> tensors_in_memory(const std::vector<Slice>& slices) {
+  std::vector<std::string> names;
+  std::map<std::string, std::vector<TensorBox>> boxes;
+  std::map<std::string, const Slice*> first;
+  for (const Slice& s : slices) {
+    if (first.emplace(s.name, &s).second) names.push_back(s.name);
+    boxes[s.name].push_back(
+        {s.offset, s.extent, tensor_in_memory(s.name, s.extent, s.dtype, s.data).read});
+  }
   std::vector<LogicalTensor> tensors;
-  for (const Slice& s : slices)
-    tensors.push_back(tensor_in_memory(s.name, s.shape, s.dtype, s.data));
+  for (const std::string& name : names) {
+    const Slice& s = *first[name];
+    tensors.push_back(join_boxes(name, s.shape, s.dtype, std::move(boxes[name])));
+  }
   return tensors;
 }
 

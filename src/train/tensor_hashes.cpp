@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "graph/portion.h"
+#include "model/stored.h"
 #include "optim/optimizer.h"
 #include "train/host_slices.h"
 
@@ -41,6 +42,26 @@ uint64_t hash_stretch(const Slice& slice, const Portion& stretch) {
                      : hash_run<uint16_t>(data + local * size, logical, count);
   });
   return sum;
+}
+
+// What is hashed for states of that block: stored tensors; the parameters where a unit of state is
+// shared by several elements, and has no place in a stored tensor.
+std::vector<FileTensor> hashed_tensors(const std::vector<ParameterSpec>& parameters,
+                                       int64_t block) {
+  if (block == 1) return file_tensors(parameters);
+  std::vector<FileTensor> own;
+  for (const ParameterSpec& p : parameters) own.push_back({p.name, p.shape, {&p}});
+  return own;
+}
+
+// A gradient of a parameter as one of the stored tensor.
+Slice stored_slice(const std::vector<ParameterSpec>& parameters, const Slice& s) {
+  for (const ParameterSpec& p : parameters) {
+    if (s.name.substr(0, s.name.rfind('#')) != p.name) continue;
+    const Portion t = to_stored(p, {s.name, s.shape, s.offset, s.extent, s.flat_begin, s.flat_end});
+    return {t.name, t.shape, s.dtype, t.offset, t.extent, t.begin, t.end, s.data};
+  }
+  throw BugError(s.name + " is no gradient of the model");
 }
 
 }  // namespace
@@ -78,10 +99,11 @@ TensorHashes::TensorHashes(Engine& engine, const Model& model, Ranks& ranks,
   std::vector<StateSpec> kinds = {{"#grad"}, {""}};
   for (const StateSpec& state : find_optimizer(optimizer.name).states(optimizer))
     kinds.push_back(state);
+  const std::vector<ParameterSpec> parameters = model.parameters();
   for (const StateSpec& kind : kinds) {
-    for (const ParameterSpec& spec : model.parameters()) {
-      names_.push_back(spec.name + kind.suffix);
-      sizes_.push_back(num_elements(state_shape(spec.shape, kind.block)));
+    for (const FileTensor& tensor : hashed_tensors(parameters, kind.block)) {
+      names_.push_back(tensor.name + kind.suffix);
+      sizes_.push_back(num_elements(state_shape(tensor.shape, kind.block)));
     }
   }
   sums_.assign(2 * names_.size(), 0);
@@ -92,7 +114,7 @@ TensorHashes::TensorHashes(Engine& engine, const Model& model, Ranks& ranks,
   }
   for (const HeldGradient& g : held_gradients(engine.executor(), ranks.layout())) {
     if (!g.is_owned) continue;
-    gradients_.push_back(g.slice);
+    gradients_.push_back(stored_slice(parameters, g.slice));
     is_whole_.push_back(g.is_whole);
   }
   weight_indices_ = find_indices(weights_);

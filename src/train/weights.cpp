@@ -10,6 +10,7 @@
 #include "checkpoint/load.h"
 #include "graph/portion.h"
 #include "model/load.h"
+#include "model/stored.h"
 
 namespace weft {
 namespace {
@@ -38,17 +39,18 @@ Weights::Weights(const Executor& executor, const Model& model, bool has_masters,
 
 Weights::Held Weights::hold(const Executor& executor, Ref r, const std::string& suffix) const {
   const Value& v = executor.plan().graph[r];
-  Held held{portion_of(v), v.dtype, executor.data(r), nullptr, v.is_saved, false};
+  Held held{portion_of(v), {}, v.dtype, executor.data(r), nullptr, v.is_saved, false};
   const std::string name = held.portion.name.substr(0, held.portion.name.size() - suffix.size());
   for (const ParameterSpec& spec : specs_) {
     if (spec.name == name) held.spec = &spec;
   }
   ensure(held.spec != nullptr, held.portion.name + " is not a parameter of the model");
+  held.stored = to_stored(*held.spec, held.portion);
   return held;
 }
 
 template <typename Fn>
-void Weights::each_stretch(const std::vector<Held>& list, const Fn& fn) const {
+void Weights::each_stretch(const std::vector<Held>& list, bool stored, const Fn& fn) const {
   struct Task {
     const Held* held;
     int64_t begin;
@@ -61,7 +63,7 @@ void Weights::each_stretch(const std::vector<Held>& list, const Fn& fn) const {
   }
   pool_->run(static_cast<int64_t>(tasks.size()), [&](int64_t i, int) {
     const Task& task = tasks[static_cast<size_t>(i)];
-    Portion stretch = task.held->portion;
+    Portion stretch = stored ? task.held->stored : task.held->portion;
     stretch.begin = task.begin;
     stretch.end = std::min(task.held->portion.end, task.begin + kStretch);
     const int64_t size = dtype_bytes(task.held->dtype), bytes = portion_elements(stretch) * size;
@@ -75,7 +77,7 @@ void Weights::each_stretch(const std::vector<Held>& list, const Fn& fn) const {
 
 void Weights::load(const HfFolder& folder) {
   for (const std::vector<Held>* list : {&parameters_, &masters_}) {
-    each_stretch(*list, [&](const Held& held, const Portion& stretch, std::byte* to) {
+    each_stretch(*list, true, [&](const Held& held, const Portion& stretch, std::byte* to) {
       const ParameterSource source = find_parameter(folder, *held.spec);
       const int64_t size = dtype_bytes(held.dtype);
       for_each_run(stretch, [&](int64_t logical, int64_t count, int64_t local) {
@@ -91,7 +93,7 @@ void Weights::load(const HfFolder& folder) {
 
 void Weights::init(uint64_t seed) {
   for (const std::vector<Held>* list : {&parameters_, &masters_}) {
-    each_stretch(*list, [&](const Held& held, const Portion& stretch, std::byte* to) {
+    each_stretch(*list, false, [&](const Held& held, const Portion& stretch, std::byte* to) {
       constexpr int64_t kPiece = 1024;
       std::array<float, kPiece> values;
       const int64_t size = dtype_bytes(held.dtype);
@@ -107,10 +109,10 @@ void Weights::init(uint64_t seed) {
 }
 
 void Weights::read_whole(const CheckpointReader& reader, const Held& held) const {
-  if (device_->is_host()) return reader.read(to_slice(held.portion, held.dtype, held.data));
+  if (device_->is_host()) return reader.read(to_slice(held.stored, held.dtype, held.data));
   const int64_t bytes = portion_elements(held.portion) * dtype_bytes(held.dtype);
   std::vector<std::byte> host(static_cast<size_t>(bytes));
-  reader.read(to_slice(held.portion, held.dtype, host.data()));
+  reader.read(to_slice(held.stored, held.dtype, host.data()));
   device_->write(held.data, host.data(), bytes);
 }
 
@@ -129,7 +131,7 @@ void Weights::load(const CheckpointReader& reader) {
     std::vector<std::byte> rounded(device_->is_host() ? 0
                                                       : piece.size() * static_cast<size_t>(size));
     for (int64_t at = held.portion.begin; at < held.portion.end; at += kPiece) {
-      Portion p = held.portion;
+      Portion p = held.stored;
       p.name += kMaster;
       p.begin = at;
       p.end = std::min(held.portion.end, at + kPiece);
@@ -144,7 +146,7 @@ void Weights::load(const CheckpointReader& reader) {
 }
 
 void Weights::load(const LogicalModel& source) {
-  each_stretch(parameters_, [&](const Held& held, const Portion& stretch, std::byte* to) {
+  each_stretch(parameters_, true, [&](const Held& held, const Portion& stretch, std::byte* to) {
     const LogicalTensor& tensor = find_parameter(source, *held.spec);
     std::vector<std::byte> piece(
         static_cast<size_t>(portion_elements(stretch) * dtype_bytes(tensor.dtype)));
@@ -184,7 +186,7 @@ std::vector<Slice> Weights::checkpoint_slices() const {
   std::vector<Slice> all;
   const auto add = [&](const Held& held) {
     if (held.is_saved && portion_elements(held.portion) > 0)
-      all.push_back(to_slice(held.portion, held.dtype, held.data));
+      all.push_back(to_slice(held.stored, held.dtype, held.data));
   };
   for (const Held& held : parameters_) {
     if (!held.has_master) add(held);
@@ -197,11 +199,11 @@ std::vector<Slice> Weights::checkpoint_slices() const {
 std::vector<Slice> Weights::weight_slices() const {
   std::vector<Slice> all;
   for (const Held& held : parameters_) {
-    if (!held.has_master) all.push_back(to_slice(held.portion, held.dtype, held.data));
+    if (!held.has_master) all.push_back(to_slice(held.stored, held.dtype, held.data));
   }
   for (const Held& held : masters_) {
-    all.push_back(to_slice(held.portion, held.dtype, held.data));
-    all.back().name = held.spec->name;
+    all.push_back(to_slice(held.stored, held.dtype, held.data));
+    all.back().name = stored_as(*held.spec).name;
   }
   return all;
 }

@@ -24,8 +24,8 @@ class Weights {
   // Both are in device memory (train/host_slices.h copies them to the host). What this rank writes
   // into a checkpoint: parameters or masters, states (docs/contract.md, Checkpoints).
   std::vector<Slice> checkpoint_slices() const;
-  // The parameters in their highest precision (masters where they exist), by Hugging Face name.
-  // Whole tensors only with one rank.
+  // The parameters in their highest precision (masters where they exist), by stored name. All of
+  // every tensor only with one rank.
   std::vector<Slice> weight_slices() const;
 
   // All that this rank holds, as hashes: ranks that hold the same portion of a tensor must have the
@@ -40,6 +40,7 @@ class Weights {
  private:
   struct Held {
     Portion portion;
+    Portion stored;  // the same elements in the tensor of the model's files
     Dtype dtype;
     std::byte* data;
     const ParameterSpec* spec;
@@ -48,9 +49,10 @@ class Weights {
   };
   Held hold(const Executor& executor, Ref r, const std::string& suffix) const;
   void read_whole(const CheckpointReader& reader, const Held& held) const;
-  // fn(held, portion of it, host memory to fill) over chunks of the whole list, on all threads.
+  // fn(held, stretch, host memory to fill) over stretches of the whole list, on all threads; a
+  // stretch is elements of the parameter, or where `stored`, of the stored tensor.
   template <typename Fn>
-  void each_stretch(const std::vector<Held>& list, const Fn& fn) const;
+  void each_stretch(const std::vector<Held>& list, bool stored, const Fn& fn) const;
 
   ThreadPool* pool_;
   Device* device_;

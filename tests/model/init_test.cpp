@@ -75,11 +75,11 @@ TEST(Init, IsKeyedByNameAndElement) {
 TEST(Freeze, GlobsMarkAndUnknownOnesAreTold) {
   Graph graph;
   model()->trace_loss(&graph, {1, 4, Dtype::kF32, 0});
-  freeze_parameters(&graph, {"model.layers.0.*", "*norm.weight"});
+  freeze_parameters(&graph, model()->parameters(), {"model.layers.0.*", "*norm.weight"});
   int frozen = 0;
   for (Ref r : graph.of_kind(ValueKind::kParameter)) frozen += graph[r].frozen;
   EXPECT_EQ(frozen, 12 + 2 + 1);  // a layer, two norms of the other, the last norm
-  EXPECT_THROW(freeze_parameters(&graph, {"model.layers.9.*"}), UserError);
+  EXPECT_THROW(freeze_parameters(&graph, model()->parameters(), {"model.layers.9.*"}), UserError);
 }
 
 TEST(Parameters, TiedHeadIsNoneOfItsOwn) {

@@ -12,6 +12,7 @@
 #include "model/traced_inputs.h"
 #include "planning/graphs.h"
 #include "tensor/names.h"
+#include "tests/engine_step.h"
 #include "text/tokenizer.h"
 #include "train/engine.h"
 
@@ -116,9 +117,9 @@ TEST(Pairs, PassesOfTheirOwnLengthsOnBothSides) {
     Ranks alone{Layout{}};
     Engine engine(c, model, &alone, cpu_kernels(), 1);
     engine.init_weights(3);
-    losses[layout] = engine.run_passes(batch).loss.value();
+    losses[layout] = run_passes(engine, batch).loss.value();
     evals[layout] = engine.eval_loss(batch).loss.value();
-    EXPECT_GT(engine.update(1e-3, 1), 0);
+    EXPECT_GT(run_update(engine, 1e-3, 1), 0);
     // The source is read: another token of it, another loss.
     batch.values("source_ids")[0] ^= 1;
     EXPECT_NE(engine.eval_loss(batch).loss.value(), evals[layout]);
@@ -142,7 +143,7 @@ TEST(Pairs, ABatchWithoutTheSourceIsRefused) {
   for (const char* name : {"ids", "targets"}) batch.reset(name, 48, 1);
   batch.reset("lengths", 1, 48);
   try {
-    engine.run_passes(batch);
+    engine.start_passes(batch);
     ADD_FAILURE() << "nothing was thrown";
   } catch (const BugError& e) {
     EXPECT_NE(std::string(e.what()).find("source_ids"), std::string::npos) << e.what();
