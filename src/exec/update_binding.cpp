@@ -13,7 +13,7 @@ UpdateInputs update_inputs(const View& v, const Node& node) {
   const UpdateAttr& attr = node.as<UpdateAttr>();
   const size_t num_states = attr.blocks.size();
   ensure(num_states <= kMaxUpdateStates,
-         fmt::format("[{}] has {} states, and kernels know {} at most", op_name(node.op),
+         fmt::format("[{}] has {} states, but kernels support at most {}", op_name(node.op),
                      num_states, kMaxUpdateStates));
   const Value& p = v.value(node.inputs[0]);
   UpdateInputs u{};
@@ -42,7 +42,7 @@ NodeCall bind(const BindContext& b, const Node& node) {
   }
   return [call = binding_of(node.op).update.one, u = update_inputs(b.view, node), &k = b.kernels,
           c = b.context](const StepScalars& s) {
-    if (std::isnan(*u.scale)) return;  // a step that does not count
+    if (std::isnan(*u.scale)) return;  // a skipped step
     call(k, *c, u, *u.scale, s.optimizer);
   };
 }

@@ -36,7 +36,7 @@ void add_backward(Graph* graph, Ref losses, Dtype grad_dtype) {
   Gradients gradients(graph, grad_dtype);
   const std::vector<Node> forward = std::move(graph->pass);
   graph->pass.clear();
-  // The node of the losses is replaced by one that makes them with their gradient.
+  // The loss node is replaced by one that computes losses and gradient together.
   for (const Node& node : forward) {
     if (makes(node, losses)) {
       node.op->gradient(&gradients, node);

@@ -5,10 +5,10 @@
 
 namespace weft {
 
-// `losses` is what an operation of losses gave. Its node is replaced by the one that computes
-// losses and their gradient together; then one gradient value a parameter that is not frozen, the
-// sum of its uses. Adds the sum of the losses as the result "loss_sum" (fp64, summed over the
-// passes of a step).
+// `losses` is the output of a loss operation. Its node is replaced by the one that computes losses
+// and their gradient together; then one gradient value per unfrozen parameter, the sum over its
+// uses. Adds the sum of the losses as the result "loss_sum" (fp64, summed over the passes of a
+// step).
 void add_backward(Graph* graph, Ref losses, Dtype grad_dtype);
 
 // Only the result "loss_sum", for evaluation.

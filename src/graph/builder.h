@@ -1,5 +1,5 @@
-// graph/builder.h: what model code traces with. The operations are functions of their own
-// (graph/ops/), each of which checks shapes and adds one node.
+// graph/builder.h: what model code traces with. The operations are free functions (graph/ops/),
+// each of which checks shapes and adds one node.
 #pragma once
 
 #include <any>
@@ -25,7 +25,7 @@ class Builder {
   const Shape& shape(Ref r) const { return graph_[r].shape; }
   Ref activation(const char* what, Shape shape, Dtype dtype);
   Ref result(const char* name, Shape shape, Dtype dtype);
-  // BugError where an output's shape is not what the operation's rule says.
+  // BugError where an output's shape does not match the operation's rule.
   void add(Op op, std::vector<Ref> inputs, std::vector<Ref> outputs, std::any attr = {});
 
  private:

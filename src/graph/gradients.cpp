@@ -1,4 +1,4 @@
-// graph/gradients.cpp: who needs a gradient, and the sums of what flows.
+// graph/gradients.cpp: which values need a gradient, and the sums of incoming gradients.
 #include "graph/gradients.h"
 
 #include "graph/ops/add.h"

@@ -1,8 +1,8 @@
 // graph/gradients.h: the backward pass under construction, as the rules of operations see it.
 //
 // The backward pass is of the SUM of token losses, so the seed is one and needs no value. A node's
-// gradient nodes read the forward values that they need; whether those are kept or computed again
-// is decided later (parallel/recompute).
+// gradient nodes read the forward values that they need; whether those are kept or recomputed is
+// decided later (parallel/recompute).
 #pragma once
 
 #include <any>
@@ -17,9 +17,9 @@ class Gradients {
  public:
   Gradients(Graph* graph, Dtype grad_dtype);
 
-  // Whether an unfrozen parameter lies behind the value.
+  // Whether the value depends on an unfrozen parameter.
   bool needs(Ref r) const;
-  // What flows into a value: the sum of all that was added so far; Ref{}: nothing.
+  // The gradient of a value: the sum of all that was added so far; Ref{}: none.
   Ref of(Ref value) const;
   // A new activation that holds the gradient of a value.
   Ref like(Ref value);
@@ -35,7 +35,7 @@ class Gradients {
             std::any attr = {});
   // One more gradient flows into an activation; several are added in trace order.
   void flow(Ref into, Ref gradient, const Node& of);
-  // The gradient takes the place of what has flowed so far, having taken that up.
+  // Replaces the gradient so far, which the new one already includes.
   void replace(Ref value, Ref gradient) { gradients_[value.id] = gradient; }
 
   Graph& graph() { return graph_; }

@@ -36,7 +36,7 @@ Graph::Storage Graph::storage_of(Ref r) const {
 }
 
 void Node::throw_other_attributes() const {
-  throw BugError(fmt::format("[{}] has other attributes than were asked for", op->name));
+  throw BugError(fmt::format("[{}] has other attributes than requested", op->name));
 }
 
 Portion portion_of(const Value& v) {

@@ -46,21 +46,21 @@ struct Value {
   Shape shape;
   Dtype dtype;
   ValueKind kind;
-  Ref parameter = {};   // of a gradient or state: the parameter it belongs to
-  bool frozen = false;  // of a parameter: no gradient, no state
+  Ref parameter = {};   // gradient or state: the parameter it belongs to
+  bool frozen = false;  // parameter: no gradient, no state
   // Of parameters, gradients and states that are not the whole tensor of their name.
   std::optional<Portion> portion = {};
-  // Of values that lie inside another one (a bucket): which, and at which element.
+  // For values inside another one (a bucket): which, and at which element.
   Ref base = {};
   int64_t base_offset = 0;
-  bool is_bucket = false;  // holds others, and is no tensor of the model itself
+  bool is_bucket = false;  // holds others, and is not itself a tensor of the model
   // Of parameters and states: this rank writes it into checkpoints; the first of several copies.
   bool is_saved = true;
   // Of gradients: this rank counts it in the norm. False on all but one of the ranks that hold the
-  // same elements and add up their squares.
+  // same elements and sum their squares.
   bool is_counted = true;
-  // Of parameters: so many neighbouring ranks of the tensor axis hold it. Of gradients: so many of
-  // them have an addend each, of which the optimizer makes the sum.
+  // Of parameters: the number of neighbouring ranks of the tensor axis that hold it. Of gradients:
+  // the number of ranks with an addend each, which the optimizer sums.
   int copies = 1;
   // Of copies that some neighbours share and some do not (parallel/pieces.h): their group, 0 or 1.
   int copy_group = -1;
@@ -74,7 +74,7 @@ enum class Axis { kTensor, kData };
 
 // What passes decide about nodes of any operation: when they run, and how they store.
 struct NodeRun {
-  bool first_writer = true;     // of a parameter's gradient: false adds to what others wrote
+  bool first_writer = true;     // of a parameter's gradient: false: adds to what others wrote
   bool async = false;           // collectives: on the communication lane
   bool last_pass_only = false;  // collectives of gradients that all passes add to
   // Writers of gradients in exact mode: their accumulators (parallel/data_parallel.h).
@@ -111,7 +111,7 @@ struct Update {
   Ref parameter, gradient;
 };
 
-// The two lists of a step: `pass` runs once a micro-batch, `finish` once after the last pass.
+// The two lists of a step: `pass` runs once per micro-batch, `finish` once after the last pass.
 struct Graph {
   std::vector<Value> values;
   std::vector<Node> pass, finish;
@@ -122,7 +122,7 @@ struct Graph {
   Ref add(Value v);
   std::vector<Ref> of_kind(ValueKind kind) const;
   std::optional<Ref> find(const std::string& name) const;
-  // The value whose memory r lies in (itself, unless it is a view), and at which byte of it.
+  // The value that owns r's memory (itself, unless it is a view), and the byte offset in it.
   struct Storage {
     Ref root;
     int64_t offset_bytes = 0;

@@ -1,4 +1,4 @@
-// graph/head_shape.h: how the columns of q, k and v fall into attention heads.
+// graph/head_shape.h: how the columns of q, k and v map to attention heads.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// graph/localizer.cpp: values of one rank for those of the logical graph.
+// graph/localizer.cpp: maps values of the logical graph to one rank's.
 #include "graph/localizer.h"
 
 #include "base/error.h"

@@ -32,7 +32,7 @@ class Localizer {
     return placed_.values[static_cast<size_t>(logical.id)];
   }
   std::vector<Ref>& pieces(Ref logical) { return pieces_[static_cast<size_t>(logical.id)]; }
-  // The one value that a logical value is here; Ref{} of none.
+  // This rank's single value for a logical one; Ref{} for none.
   Ref one(Ref logical);
   const Shape& local_shape(Ref logical) { return local_[one(logical)].shape; }
 
@@ -41,18 +41,18 @@ class Localizer {
   // The pieces of inputs [begin, begin + count) as inputs of `made`.
   void add_pieces(const Node& node, size_t begin, size_t count, Node* made);
 
-  // The value that an activation is here.
+  // This rank's value for an activation.
   Ref activation(Ref logical, Shape shape);
-  // What the next node pushed writes where each rank has only an addend of the logical value: the
-  // sum follows that node and takes the logical value's place. bias: is added to the sum.
+  // The output of the next node where each rank has only an addend of the logical value: the sum
+  // follows that node and stands for the logical value. bias: is added to the sum.
   virtual Ref addend(Ref logical, Dtype dtype, Ref bias = {}) = 0;
   // The addend's type. Exact: fp32 until the whole tree is added, then one rounding.
   Dtype addend_dtype(Ref logical) const {
     return mesh_.is_exact ? Dtype::kF32 : logical_[logical].dtype;
   }
   virtual void push(Node made) = 0;
-  // Operations that treat columns (heads) and rows alone: each value becomes its local one, with
-  // the shapes of the operation's rule. attr: of this rank.
+  // For operations on independent columns (heads) and rows: each value becomes its local one, with
+  // the shapes of the operation's rule. attr: this rank's.
   void push_plain(const Node& node, std::any attr);
 
   // Where the columns of a parameter begin in the product that reads it, on this rank.
@@ -61,8 +61,8 @@ class Localizer {
 
   // Parameters of which neighbouring ranks, or leaves of this rank, have copies.
   virtual bool is_copied(Ref logical_gradient) = 0;
-  // What the next node pushed writes: an addend of the gradient from each leaf of this rank that
-  // reads its parameter. Their sum follows that node, a tree whose upper levels are the ranks'.
+  // The outputs of the next node: an addend of the gradient from each leaf of this rank that reads
+  // its parameter. Their sum follows that node, a tree whose upper levels span the ranks.
   virtual std::vector<Ref> addends_of_copies(Ref local_gradient) = 0;
   virtual Ref gradient_of(Ref local_parameter) = 0;
 
@@ -83,7 +83,7 @@ class Localizer {
   std::map<int, int64_t> columns_;  // by logical parameter
 };
 
-// As the rule of an operation whose attributes do not depend on the rank.
+// The rule of an operation whose attributes do not depend on the rank.
 void localize_plain(Localizer* localizer, const Node& node);
 
 }  // namespace weft

@@ -1,4 +1,4 @@
-// graph/op_rule.cpp: rules that say nothing, and the check of a node against its rule.
+// graph/op_rule.cpp: empty rules, and the check of a node against its rule.
 #include "graph/op_rule.h"
 
 #include "base/error.h"
@@ -42,7 +42,7 @@ namespace {
 // A gradient is a value of its parameter; in a bucket of accumulators, or flat, it is a segment.
 void check_gradient(const Graph& graph, const Node& node, Ref out) {
   const Ref parameter = graph[out].parameter;
-  if (!parameter) refuse_node(node, graph[out].name + " is no gradient of a parameter");
+  if (!parameter) refuse_node(node, graph[out].name + " is not a gradient of a parameter");
   if (num_elements(graph[out].shape) == num_elements(graph[parameter].shape)) return;
   refuse_node(node, fmt::format("{} is {}, its parameter {}", graph[out].name,
                                 to_string(graph[out].shape), to_string(graph[parameter].shape)));
@@ -55,7 +55,7 @@ void check_node(const Graph& graph, const Node& node) {
   const OpRule& rule = *node.op;
   const bool is_complete = rule.shapes && rule.place && rule.localize && rule.gradient &&
                            rule.repeat && rule.in_place && rule.flops;
-  if (!is_complete) refuse_node(node, "its rule is not complete");
+  if (!is_complete) refuse_node(node, "its rule is incomplete");
   const std::vector<Shape> shapes = rule.shapes(graph, node);
   if (shapes.size() != node.outputs.size()) {
     refuse_node(node, fmt::format("has {} outputs, wanted {}", node.outputs.size(), shapes.size()));

@@ -1,8 +1,8 @@
-// graph/op_rule.h: all that a graph knows about one operation (graph/ops/), asked by every pass.
+// graph/op_rule.h: everything a graph knows about one operation (graph/ops/), used by every pass.
 //
-// A rule says every part: where there is nothing to say it names the function that says so, and a
-// part that is missing is refused when a node is checked. Passes ask rules and traits; they name
-// only operations that they put themselves, and products, which they stack.
+// A rule defines every part: a part that does not apply names a function that says so, and a
+// missing part is an error when a node is checked. Passes use rules and traits; they name only
+// operations that they insert themselves, and products, which they stack.
 #pragma once
 
 #include <cstddef>
@@ -16,25 +16,25 @@ namespace weft {
 class Gradients;  // graph/gradients.h
 class Localizer;  // graph/localizer.h
 
-// An output that may lie in the memory of one of some inputs (indices).
+// An output that may share the memory of one of some inputs (indices).
 struct InPlace {
   size_t output;
   std::vector<size_t> inputs;
   bool must = false;  // the kernel has no other form
 };
 
-// What passes must know of an operation that is not plain computation.
+// What passes must know about an operation that is not plain computation.
 struct OpTraits {
   bool is_collective = false;
-  bool is_loss = false;          // its first output are the losses of all tokens
-  bool begins_backward = false;  // everything behind it in the list is backward
-  // It writes gradients of parameters, and adds where NodeRun says so ...
+  bool is_loss = false;          // its first output is the losses of all tokens
+  bool begins_backward = false;  // everything after it in the list is backward
+  // It writes gradients of parameters, and accumulates where NodeRun requires ...
   bool writes_gradients = false;
-  bool adds_into_slots = false;  // ... into accumulators of exact mode by itself
-  // A table's gradient lies as the table does where that is cut, whatever the rule places: a rank
-  // keeps the rows that are its own.
+  bool adds_into_slots = false;  // ... directly into exact mode's accumulators
+  // A table's gradient is cut like the table, whatever the rule's placement: a rank keeps its own
+  // rows.
   bool gradient_lies_as_table = false;
-  // Optimizers: inputs are parameter, gradient, scale, then the states; it changes all but the
+  // Optimizers: inputs are parameter, gradient, scale, then the states; it updates all but the
   // gradient and the scale.
   bool is_update = false;
 };
@@ -42,39 +42,39 @@ struct OpTraits {
 struct OpRule {
   const char* name;
   OpTraits traits = {};
-  // Shapes of the outputs, from inputs and attributes. Asked again for the local node that tensor
-  // parallelism makes. An empty shape stands for the gradient of a parameter, which must have its
+  // Shapes of the outputs, from inputs and attributes. Also called for the local node of tensor
+  // parallelism. An empty shape means a parameter's gradient, which must have the parameter's
   // shape.
   std::vector<Shape> (*shapes)(const Graph&, const Node&) = nullptr;
-  // How the outputs lie on a mesh axis (graph/placement.h); no input is partial.
+  // How the outputs are placed on a mesh axis (graph/placement.h); no input is partial.
   std::vector<Placement> (*place)(const Node&, const std::vector<Placement>&) = nullptr;
   // Pushes the nodes of one tensor-parallel rank.
   void (*localize)(Localizer*, const Node&) = nullptr;
   // Adds the nodes of its gradient.
   void (*gradient)(Gradients*, const Node&) = nullptr;
-  // The node that computes `value` again, as `again`, with the same bits; false: it is kept.
+  // The node that recomputes `value`, as `again`, with the same bits; false: it is kept.
   bool (*repeat)(const Node& forward, Ref value, Ref again, Node* made) = nullptr;
-  // Of operations whose gradient computes their value on the way: that operation, whose nodes read
-  // this one's first input, and take one more output for it.
+  // For operations whose gradient also computes their value: that gradient operation, whose nodes
+  // read this one's first input, and get one more output for it.
   const OpRule* repeated_by = nullptr;
   std::vector<InPlace> (*in_place)(const Node&) = nullptr;
-  // Of its products (a multiply and an add count two).
+  // Of its products (a multiply and an add count as two).
   double (*flops)(const Graph&, const Node&) = nullptr;
 };
 
-// Where there is nothing to say.
+// For parts that do not apply.
 std::vector<Shape> shape_of_first_input(const Graph& graph, const Node& node);
-// Of collectives that cut or join buckets, which only the pass that puts them knows.
+// For collectives that cut or join buckets, whose shapes only the inserting pass knows.
 std::vector<Shape> shapes_as_given(const Graph& graph, const Node& node);
 std::vector<Placement> no_placement(const Node& node, const std::vector<Placement>& inputs);
-// Of generation, or added after tensor parallelism.
+// For generation, or nodes added after tensor parallelism.
 void not_localized(Localizer* localizer, const Node& node);
 void not_differentiable(Gradients* gradients, const Node& node);
 bool not_repeated(const Node& forward, Ref value, Ref again, Node* made);
 std::vector<InPlace> not_in_place(const Node& node);
 double no_flops(const Graph& graph, const Node& node);
 
-// BugError where a part of the rule is missing, or an output has another shape than the rule's.
+// BugError where a part of the rule is missing, or an output's shape differs from the rule's.
 void check_node(const Graph& graph, const Node& node);
 
 inline const char* op_name(Op op) { return op->name; }

@@ -1,4 +1,4 @@
-// graph/placement.cpp: the rules of operations, carried through a list.
+// graph/placement.cpp: propagates the operations' placement rules through a list.
 //
 // Activations are (B, T, columns): dim 0 is the batch (data parallel), dim 2 the columns (tensor
 // parallel).

@@ -1,8 +1,8 @@
-// graph/placement.h: how a value lies over the ranks of one mesh axis.
+// graph/placement.h: how a value is distributed over the ranks of one mesh axis.
 //
 // whole: every rank holds all of it. cut: rank r holds the r-th part of dimension `dim`. partial:
 // every rank holds a full-sized addend, and the value is their sum. Rules never move data: where an
-// op needs whole what is only partial, the pass that uses the rules puts a collective.
+// op needs a whole value that is only partial, the pass that uses the rules inserts a collective.
 #pragma once
 
 #include <initializer_list>
@@ -31,8 +31,8 @@ std::string to_string(const Placement& p);
 [[noreturn]] void refuse_placement(const Node& node, const std::vector<Placement>& inputs);
 bool all_are(const std::vector<Placement>& in, size_t begin, size_t count, const Placement& p);
 bool rest_whole(const std::vector<Placement>& in, size_t begin);
-// Operations that treat every head (or column) and every row alone: what lies before lies after.
-// like: the inputs that must lie alike.
+// For operations on independent heads (or columns) and rows: the placement is unchanged. like: the
+// inputs that must have the same placement.
 Placement place_along(const Node& node, const std::vector<Placement>& in,
                       std::initializer_list<size_t> like);
 // Norms read a whole row of columns: only rows may be cut.
@@ -42,8 +42,8 @@ Placement place_rows(const Node& node, const std::vector<Placement>& in,
 Placement summed_over_rows(const Placement& rows, const Placement& otherwise);
 
 // Placements of every value of the pass list, from those of parameters and inputs (by name; whole
-// where not named). `reduced` lists the values that are partial when some node reads them: there a
-// sum over the axis belongs. Gradients of parameters may stay partial: they are reduced last.
+// where not named). `reduced` lists the values that are partial when some node reads them: a sum
+// over the axis is needed there. Gradients of parameters may stay partial: they are reduced last.
 struct Placed {
   std::vector<Placement> values;
   std::vector<Ref> reduced;

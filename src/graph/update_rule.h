@@ -6,10 +6,11 @@
 namespace weft {
 
 // Inputs of an update: parameter, gradient, scale, the states in the optimizer's order, [master].
-// It changes all but gradient and scale where they lie, and has no outputs.
+// It updates all but gradient and scale in place, and has no outputs.
 struct UpdateAttr {
   bool decay = true;
-  std::vector<int64_t> blocks;  // by state: elements of the parameter that share one of its
+  std::vector<int64_t>
+      blocks;  // by state: elements of the parameter that share one element of the state
 };
 
 std::vector<Shape> update_shapes(const Graph& graph, const Node& node);

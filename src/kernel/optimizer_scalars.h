@@ -8,8 +8,8 @@ namespace weft {
 
 inline constexpr int kMaxOptimizerScalars = 8;
 
-// A struct of doubles that is the update's own (AdamwScalars): its optimizer writes it, its binding
-// and its kernels read it, and what lies between knows only that it is this long.
+// The update's own struct of doubles (AdamwScalars): its optimizer writes it, its binding and its
+// kernels read it, and the code in between knows only its size.
 struct OptimizerScalars {
   double values[kMaxOptimizerScalars] = {};
 

@@ -14,10 +14,10 @@ inline constexpr char kSourceIds[] = "source_ids";              // (B, S)
 inline constexpr char kSourceLengths[] = "source_lengths";      // (B)
 inline constexpr char kSourceSegments[] = "source_segments";    // packed: (B, S)
 inline constexpr char kSourcePositions[] = "source_positions";  // packed: (B, S)
-inline constexpr char kRows[] = "rows";  // (B, 2), the row's epoch and its number in the epoch
+inline constexpr char kRows[] = "rows";  // (B, 2), the row's epoch and its index in the epoch
 // Of generation.
 inline constexpr char kStarts[] = "starts";  // (B), positions that the cache holds of a row
-inline constexpr char kLast[] = "last";      // (B), the position whose logits are wanted
+inline constexpr char kLast[] = "last";      // (B), the position whose logits are needed
 
 // Results.
 inline constexpr char kLossSum[] = "loss_sum";

@@ -27,8 +27,7 @@ TEST(AddRule, NamesBothShapes) {
   EXPECT_EQ(g.shape(ops::add(g, a, a)), (Shape{2, 3, 8}));
 }
 
-// Both addends get what flows into the sum; where one is frozen nothing flows there, and an addend
-// that is there twice gets it twice.
+// Both addends get the sum's gradient; a frozen one gets none, and a repeated addend gets it twice.
 TEST(AddRule, PassesTheGradientOn) {
   const auto trace = [](bool frozen, bool twice) {
     Graph graph;

@@ -1,4 +1,4 @@
-// tests/graph/autodiff_test.cpp: which gradients are made, by whom, and which are not.
+// tests/graph/autodiff_test.cpp: which gradients are computed, by which nodes, and which are not.
 #include "graph/autodiff.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ Graph differentiated(const DecoderShape& shape, const std::vector<std::string>& 
   return graph;
 }
 
-TEST(Autodiff, OneGradientAParameter) {
+TEST(Autodiff, OneGradientPerParameter) {
   for (bool bias : {false, true}) {
     const Graph graph = differentiated({.bias = bias, .tied = false});
     const auto gradients = graph.of_kind(ValueKind::kGradient);
@@ -101,7 +101,7 @@ TEST(Autodiff, FrozenPartSplitsTheStackedProduct) {
   EXPECT_EQ(writers(together, "0.q#grad")[0], writers(together, "0.v#grad")[0]);
 }
 
-TEST(Autodiff, NothingToTrainIsTheUsersMistake) {
+TEST(Autodiff, NothingToTrainIsAUserError) {
   Graph graph;
   const Ref losses = trace_decoder(&graph, {});
   freeze(&graph, "");

@@ -82,7 +82,7 @@ TEST_F(BuilderShapes, AttentionNamesBoth) {
                {"[rope]", "16", "(2, 3, 8)"});
 }
 
-TEST_F(BuilderShapes, AttentionNamesWhatACallLacks) {
+TEST_F(BuilderShapes, AttentionNamesMissingArguments) {
   const Ref lengths = g_.input("lengths", {2}, Dtype::kI32);
   const Ref kv = g_.input("kv", {2, 5, 8}, Dtype::kF32), q = g_.input("q", {2, 3, 4}, Dtype::kF32);
   const Ref table = g_.parameter("table", {8, 2}), narrow = g_.parameter("narrow", {8, 3});
@@ -98,7 +98,7 @@ TEST_F(BuilderShapes, AttentionNamesWhatACallLacks) {
     change(&call);
     expect_named(bug_of([&] { ops::attention(g_, call); }), {"[attention]", word});
   };
-  expect_refused([&](AttentionCall* c) { c->source_lengths = {}; }, "lengths of their own");
+  expect_refused([&](AttentionCall* c) { c->source_lengths = {}; }, "need their own lengths");
   expect_refused([&](AttentionCall* c) { c->values = {q}; }, "wanted 2 values");
   expect_refused([&](AttentionCall* c) { c->heads = {2, 1, 2}; }, "(B, T, 4)");
   expect_refused(
@@ -133,7 +133,7 @@ TEST_F(BuilderShapes, HeadNamesBoth) {
                {"[swiglu]", "(1, 1, 7)"});
 }
 
-TEST(BuilderFlops, AreThoseOfTheProducts) {
+TEST(BuilderFlops, CountTheProducts) {
   Graph graph;
   const DecoderShape s{.B = 3, .T = 5, .layers = 1, .tied = false};
   testing::trace_decoder(&graph, s);

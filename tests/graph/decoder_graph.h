@@ -26,7 +26,7 @@ struct DecoderShape {
   int64_t hidden() const { return heads * head_dim; }
 };
 
-// The forward pass; gives the losses.
+// The forward pass; returns the losses.
 inline Ref trace_decoder(Graph* graph, const DecoderShape& s) {
   Builder g(graph, s.compute);
   const HeadShape h{s.heads, s.kv_heads, s.head_dim};

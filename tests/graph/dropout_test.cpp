@@ -1,4 +1,4 @@
-// tests/graph/dropout_test.cpp: what dropout's node is made of, and when there is none.
+// tests/graph/dropout_test.cpp: the dropout node, and when there is none.
 #include "graph/ops/dropout.h"
 
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ class DropoutBuilder : public ::testing::Test {
   Ref rows_ = g_.input("rows", {2, 2}, Dtype::kI64);
 };
 
-TEST_F(DropoutBuilder, NamesWhatDoesNotFit) {
+TEST_F(DropoutBuilder, NamesMismatches) {
   const Ref three = g_.input("three", {3, 2}, Dtype::kI64);
   const Ref flat = g_.input("flat", {2, 3}, Dtype::kF32);
   expect_named(bug_of(x_, {.rate = 1, .rows = rows_}), {"[dropout]", "[0, 1)", "1"});
@@ -53,7 +53,7 @@ TEST_F(DropoutBuilder, ARateOfZeroAddsNoNode) {
 }
 
 // The same attributes, and neither the mask nor a forward value is kept for it.
-TEST_F(DropoutBuilder, TheGradientReadsWhatFlowsAndTheRows) {
+TEST_F(DropoutBuilder, TheGradientReadsOnlyDyAndTheRows) {
   const Ref ids = g_.input("ids", {2, 3}, Dtype::kI32);
   const Ref x = ops::embedding(g_, ids, g_.parameter("embed", {5, 4}), -1);
   const Ref y = ops::dropout(g_, x, {.rate = 0.25, .seed = 7, .site = 9, .rows = rows_});

@@ -25,8 +25,8 @@ struct FeedForward {
   std::function<Ref(Builder&, Ref)> activation = ops::swiglu;
 };
 
-// The forward pass; gives the losses. Both norms read x: the first as its input, the second as the
-// residual.
+// The forward pass; returns the losses. Both norms read x: the first as its input, the second as
+// the residual.
 inline Ref trace_feed_forward(Graph* graph, const FeedForward& s) {
   Builder g(graph, s.compute);
   const Ref ids = g.input("ids", {s.B, s.T}, Dtype::kI32);

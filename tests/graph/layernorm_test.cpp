@@ -1,4 +1,4 @@
-// tests/graph/layernorm_test.cpp: the rule of layernorm: shapes, and which gradients are made.
+// tests/graph/layernorm_test.cpp: the rule of layernorm: shapes, and which gradients are computed.
 #include "graph/ops/layernorm.h"
 
 #include <gtest/gtest.h>
@@ -34,8 +34,8 @@ TEST(LayerNormRule, ShapesThatDoNotFitAreNamed) {
   EXPECT_EQ(message({}, ok, {}), "");
 }
 
-// Outputs of the gradient are dx and the gradients that are wanted; the last one tells the executor
-// whether to add, so none may be absent.
+// The gradient's outputs are dx and the needed gradients; the executor uses the last one to decide
+// whether to accumulate, so none may be absent.
 TEST(LayerNormRule, FrozenParametersHaveNoOutput) {
   struct Case {
     bool bias;
@@ -63,9 +63,9 @@ TEST(LayerNormRule, FrozenParametersHaveNoOutput) {
   }
 }
 
-// x goes into the first norm and into the second one's sum: the first one's gradient takes up what
-// came through the sum.
-TEST(LayerNormRule, WhatFlowsIntoTheSumIsTakenUp) {
+// x goes into the first norm and into the second one's sum: the first one's gradient includes the
+// sum's.
+TEST(LayerNormRule, TheSumsGradientIsIncluded) {
   const Graph graph = differentiated(FeedForward{});
   EXPECT_EQ(count(graph, &kLayerNormGradOp), 2);
   const auto by = writers(graph, "norm1.weight#grad");
@@ -76,7 +76,7 @@ TEST(LayerNormRule, WhatFlowsIntoTheSumIsTakenUp) {
   EXPECT_FALSE(writers(graph, "norm2.weight#grad")[0]->as<LayerNormAttr>().has_dsum);
 }
 
-// Nobody reads y: what flows into the sum still reaches x and the residual.
+// Nobody reads y: the sum's gradient still reaches x and the residual.
 TEST(LayerNormRule, AnUnreadNormPassesTheSumsGradientOn) {
   Graph graph;
   Builder g(&graph, Dtype::kF32);

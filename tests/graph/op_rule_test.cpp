@@ -1,4 +1,4 @@
-// tests/graph/op_rule_test.cpp: no rule, no graph: what a rule does not say is refused.
+// tests/graph/op_rule_test.cpp: no rule, no graph: a missing part is rejected.
 #include "graph/op_rule.h"
 
 #include <gtest/gtest.h>
@@ -39,7 +39,7 @@ TEST_F(Rule, AMissingPartIsRefused) {
   rules[5].in_place = nullptr;
   rules[6].flops = nullptr;
   for (const OpRule& r : rules) {
-    EXPECT_NE(bug_of(graph_, {&r, {x_}, {half_}}).find("not complete"), std::string::npos);
+    EXPECT_NE(bug_of(graph_, {&r, {x_}, {half_}}).find("incomplete"), std::string::npos);
   }
   EXPECT_NE(bug_of(graph_, {nullptr, {x_}, {half_}}).find("without an operation"),
             std::string::npos);
@@ -53,14 +53,14 @@ TEST_F(Rule, AnOutputOfAnotherShapeIsNamed) {
             std::string::npos);
 }
 
-TEST_F(Rule, AddendsMustBeAlike) {
+TEST_F(Rule, AddendsMustMatch) {
   EXPECT_EQ(bug_of(graph_, {&kAddOp, {half_, half_}, {half_}}), "");
   EXPECT_NE(bug_of(graph_, {&kAddOp, {half_, wrong_}, {half_}}).find("(2, 3, 5)"),
             std::string::npos);
 }
 
 // An empty shape of a rule: the gradient of a parameter, which has as many elements.
-TEST_F(Rule, AGradientIsOfItsParameter) {
+TEST_F(Rule, AGradientMatchesItsParameter) {
   OpRule writes = kSwigluOp;
   writes.shapes = [](const Graph&, const Node&) { return std::vector<Shape>(1); };
   const Ref p = graph_.add({"p", {4, 5}, Dtype::kF32, ValueKind::kParameter});
@@ -68,7 +68,7 @@ TEST_F(Rule, AGradientIsOfItsParameter) {
   const Ref bad = graph_.add({"p#bad", {4, 4}, Dtype::kF32, ValueKind::kGradient, p});
   EXPECT_EQ(bug_of(graph_, {&writes, {x_}, {good}}), "");
   EXPECT_NE(bug_of(graph_, {&writes, {x_}, {bad}}).find("its parameter (4, 5)"), std::string::npos);
-  EXPECT_NE(bug_of(graph_, {&writes, {x_}, {half_}}).find("no gradient of a parameter"),
+  EXPECT_NE(bug_of(graph_, {&writes, {x_}, {half_}}).find("not a gradient of a parameter"),
             std::string::npos);
 }
 

@@ -24,7 +24,7 @@ TEST(ScaleRule, GradientIsTheSameOperation) {
   for (const Node& node : graph.pass) {
     if (node.op != &kScaleOp) continue;
     EXPECT_EQ(node.as<ScaleAttr>().factor, 0.125f);
-    EXPECT_EQ(node.inputs.size(), 1u);  // the gradient reads what flows, and nothing else
+    EXPECT_EQ(node.inputs.size(), 1u);  // the gradient reads only dy
   }
 }
 

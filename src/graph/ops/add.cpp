@@ -1,4 +1,4 @@
-// graph/ops/add.cpp: in the place of either addend.
+// graph/ops/add.cpp: in place of either addend.
 #include "graph/ops/add.h"
 
 #include "base/error.h"
@@ -19,8 +19,8 @@ std::vector<Placement> place(const Node& node, const std::vector<Placement>& in)
   return {place_along(node, in, {0, 1})};
 }
 
-// One value flows into both addends, so nodes of either may read it last: whether one of them works
-// in its place is for the memory plan to decide, which knows its last reader.
+// One value flows into both addends, so nodes of either may read it last: the memory plan, which
+// knows the last reader, decides whether one of them works in place.
 void gradient(Gradients* g, const Node& node) {
   const Ref dy = g->of(node.outputs[0]);
   if (!dy) return;

@@ -6,7 +6,7 @@
 
 namespace weft {
 
-// add: a, b -> a + b. Traced by models, and put by passes that add up gradients.
+// add: a, b -> a + b. Traced by models, and inserted by passes that sum gradients.
 extern const OpRule kAddOp;
 
 namespace ops {

@@ -1,4 +1,4 @@
-// graph/ops/attention.cpp: heads are independent, so a rank takes some of them.
+// graph/ops/attention.cpp: heads are independent, so a rank computes some of them.
 #include "graph/ops/attention.h"
 
 #include <cmath>
@@ -25,10 +25,10 @@ std::vector<Shape> grad_shapes(const Graph& graph, const Node& node) {
   return all;
 }
 
-// The table lies as the heads do.
+// The table is cut like the heads.
 Placement table_placement(const Placement& p) { return p.is_cut(2) ? cut(1) : whole(); }
 
-// q, k and v alike, and with them what a gradient reads.
+// q, k and v in the same way, and what a gradient reads with them.
 Placement place_values(const Node& node, const Inputs& in, bool is_gradient) {
   const AttentionAttr& attr = node.as<AttentionAttr>();
   const size_t n = num_values(attr.layout);

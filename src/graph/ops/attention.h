@@ -2,7 +2,8 @@
 //
 // attention: q, k and v (one to three values), lengths, [source lengths], [positions], [source
 // positions], [table], [rows] -> out, lse. attention_grad: q, k and v, lengths, out, dout, lse,
-// then as attention -> gradients of q, k and v as they lie, [of the table]. rows: of dropout.
+// then as attention -> gradients of q, k and v in the same layout, [of the table]. rows: for
+// dropout.
 #pragma once
 
 #include "graph/builder.h"
@@ -11,7 +12,7 @@
 
 namespace weft {
 
-// How q, k and v lie in the columns of their values (B, T or S, columns).
+// The layout of q, k and v in the columns of their values (B, T or S, columns).
 enum class QkvLayout {
   kPacked,       // one value: heads of q, of k, of v
   kInterleaved,  // one value: q, k and v of one head, then of the next (BLOOM)
@@ -28,25 +29,25 @@ enum class ScoreBias { kNone, kAlibi, kRelative };
 struct AttentionAttr {
   HeadShape heads;
   float scale = 0;
-  bool padding_attends = false;  // positions past the length, too
-  int64_t longest = 0;  // tokens of the longest row that the plan's memory is for; 0: this one's
-  double dropout = 0;   // > 0: the last input has the rows' numbers (B, 2), int64
+  bool padding_attends = false;  // positions past the length attend, too
+  int64_t longest = 0;           // the longest row of the plan's memory; 0: this one's
+  double dropout = 0;            // > 0: the last input has the rows' numbers (B, 2), int64
   uint64_t dropout_seed = 0;
   int64_t dropout_site = 0;
   int64_t first_head = 0;  // of the model's heads, the first of this rank
   QkvLayout layout = QkvLayout::kPacked;
-  bool has_source = false;  // keys have lengths (and positions) of their own
+  bool has_source = false;  // keys have separate lengths (and positions)
   bool has_segments = false;
   bool causal = true;
-  int64_t window = 0;  // keys that a query sees at most, its own position counted; 0: all
+  int64_t window = 0;  // maximum keys that a query sees, including its own position; 0: all
   ScoreBias bias = ScoreBias::kNone;
   int64_t model_heads = 0;   // of all ranks
   int64_t max_distance = 0;  // of the relative table
 };
 extern const OpRule kAttentionOp, kAttentionGradOp;
 
-// The inputs of a node by what they are; Ref{} of what it has not. Positions and lengths of the
-// source are those of the queries where it has none of its own.
+// The inputs of a node by role; Ref{} where absent. Positions and lengths of the source default to
+// those of the queries.
 struct AttentionInputs {
   std::vector<Ref> values;
   Ref lengths, out, dout, lse;
@@ -54,7 +55,7 @@ struct AttentionInputs {
 };
 AttentionInputs attention_inputs(const Node& node);
 
-// Of attention's probabilities; rows (B, 2): every row's epoch and its number in the epoch.
+// Of attention's probabilities; rows (B, 2): every row's epoch and its index in the epoch.
 struct DropoutRule {
   double rate = 0;
   uint64_t seed = 0;
@@ -62,7 +63,7 @@ struct DropoutRule {
   Ref rows = {};
 };
 
-// One call. What is left out: keys are the queries' own rows, all heads have the scale
+// One call. Defaults: keys are the queries' own rows, all heads have the scale
 // 1 / sqrt(head_dim), no dropout.
 struct AttentionCall {
   QkvLayout layout = QkvLayout::kPacked;
@@ -71,7 +72,7 @@ struct AttentionCall {
   Ref lengths;
   bool padding_attends = false;
   Ref positions = {};  // (B, T), from 0 in each segment: of packed rows; absent: a row is a segment
-  Ref source_lengths = {}, source_positions = {};  // where keys have rows of their own
+  Ref source_lengths = {}, source_positions = {};  // where keys have separate rows
   bool causal = true;
   int64_t window = 0;
   float scale = 0;

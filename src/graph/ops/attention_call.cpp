@@ -1,4 +1,4 @@
-// graph/ops/attention_call.cpp: what an attention may be called with.
+// graph/ops/attention_call.cpp: checks the arguments of attention.
 #include <cmath>
 
 #include "base/error.h"
@@ -40,16 +40,16 @@ void check_values(const Builder& g, const AttentionCall& call) {
 // Lengths and positions of one side, whose value has the shape s.
 void check_side(const Builder& g, const Shape& s, Ref lengths, Ref positions) {
   check(lengths && g.shape(lengths) == Shape{s[0]},
-        fmt::format("{} wants one length per row, got {}", to_string(s),
+        fmt::format("{} needs one length per row, got {}", to_string(s),
                     lengths ? to_string(g.shape(lengths)) : "none"));
   check(!positions || g.shape(positions) == Shape{s[0], s[1]},
-        fmt::format("{} wants one position per token, got {}", to_string(s),
+        fmt::format("{} needs one position per token, got {}", to_string(s),
                     positions ? to_string(g.shape(positions)) : "none"));
 }
 
 void check_bias(const Builder& g, const AttentionCall& call) {
   const bool is_relative = call.bias == ScoreBias::kRelative;
-  check(is_relative == static_cast<bool>(call.table), "a relative bias, and no other, has a table");
+  check(is_relative == static_cast<bool>(call.table), "only a relative bias has a table");
   check(call.window >= 0, fmt::format("wanted a window of 0 or more keys, got {}", call.window));
   if (!is_relative) return;
   const Shape& s = g.shape(call.table);
@@ -57,7 +57,7 @@ void check_bias(const Builder& g, const AttentionCall& call) {
         fmt::format("wanted a table (buckets, {}), got {}", call.heads.heads, to_string(s)));
   const int64_t side = call.causal ? s[0] : s[0] / 2;
   check(side >= 2 && side <= kMostBuckets && call.max_distance > side / 2,
-        fmt::format("{} buckets up to distance {} cannot be made", s[0], call.max_distance));
+        fmt::format("{} buckets up to distance {} are not possible", s[0], call.max_distance));
 }
 
 void check_dropout(const Builder& g, int64_t batch, HeadShape h, const DropoutRule& dropout) {
@@ -65,9 +65,9 @@ void check_dropout(const Builder& g, int64_t batch, HeadShape h, const DropoutRu
         fmt::format("wanted a dropout in [0, 1), got {}", dropout.rate));
   if (dropout.rate == 0) return;
   check(dropout.rows && g.shape(dropout.rows) == Shape{batch, 2},
-        "dropout wants an epoch and a number of every row");
+        "dropout needs every row's epoch and index");
   check(dropout.site < kMostDropoutSites && h.heads <= kMostDropoutSites,
-        "dropout is drawn for up to 65536 layers and heads");
+        "dropout supports up to 65536 layers and heads");
 }
 
 void check_call(const Builder& g, const AttentionCall& call) {
@@ -77,9 +77,9 @@ void check_call(const Builder& g, const AttentionCall& call) {
   check(!call.positions || !call.padding_attends, "padding of packed rows belongs to no segment");
   if (call.source_lengths) {
     check_side(g, k, call.source_lengths, call.source_positions);
-    check(!call.positions == !call.source_positions, "both sides have segments, or none");
+    check(!call.positions == !call.source_positions, "either both sides have segments, or neither");
   } else {
-    check(q[1] == k[1] && !call.source_positions, "keys of other rows have lengths of their own");
+    check(q[1] == k[1] && !call.source_positions, "keys of other rows need their own lengths");
   }
   check_bias(g, call);
   check_dropout(g, q[0], call.heads, call.dropout);

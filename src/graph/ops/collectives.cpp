@@ -1,4 +1,5 @@
-// graph/ops/collectives.cpp: sums keep their shape; what cuts or joins buckets has its pass's.
+// graph/ops/collectives.cpp: sums keep their shape; the inserting pass sets that of cut or joined
+// buckets.
 #include "graph/ops/collectives.h"
 
 namespace weft {

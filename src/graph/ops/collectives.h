@@ -1,4 +1,4 @@
-// graph/ops/collectives.h: what passes put between the nodes of several ranks.
+// graph/ops/collectives.h: communication between ranks, inserted by passes.
 #pragma once
 
 #include "graph/op_rule.h"
@@ -7,7 +7,7 @@ namespace weft {
 
 struct CollectiveAttr {
   Axis axis = Axis::kTensor;
-  int copies = 0;         // all_reduce over the tensor axis: only over so many neighbours
+  int copies = 0;         // all_reduce over the tensor axis: only over this many neighbours
   int copy_group = 0;     // of the two groups of such neighbours that a rank may belong to
   bool has_bias = false;  // all_reduce: the second input is added to the sum
 };

@@ -1,4 +1,5 @@
-// graph/ops/dropout.cpp: elements are independent, and know their column in the logical tensor.
+// graph/ops/dropout.cpp: elements are independent, and depend on their column in the logical
+// tensor.
 #include "graph/ops/dropout.h"
 
 #include <algorithm>
@@ -21,8 +22,9 @@ std::vector<Placement> place(const Node& node, const std::vector<Placement>& in)
   return {place_along(node, in, {0})};
 }
 
-// Whether x lies as a product with stacked weights wrote it: a rank has columns of each weight, not
-// a run of the logical ones. Operations between the product and x keep its columns, or x is theirs.
+// Whether x has the layout of a product with stacked weights: a rank has columns of each weight,
+// not a contiguous range of the logical ones. Operations between the product and x may keep its
+// columns.
 bool is_stacked(const Localizer& l, Ref x) {
   const std::vector<Node>& nodes = l.logical().pass;
   for (;;) {
@@ -72,7 +74,7 @@ const OpRule kDropoutOp = {
     .place = place,
     .localize = localize,
     .gradient = gradient,
-    .repeat = not_repeated,  // x would be kept instead, and is as large
+    .repeat = not_repeated,  // x would have to be kept instead, and is equally large
     .in_place = in_place,
     .flops = no_flops,
 };
@@ -85,11 +87,11 @@ Ref ops::dropout(Builder& g, Ref x, const DropoutRule& dropout) {
   if (dropout.rate == 0) return x;
   check_operands(s.size() == 3, op, fmt::format("wanted (B, T, C), got {}", to_string(s)));
   check_operands(dropout.rows && g.shape(dropout.rows) == Shape{s[0], 2}, op,
-                 fmt::format("x {} wants an epoch and a number of every row, got {}", to_string(s),
+                 fmt::format("x {} needs every row's epoch and index, got {}", to_string(s),
                              dropout.rows ? to_string(g.shape(dropout.rows)) : "none"));
   check_operands(
       dropout.site >= 0 && dropout.site < kMostSites, op,
-      fmt::format("dropout is drawn at up to {} sites, got site {}", kMostSites, dropout.site));
+      fmt::format("dropout supports up to {} sites, got site {}", kMostSites, dropout.site));
   const Ref out = g.activation("dropped", s, g.compute());
   g.add(op, {x, dropout.rows}, {out}, DropoutAttr{dropout.rate, dropout.seed, dropout.site});
   return out;

@@ -1,4 +1,4 @@
-// graph/ops/embedding.cpp: a cut table is a run of ids per rank; other ids give zeros there.
+// graph/ops/embedding.cpp: a cut table is a run of ids per rank; other ids yield zeros there.
 #include "graph/ops/embedding.h"
 
 #include "base/error.h"

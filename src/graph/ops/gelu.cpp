@@ -1,4 +1,4 @@
-// graph/ops/gelu.cpp: elements are independent, and the gradient computes the value on its way.
+// graph/ops/gelu.cpp: elements are independent, and the gradient can also compute the value.
 #include "graph/ops/gelu.h"
 
 #include "graph/gradients.h"

@@ -9,7 +9,7 @@ namespace weft {
 struct GeluAttr {
   bool approximate_tanh = false;  // Hugging Face's gelu_new and gelu_pytorch_tanh; else its gelu
 };
-// gelu: x -> y. gelu_grad: dy, x -> dx, [y again].
+// gelu: x -> y. gelu_grad: dy, x -> dx, [recomputed y].
 extern const OpRule kGeluOp, kGeluGradOp;
 
 namespace ops {

@@ -5,7 +5,7 @@
 
 namespace weft {
 
-// Mesh axes over which the squares of other ranks are added.
+// Mesh axes over which the squares are summed.
 struct NormAttr {
   bool sum_tensor = false, sum_data = false;
 };

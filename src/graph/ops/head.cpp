@@ -33,7 +33,7 @@ std::vector<Shape> logits_shapes(const Graph& graph, const Node& node) {
 Inputs place_three(const Node& node, const Inputs& in) {
   if (rest_whole(in, 1) && in[0].is_whole()) return {whole(), whole(), whole()};
   if (in[0].is_cut(0) && in[1].is_whole() && in[2].is_cut(0)) return {cut(0), cut(0), partial()};
-  // The ranks exchange maxima and sums while the chunk is there: losses come out whole.
+  // The ranks exchange maxima and sums chunk by chunk: losses are complete on every rank.
   if (in[0].is_whole() && in[1].is_cut(0)) return {whole(), partial(), cut(0)};
   refuse_placement(node, in);
 }
@@ -67,7 +67,7 @@ void localize_grad(Localizer* l, const Node& node) {
   l->push(std::move(made));
 }
 
-// Takes the place of the forward node.
+// Replaces the forward node.
 void gradient(Gradients* g, const Node& node) {
   const Ref x = node.inputs[0], weight = node.inputs[1];
   const Ref dx = g->needs(x) ? g->like(x) : Ref{};
@@ -91,7 +91,7 @@ double grad_flops(const Graph& graph, const Node& node) {
 void check_weight(const Builder& g, Op op, Ref x, Ref weight) {
   const Shape& s = g.shape(x);
   check_operands(g.shape(weight).size() == 2 && g.shape(weight)[1] == s.back(), op,
-                 fmt::format("x {} wants a head of {} columns, got {}", to_string(s), s.back(),
+                 fmt::format("x {} needs a head of {} columns, got {}", to_string(s), s.back(),
                              to_string(g.shape(weight))));
 }
 
@@ -136,7 +136,7 @@ Ref ops::head_loss(Builder& g, Ref x, Ref weight, Ref targets, int64_t chunk_row
   const Shape s = g.shape(x);
   check_weight(g, &kHeadLossOp, x, weight);
   check_operands(g.shape(targets) == Shape{s[0], s[1]}, &kHeadLossOp,
-                 fmt::format("x {} wants one target per token, got {}", to_string(s),
+                 fmt::format("x {} needs one target per token, got {}", to_string(s),
                              to_string(g.shape(targets))));
   const Ref losses = g.activation("losses", {s[0], s[1]}, Dtype::kF32);
   g.add(&kHeadLossOp, {x, weight, targets}, {losses}, HeadAttr{.chunk_rows = chunk_rows});

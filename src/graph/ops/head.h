@@ -1,4 +1,5 @@
-// graph/ops/head.h: the language-model head, fused with cross entropy; logits are never whole.
+// graph/ops/head.h: the language-model head, fused with cross entropy; the logits never exist as a
+// whole.
 //
 // head_loss: x, weight pieces, targets -> losses. head_loss_grad: the same, [loss scale] -> losses,
 // [dx], [dweight pieces]. head_logits: x, weight, last -> logits.

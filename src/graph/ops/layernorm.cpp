@@ -1,4 +1,4 @@
-// graph/ops/layernorm.cpp: rows are whole on every rank; y is cheap to compute again.
+// graph/ops/layernorm.cpp: rows are whole on every rank; y is cheap to recompute.
 #include "graph/ops/layernorm.h"
 
 #include "base/error.h"
@@ -43,7 +43,7 @@ Inputs place_grad(const Node& node, const Inputs& in) {
   return made;
 }
 
-// The node of the gradient; its output is what flows into the sum.
+// The gradient node; its output is the gradient of the sum.
 Ref add_gradient(Gradients* g, const Node& node, Ref sum, Ref dy) {
   LayerNormAttr attr = node.as<LayerNormAttr>();
   const Ref dsum = g->of(sum);
@@ -53,9 +53,9 @@ Ref add_gradient(Gradients* g, const Node& node, Ref sum, Ref dy) {
   attr.has_dsum = static_cast<bool>(dsum);
   attr.has_dweight = static_cast<bool>(dweight.value);
   attr.has_dbias = static_cast<bool>(dbias.value);
-  // A node has one flag for all it writes.
+  // A node has one flag for all its outputs.
   ensure(!attr.has_dweight || !attr.has_dbias || dweight.is_first == dbias.is_first,
-         "[layernorm] a weight and a bias that are shared by different norms");
+         "[layernorm] weight and bias are shared by different norms");
   std::vector<Ref> inputs = {dy, sum, node.inputs[1], node.outputs[2], node.outputs[3]};
   std::vector<Ref> outputs = {g->like(sum)};
   const Ref ds = outputs[0];
@@ -73,7 +73,7 @@ void gradient(Gradients* g, const Node& node) {
   if (!g->needs(node.outputs[1])) return;
   const Ref ds = dy ? add_gradient(g, node, sum, dy) : g->of(sum);
   if (!ds) return;
-  // Without a residual the sum is x itself: what flowed into x was taken up here.
+  // Without a residual the sum is x itself: the gradient of x so far is included here.
   if (!node.outputs[0]) {
     if (g->needs(x)) g->replace(x, ds);
     return;
@@ -133,13 +133,13 @@ ops::Normed ops::layernorm(Builder& g, Ref x, Ref residual, Ref weight, Ref bias
   const Shape s = g.shape(x);
   const auto check_parameter = [&](Ref r, const char* what) {
     check_operands(s.size() == 3 && g.shape(r) == Shape{s[2]}, &kLayerNormOp,
-                   fmt::format("x {} wants a {} of its last dim, got {}", to_string(s), what,
+                   fmt::format("x {} needs a {} of its last dim, got {}", to_string(s), what,
                                to_string(g.shape(r))));
   };
   check_parameter(weight, "weight");
   if (bias) check_parameter(bias, "bias");
   check_operands(!residual || g.shape(residual) == s, &kLayerNormOp,
-                 fmt::format("x {} wants a residual of its shape, got {}", to_string(s),
+                 fmt::format("x {} needs a residual of its shape, got {}", to_string(s),
                              residual ? to_string(g.shape(residual)) : "none"));
   const Ref sum = residual ? g.activation("residual", s, g.compute()) : x;
   const Ref y = g.activation("normed", s, g.compute());

@@ -1,8 +1,8 @@
 // graph/ops/layernorm.h: layer norm, fused with the residual sum before it.
 //
 // layernorm: x, weight, [bias], [residual] -> [sum], y, mean, rstd. layernorm_apply: sum, weight,
-// mean, rstd, [bias] -> y again. layernorm_grad: dy, sum, weight, mean, rstd, [dsum] -> dx,
-// [dweight], [dbias]; a gradient that is not wanted has no place in its outputs.
+// mean, rstd, [bias] -> y, recomputed. layernorm_grad: dy, sum, weight, mean, rstd, [dsum] -> dx,
+// [dweight], [dbias]; a gradient that is not needed is omitted from its outputs.
 #pragma once
 
 #include "graph/builder.h"
@@ -14,7 +14,7 @@ namespace weft {
 struct LayerNormAttr {
   float eps = 0;
   bool has_bias = false, has_residual = false;
-  // Of the gradient: something else flows into the sum; which parameters are not frozen.
+  // For the gradient: the sum has other uses too; which parameters are not frozen.
   bool has_dsum = false, has_dweight = false, has_dbias = false;
 };
 extern const OpRule kLayerNormOp, kLayerNormApplyOp, kLayerNormGradOp;

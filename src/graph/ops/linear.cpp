@@ -47,7 +47,7 @@ Inputs place(const Node& node, const Inputs& in) {
   const size_t biases = in.size() - 1 - parts;
   if (rest_whole(in, 1) && (in[0].is_whole() || in[0].is_cut(0))) return {in[0]};
   if (in[0].is_whole() && all_are(in, 1, parts + biases, cut(0))) return {cut(2)};
-  // Every rank would add the bias: localize_linear moves it behind the sum.
+  // Every rank would add the bias: localize_linear moves it after the sum.
   const bool biases_whole = all_are(in, 1 + parts, biases, whole());
   if (in[0].is_cut(2) && all_are(in, 1, parts, cut(1)) && biases_whole) return {partial()};
   refuse_placement(node, in);
@@ -77,7 +77,7 @@ Inputs place_bias_grad(const Node& node, const Inputs& in) {
   return Inputs(node.outputs.size(), in[0].is_cut(2) ? cut(0) : summed_over_rows(in[0], whole()));
 }
 
-// One node for each run of neighbouring parts that are not frozen and write alike. x: none for
+// One node per run of adjacent parts that are not frozen and store in the same way. x: none for
 // biases.
 void add_parameter_runs(Gradients* g, const Node& node, Op op, size_t begin, Ref x) {
   const Ref dy = g->of(node.outputs[0]);
@@ -184,16 +184,16 @@ Ref ops::linear(Builder& g, Ref x, const std::vector<Ref>& weights,
   const Op op = &kLinearOp;
   check_operands(!weights.empty() && weights.size() <= 3, op, "wanted one to three weights");
   check_operands(biases.empty() || biases.size() == weights.size(), op,
-                 "wanted a bias each, or none");
+                 "wanted one bias per weight, or none");
   int64_t columns = 0;
   for (size_t p = 0; p < weights.size(); ++p) {
     const Shape& w = g.shape(weights[p]);
     check_operands(w.size() == 2 && w[1] == g.shape(x).back(), op,
-                   fmt::format("x {} wants weights of {} columns, got {}", to_string(g.shape(x)),
+                   fmt::format("x {} needs weights of {} columns, got {}", to_string(g.shape(x)),
                                g.shape(x).back(), to_string(w)));
     if (!biases.empty()) {
       check_operands(g.shape(biases[p]) == Shape{w[0]}, op,
-                     fmt::format("weight {} wants a bias of {} elements, got {}", to_string(w),
+                     fmt::format("weight {} needs a bias of {} elements, got {}", to_string(w),
                                  w[0], to_string(g.shape(biases[p]))));
     }
     columns += w[0];

@@ -13,8 +13,8 @@ struct LinearAttr {
   int parts = 1;          // weights that are stacked in this one product
   bool has_bias = false;  // a bias follows for each weight
   int64_t column = 0;     // weight and bias gradients: first column of dy that belongs to them
-  int leaves = 0;         // linear_dx: parts form so many leaves (exact mode), added in a tree
-  int row_pieces = 0;     // the weight is so many pieces along its second dim
+  int leaves = 0;      // linear_dx: number of leaves that parts form (exact mode), added in a tree
+  int row_pieces = 0;  // number of pieces of the weight along its second dim
 };
 extern const OpRule kLinearOp, kLinearDxOp, kLinearDwOp, kBiasGradOp;
 

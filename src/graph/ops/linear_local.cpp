@@ -1,7 +1,7 @@
 // graph/ops/linear_local.cpp: the products of one tensor-parallel rank.
 //
-// A weight cut along its first dim gives columns of y and an addend of dx; one cut along its second
-// gives an addend of y and columns of dx.
+// A weight cut along its first dim yields columns of y and an addend of dx; one cut along its
+// second yields an addend of y and columns of dx.
 #include <algorithm>
 
 #include "base/error.h"
@@ -55,8 +55,8 @@ bool is_spread(Localizer* l, const Node& node) {
   });
 }
 
-// The first leaf of a gradient stores it, those behind add to it; leaves that store and lie one
-// behind the other are one node.
+// The first leaf of a gradient stores it, later ones add to it; adjacent leaves that store are one
+// node.
 void localize_spread_grad(Localizer* l, const Node& node) {
   std::vector<Node> made;
   int64_t end = -1;  // of the last node's columns
@@ -89,7 +89,7 @@ void localize_linear(Localizer* l, const Node& node) {
   Node made = with_weights(l, node, parts);
   if (is_row_cut(*l, node.inputs[1])) {
     const bool alone = l->mesh().tp == 1;
-    ensure(parts == 1, "a product of several weights that are cut along their second dim");
+    ensure(parts == 1, "a product of several weights cut along their second dim");
     const Ref bias = logical.has_bias ? l->one(node.inputs[1 + parts]) : Ref{};
     if (alone && bias) made.inputs.push_back(bias);
     made.edit<LinearAttr>().has_bias = alone && bias;
@@ -114,8 +114,8 @@ void localize_linear_dx(Localizer* l, const Node& node) {
   l->push(std::move(made));
 }
 
-// The gradients of this rank's pieces. Those of which there are copies are made by a node of their
-// own, which writes an addend per leaf.
+// The gradients of this rank's pieces. Those with copies are computed by a separate node, which
+// writes an addend per leaf.
 void localize_weight_grad(Localizer* l, const Node& node) {
   if (is_spread(l, node)) return localize_spread_grad(l, node);
   size_t end = 0;

@@ -1,4 +1,4 @@
-// graph/ops/loss_sum.cpp: an exact sum has no order.
+// graph/ops/loss_sum.cpp: an exact sum does not depend on order.
 #include "graph/ops/loss_sum.h"
 
 #include "base/exact_sum.h"

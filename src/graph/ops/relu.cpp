@@ -1,5 +1,5 @@
-// graph/ops/relu.cpp: elements are independent. The gradient reads y, so that y may take the place
-// of x: nothing is kept that the next product does not keep anyway, and nothing is worth repeating.
+// graph/ops/relu.cpp: elements are independent. The gradient reads y, so that y may overwrite x:
+// only what the next product keeps anyway is kept, and nothing is worth recomputing.
 #include "graph/ops/relu.h"
 
 #include "graph/gradients.h"

@@ -1,4 +1,4 @@
-// graph/ops/rmsnorm.cpp: rows are whole on every rank; y is cheap to compute again.
+// graph/ops/rmsnorm.cpp: rows are whole on every rank; y is cheap to recompute.
 #include "graph/ops/rmsnorm.h"
 
 #include "base/error.h"
@@ -55,7 +55,7 @@ void gradient(Gradients* g, const Node& node) {
   RmsNormAttr attr = node.as<RmsNormAttr>();
   attr.has_dsum = static_cast<bool>(dsum);
   g->add(&kRmsNormGradOp, node, std::move(inputs), {ds, dweight}, attr).run.first_writer = first;
-  // Without a residual the sum is x itself: what flowed into x was taken up here.
+  // Without a residual the sum is x itself: the gradient of x so far is included here.
   if (!node.outputs[0]) {
     if (g->needs(x)) g->replace(x, ds);
     return;
@@ -116,10 +116,10 @@ const OpRule kRmsNormGradOp = {
 ops::Normed ops::rmsnorm(Builder& g, Ref x, Ref residual, Ref weight, float eps) {
   const Shape s = g.shape(x);
   check_operands(g.shape(weight) == Shape{s.back()}, &kRmsNormOp,
-                 fmt::format("x {} wants a weight of {} elements, got {}", to_string(s), s.back(),
+                 fmt::format("x {} needs a weight of {} elements, got {}", to_string(s), s.back(),
                              to_string(g.shape(weight))));
   check_operands(!residual || g.shape(residual) == s, &kRmsNormOp,
-                 fmt::format("x {} wants a residual of its shape, got {}", to_string(s),
+                 fmt::format("x {} needs a residual of its shape, got {}", to_string(s),
                              residual ? to_string(g.shape(residual)) : "none"));
   const Ref sum = residual ? g.activation("residual", s, g.compute()) : x;
   const Ref y = g.activation("normed", s, g.compute());

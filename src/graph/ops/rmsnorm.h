@@ -1,7 +1,7 @@
 // graph/ops/rmsnorm.h: RMSNorm, fused with the residual sum before it.
 //
-// rmsnorm: x, weight, [residual] -> [sum], y, rstd. rmsnorm_apply: sum, weight, rstd -> y again.
-// rmsnorm_grad: dy, sum, weight, rstd, [dsum] -> dx, [dweight].
+// rmsnorm: x, weight, [residual] -> [sum], y, rstd. rmsnorm_apply: sum, weight, rstd -> y,
+// recomputed. rmsnorm_grad: dy, sum, weight, rstd, [dsum] -> dx, [dweight].
 #pragma once
 
 #include "graph/builder.h"
@@ -12,7 +12,7 @@ namespace weft {
 struct RmsNormAttr {
   float eps = 0;
   bool has_residual = false;
-  bool has_dsum = false;  // of the gradient: something else flows into the sum
+  bool has_dsum = false;  // gradient: the sum has other uses too
 };
 extern const OpRule kRmsNormOp, kRmsNormApplyOp, kRmsNormGradOp;
 

@@ -36,7 +36,7 @@ const OpRule kScaleOp = {
     .place = place,
     .localize = localize_plain,
     .gradient = gradient,
-    .repeat = not_repeated,  // x would be kept instead, and is as large
+    .repeat = not_repeated,  // x would have to be kept instead, and is equally large
     .in_place = in_place,
     .flops = no_flops,
 };

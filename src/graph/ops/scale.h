@@ -6,7 +6,7 @@
 
 namespace weft {
 
-// scale: x -> x * factor, in place where nobody else reads x. Its gradient is the same operation.
+// scale: x -> x * factor, in place where x has no other reader. Its gradient is the same operation.
 struct ScaleAttr {
   float factor = 1;
 };

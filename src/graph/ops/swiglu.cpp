@@ -1,4 +1,4 @@
-// graph/ops/swiglu.cpp: columns are independent, and the gradient computes the value on its way.
+// graph/ops/swiglu.cpp: columns are independent, and the gradient can also compute the value.
 #include "graph/ops/swiglu.h"
 
 #include "base/error.h"

@@ -6,7 +6,7 @@
 
 namespace weft {
 
-// swiglu: gate_up -> h. swiglu_grad: dh, gate_up -> dgate_up, [h again].
+// swiglu: gate_up -> h. swiglu_grad: dh, gate_up -> dgate_up, [recomputed h].
 extern const OpRule kSwigluOp, kSwigluGradOp;
 
 namespace ops {

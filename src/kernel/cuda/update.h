@@ -1,7 +1,7 @@
 // kernel/cuda/update.h: an optimizer's update over one parameter, or over all in one launch.
 //
-// One pass over memory: where all is bf16, an update with two states moves 14 bytes per element. An
-// optimizer gives its formula, for one element at a time:
+// One pass over memory: in pure bf16, an update with two states moves 14 bytes per element. An
+// optimizer provides its formula, for one element at a time:
 //
 //   struct Formula {
 //     static constexpr int kStates;
@@ -13,8 +13,8 @@
 //     static __device__ void step(const Factors& f, float g, float& p, float& s0, float& s1);
 //   };
 //
-// The two states (of which an optimizer may have fewer) are members of their own: nvcc keeps an
-// array of them in local memory, and takes more registers.
+// The two states (an optimizer may have fewer) are separate members: nvcc would keep an array of
+// them in local memory, and use more registers.
 #pragma once
 
 #include "kernel/cuda/dispatch.h"
@@ -157,7 +157,7 @@ template <typename Formula, typename P, typename Grad, typename State>
 __global__ void __launch_bounds__(kUpdateThreads, 3)
     update_list_kernel(const UpdateSpan* spans, const UpdateScalars* scalars, const float* scale) {
   __shared__ typename Formula::Factors factors;
-  if (*scale != *scale) return;  // a step that does not count
+  if (*scale != *scale) return;  // a skipped step
   const UpdateSpan span = spans[blockIdx.x];
   if (threadIdx.x == 0) factors = Formula::factors_of(*scale, span.decay, scalars->optimizer);
   __syncthreads();
@@ -165,7 +165,7 @@ __global__ void __launch_bounds__(kUpdateThreads, 3)
   step_span<Stepper<Formula, P, Grad, State>>(span, own);
 }
 
-// fn(P{}, Grad{}, State{}). Gradients and states of fp16 are fp32; all states are of one type.
+// fn(P{}, Grad{}, State{}). Gradients and states of fp16 are fp32; all states have one type.
 template <typename Fn>
 void with_update_types(Dtype p, Dtype grad, Dtype state, const Fn& fn) {
   with_type(p, [&](auto a) {
@@ -191,7 +191,8 @@ template <typename Formula>
 void launch_update_list(const Context& context, const char* name, const UpdateListArgs& args) {
   const UpdateTypes& types = args.types;
   for (int s = 1; s < Formula::kStates; ++s) {
-    if (types.state_dtypes[s] != types.state_dtypes[0]) refuse("states of an update are alike");
+    if (types.state_dtypes[s] != types.state_dtypes[0])
+      refuse("states of an update must have one dtype");
   }
   with_update_types(
       types.dtype, types.grad_dtype, types.state_dtypes[0], [&](auto p, auto grad, auto state) {
