@@ -1,7 +1,7 @@
 // exec/device_head.h: the head with its loss on a GPU: chunks of tokens, all of them computed.
 //
-// Which tokens have a target is not known where work is queued, so none are gathered out: one
-// without a target has no loss and a gradient of zeros. The rest is as on the CPU (exec/head.h).
+// Which tokens have a target is not known when work is queued, so they are not compacted: one
+// without a target has no loss and a zero gradient. The rest is as on the CPU (exec/head.h).
 #pragma once
 
 #include "exec/head.h"
@@ -41,7 +41,7 @@ class DeviceHead {
   Context context_, products_;
 };
 
-// In the workspace that head_logits_workspace tells.
+// In a workspace of head_logits_workspace bytes.
 void run_device_head_logits(const Kernels& kernels, const Context& context,
                             const HeadLogitsArgs& args);
 

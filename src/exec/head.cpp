@@ -1,7 +1,7 @@
-// exec/head.cpp: gather the tokens that count, then product, loss, and two products a chunk.
+// exec/head.cpp: gathers the tokens with targets, then product, loss, and two products per chunk.
 //
 // Workspace: rows (which tokens), targets, losses, x of the chunk, logits of the chunk, dx of the
-// chunk, an fp32 sum of dweight where gradients are kept in bf16 (so that chunks are added before
+// chunk, an fp32 sum of dweight where gradients are stored in bf16 (so that chunks are added before
 // the one rounding), the softmax's leaves of all ranks, and what the products need.
 #include "exec/head.h"
 
@@ -110,7 +110,7 @@ HeadLayout lay_out(const Kernels& kernels, const HeadArgs& a, int num_threads) {
   return l;
 }
 
-// fn(begin, end) over stretches of n elements, by all threads.
+// fn(begin, end) over chunks of n elements, on all threads.
 template <typename Fn>
 void in_stretches(const Context& context, int64_t n, const Fn& fn) {
   constexpr int64_t kStretch = 1 << 16;
@@ -180,7 +180,7 @@ size_t head_workspace(const Kernels& kernels, const HeadArgs& args, int num_thre
   return static_cast<size_t>(lay_out(kernels, args, num_threads).total);
 }
 
-// One chunk of tokens at work, and where its pieces lie in the workspace.
+// One chunk of tokens in progress, and the offsets of its pieces in the workspace.
 class Head::Chunk {
  public:
   Chunk(const Head& head, const Context& context)
@@ -283,7 +283,8 @@ class Head::Chunk {
     const int per_rank = a_.weight.count, count = per_rank * a_.num_ranks;
     auto* scale = reinterpret_cast<float*>(sums());
     constexpr int kMostLeaves = 256;
-    if (count > kMostLeaves) throw BugError("a vocabulary in more pieces than the head adds");
+    if (count > kMostLeaves)
+      throw BugError("the vocabulary has more pieces than the head supports");
     for (int64_t i = 0; i < n_; ++i) {
       double most = -std::numeric_limits<double>::infinity(), target = 0;
       for (int s = 0; s < count; ++s) most = std::max(most, leaf(i, s)[0]);

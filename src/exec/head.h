@@ -13,8 +13,8 @@ namespace weft {
 // target cost nothing.
 //
 // The weight may be several pieces of the vocabulary, and other ranks may hold more of them. The
-// softmax is then taken in leaves (a piece each): every rank tells the others its leaves' maxima
-// and sums while the chunk is there. dx is this rank's addend.
+// softmax is then computed in leaves (one per piece): the ranks exchange their leaves' maxima and
+// sums chunk by chunk. dx is this rank's addend.
 struct HeadArgs {
   int64_t R, C, chunk_rows;
   int64_t V;  // of all pieces here
@@ -25,12 +25,12 @@ struct HeadArgs {
   const int32_t* targets;
   float* losses;  // (R)
   void* dx;       // (R, C) or null
-  Stack dweight;  // pieces of grad_dtype; count 0: not wanted
+  Stack dweight;  // pieces of grad_dtype; count 0: not needed
   bool with_gradient;
   int leaves;         // exact mode: pieces are leaves of the contraction too; 0: one product
   int num_ranks = 1;  // that hold pieces
   Comm* ranks = nullptr;
-  const LossScale* loss_scale = nullptr;  // fp16: whose factor multiplies the gradient
+  const LossScale* loss_scale = nullptr;  // fp16: its factor multiplies the gradient
   const float* factor() const { return loss_scale ? &loss_scale->factor : nullptr; }
 };
 HeadArgs head_args(const View& v, const Node& node, const Mesh& mesh);
@@ -43,17 +43,17 @@ Products dx_products(const HeadArgs& a, int64_t n, std::byte* dlogits, void* dx,
                      std::byte* workspace);
 GemmArgs dweight_product(const HeadArgs& a, int64_t n, void* dlogits, const void* x, Stack dweight,
                          Dtype dtype);
-// The softmax is taken in leaves.
+// Whether the softmax is computed in leaves.
 inline bool is_split(const HeadArgs& a) { return a.leaves > 0 || a.num_ranks > 1; }
-// Doubles that a rank tells of one token: (maximum, sum) of each leaf, and the target's logit.
+// Doubles that a rank contributes per token: (maximum, sum) of each leaf, and the target's logit.
 inline int64_t stats_per_token(const HeadArgs& a) { return 2 * a.weight.count + 1; }
 
-// Where the pieces of a chunk lie in the workspace.
+// Offsets of a chunk's pieces in the workspace.
 struct HeadLayout {
   int64_t rows, targets, losses, x, logits, dx, dweight, leaves, highest, scale, products, total;
 };
 
-// Bound to the workspace of the context it is made with; running it takes no memory.
+// Bound to the workspace of the context it is created with; running it does not allocate.
 class Head {
  public:
   Head(const Kernels& kernels, const HeadArgs& args, const Context& context);

@@ -11,7 +11,7 @@
 namespace weft {
 namespace {
 
-// Embedding and head stand outside the layers and are used at opposite ends of a pass.
+// Embedding and head are outside the layers and used at opposite ends of a pass.
 using BucketKey = std::tuple<int, bool, bool, int>;
 BucketKey bucket_key(const Graph& graph, const Node& node, bool behind_layers, Ref parameter) {
   return {node.layer, node.layer < 0 && behind_layers, graph[parameter].frozen,

@@ -2,8 +2,8 @@
 //
 // The parameters that a layer is the first to use form one bucket, each padded to 256 elements (a
 // cell of the gradient norm), and the bucket is cut evenly over dp: one call moves a layer, and no
-// cell lies on two ranks. Copies that only some neighbours share have buckets of their own, so that
-// all who hold them cut them at the same places.
+// cell spans two ranks. Copies that only some neighbours share have separate buckets, so that all
+// holders cut them in the same places.
 #pragma once
 
 #include <utility>
@@ -21,13 +21,13 @@ struct Bucket {
   int64_t elements = 0;                    // a multiple of 256 dp
   Ref params, grads;                       // the bucket values
   Ref param_shard, grad_shard;             // what this rank owns; absent: the whole bucket
-  Ref grad_sums;                           // shards of gradients gathered again; mostly absent
+  Ref grad_sums;                           // gathered gradient shards; usually absent
 };
 
 // In order of first use.
 std::vector<Bucket> make_buckets(const Graph& graph, int dp);
 
-// The part of parameter i that lies in a rank's shard, in elements of the parameter.
+// The part of parameter i that is in a rank's shard, in elements of the parameter.
 std::pair<int64_t, int64_t> owned_range(const Graph& graph, const Bucket& bucket, size_t i, int dp,
                                         int rank);
 

@@ -1,4 +1,5 @@
-// parallel/data_parallel.cpp: buckets become values, their tensors views; collectives come in.
+// parallel/data_parallel.cpp: turns buckets into values and their tensors into views, and inserts
+// collectives.
 #include "parallel/data_parallel.h"
 
 #include <algorithm>
@@ -65,7 +66,7 @@ class Distributor {
     }
   }
 
-  // A view of [begin, end) of a tensor that lies (or would lie) at `offset` of a bucket.
+  // A view of [begin, end) of a tensor that is (or would be) at `offset` of a bucket.
   Ref add_segment(Ref whole, ValueKind kind, Ref base, int64_t base_begin, int64_t offset,
                   std::pair<int64_t, int64_t> range) {
     Value v = graph_[whole];
@@ -82,7 +83,7 @@ class Distributor {
     return graph_.add(std::move(v));
   }
 
-  // zero3: the tensors themselves exist only while they are gathered; what is held are segments.
+  // zero3: the tensors themselves exist only while gathered; only segments are stored.
   void hold_segment(Bucket& b, size_t i) {
     const Ref whole = b.parameters[i];
     const auto range = owned_range(graph_, b, i, mesh_.dp, mesh_.rank);
@@ -107,7 +108,7 @@ class Distributor {
   bool cuts_every_pass() const {
     return mesh_.is_pass_major() || (is_sharded(mesh_) && mesh_.shard >= Shard::kZero2);
   }
-  // The accumulators of whole buckets are there where a rank keeps whole gradients.
+  // The accumulators of whole buckets exist where a rank keeps whole gradients.
   bool has_bucket_slots() const { return mesh_.is_exact && !mesh_.is_pass_major(); }
 
   void lay_out_gradients(Bucket& b, int index) {
@@ -124,7 +125,7 @@ class Distributor {
     }
     if (!is_sharded(mesh_) && !mesh_.is_pass_major()) return;
     if (!cuts_every_pass()) {
-      // In place: the sum of the shard takes the place of this rank's own addend.
+      // In place: the sum of the shard overwrites this rank's own addend.
       Value v{fmt::format("bucket{}.gradients.shard", index),
               {shard_elements(b)},
               dtype,
@@ -140,7 +141,7 @@ class Distributor {
     if (!is_sharded(mesh_)) lay_out_sums(b, index);
   }
 
-  // none, of gradients that are cut after every pass: what is written in a pass is a leaf, and the
+  // Strategy none with gradients that are cut after every pass: a pass writes a leaf, and the
   // update reads a gradient of the same name in a bucket of gathered sums.
   void lay_out_sums(Bucket& b, int index) {
     b.grad_sums = add_bucket(fmt::format("bucket{}.gradients.sums", index), {b.elements},
@@ -159,8 +160,8 @@ class Distributor {
   }
 
   // ------------------------------------------------------------------ the pass list
-  // Walks the list once: writers of exact gradients are told their accumulators, and behind the
-  // last writer of a bucket comes its collective.
+  // Walks the list once: assigns accumulators to the writers of exact gradients, and inserts a
+  // bucket's collective after its last writer.
   void reduce_gradients() {
     for (size_t i = 0; i < buckets_.size(); ++i) {
       for (Ref g : buckets_[i].gradients) {
@@ -200,7 +201,7 @@ class Distributor {
   }
 
   // A node that can, and is the only writer of its gradients, adds into the accumulators as it
-  // stores; any other gradient of this pass is a leaf of its own first.
+  // stores; any other gradient of this pass is first written to a separate leaf.
   void accumulate(const Node& node) {
     std::vector<Ref> written;
     for (Ref r : node.outputs) {
@@ -288,9 +289,9 @@ class Distributor {
   std::vector<Bucket> buckets_;
   std::map<int, size_t> bucket_of_;  // by gradient
   std::map<int, int> writers_;       // by gradient
-  std::map<int, int> written_;       // by gradient: writers that were met so far
+  std::map<int, int> written_;       // by gradient: writers seen so far
   std::vector<int> writes_left_;     // by bucket
-  std::map<int, Ref> segments_;      // by parameter: what zero3 holds of it
+  std::map<int, Ref> segments_;      // by parameter: what zero3 stores of it
   std::map<int, Ref> leaves_;        // by gradient
   std::map<int, Ref> sums_;          // by gradient: its gathered sum
 };
@@ -304,8 +305,8 @@ std::vector<Bucket> apply_data_parallel(Graph* graph, const DataParallel& mesh) 
 }
 
 // The order is that of the buckets on every rank, also where a rank updates nothing of a bucket:
-// each gather stands behind the updates of its bucket and before those of the next, which run
-// beside it.
+// each gather follows the updates of its bucket and precedes those of the next, which overlap with
+// it.
 void add_parameter_gathers(Graph* graph, const std::vector<Bucket>& buckets,
                            const DataParallel& mesh) {
   if (mesh.dp == 1 || (mesh.shard != Shard::kZero1 && mesh.shard != Shard::kZero2)) return;

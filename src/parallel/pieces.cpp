@@ -1,4 +1,4 @@
-// parallel/pieces.cpp: equal pieces of whole units; of a vocabulary, pieces of a rounded size.
+// parallel/pieces.cpp: equal pieces of whole units; for a vocabulary, pieces of a rounded size.
 #include "parallel/pieces.h"
 
 #include <algorithm>
@@ -21,8 +21,9 @@ Piece uneven_piece(int64_t index, int64_t count, int64_t extent) {
 // Each unit is the piece of `readers` neighbouring leaves, of this rank's or of several ranks'.
 std::vector<Piece> copied_pieces(const TensorParallel& mesh, int64_t unit_size, int64_t units) {
   const int64_t here = mesh.pieces_per_rank(), readers = mesh.pieces / units;
-  ensure(mesh.pieces % units == 0 && (here % readers == 0 || readers % here == 0),
-         fmt::format("{} units cannot be cut into {} pieces, {} a rank", units, mesh.pieces, here));
+  ensure(
+      mesh.pieces % units == 0 && (here % readers == 0 || readers % here == 0),
+      fmt::format("{} units cannot be cut into {} pieces, {} per rank", units, mesh.pieces, here));
   const int64_t leaves = std::min(here, readers);
   std::vector<Piece> held;
   for (int64_t index = mesh.rank * here; index < (mesh.rank + 1) * here; index += leaves) {
@@ -33,7 +34,7 @@ std::vector<Piece> copied_pieces(const TensorParallel& mesh, int64_t unit_size, 
   return held;
 }
 
-// Units that are no whole number of leaves on every rank: as many leaves as both numbers divide.
+// Units that do not divide evenly over the ranks: the least common multiple of leaves.
 std::vector<Piece> spread_pieces(const TensorParallel& mesh, int64_t unit_size, int64_t units) {
   const int64_t here = leaves_of_spread_units(units, mesh.tp);
   const int64_t readers = here * mesh.tp / units;

@@ -1,18 +1,18 @@
 // parallel/pieces.h: how a parameter is cut over the tensor-parallel axis.
 //
 // A cut parameter is `count` pieces along one dim, and every rank holds an equal, consecutive run
-// of them. In fast mode there is one piece a rank. In exact mode there are exact_tp pieces whatever
-// tp is: a piece is a leaf of every contraction over that dim, and later passes place leaves but
-// never split arithmetic.
+// of them. In fast mode there is one piece per rank. In exact mode there are exact_tp pieces
+// whatever tp is: a piece is a leaf of every contraction over that dim, and later passes place
+// leaves but never split arithmetic.
 //
 // A parameter of fewer units than pieces (key/value heads) has copies: each unit is the piece of
 // several neighbouring leaves. A rank holds a unit once, however many of its leaves read it; where
-// a unit's leaves stand on several ranks, each of them holds it.
+// a unit's leaves are on several ranks, each of them holds it.
 //
 // In fast mode neither number need divide the other: 3 key/value heads on 2 ranks are 6 leaves, 3
-// of which read head 0, 0, 1 on the first rank and 1, 2, 2 on the second. Only head 1 is there
-// twice. A rank shares such a unit with those before it, with those behind it, or with both, so
-// that two groups of neighbours are enough, which the shared units take in turn.
+// of which read head 0, 0, 1 on the first rank and 1, 2, 2 on the second. Only head 1 exists twice.
+// A rank shares such a unit with ranks before it, after it, or both, so that two groups of
+// neighbours are enough, which the shared units use alternately.
 #pragma once
 
 #include <map>
@@ -32,9 +32,9 @@ using Cuts = std::map<std::string, Cut>;  // by name of the parameter
 
 struct Piece {
   int64_t begin = 0, end = 0;  // along the cut dim
-  int copies = 1;              // so many neighbouring ranks hold it
+  int copies = 1;              // number of neighbouring ranks that hold it
   bool is_first_copy = true;
-  int leaves = 1;       // so many of this rank's leaves read it
+  int leaves = 1;       // number of this rank's leaves that read it
   int copy_group = -1;  // where only some units are shared: of the ranks that share this one
 };
 

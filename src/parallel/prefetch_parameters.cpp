@@ -1,4 +1,4 @@
-// parallel/prefetch_parameters.cpp: the stretches of the list in which each bucket is used.
+// parallel/prefetch_parameters.cpp: the ranges of the pass list in which each bucket is used.
 #include "parallel/prefetch_parameters.h"
 
 #include <algorithm>

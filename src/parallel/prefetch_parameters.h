@@ -1,4 +1,4 @@
-// parallel/prefetch_parameters.h: zero3's parameters made whole shortly before use, and given up
+// parallel/prefetch_parameters.h: gathers zero3's parameters shortly before use, and frees them
 // after.
 #pragma once
 
@@ -6,8 +6,8 @@
 
 namespace weft {
 
-// Every stretch of the pass list that reads a bucket reads a gathered copy of it. Its gather is
-// issued one stretch earlier, so that it runs beside the computation before it; two copies exist at
+// Every range of the pass list that reads a bucket reads a gathered copy of it. The gather is
+// issued one range earlier, so that it overlaps with the computation before it; two copies exist at
 // a time.
 void prefetch_parameters(Graph* graph, const std::vector<Bucket>& buckets);
 

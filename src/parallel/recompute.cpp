@@ -35,18 +35,18 @@ class Recompute {
     }
     nodes_.assign(graph_.pass.begin(), graph_.pass.begin() + static_cast<std::ptrdiff_t>(begin));
     for (size_t i = begin; i < graph_.pass.size(); ++i) add_backward(graph_.pass[i]);
-    ensure(waiting_.empty(), "a node waits for a gradient that is not there");
+    ensure(waiting_.empty(), "a node waits for a missing gradient");
     graph_.pass = std::move(nodes_);
   }
 
  private:
-  // A gradient that computes a forward node's value on its way: its operation, and the first input
-  // of the forward node, which it reads too. Where several forward nodes have one key (GELU of both
-  // kinds), which gradient is whose cannot be seen: none is waited for.
+  // A gradient that also computes a forward node's value: its operation, and the first input of the
+  // forward node, which it reads too. Where several forward nodes share a key (GELU of both kinds),
+  // the match is ambiguous: none is waited for.
   using Key = std::pair<Op, int>;
   struct Reader {
     Node node;
-    size_t input;  // the one that is waited for
+    size_t input;  // the awaited one
   };
 
   const Node* producer(Ref r) const {
@@ -68,7 +68,7 @@ class Recompute {
     for (Ref r : inputs) release({node.op, r.id}, gradient);
   }
 
-  // Nodes that only write gradients of parameters have time: nothing in the pass reads those.
+  // Nodes that only write parameter gradients can wait: nothing in the pass reads those.
   bool wait_for_gradient(const Node& node) {
     const bool has_time = std::all_of(node.outputs.begin(), node.outputs.end(),
                                       [&](Ref r) { return r && graph_[r].parameter; });
@@ -84,14 +84,14 @@ class Recompute {
   }
 
   void push(Node node) {
-    // The head reads the last norm's output when it is still fresh: nothing to repeat there.
+    // The head reads the last norm's output right away: nothing to recompute there.
     for (size_t k = 0; !node.op->traits.begins_backward && k < node.inputs.size(); ++k) {
       node.inputs[k] = repeated(node.inputs[k]);
     }
     nodes_.push_back(std::move(node));
   }
 
-  // The value again, where it is cheap; else itself.
+  // The recomputed value, where it is cheap; else the value itself.
   Ref repeated(Ref value) {
     if (const auto found = repeated_.find(value.id); found != repeated_.end()) return found->second;
     const Node* forward = producer(value);
@@ -103,7 +103,7 @@ class Recompute {
     return repeated_[value.id] = again;
   }
 
-  // The gradient is there: it gets one more output, which those who wait read.
+  // The gradient has been reached: it gets one more output, which the waiting nodes read.
   void release(const Key& key, size_t gradient) {
     const auto readers = waiting_.find(key);
     if (readers == waiting_.end()) return;

@@ -1,13 +1,13 @@
-// parallel/recompute.h: values that are cheaper to compute again than to keep.
+// parallel/recompute.h: recomputes values where that is cheaper than keeping them.
 #pragma once
 
 #include "graph/graph.h"
 
 namespace weft {
 
-// Outputs of norms and activations are read again only by weight gradients, and cost one sweep
-// over memory to repeat with the same bits: the backward part gets nodes that repeat them just
-// before their first use there, so that the forward ones die at once.
+// Outputs of norms and activations are read again only by weight gradients, and cost one sweep over
+// memory to recompute with the same bits: the backward part gets nodes that recompute them just
+// before their first use there, so that the forward ones are freed at once.
 void recompute_cheap_values(Graph* graph);
 
 }  // namespace weft

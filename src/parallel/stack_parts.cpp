@@ -1,4 +1,4 @@
-// parallel/stack_parts.cpp: one bucket a list of parts, without gaps.
+// parallel/stack_parts.cpp: one bucket per list of parts, without gaps.
 #include "parallel/stack_parts.h"
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 namespace weft {
 namespace {
 
-// Parts of one kind and type that lie nowhere yet: each becomes a view of a new value.
+// Parts of one kind and type without a location yet: each becomes a view of a new value.
 void stack(Graph* graph, const std::vector<Ref>& parts) {
   if (parts.size() < 2) return;
   const Value first = (*graph)[parts[0]];
@@ -40,7 +40,7 @@ std::vector<Ref> some(const std::vector<Ref>& refs, size_t begin, size_t count) 
 }  // namespace
 
 void stack_parts(Graph* graph) {
-  // By index: adding values leaves the nodes where they are, but a reference would not be plain.
+  // By index, since adding values while iterating by reference would be fragile.
   for (size_t i = 0; i < graph->pass.size(); ++i) {
     const Node& node = graph->pass[i];
     if (node.op != &kLinearOp && node.op != &kLinearDwOp) continue;

@@ -1,8 +1,7 @@
-// parallel/stack_parts.h: what one product takes together lies together.
+// parallel/stack_parts.h: makes the operands of one product contiguous.
 //
-// A product with several weights (q, k, v; gate, up) is one call of a library only where they lie
-// one behind the other. Weights, their biases and their gradients that have no place in a bucket
-// yet get one of their own.
+// A product with several weights (q, k, v; gate, up) is one library call only where they are
+// contiguous. Weights, their biases and their gradients that are not in a bucket yet get their own.
 #pragma once
 
 #include "graph/graph.h"

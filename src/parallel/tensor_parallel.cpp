@@ -1,4 +1,4 @@
-// parallel/tensor_parallel.cpp: node by node, logical values become what this rank holds of them.
+// parallel/tensor_parallel.cpp: replaces logical values node by node by this rank's part of them.
 #include "parallel/tensor_parallel.h"
 
 #include <set>
@@ -129,7 +129,7 @@ class Cutter : public Localizer {
     const Refs& leaves = pieces(u.parameter);
     for (size_t i = 0; i < leaves.size(); ++i) {
       const Ref parameter = leaves[i];
-      if (i > 0 && parameter == leaves[i - 1]) {  // one more leaf that reads it
+      if (i > 0 && parameter == leaves[i - 1]) {  // another leaf that reads it
         if (mesh_.is_exact) ++copies_.at(pieces(u.gradient).back().id).leaves;
         continue;
       }
@@ -140,7 +140,7 @@ class Cutter : public Localizer {
       g.parameter = parameter;
       g.portion = p.portion;
       g.is_counted = p.is_saved;
-      // In exact mode the pass adds up the copies' addends, in fast mode the optimizer.
+      // In exact mode the pass sums the copies' addends, in fast mode the optimizer does.
       g.copies = mesh_.is_exact ? 1 : p.copies;
       g.copy_group = p.copy_group;
       const Ref made = local_.add(std::move(g));

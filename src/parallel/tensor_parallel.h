@@ -5,7 +5,7 @@
 
 namespace weft {
 
-// Cuts parameters, gradients and the activations that follow from them, and puts an all_reduce
+// Cuts parameters, gradients and the activations that follow from them, and inserts an all_reduce
 // where a partial value is read as a whole (graph/placement.h). Works on training graphs (before
 // the optimizer) and on forward ones. In exact mode it applies at tp 1 too: contractions over cut
 // dims become leaves and a tree, so that every tp has the same bits.

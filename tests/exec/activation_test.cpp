@@ -60,8 +60,8 @@ TEST(GeluRun, GradientsAreTheDifferencesAndBitsAreKept) {
 
 TEST(GeluRun, ColumnsMayBeCut) { expect_cut(with_gelu(true), &kGeluOp, &kGeluGradOp); }
 
-// y is not kept: the gradient computes it on its way, for the product that reads it.
-TEST(GeluRun, TheGradientRepeatsTheValue) {
+// y is not kept: the gradient also computes it, for the product that reads it.
+TEST(GeluRun, TheGradientRecomputesTheValue) {
   Graph graph = testing::differentiated(with_gelu(false));
   recompute_cheap_values(&graph);
   EXPECT_EQ(count(graph, &kGeluOp), 1);
@@ -74,8 +74,8 @@ TEST(ReluRun, GradientsAreTheDifferencesAndBitsAreKept) { check_run(with_relu())
 
 TEST(ReluRun, ColumnsMayBeCut) { expect_cut(with_relu(), &kReluOp, &kReluGradOp); }
 
-// Nothing but y is kept of the two: y lies where x did.
-TEST(ReluRun, TheValueTakesThePlaceOfItsInput) {
+// Only y is kept of the two: y overwrites x.
+TEST(ReluRun, TheValueOverwritesItsInput) {
   const Graph graph = testing::differentiated(with_relu());
   const Plan plan = make_plan(graph, {&ref_kernels(), 1, 2});
   const Node& node = only(plan.graph, &kReluOp);

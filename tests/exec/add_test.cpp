@@ -20,7 +20,7 @@ using testing::TracedModel;
 
 Ref weight(Builder& g, const char* name) { return g.parameter(name, {kChannels, kChannels}); }
 
-// The gradients of both norms may work in the place of what flows into them, which is one value.
+// The gradients of both norms may work in place on their incoming gradient, which is one value.
 Ref two_norms(Builder& g, Ref x) {
   const Ref a = ops::linear(g, x, {weight(g, "a")}, {});
   const Ref left = ops::rmsnorm(g, a, Ref{}, g.parameter("left", {kChannels}), 1e-5f).y;
@@ -55,8 +55,8 @@ TEST(AddGradient, EveryLevelAgreesWithRef) {
   }
 }
 
-// No node of its own: the value that flows into the sum flows on, and the last of its readers, not
-// an earlier one, works in its place.
+// No separate node: the sum's gradient is passed on, and only the last of its readers works in
+// place.
 TEST(AddGradient, OnlyTheLastReaderWorksInPlace) {
   const Graph graph = traced(two_norms);
   const auto norms = nodes_of(graph, &kRmsNormGradOp);
@@ -69,10 +69,10 @@ TEST(AddGradient, OnlyTheLastReaderWorksInPlace) {
   EXPECT_EQ(offset(norms[1]->outputs[0]), offset(shared));
 }
 
-// An operation that only works in place is refused where the gradient is still read, and taken
-// where it is the last reader: in the order of the backward pass the other addend's nodes come
-// first when it was traced last.
-TEST(AddGradient, WhatMustWorkInPlaceIsRefusedWhereOthersRead) {
+// An operation that only works in place is rejected where the gradient is still read, and accepted
+// where it is the last reader: in backward order the other addend's nodes come first when it was
+// traced last.
+TEST(AddGradient, InPlaceOnlyOpsAreRejectedWhereOthersRead) {
   const auto model = [](bool rope_first) {
     return traced([=](Builder& g, Ref x) {
       const Ref cosine = g.constant("cosine", {kPositions, 2}, Dtype::kF32);

@@ -1,5 +1,5 @@
-// tests/exec/attention_graph_test.cpp: every way to build attention into a graph, run, and its
-// gradients against differences of the loss.
+// tests/exec/attention_graph_test.cpp: every form of attention in a graph, run, with gradients
+// against differences of the loss.
 #include <gtest/gtest.h>
 
 #include "base/exact_sum.h"
@@ -69,7 +69,7 @@ Graph encoder_decoder() {
                          .source_lengths = source_lengths,
                          .causal = false});
   add_backward(&graph, ops::head_loss(g, y, embed, targets, 4), Dtype::kF32);
-  add_updates(&graph, find_optimizer("adamw"), {}, {});  // a reader, for whom gradients live on
+  add_updates(&graph, find_optimizer("adamw"), {}, {});  // a reader, which keeps gradients alive
   return graph;
 }
 

@@ -11,8 +11,8 @@ namespace {
 
 using testing::FakeDevice;
 
-// Moments 0: the lane begins; 1 and 2: calls in flight, in turn.
-TEST(DeviceLane, QueuesWhatTheScheduleSays) {
+// Event 0: the lane begins; 1 and 2: calls in flight, alternating.
+TEST(DeviceLane, FollowsTheSchedule) {
   std::vector<std::string> log;
   FakeDevice device(&log);
   DeviceLane lane(&device);
@@ -41,7 +41,7 @@ TEST(DeviceLane, QueuesWhatTheScheduleSays) {
   }
 }
 
-TEST(DeviceLane, ACallThatFailsLeavesTheMainQueueInUse) {
+TEST(DeviceLane, AFailedCallLeavesTheMainQueueInUse) {
   std::vector<std::string> log;
   FakeDevice device(&log);
   DeviceLane lane(&device);
@@ -60,8 +60,8 @@ TEST(DeviceLane, MoreInFlightThanEventsIsABug) {
   EXPECT_THROW(lane.post([] {}), BugError);
 }
 
-// Memory without locks: the order of the queues is all that keeps their threads apart.
-TEST(DeviceLane, WhatOneQueueWroteIsReadInTheOther) {
+// Memory without locks: only the order of the queues keeps their threads apart.
+TEST(DeviceLane, WritesOfOneQueueAreVisibleInTheOther) {
   FakeDevice device;
   DeviceLane lane(&device);
   constexpr int kCalls = 200;

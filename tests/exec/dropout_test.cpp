@@ -54,7 +54,7 @@ TEST(DropoutGradient, EveryLevelAgreesWithRef) {
   }
 }
 
-TEST(DropoutInAModel, TheMaskIsOfRowsEpochAndSeed) {
+TEST(DropoutInAModel, TheMaskDependsOnRowsEpochAndSeed) {
   TracedModel m(model(), ref_kernels());
   set_rows(&m, {0, 4, 0, 5});
   const double once = m.loss();

@@ -1,5 +1,5 @@
-// tests/exec/dump_test.cpp: a dump reads as a program does: each name is written before it is read;
-// the picture has a box for each buffer, and none covers another. Whole texts are in data/.
+// tests/exec/dump_test.cpp: a dump reads like a program: each name is written before it is read;
+// the picture has a box for each buffer, and none covers another. Expected texts are in data/.
 #include "exec/dump.h"
 
 #include <gtest/gtest.h>
@@ -104,11 +104,11 @@ Plan sharded_plan() {
   return make_plan(std::move(graph), {&ref_kernels(), 1, mesh.num_passes});
 }
 
-TEST(Dump, IsTheTextInTheFile) {
+TEST(Dump, MatchesTheFile) {
   testing::expect_file("tests/exec/data/dump.txt", dump_plan(sharded_plan()));
 }
 
-TEST(MemoryPicture, IsThePictureInTheFile) {
+TEST(MemoryPicture, MatchesTheFile) {
   testing::expect_file("tests/exec/data/memory.svg",
                        draw_memory(sharded_plan(), "dp=2, shard=zero2"));
 }
@@ -131,7 +131,7 @@ TEST(Dump, NamesAreUnique) {
   EXPECT_EQ(unique_names(graph), (std::vector<std::string>{"a", "a~2~", "a~2", "b", "a~3"}));
 }
 
-TEST(Dump, AdamwTellsWhatItUpdates) {
+TEST(Dump, AdamwListsWhatItUpdates) {
   const std::string dump = dump_plan(tiny_plan(2, true));
   const std::regex line(
       R"( adamw .*embed \(.*\) bf16 \[updated\], embed#m \(.*\) fp32 \[updated\], embed#v )"
@@ -167,7 +167,7 @@ std::vector<bool> first_outputs_add(const DataParallel& mesh, const std::string&
   return adds;
 }
 
-TEST(Dump, SaysAddedWhereTheNodeAdds) {
+TEST(Dump, MarksNodesThatAccumulate) {
   const auto all = [](const std::vector<bool>& adds, bool wanted) {
     return std::all_of(adds.begin(), adds.end(), [&](bool a) { return a == wanted; });
   };
@@ -175,7 +175,7 @@ TEST(Dump, SaysAddedWhereTheNodeAdds) {
   EXPECT_TRUE(all(first_outputs_add(once, "linear_dw"), false));
   EXPECT_TRUE(all(first_outputs_add(none, "linear_dw"), true));
   EXPECT_TRUE(all(first_outputs_add(none, "all_reduce dp"), false));
-  // Gradients that are cut after every pass are made anew; their shards are added up.
+  // Gradients that are cut after every pass are rewritten; their shards are summed.
   const DataParallel cut{.dp = 2, .shard = Shard::kZero2, .num_passes = 2};
   EXPECT_TRUE(all(first_outputs_add(cut, "linear_dw"), false));
   EXPECT_TRUE(all(first_outputs_add(cut, "embedding_grad"), true));  // tied: after the head's
@@ -227,7 +227,7 @@ TEST(MemoryPicture, HasABoxWithAName) {
   EXPECT_EQ(count(svg, "nan"), 0u);
 }
 
-TEST(MemoryPicture, IsDrawnOfNothing) {
+TEST(MemoryPicture, CanBeEmpty) {
   const Plan plan = make_plan(Graph(), {&ref_kernels(), 1, 1});
   EXPECT_NE(draw_memory(plan, "none").find("</svg>"), std::string::npos);
 }

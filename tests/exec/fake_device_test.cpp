@@ -1,4 +1,4 @@
-// tests/exec/fake_device_test.cpp: the stand-in for a GPU is as strict as one.
+// tests/exec/fake_device_test.cpp: the fake GPU is as strict as a real one.
 #include "tests/fake_device.h"
 
 #include <gtest/gtest.h>
@@ -8,24 +8,24 @@ namespace {
 
 using testing::FakeDevice;
 
-TEST(FakeDevice, AReplayHasTheArgumentsOfTheRecording) {
+TEST(FakeDevice, AReplayHasTheArgumentsOfTheCapture) {
   FakeDevice device;
   int values[] = {1, 2, 0};
   int from = 0;  // what the host changes between replays
   const auto captured =
       device.capture([&] { device.copy(&values[2], &values[from], sizeof(int)); });
-  EXPECT_EQ(device.num_queued(Queue::kMain), 0);  // recorded, not done
+  EXPECT_EQ(device.num_queued(Queue::kMain), 0);  // captured, not run
   from = 1;
   captured->replay();
   device.wait();
   EXPECT_EQ(values[2], 1);
-  values[0] = 7;  // memory is read anew
+  values[0] = 7;  // memory is read again
   captured->replay();
   device.wait();
   EXPECT_EQ(values[2], 7);
 }
 
-TEST(FakeDevice, WhatAGpuForbidsInARecordingIsFound) {
+TEST(FakeDevice, CallsForbiddenInACaptureAreDetected) {
   FakeDevice device;
   const auto outside = device.make_event(), inside = device.make_event();
   outside->set();
@@ -39,7 +39,7 @@ TEST(FakeDevice, WhatAGpuForbidsInARecordingIsFound) {
   }));
 }
 
-TEST(FakeDevice, FailsFromTheWantedCallOn) {
+TEST(FakeDevice, FailsFromTheGivenCallOn) {
   FakeDevice device;
   device.fault = {"wait", 2, "cudaErrorIllegalAddress", 5};
   device.wait();

@@ -1,4 +1,4 @@
-// tests/exec/lane_test.cpp: calls beside the compute thread: their order, who waits, what fails.
+// tests/exec/lane_test.cpp: calls next to the compute thread: order, waiting, failures.
 #include "exec/lane.h"
 
 #include <gtest/gtest.h>
@@ -11,8 +11,8 @@ namespace {
 
 using Calls = std::vector<std::function<void()>>;
 
-// Memory without locks, as tensors are: waiting is all that keeps the two threads apart.
-TEST(Lane, WhatACallWroteIsReadAfterTheWait) {
+// Memory without locks, as tensors are: only waiting keeps the two threads apart.
+TEST(Lane, WritesAreVisibleAfterTheWait) {
   Lane lane;
   std::vector<int> written(40), read;
   Calls calls;
@@ -52,7 +52,7 @@ TEST(Lane, AFailureIsThrownAtTheWaitAndEndsTheList) {
   EXPECT_EQ(done, 1);
 }
 
-TEST(Lane, GoesAwayWithCallsThatNobodyWaitedFor) {
+TEST(Lane, CanBeDestroyedWithPendingCalls) {
   int done = 0;
   const Calls calls = {[&done] { ++done; }, [&done] { ++done; }};
   {

@@ -30,7 +30,7 @@ TEST(LayerNormRun, BitsAreKept) {
   }
 }
 
-// What is frozen changes no other gradient, in the second pass neither, which adds.
+// Freezing does not change other gradients, also in the second pass, which accumulates.
 TEST(LayerNormRun, FreezingChangesNoOtherGradient) {
   for (const Kernels* k : all_kernels()) {
     const RunResult all = run_feed_forward(FeedForward{}, *k);

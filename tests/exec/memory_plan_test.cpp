@@ -1,5 +1,5 @@
-// tests/exec/memory_plan_test.cpp: no two values that live at one time share a byte: checked by
-// force over random models, with lifetimes found here anew.
+// tests/exec/memory_plan_test.cpp: no two live values share a byte: checked by brute force over
+// random models, with independently computed lifetimes.
 #include "exec/memory_plan.h"
 
 #include <gtest/gtest.h>
@@ -107,8 +107,8 @@ TEST(MemoryPlan, LiveValuesNeverOverlap) {
   }
 }
 
-// Scratch of a node meets no value that the node reads or writes, or that lives across it.
-TEST(MemoryPlan, ScratchMeetsNothingThatLives) {
+// A node's scratch overlaps no value that the node reads or writes, or that lives across it.
+TEST(MemoryPlan, ScratchOverlapsNoLiveValue) {
   std::mt19937 random(77);
   for (int i = 0; i < 100; ++i) {
     const Graph graph = training_graph(random_choice(&random));
@@ -138,7 +138,7 @@ TEST(MemoryPlan, ScratchMeetsNothingThatLives) {
   }
 }
 
-// The checker itself finds a fault: one value moved onto another.
+// Negative control: one value moved onto another is detected.
 TEST(MemoryPlan, TheCheckWouldFindAnOverlap) {
   const Graph graph = training_graph({});
   MemoryPlan plan = plan_memory(graph, 2);
@@ -173,7 +173,7 @@ TEST(MemoryPlan, RopeWorksInPlace) {
   EXPECT_EQ(ropes, 4);
 }
 
-TEST(MemoryPlan, OnePassLetsGradientsShareRoom) {
+TEST(MemoryPlan, OnePassLetsGradientsShareMemory) {
   GraphChoice c;
   c.shape.B = 4;
   c.shape.T = 16;
@@ -189,7 +189,7 @@ TEST(MemoryPlan, OnePassLetsGradientsShareRoom) {
   EXPECT_LT(one.persistent_bytes + one.step_bytes, two.persistent_bytes + two.step_bytes);
 }
 
-TEST(MemoryPlan, RecomputingTakesLess) {
+TEST(MemoryPlan, RecomputingNeedsLess) {
   GraphChoice c;
   c.shape.layers = 6;
   c.shape.T = 16;
@@ -198,7 +198,7 @@ TEST(MemoryPlan, RecomputingTakesLess) {
   EXPECT_LT(with, plan_memory(training_graph(c), 2).step_bytes);
 }
 
-TEST(ArenaLayoutTest, PlansShareWhatIsNamedAlike) {
+TEST(ArenaLayoutTest, PlansShareValuesByName) {
   GraphChoice c;
   const Plan train = make_plan(training_graph(c), {&ref_kernels(), 1, 2});
   Graph forward;

@@ -1,4 +1,4 @@
-// tests/exec/op_binding_test.cpp: every operation is bound, and what is not is refused.
+// tests/exec/op_binding_test.cpp: every operation is bound, and unbound ones are rejected.
 #include "exec/op_binding.h"
 
 #include <gtest/gtest.h>
@@ -56,8 +56,8 @@ TEST(Bindings, AnOperationWithoutOneIsRefused) {
   }
 }
 
-// The bias is frozen, and with it the last output: the weight's gradient is added to all the same.
-TEST(Accumulates, IsOfThoseThatAreThere) {
+// The bias is frozen, and with it the last output: the weight's gradient is accumulated anyway.
+TEST(Accumulates, LooksAtPresentOutputsOnly) {
   Graph graph;
   const Ref p = graph.add({"p", {4}, Dtype::kF32, ValueKind::kParameter});
   const Ref kept = graph.add({"p#grad", {4}, Dtype::kF32, ValueKind::kGradient, p});

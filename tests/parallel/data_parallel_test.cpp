@@ -1,5 +1,5 @@
-// tests/parallel/data_parallel_test.cpp: every element is saved by one rank of the data-parallel
-// axis.
+// tests/parallel/data_parallel_test.cpp: every element is saved by exactly one rank of the
+// data-parallel axis.
 #include "parallel/data_parallel.h"
 
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ std::string base_name(const Value& v) { return v.name.substr(0, v.name.find('(')
 // By parameter and element: how many ranks save it.
 using Saves = std::map<std::string, std::vector<int>>;
 
-// Counts what one rank saves; gives the number of its tensors.
+// Counts what one rank saves; returns the number of its tensors.
 int add_saved(const Graph& graph, Saves* saves) {
   int count = 0;
   for (Ref r : graph.of_kind(ValueKind::kParameter)) {
@@ -75,7 +75,7 @@ TEST(DataParallel, EveryElementIsSavedOnce) {
   }
 }
 
-TEST(DataParallel, WhatAnotherTensorParallelRankSavesIsSavedByNone) {
+TEST(DataParallel, CopiesOfAnotherTensorParallelRankAreNotSaved) {
   for (const Shard shard : kShards) {
     Saves saves = no_saves();
     for (int rank = 0; rank < 2; ++rank) add_saved(rank_graph({2, rank, shard}, "0.norm2"), &saves);
@@ -86,7 +86,7 @@ TEST(DataParallel, WhatAnotherTensorParallelRankSavesIsSavedByNone) {
   }
 }
 
-// The table of data_parallel.h: a bucket is reduced once a pass, by the shard's collective, and
+// The table of data_parallel.h: a bucket is reduced once per pass, by the shard's collective, and
 // gathered after the update where parameters are whole and states are not.
 TEST(DataParallel, CollectivesOfABucket) {
   const struct {
@@ -119,7 +119,7 @@ TEST(DataParallel, CollectivesOfABucket) {
   }
 }
 
-// One rank in exact mode adds leaves, and has nobody to reduce with.
+// One rank in exact mode adds leaves, and has no peers to reduce with.
 TEST(DataParallel, OneRankHasNoCollective) {
   Graph graph;
   add_backward(&graph, testing::trace_decoder(&graph, {.layers = 3}), Dtype::kF32);

@@ -1,4 +1,4 @@
-// tests/parallel/dropout_test.cpp: a rank's columns of dropout are those of the logical tensor.
+// tests/parallel/dropout_test.cpp: a rank's dropout columns match the logical tensor's.
 #include "graph/ops/dropout.h"
 
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ Graph cut_graph(const TensorParallel& mesh, bool stacked = false) {
   return graph;
 }
 
-TEST(DropoutColumns, BeginWhereTheRanksDo) {
+TEST(DropoutColumns, StartAtTheRanksFirstColumn) {
   for (const bool exact : {false, true}) {
     for (const int tp : {1, 2, 4}) {
       for (int rank = 0; rank < tp; ++rank) {
@@ -58,8 +58,8 @@ TEST(DropoutColumns, BeginWhereTheRanksDo) {
   }
 }
 
-// A rank has columns of gate, then of up: no run of the logical tensor's.
-TEST(DropoutColumns, OfAStackedProductAreRefused) {
+// A rank has columns of gate, then of up: not a contiguous range of the logical tensor.
+TEST(DropoutColumns, OfAStackedProductAreRejected) {
   EXPECT_NO_THROW(cut_graph({1, 0, 1, false}, true));
   try {
     cut_graph({2, 1, 2, false}, true);

@@ -1,5 +1,4 @@
-// tests/parallel/graphs_test.cpp: the graphs of some ranks, whole: a change of any of them is
-// meant.
+// tests/parallel/graphs_test.cpp: the complete graphs of some ranks: any change must be intended.
 #include <gtest/gtest.h>
 
 #include "graph/autodiff.h"
@@ -36,7 +35,7 @@ Cuts cuts(const DecoderShape& s) {
   return made;
 }
 
-// As planning/graphs.cpp puts the passes together; without the optimizer.
+// The passes as in planning/graphs.cpp; without the optimizer.
 Graph graph_of(const RankChoice& c) {
   DecoderShape s;
   s.heads = 12;
@@ -83,7 +82,7 @@ void PrintTo(const RankChoice& c, std::ostream* out) { *out << c.name; }
 
 class RankGraph : public ::testing::TestWithParam<RankChoice> {};
 
-TEST_P(RankGraph, IsTheOneInTheFile) {
+TEST_P(RankGraph, MatchesTheFile) {
   testing::expect_file(fmt::format("tests/parallel/data/{}.txt", GetParam().name),
                        testing::graph_text(graph_of(GetParam())));
 }

@@ -13,7 +13,8 @@ namespace {
 
 constexpr int64_t kHead = 8;
 
-// "0:8 x2 of 2 ranks" a piece: x2 where two leaves of this rank read it; * the copy that is saved.
+// "0:8 x2 of 2 ranks" per piece: x2 where two leaves of this rank read it; * the copy that is
+// saved.
 std::string pieces(const TensorParallel& mesh, const Cut& cut, int64_t extent) {
   std::string text;
   for (const Piece& p : pieces_of(mesh, cut, extent)) {
@@ -42,8 +43,8 @@ TEST(Pieces, OfAVocabularyMayBeEmpty) {
   EXPECT_EQ(pieces({2, 1, 2, true}, vocabulary, 150), "128:150*");
 }
 
-// However many there are, the pieces are all of the vocabulary, each of them once.
-TEST(Pieces, OfAVocabularyLeaveNothingOut) {
+// For any number, the pieces cover the vocabulary exactly once.
+TEST(Pieces, OfAVocabularyAreComplete) {
   const Cut vocabulary{0, 1, true};
   EXPECT_EQ(pieces({1, 0, 4, true}, vocabulary, 257), "0:128* 128:256* 256:257* 257:257*");
   for (int count = 1; count <= 8; ++count) {
@@ -82,7 +83,7 @@ TEST(Pieces, LeavesAndRanksShareAUnit) {
   EXPECT_EQ(heads(1, 2, 1, 8), "0:8 x4 of 2 ranks");
 }
 
-// 3 units on 2 and on 4 ranks, 10 on 4: only those between two ranks are there twice.
+// 3 units on 2 and on 4 ranks, 10 on 4: only those between two ranks exist twice.
 TEST(Pieces, InFastModeNeitherNumberNeedDivideTheOther) {
   EXPECT_EQ(heads(3, 2, 0, 2, false), "0:8* x2 8:16* of 2 ranks in 0");
   EXPECT_EQ(heads(3, 2, 1, 2, false), "8:16 of 2 ranks in 0 16:24* x2");
@@ -93,9 +94,9 @@ TEST(Pieces, InFastModeNeitherNumberNeedDivideTheOther) {
   EXPECT_EQ(heads(10, 4, 1, 4, false), "16:24 of 2 ranks in 0 24:32* x2 32:40* x2");
 }
 
-// However ranks and units meet: every leaf is read once, one rank saves a unit, and of a unit all
-// who hold it know the same group, which is no other unit's on any of them.
-TEST(Pieces, SharedUnitsHaveGroupsOfTheirOwn) {
+// For any ranks and units: every leaf is read once, one rank saves a unit, and all holders of a
+// unit agree on its group, which no other unit uses on any of them.
+TEST(Pieces, SharedUnitsHaveSeparateGroups) {
   for (int units = 1; units <= 12; ++units) {
     for (int tp = 2; tp <= 12; ++tp) {
       const int64_t leaves = leaves_of_spread_units(units, tp);
@@ -117,10 +118,10 @@ TEST(Pieces, SharedUnitsHaveGroupsOfTheirOwn) {
   }
 }
 
-TEST(Pieces, ThatDoNotComeOutEvenAreOurOwnFault) {
+TEST(Pieces, ThatAreUnevenAreABug) {
   EXPECT_THROW(heads(3, 1, 0, 4), BugError);
   EXPECT_THROW(heads(6, 2, 0, 4), BugError);
-  EXPECT_THROW(heads(3, 2, 0, 6), BugError);  // a unit would lie half on the other rank
+  EXPECT_THROW(heads(3, 2, 0, 6), BugError);  // a unit would span two ranks
 }
 
 }  // namespace

@@ -74,7 +74,7 @@ std::vector<std::string> weights_of_qkv(const Graph& graph) {
   return {};
 }
 
-// Each leaf reads a copy of its own; the parameter is there once.
+// Each leaf reads a separate copy; the parameter exists once.
 TEST(Copies, LeavesOfARankReadOneParameter) {
   const Graph graph = cut_graph({1, 0, 4, true});
   const std::vector<std::string> wanted = {"0.q[0:16]", "0.q[16:32]", "0.q[32:48]", "0.q[48:64]",
@@ -103,7 +103,7 @@ TEST(Copies, AddendsOfARankAreAddedThere) {
 }
 
 // On two ranks: an addend each, added over the ranks in the pass, and counted on one of them.
-TEST(Copies, AddendsOfSeveralRanksMeetInThePass) {
+TEST(Copies, AddendsOfSeveralRanksAreSummedInThePass) {
   for (int rank = 0; rank < 4; ++rank) {
     const Graph graph = cut_graph({4, rank, 4, true});
     const char* name = rank < 2 ? "0.k[0:8]#grad" : "0.k[8:16]#grad";
@@ -148,7 +148,7 @@ TEST(Copies, AFrozenParameterHasNoAddends) {
   EXPECT_EQ(v->as<LinearAttr>().parts, 4);
 }
 
-// The bias of a product whose sum lies on several ranks is added once, behind the sum.
+// The bias of a product that is summed over ranks is added once, after the sum.
 TEST(RowCut, TheBiasIsAddedOnce) {
   for (const int tp : {1, 2}) {
     DecoderShape s = shape(false);
@@ -172,7 +172,7 @@ TEST(RowCut, TheBiasIsAddedOnce) {
   }
 }
 
-// Fast mode: the optimizer adds up what the ranks have, once a step.
+// Fast mode: the optimizer sums over the ranks, once per step.
 TEST(Copies, InFastModeAreLeftToTheOptimizer) {
   const Graph graph = cut_graph({4, 1, 4, false});
   EXPECT_EQ(writers(graph, "0.k[0:8]#grad").at(0)->op, &kLinearDwOp);

@@ -54,7 +54,7 @@ Cost cost(const View& v, const Node& node) {
   return {Cost::Unit::kProducts, node_flops(v.graph, node), 3 * logits};
 }
 
-// A chunk of tokens is one all_gather: of each token a maximum and a sum per leaf, and the target's
+// One all_gather per chunk of tokens: for each token a maximum and a sum per leaf, and the target's
 // logit, in fp64.
 void wire(const PlanContext& p, const Node& node, std::vector<WireItem>* items) {
   if (p.mesh.tp == 1) return;
