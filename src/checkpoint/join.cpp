@@ -1,4 +1,4 @@
-// checkpoint/join.cpp: of a range, every box reads the runs that it shares with it.
+// checkpoint/join.cpp: every box reads the runs that it shares with a range.
 #include "checkpoint/join.h"
 
 #include "base/error.h"
@@ -9,7 +9,7 @@ LogicalTensor join_boxes(std::string name, Shape shape, Dtype dtype, std::vector
   int64_t held = 0;
   for (const TensorBox& box : boxes) held += num_elements(box.extent);
   ensure(held == num_elements(shape),
-         fmt::format("the parts of {} hold {} of {} elements", name, held, num_elements(shape)));
+         fmt::format("the parts of {} cover {} of {} elements", name, held, num_elements(shape)));
   LogicalTensor joined{std::move(name), shape, dtype, {}};
   const bool is_one = boxes.size() == 1;
   if (is_one) {

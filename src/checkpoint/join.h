@@ -1,4 +1,4 @@
-// checkpoint/join.h: a logical tensor put together from boxes of it.
+// checkpoint/join.h: a logical tensor assembled from its boxes.
 #pragma once
 
 #include "checkpoint/logical.h"

@@ -16,21 +16,21 @@ uint64_t hash_of(const std::vector<FileInfo>& files) {
   if (files.empty()) return 0;
   std::string text;
   for (const FileInfo& file : files) text += fmt::format("{} {}\n", file.size, file.time_ns);
-  return std::max<uint64_t>(1, hash_text(text) >> 1);  // a JSON integer, and never "not known"
+  return std::max<uint64_t>(1, hash_text(text) >> 1);  // a JSON integer, and never 0 ("unknown")
 }
 
 void check_options(const DataConfig& config, const StreamOptions& o) {
   require(o.global_batch >= 1, "train.global_batch: wanted at least 1, got {}", o.global_batch);
-  require(o.dp >= 1 && o.dp_rank >= 0 && o.dp_rank < o.dp, "rank {} of {} is none", o.dp_rank,
+  require(o.dp >= 1 && o.dp_rank >= 0 && o.dp_rank < o.dp, "there is no rank {} of {}", o.dp_rank,
           o.dp);
-  require(o.global_batch % o.dp == 0, "train.global_batch {} is no multiple of parallel.dp {}",
+  require(o.global_batch % o.dp == 0, "train.global_batch {} is not a multiple of parallel.dp {}",
           o.global_batch, o.dp);
   ensure(o.rows_a_turn == 0 || o.global_batch / o.dp % o.rows_a_turn == 0,
-         "a rank's share is whole turns");
+         "a rank's share must be whole turns");
   require(config.layout == "pad" || config.layout == "dynamic" || config.layout == "pack",
           "data.layout: wanted pad, dynamic or pack, got {}", config.layout);
   require(config.layout != "pack" || config.mask_padding,
-          "data.mask_padding: false does not go with data.layout: pack");
+          "data.mask_padding: false cannot be combined with data.layout: pack");
 }
 
 }  // namespace
@@ -59,12 +59,12 @@ Order BatchBuilder::make_order(int64_t epoch) const {
 
 void BatchBuilder::restore(const StreamState& state) {
   require(state.epoch >= 1 && state.position >= 0 && state.position <= num_rows_,
-          "the checkpoint stands at row {} of epoch {}, but the data has {} rows", state.position,
+          "the checkpoint is at row {} of epoch {}, but the data has {} rows", state.position,
           state.epoch, num_rows_);
-  require(state.part >= 0, "the checkpoint stands at packed row {}", state.part);
+  require(state.part >= 0, "the checkpoint is at packed row {}", state.part);
   if (state.files != 0 && files_ != 0 && state.files != files_) {
     throw UserError("the data files are not those of the checkpoint: their sizes or times differ",
-                    "a run goes on with the same rows: bring the files back, or start anew with "
+                    "a run resumes with the same rows: restore the files, or start over with "
                     "--overwrite");
   }
   check_unchanged(rows_.files());
@@ -111,7 +111,8 @@ bool BatchBuilder::fill(Batch& out) {
   return num_found_ > 0;
 }
 
-// With k rows of the global batch found, on all ranks together: a whole batch, or the last of once.
+// With k rows of the global batch found, over all ranks: a whole batch, or the last one with
+// `once`.
 void BatchBuilder::finish_batch(int64_t k, Batch& out) {
   const bool is_given = options_.once || k == options_.global_batch;
   num_found_ = is_given ? k : 0;
@@ -124,7 +125,7 @@ void BatchBuilder::finish_batch(int64_t k, Batch& out) {
   chosen_rows_.clear();
 }
 
-// What happened to a row on its way; told by the first rank, so that ranks can be added up.
+// Counts what happened to a row; only on the first rank, so that ranks can be summed.
 void BatchBuilder::count_row(int64_t row, int64_t length, Batch& out) {
   if (options_.dp_rank != 0) return;
   out.counted.dropped += info_.dropped;
@@ -142,7 +143,7 @@ void BatchBuilder::count_row(int64_t row, int64_t length, Batch& out) {
   }
 }
 
-// Looks a row up in the cache; false: it is none of the part, or dropped.
+// Looks a row up in the cache; false: it is not in the part, or dropped.
 bool BatchBuilder::find_row(int64_t row, Batch& out) {
   if (!is_member(row)) return false;
   const int64_t length = cache_.read_length(row, info_);
@@ -207,7 +208,7 @@ PackSize BatchBuilder::measure_pack(int64_t epoch) {
   return size;
 }
 
-// When a window begins its rows are counted, once.
+// Counts the rows of a window once, when it begins.
 void BatchBuilder::count_window(Batch& out) {
   for (int64_t p = position_; p < std::min(num_rows_, position_ + kPackRows); ++p) {
     find_row(order_.at(p), out);
@@ -224,7 +225,7 @@ void BatchBuilder::take_packed(Batch& out) {
   while (position_ < num_rows_ && k < options_.global_batch) {
     if (pack_.first != position_) pack_ = load_pack(order_, position_);
     require(part_ <= static_cast<int64_t>(pack_.packed.size()),
-            "the checkpoint stands at packed row {} of {}", part_, pack_.packed.size());
+            "the checkpoint is at packed row {} of {}", part_, pack_.packed.size());
     if (part_ == 0) count_window(out);
     for (; part_ < static_cast<int64_t>(pack_.packed.size()) && k < options_.global_batch;
          ++part_) {

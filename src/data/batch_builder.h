@@ -1,4 +1,4 @@
-// data/batch_builder.h: rows of the order, one after the other, put into batches.
+// data/batch_builder.h: builds batches from the rows of the order.
 #pragma once
 
 #include <cstdint>
@@ -15,18 +15,18 @@ namespace weft {
 
 class BatchBuilder {
  public:
-  // `pack` packs the rows of so many positions at a time.
+  // `pack` packs the rows of this many positions at a time.
   static constexpr int64_t kPackRows = 4096;
 
   BatchBuilder(const DataConfig& config, const RowSource& rows, const Tokenizer& tokenizer,
                const StreamOptions& options);
 
   void restore(const StreamState& state);
-  // Fills `out` with the next rows of the epoch; false: the epoch has no whole batch more (once:
-  // no row more), and what was left is in out.counted.
+  // Fills `out` with the next rows of the epoch; false: the epoch has no further whole batch (once:
+  // no further row), and the leftover is in out.counted.
   bool fill(Batch& out);
   void next_epoch();
-  void abandon() { cache_.abandon(); }  // fill() that waits for rows throws
+  void abandon() { cache_.abandon(); }  // a fill() that waits for rows throws
 
   StreamState state() const { return {epoch_, position_, part_, files_}; }
   int64_t num_raw_rows() const { return num_rows_; }
@@ -37,7 +37,7 @@ class BatchBuilder {
   const DataConfig& config() const { return config_; }
   int64_t num_left() const { return num_left_; }  // rows, where fill() found no whole batch
 
-  // Looks at the rows from a place on, at most `most` that are kept, for the first with a target.
+  // Searches from a position on, at most `most` kept rows, for the first with a target.
   TargetSearch search_target(const StreamState& from, int64_t most);
   // Both wait for all rows.
   int64_t count_kept_rows();
@@ -50,10 +50,10 @@ class BatchBuilder {
   void count_window(Batch& out);
   void finish_batch(int64_t k, Batch& out);
   bool find_row(int64_t row, Batch& out);
-  bool is_member(int64_t row) const;  // of the part that is asked for
+  bool is_member(int64_t row) const;  // of the requested part
   void count_row(int64_t row, int64_t length, Batch& out);
   struct Packed {        // the rows of kPackRows positions
-    int64_t first = -1;  // position; -1: none in hand
+    int64_t first = -1;  // position; -1: none loaded
     std::vector<int64_t> rows;
     std::vector<PackedRow> packed;
   };
@@ -79,15 +79,15 @@ class BatchBuilder {
   int64_t epoch_ = 1, position_ = 0, part_ = 0;
   Order order_;
 
-  std::vector<CachedRow> taken_;  // of the batch in the making; memory used again
+  std::vector<CachedRow> taken_;  // of the current batch; memory is reused
   size_t num_taken_ = 0;
   int64_t num_found_ = 0, num_left_ = 0;  // of the global batch: all ranks' rows
   int64_t longest_ = 1, longest_source_ = 1;
   bool has_named_untargeted_ = false;
-  std::vector<int64_t> row_numbers_;  // of the batch in the making
+  std::vector<int64_t> row_numbers_;  // of the current batch
   CachedRow info_;
   Packed pack_;
-  std::vector<PackedRow> chosen_;  // pack: rows of the batch in the making
+  std::vector<PackedRow> chosen_;  // pack: rows of the current batch
   std::vector<std::vector<int64_t>> chosen_rows_;
 };
 

@@ -46,7 +46,7 @@ void BatchBuilder::put_rows(Batch& out) {
   }
   out.positions = B * (T + S);
   out.pass_lengths.clear();
-  // Which rows are computed together must not decide how much padding is learned.
+  // How much padding is learned must not depend on which rows are computed together.
   if (config_.layout == "dynamic" && options_.rows_a_pass > 0 && config_.mask_padding)
     cut_passes(options_.rows_a_pass, out);
   if (!packs()) out.counted.rows = B;
@@ -92,7 +92,7 @@ void BatchBuilder::put_causal(const CachedRow& row, int64_t b, Batch& out) const
   out.tokens += n;
 }
 
-// The decoder is fed the answer moved to the right by one, and learns the answer.
+// The decoder is fed the answer shifted right by one, and learns the answer.
 void BatchBuilder::put_answer(const CachedRow& row, int64_t b, Batch& out) const {
   const auto [T, S] = out.padded;
   const int64_t num_source = row.num_source;
@@ -113,7 +113,7 @@ void BatchBuilder::put_answer(const CachedRow& row, int64_t b, Batch& out) const
   out.target_tokens += config_.mask_padding ? n : T;
 }
 
-// Segment after segment: positions begin at 0 in each, and its first token is nobody's target.
+// Segment after segment: positions start at 0 in each, and its first token is not a target.
 void BatchBuilder::put_packed(const PackedRow& row, int64_t b, Batch& out) {
   const int64_t T = out.padded.target;
   const auto ids = out.values(names::kIds), targets = out.values(names::kTargets);
@@ -137,7 +137,7 @@ void BatchBuilder::put_packed(const PackedRow& row, int64_t b, Batch& out) {
   out.tokens += at;
 }
 
-// Pair after pair, on both sides; each answer is moved to the right behind a start of its own.
+// Pair after pair, on both sides; each answer is shifted right after its own start token.
 void BatchBuilder::put_packed_answers(const PackedRow& row, int64_t b, Batch& out) {
   const auto [T, S] = out.padded;
   const auto ids = out.values(names::kIds), targets = out.values(names::kTargets);

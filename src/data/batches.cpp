@@ -1,4 +1,4 @@
-// data/batches.cpp: the thread that reads ahead, and the bounded queue between it and the step.
+// data/batches.cpp: the prefetching thread, and the bounded queue between it and the step.
 #include "data/batches.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 namespace weft {
 namespace {
 
-constexpr auto kPoll = std::chrono::milliseconds(50);  // for a signal
+constexpr auto kPoll = std::chrono::milliseconds(50);  // polls for a signal
 
 [[noreturn]] void refuse_few_rows(int64_t num_rows, int64_t global_batch, bool is_packed) {
   throw UserError(
@@ -47,8 +47,8 @@ int64_t rows_taken(const DataConfig& config, int64_t num_rows) {
 double PackSize::efficiency() const { return tokens_per_position(tokens, positions); }
 
 // The ring: the thread fills slots_[made_ % N], next() swaps slots_[taken_ % N] out. A batch is
-// released only when the one after it is filled, or is known not to exist: so that is_epoch_end is
-// true exactly on the last batch, and a state saved there stands at the next epoch.
+// released only when the next one is filled, or known not to exist: so that is_epoch_end is true
+// exactly on the last batch, and a state saved there is at the next epoch.
 class BatchStream::Producer {
  public:
   Producer(const DataConfig& config, const RowSource& rows, const Tokenizer& tokenizer,
@@ -56,7 +56,7 @@ class BatchStream::Producer {
       : builder(config, rows, tokenizer, options),
         slots_(static_cast<size_t>(std::max(options.prefetch, 2))) {}
   ~Producer() {
-    builder.abandon();  // or the thread would wait for its rows first
+    builder.abandon();  // or the thread would keep waiting for its rows
     stop();
   }
 
@@ -142,7 +142,7 @@ class BatchStream::Producer {
   }
 
   std::vector<Batch> slots_;
-  Batch current_, next_;  // of the thread alone
+  Batch current_, next_;  // used only by the thread
   std::thread thread_;
   std::mutex mutex_;
   std::condition_variable changed_;

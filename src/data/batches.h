@@ -1,8 +1,8 @@
-// data/batches.h: the stream of batches that training and evaluation take, one a step.
+// data/batches.h: the stream of batches for training and evaluation, one per step.
 //
-// A thread of its own reads, tokenizes and pads a few batches ahead; what it throws is thrown at
-// next(). Everything is a function of (rows, configuration, seed, state): a stream restored to a
-// state gives the batches that the first would have given.
+// A separate thread prefetches a few batches: it reads, tokenizes and pads; its exceptions are
+// rethrown by next(). Everything is a function of (rows, configuration, seed, state): a stream
+// restored to a state yields the batches that the first one would have.
 #pragma once
 
 #include <cstdint>
@@ -21,31 +21,32 @@ namespace weft {
 
 enum class Part {
   kAll,    // every row
-  kTrain,  // without those that data.eval_fraction takes away
+  kTrain,  // without those that data.eval_fraction selects
   kEval,   // only those
 };
 
 struct StreamOptions {
   uint64_t seed = 42;
   int64_t global_batch = 8;
-  // Of the rows of a global batch a rank takes its share, rows_a_turn at a time in turn with the
-  // others; 0: all of it at once. dp must divide the batch, and rows_a_turn the share. Order, state
-  // and the length that `dynamic` pads to are the same on every rank.
+  // A rank gets its share of a global batch's rows, rows_a_turn at a time in turn with the others;
+  // 0: all of it at once. dp must divide the batch, and rows_a_turn the share. Order, state and the
+  // length that `dynamic` pads to are the same on every rank.
   int64_t dp = 1, dp_rank = 0, rows_a_turn = 0;
   bool takes(int64_t k) const;  // row k of a global batch
-  // dynamic: so many rows of the share are padded alike; 0, or where padding is learned: all rows.
+  // dynamic: this many rows of the share are padded to one length; 0, or where padding is learned:
+  // all rows.
   int64_t rows_a_pass = 0;
   int64_t vocab_size = INT64_MAX;
   Part part = Part::kAll;
   // Evaluation: file order, one epoch. The last batch may be short, the share of some ranks empty.
   bool once = false;
-  int prefetch = 4;  // batches read ahead
+  int prefetch = 4;  // batches to prefetch
   ModelKind kind = ModelKind::kCausal;
   int32_t decoder_start_id = -1;  // encoder-decoder: before the first target; -1: the padding's id
   CacheOptions cache;
 };
 
-// What `pack` makes of an epoch.
+// The result of `pack` for an epoch.
 struct PackSize {
   int64_t rows = 0;       // of the data
   int64_t sequences = 0;  // packed rows
@@ -57,17 +58,17 @@ struct PackSize {
 class BatchStream {
  public:
   // rows and tokenizer must outlive the stream. UserError where there are fewer rows than a global
-  // batch (found here, or where dropped rows decide it, at next()).
+  // batch (detected here, or where dropped rows matter, in next()).
   BatchStream(const DataConfig& config, const RowSource& rows, const Tokenizer& tokenizer,
               const StreamOptions& options);
   ~BatchStream();
 
-  // Swaps the next batch into `out`, whose memory the stream uses again; takes none itself. False
+  // Swaps the next batch into `out`, whose memory the stream reuses; does not allocate. False
   // at the end (once). StopError where it would wait and a signal asks to stop (base/stop.h).
   bool next(Batch& out);
   void restore(const StreamState& state);  // to before the first batch after `state`
-  StreamState state() const;               // after the last batch given out
-  const DataCounters& counters() const;    // of all batches given out
+  StreamState state() const;               // after the last batch returned
+  const DataCounters& counters() const;    // of all batches returned
 
   // UserError where none of the first `most` rows after `from` has a target. Waits for rows up to
   // the first that has one.
@@ -77,7 +78,7 @@ class BatchStream {
   // These wait until every row is tokenized: only for a schedule or an epoch count that needs the
   // end.
   int64_t count_kept_rows() const;
-  int64_t count_steps_per_epoch(int64_t epoch = 1) const;  // of `pack`, epochs may differ
+  int64_t count_steps_per_epoch(int64_t epoch = 1) const;  // with `pack`, epochs may differ
   int64_t count_steps(int64_t num_epochs) const;           // of the first ones together
   PackSize measure_pack(int64_t epoch = 1) const;
 
@@ -88,9 +89,9 @@ class BatchStream {
   DataCounters counters_;
 };
 
-// Whether the row belongs to the evaluation part: by seed and row number alone.
+// Whether the row belongs to the evaluation part: only by seed and row number.
 bool is_eval_row(uint64_t seed, int64_t row, double eval_fraction);
-// How many rows `fraction` and `limit` leave, the first ones.
+// How many of the first rows `fraction` and `limit` keep.
 int64_t rows_taken(const DataConfig& config, int64_t num_rows);
 
 }  // namespace weft

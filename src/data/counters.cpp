@@ -1,4 +1,4 @@
-// data/counters.cpp: counters added up, and put into words.
+// data/counters.cpp: sums counters, and describes them.
 #include "data/counters.h"
 
 #include <fmt/core.h>
@@ -36,9 +36,9 @@ std::string DataCounters::describe() const {
   tell(dropped, "rows dropped (one token or less)");
   tell(truncated, "rows cut to seq_length");
   tell(split, "rows split");
-  tell(nulls, "null cells taken as empty");
-  tell(unanswered, "rows without an answer (only the token that closes it is learned)");
-  tell(untargeted, "rows without a target (nothing of them is learned)");
+  tell(nulls, "null cells treated as empty");
+  tell(unanswered, "rows without an answer (only the closing token is learned)");
+  tell(untargeted, "rows without a target (nothing is learned from them)");
   tell(repaired, "rows with invalid UTF-8 repaired");
   tell(incomplete, "rows left over at the end of an epoch");
   tell(padding, "positions of padding");

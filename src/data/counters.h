@@ -1,4 +1,4 @@
-// data/counters.h: what became of the rows on their way into batches.
+// data/counters.h: what happened to the rows on their way into batches.
 #pragma once
 
 #include <cstdint>
@@ -7,28 +7,28 @@
 
 namespace weft {
 
-// Nothing is dropped in silence: the trainer prints these.
+// Nothing is dropped silently: the trainer prints these.
 struct DataCounters {
-  int64_t rows = 0;                         // given out; of packed ones, those that begin
+  int64_t rows = 0;                         // returned; of packed ones, those that begin
   int64_t dropped = 0;                      // of one token or less
   int64_t truncated = 0;                    // longer than seq_length
   int64_t split = 0;                        // pack: rows that did not fit one
-  int64_t nulls = 0;                        // cells, taken as empty
+  int64_t nulls = 0;                        // cells, treated as empty
   int64_t unanswered = 0;                   // of prompt and answer, kept though the answer is empty
   int64_t untargeted = 0;                   // kept, though none of their tokens is a label
-  int64_t repaired = 0;                     // held bytes that are no UTF-8
+  int64_t repaired = 0;                     // contained invalid UTF-8
   int64_t incomplete = 0;                   // at the end of an epoch, less than a global batch
-  int64_t tokens = 0;                       // positions that hold one
-  int64_t padding = 0;                      // positions that do not
+  int64_t tokens = 0;                       // positions with a token
+  int64_t padding = 0;                      // positions without
   std::vector<std::string> first_repaired;  // "file:line" of the first ten
   std::string first_untargeted;             // "file:line" of the first
 
   void add(const DataCounters& more);
-  std::string describe() const;  // "12 rows dropped, 3 truncated, ..."; empty: nothing to tell
+  std::string describe() const;  // "12 rows dropped, 3 truncated, ..."; empty: nothing to report
   double efficiency() const;     // tokens / positions
 };
 
-// The numbers of the counters, for who adds them up.
+// The counters as numbers, for summing over ranks.
 inline constexpr int64_t DataCounters::*kDataCounts[] = {
     &DataCounters::rows,       &DataCounters::dropped,  &DataCounters::truncated,
     &DataCounters::split,      &DataCounters::nulls,    &DataCounters::unanswered,

@@ -16,7 +16,7 @@ void refuse_quantization(const Json& config) {
     const Json* method = found->find("quant_method");
     throw UserError(fmt::format("config.json: {}{}: quantized weights cannot be read", key,
                                 method ? " with quant_method " + method->dump() : ""),
-                    "take the model that is not quantized; if the weights are plain fp32, bf16 or "
+                    "use the unquantized model; if the weights are plain fp32, bf16 or "
                     "fp16, remove the field from config.json");
   }
 }
@@ -26,7 +26,7 @@ bool is_token_id(const Json& value) {
          value.as_int() <= std::numeric_limits<int32_t>::max();
 }
 
-// An end may be several tokens (Llama 3); the others are one, and some old files write -1 for none.
+// eos may be several tokens (Llama 3); the others are one, and some old files write -1 for none.
 void check_token_id(const Json& config, const char* key, bool takes_list) {
   const Json* id = config.find(key);
   if (!id || id->is_null() || is_token_id(*id)) return;

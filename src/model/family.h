@@ -1,4 +1,4 @@
-// model/family.h: a family of models: its name in config.json, and what makes a model of it.
+// model/family.h: a family of models: its name in config.json, and its factory.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@ namespace weft {
 
 struct Family {
   const char* architecture;  // the first of config.json's architectures
-  const char* model_type;    // where it names none
+  const char* model_type;    // where there are none
   std::unique_ptr<Model> (*make)(const Json& config, const ModelOverrides& overrides);
 };
 

@@ -1,4 +1,4 @@
-// model/inputs.h: what a model reads of a batch.
+// model/inputs.h: what a model reads from a batch.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ struct InputSpec {
   std::string name;       // tensor/names.h
   std::vector<Dim> dims;  // the first is kRows: batches are cut by rows
   Dtype dtype;
-  int64_t fill;  // of rows that a short batch lacks
+  int64_t fill;  // for rows missing from a short batch
 };
 
 }  // namespace weft

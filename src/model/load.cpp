@@ -1,4 +1,4 @@
-// model/load.cpp: what a file must hold before its bytes are used.
+// model/load.cpp: checks on a file before its bytes are used.
 #include "model/load.h"
 
 #include <algorithm>
@@ -24,19 +24,19 @@ bool is_floating(Dtype dtype) {
   if (stored.name == "lm_head.weight") {
     throw UserError(message, "set tie_word_embeddings to true if the head is the embedding");
   }
-  throw UserError(message, "'weft inspect' on the folder lists what it holds");
+  throw UserError(message, "`weft inspect` on the folder lists its tensors");
 }
 
 HfFolder::Found find_floating(const HfFolder& folder, const StoredAs& stored) {
   const HfFolder::Found found = folder.find(stored.name);
   if (found.file == nullptr) throw_missing(folder, stored);
   require(is_floating(found.info->dtype),
-          "{}: tensor \"{}\" is of type {}, wanted F32, BF16, F16 or F64",
+          "{}: tensor \"{}\" has dtype {}, wanted F32, BF16, F16 or F64",
           found.file->path().string(), stored.name, safetensors_name(found.info->dtype));
   return found;
 }
 
-// Written by older programs, or beside a tied embedding.
+// Written by older programs, or next to a tied embedding.
 bool is_no_parameter(const std::string& name) {
   return name == "lm_head.weight" || name.ends_with(".rotary_emb.inv_freq");
 }
@@ -47,7 +47,7 @@ void warn_of_unknown_tensors(const std::vector<std::string>& names, const Json& 
                              const std::filesystem::path& path) {
   constexpr size_t kMostShown = 3;
   std::set<std::string> known;
-  const auto model = make_model(config, {0, 0.0});  // all layers, whatever the run file takes
+  const auto model = make_model(config, {0, 0.0});  // all layers, whatever the run file uses
   for (const ParameterSpec& p : model->parameters()) known.insert(stored_as(p).name);
   std::vector<std::string> unknown;
   for (const std::string& name : names) {
@@ -58,7 +58,7 @@ void warn_of_unknown_tensors(const std::vector<std::string>& names, const Json& 
   for (size_t i = 0; i < std::min(unknown.size(), kMostShown); ++i)
     list += (i == 0 ? "" : ", ") + unknown[i];
   if (unknown.size() > kMostShown) list += fmt::format(" and {} more", unknown.size() - kMostShown);
-  log_warning("{} has {} that config.json does not ask for, and that nothing uses: {}",
+  log_warning("{} has {} that config.json does not define, and that nothing uses: {}",
               path.string(),
               unknown.size() == 1 ? "a tensor" : fmt::format("{} tensors", unknown.size()), list);
 }
@@ -73,7 +73,7 @@ ParameterSource find_parameter(const HfFolder& folder, const ParameterSpec& spec
 }
 
 void load_parameter(const HfFolder& folder, const ParameterSpec& spec, Dtype to, void* data) {
-  ensure(is_floating(to), "parameters are floating");
+  ensure(is_floating(to), "parameters must be floating");
   const ParameterSource source = find_parameter(folder, spec);
   for_each_run(whole_as_stored(spec), [&](int64_t from, int64_t count, int64_t at) {
     convert_elements(source.data + from * dtype_bytes(source.dtype), source.dtype,

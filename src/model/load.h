@@ -6,9 +6,9 @@
 
 namespace weft {
 
-// The bytes of the stored tensor that the parameter is a box of. UserError naming tensor, file, got
-// and wanted where it is missing, of another shape or not floating. Safe from several threads once
-// open_weights() was called. A tied head is no parameter of its own, so it is not looked for.
+// The bytes of the stored tensor that the parameter is a box of. UserError naming tensor, file,
+// actual and expected where it is missing, has another shape or is not floating. Thread-safe once
+// open_weights() was called. A tied head is not a separate parameter, so it is not looked up.
 struct ParameterSource {
   const std::byte* data;
   Dtype dtype;
@@ -18,12 +18,12 @@ ParameterSource find_parameter(const HfFolder& folder, const ParameterSpec& spec
 // All of the parameter, converted to `to` (fp32, bf16 or fp16).
 void load_parameter(const HfFolder& folder, const ParameterSpec& spec, Dtype to, void* data);
 
-// The type in which the folder keeps the model's parameters: that of the first one. UserError
+// The dtype in which the folder stores the model's parameters: that of the first one. UserError
 // where it is missing or not floating.
 Dtype stored_dtype(const HfFolder& folder, const Model& model);
 
-// Warns of tensors that no parameter of the configuration asks for: their values would be lost
-// without a word. Buffers that are computed anew and copies of a tied head are none of them.
+// Warns of tensors that match no parameter of the configuration: their values would be lost
+// silently. Buffers that are recomputed and copies of a tied head do not count.
 void warn_of_unknown_tensors(const std::vector<std::string>& names, const Json& config,
                              const std::filesystem::path& path);
 

@@ -1,4 +1,4 @@
-// model/model.h: what every family offers: its parameters, and its code traced into a graph.
+// model/model.h: what every family provides: its parameters, and its code traced into a graph.
 #pragma once
 
 #include <cstdint>
@@ -27,14 +27,14 @@ struct InitRule {
 // How tensor parallelism may cut a parameter.
 struct CutRule {
   int dim = -1;            // -1: every rank holds it whole
-  int64_t unit = 1;        // cuts fall on multiples of this (a head)
+  int64_t unit = 1;        // cuts are at multiples of this (a head)
   bool is_uneven = false;  // parts may differ in size (the vocabulary)
   bool may_copy = false;   // ranks that read the same units hold copies (key/value heads)
   const char* what = "";   // its units, for messages: "attention heads"
 };
 
-// Where a parameter lies in Hugging Face's files: a box of a stored tensor, which others may fill
-// up (q, k and v of one fused projection).
+// Where a parameter is in Hugging Face's files: a box of a stored tensor, which other parameters
+// may share (q, k and v of one fused projection).
 struct StoredAs {
   std::string name;  // empty: under the parameter's own name, with its shape
   Shape shape;       // of the stored tensor
@@ -66,12 +66,12 @@ class Model {
   virtual const char* family() const = 0;
   virtual int64_t vocab_size() const = 0;
   virtual int64_t max_positions() const = 0;
-  virtual double dropout() const = 0;  // in force in training; 0: none
+  virtual double dropout() const = 0;  // effective in training; 0: none
   virtual std::vector<ParameterSpec> parameters() const = 0;
 
-  // What trace_loss reads of a batch.
+  // What trace_loss reads from a batch.
   virtual std::vector<InputSpec> inputs(const TraceOptions& options) const = 0;
-  // Gives the losses (B, T).
+  // Returns the losses (B, T).
   virtual Ref trace_loss(Graph* graph, const TraceOptions& options) const = 0;
   // Inputs ids, positions (B, T), starts, lengths, last (B); result logits (B, V) (tensor/names.h).
   virtual Ref trace_generate(Graph* graph, const TraceOptions& options) const = 0;
@@ -87,18 +87,18 @@ struct ModelOverrides {
   std::optional<double> dropout = {};  // of all sites; absent: as configured
 };
 
-// From config.json, by the family that it names. UserError naming the known architectures, or the
+// From config.json, by its family. UserError naming the known architectures, or the
 // feature that is not built.
 std::unique_ptr<Model> make_model(const Json& config, const ModelOverrides& overrides);
-// The same of a folder's config.json, by whose path errors name it.
+// The same for a folder's config.json, whose path errors name.
 std::unique_ptr<Model> make_model(const Json& config, const ModelOverrides& overrides,
                                   const std::filesystem::path& folder);
-// The same among other families than the known ones.
+// The same with other families than the known ones.
 std::unique_ptr<Model> make_model(const Json& config, const ModelOverrides& overrides,
                                   std::span<const Family> families);
 
 // Elements [begin, end) of a parameter's initial value, keyed by seed, name and element: any cut of
-// the tensor gives the same elements.
+// the tensor yields the same elements.
 void initial_values(const ParameterSpec& spec, uint64_t seed, int64_t begin, int64_t end,
                     float* out);
 float initial_element(const ParameterSpec& spec, uint64_t seed, int64_t i);
@@ -110,7 +110,7 @@ void freeze_parameters(Graph* graph, const std::vector<ParameterSpec>& parameter
 
 int64_t count_parameters(const Model& model);
 
-// Whether the model reads a source beside its target: an encoder-decoder.
+// Whether the model reads a source in addition to its target: an encoder-decoder.
 bool reads_source(const Model& model);
 
 }  // namespace weft

@@ -49,15 +49,14 @@ std::unique_ptr<Model> make_model(const Json& config, const ModelOverrides& over
     check_config_json(config);
     return family.make(config, overrides);
   }
-  throw UserError(fmt::format("config.json: architecture {} is not known", name),
-                  "known: " + known);
+  throw UserError(fmt::format("config.json: unknown architecture {}", name), "known: " + known);
 }
 
 std::unique_ptr<Model> make_model(const Json& config, const ModelOverrides& overrides) {
   return make_model(config, overrides, known_families());
 }
 
-// Who reads a field knows no path: every message about the file begins with its name.
+// Field readers do not know the path: prefixes every message about the file with its name.
 std::unique_ptr<Model> make_model(const Json& config, const ModelOverrides& overrides,
                                   const std::filesystem::path& folder) {
   try {

@@ -1,4 +1,4 @@
-// model/stored.cpp: offsets moved into the stored tensor.
+// model/stored.cpp: translates offsets into the stored tensor.
 #include "model/stored.h"
 
 #include <algorithm>
@@ -13,17 +13,17 @@ StoredAs stored_as(const ParameterSpec& spec) {
 }
 
 Portion to_stored(const ParameterSpec& spec, Portion portion) {
-  // A state of fewer elements (one for a block of them) is no box of the stored tensor.
+  // A state of fewer elements (one per block) is not a box of the stored tensor.
   if (spec.stored.name.empty() || portion.shape != spec.shape) return portion;
   const auto& [name, shape, begin] = spec.stored;
   ensure(shape.size() == spec.shape.size() && begin.size() == shape.size(),
-         fmt::format("{} is no box of {} {}", spec.name, name, to_string(shape)));
+         fmt::format("{} is not a box of {} {}", spec.name, name, to_string(shape)));
   portion.name = name + portion.name.substr(spec.name.size());
   portion.shape = shape;
   for (size_t d = 0; d < shape.size(); ++d) {
     portion.offset[d] += begin[d];
     ensure(portion.offset[d] + portion.extent[d] <= shape[d],
-           fmt::format("{} reaches out of {} {}", spec.name, name, to_string(shape)));
+           fmt::format("{} exceeds {} {}", spec.name, name, to_string(shape)));
   }
   return portion;
 }
@@ -47,7 +47,7 @@ std::vector<FileTensor> file_tensors(const std::vector<ParameterSpec>& parameter
     int64_t filled = 0;
     for (const ParameterSpec* p : t.parts) filled += num_elements(p->shape);
     ensure(filled == num_elements(t.shape),
-           fmt::format("the parameters of {} fill {} of its {} elements", t.name, filled,
+           fmt::format("the parameters of {} cover {} of its {} elements", t.name, filled,
                        num_elements(t.shape)));
   }
   return tensors;

@@ -5,7 +5,7 @@
 
 namespace weft {
 
-// Where the parameter lies, with what StoredAs leaves out: its own name and shape.
+// The parameter's location, with StoredAs's defaults filled in: its own name and shape.
 StoredAs stored_as(const ParameterSpec& spec);
 
 // Elements of a parameter, or of a state of its shape (name#m), as elements of the stored tensor.
@@ -20,7 +20,7 @@ struct FileTensor {
   std::vector<const ParameterSpec*> parts;
 };
 // In the order of the parameters, which must outlive it. BugError where the parts of a tensor do
-// not fill it, or are of different shapes of it.
+// not fill it, or disagree about its shape.
 std::vector<FileTensor> file_tensors(const std::vector<ParameterSpec>& parameters);
 
 }  // namespace weft

@@ -1,4 +1,4 @@
-// model/traced_inputs.cpp: dims become numbers.
+// model/traced_inputs.cpp: resolves dims to numbers.
 #include "model/traced_inputs.h"
 
 #include "base/error.h"
@@ -19,7 +19,7 @@ int64_t size_of(Dim dim, const TraceOptions& options) {
     case Dim::kTwo:
       return 2;
   }
-  throw BugError("an input's dim is none");
+  throw BugError("an input has an invalid dim");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// train/run_report.cpp: the same lines in the order in which a reader wants them.
+// train/run_report.cpp: the lines in the order that suits a reader.
 #include "train/run_report.h"
 
 #include <utility>

@@ -1,5 +1,4 @@
-// train/run_report.h: what a run says of itself at its start and at its end, as events and log
-// lines.
+// train/run_report.h: what a run reports at its start and its end, as events and log lines.
 #pragma once
 
 #include <filesystem>
@@ -22,10 +21,10 @@ struct StartReport {
   RunLength length;
   std::optional<PackSize> pack_size;  // of the first epoch, where it was counted
 };
-// The event `started`, the run file, and warnings about what it asks for. All ranks call it.
+// The event `started`, the run file, and warnings about it. Collective.
 void report_start(const StartReport& report, Engine& engine, Ranks& ranks, RunRecord& record);
 
-// The event `finished`, what came of the rows and steps, and the curve.
+// The event `finished`, the row and step counts, and the curve.
 void report_finish(const std::string& name, const std::filesystem::path& dir,
                    const TrainState& state, const DataCounters& rows, RunRecord& record);
 

@@ -160,7 +160,7 @@ TEST(ChangedHeader, ATensorOfAnotherNameIsNamed) {
   run.write(file, bytes);
   const std::string final = (run.dir() / "final").string();
   const std::vector<std::string> parts = {
-      "warning: " + final + " has a tensor that config.json does not ask for", "model.nofm.weight",
+      "warning: " + final + " has a tensor that config.json does not define", "model.nofm.weight",
       "has no tensor \"model.norm.weight\""};
   for (const auto& words :
        {std::vector<std::string>{"generate", final, "--prompt", "a", "--tokenizer", "bytes"},

@@ -142,7 +142,7 @@ TEST(BadRows, EvaluationRowsWithoutATargetAreCountedOnce) {
   const Ended ended = run_to_end(run.words("eval", evaluated_over(run, "some.jsonl")));
   EXPECT_EQ(ended.exit_code, 0) << ended.err;
   expect_parts(ended.err, {"warning: " + told, "some.jsonl:1"});
-  EXPECT_FALSE(contains(ended.err, "nothing of them is learned")) << ended.err;
+  EXPECT_FALSE(contains(ended.err, "nothing is learned from them")) << ended.err;
 }
 
 // One row among the packed ones has a target, but not among those of the only step.
@@ -164,7 +164,7 @@ TEST(BadRows, NullCellsAreEmptyAndCounted) {
   run.write("a.jsonl", "{\"text\": null}\n" + good_rows(20) + "{\"text\": null}\n");
   const Ended ended = run.train(over({run / "a.jsonl"}));
   EXPECT_EQ(ended.exit_code, 0) << ended.err;
-  expect_parts(ended.err, {"2 rows dropped", "2 null cells taken as empty"});
+  expect_parts(ended.err, {"2 rows dropped", "2 null cells treated as empty"});
 }
 
 TEST(BadRows, AnEmptyFileAmongGoodOnesIsNotAnError) {

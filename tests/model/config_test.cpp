@@ -1,5 +1,5 @@
 // tests/model/config_test.cpp: config.json in the spellings of two generations, real
-// configurations, and what they ask that is not built.
+// configurations, and unbuilt features.
 #include "model/llama/config.h"
 
 #include <gtest/gtest.h>
@@ -45,7 +45,7 @@ TEST(ModelConfig, DefaultsOfMissingKeys) {
   EXPECT_FALSE(read_qwen2_config(base_config()).o_bias);
 }
 
-// transformers 4 wrote rope_theta beside rope_scaling, 5 writes rope_parameters.
+// transformers 4 wrote rope_theta next to rope_scaling, 5 writes rope_parameters.
 TEST(ModelConfig, RopeOfBothGenerations) {
   const Json four = with(
       {{"rope_theta", 500000.0}, {"rope_scaling", rope(R"({"rope_type": "llama3", "factor": 8.0,
@@ -77,7 +77,7 @@ void expect_frequencies(const char* parameters, const std::vector<double>& wante
 
 // Numbers of transformers 5.22.2 (LlamaRotaryEmbedding.inv_freq), head dim 16; its several fp32
 // roundings are some 3e-7.
-TEST(ModelConfig, RopeFrequenciesAreThoseOfTransformers) {
+TEST(ModelConfig, RopeFrequenciesMatchTransformers) {
   expect_frequencies(R"({"rope_type": "llama3", "rope_theta": 500000.0, "factor": 8.0,
       "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192})",
                      {1.0, 0.193922758, 0.0376060307, 0.00729266508, 0.000524846022, 3.42810235e-05,
@@ -91,13 +91,13 @@ TEST(ModelConfig, RopeFrequenciesAreThoseOfTransformers) {
                       0.000250000012, 7.90569466e-05});
 }
 
-TEST(ModelConfig, DtypeKeysOfBothGenerationsAreNoMatter) {
+TEST(ModelConfig, DtypeKeysOfBothGenerationsAreIgnored) {
   for (const char* key : {"torch_dtype", "dtype"}) {
     EXPECT_NO_THROW(make_model(with({{key, "bfloat16"}}), {}));
   }
 }
 
-TEST(ModelConfig, WhatIsNotBuiltIsNamed) {
+TEST(ModelConfig, UnbuiltFeaturesAreNamed) {
   const std::vector<std::pair<Json, const char*>> cases = {
       {with({{"rope_parameters", rope(R"({"rope_type": "yarn", "factor": 2})")}}), "yarn"},
       {with({{"rope_scaling", rope(R"({"type": "dynamic", "factor": 2})")}}), "dynamic"},
@@ -126,12 +126,12 @@ TEST(ModelConfig, WhatIsNotBuiltIsNamed) {
 }
 
 // Each of these trained until the first NaN, or on garbage.
-TEST(ModelConfig, WhatCannotTrainIsNamed) {
+TEST(ModelConfig, UntrainableConfigsAreNamed) {
   const std::vector<std::pair<Json, const char*>> cases = {
       {with({{"rms_norm_eps", 0}}), "\"rms_norm_eps\" must be above 0, got 0"},
       {with({{"rms_norm_eps", -1e-6}}), "\"rms_norm_eps\" must be above 0, got -1e-06"},
       {with({{"rms_norm_eps", 1e-60}}), "rms_norm_eps"},
-      {with({{"rms_norm_eps", 1e300}}), "\"rms_norm_eps\" must be a number that fp32 holds"},
+      {with({{"rms_norm_eps", 1e300}}), "\"rms_norm_eps\" must be a number in fp32's range"},
       {with({{"rope_theta", 0}}), "\"rope_theta\" must be above 0"},
       {with({{"rope_theta", -10000.0}}), "rope_theta"},
       {with({{"rope_parameters", rope(R"({"rope_theta": -1.0})")}}), "rope_theta"},
@@ -161,7 +161,7 @@ TEST(ModelConfig, WhatCannotTrainIsNamed) {
   EXPECT_NO_THROW(make_model(with({{"initializer_range", 0}, {"rms_norm_eps", 1e-12}}), {}));
 }
 
-// A damaged file must not be planned for minutes, nor make sizes that leave 64 bits.
+// A damaged file must not be planned for minutes, nor produce sizes that overflow 64 bits.
 TEST(ModelConfig, AbsurdSizesAreNamed) {
   const int64_t billion = 1'000'000'000;
   const std::pair<const char*, int64_t> absurd[] = {{"num_hidden_layers", billion},
@@ -181,7 +181,7 @@ TEST(ModelConfig, AbsurdSizesAreNamed) {
     EXPECT_NE(e.find(std::to_string(value)), std::string::npos) << e;
     EXPECT_NE(e.find("up to "), std::string::npos) << e;
   }
-  // Each in bounds, all together not.
+  // Each is in range, but not all together.
   const Json huge = with({{"hidden_size", 1 << 20},
                           {"intermediate_size", 1 << 22},
                           {"num_hidden_layers", 1024},
@@ -190,7 +190,7 @@ TEST(ModelConfig, AbsurdSizesAreNamed) {
   const std::string e = error_of<UserError>([&] { make_model(huge, {}); });
   EXPECT_NE(e.find("hidden_size 1048576"), std::string::npos) << e;
   EXPECT_NE(e.find("parameters, more than"), std::string::npos) << e;
-  // The largest that were published are far within: 405 B, and 126 layers.
+  // The largest published ones are far within: 405 B, and 126 layers.
   EXPECT_NO_THROW(make_model(with({{"hidden_size", 16384},
                                    {"intermediate_size", 53248},
                                    {"num_hidden_layers", 126},
@@ -207,7 +207,7 @@ TEST(Families, AreChosenAmongThoseGiven) {
                 .size(),
             make_model(base_config(), {})->parameters().size());
   const std::string e = error_of<UserError>([&] { make_model(base_config(), {}, kOne); });
-  EXPECT_NE(e.find("LlamaForCausalLM is not known"), std::string::npos) << e;
+  EXPECT_NE(e.find("unknown architecture LlamaForCausalLM"), std::string::npos) << e;
   // By the model_type where no architecture is named.
   EXPECT_STREQ(make_model(with({{"architectures", Json()}, {"model_type", "qwen2"}}), {})->family(),
                "qwen2");
@@ -221,7 +221,7 @@ TEST(ModelConfig, NumLayersKeepsTheFirst) {
 
 TEST(RealConfigs, HaveTheirPublishedSizes) {
   const std::filesystem::path folder = shared_data() / "configs";
-  if (!std::filesystem::exists(folder)) GTEST_SKIP() << folder << " is not there";
+  if (!std::filesystem::exists(folder)) GTEST_SKIP() << folder << " does not exist";
   const std::vector<std::pair<const char*, int64_t>> models = {{"Qwen2.5-0.5B", 494'032'768},
                                                                {"Qwen2-7B-Instruct", 7'615'616'512},
                                                                {"Meta-Llama-3-8B", 8'030'261'248}};

@@ -57,7 +57,7 @@ TEST(Init, ThePaddingRowIsZero) {
   }
 }
 
-// An element depends on seed, name and place; on no other tensor and no other layer.
+// An element depends only on seed, name and index; not on other tensors or layers.
 TEST(Init, IsKeyedByNameAndElement) {
   std::map<std::string, ParameterSpec> few, many;
   for (const ParameterSpec& p : model(2)->parameters()) few[p.name] = p;
@@ -72,7 +72,7 @@ TEST(Init, IsKeyedByNameAndElement) {
   EXPECT_NE(initial_element(q0, 1, 33), initial_element(q0, 1, 34));
 }
 
-TEST(Freeze, GlobsMarkAndUnknownOnesAreTold) {
+TEST(Freeze, GlobsMarkAndUnknownOnesAreReported) {
   Graph graph;
   model()->trace_loss(&graph, {1, 4, Dtype::kF32, 0});
   freeze_parameters(&graph, model()->parameters(), {"model.layers.0.*", "*norm.weight"});
@@ -82,7 +82,7 @@ TEST(Freeze, GlobsMarkAndUnknownOnesAreTold) {
   EXPECT_THROW(freeze_parameters(&graph, model()->parameters(), {"model.layers.9.*"}), UserError);
 }
 
-TEST(Parameters, TiedHeadIsNoneOfItsOwn) {
+TEST(Parameters, TiedHeadIsNotASeparateParameter) {
   Json config = parse_json(R"({"architectures": ["LlamaForCausalLM"], "hidden_size": 64,
     "intermediate_size": 96, "num_attention_heads": 4, "num_hidden_layers": 1, "vocab_size": 300})",
                            "config");

@@ -71,7 +71,7 @@ TEST(LoadParameter, MissingTensorIsNamed) {
   EXPECT_NE(e.find("tie_word_embeddings"), std::string::npos) << e;
 }
 
-TEST(LoadParameter, WrongShapeSaysBoth) {
+TEST(LoadParameter, WrongShapeNamesBoth) {
   TemporaryFolder folder;
   const HfFolder hf = folder_with(folder, Dtype::kF32);
   float got[6];
@@ -89,10 +89,10 @@ TEST(LoadParameter, IntegersAreRefused) {
   const std::string e = error_of<UserError>([&] {
     load_parameter(hf, spec("w", {2, 3}), Dtype::kF32, got);
   });
-  EXPECT_NE(e.find("tensor \"w\" is of type I32, wanted F32"), std::string::npos) << e;
+  EXPECT_NE(e.find("tensor \"w\" has dtype I32, wanted F32"), std::string::npos) << e;
 }
 
-TEST(StoredDtype, IsThatOfTheModelsTensors) {
+TEST(StoredDtype, MatchesTheModelsTensors) {
   const HfFolder hf("tests/golden/data/tiny_llama/model");
   EXPECT_EQ(stored_dtype(hf, *make_model(hf.config(), {})), Dtype::kF32);
 }

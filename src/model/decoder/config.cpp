@@ -1,4 +1,4 @@
-// model/decoder/config.cpp: config.json read with both generations of key names.
+// model/decoder/config.cpp: reads config.json with both generations of key names.
 #include "model/decoder/config.h"
 
 #include <cmath>
@@ -8,9 +8,9 @@
 namespace weft {
 namespace {
 
-// Far beyond any model that exists, and small enough that no count of bytes leaves 64 bits: a
-// config.json that asks for more is damaged, and must not be planned for minutes.
-constexpr int64_t kMostLayers = 1024;  // a plan takes time with their square: 2 s for 1024
+// Far beyond any existing model, and small enough that no byte count overflows 64 bits: a
+// config.json beyond this is damaged, and must not be planned for minutes.
+constexpr int64_t kMostLayers = 1024;  // planning time is quadratic in them: 2 s for 1024
 constexpr int64_t kMostWidth = int64_t{1} << 20;  // hidden_size
 constexpr int64_t kMostInner = int64_t{1} << 22;  // intermediate_size
 constexpr int64_t kMostHeads = int64_t{1} << 16;
@@ -32,8 +32,8 @@ int64_t positive_or(const Json& config, const char* key, int64_t most, int64_t o
   return v == nullptr || v->is_null() ? otherwise : positive(config, key, most);
 }
 
-// The weight matrices; floating, since the product of fields that are each in bounds may be too
-// large for 64 bits.
+// The weight matrices; floating, since the product of fields that are each in range may overflow 64
+// bits.
 void check_parameter_count(const DecoderConfig& c) {
   const auto hidden = static_cast<double>(c.hidden_size);
   const auto heads = static_cast<double>(c.num_attention_heads + c.num_key_value_heads);
@@ -44,12 +44,11 @@ void check_parameter_count(const DecoderConfig& c) {
   const double all = layer * static_cast<double>(c.num_hidden_layers) + tables;
   if (all <= kMostParameters) return;
   throw UserError(
-      fmt::format(
-          "config.json: hidden_size {}, intermediate_size {}, num_hidden_layers {} and "
-          "vocab_size {} make {:.3g} parameters, more than the {:.3g} that weft counts with",
-          c.hidden_size, c.intermediate_size, c.num_hidden_layers, c.vocab_size, all,
-          kMostParameters),
-      "no model is so large: look for a mistyped number in config.json");
+      fmt::format("config.json: hidden_size {}, intermediate_size {}, num_hidden_layers {} and "
+                  "vocab_size {} make {:.3g} parameters, more than weft's limit of {:.3g}",
+                  c.hidden_size, c.intermediate_size, c.num_hidden_layers, c.vocab_size, all,
+                  kMostParameters),
+      "no model is that large: look for a mistyped number in config.json");
 }
 
 double number_or(const Json& config, const char* key, double otherwise) {
@@ -57,12 +56,12 @@ double number_or(const Json& config, const char* key, double otherwise) {
   if (v == nullptr || v->is_null()) return otherwise;
   require(v->is_number(), "config.json: \"{}\" must be a number, got {}", key, v->dump());
   require(std::isfinite(static_cast<float>(v->as_number())),
-          "config.json: \"{}\" must be a number that fp32 holds, got {}", key, v->dump());
+          "config.json: \"{}\" must be a number in fp32's range, got {}", key, v->dump());
   return v->as_number();
 }
 
-// Of 0 or less these make NaN: the root of nothing, a power of a negative number. Kernels take
-// them as fp32, in which 1e-60 is 0.
+// 0 or less would produce NaN: the root of zero, a power of a negative number. Kernels use fp32, in
+// which 1e-60 is 0.
 double above_zero_or(const Json& config, const char* key, double otherwise) {
   const double v = number_or(config, key, otherwise);
   require(static_cast<float>(v) > 0, "config.json: \"{}\" must be above 0, got {}", key, v);
@@ -93,7 +92,7 @@ void refuse_sliding_window(const Json& config) {
 
 RopeConfig read_rope(const Json& config) {
   RopeConfig rope;
-  // transformers 5 writes all of it into rope_parameters; 4 wrote rope_theta beside rope_scaling.
+  // transformers 5 writes all of it into rope_parameters; 4 wrote rope_theta next to rope_scaling.
   const Json* fields = config.find("rope_parameters");
   if (fields == nullptr || !fields->is_object()) fields = config.find("rope_scaling");
   rope.theta = above_zero_or(config, "rope_theta", rope.theta);
@@ -103,7 +102,8 @@ RopeConfig read_rope(const Json& config) {
   if (type == nullptr) type = fields->find("type");
   if (type != nullptr && type->is_string()) rope.type = type->as_string();
   require(rope.type == "default" || rope.type == "linear" || rope.type == "llama3",
-          "config.json: rope type \"{}\" is not built; known: default, linear, llama3", rope.type);
+          "config.json: rope type \"{}\" is not built; supported: default, linear, llama3",
+          rope.type);
   require(number_or(*fields, "partial_rotary_factor", 1) == 1,
           "config.json: partial_rotary_factor other than 1 is not built");
   if (rope.type == "default") return rope;
@@ -155,7 +155,7 @@ DecoderConfig read_decoder_config(const Json& config, const std::string& family)
           c.pad_token_id, c.vocab_size);
   const Json* act = config.find("hidden_act");
   require(act == nullptr || (act->is_string() && act->as_string() == "silu"),
-          "config.json: hidden_act {} is not built; known: silu", act ? act->dump() : "");
+          "config.json: hidden_act {} is not built; supported: silu", act ? act->dump() : "");
   check_parameter_count(c);
   refuse_sliding_window(config);
   c.rope = read_rope(config);

@@ -28,7 +28,7 @@ struct DecoderConfig {
 };
 
 // The fields that Llama and Qwen2 share, in the spellings of transformers 4 and 5. UserError names
-// the key that is missing, wrong or asks for what is not built.
+// the key that is missing, wrong or requires an unbuilt feature.
 DecoderConfig read_decoder_config(const Json& config, const std::string& family);
 
 }  // namespace weft

@@ -1,4 +1,4 @@
-// model/decoder/hf_names.cpp: one table; the graph knows parameters by these names, so that files
+// model/decoder/hf_names.cpp: one table; the graph uses these names for parameters, so that files
 // need no translation in either direction.
 #include "model/decoder/hf_names.h"
 

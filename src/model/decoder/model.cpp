@@ -1,7 +1,7 @@
 // model/decoder/model.cpp: embedding, layers, norm, head. Nothing here knows of ranks.
 //
-// The residual add of each half layer is fused with the norm that follows it, so a layer hands
-// over the stream and its normalised form together.
+// The residual add of each half layer is fused with the norm that follows it, so a layer passes on
+// the stream and its normalised form together.
 #include "model/decoder/model.h"
 
 #include <algorithm>
@@ -23,8 +23,8 @@
 namespace weft {
 namespace {
 
-// Logits of at most this many bytes exist at one time, and where a pass is long, those of a quarter
-// of it; products of fewer rows than kFewRows are slow.
+// At most this many bytes of logits exist at one time, and at most a quarter of a long pass's;
+// products of fewer rows than kFewRows are slow.
 constexpr int64_t kLogitBytes = int64_t{64} << 20;
 constexpr int64_t kFewRows = 256;
 
@@ -34,7 +34,7 @@ int64_t chunk_rows(int64_t tokens, int64_t vocab, Dtype compute) {
   return std::clamp<int64_t>(std::min(fit, wanted), std::min<int64_t>(tokens, 64), tokens);
 }
 
-// The parameters as graph values, made in the order of parameters().
+// The parameters as graph values, created in the order of parameters().
 class Tracer {
  public:
   Tracer(const DecoderConfig& config, Graph* graph, const TraceOptions& options,

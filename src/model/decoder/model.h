@@ -24,7 +24,7 @@ class DecoderModel : public Model {
   DecoderConfig config_;
 };
 
-// A family of this kind: its configuration as the run file changes it.
+// A family of this kind: its configuration with the run file's overrides.
 std::unique_ptr<Model> make_decoder(DecoderConfig config, const ModelOverrides& overrides);
 
 // What trace_generate reads.

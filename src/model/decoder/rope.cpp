@@ -1,4 +1,4 @@
-// model/decoder/rope.cpp: frequencies with the family's scaling, and the tables made of them.
+// model/decoder/rope.cpp: frequencies with the family's scaling, and the tables.
 #include <algorithm>
 #include <cmath>
 
@@ -14,7 +14,7 @@ std::vector<double> rope_frequencies(const DecoderConfig& c) {
         1.0 / std::pow(c.rope.theta, static_cast<double>(2 * i) / static_cast<double>(c.head_dim));
     if (c.rope.type == "linear") f /= c.rope.factor;
     if (c.rope.type == "llama3") {
-      // Short waves stay, long ones are stretched by the factor, those between are blended.
+      // Short wavelengths stay, long ones are scaled by the factor, those between are blended.
       const double turns = c.rope.original_max_position_embeddings * f / kTurn;
       const double smooth = std::clamp(
           (turns - c.rope.low_freq_factor) / (c.rope.high_freq_factor - c.rope.low_freq_factor),

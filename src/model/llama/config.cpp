@@ -1,4 +1,4 @@
-// model/llama/config.cpp: Llama 2 and 3: biases only where the configuration asks for them.
+// model/llama/config.cpp: Llama 2 and 3: biases only where the configuration has them.
 #include "model/llama/config.h"
 
 namespace weft {

@@ -1,4 +1,4 @@
-// model/llama/config.h: what config.json says of Llama 2 and 3.
+// model/llama/config.h: the config.json of Llama 2 and 3.
 #pragma once
 
 #include "model/decoder/config.h"

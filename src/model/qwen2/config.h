@@ -1,4 +1,4 @@
-// model/qwen2/config.h: what config.json says of Qwen2 and Qwen2.5.
+// model/qwen2/config.h: the config.json of Qwen2 and Qwen2.5.
 #pragma once
 
 #include "model/decoder/config.h"
