@@ -9,7 +9,7 @@
 
 namespace weft::testing {
 
-// Rows one after the other; what stays empty is no tensor of the batch.
+// Rows one after the other; empty lists are not tensors of the batch.
 struct BatchLists {
   std::vector<int32_t> ids, targets, lengths, positions;
   std::vector<int64_t> numbers;  // of rows, in the batch's epoch

@@ -1,4 +1,4 @@
-// tests/engine_step.h: a step of an engine from its first call to its numbers, and halves of one.
+// tests/engine_step.h: an engine's step from its first call to its results, and halves of one.
 #pragma once
 
 #include "tensor/names.h"

@@ -1,4 +1,4 @@
-// config/run_checks.cpp: what in a run file contradicts itself, and what to set instead.
+// config/run_checks.cpp: contradictions in a run file, and what to set instead.
 #include <algorithm>
 #include <cmath>
 

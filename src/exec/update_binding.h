@@ -20,7 +20,7 @@ struct UpdateInputs {
 UpdateInputs update_inputs(const View& view, const Node& node);
 
 // The binding of an update: everything but its kernels is the same for every optimizer. item.decay
-// tells `one` whether the parameter decays.
+// says whether the parameter decays.
 OpBinding update_binding(Op op, UpdateForms forms);
 
 }  // namespace weft

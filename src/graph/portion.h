@@ -13,9 +13,9 @@ inline int64_t portion_elements(const Portion& p) { return p.end - p.begin; }
 // the elements of the whole tensor from `logical` on. Runs come in order and cover the portion.
 template <typename Fn>
 void for_each_run(const Portion& p, const Fn& fn) {
-  // Dimensions that the box takes whole make one run with the innermost that it does not.
+  // Dimensions that the box covers entirely form one run with the innermost one that it does not.
   size_t inner = p.shape.size();
-  int64_t row = 1;  // elements of the box that lie together in the tensor
+  int64_t row = 1;  // elements of the box that are contiguous in the tensor
   while (inner > 0) {
     --inner;
     row *= p.extent[inner];

@@ -56,8 +56,8 @@ struct UpdateTypes {
   bool operator==(const UpdateTypes&) const = default;
 };
 // An optimizer's update over all items in one launch; the arguments of its kernel for one parameter
-// say how it computes. Items are of one set of types. The table lies in device memory: filled once
-// by update_table from the items, update_table_bytes long. Nothing is changed where scale is NaN.
+// say how it computes. All items have the same dtypes. The table is in device memory: filled once
+// by update_table from the items, update_table_bytes long. A no-op where scale is NaN.
 struct UpdateListArgs {
   UpdateTypes types;
   const std::byte* table;
@@ -177,7 +177,8 @@ struct KeptCrossEntropyArgs {
   PLAIN(reduce_tree, ReduceTreeArgs)
 
 struct DeviceKernels {
-  // Fills `table` (host memory, copied to the device by the caller) and gives the number of blocks.
+  // Fills `table` (host memory, copied to the device by the caller) and returns the number of
+  // blocks.
   int64_t (*update_table)(const UpdateItem* items, int64_t count, std::byte* table);
   size_t (*update_table_bytes)(const UpdateItem* items, int64_t count);
   int64_t (*squares_table)(const SquaresItem* items, int64_t count, std::byte* table);

@@ -61,7 +61,7 @@ Slice stored_slice(const std::vector<ParameterSpec>& parameters, const Slice& s)
     const Portion t = to_stored(p, {s.name, s.shape, s.offset, s.extent, s.flat_begin, s.flat_end});
     return {t.name, t.shape, s.dtype, t.offset, t.extent, t.begin, t.end, s.data};
   }
-  throw BugError(s.name + " is no gradient of the model");
+  throw BugError(s.name + " is not a gradient of the model");
 }
 
 }  // namespace

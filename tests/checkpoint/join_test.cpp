@@ -1,4 +1,4 @@
-// tests/checkpoint/join_test.cpp: every range of a tensor that is put together from boxes.
+// tests/checkpoint/join_test.cpp: every range of a tensor that is assembled from boxes.
 #include "checkpoint/join.h"
 
 #include <gtest/gtest.h>

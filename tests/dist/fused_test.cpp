@@ -105,7 +105,7 @@ TEST_P(Fused, TrainsResumesAndHashesAsTheUnfusedModel) {
 INSTANTIATE_TEST_SUITE_P(Precisions, Fused, ::testing::Values("fp32", "bf16"),
                          [](const auto& p) { return std::string(p.param); });
 
-// Of a checkpoint of four ranks, and from one rank's memory: the same final/, which both models'
+// From a checkpoint of four ranks, and from one rank's memory: the same final/, which both models'
 // parameters are read from.
 TEST(FusedFiles, FinalHasTheFusedNamesAndShapes) {
   const TemporaryFolder folder;
@@ -139,7 +139,7 @@ TEST(FusedFiles, FinalHasTheFusedNamesAndShapes) {
   }
 }
 
-TEST(FusedFiles, OneRanksMemoryIsPutTogether) {
+TEST(FusedFiles, OneRanksMemoryIsAssembled) {
   MeshRun run = fused(make_run("bf16", 0, 1));
   run.config.parallel.mode = "fast";
   const auto model = make_model(run.model, {}, kFusedFamilies);

@@ -93,7 +93,7 @@ inline void expect_gradients_are_differences(const FeedForward& s, const Kernels
   }
 }
 
-// The bits do not depend on recomputation, on threads or on what lay in memory.
+// The bits do not depend on recomputation, on threads or on the initial memory contents.
 inline void expect_bits_are_kept(const FeedForward& s, const Kernels& kernels) {
   const RunResult run = run_feed_forward(s, kernels);
   EXPECT_EQ(run, run_feed_forward(s, kernels, {.recompute = false})) << kernels.name;

@@ -68,7 +68,7 @@ Trained train(const GraphChoice& c, const Kernels& kernels, int passes, int thre
       spoil(layout.step_offset(), layout.step_bytes());
       e.run_pass(s);
     }
-    // Between the lists live the gradients: in the step's region where there is one pass.
+    // The gradients live between the lists: in the step's region where there is one pass.
     if (passes > 1) spoil(layout.step_offset(), layout.step_bytes());
     s.optimizer = find_optimizer(c.optimizer.name).scalars(c.optimizer, 0.01, step + 1);
     e.run_finish(s);

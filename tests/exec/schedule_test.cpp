@@ -1,4 +1,5 @@
-// tests/exec/schedule_test.cpp: two lanes: who waits, and that no memory is shared too early.
+// tests/exec/schedule_test.cpp: two lanes: which node waits, and that no memory is shared too
+// early.
 #include "exec/schedule.h"
 
 #include <gtest/gtest.h>
@@ -36,8 +37,8 @@ struct Life {
   int first = 1 << 30, last = -1;
 };
 
-// From the first node that touches a value to the last, where a node beside touches until someone
-// has waited for it. Found anew here, by walking forward from each node.
+// From the first node that touches a value to the last, where an async node counts until another
+// has waited for it. Computed independently, by walking forward from each node.
 std::map<int, Life> find_lives(const Graph& graph, const Schedule& schedule) {
   std::map<int, Life> lives;
   const int n = static_cast<int>(graph.pass.size());
@@ -64,7 +65,7 @@ std::map<int, Life> find_lives(const Graph& graph, const Schedule& schedule) {
 
 class Lanes : public ::testing::TestWithParam<std::tuple<Shard, int, bool>> {};
 
-TEST_P(Lanes, NothingIsWrittenOverWhileACollectiveUsesIt) {
+TEST_P(Lanes, NothingIsOverwrittenWhileACollectiveUsesIt) {
   const auto [shard, passes, exact] = GetParam();
   const Graph graph = rank_graph(shard, passes, exact);
   const Schedule schedule = make_schedule(graph, graph.pass);
@@ -78,7 +79,7 @@ TEST_P(Lanes, NothingIsWrittenOverWhileACollectiveUsesIt) {
       const Place& q = plan.places[static_cast<size_t>(b->first)];
       if (p.region != Place::Region::kStep || q.region != Place::Region::kStep) continue;
       if (p.offset >= q.offset + q.bytes || q.offset >= p.offset + p.bytes) continue;
-      // They share bytes: one life must end before the other begins; in place, where it begins.
+      // They share bytes: one lifetime must end before the other begins; in place, where it begins.
       ++compared;
       EXPECT_TRUE(a->second.last <= b->second.first || b->second.last <= a->second.first)
           << graph.values[static_cast<size_t>(a->first)].name << " and "
@@ -93,8 +94,7 @@ TEST_P(Lanes, ReadersWaitAndFewAreInFlight) {
   const Graph graph = rank_graph(shard, passes, exact);
   for (const auto* list : {&graph.pass, &graph.finish}) {
     const Schedule schedule = make_schedule(graph, *list);
-    std::map<int, int>
-        written;  // storage -> one past the number of the node beside that touches it
+    std::map<int, int> written;  // storage -> one past the number of the async node that touches it
     for (size_t t = 0; t < list->size(); ++t) {
       const ScheduledNode& s = schedule.nodes[t];
       for (const auto* refs : {&(*list)[t].inputs, &(*list)[t].outputs}) {

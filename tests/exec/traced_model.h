@@ -23,7 +23,7 @@ namespace weft::testing {
 
 inline constexpr int64_t kRows = 2, kPositions = 3, kChannels = 8, kVocabulary = 11;
 
-// x (kRows, kPositions, kChannels) -> a value of the same shape, with parameters of its own.
+// x (kRows, kPositions, kChannels) -> a value of the same shape, with its own parameters.
 using Body = std::function<Ref(Builder&, Ref x)>;
 
 inline Graph traced(const Body& body, Dtype compute = Dtype::kF32) {
@@ -39,7 +39,7 @@ inline Graph traced(const Body& body, Dtype compute = Dtype::kF32) {
   return graph;
 }
 
-// Two passes a step are planned, so that gradients have memory of their own.
+// Two passes per step are planned, so that gradients have separate memory.
 class TracedModel {
  public:
   TracedModel(Graph graph, const Kernels& kernels)
@@ -63,7 +63,7 @@ class TracedModel {
   Executor& executor() { return *executor_; }
   const Graph& graph() const { return plan_.graph; }
 
-  // The sum of the losses. Nothing that an earlier pass left in the step's memory is there.
+  // The sum of the losses. Clears what an earlier pass left in the step's memory.
   double loss() {
     std::memset(arena_->data() + layout_.step_offset(), 0xff,
                 static_cast<size_t>(layout_.step_bytes()));
@@ -84,7 +84,7 @@ class TracedModel {
   }
 
   // Every gradient against differences of the loss; fp32. Four points, because norms of small
-  // values bend so much that two leave an error of third order above the tolerance.
+  // values are so curved that two leave a third-order error above the tolerance.
   void expect_differences() {
     for (const auto& [name, gradient] : gradients()) {
       auto* p = executor_->at<float>(name);

@@ -59,7 +59,7 @@ inline const Node& only(const Graph& graph, Op op) {
   const Node* found = nullptr;
   for (const Node& node : graph.pass) {
     if (node.op != op) continue;
-    EXPECT_EQ(found, nullptr) << op_name(op) << " is there twice";
+    EXPECT_EQ(found, nullptr) << op_name(op) << " appears twice";
     found = &node;
   }
   if (!found) throw BugError(fmt::format("no {}", op_name(op)));

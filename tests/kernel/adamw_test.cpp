@@ -1,4 +1,4 @@
-// tests/kernel/adamw_test.cpp: AdamW on every back end, and its list on a GPU.
+// tests/kernel/adamw_test.cpp: AdamW on every backend, and its list on a GPU.
 #include "tests/kernel/update_case.h"
 
 namespace weft {

@@ -1,4 +1,4 @@
-// tests/kernel/each_device.h: one check on the kernels of every GPU back end there is.
+// tests/kernel/each_device.h: runs a check on the kernels of every GPU backend.
 #pragma once
 
 #include <fmt/core.h>

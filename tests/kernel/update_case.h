@@ -1,4 +1,4 @@
-// tests/kernel/update_case.h: what the kernels of every optimizer's update must keep.
+// tests/kernel/update_case.h: what the update kernels of every optimizer must guarantee.
 #pragma once
 
 #include <limits>
@@ -64,7 +64,7 @@ inline std::string update_words(const UpdateForm& form, const UpdateTypes& t) {
                      t.has_master ? " master" : "");
 }
 
-// Three steps on every back end, against ref.
+// Three steps on every backend, against ref.
 inline void compare_update_levels(const UpdateForm& form) {
   for (const UpdateTypes& types : update_types()) {
     for (const int64_t n : {1, 70, 333, 40001}) {

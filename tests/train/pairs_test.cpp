@@ -90,7 +90,7 @@ std::string pair_text(size_t question, size_t answer) {
          "\"}\n";
 }
 
-// What the stream makes of six pairs, and the losses of it.
+// The stream's batches of six pairs, and their losses.
 TEST(Pairs, PassesOfTheirOwnLengthsOnBothSides) {
   const PairModel model;
   EXPECT_TRUE(reads_source(model));
@@ -130,8 +130,8 @@ TEST(Pairs, PassesOfTheirOwnLengthsOnBothSides) {
   EXPECT_EQ(evals["dynamic"], losses["pad"]);
 }
 
-// A batch that lacks what the model reads is a bug that is named.
-TEST(Pairs, ABatchWithoutTheSourceIsRefused) {
+// A batch without a required input is a bug that is named.
+TEST(Pairs, ABatchWithoutTheSourceIsRejected) {
   const PairModel model;
   const RunConfig c = config_of("pad");
   Ranks alone{Layout{}};

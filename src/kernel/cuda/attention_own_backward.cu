@@ -64,7 +64,7 @@ __global__ void attention_delta_kernel(Heads heads, int64_t count, Tensors<Value
   }
 }
 
-// Of a query; one that is not there takes part in nothing.
+// Of a query; a missing one contributes nothing.
 template <typename Value>
 __device__ void load_statistics(int64_t at, bool is_there, const Tensors<Value>& tensors,
                                 float* lse, float* delta) {
