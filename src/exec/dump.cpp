@@ -13,21 +13,21 @@ namespace {
 constexpr const char* kLegend =
     R"(one line per node, in the order in which a rank runs them:
   NUMBER OPERATION LAYER  WRITTEN, ... <- READ, ... | bytes written | lane
-operation: of a collective with its axis, tp (tensor parallel) or dp (data parallel)
+operation: collectives with their axis, tp (tensor parallel) or dp (data parallel)
 layer: of the model; - for embedding, head, loss and optimizer
 written: name (shape) dtype [place]. Places:
   [OFFSET until N]  in the step region, at that byte; the memory is free again after node N
-  [kept]            outlives the step, in a place of its own (the list of kept values)
-  [added]           added to what is there: the sum over micro-batches, leaves or uses
-  [updated]         kept; read and changed where it lies
-names: the model's parameters have those of their files
+  [kept]            outlives the step, at its own place (the list of kept values)
+  [added]           accumulated: the sum over micro-batches, leaves or uses
+  [updated]         kept; read and updated in place
+names: parameters have the names of the model's files
   NAME[A:B]         a part of a parameter: rows (or columns) A to B of its tensor
   NAME#grad         its gradient; NAME#grad.leaf: an addend of it in exact mode
   NAME#STATE        a state of the optimizer, as NAME#m; NAME#master: the fp32 master weights
   NAME#squares      partial sums of squares, for the gradient norm
   d.NAME            the gradient of an activation
   NAME.partial      this rank's addend of a sum over ranks
-  NAME.again        an activation computed a second time, for the backward pass
+  NAME.again        an activation recomputed for the backward pass
   bucketN.WHAT      parameters or gradients that one collective moves; .shard: this rank's part of it
   NAME.gatheredN    a parameter of a bucket that was gathered before use (zero3)
   NAME~2            the second value of that name
