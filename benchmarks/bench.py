@@ -172,7 +172,7 @@ def check_claims(turns):
         for turn in runs if program.name == "weft" else []:
             claimed = statistics.mean(turn.steps_ms[1:] or turn.steps_ms)
             if abs(claimed - turn.outside_ms) > STEP_CLAIM_TOLERANCE * turn.outside_ms + 25:
-                complaints.append(f"{program.text()}: metrics say {claimed:.0f} ms a step, "
+                complaints.append(f"{program.text()}: metrics say {claimed:.0f} ms per step, "
                                   f"our clock {turn.outside_ms:.0f}")
     return complaints
 

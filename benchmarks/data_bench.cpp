@@ -65,7 +65,7 @@ void run(const std::string& file, const std::string& folder, const std::string& 
   const double served_s = seconds_since(start), served_cpu = cpu_seconds() - before;
   const double all = static_cast<double>(tokens);
   fmt::print(
-      "{} tokens: tokenized {:.2f} M tokens/s per core (CPU), served {:.1f} M tokens/s, {:.1f} a "
+      "{} tokens: tokenized {:.2f} M tokens/s per core (CPU), served {:.1f} M tokens/s, {:.1f} per "
       "core; "
       "peak {:.0f} MB\n",
       tokens, all / made_cpu / 1e6, all / served_s / 1e6, all / served_cpu / 1e6, peak_mb());

@@ -146,7 +146,7 @@ def report(bench, weft, peers):
         f"`{' '.join(str(a) for a in sys.argv)}`, {datetime.date.today()}, "
         f"{bench.args.turns} turn(s) of {bench.args.steps} steps, median without the first {DROPPED}",
         "",
-        "| program | ms a step | tokens/s | memory GiB | first step s |",
+        "| program | ms per step | tokens/s | memory GiB | first step s |",
         "|---|---|---|---|---|",
     ]
     for name, turns in programs.items():

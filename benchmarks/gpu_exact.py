@@ -42,7 +42,7 @@ def main():
     text = [f"# Exact mode, {bench.model.name}, {bench.model.batch} x {bench.model.seq}, one GPU", "",
             f"`{' '.join(str(a) for a in sys.argv)}`, one turn of {args.steps} steps each, median "
             f"without the first {gpu_bench.DROPPED}", "",
-            "| rows a pass | mode | serves up to | ms a step | of fast | of fast, as many rows a pass "
+            "| rows per pass | mode | up to | ms per step | of fast | of fast, as many rows per pass "
             "| memory GiB | first step s |",
             "|---|---|---|---|---|---|---|---|"]
     fast, best = {}, 0.0
@@ -59,7 +59,7 @@ def main():
         text.append(f"| {rows} | {mode} | {serves} | {ms:.2f} | {fast[SETTINGS[0][0]] / ms:.3f} | "
                     f"{fast[rows] / ms:.3f} | {turn['memory'] / (1 << 30):.2f} | {turn['first']:.2f} |")
         print(text[-1], flush=True)
-    text += ["", f"Best that serves two ranks or more: {best:.3f}x of fast (bar {BAR}, "
+    text += ["", f"Best for two ranks or more: {best:.3f}x of fast (bar {BAR}, "
              f"{'holds' if best >= BAR else '**short**'})."]
     args.out.parent.mkdir(parents=True, exist_ok=True)
     args.out.write_text("\n".join(text) + "\n")

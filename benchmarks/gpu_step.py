@@ -27,7 +27,7 @@ PARTS = [
     ("cross entropy", r"cross_entropy|kept_kernel"),
     ("attention, backward", r"sdpa.*bprop|bprop.*sdpa|attention_d(q|kv)|attention_delta|raise_padding|fmha.*bwd"),
     ("attention, forward", r"sdpa|attention_kernel|zero_padding|fmha"),
-    ("attention, beside it", r"segment_mask|cudnn|cunn|dot_do_o|convert_dq"),
+    ("around attention", r"segment_mask|cudnn|cunn|dot_do_o|convert_dq"),
     ("swiglu, backward", r"swiglu_backward"),
     ("swiglu, forward", r"swiglu"),
     ("rmsnorm, backward", r"rmsnorm_backward"),
@@ -123,7 +123,7 @@ def main():
     text = [f"# A step of {bench.model.name}, {bench.model.batch} x {bench.model.seq}, kernel by kernel", "",
             f"`{' '.join(str(a) for a in sys.argv)}`: means over the last {len(steps) - len(steps) // 2} "
             f"of {len(steps)} steps as traced; the same run's own median is "
-            f"{gpu_bench.median_ms([{'lines': lines}]):.2f} ms a step", "",
+            f"{gpu_bench.median_ms([{'lines': lines}]):.2f} ms per step", "",
             "| part | kernels | ms | ms in the second step |", "|---|---|---|---|"]
     for name, (ms, count) in late.items():
         text.append(f"| {name} | {count or ''} | {ms:.2f} | {early.get(name, (0, 0))[0]:.2f} |")

@@ -15,9 +15,10 @@ namespace weft {
 
 inline constexpr int64_t kNoEnd = std::numeric_limits<int64_t>::max();
 
-// Fills the engine: from the checkpoint, from the weights of model.path, or at random; and the state,
-// from a checkpoint. Gives the step of the checkpoint where it is the run's own step-N, else -1.
-// Collective. UserError where the checkpoint belongs to another model or has other exact constants.
+// Fills the engine: from the checkpoint, from the weights of model.path, or at random; and the
+// state, from a checkpoint. Gives the step of the checkpoint where it is the run's own step-N, else
+// -1. Collective. UserError where the checkpoint belongs to another model or has other exact
+// constants.
 int64_t load_start(const RunStart& start, const Session& session, const Layout& layout,
                    const Json& numerics, Engine* engine, TrainState* state);
 

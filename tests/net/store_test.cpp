@@ -34,8 +34,7 @@ TEST(Store, TheDeadlineNamesTheKey) {
     EXPECT_EQ(client.wait_for("never", 50), std::nullopt);
     ADD_FAILURE() << "no error";
   } catch (const PeerError& e) {
-    EXPECT_NE(std::string(e.what()).find("for never: no answer in 0.1 s"),
-              std::string::npos)
+    EXPECT_NE(std::string(e.what()).find("for never: no answer in 0.1 s"), std::string::npos)
         << e.what();
   }
 }
