@@ -11,6 +11,19 @@
 namespace weft {
 namespace {
 
+// The weight as the right factor of y = x · w (a->K ins, a->N outs): transposed where it is (out,
+// in).
+void set_forward(const View& v, Ref w, const LinearAttr& attr, GemmArgs* a) {
+  a->b_transposed = attr.order == WeightOrder::kOutIn;
+  a->b = a->b_transposed ? single_stack(v.at(w), a->N, a->K) : single_stack(v.at(w), a->K, a->N);
+}
+
+// The same of dx = dy · w (a->K outs, a->N ins): transposed where it is (in, out).
+void set_backward(const View& v, Ref w, const LinearAttr& attr, GemmArgs* a) {
+  a->b_transposed = attr.order == WeightOrder::kInOut;
+  a->b = a->b_transposed ? single_stack(v.at(w), a->N, a->K) : single_stack(v.at(w), a->K, a->N);
+}
+
 GemmArgs plain_linear(const View& v, const Node& node) {
   const LinearAttr& attr = node.as<LinearAttr>();
   const Ref x = node.inputs[0], y = node.outputs[0];
@@ -78,19 +91,19 @@ GemmArgs times_columns(const View& v, Ref x, Ref y, int64_t column) {
 
 // y = sum over pieces of x[:, columns of the piece] · piece^T, one leaf each.
 Products row_cut_linear(const View& v, const Node& node, std::byte* workspace) {
+  const LinearAttr& attr = node.as<LinearAttr>();
   const Ref x = node.inputs[0], y = node.outputs[0];
   std::vector<std::vector<GemmArgs>> leaves;
   int64_t column = 0;
-  for (int p = 0; p < node.as<LinearAttr>().row_pieces; ++p) {
+  for (int p = 0; p < attr.row_pieces; ++p) {
     const Ref w = node.inputs[static_cast<size_t>(1 + p)];
     GemmArgs a = times_columns(v, x, y, column);
-    a.K = v.value(w).shape[1];
-    a.b = single_stack(v.at(w), a.N, a.K);
-    a.b_transposed = true;
+    a.K = v.value(w).shape[in_dim(attr)];
+    set_forward(v, w, attr, &a);
     column += a.K;
     leaves.push_back({a});
   }
-  if (node.as<LinearAttr>().has_bias) leaves.back().back().bias[0] = v.at(node.inputs.back());
+  if (attr.has_bias) leaves.back().back().bias[0] = v.at(node.inputs.back());
   Products made;
   add_leaves(leaves, single_stack(v.at(y), v.tokens(x), v.value(y).shape.back()), v.value(y).dtype,
              workspace, &made);
@@ -99,15 +112,16 @@ Products row_cut_linear(const View& v, const Node& node, std::byte* workspace) {
 
 // dx = sum over leaves of the sum over their parts of dy[:, columns of the part] · part.
 Products column_cut_dx(const View& v, const Node& node, std::byte* workspace) {
+  const LinearAttr& attr = node.as<LinearAttr>();
   const Ref dy = node.inputs[0], dx = node.outputs[0];
-  const int num_leaves = node.as<LinearAttr>().leaves;
+  const int num_leaves = std::max(1, attr.leaves);
   std::vector<std::vector<GemmArgs>> leaves(static_cast<size_t>(num_leaves));
   int64_t column = 0;
-  for (int p = 0; p < node.as<LinearAttr>().parts; ++p) {
+  for (int p = 0; p < attr.parts; ++p) {
     const Ref w = node.inputs[static_cast<size_t>(1 + p)];
     GemmArgs a = times_columns(v, dy, dx, column);
-    a.K = v.value(w).shape[0];
-    a.b = single_stack(v.at(w), a.K, a.N);
+    a.K = v.value(w).shape[out_dim(attr)];
+    set_backward(v, w, attr, &a);
     column += a.K;
     leaves[static_cast<size_t>(p % num_leaves)].push_back(a);
   }
@@ -119,20 +133,21 @@ Products column_cut_dx(const View& v, const Node& node, std::byte* workspace) {
 
 // dx[:, columns of the piece] = dy · piece.
 Products row_cut_dx(const View& v, const Node& node) {
+  const LinearAttr& attr = node.as<LinearAttr>();
   const Ref dy = node.inputs[0], dx = node.outputs[0];
   Products made;
   int64_t column = 0;
-  for (int p = 0; p < node.as<LinearAttr>().row_pieces; ++p) {
+  for (int p = 0; p < attr.row_pieces; ++p) {
     const Ref w = node.inputs[static_cast<size_t>(1 + p)];
     GemmArgs a{};
     a.M = v.tokens(dy);
-    a.N = v.value(w).shape[1];
+    a.N = v.value(w).shape[in_dim(attr)];
     a.K = v.value(dy).shape.back();
     a.dtype = v.value(dy).dtype;
     a.c_dtype = v.value(dx).dtype;
     a.a = v.at(dy);
     a.lda = a.K;
-    a.b = single_stack(v.at(w), a.K, a.N);
+    set_backward(v, w, attr, &a);
     a.c = single_stack(const_cast<std::byte*>(v.at_column(dx, column)), a.M,
                        v.value(dx).shape.back());
     column += a.N;
@@ -141,26 +156,78 @@ Products row_cut_dx(const View& v, const Node& node) {
   return made;
 }
 
-// dpiece = dy^T · x[:, columns of the piece].
+// Columns of an activation that is a factor of a weight's gradient.
+struct Columns {
+  const std::byte* data;
+  int64_t count, ld;
+};
+Columns columns(const View& v, Ref r, int64_t begin, int64_t count) {
+  return {v.at_column(r, begin), count, v.value(r).shape.back()};
+}
+
+// dw = dy^T · x, or where the weight is (in, out), x^T · dy.
+GemmArgs weight_grad(const View& v, const Node& node, Ref dw, const Columns& dy, const Columns& x) {
+  const bool is_in_out = node.as<LinearAttr>().order == WeightOrder::kInOut;
+  const Columns &left = is_in_out ? x : dy, &right = is_in_out ? dy : x;
+  GemmArgs a{};
+  a.M = left.count;
+  a.N = right.count;
+  a.K = v.tokens(node.inputs[0]);
+  a.dtype = v.value(node.inputs[0]).dtype;
+  a.c_dtype = v.value(dw).dtype;
+  a.a = left.data;
+  a.lda = left.ld;
+  a.a_transposed = true;
+  a.b = single_stack(const_cast<std::byte*>(right.data), a.K, right.ld);
+  a.c = single_stack(v.at(dw), a.M, a.N);
+  return a;
+}
+
+// A product for every piece, with its columns of x.
 Products row_cut_dw(const View& v, const Node& node) {
   const Ref dy = node.inputs[0], x = node.inputs[1];
+  const Columns all = columns(v, dy, 0, v.value(dy).shape.back());
   Products made;
   int64_t column = 0;
   for (Ref g : node.outputs) {
-    GemmArgs a{};
-    a.M = v.value(dy).shape.back();
-    a.N = v.value(g).shape[1];
-    a.K = v.tokens(dy);
-    a.dtype = v.value(dy).dtype;
-    a.c_dtype = v.value(g).dtype;
-    a.a = v.at(dy);
-    a.lda = a.M;
-    a.a_transposed = true;
-    a.b =
-        single_stack(const_cast<std::byte*>(v.at_column(x, column)), a.K, v.value(x).shape.back());
-    a.c = single_stack(v.at(g), a.M, a.N);
+    const int64_t ins = v.value(g).shape[in_dim(node.as<LinearAttr>())];
+    made.calls.push_back(weight_grad(v, node, g, all, columns(v, x, column, ins)));
+    column += ins;
+  }
+  return made;
+}
+
+// Weights (in, out) cannot be stacked: a product for each, with its columns of y, or of dy.
+Products in_out_linear(const View& v, const Node& node) {
+  const LinearAttr& attr = node.as<LinearAttr>();
+  const Ref x = node.inputs[0], y = node.outputs[0];
+  Products made;
+  int64_t column = 0;
+  for (size_t p = 0; p < static_cast<size_t>(attr.parts); ++p) {
+    const Ref w = node.inputs[1 + p];
+    GemmArgs a = times_columns(v, x, y, 0);
+    a.K = v.value(x).shape.back();
+    a.N = v.value(w).shape[1];
+    a.c_dtype = v.value(y).dtype;
+    set_forward(v, w, attr, &a);
+    a.c =
+        single_stack(const_cast<std::byte*>(v.at_column(y, column)), a.M, v.value(y).shape.back());
+    if (attr.has_bias) a.bias[0] = v.at(node.inputs[1 + static_cast<size_t>(attr.parts) + p]);
     column += a.N;
     made.calls.push_back(a);
+  }
+  return made;
+}
+
+Products in_out_dw(const View& v, const Node& node) {
+  const Ref dy = node.inputs[0], x = node.inputs[1];
+  const Columns all = columns(v, x, 0, v.value(x).shape.back());
+  Products made;
+  int64_t column = node.as<LinearAttr>().column;
+  for (Ref g : node.outputs) {
+    const int64_t outs = v.value(g).shape[1];
+    made.calls.push_back(weight_grad(v, node, g, columns(v, dy, column, outs), all));
+    column += outs;
   }
   return made;
 }
@@ -227,14 +294,19 @@ GemmArgs into_slots(GemmArgs call, int64_t leaf, int64_t group_leaves, int64_t s
 
 Products make_products(const View& v, const Node& node, std::byte* workspace) {
   const LinearAttr& attr = node.as<LinearAttr>();
-  const bool row_cut = attr.row_pieces > 0;
-  if (node.op == &kLinearOp)
-    return row_cut ? row_cut_linear(v, node, workspace) : Products{{plain_linear(v, node)}, 0};
-  if (node.op == &kLinearDwOp)
-    return row_cut ? row_cut_dw(v, node) : Products{{plain_dw(v, node)}, 0};
+  const bool row_cut = attr.row_pieces > 0, in_out = attr.order == WeightOrder::kInOut;
+  if (node.op == &kLinearOp) {
+    if (row_cut) return row_cut_linear(v, node, workspace);
+    return in_out ? in_out_linear(v, node) : Products{{plain_linear(v, node)}, 0};
+  }
+  if (node.op == &kLinearDwOp) {
+    if (row_cut) return row_cut_dw(v, node);
+    return in_out ? in_out_dw(v, node) : Products{{plain_dw(v, node)}, 0};
+  }
   ensure(node.op == &kLinearDxOp, fmt::format("[{}] is not a product", op_name(node.op)));
   if (row_cut) return row_cut_dx(v, node);
-  return attr.leaves > 0 ? column_cut_dx(v, node, workspace) : Products{{plain_dx(v, node)}, 0};
+  return attr.leaves > 0 || in_out ? column_cut_dx(v, node, workspace)
+                                   : Products{{plain_dx(v, node)}, 0};
 }
 
 size_t products_workspace(const Kernels& kernels, const Products& products, int num_threads) {

@@ -51,7 +51,7 @@ struct GemmArgs {
   bool b_transposed;  // false: rows are k (K rows of N); true: rows are n (N rows of K)
   Stack c;            // rows are m
   bool accumulate;    // C += instead of C =
-  const void* bias[kMaxParts] = {};  // for b_transposed: one per part of b, or null
+  const void* bias[kMaxParts] = {};  // (N): one per part of b where b_transposed, else the first
   Stack addend[kMaxAddends] = {};    // fp32, rows are m
   int num_addends = 0;
 };

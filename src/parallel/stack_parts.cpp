@@ -45,7 +45,8 @@ void stack_parts(Graph* graph) {
     const Node& node = graph->pass[i];
     if (node.op != &kLinearOp && node.op != &kLinearDwOp) continue;
     const LinearAttr attr = node.as<LinearAttr>();
-    if (attr.row_pieces > 0) continue;
+    // Weights (in, out) lie side by side, not one under another: each is a product of its own.
+    if (attr.row_pieces > 0 || attr.order == WeightOrder::kInOut) continue;
     if (node.op == &kLinearDwOp) {
       stack(graph, node.outputs);
       continue;

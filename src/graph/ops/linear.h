@@ -9,13 +9,19 @@
 
 namespace weft {
 
+// How a weight lies: (out, in), or (in, out) as GPT-2's Conv1D.
+enum class WeightOrder { kOutIn, kInOut };
+
 struct LinearAttr {
   int parts = 1;          // weights that are stacked in this one product
   bool has_bias = false;  // a bias follows for each weight
   int64_t column = 0;     // weight and bias gradients: first column of dy that belongs to them
   int leaves = 0;      // linear_dx: number of leaves that parts form (exact mode), added in a tree
-  int row_pieces = 0;  // number of pieces of the weight along its second dim
+  int row_pieces = 0;  // number of pieces of the weight along its `in` dim
+  WeightOrder order = WeightOrder::kOutIn;
 };
+inline size_t out_dim(const LinearAttr& attr) { return attr.order == WeightOrder::kInOut ? 1 : 0; }
+inline size_t in_dim(const LinearAttr& attr) { return 1 - out_dim(attr); }
 extern const OpRule kLinearOp, kLinearDxOp, kLinearDwOp, kBiasGradOp;
 
 // The rules' tensor-parallel side (linear_local.cpp).
@@ -24,7 +30,9 @@ void localize_linear_dx(Localizer* localizer, const Node& node);
 void localize_weight_grad(Localizer* localizer, const Node& node);
 
 namespace ops {
-// x (B, T, K) times the stacked weights (N_i, K) -> (B, T, sum of N_i); biases: none, or one each.
-Ref linear(Builder& g, Ref x, const std::vector<Ref>& weights, const std::vector<Ref>& biases);
+// x (B, T, K) times the stacked weights, (N_i, K) or where so ordered (K, N_i)
+// -> (B, T, sum of N_i); biases: none, or one each.
+Ref linear(Builder& g, Ref x, const std::vector<Ref>& weights, const std::vector<Ref>& biases,
+           WeightOrder order = WeightOrder::kOutIn);
 }  // namespace ops
 }  // namespace weft

@@ -1,7 +1,7 @@
 // graph/ops/linear_local.cpp: the products of one tensor-parallel rank.
 //
-// A weight cut along its first dim yields columns of y and an addend of dx; one cut along its
-// second yields an addend of y and columns of dx.
+// A weight cut along its `out` dim yields columns of y and an addend of dx; one cut along its `in`
+// dim yields an addend of y and columns of dx.
 #include <algorithm>
 
 #include "base/error.h"
@@ -13,7 +13,16 @@ namespace {
 
 using Refs = std::vector<Ref>;
 
-bool is_row_cut(const Localizer& l, Ref weight) { return l.placement(weight).is_cut(1); }
+// Along its `in` dim; a bias has none.
+bool is_row_cut(const Localizer& l, Ref parameter, const LinearAttr& attr) {
+  const bool is_weight = l.logical()[parameter].shape.size() == 2;
+  return is_weight && l.placement(parameter).is_cut(static_cast<int>(in_dim(attr)));
+}
+
+// Of y, those that a weight or a bias gives.
+int64_t columns_of(const Value& v, const LinearAttr& attr) {
+  return v.shape[v.shape.size() == 1 ? 0 : out_dim(attr)];
+}
 
 // Where the columns of each weight and bias of a product begin, on this rank.
 void note_columns(Localizer* l, const Node& node) {
@@ -23,7 +32,7 @@ void note_columns(Localizer* l, const Node& node) {
   for (size_t p = 0; p < parts; ++p) {
     l->set_column(node.inputs[1 + p], column);
     if (attr.has_bias) l->set_column(node.inputs[1 + parts + p], column);
-    for (Ref piece : l->pieces(node.inputs[1 + p])) column += l->local()[piece].shape[0];
+    for (Ref piece : l->pieces(node.inputs[1 + p])) column += columns_of(l->local()[piece], attr);
   }
 }
 
@@ -34,7 +43,7 @@ Node with_weights(Localizer* l, const Node& node, size_t parts) {
   l->add_pieces(node, 1, parts, &made);
   LinearAttr& attr = made.edit<LinearAttr>();
   const int num_pieces = static_cast<int>(made.inputs.size()) - 1;
-  (is_row_cut(*l, node.inputs[1]) ? attr.row_pieces : attr.parts) = num_pieces;
+  (is_row_cut(*l, node.inputs[1], attr) ? attr.row_pieces : attr.parts) = num_pieces;
   return made;
 }
 
@@ -72,7 +81,7 @@ void localize_spread_grad(Localizer* l, const Node& node) {
         made.back().run.first_writer = node.run.first_writer && stores;
       }
       made.back().outputs.push_back(l->gradient_of(leaves[i]));
-      end = column += l->local()[leaves[i]].shape[0];
+      end = column += columns_of(l->local()[leaves[i]], node.as<LinearAttr>());
     }
   }
   for (Node& n : made) {
@@ -87,7 +96,7 @@ void localize_linear(Localizer* l, const Node& node) {
   const LinearAttr& logical = node.as<LinearAttr>();
   const size_t parts = static_cast<size_t>(logical.parts);
   Node made = with_weights(l, node, parts);
-  if (is_row_cut(*l, node.inputs[1])) {
+  if (is_row_cut(*l, node.inputs[1], logical)) {
     const bool alone = l->mesh().tp == 1;
     ensure(parts == 1, "a product of several weights cut along their second dim");
     const Ref bias = logical.has_bias ? l->one(node.inputs[1 + parts]) : Ref{};
@@ -130,7 +139,7 @@ void localize_weight_grad(Localizer* l, const Node& node) {
     }
     const Ref first = l->logical()[node.outputs[begin]].parameter;
     LinearAttr& attr = made.edit<LinearAttr>();
-    if (is_row_cut(*l, first)) {
+    if (is_row_cut(*l, first, attr)) {
       attr.row_pieces = static_cast<int>(made.outputs.size());
     } else {
       attr.parts = static_cast<int>(made.outputs.size());

@@ -71,6 +71,11 @@ class Product {
   }
 
   void gather_bias(const Block& block) {
+    if (!args_.b_transposed) {  // the parts of B are rows: one bias for all columns
+      const Source* bias = static_cast<const Source*>(args_.bias[0]);
+      for (int64_t j = 0; j < block.cols; ++j) bias_[j] = to_float(bias[block.n + j]);
+      return;
+    }
     int64_t n = 0;
     for (int part = 0; part < args_.b.count; ++part) {
       const Source* bias = static_cast<const Source*>(args_.bias[part]);

@@ -1,0 +1,154 @@
+// tests/dist/columns_test.cpp: weights that lie (in, out), and are thirds of a stored tensor by
+// columns (as GPT-2's c_attn), in several layouts.
+#include <gtest/gtest.h>
+
+#include "graph/builder.h"
+#include "graph/ops/attention.h"
+#include "graph/ops/embedding.h"
+#include "graph/ops/gelu.h"
+#include "graph/ops/head.h"
+#include "graph/ops/linear.h"
+#include "graph/ops/rmsnorm.h"
+#include "model/traced_inputs.h"
+#include "tensor/names.h"
+#include "tests/dist/mesh_run.h"
+
+namespace weft::testing {
+namespace {
+
+constexpr int64_t kVocab = 101, kWidth = 32, kInner = 48;
+const HeadShape kHeads{4, 4, 8};
+constexpr WeightOrder kOrder = WeightOrder::kInOut;
+
+class ColumnsModel : public Model {
+ public:
+  const char* family() const override { return "columns"; }
+  int64_t vocab_size() const override { return kVocab; }
+  int64_t max_positions() const override { return 64; }
+  double dropout() const override { return 0; }
+  std::vector<InputSpec> inputs(const TraceOptions&) const override {
+    return {{names::kIds, {Dim::kRows, Dim::kTarget}, Dtype::kI32, 0},
+            {names::kTargets, {Dim::kRows, Dim::kTarget}, Dtype::kI32, -1},
+            {names::kLengths, {Dim::kRows}, Dtype::kI32, 0}};
+  }
+  Ref trace_loss(Graph* graph, const TraceOptions& o) const override {
+    Builder g(graph, o.compute);
+    const TracedInputs in(&g, inputs(o), o);
+    const Ref embed = g.parameter("embed", {kVocab, kWidth});
+    const auto norm = [&](Ref x, const char* name) {
+      return ops::rmsnorm(g, x, Ref{}, g.parameter(name, {kWidth}), 1e-6f).y;
+    };
+    const Ref x = norm(ops::embedding(g, in[names::kIds], embed, -1), "norm.0");
+    std::vector<Ref> weights, biases;
+    for (const std::string part : {"q", "k", "v"}) {
+      weights.push_back(g.parameter(part, {kWidth, kWidth}));
+      biases.push_back(g.parameter(part + ".bias", {kWidth}));
+    }
+    const Ref attended = ops::attention(g, {.values = {ops::linear(g, x, weights, biases, kOrder)},
+                                            .heads = kHeads,
+                                            .lengths = in[names::kLengths]});
+    const Ref y = norm(ops::linear(g, attended, {g.parameter("o", {kWidth, kWidth})},
+                                   {g.parameter("o.bias", {kWidth})}, kOrder),
+                       "norm.1");
+    const Ref up = ops::gelu(g,
+                             ops::linear(g, y, {g.parameter("up", {kWidth, kInner})},
+                                         {g.parameter("up.bias", {kInner})}, kOrder),
+                             true);
+    const Ref down = ops::linear(g, up, {g.parameter("down", {kInner, kWidth})},
+                                 {g.parameter("down.bias", {kWidth})}, kOrder);
+    return ops::head_loss(g, norm(down, "norm.2"), embed, in[names::kTargets],
+                          o.batch * o.positions);
+  }
+  Ref trace_generate(Graph*, const TraceOptions&) const override { return {}; }
+  void fill_constants(const Graph&,
+                      const std::function<void*(const std::string&)>&) const override {}
+  std::vector<ParameterSpec> parameters() const override {
+    Graph graph;
+    trace_loss(&graph, {.batch = 1, .positions = 1});
+    std::vector<ParameterSpec> specs;
+    for (Ref r : graph.of_kind(ValueKind::kParameter)) {
+      const std::string& name = graph[r].name;
+      const bool is_norm = name.starts_with("norm");
+      specs.push_back({name,
+                       graph[r].shape,
+                       {is_norm ? InitRule::Kind::kOnes : InitRule::Kind::kNormal, 0.2},
+                       cut_of(name),
+                       stored(name)});
+    }
+    return specs;
+  }
+
+ private:
+  static CutRule cut_of(const std::string& name) {
+    if (name == "embed") return {0, 1, true, false, "vocabulary"};
+    for (const std::string part : {"q", "k", "v"}) {
+      if (name == part) return {1, kHeads.head_dim, false, false, "attention heads"};
+      if (name == part + ".bias") return {0, kHeads.head_dim, false, false, "attention heads"};
+    }
+    if (name == "o") return {0, kHeads.head_dim, false, false, "attention heads"};
+    if (name == "up") return {1, 1, false, false, "channels"};
+    if (name == "up.bias" || name == "down") return {0, 1, false, false, "channels"};
+    return {};
+  }
+  static StoredAs stored(const std::string& name) {
+    const size_t part = std::string("qkv").find(name[0]);
+    const auto begin = static_cast<int64_t>(part) * kWidth;
+    if (name.size() == 1 && part < 3) return {"c_attn", {kWidth, 3 * kWidth}, {0, begin}};
+    if (name.ends_with(".bias") && name.size() == 6 && part < 3)
+      return {"c_attn.bias", {3 * kWidth}, {begin}};
+    return {};
+  }
+};
+
+std::unique_ptr<Model> make_columns(const Json&, const ModelOverrides&) {
+  return std::make_unique<ColumnsModel>();
+}
+const Family kFamilies[] = {{"Columns", "columns", make_columns}};
+
+MeshRun make_run(const char* mode, const char* precision) {
+  MeshRun run;
+  run.model = parse_json(R"({"architectures": ["Columns"]})", "config");
+  run.families = kFamilies;
+  run.config.train.global_batch = 8;
+  run.config.train.precision = precision;
+  run.config.data.seq_length = 12;
+  run.config.parallel.mode = mode;
+  for (uint64_t s = 0; s < 6; ++s) run.batches.push_back(random_batch(8, 12, kVocab, 70 + s % 2));
+  run.eval = random_batch(7, 12, kVocab, 9);
+  return run;
+}
+
+const std::vector<Place> kPlaces = {
+    {2, 1, "zero1"}, {1, 2, "none"}, {2, 2, "zero3", 2}, {1, 4, "none"}, {4, 1, "zero2", 2}};
+
+TEST(Columns, ExactModeHasTheSameBitsInEveryLayout) {
+  for (const char* precision : {"fp32", "bf16"}) {
+    const MeshRun run = make_run("exact", precision);
+    const MeshResult one = train_at(run, {1, 1, "none"});
+    EXPECT_LT(one.losses[5], one.losses[1]) << precision;
+    EXPECT_EQ(one.tensors.count(*precision == 'f' ? "c_attn" : "c_attn#master"), 1u);
+    EXPECT_EQ(one.tensors.count("q"), 0u);
+    for (const Place& place : kPlaces) {
+      EXPECT_EQ(join(differences(one, train_at(run, place))), "")
+          << precision << " dp " << place.dp << " tp " << place.tp << " " << place.shard;
+    }
+  }
+}
+
+TEST(Columns, FastModeHasTheSameLosses) {
+  const MeshRun run = make_run("fast", "fp32");
+  const MeshResult one = train_at(run, {1, 1, "none"});
+  for (const Place& place : kPlaces) {
+    const MeshResult other = train_at(run, place);
+    for (size_t s = 0; s < one.losses.size(); ++s)
+      EXPECT_NEAR(other.losses[s], one.losses[s], 2e-5) << place.dp << " x " << place.tp;
+  }
+  MeshRun gpu = run;
+  gpu.backend = "cuda_emulated";
+  gpu.batches.resize(2);
+  const MeshResult emulated = train_at(gpu, {1, 1, "none"});
+  for (size_t s = 0; s < 2; ++s) EXPECT_NEAR(emulated.losses[s], one.losses[s], 2e-5);
+}
+
+}  // namespace
+}  // namespace weft::testing
