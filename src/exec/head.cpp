@@ -1,427 +1,231 @@
-// exec/head.cpp: gathers the tokens with targets, then product, loss, and two products per chunk.
+// exec/head.cpp: rows chosen, then per chunk logits, losses, dx and dweight.
 //
-// Workspace: rows (which tokens), targets, losses, x of the chunk, logits of the chunk, dx of the
-// chunk, an fp32 sum of dweight where gradients are stored in bf16 (so that chunks are added before
-// the one rounding), the softmax's leaves of all ranks, and what the products need.
+// Workspace: of the CPU which tokens have a target, and targets, losses, x and dx of the chunk; the
+// logits of the chunk, an fp32 sum of dweight where gradients are kept in fewer bits (so that
+// chunks are added before the one rounding), the softmax's leaves of all ranks, and what the
+// products need.
 #include "exec/head.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
-#include <limits>
+#include <utility>
 
-#include "base/error.h"
 #include "exec/memory_plan.h"
-#include "graph/ops/head.h"
 
 namespace weft {
-
-GemmArgs logits_product(const HeadArgs& a, int64_t n, const void* x, void* logits) {
-  GemmArgs g{};
-  g.M = n;
-  g.N = a.V;
-  g.K = a.C;
-  g.dtype = g.c_dtype = a.dtype;
-  g.a = x;
-  g.lda = a.C;
-  g.b = a.weight;
-  g.b_transposed = true;
-  g.c = single_stack(logits, n, a.V);
-  return g;
-}
-
-Products dx_products(const HeadArgs& a, int64_t n, std::byte* dlogits, void* dx,
-                     std::byte* workspace) {
-  GemmArgs g{};
-  g.M = n;
-  g.N = a.C;
-  g.K = a.V;
-  g.dtype = a.dtype;
-  g.c_dtype = a.dx_dtype;
-  g.a = dlogits;
-  g.lda = a.V;
-  g.b = a.weight;
-  g.c = single_stack(dx, n, a.C);
-  if (a.leaves == 0) return {{g}, 0};
-  std::vector<std::vector<GemmArgs>> leaves;
-  int64_t column = 0;
-  for (int p = 0; p < a.weight.count; ++p) {
-    GemmArgs leaf = g;
-    leaf.K = a.weight.rows[p];
-    leaf.a = dlogits ? dlogits + column * dtype_bytes(a.dtype) : nullptr;
-    leaf.b = single_stack(a.weight.part[p], leaf.K, a.C);
-    column += leaf.K;
-    leaves.push_back({leaf});
-  }
-  Products made;
-  add_leaves(leaves, g.c, a.dx_dtype, workspace, &made);
-  return made;
-}
-
-GemmArgs dweight_product(const HeadArgs& a, int64_t n, void* dlogits, const void* x, Stack dweight,
-                         Dtype dtype) {
-  GemmArgs g{};
-  g.M = a.V;
-  g.N = a.C;
-  g.K = n;
-  g.dtype = a.dtype;
-  g.c_dtype = dtype;
-  g.a = dlogits;
-  g.lda = a.V;
-  g.a_transposed = true;
-  g.b = single_stack(const_cast<void*>(x), n, a.C);
-  g.c = dweight;
-  return g;
-}
-
 namespace {
 
-bool sums_apart(const HeadArgs& a) { return a.dweight.count > 0 && a.grad_dtype != Dtype::kF32; }
+bool gathers(const Kernels& kernels) { return !kernels.device; }
+
+// Gathered tokens may be of several chunks.
+bool sums_apart(const HeadArgs& a, bool gathered) {
+  return a.dweight.count > 0 && a.grad_dtype != Dtype::kF32 && (gathered || a.chunk_rows < a.R);
+}
+
+size_t largest_product(const Kernels& kernels, const HeadArgs& a, int num_threads) {
+  const int64_t n = a.chunk_rows;
+  size_t most = kernels.gemm_workspace(logits_product(a, n, nullptr, nullptr), num_threads);
+  if (!a.with_gradient) return most;
+  const Products dx = dx_products(a, n, nullptr, nullptr, nullptr);
+  most = std::max(most, products_workspace(kernels, dx, num_threads));
+  for (const Dtype dtype : {Dtype::kF32, gathers(kernels) ? Dtype::kF32 : a.grad_dtype}) {
+    const GemmArgs dweight = dweight_product(a, n, nullptr, nullptr, a.dweight, dtype);
+    most = std::max(most, kernels.gemm_workspace(dweight, num_threads));
+  }
+  return most;
+}
 
 HeadLayout lay_out(const Kernels& kernels, const HeadArgs& a, int num_threads) {
   const int64_t n = a.chunk_rows, size = dtype_bytes(a.dtype);
+  const int64_t gathered = gathers(kernels) ? 1 : 0, split = is_split(a) ? 1 : 0;
   HeadLayout l{};
   int64_t at = 0;
-  const auto take = [&](int64_t bytes) {
-    const int64_t here = at;
-    at += align_up(bytes);
-    return here;
-  };
-  l.rows = take(a.R * 4);
-  l.targets = take(n * 4);
-  l.losses = take(n * 4);
-  l.x = take(n * a.C * size);
+  const auto take = [&](int64_t bytes) { return std::exchange(at, at + align_up(bytes)); };
+  l.rows = take(gathered * a.R * 4);
+  l.targets = take(gathered * n * 4);
+  l.losses = take(gathered * n * 4);
+  l.x = take(gathered * n * a.C * size);
   l.logits = take(n * a.V * size);
-  l.dx = take(a.dx ? n * a.C * dtype_bytes(a.dx_dtype) : 0);
-  l.dweight = take(sums_apart(a) ? a.V * a.C * 4 : 0);
-  l.leaves = take(is_split(a) ? a.num_ranks * n * stats_per_token(a) * 8 : 0);
-  l.highest = take(is_split(a) ? n * 4 * (1 + a.weight.count) : 0);
-  l.scale = take(is_split(a) ? n * 8 * (1 + a.weight.count) : 0);
+  l.dx = take(a.dx ? gathered * n * a.C * dtype_bytes(a.dx_dtype) : 0);
+  l.dweight = take(sums_apart(a, gathers(kernels)) ? a.V * a.C * 4 : 0);
+  l.leaves = take(split * a.num_ranks * n * stats_per_token(a) * 8);
+  l.highest = take(split * n * 4);
+  l.sums = take(split * n * 8);
+  l.scale = take(split * n * 4);
+  l.local = take(split * n * 4);
   l.products = at;
-  size_t most = kernels.gemm_workspace(logits_product(a, n, nullptr, nullptr), num_threads);
-  if (a.with_gradient) {
-    most = std::max(most, products_workspace(kernels, dx_products(a, n, nullptr, nullptr, nullptr),
-                                             num_threads));
-    most = std::max(
-        most, kernels.gemm_workspace(
-                  dweight_product(a, n, nullptr, nullptr, a.dweight, Dtype::kF32), num_threads));
-  }
-  l.total = at + align_up(static_cast<int64_t>(most));
+  l.total = at + align_up(static_cast<int64_t>(largest_product(kernels, a, num_threads)));
   return l;
 }
 
-// fn(begin, end) over chunks of n elements, on all threads.
-template <typename Fn>
-void in_stretches(const Context& context, int64_t n, const Fn& fn) {
-  constexpr int64_t kStretch = 1 << 16;
-  context.pool->run((n + kStretch - 1) / kStretch, [&](int64_t task, int) {
-    fn(task * kStretch, std::min(n, (task + 1) * kStretch));
-  });
+template <typename T>
+T* row_of(T* matrix, int64_t row, int64_t columns, Dtype dtype) {
+  using Byte = std::conditional_t<std::is_const_v<T>, const std::byte, std::byte>;
+  return static_cast<Byte*>(matrix) + row * columns * dtype_bytes(dtype);
 }
 
-// The fp32 sum becomes (or is added to) the gradient.
-void store_dweight(const Context& context, const HeadArgs& a, const float* sum, bool accumulate) {
-  for (int p = 0; p < a.dweight.count; ++p) {
-    auto* out = static_cast<Bf16*>(a.dweight.part[p]);
-    const int64_t elements = a.dweight.rows[p] * a.C;
-    in_stretches(context, elements, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        out[i] = to_bf16(accumulate ? to_float(out[i]) + sum[i] : sum[i]);
-      }
-    });
-    sum += elements;
-  }
-}
-
+// On the CPU, by all threads.
 void zero(const Context& context, void* data, int64_t bytes) {
+  constexpr int64_t kStretch = 1 << 16;
   auto* at = static_cast<char*>(data);
-  in_stretches(context, bytes, [&](int64_t begin, int64_t end) {
+  context.pool->run((bytes + kStretch - 1) / kStretch, [&](int64_t task, int) {
+    const int64_t begin = task * kStretch, end = std::min(bytes, begin + kStretch);
     std::memset(at + begin, 0, static_cast<size_t>(end - begin));
   });
 }
 
 }  // namespace
 
-HeadArgs head_args(const View& v, const Node& node, const Mesh& mesh) {
-  const Value& x = v.value(node.inputs[0]);
-  const HeadAttr& attr = node.as<HeadAttr>();
-  const int parts = attr.parts;
-  HeadArgs a{};
-  a.R = v.tokens(node.inputs[0]);
-  a.C = x.shape.back();
-  a.chunk_rows = std::min(a.R, attr.chunk_rows);
-  a.dtype = a.dx_dtype = x.dtype;
-  a.x = v.at(node.inputs[0]);
-  a.weight = stacked(v, node.inputs, 1, parts);
-  for (int p = 0; p < parts; ++p) a.V += a.weight.rows[p];
-  a.first_id = v.first_row(node.inputs[1]);
-  const auto targets = static_cast<size_t>(1 + parts);
-  a.targets = v.at<int32_t>(node.inputs[targets]);
-  if (node.inputs.size() > targets + 1) a.loss_scale = v.at<LossScale>(node.inputs[targets + 1]);
-  a.losses = v.at<float>(node.outputs[0]);
-  a.with_gradient = node.op == &kHeadLossGradOp;
-  a.grad_dtype = Dtype::kF32;
-  a.leaves = attr.leaves;
-  a.num_ranks = mesh.tp;
-  a.ranks = mesh.tensor;
-  if (!a.with_gradient) return a;
-  if (const Ref dx = node.outputs[1]) {
-    a.dx = v.at(dx);
-    a.dx_dtype = v.value(dx).dtype;
-  }
-  if (node.outputs[2]) {
-    a.dweight = stacked(v, node.outputs, 2, parts);
-    a.grad_dtype = v.value(node.outputs[2]).dtype;
-  }
-  return a;
-}
-
 size_t head_workspace(const Kernels& kernels, const HeadArgs& args, int num_threads) {
   return static_cast<size_t>(lay_out(kernels, args, num_threads).total);
 }
 
-// One chunk of tokens in progress, and the offsets of its pieces in the workspace.
-class Head::Chunk {
- public:
-  Chunk(const Head& head, const Context& context)
-      : head_(head),
-        kernels_(*head.kernels_),
-        context_(context),
-        a_(head.args_),
-        layout_(head.layout_),
-        base_(context.workspace),
-        products_(after(context, layout_.products)) {}
-
-  int32_t* rows() const { return at<int32_t>(layout_.rows); }
-  float* weight_sum() const { return at<float>(layout_.dweight); }
-
-  void take(const int32_t* rows, int64_t n) {
-    rows_ = rows;
-    n_ = n;
-    const int64_t bytes = a_.C * dtype_bytes(a_.dtype);
-    for (int64_t i = 0; i < n; ++i) {
-      targets()[i] = a_.targets[rows[i]];
-      std::memcpy(at<std::byte>(layout_.x) + i * bytes,
-                  static_cast<const std::byte*>(a_.x) + rows[i] * bytes,
-                  static_cast<size_t>(bytes));
-    }
-  }
-
-  void find_losses() {
-    kernels_.gemm(products_, logits_product(a_, n_, base_ + layout_.x, logits()));
-    if (is_split(a_)) {
-      store_leaves();
-      join_leaves();
-      if (a_.with_gradient) differentiate_leaves();
-    } else {
-      kernels_.cross_entropy(context_, {n_, a_.V, a_.dtype, logits(), targets(), losses(),
-                                        a_.with_gradient, a_.factor()});
-    }
-    for (int64_t i = 0; i < n_; ++i) a_.losses[rows_[i]] = losses()[i];
-  }
-
-  void find_dx() {
-    const Context context = after(products_, head_.dx_.partial_bytes);
-    for (GemmArgs call : head_.dx_.calls) {
-      call.M = n_;
-      kernels_.gemm(context, call);
-    }
-    const int64_t bytes = a_.C * dtype_bytes(a_.dx_dtype);
-    for (int64_t i = 0; i < n_; ++i) {
-      std::memcpy(static_cast<std::byte*>(a_.dx) + rows_[i] * bytes, base_ + layout_.dx + i * bytes,
-                  static_cast<size_t>(bytes));
-    }
-  }
-
-  void add_dweight(const Stack& dweight, bool accumulate) {
-    GemmArgs g = dweight_product(a_, n_, logits(), base_ + layout_.x, dweight, Dtype::kF32);
-    g.accumulate = accumulate;
-    kernels_.gemm(products_, g);
-  }
-
- private:
-  template <typename T>
-  T* at(int64_t offset) const {
-    return reinterpret_cast<T*>(base_ + offset);
-  }
-  int32_t* targets() const { return at<int32_t>(layout_.targets); }
-  float* losses() const { return at<float>(layout_.losses); }
-  std::byte* logits() const { return base_ + layout_.logits; }
-  float* highest() const { return at<float>(layout_.highest); }
-  double* sums() const { return at<double>(layout_.scale); }
-  std::byte* columns(int64_t first) const { return logits() + first * dtype_bytes(a_.dtype); }
-  double* leaves_of(int rank) const {
-    return at<double>(layout_.leaves) + rank * n_ * stats_per_token(a_);
-  }
-
-  // This rank's leaves of every token, then those of all ranks.
-  void store_leaves() {
-    const int me = a_.ranks ? a_.ranks->rank() : 0;
-    double* mine = leaves_of(me);
-    int64_t column = 0;
-    for (int p = 0; p < a_.weight.count; ++p) {
-      const int64_t width = a_.weight.rows[p];
-      kernels_.softmax_stats(context_,
-                             {n_, width, a_.V, a_.dtype, columns(column), highest(), sums()});
-      for (int64_t i = 0; i < n_; ++i) {
-        mine[i * stats_per_token(a_) + 2 * p] = highest()[i];
-        mine[i * stats_per_token(a_) + 2 * p + 1] = sums()[i];
-      }
-      column += width;
-    }
-    for (int64_t i = 0; i < n_; ++i) {
-      const int64_t target = targets()[i] - a_.first_id;
-      const bool is_here = target >= 0 && target < a_.V;
-      mine[(i + 1) * stats_per_token(a_) - 1] =
-          is_here ? load_element(logits(), a_.dtype, i * a_.V + target) : 0.0;
-    }
-    if (a_.ranks) a_.ranks->all_gather(mine, leaves_of(0), n_ * stats_per_token(a_) * 8);
-  }
-
-  // Maximum over all leaves, sums rescaled to it and added in a tree; then loss and scale.
-  void join_leaves() {
-    const int per_rank = a_.weight.count, count = per_rank * a_.num_ranks;
-    auto* scale = reinterpret_cast<float*>(sums());
-    constexpr int kMostLeaves = 256;
-    if (count > kMostLeaves)
-      throw BugError("the vocabulary has more pieces than the head supports");
-    for (int64_t i = 0; i < n_; ++i) {
-      double most = -std::numeric_limits<double>::infinity(), target = 0;
-      for (int s = 0; s < count; ++s) most = std::max(most, leaf(i, s)[0]);
-      for (int rank = 0; rank < a_.num_ranks; ++rank) {
-        target += leaves_of(rank)[(i + 1) * stats_per_token(a_) - 1];
-      }
-      double tree[kMostLeaves];
-      for (int s = 0; s < count; ++s) tree[s] = leaf(i, s)[1] * std::exp(leaf(i, s)[0] - most);
-      for (int width = 1; width < count; width *= 2) {
-        for (int s = 0; s + width < count; s += 2 * width) tree[s] += tree[s + width];
-      }
-      losses()[i] = static_cast<float>(std::log(tree[0]) + (most - target));
-      highest()[i] = static_cast<float>(most);
-      scale[i] = static_cast<float>(1.0 / tree[0]);
-    }
-  }
-
-  // (maximum, sum) of leaf s of all ranks, of token i.
-  const double* leaf(int64_t i, int s) const {
-    const int per_rank = a_.weight.count;
-    return leaves_of(s / per_rank) + i * stats_per_token(a_) + 2 * (s % per_rank);
-  }
-
-  void differentiate_leaves() {
-    const auto* scale = reinterpret_cast<const float*>(sums());
-    // Targets counted from the piece's first id; of another piece: -1.
-    auto* local = reinterpret_cast<int32_t*>(highest() + n_);
-    int64_t column = 0;
-    for (int p = 0; p < a_.weight.count; ++p) {
-      const int64_t width = a_.weight.rows[p];
-      for (int64_t i = 0; i < n_; ++i) {
-        const int64_t target = targets()[i] - a_.first_id - column;
-        local[i] = target >= 0 && target < width ? static_cast<int32_t>(target) : -1;
-      }
-      kernels_.softmax_gradient(context_, {n_, width, a_.V, a_.dtype, columns(column), local,
-                                           highest(), scale, a_.factor()});
-      column += width;
-    }
-  }
-
-  static Context after(const Context& c, int64_t bytes) {
-    return {c.pool, c.workspace + bytes, c.workspace_bytes - static_cast<size_t>(bytes)};
-  }
-
-  const Head& head_;
-  const Kernels& kernels_;
-  const Context& context_;
-  const HeadArgs& a_;
-  const HeadLayout& layout_;
-  std::byte* base_;
-  Context products_;
-  const int32_t* rows_ = nullptr;
-  int64_t n_ = 0;
-};
-
 Head::Head(const Kernels& kernels, const HeadArgs& args, const Context& context)
     : kernels_(&kernels),
+      steps_(head_kernels(kernels)),
       args_(args),
-      layout_(lay_out(kernels, args, context.pool->num_threads())) {
-  std::byte* base = context.workspace;
-  if (args.dx) {
-    dx_ = dx_products(args, args.chunk_rows, base + layout_.logits, base + layout_.dx,
-                      base + layout_.products);
+      gathers_(gathers(kernels)),
+      layout_(lay_out(kernels, args, context.pool->num_threads())),
+      context_(context),
+      products_(after(context, layout_.products)) {
+  const int64_t rows = gathers_ ? args.chunk_rows : args.R;
+  for (int64_t begin = 0; args.dx && begin < rows; begin += args.chunk_rows) {
+    const int64_t n = std::min(args.chunk_rows, rows - begin);
+    void* to = gathers_ ? at(layout_.dx) : row_of(args.dx, begin, args.C, args.dx_dtype);
+    dx_.push_back(dx_products(args, n, at(layout_.logits), to, products_.workspace));
   }
 }
 
-void Head::run(const Context& context, bool accumulate) const {
+void Head::run(bool accumulate) const {
   const HeadArgs& a = args_;
-  Chunk chunk(*this, context);
+  const int64_t count = choose_rows();
+  const bool apart = sums_apart(a, gathers_);
+  for (int64_t begin = 0; begin < count; begin += a.chunk_rows) {
+    const Chunk chunk = take(begin, std::min(a.chunk_rows, count - begin));
+    find_losses(chunk);
+    if (a.dx) find_dx(chunk);
+    if (a.dweight.count > 0) find_dweight(chunk, begin > 0 || (accumulate && !apart));
+  }
+  if (apart && count > 0) store_dweight(accumulate);
+  for (int p = 0; count == 0 && !accumulate && p < a.dweight.count; ++p) {
+    zero(context_, a.dweight.part[p], a.dweight.rows[p] * a.C * dtype_bytes(a.grad_dtype));
+  }
+}
+
+// How many rows are computed. Gathered: which; the others have no loss and no gradient.
+int64_t Head::choose_rows() const {
+  const HeadArgs& a = args_;
+  if (!gathers_) return a.R;
+  auto* rows = at<int32_t>(layout_.rows);
   int64_t count = 0;
   for (int64_t r = 0; r < a.R; ++r) {
     a.losses[r] = 0;
-    if (a.targets[r] >= 0) chunk.rows()[count++] = static_cast<int32_t>(r);
+    if (a.targets[r] >= 0) rows[count++] = static_cast<int32_t>(r);
   }
-  if (a.dx) zero(context, a.dx, a.R * a.C * dtype_bytes(a.dx_dtype));
-  const bool apart = sums_apart(a);
-  Stack dweight = a.dweight;
-  float* sum = chunk.weight_sum();
-  for (int p = 0; apart && p < dweight.count; sum += dweight.rows[p++] * a.C) dweight.part[p] = sum;
-  for (int p = 0; count == 0 && !accumulate && p < a.dweight.count; ++p) {
-    zero(context, a.dweight.part[p], a.dweight.rows[p] * a.C * dtype_bytes(a.grad_dtype));
-  }
-  bool adds = !apart && accumulate;
-  for (int64_t begin = 0; begin < count; begin += a.chunk_rows) {
-    chunk.take(chunk.rows() + begin, std::min(a.chunk_rows, count - begin));
-    chunk.find_losses();
-    if (a.dx) chunk.find_dx();
-    if (a.dweight.count > 0) chunk.add_dweight(dweight, adds);
-    adds = true;
-  }
-  if (apart && count > 0) store_dweight(context, a, chunk.weight_sum(), accumulate);
+  if (a.dx) zero(context_, a.dx, a.R * a.C * dtype_bytes(a.dx_dtype));
+  return count;
 }
 
-HeadLogitsArgs head_logits_args(const View& v, const Node& node) {
-  const Value& x = v.value(node.inputs[0]);
-  return {x.shape[0],
-          x.shape[1],
-          x.shape[2],
-          v.value(node.inputs[1]).shape[0],
-          x.dtype,
-          v.at(node.inputs[0]),
-          v.at(node.inputs[1]),
-          v.at<int32_t>(node.inputs[2]),
-          v.at<float>(node.outputs[0])};
+Head::Chunk Head::take(int64_t begin, int64_t n) const {
+  const HeadArgs& a = args_;
+  if (!gathers_)
+    return {begin, n, row_of(a.x, begin, a.C, a.dtype), a.targets + begin, a.losses + begin};
+  const int32_t* rows = at<int32_t>(layout_.rows) + begin;
+  auto* targets = at<int32_t>(layout_.targets);
+  for (int64_t i = 0; i < n; ++i) targets[i] = a.targets[rows[i]];
+  steps_.take_rows(context_, {n, 0, a.C, a.dtype, a.x, rows, at(layout_.x)});
+  return {begin, n, at(layout_.x), targets, at<float>(layout_.losses)};
 }
 
-GemmArgs last_product(const HeadLogitsArgs& a, void* x) {
-  GemmArgs g{};
-  g.M = a.B;
-  g.N = a.V;
-  g.K = a.C;
-  g.dtype = a.dtype;
-  g.c_dtype = Dtype::kF32;
-  g.a = x;
-  g.lda = a.C;
-  g.b = single_stack(const_cast<void*>(a.weight), a.V, a.C);
-  g.b_transposed = true;
-  g.c = single_stack(a.logits, a.B, a.V);
-  return g;
-}
-
-size_t head_logits_workspace(const Kernels& kernels, const HeadLogitsArgs& a, int num_threads) {
-  return static_cast<size_t>(align_up(a.B * a.C * dtype_bytes(a.dtype))) +
-         kernels.gemm_workspace(last_product(a, nullptr), num_threads);
-}
-
-void run_head_logits(const Kernels& kernels, const Context& context, const HeadLogitsArgs& a) {
-  const int64_t row_bytes = a.C * dtype_bytes(a.dtype);
-  const int64_t used = align_up(a.B * row_bytes);
-  for (int64_t b = 0; b < a.B; ++b) {
-    std::memcpy(context.workspace + b * row_bytes,
-                static_cast<const std::byte*>(a.x) + (b * a.T + a.last[b]) * row_bytes,
-                static_cast<size_t>(row_bytes));
+void Head::find_losses(const Chunk& chunk) const {
+  const HeadArgs& a = args_;
+  kernels_->gemm(products_, logits_product(a, chunk.n, chunk.x, at(layout_.logits)));
+  if (is_split(a)) {
+    auto* leaves = at<double>(layout_.leaves);  // of all ranks
+    store_leaves(chunk, leaves);
+    steps_.join_leaves(
+        context_, {chunk.n, stats_per_token(a), a.num_ranks, leaves, chunk.targets, chunk.losses,
+                   at<float>(layout_.highest), at<float>(layout_.scale)});
+    if (a.with_gradient) differentiate_leaves(chunk);
+  } else {
+    kernels_->cross_entropy(context_, {chunk.n, a.V, a.dtype, at(layout_.logits), chunk.targets,
+                                       chunk.losses, a.with_gradient, a.factor()});
   }
-  const Context products{context.pool, context.workspace + used,
-                         context.workspace_bytes - static_cast<size_t>(used)};
-  kernels.gemm(products, last_product(a, context.workspace));
+  const int32_t* rows = at<int32_t>(layout_.rows) + chunk.begin;
+  for (int64_t i = 0; gathers_ && i < chunk.n; ++i) a.losses[rows[i]] = chunk.losses[i];
+}
+
+// This rank's leaves of every token, then those of all ranks.
+void Head::store_leaves(const Chunk& chunk, double* leaves) const {
+  const HeadArgs& a = args_;
+  const int64_t n = chunk.n, stats = stats_per_token(a);
+  double* mine = leaves + (a.ranks ? a.ranks->rank() : 0) * n * stats;
+  auto* highest = at<float>(layout_.highest);
+  auto* sums = at<double>(layout_.sums);
+  int64_t column = 0;
+  for (int p = 0; p < a.weight.count; ++p) {
+    std::byte* logits = at(layout_.logits) + column * dtype_bytes(a.dtype);
+    kernels_->softmax_stats(context_, {n, a.weight.rows[p], a.V, a.dtype, logits, highest, sums});
+    steps_.store_leaf_stats(context_, {n, stats, p, highest, sums, mine});
+    column += a.weight.rows[p];
+  }
+  steps_.store_target_logit(
+      context_, {n, stats, a.V, a.dtype, at(layout_.logits), chunk.targets, a.first_id, mine});
+  if (a.ranks) a.ranks->all_gather(mine, leaves, n * stats * 8);
+}
+
+void Head::differentiate_leaves(const Chunk& chunk) const {
+  const HeadArgs& a = args_;
+  auto* local = at<int32_t>(layout_.local);
+  int64_t column = 0;
+  for (int p = 0; p < a.weight.count; ++p) {
+    const int64_t width = a.weight.rows[p];
+    std::byte* logits = at(layout_.logits) + column * dtype_bytes(a.dtype);
+    steps_.local_targets(context_, {chunk.n, a.first_id + column, width, chunk.targets, local});
+    kernels_->softmax_gradient(
+        context_, {chunk.n, width, a.V, a.dtype, logits, local, at<float>(layout_.highest),
+                   at<float>(layout_.scale), a.factor()});
+    column += width;
+  }
+}
+
+void Head::find_dx(const Chunk& chunk) const {
+  const HeadArgs& a = args_;
+  const Products& made = dx_[gathers_ ? 0 : static_cast<size_t>(chunk.begin / a.chunk_rows)];
+  const Context context = after(products_, made.partial_bytes);
+  for (GemmArgs call : made.calls) {
+    call.M = chunk.n;
+    kernels_->gemm(context, call);
+  }
+  const int32_t* rows = at<int32_t>(layout_.rows) + chunk.begin;
+  const int64_t bytes = a.C * dtype_bytes(a.dx_dtype);
+  for (int64_t i = 0; gathers_ && i < chunk.n; ++i) {
+    std::memcpy(row_of(a.dx, rows[i], a.C, a.dx_dtype), at(layout_.dx) + i * bytes,
+                static_cast<size_t>(bytes));
+  }
+}
+
+void Head::find_dweight(const Chunk& chunk, bool accumulate) const {
+  const HeadArgs& a = args_;
+  const bool apart = sums_apart(a, gathers_);
+  Stack to = a.dweight;
+  auto* sum = at<float>(layout_.dweight);
+  for (int p = 0; apart && p < to.count; sum += to.rows[p++] * a.C) to.part[p] = sum;
+  GemmArgs g = dweight_product(a, chunk.n, at(layout_.logits), chunk.x, to,
+                               apart ? Dtype::kF32 : a.grad_dtype);
+  g.accumulate = accumulate;
+  kernels_->gemm(products_, g);
+}
+
+// The fp32 sum becomes (or is added to) the gradient.
+void Head::store_dweight(bool accumulate) const {
+  const HeadArgs& a = args_;
+  const float* sum = at<float>(layout_.dweight);
+  for (int p = 0; p < a.dweight.count; ++p) {
+    const int64_t elements = a.dweight.rows[p] * a.C;
+    steps_.store_sum(context_, {elements, sum, a.dweight.part[p], a.grad_dtype, accumulate});
+    sum += elements;
+  }
 }
 
 }  // namespace weft

@@ -1,9 +1,9 @@
-// exec/ops/head.cpp: the head on a CPU (exec/head.h) and on a GPU (exec/device_head.h).
+// exec/ops/head.cpp: the head with its loss (exec/head.h), and its logits alone.
 #include "graph/ops/head.h"
 
 #include <algorithm>
 
-#include "exec/device_head.h"
+#include "exec/head.h"
 #include "exec/op_binding.h"
 
 namespace weft {
@@ -11,20 +11,13 @@ namespace {
 
 size_t workspace(const PlanContext& p, const Node& node) {
   const HeadArgs args = head_args(p.view, node, p.mesh);
-  if (p.kernels.device) return device_head_workspace(p.kernels, args);
   return head_workspace(p.kernels, args, p.num_threads);
 }
 
 NodeCall bind_with(const BindContext& b, const Node& node, const Accumulates& adds) {
   const Kernels& k = b.kernels;
   const HeadArgs args = head_args(b.view, node, b.mesh);
-  if (k.device) {
-    return
-        [adds, head = DeviceHead(k, args, *b.context)](const StepScalars& s) { head.run(adds(s)); };
-  }
-  return [adds, c = b.context, head = Head(k, args, *b.context)](const StepScalars& s) {
-    head.run(*c, adds(s));
-  };
+  return [adds, head = Head(k, args, *b.context)](const StepScalars& s) { head.run(adds(s)); };
 }
 
 NodeCall bind(const BindContext& b, const Node& node) { return bind_with(b, node, {true, false}); }
@@ -39,7 +32,7 @@ size_t logits_workspace(const PlanContext& p, const Node& node) {
 
 NodeCall bind_logits(const BindContext& b, const Node& node) {
   return [a = head_logits_args(b.view, node), &k = b.kernels, c = b.context](const StepScalars&) {
-    k.device ? run_device_head_logits(k, *c, a) : run_head_logits(k, *c, a);
+    run_head_logits(k, *c, a);
   };
 }
 
