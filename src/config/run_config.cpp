@@ -142,9 +142,10 @@ void bind_train(OptionTable& t, TrainConfig& c) {
   t.add("train.grad_accum", &c.grad_accum,
         "passes per step; 0 = global_batch / (dp x micro_batch), the only accepted value")
       .at_least(0);
-  t.add("train.optimizer", &c.optimizer.name, "update rule")
+  t.add("train.optimizer", &c.optimizer.name,
+        "update rule: AdamW, or SGD with train.momentum, as PyTorch's")
       .one_of({"adamw", "adamw8bit", "sgd"})
-      .not_built_values({"adamw8bit", "sgd"});
+      .not_built_values({"adamw8bit"});
   t.add("train.lr", &c.schedule.lr, "learning rate").at_least(0);
   t.add("train.schedule", &c.schedule.schedule, "learning rate after warmup_steps")
       .one_of({"constant", "linear", "cosine", "wsd", "log_warmup"});
@@ -159,8 +160,13 @@ void bind_train(OptionTable& t, TrainConfig& c) {
       .below(1)
       .length(2);
   t.add("train.eps", &c.optimizer.eps, "AdamW: added to the root of the second moment").above(0);
+  t.add("train.momentum", &c.optimizer.momentum,
+        "SGD: part of the last step that is added to the next; 0: none, and no state")
+      .at_least(0)
+      .below(1);
   t.add("train.weight_decay", &c.optimizer.weight_decay,
-        "AdamW: weights shrink by lr times this each step")
+        "AdamW: weights shrink by lr times this each step; SGD: the weight times this is added to "
+        "the gradient")
       .at_least(0);
   t.add("train.decay_all", &c.optimizer.decay_all, "false: no decay on norms and biases");
   t.add("train.clip_norm", &c.clip_norm, "maximum gradient norm; 0 = off").at_least(0);

@@ -23,6 +23,7 @@ UpdateInputs update_inputs(const View& v, const Node& node) {
   u.item.p = v.at(node.inputs[0]);
   u.item.grad = v.at(node.inputs[1]);
   u.item.decay = attr.decay;
+  u.types.num_states = static_cast<int>(num_states);
   for (size_t i = 0; i < num_states; ++i) {
     u.types.state_dtypes[i] = v.value(node.inputs[3 + i]).dtype;
     u.item.states[i] = v.at(node.inputs[3 + i]);

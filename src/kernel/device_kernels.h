@@ -53,6 +53,7 @@ struct UpdateTypes {
   Dtype dtype, grad_dtype;
   Dtype state_dtypes[kMaxUpdateStates] = {Dtype::kF32, Dtype::kF32};
   bool has_master = false;
+  int num_states = 0;
   bool operator==(const UpdateTypes&) const = default;
 };
 // An optimizer's update over all items in one launch; the arguments of its kernel for one parameter
@@ -166,6 +167,7 @@ struct KeptCrossEntropyArgs {
   PLAIN(exact_sum, ExactSumArgs)                  \
   PLAIN(norm, NormArgs)                           \
   PLAIN(adamw_list, UpdateListArgs)               \
+  PLAIN(sgd_list, UpdateListArgs)                 \
   PLAIN(squares_list, SquaresListArgs)            \
   PLAIN(store_sum, StoreSumArgs)                  \
   PLAIN(round_sum, RoundSumArgs)                  \

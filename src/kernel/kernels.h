@@ -15,6 +15,7 @@
 #include <cstdint>
 
 #include "base/threads.h"
+#include "kernel/update_args.h"
 #include "tensor/dtype.h"
 
 namespace weft {
@@ -401,28 +402,6 @@ struct SquaresArgs {
   double* partials;  // (ceil(n / kNormCell))
 };
 
-// AdamW as torch: g = grad * grad_scale; p *= 1 - lr * weight_decay; m, v; then
-// p -= lr / bias1 * m / (sqrt(v) / sqrt(bias2) + eps), bias_i = 1 - beta_i^step. Inside in fp32.
-// master null: p itself (of dtype) is read and written; else master (fp32) is, and p =
-// round(master).
-struct AdamwScalars {
-  // In double: 1 - beta and the like are formed before they are rounded, as torch does.
-  double lr, beta1, beta2, eps, weight_decay, bias1, bias2;
-};
-struct AdamwArgs {
-  int64_t n;
-  Dtype dtype;        // of p
-  Dtype grad_dtype;   // of grad
-  Dtype state_dtype;  // of m and v
-  void* p;
-  float* master;
-  const void* grad;
-  void* m;
-  void* v;
-  double grad_scale;
-  AdamwScalars scalars;
-};
-
 // Every kernel of a backend, once: PLAIN(name, Args), or SCRATCH(name, Args) where a second
 // function, name_workspace, returns the bytes of workspace that a call needs with the given number
 // of threads. The table below, and the declarations and tables of all backends, are generated from
@@ -453,7 +432,8 @@ struct AdamwArgs {
   PLAIN(scale, ScaleArgs)                            \
   PLAIN(dropout, DropoutArgs)                        \
   PLAIN(squares, SquaresArgs)                        \
-  PLAIN(adamw, AdamwArgs)
+  PLAIN(adamw, AdamwArgs)                            \
+  PLAIN(sgd, SgdArgs)
 
 // In a backend's namespace: declares all its kernels, and (between the braces of an initializer)
 // lists all of them as members of the table.

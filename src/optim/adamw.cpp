@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "graph/ops/adamw.h"
-#include "kernel/kernels.h"
+#include "kernel/update_args.h"
 
 namespace weft {
 namespace {

@@ -3,11 +3,12 @@
 
 #include "base/error.h"
 #include "optim/adamw.h"
+#include "optim/sgd.h"
 
 namespace weft {
 
 const std::vector<const Optimizer*>& all_optimizers() {
-  static const std::vector<const Optimizer*> kAll = {&kAdamw};
+  static const std::vector<const Optimizer*> kAll = {&kAdamw, &kSgd};
   return kAll;
 }
 

@@ -2,14 +2,34 @@
 #include "planning/idle_keys.h"
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
 #include "base/log.h"
+#include "optim/optimizer.h"
 #include "planning/backend.h"
 #include "track/progress.h"
 
 namespace weft {
+
+namespace {
+
+// Keys of one optimizer that were set for another.
+void add_optimizer_keys(const OptimizerConfig& c, std::vector<std::string>* lines) {
+  const OptimizerConfig usual;
+  const std::vector<std::string> read = find_optimizer(c.name).keys();
+  const auto add = [&](const char* key, bool was_set, const std::string& value) {
+    if (!was_set || std::find(read.begin(), read.end(), key) != read.end()) return;
+    lines->push_back(
+        fmt::format("{}: {} has no effect with train.optimizer {}", key, value, c.name));
+  };
+  add("train.betas", c.betas != usual.betas, fmt::format("[{}]", fmt::join(c.betas, ", ")));
+  add("train.eps", c.eps != usual.eps, fmt::format("{}", c.eps));
+  add("train.momentum", c.momentum != usual.momentum, fmt::format("{}", c.momentum));
+}
+
+}  // namespace
 
 std::vector<std::string> idle_keys(const RunConfig& c) {
   std::vector<std::string> lines;
@@ -22,6 +42,7 @@ std::vector<std::string> idle_keys(const RunConfig& c) {
         fmt::format("train.loss_scale: {} has no effect with train.precision {}: only fp16 has one",
                     c.train.loss_scale, c.train.precision));
   }
+  add_optimizer_keys(c.train.optimizer, &lines);
   return lines;
 }
 

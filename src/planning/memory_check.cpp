@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "optim/optimizer.h"
 #include "planning/backend.h"
 #include "planning/plan_fit.h"
 #include "track/progress.h"
@@ -61,11 +62,12 @@ std::string process_shortage(const char* what, int64_t need, const MemoryBound& 
                      bound.bytes);
 }
 
-// The minimum for any layout on one machine: parameters and moments in bf16, or where some are
+// The minimum for any layout on one machine: parameters and states in bf16, or where some are
 // frozen only the parameters. Below that no layout is worth planning: a large model's plans take
 // seconds.
 int64_t least_bytes(const RunConfig& c, const PlanReport& plan) {
-  return plan.num_parameters * (c.model.freeze.empty() ? 6 : 2);
+  const auto states = find_optimizer(c.train.optimizer.name).states(c.train.optimizer).size();
+  return plan.num_parameters * (c.model.freeze.empty() ? 2 + 2 * static_cast<int64_t>(states) : 2);
 }
 
 // The first number of ranks, from the run's down, with a layout that fits.

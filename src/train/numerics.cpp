@@ -23,7 +23,9 @@ namespace {
 class Probe {
  public:
   Probe(const Kernels& kernels, Dtype dtype, const std::string& optimizer)
-      : k_(kernels), dtype_(dtype), optimizer_(find_optimizer(optimizer)), pool_(1) {}
+      : k_(kernels), dtype_(dtype), optimizer_(find_optimizer(optimizer)), pool_(1) {
+    config_.momentum = 0.9;  // with all its states
+  }
 
   std::string hash() {
     product();

@@ -108,6 +108,7 @@ Json Saver::to_json(const TrainState& state) const {
   s.set("rng", Json());  // null: all draws are functions of seed and position
   state.scaling.save(&s);
   s.set("best_eval_loss", state.best_eval ? Json(*state.best_eval) : Json());
+  s.set("optimizer", Json(file_.config().train.optimizer.name));
   s.set("exact", exact_to_json(ranks_.layout()));
   s.set("numerics", numerics_);
   s.set("weft", Json(kWeftVersion));

@@ -7,6 +7,7 @@
 #include "train/numerics.h"
 #include "train/rank_agreement.h"
 #include "train/same_model.h"
+#include "train/same_optimizer.h"
 
 namespace weft {
 namespace {
@@ -47,6 +48,7 @@ int64_t load_start(const RunStart& start, const Session& session, const Layout& 
   }
   check_same_model(*start.checkpoint, session);
   const CheckpointReader reader(*start.checkpoint);
+  check_same_optimizer(reader, session.config.train.optimizer, engine->executor().plan().graph);
   engine->load_checkpoint(reader);
   const Json& stored = reader.state();
   state->step = stored.at("step").as_int();

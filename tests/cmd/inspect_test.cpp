@@ -92,12 +92,12 @@ TEST(Inspect, RunFileThatCannotTrainYetShowsItsBatches) {
   write(folder / "rows.jsonl", "{\"text\": \"abc\"}\n{\"text\": \"de\"}\n");
   write(folder / "run.yaml", "name: x\nmodel: {path: " + at + "/model}\ndata:\n  train: [" + at +
                                  "/rows.jsonl]\n  tokenizer: bytes\n  seq_length: 8\n"
-                                 "train: {optimizer: sgd, global_batch: 2, steps: 1}\n");
+                                 "train: {optimizer: adamw8bit, global_batch: 2, steps: 1}\n");
   const std::string file = "'" + at + "/run.yaml'";
   const Outcome o = run_weft("inspect --json --set data.shuffle=false " + file);
   ASSERT_EQ(o.exit_code, 0) << o.err;
   const Json found = parse_json(o.out, "inspect");
-  EXPECT_EQ(found.at("not_built").as_array()[0].as_string(), "train.optimizer: sgd");
+  EXPECT_EQ(found.at("not_built").as_array()[0].as_string(), "train.optimizer: adamw8bit");
   const Json& row = found.at("batches").as_array()[0].at("rows").as_array()[0];
   EXPECT_EQ(row.at("ids").dump(), "[97, 98, 99, 256, 256, 256, 256, 256]");
   EXPECT_EQ(row.at("targets").dump(), "[98, 99, -1, -1, -1, -1, -1, -1]");

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "config/run_changes.h"
+#include "optim/optimizer.h"
 #include "tests/io/temporary_folder.h"
 
 namespace weft {
@@ -230,6 +231,17 @@ TEST_F(RunFileTest, AllComplaintsAreCollected) {
   for (const char* part :
        {"run.yaml:1", "nmae", "name", "model.init", "random2", "data.seq_length", "train.lr"}) {
     EXPECT_NE(e.find(part), std::string::npos) << part << "\n" << e;
+  }
+}
+
+// What can be trained with can be asked for.
+TEST_F(RunFileTest, TakesEveryOptimizer) {
+  for (const Optimizer* optimizer : all_optimizers()) {
+    const RunConfig c =
+        read(kSmallest, {std::string("train.optimizer=") + optimizer->name, "train.momentum=0.5"})
+            .config();
+    EXPECT_EQ(c.train.optimizer.name, optimizer->name);
+    EXPECT_EQ(c.train.optimizer.momentum, 0.5);
   }
 }
 

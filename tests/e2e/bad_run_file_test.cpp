@@ -66,10 +66,10 @@ TEST(BadRunFile, MissingKeysAndFiles) {
 
 TEST(BadRunFile, UnbuiltFeaturesAreRejectedByName) {
   const TinyRun run;
-  const std::vector<std::string> sets = {"train.optimizer=sgd",    "train.recompute=full",
-                                         "train.offload=all",      "launch.elastic=true",
-                                         "launch.nodes=2",         "checkpoint.async=true",
-                                         "track.tensorboard=true", "data.format=idx"};
+  const std::vector<std::string> sets = {
+      "train.optimizer=adamw8bit", "train.recompute=full", "train.offload=all",
+      "launch.elastic=true",       "launch.nodes=2",       "checkpoint.async=true",
+      "track.tensorboard=true",    "data.format=idx"};
   expect_refused(run, {"storage=s3://bucket/x"}, {"s3://", "not built"});
   if (!cuda_kernels())
     expect_refused(run, {"launch.device=cuda"},

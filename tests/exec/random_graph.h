@@ -53,6 +53,10 @@ inline GraphChoice random_choice(std::mt19937* random) {
   const std::vector<std::string> some[] = {
       {}, {}, {"norm"}, {"0."}, {".k"}, {"embed", "0."}, {"up", ".bias"}};
   c.frozen = some[(*random)() % std::size(some)];
+  if (one_of({0, 1}) == 1) {
+    c.optimizer.name = "sgd";
+    c.optimizer.momentum = one_of({0, 1}) == 1 ? 0.9 : 0.0;
+  }
   return c;
 }
 

@@ -74,10 +74,13 @@ def clip_gradients(model, clip):
     return norm
 
 
-def train(folder, rows, steps, batch, lr, clip, weight_decay=0.01):
-    """AdamW over consecutive batches in file order, from the weights of `folder`."""
+def train(folder, rows, steps, batch, lr, clip, weight_decay=0.01, momentum=None):
+    """AdamW (with a momentum: SGD) over consecutive batches in file order, from the weights of `folder`."""
     model = load(folder).train()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=weight_decay)
+    if momentum is None:
+        optimizer = torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=weight_decay)
+    else:
+        optimizer = torch.optim.SGD(model.parameters(), lr=lr, weight_decay=weight_decay, momentum=momentum)
     result = Trained([], [], [], model)
     for step in range(steps):
         ids, mask, labels = pad(rows[step * batch:(step + 1) * batch])

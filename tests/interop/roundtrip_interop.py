@@ -337,6 +337,24 @@ def check_dynamic(case, checks):
                  f"{case.name}: gradient norm of each step, dynamic")
 
 
+def check_sgd(case, checks):
+    """torch.optim.SGD, with momentum and without: losses, norms, every weight, the momentum itself."""
+    lr, steps = 0.1, 6
+    for momentum in (0.9, 0.0):
+        what, run_dir = f"{case.name}: SGD, momentum {momentum}", case.folder / f"sgd_{momentum}"
+        lines, _ = case.weft.train(case.run_file(run_dir.name, optimizer="sgd", momentum=momentum, lr=lr, steps=steps,
+                                                 weight_decay=0.1), run_dir)
+        theirs = peer.train(case.source, case.rows(train_texts()), steps, BATCH, lr, CLIP, 0.1, momentum)
+        checks.close([line["loss"] for line in lines], theirs.losses, LOSS_TOLERANCE, f"{what}, loss of each step")
+        checks.close([line["grad_norm"] for line in lines], theirs.grad_norms, NORM_TOLERANCE,
+                     f"{what}, gradient norm of each step")
+        start, end = peer.weights(peer.load(case.source)), peer.weights(theirs.model)
+        mine = peer.weights(peer.load(run_dir / "final"))
+        walked = sum((end[n] - start[n]).square().sum() for n in end) ** 0.5
+        apart = sum((end[n] - mine[n]).square().sum() for n in end) ** 0.5
+        checks.that(apart < UPDATE_TOLERANCE * walked, f"{what}, weights", f"{apart / walked:.1e} of the way")
+
+
 def check_bf16(case, checks):
     """Trained in bf16, with and without master weights: near fp32, and readable."""
     wanted = peer.train(case.source, case.rows(train_texts()), STEPS, BATCH, LR, CLIP).losses
@@ -393,6 +411,7 @@ def body(args, checks, folder):
         checks.section(check_resume, case, run_dir)
         checks.section(check_pack, case)
         checks.section(check_dynamic, case)
+        checks.section(check_sgd, case)
         checks.section(check_padding, case)
         checks.section(check_bf16, case)
     place = folder / "half"

@@ -91,7 +91,8 @@ inline void compare_update_levels(const UpdateForm& form) {
 inline void compare_update_list(const UpdateForm& form) {
   TestVector<UpdateScalars> scalars(1);
   scalars[0].optimizer = form.scalars(3, true);
-  for (const UpdateTypes& types : update_types()) {
+  for (UpdateTypes types : update_types()) {
+    types.num_states = form.num_states;
     for (const float scale_value : {0.25f, std::numeric_limits<float>::quiet_NaN()}) {
       const TestVector<float> scale = {scale_value};
       each_device([&](const DeviceKernels& k, Bench& bench, const std::string& name) {

@@ -21,7 +21,7 @@ OPERATIONS = {"swiglu": "Swiglu", "rmsnorm": "RmsNorm", "rope": "Rope", "embeddi
 # Optimizers' updates: their declaration is one more place, and their kernel over all parameters is in the list of a
 # GPU's kernels. The run file's words name them. By the file of their rule: names that may not appear elsewhere.
 UPDATES = {"adamw": r"(?i:adamw)(?!8bit)", "sgd": r"\bSgd|\bkSgd|(?i:\bsgd\b|\bsgd_)"}
-UPDATE_PLACES = PLACES + ("src/optim/", "src/kernel/device_kernels.h")
+UPDATE_PLACES = PLACES + ("src/optim/", "src/kernel/update_args.h", "src/kernel/device_kernels.h")
 NAMED_IN = ("src/config/run_config.cpp", "src/optim/optimizer_config.h", "src/kernel/optimizer_scalars.h")
 
 
@@ -44,7 +44,7 @@ class Operations(unittest.TestCase):
             if not (ROOT / f"src/graph/ops/{file}.h").exists():
                 continue
             types = re.compile(rf"\bk?{name}(Backward|Grad|Inverse|Apply)?(Op|Attr|Args)\b"
-                               rf"|(\.|->){file}(_backward)?\(")
+                               rf"|(\.|->){file}(_backward)?\((?!\))")
             used = [path for path, text in texts if types.search(text)]
             elsewhere = [path for path in used if not path.startswith(PLACES)]
             self.assertEqual(elsewhere, [], f"{file} is in more places than {PLACES}")

@@ -29,5 +29,17 @@ TEST(IdleKeys, AreReportedOnlyWhereTheyApply) {
   EXPECT_EQ(idle_keys(c).size(), 1u);
 }
 
+TEST(IdleKeys, OfOptimizersThatAreNotTheRuns) {
+  RunConfig c;
+  c.train.optimizer.momentum = 0.9;
+  EXPECT_EQ(idle_keys(c), std::vector<std::string>{
+                              "train.momentum: 0.9 has no effect with train.optimizer adamw"});
+  c.train.optimizer.name = "sgd";
+  EXPECT_TRUE(idle_keys(c).empty());
+  c.train.optimizer.betas = {0.8, 0.9};
+  c.train.optimizer.eps = 1e-6;
+  EXPECT_EQ(idle_keys(c).size(), 2u);
+}
+
 }  // namespace
 }  // namespace weft

@@ -78,7 +78,8 @@ class Stepper {
     float master[kWidth];
     Raw<P, kWidth> p;
     Raw<Grad, kWidth> grad;
-    Raw<State, kWidth> state0, state1;
+    Raw<State, (kStates > 0 ? kWidth : 1)> state0;
+    Raw<State, (kStates > 1 ? kWidth : 1)> state1;
   };
 
   template <int kWidth>
