@@ -73,7 +73,8 @@ inline void compare_update_levels(const UpdateForm& form) {
           fmt::format("{} n {}", update_words(form, types), n), types.dtype,
           [&](const Kernels& kernels, Bench& bench) {
             UpdatedParameter p(types, form.num_states, n, 1);
-            for (int step = 5; step < 8; ++step) {
+            // What a bf16 state rounded the other way may nearly cancel in the next step.
+            for (int step = 5; step < (is_narrow ? 6 : 8); ++step) {
               p.grad = Buffer::random(types.grad_dtype, n, static_cast<uint64_t>(step));
               form.one(kernels, bench.context(0), types, p.item(true), 0.5,
                        form.scalars(step, true));
