@@ -119,6 +119,45 @@ TEST(DataParallel, CollectivesOfABucket) {
   }
 }
 
+// Exact mode: leaves are added in accumulators, and each bucket is still reduced by one node: by
+// the gradients' writers, whose sums are reduced in the last pass, or by an all_to_all of every
+// pass where no whole gradients are kept.
+TEST(DataParallel, ExactGradientsGoThroughAccumulators) {
+  for (const Shard shard : kShards) {
+    SCOPED_TRACE(static_cast<int>(shard));
+    Graph graph;
+    add_backward(&graph, testing::trace_decoder(&graph, {.layers = 3}), Dtype::kF32);
+    DataParallel mesh{2, 1, shard, 4};
+    mesh.is_exact = true;
+    mesh.groups = 4;
+    const bool pass_major = shard >= Shard::kZero2;
+    ASSERT_EQ(mesh.is_pass_major(), pass_major);
+    const auto buckets = apply_data_parallel(&graph, mesh);
+    std::set<int> gradients;
+    for (const auto& bucket : buckets) {
+      for (const Ref g : bucket.gradients) gradients.insert(g.id);
+    }
+    size_t reductions = 0, writers = 0;
+    for (const Node& node : graph.pass) {
+      if (node.op == &kAllReduceOp || node.op == &kReduceScatterOp || node.op == &kAllToAllOp) {
+        EXPECT_EQ(node.op == &kAllToAllOp, pass_major);
+        EXPECT_EQ(node.run.slots > 0, pass_major);
+        EXPECT_EQ(node.run.last_pass_only, !pass_major);
+        ++reductions;
+        continue;
+      }
+      for (const Ref r : node.outputs) {
+        if (!r || !gradients.contains(r.id)) continue;
+        EXPECT_EQ(node.run.slots > 0, !pass_major) << op_name(node.op);
+        ++writers;
+      }
+    }
+    EXPECT_EQ(reductions, buckets.size());
+    EXPECT_GE(writers, buckets.size());
+    EXPECT_EQ(testing::count(graph, &kAccumulateOp) > 0, !pass_major);
+  }
+}
+
 // One rank in exact mode adds leaves, and has no peers to reduce with.
 TEST(DataParallel, OneRankHasNoCollective) {
   Graph graph;
