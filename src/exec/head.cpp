@@ -1,6 +1,6 @@
-// exec/head.cpp: rows chosen, then per chunk logits, losses, dx and dweight.
+// exec/head.cpp: selects rows, then per chunk logits, losses, dx and dweight.
 //
-// Workspace: of the CPU which tokens have a target, and targets, losses, x and dx of the chunk; the
+// Workspace: on the CPU which tokens have a target, and targets, losses, x and dx of the chunk; the
 // logits of the chunk, an fp32 sum of dweight where gradients are kept in fewer bits (so that
 // chunks are added before the one rounding), the softmax's leaves of all ranks, and what the
 // products need.

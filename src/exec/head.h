@@ -47,7 +47,7 @@ Products dx_products(const HeadArgs& a, int64_t n, std::byte* dlogits, void* dx,
                      std::byte* workspace);
 GemmArgs dweight_product(const HeadArgs& a, int64_t n, void* dlogits, const void* x, Stack dweight,
                          Dtype dtype);
-// What is left of a context's workspace behind the first bytes.
+// The rest of a context's workspace after the first bytes.
 inline Context after(const Context& c, int64_t bytes) {
   return {c.pool, c.workspace + bytes, c.workspace_bytes - static_cast<size_t>(bytes), c.stream};
 }
@@ -59,7 +59,7 @@ inline int64_t stats_per_token(const HeadArgs& a) { return 2 * a.weight.count + 
 // Tokens whose logits exist at one time on a GPU: enough for products at full speed.
 inline constexpr int64_t kDeviceHeadRows = 8192;
 
-// Offsets in the workspace; those before logits are of the CPU alone.
+// Offsets in the workspace; those before logits are only for the CPU.
 struct HeadLayout {
   int64_t rows, targets, losses, x, dx;
   int64_t logits, dweight, leaves, highest, sums, scale, local, products, total;
@@ -72,7 +72,7 @@ class Head {
   void run(bool accumulate) const;  // accumulate: into dweight
 
  private:
-  struct Chunk {  // where its tokens lie: gathered, or in place
+  struct Chunk {  // where its tokens are: gathered, or in place
     int64_t begin, n;
     const void* x;
     const int32_t* targets;

@@ -5,14 +5,14 @@
 
 namespace weft {
 
-// The contracts stand with the arguments in kernel/device_kernels.h.
+// The contracts are documented with the arguments in kernel/device_kernels.h.
 struct HeadKernels {
   void (*take_rows)(const Context&, const TakeRowsArgs&);
   void (*store_leaf_stats)(const Context&, const LeafStatsArgs&);
   void (*store_target_logit)(const Context&, const TargetLogitArgs&);
   void (*join_leaves)(const Context&, const JoinLeavesArgs&);
   void (*local_targets)(const Context&, const LocalTargetsArgs&);
-  void (*store_sum)(const Context&, const StoreSumArgs&);  // on the CPU: bf16 alone
+  void (*store_sum)(const Context&, const StoreSumArgs&);  // on the CPU: bf16 only
 };
 
 // Those of the device that the kernels are for.

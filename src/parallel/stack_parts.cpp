@@ -45,7 +45,7 @@ void stack_parts(Graph* graph) {
     const Node& node = graph->pass[i];
     if (node.op != &kLinearOp && node.op != &kLinearDwOp) continue;
     const LinearAttr attr = node.as<LinearAttr>();
-    // Weights (in, out) lie side by side, not one under another: each is a product of its own.
+    // Weights (in, out) would be side by side, not stacked: each is a separate product.
     if (attr.row_pieces > 0 || attr.order == WeightOrder::kInOut) continue;
     if (node.op == &kLinearDwOp) {
       stack(graph, node.outputs);

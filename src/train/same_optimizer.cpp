@@ -40,7 +40,7 @@ void check_same_optimizer(const CheckpointReader& checkpoint, const OptimizerCon
   const std::string folder = checkpoint.folder().string();
   const Json* stored = checkpoint.state().find("optimizer");
   const std::string other =
-      "; or begin a run of another name with model.path set to the checkpoint's folder";
+      "; or start a run with another name and model.path set to the checkpoint's folder";
   if (stored && stored->as_string() != config.name) {
     throw UserError(fmt::format("{} was written with train.optimizer: {}, but the run has {}",
                                 folder, stored->as_string(), config.name),
@@ -54,8 +54,8 @@ void check_same_optimizer(const CheckpointReader& checkpoint, const OptimizerCon
   const Suffixes kept = suffixes_of(checkpoint.tensors());
   if (kept == wanted) return;
   throw UserError(
-      fmt::format("{} has {}, but train.optimizer: {} goes on with {}", folder, words(kept),
-                  config.name, words(wanted)),
+      fmt::format("{} has {}, but train.optimizer: {} needs {}", folder, words(kept), config.name,
+                  words(wanted)),
       fmt::format("set train.optimizer and its keys ({}) as they were when it was written{}",
                   fmt::join(optimizer.keys(), ", "), other));
 }

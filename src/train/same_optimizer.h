@@ -1,5 +1,4 @@
-// train/same_optimizer.h: whether a checkpoint has the states that the run's optimizer goes on
-// with.
+// train/same_optimizer.h: checks that a checkpoint has the states that the run's optimizer needs.
 #pragma once
 
 #include "checkpoint/checkpoint.h"
@@ -8,8 +7,8 @@
 
 namespace weft {
 
-// UserError where the checkpoint is of another optimizer, or of one that kept other states (with
-// momentum and without it). A checkpoint that does not name its optimizer is known by its states.
+// UserError where the checkpoint was written with another optimizer, or with other states (with or
+// without momentum). A checkpoint that does not name its optimizer is recognized by its states.
 void check_same_optimizer(const CheckpointReader& checkpoint, const OptimizerConfig& config,
                           const Graph& graph);
 

@@ -1,4 +1,4 @@
-// tests/dist/columns_test.cpp: weights that lie (in, out), and are thirds of a stored tensor by
+// tests/dist/columns_test.cpp: weights stored as (in, out), and as thirds of a stored tensor by
 // columns (as GPT-2's c_attn), in several layouts.
 #include <gtest/gtest.h>
 

@@ -23,20 +23,20 @@ Json rank_plan(const TinyRun& run, const Sets& sets) {
   return parse_json(ended.out, "plan").at("per_rank").as_array()[0];
 }
 
-TEST(SgdRun, PlansTheStatesThatItHas) {
+TEST(SgdRun, PlansItsStates) {
   const TinyRun run;
   const int64_t adamw = rank_plan(run, {}).at("states").as_int();
   EXPECT_GT(adamw, 0);
   EXPECT_EQ(rank_plan(run, {"train.optimizer=sgd"}).at("states").as_int(), 0);
   EXPECT_EQ(2 * rank_plan(run, kSgd).at("states").as_int(), adamw);
-  // bf16 has masters beside: half of what fp32 states and masters of AdamW take, less one.
+  // bf16 also has masters: half of AdamW's fp32 states and masters, less one.
   const Sets bf16 = {"train.precision=bf16"};
   const int64_t masters = rank_plan(run, with(bf16, {"train.optimizer=sgd"})).at("states").as_int();
   EXPECT_EQ(3 * masters, rank_plan(run, bf16).at("states").as_int());
   EXPECT_EQ(2 * masters, rank_plan(run, with(bf16, kSgd)).at("states").as_int());
 }
 
-TEST(SgdRun, ResumedHasTheBitsOfOneThatWasNotStopped) {
+TEST(SgdRun, ResumedHasTheBitsOfAnUninterruptedRun) {
   for (const char* momentum : {"train.momentum=0.9", "train.momentum=0"}) {
     const TinyRun run;
     const Sets sets = with(kSgd, {momentum, "checkpoint.every=2"});
@@ -78,7 +78,7 @@ TEST(SgdRun, ACheckpointOfAnotherOptimizerIsRefused) {
   Ended ended = run.train(with(kSgd, {"train.steps=3"}));
   EXPECT_EQ(ended.exit_code, 2);
   expect_parts(ended.err, {"train.optimizer: adamw -> sgd"});
-  // Of another run: its run file is not compared, its state is.
+  // From another run: its run file is not compared, its state is.
   ended = run.train(with(kSgd, {"name=other", "train.steps=3"}),
                     {"--resume", run.checkpoint(2).string()});
   EXPECT_EQ(ended.exit_code, 2) << ended.err;
@@ -92,7 +92,7 @@ TEST(SgdRun, MomentumComesAndGoesOnlyWithItsState) {
   Ended ended = run.train(with(kSgd, {"train.steps=3"}));
   EXPECT_EQ(ended.exit_code, 2) << ended.err;
   expect_parts(ended.err, {"has no states", "#momentum", "train.momentum"});
-  // Another momentum is as another rate.
+  // Another momentum is allowed, like another rate.
   run.train_well(with(kSgd, {"name=on", "train.steps=2"}));
   run.train_well(with(kSgd, {"name=on", "train.steps=3", "train.momentum=0.5"}));
   ended = run.train({"name=on", "train.optimizer=sgd", "train.steps=4"});

@@ -1,4 +1,5 @@
-// tests/exec/in_out_test.cpp: weights that lie (in, out) give what the same weights give (out, in).
+// tests/exec/in_out_test.cpp: weights stored as (in, out) yield the same as those stored as (out,
+// in).
 #include <gtest/gtest.h>
 
 #include "base/error.h"
@@ -58,7 +59,7 @@ class InOut : public ::testing::TestWithParam<std::string> {
   }
 };
 
-TEST_P(InOut, LossAndGradientsAreThoseOfTheTransposedWeights) {
+TEST_P(InOut, LossAndGradientsEqualThoseOfTheTransposedWeights) {
   for (const Dtype compute : {Dtype::kF32, Dtype::kBf16}) {
     const auto traced = [&](WeightOrder order) {
       return testing::traced([&](Builder& g, Ref x) { return two_products(g, x, order); }, compute);

@@ -1,4 +1,4 @@
-// tests/train/same_optimizer_test.cpp: which checkpoints an optimizer goes on from.
+// tests/train/same_optimizer_test.cpp: which checkpoints an optimizer can resume from.
 #include "train/same_optimizer.h"
 
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ OptimizerConfig sgd(double momentum) {
   return c;
 }
 
-TEST(SameOptimizer, GoesOn) {
+TEST(SameOptimizer, Resumes) {
   EXPECT_EQ(refusal({"", "#m", "#v"}, "adamw", {}), "");
   EXPECT_EQ(refusal({"", "#m", "#v"}, "", {}), "");  // written before the field
   EXPECT_EQ(refusal({"#master", "#m", "#v"}, "adamw", {}), "");
@@ -49,7 +49,7 @@ TEST(SameOptimizer, GoesOn) {
   EXPECT_EQ(refusal({""}, "adamw", {}, true), "");  // nothing is trained
 }
 
-TEST(SameOptimizer, IsRefusedOtherwise) {
+TEST(SameOptimizer, IsRejectedOtherwise) {
   const std::string other = refusal({"", "#m", "#v"}, "adamw", sgd(0.9));
   for (const char* part :
        {"train.optimizer: adamw", "the run has sgd", "set train.optimizer to adamw"})

@@ -9,7 +9,7 @@
 
 namespace weft {
 
-// How a weight lies: (out, in), or (in, out) as GPT-2's Conv1D.
+// The order of a weight's dims: (out, in), or (in, out) as in GPT-2's Conv1D.
 enum class WeightOrder { kOutIn, kInOut };
 
 struct LinearAttr {
