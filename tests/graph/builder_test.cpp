@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <cstdint>
+
 #include "base/error.h"
 #include "graph/ops/adamw.h"
 #include "tests/graph/decoder_graph.h"
@@ -115,6 +118,23 @@ TEST_F(BuilderShapes, AttentionNamesMissingArguments) {
   };
   expect_refused([&](AttentionCall* c) { relative(c, narrow, 9); }, "(8, 3)");
   expect_refused([&](AttentionCall* c) { relative(c, table, 2); }, "8 buckets up to distance 2");
+  expect_refused([&](AttentionCall* c) { relative(c, table, INT32_MAX / 2); }, "1073741823 cannot");
+  for (const float scale : {-1.0f, INFINITY, NAN}) {
+    expect_refused([&](AttentionCall* c) { c->scale = scale; }, "a finite scale above 0");
+  }
+  expect_refused([&](AttentionCall* c) { c->window = 3; }, "wants causal");
+  expect_refused([&](AttentionCall* c) { c->window = int64_t{1} << 31; }, "2147483648");
+  expect_refused([&](AttentionCall* c) { c->window = -1; }, "got -1");
+  expect_refused(
+      [&](AttentionCall* c) {
+        const Ref wide = g_.input("wide", {2, 3, kMostHeadsOfAlibi + 1}, Dtype::kF32);
+        *c = {.layout = QkvLayout::kSeparate,
+              .values = {wide, wide, wide},
+              .heads = {kMostHeadsOfAlibi + 1, kMostHeadsOfAlibi + 1, 1},
+              .lengths = lengths,
+              .bias = ScoreBias::kAlibi};
+      },
+      "8191 heads, got 8192");
   AttentionCall right = cross;
   relative(&right, table, 9);
   EXPECT_NO_THROW(ops::attention(g_, right));

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/error.h"
 #include "graph/autodiff.h"
 #include "graph/ops/add.h"
 #include "graph/ops/collectives.h"
@@ -179,54 +180,112 @@ TEST(Copies, InFastModeAreLeftToTheOptimizer) {
   EXPECT_EQ(graph[*graph.find("0.k[0:8]#grad")].copies, 2);
 }
 
-// Heads of every layout, their bias table and the model's first head of a rank.
+// Attention of a layout with a relative table, forward and backward. one_weight: values of several
+// kinds are products with a single weight.
+Graph attention_graph(QkvLayout layout, bool one_weight = false) {
+  Graph graph;
+  Builder g(&graph, Dtype::kF32);
+  const Ref x =
+      ops::embedding(g, g.input("ids", {2, 3}, Dtype::kI32), g.parameter("embed", {10, 8}), -1);
+  const auto value = [&](std::initializer_list<const char*> names, int64_t columns) {
+    std::vector<Ref> weights;
+    for (const char* name : names) weights.push_back(g.parameter(name, {columns, 8}));
+    return ops::linear(g, x, weights, {});
+  };
+  AttentionCall call;
+  call.layout = layout;
+  call.heads = {4, 4, 2};
+  call.lengths = g.input("lengths", {2}, Dtype::kI32);
+  call.bias = ScoreBias::kRelative;
+  call.table = g.parameter("table", {6, 4});
+  call.max_distance = 9;
+  if (layout == QkvLayout::kPacked) {
+    call.values = {one_weight ? value({"qkv"}, 24) : value({"q", "k", "v"}, 8)};
+  } else if (layout == QkvLayout::kInterleaved) {
+    call.values = {one_weight ? value({"qkv"}, 24) : value({"q", "k", "v"}, 8)};
+  } else if (layout == QkvLayout::kQAndKv) {
+    call.values = {value({"q"}, 8), one_weight ? value({"kv"}, 16) : value({"k", "v"}, 8)};
+  } else {
+    call.values = {value({"q"}, 8), value({"k"}, 8), value({"v"}, 8)};
+  }
+  const Ref y = ops::linear(g, ops::attention(g, call), {g.parameter("o", {8, 8})}, {});
+  const Ref losses = ops::head_loss(g, y, g.parameter("head", {10, 8}),
+                                    g.input("targets", {2, 3}, Dtype::kI32), 4);
+  add_backward(&graph, losses, Dtype::kF32);
+  return graph;
+}
+const Cuts kHeadCuts = {{"table", {1, 1, false, true}},
+                        {"o", {1, 2}},
+                        {"q", {0, 2}},
+                        {"k", {0, 2}},
+                        {"v", {0, 2}},
+                        {"qkv", {0, 6}},
+                        {"kv", {0, 4}}};
+
+// Heads of every layout, their bias table and the model's first head of a rank; also where exact
+// mode has more leaves than ranks.
 TEST(CutAttention, ARankHasItsHeadsAndTheirColumnsOfTheTable) {
-  const HeadShape h{4, 4, 2};
-  for (const QkvLayout layout :
-       {QkvLayout::kPacked, QkvLayout::kInterleaved, QkvLayout::kQAndKv, QkvLayout::kSeparate}) {
+  for (const TensorParallel& mesh :
+       {TensorParallel{2, 1, 2, false}, {1, 0, 4, true}, {2, 1, 4, true}}) {
+    for (const QkvLayout layout :
+         {QkvLayout::kPacked, QkvLayout::kInterleaved, QkvLayout::kQAndKv, QkvLayout::kSeparate}) {
+      Graph graph = attention_graph(layout, layout == QkvLayout::kInterleaved);
+      apply_tensor_parallel(&graph, kHeadCuts, mesh);
+      const int64_t here = 4 / mesh.tp;
+      for (const Op op : {&kAttentionOp, &kAttentionGradOp}) {
+        const Node& node = only(graph, op);
+        const AttentionAttr& attr = node.as<AttentionAttr>();
+        EXPECT_EQ(attr.heads.heads, here);
+        EXPECT_EQ(attr.heads.kv_heads, here);
+        EXPECT_EQ(attr.first_head, mesh.rank * here);
+        EXPECT_EQ(attr.model_heads, 4);
+        EXPECT_EQ(graph[attention_inputs(node).table].shape, (Shape{6, here}));
+      }
+      const Value& dtable = graph[only(graph, &kAttentionGradOp).outputs.back()];
+      EXPECT_EQ(dtable.shape, (Shape{6, here}));
+      EXPECT_EQ(dtable.name, mesh.tp == 1 ? "table#grad" : "table[2:4]#grad");
+    }
+  }
+}
+
+std::string refusal(Graph graph, const Cuts& parameters) {
+  try {
+    apply_tensor_parallel(&graph, parameters, {2, 0, 2, false});
+  } catch (const BugError& e) {
+    return e.what();
+  }
+  return "";
+}
+
+// Of one weight a rank has a run of columns: all of q and some of k, not a share of each.
+TEST(CutAttention, WeightsMustBeStackedAsTheHeadsLie) {
+  for (const auto& [layout, one_weight] : {std::pair{QkvLayout::kPacked, true},
+                                           {QkvLayout::kQAndKv, true},
+                                           {QkvLayout::kInterleaved, false}}) {
+    const std::string text = refusal(attention_graph(layout, one_weight), kHeadCuts);
+    EXPECT_NE(text.find("stacked weights to be cut by heads"), std::string::npos) << text;
+    EXPECT_EQ(refusal(attention_graph(layout, !one_weight), kHeadCuts), "");
+  }
+}
+
+// A rank has columns 0, 1 and 4, 5 of two stacked weights, but 0 to 3 of one.
+TEST(CutSum, AddendsMustBeStackedAlike) {
+  for (const bool alike : {true, false}) {
     Graph graph;
     Builder g(&graph, Dtype::kF32);
     const Ref x =
         ops::embedding(g, g.input("ids", {2, 3}, Dtype::kI32), g.parameter("embed", {10, 8}), -1);
-    const auto value = [&](const char* name, int64_t columns) {
-      return ops::linear(g, x, {g.parameter(name, {columns, 8})}, {});
-    };
-    AttentionCall call;
-    call.layout = layout;
-    call.heads = h;
-    call.lengths = g.input("lengths", {2}, Dtype::kI32);
-    call.bias = ScoreBias::kRelative;
-    call.table = g.parameter("table", {6, 4});
-    call.max_distance = 9;
-    const Cuts head_cuts = {{"table", {1, 1}}, {"o", {1, 2}}, {"q", {0, 2}},
-                            {"k", {0, 2}},     {"v", {0, 2}}, {"qkv", {0, 6}}};
-    if (layout == QkvLayout::kPacked) {
-      call.values = {ops::linear(
-          g, x, {g.parameter("q", {8, 8}), g.parameter("k", {8, 8}), g.parameter("v", {8, 8})},
-          {})};
-    } else if (layout == QkvLayout::kInterleaved) {
-      call.values = {value("qkv", 24)};
-    } else if (layout == QkvLayout::kQAndKv) {
-      call.values = {value("q", 8),
-                     ops::linear(g, x, {g.parameter("k", {8, 8}), g.parameter("v", {8, 8})}, {})};
-    } else {
-      call.values = {value("q", 8), value("k", 8), value("v", 8)};
-    }
-    const Ref y = ops::linear(g, ops::attention(g, call), {g.parameter("o", {8, 8})}, {});
-    const Ref losses = ops::head_loss(g, y, g.parameter("head", {10, 8}),
-                                      g.input("targets", {2, 3}, Dtype::kI32), 4);
-    add_backward(&graph, losses, Dtype::kF32);
-    apply_tensor_parallel(&graph, head_cuts, {2, 1, 2, false});
-    for (const Op op : {&kAttentionOp, &kAttentionGradOp}) {
-      const Node& node = only(graph, op);
-      const AttentionAttr& attr = node.as<AttentionAttr>();
-      EXPECT_EQ(attr.heads.heads, 2);
-      EXPECT_EQ(attr.heads.kv_heads, 2);
-      EXPECT_EQ(attr.first_head, 2);
-      EXPECT_EQ(attr.model_heads, 4);
-      EXPECT_EQ(graph[attention_inputs(node).table].shape, (Shape{6, 2}));
-    }
-    EXPECT_EQ(graph[only(graph, &kAttentionGradOp).outputs.back()].shape, (Shape{6, 2}));
+    const Ref stacked = ops::linear(g, x, {g.parameter("a", {4, 8}), g.parameter("b", {4, 8})}, {});
+    const Ref other =
+        alike ? ops::linear(g, x, {g.parameter("c", {4, 8}), g.parameter("d", {4, 8})}, {})
+              : ops::linear(g, x, {g.parameter("c", {8, 8})}, {});
+    const Ref sum = ops::add(g, other, stacked);
+    ops::linear(g, sum, {g.parameter("o", {8, 8})}, {});
+    const Cuts parameters = {
+        {"a", {0, 1}}, {"b", {0, 1}}, {"c", {0, 1}}, {"d", {0, 1}}, {"o", {1, 1}}};
+    const std::string text = refusal(std::move(graph), parameters);
+    EXPECT_EQ(text.find("differently stacked") == std::string::npos, alike) << text;
+    EXPECT_EQ(text.empty(), alike) << text;
   }
 }
 

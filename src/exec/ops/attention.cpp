@@ -1,6 +1,7 @@
 // exec/ops/attention.cpp: attention and its gradient as calls.
 #include "graph/ops/attention.h"
 
+#include "base/error.h"
 #include "exec/op_binding.h"
 #include "kernel/attention_bias.h"
 #include "kernel/gpu/cuda_options.h"
@@ -10,6 +11,9 @@
 
 namespace weft {
 namespace {
+
+// What a call of the graph accepts, the kernels must handle.
+static_assert(kMostRelativeBuckets == kMostBuckets && kMostHeadsOfAlibi == kMostAlibiHeads);
 
 // Heads that are `step` columns apart in a value (B, positions, columns), from `column` on.
 template <typename Data>
@@ -33,25 +37,30 @@ PackedQkv<Data> strided_qkv(const View& v, const AttentionAttr& attr,
       return {heads(0, 0, D), heads(1, 0, D), heads(1, G * D, D)};
     case QkvLayout::kSeparate:
       return {heads(0, 0, D), heads(1, 0, D), heads(2, 0, D)};
-    default:
+    case QkvLayout::kPacked:
       return {heads(0, 0, D), heads(0, H * D, D), heads(0, (H + G) * D, D)};
   }
+  throw_bug(__FILE__, __LINE__, "no rule for a layout of q, k and v");
 }
 
 AttentionBias bias_of(const View& v, const AttentionAttr& attr, Ref table) {
   AttentionBias bias;
-  if (attr.bias == ScoreBias::kNone) return bias;
-  if (attr.bias == ScoreBias::kAlibi) {
-    bias.kind = AttentionBias::Kind::kAlibi;
-    bias.first_head = attr.first_head;
-    bias.num_heads = attr.model_heads;
-    return bias;
+  switch (attr.bias) {
+    case ScoreBias::kNone:
+      return bias;
+    case ScoreBias::kAlibi:
+      bias.kind = AttentionBias::Kind::kAlibi;
+      bias.first_head = attr.first_head;
+      bias.num_heads = attr.model_heads;
+      return bias;
+    case ScoreBias::kRelative:
+      bias.kind = AttentionBias::Kind::kRelative;
+      bias.table = v.at(table);
+      bias.buckets = relative_buckets(static_cast<int>(v.value(table).shape[0]), attr.max_distance,
+                                      !attr.causal);
+      return bias;
   }
-  bias.kind = AttentionBias::Kind::kRelative;
-  bias.table = v.at(table);
-  bias.buckets =
-      relative_buckets(static_cast<int>(v.value(table).shape[0]), attr.max_distance, !attr.causal);
-  return bias;
+  throw_bug(__FILE__, __LINE__, "no rule for a bias of the scores");
 }
 
 // Common to both directions.
@@ -135,6 +144,10 @@ NodeCall bind_grad(const BindContext& b, const Node& node) {
 
 void check_device(const View& v, const Node& node) {
   const AttentionArgs a = args(v, node);
+  check_device_extent(a.D, kMostHeadDim, "columns of an attention head",
+                      "set launch.device to cpu");
+  check_device_extent(a.bias.buckets.count, kMostDeviceBuckets, "buckets of relative positions",
+                      "set launch.device to cpu");
   check_device_extent(a.B, kMostGridRows, "rows of a pass", "lower train.micro_batch");
   check_device_extent(a.H, kMostGridRows, "attention heads of a rank",
                       "raise parallel.tp, or set launch.device to cpu");

@@ -5,6 +5,7 @@
 #include "graph/builder.h"
 #include "graph/gradients.h"
 #include "graph/localizer.h"
+#include "graph/ops/linear.h"
 
 namespace weft {
 namespace {
@@ -19,8 +20,19 @@ std::vector<Placement> place(const Node& node, const std::vector<Placement>& in)
   return {place_along(node, in, {0, 1})};
 }
 
-// One value flows into both addends, so nodes of either may read it last: the memory plan, which
-// knows the last reader, decides whether one of them works in place.
+// Columns of both addends must be the same ones of the logical values.
+void localize(Localizer* l, const Node& node) {
+  const Ref a = node.inputs[0], b = node.inputs[1];
+  check_operands(!l->placement(a).is_cut(2) || stacked_widths(*l, a) == stacked_widths(*l, b),
+                 &kAddOp,
+                 fmt::format("{} and {} are products of differently stacked weights, of which a "
+                             "rank has other columns; add them before they are stacked",
+                             l->logical()[a].name, l->logical()[b].name));
+  l->push_plain(node, node.attr);
+}
+
+// One value flows into both addends, so nodes of either may read it last: whether one of them works
+// in its place is for the memory plan to decide, which knows its last reader.
 void gradient(Gradients* g, const Node& node) {
   const Ref dy = g->of(node.outputs[0]);
   if (!dy) return;
@@ -36,7 +48,7 @@ const OpRule kAddOp = {
     .name = "add",
     .shapes = shapes,
     .place = place,
-    .localize = localize_plain,
+    .localize = localize,
     .gradient = gradient,
     .repeat = not_repeated,
     .in_place = in_place,

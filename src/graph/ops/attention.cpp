@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "graph/gradients.h"
+#include "graph/ops/linear.h"
 
 namespace weft {
 namespace {
@@ -56,12 +57,30 @@ Inputs place_grad(const Node& node, const Inputs& in) {
   return out;
 }
 
+// A cut value that holds heads of several kinds must be a product with a weight of each kind: of
+// a single one a rank has a run of columns, which is not a share of each kind.
+void check_stacked(const Localizer& l, const Node& node) {
+  const AttentionAttr& attr = node.as<AttentionAttr>();
+  const int64_t q = attr.heads.heads * attr.heads.head_dim;
+  const int64_t kv = attr.heads.kv_heads * attr.heads.head_dim;
+  std::vector<std::vector<int64_t>> wanted = {{q}, {kv}, {kv}};
+  if (attr.layout == QkvLayout::kPacked) wanted = {{q, kv, kv}};
+  if (attr.layout == QkvLayout::kInterleaved) wanted = {{q + 2 * kv}};
+  if (attr.layout == QkvLayout::kQAndKv) wanted = {{q}, {kv, kv}};
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    check_operands(stacked_widths(l, node.inputs[i]) == wanted[i], node.op,
+                   fmt::format("{} must be a product with {} stacked weights to be cut by heads",
+                               l.logical()[node.inputs[i]].name, wanted[i].size()));
+  }
+}
+
 // Of this rank, where columns are cut.
 HeadShape heads_of_rank(Localizer* l, const Node& node) {
   const AttentionAttr& attr = node.as<AttentionAttr>();
   HeadShape h = attr.heads;
-  if (attr.layout == QkvLayout::kPacked) return local_heads(l, node.inputs[0], h);
   if (!l->placement(node.inputs[0]).is_cut(2)) return h;
+  check_stacked(*l, node);
+  if (attr.layout == QkvLayout::kPacked) return local_heads(l, node.inputs[0], h);
   h.heads = attr.heads.heads / l->mesh().tp;
   h.kv_heads = attr.layout == QkvLayout::kInterleaved
                    ? h.heads

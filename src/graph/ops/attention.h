@@ -39,7 +39,7 @@ struct AttentionAttr {
   bool has_source = false;  // keys have separate lengths (and positions)
   bool has_segments = false;
   bool causal = true;
-  int64_t window = 0;  // maximum keys that a query sees, including its own position; 0: all
+  int64_t window = 0;  // causal: keys that a query sees at most, its own counted; 0: all
   ScoreBias bias = ScoreBias::kNone;
   int64_t model_heads = 0;   // of all ranks
   int64_t max_distance = 0;  // of the relative table
@@ -55,7 +55,13 @@ struct AttentionInputs {
 };
 AttentionInputs attention_inputs(const Node& node);
 
-// Of attention's probabilities; rows (B, 2): every row's epoch and its index in the epoch.
+// Limits of the kernels, which exec/ops/attention.cpp compares with theirs.
+inline constexpr int64_t kMostRelativeBuckets = 128;  // on one side
+inline constexpr int64_t kMostHeadsOfAlibi = 8191;
+
+// Of attention's probabilities; site: the number of the attention (or dropout) in the model, since
+// two with the same one draw the same mask; rows (B, 2): every row's epoch and its number in the
+// epoch.
 struct DropoutRule {
   double rate = 0;
   uint64_t seed = 0;

@@ -1,5 +1,6 @@
 // graph/ops/attention_call.cpp: checks the arguments of attention.
 #include <cmath>
+#include <cstdint>
 
 #include "base/error.h"
 #include "graph/ops/attention.h"
@@ -8,7 +9,6 @@ namespace weft {
 namespace {
 
 constexpr int64_t kMostDropoutSites = 1 << 16;  // kernel/dropout.h has 16 bits for each
-constexpr int64_t kMostBuckets = 128;           // on one side (kernel/kernels.h)
 
 void check(bool ok, const std::string& what) { check_operands(ok, &kAttentionOp, what); }
 
@@ -49,15 +49,18 @@ void check_side(const Builder& g, const Shape& s, Ref lengths, Ref positions) {
 
 void check_bias(const Builder& g, const AttentionCall& call) {
   const bool is_relative = call.bias == ScoreBias::kRelative;
-  check(is_relative == static_cast<bool>(call.table), "only a relative bias has a table");
-  check(call.window >= 0, fmt::format("wanted a window of 0 or more keys, got {}", call.window));
+  check(is_relative == static_cast<bool>(call.table), "a relative bias, and no other, has a table");
+  check(call.bias != ScoreBias::kAlibi || call.heads.heads <= kMostHeadsOfAlibi,
+        fmt::format("ALiBi has slopes for up to {} heads, got {}", kMostHeadsOfAlibi,
+                    call.heads.heads));
   if (!is_relative) return;
   const Shape& s = g.shape(call.table);
   check(s.size() == 2 && s[1] == call.heads.heads,
         fmt::format("wanted a table (buckets, {}), got {}", call.heads.heads, to_string(s)));
   const int64_t side = call.causal ? s[0] : s[0] / 2;
-  check(side >= 2 && side <= kMostBuckets && call.max_distance > side / 2,
-        fmt::format("{} buckets up to distance {} are not possible", s[0], call.max_distance));
+  check(side >= 2 && side <= kMostRelativeBuckets && call.max_distance > side / 2 &&
+            call.max_distance < INT32_MAX / 2,
+        fmt::format("{} buckets up to distance {} cannot be made", s[0], call.max_distance));
 }
 
 void check_dropout(const Builder& g, int64_t batch, HeadShape h, const DropoutRule& dropout) {
@@ -67,7 +70,15 @@ void check_dropout(const Builder& g, int64_t batch, HeadShape h, const DropoutRu
   check(dropout.rows && g.shape(dropout.rows) == Shape{batch, 2},
         "dropout needs every row's epoch and index");
   check(dropout.site < kMostDropoutSites && h.heads <= kMostDropoutSites,
-        "dropout supports up to 65536 layers and heads");
+        "dropout is drawn for up to 65536 attentions and heads");
+}
+
+void check_scores(const AttentionCall& call) {
+  check(std::isfinite(call.scale) && call.scale >= 0,
+        fmt::format("wanted a finite scale above 0 (0: the usual one), got {}", call.scale));
+  check(call.window >= 0 && call.window <= INT32_MAX,
+        fmt::format("wanted a window of 0 to {} keys, got {}", INT32_MAX, call.window));
+  check(call.window == 0 || call.causal, "a window counts keys up to the query: it wants causal");
 }
 
 void check_call(const Builder& g, const AttentionCall& call) {
@@ -81,6 +92,7 @@ void check_call(const Builder& g, const AttentionCall& call) {
   } else {
     check(q[1] == k[1] && !call.source_positions, "keys of other rows need their own lengths");
   }
+  check_scores(call);
   check_bias(g, call);
   check_dropout(g, q[0], call.heads, call.dropout);
 }

@@ -2,8 +2,6 @@
 // tensor.
 #include "graph/ops/dropout.h"
 
-#include <algorithm>
-
 #include "base/error.h"
 #include "graph/gradients.h"
 #include "graph/localizer.h"
@@ -22,32 +20,12 @@ std::vector<Placement> place(const Node& node, const std::vector<Placement>& in)
   return {place_along(node, in, {0})};
 }
 
-// Whether x has the layout of a product with stacked weights: a rank has columns of each weight,
-// not a contiguous range of the logical ones. Operations between the product and x may keep its
-// columns.
-bool is_stacked(const Localizer& l, Ref x) {
-  const std::vector<Node>& nodes = l.logical().pass;
-  for (;;) {
-    const auto writes = [&](const Node& n) {
-      return std::find(n.outputs.begin(), n.outputs.end(), x) != n.outputs.end();
-    };
-    const auto node = std::find_if(nodes.begin(), nodes.end(), writes);
-    if (node == nodes.end()) return false;
-    if (node->op == &kLinearOp) return node->as<LinearAttr>().parts > 1;
-    const Ref from = node->inputs[0];
-    const bool same_columns = l.placement(from).is_cut(2) &&
-                              l.logical()[from].shape.back() == l.logical()[x].shape.back();
-    if (!same_columns) return false;
-    x = from;
-  }
-}
-
 void localize(Localizer* l, const Node& node) {
   DropoutAttr attr = node.as<DropoutAttr>();
   const Ref x = node.inputs[0];
   if (l->placement(x).is_cut(2)) {
     const int64_t here = l->local_shape(x).back(), all = l->logical()[x].shape.back();
-    check_operands(here * l->mesh().tp == all && !is_stacked(*l, x), &kDropoutOp,
+    check_operands(here * l->mesh().tp == all && stacked_widths(*l, x).size() == 1, &kDropoutOp,
                    fmt::format("the {} of {} columns of {} that a rank has are not a run of equal "
                                "size; drop parts of a stacked product one by one",
                                here, all, l->logical()[x].name));
@@ -74,7 +52,9 @@ const OpRule kDropoutOp = {
     .place = place,
     .localize = localize,
     .gradient = gradient,
-    .repeat = not_repeated,  // x would have to be kept instead, and is equally large
+    // x would be kept instead, and is as large. (After GELU x itself would be computed again: there
+    // one value more is kept.)
+    .repeat = not_repeated,
     .in_place = in_place,
     .flops = no_flops,
 };

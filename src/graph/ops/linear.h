@@ -29,6 +29,11 @@ void localize_linear(Localizer* localizer, const Node& node);
 void localize_linear_dx(Localizer* localizer, const Node& node);
 void localize_weight_grad(Localizer* localizer, const Node& node);
 
+// Of a value that is cut along its columns: the widths of the weights, in all ranks, whose stacked
+// product it lies as. A rank has some columns of each, not a run of the logical ones. One width: a
+// run. Operations between the product and x keep its columns, or x is theirs.
+std::vector<int64_t> stacked_widths(const Localizer& localizer, Ref x);
+
 namespace ops {
 // x (B, T, K) times the stacked weights, (N_i, K) or where so ordered (K, N_i)
 // -> (B, T, sum of N_i); biases: none, or one each.

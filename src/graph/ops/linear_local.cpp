@@ -92,6 +92,28 @@ void localize_spread_grad(Localizer* l, const Node& node) {
 
 }  // namespace
 
+std::vector<int64_t> stacked_widths(const Localizer& l, Ref x) {
+  const std::vector<Node>& nodes = l.logical().pass;
+  const int64_t columns = l.logical()[x].shape.back();
+  for (;;) {
+    const auto writes = [&](const Node& n) {
+      return std::find(n.outputs.begin(), n.outputs.end(), x) != n.outputs.end();
+    };
+    const auto node = std::find_if(nodes.begin(), nodes.end(), writes);
+    if (node == nodes.end()) return {columns};
+    if (node->op == &kLinearOp) {
+      std::vector<int64_t> widths;
+      for (int p = 0; p < node->as<LinearAttr>().parts; ++p) {
+        widths.push_back(l.logical()[node->inputs[static_cast<size_t>(1 + p)]].shape[0]);
+      }
+      return widths;
+    }
+    const Ref from = node->inputs[0];
+    if (!l.placement(from).is_cut(2) || l.logical()[from].shape.back() != columns) return {columns};
+    x = from;
+  }
+}
+
 void localize_linear(Localizer* l, const Node& node) {
   const LinearAttr& logical = node.as<LinearAttr>();
   const size_t parts = static_cast<size_t>(logical.parts);

@@ -6,7 +6,8 @@
 
 namespace weft {
 
-inline constexpr int64_t kMostHeadDim = 256;  // of attention: rows of a head in shared memory
+inline constexpr int64_t kMostHeadDim = 256;        // of attention: rows of a head in shared memory
+inline constexpr int64_t kMostDeviceBuckets = 128;  // of attention's relative positions: as above
 inline constexpr int64_t kMostNormChannels = 32768;  // 1024 threads with 32 values each
 // Per pass, since one id's rows must be sorted: one bit each in the 64 KiB of shared memory that
 // the smallest GPU gives a block, of which the kernel uses 1 KiB for itself.
