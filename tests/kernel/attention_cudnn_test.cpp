@@ -109,6 +109,8 @@ TEST(AttentionCudnn, SegmentMaskKeepsOwnSegment) {
 TEST(AttentionCudnn, TheLongestRowDecidesTheKernel) {
   AttentionArgs args{};
   args.B = 1, args.T = 1024, args.H = 28, args.G = 4, args.D = 128, args.dtype = Dtype::kBf16;
+  const int32_t lengths[] = {1024};
+  args.lengths = args.source_lengths = lengths;
   set_packed_qkv(&args, nullptr);
   EXPECT_TRUE(suits_cudnn(args));
   args.longest = 16384;
@@ -126,8 +128,9 @@ TEST(AttentionCudnn, HandlesOnlyCausalSelfAttention) {
   plain.B = 1, plain.T = 1024, plain.H = 28, plain.G = 4, plain.D = 128;
   plain.dtype = Dtype::kBf16;
   set_packed_qkv(&plain, nullptr);
+  const int32_t all[] = {1024}, lengths[] = {900}, positions[] = {0};
+  plain.lengths = plain.source_lengths = all;
   EXPECT_TRUE(suits_cudnn(plain));
-  const int32_t lengths[] = {900}, positions[] = {0};
   using Change = std::function<void(AttentionArgs*)>;
   for (const Change& change :
        {Change([](AttentionArgs* a) { a->causal = false; }),
@@ -136,6 +139,8 @@ TEST(AttentionCudnn, HandlesOnlyCausalSelfAttention) {
         Change([](AttentionArgs* a) { a->bias.kind = AttentionBias::Kind::kAlibi; }),
         Change([](AttentionArgs* a) { a->bias.kind = AttentionBias::Kind::kRelative; }),
         Change([&](AttentionArgs* a) { a->source_lengths = lengths; }),
+        // The kernels that write zeros behind cuDNN's rows read lengths.
+        Change([](AttentionArgs* a) { a->lengths = a->source_lengths = nullptr; }),
         Change([&](AttentionArgs* a) { a->source_positions = positions; }),
         Change([](AttentionArgs* a) { a->v.head = 3 * a->D; }),
         Change([](AttentionArgs* a) { a->k.position = a->G * a->D; }),

@@ -106,7 +106,7 @@ inline Outputs attend(const AttentionForm& f, const FormInputs& in, const Kernel
 // dq, dk, dv, dtable (added to what `into` holds, where there is one)
 inline Outputs gradients(const AttentionForm& f, const FormInputs& in, const Outputs& forward,
                          const Buffer& dout, const Kernels& kernels, Bench& bench,
-                         const Buffer* into = nullptr) {
+                         const Buffer* into = nullptr, bool is_frozen = false) {
   Buffer dq(f.dtype, f.num_queries()), dk(f.dtype, f.num_keys()), dv(f.dtype, f.num_keys());
   Buffer dtable = into ? *into : Buffer(Dtype::kF32, f.bias.buckets.count * f.H);
   AttentionBackwardArgs args;
@@ -117,7 +117,8 @@ inline Outputs gradients(const AttentionForm& f, const FormInputs& in, const Out
   args.dq = contiguous_heads(dq.data(), f.T, f.H, f.D);
   args.dk = contiguous_heads(dk.data(), f.S, f.G, f.D);
   args.dv = contiguous_heads(dv.data(), f.S, f.G, f.D);
-  args.dtable = f.has_table() ? dtable.data() : nullptr;
+  args.dtable = f.has_table() && !is_frozen ? dtable.data() : nullptr;
+  args.grad_dtype = dtable.dtype();
   args.accumulate = into != nullptr;
   const size_t bytes = kernels.attention_backward_workspace(args, bench.num_threads());
   kernels.attention_backward(bench.context(bytes), args);

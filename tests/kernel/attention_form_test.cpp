@@ -58,12 +58,22 @@ std::vector<Form> forms() {
     list.push_back({1, 70, 90, 2, 1, 80, dtype});
     list.push_back({1, 40, 50, 1, 1, 128, dtype, false, 9});
     list.push_back(with_table({1, 40, 50, 2, 2, 64, dtype}, 32, 128));
+    list.push_back(with_table({1, 40, 50, 2, 2, 64, dtype}, 128, 300));  // as many as a GPU may
     list.push_back(with_table({1, 40, 50, 1, 1, 256, dtype}, 32, 128));
     list.push_back(dropped({2, 90, 140, 2, 1, 16, dtype, false, 0, {}, {140, 77}}, 0.2));
     list.push_back(dropped(with_table({2, 90, 90, 2, 2, 16, dtype, causal, 25}, 16, 30), 0.3));
     list.push_back(dropped(
         with_segments({2, 100, 120, 2, 1, 16, dtype}, {{40, 60}, {9, 70}}, {{70, 50}, {33, 34}}),
         0.3));
+    // Causal by the place in the segments, which begin elsewhere in the source.
+    list.push_back(dropped(with_segments({2, 100, 120, 2, 1, 16, dtype, causal},
+                                         {{40, 60}, {70, 30}}, {{70, 50}, {20, 90}}),
+                           0.3));
+    // Odd head dims; a table and a window over a source of another length.
+    list.push_back({2, 70, 40, 2, 1, 7, dtype, false, 0, {}, {40, 33}});
+    list.push_back({1, 140, 140, 1, 1, 65, dtype, causal});
+    list.push_back(with_table({1, 90, 150, 2, 2, 16, dtype, causal, 40}, 16, 30));
+    list.push_back(with_table({2, 150, 70, 2, 1, 9, dtype, causal, 20, {}, {70, 50}}, 16, 30));
   }
   return list;
 }
@@ -265,12 +275,43 @@ TEST(AttentionForm, AWideWindowHasNoEffect) {
       f.window = 0;
       const Outputs want = attend(f, in, *kernels, bench);
       const Outputs dwant = gradients(f, in, want, dout, *kernels, bench);
-      f.window = 150;
-      EXPECT_TRUE(attend(f, in, *kernels, bench)[0].same_bits(want[0])) << kernels->name;
-      const Outputs d = gradients(f, in, want, dout, *kernels, bench);
-      for (size_t i = 0; i < 3; ++i) EXPECT_TRUE(d[i].same_bits(dwant[i])) << kernels->name;
+      for (const int64_t wide : {int64_t{150}, int64_t{INT32_MAX}, (int64_t{1} << 32) + 5}) {
+        f.window = wide;
+        EXPECT_TRUE(attend(f, in, *kernels, bench)[0].same_bits(want[0]))
+            << kernels->name << " " << wide;
+        const Outputs d = gradients(f, in, want, dout, *kernels, bench);
+        for (size_t i = 0; i < 3; ++i) {
+          EXPECT_TRUE(d[i].same_bits(dwant[i])) << kernels->name << " " << wide;
+        }
+      }
       f.window = 100;
       EXPECT_FALSE(attend(f, in, *kernels, bench)[0].same_bits(want[0])) << kernels->name;
+    }
+  }
+}
+
+// The table's gradient in bf16 is that in fp32, rounded once, added to what was there; a frozen
+// table has none, and the other gradients keep their bits.
+TEST(AttentionForm, TheTablesGradientIsRoundedOnceOrLeftOut) {
+  for (const Dtype dtype : {Dtype::kF32, Dtype::kBf16}) {
+    const Form f = with_table({2, 90, 70, 2, 2, 16, dtype, false, 0, {}, {70, 50}}, 16, 30);
+    const FormInputs in(f);
+    const Buffer dout = dout_of(f);
+    for (const Kernels* kernels : all_kernels(dtype)) {
+      Bench bench(2);
+      const Outputs result = attend(f, in, *kernels, bench);
+      const Outputs want = gradients(f, in, result, dout, *kernels, bench);
+      const Buffer old = Buffer::random(Dtype::kBf16, f.bias.buckets.count * f.H, 6);
+      const Outputs got = gradients(f, in, result, dout, *kernels, bench, &old);
+      for (int64_t i = 0; i < old.size(); ++i) {
+        EXPECT_NEAR(got[3][i], old[i] + want[3][i], 0x1p-8 * std::abs(got[3][i]) + 1e-6)
+            << kernels->name << " " << dtype_name(dtype) << " at " << i;
+      }
+      const Outputs frozen =
+          gradients(f, in, result, dout, *kernels, bench, nullptr, /*is_frozen=*/true);
+      for (size_t i = 0; i < 3; ++i) {
+        EXPECT_TRUE(got[i].same_bits(want[i]) && frozen[i].same_bits(want[i])) << kernels->name;
+      }
     }
   }
 }

@@ -1,6 +1,7 @@
 // kernel/cuda/attention_launch.h: from the arguments of attention to a kernel compiled for them.
 #pragma once
 
+#include <algorithm>
 #include <initializer_list>
 #include <type_traits>
 
@@ -57,7 +58,8 @@ Heads heads_of(const AttentionOperands& args, std::initializer_list<HeadsIn> rea
           .vectored = args.D % kPack<Value> == 0 && begin_at<Value>(kPack<Value>, read),
           .paired = args.D % 2 == 0 && begin_at<Value>(2, written),
           .causal = args.causal,
-          .window = static_cast<int>(args.window),
+          // One that covers everything has no effect; a larger one may not be an int.
+          .window = static_cast<int>(std::min(args.window, std::max(args.T, args.S))),
           .lengths = args.lengths,
           .source_lengths = args.source_lengths,
           .positions = args.positions,

@@ -11,8 +11,8 @@
 namespace weft {
 
 // Causal self-attention over packed qkv without window or bias, the only form that was compared
-// with the built-in kernel. (Its ALiBi derives the slopes from the number of local heads, and its
-// bias gradient is stored as T x S.)
+// with the built-in kernel. Lengths are needed for what is filled past them afterwards. (Its ALiBi
+// derives the slopes from the number of local heads, and its bias gradient is stored as T x S.)
 inline bool is_plain_attention(const AttentionOperands& args) {
   const int64_t width = (args.H + 2 * args.G) * args.D;
   for (const HeadsIn& heads : {args.q, args.k, args.v}) {
@@ -20,7 +20,7 @@ inline bool is_plain_attention(const AttentionOperands& args) {
       return false;
   }
   return args.causal && args.window == 0 && args.bias.kind == AttentionBias::Kind::kNone &&
-         args.T == args.S && args.lengths == args.source_lengths &&
+         args.T == args.S && args.lengths != nullptr && args.lengths == args.source_lengths &&
          args.positions == args.source_positions;
 }
 

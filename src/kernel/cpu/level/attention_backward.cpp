@@ -213,7 +213,8 @@ struct Head {
     hide_keys(key, first, tiles);
     if constexpr (kDrops) {
       fill_keep<false>(head_dropout(args.dropout, b, h), at.begin + first, rows,
-                       at.source_begin + key, kBlock, scratch.keep, kBlock, args.causal);
+                       at.source_begin + key, kBlock, scratch.keep, kBlock,
+                       args.causal && at.begin == at.source_begin);
     }
     const float* lse = args.lse + (b * args.H + h) * args.T + at.begin + first;
     for (int64_t r = 0; r < rows; ++r) weigh(r, lse[r], scratch.delta[first + r]);

@@ -227,11 +227,15 @@ void attend_block(const HeadView<T>& head, const ForwardScratch<Element>& scratc
     B::scores(queries, begin, Dp, scratch.k, scratch.q, s, square ? Shape::kUpperC : Shape::kWhole);
     if (head.bias) add_bias(scratch.s, queries, begin, head.scale, head.bias + position - key);
     if (shift < kBlock) hide_later_keys(scratch.s, queries, begin, shift);
-    if (key + kBlock > bounds.num_keys) hide_last_keys(scratch.s, queries, begin, keys);
+    // Keys past the last one: causal queries that come before it do not see them anyway.
+    if (key + kBlock > bounds.num_keys && shift + rows > keys) {
+      hide_last_keys(scratch.s, queries, begin, keys);
+    }
     if (slides) hide_earlier_keys(scratch.s, queries, begin, position - bounds.window - key);
     if constexpr (kDrops) {
       fill_keep<true>(head.dropout, head.source_begin + key, kBlock, head.begin + first + begin,
-                      queries - begin, scratch.keep + begin, queries, bounds.causal);
+                      queries - begin, scratch.keep + begin, queries,
+                      bounds.causal && head.begin == head.source_begin);
     }
     const float in_twos = head.bias ? kLog2E : head.scale * kLog2E;
     for (int64_t i = begin; i < queries; i += kTileColumns) {

@@ -69,8 +69,9 @@ WEFT_INLINE void draw_square(const HeadDropout& dropout, int64_t down, int64_t a
 }
 
 // keep (rows, columns), step from row to row: what probabilities are multiplied with. Its first
-// element is that of the positions `down` and `across`. Causal: where no key of a square comes
-// before any of its queries there are zeros.
+// element is that of the positions `down` and `across`. Causal: positions of queries and keys are
+// compared as they are, and where all keys of a square come after its queries there are zeros. So
+// it is only for segments that begin at the same position on both sides.
 template <bool kQueriesAcross>
 void fill_keep(const HeadDropout& dropout, int64_t down, int64_t rows, int64_t across,
                int64_t columns, float* keep, int64_t step, bool causal) {
