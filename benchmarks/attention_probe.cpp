@@ -49,29 +49,29 @@ class Tensors {
     const auto noise = [&](int64_t n) {
       std::vector<Bf16> values(static_cast<size_t>(n));
       for (Bf16& v : values) v = to_bf16(normal(random));
-      std::byte* at = take(2 * n);
+      std::byte* at = allocate(2 * n);
       device_.write(at, values.data(), 2 * n);
       return at;
     };
     const int64_t tokens = s.B * s.T;
     qkv = noise(tokens * s.width());
     dout = noise(tokens * s.H * s.D);
-    out = take(2 * tokens * s.H * s.D);
-    dqkv = take(2 * tokens * s.width());
-    lse = reinterpret_cast<float*>(take(4 * tokens * s.H));
-    lengths_ = reinterpret_cast<int32_t*>(take(4 * s.B));
+    out = allocate(2 * tokens * s.H * s.D);
+    dqkv = allocate(2 * tokens * s.width());
+    lse = reinterpret_cast<float*>(allocate(4 * tokens * s.H));
+    lengths_ = reinterpret_cast<int32_t*>(allocate(4 * s.B));
     device_.write(lengths_, lengths.data(), 4 * s.B);
     if (segment > 0) {
       std::vector<int32_t> positions(static_cast<size_t>(tokens));
       for (int64_t i = 0; i < tokens; ++i) {
         positions[static_cast<size_t>(i)] = static_cast<int32_t>(i % s.T % segment);
       }
-      positions_ = reinterpret_cast<int32_t*>(take(4 * tokens));
+      positions_ = reinterpret_cast<int32_t*>(allocate(4 * tokens));
       device_.write(positions_, positions.data(), 4 * tokens);
     }
     bytes_ = std::max(cuda::attention_workspace(forward_args(), 1),
                       cuda::attention_backward_workspace(backward_args(), 1));
-    workspace_ = take(static_cast<int64_t>(bytes_));
+    workspace_ = allocate(static_cast<int64_t>(bytes_));
   }
   ~Tensors() {
     for (const auto& [at, bytes] : taken_) device_.free(at, bytes);
@@ -129,7 +129,7 @@ class Tensors {
     args->positions = args->source_positions = positions_;
   }
   Context context() { return {&pool_, workspace_, bytes_, device_.stream()}; }
-  std::byte* take(int64_t bytes) {
+  std::byte* allocate(int64_t bytes) {
     std::byte* at = device_.allocate(bytes);
     taken_.emplace_back(at, bytes);
     return at;
@@ -186,11 +186,11 @@ void check_sizes(Device& device, const Sizes& s, int64_t segment = 0) {
   say("dqkv of padded rows: cuDNN's mask", difference(dqkv, masked_dqkv), 0.1);
   all.backward(kCudnn);
   say("dqkv twice: bits", all.read_dqkv() != dqkv, 0.0);
-  const auto recording = device.record([&] {
+  const auto captured = device.capture([&] {
     all.forward(kCudnn);
     all.backward(kCudnn);
   });
-  recording->replay();
+  captured->replay();
   say("recorded and replayed: bits", all.read_out() != out || all.read_dqkv() != dqkv, 0.0);
   // One row of the batch alone.
   Sizes one = s;
@@ -212,11 +212,11 @@ void check_sizes(Device& device, const Sizes& s, int64_t segment = 0) {
 double time_ms(Device& device, const std::function<void()>& work) {
   work();
   device.wait();
-  const auto recording = device.record(work);
+  const auto captured = device.capture(work);
   std::vector<double> ms;
   for (int i = 0; i < 21; ++i) {
     const auto begin = std::chrono::steady_clock::now();
-    recording->replay();
+    captured->replay();
     device.wait();
     const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
     ms.push_back(took.count());

@@ -73,18 +73,18 @@ class Bench {
     device_.wait();
     const int64_t set = first.end() - arena_;
     const int64_t sets = std::clamp<int64_t>(set == 0 ? 16 : kArena / set, 1, 16);
-    const auto recording = device_.record([&] {
+    const auto captured = device_.capture([&] {
       for (int64_t i = 0; i < sets; ++i) {
         Pieces pieces(arena_ + i * set);
         run(pieces);
       }
     });
-    recording->replay();
+    captured->replay();
     device_.wait();
     std::vector<double> us;
     for (int i = 0; i < 11; ++i) {
       const auto begin = std::chrono::steady_clock::now();
-      recording->replay();
+      captured->replay();
       device_.wait();
       const std::chrono::duration<double, std::micro> took =
           std::chrono::steady_clock::now() - begin;

@@ -52,12 +52,12 @@ TEST(OnCpu, Fp16HintsNameWhatHelpsHere) {
     bool names_cuda;
   };
   const Case cases[] = {
-      {"cpu", 1, kOne, "on the CPU: launch.device is cpu", "set launch.device to cuda, or", true},
+      {"cpu", 1, kOne, "use the CPU: launch.device is cpu", "set launch.device to cuda, or", true},
       {"cpu", 1, kNoDriver, "launch.device is cpu, and no GPU can be used: no NVIDIA driver",
        "weft doctor", false},
-      {"auto", 1, kNoDriver, "on the CPU: no GPU can be used: no NVIDIA driver is loaded",
+      {"auto", 1, kNoDriver, "use the CPU: no GPU can be used: no NVIDIA driver is loaded",
        "weft doctor", false},
-      {"auto", 1, kNotBuilt, "on the CPU: this weft was built without CUDA", "-DWEFT_CUDA=ON",
+      {"auto", 1, kNotBuilt, "use the CPU: this weft was built without CUDA", "-DWEFT_CUDA=ON",
        false},
       {"auto", 2, kOne, "2 ranks need one GPU each, but this machine has 1", "WEFT_COMM=cuda_ipc",
        false},

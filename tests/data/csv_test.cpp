@@ -75,7 +75,8 @@ TEST(Csv, BadRowsAreNamedByLine) {
                     "t.csv:4: 1 fields, but there are 2 columns (a, b)");
   expect_user_error([&] { rows->read(2, row); }, "t.csv:5: 3 fields");
   expect_user_error([&] { rows->read(3, row); }, "t.csv:6: text after a closing quote");
-  expect_user_error([] { rows_in_memory("a,a\n1,2\n", RowFormat::kCsv, "t.csv"); }, "twice");
+  expect_user_error([] { rows_in_memory("a,a\n1,2\n", RowFormat::kCsv, "t.csv"); },
+                    "duplicate column");
 }
 
 // Rows after the quote would be lost silently where a run does not get that far.

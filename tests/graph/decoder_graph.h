@@ -53,12 +53,13 @@ inline Ref trace_decoder(Graph* graph, const DecoderShape& s) {
         ops::attention(g, ops::rope(g, qkv, cosine, sine, Ref{}, h), lengths, Ref{}, h);
     std::vector<Ref> o_bias;
     if (s.o_bias) o_bias = {p(i, "o.bias", {C})};
-    const auto middle = ops::rmsnorm(g, ops::linear(g, attended, {p(i, "o", {C, q})}, o_bias), x,
-                                     p(i, "norm2", {C}), 1e-5f);
+    // One call per statement: compilers differ in the order in which they evaluate arguments.
+    const Ref o = ops::linear(g, attended, {p(i, "o", {C, q})}, o_bias);
+    const auto middle = ops::rmsnorm(g, o, x, p(i, "norm2", {C}), 1e-5f);
     const Ref f = ops::swiglu(
         g, ops::linear(g, middle.y, {p(i, "gate", {s.width, C}), p(i, "up", {s.width, C})}, {}));
-    const auto out = ops::rmsnorm(g, ops::linear(g, f, {p(i, "down", {C, s.width})}, {}),
-                                  middle.sum, p(i + 1, "norm1", {C}), 1e-5f);
+    const Ref down = ops::linear(g, f, {p(i, "down", {C, s.width})}, {});
+    const auto out = ops::rmsnorm(g, down, middle.sum, p(i + 1, "norm1", {C}), 1e-5f);
     x = out.sum;
     y = out.y;
   }

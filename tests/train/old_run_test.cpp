@@ -54,7 +54,7 @@ TEST(OldRun, ForeignFilesAreRejectedByName) {
     const fs::path path = entry;
     const std::string name =
         path.string().starts_with("log") ? path.string() : path.parent_path().string();
-    EXPECT_NE(refused(folder.path()).find("would delete " + name + " of"), std::string::npos)
+    EXPECT_NE(refused(folder.path()).find("would delete " + name + " in"), std::string::npos)
         << refused(folder.path());
   }
   TemporaryFolder folder;
