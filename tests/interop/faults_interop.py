@@ -185,12 +185,17 @@ class Chain:
                          and after.committed[s] != look.committed[s]}
 
     def lines_kept(self, path, look):
-        """Lines that a start could not recreate: those up to the newest checkpoint."""
-        newest = max(look.committed, default=0)
+        """Lines that a start could not recreate: those up to the checkpoint that it resumes from."""
+        newest = max(look.committed, default=self.best_step())
         if path.name == "events.jsonl":
             return max(len(complete_lines(path)) - 1, 0)
         steps = [json.loads(line).get("step", 0) for line in complete_lines(path)]
         return max((i + 1 for i, step in enumerate(steps) if step <= newest), default=0)
+
+    def best_step(self):
+        """Of best/, from which a run resumes that has saved nothing else; 0: there is none."""
+        state = self.run_dir / "checkpoints/best/state.json"
+        return json.loads(state.read_text())["step"] if state.exists() else 0
 
     def tell(self, kind, text):
         self.given[kind] += 1
