@@ -84,7 +84,7 @@ class WatchedDevice : public EmulatedDevice {
  public:
   std::byte* allocate(int64_t bytes) override {
     std::byte* at = EmulatedDevice::allocate(bytes);
-    if (bytes > bytes_) begin_ = at, bytes_ = bytes;  // the arena is the largest
+    if (bytes >= bytes_) begin_ = at, bytes_ = bytes;  // the newest arena: the largest so far
     return at;
   }
   std::byte* allocate_pinned(int64_t bytes) override { return EmulatedDevice::allocate(bytes); }
