@@ -20,7 +20,8 @@ ROOT = Path(__file__).resolve().parent.parent
 # under ASan, and smaller ones run the same code.
 ASAN_RUNS = [
     (["base", "io", "checkpoint", "net", "launch", "text", "data", "comm", "exec", "generate"], None),
-    (["kernel"], "-*SeveralBlocks/planned:*WorkspaceSuffices*/planned:*DependOnly*/planned"),
+    (["kernel"], "*Attention*"),
+    (["kernel"], "-*Attention*:*SeveralBlocks/planned:*WorkspaceSuffices*/planned:*DependOnly*/planned"),
 ]
 # Rooms, and the names of their tests (all where there are none). libgloo is not instrumented: TSan
 # sees its locks but not its reference counts, and reports false races; its thread ranks run

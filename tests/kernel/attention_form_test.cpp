@@ -2,6 +2,8 @@
 // sources, windows, biases, strides.
 #include "tests/kernel/attention_form.h"
 
+#include "tests/kernel/fewer_types.h"
+
 namespace weft {
 namespace {
 
@@ -75,7 +77,7 @@ std::vector<Form> forms() {
     list.push_back(with_table({1, 90, 150, 2, 2, 16, dtype, causal, 40}, 16, 30));
     list.push_back(with_table({2, 150, 70, 2, 1, 9, dtype, causal, 20, {}, {70, 50}}, 16, 30));
   }
-  return list;
+  return with_fewer_types_under_asan(list);
 }
 
 TEST(AttentionForm, EveryLevelAgreesWithRef) {

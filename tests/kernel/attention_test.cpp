@@ -2,6 +2,7 @@
 #include <fmt/core.h>
 
 #include "tests/kernel/attention_case.h"
+#include "tests/kernel/fewer_types.h"
 
 namespace weft {
 namespace {
@@ -32,7 +33,7 @@ std::vector<Case> cases() {
     list.push_back({4, 200, 4, 2, 16, {0, 1, 64, 200}, dtype, {}, true});
     list.push_back({4, 330, 2, 1, 18, {63, 65, 150, 329}, dtype, {}, true});
   }
-  return list;
+  return with_fewer_types_under_asan(list);
 }
 
 TEST(Attention, EveryLevelAgreesWithRef) {
