@@ -1,4 +1,6 @@
 // config/run_checks.cpp: contradictions in a run file, and what to set instead.
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cmath>
 
