@@ -90,6 +90,14 @@ std::string best_hint(const std::optional<SoundBest>& best) {
           "--overwrite, which discards what is there");
 }
 
+// A start with a raised end may have stored its run.yaml and failed before its first event: the
+// stored keys then ask for more steps than the finished run has.
+void count_raised_end(int64_t finished, StartQuestion* question) {
+  const auto& steps = question->file.config().train.steps;
+  if (!steps || *steps <= finished || !question->changes.future.empty()) return;
+  question->changes.future.push_back(fmt::format("train.steps: {} -> {}", finished, *steps));
+}
+
 // A finished run whose checkpoints were removed to save space, or are damaged.
 void check_still_finished(const StartQuestion& question, const fs::path& dir, int64_t step,
                           const CheckpointSearch& found) {
@@ -156,6 +164,7 @@ void start_without_checkpoint(StartQuestion* question, const CheckpointSearch& f
                               RunStart* start) {
   const RunHistory history = read_history(start->dir);
   if (history.finished_step.value_or(0) > 0 && has_final(start->dir)) {
+    count_raised_end(*history.finished_step, question);
     check_still_finished(*question, start->dir, *history.finished_step, found);
     start->finished_step = history.finished_step;
     return;
@@ -186,6 +195,7 @@ void choose_newest(StartQuestion* question, RunStart* start) {
   compare_recorded(*found.sound, found.state, *start, question);
   const int64_t finished = read_history(start->dir).finished_step.value_or(0);
   if (finished > found.state.at("step").as_int() && has_final(start->dir)) {
+    count_raised_end(finished, question);
     check_finished_later(*question, start->dir, finished, found);
     start->finished_step = finished;
     return;

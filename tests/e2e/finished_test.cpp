@@ -87,6 +87,23 @@ TEST(Finished, AnOlderCheckpointDoesNotUndoTheEnd) {
   }
 }
 
+// A start with a raised end stored its run.yaml and failed before its first event; then the last
+// checkpoint was damaged. Those steps are still missing.
+TEST(Finished, AnEndThatWasRaisedByAFailedStartIsNotReached) {
+  for (const bool has_older : {true, false}) {
+    const TinyRun run;
+    run.train_well();
+    const std::string stored = slurp(run.dir() / "run.yaml");
+    run.write("runs/tiny/run.yaml",
+              std::string(stored).replace(stored.find("steps: 6"), 8, "steps: 8"));
+    flip_in_the_middle(run.checkpoint(6) / "rank-00000.safetensors");
+    if (!has_older) fs::remove_all(run.checkpoint(4));
+    const Ended same = run.train({"train.steps=8"});
+    EXPECT_EQ(same.exit_code, 2) << same.err;
+    expect_parts(same.err, {"is finished at step 6", "train.steps: 6 -> 8"});
+  }
+}
+
 // Epochs end the run; its older checkpoint is of an earlier epoch.
 TEST(Finished, AnOlderCheckpointDoesNotUndoTheEndOfEpochs) {
   const TinyRun run;
