@@ -40,11 +40,11 @@ class EmulatedDevice : public Device {
      private:
       std::function<void()> work_;
     };
-    ++num_recorded;
+    ++num_captured;
     return std::make_unique<Kept>(work);
   }
 
-  int num_recorded = 0;
+  int num_captured = 0;
 };
 
 }  // namespace weft

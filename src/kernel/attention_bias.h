@@ -38,13 +38,13 @@ constexpr float alibi_bias(double slope, int64_t distance) {
 }
 
 // As transformers' T5: half of each side's buckets hold one distance each, the others grow by equal
-// factors up to max_distance; everything farther is in the last. A key behind its query has
-// distance 0 where only one side counts.
+// factors up to max_distance; everything farther is in the last. A key later than its query
+// has distance 0 where only one side counts.
 RelativeBuckets relative_buckets(int count, int64_t max_distance, bool bidirectional);
 
 constexpr int relative_bucket(const RelativeBuckets& buckets, int64_t distance) {
-  const bool is_behind = distance > 0;
-  const int64_t far = is_behind ? (buckets.bidirectional ? distance : 0) : -distance;
+  const bool is_later = distance > 0;
+  const int64_t far = is_later ? (buckets.bidirectional ? distance : 0) : -distance;
   int low = 0, high = buckets.side;  // begins[low] <= far < begins[high]
   while (high - low > 1) {
     const int middle = (low + high) / 2;
@@ -54,7 +54,7 @@ constexpr int relative_bucket(const RelativeBuckets& buckets, int64_t distance) 
       high = middle;
     }
   }
-  return low + (is_behind && buckets.bidirectional ? buckets.side : 0);
+  return low + (is_later && buckets.bidirectional ? buckets.side : 0);
 }
 
 // For head h of the call, on the CPU: at one distance, and to[i] at distance + i step.

@@ -179,7 +179,7 @@ using HeadsOut = StridedHeads<void>;
 struct AttentionDropout {
   double rate = 0;  // 0: none, and the rest is ignored
   uint64_t seed = 0;
-  int64_t site = 0;               // the layer
+  int64_t site = 0;               // number of the attention in the model
   int64_t first_head = 0;         // of the model's heads, the first of this call
   const int64_t* rows = nullptr;  // (B, 2): a row's epoch and its index in the epoch
 };
@@ -189,7 +189,7 @@ inline constexpr int kMostBuckets = 128;  // on one side
 struct RelativeBuckets {
   int count = 0;                      // of all
   int side = 0;                       // of one side: half of all where keys on both sides count
-  bool bidirectional = false;         // keys behind the query have the second half
+  bool bidirectional = false;         // keys later than the query have the second half
   int32_t begins[kMostBuckets] = {};  // the distance at which each bucket of a side begins
 };
 
@@ -207,9 +207,9 @@ struct AttentionBias {
 // our kernels; for cuDNN's see kernel/cuda/attention_pieces.h).
 //
 // Query t of row b sees the keys below source_lengths[b]; where causal, those at its own position
-// and before; with a window, of these the last `window` (its own position counts). A query at or
-// past lengths[b], and one that sees no key, yields zero output, lse 0 and gets no gradient. dout
-// of such queries must be finite.
+// and before; with a window, of those up to its own position the last `window` (its own counted). A
+// query at or past lengths[b], and one that sees no key, yields zero output, lse 0 and gets no
+// gradient. dout of such queries must be finite.
 //
 // A packed row holds several segments: positions[b T + t] counts from 0 in each, and so do
 // source_positions. The queries of a row's n-th segment see the keys of its n-th source segment

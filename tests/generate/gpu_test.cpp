@@ -127,10 +127,10 @@ TEST_F(WatchedGenerator, TheHostWaitsOncePerStepAndPlansAreCapturedOnce) {
   device_.num_waits = 0;
   ASSERT_EQ(g.generate({{1, 2, 3}}, o)[0].size(), 10u);
   EXPECT_EQ(device_.num_waits, 10);
-  EXPECT_EQ(device_.num_recorded, 1);  // that of one token; the prompt's ran once
+  EXPECT_EQ(device_.num_captured, 1);  // that of one token; the prompt's ran once
   g.generate({{1, 2, 3}}, o);
   g.generate({{1, 2, 3}}, o);
-  EXPECT_EQ(device_.num_recorded, 2);
+  EXPECT_EQ(device_.num_captured, 2);
 }
 
 // Negative control: a row that moves without its keys and values continues differently.
