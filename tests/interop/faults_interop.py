@@ -248,7 +248,9 @@ class Chain:
 
     def judge(self, fault, code, text, before, after):
         no_sound = all(digest in self.damaged for digest in before.committed.values())
-        is_refused = (code == 2 and no_sound and self.had_checkpoint and "--overwrite" in text)
+        # A start that could save nothing may still have written final/, which is not replaced.
+        had_work = self.had_checkpoint or (self.run_dir / "final").exists()
+        is_refused = code == 2 and no_sound and had_work and "--overwrite" in text
         newest = before.committed.get(max(before.committed, default=0))
         is_older = (code == 2 and (newest in self.damaged or self.is_finished) and
                     "newest sound checkpoint is of step" in text)
