@@ -30,4 +30,13 @@ function(weft_room name)
   if(WEFT_CUDA)
     target_link_libraries(weft_${name} PUBLIC weft_gpu)
   endif()
+  if(TARGET weft_common_headers)
+    target_precompile_headers(weft_${name} REUSE_FROM weft_common_headers)
+    # With it g++ 12 forgets that <string> is a system's header, and warns of writes in it that are
+    # none; these warnings are on in the builds that do without it.
+    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+      target_compile_options(weft_${name} PRIVATE
+        $<$<COMPILE_LANGUAGE:CXX>:-Wno-array-bounds;-Wno-restrict;-Wno-stringop-overflow;-Wno-stringop-overread>)
+    endif()
+  endif()
 endfunction()

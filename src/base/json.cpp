@@ -138,6 +138,19 @@ void dump_value(const Json& v, int indent, Json::Digits digits, int depth, std::
 
 }  // namespace
 
+Json::Json(const Json&) = default;
+Json::Json(Json&&) noexcept = default;
+Json& Json::operator=(const Json&) = default;
+Json& Json::operator=(Json&&) noexcept = default;
+Json::~Json() = default;
+Json::Json(const char* v) : value_(std::string(v)) {}
+Json::Json(std::string v) : value_(std::move(v)) {}
+Json::Json(std::string_view v) : value_(std::string(v)) {}
+Json::Json(LargeInt v) : value_(std::move(v)) {}
+Json::Json(Array v) : value_(std::move(v)) {}
+Json::Json(Object v) : value_(std::move(v)) {}
+bool Json::operator==(const Json&) const = default;
+
 const char* Json::kind() const {
   if (is_int()) return "int";
   constexpr const char* kNames[] = {"null",   "bool",  "int",    "number",
