@@ -38,7 +38,7 @@ auto reading(const Fn& fn) {
 }
 
 // COMMITTED lists the hashes of index.json, state.json and the side files, so that a flipped bit
-// there is detected. An empty one (made by hand) only marks completeness.
+// there is detected.
 std::map<std::string, std::string> read_committed(const fs::path& folder) {
   const fs::path file = folder / kCommittedFile;
   const std::string text = reading([&] { return read_file(file, 1 << 20); });
@@ -50,7 +50,7 @@ std::map<std::string, std::string> read_committed(const fs::path& folder) {
   }
   const bool is_whole =
       text.ends_with('\n') && hashes.contains(kIndexFile) && hashes.contains(kStateFile);
-  if (!text.empty() && !is_whole) {
+  if (!is_whole) {
     throw DamagedCheckpoint(
         fmt::format("{} is damaged: it does not list its files", file.string()));
   }

@@ -177,8 +177,11 @@ void start_without_checkpoint(StartQuestion* question, const CheckpointSearch& f
   if (history.has_committed || !found.damaged.empty() || has_steps)
     refuse_to_begin_again(start->dir, found, set_aside);
   if (has_trained_model(start->dir, history)) refuse_to_replace_model(start->dir);
-  if (!history.started_from.empty()) refuse_step_zero(start->dir, history.started_from);
-  if (const auto best = find_sound_best(start->dir)) {
+  const auto best = find_sound_best(start->dir);
+  const bool is_from_best = best && history.started_from == best->path.string();
+  if (!history.started_from.empty() && !is_from_best)
+    refuse_step_zero(start->dir, history.started_from);
+  if (best) {
     log_info("{} has no checkpoint but its best: the run resumes from that, of step {}",
              start->dir.string(), best->step);
     return choose_named(find_named_start(best->path.string(), start->dir), question, start);

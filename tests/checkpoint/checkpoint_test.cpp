@@ -16,6 +16,7 @@
 #include "checkpoint/list.h"
 #include "checkpoint/replace_folder.h"
 #include "io/safetensors.h"
+#include "tests/checkpoint/commit_again.h"
 #include "tests/checkpoint/two_tensors.h"
 #include "tests/io/temporary_folder.h"
 
@@ -170,7 +171,7 @@ TEST(Checkpoint, AnIndexWithoutHeadersIsRead) {
   ASSERT_NE(index.find("headers"), nullptr);
   std::erase_if(index.as_object(), [](const auto& e) { return e.first == "headers"; });
   std::ofstream(folder / "c/index.json") << index.dump();
-  std::ofstream(folder / "c/COMMITTED") << "";  // covers no bytes
+  commit_again(folder / "c");
   CheckpointReader(folder / "c").verify();
   EXPECT_EQ(read_a(folder / "c"), numbered({6, 4}, 3));
 }
@@ -184,7 +185,7 @@ TEST(Checkpoint, WrongHeadersAreNamed) {
     Json index = good;
     index.set("headers", parse_json(headers, "headers"));
     std::ofstream(folder / "c/index.json") << index.dump();
-    std::ofstream(folder / "c/COMMITTED") << "";
+    commit_again(folder / "c");
     return error_of<DamagedCheckpoint>([&] { CheckpointReader(folder / "c"); });
   };
   const std::string sum = R"("checksum": "0123456789abcdef")";

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "checkpoint/damaged.h"
+#include "tests/checkpoint/commit_again.h"
 #include "tests/checkpoint/two_tensors.h"
 #include "tests/io/temporary_folder.h"
 
@@ -123,7 +124,11 @@ TEST(SoundCheckpoint, EveryFileIsCovered) {
     EXPECT_EQ(find_sound_checkpoint(run.path()).sound, run.at(2)) << file;
     fs::resize_file(run.at(2) / file, fs::file_size(run.at(2) / file) - 1);
     EXPECT_EQ(find_sound_checkpoint(run.path()).sound, run.at(1)) << file;
-    if (std::string(file) == "COMMITTED") continue;
+    if (std::string(file) == "COMMITTED") {  // without it there is no checkpoint
+      fs::resize_file(run.at(1) / file, 0);
+      EXPECT_EQ(find_sound_checkpoint(run.path()).sound, std::nullopt);
+      continue;
+    }
     fs::remove(run.at(1) / file);
     EXPECT_EQ(find_sound_checkpoint(run.path()).sound, std::nullopt) << file;
   }
@@ -144,7 +149,7 @@ TEST(SoundCheckpoint, ANewerFormatIsNotDamage) {
   std::string index = read_file(run.at(3) / "index.json");
   index.replace(index.find("checkpoint 1"), 12, "checkpoint 2");
   std::ofstream(run.at(3) / "index.json") << index;
-  std::ofstream(run.at(3) / "COMMITTED") << "";  // covers nothing
+  commit_again(run.at(3));
   try {
     find_sound_checkpoint(run.path());
     FAIL();

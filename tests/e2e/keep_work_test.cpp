@@ -218,14 +218,18 @@ TEST(KeepWork, NeverCommittedStartsAtZeroWithAMessage) {
   EXPECT_EQ(metric_texts(run.dir(), "loss").size(), 6u);
 }
 
-// Killed before its first step-N: the best is all that was saved, and its steps are not lost.
+// Killed before its first step-N, twice: the best is all that was saved, and its steps are not
+// lost.
 TEST(KeepWork, WhereOnlyTheBestWasSavedTheRunResumesFromIt) {
   const TinyRun run;
   const std::string eval = "data.eval=[" + (run / "eval.txt").string() + "]";
-  {
-    Program program(run.words(
-        "train", {eval, "train.steps=100000", "checkpoint.every=100000", "train.eval_every=1"}));
-    program.wait_until([&] { return event_lines(run.dir(), "checkpoint").size() > 1; });
+  for (const std::string every : {"1", "100000"}) {  // the second start saves nothing
+    Program program(run.words("train", {eval, "train.steps=100000", "checkpoint.every=100000",
+                                        "train.eval_every=" + every}));
+    program.wait_until([&] {
+      return event_lines(run.dir(), "checkpoint").size() > 1 &&
+             event_lines(run.dir(), "started").size() == (every == "1" ? 1 : 2);
+    });
     program.send(SIGKILL);
     program.wait();
   }

@@ -278,8 +278,10 @@ class Chain:
         wanted = self.world.bits_of(self.mode, self.steps)[:1]  # weights alone
         final = self.world.hash(self.run_dir / "final")
         self.complain(final != wanted, f"final/ has other bits: {final}, wanted {wanted}")
-        is_damaged = had_no_sound or self.steps in self.copies  # then final/ alone is enough
-        self.complain(self.steps not in look.committed and not is_damaged,
+        # Damaged, or moved by a start that went back and failed: final/ alone is enough.
+        is_elsewhere = (had_no_sound or self.steps in self.copies or
+                        (self.run_dir / f"checkpoints/abandoned/step-{self.steps:08}").exists())
+        self.complain(self.steps not in look.committed and not is_elsewhere,
                       f"exit 0 without a checkpoint of step {self.steps}")
 
     def help_as_a_user(self, look):
