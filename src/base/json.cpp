@@ -149,7 +149,7 @@ Json::Json(std::string_view v) : value_(std::string(v)) {}
 Json::Json(LargeInt v) : value_(std::move(v)) {}
 Json::Json(Array v) : value_(std::move(v)) {}
 Json::Json(Object v) : value_(std::move(v)) {}
-bool Json::operator==(const Json&) const = default;
+bool Json::operator==(const Json& other) const { return value_ == other.value_; }
 
 const char* Json::kind() const {
   if (is_int()) return "int";
