@@ -33,6 +33,11 @@ Json with(std::initializer_list<std::pair<const char*, Json>> keys) {
 
 Json rope(const char* text) { return parse_json(text, "rope"); }
 
+std::vector<double> frequencies_of(const Json& config) {
+  const DecoderConfig c = read_llama_config(config);
+  return rope_frequencies(c.rope, c.head_dim);
+}
+
 TEST(ModelConfig, DefaultsOfMissingKeys) {
   const DecoderConfig c = read_llama_config(base_config());
   EXPECT_EQ(c.num_key_value_heads, 4);
@@ -57,20 +62,18 @@ TEST(ModelConfig, RopeOfBothGenerations) {
       with({{"rope_parameters", rope(R"({"rope_type": "llama3", "rope_theta": 500000.0,
       "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
       "original_max_position_embeddings": 8192})")}});
-  const auto wanted = rope_frequencies(read_llama_config(four));
-  EXPECT_EQ(rope_frequencies(read_llama_config(old)), wanted);
-  EXPECT_EQ(rope_frequencies(read_llama_config(five)), wanted);
+  const auto wanted = frequencies_of(four);
+  EXPECT_EQ(frequencies_of(old), wanted);
+  EXPECT_EQ(frequencies_of(five), wanted);
   const Json plain4 = with({{"rope_theta", 1e6}, {"rope_scaling", Json()}});
   const Json plain5 =
       with({{"rope_parameters", rope(R"({"rope_type": "default", "rope_theta": 1e6})")}});
   EXPECT_EQ(read_llama_config(plain4).rope.theta, 1e6);
-  EXPECT_EQ(rope_frequencies(read_llama_config(plain4)),
-            rope_frequencies(read_llama_config(plain5)));
+  EXPECT_EQ(frequencies_of(plain4), frequencies_of(plain5));
 }
 
 void expect_frequencies(const char* parameters, const std::vector<double>& wanted) {
-  const auto got =
-      rope_frequencies(read_llama_config(with({{"rope_parameters", rope(parameters)}})));
+  const auto got = frequencies_of(with({{"rope_parameters", rope(parameters)}}));
   ASSERT_EQ(got.size(), wanted.size());
   for (size_t i = 0; i < wanted.size(); ++i) EXPECT_NEAR(got[i] / wanted[i], 1, 5e-7) << i;
 }

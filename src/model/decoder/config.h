@@ -4,15 +4,9 @@
 #include <string>
 
 #include "base/json.h"
+#include "model/rope.h"
 
 namespace weft {
-
-struct RopeConfig {
-  double theta = 10000;
-  std::string type = "default";  // default | linear | llama3
-  double factor = 1, low_freq_factor = 1, high_freq_factor = 4;
-  double original_max_position_embeddings = 8192;
-};
 
 struct DecoderConfig {
   std::string family;

@@ -4,8 +4,6 @@
 // the stream and its normalised form together.
 #include "model/decoder/model.h"
 
-#include <algorithm>
-
 #include "graph/builder.h"
 #include "graph/ops/attention.h"
 #include "graph/ops/cached_attention.h"
@@ -16,23 +14,13 @@
 #include "graph/ops/rope.h"
 #include "graph/ops/swiglu.h"
 #include "model/decoder/hf_names.h"
+#include "model/head_chunks.h"
 #include "model/overrides.h"
 #include "model/traced_inputs.h"
 #include "tensor/names.h"
 
 namespace weft {
 namespace {
-
-// At most this many bytes of logits exist at one time, and at most a quarter of a long pass's;
-// products of fewer rows than kFewRows are slow.
-constexpr int64_t kLogitBytes = int64_t{64} << 20;
-constexpr int64_t kFewRows = 256;
-
-int64_t chunk_rows(int64_t tokens, int64_t vocab, Dtype compute) {
-  const int64_t fit = kLogitBytes / (vocab * dtype_bytes(compute));
-  const int64_t wanted = std::max((tokens + 3) / 4, kFewRows);
-  return std::clamp<int64_t>(std::min(fit, wanted), std::min<int64_t>(tokens, 64), tokens);
-}
 
 // The parameters as graph values, created in the order of parameters().
 class Tracer {
@@ -49,7 +37,7 @@ class Tracer {
   Ref loss() {
     const Ref y = layers();
     return ops::head_loss(g_, y, head(), in_[names::kTargets],
-                          chunk_rows(o_.batch * o_.positions, c_.vocab_size, o_.compute));
+                          head_chunk_rows(o_.batch * o_.positions, c_.vocab_size, o_.compute));
   }
 
   Ref logits() {
@@ -163,6 +151,13 @@ Ref DecoderModel::trace_loss(Graph* graph, const TraceOptions& options) const {
 
 Ref DecoderModel::trace_generate(Graph* graph, const TraceOptions& options) const {
   return Tracer(config_, graph, options, decoder_generate_inputs()).logits();
+}
+
+void DecoderModel::fill_constants(const Graph& graph,
+                                  const std::function<void*(const std::string&)>& data) const {
+  fill_rope(rope_frequencies(config_.rope, config_.head_dim),
+            graph[*graph.find("rope.cosine")].shape[0], static_cast<float*>(data("rope.cosine")),
+            static_cast<float*>(data("rope.sine")));
 }
 
 // The parameters are those of the smallest trace: one source for names, shapes and order.

@@ -33,7 +33,4 @@ std::vector<InputSpec> decoder_generate_inputs();
 // How a parameter of that name may be cut (model/decoder/placement.cpp).
 CutRule decoder_cut(const DecoderConfig& config, const std::string& name);
 
-// Angular frequencies (head_dim / 2) with the family's scaling.
-std::vector<double> rope_frequencies(const DecoderConfig& config);
-
 }  // namespace weft

@@ -1,0 +1,77 @@
+// model/config_fields.cpp: bounded numbers, flags and words.
+#include "model/config_fields.h"
+
+#include <cmath>
+
+#include "base/error.h"
+
+namespace weft {
+
+int64_t positive(const Json& config, const char* key, int64_t most) {
+  const Json* v = config.find(key);
+  require(v != nullptr, "config.json has no \"{}\"", key);
+  require(v->is_int() && v->as_int() > 0 && v->as_int() <= most,
+          "config.json: \"{}\" must be a positive whole number up to {}, got {}", key, most,
+          v->dump());
+  return v->as_int();
+}
+
+int64_t positive_or(const Json& config, const char* key, int64_t most, int64_t otherwise) {
+  const Json* v = config.find(key);
+  return v == nullptr || v->is_null() ? otherwise : positive(config, key, most);
+}
+
+double number_or(const Json& config, const char* key, double otherwise) {
+  const Json* v = config.find(key);
+  if (v == nullptr || v->is_null()) return otherwise;
+  require(v->is_number(), "config.json: \"{}\" must be a number, got {}", key, v->dump());
+  require(std::isfinite(static_cast<float>(v->as_number())),
+          "config.json: \"{}\" must be a number in fp32's range, got {}", key, v->dump());
+  return v->as_number();
+}
+
+// 0 or less would produce NaN: the root of zero, a power of a negative number. Kernels use fp32, in
+// which 1e-60 is 0.
+double above_zero_or(const Json& config, const char* key, double otherwise) {
+  const double v = number_or(config, key, otherwise);
+  require(static_cast<float>(v) > 0, "config.json: \"{}\" must be above 0, got {}", key, v);
+  return v;
+}
+
+bool flag_or(const Json& config, const char* key, bool otherwise) {
+  const Json* v = config.find(key);
+  if (v == nullptr || v->is_null()) return otherwise;
+  require(v->is_bool(), "config.json: \"{}\" must be true or false, got {}", key, v->dump());
+  return v->as_bool();
+}
+
+std::string word_or(const Json& config, const char* key, const std::string& otherwise) {
+  const Json* v = config.find(key);
+  if (v == nullptr || v->is_null()) return otherwise;
+  require(v->is_string(), "config.json: \"{}\" must be a string, got {}", key, v->dump());
+  return v->as_string();
+}
+
+double initializer_or(const Json& config, const char* key, double otherwise) {
+  const double v = number_or(config, key, otherwise);
+  require(v >= 0, "config.json: \"{}\" is a standard deviation, at least 0; got {}", key, v);
+  return v;
+}
+
+int64_t padding_id(const Json& config, int64_t vocab_size) {
+  const Json* pad = config.find("pad_token_id");
+  const int64_t id = pad != nullptr && pad->is_int() ? pad->as_int() : -1;
+  require(id < vocab_size, "config.json: pad_token_id {} is not below vocab_size {}", id,
+          vocab_size);
+  return id;
+}
+
+void check_parameter_count(double parameters, const std::string& sizes) {
+  if (parameters <= kMostParameters) return;
+  throw UserError(
+      fmt::format("config.json: {} make {:.3g} parameters, more than weft's limit of {:.3g}", sizes,
+                  parameters, kMostParameters),
+      "no model is that large: look for a mistyped number in config.json");
+}
+
+}  // namespace weft
