@@ -16,7 +16,9 @@
 #include "model/decoder/hf_names.h"
 #include "model/head_chunks.h"
 #include "model/overrides.h"
+#include "model/text_inputs.h"
 #include "model/traced_inputs.h"
+#include "model/traced_parameters.h"
 #include "tensor/names.h"
 
 namespace weft {
@@ -145,6 +147,10 @@ std::unique_ptr<Model> make_decoder(DecoderConfig config, const ModelOverrides& 
   return std::make_unique<DecoderModel>(std::move(config));
 }
 
+std::vector<InputSpec> DecoderModel::inputs(const TraceOptions& options) const {
+  return decoder_inputs(options, config_.dropout > 0);
+}
+
 Ref DecoderModel::trace_loss(Graph* graph, const TraceOptions& options) const {
   return Tracer(config_, graph, options, inputs(options)).loss();
 }
@@ -160,23 +166,12 @@ void DecoderModel::fill_constants(const Graph& graph,
             static_cast<float*>(data("rope.sine")));
 }
 
-// The parameters are those of the smallest trace: one source for names, shapes and order.
 std::vector<ParameterSpec> DecoderModel::parameters() const {
-  Graph graph;
-  trace_loss(&graph, {1, 1, Dtype::kF32, 0});
-  std::vector<ParameterSpec> specs;
-  for (Ref r : graph.of_kind(ValueKind::kParameter)) {
-    const Value& v = graph[r];
-    ParameterSpec spec{v.name, v.shape, {}, decoder_cut(config_, v.name)};
-    const bool bias = v.name.ends_with(".bias");
-    spec.init.kind = bias                  ? InitRule::Kind::kZeros
-                     : v.shape.size() == 1 ? InitRule::Kind::kOnes
-                                           : InitRule::Kind::kNormal;
-    spec.init.std = config_.initializer_range;
-    if (v.name == kEmbedName) spec.init.zero_row = config_.pad_token_id;
-    specs.push_back(std::move(spec));
-  }
-  return specs;
+  return traced_parameters(*this, [&](ParameterSpec* spec) {
+    spec->cut = decoder_cut(config_, spec->name);
+    spec->init = default_init(*spec, config_.initializer_range);
+    if (spec->name == kEmbedName) spec->init.zero_row = config_.pad_token_id;
+  });
 }
 
 }  // namespace weft

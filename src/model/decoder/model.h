@@ -27,9 +27,6 @@ class DecoderModel : public Model {
 // A family of this kind: its configuration with the run file's overrides.
 std::unique_ptr<Model> make_decoder(DecoderConfig config, const ModelOverrides& overrides);
 
-// What trace_generate reads.
-std::vector<InputSpec> decoder_generate_inputs();
-
 // How a parameter of that name may be cut (model/decoder/placement.cpp).
 CutRule decoder_cut(const DecoderConfig& config, const std::string& name);
 

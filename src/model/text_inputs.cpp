@@ -1,5 +1,6 @@
-// model/decoder/inputs.cpp: what a decoder reads for its loss, and to generate.
-#include "model/decoder/model.h"
+// model/text_inputs.cpp: rows of ids, with what packed rows and dropout need.
+#include "model/text_inputs.h"
+
 #include "tensor/names.h"
 
 namespace weft {
@@ -13,11 +14,11 @@ InputSpec per_row(const char* name) { return {name, {Dim::kRows}, Dtype::kI32, 0
 
 }  // namespace
 
-std::vector<InputSpec> DecoderModel::inputs(const TraceOptions& options) const {
+std::vector<InputSpec> decoder_inputs(const TraceOptions& options, bool has_dropout) {
   std::vector<InputSpec> all = {tokens(names::kIds), tokens(names::kTargets, -1),
                                 per_row(names::kLengths)};
   if (options.packed) all.push_back(tokens(names::kPositions));
-  if (options.drops && config_.dropout > 0)
+  if (options.drops && has_dropout)
     all.push_back({names::kRows, {Dim::kRows, Dim::kTwo}, Dtype::kI64, -1});
   return all;
 }
