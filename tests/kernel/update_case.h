@@ -17,23 +17,28 @@ struct UpdateForm {
   void (*one)(const Kernels&, const Context&, const UpdateTypes&, const UpdateItem&,
               double grad_scale, const OptimizerScalars&);
   void (*DeviceKernels::*all)(const Context&, const UpdateListArgs&);
+  // States that hold sums or means of squares: the values to start from are not negative.
+  bool squares[kMaxUpdateStates] = {false, true};
 };
 
-// A parameter with gradient and states; the second state, a mean of squares, is not negative.
+// A parameter with gradient and states.
 struct UpdatedParameter {
   UpdateTypes types;
   int num_states;
   Buffer p, master, grad, first, second;
 
-  UpdatedParameter(const UpdateTypes& of, int states, int64_t n, uint64_t stream)
+  UpdatedParameter(const UpdateForm& form, const UpdateTypes& of, int64_t n, uint64_t stream)
       : types(of),
-        num_states(states),
+        num_states(form.num_states),
         p(Buffer::random(of.dtype, n, stream)),
         master(Buffer::random(Dtype::kF32, n, stream)),
         grad(Buffer::random(of.grad_dtype, n, stream + 1)),
         first(Buffer::random(of.state_dtypes[0], n, stream + 2, 0.1)),
         second(Buffer::random(of.state_dtypes[1], n, stream + 3, 0.1)) {
-    for (int64_t i = 0; i < n; ++i) second.set(i, second[i] * second[i]);
+    for (int64_t i = 0; i < n; ++i) {
+      if (form.squares[0]) first.set(i, first[i] * first[i]);
+      if (form.squares[1]) second.set(i, second[i] * second[i]);
+    }
   }
   UpdateItem item(bool decay) {
     return {p.size(),
@@ -72,7 +77,7 @@ inline void compare_update_levels(const UpdateForm& form) {
       compare_levels(
           fmt::format("{} n {}", update_words(form, types), n), types.dtype,
           [&](const Kernels& kernels, Bench& bench) {
-            UpdatedParameter p(types, form.num_states, n, 1);
+            UpdatedParameter p(form, types, n, 1);
             // What a bf16 state rounded the other way may nearly cancel in the next step.
             for (int step = 5; step < (is_narrow ? 6 : 8); ++step) {
               p.grad = Buffer::random(types.grad_dtype, n, static_cast<uint64_t>(step));
@@ -99,7 +104,7 @@ inline void compare_update_list(const UpdateForm& form) {
       each_device([&](const DeviceKernels& k, Bench& bench, const std::string& name) {
         std::vector<UpdatedParameter> got, want;
         for (const int64_t n : {1, 333, 16384, 18000, 8})
-          got.emplace_back(types, form.num_states, n, static_cast<uint64_t>(n));
+          got.emplace_back(form, types, n, static_cast<uint64_t>(n));
         want = got;
         std::vector<UpdateItem> items;
         for (UpdatedParameter& p : got) items.push_back(p.item(items.size() % 2 == 0));
