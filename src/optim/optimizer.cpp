@@ -16,7 +16,8 @@ const Optimizer& find_optimizer(std::string_view name) {
   for (const Optimizer* optimizer : all_optimizers()) {
     if (name == optimizer->name) return *optimizer;
   }
-  throw BugError(fmt::format("there is no optimizer \"{}\"", name));
+  throw BugError(fmt::format(
+      "optimizer \"{}\" is not declared: add it to all_optimizers() in optim/optimizer.cpp", name));
 }
 
 Shape state_shape(const Shape& parameter, int64_t block) {

@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
+#include <set>
+#include <sstream>
 
 #include "base/error.h"
 #include "config/run_changes.h"
@@ -243,6 +246,29 @@ TEST_F(RunFileTest, TakesEveryOptimizer) {
     EXPECT_EQ(c.train.optimizer.name, optimizer->name);
     EXPECT_EQ(c.train.optimizer.momentum, 0.5);
   }
+}
+
+// The other direction: what can be asked for is declared, and reads keys that exist.
+TEST(RunConfigOptimizers, AreDeclared) {
+  RunConfig config;
+  OptionTable table;
+  bind_options(&table, &config);
+  std::set<std::string> keys, declared, accepted;
+  for (const OptionEntry& e : table.entries()) {
+    keys.insert(e.key);
+    if (e.key != "train.optimizer") continue;
+    std::istringstream words(e.wanted);  // "adamw | sgd"
+    for (std::string word; words >> word;) {
+      if (word != "|" && std::ranges::count(e.missing_values, word) == 0) accepted.insert(word);
+    }
+  }
+  for (const Optimizer* optimizer : all_optimizers()) {
+    declared.insert(optimizer->name);
+    for (const std::string& key : optimizer->keys())
+      EXPECT_EQ(keys.count(key), 1u) << optimizer->name << " reads " << key;
+  }
+  EXPECT_EQ(accepted, declared) << "train.optimizer in config/run_config.cpp, and "
+                                   "all_optimizers() in optim/optimizer.cpp";
 }
 
 }  // namespace
