@@ -158,11 +158,11 @@ void print_gpu_speeds(const GpuSpeeds& s) {
              s.tflops_bf16);
   fmt::print("  attention fp32 {:.0f}, bf16 {:.0f} TFLOP/s\n", s.tflops_attention_fp32,
              s.tflops_attention_bf16);
-  if (s.tflops_attention_own_bf16 > 0)
+  if (s.tflops_attention_builtin_bf16 > 0)
     fmt::print(
-        "            bf16: packed rows {:.0f}, own kernel {:.0f}; dropout fp32 {:.0f}, bf16 "
+        "            bf16: packed rows {:.0f}, built-in kernel {:.0f}; dropout fp32 {:.0f}, bf16 "
         "{:.0f}\n",
-        s.tflops_attention_packed_bf16, s.tflops_attention_own_bf16,
+        s.tflops_attention_packed_bf16, s.tflops_attention_builtin_bf16,
         s.tflops_attention_dropout_fp32, s.tflops_attention_dropout_bf16);
   fmt::print("  copy      {:.0f} GB/s read and written\n", s.copy_gb_per_s);
 }

@@ -59,7 +59,7 @@ Accumulates accumulates(const View& view, const Node& node);
 
 // What a node costs a GPU: its products at the speed of a unit, and the bytes that it moves.
 struct Cost {
-  enum class Unit { kProducts, kAttention, kAttentionPacked, kAttentionOwn, kAttentionDropout };
+  enum class Unit { kProducts, kAttention, kAttentionPacked, kAttentionBuiltin, kAttentionDropout };
   Unit unit = Unit::kProducts;
   double flops = 0, bytes = 0;
 };

@@ -15,6 +15,7 @@
 #include <cstdint>
 
 #include "base/threads.h"
+#include "kernel/attention_args.h"
 #include "kernel/update_args.h"
 #include "tensor/dtype.h"
 
@@ -159,108 +160,6 @@ struct RopeArgs {
   const float* sine;
   const int32_t* positions;
   bool inverse;
-};
-
-// A tensor of heads: element (b, t, h, d) is at data[b * row + t * position + h * head + d].
-template <typename Data>  // void, const void
-struct StridedHeads {
-  Data* data = nullptr;
-  int64_t row = 0, position = 0, head = 0;  // elements from one to the next
-
-  // By force: the CPU's levels must not share a function (kernel/levels.cmake).
-  [[gnu::always_inline]] int64_t at(int64_t b, int64_t t, int64_t h) const {
-    return b * row + t * position + h * head;
-  }
-};
-using HeadsIn = StridedHeads<const void>;
-using HeadsOut = StridedHeads<void>;
-
-// Dropout of the probabilities, in training (kernel/dropout.h): what the mask is drawn from.
-struct AttentionDropout {
-  double rate = 0;  // 0: none, and the rest is ignored
-  uint64_t seed = 0;
-  int64_t site = 0;               // number of the attention in the model
-  int64_t first_head = 0;         // of the model's heads, the first of this call
-  const int64_t* rows = nullptr;  // (B, 2): a row's epoch and its index in the epoch
-};
-
-// Buckets of T5's relative positions (kernel/attention_bias.h makes and reads them).
-inline constexpr int kMostBuckets = 128;  // on one side
-struct RelativeBuckets {
-  int count = 0;                      // of all
-  int side = 0;                       // of one side: half of all where keys on both sides count
-  bool bidirectional = false;         // keys later than the query have the second half
-  int32_t begins[kMostBuckets] = {};  // the distance at which each bucket of a side begins
-};
-
-// What is added to the score of a query and a key, by their distance and the head alone.
-struct AttentionBias {
-  enum class Kind { kNone, kAlibi, kRelative };
-  Kind kind = Kind::kNone;
-  int64_t first_head = 0,
-          num_heads = 0;        // ALiBi: of the model's heads, the first of this call; all
-  const void* table = nullptr;  // relative: (buckets, H) of dtype
-  RelativeBuckets buckets = {};
-};
-
-// Attention with grouped key/value heads: T queries to S keys and values; T x S is never stored (by
-// our kernels; for cuDNN's see kernel/cuda/attention_pieces.h).
-//
-// Query t of row b sees the keys below source_lengths[b]; where causal, those at its own position
-// and before; with a window, of those up to its own position the last `window` (its own counted). A
-// query at or past lengths[b], and one that sees no key, yields zero output, lse 0 and gets no
-// gradient. dout of such queries must be finite.
-//
-// A packed row holds several segments: positions[b T + t] counts from 0 in each, and so do
-// source_positions. The queries of a row's n-th segment see the keys of its n-th source segment
-// alone, and positions are those in the segments. A segment has the bits that it would have as a
-// separate row (except in 16 bits on a GPU, where cuDNN handles rows but not packed ones).
-// Self-attention passes the same pointers twice.
-struct AttentionOperands {
-  int64_t B = 0, T = 0, S = 0, H = 0, G = 0, D = 0;
-  Dtype dtype = Dtype::kF32;
-  float scale = 0;  // of q·k; not 0
-  bool causal = true;
-  int64_t window = 0;                         // 0: none
-  HeadsIn q;                                  // T positions, H heads
-  HeadsIn k, v;                               // S positions, G heads
-  const int32_t* lengths = nullptr;           // (B) of the queries; null: T
-  const int32_t* source_lengths = nullptr;    // (B) of the keys; null: S
-  const int32_t* positions = nullptr;         // (B, T); null: a row is one segment
-  const int32_t* source_positions = nullptr;  // (B, S); null where positions are
-  AttentionBias bias = {};
-  AttentionDropout dropout = {};
-  int64_t longest = 0;  // the longest row of the same plan; one kernel handles them all
-};
-
-struct AttentionArgs : AttentionOperands {
-  HeadsOut out;          // T positions, H heads
-  float* lse = nullptr;  // (B, H, T) natural logarithm of the sum; null: not needed
-};
-
-// dtable (+)= the gradient of the relative table: sums of every row and head, then rows in order.
-struct AttentionBackwardArgs : AttentionOperands {
-  HeadsIn out, dout;
-  const float* lse = nullptr;
-  HeadsOut dq, dk, dv;     // written whole
-  void* dtable = nullptr;  // (buckets, H) of grad_dtype, or null where it is frozen
-  Dtype grad_dtype = Dtype::kF32;
-  bool accumulate = false;
-};
-
-// For generation: row b adds T new positions starting at starts[b]. Their k and v (already
-// rotated) are written into the cache, then each attends to all cached positions up to its own.
-// New positions at or past lengths[b] (counted within T) are ignored.
-struct CachedAttentionArgs {
-  int64_t B, T, H, G, D, max_positions;
-  Dtype dtype;
-  float scale;
-  const void* qkv;
-  const int32_t* starts;   // (B)
-  const int32_t* lengths;  // (B)
-  void* k_cache;           // (B, max_positions, G, D)
-  void* v_cache;
-  void* out;  // (B, T, H D)
 };
 
 // h = silu(gate) * up; gate_up (R, 2 F): gate, then up.

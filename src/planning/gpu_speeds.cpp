@@ -82,7 +82,7 @@ double product_tflops(const Kernels& kernels, Device* device, Dtype dtype, doubl
 
 // The kind of rows. Padding that attends (there is none) and dropout always use the built-in
 // kernel, never cuDNN.
-enum class Rows { kWhole, kPacked, kOwn, kDropped };
+enum class Rows { kWhole, kPacked, kBuiltin, kDropped };
 
 double attention_tflops(const Kernels& kernels, Device* device, Dtype dtype, Rows rows,
                         double* spread) {
@@ -103,7 +103,7 @@ double attention_tflops(const Kernels& kernels, Device* device, Dtype dtype, Row
     if (rows == Rows::kDropped) a->dropout = {.rate = 0.1, .seed = 1};
     // Waits until they are copied.
     a->source_lengths = lengths.data();
-    if (rows != Rows::kOwn) a->lengths = a->source_lengths;
+    if (rows != Rows::kBuiltin) a->lengths = a->source_lengths;
     if (rows == Rows::kPacked) a->positions = a->source_positions = positions.data();
   }
   const size_t workspace =
@@ -130,7 +130,7 @@ double attention_tflops(const Kernels& kernels, Device* device, Dtype dtype, Row
     return there;
   };
   f.source_lengths = b.source_lengths = reinterpret_cast<const int32_t*>(put(lengths));
-  if (rows != Rows::kOwn) f.lengths = b.lengths = f.source_lengths;
+  if (rows != Rows::kBuiltin) f.lengths = b.lengths = f.source_lengths;
   if (rows == Rows::kPacked) {  // of one segment: the work of whole rows
     for (size_t i = 0; i < positions.size(); ++i)
       positions[i] = static_cast<int32_t>(i % static_cast<size_t>(T));
@@ -181,7 +181,8 @@ constexpr Number kNumbers[] = {
     {"tflops_attention_bf16", &GpuSpeeds::tflops_attention_bf16},
     {"copy_gb_per_s", &GpuSpeeds::copy_gb_per_s},
     {"tflops_attention_packed_bf16", &GpuSpeeds::tflops_attention_packed_bf16, true},
-    {"tflops_attention_own_bf16", &GpuSpeeds::tflops_attention_own_bf16, true},
+    // The key that stored files have.
+    {"tflops_attention_own_bf16", &GpuSpeeds::tflops_attention_builtin_bf16, true},
     {"tflops_attention_dropout_fp32", &GpuSpeeds::tflops_attention_dropout_fp32, true},
     {"tflops_attention_dropout_bf16", &GpuSpeeds::tflops_attention_dropout_bf16, true},
     {"tflops_tf32", &GpuSpeeds::tflops_tf32, true},
@@ -191,11 +192,11 @@ double known_or(double speed, double other) { return speed > 0 ? speed : other; 
 
 double attention_speed(Cost::Unit unit, bool low, const GpuSpeeds& s) {
   const double whole = low ? s.tflops_attention_bf16 : s.tflops_attention_fp32;
-  const double own = low ? known_or(s.tflops_attention_own_bf16, whole) : whole;
+  const double own = low ? known_or(s.tflops_attention_builtin_bf16, whole) : whole;
   switch (unit) {
     case Cost::Unit::kAttentionPacked:
       return known_or(s.tflops_attention_packed_bf16, whole);
-    case Cost::Unit::kAttentionOwn:
+    case Cost::Unit::kAttentionBuiltin:
       return own;
     case Cost::Unit::kAttentionDropout:
       return known_or(low ? s.tflops_attention_dropout_bf16 : s.tflops_attention_dropout_fp32, own);
@@ -227,7 +228,7 @@ GpuSpeeds measure_gpu_speeds(const Kernels& kernels, Device* device, Dtype narro
   s.tflops_attention_fp32 = attention(Dtype::kF32, Rows::kWhole);
   s.tflops_attention_bf16 = attention(narrow, Rows::kWhole);
   s.tflops_attention_packed_bf16 = attention(narrow, Rows::kPacked);
-  s.tflops_attention_own_bf16 = attention(narrow, Rows::kOwn);
+  s.tflops_attention_builtin_bf16 = attention(narrow, Rows::kBuiltin);
   s.tflops_attention_dropout_fp32 = attention(Dtype::kF32, Rows::kDropped);
   s.tflops_attention_dropout_bf16 = attention(narrow, Rows::kDropped);
   s.copy_gb_per_s = copy_speed(device, &s.spread);

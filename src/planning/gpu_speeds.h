@@ -19,7 +19,7 @@ struct GpuSpeeds {
   double copy_gb_per_s = 0;                                     // bytes read plus bytes written
   // Attention of packed rows, of what cuDNN does not handle, and with dropout. 0: not measured, as
   // in a file of an earlier weft.
-  double tflops_attention_packed_bf16 = 0, tflops_attention_own_bf16 = 0;
+  double tflops_attention_packed_bf16 = 0, tflops_attention_builtin_bf16 = 0;
   double tflops_attention_dropout_fp32 = 0, tflops_attention_dropout_bf16 = 0;
   double tflops_tf32 = 0;  // fp32 products by TF32; a GPU may lack it
   double spread = 0;       // the largest of these measurements (planning/repeat.h); not kept

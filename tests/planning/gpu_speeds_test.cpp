@@ -33,7 +33,7 @@ GpuSpeeds some_speeds(double factor = 1) {
 GpuSpeeds all_speeds() {
   GpuSpeeds s = some_speeds();
   s.tflops_attention_packed_bf16 = 150;
-  s.tflops_attention_own_bf16 = 60;
+  s.tflops_attention_builtin_bf16 = 60;
   s.tflops_attention_dropout_fp32 = 8;
   s.tflops_attention_dropout_bf16 = 40;
   return s;
@@ -138,9 +138,9 @@ TEST(GpuSpeeds, RoundTrip) {
   EXPECT_EQ(read->gpu, "some GPU");
   EXPECT_EQ(read->tflops_bf16, 671);
   EXPECT_EQ(read->copy_gb_per_s, 4189);
-  EXPECT_EQ(read->tflops_attention_own_bf16, 0);  // a file of an earlier weft
+  EXPECT_EQ(read->tflops_attention_builtin_bf16, 0);  // a file of an earlier weft
   save_gpu_speeds(all_speeds(), path);
-  EXPECT_EQ(load_gpu_speeds("", path)->tflops_attention_own_bf16, 60);
+  EXPECT_EQ(load_gpu_speeds("", path)->tflops_attention_builtin_bf16, 60);
   EXPECT_EQ(load_gpu_speeds("", path)->tflops_attention_packed_bf16, 150);
   EXPECT_EQ(load_gpu_speeds("", path)->tflops_attention_dropout_fp32, 8);
   EXPECT_EQ(load_gpu_speeds("", path)->tflops_attention_dropout_bf16, 40);

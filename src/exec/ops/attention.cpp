@@ -158,7 +158,7 @@ Cost::Unit unit_of(const AttentionOperands& a) {
   const bool drops = a.dropout.rate > 0;
   if (drops) return Cost::Unit::kAttentionDropout;
   if (a.dtype == Dtype::kF32) return Cost::Unit::kAttention;
-  if (!suits_cudnn(a) || !wants_cudnn()) return Cost::Unit::kAttentionOwn;
+  if (!suits_cudnn(a) || !wants_cudnn()) return Cost::Unit::kAttentionBuiltin;
   return a.positions ? Cost::Unit::kAttentionPacked : Cost::Unit::kAttention;
 }
 

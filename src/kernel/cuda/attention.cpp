@@ -14,27 +14,28 @@ AttentionSettings& attention_settings() {
 }
 
 void attention(const Context& context, const AttentionArgs& args) {
-  if (attention_settings().cudnn && cudnn_takes(context, args)) {
+  if (attention_settings().cudnn && cudnn_supports(context, args)) {
     cudnn_attention(context, args);
   } else {
-    own_attention(context, args);
+    builtin_attention(context, args);
   }
 }
 
 size_t attention_workspace(const AttentionArgs& args, int) {
-  return std::max(cudnn_attention_workspace(args), own_attention_workspace(args));
+  return std::max(cudnn_attention_workspace(args), builtin_attention_workspace(args));
 }
 
 void attention_backward(const Context& context, const AttentionBackwardArgs& args) {
-  if (attention_settings().cudnn && cudnn_takes(context, args)) {
+  if (attention_settings().cudnn && cudnn_supports(context, args)) {
     cudnn_attention_backward(context, args);
   } else {
-    own_attention_backward(context, args);
+    builtin_attention_backward(context, args);
   }
 }
 
 size_t attention_backward_workspace(const AttentionBackwardArgs& args, int) {
-  return std::max(cudnn_attention_backward_workspace(args), own_attention_backward_workspace(args));
+  return std::max(cudnn_attention_backward_workspace(args),
+                  builtin_attention_backward_workspace(args));
 }
 
 }  // namespace weft::cuda

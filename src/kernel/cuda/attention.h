@@ -24,9 +24,9 @@ AttentionSettings& attention_settings();
 bool find_cudnn(std::string* why_none);
 // Whether cuDNN was built in, is installed, and supports these on the current GPU: forward and
 // backward of a shape, or neither. The first call of a shape queries cuDNN
-// (kernel/gpu/attention_server.h).
-bool cudnn_takes(const Context&, const AttentionArgs&);
-bool cudnn_takes(const Context&, const AttentionBackwardArgs&);
+// (kernel/gpu/attention_backend.h).
+bool cudnn_supports(const Context&, const AttentionArgs&);
+bool cudnn_supports(const Context&, const AttentionBackwardArgs&);
 void cudnn_attention(const Context&, const AttentionArgs&);
 void cudnn_attention_backward(const Context&, const AttentionBackwardArgs&);
 size_t cudnn_attention_workspace(const AttentionArgs&);
@@ -56,9 +56,9 @@ void make_bias_lines(const Context&, const AttentionOperands&, float* lines);
 void add_bias_partials(const Context&, const AttentionBackwardArgs&, int64_t parts,
                        const float* partials);
 
-void own_attention(const Context&, const AttentionArgs&);
-size_t own_attention_workspace(const AttentionArgs&);
-void own_attention_backward(const Context&, const AttentionBackwardArgs&);
-size_t own_attention_backward_workspace(const AttentionBackwardArgs&);
+void builtin_attention(const Context&, const AttentionArgs&);
+size_t builtin_attention_workspace(const AttentionArgs&);
+void builtin_attention_backward(const Context&, const AttentionBackwardArgs&);
+size_t builtin_attention_backward_workspace(const AttentionBackwardArgs&);
 
 }  // namespace weft::cuda

@@ -1,7 +1,7 @@
 // kernel/cuda/attention_cached.cu: attention of new positions over all that a cache holds.
 //
 // First the new k and v go into the cache. Then a block of threads handles one query: groups of
-// eight lanes take one key after another, each with its own running softmax (attention_own.cu
+// eight lanes take one key after another, each with its own running softmax (attention_builtin.cu
 // explains m and l) over its keys; at the end the groups' results are scaled to the overall maximum
 // and added in order of the groups.
 #include <cmath>

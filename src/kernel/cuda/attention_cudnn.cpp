@@ -23,7 +23,7 @@
 #include "kernel/cuda/attention_graph.h"
 #include "kernel/cuda/attention_pieces.h"
 #include "kernel/cuda/launch.h"
-#include "kernel/gpu/attention_server.h"
+#include "kernel/gpu/attention_backend.h"
 #include "kernel/gpu/cuda_options.h"
 #include "kernel/gpu/cudnn_rule.h"
 
@@ -125,17 +125,17 @@ AttentionPieces pieces_of(const Args& args) {
 // What a plan reserves for cuDNN's forward kernels, which need little: counters of a persistent
 // grid, at most a statistic or two per query.
 template <typename Args>
-size_t forward_room(const Args& args) {
+size_t forward_bytes(const Args& args) {
   constexpr size_t kSlack = size_t{4} << 20;
   return 2 * lse_bytes(args.B, args.H, (args.T + 127) / 128 * 128) + kSlack;
 }
 template <typename Args>
-size_t backward_room(const Args& args) {
-  return attention_pieces_room(args.B, args.T, args.H, args.G, args.D);
+size_t backward_bytes(const Args& args) {
+  return attention_pieces_most_bytes(args.B, args.T, args.H, args.G, args.D);
 }
 // For the mask of a piece, of this length or any shorter one.
 template <typename Args>
-size_t mask_room(const Args& args) {
+size_t most_mask_bytes(const Args& args) {
   int64_t most = 0;
   for (int64_t t = 128; args.positions && t < args.T + 128; t += 128) {
     const int64_t T = std::min(t, args.T);
@@ -151,10 +151,11 @@ std::string build_both(const Context& context, const Args& args) {
   std::string refusal;
   for (const int64_t rows : {pieces.rows, args.B % pieces.rows}) {
     if (rows == 0 || !refusal.empty()) continue;
-    refusal = attention_refusal(context, forward_shape(args, rows), forward_room(args));
+    refusal = attention_refusal(context, forward_shape(args, rows), forward_bytes(args));
     for (const int64_t groups : {pieces.groups, args.G % pieces.groups}) {
       if (groups == 0 || !refusal.empty()) continue;
-      refusal = attention_refusal(context, backward_shape(args, rows, groups), backward_room(args));
+      refusal =
+          attention_refusal(context, backward_shape(args, rows, groups), backward_bytes(args));
     }
   }
   return refusal;
@@ -164,14 +165,14 @@ std::string build_both(const Context& context, const Args& args) {
 // built-in kernel, whose bits do not depend on the batch by construction; for cuDNN with a mask
 // that is unknown.
 template <typename Args>
-bool takes(const Context& context, const Args& args) {
+bool supports(const Context& context, const Args& args) {
   const bool is_exact = gemm_choice() == GemmChoice::kExact;
   if (!suits_cudnn(args) || (is_exact && args.positions) || !find_cudnn(nullptr)) return false;
   const int gpu = capability();
   if (gpu < 80 || (args.D > 128 && gpu / 10 != 9)) return false;
-  static AttentionServers& servers = *new AttentionServers;
-  return servers.cudnn_serves(shape_of(args, false).key(), is_exact,
-                              [&] { return build_both(context, args); });
+  static AttentionBackend& backend = *new AttentionBackend;
+  return backend.cudnn_supports(shape_of(args, false).key(), is_exact,
+                                [&] { return build_both(context, args); });
 }
 
 // Builds the mask of some rows at `workspace`, where rows are packed; the rest of the workspace
@@ -229,20 +230,22 @@ void run_backward(const Context& context, const AttentionBackwardArgs& args, con
 
 }  // namespace
 
-bool cudnn_takes(const Context& context, const AttentionArgs& args) { return takes(context, args); }
-bool cudnn_takes(const Context& context, const AttentionBackwardArgs& args) {
-  return takes(context, args);
+bool cudnn_supports(const Context& context, const AttentionArgs& args) {
+  return supports(context, args);
+}
+bool cudnn_supports(const Context& context, const AttentionBackwardArgs& args) {
+  return supports(context, args);
 }
 
 size_t cudnn_attention_workspace(const AttentionArgs& args) {
   if (!suits_cudnn(args)) return 0;
   const size_t own_lse = args.lse ? 0 : lse_bytes(args.B, args.H, args.T);
-  return own_lse + kAlign + mask_room(args) + forward_room(args);
+  return own_lse + kAlign + most_mask_bytes(args) + forward_bytes(args);
 }
 
 size_t cudnn_attention_backward_workspace(const AttentionBackwardArgs& args) {
   if (!suits_cudnn(args)) return 0;
-  return lse_bytes(args.B, args.H, args.T) + kAlign + mask_room(args) + backward_room(args);
+  return lse_bytes(args.B, args.H, args.T) + kAlign + most_mask_bytes(args) + backward_bytes(args);
 }
 
 void cudnn_attention(const Context& context, const AttentionArgs& args) {

@@ -223,7 +223,7 @@ std::shared_ptr<const Plan> plan_of(const AttentionShape& shape, cudnnHandle_t h
                                     cudaStream_t stream, std::string* why) {
   static std::mutex mutex;
   // Never destroyed: at program exit cuDNN may be gone before them.
-  static auto& plans = *new std::map<AttentionServers::Key, std::shared_ptr<const Plan>>;
+  static auto& plans = *new std::map<AttentionBackend::Key, std::shared_ptr<const Plan>>;
   const std::lock_guard lock(mutex);
   std::shared_ptr<const Plan>& plan = plans[shape.key()];
   if (!plan) {
@@ -238,7 +238,7 @@ std::shared_ptr<const Plan> plan_of(const AttentionShape& shape, cudnnHandle_t h
 
 }  // namespace
 
-AttentionServers::Key AttentionShape::key() const {
+AttentionBackend::Key AttentionShape::key() const {
   return {B,
           T,
           H,
@@ -260,13 +260,15 @@ std::string AttentionShape::text() const {
                      dtype_name(dtype), B, T, H, G, D, segments ? " packed" : "");
 }
 
-std::string attention_refusal(const Context& context, const AttentionShape& shape, size_t room) {
+std::string attention_refusal(const Context& context, const AttentionShape& shape,
+                              size_t planned_bytes) {
   const Handle handle(shape.device);
   check_cudnn(cudnnSetStream(handle.get(), stream_of(context)), "cudnnSetStream");
   std::string why;
   const auto plan = plan_of(shape, handle.get(), stream_of(context), &why);
-  if (plan && plan->bytes > static_cast<int64_t>(room)) {
-    why = fmt::format("it needs a workspace of {} bytes, {} are planned", plan->bytes, room);
+  if (plan && plan->bytes > static_cast<int64_t>(planned_bytes)) {
+    why =
+        fmt::format("it needs a workspace of {} bytes, {} are planned", plan->bytes, planned_bytes);
   }
   if (why.empty()) return why;
   return fmt::format("cuDNN {} rejects {} on this GPU: {}", cudnn_version(), shape.text(), why);

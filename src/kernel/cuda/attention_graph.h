@@ -9,7 +9,7 @@
 #include <string>
 #include <unordered_map>
 
-#include "kernel/gpu/attention_server.h"
+#include "kernel/gpu/attention_backend.h"
 #include "kernel/kernels.h"
 
 namespace weft::cuda {
@@ -24,7 +24,7 @@ struct AttentionShape {
   int device;
   Dtype dtype;  // bf16 or fp16
 
-  AttentionServers::Key key() const;
+  AttentionBackend::Key key() const;
   std::string text() const;
 };
 
@@ -48,7 +48,7 @@ using AttentionPointers = std::unordered_map<int64_t, void*>;
 
 // Builds the graph. Empty, or what cuDNN rejects and why; also where it needs more workspace than
 // is available.
-std::string attention_refusal(const Context&, const AttentionShape&, size_t room);
+std::string attention_refusal(const Context&, const AttentionShape&, size_t planned_bytes);
 // Queues a graph that was accepted. The workspace extends to the end of the context's.
 void run_attention(const Context&, const AttentionShape&, AttentionPointers, std::byte* workspace);
 

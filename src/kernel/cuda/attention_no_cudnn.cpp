@@ -11,8 +11,8 @@ std::string why_no_cudnn() { return "this weft was built without it"; }
 
 namespace cuda {
 
-bool cudnn_takes(const Context&, const AttentionArgs&) { return false; }
-bool cudnn_takes(const Context&, const AttentionBackwardArgs&) { return false; }
+bool cudnn_supports(const Context&, const AttentionArgs&) { return false; }
+bool cudnn_supports(const Context&, const AttentionBackwardArgs&) { return false; }
 size_t cudnn_attention_workspace(const AttentionArgs&) { return 0; }
 size_t cudnn_attention_backward_workspace(const AttentionBackwardArgs&) { return 0; }
 

@@ -50,7 +50,7 @@ inline AttentionPieces attention_pieces(int64_t B, int64_t T, int64_t H, int64_t
 
 // What a plan reserves: the maximum over pieces of this length and any shorter one, since plans of
 // shorter rows share the memory of the longest. Pieces hold more rows where rows are shorter.
-inline size_t attention_pieces_room(int64_t B, int64_t T, int64_t H, int64_t G, int64_t D) {
+inline size_t attention_pieces_most_bytes(int64_t B, int64_t T, int64_t H, int64_t G, int64_t D) {
   size_t most = 0;
   for (int64_t t = 128; t < T + 128; t += 128) {
     most = std::max(most, attention_pieces(B, std::min(t, T), H, G, D).bytes);

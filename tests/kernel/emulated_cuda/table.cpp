@@ -118,13 +118,17 @@ using namespace cuda;
 
 void gemm(const Context& context, const GemmArgs& args) { cpu_gemm(context, args); }
 size_t gemm_workspace(const GemmArgs& args, int) { return cpu_gemm_workspace(args); }
-void attention(const Context& context, const AttentionArgs& args) { own_attention(context, args); }
-size_t attention_workspace(const AttentionArgs& args, int) { return own_attention_workspace(args); }
+void attention(const Context& context, const AttentionArgs& args) {
+  builtin_attention(context, args);
+}
+size_t attention_workspace(const AttentionArgs& args, int) {
+  return builtin_attention_workspace(args);
+}
 void attention_backward(const Context& context, const AttentionBackwardArgs& args) {
-  own_attention_backward(context, args);
+  builtin_attention_backward(context, args);
 }
 size_t attention_backward_workspace(const AttentionBackwardArgs& args, int) {
-  return own_attention_backward_workspace(args);
+  return builtin_attention_backward_workspace(args);
 }
 
 const DeviceKernels& device_kernels() {

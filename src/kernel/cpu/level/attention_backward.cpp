@@ -26,7 +26,7 @@ struct Scratch {
   float* keep;                             // (64, 64) mask, only under dropout
   Element *k_rows, *v_rows, *k;            // keys and values, packed
   Element *q_rows, *dout_rows, *q, *dout;  // queries, packed
-  Element* room;
+  Element* staging;
   float* dbias;  // by distance, where the table has a gradient
 };
 constexpr int64_t kPacked = 7;
@@ -36,7 +36,7 @@ int64_t scratch_floats(const AttentionBackwardArgs& args) {
   const int64_t queries = round_up(args.T, kBlock), keys = round_up(args.S, kBlock);
   const int64_t squares = args.dropout.rate > 0 ? 3 : 2;
   return (queries + 2 * keys) * Dp + queries + squares * kBlock * kBlock + kPacked * kBlock * Dp +
-         room_floats(args.D) + (args.dtable ? bias_floats(args) : 0);
+         staging_floats(args.D) + (args.dtable ? bias_floats(args) : 0);
 }
 
 // Of the table's gradient, one addend per row.
@@ -64,7 +64,7 @@ Scratch<Element> scratch_of(const Context& context, const AttentionBackwardArgs&
                       &scratch.dout_rows, &scratch.q, &scratch.dout}) {
     *p = reinterpret_cast<Element*>(take(kBlock * Dp));
   }
-  scratch.room = reinterpret_cast<Element*>(take(room_floats(args.D)));
+  scratch.staging = reinterpret_cast<Element*>(take(staging_floats(args.D)));
   scratch.dbias = args.dtable ? take(bias_floats(args)) : nullptr;
   return scratch;
 }
@@ -224,11 +224,11 @@ struct Head {
       add_by_distance(scratch.ds, rows, scratch.dbias + lines.origin + key - first);
     const int64_t keys = diagonal ? tiles : kBlock;
     B::template weighted<Old::kAdd>(keys, tiles, Dp, scratch.p, kBlock, scratch.dout,
-                                    scratch.dv + key * Dp, upper_a, scratch.room);
+                                    scratch.dv + key * Dp, upper_a, scratch.staging);
     B::template weighted<Old::kAdd>(keys, tiles, Dp, scratch.ds, kBlock, scratch.q,
-                                    scratch.dk + key * Dp, upper_a, scratch.room);
+                                    scratch.dk + key * Dp, upper_a, scratch.staging);
     B::weighted_rows(tiles, Dp, scratch.ds, scratch.k, scratch.dq + first * Dp, lower_a,
-                     scratch.room);
+                     scratch.staging);
   }
 
   void query_head(int64_t h, float* dtable) const {
@@ -239,7 +239,7 @@ struct Head {
       const int64_t keys = lesser(kBlock, length - key);
       B::pack_both(key_of(args.k, key), args.k.position, keys, args.D, scratch.k_rows, scratch.k);
       B::pack_rows(key_of(args.v, key), args.v.position, keys, args.D, scratch.v_rows, kBlock,
-                   scratch.room);
+                   scratch.staging);
       for (int64_t first = args.causal ? key : 0; first < num_queries; first += kBlock) {
         if (args.window > 0 && key + kBlock <= first - args.window + 1) break;
         query_block(h, key, first);

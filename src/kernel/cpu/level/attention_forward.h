@@ -46,7 +46,7 @@ struct KeyBounds {
 
 template <typename Element>
 struct ForwardScratch {
-  Element *q, *k, *v, *room;     // packed blocks
+  Element *q, *k, *v, *staging;  // packed blocks
   float* o;                      // (128, Dp) weighted sums of values
   float* s;                      // (64, 128) scores, then weights
   float *scale, *highest, *sum;  // (128); scale: the factor to apply to the sums so far
@@ -54,7 +54,7 @@ struct ForwardScratch {
 };
 
 WEFT_INLINE int64_t forward_floats(int64_t D, bool drops) {
-  return (2 * kBlock + 2 * kQueries) * padded(D) + 2 * room_floats(D) + kQueries * kBlock +
+  return (2 * kBlock + 2 * kQueries) * padded(D) + 2 * staging_floats(D) + kQueries * kBlock +
          3 * kQueries + (drops ? kQueries * kBlock : 0);
 }
 
@@ -72,7 +72,7 @@ ForwardScratch<Element> forward_scratch(std::byte* workspace, int64_t D, int thr
   scratch.q = reinterpret_cast<Element*>(take(2 * block));
   scratch.k = reinterpret_cast<Element*>(take(block));
   scratch.v = reinterpret_cast<Element*>(take(block));
-  scratch.room = reinterpret_cast<Element*>(take(2 * room_floats(D)));
+  scratch.staging = reinterpret_cast<Element*>(take(2 * staging_floats(D)));
   scratch.o = take(2 * block);
   scratch.s = take(kQueries * kBlock);
   scratch.scale = take(kQueries);
@@ -180,7 +180,7 @@ template <typename T, typename Element>
 void begin_queries(const HeadView<T>& head, const ForwardScratch<Element>& scratch, int64_t first,
                    int64_t rows, int64_t queries, float lowest) {
   Blocks<T>::pack_rows(head.q + first * head.q_step, head.q_step, rows, head.D, scratch.q, queries,
-                       scratch.room);
+                       scratch.staging);
   __builtin_memset(scratch.o, 0, static_cast<size_t>(queries * padded(head.D)) * sizeof(float));
   for (int64_t r = 0; r < kQueries; ++r) {
     scratch.highest[r] = lowest;
@@ -218,7 +218,8 @@ void attend_block(const HeadView<T>& head, const ForwardScratch<Element>& scratc
   for (int64_t key = skipped; key < count; key += kBlock) {
     const int64_t shift = bounds.causal ? position - key : kBlock;
     const int64_t keys = lesser(kBlock, count - key);
-    B::pack_rows(head.k + key * head.k_step, head.k_step, keys, D, scratch.k, kBlock, scratch.room);
+    B::pack_rows(head.k + key * head.k_step, head.k_step, keys, D, scratch.k, kBlock,
+                 scratch.staging);
     B::pack_right(head.v + key * head.v_step, head.v_step, keys, D, scratch.v);
     // Queries before `begin` precede all of these keys.
     const int64_t begin = greater(0, -shift) / kTileColumns * kTileColumns;
@@ -243,7 +244,7 @@ void attend_block(const HeadView<T>& head, const ForwardScratch<Element>& scratc
     }
     B::template weighted<Old::kScaleAndAdd>(
         queries - begin, kBlock, Dp, s, queries, scratch.v, scratch.o + begin * Dp,
-        square ? Shape::kLowerA : Shape::kWhole, scratch.room, scratch.scale + begin);
+        square ? Shape::kLowerA : Shape::kWhole, scratch.staging, scratch.scale + begin);
   }
   write_queries(head, scratch, first, rows);
 }

@@ -81,26 +81,26 @@ struct BfmmlaBlocks {
   }
   template <Old kOld>
   static void weighted(int64_t M, int64_t K, int64_t Dp, const float* s, int64_t ld,
-                       const Bf16* right, float* c, Shape shape, Bf16* room,
+                       const Bf16* right, float* c, Shape shape, Bf16* staging,
                        const float* scale = nullptr) {
     for (int64_t k = 0; k < K; k += 4) {
       for (int64_t m = 0; m < M; m += 8) {
         const float* at = s + k * ld + m;
-        store_columns(room + m * kBlock + 2 * k, 2 * kBlock, round_eight(at), round_eight(at + ld),
-                      round_eight(at + 2 * ld), round_eight(at + 3 * ld));
+        store_columns(staging + m * kBlock + 2 * k, 2 * kBlock, round_eight(at),
+                      round_eight(at + ld), round_eight(at + 2 * ld), round_eight(at + 3 * ld));
       }
     }
-    multiply<kOld>(M, Dp, K, kBlock, room, right, c, Dp, shape, scale);
+    multiply<kOld>(M, Dp, K, kBlock, staging, right, c, Dp, shape, scale);
   }
   static void weighted_rows(int64_t M, int64_t Dp, const float* s, const Bf16* right, float* c,
-                            Shape shape, Bf16* room) {
+                            Shape shape, Bf16* staging) {
     for (int64_t r = 0; r < M; r += 2) {
       for (int64_t k = 0; k < kBlock; k += 8) {
-        store_pair(room + r * kBlock + 2 * k, round_eight(s + r * kBlock + k),
+        store_pair(staging + r * kBlock + 2 * k, round_eight(s + r * kBlock + k),
                    round_eight(s + (r + 1) * kBlock + k));
       }
     }
-    multiply<Old::kAdd>(M, Dp, kBlock, kBlock, room, right, c, Dp, shape, nullptr);
+    multiply<Old::kAdd>(M, Dp, kBlock, kBlock, staging, right, c, Dp, shape, nullptr);
   }
 
   WEFT_INLINE static Vec first_halves(Vec a, Vec b) {

@@ -15,7 +15,7 @@ inline constexpr int64_t kBlock = 64;  // queries and keys of a block: 16 KB eac
 WEFT_INLINE int64_t padded(int64_t D) { return round_up(D, kTileColumns); }
 
 // Floats of the scratch that packing and products may use.
-WEFT_INLINE int64_t room_floats(int64_t D) { return kBlock * greater(kBlock, padded(D)); }
+WEFT_INLINE int64_t staging_floats(int64_t D) { return kBlock * greater(kBlock, padded(D)); }
 
 template <typename T>
 struct FloatBlocks {
@@ -23,9 +23,9 @@ struct FloatBlocks {
 
   // (rows, D) as an operand of scores(): its transpose (Dp, all_rows).
   static void pack_rows(const T* from, int64_t ld, int64_t rows, int64_t D, float* to,
-                        int64_t all_rows, float* room) {
-    copy_block(from, ld, rows, D, room, padded(D), all_rows);
-    transpose_block(room, padded(D), all_rows, padded(D), to, all_rows);
+                        int64_t all_rows, float* staging) {
+    copy_block(from, ld, rows, D, staging, padded(D), all_rows);
+    transpose_block(staging, padded(D), all_rows, padded(D), to, all_rows);
   }
   // (rows, D) as the right operand of a weighted sum.
   static void pack_right(const T* from, int64_t ld, int64_t rows, int64_t D, float* to) {

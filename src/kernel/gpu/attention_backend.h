@@ -1,5 +1,5 @@
-// kernel/gpu/attention_server.h: which backend handles attention of a shape on a GPU: cuDNN, or the
-// built-in kernel where cuDNN rejects it.
+// kernel/gpu/attention_backend.h: which backend handles attention of a shape on a GPU: cuDNN, or
+// the built-in kernel where cuDNN rejects it.
 //
 // cuDNN reports which shapes it supports on a GPU only when their graphs are built. It is queried
 // at the first call of a shape, for both passes together, so that one backend handles both. In
@@ -16,7 +16,7 @@
 
 namespace weft {
 
-class AttentionServers {
+class AttentionBackend {
  public:
   using Key = std::array<int64_t, 14>;
   // Builds the graphs of both passes. Empty, or "cuDNN 9.1.0 rejects attention ...: why".
@@ -24,7 +24,7 @@ class AttentionServers {
 
   // Whether cuDNN handles this shape; builds at its first call. A rejection is a warning, once, or,
   // in exact mode, a UserError at every call. Exceptions from build are not cached.
-  bool cudnn_serves(const Key& shape, bool is_exact, const Build& build);
+  bool cudnn_supports(const Key& shape, bool is_exact, const Build& build);
 
  private:
   struct Known {

@@ -1,4 +1,4 @@
-// kernel/cuda/attention_own.cu: attention for every type, head dim, bias and packing.
+// kernel/cuda/attention_builtin.cu: attention for every type, head dim, bias and packing.
 //
 // A block of threads owns some queries of one head and walks over the keys in blocks, as
 // FlashAttention-2 does. For each query it keeps, over the keys seen so far, the highest score m,
@@ -185,10 +185,10 @@ __global__ void __launch_bounds__(Forward<Value, kD>::kThreads)
 
 }  // namespace
 
-size_t own_attention_workspace(const AttentionArgs& args) { return bias_lines_bytes(args); }
+size_t builtin_attention_workspace(const AttentionArgs& args) { return bias_lines_bytes(args); }
 
-void own_attention(const Context& context, const AttentionArgs& args) {
-  check_workspace("attention", own_attention_workspace(args), context.workspace_bytes);
+void builtin_attention(const Context& context, const AttentionArgs& args) {
+  check_workspace("attention", builtin_attention_workspace(args), context.workspace_bytes);
   auto* lines = reinterpret_cast<float*>(context.workspace);
   make_bias_lines(context, args, lines);
   with_attention_shape(args.dtype, args.D, [&](auto value, auto d) {

@@ -1,6 +1,6 @@
-// tests/kernel/attention_server_test.cpp: which kernel handles attention of a shape, with a fake
+// tests/kernel/attention_backend_test.cpp: which kernel handles attention of a shape, with a fake
 // cuDNN.
-#include "kernel/gpu/attention_server.h"
+#include "kernel/gpu/attention_backend.h"
 
 #include <gtest/gtest.h>
 
@@ -11,13 +11,13 @@
 namespace weft {
 namespace {
 
-constexpr AttentionServers::Key kShape = {8, 1024, 14, 2, 64}, kOther = {8, 1024, 14, 2, 72};
+constexpr AttentionBackend::Key kShape = {8, 1024, 14, 2, 64}, kOther = {8, 1024, 14, 2, 72};
 constexpr const char* kRefusal = "cuDNN 9.1.0 rejects attention bf16 B 8: no engine";
 
 struct MadeCudnn {
   std::string refusal;
   int num_asked = 0;
-  AttentionServers::Build build() {
+  AttentionBackend::Build build() {
     return [this] {
       ++num_asked;
       return refusal;
@@ -31,24 +31,24 @@ int count(const std::string& text, const std::string& what) {
   return found;
 }
 
-TEST(AttentionServer, CudnnIsQueriedOncePerShape) {
-  AttentionServers servers;
+TEST(AttentionBackend, CudnnIsQueriedOncePerShape) {
+  AttentionBackend backend;
   MadeCudnn cudnn;
   for (const bool is_exact : {false, true, false}) {
-    EXPECT_TRUE(servers.cudnn_serves(kShape, is_exact, cudnn.build()));
+    EXPECT_TRUE(backend.cudnn_supports(kShape, is_exact, cudnn.build()));
   }
   EXPECT_EQ(cudnn.num_asked, 1);
-  EXPECT_TRUE(servers.cudnn_serves(kOther, false, cudnn.build()));
+  EXPECT_TRUE(backend.cudnn_supports(kOther, false, cudnn.build()));
   EXPECT_EQ(cudnn.num_asked, 2);
 }
 
-TEST(AttentionServer, RejectedShapesUseTheBuiltInKernelWithOneWarning) {
-  AttentionServers servers;
+TEST(AttentionBackend, RejectedShapesUseTheBuiltInKernelWithOneWarning) {
+  AttentionBackend backend;
   MadeCudnn refusing{kRefusal}, taking;
   testing::internal::CaptureStderr();
   for (int call = 0; call < 3; ++call) {
-    EXPECT_FALSE(servers.cudnn_serves(kShape, false, refusing.build()));
-    EXPECT_TRUE(servers.cudnn_serves(kOther, false, taking.build()));
+    EXPECT_FALSE(backend.cudnn_supports(kShape, false, refusing.build()));
+    EXPECT_TRUE(backend.cudnn_supports(kOther, false, taking.build()));
   }
   const std::string text = testing::internal::GetCapturedStderr();
   EXPECT_EQ(refusing.num_asked, 1);
@@ -57,13 +57,13 @@ TEST(AttentionServer, RejectedShapesUseTheBuiltInKernelWithOneWarning) {
   EXPECT_EQ(count(text, "slower built-in kernel handles"), 1) << text;
 }
 
-TEST(AttentionServer, InExactModeARejectionIsAnError) {
-  AttentionServers servers;
+TEST(AttentionBackend, InExactModeARejectionIsAnError) {
+  AttentionBackend backend;
   MadeCudnn refusing{kRefusal};
   testing::internal::CaptureStderr();
   for (int call = 0; call < 2; ++call) {
     try {
-      servers.cudnn_serves(kShape, true, refusing.build());
+      backend.cudnn_supports(kShape, true, refusing.build());
       FAIL() << "served";
     } catch (const UserError& e) {
       EXPECT_EQ(std::string(e.what()), kRefusal);
@@ -73,17 +73,17 @@ TEST(AttentionServer, InExactModeARejectionIsAnError) {
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
   // The same program in fast mode.
   testing::internal::CaptureStderr();
-  EXPECT_FALSE(servers.cudnn_serves(kShape, false, refusing.build()));
+  EXPECT_FALSE(backend.cudnn_supports(kShape, false, refusing.build()));
   EXPECT_EQ(count(testing::internal::GetCapturedStderr(), kRefusal), 1);
   EXPECT_EQ(refusing.num_asked, 1);
 }
 
-TEST(AttentionServer, ALostDeviceIsNotARejection) {
-  AttentionServers servers;
+TEST(AttentionBackend, ALostDeviceIsNotARejection) {
+  AttentionBackend backend;
   const auto lose = []() -> std::string { throw PeerError("the GPU is lost"); };
-  EXPECT_THROW(servers.cudnn_serves(kShape, false, lose), PeerError);
+  EXPECT_THROW(backend.cudnn_supports(kShape, false, lose), PeerError);
   MadeCudnn cudnn;
-  EXPECT_TRUE(servers.cudnn_serves(kShape, false, cudnn.build()));
+  EXPECT_TRUE(backend.cudnn_supports(kShape, false, cudnn.build()));
   EXPECT_EQ(cudnn.num_asked, 1);
 }
 

@@ -1,4 +1,4 @@
-// kernel/cuda/attention_own_backward.cu: gradient of attention for every type, bias and packing.
+// kernel/cuda/attention_builtin_backward.cu: gradient of attention for every type, bias, packing.
 //
 // With P = exp(S - lse): dP = dout·v, delta = dout·out, dS = P (dP - delta) scale;
 // dq = sum over keys of dS k, dk = sum over queries and heads of dS q, dv = sum of P dout.
@@ -351,11 +351,11 @@ void with_table(const AttentionBackwardArgs& args, int64_t parts, float* partial
 
 }  // namespace
 
-size_t own_attention_backward_workspace(const AttentionBackwardArgs& args) {
+size_t builtin_attention_backward_workspace(const AttentionBackwardArgs& args) {
   return workspace_of(args).bytes();
 }
 
-void own_attention_backward(const Context& context, const AttentionBackwardArgs& args) {
+void builtin_attention_backward(const Context& context, const AttentionBackwardArgs& args) {
   const Workspace workspace = workspace_of(args);
   check_workspace("attention_backward", workspace.bytes(), context.workspace_bytes);
   auto* delta = reinterpret_cast<float*>(context.workspace);

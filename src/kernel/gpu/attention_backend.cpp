@@ -1,12 +1,13 @@
-// kernel/gpu/attention_server.cpp: cuDNN is queried once per shape, and a rejection is logged once.
-#include "kernel/gpu/attention_server.h"
+// kernel/gpu/attention_backend.cpp: cuDNN is queried once per shape, and a rejection is logged
+// once.
+#include "kernel/gpu/attention_backend.h"
 
 #include "base/error.h"
 #include "base/log.h"
 
 namespace weft {
 
-bool AttentionServers::cudnn_serves(const Key& shape, bool is_exact, const Build& build) {
+bool AttentionBackend::cudnn_supports(const Key& shape, bool is_exact, const Build& build) {
   const std::lock_guard lock(mutex_);
   auto found = known_.find(shape);
   if (found == known_.end()) found = known_.emplace(shape, Known{build()}).first;
