@@ -7,6 +7,8 @@
 #include "kernel/cuda/attention.h"
 #include "kernel/cuda/dispatch.h"
 #include "kernel/cuda/launch.h"
+#include "kernel/cuda/mma.h"
+#include "kernel/cuda/reduce.h"
 
 namespace weft::cuda {
 namespace {
@@ -29,22 +31,25 @@ __global__ void bias_lines_kernel(AttentionBias bias, int H, int64_t first_dista
   }
 }
 
-// A thread per element of the table.
+// A warp per element of the table, head by head. A lane adds up every 32nd part of a row, lanes are
+// joined in a fixed order, rows are added one after the other.
 template <typename Grad>
 __global__ void bias_partials_kernel(int64_t B, int64_t H, int64_t parts, int64_t buckets,
                                      float factor, const float* partials, Grad* dtable,
                                      bool accumulate) {
-  const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  const int64_t i = (int64_t{blockIdx.x} * kThreads + threadIdx.x) / kWarp;
   if (i >= buckets * H) return;
-  const int64_t bucket = i / H, h = i % H;
+  const int64_t h = i / buckets, bucket = i % buckets;
   float total = 0.0f;
   for (int64_t b = 0; b < B; ++b) {
     const float* part = partials + (b * H + h) * parts * buckets + bucket;
     float sum = 0.0f;
-    for (int64_t p = 0; p < parts; ++p) sum += part[p * buckets];
-    total += sum * factor;
+    for (int64_t p = lane_of_warp(); p < parts; p += kWarp) sum += part[p * buckets];
+    total += warp_sum(sum) * factor;
   }
-  store_one(dtable + i, accumulate ? load_one(dtable + i) + total : total);
+  if (lane_of_warp() != 0) return;
+  Grad* to = dtable + bucket * H + h;
+  store_one(to, accumulate ? load_one(to) + total : total);
 }
 
 bool has_bias(const AttentionOperands& args) {
@@ -73,13 +78,15 @@ void make_bias_lines(const Context& context, const AttentionOperands& args, floa
 void add_bias_partials(const Context& context, const AttentionBackwardArgs& args, int64_t parts,
                        const float* partials) {
   const int64_t buckets = args.bias.buckets.count;
-  const dim3 blocks(static_cast<unsigned>(ceil_div(buckets * args.H, kThreads)));
-  with_type(args.grad_dtype, [&](auto value) {
+  const dim3 blocks(static_cast<unsigned>(ceil_div(buckets * args.H * kWarp, kThreads)));
+  const auto add = [&](auto value) {
     using Grad = decltype(value);
     launch(context, "attention: gradient of the bias table", bias_partials_kernel<Grad>, blocks,
            dim3(kThreads), 0, args.B, args.H, parts, buckets, 1.0f / args.scale, partials,
            static_cast<Grad*>(args.dtable), args.accumulate);
-  });
+  };
+  with_type(args.dtype,
+            [&](auto value) { with_gradient_type<decltype(value)>(args.grad_dtype, add); });
 }
 
 }  // namespace weft::cuda

@@ -17,6 +17,7 @@
 #include "kernel/cuda/attention.h"
 #include "kernel/cuda/attention_dropout.h"
 #include "kernel/cuda/attention_launch.h"
+#include "kernel/cuda/attention_score.h"
 #include "kernel/cuda/attention_tiles.h"
 
 namespace weft::cuda {
@@ -77,6 +78,33 @@ __device__ __forceinline__ void weigh(float (&scores)[kKeyTiles][4], State<kTile
       state.out[n][2 * half] *= factor;
       state.out[n][2 * half + 1] *= factor;
     }
+  }
+}
+
+// products of queries with keys `key` .. -> scores, -infinity for pairs that are not seen.
+template <int kKeyTiles, typename Score>
+__device__ __forceinline__ void score_tile(float (&products)[kKeyTiles][4], const Score& score,
+                                           int h, int key, const int (&query)[2], int shift,
+                                           const Seen (&seen)[2]) {
+#pragma unroll
+  for (int n = 0; n < kKeyTiles; ++n) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int j = key + n * 8 + lane_of_warp() % 4 * 2 + i % 2;
+      const bool is_seen = seen[i / 2](j);
+      const float of_pair = score(products[n][i], h, j - query[i / 2] - shift, is_seen);
+      products[n][i] = is_seen ? of_pair : -INFINITY;
+    }
+  }
+}
+
+template <int kKeyTiles, typename Drop>
+__device__ __forceinline__ void drop_weights(float (&weights)[kKeyTiles][4], const Drop& drop,
+                                             uint32_t kept) {
+#pragma unroll
+  for (int n = 0; n < kKeyTiles; ++n) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) weights[n][i] = drop(weights[n][i], kept, n, i);
   }
 }
 
@@ -156,22 +184,9 @@ __global__ void __launch_bounds__(Forward<Value, kD>::kThreads)
       float scores[kKeyTiles][4];
       clear(scores);
       multiply_rows(scores, q_tile + warp_row * F::kLd, F::kLd, k_tile, F::kLd, heads.columns);
-#pragma unroll
-      for (int n = 0; n < kKeyTiles; ++n) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          const int j = key + n * 8 + lane % 4 * 2 + i % 2;
-          scores[n][i] =
-              seen[i / 2](j) ? score(scores[n][i], h, j - query[i / 2] - at.shift()) : -INFINITY;
-        }
-      }
+      score_tile(scores, score, h, key, query, at.shift(), seen);
       weigh<Value>(scores, state);
-      const uint32_t kept = drop.template kept<true, kKeyTiles>(drop_key, query[0], key);
-#pragma unroll
-      for (int n = 0; n < kKeyTiles; ++n) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) scores[n][i] = drop(scores[n][i], kept, n, i);
-      }
+      drop_weights(scores, drop, drop.template kept<true, kKeyTiles>(drop_key, query[0], key));
       put_tile(weights + warp_row * F::kWeightLd, F::kWeightLd, scores);
       __syncwarp();
       multiply_columns<F::kBlock>(state.out, weights + warp_row * F::kWeightLd, F::kWeightLd,
@@ -203,9 +218,10 @@ void builtin_attention(const Context& context, const AttentionArgs& args) {
                                     .out = strided<Value>(args.out),
                                     .lse = args.lse};
     with_score(args, lines, [&](auto score) {
-      with_dropout(args.dropout, [&](auto drop) {
-        launch(context, "attention", attention_kernel<Value, d, decltype(score), decltype(drop)>,
-               blocks, dim3(F::kThreads), F::kShared, heads, score, drop, tensors);
+      using Score = decltype(score);
+      with_dropout<Score>(args.dropout, [&](auto drop) {
+        launch(context, "attention", attention_kernel<Value, d, Score, decltype(drop)>, blocks,
+               dim3(F::kThreads), F::kShared, heads, score, drop, tensors);
       });
     });
   });

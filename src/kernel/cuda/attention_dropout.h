@@ -1,8 +1,10 @@
 // kernel/cuda/attention_dropout.h: the mask of dropout in the layout of the attention kernels.
 //
-// The kernels are compiled once with NoDropout and once with Dropout. kernel/dropout.h has the rule
-// by which elements are drawn; here a thread draws those of its result (attention_tiles.h): rows r
-// and r + 8 of a warp's 16, which begin at a multiple of 16, and columns 8 n + c, 8 n + c + 1.
+// The kernels are compiled with NoDropout and with Dropout; those with a bias once, with
+// MaybeDropout, which decides at run time: a third of the kernels less. kernel/dropout.h has the
+// rule by which elements are drawn; here a thread draws those of its result (attention_tiles.h):
+// rows r and r + 8 of a warp's 16, which begin at a multiple of 16, and columns 8 n + c, 8 n + c
+// + 1.
 #pragma once
 
 #include "kernel/cuda/mma.h"
@@ -74,16 +76,37 @@ struct Dropout {
   }
 };
 
-// fn(NoDropout) or fn(Dropout).
-template <typename Fn>
+// Dropout where there are rows to draw for. Else all is kept, times one.
+struct MaybeDropout : Dropout {
+  __device__ __forceinline__ DropoutKey head(int b, int h) const {
+    return rows == nullptr ? DropoutKey{} : Dropout::head(b, h);
+  }
+  template <bool kRowsAreQueries, int kTiles>
+  __device__ __forceinline__ uint32_t kept(const DropoutKey& key, int row, int column) const {
+    if (rows == nullptr) return ~0u;
+    return Dropout::template kept<kRowsAreQueries, kTiles>(key, row, column);
+  }
+};
+
+inline Dropout dropout_of(const AttentionDropout& d) {
+  return {.seed = d.seed,
+          .site = static_cast<int>(d.site),
+          .first_head = static_cast<int>(d.first_head),
+          .threshold = dropout_threshold(d.rate),
+          .scale = dropout_scale(d.rate),
+          .rows = d.rate == 0 ? nullptr : d.rows};
+}
+
+// fn(NoDropout) or fn(Dropout); fn(MaybeDropout) for a score with a bias.
+template <typename Score, typename Fn>
 void with_dropout(const AttentionDropout& d, const Fn& fn) {
-  if (d.rate == 0) return fn(NoDropout{});
-  fn(Dropout{.seed = d.seed,
-             .site = static_cast<int>(d.site),
-             .first_head = static_cast<int>(d.first_head),
-             .threshold = dropout_threshold(d.rate),
-             .scale = dropout_scale(d.rate),
-             .rows = d.rows});
+  if constexpr (Score::kHasBias) {
+    fn(MaybeDropout{dropout_of(d)});
+  } else if (d.rate == 0) {
+    fn(NoDropout{});
+  } else {
+    fn(dropout_of(d));
+  }
 }
 
 }  // namespace weft::cuda

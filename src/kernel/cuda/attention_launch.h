@@ -66,11 +66,4 @@ Heads heads_of(const AttentionOperands& args, std::initializer_list<HeadsIn> rea
           .source_positions = args.source_positions};
 }
 
-// fn(PlainScore) or fn(BiasedScore), whose lines were computed.
-template <typename Fn>
-void with_score(const AttentionOperands& args, const float* lines, const Fn& fn) {
-  if (args.bias.kind == AttentionBias::Kind::kNone) return fn(PlainScore{args.scale});
-  fn(BiasedScore{args.scale, lines, bias_line_floats(args), static_cast<int>(args.T - 1)});
-}
-
 }  // namespace weft::cuda

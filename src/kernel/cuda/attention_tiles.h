@@ -295,21 +295,4 @@ __device__ __forceinline__ void clear(float (&c)[kTiles][4]) {
   }
 }
 
-// The score of a key at `distance` from a query, of head h, out of their product.
-struct PlainScore {
-  float scale;
-  __device__ __forceinline__ float operator()(float product, int, int) const {
-    return product * scale;
-  }
-};
-struct BiasedScore {
-  float scale;
-  const float* lines;  // (H, pitch), that of distance 0 at `origin` (attention_bias.cu)
-  int64_t pitch;
-  int origin;
-  __device__ __forceinline__ float operator()(float product, int h, int distance) const {
-    return fmaf(product, scale, lines[h * pitch + origin + distance]);
-  }
-};
-
 }  // namespace weft::cuda

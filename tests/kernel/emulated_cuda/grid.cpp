@@ -33,7 +33,7 @@ namespace {
 
 constexpr std::size_t kStackBytes = 256 << 10;  // only touched pages count
 constexpr unsigned kMaxThreads = 1024;
-constexpr std::size_t kMaxShared = 227 << 10;  // of compute capability 9.0
+constexpr std::size_t kMaxShared = 64 << 10;  // of compute capability 7.5, the smallest
 
 enum class State { kReady, kAtBlock, kAtWarp, kDone };
 
@@ -219,7 +219,8 @@ void run_grid(dim3 grid, dim3 block, std::size_t shared_bytes, const std::functi
          "a block has 1 to 1024 threads");
   ensure(block.z <= 64 && grid.y <= 65535 && grid.z <= 65535 && grid.x <= 0x7fffffff,
          "a grid's second and third extent end at 65535");
-  ensure(shared_bytes <= kMaxShared, "a block has at most 227 KiB of shared memory");
+  ensure(shared_bytes <= kMaxShared,
+         "a block has at most 64 KiB of shared memory on the smallest GPU");
   constexpr std::size_t kAlign = 1024;
   machine.shared.resize(shared_bytes == 0 ? 0 : shared_bytes + kAlign);
   machine.shared_begin = reinterpret_cast<std::byte*>(

@@ -103,7 +103,7 @@ TEST_F(EmulatedCuda, ABarrierThatSomeMissIsAnError) {
   EXPECT_THROW(run(another), BugError);
   EXPECT_THROW(run(lanes), BugError);
   EXPECT_THROW(run_grid(dim3(1), dim3(1025), 0, [] {}), BugError);
-  EXPECT_THROW(run_grid(dim3(1), dim3(32), 228 << 10, [] {}), BugError);
+  EXPECT_THROW(run_grid(dim3(1), dim3(32), (64 << 10) + 1, [] {}), BugError);
   int count = 0;
   run_grid(dim3(1), dim3(64), 0, [&] { ++count; });  // the next block is unaffected
   EXPECT_EQ(count, 64);

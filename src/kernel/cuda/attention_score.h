@@ -1,0 +1,42 @@
+// kernel/cuda/attention_score.h: scores out of products of queries and keys.
+//
+// The kernels are compiled once with PlainScore and once with BiasedScore. Both compute a number
+// for every pair of a tile, seen or not, and the caller selects: a branch around an exponential
+// would cost more than the exponential.
+#pragma once
+
+#include <cstdint>
+
+#include "kernel/cuda/attention.h"
+
+namespace weft::cuda {
+
+// The score of a key at `distance` from a query, of head h; of a pair that is not seen any number.
+struct PlainScore {
+  static constexpr bool kHasBias = false;
+  float scale;
+  __device__ __forceinline__ float operator()(float product, int, int, bool) const {
+    return product * scale;
+  }
+};
+struct BiasedScore {
+  static constexpr bool kHasBias = true;
+  float scale;
+  const float* lines;  // (H, pitch), that of distance 0 at `origin` (attention_bias.cu)
+  int64_t pitch;
+  int origin;
+  // A line ends with the distances that exist.
+  __device__ __forceinline__ float operator()(float product, int h, int distance,
+                                              bool is_seen) const {
+    return fmaf(product, scale, lines[h * pitch + origin + (is_seen ? distance : 0)]);
+  }
+};
+
+// fn(PlainScore) or fn(BiasedScore), whose lines were computed.
+template <typename Fn>
+void with_score(const AttentionOperands& args, const float* lines, const Fn& fn) {
+  if (args.bias.kind == AttentionBias::Kind::kNone) return fn(PlainScore{args.scale});
+  fn(BiasedScore{args.scale, lines, bias_line_floats(args), static_cast<int>(args.T - 1)});
+}
+
+}  // namespace weft::cuda
