@@ -37,6 +37,9 @@ struct OpTraits {
   // Optimizers: inputs are parameter, gradient, scale, then the states; it updates all but the
   // gradient and the scale.
   bool is_update = false;
+  // Of a cut parameter that it reads, a rank has one piece in exact mode, too: no sum runs over the
+  // cut dim.
+  bool reads_one_piece = false;
 };
 
 struct OpRule {

@@ -76,11 +76,6 @@ std::vector<SharedUnit> shared_units(int64_t units, int tp) {
 }
 
 std::vector<Piece> pieces_of(const TensorParallel& mesh, const Cut& cut, int64_t extent) {
-  if (cut.is_one_per_rank && mesh.pieces != mesh.tp) {
-    TensorParallel by_rank = mesh;
-    by_rank.pieces = mesh.tp;
-    return pieces_of(by_rank, cut, extent);
-  }
   const int64_t count = mesh.pieces, units = extent / cut.unit;
   if (!cut.is_uneven && units % count != 0) {
     const bool is_spread = !mesh.is_exact && count % units != 0;

@@ -27,8 +27,6 @@ struct Cut {
   int dim = -1;            // -1: every rank holds the parameter whole
   int64_t unit = 1;        // pieces are whole multiples of this (a head)
   bool is_uneven = false;  // the last pieces may be smaller or empty (the vocabulary)
-  // One piece a rank in exact mode, too: no sum runs over the cut dim (a bias table, by heads).
-  bool is_one_per_rank = false;
 };
 using Cuts = std::map<std::string, Cut>;  // by name of the parameter
 

@@ -26,6 +26,10 @@ class Cutter : public Localizer {
   Cutter(const Graph& logical, const Cuts& cuts, const TensorParallel& mesh)
       : Localizer(logical, mesh, propagate_placements(logical, placements_of(cuts))), cuts_(cuts) {
     for (Ref r : placed_.reduced) reduced_.insert(r.id);
+    for (const Node& node : logical.pass) {
+      if (!node.op->traits.reads_one_piece) continue;
+      for (Ref r : node.inputs) one_piece_.insert(r.id);
+    }
   }
 
   Graph run() {
@@ -108,7 +112,9 @@ class Cutter : public Localizer {
       return;
     }
     const size_t dim = static_cast<size_t>(found->second.dim);
-    for (const Piece& piece : pieces_of(mesh_, found->second, v.shape[dim])) {
+    TensorParallel mesh = mesh_;
+    if (one_piece_.contains(r.id)) mesh.pieces = mesh.tp;
+    for (const Piece& piece : pieces_of(mesh, found->second, v.shape[dim])) {
       Value part = v;
       Portion p = portion_of(v);
       p.offset[dim] = piece.begin;
@@ -156,6 +162,7 @@ class Cutter : public Localizer {
   };
   const Cuts& cuts_;
   std::set<int> reduced_;
+  std::set<int> one_piece_;         // values of which a rank has one piece (OpTraits)
   std::map<int, Copies> copies_;    // by gradient of this rank, in exact mode
   std::map<int, Ref> gradient_of_;  // by parameter of this rank
   std::vector<Node> sums_;          // that follow the next node pushed

@@ -214,7 +214,7 @@ Graph attention_graph(QkvLayout layout, bool one_weight = false) {
   add_backward(&graph, losses, Dtype::kF32);
   return graph;
 }
-const Cuts kHeadCuts = {{"table", {1, 1, false, true}},
+const Cuts kHeadCuts = {{"table", {1, 1}},
                         {"o", {1, 2}},
                         {"q", {0, 2}},
                         {"k", {0, 2}},

@@ -151,6 +151,7 @@ AttentionInputs attention_inputs(const Node& node) {
 
 const OpRule kAttentionOp = {
     .name = "attention",
+    .traits = {.reads_one_piece = true},  // a relative table, cut by heads
     .shapes = shapes,
     .place = place,
     .localize = localize,
@@ -162,7 +163,7 @@ const OpRule kAttentionOp = {
 
 const OpRule kAttentionGradOp = {
     .name = "attention_grad",
-    .traits = {.writes_gradients = true},  // of a relative table
+    .traits = {.writes_gradients = true, .reads_one_piece = true},  // of a relative table
     .shapes = grad_shapes,
     .place = place_grad,
     .localize = localize,

@@ -30,8 +30,9 @@ struct AttentionAttr {
   HeadShape heads;
   float scale = 0;
   bool padding_attends = false;  // positions past the length attend, too
-  int64_t longest = 0;           // the longest row of the plan's memory; 0: this one's
-  double dropout = 0;            // > 0: the last input has the rows' numbers (B, 2), int64
+  // The longest row of the plan's memory, of queries and of keys; 0: this one's.
+  int64_t longest = 0, longest_source = 0;
+  double dropout = 0;  // > 0: the last input has the rows' numbers (B, 2), int64
   uint64_t dropout_seed = 0;
   int64_t dropout_site = 0;
   int64_t first_head = 0;  // of the model's heads, the first of this rank
