@@ -36,7 +36,7 @@ struct Sizes {
 constexpr AttentionSettings kCudnn = {};
 constexpr AttentionSettings kMasked = {.padding_mask = true};
 constexpr AttentionSettings kFree = {.deterministic = false};
-constexpr AttentionSettings kOwn = {.cudnn = false};
+constexpr AttentionSettings kBuiltin = {.cudnn = false};
 
 // All tensors of one size on the device, filled with noise; lengths as given.
 class Tensors {
@@ -166,10 +166,10 @@ void check_sizes(Device& device, const Sizes& s, int64_t segment = 0) {
   std::vector<int32_t> lengths(static_cast<size_t>(s.B), static_cast<int32_t>(s.T));
   lengths[0] = static_cast<int32_t>(s.T / 3);
   Tensors all(device, s, lengths, segment);
-  all.forward(kOwn);
-  const Bits own_out = all.read_out();
-  all.backward(kOwn);
-  const Bits own_dqkv = all.read_dqkv();
+  all.forward(kBuiltin);
+  const Bits builtin_out = all.read_out();
+  all.backward(kBuiltin);
+  const Bits builtin_dqkv = all.read_dqkv();
   all.forward(kMasked);
   const Bits masked_out = all.read_out();
   all.backward(kMasked);
@@ -179,10 +179,11 @@ void check_sizes(Device& device, const Sizes& s, int64_t segment = 0) {
   all.backward(kCudnn);
   const Bits dqkv = all.read_dqkv();
   // In rows of one tile the two compute the same.
-  if (s.T >= 256) say("cuDNN is used: other bits than the built-in kernel's", out == own_out, 0.0);
-  say("out of padded rows: own kernel", difference(out, own_out), 0.05);
+  if (s.T >= 256)
+    say("cuDNN is used: other bits than the built-in kernel's", out == builtin_out, 0.0);
+  say("out of padded rows: built-in kernel", difference(out, builtin_out), 0.05);
   say("out of padded rows: cuDNN's mask", difference(out, masked_out), 0.05);
-  say("dqkv of padded rows: own kernel", difference(dqkv, own_dqkv), 0.1);
+  say("dqkv of padded rows: built-in kernel", difference(dqkv, builtin_dqkv), 0.1);
   say("dqkv of padded rows: cuDNN's mask", difference(dqkv, masked_dqkv), 0.1);
   all.backward(kCudnn);
   say("dqkv twice: bits", all.read_dqkv() != dqkv, 0.0);
@@ -238,14 +239,14 @@ void time_sizes(Device& device, const Sizes& s) {
   line("cuDNN", kCudnn);
   line("cuDNN, its padding mask", kMasked);
   line("cuDNN, not deterministic", kFree);
-  line("own kernel", kOwn);
+  line("built-in kernel", kBuiltin);
   for (const int64_t segment : {s.T, s.T / 4, s.T / 16}) {
     Tensors packed(device, s,
                    std::vector<int32_t>(static_cast<size_t>(s.B), static_cast<int32_t>(s.T)),
                    segment);
-    for (const AttentionSettings& settings : {kCudnn, kOwn}) {
+    for (const AttentionSettings& settings : {kCudnn, kBuiltin}) {
       fmt::print("  segments of {:5}, {:10} forward {:7.3f} ms  backward {:7.3f} ms\n", segment,
-                 settings.cudnn ? "cuDNN" : "own kernel",
+                 settings.cudnn ? "cuDNN" : "built-in kernel",
                  time_ms(device, [&] { packed.forward(settings); }),
                  time_ms(device, [&] { packed.backward(settings); }));
     }

@@ -79,7 +79,8 @@ struct AttentionOperands {
   const int32_t* source_positions = nullptr;  // (B, S); null where positions are
   AttentionBias bias = {};
   AttentionDropout dropout = {};
-  int64_t longest = 0;  // the longest row of the same plan; one kernel handles them all
+  // The longest row of the same plan, of queries and of keys; one kernel handles them all.
+  int64_t longest = 0, longest_source = 0;
 };
 
 struct AttentionArgs : AttentionOperands {

@@ -122,33 +122,91 @@ TEST(AttentionCudnn, TheLongestRowDecidesTheKernel) {
   EXPECT_FALSE(suits_cudnn(args));
 }
 
-// Everything else uses the built-in kernel.
-TEST(AttentionCudnn, HandlesOnlyCausalSelfAttention) {
-  AttentionArgs plain{};
-  plain.B = 1, plain.T = 1024, plain.H = 28, plain.G = 4, plain.D = 128;
-  plain.dtype = Dtype::kBf16;
-  set_packed_qkv(&plain, nullptr);
+using Change = std::function<void(AttentionArgs*)>;
+
+// By its arguments alone; everything else uses the built-in kernel.
+TEST(AttentionCudnn, TheFormDecidesTheKernel) {
   const int32_t all[] = {1024}, lengths[] = {900}, positions[] = {0};
-  plain.lengths = plain.source_lengths = all;
-  EXPECT_TRUE(suits_cudnn(plain));
-  using Change = std::function<void(AttentionArgs*)>;
-  for (const Change& change :
-       {Change([](AttentionArgs* a) { a->causal = false; }),
-        Change([](AttentionArgs* a) { a->window = 100; }),
-        Change([](AttentionArgs* a) { a->S = 512; }),
-        Change([](AttentionArgs* a) { a->bias.kind = AttentionBias::Kind::kAlibi; }),
-        Change([](AttentionArgs* a) { a->bias.kind = AttentionBias::Kind::kRelative; }),
-        Change([&](AttentionArgs* a) { a->source_lengths = lengths; }),
-        // The kernels that write zeros behind cuDNN's rows read lengths.
-        Change([](AttentionArgs* a) { a->lengths = a->source_lengths = nullptr; }),
-        Change([&](AttentionArgs* a) { a->source_positions = positions; }),
-        Change([](AttentionArgs* a) { a->v.head = 3 * a->D; }),
-        Change([](AttentionArgs* a) { a->k.position = a->G * a->D; }),
-        Change([](AttentionArgs* a) { a->dropout.rate = 0.1; }),
-        Change([](AttentionArgs* a) { a->dtype = Dtype::kF32; })}) {
-    AttentionArgs other = plain;
-    change(&other);
-    EXPECT_FALSE(suits_cudnn(other));
+  const auto changed = [&](const Change& change) {
+    AttentionArgs args{};
+    args.B = 1, args.T = 1024, args.H = 28, args.G = 4, args.D = 128, args.dtype = Dtype::kBf16;
+    set_packed_qkv(&args, nullptr);
+    args.lengths = args.source_lengths = all;
+    change(&args);
+    return args;
+  };
+  const Change suited[] = {
+      [](AttentionArgs*) {},
+      [](AttentionArgs* a) { a->causal = false; },
+      [&](AttentionArgs* a) { a->causal = false, a->S = 512, a->source_lengths = lengths; },
+      [](AttentionArgs* a) { a->window = 100; },
+      [&](AttentionArgs* a) { a->positions = a->source_positions = positions; },
+      [](AttentionArgs* a) { a->q.head = a->k.head = a->v.head = 3 * a->D; },
+      [](AttentionArgs* a) { a->k.position = a->v.position = a->G * a->D; },
+  };
+  for (const Change& change : suited) EXPECT_TRUE(suits_cudnn(changed(change)));
+  const Change not_suited[] = {
+      // Causal with a source of its own; a window that ends nowhere, or in a segment.
+      [](AttentionArgs* a) { a->S = 512; },
+      [&](AttentionArgs* a) { a->source_lengths = lengths; },
+      [](AttentionArgs* a) { a->causal = false, a->window = 100; },
+      [&](AttentionArgs* a) { a->window = 100, a->positions = a->source_positions = positions; },
+      [&](AttentionArgs* a) { a->causal = false, a->positions = a->source_positions = positions; },
+      [&](AttentionArgs* a) { a->source_positions = positions; },
+      [](AttentionArgs* a) { a->bias.kind = AttentionBias::Kind::kAlibi; },
+      [](AttentionArgs* a) { a->bias.kind = AttentionBias::Kind::kRelative; },
+      [](AttentionArgs* a) { a->dropout.rate = 0.1; },
+      // The kernels that write zeros behind cuDNN's rows read lengths.
+      [](AttentionArgs* a) { a->lengths = a->source_lengths = nullptr; },
+      [](AttentionArgs* a) { a->causal = false, a->lengths = nullptr; },
+      // Rows of a head that do not begin at 16 bytes.
+      [](AttentionArgs* a) { a->k.position += 4; },
+      [](AttentionArgs* a) { a->D = 100; },
+      [](AttentionArgs* a) { a->dtype = Dtype::kF32; },
+  };
+  for (const Change& change : not_suited) EXPECT_FALSE(suits_cudnn(changed(change)));
+}
+
+// In exact mode cuDNN has the plain causal form alone, in any layout.
+TEST(AttentionCudnn, ExactModeHasOnlyWhatWasTested) {
+  const int32_t lengths[] = {64};
+  AttentionArgs args{};
+  args.B = 1, args.T = args.S = 64, args.H = args.G = 2, args.D = 64, args.dtype = Dtype::kBf16;
+  args.q = args.k = args.v = contiguous_heads<const void>(nullptr, 64, 2, 64);
+  args.lengths = args.source_lengths = lengths;
+  EXPECT_TRUE(suits_cudnn(args) && is_cudnn_form_of_exact_mode(args));
+  args.window = 10;
+  EXPECT_TRUE(suits_cudnn(args) && !is_cudnn_form_of_exact_mode(args));
+  args.window = 0, args.causal = false;
+  EXPECT_TRUE(suits_cudnn(args) && !is_cudnn_form_of_exact_mode(args));
+  args.causal = true, args.positions = args.source_positions = lengths;
+  EXPECT_TRUE(suits_cudnn(args) && !is_cudnn_form_of_exact_mode(args));
+}
+
+// A row without keys counts as padding, in any layout of the output.
+TEST(AttentionCudnn, RowsWithoutKeysAreCleared) {
+  const int64_t B = 3, T = 20, H = 2, D = 8, position = 3 * H * D;
+  const TestVector<int32_t> lengths = {20, 20, 7}, source_lengths = {4, 0, 1};
+  for (const Dtype dtype : kAllTypes) {
+    const Buffer old = Buffer::random(dtype, B * T * position, 1);
+    Buffer out = old, lse = Buffer::random(Dtype::kF32, B * H * T, 2);
+    const Buffer old_lse = lse;
+    Bench bench(1);
+    AttentionArgs args{};
+    args.B = B, args.T = T, args.S = 4, args.H = H, args.G = 1, args.D = D, args.dtype = dtype;
+    args.lengths = lengths.data(), args.source_lengths = source_lengths.data();
+    args.out = {out.data(), T * position, position, 3 * D};
+    args.lse = lse.floats();
+    emulated_zero_padding(bench.context(0), args);
+    for (int64_t i = 0; i < out.size(); ++i) {
+      const int64_t b = i / position / T, t = i / position % T, column = i % position;
+      const bool is_cleared =
+          (b == 1 || t >= lengths[static_cast<size_t>(b)]) && column % (3 * D) < D;
+      ASSERT_EQ(out[i], is_cleared ? 0.0 : old[i]) << "row " << b << " query " << t;
+      const int64_t at = (b * H + column % H) * T + t;
+      const bool is_empty = b == 1 || t >= lengths[static_cast<size_t>(b)];
+      ASSERT_EQ(lse[at], is_empty ? 0.0 : old_lse[at]) << "row " << b << " query " << t;
+    }
   }
 }
 
@@ -163,14 +221,27 @@ TEST(AttentionCudnn, PiecesCoverTheBatchWithinTheirBounds) {
                          {2, 8192, 28, 4, 128, 1, 1},
                          {2, 4096, 28, 4, 128, 1, 4},
                          {1, 2, 1, 1, 8, 1, 1}}) {
-    const cuda::AttentionPieces pieces = cuda::attention_pieces(s.B, s.T, s.H, s.G, s.D);
+    const cuda::AttentionPieces pieces = cuda::attention_pieces(s.B, s.T, s.T, s.H, s.G, s.D);
     EXPECT_EQ(pieces.rows, s.rows) << s.T;
     EXPECT_EQ(pieces.groups, s.groups) << s.T;
     const int64_t scores = pieces.rows * pieces.groups * (s.H / s.G) * s.T * s.T * 2;
     EXPECT_LE(scores, cuda::kPieceBytes);
     EXPECT_GT(static_cast<int64_t>(pieces.bytes), scores);
   }
-  EXPECT_EQ(cuda::attention_pieces(1, 32768, 28, 4, 128).bytes, 0u);  // 15 GB of scores
+  EXPECT_EQ(cuda::attention_pieces(1, 32768, 32768, 28, 4, 128).bytes, 0u);  // 15 GB of scores
+}
+
+// A plan's memory suffices for all shorter ones, whose pieces hold more rows.
+TEST(AttentionCudnn, ThePlannedBytesCoverShorterRows) {
+  const int64_t B = 40, T = 500, S = 1200, H = 8, G = 4, D = 64;
+  const size_t self = cuda::attention_pieces_most_bytes(B, S, S, H, G, D, true);
+  const size_t cross = cuda::attention_pieces_most_bytes(B, T, S, H, G, D, false);
+  for (int64_t s = 1; s <= S; s += 61) {
+    EXPECT_LE(cuda::attention_pieces(B, s, s, H, G, D).bytes, self) << s;
+    for (int64_t t = 1; t <= T; t += 37) {
+      EXPECT_LE(cuda::attention_pieces(B, t, s, H, G, D).bytes, cross) << t << " x " << s;
+    }
+  }
 }
 
 }  // namespace

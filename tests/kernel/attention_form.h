@@ -18,7 +18,8 @@ struct AttentionForm {
   TestVector<int32_t> lengths = {}, source_lengths = {}, positions = {}, source_positions = {};
   AttentionBias bias = {};
   AttentionDropout dropout = {};
-  float scale = 0;  // 0: 1 / sqrt(D)
+  float scale = 0;       // 0: 1 / sqrt(D)
+  bool is_self = false;  // lengths and positions of the source are those of the queries
 
   bool has_table() const { return bias.kind == AttentionBias::Kind::kRelative; }
   int64_t num_queries() const { return B * T * H * D; }
@@ -83,9 +84,9 @@ inline void set_operands(const AttentionForm& f, const FormInputs& in, Attention
   args->k = contiguous_heads(in.k.data(), f.S, f.G, f.D);
   args->v = contiguous_heads(in.v.data(), f.S, f.G, f.D);
   args->lengths = pointer(f.lengths);
-  args->source_lengths = pointer(f.source_lengths);
+  args->source_lengths = f.is_self ? args->lengths : pointer(f.source_lengths);
   args->positions = pointer(f.positions);
-  args->source_positions = pointer(f.source_positions);
+  args->source_positions = f.is_self ? args->positions : pointer(f.source_positions);
   args->bias = f.bias;
   args->bias.table = f.has_table() ? in.table.data() : nullptr;
   args->dropout = f.dropout;

@@ -92,6 +92,7 @@ void set_operands(const View& v, const Node& node, AttentionOperands* a) {
                   v.at<int64_t>(in.rows)};
   }
   a->longest = attr.longest;
+  a->longest_source = attr.longest_source;
 }
 
 AttentionArgs args(const View& v, const Node& node) {
@@ -171,7 +172,10 @@ Cost grad_cost(const View& v, const Node& node) {
 }
 
 void shorten(const Graph& longest, const Node& in_longest, Node* node) {
-  node->edit<AttentionAttr>().longest = longest[in_longest.inputs[0]].shape[1];
+  AttentionAttr& attr = node->edit<AttentionAttr>();
+  const std::vector<Ref> values = attention_inputs(in_longest).values;
+  attr.longest = longest[values.front()].shape[1];
+  attr.longest_source = longest[values.back()].shape[1];
 }
 
 }  // namespace

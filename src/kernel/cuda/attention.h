@@ -15,7 +15,7 @@ namespace weft::cuda {
 // For tests and measurements; set before the first call.
 struct AttentionSettings {
   bool cudnn = true;          // false: the built-in kernel handles all
-  bool padding_mask = false;  // true: cuDNN masks padding itself instead of our zeroing it
+  bool padding_mask = false;  // true: cuDNN masks padding in every form, needed or not
   bool deterministic = true;  // of cuDNN's backward: two runs have the same bits
 };
 AttentionSettings& attention_settings();
@@ -32,13 +32,21 @@ void cudnn_attention_backward(const Context&, const AttentionBackwardArgs&);
 size_t cudnn_attention_workspace(const AttentionArgs&);
 size_t cudnn_attention_backward_workspace(const AttentionBackwardArgs&);
 
-// attention_padding.cu. Rows of `width` elements at and past lengths[b] become zero, and so does
-// their lse where there is one.
-void zero_padding(const Context&, int64_t B, int64_t T, int64_t width, Dtype,
-                  const int32_t* lengths, void* rows, int64_t H, float* lse);
-// to = lse, except at and past lengths[b], where it is so large that exp(score - lse) is zero.
-void raise_padding_lse(const Context&, int64_t B, int64_t H, int64_t T, const int32_t* lengths,
-                       const float* lse, float* to);
+// attention_padding.cu. Queries, or keys: H heads of T positions, of which those below lengths[b]
+// count, and none in rows whose length on the other side is 0.
+struct PaddedHeads {
+  int64_t B, T, H, D;
+  Dtype dtype;
+  const int32_t *lengths, *other;  // (B)
+};
+PaddedHeads padded_queries(const AttentionOperands&);
+PaddedHeads padded_keys(const AttentionOperands&);
+// Positions that do not count become zero, and so does their lse where there is one. D and strides
+// are whole 4-byte words.
+void zero_padding(const Context&, const PaddedHeads&, const HeadsOut&, float* lse);
+// to = lse, except of queries that do not count: there it is so large that exp(score - lse) is
+// zero.
+void raise_padding_lse(const Context&, const PaddedHeads&, const float* lse, float* to);
 
 // attention_segments.cu. mask (B, T, pitch), to be added to the scores: 0 for keys from the begin
 // of the query's segment on, which is positions (B, T) before it; very low for those before.
@@ -52,7 +60,7 @@ int64_t bias_line_floats(const AttentionOperands&);
 size_t bias_lines_bytes(const AttentionOperands&);  // 0 where there is no bias
 void make_bias_lines(const Context&, const AttentionOperands&, float* lines);
 // dtable (+)= the sums of `parts` parts of each row and head, partials (B, H, parts, buckets), over
-// the scale: parts in order, then rows.
+// the scale: parts in a fixed order, then rows.
 void add_bias_partials(const Context&, const AttentionBackwardArgs&, int64_t parts,
                        const float* partials);
 

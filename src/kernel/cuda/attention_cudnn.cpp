@@ -1,14 +1,15 @@
 // kernel/cuda/attention_cudnn.cpp: attention by cuDNN, and the work around it.
 //
-// q, k, v are read out of the packed qkv by their strides, and dq, dk, dv written so. The graphs of
+// q, k, v are read by their strides, whatever holds them, and dq, dk, dv written so. The graphs of
 // both passes are built at a shape's first call: where cuDNN rejects one of them, the built-in
 // kernel handles both.
 //
-// Padding: a query below the length sees no key past it, so cuDNN does not get the lengths at all
-// and runs its plain causal kernel. After the forward pass the outputs and lse of padded queries
-// are set to zero; the backward pass gets a copy of lse in which theirs is 1e30, so that their P is
-// exactly zero and with it all their contributions (their dout must be finite). The alternative,
-// cuDNN's own padding mask (AttentionSettings), is kept for comparison.
+// Padding of causal self-attention: a query below the length sees no key past it, so cuDNN does not
+// get the lengths at all and runs its plain causal kernel. After the forward pass the outputs and
+// lse of padded queries are set to zero; the backward pass gets a copy of lse in which theirs is
+// 1e30, so that their P is exactly zero and with it all their contributions (their dout must be
+// finite). Other forms have cuDNN's padding mask in addition (AttentionSettings: all forms, for
+// comparison), and what it may leave unwritten of dq, dk and dv is set to zero.
 //
 // Segments of packed rows are kept apart by a mask that is added to the scores, made for one piece
 // of the batch after another (attention_pieces.h).
@@ -26,6 +27,7 @@
 #include "kernel/gpu/attention_backend.h"
 #include "kernel/gpu/cuda_options.h"
 #include "kernel/gpu/cudnn_rule.h"
+#include "kernel/packed_qkv.h"
 
 namespace weft::cuda {
 namespace {
@@ -69,19 +71,33 @@ int64_t mask_bytes(int64_t rows, int64_t T) {
   return round_up(rows * T * segment_mask_pitch(T) * 2, static_cast<int64_t>(kAlign));
 }
 
-template <typename Args>
-AttentionShape shape_of(const Args& args, bool backward) {
+template <typename Data>
+HeadStrides strides_of(const StridedHeads<Data>& heads) {
+  return {heads.row, heads.position, heads.head};
+}
+
+// All rows need the padding mask, or none does.
+bool has_padding_mask(const AttentionOperands& args) {
+  return attention_settings().padding_mask || needs_padding_mask(args);
+}
+
+AttentionShape shape_of(const AttentionOperands& args, bool backward) {
   const AttentionSettings& settings = attention_settings();
   return {.B = args.B,
           .T = args.T,
+          .S = args.S,
           .H = args.H,
           .G = args.G,
           .D = args.D,
-          .qkv_width = (args.H + 2 * args.G) * args.D,
-          .out_width = args.H * args.D,
+          .q = strides_of(args.q),
+          .k = strides_of(args.k),
+          .v = strides_of(args.v),
+          .out = strides_of(contiguous_heads<void>(nullptr, args.T, args.H, args.D)),
           .scale = args.scale,
+          .causal = args.causal,
+          .window = std::min(args.window, args.T),  // one that covers everything has no effect
           .backward = backward,
-          .padding_mask = settings.padding_mask,
+          .padding_mask = has_padding_mask(args),
           .deterministic = settings.deterministic,
           .segments = args.positions != nullptr,
           .device = current_device(),
@@ -99,17 +115,18 @@ bool is_contiguous(const AttentionOperands& args, const StridedHeads<Data>& head
   return heads.head == args.D && heads.position == args.H * args.D &&
          heads.row == args.T * heads.position;
 }
+bool has_same_strides(const HeadsIn& a, const HeadsOut& b) {
+  return a.row == b.row && a.position == b.position && a.head == b.head;
+}
 
 // For this many rows; all of them, where they are not packed.
-template <typename Args>
-AttentionShape forward_shape(const Args& args, int64_t rows) {
+AttentionShape forward_shape(const AttentionOperands& args, int64_t rows) {
   AttentionShape shape = shape_of(args, false);
   if (args.positions) shape.B = rows;
   return shape;
 }
 
-template <typename Args>
-AttentionShape backward_shape(const Args& args, int64_t rows, int64_t groups) {
+AttentionShape backward_shape(const AttentionOperands& args, int64_t rows, int64_t groups) {
   AttentionShape shape = shape_of(args, true);
   shape.B = rows;
   shape.G = groups;
@@ -117,36 +134,33 @@ AttentionShape backward_shape(const Args& args, int64_t rows, int64_t groups) {
   return shape;
 }
 
-template <typename Args>
-AttentionPieces pieces_of(const Args& args) {
-  return attention_pieces(args.B, args.T, args.H, args.G, args.D);
+AttentionPieces pieces_of(const AttentionOperands& args) {
+  return attention_pieces(args.B, args.T, args.S, args.H, args.G, args.D);
 }
 
 // What a plan reserves for cuDNN's forward kernels, which need little: counters of a persistent
 // grid, at most a statistic or two per query.
-template <typename Args>
-size_t forward_bytes(const Args& args) {
+size_t forward_bytes(const AttentionOperands& args) {
   constexpr size_t kSlack = size_t{4} << 20;
   return 2 * lse_bytes(args.B, args.H, (args.T + 127) / 128 * 128) + kSlack;
 }
-template <typename Args>
-size_t backward_bytes(const Args& args) {
-  return attention_pieces_most_bytes(args.B, args.T, args.H, args.G, args.D);
+size_t backward_bytes(const AttentionOperands& args) {
+  return attention_pieces_most_bytes(args.B, args.T, args.S, args.H, args.G, args.D,
+                                     is_self_attention(args));
 }
 // For the mask of a piece, of this length or any shorter one.
-template <typename Args>
-size_t most_mask_bytes(const Args& args) {
+size_t most_mask_bytes(const AttentionOperands& args) {
   int64_t most = 0;
   for (int64_t t = 128; args.positions && t < args.T + 128; t += 128) {
     const int64_t T = std::min(t, args.T);
-    most = std::max(most, mask_bytes(attention_pieces(args.B, T, args.H, args.G, args.D).rows, T));
+    most =
+        std::max(most, mask_bytes(attention_pieces(args.B, T, T, args.H, args.G, args.D).rows, T));
   }
   return static_cast<size_t>(most);
 }
 
 // Builds all graphs of the arguments' shape. Empty, or what was rejected and why.
-template <typename Args>
-std::string build_both(const Context& context, const Args& args) {
+std::string build_both(const Context& context, const AttentionOperands& args) {
   const AttentionPieces pieces = pieces_of(args);
   std::string refusal;
   for (const int64_t rows : {pieces.rows, args.B % pieces.rows}) {
@@ -161,13 +175,11 @@ std::string build_both(const Context& context, const Args& args) {
   return refusal;
 }
 
-// Both forward and backward: above 128 only Hopper has both. Packed rows in exact mode use the
-// built-in kernel, whose bits do not depend on the batch by construction; for cuDNN with a mask
-// that is unknown.
-template <typename Args>
-bool supports(const Context& context, const Args& args) {
+// Both forward and backward: above 128 only Hopper has both.
+bool supports(const Context& context, const AttentionOperands& args) {
   const bool is_exact = gemm_choice() == GemmChoice::kExact;
-  if (!suits_cudnn(args) || (is_exact && args.positions) || !find_cudnn(nullptr)) return false;
+  if (!suits_cudnn(args) || (is_exact && !is_cudnn_form_of_exact_mode(args))) return false;
+  if (!find_cudnn(nullptr)) return false;
   const int gpu = capability();
   if (gpu < 80 || (args.D > 128 && gpu / 10 != 9)) return false;
   static AttentionBackend& backend = *new AttentionBackend;
@@ -177,20 +189,18 @@ bool supports(const Context& context, const Args& args) {
 
 // Builds the mask of some rows at `workspace`, where rows are packed; the rest of the workspace
 // follows it.
-template <typename Args>
-std::byte* make_mask(const Context& context, const Args& args, int64_t row, int64_t rows,
-                     std::byte* workspace) {
+std::byte* make_mask(const Context& context, const AttentionOperands& args, int64_t row,
+                     int64_t rows, std::byte* workspace) {
   if (!args.positions) return workspace;
   segment_mask(context, rows, args.T, args.dtype, args.positions + row * args.T, workspace);
   return workspace + mask_bytes(rows, args.T);
 }
 
-template <typename Args>
-void add_masks(const Args& args, const AttentionShape& shape, int64_t row, std::byte* mask,
-               AttentionPointers* pointers) {
+void add_masks(const AttentionOperands& args, const AttentionShape& shape, int64_t row,
+               std::byte* mask, AttentionPointers* pointers) {
   if (shape.padding_mask) {
-    auto* lengths = const_cast<int32_t*>(args.lengths + row);
-    (*pointers)[kLengthQ] = (*pointers)[kLengthKv] = lengths;
+    (*pointers)[kLengthQ] = const_cast<int32_t*>(args.lengths + row);
+    (*pointers)[kLengthKv] = const_cast<int32_t*>(args.source_lengths + row);
   }
   if (shape.segments) (*pointers)[kMask] = mask;
 }
@@ -260,23 +270,19 @@ void cudnn_attention(const Context& context, const AttentionArgs& args) {
   for (int64_t row = 0; row < args.B; row += rows) {
     run_forward(context, args, lse, align(workspace), row, std::min(rows, args.B - row));
   }
-  zero_padding(context, args.B, args.T, args.H * args.D, args.dtype, args.lengths, args.out.data,
-               args.H, lse);
+  zero_padding(context, padded_queries(args), args.out, lse);
 }
 
 void cudnn_attention_backward(const Context& context, const AttentionBackwardArgs& args) {
   ensure(is_contiguous(args, args.out) && is_contiguous(args, args.dout),
          "the gradient of cuDNN's attention needs a contiguous output");
-  ensure(args.dq.position == args.q.position && args.dq.row == args.q.row,
+  ensure(has_same_strides(args.q, args.dq) && has_same_strides(args.k, args.dk) &&
+             has_same_strides(args.v, args.dv),
          "cuDNN's attention needs gradients with the layout of q, k and v");
   const AttentionPieces pieces = pieces_of(args);
-  const float* lse = args.lse;
   std::byte* mask = align(context.workspace + lse_bytes(args.B, args.H, args.T));
-  if (!attention_settings().padding_mask) {
-    auto* raised = reinterpret_cast<float*>(context.workspace);
-    raise_padding_lse(context, args.B, args.H, args.T, args.lengths, args.lse, raised);
-    lse = raised;
-  }
+  auto* lse = reinterpret_cast<float*>(context.workspace);
+  raise_padding_lse(context, padded_queries(args), args.lse, lse);
   for (int64_t row = 0; row < args.B; row += pieces.rows) {
     const int64_t rows = std::min(pieces.rows, args.B - row);
     std::byte* workspace = make_mask(context, args, row, rows, mask);
@@ -285,9 +291,10 @@ void cudnn_attention_backward(const Context& context, const AttentionBackwardArg
                    std::min(pieces.groups, args.G - group));
     }
   }
-  if (attention_settings().padding_mask) {
-    zero_padding(context, args.B, args.T, (args.H + 2 * args.G) * args.D, args.dtype, args.lengths,
-                 args.dq.data, 0, nullptr);
+  if (has_padding_mask(args)) {
+    zero_padding(context, padded_queries(args), args.dq, nullptr);
+    zero_padding(context, padded_keys(args), args.dk, nullptr);
+    zero_padding(context, padded_keys(args), args.dv, nullptr);
   }
 }
 

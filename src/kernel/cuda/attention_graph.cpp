@@ -74,24 +74,35 @@ class Handle {
   cudnnHandle_t handle_ = nullptr;
 };
 
-// (B, heads, T, D) as rows of `width` elements.
-Tensor heads(fe::graph::Graph& graph, const char* name, AttentionTensor id,
-             const AttentionShape& shape, int64_t count, int64_t width) {
-  return graph.tensor(Tensor_attributes()
-                          .set_name(name)
-                          .set_uid(id)
-                          .set_dim({shape.B, count, shape.T, shape.D})
-                          .set_stride({shape.T * width, shape.D, width, 1})
-                          .set_data_type(type_of(shape)));
+// Of queries: H heads of T positions; of keys: G heads of S positions.
+struct HeadTensor {
+  int64_t count, positions;
+  HeadStrides strides;
+
+  void describe(Tensor_attributes* to, AttentionTensor id, const AttentionShape& shape) const {
+    to->set_uid(id)
+        .set_dim({shape.B, count, positions, shape.D})
+        .set_stride({strides.row, strides.head, strides.position, 1})
+        .set_data_type(type_of(shape));
+  }
+};
+HeadTensor of_queries(const AttentionShape& shape, const HeadStrides& strides) {
+  return {shape.H, shape.T, strides};
+}
+HeadTensor of_keys(const AttentionShape& shape, const HeadStrides& strides) {
+  return {shape.G, shape.S, strides};
+}
+
+Tensor input(fe::graph::Graph& graph, const char* name, AttentionTensor id,
+             const AttentionShape& shape, const HeadTensor& heads) {
+  Tensor_attributes attributes;
+  heads.describe(&attributes.set_name(name), id, shape);
+  return graph.tensor(attributes);
 }
 
 void set_output(const Tensor& tensor, AttentionTensor id, const AttentionShape& shape,
-                int64_t count, int64_t width) {
-  tensor->set_output(true)
-      .set_uid(id)
-      .set_dim({shape.B, count, shape.T, shape.D})
-      .set_stride({shape.T * width, shape.D, width, 1})
-      .set_data_type(type_of(shape));
+                const HeadTensor& heads) {
+  heads.describe(&tensor->set_output(true), id, shape);
 }
 
 std::vector<int64_t> lse_dims(const AttentionShape& shape) {
@@ -103,9 +114,13 @@ std::vector<int64_t> lse_strides(const AttentionShape& shape) {
 
 template <typename Attributes>
 void set_common(fe::graph::Graph& graph, const AttentionShape& shape, Attributes& attributes) {
-  attributes.set_attn_scale(shape.scale)
-      .set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
-      .set_diagonal_band_right_bound(0);  // causal
+  attributes.set_attn_scale(shape.scale);
+  if (shape.causal) {
+    attributes.set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
+        .set_diagonal_band_right_bound(0);
+  }
+  // Key j is seen where j + bound > t: the query's own position counts, as in ours.
+  if (shape.window > 0) attributes.set_diagonal_band_left_bound(static_cast<int>(shape.window));
   if (shape.segments) {
     const int64_t pitch = segment_mask_pitch(shape.T);
     attributes.set_bias(graph.tensor(Tensor_attributes()
@@ -133,10 +148,10 @@ void add_forward(fe::graph::Graph& graph, const AttentionShape& shape) {
   fe::graph::SDPA_attributes attributes;
   attributes.set_name("attention").set_generate_stats(true);
   set_common(graph, shape, attributes);
-  auto [out, lse] = graph.sdpa(heads(graph, "q", kQ, shape, shape.H, shape.qkv_width),
-                               heads(graph, "k", kK, shape, shape.G, shape.qkv_width),
-                               heads(graph, "v", kV, shape, shape.G, shape.qkv_width), attributes);
-  set_output(out, kOut, shape, shape.H, shape.out_width);
+  auto [out, lse] = graph.sdpa(input(graph, "q", kQ, shape, of_queries(shape, shape.q)),
+                               input(graph, "k", kK, shape, of_keys(shape, shape.k)),
+                               input(graph, "v", kV, shape, of_keys(shape, shape.v)), attributes);
+  set_output(out, kOut, shape, of_queries(shape, shape.out));
   lse->set_output(true)
       .set_uid(kLse)
       .set_dim(lse_dims(shape))
@@ -155,14 +170,14 @@ void add_backward(fe::graph::Graph& graph, const AttentionShape& shape) {
                                       .set_stride(lse_strides(shape))
                                       .set_data_type(fe::DataType_t::FLOAT));
   auto [dq, dk, dv] = graph.sdpa_backward(
-      heads(graph, "q", kQ, shape, shape.H, shape.qkv_width),
-      heads(graph, "k", kK, shape, shape.G, shape.qkv_width),
-      heads(graph, "v", kV, shape, shape.G, shape.qkv_width),
-      heads(graph, "out", kOut, shape, shape.H, shape.out_width),
-      heads(graph, "dout", kDout, shape, shape.H, shape.out_width), lse, attributes);
-  set_output(dq, kDq, shape, shape.H, shape.qkv_width);
-  set_output(dk, kDk, shape, shape.G, shape.qkv_width);
-  set_output(dv, kDv, shape, shape.G, shape.qkv_width);
+      input(graph, "q", kQ, shape, of_queries(shape, shape.q)),
+      input(graph, "k", kK, shape, of_keys(shape, shape.k)),
+      input(graph, "v", kV, shape, of_keys(shape, shape.v)),
+      input(graph, "out", kOut, shape, of_queries(shape, shape.out)),
+      input(graph, "dout", kDout, shape, of_queries(shape, shape.out)), lse, attributes);
+  set_output(dq, kDq, shape, of_queries(shape, shape.q));
+  set_output(dk, kDk, shape, of_keys(shape, shape.k));
+  set_output(dv, kDv, shape, of_keys(shape, shape.v));
 }
 
 struct Plan {
@@ -241,12 +256,25 @@ std::shared_ptr<const Plan> plan_of(const AttentionShape& shape, cudnnHandle_t h
 AttentionBackend::Key AttentionShape::key() const {
   return {B,
           T,
+          S,
           H,
           G,
           D,
-          qkv_width,
-          out_width,
+          q.row,
+          q.position,
+          q.head,
+          k.row,
+          k.position,
+          k.head,
+          v.row,
+          v.position,
+          v.head,
+          out.row,
+          out.position,
+          out.head,
           std::bit_cast<int32_t>(scale),
+          causal,
+          window,
           backward,
           padding_mask,
           deterministic,
@@ -256,8 +284,10 @@ AttentionBackend::Key AttentionShape::key() const {
 }
 
 std::string AttentionShape::text() const {
-  return fmt::format("attention{} {} B {} T {} H {} G {} D {}{}", backward ? " gradient" : "",
-                     dtype_name(dtype), B, T, H, G, D, segments ? " packed" : "");
+  return fmt::format(
+      "attention{} {} B {} T {} S {} H {} G {} D {}{}{}{}", backward ? " gradient" : "",
+      dtype_name(dtype), B, T, S, H, G, D, causal ? "" : " not causal",
+      window > 0 ? fmt::format(" window {}", window) : "", segments ? " packed" : "");
 }
 
 std::string attention_refusal(const Context& context, const AttentionShape& shape,

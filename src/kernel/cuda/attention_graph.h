@@ -14,12 +14,19 @@
 
 namespace weft::cuda {
 
+// Elements from one to the next of a tensor of heads (kernel/attention_args.h).
+struct HeadStrides {
+  int64_t row, position, head;
+};
+
 // What makes one graph differ from another. Strides are those of the whole tensors, of which a
-// piece may be computed.
+// piece may be computed; gradients have those of q, k and v.
 struct AttentionShape {
-  int64_t B, T, H, G, D;
-  int64_t qkv_width, out_width;
+  int64_t B, T, S, H, G, D;
+  HeadStrides q, k, v, out;
   float scale;
+  bool causal;
+  int64_t window;  // 0: none
   bool backward, padding_mask, deterministic, segments;
   int device;
   Dtype dtype;  // bf16 or fp16
@@ -28,8 +35,8 @@ struct AttentionShape {
   std::string text() const;
 };
 
-// Tensors of the graphs: q, k, v and their gradients, rows as in qkv; lengths (B); mask, of
-// segments (B, T, segment_mask_pitch(T)).
+// Tensors of the graphs: q, k, v and their gradients, out and dout; lengths (B) of queries and of
+// keys; mask, of segments (B, T, segment_mask_pitch(T)).
 enum AttentionTensor : int64_t {
   kQ = 1,
   kK,

@@ -18,7 +18,7 @@ namespace weft {
 
 class AttentionBackend {
  public:
-  using Key = std::array<int64_t, 14>;
+  using Key = std::array<int64_t, 27>;
   // Builds the graphs of both passes. Empty, or "cuDNN 9.1.0 rejects attention ...: why".
   using Build = std::function<std::string()>;
 

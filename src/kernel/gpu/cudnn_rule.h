@@ -1,6 +1,8 @@
 // kernel/gpu/cudnn_rule.h: which attention cuDNN may handle, by its arguments alone.
 //
-// Used by the kernels, and by estimates, which are also made without a GPU.
+// Used by the kernels, and by estimates, which are also made without a GPU. Not cuDNN's: biases
+// (its ALiBi derives the slopes from the number of local heads, and its bias gradient is stored as
+// T x S) and dropout (its draws do not depend on logical positions).
 #pragma once
 
 #include <algorithm>
@@ -10,27 +12,47 @@
 
 namespace weft {
 
-// Causal self-attention over packed qkv without window or bias, the only form that was compared
-// with the built-in kernel. Lengths are needed for what is filled past them afterwards. (Its ALiBi
-// derives the slopes from the number of local heads, and its bias gradient is stored as T x S.)
-inline bool is_plain_attention(const AttentionOperands& args) {
-  const int64_t width = (args.H + 2 * args.G) * args.D;
-  for (const HeadsIn& heads : {args.q, args.k, args.v}) {
-    if (heads.row != args.T * width || heads.position != width || heads.head != args.D)
-      return false;
-  }
-  return args.causal && args.window == 0 && args.bias.kind == AttentionBias::Kind::kNone &&
-         args.T == args.S && args.lengths != nullptr && args.lengths == args.source_lengths &&
+// Queries and keys are the same positions of the same rows.
+inline bool is_self_attention(const AttentionOperands& args) {
+  return args.T == args.S && args.lengths == args.source_lengths &&
          args.positions == args.source_positions;
 }
 
-// One position is not worth a graph, and cuDNN's backward rejects it; its dropout draws do not
-// depend on logical positions. All rows of one plan are handled alike, whatever their lengths: its
-// memory is laid out for the longest.
+// Causal self-attention does not need the lengths: a query below the length sees no key past it.
+// Otherwise cuDNN masks padding by the lengths.
+inline bool needs_padding_mask(const AttentionOperands& args) { return !args.causal; }
+
+// Causal self-attention, of packed rows or with a window; or attention to all keys of a row. In
+// every form what lies past the lengths is filled afterwards, so there must be lengths.
+inline bool is_cudnn_form(const AttentionOperands& args) {
+  if (args.bias.kind != AttentionBias::Kind::kNone || args.dropout.rate != 0) return false;
+  if (args.lengths == nullptr || args.source_lengths == nullptr) return false;
+  if (args.causal) return is_self_attention(args) && (args.window == 0 || !args.positions);
+  return args.window == 0 && !args.positions && !args.source_positions;
+}
+
+// Whether cuDNN may handle it in exact mode: a row's bits must not depend on its batch. That was
+// tested of the plain causal kernel; of kernels with a mask of segments, a window or lengths it is
+// unknown, while of the built-in kernel it is so by construction.
+inline bool is_cudnn_form_of_exact_mode(const AttentionOperands& args) {
+  return args.causal && args.window == 0 && !args.positions;
+}
+
+// cuDNN reads and writes 16 bytes at a time.
+inline bool has_cudnn_strides(const AttentionOperands& args) {
+  for (const HeadsIn& heads : {args.q, args.k, args.v}) {
+    if (heads.row % 8 != 0 || heads.position % 8 != 0 || heads.head % 8 != 0) return false;
+  }
+  return args.D % 8 == 0;
+}
+
+// One position is not worth a graph, and cuDNN's backward rejects it. All rows of one plan are
+// handled alike, whatever their lengths: its memory is laid out for the longest.
 inline bool suits_cudnn(const AttentionOperands& args) {
-  return args.dtype != Dtype::kF32 && is_plain_attention(args) && args.T > 1 &&
-         args.dropout.rate == 0 && args.D % 8 == 0 && args.D <= 256 && args.H % args.G == 0 &&
-         cuda::attention_pieces(args.B, std::max(args.T, args.longest), args.H, args.G, args.D)
+  return args.dtype != Dtype::kF32 && is_cudnn_form(args) && has_cudnn_strides(args) &&
+         args.T > 1 && args.S > 1 && args.D <= 256 && args.H % args.G == 0 &&
+         cuda::attention_pieces(args.B, std::max(args.T, args.longest),
+                                std::max(args.S, args.longest_source), args.H, args.G, args.D)
                  .bytes > 0;
 }
 

@@ -153,11 +153,10 @@ const Kernels& emulated_kernels() { return emulated_table::kernels(); }
 const DeviceKernels& emulated_device_kernels() { return emulated_table::device_kernels(); }
 
 void emulated_zero_padding(const Context& context, const AttentionArgs& args) {
-  cuda::zero_padding(context, args.B, args.T, args.H * args.D, args.dtype, args.lengths,
-                     args.out.data, args.H, args.lse);
+  cuda::zero_padding(context, cuda::padded_queries(args), args.out, args.lse);
 }
 void emulated_raise_padding_lse(const Context& context, const AttentionArgs& args, float* to) {
-  cuda::raise_padding_lse(context, args.B, args.H, args.T, args.lengths, args.lse, to);
+  cuda::raise_padding_lse(context, cuda::padded_queries(args), args.lse, to);
 }
 
 void emulated_segment_mask(const Context& context, const AttentionArgs& args, void* mask) {
