@@ -6,8 +6,8 @@
 #include "base/random.h"
 #include "exec/executor.h"
 #include "graph/autodiff.h"
-#include "kernel/cpu/level.h"
 #include "optim/updates.h"
+#include "tests/backends.h"
 #include "tests/graph/decoder_graph.h"
 
 namespace weft {
@@ -19,8 +19,9 @@ const HeadShape kShape{kHeads, kHeads, kHeadDim};
 
 // An encoder whose two layers share a relative table; a decoder with a causal table and a window
 // over separate q, k and v, one with ALiBi over interleaved heads, then attention to the encoder
-// over q and kv.
-Graph encoder_decoder() {
+// over q and kv. packed: rows have segments, and every attention has dropout; the last one has
+// every optional input.
+Graph encoder_decoder(bool packed) {
   Graph graph;
   Builder g(&graph, Dtype::kF32);
   const auto weight = [&](const std::string& name, int64_t rows) {
@@ -31,6 +32,15 @@ Graph encoder_decoder() {
   const Ref ids = g.input("ids", {kB, kT}, Dtype::kI32);
   const Ref lengths = g.input("lengths", {kB}, Dtype::kI32);
   const Ref targets = g.input("targets", {kB, kT}, Dtype::kI32);
+  Ref positions, source_positions, rows;
+  if (packed) {
+    positions = g.input("positions", {kB, kT}, Dtype::kI32);
+    source_positions = g.input("source_positions", {kB, kS}, Dtype::kI32);
+    rows = g.input("rows", {kB, 2}, Dtype::kI64);
+  }
+  const auto dropout = [&](int64_t site) {
+    return packed ? DropoutRule{.rate = 0.3, .seed = 9, .site = site, .rows = rows} : DropoutRule{};
+  };
   const Ref embed = weight("embed", kVocab);
   const Ref table = g.parameter("table", {kBuckets, kHeads});
   Ref x = ops::embedding(g, source_ids, embed, -1);
@@ -39,11 +49,13 @@ Graph encoder_decoder() {
     x = ops::attention(g, {.values = {qkv},
                            .heads = kShape,
                            .lengths = source_lengths,
+                           .positions = source_positions,
                            .causal = false,
                            .scale = 1.0f,
                            .bias = ScoreBias::kRelative,
                            .table = table,
-                           .max_distance = 6});
+                           .max_distance = 6,
+                           .dropout = dropout(layer[0] - '0')});
   }
   Ref y = ops::embedding(g, ids, embed, -1);
   y = ops::attention(g, {.layout = QkvLayout::kSeparate,
@@ -52,22 +64,32 @@ Graph encoder_decoder() {
                                     ops::linear(g, y, {weight("dec.v", kC)}, {})},
                          .heads = kShape,
                          .lengths = lengths,
+                         .positions = positions,
                          .window = 3,
                          .bias = ScoreBias::kRelative,
                          .table = g.parameter("dec.table", {4, kHeads}),
-                         .max_distance = 5});
+                         .max_distance = 5,
+                         .dropout = dropout(2)});
   y = ops::attention(g, {.layout = QkvLayout::kInterleaved,
                          .values = {ops::linear(g, y, {weight("dec.qkv", 3 * kC)}, {})},
                          .heads = kShape,
                          .lengths = lengths,
-                         .bias = ScoreBias::kAlibi});
+                         .positions = positions,
+                         .bias = ScoreBias::kAlibi,
+                         .dropout = dropout(3)});
   y = ops::attention(g, {.layout = QkvLayout::kQAndKv,
                          .values = {ops::linear(g, y, {weight("cross.q", kC)}, {}),
                                     ops::linear(g, x, {weight("cross.kv", 2 * kC)}, {})},
                          .heads = kShape,
                          .lengths = lengths,
+                         .positions = positions,
                          .source_lengths = source_lengths,
-                         .causal = false});
+                         .source_positions = source_positions,
+                         .causal = false,
+                         .bias = packed ? ScoreBias::kRelative : ScoreBias::kNone,
+                         .table = packed ? g.parameter("cross.table", {kBuckets, kHeads}) : Ref{},
+                         .max_distance = 6,
+                         .dropout = dropout(4)});
   add_backward(&graph, ops::head_loss(g, y, embed, targets, 4), Dtype::kF32);
   add_updates(&graph, find_optimizer("adamw"), {}, {});  // a reader, which keeps gradients alive
   return graph;
@@ -75,13 +97,14 @@ Graph encoder_decoder() {
 
 class GraphRun {
  public:
-  explicit GraphRun(const Kernels& kernels, int passes = 1)
-      : plan_(make_plan(encoder_decoder(), {&kernels, 1, passes})),
+  GraphRun(const TestBackend& backend, bool packed, int passes = 1)
+      : plan_(make_plan(encoder_decoder(packed), {backend.kernels, 1, passes})),
         layout_(layout_of(plan_)),
-        arena_(layout_.total_bytes()),
+        arena_(layout_.total_bytes(), backend.device),
         pool_(1),
         executor_(plan_, layout_, arena_, &pool_),
-        passes_(passes) {
+        passes_(passes),
+        packed_(packed) {
     for (const Value& v : plan_.graph.values) {
       if (v.kind != ValueKind::kParameter) continue;
       for (int64_t i = 0; i < num_elements(v.shape); ++i) {
@@ -97,10 +120,11 @@ class GraphRun {
       feed();
       executor_.run_pass(s);
     }
-    return executor_.at<ExactSum>("loss_sum")->value();
+    return executor_.read<ExactSum>("loss_sum").value();
   }
   float* at(const std::string& name) const { return executor_.at<float>(name); }
   const Graph& graph() const { return plan_.graph; }
+  std::string skip;  // an input that is left zero
 
  private:
   static ArenaLayout layout_of(const Plan& plan) {
@@ -108,19 +132,27 @@ class GraphRun {
     layout.add(plan);
     return layout;
   }
-  void feed() const {
+  template <typename T>
+  void feed(const std::string& name, std::initializer_list<T> values) {
+    std::fill_n(executor_.input<T>(name), values.size(), T{});
+    if (name != skip) std::copy(values.begin(), values.end(), executor_.input<T>(name));
+  }
+  void feed() {
     for (int64_t i = 0; i < kB * kS; ++i) {
-      executor_.at<int32_t>("source_ids")[i] = static_cast<int32_t>(i * 7 % kVocab);
+      executor_.input<int32_t>("source_ids")[i] = static_cast<int32_t>(i * 7 % kVocab);
     }
     for (int64_t i = 0; i < kB * kT; ++i) {
-      executor_.at<int32_t>("ids")[i] = static_cast<int32_t>(i * 5 % kVocab);
-      executor_.at<int32_t>("targets")[i] =
+      executor_.input<int32_t>("ids")[i] = static_cast<int32_t>(i * 5 % kVocab);
+      executor_.input<int32_t>("targets")[i] =
           i == 8 || i == 9 ? -1 : static_cast<int32_t>(i % kVocab);
     }
-    executor_.at<int32_t>("lengths")[0] = kT;
-    executor_.at<int32_t>("lengths")[1] = 3;
-    executor_.at<int32_t>("source_lengths")[0] = 4;
-    executor_.at<int32_t>("source_lengths")[1] = kS;
+    feed<int32_t>("lengths", {kT, 3});
+    feed<int32_t>("source_lengths", {4, kS});
+    if (!packed_) return;
+    // Two segments on each side; one of queries whose segment has one key.
+    feed<int32_t>("positions", {0, 1, 0, 1, 2, 0, 1, 0, 0, 0});
+    feed<int32_t>("source_positions", {0, 0, 1, 2, 0, 0, 0, 0, 1, 2, 3, 0, 1, 2});
+    feed<int64_t>("rows", {0, 4, 1, 17});
   }
 
   Plan plan_;
@@ -129,7 +161,10 @@ class GraphRun {
   ThreadPool pool_;
   Executor executor_;
   int passes_;
+  bool packed_;
 };
+
+const TestBackend kRef = {&ref_kernels(), &host_device()};
 
 std::vector<float> gradients_of(const GraphRun& run) {
   std::vector<float> all;
@@ -141,8 +176,13 @@ std::vector<float> gradients_of(const GraphRun& run) {
   return all;
 }
 
-TEST(AttentionGraph, GradientsAreTheDifferences) {
-  GraphRun run(ref_kernels());
+class AttentionGraph : public ::testing::TestWithParam<bool> {};  // packed
+INSTANTIATE_TEST_SUITE_P(, AttentionGraph, ::testing::Bool(), [](const auto& c) {
+  return std::string(c.param ? "SegmentsAndDropout" : "PlainRows");
+});
+
+TEST_P(AttentionGraph, GradientsAreTheDifferences) {
+  GraphRun run(kRef, GetParam());
   run.loss();
   const std::vector<float> gradients = gradients_of(run);
   size_t at = 0;
@@ -164,20 +204,34 @@ TEST(AttentionGraph, GradientsAreTheDifferences) {
   EXPECT_TRUE(run.graph().find("table#grad") && run.graph().find("dec.table#grad"));
 }
 
-// Two passes add up, at every level; the shared table has two writers in each.
-TEST(AttentionGraph, LevelsAgreeAndPassesAddUp) {
-  GraphRun ref(ref_kernels());
+// Two passes add up, at every level and on an emulated GPU; the shared table has two writers in
+// each.
+TEST_P(AttentionGraph, BackendsAgreeAndPassesAddUp) {
+  GraphRun ref(kRef, GetParam());
   const double loss = ref.loss();
   const std::vector<float> want = gradients_of(ref);
   EXPECT_EQ(testing::writers(ref.graph(), "table#grad").size(), 2u);
-  for (const char* level : available_levels()) {
-    GraphRun run(*find_kernels(level), 2);
+  for (const std::string& level : backend_names()) {
+    if (level == "cuda") continue;  // its memory is not the host's
+    GraphRun run(find_backend(level), GetParam(), 2);
     EXPECT_NEAR(run.loss(), 2 * loss, 1e-5) << level;
     const std::vector<float> got = gradients_of(run);
     ASSERT_EQ(got.size(), want.size());
     for (size_t i = 0; i < want.size(); ++i) {
       EXPECT_NEAR(got[i], 2 * want[i], 2e-5 * (1 + std::abs(want[i]))) << level << " " << i;
     }
+  }
+}
+
+// Segments and dropout reach the kernels: without them the loss is another.
+TEST(AttentionGraphInputs, SegmentsAndRowsHaveAnEffect) {
+  GraphRun run(kRef, true);
+  const double loss = run.loss();
+  EXPECT_EQ(run.loss(), loss);
+  for (const char* name : {"positions", "source_positions", "rows"}) {
+    GraphRun other(kRef, true);
+    other.skip = name;  // stays zero: every token is a segment, or another row is drawn for
+    EXPECT_NE(other.loss(), loss) << name;
   }
 }
 
