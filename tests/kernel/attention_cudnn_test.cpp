@@ -113,11 +113,11 @@ TEST(AttentionCudnn, TheLongestRowDecidesTheKernel) {
   args.lengths = args.source_lengths = lengths;
   set_packed_qkv(&args, nullptr);
   EXPECT_TRUE(suits_cudnn(args));
-  args.longest = 16384;
+  args.longest = args.longest_source = 16384;
   EXPECT_TRUE(suits_cudnn(args));
-  args.longest = 32768;
+  args.longest = args.longest_source = 32768;
   EXPECT_FALSE(suits_cudnn(args));
-  args.T = args.longest, args.longest = 0;
+  args.T = args.longest, args.longest = args.longest_source = 0;
   set_packed_qkv(&args, nullptr);
   EXPECT_FALSE(suits_cudnn(args));
 }

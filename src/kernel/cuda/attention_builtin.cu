@@ -92,8 +92,8 @@ __device__ __forceinline__ void score_tile(float (&products)[kKeyTiles][4], cons
     for (int i = 0; i < 4; ++i) {
       const int j = key + n * 8 + lane_of_warp() % 4 * 2 + i % 2;
       const bool is_seen = seen[i / 2](j);
-      const float of_pair = score(products[n][i], h, j - query[i / 2] - shift, is_seen);
-      products[n][i] = is_seen ? of_pair : -INFINITY;
+      const int distance = j - query[i / 2] - shift;
+      products[n][i] = is_seen ? score(products[n][i], h, distance) : -INFINITY;
     }
   }
 }
@@ -219,7 +219,7 @@ void builtin_attention(const Context& context, const AttentionArgs& args) {
                                     .lse = args.lse};
     with_score(args, lines, [&](auto score) {
       using Score = decltype(score);
-      with_dropout<Score>(args.dropout, [&](auto drop) {
+      with_dropout(args.dropout, [&](auto drop) {
         launch(context, "attention", attention_kernel<Value, d, Score, decltype(drop)>, blocks,
                dim3(F::kThreads), F::kShared, heads, score, drop, tensors);
       });

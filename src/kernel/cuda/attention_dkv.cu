@@ -133,7 +133,7 @@ void builtin_attention_dkv(const Context& context, const AttentionBackwardArgs& 
                       static_cast<unsigned>(args.G), static_cast<unsigned>(args.B));
     with_score(args, workspace.lines, [&](auto score) {
       using Score = decltype(score);
-      with_dropout<Score>(args.dropout, [&](auto drop) {
+      with_maybe_dropout<Score>(args.dropout, [&](auto drop) {
         launch(context, "attention: dk, dv", attention_dkv_kernel<Value, d, Score, decltype(drop)>,
                blocks, dim3(K::kThreads), K::kShared, gradient_heads<Value>(args), score, drop,
                gradient_tensors<Value>(args, workspace.delta));

@@ -133,7 +133,7 @@ void builtin_attention_dq(const Context& context, const AttentionBackwardArgs& a
       const auto table = table_of<Score>(args, parts, workspace.partials);
       using Table = std::remove_const_t<decltype(table)>;
       const int bytes = Table::template warp_bytes<K::kBlock>(table.num_buckets());
-      with_dropout<Score>(args.dropout, [&](auto drop) {
+      with_maybe_dropout<Score>(args.dropout, [&](auto drop) {
         launch(context, "attention: dq",
                attention_dq_kernel<Value, d, Score, decltype(drop), Table>, blocks,
                dim3(K::kThreads), K::kShared + static_cast<size_t>(K::kWarps * bytes),

@@ -1,10 +1,10 @@
 // kernel/cuda/attention_dropout.h: the mask of dropout in the layout of the attention kernels.
 //
-// The kernels are compiled with NoDropout and with Dropout; those with a bias once, with
-// MaybeDropout, which decides at run time: a third of the kernels less. kernel/dropout.h has the
-// rule by which elements are drawn; here a thread draws those of its result (attention_tiles.h):
-// rows r and r + 8 of a warp's 16, which begin at a multiple of 16, and columns 8 n + c, 8 n + c
-// + 1.
+// The kernels are compiled once with NoDropout and once with Dropout. The backward kernels of
+// scores with a bias decide at run time (MaybeDropout); the forward one would need so many more
+// registers that one block fewer fits an SM. kernel/dropout.h has the rule by which elements are
+// drawn; here a thread draws those of its result (attention_tiles.h): rows r and r + 8 of a warp's
+// 16, which begin at a multiple of 16, and columns 8 n + c, 8 n + c + 1.
 #pragma once
 
 #include "kernel/cuda/mma.h"
@@ -97,15 +97,19 @@ inline Dropout dropout_of(const AttentionDropout& d) {
           .rows = d.rate == 0 ? nullptr : d.rows};
 }
 
-// fn(NoDropout) or fn(Dropout); fn(MaybeDropout) for a score with a bias.
-template <typename Score, typename Fn>
+// fn(NoDropout) or fn(Dropout).
+template <typename Fn>
 void with_dropout(const AttentionDropout& d, const Fn& fn) {
+  if (d.rate == 0) return fn(NoDropout{});
+  fn(dropout_of(d));
+}
+// The same, but fn(MaybeDropout) for a score with a bias.
+template <typename Score, typename Fn>
+void with_maybe_dropout(const AttentionDropout& d, const Fn& fn) {
   if constexpr (Score::kHasBias) {
     fn(MaybeDropout{dropout_of(d)});
-  } else if (d.rate == 0) {
-    fn(NoDropout{});
   } else {
-    fn(dropout_of(d));
+    with_dropout(d, fn);
   }
 }
 

@@ -93,7 +93,9 @@ template <typename Value, typename Score>
 __device__ __forceinline__ Pair differentiate(const Score& score, float product, int h,
                                               int distance, bool is_seen, float lse, float dp,
                                               float delta) {
-  const float p = exp_for(Value{}, score(product, h, distance, is_seen) - lse);
+  // Not for all pairs: a bias has none, and loads for them would take registers.
+  if (Score::kHasBias && !is_seen) return {0.0f, 0.0f};
+  const float p = exp_for(Value{}, score(product, h, distance) - lse);
   const float ds = p * (dp - delta) * score.scale;
   return {is_seen ? p : 0.0f, is_seen ? ds : 0.0f};
 }

@@ -1,8 +1,6 @@
 // kernel/cuda/attention_score.h: scores out of products of queries and keys.
 //
-// The kernels are compiled once with PlainScore and once with BiasedScore. Both compute a number
-// for every pair of a tile, seen or not, and the caller selects: a branch around an exponential
-// would cost more than the exponential.
+// The kernels are compiled once with PlainScore and once with BiasedScore.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +9,11 @@
 
 namespace weft::cuda {
 
-// The score of a key at `distance` from a query, of head h; of a pair that is not seen any number.
+// The score of a key at `distance` from a query, of head h. A pair that is not seen has no bias.
 struct PlainScore {
   static constexpr bool kHasBias = false;
   float scale;
-  __device__ __forceinline__ float operator()(float product, int, int, bool) const {
+  __device__ __forceinline__ float operator()(float product, int, int) const {
     return product * scale;
   }
 };
@@ -25,10 +23,8 @@ struct BiasedScore {
   const float* lines;  // (H, pitch), that of distance 0 at `origin` (attention_bias.cu)
   int64_t pitch;
   int origin;
-  // A line ends with the distances that exist.
-  __device__ __forceinline__ float operator()(float product, int h, int distance,
-                                              bool is_seen) const {
-    return fmaf(product, scale, lines[h * pitch + origin + (is_seen ? distance : 0)]);
+  __device__ __forceinline__ float operator()(float product, int h, int distance) const {
+    return fmaf(product, scale, lines[h * pitch + origin + distance]);
   }
 };
 
