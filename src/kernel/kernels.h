@@ -113,6 +113,23 @@ struct SwigluBackwardArgs {
   void* h = nullptr;
 };
 
+// h = gelu(gate) * up, GELU in its tanh form (see GeluArgs); otherwise as swiglu.
+struct GegluArgs {
+  int64_t R, F;
+  Dtype dtype;
+  const void* gate_up;
+  void* h;  // (R, F)
+};
+struct GegluBackwardArgs {
+  int64_t R, F;
+  Dtype dtype;
+  const void* dh;
+  const void* gate_up;
+  void* dgate_up;  // may be gate_up itself
+  // Not null: recomputes h with geglu's bits; may be dh itself.
+  void* h = nullptr;
+};
+
 // y = x * Phi(x), Phi the normal distribution's: (1 + erf(x / sqrt(2))) / 2, or with
 // approximate_tanh (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2.
 struct GeluArgs {
@@ -253,6 +270,8 @@ struct SquaresArgs {
   SCRATCH(cached_attention, CachedAttentionArgs)     \
   PLAIN(swiglu, SwigluArgs)                          \
   PLAIN(swiglu_backward, SwigluBackwardArgs)         \
+  PLAIN(geglu, GegluArgs)                            \
+  PLAIN(geglu_backward, GegluBackwardArgs)           \
   PLAIN(gelu, GeluArgs)                              \
   PLAIN(gelu_backward, GeluBackwardArgs)             \
   PLAIN(relu, ReluArgs)                              \

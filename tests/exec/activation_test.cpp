@@ -1,6 +1,7 @@
 // tests/exec/activation_test.cpp: activations in a small model that is run, cut and recomputed.
 #include <gtest/gtest.h>
 
+#include "graph/ops/geglu.h"
 #include "graph/ops/gelu.h"
 #include "graph/ops/relu.h"
 #include "parallel/tensor_parallel.h"
@@ -22,6 +23,12 @@ FeedForward with_gelu(bool approximate_tanh) {
 FeedForward with_relu() {
   FeedForward s{.up_width = 16};
   s.activation = ops::relu;
+  return s;
+}
+
+FeedForward with_geglu() {
+  FeedForward s{};
+  s.activation = ops::geglu;
   return s;
 }
 
@@ -66,6 +73,32 @@ TEST(GeluRun, TheGradientRecomputesTheValue) {
   recompute_cheap_values(&graph);
   EXPECT_EQ(count(graph, &kGeluOp), 1);
   const Node& gradient = only(graph, &kGeluGradOp);
+  ASSERT_EQ(gradient.outputs.size(), 2u);
+  EXPECT_EQ(testing::writers(graph, "down#grad").at(0)->inputs[1], gradient.outputs[1]);
+}
+
+TEST(GegluRun, GradientsAreTheDifferencesAndBitsAreKept) { check_run(with_geglu()); }
+
+// Cut columns, over ranks and over the pieces of exact mode: each rank has half of gate_up and h.
+TEST(GegluRun, ColumnsMayBeCut) {
+  for (const bool is_exact : {false, true}) {
+    Graph graph = testing::differentiated(with_geglu());
+    apply_tensor_parallel(&graph, {{"up", {0, 1}}, {"down", {1, 1}}},
+                          {2, 1, is_exact ? 4 : 2, is_exact});
+    const Node& forward = only(graph, &kGegluOp);
+    const Node& gradient = only(graph, &kGegluGradOp);
+    for (Ref r : {forward.inputs[0], gradient.inputs[1], gradient.outputs[0]})
+      EXPECT_EQ(graph[r].shape, (Shape{2, 5, 16})) << graph[r].name;
+    for (Ref r : {forward.outputs[0], gradient.inputs[0]})
+      EXPECT_EQ(graph[r].shape, (Shape{2, 5, 8})) << graph[r].name;
+  }
+}
+
+TEST(GegluRun, TheGradientRecomputesTheValue) {
+  Graph graph = testing::differentiated(with_geglu());
+  recompute_cheap_values(&graph);
+  EXPECT_EQ(count(graph, &kGegluOp), 1);
+  const Node& gradient = only(graph, &kGegluGradOp);
   ASSERT_EQ(gradient.outputs.size(), 2u);
   EXPECT_EQ(testing::writers(graph, "down#grad").at(0)->inputs[1], gradient.outputs[1]);
 }

@@ -1,5 +1,6 @@
 // kernel/cuda/gelu.cu: x times the normal distribution function of x, and its gradient.
 #include "kernel/cuda/dispatch.h"
+#include "kernel/cuda/gelu_tanh.h"
 #include "kernel/cuda/launch.h"
 #include "kernel/cuda/ops.h"
 
@@ -9,31 +10,11 @@ namespace {
 constexpr int kThreads = 256;
 constexpr float kRootHalf = 0.707106781f;       // sqrt(1 / 2)
 constexpr float kDensityAtZero = 0.398942280f;  // 1 / sqrt(2 pi)
-constexpr float kRoot = 0.797884561f;           // sqrt(2 / pi)
-constexpr float kCubic = 0.044715f;
-
-// The distribution function, or its approximation; the derivative of x times it.
-struct Gelu {
-  float below, slope;
-};
 
 template <typename T>
 __device__ __forceinline__ Gelu exact(float x) {
   const float below = fmaf(erff(x * kRootHalf), 0.5f, 0.5f);
   return {below, fmaf(x, exp_for(T{}, x * x * -0.5f) * kDensityAtZero, below)};
-}
-
-// (1 + tanh(u)) / 2 is sigmoid(2 u), whose smaller half, sigmoid(-|2 u|), is computed: both tails
-// keep their digits, which the slope multiplies by up to 40. At 16 it is 0: larger values must not
-// become infinity times zero. (Not fminf and fmaxf: NaN stays.)
-template <typename T>
-__device__ __forceinline__ Gelu with_tanh(float x) {
-  const float c = x > 16.0f ? 16.0f : x < -16.0f ? -16.0f : x;
-  const float twice_u = c * fmaf(c * c, 2.0f * kRoot * kCubic, 2.0f * kRoot);
-  const float tail = divide_for(T{}, 1.0f, 1.0f + exp_for(T{}, fabsf(twice_u)));
-  const float s = twice_u < 0.0f ? tail : 1.0f - tail;
-  const float inner_slope = fmaf(c * c, 6.0f * kRoot * kCubic, 2.0f * kRoot);
-  return {s, fmaf(c * tail * (1.0f - tail), inner_slope, s)};
 }
 
 template <typename T, bool kTanh>

@@ -1,23 +1,11 @@
 // kernel/cuda/swiglu.cu: silu(gate) * up and its gradient.
 #include "kernel/cuda/dispatch.h"
+#include "kernel/cuda/gate_rows.h"
 #include "kernel/cuda/launch.h"
 #include "kernel/cuda/ops.h"
 
 namespace weft::cuda {
 namespace {
-
-constexpr int kThreads = 256;
-
-// Where a thread works: a vector of row r. Rows have a whole number of blocks.
-struct Place {
-  int64_t r, f;
-};
-template <int kWidth>
-__device__ __forceinline__ Place place_of(int64_t F) {
-  const unsigned blocks = static_cast<unsigned>((F + kThreads * kWidth - 1) / (kThreads * kWidth));
-  const unsigned r = blockIdx.x / blocks;
-  return {r, int64_t{(blockIdx.x - r * blocks) * kThreads + threadIdx.x} * kWidth};
-}
 
 template <typename T>
 __device__ __forceinline__ float sigmoid(float v) {
@@ -25,8 +13,8 @@ __device__ __forceinline__ float sigmoid(float v) {
 }
 
 template <typename T, int kWidth>
-__global__ void __launch_bounds__(kThreads) swiglu_kernel(int64_t F, const T* gate_up, T* h) {
-  const Place at = place_of<kWidth>(F);
+__global__ void __launch_bounds__(kGateThreads) swiglu_kernel(int64_t F, const T* gate_up, T* h) {
+  const GatePlace at = gate_place<kWidth>(F);
   if (at.f >= F) return;
   float gate[kWidth], up[kWidth];
   load(gate_up + 2 * at.r * F + at.f, gate);
@@ -37,9 +25,9 @@ __global__ void __launch_bounds__(kThreads) swiglu_kernel(int64_t F, const T* ga
 }
 
 template <typename T, int kWidth>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kGateThreads)
     swiglu_backward_kernel(int64_t F, const T* dh, const T* gate_up, T* dgate_up, T* h) {
-  const Place at = place_of<kWidth>(F);
+  const GatePlace at = gate_place<kWidth>(F);
   if (at.f >= F) return;
   float gate[kWidth], up[kWidth], d[kWidth], again[kWidth];
   load(gate_up + 2 * at.r * F + at.f, gate);
@@ -58,19 +46,14 @@ __global__ void __launch_bounds__(kThreads)
   if (h) store(h + at.r * F + at.f, again);
 }
 
-template <typename T>
-int64_t num_blocks(int64_t R, int64_t F, int width) {
-  return R * ceil_div(F, int64_t{kThreads} * width);
-}
-
 }  // namespace
 
 void swiglu(const Context& context, const SwigluArgs& args) {
   with_type(args.dtype, [&](auto value) {
     using T = decltype(value);
     with_width<T>(is_vectored<T>(args.F, {args.gate_up, args.h}), [&](auto width) {
-      launch(context, "swiglu", swiglu_kernel<T, width>, num_blocks<T>(args.R, args.F, width),
-             kThreads, 0, args.F, args.gate_up, args.h);
+      launch(context, "swiglu", swiglu_kernel<T, width>, gate_blocks(args.R, args.F, width),
+             kGateThreads, 0, args.F, args.gate_up, args.h);
     });
   });
 }
@@ -81,7 +64,7 @@ void swiglu_backward(const Context& context, const SwigluBackwardArgs& args) {
     const bool vectored = is_vectored<T>(args.F, {args.dh, args.gate_up, args.dgate_up, args.h});
     with_width<T>(vectored, [&](auto width) {
       launch(context, "swiglu_backward", swiglu_backward_kernel<T, width>,
-             num_blocks<T>(args.R, args.F, width), kThreads, 0, args.F, args.dh, args.gate_up,
+             gate_blocks(args.R, args.F, width), kGateThreads, 0, args.F, args.dh, args.gate_up,
              args.dgate_up, args.h);
     });
   });
