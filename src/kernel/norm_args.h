@@ -9,7 +9,8 @@ namespace weft {
 
 // s = x + residual (residual null: s = x and sum may be null); y = s * rstd * weight, with
 // rstd = 1 / sqrt(mean(s^2) + eps). As in transformers s * rstd is rounded to dtype before the
-// weight multiplies; the statistics are of the rounded s.
+// weight multiplies; the statistics are of the rounded s. With weight_offset 1 (Gemma) y is
+// s * rstd * (1 + weight), all of it fp32 until one rounding at the end.
 struct RmsNormArgs {
   int64_t R, C;
   Dtype dtype;
@@ -21,6 +22,7 @@ struct RmsNormArgs {
   void* y;               // (R, C), null: only the statistics and s
   float* rstd;           // (R)
   bool reuse_rstd;       // true: rstd is an input (recomputation of y; same bits as the first time)
+  int weight_offset = 0;  // 0 or 1
 };
 
 // dx = gradient through the norm + dsum (what flows into s from elsewhere, null: nothing).
@@ -35,6 +37,7 @@ struct RmsNormBackwardArgs {
   void* dx;       // may be dy or dsum itself
   void* dweight;  // (C) of grad_dtype, or null where the weight is frozen
   bool accumulate;
+  int weight_offset = 0;
 };
 
 // s = x + residual (residual null: s = x and sum may be null); y = (s - mean) * rstd * weight +

@@ -10,9 +10,11 @@ struct NormCase {
   int64_t R, C;
   Dtype dtype, grad_dtype;
   bool residual, dweight, accumulate;
+  int weight_offset = 0;
   std::string text() const {
-    return fmt::format("R {} C {} {} grad {} residual {} dweight {} accumulate {}", R, C,
-                       dtype_name(dtype), dtype_name(grad_dtype), residual, dweight, accumulate);
+    return fmt::format("R {} C {} {} grad {} residual {} dweight {} accumulate {} offset {}", R, C,
+                       dtype_name(dtype), dtype_name(grad_dtype), residual, dweight, accumulate,
+                       weight_offset);
   }
 };
 
@@ -30,6 +32,10 @@ std::vector<NormCase> norm_cases() {
     list.push_back({7, 2056, dtype, Dtype::kF32, true, true, false});
     list.push_back({3, 8192, dtype, grad_dtype, true, true, true});
     list.push_back({2, 9001, dtype, Dtype::kF32, true, true, false});
+    list.push_back({3, 7, dtype, grad_dtype, true, true, true, 1});
+    list.push_back({130, 96, dtype, Dtype::kF32, false, true, true, 1});
+    list.push_back({9, 1031, dtype, grad_dtype, true, false, false, 1});
+    list.push_back({3, 2056, dtype, Dtype::kF32, true, true, false, 1});
   }
   return list;
 }
@@ -47,7 +53,8 @@ Outputs norm(const NormCase& c, const Buffer& x, const Buffer& residual, const B
                       .sum = sum.data(),
                       .y = y.data(),
                       .rstd = rstd.floats(),
-                      .reuse_rstd = false};
+                      .reuse_rstd = false,
+                      .weight_offset = c.weight_offset};
   kernels.rmsnorm(bench.context(0), args);
   // Recomputation from the sum gives the same bits.
   Buffer again(c.dtype, c.R * c.C);
@@ -76,7 +83,8 @@ Outputs norm_backward(const NormCase& c, const Buffer& dy, const Buffer& s, cons
                                     .rstd = rstd.floats(),
                                     .dx = dx.data(),
                                     .dweight = c.dweight ? dweight.data() : nullptr,
-                                    .accumulate = c.accumulate};
+                                    .accumulate = c.accumulate,
+                                    .weight_offset = c.weight_offset};
   const size_t bytes = kernels.rmsnorm_backward_workspace(args, bench.num_threads());
   kernels.rmsnorm_backward(bench.context(bytes), args);
   return {dx, dweight};
@@ -109,21 +117,82 @@ TEST(RmsNorm, EveryLevelsGradientAgreesWithRef) {
 }
 
 TEST(RmsNorm, GradientOfRefIsTheDifference) {
-  const NormCase c = {2, 6, Dtype::kF32, Dtype::kF32, false, true, false};
-  Buffer x = Buffer::random(c.dtype, c.R * c.C, 1);
-  Buffer weight = Buffer::random(c.dtype, c.C, 3);
-  const Buffer dy = Buffer::random(c.dtype, c.R * c.C, 2);
+  for (const int weight_offset : {0, 1}) {
+    const NormCase c = {2, 6, Dtype::kF32, Dtype::kF32, false, true, false, weight_offset};
+    Buffer x = Buffer::random(c.dtype, c.R * c.C, 1);
+    Buffer weight = Buffer::random(c.dtype, c.C, 3);
+    const Buffer dy = Buffer::random(c.dtype, c.R * c.C, 2);
+    Bench bench(1);
+    const auto loss = [&] {
+      const Outputs result = norm(c, x, x, weight, ref_kernels(), bench);
+      double sum = 0.0;
+      for (int64_t i = 0; i < dy.size(); ++i) sum += dy[i] * result[1][i];
+      return sum;
+    };
+    const Buffer rstd = norm(c, x, x, weight, ref_kernels(), bench)[2];
+    const Outputs gradient = norm_backward(c, dy, x, weight, rstd, ref_kernels(), bench);
+    expect_differences(x, loss, gradient[0], "dx");
+    expect_differences(weight, loss, gradient[1], "dweight");
+  }
+}
+
+// transformers' Gemma3RMSNorm on torch 2.15: rows and weights below, and their gradients for kDy.
+constexpr double kX[] = {0.5, -1.25, 2, 0.125, -0.75, 3};
+constexpr double kWeight[] = {0.1, -0.2, 0.3, 0, 0.5, -1.5};
+constexpr double kDy[] = {1, 2, -1, 0.5, 1.5, -2};
+constexpr double kY[] = {0.34340775,   -0.624377728, 1.62338209,
+                         0.0780472159, -0.702424943, -0.936566591};
+constexpr double kDx[] = {0.741076112, 0.863352776, -0.59464854,
+                          0.325754017, 1.32345891,  0.949941456};
+constexpr double kDweight[] = {0.312188864, -1.56094432,  -1.24875546,
+                               0.039023608, -0.702424943, -3.74626637};
+
+TEST(RmsNorm, WithAnOffsetItHasTheValuesOfGemma) {
+  const NormCase c = {1, 6, Dtype::kF32, Dtype::kF32, false, true, false, 1};
+  Buffer x(c.dtype, 6), weight(c.dtype, 6), dy(c.dtype, 6);
+  for (int64_t i = 0; i < 6; ++i) {
+    x.set(i, kX[i]);
+    weight.set(i, kWeight[i]);
+    dy.set(i, kDy[i]);
+  }
   Bench bench(1);
-  const auto loss = [&] {
-    const Outputs result = norm(c, x, x, weight, ref_kernels(), bench);
-    double sum = 0.0;
-    for (int64_t i = 0; i < dy.size(); ++i) sum += dy[i] * result[1][i];
-    return sum;
-  };
-  const Buffer rstd = norm(c, x, x, weight, ref_kernels(), bench)[2];
-  const Outputs gradient = norm_backward(c, dy, x, weight, rstd, ref_kernels(), bench);
-  expect_differences(x, loss, gradient[0], "dx");
-  expect_differences(weight, loss, gradient[1], "dweight");
+  std::vector<const Kernels*> all = tested_kernels();
+  all.push_back(&ref_kernels());
+  for (const Kernels* k : all) {
+    const Outputs got = norm(c, x, x, weight, *k, bench);
+    const Outputs gradient = norm_backward(c, dy, x, weight, got[2], *k, bench);
+    for (int64_t i = 0; i < 6; ++i) {
+      EXPECT_NEAR(got[1][i], kY[i], 1e-5) << k->name;  // its eps is 1e-6, ours here 1e-5
+      EXPECT_NEAR(gradient[0][i], kDx[i], 1e-5) << k->name;
+      EXPECT_NEAR(gradient[1][i], kDweight[i], 1e-5) << k->name;
+    }
+  }
+}
+
+// In bf16 one rounding: (x rstd) (1 + w) at a place where rounding x rstd first, or 1 + w, would
+// give another number. x rstd is 1 / sqrt(1 + 2^-8), with 1 + w = 1 + 2^-9.
+TEST(RmsNorm, AnOffsetIsNotRoundedBeforeTheProduct) {
+  const int64_t C = 40;
+  Bench bench(1);
+  for (const Kernels* k : tested_kernels(Dtype::kBf16)) {
+    const NormCase c = {1, C, Dtype::kBf16, Dtype::kF32, false, true, false, 1};
+    Buffer x(c.dtype, C);
+    for (int64_t i = 0; i < C; ++i) x.set(i, i % 2 == 0 ? 1.0 : 1.0078125);
+    const Buffer weight = Buffer::filled(c.dtype, C, 0x1p-9);
+    const Outputs got = norm(c, x, x, weight, *k, bench);
+    int64_t others = 0;
+    for (int64_t i = 0; i < C; ++i) {
+      const auto rounded = [](double v) {
+        Buffer one(Dtype::kBf16, 1);
+        one.set(0, v);
+        return one[0];
+      };
+      const double normed = x[i] * got[2][0];
+      EXPECT_EQ(got[1][i], rounded(normed * (1 + weight[i]))) << k->name;
+      others += got[1][i] != rounded(rounded(normed) * rounded(1 + weight[i]));
+    }
+    EXPECT_GT(others, 0) << "the case does not tell the two ways apart";
+  }
 }
 
 TEST(BiasBackward, EveryLevelAgreesWithRef) {

@@ -14,6 +14,7 @@ RmsNormArgs common_args(const View& v, const Node& node) {
   a.C = x.shape.back();
   a.dtype = x.dtype;
   a.eps = node.as<RmsNormAttr>().eps;
+  a.weight_offset = node.as<RmsNormAttr>().weight_offset;
   a.x = v.at(node.inputs[0]);
   a.weight = v.at(node.inputs[1]);
   return a;
@@ -47,6 +48,7 @@ RmsNormBackwardArgs grad_args(const View& v, const Node& node) {
   a.s = v.at(node.inputs[1]);
   a.weight = v.at(node.inputs[2]);
   a.rstd = v.at<float>(node.inputs[3]);
+  a.weight_offset = node.as<RmsNormAttr>().weight_offset;
   a.dsum = node.as<RmsNormAttr>().has_dsum ? v.at(node.inputs[4]) : nullptr;
   a.dx = v.at(node.outputs[0]);
   a.dweight = v.at(node.outputs[1]);

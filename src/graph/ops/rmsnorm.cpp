@@ -113,7 +113,8 @@ const OpRule kRmsNormGradOp = {
     .flops = no_flops,
 };
 
-ops::Normed ops::rmsnorm(Builder& g, Ref x, Ref residual, Ref weight, float eps) {
+ops::Normed ops::rmsnorm(Builder& g, Ref x, Ref residual, Ref weight, float eps,
+                         int weight_offset) {
   const Shape s = g.shape(x);
   check_operands(g.shape(weight) == Shape{s.back()}, &kRmsNormOp,
                  fmt::format("x {} needs a weight of {} elements, got {}", to_string(s), s.back(),
@@ -121,13 +122,17 @@ ops::Normed ops::rmsnorm(Builder& g, Ref x, Ref residual, Ref weight, float eps)
   check_operands(!residual || g.shape(residual) == s, &kRmsNormOp,
                  fmt::format("x {} needs a residual of its shape, got {}", to_string(s),
                              residual ? to_string(g.shape(residual)) : "none"));
+  check_operands(weight_offset == 0 || weight_offset == 1, &kRmsNormOp,
+                 fmt::format("wanted a weight offset of 0 or 1, got {}", weight_offset));
   const Ref sum = residual ? g.activation("residual", s, g.compute()) : x;
   const Ref y = g.activation("normed", s, g.compute());
   const Ref rstd = g.activation("rstd", {s[0], s[1]}, Dtype::kF32);
   std::vector<Ref> inputs = {x, weight};
   if (residual) inputs.push_back(residual);
-  g.add(&kRmsNormOp, std::move(inputs), {residual ? sum : Ref{}, y, rstd},
-        RmsNormAttr{.eps = eps, .has_residual = static_cast<bool>(residual)});
+  g.add(
+      &kRmsNormOp, std::move(inputs), {residual ? sum : Ref{}, y, rstd},
+      RmsNormAttr{
+          .eps = eps, .has_residual = static_cast<bool>(residual), .weight_offset = weight_offset});
   return {sum, y};
 }
 

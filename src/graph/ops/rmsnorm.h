@@ -13,6 +13,9 @@ struct RmsNormAttr {
   float eps = 0;
   bool has_residual = false;
   bool has_dsum = false;  // gradient: the sum has other uses too
+  // 1: y is the norm times 1 + weight, rounded once after it (Gemma); 0: the norm is rounded before
+  // the weight multiplies it (Llama).
+  int weight_offset = 0;
 };
 extern const OpRule kRmsNormOp, kRmsNormApplyOp, kRmsNormGradOp;
 
@@ -21,6 +24,6 @@ struct Normed {
   Ref sum, y;
 };
 // sum = x + residual (residual absent: sum is x itself), y its norm times weight.
-Normed rmsnorm(Builder& g, Ref x, Ref residual, Ref weight, float eps);
+Normed rmsnorm(Builder& g, Ref x, Ref residual, Ref weight, float eps, int weight_offset = 0);
 }  // namespace ops
 }  // namespace weft

@@ -3,11 +3,12 @@
 #include "kernel/cuda/launch.h"
 #include "kernel/cuda/norm_rows.h"
 #include "kernel/cuda/ops.h"
+#include "kernel/cuda/rms_weight.h"
 
 namespace weft::cuda {
 namespace {
 
-template <typename T, int kWidth, int kThreads>
+template <typename T, int kWidth, int kThreads, bool kOffset>
 __global__ void __launch_bounds__(kThreads) rmsnorm_kernel(RmsNormArgs args) {
   using Share = RowShare<T, kWidth>;
   const int64_t r = int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
@@ -56,7 +57,9 @@ __global__ void __launch_bounds__(kThreads) rmsnorm_kernel(RmsNormArgs args) {
     unpack(s.raw[k], v);
     load(weight + i * kWidth, w);
 #pragma unroll
-    for (int j = 0; j < kWidth; ++j) v[j] = rounded(T{}, v[j] * rstd) * w[j];
+    for (int j = 0; j < kWidth; ++j) {
+      v[j] = weighted_part<T, kOffset>(v[j] * rstd) * offset_weight<kOffset>(w[j]);
+    }
     store(static_cast<T*>(args.y) + base + i * kWidth, v);
   }
 }
@@ -73,9 +76,14 @@ void rmsnorm(const Context& context, const RmsNormArgs& args) {
     const bool vectored =
         is_vectored<T>(args.C, {args.x, args.residual, args.weight, args.sum, args.y});
     with_width<T>(vectored, [&](auto width) {
-      const auto kernel = threads <= kUsualThreads ? rmsnorm_kernel<T, width, kUsualThreads>
-                                                   : rmsnorm_kernel<T, width, kMaxRowThreads>;
-      launch(context, "rmsnorm", kernel, ceil_div(args.R, rows), dim3(threads, rows), 0, args);
+      with_offset(args.weight_offset, [&](auto offset) {
+        constexpr int kWidth = decltype(width)::value;
+        constexpr bool kOffset = decltype(offset)::value;
+        const auto kernel = threads <= kUsualThreads
+                                ? rmsnorm_kernel<T, kWidth, kUsualThreads, kOffset>
+                                : rmsnorm_kernel<T, kWidth, kMaxRowThreads, kOffset>;
+        launch(context, "rmsnorm", kernel, ceil_div(args.R, rows), dim3(threads, rows), 0, args);
+      });
     });
   });
 }

@@ -1,8 +1,9 @@
 // kernel/cuda/rmsnorm_backward.cu: the gradient of the norm and, in two stages, of its weight.
 //
-// With n = s rstd and g = dy weight: dx = rstd (g - n mean(g n)) + dsum; dweight += dy round(n). A
-// block takes every num_blocks-th group of rows; each thread keeps the weight's gradient of its own
-// channels in registers, and the block's rows side by side are added at the end, in order.
+// With n = s rstd and g = dy weight: dx = rstd (g - n mean(g n)) + dsum; dweight += dy n, this n as
+// the weight multiplied it (rms_weight.h). A block takes every num_blocks-th group of rows; each
+// thread keeps the weight's gradient of its own channels in registers, and the block's rows side by
+// side are added at the end, in order.
 #include <algorithm>
 
 #include "kernel/cpu/workspace.h"
@@ -11,6 +12,7 @@
 #include "kernel/cuda/launch.h"
 #include "kernel/cuda/norm_rows.h"
 #include "kernel/cuda/ops.h"
+#include "kernel/cuda/rms_weight.h"
 
 namespace weft::cuda {
 namespace {
@@ -24,7 +26,7 @@ int64_t num_blocks(int64_t R, int64_t C) {
   return std::min(kMostBlocks, ceil_div(R, rows_of_block(C)));
 }
 
-template <typename T, int kWidth, int kThreads>
+template <typename T, int kWidth, int kThreads, bool kOffset>
 __global__ void __launch_bounds__(kThreads, kThreads == kUsualThreads && sizeof(T) == 2 ? 2 : 1)
     rmsnorm_backward_kernel(RmsNormBackwardArgs args, float* partials) {
   using Share = RowShare<T, kWidth>;
@@ -54,9 +56,9 @@ __global__ void __launch_bounds__(kThreads, kThreads == kUsualThreads && sizeof(
 #pragma unroll
       for (int j = 0; j < kWidth; ++j) {
         const float normed = v[j] * rstd;
-        sum = fmaf(d[j] * w[j], normed, sum);
+        sum = fmaf(d[j] * offset_weight<kOffset>(w[j]), normed, sum);
         float& to = dweight[k * kWidth + j];
-        to = fmaf(d[j], rounded(T{}, normed), to);
+        to = fmaf(d[j], weighted_part<T, kOffset>(normed), to);
       }
     }
     const float mean = row_sum(sum, turn) * inverse_C;
@@ -71,7 +73,8 @@ __global__ void __launch_bounds__(kThreads, kThreads == kUsualThreads && sizeof(
       if (args.dsum) unpack(dsum.raw[k], more);
 #pragma unroll
       for (int j = 0; j < kWidth; ++j) {
-        d[j] = fmaf(fmaf(-(v[j] * rstd), mean, d[j] * w[j]), rstd, more[j]);
+        const float g = d[j] * offset_weight<kOffset>(w[j]);
+        d[j] = fmaf(fmaf(-(v[j] * rstd), mean, g), rstd, more[j]);
       }
       store(static_cast<T*>(args.dx) + base + i * kWidth, d);
     }
@@ -97,11 +100,15 @@ void rmsnorm_backward(const Context& context, const RmsNormBackwardArgs& args) {
     const bool vectored =
         is_vectored<T>(args.C, {args.dy, args.dsum, args.s, args.weight, args.dx});
     with_width<T>(vectored, [&](auto width) {
-      const auto kernel = threads <= kUsualThreads
-                              ? rmsnorm_backward_kernel<T, width, kUsualThreads>
-                              : rmsnorm_backward_kernel<T, width, kMaxRowThreads>;
-      launch(context, "rmsnorm_backward", kernel, blocks, dim3(threads, rows), shared, args,
-             partials);
+      with_offset(args.weight_offset, [&](auto offset) {
+        constexpr int kWidth = decltype(width)::value;
+        constexpr bool kOffset = decltype(offset)::value;
+        const auto kernel = threads <= kUsualThreads
+                                ? rmsnorm_backward_kernel<T, kWidth, kUsualThreads, kOffset>
+                                : rmsnorm_backward_kernel<T, kWidth, kMaxRowThreads, kOffset>;
+        launch(context, "rmsnorm_backward", kernel, blocks, dim3(threads, rows), shared, args,
+               partials);
+      });
     });
   });
   if (!args.dweight) return;
