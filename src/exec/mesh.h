@@ -12,7 +12,8 @@ struct Mesh {
   Comm* data = nullptr;    // those marked `async` on the communication thread, others in finish
   // Data-parallel ranks run passes of the same lengths at the same time.
   bool passes_agree = true;
-  // Neighbours that hold copies of key/value heads: those on the two sides may differ.
+  // Neighbours that hold copies of key/value heads, where these are not the whole tensor axis:
+  // those on the two sides may differ.
   Comm* copies[2] = {nullptr, nullptr};
 };
 

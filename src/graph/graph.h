@@ -62,7 +62,8 @@ struct Value {
   // Of parameters: the number of neighbouring ranks of the tensor axis that hold it. Of gradients:
   // the number of ranks with an addend each, which the optimizer sums.
   int copies = 1;
-  // Of copies that some neighbours share and some do not (parallel/pieces.h): their group, 0 or 1.
+  // Of copies that some neighbours share and some do not (parallel/pieces.h): their group, 0 or 1;
+  // there also kWholeAxisGroup, of copies on all ranks.
   int copy_group = -1;
   int64_t fill = 0;  // of inputs: what rows hold that a short batch lacks
 };

@@ -264,6 +264,8 @@ struct SquaresArgs {
   SCRATCH(rmsnorm_backward, RmsNormBackwardArgs)     \
   PLAIN(layernorm, LayerNormArgs)                    \
   SCRATCH(layernorm_backward, LayerNormBackwardArgs) \
+  PLAIN(qk_norm, QkNormArgs)                         \
+  SCRATCH(qk_norm_backward, QkNormBackwardArgs)      \
   PLAIN(rope, RopeArgs)                              \
   SCRATCH(attention, AttentionArgs)                  \
   SCRATCH(attention_backward, AttentionBackwardArgs) \

@@ -40,6 +40,40 @@ struct RmsNormBackwardArgs {
   int weight_offset = 0;
 };
 
+// Every head of q and of k in x (R, (H + 2 G) D) is a row of rmsnorm, with one weight for all heads
+// of q and one for those of k; v is copied.
+struct QkNormArgs {
+  int64_t R, H, G, D;
+  Dtype dtype;
+  float eps;
+  int weight_offset;  // as in rmsnorm
+  const void* x;
+  const void* q_weight;  // (D)
+  const void* k_weight;  // (D)
+  void* y;               // may be x itself
+  float* rstd;           // (R, H + G)
+};
+
+// The gradients of the weights are sums over tokens and heads. The heads are `leaves` equal groups,
+// of q's and of k's alike, and each has its own sums, whose bits do not depend on how many groups
+// there are: exact mode adds them up in a tree over all ranks.
+inline constexpr int kMaxHeadLeaves = 8;
+struct QkNormBackwardArgs {
+  int64_t R, H, G, D;
+  Dtype dtype, grad_dtype;
+  int weight_offset;
+  int leaves;  // divides H and G
+  const void* dy;
+  const void* x;
+  const void* q_weight;
+  const void* k_weight;
+  const float* rstd;
+  void* dx;                         // may be dy or x itself
+  void* dq_weight[kMaxHeadLeaves];  // (D) of grad_dtype each, or all null where it is frozen
+  void* dk_weight[kMaxHeadLeaves];
+  bool accumulate;
+};
+
 // s = x + residual (residual null: s = x and sum may be null); y = (s - mean) * rstd * weight +
 // bias, with rstd = 1 / sqrt(variance + eps), the variance biased and of s - mean (two passes over
 // the row). As PyTorch does with bf16, everything is fp32 until one rounding at the end: unlike

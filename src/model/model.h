@@ -31,7 +31,11 @@ struct CutRule {
   bool is_uneven = false;  // parts may differ in size (the vocabulary)
   bool may_copy = false;   // ranks that read the same units hold copies (key/value heads)
   const char* what = "";   // its units, for messages: "attention heads"
+  bool is_shared = false;  // one unit, of which every rank has a copy (shared_by_heads)
 };
+// A vector that all heads share (the weight of their norm): every rank has all of it, and the
+// gradient is the sum over the ranks' heads.
+inline CutRule shared_by_heads(int64_t elements) { return {0, elements, false, true, "", true}; }
 
 // Where a parameter is in Hugging Face's files: a box of a stored tensor, which other parameters
 // may share (q, k and v of one fused projection).

@@ -30,6 +30,7 @@ struct Cut {
 };
 using Cuts = std::map<std::string, Cut>;  // by name of the parameter
 
+inline constexpr int kWholeAxisGroup = 2;  // of copies on all ranks, next to the two groups above
 struct Piece {
   int64_t begin = 0, end = 0;  // along the cut dim
   int copies = 1;              // number of neighbouring ranks that hold it

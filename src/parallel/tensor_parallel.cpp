@@ -30,6 +30,13 @@ class Cutter : public Localizer {
       if (!node.op->traits.reads_one_piece) continue;
       for (Ref r : node.inputs) one_piece_.insert(r.id);
     }
+    for (Ref r : logical.of_kind(ValueKind::kParameter)) {
+      const auto found = cuts.find(logical[r].name);
+      if (found == cuts.end() || found->second.dim < 0 || found->second.is_uneven) continue;
+      const int64_t extent = logical[r].shape[static_cast<size_t>(found->second.dim)];
+      if (!mesh.is_exact && !shared_units(extent / found->second.unit, mesh.tp).empty())
+        has_spread_units_ = true;
+    }
   }
 
   Graph run() {
@@ -124,11 +131,18 @@ class Cutter : public Localizer {
       if (p.extent != p.shape) part.name = fmt::format("{}[{}:{}]", v.name, piece.begin, piece.end);
       part.is_saved = piece.is_first_copy;
       part.copies = piece.copies;
-      part.copy_group = piece.copy_group;
+      part.copy_group = group_of(piece);
       part.portion = std::move(p);
       const Ref made = local_.add(std::move(part));
       pieces(r).insert(pieces(r).end(), static_cast<size_t>(piece.leaves), made);
     }
+  }
+
+  // Where ranks share only some units, they differ in what else their buckets hold (a bucket has
+  // one copy_group): what all ranks have is in buckets that all have alike.
+  int group_of(const Piece& piece) const {
+    const bool is_on_all_ranks = piece.copy_group < 0 && piece.copies > 1;
+    return has_spread_units_ && is_on_all_ranks ? kWholeAxisGroup : piece.copy_group;
   }
 
   void cut_gradient(const Update& u) {
@@ -161,6 +175,7 @@ class Cutter : public Localizer {
     int leaves, ranks;  // of this rank; neighbours that hold the parameter too
   };
   const Cuts& cuts_;
+  bool has_spread_units_ = false;  // of some parameter, in fast mode
   std::set<int> reduced_;
   std::set<int> one_piece_;         // values of which a rank has one piece (OpTraits)
   std::map<int, Copies> copies_;    // by gradient of this rank, in exact mode

@@ -34,7 +34,7 @@ int64_t parts_of_spread_units(int64_t units, int64_t tp) {
 }
 
 bool can_cut_units(const CutRule& cut, int64_t units, int64_t pieces, Copies copies) {
-  if (units % pieces == 0) return true;
+  if (units % pieces == 0 || cut.is_shared) return true;
   if (!cut.may_copy || copies == Copies::kNone || units == 0) return false;
   if (pieces % units == 0) return true;
   return copies == Copies::kAny && parts_of_spread_units(units, pieces) <= kMaxParts;
@@ -222,6 +222,7 @@ Layout resolve_layout(const RunConfig& c, const Model& model) {
   for (const ParameterSpec& p : model.parameters()) {
     if (!p.cut.may_copy) continue;
     const int64_t units = units_of(p);
+    if (units == 1) continue;  // copies on all ranks: the axis is their group
     if (units % l.tp != 0 && l.tp % units != 0) l.spread_units = units;
     l.copies = std::max(l.copies, static_cast<int>(l.tp / units));
   }

@@ -19,7 +19,9 @@ struct Layout {
   bool is_exact = false;
   int exact_tp = 1;
   int64_t exact_dp = 1, exact_rows = 1;
-  int copies = 1;  // maximum number of neighbours on the tensor axis with the same key/value heads
+  // Maximum number of neighbours on the tensor axis with the same key/value heads, where that is
+  // not the whole axis.
+  int copies = 1;
   int64_t spread_units = 0;  // key/value heads, where neither their number nor tp divides the other
 
   int num_ranks() const { return dp * tp; }

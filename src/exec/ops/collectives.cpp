@@ -53,7 +53,8 @@ NodeCall bind_tensor_sum(const BindContext& b, const Node& node) {
   const CollectiveAttr& attr = node.as<CollectiveAttr>();
   const Value& in = v.value(node.inputs[0]);
   const Value& out = v.value(node.outputs[0]);
-  Comm* group = attr.copies > 0 ? b.mesh.copies[attr.copy_group] : b.mesh.tensor;
+  const bool is_whole_axis = attr.copies == 0 || attr.copies == b.mesh.tp;
+  Comm* group = is_whole_axis ? b.mesh.tensor : b.mesh.copies[attr.copy_group];
   ensure(group != nullptr, "an all_reduce over an axis of one rank");
   void* sum = v.at(node.inputs[0]);
   void* to = v.at(node.outputs[0]);

@@ -36,9 +36,9 @@ __device__ __forceinline__ float row_sum(float v, int turn) {
 }
 
 // A thread's share of a row: vector k is number threadIdx.x + k * blockDim.x.
-template <typename T, int kWidth>
+template <typename T, int kWidth, int kMost = kValues>
 struct RowShare {
-  static constexpr int kCount = kValues / kWidth;
+  static constexpr int kCount = kMost / kWidth;
   Raw<T, kWidth> raw[kCount];
 
   __device__ __forceinline__ void read(const T* row, int vectors) {
@@ -51,14 +51,14 @@ struct RowShare {
 };
 
 // The sums of a block's rows side by side, in order of row. Two calls need a barrier between them.
-template <int kWidth>
-__device__ __forceinline__ void write_partial(const float (&sums)[kValues], int64_t C,
+template <int kWidth, int kMost>
+__device__ __forceinline__ void write_partial(const float (&sums)[kMost], int64_t C,
                                               float* partial) {
   WEFT_DYNAMIC_SHARED(float, of_rows);  // (rows, C)
   const int vectors = static_cast<int>(C / kWidth);
   float* to = blockDim.y == 1 ? partial : of_rows + threadIdx.y * C;
 #pragma unroll
-  for (int k = 0; k < kValues / kWidth; ++k) {
+  for (int k = 0; k < kMost / kWidth; ++k) {
     const int i = threadIdx.x + k * blockDim.x;
     if (i >= vectors) break;
 #pragma unroll

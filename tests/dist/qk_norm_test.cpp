@@ -1,0 +1,219 @@
+// tests/dist/qk_norm_test.cpp: a layer of Gemma's kind (norms with an offset, norms of q's and k's
+// heads, geglu) in several layouts.
+#include "graph/ops/qk_norm.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "base/error.h"
+#include "graph/builder.h"
+#include "graph/ops/attention.h"
+#include "graph/ops/embedding.h"
+#include "graph/ops/geglu.h"
+#include "graph/ops/head.h"
+#include "graph/ops/linear.h"
+#include "graph/ops/rmsnorm.h"
+#include "graph/ops/rope.h"
+#include "model/rope.h"
+#include "model/traced_inputs.h"
+#include "tensor/names.h"
+#include "tests/dist/mesh_run.h"
+
+namespace weft::testing {
+namespace {
+
+constexpr int64_t kVocab = 101, kWidth = 32, kInner = 48, kHeadDim = 8;
+constexpr float kEps = 1e-6f;
+
+class NormedHeads : public Model {
+ public:
+  NormedHeads(int64_t heads, int64_t kv_heads, int64_t weight_offset, bool is_shared)
+      : heads_{heads, kv_heads, kHeadDim},
+        offset_(static_cast<int>(weight_offset)),
+        is_shared_(is_shared) {}
+  const char* family() const override { return "normed_heads"; }
+  int64_t vocab_size() const override { return kVocab; }
+  int64_t max_positions() const override { return 64; }
+  double dropout() const override { return 0; }
+  std::vector<InputSpec> inputs(const TraceOptions&) const override {
+    return {{names::kIds, {Dim::kRows, Dim::kTarget}, Dtype::kI32, 0},
+            {names::kTargets, {Dim::kRows, Dim::kTarget}, Dtype::kI32, -1},
+            {names::kLengths, {Dim::kRows}, Dtype::kI32, 0}};
+  }
+  Ref trace_loss(Graph* graph, const TraceOptions& o) const override {
+    Builder g(graph, o.compute);
+    const TracedInputs in(&g, inputs(o), o);
+    const Ref cosine = g.constant("cosine", {o.positions, kHeadDim / 2}, Dtype::kF32);
+    const Ref sine = g.constant("sine", {o.positions, kHeadDim / 2}, Dtype::kF32);
+    const Ref embed = g.parameter("embed", {kVocab, kWidth});
+    const auto norm = [&](Ref x, Ref residual, const char* name) {
+      return ops::rmsnorm(g, x, residual, g.parameter(name, {kWidth}), kEps, offset_);
+    };
+    const Ref x = ops::embedding(g, in[names::kIds], embed, -1);
+    g.set_layer(0);
+    const int64_t q = heads_.heads * kHeadDim, kv = heads_.kv_heads * kHeadDim;
+    Ref qkv = ops::linear(g, norm(x, Ref{}, "norm.0").y,
+                          {g.parameter("q", {q, kWidth}), g.parameter("k", {kv, kWidth}),
+                           g.parameter("v", {kv, kWidth})},
+                          {});
+    qkv = ops::qk_norm(g, qkv, g.parameter("norm.q", {kHeadDim}), g.parameter("norm.k", {kHeadDim}),
+                       heads_, kEps, offset_);
+    qkv = ops::rope(g, qkv, cosine, sine, Ref{}, heads_);
+    const Ref attended =
+        ops::attention(g, {.values = {qkv}, .heads = heads_, .lengths = in[names::kLengths]});
+    const auto middle =
+        norm(ops::linear(g, attended, {g.parameter("o", {kWidth, q})}, {}), x, "norm.1");
+    const Ref gate_up = ops::linear(
+        g, middle.y, {g.parameter("gate", {kInner, kWidth}), g.parameter("up", {kInner, kWidth})},
+        {});
+    const Ref down =
+        ops::linear(g, ops::geglu(g, gate_up), {g.parameter("down", {kWidth, kInner})}, {});
+    const Ref out = norm(down, middle.sum, "norm.2").y;
+    g.set_layer(-1);
+    return ops::head_loss(g, out, embed, in[names::kTargets], o.batch * o.positions);
+  }
+  Ref trace_generate(Graph*, const TraceOptions&) const override { return {}; }
+  void fill_constants(const Graph& graph,
+                      const std::function<void*(const std::string&)>& data) const override {
+    fill_rope(rope_frequencies({}, kHeadDim), graph[*graph.find("cosine")].shape[0],
+              static_cast<float*>(data("cosine")), static_cast<float*>(data("sine")));
+  }
+  std::vector<ParameterSpec> parameters() const override {
+    Graph graph;
+    trace_loss(&graph, {.batch = 1, .positions = 1});
+    std::vector<ParameterSpec> specs;
+    for (Ref r : graph.of_kind(ValueKind::kParameter)) {
+      const std::string& name = graph[r].name;
+      const bool is_one = name.starts_with("norm") && offset_ == 0;
+      specs.push_back({name,
+                       graph[r].shape,
+                       {is_one ? InitRule::Kind::kOnes : InitRule::Kind::kNormal, 0.2},
+                       cut_of(name)});
+    }
+    return specs;
+  }
+
+ private:
+  CutRule cut_of(const std::string& name) const {
+    if (name == "embed") return {0, 1, true, false, "vocabulary"};
+    if (name == "q") return {0, kHeadDim, false, false, "attention heads"};
+    if (name == "k" || name == "v") return {0, kHeadDim, false, true, "key/value heads"};
+    if (name == "o") return {1, kHeadDim, false, false, "attention heads"};
+    if (name == "gate" || name == "up") return {0, 1, false, false, "channels"};
+    if (name == "down") return {1, 1, false, false, "channels"};
+    if (is_shared_ && (name == "norm.q" || name == "norm.k")) return shared_by_heads(kHeadDim);
+    return {};
+  }
+
+  HeadShape heads_;
+  int offset_;
+  bool is_shared_;
+};
+
+std::unique_ptr<Model> make_normed_heads(const Json& config, const ModelOverrides&) {
+  return std::make_unique<NormedHeads>(config.at("heads").as_int(), config.at("kv_heads").as_int(),
+                                       config.at("offset").as_int(), config.at("shared").as_bool());
+}
+const Family kFamilies[] = {{"NormedHeads", "normed_heads", make_normed_heads}};
+
+struct Heads {
+  int heads, kv_heads, exact_tp = 0;
+};
+
+MeshRun make_run(const char* mode, const char* precision, const Heads& h, int offset,
+                 bool is_shared = true) {
+  MeshRun run;
+  run.model = parse_json(fmt::format(R"({{"architectures": ["NormedHeads"], "heads": {},
+      "kv_heads": {}, "offset": {}, "shared": {}}})",
+                                     h.heads, h.kv_heads, offset, is_shared),
+                         "config");
+  run.families = kFamilies;
+  run.config.train.global_batch = 8;
+  run.config.train.precision = precision;
+  run.config.data.seq_length = 12;
+  run.config.parallel.mode = mode;
+  run.config.parallel.exact_tp = h.exact_tp;
+  for (uint64_t s = 0; s < 6; ++s) run.batches.push_back(random_batch(8, 12, kVocab, 70 + s % 2));
+  run.eval = random_batch(7, 12, kVocab, 9);
+  return run;
+}
+
+std::string text_of(const Place& p) { return fmt::format("dp {} tp {} {}", p.dp, p.tp, p.shard); }
+
+// Four pieces; with two key/value heads, tp 4 has copies of two ranks and of four.
+TEST(QkNormLayouts, ExactModeHasTheSameBits) {
+  const std::vector<Place> places = {
+      {2, 1, "zero1"}, {1, 2, "none"}, {2, 2, "zero3", 2}, {1, 4, "none"}, {2, 2, "zero2"}};
+  for (const Heads& h : {Heads{4, 4}, Heads{8, 2, 4}}) {
+    for (const int offset : {0, 1}) {
+      for (const char* precision : {"fp32", "bf16"}) {
+        const MeshRun run = make_run("exact", precision, h, offset);
+        const MeshResult one = train_at(run, {1, 1, "none"});
+        EXPECT_LT(one.losses[5], one.losses[1]) << precision;
+        EXPECT_EQ(one.tensors.count(*precision == 'f' ? "norm.q" : "norm.q#master"), 1u);
+        for (const Place& place : places) {
+          EXPECT_EQ(join(differences(one, train_at(run, place))), "")
+              << precision << " " << h.kv_heads << " offset " << offset << " " << text_of(place);
+        }
+      }
+    }
+  }
+}
+
+std::vector<float> floats_of(const MeshResult& result, const std::string& name) {
+  const std::vector<std::byte>& bytes = result.tensors.at(name);
+  std::vector<float> values(bytes.size() / sizeof(float));
+  std::memcpy(values.data(), bytes.data(), bytes.size());
+  return values;
+}
+
+// SGD: a gradient that lacks a rank's addend, or has one twice, moves the weights elsewhere. With
+// three key/value heads ranks share one of them.
+TEST(QkNormLayouts, FastModeHasTheSameWeights) {
+  const std::vector<Place> places = {{1, 2, "none"}, {2, 2, "zero1"}, {2, 2, "zero3", 2}};
+  for (const Heads& h : {Heads{4, 4}, Heads{4, 2}, Heads{4, 1}, Heads{6, 3}}) {
+    MeshRun run = make_run("fast", "fp32", h, 1);
+    run.config.train.optimizer.name = "sgd";
+    run.lr = 0.2;
+    const MeshResult one = train_at(run, {1, 1, "none"});
+    MeshRun start = run;
+    start.lr = 0;
+    const MeshResult before = train_at(start, {1, 1, "none"});
+    std::vector<Place> all = places;
+    if (h.heads % 4 == 0) all.push_back({1, 4, "none"});
+    for (const Place& place : all) {
+      const MeshResult other = train_at(run, place);
+      for (size_t s = 0; s < one.losses.size(); ++s)
+        EXPECT_NEAR(other.losses[s], one.losses[s], 2e-5) << h.kv_heads << " " << text_of(place);
+      for (const char* name : {"norm.q", "norm.k", "norm.0", "gate", "k"}) {
+        const auto want = floats_of(one, name), got = floats_of(other, name);
+        const auto began = floats_of(before, name);
+        double moved = 0;
+        for (size_t i = 0; i < want.size(); ++i) {
+          moved = std::max(moved, std::abs(double{want[i]} - double{began[i]}));
+          EXPECT_NEAR(got[i], want[i], 1e-5) << name << " " << h.kv_heads << " " << text_of(place);
+        }
+        EXPECT_GT(moved, 1e-3) << name << " did not learn";
+      }
+    }
+  }
+}
+
+TEST(QkNormLayouts, AGpuHasTheSameLosses) {
+  MeshRun run = make_run("fast", "fp32", {4, 2}, 1);
+  run.batches.resize(2);
+  const MeshResult one = train_at(run, {1, 1, "none"});
+  run.backend = "cuda_emulated";
+  const MeshResult emulated = train_at(run, {1, 1, "none"});
+  for (size_t s = 0; s < 2; ++s) EXPECT_NEAR(emulated.losses[s], one.losses[s], 2e-5);
+}
+
+// Whole weights would get a gradient of one rank's heads alone: refused.
+TEST(QkNormLayouts, WeightsThatAreNotSharedAreRefused) {
+  const MeshRun run = make_run("fast", "fp32", {4, 2}, 1, false);
+  EXPECT_THROW(train_at(run, {1, 2, "none"}), BugError);
+}
+
+}  // namespace
+}  // namespace weft::testing
