@@ -214,13 +214,8 @@ Graph attention_graph(QkvLayout layout, bool one_weight = false) {
   add_backward(&graph, losses, Dtype::kF32);
   return graph;
 }
-const Cuts kHeadCuts = {{"table", {1, 1}},
-                        {"o", {1, 2}},
-                        {"q", {0, 2}},
-                        {"k", {0, 2}},
-                        {"v", {0, 2}},
-                        {"qkv", {0, 6}},
-                        {"kv", {0, 4}}};
+const Cuts kHeadCuts = {{"table", {1, 1}}, {"o", {1, 2}},   {"q", {0, 2}}, {"k", {0, 2}},
+                        {"v", {0, 2}},     {"qkv", {0, 6}}, {"kv", {0, 4}}};
 
 // Heads of every layout, their bias table and the model's first head of a rank; also where exact
 // mode has more leaves than ranks.
