@@ -131,16 +131,38 @@ CheckpointSearch find_sound_checkpoint(const fs::path& run_dir) {
   return search;
 }
 
-std::optional<SoundBest> find_sound_best(const fs::path& run_dir) {
+namespace {
+
+// The reason is empty where it is sound.
+struct CheckedBest {
+  SoundBest best;
+  std::string reason;
+};
+
+std::optional<CheckedBest> check_best(const fs::path& run_dir) {
   const fs::path best = run_dir / "checkpoints" / "best";
   if (!is_checkpoint(best)) return std::nullopt;
   try {
     const CheckpointReader reader(best);
     reader.verify();
-    return SoundBest{best, reader.state().at("step").as_int()};
-  } catch (const UserError&) {  // damaged, or in another format
-    return std::nullopt;
+    return CheckedBest{{best, reader.state().at("step").as_int()}, ""};
+  } catch (const UserError& e) {  // damaged, or in another format
+    return CheckedBest{{best, 0}, e.what()};
   }
+}
+
+}  // namespace
+
+std::optional<SoundBest> find_sound_best(const fs::path& run_dir) {
+  const auto found = check_best(run_dir);
+  if (!found || !found->reason.empty()) return std::nullopt;
+  return found->best;
+}
+
+std::optional<DamagedFolder> find_damaged_best(const fs::path& run_dir) {
+  const auto found = check_best(run_dir);
+  if (!found || found->reason.empty()) return std::nullopt;
+  return DamagedFolder{found->best.path, found->reason};
 }
 
 std::vector<DamagedFolder> list_uncommitted(const fs::path& run_dir) {

@@ -40,6 +40,8 @@ struct SoundBest {
 };
 // best/, where it exists and all its checksums match. RunError where it cannot be read.
 std::optional<SoundBest> find_sound_best(const std::filesystem::path& run_dir);
+// best/, where it exists and is not sound, with the reason.
+std::optional<DamagedFolder> find_damaged_best(const std::filesystem::path& run_dir);
 
 // Every step-N without COMMITTED.
 std::vector<DamagedFolder> list_uncommitted(const std::filesystem::path& run_dir);

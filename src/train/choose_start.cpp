@@ -90,12 +90,17 @@ std::string best_hint(const std::optional<SoundBest>& best) {
           "--overwrite, which discards what is there");
 }
 
-// A start with a raised end may have stored its run.yaml and failed before its first event: the
-// stored keys then ask for more steps than the finished run has.
-void count_raised_end(int64_t finished, StartQuestion* question) {
-  const auto& steps = question->file.config().train.steps;
-  if (!steps || *steps <= finished || !question->changes.future.empty()) return;
-  question->changes.future.push_back(fmt::format("train.steps: {} -> {}", finished, *steps));
+// The end of a finished run is the one that it reached. run.yaml may have another: a start with a
+// raised end may have stored it and failed before its first event.
+void compare_end(const RunHistory& history, StartQuestion* question) {
+  const TrainConfig& train = question->file.config().train;
+  const std::string key = train.steps ? "train.steps: " : "train.epochs: ";
+  const auto reached = train.steps ? history.finished_step : history.finished_epochs;
+  const int64_t wanted = train.steps.value_or(train.epochs);
+  if (!reached) return;
+  std::vector<std::string>& future = question->changes.future;
+  std::erase_if(future, [&](const std::string& change) { return change.starts_with(key); });
+  if (wanted != *reached) future.push_back(fmt::format("{}{} -> {}", key, *reached, wanted));
 }
 
 // A finished run whose checkpoints were removed to save space, or are damaged.
@@ -164,7 +169,7 @@ void start_without_checkpoint(StartQuestion* question, const CheckpointSearch& f
                               RunStart* start) {
   const RunHistory history = read_history(start->dir);
   if (history.finished_step.value_or(0) > 0 && has_final(start->dir)) {
-    count_raised_end(*history.finished_step, question);
+    compare_end(history, question);
     check_still_finished(*question, start->dir, *history.finished_step, found);
     start->finished_step = history.finished_step;
     return;
@@ -177,15 +182,17 @@ void start_without_checkpoint(StartQuestion* question, const CheckpointSearch& f
   if (history.has_committed || !found.damaged.empty() || has_steps)
     refuse_to_begin_again(start->dir, found, set_aside);
   if (has_trained_model(start->dir, history)) refuse_to_replace_model(start->dir);
-  const auto best = find_sound_best(start->dir);
-  const bool is_from_best = best && history.started_from == best->path.string();
-  if (!history.started_from.empty() && !is_from_best)
-    refuse_step_zero(start->dir, history.started_from);
-  if (best) {
+  if (const auto best = find_sound_best(start->dir)) {
     log_info("{} has no checkpoint but its best: the run resumes from that, of step {}",
              start->dir.string(), best->step);
     return choose_named(find_named_start(best->path.string(), start->dir), question, start);
   }
+  if (const auto damage = find_damaged_best(start->dir)) {
+    CheckpointSearch only_best;
+    only_best.damaged = {*damage};
+    refuse_to_begin_again(start->dir, only_best, set_aside);
+  }
+  if (!history.started_from.empty()) refuse_step_zero(start->dir, history.started_from);
   if (is_run_dir(start->dir))
     log_info("{} has no checkpoint: the run starts at step 0", start->dir.string());
 }
@@ -196,9 +203,10 @@ void choose_newest(StartQuestion* question, RunStart* start) {
   CheckpointSearch found = find_sound_checkpoint(start->dir);
   if (!found.sound) return start_without_checkpoint(question, found, start);
   compare_recorded(*found.sound, found.state, *start, question);
-  const int64_t finished = read_history(start->dir).finished_step.value_or(0);
+  const RunHistory history = read_history(start->dir);
+  const int64_t finished = history.finished_step.value_or(0);
   if (finished > found.state.at("step").as_int() && has_final(start->dir)) {
-    count_raised_end(finished, question);
+    compare_end(history, question);
     check_finished_later(*question, start->dir, finished, found);
     start->finished_step = finished;
     return;

@@ -25,11 +25,13 @@ int64_t step_of(const CheckpointSearch& found) {
 }
 
 // A start with a raised end may have stored its run.yaml and failed before its first event.
-bool is_past_end(const TrainConfig& train, int64_t step, const CheckpointSearch& found) {
+bool is_past_end(const TrainConfig& train, const RunHistory& history,
+                 const CheckpointSearch& found) {
+  const int64_t step = *history.finished_step;
   if (train.steps) return step >= *train.steps;
-  if (step_of(found) < step)
-    return true;  // without its last checkpoint no such start gets that far
-  return found.state.at("epoch").as_int() > train.epochs;
+  if (history.finished_epochs) return *history.finished_epochs >= train.epochs;
+  // An earlier weft recorded no epochs: without the last checkpoint its run.yaml is believed.
+  return step_of(found) < step || found.state.at("epoch").as_int() > train.epochs;
 }
 
 }  // namespace
@@ -70,11 +72,12 @@ bool report_if_finished(const RunFile& file, const TrainOptions& options) {
   const fs::path dir = run_dir_of(file.config(), options);
   check_length(dir);
   if (!has_final(dir) || !is_unchanged(file, dir)) return false;
-  const int64_t step = read_history(dir).finished_step.value_or(0);
+  const RunHistory history = read_history(dir);
+  const int64_t step = history.finished_step.value_or(0);
   if (step == 0) return false;
   const CheckpointSearch found = find_sound_checkpoint(dir);
   if (step_of(found) > step) return false;
-  if (!is_past_end(file.config().train, step, found)) return false;
+  if (!is_past_end(file.config().train, history, found)) return false;
   warn_of_damaged(found);
   if (found.sound && step_of(found) < step)
     log_warning("the checkpoint of step {} is gone or damaged; the newest sound one is {}", step,

@@ -27,11 +27,13 @@ void count(const Json& line, RunHistory* history) {
   if (event == "checkpoint" && is_of_step(text_of(line, "path"))) history->has_committed = true;
   if (event == "started") {
     history->finished_step.reset();
+    history->finished_epochs.reset();
     history->started_from = text_of(line, "from");
   }
   if (event != "finished") return;
-  const Json* step = line.find("step");
+  const Json *step = line.find("step"), *epochs = line.find("epochs");
   if (step && step->is_int()) history->finished_step = step->as_int();
+  if (epochs && epochs->is_int()) history->finished_epochs = epochs->as_int();
 }
 
 }  // namespace

@@ -9,9 +9,10 @@
 namespace weft {
 
 struct RunHistory {
-  bool has_committed = false;            // a step's checkpoint was once committed
-  std::optional<int64_t> finished_step;  // the last start finished there
-  std::string started_from;              // the checkpoint of the last start; empty: step 0
+  bool has_committed = false;              // a step's checkpoint was once committed
+  std::optional<int64_t> finished_step;    // the last start finished there
+  std::optional<int64_t> finished_epochs;  // and had been asked for these, instead of steps
+  std::string started_from;                // the checkpoint of the last start; empty: step 0
 };
 
 // Empty where there is no events.jsonl; RunError where it cannot be read. Torn lines are parsed as

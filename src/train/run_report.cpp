@@ -39,11 +39,13 @@ void report_start(const StartReport& r, Engine& engine, Ranks& ranks, RunRecord&
   if (r.pack_size) log_info("data: {}", describe_pack(*r.pack_size));
 }
 
-void report_finish(const std::string& name, const std::filesystem::path& dir,
+void report_finish(const RunConfig& config, const std::filesystem::path& dir,
                    const TrainState& state, const DataCounters& rows, RunRecord& record) {
   const int64_t skipped = state.step - state.updates, overflowed = state.scaling.skipped(),
                 empty = skipped - overflowed;
+  const TrainConfig& train = config.train;
   record.event("finished", {{"step", Json(state.step)},
+                            {"epochs", train.steps ? Json() : Json(train.epochs)},
                             {"loss", to_json(record.final_loss())},
                             {"skipped_steps", Json(skipped)}});
   report_counters(rows);
@@ -51,7 +53,7 @@ void report_finish(const std::string& name, const std::filesystem::path& dir,
     log_info("{} of {} steps overflowed in fp16 and changed nothing", overflowed, state.step);
   if (empty > 0)
     log_info("{} of {} steps had no target token and changed nothing", empty, state.step);
-  record.draw_curve(name);
+  record.draw_curve(config.name);
   log_info("finished step {} in {}; final loss {}, best loss {}; model in {}", state.step,
            format_duration(record.seconds()), show(record.final_loss()), show(record.best_loss()),
            (dir / "final").string());

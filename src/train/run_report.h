@@ -25,7 +25,7 @@ struct StartReport {
 void report_start(const StartReport& report, Engine& engine, Ranks& ranks, RunRecord& record);
 
 // The event `finished`, the row and step counts, and the curve.
-void report_finish(const std::string& name, const std::filesystem::path& dir,
+void report_finish(const RunConfig& config, const std::filesystem::path& dir,
                    const TrainState& state, const DataCounters& rows, RunRecord& record);
 
 }  // namespace weft

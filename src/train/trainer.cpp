@@ -296,7 +296,7 @@ class Trainer {
       if (state_.step > 0 && saved_step_ != state_.step)
         throw unsaved_end(start_.dir, state_.step, true);
     }
-    report_finish(c_.name, start_.dir, state_, counted, *record_);
+    report_finish(c_, start_.dir, state_, counted, *record_);
     return 0;
   }
 

@@ -101,7 +101,25 @@ TEST(Finished, AnEndThatWasRaisedByAFailedStartIsNotReached) {
     const Ended same = run.train({"train.steps=8"});
     EXPECT_EQ(same.exit_code, 2) << same.err;
     expect_parts(same.err, {"is finished at step 6", "train.steps: 6 -> 8"});
+    const Ended back = run.train();  // to the end that was reached
+    EXPECT_EQ(back.exit_code, 0) << back.err;
+    expect_parts(back.err, {"is finished at step 6"});
   }
+}
+
+TEST(Finished, NorAreEpochs) {
+  const TinyRun run;
+  const std::string file = slurp(run.file());
+  run.write("run.yaml", std::string(file).replace(file.find("steps: 6"), 8, "epochs: 2"));
+  run.train_well();
+  const std::string stored = slurp(run.dir() / "run.yaml");
+  run.write("runs/tiny/run.yaml",
+            std::string(stored).replace(stored.find("epochs: 2"), 9, "epochs: 3"));
+  flip_in_the_middle(run.checkpoint(10) / "rank-00000.safetensors");
+  const Ended same = run.train({"train.epochs=3"});
+  EXPECT_EQ(same.exit_code, 2) << same.err;
+  expect_parts(same.err, {"is finished at step 10", "train.epochs: 2 -> 3"});
+  EXPECT_EQ(run.train().exit_code, 0);
 }
 
 // Epochs end the run; its older checkpoint is of an earlier epoch.

@@ -247,6 +247,23 @@ TEST(KeepWork, WhereOnlyTheBestWasSavedTheRunResumesFromIt) {
   EXPECT_EQ(hash_of(run.dir() / "final"), hash_of(undisturbed.dir() / "final"));
 }
 
+TEST(KeepWork, WhereOnlyADamagedBestIsLeftNothingIsTrainedAgain) {
+  const TinyRun run;
+  const std::string eval = "data.eval=[" + (run / "eval.txt").string() + "]";
+  {
+    Program program(run.words(
+        "train", {eval, "train.steps=100000", "checkpoint.every=100000", "train.eval_every=1"}));
+    program.wait_until([&] { return event_lines(run.dir(), "checkpoint").size() > 1; });
+    program.send(SIGKILL);
+    program.wait();
+  }
+  flip_in_the_middle(run.dir() / "checkpoints/best/rank-00000.safetensors");
+  const Ended ended = run.train({eval, "train.eval_every=1"});
+  EXPECT_EQ(ended.exit_code, 2) << ended.err;
+  expect_parts(ended.err, {"no sound one is left", "damaged:", "best", "--overwrite"});
+  EXPECT_TRUE(fs::exists(run.dir() / "checkpoints/best"));
+}
+
 TEST(KeepWork, LaterCheckpointsAreAbandonedNotRemoved) {
   const TinyRun run;
   run.train_well({"train.steps=10", "checkpoint.keep=10"});

@@ -105,6 +105,25 @@ TEST(OtherRun, AStartThatSavedNothingIsNotRestartedAtZero) {
   EXPECT_EQ(hash_of(run.dir()), hash_of(run.dir("other")));
 }
 
+// Killed when it had saved its best alone: the same command says what to do, and that works.
+TEST(OtherRun, AStartThatSavedItsBestContinuesFromIt) {
+  const TinyRun run;
+  const std::string eval = "data.eval=[" + (run / "eval.txt").string() + "]";
+  run.train_well({"name=other", eval, "train.eval_every=2"});
+  const std::vector<std::string> from = {"--resume", run.checkpoint(4, "other").string()};
+  StartOptions options;
+  options.env = fault_env("mkdir:KILL:tiny/checkpoints/step-00000006");
+  const std::vector<std::string> sets = {eval, "train.eval_every=1"};
+  EXPECT_EQ(run_to_end(run.words("train", sets, from), options).signal, SIGKILL);
+  ASSERT_TRUE(fs::exists(run.dir() / "checkpoints/best"));
+  const Ended refused = run.train(sets, from);
+  EXPECT_EQ(refused.exit_code, 2) << refused.err;
+  expect_parts(refused.err, {"checkpoints/best", "omit --resume"});
+  const Ended ended = run.train(sets);
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  expect_parts(ended.err, {"the run resumes from that"});
+}
+
 TEST(OtherRun, ARunDirectoryMeansItsNewestSoundCheckpoint) {
   const TinyRun run;
   run.train_well({"name=other"});
