@@ -45,13 +45,6 @@ bool flag_or(const Json& config, const char* key, bool otherwise) {
   return v->as_bool();
 }
 
-std::string word_or(const Json& config, const char* key, const std::string& otherwise) {
-  const Json* v = config.find(key);
-  if (v == nullptr || v->is_null()) return otherwise;
-  require(v->is_string(), "config.json: \"{}\" must be a string, got {}", key, v->dump());
-  return v->as_string();
-}
-
 double initializer_or(const Json& config, const char* key, double otherwise) {
   const double v = number_or(config, key, otherwise);
   require(v >= 0, "config.json: \"{}\" is a standard deviation, at least 0; got {}", key, v);

@@ -1,6 +1,7 @@
 // model/config_fields.h: the fields of a config.json, read with bounds.
 //
-// UserError names the key that is missing or wrong. A null counts as absent.
+// UserError names the key that is missing or wrong. Where a field may be absent, null counts as
+// absent.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +27,6 @@ double number_or(const Json& config, const char* key, double otherwise);
 // In fp32, which kernels use: 1e-60 counts as 0.
 double above_zero_or(const Json& config, const char* key, double otherwise);
 bool flag_or(const Json& config, const char* key, bool otherwise);
-std::string word_or(const Json& config, const char* key, const std::string& otherwise);
 
 // A standard deviation, at least 0.
 double initializer_or(const Json& config, const char* key, double otherwise);

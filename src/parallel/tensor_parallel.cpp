@@ -141,7 +141,7 @@ class Cutter : public Localizer {
   // Where ranks share only some units, they differ in what else their buckets hold (a bucket has
   // one copy_group): what all ranks have is in buckets that all have alike.
   int group_of(const Piece& piece) const {
-    const bool is_on_all_ranks = piece.copy_group < 0 && piece.copies > 1;
+    const bool is_on_all_ranks = piece.copy_group < 0 && piece.copies == mesh_.tp;
     return has_spread_units_ && is_on_all_ranks ? kWholeAxisGroup : piece.copy_group;
   }
 

@@ -192,14 +192,15 @@ double known_or(double speed, double other) { return speed > 0 ? speed : other; 
 
 double attention_speed(Cost::Unit unit, bool low, const GpuSpeeds& s) {
   const double whole = low ? s.tflops_attention_bf16 : s.tflops_attention_fp32;
-  const double own = low ? known_or(s.tflops_attention_builtin_bf16, whole) : whole;
+  const double builtin = low ? known_or(s.tflops_attention_builtin_bf16, whole) : whole;
   switch (unit) {
     case Cost::Unit::kAttentionPacked:
       return known_or(s.tflops_attention_packed_bf16, whole);
     case Cost::Unit::kAttentionBuiltin:
-      return own;
+      return builtin;
     case Cost::Unit::kAttentionDropout:
-      return known_or(low ? s.tflops_attention_dropout_bf16 : s.tflops_attention_dropout_fp32, own);
+      return known_or(low ? s.tflops_attention_dropout_bf16 : s.tflops_attention_dropout_fp32,
+                      builtin);
     default:
       return whole;
   }

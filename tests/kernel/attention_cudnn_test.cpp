@@ -177,6 +177,13 @@ TEST(AttentionCudnn, ExactModeHasOnlyWhatWasTested) {
   EXPECT_TRUE(suits_cudnn(args) && is_cudnn_form_of_exact_mode(args));
   args.window = 10;
   EXPECT_TRUE(suits_cudnn(args) && !is_cudnn_form_of_exact_mode(args));
+  args.window = 64;  // holds all keys: no window
+  EXPECT_EQ(effective_window(args), 0);
+  EXPECT_TRUE(suits_cudnn(args) && is_cudnn_form_of_exact_mode(args));
+  args.longest = args.longest_source = 128;  // but not those of the plan's longest row
+  EXPECT_EQ(effective_window(args), 64);
+  EXPECT_TRUE(suits_cudnn(args) && !is_cudnn_form_of_exact_mode(args));
+  args.longest = args.longest_source = 0;
   args.window = 0, args.causal = false;
   EXPECT_TRUE(suits_cudnn(args) && !is_cudnn_form_of_exact_mode(args));
   args.causal = true, args.positions = args.source_positions = lengths;

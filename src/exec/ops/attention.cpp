@@ -154,7 +154,7 @@ void check_device(const View& v, const Node& node) {
                       "raise parallel.tp, or set launch.device to cpu");
 }
 
-// For the kernel that will handle it.
+// For the kernel that will handle it in fast mode; in exact mode some forms are the built-in one's.
 Cost::Unit unit_of(const AttentionOperands& a) {
   const bool drops = a.dropout.rate > 0;
   if (drops) return Cost::Unit::kAttentionDropout;

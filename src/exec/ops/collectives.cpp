@@ -54,6 +54,7 @@ NodeCall bind_tensor_sum(const BindContext& b, const Node& node) {
   const Value& in = v.value(node.inputs[0]);
   const Value& out = v.value(node.outputs[0]);
   const bool is_whole_axis = attr.copies == 0 || attr.copies == b.mesh.tp;
+  ensure(is_whole_axis || attr.copy_group < std::ssize(b.mesh.copies), "copies of no group");
   Comm* group = is_whole_axis ? b.mesh.tensor : b.mesh.copies[attr.copy_group];
   ensure(group != nullptr, "an all_reduce over an axis of one rank");
   void* sum = v.at(node.inputs[0]);

@@ -95,7 +95,7 @@ AttentionShape shape_of(const AttentionOperands& args, bool backward) {
           .out = strides_of(contiguous_heads<void>(nullptr, args.T, args.H, args.D)),
           .scale = args.scale,
           .causal = args.causal,
-          .window = std::min(args.window, args.T),  // one that covers everything has no effect
+          .window = std::min(effective_window(args), args.T),
           .backward = backward,
           .padding_mask = has_padding_mask(args),
           .deterministic = settings.deterministic,

@@ -18,6 +18,11 @@ inline bool is_self_attention(const AttentionOperands& args) {
          args.positions == args.source_positions;
 }
 
+// 0 where the window holds all keys of the plan's longest row: attention then has the bits of none.
+inline int64_t effective_window(const AttentionOperands& args) {
+  return args.window < std::max(args.S, args.longest_source) ? args.window : 0;
+}
+
 // Causal self-attention does not need the lengths: a query below the length sees no key past it.
 // Otherwise cuDNN masks padding by the lengths.
 inline bool needs_padding_mask(const AttentionOperands& args) { return !args.causal; }
@@ -27,15 +32,16 @@ inline bool needs_padding_mask(const AttentionOperands& args) { return !args.cau
 inline bool is_cudnn_form(const AttentionOperands& args) {
   if (args.bias.kind != AttentionBias::Kind::kNone || args.dropout.rate != 0) return false;
   if (args.lengths == nullptr || args.source_lengths == nullptr) return false;
-  if (args.causal) return is_self_attention(args) && (args.window == 0 || !args.positions);
-  return args.window == 0 && !args.positions && !args.source_positions;
+  if (args.causal)
+    return is_self_attention(args) && (effective_window(args) == 0 || !args.positions);
+  return effective_window(args) == 0 && !args.positions && !args.source_positions;
 }
 
 // Whether cuDNN may handle it in exact mode: a row's bits must not depend on its batch. That was
 // tested of the plain causal kernel; of kernels with a mask of segments, a window or lengths it is
 // unknown, while of the built-in kernel it is so by construction.
 inline bool is_cudnn_form_of_exact_mode(const AttentionOperands& args) {
-  return args.causal && args.window == 0 && !args.positions;
+  return args.causal && effective_window(args) == 0 && !args.positions;
 }
 
 // cuDNN reads and writes 16 bytes at a time.
