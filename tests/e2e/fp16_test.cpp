@@ -7,6 +7,7 @@
 #include <map>
 #include <sstream>
 
+#include "tests/checkpoint/commit_again.h"
 #include "tests/e2e/tiny_run.h"
 
 namespace weft::testing {
@@ -96,7 +97,7 @@ TEST(Fp16, ACheckpointWithoutLossScalingIsAccepted) {
   std::erase_if(state.as_object(), [](const auto& e) { return e.first == "loss_scaling"; });
   state.set("loss_scale", 4096);
   run.write("runs/tiny/checkpoints/step-00000002/state.json", state.dump());
-  run.write("runs/tiny/checkpoints/step-00000002/COMMITTED", "");  // covers no bytes
+  commit_again(run.checkpoint(2));
   const Ended ended = train(run, {"train.steps=4", "train.loss_scale=1024"});
   EXPECT_EQ(ended.exit_code, 0) << ended.err;
   expect_parts(ended.err, {"resumed from"});
