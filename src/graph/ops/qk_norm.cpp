@@ -69,7 +69,7 @@ void localize_grad(Localizer* l, const Node& node) {
   const int leaves = is_cut && l->mesh().is_exact ? l->mesh().pieces_per_rank() : 1;
   made.edit<QkNormAttr>().leaves = leaves;
   made.outputs = {l->activation(node.outputs[0], l->local()[made.inputs[0]].shape)};
-  for (size_t k : {1, 2}) {
+  for (const size_t k : {size_t{1}, size_t{2}}) {
     const Ref logical = node.outputs[k];
     std::vector<Ref> written(static_cast<size_t>(leaves));  // none where frozen
     if (logical && l->is_copied(logical)) {
