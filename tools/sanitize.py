@@ -94,10 +94,18 @@ def run_fuzzers(seconds, jobs):
         return list(pool.map(lambda name: fuzz(name, share), names))
 
 
-def run_rooms(preset, rooms, jobs, only=None):
+def with_tests(rooms):
+    return [room for room in rooms if list((ROOT / "tests" / room).glob("**/*_test.cpp"))]
+
+
+def build_rooms(preset, runs, jobs):
+    rooms = [room for run, _ in runs for room in with_tests(run)]
+    build(preset, [f"test_{room}" for room in dict.fromkeys(rooms)], jobs)
+
+
+def test_rooms(preset, rooms, jobs, only):
     """The tests of some rooms (only: of these names) in a sanitized build; they print their counts."""
-    rooms = [room for room in rooms if list((ROOT / "tests" / room).glob("**/*_test.cpp"))]
-    build(preset, [f"test_{room}" for room in rooms], jobs)
+    rooms = with_tests(rooms)
     pattern = f"^({'|'.join(rooms)})$"
     command = [ROOT / "tools/run_tests.py", ROOT / f"build-{preset}", "-j", str(jobs), "-R", pattern]
     env = {**ENV, "GTEST_FILTER": only} if only else ENV
@@ -111,6 +119,17 @@ def run_rooms(preset, rooms, jobs, only=None):
     return ok
 
 
+def run_presets(presets, jobs):
+    """Builds one after the other; a preset's tests run while the next one is built, because the
+    longest of them are one program, which does not use all cores."""
+    with ThreadPoolExecutor(1) as pool:
+        waiting = []
+        for preset, runs in presets:
+            build_rooms(preset, runs, jobs)
+            waiting += [pool.submit(test_rooms, preset, rooms, jobs, only) for rooms, only in runs]
+        return [run.result() for run in waiting]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("-j", type=int, default=2)
@@ -121,10 +140,8 @@ def main():
     good = []
     if args.only in (None, "fuzz"):
         good += run_fuzzers(args.fuzz_seconds, args.j)
-    if args.only in (None, "asan"):
-        good += [run_rooms("asan", rooms, args.j, only) for rooms, only in ASAN_RUNS]
-    if args.only in (None, "tsan"):
-        good += [run_rooms("tsan", rooms, args.j, only) for rooms, only in TSAN_RUNS]
+    presets = [("asan", ASAN_RUNS), ("tsan", TSAN_RUNS)]
+    good += run_presets([p for p in presets if args.only in (None, p[0])], args.j)
     say(f"{time.monotonic() - start:.0f} s")
     print(f"{sum(good)} passed, {len(good) - sum(good)} failed")
     sys.exit(0 if all(good) else 1)
