@@ -40,7 +40,7 @@ foreach(level ${weft_levels})
   target_compile_options(weft_kernel_${level} PRIVATE ${weft_flags_${level}})
   target_compile_definitions(weft_kernel_${level} PRIVATE WEFT_LEVEL=${level} WEFT_LEVEL_NAME="${level}" WEFT_LEVEL_${level}=1)
   target_sources(weft_kernel PRIVATE $<TARGET_OBJECTS:weft_kernel_${level}>)
-  if(WEFT_FUZZ)  # no fuzzer computes: a tenth of the time to compile them
+  if(WEFT_FUZZ)  # no fuzzer computes: 1 or 2 s to compile a file instead of 8 to 16
     target_compile_options(weft_kernel_${level} PRIVATE -O0 -fno-sanitize=all)
   endif()
 endforeach()

@@ -10,6 +10,7 @@
 namespace weft {
 namespace {
 
+using testing::all_kernels;
 using testing::count;
 using testing::FeedForward;
 using testing::only;
@@ -30,12 +31,6 @@ FeedForward with_geglu() {
   FeedForward s{};
   s.activation = ops::geglu;
   return s;
-}
-
-std::vector<const Kernels*> all_kernels() {
-  std::vector<const Kernels*> all = {&ref_kernels()};
-  for (const char* name : available_levels()) all.push_back(find_kernels(name));
-  return all;
 }
 
 void check_run(FeedForward s) {

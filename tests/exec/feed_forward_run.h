@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <map>
+#include <vector>
 
 #include "base/exact_sum.h"
 #include "base/random.h"
@@ -13,6 +14,13 @@
 #include "tests/graph/feed_forward_graph.h"
 
 namespace weft::testing {
+
+// ref, and every level of this machine.
+inline std::vector<const Kernels*> all_kernels() {
+  std::vector<const Kernels*> all = {&ref_kernels()};
+  for (const char* name : available_levels()) all.push_back(find_kernels(name));
+  return all;
+}
 
 struct RunChoice {
   bool recompute = true;

@@ -6,14 +6,9 @@
 namespace weft {
 namespace {
 
+using testing::all_kernels;
 using testing::FeedForward;
 using testing::RunResult;
-
-std::vector<const Kernels*> all_kernels() {
-  std::vector<const Kernels*> all = {&ref_kernels()};
-  for (const char* name : available_levels()) all.push_back(find_kernels(name));
-  return all;
-}
 
 TEST(LayerNormRun, GradientsAreTheDifferences) {
   for (const bool bias : {false, true}) {

@@ -10,6 +10,7 @@
 namespace weft {
 namespace {
 
+using testing::all_kernels;
 using testing::FeedForward;
 using testing::only;
 using testing::RunResult;
@@ -23,12 +24,6 @@ FeedForward with_qk_norm(int weight_offset) {
                         weight_offset);
   };
   return s;
-}
-
-std::vector<const Kernels*> all_kernels() {
-  std::vector<const Kernels*> all = {&ref_kernels()};
-  for (const char* name : available_levels()) all.push_back(find_kernels(name));
-  return all;
 }
 
 TEST(QkNormRun, GradientsAreTheDifferencesAndBitsAreKept) {

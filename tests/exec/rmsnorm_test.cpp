@@ -8,6 +8,7 @@
 namespace weft {
 namespace {
 
+using testing::all_kernels;
 using testing::FeedForward;
 
 // The activation is a norm with a weight of its own.
@@ -17,12 +18,6 @@ FeedForward with_norm(int weight_offset) {
     return ops::rmsnorm(g, x, Ref{}, g.parameter("middle", {16}), 1e-5f, weight_offset).y;
   };
   return s;
-}
-
-std::vector<const Kernels*> all_kernels() {
-  std::vector<const Kernels*> all = {&ref_kernels()};
-  for (const char* name : available_levels()) all.push_back(find_kernels(name));
-  return all;
 }
 
 // With recomputation y is made again by rmsnorm_apply, which has the same offset.

@@ -1,80 +1,13 @@
-// graph/ops/swiglu.cpp: columns are independent, and the gradient can also compute the value.
+// graph/ops/swiglu.cpp: silu(gate) * up as a gated activation.
 #include "graph/ops/swiglu.h"
 
-#include "base/error.h"
-#include "graph/gradients.h"
-#include "graph/localizer.h"
+#include "graph/gated_rule.h"
 
 namespace weft {
-namespace {
 
-std::vector<Shape> shapes(const Graph& graph, const Node& node) {
-  Shape shape = graph[node.inputs[0]].shape;
-  shape.back() /= 2;
-  return {shape};
-}
+const OpRule kSwigluOp = gated_rule("swiglu", &kSwigluGradOp);
+const OpRule kSwigluGradOp = gated_grad_rule("swiglu_grad");
 
-std::vector<Shape> grad_shapes(const Graph& graph, const Node& node) {
-  std::vector<Shape> made = {graph[node.inputs[1]].shape};
-  if (node.outputs.size() > 1) made.push_back(graph[node.inputs[0]].shape);
-  return made;
-}
-
-std::vector<Placement> place(const Node& node, const std::vector<Placement>& in) {
-  return {place_along(node, in, {0})};
-}
-
-std::vector<Placement> place_grad(const Node& node, const std::vector<Placement>& in) {
-  return std::vector<Placement>(node.outputs.size(), place_along(node, in, {0, 1}));
-}
-
-void gradient(Gradients* g, const Node& node) {
-  const Ref x = node.inputs[0], dy = g->of(node.outputs[0]);
-  if (!dy || !g->needs(x)) return;
-  const Ref dx = g->like(x);
-  g->add(&kSwigluGradOp, node, {dy, x}, {dx});
-  g->flow(x, dx, node);
-}
-
-bool repeat(const Node& forward, Ref, Ref again, Node* made) {
-  *made = {forward.op, forward.inputs, {again}, forward.attr, forward.layer};
-  return true;
-}
-
-std::vector<InPlace> grad_in_place(const Node&) { return {{0, {1}}, {1, {0}}}; }
-
-}  // namespace
-
-const OpRule kSwigluOp = {
-    .name = "swiglu",
-    .shapes = shapes,
-    .place = place,
-    .localize = localize_plain,
-    .gradient = gradient,
-    .repeat = repeat,
-    .repeated_by = &kSwigluGradOp,
-    .in_place = not_in_place,
-    .flops = no_flops,
-};
-
-const OpRule kSwigluGradOp = {
-    .name = "swiglu_grad",
-    .shapes = grad_shapes,
-    .place = place_grad,
-    .localize = localize_plain,
-    .gradient = not_differentiable,
-    .repeat = not_repeated,
-    .in_place = grad_in_place,
-    .flops = no_flops,
-};
-
-Ref ops::swiglu(Builder& g, Ref gate_up) {
-  const Shape s = g.shape(gate_up);
-  check_operands(s.size() == 3 && s[2] % 2 == 0, &kSwigluOp,
-                 fmt::format("wanted gate and up of one width, got {}", to_string(s)));
-  const Ref out = g.activation("swiglu", {s[0], s[1], s[2] / 2}, g.compute());
-  g.add(&kSwigluOp, {gate_up}, {out});
-  return out;
-}
+Ref ops::swiglu(Builder& g, Ref gate_up) { return add_gated(g, &kSwigluOp, gate_up); }
 
 }  // namespace weft
