@@ -1,6 +1,7 @@
 // graph/gated_rule.cpp: shapes, placement and gradient of gated activations.
 #include "graph/gated_rule.h"
 
+#include "base/error.h"
 #include "graph/gradients.h"
 
 namespace weft {
