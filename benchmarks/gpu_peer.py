@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
 import gpu_workload
 
@@ -25,16 +25,16 @@ import gpu_workload
 NO_MASK = {"full_attention": None}
 
 
-def make_model(name, weights):
-    config = AutoConfig.for_model(**gpu_workload.MODELS[name].config)
+def make_model(model, weights):
+    auto = AutoModelForSeq2SeqLM if model.target else AutoModelForCausalLM
     if weights != "none":
-        return AutoModelForCausalLM.from_pretrained(weights, dtype=torch.bfloat16).cuda()
+        return auto.from_pretrained(weights, dtype=torch.bfloat16).cuda()
     torch.manual_seed(1)
     with torch.device("cuda"):
         torch.set_default_dtype(torch.bfloat16)
-        model = AutoModelForCausalLM.from_config(config)
+        made = auto.from_config(AutoConfig.for_model(**model.config))
         torch.set_default_dtype(torch.float32)
-    return model.to(torch.bfloat16)
+    return made.to(torch.bfloat16)
 
 
 def write_line(metrics, step, loss, step_ms):
@@ -55,17 +55,18 @@ def main():
     args = parser.parse_args()
 
     torch.backends.cuda.matmul.allow_tf32 = False
-    model = make_model(args.model, args.weights).train()
+    work = gpu_workload.MODELS[args.model]
+    model = make_model(work, args.weights).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, weight_decay=0.01, fused=True)
     call = model if args.eager else torch.compile(model)
-    batch = gpu_workload.MODELS[args.model].batch
-    rows = itertools.islice(gpu_workload.read_rows(args.rows, batch), args.steps)
-    batches = [torch.tensor(ids, device="cuda") for ids in rows]
+    rows = itertools.islice(gpu_workload.read_rows(work, args.rows), args.steps)
+    batches = [{name: torch.tensor(ids, device="cuda") for name, ids in batch.items()}
+               for batch in rows]
 
     mask = {"attention_mask": NO_MASK} if args.no_mask else {}
 
-    def run_step(ids):
-        loss = call(input_ids=ids, labels=ids, use_cache=False, **mask).loss
+    def run_step(inputs):
+        loss = call(**inputs, use_cache=False, **mask).loss
         loss.backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
@@ -78,7 +79,7 @@ def main():
         loss, before = run_step(batches[0])
         torch.cuda.synchronize()
         write_line(metrics, 1, loss, 1000 * (time.perf_counter() - begin))
-        steps = [run_step(ids) for ids in batches[1:]]
+        steps = [run_step(inputs) for inputs in batches[1:]]
         torch.cuda.synchronize()
         for number, (loss, end) in enumerate(steps, start=2):
             write_line(metrics, number, loss, before.elapsed_time(end))

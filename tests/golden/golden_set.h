@@ -2,6 +2,7 @@
 // (tests/golden/data/README.md).
 #pragma once
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
@@ -55,23 +56,22 @@ class GoldenSet {
   // Rows [0, R) of (R, T) ids (of step s where the tensor is (S, R, T)), as the trainer gets them.
   Batch batch(const std::string& prefix, int64_t s) const {
     const Shape shape = info(prefix + "input_ids").shape;
-    const std::vector<int32_t> ids = read<int32_t>(prefix + "input_ids");
-    const std::vector<int32_t> lengths = read<int32_t>(prefix + "lengths");
-    const int64_t T = shape.back(), R = shape[shape.size() - 2];
+    const int64_t R = shape[shape.size() - 2];
     Batch b;
     testing::BatchLists lists;
-    lists.ids.assign(ids.begin() + s * R * T, ids.begin() + (s + 1) * R * T);
-    lists.lengths.assign(lengths.begin() + s * R, lengths.begin() + (s + 1) * R);
-    lists.targets.assign(static_cast<size_t>(R * T), -1);
-    for (int64_t r = 0; r < R; ++r) {
-      for (int64_t t = 0; t + 1 < lists.lengths[static_cast<size_t>(r)]; ++t) {
-        lists.targets[static_cast<size_t>(r * T + t)] =
-            lists.ids[static_cast<size_t>(r * T + t + 1)];
-        ++b.target_tokens;
-      }
+    lists.ids = rows(prefix, "input_ids", s);
+    lists.lengths = rows(prefix, "lengths", s);
+    lists.targets = has(prefix + "targets")
+                        ? rows(prefix, "targets", s)
+                        : testing::next_tokens(lists.ids, lists.lengths, shape.back());
+    if (has(prefix + "source_ids")) {
+      lists.source_ids = rows(prefix, "source_ids", s);
+      lists.source_lengths = rows(prefix, "source_lengths", s);
     }
-    lists.put(T, &b);
-    b.positions = R * T;
+    b.target_tokens = std::count_if(lists.targets.begin(), lists.targets.end(),
+                                    [](int32_t target) { return target >= 0; });
+    lists.put(shape.back(), &b);
+    b.positions = R * (b.padded.target + b.padded.source);
     return b;
   }
 
@@ -80,10 +80,22 @@ class GoldenSet {
     c.train.global_batch = rows;
     c.train.micro_batch = micro_batch;
     c.data.seq_length = positions;
+    if (has("source_ids")) {  // seq_length is the source's
+      c.data.target_length = positions;
+      c.data.seq_length = info("source_ids").shape.back();
+    }
     return c;
   }
 
  private:
+  // All of a tensor without a step, or the s-th part of its steps.
+  std::vector<int32_t> rows(const std::string& prefix, const char* name, int64_t s) const {
+    const std::vector<int32_t> all = read<int32_t>(prefix + name);
+    if (prefix.empty()) return all;
+    const int64_t size = num_elements(info(prefix + name).shape) / info(prefix + name).shape[0];
+    return {all.begin() + s * size, all.begin() + (s + 1) * size};
+  }
+
   HfFolder folder_;
   SafetensorsFile file_;
   std::unique_ptr<Model> model_;

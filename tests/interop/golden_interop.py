@@ -21,7 +21,9 @@ from safetensors.torch import load_file, save_file
 
 from common import ROOT, Weft, run_program
 
-SETS = ["tiny_llama", "qwen2_gqa", "llama_rope", "llama_256"]
+sys.path.insert(0, str(ROOT / "tools"))
+from golden_models import golden_models  # noqa: E402
+
 REFERENCE = "ref"  # separate kernels, not a CPU level
 DEADLINE_S = 1800
 
@@ -71,8 +73,9 @@ def body(args, checks, folder):
     if not checks.that(made.returncode == 0, f"goldens made from seed {args.seed}",
                        made.stderr[-2000:] if made.returncode else ""):
         return
-    for name in SETS:
-        checks.that((goldens / name / "golden.safetensors").exists(), f"set {name} exists")
+    for golden in golden_models():
+        checks.that((goldens / golden.name / "golden.safetensors").exists(),
+                    f"set {golden.name} exists")
     levels = weft.json("doctor")["cpu"]["levels"]
     checks.that(levels, f"levels of this machine: {', '.join(levels)}")
     for level in [REFERENCE] + levels:
