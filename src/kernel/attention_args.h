@@ -17,7 +17,7 @@ struct StridedHeads {
   int64_t row = 0, position = 0, head = 0;  // elements from one to the next
 
   // By force: the CPU's levels must not share a function (kernel/levels.cmake).
-  [[gnu::always_inline]] int64_t at(int64_t b, int64_t t, int64_t h) const {
+  [[gnu::always_inline]] constexpr int64_t at(int64_t b, int64_t t, int64_t h) const {
     return b * row + t * position + h * head;
   }
 };
@@ -98,19 +98,48 @@ struct AttentionBackwardArgs : AttentionOperands {
   bool accumulate = false;
 };
 
-// For generation: row b adds T new positions starting at starts[b]. Their k and v (already
-// rotated) are written into the cache, then each attends to all cached positions up to its own.
-// New positions at or past lengths[b] (counted within T) are ignored.
+// The keys that a query sees, begin .. end - 1; the distance of key j is j - origin.
+struct SeenKeys {
+  int64_t begin, end, origin;
+};
+
+// For generation: k and v of the new positions of row b, starts[b] and following (null: 0), into a
+// cache. Those at or past lengths[b] (counted within T) are ignored.
+struct FillCacheArgs {
+  int64_t B = 0, T = 0, G = 0, D = 0, max_positions = 0;
+  Dtype dtype = Dtype::kF32;
+  HeadsIn k, v;  // T positions, G heads
+  const int32_t* starts = nullptr;
+  const int32_t* lengths = nullptr;
+  void* k_cache = nullptr;  // (B, max_positions, G, D)
+  void* v_cache = nullptr;
+};
+
+// For generation: T queries of row b to the keys and values of a cache. They are at positions
+// starts[b] and following; each sees the keys up to its own position, with a window the last ones
+// of them (its own counted). With source_lengths each sees the first source_lengths[b] keys of
+// another sequence instead. Queries at or past lengths[b] (counted within T) and those that see no
+// key yield zeros.
 struct CachedAttentionArgs {
-  int64_t B, T, H, G, D, max_positions;
-  Dtype dtype;
-  float scale;
-  const void* qkv;
-  const int32_t* starts;   // (B)
-  const int32_t* lengths;  // (B)
-  void* k_cache;           // (B, max_positions, G, D)
-  void* v_cache;
-  void* out;  // (B, T, H D)
+  int64_t B = 0, T = 0, H = 0, G = 0, D = 0, max_positions = 0;
+  Dtype dtype = Dtype::kF32;
+  float scale = 0;
+  int64_t window = 0;  // 0: none
+  HeadsIn q;           // T positions, H heads
+  const int32_t* starts = nullptr;
+  const int32_t* lengths = nullptr;
+  const int32_t* source_lengths = nullptr;
+  const void* k_cache = nullptr;  // (B, max_positions, G, D)
+  const void* v_cache = nullptr;
+  AttentionBias bias = {};  // not of another sequence
+  void* out = nullptr;      // (B, T, H D)
+
+  [[gnu::always_inline]] constexpr SeenKeys seen_keys(int64_t b, int64_t t) const {
+    if (t >= lengths[b]) return {0, 0, 0};
+    if (source_lengths) return {0, source_lengths[b], 0};
+    const int64_t position = starts[b] + t;
+    return {window > 0 && position >= window ? position - window + 1 : 0, position + 1, position};
+  }
 };
 
 }  // namespace weft

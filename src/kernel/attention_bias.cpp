@@ -28,21 +28,21 @@ RelativeBuckets relative_buckets(int count, int64_t max_distance, bool bidirecti
   return buckets;
 }
 
-float attention_bias(const AttentionOperands& args, int64_t h, int64_t distance) {
+float attention_bias(const HeadBias& head, int64_t distance) {
   float bias = 0.0f;
-  fill_bias_line(args, h, distance, 1, 1, &bias);
+  fill_bias_line(head, distance, 1, 1, &bias);
   return bias;
 }
 
-void fill_bias_line(const AttentionOperands& args, int64_t h, int64_t distance, int64_t step,
-                    int64_t count, float* to) {
-  const AttentionBias& bias = args.bias;
+void fill_bias_line(const HeadBias& head, int64_t distance, int64_t step, int64_t count,
+                    float* to) {
+  const AttentionBias& bias = head.bias;
   const bool is_alibi = bias.kind == AttentionBias::Kind::kAlibi;
-  const double slope = is_alibi ? alibi_slope(bias.first_head + h, bias.num_heads) : 0.0;
+  const double slope = is_alibi ? alibi_slope(bias.first_head + head.h, bias.num_heads) : 0.0;
   for (int64_t i = 0; i < count; ++i, distance += step) {
     if (bias.kind == AttentionBias::Kind::kRelative) {
       const int64_t bucket = relative_bucket(bias.buckets, distance);
-      to[i] = load_element(bias.table, args.dtype, bucket * args.H + h);
+      to[i] = load_element(bias.table, head.dtype, bucket * head.H + head.h);
     } else {
       to[i] = is_alibi ? alibi_bias(slope, distance) : 0.0f;
     }

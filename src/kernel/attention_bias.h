@@ -57,10 +57,17 @@ constexpr int relative_bucket(const RelativeBuckets& buckets, int64_t distance) 
   return low + (is_later && buckets.bidirectional ? buckets.side : 0);
 }
 
-// For head h of the call, on the CPU: at one distance, and to[i] at distance + i step.
-float attention_bias(const AttentionOperands& args, int64_t h, int64_t distance);
-void fill_bias_line(const AttentionOperands& args, int64_t h, int64_t distance, int64_t step,
-                    int64_t count, float* to);
+// For head h of a call of H heads, on the CPU: at one distance, and to[i] at distance + i step.
+struct HeadBias {
+  const AttentionBias& bias;
+  Dtype dtype;  // of the table
+  int64_t H, h;
+};
+inline HeadBias head_bias(const AttentionOperands& args, int64_t h) {
+  return {args.bias, args.dtype, args.H, h};
+}
+float attention_bias(const HeadBias& head, int64_t distance);
+void fill_bias_line(const HeadBias& head, int64_t distance, int64_t step, int64_t count, float* to);
 // sums[bucket * stride] += factor line[i], of the bucket of distance + i, in the order of i.
 void add_to_buckets(const RelativeBuckets& buckets, const float* line, int64_t distance,
                     int64_t count, float factor, float* sums, int64_t stride);

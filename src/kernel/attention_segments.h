@@ -17,10 +17,7 @@ struct AttentionSegment {
 // The segment of query t, which is below num_queries.
 AttentionSegment attention_segment(const AttentionOperands& args, int64_t b, int64_t t);
 
-// The keys that query t sees, begin .. end - 1; the distance of key j is j - origin.
-struct SeenKeys {
-  int64_t begin, end, origin;
-};
+// The keys that query t sees.
 SeenKeys seen_keys(const AttentionOperands& args, int64_t b, int64_t t);
 
 }  // namespace weft

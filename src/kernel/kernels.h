@@ -269,6 +269,7 @@ struct SquaresArgs {
   PLAIN(rope, RopeArgs)                              \
   SCRATCH(attention, AttentionArgs)                  \
   SCRATCH(attention_backward, AttentionBackwardArgs) \
+  PLAIN(fill_cache, FillCacheArgs)                   \
   SCRATCH(cached_attention, CachedAttentionArgs)     \
   PLAIN(swiglu, SwigluArgs)                          \
   PLAIN(swiglu_backward, SwigluBackwardArgs)         \

@@ -1,4 +1,4 @@
-// tests/kernel/attention_test.cpp: causal attention, its gradient and the cached form.
+// tests/kernel/attention_test.cpp: causal attention and its gradient.
 #include <fmt/core.h>
 
 #include "tests/kernel/attention_case.h"
@@ -197,46 +197,6 @@ TEST(Attention, GradientOfRefIsTheDifference) {
     const Outputs result = forward(c, qkv, ref_kernels(), bench);
     const Buffer dqkv = backward(c, qkv, result, dout, ref_kernels(), bench);
     expect_differences(qkv, loss, dqkv, "dqkv");
-  }
-}
-
-// A prompt, then single positions, must match attention over the whole.
-TEST(Attention, CachedAgreesWithRef) {
-  struct Sizes {
-    int64_t T, D;
-  };
-  for (const Dtype dtype : kAllTypes) {
-    for (const auto [T, D] :
-         {Sizes{1, 16}, {3, 16}, {70, 16}, {2, 10}, {2, 80}, {3, 128}, {1, 256}}) {
-      const Case c = {2, T, 4, 2, D, {static_cast<int32_t>(T), static_cast<int32_t>(T / 2)}, dtype};
-      const int64_t max_positions = 140;
-      const TestVector<int32_t> starts = {65, 0};
-      const Buffer qkv = Buffer::random(dtype, c.B * T * c.width(), 1);
-      const Buffer cache = Buffer::random(dtype, c.B * max_positions * c.G * c.D, 2);
-      compare_levels(
-          fmt::format("cached attention T {} D {} {}", T, D, dtype_name(dtype)), dtype,
-          [&](const Kernels& kernels, Bench& bench) {
-            Buffer k = cache, v = cache, out(dtype, c.B * c.T * c.H * c.D);
-            const CachedAttentionArgs args = {.B = c.B,
-                                              .T = c.T,
-                                              .H = c.H,
-                                              .G = c.G,
-                                              .D = c.D,
-                                              .max_positions = max_positions,
-                                              .dtype = dtype,
-                                              .scale = c.scale(),
-                                              .qkv = qkv.data(),
-                                              .starts = starts.data(),
-                                              .lengths = c.lengths.data(),
-                                              .k_cache = k.data(),
-                                              .v_cache = v.data(),
-                                              .out = out.data()};
-            const size_t bytes = kernels.cached_attention_workspace(args, bench.num_threads());
-            kernels.cached_attention(bench.context(bytes), args);
-            return Outputs{k, v, out};
-          },
-          attention_tolerance(dtype));
-    }
   }
 }
 

@@ -16,7 +16,7 @@ MORE_ARGUMENTS = ("src/kernel/attention_args.h", "src/kernel/norm_args.h")
 # By the file of its rule, the prefix of its types.
 OPERATIONS = {"swiglu": "Swiglu", "rmsnorm": "RmsNorm", "rope": "Rope", "embedding": "Embedding",
               "layernorm": "LayerNorm", "gelu": "Gelu", "relu": "Relu", "scale": "Scale",
-              "dropout": "Dropout", "cached_attention": "CachedAttention",
+              "dropout": "Dropout", "cached_attention": "CachedAttention", "fill_cache": "FillCache",
               "geglu": "Geglu", "qk_norm": "QkNorm"}
 
 # Not counted: those that passes insert themselves (collectives, sums, the norm), products, which passes

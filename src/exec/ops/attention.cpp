@@ -3,24 +3,16 @@
 
 #include "base/error.h"
 #include "exec/op_binding.h"
-#include "kernel/attention_bias.h"
+#include "exec/strided_heads.h"
 #include "kernel/gpu/cuda_options.h"
 #include "kernel/gpu/cudnn_rule.h"
 #include "kernel/gpu/device_limits.h"
-#include "kernel/packed_qkv.h"
 
 namespace weft {
 namespace {
 
 // What a call of the graph accepts, the kernels must handle.
 static_assert(kMostRelativeBuckets == kMostBuckets && kMostHeadsOfAlibi == kMostAlibiHeads);
-
-// Heads that are `step` columns apart in a value (B, positions, columns), from `column` on.
-template <typename Data>
-StridedHeads<Data> heads_at(Data* data, const Value& value, int64_t column, int64_t step) {
-  const int64_t width = value.shape[2];
-  return {element_at(data, value.dtype, column), value.shape[1] * width, width, step};
-}
 
 // q, k and v of the values, or of their gradients, which have the same layout.
 template <typename Data>
@@ -41,26 +33,6 @@ PackedQkv<Data> strided_qkv(const View& v, const AttentionAttr& attr,
       return {heads(0, 0, D), heads(0, H * D, D), heads(0, (H + G) * D, D)};
   }
   throw_bug(__FILE__, __LINE__, "no rule for a layout of q, k and v");
-}
-
-AttentionBias bias_of(const View& v, const AttentionAttr& attr, Ref table) {
-  AttentionBias bias;
-  switch (attr.bias) {
-    case ScoreBias::kNone:
-      return bias;
-    case ScoreBias::kAlibi:
-      bias.kind = AttentionBias::Kind::kAlibi;
-      bias.first_head = attr.first_head;
-      bias.num_heads = attr.model_heads;
-      return bias;
-    case ScoreBias::kRelative:
-      bias.kind = AttentionBias::Kind::kRelative;
-      bias.table = v.at(table);
-      bias.buckets = relative_buckets(static_cast<int>(v.value(table).shape[0]), attr.max_distance,
-                                      !attr.causal);
-      return bias;
-  }
-  throw_bug(__FILE__, __LINE__, "no rule for a bias of the scores");
 }
 
 // Common to both directions.
@@ -86,7 +58,7 @@ void set_operands(const View& v, const Node& node, AttentionOperands* a) {
   a->lengths = attr.padding_attends ? nullptr : v.at<int32_t>(in.lengths);
   a->positions = v.at<int32_t>(in.positions);
   a->source_positions = v.at<int32_t>(in.source_positions);
-  a->bias = bias_of(v, attr, in.table);
+  a->bias = bias_of(v, attr, in.table, !attr.causal);
   if (attr.dropout > 0) {
     a->dropout = {attr.dropout, attr.dropout_seed, attr.dropout_site, attr.first_head,
                   v.at<int64_t>(in.rows)};

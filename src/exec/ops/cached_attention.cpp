@@ -2,28 +2,35 @@
 #include "graph/ops/cached_attention.h"
 
 #include "exec/op_binding.h"
+#include "exec/strided_heads.h"
 #include "kernel/gpu/device_limits.h"
 
 namespace weft {
 namespace {
 
 CachedAttentionArgs args(const View& v, const Node& node) {
-  const Value& qkv = v.value(node.inputs[0]);
+  const Value& value = v.value(node.inputs[0]);
   const CachedAttentionAttr& attr = node.as<CachedAttentionAttr>();
-  CachedAttentionArgs a{};
-  a.B = qkv.shape[0];
-  a.T = qkv.shape[1];
+  const int64_t D = attr.heads.head_dim;
+  const bool is_source = attr.layout == QkvLayout::kQAndKv;
+  const auto* fifth = v.at<int32_t>(node.inputs[4]);
+  CachedAttentionArgs a;
+  a.B = value.shape[0];
+  a.T = value.shape[1];
   a.H = attr.heads.heads;
   a.G = attr.heads.kv_heads;
-  a.D = attr.heads.head_dim;
-  a.max_positions = v.value(node.inputs[3]).shape[1];
-  a.dtype = qkv.dtype;
+  a.D = D;
+  a.max_positions = v.value(node.inputs[2]).shape[1];
+  a.dtype = value.dtype;
   a.scale = attr.scale;
-  a.qkv = v.at(node.inputs[0]);
-  a.starts = v.at<int32_t>(node.inputs[1]);
-  a.lengths = v.at<int32_t>(node.inputs[2]);
-  a.k_cache = v.at(node.inputs[3]);
-  a.v_cache = v.at(node.inputs[4]);
+  a.window = attr.window;
+  a.q = heads_at<const void>(v.at(node.inputs[0]), value, 0,
+                             attr.layout == QkvLayout::kInterleaved ? 3 * D : D);
+  a.lengths = v.at<int32_t>(node.inputs[1]);
+  a.k_cache = v.at(node.inputs[2]);
+  a.v_cache = v.at(node.inputs[3]);
+  (is_source ? a.source_lengths : a.starts) = fifth;
+  a.bias = bias_of(v, attr, node.inputs.back(), false);
   a.out = v.at(node.outputs[0]);
   return a;
 }
@@ -40,6 +47,8 @@ NodeCall bind(const BindContext& b, const Node& node) {
 
 void check_device(const View& v, const Node& node) {
   const CachedAttentionArgs a = args(v, node);
+  check_device_extent(a.D, kMostHeadDim, "columns of an attention head",
+                      "set launch.device to cpu");
   check_device_extent(a.B, kMostGridRows, "rows of a pass", "lower train.micro_batch");
   check_device_extent(a.H, kMostGridRows, "attention heads of a rank",
                       "raise parallel.tp, or set launch.device to cpu");

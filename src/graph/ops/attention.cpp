@@ -26,9 +26,6 @@ std::vector<Shape> grad_shapes(const Graph& graph, const Node& node) {
   return all;
 }
 
-// The table is cut like the heads.
-Placement table_placement(const Placement& p) { return p.is_cut(2) ? cut(1) : whole(); }
-
 // q, k and v in the same way, and what a gradient reads with them.
 Placement place_values(const Node& node, const Inputs& in, bool is_gradient) {
   const AttentionAttr& attr = node.as<AttentionAttr>();
@@ -57,41 +54,9 @@ Inputs place_grad(const Node& node, const Inputs& in) {
   return out;
 }
 
-// A cut value that holds heads of several kinds must be a product with a weight of each kind: of
-// a single one a rank has a run of columns, which is not a share of each kind.
-void check_stacked(const Localizer& l, const Node& node) {
-  const AttentionAttr& attr = node.as<AttentionAttr>();
-  const int64_t q = attr.heads.heads * attr.heads.head_dim;
-  const int64_t kv = attr.heads.kv_heads * attr.heads.head_dim;
-  std::vector<std::vector<int64_t>> wanted = {{q}, {kv}, {kv}};
-  if (attr.layout == QkvLayout::kPacked) wanted = {{q, kv, kv}};
-  if (attr.layout == QkvLayout::kInterleaved) wanted = {{q + 2 * kv}};
-  if (attr.layout == QkvLayout::kQAndKv) wanted = {{q}, {kv, kv}};
-  for (size_t i = 0; i < wanted.size(); ++i) {
-    check_operands(stacked_widths(l, node.inputs[i]) == wanted[i], node.op,
-                   fmt::format("{} must be a product with {} stacked weights to be cut by heads",
-                               l.logical()[node.inputs[i]].name, wanted[i].size()));
-  }
-}
-
-// Of this rank, where columns are cut.
-HeadShape heads_of_rank(Localizer* l, const Node& node) {
-  const AttentionAttr& attr = node.as<AttentionAttr>();
-  HeadShape h = attr.heads;
-  if (!l->placement(node.inputs[0]).is_cut(2)) return h;
-  check_stacked(*l, node);
-  if (attr.layout == QkvLayout::kPacked) return local_heads(l, node.inputs[0], h);
-  h.heads = attr.heads.heads / l->mesh().tp;
-  h.kv_heads = attr.layout == QkvLayout::kInterleaved
-                   ? h.heads
-                   : l->local_shape(node.inputs[1]).back() / h.head_dim /
-                         (attr.layout == QkvLayout::kQAndKv ? 2 : 1);
-  return h;
-}
-
 void localize(Localizer* l, const Node& node) {
   AttentionAttr attr = node.as<AttentionAttr>();
-  attr.heads = heads_of_rank(l, node);
+  attr.heads = heads_of_rank(l, node.op, attr.layout, attr.heads, attention_inputs(node).values);
   if (l->placement(node.inputs[0]).is_cut(2)) attr.first_head = l->mesh().rank * attr.heads.heads;
   l->push_plain(node, attr);
 }
@@ -130,7 +95,39 @@ double flops_of(const Graph& graph, const Node& node, double products) {
 double flops(const Graph& graph, const Node& node) { return flops_of(graph, node, 2); }
 double grad_flops(const Graph& graph, const Node& node) { return flops_of(graph, node, 5); }
 
+void check_stacked(const Localizer& l, Op op, QkvLayout layout, const HeadShape& h,
+                   const std::vector<Ref>& values) {
+  const int64_t q = h.heads * h.head_dim, kv = h.kv_heads * h.head_dim;
+  std::vector<std::vector<int64_t>> wanted = {{q}, {kv}, {kv}};
+  if (layout == QkvLayout::kPacked) wanted = {{q, kv, kv}};
+  if (layout == QkvLayout::kInterleaved) wanted = {{q + 2 * kv}};
+  if (layout == QkvLayout::kQAndKv) wanted = {{q}, {kv, kv}};
+  for (size_t i = 0; i < values.size(); ++i) {
+    check_operands(stacked_widths(l, values[i]) == wanted[i], op,
+                   fmt::format("{} must be a product with {} stacked weights to be cut by heads",
+                               l.logical()[values[i]].name, wanted[i].size()));
+  }
+}
+
 }  // namespace
+
+HeadShape heads_of_rank(Localizer* l, Op op, QkvLayout layout, const HeadShape& logical,
+                        const std::vector<Ref>& values) {
+  HeadShape h = logical;
+  if (!l->placement(values[0]).is_cut(2)) return h;
+  check_stacked(*l, op, layout, logical, values);
+  if (layout == QkvLayout::kPacked) return local_heads(l, values[0], h);
+  h.heads = logical.heads / l->mesh().tp;
+  h.kv_heads = h.heads;
+  if (layout == QkvLayout::kInterleaved) return h;
+  const bool has_kv = values.size() > 1;
+  check_operands(has_kv || logical.kv_heads == logical.heads, op,
+                 "queries alone are cut where each head has its own key");
+  if (!has_kv) return h;
+  h.kv_heads =
+      l->local_shape(values[1]).back() / h.head_dim / (layout == QkvLayout::kQAndKv ? 2 : 1);
+  return h;
+}
 
 AttentionInputs attention_inputs(const Node& node) {
   const AttentionAttr& attr = node.as<AttentionAttr>();

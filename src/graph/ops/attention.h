@@ -89,6 +89,17 @@ struct AttentionCall {
   DropoutRule dropout = {};
 };
 
+// For attention over a cache too. BugError where scale, window or bias cannot be.
+void check_scores(const Builder& g, Op op, const AttentionCall& call);
+float scale_or_usual(float scale, const HeadShape& h);  // 0: 1 / sqrt(head_dim)
+// This rank's heads, where the columns of the values are cut. values: one or more of the layout's,
+// from the first on. A cut value that holds heads of several kinds must be a product with a weight
+// of each kind: of a single one a rank has a run of columns, which is not a share of each kind.
+HeadShape heads_of_rank(Localizer* localizer, Op op, QkvLayout layout, const HeadShape& h,
+                        const std::vector<Ref>& values);
+// The table of a relative bias is cut like the heads of the values.
+inline Placement table_placement(const Placement& p) { return p.is_cut(2) ? cut(1) : whole(); }
+
 namespace ops {
 Ref attention(Builder& g, const AttentionCall& call);
 // Causal, over packed qkv.

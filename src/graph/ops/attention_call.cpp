@@ -47,7 +47,8 @@ void check_side(const Builder& g, const Shape& s, Ref lengths, Ref positions) {
                     positions ? to_string(g.shape(positions)) : "none"));
 }
 
-void check_bias(const Builder& g, const AttentionCall& call) {
+void check_bias(const Builder& g, Op op, const AttentionCall& call) {
+  const auto check = [&](bool ok, const std::string& what) { check_operands(ok, op, what); };
   const bool is_relative = call.bias == ScoreBias::kRelative;
   check(is_relative == static_cast<bool>(call.table), "a relative bias, and no other, has a table");
   check(call.bias != ScoreBias::kAlibi || call.heads.heads <= kMostHeadsOfAlibi,
@@ -73,14 +74,6 @@ void check_dropout(const Builder& g, int64_t batch, HeadShape h, const DropoutRu
         "dropout is drawn for up to 65536 attentions and heads");
 }
 
-void check_scores(const AttentionCall& call) {
-  check(std::isfinite(call.scale) && call.scale >= 0,
-        fmt::format("wanted a finite scale above 0 (0: the usual one), got {}", call.scale));
-  check(call.window >= 0 && call.window <= INT32_MAX,
-        fmt::format("wanted a window of 0 to {} keys, got {}", INT32_MAX, call.window));
-  check(call.window == 0 || call.causal, "a window counts keys up to the query: it wants causal");
-}
-
 void check_call(const Builder& g, const AttentionCall& call) {
   check_values(g, call);
   const Shape q = g.shape(call.values[0]), k = g.shape(call.values.back());
@@ -92,14 +85,25 @@ void check_call(const Builder& g, const AttentionCall& call) {
   } else {
     check(q[1] == k[1] && !call.source_positions, "keys of other rows need their own lengths");
   }
-  check_scores(call);
-  check_bias(g, call);
+  check_scores(g, &kAttentionOp, call);
   check_dropout(g, q[0], call.heads, call.dropout);
 }
 
-float usual_scale(const HeadShape& h) { return 1.0f / std::sqrt(static_cast<float>(h.head_dim)); }
-
 }  // namespace
+
+void check_scores(const Builder& g, Op op, const AttentionCall& call) {
+  const auto check = [&](bool ok, const std::string& what) { check_operands(ok, op, what); };
+  check(std::isfinite(call.scale) && call.scale >= 0,
+        fmt::format("wanted a finite scale above 0 (0: the usual one), got {}", call.scale));
+  check(call.window >= 0 && call.window <= INT32_MAX,
+        fmt::format("wanted a window of 0 to {} keys, got {}", INT32_MAX, call.window));
+  check(call.window == 0 || call.causal, "a window counts keys up to the query: it wants causal");
+  check_bias(g, op, call);
+}
+
+float scale_or_usual(float scale, const HeadShape& h) {
+  return scale != 0 ? scale : 1.0f / std::sqrt(static_cast<float>(h.head_dim));
+}
 
 Ref ops::attention(Builder& g, const AttentionCall& call) {
   check_call(g, call);
@@ -114,7 +118,7 @@ Ref ops::attention(Builder& g, const AttentionCall& call) {
   }
   g.add(&kAttentionOp, std::move(inputs), {out, lse},
         AttentionAttr{.heads = h,
-                      .scale = call.scale != 0 ? call.scale : usual_scale(h),
+                      .scale = scale_or_usual(call.scale, h),
                       .padding_attends = call.padding_attends,
                       .dropout = call.dropout.rate,
                       .dropout_seed = call.dropout.seed,

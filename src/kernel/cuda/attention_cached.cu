@@ -1,12 +1,12 @@
 // kernel/cuda/attention_cached.cu: attention of new positions over all that a cache holds.
 //
-// First the new k and v go into the cache. Then a block of threads handles one query: groups of
-// eight lanes take one key after another, each with its own running softmax (attention_builtin.cu
-// explains m and l) over its keys; at the end the groups' results are scaled to the overall maximum
-// and added in order of the groups.
+// A block of threads handles one query: groups of eight lanes take one key after another, each with
+// its own running softmax (attention_builtin.cu explains m and l) over its keys; at the end the
+// groups' results are scaled to the overall maximum and added in order of the groups.
 #include <cmath>
 #include <type_traits>
 
+#include "kernel/attention_bias.h"
 #include "kernel/cuda/dispatch.h"
 #include "kernel/cuda/launch.h"
 #include "kernel/cuda/ops.h"
@@ -18,23 +18,23 @@ constexpr int kThreads = 128;
 constexpr int kLanes = 8;                   // of a group
 constexpr int kGroups = kThreads / kLanes;  // of a block
 
-struct Cached {
-  int64_t T, H, G, D, max_positions;
-  float scale;
-  const int32_t* starts;
-  const int32_t* lengths;
+// What is added to the scores of one head: the bias of a key by its distance from the query.
+template <typename Value>
+struct ScoreBiasOf {
+  const AttentionBias& bias;
+  int64_t H, h;
+  double slope;
+  __device__ ScoreBiasOf(const AttentionBias& of, int64_t num_heads, int64_t head)
+      : bias(of), H(num_heads), h(head), slope(0.0) {
+    if (of.kind == AttentionBias::Kind::kAlibi)
+      slope = alibi_slope(of.first_head + head, of.num_heads);
+  }
+  __device__ __forceinline__ float operator()(int64_t distance) const {
+    if (bias.kind == AttentionBias::Kind::kAlibi) return alibi_bias(slope, distance);
+    const int64_t bucket = relative_bucket(bias.buckets, distance);
+    return load_one(static_cast<const Value*>(bias.table) + bucket * H + h);
+  }
 };
-
-template <typename Value, int kWidth>
-__global__ void fill_cache_kernel(Cached c, const Value* qkv, Value* k_cache, Value* v_cache) {
-  const int64_t b = blockIdx.z, t = blockIdx.y, kv = c.G * c.D;
-  const int64_t i = (int64_t{blockIdx.x} * kThreads + threadIdx.x) * kWidth;
-  if (t >= c.lengths[b] || i >= kv) return;
-  const Value* from = qkv + (b * c.T + t) * (c.H * c.D + 2 * kv) + c.H * c.D + i;
-  const int64_t to = (b * c.max_positions + c.starts[b] + t) * kv + i;
-  store_raw<kWidth>(k_cache + to, load_raw<kWidth>(from));
-  store_raw<kWidth>(v_cache + to, load_raw<kWidth>(from + kv));
-}
 
 // Lane l of a group has kWidth elements from (i kLanes + l) kWidth on, i = 0, 1 ..., kElements in
 // all.
@@ -52,34 +52,36 @@ __device__ __forceinline__ void load_share(const Value* row, int64_t D, float (&
 }
 
 template <typename Value, int kElements, int kWidth>
-__global__ void __launch_bounds__(kThreads)
-    cached_attention_kernel(Cached c, const Value* qkv, const Value* k_cache, const Value* v_cache,
-                            Value* out) {
+__global__ void __launch_bounds__(kThreads) cached_attention_kernel(CachedAttentionArgs c) {
   __shared__ float group_m[kGroups], group_l[kGroups];
   WEFT_DYNAMIC_SHARED(float, sums);  // (kGroups, D)
   const int64_t h = blockIdx.x, t = blockIdx.y, b = blockIdx.z, kv = c.G * c.D;
-  Value* to = out + ((b * c.T + t) * c.H + h) * c.D;
-  if (t >= c.lengths[b]) {
+  const auto *k_cache = static_cast<const Value*>(c.k_cache),
+             *v_cache = static_cast<const Value*>(c.v_cache);
+  Value* to = static_cast<Value*>(c.out) + ((b * c.T + t) * c.H + h) * c.D;
+  const SeenKeys seen = c.seen_keys(b, t);
+  if (seen.begin == seen.end) {
     for (int64_t d = threadIdx.x; d < c.D; d += kThreads) store_one(to + d, 0.0f);
     return;
   }
   const int group = static_cast<int>(threadIdx.x) / kLanes;
-  const int64_t count = c.starts[b] + t + 1;
   const int64_t cache = b * c.max_positions * kv + h / (c.H / c.G) * c.D;
   float q[kElements], key[kElements], sum[kElements] = {};
-  load_share<kElements, kWidth>(qkv + (b * c.T + t) * (c.H * c.D + 2 * kv) + h * c.D, c.D, q);
+  load_share<kElements, kWidth>(static_cast<const Value*>(c.q.data) + c.q.at(b, t, h), c.D, q);
+  const bool has_bias = c.bias.kind != AttentionBias::Kind::kNone;
+  const ScoreBiasOf<Value> bias(c.bias, c.H, h);
   float m = -INFINITY, l = 0.0f;
   // All groups iterate equally often: all lanes of a warp take part in the shuffles.
-  for (int64_t first = 0; first < count; first += kGroups) {
-    const int64_t j = first + group < count ? first + group : count - 1;
+  for (int64_t first = seen.begin; first < seen.end; first += kGroups) {
+    const int64_t j = first + group < seen.end ? first + group : seen.end - 1;
     load_share<kElements, kWidth>(k_cache + cache + j * kv, c.D, key);
     float score = 0.0f;
 #pragma unroll
     for (int i = 0; i < kElements; ++i) score = fmaf(q[i], key[i], score);
 #pragma unroll
     for (int by = kLanes / 2; by > 0; by /= 2) score += __shfl_xor_sync(~0u, score, by);
-    if (first + group >= count) continue;
-    score *= c.scale;
+    if (first + group >= seen.end) continue;
+    score = has_bias ? fmaf(score, c.scale, bias(j - seen.origin)) : score * c.scale;
     load_share<kElements, kWidth>(v_cache + cache + j * kv, c.D, key);
     const float highest = fmaxf(m, score);
     const float factor = exp_for(Value{}, m - highest), p = exp_for(Value{}, score - highest);
@@ -131,28 +133,17 @@ void with_elements(int64_t D, const Fn& fn) {
 size_t cached_attention_workspace(const CachedAttentionArgs&, int) { return 0; }
 
 void cached_attention(const Context& context, const CachedAttentionArgs& args) {
-  const Cached cached = {.T = args.T,
-                         .H = args.H,
-                         .G = args.G,
-                         .D = args.D,
-                         .max_positions = args.max_positions,
-                         .scale = args.scale,
-                         .starts = args.starts,
-                         .lengths = args.lengths};
-  const auto T = static_cast<unsigned>(args.T), B = static_cast<unsigned>(args.B);
+  const dim3 blocks(static_cast<unsigned>(args.H), static_cast<unsigned>(args.T),
+                    static_cast<unsigned>(args.B));
+  const size_t shared = static_cast<size_t>(kGroups * args.D) * sizeof(float);
   with_type(args.dtype, [&](auto value) {
     using Value = decltype(value);
-    const auto* qkv = static_cast<const Value*>(args.qkv);
-    auto *k = static_cast<Value*>(args.k_cache), *v = static_cast<Value*>(args.v_cache);
-    with_width<Value>(is_vectored<Value>(args.D, {qkv, k, v}), [&](auto width) {
-      const int64_t blocks = ceil_div(args.G * args.D, kThreads * width);
-      launch(context, "cached attention: fill", fill_cache_kernel<Value, width>,
-             dim3(static_cast<unsigned>(blocks), T, B), dim3(kThreads), 0, cached, qkv, k, v);
+    const bool vectored =
+        is_vectored<Value>(args.D | strides_of(args.q), {args.q.data, args.k_cache, args.v_cache});
+    with_width<Value>(vectored, [&](auto width) {
       with_elements(args.D, [&](auto elements) {
-        launch(context, "cached attention", cached_attention_kernel<Value, elements, width>,
-               dim3(static_cast<unsigned>(args.H), T, B), dim3(kThreads),
-               static_cast<size_t>(kGroups * args.D) * sizeof(float), cached, qkv, k, v,
-               static_cast<Value*>(args.out));
+        launch(context, "cached attention", cached_attention_kernel<Value, elements, width>, blocks,
+               dim3(kThreads), shared, args);
       });
     });
   });

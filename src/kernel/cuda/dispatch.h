@@ -51,6 +51,9 @@ bool is_vectored(int64_t columns, std::initializer_list<const void*> addresses) 
   return columns % kPack<T> == 0 && bits % 16 == 0;
 }
 
+// For the columns of is_vectored: a multiple of a power of two where all strides are.
+inline int64_t strides_of(const HeadsIn& heads) { return heads.row | heads.position | heads.head; }
+
 // fn(integral constant kPack<T>) where vectored, else fn(integral constant 1).
 template <typename T, typename Fn>
 void with_width(bool vectored, const Fn& fn) {

@@ -1,4 +1,4 @@
-// kernel/ref/attention.cpp: attention, query by query, over a sequence or over a cache.
+// kernel/ref/attention.cpp: attention, query by query.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -27,8 +27,8 @@ struct Query {
   int64_t t = 0;  // its position
   double rate = 0;
   HeadDropout dropout = {};
-  const AttentionOperands* biased = nullptr;  // its bias is head h's, by distances from `origin`
-  int64_t h = 0, origin = 0;
+  HeadBias bias;  // by distances from `origin`
+  int64_t origin = 0;
 
   // The factor of key j's probability.
   double keep(int64_t j) const {
@@ -43,8 +43,7 @@ double score(const Query& query, int64_t j) {
     sum += get(query.q_data, query.dtype, query.q + d) *
            get(query.k_data, query.dtype, query.k + j * query.k_step + d);
   }
-  const float bias = query.biased ? attention_bias(*query.biased, query.h, j - query.origin) : 0.0f;
-  return sum * query.scale + bias;
+  return sum * query.scale + attention_bias(query.bias, j - query.origin);
 }
 
 // Writes D elements of out from `at`; returns the log-sum-exp.
@@ -94,8 +93,7 @@ void attend_head(const AttentionArgs& args, int64_t b, int64_t h) {
                            .t = t,
                            .rate = args.dropout.rate,
                            .dropout = dropout,
-                           .biased = &args,
-                           .h = h,
+                           .bias = head_bias(args, h),
                            .origin = seen.origin};
       lse = attend(query, args.out.data, at);
     }
@@ -103,59 +101,11 @@ void attend_head(const AttentionArgs& args, int64_t b, int64_t h) {
   }
 }
 
-void fill_cache(const CachedAttentionArgs& args, int64_t b) {
-  const int64_t width = (args.H + 2 * args.G) * args.D;
-  const int64_t kv = args.G * args.D;
-  for (int64_t t = 0; t < std::min<int64_t>(args.T, args.lengths[b]); ++t) {
-    const int64_t from = (b * args.T + t) * width + args.H * args.D;
-    const int64_t to = (b * args.max_positions + args.starts[b] + t) * kv;
-    for (int64_t i = 0; i < kv; ++i) {
-      put(args.k_cache, args.dtype, to + i, get(args.qkv, args.dtype, from + i));
-      put(args.v_cache, args.dtype, to + i, get(args.qkv, args.dtype, from + kv + i));
-    }
-  }
-}
-
-void attend_cached(const CachedAttentionArgs& args, int64_t b, int64_t t, int64_t h) {
-  const int64_t width = (args.H + 2 * args.G) * args.D;
-  const int64_t kv = args.G * args.D;
-  const int64_t g = h / (args.H / args.G);
-  const int64_t cache = b * args.max_positions * kv + g * args.D;
-  const Query query = {.dtype = args.dtype,
-                       .D = args.D,
-                       .begin = 0,
-                       .count = args.starts[b] + t + 1,
-                       .scale = args.scale,
-                       .q_data = args.qkv,
-                       .q = (b * args.T + t) * width + h * args.D,
-                       .k_data = args.k_cache,
-                       .k = cache,
-                       .k_step = kv,
-                       .v_data = args.v_cache,
-                       .v = cache,
-                       .v_step = kv};
-  attend(query, args.out, ((b * args.T + t) * args.H + h) * args.D);
-}
-
 }  // namespace
 
 void attention(const Context&, const AttentionArgs& args) {
   for (int64_t b = 0; b < args.B; ++b) {
     for (int64_t h = 0; h < args.H; ++h) attend_head(args, b, h);
-  }
-}
-
-// Ignored positions yield zeros.
-void cached_attention(const Context&, const CachedAttentionArgs& args) {
-  for (int64_t b = 0; b < args.B; ++b) {
-    fill_cache(args, b);
-    for (int64_t t = 0; t < args.T; ++t) {
-      if (t >= args.lengths[b]) {
-        zero_row(args.out, args.dtype, (b * args.T + t) * args.H * args.D, args.H * args.D);
-        continue;
-      }
-      for (int64_t h = 0; h < args.H; ++h) attend_cached(args, b, t, h);
-    }
   }
 }
 

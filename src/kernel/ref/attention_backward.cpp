@@ -42,7 +42,8 @@ struct Backward {
     const int64_t q = args.q.at(b, t, h), k = args.k.at(b, j, h / group);
     const int64_t v = args.v.at(b, j, h / group), dout = args.dout.at(b, t, h);
     const double lse = args.lse[(b * args.H + h) * args.T + t];
-    const double s = dot(args.q, q, args.k, k) * args.scale + attention_bias(args, h, j - origin);
+    const double s =
+        dot(args.q, q, args.k, k) * args.scale + attention_bias(head_bias(args, h), j - origin);
     const double p = std::exp(s - lse);
     const double m = keep(b, h, t, j);
     const double dp = m * dot(args.dout, dout, args.v, v);

@@ -49,7 +49,8 @@ inline BiasLines make_bias_lines(const Context& context, const AttentionOperands
   if (!lines.data) return lines;
   context.pool->run(args.H, [&](int64_t h, int) {
     const int64_t step = by_query ? -1 : 1;
-    fill_bias_line(args, h, -step * lines.origin, step, lines.floats, data + h * lines.floats);
+    fill_bias_line({args.bias, args.dtype, args.H, h}, -step * lines.origin, step, lines.floats,
+                   data + h * lines.floats);
   });
   return lines;
 }

@@ -5,7 +5,6 @@
 // keys at a time, then their weighted values, with the same running maximum.
 #include "kernel/cpu/level/attention_forward.h"
 #include "kernel/cpu/level/ops.h"
-#include "kernel/cpu/level/rows.h"
 #include "kernel/cpu/workspace.h"
 
 namespace weft::WEFT_LEVEL {
@@ -13,18 +12,6 @@ namespace {
 
 constexpr int64_t kMaxHeadDim = 256;
 constexpr int64_t kFewPositions = 4;
-
-template <typename T>
-void fill_cache(const CachedAttentionArgs& args, int64_t b, int64_t t) {
-  if (t >= args.lengths[b]) return;
-  const int64_t kv = args.G * args.D;
-  const size_t bytes = static_cast<size_t>(kv) * sizeof(T);
-  const T* k = static_cast<const T*>(args.qkv) + (b * args.T + t) * (args.H + 2 * args.G) * args.D +
-               args.H * args.D;
-  const int64_t to = (b * args.max_positions + args.starts[b] + t) * kv;
-  __builtin_memcpy(static_cast<T*>(args.k_cache) + to, k, bytes);
-  __builtin_memcpy(static_cast<T*>(args.v_cache) + to, k + kv, bytes);
-}
 
 struct Running {
   float highest = -__builtin_inff();
@@ -69,21 +56,25 @@ template <typename T>
 void attend(const CachedAttentionArgs& args, int64_t b, int64_t t, int64_t h) {
   const int64_t D = args.D;
   T* out = static_cast<T*>(args.out) + ((b * args.T + t) * args.H + h) * D;
-  if (t >= args.lengths[b]) {
+  const SeenKeys seen = args.seen_keys(b, t);
+  if (seen.begin >= seen.end) {
     __builtin_memset(out, 0, static_cast<size_t>(D) * sizeof(T));
     return;
   }
-  const T* q =
-      static_cast<const T*>(args.qkv) + (b * args.T + t) * (args.H + 2 * args.G) * D + h * D;
+  const T* q = static_cast<const T*>(args.q.data) + args.q.at(b, t, h);
   const int64_t step = args.G * D;
   const int64_t cache = b * args.max_positions * step + h / (args.H / args.G) * D;
-  const int64_t count = args.starts[b] + t + 1;
   Running running;
-  for (int64_t key = 0; key < count; key += kBlock) {
-    const int64_t keys = lesser(kBlock, count - key);
+  for (int64_t key = seen.begin; key < seen.end; key += kBlock) {
+    const int64_t keys = lesser(kBlock, seen.end - key);
     const int64_t at = cache + key * step;
     float s[kBlock];
     score_keys(q, static_cast<const T*>(args.k_cache) + at, step, keys, D, args.scale, s);
+    if (args.bias.kind != AttentionBias::Kind::kNone) {
+      float bias[kBlock];
+      fill_bias_line({args.bias, args.dtype, args.H, h}, key - seen.origin, 1, keys, bias);
+      for (int64_t j = 0; j < keys; ++j) s[j] += bias[j];
+    }
     add_keys(running, s, keys, static_cast<const T*>(args.v_cache) + at, step, D);
   }
   const Vec share = splat(1.0f / running.sum);
@@ -91,17 +82,37 @@ void attend(const CachedAttentionArgs& args, int64_t b, int64_t t, int64_t h) {
       D, [&](int64_t i, auto part) { store(out + i, load(running.o + i, part) * share, part); });
 }
 
+// For the bias lines of a prompt: of all positions that the cache has.
+AttentionOperands whole_cache(const CachedAttentionArgs& args) {
+  return {.T = args.max_positions,
+          .S = args.max_positions,
+          .H = args.H,
+          .dtype = args.dtype,
+          .q = {},
+          .k = {},
+          .v = {},
+          .bias = args.bias};
+}
+
+KeyBounds bounds_of(const CachedAttentionArgs& args, int64_t b) {
+  if (args.source_lengths) return {.num_keys = args.source_lengths[b], .causal = false};
+  return {.ahead = args.starts[b], .window = args.window};
+}
+
 template <typename T>
 void attend_prompt(const Context& context, const CachedAttentionArgs& args) {
   using Element = typename Blocks<T>::Element;
-  const int64_t D = args.D, width = (args.H + 2 * args.G) * D, step = args.G * D;
+  const int64_t D = args.D, step = args.G * D;
   const int64_t blocks = blocks_of(args.T, kQueries);
+  float* after = reinterpret_cast<float*>(context.workspace) +
+                 forward_floats(D, false) * context.pool->num_threads();
+  const BiasLines lines = make_bias_lines(context, whole_cache(args), true, after);
   context.pool->run(args.B * args.H * blocks, [&](int64_t task, int thread) {
     const int64_t first = task % blocks * kQueries;
     const int64_t h = task / blocks % args.H, b = task / blocks / args.H;
     const int64_t cache = b * args.max_positions * step + h / (args.H / args.G) * D;
-    const HeadView<T> head = {.q = static_cast<const T*>(args.qkv) + b * args.T * width + h * D,
-                              .q_step = width,
+    const HeadView<T> head = {.q = static_cast<const T*>(args.q.data) + args.q.at(b, 0, h),
+                              .q_step = args.q.position,
                               .k = static_cast<const T*>(args.k_cache) + cache,
                               .k_step = step,
                               .v = static_cast<const T*>(args.v_cache) + cache,
@@ -110,12 +121,13 @@ void attend_prompt(const Context& context, const CachedAttentionArgs& args) {
                               .out_step = args.H * D,
                               .lse = nullptr,
                               .D = D,
-                              .scale = args.scale};
+                              .scale = args.scale,
+                              .bias = lines.of_head(h)};
     const int64_t end = lesser(args.T, first + kQueries);
     const int64_t rows = greater(0, lesser(end, args.lengths[b]) - first);
     if (rows > 0) {
       attend_block(head, forward_scratch<Element>(context.workspace, D, thread), first, rows,
-                   {.ahead = args.starts[b]});
+                   bounds_of(args, b));
     }
     for (int64_t t = first + rows; t < end; ++t) {
       __builtin_memset(head.out + t * head.out_step, 0, static_cast<size_t>(D) * sizeof(T));
@@ -126,7 +138,8 @@ void attend_prompt(const Context& context, const CachedAttentionArgs& args) {
 }  // namespace
 
 size_t cached_attention_workspace(const CachedAttentionArgs& args, int num_threads) {
-  return static_cast<size_t>(forward_floats(args.D, false) * num_threads) * sizeof(float);
+  const int64_t lines = args.T > kFewPositions ? all_bias_floats(whole_cache(args)) : 0;
+  return static_cast<size_t>(forward_floats(args.D, false) * num_threads + lines) * sizeof(float);
 }
 
 void cached_attention(const Context& context, const CachedAttentionArgs& args) {
@@ -134,8 +147,6 @@ void cached_attention(const Context& context, const CachedAttentionArgs& args) {
                   context.workspace_bytes);
   with_type(args.dtype, [&](auto value) {
     using T = decltype(value);
-    each_row(context, args.B * args.T, args.G * args.D,
-             [&](int64_t r) { fill_cache<T>(args, r / args.T, r % args.T); });
     if (args.T > kFewPositions) {
       attend_prompt<T>(context, args);
       return;
