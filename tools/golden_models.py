@@ -3,10 +3,13 @@ lack.
 """
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
+import torch
 import transformers
-from transformers import (BloomConfig, Gemma3TextConfig, GPT2Config, LlamaConfig, MistralConfig,
-                          Qwen2Config, Qwen3Config, T5Config)
+from transformers import (AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, BloomConfig,
+                          Gemma3TextConfig, GPT2Config, LlamaConfig, MistralConfig, Qwen2Config,
+                          Qwen3Config, T5Config)
 
 
 @dataclass
@@ -16,7 +19,7 @@ class Golden:
     name: str
     config: transformers.PretrainedConfig
     seq_length: int
-    std: float  # of the random weights: large enough that attention and gates are far from linear
+    std: float = 0.0  # of the random weights: large enough that attention and gates are far from linear
     rows: int = 4
     store_bf16: bool = False  # weights are bf16 values, kept in a BF16 file, used as fp32
     sample: bool = False  # store a sample of each gradient, and only the logits of the first row
@@ -24,6 +27,7 @@ class Golden:
     source_length: int = 0  # of an encoder-decoder
     norm_start: float = 1.0  # around which the weights of norms are drawn
     std_of: dict = field(default_factory=dict)  # factors of std, by a part of the name
+    folder: Path | None = None  # whose weights are used
 
 
 COMMON = {"max_position_embeddings": 512, "attention_dropout": 0.0, "bos_token_id": None}
@@ -126,3 +130,30 @@ def t5_models():
 
 def golden_models():
     return llama_models() + qwen_models() + other_decoders() + t5_models()
+
+
+def auto_class(config):
+    return AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
+
+
+def random_model(golden, generator):
+    """Matrices and biases around 0, norm weights around their start (1, or 0 where the norm adds 1)."""
+    model = auto_class(golden.config).from_config(golden.config, dtype=torch.float32)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            noise = torch.randn(parameter.shape, generator=generator) * golden.std
+            for part, factor in golden.std_of.items():
+                noise = noise * factor if part in name else noise
+            is_norm = parameter.ndim == 1 and name.endswith("weight")
+            parameter.copy_(golden.norm_start + noise if is_norm else noise)
+    return model
+
+
+def stored_model(folder):
+    """A model that exists already."""
+    config = AutoConfig.from_pretrained(folder)
+    for key in ("dropout_rate", "hidden_dropout", "attention_dropout"):
+        if hasattr(config, key):
+            setattr(config, key, 0.0)
+    return Golden(folder.name, config, seq_length=24, folder=folder,
+                  source_length=40 if config.is_encoder_decoder else 0)

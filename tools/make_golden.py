@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes the golden files: what PyTorch and transformers compute for small models of every family.
 
-    make_golden.py --out DIR --seed N [--only NAME] [--full]
+    make_golden.py --out DIR --seed N [--only NAME | --from FOLDER] [--full]
 
 Each set is a folder DIR/NAME with model/ (a Hugging Face folder, written by save_pretrained) and
 golden.safetensors (inputs, logits, losses, gradients, tables of AdamW steps). The models are in
@@ -18,9 +18,8 @@ from pathlib import Path
 import torch
 import transformers
 from safetensors.torch import save_file
-from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
-from golden_models import golden_models
+from golden_models import auto_class, golden_models, random_model, stored_model
 
 FORMAT = "2"
 SAMPLE_STRIDE = 61  # prime: coprime with every row width, so a sample walks over all columns
@@ -45,22 +44,12 @@ def check_rope_branches(config):
     assert cases == {"kept", "blended", "divided"}, cases
 
 
-def auto_class(config):
-    return AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
-
-
 def write_model(golden, folder, generator):
-    """Random weights: matrices and biases around 0, norm weights around their start (1, or 0 where
-    the norm adds 1). Saved as a folder.
-    """
-    model = auto_class(golden.config).from_config(golden.config, dtype=torch.float32)
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            noise = torch.randn(parameter.shape, generator=generator) * golden.std
-            for part, factor in golden.std_of.items():
-                noise = noise * factor if part in name else noise
-            is_norm = parameter.ndim == 1 and name.endswith("weight")
-            parameter.copy_(golden.norm_start + noise if is_norm else noise)
+    """The folder of a set: random weights, or a copy of what exists."""
+    if golden.folder:
+        shutil.copytree(golden.folder, folder, dirs_exist_ok=True)
+        return
+    model = random_model(golden, generator)
     if golden.store_bf16:
         model.to(torch.bfloat16)
     model.save_pretrained(folder)
@@ -80,7 +69,7 @@ def write_config_of_version_4(folder):
 
 
 def load_model(golden, folder, attention="eager", dtype=torch.float32):
-    model = auto_class(golden.config).from_pretrained(folder, dtype=dtype,
+    model = auto_class(golden.config).from_pretrained(folder, config=golden.config, dtype=dtype,
                                                       attn_implementation=attention)
     return model.train()
 
@@ -272,11 +261,15 @@ def main():
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--only", metavar="NAME", help="make only this set")
+    parser.add_argument("--from", dest="folder", type=Path, metavar="FOLDER",
+                        help="instead: a set of this model, called as its folder")
     parser.add_argument("--full", action="store_true", help="store whole gradients and logits")
     args = parser.parse_args()
     torch.set_num_threads(2)
     transformers.utils.logging.disable_progress_bar()
     models = [m for m in golden_models() if args.only in (None, m.name)]
+    if args.folder:
+        models = [stored_model(args.folder)]
     if not models:
         parser.error(f"no set is called {args.only}: "
                      f"there are {', '.join(m.name for m in golden_models())}")

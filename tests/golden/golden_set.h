@@ -23,7 +23,19 @@ inline std::filesystem::path golden_root() {
   return given ? given : "tests/golden/data";
 }
 
+// Or those that WEFT_GOLDEN_SETS lists, with commas between them.
 inline std::vector<std::string> golden_names() {
+  if (const char* given = std::getenv("WEFT_GOLDEN_SETS")) {
+    std::vector<std::string> names(1);
+    for (const char* c = given; *c != 0; ++c) {
+      if (*c == ',') {
+        names.emplace_back();
+      } else {
+        names.back() += *c;
+      }
+    }
+    return names;
+  }
   return {"tiny_llama", "qwen2_gqa", "llama_rope", "llama_256"};
 }
 
@@ -32,7 +44,7 @@ class GoldenSet {
   explicit GoldenSet(const std::string& name)
       : folder_(golden_root() / name / "model"),
         file_(golden_root() / name / "golden.safetensors"),
-        model_(make_model(folder_.config(), {})) {
+        model_(make_model(folder_.config(), {.dropout = 0.0})) {
     folder_.open_weights();
   }
   const HfFolder& folder() const { return folder_; }
