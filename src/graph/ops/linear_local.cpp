@@ -102,9 +102,10 @@ std::vector<int64_t> stacked_widths(const Localizer& l, Ref x) {
     const auto node = std::find_if(nodes.begin(), nodes.end(), writes);
     if (node == nodes.end()) return {columns};
     if (node->op == &kLinearOp) {
+      const LinearAttr& attr = node->as<LinearAttr>();
       std::vector<int64_t> widths;
-      for (int p = 0; p < node->as<LinearAttr>().parts; ++p) {
-        widths.push_back(l.logical()[node->inputs[static_cast<size_t>(1 + p)]].shape[0]);
+      for (int p = 0; p < attr.parts; ++p) {
+        widths.push_back(columns_of(l.logical()[node->inputs[static_cast<size_t>(1 + p)]], attr));
       }
       return widths;
     }
