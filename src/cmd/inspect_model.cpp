@@ -86,10 +86,10 @@ void describe_folder(const LogicalModel& model, Json& out) {
 }
 
 void describe_config(const Json& config, Json& out) {
-  for (const char* key :
-       {"architectures", "model_type", "hidden_size", "d_model", "num_hidden_layers", "num_layers",
-        "n_layer", "num_attention_heads", "num_heads", "n_head", "num_key_value_heads",
-        "intermediate_size", "d_ff", "vocab_size", "tie_word_embeddings", "torch_dtype", "dtype"}) {
+  for (const char* key : {"architectures", "model_type", "hidden_size", "n_embd", "d_model",
+                          "num_hidden_layers", "num_layers", "n_layer", "num_attention_heads",
+                          "num_heads", "n_head", "num_key_value_heads", "intermediate_size", "d_ff",
+                          "vocab_size", "tie_word_embeddings", "torch_dtype", "dtype"}) {
     copy_key(config, key, out);
   }
 }

@@ -10,6 +10,7 @@
 #include "data/example.h"
 #include "data/target_search.h"
 #include "model/load.h"
+#include "tensor/names.h"
 
 namespace weft {
 namespace {
@@ -107,6 +108,7 @@ std::unique_ptr<RowSource> Session::open_eval_rows() const {
 StreamOptions Session::train_stream() const {
   StreamOptions o;
   if (reads_source(*model)) o.kind = ModelKind::kEncoderDecoder;
+  o.needs_positions = reads_input(*model, names::kPositions);
   o.seed = static_cast<uint64_t>(config.seed);
   o.global_batch = config.train.global_batch;
   o.vocab_size = model->vocab_size();
@@ -147,7 +149,13 @@ void Session::check_eval_rows(const RowSource& rows) const {
 Json trained_config(const Json& config, const RunConfig& run) {
   Json made = config;
   if (!run.model.num_layers) return made;
-  made.set("num_hidden_layers", Json(*run.model.num_layers));
+  bool is_set = false;
+  for (const char* key : {"num_hidden_layers", "n_layer"}) {
+    if (!made.find(key)) continue;
+    made.set(key, Json(*run.model.num_layers));
+    is_set = true;
+  }
+  if (!is_set) made.set("num_hidden_layers", Json(*run.model.num_layers));
   if (const Json* types = made.find("layer_types"); types && types->is_array()) {
     Json::Array first = types->as_array();
     first.resize(std::min(first.size(), static_cast<size_t>(*run.model.num_layers)));

@@ -37,7 +37,7 @@ struct BatchTensor {
 // B rows: this rank's share of a global batch. The tensors of tensor/names.h that the data
 // provides: always ids, targets, lengths and rows; those of the source where there is one
 // (encoder-decoder; ids, targets and lengths are then the decoder's); segments and positions of
-// either side where rows are packed.
+// either side where rows are packed; positions also where the model needs them always.
 // pack: a row is a sequence of segments, numbered from 1, each with positions from 0. For an
 // encoder-decoder a pair has the same number on both sides, so that a decoder position sees the
 // source positions with its number; a side without tokens skips a number.

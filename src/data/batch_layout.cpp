@@ -62,6 +62,10 @@ void BatchBuilder::reset_tensors(Batch& out) const {
   if (packs()) {
     out.reset(names::kSegments, T, 0);
     out.reset(names::kPositions, T, 0);
+  } else if (options_.needs_positions) {
+    const auto positions = out.reset(names::kPositions, T, 0);
+    for (int64_t b = 0; b < out.num_rows; ++b)
+      std::iota(positions.begin() + b * T, positions.begin() + (b + 1) * T, 0);
   }
   if (answers()) {
     out.reset(names::kSourceIds, S, maker_.pad_id());

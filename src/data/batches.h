@@ -42,6 +42,7 @@ struct StreamOptions {
   bool once = false;
   int prefetch = 4;  // batches to prefetch
   ModelKind kind = ModelKind::kCausal;
+  bool needs_positions = false;   // also of rows that are not packed
   int32_t decoder_start_id = -1;  // encoder-decoder: before the first target; -1: the padding's id
   CacheOptions cache;
 };

@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/json.h"
@@ -114,6 +115,8 @@ void freeze_parameters(Graph* graph, const std::vector<ParameterSpec>& parameter
 
 int64_t count_parameters(const Model& model);
 
+// Whether the model reads an input of that name from every batch, packed or not.
+bool reads_input(const Model& model, std::string_view name);
 // Whether the model reads a source in addition to its target: an encoder-decoder.
 bool reads_source(const Model& model);
 

@@ -14,10 +14,11 @@ InputSpec per_row(const char* name) { return {name, {Dim::kRows}, Dtype::kI32, 0
 
 }  // namespace
 
-std::vector<InputSpec> decoder_inputs(const TraceOptions& options, bool has_dropout) {
+std::vector<InputSpec> decoder_inputs(const TraceOptions& options, bool has_dropout,
+                                      bool looks_up_positions) {
   std::vector<InputSpec> all = {tokens(names::kIds), tokens(names::kTargets, -1),
                                 per_row(names::kLengths)};
-  if (options.packed) all.push_back(tokens(names::kPositions));
+  if (options.packed || looks_up_positions) all.push_back(tokens(names::kPositions));
   if (options.drops && has_dropout)
     all.push_back({names::kRows, {Dim::kRows, Dim::kTwo}, Dtype::kI64, -1});
   return all;

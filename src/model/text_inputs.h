@@ -8,8 +8,10 @@
 
 namespace weft {
 
-// For trace_loss; has_dropout: the model draws masks in training.
-std::vector<InputSpec> decoder_inputs(const TraceOptions& options, bool has_dropout);
+// For trace_loss; has_dropout: the model draws masks in training; looks_up_positions: rows that are
+// not packed have positions, too.
+std::vector<InputSpec> decoder_inputs(const TraceOptions& options, bool has_dropout,
+                                      bool looks_up_positions = false);
 // For trace_generate.
 std::vector<InputSpec> decoder_generate_inputs();
 

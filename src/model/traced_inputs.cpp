@@ -1,6 +1,8 @@
 // model/traced_inputs.cpp: resolves dims to numbers.
 #include "model/traced_inputs.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 
 namespace weft {
@@ -40,6 +42,11 @@ TracedInputs::TracedInputs(Builder* builder, const std::vector<InputSpec>& specs
 Ref TracedInputs::operator[](std::string_view name) const {
   const auto found = refs_.find(name);
   return found == refs_.end() ? Ref{} : found->second;
+}
+
+bool reads_input(const Model& model, std::string_view name) {
+  const std::vector<InputSpec> all = model.inputs({});
+  return std::any_of(all.begin(), all.end(), [&](const InputSpec& s) { return s.name == name; });
 }
 
 bool reads_source(const Model& model) {

@@ -207,6 +207,29 @@ TEST(Batches, PaddingTargetsAndCounts) {
   }
 }
 
+// For models with learned positions; those of padding count on.
+TEST(Batches, PositionsWhereTheModelNeedsThem) {
+  const auto tokenizer = make_bytes_tokenizer();
+  const auto rows = rows_in_memory("ab\ncdef\n", RowFormat::kText, "t");
+  DataConfig config = text_config(5);
+  config.shuffle = false;
+  StreamOptions options;
+  options.global_batch = 2;
+  for (const bool needed : {true, false}) {
+    options.needs_positions = needed;
+    BatchStream stream(config, *rows, *tokenizer, options);
+    Batch batch;
+    ASSERT_TRUE(stream.next(batch));
+    EXPECT_EQ(batch.find("segments"), nullptr);
+    if (needed) {
+      EXPECT_EQ(testing::list_of(batch, "positions"),
+                (std::vector<int32_t>{0, 1, 2, 3, 4, 0, 1, 2, 3, 4}));
+    } else {
+      EXPECT_EQ(batch.find("positions"), nullptr);
+    }
+  }
+}
+
 std::string numbered_lines(int n) {
   std::string text;
   for (int i = 0; i < n; ++i) text += i % 5 == 3 ? "\n" : "row " + std::to_string(i) + "\n";

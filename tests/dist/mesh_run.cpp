@@ -186,8 +186,7 @@ Batch random_batch(int64_t rows, int64_t positions, int64_t vocab, uint64_t seed
       lists.targets.push_back(
           is_label ? static_cast<int32_t>(random() % static_cast<uint64_t>(vocab)) : -1);
       b.target_tokens += is_label;
-      if (!packed) continue;
-      lists.positions.push_back(t < length ? position : 0);
+      lists.positions.push_back(t < length || !packed ? position : 0);
       position = ends ? 0 : position + 1;
     }
     lists.lengths.push_back(static_cast<int32_t>(length));
