@@ -13,11 +13,17 @@ namespace {
 
 constexpr int64_t kPiece = int64_t{1} << 20;  // elements converted at a time
 
-const LogicalTensor& find_floating(const LogicalModel& source, const StoredAs& stored) {
+const LogicalTensor* find_weight(const LogicalModel& source, const std::string& name) {
   const auto found =
-      std::lower_bound(source.weights.begin(), source.weights.end(), stored.name,
+      std::lower_bound(source.weights.begin(), source.weights.end(), name,
                        [](const LogicalTensor& t, const std::string& n) { return t.name < n; });
-  if (found == source.weights.end() || found->name != stored.name) {
+  return found != source.weights.end() && found->name == name ? &*found : nullptr;
+}
+
+const LogicalTensor& find_floating(const LogicalModel& source, const StoredAs& stored) {
+  const LogicalTensor* found = find_weight(source, stored.name);
+  if (!found) found = find_weight(source, without_base_prefix(stored.name));
+  if (!found) {
     throw UserError(fmt::format("{} has no tensor \"{}\" {}, which its config.json requires",
                                 source.path.string(), stored.name, to_string(stored.shape)),
                     stored.name == "lm_head.weight"

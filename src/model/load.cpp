@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <set>
+#include <string_view>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -28,7 +29,7 @@ bool is_floating(Dtype dtype) {
 }
 
 HfFolder::Found find_floating(const HfFolder& folder, const StoredAs& stored) {
-  const HfFolder::Found found = folder.find(stored.name);
+  const HfFolder::Found found = find_stored(folder, stored.name);
   if (found.file == nullptr) throw_missing(folder, stored);
   require(is_floating(found.info->dtype),
           "{}: tensor \"{}\" has dtype {}, wanted F32, BF16, F16 or F64",
@@ -36,19 +37,36 @@ HfFolder::Found find_floating(const HfFolder& folder, const StoredAs& stored) {
   return found;
 }
 
-// Written by older programs, or next to a tied embedding.
+// Written by older programs (masks of GPT-2's attention, rope's frequencies), or next to a tied
+// embedding.
 bool is_no_parameter(const std::string& name) {
-  return name == "lm_head.weight" || name.ends_with(".rotary_emb.inv_freq");
+  return name == "lm_head.weight" || name.ends_with(".rotary_emb.inv_freq") ||
+         name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias");
 }
 
 }  // namespace
+
+std::string without_base_prefix(const std::string& name) {
+  for (const std::string_view prefix : {"transformer.", "model."}) {
+    if (name.starts_with(prefix)) return name.substr(prefix.size());
+  }
+  return name;
+}
+
+HfFolder::Found find_stored(const HfFolder& folder, const std::string& name) {
+  const HfFolder::Found found = folder.find(name);
+  return found.file != nullptr ? found : folder.find(without_base_prefix(name));
+}
 
 void warn_of_unknown_tensors(const std::vector<std::string>& names, const Json& config,
                              const std::filesystem::path& path) {
   constexpr size_t kMostShown = 3;
   std::set<std::string> known;
   const auto model = make_model(config, {0, 0.0});  // all layers, whatever the run file uses
-  for (const ParameterSpec& p : model->parameters()) known.insert(stored_as(p).name);
+  for (const ParameterSpec& p : model->parameters()) {
+    known.insert(stored_as(p).name);
+    known.insert(without_base_prefix(stored_as(p).name));
+  }
   std::vector<std::string> unknown;
   for (const std::string& name : names) {
     if (!known.contains(name) && !is_no_parameter(name)) unknown.push_back(name);

@@ -6,6 +6,12 @@
 
 namespace weft {
 
+// The folder's tensor of that name, or of the name without the base model's prefix: files may hold
+// "h.0.ln_1.weight" for "transformer.h.0.ln_1.weight". file null where it has neither.
+HfFolder::Found find_stored(const HfFolder& folder, const std::string& name);
+// The name without that prefix; itself where it has none.
+std::string without_base_prefix(const std::string& name);
+
 // The bytes of the stored tensor that the parameter is a box of. UserError naming tensor, file,
 // actual and expected where it is missing, has another shape or is not floating. Thread-safe once
 // open_weights() was called. A tied head is not a separate parameter, so it is not looked up.

@@ -8,6 +8,7 @@
 #include "base/mapped_files.h"
 #include "checkpoint/export.h"
 #include "checkpoint/join.h"
+#include "model/load.h"
 #include "model/stored.h"
 #include "train/generation_config.h"
 
@@ -31,7 +32,7 @@ LogicalTensor start_of(const Session& session, const FileTensor& tensor) {
     return join_boxes(tensor.name, tensor.shape, Dtype::kF32, std::move(boxes));
   }
   LogicalTensor start{tensor.name, tensor.shape, Dtype::kF32, {}};
-  const HfFolder::Found found = session.folder.find(tensor.name);
+  const HfFolder::Found found = find_stored(session.folder, tensor.name);
   const std::byte* data = found.file->data(*found.info);
   start.read = [data, dtype = found.info->dtype](int64_t begin, int64_t end, void* out) {
     convert_elements(data + begin * dtype_bytes(dtype), dtype, out, Dtype::kF32, end - begin);

@@ -71,6 +71,22 @@ TEST(LoadParameter, MissingTensorIsNamed) {
   EXPECT_NE(e.find("tie_word_embeddings"), std::string::npos) << e;
 }
 
+// Files of a base model: "h.0.w" for "transformer.h.0.w".
+TEST(LoadParameter, NamesMayLackTheBasePrefix) {
+  TemporaryFolder folder;
+  const HfFolder hf = folder_with(folder, Dtype::kF32);
+  for (const char* name : {"transformer.w", "model.w", "w"}) {
+    float got[6] = {};
+    load_parameter(hf, spec(name, {2, 3}), Dtype::kF32, got);
+    EXPECT_EQ(got[3], kFloats[3]) << name;
+  }
+  float got[6];
+  const std::string e = error_of<UserError>([&] {
+    load_parameter(hf, spec("encoder.w", {2, 3}), Dtype::kF32, got);
+  });
+  EXPECT_NE(e.find("no tensor \"encoder.w\""), std::string::npos) << e;
+}
+
 TEST(LoadParameter, WrongShapeNamesBoth) {
   TemporaryFolder folder;
   const HfFolder hf = folder_with(folder, Dtype::kF32);
