@@ -21,6 +21,11 @@ int64_t positive_or(const Json& config, const char* key, int64_t most, int64_t o
   return v == nullptr || v->is_null() ? otherwise : positive(config, key, most);
 }
 
+int64_t at_least_zero_or(const Json& config, const char* key, int64_t most, int64_t otherwise) {
+  const Json* v = config.find(key);
+  return v != nullptr && *v == Json(0) ? 0 : positive_or(config, key, most, otherwise);
+}
+
 double number_or(const Json& config, const char* key, double otherwise) {
   const Json* v = config.find(key);
   if (v == nullptr || v->is_null()) return otherwise;
@@ -43,6 +48,34 @@ bool flag_or(const Json& config, const char* key, bool otherwise) {
   if (v == nullptr || v->is_null()) return otherwise;
   require(v->is_bool(), "config.json: \"{}\" must be true or false, got {}", key, v->dump());
   return v->as_bool();
+}
+
+std::string word_or(const Json& config, const char* key, const std::string& otherwise) {
+  const Json* v = config.find(key);
+  if (v == nullptr || v->is_null()) return otherwise;
+  require(v->is_string(), "config.json: \"{}\" must be a word, got {}", key, v->dump());
+  return v->as_string();
+}
+
+const char* named(const Json& config, const char* key, const char* other) {
+  return config.find(key) == nullptr && config.find(other) != nullptr ? other : key;
+}
+
+Json with_defaults(Json config, std::initializer_list<std::pair<const char*, Json>> defaults) {
+  for (const auto& [key, value] : defaults) {
+    if (config.find(key) == nullptr) config.set(key, value);
+  }
+  return config;
+}
+
+void refuse_if_set(const Json& config, std::initializer_list<const char*> keys) {
+  for (const char* key : keys) {
+    const Json* v = config.find(key);
+    if (v == nullptr || v->is_null() || *v == Json(false)) continue;
+    throw UserError(
+        fmt::format("config.json: {} is {}, which is not built for this model", key, v->dump()),
+        "set it to null, or to false, if the weights were trained without it");
+  }
 }
 
 double initializer_or(const Json& config, const char* key, double otherwise) {

@@ -5,7 +5,9 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <string>
+#include <utility>
 
 #include "base/json.h"
 
@@ -23,10 +25,20 @@ inline constexpr double kMostParameters = 0x1p44;
 
 int64_t positive(const Json& config, const char* key, int64_t most);
 int64_t positive_or(const Json& config, const char* key, int64_t most, int64_t otherwise);
+int64_t at_least_zero_or(const Json& config, const char* key, int64_t most, int64_t otherwise);
 double number_or(const Json& config, const char* key, double otherwise);
 // In fp32, which kernels use: 1e-60 counts as 0.
 double above_zero_or(const Json& config, const char* key, double otherwise);
 bool flag_or(const Json& config, const char* key, bool otherwise);
+std::string word_or(const Json& config, const char* key, const std::string& otherwise);
+
+// `key`, or where only it is in the file, its other name.
+const char* named(const Json& config, const char* key, const char* other);
+// The configuration with the family's defaults of fields that are absent; null stays null.
+Json with_defaults(Json config, std::initializer_list<std::pair<const char*, Json>> defaults);
+// UserError naming the first key that is neither absent, null nor false: a feature that is not
+// built.
+void refuse_if_set(const Json& config, std::initializer_list<const char*> keys);
 
 // A standard deviation, at least 0.
 double initializer_or(const Json& config, const char* key, double otherwise);

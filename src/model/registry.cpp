@@ -7,9 +7,11 @@
 
 // One line per family: its architecture, and its model_type, which is also the name of its folder
 // and of its factory make_<model_type>.
-#define WEFT_FAMILIES(FAMILY)       \
-  FAMILY("LlamaForCausalLM", llama) \
-  FAMILY("Qwen2ForCausalLM", qwen2)
+#define WEFT_FAMILIES(FAMILY)           \
+  FAMILY("LlamaForCausalLM", llama)     \
+  FAMILY("Qwen2ForCausalLM", qwen2)     \
+  FAMILY("Qwen3ForCausalLM", qwen3)     \
+  FAMILY("MistralForCausalLM", mistral)
 
 namespace weft {
 

@@ -116,7 +116,7 @@ TEST(ModelConfig, UnbuiltFeaturesAreNamed) {
       {with({{"num_key_value_heads", 3}}), "num_key_value_heads"},
       {with({{"head_dim", 15}}), "15"},
       {with({{"pad_token_id", 100}}), "pad_token_id"},
-      {with({{"architectures", rope(R"(["GPT2LMHeadModel"])")}}), "GPT2LMHeadModel"},
+      {with({{"architectures", rope(R"(["MambaForCausalLM"])")}}), "MambaForCausalLM"},
       {rope("{}"), "LlamaForCausalLM"}};
   for (const auto& [config, part] : cases) {
     const std::string e = error_of<UserError>([&, &c = config] { make_model(c, {}); });

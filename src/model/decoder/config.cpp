@@ -21,24 +21,9 @@ void check_count(const DecoderConfig& c) {
                   c.hidden_size, c.intermediate_size, c.num_hidden_layers, c.vocab_size));
 }
 
-void refuse_sliding_window(const Json& config) {
-  const char* hint = "set use_sliding_window to false in config.json if the rows fit the window";
-  if (flag_or(config, "use_sliding_window", false)) {
-    throw UserError("config.json: use_sliding_window: sliding-window attention is not built", hint);
-  }
-  if (const Json* types = config.find("layer_types"); types && types->is_array()) {
-    for (const Json& type : types->as_array()) {
-      if (type.is_string() && type.as_string() == "full_attention") continue;
-      throw UserError(fmt::format("config.json: layer_types holds {}: only full_attention is built",
-                                  type.dump()),
-                      hint);
-    }
-  }
-}
-
 }  // namespace
 
-DecoderConfig read_decoder_config(const Json& config, const std::string& family) {
+DecoderConfig read_decoder_sizes(const Json& config, const std::string& family) {
   DecoderConfig c;
   c.family = family;
   c.hidden_size = positive(config, "hidden_size", kMostWidth);
@@ -63,11 +48,15 @@ DecoderConfig read_decoder_config(const Json& config, const std::string& family)
   c.tie_word_embeddings = flag_or(config, "tie_word_embeddings", false);
   c.dropout = number_or(config, "attention_dropout", 0);
   c.pad_token_id = padding_id(config, c.vocab_size);
+  check_count(c);
+  return c;
+}
+
+DecoderConfig read_decoder_config(const Json& config, const std::string& family) {
+  DecoderConfig c = read_decoder_sizes(config, family);
   const Json* act = config.find("hidden_act");
   require(act == nullptr || (act->is_string() && act->as_string() == "silu"),
           "config.json: hidden_act {} is not built; supported: silu", act ? act->dump() : "");
-  check_count(c);
-  refuse_sliding_window(config);
   c.rope = read_rope(config);
   return c;
 }

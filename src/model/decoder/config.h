@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "base/json.h"
 #include "model/rope.h"
@@ -17,12 +18,16 @@ struct DecoderConfig {
   bool tie_word_embeddings = false;
   bool qkv_bias = false, o_bias = false, mlp_bias = false;
   int64_t pad_token_id = -1;
-  double dropout = 0;  // of attention's probabilities
+  double dropout = 0;                 // of attention's probabilities
+  bool qk_norm = false;               // of every head of q and of k, before rope
+  std::vector<int64_t> windows = {};  // of each layer, 0: none; empty: no layer has one
   RopeConfig rope;
 };
 
-// The fields that Llama and Qwen2 share, in the spellings of transformers 4 and 5. UserError names
+// The fields that all of the kind share, in the spellings of transformers 4 and 5. UserError names
 // the key that is missing, wrong or requires an unbuilt feature.
 DecoderConfig read_decoder_config(const Json& config, const std::string& family);
+// The same without rope and the activation.
+DecoderConfig read_decoder_sizes(const Json& config, const std::string& family);
 
 }  // namespace weft

@@ -19,6 +19,8 @@ enum class LayerPart {
   kGate,
   kUp,
   kDown,
+  kQNorm,
+  kKNorm,
 };
 
 std::string layer_name(int64_t layer, LayerPart part, const char* leaf);  // leaf: weight | bias

@@ -5,11 +5,10 @@
 #include "model/decoder/model.h"
 
 #include "graph/builder.h"
-#include "graph/ops/attention.h"
-#include "graph/ops/cached_attention.h"
 #include "graph/ops/embedding.h"
 #include "graph/ops/head.h"
 #include "graph/ops/linear.h"
+#include "graph/ops/qk_norm.h"
 #include "graph/ops/rmsnorm.h"
 #include "graph/ops/rope.h"
 #include "graph/ops/swiglu.h"
@@ -17,6 +16,7 @@
 #include "model/head_chunks.h"
 #include "model/overrides.h"
 #include "model/text_inputs.h"
+#include "model/traced_attention.h"
 #include "model/traced_inputs.h"
 #include "model/traced_parameters.h"
 #include "tensor/names.h"
@@ -86,27 +86,26 @@ class Tracer {
     const int64_t q = c_.num_attention_heads * c_.head_dim,
                   kv = c_.num_key_value_heads * c_.head_dim;
     const HeadShape shape{c_.num_attention_heads, c_.num_key_value_heads, c_.head_dim};
-    const Ref lengths = in_[names::kLengths], positions = in_[names::kPositions],
-              starts = in_[names::kStarts];
     const Ref wq = weight(i, LayerPart::kQ, {q, c_.hidden_size});
     const Ref wk = weight(i, LayerPart::kK, {kv, c_.hidden_size});
     const Ref wv = weight(i, LayerPart::kV, {kv, c_.hidden_size});
     const auto b =
         biases(c_.qkv_bias, i, {{LayerPart::kQ, q}, {LayerPart::kK, kv}, {LayerPart::kV, kv}});
-    const Ref qkv =
-        ops::rope(g_, ops::linear(g_, y, {wq, wk, wv}, b), cosine_, sine_, positions, shape);
-    const Ref attended =
-        starts
-            ? ops::cached_attention(g_, qkv, starts, lengths, cache(i, "k"), cache(i, "v"), shape)
-            : ops::attention(g_, qkv, lengths, positions, shape, o_.learns_padding, dropout(i));
+    Ref qkv = ops::linear(g_, y, {wq, wk, wv}, b);
+    if (c_.qk_norm) {
+      const Ref q_norm = weight(i, LayerPart::kQNorm, {c_.head_dim});
+      const Ref k_norm = weight(i, LayerPart::kKNorm, {c_.head_dim});
+      qkv = ops::qk_norm(g_, qkv, q_norm, k_norm, shape, static_cast<float>(c_.rms_norm_eps));
+    }
+    qkv = ops::rope(g_, qkv, cosine_, sine_, in_[names::kPositions], shape);
+    const Ref attended = self_attention(
+        g_, in_, o_, qkv, {.layer = i, .heads = shape, .window = window(i), .dropout = c_.dropout});
     const Ref wo = weight(i, LayerPart::kO, {c_.hidden_size, q});
     return ops::linear(g_, attended, {wo}, biases(c_.o_bias, i, {{LayerPart::kO, c_.hidden_size}}));
   }
 
-  DropoutRule dropout(int64_t layer) const {
-    const Ref rows = in_[names::kRows];
-    if (!rows) return {};
-    return {.rate = c_.dropout, .seed = o_.seed, .site = layer, .rows = rows};
+  int64_t window(int64_t layer) const {
+    return c_.windows.empty() ? 0 : c_.windows[static_cast<size_t>(layer)];
   }
 
   Ref feed_forward(int64_t i, Ref y) {
@@ -117,14 +116,6 @@ class Tracer {
     const Ref h = ops::swiglu(g_, ops::linear(g_, y, {gate, up}, b));
     const Ref down = weight(i, LayerPart::kDown, {c_.hidden_size, f});
     return ops::linear(g_, h, {down}, biases(c_.mlp_bias, i, {{LayerPart::kDown, c_.hidden_size}}));
-  }
-
-  Ref cache(int64_t layer, const char* which) {
-    return g_.cache(fmt_name(layer, which),
-                    {o_.batch, o_.max_positions, c_.num_key_value_heads, c_.head_dim});
-  }
-  static std::string fmt_name(int64_t layer, const char* which) {
-    return "cache." + std::to_string(layer) + "." + which;
   }
 
   Ref head() {

@@ -1,7 +1,8 @@
 // model/decoder/placement.cpp: how tensor parallelism may cut the parameters.
 //
 // Column cut (dim 0): q, k, v by whole heads, gate, up. Row cut (dim 1): o, down. The embedding
-// and the head are cut over the vocabulary. Norms and row-cut biases stay whole.
+// and the head are cut over the vocabulary. All heads share q_norm and k_norm. Other norms and
+// row-cut biases stay whole.
 #include "model/decoder/hf_names.h"
 #include "model/decoder/model.h"
 
@@ -22,6 +23,9 @@ CutRule decoder_cut(const DecoderConfig& config, const std::string& name) {
   if (contains(name, "q_proj")) return {0, config.head_dim, false, false, kHeads};
   for (const char* module : {"k_proj", "v_proj"}) {
     if (contains(name, module)) return {0, config.head_dim, false, true, "key/value heads"};
+  }
+  for (const char* module : {"q_norm", "k_norm"}) {
+    if (contains(name, module)) return shared_by_heads(config.head_dim);
   }
   for (const char* module : {"gate_proj", "up_proj"}) {
     if (contains(name, module)) return {0, 1, false, false, kWidth};
