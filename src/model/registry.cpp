@@ -11,7 +11,9 @@
   FAMILY("LlamaForCausalLM", llama)     \
   FAMILY("Qwen2ForCausalLM", qwen2)     \
   FAMILY("Qwen3ForCausalLM", qwen3)     \
-  FAMILY("MistralForCausalLM", mistral)
+  FAMILY("MistralForCausalLM", mistral) \
+  FAMILY("GPT2LMHeadModel", gpt2)       \
+  FAMILY("Gemma3ForCausalLM", gemma3_text)
 
 namespace weft {
 
