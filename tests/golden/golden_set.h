@@ -36,7 +36,15 @@ inline std::vector<std::string> golden_names() {
     }
     return names;
   }
-  return {"tiny_llama", "qwen2_gqa", "llama_rope", "llama_256"};
+  return {"tiny_llama",    //
+          "qwen2_gqa",     //
+          "llama_rope",    //
+          "llama_256",     //
+          "qwen2_window",  //
+          "qwen3",         //
+          "mistral",       //
+          "gpt2",          //
+          "gemma3"};
 }
 
 class GoldenSet {
@@ -82,6 +90,8 @@ class GoldenSet {
     }
     b.target_tokens = std::count_if(lists.targets.begin(), lists.targets.end(),
                                     [](int32_t target) { return target >= 0; });
+    for (size_t i = 0; i < lists.ids.size(); ++i)
+      lists.positions.push_back(static_cast<int32_t>(i % static_cast<size_t>(shape.back())));
     lists.put(shape.back(), &b);
     b.positions = R * (b.padded.target + b.padded.source);
     return b;
