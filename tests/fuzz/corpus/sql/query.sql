@@ -1,0 +1,1 @@
+SELECT t.a, COUNT(*) FROM "t" WHERE x BETWEEN 1 AND 2 AND name = 'O''Neal' AND (b OR c) GROUP BY a ORDER BY a LIMIT 3;
