@@ -280,6 +280,12 @@ bool OptionTable::was_given(std::string_view key) const {
   return option->given_;
 }
 
+void OptionTable::mark_chosen(std::string_view key, std::string word) {
+  Option* option = find(key);
+  ensure(option != nullptr, "no option " + std::string(key));
+  option->chosen_for_ = std::move(word);
+}
+
 std::vector<OptionEntry> OptionTable::entries() const {
   std::vector<OptionEntry> out;
   for (const Option& o : options_) {
@@ -292,7 +298,8 @@ std::vector<OptionEntry> OptionTable::entries() const {
 std::string OptionTable::resolved() const {
   std::string text, section;
   for (const Option& o : options_) {
-    const char* mark = o.not_built_ ? "  # not built" : o.given_ ? "" : "  # default";
+    std::string mark = o.not_built_ ? "  # not built" : o.given_ ? "" : "  # default";
+    if (!o.chosen_for_.empty()) mark = "  # " + o.chosen_for_;
     append_line(o.key_, print_value(o.target_) + mark, &section, &text);
   }
   return text;

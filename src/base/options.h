@@ -60,6 +60,7 @@ class Option {
   bool given_ = false;
   bool not_built_ = false;
   std::string reason_, hint_;
+  std::string chosen_for_;  // the word that was given
   Answer answer_ = nullptr;
   std::vector<std::string> missing_values_;
 };
@@ -97,6 +98,9 @@ class OptionTable {
   const std::vector<std::string>& not_built() const { return not_built_; }  // "key: value"
 
   bool was_given(std::string_view key) const;
+  // The target was given as a word such as `auto`, and now holds what was chosen for it: resolved()
+  // adds the word as a remark.
+  void mark_chosen(std::string_view key, std::string word);
   std::vector<OptionEntry> entries() const;
   // YAML of every key in order, with `# default` or `# not built` after keys that were not given.
   std::string resolved() const;

@@ -11,6 +11,7 @@
 #include "planning/backend.h"
 #include "planning/plan_fit.h"
 #include "planning/plan_report.h"
+#include "planning/precision.h"
 
 namespace weft {
 namespace {
@@ -83,7 +84,8 @@ RunCommand add_plan(CLI::App& app) {
   json->excludes(dump);
   fit->excludes(dump);
   return [w, fit] {
-    const RunFile file(w->run, w->sets);
+    RunFile file(w->run, w->sets);
+    if (const std::string line = choose_precision(&file); !line.empty()) log_info("{}", line);
     if (fit->count() > 0) return print_fit(file.config(), *w);
     if (!w->out.empty()) check_picture(w->out);
     const PlanReport report = plan_run(file.config(), w->dump);

@@ -11,6 +11,7 @@
 #include "net/interface.h"
 #include "planning/backend.h"
 #include "planning/memory_check.h"
+#include "planning/precision.h"
 #include "track/run_files.h"
 #include "train/engine.h"
 #include "train/finished_run.h"
@@ -127,7 +128,8 @@ RunCommand add_train(CLI::App& app) {
     std::optional<StopSignals> early;  // a rank has a supervisor that handles them
     if (!rank) early.emplace(nullptr);
     check_environment();
-    const RunFile file(w->run, w->sets);
+    RunFile file(w->run, w->sets);
+    choose_precision(&file);  // the printed keys show it
     w->options.run_file = w->run;
     if (rank) return train_rank(file, w->options, {rank->rank, rank->threads, rank->world});
     if (report_if_finished(file, w->options)) return 0;

@@ -24,7 +24,7 @@ constexpr const char* kAccumulation =
     "train.grad_accum, but better left unset: train.global_batch is the same in every layout";
 constexpr const char* kFolder =
     "storage (folder of the runs) and name: the run directory is <storage>/<name>";
-constexpr const char* kPrecision = "train.precision: fp32, bf16 or fp16";
+constexpr const char* kPrecision = "train.precision: auto, fp32, bf16 or fp16";
 constexpr std::pair<const char*, const char*> kSynonyms[] = {
     {"learning_rate", "train.lr"},
     {"base_lr", "train.lr"},

@@ -113,9 +113,10 @@ void bind_parallel(OptionTable& t, ParallelConfig& c) {
 
 void bind_train(OptionTable& t, TrainConfig& c) {
   t.add("train.precision", &c.precision,
-        "compute type; fp16 (GPUs only) uses dynamic loss scaling; final/ is always written in the "
-        "type of model.path's weights (model.init: random: fp32; `weft export --dtype` converts)")
-      .one_of({"fp32", "bf16", "fp16"})
+        "compute type; auto: on GPUs bf16 where they have it, else fp16, on the CPU fp32; fp16 "
+        "(GPUs only) uses dynamic loss scaling; final/ is always written in the type of "
+        "model.path's weights (model.init: random: fp32; `weft export --dtype` converts)")
+      .one_of({"auto", "fp32", "bf16", "fp16"})
       .answer(other_precision_words);
   t.add("train.tf32", &c.tf32,
         "fp32 matrix products on a GPU may use TF32 (10 mantissa bits): several times faster, less "
@@ -246,6 +247,7 @@ int64_t RunConfig::micro_batch() const {
   return std::max<int64_t>(1, parallel.mode == "exact" ? parallel.exact_rows : most);
 }
 Dtype RunConfig::compute_dtype() const {
+  ensure(train.precision != "auto", "train.precision: auto is chosen before it is used");
   if (train.precision == "bf16") return Dtype::kBf16;
   return train.precision == "fp16" ? Dtype::kF16 : Dtype::kF32;
 }
@@ -265,6 +267,14 @@ RunFile::RunFile(const std::filesystem::path& path, const std::vector<std::strin
   table_->read(parse_yaml(text, path.string()), path.string(), complaints);
   for (const std::string& set : sets) table_->set(set, complaints);
   table_->check_required(complaints);
+  check_config(*table_, config_, &complaints);
+  refuse(complaints);
+}
+
+void RunFile::choose_precision(const std::string& value) {
+  config_.train.precision = value;
+  table_->mark_chosen("train.precision", "auto");
+  std::vector<std::string> complaints;
   check_config(*table_, config_, &complaints);
   refuse(complaints);
 }

@@ -34,7 +34,7 @@ struct ParallelConfig {
 };
 
 struct TrainConfig {
-  std::string precision = "fp32";
+  std::string precision = "fp32";  // auto only until it is chosen (planning/precision.h)
   bool tf32 = false;
   bool master_weights = true;
   double loss_scale = 65536;
@@ -99,6 +99,9 @@ class RunFile {
           Use use = Use::kTrain);
   const RunConfig& config() const { return config_; }
   std::string resolved() const { return table_->resolved(); }  // YAML, defaults marked
+  // Replaces `train.precision: auto`, which the resolved file then shows as chosen. All complaints
+  // about the value are collected as those about a given one.
+  void choose_precision(const std::string& value);
   bool was_given(std::string_view key) const { return table_->was_given(key); }
   const std::vector<std::string>& not_built() const { return table_->not_built(); }
 

@@ -14,6 +14,7 @@
 #include "planning/backend.h"
 #include "planning/fault.h"
 #include "planning/layout.h"
+#include "planning/precision.h"
 #include "track/plot.h"
 #include "train/signals.h"
 #include "train/tensor_hashes.h"
@@ -48,7 +49,8 @@ std::vector<std::string> sets_of(const VerifyOptions& o, const VerifyLayout& lay
 
 PlannedRun plan_one(const VerifyOptions& o, const VerifyLayout& layout) {
   std::vector<std::string> sets = sets_of(o, layout);
-  const RunFile file(o.run, sets);
+  RunFile file(o.run, sets);
+  choose_precision(&file);
   const Layout mesh = check_layout(file.config());
   check_backend(file.config());  // a later layout may need more GPUs than the first
   return {layout, std::move(sets), file.config(), mesh};
@@ -63,11 +65,15 @@ Json number_or_null(const std::optional<double>& v) {
 std::vector<PlannedRun> plan_runs(const VerifyOptions& o) {
   const std::vector<VerifyLayout> layouts = parse_layouts(o.layouts);
   const RunFile plain(o.run, o.sets);  // errors in the run file itself are reported once
+  VerifyOptions same = o;
   std::vector<PlannedRun> runs;
   std::vector<std::string> complaints;
   for (const VerifyLayout& layout : layouts) {
     try {
-      runs.push_back(plan_one(o, layout));
+      runs.push_back(plan_one(same, layout));
+      // Layouts of more ranks may find fewer GPUs: what auto is for the base holds for all.
+      if (plain.config().train.precision == "auto" && runs.size() == 1)
+        same.sets.push_back("train.precision=" + runs[0].config.train.precision);
     } catch (const UserError& e) {
       const std::string hint = e.hint().empty() ? "" : "; " + e.hint();
       complaints.push_back(fmt::format("layout \"{}\": {}{}", layout.name, e.what(), hint));

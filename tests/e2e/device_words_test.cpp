@@ -65,5 +65,27 @@ TEST(DeviceWords, Fp16OfAnEvaluation) {
   }
 }
 
+// auto on a CPU trains what fp32 trains, is stored as chosen, and may be named when the run
+// resumes.
+TEST(DeviceWords, PrecisionAutoIsChosenAndShown) {
+  const TinyRun run;
+  const std::vector<std::string> chosen = {"launch.device=cpu", "train.precision=auto"};
+  const Ended ended = run.train(chosen);
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  expect_parts(ended.err, {"  precision: fp32  # auto\n"});
+  expect_parts(read_file(run.dir() / "run.yaml"), {"  precision: fp32  # auto\n"});
+  run.train_well({"launch.device=cpu", "name=named"});
+  EXPECT_EQ(hash_of(run.checkpoint(6)), hash_of(run.checkpoint(6, "named")));
+  run.train_well({"launch.device=cpu", "train.steps=7"});
+  run.train_well({"launch.device=cpu", "train.steps=8", "train.precision=auto"});
+  const Ended planned = run_to_end(run.words("plan", chosen));
+  EXPECT_EQ(planned.exit_code, 0);
+  expect_parts(planned.err, {"train.precision: auto is fp32 on the CPU"});
+  const Ended verified = run_to_end(
+      run.words("verify", chosen, {"--layouts", "dp=1; dp=2", "--out", (run / "v").string()}));
+  EXPECT_EQ(verified.exit_code, 0) << verified.err;
+  expect_parts(verified.out, {"fp32"});
+}
+
 }  // namespace
 }  // namespace weft::testing
