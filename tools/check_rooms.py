@@ -30,7 +30,7 @@ ROOMS = {
     "checkpoint": "io comm model",
     "generate": "exec model text",
     "config": "data model optim kernel",
-    "planning": "config exec launch track",
+    "planning": "config exec generate launch track",
     "train": "planning checkpoint generate",
     "verify": "train",
     "cmd": "verify",

@@ -75,14 +75,17 @@ fs::path unused_path(const fs::path& path) {
 // Whether best/ belongs to the history that led to `start`.
 bool is_best_of(const fs::path& best, const fs::path& start) {
   if (fs::equivalent(best, start)) return true;
-  const auto loss = [](const Json& state) {
-    const Json* value = state.find("best_eval_loss");
-    return value ? *value : Json();
+  const auto value = [](const Json& state, const char* measure) {
+    const Json* found = state.find(measure);
+    return found ? *found : Json();
   };
   try {
     const CheckpointReader there(best), begun(start);
     const Json &a = there.state(), &b = begun.state();
-    return a.at("step").as_int() <= b.at("step").as_int() && loss(a) == loss(b);
+    for (const char* key : {"best_eval_loss", "best_exact_match", "best_sql_match"}) {
+      if (!(value(a, key) == value(b, key))) return false;
+    }
+    return a.at("step").as_int() <= b.at("step").as_int();
   } catch (const UserError&) {  // damaged, or in another format
     return false;
   }

@@ -6,6 +6,11 @@
 #include "base/printable.h"
 #include "base/stop.h"
 #include "cmd/command.h"
+#include "launch/job.h"
+#include "launch/rank_context.h"
+#include "planning/backend.h"
+#include "planning/layout.h"
+#include "planning/precision.h"
 #include "train/data_notes.h"
 #include "train/eval_pass.h"
 #include "train/evaluate.h"
@@ -28,6 +33,35 @@ std::string whole_part(const EvalReport& report) {
   return fmt::format("the loss covers the first {:.0f} % of the rows", 100 * report.part);
 }
 
+void print(const EvalReport& report, bool is_json) {
+  warn_of_rows(report.counters);
+  if (report.stop_signal != 0)
+    log_warning("{}: partial results: {}", signal_name(report.stop_signal), whole_part(report));
+  if (is_json) return fmt::print("{}\n", report.to_json().dump());
+  fmt::print("model          {}\n", printable_line(report.model));
+  if (report.step) fmt::print("step           {}\n", *report.step);
+  fmt::print("rows           {}\ntarget tokens  {}\n", report.rows, report.target_tokens);
+  if (report.loss())
+    fmt::print("eval loss      {:.6f}\nperplexity     {}\n", *report.loss(),
+               perplexity_text(*report.loss(), 4));
+  if (report.exact_match) fmt::print("exact match    {:.1f} %\n", 100 * *report.exact_match);
+  if (report.sql_match) fmt::print("SQL match      {:.1f} %\n", 100 * *report.sql_match);
+  fmt::print("tokens/s       {:.0f}\n", report.tokens_per_s);
+}
+
+// Starts the ranks of the run file's layout, after a first look at it.
+int supervise(const RunConfig& c, const StopSignals& signals) {
+  check_layout(c);
+  check_backend(c, Purpose::kEval);
+  JobOptions job;
+  job.num_ranks = static_cast<int>(c.parallel.dp * c.parallel.tp);
+  job.argv = command_words();
+  job.threads = static_cast<int>(c.launch.threads);
+  job.early_words = kEvalWords.early;
+  job.noted_words = kEvalWords.noted;
+  return run_local_job(job, [&](const char*, int, const std::string&) { signals.hand_over(); });
+}
+
 }  // namespace
 
 RunCommand add_eval(CLI::App& app) {
@@ -46,25 +80,21 @@ RunCommand add_eval(CLI::App& app) {
   app.add_flag("--json", w->json, "one JSON object");
   app.add_flag("--force", w->force, "evaluate even if this machine has too little memory");
   return [w] {
-    const RunFile file(w->run, w->sets);
-    const EvalReport report =
-        evaluate(file.config(), w->model, nullptr, {.shows = true, .is_forced = w->force});
-    warn_of_rows(report.counters);
-    const int exit_code = report.stop_signal == 0 ? 0 : 128 + report.stop_signal;
-    if (exit_code != 0)
-      log_warning("{}: partial results: {}", signal_name(report.stop_signal), whole_part(report));
-    if (w->json) {
-      fmt::print("{}\n", report.to_json().dump());
-      return exit_code;
-    }
-    fmt::print("model          {}\n", printable_line(report.model));
-    if (report.step) fmt::print("step           {}\n", *report.step);
-    fmt::print("rows           {}\ntarget tokens  {}\n", report.rows, report.target_tokens);
-    if (report.loss())
-      fmt::print("eval loss      {:.6f}\nperplexity     {}\n", *report.loss(),
-                 perplexity_text(*report.loss(), 4));
-    if (report.exact_match) fmt::print("exact match    {:.1f} %\n", 100 * *report.exact_match);
-    return exit_code;
+    const auto rank = RankContext::from_environment();
+    set_log_quiet(rank && rank->rank > 0);
+    std::optional<StopSignals> early;  // a rank has a supervisor that handles them
+    if (!rank) early.emplace(nullptr, kEvalWords);
+    check_environment();
+    RunFile file(w->run, w->sets);
+    const std::string precision = choose_precision(&file);
+    if (!rank && !precision.empty()) log_info("{}", precision);
+    const ParallelConfig& p = file.config().parallel;
+    if (!rank && p.dp * p.tp > 1) return supervise(file.config(), *early);
+    EvalOptions options{.shows = !rank || rank->rank == 0, .is_forced = w->force};
+    if (rank) options.place = RankPlace{rank->rank, rank->threads, rank->world};
+    const EvalReport report = evaluate(file.config(), w->model, nullptr, options);
+    if (!rank || rank->rank == 0) print(report, w->json);
+    return report.stop_signal == 0 ? 0 : 128 + report.stop_signal;
   };
 }
 

@@ -147,6 +147,7 @@ void check_config(const OptionTable& table, const RunConfig& c,
   check_batch(c, complaints);
   check_scaling(c.train, complaints);
   check_tf32(c, complaints);
+  check_evaluation(c, complaints);
   // A resolved file has both: a default next to the given one is no contradiction.
   if (c.train.steps && table.was_given("train.epochs") && c.train.epochs != TrainConfig().epochs) {
     complaints->push_back("train.steps and train.epochs are both given: give only one");

@@ -182,6 +182,26 @@ void bind_train(OptionTable& t, TrainConfig& c) {
         "steps between lines on the terminal; metrics.jsonl has every step")
       .at_least(1);
   t.add("train.eval_every", &c.eval_every, "steps between evaluations; 0 = each epoch").at_least(0);
+  t.add("train.early_stop", &c.early_stop,
+        "end after this many evaluations in a row without a better value of checkpoint.best; "
+        "final/ is then the best model; 0 = off")
+      .at_least(0);
+}
+
+void bind_eval(OptionTable& t, EvalConfig& c) {
+  t.add("eval.generate", &c.generate,
+        "rows of prompt and answer to answer at each evaluation in training, the first ones in "
+        "file order; 0 = none (`weft eval` answers all)")
+      .at_least(0)
+      .at_most(1 << 30);
+  t.add("eval.match", &c.match,
+        "how answers are compared with data.target: exact; or also as SQL, where case outside "
+        "quotes, spaces, kind of quotes, a final semicolon and the order of conditions joined by "
+        "AND do not matter")
+      .one_of({"exact", "sql"});
+  t.add("eval.max_new_tokens", &c.max_new_tokens, "tokens of a generated answer")
+      .at_least(1)
+      .at_most(1 << 20);
 }
 
 void bind_rest(OptionTable& t, RunConfig& c) {
@@ -191,6 +211,9 @@ void bind_rest(OptionTable& t, RunConfig& c) {
   t.add("checkpoint.keep", &c.checkpoint.keep,
         "how many of the newest checkpoints to keep; the best by evaluation is kept too")
       .at_least(1);
+  t.add("checkpoint.best", &c.checkpoint.best,
+        "the measure of the best checkpoint; matches need eval.generate")
+      .one_of({"eval_loss", "exact_match", "sql_match"});
   t.add("checkpoint.async", &c.checkpoint.async,
         "write checkpoints while training continues; today each is written before the next step")
       .not_built("writing checkpoints while training continues");
@@ -237,6 +260,7 @@ void bind_options(OptionTable* table, RunConfig* c) {
   bind_data(*table, c->data);
   bind_parallel(*table, c->parallel);
   bind_train(*table, c->train);
+  bind_eval(*table, c->eval);
   bind_rest(*table, *c);
   add_key_synonyms(table);
 }

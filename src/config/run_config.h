@@ -45,11 +45,18 @@ struct TrainConfig {
   ScheduleConfig schedule;
   double clip_norm = 1.0;
   std::string recompute = "none", offload = "none", offload_to = "cpu";
-  int64_t log_every = 1, eval_every = 0;
+  int64_t log_every = 1, eval_every = 0, early_stop = 0;
+};
+
+struct EvalConfig {
+  int64_t generate = 0;
+  std::string match = "exact";
+  int64_t max_new_tokens = 128;
 };
 
 struct CheckpointConfig {
   int64_t every = 0, keep = 2;
+  std::string best = "eval_loss";
   bool async = false;
 };
 
@@ -76,6 +83,7 @@ struct RunConfig {
   DataConfig data;
   ParallelConfig parallel;
   TrainConfig train;
+  EvalConfig eval;
   CheckpointConfig checkpoint;
   LaunchConfig launch;
   TrackConfig track;
@@ -118,6 +126,8 @@ std::string other_device_words(std::string_view value);
 std::string other_precision_words(std::string_view value);
 // Checks that global_batch, micro_batch and grad_accum divide.
 void check_batch(const RunConfig& config, std::vector<std::string>* complaints);
+// Contradictions among the keys of evaluation: eval.*, checkpoint.best, train.early_stop.
+void check_evaluation(const RunConfig& config, std::vector<std::string>* complaints);
 void check_config(const OptionTable& table, const RunConfig& config,
                   std::vector<std::string>* complaints);
 

@@ -198,8 +198,7 @@ void Job::stop_ranks(const ArrivedSignal& arrived) {
   stop_signal_ = signal;
   tell("stopping", -1, describe_signal(signal));
   is_early_ = !world_->request_stop(signal);
-  write_signal_line(signal, is_early_ ? ": stopped before the first step, with nothing to save"
-                                      : ": finishing the current step, then saving");
+  write_signal_line(signal, is_early_ ? options_.early_words : options_.noted_words);
   if (is_early_) kill_ranks();
 }
 

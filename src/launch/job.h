@@ -24,6 +24,9 @@ struct JobOptions {
   int threads = 0;                    // of a rank; 0: its share of the cores
   int64_t deadline_ms = kDeadlineMs;  // of a collective
   int64_t grace_ms = 300;             // for the others, after the first failure
+  // What the first signal is acknowledged with: before there is something to save, and after.
+  const char* early_words = ": stopped before the first step, with nothing to save";
+  const char* noted_words = ": finishing the current step, then saving";
 };
 
 // event: started, stopping (a signal arrived), failed (the cause), ended, killed.

@@ -160,9 +160,9 @@ const Kernels& choose_kernels(const RunConfig& c) {
   return uses_gpus(c) ? *cuda_kernels() : kernels_of_cpu(c, Purpose::kTrain);
 }
 
-void check_backend(const RunConfig& c) {
-  if (!uses_gpus(c)) return static_cast<void>(kernels_of_cpu(c, Purpose::kTrain));
-  check_any_gpu(c, Purpose::kTrain);
+void check_backend(const RunConfig& c, Purpose purpose) {
+  if (!uses_gpus(c)) return static_cast<void>(kernels_of_cpu(c, purpose));
+  check_any_gpu(c, purpose);
   check_gpu(c, choose_gpu(c, 0));
   if (num_ranks(c) == 1) return;
   std::string why;

@@ -48,7 +48,7 @@ std::string why_no_ipc_here(bool is_on_gpu);
 
 // UserError where the run cannot have the GPUs that it needs, or ranks on them could not
 // communicate. Called before ranks are started.
-void check_backend(const RunConfig& config);
+void check_backend(const RunConfig& config, Purpose purpose = Purpose::kTrain);
 
 // UserError where this many ranks with GPUs cannot form their groups. nccl: its version, "2.26.2";
 // empty: they share GPUs.

@@ -14,6 +14,17 @@ PlanOptions plan_options(const Kernels& kernels, int num_threads, int64_t num_pa
   return {&kernels, num_threads, static_cast<int>(num_passes), layout.tp, layout.dp};
 }
 
+// Rows that are answered together: their keys and values are part of the arena.
+constexpr int64_t kAnsweredTogether = 16;
+
+GenerateOptions answer_options(const RunConfig& c, const Model& model) {
+  GenerateOptions o;
+  o.max_batch = std::min(kAnsweredTogether, (c.eval.generate + c.parallel.dp - 1) / c.parallel.dp);
+  o.max_positions = std::min(model.max_positions(), c.data.seq_length + c.eval.max_new_tokens);
+  o.compute = c.compute_dtype();
+  return o;
+}
+
 }  // namespace
 
 std::unique_ptr<EnginePlans> make_engine_plans(const RunConfig& config, const Model& model,
@@ -26,6 +37,11 @@ std::unique_ptr<EnginePlans> make_engine_plans(const RunConfig& config, const Mo
   if (config.has_eval()) {
     plans->eval = make_eval_plan(config, model, layout, rank, kernels, num_threads);
     plans->layout.add(*plans->eval);
+  }
+  if (config.eval.generate > 0) {
+    plans->answers =
+        make_generate_plans(model, answer_options(config, model), kernels, num_threads);
+    for (const GeneratePlan& p : plans->answers->plans) plans->layout.add(p.plan);
   }
   return plans;
 }

@@ -6,6 +6,7 @@
 
 #include "config/run_config.h"
 #include "exec/plan.h"
+#include "generate/plans.h"
 #include "model/model.h"
 #include "planning/layout.h"
 
@@ -15,6 +16,7 @@ namespace weft {
 struct EnginePlans {
   Plan train;
   std::optional<Plan> eval;
+  std::optional<GeneratePlans> answers;  // of eval.generate: they use the weights of training
   ArenaLayout layout;
 };
 std::unique_ptr<EnginePlans> make_engine_plans(const RunConfig& config, const Model& model,

@@ -94,13 +94,22 @@ std::string best_hint(const std::optional<SoundBest>& best) {
 // raised end may have stored it and failed before its first event.
 void compare_end(const RunHistory& history, StartQuestion* question) {
   const TrainConfig& train = question->file.config().train;
-  const std::string key = train.steps ? "train.steps: " : "train.epochs: ";
-  const auto reached = train.steps ? history.finished_step : history.finished_epochs;
-  const int64_t wanted = train.steps.value_or(train.epochs);
+  const bool is_early = history.stalled_evals.has_value();
+  const char* key = is_early ? "train.early_stop" : train.steps ? "train.steps" : "train.epochs";
+  const auto reached = is_early      ? history.stalled_evals
+                       : train.steps ? history.finished_step
+                                     : history.finished_epochs;
+  const int64_t wanted = is_early ? train.early_stop : train.steps.value_or(train.epochs);
   if (!reached) return;
   std::vector<std::string>& future = question->changes.future;
-  std::erase_if(future, [&](const std::string& change) { return change.starts_with(key); });
-  if (wanted != *reached) future.push_back(fmt::format("{}{} -> {}", key, *reached, wanted));
+  // One that was stopped early does not continue with more steps.
+  std::erase_if(future, [&](const std::string& change) {
+    const std::string_view changed = std::string_view(change).substr(0, change.find(':'));
+    return changed == key || changed == "train.early_stop" ||
+           (is_early && (changed == "train.steps" || changed == "train.epochs"));
+  });
+  const bool is_reached = is_early ? is_stalled(train, *reached) : wanted == *reached;
+  if (!is_reached) future.push_back(fmt::format("{}: {} -> {}", key, *reached, wanted));
 }
 
 // A finished run whose checkpoints were removed to save space, or are damaged.

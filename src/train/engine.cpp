@@ -1,15 +1,12 @@
 // train/engine.cpp: makes plans, allocates memory, runs batches.
 #include "train/engine.h"
 
-#include <algorithm>
-#include <array>
-
 #include "base/error.h"
-#include "base/stop.h"
 #include "optim/optimizer.h"
 #include "planning/gpu_memory_check.h"
 #include "planning/graphs.h"
 #include "tensor/names.h"
+#include "train/eval_engine.h"
 
 namespace weft {
 namespace {
@@ -21,46 +18,25 @@ Arena make_arena(const RunConfig& config, Ranks* ranks, const Kernels& kernels, 
   return shared ? Arena(shared, bytes) : Arena(bytes, device);
 }
 
-using MakeGraph = Graph (*)(const RunConfig&, const Model&, const Layout&, int rank);
-
-// The same graph for rows of other lengths.
-LengthPlans::Trace trace_lengths(MakeGraph make, const RunConfig& config, const Model& model,
-                                 const Layout& layout, int rank) {
-  return [=, &model](const Lengths& lengths) {
-    return make(with_lengths(config, lengths), model, layout, rank);
-  };
-}
-
 }  // namespace
-
-std::unique_ptr<LengthPlans> make_eval_lengths(const Plan& plan, const RunConfig& config,
-                                               const Model& model, const Layout& layout, int rank,
-                                               const LengthPlans::Place& place) {
-  auto plans =
-      std::make_unique<LengthPlans>(plan, longest_lengths(config, model),
-                                    trace_lengths(make_eval_graph, config, model, layout, rank),
-                                    place, Passes{config.micro_batch(), config.num_passes()});
-  plans->allow_stop();
-  return plans;
-}
 
 Engine::Engine(const RunConfig& config, const Model& model, Ranks* ranks, const Kernels& kernels,
                int num_threads, Device* device)
     : config_(config),
+      model_(model),
       ranks_(ranks),
       plans_(
           make_engine_plans(config, model, ranks->layout(), ranks->rank(), kernels, num_threads)),
       arena_(make_arena(config, ranks, kernels, plans_->layout.total_bytes(), device)),
       shared_(ranks, device, kernels, arena_.data(), arena_.bytes()),
       pool_(num_threads) {
-  Mesh mesh = ranks->mesh();
-  // In fast mode every rank pads to the longest row of its own pass.
-  mesh.passes_agree = !mesh.data || config.data.layout != "dynamic" || ranks->layout().is_exact;
-  const LengthPlans::Place place{plans_->layout, arena_, &pool_, mesh};
-  train_ = std::make_unique<LengthPlans>(
-      plans_->train, longest_lengths(config, model),
-      trace_lengths(make_training_graph, config, model, ranks->layout(), ranks->rank()), place,
-      Passes{config.micro_batch(), config.num_passes()});
+  const LengthPlans::Place place{plans_->layout, arena_, &pool_, mesh_of(config, *ranks)};
+  const auto trace = [config, &model, ranks](const Lengths& lengths) {
+    return make_training_graph(with_lengths(config, lengths), model, ranks->layout(),
+                               ranks->rank());
+  };
+  train_ = std::make_unique<LengthPlans>(plans_->train, longest_lengths(config, model), trace,
+                                         place, Passes{config.micro_batch(), config.num_passes()});
   if (plans_->eval)
     eval_ = make_eval_lengths(*plans_->eval, config, model, ranks->layout(), ranks->rank(), place);
   executor_ = &train_->longest();
@@ -70,25 +46,12 @@ Engine::Engine(const RunConfig& config, const Model& model, Ranks* ranks, const 
   if (config.scales_loss()) set_loss_scale({.scale = static_cast<float>(config.train.loss_scale)});
 }
 
-// Counts are exchanged together with the loss.
-LossSums Engine::sum_over_ranks(const ExactSum& loss, const Batch& batch) {
-  LossSums sums{loss, batch.target_tokens, batch.tokens, batch.positions};
-  std::array<int64_t, kLossNumbers> numbers;
-  std::copy_n(sums.loss.limbs(), ExactSum::kLimbs, numbers.begin());
-  int64_t* const counts[] = {&sums.target_tokens, &sums.tokens, &sums.positions};
-  for (size_t i = 0; i < 3; ++i) numbers[ExactSum::kLimbs + i] = *counts[i];
-  ranks_->sum_over_data(numbers.data(), kLossNumbers);
-  std::copy_n(numbers.begin(), ExactSum::kLimbs, sums.loss.limbs());
-  for (size_t i = 0; i < 3; ++i) *counts[i] = numbers[ExactSum::kLimbs + i];
-  return sums;
-}
-
 int64_t Engine::start_passes(const Batch& batch) {
   started_.begun = StepsInFlight::Clock::now();
   train_->run(batch);
   started_.sums = {{}, batch.target_tokens, batch.tokens, batch.positions};
   // The update divides by the targets of all ranks, so several ranks wait for each other here.
-  if (ranks_->size() > 1) started_.sums = sum_over_ranks(train_->losses(), batch);
+  if (ranks_->size() > 1) started_.sums = sum_over_ranks(*ranks_, train_->losses(), batch);
   return started_.sums.target_tokens;
 }
 
@@ -126,20 +89,28 @@ void Engine::set_loss_scale(LossScale scale) {
 LossSums Engine::eval_loss(const Batch& batch) {
   if (!eval_) throw BugError("no evaluation plan was made");  // ensure() would allocate
   eval_->run(batch);
-  return sum_over_ranks(eval_->losses(), batch);
+  return sum_over_ranks(*ranks_, eval_->losses(), batch);
 }
 
 std::optional<LossSums> Engine::eval_loss(const Batch& batch,
                                           const LengthPlans::IsStopped& is_stopped) {
   if (!eval_) throw BugError("no evaluation plan was made");
-  try {
-    if (!eval_->run(batch, is_stopped)) return std::nullopt;
-  } catch (const StopError&) {
-    // Midway through a pass: only on this rank, and the others learn it at their next poll; or,
-    // where the pass has collectives, on all ranks at once.
-  }
-  if (is_stopped()) return std::nullopt;
-  return sum_over_ranks(eval_->losses(), batch);
+  return eval_batch(*eval_, *ranks_, batch, is_stopped);
+}
+
+Generator& Engine::generator() {
+  ensure(plans_->answers.has_value(), "no plans for answers were made");
+  if (!generator_)
+    generator_ =
+        std::make_unique<Generator>(model_, *plans_->answers, plans_->layout, arena_, &pool_);
+  // Those of data-parallel ranks are in buckets, which the plans of answers do not have.
+  if (ranks_->layout().dp > 1) generator_->load_parameters([&](const auto&... p) { copy(p...); });
+  return *generator_;
+}
+
+void Engine::copy(const ParameterSpec& spec, Dtype dtype, void* to) const {
+  const int64_t bytes = num_elements(spec.shape) * dtype_bytes(dtype);
+  arena_.device()->read(to, executor_->find(spec.name), bytes);
 }
 
 }  // namespace weft

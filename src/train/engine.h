@@ -12,6 +12,7 @@
 #include "data/batches.h"
 #include "exec/executor.h"
 #include "exec/loss_sums.h"
+#include "generate/generator.h"
 #include "io/hf_folder.h"
 #include "model/model.h"
 #include "planning/rank_plans.h"
@@ -22,11 +23,6 @@
 #include "train/weights.h"
 
 namespace weft {
-
-// The evaluation plan with its shorter ones.
-std::unique_ptr<LengthPlans> make_eval_lengths(const Plan& plan, const RunConfig& config,
-                                               const Model& model, const Layout& layout, int rank,
-                                               const LengthPlans::Place& place);
 
 class Engine {
  public:
@@ -72,6 +68,9 @@ class Engine {
   LossSums eval_loss(const Batch& batch);
   std::optional<LossSums> eval_loss(const Batch& batch, const LengthPlans::IsStopped& is_stopped);
 
+  // Answers with the current weights, where eval.generate is set.
+  Generator& generator();
+
   const Weights& weights() const { return *weights_; }
   int64_t arena_bytes() const { return arena_.bytes(); }
   const EnginePlans& plans() const { return *plans_; }
@@ -80,10 +79,11 @@ class Engine {
   std::byte* parameter(const std::string& name) const { return executor_->find(name); }
 
  private:
-  LossSums sum_over_ranks(const ExactSum& loss, const Batch& batch);
+  void copy(const ParameterSpec& spec, Dtype dtype, void* to) const;
   StepScalars update_scalars(double lr, int64_t update_number) const;
 
   RunConfig config_;
+  const Model& model_;
   Ranks* ranks_;
   std::unique_ptr<EnginePlans> plans_;
   Arena arena_;
@@ -94,6 +94,7 @@ class Engine {
   StepsInFlight::Started started_;  // the passes that have no update yet
   std::unique_ptr<Weights> weights_;
   std::unique_ptr<StepsInFlight> in_flight_;
+  std::unique_ptr<Generator> generator_;  // null until its first use
 };
 
 }  // namespace weft

@@ -3,24 +3,26 @@
 #include "train/evaluate.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "checkpoint/list.h"
 #include "checkpoint/load.h"
+#include "comm/comm.h"
 #include "config/session.h"
-#include "data/example.h"
 #include "generate/generator.h"
 #include "generate/stop_ids.h"
-#include "graph/autodiff.h"
 #include "planning/gpu_memory_check.h"
 #include "planning/idle_keys.h"
 #include "planning/memory_check.h"
+#include "planning/rank_plans.h"
 #include "track/progress.h"
-#include "train/engine.h"
+#include "train/answers.h"
+#include "train/eval_engine.h"
 #include "train/eval_pass.h"
+#include "train/next_batch.h"
+#include "train/rank_agreement.h"
 
 namespace weft {
 namespace {
@@ -39,133 +41,111 @@ std::string choose_model(const RunConfig& c, const std::string& given) {
   return resolve_model_path(c.model.path).string();
 }
 
-// With one rank; in exact mode the bits are those of any layout.
+// A process alone is the only rank, whatever the run file's layout.
 RunConfig alone(RunConfig c) {
   c.parallel.dp = c.parallel.tp = 1;
   return c;
 }
 
-// The answers to a signal.
-constexpr StopWords kWords{": stopped before anything was evaluated",
-                           ": stopping; what was evaluated so far follows",
-                           ", the second signal: exiting at once", 128 + SIGINT};
-
-// Batches up to the end, or to a signal.
-void run_batches(LengthPlans& plans, BatchStream& stream, Progress& progress, EvalReport* report) {
-  using Clock = std::chrono::steady_clock;
-  const auto start = Clock::now();
-  Batch batch;
-  ExactSum sum;
-  try {
-    while (stream.next(batch)) {
-      throw_if_stopped();
-      plans.run(batch);
-      sum.add(plans.losses());
-      report->target_tokens += batch.target_tokens;
-      report->counters.add(batch.counted);
-      report->part = part_done(stream, batch);
-      progress.part("evaluating", report->part,
-                    std::chrono::duration<double>(Clock::now() - start).count());
-    }
-    report->part = 1;
-  } catch (const StopError& e) {
-    report->stop_signal = e.signal();
+// All ranks must have found enough memory before the first allocates it.
+void check_arena(const std::string& what, int64_t bytes, Ranks& ranks, const Backend& backend,
+                 bool is_forced, const std::string& hint) {
+  if (backend.device->is_host()) {
+    check_arena_memory(what, bytes * ranks.size(), hint, is_forced);
+  } else {
+    check_gpu_memory(what, bytes, *backend.device, hint + ", or set launch.device to cpu");
   }
-  progress.clear();
-  report->loss_sum = sum.value();
+  if (ranks.size() > 1) ranks.world().barrier();
 }
 
-void check_arena(const std::string& what, int64_t bytes, const Backend& backend, bool is_forced,
-                 const std::string& hint) {
-  if (!backend.device->is_host())
-    return check_gpu_memory(what, bytes, *backend.device, hint + ", or set launch.device to cpu");
-  check_arena_memory(what, bytes, hint, is_forced);
-}
+// One rank of an evaluation.
+struct EvalRank {
+  const RunConfig& config;
+  const Session& session;
+  const RowSource& rows;
+  const LogicalModel& source;
+  const Backend& backend;
+  Ranks& ranks;
+  ThreadPool* pool;
+  const StopSignals& signals;
+  const EvalOptions& options;
+};
 
-void measure_loss(const Session& session, const RowSource& rows, const LogicalModel& source,
-                  const Backend& backend, ThreadPool* pool, const StopSignals& signals,
-                  const EvalOptions& options, EvalReport* report) {
-  const RunConfig c = alone(session.config);
-  const Layout mesh = resolve_layout(c, *session.model);
-  const auto plan =
-      make_eval_plan(c, *session.model, mesh, 0, *backend.kernels, pool->num_threads());
-  ArenaLayout layout;
-  layout.add(plan);
-  check_arena("the evaluation", layout.total_bytes(), backend, options.is_forced,
+void measure_loss(const EvalRank& r, EvalReport* report) {
+  std::optional<ScopedNoDeadline> loading(std::in_place, r.ranks.world());
+  EvalEngine engine(r.config, *r.session.model, &r.ranks, r.backend, r.pool);
+  check_arena("the evaluation", engine.arena_bytes(), r.ranks, r.backend, r.options.is_forced,
               "lower train.micro_batch or data.seq_length");
-  const Arena arena(layout.total_bytes(), backend.device);
-  const auto plans =
-      make_eval_lengths(plan, c, *session.model, mesh, 0, {layout, arena, pool, Mesh{}});
-  Executor& executor = plans->longest();
-  executor.fill([&](const auto& open) { session.model->fill_constants(plan.graph, open); });
-  Weights(executor, *session.model, false, pool).load(source);
-  BatchStream stream(c.data, rows, *session.tokenizer, session.eval_stream());
-  Progress progress(choose_progress_style(!options.shows), 0, 1);
-  signals.hold();
-  run_batches(*plans, stream, progress, report);
+  engine.load(r.source);
+  loading.reset();
+  StreamOptions share = r.session.eval_stream();
+  take_share(r.config, r.ranks.layout(), r.ranks.rank(), &share);
+  BatchStream stream(r.config.data, r.rows, *r.session.tokenizer, share);
+  Progress progress(choose_progress_style(!r.options.shows), 0, 1);
+  r.signals.hold();
+  const EvalSums sums = sum_losses(
+      {stream, r.ranks, r.signals},
+      [&](const Batch& batch, const auto& is_stopped) {
+        return engine.eval_loss(batch, is_stopped);
+      },
+      [&](double part, double seconds) { progress.part("evaluating", part, seconds); });
+  progress.clear();
+  if (sums.stop == kRowsFailed) end_without_rows(r.ranks, sums.error);
+  report->loss_sum = sums.sums.loss.value();
+  report->target_tokens = sums.sums.target_tokens;
+  report->tokens_per_s = sums.tokens_per_s();
+  report->part = sums.part;
+  report->stop_signal = sums.stop;
+  report->counters = sum_counters(r.ranks, stream.counters());
   report->rows = report->counters.rows;
 }
 
-// Prompts and answers of the kept rows, as training sees them.
-struct Questions {
-  std::vector<std::vector<int32_t>> prompts;  // of the rows that have one
-  std::vector<std::string> answers;           // to those prompts
-  int64_t num_rows = 0;                       // including rows without one
-  int64_t longest_prompt = 0, longest_answer = 0;
-};
-
-Questions read_questions(const Session& session, const RowSource& rows) {
-  const RunConfig& c = session.config;
-  const ExampleMaker maker(c.data, *session.tokenizer, session.model->vocab_size());
-  const int64_t num_rows = rows_taken(c.data, rows.size());
-  Questions q;
-  Row row;
-  Example example;
-  for (int64_t i = 0; i < num_rows; ++i) {
-    if (!session.is_in_eval_part(i)) continue;
-    rows.read(i, row);
-    if (!maker.make(rows, i, row, example)) continue;
-    ++q.num_rows;
-    const int64_t num_source = example.num_source;
-    if (num_source == 0 || num_source >= session.model->max_positions()) continue;
-    q.prompts.emplace_back(example.ids.begin(), example.ids.begin() + num_source);
-    q.answers.push_back(maker.answer(rows, i, row));
-    q.longest_prompt = std::max(q.longest_prompt, num_source);
-    q.longest_answer =
-        std::max(q.longest_answer, static_cast<int64_t>(example.ids.size()) - num_source);
-  }
-  return q;
+int64_t largest(Ranks& ranks, int64_t mine) {
+  const std::vector<int64_t> all = gather_numbers(ranks, mine);
+  return *std::max_element(all.begin(), all.end());
 }
 
-std::optional<double> measure_exact_match(const Session& session, const RowSource& rows,
-                                          const LogicalModel& source, const Backend& backend,
-                                          ThreadPool* pool, bool is_forced) {
-  const Questions q = read_questions(session, rows);
-  if (q.num_rows == 0) return std::nullopt;
-  if (q.prompts.empty()) return 0;
-  GenerateOptions options;
-  options.compute = session.config.compute_dtype();
-  options.max_positions =
-      std::min(session.model->max_positions(), q.longest_prompt + q.longest_answer + 2);
+// Every rank generates with the whole model, whatever the layout of the loss.
+Matches answer_all(const EvalRank& r) {
+  const Questions q = read_questions(r.session, r.rows, {0, r.ranks.rank(), r.ranks.size()});
+  const int64_t max_new = answer_tokens(r.config.eval, largest(r.ranks, q.longest_answer));
+  GenerateOptions sizes;
+  sizes.compute = r.config.compute_dtype();
+  sizes.max_positions =
+      std::min(r.session.model->max_positions(), largest(r.ranks, q.longest_prompt) + max_new + 1);
   GeneratePlans plans =
-      make_generate_plans(*session.model, options, *backend.kernels, pool->num_threads());
-  check_arena("the generation of answers", layout_of(plans).total_bytes(), backend, is_forced,
-              "lower data.seq_length");
+      make_generate_plans(*r.session.model, sizes, *r.backend.kernels, r.pool->num_threads());
+  check_arena("the generation of answers", layout_of(plans).total_bytes(), r.ranks, r.backend,
+              r.options.is_forced, "lower data.seq_length");
+  if (q.prompts.empty()) return {q.num_rows};
   Generator generator(
-      *session.model, std::move(plans), pool,
+      *r.session.model, std::move(plans), r.pool,
       [&](const ParameterSpec& spec, Dtype dtype, void* data) {
-        load_parameter(source, spec, dtype, data);
+        load_parameter(r.source, spec, dtype, data);
       },
-      backend.device);
-  SampleOptions sample;
-  sample.max_new_tokens = q.longest_answer + 1;
-  sample.stop_ids = read_stop_ids(*session.tokenizer, source.config, source.path);
-  const auto made = generator.generate(q.prompts, sample);
-  int64_t equal = 0;
-  for (size_t i = 0; i < made.size(); ++i) {
-    equal += decode_continuation(made[i], *session.tokenizer, sample.stop_ids) == q.answers[i];
+      r.backend.device);
+  if (q.num_long > 0)
+    log_warning("{} answers have more than eval.max_new_tokens, {}, and cannot be matched",
+                q.num_long, r.config.eval.max_new_tokens);
+  return answer_questions(generator, q, *r.session.tokenizer,
+                          read_stop_ids(*r.session.tokenizer, r.source.config, r.source.path),
+                          max_new);
+}
+
+void measure_matches(const EvalRank& r, EvalReport* report) {
+  const ScopedNoDeadline no_deadline(r.ranks.world());  // ranks may have answers of other lengths
+  Matches mine;
+  int stop = 0;
+  try {
+    mine = answer_all(r);
+  } catch (const StopError& e) {  // the others learn of it below
+    stop = e.signal();
   }
-  return static_cast<double>(equal) / static_cast<double>(q.num_rows);
+  report->stop_signal = agree_on_signal(r.ranks, stop);
+  if (report->stop_signal != 0) return;
+  const Matches all = sum_matches(r.ranks, Answerers::kAll, mine);
+  report->exact_match = all.exact_match();
+  if (r.config.eval.match == "sql") report->sql_match = all.sql_match();
 }
 
 }  // namespace
@@ -184,6 +164,8 @@ Json EvalReport::to_json() const {
   out.set("rows", rows);
   out.set("target_tokens", target_tokens);
   out.set("exact_match", value(exact_match));
+  out.set("sql_match", value(sql_match));
+  out.set("eval_tokens_per_s", Json(tokens_per_s));
   if (step) out.set("step", *step);
   if (stop_signal != 0) {
     out.set("stopped_by", Json(signal_name(stop_signal)));
@@ -192,37 +174,46 @@ Json EvalReport::to_json() const {
   return out;
 }
 
-EvalReport evaluate(const RunConfig& config, const std::string& model, const Backend* given,
+EvalReport evaluate(const RunConfig& given_config, const std::string& model, const Backend* given,
                     const EvalOptions& options) {
-  const StopSignals signals(nullptr, kWords);
-  if (!config.has_eval()) {
+  const RankPlace place =
+      options.place.value_or(RankPlace{0, choose_threads(given_config.launch), nullptr});
+  const StopSignals signals(place.world.get(), kEvalWords);
+  if (!given_config.has_eval()) {
     throw UserError(
         "the run file has no rows for evaluation",
         "give data.eval, or data.eval_fraction, for example with --set data.eval=[FILE]");
   }
+  const RunConfig config = place.world ? given_config : alone(given_config);
   const Session session(config);
+  const auto ranks = make_ranks(config, *session.model, place);
+  std::optional<ScopedNoDeadline> starting(std::in_place, ranks->world());  // reading may take long
   const auto rows = session.open_eval_rows();
   session.check_eval_rows(*rows);
   EvalReport report;
-  report.model = choose_model(config, model);
-  const LogicalModel source = open_logical(report.model);
+  // A run that is training may save a checkpoint meanwhile: all ranks use the one that rank 0
+  // found.
+  std::optional<LogicalModel> found;
+  const std::string path = agree_on_text(*ranks, [&] {
+    report.model = choose_model(config, model);
+    found.emplace(open_logical(report.model));
+    return found->path.string();
+  });
+  if (!found) found.emplace(open_logical(path));
+  const LogicalModel& source = *found;
   if (source.kind == LogicalModel::Kind::kCheckpoint) {
     report.step = CheckpointReader(source.path).state().at("step").as_int();
   }
   const bool is_named = config.model.init != "random" && source.path == session.folder.path();
   if (!is_named) warn_of_unknown_tensors(source);
-  ThreadPool pool(choose_threads(config.launch));
-  const Backend own = given ? Backend{} : open_backend(alone(config), 0, Purpose::kEval);
-  if (!given) report_device(alone(config), *own.device);
+  ThreadPool pool(place.threads);
+  const Backend own = given ? Backend{} : open_backend(config, ranks->rank(), Purpose::kEval);
+  if (!given) report_device(config, *own.device);
   const Backend& backend = given ? *given : own;
-  measure_loss(session, *rows, source, backend, &pool, signals, options, &report);
-  if (config.data.target.empty() || report.stop_signal != 0) return report;
-  try {
-    report.exact_match =
-        measure_exact_match(session, *rows, source, backend, &pool, options.is_forced);
-  } catch (const StopError& e) {
-    report.stop_signal = e.signal();
-  }
+  const EvalRank rank{config, session, *rows, source, backend, *ranks, &pool, signals, options};
+  starting.reset();
+  measure_loss(rank, &report);
+  if (!config.data.target.empty() && report.stop_signal == 0) measure_matches(rank, &report);
   return report;
 }
 

@@ -28,6 +28,7 @@ int64_t step_of(const CheckpointSearch& found) {
 bool is_past_end(const TrainConfig& train, const RunHistory& history,
                  const CheckpointSearch& found) {
   const int64_t step = *history.finished_step;
+  if (history.stalled_evals) return is_stalled(train, *history.stalled_evals);
   if (train.steps) return step >= *train.steps;
   if (history.finished_epochs) return *history.finished_epochs >= train.epochs;
   // An earlier weft recorded no epochs: without the last checkpoint its run.yaml is believed.
@@ -46,6 +47,11 @@ bool has_final(const fs::path& dir) {
   }
 }
 
+const char* way_to_continue(bool is_early) {
+  return is_early ? ", where train.early_stop ended it: raise that, or set it to 0, to continue"
+                  : ": raise train.steps or train.epochs to continue";
+}
+
 std::string new_run_hint(const fs::path& dir) {
   return fmt::format(
       "train further from its model under another name (--set name=NEW --set model.path={} --set "
@@ -61,6 +67,14 @@ RunError unsaved_end(const fs::path& dir, int64_t step, bool has_model) {
   return RunError(fmt::format("the last step, {}, could not be saved: {}", step,
                               has_model ? "final/ holds its model" : "no final/ is written"),
                   "free space on the disk; " + next);
+}
+
+RunError lost_best(const fs::path& dir, int64_t step) {
+  return RunError(
+      fmt::format("train.early_stop ended the run at step {}, but {} is gone or damaged: no final/ "
+                  "is written",
+                  step, (dir / "checkpoints/best").string()),
+      "restore it and run the same command again; or continue without it: raise train.early_stop");
 }
 
 void warn_of_damaged(const CheckpointSearch& found) {
@@ -83,7 +97,7 @@ bool report_if_finished(const RunFile& file, const TrainOptions& options) {
     log_warning("the checkpoint of step {} is gone or damaged; the newest sound one is {}", step,
                 found.sound->string());
   log_info("{} is finished at step {}{}", dir.string(), step,
-           step_of(found) == step ? ": raise train.steps or train.epochs to continue" : "");
+           step_of(found) == step ? way_to_continue(history.stalled_evals.has_value()) : "");
   return true;
 }
 

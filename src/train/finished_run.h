@@ -14,12 +14,18 @@ namespace weft {
 // Whether final/ holds a model with intact files. RunError where that cannot be determined.
 bool has_final(const std::filesystem::path& dir);
 
+// What follows "is finished at step N" where its last checkpoint is sound.
+const char* way_to_continue(bool is_early);
+
 // The hint where a start would replace final/.
 std::string new_run_hint(const std::filesystem::path& dir);
 
 // The error of an end whose last step could not be saved; has_model: final/ was written anyway. The
 // hint says what the same command does then, which depends on the existing checkpoints.
 RunError unsaved_end(const std::filesystem::path& dir, int64_t step, bool has_model);
+
+// The error of an end by train.early_stop that has lost the model for final/.
+RunError lost_best(const std::filesystem::path& dir, int64_t step);
 
 // Damaged checkpoints of a run that is finished anyway.
 void warn_of_damaged(const CheckpointSearch& found);

@@ -76,6 +76,11 @@ int64_t agree_on_number(Ranks& ranks, const std::function<int64_t()>& count) {
   return number;
 }
 
+std::string agree_on_text(Ranks& ranks, const std::function<std::string()>& choose) {
+  std::string text = ranks.rank() == 0 ? choose() : "";
+  return ranks.size() > 1 ? share_text(ranks, std::move(text)) : text;
+}
+
 std::vector<int64_t> gather_numbers(Ranks& ranks, int64_t mine) { return gather(ranks, mine); }
 
 int agree_on_signal(Ranks& ranks, int received) {

@@ -28,15 +28,23 @@ void count(const Json& line, RunHistory* history) {
   if (event == "started") {
     history->finished_step.reset();
     history->finished_epochs.reset();
+    history->stalled_evals.reset();
     history->started_from = text_of(line, "from");
   }
   if (event != "finished") return;
   const Json *step = line.find("step"), *epochs = line.find("epochs");
   if (step && step->is_int()) history->finished_step = step->as_int();
   if (epochs && epochs->is_int()) history->finished_epochs = epochs->as_int();
+  const Json* stalled = line.find("evals_without_progress");
+  if (text_of(line, "reason") == kEarlyStop && stalled && stalled->is_int())
+    history->stalled_evals = stalled->as_int();
 }
 
 }  // namespace
+
+bool is_stalled(const TrainConfig& train, int64_t evals_without_progress) {
+  return train.early_stop > 0 && evals_without_progress >= train.early_stop;
+}
 
 RunHistory read_history(const std::filesystem::path& run_dir) {
   const std::filesystem::path path = run_dir / "events.jsonl";

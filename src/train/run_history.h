@@ -6,14 +6,24 @@
 #include <optional>
 #include <string>
 
+#include "config/run_config.h"
+
 namespace weft {
+
+// The reason in the event `finished` of a run that train.early_stop ended.
+inline constexpr const char* kEarlyStop = "early_stop";
 
 struct RunHistory {
   bool has_committed = false;              // a step's checkpoint was once committed
   std::optional<int64_t> finished_step;    // the last start finished there
   std::optional<int64_t> finished_epochs;  // and had been asked for these, instead of steps
-  std::string started_from;                // the checkpoint of the last start; empty: step 0
+  // It finished before that, by train.early_stop, after this many evaluations without progress.
+  std::optional<int64_t> stalled_evals;
+  std::string started_from;  // the checkpoint of the last start; empty: step 0
 };
+
+// Whether train.early_stop ends a run after this many evaluations without progress.
+bool is_stalled(const TrainConfig& train, int64_t evals_without_progress);
 
 // Empty where there is no events.jsonl; RunError where it cannot be read. Torn lines are parsed as
 // far as possible.

@@ -8,6 +8,7 @@
 #include "planning/idle_keys.h"
 #include "train/data_notes.h"
 #include "train/rank_agreement.h"
+#include "train/run_history.h"
 #include "train/start_line.h"
 
 namespace weft {
@@ -40,19 +41,31 @@ void report_start(const StartReport& r, Engine& engine, Ranks& ranks, RunRecord&
 }
 
 void report_finish(const RunConfig& config, const std::filesystem::path& dir,
-                   const TrainState& state, const DataCounters& rows, RunRecord& record) {
+                   const TrainState& state, const DataCounters& rows,
+                   std::optional<int64_t> best_step, RunRecord& record) {
   const int64_t skipped = state.step - state.updates, overflowed = state.scaling.skipped(),
                 empty = skipped - overflowed;
   const TrainConfig& train = config.train;
-  record.event("finished", {{"step", Json(state.step)},
-                            {"epochs", train.steps ? Json() : Json(train.epochs)},
-                            {"loss", to_json(record.final_loss())},
-                            {"skipped_steps", Json(skipped)}});
+  Json::Object finished = {{"step", Json(state.step)},
+                           {"epochs", train.steps ? Json() : Json(train.epochs)},
+                           {"loss", to_json(record.final_loss())},
+                           {"skipped_steps", Json(skipped)}};
+  if (best_step) {
+    finished.emplace_back("reason", Json(kEarlyStop));
+    finished.emplace_back("best_step", Json(*best_step));
+    finished.emplace_back("evals_without_progress", Json(state.evals_without_progress));
+  }
+  record.event("finished", finished);
   report_counters(rows);
   if (overflowed > 0)
     log_info("{} of {} steps overflowed in fp16 and changed nothing", overflowed, state.step);
   if (empty > 0)
     log_info("{} of {} steps had no target token and changed nothing", empty, state.step);
+  if (best_step)
+    log_info(
+        "stopped early: {} evaluations without a better {} than that of step {}, whose model "
+        "is in final/",
+        state.evals_without_progress, config.checkpoint.best, *best_step);
   record.draw_curve(config.name);
   log_info("finished step {} in {}; final loss {}, best loss {}; model in {}", state.step,
            format_duration(record.seconds()), show(record.final_loss()), show(record.best_loss()),

@@ -24,8 +24,10 @@ struct StartReport {
 // The event `started`, the run file, and warnings about it. Collective.
 void report_start(const StartReport& report, Engine& engine, Ranks& ranks, RunRecord& record);
 
-// The event `finished`, the row and step counts, and the curve.
+// The event `finished`, the row and step counts, and the curve. best_step: of the model in final/,
+// where train.early_stop ended the run.
 void report_finish(const RunConfig& config, const std::filesystem::path& dir,
-                   const TrainState& state, const DataCounters& rows, RunRecord& record);
+                   const TrainState& state, const DataCounters& rows,
+                   std::optional<int64_t> best_step, RunRecord& record);
 
 }  // namespace weft

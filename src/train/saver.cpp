@@ -107,7 +107,8 @@ Json Saver::to_json(const TrainState& state) const {
   s.set("seed", Json(file_.config().seed));
   s.set("rng", Json());  // null: all draws are functions of seed and position
   state.scaling.save(&s);
-  s.set("best_eval_loss", state.best_eval ? Json(*state.best_eval) : Json());
+  s.set("best_" + file_.config().checkpoint.best, state.best ? Json(*state.best) : Json());
+  s.set("evals_without_progress", Json(state.evals_without_progress));
   s.set("optimizer", Json(file_.config().train.optimizer.name));
   s.set("exact", exact_to_json(ranks_.layout()));
   s.set("numerics", numerics_);

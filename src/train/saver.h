@@ -20,7 +20,8 @@ namespace weft {
 struct TrainState {
   int64_t step = 0, updates = 0;
   StreamState position;
-  std::optional<double> best_eval;
+  std::optional<double> best;          // evaluation so far, by checkpoint.best
+  int64_t evals_without_progress = 0;  // since then
   LossScaling scaling;
 };
 

@@ -28,6 +28,15 @@ StreamState position_of(const Json& state) {
   return position;
 }
 
+// Nothing where checkpoint.best has another measure since: the next evaluation is its first.
+void load_best(const Json& stored, const std::string& measure, TrainState* state) {
+  const Json* best = stored.find("best_" + measure);
+  if (!best || !best->is_number()) return;
+  state->best = best->as_number();
+  const Json* without = stored.find("evals_without_progress");
+  if (without && without->is_int()) state->evals_without_progress = without->as_int();
+}
+
 // A checkpoint of another run, or best/, does not count: this run saves its own.
 bool is_own_step(const RunStart& start, int64_t step) {
   const std::filesystem::path own = checkpoint_path(start.dir, step);
@@ -58,8 +67,7 @@ int64_t load_start(const RunStart& start, const Session& session, const Layout& 
   state->updates = stored.at("updates").as_int();
   state->scaling.load(stored, engine);
   state->position = position_of(stored);
-  const Json* best = start.is_of_other_run ? nullptr : stored.find("best_eval_loss");
-  if (best && best->is_number()) state->best_eval = best->as_number();
+  if (!start.is_of_other_run) load_best(stored, session.config.checkpoint.best, state);
   return is_own ? state->step : -1;
 }
 

@@ -35,16 +35,6 @@
 namespace weft {
 namespace {
 
-std::unique_ptr<Ranks> make_ranks(const RunConfig& c, const Model& model, const RankPlace& place) {
-  const Layout layout = resolve_layout(c, model);
-  if (!place.world) return std::make_unique<Ranks>(layout);
-  auto ranks =
-      std::make_unique<Ranks>(layout, place.world, place.rank, nullptr, c.launch.interface);
-  if (place.open_device) ranks->share_gpus(!place.nccl);
-  ranks->use_nccl(place.nccl);
-  return ranks;
-}
-
 class Trainer {
  public:
   Trainer(const RunFile& file, const TrainOptions& options, RunStart start, const RankPlace& place,
@@ -63,7 +53,7 @@ class Trainer {
         backend_(place.open_device ? place.open_device() : open_backend(c_, ranks_->rank())),
         engine_(c_, *session_.model, ranks_.get(), *backend_.kernels, place.threads,
                 backend_.device),
-        state_{0, 0, {}, std::nullopt, LossScaling(c_, engine_)},
+        state_{0, 0, {}, std::nullopt, 0, LossScaling(c_, engine_)},
         numerics_(numerics_fingerprint(c_, ranks_->layout(), *backend_.kernels, *backend_.device)) {
     if (fault_) fault_->check(c_, ranks_->layout(), session_.model.get());
     agree_on_numerics(*ranks_, file.resolved(), numerics_);
@@ -73,6 +63,9 @@ class Trainer {
       session_.check_eval_rows(*eval_rows_);
       eval_stream_ = std::make_unique<BatchStream>(c_.data, *eval_rows_, *session_.tokenizer,
                                                    share(session_.eval_stream()));
+      if (c_.eval.generate > 0)
+        answers_ = std::make_unique<TrainingAnswers>(session_, *eval_rows_, side_files_, &engine_,
+                                                     ranks_.get());
     }
   }
 
@@ -95,8 +88,8 @@ class Trainer {
     }
     load_state();
     if (is_finished()) {
-      log_info("{} is finished at step {}: raise train.steps or train.epochs to continue",
-               start_.dir.string(), state_.step);
+      log_info("{} is finished at step {}{}", start_.dir.string(), state_.step,
+               way_to_continue(!is_past_end(state_.position.epoch)));
       return 0;
     }
     take_first_batch();
@@ -125,9 +118,13 @@ class Trainer {
   // A final/ may belong to an earlier end: of a run that was killed before it replaced it.
   bool is_finished() const {
     if (options_.overwrite || !has_final(start_.dir)) return false;
-    return state_.step > 0 && saved_step_ == state_.step && is_past_end(state_.position.epoch) &&
+    return state_.step > 0 && saved_step_ == state_.step &&
+           (is_past_end(state_.position.epoch) || is_stalled()) &&
            read_history(start_.dir).finished_step == state_.step;
   }
+
+  // train.early_stop ends the run here.
+  bool is_stalled() const { return weft::is_stalled(c_.train, state_.evals_without_progress); }
 
   bool is_past_end(int64_t epoch) const {
     return state_.step >= total_ || (!c_.train.steps && epoch > c_.train.epochs);
@@ -179,7 +176,7 @@ class Trainer {
   // ------------------------------------------------------------------ loop
   int loop() {
     if (const int stop = is_eval_missing() ? evaluate_aside() : 0; stop != 0) return stop;
-    while (!is_past_end(state_.position.epoch)) {
+    while (!is_past_end(state_.position.epoch) && !is_stalled()) {
       Batch& batch = batch_;
       if (const int stop = take_batch(); stop != 0) {
         steps_->end_pending();
@@ -199,6 +196,7 @@ class Trainer {
       if (!last && is_due(c_.checkpoint.every, batch)) aside([&] { save(); });
     }
     steps_->end_pending();
+    is_early_ = is_stalled() && !is_past_end(state_.position.epoch);
     return agree_on_signal(*ranks_, signals_.received());
   }
 
@@ -243,16 +241,26 @@ class Trainer {
   // Why it was ended early, or 0.
   int evaluate() {
     if (!eval_stream_) return 0;
-    const EvalPass pass =
-        evaluate_rows(*eval_stream_, engine_, *ranks_, signals_, *record_, state_.step);
+    const EvalPass pass = evaluate_rows({*eval_stream_, *ranks_, signals_}, engine_, answers_.get(),
+                                        *record_, state_.step);
     if (pass.error) rows_error_ = pass.error;
     if (pass.stop != 0) return pass.stop;
     evaluated_ = state_.step;
-    if (!pass.loss || (state_.best_eval && *pass.loss >= *state_.best_eval)) return 0;
-    const std::optional<double> before = std::exchange(state_.best_eval, pass.loss);
-    if (!saver_->save_best(state_))
-      state_.best_eval = before;  // the next better one is tried again
+    keep_best(pass.value(c_.checkpoint.best));
     return 0;
+  }
+
+  void keep_best(const std::optional<double>& value) {
+    if (!value) return;
+    if (state_.best && !is_better(c_.checkpoint.best, *value, *state_.best)) {
+      ++state_.evals_without_progress;
+      return;
+    }
+    const std::optional<double> before = std::exchange(state_.best, value);
+    const int64_t without = std::exchange(state_.evals_without_progress, 0);
+    if (saver_->save_best(state_)) return;
+    state_.best = before;  // the next better one is tried again
+    state_.evals_without_progress = without;
   }
 
   // ------------------------------------------------------------------ saving
@@ -286,18 +294,36 @@ class Trainer {
     if (state_.step > 0 || !has_whole) save();
     check_learned(state_.step, state_.updates, state_.scaling.skipped() > 0);
     const DataCounters counted = sum_counters(*ranks_, stream_.counters());
+    std::optional<int64_t> best_step;
     if (is_main_) {  // no more waiting for other ranks from here on
-      const HostSlices held(has_whole ? engine_.weights().weight_slices() : std::vector<Slice>{},
-                            backend_.device);
-      write_final_model(start_.dir / "final",
-                        has_whole ? tensors_in_memory(held.slices())
-                                  : open_logical(saved_checkpoint().string()).weights,
-                        side_files_, session_);
+      if (is_early_) {
+        best_step = write_best_model();
+      } else {
+        write_last_model(has_whole);
+      }
       if (state_.step > 0 && saved_step_ != state_.step)
         throw unsaved_end(start_.dir, state_.step, true);
     }
-    report_finish(c_, start_.dir, state_, counted, *record_);
+    report_finish(c_, start_.dir, state_, counted, best_step, *record_);
     return 0;
+  }
+
+  void write_last_model(bool has_whole) {
+    const HostSlices held(has_whole ? engine_.weights().weight_slices() : std::vector<Slice>{},
+                          backend_.device);
+    write_final_model(start_.dir / "final",
+                      has_whole ? tensors_in_memory(held.slices())
+                                : open_logical(saved_checkpoint().string()).weights,
+                      side_files_, session_);
+  }
+
+  // At the end by train.early_stop; the step of that model.
+  int64_t write_best_model() {
+    const std::optional<SoundBest> best = find_sound_best(start_.dir);
+    if (!best) throw lost_best(start_.dir, state_.step);
+    write_final_model(start_.dir / "final", open_logical(best->path.string()).weights, side_files_,
+                      session_);
+    return best->step;
   }
 
   std::filesystem::path saved_checkpoint() const {
@@ -321,6 +347,7 @@ class Trainer {
   std::unique_ptr<BatchStream> eval_stream_;
   Backend backend_;
   Engine engine_;
+  std::unique_ptr<TrainingAnswers> answers_;  // null: none are generated
   TrainState state_;
   const Json numerics_;  // the fingerprint
   std::unique_ptr<RunRecord> record_;
@@ -330,6 +357,7 @@ class Trainer {
   std::optional<PackSize> pack_size_;  // of the first epoch, where it was counted
   Batch batch_;
   bool has_batch_ = false;  // the next one is in batch_ already
+  bool is_early_ = false;   // train.early_stop ended the loop
   std::exception_ptr rows_error_;
   DataNotes notes_;
 

@@ -26,6 +26,7 @@ constexpr const char* kSections[][2] = {
     {"data", "`data`: the rows"},
     {"parallel", "`parallel`: the layout of the ranks"},
     {"train", "`train`: the training"},
+    {"eval", "`eval`: answers, generated and compared"},
     {"checkpoint", "`checkpoint`: what is kept"},
     {"launch", "`launch`: processes and cores"},
     {"track", "`track`: other programs that follow a run"},

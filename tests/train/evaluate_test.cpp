@@ -4,11 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <set>
 
 #include "base/error.h"
 #include "data/batches.h"
 #include "tests/io/temporary_folder.h"
 #include "tests/train/known_model.h"
+#include "train/answers.h"
 
 namespace weft {
 namespace {
@@ -99,6 +101,49 @@ TEST_F(Evaluate, RowsOutsideOfThePartDoNotCount) {
     const EvalReport report = evaluate_rows(rows);
     EXPECT_EQ(report.rows, inside);
     EXPECT_EQ(report.exact_match, right_inside ? 1 : 0);
+  }
+}
+
+TEST_F(Evaluate, AnswersMayMatchAsSql) {
+  stop_at(kPadded);
+  const std::string rows =
+      "{\"q\": \"x\", \"a\": \"y\"}\n{\"q\": \"x\", \"a\": \" Y;\"}\n"
+      "{\"q\": \"x\", \"a\": \"n\"}\n{\"q\": \"x\", \"a\": \"y\"}\n";
+  EXPECT_FALSE(evaluate_rows(rows).sql_match);  // not asked for
+  config_.eval.match = "sql";
+  const EvalReport report = evaluate_rows(rows);
+  EXPECT_EQ(report.exact_match, 0.5);
+  EXPECT_EQ(report.sql_match, 0.75);
+  EXPECT_EQ(report.to_json().at("sql_match").as_number(), 0.75);
+  EXPECT_GT(report.tokens_per_s, 0);
+}
+
+TEST_F(Evaluate, AnswersHaveALimit) {
+  stop_at('?');
+  const std::string rows = R"({"q": "x", "a": "yz"})";
+  EXPECT_EQ(evaluate_rows(rows).exact_match, 1);
+  config_.eval.max_new_tokens = 2;
+  EXPECT_EQ(evaluate_rows(rows).exact_match, 0);  // y (280) alone
+}
+
+TEST_F(Evaluate, QuestionsAreDealtOutOnce) {
+  std::ofstream file(folder_ / "rows.jsonl");
+  for (int i = 0; i < 7; ++i) file << "{\"q\": \"x\", \"a\": \"" << i << "\"}\n";
+  file.close();
+  const Session session(config_);
+  const auto rows = session.open_eval_rows();
+  for (const int64_t most : {0, 5, 100}) {
+    for (const int num_ranks : {1, 2, 3, 9}) {
+      std::multiset<std::string> answers;
+      for (int rank = 0; rank < num_ranks; ++rank) {
+        const Questions q = read_questions(session, *rows, {most, rank, num_ranks});
+        EXPECT_EQ(q.num_rows, static_cast<int64_t>(q.answers.size()));
+        answers.insert(q.answers.begin(), q.answers.end());
+      }
+      const std::multiset<std::string> all = {"0", "1", "2", "3", "4", "5", "6"},
+                                       five = {"0", "1", "2", "3", "4"};
+      EXPECT_EQ(answers, most == 5 ? five : all) << most << " on " << num_ranks;
+    }
   }
 }
 

@@ -1,0 +1,87 @@
+// train/answers.cpp: reads, generates, counts.
+#include "train/answers.h"
+
+#include <algorithm>
+#include <array>
+
+#include "data/example.h"
+#include "generate/stop_ids.h"
+#include "text/sql_form.h"
+
+namespace weft {
+namespace {
+
+std::optional<double> part_of(int64_t count, int64_t rows) {
+  if (rows == 0) return std::nullopt;
+  return static_cast<double>(count) / static_cast<double>(rows);
+}
+
+}  // namespace
+
+Questions read_questions(const Session& session, const RowSource& rows,
+                         const QuestionShare& share) {
+  const RunConfig& c = session.config;
+  const ExampleMaker maker(c.data, *session.tokenizer, session.model->vocab_size(),
+                           session.train_stream().kind);
+  const int64_t num_rows = rows_taken(c.data, rows.size());
+  Questions q;
+  Row row;
+  Example example;
+  int64_t member = -1;
+  for (int64_t i = 0; i < num_rows; ++i) {
+    if (!session.is_in_eval_part(i)) continue;
+    if (++member == share.most && share.most > 0) break;
+    if (member % share.num_ranks != share.rank) continue;
+    rows.read(i, row);
+    if (!maker.make(rows, i, row, example)) continue;
+    ++q.num_rows;
+    const int64_t num_source = example.num_source,
+                  num_answer = static_cast<int64_t>(example.ids.size()) - num_source;
+    if (num_source == 0 || num_source >= session.model->max_positions()) continue;
+    q.prompts.emplace_back(example.ids.begin(), example.ids.begin() + num_source);
+    q.answers.push_back(maker.answer(rows, i, row));
+    q.longest_prompt = std::max(q.longest_prompt, num_source);
+    q.longest_answer = std::max(q.longest_answer, num_answer);
+    q.num_long += num_answer > c.eval.max_new_tokens;
+  }
+  return q;
+}
+
+std::optional<double> Matches::exact_match() const { return part_of(exact, rows); }
+std::optional<double> Matches::sql_match() const { return part_of(sql, rows); }
+
+Matches sum_matches(Ranks& ranks, Answerers answerers, const Matches& mine) {
+  std::array<int64_t, 3> numbers = {mine.rows, mine.exact, mine.sql};
+  if (answerers == Answerers::kData) {
+    ranks.sum_over_data(numbers.data(), 3);
+  } else if (ranks.size() > 1) {
+    ranks.world().all_reduce(numbers.data(), 3, Dtype::kI64);
+  }
+  return {numbers[0], numbers[1], numbers[2]};
+}
+
+// Text that is the same SQL may be longer than the answer.
+int64_t answer_tokens(const EvalConfig& config, int64_t longest_answer) {
+  if (config.match == "sql") return config.max_new_tokens;
+  return std::min(config.max_new_tokens, longest_answer + 1);
+}
+
+Matches answer_questions(Generator& generator, const Questions& questions,
+                         const Tokenizer& tokenizer, const std::vector<int32_t>& stop_ids,
+                         int64_t max_new_tokens, const GenerateEvents& events) {
+  SampleOptions sample;
+  sample.max_new_tokens = max_new_tokens;
+  sample.stop_ids = stop_ids;
+  const auto made = generator.generate(questions.prompts, sample, events);
+  Matches matches;
+  matches.rows = questions.num_rows;
+  for (size_t i = 0; i < made.size(); ++i) {
+    const std::string text = decode_continuation(made[i], tokenizer, stop_ids);
+    const bool is_equal = text == questions.answers[i];
+    matches.exact += is_equal;
+    matches.sql += is_equal || sql_match(text, questions.answers[i]);
+  }
+  return matches;
+}
+
+}  // namespace weft

@@ -1,0 +1,54 @@
+// train/answers.h: the rows of prompt and answer of an evaluation, and generated answers compared
+// with theirs.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "config/session.h"
+#include "generate/generator.h"
+#include "train/ranks.h"
+
+namespace weft {
+
+// Rank r of n answers rows r, r + n, r + 2 n ... of the evaluation part, in file order: each row
+// once, however uneven the split.
+struct QuestionShare {
+  int64_t most = 0;  // of the part's first rows, over all ranks; 0: all
+  int rank = 0, num_ranks = 1;
+};
+
+// A rank's rows, as training sees them: prompts are cut to leave space for the answer.
+struct Questions {
+  std::vector<std::vector<int32_t>> prompts;  // of the rows that have one
+  std::vector<std::string> answers;           // to those prompts
+  int64_t num_rows = 0;                       // kept rows, including those without a prompt
+  int64_t longest_prompt = 0, longest_answer = 0;
+  int64_t num_long = 0;  // answers of more than eval.max_new_tokens
+};
+Questions read_questions(const Session& session, const RowSource& rows,
+                         const QuestionShare& share = {});
+
+// A row without a prompt, because of the cut or an empty source, is not matched.
+struct Matches {
+  int64_t rows = 0, exact = 0, sql = 0;
+  std::optional<double> exact_match() const;  // fraction of the rows; none: no rows
+  std::optional<double> sql_match() const;
+};
+// Of ranks that each answered rows of their own: all of them, or the data-parallel ones, whose
+// tensor-parallel ranks answered the same. Collective.
+enum class Answerers { kAll, kData };
+Matches sum_matches(Ranks& ranks, Answerers answerers, const Matches& mine);
+
+// How many tokens to generate, the same on all ranks: to match exactly, one more than the longest
+// answer is enough.
+int64_t answer_tokens(const EvalConfig& config, int64_t longest_answer);
+
+// Answers greedily. StopError where a signal asks to stop.
+Matches answer_questions(Generator& generator, const Questions& questions,
+                         const Tokenizer& tokenizer, const std::vector<int32_t>& stop_ids,
+                         int64_t max_new_tokens, const GenerateEvents& events = {});
+
+}  // namespace weft

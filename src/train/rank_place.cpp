@@ -1,0 +1,16 @@
+// train/rank_place.cpp: one rank alone, or one of a world.
+#include "train/rank_place.h"
+
+namespace weft {
+
+std::unique_ptr<Ranks> make_ranks(const RunConfig& c, const Model& model, const RankPlace& place) {
+  const Layout layout = resolve_layout(c, model);
+  if (!place.world) return std::make_unique<Ranks>(layout);
+  auto ranks =
+      std::make_unique<Ranks>(layout, place.world, place.rank, nullptr, c.launch.interface);
+  if (place.open_device) ranks->share_gpus(!place.nccl);
+  ranks->use_nccl(place.nccl);
+  return ranks;
+}
+
+}  // namespace weft

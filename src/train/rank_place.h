@@ -1,0 +1,29 @@
+// train/rank_place.h: this process's place among the ranks of a run, and its groups.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "comm/nccl/nccl_library.h"
+#include "config/run_config.h"
+#include "model/model.h"
+#include "net/shm_world.h"
+#include "planning/backend.h"
+#include "train/ranks.h"
+
+namespace weft {
+
+struct RankPlace {
+  int rank = 0;
+  int threads = 1;
+  std::shared_ptr<ShmWorld> world;  // null: alone
+  // For tests: another device than the run file's, shared by the ranks, or with its own group.
+  std::function<Backend()> open_device = nullptr;
+  NcclLibrary* nccl = nullptr;
+};
+
+// Collective. UserError where the model cannot be cut this way.
+std::unique_ptr<Ranks> make_ranks(const RunConfig& config, const Model& model,
+                                  const RankPlace& place);
+
+}  // namespace weft
