@@ -1,7 +1,8 @@
 // model/traced_attention.cpp: which operation attends, by the inputs that the graph has.
 #include "model/traced_attention.h"
 
-#include "base/error.h"
+#include <fmt/core.h>
+
 #include "graph/ops/cached_attention.h"
 #include "tensor/names.h"
 
@@ -10,15 +11,19 @@ namespace {
 
 Ref cached(Builder& g, const TracedInputs& in, const TraceOptions& o, Ref qkv,
            const SelfAttention& call) {
-  require(call.window == 0 || call.window >= o.max_positions,
-          "generation of models with a sliding window is not built");
-  require(call.scale == 0, "generation of models with an attention scale is not built");
   const auto cache = [&](const char* which) {
     return g.cache(fmt::format("cache.{}.{}", call.layer, which),
                    {o.batch, o.max_positions, call.heads.kv_heads, call.heads.head_dim});
   };
   const Ref k = cache("k"), v = cache("v");
-  return ops::cached_attention(g, qkv, in[names::kStarts], in[names::kLengths], k, v, call.heads);
+  return ops::cached_attention(g, {.value = qkv,
+                                   .heads = call.heads,
+                                   .starts = in[names::kStarts],
+                                   .lengths = in[names::kLengths],
+                                   .k_cache = k,
+                                   .v_cache = v,
+                                   .window = call.window,
+                                   .scale = call.scale});
 }
 
 }  // namespace
