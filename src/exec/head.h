@@ -106,7 +106,7 @@ struct HeadLogitsArgs {
   int64_t B, T, C, V;
   Dtype dtype;
   const void* x;
-  const void* weight;
+  Stack weight;  // pieces (V_p, C)
   const int32_t* last;
   float* logits;
 };

@@ -1,19 +1,21 @@
 // exec/head_logits.cpp: logits of the last token of each row, for generation.
 #include "exec/head.h"
 #include "exec/memory_plan.h"
+#include "graph/ops/head.h"
 
 namespace weft {
 
 HeadLogitsArgs head_logits_args(const View& v, const Node& node) {
   const Value& x = v.value(node.inputs[0]);
+  const int parts = node.as<HeadAttr>().parts;
   return {x.shape[0],
           x.shape[1],
           x.shape[2],
-          v.value(node.inputs[1]).shape[0],
+          v.value(node.outputs[0]).shape[1],
           x.dtype,
           v.at(node.inputs[0]),
-          v.at(node.inputs[1]),
-          v.at<int32_t>(node.inputs[2]),
+          stacked(v, node.inputs, 1, parts),
+          v.at<int32_t>(node.inputs[1 + static_cast<size_t>(parts)]),
           v.at<float>(node.outputs[0])};
 }
 
@@ -28,7 +30,7 @@ GemmArgs last_product(const HeadLogitsArgs& a, void* x) {
   g.c_dtype = Dtype::kF32;
   g.a = x;
   g.lda = a.C;
-  g.b = single_stack(const_cast<void*>(a.weight), a.V, a.C);
+  g.b = a.weight;
   g.b_transposed = true;
   g.c = single_stack(a.logits, a.B, a.V);
   return g;

@@ -70,7 +70,7 @@ std::vector<Shape> shape_of_first_input(const Graph& graph, const Node& node);
 // For collectives that cut or join buckets, whose shapes only the inserting pass knows.
 std::vector<Shape> shapes_as_given(const Graph& graph, const Node& node);
 std::vector<Placement> no_placement(const Node& node, const std::vector<Placement>& inputs);
-// For generation, or nodes added after tensor parallelism.
+// For nodes added after tensor parallelism.
 void not_localized(Localizer* localizer, const Node& node);
 void not_differentiable(Gradients* gradients, const Node& node);
 bool not_repeated(const Node& forward, Ref value, Ref again, Node* made);

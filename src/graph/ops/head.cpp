@@ -26,7 +26,10 @@ std::vector<Shape> grad_shapes(const Graph& graph, const Node& node) {
 }
 
 std::vector<Shape> logits_shapes(const Graph& graph, const Node& node) {
-  return {{graph[node.inputs[0]].shape[0], graph[node.inputs[1]].shape[0]}};
+  int64_t columns = 0;
+  for (int p = 0; p < node.as<HeadAttr>().parts; ++p)
+    columns += graph[node.inputs[1 + static_cast<size_t>(p)]].shape[0];
+  return {{graph[node.inputs[0]].shape[0], columns}};
 }
 
 // losses, dx, dweight
@@ -44,6 +47,14 @@ Inputs place(const Node& node, const Inputs& in) {
   return out;
 }
 
+Inputs place_logits(const Node& node, const Inputs& in) {
+  if (!in[0].is_whole() || !in[2].is_whole()) refuse_placement(node, in);
+  if (in[1].is_whole()) return {whole()};
+  if (in[1].is_cut(0)) return {cut(1)};
+  refuse_placement(node, in);
+}
+
+// Without outputs.
 Node with_pieces(Localizer* l, const Node& node) {
   Node made = Localizer::copy(node);
   made.inputs = {l->one(node.inputs[0])};
@@ -52,14 +63,27 @@ Node with_pieces(Localizer* l, const Node& node) {
   attr.parts = static_cast<int>(made.inputs.size()) - 1;
   if (l->mesh().is_exact) attr.leaves = attr.parts;
   made.inputs.push_back(l->one(node.inputs[2]));
+  return made;
+}
+
+Node with_losses(Localizer* l, const Node& node) {
+  Node made = with_pieces(l, node);
   made.outputs = {l->activation(node.outputs[0], l->logical()[node.outputs[0]].shape)};
   return made;
 }
 
-void localize(Localizer* l, const Node& node) { l->push(with_pieces(l, node)); }
+void localize(Localizer* l, const Node& node) { l->push(with_losses(l, node)); }
+
+// A rank has the logits of its ids; who reads them joins the ranks'.
+void localize_logits(Localizer* l, const Node& node) {
+  Node made = with_pieces(l, node);
+  made.outputs = {l->one(node.outputs[0])};
+  l->local()[made.outputs[0]].shape = logits_shapes(l->local(), made)[0];
+  l->push(std::move(made));
+}
 
 void localize_grad(Localizer* l, const Node& node) {
-  Node made = with_pieces(l, node);
+  Node made = with_losses(l, node);
   const Ref dx = node.outputs[1], dweight = node.outputs[2];
   made.outputs.push_back(dx ? l->addend(dx, l->addend_dtype(dx)) : Ref{});
   for (Ref piece : dweight ? l->pieces(dweight) : std::vector<Ref>{Ref{}})
@@ -124,8 +148,8 @@ const OpRule kHeadLossGradOp = {
 const OpRule kHeadLogitsOp = {
     .name = "head_logits",
     .shapes = logits_shapes,
-    .place = no_placement,
-    .localize = not_localized,
+    .place = place_logits,
+    .localize = localize_logits,
     .gradient = not_differentiable,
     .repeat = not_repeated,
     .in_place = not_in_place,

@@ -2,7 +2,7 @@
 // whole.
 //
 // head_loss: x, weight pieces, targets -> losses. head_loss_grad: the same, [loss scale] -> losses,
-// [dx], [dweight pieces]. head_logits: x, weight, last -> logits.
+// [dx], [dweight pieces]. head_logits: x, weight pieces, last -> logits.
 #pragma once
 
 #include "graph/builder.h"
