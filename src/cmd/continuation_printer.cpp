@@ -24,14 +24,17 @@ std::string on_one_line(const std::string& text) {
 ContinuationPrinter::ContinuationPrinter(const Tokenizer& tokenizer,
                                          const std::vector<std::string>& prompts,
                                          const std::vector<int32_t>& stop_ids,
+                                         const std::vector<std::string>& stops,
                                          ContinuationStyle style)
     : tokenizer_(tokenizer),
       prompts_(prompts),
       stop_ids_(stop_ids),
+      stops_(stops),
       style_(style),
       is_terminal_(::isatty(STDOUT_FILENO) != 0),
       streams_(style == ContinuationStyle::kText && prompts.size() == 1 && is_terminal_),
       decoder_(tokenizer, true),
+      filter_(stops),
       waiting_(prompts.size()) {}
 
 GenerateEvents ContinuationPrinter::events() {
@@ -49,14 +52,17 @@ void ContinuationPrinter::end(size_t prompt, const std::vector<int32_t>& ids) {
 
 void ContinuationPrinter::stream(int32_t id) {
   if (!has_text(id, tokenizer_, stop_ids_)) return;
-  fmt::print("{}", shown(decoder_.push(id)));
+  fmt::print("{}", shown(filter_.push(decoder_.push(id))));
   std::fflush(stdout);
 }
 
 void ContinuationPrinter::print(size_t prompt) {
   const std::vector<int32_t>& ids = *waiting_[prompt];
-  if (streams_) return fmt::print("{}\n", shown(decoder_.finish()));
-  std::string text = decode_continuation(ids, tokenizer_, stop_ids_);
+  if (streams_) {
+    const std::string last = filter_.push(decoder_.finish());
+    return fmt::print("{}\n", shown(last + filter_.finish()));
+  }
+  std::string text = before_stop(decode_continuation(ids, tokenizer_, stop_ids_), stops_);
   if (style_ == ContinuationStyle::kJson) {
     const Json::Array list(ids.begin(), ids.end());
     text = Json(Json::Object{{"prompt", prompts_[prompt]}, {"text", text}, {"ids", list}}).dump();

@@ -1,82 +1,37 @@
-// cmd/generate.cpp: weft generate MODEL.
-#include <unistd.h>
-
+// cmd/generate.cpp: weft generate MODEL: one rank here, or a supervisor and its ranks.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <bit>
 #include <thread>
 
 #include "base/error.h"
-#include "base/file.h"
+#include "base/log.h"
 #include "base/suggest.h"
 #include "checkpoint/load.h"
 #include "cmd/command.h"
 #include "cmd/continuation_printer.h"
+#include "cmd/generate_prompts.h"
 #include "cmd/text_input.h"
-#include "generate/generator.h"
 #include "generate/stop_ids.h"
+#include "launch/job.h"
+#include "launch/rank_context.h"
 #include "planning/backend.h"
-#include "planning/gpu_memory_check.h"
-#include "planning/memory_check.h"
+#include "train/rank_generator.h"
+#include "train/signals.h"
 
 namespace weft {
 namespace {
 
 struct Options {
-  std::string model, prompts_file, tokenizer, device = "auto";
-  std::optional<std::string> prompt;
+  std::string model, tokenizer, device = "auto";
+  PromptOptions prompts;
   std::optional<double> temperature;
   SampleOptions sample;
+  std::vector<std::string> stops, sets;
   bool json = false, force = false;
   int threads = 0;
   int64_t batch = 64;
 };
-
-std::vector<std::string> split_lines(const std::string& text) {
-  std::vector<std::string> lines;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find('\n', begin), text.size());
-    const size_t size = end - begin - (end > begin && text[end - 1] == '\r' ? 1 : 0);
-    lines.push_back(text.substr(begin, size));
-    begin = end + 1;
-  }
-  return lines;
-}
-
-std::vector<std::string> read_prompts(const Options& options) {
-  if (options.prompt) return {repaired(*options.prompt, "--prompt")};
-  if (!options.prompts_file.empty()) {
-    return split_lines(repaired(read_file(options.prompts_file), options.prompts_file));
-  }
-  if (::isatty(STDIN_FILENO)) {
-    throw UserError("no prompt was given",
-                    "give --prompt TEXT or --prompts FILE, or write it to standard input");
-  }
-  std::string text = read_standard_input();
-  if (text.ends_with('\n')) text.pop_back();  // from the shell, not part of the prompt
-  return {text};
-}
-
-// How the user can find prompt i: lines count from 1, as in editors.
-std::string name_prompt(const Options& options, size_t i) {
-  if (!options.prompts_file.empty()) return fmt::format("{}:{}", options.prompts_file, i + 1);
-  return options.prompt ? "--prompt" : "the prompt on standard input";
-}
-
-std::vector<int32_t> encode_prompt(const Tokenizer& tokenizer, const std::string& text,
-                                   const std::string& name, int64_t max_positions) {
-  std::vector<int32_t> ids;
-  tokenizer.encode(text, true, ids);
-  if (ids.empty() && tokenizer.bos_id()) ids.push_back(*tokenizer.bos_id());
-  if (ids.empty()) {
-    throw UserError(fmt::format("{} is empty, and this tokenizer has no bos token", name),
-                    "give a prompt of at least one character");
-  }
-  const auto size = static_cast<int64_t>(ids.size());
-  require(size < max_positions, "{} has {} tokens, but the model has only {} positions", name, size,
-          max_positions);
-  return ids;
-}
 
 std::unique_ptr<Tokenizer> find_tokenizer(const Options& options, const LogicalModel& source) {
   const std::string hint =
@@ -90,33 +45,15 @@ GenerateOptions choose_sizes(const Model& model, const std::vector<std::vector<i
                              const Options& options) {
   int64_t longest = 0;
   for (const auto& p : prompts) longest = std::max(longest, static_cast<int64_t>(p.size()));
-  const int64_t most = model.max_positions();
+  const bool has_source = reads_source(model);
+  const int64_t given = has_source ? 1 : longest, most = model.max_positions();
   GenerateOptions o;
   o.max_batch = std::clamp<int64_t>(static_cast<int64_t>(prompts.size()), 1, options.batch);
-  o.max_positions = options.sample.max_new_tokens < most - longest
-                        ? longest + options.sample.max_new_tokens
-                        : most;
-  o.max_positions = std::max(o.max_positions, longest + 1);
+  o.max_positions =
+      options.sample.max_new_tokens < most - given ? given + options.sample.max_new_tokens : most;
+  o.max_positions = std::max(o.max_positions, given + 1);
+  o.max_source_positions = longest;
   return o;
-}
-
-Generator make_generator(const Model& model, const LogicalModel& source,
-                         const GenerateOptions& sizes, const Backend& backend, ThreadPool* pool,
-                         bool is_forced) {
-  GeneratePlans plans = make_generate_plans(model, sizes, *backend.kernels, pool->num_threads());
-  const int64_t bytes = layout_of(plans).total_bytes();
-  const std::string hint = "lower --batch or --max-new-tokens";
-  if (backend.device->is_host()) {
-    check_arena_memory("generation", bytes, hint, is_forced);
-  } else {
-    check_gpu_memory("generation", bytes, *backend.device, hint + ", or --device cpu");
-  }
-  return Generator(
-      model, std::move(plans), pool,
-      [&](const ParameterSpec& spec, Dtype dtype, void* data) {
-        load_parameter(source, spec, dtype, data);
-      },
-      backend.device);
 }
 
 // The same hints as for launch.device.
@@ -128,41 +65,140 @@ std::string device_word(const std::string& word) {
                      answer_text.empty() ? did_you_mean(word, known) : answer_text);
 }
 
+// The layout that --set describes; the rest of a run file has no meaning here.
+RunConfig read_sets(const Options& options) {
+  RunConfig c;
+  OptionTable table;
+  bind_options(&table, &c);
+  std::vector<std::string> complaints;
+  for (const std::string& set : options.sets) {
+    if (set.starts_with("parallel.")) {
+      table.set(set, complaints);
+    } else {
+      complaints.push_back(
+          fmt::format("--set {}: generation reads the keys of parallel alone", set));
+    }
+  }
+  refuse(complaints);
+  c.launch.device = options.device;
+  c.train.global_batch = c.parallel.dp;
+  return c;
+}
+
+// What all ranks have in common.
+struct Work {
+  explicit Work(Options given)
+      : options(std::move(given)),
+        config(read_sets(options)),
+        source(open_logical(options.model)),
+        model(open_model_of(source)),
+        layout(resolve_layout(config, *model)),
+        tokenizer(find_tokenizer(options, source)),
+        prompts(read_prompts(options.prompts)),
+        ids(encode_prompts(options.prompts, prompts, *tokenizer,
+                           reads_source(*model) ? 0 : model->max_positions())) {
+    check_generate_layout(layout);
+    options.sample.stop_ids = read_stop_ids(*tokenizer, source.config, source.path);
+    if (stored_dtype(source, *model) == Dtype::kBf16) compute = Dtype::kBf16;
+    config.train.precision = compute == Dtype::kBf16 ? "bf16" : "fp32";
+  }
+
+  std::unique_ptr<Model> open_model_of(const LogicalModel& of) const {
+    require(!of.config.is_null(), "{} has no config.json next to its weights", options.model);
+    return make_model(of.config, {0, 0.0}, of.path);
+  }
+
+  Options options;
+  RunConfig config;
+  LogicalModel source;
+  std::unique_ptr<Model> model;
+  Layout layout;
+  std::unique_ptr<Tokenizer> tokenizer;
+  std::vector<std::string> prompts;
+  std::vector<std::vector<int32_t>> ids;
+  Dtype compute = Dtype::kF32;
+};
+
+Backend open_backend_of(const Work& work, int rank) {
+  if (work.layout.num_ranks() > 1) return open_backend(work.config, rank);
+  return open_backend(work.options.device, work.compute);
+}
+
+// Where auto has led to.
+void report_place(const Work& work, const Backend& backend) {
+  if (work.options.device != "auto") return;
+  const std::string gpu = backend.device->is_host() ? "" : first_gpu();
+  const std::string why = gpu.empty() ? why_on_cpu(work.config, find_gpus()) : "";
+  log_info("on {}{}{}", gpu.empty() ? "the CPU" : gpu, why.empty() ? "" : ": ", why);
+}
+
+void generate_on_rank(const Work& work, Ranks* ranks, int threads) {
+  const Options& o = work.options;
+  const bool is_first = ranks->rank() == 0;
+  ThreadPool pool(threads);
+  const Backend backend = open_backend_of(work, ranks->rank());
+  if (is_first) report_place(work, backend);
+  GenerateOptions sizes = choose_sizes(*work.model, work.ids, o);
+  sizes.compute = work.compute;
+  // A GPU selects algorithms for every batch size it meets: so there are few.
+  if (!backend.device->is_host()) {
+    const auto rows = static_cast<uint64_t>(sizes.max_batch);
+    sizes.max_batch = std::min(static_cast<int64_t>(std::bit_ceil(rows)), o.batch);
+  }
+  std::string hint = "lower --batch or --max-new-tokens";
+  if (!backend.device->is_host()) hint += ", or --device cpu";
+  RankGenerator generator(*work.model, work.source, sizes, ranks, backend, &pool, hint, o.force);
+  const ContinuationStyle style = o.json                    ? ContinuationStyle::kJson
+                                  : !o.prompts.file.empty() ? ContinuationStyle::kLines
+                                                            : ContinuationStyle::kText;
+  ContinuationPrinter printer(*work.tokenizer, work.prompts, o.sample.stop_ids, o.stops, style);
+  StopStrings stops(*work.tokenizer, o.sample.stop_ids, o.stops, work.ids.size());
+  GenerateEvents events = is_first ? printer.events() : GenerateEvents{};
+  if (!o.stops.empty())
+    events.ends = [&](size_t prompt, int32_t id) { return stops.ends(prompt, id); };
+  const auto made = generator->generate(work.ids, o.sample, events);
+  if (o.sample.max_new_tokens > 0 || !is_first) return;
+  for (size_t i = 0; i < made.size(); ++i) printer.end(i, made[i]);
+}
+
+// The ranks have no standard input: they get its text as an argument.
+int supervise(const Work& work) {
+  check_backend(work.config);
+  JobOptions job;
+  job.num_ranks = work.layout.num_ranks();
+  job.argv = command_words();
+  job.threads = work.options.threads;
+  if (work.options.prompts.is_standard_input()) {
+    job.argv.push_back("--prompt");
+    job.argv.push_back(work.prompts[0]);
+  }
+  return run_local_job(job, [](const char*, int, const std::string&) {});
+}
+
+constexpr StopWords kWords{": stopped", ": stopping", ", the second signal: exiting at once",
+                           128 + SIGINT};
+
 int run_generate(Options options) {
   const bool cuts = options.sample.top_k > 0 || options.sample.top_p < 1;
   options.sample.temperature = options.temperature.value_or(cuts ? 1 : 0);
   check_options(options.sample);
-  const LogicalModel source = open_logical(options.model);
-  require(!source.config.is_null(), "{} has no config.json next to its weights", options.model);
-  const auto model = make_model(source.config, {0, 0.0}, source.path);
-  warn_of_unknown_tensors(source);
-  const auto tokenizer = find_tokenizer(options, source);
-  options.sample.stop_ids = read_stop_ids(*tokenizer, source.config, source.path);
-  const std::vector<std::string> prompts = read_prompts(options);
-  std::vector<std::vector<int32_t>> ids;
-  for (size_t i = 0; i < prompts.size(); ++i) {
-    ids.push_back(
-        encode_prompt(*tokenizer, prompts[i], name_prompt(options, i), model->max_positions()));
+  for (const std::string& stop : options.stops)
+    require(!stop.empty(), "--stop is empty: give at least one character");
+  const auto rank = RankContext::from_environment();
+  set_log_quiet(rank && rank->rank > 0);
+  const Work work(std::move(options));
+  if (!rank) warn_of_unknown_tensors(work.source);
+  if (rank) {
+    const StopSignals signals(rank->world.get(), kWords);
+    signals.hold();
+    Ranks ranks(work.layout, rank->world, rank->rank);
+    generate_on_rank(work, &ranks, rank->threads);
+    return 0;
   }
+  if (work.layout.num_ranks() > 1) return supervise(work);
   const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  ThreadPool pool(options.threads > 0 ? options.threads : cores);
-  GenerateOptions sizes = choose_sizes(*model, ids, options);
-  if (stored_dtype(source, *model) == Dtype::kBf16) sizes.compute = Dtype::kBf16;
-  const Backend backend = open_backend(options.device, sizes.compute);
-  // A GPU selects algorithms for every batch size it meets: so there are few.
-  if (!backend.device->is_host()) {
-    const auto rows = static_cast<uint64_t>(sizes.max_batch);
-    sizes.max_batch = std::min(static_cast<int64_t>(std::bit_ceil(rows)), options.batch);
-  }
-  Generator generator = make_generator(*model, source, sizes, backend, &pool, options.force);
-  const ContinuationStyle style = options.json                    ? ContinuationStyle::kJson
-                                  : !options.prompts_file.empty() ? ContinuationStyle::kLines
-                                                                  : ContinuationStyle::kText;
-  ContinuationPrinter printer(*tokenizer, prompts, options.sample.stop_ids, style);
-  const auto made = generator.generate(ids, options.sample, printer.events());
-  if (options.sample.max_new_tokens == 0) {
-    for (size_t i = 0; i < made.size(); ++i) printer.end(i, made[i]);
-  }
+  Ranks alone(work.layout);
+  generate_on_rank(work, &alone, work.options.threads > 0 ? work.options.threads : cores);
   return 0;
 }
 
@@ -171,8 +207,9 @@ int run_generate(Options options) {
 RunCommand add_generate(CLI::App& app) {
   const auto o = std::make_shared<Options>();
   app.add_option("MODEL", o->model, "Hugging Face folder, checkpoint or run directory")->required();
-  auto* prompt = app.add_option("--prompt", o->prompt, "text to continue; default: standard input");
-  app.add_option("--prompts", o->prompts_file, "file with one prompt per line")->excludes(prompt);
+  auto* prompt =
+      app.add_option("--prompt", o->prompts.prompt, "text to continue; default: standard input");
+  app.add_option("--prompts", o->prompts.file, "file with one prompt per line")->excludes(prompt);
   app.add_option("--max-new-tokens", o->sample.max_new_tokens,
                  "maximum number of tokens to add; default: 128");
   app.add_option("--temperature", o->temperature,
@@ -181,6 +218,13 @@ RunCommand add_generate(CLI::App& app) {
   app.add_option("--top-p", o->sample.top_p,
                  "draw among the fewest tokens that reach this probability; default: 1 (all)");
   app.add_option("--seed", o->sample.seed, "of the draws; default: 0");
+  app.add_option("--stop", o->stops, "text before which the continuation ends; may be repeated")
+      ->take_all()
+      ->expected(1);
+  app.add_option("--set", o->sets,
+                 "parallel.key=value: several ranks, with the weights cut over them")
+      ->take_all()
+      ->expected(1);
   app.add_flag("--json", o->json, "one line {\"prompt\", \"text\", \"ids\"} per prompt");
   app.add_flag("--force", o->force, "generate even if this machine has too little memory");
   app.add_option("--threads", o->threads, "default: all cores")->check(at_least(0), "N");

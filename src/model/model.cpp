@@ -12,6 +12,14 @@
 
 namespace weft {
 
+void Model::trace_encode(Graph*, const TraceOptions&) const {
+  throw BugError(fmt::format("{} has no encoder", family()));
+}
+
+int32_t Model::start_id() const {
+  throw BugError(fmt::format("{} has no token that begins a target", family()));
+}
+
 void initial_values(const ParameterSpec& spec, uint64_t seed, int64_t begin, int64_t end,
                     float* out) {
   if (spec.init.kind != InitRule::Kind::kNormal) {

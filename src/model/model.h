@@ -57,12 +57,13 @@ struct ParameterSpec {
 struct TraceOptions {
   int64_t batch = 1, positions = 1;  // B, T
   Dtype compute = Dtype::kF32;
-  int64_t max_positions = 0;     // generation: of the cache
-  bool packed = false;           // loss: rows hold several segments
-  bool learns_padding = false;   // loss: padding may be a label, and attends to its row
-  bool drops = false;            // loss: for training, with the model's dropout
-  uint64_t seed = 0;             // of dropout
-  int64_t source_positions = 0;  // loss: S of an encoder-decoder
+  int64_t max_positions = 0;         // generation: of the cache
+  bool packed = false;               // loss: rows hold several segments
+  bool learns_padding = false;       // loss: padding may be a label, and attends to its row
+  bool drops = false;                // loss: for training, with the model's dropout
+  uint64_t seed = 0;                 // of dropout
+  int64_t source_positions = 0;      // loss, encode: S of an encoder-decoder
+  int64_t max_source_positions = 0;  // generation: of the caches that the encoder fills
 };
 
 class Model {
@@ -79,7 +80,13 @@ class Model {
   // Returns the losses (B, T).
   virtual Ref trace_loss(Graph* graph, const TraceOptions& options) const = 0;
   // Inputs ids, positions (B, T), starts, lengths, last (B); result logits (B, V) (tensor/names.h).
+  // An encoder-decoder has source_lengths (B) too, and reads caches that trace_encode fills.
   virtual Ref trace_generate(Graph* graph, const TraceOptions& options) const = 0;
+  // Encoder-decoders: the encoder, whose keys and values for every layer of the decoder go into
+  // caches named names::kSourceCache and more. Inputs source_ids (B, S), source_lengths (B).
+  virtual void trace_encode(Graph* graph, const TraceOptions& options) const;
+  // The token before a target's first; UserError where config.json has none. Of encoder-decoders.
+  virtual int32_t start_id() const;
   // Fills the constants of a traced graph (rope tables): data(name) is their memory.
   virtual void fill_constants(const Graph& graph,
                               const std::function<void*(const std::string&)>& data) const = 0;

@@ -18,6 +18,7 @@ inline constexpr char kRows[] = "rows";  // (B, 2), the row's epoch and its inde
 // Of generation.
 inline constexpr char kStarts[] = "starts";  // (B), positions that the cache holds of a row
 inline constexpr char kLast[] = "last";      // (B), the position whose logits are needed
+inline constexpr char kSourceCache[] = "source_cache.";  // begin of the names of such caches
 
 // Results.
 inline constexpr char kLossSum[] = "loss_sum";

@@ -48,13 +48,13 @@ TEST_F(GeneratorTest, LogitsOfAWholePromptEqualThoseOfSingleSteps) {
   const GeneratePlans plans = make_generate_plans(*model_, {2, 0, Dtype::kF32}, ref_kernels(), 2);
   const ArenaLayout layout = layout_of(plans);
   const Arena arena(layout.total_bytes());
-  const HostLogits none(&host_device(), 2, 61);
+  HostLogits host(&host_device(), 2, 61);
   Generator fill(*model_, plans, layout, arena, &pool_);
   fill.load_parameters(load_random);
   std::map<int64_t, std::unique_ptr<GenerateStep>> by_positions;  // of batch 2
   for (const GeneratePlan& p : plans.plans) {
     if (p.batch != 2) continue;
-    by_positions[p.positions] = std::make_unique<GenerateStep>(p, layout, arena, &pool_, none);
+    by_positions[p.positions] = std::make_unique<GenerateStep>(p, layout, arena, &pool_, &host);
   }
   const Ids tokens = make_prompts(1)[0];
   ASSERT_GT(tokens.size(), 20u);

@@ -1,0 +1,74 @@
+// cmd/generate_prompts.cpp: reads, splits and encodes prompts.
+#include "cmd/generate_prompts.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "cmd/text_input.h"
+
+namespace weft {
+namespace {
+
+std::vector<std::string> split_lines(const std::string& text) {
+  std::vector<std::string> lines;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    const size_t size = end - begin - (end > begin && text[end - 1] == '\r' ? 1 : 0);
+    lines.push_back(text.substr(begin, size));
+    begin = end + 1;
+  }
+  return lines;
+}
+
+// How the user can find prompt i: lines count from 1, as in editors.
+std::string name_prompt(const PromptOptions& options, size_t i) {
+  if (!options.file.empty()) return fmt::format("{}:{}", options.file, i + 1);
+  return options.prompt ? "--prompt" : "the prompt on standard input";
+}
+
+std::vector<int32_t> encode_prompt(const Tokenizer& tokenizer, const std::string& text,
+                                   const std::string& name, int64_t max_positions) {
+  std::vector<int32_t> ids;
+  tokenizer.encode(text, true, ids);
+  if (ids.empty() && tokenizer.bos_id()) ids.push_back(*tokenizer.bos_id());
+  if (ids.empty()) {
+    throw UserError(fmt::format("{} is empty, and this tokenizer has no bos token", name),
+                    "give a prompt of at least one character");
+  }
+  const auto size = static_cast<int64_t>(ids.size());
+  require(max_positions == 0 || size < max_positions,
+          "{} has {} tokens, but the model has only {} positions", name, size, max_positions);
+  return ids;
+}
+
+}  // namespace
+
+std::vector<std::string> read_prompts(const PromptOptions& options) {
+  if (options.prompt) return {repaired(*options.prompt, "--prompt")};
+  if (!options.file.empty()) {
+    return split_lines(repaired(read_file(options.file), options.file));
+  }
+  if (::isatty(STDIN_FILENO)) {
+    throw UserError("no prompt was given",
+                    "give --prompt TEXT or --prompts FILE, or write it to standard input");
+  }
+  std::string text = read_standard_input();
+  if (text.ends_with('\n')) text.pop_back();  // from the shell, not part of the prompt
+  return {text};
+}
+
+std::vector<std::vector<int32_t>> encode_prompts(const PromptOptions& options,
+                                                 const std::vector<std::string>& prompts,
+                                                 const Tokenizer& tokenizer,
+                                                 int64_t max_positions) {
+  std::vector<std::vector<int32_t>> ids;
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    ids.push_back(encode_prompt(tokenizer, prompts[i], name_prompt(options, i), max_positions));
+  }
+  return ids;
+}
+
+}  // namespace weft

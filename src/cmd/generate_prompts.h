@@ -1,0 +1,27 @@
+// cmd/generate_prompts.h: the prompts of `weft generate`, as text and as tokens.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "text/tokenizer.h"
+
+namespace weft {
+
+struct PromptOptions {
+  std::optional<std::string> prompt;  // --prompt
+  std::string file;                   // --prompts
+  bool is_standard_input() const { return !prompt && file.empty(); }
+};
+
+// One of --prompt or of standard input, or one per line of the file.
+std::vector<std::string> read_prompts(const PromptOptions& options);
+
+// UserError naming the prompt that is empty or has max_positions tokens or more (0: any number).
+std::vector<std::vector<int32_t>> encode_prompts(const PromptOptions& options,
+                                                 const std::vector<std::string>& prompts,
+                                                 const Tokenizer& tokenizer, int64_t max_positions);
+
+}  // namespace weft
