@@ -1,4 +1,4 @@
-// tests/model/families_test.cpp: config.json of Mistral, Qwen2 with a window, Qwen3, GPT-2 and
+// tests/model/decoders_test.cpp: config.json of Mistral, Qwen2 with a window, Qwen3, GPT-2 and
 // Gemma 3: fields, defaults of transformers, published sizes, and what is not built.
 #include <gtest/gtest.h>
 
@@ -14,24 +14,24 @@
 #include "model/qwen3/config.h"
 #include "model/stored.h"
 #include "tests/io/temporary_folder.h"
-#include "tests/tiny_families.h"
+#include "tests/tiny_decoders.h"
 
 namespace weft {
 namespace {
 
 using testing::error_of;
-using testing::tiny_family;
+using testing::tiny_decoder;
 using Windows = std::vector<int64_t>;
 using Keys = std::vector<std::pair<const char*, Json>>;
 
 Json with(const char* config, const Keys& keys) {
-  Json made = tiny_family(config);
+  Json made = tiny_decoder(config);
   for (const auto& [key, value] : keys) made.set(key, value);
   return made;
 }
 
 Json without(const char* config, const std::vector<std::string>& keys) {
-  Json made = tiny_family(config);
+  Json made = tiny_decoder(config);
   std::erase_if(made.as_object(), [&](const auto& entry) {
     return std::find(keys.begin(), keys.end(), entry.first) != keys.end();
   });
@@ -46,7 +46,7 @@ void expect_refused(const Json& config, const std::vector<std::string>& parts) {
   for (const std::string& part : parts) EXPECT_NE(e.find(part), std::string::npos) << e;
 }
 
-TEST(FamilyConfigs, HaveTheirPublishedSizes) {
+TEST(DecoderConfigs, HaveTheirPublishedSizes) {
   const Json qwen3 = json(R"({"architectures": ["Qwen3ForCausalLM"], "hidden_size": 1024,
       "intermediate_size": 3072, "num_hidden_layers": 28, "num_attention_heads": 16,
       "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151936,
@@ -70,8 +70,8 @@ TEST(FamilyConfigs, HaveTheirPublishedSizes) {
   EXPECT_EQ(count_parameters(*make_model(gemma, {})), 999'885'952);
 }
 
-TEST(FamilyConfigs, AreFoundByTheirModelType) {
-  for (const testing::TinyFamily& family : testing::tiny_families()) {
+TEST(DecoderConfigs, AreFoundByTheirModelType) {
+  for (const testing::TinyDecoder& family : testing::tiny_decoders()) {
     const Json config = without(family.config, {"architectures"});
     EXPECT_EQ(make_model(config, {})->family(), config.at("model_type").as_string());
   }
@@ -80,7 +80,7 @@ TEST(FamilyConfigs, AreFoundByTheirModelType) {
 TEST(MistralConfig, OneWindowForAllLayers) {
   using testing::kTinyMistral;
   const auto windows = [](const Json& config) { return read_mistral_config(config).windows; };
-  EXPECT_EQ(windows(tiny_family(kTinyMistral)), (Windows{5, 5}));
+  EXPECT_EQ(windows(tiny_decoder(kTinyMistral)), (Windows{5, 5}));
   EXPECT_EQ(windows(without(kTinyMistral, {"sliding_window"})), (Windows{4096, 4096}));
   EXPECT_EQ(windows(with(kTinyMistral, {{"sliding_window", Json()}})), (Windows{0, 0}));
   EXPECT_EQ(windows(with(kTinyMistral,
@@ -110,7 +110,7 @@ TEST(MistralConfig, DefaultsOfAbsentFields) {
 TEST(Qwen2Config, WindowsOfLaterLayers) {
   using testing::kTinyQwen2Window;
   const auto windows = [](const Json& config) { return read_qwen2_config(config).windows; };
-  EXPECT_EQ(windows(tiny_family(kTinyQwen2Window)), (Windows{0, 5}));
+  EXPECT_EQ(windows(tiny_decoder(kTinyQwen2Window)), (Windows{0, 5}));
   EXPECT_EQ(windows(with(kTinyQwen2Window, {{"max_window_layers", 0}})), (Windows{5, 5}));
   EXPECT_EQ(windows(with(kTinyQwen2Window, {{"max_window_layers", 70}})), (Windows{0, 0}));
   EXPECT_EQ(windows(without(kTinyQwen2Window, {"max_window_layers"})), (Windows{0, 0}));
@@ -130,7 +130,7 @@ TEST(Qwen2Config, WindowsOfLaterLayers) {
 
 TEST(Qwen3Config, HeadsAreNormedAndHaveTheirOwnWidth) {
   using testing::kTinyQwen3;
-  DecoderConfig c = read_qwen3_config(tiny_family(kTinyQwen3));
+  DecoderConfig c = read_qwen3_config(tiny_decoder(kTinyQwen3));
   EXPECT_TRUE(c.qk_norm);
   EXPECT_FALSE(c.qkv_bias || c.o_bias);
   EXPECT_EQ(c.head_dim, 12);
@@ -150,7 +150,7 @@ TEST(Qwen3Config, HeadsAreNormedAndHaveTheirOwnWidth) {
 TEST(Gpt2Config, FieldsAndDefaults) {
   using testing::kTinyGpt2;
   const auto read = [](const Json& config) { return read_gpt2_config(config, {}); };
-  Gpt2Config c = read(tiny_family(kTinyGpt2));
+  Gpt2Config c = read(tiny_decoder(kTinyGpt2));
   EXPECT_EQ(c.n_inner, 128);
   EXPECT_TRUE(c.tie_word_embeddings && c.scale_attn_weights);
   EXPECT_FALSE(c.has_exact_gelu);
@@ -168,8 +168,8 @@ TEST(Gpt2Config, FieldsAndDefaults) {
   EXPECT_EQ(std::vector({c.n_embd, c.n_head, c.n_layer, c.n_positions, c.n_inner}),
             (std::vector<int64_t>{48, 3, 1, 20, 50}));
   EXPECT_TRUE(read(with(kTinyGpt2, {{"activation_function", "gelu"}})).has_exact_gelu);
-  EXPECT_EQ(make_model(tiny_family(kTinyGpt2), {0, 0.0})->dropout(), 0);
-  EXPECT_EQ(make_model(tiny_family(kTinyGpt2), {})->dropout(), 0.2);
+  EXPECT_EQ(make_model(tiny_decoder(kTinyGpt2), {0, 0.0})->dropout(), 0);
+  EXPECT_EQ(make_model(tiny_decoder(kTinyGpt2), {})->dropout(), 0.2);
 }
 
 TEST(Gpt2Config, UnbuiltFeaturesAreNamed) {
@@ -190,7 +190,7 @@ TEST(Gpt2Config, UnbuiltFeaturesAreNamed) {
 
 // Residual projections start smaller; q, k and v are columns of one stored tensor.
 TEST(Gpt2Parameters, StartAndAreStoredAsTransformersDoes) {
-  const auto model = make_model(tiny_family(testing::kTinyGpt2), {});
+  const auto model = make_model(tiny_decoder(testing::kTinyGpt2), {});
   const std::vector<ParameterSpec> all = model->parameters();
   std::map<std::string, ParameterSpec> named;
   for (const ParameterSpec& p : all) named[p.name] = p;
@@ -213,8 +213,8 @@ TEST(Gpt2Parameters, StartAndAreStoredAsTransformersDoes) {
 }
 
 TEST(Gpt2Inputs, PositionsAreAlwaysRead) {
-  const auto gpt2 = make_model(tiny_family(testing::kTinyGpt2), {});
-  const auto mistral = make_model(tiny_family(testing::kTinyMistral), {});
+  const auto gpt2 = make_model(tiny_decoder(testing::kTinyGpt2), {});
+  const auto mistral = make_model(tiny_decoder(testing::kTinyMistral), {});
   EXPECT_TRUE(reads_input(*gpt2, "positions"));
   EXPECT_FALSE(reads_input(*mistral, "positions"));
   EXPECT_TRUE(reads_input(*mistral, "lengths"));
@@ -223,7 +223,7 @@ TEST(Gpt2Inputs, PositionsAreAlwaysRead) {
 TEST(Gemma3Config, LayersOfTwoKinds) {
   using testing::kTinyGemma3;
   const auto read = [](const Json& config) { return read_gemma3_config(config, {}); };
-  Gemma3Config c = read(tiny_family(kTinyGemma3));
+  Gemma3Config c = read(tiny_decoder(kTinyGemma3));
   EXPECT_EQ(c.sizes.windows, (Windows{5, 0, 5}));
   EXPECT_EQ(c.sizes.rope.theta, 1e6);
   EXPECT_EQ(c.local_rope.theta, 1e4);
@@ -277,7 +277,7 @@ TEST(Gemma3Config, UnbuiltFeaturesAreNamed) {
 }
 
 TEST(Gemma3Parameters, NormsStartAtZero) {
-  const auto model = make_model(tiny_family(testing::kTinyGemma3), {});
+  const auto model = make_model(tiny_decoder(testing::kTinyGemma3), {});
   int norms = 0;
   for (const ParameterSpec& p : model->parameters()) {
     if (p.name == "model.embed_tokens.weight") {
@@ -291,9 +291,9 @@ TEST(Gemma3Parameters, NormsStartAtZero) {
 }
 
 // The layer types of the configured number are given, of which the first are used.
-TEST(Families, NumLayersKeepsTheFirst) {
-  for (const testing::TinyFamily& family : testing::tiny_families()) {
-    const Json config = tiny_family(family.config);
+TEST(Decoders, NumLayersKeepsTheFirst) {
+  for (const testing::TinyDecoder& family : testing::tiny_decoders()) {
+    const Json config = tiny_decoder(family.config);
     EXPECT_LT(make_model(config, {1, {}})->parameters().size(),
               make_model(config, {})->parameters().size())
         << family.name;

@@ -1,4 +1,4 @@
-// tests/tiny_families.h: a tiny config.json of each family, with what sets the family apart.
+// tests/tiny_decoders.h: a tiny config.json of each family, with what sets the family apart.
 #pragma once
 
 #include <string>
@@ -43,19 +43,19 @@ inline constexpr const char* kTinyGemma3 = R"({
   "query_pre_attn_scalar": 20, "rope_theta": 1000000.0, "rope_local_base_freq": 10000.0,
   "initializer_range": 0.1})";
 
-struct TinyFamily {
+struct TinyDecoder {
   const char* name;
   const char* config;
 };
-inline const std::vector<TinyFamily>& tiny_families() {
-  static const std::vector<TinyFamily> kAll = {{"qwen3", kTinyQwen3},
-                                               {"mistral", kTinyMistral},
-                                               {"qwen2_window", kTinyQwen2Window},
-                                               {"gpt2", kTinyGpt2},
-                                               {"gemma3", kTinyGemma3}};
+inline const std::vector<TinyDecoder>& tiny_decoders() {
+  static const std::vector<TinyDecoder> kAll = {{"qwen3", kTinyQwen3},
+                                                {"mistral", kTinyMistral},
+                                                {"qwen2_window", kTinyQwen2Window},
+                                                {"gpt2", kTinyGpt2},
+                                                {"gemma3", kTinyGemma3}};
   return kAll;
 }
 
-inline Json tiny_family(const char* config) { return parse_json(config, "config.json"); }
+inline Json tiny_decoder(const char* config) { return parse_json(config, "config.json"); }
 
 }  // namespace weft::testing

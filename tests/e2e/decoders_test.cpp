@@ -1,16 +1,16 @@
-// tests/e2e/families_test.cpp: every family from the outside: inspect, plan, train, verify, resume,
+// tests/e2e/decoders_test.cpp: every family from the outside: inspect, plan, train, verify, resume,
 // generate.
 #include <gtest/gtest.h>
 
 #include "tests/e2e/tiny_run.h"
-#include "tests/tiny_families.h"
+#include "tests/tiny_decoders.h"
 
 namespace weft::testing {
 namespace {
 
-class FamilyRun : public ::testing::TestWithParam<TinyFamily> {
+class DecoderRun : public ::testing::TestWithParam<TinyDecoder> {
  protected:
-  FamilyRun() { run_.write("model/config.json", GetParam().config); }
+  DecoderRun() { run_.write("model/config.json", GetParam().config); }
   Json output_of(const std::vector<std::string>& words) const {
     const Ended ended = run_to_end(words);
     EXPECT_EQ(ended.exit_code, 0) << ended.err;
@@ -19,7 +19,7 @@ class FamilyRun : public ::testing::TestWithParam<TinyFamily> {
   TinyRun run_;
 };
 
-TEST_P(FamilyRun, IsInspectedPlannedAndTrained) {
+TEST_P(DecoderRun, IsInspectedPlannedAndTrained) {
   const Json seen = output_of({"inspect", (run_ / "model").string(), "--json"});
   EXPECT_EQ(seen.find("cannot_train"), nullptr) << seen.dump();
   const int64_t parameters = seen.at("parameters").as_int();
@@ -33,7 +33,7 @@ TEST_P(FamilyRun, IsInspectedPlannedAndTrained) {
 }
 
 // Rows padded, packed and of several lengths; dropout where the family has it.
-TEST_P(FamilyRun, ExactLayoutsAgree) {
+TEST_P(DecoderRun, ExactLayoutsAgree) {
   for (const char* layout : {"pad", "dynamic", "pack"}) {
     const Ended ended = run_to_end(
         run_.words("verify", {"parallel.mode=exact", std::string("data.layout=") + layout},
@@ -44,14 +44,29 @@ TEST_P(FamilyRun, ExactLayoutsAgree) {
 }
 
 // From the weights that a run wrote.
-TEST_P(FamilyRun, FinalStartsAnotherRun) {
+TEST_P(DecoderRun, FinalStartsAnotherRun) {
   run_.train_well({"train.steps=2"});
   run_.train_well({"name=more", "train.steps=1", "model.init=pretrained",
                    "model.path=" + (run_.dir() / "final").string()});
   EXPECT_EQ(metric_texts(run_.dir("more"), "loss").size(), 1u);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, FamilyRun, ::testing::ValuesIn(tiny_families()),
+// From a checkpoint of two ranks and from final/, by one rank and by two: the same tokens.
+TEST_P(DecoderRun, GeneratesOnOneRankAndOnTwo) {
+  run_.train_well({"train.steps=2", "parallel.tp=2"});
+  const auto ids = [&](const std::filesystem::path& model, const char* tp) {
+    return output_of({"generate", model.string(), "--prompt", "row a3 b4", "--tokenizer", "bytes",
+                      "--max-new-tokens", "40", "--threads", "1", "--json", "--set",
+                      std::string("parallel.tp=") + tp})
+        .at("ids");
+  };
+  const Json one = ids(run_.dir() / "final", "1");
+  EXPECT_FALSE(one.as_array().empty());
+  EXPECT_EQ(ids(run_.dir() / "final", "2"), one);
+  EXPECT_EQ(ids(run_.checkpoint(2), "2"), one);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, DecoderRun, ::testing::ValuesIn(tiny_decoders()),
                          [](const auto& c) { return std::string(c.param.name); });
 
 }  // namespace

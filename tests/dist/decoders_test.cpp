@@ -1,4 +1,4 @@
-// tests/dist/families_test.cpp: every family in several layouts: the same bits in exact mode, the
+// tests/dist/decoders_test.cpp: every family in several layouts: the same bits in exact mode, the
 // same weights in fast mode, and files with Hugging Face's names.
 #include <fmt/core.h>
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 #include "model/stored.h"
 #include "tests/dist/mesh_run.h"
 #include "tests/io/temporary_folder.h"
-#include "tests/tiny_families.h"
+#include "tests/tiny_decoders.h"
 
 namespace weft::testing {
 namespace {
@@ -22,7 +22,7 @@ constexpr int64_t kVocab = 260, kPositions = 14;
 
 MeshRun make_run(const char* config, const char* mode, const char* precision, bool packed = false) {
   MeshRun run;
-  run.model = tiny_family(config);
+  run.model = tiny_decoder(config);
   run.config.train.global_batch = 8;
   run.config.train.precision = precision;
   run.config.data.seq_length = kPositions;
@@ -36,9 +36,9 @@ MeshRun make_run(const char* config, const char* mode, const char* precision, bo
 
 std::string text_of(const Place& p) { return fmt::format("dp {} tp {} {}", p.dp, p.tp, p.shard); }
 
-class Families : public ::testing::TestWithParam<TinyFamily> {};
+class Decoders : public ::testing::TestWithParam<TinyDecoder> {};
 
-TEST_P(Families, ExactModeHasTheSameBits) {
+TEST_P(Decoders, ExactModeHasTheSameBits) {
   const std::vector<Place> places = {
       {2, 1, "zero1"}, {1, 2, "none"}, {2, 2, "zero3", 2}, {2, 2, "zero2"}};
   for (const char* precision : {"fp32", "bf16"}) {
@@ -61,7 +61,7 @@ std::vector<float> floats_of(const std::vector<std::byte>& bytes) {
 }
 
 // SGD: a gradient that lacks a rank's addend, or has one twice, moves the weights elsewhere.
-TEST_P(Families, FastModeHasTheSameWeights) {
+TEST_P(Decoders, FastModeHasTheSameWeights) {
   MeshRun run = make_run(GetParam().config, "fast", "fp32");
   run.config.train.optimizer.name = "sgd";
   run.lr = 0.1;
@@ -89,7 +89,7 @@ TEST_P(Families, FastModeHasTheSameWeights) {
 
 // A folder written from a checkpoint of four ranks has the parameters of the run, and only the
 // tensors that the family's files have.
-TEST_P(Families, FinalHoldsWhatWasTrained) {
+TEST_P(Decoders, FinalHoldsWhatWasTrained) {
   const TemporaryFolder folder;
   MeshRun run = make_run(GetParam().config, "fast", "fp32");
   run.batches.resize(1);
@@ -114,7 +114,7 @@ TEST_P(Families, FinalHoldsWhatWasTrained) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Families, ::testing::ValuesIn(tiny_families()),
+INSTANTIATE_TEST_SUITE_P(All, Decoders, ::testing::ValuesIn(tiny_decoders()),
                          [](const auto& c) { return std::string(c.param.name); });
 
 // One rank has half of the heads of q, of k and of v; files have c_attn as one tensor.
@@ -152,7 +152,7 @@ TEST(Gpt2Files, CAttnIsOneTensor) {
 // Without the sum over ranks the norms' weights would differ between ranks (kernel/graph tests show
 // that the fault is found); here: that they are in the model at all, and learn.
 TEST(Qwen3Layouts, NormsOfHeadsAreShared) {
-  const auto model = make_model(tiny_family(kTinyQwen3), {});
+  const auto model = make_model(tiny_decoder(kTinyQwen3), {});
   int shared = 0;
   for (const ParameterSpec& p : model->parameters()) {
     const bool is_norm = p.name.ends_with("q_norm.weight") || p.name.ends_with("k_norm.weight");
