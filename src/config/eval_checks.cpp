@@ -6,21 +6,6 @@
 namespace weft {
 namespace {
 
-// Answers in training share the arena of the training plans, with whole weights.
-void check_answers_layout(const RunConfig& c, std::vector<std::string>* complaints) {
-  if (c.eval.generate == 0) return;
-  const std::string shard = c.parallel.shard == "fsdp" ? "zero3" : c.parallel.shard;
-  const std::string what = c.parallel.tp > 1           ? "parallel.tp above 1"
-                           : shard == "zero3"          ? "parallel.shard: zero3"
-                           : c.parallel.mode != "fast" ? "parallel.mode: exact"
-                                                       : "";
-  if (what.empty()) return;
-  complaints->push_back(
-      fmt::format("eval.generate is {}, but answers during training are not built yet with {}: set "
-                  "it to 0, and measure a checkpoint with `weft eval`",
-                  c.eval.generate, what));
-}
-
 void check_best(const RunConfig& c, std::vector<std::string>* complaints) {
   const std::string& best = c.checkpoint.best;
   if (best == "eval_loss") return;
@@ -56,7 +41,6 @@ void check_evaluation(const RunConfig& c, std::vector<std::string>* complaints) 
                                         : "eval.match is sql"));
   }
   check_best(c, complaints);
-  check_answers_layout(c, complaints);
 }
 
 }  // namespace weft

@@ -2,7 +2,10 @@
 #include "planning/rank_plans.h"
 
 #include <algorithm>
+#include <tuple>
 
+#include "base/error.h"
+#include "graph/portion.h"
 #include "launch/cores.h"
 #include "planning/graphs.h"
 
@@ -17,12 +20,47 @@ PlanOptions plan_options(const Kernels& kernels, int num_threads, int64_t num_pa
 // Rows that are answered together: their keys and values are part of the arena.
 constexpr int64_t kAnsweredTogether = 16;
 
-GenerateOptions answer_options(const RunConfig& c, const Model& model) {
-  GenerateOptions o;
-  o.max_batch = std::min(kAnsweredTogether, (c.eval.generate + c.parallel.dp - 1) / c.parallel.dp);
-  o.max_positions = std::min(model.max_positions(), c.data.seq_length + c.eval.max_new_tokens);
-  o.compute = c.compute_dtype();
+GenerateOptions training_answers(const RunConfig& c, const Model& model, const Layout& layout,
+                                 int rank) {
+  GenerateOptions o =
+      answer_options(c, model, layout, rank, c.data.seq_length, c.eval.max_new_tokens);
+  const int64_t parts = splits_questions(layout) ? layout.dp : 1;
+  o.max_batch = std::min(kAnsweredTogether, (c.eval.generate + parts - 1) / parts);
   return o;
+}
+
+// With zero3 answers use training's shards in place, which must be the same.
+void check_same_shards(const Graph& train, const Graph& answers) {
+  const auto place = [](const Graph& graph, const Value& v) {
+    const Portion p = portion_of(v);
+    return std::tuple(v.base ? graph[v.base].name : "", v.base_offset, p.begin, p.end);
+  };
+  for (const Ref r : answers.of_kind(ValueKind::kParameter)) {
+    const Value& v = answers[r];
+    if (v.is_bucket) continue;
+    const Value* same = nullptr;
+    for (const Ref t : train.of_kind(ValueKind::kParameter)) {
+      if (train[t].name == v.name) same = &train[t];
+    }
+    if (same && place(train, *same) == place(answers, v)) continue;
+    throw UserError(
+        fmt::format("eval.generate: answers during training are not built for parallel.shard: "
+                    "zero3 where {} is frozen, or used by an encoder",
+                    portion_of(v).name),
+        "set eval.generate to 0 and measure checkpoints with `weft eval`, or use another shard");
+  }
+}
+
+void add_answers(const RunConfig& c, const Model& model, const Layout& layout, int rank,
+                 const Kernels& kernels, int num_threads, EnginePlans* plans) {
+  plans->answers =
+      make_generate_plans(model, training_answers(c, model, layout, rank), kernels, num_threads);
+  for (const auto* list : {&plans->answers->plans, &plans->answers->encode}) {
+    for (const GeneratePlan& p : *list) {
+      if (!splits_questions(layout)) check_same_shards(plans->train.graph, p.plan.graph);
+      plans->layout.add(p.plan);
+    }
+  }
 }
 
 }  // namespace
@@ -38,12 +76,40 @@ std::unique_ptr<EnginePlans> make_engine_plans(const RunConfig& config, const Mo
     plans->eval = make_eval_plan(config, model, layout, rank, kernels, num_threads);
     plans->layout.add(*plans->eval);
   }
-  if (config.eval.generate > 0) {
-    plans->answers =
-        make_generate_plans(model, answer_options(config, model), kernels, num_threads);
-    for (const GeneratePlan& p : plans->answers->plans) plans->layout.add(p.plan);
-  }
+  if (config.eval.generate > 0)
+    add_answers(config, model, layout, rank, kernels, num_threads, plans.get());
   return plans;
+}
+
+bool has_pass_collectives(const Layout& layout) {
+  return layout.tp > 1 || !splits_questions(layout);
+}
+
+bool splits_questions(const Layout& layout) {
+  return layout.dp == 1 || layout.shard != Shard::kZero3;
+}
+
+GenerateRank answer_rank(const Model& model, const Layout& layout, int rank) {
+  GenerateRank held;
+  if (layout.tp > 1 || layout.is_exact) {
+    held.cuts = cuts_of(model);
+    held.tensor = layout.tensor(rank);
+  }
+  if (!splits_questions(layout)) held.data = layout.data(rank, 1);
+  return held;
+}
+
+// The positions of an encoder-decoder are those of its answer, after a start token.
+GenerateOptions answer_options(const RunConfig& c, const Model& model, const Layout& layout,
+                               int rank, int64_t prompt_tokens, int64_t answer_tokens) {
+  const bool has_source = reads_source(model);
+  GenerateOptions o;
+  o.compute = c.compute_dtype();
+  o.max_positions =
+      std::min(model.max_positions(), (has_source ? 0 : prompt_tokens) + answer_tokens + 1);
+  if (has_source) o.max_source_positions = std::min(model.max_positions(), prompt_tokens);
+  o.rank = answer_rank(model, layout, rank);
+  return o;
 }
 
 Plan make_eval_plan(const RunConfig& config, const Model& model, const Layout& layout, int rank,

@@ -16,12 +16,23 @@ namespace weft {
 struct EnginePlans {
   Plan train;
   std::optional<Plan> eval;
-  std::optional<GeneratePlans> answers;  // of eval.generate: they use the weights of training
+  std::optional<GeneratePlans> answers;  // of eval.generate
   ArenaLayout layout;
 };
 std::unique_ptr<EnginePlans> make_engine_plans(const RunConfig& config, const Model& model,
                                                const Layout& layout, int rank,
                                                const Kernels& kernels, int num_threads);
+
+// Whether passes communicate: over tp, or for weights that are spread over dp.
+bool has_pass_collectives(const Layout& layout);
+
+// What a rank holds of the model to answer questions: whole weights, cut ones under tensor
+// parallelism, its shards with zero3. Data-parallel ranks without zero3 answer different ones.
+GenerateRank answer_rank(const Model& model, const Layout& layout, int rank);
+bool splits_questions(const Layout& layout);
+// The sizes of the plans, for prompts and answers of at most so many tokens.
+GenerateOptions answer_options(const RunConfig& config, const Model& model, const Layout& layout,
+                               int rank, int64_t prompt_tokens, int64_t answer_tokens);
 
 // Forward and loss alone: the longest plan.
 Plan make_eval_plan(const RunConfig& config, const Model& model, const Layout& layout, int rank,

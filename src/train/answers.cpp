@@ -6,6 +6,7 @@
 
 #include "data/example.h"
 #include "generate/stop_ids.h"
+#include "planning/rank_plans.h"
 #include "text/sql_form.h"
 
 namespace weft {
@@ -50,14 +51,24 @@ Questions read_questions(const Session& session, const RowSource& rows,
 std::optional<double> Matches::exact_match() const { return part_of(exact, rows); }
 std::optional<double> Matches::sql_match() const { return part_of(sql, rows); }
 
-Matches sum_matches(Ranks& ranks, Answerers answerers, const Matches& mine) {
+Matches sum_matches(Ranks& ranks, const Matches& mine) {
+  if (!splits_questions(ranks.layout())) return mine;
   std::array<int64_t, 3> numbers = {mine.rows, mine.exact, mine.sql};
-  if (answerers == Answerers::kData) {
-    ranks.sum_over_data(numbers.data(), 3);
-  } else if (ranks.size() > 1) {
-    ranks.world().all_reduce(numbers.data(), 3, Dtype::kI64);
-  }
+  ranks.sum_over_data(numbers.data(), 3);
   return {numbers[0], numbers[1], numbers[2]};
+}
+
+QuestionShare share_of(const Ranks& ranks, int64_t most) {
+  if (!splits_questions(ranks.layout())) return {most, 0, 1};
+  return {most, ranks.dp_rank(), ranks.layout().dp};
+}
+
+GeneratorRanks answering_ranks(const Ranks& ranks) {
+  Mesh mesh = ranks.mesh();
+  if (!splits_questions(ranks.layout())) return {mesh, &ranks.world()};
+  mesh.dp = 1;
+  mesh.data = nullptr;
+  return {mesh, ranks.tensor_group()};
 }
 
 // Text that is the same SQL may be longer than the answer.

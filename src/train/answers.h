@@ -37,10 +37,14 @@ struct Matches {
   std::optional<double> exact_match() const;  // fraction of the rows; none: no rows
   std::optional<double> sql_match() const;
 };
-// Of ranks that each answered rows of their own: all of them, or the data-parallel ones, whose
-// tensor-parallel ranks answered the same. Collective.
-enum class Answerers { kAll, kData };
-Matches sum_matches(Ranks& ranks, Answerers answerers, const Matches& mine);
+// Of all ranks. Tensor-parallel ranks have answered the same rows together, and with zero3 all
+// ranks have. Collective.
+Matches sum_matches(Ranks& ranks, const Matches& mine);
+
+// This rank's rows of an evaluation part, of whose first `most` rows are answered; 0: all.
+QuestionShare share_of(const Ranks& ranks, int64_t most);
+// The ranks that answer the same rows together.
+GeneratorRanks answering_ranks(const Ranks& ranks);
 
 // How many tokens to generate, the same on all ranks: to match exactly, one more than the longest
 // answer is enough.

@@ -2,10 +2,12 @@
 #include "train/engine.h"
 
 #include "base/error.h"
+#include "graph/portion.h"
 #include "optim/optimizer.h"
 #include "planning/gpu_memory_check.h"
 #include "planning/graphs.h"
 #include "tensor/names.h"
+#include "train/answers.h"
 #include "train/eval_engine.h"
 
 namespace weft {
@@ -99,18 +101,29 @@ std::optional<LossSums> Engine::eval_loss(const Batch& batch,
 }
 
 Generator& Engine::generator() {
-  ensure(plans_->answers.has_value(), "no plans for answers were made");
-  if (!generator_)
-    generator_ =
-        std::make_unique<Generator>(model_, *plans_->answers, plans_->layout, arena_, &pool_);
-  // Those of data-parallel ranks are in buckets, which the plans of answers do not have.
-  if (ranks_->layout().dp > 1) generator_->load_parameters([&](const auto&... p) { copy(p...); });
+  if (!generator_) make_generator();
+  for (const WeightCopy& c : copied_weights_) arena_.device()->copy(c.to, c.from, c.bytes);
   return *generator_;
 }
 
-void Engine::copy(const ParameterSpec& spec, Dtype dtype, void* to) const {
-  const int64_t bytes = num_elements(spec.shape) * dtype_bytes(dtype);
-  arena_.device()->read(to, executor_->find(spec.name), bytes);
+// Parameters of training may be in buckets, which the plans of answers do not have.
+void Engine::make_generator() {
+  ensure(plans_->answers.has_value(), "no plans for answers were made");
+  generator_ = std::make_unique<Generator>(model_, *plans_->answers, plans_->layout, arena_, &pool_,
+                                           answering_ranks(*ranks_));
+  // By kind: with zero3 a gathered parameter may have the name of the stored one.
+  std::map<std::string, Ref> trained;
+  const Graph& training = plans_->train.graph;
+  for (const Ref r : training.of_kind(ValueKind::kParameter)) trained[training[r].name] = r;
+  for (const Executor* answers : generator_->executors()) {
+    const Graph& graph = answers->plan().graph;
+    for (const Ref r : graph.of_kind(ValueKind::kParameter)) {
+      if (graph[r].is_bucket) continue;
+      const std::byte* from = executor_->data(trained.at(graph[r].name));
+      const int64_t bytes = portion_elements(portion_of(graph[r])) * dtype_bytes(graph[r].dtype);
+      if (answers->data(r) != from) copied_weights_.push_back({answers->data(r), from, bytes});
+    }
+  }
 }
 
 }  // namespace weft

@@ -79,7 +79,7 @@ class Engine {
   std::byte* parameter(const std::string& name) const { return executor_->find(name); }
 
  private:
-  void copy(const ParameterSpec& spec, Dtype dtype, void* to) const;
+  void make_generator();
   StepScalars update_scalars(double lr, int64_t update_number) const;
 
   RunConfig config_;
@@ -95,6 +95,12 @@ class Engine {
   std::unique_ptr<Weights> weights_;
   std::unique_ptr<StepsInFlight> in_flight_;
   std::unique_ptr<Generator> generator_;  // null until its first use
+  struct WeightCopy {
+    std::byte* to;
+    const std::byte* from;
+    int64_t bytes;
+  };
+  std::vector<WeightCopy> copied_weights_;  // those that it cannot use in place
 };
 
 }  // namespace weft

@@ -10,14 +10,11 @@
 #include "train/weights.h"
 
 namespace weft {
-namespace {
-
-// Whether passes communicate: other ranks then read this one's memory.
-bool has_collectives(const Layout& layout) {
-  return layout.tp > 1 || (layout.dp > 1 && layout.shard == Shard::kZero3);
+std::unique_ptr<Arena> make_pass_arena(Ranks* ranks, int64_t bytes, Device* device) {
+  const bool is_shared = device->is_host() && has_pass_collectives(ranks->layout());
+  void* memory = is_shared ? ranks->take_memory(bytes) : nullptr;
+  return memory ? std::make_unique<Arena>(memory, bytes) : std::make_unique<Arena>(bytes, device);
 }
-
-}  // namespace
 
 std::unique_ptr<LengthPlans> make_eval_lengths(const Plan& plan, const RunConfig& config,
                                                const Model& model, const Layout& layout, int rank,
@@ -77,11 +74,7 @@ EvalEngine::EvalEngine(const RunConfig& config, const Model& model, Ranks* ranks
 
 void EvalEngine::load(const LogicalModel& source) {
   const int64_t bytes = layout_.total_bytes();
-  void* memory = nullptr;
-  if (backend_.device->is_host() && has_collectives(ranks_->layout()))
-    memory = ranks_->take_memory(bytes);
-  arena_ = memory ? std::make_unique<Arena>(memory, bytes)
-                  : std::make_unique<Arena>(bytes, backend_.device);
+  arena_ = make_pass_arena(ranks_, bytes, backend_.device);
   shared_ = std::make_unique<SharedArena>(ranks_, backend_.device, *backend_.kernels,
                                           arena_->data(), bytes);
   plans_ = make_eval_lengths(plan_, config_, model_, ranks_->layout(), ranks_->rank(),

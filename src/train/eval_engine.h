@@ -20,6 +20,9 @@ std::unique_ptr<LengthPlans> make_eval_lengths(const Plan& plan, const RunConfig
                                                const Model& model, const Layout& layout, int rank,
                                                const LengthPlans::Place& place);
 
+// Memory for plans without training: other ranks can read it where passes communicate.
+std::unique_ptr<Arena> make_pass_arena(Ranks* ranks, int64_t bytes, Device* device);
+
 // What the passes of this layout need to know about the ranks.
 Mesh mesh_of(const RunConfig& config, const Ranks& ranks);
 

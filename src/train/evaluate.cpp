@@ -23,6 +23,7 @@
 #include "train/eval_pass.h"
 #include "train/next_batch.h"
 #include "train/rank_agreement.h"
+#include "train/weights.h"
 
 namespace weft {
 namespace {
@@ -105,25 +106,25 @@ int64_t largest(Ranks& ranks, int64_t mine) {
   return *std::max_element(all.begin(), all.end());
 }
 
-// Every rank generates with the whole model, whatever the layout of the loss.
+// In the layout of the loss; its weights are read once more.
 Matches answer_all(const EvalRank& r) {
-  const Questions q = read_questions(r.session, r.rows, {0, r.ranks.rank(), r.ranks.size()});
+  const Questions q = read_questions(r.session, r.rows, share_of(r.ranks, 0));
   const int64_t max_new = answer_tokens(r.config.eval, largest(r.ranks, q.longest_answer));
-  GenerateOptions sizes;
-  sizes.compute = r.config.compute_dtype();
-  sizes.max_positions =
-      std::min(r.session.model->max_positions(), largest(r.ranks, q.longest_prompt) + max_new + 1);
-  GeneratePlans plans =
-      make_generate_plans(*r.session.model, sizes, *r.backend.kernels, r.pool->num_threads());
-  check_arena("the generation of answers", layout_of(plans).total_bytes(), r.ranks, r.backend,
+  const Model& model = *r.session.model;
+  const GeneratePlans plans =
+      make_generate_plans(model,
+                          answer_options(r.config, model, r.ranks.layout(), r.ranks.rank(),
+                                         largest(r.ranks, q.longest_prompt), max_new),
+                          *r.backend.kernels, r.pool->num_threads());
+  const ArenaLayout layout = layout_of(plans);
+  check_arena("the generation of answers", layout.total_bytes(), r.ranks, r.backend,
               r.options.is_forced, "lower data.seq_length");
-  if (q.prompts.empty()) return {q.num_rows};
-  Generator generator(
-      *r.session.model, std::move(plans), r.pool,
-      [&](const ParameterSpec& spec, Dtype dtype, void* data) {
-        load_parameter(r.source, spec, dtype, data);
-      },
-      r.backend.device);
+  const auto arena = make_pass_arena(&r.ranks, layout.total_bytes(), r.backend.device);
+  const SharedArena shared(&r.ranks, r.backend.device, *r.backend.kernels, arena->data(),
+                           arena->bytes());
+  Generator generator(model, plans, layout, *arena, r.pool, answering_ranks(r.ranks));
+  for (const Executor* executor : generator.executors())
+    Weights(*executor, model, false, r.pool).load(r.source);
   if (q.num_long > 0)
     log_warning("{} answers have more than eval.max_new_tokens, {}, and cannot be matched",
                 q.num_long, r.config.eval.max_new_tokens);
@@ -143,7 +144,7 @@ void measure_matches(const EvalRank& r, EvalReport* report) {
   }
   report->stop_signal = agree_on_signal(r.ranks, stop);
   if (report->stop_signal != 0) return;
-  const Matches all = sum_matches(r.ranks, Answerers::kAll, mine);
+  const Matches all = sum_matches(r.ranks, mine);
   report->exact_match = all.exact_match();
   if (r.config.eval.match == "sql") report->sql_match = all.sql_match();
 }

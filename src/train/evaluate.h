@@ -48,9 +48,8 @@ inline constexpr StopWords kEvalWords{": stopped before anything was evaluated",
 // because of the cut or an empty source, counts as not matched. UserError where there are no rows.
 //
 // The ranks of the run file's layout compute it together, each row on one of them; a process alone
-// (without options.place) is the only rank. For the answers every rank holds the whole
-// model. On launch.device unless given. A signal (base/stop.h) ends it within a second, with the
-// results so far. Rejected where memory is insufficient.
+// (without options.place) is the only rank. On launch.device unless given. A signal (base/stop.h)
+// ends it within a second, with the results so far. Rejected where memory is insufficient.
 EvalReport evaluate(const RunConfig& config, const std::string& model,
                     const Backend* given = nullptr, const EvalOptions& options = {});
 

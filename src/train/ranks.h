@@ -32,7 +32,9 @@ class Ranks {
   int rank() const { return rank_; }
   int size() const { return layout_.num_ranks(); }
   int dp_rank() const { return layout_.dp_rank(rank_); }
-  Comm& world() { return *all_; }
+  Comm& world() const { return *all_; }
+  // The tensor-parallel ranks of this one's rows; null: it is the only one.
+  Comm* tensor_group() const { return layout_.tp > 1 ? host_.tensor.get() : nullptr; }
   Mesh mesh() const;
   // Memory for an arena, which peers can read; null: use anonymous memory.
   void* take_memory(int64_t bytes);

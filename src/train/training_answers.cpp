@@ -31,13 +31,11 @@ TrainingAnswers::TrainingAnswers(const Session& session, const RowSource& rows,
       engine_(engine),
       ranks_(ranks),
       stop_ids_(stop_ids_of(side_files, *session.tokenizer)),
-      questions_(read_questions(
-          session, rows, {session.config.eval.generate, ranks->dp_rank(), ranks->layout().dp})) {
+      questions_(read_questions(session, rows, share_of(*ranks, session.config.eval.generate))) {
   const std::vector<int64_t> longest = gather_numbers(*ranks, questions_.longest_answer);
   const EvalConfig& config = session.config.eval;
   max_new_tokens_ = answer_tokens(config, *std::max_element(longest.begin(), longest.end()));
-  int64_t num_long = questions_.num_long;
-  ranks->sum_over_data(&num_long, 1);
+  const int64_t num_long = sum_matches(*ranks, {questions_.num_long, 0, 0}).rows;
   if (num_long > 0)
     log_warning("{} answers have more than eval.max_new_tokens, {}, and cannot be matched",
                 num_long, config.max_new_tokens);
@@ -64,7 +62,7 @@ AnswerResult TrainingAnswers::measure(const Show& show) {
   AnswerResult result;
   result.stop = agree_on_signal(*ranks_, stop);
   if (result.stop != 0) return result;
-  const Matches all = sum_matches(*ranks_, Answerers::kData, mine);
+  const Matches all = sum_matches(*ranks_, mine);
   result.exact_match = all.exact_match();
   if (session_.config.eval.match == "sql") result.sql_match = all.sql_match();
   return result;
