@@ -22,8 +22,8 @@ void bind_model(OptionTable& t, ModelConfig& c) {
       .one_of({"pretrained", "random"});
   t.add("model.num_layers", &c.num_layers, "keep only the first layers; null = all").at_least(1);
   t.add("model.dropout", &c.dropout,
-        "of attention's probabilities, in training only; null = the configuration's "
-        "attention_dropout")
+        "of all sites that the family has, in training only; null = the configuration's "
+        "(attention_dropout, resid_pdrop ...)")
       .at_least(0)
       .below(1);
   t.add("model.freeze", &c.freeze, "globs of parameters without gradient and state");

@@ -15,7 +15,7 @@ std::string start_line(const RunConfig& config, const Model& model, const Layout
       format_count(static_cast<double>(count_parameters(model))), describe(layout),
       format_bytes(engine->arena_bytes()), threads, threads == 1 ? "" : "s",
       engine->plans().train.options.kernels->name, device.is_host() ? "" : " on " + device.name());
-  if (model.dropout() > 0) line += fmt::format(", attention dropout {}", model.dropout());
+  if (model.dropout() > 0) line += fmt::format(", dropout {}", model.dropout());
   if (config.scales_loss())
     line += fmt::format(", fp16 with loss scale {}",
                         static_cast<double>(engine->loss_scale().scale));  // all of its digits

@@ -2,6 +2,7 @@
 // generate.
 #include <gtest/gtest.h>
 
+#include "io/safetensors.h"
 #include "tests/e2e/tiny_run.h"
 #include "tests/tiny_decoders.h"
 
@@ -64,6 +65,33 @@ TEST_P(DecoderRun, GeneratesOnOneRankAndOnTwo) {
   EXPECT_FALSE(one.as_array().empty());
   EXPECT_EQ(ids(run_.dir() / "final", "2"), one);
   EXPECT_EQ(ids(run_.checkpoint(2), "2"), one);
+}
+
+// Published GPT-2 files have h.0. for transformer.h.0., and the masks of attention.
+TEST(Gpt2Run, ReadsFilesWithoutTheBasePrefix) {
+  const TinyRun run;
+  run.write("model/config.json", kTinyGpt2);
+  run.train_well({"train.steps=2"});
+  const std::filesystem::path final_folder = run.dir() / "final";
+  const SafetensorsFile file(final_folder / "model.safetensors");
+  const std::vector<float> mask(64, 1.0f);
+  std::vector<TensorToWrite> tensors = {
+      {"h.0.attn.bias", Dtype::kF32, {8, 8}, reinterpret_cast<const std::byte*>(mask.data())}};
+  for (const TensorInfo& t : file.tensors()) {
+    ASSERT_TRUE(t.name.starts_with("transformer."));
+    tensors.push_back({t.name.substr(12), t.dtype, t.shape, file.data(t)});
+  }
+  write_safetensors(run / "model/model.safetensors", tensors, {{"format", "pt"}});
+  const auto sets = [](const char* name, const std::filesystem::path& model) {
+    return std::vector<std::string>{std::string("name=") + name, "train.steps=2",
+                                    "model.init=pretrained", "model.path=" + model.string()};
+  };
+  run.train_well(sets("with", final_folder));
+  const Ended ended = run.train(sets("without", run / "model"));
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_FALSE(contains(ended.err, "does not define")) << ended.err;
+  EXPECT_EQ(metric_texts(run.dir("without"), "loss"), metric_texts(run.dir("with"), "loss"));
+  EXPECT_EQ(hash_of(run.dir("without") / "final"), hash_of(run.dir("with") / "final"));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, DecoderRun, ::testing::ValuesIn(tiny_decoders()),

@@ -55,10 +55,10 @@ TEST(Dropout, StopsAndOtherLayoutsChangeNothing) {
 // It need not be in the run file: config.json has it.
 TEST(Dropout, TheEffectiveDropoutIsPrintedAtTheStart) {
   const TinyRun run;
-  EXPECT_FALSE(contains(run.train({"name=none"}).err, "attention dropout"));
+  EXPECT_FALSE(contains(run.train({"name=none"}).err, ", dropout"));
   run.change_config("attention_dropout", 0.1);
-  EXPECT_TRUE(contains(run.train({"name=some"}).err, ", attention dropout 0.1\n"));
-  EXPECT_FALSE(contains(run.train({"name=off", "model.dropout=0"}).err, "attention dropout"));
+  EXPECT_TRUE(contains(run.train({"name=some"}).err, ", dropout 0.1\n"));
+  EXPECT_FALSE(contains(run.train({"name=off", "model.dropout=0"}).err, ", dropout"));
 }
 
 TEST(Dropout, ModelDropoutOverridesTheConfig) {
