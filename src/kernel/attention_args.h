@@ -64,12 +64,13 @@ struct AttentionBias {
 // source_positions. The queries of a row's n-th segment see the keys of its n-th source segment
 // alone, and positions are those in the segments. A segment has the bits that it would have as a
 // separate row (except in 16 bits on a GPU, where cuDNN handles rows but not packed ones).
-// Self-attention passes the same pointers twice.
+// Self-attention passes the same pointers twice, and has no source.
 struct AttentionOperands {
   int64_t B = 0, T = 0, S = 0, H = 0, G = 0, D = 0;
   Dtype dtype = Dtype::kF32;
   float scale = 0;  // of q·k; not 0
   bool causal = true;
+  bool has_source = false;                    // keys are of other rows than the queries
   int64_t window = 0;                         // 0: none
   HeadsIn q;                                  // T positions, H heads
   HeadsIn k, v;                               // S positions, G heads

@@ -138,7 +138,9 @@ TEST(AttentionCudnn, TheFormDecidesTheKernel) {
   const Change suited[] = {
       [](AttentionArgs*) {},
       [](AttentionArgs* a) { a->causal = false; },
-      [&](AttentionArgs* a) { a->causal = false, a->S = 512, a->source_lengths = lengths; },
+      [&](AttentionArgs* a) {
+        a->causal = false, a->has_source = true, a->S = 512, a->source_lengths = lengths;
+      },
       [](AttentionArgs* a) { a->window = 100; },
       [&](AttentionArgs* a) { a->positions = a->source_positions = positions; },
       [](AttentionArgs* a) { a->q.head = a->k.head = a->v.head = 3 * a->D; },
@@ -146,13 +148,13 @@ TEST(AttentionCudnn, TheFormDecidesTheKernel) {
   };
   for (const Change& change : suited) EXPECT_TRUE(suits_cudnn(changed(change)));
   const Change not_suited[] = {
-      // Causal with a source of its own; a window that ends nowhere, or in a segment.
-      [](AttentionArgs* a) { a->S = 512; },
-      [&](AttentionArgs* a) { a->source_lengths = lengths; },
+      // Causal with a source of its own, also where a plan has no pointers yet; a window that ends
+      // nowhere, or in a segment.
+      [](AttentionArgs* a) { a->has_source = true; },
+      [&](AttentionArgs* a) { a->has_source = true, a->S = 512, a->source_lengths = lengths; },
       [](AttentionArgs* a) { a->causal = false, a->window = 100; },
       [&](AttentionArgs* a) { a->window = 100, a->positions = a->source_positions = positions; },
       [&](AttentionArgs* a) { a->causal = false, a->positions = a->source_positions = positions; },
-      [&](AttentionArgs* a) { a->source_positions = positions; },
       [](AttentionArgs* a) { a->bias.kind = AttentionBias::Kind::kAlibi; },
       [](AttentionArgs* a) { a->bias.kind = AttentionBias::Kind::kRelative; },
       [](AttentionArgs* a) { a->dropout.rate = 0.1; },

@@ -84,6 +84,7 @@ inline void set_operands(const AttentionForm& f, const FormInputs& in, Attention
   args->k = contiguous_heads(in.k.data(), f.S, f.G, f.D);
   args->v = contiguous_heads(in.v.data(), f.S, f.G, f.D);
   args->lengths = pointer(f.lengths);
+  args->has_source = !f.is_self;
   args->source_lengths = f.is_self ? args->lengths : pointer(f.source_lengths);
   args->positions = pointer(f.positions);
   args->source_positions = f.is_self ? args->positions : pointer(f.source_positions);

@@ -49,6 +49,7 @@ void set_operands(const View& v, const Node& node, AttentionOperands* a) {
   a->dtype = q.dtype;
   a->scale = attr.scale;
   a->causal = attr.causal;
+  a->has_source = attr.has_source;
   a->window = attr.window;
   const auto qkv = strided_qkv<const void>(v, attr, in.values);
   a->q = qkv.q;

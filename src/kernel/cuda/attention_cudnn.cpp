@@ -146,7 +146,7 @@ size_t forward_bytes(const AttentionOperands& args) {
 }
 size_t backward_bytes(const AttentionOperands& args) {
   return attention_pieces_most_bytes(args.B, args.T, args.S, args.H, args.G, args.D,
-                                     is_self_attention(args));
+                                     !args.has_source);
 }
 // For the mask of a piece, of this length or any shorter one.
 size_t most_mask_bytes(const AttentionOperands& args) {

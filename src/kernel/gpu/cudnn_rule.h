@@ -12,12 +12,6 @@
 
 namespace weft {
 
-// Queries and keys are the same positions of the same rows.
-inline bool is_self_attention(const AttentionOperands& args) {
-  return args.T == args.S && args.lengths == args.source_lengths &&
-         args.positions == args.source_positions;
-}
-
 // 0 where the window holds all keys of the plan's longest row: attention then has the bits of none.
 inline int64_t effective_window(const AttentionOperands& args) {
   return args.window < std::max(args.S, args.longest_source) ? args.window : 0;
@@ -33,7 +27,7 @@ inline bool is_cudnn_form(const AttentionOperands& args) {
   if (args.bias.kind != AttentionBias::Kind::kNone || args.dropout.rate != 0) return false;
   if (args.lengths == nullptr || args.source_lengths == nullptr) return false;
   if (args.causal)
-    return is_self_attention(args) && (effective_window(args) == 0 || !args.positions);
+    return !args.has_source && (effective_window(args) == 0 || !args.positions);
   return effective_window(args) == 0 && !args.positions && !args.source_positions;
 }
 
