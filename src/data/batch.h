@@ -40,7 +40,7 @@ struct BatchTensor {
 // either side where rows are packed; positions also where the model needs them always.
 // pack: a row is a sequence of segments, numbered from 1, each with positions from 0. For an
 // encoder-decoder a pair has the same number on both sides, so that a decoder position sees the
-// source positions with its number; a side without tokens skips a number.
+// source positions with its number; a pair of which a side has no tokens is alone in its row.
 struct Batch {
   int64_t num_rows = 0;               // B
   Lengths padded;                     // T and S

@@ -17,6 +17,15 @@ int64_t size_of(PairLength length, PairLength capacity) {
 
 PairLength length_of(const Segment& piece) { return {piece.source_length, piece.length}; }
 
+bool is_before(const Segment& a, const Segment& b) {
+  return a.row != b.row ? a.row < b.row : a.begin < b.begin;
+}
+
+void sort_by_first(std::vector<PackedRow>* packed) {
+  std::sort(packed->begin(), packed->end(),
+            [](const PackedRow& a, const PackedRow& b) { return is_before(a.front(), b.front()); });
+}
+
 // With one capacity the first open row that is large enough holds the piece; with two it may have
 // space on the wrong side, and the next one is tried.
 std::vector<PackedRow> best_fit(std::vector<Segment> pieces, PairLength capacity) {
@@ -47,13 +56,8 @@ std::vector<PackedRow> best_fit(std::vector<Segment> pieces, PairLength capacity
     row.room = {row.room.source - length.source, row.room.target - length.target};
     if (const int64_t room = size_of(row.room, capacity); room > 0) open.emplace(room, row);
   }
-  const auto before = [](const Segment& a, const Segment& b) {
-    return a.row != b.row ? a.row < b.row : a.begin < b.begin;
-  };
-  for (PackedRow& row : packed) std::sort(row.begin(), row.end(), before);
-  std::sort(packed.begin(), packed.end(), [&before](const PackedRow& a, const PackedRow& b) {
-    return before(a.front(), b.front());
-  });
+  for (PackedRow& row : packed) std::sort(row.begin(), row.end(), is_before);
+  sort_by_first(&packed);
   return packed;
 }
 
@@ -72,14 +76,23 @@ std::vector<PackedRow> pack_rows(const std::vector<int64_t>& lengths, int64_t ca
 
 std::vector<PackedRow> pack_pairs(const std::vector<PairLength>& lengths, PairLength capacity) {
   std::vector<Segment> pieces;
+  std::vector<PackedRow> alone;
   for (size_t row = 0; row < lengths.size(); ++row) {
     const PairLength& n = lengths[row];
     ensure(n.source <= capacity.source && n.target <= capacity.target,
            "a pair must fit a packed row");
     if (n.source + n.target == 0) continue;
-    pieces.push_back({static_cast<int64_t>(row), 0, n.target, n.source});
+    const Segment pair{static_cast<int64_t>(row), 0, n.target, n.source};
+    if (n.source == 0 || n.target == 0) {
+      alone.push_back({pair});
+    } else {
+      pieces.push_back(pair);
+    }
   }
-  return best_fit(std::move(pieces), capacity);
+  std::vector<PackedRow> packed = best_fit(std::move(pieces), capacity);
+  packed.insert(packed.end(), alone.begin(), alone.end());
+  sort_by_first(&packed);
+  return packed;
 }
 
 }  // namespace weft

@@ -29,7 +29,9 @@ struct PairLength {
   int64_t target = 0;
 };
 
-// Pairs are never split: each side fits its capacity. Those without any tokens are skipped.
+// Pairs are never split: each side fits its capacity. Those without any tokens are skipped. One
+// without tokens on one side is alone in its packed row: a model matches the segments of both sides
+// by their order.
 std::vector<PackedRow> pack_pairs(const std::vector<PairLength>& lengths, PairLength capacity);
 
 }  // namespace weft

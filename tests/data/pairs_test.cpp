@@ -197,31 +197,33 @@ TEST(Pairs, PackedSideBySide) {
   BatchStream stream(pair_config("pack", 7, 8), *rows, *tokenizer, pair_options(1));
   const PackSize size = stream.measure_pack();
   EXPECT_EQ(size.rows, 4);
-  EXPECT_EQ(size.sequences, 2);
+  EXPECT_EQ(size.sequences, 3);  // the second pair has no source, so it is alone
   EXPECT_EQ(size.tokens, 4 + 4 + 2 + 2 + 2 + 7 + 8);
-  EXPECT_EQ(size.positions, 2 * (7 + 8));
+  EXPECT_EQ(size.positions, 3 * (7 + 8));
   Batch b;
   ASSERT_TRUE(stream.next(b));
   EXPECT_EQ(testing::list_of(b, "source_ids"),
             (std::vector<int32_t>{'a', 'b', 'c', 'd', 'g', 'h', kEos}));
-  EXPECT_EQ(testing::list_of(b, "source_segments"),
-            (std::vector<int32_t>{1, 1, 1, 1, 3, 3, 0}));  // 2 has no source
+  EXPECT_EQ(testing::list_of(b, "source_segments"), (std::vector<int32_t>{1, 1, 1, 1, 2, 2, 0}));
   EXPECT_EQ(testing::list_of(b, "source_positions"), (std::vector<int32_t>{0, 1, 2, 3, 0, 1, 0}));
   EXPECT_EQ(testing::list_of(b, "targets"),
-            (std::vector<int32_t>{'x', 'y', 'z', kEos, 'u', kEos, 'v', kEos}));
+            (std::vector<int32_t>{'x', 'y', 'z', kEos, 'v', kEos, -1, -1}));
   EXPECT_EQ(testing::list_of(b, "ids"),
-            (std::vector<int32_t>{kStart, 'x', 'y', 'z', kStart, 'u', kStart, 'v'}));
-  EXPECT_EQ(testing::list_of(b, "segments"), (std::vector<int32_t>{1, 1, 1, 1, 2, 2, 3, 3}));
-  EXPECT_EQ(testing::list_of(b, "positions"), (std::vector<int32_t>{0, 1, 2, 3, 0, 1, 0, 1}));
+            (std::vector<int32_t>{kStart, 'x', 'y', 'z', kStart, 'v', kEos, kEos}));
+  EXPECT_EQ(testing::list_of(b, "segments"), (std::vector<int32_t>{1, 1, 1, 1, 2, 2, 0, 0}));
+  EXPECT_EQ(testing::list_of(b, "positions"), (std::vector<int32_t>{0, 1, 2, 3, 0, 1, 0, 0}));
   EXPECT_EQ(testing::list_of(b, "source_lengths"), (std::vector<int32_t>{6}));
-  EXPECT_EQ(testing::list_of(b, "lengths"), (std::vector<int32_t>{8}));
-  EXPECT_EQ(b.target_tokens, 8);
-  EXPECT_EQ(b.tokens, 14);
+  EXPECT_EQ(testing::list_of(b, "lengths"), (std::vector<int32_t>{6}));
+  EXPECT_EQ(b.target_tokens, 6);
+  EXPECT_EQ(b.tokens, 12);
   EXPECT_EQ(b.positions, 15);
-  EXPECT_EQ(b.counted.padding, 1);
-  EXPECT_EQ(b.counted.rows, 3);
+  EXPECT_EQ(b.counted.padding, 3);
+  EXPECT_EQ(b.counted.rows, 2);
   EXPECT_EQ(stream.counters().truncated, 1);  // the fourth: cut, as pairs are never split
   EXPECT_EQ(stream.counters().split, 0);
+  ASSERT_TRUE(stream.next(b));
+  EXPECT_EQ(testing::list_of(b, "source_lengths"), (std::vector<int32_t>{0}));
+  EXPECT_EQ(testing::list_of(b, "segments"), (std::vector<int32_t>{1, 1, 0, 0, 0, 0, 0, 0}));
 }
 
 // Taken apart again, the packed pairs of an epoch are the pairs of the file.
@@ -293,7 +295,7 @@ TEST(Pairs, PackedBatchesHoldEveryPairOnce) {
   EXPECT_EQ(c.padding, size.sequences * 48 - tokens);
   EXPECT_EQ(size.positions, size.sequences * 48);
   EXPECT_EQ(c.efficiency(), size.efficiency());
-  EXPECT_GT(c.efficiency(), 0.85);
+  EXPECT_GT(c.efficiency(), 0.82);  // one pair in forty has no source, and so a row of its own
   EXPECT_LT(targets, tokens);
 }
 
