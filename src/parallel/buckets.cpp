@@ -12,10 +12,26 @@ namespace weft {
 namespace {
 
 // Embedding and head are outside the layers and used at opposite ends of a pass.
-using BucketKey = std::tuple<int, bool, bool, int>;
-BucketKey bucket_key(const Graph& graph, const Node& node, bool behind_layers, Ref parameter) {
+using BucketKey = std::tuple<int, bool, bool, int, bool>;
+BucketKey bucket_key(const Graph& graph, const Node& node, bool behind_layers, Ref parameter,
+                     bool spans_layers) {
   return {node.layer, node.layer < 0 && behind_layers, graph[parameter].frozen,
-          graph[parameter].copy_group};
+          graph[parameter].copy_group, spans_layers};
+}
+
+// The parameters that nodes of several layers read.
+std::vector<bool> find_spanning(const Graph& graph) {
+  std::vector<int> first(graph.values.size(), -1);  // layer that reads it first
+  std::vector<bool> spans(graph.values.size(), false);
+  for (const Node& node : graph.pass) {
+    for (Ref r : node.inputs) {
+      if (!r || node.layer < 0 || graph[r].kind != ValueKind::kParameter) continue;
+      int& layer = first[static_cast<size_t>(r.id)];
+      if (layer < 0) layer = node.layer;
+      if (layer != node.layer) spans[static_cast<size_t>(r.id)] = true;
+    }
+  }
+  return spans;
 }
 
 }  // namespace
@@ -26,6 +42,7 @@ std::vector<Bucket> make_buckets(const Graph& graph, int dp) {
   std::vector<Bucket> buckets;
   std::map<BucketKey, size_t> known;
   std::vector<bool> seen(graph.values.size(), false);
+  const std::vector<bool> spans = find_spanning(graph);
   bool behind_layers = false;
   for (const Node& node : graph.pass) {
     behind_layers = behind_layers || node.layer >= 0;
@@ -34,9 +51,13 @@ std::vector<Bucket> make_buckets(const Graph& graph, int dp) {
       if (graph[r].kind != ValueKind::kParameter || seen[id]) continue;
       seen[id] = true;
       const auto [found, is_new] =
-          known.try_emplace(bucket_key(graph, node, behind_layers, r), buckets.size());
-      if (is_new)
-        buckets.push_back({node.layer, graph[r].frozen, {}, {}, {}, 0, {}, {}, {}, {}, {}});
+          known.try_emplace(bucket_key(graph, node, behind_layers, r, spans[id]), buckets.size());
+      if (is_new) {
+        Bucket& made = buckets.emplace_back();
+        made.layer = node.layer;
+        made.is_frozen = graph[r].frozen;
+        made.spans_layers = spans[id];
+      }
       Bucket& bucket = buckets[found->second];
       bucket.parameters.push_back(r);
       const auto gradient = gradient_of.find(r.id);

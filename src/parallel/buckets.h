@@ -3,7 +3,8 @@
 // The parameters that a layer is the first to use form one bucket, each padded to 256 elements (a
 // cell of the gradient norm), and the bucket is cut evenly over dp: one call moves a layer, and no
 // cell spans two ranks. Copies that only some neighbours share have separate buckets, so that all
-// holders cut them in the same places.
+// holders cut them in the same places; so do parameters that several layers read, or every layer
+// would gather the first one's bucket.
 #pragma once
 
 #include <utility>
@@ -16,6 +17,7 @@ namespace weft {
 struct Bucket {
   int layer = -1;
   bool is_frozen = false;
+  bool spans_layers = false;  // several read it
   std::vector<Ref> parameters, gradients;  // gradients: absent where frozen or evaluating
   std::vector<int64_t> offsets;            // of the parameters, in elements
   int64_t elements = 0;                    // a multiple of 256 dp

@@ -11,7 +11,7 @@ namespace weft {
 namespace {
 
 // A gap of fewer nodes than half a layer's keeps the copy: the last layer's backward pass follows
-// its forward pass almost at once.
+// its forward pass almost at once. What several layers read is kept from the first to the last.
 constexpr size_t kKeepNodes = 5;
 
 struct Stretch {
@@ -20,15 +20,16 @@ struct Stretch {
 };
 
 std::vector<Stretch> find_stretches(const Graph& graph, const std::map<int, size_t>& bucket_of,
-                                    size_t num_buckets) {
+                                    const std::vector<Bucket>& buckets) {
   std::vector<Stretch> found;
-  std::vector<int> open(num_buckets, -1);
+  std::vector<int> open(buckets.size(), -1);
   for (size_t t = 0; t < graph.pass.size(); ++t) {
     for (Ref r : graph.pass[t].inputs) {
       const auto bucket = bucket_of.find(r.id);
       if (bucket == bucket_of.end()) continue;
       int& at = open[bucket->second];
-      if (at >= 0 && t - found[static_cast<size_t>(at)].last <= kKeepNodes) {
+      const size_t most = buckets[bucket->second].spans_layers ? t : kKeepNodes;
+      if (at >= 0 && t - found[static_cast<size_t>(at)].last <= most) {
         found[static_cast<size_t>(at)].last = t;
       } else {
         at = static_cast<int>(found.size());
@@ -46,7 +47,7 @@ void prefetch_parameters(Graph* graph, const std::vector<Bucket>& buckets) {
   for (size_t b = 0; b < buckets.size(); ++b) {
     for (Ref p : buckets[b].parameters) bucket_of[p.id] = b;
   }
-  const std::vector<Stretch> stretches = find_stretches(*graph, bucket_of, buckets.size());
+  const std::vector<Stretch> stretches = find_stretches(*graph, bucket_of, buckets);
   std::vector<std::vector<Node>> before(graph->pass.size());  // gathers, by the node they precede
   for (size_t s = 0; s < stretches.size(); ++s) {
     const Stretch& stretch = stretches[s];

@@ -119,6 +119,34 @@ TEST(DataParallel, CollectivesOfABucket) {
   }
 }
 
+// A weight that all layers read is in a bucket of its own, which zero3 gathers once and keeps; each
+// layer's own bucket is gathered before its forward and its backward pass.
+TEST(DataParallel, WhatAllLayersReadIsGatheredOnce) {
+  constexpr int64_t kLayers = 4, kWidth = 32;
+  Graph graph;
+  Builder g(&graph, Dtype::kF32);
+  const Ref ids = g.input("ids", {2, 6}, Dtype::kI32),
+            targets = g.input("targets", {2, 6}, Dtype::kI32);
+  const Ref table = g.parameter("table", {40, kWidth}), all = g.parameter("all", {kWidth, kWidth});
+  Ref x = ops::embedding(g, ids, table, -1);
+  for (int64_t i = 0; i < kLayers; ++i) {
+    g.set_layer(static_cast<int>(i));
+    for (const char* name : {"a", "b", "c", "d"})
+      x = ops::linear(g, x, {g.parameter(fmt::format("{}.{}", i, name), {kWidth, kWidth})}, {});
+    x = ops::linear(g, x, {all}, {});
+  }
+  g.set_layer(-1);
+  add_backward(&graph, ops::head_loss(g, x, table, targets, 12), Dtype::kF32);
+  const auto buckets = apply_data_parallel(&graph, {2, 0, Shard::kZero3, 1});
+  ASSERT_EQ(buckets.size(), 2u + kLayers);
+  std::map<int, int> gathers;  // by shard
+  for (const Node& node : graph.pass) gathers[node.op == &kAllGatherOp ? node.inputs[0].id : -1]++;
+  for (const Bucket& b : buckets) {
+    EXPECT_EQ(gathers[b.param_shard.id], b.spans_layers ? 1 : 2) << b.layer;
+    EXPECT_EQ(b.spans_layers, b.parameters == std::vector<Ref>{all});
+  }
+}
+
 // Exact mode: leaves are added in accumulators, and each bucket is still reduced by one node: by
 // the gradients' writers, whose sums are reduced in the last pass, or by an all_to_all of every
 // pass where no whole gradients are kept.
