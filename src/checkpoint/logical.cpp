@@ -11,6 +11,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/list.h"
 #include "io/hf_folder.h"
+#include "model/head_in_files.h"
 
 namespace weft {
 namespace {
@@ -68,12 +69,12 @@ bool is_tied(const Json& config) {
 }
 
 // Copies of the embedding that some folders also store: listed once, as in checkpoints.
-bool is_tied_copy(const std::string& name, const HfFolder& folder) {
+bool is_tied_copy(const std::string& name, const HfFolder& folder, const Json& config) {
   const auto has = [&](const char* other) { return folder.find(other).file != nullptr; };
   if (name == "encoder.embed_tokens.weight" || name == "decoder.embed_tokens.weight") {
     return has("shared.weight");
   }
-  if (name != "lm_head.weight" || !is_tied(folder.config())) return false;
+  if (name != "lm_head.weight" || !is_tied(config)) return false;
   for (const char* embedding :
        {"model.embed_tokens.weight", "transformer.word_embeddings.weight", "word_embeddings.weight",
         "transformer.wte.weight", "wte.weight", "shared.weight"}) {
@@ -109,13 +110,14 @@ void require_weights(const HfFolder& folder) {
 LogicalModel open_folder(const fs::path& path) {
   const auto folder = std::make_shared<const HfFolder>(path);
   require_weights(*folder);
+  const Json config = config_in_force(*folder);
   std::vector<LogicalTensor> tensors;
   for (const std::string& name : folder->tensor_names()) {
-    if (is_tied_copy(name, *folder)) continue;
+    if (is_tied_copy(name, *folder, config)) continue;
     const HfFolder::Found found = folder->find(name);
     tensors.push_back(tensor_in_file(folder, *found.file, *found.info));
   }
-  LogicalModel model{LogicalModel::Kind::kFolder, path, {}, {}, folder->config()};
+  LogicalModel model{LogicalModel::Kind::kFolder, path, {}, {}, config};
   sort_tensors(std::move(tensors), model);
   return model;
 }

@@ -6,6 +6,7 @@
 #include "config/run_config.h"
 #include "data/batches.h"
 #include "io/hf_folder.h"
+#include "model/config_fields.h"
 #include "tensor/names.h"
 
 namespace weft {
@@ -126,9 +127,7 @@ Json inspect_batches(const std::string& path, const InspectRows& inspect) {
   const Json* answers = config.find("is_encoder_decoder");
   if (answers && answers->is_bool() && answers->as_bool()) {
     options.kind = ModelKind::kEncoderDecoder;
-    if (const Json* start = config.find("decoder_start_token_id"); start && start->is_int()) {
-      options.decoder_start_id = static_cast<int32_t>(start->as_int());
-    }
+    options.decoder_start_id = static_cast<int32_t>(decoder_start_id(config));
   }
   const auto rows = open_rows(c.data.train, c.data.format, "data.train", columns_used(c.data));
   BatchStream stream(c.data, *rows, *tokenizer, options);

@@ -9,6 +9,8 @@
 #include "data/column_hint.h"
 #include "data/example.h"
 #include "data/target_search.h"
+#include "model/config_fields.h"
+#include "model/head_in_files.h"
 #include "model/load.h"
 #include "tensor/names.h"
 
@@ -56,7 +58,7 @@ void check_columns(const DataConfig& c, const RowSource& rows) {
 }  // namespace
 
 std::unique_ptr<Model> open_model(const RunConfig& c, const HfFolder& folder) {
-  return make_model(folder.config(), {c.model.num_layers.value_or(0), c.model.dropout},
+  return make_model(config_in_force(folder), {c.model.num_layers.value_or(0), c.model.dropout},
                     folder.path());
 }
 
@@ -71,13 +73,14 @@ void check_positions(const RunConfig& c, const Model& model) {
 Session::Session(const RunConfig& run)
     : config(run),
       folder(resolve_model_path(run.model.path)),
+      model_config(config_in_force(folder)),
       model(open_model(run, folder)),
       tokenizer(open_tokenizer(run, folder)),
       final_dtype(Dtype::kF32) {
   check_positions(run, *model);
   if (run.model.init == "random") return;
   folder.open_weights();
-  warn_of_unknown_tensors(folder.tensor_names(), folder.config(), folder.path());
+  warn_of_unknown_tensors(folder.tensor_names(), model_config, folder.path());
   final_dtype = stored_dtype(folder, *model);
 }
 
@@ -105,9 +108,14 @@ std::unique_ptr<RowSource> Session::open_eval_rows() const {
   return open_part(config.data.eval, "data.eval");
 }
 
+ModelKind Session::kind() const {
+  return reads_source(*model) ? ModelKind::kEncoderDecoder : ModelKind::kCausal;
+}
+
 StreamOptions Session::train_stream() const {
   StreamOptions o;
-  if (reads_source(*model)) o.kind = ModelKind::kEncoderDecoder;
+  o.kind = kind();
+  o.decoder_start_id = static_cast<int32_t>(decoder_start_id(model_config));
   o.needs_positions = reads_input(*model, names::kPositions);
   o.seed = static_cast<uint64_t>(config.seed);
   o.global_batch = config.train.global_batch;
@@ -134,7 +142,7 @@ void Session::check_eval_rows(const RowSource& rows) const {
   const int64_t taken = rows_taken(data, rows.size());
   for (int64_t i = 0; i < taken; ++i) {
     if (!is_in_eval_part(i)) continue;
-    const ExampleMaker maker(data, *tokenizer, model->vocab_size());
+    const ExampleMaker maker(data, *tokenizer, model->vocab_size(), kind());
     return require_eval_targets(
         data, maker, rows, taken, [&](int64_t row) { return is_in_eval_part(row); },
         data.eval.empty() ? "that data.eval_fraction selects from data.train" : "of data.eval");
@@ -150,7 +158,7 @@ Json trained_config(const Json& config, const RunConfig& run) {
   Json made = config;
   if (!run.model.num_layers) return made;
   bool is_set = false;
-  for (const char* key : {"num_hidden_layers", "n_layer"}) {
+  for (const char* key : {"num_hidden_layers", "n_layer", "num_layers", "num_decoder_layers"}) {
     if (!made.find(key)) continue;
     made.set(key, Json(*run.model.num_layers));
     is_set = true;

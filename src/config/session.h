@@ -18,10 +18,12 @@ struct Session {
 
   const RunConfig& config;
   HfFolder folder;
+  Json model_config;  // of the folder (model/head_in_files.h)
   std::unique_ptr<Model> model;
   std::unique_ptr<Tokenizer> tokenizer;
   Dtype final_dtype;  // for final/: that of the source folder; fp32 for random weights
 
+  ModelKind kind() const;
   std::unique_ptr<RowSource> open_train_rows() const;
   // The rows of data.eval, or those of data.train from which eval_fraction selects.
   std::unique_ptr<RowSource> open_eval_rows() const;

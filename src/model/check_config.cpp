@@ -45,6 +45,7 @@ void check_config_json(const Json& config) {
   check_token_id(config, "eos_token_id", true);
   check_token_id(config, "bos_token_id", false);
   check_token_id(config, "pad_token_id", false);
+  check_token_id(config, "decoder_start_token_id", false);
 }
 
 }  // namespace weft

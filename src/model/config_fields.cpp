@@ -92,6 +92,13 @@ int64_t padding_id(const Json& config, int64_t vocab_size) {
   return id;
 }
 
+int64_t decoder_start_id(const Json& config) {
+  for (const char* key : {"decoder_start_token_id", "pad_token_id"}) {
+    if (const Json* id = config.find(key); id != nullptr && id->is_int()) return id->as_int();
+  }
+  return -1;
+}
+
 void check_parameter_count(double parameters, const std::string& sizes) {
   if (parameters <= kMostParameters) return;
   throw UserError(

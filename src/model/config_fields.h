@@ -44,6 +44,9 @@ void refuse_if_set(const Json& config, std::initializer_list<const char*> keys);
 double initializer_or(const Json& config, const char* key, double otherwise);
 // pad_token_id, -1 where there is none.
 int64_t padding_id(const Json& config, int64_t vocab_size);
+// What an encoder-decoder's decoder is fed first: decoder_start_token_id, else pad_token_id; -1
+// where config.json has neither.
+int64_t decoder_start_id(const Json& config);
 // UserError where the weight matrices have more than kMostParameters elements; sizes: the fields
 // that make the number, for the message.
 void check_parameter_count(double parameters, const std::string& sizes);

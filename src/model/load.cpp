@@ -38,10 +38,14 @@ HfFolder::Found find_floating(const HfFolder& folder, const StoredAs& stored) {
 }
 
 // Written by older programs (masks of GPT-2's attention, rope's frequencies), or next to a tied
-// embedding.
+// embedding (model/head_in_files.h).
 bool is_no_parameter(const std::string& name) {
-  return name == "lm_head.weight" || name.ends_with(".rotary_emb.inv_freq") ||
-         name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias");
+  for (const char* end : {".rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias"}) {
+    if (name.ends_with(end)) return true;
+  }
+  return name == "lm_head.weight" || name == "encoder.embed_tokens.weight" ||
+         name == "decoder.embed_tokens.weight" ||
+         name == "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight";
 }
 
 }  // namespace

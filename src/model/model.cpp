@@ -22,8 +22,12 @@ int32_t Model::start_id() const {
 
 void initial_values(const ParameterSpec& spec, uint64_t seed, int64_t begin, int64_t end,
                     float* out) {
-  if (spec.init.kind != InitRule::Kind::kNormal) {
-    std::fill(out, out + (end - begin), spec.init.kind == InitRule::Kind::kOnes ? 1.0f : 0.0f);
+  const InitRule::Kind kind = spec.init.kind;
+  if (kind != InitRule::Kind::kNormal) {
+    const double value = kind == InitRule::Kind::kOnes       ? 1
+                         : kind == InitRule::Kind::kConstant ? spec.init.std
+                                                             : 0;
+    std::fill(out, out + (end - begin), static_cast<float>(value));
     return;
   }
   const uint64_t stream = hash_text(spec.name);

@@ -20,8 +20,8 @@ namespace weft {
 
 // How a parameter starts when nothing is loaded: the family's own Hugging Face rule.
 struct InitRule {
-  enum class Kind { kNormal, kZeros, kOnes } kind = Kind::kNormal;
-  double std = 0;
+  enum class Kind { kNormal, kZeros, kOnes, kConstant } kind = Kind::kNormal;
+  double std = 0;         // kNormal: standard deviation; kConstant: the value
   int64_t zero_row = -1;  // the padding row of an embedding
 };
 

@@ -7,13 +7,16 @@
 
 // One line per family: its architecture, and its model_type, which is also the name of its folder
 // and of its factory make_<model_type>.
-#define WEFT_FAMILIES(FAMILY)           \
-  FAMILY("LlamaForCausalLM", llama)     \
-  FAMILY("Qwen2ForCausalLM", qwen2)     \
-  FAMILY("Qwen3ForCausalLM", qwen3)     \
-  FAMILY("MistralForCausalLM", mistral) \
-  FAMILY("GPT2LMHeadModel", gpt2)       \
-  FAMILY("Gemma3ForCausalLM", gemma3_text)
+#define WEFT_FAMILIES(FAMILY)              \
+  FAMILY("LlamaForCausalLM", llama)        \
+  FAMILY("Qwen2ForCausalLM", qwen2)        \
+  FAMILY("Qwen3ForCausalLM", qwen3)        \
+  FAMILY("MistralForCausalLM", mistral)    \
+  FAMILY("GPT2LMHeadModel", gpt2)          \
+  FAMILY("Gemma3ForCausalLM", gemma3_text) \
+  FAMILY("BloomForCausalLM", bloom)        \
+  FAMILY("T5ForConditionalGeneration", t5) \
+  FAMILY("T5WithLMHeadModel", t5) /* the name in the first released files */
 
 namespace weft {
 

@@ -10,6 +10,10 @@ InputSpec tokens(const char* name, int64_t fill = 0) {
   return {name, {Dim::kRows, Dim::kTarget}, Dtype::kI32, fill};
 }
 
+InputSpec source_tokens(const char* name) {
+  return {name, {Dim::kRows, Dim::kSource}, Dtype::kI32, 0};
+}
+
 InputSpec per_row(const char* name) { return {name, {Dim::kRows}, Dtype::kI32, 0}; }
 
 }  // namespace
@@ -21,6 +25,14 @@ std::vector<InputSpec> decoder_inputs(const TraceOptions& options, bool has_drop
   if (options.packed || looks_up_positions) all.push_back(tokens(names::kPositions));
   if (options.drops && has_dropout)
     all.push_back({names::kRows, {Dim::kRows, Dim::kTwo}, Dtype::kI64, -1});
+  return all;
+}
+
+std::vector<InputSpec> encoder_decoder_inputs(const TraceOptions& options, bool has_dropout) {
+  std::vector<InputSpec> all = decoder_inputs(options, has_dropout);
+  all.push_back(source_tokens(names::kSourceIds));
+  all.push_back(per_row(names::kSourceLengths));
+  if (options.packed) all.push_back(source_tokens(names::kSourcePositions));
   return all;
 }
 

@@ -1,4 +1,4 @@
-// model/text_inputs.h: what a decoder of text reads for its loss, and to generate.
+// model/text_inputs.h: what models of text read for their loss, and to generate.
 #pragma once
 
 #include <vector>
@@ -12,6 +12,8 @@ namespace weft {
 // not packed have positions, too.
 std::vector<InputSpec> decoder_inputs(const TraceOptions& options, bool has_dropout,
                                       bool looks_up_positions = false);
+// The same for an encoder-decoder, which reads a source, too.
+std::vector<InputSpec> encoder_decoder_inputs(const TraceOptions& options, bool has_dropout);
 // For trace_generate.
 std::vector<InputSpec> decoder_generate_inputs();
 

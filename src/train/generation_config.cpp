@@ -56,7 +56,7 @@ std::optional<Json> read_folder(const Session& session) {
 }  // namespace
 
 Json saved_config(const Session& session) {
-  Json config = trained_config(session.folder.config(), session.config);
+  Json config = trained_config(session.model_config, session.config);
   const Ids before = find_stop_ids(nullptr, config, nullptr), ids = own_ids(session, before);
   if (ids != before) put(config, "eos_token_id", to_json(ids));
   return config;
@@ -69,7 +69,9 @@ std::optional<std::string> saved_generation_config(const Session& session) {
       find_stop_ids(nullptr, folder ? none : session.folder.config(), folder ? &*folder : nullptr);
   Ids ids = own_ids(session, find_stop_ids(nullptr, config, folder ? &*folder : nullptr));
   const RunConfig& run = session.config;
-  add_new(ids, ExampleMaker(run.data, *session.tokenizer, session.model->vocab_size()).end_ids());
+  const ExampleMaker maker(run.data, *session.tokenizer, session.model->vocab_size(),
+                           session.kind());
+  add_new(ids, maker.end_ids());
   if (ids == before) {
     if (!folder) return std::nullopt;
     return session.folder.side_files().at(kFile);

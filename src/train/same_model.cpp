@@ -43,7 +43,7 @@ void check_same_model(const std::filesystem::path& checkpoint, const Session& se
   if (!std::filesystem::exists(kept)) return;
   const Json before = parse_json(read_file(kept, kMostBytes), kept.string());
   const std::string list =
-      differences(before, trained_config(session.folder.config(), session.config));
+      differences(before, trained_config(session.model_config, session.config));
   if (list.empty()) return;
   throw UserError(
       fmt::format("the model's config.json differs from that of {}:{}", checkpoint.string(), list),

@@ -13,6 +13,7 @@
 #include "data/batches.h"
 #include "io/hf_folder.h"
 #include "io/safetensors.h"
+#include "model/head_in_files.h"
 #include "model/model.h"
 #include "tests/batch_lists.h"
 
@@ -44,7 +45,10 @@ inline std::vector<std::string> golden_names() {
           "qwen3",         //
           "mistral",       //
           "gpt2",          //
-          "gemma3"};
+          "gemma3",        //
+          "bloom",         //
+          "t5",            //
+          "t5_v11"};
 }
 
 class GoldenSet {
@@ -52,7 +56,7 @@ class GoldenSet {
   explicit GoldenSet(const std::string& name)
       : folder_(golden_root() / name / "model"),
         file_(golden_root() / name / "golden.safetensors"),
-        model_(make_model(folder_.config(), {.dropout = 0.0})) {
+        model_(make_model(config_in_force(folder_), {.dropout = 0.0})) {
     folder_.open_weights();
   }
   const HfFolder& folder() const { return folder_; }

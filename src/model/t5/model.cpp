@@ -1,0 +1,224 @@
+// model/t5/model.cpp: T5: an encoder and a decoder with cross attention and relative positions.
+//
+// Every part of a block is norm, branch, dropout, sum; the sum is fused with the norm that follows,
+// so a stack passes on the stream and its normalised form together.
+#include <cmath>
+
+#include "base/error.h"
+#include "graph/builder.h"
+#include "graph/ops/attention.h"
+#include "graph/ops/dropout.h"
+#include "graph/ops/embedding.h"
+#include "graph/ops/geglu.h"
+#include "graph/ops/head.h"
+#include "graph/ops/linear.h"
+#include "graph/ops/relu.h"
+#include "graph/ops/rmsnorm.h"
+#include "graph/ops/scale.h"
+#include "model/config_fields.h"
+#include "model/head_chunks.h"
+#include "model/t5/config.h"
+#include "model/text_inputs.h"
+#include "model/traced_inputs.h"
+#include "model/traced_parameters.h"
+#include "tensor/names.h"
+
+namespace weft {
+namespace {
+
+constexpr const char* kEmbedName = "shared.weight";
+constexpr const char* kHeadName = "lm_head.weight";
+
+double inverse_root(int64_t n) { return 1 / std::sqrt(static_cast<double>(n)); }
+
+class Tracer {
+ public:
+  Tracer(const T5Config& config, Graph* graph, const TraceOptions& options,
+         const std::vector<InputSpec>& inputs)
+      : c_(config), o_(options), g_(graph, options.compute), in_(&g_, inputs, options) {
+    embed_ = g_.parameter(kEmbedName, {c_.vocab_size, c_.d_model});
+  }
+
+  Ref loss() {
+    const Ref encoded = stack("encoder", c_.num_layers, in_[names::kSourceIds], {});
+    Ref y = stack("decoder", c_.num_decoder_layers, in_[names::kIds], encoded);
+    if (c_.is_output_scaled) y = ops::scale(g_, y, static_cast<float>(inverse_root(c_.d_model)));
+    const Ref head =
+        c_.has_separate_head ? g_.parameter(kHeadName, {c_.vocab_size, c_.d_model}) : embed_;
+    return ops::head_loss(g_, y, head, in_[names::kTargets],
+                          head_chunk_rows(o_.batch * o_.positions, c_.vocab_size, o_.compute));
+  }
+
+ private:
+  // The encoder, or with `encoded` the decoder. The table of relative positions belongs to block 0,
+  // and all blocks read it.
+  Ref stack(const std::string& name, int64_t num_blocks, Ref ids, Ref encoded) {
+    const int last_part = encoded ? 2 : 1;
+    const auto part_name = [&](int64_t block, int part) {
+      return fmt::format("{}.block.{}.layer.{}.", name, block, part);
+    };
+    const int64_t first_layer = encoded ? c_.num_layers : 0;
+    Ref x = drop(ops::embedding(g_, ids, embed_, -1));
+    g_.set_layer(static_cast<int>(first_layer));
+    Ref y = norm(x, {}, part_name(0, 0) + "layer_norm").y;
+    const Ref table = g_.parameter(part_name(0, 0) + "SelfAttention.relative_attention_bias.weight",
+                                   {c_.num_buckets, c_.num_heads});
+    for (int64_t i = 0; i < num_blocks; ++i) {
+      g_.set_layer(static_cast<int>(first_layer + i));
+      for (int part = 0; part <= last_part; ++part) {
+        const std::string at = part_name(i, part);
+        const Ref branch = part == last_part ? feed_forward(at + "DenseReluDense.", y)
+                           : part == 1       ? cross_attention(at + "EncDecAttention.", y, encoded)
+                                       : self_attention(at + "SelfAttention.", y, table, !encoded);
+        const std::string next = part < last_part     ? part_name(i, part + 1) + "layer_norm"
+                                 : i + 1 < num_blocks ? part_name(i + 1, 0) + "layer_norm"
+                                                      : name + ".final_layer_norm";
+        const auto out = norm(drop(branch), x, next);
+        x = out.sum;
+        y = out.y;
+      }
+    }
+    g_.set_layer(-1);
+    return drop(y);
+  }
+
+  ops::Normed norm(Ref x, Ref residual, const std::string& name) {
+    return ops::rmsnorm(g_, x, residual, g_.parameter(name + ".weight", {c_.d_model}),
+                        static_cast<float>(c_.layer_norm_eps));
+  }
+
+  Ref weight(const std::string& name, int64_t out, int64_t in) {
+    return g_.parameter(name + ".weight", {out, in});
+  }
+
+  Ref self_attention(const std::string& name, Ref y, Ref table, bool is_encoder) {
+    AttentionCall call;
+    call.lengths = in_[is_encoder ? names::kSourceLengths : names::kLengths];
+    call.positions = in_[is_encoder ? names::kSourcePositions : names::kPositions];
+    call.padding_attends = o_.learns_padding && !is_encoder;
+    call.causal = !is_encoder;
+    call.bias = ScoreBias::kRelative;
+    call.table = table;
+    call.max_distance = c_.max_distance;
+    return attention(name, y, y, &call);
+  }
+
+  Ref cross_attention(const std::string& name, Ref y, Ref encoded) {
+    AttentionCall call;
+    call.layout = QkvLayout::kQAndKv;
+    call.lengths = in_[names::kLengths];
+    call.positions = in_[names::kPositions];
+    call.source_lengths = in_[names::kSourceLengths];
+    call.source_positions = in_[names::kSourcePositions];
+    call.padding_attends = o_.learns_padding;
+    call.causal = false;
+    return attention(name, y, encoded, &call);
+  }
+
+  Ref attention(const std::string& name, Ref y, Ref keys, AttentionCall* call) {
+    const int64_t inner = c_.num_heads * c_.d_kv;
+    const Ref q = weight(name + "q", inner, c_.d_model);
+    const Ref k = weight(name + "k", inner, c_.d_model);
+    const Ref v = weight(name + "v", inner, c_.d_model);
+    if (call->layout == QkvLayout::kPacked) {
+      call->values = {ops::linear(g_, y, {q, k, v}, {})};
+    } else {
+      call->values = {ops::linear(g_, y, {q}, {}), ops::linear(g_, keys, {k, v}, {})};
+    }
+    call->heads = {c_.num_heads, c_.num_heads, c_.d_kv};
+    call->scale = 1;
+    call->dropout = next_dropout(&num_attentions_);
+    return ops::linear(g_, ops::attention(g_, *call), {weight(name + "o", c_.d_model, inner)}, {});
+  }
+
+  Ref feed_forward(const std::string& name, Ref y) {
+    Ref h;
+    if (c_.is_gated) {
+      const Ref gate = weight(name + "wi_0", c_.d_ff, c_.d_model);
+      const Ref up = weight(name + "wi_1", c_.d_ff, c_.d_model);
+      h = ops::geglu(g_, ops::linear(g_, y, {gate, up}, {}));
+    } else {
+      h = ops::relu(g_, ops::linear(g_, y, {weight(name + "wi", c_.d_ff, c_.d_model)}, {}));
+    }
+    return ops::linear(g_, drop(h), {weight(name + "wo", c_.d_model, c_.d_ff)}, {});
+  }
+
+  Ref drop(Ref x) { return ops::dropout(g_, x, next_dropout(&num_dropouts_)); }
+
+  DropoutRule next_dropout(int64_t* site) {
+    const Ref rows = in_[names::kRows];
+    if (!rows) return {};
+    return {.rate = c_.dropout, .seed = o_.seed, .site = (*site)++, .rows = rows};
+  }
+
+  const T5Config& c_;
+  TraceOptions o_;
+  Builder g_;
+  TracedInputs in_;
+  Ref embed_;
+  int64_t num_attentions_ = 0, num_dropouts_ = 0;
+};
+
+bool contains(const std::string& text, const char* part) {
+  return text.find(part) != std::string::npos;
+}
+
+CutRule cut_of(const T5Config& c, const std::string& name) {
+  if (name == kEmbedName || name == kHeadName) return {0, 1, true, false, "vocabulary"};
+  if (contains(name, "relative_attention_bias")) return {1, 1, false, false, "attention heads"};
+  if (contains(name, "Attention.o.")) return {1, c.d_kv, false, false, "attention heads"};
+  if (contains(name, "Attention.")) return {0, c.d_kv, false, false, "attention heads"};
+  if (contains(name, ".wi")) return {0, 1, false, false, "feed-forward channels"};
+  if (contains(name, ".wo.")) return {1, 1, false, false, "feed-forward channels"};
+  return {};
+}
+
+// Attention's scale of 1 is made up for by q's smaller start.
+InitRule init_of(const T5Config& c, const ParameterSpec& spec) {
+  InitRule init = default_init(spec, c.initializer_factor);
+  if (init.kind == InitRule::Kind::kOnes) init.kind = InitRule::Kind::kConstant;  // of norms
+  if (contains(spec.name, "Attention.q.")) init.std *= inverse_root(c.d_model * c.d_kv);
+  if (contains(spec.name, "Attention.o.")) init.std *= inverse_root(c.num_heads * c.d_kv);
+  for (const char* part : {"Attention.k.", "Attention.v.", "relative_attention_bias", ".wi"})
+    if (contains(spec.name, part)) init.std *= inverse_root(c.d_model);
+  if (contains(spec.name, ".wo.")) init.std *= inverse_root(c.d_ff);
+  return init;
+}
+
+class T5Model : public Model {
+ public:
+  explicit T5Model(const T5Config& config) : c_(config) {}
+  const char* family() const override { return "t5"; }
+  int64_t vocab_size() const override { return c_.vocab_size; }
+  int64_t max_positions() const override { return kMostPositions; }  // relative: there is no end
+  double dropout() const override { return c_.dropout; }
+
+  std::vector<ParameterSpec> parameters() const override {
+    return traced_parameters(*this, [&](ParameterSpec* spec) {
+      spec->cut = cut_of(c_, spec->name);
+      spec->init = init_of(c_, *spec);
+    });
+  }
+  std::vector<InputSpec> inputs(const TraceOptions& options) const override {
+    return encoder_decoder_inputs(options, c_.dropout > 0);
+  }
+  Ref trace_loss(Graph* graph, const TraceOptions& options) const override {
+    return Tracer(c_, graph, options, inputs(options)).loss();
+  }
+  Ref trace_generate(Graph*, const TraceOptions&) const override {
+    throw UserError("generation of T5 models is not built");
+  }
+  void fill_constants(const Graph&,
+                      const std::function<void*(const std::string&)>&) const override {}
+
+ private:
+  T5Config c_;
+};
+
+}  // namespace
+
+std::unique_ptr<Model> make_t5(const Json& config, const ModelOverrides& overrides) {
+  return std::make_unique<T5Model>(read_t5_config(config, overrides));
+}
+
+}  // namespace weft
