@@ -1,0 +1,136 @@
+// tests/e2e/families_test.cpp: BLOOM and T5 from the command line: layouts, resuming, final/, and
+// mistakes.
+#include <gtest/gtest.h>
+
+#include "io/hf_folder.h"
+#include "tests/e2e/tiny_run.h"
+
+namespace weft::testing {
+namespace {
+
+constexpr const char* kBloom = R"({"architectures": ["BloomForCausalLM"], "model_type": "bloom",
+  "hidden_size": 32, "n_layer": 2, "n_head": 4, "vocab_size": 260, "hidden_dropout": 0.1,
+  "attention_dropout": 0.1})";
+constexpr const char* kT5 = R"({"architectures": ["T5ForConditionalGeneration"], "model_type": "t5",
+  "is_encoder_decoder": true, "d_model": 32, "d_kv": 12, "d_ff": 56, "num_layers": 2, "num_heads": 4,
+  "vocab_size": 260, "relative_attention_num_buckets": 8, "dropout_rate": 0.1, "pad_token_id": 0,
+  "decoder_start_token_id": 3})";
+
+class Family : public ::testing::TestWithParam<const char*> {
+ protected:
+  Family() {
+    run_.write("model/config.json", is_t5() ? kT5 : kBloom);
+    std::string rows;
+    for (int i = 0; i < 30; ++i) {
+      const auto text = [i](int n) {
+        return std::string(static_cast<size_t>(n), static_cast<char>('a' + i % 26));
+      };
+      rows += R"({"q": ")" + text(1 + i * 5 % 19) + R"(", "a": ")" + text(1 + i * 7 % 13) + "\"}\n";
+    }
+    run_.write("rows.jsonl", rows);
+  }
+  bool is_t5() const { return std::string(GetParam()) == "t5"; }
+
+  Ended train(std::vector<std::string> sets, const std::vector<std::string>& more = {}) const {
+    sets.push_back("data.train=" + (run_ / "rows.jsonl").string());
+    if (is_t5()) {
+      sets.insert(sets.end(), {"data.source={q}", "data.target={a}", "data.target_length=12"});
+    } else {
+      sets.push_back("data.text={q} {a}");
+    }
+    return run_.train(sets, more);
+  }
+  void train_well(const std::vector<std::string>& sets) const {
+    const Ended ended = train(sets);
+    EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  }
+  TinyRun run_;
+};
+
+TEST_P(Family, TrainsInEveryLayoutResumesAndIsReadBack) {
+  const std::string exact = "parallel.mode=exact", eval = "data.eval_fraction=0.2";
+  train_well({exact, eval, "name=one"});
+  const std::string wanted = hash_of(run_.dir("one"));
+  EXPECT_EQ(metric_texts(run_.dir("one"), "loss").size(), 6u);
+  EXPECT_EQ(metric_texts(run_.dir("one"), "eval_loss").size(), 3u);
+  train_well({exact, eval, "name=four", "parallel.dp=2", "parallel.tp=2", "parallel.shard=zero3"});
+  EXPECT_EQ(hash_of(run_.dir("four")), wanted);
+  train_well({exact, eval, "name=stopped", "train.steps=2", "parallel.tp=2"});
+  train_well({exact, eval, "name=stopped", "parallel.dp=2", "parallel.shard=zero1"});
+  EXPECT_EQ(hash_of(run_.dir("stopped")), wanted);
+  // final/ is a folder to start from.
+  const std::string path = "model.path=" + (run_.dir("one") / "final").string();
+  train_well({path, "model.init=pretrained", "name=more", "train.steps=0", "data.tokenizer=auto"});
+  EXPECT_EQ(hash_of(run_.dir("more") / "final"), hash_of(run_.dir("one") / "final"));
+}
+
+TEST_P(Family, FewerLayersAreInTheConfigOfFinal) {
+  train_well({"model.num_layers=1", "train.steps=1"});
+  const HfFolder folder(run_.dir() / "final");
+  EXPECT_EQ(folder.config().at(is_t5() ? "num_layers" : "n_layer").as_int(), 1);
+  EXPECT_EQ(folder.config().find("num_hidden_layers"), nullptr);
+  train_well({"model.path=" + folder.path().string(), "model.init=pretrained", "name=more",
+              "train.steps=1"});
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Family, ::testing::Values("bloom", "t5"),
+                         [](const auto& f) { return std::string(f.param); });
+
+class T5 : public Family {};
+
+TEST_P(T5, ShiftsTheAnswerByItsStartAndCountsCutRows) {
+  const Ended ended = run_to_end(run_.words(
+      "inspect",
+      {"data.train=" + (run_ / "rows.jsonl").string(), "data.source={q}", "data.target={a}",
+       "data.target_length=8", "data.shuffle=false", "train.global_batch=4"},
+      {"--batches", "1", "--json"}));
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  const Json row =
+      parse_json(ended.out, "inspect").at("batches").as_array()[0].at("rows").as_array()[1];
+  const auto ids = row.at("ids").as_array(), targets = row.at("targets").as_array();
+  EXPECT_EQ(ids[0].as_int(), 3);
+  for (size_t t = 1; t < ids.size(); ++t) EXPECT_EQ(ids[t], targets[t - 1]) << t;
+  EXPECT_EQ(targets.back().as_int(), 256);  // the end is kept
+  EXPECT_EQ(row.at("length").as_int(), 8);
+  const Ended trained = train({"data.target_length=8", "train.steps=1"});
+  EXPECT_EQ(trained.exit_code, 0) << trained.err;
+  EXPECT_TRUE(contains(trained.err + trained.out, "rows cut to")) << trained.err;
+}
+
+TEST_P(T5, HeadsOfItsOwnAreWrittenAndReadBack) {
+  run_.change_config("tie_word_embeddings", false);
+  train_well({"train.steps=1", "name=own"});
+  const HfFolder own(run_.dir("own") / "final");
+  EXPECT_NE(own.find("lm_head.weight").file, nullptr);
+  train_well(
+      {"model.path=" + own.path().string(), "model.init=pretrained", "name=more", "train.steps=0"});
+  EXPECT_EQ(hash_of(run_.dir("more") / "final"), hash_of(own.path()));
+  run_.change_config("tie_word_embeddings", true);
+  train_well({"train.steps=1", "name=tied"});
+  EXPECT_EQ(HfFolder(run_.dir("tied") / "final").find("lm_head.weight").file, nullptr);
+}
+
+TEST_P(T5, MistakesAreNamed) {
+  const auto expect_refused = [&](const std::vector<std::string>& sets,
+                                  const std::vector<std::string>& parts) {
+    const Ended ended = train(sets);
+    EXPECT_EQ(ended.exit_code, 2) << ended.err;
+    expect_parts(ended.err, parts);
+  };
+  expect_refused({"parallel.tp=3"}, {"parallel.tp=3 does not divide 4 attention heads",
+                                     "admissible values of parallel.tp: 1, 2, 4"});
+  expect_refused({"data.tokenizer=auto"}, {"model", "tokenizer"});
+  const Ended text = run_.train();
+  EXPECT_EQ(text.exit_code, 2);
+  expect_parts(text.err, {"an encoder-decoder model needs data.source and data.target"});
+  run_.change_config("relative_attention_num_buckets", 0);
+  expect_refused({}, {"model/config.json", "relative_attention_num_buckets"});
+  run_.change_config("relative_attention_num_buckets", 8);
+  run_.change_config("feed_forward_proj", "gated-silu");
+  expect_refused({}, {"feed_forward_proj gated-silu is not built", "relu, gated-gelu"});
+}
+
+INSTANTIATE_TEST_SUITE_P(All, T5, ::testing::Values("t5"));
+
+}  // namespace
+}  // namespace weft::testing
