@@ -5,9 +5,11 @@
 #include <map>
 #include <memory>
 
+#include "base/error.h"
 #include "base/mapped_files.h"
 #include "checkpoint/export.h"
 #include "checkpoint/join.h"
+#include "checkpoint/list.h"
 #include "model/load.h"
 #include "model/stored.h"
 #include "train/generation_config.h"
@@ -97,6 +99,21 @@ std::vector<LogicalTensor> tensors_in_memory(const std::vector<Slice>& slices) {
     tensors.push_back(join_boxes(name, s.shape, s.dtype, std::move(boxes[name])));
   }
   return tensors;
+}
+
+int64_t write_best_as_final(const std::filesystem::path& run_dir, int64_t step,
+                            const std::map<std::string, std::string>& files,
+                            const Session& session) {
+  const std::optional<SoundBest> best = find_sound_best(run_dir);
+  if (!best) {
+    throw RunError(
+        fmt::format("train.early_stop ended the run at step {}, but {} is gone or damaged: no "
+                    "final/ is written",
+                    step, (run_dir / "checkpoints/best").string()),
+        "restore it and run the same command again; or raise train.early_stop to continue");
+  }
+  write_final_model(run_dir / "final", open_logical(best->path.string()).weights, files, session);
+  return best->step;
 }
 
 void write_final_model(const std::filesystem::path& out, std::vector<LogicalTensor> weights,

@@ -21,6 +21,12 @@ std::map<std::string, std::string> side_files(const Session& session);
 void write_final_model(const std::filesystem::path& out, std::vector<LogicalTensor> weights,
                        std::map<std::string, std::string> files, const Session& session);
 
+// The model of checkpoints/best as final/, where train.early_stop ended the run at this step; the
+// step of that model. RunError where it is gone or damaged.
+int64_t write_best_as_final(const std::filesystem::path& run_dir, int64_t step,
+                            const std::map<std::string, std::string>& files,
+                            const Session& session);
+
 // The slices of one rank that holds everything.
 std::vector<LogicalTensor> tensors_in_memory(const std::vector<Slice>& slices);
 

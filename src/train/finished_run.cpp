@@ -69,14 +69,6 @@ RunError unsaved_end(const fs::path& dir, int64_t step, bool has_model) {
                   "free space on the disk; " + next);
 }
 
-RunError lost_best(const fs::path& dir, int64_t step) {
-  return RunError(
-      fmt::format("train.early_stop ended the run at step {}, but {} is gone or damaged: no final/ "
-                  "is written",
-                  step, (dir / "checkpoints/best").string()),
-      "restore it and run the same command again; or continue without it: raise train.early_stop");
-}
-
 void warn_of_damaged(const CheckpointSearch& found) {
   for (const DamagedFolder& damaged : found.damaged) log_warning("{}", damaged.reason);
 }

@@ -24,9 +24,6 @@ std::string new_run_hint(const std::filesystem::path& dir);
 // hint says what the same command does then, which depends on the existing checkpoints.
 RunError unsaved_end(const std::filesystem::path& dir, int64_t step, bool has_model);
 
-// The error of an end by train.early_stop that has lost the model for final/.
-RunError lost_best(const std::filesystem::path& dir, int64_t step);
-
 // Damaged checkpoints of a run that is finished anyway.
 void warn_of_damaged(const CheckpointSearch& found);
 

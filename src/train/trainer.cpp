@@ -297,7 +297,7 @@ class Trainer {
     std::optional<int64_t> best_step;
     if (is_main_) {  // no more waiting for other ranks from here on
       if (is_early_) {
-        best_step = write_best_model();
+        best_step = write_best_as_final(start_.dir, state_.step, side_files_, session_);
       } else {
         write_last_model(has_whole);
       }
@@ -315,15 +315,6 @@ class Trainer {
                       has_whole ? tensors_in_memory(held.slices())
                                 : open_logical(saved_checkpoint().string()).weights,
                       side_files_, session_);
-  }
-
-  // At the end by train.early_stop; the step of that model.
-  int64_t write_best_model() {
-    const std::optional<SoundBest> best = find_sound_best(start_.dir);
-    if (!best) throw lost_best(start_.dir, state_.step);
-    write_final_model(start_.dir / "final", open_logical(best->path.string()).weights, side_files_,
-                      session_);
-    return best->step;
   }
 
   std::filesystem::path saved_checkpoint() const {
