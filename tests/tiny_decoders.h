@@ -43,16 +43,20 @@ inline constexpr const char* kTinyGemma3 = R"({
   "query_pre_attn_scalar": 20, "rope_theta": 1000000.0, "rope_local_base_freq": 10000.0,
   "initializer_range": 0.1})";
 
+// Slopes of both kinds: six heads. With dropout.
+inline constexpr const char* kTinyBloom = R"({
+  "architectures": ["BloomForCausalLM"], "model_type": "bloom",
+  "hidden_size": 48, "n_layer": 2, "n_head": 6, "vocab_size": 260, "hidden_dropout": 0.1,
+  "attention_dropout": 0.2, "initializer_range": 0.1})";
+
 struct TinyDecoder {
   const char* name;
   const char* config;
 };
 inline const std::vector<TinyDecoder>& tiny_decoders() {
-  static const std::vector<TinyDecoder> kAll = {{"qwen3", kTinyQwen3},
-                                                {"mistral", kTinyMistral},
-                                                {"qwen2_window", kTinyQwen2Window},
-                                                {"gpt2", kTinyGpt2},
-                                                {"gemma3", kTinyGemma3}};
+  static const std::vector<TinyDecoder> kAll = {
+      {"qwen3", kTinyQwen3}, {"mistral", kTinyMistral}, {"qwen2_window", kTinyQwen2Window},
+      {"gpt2", kTinyGpt2},   {"gemma3", kTinyGemma3},   {"bloom", kTinyBloom}};
   return kAll;
 }
 

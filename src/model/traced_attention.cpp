@@ -16,14 +16,16 @@ Ref cached(Builder& g, const TracedInputs& in, const TraceOptions& o, Ref qkv,
                    {o.batch, o.max_positions, call.heads.kv_heads, call.heads.head_dim});
   };
   const Ref k = cache("k"), v = cache("v");
-  return ops::cached_attention(g, {.value = qkv,
+  return ops::cached_attention(g, {.layout = call.layout,
+                                   .value = qkv,
                                    .heads = call.heads,
                                    .starts = in[names::kStarts],
                                    .lengths = in[names::kLengths],
                                    .k_cache = k,
                                    .v_cache = v,
                                    .window = call.window,
-                                   .scale = call.scale});
+                                   .scale = call.scale,
+                                   .bias = call.bias});
 }
 
 }  // namespace
@@ -37,13 +39,15 @@ DropoutRule dropout_rule(const TracedInputs& in, const TraceOptions& o, double r
 Ref self_attention(Builder& g, const TracedInputs& in, const TraceOptions& o, Ref qkv,
                    const SelfAttention& call) {
   if (in[names::kStarts]) return cached(g, in, o, qkv, call);
-  return ops::attention(g, {.values = {qkv},
+  return ops::attention(g, {.layout = call.layout,
+                            .values = {qkv},
                             .heads = call.heads,
                             .lengths = in[names::kLengths],
                             .padding_attends = o.learns_padding,
                             .positions = o.packed ? in[names::kPositions] : Ref{},
                             .window = call.window,
                             .scale = call.scale,
+                            .bias = call.bias,
                             .dropout = dropout_rule(in, o, call.dropout, call.layer)});
 }
 

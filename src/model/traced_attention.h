@@ -15,11 +15,14 @@ DropoutRule dropout_rule(const TracedInputs& in, const TraceOptions& options, do
 struct SelfAttention {
   int64_t layer = 0;
   HeadShape heads;
-  int64_t window = 0;  // 0: none
-  float scale = 0;     // 0: the usual one
-  double dropout = 0;  // of the probabilities
+  int64_t window = 0;                     // 0: none
+  float scale = 0;                        // 0: the usual one
+  double dropout = 0;                     // of the probabilities
+  QkvLayout layout = QkvLayout::kPacked;  // or kInterleaved
+  ScoreBias bias = ScoreBias::kNone;      // or kAlibi
 };
-// Causal, of packed qkv: to the keys of the row, or where the graph generates, to those cached.
+// Causal, of qkv in one value: to the keys of the row, or where the graph generates, to those
+// cached.
 Ref self_attention(Builder& g, const TracedInputs& in, const TraceOptions& options, Ref qkv,
                    const SelfAttention& call);
 

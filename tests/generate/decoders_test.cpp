@@ -22,7 +22,7 @@ class GeneratesDecoder : public ::testing::TestWithParam<TinyDecoder> {
 
   std::unique_ptr<Model> model_ = make_model(tiny_decoder(GetParam().config), {});
   ThreadPool pool_{2};
-  GeneratePlans plans_ = make_generate_plans(*model_, {1, 0, Dtype::kF32}, ref_kernels(), 2);
+  GeneratePlans plans_ = make_generate_plans(*model_, {1, 64, Dtype::kF32}, ref_kernels(), 2);
   ArenaLayout layout_ = layout_of(plans_);
   Arena arena_{layout_.total_bytes()};
   HostLogits host_{&host_device(), 1, 260};

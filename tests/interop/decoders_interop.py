@@ -21,7 +21,7 @@ import peer
 from common import Weft, read_metrics, run_program, write_run_file
 from sampling import ROOT
 
-NAMES = ["qwen2_window", "qwen3", "mistral", "gpt2", "gemma3"]
+NAMES = ["qwen2_window", "qwen3", "mistral", "gpt2", "gemma3", "bloom"]
 NEW_TOKENS = 48  # GPT-2's set has 64 positions
 LOGIT_TOLERANCE, LOSS_TOLERANCE = 1e-4, 5e-6
 BYTES_EOS = 256
@@ -83,7 +83,9 @@ def check_final(case, checks):
     checks.that(not torch.equal(after[min(after)], before[min(before)]), f"{case.name}: it learned")
     model = peer.load(final).eval()
     loss, _ = peer.mean_loss(model, rows_of((case.folder / "eval.txt").read_text().splitlines()))
-    checks.close(evals[-1]["eval_loss"], loss, LOSS_TOLERANCE, f"{case.name}: eval loss of final/")
+    # BLOOM's set is a BF16 file, and so is its final/: rounded after the run's last evaluation.
+    tolerance = LOSS_TOLERANCE if after[min(after)].dtype == torch.float32 else 2e-3
+    checks.close(evals[-1]["eval_loss"], loss, tolerance, f"{case.name}: eval loss of final/")
     check_generate(case, checks, final, "final/")
 
 

@@ -1,10 +1,10 @@
 // model/bloom/model.cpp: BLOOM: ALiBi, q, k and v of a head in one run of columns, norms with
 // biases.
+#include <fmt/core.h>
+
 #include <algorithm>
 
-#include "base/error.h"
 #include "graph/builder.h"
-#include "graph/ops/attention.h"
 #include "graph/ops/dropout.h"
 #include "graph/ops/embedding.h"
 #include "graph/ops/gelu.h"
@@ -15,6 +15,7 @@
 #include "model/config_fields.h"
 #include "model/head_chunks.h"
 #include "model/text_inputs.h"
+#include "model/traced_attention.h"
 #include "model/traced_inputs.h"
 #include "model/traced_parameters.h"
 #include "tensor/names.h"
@@ -35,10 +36,13 @@ class Tracer {
 
   Ref loss() {
     const Ref y = layers();
-    const Ref head =
-        c_.tie_word_embeddings ? embed_ : g_.parameter(kHeadName, {c_.vocab_size, c_.hidden_size});
-    return ops::head_loss(g_, y, head, in_[names::kTargets],
+    return ops::head_loss(g_, y, head(), in_[names::kTargets],
                           head_chunk_rows(o_.batch * o_.positions, c_.vocab_size, o_.compute));
+  }
+
+  Ref logits() {
+    const Ref y = layers();
+    return ops::head_logits(g_, y, head(), in_[names::kLast]);
   }
 
  private:
@@ -52,12 +56,6 @@ class Tracer {
     const Ref weight = g_.parameter(name + ".weight", {out, in});
     const Ref bias = g_.parameter(name + ".bias", {out});
     return ops::linear(g_, x, {weight}, {bias});
-  }
-
-  DropoutRule dropout(double rate, int64_t site) const {
-    const Ref rows = in_[names::kRows];
-    if (!rows || rate == 0) return {};
-    return {.rate = rate, .seed = o_.seed, .site = site, .rows = rows};
   }
 
   Ref layers() {
@@ -84,20 +82,15 @@ class Tracer {
   }
 
   Ref attention(const std::string& layer, int64_t i, Ref y) {
-    AttentionCall call;
-    call.layout = QkvLayout::kInterleaved;
-    call.values = {
-        linear(y, layer + "self_attention.query_key_value", 3 * c_.hidden_size, c_.hidden_size)};
-    call.heads = {c_.num_heads, c_.num_heads, c_.head_dim};
-    call.lengths = in_[names::kLengths];
-    call.positions = in_[names::kPositions];
-    call.padding_attends = o_.learns_padding;
-    call.bias = ScoreBias::kAlibi;
-    call.dropout = dropout(c_.attention_dropout, i);
-    const Ref attended = ops::attention(g_, call);
-    return ops::dropout(
-        g_, linear(attended, layer + "self_attention.dense", c_.hidden_size, c_.hidden_size),
-        dropout(c_.hidden_dropout, 2 * i));
+    const std::string name = layer + "self_attention.";
+    const Ref qkv = linear(y, name + "query_key_value", 3 * c_.hidden_size, c_.hidden_size);
+    const Ref attended = self_attention(g_, in_, o_, qkv,
+                                        {.layer = i,
+                                         .heads = {c_.num_heads, c_.num_heads, c_.head_dim},
+                                         .dropout = c_.attention_dropout,
+                                         .layout = QkvLayout::kInterleaved,
+                                         .bias = ScoreBias::kAlibi});
+    return drop(linear(attended, name + "dense", c_.hidden_size, c_.hidden_size), 2 * i);
   }
 
   Ref feed_forward(const std::string& layer, int64_t i, Ref y) {
@@ -105,7 +98,16 @@ class Tracer {
     const Ref up = linear(y, layer + "mlp.dense_h_to_4h", inner, c_.hidden_size);
     const Ref down =
         linear(ops::gelu(g_, up, true), layer + "mlp.dense_4h_to_h", c_.hidden_size, inner);
-    return ops::dropout(g_, down, dropout(c_.hidden_dropout, 2 * i + 1));
+    return drop(down, 2 * i + 1);
+  }
+
+  Ref drop(Ref x, int64_t site) {
+    return ops::dropout(g_, x, dropout_rule(in_, o_, c_.hidden_dropout, site));
+  }
+
+  Ref head() {
+    return c_.tie_word_embeddings ? embed_
+                                  : g_.parameter(kHeadName, {c_.vocab_size, c_.hidden_size});
   }
 
   const BloomConfig& c_;
@@ -145,8 +147,8 @@ class BloomModel : public Model {
   Ref trace_loss(Graph* graph, const TraceOptions& options) const override {
     return Tracer(c_, graph, options, inputs(options)).loss();
   }
-  Ref trace_generate(Graph*, const TraceOptions&) const override {
-    throw UserError("generation of BLOOM models is not built");
+  Ref trace_generate(Graph* graph, const TraceOptions& options) const override {
+    return Tracer(c_, graph, options, decoder_generate_inputs()).logits();
   }
   void fill_constants(const Graph&,
                       const std::function<void*(const std::string&)>&) const override {}

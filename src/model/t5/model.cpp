@@ -19,6 +19,7 @@
 #include "model/head_chunks.h"
 #include "model/t5/config.h"
 #include "model/text_inputs.h"
+#include "model/traced_attention.h"
 #include "model/traced_inputs.h"
 #include "model/traced_parameters.h"
 #include "tensor/names.h"
@@ -145,11 +146,7 @@ class Tracer {
 
   Ref drop(Ref x) { return ops::dropout(g_, x, next_dropout(&num_dropouts_)); }
 
-  DropoutRule next_dropout(int64_t* site) {
-    const Ref rows = in_[names::kRows];
-    if (!rows) return {};
-    return {.rate = c_.dropout, .seed = o_.seed, .site = (*site)++, .rows = rows};
-  }
+  DropoutRule next_dropout(int64_t* site) { return dropout_rule(in_, o_, c_.dropout, (*site)++); }
 
   const T5Config& c_;
   TraceOptions o_;
