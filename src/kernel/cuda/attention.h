@@ -54,10 +54,14 @@ inline int64_t segment_mask_pitch(int64_t T) { return (T + 63) / 64 * 64; }
 void segment_mask(const Context&, int64_t B, int64_t T, Dtype, const int32_t* positions,
                   void* mask);
 
-// attention_bias.cu. lines (H, T + S - 1): the bias by distance, from that of the last query and
-// the first key on.
+// attention_bias.cu. lines (H, bias_line_floats): the bias by distance, from that of the last query
+// and the first key on, and kBiasReach more on both ends: blocks of queries and keys reach past
+// the last of them.
+inline constexpr int kBiasReach = 256;
 int64_t bias_line_floats(const AttentionOperands&);
 size_t bias_lines_bytes(const AttentionOperands&);  // 0 where there is no bias
+// The buckets of the same distances, behind the lines; only of a relative table.
+const uint8_t* bucket_line(const AttentionOperands&, const float* lines);
 void make_bias_lines(const Context&, const AttentionOperands&, float* lines);
 // dtable (+)= the sums of `parts` parts of each row and head, partials (B, H, parts, buckets), over
 // the scale: parts in a fixed order, then rows.

@@ -17,7 +17,7 @@ constexpr int kThreads = 256;
 
 template <typename Value>
 __global__ void bias_lines_kernel(AttentionBias bias, int H, int64_t first_distance, int64_t count,
-                                  float* lines) {
+                                  float* lines, uint8_t* buckets) {
   const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   const int h = static_cast<int>(blockIdx.y);
   if (i >= count) return;
@@ -27,6 +27,7 @@ __global__ void bias_lines_kernel(AttentionBias bias, int H, int64_t first_dista
     *to = alibi_bias(alibi_slope(bias.first_head + h, bias.num_heads), distance);
   } else {
     const int bucket = relative_bucket(bias.buckets, distance);
+    if (h == 0) buckets[i] = static_cast<uint8_t>(bucket);
     *to = load_one(static_cast<const Value*>(bias.table) + int64_t{bucket} * H + h);
   }
 }
@@ -58,10 +59,17 @@ bool has_bias(const AttentionOperands& args) {
 
 }  // namespace
 
-int64_t bias_line_floats(const AttentionOperands& args) { return args.T + args.S - 1; }
+int64_t bias_line_floats(const AttentionOperands& args) {
+  return args.T + args.S - 1 + 2 * kBiasReach;
+}
+
+const uint8_t* bucket_line(const AttentionOperands& args, const float* lines) {
+  return reinterpret_cast<const uint8_t*>(lines + args.H * bias_line_floats(args));
+}
 
 size_t bias_lines_bytes(const AttentionOperands& args) {
-  return has_bias(args) ? static_cast<size_t>(args.H * bias_line_floats(args)) * sizeof(float) : 0;
+  const auto count = static_cast<size_t>(bias_line_floats(args));
+  return has_bias(args) ? static_cast<size_t>(args.H) * count * sizeof(float) + count : 0;
 }
 
 void make_bias_lines(const Context& context, const AttentionOperands& args, float* lines) {
@@ -71,7 +79,8 @@ void make_bias_lines(const Context& context, const AttentionOperands& args, floa
                     static_cast<unsigned>(args.H));
   with_type(args.dtype, [&](auto value) {
     launch(context, "attention: bias by distance", bias_lines_kernel<decltype(value)>, blocks,
-           dim3(kThreads), 0, args.bias, static_cast<int>(args.H), 1 - args.T, count, lines);
+           dim3(kThreads), 0, args.bias, static_cast<int>(args.H), 1 - args.T - kBiasReach, count,
+           lines, const_cast<uint8_t*>(bucket_line(args, lines)));
   });
 }
 

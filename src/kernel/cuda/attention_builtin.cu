@@ -18,6 +18,8 @@
 #include "kernel/cuda/attention_dropout.h"
 #include "kernel/cuda/attention_launch.h"
 #include "kernel/cuda/attention_score.h"
+#include "kernel/cuda/attention_softmax.h"
+#include "kernel/cuda/attention_tensor.h"
 #include "kernel/cuda/attention_tiles.h"
 
 namespace weft::cuda {
@@ -31,55 +33,6 @@ struct Forward : Tiles<Value, kD> {
   static constexpr size_t kShared =
       sizeof(Value) * ((Base::kRows + 2 * Base::kBlock) * Base::kLd + Base::kRows * kWeightLd);
 };
-
-// What a thread keeps of its two queries, r = lane / 4 and r + 8 of its warp.
-template <int kTiles>
-struct State {
-  float m[2], l[2];  // l: only over this thread's keys until the end
-  float out[kTiles][4];
-};
-
-__device__ __forceinline__ float quad_max(float v) {
-  v = fmaxf(v, __shfl_xor_sync(~0u, v, 1));
-  return fmaxf(v, __shfl_xor_sync(~0u, v, 2));
-}
-__device__ __forceinline__ float quad_sum(float v) {
-  v += __shfl_xor_sync(~0u, v, 1);
-  return v + __shfl_xor_sync(~0u, v, 2);
-}
-
-// scores -> weights exp(score - m), with m raised to them and the state scaled down accordingly.
-template <typename Value, int kKeyTiles, int kTiles>
-__device__ __forceinline__ void weigh(float (&scores)[kKeyTiles][4], State<kTiles>& state) {
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    float highest = state.m[half];
-#pragma unroll
-    for (int n = 0; n < kKeyTiles; ++n) {
-      highest = fmaxf(highest, fmaxf(scores[n][2 * half], scores[n][2 * half + 1]));
-    }
-    highest = quad_max(highest);
-    // Nothing seen yet: any finite number turns -infinity into zeros.
-    const float base = highest == -INFINITY ? 0.0f : highest;
-    const float factor = exp_for(Value{}, state.m[half] - base);
-    float sum = state.l[half] * factor;
-#pragma unroll
-    for (int n = 0; n < kKeyTiles; ++n) {
-#pragma unroll
-      for (int i = 2 * half; i < 2 * half + 2; ++i) {
-        scores[n][i] = exp_for(Value{}, scores[n][i] - base);
-        sum += scores[n][i];
-      }
-    }
-    state.m[half] = highest;
-    state.l[half] = sum;
-#pragma unroll
-    for (int n = 0; n < kTiles; ++n) {
-      state.out[n][2 * half] *= factor;
-      state.out[n][2 * half + 1] *= factor;
-    }
-  }
-}
 
 // products of queries with keys `key` .. -> scores, -infinity for pairs that are not seen.
 template <int kKeyTiles, typename Score>
@@ -108,40 +61,9 @@ __device__ __forceinline__ void drop_weights(float (&weights)[kKeyTiles][4], con
   }
 }
 
-template <typename Value>
-struct Tensors {
-  Strided<const Value> q, k, v;
-  Strided<Value> out;
-  float* lse;
-};
-
-// The lane's two queries: outputs divided by their sums, and the logarithm of these.
-template <typename Value, int kTiles>
-__device__ void put_output(State<kTiles>& state, const int (&query)[2], int length, int b, int h,
-                           const Heads& heads, const Tensors<Value>& tensors) {
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const int t = query[half];
-    const float l = quad_sum(state.l[half]);
-    if (t >= heads.T) continue;
-    const bool is_empty = t >= length || l == 0.0f;  // padding, or no key is seen
-#pragma unroll
-    for (int n = 0; n < kTiles; ++n) {
-#pragma unroll
-      for (int i = 2 * half; i < 2 * half + 2; ++i) {
-        state.out[n][i] = is_empty ? 0.0f : state.out[n][i] / l;
-      }
-    }
-    put_row(tensors.out.at(b, t, h), state.out, half, 0, heads);
-    if (tensors.lse != nullptr && lane_of_warp() % 4 == 0) {
-      tensors.lse[heads.statistic(b, h, t)] = is_empty ? 0.0f : state.m[half] + logf(l);
-    }
-  }
-}
-
 template <typename Value, int kD, typename Score, typename Drop>
 __global__ void __launch_bounds__(Forward<Value, kD>::kThreads)
-    attention_kernel(Heads heads, Score score, Drop drop, Tensors<Value> tensors) {
+    attention_kernel(Heads heads, Score score, Drop drop, ForwardTensors<Value> tensors) {
   using F = Forward<Value, kD>;
   constexpr int kTiles = kD / 8, kKeyTiles = F::kBlock / 8;
   WEFT_DYNAMIC_SHARED(Value, shared);
@@ -200,23 +122,26 @@ __global__ void __launch_bounds__(Forward<Value, kD>::kThreads)
 
 }  // namespace
 
-size_t builtin_attention_workspace(const AttentionArgs& args) { return bias_lines_bytes(args); }
+size_t builtin_attention_workspace(const AttentionArgs& args) {
+  const size_t mask = uses_tensor_kernels(args) ? drawn_bytes(args) : 0;
+  return (bias_lines_bytes(args) + 15) / 16 * 16 + mask;
+}
 
 void builtin_attention(const Context& context, const AttentionArgs& args) {
   check_workspace("attention", builtin_attention_workspace(args), context.workspace_bytes);
   auto* lines = reinterpret_cast<float*>(context.workspace);
   make_bias_lines(context, args, lines);
+  if (uses_tensor_kernels(args)) {
+    std::byte* mask = context.workspace + (bias_lines_bytes(args) + 15) / 16 * 16;
+    return tensor_attention(context, args, lines, mask);
+  }
   with_attention_shape(args.dtype, args.D, [&](auto value, auto d) {
     using Value = decltype(value);
     using F = Forward<Value, d>;
     const dim3 blocks(static_cast<unsigned>(ceil_div(args.T, F::kRows)),
                       static_cast<unsigned>(args.H), static_cast<unsigned>(args.B));
     const Heads heads = heads_of<Value>(args, {args.q, args.k, args.v}, {args.out});
-    const Tensors<Value> tensors = {.q = strided<const Value>(args.q),
-                                    .k = strided<const Value>(args.k),
-                                    .v = strided<const Value>(args.v),
-                                    .out = strided<Value>(args.out),
-                                    .lse = args.lse};
+    const ForwardTensors<Value> tensors = forward_tensors<Value>(args);
     with_score(args, lines, [&](auto score) {
       using Score = decltype(score);
       with_dropout(args.dropout, [&](auto drop) {

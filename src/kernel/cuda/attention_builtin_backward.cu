@@ -1,54 +1,102 @@
 // kernel/cuda/attention_builtin_backward.cu: gradient of attention for every type, bias, packing.
 //
 // attention_gradient.h says how; here are delta and the order of the kernels.
+#include <type_traits>
+#include <utility>
+
 #include "kernel/cpu/workspace.h"
 #include "kernel/cuda/attention.h"
 #include "kernel/cuda/attention_gradient.h"
+#include "kernel/cuda/attention_tensor.h"
 #include "kernel/cuda/reduce.h"
 
 namespace weft::cuda {
 namespace {
 
-// delta[b, h, t] = dout · out, one warp each; 0 where t does not attend.
-constexpr int kDeltaThreads = 256;
-template <typename Value>
-__global__ void attention_delta_kernel(Heads heads, int64_t count, GradientTensors<Value> tensors) {
-  const int64_t i = (int64_t{blockIdx.x} * kDeltaThreads + threadIdx.x) / 32;  // of (B, T, H)
-  if (i >= count) return;
-  const int h = static_cast<int>(i % heads.H), t = static_cast<int>(i / heads.H % heads.T);
-  const int b = static_cast<int>(i / heads.H / heads.T);
-  const Value* out = tensors.out.at(b, t, h);
-  const Value* dout = tensors.dout.at(b, t, h);
+// delta[b, h, t] = dout · out of kDeltaHeads heads by a warp; 0 where t does not attend. Lane l
+// adds up every 32nd product from the l-th on, then lanes are joined.
+constexpr int kDeltaThreads = 256, kDeltaHeads = 4;
+
+__device__ inline float row_product(const float* x, const float* y, int D) {
   float sum = 0.0f;
-  for (int d = lane_of_warp(); d < heads.D; d += 32) {
-    sum = fmaf(load_one(out + d), load_one(dout + d), sum);
+  for (int d = lane_of_warp(); d < D; d += 32) sum = fmaf(x[d], y[d], sum);
+  return warp_sum(sum);
+}
+// In 16 bits a row has half of the warp, whose lane l has the sums of lanes 2 l and 2 l + 1: a
+// product is exact in fp32, so the result is the same.
+template <typename Value>
+__device__ inline float half_row_product(const Value* x, const Value* y, int D, bool paired) {
+  float sums[2] = {0.0f, 0.0f};
+  for (int d = lane_of_warp() % 16 * 2; d < D; d += 32) {
+    float a[2] = {}, b[2] = {};
+    if (paired) {
+      unpack_two(Value{}, *reinterpret_cast<const uint32_t*>(x + d), a[0], a[1]);
+      unpack_two(Value{}, *reinterpret_cast<const uint32_t*>(y + d), b[0], b[1]);
+    } else {
+      for (int e = 0; e < 2 && d + e < D; ++e) {
+        a[e] = load_one(x + d + e);
+        b[e] = load_one(y + d + e);
+      }
+    }
+#pragma unroll
+    for (int e = 0; e < 2; ++e) sums[e] = fmaf(a[e], b[e], sums[e]);
   }
-  sum = warp_sum(sum);
-  if (lane_of_warp() == 0) {
-    tensors.delta[heads.statistic(b, h, t)] = t < heads.queries(b).length ? sum : 0.0f;
+#pragma unroll
+  for (int step = 8; step > 0; step /= 2) {
+#pragma unroll
+    for (int e = 0; e < 2; ++e) sums[e] += __shfl_xor_sync(~0u, sums[e], step);
+  }
+  return sums[0] + sums[1];
+}
+
+template <typename Value>
+__global__ void attention_delta_kernel(Heads heads, bool paired, GradientTensors<Value> tensors) {
+  constexpr bool is_float = std::is_same_v<Value, float>;
+  const int t =
+      static_cast<int>(blockIdx.x) * (kDeltaThreads / 32) + static_cast<int>(threadIdx.x) / 32;
+  const int first = static_cast<int>(blockIdx.y) * kDeltaHeads, b = static_cast<int>(blockIdx.z);
+  if (t >= heads.T) return;
+  const bool attends = t < heads.queries(b).length;
+#pragma unroll
+  for (int i = 0; i < kDeltaHeads; i += is_float ? 1 : 2) {
+    const int wanted = first + i + (is_float ? 0 : lane_of_warp() / 16);
+    const int h = min(wanted, heads.H - 1);
+    const Value *out = tensors.out.at(b, t, h), *dout = tensors.dout.at(b, t, h);
+    float sum;
+    if constexpr (is_float) {
+      sum = row_product(out, dout, heads.D);
+    } else {
+      sum = half_row_product(out, dout, heads.D, paired);
+    }
+    if (lane_of_warp() % (is_float ? 32 : 16) != 0 || wanted >= heads.H) continue;
+    tensors.delta[heads.statistic(b, h, t)] = attends ? sum : 0.0f;
   }
 }
 
 // Bytes of the workspace, each a whole number of 16.
 struct Sizes {
-  size_t delta, lines, partials;
-  size_t all() const { return delta + lines + partials; }
+  size_t delta, lines, partials, parts, mask;
+  size_t all() const { return delta + lines + partials + parts + mask; }
 };
 Sizes sizes_of(const AttentionBackwardArgs& args) {
   const auto bytes = [](int64_t floats) { return static_cast<size_t>(ceil_div(floats, 4) * 16); };
   const int64_t parts = ceil_div(args.T, 64) * 4;  // of a row and head: one per warp, at most
   const int64_t sums = args.B * args.H * parts * args.bias.buckets.count;
   return {bytes(args.B * args.H * args.T), (bias_lines_bytes(args) + 15) / 16 * 16,
-          args.dtable ? bytes(sums) : 0};
+          args.dtable ? bytes(sums) : 0, bytes(tensor_attention_dkv_floats(args)),
+          uses_tensor_kernels(args) ? drawn_bytes(args) : 0};
 }
 
 void make_delta(const Context& context, const AttentionBackwardArgs& args, float* delta) {
-  const int64_t count = args.B * args.T * args.H;
   with_type(args.dtype, [&](auto value) {
     using Value = decltype(value);
-    launch(context, "attention: delta", attention_delta_kernel<Value>,
-           dim3(static_cast<unsigned>(ceil_div(count * 32, kDeltaThreads))), dim3(kDeltaThreads), 0,
-           gradient_heads<Value>(args), count, gradient_tensors<Value>(args, delta));
+    launch(
+        context, "attention: delta", attention_delta_kernel<Value>,
+        dim3(static_cast<unsigned>(ceil_div(args.T * 32, kDeltaThreads)),
+             static_cast<unsigned>(ceil_div(args.H, kDeltaHeads)), static_cast<unsigned>(args.B)),
+        dim3(kDeltaThreads), 0, gradient_heads<Value>(args),
+        args.D % 2 == 0 && begin_at<Value>(2, {args.out, args.dout}),
+        gradient_tensors<Value>(args, delta));
   });
 }
 
@@ -62,13 +110,20 @@ void builtin_attention_backward(const Context& context, const AttentionBackwardA
   const Sizes sizes = sizes_of(args);
   check_workspace("attention_backward", sizes.all(), context.workspace_bytes);
   std::byte* at = context.workspace;
-  const GradientWorkspace workspace = {reinterpret_cast<float*>(at),
-                                       reinterpret_cast<float*>(at + sizes.delta),
-                                       reinterpret_cast<float*>(at + sizes.delta + sizes.lines)};
+  const auto take = [&](size_t bytes) {
+    return reinterpret_cast<float*>(std::exchange(at, at + bytes));
+  };
+  GradientWorkspace workspace = {.delta = take(sizes.delta),
+                                 .lines = take(sizes.lines),
+                                 .partials = take(sizes.partials),
+                                 .parts = take(sizes.parts),
+                                 .drawn = {}};
   make_bias_lines(context, args, workspace.lines);
   make_delta(context, args, workspace.delta);
-  builtin_attention_dq(context, args, workspace);
-  builtin_attention_dkv(context, args, workspace);
+  const bool is_tensor = uses_tensor_kernels(args);
+  if (is_tensor) workspace.drawn = draw_mask(context, args, at);
+  (is_tensor ? tensor_attention_dq : builtin_attention_dq)(context, args, workspace);
+  (is_tensor ? tensor_attention_dkv : builtin_attention_dkv)(context, args, workspace);
 }
 
 }  // namespace weft::cuda

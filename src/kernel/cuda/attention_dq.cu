@@ -10,9 +10,6 @@
 namespace weft::cuda {
 namespace {
 
-// The smallest GPU's, compute capability 7.5.
-constexpr size_t kMostShared = 64 << 10;
-
 // products of queries with keys `key` .. -> dS; dp: dout·v.
 template <typename Value, int kTiles, typename Score, typename Drop>
 __device__ __forceinline__ void differentiate_rows(float (&products)[kTiles][4],

@@ -12,7 +12,9 @@
 // separate row.
 #pragma once
 
+#include "kernel/cuda/attention_drawn.h"
 #include "kernel/cuda/attention_launch.h"
+#include "kernel/cuda/attention_score.h"
 #include "kernel/cuda/attention_tiles.h"
 
 namespace weft::cuda {
@@ -22,9 +24,18 @@ struct GradientWorkspace {
   float* delta;     // (B, H, T)
   float* lines;     // of the bias, where there is one
   float* partials;  // of the table's gradient, where it is wanted
+  float* parts;     // of dk and dv, where groups are divided (attention_tensor_dkv.cu)
+  Drawn drawn;      // the mask of dropout, for the kernels of attention_tensor.h
 };
 void builtin_attention_dq(const Context&, const AttentionBackwardArgs&, const GradientWorkspace&);
 void builtin_attention_dkv(const Context&, const AttentionBackwardArgs&, const GradientWorkspace&);
+// The same in 16 bits with heads of up to 128 (attention_tensor.h).
+void tensor_attention_dq(const Context&, const AttentionBackwardArgs&, const GradientWorkspace&);
+void tensor_attention_dkv(const Context&, const AttentionBackwardArgs&, const GradientWorkspace&);
+int64_t tensor_attention_dkv_floats(const AttentionBackwardArgs&);  // of GradientWorkspace::parts
+
+// Of a block of threads on the smallest GPU, compute capability 7.5.
+inline constexpr size_t kMostShared = 64 << 10;
 
 template <typename Value, int kD>
 struct Backward : Tiles<Value, kD> {
@@ -95,7 +106,7 @@ __device__ __forceinline__ Pair differentiate(const Score& score, float product,
                                               float delta) {
   // Not for all pairs: a bias has none, and loads for them would take registers.
   if (Score::kHasBias && !is_seen) return {0.0f, 0.0f};
-  const float p = exp_for(Value{}, score(product, h, distance) - lse);
+  const float p = exponential(Value{}, score(product, h, distance) - lse);
   const float ds = p * (dp - delta) * score.scale;
   return {is_seen ? p : 0.0f, is_seen ? ds : 0.0f};
 }

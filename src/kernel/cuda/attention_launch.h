@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <initializer_list>
 #include <type_traits>
 
@@ -12,20 +13,18 @@
 
 namespace weft::cuda {
 
-// fn(Value, integral constant kD): the smallest kD that holds D.
+// fn(Value, integral constant kD): the smallest kD that holds D. Types of 16 bits: only heads that
+// the kernels of attention_tensor.h do not handle.
 template <typename Fn>
 void with_attention_shape(Dtype dtype, int64_t D, const Fn& fn) {
   if (D > kMostHeadDim) refuse("attention with too large a head dim");
   with_type(dtype, [&](auto value) {
-    if (D <= 32) {
-      fn(value, std::integral_constant<int, 32>{});
-    } else if (D <= 64) {
-      fn(value, std::integral_constant<int, 64>{});
-    } else if (D <= 128) {
-      fn(value, std::integral_constant<int, 128>{});
-    } else {
-      fn(value, std::integral_constant<int, 256>{});
+    if constexpr (std::is_same_v<decltype(value), float>) {
+      if (D <= 32) return fn(value, std::integral_constant<int, 32>{});
+      if (D <= 64) return fn(value, std::integral_constant<int, 64>{});
+      if (D <= 128) return fn(value, std::integral_constant<int, 128>{});
     }
+    fn(value, std::integral_constant<int, 256>{});
   });
 }
 
@@ -46,9 +45,18 @@ bool begin_at(int64_t multiple, std::initializer_list<StridedHeads<Data>> tensor
   return true;
 }
 
+// The kernels' steps from one position to the next are int.
+template <typename Data>
+void check_steps(std::initializer_list<StridedHeads<Data>> tensors) {
+  for (const StridedHeads<Data>& t : tensors) {
+    if (t.position > INT32_MAX) refuse("attention over positions of more than 2^31 elements");
+  }
+}
+
 template <typename Value>
 Heads heads_of(const AttentionOperands& args, std::initializer_list<HeadsIn> read,
                std::initializer_list<HeadsOut> written) {
+  check_steps(read);
   return {.T = static_cast<int>(args.T),
           .S = static_cast<int>(args.S),
           .H = static_cast<int>(args.H),
