@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Exact mode through whole runs: the same bits in every layout; four models, three precisions.
+"""Exact mode through whole runs: the same bits in every layout; six models, three precisions.
 
     exact_interop.py --weft build/weft
 
@@ -22,7 +22,8 @@ from common import Weft, run_program, write_run_file
 STEPS, ROWS, SEQ_LENGTH = 18, 12, 24
 SHARDS = ("none", "zero1", "zero2", "zero3")
 # Of the first two exact_tp is chosen: 4 and 2, as many as key/value heads. The others are given 4 and
-# 8, above their key/value heads: ranks hold copies of these.
+# 8, above their key/value heads: ranks hold copies of these. BLOOM and T5 train with dropout, and T5 on
+# pairs whose sides are padded to lengths of their own.
 MODELS = {
     "qwen2": ({"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_size": 48,
                "intermediate_size": 88, "num_attention_heads": 12, "num_key_value_heads": 4,
@@ -37,7 +38,12 @@ MODELS = {
     "llama_copies": (
         {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 48,
          "intermediate_size": 56, "num_attention_heads": 8, "num_key_value_heads": 1,
-         "vocab_size": 1003, "tie_word_embeddings": False}, (1, 2, 4), 8)}
+         "vocab_size": 1003, "tie_word_embeddings": False}, (1, 2, 4), 8),
+    "bloom": ({"architectures": ["BloomForCausalLM"], "model_type": "bloom", "hidden_size": 48, "n_head": 12,
+               "vocab_size": 601, "hidden_dropout": 0.1, "attention_dropout": 0.1}, (1, 2, 4), 0),
+    "t5": ({"architectures": ["T5ForConditionalGeneration"], "model_type": "t5", "d_model": 32, "d_kv": 12,
+            "d_ff": 56, "num_heads": 4, "num_layers": 2, "vocab_size": 601, "dropout_rate": 0.1,
+            "pad_token_id": 0}, (1, 2, 4), 0)}
 COMMON = {"num_hidden_layers": 2, "max_position_embeddings": 64, "rms_norm_eps": 1e-6,
           "initializer_range": 0.1, "hidden_act": "silu", "eos_token_id": 256}
 PRECISIONS = {"fp32": {"precision": "fp32"}, "bf16": {"precision": "bf16"},
@@ -73,14 +79,24 @@ def layouts(tps):
 def write_rows(path, count, seed):
     dice = random.Random(seed)
     lengths = [dice.choice((2, 3, 5, 12, SEQ_LENGTH, 40)) for _ in range(count)]
-    path.write_text("".join("".join(dice.choices("abcdefgh ", k=n)) + "\n" for n in lengths))
+    rows = ["".join(dice.choices("abcdefgh ", k=n)) for n in lengths]
+    path.with_suffix(".txt").write_text("".join(row + "\n" for row in rows))
+    pairs = [{"q": "".join(dice.choices("abcdefgh ", k=dice.choice((1, 7, 20, 50)))), "a": row} for row in rows]
+    path.with_suffix(".jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
+
+
+def data_keys(folder, model):
+    """Where the rows are: of T5 sources and targets of other lengths, padded by the batch."""
+    if MODELS[model][0]["model_type"] != "t5":
+        return {"train": [str(folder / "train.txt")], "eval": [str(folder / "eval.txt")], "seq_length": SEQ_LENGTH}
+    return {"train": [str(folder / "train.jsonl")], "eval": [str(folder / "eval.jsonl")], "source": "{q}",
+            "target": "{a}", "seq_length": 40, "target_length": SEQ_LENGTH, "layout": "dynamic"}
 
 
 def run_file(folder, model, precision):
     return write_run_file(folder / "run.yaml", {
         "name": "run", "seed": 3, "model": {"path": str(folder / model), "init": "random"},
-        "data": {"train": [str(folder / "train.txt")], "eval": [str(folder / "eval.txt")],
-                 "tokenizer": "bytes", "seq_length": SEQ_LENGTH},
+        "data": {"tokenizer": "bytes", **data_keys(folder, model)},
         "parallel": {"mode": "exact", "exact_tp": MODELS[model][2]},
         "train": {"steps": STEPS, "global_batch": ROWS, "lr": 3e-3, "clip_norm": 0.5,
                   "eval_every": STEPS // 3, **PRECISIONS[precision]},
@@ -153,8 +169,8 @@ def check_matrix(checks, weft, folder, model, precision, others):
 
 def body(args, checks, folder):
     weft = Weft(args.weft)
-    write_rows(folder / "train.txt", 90, 1)
-    write_rows(folder / "eval.txt", 13, 2)
+    write_rows(folder / "train", 90, 1)
+    write_rows(folder / "eval", 13, 2)
     for model, (config, *_) in MODELS.items():
         (folder / model).mkdir()
         (folder / model / "config.json").write_text(json.dumps({**COMMON, **config}))
