@@ -168,6 +168,8 @@ int supervise(const Work& work) {
   job.num_ranks = work.layout.num_ranks();
   job.argv = command_words();
   job.threads = work.options.threads;
+  job.early_words = ": stopped";
+  job.noted_words = ": stopping";
   if (work.options.prompts.is_standard_input()) {
     job.argv.push_back("--prompt");
     job.argv.push_back(work.prompts[0]);
