@@ -330,10 +330,10 @@ TEST_P(GemmTest, StacksWithPartsOfAnySize) {
 TEST_P(GemmBitsTest, DependOnlyOnTheElement) {
   for (const auto& types : kDtypes) {
     const Dtype dtype = types[0], c_dtype = types[1];
-    for (int bits = 0; bits < 8; ++bits) {
+    for (int bits = 0; bits < 16; ++bits) {
       const Problem whole{.M = 70,
                           .N = 90,
-                          .K = 1201,
+                          .K = (bits & 8) != 0 ? 1200 : 1201,  // with whole steps, and without
                           .dtype = dtype,
                           .c_dtype = c_dtype,
                           .a_transposed = (bits & 1) != 0,
@@ -368,7 +368,7 @@ TEST_P(GemmBitsTest, DependOnlyOnTheElement) {
           }
         }
       };
-      cut(0, 1, 0, 90);
+      for (const int64_t rows : {1, 2, 3, 4, 5}) cut(0, rows, 0, 90);
       cut(13, 57, 0, 90);
       cut(0, 70, 31, 1);
       cut(0, 70, 5, 83);

@@ -4,6 +4,7 @@
 // factor is packed by all threads together, then tasks take pieces of the other; in a task every
 // panel of B meets every panel of A in a register tile (gemm_tile.h). The panel of B stays in the
 // first cache meanwhile and the task's panels of A stream from the second.
+#include "kernel/cpu/level/gemm_few_rows.h"
 #include "kernel/cpu/level/gemm_pack.h"
 #include "kernel/cpu/level/gemm_plan.h"
 #include "kernel/cpu/level/gemm_store.h"
@@ -175,12 +176,22 @@ class Product {
   std::byte* private_;
 };
 
+template <typename Tile, typename Source, typename Out>
+void run_into(const Context& context, const GemmArgs& args) {
+#if defined(__aarch64__)
+  if constexpr (kHasLines<Source>) {
+    if (suits_few_rows<Source>(args)) return FewRows<Source, Out>(args).run(context);
+  }
+#endif
+  Product<Tile, Source, Out>(context, args).run();
+}
+
 template <typename Tile, typename Source>
 void run_product(const Context& context, const GemmArgs& args) {
   if (args.c_dtype == Dtype::kBf16) {
-    Product<Tile, Source, Bf16>(context, args).run();
+    run_into<Tile, Source, Bf16>(context, args);
   } else {
-    Product<Tile, Source, float>(context, args).run();
+    run_into<Tile, Source, float>(context, args);
   }
 }
 
