@@ -41,4 +41,14 @@ std::vector<InputSpec> decoder_generate_inputs() {
           per_row(names::kLengths), per_row(names::kLast)};
 }
 
+std::vector<InputSpec> encoder_decoder_generate_inputs() {
+  std::vector<InputSpec> all = decoder_generate_inputs();
+  all.push_back(per_row(names::kSourceLengths));
+  return all;
+}
+
+std::vector<InputSpec> encode_inputs() {
+  return {source_tokens(names::kSourceIds), per_row(names::kSourceLengths)};
+}
+
 }  // namespace weft

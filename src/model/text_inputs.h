@@ -16,5 +16,7 @@ std::vector<InputSpec> decoder_inputs(const TraceOptions& options, bool has_drop
 std::vector<InputSpec> encoder_decoder_inputs(const TraceOptions& options, bool has_dropout);
 // For trace_generate.
 std::vector<InputSpec> decoder_generate_inputs();
+std::vector<InputSpec> encoder_decoder_generate_inputs();
+std::vector<InputSpec> encode_inputs();  // for trace_encode
 
 }  // namespace weft

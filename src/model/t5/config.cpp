@@ -53,9 +53,10 @@ T5Config read_t5_config(const Json& config, const ModelOverrides& overrides) {
   c.is_gated = kind == "gated-gelu";
   require(flag_or(config, "is_encoder_decoder", true),
           "config.json: is_encoder_decoder false is not built: T5 has an encoder and a decoder");
-  require(decoder_start_id(config) < c.vocab_size,
-          "config.json: decoder_start_token_id {} is not below vocab_size {}",
-          decoder_start_id(config), c.vocab_size);
+  c.start_id = decoder_start_id(config);
+  require(c.start_id < c.vocab_size,
+          "config.json: decoder_start_token_id {} is not below vocab_size {}", c.start_id,
+          c.vocab_size);
   // transformers 4 wrote tie_word_embeddings: false for both; 5 writes scale_decoder_outputs, and
   // leaves the head to the files (model/head_in_files.h).
   c.has_separate_head = !flag_or(config, "tie_word_embeddings", true);

@@ -7,8 +7,10 @@
 #include "base/error.h"
 #include "graph/builder.h"
 #include "graph/ops/attention.h"
+#include "graph/ops/cached_attention.h"
 #include "graph/ops/dropout.h"
 #include "graph/ops/embedding.h"
+#include "graph/ops/fill_cache.h"
 #include "graph/ops/geglu.h"
 #include "graph/ops/head.h"
 #include "graph/ops/linear.h"
@@ -41,24 +43,47 @@ class Tracer {
   }
 
   Ref loss() {
-    const Ref encoded = stack("encoder", c_.num_layers, in_[names::kSourceIds], {});
-    Ref y = stack("decoder", c_.num_decoder_layers, in_[names::kIds], encoded);
-    if (c_.is_output_scaled) y = ops::scale(g_, y, static_cast<float>(inverse_root(c_.d_model)));
-    const Ref head =
-        c_.has_separate_head ? g_.parameter(kHeadName, {c_.vocab_size, c_.d_model}) : embed_;
-    return ops::head_loss(g_, y, head, in_[names::kTargets],
+    const Ref y = decoder(encoder());
+    return ops::head_loss(g_, y, head(), in_[names::kTargets],
                           head_chunk_rows(o_.batch * o_.positions, c_.vocab_size, o_.compute));
   }
 
+  // The source is in the caches.
+  Ref logits() {
+    const Ref y = decoder({});
+    return ops::head_logits(g_, y, head(), in_[names::kLast]);
+  }
+
+  void encode() {
+    const Ref encoded = encoder();
+    for (int64_t i = 0; i < c_.num_decoder_layers; ++i) {
+      g_.set_layer(static_cast<int>(c_.num_layers + i));
+      const std::string name = fmt::format("decoder.block.{}.layer.1.EncDecAttention.", i);
+      ops::fill_cache(g_, QkvLayout::kQAndKv, keys_and_values(name, encoded), heads(),
+                      in_[names::kSourceLengths], source_cache(i, "k"), source_cache(i, "v"));
+    }
+  }
+
  private:
-  // The encoder, or with `encoded` the decoder. The table of relative positions belongs to block 0,
-  // and all blocks read it.
-  Ref stack(const std::string& name, int64_t num_blocks, Ref ids, Ref encoded) {
-    const int last_part = encoded ? 2 : 1;
+  Ref encoder() { return stack("encoder", c_.num_layers, in_[names::kSourceIds], false, {}); }
+  Ref decoder(Ref encoded) {
+    const Ref y = stack("decoder", c_.num_decoder_layers, in_[names::kIds], true, encoded);
+    if (!c_.is_output_scaled) return y;
+    return ops::scale(g_, y, static_cast<float>(inverse_root(c_.d_model)));
+  }
+  Ref head() {
+    return c_.has_separate_head ? g_.parameter(kHeadName, {c_.vocab_size, c_.d_model}) : embed_;
+  }
+  HeadShape heads() const { return {c_.num_heads, c_.num_heads, c_.d_kv}; }
+
+  // The table of relative positions belongs to block 0, and all blocks read it. encoded: what the
+  // decoder's cross attention reads; absent: its caches.
+  Ref stack(const std::string& name, int64_t num_blocks, Ref ids, bool is_decoder, Ref encoded) {
+    const int last_part = is_decoder ? 2 : 1;
     const auto part_name = [&](int64_t block, int part) {
       return fmt::format("{}.block.{}.layer.{}.", name, block, part);
     };
-    const int64_t first_layer = encoded ? c_.num_layers : 0;
+    const int64_t first_layer = is_decoder ? c_.num_layers : 0;
     Ref x = drop(ops::embedding(g_, ids, embed_, -1));
     g_.set_layer(static_cast<int>(first_layer));
     Ref y = norm(x, {}, part_name(0, 0) + "layer_norm").y;
@@ -69,8 +94,9 @@ class Tracer {
       for (int part = 0; part <= last_part; ++part) {
         const std::string at = part_name(i, part);
         const Ref branch = part == last_part ? feed_forward(at + "DenseReluDense.", y)
-                           : part == 1       ? cross_attention(at + "EncDecAttention.", y, encoded)
-                                       : self_attention(at + "SelfAttention.", y, table, !encoded);
+                           : part == 1
+                               ? cross_attention(at + "EncDecAttention.", i, y, encoded)
+                               : self_attention(at + "SelfAttention.", i, y, table, is_decoder);
         const std::string next = part < last_part     ? part_name(i, part + 1) + "layer_norm"
                                  : i + 1 < num_blocks ? part_name(i + 1, 0) + "layer_norm"
                                                       : name + ".final_layer_norm";
@@ -92,44 +118,85 @@ class Tracer {
     return g_.parameter(name + ".weight", {out, in});
   }
 
-  Ref self_attention(const std::string& name, Ref y, Ref table, bool is_encoder) {
+  Ref self_attention(const std::string& name, int64_t block, Ref y, Ref table, bool is_decoder) {
+    const Ref qkv = ops::linear(
+        g_, y, {qkv_weight(name, 'q'), qkv_weight(name, 'k'), qkv_weight(name, 'v')}, {});
+    if (in_[names::kStarts]) {
+      CachedAttentionCall call;
+      call.value = qkv;
+      call.heads = heads();
+      call.starts = in_[names::kStarts];
+      call.lengths = in_[names::kLengths];
+      call.k_cache = cache(block, "k");
+      call.v_cache = cache(block, "v");
+      call.scale = 1;
+      call.bias = ScoreBias::kRelative;
+      call.table = table;
+      call.max_distance = c_.max_distance;
+      return projected(name, ops::cached_attention(g_, call));
+    }
     AttentionCall call;
-    call.lengths = in_[is_encoder ? names::kSourceLengths : names::kLengths];
-    call.positions = in_[is_encoder ? names::kSourcePositions : names::kPositions];
-    call.padding_attends = o_.learns_padding && !is_encoder;
-    call.causal = !is_encoder;
+    call.values = {qkv};
+    call.lengths = in_[is_decoder ? names::kLengths : names::kSourceLengths];
+    call.positions = in_[is_decoder ? names::kPositions : names::kSourcePositions];
+    call.padding_attends = o_.learns_padding && is_decoder;
+    call.causal = is_decoder;
     call.bias = ScoreBias::kRelative;
     call.table = table;
     call.max_distance = c_.max_distance;
-    return attention(name, y, y, &call);
+    return attention(name, &call);
   }
 
-  Ref cross_attention(const std::string& name, Ref y, Ref encoded) {
+  Ref cross_attention(const std::string& name, int64_t block, Ref y, Ref encoded) {
+    const Ref q = ops::linear(g_, y, {qkv_weight(name, 'q')}, {});
+    if (!encoded) {
+      CachedSourceCall call;
+      call.q = q;
+      call.heads = heads();
+      call.lengths = in_[names::kLengths];
+      call.source_lengths = in_[names::kSourceLengths];
+      call.k_cache = source_cache(block, "k");
+      call.v_cache = source_cache(block, "v");
+      call.scale = 1;
+      return projected(name, ops::cached_attention(g_, call));
+    }
     AttentionCall call;
     call.layout = QkvLayout::kQAndKv;
+    call.values = {q, keys_and_values(name, encoded)};
     call.lengths = in_[names::kLengths];
     call.positions = in_[names::kPositions];
     call.source_lengths = in_[names::kSourceLengths];
     call.source_positions = in_[names::kSourcePositions];
     call.padding_attends = o_.learns_padding;
     call.causal = false;
-    return attention(name, y, encoded, &call);
+    return attention(name, &call);
   }
 
-  Ref attention(const std::string& name, Ref y, Ref keys, AttentionCall* call) {
-    const int64_t inner = c_.num_heads * c_.d_kv;
-    const Ref q = weight(name + "q", inner, c_.d_model);
-    const Ref k = weight(name + "k", inner, c_.d_model);
-    const Ref v = weight(name + "v", inner, c_.d_model);
-    if (call->layout == QkvLayout::kPacked) {
-      call->values = {ops::linear(g_, y, {q, k, v}, {})};
-    } else {
-      call->values = {ops::linear(g_, y, {q}, {}), ops::linear(g_, keys, {k, v}, {})};
-    }
-    call->heads = {c_.num_heads, c_.num_heads, c_.d_kv};
+  Ref attention(const std::string& name, AttentionCall* call) {
+    call->heads = heads();
     call->scale = 1;
     call->dropout = next_dropout(&num_attentions_);
-    return ops::linear(g_, ops::attention(g_, *call), {weight(name + "o", c_.d_model, inner)}, {});
+    return projected(name, ops::attention(g_, *call));
+  }
+
+  Ref projected(const std::string& name, Ref attended) {
+    return ops::linear(g_, attended, {weight(name + "o", c_.d_model, c_.num_heads * c_.d_kv)}, {});
+  }
+  Ref qkv_weight(const std::string& name, char which) {
+    return weight(name + which, c_.num_heads * c_.d_kv, c_.d_model);
+  }
+  Ref keys_and_values(const std::string& name, Ref encoded) {
+    const Ref k = qkv_weight(name, 'k'), v = qkv_weight(name, 'v');
+    return ops::linear(g_, encoded, {k, v}, {});
+  }
+
+  Ref cache(int64_t block, const char* which) {
+    return g_.cache(fmt::format("cache.{}.{}", block, which),
+                    {o_.batch, o_.max_positions, c_.num_heads, c_.d_kv});
+  }
+  Ref source_cache(int64_t block, const char* which) {
+    return g_.cache(fmt::format("{}{}.{}", names::kSourceCache, block, which),
+                    {o_.batch, o_.max_source_positions, c_.num_heads, c_.d_kv});
   }
 
   Ref feed_forward(const std::string& name, Ref y) {
@@ -202,8 +269,17 @@ class T5Model : public Model {
   Ref trace_loss(Graph* graph, const TraceOptions& options) const override {
     return Tracer(c_, graph, options, inputs(options)).loss();
   }
-  Ref trace_generate(Graph*, const TraceOptions&) const override {
-    throw UserError("generation of T5 models is not built");
+  Ref trace_generate(Graph* graph, const TraceOptions& options) const override {
+    return Tracer(c_, graph, options, encoder_decoder_generate_inputs()).logits();
+  }
+  void trace_encode(Graph* graph, const TraceOptions& options) const override {
+    Tracer(c_, graph, options, encode_inputs()).encode();
+  }
+  int32_t start_id() const override {
+    require(c_.start_id >= 0,
+            "config.json has neither decoder_start_token_id nor pad_token_id: there is no token "
+            "that an answer can begin with");
+    return static_cast<int32_t>(c_.start_id);
   }
   void fill_constants(const Graph&,
                       const std::function<void*(const std::string&)>&) const override {}
