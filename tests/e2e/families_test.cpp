@@ -110,6 +110,34 @@ TEST_P(T5, HeadsOfItsOwnAreWrittenAndReadBack) {
   EXPECT_EQ(HfFolder(run_.dir("tied") / "final").find("lm_head.weight").file, nullptr);
 }
 
+// Answers in training, of `weft eval` and of `weft generate`, whose prompt is the source.
+TEST_P(T5, AnswersItsQuestions) {
+  const std::vector<std::string> pairs = {"data.eval_fraction=0.2", "eval.generate=4",
+                                          "train.eval_every=3", "checkpoint.every=3"};
+  for (const std::vector<std::string>& layout :
+       {std::vector<std::string>{"name=one"},
+        {"name=four", "parallel.dp=2", "parallel.tp=2", "parallel.shard=zero1"}}) {
+    std::vector<std::string> sets = pairs;
+    sets.insert(sets.end(), layout.begin(), layout.end());
+    train_well(sets);
+  }
+  for (const char* name : {"one", "four"})
+    EXPECT_EQ(metric_texts(run_.dir(name), "exact_match").size(), 2u) << name;
+  const auto generate = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> words = {
+        "generate", run_.dir("four").string(), "--json", "--prompt", "aaaa bbbb", "--threads",
+        "1",        "--max-new-tokens",        "9"};
+    words.insert(words.end(), more.begin(), more.end());
+    const Ended ended = run_to_end(words);
+    EXPECT_EQ(ended.exit_code, 0) << ended.err;
+    return ended.out;
+  };
+  const std::string wanted = generate({});
+  EXPECT_TRUE(contains(wanted, "\"ids\": [")) << wanted;
+  EXPECT_EQ(generate({"--set", "parallel.tp=2"}), wanted);
+  EXPECT_EQ(generate({"--set", "parallel.dp=2", "--set", "parallel.shard=zero3"}), wanted);
+}
+
 TEST_P(T5, MistakesAreNamed) {
   const auto expect_refused = [&](const std::vector<std::string>& sets,
                                   const std::vector<std::string>& parts) {
