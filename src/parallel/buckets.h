@@ -17,7 +17,7 @@ namespace weft {
 struct Bucket {
   int layer = -1;
   bool is_frozen = false;
-  bool spans_layers = false;  // several read it
+  bool spans_layers = false;               // several read it
   std::vector<Ref> parameters, gradients;  // gradients: absent where frozen or evaluating
   std::vector<int64_t> offsets;            // of the parameters, in elements
   int64_t elements = 0;                    // a multiple of 256 dp

@@ -26,8 +26,7 @@ inline bool needs_padding_mask(const AttentionOperands& args) { return !args.cau
 inline bool is_cudnn_form(const AttentionOperands& args) {
   if (args.bias.kind != AttentionBias::Kind::kNone || args.dropout.rate != 0) return false;
   if (args.lengths == nullptr || args.source_lengths == nullptr) return false;
-  if (args.causal)
-    return !args.has_source && (effective_window(args) == 0 || !args.positions);
+  if (args.causal) return !args.has_source && (effective_window(args) == 0 || !args.positions);
   return effective_window(args) == 0 && !args.positions && !args.source_positions;
 }
 
