@@ -138,8 +138,8 @@ inline constexpr bool kHasLines = !std::is_void_v<typename LinesOf<Source>::Type
 
 template <typename Source>
 bool suits_few_rows(const GemmArgs& args) {
-  return args.M <= kFewRows && args.M > 0 && args.b_transposed && !args.a_transposed &&
-         args.K > 0 && args.K % LinesOf<Source>::Type::kStep == 0;
+  return args.M <= kFewRows && args.M > 0 && args.N > 0 && args.b_transposed &&
+         !args.a_transposed && args.K > 0 && args.K % LinesOf<Source>::Type::kStep == 0;
 }
 
 template <typename Source, typename Out>
