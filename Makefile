@@ -41,7 +41,7 @@ bench: build                   ## weft against PyTorch: benchmarks/results/
 test-gpu:                      ## what needs a GPU: kernels, golden runs, ranks on one GPU
 	@tools/gpu.sh test
 
-bench-gpu:                     ## weft against torch.compile on a GPU; MODEL=qwen2.5-0.5b|qwen2.5-0.5b-long|qwen2-7b
+bench-gpu:                     ## weft against torch.compile on a GPU; MODEL=qwen2.5-0.5b|qwen2-7b|bloomz-1b1|t5-3b|...
 	@tools/gpu.sh bench $(MODEL)
 
 gpu-bundle:                    ## gpu-bundle/: what these two need on a machine with only CUDA and PyTorch; ARCH=amd64|arm64

@@ -2,6 +2,7 @@
 #include "train/saver.h"
 
 #include <exception>
+#include <utility>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -9,6 +10,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/list.h"
 #include "comm/comm.h"
+#include "train/eval_pass.h"
 #include "train/host_slices.h"
 #include "train/rank_agreement.h"
 
@@ -65,8 +67,17 @@ bool Saver::save_step(const TrainState& state) {
   return true;
 }
 
-bool Saver::save_best(const TrainState& state) {
-  return write(dir_ / "checkpoints" / "best", state);
+void Saver::keep_best(const std::optional<double>& value, TrainState* state) {
+  if (!value) return;
+  if (state->best && !is_better(file_.config().checkpoint.best, *value, *state->best)) {
+    ++state->evals_without_progress;
+    return;
+  }
+  const std::optional<double> before = std::exchange(state->best, value);
+  const int64_t without = std::exchange(state->evals_without_progress, 0);
+  if (write(dir_ / "checkpoints" / "best", *state)) return;
+  state->best = before;
+  state->evals_without_progress = without;
 }
 
 bool Saver::write(const std::filesystem::path& folder, const TrainState& state) {

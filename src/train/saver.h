@@ -48,7 +48,10 @@ class Saver {
 
   // Returns whether it was written. The metrics up to the step are flushed before it is committed.
   bool save_step(const TrainState& state);  // step-N; then prunes older ones by checkpoint.keep
-  bool save_best(const TrainState& state);
+  // The value of checkpoint.best's measure at this step: best/ is written where it is better than
+  // before, and the evaluations without progress are counted. Where the disk fails the state stays
+  // as it was, so that the next better one is tried again.
+  void keep_best(const std::optional<double>& value, TrainState* state);
 
  private:
   bool write(const std::filesystem::path& folder, const TrainState& state);

@@ -4,7 +4,6 @@
 // signal), so that all do the same at the same step; only rank 0 writes records.
 #include "train/trainer.h"
 
-#include <cmath>
 #include <utility>
 
 #include "base/error.h"
@@ -177,23 +176,22 @@ class Trainer {
   int loop() {
     if (const int stop = is_eval_missing() ? evaluate_aside() : 0; stop != 0) return stop;
     while (!is_past_end(state_.position.epoch) && !is_stalled()) {
-      Batch& batch = batch_;
       if (const int stop = take_batch(); stop != 0) {
         steps_->end_pending();
         return stop;
       }
-      if (is_past_end(batch.epoch)) break;
+      if (is_past_end(batch_.epoch)) break;
       notes_.name_rows(stream_.counters(), *record_);
-      steps_->run(batch);
-      state_.position = batch.after;
-      if (batch.is_epoch_end) {
+      steps_->run(batch_);
+      state_.position = batch_.after;
+      if (batch_.is_epoch_end) {
         steps_->end_pending();
-        record_->end_epoch(batch.epoch);
+        record_->end_epoch(batch_.epoch);
       }
       const bool last = state_.step >= total_;
-      const bool evaluates = !last && is_due(c_.train.eval_every, batch);
+      const bool evaluates = !last && is_due(c_.train.eval_every, batch_);
       if (const int stop = evaluates ? evaluate_aside() : 0; stop != 0) return stop;
-      if (!last && is_due(c_.checkpoint.every, batch)) aside([&] { save(); });
+      if (!last && is_due(c_.checkpoint.every, batch_)) aside([&] { save(); });
     }
     steps_->end_pending();
     is_early_ = is_stalled() && !is_past_end(state_.position.epoch);
@@ -246,21 +244,8 @@ class Trainer {
     if (pass.error) rows_error_ = pass.error;
     if (pass.stop != 0) return pass.stop;
     evaluated_ = state_.step;
-    keep_best(pass.value(c_.checkpoint.best));
+    saver_->keep_best(pass.value(c_.checkpoint.best), &state_);
     return 0;
-  }
-
-  void keep_best(const std::optional<double>& value) {
-    if (!value) return;
-    if (state_.best && !is_better(c_.checkpoint.best, *value, *state_.best)) {
-      ++state_.evals_without_progress;
-      return;
-    }
-    const std::optional<double> before = std::exchange(state_.best, value);
-    const int64_t without = std::exchange(state_.evals_without_progress, 0);
-    if (saver_->save_best(state_)) return;
-    state_.best = before;  // the next better one is tried again
-    state_.evals_without_progress = without;
   }
 
   // ------------------------------------------------------------------ saving
@@ -309,17 +294,14 @@ class Trainer {
   }
 
   void write_last_model(bool has_whole) {
+    if (!has_whole && saved_step_ != state_.step) throw unsaved_end(start_.dir, state_.step, false);
     const HostSlices held(has_whole ? engine_.weights().weight_slices() : std::vector<Slice>{},
                           backend_.device);
     write_final_model(start_.dir / "final",
-                      has_whole ? tensors_in_memory(held.slices())
-                                : open_logical(saved_checkpoint().string()).weights,
+                      has_whole
+                          ? tensors_in_memory(held.slices())
+                          : open_logical(checkpoint_path(start_.dir, state_.step).string()).weights,
                       side_files_, session_);
-  }
-
-  std::filesystem::path saved_checkpoint() const {
-    if (saved_step_ != state_.step) throw unsaved_end(start_.dir, state_.step, false);
-    return checkpoint_path(start_.dir, state_.step);
   }
 
   const RunFile& file_;

@@ -9,7 +9,6 @@
 #include "graph/builder.h"
 #include "graph/ops/embedding.h"
 #include "graph/ops/geglu.h"
-#include "graph/ops/head.h"
 #include "graph/ops/linear.h"
 #include "graph/ops/qk_norm.h"
 #include "graph/ops/rmsnorm.h"
@@ -17,9 +16,9 @@
 #include "graph/ops/scale.h"
 #include "model/decoder/hf_names.h"
 #include "model/gemma3_text/config.h"
-#include "model/head_chunks.h"
 #include "model/text_inputs.h"
 #include "model/traced_attention.h"
+#include "model/traced_head.h"
 #include "model/traced_inputs.h"
 #include "model/traced_parameters.h"
 #include "tensor/names.h"
@@ -56,15 +55,10 @@ class Tracer {
     embed_ = g_.parameter(kEmbedName, {c_.vocab_size, c_.hidden_size});
   }
 
-  Ref loss() {
+  // The losses, or in generation the logits.
+  Ref result() {
     const Ref y = layers();
-    return ops::head_loss(g_, y, head(), in_[names::kTargets],
-                          head_chunk_rows(o_.batch * o_.positions, c_.vocab_size, o_.compute));
-  }
-
-  Ref logits() {
-    const Ref y = layers();
-    return ops::head_logits(g_, y, head(), in_[names::kLast]);
+    return trace_head(g_, in_, o_, y, head());
   }
 
  private:
@@ -180,10 +174,10 @@ class Gemma3Model : public Model {
     return decoder_inputs(options, dropout() > 0);
   }
   Ref trace_loss(Graph* graph, const TraceOptions& options) const override {
-    return Tracer(config_, graph, options, inputs(options)).loss();
+    return Tracer(config_, graph, options, inputs(options)).result();
   }
   Ref trace_generate(Graph* graph, const TraceOptions& options) const override {
-    return Tracer(config_, graph, options, decoder_generate_inputs()).logits();
+    return Tracer(config_, graph, options, decoder_generate_inputs()).result();
   }
   void fill_constants(const Graph& graph,
                       const std::function<void*(const std::string&)>& data) const override {

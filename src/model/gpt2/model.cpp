@@ -12,13 +12,12 @@
 #include "graph/ops/dropout.h"
 #include "graph/ops/embedding.h"
 #include "graph/ops/gelu.h"
-#include "graph/ops/head.h"
 #include "graph/ops/layernorm.h"
 #include "graph/ops/linear.h"
 #include "model/gpt2/config.h"
-#include "model/head_chunks.h"
 #include "model/text_inputs.h"
 #include "model/traced_attention.h"
+#include "model/traced_head.h"
 #include "model/traced_inputs.h"
 #include "model/traced_parameters.h"
 #include "tensor/names.h"
@@ -39,15 +38,10 @@ class Tracer {
     embed_ = g_.parameter(kEmbedName, {c_.vocab_size, c_.n_embd});
   }
 
-  Ref loss() {
+  // The losses, or in generation the logits.
+  Ref result() {
     const Ref y = layers();
-    return ops::head_loss(g_, y, head(), in_[names::kTargets],
-                          head_chunk_rows(o_.batch * o_.positions, c_.vocab_size, o_.compute));
-  }
-
-  Ref logits() {
-    const Ref y = layers();
-    return ops::head_logits(g_, y, head(), in_[names::kLast]);
+    return trace_head(g_, in_, o_, y, head());
   }
 
  private:
@@ -181,10 +175,10 @@ class Gpt2Model : public Model {
     return decoder_inputs(options, dropout() > 0, true);
   }
   Ref trace_loss(Graph* graph, const TraceOptions& options) const override {
-    return Tracer(c_, graph, options, inputs(options)).loss();
+    return Tracer(c_, graph, options, inputs(options)).result();
   }
   Ref trace_generate(Graph* graph, const TraceOptions& options) const override {
-    return Tracer(c_, graph, options, decoder_generate_inputs()).logits();
+    return Tracer(c_, graph, options, decoder_generate_inputs()).result();
   }
   void fill_constants(const Graph&,
                       const std::function<void*(const std::string&)>&) const override {}

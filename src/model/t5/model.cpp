@@ -12,16 +12,15 @@
 #include "graph/ops/embedding.h"
 #include "graph/ops/fill_cache.h"
 #include "graph/ops/geglu.h"
-#include "graph/ops/head.h"
 #include "graph/ops/linear.h"
 #include "graph/ops/relu.h"
 #include "graph/ops/rmsnorm.h"
 #include "graph/ops/scale.h"
 #include "model/config_fields.h"
-#include "model/head_chunks.h"
 #include "model/t5/config.h"
 #include "model/text_inputs.h"
 #include "model/traced_attention.h"
+#include "model/traced_head.h"
 #include "model/traced_inputs.h"
 #include "model/traced_parameters.h"
 #include "tensor/names.h"
@@ -44,14 +43,13 @@ class Tracer {
 
   Ref loss() {
     const Ref y = decoder(encoder());
-    return ops::head_loss(g_, y, head(), in_[names::kTargets],
-                          head_chunk_rows(o_.batch * o_.positions, c_.vocab_size, o_.compute));
+    return trace_head(g_, in_, o_, y, head());
   }
 
   // The source is in the caches.
   Ref logits() {
     const Ref y = decoder({});
-    return ops::head_logits(g_, y, head(), in_[names::kLast]);
+    return trace_head(g_, in_, o_, y, head());
   }
 
   void encode() {
