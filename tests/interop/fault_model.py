@@ -13,7 +13,7 @@ from pathlib import Path
 
 BEST = {"best", "best.old"}  # replaced by a better one; the second where that was interrupted
 STEP = re.compile(r"step-(\d{8})")
-TIMES = ("step_ms", "tokens_per_s", "mem_bytes", "time_s",
+TIMES = ("step_ms", "tokens_per_s", "mem_bytes", "time_s", "eval_tokens_per_s",
          "eval_time_s")  # of metrics: different in every start
 
 
