@@ -20,14 +20,20 @@ from exact_interop import COMMON, Layout
 STEPS, SEQ_LENGTH, GLOBAL_BATCH, LEAST_TARGETS = 100, 256, 24, 2048
 SHARDS = ("none", "zero1", "zero2", "zero3")
 MOST_FP32, MOST_BF16, MEAN_BF16 = 1e-5, 5e-3, 1e-3
-# The Llama has 2 key/value heads: at tp 4 each is on two ranks.
+# The Llama has 2 key/value heads: at tp 4 each is on two ranks. BLOOM and T5 train with dropout, and T5
+# on pairs whose sides are padded to lengths of their own; the vocabulary of their tied heads, 601, is
+# divided by no tp.
 MODELS = {
     "qwen2": {"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_size": 48,
               "intermediate_size": 88, "num_attention_heads": 12, "num_key_value_heads": 4,
               "vocab_size": 600, "tie_word_embeddings": True},
     "llama": {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64,
               "intermediate_size": 96, "num_attention_heads": 8, "num_key_value_heads": 2,
-              "vocab_size": 1003, "tie_word_embeddings": False}}
+              "vocab_size": 1003, "tie_word_embeddings": False},
+    "bloom": {"architectures": ["BloomForCausalLM"], "model_type": "bloom", "hidden_size": 48, "n_head": 12,
+              "vocab_size": 601, "hidden_dropout": 0.1, "attention_dropout": 0.1},
+    "t5": {"architectures": ["T5ForConditionalGeneration"], "model_type": "t5", "d_model": 48, "d_kv": 8,
+           "d_ff": 96, "num_heads": 4, "num_layers": 1, "vocab_size": 601, "dropout_rate": 0.1, "pad_token_id": 0}}
 
 
 def layouts(precision):
@@ -50,7 +56,16 @@ def write_rows(path, count):
         length = dice.choice((3, 20, 90, 200, SEQ_LENGTH, 2 * SEQ_LENGTH))
         text = " ".join(dice.choices(words, k=length // 3 + 1))
         rows.append(text[:length])
-    path.write_text("\n".join(rows) + "\n")
+    path.with_suffix(".txt").write_text("\n".join(rows) + "\n")
+    pairs = [{"q": row[:dice.choice((1, 30, 128))], "a": row} for row in rows]
+    path.with_suffix(".jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
+
+
+def data_keys(folder, model):
+    if MODELS[model]["model_type"] != "t5":
+        return {"train": [str(folder / "train.txt")], "seq_length": SEQ_LENGTH}
+    return {"train": [str(folder / "train.jsonl")], "source": "{q}", "target": "{a}", "seq_length": 96,
+            "target_length": SEQ_LENGTH, "layout": "dynamic"}
 
 
 def train(weft, folder, model, train_keys, layout):
@@ -58,8 +73,7 @@ def train(weft, folder, model, train_keys, layout):
     shutil.rmtree(run_dir, ignore_errors=True)
     file = write_run_file(folder / "run.yaml", {
         "name": "run", "seed": 5, "model": {"path": str(folder / model), "init": "random"},
-        "data": {"train": [str(folder / "train.txt")], "tokenizer": "bytes",
-                 "seq_length": SEQ_LENGTH},
+        "data": {"tokenizer": "bytes", **data_keys(folder, model)},
         "parallel": {"dp": layout.dp, "tp": layout.tp, "shard": layout.shard},
         "train": {"steps": STEPS, "global_batch": GLOBAL_BATCH, "micro_batch": layout.micro,
                   "lr": 1e-4, **train_keys},
@@ -101,7 +115,7 @@ def check_model(checks, weft, folder, model, precision, others):
 
 def body(args, checks, folder):
     weft = Weft(args.weft)
-    write_rows(folder / "train.txt", 700)
+    write_rows(folder / "train", 700)
     for model, config in MODELS.items():
         (folder / model).mkdir()
         (folder / model / "config.json").write_text(json.dumps({**COMMON, **config,
