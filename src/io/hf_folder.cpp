@@ -2,6 +2,7 @@
 #include "io/hf_folder.h"
 
 #include "base/error.h"
+#include "io/torch_file.h"
 
 namespace weft {
 namespace {
@@ -9,6 +10,8 @@ namespace {
 namespace fs = std::filesystem;
 constexpr const char* kSingle = "model.safetensors";
 constexpr const char* kIndex = "model.safetensors.index.json";
+constexpr const char* kTorchSingle = "pytorch_model.bin";
+constexpr const char* kTorchIndex = "pytorch_model.bin.index.json";
 
 // A shard's name comes from an untrusted file: it must not lead out of the folder.
 bool plain_name(const std::string& name) {
@@ -32,8 +35,17 @@ HfFolder::HfFolder(const fs::path& path) : path_(path) {
   require(config_.is_object(), "{} holds {}, wanted an object", file.string(), config_.kind());
 }
 
-void HfFolder::open_shards() const {
-  const fs::path file = path_ / kIndex;
+const TensorFile& HfFolder::open_file(const fs::path& file) const {
+  if (file.extension() == ".safetensors") {
+    files_.push_back(std::make_unique<SafetensorsFile>(file));
+  } else {
+    files_.push_back(std::make_unique<TorchFile>(file));
+  }
+  return *files_.back();
+}
+
+void HfFolder::open_shards(const std::string& index_name) const {
+  const fs::path file = path_ / index_name;
   const Json index = parse_json(read_file(file, size_t{1} << 28), file.string());
   const Json* map = index.find("weight_map");
   require(map && map->is_object(), "{} has no object weight_map", file.string());
@@ -46,42 +58,47 @@ void HfFolder::open_shards() const {
     if (!shards.contains(shard)) {
       if (!fs::exists(path_ / shard)) {
         throw UserError(fmt::format("{} is missing; {} names it for tensor \"{}\"",
-                                    (path_ / shard).string(), kIndex, tensor),
+                                    (path_ / shard).string(), index_name, tensor),
                         "the download may be incomplete; fetch that file again");
       }
-      files_.emplace_back(path_ / shard);
+      open_file(path_ / shard);
       shards[shard] = files_.size() - 1;
     }
     const size_t at = shards[shard];
-    require(files_[at].find(tensor) != nullptr, "{} has no tensor \"{}\", which {} lists there",
-            (path_ / shard).string(), tensor, kIndex);
+    require(files_[at]->find(tensor) != nullptr || files_[at]->unread().contains(tensor),
+            "{} has no tensor \"{}\", which {} lists there", (path_ / shard).string(), tensor,
+            index_name);
     where_[tensor] = at;
   }
 }
 
 bool HfFolder::has_weights() const {
-  return fs::exists(path_ / kSingle) || fs::exists(path_ / kIndex);
+  return fs::exists(path_ / kSingle) || fs::exists(path_ / kIndex) ||
+         fs::exists(path_ / kTorchSingle) || fs::exists(path_ / kTorchIndex);
 }
 
 void HfFolder::open_weights() const {
   if (open_) return;
   files_.clear();
   where_.clear();
+  const auto open_single = [&](const char* name) {
+    const TensorFile& file = open_file(path_ / name);
+    for (const TensorInfo& t : file.tensors()) where_[t.name] = 0;
+    for (const auto& [tensor, reason] : file.unread()) where_[tensor] = 0;
+  };
   if (fs::exists(path_ / kSingle)) {
-    files_.emplace_back(path_ / kSingle);
-    for (const TensorInfo& t : files_[0].tensors()) where_[t.name] = 0;
+    open_single(kSingle);
   } else if (fs::exists(path_ / kIndex)) {
-    open_shards();
+    open_shards(kIndex);
+  } else if (fs::exists(path_ / kTorchSingle)) {
+    open_single(kTorchSingle);
+  } else if (fs::exists(path_ / kTorchIndex)) {
+    open_shards(kTorchIndex);
   } else {
-    const bool pickled = fs::exists(path_ / "pytorch_model.bin") ||
-                         fs::exists(path_ / "pytorch_model.bin.index.json");
-    throw UserError(
-        fmt::format("{} has config.json but no weights: neither {} nor {}", path_.string(), kSingle,
-                    kIndex),
-        pickled ? "its weights are pickled (pytorch_model.bin); save them as safetensors: "
-                  "model.save_pretrained(DIR, safe_serialization=True)"
-                : "fetch the weights (hf download), or set model.init: random to train from the "
-                  "configuration");
+    throw UserError(fmt::format("{} has config.json but no weights: neither {} nor {} nor {}",
+                                path_.string(), kSingle, kIndex, kTorchSingle),
+                    "fetch the weights (hf download), or set model.init: random to train from the "
+                    "configuration");
   }
   open_ = true;
 }
@@ -90,11 +107,15 @@ HfFolder::Found HfFolder::find(const std::string& name) const {
   open_weights();
   const auto found = where_.find(name);
   if (found == where_.end()) return {nullptr, nullptr};
-  const SafetensorsFile& file = files_[found->second];
+  const TensorFile& file = *files_[found->second];
+  if (const auto unread = file.unread().find(name); unread != file.unread().end()) {
+    throw UserError(fmt::format("{}: tensor \"{}\" {}", file.path().string(), name, unread->second),
+                    "convert the tensor in Python and save it again");
+  }
   return {&file, file.find(name)};
 }
 
-const std::vector<SafetensorsFile>& HfFolder::files() const {
+const HfFolder::Files& HfFolder::files() const {
   open_weights();
   return files_;
 }

@@ -4,11 +4,13 @@
 
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "base/json.h"
 #include "io/safetensors.h"
+#include "io/tensor_file.h"
 
 namespace weft {
 
@@ -21,16 +23,18 @@ class HfFolder {
   const Json& config() const { return config_; }
 
   bool has_weights() const;  // there is a file that open_weights() would read
-  // Opens model.safetensors or the shards of model.safetensors.index.json; UserError naming the
-  // file that is missing. Called by the first find() or tensor_names(): not thread-safe.
+  // Opens model.safetensors or the shards of model.safetensors.index.json; where neither is there,
+  // pytorch_model.bin or the shards of its index. UserError naming the file that is missing. Called
+  // by the first find() or tensor_names(): not thread-safe.
   void open_weights() const;
   struct Found {
-    const SafetensorsFile* file;
+    const TensorFile* file;
     const TensorInfo* info;
   };
-  // file null where the folder has no such tensor.
+  // file null where the folder has no such tensor; UserError where it has one that cannot be read.
   Found find(const std::string& name) const;
-  const std::vector<SafetensorsFile>& files() const;
+  using Files = std::vector<std::unique_ptr<const TensorFile>>;
+  const Files& files() const;
   std::vector<std::string> tensor_names() const;
 
   // Files that a copy of the model keeps: generation_config.json where there is one.
@@ -39,10 +43,11 @@ class HfFolder {
  private:
   std::filesystem::path path_;
   Json config_;
-  void open_shards() const;
+  const TensorFile& open_file(const std::filesystem::path& file) const;
+  void open_shards(const std::string& index_name) const;
 
   mutable bool open_ = false;
-  mutable std::vector<SafetensorsFile> files_;
+  mutable Files files_;
   mutable std::map<std::string, size_t> where_;  // tensor to place in files_
 };
 

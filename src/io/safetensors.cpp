@@ -138,31 +138,19 @@ class HeaderReader {
 
 }  // namespace
 
-std::optional<size_t> checked_bytes(const Shape& shape, Dtype dtype) {
-  // Within int64, since counts of elements and bytes are signed everywhere else. A zero anywhere
-  // makes the product zero, but the others must still fit: no later product may overflow.
-  int64_t all = dtype_bytes(dtype);
-  bool empty = false;
-  for (int64_t extent : shape) {
-    if (extent < 0) return std::nullopt;
-    empty = empty || extent == 0;
-    if (__builtin_mul_overflow(all, std::max<int64_t>(extent, 1), &all)) return std::nullopt;
-  }
-  return empty ? 0 : static_cast<size_t>(all);
-}
-
 SafetensorsHeader parse_safetensors(std::string_view file, std::string_view what) {
   return HeaderReader(file, what).read();
 }
 
-SafetensorsFile::SafetensorsFile(const std::filesystem::path& path)
-    : path_(path), map_(path), header_(parse_safetensors(map_.text(), path.string())) {
-  for (size_t i = 0; i < header_.tensors.size(); ++i) index_[header_.tensors[i].name] = i;
+SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : TensorFile(path), map_(path) {
+  SafetensorsHeader header = parse_safetensors(map_.text(), path.string());
+  data_start_ = header.data_start;
+  metadata_ = std::move(header.metadata);
+  set_tensors(std::move(header.tensors));
 }
 
-const TensorInfo* SafetensorsFile::find(const std::string& name) const {
-  const auto found = index_.find(name);
-  return found == index_.end() ? nullptr : &header_.tensors[found->second];
+void SafetensorsFile::read(const TensorInfo& info, int64_t begin, int64_t end, void* out) const {
+  read_mapped(map_, data_start_ + info.begin, dtype_bytes(info.dtype), begin, end, out);
 }
 
 }  // namespace weft

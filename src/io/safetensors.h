@@ -5,26 +5,14 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/file.h"
-#include "tensor/dtype.h"
-#include "tensor/shape.h"
+#include "io/tensor_file.h"
 
 namespace weft {
-
-struct TensorInfo {
-  std::string name;
-  Dtype dtype;
-  Shape shape;
-  size_t begin, end;  // bytes from the start of the data section
-};
-
-// The bytes of a tensor; none where a dimension is negative or the product overflows.
-std::optional<size_t> checked_bytes(const Shape& shape, Dtype dtype);
 
 struct SafetensorsHeader {
   size_t data_start = 0;            // bytes from the start of the file
@@ -36,24 +24,21 @@ SafetensorsHeader parse_safetensors(std::string_view file, std::string_view what
 
 // A mapped file. The header is checked whole (bounds, overlap, gaps, sizes against dtype and shape)
 // before anything is returned; UserError names the file, the tensor and what is wrong.
-class SafetensorsFile {
+class SafetensorsFile final : public TensorFile {
  public:
   explicit SafetensorsFile(const std::filesystem::path& path);
-  const std::filesystem::path& path() const { return path_; }
-  const std::vector<TensorInfo>& tensors() const { return header_.tensors; }  // by offset
-  const std::map<std::string, std::string>& metadata() const { return header_.metadata; }
-  const TensorInfo* find(const std::string& name) const;
-  const std::byte* data(const TensorInfo& info) const {
-    return map_.data() + header_.data_start + info.begin;
+  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+  const std::byte* data(const TensorInfo& info) const override {
+    return map_.data() + data_start_ + info.begin;
   }
-  size_t data_start() const { return header_.data_start; }
-  void drop_pages() const { map_.drop_pages(); }
+  void read(const TensorInfo& info, int64_t begin, int64_t end, void* out) const override;
+  size_t data_start() const { return data_start_; }
+  void drop_pages() const override { map_.drop_pages(); }
 
  private:
-  std::filesystem::path path_;
   MappedFile map_;
-  SafetensorsHeader header_;
-  std::map<std::string, size_t> index_;
+  size_t data_start_ = 0;
+  std::map<std::string, std::string> metadata_;
 };
 
 // Writes a file piece by piece, so that at most one tensor needs to be in memory. The header is

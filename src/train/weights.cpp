@@ -87,7 +87,7 @@ void Weights::load(const HfFolder& folder) {
     });
   }
   // Copied data need not stay in memory twice.
-  for (const SafetensorsFile& file : folder.files()) file.drop_pages();
+  for (const auto& file : folder.files()) file->drop_pages();
   check_mapped_files();
 }
 

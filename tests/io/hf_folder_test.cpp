@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "tests/io/temporary_folder.h"
+#include "tests/io/torch_bytes.h"
 
 namespace weft {
 namespace {
@@ -84,8 +85,51 @@ TEST(HfFolder, WhatIsMissingIsNamed) {
             }).find("neither model.safetensors"),
             std::string::npos);
   put(folder / "pytorch_model.bin", "");
-  EXPECT_NE(error_of<UserError>([&] { HfFolder(folder.path()).tensor_names(); }).find("pickled"),
+  EXPECT_NE(error_of<UserError>([&] { HfFolder(folder.path()).tensor_names(); }).find("not a zip"),
             std::string::npos);
+}
+
+TEST(HfFolder, WeightsOfTorchSave) {
+  TemporaryFolder folder;
+  put(folder / "config.json", "{}");
+  testing::TorchBytes torch;
+  const std::string a = torch.tensor(testing::floats({5, 6}), {2});
+  const std::string complex = torch.tensor(std::string(8, '\0'), {1}, "ComplexFloatStorage");
+  put(folder / "pytorch_model.bin", torch.file(testing::pickled::dict({{"a", a}, {"c", complex}})));
+  const HfFolder hf(folder.path());
+  EXPECT_TRUE(hf.has_weights());
+  EXPECT_EQ(hf.tensor_names(), (std::vector<std::string>{"a", "c"}));
+  const auto [file, info] = hf.find("a");
+  EXPECT_EQ(reinterpret_cast<const float*>(file->data(*info))[1], 6);
+  EXPECT_NE(error_of<UserError>([&] { hf.find("c"); }).find("\"c\" is of torch.ComplexFloat"),
+            std::string::npos);
+  // safetensors win.
+  write_safetensors(folder / "model.safetensors", {{"b", Dtype::kF32, {4}, kData}}, {});
+  EXPECT_EQ(HfFolder(folder.path()).tensor_names(), (std::vector<std::string>{"b"}));
+}
+
+TEST(HfFolder, ShardsOfTorchSave) {
+  TemporaryFolder folder;
+  put(folder / "config.json", "{}");
+  const auto index = [&](const std::string& shard) {
+    put(folder / "pytorch_model.bin.index.json",
+        fmt::format(R"({{"weight_map": {{"a": "m-1.bin", "b": "{}"}}}})", shard));
+    return error_of<UserError>([&] { HfFolder(folder.path()).open_weights(); });
+  };
+  testing::TorchBytes one, two;
+  put(folder / "m-1.bin",
+      one.file(testing::pickled::dict({{"a", one.tensor(testing::floats({1}), {1})}})));
+  EXPECT_NE(index("m-2.bin").find("m-2.bin is missing"), std::string::npos);
+  for (const char* name : {"../m-1.bin", "/etc/passwd", "x/m-2.bin"})
+    EXPECT_NE(index(name).find("wanted a file in this folder"), std::string::npos) << name;
+  put(folder / "m-2.bin",
+      two.file(testing::pickled::dict({{"b", two.tensor(testing::floats({2}), {1})}})));
+  put(folder / "pytorch_model.bin.index.json",
+      R"({"weight_map": {"a": "m-1.bin", "b": "m-2.bin"}})");
+  const HfFolder hf(folder.path());
+  const auto [file, info] = hf.find("b");
+  EXPECT_EQ(file->path().filename(), "m-2.bin");
+  EXPECT_EQ(reinterpret_cast<const float*>(file->data(*info))[0], 2);
 }
 
 class HubCache : public ::testing::Test {
