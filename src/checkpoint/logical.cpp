@@ -1,4 +1,4 @@
-// checkpoint/logical.cpp: four kinds of storage, one list of tensors.
+// checkpoint/logical.cpp: several kinds of storage, one list of tensors.
 #include "checkpoint/logical.h"
 
 #include <algorithm>
@@ -11,6 +11,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/list.h"
 #include "io/hf_folder.h"
+#include "io/torch_file.h"
 #include "model/head_in_files.h"
 
 namespace weft {
@@ -18,12 +19,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-LogicalTensor tensor_in_file(std::shared_ptr<const void> owner, const SafetensorsFile& file,
+LogicalTensor tensor_in_file(std::shared_ptr<const void> owner, const TensorFile& file,
                              const TensorInfo& info) {
-  LogicalTensor tensor = tensor_in_memory(info.name, info.shape, info.dtype, file.data(info));
-  tensor.read = [owner = std::move(owner), read = std::move(tensor.read)](
-                    int64_t begin, int64_t end, void* out) { read(begin, end, out); };
-  return tensor;
+  auto read = [owner = std::move(owner), &file, &info](int64_t begin, int64_t end, void* out) {
+    file.read(info, begin, end, out);
+  };
+  return {info.name, info.shape, info.dtype, std::move(read)};
 }
 
 LogicalTensor tensor_in_checkpoint(std::shared_ptr<const CheckpointReader> reader,
@@ -84,24 +85,38 @@ bool is_tied_copy(const std::string& name, const HfFolder& folder, const Json& c
 }
 
 LogicalModel open_file(const fs::path& path) {
-  const auto file = std::make_shared<const SafetensorsFile>(path);
+  const bool is_torch = is_torch_file(path);
+  std::shared_ptr<const TensorFile> file;
+  if (is_torch) {
+    file = std::make_shared<const TorchFile>(path);
+  } else {
+    file = std::make_shared<const SafetensorsFile>(path);
+  }
   std::vector<LogicalTensor> tensors;
   for (const TensorInfo& info : file->tensors()) {
     tensors.push_back(tensor_in_file(file, *file, info));
   }
-  LogicalModel model{LogicalModel::Kind::kFile, path, {}, {}, {}};
+  LogicalModel model;
+  model.format = is_torch ? "PyTorch file" : "safetensors file";
+  model.path = path;
+  model.unread = file->unread();
   sort_tensors(std::move(tensors), model);
+  return model;
+}
+
+LogicalModel model_of(LogicalModel::Kind kind, const fs::path& path) {
+  LogicalModel model;
+  model.kind = kind;
+  model.path = model.config_folder = path;
   return model;
 }
 
 // A configuration alone is good only for training.
 void require_weights(const HfFolder& folder) {
-  const bool is_pickled = fs::exists(folder.path() / "pytorch_model.bin") ||
-                          fs::exists(folder.path() / "pytorch_model.bin.index.json");
-  if (folder.has_weights() || is_pickled) return;  // pickled weights have their own error
+  if (folder.has_weights()) return;
   throw UserError(
       fmt::format("{} has config.json but no weights: neither model.safetensors nor "
-                  "model.safetensors.index.json",
+                  "model.safetensors.index.json nor pytorch_model.bin",
                   folder.path().string()),
       "fetch the weights (hf download), or train them (`weft train` with model.init: random) and "
       "give the run directory or its final/");
@@ -111,13 +126,17 @@ LogicalModel open_folder(const fs::path& path) {
   const auto folder = std::make_shared<const HfFolder>(path);
   require_weights(*folder);
   const Json config = config_in_force(*folder);
+  LogicalModel model = model_of(LogicalModel::Kind::kFolder, path);
+  for (const auto& file : folder->files()) {
+    model.unread.insert(file->unread().begin(), file->unread().end());
+  }
   std::vector<LogicalTensor> tensors;
   for (const std::string& name : folder->tensor_names()) {
-    if (is_tied_copy(name, *folder, config)) continue;
+    if (model.unread.contains(name) || is_tied_copy(name, *folder, config)) continue;
     const HfFolder::Found found = folder->find(name);
     tensors.push_back(tensor_in_file(folder, *found.file, *found.info));
   }
-  LogicalModel model{LogicalModel::Kind::kFolder, path, {}, {}, config};
+  model.config = config;
   sort_tensors(std::move(tensors), model);
   return model;
 }
@@ -128,7 +147,7 @@ LogicalModel open_checkpoint(const fs::path& path) {
   for (const auto& [name, stored] : reader->tensors()) {
     tensors.push_back(tensor_in_checkpoint(reader, name, stored));
   }
-  LogicalModel model{LogicalModel::Kind::kCheckpoint, path, {}, {}, {}};
+  LogicalModel model = model_of(LogicalModel::Kind::kCheckpoint, path);
   if (const fs::path config = path / "config.json"; fs::exists(config)) {
     model.config = parse_json(read_file(config, size_t{1} << 26), config.string());
   }
@@ -174,6 +193,18 @@ LogicalModel open_logical(const std::string& path) {
   return is_checkpoint(source) ? open_checkpoint(source) : open_folder(source);
 }
 
+void require_all_read(const LogicalModel& model) {
+  if (model.unread.empty()) return;
+  const auto& [name, reason] = *model.unread.begin();
+  throw UserError(fmt::format("{}: tensor \"{}\" {}", model.path.string(), name, reason),
+                  "convert or remove it in Python and save the rest again");
+}
+
+void use_config_of(LogicalModel& model, const fs::path& folder) {
+  model.config = HfFolder(folder).config();
+  model.config_folder = folder;
+}
+
 std::map<std::string, std::string> read_side_files(const LogicalModel& model) {
   static const std::set<std::string> kFolderFiles = {"generation_config.json",
                                                      "tokenizer.json",
@@ -186,12 +217,12 @@ std::map<std::string, std::string> read_side_files(const LogicalModel& model) {
                                                      "spiece.model",
                                                      "chat_template.jinja"};
   std::map<std::string, std::string> files;
-  if (model.kind == LogicalModel::Kind::kFile) return files;
-  for (const auto& entry : fs::directory_iterator(model.path)) {
+  if (model.config_folder.empty()) return files;
+  const bool is_own = is_checkpoint(model.config_folder);
+  for (const auto& entry : fs::directory_iterator(model.config_folder)) {
     const std::string name = entry.path().filename().string();
-    const bool wanted = model.kind == LogicalModel::Kind::kCheckpoint
-                            ? !is_own_file(name) && name != "config.json"
-                            : kFolderFiles.contains(name);
+    const bool wanted =
+        is_own ? !is_own_file(name) && name != "config.json" : kFolderFiles.contains(name);
     if (wanted && entry.is_regular_file()) files[name] = read_file(entry.path(), size_t{1} << 28);
   }
   return files;

@@ -1,5 +1,6 @@
 // checkpoint/logical.h: the logical tensors of a model in any storage: a checkpoint of any layout,
-// a run directory, a Hugging Face folder, one safetensors file.
+// a run directory, a Hugging Face folder, one file of safetensors or of torch.save, and what other
+// programs write (checkpoint/foreign.h).
 #pragma once
 
 #include <filesystem>
@@ -25,20 +26,30 @@ LogicalTensor tensor_in_memory(std::string name, Shape shape, Dtype dtype, const
 size_t tensor_bytes(const LogicalTensor& tensor);
 
 struct LogicalModel {
-  enum class Kind { kCheckpoint, kFolder, kFile };
+  enum class Kind { kCheckpoint, kFolder, kFile, kForeign };
   Kind kind = Kind::kFile;
+  std::string format;                  // of kFile and kForeign, in words
   std::filesystem::path path;          // what was opened: for a run directory, its checkpoint
   std::vector<LogicalTensor> weights;  // by name; a master copy (name#master) appears as name; a
                                        // tied tensor once
   std::vector<LogicalTensor> states;   // by name: name#m, name#v
-  Json config;                         // config.json; null where there is none
+  std::map<std::string, std::string> unread;  // tensors that cannot be read, with the reason
+  Json config;                                // config.json; null where there is none
+  std::filesystem::path config_folder;        // where it is, with the tokenizer; may be empty
+  std::vector<std::string> notes;             // what a reader of the listing should know
 };
 
-// UserError listing what is accepted where it is none of the four. Hub names are looked up.
+// UserError listing what is accepted where it is none of them. Hub names are looked up.
 LogicalModel open_logical(const std::string& path);
 // The folder itself; for a run directory its newest complete checkpoint; for a hub name its cache
 // folder.
 std::filesystem::path resolve_model_source(const std::string& path);
+
+// UserError naming the first tensor that cannot be read: a copy without it would be another model.
+void require_all_read(const LogicalModel& model);
+
+// Takes config.json and the tokenizer from a folder, replacing what the model came with.
+void use_config_of(LogicalModel& model, const std::filesystem::path& folder);
 
 // The files that a copy of the model keeps: generation configuration, tokenizer files.
 std::map<std::string, std::string> read_side_files(const LogicalModel& model);

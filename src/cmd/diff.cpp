@@ -11,6 +11,8 @@ namespace {
 
 int run_diff(const std::string& a_path, const std::string& b_path) {
   const LogicalModel a = open_logical(a_path), b = open_logical(b_path);
+  require_all_read(a);
+  require_all_read(b);
   const Comparison result = compare_models(a, b);
   for (const TensorDifference& d : result.differences)
     fmt::print("{}\n", printable_line(to_string(d)));

@@ -7,12 +7,13 @@
 #include "base/error.h"
 #include "base/printable.h"
 #include "cmd/command.h"
+#include "io/hf_folder.h"
 
 namespace weft {
 namespace {
 
 struct Options {
-  std::string source, out, dtype, max_shard_size = "5GB";
+  std::string source, out, config, dtype, max_shard_size = "5GB";
   bool overwrite = false;
 };
 
@@ -29,7 +30,14 @@ int run_export(const Options& options) {
   how.dtype = find_dtype(options.dtype);
   how.max_shard_bytes = parse_byte_size(options.max_shard_size, "--max-shard-size");
   how.overwrite = options.overwrite;
-  const LogicalModel model = open_logical(options.source);
+  LogicalModel model = open_logical(options.source);
+  require_all_read(model);
+  if (!options.config.empty()) use_config_of(model, resolve_model_path(options.config));
+  if (model.config.is_null()) {
+    throw UserError(fmt::format("{} has no config.json, which a Hugging Face folder needs",
+                                model.path.string()),
+                    "give the folder that has it, and the tokenizer: --config FOLDER");
+  }
   export_hf(model.weights, model.config, read_side_files(model), options.out, how);
   fmt::print("{}: {} tensors of {}, {}\n", printable_line(options.out), model.weights.size(),
              printable_line(model.path.string()),
@@ -41,8 +49,12 @@ int run_export(const Options& options) {
 
 RunCommand add_export(CLI::App& app) {
   const auto options = std::make_shared<Options>();
-  app.add_option("CHECKPOINT", options->source, "checkpoint or run directory")->required();
+  app.add_option("CHECKPOINT", options->source,
+                 "checkpoint, run directory, model folder, file of tensors")
+      ->required();
   app.add_option("OUT_DIR", options->out, "new folder")->required();
+  app.add_option("--config", options->config,
+                 "folder with config.json and tokenizer, where CHECKPOINT has none");
   app.add_option("--dtype", options->dtype, "fp32, bf16 or fp16; default: as stored");
   app.add_option("--max-shard-size", options->max_shard_size, "default: 5GB");
   app.add_flag("--overwrite", options->overwrite, "replace an existing export");

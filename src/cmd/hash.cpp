@@ -10,11 +10,12 @@ namespace weft {
 
 RunCommand add_hash(CLI::App& app) {
   const auto path = std::make_shared<std::string>();
-  app.add_option("PATH", *path,
-                 "checkpoint, run directory, Hugging Face folder or safetensors file")
+  app.add_option("PATH", *path, "checkpoint, run directory, model folder, file of tensors")
       ->required();
   return [path] {
-    const Digest digest = digest_model(open_logical(*path));
+    const LogicalModel model = open_logical(*path);
+    require_all_read(model);
+    const Digest digest = digest_model(model);
     for (const std::string& line : digest.lines) fmt::print("{}\n", printable_line(line));
     fmt::print("weights {}\n", digest.weights);
     if (!digest.states.empty()) fmt::print("states {}\n", digest.states);

@@ -13,6 +13,7 @@
 #include "data/rows.h"
 #include "io/file_kind.h"
 #include "io/hf_folder.h"
+#include "io/torch_file.h"
 
 namespace weft {
 namespace {
@@ -26,7 +27,7 @@ bool has_tokenizer(const fs::path& folder) {
 
 // A folder of data has neither model nor tokenizer files, and is not a run directory.
 bool is_data(const std::string& path) {
-  if (fs::is_regular_file(path)) return !path.ends_with(".safetensors");
+  if (fs::is_regular_file(path)) return !path.ends_with(".safetensors") && !is_torch_file(path);
   if (path.find("://") != std::string::npos || path.find('*') != std::string::npos) return true;
   const fs::path folder = path;
   if (!fs::is_directory(folder)) return false;
@@ -46,7 +47,8 @@ bool is_data(const std::string& path) {
 
 // Raw bytes must not reach the terminal. Tables and tensors have their own readers.
 std::string kind_of_binary(const std::string& path) {
-  const bool has_reader = path.ends_with(".safetensors") || is_table_file(path);
+  const bool has_reader =
+      path.ends_with(".safetensors") || is_table_file(path) || is_torch_file(path);
   return fs::is_regular_file(path) && !has_reader ? binary_kind_of_file(path) : "";
 }
 
@@ -88,7 +90,7 @@ void require_path(const std::string& path) {
     }
     throw UserError(
         e.what() + did_you_mean(given.filename().string(), folder_names(folder)),
-        "wanted a checkpoint, run directory, model folder, safetensors file, data, tokenizer or "
+        "wanted a checkpoint, run directory, model folder, file of tensors, data, tokenizer or "
         "run file (.yaml)");
   }
 }
@@ -170,7 +172,7 @@ RunCommand add_inspect(CLI::App& app) {
   };
   const auto options = std::make_shared<Options>();
   app.add_option("PATH", options->path,
-                 "checkpoint, run directory, folder, safetensors file, data, tokenizer or run file")
+                 "checkpoint, run directory, folder, file of tensors, data, tokenizer or run file")
       ->required();
   app.add_flag("--json", options->json, "print one JSON object");
   InspectRows& rows = options->rows;

@@ -76,6 +76,7 @@ bool has_weights(const fs::path& folder) {
   for (const auto& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
     if (name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json")) return true;
+    if (name.starts_with("pytorch_model") && name.ends_with(".bin")) return true;
   }
   return false;
 }
@@ -106,8 +107,15 @@ Json describe_shape(const fs::path& folder) {
   } catch (const UserError& e) {  // unknown architecture, absurd sizes
     out.set("cannot_train", e.what());
   }
-  out.set("weights", "absent (no .safetensors file): usable only with model.init: random");
+  out.set("weights", "absent (no .safetensors or .bin file): usable only with model.init: random");
   return out;
+}
+
+void describe_metadata(const fs::path& path, Json& out) {
+  const SafetensorsFile file(path);
+  Json notes(Json::Object{});
+  for (const auto& [key, value] : file.metadata()) notes.set(key, value);
+  out.set("metadata", std::move(notes));
 }
 
 }  // namespace
@@ -124,12 +132,9 @@ Json inspect_model(const std::string& path) {
   } else if (model.kind == LogicalModel::Kind::kFolder) {
     describe_folder(model, out);
   } else {
-    out.set("kind", "safetensors file");
+    out.set("kind", model.format);
     out.set("path", path);
-    const SafetensorsFile file(path);
-    Json notes(Json::Object{});
-    for (const auto& [key, value] : file.metadata()) notes.set(key, value);
-    out.set("metadata", std::move(notes));
+    if (path.ends_with(".safetensors")) describe_metadata(path, out);
   }
   if (!model.config.is_null()) describe_config(model.config, out);
   const Json weights = describe_list(model.weights);
@@ -137,6 +142,14 @@ Json inspect_model(const std::string& path) {
   out.set("weights", weights);
   if (!model.states.empty()) out.set("states", describe_list(model.states));
   out.set("tensors", describe_tensors(model));
+  if (!model.unread.empty()) {
+    Json unread(Json::Object{});
+    for (const auto& [name, reason] : model.unread) unread.set(name, reason);
+    out.set("unread", std::move(unread));
+  }
+  if (!model.notes.empty()) {
+    out.set("notes", Json::Array(model.notes.begin(), model.notes.end()));
+  }
   return out;
 }
 
