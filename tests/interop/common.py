@@ -80,13 +80,14 @@ def shorten(value, most=300):
 class Weft:
     """The built program."""
 
-    def __init__(self, path):
+    def __init__(self, path, deadline_s=DEADLINE_S):
         self.path = Path(path).resolve()
+        self.deadline_s = deadline_s
 
     def call(self, *words, env=None, wanted=0):
         """Runs a command and returns its standard output; another exit code is an exception."""
         command = [str(self.path), *(str(word) for word in words)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S,
+        done = subprocess.run(command, capture_output=True, text=True, timeout=self.deadline_s,
                               env={**os.environ, **(env or {})}, check=False)
         if done.returncode != wanted:
             raise RuntimeError(f"exit {done.returncode}, wanted {wanted}: weft "

@@ -62,6 +62,13 @@ class Sampler:
         self.taken, self.all = self.taken + len(chosen), self.all + len(cases)
         return chosen
 
+    def one_in(self, count, name):
+        """Whether a long check runs: by about one of `count` commits, and always where all run."""
+        digest = hashlib.sha256(f"{self.commit} {name}".encode()).digest()
+        runs = self.commit is None or int.from_bytes(digest[:8], "big") % count == 0
+        self.taken, self.all = self.taken + runs, self.all + 1
+        return runs
+
     def summary(self):
         """Nothing where no case was skipped."""
         return f"sampled {self.taken} of {self.all} (FULL=1 runs all)" if self.taken < self.all else ""

@@ -71,6 +71,16 @@ class Sampler(unittest.TestCase):
         self.assertEqual(len(sample(range(25), lambda _: set(), share=0.16)), 4)
         self.assertEqual(sample.summary(), "sampled 24 of 105 (FULL=1 runs all)")
 
+    def test_a_long_check_runs_by_about_one_of_three_commits(self):
+        samples = [self.sampler(f"{i:040x}") for i in range(300)]
+        runs = [sample.one_in(3, "corpus") for sample in samples]
+        self.assertTrue(75 < sum(runs) < 125, sum(runs))
+        self.assertEqual(runs, [self.sampler(f"{i:040x}").one_in(3, "corpus") for i in range(300)])
+        self.assertNotEqual(runs, [sample.one_in(3, "another") for sample in samples])
+        self.assertEqual(samples[runs.index(False)].all, 2)
+        for sample in (self.sampler("abc", FULL="1"), self.sampler(None)):
+            self.assertTrue(all(sample.one_in(3, str(i)) for i in range(20)))
+
     def test_full_and_no_checkout_run_all(self):
         for sample in (self.sampler("abc", FULL="1"), self.sampler(None)):
             self.assertEqual(sample(range(80), lambda _: set()), list(range(80)))
