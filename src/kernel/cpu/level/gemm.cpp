@@ -142,7 +142,7 @@ class Product {
         const int64_t tile_rows = std::min(kMr, rows - i), tile_cols = std::min(kNr, cols - j);
         for (int64_t byte = 0; byte < piece; byte += 64) __builtin_prefetch(next + byte, 0, 2);
         next += piece;
-        if constexpr (kStoresBf16<Tile> && sizeof(Out) == sizeof(Bf16)) {
+        if constexpr (kStoresC<Tile, Out>) {
           Out* c = last && plain_ && tile_cols == kNr && tile_rows == kMr ? rows_at(m) : nullptr;
           if (c) {
             Tile::multiply_into(k_padded, panel, b, tile, !first, c + n, sink_.rows.ld);

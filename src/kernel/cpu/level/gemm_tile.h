@@ -6,7 +6,7 @@
 // kStep, kMaxK is how much of k the caches hold at once. An element's chain depends on kStep alone:
 // between blocks of k the sums rest in `tile` as fp32, exactly.
 //
-// A tile with multiply_into rounds its sums directly into C, where nothing else is added.
+// A tile with multiply_into stores its sums directly into C, where nothing else is added.
 //
 // prepare() is called by a thread before its first multiply of a task.
 // multiply may read up to kReadPast bytes past its panels (not use them).
@@ -32,9 +32,9 @@ namespace {
 
 inline constexpr int kReadPast = 64;
 
-template <typename Tile>
-inline constexpr bool kStoresBf16 = requires {
-  &Tile::multiply_into;
+template <typename Tile, typename Out>
+inline constexpr bool kStoresC = requires(const typename Tile::Packed* panel, Out* c) {
+  Tile::multiply_into(0, panel, panel, nullptr, false, c, 0);
 };
 
 #if defined(WEFT_LEVEL_neon_bf16)

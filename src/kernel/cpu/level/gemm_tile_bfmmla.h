@@ -107,7 +107,21 @@ struct Bf16Tile {
                  : "memory", "cc", WEFT_VECTORS);
   }
 
-  // The same, rounded into rows of C that are ldc elements apart; `tile` is only read.
+  // The same into rows of C that are ldc elements apart; `tile` is only read.
+  static void multiply_into(int64_t k_count, const Bf16* a, const Bf16* b, const float* tile,
+                            bool resume, float* c, int64_t ldc) {
+    int64_t pairs = k_count / 8;
+    asm volatile(WEFT_SUM_UP WEFT_SWAPS
+                 WEFT_STORE_FLOATS(8, 10, 12) WEFT_STORE_FLOATS(9, 11, 13)
+                 WEFT_STORE_FLOATS(14, 16, 18) WEFT_STORE_FLOATS(15, 17, 19)
+                 WEFT_STORE_FLOATS(20, 22, 24) WEFT_STORE_FLOATS(21, 23, 25)
+                 WEFT_STORE_FLOATS(26, 28, 30) WEFT_STORE_FLOATS(27, 29, 31)
+                 : [a] "+&r"(a), [b] "+&r"(b), [pairs] "+&r"(pairs), [c] "+&r"(c)
+                 : [tile] "r"(tile), [resume] "r"(static_cast<int>(resume)),
+                   [odd] "r"(static_cast<int>(k_count & 4)), [ldc] "r"(4 * ldc)
+                 : "memory", "cc", WEFT_VECTORS);
+  }
+  // The same, rounded.
   static void multiply_into(int64_t k_count, const Bf16* a, const Bf16* b, const float* tile,
                             bool resume, Bf16* c, int64_t ldc) {
     int64_t pairs = k_count / 8;
