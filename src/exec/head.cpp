@@ -1,9 +1,9 @@
 // exec/head.cpp: selects rows, then per chunk logits, losses, dx and dweight.
 //
 // Workspace: on the CPU which tokens have a target, and targets, losses, x and dx of the chunk; the
-// logits of the chunk, an fp32 sum of dweight where gradients are kept in fewer bits (so that
-// chunks are added before the one rounding), the softmax's leaves of all ranks, and what the
-// products need.
+// logits of the chunk, an fp32 sum of dweight where gradients are kept in fewer bits and there are
+// several chunks (so that they are added before the one rounding), the softmax's leaves of all
+// ranks, and what the products need.
 #include "exec/head.h"
 
 #include <algorithm>
@@ -17,9 +17,8 @@ namespace {
 
 bool gathers(const Kernels& kernels) { return !kernels.device; }
 
-// Gathered tokens may be of several chunks.
-bool sums_apart(const HeadArgs& a, bool gathered) {
-  return a.dweight.count > 0 && a.grad_dtype != Dtype::kF32 && (gathered || a.chunk_rows < a.R);
+bool sums_apart(const HeadArgs& a) {
+  return a.dweight.count > 0 && a.grad_dtype != Dtype::kF32 && a.chunk_rows < a.R;
 }
 
 size_t largest_product(const Kernels& kernels, const HeadArgs& a, int num_threads) {
@@ -28,7 +27,7 @@ size_t largest_product(const Kernels& kernels, const HeadArgs& a, int num_thread
   if (!a.with_gradient) return most;
   const Products dx = dx_products(a, n, nullptr, nullptr, nullptr);
   most = std::max(most, products_workspace(kernels, dx, num_threads));
-  for (const Dtype dtype : {Dtype::kF32, gathers(kernels) ? Dtype::kF32 : a.grad_dtype}) {
+  for (const Dtype dtype : {Dtype::kF32, a.grad_dtype}) {
     const GemmArgs dweight = dweight_product(a, n, nullptr, nullptr, a.dweight, dtype);
     most = std::max(most, kernels.gemm_workspace(dweight, num_threads));
   }
@@ -47,7 +46,7 @@ HeadLayout lay_out(const Kernels& kernels, const HeadArgs& a, int num_threads) {
   l.x = take(gathered * n * a.C * size);
   l.logits = take(n * a.V * size);
   l.dx = take(a.dx ? gathered * n * a.C * dtype_bytes(a.dx_dtype) : 0);
-  l.dweight = take(sums_apart(a, gathers(kernels)) ? a.V * a.C * 4 : 0);
+  l.dweight = take(sums_apart(a) ? a.V * a.C * 4 : 0);
   l.leaves = take(split * a.num_ranks * n * stats_per_token(a) * 8);
   l.highest = take(split * n * 4);
   l.sums = take(split * n * 8);
@@ -99,14 +98,13 @@ Head::Head(const Kernels& kernels, const HeadArgs& args, const Context& context)
 void Head::run(bool accumulate) const {
   const HeadArgs& a = args_;
   const int64_t count = choose_rows();
-  const bool apart = sums_apart(a, gathers_);
   for (int64_t begin = 0; begin < count; begin += a.chunk_rows) {
     const Chunk chunk = take(begin, std::min(a.chunk_rows, count - begin));
     find_losses(chunk);
     if (a.dx) find_dx(chunk);
-    if (a.dweight.count > 0) find_dweight(chunk, begin > 0 || (accumulate && !apart));
+    if (a.dweight.count > 0) find_dweight(chunk, begin + chunk.n == count, accumulate);
   }
-  if (apart && count > 0) store_dweight(accumulate);
+  if (sums_apart(a) && !gathers_) store_dweight(accumulate);
   for (int p = 0; count == 0 && !accumulate && p < a.dweight.count; ++p) {
     zero(context_, a.dweight.part[p], a.dweight.rows[p] * a.C * dtype_bytes(a.grad_dtype));
   }
@@ -205,25 +203,30 @@ void Head::find_dx(const Chunk& chunk) const {
   }
 }
 
-void Head::find_dweight(const Chunk& chunk, bool accumulate) const {
+// Where chunks are summed in fp32, the last product on the CPU adds its own to the sum and stores
+// the gradient: the bits of store_dweight without its pass over memory.
+void Head::find_dweight(const Chunk& chunk, bool is_last, bool accumulate) const {
   const HeadArgs& a = args_;
-  const bool apart = sums_apart(a, gathers_);
-  Stack to = a.dweight;
+  const bool is_first = chunk.begin == 0, apart = sums_apart(a);
+  Stack sums = a.dweight;
   auto* sum = at<float>(layout_.dweight);
-  for (int p = 0; apart && p < to.count; sum += to.rows[p++] * a.C) to.part[p] = sum;
-  GemmArgs g = dweight_product(a, chunk.n, at(layout_.logits), chunk.x, to,
-                               apart ? Dtype::kF32 : a.grad_dtype);
-  g.accumulate = accumulate;
+  for (int p = 0; apart && p < sums.count; sum += sums.rows[p++] * a.C) sums.part[p] = sum;
+  const bool to_sum = apart && !(is_last && gathers_);
+  GemmArgs g = dweight_product(a, chunk.n, at(layout_.logits), chunk.x, to_sum ? sums : a.dweight,
+                               to_sum ? Dtype::kF32 : a.grad_dtype);
+  g.accumulate = apart ? (to_sum ? !is_first : accumulate) : !is_first || accumulate;
+  if (apart && !to_sum && !is_first) g.addend[g.num_addends++] = sums;
   kernels_->gemm(products_, g);
 }
 
-// The fp32 sum becomes (or is added to) the gradient.
+// On a GPU: the fp32 sum becomes (or is added to) the gradient.
 void Head::store_dweight(bool accumulate) const {
   const HeadArgs& a = args_;
   const float* sum = at<float>(layout_.dweight);
   for (int p = 0; p < a.dweight.count; ++p) {
     const int64_t elements = a.dweight.rows[p] * a.C;
-    steps_.store_sum(context_, {elements, sum, a.dweight.part[p], a.grad_dtype, accumulate});
+    kernels_->device->store_sum(context_,
+                                {elements, sum, a.dweight.part[p], a.grad_dtype, accumulate});
     sum += elements;
   }
 }

@@ -84,7 +84,7 @@ class Head {
   void store_leaves(const Chunk& chunk, double* leaves) const;
   void differentiate_leaves(const Chunk& chunk) const;
   void find_dx(const Chunk& chunk) const;
-  void find_dweight(const Chunk& chunk, bool accumulate) const;
+  void find_dweight(const Chunk& chunk, bool is_last, bool accumulate) const;
   void store_dweight(bool accumulate) const;
 
   template <typename T = std::byte>

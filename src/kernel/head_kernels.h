@@ -12,7 +12,6 @@ struct HeadKernels {
   void (*store_target_logit)(const Context&, const TargetLogitArgs&);
   void (*join_leaves)(const Context&, const JoinLeavesArgs&);
   void (*local_targets)(const Context&, const LocalTargetsArgs&);
-  void (*store_sum)(const Context&, const StoreSumArgs&);  // on the CPU: bf16 only
 };
 
 // Those of the device that the kernels are for.

@@ -1,4 +1,4 @@
-// kernel/cpu/head_kernels.cpp: the CPU's: small against the products, so most run on one thread.
+// kernel/cpu/head_kernels.cpp: the CPU's: small against the products, so they run on one thread.
 #include "kernel/head_kernels.h"
 
 #include <algorithm>
@@ -7,7 +7,6 @@
 #include <limits>
 
 #include "base/error.h"
-#include "base/threads.h"
 
 namespace weft {
 namespace {
@@ -76,26 +75,14 @@ void local_targets(const Context&, const LocalTargetsArgs& a) {
   }
 }
 
-void store_sum(const Context& context, const StoreSumArgs& a) {
-  constexpr int64_t kStretch = 1 << 16;
-  if (a.out_dtype != Dtype::kBf16) throw BugError("the CPU rounds sums to bf16 alone");
-  auto* out = static_cast<Bf16*>(a.out);
-  context.pool->run((a.n + kStretch - 1) / kStretch, [&](int64_t task, int) {
-    const int64_t end = std::min(a.n, (task + 1) * kStretch);
-    for (int64_t i = task * kStretch; i < end; ++i) {
-      out[i] = to_bf16(a.accumulate ? to_float(out[i]) + a.sum[i] : a.sum[i]);
-    }
-  });
-}
-
 }  // namespace
 
 HeadKernels head_kernels(const Kernels& kernels) {
   if (const DeviceKernels* d = kernels.device) {
-    return {d->take_rows,   d->store_leaf_stats, d->store_target_logit,
-            d->join_leaves, d->local_targets,    d->store_sum};
+    return {d->take_rows, d->store_leaf_stats, d->store_target_logit, d->join_leaves,
+            d->local_targets};
   }
-  return {take_rows, store_leaf_stats, store_target_logit, join_leaves, local_targets, store_sum};
+  return {take_rows, store_leaf_stats, store_target_logit, join_leaves, local_targets};
 }
 
 }  // namespace weft
