@@ -153,6 +153,10 @@ struct Head {
     for (int64_t t = 0; t < num_queries; ++t) {
       const T* out = query(args.out, t, h);
       const T* dout = query(args.dout, t, h);
+      if (t + kRowsAhead < num_queries) {
+        prefetch_row(query(args.out, t + kRowsAhead, h), args.D);
+        prefetch_row(query(args.dout, t + kRowsAhead, h), args.D);
+      }
       Vec sum = zero();
       each_vector(args.D, [&](int64_t i, auto part) {
         sum = fma(load(out + i, part), load(dout + i, part), sum);
@@ -255,6 +259,7 @@ struct Head {
 
   void write(const float* from, T* to, int64_t step, int64_t count) const {
     for (int64_t t = 0; t < count; ++t) {
+      if (t + kRowsAhead < count) prefetch_row(to + (t + kRowsAhead) * step, args.D);
       each_vector(args.D, [&](int64_t i, auto part) {
         store(to + t * step + i, load(from + t * Dp + i, part), part);
       });

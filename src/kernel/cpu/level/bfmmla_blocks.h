@@ -49,6 +49,8 @@ struct BfmmlaBlocks {
                         int64_t all_rows, Bf16*) {
     const int64_t Dp = padded(D);
     for (int64_t r = 0; r < all_rows; r += 2) {
+      for (int64_t next = r + kRowsAhead; next < lesser(rows, r + kRowsAhead + 2); ++next)
+        prefetch_row(from + next * ld, D);
       for (int64_t k = 0; k < Dp; k += 8) {
         const Eight a = load_eight(from + r * ld + k, r < rows ? D - k : 0);
         const Eight b = load_eight(from + (r + 1) * ld + k, r + 1 < rows ? D - k : 0);
@@ -58,6 +60,8 @@ struct BfmmlaBlocks {
   }
   static void pack_right(const Bf16* from, int64_t ld, int64_t rows, int64_t D, Bf16* to) {
     for (int64_t k = 0; k < kBlock; k += 4) {
+      for (int64_t next = k + kRowsAhead; next < lesser(rows, k + kRowsAhead + 4); ++next)
+        prefetch_row(from + next * ld, D);
       for (int64_t n = 0; n < padded(D); n += 8) {
         const auto row = [&](int64_t r) {
           return load_eight(from + r * ld + n, r < rows ? D - n : 0);

@@ -6,7 +6,7 @@
 // multiply-add better than 16 (on a Neoverse V1 8.5 instead of 6.5 G instructions per second).
 #pragma once
 
-#include "kernel/cpu/level/simd.h"
+#include "kernel/cpu/level/block_neon.h"
 
 namespace weft::WEFT_LEVEL {
 
@@ -36,13 +36,6 @@ WEFT_INLINE Extent extent_of(Shape shape, int64_t m0, int64_t rows, int64_t N, i
           .first_k = shape == Shape::kUpperA ? m0 : 0,
           .last_k = shape == Shape::kLowerA ? lesser(K, m0 + rows) : K};
 }
-
-// What a product does with the existing C.
-enum class Old {
-  kReplace,
-  kAdd,
-  kScaleAndAdd
-};  // the last: row m of C is multiplied with scale[m]
 
 // A is stored as (K, M).
 template <int kVectors>
@@ -92,6 +85,13 @@ WEFT_INLINE void add_rows(Vec (&sums)[kTileRows][kVectors], const Extent& extent
 template <bool kTransposed, Old kOld, int kVectors>
 WEFT_INLINE void multiply_tile(const Extent& extent, const float* a, int64_t lda, const float* b,
                                int64_t ldb, float* c, int64_t ldc, const float* scale) {
+#if defined(__aarch64__)
+  if constexpr (kTransposed && kVectors == 3) {
+    const int64_t k = extent.first_k;
+    return multiply_8x12<kOld>(extent.last_k - k, a + k * lda, lda, b + k * ldb, ldb, c, ldc,
+                               scale);
+  }
+#endif
   Vec sums[kTileRows][kVectors];
 #pragma GCC unroll 8
   for (int m = 0; m < kTileRows; ++m) {
@@ -138,6 +138,14 @@ template <bool kTransposed, Old kOld>
   }
 }
 
+// Rows of a head are short and far apart: the machine's own prefetcher does not find them.
+template <typename T>
+WEFT_INLINE void prefetch_row(const T* from, int64_t columns) {
+  constexpr int64_t kCacheLine = 64 / sizeof(T);
+  for (int64_t i = 0; i < columns; i += kCacheLine) __builtin_prefetch(from + i);
+}
+inline constexpr int64_t kRowsAhead = 16;  // prefetched
+
 // `rows` rows of `columns` elements as fp32 with stride ld; zeros fill up to all_rows and ld.
 template <typename T>
 [[gnu::flatten]] void copy_block(const T* from, int64_t from_ld, int64_t rows, int64_t columns,
@@ -146,6 +154,7 @@ template <typename T>
     float* row = to + r * ld;
     int64_t c = 0;
     if (r < rows) {
+      if (r + kRowsAhead < rows) prefetch_row(from + (r + kRowsAhead) * from_ld, columns);
       each_vector(columns, [&](int64_t i, auto part) {
         store(row + i, load(from + r * from_ld + i, part), part);
       });

@@ -54,7 +54,11 @@ struct FloatBlocks {
   }
   // c (M, Dp) += s · right for s (M, 64).
   static void weighted_rows(int64_t M, int64_t Dp, const float* s, const float* right, float* c,
-                            Shape shape, float*) {
+                            Shape shape, [[maybe_unused]] float* staging) {
+#if defined(__aarch64__)  // wide tiles want s as (64, M)
+    transpose_block(s, kBlock, M, kBlock, staging, M);
+    return multiply<true, Old::kAdd>(M, Dp, kBlock, staging, M, right, Dp, c, Dp, shape);
+#endif
     multiply<false, Old::kAdd>(M, Dp, kBlock, s, kBlock, right, Dp, c, Dp, shape);
   }
 };
