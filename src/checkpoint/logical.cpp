@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/foreign.h"
 #include "checkpoint/list.h"
 #include "io/hf_folder.h"
 #include "io/torch_file.h"
@@ -69,19 +70,46 @@ bool is_tied(const Json& config) {
          !family.starts_with("mistral");
 }
 
-// Copies of the embedding that some folders also store: listed once, as in checkpoints.
-bool is_tied_copy(const std::string& name, const HfFolder& folder, const Json& config) {
-  const auto has = [&](const char* other) { return folder.find(other).file != nullptr; };
+// The embedding that a tensor repeats, where `has` says that the model holds it; else "".
+template <typename Has>
+std::string tied_embedding(const std::string& name, const Json& config, const Has& has) {
   if (name == "encoder.embed_tokens.weight" || name == "decoder.embed_tokens.weight") {
-    return has("shared.weight");
+    return has("shared.weight") ? "shared.weight" : "";
   }
-  if (name != "lm_head.weight" || !is_tied(config)) return false;
+  if (name != "lm_head.weight" || !is_tied(config)) return "";
   for (const char* embedding :
        {"model.embed_tokens.weight", "transformer.word_embeddings.weight", "word_embeddings.weight",
         "transformer.wte.weight", "wte.weight", "shared.weight"}) {
-    if (has(embedding)) return true;
+    if (has(embedding)) return embedding;
   }
-  return false;
+  return "";
+}
+
+// Copies of the embedding that some folders also store: listed once, as in checkpoints.
+bool is_tied_copy(const std::string& name, const HfFolder& folder, const Json& config) {
+  const auto has = [&](const char* other) { return folder.find(other).file != nullptr; };
+  return !tied_embedding(name, config, has).empty();
+}
+
+const LogicalTensor* find_weight(const LogicalModel& model, const std::string& name) {
+  for (const LogicalTensor& t : model.weights) {
+    if (t.name == name) return &t;
+  }
+  return nullptr;
+}
+
+bool same_bits(const LogicalTensor& a, const LogicalTensor& b) {
+  constexpr int64_t kPiece = 1 << 20;
+  if (a.shape != b.shape || a.dtype != b.dtype) return false;
+  const int64_t n = num_elements(a.shape), width = dtype_bytes(a.dtype);
+  std::vector<std::byte> x(static_cast<size_t>(std::min(n, kPiece) * width)), y(x.size());
+  for (int64_t at = 0; at < n; at += kPiece) {
+    const int64_t end = std::min(n, at + kPiece);
+    a.read(at, end, x.data());
+    b.read(at, end, y.data());
+    if (std::memcmp(x.data(), y.data(), static_cast<size_t>((end - at) * width)) != 0) return false;
+  }
+  return true;
 }
 
 LogicalModel open_file(const fs::path& path) {
@@ -182,15 +210,21 @@ fs::path resolve_model_source(const std::string& path) {
     }
     return whole.back();
   }
+  if (is_deepspeed(path) || is_dcp(path)) return path;
   throw UserError(
       fmt::format("{} holds no model: neither config.json nor COMMITTED nor checkpoints/", path),
-      "give a checkpoint, a run directory, a Hugging Face folder or a safetensors file");
+      "give a checkpoint, a run directory, a Hugging Face folder, a file of tensors, or a folder "
+      "of DeepSpeed or torch.distributed.checkpoint");
 }
 
 LogicalModel open_logical(const std::string& path) {
   if (fs::is_regular_file(path)) return open_file(path);
   const fs::path source = resolve_model_source(path);
-  return is_checkpoint(source) ? open_checkpoint(source) : open_folder(source);
+  if (is_checkpoint(source)) return open_checkpoint(source);
+  const bool has_weights = fs::exists(source / "config.json") && HfFolder(source).has_weights();
+  if (!has_weights && is_deepspeed(source)) return open_deepspeed(source);
+  if (!has_weights && is_dcp(source)) return open_dcp(source);
+  return open_folder(source);
 }
 
 void require_all_read(const LogicalModel& model) {
@@ -200,9 +234,22 @@ void require_all_read(const LogicalModel& model) {
                   "convert or remove it in Python and save the rest again");
 }
 
+void drop_tied_copies(LogicalModel& model) {
+  if (model.config.is_null()) return;
+  const auto has = [&](const char* name) { return find_weight(model, name) != nullptr; };
+  std::set<std::string> copies;
+  for (const LogicalTensor& t : model.weights) {
+    const LogicalTensor* original = find_weight(model, tied_embedding(t.name, model.config, has));
+    if (original && same_bits(t, *original)) copies.insert(t.name);
+  }
+  std::erase_if(model.weights, [&](const LogicalTensor& t) { return copies.contains(t.name); });
+}
+
 void use_config_of(LogicalModel& model, const fs::path& folder) {
   model.config = HfFolder(folder).config();
   model.config_folder = folder;
+  if (model.kind == LogicalModel::Kind::kFile || model.kind == LogicalModel::Kind::kForeign)
+    drop_tied_copies(model);
 }
 
 std::map<std::string, std::string> read_side_files(const LogicalModel& model) {

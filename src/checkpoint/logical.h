@@ -36,6 +36,7 @@ struct LogicalModel {
   std::map<std::string, std::string> unread;  // tensors that cannot be read, with the reason
   Json config;                                // config.json; null where there is none
   std::filesystem::path config_folder;        // where it is, with the tokenizer; may be empty
+  Json details = Json(Json::Object{});        // of kForeign: step, ranks, version
   std::vector<std::string> notes;             // what a reader of the listing should know
 };
 
@@ -47,6 +48,9 @@ std::filesystem::path resolve_model_source(const std::string& path);
 
 // UserError naming the first tensor that cannot be read: a copy without it would be another model.
 void require_all_read(const LogicalModel& model);
+
+// Drops weights that are the embedding once more, where config.json ties them: same bits only.
+void drop_tied_copies(LogicalModel& model);
 
 // Takes config.json and the tokenizer from a folder, replacing what the model came with.
 void use_config_of(LogicalModel& model, const std::filesystem::path& folder);

@@ -9,6 +9,7 @@
 #include "base/printable.h"
 #include "base/suggest.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/foreign.h"
 #include "cmd/command.h"
 #include "data/rows.h"
 #include "io/file_kind.h"
@@ -37,7 +38,9 @@ bool is_data(const std::string& path) {
   for (const char* name : {"config.json", "run.yaml", "checkpoints"}) {
     if (fs::exists(folder / name)) return false;
   }
-  if (is_checkpoint(folder) || has_tokenizer(folder)) return false;
+  if (is_checkpoint(folder) || is_deepspeed(folder) || is_dcp(folder) || has_tokenizer(folder)) {
+    return false;
+  }
   try {
     return !expand_paths({path}).empty();
   } catch (const UserError&) {  // nothing there that looks like rows
@@ -101,7 +104,8 @@ Json inspect_other(const std::string& path) {
   if (const std::string kind = kind_of_binary(path); !kind.empty()) {
     return inspect_binary(path, kind);
   }
-  const bool model = is_checkpoint(path) || fs::exists(fs::path(path) / "config.json");
+  const bool model = is_checkpoint(path) || is_deepspeed(path) || is_dcp(path) ||
+                     fs::exists(fs::path(path) / "config.json");
   if (!model && has_tokenizer(path)) return inspect_tokenizer(path);
   return inspect_model(path);
 }

@@ -1,6 +1,7 @@
 // cmd/inspect_model.cpp: the figures of a checkpoint, a Hugging Face folder, a safetensors file.
 #include "base/error.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/foreign.h"
 #include "checkpoint/logical.h"
 #include "cmd/inspect.h"
 #include "io/hf_folder.h"
@@ -122,6 +123,7 @@ void describe_metadata(const fs::path& path, Json& out) {
 
 Json inspect_model(const std::string& path) {
   if (const fs::path folder = path; fs::is_directory(folder) && !is_checkpoint(folder) &&
+                                    !is_deepspeed(folder) && !is_dcp(folder) &&
                                     fs::exists(folder / "config.json") && !has_weights(folder)) {
     return describe_shape(folder);
   }
@@ -133,7 +135,8 @@ Json inspect_model(const std::string& path) {
     describe_folder(model, out);
   } else {
     out.set("kind", model.format);
-    out.set("path", path);
+    out.set("path", model.path.string());
+    for (const auto& [key, value] : model.details.as_object()) out.set(key, value);
     if (path.ends_with(".safetensors")) describe_metadata(path, out);
   }
   if (!model.config.is_null()) describe_config(model.config, out);

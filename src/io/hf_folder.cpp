@@ -28,8 +28,13 @@ HfFolder::HfFolder(const fs::path& path) : path_(path) {
   }
   const fs::path file = path / "config.json";
   if (!fs::exists(file)) {
+    const bool is_foreign = fs::exists(path / "latest") || fs::exists(path / ".metadata");
     throw UserError(fmt::format("{} has no config.json", path.string()),
-                    "wanted a Hugging Face folder: config.json, *.safetensors, tokenizer files");
+                    is_foreign
+                        ? "it looks like a checkpoint of DeepSpeed or torch.distributed: `weft "
+                          "export FOLDER OUT --config FOLDER` makes a model folder of it"
+                        : "wanted a Hugging Face folder: config.json, *.safetensors, tokenizer "
+                          "files");
   }
   config_ = parse_json(read_file(file, size_t{1} << 26), file.string());
   require(config_.is_object(), "{} holds {}, wanted an object", file.string(), config_.kind());

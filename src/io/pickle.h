@@ -71,6 +71,7 @@ class PickleValue {
   Pickle::Kind kind() const { return node().kind; }
   bool is_null() const { return kind() == Pickle::Kind::kNull; }
   bool is_dict() const { return kind() == Pickle::Kind::kDict; }
+  bool is_int() const { return kind() == Pickle::Kind::kInt; }
   bool is_string() const { return kind() == Pickle::Kind::kString; }
   bool is_list() const {  // or a tuple
     return kind() == Pickle::Kind::kList || kind() == Pickle::Kind::kTuple;

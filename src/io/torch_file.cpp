@@ -252,11 +252,18 @@ TorchTensor TorchArchive::tensor(const PickleValue& value) const {
 void TorchArchive::read(const TorchTensor& t, int64_t begin, int64_t end, void* out) const {
   ensure(t.fault.empty(), "a tensor that cannot be read");
   if (begin >= end) return;
-  if (map_ && t.is_contiguous())
-    return read_mapped(*map_, map_begin_ + t.begin, dtype_bytes(t.dtype), begin, end, out);
+  if (map_) return read_torch(*map_, map_begin_, t, begin, end, out);
   const auto* first = reinterpret_cast<const std::byte*>(archive_.data()) + t.begin;
   read_strided(t, first, begin, end, static_cast<std::byte*>(out));
-  if (map_) check_mapped_file(map_->data());
+}
+
+void read_torch(const MappedFile& map, size_t archive_begin, const TorchTensor& t, int64_t begin,
+                int64_t end, void* out) {
+  if (begin >= end) return;
+  const size_t at = archive_begin + t.begin;
+  if (t.is_contiguous()) return read_mapped(map, at, dtype_bytes(t.dtype), begin, end, out);
+  read_strided(t, map.data() + at, begin, end, static_cast<std::byte*>(out));
+  check_mapped_file(map.data());
 }
 
 const std::byte* TorchArchive::data(const TorchTensor& t) const {

@@ -41,6 +41,9 @@ class TorchArchive {
   // Elements [begin, end) in row-major order. Thread-safe.
   void read(const TorchTensor& tensor, int64_t begin, int64_t end, void* out) const;
   const std::byte* data(const TorchTensor& tensor) const;  // of a contiguous one
+  // Of an archive in a mapped file: the file, and the archive's first byte there.
+  const std::shared_ptr<const MappedFile>& map() const { return map_; }
+  size_t map_begin() const { return map_begin_; }
 
  private:
   struct Range {
@@ -56,6 +59,10 @@ class TorchArchive {
   std::map<std::string, Range, std::less<>> members_;
   std::unique_ptr<const Pickle> pickle_;
 };
+
+// TorchArchive::read of an archive that begins at `archive_begin` and need not be open any more.
+void read_torch(const MappedFile& map, size_t archive_begin, const TorchTensor& tensor,
+                int64_t begin, int64_t end, void* out);
 
 // Every tensor of nested dicts and lists, under its keys joined by dots. UserError where two would
 // have the same name.
