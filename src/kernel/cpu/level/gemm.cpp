@@ -129,9 +129,10 @@ class Product {
     const int64_t tiles_down = ceil_div(plan_.m_block, kMr);
     alignas(64) float own_tile[kMr * kNr];
     // While a panel of B is in use the next one is prefetched, a piece with each tile: it comes
-    // from the shared cache, and fetching it at once would cost 5 %.
+    // from the shared cache, and fetching it at once would cost 5 %. A task's own panels are near.
     const int64_t panel_bytes = k_padded * kNr * static_cast<int64_t>(sizeof(Packed));
-    const int64_t piece = round_up(ceil_div(panel_bytes, ceil_div(rows, kMr)), 64);
+    const int64_t piece =
+        plan_.share_b ? round_up(ceil_div(panel_bytes, ceil_div(rows, kMr)), 64) : 0;
     for (int64_t j = 0; j < cols; j += kNr, b += k_padded * kNr) {
       const Packed* panel = a;
       const std::byte* next = reinterpret_cast<const std::byte*>(b) + panel_bytes;

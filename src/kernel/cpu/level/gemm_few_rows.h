@@ -18,16 +18,30 @@ namespace weft::WEFT_LEVEL {
 namespace {
 
 inline constexpr int64_t kFewRows = 4;
-inline constexpr int64_t kFewColumns = 16;      // lines of B that advance together
-inline constexpr int64_t kPrefetchBytes = 512;  // bytes of a line that are prefetched
+inline constexpr int64_t kFewColumns = 16;  // lines of B that advance together
 
-// Once per cache line.
+// Lines of B that advance together. Their addresses stay in registers: one index serves them all.
+// Meanwhile the lines that come next are fetched into the L2 cache, and two cache lines ahead into
+// the L1 cache: rows are too short for the machine's own prefetcher.
 template <typename T>
-[[gnu::always_inline]] inline void prefetch_lines(const T* const* lines, int64_t k) {
-  if (k * static_cast<int64_t>(sizeof(T)) % 64 != 0) return;
-  for (int i = 0; i < kFewColumns; ++i)
-    __builtin_prefetch(reinterpret_cast<const std::byte*>(lines[i] + k) + kPrefetchBytes);
-}
+struct LineBlock {
+  const std::byte* line[kFewColumns];
+  int64_t ahead;  // bytes to the lines that come next
+
+  [[gnu::always_inline]] const T* at(int i, int64_t k) const {
+    return reinterpret_cast<const T*>(line[i] + k * static_cast<int64_t>(sizeof(T)));
+  }
+  // Once per cache line.
+  [[gnu::always_inline]] void prefetch(int64_t k) const {
+    const int64_t byte = k * static_cast<int64_t>(sizeof(T));
+    if (byte % 64 != 0) return;
+#pragma GCC unroll 16
+    for (int i = 0; i < kFewColumns; ++i) {
+      __builtin_prefetch(line[i] + (byte + 128), 0, 3);
+      __builtin_prefetch(line[i] + (byte + ahead), 0, 2);
+    }
+  }
+};
 
 // fp32: four k of four lines are transposed, so that a vector has one k of four columns.
 struct FloatLines {
@@ -35,16 +49,18 @@ struct FloatLines {
   static constexpr int64_t kStep = 4;
 
   template <int kRows>
-  static void multiply(const float* const* a, const float* const* lines, int64_t K, float* tile) {
+  static void multiply(const float* const* a, const LineBlock<float> lines, int64_t K,
+                       float* tile) {
     float32x4_t sums[kRows][kFewColumns / 4] = {};
     for (int64_t k = 0; k < K; k += kStep) {
-      prefetch_lines(lines, k);
+      lines.prefetch(k);
       float32x4_t left[kRows];
       for (int r = 0; r < kRows; ++r) left[r] = vld1q_f32(a[r] + k);
 #pragma GCC unroll 4
       for (int j = 0; j < kFewColumns / 4; ++j) {
         float32x4_t line[4];
-        for (int i = 0; i < 4; ++i) line[i] = vld1q_f32(lines[4 * j + i] + k);
+#pragma GCC unroll 4
+        for (int i = 0; i < 4; ++i) line[i] = vld1q_f32(lines.at(4 * j + i, k));
         const float32x4_t t0 = vtrn1q_f32(line[0], line[1]), t1 = vtrn2q_f32(line[0], line[1]);
         const float32x4_t t2 = vtrn1q_f32(line[2], line[3]), t3 = vtrn2q_f32(line[2], line[3]);
         const auto low = [](float32x4_t x, float32x4_t y) {
@@ -80,14 +96,14 @@ struct Bf16Lines {
   static constexpr int64_t kStep = 8;
 
   template <int kRows>
-  static void multiply(const Bf16* const* a, const Bf16* const* lines, int64_t K, float* tile) {
+  static void multiply(const Bf16* const* a, const LineBlock<Bf16> lines, int64_t K, float* tile) {
     constexpr int kPairs = (kRows + 1) / 2;
     float32x4_t sums[kPairs][kFewColumns / 2] = {};
     const auto load = [](const Bf16* at) {
       return vreinterpretq_u64_bf16(vld1q_bf16(reinterpret_cast<const bfloat16_t*>(at)));
     };
     for (int64_t k = 0; k < K; k += kStep) {
-      prefetch_lines(lines, k);
+      lines.prefetch(k);
       bfloat16x8_t first[kPairs], second[kPairs];
       for (int p = 0; p < kPairs; ++p) {
         const uint64x2_t upper = load(a[2 * p] + k);
@@ -97,7 +113,7 @@ struct Bf16Lines {
       }
 #pragma GCC unroll 8
       for (int j = 0; j < kFewColumns / 2; ++j) {
-        const uint64x2_t left = load(lines[2 * j] + k), right = load(lines[2 * j + 1] + k);
+        const uint64x2_t left = load(lines.at(2 * j, k)), right = load(lines.at(2 * j + 1, k));
         const bfloat16x8_t low = vreinterpretq_bf16_u64(vzip1q_u64(left, right));
         const bfloat16x8_t high = vreinterpretq_bf16_u64(vzip2q_u64(left, right));
         for (int p = 0; p < kPairs; ++p) {
@@ -153,20 +169,28 @@ class FewRows {
   }
 
   void run(const Context& context) const {
-    const int64_t blocks = ceil_div(args_.N, kFewColumns);
-    const int64_t together = ceil_div(blocks, int64_t{4} * context.pool->num_threads());
+    const int64_t blocks = ceil_div(args_.N, kFewColumns), threads = context.pool->num_threads();
+    const int64_t together = ceil_div(blocks, 4 * threads);
     context.pool->run(ceil_div(blocks, together), [&](int64_t task, int) {
       const int64_t end = std::min(blocks, (task + 1) * together);
-      for (int64_t block = task * together; block < end; ++block) columns(block * kFewColumns);
+      for (int64_t block = task * together; block < end; ++block) {
+        // After its last block a thread probably continues with the task after the others'.
+        const int64_t next = block + 1 + (block + 1 < end ? 0 : (threads - 1) * together);
+        columns(block * kFewColumns, std::min(next, blocks - 1) * kFewColumns);
+      }
     });
   }
 
  private:
   // Columns n and following. Past the last one its line is read again, and the result is dropped.
-  void columns(int64_t n) const {
+  // Those from next_n on are prefetched.
+  void columns(int64_t n, int64_t next_n) const {
     const int64_t count = std::min(kFewColumns, args_.N - n);
-    const Source *lines[kFewColumns], *rows[kFewRows];
-    for (int64_t i = 0; i < kFewColumns; ++i) lines[i] = b_.at(n + std::min(i, count - 1));
+    LineBlock<Source> lines;
+    for (int64_t i = 0; i < kFewColumns; ++i)
+      lines.line[i] = reinterpret_cast<const std::byte*>(b_.at(n + std::min(i, count - 1)));
+    lines.ahead = reinterpret_cast<const std::byte*>(b_.at(next_n)) - lines.line[0];
+    const Source* rows[kFewRows];
     for (int64_t r = 0; r < args_.M; ++r)
       rows[r] = static_cast<const Source*>(args_.a) + r * args_.lda;
     alignas(64) float tile[kFewRows * kFewColumns];
