@@ -21,6 +21,7 @@ class EmulatedDevice : public Device {
   void free_pinned(std::byte* memory, int64_t bytes) override { free(memory, bytes); }
   void write(void* to, const void* from, int64_t bytes) override { copy(to, from, bytes); }
   void read(void* to, const void* from, int64_t bytes) override { copy(to, from, bytes); }
+  void read_aside(void* to, const void* from, int64_t bytes) override { copy(to, from, bytes); }
   void copy(void* to, const void* from, int64_t bytes) override {
     host_device().copy(to, from, bytes);
   }

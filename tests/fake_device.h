@@ -130,6 +130,9 @@ class FakeDevice : public Device {
     wait();
     std::memcpy(to, from, static_cast<size_t>(bytes));
   }
+  void read_aside(void* to, const void* from, int64_t bytes) override {
+    std::memcpy(to, from, static_cast<size_t>(bytes));
+  }
   void copy(void* to, const void* from, int64_t bytes) override {
     tell("copy");
     note("copy");

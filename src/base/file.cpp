@@ -38,12 +38,12 @@ int open_for_reading(const std::filesystem::path& path, size_t* size) {
   return fd;
 }
 
-[[noreturn]] void fail_write(const std::filesystem::path& path) {
+}  // namespace
+
+void fail_write(const std::filesystem::path& path) {
   throw RunError(fmt::format("cannot write {}: {}", path.string(), std::strerror(errno)),
                  errno == ENOSPC ? "free space on that disk, then run the same command again" : "");
 }
-
-}  // namespace
 
 std::string read_file(const std::filesystem::path& path, size_t max_bytes) {
   size_t size = 0;

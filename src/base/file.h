@@ -55,4 +55,7 @@ class FileWriter {
 
 void sync_directory(const std::filesystem::path& path);
 
+// RunError with errno's reason, and a hint where the disk is full.
+[[noreturn]] void fail_write(const std::filesystem::path& path);
+
 }  // namespace weft

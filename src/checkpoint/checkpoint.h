@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -45,6 +46,11 @@ Region region_of(const Slice& slice);
 void write_checkpoint(const std::filesystem::path& folder, const std::vector<Slice>& slices,
                       const Json& state, const std::map<std::string, std::string>& side_files,
                       int rank = 0, int num_ranks = 1);
+// The same with a file written otherwise (checkpoint/rank_file.h), into the folder it is given.
+using WriteFile = std::function<IndexPart(const std::filesystem::path& folder)>;
+void write_checkpoint(const std::filesystem::path& folder, const WriteFile& write_file,
+                      const Json& state, const std::map<std::string, std::string>& side_files,
+                      int rank, int num_ranks);
 void prepare_checkpoint(const std::filesystem::path& folder);
 // Merges the ranks' parts into index.json, writes COMMITTED, renames. BugError where the slices do
 // not cover every element of every tensor exactly once.

@@ -35,6 +35,11 @@ struct StoredHeader {
 };
 using StoredHeaders = std::map<std::string, StoredHeader>;  // by file; empty for an older weft's
 using StoredTensors = std::map<std::string, StoredTensor>;  // logical name to tensor
+// What one rank contributes to the index.
+struct IndexPart {
+  StoredTensors tensors;
+  StoredHeaders headers;
+};
 
 Json index_to_json(const StoredTensors& tensors, const StoredHeaders& headers, int num_ranks);
 // UserError where the index is not of this version's format.

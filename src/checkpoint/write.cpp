@@ -8,66 +8,18 @@
 #include "base/path.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/index.h"
+#include "checkpoint/rank_file.h"
 #include "checkpoint/replace_folder.h"
-#include "io/safetensors.h"
 
 namespace weft {
 namespace {
 
 namespace fs = std::filesystem;
 
-Region checked_region(const Slice& s) {
-  const Region region = region_of(s);
-  const std::string fault = region_fault(region, s.shape);
-  ensure(fault.empty(), fmt::format("slice of \"{}\": {}", s.name, fault));
-  return region;
-}
-
-// The name of a slice in its file: the logical one; name@1, name@2 for more slices of a tensor.
-std::string name_in_file(const std::string& name, std::set<std::string>& taken) {
-  std::string unique = name;
-  for (int i = 1; !taken.insert(unique).second; ++i) unique = fmt::format("{}@{}", name, i);
-  return unique;
-}
-
-struct IndexPart {
-  StoredTensors tensors;
-  StoredHeaders headers;
-};
-
-// Writes a rank's file; returns its part of the index.
-IndexPart write_slices(const fs::path& folder, const std::vector<Slice>& slices, int rank) {
-  std::vector<TensorInfo> infos;
-  std::map<std::string, const Slice*> by_name;
-  std::set<std::string> taken;
-  for (const Slice& s : slices) {
-    const Region region = checked_region(s);
-    const bool box = region.size() == num_elements(s.extent);
-    const std::string name = name_in_file(s.name, taken);
-    infos.push_back({name, s.dtype, box ? s.extent : Shape{region.size()}, 0, 0});
-    by_name[name] = &s;
-  }
-  IndexPart part;
-  SafetensorsWriter out(folder / rank_file(rank), std::move(infos), {{"format", "pt"}});
-  for (const TensorInfo& t : out.tensors()) {
-    const Slice& s = *by_name[t.name];
-    out.write(s.data, t.end - t.begin);
-    StoredTensors one;
-    one[s.name] = {s.shape,
-                   s.dtype,
-                   {{rank_file(rank), out.data_start() + t.begin, out.data_start() + t.end,
-                     region_of(s), hash_bytes(s.data, t.end - t.begin)}}};
-    merge_tensors(part.tensors, std::move(one));
-  }
-  out.finish();
-  part.headers[rank_file(rank)] = {out.data_start(), out.header_hash()};
-  return part;
-}
-
-void write_rank(const fs::path& folder, const std::vector<Slice>& slices, const Json& state,
+void write_rank(const fs::path& folder, const WriteFile& write_file, const Json& state,
                 const std::map<std::string, std::string>& side_files, int rank, int num_ranks) {
   make_folder(folder);
-  const IndexPart part = write_slices(folder, slices, rank);
+  const IndexPart part = write_file(folder);
   if (rank == 0) {
     write_synced(folder / kStateFile, state.dump(1) + "\n");
     for (const auto& [name, bytes] : side_files) {
@@ -151,10 +103,18 @@ void commit_checkpoint(const fs::path& folder, int num_ranks) {
 void write_checkpoint(const fs::path& folder, const std::vector<Slice>& slices, const Json& state,
                       const std::map<std::string, std::string>& side_files, int rank,
                       int num_ranks) {
+  write_checkpoint(
+      folder, [&](const fs::path& into) { return RankFile(slices, rank).write(into, nullptr); },
+      state, side_files, rank, num_ranks);
+}
+
+void write_checkpoint(const fs::path& folder, const WriteFile& write_file, const Json& state,
+                      const std::map<std::string, std::string>& side_files, int rank,
+                      int num_ranks) {
   const fs::path writing = writing_folder(folder);
   try {
     if (num_ranks == 1) prepare_checkpoint(folder);
-    write_rank(writing, slices, state, side_files, rank, num_ranks);
+    write_rank(writing, write_file, state, side_files, rank, num_ranks);
     if (num_ranks == 1) commit_checkpoint(folder, num_ranks);
   } catch (...) {
     std::error_code ignored;  // frees the space; the first error is the one to report

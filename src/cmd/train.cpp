@@ -66,13 +66,26 @@ void warn_of_cores(const LaunchConfig& c, int64_t ranks) {
       several(ranks, "rank"), several(threads, "thread"), several(cores, "core"));
 }
 
+// Where the copies for checkpoint.async do not fit: the default gives way, a request does not.
+// Returns whether it gave way.
+bool settle_async(RunFile* file, const std::string& shortage) {
+  if (shortage.empty() || !file->config().checkpoint.async) return false;
+  if (file->was_given("checkpoint.async"))
+    throw UserError(shortage,
+                    "set checkpoint.async to false, or leave it out: checkpoints are then "
+                    "written between steps");
+  log_warning("{}; checkpoints are written between steps", shortage);
+  file->save_synchronously("memory is short");
+  return true;
+}
+
 // Wrong input is reported once, before any rank starts.
-int supervise(const RunFile& file, const TrainOptions& options, bool is_forced,
+int supervise(RunFile& file, const TrainOptions& options, bool is_forced,
               const std::vector<std::string>& argv, const StopSignals& signals) {
   const RunConfig& c = file.config();
   check_layout(c);
   check_backend(c);
-  check_memory(c, is_forced);
+  const bool gave_way = settle_async(&file, check_memory(c, is_forced));
   // Ranks that share memory need no network: an interface is looked up only where one was given.
   if (file.was_given("launch.interface")) {
     static_cast<void>(address_of_interface(c.launch.interface));
@@ -81,6 +94,7 @@ int supervise(const RunFile& file, const TrainOptions& options, bool is_forced,
   JobOptions job;
   job.num_ranks = static_cast<int>(c.parallel.dp * c.parallel.tp);
   job.argv = argv;
+  if (gave_way) job.argv.insert(job.argv.end(), {"--set", "checkpoint.async=false"});
   job.threads = static_cast<int>(c.launch.threads);
   const std::filesystem::path dir = run_dir_of(c, options);
   const auto before = last_event_time(dir);
@@ -136,7 +150,7 @@ RunCommand add_train(CLI::App& app) {
     const ParallelConfig& p = file.config().parallel;
     if (p.dp * p.tp > 1) return supervise(file, w->options, w->force, command_words(), *early);
     check_backend(file.config());
-    check_memory(file.config(), w->force);
+    settle_async(&file, check_memory(file.config(), w->force));
     warn_of_cores(file.config().launch, 1);
     return train_rank(file, w->options, {0, choose_threads(file.config().launch), nullptr});
   };

@@ -33,6 +33,7 @@ class ArenaComm : public Comm {
   void set_deadline_ms(int64_t ms) override { host_->set_deadline_ms(ms); }
   int64_t deadline_ms() const override { return host_->deadline_ms(); }
   void set_no_deadline(bool patient) override { host_->set_no_deadline(patient); }
+  void drop_deadline() override { host_->drop_deadline(); }
 
  protected:
   ArenaComm(std::shared_ptr<Comm> host, Device* device, std::byte* arena, int64_t arena_bytes);

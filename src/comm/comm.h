@@ -75,6 +75,9 @@ class Comm {
   // Calls begun while this is on may take a day instead of the deadline, in the same groups; see
   // ScopedNoDeadline.
   virtual void set_no_deadline(bool patient) = 0;
+  // For this group alone and for good: its ranks may work for long between calls, while others of
+  // the same world keep their deadline. Every rank of the group calls it.
+  virtual void drop_deadline() = 0;
 
   // False where a call returns before it is done: its work is queued on the rank's device, in the
   // queue in use, and can be captured there.

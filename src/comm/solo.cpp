@@ -57,6 +57,7 @@ class SoloComm : public Comm {
   void set_deadline_ms(int64_t) override {}
   int64_t deadline_ms() const override { return kDeadlineMs; }
   void set_no_deadline(bool) override {}
+  void drop_deadline() override {}
 
  private:
   void begin(CommOp op, int64_t bytes) {

@@ -214,9 +214,10 @@ void bind_rest(OptionTable& t, RunConfig& c) {
   t.add("checkpoint.best", &c.checkpoint.best,
         "the measure of the best checkpoint; matches need eval.generate")
       .one_of({"eval_loss", "exact_match", "sql_match"});
-  t.add("checkpoint.async", &c.checkpoint.async,
-        "write checkpoints while training continues; today each is written before the next step")
-      .not_built("writing checkpoints while training continues");
+  t.add(
+      "checkpoint.async", &c.checkpoint.async,
+      "write checkpoints while training continues, from a copy of the state; not by default where "
+      "memory is short");
   t.add("launch.nodes", &c.launch.nodes, "machines").at_least(1).not_built(kMesh);
   t.add("launch.ranks_per_node", &c.launch.ranks_per_node,
         "ranks to start; 0 = dp x tp, the only accepted value")
@@ -301,6 +302,11 @@ void RunFile::choose_precision(const std::string& value) {
   std::vector<std::string> complaints;
   check_config(*table_, config_, &complaints);
   refuse(complaints);
+}
+
+void RunFile::save_synchronously(const std::string& why) {
+  config_.checkpoint.async = false;
+  table_->mark_chosen("checkpoint.async", why);
 }
 
 }  // namespace weft

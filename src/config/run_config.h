@@ -57,7 +57,7 @@ struct EvalConfig {
 struct CheckpointConfig {
   int64_t every = 0, keep = 2;
   std::string best = "eval_loss";
-  bool async = false;
+  bool async = true;
 };
 
 struct LaunchConfig {
@@ -110,6 +110,8 @@ class RunFile {
   // Replaces `train.precision: auto`, which the resolved file then shows as chosen. All complaints
   // about the value are collected as those about a given one.
   void choose_precision(const std::string& value);
+  // Replaces the default of checkpoint.async; the resolved file shows why.
+  void save_synchronously(const std::string& why);
   bool was_given(std::string_view key) const { return table_->was_given(key); }
   const std::vector<std::string>& not_built() const { return table_->not_built(); }
 

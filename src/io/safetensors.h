@@ -41,25 +41,30 @@ class SafetensorsFile final : public TensorFile {
   std::map<std::string, std::string> metadata_;
 };
 
+// Where the tensors of a new file lie. Larger element types come first, so that every tensor is
+// aligned to its own type; the data section starts 64-byte aligned.
+struct SafetensorsPlan {
+  std::string header;               // every byte before the data
+  std::vector<TensorInfo> tensors;  // in the order of the file; begin and end are set
+  size_t file_bytes() const { return header.size() + (tensors.empty() ? 0 : tensors.back().end); }
+};
+SafetensorsPlan plan_safetensors(std::vector<TensorInfo> tensors,
+                                 const std::map<std::string, std::string>& metadata);
+
 // Writes a file piece by piece, so that at most one tensor needs to be in memory. The header is
 // written first; then the bytes of tensors(), in that order, in pieces of any size; then finish().
-// Larger element types come first, so that every tensor is aligned to its own type; the data
-// section starts 64-byte aligned. RunError where the disk is full.
+// RunError where the disk is full.
 class SafetensorsWriter {
  public:
   // begin and end of the given tensors are outputs.
   SafetensorsWriter(const std::filesystem::path& path, std::vector<TensorInfo> tensors,
                     const std::map<std::string, std::string>& metadata);
-  const std::vector<TensorInfo>& tensors() const { return tensors_; }
-  size_t data_start() const { return data_start_; }
-  uint64_t header_hash() const { return header_hash_; }  // of all bytes before data_start()
+  const std::vector<TensorInfo>& tensors() const { return plan_.tensors; }
   void write(const void* bytes, size_t size);
   void finish();  // BugError where bytes are missing; syncs
 
  private:
-  std::vector<TensorInfo> tensors_;
-  size_t data_start_ = 0;
-  uint64_t header_hash_ = 0;
+  SafetensorsPlan plan_;
   size_t written_ = 0;
   FileWriter out_;
 };

@@ -2,7 +2,6 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "base/hash.h"
 #include "base/json.h"
 #include "io/safetensors.h"
 
@@ -54,14 +53,20 @@ std::string header_bytes(const std::vector<TensorInfo>& tensors,
 
 }  // namespace
 
+SafetensorsPlan plan_safetensors(std::vector<TensorInfo> tensors,
+                                 const std::map<std::string, std::string>& metadata) {
+  tensors = place(std::move(tensors));
+  std::string header = header_bytes(tensors, metadata);
+  return {std::move(header), std::move(tensors)};
+}
+
 SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path,
                                      std::vector<TensorInfo> tensors,
                                      const std::map<std::string, std::string>& metadata)
-    : tensors_(place(std::move(tensors))), out_(path, FileWriter::Mode::kTruncate) {
-  const std::string header = header_bytes(tensors_, metadata);
-  data_start_ = header.size();
-  header_hash_ = hash_text(header);
-  out_.write(header);
+    : plan_(plan_safetensors(std::move(tensors), metadata)),
+      out_(path, FileWriter::Mode::kTruncate) {
+  out_.write(plan_.header);
+  written_ = plan_.header.size();
 }
 
 void SafetensorsWriter::write(const void* bytes, size_t size) {
@@ -70,8 +75,8 @@ void SafetensorsWriter::write(const void* bytes, size_t size) {
 }
 
 void SafetensorsWriter::finish() {
-  const size_t wanted = tensors_.empty() ? 0 : tensors_.back().end;
-  ensure(written_ == wanted, fmt::format("{} of {} bytes of data written", written_, wanted));
+  const size_t wanted = plan_.file_bytes();
+  ensure(written_ == wanted, fmt::format("{} of {} bytes written", written_, wanted));
   out_.sync();
 }
 

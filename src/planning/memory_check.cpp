@@ -9,9 +9,12 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "config/session.h"
+#include "io/hf_folder.h"
 #include "optim/optimizer.h"
 #include "planning/backend.h"
 #include "planning/plan_fit.h"
+#include "planning/snapshot_bytes.h"
 #include "track/progress.h"
 
 namespace weft {
@@ -184,21 +187,56 @@ void check_arena_memory(const std::string& what, int64_t arena_bytes, const std:
 
 namespace {
 
-void refuse_shortage(const RunConfig& c) {
-  const PlanReport plan = plan_run(c);
-  const LastingShortage found = lasting_shortage(plan, bounds_here, kRetryFor);
-  if (!found.text.empty()) throw UserError(found.text, memory_advice(c, plan, found.bounds));
+// `need`: of the run without them.
+std::string copies_shortage(int64_t need, int64_t copies, const MemoryBound& bound) {
+  if (need + copies <= bound.bytes) return "";
+  return fmt::format(
+      "checkpoints are written beside training (checkpoint.async) from a copy of the state, which "
+      "needs {} besides the run's {}, but {} is available: {} ({} and {} bytes)",
+      format_bytes(copies), format_bytes(need), format_bytes(bound.bytes), bound.source,
+      need + copies, bound.bytes);
 }
 
 }  // namespace
 
-void check_memory(const RunConfig& c, bool is_forced) {
-  if (choose_kernels(c).device != nullptr) return;
+std::string snapshot_shortage(const PlanReport& plan, const MemoryBounds& b) {
+  int64_t largest = 0;
+  for (const RankPlan& rank : plan.plans) largest = std::max(largest, rank.snapshot);
+  const ProcessNeed process = process_need(plan);
+  const std::string all[] = {copies_shortage(machine_need(plan), plan.snapshots, b.machine),
+                             copies_shortage(process.addresses, largest, b.process.addresses),
+                             copies_shortage(process.data, largest, b.process.data)};
+  for (const std::string& text : all) {
+    if (!text.empty()) return text;
+  }
+  return "";
+}
+
+namespace {
+
+std::string refuse_shortage(const RunConfig& c) {
+  const PlanReport plan = plan_run(c);
+  const LastingShortage found = lasting_shortage(plan, bounds_here, kRetryFor);
+  if (!found.text.empty()) throw UserError(found.text, memory_advice(c, plan, found.bounds));
+  return snapshot_shortage(plan, found.bounds);
+}
+
+std::string shortage_beside_gpus(const RunConfig& c) {
+  if (!c.checkpoint.async) return "";
+  const HfFolder folder(resolve_model_path(c.model.path));
+  return copies_shortage(0, snapshot_bytes(c, *open_model(c, folder)), available_memory());
+}
+
+}  // namespace
+
+std::string check_memory(const RunConfig& c, bool is_forced) {
+  if (choose_kernels(c).device != nullptr) return shortage_beside_gpus(c);
   if (!is_forced) return refuse_shortage(c);
   try {
-    refuse_shortage(c);
+    return refuse_shortage(c);
   } catch (const std::exception& e) {  // also if the check itself fails
     log_warning("{}; --force: starting anyway, it may be killed", e.what());
+    return e.what();
   }
 }
 

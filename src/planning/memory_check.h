@@ -37,7 +37,11 @@ LastingShortage lasting_shortage(const PlanReport& plan,
                                  std::chrono::milliseconds retry_for);
 
 // Once for all ranks, before any is started. UserError with both numbers; is_forced: a warning.
-void check_memory(const RunConfig& config, bool is_forced);
+// Returns why the copies of the state for checkpoint.async do not fit besides; empty: they do, or
+// it is off.
+std::string check_memory(const RunConfig& config, bool is_forced);
+// The same for a plan that fits.
+std::string snapshot_shortage(const PlanReport& plan, const MemoryBounds& bounds);
 
 // For a command that is one process on the CPU and needs an arena (`what`: "the evaluation"),
 // before it is allocated. UserError with both numbers and the hint; is_forced: a warning.

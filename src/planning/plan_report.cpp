@@ -17,6 +17,7 @@
 #include "planning/idle_keys.h"
 #include "planning/rank_overhead.h"
 #include "planning/rank_plans.h"
+#include "planning/snapshot_bytes.h"
 #include "track/progress.h"
 
 namespace weft {
@@ -123,13 +124,16 @@ PlanReport plan_layout(const RunConfig& c, const Model& model, const Kernels& ke
   if (!r.is_on_gpu) r.host = expected_host_memory(c);
   r.ranks_on_a_gpu = ranks_on_a_gpu(r.layout.num_ranks(), r.is_on_gpu);
   r.staging = staging_bytes(r.layout, r.is_on_gpu);
+  if (c.checkpoint.async) r.snapshots = snapshot_bytes(c, model);
   const std::string why_no_tf32 = why_no_tf32_here(c, r.is_on_gpu);
   if (!why_no_tf32.empty()) r.idle.push_back(why_no_tf32);
   const bool uses_tf32 = c.train.tf32 && why_no_tf32.empty();
   for (int rank : r.classes.first) {
     const auto plans = make_engine_plans(c, model, r.layout, rank, kernels, r.threads);
-    r.plans.push_back({memory_parts(plans->train, plans->layout),
-                       plans->train.pass_flops * static_cast<double>(c.num_passes())});
+    r.plans.push_back(
+        {memory_parts(plans->train, plans->layout),
+         plans->train.pass_flops * static_cast<double>(c.num_passes()),
+         c.checkpoint.async ? snapshot_bytes(plans->train.graph, c.has_masters()) : 0});
     if (rank == 0) add_first_rank(*plans, &r);
     if (rank == 0 && with_dump) {
       r.dump = dump_plan(plans->train);
@@ -195,6 +199,7 @@ Json PlanReport::to_json() const {
   out.set("arena", arena());
   out.set("beside_arena", overhead());
   out.set("resident", resident());
+  out.set("snapshot", plans[0].snapshot);
   if (!is_on_gpu) {
     out.set("resident_total", resident_total());
     out.set("host", Json(Json::Object{{"program", host.program},
@@ -326,6 +331,11 @@ std::string PlanReport::to_text() const {
         "expected peak of all ranks and their supervisor ({}), pages that they share counted once: "
         "{}\n",
         format_bytes(host.supervisor), format_bytes(resident_total()));
+  }
+  if (snapshots > 0) {
+    text +=
+        fmt::format("once a checkpoint is written beside training (checkpoint.async): {} more{}\n",
+                    format_bytes(plans[0].snapshot), is_on_gpu ? " of host memory" : "");
   }
   text += fmt::format("expected step: {}{}\n",
                       describe_step_time(step_ms, layout.num_ranks(), is_on_gpu),

@@ -52,6 +52,8 @@ class Device {
   // Complete when they return. Thread-safe.
   virtual void write(void* to, const void* from_host, int64_t bytes) = 0;
   virtual void read(void* to_host, const void* from, int64_t bytes) = 0;
+  // The same without waiting for queued work, which must not write what is read: beside a pass.
+  virtual void read_aside(void* to_host, const void* from, int64_t bytes) = 0;
   // Queued: both ends are device or shared memory of this device, and must not change until it is
   // done.
   virtual void copy(void* to, const void* from, int64_t bytes) = 0;

@@ -49,6 +49,7 @@ class HostDevice : public Device {
 
   void write(void* to, const void* from, int64_t bytes) override { copy(to, from, bytes); }
   void read(void* to, const void* from, int64_t bytes) override { copy(to, from, bytes); }
+  void read_aside(void* to, const void* from, int64_t bytes) override { copy(to, from, bytes); }
   void copy(void* to, const void* from, int64_t bytes) override {
     if (to != from && bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
   }

@@ -97,9 +97,9 @@ DataCounters sum_counters(Ranks& ranks, DataCounters mine) {
   return mine;
 }
 
-bool agree_on_success(Ranks& ranks, bool ok) {
+bool agree_on_success(Comm& group, bool ok) {
   int64_t failures = ok ? 0 : 1;
-  if (ranks.size() > 1) ranks.world().all_reduce(&failures, 1, Dtype::kI64);
+  group.all_reduce(&failures, 1, Dtype::kI64);
   return failures == 0;
 }
 

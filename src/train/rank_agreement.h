@@ -23,8 +23,8 @@ std::vector<int64_t> gather_numbers(Ranks& ranks, int64_t mine);
 int agree_on_signal(Ranks& ranks, int received);
 // What happened to all ranks' rows.
 DataCounters sum_counters(Ranks& ranks, DataCounters mine);
-// Whether it succeeded on all ranks.
-bool agree_on_success(Ranks& ranks, bool ok);
+// Whether it succeeded on all ranks of the group.
+bool agree_on_success(Comm& group, bool ok);
 
 // UserError naming a rank that has another run file or another numerics fingerprint than rank 0,
 // and what both of them have.

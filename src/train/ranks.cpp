@@ -56,7 +56,10 @@ void check_groups(const Layout& layout, bool shares_gpus, const NcclLibrary* lib
 }  // namespace
 
 Ranks::Ranks(const Layout& layout)
-    : layout_(layout), shares_gpus_(shares_gpus()), all_(make_solo_comm()) {
+    : layout_(layout),
+      shares_gpus_(shares_gpus()),
+      all_(make_solo_comm()),
+      savers_(make_solo_comm()) {
   ensure(layout.num_ranks() == 1, "one rank cannot act as several");
 }
 
@@ -79,6 +82,8 @@ Ranks::Ranks(const Layout& layout, std::shared_ptr<ShmWorld> world, int rank,
   for (size_t i = 0; i < colors.size(); ++i) {
     host_.copies[i] = all_->split(colors[i][static_cast<size_t>(rank)], rank);
   }
+  savers_ = all_->split(0, rank);
+  savers_->drop_deadline();
   ensure(all_->size() == layout.num_ranks(),
          fmt::format("{} ranks were started for a layout of {}", all_->size(), layout.num_ranks()));
 }

@@ -33,6 +33,8 @@ class Ranks {
   int size() const { return layout_.num_ranks(); }
   int dp_rank() const { return layout_.dp_rank(rank_); }
   Comm& world() const { return *all_; }
+  // All ranks again, without a deadline: for the threads that write checkpoints.
+  Comm& savers() const { return *savers_; }
   // The tensor-parallel ranks of this one's rows; null: it is the only one.
   Comm* tensor_group() const { return layout_.tp > 1 ? host_.tensor.get() : nullptr; }
   Mesh mesh() const;
@@ -65,7 +67,7 @@ class Ranks {
   NcclLibrary* nccl_ = nullptr;
   std::shared_ptr<ShmWorld> shared_;
   std::unique_ptr<StoreServer> store_;  // of rank 0, over Gloo
-  std::unique_ptr<Comm> all_;
+  std::unique_ptr<Comm> all_, savers_;
   Groups host_, on_device_;  // on_device_: while a GPU arena is shared
 };
 

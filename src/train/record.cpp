@@ -63,6 +63,7 @@ void RunRecord::evaluation(EvalMetrics line) {
 }
 
 void RunRecord::event(std::string_view name, const Json::Object& more) {
+  const std::lock_guard lock(events_mutex_);
   if (events_) events_->write(name, more);
 }
 

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <optional>
 
 #include "track/progress.h"
@@ -32,6 +33,7 @@ class RunRecord {
   void step(StepMetrics line, int64_t tokens);
   void end_epoch(int64_t epoch);
   void evaluation(EvalMetrics line);
+  // Events and sync(): also from the thread that saves.
   void event(std::string_view name, const Json::Object& more = {});
   // The same; one that cannot be written is only logged.
   void try_event(std::string_view name, const Json::Object& more = {});
@@ -57,6 +59,7 @@ class RunRecord {
   RecordOptions options_;
   std::unique_ptr<MetricsWriter> metrics_;
   std::unique_ptr<EventWriter> events_;
+  std::mutex events_mutex_;
   std::unique_ptr<Progress> progress_;
   EpochLoss epoch_loss_;
   std::optional<double> best_loss_, final_loss_, last_lr_;

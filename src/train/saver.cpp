@@ -1,6 +1,8 @@
 // train/saver.cpp: the contents of a checkpoint's state.json, and how write failures are handled.
 #include "train/saver.h"
 
+#include <atomic>
+#include <chrono>
 #include <exception>
 #include <utility>
 
@@ -11,11 +13,16 @@
 #include "checkpoint/list.h"
 #include "comm/comm.h"
 #include "train/eval_pass.h"
-#include "train/host_slices.h"
 #include "train/rank_agreement.h"
 
 namespace weft {
 namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point begun) {
+  return std::chrono::duration<double>(Clock::now() - begun).count();
+}
 
 // The constants that the bits depend on; null: not exact mode.
 Json exact_to_json(const Layout& layout) {
@@ -26,6 +33,19 @@ Json exact_to_json(const Layout& layout) {
   exact.set("exact_rows", Json(layout.exact_rows));
   return exact;
 }
+
+// Adds the time of its life to a number.
+class Stopwatch {
+ public:
+  explicit Stopwatch(std::atomic<double>* sum) : sum_(sum) {}
+  ~Stopwatch() { *sum_ = *sum_ + seconds_since(began_); }
+  Stopwatch(const Stopwatch&) = delete;
+  Stopwatch& operator=(const Stopwatch&) = delete;
+
+ private:
+  std::atomic<double>* sum_;
+  Clock::time_point began_ = Clock::now();
+};
 
 }  // namespace
 
@@ -54,57 +74,149 @@ void check_exact_constants(const Json& state, const Layout& layout) {
                   fmt::format("continue with{}, or give the run another name", sets));
 }
 
-bool Saver::save_step(const TrainState& state) {
-  if (!write(checkpoint_path(dir_, state.step), state)) return false;
-  const ScopedNoDeadline no_deadline(ranks_.world());  // there may be many files to delete
-  bool pruned = true;
-  if (ranks_.rank() == 0) {
-    pruned = guarded("older checkpoints could not be removed", state.step,
-                     [&] { prune_checkpoints(dir_, file_.config().checkpoint.keep, state.step); });
+Saver::Saver(const RunFile& file, std::map<std::string, std::string> side_files, Engine& engine,
+             Ranks& ranks, std::filesystem::path dir, RunRecord& record, Json numerics,
+             int64_t saved_step)
+    : file_(file),
+      side_files_(std::move(side_files)),
+      engine_(engine),
+      ranks_(ranks),
+      dir_(std::move(dir)),
+      record_(record),
+      numerics_(std::move(numerics)),
+      rank_file_(engine.weights().checkpoint_slices(), ranks.rank()),
+      snapshot_(rank_file_, engine.executor().device()),
+      saved_step_(saved_step) {}
+
+void Saver::save_step(TrainState* state) {
+  if (!file_.config().checkpoint.async) return save_step_now(state);
+  if (snapshot_step_ != state->step) end_saves(state);
+  const Stopwatch watch(&blocked_s_);
+  start({checkpoint_path(dir_, state->step), state->step, to_json(*state), false});
+}
+
+void Saver::save_step_now(TrainState* state) {
+  end_saves(state);
+  if (saved_step_ != state->step)
+    finish({checkpoint_path(dir_, state->step), state->step, to_json(*state), false}, write_held());
+}
+
+// Without a copy of the state.
+WriteFile Saver::write_held() {
+  Device* device = engine_.executor().device();
+  RankFile::Read read;
+  if (!device->is_host()) {
+    read = [device](void* to, const void* from, size_t bytes) {
+      device->read(to, from, static_cast<int64_t>(bytes));
+    };
   }
-  agree_on_success(ranks_,
-                   pruned);  // the others wait here, without a deadline, not in the next step
-  return true;
+  return [this, read](const std::filesystem::path& into) { return rank_file_.write(into, read); };
 }
 
 void Saver::keep_best(const std::optional<double>& value, TrainState* state) {
+  end_saves(state);
   if (!value) return;
   if (state->best && !is_better(file_.config().checkpoint.best, *value, *state->best)) {
     ++state->evals_without_progress;
     return;
   }
-  const std::optional<double> before = std::exchange(state->best, value);
-  const int64_t without = std::exchange(state->evals_without_progress, 0);
-  if (write(dir_ / "checkpoints" / "best", *state)) return;
-  state->best = before;
-  state->evals_without_progress = without;
+  before_best_ = {std::exchange(state->best, value),
+                  std::exchange(state->evals_without_progress, 0)};
+  Save save{dir_ / "checkpoints" / "best", state->step, to_json(*state), true};
+  if (file_.config().checkpoint.async) return start(std::move(save));
+  finish(std::move(save), write_held());
+  end_saves(state);
 }
 
-bool Saver::write(const std::filesystem::path& folder, const TrainState& state) {
+void Saver::wait_for_copy() {
+  const Stopwatch watch(&blocked_s_);
+  lane_.wait_for(copied_);
+}
+
+void Saver::end_saves(TrainState* state) {
+  lane_.wait();
+  blocked_s_ = 0;  // of the next save
+  snapshot_step_ = -1;
+  if (!std::exchange(has_best_failed_, false)) return;
+  state->best = before_best_.value;
+  state->evals_without_progress = before_best_.evals_without_progress;
+}
+
+void Saver::start(Save save) {
+  if (snapshot_step_ != save.step) {
+    snapshot_step_ = save.step;
+    copied_ = lane_.post([this] {
+      try {
+        snapshot_.copy();
+        copy_error_ = nullptr;
+      } catch (...) {  // reported by the save, together with the other ranks
+        copy_error_ = std::current_exception();
+      }
+    });
+  }
+  save.has_snapshot = true;
+  lane_.post([this, save = std::move(save)] {
+    finish(save, [this](const std::filesystem::path& into) {
+      if (copy_error_) std::rethrow_exception(copy_error_);
+      return rank_file_.write_image(into, snapshot_.image());
+    });
+  });
+}
+
+void Saver::finish(Save save, const WriteFile& write_file) {
+  if (!save.is_best && has_best_failed_) {  // that of the same step
+    save.state.set(best_key(), before_best_.value ? Json(*before_best_.value) : Json());
+    save.state.set("evals_without_progress", Json(before_best_.evals_without_progress));
+  }
+  const bool is_written = write(save, write_file);
+  if (save.is_best) {
+    has_best_failed_ = !is_written;
+  } else if (is_written) {
+    saved_step_ = save.step;
+    prune(save.step);
+  }
+}
+
+void Saver::prune(int64_t step) {
+  together("older checkpoints could not be removed", step, [&] {
+    if (ranks_.rank() == 0) prune_checkpoints(dir_, file_.config().checkpoint.keep, step);
+  });
+}
+
+// Every stage is done by all ranks or abandoned by all: nobody waits for a failed one.
+bool Saver::together(const std::string& what, int64_t step, const std::function<void()>& fn) {
+  const bool is_done = guarded(what, step, fn);
+  return ranks_.size() == 1 ? is_done : agree_on_success(ranks_.savers(), is_done);
+}
+
+bool Saver::write(const Save& save, const WriteFile& write_file) {
+  const auto begun = Clock::now();
   const std::string failure =
-      fmt::format("the checkpoint of step {} could not be written", state.step);
+      fmt::format("the checkpoint of step {} could not be written", save.step);
   const bool is_main = ranks_.rank() == 0, alone = ranks_.size() == 1;
-  const ScopedNoDeadline no_deadline(ranks_.world());  // a rank's disk may be slow
-  // Every stage is done by all ranks or abandoned by all: nobody waits for a failed one.
-  const auto together = [&](const std::function<void()>& fn) {
-    return agree_on_success(ranks_, guarded(failure, state.step, fn));
+  const auto stage = [&](const std::function<void()>& fn) {
+    return together(failure, save.step, fn);
   };
-  bool written = alone || together([&] {
-                   if (is_main) prepare_checkpoint(folder);
+  bool written = alone || stage([&] {
+                   if (is_main) prepare_checkpoint(save.folder);
                  });
-  written =
-      written && together([&] {
-        record_.sync();
-        const HostSlices held(engine_.weights().checkpoint_slices(), engine_.executor().device());
-        write_checkpoint(folder, held.slices(), to_json(state), side_files_, ranks_.rank(),
-                         ranks_.size());
-      });
-  written = written && (alone || together([&] {
-                          if (is_main) commit_checkpoint(folder, ranks_.size());
+  written = written && stage([&] {
+              record_.sync();
+              write_checkpoint(save.folder, write_file, save.state, side_files_, ranks_.rank(),
+                               ranks_.size());
+            });
+  written = written && (alone || stage([&] {
+                          if (is_main) commit_checkpoint(save.folder, ranks_.size());
                         }));
-  if (written)
-    record_.try_event("checkpoint", {{"step", Json(state.step)}, {"path", Json(folder.string())}});
-  return written;
+  if (!written) return false;
+  const double write_s = seconds_since(begun);
+  record_.try_event("checkpoint",
+                    {{"step", Json(save.step)},
+                     {"path", Json(save.folder.string())},
+                     {"rank_bytes", Json(rank_file_.bytes())},
+                     {"write_s", Json(write_s)},
+                     {"blocked_s", Json(save.has_snapshot ? blocked_s_.load() : write_s)}});
+  return true;
 }
 
 Json Saver::to_json(const TrainState& state) const {
@@ -118,7 +230,7 @@ Json Saver::to_json(const TrainState& state) const {
   s.set("seed", Json(file_.config().seed));
   s.set("rng", Json());  // null: all draws are functions of seed and position
   state.scaling.save(&s);
-  s.set("best_" + file_.config().checkpoint.best, state.best ? Json(*state.best) : Json());
+  s.set(best_key(), state.best ? Json(*state.best) : Json());
   s.set("evals_without_progress", Json(state.evals_without_progress));
   s.set("optimizer", Json(file_.config().train.optimizer.name));
   s.set("exact", exact_to_json(ranks_.layout()));

@@ -1,19 +1,22 @@
 // train/saver.h: saves the state of a run: checkpoints of steps, the best, and pruning.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <exception>
 #include <filesystem>
 #include <functional>
 #include <map>
 #include <optional>
 #include <string>
-#include <utility>
 
 #include "config/run_config.h"
 #include "data/batches.h"
 #include "train/engine.h"
 #include "train/loss_scaling.h"
 #include "train/record.h"
+#include "train/save_lane.h"
+#include "train/snapshot.h"
 
 namespace weft {
 
@@ -32,32 +35,51 @@ void check_exact_constants(const Json& state, const Layout& layout);
 // All ranks save together: each its own slices, and rank 0 commits what all of them have written. A
 // full or failing disk does not end a run: it is reported, in the log and if possible among the
 // events, and retried at the next checkpoint. A BugError is not caught.
+//
+// With checkpoint.async a save copies the state and writes the copy on a thread of its own
+// (docs/design/0012-saving.md). Its outcome counts only when it is asked for, by end_saves(), at
+// the same step on all ranks: no step depends on how fast a disk is.
 class Saver {
  public:
   // side_files: the files next to the weights in each checkpoint. Collected once: a save reads no
-  // file of model.path, which may be gone by then.
+  // file of model.path, which may be gone by then. saved_step: of the checkpoint that the run
+  // started from, or -1.
   Saver(const RunFile& file, std::map<std::string, std::string> side_files, Engine& engine,
-        Ranks& ranks, std::filesystem::path dir, RunRecord& record, Json numerics)
-      : file_(file),
-        side_files_(std::move(side_files)),
-        engine_(engine),
-        ranks_(ranks),
-        dir_(std::move(dir)),
-        record_(record),
-        numerics_(std::move(numerics)) {}
+        Ranks& ranks, std::filesystem::path dir, RunRecord& record, Json numerics,
+        int64_t saved_step);
 
-  // Returns whether it was written. The metrics up to the step are flushed before it is committed.
-  bool save_step(const TrainState& state);  // step-N; then prunes older ones by checkpoint.keep
+  // step-N, then prunes older ones by checkpoint.keep. The metrics up to the step are flushed
+  // before it is committed. Ends earlier saves first, as end_saves() does.
+  void save_step(TrainState* state);
+  void save_step_now(TrainState* state);  // the same, complete when it returns
   // The value of checkpoint.best's measure at this step: best/ is written where it is better than
-  // before, and the evaluations without progress are counted. Where the disk fails the state stays
-  // as it was, so that the next better one is tried again.
+  // before, and the evaluations without progress are counted. Where the disk fails the state
+  // becomes what it was, so that the next better one is tried again.
   void keep_best(const std::optional<double>& value, TrainState* state);
 
+  void wait_for_copy();  // before anything changes weights or states
+  // Until all saves are complete; corrects `state` where best/ could not be written.
+  void end_saves(TrainState* state);
+  int64_t saved_step() const { return saved_step_; }  // after end_saves(); -1: none
+
  private:
-  bool write(const std::filesystem::path& folder, const TrainState& state);
+  struct Save {
+    std::filesystem::path folder;
+    int64_t step;
+    Json state;  // state.json
+    bool is_best;
+    bool has_snapshot = false;  // it is written in the background
+  };
+  void start(Save save);  // in the background
+  WriteFile write_held();
+  bool write(const Save& save, const WriteFile& write_file);
+  void finish(Save save, const WriteFile& write_file);  // writes, prunes, keeps the outcome
+  void prune(int64_t step);
+  bool together(const std::string& what, int64_t step, const std::function<void()>& fn);
   Json to_json(const TrainState& state) const;
   // Runs fn; a failure is reported as `what` and returns false. A BugError is not caught.
   bool guarded(const std::string& what, int64_t step, const std::function<void()>& fn);
+  std::string best_key() const { return "best_" + file_.config().checkpoint.best; }
 
   const RunFile& file_;
   const std::map<std::string, std::string> side_files_;
@@ -66,6 +88,21 @@ class Saver {
   std::filesystem::path dir_;
   RunRecord& record_;
   Json numerics_;  // the fingerprint, for state.json
+  const RankFile rank_file_;
+  Snapshot snapshot_;
+  std::exception_ptr copy_error_;  // of the snapshot
+  // The step of the snapshot while a save from it is going on, else -1; the job that copies it.
+  int64_t snapshot_step_ = -1, copied_ = 0;
+  std::atomic<double> blocked_s_ = 0;  // how long the loop has waited for this save
+
+  // Set by the thread that saves, read by the loop when it is done.
+  int64_t saved_step_;
+  bool has_best_failed_ = false;
+  struct Best {
+    std::optional<double> value;
+    int64_t evals_without_progress = 0;
+  } before_best_;  // what the state was before the best that is being written
+  SaveLane lane_;  // last: its jobs use all of the above
 };
 
 }  // namespace weft

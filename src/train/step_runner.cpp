@@ -51,6 +51,7 @@ void StepRunner::update(const StepMetrics& line) {
   if (has_targets && run_.fault)
     fault_before_update(*run_.fault, line.step, run_.engine, run_.ranks);
   if (has_targets && run_.hashes) run_.hashes->take_gradients();
+  run_.saver.wait_for_copy();
   run_.engine.start_update(line.lr, state_->updates + 1);
   if (has_targets && run_.fault)
     fault_after_update(*run_.fault, line.step, run_.engine, run_.ranks);

@@ -20,6 +20,7 @@ class StepRunner {
     Engine& engine;
     Ranks& ranks;
     RunRecord& record;
+    Saver& saver;
     const std::optional<Fault>& fault;
     TensorHashes* hashes;  // null: not requested
     int64_t total_steps;   // for the schedule

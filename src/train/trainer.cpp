@@ -152,7 +152,7 @@ class Trainer {
         options_.resume != "auto" && options_.resume != "never", total_ == kNoEnd ? 0 : total_,
         c_.train.log_every, backend_.device->is_host() ? 0 : engine_.arena_bytes()});
     saver_ = std::make_unique<Saver>(file_, side_files_, engine_, *ranks_, start_.dir, *record_,
-                                     numerics_);
+                                     numerics_, saved_step_);
     const RunLength length = total_ != kNoEnd ? RunLength{total_}
                                               : most_steps(stream_.num_raw_rows(),
                                                            c_.train.global_batch, c_.train.epochs);
@@ -160,9 +160,10 @@ class Trainer {
                  *ranks_, *record_);
     hashes_ = TensorHashes::from_environment(engine_, *session_.model, *ranks_, c_.train.optimizer,
                                              start_.dir, state_.step);
-    steps_ = std::make_unique<StepRunner>(
-        StepRunner::Run{c_, start_.dir, engine_, *ranks_, *record_, fault_, hashes_.get(), total_},
-        &state_);
+    steps_ =
+        std::make_unique<StepRunner>(StepRunner::Run{c_, start_.dir, engine_, *ranks_, *record_,
+                                                     *saver_, fault_, hashes_.get(), total_},
+                                     &state_);
     if (fault_) fault_->warn();
     if (start_.checkpoint)
       log_info("resumed from {} at step {}", start_.checkpoint->string(), state_.step);
@@ -191,9 +192,10 @@ class Trainer {
       const bool last = state_.step >= total_;
       const bool evaluates = !last && is_due(c_.train.eval_every, batch_);
       if (const int stop = evaluates ? evaluate_aside() : 0; stop != 0) return stop;
-      if (!last && is_due(c_.checkpoint.every, batch_)) aside([&] { save(); });
+      if (!last && is_due(c_.checkpoint.every, batch_)) aside([&] { saver_->save_step(&state_); });
     }
     steps_->end_pending();
+    saver_->end_saves(&state_);
     is_early_ = is_stalled() && !is_past_end(state_.position.epoch);
     return agree_on_signal(*ranks_, signals_.received());
   }
@@ -249,20 +251,17 @@ class Trainer {
   }
 
   // ------------------------------------------------------------------ saving
-  void save() {
-    if (saved_step_ != state_.step && saver_->save_step(state_)) saved_step_ = state_.step;
-  }
+  bool is_saved() const { return saver_->saved_step() == state_.step; }
 
   int stopped_by(int signal) {
     record_->clear_progress();
-    save();
+    saver_->save_step_now(&state_);
     if (signal == kRowsFailed) {
-      if (saved_step_ == state_.step)
-        log_info("saved at step {}, before the rows that failed", state_.step);
+      if (is_saved()) log_info("saved at step {}, before the rows that failed", state_.step);
       end_without_rows(*ranks_, rows_error_);
     }
     const char* name = signal_name(signal);
-    if (saved_step_ != state_.step)
+    if (!is_saved())
       throw RunError(
           fmt::format("{}: stopped at step {}, which could not be saved", name, state_.step));
     report_counters(sum_counters(*ranks_, stream_.counters()));
@@ -276,7 +275,7 @@ class Trainer {
     if (const int stop = evaluated_ != state_.step ? evaluate() : 0) return stopped_by(stop);
     // Tensors in pieces (of several ranks, or exact mode's) are assembled from the checkpoint.
     const bool has_whole = ranks_->size() == 1 && !ranks_->layout().is_exact;
-    if (state_.step > 0 || !has_whole) save();
+    if (state_.step > 0 || !has_whole) saver_->save_step_now(&state_);
     check_learned(state_.step, state_.updates, state_.scaling.skipped() > 0);
     const DataCounters counted = sum_counters(*ranks_, stream_.counters());
     std::optional<int64_t> best_step;
@@ -286,15 +285,14 @@ class Trainer {
       } else {
         write_last_model(has_whole);
       }
-      if (state_.step > 0 && saved_step_ != state_.step)
-        throw unsaved_end(start_.dir, state_.step, true);
+      if (state_.step > 0 && !is_saved()) throw unsaved_end(start_.dir, state_.step, true);
     }
     report_finish(c_, start_.dir, state_, counted, best_step, *record_);
     return 0;
   }
 
   void write_last_model(bool has_whole) {
-    if (!has_whole && saved_step_ != state_.step) throw unsaved_end(start_.dir, state_.step, false);
+    if (!has_whole && !is_saved()) throw unsaved_end(start_.dir, state_.step, false);
     const HostSlices held(has_whole ? engine_.weights().weight_slices() : std::vector<Slice>{},
                           backend_.device);
     write_final_model(start_.dir / "final",
@@ -334,7 +332,8 @@ class Trainer {
   std::exception_ptr rows_error_;
   DataNotes notes_;
 
-  int64_t saved_step_ = -1, evaluated_ = -1, total_ = kNoEnd;
+  int64_t saved_step_ = -1;  // of the checkpoint that the run started from
+  int64_t evaluated_ = -1, total_ = kNoEnd;
 };
 
 }  // namespace

@@ -66,6 +66,7 @@ class WaitingComm : public Comm {
   void set_deadline_ms(int64_t ms) override { inner_->set_deadline_ms(ms); }
   int64_t deadline_ms() const override { return inner_->deadline_ms(); }
   void set_no_deadline(bool patient) override { inner_->set_no_deadline(patient); }
+  void drop_deadline() override { inner_->drop_deadline(); }
   bool waits_on_host() const override { return inner_->waits_on_host(); }
   void check_queued(int64_t waited_ms, int64_t allowed_ms) override {
     inner_->check_queued(waited_ms, allowed_ms);

@@ -166,8 +166,8 @@ TEST(Agree, RankZerosResultIsShared) {
     starts[r] = agree_on_start(ranks, mine);
     numbers[r] = agree_on_number(ranks, [&] { return static_cast<int64_t>(40 + r); });
     signals[r] = agree_on_signal(ranks, r == 1 ? 15 : 0);
-    EXPECT_FALSE(agree_on_success(ranks, r != 2));
-    EXPECT_TRUE(agree_on_success(ranks, true));
+    EXPECT_FALSE(agree_on_success(ranks.world(), r != 2));
+    EXPECT_TRUE(agree_on_success(ranks.world(), true));
   });
   for (size_t r = 0; r < 3; ++r) {
     EXPECT_EQ(starts[r].dir, "runs/a");

@@ -49,6 +49,7 @@ class SlowComm : public Comm {
   void set_deadline_ms(int64_t deadline_ms) override { inner_->set_deadline_ms(deadline_ms); }
   int64_t deadline_ms() const override { return inner_->deadline_ms(); }
   void set_no_deadline(bool patient) override { inner_->set_no_deadline(patient); }
+  void drop_deadline() override { inner_->drop_deadline(); }
 
  private:
   Comm& slow() {

@@ -66,10 +66,13 @@ TEST(BadRunFile, MissingKeysAndFiles) {
 
 TEST(BadRunFile, UnbuiltFeaturesAreRejectedByName) {
   const TinyRun run;
-  const std::vector<std::string> sets = {
-      "train.optimizer=adamw8bit", "train.recompute=full", "train.offload=all",
-      "launch.elastic=true",       "launch.nodes=2",       "checkpoint.async=true",
-      "track.tensorboard=true",    "data.format=idx"};
+  const std::vector<std::string> sets = {"train.optimizer=adamw8bit",
+                                         "train.recompute=full",
+                                         "train.offload=all",
+                                         "launch.elastic=true",
+                                         "launch.nodes=2",
+                                         "track.tensorboard=true",
+                                         "data.format=idx"};
   expect_refused(run, {"storage=s3://bucket/x"}, {"s3://", "not built"});
   if (!cuda_kernels())
     expect_refused(run, {"launch.device=cuda"},
@@ -84,27 +87,9 @@ TEST(BadRunFile, DefaultsOfUnbuiltKeysAreFine) {
   const TinyRun run;
   run.train_well({"parallel.dp=1", "parallel.tp=1", "parallel.shard=none", "parallel.mode=fast",
                   "data.layout=pad", "train.optimizer=adamw", "train.recompute=none",
-                  "train.offload=none", "checkpoint.async=false", "launch.nodes=1",
-                  "launch.device=auto", "track.tensorboard=false", "train.steps=1"});
+                  "train.offload=none", "launch.nodes=1", "launch.device=auto",
+                  "track.tensorboard=false", "train.steps=1"});
   run.train_well({"launch.device=cpu", "train.steps=2"});
-}
-
-// Every checkpoint is written before the next step, as the resolved file states.
-TEST(BadRunFile, AsyncCheckpointsAreNotBuilt) {
-  const TinyRun run;
-  run.train_well({"train.steps=1"});
-  EXPECT_TRUE(contains(slurp(run.dir() / "run.yaml"), "async: false  # not built"));
-  const Ended ended = run.train({"checkpoint.async=true", "train.steps=2"});
-  EXPECT_EQ(ended.exit_code, 2) << ended.err;
-  expect_parts(ended.err, {"checkpoint.async is true, which this build does not have yet",
-                           "leave it at false"});
-  // An older run directory, whose run.yaml says true, resumes silently.
-  std::string stored = slurp(run.dir() / "run.yaml");
-  stored.replace(stored.find("async: false  # not built"), 25, "async: true  # default");
-  run.write("runs/tiny/run.yaml", stored);
-  const Ended next = run.train({"train.steps=2"});
-  EXPECT_EQ(next.exit_code, 0) << next.err;
-  EXPECT_FALSE(contains(next.err + next.out, "checkpoint.async")) << next.err;
 }
 
 TEST(BadRunFile, AStarThatYamlParsesAsAnAliasIsExplained) {

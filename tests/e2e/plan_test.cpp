@@ -41,7 +41,12 @@ void expect_plan_holds(const TinyRun& run, const std::vector<std::string>& sets)
   }
   EXPECT_EQ(sum, arena);
   EXPECT_EQ(rank.at("total").as_int(), arena);
-  const auto resident = static_cast<double>(plan.at("resident").as_int());
+  // A checkpoint was written beside training; its file also has a header.
+  const int64_t snapshot = plan.at("snapshot").as_int();
+  const int64_t file = event_lines(run.dir(), "checkpoint").at(0).at("rank_bytes").as_int();
+  EXPECT_GT(file, snapshot);
+  EXPECT_LT(file, snapshot + (64 << 10));
+  const auto resident = static_cast<double>(plan.at("resident").as_int() + snapshot);
   const auto peak = static_cast<double>(memory.ranks[0].resident());
   EXPECT_GT(peak, 0);
   EXPECT_LT(std::abs(peak - resident), std::max(0.05 * resident, 48.0 * (1 << 20)))

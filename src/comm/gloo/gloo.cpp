@@ -50,6 +50,7 @@ class GlooComm : public Comm {
   void set_deadline_ms(int64_t ms) override { link_->world()->set_deadline_ms(ms); }
   int64_t deadline_ms() const override { return link_->world()->deadline_ms(); }
   void set_no_deadline(bool patient) override { link_->world()->add_no_deadline(patient ? 1 : -1); }
+  void drop_deadline() override { link_->drop_deadline(); }
 
  private:
   void begin(CommOp op, int64_t bytes);

@@ -225,7 +225,7 @@ void GlooLink::wait(int member, Buffer* buffer, Way way) {
     set_waiting(nullptr);
     world_->check_abort(comm_op_name(call_.op));
   }
-  const auto end = begun_ + std::chrono::milliseconds(world_->deadline_ms());
+  const auto end = begun_ + std::chrono::milliseconds(deadline_ms());
   const auto left = std::max(std::chrono::milliseconds(1),
                              std::chrono::duration_cast<std::chrono::milliseconds>(
                                  end - Clock::now() + std::chrono::microseconds(999)));

@@ -64,6 +64,7 @@ class GlooLink : public GlooWaiter {
   void recv(void* data, int64_t bytes, int from);
 
   void wake() override;
+  void drop_deadline() { has_deadline_ = false; }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -71,6 +72,7 @@ class GlooLink : public GlooWaiter {
   enum class Way { kSend, kRecv };
   struct Peer;
 
+  int64_t deadline_ms() const { return has_deadline_ ? world_->deadline_ms() : kPatientMs; }
   Peer& peer(int member) const { return *peers_[static_cast<size_t>(member)]; }
   void connect();
   std::shared_ptr<Buffer> buffer(const void* data, int64_t bytes) const;
@@ -100,6 +102,7 @@ class GlooLink : public GlooWaiter {
   uint32_t number_ = 0;
   CommCall call_{};
   bool is_meeting_ = false;
+  bool has_deadline_ = true;
   Clock::time_point begun_;
   std::mutex mutex_;  // guards waiting_
   Buffer* waiting_ = nullptr;

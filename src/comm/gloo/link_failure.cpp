@@ -32,7 +32,7 @@ void GlooLink::fail_difference(int a, const CommCall& call_a, int b, const CommC
 
 void GlooLink::fail_lost(int member, const std::string& why) {
   const std::chrono::duration<double> waited = Clock::now() - begun_;
-  if (waited.count() * 1000 >= static_cast<double>(world_->deadline_ms())) {
+  if (waited.count() * 1000 >= static_cast<double>(deadline_ms())) {
     fail_deadline(member, waited.count());
   }
   if (world_->wait_for_abort(kCauseMs)) world_->check_abort(comm_op_name(call_.op));

@@ -129,7 +129,7 @@ void ShmGroup::wait(const Wait& wait, const CommCall& call) {
     if (is_aborted) check_abort(call.op);
     check_late_have_not_ended(wait, call);
     const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - start);
-    if (waited.count() >= world_->deadline_ms()) fail_deadline(wait, call, waited.count());
+    if (waited.count() >= deadline_ms()) fail_deadline(wait, call, waited.count());
     if (wait.peer >= 0) check_peer_is_elsewhere(wait, call);
     if (world_->wait_a_while(wait.word, wait.target)) return;
   }

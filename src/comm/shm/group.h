@@ -33,6 +33,7 @@ class ShmGroup {
   int world_rank(int member) const { return ranks_[static_cast<size_t>(member)]; }
   int64_t chunk_bytes() const { return chunk_bytes_; }
 
+  void drop_deadline() { has_deadline_ = false; }
   void check_abort(CommOp op) const;
   void enter(CommCall call);  // the first tick of a call
   void tick();                // each further tick
@@ -66,6 +67,7 @@ class ShmGroup {
     int peer;  // the awaited member, or -1: all
   };
 
+  int64_t deadline_ms() const { return has_deadline_ ? world_->deadline_ms() : kPatientMs; }
   const CommCall& posted(int member) const;
   Slot& slot(int member) const;
   Mailbox& mailbox(int from, int to) const;
@@ -89,6 +91,7 @@ class ShmGroup {
   char* block_;
   SharedWord *arrived_, *epoch_;
   uint32_t tick_ = 0, number_ = 0;
+  bool has_deadline_ = true;
   CommCall call_{};
   std::vector<uint32_t> sent_, received_;  // chunks, by peer
 };

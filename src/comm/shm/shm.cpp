@@ -52,6 +52,7 @@ class ShmComm : public Comm {
   void set_deadline_ms(int64_t ms) override { group_.world().set_deadline_ms(ms); }
   int64_t deadline_ms() const override { return group_.world().deadline_ms(); }
   void set_no_deadline(bool patient) override { group_.world().add_no_deadline(patient ? 1 : -1); }
+  void drop_deadline() override { group_.drop_deadline(); }
 
  private:
   using Pointers = std::array<const void*, kMaxLocalRanks>;

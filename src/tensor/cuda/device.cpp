@@ -87,11 +87,13 @@ class CudaDevice : public Device {
     check(cudaGetDeviceProperties(&properties, number), "cudaGetDeviceProperties");
     name_ = properties.name;
     streams_ = std::make_unique<Streams>();
-    check(cudaStreamCreateWithFlags(&copies_, cudaStreamNonBlocking), "cudaStreamCreate");
+    for (cudaStream_t* stream : {&copies_, &aside_})
+      check(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking), "cudaStreamCreate");
   }
   ~CudaDevice() override {
     for (const auto& [handle, open] : imported_) cudaIpcCloseMemHandle(open.memory);
     cudaStreamDestroy(copies_);
+    cudaStreamDestroy(aside_);
   }
 
   std::string name() const override { return name_; }
@@ -134,12 +136,15 @@ class CudaDevice : public Device {
 
   // Threads that did not open the device must select it first: the current device is per thread.
   void write(void* to, const void* from, int64_t bytes) override {
-    move(to, from, bytes, cudaMemcpyHostToDevice);
+    move(to, from, bytes, cudaMemcpyHostToDevice, copies_);
   }
   void read(void* to, const void* from, int64_t bytes) override {
     check(cudaSetDevice(number_), "cudaSetDevice");
     streams_->wait_for(Queue::kMain, "work before a read");
-    move(to, from, bytes, cudaMemcpyDeviceToHost);
+    move(to, from, bytes, cudaMemcpyDeviceToHost, copies_);
+  }
+  void read_aside(void* to, const void* from, int64_t bytes) override {
+    move(to, from, bytes, cudaMemcpyDeviceToHost, aside_);
   }
   void copy(void* to, const void* from, int64_t bytes) override {
     if (to == from || bytes == 0) return;
@@ -205,11 +210,11 @@ class CudaDevice : public Device {
   }
 
  private:
-  void move(void* to, const void* from, int64_t bytes, cudaMemcpyKind kind) {
+  void move(void* to, const void* from, int64_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
     if (bytes == 0) return;
     check(cudaSetDevice(number_), "cudaSetDevice");
-    check(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), kind, copies_), "cudaMemcpy");
-    check(cudaStreamSynchronize(copies_), "cudaMemcpy");
+    check(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), kind, stream), "cudaMemcpy");
+    check(cudaStreamSynchronize(stream), "cudaMemcpy");
   }
 
   struct Imported {
@@ -223,7 +228,7 @@ class CudaDevice : public Device {
   int number_;
   std::string name_;
   std::unique_ptr<Streams> streams_;
-  cudaStream_t copies_ = nullptr;
+  cudaStream_t copies_ = nullptr, aside_ = nullptr;  // the second: read_aside's
   std::map<std::string, Imported> imported_;  // by handle: a process may open a handle only once
 };
 

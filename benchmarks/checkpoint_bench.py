@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+"""What a checkpoint costs: weft beside training and between steps, torch.distributed.checkpoint, dd.
+
+    checkpoint_bench.py --weft build/weft --out FILE.md [--folder DIR] [--sizes 400,3000]
+
+A model whose weights and AdamW states have that many megabytes trains on the CPU with two threads: without
+saves, with synchronous ones, with asynchronous ones, in turns. Blocked: how long the loop waits for a save.
+Added: wall clock of the run with saves less that of the run without, per save. DCP saves and loads a state
+of the same size (sync and async_save), and dd writes as many bytes with fsync, in the same folder.
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import report
+from workload import yaml_text
+
+HERE = Path(__file__).resolve().parent
+STEPS, EVERY = 16, 4  # saves after steps 4, 8 and 12; the last one, after 16, is in every run
+WIDTHS = {400: (512, 8), 3000: (1024, 15)}  # megabytes: hidden size, layers
+
+
+def write_model(folder, megabytes):
+    hidden, layers = WIDTHS[megabytes]
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps({
+        "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": hidden,
+        "intermediate_size": 4 * hidden, "num_hidden_layers": layers, "num_attention_heads": 8,
+        "num_key_value_heads": 8, "vocab_size": 320, "max_position_embeddings": 512,
+        "rms_norm_eps": 1e-5, "tie_word_embeddings": False, "hidden_act": "silu"}))
+
+
+def run_weft(args, folder, model, kind):
+    """(seconds from the first step's end to the last one's, checkpoint events but the last, load seconds)."""
+    run_dir = folder / "run"
+    subprocess.run(["rm", "-rf", run_dir], check=True)
+    every = EVERY if kind != "none" else 10 * STEPS
+    file = folder / "run.yaml"
+    file.write_text(yaml_text({
+        "name": "bench", "seed": 1, "model": {"path": str(model), "init": "random"},
+        "data": {"train": [str(folder / "rows.txt")], "tokenizer": "bytes", "seq_length": 64,
+                 "shuffle": False},
+        "parallel": {"dp": 1},
+        "train": {"steps": STEPS, "global_batch": 2, "micro_batch": 2, "lr": 1.0e-4},
+        "checkpoint": {"every": every, "async": kind == "async", "keep": 1},
+        "launch": {"threads": 2}}))
+    subprocess.run([str(args.weft), "train", str(file), "--run-dir", str(run_dir), "--quiet"], check=True)
+    lines = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+    lines = [line for line in lines if "step_ms" in line]
+    events = [json.loads(line) for line in (run_dir / "events.jsonl").read_text().splitlines()]
+    saves = [event for event in events if event["event"] == "checkpoint"]
+    return lines[-1]["time_s"] - lines[0]["time_s"], saves[:-1]
+
+
+def time_dd(folder, megabytes):
+    target = folder / "dd"
+    start = time.monotonic()
+    subprocess.run(["dd", "if=/dev/zero", f"of={target}", "bs=1M", f"count={megabytes}", "conv=fsync"],
+                   check=True, capture_output=True)
+    seconds = time.monotonic() - start
+    target.unlink()
+    return seconds
+
+
+def run_peer(folder, megabytes):
+    done = subprocess.run([sys.executable, str(HERE / "peer_checkpoint.py"), str(folder / "dcp"),
+                           str(megabytes)], check=True, capture_output=True, text=True)
+    subprocess.run(["rm", "-rf", folder / "dcp"], check=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def measure(args, folder, megabytes):
+    model = folder / f"model-{megabytes}"
+    write_model(model, megabytes)
+    (folder / "rows.txt").write_text("\n".join("a row of some letters " * 3 for _ in range(200)) + "\n")
+    walls, saves = {"none": [], "sync": [], "async": []}, {"sync": [], "async": []}
+    dd, peers = [], []
+    for _ in range(args.turns):
+        for kind, wall in walls.items():
+            seconds, events = run_weft(args, folder, model, kind)
+            wall.append(seconds)
+            if kind != "none":
+                saves[kind] += events
+        dd.append(time_dd(folder, megabytes))
+        peers.append(run_peer(folder, megabytes))
+    median = statistics.median
+    num_saves = (STEPS - 1) // EVERY
+    blocked = {kind: median(e["blocked_s"] for e in events) for kind, events in saves.items()}
+    added = {kind: (median(walls[kind]) - median(walls["none"])) / num_saves for kind in saves}
+    bytes_ = saves["sync"][0]["rank_bytes"]
+    peer = {key: median(p[key] for p in peers) for key in peers[0]}
+    dd_s = median(dd)
+    lines = [f"## {bytes_ / 1e6:.0f} MB", ""]
+    lines += report.table(["", "seconds"], [
+        ["weft, synchronous: blocked", f"{blocked['sync']:.3f}"],
+        ["weft, asynchronous: blocked", f"{blocked['async']:.3f}"],
+        ["weft, synchronous: added to the wall clock per save", f"{added['sync']:.3f}"],
+        ["weft, asynchronous: added to the wall clock per save", f"{added['async']:.3f}"],
+        ["dd with fsync", f"{dd_s:.3f}"],
+        ["DCP save", f"{peer['save_s']:.3f}"],
+        ["DCP async_save: blocked", f"{peer['async_blocked_s']:.3f}"],
+        ["DCP async_save: until written", f"{peer['async_s']:.3f}"]])
+    lines += report.table(["ratio", "measured", "wanted"], [
+        ["blocked, asynchronous / synchronous", f"{blocked['async'] / blocked['sync']:.3f}", "< 0.05"],
+        ["added, asynchronous / synchronous", f"{added['async'] / blocked['sync']:.2f}", "< 0.40"],
+        ["bandwidth of a synchronous save / dd", f"{dd_s / blocked['sync']:.2f}", ">= 0.8"],
+        ["DCP save / weft's synchronous save", f"{peer['save_s'] / blocked['sync']:.2f}", ">= 2"]])
+    print("\n".join(lines), flush=True)
+    return lines
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--weft", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--folder", type=Path, help="on the disk to measure; default: the temporary folder's")
+    parser.add_argument("--sizes", type=lambda text: [int(n) for n in text.split(",")], default=[400, 3000])
+    parser.add_argument("--turns", type=int, default=3)
+    args = parser.parse_args()
+    args.weft = args.weft.resolve()
+    lines = []
+    with tempfile.TemporaryDirectory(prefix="weft_checkpoint_", dir=args.folder) as name:
+        for megabytes in args.sizes:
+            lines += measure(args, Path(name), megabytes)
+    facts = report.machine_facts(HERE.parent)
+    text = "\n".join(["# What a checkpoint costs", "", *(f"- {fact}: {value}" for fact, value in facts.items()),
+                      "", *lines])
+    return report.publish(text, args.out, [])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,44 @@
+// planning/snapshot_bytes.cpp: parameters or their masters, and the optimizer's states.
+#include "planning/snapshot_bytes.h"
+
+#include <fnmatch.h>
+
+#include <algorithm>
+
+#include "graph/portion.h"
+#include "model/stored.h"
+#include "optim/optimizer.h"
+
+namespace weft {
+
+int64_t snapshot_bytes(const Graph& graph, bool has_masters) {
+  int64_t bytes = 0;
+  for (const ValueKind kind : {ValueKind::kParameter, ValueKind::kState}) {
+    for (Ref r : graph.of_kind(kind)) {
+      const Value& v = graph[r];
+      if (!v.is_saved) continue;
+      if (kind == ValueKind::kParameter && (v.is_bucket || (has_masters && !v.frozen))) continue;
+      bytes += portion_elements(portion_of(v)) * dtype_bytes(v.dtype);
+    }
+  }
+  return bytes;
+}
+
+int64_t snapshot_bytes(const RunConfig& c, const Model& model) {
+  const int64_t kept = c.has_masters() ? 4 : dtype_bytes(c.compute_dtype());
+  int64_t bytes = 0;
+  for (const ParameterSpec& p : model.parameters()) {
+    const std::string name = stored_as(p).name;
+    const bool is_frozen =
+        std::any_of(c.model.freeze.begin(), c.model.freeze.end(),
+                    [&](const auto& f) { return ::fnmatch(f.c_str(), name.c_str(), 0) == 0; });
+    const int64_t n = num_elements(p.shape);
+    bytes += n * (is_frozen ? dtype_bytes(c.compute_dtype()) : kept);
+    if (is_frozen) continue;
+    for (const StateSpec& s : find_optimizer(c.train.optimizer.name).states(c.train.optimizer))
+      bytes += n / s.block * (s.type == StateSpec::Type::kF32 ? 4 : kept);
+  }
+  return bytes;
+}
+
+}  // namespace weft

@@ -1,0 +1,39 @@
+// train/save_lane.h: a thread that runs jobs one after another beside the training loop.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+namespace weft {
+
+class SaveLane {
+ public:
+  SaveLane() = default;
+  ~SaveLane();  // waits for all jobs
+  SaveLane(const SaveLane&) = delete;
+  SaveLane& operator=(const SaveLane&) = delete;
+
+  // Queued; returns its number. The thread starts with the first job.
+  int64_t post(std::function<void()> job);
+  // Until the job of that number is done. Throws what a job threw; those after it were skipped.
+  void wait_for(int64_t number);
+  void wait() { wait_for(num_posted_); }  // for all
+
+ private:
+  void work();
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> jobs_;
+  int64_t num_posted_ = 0, num_done_ = 0;
+  bool is_ending_ = false;
+  std::exception_ptr error_;
+  std::thread thread_;
+};
+
+}  // namespace weft

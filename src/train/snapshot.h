@@ -1,0 +1,32 @@
+// train/snapshot.h: a rank's state at one step, copied so that training may change the original.
+//
+// It is laid out as the rank's file of a checkpoint, so that writing it needs no further copy.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "checkpoint/rank_file.h"
+#include "tensor/device.h"
+
+namespace weft {
+
+class Snapshot {
+ public:
+  // The memory is allocated by the first copy(): page-aligned, on a GPU pinned.
+  Snapshot(const RankFile& file, Device* device) : file_(file), device_(device) {}
+  ~Snapshot();
+  Snapshot(const Snapshot&) = delete;
+  Snapshot& operator=(const Snapshot&) = delete;
+
+  // Beside passes, which only read the state; nothing may update it meanwhile.
+  void copy();
+  const std::byte* image() const { return memory_; }
+
+ private:
+  const RankFile& file_;
+  Device* device_;
+  std::byte* memory_ = nullptr;
+};
+
+}  // namespace weft

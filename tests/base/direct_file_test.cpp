@@ -1,0 +1,116 @@
+// tests/base/direct_file_test.cpp: files written in blocks, aligned or not, by several threads.
+#include "base/direct_file.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <new>
+#include <string>
+
+#include "base/block_writer.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "tests/io/temporary_folder.h"
+
+namespace weft::testing {
+namespace {
+
+std::string message_of(const std::function<void()>& fn) {
+  try {
+    fn();
+  } catch (const RunError& e) {
+    return e.what();
+  }
+  return "";
+}
+
+struct FreeAligned {
+  void operator()(std::byte* p) const {
+    ::operator delete[](p, std::align_val_t(DirectFile::kAlignment));
+  }
+};
+
+// Bytes that differ everywhere, at an aligned address.
+std::unique_ptr<std::byte[], FreeAligned> make_bytes(size_t size) {
+  std::unique_ptr<std::byte[], FreeAligned> bytes(new (std::align_val_t(DirectFile::kAlignment))
+                                                      std::byte[size]);
+  uint32_t state = 1;
+  for (size_t i = 0; i < size; ++i)
+    bytes[i] = std::byte((state = state * 1664525 + 1013904223) >> 24);
+  return bytes;
+}
+
+std::string text_of(const std::byte* bytes, size_t size) {
+  return {reinterpret_cast<const char*>(bytes), size};
+}
+
+TEST(DirectFile, AnySizeAndAlignment) {
+  const TemporaryFolder folder;
+  for (const size_t size : {size_t{0}, size_t{1}, size_t{4095}, size_t{4096}, size_t{100001}}) {
+    const auto bytes = make_bytes(size + 1);
+    for (const size_t shift : {0, 1}) {
+      DirectFile file(folder / "f", size);
+      const size_t half = size / 2 / DirectFile::kAlignment * DirectFile::kAlignment;
+      file.write(half, bytes.get() + shift + half, size - half);
+      file.write(0, bytes.get() + shift, half);
+      file.sync();
+      EXPECT_EQ(read_file(folder / "f"), text_of(bytes.get() + shift, size))
+          << size << " " << shift;
+    }
+  }
+}
+
+TEST(DirectFile, ALongerOldFileIsReplaced) {
+  const TemporaryFolder folder;
+  write_file_atomic(folder / "f", std::string(10000, 'x'));
+  const auto bytes = make_bytes(10);
+  DirectFile file(folder / "f", 10);
+  file.write(0, bytes.get(), 10);
+  EXPECT_EQ(read_file(folder / "f"), text_of(bytes.get(), 10));
+}
+
+TEST(DirectFile, AFullDeviceAndAMissingFolderAreNamed) {
+  const auto bytes = make_bytes(8192);
+  const std::string full = message_of([&] {
+    DirectFile file("/dev/full", 8192);
+    file.write(0, bytes.get(), 8192);
+  });
+  EXPECT_NE(full.find("/dev/full"), std::string::npos) << full;
+  EXPECT_NE(message_of([] { DirectFile("/nowhere/f", 1); }).find("/nowhere/f"), std::string::npos);
+}
+
+TEST(BlockWriter, BlocksOfTheCallerAndBuffers) {
+  const TemporaryFolder folder;
+  const size_t size = 9 * BlockWriter::kBlock + 12345;
+  const auto bytes = make_bytes(size);
+  for (const bool uses_buffers : {false, true}) {
+    DirectFile file(folder / "f", size);
+    BlockWriter writer(&file);
+    for (size_t at = 0; at < size; at += BlockWriter::kBlock) {
+      const size_t count = std::min(BlockWriter::kBlock, size - at);
+      const std::byte* data = bytes.get() + at;
+      if (uses_buffers) {
+        std::byte* buffer = writer.take_buffer();
+        std::copy(data, data + count, buffer);
+        data = buffer;
+      }
+      writer.write(at, data, count);
+    }
+    writer.finish();
+    file.sync();
+    EXPECT_TRUE(read_file(folder / "f") == text_of(bytes.get(), size)) << uses_buffers;
+  }
+}
+
+// Also where more blocks follow than there are buffers: nobody waits for a block that fails.
+TEST(BlockWriter, TheFirstErrorIsThrownAtTheEnd) {
+  DirectFile file("/dev/full", 8192);
+  BlockWriter writer(&file);
+  for (size_t i = 0; i < 12; ++i) writer.write(i * 4096, writer.take_buffer(), 4096);
+  EXPECT_THROW(writer.finish(), RunError);
+}
+
+}  // namespace
+}  // namespace weft::testing

@@ -1,0 +1,139 @@
+// tests/e2e/async_save_test.cpp: checkpoints that are written while training continues.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <random>
+#include <thread>
+
+#include "tests/e2e/tiny_run.h"
+#include "tests/faults/preload.h"
+
+namespace weft::testing {
+namespace {
+
+const char* const kLayouts[] = {"parallel.dp=1", "parallel.dp=2", "parallel.tp=2"};
+
+std::vector<std::string> many_saves(const TinyRun& run, const std::string& name,
+                                    const std::string& layout) {
+  return {"name=" + name,      layout,
+          "train.steps=20",    "checkpoint.every=1",
+          "checkpoint.keep=3", "data.eval=[" + (run / "eval.txt").string() + "]",
+          "train.eval_every=4"};
+}
+
+TEST(AsyncSave, TheStateOfItsStepWhateverTrainingDoesMeanwhile) {
+  for (const char* layout : kLayouts) {
+    const TinyRun run;
+    for (const char* async : {"true", "false"}) {
+      std::vector<std::string> sets = many_saves(run, async, layout);
+      sets.push_back(std::string("checkpoint.async=") + async);
+      run.train_well(sets);
+    }
+    for (const int64_t step : {18, 19, 20})
+      EXPECT_EQ(hash_of(run.checkpoint(step, "true")), hash_of(run.checkpoint(step, "false")))
+          << layout << " " << step;
+    EXPECT_EQ(hash_of(run.dir("true") / "checkpoints/best"),
+              hash_of(run.dir("false") / "checkpoints/best"));
+    EXPECT_EQ(metric_texts(run.dir("true"), "loss"), metric_texts(run.dir("false"), "loss"));
+    // 20 of steps, those of the best besides; in the order in which they were complete.
+    EXPECT_EQ(event_lines(run.dir("true"), "checkpoint").size(),
+              event_lines(run.dir("false"), "checkpoint").size());
+  }
+}
+
+TEST(AsyncSave, IsTheDefaultAndSaysSo) {
+  const TinyRun run;
+  run.train_well({"train.steps=1"});
+  EXPECT_TRUE(contains(slurp(run.dir() / "run.yaml"), "async: true  # default"));
+  // It may change from start to start, as a memory that is short may make it.
+  const Ended next = run.train({"train.steps=2", "checkpoint.async=false"});
+  EXPECT_EQ(next.exit_code, 0) << next.err;
+  EXPECT_TRUE(std::filesystem::exists(run.checkpoint(2)));
+}
+
+// A save at every step: most moments are inside one.
+TEST(AsyncSave, KilledAtAnyMomentAWholeCheckpointIsFound) {
+  const TinyRun run;
+  std::mt19937 dice(7);
+  run.train_well(many_saves(run, "whole", "parallel.mode=exact"));
+  for (int i = 0; i < 10; ++i) {
+    const char* layout = i % 2 == 0 ? "parallel.dp=1" : "parallel.dp=2";
+    std::vector<std::string> sets = many_saves(run, "killed", "parallel.mode=exact");
+    sets.emplace_back(layout);
+    Program program(run.words("train", sets));
+    const size_t steps = metric_texts(run.dir("killed"), "loss").size();
+    program.wait_until([&] { return metric_texts(run.dir("killed"), "loss").size() > steps; });
+    std::this_thread::sleep_for(std::chrono::microseconds(dice() % 20000));
+    program.send(SIGKILL);
+    program.wait();
+  }
+  std::vector<std::string> sets = many_saves(run, "killed", "parallel.mode=exact");
+  run.train_well(sets);
+  EXPECT_EQ(hash_of(run.dir("killed")), hash_of(run.dir("whole")));
+  EXPECT_EQ(metric_texts(run.dir("killed"), "loss"), metric_texts(run.dir("whole"), "loss"));
+  EXPECT_TRUE(event_lines(run.dir("killed"), "damaged").empty());
+}
+
+// The disk fails for the first saves in the background; the run goes on and the last is there.
+TEST(AsyncSave, AFailingDiskIsReportedAndRetried) {
+  if (!std::filesystem::exists(fault_library())) GTEST_SKIP() << "no library of faults";
+  for (const char* layout : {"parallel.dp=1", "parallel.dp=2"}) {
+    const TinyRun run;
+    StartOptions options;
+    options.env = fault_env("write:EIO:rank-00000.safetensors:1:2");
+    const Ended ended = run_to_end(
+        run.words("train", {layout, "train.steps=6", "checkpoint.every=1", "checkpoint.keep=9"}),
+        options);
+    EXPECT_EQ(ended.exit_code, 0) << ended.err;
+    expect_parts(ended.err, {"the checkpoint of step 1 could not be written"});
+    EXPECT_FALSE(std::filesystem::exists(run.checkpoint(1)));
+    EXPECT_TRUE(std::filesystem::exists(run.checkpoint(6)));
+    EXPECT_GE(event_lines(run.dir(), "error").size(), 1u);
+  }
+}
+
+// "(NEED and LEFT bytes)" of a refusal.
+int64_t missing_bytes(const std::string& err) {
+  const size_t at = err.rfind('(', err.find(" bytes)"));
+  int64_t need = 0, left = 0;
+  EXPECT_EQ(std::sscanf(err.c_str() + at, "(%ld and %ld bytes)", &need, &left), 2) << err;
+  return need - left;
+}
+
+// A limit of the shell that leaves room for the run, but not for a copy of its 230 MB of state.
+TEST(AsyncSave, WithoutMemoryTheDefaultGivesWayAndARequestIsRefused) {
+  const TinyRun run;
+  run.change_config("intermediate_size", Json(100000));
+  const auto train = [&](rlim_t limit, const std::string& set) {
+    StartOptions options;
+    options.address_bytes = limit;
+    options.env = {{"MALLOC_ARENA_MAX", "1"}};  // else each thread reserves 64 MiB of addresses
+    return run_to_end(
+        run.words("train", {"launch.device=cpu", "train.steps=2", "checkpoint.every=1", set}),
+        options);
+  };
+  const Ended plan = run_to_end(run.words("plan", {"launch.device=cpu"}, {"--json"}));
+  EXPECT_GT(parse_json(plan.out, "plan").at("snapshot").as_int(), 230000000) << plan.out;
+
+  const rlim_t low = rlim_t{256} << 20;
+  const Ended refused = train(low, "seed=1");
+  ASSERT_EQ(refused.exit_code, 2) << refused.err;
+  const rlim_t limit = low + static_cast<rlim_t>(missing_bytes(refused.err)) + (rlim_t{150} << 20);
+
+  const Ended requested = train(limit, "checkpoint.async=true");
+  EXPECT_EQ(requested.exit_code, 2) << requested.err;
+  expect_parts(requested.err,
+               {"a copy of the state", "is available", "set checkpoint.async to false"});
+  EXPECT_FALSE(std::filesystem::exists(run.dir()));
+
+  const Ended ended = train(limit, "seed=1");
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  expect_parts(ended.err, {"a copy of the state", "checkpoints are written between steps"});
+  EXPECT_TRUE(contains(slurp(run.dir() / "run.yaml"), "async: false  # memory is short"));
+  EXPECT_TRUE(std::filesystem::exists(run.checkpoint(2)));
+}
+
+}  // namespace
+}  // namespace weft::testing

@@ -1,0 +1,51 @@
+// tests/train/save_lane_test.cpp: jobs in order, waits, errors.
+#include "train/save_lane.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <stdexcept>
+#include <vector>
+
+namespace weft {
+namespace {
+
+TEST(SaveLane, JobsRunInOrderAndAWaitIsForOne) {
+  std::vector<int> done;
+  std::atomic<bool> may_end = false;
+  SaveLane lane;
+  const int64_t first = lane.post([&] { done.push_back(1); });
+  lane.post([&] {
+    may_end.wait(false);
+    done.push_back(2);
+  });
+  lane.wait_for(first);  // not for the second, which cannot end yet
+  EXPECT_EQ(done, (std::vector<int>{1}));
+  may_end = true;
+  may_end.notify_all();
+  lane.wait();
+  EXPECT_EQ(done, (std::vector<int>{1, 2}));
+  lane.wait();  // nothing left
+}
+
+TEST(SaveLane, AnErrorIsThrownByEveryWaitAndSkipsTheRest) {
+  bool has_run = false;
+  SaveLane lane;
+  lane.post([] { throw std::runtime_error("lost"); });
+  lane.post([&] { has_run = true; });
+  EXPECT_THROW(lane.wait(), std::runtime_error);
+  EXPECT_THROW(lane.wait_for(1), std::runtime_error);
+  EXPECT_FALSE(has_run);
+}
+
+TEST(SaveLane, TheDestructorEndsWhatWasPosted) {
+  int done = 0;
+  {
+    SaveLane lane;
+    for (int i = 0; i < 5; ++i) lane.post([&] { ++done; });
+  }
+  EXPECT_EQ(done, 5);
+}
+
+}  // namespace
+}  // namespace weft
