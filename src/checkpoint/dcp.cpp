@@ -13,11 +13,11 @@
 #include "base/file.h"
 #include "base/path.h"
 #include "base/printable.h"
-#include "checkpoint/dcp_metadata.h"
 #include "checkpoint/foreign.h"
 #include "checkpoint/index.h"
 #include "checkpoint/join.h"
 #include "checkpoint/torch_pieces.h"
+#include "io/dcp_metadata.h"
 
 namespace weft {
 namespace {

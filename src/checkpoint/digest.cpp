@@ -5,17 +5,25 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/hash_stream.h"
 
 namespace weft {
 namespace {
 
+constexpr int64_t kPiece = 1 << 20;  // elements read at a time
+
 std::string digest_line(const LogicalTensor& t, std::vector<std::byte>& buffer) {
-  buffer.resize(std::max(buffer.size(), tensor_bytes(t)));
-  t.read(0, num_elements(t.shape), buffer.data());
+  HashStream hash;
+  const int64_t n = num_elements(t.shape), width = dtype_bytes(t.dtype);
+  buffer.resize(std::max(buffer.size(), static_cast<size_t>(std::min(n, kPiece) * width)));
+  for (int64_t at = 0; at < n; at += kPiece) {
+    const int64_t end = std::min(n, at + kPiece);
+    t.read(at, end, buffer.data());
+    hash.add(buffer.data(), static_cast<size_t>((end - at) * width));
+  }
   std::string shape;  // without blanks, so that a line is four words
   for (int64_t extent : t.shape) shape += fmt::format("{}{}", shape.empty() ? "" : ",", extent);
-  return fmt::format("{} [{}] {} {}", t.name, shape, dtype_name(t.dtype),
-                     hash_hex(hash_bytes(buffer.data(), tensor_bytes(t))));
+  return fmt::format("{} [{}] {} {}", t.name, shape, dtype_name(t.dtype), hash_hex(hash.value()));
 }
 
 std::string digest_list(const std::vector<LogicalTensor>& tensors,

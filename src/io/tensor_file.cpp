@@ -24,14 +24,17 @@ std::optional<size_t> checked_bytes(const Shape& shape, Dtype dtype) {
 
 void read_mapped(const MappedFile& map, size_t start, int64_t width, int64_t begin, int64_t end,
                  void* out) {
-  constexpr size_t kLarge = size_t{1} << 20;
+  constexpr size_t kPiece = size_t{4} << 20;
   if (begin >= end) return;
   const size_t from = start + static_cast<size_t>(begin * width);
   const auto bytes = static_cast<size_t>((end - begin) * width);
   ensure(from + bytes <= map.size(), "a read beyond the mapped file");
-  std::memcpy(out, map.data() + from, bytes);
+  for (size_t at = 0; at < bytes; at += kPiece) {
+    const size_t count = std::min(kPiece, bytes - at);
+    std::memcpy(static_cast<std::byte*>(out) + at, map.data() + from + at, count);
+    if (bytes >= kLargeRead) map.drop_pages(from + at, from + at + count);
+  }
   check_mapped_file(map.data());
-  if (bytes >= kLarge) map.drop_pages(from, from + bytes);
 }
 
 void TensorFile::set_tensors(std::vector<TensorInfo> tensors) {

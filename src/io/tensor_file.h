@@ -25,6 +25,9 @@ struct TensorInfo {
 // The bytes of a tensor; none where a dimension is negative or the product overflows.
 std::optional<size_t> checked_bytes(const Shape& shape, Dtype dtype);
 
+// From this many bytes on, a read releases the pages that it has touched.
+inline constexpr size_t kLargeRead = size_t{1} << 20;
+
 // Copies elements [begin, end) of `width` bytes of a tensor that starts at byte `start`. The pages
 // of a large read are released. RunError where the file was truncated meanwhile.
 void read_mapped(const MappedFile& map, size_t start, int64_t width, int64_t begin, int64_t end,

@@ -264,6 +264,9 @@ void read_torch(const MappedFile& map, size_t archive_begin, const TorchTensor& 
   if (t.is_contiguous()) return read_mapped(map, at, dtype_bytes(t.dtype), begin, end, out);
   read_strided(t, map.data() + at, begin, end, static_cast<std::byte*>(out));
   check_mapped_file(map.data());
+  const int64_t width = dtype_bytes(t.dtype);
+  if (static_cast<size_t>((end - begin) * width) >= kLargeRead)
+    map.drop_pages(at, at + static_cast<size_t>(*view_end(t, 0) * width));
 }
 
 const std::byte* TorchArchive::data(const TorchTensor& t) const {

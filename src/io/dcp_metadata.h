@@ -1,4 +1,4 @@
-// checkpoint/dcp_metadata.h: .metadata of torch.distributed.checkpoint: which file holds which part
+// io/dcp_metadata.h: .metadata of torch.distributed.checkpoint: which file holds which part
 // of which tensor.
 #pragma once
 
