@@ -13,11 +13,18 @@ namespace weft {
 namespace {
 
 namespace fs = std::filesystem;
-using namespace testing::pickled;
 using testing::error_of;
 using testing::floats;
 using testing::TemporaryFolder;
 using testing::TorchBytes;
+using testing::pickled::dict;
+using testing::pickled::global;
+using testing::pickled::list;
+using testing::pickled::number;
+using testing::pickled::size;
+using testing::pickled::text;
+using testing::pickled::tuple;
+using testing::pickled::whole;
 
 void put(const fs::path& path, const std::string& bytes) {
   fs::create_directories(path.parent_path());

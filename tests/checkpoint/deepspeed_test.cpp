@@ -14,11 +14,19 @@ namespace weft {
 namespace {
 
 namespace fs = std::filesystem;
-using namespace testing::pickled;
 using testing::error_of;
 using testing::floats;
 using testing::TemporaryFolder;
 using testing::TorchBytes;
+using testing::pickled::call;
+using testing::pickled::dict;
+using testing::pickled::global;
+using testing::pickled::list;
+using testing::pickled::number;
+using testing::pickled::ordered;
+using testing::pickled::size;
+using testing::pickled::text;
+using testing::pickled::tuple;
 
 void put(const fs::path& path, const std::string& bytes) {
   fs::create_directories(path.parent_path());

@@ -15,7 +15,6 @@ namespace weft {
 namespace {
 
 namespace fs = std::filesystem;
-using namespace testing::pickled;
 using testing::error_of;
 using testing::floats;
 using testing::kModelConfig;
@@ -24,6 +23,8 @@ using testing::model_values;
 using testing::store_folder;
 using testing::TemporaryFolder;
 using testing::TorchBytes;
+using testing::pickled::dict;
+using testing::pickled::ordered;
 
 void put(const fs::path& path, const std::string& bytes) {
   fs::create_directories(path.parent_path());

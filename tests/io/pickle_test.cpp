@@ -10,7 +10,15 @@
 namespace weft {
 namespace {
 
-using namespace testing::pickled;
+using testing::pickled::call;
+using testing::pickled::dict;
+using testing::pickled::global;
+using testing::pickled::list;
+using testing::pickled::number;
+using testing::pickled::ordered;
+using testing::pickled::text;
+using testing::pickled::tuple;
+using testing::pickled::whole;
 using namespace std::string_literals;
 using testing::error_of;
 using Kind = Pickle::Kind;

@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <fstream>
 
 #include "base/error.h"
@@ -13,12 +12,20 @@
 namespace weft {
 namespace {
 
-using namespace testing::pickled;
 using testing::error_of;
 using testing::floats;
 using testing::TemporaryFolder;
 using testing::TorchBytes;
 using testing::ZipBytes;
+using testing::pickled::call;
+using testing::pickled::dict;
+using testing::pickled::global;
+using testing::pickled::list;
+using testing::pickled::number;
+using testing::pickled::ordered;
+using testing::pickled::text;
+using testing::pickled::tuple;
+using testing::pickled::whole;
 
 std::vector<float> values_of(const TorchArchive& archive, const TorchTensor& t) {
   std::vector<float> values(static_cast<size_t>(num_elements(t.shape)));
@@ -116,8 +123,8 @@ TEST(TorchFile, AsAFileOfTensors) {
   ASSERT_EQ(file.tensors().size(), 3u);
   EXPECT_EQ(file.find("h")->dtype, Dtype::kBf16);
   const TensorInfo* t = file.find("t");
-  const float wanted[6] = {1, 4, 2, 5, 3, 6};
-  EXPECT_EQ(std::memcmp(file.data(*t), wanted, sizeof(wanted)), 0);
+  const auto* values = reinterpret_cast<const float*>(file.data(*t));
+  EXPECT_EQ(std::vector<float>(values, values + 6), (std::vector<float>{1, 4, 2, 5, 3, 6}));
   EXPECT_EQ(file.data(*t), file.data(*t));  // copied once
   float part[2];
   file.read(*t, 1, 3, part);

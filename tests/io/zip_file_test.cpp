@@ -117,7 +117,8 @@ TEST(ZipFile, StatedSizesAndCountsAreNotBelieved) {
             std::string::npos);
   std::string archive = two_members().bytes();
   const size_t record = archive.size() - 22 - 20 - 56;
-  for (const size_t field : {24, 32}) archive.replace(record + field, 8, std::string(8, '\x7f'));
+  for (const size_t field : {size_t{24}, size_t{32}})
+    archive.replace(record + field, 8, std::string(8, '\x7f'));
   EXPECT_NE(refusal(archive).find("2 entries, but states"), std::string::npos);
 }
 
