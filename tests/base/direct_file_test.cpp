@@ -50,7 +50,7 @@ TEST(DirectFile, AnySizeAndAlignment) {
   const TemporaryFolder folder;
   for (const size_t size : {size_t{0}, size_t{1}, size_t{4095}, size_t{4096}, size_t{100001}}) {
     const auto bytes = make_bytes(size + 1);
-    for (const size_t shift : {0, 1}) {
+    for (const size_t shift : {size_t{0}, size_t{1}}) {
       DirectFile file(folder / "f", size);
       const size_t half = size / 2 / DirectFile::kAlignment * DirectFile::kAlignment;
       file.write(half, bytes.get() + shift + half, size - half);
