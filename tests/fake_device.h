@@ -131,6 +131,7 @@ class FakeDevice : public Device {
     std::memcpy(to, from, static_cast<size_t>(bytes));
   }
   void read_aside(void* to, const void* from, int64_t bytes) override {
+    note("read_aside");
     std::memcpy(to, from, static_cast<size_t>(bytes));
   }
   void copy(void* to, const void* from, int64_t bytes) override {

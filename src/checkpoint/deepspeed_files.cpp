@@ -51,6 +51,7 @@ std::vector<fs::path> in_order(const std::map<int64_t, fs::path>& files, const f
 }  // namespace
 
 bool is_deepspeed(const fs::path& folder) {
+  if (path_kind(folder) != PathKind::kFolder) return false;
   return path_kind(folder / "latest") == PathKind::kFile || has_model_states(folder);
 }
 

@@ -19,10 +19,10 @@ std::string lost_gpu(int gpu) {
 
 // How often a healthy run of one rank, or rank 1 of several, makes a call.
 int64_t count_calls(const GpuTrainer& trainer, GpuKind kind, const std::vector<std::string>& sets,
-                    const std::string& call) {
+                    const std::string& call, int counted) {
   std::atomic<int64_t> count{0};
   const auto ends = trainer.train(kind, sets, [&](int rank, FakeDevice& device) {
-    if (rank != static_cast<int>(sets.size() > 0)) return;
+    if (rank != counted) return;
     device.fault = {call, 0, "", rank};
     device.count_calls_in(&count);
   });
@@ -45,13 +45,18 @@ class AFailingGpu : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(AFailingGpu, EndsARunOfOneRankAndLosesNothing) {
   const GpuTrainer trainer;
-  const int64_t calls = count_calls(trainer, GpuKind::kShared, {}, GetParam());
+  // Saved between steps, unless the copy for saving beside them is what fails.
+  const bool is_async = std::string(GetParam()) == "read_aside";
+  const std::vector<std::string> sets = {is_async ? "checkpoint.async=true"
+                                                  : "checkpoint.async=false"};
+  const int64_t calls = count_calls(trainer, GpuKind::kShared, sets, GetParam(), 0);
   const auto wanted = trainer.metrics("loss");
   ASSERT_EQ(wanted.size(), 6u);
   ASSERT_GT(calls, 6);
   trainer.clear();
-  const auto ends = trainer.train(GpuKind::kShared, {}, [&](int rank, FakeDevice& device) {
-    device.fault = {GetParam(), calls / 2, "cudaErrorIllegalAddress", rank};
+  const auto ends = trainer.train(GpuKind::kShared, sets, [&](int rank, FakeDevice& device) {
+    const int64_t number = is_async ? calls * 3 / 4 : calls / 2;  // after a checkpoint
+    device.fault = {GetParam(), number, "cudaErrorIllegalAddress", rank};
   });
   EXPECT_EQ(ends[0].exit_code, 75) << ends[0].message;
   EXPECT_EQ(ends[0].message.find(lost_gpu(0)), 0u) << ends[0].message;
@@ -69,7 +74,7 @@ TEST_P(AFailingGpu, EndsAllRanksAndNamesItself) {
     const GpuTrainer trainer;
     const std::vector<std::string> sets = {"parallel.dp=2", "parallel.shard=zero1",
                                            "train.micro_batch=2"};
-    const int64_t calls = count_calls(trainer, kind, sets, GetParam());
+    const int64_t calls = count_calls(trainer, kind, sets, GetParam(), 1);
     const auto wanted = trainer.metrics("loss");
     if (calls == 0) continue;  // ranks that share a GPU capture nothing
     trainer.clear();
@@ -91,7 +96,7 @@ TEST_P(AFailingGpu, EndsAllRanksAndNamesItself) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Calls, AFailingGpu,
-                         ::testing::Values("copy", "replay", "event", "read", "wait"),
+                         ::testing::Values("copy", "replay", "event", "read", "wait", "read_aside"),
                          [](const auto& p) { return std::string(p.param); });
 
 // Other failures keep their own exit codes.
