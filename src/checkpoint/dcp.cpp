@@ -4,7 +4,7 @@
 // The name of a weight is the last key that leads to it in the dict that was saved. Where that dict
 // holds the model under a key of its own ({"model": ..., "optim": ...}; also "module",
 // "state_dict"), only what lies below that key is the model, and the key is dropped; else every
-// tensor is a weight under its whole name. States of the optimizer are told by their keys:
+// tensor is a weight under its whole name. Optimizer states are recognized by their keys:
 // ...optim....state.NAME.exp_avg becomes NAME#m, exp_avg_sq NAME#v.
 #include <algorithm>
 #include <set>

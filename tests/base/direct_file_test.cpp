@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <functional>
 #include <memory>
 #include <new>
 #include <string>
@@ -16,15 +15,6 @@
 
 namespace weft::testing {
 namespace {
-
-std::string message_of(const std::function<void()>& fn) {
-  try {
-    fn();
-  } catch (const RunError& e) {
-    return e.what();
-  }
-  return "";
-}
 
 struct FreeAligned {
   void operator()(std::byte* p) const {
@@ -73,12 +63,13 @@ TEST(DirectFile, ALongerOldFileIsReplaced) {
 
 TEST(DirectFile, AFullDeviceAndAMissingFolderAreNamed) {
   const auto bytes = make_bytes(8192);
-  const std::string full = message_of([&] {
+  const std::string full = error_of<RunError>([&] {
     DirectFile file("/dev/full", 8192);
     file.write(0, bytes.get(), 8192);
   });
   EXPECT_NE(full.find("/dev/full"), std::string::npos) << full;
-  EXPECT_NE(message_of([] { DirectFile("/nowhere/f", 1); }).find("/nowhere/f"), std::string::npos);
+  EXPECT_NE(error_of<RunError>([] { DirectFile("/nowhere/f", 1); }).find("/nowhere/f"),
+            std::string::npos);
 }
 
 TEST(BlockWriter, BlocksOfTheCallerAndBuffers) {
