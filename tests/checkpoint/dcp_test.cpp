@@ -2,10 +2,10 @@
 // them.
 #include <gtest/gtest.h>
 
-#include <fstream>
 
 #include "base/error.h"
 #include "checkpoint/logical.h"
+#include "tests/checkpoint/foreign_files.h"
 #include "tests/io/temporary_folder.h"
 #include "tests/io/torch_bytes.h"
 
@@ -13,8 +13,9 @@ namespace weft {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::error_of;
 using testing::floats;
+using testing::put;
+using testing::refusal;
 using testing::TemporaryFolder;
 using testing::TorchBytes;
 using testing::pickled::dict;
@@ -25,15 +26,6 @@ using testing::pickled::size;
 using testing::pickled::text;
 using testing::pickled::tuple;
 using testing::pickled::whole;
-
-void put(const fs::path& path, const std::string& bytes) {
-  fs::create_directories(path.parent_path());
-  std::ofstream(path, std::ios::binary) << bytes;
-}
-
-std::string refusal(const fs::path& path) {
-  return error_of<UserError>([&] { open_logical(path.string()); });
-}
 
 const std::string kModule = "torch.distributed.checkpoint.metadata";
 

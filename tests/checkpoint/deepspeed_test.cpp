@@ -1,12 +1,12 @@
 // tests/checkpoint/deepspeed_test.cpp: partitions of ZeRO, joined; and folders that are not whole.
 #include <gtest/gtest.h>
 
-#include <fstream>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "checkpoint/digest.h"
 #include "checkpoint/logical.h"
+#include "tests/checkpoint/foreign_files.h"
 #include "tests/io/temporary_folder.h"
 #include "tests/io/torch_bytes.h"
 
@@ -14,8 +14,9 @@ namespace weft {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::error_of;
 using testing::floats;
+using testing::put;
+using testing::refusal;
 using testing::TemporaryFolder;
 using testing::TorchBytes;
 using testing::pickled::call;
@@ -27,15 +28,6 @@ using testing::pickled::ordered;
 using testing::pickled::size;
 using testing::pickled::text;
 using testing::pickled::tuple;
-
-void put(const fs::path& path, const std::string& bytes) {
-  fs::create_directories(path.parent_path());
-  std::ofstream(path, std::ios::binary) << bytes;
-}
-
-std::string refusal(const fs::path& path) {
-  return error_of<UserError>([&] { open_logical(path.string()); });
-}
 
 Digest digest_of(const fs::path& path) { return digest_model(open_logical(path.string())); }
 

@@ -1,12 +1,12 @@
 // tests/checkpoint/foreign_test.cpp: models in the files of other programs are the same models.
 #include <gtest/gtest.h>
 
-#include <fstream>
 
 #include "base/error.h"
 #include "checkpoint/digest.h"
 #include "checkpoint/export.h"
 #include "checkpoint/logical.h"
+#include "tests/checkpoint/foreign_files.h"
 #include "tests/checkpoint/model_fixture.h"
 #include "tests/io/temporary_folder.h"
 #include "tests/io/torch_bytes.h"
@@ -20,16 +20,12 @@ using testing::floats;
 using testing::kModelConfig;
 using testing::kModelShapes;
 using testing::model_values;
+using testing::put;
 using testing::store_folder;
 using testing::TemporaryFolder;
 using testing::TorchBytes;
 using testing::pickled::dict;
 using testing::pickled::ordered;
-
-void put(const fs::path& path, const std::string& bytes) {
-  fs::create_directories(path.parent_path());
-  std::ofstream(path, std::ios::binary) << bytes;
-}
 
 Digest digest_of(const fs::path& path) { return digest_model(open_logical(path.string())); }
 
