@@ -2,7 +2,6 @@
 // them.
 #include <gtest/gtest.h>
 
-
 #include "base/error.h"
 #include "checkpoint/logical.h"
 #include "tests/checkpoint/foreign_files.h"

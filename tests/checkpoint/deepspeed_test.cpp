@@ -1,7 +1,6 @@
 // tests/checkpoint/deepspeed_test.cpp: partitions of ZeRO, joined; and folders that are not whole.
 #include <gtest/gtest.h>
 
-
 #include "base/error.h"
 #include "base/file.h"
 #include "checkpoint/digest.h"

@@ -1,7 +1,6 @@
 // tests/checkpoint/foreign_test.cpp: models in the files of other programs are the same models.
 #include <gtest/gtest.h>
 
-
 #include "base/error.h"
 #include "checkpoint/digest.h"
 #include "checkpoint/export.h"
