@@ -13,6 +13,7 @@ PyTorch has two turns: called as transformers' users do, and told by hand that t
 """
 
 import argparse
+import dataclasses
 import datetime
 import json
 import os
@@ -73,9 +74,11 @@ def run_until(command, metrics, steps, log):
 
 
 class Bench:
-    def __init__(self, args):
+    def __init__(self, args, share_weights=True):
         self.args = args
         self.model = gpu_workload.MODELS[args.model]
+        if not share_weights:
+            self.model = dataclasses.replace(self.model, shares_weights=False)
         self.folder = Path(tempfile.mkdtemp(prefix="weft-gpu-"))
         self.rows = self.folder / "rows.txt"
         self.source = self.folder / "model"

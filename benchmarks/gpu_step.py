@@ -20,21 +20,24 @@ from pathlib import Path
 import gpu_bench
 import gpu_workload
 
+UPDATE = r"update_(list_)?kernel"  # a step ends with it
 # The first that fits names the part. A product's kernels carry the library's names.
 PARTS = [
-    ("AdamW", r"adamw"),
+    ("AdamW", UPDATE),
     ("norm of the gradients", r"squares|::norm_kernel"),
-    ("cross entropy", r"cross_entropy|kept_kernel"),
-    ("attention, backward", r"sdpa.*bprop|bprop.*sdpa|attention_d(q|kv)|attention_delta|raise_padding|fmha.*bwd"),
-    ("attention, forward", r"sdpa|attention_kernel|zero_padding|fmha"),
+    ("cross entropy", r"cross_entropy|kept_kernel|softmax_(stats|gradient)|target_logit|local_targets"),
+    ("attention, backward", r"sdpa.*bprop|bprop.*sdpa|attention_d(q|kv)|tensor_d(q|kv)|attention_delta|raise_padding|fmha.*bwd|table_gradient"),
+    ("attention, forward", r"sdpa|attention_(tensor_)?kernel|zero_padding|fmha"),
     ("around attention", r"segment_mask|cudnn|cunn|dot_do_o|convert_dq"),
-    ("swiglu, backward", r"swiglu_backward"),
-    ("swiglu, forward", r"swiglu"),
-    ("rmsnorm, backward", r"rmsnorm_backward"),
-    ("rmsnorm, forward", r"rmsnorm"),
+    ("products", r"nvjet|gemm|cutlass|xmma|splitk|cublas"),
+    ("activation, backward", r"(swiglu|geglu|gelu|relu)_backward"),
+    ("activation, forward", r"swiglu|geglu|gelu|relu"),
+    ("norms, backward", r"(rms|layer)norm_backward"),
+    ("norms, forward", r"(rms|layer)norm"),
+    ("dropout: attention's masks", r"draw_mask"),
+    ("dropout", r"dropout"),
     ("rope", r"rope"),
     ("embedding, its gradient", r"embedding|count_kernel|offset_kernel|list_kernel|normalize_kernel"),
-    ("products", r"nvjet|gemm|cutlass|xmma|splitk|cublas"),
     ("sums over ranks", r"::reduce_kernel"),
     ("sums of columns, additions", r"add_|partials|columns|bias|sum"),
 ]
@@ -69,7 +72,7 @@ def read_steps(path):
     steps, step = [], []
     for kernel in kernels:
         step.append(kernel)
-        if "adamw" in kernel[2]:
+        if re.search(UPDATE, kernel[2]):
             steps.append(step)
             step = []
     return steps
@@ -116,7 +119,7 @@ def main():
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--steps", type=int, default=24)
     args = parser.parse_args()
-    bench = gpu_bench.Bench(args)
+    bench = gpu_bench.Bench(args, share_weights=False)  # no peer: each run draws its own
     bench.weft("choices")  # of products: the traced run reuses them
     steps, lines = run_traced(bench)
     late, early = mean_parts(steps, len(steps) // 2), find_parts(steps[1], steps[0][-1][1])
