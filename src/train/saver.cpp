@@ -1,6 +1,7 @@
 // train/saver.cpp: the contents of a checkpoint's state.json, and how write failures are handled.
 #include "train/saver.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <exception>
@@ -128,7 +129,21 @@ void Saver::keep_best(const std::optional<double>& value, TrainState* state) {
   end_saves(state);
 }
 
+void Saver::reserve_snapshot() {
+  const RunConfig& c = file_.config();
+  if (std::exchange(has_reserved_, true) || !c.checkpoint.async) return;
+  const int64_t every = c.checkpoint.every, step = std::max<int64_t>(saved_step_, 0);
+  if (every > 0 && c.train.steps > 0 && (step / every + 1) * every >= c.train.steps) return;
+  lane_.post([this] {
+    try {
+      snapshot_.reserve();
+    } catch (const std::exception&) {  // copy() tries again, and its save reports it
+    }
+  });
+}
+
 void Saver::wait_for_copy() {
+  reserve_snapshot();
   const Stopwatch watch(&blocked_s_);
   lane_.wait_for(copied_);
 }

@@ -57,7 +57,9 @@ class Saver {
   // becomes what it was, so that the next better one is tried again.
   void keep_best(const std::optional<double>& value, TrainState* state);
 
-  void wait_for_copy();  // before anything changes weights or states
+  // Before anything changes weights or states. The first call has the snapshot's memory allocated
+  // in the background, where a save will need it: the first save then waits no longer than others.
+  void wait_for_copy();
   // Until all saves are complete; corrects `state` where best/ could not be written.
   void end_saves(TrainState* state);
   int64_t saved_step() const { return saved_step_; }  // after end_saves(); -1: none
@@ -70,7 +72,8 @@ class Saver {
     bool is_best;
     bool has_snapshot = false;  // it is written in the background
   };
-  void start(Save save);  // in the background
+  void reserve_snapshot();  // in the background
+  void start(Save save);    // in the background
   WriteFile write_held();
   bool write(const Save& save, const WriteFile& write_file);
   void finish(Save save, const WriteFile& write_file);  // writes, prunes, keeps the outcome
@@ -90,6 +93,7 @@ class Saver {
   Json numerics_;  // the fingerprint, for state.json
   const RankFile rank_file_;
   Snapshot snapshot_;
+  bool has_reserved_ = false;
   std::exception_ptr copy_error_;  // of the snapshot
   // The step of the snapshot while a save from it is going on, else -1; the job that copies it.
   int64_t snapshot_step_ = -1, copied_ = 0;

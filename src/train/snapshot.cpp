@@ -21,11 +21,14 @@ Snapshot::~Snapshot() {
   }
 }
 
+void Snapshot::reserve() {
+  if (memory_) return;
+  memory_ = device_->is_host() ? static_cast<std::byte*>(::operator new(file_.bytes(), kPage))
+                               : device_->allocate_pinned(static_cast<int64_t>(file_.bytes()));
+}
+
 void Snapshot::copy() {
-  if (!memory_) {
-    memory_ = device_->is_host() ? static_cast<std::byte*>(::operator new(file_.bytes(), kPage))
-                                 : device_->allocate_pinned(static_cast<int64_t>(file_.bytes()));
-  }
+  reserve();
   if (device_->is_host()) return file_.copy_to(memory_, nullptr);
   file_.copy_to(memory_, [this](void* to, const void* from, size_t bytes) {
     device_->read_aside(to, from, static_cast<int64_t>(bytes));

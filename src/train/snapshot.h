@@ -13,13 +13,14 @@ namespace weft {
 
 class Snapshot {
  public:
-  // The memory is allocated by the first copy(): page-aligned, on a GPU pinned.
   Snapshot(const RankFile& file, Device* device) : file_(file), device_(device) {}
   ~Snapshot();
   Snapshot(const Snapshot&) = delete;
   Snapshot& operator=(const Snapshot&) = delete;
 
-  // Beside passes, which only read the state; nothing may update it meanwhile.
+  // Allocates the memory, once: page-aligned, on a GPU pinned (seconds for some gigabytes).
+  void reserve();
+  // Reserves. Beside passes, which only read the state; nothing may update it meanwhile.
   void copy();
   const std::byte* image() const { return memory_; }
 
