@@ -18,8 +18,13 @@ namespace {
 
 constexpr int kUsualThreads = 256;
 constexpr int64_t kMostBlocks = 264;  // two on each of 132 multiprocessors
+// Of a row, per thread: two sums for each must stay in registers while a multiprocessor runs two
+// blocks, of which one reads while the other adds and writes.
+constexpr int kFewValues = kValues / 2;
 
-int rows_of_block(int64_t C) { return std::max(1, kUsualThreads / threads_of_row(C)); }
+bool fits_few(int64_t C) { return C <= int64_t{kUsualThreads} * kFewValues; }
+int threads_of(int64_t C) { return fits_few(C) ? threads_of_row(2 * C) : threads_of_row(C); }
+int rows_of_block(int64_t C) { return std::max(1, kUsualThreads / threads_of(C)); }
 
 int64_t num_blocks(int64_t R, int64_t C) {
   return std::min(kMostBlocks, ceil_div(R, rows_of_block(C)));
@@ -30,14 +35,15 @@ int64_t partial_columns(const LayerNormBackwardArgs& args) {
   return (args.dweight ? args.C : 0) + (args.dbias ? args.C : 0);
 }
 
-template <typename T, int kWidth, int kThreads>
-__global__ void __launch_bounds__(kThreads, 1)
+template <typename T, int kWidth, int kMost>
+__global__ void __launch_bounds__(kMost == kFewValues ? kUsualThreads : kMaxRowThreads,
+                                  kMost == kFewValues && sizeof(T) == 2 ? 2 : 1)
     layernorm_backward_kernel(LayerNormBackwardArgs args, float* partials, int64_t columns) {
-  using Share = RowShare<T, kWidth>;
+  using Share = RowShare<T, kWidth, kMost>;
   const int64_t step = int64_t{gridDim.x} * blockDim.y;
   const float inverse_C = 1.0f / static_cast<float>(args.C);
   const T* weight = static_cast<const T*>(args.weight);  // small: it stays in L1
-  float dweight[kValues] = {}, dbias[kValues] = {};
+  float dweight[kMost] = {}, dbias[kMost] = {};
   int turn = 0;
   for (int64_t first = int64_t{blockIdx.x} * blockDim.y; first < args.R; first += step, turn += 2) {
     const int64_t r = first + threadIdx.y;
@@ -115,7 +121,7 @@ void layernorm_backward(const Context& context, const LayerNormBackwardArgs& arg
   check_workspace("layernorm_backward", layernorm_backward_workspace(args, 1),
                   context.workspace_bytes);
   float* partials = reinterpret_cast<float*>(context.workspace);
-  const int threads = threads_of_row(args.C), rows = rows_of_block(args.C);
+  const int threads = threads_of(args.C), rows = rows_of_block(args.C);
   const int64_t blocks = num_blocks(args.R, args.C), columns = partial_columns(args);
   const size_t shared = rows == 1 ? 0 : static_cast<size_t>(rows * args.C) * sizeof(float);
   with_type(args.dtype, [&](auto value) {
@@ -123,9 +129,8 @@ void layernorm_backward(const Context& context, const LayerNormBackwardArgs& arg
     const bool vectored =
         is_vectored<T>(args.C, {args.dy, args.dsum, args.s, args.weight, args.dx});
     with_width<T>(vectored, [&](auto width) {
-      const auto kernel = threads <= kUsualThreads
-                              ? layernorm_backward_kernel<T, width, kUsualThreads>
-                              : layernorm_backward_kernel<T, width, kMaxRowThreads>;
+      const auto kernel = fits_few(args.C) ? layernorm_backward_kernel<T, width, kFewValues>
+                                           : layernorm_backward_kernel<T, width, kValues>;
       launch(context, "layernorm_backward", kernel, blocks, dim3(threads, rows), shared, args,
              partials, columns);
     });

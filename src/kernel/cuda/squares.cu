@@ -1,18 +1,17 @@
 // kernel/cuda/squares.cu: sums of squares by cells of 256 elements, of one tensor or of many.
 //
-// A warp adds a cell: lane i takes elements 8 i to 8 i + 7 in order, then the lanes are added in a
-// tree. In float64; no other work and no address changes the order.
+// A warp adds four cells: of each, lane i takes elements 8 i to 8 i + 7 in order, then the lanes
+// are added in a tree. In float64; no other work and no address changes the order.
 #include "kernel/cuda/dispatch.h"
 #include "kernel/cuda/launch.h"
 #include "kernel/cuda/ops.h"
-#include "kernel/cuda/reduce.h"
 #include "tensor/cell.h"
 
 namespace weft::cuda {
 namespace {
 
 constexpr int kWarps = 8;
-constexpr int kCells = 4;  // of a warp: read before the first is added
+constexpr int kCells = 4;  // of a warp: read before the first is added; sum_of_four
 constexpr int kLane = static_cast<int>(kNormCell) / kWarp;
 constexpr int64_t kBlock = kWarps * kCells * kNormCell;  // elements
 
@@ -41,6 +40,18 @@ __device__ __forceinline__ void load_lane(const T* x, int64_t n, bool vectored, 
   for (int k = 0; k < kLane; ++k) v[k] = at + k < n ? load_one(x + at + k) : 0.0f;
 }
 
+// The sum of lane / 8's value over the warp, in warp_sum's order: in the first two steps each half
+// of the lanes takes over half of the values, so that 6 shuffles do the work of 20.
+__device__ __forceinline__ double sum_of_four(const double (&v)[4]) {
+  const bool upper = threadIdx.x & 16, odd = threadIdx.x & 8;
+  const double even_sum = (upper ? v[2] : v[0]) + __shfl_xor_sync(~0u, upper ? v[0] : v[2], 16);
+  const double odd_sum = (upper ? v[3] : v[1]) + __shfl_xor_sync(~0u, upper ? v[1] : v[3], 16);
+  double sum = (odd ? odd_sum : even_sum) + __shfl_xor_sync(~0u, odd ? even_sum : odd_sum, 8);
+#pragma unroll
+  for (int step = 4; step > 0; step /= 2) sum += __shfl_xor_sync(~0u, sum, step);
+  return sum;
+}
+
 template <typename T>
 __device__ __forceinline__ void add_cells(const Span& span) {
   const int64_t first = span.first / kNormCell + threadIdx.y * kCells;  // of this warp
@@ -52,17 +63,18 @@ __device__ __forceinline__ void add_cells(const Span& span) {
     const int64_t begin = (first + i) * kNormCell;
     load_lane(x + begin, span.n - begin, vectored, v[i]);
   }
+  double sums[kCells] = {};
 #pragma unroll
   for (int i = 0; i < kCells; ++i) {
-    double sum = 0.0;
 #pragma unroll
     for (int k = 0; k < kLane; ++k) {
       const double wide = v[i][k];
-      sum = fma(wide, wide, sum);
+      sums[i] = fma(wide, wide, sums[i]);
     }
-    sum = warp_sum(sum);
-    if (threadIdx.x == 0 && (first + i) * kNormCell < span.n) span.partials[first + i] = sum;
   }
+  const double sum = sum_of_four(sums);
+  const int64_t cell = first + threadIdx.x / 8;
+  if (threadIdx.x % 8 == 0 && cell * kNormCell < span.n) span.partials[cell] = sum;
 }
 
 template <typename T>
