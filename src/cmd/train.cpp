@@ -126,7 +126,8 @@ RunCommand add_train(CLI::App& app) {
   app.add_option("--set", w->sets, "section.key=value, overrides the run file")
       ->take_all()
       ->expected(1);
-  app.add_option("--run-dir", w->options.run_dir, "instead of <storage>/<name>");
+  app.add_option("--run-dir", w->options.run_dir,
+                 "instead of <storage>/<name>; a folder, or s3://bucket/prefix");
   app.add_option("--resume", w->options.resume, "auto | never | CHECKPOINT | RUN_DIR");
   app.add_flag("--overwrite", w->options.overwrite, "discard what the run directory holds");
   app.add_flag("--force", w->force, "train even if this machine has too little memory");

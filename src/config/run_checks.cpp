@@ -159,7 +159,10 @@ void check_config(const OptionTable& table, const RunConfig& c,
                     "UTF-8, wanted a plain folder",
                     printable_line(c.storage)));
   }
-  if (c.storage.starts_with("s3://")) complaints->push_back("storage on s3:// is not built");
+  if (c.storage.find("://") != std::string::npos && !c.storage.starts_with("s3://")) {
+    complaints->push_back(fmt::format(
+        "storage \"{}\" is of an unknown kind, wanted a folder or s3://bucket/prefix", c.storage));
+  }
 }
 
 }  // namespace weft

@@ -214,6 +214,8 @@ void bind_rest(OptionTable& t, RunConfig& c) {
   t.add("checkpoint.best", &c.checkpoint.best,
         "the measure of the best checkpoint; matches need eval.generate")
       .one_of({"eval_loss", "exact_match", "sql_match"});
+  t.add("checkpoint.fallback", &c.checkpoint.fallback,
+        "folder of the local copy of a run whose storage is s3://; empty = below the cache folder");
   t.add(
       "checkpoint.async", &c.checkpoint.async,
       "write checkpoints while training continues, from a copy of the state; not by default where "
@@ -255,7 +257,7 @@ void bind_rest(OptionTable& t, RunConfig& c) {
 
 void bind_options(OptionTable* table, RunConfig* c) {
   table->add("name", &c->name, "the run directory is <storage>/<name>").required();
-  table->add("storage", &c->storage, "folder of the run directories");
+  table->add("storage", &c->storage, "folder of the run directories, or s3://bucket/prefix");
   table->add("seed", &c->seed, "of initial weights, row order and eval split").at_least(0);
   bind_model(*table, c->model);
   bind_data(*table, c->data);

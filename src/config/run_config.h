@@ -56,7 +56,7 @@ struct EvalConfig {
 
 struct CheckpointConfig {
   int64_t every = 0, keep = 2;
-  std::string best = "eval_loss";
+  std::string best = "eval_loss", fallback;
   bool async = true;
 };
 

@@ -75,6 +75,7 @@ void warn_of_damaged(const CheckpointSearch& found) {
 
 bool report_if_finished(const RunFile& file, const TrainOptions& options) {
   if (options.overwrite || options.resume != "auto") return false;
+  if (!run_address_of(file.config(), options).empty()) return false;  // the mirror may be old
   const fs::path dir = run_dir_of(file.config(), options);
   check_length(dir);
   if (!has_final(dir) || !is_unchanged(file, dir)) return false;

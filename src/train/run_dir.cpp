@@ -97,6 +97,22 @@ void take_named(const TrainOptions& options, StartQuestion* question, RunStart* 
   choose_named(std::move(named), question, start);
 }
 
+// Locks and fills the mirror. Returns what --resume means there.
+std::string open_remote(const std::string& address, const TrainOptions& options, RunStart* start) {
+  std::shared_ptr<ObjectStore> store = open_object_store(address);
+  start->lock = std::make_shared<RunLock>(start->dir);
+  start->remote = std::make_shared<RemoteRun>(std::move(store), start->dir, remote_times());
+  log_info("{} is copied to {}", start->remote->address(), start->dir.string());
+  start->remote->pull(!options.overwrite);
+  const std::string below = start->remote->address() + "/";
+  if (options.resume + "/" == below) return start->dir.string();
+  if (!options.resume.starts_with(below)) return options.resume;
+  const std::string name = options.resume.substr(below.size());
+  require(start->remote->pull_folder(name), "--resume {}: there is no complete checkpoint",
+          options.resume);
+  return (start->dir / name).string();
+}
+
 void report_changes(const RunChanges& changes, const RunStart& start) {
   const char* since = start.is_of_other_run ? "different from the checkpoint's run"
                                             : "changed since the last start";
@@ -105,20 +121,31 @@ void report_changes(const RunChanges& changes, const RunStart& start) {
 
 }  // namespace
 
+std::string run_address_of(const RunConfig& c, const TrainOptions& options) {
+  if (!options.run_dir.empty())
+    return is_remote(options.run_dir.string()) ? options.run_dir.string() : "";
+  return is_remote(c.storage) ? join_address(c.storage, c.name) : "";
+}
+
 fs::path run_dir_of(const RunConfig& c, const TrainOptions& options) {
+  if (const std::string address = run_address_of(c, options); !address.empty())
+    return mirror_of(address, c.checkpoint.fallback);
   return options.run_dir.empty() ? fs::path(c.storage) / c.name : options.run_dir;
 }
 
-RunStart open_run_dir(const RunFile& file, const TrainOptions& options) {
+RunStart open_run_dir(const RunFile& file, const TrainOptions& given) {
   RunStart start;
-  start.dir = run_dir_of(file.config(), options);
+  start.dir = run_dir_of(file.config(), given);
   check_length(start.dir);
+  TrainOptions options = given;
+  const std::string address = run_address_of(file.config(), options);
+  if (!address.empty()) options.resume = open_remote(address, options, &start);
   const PathKind kind = path_kind(start.dir);
   require(kind == PathKind::kNothing || kind == PathKind::kFolder, "{} is not a folder",
           start.dir.string());
   const bool has_path = options.resume != "auto" && options.resume != "never";
   if (kind == PathKind::kNothing) check_can_write(start.dir);
-  if (kind == PathKind::kFolder) start.lock = RunLock::try_on(start.dir);
+  if (kind == PathKind::kFolder && !start.lock) start.lock = RunLock::try_on(start.dir);
   if (kind == PathKind::kFolder && !start.lock && !has_final(start.dir)) RunLock lock(start.dir);
   check_run_yaml(start.dir, options.run_file);
   check_final(start.dir, options.overwrite);
@@ -152,6 +179,7 @@ void prepare_run_dir(const RunFile& file, RunStart* start, int64_t step, bool ov
   rename_damaged(list_uncommitted(dir), &events);  // --resume PATH has not checked for them
   abandon_later(*start, step, &events);
   write_file_atomic(dir / "run.yaml", file.resolved());
+  if (start->remote) start->remote->begin(step, overwrite);
 }
 
 }  // namespace weft

@@ -9,6 +9,7 @@
 
 #include "checkpoint/list.h"
 #include "config/run_config.h"
+#include "train/remote_run.h"
 #include "train/run_lock.h"
 
 namespace weft {
@@ -30,9 +31,12 @@ struct RunStart {
   std::vector<DamagedFolder> damaged;  // skipped; renamed when the run starts
   bool is_other_training = false;      // than before: --resume PATH, or keys have changed
   std::shared_ptr<RunLock> lock;       // null: no directory yet, or it cannot be written
+  std::shared_ptr<RemoteRun> remote;   // null: the run is in `dir` alone
 };
 
-// <storage>/<name>, or --run-dir.
+// Where the run is in an object store: its address; else empty.
+std::string run_address_of(const RunConfig& config, const TrainOptions& options);
+// <storage>/<name>, or --run-dir; the mirror of a run in an object store.
 std::filesystem::path run_dir_of(const RunConfig& config, const TrainOptions& options);
 
 // Decides where the run starts, under the run's lock, before anything is written. UserError where

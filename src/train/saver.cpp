@@ -77,7 +77,7 @@ void check_exact_constants(const Json& state, const Layout& layout) {
 
 Saver::Saver(const RunFile& file, std::map<std::string, std::string> side_files, Engine& engine,
              Ranks& ranks, std::filesystem::path dir, RunRecord& record, Json numerics,
-             int64_t saved_step)
+             int64_t saved_step, std::function<void()> push)
     : file_(file),
       side_files_(std::move(side_files)),
       engine_(engine),
@@ -86,6 +86,7 @@ Saver::Saver(const RunFile& file, std::map<std::string, std::string> side_files,
       record_(record),
       numerics_(std::move(numerics)),
       rank_file_(engine.weights().checkpoint_slices(), ranks.rank()),
+      push_(std::move(push)),
       snapshot_(rank_file_, engine.executor().device()),
       saved_step_(saved_step) {}
 
@@ -190,12 +191,17 @@ void Saver::finish(Save save, const WriteFile& write_file) {
     saved_step_ = save.step;
     prune(save.step);
   }
+  if (is_written) push(save.step);
 }
 
 void Saver::prune(int64_t step) {
   together("older checkpoints could not be removed", step, [&] {
     if (ranks_.rank() == 0) prune_checkpoints(dir_, file_.config().checkpoint.keep, step);
   });
+}
+
+void Saver::push(int64_t step) {
+  if (push_) together("the checkpoint is on this machine only", step, push_);
 }
 
 // Every stage is done by all ranks or abandoned by all: nobody waits for a failed one.

@@ -43,10 +43,10 @@ class Saver {
  public:
   // side_files: the files next to the weights in each checkpoint. Collected once: a save reads no
   // file of model.path, which may be gone by then. saved_step: of the checkpoint that the run
-  // started from, or -1.
+  // started from, or -1. push: called by all ranks after each save; throws where it fails.
   Saver(const RunFile& file, std::map<std::string, std::string> side_files, Engine& engine,
         Ranks& ranks, std::filesystem::path dir, RunRecord& record, Json numerics,
-        int64_t saved_step);
+        int64_t saved_step, std::function<void()> push = {});
 
   // step-N, then prunes older ones by checkpoint.keep. The metrics up to the step are flushed
   // before it is committed. Ends earlier saves first, as end_saves() does.
@@ -78,6 +78,7 @@ class Saver {
   bool write(const Save& save, const WriteFile& write_file);
   void finish(Save save, const WriteFile& write_file);  // writes, prunes, keeps the outcome
   void prune(int64_t step);
+  void push(int64_t step);
   bool together(const std::string& what, int64_t step, const std::function<void()>& fn);
   Json to_json(const TrainState& state) const;
   // Runs fn; a failure is reported as `what` and returns false. A BugError is not caught.
@@ -92,6 +93,7 @@ class Saver {
   RunRecord& record_;
   Json numerics_;  // the fingerprint, for state.json
   const RankFile rank_file_;
+  const std::function<void()> push_;
   Snapshot snapshot_;
   bool has_reserved_ = false;
   std::exception_ptr copy_error_;  // of the snapshot

@@ -152,7 +152,7 @@ class Trainer {
         options_.resume != "auto" && options_.resume != "never", total_ == kNoEnd ? 0 : total_,
         c_.train.log_every, backend_.device->is_host() ? 0 : engine_.arena_bytes()});
     saver_ = std::make_unique<Saver>(file_, side_files_, engine_, *ranks_, start_.dir, *record_,
-                                     numerics_, saved_step_);
+                                     numerics_, saved_step_, push_to_store());
     const RunLength length = total_ != kNoEnd ? RunLength{total_}
                                               : most_steps(stream_.num_raw_rows(),
                                                            c_.train.global_batch, c_.train.epochs);
@@ -171,6 +171,13 @@ class Trainer {
     evaluated_ = agree_on_number(*ranks_, [&] { return record_->last_eval_step(); });
     starting_.reset();
     record_->restart_clock();
+  }
+
+  std::function<void()> push_to_store() {
+    if (run_address_of(c_, options_).empty()) return {};
+    return [this] {
+      if (start_.remote) start_.remote->push(c_.checkpoint.keep);
+    };
   }
 
   // ------------------------------------------------------------------ loop
@@ -266,6 +273,7 @@ class Trainer {
           fmt::format("{}: stopped at step {}, which could not be saved", name, state_.step));
     report_counters(sum_counters(*ranks_, stream_.counters()));
     record_->try_event("stopped", {{"signal", Json(name)}, {"step", Json(state_.step)}});
+    if (start_.remote) start_.remote->finish(c_.checkpoint.keep);
     log_info("{}: saved at step {}; the same command resumes from there", name, state_.step);
     return 128 + signal;
   }
@@ -288,6 +296,7 @@ class Trainer {
       if (state_.step > 0 && !is_saved()) throw unsaved_end(start_.dir, state_.step, true);
     }
     report_finish(c_, start_.dir, state_, counted, best_step, *record_);
+    if (start_.remote) start_.remote->finish(c_.checkpoint.keep);
     return 0;
   }
 

@@ -73,7 +73,7 @@ TEST(BadRunFile, UnbuiltFeaturesAreRejectedByName) {
                                          "launch.nodes=2",
                                          "track.tensorboard=true",
                                          "data.format=idx"};
-  expect_refused(run, {"storage=s3://bucket/x"}, {"s3://", "not built"});
+  expect_refused(run, {"storage=gs://bucket/x"}, {"gs://", "s3://bucket/prefix"});
   if (!cuda_kernels())
     expect_refused(run, {"launch.device=cuda"},
                    {"does not have: set launch.device", "-DWEFT_CUDA=ON"});

@@ -14,6 +14,9 @@
 namespace arrow {
 class RecordBatch;
 class Schema;
+namespace fs {
+class FileSystem;
+}
 namespace io {
 class RandomAccessFile;
 }
@@ -40,6 +43,13 @@ auto take_arrow(Result&& result, const std::string& path, std::string_view doing
 enum class FileAccess { kMapped, kRead };
 std::shared_ptr<arrow::io::RandomAccessFile> open_arrow_file(const std::string& path,
                                                              FileAccess access);
+
+// A file system that is opened once per bucket, and the path of the URI in it. UserError.
+struct OpenedUri {
+  std::shared_ptr<arrow::fs::FileSystem> system;
+  std::string path;
+};
+OpenedUri open_arrow_uri(const std::string& uri);
 
 std::vector<TableColumn> columns_of(const arrow::Schema& schema);
 

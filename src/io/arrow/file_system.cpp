@@ -99,12 +99,9 @@ std::shared_ptr<fs::FileSystem> make_system(const std::string& uri) {
   return take_arrow(fs::FileSystemFromUriAndOptions(uri, {{"retry_strategy", retry}}), uri, kDoing);
 }
 
-struct Opened {
-  std::shared_ptr<fs::FileSystem> system;
-  std::string path;
-};
+}  // namespace
 
-Opened open_system(const std::string& uri) {
+OpenedUri open_arrow_uri(const std::string& uri) {
   const std::lock_guard lock(systems().mutex);
   const Uri parts = cut_uri(uri);
   const std::string key = parts.before + parts.path.substr(0, parts.path.find('/')) + parts.query;
@@ -120,6 +117,8 @@ Opened open_system(const std::string& uri) {
   }
   return {system, take_arrow(system->PathFromUri(uri), uri, "reading the address")};
 }
+
+namespace {
 
 FileInfo info_of(const fs::FileInfo& info, std::string uri) {
   return {std::move(uri), info.size(), info.mtime().time_since_epoch().count()};
@@ -142,7 +141,7 @@ class UriStream : public ByteStream {
 }  // namespace
 
 FileInfo uri_info(const std::string& uri) {
-  const Opened at = open_system(uri);
+  const OpenedUri at = open_arrow_uri(uri);
   const fs::FileInfo info = take_arrow(at.system->GetFileInfo(at.path), uri, "looking for it");
   require(info.type() != fs::FileType::NotFound, "there is no {}", uri);
   require(info.IsFile(), "{} is not a file", uri);
@@ -153,7 +152,7 @@ std::vector<FileInfo> list_uri(const std::string& uri) {
   const Uri parts = cut_uri(uri);
   const size_t star = parts.path.find('*');
   if (star == std::string::npos) {
-    const Opened at = open_system(uri);
+    const OpenedUri at = open_arrow_uri(uri);
     const fs::FileInfo info = take_arrow(at.system->GetFileInfo(at.path), uri, "looking for it");
     if (info.IsFile()) return {info_of(info, uri)};
     require(info.type() == fs::FileType::Directory, "there is no {}", uri);
@@ -161,7 +160,7 @@ std::vector<FileInfo> list_uri(const std::string& uri) {
   // A pattern is matched against everything below the folder that precedes its first star.
   const std::string folder = parts.path.substr(0, parts.path.rfind('/', star));
   const std::string below = star == std::string::npos ? parts.path : folder;
-  const Opened at = open_system(parts.before + below + parts.query);
+  const OpenedUri at = open_arrow_uri(parts.before + below + parts.query);
   fs::FileSelector selector;
   selector.base_dir = at.path;
   selector.recursive = true;
@@ -181,7 +180,7 @@ std::vector<FileInfo> list_uri(const std::string& uri) {
 }
 
 std::unique_ptr<ByteStream> open_uri(const std::string& uri) {
-  const Opened at = open_system(uri);
+  const OpenedUri at = open_arrow_uri(uri);
   return std::make_unique<UriStream>(
       take_arrow(at.system->OpenInputStream(at.path), uri, "opening it"), uri);
 }
@@ -190,7 +189,7 @@ void write_uri(const std::string& uri, std::string_view bytes) {
   const auto check = [&uri](const arrow::Status& status) {
     if (!status.ok()) throw RunError(fmt::format("cannot write {}: {}", uri, status.ToString()));
   };
-  const Opened at = open_system(uri);
+  const OpenedUri at = open_arrow_uri(uri);
   auto out = at.system->OpenOutputStream(at.path);
   check(out.status());
   check((*out)->Write(bytes.data(), static_cast<int64_t>(bytes.size())));
@@ -218,7 +217,7 @@ std::shared_ptr<arrow::io::RandomAccessFile> open_arrow_file(const std::string& 
     return take_arrow(arrow::io::ReadableFile::Open(path), path, "opening the file");
   }
   if (!is_uri(path)) return open_mapped(path);
-  const Opened at = open_system(path);
+  const OpenedUri at = open_arrow_uri(path);
   return take_arrow(at.system->OpenInputFile(at.path), path, "opening it");
 }
 

@@ -1,0 +1,182 @@
+// train/lease.cpp: write, wait, read again: only the token that survived holds the lease.
+#include "train/lease.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <exception>
+#include <fstream>
+#include <random>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/log.h"
+
+namespace weft {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Milliseconds = std::chrono::milliseconds;
+
+std::string make_token() {
+  std::random_device device;
+  return fmt::format("{:08x}{:08x}", device(), device());
+}
+
+}  // namespace
+
+struct Lease::Holder {
+  std::string host, machine, token;
+  int64_t pid = 0;
+  Milliseconds lease{0};
+  bool is_held = false;
+
+  explicit Holder(const std::string& text) {
+    try {
+      const Json json = parse_json(text, "the lock");
+      host = json.at("host").as_string();
+      machine = json.at("machine").as_string();
+      token = json.at("token").as_string();
+      pid = json.at("pid").as_int();
+      lease = Milliseconds(static_cast<int64_t>(json.at("lease_s").as_number() * 1e3));
+      is_held = json.at("held").as_bool();
+    } catch (const UserError&) {  // not ours, or cut: watched like one that is held
+      host = "unknown";
+      is_held = true;
+      lease = LeaseTimes().lease;
+    }
+  }
+  std::string name() const { return fmt::format("process {} on {}", pid, host); }
+  bool is_gone() const {
+    return machine == machine_identity() && ::kill(static_cast<pid_t>(pid), 0) != 0 &&
+           errno == ESRCH;
+  }
+};
+
+std::string machine_identity() {
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  char names[64] = {};
+  if (::readlink("/proc/self/ns/pid", names, sizeof names - 1) < 0) names[0] = 0;
+  return boot + " " + names;
+}
+
+std::string host_name() {
+  char name[256] = {};
+  return ::gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
+}
+
+Lease::Lease(LeasePlace place, LeaseTimes times)
+    : place_(std::move(place)), times_(times), token_(make_token()) {
+  take();
+  thread_ = std::thread([this] { beat(); });
+}
+
+Lease::~Lease() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_ending_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+  try {
+    release();
+  } catch (const std::exception& e) {
+    log_warning("{} could not be given back, and expires: {}", place_.name, e.what());
+  }
+}
+
+std::string Lease::text(bool is_held, const std::string& token) const {
+  Json json;
+  json.set("host", Json(host_name()));
+  json.set("pid", Json(int64_t{::getpid()}));
+  json.set("machine", Json(machine_identity()));
+  json.set("token", Json(token));
+  json.set("beat", Json(num_beats_));
+  json.set("lease_s", Json(std::chrono::duration<double>(times_.lease).count()));
+  json.set("held", Json(is_held));
+  return json.dump() + "\n";
+}
+
+void Lease::take() {
+  for (;;) {
+    const auto before = place_.read();
+    if (before && !is_free(*before)) continue;
+    token_before_ = before ? Holder(*before).token : "";
+    renewed_ = Clock::now();
+    place_.write(text(true, token_));
+    std::this_thread::sleep_for(times_.settle);
+    const auto now = place_.read();
+    if (now && Holder(*now).token == token_) return;
+    if (now) static_cast<void>(is_free(*now));  // the other one, if it goes on
+  }
+}
+
+// False: it has changed in a way that must be looked at again.
+bool Lease::is_free(const std::string& text) {
+  const Holder holder(text);
+  if (!holder.is_held) return true;
+  if (holder.is_gone()) {
+    log_warning("{} was held by {}, which is gone: taken over", place_.name, holder.name());
+    return true;
+  }
+  const auto begun = Clock::now();
+  while (Clock::now() - begun < holder.lease) {
+    std::this_thread::sleep_for(std::min(times_.beat / 5, holder.lease));
+    const auto now = place_.read();
+    if (now && *now == text) continue;
+    if (!now || !Holder(*now).is_held) return false;
+    throw UserError(
+        fmt::format("{} is held: {} is training there", place_.name, Holder(*now).name()),
+        "wait for it, stop it, or give this run another name or --run-dir");
+  }
+  log_warning("{} was held by {}, which has not renewed it for {:.0f} s: taken over", place_.name,
+              holder.name(), std::chrono::duration<double>(holder.lease).count());
+  return true;
+}
+
+void Lease::renew() {  // under the mutex
+  const auto now = place_.read();
+  const auto begun = Clock::now();
+  if (now && Holder(*now).token != token_) {
+    lost_to_ = Holder(*now).name();
+    log_error("{} was taken over by {}: this run stores nothing more", place_.name, lost_to_);
+    return;
+  }
+  ++num_beats_;
+  place_.write(text(true, token_));
+  renewed_ = begun;
+}
+
+void Lease::check() {
+  const std::lock_guard lock(mutex_);
+  if (lost_to_.empty() && Clock::now() - renewed_ > times_.lease / 2) renew();
+  if (!lost_to_.empty())
+    throw RunError(fmt::format("{} was taken over by {}", place_.name, lost_to_));
+}
+
+void Lease::beat() {
+  std::unique_lock lock(mutex_);
+  bool is_failing = false;
+  while (!changed_.wait_for(lock, times_.beat, [this] { return is_ending_; })) {
+    if (!lost_to_.empty()) return;
+    try {
+      renew();
+      is_failing = false;
+    } catch (const std::exception& e) {
+      if (!is_failing) log_warning("{} could not be renewed: {}", place_.name, e.what());
+      is_failing = true;
+    }
+  }
+}
+
+void Lease::release() {
+  if (!lost_to_.empty()) return;
+  const auto now = place_.read();
+  if (now && Holder(*now).token != token_) return;
+  if (!is_used_ && token_before_.empty()) return place_.remove();
+  place_.write(text(false, is_used_ ? token_ : token_before_));
+}
+
+}  // namespace weft

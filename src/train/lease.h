@@ -1,0 +1,77 @@
+// train/lease.h: a lock for places that several machines write: a small text that its holder
+// renews.
+//
+// Clocks of two machines are never compared: a held lease is watched, and is free when it has not
+// changed for as long as it promises to (docs/design/0013-object-stores.md).
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+namespace weft {
+
+// Where the text is kept. Each may throw; read returns nothing where there is none.
+struct LeasePlace {
+  std::string name;  // in messages
+  std::function<std::optional<std::string>()> read;
+  std::function<void(const std::string&)> write;
+  std::function<void()> remove;
+};
+
+struct LeaseTimes {
+  std::chrono::milliseconds beat{5000}, lease{25000};
+  std::chrono::milliseconds settle{500};  // between a write and the read that shows who has won
+};
+
+class Lease {
+ public:
+  // UserError naming host and pid where another process holds it. One that is no longer renewed, or
+  // whose process was of this machine and is gone, is taken over, with a warning.
+  explicit Lease(LeasePlace place, LeaseTimes times = {});
+  ~Lease();  // gives it back; where that fails it expires
+  Lease(const Lease&) = delete;
+  Lease& operator=(const Lease&) = delete;
+
+  const std::string& token() const { return token_; }
+  const std::string& token_before() const { return token_before_; }  // empty: none
+  // The holder has changed the place that the lease guards. A lease that was never used leaves
+  // token_before() behind.
+  void mark_used() { is_used_ = true; }
+  // RunError where another process has taken it. Renews it first where that is overdue; throws what
+  // the place throws.
+  void check();
+
+ private:
+  struct Holder;
+  void take();
+  bool is_free(const std::string& text);  // watches it; UserError where it is renewed
+  void renew();
+  void release();
+  void beat();
+  std::string text(bool is_held, const std::string& token) const;
+
+  const LeasePlace place_;
+  const LeaseTimes times_;
+  std::string token_, token_before_;
+  std::atomic<bool> is_used_ = false;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool is_ending_ = false;
+  std::string lost_to_;  // host and pid
+  int64_t num_beats_ = 0;
+  std::chrono::steady_clock::time_point renewed_;
+  std::thread thread_;
+};
+
+// This machine and the pids that it can see: boot and pid namespace.
+std::string machine_identity();
+std::string host_name();
+
+}  // namespace weft

@@ -1,0 +1,121 @@
+// train/remote_push.cpp: what the mirror has and the store does not is put there, its last file
+// last.
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/path.h"
+#include "base/threads.h"
+#include "checkpoint/list.h"
+#include "train/remote_run.h"
+
+namespace weft {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr int kAtATime = 4;
+constexpr const char* kRecords[] = {
+    "run.yaml", "metrics.jsonl", "events.jsonl", "metrics.jsonl.abandoned", "tensor_hashes.jsonl",
+    "loss.png", "loss.svg"};
+
+std::string file_fingerprint(const fs::path& path) {
+  std::error_code unknown;
+  const auto size = fs::file_size(path, unknown);
+  return fmt::format("{} {}", size, fs::last_write_time(path, unknown).time_since_epoch().count());
+}
+
+}  // namespace
+
+std::vector<std::string> RemoteRun::unsent() const {
+  std::vector<std::string> names;
+  for (const fs::path& path : list_checkpoints(mirror_)) {
+    std::string name = "checkpoints/" + path.filename().string();
+    if (!state_.pushed.contains(name)) names.push_back(std::move(name));
+  }
+  const auto add = [&](const std::string& name, const std::string& known) {
+    if (path_kind(mirror_ / name / last_file_of(name)) != PathKind::kFile) return;
+    if (folder_fingerprint(mirror_ / name) != known) names.push_back(name);
+  };
+  add("checkpoints/best", state_.best);
+  add("final", state_.final);
+  return names;
+}
+
+void RemoteRun::push_all(int64_t keep) {
+  {
+    const std::lock_guard lock(records_mutex_);
+    push_records(*store_);
+  }
+  for (const std::string& name : unsent()) {
+    push_folder(name);
+    keep_state();
+  }
+  prune(keep);
+}
+
+void RemoteRun::push_records(ObjectStore& store) {
+  for (const char* name : kRecords) {
+    const fs::path path = mirror_ / name;
+    if (path_kind(path) != PathKind::kFile) continue;
+    const std::string now = file_fingerprint(path);
+    if (put_[name] == now) continue;
+    store.put_file(name, path);
+    put_[name] = now;
+  }
+}
+
+void RemoteRun::push_folder(const std::string& name) {
+  const std::string fingerprint = folder_fingerprint(mirror_ / name);
+  if (name == "checkpoints/best" || name == "final") {
+    replace(name);
+    (name == "final" ? state_.final : state_.best) = fingerprint;
+  } else {
+    upload(name, name);
+    state_.pushed.insert(name);
+  }
+}
+
+// Objects that a former attempt left stay or are overwritten, those of other names are removed.
+void RemoteRun::upload(const std::string& name, const std::string& as) {
+  const std::string last = last_file_of(as);
+  std::vector<std::string> files = folder_names(mirror_ / name);
+  const StoreListing there = read_listing(store_->list(as));
+  if (const StoredFolder* old = there.find(as)) {
+    if (old->is_complete) store_->remove(as + "/" + last);
+    for (const auto& [file, size] : old->sizes) {
+      if (std::find(files.begin(), files.end(), file) == files.end())
+        store_->remove(as + "/" + file);
+    }
+  }
+  std::erase(files, last);
+  ThreadPool pool(kAtATime);
+  pool.run(static_cast<int64_t>(files.size()), [&](int64_t i, int) {
+    const std::string& file = files[static_cast<size_t>(i)];
+    store_->put_file(as + "/" + file, mirror_ / name / file);
+  });
+  lease_.check();
+  store_->put_file(as + "/" + last, mirror_ / name / last);
+}
+
+// The old one stays until the new one is there as a whole, under NAME.writing.
+void RemoteRun::replace(const std::string& name) {
+  const std::string next = name + ".writing";
+  if (store_->list(name).empty()) return upload(name, name);
+  upload(name, next);
+  const StoreListing old = read_listing(store_->list(name));
+  if (const StoredFolder* folder = old.find(name)) remove_there(*folder);
+  const StoreListing made = read_listing(store_->list(next));
+  if (const StoredFolder* folder = made.find(next)) move_there(*folder, name);
+}
+
+void RemoteRun::prune(int64_t keep) {
+  const StoreListing listing = read_listing(store_->list("checkpoints"));
+  const std::vector<const StoredFolder*> steps = listing.steps();
+  const auto count = static_cast<int64_t>(steps.size());
+  for (int64_t i = 0; i < count - std::max<int64_t>(keep, 1); ++i) {
+    remove_there(*steps[static_cast<size_t>(i)]);
+    state_.pushed.erase(steps[static_cast<size_t>(i)]->name);
+  }
+}
+
+}  // namespace weft

@@ -1,0 +1,120 @@
+// train/remote_run.cpp: the lock of a run in an object store, its start and its end.
+#include "train/remote_run.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "base/error.h"
+#include "base/log.h"
+
+namespace weft {
+namespace {
+
+LeasePlace lock_object(const std::shared_ptr<ObjectStore>& store) {
+  return {store->address() + "/lock", [store] { return store->find("lock"); },
+          [store](const std::string& text) { store->put("lock", text); },
+          [store] { store->remove("lock"); }};
+}
+
+}  // namespace
+
+RemoteTimes remote_times() {
+  RemoteTimes times;
+  const char* seconds = std::getenv("WEFT_STORAGE_RETRY_S");
+  if (!seconds || !*seconds) return times;
+  char* end = nullptr;
+  const double value = std::strtod(seconds, &end);
+  require(*end == 0 && value >= 0 && value < 1e6,
+          "WEFT_STORAGE_RETRY_S is \"{}\", wanted a number of seconds", seconds);
+  times.retry.total = std::chrono::milliseconds(static_cast<int64_t>(value * 1e3));
+  times.retry.pause = std::min(times.retry.pause, times.retry.total / 8);
+  return times;
+}
+
+// The first request shows whether the store can be reached and the bucket is there: with
+// repetitions. The lock's own calls are made without: an answer that is minutes late is none.
+RemoteRun::RemoteRun(std::shared_ptr<ObjectStore> store, std::filesystem::path mirror,
+                     RemoteTimes times)
+    : mirror_(std::move(mirror)),
+      once_(std::move(store)),
+      store_(std::make_shared<RetryingStore>(once_, times.retry)),
+      times_(times),
+      lease_((static_cast<void>(store_->list("")), lock_object(once_)), times.lease),
+      state_(read_mirror_state(mirror_)) {}
+
+RemoteRun::~RemoteRun() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_ending_ = true;
+  }
+  changed_.notify_all();
+  if (!thread_.joinable()) return;
+  thread_.join();
+  try {
+    lease_.check();
+    push_records(*once_);
+  } catch (const std::exception&) {  // reported by the last push, or expected by who reads this
+  }
+}
+
+bool RemoteRun::is_own() const {
+  const std::string& before = lease_.token_before();
+  return !before.empty() && (before == state_.token || before == state_.next_token);
+}
+
+void RemoteRun::keep_state() { write_mirror_state(mirror_, state_); }
+
+void RemoteRun::begin(int64_t step, bool overwrite) {
+  lease_.check();
+  lease_.mark_used();
+  if (overwrite) forget_old_run();
+  follow_names(step);
+  {
+    const std::lock_guard lock(records_mutex_);
+    push_records(*store_);
+  }
+  state_.token = lease_.token();
+  keep_state();
+  thread_ = std::thread([this] { put_records_now_and_then(); });
+}
+
+void RemoteRun::push(int64_t keep) {
+  lease_.check();
+  push_all(keep);
+}
+
+void RemoteRun::finish(int64_t keep) {
+  try {
+    push(keep);
+  } catch (const Error& e) {
+    throw RunError(
+        fmt::format("{}\n  what {} lacks is in {}", e.what(), address(), mirror_.string()),
+        "the same command on this machine uploads it, and continues from there");
+  }
+}
+
+// No sooner than 50 times what the last one took: at most 2 % of the network's time.
+void RemoteRun::put_records_now_and_then() {
+  using Clock = std::chrono::steady_clock;
+  Clock::duration pause = times_.records;
+  bool is_failing = false;
+  std::unique_lock lock(mutex_);
+  while (!changed_.wait_for(lock, pause, [this] { return is_ending_; })) {
+    lock.unlock();
+    const auto begun = Clock::now();
+    try {
+      lease_.check();
+      const std::lock_guard records(records_mutex_);
+      push_records(*once_);
+      is_failing = false;
+    } catch (const std::exception& e) {
+      if (!is_failing) log_warning("{}; trying again", e.what());
+      is_failing = true;
+    }
+    pause = std::max<Clock::duration>(times_.records, 50 * (Clock::now() - begun));
+    pause = std::min<Clock::duration>(pause, std::chrono::minutes(5));
+    lock.lock();
+  }
+}
+
+}  // namespace weft

@@ -1,0 +1,100 @@
+// train/remote_run.h: a run in an object store: its lock, and a mirror that is kept in step.
+//
+// docs/design/0013-object-stores.md has the flow. All code but this works on the mirror.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "io/object_store.h"
+#include "train/lease.h"
+#include "train/mirror.h"
+#include "train/retrying_store.h"
+#include "train/store_listing.h"
+
+namespace weft {
+
+struct RemoteTimes {
+  LeaseTimes lease;
+  RetryTimes retry;
+  std::chrono::milliseconds records{3000};  // between two puts of metrics and events
+};
+// With the retry time of WEFT_STORAGE_RETRY_S, where it is set.
+RemoteTimes remote_times();
+
+class RemoteRun {
+ public:
+  // Takes the store's lock; the caller holds the mirror's RunLock. UserError where another process
+  // holds it, or the store refuses; StoreAway.
+  RemoteRun(std::shared_ptr<ObjectStore> store, std::filesystem::path mirror, RemoteTimes times);
+  ~RemoteRun();  // tries once to put the records, and gives the lock back
+  RemoteRun(const RemoteRun&) = delete;
+  RemoteRun& operator=(const RemoteRun&) = delete;
+
+  std::string address() const { return store_->address(); }
+  const std::filesystem::path& mirror() const { return mirror_; }
+
+  // Makes the mirror what the store is, as far as a start looks at it; uploads first what only the
+  // mirror has. with_checkpoints false (--overwrite): without their files.
+  void pull(bool with_checkpoints);
+  // One folder more, by its name below the run (checkpoints/step-00000010); false: there is none.
+  bool pull_folder(const std::string& name);
+  // The run starts at `step`: the store follows what prepare_run_dir has renamed, moved or deleted,
+  // and the thread that puts metrics and events begins.
+  void begin(int64_t step, bool overwrite);
+  // Puts everything that the store does not have yet, then removes all but the newest `keep` step-N
+  // there. RunError "storage ..." where that fails.
+  void push(int64_t keep);
+  // The end of a run: the last push, and RunError naming the mirror where the store lacks anything.
+  void finish(int64_t keep);
+
+ private:
+  bool is_own() const;  // nobody else has changed the store since the mirror was written
+  void keep_state();
+  // remote_pull.cpp
+  void set_unsent_aside(const StoreListing& listing);
+  void clear_foreign(const StoreListing& listing);
+  void drop_removed(const StoreListing& listing);
+  void show_set_aside(const StoreListing& listing);
+  void pull_files(const StoreListing& listing, bool is_ahead);
+  void pull_file(const std::string& name);
+  void pull_checkpoints(const StoreListing& listing);
+  void pull_replaced(const StoreListing& listing, const std::string& name, std::string* known);
+  bool has_same(const StoredFolder& folder, const std::string& as);
+  void fetch(const StoredFolder& folder, const std::string& as);
+  // remote_push.cpp
+  std::vector<std::string> unsent() const;  // folders
+  void push_all(int64_t keep);
+  void push_records(ObjectStore& store);
+  void push_folder(const std::string& name);
+  void upload(const std::string& name, const std::string& as);
+  void replace(const std::string& name);
+  void prune(int64_t keep);
+  void put_records_now_and_then();
+  // remote_names.cpp
+  void remove_there(const StoredFolder& folder);
+  void move_there(const StoredFolder& folder, const std::string& to);
+  void forget_old_run();
+  void follow_names(int64_t step);
+
+  std::filesystem::path mirror_;
+  std::shared_ptr<ObjectStore> once_, store_;  // once_: without our repetitions
+  RemoteTimes times_;
+  Lease lease_;
+  MirrorState state_;
+  std::map<std::string, std::string> put_;  // records in the store: size and time of the file here
+
+  std::mutex records_mutex_, mutex_;
+  std::condition_variable changed_;
+  bool is_ending_ = false;
+  std::thread thread_;
+};
+
+}  // namespace weft

@@ -1,0 +1,145 @@
+// tests/train/lease_test.cpp: one holder at a time; takeovers of the dead, the silent and the lost.
+#include "train/lease.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <optional>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "tests/io/temporary_folder.h"
+
+namespace weft {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::error_of;
+
+struct Text {
+  std::mutex mutex;
+  std::optional<std::string> value;
+
+  LeasePlace place() {
+    return {"the lock",
+            [this] {
+              const std::lock_guard lock(mutex);
+              return value;
+            },
+            [this](const std::string& text) {
+              const std::lock_guard lock(mutex);
+              value = text;
+            },
+            [this] {
+              const std::lock_guard lock(mutex);
+              value.reset();
+            }};
+  }
+  Json json() {
+    const std::lock_guard lock(mutex);
+    return value ? parse_json(*value, "the lock") : Json();
+  }
+  // As another machine's process would have left it.
+  void hold(const std::string& machine, int64_t pid, double lease_s) {
+    value = fmt::format(R"({{"host":"far","pid":{},"machine":"{}","token":"t","beat":0,)"
+                        R"("lease_s":{},"held":true}})",
+                        pid, machine, lease_s);
+  }
+};
+
+constexpr LeaseTimes kQuick{20ms, 2000ms, 5ms};
+
+TEST(Lease, ASecondHolderIsRefusedWithHostAndPid) {
+  Text text;
+  const Lease first(text.place(), kQuick);
+  const std::string error = error_of<UserError>([&] { const Lease second(text.place(), kQuick); });
+  EXPECT_NE(error.find(host_name()), std::string::npos) << error;
+  EXPECT_NE(error.find(std::to_string(::getpid())), std::string::npos) << error;
+}
+
+TEST(Lease, OneThatWasUsedLeavesItsTokenAndOneThatWasNotTheOldOne) {
+  Text text;
+  { const Lease unused(text.place(), kQuick); }
+  EXPECT_TRUE(text.json().is_null());
+  std::string token;
+  {
+    Lease used(text.place(), kQuick);
+    EXPECT_TRUE(text.json().at("held").as_bool());
+    used.mark_used();
+    token = used.token();
+  }
+  EXPECT_FALSE(text.json().at("held").as_bool());
+  {
+    const Lease next(text.place(), kQuick);
+    EXPECT_EQ(next.token_before(), token);
+    EXPECT_EQ(text.json().at("token").as_string(), next.token());
+  }
+  EXPECT_EQ(text.json().at("token").as_string(), token);
+}
+
+TEST(Lease, OneOfAnotherMachineIsTakenOverWhenItIsSilentForItsTime) {
+  Text text;
+  text.hold("another machine", 7, 0.3);
+  const auto begun = std::chrono::steady_clock::now();
+  const Lease lease(text.place(), kQuick);
+  EXPECT_GE(std::chrono::steady_clock::now() - begun, 300ms);
+  EXPECT_EQ(lease.token_before(), "t");
+}
+
+TEST(Lease, OneOfADeadProcessOfThisMachineIsTakenOverAtOnce) {
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(0);
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+  Text text;
+  text.hold(machine_identity(), child, 3600);
+  const Lease lease(text.place(), kQuick);
+  EXPECT_EQ(text.json().at("pid").as_int(), ::getpid());
+}
+
+TEST(Lease, AHolderThatFindsAnotherTokenHasLostIt) {
+  Text text;
+  Lease lease(text.place(), kQuick);
+  lease.check();
+  text.hold("another machine", 7, 25);
+  for (int i = 0; i < 500; ++i) {  // until a heartbeat has seen it
+    try {
+      lease.check();
+    } catch (const RunError& e) {
+      EXPECT_NE(std::string(e.what()).find("process 7 on far"), std::string::npos) << e.what();
+      EXPECT_EQ(text.json().at("host").as_string(), "far");  // nor is it given back in its name
+      return;
+    }
+    std::this_thread::sleep_for(10ms);
+  }
+  FAIL() << "the lease was not lost";
+}
+
+// Both see a free lock and write; the later write survives.
+TEST(Lease, OfTwoThatTakeItAtOnceOneGoesOn) {
+  for (int round = 0; round < 5; ++round) {
+    Text text;
+    std::atomic<int> num_taken = 0, num_refused = 0;
+    std::atomic<bool> may_end = false;
+    const auto take = [&] {
+      try {
+        const Lease lease(text.place(), {20ms, 2000ms, 60ms});
+        ++num_taken;
+        may_end.wait(false);
+      } catch (const UserError&) {
+        ++num_refused;
+      }
+    };
+    std::thread a(take), b(take);
+    for (int i = 0; i < 1000 && num_taken + num_refused < 2; ++i) std::this_thread::sleep_for(10ms);
+    EXPECT_EQ(num_taken, 1);
+    EXPECT_EQ(num_refused, 1);
+    may_end = true;
+    may_end.notify_all();
+    a.join();
+    b.join();
+  }
+}
+
+}  // namespace
+}  // namespace weft
