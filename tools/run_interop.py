@@ -67,7 +67,7 @@ def run_timed(python, program, together):
 
 def main():
     python, names = sys.argv[1], sys.argv[2:]
-    programs = sorted((ROOT / "tests/interop").glob("*_interop.py"), key=lambda p: name_of(p) not in LONG)
+    programs = sorted((ROOT / "tests/interop").glob("*_interop.py"), key=lambda p: (name_of(p) not in LONG, p))
     programs = [p for p in programs if not names or name_of(p) in names]
     unknown = set(names) - {name_of(p) for p in programs}
     if unknown:
