@@ -304,14 +304,16 @@ TEST_P(GemmTest, StacksWithPartsOfAnySize) {
       {41, 13, 7}, {1, 59, 1}, {60, 1}, {3, 58}, {0, 61}};
   for (const auto& [dtype, c_dtype] : kDtypes) {
     for (const std::vector<int64_t>& parts : cuts) {
-      expect_close({.M = 19,
-                    .N = 61,
-                    .K = 37,
-                    .dtype = dtype,
-                    .c_dtype = c_dtype,
-                    .b_transposed = true,
-                    .bias = true,
-                    .b_parts = parts});
+      for (const int64_t K : {37, 48}) {
+        expect_close({.M = 19,
+                      .N = 61,
+                      .K = K,
+                      .dtype = dtype,
+                      .c_dtype = c_dtype,
+                      .b_transposed = true,
+                      .bias = true,
+                      .b_parts = parts});
+      }
       expect_close(
           {.M = 19, .N = 37, .K = 61, .dtype = dtype, .c_dtype = c_dtype, .b_parts = parts});
       expect_close({.M = 61,
@@ -368,7 +370,7 @@ TEST_P(GemmBitsTest, DependOnlyOnTheElement) {
           }
         }
       };
-      for (const int64_t rows : {1, 2, 3, 4, 5}) cut(0, rows, 0, 90);
+      for (const int64_t rows : {1, 2, 3, 4, 5, 8, 9, 16, 17, 21, 32, 33}) cut(0, rows, 0, 90);
       cut(13, 57, 0, 90);
       cut(0, 70, 31, 1);
       cut(0, 70, 5, 83);

@@ -181,7 +181,7 @@ template <typename Tile, typename Source, typename Out>
 void run_into(const Context& context, const GemmArgs& args) {
 #if defined(__aarch64__)
   if constexpr (kHasLines<Source>) {
-    if (suits_few_rows<Source>(args)) return FewRows<Source, Out>(args).run(context);
+    if (suits_few_rows<Source>(args)) return FewRows<Source, Out>(context, args).run();
   }
 #endif
   Product<Tile, Source, Out>(context, args).run();
@@ -208,9 +208,13 @@ void gemm(const Context& context, const GemmArgs& args) {
 
 size_t gemm_workspace(const GemmArgs& args, int num_threads) {
   // At levels without a bf16 tile the two are the same.
-  if (args.dtype == Dtype::kBf16)
-    return workspace_bound<TileForBf16>(args, num_threads) + kReadPast;
-  return workspace_bound<FloatTile>(args, num_threads) + kReadPast;
+  const size_t packed = args.dtype == Dtype::kBf16 ? workspace_bound<TileForBf16>(args, num_threads)
+                                                   : workspace_bound<FloatTile>(args, num_threads);
+#if defined(__aarch64__)
+  return std::max(packed + kReadPast, few_rows_workspace(args, num_threads));
+#else
+  return packed + kReadPast;
+#endif
 }
 
 }  // namespace weft::WEFT_LEVEL

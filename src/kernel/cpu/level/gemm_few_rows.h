@@ -1,9 +1,12 @@
 // kernel/cpu/level/gemm_few_rows.h: a product of a few rows of A, as generation needs it, on ARM.
 //
-// Blocks and packed panels pay off where a panel is used by many rows. With a few rows the product
-// takes as long as the weights take to read, so that they are read once, straight into registers:
-// lines of B (k runs along the row) are turned there into the vectors that the tile would have got
-// from a panel. An element's chain is the tile's: one multiply-add per step of k, in order.
+// Packed panels of B pay off where a panel is used by many rows. With a few rows the weights are
+// read once, from where they are, straight into registers, and only A is packed (by every thread
+// for itself: that takes less time than to wait for each other). An element's chain is the tile's:
+// one multiply-add per step of k, in order.
+//
+// Every thread has a region of consecutive columns and takes blocks of it, so that what it
+// prefetches is what it will use; when it has finished it helps the others.
 #pragma once
 
 #include <algorithm>
@@ -11,127 +14,22 @@
 
 #include "kernel/cpu/level/gemm_store.h"
 #include "kernel/cpu/level/gemm_tile.h"
+#include "kernel/cpu/workspace.h"
 
 #if defined(__aarch64__)
+
+#include "kernel/cpu/level/gemm_lines_neon.h"
+#if defined(WEFT_LEVEL_neon_bf16)
+#include "kernel/cpu/level/gemm_lines_bf16.h"
+#endif
 
 namespace weft::WEFT_LEVEL {
 namespace {
 
-inline constexpr int64_t kFewRows = 4;
-inline constexpr int64_t kFewColumns = 16;  // lines of B that advance together
-
-// Lines of B that advance together. Their addresses stay in registers: one index serves them all.
-// Meanwhile the lines that come next are fetched into the L2 cache, and two cache lines ahead into
-// the L1 cache: rows are too short for the machine's own prefetcher.
-template <typename T>
-struct LineBlock {
-  const std::byte* line[kFewColumns];
-  int64_t ahead;  // bytes to the lines that come next
-
-  [[gnu::always_inline]] const T* at(int i, int64_t k) const {
-    return reinterpret_cast<const T*>(line[i] + k * static_cast<int64_t>(sizeof(T)));
-  }
-  // Once per cache line.
-  [[gnu::always_inline]] void prefetch(int64_t k) const {
-    const int64_t byte = k * static_cast<int64_t>(sizeof(T));
-    if (byte % 64 != 0) return;
-#pragma GCC unroll 16
-    for (int i = 0; i < kFewColumns; ++i) {
-      __builtin_prefetch(line[i] + (byte + 128), 0, 3);
-      __builtin_prefetch(line[i] + (byte + ahead), 0, 2);
-    }
-  }
-};
-
-// fp32: four k of four lines are transposed, so that a vector has one k of four columns.
-struct FloatLines {
-  using Element = float;
-  static constexpr int64_t kStep = 4;
-
-  template <int kRows>
-  static void multiply(const float* const* a, const LineBlock<float> lines, int64_t K,
-                       float* tile) {
-    float32x4_t sums[kRows][kFewColumns / 4] = {};
-    for (int64_t k = 0; k < K; k += kStep) {
-      lines.prefetch(k);
-      float32x4_t left[kRows];
-      for (int r = 0; r < kRows; ++r) left[r] = vld1q_f32(a[r] + k);
-#pragma GCC unroll 4
-      for (int j = 0; j < kFewColumns / 4; ++j) {
-        float32x4_t line[4];
-#pragma GCC unroll 4
-        for (int i = 0; i < 4; ++i) line[i] = vld1q_f32(lines.at(4 * j + i, k));
-        const float32x4_t t0 = vtrn1q_f32(line[0], line[1]), t1 = vtrn2q_f32(line[0], line[1]);
-        const float32x4_t t2 = vtrn1q_f32(line[2], line[3]), t3 = vtrn2q_f32(line[2], line[3]);
-        const auto low = [](float32x4_t x, float32x4_t y) {
-          return vreinterpretq_f32_f64(
-              vzip1q_f64(vreinterpretq_f64_f32(x), vreinterpretq_f64_f32(y)));
-        };
-        const auto high = [](float32x4_t x, float32x4_t y) {
-          return vreinterpretq_f32_f64(
-              vzip2q_f64(vreinterpretq_f64_f32(x), vreinterpretq_f64_f32(y)));
-        };
-        const float32x4_t k0 = low(t0, t2), k1 = low(t1, t3), k2 = high(t0, t2), k3 = high(t1, t3);
-        for (int r = 0; r < kRows; ++r) {
-          float32x4_t sum = sums[r][j];
-          sum = vfmaq_laneq_f32(sum, k0, left[r], 0);
-          sum = vfmaq_laneq_f32(sum, k1, left[r], 1);
-          sum = vfmaq_laneq_f32(sum, k2, left[r], 2);
-          sums[r][j] = vfmaq_laneq_f32(sum, k3, left[r], 3);
-        }
-      }
-    }
-    for (int r = 0; r < kRows; ++r) {
-      for (int j = 0; j < kFewColumns / 4; ++j)
-        vst1q_f32(tile + r * kFewColumns + 4 * j, sums[r][j]);
-    }
-  }
-};
-
-#if defined(WEFT_LEVEL_neon_bf16)
-// bf16: an instruction takes four k of two rows and of two lines; a missing row is zero, as in a
-// panel.
-struct Bf16Lines {
-  using Element = Bf16;
-  static constexpr int64_t kStep = 8;
-
-  template <int kRows>
-  static void multiply(const Bf16* const* a, const LineBlock<Bf16> lines, int64_t K, float* tile) {
-    constexpr int kPairs = (kRows + 1) / 2;
-    float32x4_t sums[kPairs][kFewColumns / 2] = {};
-    const auto load = [](const Bf16* at) {
-      return vreinterpretq_u64_bf16(vld1q_bf16(reinterpret_cast<const bfloat16_t*>(at)));
-    };
-    for (int64_t k = 0; k < K; k += kStep) {
-      lines.prefetch(k);
-      bfloat16x8_t first[kPairs], second[kPairs];
-      for (int p = 0; p < kPairs; ++p) {
-        const uint64x2_t upper = load(a[2 * p] + k);
-        const uint64x2_t lower = 2 * p + 1 < kRows ? load(a[2 * p + 1] + k) : vdupq_n_u64(0);
-        first[p] = vreinterpretq_bf16_u64(vzip1q_u64(upper, lower));
-        second[p] = vreinterpretq_bf16_u64(vzip2q_u64(upper, lower));
-      }
-#pragma GCC unroll 8
-      for (int j = 0; j < kFewColumns / 2; ++j) {
-        const uint64x2_t left = load(lines.at(2 * j, k)), right = load(lines.at(2 * j + 1, k));
-        const bfloat16x8_t low = vreinterpretq_bf16_u64(vzip1q_u64(left, right));
-        const bfloat16x8_t high = vreinterpretq_bf16_u64(vzip2q_u64(left, right));
-        for (int p = 0; p < kPairs; ++p) {
-          sums[p][j] = vbfmmlaq_f32(sums[p][j], first[p], low);
-          sums[p][j] = vbfmmlaq_f32(sums[p][j], second[p], high);
-        }
-      }
-    }
-    for (int r = 0; r < kRows; ++r) {
-      for (int j = 0; j < kFewColumns / 2; ++j) {
-        const float32x2_t two =
-            r % 2 == 0 ? vget_low_f32(sums[r / 2][j]) : vget_high_f32(sums[r / 2][j]);
-        vst1_f32(tile + r * kFewColumns + 2 * j, two);
-      }
-    }
-  }
-};
-#endif
+inline constexpr int64_t kFewRows = 32;
+inline constexpr int64_t kGroupRows = 16;         // whose sums fit the registers
+inline constexpr int64_t kFewRowsMaxK = 1 << 14;  // bounds the copies of A
+inline constexpr int64_t kPrefetchBytes = 16 << 10;
 
 // The lines that the tile of a level takes of a type; void: it has none.
 template <typename Source>
@@ -155,7 +53,25 @@ inline constexpr bool kHasLines = !std::is_void_v<typename LinesOf<Source>::Type
 template <typename Source>
 bool suits_few_rows(const GemmArgs& args) {
   return args.M <= kFewRows && args.M > 0 && args.N > 0 && args.b_transposed &&
-         !args.a_transposed && args.K > 0 && args.K % LinesOf<Source>::Type::kStep == 0;
+         !args.a_transposed && args.K > 0 && args.K <= kFewRowsMaxK &&
+         args.K % LinesOf<Source>::Type::kStep == 0;
+}
+
+// Blocks of columns that a thread is to take; others may. On a cache line of its own.
+struct alignas(64) Region {
+  int64_t next, end;
+  bool has_packed;  // the thread of this number its A
+};
+
+inline int64_t few_rows_copy(int64_t rows, int64_t K) {
+  return round_up(round_up(std::min(rows, kFewRows), kGroupRows) * K * 4, 64);
+}
+
+// For this product and every smaller one.
+inline size_t few_rows_workspace(const GemmArgs& args, int num_threads) {
+  const int64_t K = std::min(args.K, kFewRowsMaxK);
+  const int64_t one = few_rows_copy(args.M, K) + static_cast<int64_t>(sizeof(Region));
+  return static_cast<size_t>(one * num_threads);
 }
 
 template <typename Source, typename Out>
@@ -163,53 +79,84 @@ class FewRows {
   using Lines = typename LinesOf<Source>::Type;
 
  public:
-  explicit FewRows(const GemmArgs& args)
-      : args_(args), b_(stacked_rows<const Source>(args.b)), sink_(make_sink<Out>(args)) {
+  FewRows(const Context& context, const GemmArgs& args)
+      : pool_(*context.pool),
+        args_(args),
+        b_(stacked_rows<const Source>(args.b)),
+        sink_(make_sink<Out>(args)),
+        regions_(reinterpret_cast<Region*>(context.workspace)),
+        copies_(context.workspace + pool_.num_threads() * static_cast<int64_t>(sizeof(Region))) {
+    check_workspace("gemm", few_rows_workspace(args, pool_.num_threads()), context.workspace_bytes);
     for (const void* bias : args.bias) has_bias_ = has_bias_ || bias != nullptr;
   }
 
-  void run(const Context& context) const {
-    const int64_t blocks = ceil_div(args_.N, kFewColumns), threads = context.pool->num_threads();
-    const int64_t together = ceil_div(blocks, 4 * threads);
-    context.pool->run(ceil_div(blocks, together), [&](int64_t task, int) {
-      const int64_t end = std::min(blocks, (task + 1) * together);
-      for (int64_t block = task * together; block < end; ++block) {
-        // After its last block a thread probably continues with the task after the others'.
-        const int64_t next = block + 1 + (block + 1 < end ? 0 : (threads - 1) * together);
-        columns(block * kFewColumns, std::min(next, blocks - 1) * kFewColumns);
+  void run() const {
+    const int64_t threads = pool_.num_threads(), blocks = ceil_div(args_.N, kBlockLines);
+    for (int64_t i = 0; i < threads; ++i)
+      regions_[i] = {blocks * i / threads, blocks * (i + 1) / threads, false};
+    const int64_t together = std::clamp<int64_t>(blocks / (16 * threads), 1, 8);
+    pool_.run(threads, [&](int64_t, int thread) {
+      for (int64_t i = 0; i < threads; ++i) {
+        Region& region = regions_[(thread + i) % threads];
+        for (;;) {
+          const int64_t first = __atomic_fetch_add(&region.next, together, __ATOMIC_RELAXED);
+          if (first >= region.end) break;
+          run_blocks(first, std::min(first + together, region.end), thread);
+        }
       }
     });
   }
 
  private:
-  // Columns n and following. Past the last one its line is read again, and the result is dropped.
-  // Those from next_n on are prefetched.
-  void columns(int64_t n, int64_t next_n) const {
-    const int64_t count = std::min(kFewColumns, args_.N - n);
-    LineBlock<Source> lines;
-    for (int64_t i = 0; i < kFewColumns; ++i)
-      lines.line[i] = reinterpret_cast<const std::byte*>(b_.at(n + std::min(i, count - 1)));
-    lines.ahead = reinterpret_cast<const std::byte*>(b_.at(next_n)) - lines.line[0];
-    const Source* rows[kFewRows];
-    for (int64_t r = 0; r < args_.M; ++r)
-      rows[r] = static_cast<const Source*>(args_.a) + r * args_.lda;
-    alignas(64) float tile[kFewRows * kFewColumns];
-    switch (args_.M) {
-      case 1:
-        Lines::template multiply<1>(rows, lines, args_.K, tile);
-        break;
-      case 2:
-        Lines::template multiply<2>(rows, lines, args_.K, tile);
-        break;
-      case 3:
-        Lines::template multiply<3>(rows, lines, args_.K, tile);
-        break;
-      default:
-        Lines::template multiply<4>(rows, lines, args_.K, tile);
+  void run_blocks(int64_t first, int64_t end, int64_t thread) const {
+    auto* a = reinterpret_cast<Source*>(copies_ + thread * few_rows_copy(args_.M, args_.K));
+    if (!regions_[thread].has_packed) pack(a);
+    regions_[thread].has_packed = true;
+    for (int64_t block = first; block < end; ++block) columns(a, block * kBlockLines);
+  }
+
+  void pack(Source* to) const {
+    for (int64_t m = 0; m < args_.M; m += kGroupRows, to += kGroupRows * args_.K) {
+      const int64_t rows = std::min(kGroupRows, args_.M - m);
+      Lines::pack(static_cast<const Source*>(args_.a) + m * args_.lda, args_.lda, rows,
+                  Lines::padded(rows), args_.K, to);
     }
-    float bias[kFewColumns];
+  }
+
+  // Columns n and following. Past the last one its line is read again, and the result is dropped.
+  void columns(const Source* a, int64_t n) const {
+    const int64_t count = std::min<int64_t>(kBlockLines, args_.N - n);
+    LineBlock<Source> lines;
+    if (n + kBlockLines <= b_.end[0]) {  // all in the first part of the stack, mostly the only one
+      for (int64_t i = 0; i < kBlockLines; ++i) lines.line[i] = b_.part[0] + (n + i) * b_.ld;
+    } else {
+      for (int64_t i = 0; i < kBlockLines; ++i) lines.line[i] = b_.at(n + std::min(i, count - 1));
+    }
+    constexpr auto kAhead = kPrefetchBytes / static_cast<int64_t>(sizeof(Source));
+    lines.later = lines.line[0] + kBlockLines * args_.K + kAhead;
+    float bias[kBlockLines];
     if (has_bias_) gather_bias(n, count, bias);
-    store_tile<kFewColumns>(sink_, tile, 0, args_.M, n, count, has_bias_ ? bias : nullptr);
+    for (int64_t m = 0; m < args_.M; m += kGroupRows, a += kGroupRows * args_.K) {
+      const int64_t rows = std::min(kGroupRows, args_.M - m);
+      alignas(64) float tile[kGroupRows * kBlockLines];
+      multiply(rows, a, lines, tile);
+      store_tile<kBlockLines>(sink_, tile, m, rows, n, count, has_bias_ ? bias : nullptr);
+    }
+  }
+
+  void multiply(int64_t rows, const Source* a, const LineBlock<Source>& lines, float* tile) const {
+    switch (Lines::padded(rows)) {
+      case 2:
+        if constexpr (requires { Lines::template multiply<2>; })
+          return Lines::template multiply<2>(a, lines, args_.K, tile);
+        break;
+      case 4:
+        return Lines::template multiply<4>(a, lines, args_.K, tile);
+      case 8:
+        return Lines::template multiply<8>(a, lines, args_.K, tile);
+      default:
+        return Lines::template multiply<16>(a, lines, args_.K, tile);
+    }
   }
 
   void gather_bias(int64_t n, int64_t count, float* to) const {
@@ -223,9 +170,12 @@ class FewRows {
     }
   }
 
+  ThreadPool& pool_;
   const GemmArgs& args_;
   const Rows<const Source> b_;
   const Sink<Out> sink_;
+  Region* regions_;    // of every thread
+  std::byte* copies_;  // of A, of every thread
   bool has_bias_ = false;
 };
 
