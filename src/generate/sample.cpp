@@ -2,6 +2,7 @@
 #include "generate/sample.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
 
@@ -16,14 +17,32 @@ namespace {
 // 150,000 entries and top_p rarely keeps more than a few hundred.
 constexpr size_t kFirstSorted = 256;
 
+// One result for every kColumns-th logit: a chain of its own each, which the compiler turns into
+// vectors.
+constexpr size_t kColumns = 16;
+template <typename Fn>
+std::array<float, kColumns> fold(std::span<const float> logits, float first, const Fn& fn) {
+  std::array<float, kColumns> results;
+  results.fill(first);
+  size_t at = 0;
+  for (; at + kColumns <= logits.size(); at += kColumns) {
+    for (size_t i = 0; i < kColumns; ++i) results[i] = fn(results[i], logits[at + i]);
+  }
+  for (; at < logits.size(); ++at) results[0] = fn(results[0], logits[at]);
+  return results;
+}
+
+// The first of the largest; logits are finite.
 int32_t likeliest(std::span<const float> logits) {
-  return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+  const auto largest = fold(logits, logits[0], [](float a, float b) { return a < b ? b : a; });
+  const auto at = std::find(logits.begin(), logits.end(), *std::ranges::max_element(largest));
+  return static_cast<int32_t>(at - logits.begin());
 }
 
 void check_finite(std::span<const float> logits) {
-  float sum = 0;  // a single NaN or infinity makes x * 0 no longer 0
-  for (const float x : logits) sum += x * 0.0f;
-  if (sum == 0.0f) return;
+  // A single NaN or infinity makes x * 0 no longer 0.
+  const auto sums = fold(logits, 0.0f, [](float a, float b) { return a + b * 0.0f; });
+  if (std::ranges::all_of(sums, [](float sum) { return sum == 0.0f; })) return;
   throw RunError("the model's logits are not finite",
                  "its weights may be damaged or may have overflowed");
 }
