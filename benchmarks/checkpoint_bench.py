@@ -7,10 +7,14 @@ A model whose weights and AdamW states have that many megabytes trains on the CP
 saves, with synchronous ones, with asynchronous ones, in turns. Blocked: how long the loop waits for a save.
 Added: wall clock of the run with saves less that of the run without, per save. DCP saves and loads a state
 of the same size (sync and async_save), and dd writes as many bytes with fsync, in the same folder.
+Memory: the most that the process held, less that of the run whose only save is the last one. At the end the
+checkpoint is exported by a process whose private memory is limited to 300 MB (RLIMIT_DATA).
 """
 
 import argparse
 import json
+import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -23,6 +27,7 @@ from workload import yaml_text
 
 HERE = Path(__file__).resolve().parent
 STEPS, EVERY = 16, 4  # saves after steps 4, 8 and 12; the last one, after 16, is in every run
+EXPORT_LIMIT = 300 * 10**6
 WIDTHS = {400: (512, 8), 3000: (1024, 15)}  # megabytes: hidden size, layers
 
 
@@ -36,8 +41,19 @@ def write_model(folder, megabytes):
         "rms_norm_eps": 1e-5, "tie_word_embeddings": False, "hidden_act": "silu"}))
 
 
+def run_measured(command, limit=None):
+    """The most memory in bytes that the process held at a time; private memory above `limit` is denied."""
+    deny = (lambda: resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))) if limit else None
+    with subprocess.Popen([str(word) for word in command], preexec_fn=deny) as child:
+        _, status, usage = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+    if child.returncode != 0:
+        sys.exit(f"exit {child.returncode}: {command}")
+    return usage.ru_maxrss * 1024
+
+
 def run_weft(args, folder, model, kind):
-    """(seconds from the first step's end to the last one's, checkpoint events but the last, load seconds)."""
+    """(seconds from the first step's end to the last one's, checkpoint events but the last, bytes held)."""
     run_dir = folder / "run"
     subprocess.run(["rm", "-rf", run_dir], check=True)
     every = EVERY if kind != "none" else 10 * STEPS
@@ -50,12 +66,12 @@ def run_weft(args, folder, model, kind):
         "train": {"steps": STEPS, "global_batch": 2, "micro_batch": 2, "lr": 1.0e-4},
         "checkpoint": {"every": every, "async": kind == "async", "keep": 1},
         "launch": {"threads": 2}}))
-    subprocess.run([str(args.weft), "train", str(file), "--run-dir", str(run_dir), "--quiet"], check=True)
+    held = run_measured([args.weft, "train", file, "--run-dir", run_dir, "--quiet"])
     lines = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
     lines = [line for line in lines if "step_ms" in line]
     events = [json.loads(line) for line in (run_dir / "events.jsonl").read_text().splitlines()]
     saves = [event for event in events if event["event"] == "checkpoint"]
-    return lines[-1]["time_s"] - lines[0]["time_s"], saves[:-1]
+    return lines[-1]["time_s"] - lines[0]["time_s"], saves[:-1], held
 
 
 def time_dd(folder, megabytes):
@@ -80,15 +96,18 @@ def measure(args, folder, megabytes):
     write_model(model, megabytes)
     (folder / "rows.txt").write_text("\n".join("a row of some letters " * 3 for _ in range(200)) + "\n")
     walls, saves = {"none": [], "sync": [], "async": []}, {"sync": [], "async": []}
-    dd, peers = [], []
+    dd, peers, memory = [], [], {"none": [], "sync": [], "async": []}
     for _ in range(args.turns):
         for kind, wall in walls.items():
-            seconds, events = run_weft(args, folder, model, kind)
+            seconds, events, held = run_weft(args, folder, model, kind)
             wall.append(seconds)
+            memory[kind].append(held)
             if kind != "none":
                 saves[kind] += events
         dd.append(time_dd(folder, megabytes))
         peers.append(run_peer(folder, megabytes))
+    exported = run_measured([args.weft, "export", folder / "run", folder / "exported"], EXPORT_LIMIT)
+    subprocess.run(["rm", "-rf", folder / "exported"], check=True)
     median = statistics.median
     num_saves = (STEPS - 1) // EVERY
     blocked = {kind: median(e["blocked_s"] for e in events) for kind, events in saves.items()}
@@ -96,6 +115,8 @@ def measure(args, folder, megabytes):
     bytes_ = saves["sync"][0]["rank_bytes"]
     peer = {key: median(p[key] for p in peers) for key in peers[0]}
     dd_s = median(dd)
+    more = {kind: (median(memory[kind]) - median(memory["none"])) / 1e6 for kind in saves}
+    largest = 4e-6 * 4 * WIDTHS[megabytes][0] ** 2  # MB of a feed-forward matrix in fp32
     lines = [f"## {bytes_ / 1e6:.0f} MB", ""]
     lines += report.table(["", "seconds"], [
         ["weft, synchronous: written", f"{blocked['sync']:.3f}"],
@@ -111,6 +132,10 @@ def measure(args, folder, megabytes):
         ["added, asynchronous / synchronous", f"{added['async'] / added['sync']:.2f}", "< 0.40"],
         ["bandwidth of a synchronous save / dd", f"{dd_s / blocked['sync']:.2f}", ">= 0.8"],
         ["DCP save / weft's synchronous save", f"{peer['save_s'] / blocked['sync']:.2f}", ">= 2"]])
+    lines += report.table(["memory, MB", "measured", "wanted"], [
+        ["synchronous saves above training", f"{more['sync']:.0f}", f"<= {largest + 64:.0f}"],
+        ["asynchronous saves above training", f"{more['async']:.0f}", f"<= {bytes_ / 1e6 + 64:.0f}"],
+        ["export, limited to 300", f"{exported / 1e6:.0f}", f"<= {largest + 64:.0f}"]])
     print("\n".join(lines), flush=True)
     return lines
 
