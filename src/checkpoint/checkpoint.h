@@ -15,6 +15,7 @@
 
 #include "base/json.h"
 #include "checkpoint/index.h"
+#include "checkpoint/slice_reader.h"
 #include "tensor/dtype.h"
 #include "tensor/shape.h"
 
@@ -56,6 +57,8 @@ void prepare_checkpoint(const std::filesystem::path& folder);
 // not cover every element of every tensor exactly once.
 void commit_checkpoint(const std::filesystem::path& folder, int num_ranks);
 
+inline constexpr size_t kReadThreads = 4;  // of one rank: they mostly wait for the disk
+
 class CheckpointReader {
  public:
   // UserError where it is incomplete or in another weft's format; DamagedCheckpoint where bytes are
@@ -71,15 +74,24 @@ class CheckpointReader {
   // Fills the slice's data from whichever files hold it, whatever layout wrote them; checksums are
   // verified (DamagedCheckpoint naming tensor, file and slice). Thread-safe.
   void read(const Slice& slice) const;
-  void verify() const;  // every checksum, including the side files
+  // The same in pieces, each to be read once, in any order and by any thread. Large states are read
+  // fast by kReadThreads of them.
+  std::vector<ReadPiece> pieces_of(const Slice& slice) const;
+  void read(const Slice& slice, const ReadPiece& piece) const;
+  // All but the bytes of slices: the side files and the headers (the constructor has checked the
+  // rest). DamagedCheckpoint as above.
+  void check_structure() const;
+  void verify() const;         // every byte
+  int64_t bytes_read() const;  // of slices and headers, so far
 
  private:
-  class Files;
+  const StoredTensor& find(const Slice& slice) const;  // UserError where it has another form
+
   std::filesystem::path folder_;
   Json index_, state_;
   std::map<std::string, std::string> committed_;  // file to hash
   std::unique_ptr<StoredTensors> tensors_;
-  std::unique_ptr<Files> files_;
+  std::unique_ptr<SliceReader> files_;
 };
 
 // Whether COMMITTED exists. RunError where that cannot be determined.

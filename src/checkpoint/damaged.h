@@ -17,4 +17,17 @@ class DamagedCheckpoint : public UserError {
       : UserError(std::move(message), "use the previous checkpoint, or copy this one again") {}
 };
 
+// Reading a committed checkpoint fails in two ways: its content is wrong, or the system could not
+// read it.
+template <typename Fn>
+auto reading_checkpoint(const Fn& fn) {
+  try {
+    return fn();
+  } catch (const RunError& e) {
+    throw RunError(fmt::format("{}; the checkpoint was not changed", e.what()), e.hint());
+  } catch (const UserError& e) {
+    throw DamagedCheckpoint(e.what());
+  }
+}
+
 }  // namespace weft

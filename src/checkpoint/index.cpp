@@ -2,6 +2,7 @@
 // element.
 #include "checkpoint/index.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include "base/error.h"
@@ -12,6 +13,7 @@ namespace weft {
 namespace {
 
 constexpr const char* kFormat = "weft checkpoint 1";
+constexpr const char* kBlockBytes = "block_bytes";
 
 Json::Array to_array(const Shape& shape) { return Json::Array(shape.begin(), shape.end()); }
 
@@ -25,6 +27,10 @@ Json slice_to_json(const StoredSlice& s) {
   entry.emplace_back("box", std::move(box));
   entry.emplace_back("flat", Json::Array{s.region.flat_begin, s.region.flat_end});
   entry.emplace_back("checksum", hash_hex(s.checksum));
+  if (s.blocks.empty()) return entry;
+  std::string blocks;
+  for (const uint64_t block : s.blocks) blocks += hash_hex(block);
+  entry.emplace_back("blocks", std::move(blocks));
   return entry;
 }
 
@@ -39,7 +45,7 @@ Shape read_sizes(const Json& entry, const char* key) {
   return sizes;
 }
 
-uint64_t read_checksum(const std::string& text) {
+uint64_t read_checksum(std::string_view text) {
   uint64_t value = 0;
   const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), value, 16);
   require(text.size() == 16 && fault == std::errc() && end == text.data() + text.size(),
@@ -47,7 +53,17 @@ uint64_t read_checksum(const std::string& text) {
   return value;
 }
 
-StoredSlice read_slice(const Json& entry, const StoredTensor& tensor) {
+std::vector<uint64_t> read_blocks(std::string_view digits, size_t bytes) {
+  const size_t wanted = (bytes + kCheckedBlock - 1) / kCheckedBlock;
+  require(digits.size() / 16 == wanted && digits.size() % 16 == 0,
+          "{} digits of checksums for {} blocks", digits.size(), wanted);
+  std::vector<uint64_t> blocks;
+  for (size_t at = 0; at < digits.size(); at += 16)
+    blocks.push_back(read_checksum(digits.substr(at, 16)));
+  return blocks;
+}
+
+StoredSlice read_slice(const Json& entry, const StoredTensor& tensor, bool has_blocks) {
   StoredSlice s;
   s.file = entry.at("file").as_string();
   require(is_own_file(s.file) && s.file.ends_with(".safetensors"),
@@ -65,10 +81,12 @@ StoredSlice read_slice(const Json& entry, const StoredTensor& tensor) {
                                                      static_cast<size_t>(dtype_bytes(tensor.dtype)),
           "bytes {} to {} for {} elements", s.begin, s.end, s.region.size());
   s.checksum = read_checksum(entry.at("checksum").as_string());
+  if (const Json* blocks = entry.find("blocks"); blocks && has_blocks)
+    s.blocks = read_blocks(blocks->as_string(), s.end - s.begin);
   return s;
 }
 
-StoredTensor read_tensor(const Json& entry) {
+StoredTensor read_tensor(const Json& entry, bool has_blocks) {
   StoredTensor tensor;
   tensor.shape = read_sizes(entry, "shape");
   const std::string& name = entry.at("dtype").as_string();
@@ -78,7 +96,7 @@ StoredTensor read_tensor(const Json& entry) {
   require(checked_bytes(tensor.shape, *dtype).has_value(), "shape {} overflows a 64-bit count",
           to_string(tensor.shape));
   for (const Json& s : entry.at("slices").as_array()) {
-    tensor.slices.push_back(read_slice(s, tensor));
+    tensor.slices.push_back(read_slice(s, tensor, has_blocks));
   }
   return tensor;
 }
@@ -92,6 +110,14 @@ Json headers_to_json(const StoredHeaders& headers) {
     entries.emplace_back(file, std::move(entry));
   }
   return entries;
+}
+
+bool have_blocks(const StoredTensors& tensors) {
+  return std::any_of(tensors.begin(), tensors.end(), [](const auto& named) {
+    const std::vector<StoredSlice>& slices = named.second.slices;
+    return std::any_of(slices.begin(), slices.end(),
+                       [](const StoredSlice& s) { return !s.blocks.empty(); });
+  });
 }
 
 }  // namespace
@@ -110,6 +136,7 @@ Json index_to_json(const StoredTensors& tensors, const StoredHeaders& headers, i
   Json index;
   index.set("format", kFormat);
   index.set("num_ranks", num_ranks);
+  if (have_blocks(tensors)) index.set(kBlockBytes, uint64_t{kCheckedBlock});
   if (!headers.empty()) index.set("headers", headers_to_json(headers));
   index.set("tensors", std::move(entries));
   return index;
@@ -118,19 +145,26 @@ Json index_to_json(const StoredTensors& tensors, const StoredHeaders& headers, i
 void check_index_format(const Json& index, std::string_view what) {
   const Json* format = index.find("format");
   if (format && *format == Json(kFormat)) return;
+  const bool is_ours =
+      format && format->is_string() && format->as_string().starts_with("weft checkpoint ");
   throw UserError(fmt::format("{}: format {}, wanted \"{}\"", what,
                               format ? format->dump() : "missing", kFormat),
-                  "the folder is not a weft checkpoint, or a newer weft wrote it");
+                  is_ours ? "a newer weft wrote it: use that one, or export its model there (weft "
+                            "export) and read the folder here"
+                          : "the folder is not a weft checkpoint");
 }
 
 StoredTensors index_from_json(const Json& index, std::string_view what) {
   check_index_format(index, what);
   const Json* list = index.find("tensors");
   require(list && list->is_object(), "{}: no object tensors", what);
+  // Blocks of another size are not used: slices are then checked as a whole.
+  const Json* block_bytes = index.find(kBlockBytes);
+  const bool has_blocks = block_bytes && *block_bytes == Json(uint64_t{kCheckedBlock});
   StoredTensors tensors;
   for (const auto& [name, entry] : list->as_object()) {
     try {
-      require(tensors.emplace(name, read_tensor(entry)).second, "is listed twice");
+      require(tensors.emplace(name, read_tensor(entry, has_blocks)).second, "is listed twice");
     } catch (const UserError& e) {
       throw UserError(fmt::format("{}: tensor \"{}\": {}", what, name, e.what()), e.hint());
     }

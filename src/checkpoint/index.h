@@ -21,7 +21,13 @@ struct StoredSlice {
   size_t begin = 0, end = 0;  // bytes of the file
   Region region;
   uint64_t checksum = 0;  // hash_bytes of those bytes
+  // Of every kCheckedBlock bytes, the last block shorter: a part can be checked without the rest.
+  // Empty where the slice is not larger than one block, or an older weft wrote it.
+  std::vector<uint64_t> blocks = {};
 };
+// 0.007 % of a state are then checksums, and a range that is read has at most 512 KiB at its ends
+// that are not needed (docs/design/0014-reading.md).
+inline constexpr size_t kCheckedBlock = size_t{256} << 10;
 struct StoredTensor {
   Shape shape;
   Dtype dtype = Dtype::kF32;

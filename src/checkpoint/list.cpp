@@ -116,15 +116,22 @@ std::vector<fs::path> list_checkpoints(const fs::path& run_dir) {
   return whole;
 }
 
-CheckpointSearch find_sound_checkpoint(const fs::path& run_dir) {
+CheckpointSearch find_sound_checkpoint(const fs::path& run_dir,
+                                       const std::vector<DamagedFolder>& known) {
   CheckpointSearch search;
   const std::vector<Entry> entries = scan(run_dir);
   for (auto e = entries.rbegin(); e != entries.rend(); ++e) {
     if (e->state == State::kUncommitted) search.damaged.push_back(uncommitted(*e));
     if (e->state != State::kWhole || search.sound) continue;
+    const auto found = std::find_if(known.begin(), known.end(),
+                                    [&](const DamagedFolder& d) { return d.path == e->path; });
+    if (found != known.end()) {
+      search.damaged.push_back(*found);
+      continue;
+    }
     try {
       const CheckpointReader reader(e->path);
-      reader.verify();
+      reader.check_structure();
       search.sound = e->path;
       search.state = reader.state();
     } catch (const DamagedCheckpoint& damage) {

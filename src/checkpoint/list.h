@@ -27,18 +27,22 @@ struct DamagedFolder {
   std::string reason;
 };
 struct CheckpointSearch {
-  std::optional<std::filesystem::path> sound;  // the newest whose checksums all match
+  std::optional<std::filesystem::path> sound;  // the newest that has all its files
   std::vector<DamagedFolder> damaged;          // newer ones, and every step-N without COMMITTED
   Json state;                                  // state.json of the sound one
 };
-// Reads all bytes. Changes nothing; RunError where a checkpoint cannot be read.
-CheckpointSearch find_sound_checkpoint(const std::filesystem::path& run_dir);
+// Checks all but the bytes of slices, which are checked where they are read; those that a reader
+// has found damaged since are given as `known` and skipped. Changes nothing; RunError where a
+// checkpoint cannot be read.
+CheckpointSearch find_sound_checkpoint(const std::filesystem::path& run_dir,
+                                       const std::vector<DamagedFolder>& known = {});
 
 struct SoundBest {
   std::filesystem::path path;
   int64_t step;
 };
-// best/, where it exists and all its checksums match. RunError where it cannot be read.
+// best/, where it exists and all its checksums match: every byte is read. RunError where it cannot
+// be read.
 std::optional<SoundBest> find_sound_best(const std::filesystem::path& run_dir);
 // best/, where it exists and is not sound, with the reason.
 std::optional<DamagedFolder> find_damaged_best(const std::filesystem::path& run_dir);

@@ -171,6 +171,7 @@ LogicalModel open_folder(const fs::path& path) {
 
 LogicalModel open_checkpoint(const fs::path& path) {
   const auto reader = std::make_shared<const CheckpointReader>(path);
+  reader->check_structure();  // slices are checked when they are read
   std::vector<LogicalTensor> tensors;
   for (const auto& [name, stored] : reader->tensors()) {
     tensors.push_back(tensor_in_checkpoint(reader, name, stored));

@@ -9,7 +9,6 @@
 #include "base/block_writer.h"
 #include "base/error.h"
 #include "base/hash.h"
-#include "base/hash_stream.h"
 
 namespace weft {
 namespace {
@@ -88,12 +87,14 @@ void RankFile::copy_to(std::byte* image, const Read& read) const {
     read_bytes(read, data + info.begin, slice_of(info).data, info.end - info.begin);
 }
 
-void RankFile::add_to_index(const TensorInfo& info, uint64_t checksum, IndexPart* part) const {
+void RankFile::add_to_index(const TensorInfo& info, SliceHash* hash, IndexPart* part) const {
   const Slice& s = slice_of(info);
   const size_t start = plan_.header.size();
   StoredTensors one;
-  one[s.name] = {
-      s.shape, s.dtype, {{name_, start + info.begin, start + info.end, region_of(s), checksum}}};
+  one[s.name] = {s.shape,
+                 s.dtype,
+                 {{name_, start + info.begin, start + info.end, region_of(s), hash->checksum(),
+                   hash->blocks()}}};
   merge_tensors(part->tensors, std::move(one));
 }
 
@@ -105,7 +106,9 @@ IndexPart RankFile::write_image(const std::filesystem::path& folder, const std::
   IndexPart part;
   for (const TensorInfo& info : plan_.tensors) {
     const std::byte* data = image + plan_.header.size() + info.begin;
-    add_to_index(info, hash_bytes(data, info.end - info.begin), &part);
+    SliceHash hash(info.end - info.begin);
+    hash.add(data, info.end - info.begin);
+    add_to_index(info, &hash, &part);
   }
   writer.finish();
   file.sync();
@@ -123,12 +126,12 @@ IndexPart RankFile::write(const std::filesystem::path& folder, const Read& read)
   IndexPart part;
   for (const TensorInfo& info : plan_.tensors) {
     const auto* data = static_cast<const std::byte*>(slice_of(info).data);
-    HashStream hash;
+    SliceHash hash(info.end - info.begin);
     stream.add(info.end - info.begin, [&](std::byte* to, size_t begin, size_t size) {
       read_bytes(read, to, data + begin, size);
       hash.add(to, size);
     });
-    add_to_index(info, hash.value(), &part);
+    add_to_index(info, &hash, &part);
   }
   stream.flush();
   writer.finish();

@@ -7,6 +7,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/index.h"
+#include "checkpoint/slice_hash.h"
 #include "io/safetensors.h"
 
 namespace weft {
@@ -31,7 +32,7 @@ class RankFile {
   IndexPart write(const std::filesystem::path& folder, const Read& read) const;
 
  private:
-  void add_to_index(const TensorInfo& info, uint64_t checksum, IndexPart* part) const;
+  void add_to_index(const TensorInfo& info, SliceHash* hash, IndexPart* part) const;
   const Slice& slice_of(const TensorInfo& info) const { return slices_[by_name_.at(info.name)]; }
 
   std::vector<Slice> slices_;

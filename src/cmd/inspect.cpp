@@ -1,4 +1,4 @@
-// cmd/inspect.cpp: weft inspect PATH [--json].
+// cmd/inspect.cpp: weft inspect PATH [--json] [--verify].
 #include "cmd/inspect.h"
 
 #include <CLI/CLI.hpp>
@@ -129,6 +129,13 @@ Json inspect(const std::string& path, const InspectRows& options, const Special&
   return found;
 }
 
+Json verify_alone(const std::string& path, const Special& special) {
+  for (const auto& idle : {special.of_data, special.of_run_files}) {
+    refuse_idle(idle, "--verify checks checkpoints", "leave it out");
+  }
+  return verify_checkpoints(path);
+}
+
 // On its key's line; several lines go below it, indented.
 void print_text(const std::string& key, const std::string& text, size_t blanks) {
   if (text.find('\n') == std::string::npos) {
@@ -170,7 +177,7 @@ void print_value(const std::string& key, const Json& value, int indent) {
 RunCommand add_inspect(CLI::App& app) {
   struct Options {
     std::string path;
-    bool json = false;
+    bool json = false, verify = false;
     InspectRows rows;
     Special special;
   };
@@ -179,6 +186,10 @@ RunCommand add_inspect(CLI::App& app) {
                  "checkpoint, run directory, folder, file of tensors, data, tokenizer or run file")
       ->required();
   app.add_flag("--json", options->json, "print one JSON object");
+  app.add_flag(
+      "--verify", options->verify,
+      "checkpoint, run directory: read every byte, compare all checksums; exit 1 where one "
+      "is wrong");
   InspectRows& rows = options->rows;
   const auto add_data = [&](const char* name, auto& value, const char* help) {
     CLI::Option* option = app.add_option(name, value, help);
@@ -201,12 +212,14 @@ RunCommand add_inspect(CLI::App& app) {
           ->take_all()
           ->expected(1)};
   return [options] {
-    const Json found = inspect(options->path, options->rows, options->special);
+    const Json found = options->verify ? verify_alone(options->path, options->special)
+                                       : inspect(options->path, options->rows, options->special);
     if (options->json) {
       fmt::print("{}\n", printable_json(found.dump(2)));
     } else {
       for (const auto& [key, value] : found.as_object()) print_value(key, value, 0);
     }
+    if (options->verify) require_sound(found);
     return 0;
   };
 }

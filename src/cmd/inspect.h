@@ -11,6 +11,10 @@
 namespace weft {
 
 Json inspect_model(const std::string& path);  // checkpoint, folder, file
+// --verify: reads and checks every byte of a checkpoint, or of all that a run directory has. Damage
+// is part of the answer; RunError, UserError where it cannot be read.
+Json verify_checkpoints(const std::string& path);
+void require_sound(const Json& verification);  // RunError naming what is damaged
 // tokenizer.json, spiece.model, or one of vocab.json and merges.txt next to the other.
 bool is_tokenizer_file(const std::filesystem::path& path);
 Json inspect_tokenizer(const std::filesystem::path& path);  // such a file, or a folder of them

@@ -194,7 +194,7 @@ void start_without_checkpoint(StartQuestion* question, const CheckpointSearch& f
   if (const auto best = find_sound_best(start->dir)) {
     log_info("{} has no checkpoint but its best: the run resumes from that, of step {}",
              start->dir.string(), best->step);
-    return choose_named(find_named_start(best->path.string(), start->dir), question, start);
+    return choose_named(find_named_start(best->path.string(), *start), question, start);
   }
   if (const auto damage = find_damaged_best(start->dir)) {
     CheckpointSearch only_best;
@@ -209,7 +209,7 @@ void start_without_checkpoint(StartQuestion* question, const CheckpointSearch& f
 }  // namespace
 
 void choose_newest(StartQuestion* question, RunStart* start) {
-  CheckpointSearch found = find_sound_checkpoint(start->dir);
+  CheckpointSearch found = find_sound_checkpoint(start->dir, start->found_damaged);
   if (!found.sound) return start_without_checkpoint(question, found, start);
   compare_recorded(*found.sound, found.state, *start, question);
   const RunHistory history = read_history(start->dir);

@@ -17,7 +17,8 @@ struct StartQuestion {
   RunChanges changes;
 };
 
-// The newest sound checkpoint of start->dir; or finished_step; or neither: step 0.
+// The newest sound checkpoint of start->dir, which is none of start->found_damaged; or
+// finished_step; or neither: step 0.
 void choose_newest(StartQuestion* question, RunStart* start);
 
 // What --resume PATH named.

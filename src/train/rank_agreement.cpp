@@ -81,6 +81,15 @@ std::string agree_on_text(Ranks& ranks, const std::function<std::string()>& choo
   return ranks.size() > 1 ? share_text(ranks, std::move(text)) : text;
 }
 
+std::string first_text(Ranks& ranks, const std::string& mine) {
+  if (ranks.size() == 1) return mine;
+  const std::vector<int64_t> has = gather(ranks, int64_t{!mine.empty()});
+  for (int r = 0; r < ranks.size(); ++r) {
+    if (has[static_cast<size_t>(r)] != 0) return share_text(ranks, mine, r);
+  }
+  return "";
+}
+
 std::vector<int64_t> gather_numbers(Ranks& ranks, int64_t mine) { return gather(ranks, mine); }
 
 int agree_on_signal(Ranks& ranks, int received) {

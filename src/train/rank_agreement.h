@@ -16,6 +16,9 @@ RunStart agree_on_start(Ranks& ranks, RunStart found);
 int64_t agree_on_number(Ranks& ranks, const std::function<int64_t()>& count);
 std::string agree_on_text(Ranks& ranks, const std::function<std::string()>& choose);
 
+// The text of the first rank whose text is not empty; "": none.
+std::string first_text(Ranks& ranks, const std::string& mine);
+
 // The numbers of all ranks, by rank.
 std::vector<int64_t> gather_numbers(Ranks& ranks, int64_t mine);
 

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/path.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/damaged.h"
 #include "checkpoint/export.h"
 
 namespace weft {
@@ -47,8 +48,8 @@ std::optional<fs::path> run_dir_at(const fs::path& path) {
                   "wanted: auto, never, a checkpoint (RUN/checkpoints/step-N), or a run directory");
 }
 
-NamedStart newest_of(const fs::path& other) {
-  CheckpointSearch found = find_sound_checkpoint(other);
+NamedStart newest_of(const fs::path& other, const std::vector<DamagedFolder>& known) {
+  CheckpointSearch found = find_sound_checkpoint(other, known);
   if (!found.sound) {
     const auto best = find_sound_best(other);
     throw UserError(fmt::format("--resume {}: there is no sound checkpoint of a step in {}",
@@ -63,19 +64,24 @@ NamedStart newest_of(const fs::path& other) {
 
 }  // namespace
 
-NamedStart find_named_start(const std::string& path, const fs::path& run_dir) {
+NamedStart find_named_start(const std::string& path, const RunStart& start) {
   require(!path.empty(),
           "--resume has no path; wanted: auto, never, a checkpoint, a run directory");
   NamedStart named;
   if (is_checkpoint(path)) {
+    for (const DamagedFolder& d : start.found_damaged) {
+      if (d.path == path) throw DamagedCheckpoint(d.reason);
+    }
+    const CheckpointReader reader(path);
+    reader.check_structure();
     named.checkpoint = path;
-    named.state = CheckpointReader(path).state();
+    named.state = reader.state();
   } else if (const auto other = run_dir_at(path)) {
-    named = newest_of(*other);
+    named = newest_of(*other, start.found_damaged);
   } else {
     refuse_path(path);
   }
-  named.is_own = is_below(named.checkpoint, run_dir / "checkpoints");
+  named.is_own = is_below(named.checkpoint, start.dir / "checkpoints");
   if (named.is_own) return named;
   for (const DamagedFolder& damaged : named.damaged) log_warning("{}: skipped", damaged.reason);
   named.damaged.clear();  // another run's folders are not renamed

@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "checkpoint/list.h"
+#include "train/run_dir.h"
 
 namespace weft {
 
@@ -17,9 +18,10 @@ struct NamedStart {
   std::vector<DamagedFolder> damaged;  // skipped, where a run directory was named
 };
 
-// PATH is a checkpoint, or a run directory (or its checkpoints/): its newest sound one, which is
-// logged. UserError with what to give instead where there is none.
-NamedStart find_named_start(const std::string& path, const std::filesystem::path& run_dir);
+// PATH is a checkpoint, or a run directory (or its checkpoints/): its newest sound one that is none
+// of start.found_damaged, which is logged. UserError with what to give instead where there is none;
+// DamagedCheckpoint where PATH is a checkpoint that is damaged.
+NamedStart find_named_start(const std::string& path, const RunStart& start);
 
 // UserError where the directory has checkpoints or a final/: a start from another run's checkpoint
 // would replace them.

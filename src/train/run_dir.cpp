@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/path.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/damaged.h"
 #include "checkpoint/export.h"
 #include "checkpoint/replace_folder.h"
 #include "track/run_files.h"
@@ -88,7 +89,7 @@ void lock_new(RunStart* start) {
 
 // The other run's directory is only read; ours must have nothing to lose, or be discarded.
 void take_named(const TrainOptions& options, StartQuestion* question, RunStart* start) {
-  NamedStart named = find_named_start(options.resume, start->dir);
+  NamedStart named = find_named_start(options.resume, *start);
   require(
       !options.overwrite || !named.is_own,
       "--overwrite discards every checkpoint, but --resume {} needs one: give only one of the two",
@@ -119,6 +120,19 @@ void report_changes(const RunChanges& changes, const RunStart& start) {
   for (const std::string& change : changes.allowed) log_info("{}: {}", since, change);
 }
 
+RunChanges decide(const RunFile& file, const TrainOptions& options, RunStart* start) {
+  const bool has_path = options.resume != "auto" && options.resume != "never";
+  const bool has_stored = !options.overwrite && find_stored_run(start->dir) == StoredRun::kWhole;
+  StartQuestion question{file, has_stored, check_same_run(file, start->dir, has_stored)};
+  if (has_path) take_named(options, &question, start);
+  if (!options.overwrite) {
+    if (options.resume == "auto") choose_newest(&question, start);
+    if (options.resume == "never") check_nothing_buried(start->dir);
+    start->is_other_training = has_path || !question.changes.allowed.empty();
+  }
+  return std::move(question.changes);
+}
+
 }  // namespace
 
 std::string run_address_of(const RunConfig& c, const TrainOptions& options) {
@@ -143,22 +157,31 @@ RunStart open_run_dir(const RunFile& file, const TrainOptions& given) {
   const PathKind kind = path_kind(start.dir);
   require(kind == PathKind::kNothing || kind == PathKind::kFolder, "{} is not a folder",
           start.dir.string());
-  const bool has_path = options.resume != "auto" && options.resume != "never";
   if (kind == PathKind::kNothing) check_can_write(start.dir);
   if (kind == PathKind::kFolder && !start.lock) start.lock = RunLock::try_on(start.dir);
   if (kind == PathKind::kFolder && !start.lock && !has_final(start.dir)) RunLock lock(start.dir);
   check_run_yaml(start.dir, options.run_file);
   check_final(start.dir, options.overwrite);
   if (options.overwrite) check_old_run(start.dir);
-  const bool has_stored = !options.overwrite && find_stored_run(start.dir) == StoredRun::kWhole;
-  StartQuestion question{file, has_stored, check_same_run(file, start.dir, has_stored)};
-  if (has_path) take_named(options, &question, &start);
-  if (!options.overwrite) {
-    if (options.resume == "auto") choose_newest(&question, &start);
-    if (options.resume == "never") check_nothing_buried(start.dir);
-    start.is_other_training = has_path || !question.changes.allowed.empty();
-  }
-  report_changes(question.changes, start);
+  start.resume = options.resume;
+  report_changes(decide(file, options, &start), start);
+  return start;
+}
+
+RunStart choose_again(const RunFile& file, const TrainOptions& given, RunStart before,
+                      const std::string& damage) {
+  TrainOptions options = given;
+  options.resume = before.resume;
+  RunStart start;
+  start.dir = std::move(before.dir);
+  start.lock = std::move(before.lock);
+  start.remote = std::move(before.remote);
+  start.resume = options.resume;
+  start.found_damaged = std::move(before.found_damaged);
+  start.found_damaged.push_back({*before.checkpoint, damage});
+  static_cast<void>(decide(file, options, &start));
+  // Only a best/ is offered again: it was read whole before.
+  if (start.checkpoint == before.checkpoint) throw DamagedCheckpoint(damage);
   return start;
 }
 

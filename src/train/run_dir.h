@@ -28,10 +28,12 @@ struct RunStart {
   bool is_of_other_run = false;          // the checkpoint: its metrics and its best are not ours
   std::optional<int64_t> finished_step;  // nothing to do, although the last checkpoint is gone
   // On the rank that decides:
-  std::vector<DamagedFolder> damaged;  // skipped; renamed when the run starts
-  bool is_other_training = false;      // than before: --resume PATH, or keys have changed
-  std::shared_ptr<RunLock> lock;       // null: no directory yet, or it cannot be written
-  std::shared_ptr<RemoteRun> remote;   // null: the run is in `dir` alone
+  std::vector<DamagedFolder> damaged;        // skipped; renamed when the run starts
+  std::vector<DamagedFolder> found_damaged;  // by ranks that read their slices
+  std::string resume;                        // TrainOptions::resume, as a path of this machine
+  bool is_other_training = false;            // than before: --resume PATH, or keys have changed
+  std::shared_ptr<RunLock> lock;             // null: no directory yet, or it cannot be written
+  std::shared_ptr<RemoteRun> remote;         // null: the run is in `dir` alone
 };
 
 // Where the run is in an object store: its address; else empty.
@@ -47,6 +49,11 @@ std::filesystem::path run_dir_of(const RunConfig& config, const TrainOptions& op
 // file's end. RunError where the directory cannot be read. A missing directory is not created, and
 // so not locked: prepare_run_dir checks again.
 RunStart open_run_dir(const RunFile& file, const TrainOptions& options);
+
+// Decides again, where a rank has found start.checkpoint damaged while it read its slices. Errors
+// as above; a checkpoint that --resume PATH named is refused.
+RunStart choose_again(const RunFile& file, const TrainOptions& options, RunStart start,
+                      const std::string& damage);
 
 // Takes the lock where it is not held yet (UserError where another process has trained there
 // meanwhile; or where metrics.jsonl cannot be read back: then nothing has changed); creates the

@@ -24,11 +24,15 @@ void report_start(const StartReport& r, Engine& engine, Ranks& ranks, RunRecord&
   Json::Array arenas;
   for (const int64_t bytes : gather_numbers(ranks, engine.arena_bytes()))
     arenas.push_back(Json(bytes));
+  int64_t read_bytes = 0;
+  for (const int64_t bytes : gather_numbers(ranks, r.loaded.bytes)) read_bytes += bytes;
   record.event("started",
                {{"arena_bytes", Json(engine.arena_bytes())},
                 {"arenas", Json(std::move(arenas))},
                 {"step", Json(r.state.step)},
                 {"from", r.start.checkpoint ? Json(r.start.checkpoint->string()) : Json()},
+                {"read_bytes", Json(read_bytes)},
+                {"read_s", Json(r.loaded.seconds)},
                 {"ranks", Json(ranks.size())},
                 {"threads", Json(engine.pool()->num_threads())},
                 {"kernels", Json(engine.plans().train.options.kernels->name)}});

@@ -9,6 +9,7 @@
 #include "config/session.h"
 #include "train/run_dir.h"
 #include "train/saver.h"
+#include "train/start_state.h"
 
 namespace weft {
 
@@ -18,6 +19,7 @@ struct StartReport {
   const Session& session;
   const Device& device;
   const TrainState& state;
+  const LoadedStart& loaded;
   RunLength length;
   std::optional<PackSize> pack_size;  // of the first epoch, where it was counted
 };

@@ -1,6 +1,8 @@
 // train/start_state.cpp: reads state.json back; counts rows where the end must be known.
 #include "train/start_state.h"
 
+#include <chrono>
+
 #include "base/path.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/list.h"
@@ -49,26 +51,30 @@ bool is_own_step(const RunStart& start, int64_t step) {
 
 }  // namespace
 
-int64_t load_start(const RunStart& start, const Session& session, const Layout& layout,
-                   const Json& numerics, Engine* engine, TrainState* state) {
+LoadedStart load_start(const RunStart& start, const Session& session, const Layout& layout,
+                       const Json& numerics, Engine* engine, TrainState* state) {
   if (!start.checkpoint) {
     load_weights(session, engine);
-    return -1;
+    return {};
   }
   check_same_model(*start.checkpoint, session);
   const CheckpointReader reader(*start.checkpoint);
   check_same_optimizer(reader, session.config.train.optimizer, engine->executor().plan().graph);
+  LoadedStart loaded;
+  const auto began = std::chrono::steady_clock::now();
   engine->load_checkpoint(reader);
+  loaded.bytes = reader.bytes_read();
+  loaded.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   const Json& stored = reader.state();
   state->step = stored.at("step").as_int();
   check_exact_constants(stored, layout);
   warn_of_other_numerics(stored, numerics);
-  const bool is_own = is_own_step(start, state->step);
+  if (is_own_step(start, state->step)) loaded.saved_step = state->step;
   state->updates = stored.at("updates").as_int();
   state->scaling.load(stored, engine);
   state->position = position_of(stored);
   if (!start.is_of_other_run) load_best(stored, session.config.checkpoint.best, state);
-  return is_own ? state->step : -1;
+  return loaded;
 }
 
 // Packed rows are always counted: their number cannot be predicted.

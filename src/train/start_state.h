@@ -15,12 +15,18 @@ namespace weft {
 
 inline constexpr int64_t kNoEnd = std::numeric_limits<int64_t>::max();
 
-// Fills the engine: from the checkpoint, from the weights of model.path, or at random; and the
-// state, from a checkpoint. Gives the step of the checkpoint where it is the run's own step-N, else
-// -1. Collective. UserError where the checkpoint belongs to another model or has other exact
-// constants.
-int64_t load_start(const RunStart& start, const Session& session, const Layout& layout,
-                   const Json& numerics, Engine* engine, TrainState* state);
+struct LoadedStart {
+  int64_t saved_step = -1;  // of the checkpoint, where it is the run's own step-N
+  int64_t bytes = 0;        // of its slices, read by this rank
+  double seconds = 0;       // for that
+};
+
+// Fills the engine: from the checkpoint, of which this rank reads its slices only, from the weights
+// of model.path, or at random; and the state, from a checkpoint. UserError where the checkpoint
+// belongs to another model or has other exact constants; DamagedCheckpoint where what this rank
+// needs of it is damaged.
+LoadedStart load_start(const RunStart& start, const Session& session, const Layout& layout,
+                       const Json& numerics, Engine* engine, TrainState* state);
 
 struct RunEnd {
   int64_t total = kNoEnd;             // the last step, where known

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "checkpoint/damaged.h"
 #include "checkpoint/list.h"
 #include "comm/comm.h"
 #include "config/session.h"
@@ -81,11 +82,11 @@ class Trainer {
 
  private:
   int run_to_the_end() {
+    load_state();
     if (start_.finished_step) {
       log_info("{} is finished at step {}", start_.dir.string(), *start_.finished_step);
       return 0;
     }
-    load_state();
     if (is_finished()) {
       log_info("{} is finished at step {}{}", start_.dir.string(), state_.step,
                way_to_continue(!is_past_end(state_.position.epoch)));
@@ -107,17 +108,40 @@ class Trainer {
   }
 
   void load_state() {
-    saved_step_ = load_start(start_, session_, ranks_->layout(), numerics_, &engine_, &state_);
+    const TrainState initial = state_;
+    std::string damage;
+    do {
+      if (start_.finished_step) return;
+      state_ = initial;
+      damage = first_text(*ranks_, load_or_damage());
+      if (!damage.empty()) start_another(damage);
+    } while (!damage.empty());
     if (start_.checkpoint) stream_.restore(state_.position);
     const RunEnd end = find_end(c_, stream_, *ranks_);
     total_ = end.total;
     pack_size_ = end.pack_size;
   }
 
+  // Each rank reads its slices, and checks what it reads. "", or what is damaged.
+  std::string load_or_damage() {
+    try {
+      loaded_ = load_start(start_, session_, ranks_->layout(), numerics_, &engine_, &state_);
+      return "";
+    } catch (const DamagedCheckpoint& e) {
+      return e.what();
+    }
+  }
+
+  // The checkpoint before the damaged one; rank 0 decides, as at first.
+  void start_another(const std::string& damage) {
+    if (is_main_) start_ = choose_again(file_, options_, std::move(start_), damage);
+    start_ = agree_on_start(*ranks_, std::move(start_));
+  }
+
   // A final/ may belong to an earlier end: of a run that was killed before it replaced it.
   bool is_finished() const {
     if (options_.overwrite || !has_final(start_.dir)) return false;
-    return state_.step > 0 && saved_step_ == state_.step &&
+    return state_.step > 0 && loaded_.saved_step == state_.step &&
            (is_past_end(state_.position.epoch) || is_stalled()) &&
            read_history(start_.dir).finished_step == state_.step;
   }
@@ -152,12 +176,12 @@ class Trainer {
         options_.resume != "auto" && options_.resume != "never", total_ == kNoEnd ? 0 : total_,
         c_.train.log_every, backend_.device->is_host() ? 0 : engine_.arena_bytes()});
     saver_ = std::make_unique<Saver>(file_, side_files_, engine_, *ranks_, start_.dir, *record_,
-                                     numerics_, saved_step_, push_to_store());
+                                     numerics_, loaded_.saved_step, push_to_store());
     const RunLength length = total_ != kNoEnd ? RunLength{total_}
                                               : most_steps(stream_.num_raw_rows(),
                                                            c_.train.global_batch, c_.train.epochs);
-    report_start({file_, start_, session_, *backend_.device, state_, length, pack_size_}, engine_,
-                 *ranks_, *record_);
+    report_start({file_, start_, session_, *backend_.device, state_, loaded_, length, pack_size_},
+                 engine_, *ranks_, *record_);
     hashes_ = TensorHashes::from_environment(engine_, *session_.model, *ranks_, c_.train.optimizer,
                                              start_.dir, state_.step);
     steps_ =
@@ -218,7 +242,7 @@ class Trainer {
 
   // A signal interrupted the evaluation of the saved step.
   bool is_eval_missing() const {
-    if (saved_step_ != state_.step || state_.step == 0 || evaluated_ >= state_.step ||
+    if (loaded_.saved_step != state_.step || state_.step == 0 || evaluated_ >= state_.step ||
         state_.step >= total_)
       return false;
     const int64_t every = c_.train.eval_every;
@@ -341,7 +365,7 @@ class Trainer {
   std::exception_ptr rows_error_;
   DataNotes notes_;
 
-  int64_t saved_step_ = -1;  // of the checkpoint that the run started from
+  LoadedStart loaded_;
   int64_t evaluated_ = -1, total_ = kNoEnd;
 };
 

@@ -108,43 +108,6 @@ void Weights::init(uint64_t seed) {
   }
 }
 
-void Weights::read_whole(const CheckpointReader& reader, const Held& held) const {
-  if (device_->is_host()) return reader.read(to_slice(held.stored, held.dtype, held.data));
-  const int64_t bytes = portion_elements(held.portion) * dtype_bytes(held.dtype);
-  std::vector<std::byte> host(static_cast<size_t>(bytes));
-  reader.read(to_slice(held.stored, held.dtype, host.data()));
-  device_->write(held.data, host.data(), bytes);
-}
-
-void Weights::load(const CheckpointReader& reader) {
-  for (const std::vector<Held>* list : {&masters_, &states_}) {
-    pool_->run(static_cast<int64_t>(list->size()),
-               [&](int64_t i, int) { read_whole(reader, (*list)[static_cast<size_t>(i)]); });
-  }
-  pool_->run(static_cast<int64_t>(parameters_.size()), [&](int64_t i, int) {
-    const Held& held = parameters_[static_cast<size_t>(i)];
-    if (!held.has_master) return read_whole(reader, held);
-    // The checkpoint holds only masters; a rank's parameters may extend beyond its own masters.
-    constexpr int64_t kPiece = int64_t{1} << 20;
-    std::vector<float> piece(static_cast<size_t>(std::min(kPiece, portion_elements(held.portion))));
-    const int64_t size = dtype_bytes(held.dtype);
-    std::vector<std::byte> rounded(device_->is_host() ? 0
-                                                      : piece.size() * static_cast<size_t>(size));
-    for (int64_t at = held.portion.begin; at < held.portion.end; at += kPiece) {
-      Portion p = held.stored;
-      p.name += kMaster;
-      p.begin = at;
-      p.end = std::min(held.portion.end, at + kPiece);
-      reader.read(to_slice(p, Dtype::kF32, reinterpret_cast<std::byte*>(piece.data())));
-      std::byte* data = held.data + (at - held.portion.begin) * size;
-      std::byte* to = device_->is_host() ? data : rounded.data();
-      convert_elements(piece.data(), Dtype::kF32, to, held.dtype, p.end - at);
-      if (to != data) device_->write(data, to, (p.end - at) * size);
-    }
-  });
-  check_mapped_files();
-}
-
 void Weights::load(const LogicalModel& source) {
   each_stretch(parameters_, true, [&](const Held& held, const Portion& stretch, std::byte* to) {
     const LogicalTensor& tensor = find_parameter(source, *held.spec);

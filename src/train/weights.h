@@ -18,6 +18,8 @@ class Weights {
 
   void load(const HfFolder& folder);
   void init(uint64_t seed);
+  // On every rank its own part. UserError where a tensor is missing or has another type;
+  // DamagedCheckpoint, RunError as CheckpointReader::read.
   void load(const CheckpointReader& reader);
   void load(const LogicalModel& source);  // parameters only
 
@@ -48,7 +50,19 @@ class Weights {
     bool has_master;
   };
   Held hold(const Executor& executor, Ref r, const std::string& suffix) const;
-  void read_whole(const CheckpointReader& reader, const Held& held) const;
+  // Where the checkpoint has the values of a Held: under which name, in which type.
+  struct Source {
+    const Held* held;
+    std::string name;
+    Dtype dtype;
+  };
+  Source source_of(const Held& held) const;
+  void read_in_place(const CheckpointReader& reader, const std::vector<Source>& sources) const;
+  void read_staged(const CheckpointReader& reader, const std::vector<Source>& sources) const;
+  const Held* own_master(const Held& parameter) const;
+  void round_master(const Held& master, const Held& parameter) const;
+  template <typename Fn>
+  void run_reads(size_t num_tasks, const Fn& fn) const;
   // fn(held, stretch, host memory to fill) over stretches of the whole list, on all threads; a
   // stretch is elements of the parameter, or where `stored`, of the stored tensor.
   template <typename Fn>

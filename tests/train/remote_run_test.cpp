@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "base/error.h"
+#include "checkpoint/checkpoint.h"
 #include "checkpoint/list.h"
 #include "tests/checkpoint/two_tensors.h"
 #include "tests/io/temporary_folder.h"
@@ -203,11 +204,12 @@ TEST_F(RemoteRunTest, OneDamagedHereIsPulledAgainOneDamagedThereIsPassedOver) {
   const std::string file = "/rank-00000.safetensors";
   testing::flip_byte(folder_ / "mirror" / (k2 + file), -1);
   { Session session = open(); }
-  EXPECT_EQ(find_sound_checkpoint(folder_ / "mirror").damaged.size(), 0u);
+  CheckpointReader(folder_ / "mirror" / k2).verify();
   objects_->by_name[k2 + file].back() ^= 1;
   Session session = open("other");
   EXPECT_EQ(here("other"), (Names{k1, k2}));
-  EXPECT_EQ(find_sound_checkpoint(folder_ / "other").sound, folder_ / "other" / k1);
+  const DamagedFolder found{folder_ / "other" / k2, "by a rank that has read it"};
+  EXPECT_EQ(find_sound_checkpoint(folder_ / "other", {found}).sound, folder_ / "other" / k1);
   // As prepare_run_dir does.
   set_aside_damaged(folder_ / "other" / k2);
   session->begin(1, false);
