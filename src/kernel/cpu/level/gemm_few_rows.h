@@ -110,9 +110,19 @@ class FewRows {
  private:
   void run_blocks(int64_t first, int64_t end, int64_t thread) const {
     auto* a = reinterpret_cast<Source*>(copies_ + thread * few_rows_copy(args_.M, args_.K));
-    if (!regions_[thread].has_packed) pack(a);
-    regions_[thread].has_packed = true;
+    if (!regions_[thread].has_packed) {
+      prefetch_first(b_.at(first * kBlockLines));
+      pack(a);
+      regions_[thread].has_packed = true;
+    }
     for (int64_t block = first; block < end; ++block) columns(a, block * kBlockLines);
+  }
+
+  // What no block before fetches.
+  void prefetch_first(const Source* b) const {
+    const auto* at = reinterpret_cast<const std::byte*>(b);
+    const int64_t block = kBlockLines * args_.K * static_cast<int64_t>(sizeof(Source));
+    for (int64_t i = 0; i < block + kPrefetchBytes; i += 64) __builtin_prefetch(at + i, 0, 2);
   }
 
   void pack(Source* to) const {

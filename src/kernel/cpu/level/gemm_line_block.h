@@ -10,7 +10,7 @@ inline constexpr int kBlockLines = 8;
 
 // Rows are too short for the machine's own prefetcher. So while a block is in use, as much memory
 // as it has is fetched from `later` on into the L2 cache, and each line two cache lines ahead into
-// the L1 cache.
+// the L1 cache, at its end the start of the line that takes its place.
 template <typename T>
 struct LineBlock {
   const T* line[kBlockLines];

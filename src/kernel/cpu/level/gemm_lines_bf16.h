@@ -48,7 +48,7 @@ struct Bf16Lines {
   template <int kPairs, int kLines>
   static void multiply_lines(const Bf16* a, const Bf16* const* line, const Bf16* later, int64_t K,
                              float* tile) {
-    constexpr int kCacheLine = 32;
+    constexpr int64_t kCacheLine = 32, kSoon = 2 * kCacheLine;
     float32x4_t sums[kPairs][kLines / 2];
 #pragma GCC unroll 8
     for (int p = 0; p < kPairs; ++p) {
@@ -56,10 +56,11 @@ struct Bf16Lines {
       for (int j = 0; j < kLines / 2; ++j) sums[p][j] = vdupq_n_f32(0.0f);
     }
     for (int64_t k = 0; k < K; k += kStep) {
-      if (k % kCacheLine == 0) {
+      if (k % kCacheLine == 0) {  // near the end, the start of the lines that come next
+        const int64_t soon = k + kSoon + (k + kSoon < K ? 0 : (kLines - 1) * K);
 #pragma GCC unroll 8
         for (int i = 0; i < kLines; ++i) {
-          __builtin_prefetch(line[i] + k + 2 * kCacheLine, 0, 3);
+          __builtin_prefetch(line[i] + soon, 0, 3);
           __builtin_prefetch(later + i * kCacheLine, 0, 2);
         }
         later += kLines * kCacheLine;

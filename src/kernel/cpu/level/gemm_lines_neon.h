@@ -18,8 +18,14 @@ namespace {
 #define WEFT_LDP(v, w, from, at) "ldp q" #v ", q" #w ", [%[" #from "], #" #at "]\n"
 #define WEFT_STP(v, w, at) "stp q" #v ", q" #w ", [%[tile], #" #at "]\n"
 #define WEFT_ADD(r, bytes) "add %[" #r "], %[" #r "], #" #bytes "\n"
-#define WEFT_SOON(line) "prfm pldl1keep, [%[" #line "], #128]\n"
+#define WEFT_SOON(line) "prfm pldl1keep, [%[" #line "], %[soon]]\n"
 #define WEFT_LATER(at) "prfm pldl2keep, [%[later], #" #at "]\n"
+// Back to 1, for steps. In the last two the start of the lines that come next is prefetched.
+#define WEFT_LOOP                                                                            \
+  "sub %[steps], %[steps], #1\n"                                                             \
+  "cmp %[steps], #2\n"                                                                       \
+  "csel %[soon], %[next], %[soon], le\n"                                                     \
+  "cbnz %[steps], 1b\n"
 // Sums of four lines += a lane of each (v0 to v3, or v4 to v7) times rows of A.
 #define WEFT_LOW(c0, c1, c2, c3, a, lane)                            \
   WEFT_FMA(c0, a, 0.s[lane]) WEFT_FMA(c1, a, 1.s[lane])              \
@@ -40,11 +46,13 @@ namespace {
   WEFT_STP(24, 25, 128) WEFT_STP(26, 27, 160) WEFT_STP(28, 29, 192) WEFT_STP(30, 31, 224)
 
 // Four k of 4 rows and 8 lines; line i's sum is v(16 + i).
-#define WEFT_STEP_4(at, a0, a1)                                                              \
+#define WEFT_STEP_4(at, a0, a1, soon0, later0, soon1, later1)                                \
+  WEFT_SOON(soon0) WEFT_LATER(later0)                                                        \
   WEFT_LDP(8, 9, a, a0) WEFT_LDP(10, 11, a, a1)                                              \
   WEFT_LOW_LINES(at)                                                                         \
   WEFT_LOW(16, 17, 18, 19, 8, 0) WEFT_LOW(16, 17, 18, 19, 9, 1)                              \
   WEFT_LOW(16, 17, 18, 19, 10, 2) WEFT_LOW(16, 17, 18, 19, 11, 3)                            \
+  WEFT_SOON(soon1) WEFT_LATER(later1)                                                        \
   WEFT_HIGH_LINES(at)                                                                        \
   WEFT_HIGH(20, 21, 22, 23, 8, 0) WEFT_HIGH(20, 21, 22, 23, 9, 1)                            \
   WEFT_HIGH(20, 21, 22, 23, 10, 2) WEFT_HIGH(20, 21, 22, 23, 11, 3)
@@ -98,11 +106,11 @@ struct FloatLines {
   template <int kRows>
   static void multiply(const float* a, const LineBlock<float>& b, int64_t K, float* tile) {
     alignas(64) float sums[kRows * kBlockLines];  // [line][row]
-    if constexpr (kRows == 4) multiply_4(a, b, K / kStep, sums);
-    if constexpr (kRows == 8) multiply_8(a, b, K / kStep, sums);
+    if constexpr (kRows == 4) multiply_4(a, b, K, sums);
+    if constexpr (kRows == 8) multiply_8(a, b, K, sums);
     if constexpr (kRows == 16) {
-      multiply_16(a, b.line, b.later, K / kStep, sums);
-      multiply_16(a, b.line + 4, b.later + 4 * K, K / kStep, sums + 64);
+      multiply_16(a, b.line, b.later, K, sums);
+      multiply_16(a, b.line + 4, b.later + 4 * K, K, sums + 64);
     }
     for (int row = 0; row < kRows; row += 4) {
       for (int line = 0; line < kBlockLines; line += 4) {
@@ -114,33 +122,36 @@ struct FloatLines {
   }
 
  private:
-  static void multiply_4(const float* a, const LineBlock<float>& b, int64_t steps, float* tile) {
+  static constexpr int64_t kSoon = 128;  // bytes ahead
+
+  static void multiply_4(const float* a, const LineBlock<float>& b, int64_t K, float* tile) {
+    int64_t steps = K / kStep, soon = kSoon;
+    const int64_t next = soon + 7 * K * 4;
     const float *l0 = b.line[0], *l1 = b.line[1], *l2 = b.line[2], *l3 = b.line[3],
                 *l4 = b.line[4], *l5 = b.line[5], *l6 = b.line[6], *l7 = b.line[7],
                 *later = b.later;
     asm volatile(WEFT_ZERO_SUMS
                  ".p2align 5\n"
                  "1:\n"
-                 WEFT_SOON(l0) WEFT_SOON(l1) WEFT_LATER(0) WEFT_LATER(64) WEFT_STEP_4(0, 0, 32)
-                 WEFT_SOON(l2) WEFT_SOON(l3) WEFT_LATER(128) WEFT_LATER(192)
-                 WEFT_STEP_4(16, 64, 96)
-                 WEFT_SOON(l4) WEFT_SOON(l5) WEFT_LATER(256) WEFT_LATER(320)
-                 WEFT_STEP_4(32, 128, 160)
-                 WEFT_SOON(l6) WEFT_SOON(l7) WEFT_LATER(384) WEFT_LATER(448)
-                 WEFT_STEP_4(48, 192, 224)
+                 WEFT_STEP_4(0, 0, 32, l0, 0, l1, 64)
+                 WEFT_STEP_4(16, 64, 96, l2, 128, l3, 192)
+                 WEFT_STEP_4(32, 128, 160, l4, 256, l5, 320)
+                 WEFT_STEP_4(48, 192, 224, l6, 384, l7, 448)
                  WEFT_NEXT_LOW WEFT_NEXT_HIGH WEFT_ADD(a, 256) WEFT_ADD(later, 512)
-                 "subs %[steps], %[steps], #1\n"
-                 "b.ne 1b\n"
+                 WEFT_LOOP
                  WEFT_STP(16, 17, 0) WEFT_STP(18, 19, 32) WEFT_STP(20, 21, 64)
                  WEFT_STP(22, 23, 96)
-                 : [a] "+&r"(a), [steps] "+&r"(steps), [later] "+&r"(later), [l0] "+&r"(l0),
+                 : [a] "+&r"(a), [steps] "+&r"(steps), [later] "+&r"(later),
+                   [soon] "+&r"(soon), [l0] "+&r"(l0),
                    [l1] "+&r"(l1), [l2] "+&r"(l2), [l3] "+&r"(l3), [l4] "+&r"(l4),
                    [l5] "+&r"(l5), [l6] "+&r"(l6), [l7] "+&r"(l7)
-                 : [tile] "r"(tile)
+                 : [tile] "r"(tile), [next] "r"(next)
                  : "memory", "cc", WEFT_VECTORS);
   }
 
-  static void multiply_8(const float* a, const LineBlock<float>& b, int64_t steps, float* tile) {
+  static void multiply_8(const float* a, const LineBlock<float>& b, int64_t K, float* tile) {
+    int64_t steps = K / kStep, soon = kSoon;
+    const int64_t next = soon + 7 * K * 4;
     const float *l0 = b.line[0], *l1 = b.line[1], *l2 = b.line[2], *l3 = b.line[3],
                 *l4 = b.line[4], *l5 = b.line[5], *l6 = b.line[6], *l7 = b.line[7],
                 *later = b.later;
@@ -152,19 +163,21 @@ struct FloatLines {
                  WEFT_SOON(l4) WEFT_SOON(l5) WEFT_LATER(256) WEFT_LATER(320) WEFT_STEP_8(32)
                  WEFT_SOON(l6) WEFT_SOON(l7) WEFT_LATER(384) WEFT_LATER(448) WEFT_STEP_8(48)
                  WEFT_NEXT_LOW WEFT_NEXT_HIGH WEFT_ADD(later, 512)
-                 "subs %[steps], %[steps], #1\n"
-                 "b.ne 1b\n"
+                 WEFT_LOOP
                  WEFT_STORE_SUMS
-                 : [a] "+&r"(a), [steps] "+&r"(steps), [later] "+&r"(later), [l0] "+&r"(l0),
+                 : [a] "+&r"(a), [steps] "+&r"(steps), [later] "+&r"(later),
+                   [soon] "+&r"(soon), [l0] "+&r"(l0),
                    [l1] "+&r"(l1), [l2] "+&r"(l2), [l3] "+&r"(l3), [l4] "+&r"(l4),
                    [l5] "+&r"(l5), [l6] "+&r"(l6), [l7] "+&r"(l7)
-                 : [tile] "r"(tile)
+                 : [tile] "r"(tile), [next] "r"(next)
                  : "memory", "cc", WEFT_VECTORS);
   }
 
   // Of four lines only: sums of eight would need all registers.
   static void multiply_16(const float* a, const float* const* line, const float* later,
-                          int64_t steps, float* tile) {
+                          int64_t K, float* tile) {
+    int64_t steps = K / kStep, soon = kSoon;
+    const int64_t next = soon + 3 * K * 4;
     const float *l0 = line[0], *l1 = line[1], *l2 = line[2], *l3 = line[3];
     asm volatile(WEFT_ZERO_SUMS
                  ".p2align 5\n"
@@ -174,12 +187,12 @@ struct FloatLines {
                  WEFT_SOON(l2) WEFT_LATER(128) WEFT_STEP_16(32)
                  WEFT_SOON(l3) WEFT_LATER(192) WEFT_STEP_16(48)
                  WEFT_NEXT_LOW WEFT_ADD(later, 256)
-                 "subs %[steps], %[steps], #1\n"
-                 "b.ne 1b\n"
+                 WEFT_LOOP
                  WEFT_STORE_SUMS
-                 : [a] "+&r"(a), [steps] "+&r"(steps), [later] "+&r"(later), [l0] "+&r"(l0),
+                 : [a] "+&r"(a), [steps] "+&r"(steps), [later] "+&r"(later),
+                   [soon] "+&r"(soon), [l0] "+&r"(l0),
                    [l1] "+&r"(l1), [l2] "+&r"(l2), [l3] "+&r"(l3)
-                 : [tile] "r"(tile)
+                 : [tile] "r"(tile), [next] "r"(next)
                  : "memory", "cc", WEFT_VECTORS);
   }
 
@@ -208,6 +221,7 @@ struct FloatLines {
 #undef WEFT_ADD
 #undef WEFT_SOON
 #undef WEFT_LATER
+#undef WEFT_LOOP
 #undef WEFT_LOW
 #undef WEFT_HIGH
 #undef WEFT_LOW_LINES

@@ -9,13 +9,16 @@
 
 namespace weft::WEFT_LEVEL {
 
-inline constexpr int64_t kTaskElements = 1 << 15;  // enough work to be worth dispatching
-inline constexpr int64_t kRowBlock = 64;           // rows of one partial sum
+inline constexpr int64_t kTaskElements = 1 << 15;   // enough work to be worth dispatching
+inline constexpr int64_t kLeastElements = 1 << 12;  // still more than it takes to wake a thread
+inline constexpr int64_t kRowBlock = 64;            // rows of one partial sum
 
-// body(row) for every row, several rows per task.
+// body(row) for every row, several rows per task; fewer where threads would idle otherwise.
 template <typename Body>
 WEFT_INLINE void each_row(const Context& context, int64_t rows, int64_t columns, const Body& body) {
-  const int64_t step = greater(1, kTaskElements / greater(1, columns));
+  const int64_t width = greater(1, columns), each = blocks_of(rows, context.pool->num_threads());
+  const int64_t step =
+      greater(1, lesser(kTaskElements / width, greater(each, kLeastElements / width)));
   context.pool->run(blocks_of(rows, step), [&](int64_t task, int) {
     const int64_t end = lesser(rows, (task + 1) * step);
     for (int64_t r = task * step; r < end; ++r) body(r);
