@@ -33,4 +33,15 @@ struct DcpTensor {
 // folder, or was written through a transform.
 std::map<std::string, DcpTensor> parse_dcp_metadata(std::string_view bytes, std::string_view what);
 
+// A value that is no tensor: an archive of torch.save.
+struct DcpValue {
+  std::vector<std::string> path;  // a key of digits is a number: a place in a list
+  std::string file;
+  size_t begin = 0, end = 0;
+};
+// .metadata of these, by flat name; the tensors' dtype must be set, `type` is not used. Several may
+// name the same bytes.
+std::string pickle_dcp_metadata(const std::map<std::string, DcpTensor>& tensors,
+                                const std::map<std::string, DcpValue>& values);
+
 }  // namespace weft

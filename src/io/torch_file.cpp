@@ -69,11 +69,11 @@ std::optional<Rebuild> find_rebuild(PickleValue value) {
   return Rebuild{std::move(name), arguments};
 }
 
-std::vector<int64_t> row_major(const Shape& shape) {
-  std::vector<int64_t> strides(shape.size(), 1);
-  for (size_t i = shape.size(); i-- > 1;)
-    strides[i - 1] = strides[i] * std::max<int64_t>(shape[i], 1);
-  return strides;
+const TypeName& type_name(Dtype dtype) {
+  for (const TypeName& t : kTypes) {
+    if (dtype == t.dtype) return t;
+  }
+  throw BugError(fmt::format("torch has no {}", dtype_name(dtype)));
 }
 
 // One more than the largest element of the storage that the view touches; none on overflow.
@@ -121,7 +121,7 @@ void read_strided(const TorchTensor& t, const std::byte* first, int64_t begin, i
 }  // namespace
 
 bool TorchTensor::is_contiguous() const {
-  const std::vector<int64_t> wanted = row_major(shape);
+  const Shape wanted = row_major_strides(shape);
   for (size_t i = 0; i < shape.size(); ++i) {
     if (shape[i] > 1 && strides[i] != wanted[i]) return false;
   }
@@ -133,6 +133,16 @@ std::optional<Dtype> find_torch_dtype(std::string_view name) {
     if (name == t.type) return t.dtype;
   }
   return std::nullopt;
+}
+
+const char* torch_dtype_name(Dtype dtype) { return type_name(dtype).type; }
+const char* torch_storage_name(Dtype dtype) { return type_name(dtype).storage; }
+
+Shape row_major_strides(const Shape& shape) {
+  Shape strides(shape.size(), 1);
+  for (size_t i = shape.size(); i-- > 1;)
+    strides[i - 1] = strides[i] * std::max<int64_t>(shape[i], 1);
+  return strides;
 }
 
 Shape shape_of(const PickleValue& value) {

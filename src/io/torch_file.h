@@ -97,5 +97,8 @@ void require_torch_zip(std::string_view file, const std::string& what);
 Shape shape_of(const PickleValue& value);
 // weft's dtype of "torch.float32"; none where it has none.
 std::optional<Dtype> find_torch_dtype(std::string_view name);
+const char* torch_dtype_name(Dtype dtype);    // "torch.float32"
+const char* torch_storage_name(Dtype dtype);  // "torch.FloatStorage"
+Shape row_major_strides(const Shape& shape);  // in elements
 
 }  // namespace weft
