@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/printable.h"
 #include "checkpoint/deepspeed_files.h"
+#include "checkpoint/deepspeed_universal.h"
 #include "checkpoint/foreign.h"
 #include "checkpoint/torch_pieces.h"
 
@@ -297,7 +298,11 @@ LogicalModel open_deepspeed(const fs::path& folder) {
   LogicalModel model;
   model.kind = LogicalModel::Kind::kForeign;
   model.path = step;
-  ZeroReader(step).read(model);
+  if (is_universal(step)) {
+    read_universal(step, model);
+  } else {
+    ZeroReader(step).read(model);
+  }
   const fs::path whole = fs::absolute(step).lexically_normal();
   const fs::path here = whole.has_filename() ? whole : whole.parent_path();
   find_config(model, {here, here.parent_path(), here.parent_path().parent_path()});

@@ -26,6 +26,13 @@ bool has_model_states(const fs::path& folder) {
                      [](const std::string& n) { return n.ends_with(kModelEnd); });
 }
 
+// `latest`; where there is only a universal checkpoint, latest_universal.
+fs::path latest_file(const fs::path& folder) {
+  const fs::path latest = folder / "latest", universal = folder / "latest_universal";
+  const bool has_latest = path_kind(latest) != PathKind::kNothing;
+  return has_latest || path_kind(universal) == PathKind::kNothing ? latest : universal;
+}
+
 // The number after `before` in the name; none where there is no such number.
 std::optional<int64_t> number_after(const std::string& name, std::string_view before) {
   const size_t at = name.find(before);
@@ -52,20 +59,20 @@ std::vector<fs::path> in_order(const std::map<int64_t, fs::path>& files, const f
 
 bool is_deepspeed(const fs::path& folder) {
   if (path_kind(folder) != PathKind::kFolder) return false;
-  return path_kind(folder / "latest") == PathKind::kFile || has_model_states(folder);
+  return path_kind(latest_file(folder)) == PathKind::kFile || has_model_states(folder);
 }
 
 // The text of `latest` must not lead out of the folder.
 fs::path deepspeed_step_folder(const fs::path& folder) {
   if (has_model_states(folder)) return folder;
-  std::string tag = read_file(folder / "latest", 4096);
+  const fs::path latest = latest_file(folder);
+  std::string tag = read_file(latest, 4096);
   while (!tag.empty() && (tag.back() == '\n' || tag.back() == ' ')) tag.pop_back();
   require(!tag.empty() && tag != "." && tag != ".." && tag.find('/') == std::string::npos &&
               tag.find('\0') == std::string::npos,
-          "{} names \"{}\", wanted a folder beside it", (folder / "latest").string(),
-          printable_line(tag));
+          "{} names \"{}\", wanted a folder beside it", latest.string(), printable_line(tag));
   if (!has_model_states(folder / tag)) {
-    throw UserError(fmt::format("{} names {}, which holds no *{}", (folder / "latest").string(),
+    throw UserError(fmt::format("{} names {}, which holds no *{}", latest.string(),
                                 printable_line(tag), kModelEnd),
                     kWholeDeepSpeedFolder);
   }

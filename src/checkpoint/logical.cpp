@@ -246,6 +246,17 @@ void drop_tied_copies(LogicalModel& model) {
   std::erase_if(model.weights, [&](const LogicalTensor& t) { return copies.contains(t.name); });
 }
 
+std::map<std::string, std::string> tied_names(const LogicalModel& model) {
+  const auto has = [&](const char* name) { return find_weight(model, name) != nullptr; };
+  std::map<std::string, std::string> names;
+  for (const char* name :
+       {"lm_head.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight"}) {
+    const std::string of = tied_embedding(name, model.config, has);
+    if (!of.empty() && !has(name)) names[name] = of;
+  }
+  return names;
+}
+
 void use_config_of(LogicalModel& model, const fs::path& folder) {
   model.config = HfFolder(folder).config();
   model.config_folder = folder;

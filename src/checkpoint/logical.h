@@ -52,6 +52,10 @@ void require_all_read(const LogicalModel& model);
 // Drops weights that are the embedding once more, where config.json ties them: same bits only.
 void drop_tied_copies(LogicalModel& model);
 
+// The names under which transformers' state_dict() has a weight once more, and that weight's name:
+// a tied head, T5's embeddings of encoder and decoder.
+std::map<std::string, std::string> tied_names(const LogicalModel& model);
+
 // Takes config.json and the tokenizer from a folder, replacing what the model came with.
 void use_config_of(LogicalModel& model, const std::filesystem::path& folder);
 

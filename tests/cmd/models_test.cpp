@@ -98,6 +98,28 @@ TEST(Program, HashDiffExport) {
   EXPECT_EQ(weft("diff " + at + "/a " + at + "/out").exit_code, 1);
 }
 
+TEST(Program, ExportForTrainingPrograms) {
+  TemporaryFolder folder;
+  const std::string at = folder.path().string(), to_x = "export " + at + "/a " + at + "/x ";
+  store_checkpoint(folder / "a", 2, 2, 1, true);
+  EXPECT_TRUE(has(weft(to_x + "--format onnx"), "--format onnx, wanted hf, dcp or deepspeed"));
+  Outcome o = weft(to_x + "--format deepspeed --dtype bf16");
+  EXPECT_EQ(o.exit_code, 2);
+  EXPECT_TRUE(has(o, "--dtype bf16 with --format deepspeed")) << o.text;
+  o = weft(to_x + "--format deepspeed --max-shard-size 1GB");
+  EXPECT_EQ(o.exit_code, 2);
+  EXPECT_TRUE(has(o, "--max-shard-size with --format deepspeed")) << o.text;
+  EXPECT_FALSE(fs::exists(folder / "x"));
+  const Outcome stored = weft("hash " + at + "/a");
+  for (const char* format : {"dcp", "deepspeed"}) {
+    o = weft(fmt::format("export {0}/a {0}/{1} --format {1}", at, format));
+    EXPECT_EQ(o.exit_code, 0) << o.text;
+    EXPECT_TRUE(has(o, "weights only, the source records no optimizer")) << o.text;
+    const std::string weights = last_line(weft("hash " + at + "/" + format).text);
+    EXPECT_TRUE(weights.starts_with("weights ") && has(stored, weights)) << weights;
+  }
+}
+
 TEST(Program, DiffOfStatesThatOneLacks) {
   TemporaryFolder folder;
   const std::string at = folder.path().string();
