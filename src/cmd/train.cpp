@@ -130,6 +130,8 @@ RunCommand add_train(CLI::App& app) {
                  "instead of <storage>/<name>; a folder, or s3://bucket/prefix");
   app.add_option("--resume", w->options.resume, "auto | never | CHECKPOINT | RUN_DIR");
   app.add_flag("--overwrite", w->options.overwrite, "discard what the run directory holds");
+  app.add_flag("--convert-states", w->options.convert_states,
+               "resume with another train.precision or train.master_weights: convert");
   app.add_flag("--force", w->force, "train even if this machine has too little memory");
   app.add_option("--engine", w->engine, "local (ray and slurm are not built)");
   app.add_option("--nodes", w->nodes, "machines (more than one is not built)");

@@ -18,6 +18,10 @@ bool is_fixed(const std::string& key) {
          key == "train.master_weights" || key == "train.loss_scale" || key == "train.optimizer";
 }
 
+bool is_converted(const std::string& key) {
+  return key == "train.precision" || key == "train.master_weights";
+}
+
 // Keys that may change and affect what the next steps compute, up to the order of sums. The other
 // keys have no effect on a finished run.
 bool is_of_future(const std::string& key) {
@@ -29,7 +33,8 @@ bool is_of_future(const std::string& key) {
 
 }  // namespace
 
-RunChanges compare_runs(const std::string& stored, const std::string& resolved, const char* what) {
+RunChanges compare_runs(const std::string& stored, const std::string& resolved, const char* what,
+                        bool converts) {
   const auto values = [](const std::string& text, const char* name) {
     RunConfig config;
     OptionTable table;
@@ -46,14 +51,22 @@ RunChanges compare_runs(const std::string& stored, const std::string& resolved, 
   };
   const auto before = values(stored, what), now = values(resolved, "the run file");
   RunChanges changes;
+  size_t num_convertible = 0;
   for (const auto& [key, value] : now) {
     const auto old = before.find(key);
     if (old == before.end() || old->second == value) continue;
     const std::string change = fmt::format("{}: {} -> {}", key, old->second, value);
-    (is_fixed(key) ? changes.refused : changes.allowed).push_back(change);
-    if (!is_fixed(key) && is_of_future(key)) changes.future.push_back(change);
+    const bool is_refused = is_fixed(key) && !(converts && is_converted(key));
+    (is_refused ? changes.refused : changes.allowed).push_back(change);
+    if (!is_refused && is_of_future(key)) changes.future.push_back(change);
+    if (is_refused && is_converted(key)) ++num_convertible;
   }
+  changes.can_convert = num_convertible > 0 && num_convertible == changes.refused.size();
   return changes;
+}
+
+std::string convert_hint(const RunChanges& changes) {
+  return changes.can_convert ? "; or add --convert-states, which converts weights and states" : "";
 }
 
 }  // namespace weft

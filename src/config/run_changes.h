@@ -11,10 +11,14 @@ struct RunChanges {
   std::vector<std::string> refused;  // it would be a different training
   std::vector<std::string> allowed;  // all others
   std::vector<std::string> future;   // those of `allowed` that affect future steps
+  bool can_convert = false;          // converts would allow all that is refused
 };
 
+// converts: weights and states are converted to another train.precision or train.master_weights.
 // UserError, which names it as `what`, where the stored file cannot be read as a run file.
 RunChanges compare_runs(const std::string& stored, const std::string& resolved,
-                        const char* what = "the stored run.yaml");
+                        const char* what = "the stored run.yaml", bool converts = false);
+// The end of a hint where can_convert; else empty.
+std::string convert_hint(const RunChanges& changes);
 
 }  // namespace weft

@@ -30,14 +30,15 @@ void compare_recorded(const fs::path& checkpoint, const Json& state, const RunSt
   const Json* run = state.find("run");
   if (!run || !run->is_string()) return;
   const std::string what = "the keys recorded in " + checkpoint.string();
-  RunChanges changes = compare_runs(run->as_string(), question->file.resolved(), what.c_str());
+  RunChanges changes =
+      compare_runs(run->as_string(), question->file.resolved(), what.c_str(), question->converts);
   if (!changes.refused.empty()) {
     throw UserError(
         fmt::format("{} was trained with other keys:{}", checkpoint.string(),
                     indented_lines(changes.refused)),
         fmt::format("set them as they were; or train its weights in a new run: weft export {} DIR, "
-                    "then --set model.path=DIR --set model.init=pretrained",
-                    checkpoint.string()));
+                    "then --set model.path=DIR --set model.init=pretrained{}",
+                    checkpoint.string(), convert_hint(changes)));
   }
   if (question->has_stored && !start.is_of_other_run) return;
   if (!start.is_of_other_run && is_run_dir(start.dir)) {

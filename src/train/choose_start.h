@@ -15,6 +15,7 @@ struct StartQuestion {
   const RunFile& file;
   bool has_stored = false;
   RunChanges changes;
+  bool converts = false;  // TrainOptions::convert_states
 };
 
 // The newest sound checkpoint of start->dir, which is none of start->found_damaged; or

@@ -34,7 +34,9 @@ class Engine {
   // Exactly one of these three before the first step.
   void load_weights(const HfFolder& folder) { weights_->load(folder); }
   void init_weights(uint64_t seed) { weights_->init(seed); }
-  void load_checkpoint(const CheckpointReader& reader) { weights_->load(reader); }
+  void load_checkpoint(const CheckpointReader& reader, bool converts = false) {
+    weights_->load(reader, converts);
+  }
 
   // A step consists of its passes, its update and its end, when its results are read. A GPU works
   // through its queue asynchronously, so that the next step may be started before this one has

@@ -21,13 +21,16 @@ namespace fs = std::filesystem;
 namespace {
 
 // What changed since the last start; an incomplete run.yaml yields nothing.
-RunChanges check_same_run(const RunFile& file, const fs::path& dir, bool has_stored) {
+RunChanges check_same_run(const RunFile& file, const fs::path& dir, bool has_stored,
+                          bool converts) {
   if (!has_stored) return {};
-  RunChanges changes = compare_runs(read_stored_run(dir), file.resolved());
+  RunChanges changes =
+      compare_runs(read_stored_run(dir), file.resolved(), "the stored run.yaml", converts);
   if (changes.refused.empty()) return changes;
   throw UserError(
       fmt::format("{} holds another run:{}", dir.string(), indented_lines(changes.refused)),
-      "give the run another name, undo the change, or start over with --overwrite");
+      "give the run another name, undo the change, or start over with --overwrite" +
+          convert_hint(changes));
 }
 
 // The end of the run will replace final/: only what a run in this directory wrote may be replaced.
@@ -123,7 +126,9 @@ void report_changes(const RunChanges& changes, const RunStart& start) {
 RunChanges decide(const RunFile& file, const TrainOptions& options, RunStart* start) {
   const bool has_path = options.resume != "auto" && options.resume != "never";
   const bool has_stored = !options.overwrite && find_stored_run(start->dir) == StoredRun::kWhole;
-  StartQuestion question{file, has_stored, check_same_run(file, start->dir, has_stored)};
+  const bool converts = options.convert_states;
+  StartQuestion question{file, has_stored, check_same_run(file, start->dir, has_stored, converts),
+                         converts};
   if (has_path) take_named(options, &question, start);
   if (!options.overwrite) {
     if (options.resume == "auto") choose_newest(&question, start);

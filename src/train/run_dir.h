@@ -19,6 +19,7 @@ struct TrainOptions {
   std::filesystem::path run_file;  // as the user gave it: never overwritten; empty: unknown
   std::string resume = "auto";     // auto | never | a checkpoint's folder | a run directory
   bool overwrite = false;
+  bool convert_states = false;  // where train.precision or train.master_weights has changed
   bool quiet = false;
 };
 

@@ -36,6 +36,11 @@ void report_start(const StartReport& r, Engine& engine, Ranks& ranks, RunRecord&
                 {"ranks", Json(ranks.size())},
                 {"threads", Json(engine.pool()->num_threads())},
                 {"kernels", Json(engine.plans().train.options.kernels->name)}});
+  if (!r.loaded.conversion.empty()) {
+    record.event("converted",
+                 {{"step", Json(r.state.step)}, {"message", Json(r.loaded.conversion)}});
+    log_info("{}", r.loaded.conversion);
+  }
   if (!r.start.checkpoint) log_info("{}", r.file.resolved());
   for (const std::string& line : idle_keys(c)) log_warning("{}", line);
   warn_of_schedule(c.train.schedule, r.length, {r.state.step, r.state.updates, record.last_lr()});

@@ -6,6 +6,7 @@
 #include "base/path.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/list.h"
+#include "train/convert_states.h"
 #include "train/numerics.h"
 #include "train/rank_agreement.h"
 #include "train/same_model.h"
@@ -52,7 +53,7 @@ bool is_own_step(const RunStart& start, int64_t step) {
 }  // namespace
 
 LoadedStart load_start(const RunStart& start, const Session& session, const Layout& layout,
-                       const Json& numerics, Engine* engine, TrainState* state) {
+                       const Json& numerics, bool converts, Engine* engine, TrainState* state) {
   if (!start.checkpoint) {
     load_weights(session, engine);
     return {};
@@ -62,7 +63,8 @@ LoadedStart load_start(const RunStart& start, const Session& session, const Layo
   check_same_optimizer(reader, session.config.train.optimizer, engine->executor().plan().graph);
   LoadedStart loaded;
   const auto began = std::chrono::steady_clock::now();
-  engine->load_checkpoint(reader);
+  engine->load_checkpoint(reader, converts);
+  if (converts) loaded.conversion = describe_conversion(reader.tensors(), session.config);
   loaded.bytes = reader.bytes_read();
   loaded.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   const Json& stored = reader.state();

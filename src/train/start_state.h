@@ -19,14 +19,16 @@ struct LoadedStart {
   int64_t saved_step = -1;  // of the checkpoint, where it is the run's own step-N
   int64_t bytes = 0;        // of its slices, read by this rank
   double seconds = 0;       // for that
+  std::string conversion;   // of weights and states, in words; empty: none
 };
 
 // Fills the engine: from the checkpoint, of which this rank reads its slices only, from the weights
-// of model.path, or at random; and the state, from a checkpoint. UserError where the checkpoint
-// belongs to another model or has other exact constants; DamagedCheckpoint where what this rank
+// of model.path, or at random; and the state, from a checkpoint. converts: weights and states of
+// another precision are converted. UserError where the checkpoint belongs to another model or has
+// other exact constants; DamagedCheckpoint where what this rank
 // needs of it is damaged.
 LoadedStart load_start(const RunStart& start, const Session& session, const Layout& layout,
-                       const Json& numerics, Engine* engine, TrainState* state);
+                       const Json& numerics, bool converts, Engine* engine, TrainState* state);
 
 struct RunEnd {
   int64_t total = kNoEnd;             // the last step, where known

@@ -125,7 +125,8 @@ class Trainer {
   // Each rank reads its slices, and checks what it reads. "", or what is damaged.
   std::string load_or_damage() {
     try {
-      loaded_ = load_start(start_, session_, ranks_->layout(), numerics_, &engine_, &state_);
+      loaded_ = load_start(start_, session_, ranks_->layout(), numerics_, options_.convert_states,
+                           &engine_, &state_);
       return "";
     } catch (const DamagedCheckpoint& e) {
       return e.what();

@@ -18,9 +18,9 @@ class Weights {
 
   void load(const HfFolder& folder);
   void init(uint64_t seed);
-  // On every rank its own part. UserError where a tensor is missing or has another type;
-  // DamagedCheckpoint, RunError as CheckpointReader::read.
-  void load(const CheckpointReader& reader);
+  // On every rank its own part. UserError where a tensor is missing or, unless `converts`, has
+  // another type; DamagedCheckpoint, RunError as CheckpointReader::read.
+  void load(const CheckpointReader& reader, bool converts);
   void load(const LogicalModel& source);  // parameters only
 
   // Both are in device memory (train/host_slices.h copies them to the host). What this rank writes
@@ -57,6 +57,8 @@ class Weights {
     Dtype dtype;
   };
   Source source_of(const Held& held) const;
+  // The same with converted types, and weights where the checkpoint has no masters or only those.
+  Source convertible_source(const CheckpointReader& reader, const Held& held) const;
   void read_in_place(const CheckpointReader& reader, const std::vector<Source>& sources) const;
   void read_staged(const CheckpointReader& reader, const std::vector<Source>& sources) const;
   const Held* own_master(const Held& parameter) const;

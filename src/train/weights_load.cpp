@@ -39,6 +39,24 @@ Weights::Source Weights::source_of(const Held& held) const {
   return {&held, held.stored.name + std::string(kMaster), Dtype::kF32};
 }
 
+Weights::Source Weights::convertible_source(const CheckpointReader& reader,
+                                            const Held& held) const {
+  Source source = source_of(held);
+  if (!reader.has(source.name)) {
+    const std::string plain = source.name.ends_with(kMaster)
+                                  ? source.name.substr(0, source.name.size() - kMaster.size())
+                                  : source.name + std::string(kMaster);
+    if (!reader.has(plain)) return source;
+    source.name = plain;
+  }
+  const Dtype stored = reader.tensors().at(source.name).dtype;
+  const auto is_float = [](Dtype d) {
+    return d == Dtype::kF32 || d == Dtype::kBf16 || d == Dtype::kF16;
+  };
+  if (is_float(stored) && is_float(held.dtype)) source.dtype = stored;
+  return source;
+}
+
 void Weights::read_in_place(const CheckpointReader& reader,
                             const std::vector<Source>& sources) const {
   std::vector<Slice> slices;
@@ -115,12 +133,12 @@ void Weights::round_master(const Held& master, const Held& parameter) const {
   });
 }
 
-void Weights::load(const CheckpointReader& reader) {
+void Weights::load(const CheckpointReader& reader, bool converts) {
   std::vector<Source> in_place, staged;
   for (const std::vector<Held>* list : {&masters_, &states_, &parameters_}) {
     for (const Held& held : *list) {
       if (portion_elements(held.portion) == 0 || (held.has_master && own_master(held))) continue;
-      Source source = source_of(held);
+      Source source = converts ? convertible_source(reader, held) : source_of(held);
       const bool is_direct = device_->is_host() && source.dtype == held.dtype;
       (is_direct ? in_place : staged).push_back(std::move(source));
     }
