@@ -57,10 +57,11 @@ bool suits_few_rows(const GemmArgs& args) {
          args.K % LinesOf<Source>::Type::kStep == 0;
 }
 
-// Blocks of columns that a thread is to take; others may. On a cache line of its own.
-struct alignas(64) Region {
+// Blocks of columns that a thread is to take; others may. As long as a cache line.
+struct Region {
   int64_t next, end;
-  bool has_packed;  // the thread of this number its A
+  int64_t has_packed;  // whether the thread of this number has packed its A
+  int64_t unused[5];
 };
 
 inline int64_t few_rows_copy(int64_t rows, int64_t K) {
@@ -93,7 +94,7 @@ class FewRows {
   void run() const {
     const int64_t threads = pool_.num_threads(), blocks = ceil_div(args_.N, kBlockLines);
     for (int64_t i = 0; i < threads; ++i)
-      regions_[i] = {blocks * i / threads, blocks * (i + 1) / threads, false};
+      regions_[i] = {blocks * i / threads, blocks * (i + 1) / threads, 0, {}};
     const int64_t together = std::clamp<int64_t>(blocks / (16 * threads), 1, 8);
     pool_.run(threads, [&](int64_t, int thread) {
       for (int64_t i = 0; i < threads; ++i) {
@@ -110,10 +111,10 @@ class FewRows {
  private:
   void run_blocks(int64_t first, int64_t end, int64_t thread) const {
     auto* a = reinterpret_cast<Source*>(copies_ + thread * few_rows_copy(args_.M, args_.K));
-    if (!regions_[thread].has_packed) {
+    if (regions_[thread].has_packed == 0) {
       prefetch_first(b_.at(first * kBlockLines));
       pack(a);
-      regions_[thread].has_packed = true;
+      regions_[thread].has_packed = 1;
     }
     for (int64_t block = first; block < end; ++block) columns(a, block * kBlockLines);
   }
