@@ -2,8 +2,6 @@
 #include <fmt/chrono.h>
 #include <sys/stat.h>
 
-#include <CLI/CLI.hpp>
-
 #include "base/cache_folder.h"
 #include "base/printable.h"
 #include "cmd/command.h"
@@ -129,7 +127,7 @@ int clear(const std::vector<CacheEntry>& caches, const std::vector<Measured>& me
 
 }  // namespace
 
-RunCommand add_cache(CLI::App& app) {
+RunCommand add_cache(CommandOptions& app) {
   struct Words {
     bool clear = false, json = false;
   };

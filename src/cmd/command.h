@@ -1,7 +1,7 @@
 // cmd/command.h: what a command is, and the table of them.
 //
-// A command is one file with one function add_NAME: it declares its options on the given CLI::App,
-// and returns what to run once they are parsed. The table is in commands.cpp.
+// A command is one file with one function add_NAME: it declares its options, and returns what to
+// run once they are parsed. The table is in commands.cpp.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,12 @@
 #include <vector>
 
 #include "base/json.h"
-
-namespace CLI {
-class App;
-}
+#include "cmd/command_options.h"
 
 namespace weft {
 
 using RunCommand = std::function<int()>;  // the exit code; errors are thrown
-using AddCommand = RunCommand (*)(CLI::App& app);
+using AddCommand = RunCommand (*)(CommandOptions& app);
 
 struct Command {
   const char* name;
@@ -28,24 +25,24 @@ struct Command {
 const std::vector<Command>& commands();
 
 // Defined in cmd/NAME.cpp: a new command is a file and a row in the table.
-RunCommand add_train(CLI::App& app);
-RunCommand add_verify(CLI::App& app);
-RunCommand add_plan(CLI::App& app);
-RunCommand add_eval(CLI::App& app);
-RunCommand add_generate(CLI::App& app);
-RunCommand add_export(CLI::App& app);
-RunCommand add_inspect(CLI::App& app);
-RunCommand add_hash(CLI::App& app);
-RunCommand add_diff(CLI::App& app);
-RunCommand add_tokenize(CLI::App& app);
-RunCommand add_doctor(CLI::App& app);
-RunCommand add_corpus(CLI::App& app);
-RunCommand add_plot(CLI::App& app);
-RunCommand add_cache(CLI::App& app);
+RunCommand add_train(CommandOptions& app);
+RunCommand add_verify(CommandOptions& app);
+RunCommand add_plan(CommandOptions& app);
+RunCommand add_eval(CommandOptions& app);
+RunCommand add_generate(CommandOptions& app);
+RunCommand add_export(CommandOptions& app);
+RunCommand add_inspect(CommandOptions& app);
+RunCommand add_hash(CommandOptions& app);
+RunCommand add_diff(CommandOptions& app);
+RunCommand add_tokenize(CommandOptions& app);
+RunCommand add_doctor(CommandOptions& app);
+RunCommand add_corpus(CommandOptions& app);
+RunCommand add_plot(CommandOptions& app);
+RunCommand add_cache(CommandOptions& app);
 
-// Validates an option's text: a whole number >= `least`; else returns what is wrong with it.
-std::function<std::string(const std::string&)> at_least(int64_t least);
-std::function<std::string(const std::string&)> not_negative();  // the same for any number >= 0
+// A whole number from `least` to `most`; any number >= 0.
+CommandOption::Check at_least(int64_t least, int64_t most = INT64_MAX);
+CommandOption::Check not_negative();
 
 std::string version_text();
 Json version_json();  // {"version", "commit", "compiler", "back_ends"}

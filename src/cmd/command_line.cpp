@@ -60,7 +60,8 @@ int run_one(const Command& command, int argc, const char* const* argv) {
   CLI::App app(command.help, command.name);
   app.name(std::string(command.name));
   if (!command.add) app.allow_extras();
-  const RunCommand run = command.add ? command.add(app) : RunCommand();
+  CommandOptions options(&app);
+  const RunCommand run = command.add ? command.add(options) : RunCommand();
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
@@ -97,17 +98,19 @@ namespace {
 std::vector<std::string> words;
 }
 
-std::function<std::string(const std::string&)> at_least(int64_t least) {
-  return [least](const std::string& text) -> std::string {
+CommandOption::Check at_least(int64_t least, int64_t most) {
+  return [least, most](const std::string& text) -> std::string {
     int64_t value = 0;
     const char* end = text.data() + text.size();
     const auto [stop, error] = std::from_chars(text.data(), end, value);
-    if (error == std::errc() && stop == end && value >= least) return "";
+    if (error == std::errc() && stop == end && value >= least && value <= most) return "";
+    if (most < INT64_MAX)
+      return fmt::format("wanted a whole number from {} to {}, got {}", least, most, text);
     return fmt::format("wanted a whole number >= {}, got {}", least, text);
   };
 }
 
-std::function<std::string(const std::string&)> not_negative() {
+CommandOption::Check not_negative() {
   return [](const std::string& text) -> std::string {
     double value = 0;
     const char* end = text.data() + text.size();

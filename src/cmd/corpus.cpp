@@ -1,14 +1,12 @@
 // cmd/corpus.cpp: weft corpus OUT_DIR.
 #include "data/corpus.h"
 
-#include <CLI/CLI.hpp>
-
 #include "base/error.h"
 #include "cmd/command.h"
 
 namespace weft {
 
-RunCommand add_corpus(CLI::App& app) {
+RunCommand add_corpus(CommandOptions& app) {
   struct Words {
     std::string out;
     uint64_t seed = 1;

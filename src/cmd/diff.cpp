@@ -1,5 +1,4 @@
 // cmd/diff.cpp: weft diff A B; exit 1 where anything differs.
-#include <CLI/CLI.hpp>
 
 #include "base/error.h"
 #include "base/printable.h"
@@ -33,7 +32,7 @@ int run_diff(const std::string& a_path, const std::string& b_path) {
 
 }  // namespace
 
-RunCommand add_diff(CLI::App& app) {
+RunCommand add_diff(CommandOptions& app) {
   const auto paths = std::make_shared<std::array<std::string, 2>>();
   app.add_option("A", (*paths)[0], "checkpoint, run directory, folder or file")->required();
   app.add_option("B", (*paths)[1], "what to compare it with")->required();

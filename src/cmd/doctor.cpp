@@ -1,8 +1,6 @@
 // cmd/doctor.cpp: weft doctor: what this machine has, what the build lacks, and their speeds.
 #include <link.h>
 
-#include <CLI/CLI.hpp>
-
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -190,7 +188,7 @@ int run_doctor(const Options& options) {
 
 }  // namespace
 
-RunCommand add_doctor(CLI::App& app) {
+RunCommand add_doctor(CommandOptions& app) {
   const auto options = std::make_shared<Options>();
   app.add_flag("--measure", options->measure, "measure speeds, and store them for 'weft plan'");
   app.add_flag("--json", options->json, "one JSON object");

@@ -1,5 +1,4 @@
 // cmd/eval.cpp: weft eval RUN.yaml.
-#include <CLI/CLI.hpp>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -64,7 +63,7 @@ int supervise(const RunConfig& c, const StopSignals& signals) {
 
 }  // namespace
 
-RunCommand add_eval(CLI::App& app) {
+RunCommand add_eval(CommandOptions& app) {
   struct Words {
     std::string run, model;
     std::vector<std::string> sets;

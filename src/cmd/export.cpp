@@ -1,8 +1,6 @@
 // cmd/export.cpp: weft export CHECKPOINT OUT_DIR.
 #include "checkpoint/export.h"
 
-#include <CLI/CLI.hpp>
-
 #include "base/byte_size.h"
 #include "base/error.h"
 #include "base/printable.h"
@@ -88,7 +86,7 @@ int run_export(const Options& options) {
 
 }  // namespace
 
-RunCommand add_export(CLI::App& app) {
+RunCommand add_export(CommandOptions& app) {
   const auto options = std::make_shared<Options>();
   app.add_option("CHECKPOINT", options->source,
                  "checkpoint, run directory, model folder, file of tensors")

@@ -1,5 +1,4 @@
 // cmd/generate.cpp: weft generate MODEL: one rank here, or a supervisor and its ranks.
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <bit>
 #include <thread>
@@ -206,7 +205,7 @@ int run_generate(Options options) {
 
 }  // namespace
 
-RunCommand add_generate(CLI::App& app) {
+RunCommand add_generate(CommandOptions& app) {
   const auto o = std::make_shared<Options>();
   app.add_option("MODEL", o->model, "Hugging Face folder, checkpoint or run directory")->required();
   auto* prompt =

@@ -1,5 +1,4 @@
 // cmd/hash.cpp: weft hash PATH.
-#include <CLI/CLI.hpp>
 
 #include "base/error.h"
 #include "base/printable.h"
@@ -8,7 +7,7 @@
 
 namespace weft {
 
-RunCommand add_hash(CLI::App& app) {
+RunCommand add_hash(CommandOptions& app) {
   const auto path = std::make_shared<std::string>();
   app.add_option("PATH", *path, "checkpoint, run directory, model folder, file of tensors")
       ->required();

@@ -1,7 +1,6 @@
 // cmd/inspect.cpp: weft inspect PATH [--json] [--verify].
 #include "cmd/inspect.h"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 
 #include "base/error.h"
@@ -65,13 +64,13 @@ Json inspect_binary(const std::string& path, const std::string& kind) {
 
 // Options that apply only to some paths.
 struct Special {
-  std::vector<const CLI::Option*> of_data, of_run_files;
+  std::vector<const CommandOption*> of_data, of_run_files;
 };
 
 // An option without effect is rejected, not ignored.
-void refuse_idle(const std::vector<const CLI::Option*>& idle, const std::string& what,
+void refuse_idle(const std::vector<const CommandOption*>& idle, const std::string& what,
                  const std::string& hint) {
-  for (const CLI::Option* option : idle) {
+  for (const CommandOption* option : idle) {
     if (option->count() == 0) continue;
     throw UserError(fmt::format("{} has no effect here: {}", option->get_name(), what), hint);
   }
@@ -174,7 +173,7 @@ void print_value(const std::string& key, const Json& value, int indent) {
 
 }  // namespace
 
-RunCommand add_inspect(CLI::App& app) {
+RunCommand add_inspect(CommandOptions& app) {
   struct Options {
     std::string path;
     bool json = false, verify = false;
@@ -192,12 +191,12 @@ RunCommand add_inspect(CLI::App& app) {
       "is wrong");
   InspectRows& rows = options->rows;
   const auto add_data = [&](const char* name, auto& value, const char* help) {
-    CLI::Option* option = app.add_option(name, value, help);
+    CommandOption* option = app.add_option(name, value, help);
     options->special.of_data.push_back(option);
     return option;
   };
   add_data("--rows", rows.num_rows, "data: how many rows to show")->check(at_least(0), "N");
-  CLI::Option* tokenizer =
+  CommandOption* tokenizer =
       add_data("--tokenizer", rows.tokenizer,
                "data: folder with tokenizer files, or bytes: shows lengths and labels");
   add_data("--text", rows.data.text, "data: template of the text")->needs(tokenizer);

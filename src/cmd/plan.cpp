@@ -1,5 +1,4 @@
 // cmd/plan.cpp: weft plan RUN.yaml.
-#include <CLI/CLI.hpp>
 
 #include "base/byte_size.h"
 #include "base/error.h"
@@ -65,7 +64,7 @@ int print_fit(const RunConfig& c, const Words& w) {
 
 }  // namespace
 
-RunCommand add_plan(CLI::App& app) {
+RunCommand add_plan(CommandOptions& app) {
   auto w = std::make_shared<Words>();
   app.add_option("RUN", w->run, "run file (YAML)")->required();
   app.add_option("--set", w->sets, "section.key=value, overrides the run file")
@@ -77,7 +76,7 @@ RunCommand add_plan(CLI::App& app) {
       "--fit", w->fit,
       "memory per rank (16GB; for a GPU that ranks share: all of it): which layouts fit");
   app.add_option("--ranks", w->ranks, "with --fit: how many ranks (default: dp x tp)")
-      ->check(CLI::Range(1, 1 << 20))
+      ->check(at_least(1, 1 << 20), "N")
       ->needs(fit);
   app.add_option("--out", w->out, "with --dump: plot of memory over the step (FILE.svg)")
       ->needs(dump);

@@ -1,15 +1,13 @@
 // cmd/plot.cpp: weft plot RUN_DIR.
 #include "track/plot.h"
 
-#include <CLI/CLI.hpp>
-
 #include "base/error.h"
 #include "base/printable.h"
 #include "cmd/command.h"
 
 namespace weft {
 
-RunCommand add_plot(CLI::App& app) {
+RunCommand add_plot(CommandOptions& app) {
   struct Words {
     std::filesystem::path dir, out;
   };

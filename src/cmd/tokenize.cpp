@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <charconv>
 
 #include "base/error.h"
@@ -111,7 +110,7 @@ int run_tokenize(const Options& o) {
 
 }  // namespace
 
-RunCommand add_tokenize(CLI::App& app) {
+RunCommand add_tokenize(CommandOptions& app) {
   const auto o = std::make_shared<Options>();
   app.add_option("MODEL", o->model, "folder with tokenizer files, checkpoint, or bytes")
       ->required();
@@ -119,7 +118,6 @@ RunCommand add_tokenize(CLI::App& app) {
   source->add_option("--text", o->text, "the text, or with --decode the ids")->expected(0, 1);
   source->add_option("--file", o->file, "a file, read whole");
   source->add_option("--jsonl", o->jsonl, "a file with one JSON string per line; --decode: of ids");
-  source->require_option(0, 1);
   auto* ids = app.add_flag("--ids", o->ids, "print only ids, separated by blanks");
   app.add_flag("--decode", o->decode, "from ids to text")->excludes(ids);
   app.add_flag("!--no-special", o->special, "without the post-processor's tokens (bos, eos)");

@@ -1,5 +1,4 @@
 // cmd/train.cpp: weft train: one rank here, or a supervisor and its ranks.
-#include <CLI/CLI.hpp>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -113,7 +112,7 @@ int supervise(RunFile& file, const TrainOptions& options, bool is_forced,
 
 }  // namespace
 
-RunCommand add_train(CLI::App& app) {
+RunCommand add_train(CommandOptions& app) {
   struct Words {
     std::string run, engine = "local";
     std::vector<std::string> sets;

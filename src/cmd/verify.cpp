@@ -1,8 +1,6 @@
 // cmd/verify.cpp: weft verify RUN.yaml --layouts "..."; exit 1 where a tolerance is exceeded.
 #include "verify/verify.h"
 
-#include <CLI/CLI.hpp>
-
 #include "base/error.h"
 #include "base/log.h"
 #include "base/printable.h"
@@ -10,7 +8,7 @@
 
 namespace weft {
 
-RunCommand add_verify(CLI::App& app) {
+RunCommand add_verify(CommandOptions& app) {
   struct Words {
     VerifyOptions options;
     bool json = false;
