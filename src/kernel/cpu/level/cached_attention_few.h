@@ -12,9 +12,10 @@
 namespace weft::WEFT_LEVEL {
 namespace {
 
-// Chains of multiply-adds that advance together: one alone waits for its own last result.
+// Chains of multiply-adds that advance together: one alone waits for its own last result. Two heads
+// share what is loaded, and in bf16 converted, of a key or a value.
 constexpr int64_t kKeysTogether = 4;
-constexpr int64_t kVectorsTogether = 64 / kLanes;
+constexpr int64_t kColumnsTogether = 64;  // of values, in all heads
 
 template <typename T>
 WEFT_INLINE void load_two(const T* p, Vec* first, Vec* second) {
@@ -29,73 +30,6 @@ WEFT_INLINE void load_two(const Bf16* p, Vec* first, Vec* second) {
 }
 #endif
 
-template <int kKeys, typename T>
-WEFT_INLINE void score(const float* q, const T* k, int64_t step, int64_t D, float scale, float* s) {
-  Vec sums[kKeys];
-#pragma GCC unroll 4
-  for (int j = 0; j < kKeys; ++j) sums[j] = zero();
-  int64_t first = 0;
-  for (; first + 2 * kLanes <= D; first += 2 * kLanes) {
-    const Vec q0 = load(q + first), q1 = load(q + first + kLanes);
-#pragma GCC unroll 4
-    for (int j = 0; j < kKeys; ++j) {
-      Vec k0, k1;
-      load_two(k + j * step + first, &k0, &k1);
-      sums[j] = fma(q1, k1, fma(q0, k0, sums[j]));
-    }
-  }
-  each_vector(D - first, [&](int64_t i, auto part) {
-    const Vec left = load(q + first + i, part);
-#pragma GCC unroll 4
-    for (int j = 0; j < kKeys; ++j)
-      sums[j] = fma(left, load(k + j * step + first + i, part), sums[j]);
-  });
-#pragma GCC unroll 4
-  for (int j = 0; j < kKeys; ++j) s[j] = sum_lanes(sums[j]) * scale;
-}
-
-template <typename T>
-void score_keys(const float* q, const T* k, int64_t step, int64_t keys, int64_t D, float scale,
-                float* s) {
-  int64_t j = 0;
-  for (; j + kKeysTogether <= keys; j += kKeysTogether)
-    score<kKeysTogether>(q, k + j * step, step, D, scale, s + j);
-  for (; j < keys; ++j) score<1>(q, k + j * step, step, D, scale, s + j);
-}
-
-// o = o * shrink + the values, weighted with p.
-template <typename T>
-void add_values(float* o, float shrink, const float* p, int64_t keys, const T* v, int64_t step,
-                int64_t D) {
-  constexpr int64_t kColumns = kVectorsTogether * kLanes;
-  int64_t first = 0;
-  for (; first + kColumns <= D; first += kColumns) {
-    Vec sums[kVectorsTogether];
-#pragma GCC unroll 16
-    for (int i = 0; i < kVectorsTogether; ++i)
-      sums[i] = load(o + first + i * kLanes) * splat(shrink);
-    for (int64_t j = 0; j < keys; ++j) {
-      const Vec weight = splat(p[j]);
-      const T* value = v + j * step + first;
-#pragma GCC unroll 16
-      for (int i = 0; i < kVectorsTogether; i += 2) {
-        Vec v0, v1;
-        load_two(value + i * kLanes, &v0, &v1);
-        sums[i] = fma(weight, v0, sums[i]);
-        sums[i + 1] = fma(weight, v1, sums[i + 1]);
-      }
-    }
-#pragma GCC unroll 16
-    for (int i = 0; i < kVectorsTogether; ++i) store(o + first + i * kLanes, sums[i]);
-  }
-  each_vector(D - first, [&](int64_t i, auto part) {
-    Vec sum = load(o + first + i, part) * splat(shrink);
-    for (int64_t j = 0; j < keys; ++j)
-      sum = fma(splat(p[j]), load(v + j * step + first + i, part), sum);
-    store(o + first + i, sum, part);
-  });
-}
-
 inline constexpr int64_t kMaxHeadDim = 256;
 inline constexpr int64_t kMaxHeads = 8;  // processed together
 
@@ -106,6 +40,97 @@ struct Head {
   float q[kMaxHeadDim];
 };
 
+template <int kHeads, int kKeys, typename T>
+WEFT_INLINE void score(const Head* heads, const T* k, int64_t step, int64_t D, float scale,
+                       float (*s)[kBlock], int64_t at) {
+  Vec sums[kHeads][kKeys];
+#pragma GCC unroll 2
+  for (int h = 0; h < kHeads; ++h) {
+#pragma GCC unroll 4
+    for (int j = 0; j < kKeys; ++j) sums[h][j] = zero();
+  }
+  int64_t first = 0;
+  for (; first + 2 * kLanes <= D; first += 2 * kLanes) {
+#pragma GCC unroll 4
+    for (int j = 0; j < kKeys; ++j) {
+      Vec k0, k1;
+      load_two(k + j * step + first, &k0, &k1);
+#pragma GCC unroll 2
+      for (int h = 0; h < kHeads; ++h) {
+        const float* q = heads[h].q + first;
+        sums[h][j] = fma(load(q + kLanes), k1, fma(load(q), k0, sums[h][j]));
+      }
+    }
+  }
+  each_vector(D - first, [&](int64_t i, auto part) {
+#pragma GCC unroll 4
+    for (int j = 0; j < kKeys; ++j) {
+      const Vec right = load(k + j * step + first + i, part);
+#pragma GCC unroll 2
+      for (int h = 0; h < kHeads; ++h)
+        sums[h][j] = fma(load(heads[h].q + first + i, part), right, sums[h][j]);
+    }
+  });
+#pragma GCC unroll 2
+  for (int h = 0; h < kHeads; ++h) {
+#pragma GCC unroll 4
+    for (int j = 0; j < kKeys; ++j) s[h][at + j] = sum_lanes(sums[h][j]) * scale;
+  }
+}
+
+template <int kHeads, typename T>
+void score_keys(const Head* heads, const T* k, int64_t step, int64_t keys, int64_t D, float scale,
+                float (*s)[kBlock]) {
+  int64_t j = 0;
+  for (; j + kKeysTogether <= keys; j += kKeysTogether)
+    score<kHeads, kKeysTogether>(heads, k + j * step, step, D, scale, s, j);
+  for (; j < keys; ++j) score<kHeads, 1>(heads, k + j * step, step, D, scale, s, j);
+}
+
+// o = o * shrink + the values, weighted with p.
+template <int kHeads, typename T>
+void add_values(Head* heads, const float* shrink, const float (*p)[kBlock], int64_t keys,
+                const T* v, int64_t step, int64_t D) {
+  constexpr int64_t kColumns = kColumnsTogether / kHeads, kVectors = kColumns / kLanes;
+  int64_t first = 0;
+  for (; first + kColumns <= D; first += kColumns) {
+    Vec sums[kHeads][kVectors];
+#pragma GCC unroll 2
+    for (int h = 0; h < kHeads; ++h) {
+#pragma GCC unroll 16
+      for (int i = 0; i < kVectors; ++i)
+        sums[h][i] = load(heads[h].o + first + i * kLanes) * splat(shrink[h]);
+    }
+    for (int64_t j = 0; j < keys; ++j) {
+      const T* value = v + j * step + first;
+#pragma GCC unroll 16
+      for (int i = 0; i < kVectors; i += 2) {
+        Vec v0, v1;
+        load_two(value + i * kLanes, &v0, &v1);
+#pragma GCC unroll 2
+        for (int h = 0; h < kHeads; ++h) {
+          sums[h][i] = fma(splat(p[h][j]), v0, sums[h][i]);
+          sums[h][i + 1] = fma(splat(p[h][j]), v1, sums[h][i + 1]);
+        }
+      }
+    }
+#pragma GCC unroll 2
+    for (int h = 0; h < kHeads; ++h) {
+#pragma GCC unroll 16
+      for (int i = 0; i < kVectors; ++i) store(heads[h].o + first + i * kLanes, sums[h][i]);
+    }
+  }
+  for (int h = 0; h < kHeads; ++h) {
+    float* o = heads[h].o + first;
+    each_vector(D - first, [&](int64_t i, auto part) {
+      Vec sum = load(o + i, part) * splat(shrink[h]);
+      for (int64_t j = 0; j < keys; ++j)
+        sum = fma(splat(p[h][j]), load(v + j * step + first + i, part), sum);
+      store(o + i, sum, part);
+    });
+  }
+}
+
 inline float highest_of(const float* s, int64_t keys, float highest) {
   Vec most = splat(highest);
   each_vector(keys, [&](int64_t i, auto part) {
@@ -115,10 +140,9 @@ inline float highest_of(const float* s, int64_t keys, float highest) {
   return max_lanes(most);
 }
 
-template <typename T>
-void add_keys(Head& head, const float* s, int64_t keys, const T* v, int64_t step, int64_t D) {
+// Of one head: the scores become weights. Returns what the sums so far are to be multiplied with.
+inline float weigh(Head& head, const float* s, int64_t keys, float* p) {
   const float highest = highest_of(s, keys, head.highest);
-  float p[kBlock];
   Vec sum = zero();
   each_vector(keys, [&](int64_t i, auto part) {
     const Vec weight = fill_rest(exp(load(s + i, part) - splat(highest)), 0.0f, part);
@@ -128,7 +152,7 @@ void add_keys(Head& head, const float* s, int64_t keys, const T* v, int64_t step
   const float shrink = exp(head.highest - highest);
   head.highest = highest;
   head.sum = head.sum * shrink + sum_lanes(sum);
-  add_values(head.o, shrink, p, keys, v, step, D);
+  return shrink;
 }
 
 template <typename T>
@@ -207,9 +231,15 @@ class FewQueries {
     for (int64_t key = seen.begin; key < seen.end; key += kBlock) {
       const Keys keys = keys_at(group, key, seen.end);
       const Keys next = key + kBlock < seen.end ? keys_at(group, key + kBlock, seen.end) : after;
-      for (int64_t i = 0; i < group.count; ++i) {
-        prefetch(next, next.count * i / group.count, next.count * (i + 1) / group.count);
-        add(heads[i], group.h + i, keys, key - seen.origin);
+      for (int64_t i = 0; i < group.count;) {
+        const int64_t end = lesser(i + 2, group.count);
+        prefetch(next, next.count * i / group.count, next.count * end / group.count);
+        if (end - i == 2) {
+          add<2>(heads + i, group.h + i, keys, key - seen.origin);
+        } else {
+          add<1>(heads + i, group.h + i, keys, key - seen.origin);
+        }
+        i = end;
       }
     }
     for (int64_t i = 0; i < group.count; ++i) {
@@ -220,15 +250,19 @@ class FewQueries {
     }
   }
 
-  void add(Head& head, int64_t h, const Keys& keys, int64_t distance) const {
-    float s[kBlock];
-    score_keys(head.q, keys.k, step_, keys.count, args_.D, args_.scale, s);
-    if (args_.bias.kind != AttentionBias::Kind::kNone) {
-      float bias[kBlock];
-      fill_bias_line({args_.bias, args_.dtype, args_.H, h}, distance, 1, keys.count, bias);
-      for (int64_t j = 0; j < keys.count; ++j) s[j] += bias[j];
+  template <int kHeads>
+  void add(Head* heads, int64_t h, const Keys& keys, int64_t distance) const {
+    float s[kHeads][kBlock], p[kHeads][kBlock], shrink[kHeads];
+    score_keys<kHeads>(heads, keys.k, step_, keys.count, args_.D, args_.scale, s);
+    for (int i = 0; i < kHeads; ++i) {
+      if (args_.bias.kind != AttentionBias::Kind::kNone) {
+        float bias[kBlock];
+        fill_bias_line({args_.bias, args_.dtype, args_.H, h + i}, distance, 1, keys.count, bias);
+        for (int64_t j = 0; j < keys.count; ++j) s[i][j] += bias[j];
+      }
+      shrink[i] = weigh(heads[i], s[i], keys.count, p[i]);
     }
-    add_keys(head, s, keys.count, keys.v, step_, args_.D);
+    add_values<kHeads>(heads, shrink, p, keys.count, keys.v, step_, args_.D);
   }
 
   const CachedAttentionArgs& args_;
