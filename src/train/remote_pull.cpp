@@ -26,6 +26,8 @@ std::optional<std::string> text_of(const fs::path& path) {
   return read_file(path);
 }
 
+bool is_lock(const std::string& name) { return name == ".lock" || name == ".lease"; }
+
 std::string name_of(const fs::path& checkpoint) {
   return "checkpoints/" + checkpoint.filename().string();
 }
@@ -96,7 +98,7 @@ void RemoteRun::set_unsent_aside(const StoreListing& listing) {
     aside = fmt::format("{}.unsent-{}", mirror_.string(), i);
   make_folder(aside);
   for (const std::string& name : folder_names(mirror_)) {
-    if (name != ".lock") move_folder(mirror_ / name, aside / name);
+    if (!is_lock(name)) move_folder(mirror_ / name, aside / name);
   }
   log_warning(
       "{} was changed elsewhere since this machine trained to step {}, which was never "
@@ -108,7 +110,7 @@ void RemoteRun::set_unsent_aside(const StoreListing& listing) {
 // checkpoints.
 void RemoteRun::clear_foreign(const StoreListing& listing) {
   for (const std::string& name : folder_names(mirror_)) {
-    if (name != ".lock" && name != "checkpoints") remove_folder(mirror_ / name);
+    if (!is_lock(name) && name != "checkpoints") remove_folder(mirror_ / name);
   }
   for (const std::string& file : folder_names(mirror_ / "checkpoints")) {
     const std::string name = "checkpoints/" + file;

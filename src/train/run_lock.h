@@ -3,26 +3,44 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
+
+#include "train/lease.h"
 
 namespace weft {
 
+// How a directory is shared between machines; by default it is found out.
+struct SharedStorage {
+  std::optional<bool> is_shared;
+  LeaseTimes times;
+};
+
 // Held while a run decides where it starts and while it writes; released however the process ends.
+// On a network file system, whose flock may not reach other machines, it is also a lease
+// (DIR/.lease).
 class RunLock {
  public:
-  // Creates the directory. UserError where another process holds it, or where the storage cannot be
-  // written; RunError for other system errors.
-  explicit RunLock(const std::filesystem::path& dir);
+  // Creates the directory. UserError naming host and pid where another process holds it, or where
+  // the storage cannot be written; RunError for other system errors.
+  explicit RunLock(const std::filesystem::path& dir, const SharedStorage& shared = {});
   // Null where the storage cannot be written: a finished run is reported without it.
   static std::shared_ptr<RunLock> try_on(const std::filesystem::path& dir);
   ~RunLock();
   RunLock(const RunLock&) = delete;
   RunLock& operator=(const RunLock&) = delete;
 
+  // RunError where a process of another machine has taken the directory over.
+  void check();
+
  private:
   RunLock() = default;
-  int open(const std::filesystem::path& dir);  // the reason (errno), or 0
+  int open(const std::filesystem::path& dir, const SharedStorage& shared);  // errno, or 0
   int fd_ = -1;
+  std::unique_ptr<Lease> lease_;  // null: the directory is on this machine
 };
+
+// NFS, Lustre, GPFS, SMB, FUSE ...: false where it cannot be determined.
+bool is_on_network(const std::filesystem::path& dir);
 
 // UserError where the path is impossible on any system.
 void check_length(const std::filesystem::path& dir);

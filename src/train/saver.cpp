@@ -77,7 +77,7 @@ void check_exact_constants(const Json& state, const Layout& layout) {
 
 Saver::Saver(const RunFile& file, std::map<std::string, std::string> side_files, Engine& engine,
              Ranks& ranks, std::filesystem::path dir, RunRecord& record, Json numerics,
-             int64_t saved_step, std::function<void()> push)
+             int64_t saved_step, SaveHooks hooks)
     : file_(file),
       side_files_(std::move(side_files)),
       engine_(engine),
@@ -86,7 +86,7 @@ Saver::Saver(const RunFile& file, std::map<std::string, std::string> side_files,
       record_(record),
       numerics_(std::move(numerics)),
       rank_file_(engine.weights().checkpoint_slices(), ranks.rank()),
-      push_(std::move(push)),
+      hooks_(std::move(hooks)),
       snapshot_(rank_file_, engine.executor().device()),
       saved_step_(saved_step) {}
 
@@ -201,7 +201,7 @@ void Saver::prune(int64_t step) {
 }
 
 void Saver::push(int64_t step) {
-  if (push_) together("the checkpoint is on this machine only", step, push_);
+  if (hooks_.push) together("the checkpoint is on this machine only", step, hooks_.push);
 }
 
 // Every stage is done by all ranks or abandoned by all: nobody waits for a failed one.
@@ -222,6 +222,7 @@ bool Saver::write(const Save& save, const WriteFile& write_file) {
                    if (is_main) prepare_checkpoint(save.folder);
                  });
   written = written && stage([&] {
+              if (hooks_.check) hooks_.check();
               record_.sync();
               write_checkpoint(save.folder, write_file, save.state, side_files_, ranks_.rank(),
                                ranks_.size());

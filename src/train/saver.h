@@ -32,6 +32,12 @@ struct TrainState {
 // the run's bits would then match neither.
 void check_exact_constants(const Json& state, const Layout& layout);
 
+// Each throws where it fails; a save is then given up (check), or is on this machine only (push).
+struct SaveHooks {
+  std::function<void()> check;  // before a save: this process still owns the directory
+  std::function<void()> push;   // after it, called by all ranks; empty: there is no other place
+};
+
 // All ranks save together: each its own slices, and rank 0 commits what all of them have written. A
 // full or failing disk does not end a run: it is reported, in the log and if possible among the
 // events, and retried at the next checkpoint. A BugError is not caught.
@@ -43,10 +49,10 @@ class Saver {
  public:
   // side_files: the files next to the weights in each checkpoint. Collected once: a save reads no
   // file of model.path, which may be gone by then. saved_step: of the checkpoint that the run
-  // started from, or -1. push: called by all ranks after each save; throws where it fails.
+  // started from, or -1.
   Saver(const RunFile& file, std::map<std::string, std::string> side_files, Engine& engine,
         Ranks& ranks, std::filesystem::path dir, RunRecord& record, Json numerics,
-        int64_t saved_step, std::function<void()> push = {});
+        int64_t saved_step, SaveHooks hooks = {});
 
   // step-N, then prunes older ones by checkpoint.keep. The metrics up to the step are flushed
   // before it is committed. Ends earlier saves first, as end_saves() does.
@@ -93,7 +99,7 @@ class Saver {
   RunRecord& record_;
   Json numerics_;  // the fingerprint, for state.json
   const RankFile rank_file_;
-  const std::function<void()> push_;
+  const SaveHooks hooks_;
   Snapshot snapshot_;
   bool has_reserved_ = false;
   std::exception_ptr copy_error_;  // of the snapshot

@@ -177,7 +177,7 @@ class Trainer {
         options_.resume != "auto" && options_.resume != "never", total_ == kNoEnd ? 0 : total_,
         c_.train.log_every, backend_.device->is_host() ? 0 : engine_.arena_bytes()});
     saver_ = std::make_unique<Saver>(file_, side_files_, engine_, *ranks_, start_.dir, *record_,
-                                     numerics_, loaded_.saved_step, push_to_store());
+                                     numerics_, loaded_.saved_step, save_hooks());
     const RunLength length = total_ != kNoEnd ? RunLength{total_}
                                               : most_steps(stream_.num_raw_rows(),
                                                            c_.train.global_batch, c_.train.epochs);
@@ -198,11 +198,16 @@ class Trainer {
     record_->restart_clock();
   }
 
-  std::function<void()> push_to_store() {
-    if (run_address_of(c_, options_).empty()) return {};
-    return [this] {
+  SaveHooks save_hooks() {
+    SaveHooks hooks;
+    hooks.check = [this] {
+      if (start_.lock) start_.lock->check();
+    };
+    if (run_address_of(c_, options_).empty()) return hooks;
+    hooks.push = [this] {
       if (start_.remote) start_.remote->push(c_.checkpoint.keep);
     };
+    return hooks;
   }
 
   // ------------------------------------------------------------------ loop

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 
 #include "base/file.h"
@@ -25,6 +26,28 @@ constexpr int64_t kMostCopied = int64_t{5} << 30;  // S3 copies no larger object
 bool has_any(const std::string& text, std::initializer_list<const char*> words) {
   return std::any_of(words.begin(), words.end(),
                      [&text](const char* word) { return text.find(word) != std::string::npos; });
+}
+
+// Keys of a machine's role in the cloud are not seen here.
+bool has_keys() {
+  const auto is_set = [](const char* name) {
+    const char* value = std::getenv(name);
+    return value && *value;
+  };
+  if (is_set("AWS_ACCESS_KEY_ID") || is_set("AWS_PROFILE") || is_set("AWS_ROLE_ARN") ||
+      is_set("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI") ||
+      is_set("AWS_CONTAINER_CREDENTIALS_FULL_URI") || is_set("AWS_SHARED_CREDENTIALS_FILE") ||
+      is_set("AWS_CONFIG_FILE")) {
+    return true;
+  }
+  std::error_code unknown;
+  const char* home = std::getenv("HOME");
+  return home && std::filesystem::exists(std::filesystem::path(home) / ".aws", unknown);
+}
+
+bool has_role() {
+  const char* disabled = std::getenv("AWS_EC2_METADATA_DISABLED");
+  return !disabled || std::string_view(disabled) != "true";
 }
 
 // By Arrow's text, which has the name of the server's error or the HTTP status.
@@ -44,7 +67,12 @@ bool has_any(const std::string& text, std::initializer_list<const char*> words) 
   if (has_any(text, {"HTTP status 301", "PERMANENT_REDIRECT", "PermanentRedirect"})) {
     throw UserError(message, "set AWS_REGION to the region of the bucket");
   }
-  throw StoreAway(message, "check the network, AWS_ENDPOINT_URL and AWS_REGION");
+  constexpr const char* kNoKeys =
+      "no keys were found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE";
+  const bool is_network = has_any(text, {"NETWORK_CONNECTION", "REQUEST_TIMEOUT"});
+  if (!has_keys() && !has_role() && !is_network) throw UserError(message, kNoKeys);
+  throw StoreAway(message, fmt::format("check the network, AWS_ENDPOINT_URL and AWS_REGION{}{}",
+                                       has_keys() ? "" : "; ", has_keys() ? "" : kNoKeys));
 }
 
 class LocalFile {
