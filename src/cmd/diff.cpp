@@ -4,12 +4,14 @@
 #include "base/printable.h"
 #include "checkpoint/compare.h"
 #include "cmd/command.h"
+#include "train/local_copy.h"
 
 namespace weft {
 namespace {
 
 int run_diff(const std::string& a_path, const std::string& b_path) {
-  const LogicalModel a = open_logical(a_path), b = open_logical(b_path);
+  const LocalCopy a_copy(a_path), b_copy(b_path);
+  const LogicalModel a = open_logical(a_copy.path()), b = open_logical(b_copy.path());
   require_all_read(a);
   require_all_read(b);
   const Comparison result = compare_models(a, b);

@@ -13,6 +13,8 @@
 #include "train/data_notes.h"
 #include "train/eval_pass.h"
 #include "train/evaluate.h"
+#include "train/local_copy.h"
+#include "train/mirror.h"
 
 namespace weft {
 namespace {
@@ -48,13 +50,20 @@ void print(const EvalReport& report, bool is_json) {
   fmt::print("tokens/s       {:.0f}\n", report.tokens_per_s);
 }
 
+// The model that is evaluated, where it is in an object store: --model, or the run itself.
+std::string remote_model(const RunConfig& c, const std::string& given) {
+  if (!given.empty() || !is_remote(c.storage)) return given;
+  const std::string run = join_address(c.storage, c.name);
+  return is_remote_model(run) ? run : given;
+}
+
 // Starts the ranks of the run file's layout, after a first look at it.
-int supervise(const RunConfig& c, const StopSignals& signals) {
+int supervise(const RunConfig& c, const StopSignals& signals, std::vector<std::string> argv) {
   check_layout(c);
   check_backend(c, Purpose::kEval);
   JobOptions job;
   job.num_ranks = static_cast<int>(c.parallel.dp * c.parallel.tp);
-  job.argv = command_words();
+  job.argv = std::move(argv);
   job.threads = static_cast<int>(c.launch.threads);
   job.early_words = kEvalWords.early;
   job.noted_words = kEvalWords.noted;
@@ -88,10 +97,15 @@ RunCommand add_eval(CommandOptions& app) {
     const std::string precision = choose_precision(&file);
     if (!rank && !precision.empty()) log_info("{}", precision);
     const ParallelConfig& p = file.config().parallel;
-    if (!rank && p.dp * p.tp > 1) return supervise(file.config(), *early);
+    const LocalCopy copy(rank ? w->model : remote_model(file.config(), w->model));
+    if (!rank && p.dp * p.tp > 1) {
+      std::vector<std::string> words = copy.in(command_words());
+      if (w->model != copy.path()) words.insert(words.end(), {"--model", copy.path()});
+      return supervise(file.config(), *early, std::move(words));
+    }
     EvalOptions options{.shows = !rank || rank->rank == 0, .is_forced = w->force};
     if (rank) options.place = RankPlace{rank->rank, rank->threads, rank->world};
-    const EvalReport report = evaluate(file.config(), w->model, nullptr, options);
+    const EvalReport report = evaluate(file.config(), copy.path(), nullptr, options);
     if (!rank || rank->rank == 0) print(report, w->json);
     return report.stop_signal == 0 ? 0 : 128 + report.stop_signal;
   };

@@ -8,6 +8,7 @@
 #include "cmd/command.h"
 #include "cmd/export_optimizer.h"
 #include "io/hf_folder.h"
+#include "train/local_copy.h"
 
 namespace weft {
 namespace {
@@ -65,7 +66,8 @@ std::string export_for_training(const LogicalModel& model, const Options& option
 
 int run_export(const Options& options) {
   const ExportOptions how = checked_options(options);
-  LogicalModel model = open_logical(options.source);
+  const LocalCopy copy(options.source);
+  LogicalModel model = open_logical(copy.path());
   require_all_read(model);
   if (!options.config.empty()) use_config_of(model, resolve_model_path(options.config));
   if (model.config.is_null()) {

@@ -15,6 +15,7 @@
 #include "launch/job.h"
 #include "launch/rank_context.h"
 #include "planning/backend.h"
+#include "train/local_copy.h"
 #include "train/rank_generator.h"
 #include "train/signals.h"
 
@@ -89,7 +90,8 @@ struct Work {
   explicit Work(Options given)
       : options(std::move(given)),
         config(read_sets(options)),
-        source(open_logical(options.model)),
+        copy(options.model),
+        source(open_logical(copy.path())),
         model(open_model_of(source)),
         layout(resolve_layout(config, *model)),
         tokenizer(find_tokenizer(options, source)),
@@ -109,6 +111,7 @@ struct Work {
 
   Options options;
   RunConfig config;
+  LocalCopy copy;  // of the model, where it is in an object store
   LogicalModel source;
   std::unique_ptr<Model> model;
   Layout layout;
@@ -165,7 +168,7 @@ int supervise(const Work& work) {
   check_backend(work.config);
   JobOptions job;
   job.num_ranks = work.layout.num_ranks();
-  job.argv = command_words();
+  job.argv = work.copy.in(command_words());
   job.threads = work.options.threads;
   job.early_words = ": stopped";
   job.noted_words = ": stopping";

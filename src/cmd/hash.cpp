@@ -4,6 +4,7 @@
 #include "base/printable.h"
 #include "checkpoint/digest.h"
 #include "cmd/command.h"
+#include "train/local_copy.h"
 
 namespace weft {
 
@@ -12,7 +13,8 @@ RunCommand add_hash(CommandOptions& app) {
   app.add_option("PATH", *path, "checkpoint, run directory, model folder, file of tensors")
       ->required();
   return [path] {
-    const LogicalModel model = open_logical(*path);
+    const LocalCopy copy(*path);
+    const LogicalModel model = open_logical(copy.path());
     require_all_read(model);
     const Digest digest = digest_model(model);
     for (const std::string& line : digest.lines) fmt::print("{}\n", printable_line(line));

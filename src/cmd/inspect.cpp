@@ -14,6 +14,7 @@
 #include "io/file_kind.h"
 #include "io/hf_folder.h"
 #include "io/torch_file.h"
+#include "train/local_copy.h"
 
 namespace weft {
 namespace {
@@ -110,6 +111,12 @@ Json inspect_other(const std::string& path) {
 }
 
 Json inspect(const std::string& path, const InspectRows& options, const Special& special) {
+  if (is_remote_model(path)) {
+    const LocalCopy copy(path);
+    Json found = inspect(copy.path(), options, special);
+    if (found.find("path")) found.set("path", path);
+    return found;
+  }
   if (path.ends_with(".yaml") || path.ends_with(".yml")) {
     refuse_idle(special.of_data, path + " is a run file, which has its own data section",
                 "--batches N shows what its rows become; --set data.KEY=value changes a key");

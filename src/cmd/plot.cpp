@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/printable.h"
 #include "cmd/command.h"
+#include "train/local_copy.h"
 
 namespace weft {
 
@@ -15,9 +16,10 @@ RunCommand add_plot(CommandOptions& app) {
   app.add_option("RUN_DIR", w->dir, "run directory")->required();
   app.add_option("--out", w->out, "picture to write (.png or .svg); default: terminal only");
   return [w] {
-    const std::filesystem::path metrics = w->dir / "metrics.jsonl";
+    const LocalCopy copy(w->dir.string(), LocalCopy::Part::kRecords);
+    const std::filesystem::path dir = copy.path(), metrics = dir / "metrics.jsonl";
     require(std::filesystem::exists(metrics), "{} has no metrics.jsonl", w->dir.string());
-    const auto name = std::filesystem::weakly_canonical(w->dir).filename().string();
+    const auto name = std::filesystem::weakly_canonical(dir).filename().string();
     const LossCurve curve = read_loss_curve(metrics, name);
     require(!curve.train.empty(), "{} contains no loss yet", metrics.string());
     fmt::print("{}", printable(draw_terminal(curve)));

@@ -86,6 +86,7 @@ void RemoteRun::push(int64_t keep) {
 void RemoteRun::finish(int64_t keep) {
   try {
     push(keep);
+    log_info("all of it is in {}", address());
   } catch (const Error& e) {
     throw RunError(
         fmt::format("{}\n  what {} lacks is in {}", e.what(), address(), mirror_.string()),

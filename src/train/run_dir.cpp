@@ -159,6 +159,10 @@ RunStart open_run_dir(const RunFile& file, const TrainOptions& given) {
   TrainOptions options = given;
   const std::string address = run_address_of(file.config(), options);
   if (!address.empty()) options.resume = open_remote(address, options, &start);
+  if (is_remote(options.resume)) {
+    start.copy = std::make_shared<LocalCopy>(options.resume);
+    options.resume = start.copy->path();
+  }
   const PathKind kind = path_kind(start.dir);
   require(kind == PathKind::kNothing || kind == PathKind::kFolder, "{} is not a folder",
           start.dir.string());
@@ -181,6 +185,7 @@ RunStart choose_again(const RunFile& file, const TrainOptions& given, RunStart b
   start.dir = std::move(before.dir);
   start.lock = std::move(before.lock);
   start.remote = std::move(before.remote);
+  start.copy = std::move(before.copy);
   start.resume = options.resume;
   start.found_damaged = std::move(before.found_damaged);
   start.found_damaged.push_back({*before.checkpoint, damage});

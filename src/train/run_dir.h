@@ -9,6 +9,7 @@
 
 #include "checkpoint/list.h"
 #include "config/run_config.h"
+#include "train/local_copy.h"
 #include "train/remote_run.h"
 #include "train/run_lock.h"
 
@@ -35,6 +36,7 @@ struct RunStart {
   bool is_other_training = false;            // than before: --resume PATH, or keys have changed
   std::shared_ptr<RunLock> lock;             // null: no directory yet, or it cannot be written
   std::shared_ptr<RemoteRun> remote;         // null: the run is in `dir` alone
+  std::shared_ptr<LocalCopy> copy;           // of what --resume s3://... named; null: it is local
 };
 
 // Where the run is in an object store: its address; else empty.

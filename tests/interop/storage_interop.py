@@ -10,23 +10,65 @@ or for good.
 
 import json
 import os
+import random
 import shutil
 import signal
 import socket
 import subprocess
-import sys
+import threading
 import time
 
 from common import ROOT, Weft, read_metrics, run_program, write_run_file
-from s3_interop import KEYS, Server, free_port
+from s3_interop import Server, free_port
 
 BUCKET = "runs"
+
+
+class Gate:
+    """A proxy in front of the server; while it is closed, connections are cut and refused."""
+
+    def __init__(self, target):
+        self.target, self.pairs, self.listener = target, [], None
+        self.port = free_port()
+        self.open()
+
+    def open(self):
+        self.listener = socket.create_server(("127.0.0.1", self.port))
+        threading.Thread(target=self.accept, args=(self.listener,), daemon=True).start()
+
+    def close(self):
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+        for end in self.pairs:
+            end.close()
+        self.pairs = []
+
+    def accept(self, listener):
+        while True:
+            try:
+                here, _ = listener.accept()
+                there = socket.create_connection(("127.0.0.1", self.target))
+            except OSError:
+                return
+            self.pairs += [here, there]
+            for a, b in ((here, there), (there, here)):
+                threading.Thread(target=self.pump, args=(a, b), daemon=True).start()
+
+    @staticmethod
+    def pump(a, b):
+        try:
+            while data := a.recv(65536):
+                b.sendall(data)
+            b.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass
 
 
 class Place:
     """A bucket, a mirror's cache folder and a run file."""
 
     def __init__(self, weft, server, folder, name, **train):
+        self.port = None  # of a gate
         self.weft, self.server, self.folder, self.name = weft, server, folder, name
         self.cache = folder / f"cache-{name}"
         rows = folder / "rows.jsonl"
@@ -36,14 +78,14 @@ class Place:
         self.sections = {
             "name": name, "storage": f"s3://{BUCKET}/here",
             "model": {"path": str(ROOT / "examples/quickstart/model"), "init": "random"},
-            "data": {"train": [str(rows)], "tokenizer": "bytes", "seq_length": 32},
+            "data": {"train": [str(rows)], "tokenizer": "bytes", "seq_length": 128},
             "parallel": {"mode": "exact"},
             "train": {"steps": 12, "global_batch": 8, "lr": 1e-3, **train},
             "checkpoint": {"every": 3, "keep": 2}}
         self.run = write_run_file(folder / f"{name}.yaml", self.sections)
 
     def env(self, **more):
-        return {**os.environ, **self.server.env(), "XDG_CACHE_HOME": str(self.cache),
+        return {**os.environ, **self.server.env(self.port), "XDG_CACHE_HOME": str(self.cache),
                 "WEFT_CACHE": str(self.folder / "tokens"), "WEFT_STORAGE_RETRY_S": "60", **more}
 
     def command(self, *words):
@@ -102,6 +144,11 @@ class Place:
         raise RuntimeError(f"{what} did not happen in {seconds} s")
 
 
+def shown(checks, good, what, detail=""):
+    """A check whose detail, often long, is printed only where it fails."""
+    checks.that(good, what, "" if good else detail)
+
+
 def bits(weft, run_dir):
     """Losses, and the hash of the last checkpoint and of final/."""
     last = sorted((run_dir / "checkpoints").glob("step-*"))[-1]
@@ -124,36 +171,185 @@ def check_whole(checks, weft, server, folder, truth):
     checks.equal(place.steps(), [9, 12], "checkpoints in the store, by checkpoint.keep")
     names = place.names()
     for name in ("run.yaml", "metrics.jsonl", "events.jsonl", "final/config.json", "final/model.safetensors"):
-        checks.that(name in names, f"{name} is in the store")
+        shown(checks, name in names, f"{name} is in the store")
     checks.equal([name for name in names if name.endswith(".writing") or ".writing/" in name], [], "leftovers")
     checks.equal(bits(weft, place.copy()), truth, "bits of a run in the store and of a local one")
     checks.equal(json.loads(place.read("lock"))["held"], False, "the lock is given back")
     place.forget_mirror()
     text = place.train()
-    checks.that("is finished at step 12" in text, "a finished run, from an empty mirror", text[-300:])
+    shown(checks, "is finished at step 12" in text, "a finished run, from an empty mirror", text[-300:])
     place.train("--set", "train.steps=15")
     checks.equal(place.steps(), [12, 15], "continued")
 
 
+def check_commands(checks, weft, server, folder, truth):
+    """What the other commands read from the store is what they read from a copy. After check_whole."""
+    place = Place(weft, server, folder, "whole")
+    copy, env = place.copy(), place.env()
+    address = f"s3://{BUCKET}/here/whole"
+    last = f"checkpoints/step-{place.steps()[-1]:08}"
+    for what in ("", f"/{last}", "/final", "/final/model.safetensors"):
+        checks.equal(weft.call("hash", address + what, env=env), weft.call("hash", str(copy) + what), f"hash {address}{what}")
+    shown(checks, "identical" in weft.call("diff", address, copy, env=env), "diff")
+    weft.call("export", f"{address}/{last}", folder / "exported", env=env)
+    shown(checks, "identical" in weft.call("diff", folder / "exported", copy / "final"), "export")
+    seen, wanted = weft.json("inspect", f"{address}/{last}", env=env), weft.json("inspect", copy / last)
+    checks.equal({**seen, "path": 0}, {**wanted, "path": 0}, "inspect")
+    curves = [weft.call("plot", path, env=env).splitlines()[1:] for path in (address, copy)]  # without the title
+    checks.equal(curves[0], curves[1], "plot")
+    words = ("--prompt", "row 1", "--max-new-tokens", "4", "--tokenizer", "bytes")
+    checks.equal(weft.call("generate", address, *words, env=env), weft.call("generate", copy, *words), "generate")
+    checks.equal(weft.call("generate", address, *words, "--set", "parallel.tp=2", env=env),
+                 weft.call("generate", copy, *words, "--set", "parallel.tp=2"), "generate with two ranks")
+    evaluate = ("eval", place.run, "--set", f"data.eval={folder / 'rows.jsonl'}")
+    losses = [weft.json(*evaluate, *more, env=env)["eval_loss"]
+              for more in ((), ("--model", address), ("--model", copy), ("--set", "parallel.dp=2"))]
+    checks.equal(losses, losses[:1] * 4, "eval")
+    done = subprocess.run([str(weft.path), "hash", f"s3://{BUCKET}/here/none"], capture_output=True, text=True,
+                          env=env, check=False)
+    shown(checks, done.returncode != 0 and "here/none" in done.stderr, "nothing there", done.stderr[-300:])
+    other = Place(weft, server, folder, "other")
+    text = other.train("--resume", f"{address}/{last}", "--set", "train.steps=16")
+    shown(checks, "resumed from" in text, "--resume of another run in the store", text[-300:])
+    checks.equal(other.steps()[-1], 16, "its last step")
+
+
 def check_kill(checks, weft, server, folder, truth):
-    """Killed twice, once inside a push or near it; then with two ranks; always from an empty mirror."""
+    """Killed twice, then finished by two ranks, always from an empty mirror."""
     place = Place(weft, server, folder, "killed")
-    for at, words in ((3, ()), (6, ("--set", "parallel.dp=2"))):
-        process = place.start(*words)
+    for at in (3, 6):
+        process = place.start()
         place.wait_for(process, lambda at=at: at in place.steps(), f"step {at} in the store")
         process.send_signal(signal.SIGKILL)
         process.communicate()
         place.forget_mirror()
-    text = place.train()
-    checks.that("which is gone" in text, "the lock of a killed process of this machine is taken over", text[-500:])
-    checks.that("resumed from" in text, "resumed", text[-500:])
+    text = place.train("--set", "parallel.dp=2")
+    shown(checks, "which is gone" in text, "the lock of a killed process of this machine is taken over", text[:500])
+    shown(checks, "resumed from" in text, "resumed", text[:500])
     checks.equal(bits(weft, place.copy()), truth, "bits after kill -9, in other layouts, from empty mirrors")
     # A push that was cut short.
     client = server.client()
     client.put_object(Bucket=BUCKET, Key=f"here/{place.name}/checkpoints/step-00000013/index.json", Body=b"{")
     place.train("--set", "train.steps=14")
-    checks.that(not any("step-00000013" in name for name in place.names()), "a cut push is removed")
+    shown(checks, not any("step-00000013" in name for name in place.names()), "a cut push is removed")
     checks.equal(place.steps()[-1], 14, "and ignored")
+
+
+def check_second(checks, weft, server, folder):
+    """Two processes; SIGTERM waits for the push."""
+    place = Place(weft, server, folder, "second", steps=5000)
+    first = place.start()
+    place.wait_for(first, lambda: place.steps(), "a checkpoint in the store")
+    for what, env in (("with the same mirror", {}), ("with another mirror", {"XDG_CACHE_HOME": str(folder / "else")})):
+        start = time.monotonic()
+        text = place.train(wanted=2, **env)
+        seconds = time.monotonic() - start
+        shown(checks, f"process {first.pid} on {socket.gethostname()}" in text and seconds < 30,
+                    f"a second process {what} is refused with host and pid", f"{seconds:.1f} s: {text[-300:]}")
+    first.send_signal(signal.SIGTERM)
+    _, text = first.communicate(timeout=120)
+    checks.equal(first.returncode, 143, "SIGTERM")
+    events = [json.loads(line) for line in place.read("events.jsonl").splitlines()]
+    checks.equal(events[-1]["event"], "stopped", "the last event in the store")
+    checks.equal(place.steps()[-1], events[-1]["step"], "the step of the signal is in the store")
+
+
+def check_lease(checks, weft, server, folder, truth):
+    """A lock of another machine that is no longer renewed; two ranks wait for it."""
+    place = Place(weft, server, folder, "lease")
+    lock = {"host": "far", "pid": 7, "machine": "other", "token": "t", "beat": 3, "lease_s": 8, "held": True}
+    server.client().put_object(Bucket=BUCKET, Key="here/lease/lock", Body=json.dumps(lock).encode())
+    start = time.monotonic()
+    text = place.train("--set", "parallel.tp=2")
+    shown(checks, "process 7 on far" in text and time.monotonic() - start > 8,
+                "an expired lock is taken over after its time", text[:500])
+    checks.equal(bits(weft, place.copy()), truth, "bits with tp 2")
+
+
+def check_random_kills(checks, weft, server, folder, truth):
+    place = Place(weft, server, folder, "random")
+    moments = random.Random(5)
+    layouts = [(), ("parallel.dp=2",), ("parallel.dp=2", "parallel.shard=zero3"), ("parallel.tp=2",),
+               ("parallel.dp=2", "parallel.tp=2", "parallel.shard=zero1"), ()]
+    seen = []
+    for layout in layouts:
+        process = place.start(*(word for key in layout for word in ("--set", key)))
+        time.sleep(2 + 3 * moments.random())
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        seen.append(place.steps()[-1:])
+        place.forget_mirror()
+    place.train()
+    checks.equal(bits(weft, place.copy()), truth, f"bits after six kills in six layouts, at {seen}")
+
+
+def check_bad(checks, weft, server, folder):
+    place = Place(weft, server, folder, "bad")
+    quick = {"WEFT_STORAGE_RETRY_S": "3"}
+    for what, words, code, parts, env in (
+            ("a missing bucket", ("--set", "storage=s3://nowhere/x"), 2, ("nowhere", "create the bucket"), {}),
+            ("an address without a bucket", ("--set", "storage=s3:///x"), 2, ("names no bucket",), {}),
+            ("another scheme", ("--set", "storage=gs://bucket/x"), 2, ("s3://bucket/prefix",), {}),
+            ("no server", (), 1, ("AWS_ENDPOINT_URL",),
+             {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{free_port()}", **quick})):
+        start = time.monotonic()
+        text = place.train(*words, wanted=code, **env)
+        shown(checks, all(part in text for part in parts) and time.monotonic() - start < 60, what,
+                    f"{time.monotonic() - start:.1f} s: {text[-400:]}")
+    strict = Server(INITIAL_NO_AUTH_ACTION_COUNT="0")
+    try:
+        place.port = strict.port
+        for what, env in (("keys that the server rejects", {}),
+                          ("no keys", {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": "", "HOME": str(folder)})):
+            start = time.monotonic()
+            text = place.train(wanted=2, **env)
+            shown(checks, "AWS_ACCESS_KEY_ID" in text and time.monotonic() - start < 60, what,
+                        f"{time.monotonic() - start:.1f} s: {text[-400:]}")
+    finally:
+        strict.stop()
+
+
+def check_away(checks, weft, server, folder, truth):
+    """A server that is away during a run, for longer than ranks wait for each other in a step."""
+    place = Place(weft, server, folder, "away")
+    gate = Gate(server.port)
+    place.port = gate.port
+    process = place.start("--set", "parallel.dp=2")
+    place.wait_for(process, lambda: place.steps(), "a checkpoint in the store")
+    gate.close()
+    time.sleep(35)
+    gate.open()
+    _, text = process.communicate(timeout=200)
+    checks.equal(process.returncode, 0, f"a run whose server was away for 35 s: {text[-600:]}")
+    checks.equal(bits(weft, place.copy()), truth, "its bits")
+
+
+def check_gone(checks, weft, server, folder, truth):
+    """Gone for good: trained to the end into checkpoint.fallback, uploaded by the next start."""
+    place = Place(weft, server, folder, "gone")
+    gate = Gate(server.port)
+    place.port = gate.port
+    words = ("--set", f"checkpoint.fallback={folder / 'fallback'}")
+    process = place.start(*words, WEFT_STORAGE_RETRY_S="2")
+    place.wait_for(process, lambda: place.steps(), "a checkpoint in the store")
+    gate.close()
+    _, text = process.communicate(timeout=280)
+    checks.equal(process.returncode, 1, "the server is gone for good")
+    mirror = next(path for path in (folder / "fallback").iterdir() if path.name.startswith("gone-"))
+    shown(checks, str(mirror) in text and "the same command" in text, "the mirror is named", text[-600:])
+    events = [json.loads(line) for line in (mirror / "events.jsonl").read_text().splitlines()]
+    errors = [event["message"] for event in events if event["event"] == "error"]
+    shown(checks, errors and all("storage s3://" in message for message in errors), "error events", str(errors)[:300])
+    checks.equal(bits(weft, mirror), truth, "bits in the mirror")
+    shown(checks, 12 not in place.steps(), "the store lacks the last step", str(place.steps()))
+    gate.open()
+    text = place.train(*words)
+    shown(checks, "is uploaded now" in text and "is finished at step 12" in text, "uploaded by the next start", text[-600:])
+    checks.equal(bits(weft, place.copy()), truth, "bits in the store then")
+
+
+CHECKS = {"whole": check_whole, "commands": check_commands, "kill": check_kill, "lease": check_lease, "random": check_random_kills,
+          "away": check_away, "gone": check_gone}
 
 
 def body(args, checks, folder):
@@ -161,9 +357,11 @@ def body(args, checks, folder):
     server = Server()
     try:
         server.client().create_bucket(Bucket=BUCKET)
+        check_bad(checks, weft, server, folder)
         truth = local_truth(weft, folder)
-        check_whole(checks, weft, server, folder, truth)
-        check_kill(checks, weft, server, folder, truth)
+        for check in CHECKS.values():
+            check(checks, weft, server, folder, truth)
+        check_second(checks, weft, server, folder)
     finally:
         server.stop()
 
