@@ -63,6 +63,9 @@ size_t bias_lines_bytes(const AttentionOperands&);  // 0 where there is no bias
 // The buckets of the same distances, behind the lines; only of a relative table.
 const uint8_t* bucket_line(const AttentionOperands&, const float* lines);
 void make_bias_lines(const Context&, const AttentionOperands&, float* lines);
+// Sums of the table's gradient of a row and head, at most: one per warp of 16 queries, of which a
+// block has four.
+inline int64_t num_table_parts(const AttentionOperands& args) { return (args.T + 63) / 64 * 4; }
 // dtable (+)= the sums of `parts` parts of each row and head, partials (B, H, parts, buckets), over
 // the scale: parts in a fixed order, then rows.
 void add_bias_partials(const Context&, const AttentionBackwardArgs&, int64_t parts,

@@ -1,6 +1,7 @@
 // kernel/cuda/attention_builtin_backward.cu: gradient of attention for every type, bias, packing.
 //
 // attention_gradient.h says how; here are delta and the order of the kernels.
+#include <algorithm>
 #include <type_traits>
 #include <utility>
 
@@ -9,6 +10,7 @@
 #include "kernel/cuda/attention_gradient.h"
 #include "kernel/cuda/attention_tensor.h"
 #include "kernel/cuda/reduce.h"
+#include "kernel/gpu/device_limits.h"
 
 namespace weft::cuda {
 namespace {
@@ -75,15 +77,17 @@ __global__ void attention_delta_kernel(Heads heads, bool paired, GradientTensors
 
 // Bytes of the workspace, each a whole number of 16.
 struct Sizes {
-  size_t delta, lines, partials, parts, mask;
-  size_t all() const { return delta + lines + partials + parts + mask; }
+  size_t delta, lines, partials, parts, kept, mask;
+  size_t all() const { return delta + lines + partials + parts + kept + mask; }
 };
 Sizes sizes_of(const AttentionBackwardArgs& args) {
   const auto bytes = [](int64_t floats) { return static_cast<size_t>(ceil_div(floats, 4) * 16); };
-  const int64_t parts = ceil_div(args.T, 64) * 4;  // of a row and head: one per warp, at most
-  const int64_t sums = args.B * args.H * parts * args.bias.buckets.count;
-  return {bytes(args.B * args.H * args.T), (bias_lines_bytes(args) + 15) / 16 * 16,
-          args.dtable ? bytes(sums) : 0, bytes(tensor_attention_dkv_floats(args)),
+  const int64_t sums = args.B * args.H * num_table_parts(args) * args.bias.buckets.count;
+  return {bytes(args.B * args.H * args.T),
+          (bias_lines_bytes(args) + 15) / 16 * 16,
+          args.dtable ? bytes(sums) : 0,
+          bytes(tensor_attention_dkv_floats(args)),
+          kept_bytes(args),
           uses_tensor_kernels(args) ? drawn_bytes(args) : 0};
 }
 
@@ -98,6 +102,21 @@ void make_delta(const Context& context, const AttentionBackwardArgs& args, float
         args.D % 2 == 0 && begin_at<Value>(2, {args.out, args.dout}),
         gradient_tensors<Value>(args, delta));
   });
+}
+
+// Where dS is kept, one piece after another.
+void tensor_gradients(const Context& context, const AttentionBackwardArgs& args,
+                      const GradientWorkspace& workspace) {
+  const bool is_kept = workspace.kept.data != nullptr;
+  const int64_t all = args.B * args.G, most = is_kept ? kept_groups(args) : kMostGridRows;
+  if (!is_kept) tensor_attention_dq(context, args, workspace);
+  for (int64_t first = 0; first < all; first += most) {
+    const Groups groups = {static_cast<int>(first), static_cast<int>(std::min(most, all - first))};
+    tensor_attention_dkv(context, args, workspace, groups);
+    if (is_kept) tensor_attention_kept_dq(context, args, workspace, groups);
+  }
+  add_dkv_parts(context, args, workspace);
+  if (args.dtable) add_bias_partials(context, args, num_table_parts(args), workspace.partials);
 }
 
 }  // namespace
@@ -117,13 +136,18 @@ void builtin_attention_backward(const Context& context, const AttentionBackwardA
                                  .lines = take(sizes.lines),
                                  .partials = take(sizes.partials),
                                  .parts = take(sizes.parts),
-                                 .drawn = {}};
+                                 .drawn = {},
+                                 .kept = {}};
+  std::byte* kept = std::exchange(at, at + sizes.kept);
   make_bias_lines(context, args, workspace.lines);
   make_delta(context, args, workspace.delta);
-  const bool is_tensor = uses_tensor_kernels(args);
-  if (is_tensor) workspace.drawn = draw_mask(context, args, at);
-  (is_tensor ? tensor_attention_dq : builtin_attention_dq)(context, args, workspace);
-  (is_tensor ? tensor_attention_dkv : builtin_attention_dkv)(context, args, workspace);
+  if (uses_tensor_kernels(args)) {
+    workspace.drawn = draw_mask(context, args, at);
+    if (kept_groups(args) > 0) workspace.kept = kept_at(args, kept);
+    return tensor_gradients(context, args, workspace);
+  }
+  builtin_attention_dq(context, args, workspace);
+  builtin_attention_dkv(context, args, workspace);
 }
 
 }  // namespace weft::cuda

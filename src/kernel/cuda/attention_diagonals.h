@@ -11,6 +11,7 @@
 #pragma once
 
 #include "kernel/attention_bias.h"
+#include "kernel/cuda/attention.h"
 #include "kernel/cuda/mma.h"
 #include "kernel/cuda/reduce.h"
 #include "kernel/gpu/device_limits.h"
@@ -147,5 +148,12 @@ struct Diagonals {
     sums.carried = 0.0f;
   }
 };
+
+// lines: of the bias; partials: room for the sums of all warps.
+inline Diagonals diagonals_of(const AttentionBackwardArgs& args, const float* lines,
+                              float* partials) {
+  return {args.bias.buckets, bucket_line(args, lines) + args.T - 1 + kBiasReach,
+          args.dtable ? partials : nullptr, static_cast<int>(num_table_parts(args))};
+}
 
 }  // namespace weft::cuda

@@ -7,12 +7,13 @@
 // Three kernels and no atomics: delta (attention_builtin_backward.cu); dq by blocks of queries that
 // walk over keys (attention_dq.cu); dk and dv by blocks of keys that walk over the queries of all
 // heads of their group, head after head (attention_dkv.cu). The last two each recompute P, dS and
-// M. Segments of packed rows are processed one after the other, in blocks that begin where the
-// segment does, as in the forward kernel: so bits are those that the segment would have as a
-// separate row.
+// M, except where the second keeps dS for the first (attention_kept.h). Segments of packed rows are
+// processed one after the other, in blocks that begin where the segment does, as in the forward
+// kernel: so bits are those that the segment would have as a separate row.
 #pragma once
 
 #include "kernel/cuda/attention_drawn.h"
+#include "kernel/cuda/attention_kept.h"
 #include "kernel/cuda/attention_launch.h"
 #include "kernel/cuda/attention_score.h"
 #include "kernel/cuda/attention_tiles.h"
@@ -26,12 +27,18 @@ struct GradientWorkspace {
   float* partials;  // of the table's gradient, where it is wanted
   float* parts;     // of dk and dv, where groups are divided (attention_tensor_dkv.cu)
   Drawn drawn;      // the mask of dropout, for the kernels of attention_tensor.h
+  Kept kept;        // for the same
 };
 void builtin_attention_dq(const Context&, const AttentionBackwardArgs&, const GradientWorkspace&);
 void builtin_attention_dkv(const Context&, const AttentionBackwardArgs&, const GradientWorkspace&);
 // The same in 16 bits with heads of up to 128 (attention_tensor.h).
 void tensor_attention_dq(const Context&, const AttentionBackwardArgs&, const GradientWorkspace&);
-void tensor_attention_dkv(const Context&, const AttentionBackwardArgs&, const GradientWorkspace&);
+void tensor_attention_kept_dq(const Context&, const AttentionBackwardArgs&,
+                              const GradientWorkspace&, const Groups&);
+void tensor_attention_dkv(const Context&, const AttentionBackwardArgs&, const GradientWorkspace&,
+                          const Groups&);
+// dk and dv out of `parts`, after the last groups.
+void add_dkv_parts(const Context&, const AttentionBackwardArgs&, const GradientWorkspace&);
 int64_t tensor_attention_dkv_floats(const AttentionBackwardArgs&);  // of GradientWorkspace::parts
 
 // Of a block of threads on the smallest GPU, compute capability 7.5.

@@ -37,7 +37,12 @@ int64_t num_parts(const AttentionOperands& args) { return std::min(args.H / args
 struct Parts {
   float* sums;  // null: there is one part, and the gradients themselves are written
   int count;
+  int64_t rows;  // B S G
 };
+Parts parts_of(const AttentionBackwardArgs& args, const GradientWorkspace& workspace) {
+  const int64_t count = num_parts(args);
+  return {count > 1 ? workspace.parts : nullptr, static_cast<int>(count), args.B * args.S * args.G};
+}
 
 // The tiles of queries that a block of keys walks over: heads `head` .. end_head - 1 one after the
 // other, in each the queries begin .. end - 1. Tiles, and lse and delta of their queries, are in
@@ -129,18 +134,19 @@ __device__ __forceinline__ void differentiate_columns(float (&s)[kTiles][4], flo
 
 template <typename Value, int kD, typename Score, typename Drop>
 __global__ void __launch_bounds__(Sizes<kD>::kThreads, Sizes<kD>::kBlocks)
-    attention_tensor_dkv_kernel(Heads heads, Score score, Drop drop, Parts parts,
-                                GradientTensors<Value> tensors) {
+    attention_tensor_dkv_kernel(Heads heads, Score score, Drop drop, Parts parts, Kept kept_ds,
+                                int first_group, GradientTensors<Value> tensors) {
   using S = Sizes<kD>;
   constexpr int kQueryTiles = S::kStep / 8;
   WEFT_DYNAMIC_SHARED(Value, tiles);
   auto* statistics = reinterpret_cast<float*>(tiles + S::kAll);
 
-  const int b = static_cast<int>(blockIdx.z), g = static_cast<int>(blockIdx.y) / parts.count;
+  const int b = (first_group + static_cast<int>(blockIdx.z)) / heads.G,
+            g = (first_group + static_cast<int>(blockIdx.z)) % heads.G;
   const int first = static_cast<int>(blockIdx.x) * S::kRows;
   const Side queries = heads.queries(b), keys = heads.keys(b);
   const int end = min(first + S::kRows, keys.length), group = heads.H / heads.G;
-  const int part = static_cast<int>(blockIdx.y) % parts.count;
+  const int part = static_cast<int>(blockIdx.y);
   const int first_head = g * group + part * group / parts.count,
             end_head = g * group + (part + 1) * group / parts.count;
 
@@ -204,6 +210,10 @@ __global__ void __launch_bounds__(Sizes<kD>::kThreads, Sizes<kD>::kBlocks)
         pack_weights<Value>(weights, s);
         add_weighted<kD>(dv, weights, tiles, q_tile + S::kTile * 2, heads.columns);
         pack_weights<Value>(weights, dp[0]);
+        if (kept_ds.data != nullptr) {
+          const int head = static_cast<int>(blockIdx.z) * group + h - g * group;
+          keep_fragments(kept_ds, head, query / 16, warp_first / 16, weights);
+        }
         add_weighted<kD>(dk, weights, tiles, q_tile, heads.columns);
       }
     }
@@ -215,10 +225,9 @@ __global__ void __launch_bounds__(Sizes<kD>::kThreads, Sizes<kD>::kBlocks)
       put_row(tensors.dk.at(b, key[half], g), dk, half, 0, heads);
       put_row(tensors.dv.at(b, key[half], g), dv, half, 0, heads);
     } else {
-      const int64_t rows = int64_t{gridDim.z} * heads.S * heads.G;
       const int64_t row = (int64_t{b} * heads.S + key[half]) * heads.G + g;
-      put_row(parts.sums + (part * rows + row) * heads.D, dk, half, 0, heads);
-      put_row(parts.sums + ((parts.count + part) * rows + row) * heads.D, dv, half, 0, heads);
+      put_row(parts.sums + (part * parts.rows + row) * heads.D, dk, half, 0, heads);
+      put_row(parts.sums + ((parts.count + part) * parts.rows + row) * heads.D, dv, half, 0, heads);
     }
   }
 }
@@ -258,31 +267,38 @@ int64_t tensor_attention_dkv_floats(const AttentionBackwardArgs& args) {
 }
 
 void tensor_attention_dkv(const Context& context, const AttentionBackwardArgs& args,
-                          const GradientWorkspace& workspace) {
+                          const GradientWorkspace& workspace, const Groups& groups) {
   with_tensor_shape(args.dtype, args.D, [&](auto value, auto d) {
     using Value = decltype(value);
     using S = Sizes<d>;
-    const int64_t count = num_parts(args);
-    const Parts parts = {count > 1 ? workspace.parts : nullptr, static_cast<int>(count)};
+    const Parts parts = parts_of(args, workspace);
     const dim3 blocks(static_cast<unsigned>(ceil_div(args.S, S::kRows)),
-                      static_cast<unsigned>(args.G * count), static_cast<unsigned>(args.B));
-    const Heads heads = gradient_heads<Value>(args);
-    const GradientTensors<Value> tensors = gradient_tensors<Value>(args, workspace.delta);
+                      static_cast<unsigned>(parts.count), static_cast<unsigned>(groups.count));
     with_score(args, workspace.lines, [&](auto score) {
       using Score = decltype(score);
       with_drawn<Score, true>(args, workspace.drawn, [&](auto drop) {
         launch(context, "attention: dk, dv",
                attention_tensor_dkv_kernel<Value, d, Score, decltype(drop)>, blocks,
-               dim3(S::kThreads), S::kShared, heads, score, drop, parts, tensors);
+               dim3(S::kThreads), S::kShared, gradient_heads<Value>(args), score, drop, parts,
+               workspace.kept, groups.first, gradient_tensors<Value>(args, workspace.delta));
       });
     });
-    if (count == 1) return;
+  });
+}
+
+void add_dkv_parts(const Context& context, const AttentionBackwardArgs& args,
+                   const GradientWorkspace& workspace) {
+  const Parts parts = parts_of(args, workspace);
+  if (parts.count == 1) return;
+  with_tensor_shape(args.dtype, args.D, [&](auto value, auto) {
+    using Value = decltype(value);
     const auto add = [&](auto width) {
       const dim3 rows(
           static_cast<unsigned>(ceil_div(args.S * args.G * args.D / width, kSumThreads)),
           static_cast<unsigned>(args.B), 2);
       launch(context, "attention: dk, dv of a group", attention_dkv_parts_kernel<width, Value>,
-             rows, dim3(kSumThreads), 0, heads, parts, tensors);
+             rows, dim3(kSumThreads), 0, gradient_heads<Value>(args), parts,
+             gradient_tensors<Value>(args, workspace.delta));
     };
     if (args.D % 4 == 0) {
       add(std::integral_constant<int, 4>{});

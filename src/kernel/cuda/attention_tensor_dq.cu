@@ -1,7 +1,8 @@
 // kernel/cuda/attention_tensor_dq.cu: gradient of the queries, and of the relative table on the
 // way, in bf16 and fp16 with heads of up to 128.
 //
-// attention_gradient.h says what is computed, attention_tensor.h how.
+// attention_gradient.h says what is computed, attention_tensor.h how. Where dS was kept,
+// attention_tensor_kept.cu does this.
 #include <algorithm>
 
 #include "kernel/cuda/attention_diagonals.h"
@@ -120,10 +121,13 @@ __global__ void __launch_bounds__(Sizes<kD>::kThreads, Sizes<kD>::kBlocks)
           const float dropped = is_kept ? dp[n][i] * factor : 0.0f;
           s[n][i] = p * (dropped - delta[i / 2]) * score.scale;
         });
-        table.add(sums, s, distance);
-        walked = key + S::kStep;
         uint32_t ds[kKeyTiles / 2][4];
         pack_weights<Value>(ds, s);
+        if constexpr (Table::kWarpBytes > 0) {  // rounded, as where dS was kept
+          unpack_fragments<Value>(s, ds);
+          table.add(sums, s, distance);
+        }
+        walked = key + S::kStep;
         add_weighted<kD>(dq, ds, tiles, k_tile, heads.columns);
       }
     }
@@ -138,12 +142,9 @@ __global__ void __launch_bounds__(Sizes<kD>::kThreads, Sizes<kD>::kBlocks)
 
 // Of the kernel with this score: sums of the table where there may be one.
 template <typename Score>
-auto table_of(const AttentionBackwardArgs& args, int64_t parts,
-              const GradientWorkspace& workspace) {
+auto table_of(const AttentionBackwardArgs& args, const GradientWorkspace& workspace) {
   if constexpr (Score::kHasBias) {
-    const uint8_t* line = bucket_line(args, workspace.lines) + args.T - 1 + kBiasReach;
-    return Diagonals{args.bias.buckets, line, args.dtable ? workspace.partials : nullptr,
-                     static_cast<int>(parts)};
+    return diagonals_of(args, workspace.lines, workspace.partials);
   } else {
     return NoDiagonals{};
   }
@@ -157,12 +158,12 @@ void tensor_attention_dq(const Context& context, const AttentionBackwardArgs& ar
     using Value = decltype(value);
     using S = Sizes<d>;
     static_assert(S::kShared + S::kWarps * Diagonals::kWarpBytes <= kMostShared);
-    const int64_t tiles = ceil_div(args.T, S::kRows), parts = tiles * S::kWarps;
-    const dim3 blocks(static_cast<unsigned>(tiles), static_cast<unsigned>(args.H),
-                      static_cast<unsigned>(args.B));
+    const dim3 blocks(static_cast<unsigned>(ceil_div(args.T, S::kRows)),
+                      static_cast<unsigned>(args.H), static_cast<unsigned>(args.B));
+    static_assert(S::kRows == 64);  // diagonals_of counts on it
     with_score(args, workspace.lines, [&](auto score) {
       using Score = decltype(score);
-      const auto table = table_of<Score>(args, parts, workspace);
+      const auto table = table_of<Score>(args, workspace);
       using Table = std::remove_const_t<decltype(table)>;
       with_drawn<Score, true>(args, workspace.drawn, [&](auto drop) {
         launch(context, "attention: dq",
@@ -172,7 +173,6 @@ void tensor_attention_dq(const Context& context, const AttentionBackwardArgs& ar
                gradient_tensors<Value>(args, workspace.delta));
       });
     });
-    if (args.dtable) add_bias_partials(context, args, parts, workspace.partials);
   });
 }
 
