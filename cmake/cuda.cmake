@@ -1,8 +1,10 @@
 # The CUDA backend: compiler, libraries, architectures. Included where WEFT_CUDA is on.
-# Machine code for every supported generation, and PTX of the newest for future ones.
+# Machine code for every supported generation, and PTX of the newest for future ones. For 9.0 it is
+# that of 90a, which has wgmma (kernel/cuda/wgmma.h); PTX of 90a would run nowhere else.
 if(NOT CMAKE_CUDA_ARCHITECTURES)
-  set(CMAKE_CUDA_ARCHITECTURES 75-real 80-real 86-real 89-real 90)
+  set(CMAKE_CUDA_ARCHITECTURES 75-real 80-real 86-real 89-real 90a-real 90-virtual)
 endif()
+list(TRANSFORM CMAKE_CUDA_ARCHITECTURES REPLACE "^90(-real)?$" "90a-real")
 enable_language(CUDA)
 find_package(CUDAToolkit REQUIRED)
 set(CMAKE_CUDA_STANDARD 20)

@@ -58,6 +58,9 @@ std::vector<Form> forms() {
         with_segments({2, 150, 170, 2, 2, 16, dtype}, {{70, 80}, {20, 90}}, {{90, 70}, {100, 60}}),
         32, 128));
     list.push_back({1, 70, 90, 2, 1, 80, dtype});
+    // Several tiles of the larger heads, with biases.
+    list.push_back(with_alibi({1, 100, 100, 2, 2, 96, dtype, causal}, 0, 2));
+    list.push_back(dropped(with_table({1, 140, 70, 1, 1, 128, dtype}, 32, 128), 0.1));
     list.push_back({1, 40, 50, 1, 1, 128, dtype, false, 9});
     list.push_back(with_table({1, 40, 50, 2, 2, 64, dtype}, 32, 128));
     list.push_back(with_table({1, 40, 50, 2, 2, 64, dtype}, 128, 300));  // as many as a GPU may

@@ -131,12 +131,12 @@ __device__ __forceinline__ void load_own(uint32_t (&own)[kD / 16][4], const Valu
 }
 
 // c (16, 8 kTiles) += own rows · those of the tile at byte `tile`.
-template <int kD, int kSplit = 0, int kTiles, typename Value>
+template <int kD, int kTiles, typename Value>
 __device__ __forceinline__ void multiply_own(float (&c)[kTiles][4],
                                              const uint32_t (&own)[kD / 16][4], const Value* shared,
                                              int tile, int columns) {
   const int lane = lane_of_warp();
-  const LaneReads<kD, kSplit> reads(tile, lane % 8 + lane / 16 * 8, lane / 8 % 2);
+  const LaneReads<kD> reads(tile, lane % 8 + lane / 16 * 8, lane / 8 % 2);
 #pragma unroll
   for (int k = 0; k < kD / 16; ++k) {
     if (!is_used(16 * k, columns)) break;
@@ -146,35 +146,6 @@ __device__ __forceinline__ void multiply_own(float (&c)[kTiles][4],
       load_matrices(y, reads.at(shared, k, n * 8));
       mma(Value{}, c[n], own[k], y[0], y[1]);
       mma(Value{}, c[n + 1], own[k], y[2], y[3]);
-    }
-  }
-}
-
-// The same for kParts times 16 own rows from `row` on of the tile at byte `own`, which are read
-// again every time: what is read of the other tile serves all of them.
-template <int kD, int kParts, int kTiles, typename Value>
-__device__ __forceinline__ void multiply_parts(float (&c)[kParts][kTiles][4], const Value* shared,
-                                               int own, int row, int tile, int columns) {
-  const int lane = lane_of_warp();
-  const LaneReads<kD> own_reads(own, row + lane % 16, lane / 16);
-  const LaneReads<kD> reads(tile, lane % 8 + lane / 16 * 8, lane / 8 % 2);
-#pragma unroll
-  for (int k = 0; k < kD / 16; ++k) {
-    if (!is_used(16 * k, columns)) break;
-    uint32_t x[kParts][4];
-#pragma unroll
-    for (int part = 0; part < kParts; ++part) {
-      load_matrices(x[part], own_reads.at(shared, k, part * 16));
-    }
-#pragma unroll
-    for (int n = 0; n < kTiles; n += 2) {
-      uint32_t y[4];
-      load_matrices(y, reads.at(shared, k, n * 8));
-#pragma unroll
-      for (int part = 0; part < kParts; ++part) {
-        mma(Value{}, c[part][n], x[part], y[0], y[1]);
-        mma(Value{}, c[part][n + 1], x[part], y[2], y[3]);
-      }
     }
   }
 }
@@ -202,12 +173,12 @@ __device__ __forceinline__ void unpack_fragments(float (&to)[2 * kSteps][4],
 }
 
 // c (16, kD) += weights (16, 16 kSteps) · the tile of 16 kSteps rows at byte `tile`.
-template <int kD, int kSplit = 0, int kSteps, typename Value>
+template <int kD, int kSteps, typename Value>
 __device__ __forceinline__ void add_weighted(float (&c)[kD / 8][4],
                                              const uint32_t (&weights)[kSteps][4],
                                              const Value* shared, int tile, int columns) {
   const int lane = lane_of_warp();
-  const LaneReads<kD, kSplit> reads(tile, lane % 16, lane / 16);
+  const LaneReads<kD> reads(tile, lane % 16, lane / 16);
 #pragma unroll
   for (int k = 0; k < kSteps; ++k) {
 #pragma unroll

@@ -25,7 +25,7 @@ struct GradientWorkspace {
   float* delta;     // (B, H, T)
   float* lines;     // of the bias, where there is one
   float* partials;  // of the table's gradient, where it is wanted
-  float* parts;     // of dk and dv, where groups are divided (attention_tensor_dkv.cu)
+  float* parts;     // of dk and dv, where groups are divided (attention_dkv_parts.h)
   Drawn drawn;      // the mask of dropout, for the kernels of attention_tensor.h
   Kept kept;        // for the same
 };

@@ -16,7 +16,7 @@
 
 namespace weft::cuda {
 
-inline constexpr int64_t kMostKeptBytes = int64_t{512} << 20;
+inline constexpr int64_t kMostKeptBytes = int64_t{256} << 20;
 
 struct Kept {
   static constexpr int kTile = 256;  // elements

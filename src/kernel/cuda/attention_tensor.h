@@ -3,8 +3,9 @@
 //
 // They are those of attention_builtin.cu, attention_dq.cu and attention_dkv.cu, for tensor cores:
 // a warp's own 16 rows are fragments in registers, tiles of the other side arrive while the one
-// before is used (attention_fragments.h), scores become weights without shared memory. What is
-// computed, and in which order, is the same.
+// before is used (attention_fragments.h), scores become weights without shared memory, and where a
+// GPU can, the warps of a block multiply together (attention_warpgroup.h). What is computed, and in
+// which order, is the same.
 #pragma once
 
 #include <type_traits>
@@ -38,6 +39,22 @@ void with_tensor_shape(Dtype dtype, int64_t D, const Fn& fn) {
   } else {
     with_value(Half{});
   }
+}
+
+// What a block of a grid (tiles, heads ..) processes. Blocks start in the order of tiles of a few
+// heads together, whose other side stays in the cache: tiles with the most work come first, so
+// that at the end short ones are left.
+struct BlockPlace {
+  int x, y, z;
+};
+__device__ __forceinline__ BlockPlace place_of_block() {
+  constexpr int kHeads = 16;  // together
+  const int tiles = static_cast<int>(gridDim.x), of_y = static_cast<int>(gridDim.y);
+  const int heads = of_y * static_cast<int>(gridDim.z);
+  const int head = static_cast<int>(blockIdx.z) * of_y + static_cast<int>(blockIdx.y);
+  const int first = head / kHeads * kHeads, count = min(kHeads, heads - first);
+  const int i = (head - first) * tiles + static_cast<int>(blockIdx.x), its = first + i % count;
+  return {i / count, its % of_y, its / of_y};
 }
 
 // Which of the other side's positions all 16 rows of a warp see, where `rows` are what its first

@@ -2,14 +2,14 @@
 // up to 128.
 //
 // Rows are keys here, so all is transposed: s[key, query]. attention_gradient.h says what is
-// computed, attention_tensor.h how.
-//
-// A group of several heads is divided among up to kMostParts blocks, whose sums are added last, in
-// the order of the heads: a block for all of them would leave most of a GPU without work.
+// computed, attention_tensor.h how, but for the products, which the warps of a block make together
+// (attention_warpgroup.h).
 #include <algorithm>
 
+#include "kernel/cuda/attention_dkv_parts.h"
 #include "kernel/cuda/attention_gradient.h"
 #include "kernel/cuda/attention_tensor.h"
+#include "kernel/cuda/attention_warpgroup.h"
 
 namespace weft::cuda {
 namespace {
@@ -21,28 +21,15 @@ struct Sizes {
   static constexpr int kStep = 32;                   // of them at a time
   static constexpr int kWarps = 4, kRows = 16 * kWarps, kThreads = 32 * kWarps;
   static constexpr int kBlocks = 2;  // of threads on an SM
-  static constexpr int kTile = kBlock * kD;
+  static constexpr int kTile = kBlock * kTileColumns<kD, kBlock>;
+  static constexpr int kOwn = kRows * kTileColumns<kD, kRows>;
   static constexpr bool kKeepsV = kD <= 96;  // in registers; else it stays behind the tiles
   // Two pairs of tiles; first the block's own rows of k and v are there.
-  static constexpr int kTiles = std::max(4 * kTile, 2 * kRows * kD);
-  static constexpr int kOwnV = kKeepsV ? kRows * kD : kTiles;
-  static constexpr int kAll = kTiles + (kKeepsV ? 0 : kRows * kD);
+  static constexpr int kTiles = std::max(4 * kTile, 2 * kOwn);
+  static constexpr int kOwnV = kKeepsV ? kOwn : kTiles;
+  static constexpr int kAll = kTiles + (kKeepsV ? 0 : kOwn);
   static constexpr size_t kShared = sizeof(uint16_t) * kAll + 4 * sizeof(float) * kBlock;
 };
-
-constexpr int64_t kMostParts = 4;
-int64_t num_parts(const AttentionOperands& args) { return std::min(args.H / args.G, kMostParts); }
-
-// Sums of dk, then those of dv: (2, parts, B, S, G, D).
-struct Parts {
-  float* sums;  // null: there is one part, and the gradients themselves are written
-  int count;
-  int64_t rows;  // B S G
-};
-Parts parts_of(const AttentionBackwardArgs& args, const GradientWorkspace& workspace) {
-  const int64_t count = num_parts(args);
-  return {count > 1 ? workspace.parts : nullptr, static_cast<int>(count), args.B * args.S * args.G};
-}
 
 // The tiles of queries that a block of keys walks over: heads `head` .. end_head - 1 one after the
 // other, in each the queries begin .. end - 1. Tiles, and lse and delta of their queries, are in
@@ -89,7 +76,7 @@ class Walk {
   }
 
  private:
-  TileCopy<S::kD, S::kBlock, S::kThreads, Value> q_, dout_;
+  TileCopy<S::kD, S::kBlock, S::kThreads, Value, S::kBlock> q_, dout_;
   int head_, end_head_, query_, begin_, end_, stop_;
   const float* statistic_;
 };
@@ -100,15 +87,39 @@ __device__ __forceinline__ void load_keys(uint32_t (&k)[S::kD / 16][4],
                                           uint32_t (&v)[S::kD / 16][4], Value* tiles, int b, int g,
                                           int first, int end, int warp_row, const Heads& heads,
                                           const GradientTensors<Value>& tensors) {
-  using Copy = TileCopy<S::kD, S::kRows, S::kThreads, Value>;
+  using Copy = TileCopy<S::kD, S::kRows, S::kThreads, Value, S::kRows>;
   Copy(tensors.k.rows(b, g), end, heads).start(tiles, 0, first);
   Copy(tensors.v.rows(b, g), end, heads).start(tiles, S::kOwnV, first);
   close_group();
   wait_for_groups<0>();
+  show_to_products();
   __syncthreads();
-  load_own<S::kD>(k, tiles, 0, warp_row);
-  if constexpr (S::kKeepsV) load_own<S::kD>(v, tiles, S::kOwnV * 2, warp_row);
+  load_own<S::kD, S::kRows>(k, tiles, 0, warp_row);
+  if constexpr (S::kKeepsV) load_own<S::kD, S::kRows>(v, tiles, S::kOwnV * 2, warp_row);
   __syncthreads();
+}
+
+// s = k·q and dp = v·dout of the tile of queries at byte q_tile and the tile of dout after it.
+template <typename S, int kTiles, typename Value>
+__device__ __forceinline__ void multiply_keys(float (&s)[kTiles][4], float (&dp)[1][kTiles][4],
+                                              const uint32_t (&k)[S::kD / 16][4],
+                                              const uint32_t (&v)[S::kD / 16][4],
+                                              const Value* tiles, int q_tile, int columns) {
+  const int dout_tile = q_tile + S::kTile * 2;
+  clear(s);
+  clear(dp[0]);
+  pin(s);
+  pin(dp[0]);
+  begin_products();
+  multiply_all<S::kD, S::kBlock>(s, k, tiles, q_tile, columns);
+  if constexpr (S::kKeepsV) {
+    multiply_all<S::kD, S::kBlock>(dp[0], v, tiles, dout_tile, columns);
+  } else {
+    multiply_tiles<S::kD, S::kRows, S::kBlock>(dp, tiles, S::kOwnV * 2, dout_tile, columns);
+  }
+  end_products();
+  pin(s);
+  pin(dp[0]);
 }
 
 // Scores of keys with queries -> P M; dp: v·dout -> dS. lse, delta: of the first query.
@@ -138,24 +149,24 @@ __global__ void __launch_bounds__(Sizes<kD>::kThreads, Sizes<kD>::kBlocks)
                                 int first_group, GradientTensors<Value> tensors) {
   using S = Sizes<kD>;
   constexpr int kQueryTiles = S::kStep / 8;
-  WEFT_DYNAMIC_SHARED(Value, tiles);
+  WEFT_ALIGNED_SHARED(Value, tiles);
   auto* statistics = reinterpret_cast<float*>(tiles + S::kAll);
 
-  const int b = (first_group + static_cast<int>(blockIdx.z)) / heads.G,
-            g = (first_group + static_cast<int>(blockIdx.z)) % heads.G;
-  const int first = static_cast<int>(blockIdx.x) * S::kRows;
+  const BlockPlace place = place_of_block();
+  const int b = (first_group + place.z) / heads.G, g = (first_group + place.z) % heads.G;
+  const int first = place.x * S::kRows;
   const Side queries = heads.queries(b), keys = heads.keys(b);
   const int end = min(first + S::kRows, keys.length), group = heads.H / heads.G;
-  const int part = static_cast<int>(blockIdx.y);
+  const int part = place.y;
   const int first_head = g * group + part * group / parts.count,
             end_head = g * group + (part + 1) * group / parts.count;
 
   const int lane = lane_of_warp(), warp_row = static_cast<int>(threadIdx.x) / 32 * 16;
   const int warp_first = first + warp_row;
   const int key[2] = {warp_first + lane / 4, warp_first + lane / 4 + 8};
-  float dk[kD / 8][4], dv[kD / 8][4];
-  clear(dk);
-  clear(dv);
+  float dk[1][kD / 8][4], dv[1][kD / 8][4];
+  clear(dk[0]);
+  clear(dv[0]);
   uint32_t k[kD / 16][4], v[kD / 16][4];
   load_keys<S>(k, v, tiles, b, g, first, end, warp_row, heads, tensors);
 
@@ -181,90 +192,49 @@ __global__ void __launch_bounds__(Sizes<kD>::kThreads, Sizes<kD>::kBlocks)
       walk.step(heads, tensors);
       pair ^= 1;
       wait_for_groups<0>();
+      show_to_products();
       __syncthreads();
       if (!walk.is_done()) walk.start(tiles, statistics, pair);
-      if (warp_first + 15 < j || warp_first >= next) continue;
+      if (!kTogether && (warp_first + 15 < j || warp_first >= next)) continue;
       const uint8_t* drawn = drop.head(b, h);
 #pragma unroll 1
       for (int step = 0; step < S::kBlock; step += S::kStep) {
         const int query = from + step;
-        if (heads.causal && query + S::kStep <= warp_first + at.shift()) continue;
+        if (heads.causal && query + S::kStep <= (kTogether ? j : warp_first) + at.shift()) continue;
         const TileBits kept = drop.template bits<false, kQueryTiles>(drawn, b, h, key[0], query);
-        const int q_tile = (now * 2 * S::kTile + step * kD) * 2;  // bytes
+        const int q_tile = (now * 2 * S::kTile + step * 64) * 2;  // bytes
         float s[kQueryTiles][4], dp[1][kQueryTiles][4];
-        clear(s);
-        clear(dp[0]);
-        multiply_own<kD>(s, k, tiles, q_tile, heads.columns);
-        if constexpr (S::kKeepsV) {
-          multiply_own<kD>(dp[0], v, tiles, q_tile + S::kTile * 2, heads.columns);
-        } else {
-          multiply_parts<kD>(dp, tiles, S::kOwnV * 2, warp_row, q_tile + S::kTile * 2,
-                             heads.columns);
-        }
+        multiply_keys<S>(s, dp, k, v, tiles, q_tile, heads.columns);
         score_products<-1>(s, score, score.line(h, key[0] + at.shift() - query - lane % 4 * 2));
         if (!is_inside(by_all, query, S::kStep)) hide_unseen(s, query, seen);
         differentiate_columns<Value>(s, dp[0], score.scale, drop, kept,
                                      statistics + now * 2 * S::kBlock + step,
                                      statistics + (now * 2 + 1) * S::kBlock + step);
-        uint32_t weights[kQueryTiles / 2][4];
-        pack_weights<Value>(weights, s);
-        add_weighted<kD>(dv, weights, tiles, q_tile + S::kTile * 2, heads.columns);
-        pack_weights<Value>(weights, dp[0]);
+        uint32_t weights[1][kQueryTiles / 2][4], ds[1][kQueryTiles / 2][4];
+        pack_weights<Value>(weights[0], s);
+        pack_weights<Value>(ds[0], dp[0]);
+        pin(dv[0]);
+        pin(dk[0]);
+        begin_products();
+        add_all_weighted<kD, S::kBlock>(
+            [&](int i) -> auto& { return dv[i]; }, weights, tiles, q_tile + S::kTile * 2,
+            heads.columns);
+        add_all_weighted<kD, S::kBlock>(
+            [&](int i) -> auto& { return dk[i]; }, ds, tiles, q_tile, heads.columns);
         if (kept_ds.data != nullptr) {
-          const int head = static_cast<int>(blockIdx.z) * group + h - g * group;
-          keep_fragments(kept_ds, head, query / 16, warp_first / 16, weights);
+          const int head = place.z * group + h - g * group;
+          keep_fragments(kept_ds, head, query / 16, warp_first / 16, ds[0]);
         }
-        add_weighted<kD>(dk, weights, tiles, q_tile, heads.columns);
+        end_products();
+        pin(dv[0]);
+        pin(dk[0]);
       }
     }
   }
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    if (key[half] >= heads.S) continue;
-    if (parts.sums == nullptr) {
-      put_row(tensors.dk.at(b, key[half], g), dk, half, 0, heads);
-      put_row(tensors.dv.at(b, key[half], g), dv, half, 0, heads);
-    } else {
-      const int64_t row = (int64_t{b} * heads.S + key[half]) * heads.G + g;
-      put_row(parts.sums + (part * parts.rows + row) * heads.D, dk, half, 0, heads);
-      put_row(parts.sums + ((parts.count + part) * parts.rows + row) * heads.D, dv, half, 0, heads);
-    }
-  }
-}
-
-// dk and dv out of the parts' sums, in their order; kWidth elements of each thread.
-constexpr int kSumThreads = 256;
-template <int kWidth, typename Value>
-__global__ void attention_dkv_parts_kernel(Heads heads, Parts parts,
-                                           GradientTensors<Value> tensors) {
-  const int width = heads.D / kWidth, of_row = heads.S * heads.G * width;
-  const int i = static_cast<int>(blockIdx.x) * kSumThreads + static_cast<int>(threadIdx.x);
-  if (i >= of_row) return;
-  const int b = static_cast<int>(blockIdx.y), d = i % width * kWidth, g = i / width % heads.G;
-  const bool is_dv = blockIdx.z == 1;
-  const int64_t rows = int64_t{gridDim.y} * of_row;  // of all parts' elements, over kWidth
-  const float* from =
-      parts.sums + ((is_dv ? parts.count * rows : 0) + int64_t{b} * of_row + i) * kWidth;
-  float sum[kWidth];
-  load(from, sum);
-  for (int part = 1; part < parts.count; ++part) {
-    float next[kWidth];
-    load(from + part * rows * kWidth, next);
-#pragma unroll
-    for (int e = 0; e < kWidth; ++e) sum[e] += next[e];
-  }
-  Value* to = (is_dv ? tensors.dv : tensors.dk).at(b, i / width / heads.G, g) + d;
-#pragma unroll
-  for (int e = 0; e < kWidth; ++e) store_one(to + e, sum[e]);
+  put_gradients(dk[0], dv[0], b, g, part, key, heads, parts, tensors);
 }
 
 }  // namespace
-
-int64_t tensor_attention_dkv_floats(const AttentionBackwardArgs& args) {
-  const int64_t parts = num_parts(args);
-  if (!uses_tensor_kernels(args) || parts == 1) return 0;
-  return 2 * parts * args.B * args.S * args.G * args.D;
-}
 
 void tensor_attention_dkv(const Context& context, const AttentionBackwardArgs& args,
                           const GradientWorkspace& workspace, const Groups& groups) {
@@ -283,28 +253,6 @@ void tensor_attention_dkv(const Context& context, const AttentionBackwardArgs& a
                workspace.kept, groups.first, gradient_tensors<Value>(args, workspace.delta));
       });
     });
-  });
-}
-
-void add_dkv_parts(const Context& context, const AttentionBackwardArgs& args,
-                   const GradientWorkspace& workspace) {
-  const Parts parts = parts_of(args, workspace);
-  if (parts.count == 1) return;
-  with_tensor_shape(args.dtype, args.D, [&](auto value, auto) {
-    using Value = decltype(value);
-    const auto add = [&](auto width) {
-      const dim3 rows(
-          static_cast<unsigned>(ceil_div(args.S * args.G * args.D / width, kSumThreads)),
-          static_cast<unsigned>(args.B), 2);
-      launch(context, "attention: dk, dv of a group", attention_dkv_parts_kernel<width, Value>,
-             rows, dim3(kSumThreads), 0, gradient_heads<Value>(args), parts,
-             gradient_tensors<Value>(args, workspace.delta));
-    };
-    if (args.D % 4 == 0) {
-      add(std::integral_constant<int, 4>{});
-    } else {
-      add(std::integral_constant<int, 1>{});
-    }
   });
 }
 

@@ -61,10 +61,11 @@ __global__ void __launch_bounds__(Sizes<kD>::kThreads, Sizes<kD>::kBlocks)
   WEFT_DYNAMIC_SHARED(Value, tiles);
   const int warp = static_cast<int>(threadIdx.x) / 32, warp_row = warp * 16;
 
-  const int b = static_cast<int>(blockIdx.z), h = static_cast<int>(blockIdx.y);
+  const BlockPlace place = place_of_block();
+  const int b = place.z, h = place.y;
   const int g = h / (heads.H / heads.G);
   // The last queries have the most work: they start first.
-  const int tile = static_cast<int>(gridDim.x - 1 - blockIdx.x), first = tile * S::kRows;
+  const int tile = static_cast<int>(gridDim.x) - 1 - place.x, first = tile * S::kRows;
   const Side queries = heads.queries(b), keys = heads.keys(b);
   const int end = min(first + S::kRows, queries.length);
 

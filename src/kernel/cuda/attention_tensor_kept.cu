@@ -7,6 +7,7 @@
 #include "kernel/cuda/attention_diagonals.h"
 #include "kernel/cuda/attention_gradient.h"
 #include "kernel/cuda/attention_tensor.h"
+#include "kernel/cuda/attention_warpgroup.h"
 #include "kernel/gpu/device_limits.h"
 
 namespace weft::cuda {
@@ -17,12 +18,13 @@ struct Sizes {
   static constexpr int kD = kHeadDim;
   static constexpr int kBlock = kDiagonalKeys;  // keys of a stage
   static constexpr int kColumns = kBlock / 16;
-  // Lines of 16 queries of a warp: what is read of the keys serves all of them.
+  // Lines of 16 queries of a warp, kWarps apart: what is read of the keys serves all of them.
   static constexpr int kLines = Table::kWarpBytes == 0 ? 2 : 1;
   static constexpr int kWarps = 4, kRows = 16 * kLines * kWarps, kThreads = 32 * kWarps;
-  static constexpr int kBlocks = kD <= 96 ? 4 : kLines == 1 ? 4 : 3;  // of threads on an SM
+  static constexpr int kBlocks = kD <= 64 || kLines == 1 ? 4 : 3;  // of threads on an SM
   static constexpr int kStages = 3;
-  static constexpr int kKeys = kBlock * kD, kStage = kKeys + kRows * kBlock;  // elements
+  static constexpr int kKeys = kBlock * kTileColumns<kD, kBlock>,
+                       kStage = kKeys + kRows * kBlock;  // elements
   static constexpr int kTableBytes = kWarps * Table::kWarpBytes;
   static constexpr size_t kShared = sizeof(uint16_t) * kStages * kStage + kTableBytes;
   static_assert(kShared <= kMostShared);
@@ -37,33 +39,10 @@ __device__ __forceinline__ void start_tiles(Value* to, const Kept& kept, int hea
   const int lane = lane_of_warp();
 #pragma unroll
   for (int i = 0; i < S::kLines * S::kColumns; ++i) {
-    const int its_line = line + i / S::kColumns, column = key / 16 + i % S::kColumns;
+    const int its_line = line + i / S::kColumns * S::kWarps, column = key / 16 + i % S::kColumns;
     const auto* from = reinterpret_cast<const Value*>(kept.tile(head, its_line, column));
     start_copy_or_zero(to + i * Kept::kTile + lane * 8, from + lane * 8,
                        sees(heads, queries, keys, its_line, column));
-  }
-}
-
-// dq (16 kLines, kD) += dS · the tile of keys at byte `tile`.
-template <typename S, typename Value>
-__device__ __forceinline__ void add_lines(float (&dq)[S::kLines][S::kD / 8][4],
-                                          const uint32_t (&ds)[S::kLines][S::kColumns][4],
-                                          const Value* shared, int tile, int columns) {
-  const int lane = lane_of_warp();
-  const LaneReads<S::kD> reads(tile, lane % 16, lane / 16);
-#pragma unroll
-  for (int k = 0; k < S::kColumns; ++k) {
-#pragma unroll
-    for (int n = 0; n < S::kD / 8; n += 2) {
-      if (!is_used(8 * n, columns)) break;
-      uint32_t y[4];
-      load_matrices_transposed(y, reads.at(shared, n / 2, k * 16));
-#pragma unroll
-      for (int i = 0; i < S::kLines; ++i) {
-        mma(Value{}, dq[i][n], ds[i][k], y[0], y[1]);
-        mma(Value{}, dq[i][n + 1], ds[i][k], y[2], y[3]);
-      }
-    }
   }
 }
 
@@ -72,19 +51,20 @@ __global__ void __launch_bounds__(Sizes<kD, Table>::kThreads, Sizes<kD, Table>::
     attention_kept_dq_kernel(Heads heads, Kept kept, int first_group, Table table,
                              GradientTensors<Value> tensors) {
   using S = Sizes<kD, Table>;
-  WEFT_DYNAMIC_SHARED(Value, shared);
-  const int group = static_cast<int>(blockIdx.z) + first_group;
+  WEFT_ALIGNED_SHARED(Value, shared);
+  const BlockPlace place = place_of_block();
+  const int group = place.z + first_group;
   const int b = group / heads.G, g = group % heads.G, of_group = heads.H / heads.G;
-  const int h = g * of_group + static_cast<int>(blockIdx.y);
-  const int head = static_cast<int>(blockIdx.z) * of_group + static_cast<int>(blockIdx.y);
+  const int h = g * of_group + place.y, head = place.z * of_group + place.y;
   // The last queries have the most work: they start first.
-  const int block = static_cast<int>(gridDim.x - 1 - blockIdx.x), first = block * S::kRows;
+  const int block = static_cast<int>(gridDim.x) - 1 - place.x, first = block * S::kRows;
   const Side queries = heads.queries(b), keys = heads.keys(b);
   const int end = min(first + S::kRows, queries.length);
 
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = lane_of_warp();
-  const int line = (block * S::kWarps + warp) * S::kLines, warp_first = line * 16;
+  const int line = block * S::kWarps * S::kLines + warp, warp_first = line * 16;
   const int own = S::kKeys + warp * S::kLines * S::kColumns * Kept::kTile;  // of dS in a stage
+  const int warp_last = warp_first + 16 * S::kWarps * (S::kLines - 1) + 15;
   float dq[S::kLines][kD / 8][4];
 #pragma unroll
   for (int i = 0; i < S::kLines; ++i) clear(dq[i]);
@@ -95,7 +75,8 @@ __global__ void __launch_bounds__(Sizes<kD, Table>::kThreads, Sizes<kD, Table>::
     const Segment all = {0, queries.length, 0, keys.length};
     const int begin = seen_keys(heads, all, first).begin / S::kBlock * S::kBlock;
     const int last = seen_keys(heads, all, end - 1).end;
-    const TileCopy<kD, S::kBlock, S::kThreads, Value> k(tensors.k.rows(b, g), keys.length, heads);
+    const TileCopy<kD, S::kBlock, S::kThreads, Value, S::kBlock> k(tensors.k.rows(b, g),
+                                                                   keys.length, heads);
     const auto start = [&](int slot, int key) {
       if (key < last) {
         Value* stage = shared + slot * S::kStage;
@@ -109,31 +90,40 @@ __global__ void __launch_bounds__(Sizes<kD, Table>::kThreads, Sizes<kD, Table>::
     int slot = 0, walked = begin;
     for (int key = begin; key < last; key += S::kBlock) {
       wait_for_groups<S::kStages - 2>();
+      show_to_products();
       __syncthreads();
       const int now = slot;
       slot = slot + 1 == S::kStages ? 0 : slot + 1;
       // Into the place of the stage before this one, which all warps have left.
       start(now == 0 ? S::kStages - 1 : now - 1, key + (S::kStages - 1) * S::kBlock);
-      if (warp_first >= end || (heads.causal && warp_first + 16 * S::kLines <= key)) continue;
+      const bool is_seen = warp_first < end && (!heads.causal || warp_last >= key);
+      if (!kTogether && !is_seen) continue;
       const Value* ds_tiles = shared + now * S::kStage + own + lane * 8;
       uint32_t ds[S::kLines][S::kColumns][4];
 #pragma unroll
       for (int i = 0; i < S::kLines * S::kColumns; ++i) {
         load_matrices_transposed(ds[i / S::kColumns][i % S::kColumns], ds_tiles + i * Kept::kTile);
       }
-      if constexpr (Table::kWarpBytes > 0) {
+      if (Table::kWarpBytes > 0 && is_seen) {
         float values[2 * S::kColumns][4];
         unpack_fragments<Value>(values, ds[0]);
         table.add(sums, values, key - warp_first);
+        walked = key + S::kBlock;
       }
-      walked = key + S::kBlock;
-      add_lines<S>(dq, ds, shared, now * S::kStage * 2, heads.columns);
+#pragma unroll
+      for (int i = 0; i < S::kLines; ++i) pin(dq[i]);
+      begin_products();
+      add_all_weighted<kD, S::kBlock>(
+          [&](int i) -> auto& { return dq[i]; }, ds, shared, now* S::kStage * 2, heads.columns);
+      end_products();
+#pragma unroll
+      for (int i = 0; i < S::kLines; ++i) pin(dq[i]);
     }
     if (warp_first < end) table.end_walk(sums, walked - warp_first);
   }
 #pragma unroll
   for (int i = 0; i < 2 * S::kLines; ++i) {
-    const int query = warp_first + lane / 4 + i * 8;
+    const int query = warp_first + i / 2 * 16 * S::kWarps + i % 2 * 8 + lane / 4;
     if (query < heads.T) put_row(tensors.dq.at(b, query, h), dq[i / 2], i % 2, 0, heads);
   }
   table.write(sums, b * heads.H + h, line);

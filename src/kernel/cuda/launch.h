@@ -16,6 +16,10 @@
 #define WEFT_DYNAMIC_SHARED(T, name)                                   \
   extern __shared__ __align__(16) unsigned char weft_dynamic_shared[]; \
   T* name = reinterpret_cast<T*>(weft_dynamic_shared)
+// The same, aligned to 1024 bytes.
+#define WEFT_ALIGNED_SHARED(T, name)                                     \
+  extern __shared__ __align__(1024) unsigned char weft_aligned_shared[]; \
+  T* name = reinterpret_cast<T*>(weft_aligned_shared)
 #endif
 
 namespace weft::cuda {

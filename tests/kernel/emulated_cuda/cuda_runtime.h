@@ -24,6 +24,7 @@
 #define __align__(bytes) __attribute__((aligned(bytes)))
 #define WEFT_DYNAMIC_SHARED(T, name) \
   T* name = reinterpret_cast<T*>(::weft::emulated_cuda::dynamic_shared())
+#define WEFT_ALIGNED_SHARED(T, name) WEFT_DYNAMIC_SHARED(T, name)
 
 struct alignas(8) float2 {
   float x, y;
