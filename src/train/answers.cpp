@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/log.h"
 #include "data/example.h"
 #include "generate/stop_ids.h"
 #include "planning/rank_plans.h"
@@ -15,6 +16,22 @@ namespace {
 std::optional<double> part_of(int64_t count, int64_t rows) {
   if (rows == 0) return std::nullopt;
   return static_cast<double>(count) / static_cast<double>(rows);
+}
+
+// Packed rows are not cut: their prompts lose their beginning here, as those of other layouts did.
+int64_t longest_prompt_for(const Session& session, int64_t num_answer) {
+  const RunConfig& c = session.config;
+  const int64_t positions = session.model->max_positions();
+  if (reads_source(*session.model)) return std::min(c.data.seq_length, positions);
+  const int64_t space = positions - std::min(num_answer, c.eval.max_new_tokens);
+  return std::min(c.data.seq_length, std::max<int64_t>(space, 1));
+}
+
+// An answer that was cut off at the limit is not the row's, even where the text so far is.
+bool has_ended(const std::vector<int32_t>& made, int64_t max_new_tokens,
+               const std::vector<int32_t>& stop_ids) {
+  return static_cast<int64_t>(made.size()) < max_new_tokens ||
+         std::find(stop_ids.begin(), stop_ids.end(), made.back()) != stop_ids.end();
 }
 
 }  // namespace
@@ -38,10 +55,13 @@ Questions read_questions(const Session& session, const RowSource& rows,
     ++q.num_rows;
     const int64_t num_source = example.num_source,
                   num_answer = static_cast<int64_t>(example.ids.size()) - num_source;
-    if (num_source == 0 || num_source >= session.model->max_positions()) continue;
-    q.prompts.emplace_back(example.ids.begin(), example.ids.begin() + num_source);
+    if (num_source == 0) continue;
+    const int64_t kept = std::min(num_source, longest_prompt_for(session, num_answer));
+    q.num_cut += kept < num_source;
+    q.prompts.emplace_back(example.ids.begin() + (num_source - kept),
+                           example.ids.begin() + num_source);
     q.answers.push_back(maker.answer(rows, i, row));
-    q.longest_prompt = std::max(q.longest_prompt, num_source);
+    q.longest_prompt = std::max(q.longest_prompt, kept);
     q.longest_answer = std::max(q.longest_answer, num_answer);
     q.num_long += num_answer > c.eval.max_new_tokens;
   }
@@ -56,6 +76,20 @@ Matches sum_matches(Ranks& ranks, const Matches& mine) {
   std::array<int64_t, 3> numbers = {mine.rows, mine.exact, mine.sql};
   ranks.sum_over_data(numbers.data(), 3);
   return {numbers[0], numbers[1], numbers[2]};
+}
+
+void warn_of_lengths(Ranks& ranks, const Questions& mine, const RunConfig& config) {
+  std::array<int64_t, 2> counts = {mine.num_long, mine.num_cut};
+  if (splits_questions(ranks.layout())) ranks.sum_over_data(counts.data(), 2);
+  if (ranks.rank() != 0) return;
+  if (counts[0] > 0)
+    log_warning("{} answers have more than eval.max_new_tokens, {}, and cannot be matched",
+                counts[0], config.eval.max_new_tokens);
+  if (counts[1] > 0)
+    log_warning(
+        "{} prompts are longer than data.seq_length, {}, or leave no space for the answer: "
+        "their beginnings were cut",
+        counts[1], config.data.seq_length);
 }
 
 QuestionShare share_of(const Ranks& ranks, int64_t most) {
@@ -87,6 +121,7 @@ Matches answer_questions(Generator& generator, const Questions& questions,
   Matches matches;
   matches.rows = questions.num_rows;
   for (size_t i = 0; i < made.size(); ++i) {
+    if (!has_ended(made[i], max_new_tokens, stop_ids)) continue;
     const std::string text = decode_continuation(made[i], tokenizer, stop_ids);
     const bool is_equal = text == questions.answers[i];
     matches.exact += is_equal;

@@ -27,9 +27,13 @@ struct Questions {
   int64_t num_rows = 0;                       // kept rows, including those without a prompt
   int64_t longest_prompt = 0, longest_answer = 0;
   int64_t num_long = 0;  // answers of more than eval.max_new_tokens
+  int64_t num_cut = 0;   // prompts that were too long even so: packed rows
 };
 Questions read_questions(const Session& session, const RowSource& rows,
                          const QuestionShare& share = {});
+
+// Says on rank 0 how many of all ranks' rows cannot be answered in full. Collective.
+void warn_of_lengths(Ranks& ranks, const Questions& mine, const RunConfig& config);
 
 // A row without a prompt, because of the cut or an empty source, is not matched.
 struct Matches {
@@ -50,7 +54,8 @@ GeneratorRanks answering_ranks(const Ranks& ranks);
 // answer is enough.
 int64_t answer_tokens(const EvalConfig& config, int64_t longest_answer);
 
-// Answers greedily. StopError where a signal asks to stop.
+// Answers greedily; an answer that does not end within max_new_tokens matches nothing. StopError
+// where a signal asks to stop.
 Matches answer_questions(Generator& generator, const Questions& questions,
                          const Tokenizer& tokenizer, const std::vector<int32_t>& stop_ids,
                          int64_t max_new_tokens, const GenerateEvents& events = {});

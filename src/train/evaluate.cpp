@@ -125,9 +125,7 @@ Matches answer_all(const EvalRank& r) {
   Generator generator(model, plans, layout, *arena, r.pool, answering_ranks(r.ranks));
   for (const Executor* executor : generator.executors())
     Weights(*executor, model, false, r.pool).load(r.source);
-  if (q.num_long > 0)
-    log_warning("{} answers have more than eval.max_new_tokens, {}, and cannot be matched",
-                q.num_long, r.config.eval.max_new_tokens);
+  warn_of_lengths(r.ranks, q, r.config);
   return answer_questions(generator, q, *r.session.tokenizer,
                           read_stop_ids(*r.session.tokenizer, r.source.config, r.source.path),
                           max_new);

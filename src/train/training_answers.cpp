@@ -35,10 +35,7 @@ TrainingAnswers::TrainingAnswers(const Session& session, const RowSource& rows,
   const std::vector<int64_t> longest = gather_numbers(*ranks, questions_.longest_answer);
   const EvalConfig& config = session.config.eval;
   max_new_tokens_ = answer_tokens(config, *std::max_element(longest.begin(), longest.end()));
-  const int64_t num_long = sum_matches(*ranks, {questions_.num_long, 0, 0}).rows;
-  if (num_long > 0)
-    log_warning("{} answers have more than eval.max_new_tokens, {}, and cannot be matched",
-                num_long, config.max_new_tokens);
+  warn_of_lengths(*ranks, questions_, session.config);
 }
 
 AnswerResult TrainingAnswers::measure(const Show& show) {

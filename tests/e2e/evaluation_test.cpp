@@ -134,6 +134,24 @@ TEST(Evaluation, AnswersDuringTraining) {
   }
 }
 
+// A packed row may be longer than data.seq_length; its prompt is cut, not refused in the middle of
+// a run.
+TEST(Evaluation, LongPromptsOfPackedRowsAreCut) {
+  const TinyRun run;
+  write_pairs(run);
+  run.write("pairs.jsonl",
+            slurp(run / "pairs.jsonl") +
+                fmt::format("{{\"q\": \"{}\", \"a\": \"a1\"}}\n", std::string(150, 'q')));
+  for (const char* layout : {"parallel.dp=1", "parallel.dp=2", "parallel.tp=2"}) {
+    const Sets sets = pairs(
+        run, {"data.layout=pack", "data.seq_length=40", "eval.generate=14", "eval.max_new_tokens=8",
+              "train.eval_every=2", "train.steps=2", std::string("name=") + (layout + 9), layout});
+    const Ended ended = run.train(sets);
+    EXPECT_EQ(ended.exit_code, 0) << ended.err;
+    expect_parts(ended.err, {"1 prompts are longer than data.seq_length, 40"});
+  }
+}
+
 // Generation shares the arena, and changes nothing that is trained.
 TEST(Evaluation, AnswersAreInThePlanAndChangeNoBits) {
   const TinyRun run;

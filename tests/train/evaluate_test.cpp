@@ -126,6 +126,23 @@ TEST_F(Evaluate, AnswersHaveALimit) {
   EXPECT_EQ(evaluate_rows(rows).exact_match, 0);  // y (280) alone
 }
 
+TEST_F(Evaluate, AnAnswerThatDoesNotEndIsNotTheRows) {
+  stop_at(kPadded);
+  const std::string rows = R"({"q": "x", "a": "y"})";
+  config_.eval.max_new_tokens = 2;
+  EXPECT_EQ(evaluate_rows(rows).exact_match, 1);  // y, stop
+  config_.eval.max_new_tokens = 1;
+  EXPECT_EQ(evaluate_rows(rows).exact_match, 0) << "y, and nobody knows what would follow";
+}
+
+TEST_F(Evaluate, PromptsOfPackedRowsAreCutToo) {
+  stop_at(kPadded);
+  config_.data.layout = "pack";
+  const EvalReport report = evaluate_rows("{\"q\": \"" + std::string(100, 'a') +
+                                          "x\", \"a\": \"y\"}\n{\"q\": \"x\", \"a\": \"y\"}\n");
+  EXPECT_EQ(report.exact_match, 1);
+}
+
 TEST_F(Evaluate, QuestionsAreDealtOutOnce) {
   std::ofstream file(folder_ / "rows.jsonl");
   for (int i = 0; i < 7; ++i) file << "{\"q\": \"x\", \"a\": \"" << i << "\"}\n";
