@@ -43,7 +43,7 @@ Region region_of(const Slice& slice);
 //   One rank: that is all; the folder is committed and renamed, replacing an older one of that name
 //     at the very end.
 //   Several: rank 0 calls prepare_checkpoint (deleting leftovers of a failed attempt), barrier, all
-//     write, barrier, rank 0 calls commit_checkpoint.
+//     write, barrier, rank 0 calls commit_checkpoint; where a rank has failed, discard_checkpoint.
 void write_checkpoint(const std::filesystem::path& folder, const std::vector<Slice>& slices,
                       const Json& state, const std::map<std::string, std::string>& side_files,
                       int rank = 0, int num_ranks = 1);
@@ -53,6 +53,7 @@ void write_checkpoint(const std::filesystem::path& folder, const WriteFile& writ
                       const Json& state, const std::map<std::string, std::string>& side_files,
                       int rank, int num_ranks);
 void prepare_checkpoint(const std::filesystem::path& folder);
+void discard_checkpoint(const std::filesystem::path& folder);  // what was written: frees the space
 // Merges the ranks' parts into index.json, writes COMMITTED, renames. BugError where the slices do
 // not cover every element of every tensor exactly once.
 void commit_checkpoint(const std::filesystem::path& folder, int num_ranks);

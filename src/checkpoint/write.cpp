@@ -88,6 +88,11 @@ void prepare_checkpoint(const fs::path& folder) {
   make_folder(writing_folder(folder));
 }
 
+void discard_checkpoint(const fs::path& folder) {
+  std::error_code ignored;  // the error that ended the save is the one to report
+  fs::remove_all(writing_folder(folder), ignored);
+}
+
 void commit_checkpoint(const fs::path& folder, int num_ranks) {
   const fs::path writing = writing_folder(folder);
   const IndexPart all = merge_parts(writing, num_ranks);

@@ -1,7 +1,10 @@
 // train/save_lane.cpp: jobs in order; after a failed one the rest is skipped.
 #include "train/save_lane.h"
 
+#include <system_error>
 #include <utility>
+
+#include "base/log.h"
 
 namespace weft {
 
@@ -16,11 +19,28 @@ SaveLane::~SaveLane() {
 }
 
 int64_t SaveLane::post(std::function<void()> job) {
-  if (!thread_.joinable()) thread_ = std::thread([this] { work(); });
-  const std::lock_guard lock(mutex_);
+  const bool has_thread = start();
+  std::unique_lock lock(mutex_);
+  ++num_posted_;
   jobs_.push_back(std::move(job));
-  changed_.notify_all();
-  return ++num_posted_;
+  if (has_thread) {
+    changed_.notify_all();
+  } else {
+    run_first(lock);
+  }
+  return num_posted_;
+}
+
+bool SaveLane::start() {
+  if (thread_.joinable()) return true;
+  if (!can_start_) return false;
+  try {
+    thread_ = std::thread([this] { work(); });
+  } catch (const std::system_error& e) {  // a limit on threads or memory
+    log_warning("no thread for saves ({}): training waits for each of them", e.what());
+    can_start_ = false;
+  }
+  return can_start_;
 }
 
 void SaveLane::wait_for(int64_t number) {
@@ -29,26 +49,31 @@ void SaveLane::wait_for(int64_t number) {
   if (error_) std::rethrow_exception(error_);
 }
 
+// The first job of the queue. The lock is held, except while the job runs.
+void SaveLane::run_first(std::unique_lock<std::mutex>& lock) {
+  const std::function<void()> job = std::move(jobs_.front());
+  jobs_.pop_front();
+  if (!error_) {
+    lock.unlock();
+    std::exception_ptr error;
+    try {
+      job();
+    } catch (...) {
+      error = std::current_exception();
+    }
+    lock.lock();
+    error_ = error;
+  }
+  ++num_done_;
+  changed_.notify_all();
+}
+
 void SaveLane::work() {
   std::unique_lock lock(mutex_);
   for (;;) {
     changed_.wait(lock, [&] { return is_ending_ || !jobs_.empty(); });
     if (jobs_.empty()) return;
-    const std::function<void()> job = std::move(jobs_.front());
-    jobs_.pop_front();
-    if (!error_) {
-      lock.unlock();
-      std::exception_ptr error;
-      try {
-        job();
-      } catch (...) {
-        error = std::current_exception();
-      }
-      lock.lock();
-      error_ = error;
-    }
-    ++num_done_;
-    changed_.notify_all();
+    run_first(lock);
   }
 }
 

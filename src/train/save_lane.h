@@ -18,20 +18,23 @@ class SaveLane {
   SaveLane(const SaveLane&) = delete;
   SaveLane& operator=(const SaveLane&) = delete;
 
-  // Queued; returns its number. The thread starts with the first job.
+  // Queued; returns its number. The thread starts with the first job; where none can be started the
+  // job is done when this returns.
   int64_t post(std::function<void()> job);
   // Until the job of that number is done. Throws what a job threw; those after it were skipped.
   void wait_for(int64_t number);
   void wait() { wait_for(num_posted_); }  // for all
 
  private:
+  bool start();  // whether there is a thread
   void work();
+  void run_first(std::unique_lock<std::mutex>& lock);
 
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::function<void()>> jobs_;
   int64_t num_posted_ = 0, num_done_ = 0;
-  bool is_ending_ = false;
+  bool is_ending_ = false, can_start_ = true;
   std::exception_ptr error_;
   std::thread thread_;
 };

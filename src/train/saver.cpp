@@ -149,8 +149,16 @@ void Saver::wait_for_copy() {
   lane_.wait_for(copied_);
 }
 
+double Saver::blocked_so_far() const {
+  const Clock::rep since = waits_since_;
+  const double now_s = since ? seconds_since(Clock::time_point(Clock::duration(since))) : 0;
+  return blocked_s_ + now_s;
+}
+
 void Saver::end_saves(TrainState* state) {
+  waits_since_ = Clock::now().time_since_epoch().count();
   lane_.wait();
+  waits_since_ = 0;
   blocked_s_ = 0;  // of the next save
   snapshot_step_ = -1;
   if (!std::exchange(has_best_failed_, false)) return;
@@ -230,14 +238,17 @@ bool Saver::write(const Save& save, const WriteFile& write_file) {
   written = written && (alone || stage([&] {
                           if (is_main) commit_checkpoint(save.folder, ranks_.size());
                         }));
-  if (!written) return false;
+  if (!written) {
+    if (is_main) discard_checkpoint(save.folder);  // no rank writes any more
+    return false;
+  }
   const double write_s = seconds_since(begun);
   record_.try_event("checkpoint",
                     {{"step", Json(save.step)},
                      {"path", Json(save.folder.string())},
                      {"rank_bytes", Json(rank_file_.bytes())},
                      {"write_s", Json(write_s)},
-                     {"blocked_s", Json(save.has_snapshot ? blocked_s_.load() : write_s)}});
+                     {"blocked_s", Json(save.has_snapshot ? blocked_so_far() : write_s)}});
   return true;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <exception>
 #include <filesystem>
@@ -78,6 +79,7 @@ class Saver {
     bool is_best;
     bool has_snapshot = false;  // it is written in the background
   };
+  double blocked_so_far() const;
   void reserve_snapshot();  // in the background
   void start(Save save);    // in the background
   WriteFile write_held();
@@ -105,7 +107,10 @@ class Saver {
   std::exception_ptr copy_error_;  // of the snapshot
   // The step of the snapshot while a save from it is going on, else -1; the job that copies it.
   int64_t snapshot_step_ = -1, copied_ = 0;
-  std::atomic<double> blocked_s_ = 0;  // how long the loop has waited for this save
+  // How long the loop has waited for this save, and since when (of the clock's ticks) it waits for
+  // its end; 0: it does not.
+  std::atomic<double> blocked_s_ = 0;
+  std::atomic<std::chrono::steady_clock::rep> waits_since_ = 0;
 
   // Set by the thread that saves, read by the loop when it is done.
   int64_t saved_step_;

@@ -93,6 +93,38 @@ TEST(AsyncSave, AFailingDiskIsReportedAndRetried) {
   }
 }
 
+// What the other rank has written of a save that failed takes no space afterwards.
+TEST(AsyncSave, AFailureOfOneRankLeavesNothing) {
+  const TinyRun run;
+  StartOptions options;
+  options.env = fault_env("write:EIO:rank-00001.safetensors:1:99");
+  const Ended ended = run_to_end(
+      run.words("train", {"parallel.dp=2", "train.steps=3", "checkpoint.every=1"}), options);
+  EXPECT_EQ(ended.exit_code, 1) << ended.err;
+  expect_parts(ended.err, {"the checkpoint of step 1 could not be written",
+                           "the checkpoint of step 3 could not be written"});
+  for (const auto& entry : std::filesystem::directory_iterator(run.dir() / "checkpoints"))
+    ADD_FAILURE() << entry.path();
+}
+
+// The loop waits for a save at the next one: that is in its event.
+TEST(AsyncSave, TheEventTellsHowLongTheLoopWaited) {
+  const TinyRun run;
+  run.change_config("intermediate_size", Json(40000));  // a save takes longer than a step
+  run.write("one.txt", "ab cd\n");
+  run.train_well({"train.steps=6", "checkpoint.every=1", "data.seq_length=8",
+                  "train.global_batch=1", "train.micro_batch=1", "train.eval_every=1",
+                  "data.eval=[" + (run / "one.txt").string() + "]"});  // two saves a step
+  double blocked_s = 0, write_s = 0;
+  for (const Json& event : event_lines(run.dir(), "checkpoint")) {
+    if (event.at("step").as_int() == 6) continue;  // not in the background
+    EXPECT_LE(event.at("blocked_s").as_number(), event.at("write_s").as_number() + 0.5);
+    blocked_s += event.at("blocked_s").as_number();
+    write_s += event.at("write_s").as_number();
+  }
+  EXPECT_GT(blocked_s, 0.1 * write_s);
+}
+
 // "(NEED and LEFT bytes)" of a refusal.
 int64_t missing_bytes(const std::string& err) {
   const size_t at = err.rfind('(', err.find(" bytes)"));

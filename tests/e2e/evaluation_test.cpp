@@ -145,7 +145,8 @@ TEST(Evaluation, LongPromptsOfPackedRowsAreCut) {
   for (const char* layout : {"parallel.dp=1", "parallel.dp=2", "parallel.tp=2"}) {
     const Sets sets = pairs(
         run, {"data.layout=pack", "data.seq_length=40", "eval.generate=14", "eval.max_new_tokens=8",
-              "train.eval_every=2", "train.steps=2", std::string("name=") + (layout + 9), layout});
+              "train.eval_every=2", "train.steps=2", "train.global_batch=2", "train.micro_batch=1",
+              std::string("name=") + (layout + 9), layout});
     const Ended ended = run.train(sets);
     EXPECT_EQ(ended.exit_code, 0) << ended.err;
     expect_parts(ended.err, {"1 prompts are longer than data.seq_length, 40"});

@@ -2,6 +2,7 @@
 #include "train/save_lane.h"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 
 #include <atomic>
 #include <stdexcept>
@@ -45,6 +46,28 @@ TEST(SaveLane, TheDestructorEndsWhatWasPosted) {
     for (int i = 0; i < 5; ++i) lane.post([&] { ++done; });
   }
   EXPECT_EQ(done, 5);
+}
+
+// A default stack that no address space has: threads cannot be started.
+TEST(SaveLane, WithoutAThreadJobsAreDoneAtOnce) {
+  pthread_attr_t usual, huge;
+  ASSERT_EQ(pthread_getattr_default_np(&usual), 0);
+  ASSERT_EQ(pthread_attr_init(&huge), 0);
+  ASSERT_EQ(pthread_attr_setstacksize(&huge, size_t{1} << 50), 0);
+  ASSERT_EQ(pthread_setattr_default_np(&huge), 0);
+  int done = 0;
+  {
+    SaveLane lane;
+    EXPECT_EQ(lane.post([&] { ++done; }), 1);
+    EXPECT_EQ(done, 1);
+    ASSERT_EQ(pthread_setattr_default_np(&usual), 0);
+    lane.post([&] { throw std::runtime_error("lost"); });  // still without: not tried again
+    EXPECT_EQ(lane.post([&] { ++done; }), 3);
+    EXPECT_EQ(done, 1);
+    EXPECT_THROW(lane.wait(), std::runtime_error);
+  }
+  pthread_attr_destroy(&huge);
+  pthread_attr_destroy(&usual);
 }
 
 }  // namespace

@@ -125,16 +125,20 @@ class CudaDevice : public Device {
     return static_cast<int64_t>(available);
   }
 
+  // Threads that did not open the device must select it first, here and below: the current device
+  // is per thread, and the first call on another one opens a context there.
   std::byte* allocate_pinned(int64_t bytes) override {
     void* at = nullptr;
     if (bytes > 0) {
+      check(cudaSetDevice(number_), "cudaSetDevice");
       check(cudaHostAlloc(&at, static_cast<size_t>(bytes), cudaHostAllocDefault), "cudaHostAlloc");
     }
     return static_cast<std::byte*>(at);
   }
-  void free_pinned(std::byte* memory, int64_t) override { cudaFreeHost(memory); }
+  void free_pinned(std::byte* memory, int64_t) override {
+    if (cudaSetDevice(number_) == cudaSuccess) cudaFreeHost(memory);
+  }
 
-  // Threads that did not open the device must select it first: the current device is per thread.
   void write(void* to, const void* from, int64_t bytes) override {
     move(to, from, bytes, cudaMemcpyHostToDevice, copies_);
   }
