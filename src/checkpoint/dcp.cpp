@@ -154,9 +154,7 @@ LogicalModel open_dcp(const fs::path& folder) {
   if (num_left_out > 0)
     model.notes.push_back(fmt::format(
         "{} tensors are neither weights nor Adam's moments by name; not listed", num_left_out));
-  const fs::path whole = fs::absolute(folder).lexically_normal();
-  const fs::path here = whole.has_filename() ? whole : whole.parent_path();
-  find_config(model, {here, here.parent_path()});
+  find_config(model, config_folders(folder));
   finish_foreign(model);
   return model;
 }

@@ -303,9 +303,7 @@ LogicalModel open_deepspeed(const fs::path& folder) {
   } else {
     ZeroReader(step).read(model);
   }
-  const fs::path whole = fs::absolute(step).lexically_normal();
-  const fs::path here = whole.has_filename() ? whole : whole.parent_path();
-  find_config(model, {here, here.parent_path(), here.parent_path().parent_path()});
+  find_config(model, config_folders(folder));
   finish_foreign(model);
   return model;
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <filesystem>
+#include <vector>
 
 #include "checkpoint/logical.h"
 
@@ -22,5 +23,8 @@ bool is_dcp(const std::filesystem::path& folder);
 // torch.distributed.checkpoint: every tensor from its chunks. A prefix that names the model
 // ("model.") is dropped; PREFIX.state.NAME.exp_avg becomes NAME#m, exp_avg_sq NAME#v.
 LogicalModel open_dcp(const std::filesystem::path& folder);
+
+// Where config.json and the tokenizer may be: the folder itself and those above it.
+std::vector<std::filesystem::path> config_folders(const std::filesystem::path& folder);
 
 }  // namespace weft

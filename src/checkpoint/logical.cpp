@@ -222,7 +222,7 @@ LogicalModel open_logical(const std::string& path) {
   if (fs::is_regular_file(path)) return open_file(path);
   const fs::path source = resolve_model_source(path);
   if (is_checkpoint(source)) return open_checkpoint(source);
-  const bool has_weights = fs::exists(source / "config.json") && HfFolder(source).has_weights();
+  const bool has_weights = fs::exists(source / "config.json") && has_hf_weights(source);
   if (!has_weights && is_deepspeed(source)) return open_deepspeed(source);
   if (!has_weights && is_dcp(source)) return open_dcp(source);
   return open_folder(source);

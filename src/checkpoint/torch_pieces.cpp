@@ -5,6 +5,8 @@
 
 #include "base/error.h"
 #include "base/printable.h"
+#include "checkpoint/deepspeed_files.h"
+#include "checkpoint/foreign.h"
 
 namespace weft {
 namespace {
@@ -77,6 +79,16 @@ LogicalTensor in_fp32(LogicalTensor t) {
     convert_elements(stored.data(), from, out, Dtype::kF32, end - begin);
   };
   return {std::move(t.name), std::move(t.shape), Dtype::kF32, std::move(read)};
+}
+
+// The folder of a step has that of the run above it.
+std::vector<fs::path> config_folders(const fs::path& folder) {
+  const fs::path place = is_dcp(folder) ? folder : deepspeed_step_folder(folder);
+  const fs::path whole = fs::absolute(place).lexically_normal();
+  const fs::path here = whole.has_filename() ? whole : whole.parent_path();
+  std::vector<fs::path> folders = {here, here.parent_path()};
+  if (!is_dcp(folder)) folders.push_back(here.parent_path().parent_path());
+  return folders;
 }
 
 void find_config(LogicalModel& model, const std::vector<fs::path>& folders) {

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/mapped_files.h"
 #include "base/suggest.h"
+#include "checkpoint/model_files.h"
 #include "cmd/command.h"
 
 namespace weft {
@@ -124,6 +125,7 @@ const std::vector<std::string>& command_words() { return words; }
 
 int run_command_line(int argc, const char* const* argv) {
   words.assign(argv, argv + argc);
+  read_models_of_others();
   const std::string first = argc > 1 ? argv[1] : "";
   if (first.empty()) {
     fmt::print(stderr, "{}", help_text());

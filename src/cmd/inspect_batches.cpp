@@ -116,10 +116,10 @@ Json numbers_of(const DataCounters& counters) {
 Json inspect_batches(const std::string& path, const InspectRows& inspect) {
   const RunFile file(path, inspect.sets, RunFile::Use::kLook);
   const RunConfig& c = file.config();
-  const std::filesystem::path folder = resolve_model_path(c.model.path);
-  const Json config = HfFolder(folder).config();
+  const HfFolder folder(resolve_model_path(c.model.path));
+  const Json& config = folder.config();
   const auto tokenizer =
-      open_tokenizer(c.data.tokenizer == "auto" ? folder.string() : c.data.tokenizer);
+      open_tokenizer(c.data.tokenizer == "auto" ? folder.path().string() : c.data.tokenizer);
   StreamOptions options;
   options.seed = static_cast<uint64_t>(c.seed);
   options.global_batch = c.train.global_batch;

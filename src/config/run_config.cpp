@@ -14,7 +14,9 @@ namespace {
 constexpr const char* kMesh = "more than one node";
 
 void bind_model(OptionTable& t, ModelConfig& c) {
-  t.add("model.path", &c.path, "Hugging Face folder, or a hub name in the Hugging Face cache")
+  t.add("model.path", &c.path,
+        "Hugging Face folder, a hub name in the Hugging Face cache, or a checkpoint folder of "
+        "DeepSpeed or torch.distributed with config.json")
       .required();
   t.add("model.init", &c.init,
         "pretrained: the weights of model.path; random: the architecture's own initialization, "

@@ -13,6 +13,8 @@ constexpr const char* kIndex = "model.safetensors.index.json";
 constexpr const char* kTorchSingle = "pytorch_model.bin";
 constexpr const char* kTorchIndex = "pytorch_model.bin.index.json";
 
+std::optional<ForeignWeights> foreign_weights;
+
 // A shard's name comes from an untrusted file: it must not lead out of the folder.
 bool plain_name(const std::string& name) {
   return !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos &&
@@ -21,12 +23,23 @@ bool plain_name(const std::string& name) {
 
 }  // namespace
 
+bool has_hf_weights(const fs::path& folder) {
+  return fs::exists(folder / kSingle) || fs::exists(folder / kIndex) ||
+         fs::exists(folder / kTorchSingle) || fs::exists(folder / kTorchIndex);
+}
+
 HfFolder::HfFolder(const fs::path& path) : path_(path) {
   if (!fs::is_directory(path)) {
     throw UserError(fmt::format("{} is not a folder", path.string()),
                     "wanted a Hugging Face folder: config.json, *.safetensors, tokenizer files");
   }
-  const fs::path file = path / "config.json";
+  if (foreign_weights && !has_hf_weights(path)) {
+    if (const auto folder = foreign_weights->find_config(path)) {
+      foreign_ = path;
+      path_ = *folder;
+    }
+  }
+  const fs::path file = path_ / "config.json";
   if (!fs::exists(file)) {
     const bool is_foreign = fs::exists(path / "latest") || fs::exists(path / ".metadata");
     throw UserError(fmt::format("{} has no config.json", path.string()),
@@ -77,21 +90,24 @@ void HfFolder::open_shards(const std::string& index_name) const {
   }
 }
 
-bool HfFolder::has_weights() const {
-  return fs::exists(path_ / kSingle) || fs::exists(path_ / kIndex) ||
-         fs::exists(path_ / kTorchSingle) || fs::exists(path_ / kTorchIndex);
-}
+bool HfFolder::has_weights() const { return foreign_ || has_hf_weights(path_); }
 
 void HfFolder::open_weights() const {
   if (open_) return;
   files_.clear();
   where_.clear();
-  const auto open_single = [&](const char* name) {
-    const TensorFile& file = open_file(path_ / name);
-    for (const TensorInfo& t : file.tensors()) where_[t.name] = 0;
-    for (const auto& [tensor, reason] : file.unread()) where_[tensor] = 0;
+  const auto list_single = [&] {
+    for (const TensorInfo& t : files_[0]->tensors()) where_[t.name] = 0;
+    for (const auto& [tensor, reason] : files_[0]->unread()) where_[tensor] = 0;
   };
-  if (fs::exists(path_ / kSingle)) {
+  const auto open_single = [&](const char* name) {
+    open_file(path_ / name);
+    list_single();
+  };
+  if (foreign_) {
+    files_.push_back(foreign_weights->open(*foreign_));
+    list_single();
+  } else if (fs::exists(path_ / kSingle)) {
     open_single(kSingle);
   } else if (fs::exists(path_ / kIndex)) {
     open_shards(kIndex);
@@ -107,6 +123,8 @@ void HfFolder::open_weights() const {
   }
   open_ = true;
 }
+
+void set_foreign_weights(const ForeignWeights& foreign) { foreign_weights = foreign; }
 
 HfFolder::Found HfFolder::find(const std::string& name) const {
   open_weights();

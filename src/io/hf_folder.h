@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,7 +20,7 @@ class HfFolder {
   // Reads config.json. UserError where the folder or the file is missing; hub names (Org/Name,
   // Org/Name@revision) are looked up in the cache (HF_HOME) by resolve_model_path.
   explicit HfFolder(const std::filesystem::path& path);
-  const std::filesystem::path& path() const { return path_; }
+  const std::filesystem::path& path() const { return path_; }  // of config.json and the tokenizer
   const Json& config() const { return config_; }
 
   bool has_weights() const;  // there is a file that open_weights() would read
@@ -42,6 +43,7 @@ class HfFolder {
 
  private:
   std::filesystem::path path_;
+  std::optional<std::filesystem::path> foreign_;  // the folder of the weights
   Json config_;
   const TensorFile& open_file(const std::filesystem::path& file) const;
   void open_shards(const std::string& index_name) const;
@@ -50,6 +52,20 @@ class HfFolder {
   mutable Files files_;
   mutable std::map<std::string, size_t> where_;  // tensor to place in files_
 };
+
+// Whether the folder has model.safetensors, pytorch_model.bin, or an index of either.
+bool has_hf_weights(const std::filesystem::path& folder);
+
+// Folders of weights that other programs write, for a room above that reads them
+// (checkpoint/model_files.h).
+struct ForeignWeights {
+  // The folder that has config.json; none where `folder` is no such folder. UserError where it is
+  // one without.
+  std::optional<std::filesystem::path> (*find_config)(const std::filesystem::path& folder);
+  std::unique_ptr<const TensorFile> (*open)(const std::filesystem::path& folder);
+};
+// From here on HfFolder opens them too; called once, before other threads start.
+void set_foreign_weights(const ForeignWeights& foreign);
 
 // An existing folder; else a hub name in the Hugging Face cache; else UserError with the download
 // command.

@@ -46,6 +46,8 @@ class TensorFile {
   // Tensors that are there but cannot be read, with the reason: an unknown dtype.
   const std::map<std::string, std::string>& unread() const { return unread_; }
 
+  // Whether data() is the file itself; else it makes a copy, and read() is better.
+  virtual bool is_mapped() const { return true; }
   // All elements in row-major order; `info` is one of tensors(). Thread-safe.
   virtual const std::byte* data(const TensorInfo& info) const = 0;
   // Elements [begin, end) of them; needs no more memory than `out`. Thread-safe.

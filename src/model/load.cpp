@@ -91,15 +91,27 @@ ParameterSource find_parameter(const HfFolder& folder, const ParameterSpec& spec
   require(info->shape == stored.shape,
           "{}: tensor \"{}\" has shape {}, but config.json requires {}", file->path().string(),
           stored.name, to_string(info->shape), to_string(stored.shape));
-  return {file->data(*info), info->dtype};
+  return {file, info, file->is_mapped() ? file->data(*info) : nullptr};
+}
+
+void ParameterSource::read(int64_t begin, int64_t count, Dtype to, void* out) const {
+  const int64_t width = dtype_bytes(info->dtype);
+  if (data) return convert_elements(data + begin * width, info->dtype, out, to, count);
+  constexpr int64_t kPiece = 1 << 18;  // elements: large reads release their pages
+  std::vector<std::byte> stored(static_cast<size_t>(std::min(count, kPiece) * width));
+  for (int64_t at = 0; at < count; at += kPiece) {
+    const int64_t n = std::min(kPiece, count - at);
+    file->read(*info, begin + at, begin + at + n, stored.data());
+    convert_elements(stored.data(), info->dtype,
+                     static_cast<std::byte*>(out) + at * dtype_bytes(to), to, n);
+  }
 }
 
 void load_parameter(const HfFolder& folder, const ParameterSpec& spec, Dtype to, void* data) {
   ensure(is_floating(to), "parameters must be floating");
   const ParameterSource source = find_parameter(folder, spec);
   for_each_run(whole_as_stored(spec), [&](int64_t from, int64_t count, int64_t at) {
-    convert_elements(source.data + from * dtype_bytes(source.dtype), source.dtype,
-                     static_cast<std::byte*>(data) + at * dtype_bytes(to), to, count);
+    source.read(from, count, to, static_cast<std::byte*>(data) + at * dtype_bytes(to));
   });
 }
 

@@ -16,8 +16,11 @@ std::string without_base_prefix(const std::string& name);
 // actual and expected where it is missing, has another shape or is not floating. Thread-safe once
 // open_weights() was called. A tied head is not a separate parameter, so it is not looked up.
 struct ParameterSource {
-  const std::byte* data;
-  Dtype dtype;
+  const TensorFile* file;
+  const TensorInfo* info;
+  const std::byte* data;  // null where the file is not mapped
+  // Elements [begin, begin + count) of the stored tensor, converted.
+  void read(int64_t begin, int64_t count, Dtype to, void* out) const;
 };
 ParameterSource find_parameter(const HfFolder& folder, const ParameterSpec& spec);
 

@@ -10,6 +10,7 @@
 #include "checkpoint/export.h"
 #include "checkpoint/join.h"
 #include "checkpoint/list.h"
+#include "checkpoint/torch_pieces.h"
 #include "model/load.h"
 #include "model/stored.h"
 #include "train/generation_config.h"
@@ -35,6 +36,13 @@ LogicalTensor start_of(const Session& session, const FileTensor& tensor) {
   }
   LogicalTensor start{tensor.name, tensor.shape, Dtype::kF32, {}};
   const HfFolder::Found found = find_stored(session.folder, tensor.name);
+  if (!found.file->is_mapped()) {
+    start.dtype = found.info->dtype;
+    start.read = [found](int64_t begin, int64_t end, void* out) {
+      found.file->read(*found.info, begin, end, out);
+    };
+    return in_fp32(std::move(start));
+  }
   const std::byte* data = found.file->data(*found.info);
   start.read = [data, dtype = found.info->dtype](int64_t begin, int64_t end, void* out) {
     convert_elements(data + begin * dtype_bytes(dtype), dtype, out, Dtype::kF32, end - begin);

@@ -81,8 +81,7 @@ void Weights::load(const HfFolder& folder) {
       const ParameterSource source = find_parameter(folder, *held.spec);
       const int64_t size = dtype_bytes(held.dtype);
       for_each_run(stretch, [&](int64_t logical, int64_t count, int64_t local) {
-        convert_elements(source.data + logical * dtype_bytes(source.dtype), source.dtype,
-                         to + local * size, held.dtype, count);
+        source.read(logical, count, held.dtype, to + local * size);
       });
     });
   }

@@ -6,7 +6,7 @@
 A tied Qwen2 and an untied Llama train on four ranks under ZeRO 3; the checkpoint in the middle is
 exported. FSDP2 (two ranks, gloo) loads the torch.distributed.checkpoint folder, DeepSpeed's ZeRO 1 to
 3 the universal checkpoint, both with the optimizer's states; every later loss must be weft's. Control:
-without the states it is not. weft reads its own exports to the bit.
+without the states it is not. weft reads its own exports to the bit, also as model.path.
 """
 
 import json
@@ -106,6 +106,16 @@ def check_files(checks, folder, model):
                 and torch.load(path / "step.pt", weights_only=True).item() == SAVED, f"{model}: torch.load")
 
 
+def check_model_path(weft, checks, folder, model):
+    ends = {}
+    for kind in ("hf", "dcp", "deepspeed"):
+        run_dir = folder / f"{model}_from_{kind}"
+        weft.train(run_file(folder, folder / f"{model}_{kind}", steps=2), run_dir)
+        ends[kind] = weft.call("hash", run_dir)
+    for kind in ("dcp", "deepspeed"):
+        checks.equal(ends[kind], ends["hf"], f"{model}: model.path of the {kind} export trains the same")
+
+
 def run_peer(folder, models):
     runs = [{"kind": kind, "model": str(folder / model), "rows": str(folder / "rows.txt"), "from": SAVED,
              "steps": STEPS, "lr": LR, "decay_all": DECAY_ALL[model],
@@ -138,6 +148,7 @@ def body(args, checks, folder):
     losses = {model: export(weft, checks, folder, model) for model in DECAY_ALL}
     for model in DECAY_ALL:
         check_files(checks, folder, model)
+        check_model_path(weft, checks, folder, model)
     run_peer(folder, list(DECAY_ALL))
     for model, mine in losses.items():
         check_losses(checks, folder, model, mine)
