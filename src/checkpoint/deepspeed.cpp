@@ -209,25 +209,41 @@ class ZeroReader {
         take(buffers, at, n, pieces);
         out.push_back(join_pieces(name + suffix, shape, std::move(pieces)));
         at += n;
-        if (paddings && paddings->is_list()) at += std::max<int64_t>((*paddings)[g][i].as_int(), 0);
-        at = std::min(at, held);
+        if (paddings && paddings->is_list())
+          at += std::clamp<int64_t>((*paddings)[g][i].as_int(), 0, held - at);
       }
       require_used(at, held, 2 * static_cast<int64_t>(groups.size()));
     }
     return out;
   }
 
+  // ZeRO 3 pads every tensor, so that each rank holds as much of it as the others.
+  static int64_t part_of(int64_t elements, int64_t ranks) {
+    return elements / ranks + (elements % ranks != 0);
+  }
+  // The elements of every rank: a shorter one would shift what follows it.
+  int64_t held_by_each(const Groups& groups) const {
+    std::vector<int64_t> held;
+    for (const auto& rank : groups) {
+      held.push_back(0);
+      for (const TorchPiece& b : rank) held.back() += length(b);
+      require(held.back() == held[0], "{}: rank {} holds {} elements, rank 0 holds {}",
+              folder_.string(), held.size() - 1, held.back(), held[0]);
+    }
+    return held[0];
+  }
+
   std::vector<LogicalTensor> cut_by_tensor(const Groups& groups, const std::string& suffix) const {
     const PickleValue shapes = state().at("param_shapes");
     const auto ranks = static_cast<int64_t>(groups.size());
-    int64_t held = 0, at = 0;
-    for (const TorchPiece& b : groups[0]) held += length(b);
+    const int64_t held = held_by_each(groups);
+    int64_t at = 0;
     std::vector<LogicalTensor> out;
     for (size_t g = 0; g < shapes.size(); ++g) {
       for (size_t i = 0; i < shapes[g].num_entries(); ++i) {
         const std::string name(shapes[g].key(i).as_string());
         const Shape shape = shape_of(shapes[g].value(i));
-        const int64_t n = elements(shape, name), part = n / ranks + (n % ranks != 0);
+        const int64_t part = part_of(elements(shape, name), ranks);
         require(part <= held - at, "{}: the partitions end inside \"{}\"", folder_.string(),
                 printable_line(name));
         std::vector<TorchPiece> pieces;
@@ -245,15 +261,21 @@ class ZeroReader {
     const auto shapes = dict_of(model_[0], "frozen_param_shapes");
     for (size_t i = 0; shapes && i < shapes->num_entries(); ++i) {
       const std::string name(shapes->key(i).as_string());
+      const Shape shape = shape_of(shapes->value(i));
+      const auto ranks = static_cast<int64_t>(stage_ == 3 ? model_.size() : 1);
+      const int64_t part = part_of(elements(shape, name), ranks);
       std::vector<TorchPiece> pieces;
       for (const Archive& file : model_) {
         const auto parts = dict_of(file, "frozen_param_fragments");
         require(parts.has_value(), "{} has no part of \"{}\"", folder_.string(),
                 printable_line(name));
         pieces.push_back(whole_piece(*file, parts->at(name), name));
+        require(length(pieces.back()) == part,
+                "{}: rank {} holds {} elements of the frozen \"{}\", wanted {}", folder_.string(),
+                pieces.size() - 1, length(pieces.back()), printable_line(name), part);
         if (stage_ != 3) break;
       }
-      add(out, join_pieces(name, shape_of(shapes->value(i)), std::move(pieces)));
+      add(out, join_pieces(name, shape, std::move(pieces)));
     }
   }
 

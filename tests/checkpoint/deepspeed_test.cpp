@@ -43,7 +43,9 @@ struct ZeroFolder {
   int stage = 2;
   std::vector<std::vector<float>> parts;  // of the only group, by rank
   bool adam = true;
-  int64_t padding = 0;  // elements by which a state is longer than the weights
+  int64_t padding = 0;                      // elements by which a state is longer than the weights
+  std::vector<std::string> alignment = {};  // param_alignment_paddings of the group, pickled
+  std::vector<size_t> frozen_parts = {2, 2, 2};  // elements of the frozen tensor, by rank
 
   static std::string shapes() {
     return list({ordered(dict({{"a", size({2, 2})}, {"b", size({3})}}))});
@@ -61,8 +63,10 @@ struct ZeroFolder {
     const std::string base = dict({{"state", "}(" + number(0) + states + "u"}});
     const std::string stage_value =
         call("deepspeed.runtime.zero.config", "ZeroStageEnum", tuple({number(stage)}));
+    const std::string paddings = alignment.empty() ? "N" : list({list(alignment)});
     const std::string zero = dict(
         {{"zero_stage", stage_value},
+         {"param_alignment_paddings", paddings},
          {"loss_scaler", global("deepspeed.runtime.fp16.loss_scaler", "LossScaler") + ")\x81" +
                              dict({{"cur_scale", number(1)}}) + "b"},
          {"partition_count", number(static_cast<int64_t>(parts.size()))},
@@ -70,13 +74,17 @@ struct ZeroFolder {
          {stage == 3 ? "fp32_flat_groups" : "single_partition_of_fp32_groups", list({flat(0)})}});
     return torch.file(dict({{"optimizer_state_dict", zero}}));
   }
+  std::string part_of_frozen(size_t rank, TorchBytes& torch) const {
+    const size_t n = frozen_parts[rank];
+    return torch.tensor(floats(counted(50 + 2 * static_cast<float>(rank), n)),
+                        {static_cast<int64_t>(n)});
+  }
   std::string model(size_t rank) const {
     TorchBytes torch;
     const std::string buffer =
         torch.tensor(std::string("\x80\x3f\x00\x40", 4), {2}, "BFloat16Storage");
     const std::string frozen =
-        stage == 3 ? torch.tensor(floats(counted(50 + 2 * static_cast<float>(rank), 2)), {2})
-                   : torch.tensor(floats(counted(50, 3)), {3});
+        stage == 3 ? part_of_frozen(rank, torch) : torch.tensor(floats(counted(50, 3)), {3});
     const std::string held = torch.tensor(floats({7}), {1});
     return torch.file(
         dict({{"module", ordered(dict({{"buf", buffer}, {"held", held}, {"tied", held}}))},
@@ -198,6 +206,68 @@ TEST(DeepSpeed, PartitionsMustFitTheParameters) {
   EXPECT_NE(refusal(folder / "long").find("take 7 of 18 elements"), std::string::npos);
   ZeroFolder{3, {{0, 1, 4}, {2, 3, 6}}, true, 0}.store(folder / "short3");
   EXPECT_NE(refusal(folder / "short3").find("end inside \"b\""), std::string::npos);
+}
+
+// a is 0 1 | 2 3 | two of padding, b is 4 | 5 | 6: with a rank that is one element shorter or
+// longer all that follows would be shifted.
+TEST(DeepSpeed, RanksOfZero3HoldEqualParts) {
+  TemporaryFolder folder;
+  const auto with = [&](const std::vector<std::vector<float>>& parts) {
+    ZeroFolder zero{3, parts, true, 0};
+    zero.frozen_parts = {1, 1, 1};
+    fs::remove_all(folder / "ds");
+    zero.store(folder / "ds");
+    return folder / "ds";
+  };
+  const std::vector<std::vector<float>> good = {{0, 1, 4}, {2, 3, 5}, {-9, -9, 6}};
+  const LogicalModel model = open_logical(with(good).string());
+  EXPECT_EQ(read_all(model.weights[0]), counted(0, 4));
+  EXPECT_EQ(model.weights[0].name, "a");
+  EXPECT_NE(refusal(with({good[0], {2, 3}, good[2]})).find("rank 1 holds 2 elements, rank 0 holds"),
+            std::string::npos);
+  EXPECT_NE(refusal(with({good[0], {2, 3, 5, 7}, good[2]})).find("rank 1 holds 4 elements"),
+            std::string::npos);
+  EXPECT_NE(refusal(with({good[0], good[1], {-9, -9, 6, 7}})).find("rank 2 holds 4 elements"),
+            std::string::npos);
+}
+
+TEST(DeepSpeed, FrozenPartsMustBeEqual) {
+  TemporaryFolder folder;
+  ZeroFolder zero = kZero3;
+  zero.frozen_parts = {1, 3};
+  zero.store(folder / "ds");
+  EXPECT_NE(refusal(folder / "ds").find("rank 0 holds 1 elements of the frozen \"f\", wanted 2"),
+            std::string::npos);
+  zero.frozen_parts = {2, 1};
+  zero.store(folder / "ds");
+  EXPECT_NE(refusal(folder / "ds").find("rank 1 holds 1 elements of the frozen"),
+            std::string::npos);
+}
+
+// ZeRO 1 of bf16 aligns every tensor in the flat group by elements that belong to none.
+TEST(DeepSpeed, PaddingBetweenTensorsIsSkipped) {
+  TemporaryFolder folder;
+  ZeroFolder zero{2, {{0, 1, 2, 3, -9}, {-9, 4, 5, 6, -9}}, true, 0};
+  zero.alignment = {number(2), number(1)};
+  zero.store(folder / "ds");
+  const LogicalModel model = open_logical((folder / "ds").string());
+  std::map<std::string, std::vector<float>> values;
+  for (const LogicalTensor& t : model.weights) values[t.name] = read_all(t);
+  EXPECT_EQ(values.at("a"), counted(0, 4));
+  EXPECT_EQ(values.at("b"), counted(4, 3));
+  ASSERT_EQ(model.states.size(), 4u);
+  EXPECT_EQ(read_all(model.states[2]), counted(104, 3)) << model.states[2].name;
+
+  zero.alignment = {number(4), number(0)};
+  zero.store(folder / "ds");
+  EXPECT_NE(refusal(folder / "ds").find("end inside \"b\""), std::string::npos);
+  const std::string most = "\x8a\x08" + std::string(7, '\xff') + "\x7f";  // the largest int64
+  zero.alignment = {most, number(0)};
+  zero.store(folder / "ds");
+  EXPECT_NE(refusal(folder / "ds").find("end inside \"b\""), std::string::npos);
+  zero.alignment = {number(2)};
+  zero.store(folder / "ds");
+  EXPECT_NE(refusal(folder / "ds").find("of 1 elements"), std::string::npos);
 }
 
 }  // namespace
