@@ -13,6 +13,7 @@ namespace weft {
 namespace {
 
 constexpr size_t kMaxPickleBytes = size_t{1} << 30;
+constexpr size_t kMaxDims = 64;  // torch's own operations take no more
 constexpr const char* kSaveAgain =
     "load it in Python and save it again with a current torch.save, or as safetensors";
 
@@ -233,6 +234,8 @@ TorchTensor TorchArchive::tensor(const PickleValue& value) const {
   t.strides = shape_of(a[3]);
   require(t.shape.size() == t.strides.size(), "{}: shape {} with {} strides", what_,
           to_string(t.shape), t.strides.size());
+  require(t.shape.size() <= kMaxDims, "{}: a tensor has {} dimensions, wanted at most {}", what_,
+          t.shape.size(), kMaxDims);
   const bool is_typed = !call->name.ends_with("_v3");
   const std::string type = is_typed ? id[1].class_name() : a[6].class_name();
   const auto dtype = is_typed ? find_storage_dtype(type) : find_torch_dtype(type);

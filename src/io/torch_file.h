@@ -15,7 +15,7 @@
 namespace weft {
 
 // A view of a storage. `fault` says why it cannot be read (a dtype that weft does not have, a view
-// that repeats elements); then only the shape is meaningful.
+// that repeats elements, a sparse tensor); then nothing else is meaningful.
 struct TorchTensor {
   Dtype dtype = Dtype::kF32;
   Shape shape;
@@ -34,6 +34,7 @@ class TorchArchive {
   TorchArchive(std::shared_ptr<const MappedFile> map, size_t begin, size_t end,
                std::string_view what);
   PickleValue root() const { return pickle_->root(); }
+  const std::string& what() const { return what_; }
 
   static bool is_tensor(const PickleValue& value);
   // Checked against its storage: UserError where it goes beyond it.
@@ -64,8 +65,8 @@ class TorchArchive {
 void read_torch(const MappedFile& map, size_t archive_begin, const TorchTensor& tensor,
                 int64_t begin, int64_t end, void* out);
 
-// Every tensor of nested dicts and lists, under its keys joined by dots. UserError where two would
-// have the same name.
+// Every tensor of nested dicts and lists, under its keys joined by dots; one of a kind that is not
+// read (sparse, quantized) has a fault. UserError where two would have the same name.
 std::map<std::string, TorchTensor> named_tensors(const TorchArchive& archive,
                                                  const PickleValue& value);
 

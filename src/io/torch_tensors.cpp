@@ -11,25 +11,78 @@ namespace {
 
 using Named = std::map<std::string, TorchTensor>;
 
-void collect(const TorchArchive& archive, const PickleValue& value, const std::string& name,
-             Named& out) {
-  const auto below = [&](const std::string& key) { return name.empty() ? key : name + "." + key; };
-  if (TorchArchive::is_tensor(value)) {
-    require(out.emplace(name, archive.tensor(value)).second, "two tensors are named \"{}\"",
-            printable_line(name));
-  } else if (value.is_dict()) {
-    for (size_t i = 0; i < value.num_entries(); ++i) {
-      const PickleValue key = value.key(i);
-      if (key.is_string())
-        collect(archive, value.value(i), below(std::string(key.as_string())), out);
-      if (key.kind() == Pickle::Kind::kInt)
-        collect(archive, value.value(i), below(std::to_string(key.as_int())), out);
-    }
-  } else if (value.is_list()) {
-    for (size_t i = 0; i < value.size(); ++i)
-      collect(archive, value[i], below(std::to_string(i)), out);
-  }
+// A pickle of some megabytes may refer to the same dict again and again: what it unfolds to is
+// bounded. Larger than the largest models by far.
+constexpr size_t kMaxTensors = size_t{1} << 20;
+constexpr size_t kMaxNameBytes = size_t{1} << 26;
+
+bool is_wrapper(const std::string& call) {
+  return call == "torch._utils._rebuild_parameter" ||
+         call == "torch._utils._rebuild_parameter_with_state";
 }
+
+// The call of torch that makes a tensor of a kind that is not read, below those that wrap it; ""
+// for what is no tensor.
+std::string other_tensor(const PickleValue& value) {
+  if (value.kind() != Pickle::Kind::kObject) return "";
+  const std::string name = value.class_name();
+  if (!name.starts_with("torch.") || name == "torch.Size" || name == "torch.device") return "";
+  const PickleValue arguments = value.arguments();
+  std::string inner;
+  if (is_wrapper(name) && arguments.size() > 0) inner = other_tensor(arguments[0]);
+  if (name == "torch._tensor._rebuild_from_type_v2" && arguments.size() > 0)
+    inner = arguments[0].class_name();
+  return inner.empty() ? name : inner;
+}
+
+class Collector {
+ public:
+  explicit Collector(const TorchArchive& archive) : archive_(archive) {}
+
+  void walk(const PickleValue& value, const std::string& name) {
+    if (value.is_dict()) {
+      for (size_t i = 0; i < value.num_entries(); ++i) {
+        const PickleValue key = value.key(i), below = value.value(i);
+        if (!may_hold_tensors(below)) continue;
+        if (key.is_string()) walk(below, joined(name, key.as_string()));
+        if (key.is_int()) walk(below, joined(name, std::to_string(key.as_int())));
+      }
+    } else if (value.is_list()) {
+      for (size_t i = 0; i < value.size(); ++i) {
+        if (may_hold_tensors(value[i])) walk(value[i], joined(name, std::to_string(i)));
+      }
+    } else if (TorchArchive::is_tensor(value)) {
+      add(name, archive_.tensor(value));
+    } else if (const std::string call = other_tensor(value); !call.empty()) {
+      TorchTensor tensor;
+      tensor.fault = fmt::format("is made by {}, which is not read", printable_line(call));
+      add(name, std::move(tensor));
+    }
+  }
+  Named take() { return std::move(out_); }
+
+ private:
+  static bool may_hold_tensors(const PickleValue& value) {
+    return value.is_dict() || value.is_list() || value.kind() == Pickle::Kind::kObject;
+  }
+  void add(const std::string& name, TorchTensor tensor) {
+    require(out_.size() < kMaxTensors, "{}: has more than {} tensors", archive_.what(),
+            kMaxTensors);
+    require(out_.emplace(name, std::move(tensor)).second, "{}: two tensors are named \"{}\"",
+            archive_.what(), printable_line(name));
+  }
+  std::string joined(const std::string& name, std::string_view key) {
+    std::string path = name.empty() ? std::string(key) : fmt::format("{}.{}", name, key);
+    name_bytes_ += path.size();
+    require(name_bytes_ <= kMaxNameBytes, "{}: its names have more than {} bytes", archive_.what(),
+            kMaxNameBytes);
+    return path;
+  }
+
+  const TorchArchive& archive_;
+  Named out_;
+  size_t name_bytes_ = 0;
+};
 
 }  // namespace
 
@@ -47,9 +100,9 @@ bool is_torch_file(const std::filesystem::path& path) {
 }
 
 Named named_tensors(const TorchArchive& archive, const PickleValue& value) {
-  Named out;
-  collect(archive, value, "", out);
-  return out;
+  Collector collector(archive);
+  collector.walk(value, "");
+  return collector.take();
 }
 
 TorchFile::TorchFile(const std::filesystem::path& path)

@@ -136,6 +136,81 @@ TEST(TorchFile, AsAFileOfTensors) {
   EXPECT_NE(file.unread().at("expanded").find("repeats"), std::string::npos);
 }
 
+// Left out silently, an export would lack them.
+TEST(TorchFile, TensorsOfOtherKindsAreNamedAsUnread) {
+  TemporaryFolder folder;
+  TorchBytes torch;
+  const std::string dense = torch.tensor(floats({1, 2}), {2});
+  const std::string sparse =
+      call("torch._utils", "_rebuild_sparse_tensor", tuple({number(0), tuple({dense, dense})}));
+  const std::string parameter = call("torch._utils", "_rebuild_parameter", tuple({sparse, "\x88"}));
+  const std::string typed = call("torch._tensor", "_rebuild_from_type_v2",
+                                 tuple({global("torch._utils", "_rebuild_nested_tensor"),
+                                        global("torch", "Tensor"), tuple({dense}), "}"}));
+  std::ofstream(folder / "a.bin") << torch.file(
+      dict({{"a", dense},
+            {"s", sparse},
+            {"p", list({parameter})},
+            {"typed", typed},
+            {"size", call("torch", "Size", tuple({tuple({number(2)})}))},
+            {"device", call("torch", "device", tuple({text("cpu")}))},
+            {"dtype", global("torch", "float32")},
+            {"object", call("os", "system", tuple({text("x")}))}}));
+  const TorchFile file(folder / "a.bin");
+  ASSERT_EQ(file.tensors().size(), 1u);
+  EXPECT_EQ(file.tensors()[0].name, "a");
+  const std::string reason = "is made by torch._utils._rebuild_sparse_tensor, which is not read";
+  EXPECT_EQ(file.unread(),
+            (std::map<std::string, std::string>{
+                {"s", reason},
+                {"p.0", reason},
+                {"typed", "is made by torch._utils._rebuild_nested_tensor, which is not read"}}));
+}
+
+// The values of one dict, named over and over: `levels` dicts, each of which holds the one below
+// `width` times under keys of `key_bytes`.
+std::string shared_dicts(const std::string& inner, int levels, int width, size_t key_bytes) {
+  std::string bytes = inner + "q" + '\0';
+  for (int i = 0; i < levels; ++i) {
+    bytes = "}(" + text("0" + std::string(key_bytes, 'k')) + bytes;
+    for (int k = 1; k < width; ++k)
+      bytes += text(std::to_string(k) + std::string(key_bytes, 'k')) + "h" + static_cast<char>(i);
+    bytes += std::string("uq") + static_cast<char>(i + 1);
+  }
+  return bytes;
+}
+
+TEST(TorchFile, SharedDictsAreNotUnfoldedWithoutEnd) {
+  TorchBytes torch;
+  const std::string tensor = torch.tensor(floats({1}), {1});
+  const auto names = [&](const std::string& value) {
+    const std::string file = torch.file(value);
+    const TorchArchive archive(file, "shared.pt");
+    return named_tensors(archive, archive.root()).size();
+  };
+  EXPECT_EQ(names(shared_dicts(tensor, 5, 8, 0)), 32768u);
+  const auto refused = [&](const std::string& value) {
+    return error_of<UserError>([&] { names(value); });
+  };
+  EXPECT_NE(refused(shared_dicts(tensor, 7, 8, 0)).find("more than 1048576 tensors"),
+            std::string::npos);
+  EXPECT_NE(refused(shared_dicts(tensor, 2, 100, 60000)).find("names have more than"),
+            std::string::npos);
+  // Names are built only for what may hold a tensor.
+  EXPECT_EQ(names(shared_dicts("N", 2, 100, 60000)), 0u);
+}
+
+TEST(TorchFile, DimensionsAreBounded) {
+  TorchBytes torch;
+  torch.storages.push_back(floats({1}));
+  const auto with = [&](size_t dims) {
+    const std::vector<int64_t> ones(dims, 1);
+    return torch.file(TorchBytes::view(0, 0, ones, ones));
+  };
+  EXPECT_EQ(only_tensor(with(64)).shape.size(), 64u);
+  EXPECT_NE(refusal(with(65)).find("65 dimensions"), std::string::npos);
+}
+
 TEST(TorchFile, AViewMustBeWithinItsStorage) {
   TorchBytes torch;
   torch.storages.push_back(floats({1, 2, 3, 4}));
