@@ -181,6 +181,8 @@ class PickleReader {
   void put(uint64_t key) {
     need(1);
     memo_[key] = stack_.back();
+    // Python stores a value once. A byte would suffice for an entry, which takes many.
+    check(memo_.size() <= out_.nodes_.size(), "stores more values than it has");
   }
   void get(uint64_t key) {
     const auto found = memo_.find(key);
@@ -300,6 +302,7 @@ class PickleReader {
         stopped_ = true;
         return;
       case Op::kMark:
+        check(marks_.size() < kMaxValues, "has too many marks");
         return marks_.push_back(stack_.size());
       case Op::kBinPut:
         return put(number(1));

@@ -200,5 +200,21 @@ TEST(PickleReader, DepthAndSharingAreBounded) {
   expect_refused(doubled(40), "unfold to more");
 }
 
+// Both take a byte of the file, and more of the memory.
+TEST(PickleReader, StoredValuesAndMarksAreBounded) {
+  EXPECT_EQ(Pickle("\x80\x04]\x94(N\x94N\x94"
+                   "e."s,
+                   "three")
+                .root()
+                .size(),
+            2u);
+  expect_refused("\x80\x04N\x94\x94.", "stores more values than it has");
+  expect_refused(
+      "\x80\x02Nr" + testing::little_endian(7, 4) + "r" + testing::little_endian(8, 4) + ".",
+      "stores more values than it has");
+  EXPECT_EQ(Pickle("\x80\x02Nq\x01q\x01."s, "again").root().kind(), Kind::kNull);
+  expect_refused("\x80\x02N" + std::string((size_t{1} << 24) + 1, '(') + ".", "too many marks");
+}
+
 }  // namespace
 }  // namespace weft
