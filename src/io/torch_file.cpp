@@ -188,18 +188,24 @@ TorchArchive::TorchArchive(std::shared_ptr<const MappedFile> map, size_t begin, 
 
 void TorchArchive::open() {
   require_torch_zip(archive_, what_);
-  for (ZipMember& m : parse_zip(archive_, what_)) {
+  const std::vector<ZipMember> members = parse_zip(archive_, what_);
+  for (const ZipMember& m : members) {
     constexpr std::string_view kPickle = "/data.pkl";
     if (m.name.ends_with(kPickle) && m.name.find('/') == m.name.size() - kPickle.size()) {
       require(root_.empty(), "{} holds two pickles", what_);
       root_ = m.name.substr(0, m.name.size() - kPickle.size() + 1);
     }
-    members_.emplace(std::move(m.name), Range{m.begin, m.end});
+    members_.emplace(m.name, Range{m.begin, m.end});
   }
   require(!root_.empty(), "{} is a zip archive, but not of torch.save: it has no data.pkl", what_);
   if (members_.contains(root_ + "constants.pkl")) {
     throw UserError(fmt::format("{} is a TorchScript program, wanted a state dict", what_),
                     "save model.state_dict() instead of the model");
+  }
+  // What is read here. A storage would have to be read whole for a part of it.
+  for (const ZipMember& m : members) {
+    if (m.name == root_ + "data.pkl" || m.name == root_ + "byteorder")
+      check_member(archive_, m, what_);
   }
   if (const auto order = members_.find(root_ + "byteorder"); order != members_.end()) {
     const auto [begin, end] = order->second;

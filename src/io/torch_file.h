@@ -28,7 +28,8 @@ struct TorchTensor {
 class TorchArchive {
  public:
   // `archive` must outlive it; `what` names it in messages. UserError where it is no archive of
-  // torch.save, or in an order of bytes that is not this machine's.
+  // torch.save, in an order of bytes that is not this machine's, or its pickle has another checksum
+  // than the archive states. Those of the storages are not checked.
   TorchArchive(std::string_view archive, std::string_view what);
   // Bytes [begin, end) of a mapped file.
   TorchArchive(std::shared_ptr<const MappedFile> map, size_t begin, size_t end,

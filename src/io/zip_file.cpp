@@ -4,6 +4,8 @@
 // there, and nothing is allocated by a count that the archive states.
 #include "io/zip_file.h"
 
+#include <zlib.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <set>
@@ -118,7 +120,9 @@ class ZipReader {
     read_zip64(name, at + kEntryBytes + name_bytes, extra_bytes, {&size, &packed, &header});
     check(packed == size, name, fmt::format("has {} bytes, {} of them stored", size, packed));
     check(number(at + 34, 2) == 0, name, "is in another file");
-    return locate(name, header, size);
+    Placed placed = locate(name, header, size);
+    placed.member.checksum = static_cast<uint32_t>(number(at + 16, 4));
+    return placed;
   }
 
   // Of the extra fields, the one for values that do not fit 32 bits: it holds only those.
@@ -156,7 +160,7 @@ class ZipReader {
     check(
         size <= directory_begin_ - begin, name,
         fmt::format("has {} bytes at {}, beyond the archive's {}", size, begin, directory_begin_));
-    return {{name, begin, begin + static_cast<size_t>(size)}, at};
+    return {{name, begin, begin + static_cast<size_t>(size), 0}, at};
   }
 
   // By offset. Members that share bytes make a small file look large ("zip bombs").
@@ -183,6 +187,17 @@ class ZipReader {
 
 std::vector<ZipMember> parse_zip(std::string_view archive, std::string_view what) {
   return ZipReader(archive, what).read();
+}
+
+void check_member(std::string_view archive, const ZipMember& member, std::string_view what) {
+  if (member.checksum == 0) return;
+  const std::string_view bytes = archive.substr(member.begin, member.end - member.begin);
+  const auto found =
+      static_cast<uint32_t>(crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
+  if (found == member.checksum) return;
+  throw UserError(fmt::format("{}: member \"{}\" has the checksum {:08x}, wanted {:08x}", what,
+                              printable_line(member.name), found, member.checksum),
+                  kDamaged);
 }
 
 bool is_zip(std::string_view head) { return head.starts_with(kLocal); }

@@ -21,6 +21,7 @@ class ZipBytes {
     std::string name, data;
     uint16_t method = 0, flags = 0x808;
     size_t header = 0;
+    uint32_t checksum = 0;
   };
   ZipBytes& add(std::string name, std::string data) {
     members.push_back({std::move(name), std::move(data)});
@@ -40,9 +41,10 @@ class ZipBytes {
     const size_t directory = out.size();
     for (const Member& m : members) {
       out += "PK\x01\x02" + little_endian(0, 4) + little_endian(m.flags, 2) +
-             little_endian(m.method, 2) + std::string(8, '\0') + little_endian(m.data.size(), 4) +
-             little_endian(m.data.size(), 4) + little_endian(m.name.size(), 2) +
-             std::string(12, '\0') + little_endian(m.header, 4) + m.name;
+             little_endian(m.method, 2) + std::string(4, '\0') + little_endian(m.checksum, 4) +
+             little_endian(m.data.size(), 4) + little_endian(m.data.size(), 4) +
+             little_endian(m.name.size(), 2) + std::string(12, '\0') + little_endian(m.header, 4) +
+             m.name;
     }
     const size_t end = out.size(), size = end - directory, n = members.size();
     out += "PK\x06\x06" + little_endian(44, 8) + little_endian(0x2d031e, 4) + little_endian(0, 8) +

@@ -104,6 +104,19 @@ TEST_F(TorchWriting, MembersAreAlignedFromTheArchivesStart) {
   for (const ZipMember& m : members) EXPECT_EQ(m.begin % 64, 0u) << m.name;
 }
 
+// The name of a tensor would be another one, without a fault in the pickle.
+TEST_F(TorchWriting, APickleWithAFlippedBitIsRefused) {
+  write("a.pt");
+  std::string file = read_file(folder_ / "a.pt");
+  const size_t name = file.find("none");
+  ASSERT_NE(name, std::string::npos);
+  EXPECT_EQ(TorchArchive(file, "a.pt").root().num_entries(), 3u);
+  file[name] ^= 1;
+  const std::string refusal = error_of<UserError>([&] { TorchArchive(file, "a.pt"); });
+  EXPECT_NE(refusal.find("a.pt: member \"archive/data.pkl\" has the checksum"), std::string::npos)
+      << refusal;
+}
+
 TEST_F(TorchWriting, TheChecksumOfEveryMemberIsThere) {
   write("c.pt");
   const std::string file = read_file(folder_ / "c.pt");

@@ -62,6 +62,21 @@ TEST(ZipFile, SizesInAZip64Field) {
   EXPECT_NE(refusal(with(entry)).find("lie.zip"), std::string::npos);
 }
 
+TEST(ZipFile, ChecksumsAreThoseOfTheBytes) {
+  const auto check = [](uint32_t checksum) {
+    ZipBytes zip = ZipBytes().add("a/x", "hello");
+    zip.members[0].checksum = checksum;
+    const std::string archive = zip.bytes();
+    check_member(archive, parse_zip(archive, "lie.zip")[0], "lie.zip");
+  };
+  check(0x3610a686);  // CRC-32 of "hello"
+  check(0);           // torch.serialization.set_crc32_options(False)
+  EXPECT_NE(error_of<UserError>([&] {
+              check(0x3610a687);
+            }).find("lie.zip: member \"a/x\" has the checksum 3610a686, wanted 3610a687"),
+            std::string::npos);
+}
+
 TEST(ZipFile, TruncatedAnywhereIsRefused) {
   const std::string archive = two_members().bytes();
   for (size_t n = 0; n < archive.size(); ++n) {
