@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "checkpoint/overlap.h"
 #include "io/safetensors.h"
 
 namespace weft {
@@ -207,15 +208,16 @@ void merge_tensors(StoredTensors& all, StoredTensors part) {
 std::string coverage_fault(const StoredTensors& tensors) {
   for (const auto& [name, t] : tensors) {
     int64_t held = 0;
-    for (size_t i = 0; i < t.slices.size(); ++i) {
+    std::vector<const Region*> regions;
+    for (const StoredSlice& slice : t.slices) {
       // Overflow needs more slices of a full tensor than an index may hold; the clamp guards
       // against forged ones.
-      if (__builtin_add_overflow(held, t.slices[i].region.size(), &held)) held = INT64_MAX;
-      for (size_t j = 0; j < i; ++j) {
-        if (!regions_overlap(t.slices[i].region, t.slices[j].region)) continue;
-        return fmt::format("tensor \"{}\": slices in {} and {} hold the same elements", name,
-                           t.slices[j].file, t.slices[i].file);
-      }
+      if (__builtin_add_overflow(held, slice.region.size(), &held)) held = INT64_MAX;
+      regions.push_back(&slice.region);
+    }
+    if (const auto pair = find_overlap(regions, t.shape)) {
+      return fmt::format("tensor \"{}\": slices in {} and {} hold the same elements", name,
+                         t.slices[pair->first].file, t.slices[pair->second].file);
     }
     if (held != num_elements(t.shape)) {
       return fmt::format("tensor \"{}\": the slices hold {} of {} elements", name, held,
