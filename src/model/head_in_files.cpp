@@ -2,14 +2,18 @@
 #include "model/head_in_files.h"
 
 #include <cstring>
+#include <mutex>
+#include <set>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "model/config_fields.h"
 
 namespace weft {
 namespace {
 
 constexpr const char* kTied = "tie_word_embeddings";
+constexpr const char* kHead = "lm_head.weight";
 constexpr const char* kScaled = "scale_decoder_outputs";
 
 bool is_t5(const Json& config) {
@@ -28,6 +32,19 @@ bool differs_from_embedding(const HfFolder& folder, const std::string& name) {
          0;
 }
 
+// Once per folder: a run opens its model several times.
+void warn_of_missing_head(const HfFolder& folder) {
+  static std::mutex mutex;
+  static std::set<std::string> warned;
+  const std::string path = folder.path().string();
+  const std::lock_guard lock(mutex);
+  if (!warned.insert(path).second) return;
+  log_warning(
+      "{}: config.json has {}: false, but the files hold no {}; shared.weight is used as the head, "
+      "as transformers 5 does",
+      path, kTied, kHead);
+}
+
 }  // namespace
 
 Json config_in_force(const HfFolder& folder) {
@@ -39,9 +56,10 @@ Json config_in_force(const HfFolder& folder) {
             "{}: {} is not the same as shared.weight; embeddings of one side are not built",
             folder.path().string(), name);
   }
-  const bool is_tied = !differs_from_embedding(folder, "lm_head.weight");
+  const bool is_tied = !differs_from_embedding(folder, kHead);
   const bool was_tied = flag_or(config, kTied, true);
   if (is_tied == was_tied) return config;
+  if (is_tied && folder.find(kHead).file == nullptr) warn_of_missing_head(folder);
   config.set(kScaled, flag_or(config, kScaled, was_tied));
   config.set(kTied, is_tied);
   return config;

@@ -8,7 +8,8 @@ namespace weft {
 
 // config.json; for T5 with the tie_word_embeddings that its tensors mean. transformers 5 writes
 // true for every T5, and ties the head at loading unless the files hold one that differs from the
-// embedding. UserError where encoder and decoder have embeddings of their own: not built.
+// embedding; a warning says so where the configuration wants a head that the files lack. UserError
+// where encoder and decoder have embeddings of their own: not built.
 Json config_in_force(const HfFolder& folder);
 
 }  // namespace weft

@@ -199,6 +199,25 @@ TEST_F(HeadInFiles, OfItsOwnWhereItDiffers) {
   EXPECT_EQ(in_force(bloom(), {{"shared.weight", 1}, {"lm_head.weight", 2}}), bloom());
 }
 
+// transformers 4 would make a random one, transformers 5 uses the embedding.
+TEST_F(HeadInFiles, AMissingHeadIsWarnedOf) {
+  const auto warning = [&](bool is_tied, const std::vector<std::pair<std::string, float>>& files) {
+    ::testing::internal::CaptureStderr();
+    in_force(with(t5(), "tie_word_embeddings", is_tied), files);
+    return ::testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(warning(true, {{"shared.weight", 1}}), "");
+  // A copy, and one of its own.
+  EXPECT_EQ(warning(false, {{"shared.weight", 1}, {"lm_head.weight", 1}}), "");
+  EXPECT_EQ(warning(false, {{"shared.weight", 1}, {"lm_head.weight", 2}}), "");
+  const std::string missing = warning(false, {{"shared.weight", 1}});
+  EXPECT_NE(missing.find("tie_word_embeddings: false, but the files hold no lm_head.weight"),
+            std::string::npos)
+      << missing;
+  EXPECT_NE(missing.find("shared.weight is used"), std::string::npos) << missing;
+  EXPECT_EQ(warning(false, {{"shared.weight", 1}}), "");  // once
+}
+
 TEST_F(HeadInFiles, CopiesOfTheEmbeddingMustBeCopies) {
   EXPECT_EQ(in_force(t5(), {{"shared.weight", 1}, {"encoder.embed_tokens.weight", 1}}), t5());
   const std::string e = error_of<UserError>([&] {
