@@ -163,7 +163,6 @@ void generate_on_rank(const Work& work, Ranks* ranks, int threads) {
   for (size_t i = 0; i < made.size(); ++i) printer.end(i, made[i]);
 }
 
-// The ranks have no standard input: they get its text as an argument.
 int supervise(const Work& work) {
   check_backend(work.config);
   JobOptions job;
@@ -172,10 +171,8 @@ int supervise(const Work& work) {
   job.threads = work.options.threads;
   job.early_words = ": stopped";
   job.noted_words = ": stopping";
-  if (work.options.prompts.is_standard_input()) {
-    job.argv.push_back("--prompt");
-    job.argv.push_back(work.prompts[0]);
-  }
+  std::optional<PromptFile> prompt;
+  if (work.options.prompts.is_standard_input()) job.input = prompt.emplace(work.prompts[0]).path();
   return run_local_job(job, [](const char*, int, const std::string&) {});
 }
 

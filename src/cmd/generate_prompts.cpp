@@ -1,9 +1,12 @@
 // cmd/generate_prompts.cpp: reads, splits and encodes prompts.
 #include "cmd/generate_prompts.h"
 
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -70,5 +73,24 @@ std::vector<std::vector<int32_t>> encode_prompts(const PromptOptions& options,
   }
   return ids;
 }
+
+PromptFile::PromptFile(const std::string& prompt)
+    : fd_(::memfd_create("weft-prompt", MFD_CLOEXEC)) {
+  const std::string text = prompt + "\n";  // which read_prompts takes away
+  for (size_t at = 0; at < text.size();) {
+    const ssize_t n = fd_ < 0 ? -1 : ::write(fd_, text.data() + at, text.size() - at);
+    if (n < 0) {
+      const int reason = errno;
+      if (fd_ >= 0) ::close(fd_);
+      throw RunError(
+          fmt::format("cannot keep the prompt for the ranks: {}", std::strerror(reason)));
+    }
+    at += static_cast<size_t>(n);
+  }
+}
+
+PromptFile::~PromptFile() { ::close(fd_); }
+
+std::string PromptFile::path() const { return fmt::format("/proc/self/fd/{}", fd_); }
 
 }  // namespace weft

@@ -24,4 +24,18 @@ std::vector<std::vector<int32_t>> encode_prompts(const PromptOptions& options,
                                                  const std::vector<std::string>& prompts,
                                                  const Tokenizer& tokenizer, int64_t max_positions);
 
+// The text that was read, as a file for the standard input of every rank. As an argument it would
+// be limited by the system (128 KiB), and `ps` would show it.
+class PromptFile {
+ public:
+  explicit PromptFile(const std::string& prompt);
+  ~PromptFile();
+  PromptFile(const PromptFile&) = delete;
+  PromptFile& operator=(const PromptFile&) = delete;
+  std::string path() const;  // for this process, as long as the object lives
+
+ private:
+  int fd_;
+};
+
 }  // namespace weft

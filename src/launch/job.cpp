@@ -120,6 +120,7 @@ void Job::start() {
     start.world_fd = world_->fd();
     start.program = options_.program;
     start.argv = options_.argv;
+    start.input = options_.input;
     // With more threads than its share of cores, the system places them.
     if (!shares.empty() && start.threads <= share) start.cores = shares[static_cast<size_t>(r)];
     start.pipe_output = r > 0;

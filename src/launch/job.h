@@ -21,6 +21,7 @@ struct JobOptions {
   int num_ranks = 1;
   std::vector<std::string> argv;  // of the ranks; empty: this process's own
   std::string program = "/proc/self/exe";
+  std::string input = "/dev/null";    // a file: each rank's standard input, from its beginning
   int threads = 0;                    // of a rank; 0: its share of the cores
   int64_t deadline_ms = kDeadlineMs;  // of a collective
   int64_t grace_ms = 300;             // for the others, after the first failure

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <sched.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -52,23 +53,33 @@ struct ChildPlan {
   char* const* argv;
   char* const* env;
   pid_t parent;
-  int world_fd, null_fd, out, err;
+  int world_fd, input, out, err;
   const cpu_set_t* cores;
   const sigset_t* signals;
 };
+
+// In one call, so that the lines of several ranks do not mix. strerror is not async-signal-safe.
+[[noreturn]] void refuse_program(const char* program, int error) {
+  const char* reason = ::strerrordesc_np(error);
+  const char* const parts[] = {"error: the rank's program ", program, " cannot be executed: ",
+                               reason != nullptr ? reason : "unknown error", "\n"};
+  iovec line[std::size(parts)];
+  for (size_t i = 0; i < std::size(parts); ++i)
+    line[i] = {const_cast<char*>(parts[i]), std::strlen(parts[i])};
+  [[maybe_unused]] const ssize_t put = ::writev(STDERR_FILENO, line, std::size(line));
+  ::_exit(127);
+}
 
 // Only async-signal-safe calls (launch/fork.h).
 [[noreturn]] void become_rank(const ChildPlan& plan) {
   begin_child(plan.parent, *plan.signals, ChildSignals::kIgnored);
   if (plan.cores != nullptr) ::sched_setaffinity(0, sizeof *plan.cores, plan.cores);
-  ::dup2(plan.null_fd, STDIN_FILENO);
+  ::dup2(plan.input, STDIN_FILENO);
   if (plan.out >= 0) ::dup2(plan.out, STDOUT_FILENO);
   if (plan.err >= 0) ::dup2(plan.err, STDERR_FILENO);
   ::fcntl(plan.world_fd, F_SETFD, 0);
   ::execve(plan.program, plan.argv, plan.env);
-  constexpr char kText[] = "error: the rank's program cannot be executed\n";
-  [[maybe_unused]] const ssize_t put = ::write(STDERR_FILENO, kText, sizeof kText - 1);
-  ::_exit(127);
+  refuse_program(plan.program, errno);
 }
 
 }  // namespace
@@ -79,15 +90,18 @@ StartedRank start_rank(const RankStart& start) {
   cpu_set_t cores;
   CPU_ZERO(&cores);
   for (const int core : start.cores) CPU_SET(static_cast<size_t>(core), &cores);
+  const int input = ::open(start.input.c_str(), O_RDONLY | O_CLOEXEC);
+  if (input < 0)
+    throw RunError(
+        fmt::format("cannot open {}, a rank's input: {}", start.input, std::strerror(errno)));
   Pipe out, err;
-  const int null_fd = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   const HeldSignals held;
   const ChildPlan plan{start.program.c_str(),
                        argv_pointers.data(),
                        env_pointers.data(),
                        ::getpid(),
                        start.world_fd,
-                       null_fd,
+                       input,
                        start.pipe_output ? out.write : -1,
                        start.pipe_output ? err.write : -1,
                        start.cores.empty() ? nullptr : &cores,
@@ -95,7 +109,7 @@ StartedRank start_rank(const RankStart& start) {
   const pid_t pid = ::fork();
   if (pid == 0) become_rank(plan);
   const int error = errno;
-  for (const int fd : {null_fd, out.write, err.write}) ::close(fd);
+  for (const int fd : {input, out.write, err.write}) ::close(fd);
   if (pid > 0 && start.pipe_output) return {pid, out.read, err.read};
   ::close(out.read);
   ::close(err.read);

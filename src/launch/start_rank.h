@@ -11,10 +11,11 @@ namespace weft {
 struct RankStart {
   int rank = 0, num_ranks = 1, threads = 1;
   int world_fd = -1;
-  std::string program;            // to execute
-  std::vector<std::string> argv;  // argv[0] is its name
-  std::vector<int> cores;         // to pin it to; empty: any
-  bool pipe_output = false;       // else it keeps our standard output and error
+  std::string program;              // to execute
+  std::string input = "/dev/null";  // a file, for its standard input
+  std::vector<std::string> argv;    // argv[0] is its name
+  std::vector<int> cores;           // to pin it to; empty: any
+  bool pipe_output = false;         // else it keeps our standard output and error
 };
 
 struct StartedRank {

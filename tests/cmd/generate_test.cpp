@@ -44,6 +44,27 @@ TEST_F(GenerateCommand, EveryInputYieldsTheSameContinuation) {
   EXPECT_EQ(generate("--max-new-tokens 12 --threads 1 --prompt hello").out, got.out);
 }
 
+// More bytes than an argument may have, in few tokens: the tokenizer's last one is long. The text
+// ends with a line that belongs to the prompt.
+TEST_F(GenerateCommand, ALongPromptReachesEveryRank) {
+  const std::string long_token(20000, 'x'), end = "<|endoftext|>";
+  for (auto [name, bytes] : make_bytes_tokenizer()->files()) {
+    for (size_t at; (at = bytes.find(end)) != std::string::npos;)
+      bytes.replace(at, end.size(), long_token);
+    std::ofstream(folder_ / name) << bytes;
+  }
+  std::string prompt = "hello";
+  for (int i = 0; i < 8; ++i) prompt += long_token + " ";
+  prompt += "\n";
+  const std::string words = "--max-new-tokens 6 --json --device cpu --threads 1";
+  const Outcome one = generate(words, prompt + "\n");
+  ASSERT_EQ(one.exit_code, 0) << one.err;
+  EXPECT_EQ(parse_json(one.out, "one").at("prompt").as_string(), prompt);
+  const Outcome two = generate(words + " --set parallel.tp=2", prompt + "\n");
+  ASSERT_EQ(two.exit_code, 0) << two.err;
+  EXPECT_EQ(two.out, one.out);
+}
+
 TEST_F(GenerateCommand, JsonHoldsPromptTextAndIds) {
   const Outcome got = generate("--prompt hello --max-new-tokens 12 --json");
   ASSERT_EQ(got.exit_code, 0) << got.err;

@@ -373,7 +373,7 @@ TEST(Job, ARankMayEndBeforeItsPeersDo) {
 TEST(Job, AProgramThatCannotBeExecuted) {
   Supervisor job({"2", "no_program"});
   EXPECT_EQ(job.wait(), 127);
-  expect_part(job.err(), "cannot be executed");
+  expect_part(job.err(), "cannot be executed: No such file or directory");
 }
 
 TEST(Cores, AreDividedInOrder) {
