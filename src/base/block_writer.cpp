@@ -7,9 +7,11 @@
 namespace weft {
 
 BlockWriter::BlockWriter(DirectFile* file) : file_(file) {
+  threads_.reserve(kThreads);  // before a thread runs that nobody would join
   try {
     for (size_t i = 0; i < kThreads; ++i) threads_.emplace_back([this] { work(); });
-  } catch (const std::system_error&) {  // a limit on threads or memory: those that exist suffice
+  } catch (const std::system_error&) {  // a limit on threads: those that exist suffice
+  } catch (const std::bad_alloc&) {     // no memory for one: the same
   }
 }
 
