@@ -48,6 +48,7 @@ void DirectFile::write_all(int fd, size_t offset, const std::byte* data, size_t 
     }
     if (n <= 0) fail_write(path_);
     const auto written = static_cast<size_t>(n);
+    if (fd == direct_) direct_bytes_ += written;
     offset += written;
     data += written;
     size -= written;

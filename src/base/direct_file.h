@@ -4,6 +4,7 @@
 // measured on an NVMe disk, 0.6 GB/s against 2.2 GB/s directly (docs/design/0012-saving.md).
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <filesystem>
 
@@ -24,6 +25,7 @@ class DirectFile {
   // cache. Thread-safe.
   void write(size_t offset, const std::byte* data, size_t size);
   void sync();
+  size_t direct_bytes() const { return direct_bytes_; }  // written so far past the cache
 
  private:
   void write_all(int fd, size_t offset, const std::byte* data, size_t size);
@@ -31,6 +33,7 @@ class DirectFile {
   std::filesystem::path path_;
   int fd_ = -1;
   int direct_ = -1;  // the same file, opened with O_DIRECT; -1: not possible
+  std::atomic<size_t> direct_bytes_ = 0;
 };
 
 }  // namespace weft

@@ -1,7 +1,9 @@
 // tests/base/direct_file_test.cpp: files written in blocks, aligned or not, by several threads.
 #include "base/direct_file.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <memory>
@@ -50,6 +52,31 @@ TEST(DirectFile, AnySizeAndAlignment) {
           << size << " " << shift;
     }
   }
+}
+
+// Whether the folder's file system takes a block past the cache, asked without DirectFile.
+bool has_direct_writes(const TemporaryFolder& folder) {
+  const int fd = ::open((folder / "probe").c_str(), O_WRONLY | O_CREAT | O_DIRECT, 0644);
+  if (fd < 0) return false;
+  const auto block = make_bytes(DirectFile::kAlignment);
+  const ssize_t n = ::pwrite(fd, block.get(), DirectFile::kAlignment, 0);
+  ::close(fd);
+  return n == static_cast<ssize_t>(DirectFile::kAlignment);
+}
+
+TEST(DirectFile, WholeBlocksGoPastTheCache) {
+  const TemporaryFolder folder;
+  const size_t block = DirectFile::kAlignment, wanted = has_direct_writes(folder) ? block : 0;
+  const auto bytes = make_bytes(10 * block);
+  DirectFile file(folder / "f", 10 * block);
+  file.write(0, bytes.get(), 3 * block + 5);  // the rest of five bytes through the cache
+  EXPECT_EQ(file.direct_bytes(), 3 * wanted);
+  file.write(4 * block, bytes.get() + 4 * block, 2 * block);
+  EXPECT_EQ(file.direct_bytes(), 5 * wanted);
+  file.write(6 * block, bytes.get() + 1, block);  // memory that is not aligned
+  file.write(7 * block + 1, bytes.get(), block);  // an offset that is not
+  EXPECT_EQ(file.direct_bytes(), 5 * wanted);
+  EXPECT_EQ(read_file(folder / "f").substr(0, 3 * block + 5), text_of(bytes.get(), 3 * block + 5));
 }
 
 TEST(DirectFile, ALongerOldFileIsReplaced) {
