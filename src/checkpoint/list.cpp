@@ -117,7 +117,7 @@ std::vector<fs::path> list_checkpoints(const fs::path& run_dir) {
 }
 
 CheckpointSearch find_sound_checkpoint(const fs::path& run_dir,
-                                       const std::vector<DamagedFolder>& known) {
+                                       const std::vector<DamagedFolder>& known, CheckDepth depth) {
   CheckpointSearch search;
   const std::vector<Entry> entries = scan(run_dir);
   for (auto e = entries.rbegin(); e != entries.rend(); ++e) {
@@ -131,7 +131,11 @@ CheckpointSearch find_sound_checkpoint(const fs::path& run_dir,
     }
     try {
       const CheckpointReader reader(e->path);
-      reader.check_structure();
+      if (depth == CheckDepth::kEveryByte) {
+        reader.verify();
+      } else {
+        reader.check_structure();
+      }
       search.sound = e->path;
       search.state = reader.state();
     } catch (const DamagedCheckpoint& damage) {

@@ -32,10 +32,12 @@ struct CheckpointSearch {
   Json state;                                  // state.json of the sound one
 };
 // Checks all but the bytes of slices, which are checked where they are read; those that a reader
-// has found damaged since are given as `known` and skipped. Changes nothing; RunError where a
-// checkpoint cannot be read.
+// has found damaged since are given as `known` and skipped. kEveryByte: for a checkpoint that is
+// only named, and not read next. Changes nothing; RunError where a checkpoint cannot be read.
+enum class CheckDepth { kStructure, kEveryByte };
 CheckpointSearch find_sound_checkpoint(const std::filesystem::path& run_dir,
-                                       const std::vector<DamagedFolder>& known = {});
+                                       const std::vector<DamagedFolder>& known = {},
+                                       CheckDepth depth = CheckDepth::kStructure);
 
 struct SoundBest {
   std::filesystem::path path;

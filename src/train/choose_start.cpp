@@ -216,6 +216,8 @@ void choose_newest(StartQuestion* question, RunStart* start) {
   const RunHistory history = read_history(start->dir);
   const int64_t finished = history.finished_step.value_or(0);
   if (finished > found.state.at("step").as_int() && has_final(start->dir)) {
+    found = find_sound_checkpoint(start->dir, start->found_damaged, CheckDepth::kEveryByte);
+    if (!found.sound) return start_without_checkpoint(question, found, start);
     compare_end(history, question);
     check_finished_later(*question, start->dir, finished, found);
     start->finished_step = finished;

@@ -82,8 +82,10 @@ bool report_if_finished(const RunFile& file, const TrainOptions& options) {
   const RunHistory history = read_history(dir);
   const int64_t step = history.finished_step.value_or(0);
   if (step == 0) return false;
-  const CheckpointSearch found = find_sound_checkpoint(dir);
+  CheckpointSearch found = find_sound_checkpoint(dir);
   if (step_of(found) > step) return false;
+  if (found.sound && step_of(found) < step)  // it is named below
+    found = find_sound_checkpoint(dir, {}, CheckDepth::kEveryByte);
   if (!is_past_end(file.config().train, history, found)) return false;
   warn_of_damaged(found);
   if (found.sound && step_of(found) < step)

@@ -70,6 +70,21 @@ TEST(Finished, DamagedCheckpointsAreNamedAsDamaged) {
   EXPECT_FALSE(contains(further.err, "are gone")) << further.err;
 }
 
+// What a message names as sound has been read: here the one before has a damaged slice too.
+TEST(Finished, TheCheckpointThatIsNamedIsSound) {
+  const TinyRun run;
+  run.train_well();
+  fs::remove_all(run.checkpoint(6));
+  flip_in_the_middle(run.checkpoint(4) / "rank-00000.safetensors");
+  const Ended same = run.train();
+  EXPECT_EQ(same.exit_code, 0) << same.err;
+  expect_parts(same.err, {"step-00000004", "newest sound one is " + run.checkpoint(2).string()});
+  const Ended further = run.train({"train.steps=8"});
+  EXPECT_EQ(further.exit_code, 2) << further.err;
+  expect_parts(further.err, {"newest sound checkpoint is of step 2", "step-00000004/rank-00000",
+                             "--resume " + run.checkpoint(2).string()});
+}
+
 // Only the last checkpoint is gone or damaged: nothing is retrained.
 TEST(Finished, AnOlderCheckpointDoesNotUndoTheEnd) {
   for (const bool is_gone : {false, true}) {
