@@ -137,7 +137,7 @@ Json inspect(const std::string& path, const InspectRows& options, const Special&
 
 Json verify_alone(const std::string& path, const Special& special) {
   for (const auto& idle : {special.of_data, special.of_run_files}) {
-    refuse_idle(idle, "--verify checks checkpoints", "leave it out");
+    refuse_idle(idle, "--verify checks checkpoints and files of torch.save", "leave it out");
   }
   return verify_checkpoints(path);
 }
@@ -194,8 +194,8 @@ RunCommand add_inspect(CommandOptions& app) {
   app.add_flag("--json", options->json, "print one JSON object");
   app.add_flag(
       "--verify", options->verify,
-      "checkpoint, run directory: read every byte, compare all checksums; exit 1 where one "
-      "is wrong");
+      "checkpoint, run directory, files of torch.save: read every byte, compare all checksums; "
+      "exit 1 where one is wrong");
   InspectRows& rows = options->rows;
   const auto add_data = [&](const char* name, auto& value, const char* help) {
     CommandOption* option = app.add_option(name, value, help);

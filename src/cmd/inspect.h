@@ -11,8 +11,8 @@
 namespace weft {
 
 Json inspect_model(const std::string& path);  // checkpoint, folder, file
-// --verify: reads and checks every byte of a checkpoint, or of all that a run directory has. Damage
-// is part of the answer; RunError, UserError where it cannot be read.
+// --verify: reads and checks every byte of a checkpoint, of all that a run directory has, or of
+// files of torch.save. Damage is part of the answer; RunError, UserError where it cannot be read.
 Json verify_checkpoints(const std::string& path);
 void require_sound(const Json& verification);  // RunError naming what is damaged
 // tokenizer.json, spiece.model, or one of vocab.json and merges.txt next to the other.

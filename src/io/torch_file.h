@@ -29,7 +29,7 @@ class TorchArchive {
  public:
   // `archive` must outlive it; `what` names it in messages. UserError where it is no archive of
   // torch.save, in an order of bytes that is not this machine's, or its pickle has another checksum
-  // than the archive states. Those of the storages are not checked.
+  // than the archive states. Those of the storages are checked by verify_torch_file alone.
   TorchArchive(std::string_view archive, std::string_view what);
   // Bytes [begin, end) of a mapped file.
   TorchArchive(std::shared_ptr<const MappedFile> map, size_t begin, size_t end,
@@ -91,6 +91,13 @@ class TorchFile final : public TensorFile {
 
 // Whether the file is a whole zip archive with a pickle of torch.save.
 bool is_torch_file(const std::filesystem::path& path);
+
+// Reads every member and compares its checksum: UserError where one differs. torch may leave them
+// out.
+struct CheckedBytes {
+  uint64_t checked = 0, without_checksum = 0;
+};
+CheckedBytes verify_torch_file(const std::filesystem::path& path);
 
 // UserError that says what else the file is, where it is not a zip archive: torch's older formats.
 void require_torch_zip(std::string_view file, const std::string& what);

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/mapped_files.h"
 #include "base/printable.h"
 #include "io/torch_file.h"
 #include "io/zip_file.h"
@@ -97,6 +98,18 @@ bool is_torch_file(const std::filesystem::path& path) {
   } catch (const UserError&) {  // another archive, or a damaged one
     return false;
   }
+}
+
+CheckedBytes verify_torch_file(const std::filesystem::path& path) {
+  const MappedFile map(path);
+  require_torch_zip(map.text(), path.string());
+  CheckedBytes bytes;
+  for (const ZipMember& m : parse_zip(map.text(), path.string())) {
+    check_member(map.text(), m, path.string());
+    (m.checksum == 0 ? bytes.without_checksum : bytes.checked) += m.end - m.begin;
+  }
+  check_mapped_files();
+  return bytes;
 }
 
 Named named_tensors(const TorchArchive& archive, const PickleValue& value) {

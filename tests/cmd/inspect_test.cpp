@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <fstream>
 
+#include "base/file.h"
 #include "base/json.h"
+#include "io/torch_writer.h"
 #include "tests/cmd/run_program.h"
 
 namespace weft {
@@ -82,6 +84,50 @@ TEST(Inspect, TokenizerFilesAreTokenizers) {
   const Outcome cut = run_weft("inspect '" + (folder / "spiece.model").string() + "'");
   EXPECT_EQ(cut.exit_code, 2) << cut.out;
   EXPECT_NE(cut.err.find("spiece.model"), std::string::npos) << cut.err;
+}
+
+// Every bit of a storage counts, which reading alone does not notice.
+TEST(Inspect, VerifyChecksFilesOfTorch) {
+  const TemporaryFolder folder;
+  const std::vector<float> values = {1, 2, 3, 4};
+  for (const char* name : {"a.pt", "pytorch_model.bin", "other.bin"}) {
+    PickleWriter pickle;
+    pickle.dict([&] {
+      pickle.text("w");
+      pickle_tensor(pickle, 0, Dtype::kF32, {4});
+    });
+    FileWriter out(folder / name, FileWriter::Mode::kTruncate);
+    TorchWriter torch(&out, pickle.finish(), {16});
+    torch.write(values.data(), 16);
+    torch.finish();
+  }
+  const auto verify = [&](const std::filesystem::path& path) {
+    return run_weft("inspect --json --verify '" + path.string() + "'");
+  };
+  const Outcome sound = verify(folder.path());
+  ASSERT_EQ(sound.exit_code, 0) << sound.err;
+  const Json::Array files = parse_json(sound.out, "verify").at("file").as_array();
+  ASSERT_EQ(files.size(), 2u);
+  EXPECT_TRUE(files[1].at("path").as_string().ends_with("pytorch_model.bin"));
+  EXPECT_GT(files[1].at("bytes_checked").as_int(), 16);
+  EXPECT_EQ(verify(folder / "other.bin").exit_code, 0);  // where it is asked for
+
+  std::string bytes = read_file(folder / "a.pt");
+  const size_t at = bytes.find(std::string(reinterpret_cast<const char*>(values.data()), 16));
+  ASSERT_NE(at, std::string::npos);
+  bytes[at + 9] ^= 4;
+  write(folder / "a.pt", bytes);
+  for (const auto& path : {folder / "a.pt", folder.path()}) {
+    const Outcome damaged = verify(path);
+    EXPECT_EQ(damaged.exit_code, 1) << damaged.out;
+    EXPECT_NE(damaged.err.find("a.pt: member \"archive/data/0\" has the checksum"),
+              std::string::npos)
+        << damaged.err;
+  }
+  write(folder / "a.pt", bytes.substr(0, bytes.size() - 1));
+  EXPECT_EQ(verify(folder / "a.pt").exit_code, 1);
+  write(folder / "model.safetensors", "x");
+  EXPECT_EQ(verify(folder / "model.safetensors").exit_code, 2);
 }
 
 TEST(Inspect, RunFileThatCannotTrainYetShowsItsBatches) {
