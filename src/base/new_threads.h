@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <exception>
 #include <mutex>
+#include <new>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -30,9 +31,11 @@ void run_on_new_threads(size_t num_threads, size_t num_tasks, const Fn& fn) {
     }
   };
   std::vector<std::thread> threads;
+  threads.reserve(num_threads);  // before a thread runs that nobody would join
   try {
     for (size_t i = 1; i < num_threads && i < num_tasks; ++i) threads.emplace_back(work);
   } catch (const std::system_error&) {  // a limit on threads: those that exist suffice
+  } catch (const std::bad_alloc&) {
   }
   work();
   for (std::thread& thread : threads) thread.join();
