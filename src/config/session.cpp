@@ -52,7 +52,7 @@ void check_columns(const DataConfig& c, const RowSource& rows) {
       fmt::format("{}: there {} {}, which {} {} for; there are: {}", rows.where(0),
                   wanted.size() == 1 ? "is no column" : "are no columns", quoted_list(wanted), key,
                   is_one_key ? "asks" : "ask", fmt::join(names, ", ")),
-      column_hint(c, names) + header_remark(rows, 0, c.format));
+      column_hint(c, wanted[0], names) + header_remark(rows, 0, c.format));
 }
 
 }  // namespace

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "base/suggest.h"
+
 namespace weft {
 namespace {
 
@@ -14,7 +16,8 @@ constexpr const char* kChatColumns[] = {"messages", "conversations", "conversati
 
 }  // namespace
 
-std::string column_hint(const DataConfig& c, const std::vector<std::string>& names) {
+std::string column_hint(const DataConfig& c, const std::string& missing,
+                        const std::vector<std::string>& names) {
   const auto is_there = [&](const char* name) {
     return std::find(names.begin(), names.end(), name) != names.end();
   };
@@ -22,6 +25,11 @@ std::string column_hint(const DataConfig& c, const std::vector<std::string>& nam
     if (is_there(chat) && c.messages != chat)
       return fmt::format("chat rows: set data.messages: {}", chat);
   }
+  if (const auto close = nearest(missing, names))
+    return fmt::format("did you mean '{}'? See {}", *close,
+                       !c.messages.empty() ? "data.messages"
+                       : c.target.empty()  ? "data.text"
+                                           : "data.source and data.target");
   const std::string text = fmt::format(
       "data.text, or data.source and data.target, to templates over these columns, as in "
       "data.text: \"{{{}}}\"",

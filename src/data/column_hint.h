@@ -8,7 +8,9 @@
 
 namespace weft {
 
-// names: the existing columns. Suggests data.messages for chat rows, data.text for text.
-std::string column_hint(const DataConfig& config, const std::vector<std::string>& names);
+// missing: the column that a template wants; names: the existing ones. Suggests a column of nearly
+// the same name; before it data.messages for chat rows, after it data.text.
+std::string column_hint(const DataConfig& config, const std::string& missing,
+                        const std::vector<std::string>& names);
 
 }  // namespace weft

@@ -156,9 +156,10 @@ std::string ExampleMaker::render(const TextTemplate& text, const RowSource& rows
   for (const std::string& name : text.columns()) {
     const Row::Column* column = row.find(name);
     if (!column) {
-      throw UserError(fmt::format("{}: there is no column '{}'; there are: {}", rows.where(i), name,
-                                  fmt::join(row.names(), ", ")),
-                      column_hint(config_, row.names()) + header_remark(rows, i, config_.format));
+      throw UserError(
+          fmt::format("{}: there is no column '{}'; there are: {}", rows.where(i), name,
+                      fmt::join(row.names(), ", ")),
+          column_hint(config_, name, row.names()) + header_remark(rows, i, config_.format));
     }
     // where() may count lines from the start of the file: call it only for a bad row.
     if (column->kind == Row::Kind::kNested) {
@@ -204,7 +205,8 @@ void ExampleMaker::fill_chat(const RowSource& rows, int64_t i, const Row& row, E
   if (!column) {
     throw UserError(fmt::format("{}: there is no column '{}'; there are: {}", rows.where(i),
                                 config_.messages, fmt::join(row.names(), ", ")),
-                    column_hint(config_, row.names()) + header_remark(rows, i, config_.format));
+                    column_hint(config_, config_.messages, row.names()) +
+                        header_remark(rows, i, config_.format));
   }
   if (column->kind == Row::Kind::kNull) return;
   try {

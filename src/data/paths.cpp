@@ -131,7 +131,12 @@ std::vector<std::string> expand(const std::string& path) {
   if (fs::is_directory(path, none)) return files_below(path);
   if (fs::exists(path, none)) return {path};
   if (path.find_first_of("*?[") != std::string::npos) return matches_of(path);
-  throw UserError(fmt::format("data: there is no file {}", path));
+  std::error_code ignored;
+  throw UserError(fmt::format("data: there is no file {}", path),
+                  fs::path(path).is_absolute()
+                      ? "see data.train and data.eval"
+                      : fmt::format("see data.train and data.eval; their paths begin in {}",
+                                    fs::current_path(ignored).string()));
 }
 
 }  // namespace

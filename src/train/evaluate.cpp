@@ -23,6 +23,7 @@
 #include "train/eval_pass.h"
 #include "train/next_batch.h"
 #include "train/rank_agreement.h"
+#include "train/run_history.h"
 #include "train/weights.h"
 
 namespace weft {
@@ -31,7 +32,12 @@ namespace {
 std::string choose_model(const RunConfig& c, const std::string& given) {
   if (!given.empty()) return given;
   const std::filesystem::path run = std::filesystem::path(c.storage) / c.name;
-  if (!list_checkpoints(run).empty()) return run.string();
+  if (!list_checkpoints(run).empty()) {
+    if (read_history(run).stalled_evals)
+      log_warning("{0} ended early: this is its last step; --model {0}/final is the best model",
+                  run.string());
+    return run.string();
+  }
   if (c.model.init == "random") {
     throw UserError(fmt::format("{} has no checkpoint yet, and model.init is random: there is no "
                                 "model to evaluate",

@@ -75,10 +75,15 @@ void report_finish(const RunConfig& config, const std::filesystem::path& dir,
         "stopped early: {} evaluations without a better {} than that of step {}, whose model "
         "is in final/",
         state.evals_without_progress, config.checkpoint.best, *best_step);
+  if (best_step && config.checkpoint.best != "eval_loss" && state.best == 0.0)
+    log_warning(
+        "no answer has matched so far, so no evaluation could be better than the first: raise "
+        "train.early_stop, or set checkpoint.best to eval_loss");
   record.draw_curve(config.name);
-  log_info("finished step {} in {}; final loss {}, best loss {}; model in {}", state.step,
-           format_duration(record.seconds()), show(record.final_loss()), show(record.best_loss()),
-           (dir / "final").string());
+  log_info("finished step {} in {}; training: final loss {}, best loss {}; model in {}{}",
+           state.step, format_duration(record.seconds()), show(record.final_loss()),
+           show(record.best_loss()), (dir / "final").string(),
+           best_step ? fmt::format(" (step {})", *best_step) : "");
 }
 
 }  // namespace weft

@@ -33,13 +33,15 @@ void replace_all(std::string* text, const std::string& from, const std::string& 
 
 TEST(Readme, TheCommandsOfTheFirstRunWork) {
   const std::vector<std::string> blocks = blocks_below(slurp("README.md"), "## A first run");
-  ASSERT_EQ(blocks.size(), 3u);
+  ASSERT_EQ(blocks.size(), 4u);
   std::string script = "set -ex\n";
   for (const std::string& block : blocks) script += block + "\n";
   // A hundredth of the steps, and fewer rows; everything else is as written.
   replace_all(&script, "corpus data ", "corpus data --train 200 --test 20 ");
   replace_all(&script, "steps: 300", "steps: 3");
   replace_all(&script, "every: 100", "every: 1");
+  replace_all(&script, "eval_every=100", "eval_every=1");
+  replace_all(&script, "generate=50", "generate=2");
   replace_all(&script, "steps=400", "steps=4");
   replace_all(&script, "step-00000300", "step-00000003");
   const TemporaryFolder folder;
@@ -50,8 +52,10 @@ TEST(Readme, TheCommandsOfTheFirstRunWork) {
   std::ofstream(folder / "script") << script;
   const int status = std::system(command.c_str());
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << slurp(folder / "out");
-  expect_parts(slurp(folder / "out"), {"exact match", "recommended:", "all layouts agree"});
+  expect_parts(slurp(folder / "out"),
+               {"exact match", "SQL match", "recommended:", "all layouts agree"});
   for (const char* path : {"runs/first/final/model.safetensors", "runs/second/final/config.json",
+                           "runs/best/checkpoints/best/COMMITTED",
                            "runs/two/checkpoints/step-00000004", "runs/first-verify/verify.json"}) {
     EXPECT_TRUE(std::filesystem::exists(folder / path)) << path;
   }
