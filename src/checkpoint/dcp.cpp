@@ -5,7 +5,7 @@
 // holds the model under a key of its own ({"model": ..., "optim": ...}; also "module",
 // "state_dict"), only what lies below that key is the model, and the key is dropped; else every
 // tensor is a weight under its whole name. Optimizer states are recognized by their keys:
-// ...optim....state.NAME.exp_avg becomes NAME#m, exp_avg_sq NAME#v.
+// ...optim....state.NAME.exp_avg becomes NAME#m, exp_avg_sq NAME#v, momentum_buffer NAME#momentum.
 #include <algorithm>
 #include <set>
 
@@ -44,13 +44,15 @@ bool is_below_model(const std::vector<std::string>& path) {
   return path.size() > 1 && kKeys.contains(path[path.size() - 2]);
 }
 
-// NAME#m of optim.state.NAME.exp_avg; "" where it is none of Adam's, or numbered, not named.
+// NAME#m of optim.state.NAME.exp_avg; "" where it is none of Adam's or SGD's, or numbered, not
+// named.
 std::string state_name(const std::vector<std::string>& path) {
   std::string text = "." + joined(path);
   const size_t state = text.find(".state.");
   if (state == std::string::npos) return "";
   text = text.substr(state + std::string_view(".state.").size());
-  for (const auto& [key, suffix] : {std::pair(".exp_avg", "#m"), std::pair(".exp_avg_sq", "#v")}) {
+  for (const auto& [key, suffix] : {std::pair(".exp_avg", "#m"), std::pair(".exp_avg_sq", "#v"),
+                                    std::pair(".momentum_buffer", "#momentum")}) {
     if (!text.ends_with(key)) continue;
     text.resize(text.size() - std::string_view(key).size());
     const bool is_number = text.find_first_not_of("0123456789") == std::string::npos;
@@ -152,8 +154,9 @@ LogicalModel open_dcp(const fs::path& folder) {
   model.details.set("files", uint64_t{files.size()});
   model.details.set("chunks", uint64_t{num_chunks});
   if (num_left_out > 0)
-    model.notes.push_back(fmt::format(
-        "{} tensors are neither weights nor Adam's moments by name; not listed", num_left_out));
+    model.notes.push_back(
+        fmt::format("{} tensors are neither weights nor an optimizer's moments by name; not listed",
+                    num_left_out));
   find_config(model, config_folders(folder));
   finish_foreign(model);
   return model;

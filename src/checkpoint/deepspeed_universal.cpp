@@ -50,7 +50,8 @@ void read_universal(const fs::path& step_folder, LogicalModel& out) {
     }
     out.weights.push_back(open_tensor(folder / "fp32.pt", name));
     for (const auto& [file, suffix] :
-         {std::pair("exp_avg.pt", "#m"), std::pair("exp_avg_sq.pt", "#v")}) {
+         {std::pair("exp_avg.pt", "#m"), std::pair("exp_avg_sq.pt", "#v"),
+          std::pair("momentum_buffer.pt", "#momentum")}) {
       if (path_kind(folder / file) != PathKind::kFile) continue;
       out.states.push_back(open_tensor(folder / file, name + suffix));
     }

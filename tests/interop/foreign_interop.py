@@ -212,6 +212,22 @@ def check_deepspeed(weft, checks, folder, model):
         checks.that(not (folder / "none").exists(), "without config.json there is no export")
     except RuntimeError as error:
         checks.that(False, "without config.json there is no export", str(error))
+    check_model_path(weft, checks, folder, folder / "zero2_float32", folder / "out", model)
+
+
+def check_model_path(weft, checks, folder, source, exported, model):
+    """Two steps from the folder itself, with config.json put into it, and from its export."""
+    done = subprocess.run([weft.path, "train", write_run(folder, source), "--run-dir", folder / "no_config"],
+                          capture_output=True, text=True, timeout=60, check=False)
+    checks.that(done.returncode == 2 and "--config MODEL" in done.stderr,
+                f"model.path: {source.name} without config.json says what to do", done.stderr.strip())
+    (source / "config.json").write_text((model / "config.json").read_text())
+    ends = []
+    for i, path in enumerate((source, exported)):
+        run_dir = folder / f"run_{source.name}_{i}"
+        weft.train(write_run(folder, path), run_dir, "--set", "parallel.dp=2", "--set", "parallel.shard=zero3")
+        ends.append(weft.call("hash", run_dir))
+    checks.equal(ends[0], ends[1], f"model.path: {source.name} and its export")
 
 
 def check_dcp(weft, checks, folder, model):
@@ -224,6 +240,7 @@ def check_dcp(weft, checks, folder, model):
         wanted = {k for k in gathered if "#" not in k and k != "lm_head.weight"}
         checks.that(set(mine) == wanted and all(torch.equal(mine[k], gathered[k]) for k in wanted),
                     f"{kind}: export")
+    check_model_path(weft, checks, folder, folder / "fsdp2", folder / "fsdp2_out", model)
     (folder / "fsdp2" / "__1_0.distcp").unlink()
     refusal(weft, folder / "fsdp2", checks, "a missing file is named", "__1_0.distcp is missing")
 

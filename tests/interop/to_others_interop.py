@@ -3,7 +3,7 @@
 
     to_others_interop.py --weft build/weft
 
-A tied Qwen2 and an untied Llama train on four ranks under ZeRO 3; the checkpoint in the middle is
+A tied Qwen2 and an untied Llama by AdamW, and a Qwen2 by SGD with momentum, train on four ranks under ZeRO 3; the checkpoint in the middle is
 exported. FSDP2 (two ranks, gloo) loads the torch.distributed.checkpoint folder, DeepSpeed's ZeRO 1 to
 3 the universal checkpoint, both with the optimizer's states; every later loss must be weft's. Control:
 without the states it is not. weft reads its own exports to the bit, also as model.path.
@@ -30,12 +30,14 @@ TOLERANCE = 1e-5  # relative, of every step's loss: fp32 sums in another order
 PEER_DEADLINE_S = 600
 KINDS = {"fsdp2": "dcp", "fsdp2_weights": "dcp", "zero1": "deepspeed", "zero2": "deepspeed",
          "zero3": "deepspeed"}
-DECAY_ALL = {"qwen2": True, "llama": False}  # llama: two groups of parameters
+TRAIN = {"qwen2": {"decay_all": True, "lr": LR},
+         "llama": {"decay_all": False, "lr": LR},  # two groups of parameters
+         "sgd": {"decay_all": True, "lr": 0.05, "optimizer": "sgd", "momentum": 0.9}}
 
 
 def kinds_of(model):
-    """DeepSpeed's loader of ZeRO 3 gives all groups the hyperparameters of the first."""
-    return [kind for kind in KINDS if DECAY_ALL[model] or kind != "zero3"]
+    """DeepSpeed's loader of ZeRO 3 knows AdamW only, and gives all groups the hyperparameters of the first."""
+    return [kind for kind in KINDS if model == "qwen2" or kind != "zero3"]
 
 
 def write_models(folder):
@@ -48,6 +50,7 @@ def write_models(folder):
         "llama": LlamaConfig(vocab_size=1003, hidden_size=72, intermediate_size=100,
                              num_attention_heads=6, num_key_value_heads=2,
                              tie_word_embeddings=False, **common)}
+    configs["sgd"] = configs["qwen2"]
     for seed, (name, config) in enumerate(configs.items()):
         peer.save_random_model(config, folder / name, seed=31 + seed)
 
@@ -63,8 +66,8 @@ def run_file(folder, model, **train):
         "name": "run", "model": {"path": str(model)},
         "data": {"train": [str(folder / "rows.txt")], "tokenizer": "bytes",
                  "seq_length": SEQ_LENGTH, "shuffle": False},
-        "train": {"global_batch": BATCH, "micro_batch": 2, "lr": LR, "clip_norm": CLIP,
-                  "weight_decay": 0.1, **train},
+        "train": {"global_batch": BATCH, "micro_batch": 2, "clip_norm": CLIP, "weight_decay": 0.1,
+                  **train},
         "checkpoint": {"every": SAVED, "keep": 5},
         "launch": {"threads": 1}})
 
@@ -72,7 +75,7 @@ def run_file(folder, model, **train):
 def export(weft, checks, folder, model):
     """Trains, exports the checkpoint in the middle; returns weft's losses after it."""
     run_dir = folder / f"{model}_run"
-    steps, _ = weft.train(run_file(folder, folder / model, steps=STEPS, decay_all=DECAY_ALL[model]), run_dir,
+    steps, _ = weft.train(run_file(folder, folder / model, steps=STEPS, **TRAIN[model]), run_dir,
                           "--set", "parallel.dp=4", "--set", "parallel.shard=zero3")
     saved = run_dir / "checkpoints" / f"step-{SAVED:08}"
     for kind, words in (("dcp", ["--max-shard-size", "100KB"]), ("deepspeed", []), ("hf", [])):
@@ -102,15 +105,18 @@ def check_files(checks, folder, model):
     checks.that(list((folder / f"{model}_dcp").glob("__0_3.distcp")), f"{model}: several files")
     path = folder / f"{model}_deepspeed" / f"global_step{SAVED}" / "zero" / "model.norm.weight"
     loaded = torch.load(path / "fp32.pt", weights_only=True)["param"]
-    checks.that(torch.equal(loaded, weights["model.norm.weight"])
-                and torch.load(path / "step.pt", weights_only=True).item() == SAVED, f"{model}: torch.load")
+    states = {file.stem for file in path.glob("*.pt")}
+    wanted = {"momentum_buffer"} if model == "sgd" else {"exp_avg", "exp_avg_sq", "step"}
+    checks.that(torch.equal(loaded, weights["model.norm.weight"]) and states == {"fp32", *wanted}
+                and (model == "sgd" or torch.load(path / "step.pt", weights_only=True).item() == SAVED),
+                f"{model}: torch.load", ", ".join(sorted(states)))
 
 
 def check_model_path(weft, checks, folder, model):
     ends = {}
     for kind in ("hf", "dcp", "deepspeed"):
         run_dir = folder / f"{model}_from_{kind}"
-        weft.train(run_file(folder, folder / f"{model}_{kind}", steps=2), run_dir)
+        weft.train(run_file(folder, folder / f"{model}_{kind}", steps=2, lr=LR), run_dir)
         ends[kind] = weft.call("hash", run_dir)
     for kind in ("dcp", "deepspeed"):
         checks.equal(ends[kind], ends["hf"], f"{model}: model.path of the {kind} export trains the same")
@@ -118,7 +124,7 @@ def check_model_path(weft, checks, folder, model):
 
 def run_peer(folder, models):
     runs = [{"kind": kind, "model": str(folder / model), "rows": str(folder / "rows.txt"), "from": SAVED,
-             "steps": STEPS, "lr": LR, "decay_all": DECAY_ALL[model],
+             "steps": STEPS, "train": TRAIN[model],
              "export": str(folder / f"{model}_{KINDS[kind]}"), "out": str(folder / f"{kind}_{model}.json")}
             for model in models for kind in kinds_of(model)]
     job = {"store": str(folder / "store"), "size": 2, "batch": BATCH, "seq_length": SEQ_LENGTH, "clip": CLIP,
@@ -145,11 +151,11 @@ def body(args, checks, folder):
     weft = Weft(args.weft)
     write_models(folder)
     write_rows(folder)
-    losses = {model: export(weft, checks, folder, model) for model in DECAY_ALL}
-    for model in DECAY_ALL:
+    losses = {model: export(weft, checks, folder, model) for model in TRAIN}
+    for model in TRAIN:
         check_files(checks, folder, model)
         check_model_path(weft, checks, folder, model)
-    run_peer(folder, list(DECAY_ALL))
+    run_peer(folder, list(TRAIN))
     for model, mine in losses.items():
         check_losses(checks, folder, model, mine)
 

@@ -4,7 +4,7 @@
     to_others_peer.py RANK JOB.json
 
 JOB: {"store", "size", "batch", "seq_length", "clip", "runs": [{"kind", "model", "rows", "from",
-"steps", "decay_all", "export", "out"}]}. Kinds: fsdp2, fsdp2_weights (without the optimizer's
+"steps", "train", "export", "out"}]}. Kinds: fsdp2, fsdp2_weights (without the optimizer's
 states), zero1, zero2, zero3. The optimizers are made with wrong hyperparameters and the model with
 the first weights: what makes the losses right is in the export. Rank 0 writes them to `out`.
 """
@@ -22,11 +22,17 @@ from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_di
 import peer
 import torch_mesh
 
-WRONG = {"lr": 0.3, "weight_decay": 0.7, "betas": (0.5, 0.6), "eps": 1e-2}
+WRONG = {"adamw": {"lr": 0.3, "weight_decay": 0.7, "betas": (0.5, 0.6), "eps": 1e-2},
+         "sgd": {"lr": 0.3, "weight_decay": 0.7, "momentum": 0.1}}
+MAKE = {"adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}
 
 
-def groups_of(model, decay_all):
-    if decay_all:
+def optimizer_of(run):
+    return run["train"].get("optimizer", "adamw")
+
+
+def groups_of(model, run):
+    if run["train"]["decay_all"]:
         return [{"params": list(model.parameters())}]
     return [{"params": [p for p in model.parameters() if p.dim() > 1]},
             {"params": [p for p in model.parameters() if p.dim() == 1]}]
@@ -35,7 +41,8 @@ def groups_of(model, decay_all):
 class Fsdp2(torch_mesh.Trainer):
     def __init__(self, run, job):
         super().__init__("fsdp2", torch_mesh.load(run["model"]), lr=1.0, clip=job["clip"])
-        self.optimizer = torch.optim.AdamW(groups_of(self.model, run["decay_all"]), **WRONG)
+        name = optimizer_of(run)
+        self.optimizer = MAKE[name](groups_of(self.model, run), **WRONG[name])
         weights, states = get_state_dict(self.model, self.optimizer)
         whole = run["kind"] == "fsdp2"
         wanted = {"model": weights, "optim": states, "step": 0} if whole else {"model": weights}
@@ -43,7 +50,8 @@ class Fsdp2(torch_mesh.Trainer):
         if whole:
             assert wanted["step"] == run["from"], f"step {wanted['step']}"
         else:  # the right hyperparameters, and moments that begin anew
-            self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-3)
+            right = {key: run["train"][key] for key in ("lr", "momentum") if key in run["train"]}
+            self.optimizer = MAKE[name](self.model.parameters(), **right, weight_decay=0.1)
         set_state_dict(self.model, self.optimizer if whole else [], model_state_dict=weights,
                        optim_state_dict=wanted.get("optim", {}))
 
@@ -54,15 +62,18 @@ class Zero:
         deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False  # as in mesh_peer.py
         model = torch_mesh.load(run["model"])
         self.part = job["batch"] // job["size"]
+        name = optimizer_of(run)
+        optimizer = {"type": "SGD", "params": WRONG[name]} if name == "sgd" else \
+            {"type": "AdamW", "params": {**WRONG[name], "torch_adam": True}}
         config = {"train_micro_batch_size_per_gpu": self.part, "gradient_accumulation_steps": 1,
                   "gradient_clipping": job["clip"], "steps_per_print": 10**9,
-                  "optimizer": {"type": "AdamW", "params": {**WRONG, "torch_adam": True}},
-                  "scheduler": {"type": "WarmupLR", "params": {"warmup_max_lr": run["lr"],
+                  "optimizer": optimizer, "zero_allow_untested_optimizer": True,  # SGD
+                  "scheduler": {"type": "WarmupLR", "params": {"warmup_max_lr": run["train"]["lr"],
                                                                "warmup_num_steps": 2}},
                   "zero_optimization": {"stage": int(run["kind"][-1])},
                   "checkpoint": {"load_universal": True}}
         self.engine, *_ = deepspeed.initialize(
-            model=model, config=config, model_parameters=groups_of(model, run["decay_all"]))
+            model=model, config=config, model_parameters=groups_of(model, run))
         path, _ = self.engine.load_checkpoint(run["export"])
         assert path and self.engine.global_steps == run["from"], (path, self.engine.global_steps)
         self.size = job["size"]
