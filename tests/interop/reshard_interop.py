@@ -7,7 +7,8 @@ Exact mode, 40 steps with a checkpoint at step 20, for a Llama in bf16 with mast
 fp32. Each layout saves; each then continues from each other's checkpoint in a run directory of its own,
 and the text of its 20 losses and norms, and `weft hash` of its weights and states, are those of one rank
 that was never stopped. Of the 36 pairs of each model a quarter is run, chosen by the commit, all with
-FULL=1; every layout saves and loads. The control: a checkpoint of another seed ends with other bits.
+FULL=1; every layout saves and loads. Six pairs more have their checkpoint in S3 (moto's server), resumed without a
+mirror of it. The control: a checkpoint of another seed ends with other bits.
 """
 
 import json
@@ -16,6 +17,7 @@ import shutil
 
 from common import Weft, run_program, write_run_file
 from exact_interop import texts_of
+from s3_interop import Server
 
 STEPS, SAVED = 40, 20
 LAYOUTS = {"1 rank": (1, 1, "none"), "dp 4": (4, 1, "none"), "dp 4 zero3": (4, 1, "zero3"), "tp 2": (1, 2, "none"),
@@ -60,11 +62,15 @@ class Runs:
         self.file = run_file(folder, model)
         self.sources = {}
 
-    def train(self, name, layout, *words):
+    def call(self, layout, *words, env=None):
         dp, tp, shard = LAYOUTS[layout]
+        sets = [f"parallel.dp={dp}", f"parallel.tp={tp}", f"parallel.shard={shard}"]
+        self.weft.call("train", self.file, "--quiet", *(word for item in sets for word in ("--set", item)), *words,
+                       env=env)
+
+    def train(self, name, layout, *words, env=None):
         run_dir = self.folder / name
-        self.weft.call("train", self.file, "--run-dir", run_dir, "--quiet", "--set", f"parallel.dp={dp}", "--set",
-                       f"parallel.tp={tp}", "--set", f"parallel.shard={shard}", *words)
+        self.call(layout, "--run-dir", run_dir, *words, env=env)
         return run_dir
 
     def checkpoint_of(self, layout):
@@ -85,17 +91,39 @@ def kinds_of(case):
     return {(model, "from", saved), (model, "into", resumed)}
 
 
+def check_same(checks, runs, whole, run_dir, what):
+    found = runs.results(run_dir)
+    different = [key for key in whole if found[key] != whole[key]]
+    checks.that(not different and len(texts_of(run_dir, "loss")) == STEPS - SAVED, what, ", ".join(different))
+    shutil.rmtree(run_dir)
+
+
+def check_from_s3(checks, runs, whole):
+    """Each layout saves into a bucket, and the next one continues from there."""
+    server, names = Server(), list(LAYOUTS)
+    try:
+        server.client().create_bucket(Bucket="runs")
+        for i, (saved, resumed) in enumerate(zip(names, names[1:] + names[:1])):
+            def env(who):
+                return {**server.env(), "XDG_CACHE_HOME": str(runs.folder / f"cache-{who}")}
+            runs.call(saved, "--set", "storage=s3://runs/here", "--set", f"name=run-{i}", env=env("saving"))
+            shutil.rmtree(runs.folder / "cache-saving")
+            run_dir = runs.train("resumed", resumed, "--resume",
+                                 f"s3://runs/here/run-{i}/checkpoints/step-{SAVED:08}", env=env("resuming"))
+            check_same(checks, runs, whole, run_dir, f"saved in S3 by {saved}, resumed by {resumed}")
+    finally:
+        server.stop()
+
+
 def check_model(checks, weft, folder, model, pairs):
     runs = Runs(weft, folder, model)
     whole = runs.results(runs.train("whole", "1 rank"))
     checks.that(len(whole["loss"]) == STEPS - SAVED and len(whole["hash"]) > 1, f"{model}: a run that never stopped")
     for _, saved, resumed in pairs:
         run_dir = runs.train("resumed", resumed, "--resume", runs.checkpoint_of(saved))
-        found = runs.results(run_dir)
-        different = [key for key in whole if found[key] != whole[key]]
-        checks.that(not different and len(texts_of(run_dir, "loss")) == STEPS - SAVED,
-                    f"{model}: saved by {saved}, resumed by {resumed}", ", ".join(different))
-        shutil.rmtree(run_dir)
+        check_same(checks, runs, whole, run_dir, f"{model}: saved by {saved}, resumed by {resumed}")
+    if model == "llama":
+        check_from_s3(checks, runs, whole)
     other = runs.train("other seed", "1 rank", "--set", "seed=4")
     checks.that(runs.results(other)["hash"] != whole["hash"], f"{model}: control, another seed differs")
     for run_dir in [folder / "whole", other, *(path.parents[1] for path in runs.sources.values())]:
