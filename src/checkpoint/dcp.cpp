@@ -44,7 +44,7 @@ bool is_below_model(const std::vector<std::string>& path) {
   return path.size() > 1 && kKeys.contains(path[path.size() - 2]);
 }
 
-// NAME#m of optim.state.NAME.exp_avg; "" where it is none of Adam's or SGD's, or numbered, not
+// NAME#m of optim.state.NAME.exp_avg; "" where it is no state that weft has, or numbered, not
 // named.
 std::string state_name(const std::vector<std::string>& path) {
   std::string text = "." + joined(path);

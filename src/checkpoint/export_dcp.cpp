@@ -115,7 +115,7 @@ PickleWriter pickled(const AppendValue& append) {
   return out;
 }
 
-// Every key that torch.optim's AdamW or SGD has: a loader requires all that its own optimizer has.
+// Every key that torch's optimizer has: a loader requires all that its own one has.
 void add_group(DcpExport& dcp, const TorchOptimizer& o, const ParamGroup& group, size_t i) {
   const auto add = [&](const std::string& key, const AppendValue& append) {
     dcp.add_value({"optim", "param_groups", std::to_string(i), key}, pickled(append));
@@ -127,7 +127,7 @@ void add_group(DcpExport& dcp, const TorchOptimizer& o, const ParamGroup& group,
   add("initial_lr", [&](PickleWriter& out) { out.real(o.initial_lr); });
   for (const char* key : {"maximize", "differentiable"}) add(key, no);
   for (const char* key : {"foreach", "fused"}) add(key, none);
-  if (o.name == "adamw") {
+  if (has_moments(o)) {
     for (const char* key : {"amsgrad", "capturable"}) add(key, no);
     add("decoupled_weight_decay", [](PickleWriter& out) { out.boolean(true); });
   }
@@ -147,7 +147,7 @@ void add_optimizer(DcpExport& dcp, const LogicalModel& model, const TorchOptimiz
     for (const std::string& name : groups[i].names) {
       for (const auto& [key, t] : states_of(model, name))
         dcp.add_tensor({"optim", "state", name, key}, *t, t->dtype);
-      if (o.name == "adamw") dcp.add_tensor({"optim", "state", name, "step"}, steps, Dtype::kF32);
+      if (has_moments(o)) dcp.add_tensor({"optim", "state", name, "step"}, steps, Dtype::kF32);
     }
   }
   dcp.add_value({"step"}, pickled([&](PickleWriter& out) { out.integer(o.step); }));

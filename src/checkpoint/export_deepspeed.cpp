@@ -55,7 +55,7 @@ void write_parameter(const fs::path& zero, const LogicalModel& model, const Logi
   if (optimizer) {
     const auto states = states_of(model, weight.name);
     for (const auto& [key, t] : states) write_tensor(folder / (key + ".pt"), *t);
-    if (optimizer->name == "adamw" && !states.empty()) {
+    if (has_moments(*optimizer) && !states.empty()) {
       PickleWriter step;
       pickle_tensor(step, 0, Dtype::kF32, {});
       write_value(folder / "step.pt", step, static_cast<float>(optimizer->step));

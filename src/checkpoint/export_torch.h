@@ -14,8 +14,8 @@ namespace weft {
 
 // What a state of the optimizer needs besides its tensors. The names are torch.optim's.
 struct TorchOptimizer {
-  std::string name = "adamw";  // or sgd
-  int64_t step = 0;            // updates made
+  std::string name;  // train.optimizer; torch_groups.cpp knows torch's counterpart
+  int64_t step = 0;  // updates made
   double lr = 0, initial_lr = 0;
   double beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0, momentum = 0;
   bool decay_all = true;  // false: a second group, of tensors with one dim, does not decay

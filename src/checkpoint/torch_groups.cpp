@@ -39,12 +39,14 @@ std::vector<ParamGroup> param_groups(const LogicalModel& model, const TorchOptim
   return groups;
 }
 
+bool has_moments(const TorchOptimizer& optimizer) { return optimizer.name != "sgd"; }
+
 std::vector<std::pair<std::string, AppendValue>> hyperparameters(const TorchOptimizer& o,
                                                                  const ParamGroup& group) {
   const auto real = [](double value) { return [value](PickleWriter& out) { out.real(value); }; };
   std::vector<std::pair<std::string, AppendValue>> list = {
       {"lr", real(o.lr)}, {"weight_decay", real(group.weight_decay)}};
-  if (o.name == "sgd") {
+  if (!has_moments(o)) {
     list.emplace_back("momentum", real(o.momentum));
     list.emplace_back("dampening", real(0));
     list.emplace_back("nesterov", [](PickleWriter& out) { out.boolean(false); });

@@ -24,6 +24,10 @@ std::vector<ParamGroup> param_groups(const LogicalModel& model, const TorchOptim
 std::vector<std::pair<std::string, const LogicalTensor*>> states_of(const LogicalModel& model,
                                                                     const std::string& weight);
 
+// Whether torch's optimizer keeps moments, and with them a count of steps for each tensor; else it
+// is the one of momentum_buffer.
+bool has_moments(const TorchOptimizer& optimizer);
+
 // The hyperparameters of a group by name, each with what appends its value.
 using AppendValue = std::function<void(PickleWriter& out)>;
 std::vector<std::pair<std::string, AppendValue>> hyperparameters(const TorchOptimizer& optimizer,
