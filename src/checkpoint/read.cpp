@@ -28,15 +28,17 @@ std::map<std::string, std::string> read_committed(const fs::path& folder) {
   const std::string text = reading_checkpoint([&] { return read_file(file, 1 << 20); });
   std::map<std::string, std::string> hashes;
   std::istringstream lines(text);
+  bool has_names = true;
   for (std::string line; std::getline(lines, line);) {
     const size_t blank = line.rfind(' ');
-    if (blank != std::string::npos) hashes[line.substr(0, blank)] = line.substr(blank + 1);
+    has_names = has_names && blank != std::string::npos;
+    if (has_names) hashes[line.substr(0, blank)] = line.substr(blank + 1);
   }
   const bool has_paths = std::any_of(hashes.begin(), hashes.end(), [](const auto& line) {
     return line.first.find('/') != std::string::npos;
   });
-  const bool is_whole = text.ends_with('\n') && !has_paths && hashes.contains(kIndexFile) &&
-                        hashes.contains(kStateFile);
+  const bool is_whole = text.ends_with('\n') && has_names && !has_paths &&
+                        hashes.contains(kIndexFile) && hashes.contains(kStateFile);
   if (!is_whole) {
     throw DamagedCheckpoint(
         fmt::format("{} is damaged: it does not list its files", file.string()));

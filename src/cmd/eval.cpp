@@ -54,7 +54,7 @@ void print(const EvalReport& report, bool is_json) {
 std::string remote_model(const RunConfig& c, const std::string& given) {
   if (!given.empty() || !is_remote(c.storage)) return given;
   const std::string run = join_address(c.storage, c.name);
-  return is_remote_model(run) ? run : given;
+  return has_remote_model(run) ? run : given;
 }
 
 // Starts the ranks of the run file's layout, after a first look at it.
@@ -100,7 +100,8 @@ RunCommand add_eval(CommandOptions& app) {
     const LocalCopy copy(rank ? w->model : remote_model(file.config(), w->model));
     if (!rank && p.dp * p.tp > 1) {
       std::vector<std::string> words = copy.in(command_words());
-      if (w->model != copy.path()) words.insert(words.end(), {"--model", copy.path()});
+      if (w->model.empty() && !copy.path().empty())  // else copy.in() has replaced it
+        words.insert(words.end(), {"--model", copy.path()});
       return supervise(file.config(), *early, std::move(words));
     }
     EvalOptions options{.shows = !rank || rank->rank == 0, .is_forced = w->force};

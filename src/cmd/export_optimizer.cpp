@@ -39,7 +39,7 @@ std::optional<TorchOptimizer> stored_optimizer(const LogicalModel& model) {
   TorchOptimizer o;
   o.name = train.optimizer.name;
   o.step = updates->as_int();
-  o.lr = next_rate(train, state.at("step").as_int());
+  o.lr = next_rate(train, o.step);
   o.initial_lr = train.schedule.lr;
   o.beta1 = train.optimizer.betas.at(0);
   o.beta2 = train.optimizer.betas.at(1);

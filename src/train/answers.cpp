@@ -23,8 +23,8 @@ int64_t longest_prompt_for(const Session& session, int64_t num_answer) {
   const RunConfig& c = session.config;
   const int64_t positions = session.model->max_positions();
   if (reads_source(*session.model)) return std::min(c.data.seq_length, positions);
-  const int64_t space = positions - std::min(num_answer, c.eval.max_new_tokens);
-  return std::min(c.data.seq_length, std::max<int64_t>(space, 1));
+  const int64_t answer = std::max<int64_t>(std::min(num_answer, c.eval.max_new_tokens), 1);
+  return std::min(c.data.seq_length, std::max<int64_t>(positions - answer, 1));
 }
 
 // An answer that was cut off at the limit is not the row's, even where the text so far is.

@@ -46,12 +46,16 @@ fs::path make_temporary() {
 
 }  // namespace
 
+bool has_remote_model(const std::string& path) {
+  const StoreListing there = read_listing(open_object_store(path)->list(""));
+  return is_folder_of_tensors(there) || is_run(there);
+}
+
 bool is_remote_model(const std::string& path) {
   if (!path.starts_with("s3://") || path.find('*') != std::string::npos) return false;
   if (path.ends_with(".safetensors")) return true;
   try {
-    const StoreListing there = read_listing(open_object_store(path)->list(""));
-    return is_folder_of_tensors(there) || is_run(there);
+    return has_remote_model(path);
   } catch (const Error&) {  // who opens it as data says what is wrong
     return false;
   }

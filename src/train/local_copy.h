@@ -26,7 +26,9 @@ class LocalCopy {
   std::filesystem::path folder_;  // empty: nothing was copied
 };
 
-// Whether s3://... is a checkpoint, run or model, and not data.
+// Whether a checkpoint, run or model is there. Throws where the store cannot be asked.
+bool has_remote_model(const std::string& path);
+// Whether s3://... is one of these, and not data.
 bool is_remote_model(const std::string& path);
 
 }  // namespace weft

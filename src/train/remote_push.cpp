@@ -42,19 +42,20 @@ std::vector<std::string> RemoteRun::unsent() const {
 }
 
 void RemoteRun::push_all(int64_t keep) {
-  {
-    const std::lock_guard lock(records_mutex_);
-    push_records(*store_);
-  }
   for (const std::string& name : unsent()) {
     push_folder(name);
     keep_state();
   }
+  push_records(*store_, Events::kWhereAllIsSent);
   prune(keep);
 }
 
-void RemoteRun::push_records(ObjectStore& store) {
+// events.jsonl names checkpoints and final/: a start elsewhere must find what it names.
+void RemoteRun::push_records(ObjectStore& store, Events events) {
+  const bool has_events = events == Events::kWhereAllIsSent && unsent().empty();
+  const std::lock_guard lock(records_mutex_);
   for (const char* name : kRecords) {
+    if (std::string_view(name) == "events.jsonl" && !has_events) continue;
     const fs::path path = mirror_ / name;
     if (path_kind(path) != PathKind::kFile) continue;
     const std::string now = file_fingerprint(path);

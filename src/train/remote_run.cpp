@@ -52,7 +52,7 @@ RemoteRun::~RemoteRun() {
   thread_.join();
   try {
     lease_.check();
-    push_records(*once_);
+    push_records(*once_, Events::kWhereAllIsSent);
   } catch (const std::exception&) {  // reported by the last push, or expected by who reads this
   }
 }
@@ -69,10 +69,7 @@ void RemoteRun::begin(int64_t step, bool overwrite) {
   lease_.mark_used();
   if (overwrite) forget_old_run();
   follow_names(step);
-  {
-    const std::lock_guard lock(records_mutex_);
-    push_records(*store_);
-  }
+  push_records(*store_, Events::kWhereAllIsSent);
   state_.token = lease_.token();
   keep_state();
   thread_ = std::thread([this] { put_records_now_and_then(); });
@@ -105,8 +102,7 @@ void RemoteRun::put_records_now_and_then() {
     const auto begun = Clock::now();
     try {
       lease_.check();
-      const std::lock_guard records(records_mutex_);
-      push_records(*once_);
+      push_records(*once_, Events::kNot);
       is_failing = false;
     } catch (const std::exception& e) {
       if (!is_failing) log_warning("{}; trying again", e.what());

@@ -72,7 +72,8 @@ class RemoteRun {
   // remote_push.cpp
   std::vector<std::string> unsent() const;  // folders
   void push_all(int64_t keep);
-  void push_records(ObjectStore& store);
+  enum class Events { kWhereAllIsSent, kNot };  // the first only where nobody else pushes
+  void push_records(ObjectStore& store, Events events);
   void push_folder(const std::string& name);
   void upload(const std::string& name, const std::string& as);
   void replace(const std::string& name);

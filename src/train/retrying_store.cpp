@@ -2,6 +2,7 @@
 #include "train/retrying_store.h"
 
 #include <algorithm>
+#include <optional>
 #include <thread>
 
 #include "base/log.h"
@@ -10,13 +11,15 @@ namespace weft {
 
 void RetryingStore::repeat(const std::function<void()>& call) {
   using Clock = std::chrono::steady_clock;
-  const auto until = Clock::now() + times_.total;
+  std::optional<Clock::time_point> until;  // from the first failure on
   auto pause = times_.pause;
-  for (bool is_first = true;; is_first = false) {
+  for (;;) {
     try {
       return call();
     } catch (const StoreAway& e) {
-      if (Clock::now() + pause > until) throw;
+      const bool is_first = !until;
+      if (is_first) until = Clock::now() + times_.total;
+      if (Clock::now() + pause > *until) throw;
       if (is_first) log_warning("{}; trying again", e.what());
     }
     std::this_thread::sleep_for(pause);

@@ -16,6 +16,7 @@
 #include "planning/layout.h"
 #include "planning/precision.h"
 #include "track/plot.h"
+#include "train/mirror.h"
 #include "train/signals.h"
 #include "train/tensor_hashes.h"
 #include "verify/verify_layouts.h"
@@ -156,6 +157,10 @@ class Verifier {
  public:
   explicit Verifier(const VerifyOptions& options) : o_(options), runs_(plan_runs(options)) {
     const RunConfig& c = runs_[0].config;
+    if (o_.out.empty() && is_remote(c.storage))
+      throw UserError(
+          fmt::format("storage is {}, but the runs that are compared are local", c.storage),
+          "give a folder with --out");
     report_.out = o_.out.empty() ? fs::path(c.storage) / (c.name + "-verify") : o_.out;
     if (const auto fault = Fault::from_environment()) {
       const auto model = open_model(c, HfFolder(resolve_model_path(c.model.path)));  // all layouts'

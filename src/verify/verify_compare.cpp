@@ -338,6 +338,8 @@ VerifyResult compare_runs(const VerifyRun& base, const VerifyRun& run, const Bar
     r.broken.push_back(fmt::format("{} steps and {} evaluations, but the base has {} and {}",
                                    run.steps.size(), run.evals.size(), base.steps.size(),
                                    base.evals.size()));
+  } else if (run.steps.empty()) {
+    r.broken.push_back("no step was compared");
   }
   // Even where only losses are checked, all layouts must start with the same weights.
   if (!bars.bits && r.first_bad_step == 0) r.broken.push_back("the initial weights differ");

@@ -236,6 +236,19 @@ TEST(Checkpoint, AFileThatGrewIsDamage) {
       << message;
 }
 
+// A line of COMMITTED that cannot be read must not leave its file unchecked.
+TEST(Checkpoint, ALineOfCommittedWithoutItsBlankIsDamage) {
+  TemporaryFolder folder;
+  write_two(folder / "c", 1);
+  const std::string whole = read_file(folder / "c/COMMITTED");
+  for (size_t at = whole.find(' '); at != std::string::npos; at = whole.find(' ', at + 1)) {
+    std::string changed = whole;
+    changed[at] ^= 1;
+    std::ofstream(folder / "c/COMMITTED", std::ios::binary) << changed;
+    error_of<DamagedCheckpoint>([&] { CheckpointReader reader(folder / "c"); });
+  }
+}
+
 TEST(Checkpoint, AnotherShapeOrTypeIsRejected) {
   TemporaryFolder folder;
   write_two(folder / "c", 1);

@@ -203,8 +203,9 @@ def check_commands(checks, weft, server, folder, truth):
                  weft.call("generate", copy, *words, "--set", "parallel.tp=2"), "generate with two ranks")
     evaluate = ("eval", place.run, "--set", f"data.eval={folder / 'rows.jsonl'}")
     losses = [weft.json(*evaluate, *more, env=env)["eval_loss"]
-              for more in ((), ("--model", address), ("--model", copy), ("--set", "parallel.dp=2"))]
-    checks.equal(losses, losses[:1] * 4, "eval")
+              for more in ((), ("--model", address), ("--model", copy), ("--set", "parallel.dp=2"),
+                           ("--model", address, "--set", "parallel.dp=2"))]
+    checks.equal(losses, losses[:1] * 5, "eval")
     done = subprocess.run([str(weft.path), "hash", f"s3://{BUCKET}/here/none"], capture_output=True, text=True,
                           env=env, check=False)
     shown(checks, done.returncode != 0 and "here/none" in done.stderr, "nothing there", done.stderr[-300:])

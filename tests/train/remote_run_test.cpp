@@ -12,6 +12,7 @@
 #include "tests/checkpoint/two_tensors.h"
 #include "tests/io/temporary_folder.h"
 #include "tests/train/fake_store.h"
+#include "train/retrying_store.h"
 
 namespace weft {
 namespace {
@@ -281,6 +282,37 @@ TEST_F(RemoteRunTest, MetricsArePutWhileTheRunGoesOn) {
     if (has("metrics.jsonl")) return;
   }
   FAIL() << "metrics.jsonl was not put";
+}
+
+// Killed at any moment, events.jsonl in the store names nothing that is not there.
+TEST_F(RemoteRunTest, EventsArePutAfterWhatTheyName) {
+  Session session = open();
+  session->begin(0, false);
+  save(1);
+  write("events.jsonl", "{\"event\": \"checkpoint\"}\n");
+  write("metrics.jsonl", "{}\n");
+  for (int i = 0; i < 500 && !has("metrics.jsonl"); ++i) std::this_thread::sleep_for(10ms);
+  EXPECT_TRUE(has("metrics.jsonl"));
+  EXPECT_FALSE(has("events.jsonl")) << "step 1 is not there yet";
+  session.store->before = [&](const std::string& call) {
+    if (call != "put events.jsonl") return;
+    EXPECT_EQ(complete(), Names{k1});
+  };
+  session->push(9);
+  EXPECT_TRUE(has("events.jsonl"));
+}
+
+// The two minutes begin with the first failure: a transfer may take longer than that.
+TEST(RetryingStore, ALongCallThatFailsIsTriedAgain) {
+  const auto fake = std::make_shared<FakeStore>(std::make_shared<FakeObjects>());
+  int calls = 0;
+  fake->before = [&](const std::string&) {
+    if (++calls > 1) return;
+    std::this_thread::sleep_for(60ms);
+    throw StoreAway("gone");
+  };
+  RetryingStore(fake, {50ms, 1ms}).put("x", "y");
+  EXPECT_EQ(calls, 2);
 }
 
 TEST_F(RemoteRunTest, ALostLockStopsPushes) {
