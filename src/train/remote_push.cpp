@@ -42,6 +42,7 @@ std::vector<std::string> RemoteRun::unsent() const {
 }
 
 void RemoteRun::push_all(int64_t keep) {
+  push_records(*store_, Events::kNot);  // a checkpoint's steps have their lines before it
   for (const std::string& name : unsent()) {
     push_folder(name);
     keep_state();

@@ -300,6 +300,21 @@ TEST_F(RemoteRunTest, EventsArePutAfterWhatTheyName) {
   };
   session->push(9);
   EXPECT_TRUE(has("events.jsonl"));
+  EXPECT_EQ(objects_->by_name["metrics.jsonl"], "{}\n");
+}
+
+// A step that a start elsewhere resumes from has its lines there.
+TEST_F(RemoteRunTest, MetricsArePutBeforeTheCheckpointOfTheirSteps) {
+  Session session = open();
+  session->begin(0, false);
+  save(1);
+  session.store->before = [&](const std::string& call) {
+    if (!call.starts_with(std::string("put ") + k1)) return;
+    EXPECT_TRUE(has("metrics.jsonl")) << call;
+  };
+  write("metrics.jsonl", "{}\n");
+  session->push(9);
+  EXPECT_EQ(complete(), Names{k1});
 }
 
 // The two minutes begin with the first failure: a transfer may take longer than that.
