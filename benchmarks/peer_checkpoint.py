@@ -17,6 +17,8 @@ import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 
+from page_cache import drop_cached
+
 
 def make_state(megabytes):
     """Tensors of 4 MB, as a model's layers have."""
@@ -39,6 +41,7 @@ def main():
     times["async_blocked_s"] = time.monotonic() - start
     pending.result()
     times["async_s"] = time.monotonic() - start
+    drop_cached(folder)
     start = time.monotonic()
     dcp.load(state, checkpoint_id=folder)
     times["load_s"] = time.monotonic() - start

@@ -74,4 +74,16 @@ std::vector<std::string> folder_names(const std::filesystem::path& folder) {
   return names;
 }
 
+std::string unused_name(const std::string& name,
+                        const std::function<bool(const std::string&)>& is_used) {
+  std::string unused = name;
+  for (int i = 2; is_used(unused); ++i) unused = fmt::format("{}-{}", name, i);
+  return unused;
+}
+
+std::filesystem::path unused_path(const std::filesystem::path& path) {
+  return unused_name(path.string(),
+                     [](const std::string& name) { return path_kind(name) != PathKind::kNothing; });
+}
+
 }  // namespace weft

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,11 @@ PathKind path_kind(const std::filesystem::path& path);
 
 // The names in a folder, sorted; empty where there is no such folder.
 std::vector<std::string> folder_names(const std::filesystem::path& folder);
+
+// NAME, or NAME-2, -3 ...: the first that is not in use.
+std::string unused_name(const std::string& name,
+                        const std::function<bool(const std::string&)>& is_used);
+std::filesystem::path unused_path(const std::filesystem::path& path);  // where nothing is
 
 // RunError: "cannot <what> <path>: <reason of errno value>", with a hint for the common reasons.
 [[noreturn]] void throw_refused(const char* what, const std::filesystem::path& path, int reason);

@@ -26,7 +26,7 @@ struct Entry {
 };
 
 // The step of step-00000100, and the rest of the name; -1 for any other name.
-int64_t step_of(const std::string& name, std::string_view* rest) {
+int64_t read_step(const std::string& name, std::string_view* rest) {
   if (!name.starts_with("step-")) return -1;
   int64_t step = -1;
   const char* end = name.data() + name.size();
@@ -38,7 +38,7 @@ int64_t step_of(const std::string& name, std::string_view* rest) {
 
 std::optional<Entry> entry_of(const fs::path& folder, const std::string& name) {
   std::string_view rest;
-  const int64_t step = step_of(name, &rest);
+  const int64_t step = read_step(name, &rest);
   if (step < 0) return std::nullopt;
   const fs::path path = folder / name;
   if (rest == ".writing") return Entry{step, path, State::kWriting};
@@ -62,14 +62,6 @@ std::vector<Entry> scan(const fs::path& run_dir) {
 
 DamagedFolder uncommitted(const Entry& e) {
   return {e.path, fmt::format("{} has no COMMITTED", e.path.string())};
-}
-
-// folder/name, or folder/name-2, -3 ...: the first unused one.
-fs::path unused_path(const fs::path& path) {
-  fs::path unused = path;
-  for (int i = 2; path_kind(unused) != PathKind::kNothing; ++i)
-    unused = fmt::format("{}-{}", path.string(), i);
-  return unused;
 }
 
 // Whether best/ belongs to the history that led to `start`.
@@ -99,6 +91,12 @@ void remove_checkpoint(const fs::path& folder) {
 }
 
 }  // namespace
+
+int64_t step_of_name(const std::string& name) {
+  std::string_view rest;
+  const int64_t step = read_step(name, &rest);
+  return rest.empty() ? step : -1;
+}
 
 fs::path checkpoint_path(const fs::path& run_dir, int64_t step) {
   return run_dir / "checkpoints" / fmt::format("step-{:08}", step);

@@ -19,6 +19,9 @@ namespace weft {
 
 std::filesystem::path checkpoint_path(const std::filesystem::path& run_dir, int64_t step);
 
+// The N of step-N as weft writes it (eight digits or more); -1: another name.
+int64_t step_of_name(const std::string& name);
+
 // Complete checkpoints (COMMITTED present) below run_dir/checkpoints, newest last.
 std::vector<std::filesystem::path> list_checkpoints(const std::filesystem::path& run_dir);
 

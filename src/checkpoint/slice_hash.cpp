@@ -7,13 +7,18 @@
 #include "checkpoint/index.h"
 
 namespace weft {
+namespace {
+
+constexpr size_t kStretch = size_t{32} << 10;  // fits the first cache
+
+}  // namespace
 
 SliceHash::SliceHash(size_t slice_bytes)
     : has_blocks_(slice_bytes > kCheckedBlock), block_(std::make_unique<HashStream>()) {}
 
 void SliceHash::add(const std::byte* data, size_t size) {
   while (size > 0) {
-    const size_t n = std::min(size, kCheckedBlock - in_block_);
+    const size_t n = std::min({size, kCheckedBlock - in_block_, kStretch});
     whole_.add(data, n);
     if (has_blocks_) block_->add(data, n);
     data += n;

@@ -139,7 +139,9 @@ Json verify_alone(const std::string& path, const Special& special) {
   for (const auto& idle : {special.of_data, special.of_run_files}) {
     refuse_idle(idle, "--verify checks checkpoints and files of torch.save", "leave it out");
   }
-  return verify_checkpoints(path);
+  const LocalCopy copy(path, LocalCopy::Part::kCheckpoints);
+  const Json found = verify_checkpoints(copy.path());
+  return copy.path() == path ? found : parse_json(copy.as_given(found.dump()), path);
 }
 
 // On its key's line; several lines go below it, indented.

@@ -67,7 +67,7 @@ void warn_of_cores(const LaunchConfig& c, int64_t ranks) {
 
 // Where the copies for checkpoint.async do not fit: the default gives way, a request does not.
 // Returns whether it gave way.
-bool settle_async(RunFile* file, const std::string& shortage) {
+bool resolve_async(RunFile* file, const std::string& shortage) {
   if (shortage.empty() || !file->config().checkpoint.async) return false;
   if (file->was_given("checkpoint.async"))
     throw UserError(shortage,
@@ -84,7 +84,7 @@ int supervise(RunFile& file, const TrainOptions& options, bool is_forced,
   const RunConfig& c = file.config();
   check_layout(c);
   check_backend(c);
-  const bool gave_way = settle_async(&file, check_memory(c, is_forced));
+  const bool gave_way = resolve_async(&file, check_memory(c, is_forced));
   // Ranks that share memory need no network: an interface is looked up only where one was given.
   if (file.was_given("launch.interface")) {
     static_cast<void>(address_of_interface(c.launch.interface));
@@ -152,7 +152,7 @@ RunCommand add_train(CommandOptions& app) {
     const ParallelConfig& p = file.config().parallel;
     if (p.dp * p.tp > 1) return supervise(file, w->options, w->force, command_words(), *early);
     check_backend(file.config());
-    settle_async(&file, check_memory(file.config(), w->force));
+    resolve_async(&file, check_memory(file.config(), w->force));
     warn_of_cores(file.config().launch, 1);
     return train_rank(file, w->options, {0, choose_threads(file.config().launch), nullptr});
   };

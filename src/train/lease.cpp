@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <ctime>
 #include <exception>
 #include <fstream>
 #include <random>
@@ -16,7 +17,6 @@
 namespace weft {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using Milliseconds = std::chrono::milliseconds;
 
 std::string make_token() {
@@ -24,7 +24,16 @@ std::string make_token() {
   return fmt::format("{:08x}{:08x}", device(), device());
 }
 
+// A lock that promises more is not believed.
+constexpr double kLongestLease_s = 3600;
+
 }  // namespace
+
+Lease::Clock::time_point Lease::Clock::now() {
+  timespec now{};
+  ::clock_gettime(CLOCK_BOOTTIME, &now);
+  return time_point(std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec));
+}
 
 struct Lease::Holder {
   std::string host, machine, token;
@@ -39,7 +48,9 @@ struct Lease::Holder {
       machine = json.at("machine").as_string();
       token = json.at("token").as_string();
       pid = json.at("pid").as_int();
-      lease = Milliseconds(static_cast<int64_t>(json.at("lease_s").as_number() * 1e3));
+      const double lease_s = json.at("lease_s").as_number();
+      require(lease_s >= 0 && lease_s <= kLongestLease_s, "lease_s is {}", lease_s);
+      lease = Milliseconds(static_cast<int64_t>(lease_s * 1e3));
       is_held = json.at("held").as_bool();
     } catch (const UserError&) {  // not ours, or cut: watched like one that is held
       host = "unknown";
@@ -83,7 +94,7 @@ Lease::~Lease() {
   try {
     release();
   } catch (const std::exception& e) {
-    log_warning("{} could not be given back, and expires: {}", place_.name, e.what());
+    log_warning("{} could not be released, and expires: {}", place_.name, e.what());
   }
 }
 
@@ -106,7 +117,7 @@ void Lease::take() {
     token_before_ = before ? Holder(*before).token : "";
     renewed_ = Clock::now();
     place_.write(text(true, token_));
-    std::this_thread::sleep_for(times_.settle);
+    std::this_thread::sleep_for(times_.confirm);
     const auto now = place_.read();
     if (now && Holder(*now).token == token_) return;
     if (now) static_cast<void>(is_free(*now));  // the other one, if it goes on
@@ -121,6 +132,8 @@ bool Lease::is_free(const std::string& text) {
     log_warning("{} was held by {}, which is gone: taken over", place_.name, holder.name());
     return true;
   }
+  log_info("{} is held by {}: waiting for up to {:.0f} s to see whether it still runs", place_.name,
+           holder.name(), std::chrono::duration<double>(holder.lease).count());
   const auto begun = Clock::now();
   while (Clock::now() - begun < holder.lease) {
     std::this_thread::sleep_for(std::min(times_.beat / 5, holder.lease));
@@ -153,7 +166,13 @@ void Lease::check() {
   const std::lock_guard lock(mutex_);
   if (lost_to_.empty() && Clock::now() - renewed_ > times_.lease / 2) renew();
   if (!lost_to_.empty())
-    throw RunError(fmt::format("{} was taken over by {}", place_.name, lost_to_));
+    throw RunError(fmt::format("{} was taken over by {}", place_.name, lost_to_),
+                   "this run has ended here; the other one goes on");
+}
+
+bool Lease::is_lost() {
+  const std::lock_guard lock(mutex_);
+  return !lost_to_.empty();
 }
 
 void Lease::beat() {

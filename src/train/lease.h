@@ -26,7 +26,7 @@ struct LeasePlace {
 
 struct LeaseTimes {
   std::chrono::milliseconds beat{5000}, lease{25000};
-  std::chrono::milliseconds settle{500};  // between a write and the read that shows who has won
+  std::chrono::milliseconds confirm{500};  // between a write and the read that shows who has won
 };
 
 class Lease {
@@ -34,7 +34,7 @@ class Lease {
   // UserError naming host and pid where another process holds it. One that is no longer renewed, or
   // whose process was of this machine and is gone, is taken over, with a warning.
   explicit Lease(LeasePlace place, LeaseTimes times = {});
-  ~Lease();  // gives it back; where that fails it expires
+  ~Lease();  // releases it; where that fails it expires
   Lease(const Lease&) = delete;
   Lease& operator=(const Lease&) = delete;
 
@@ -46,8 +46,18 @@ class Lease {
   // RunError where another process has taken it. Renews it first where that is overdue; throws what
   // the place throws.
   void check();
+  bool is_lost();  // as far as the heartbeat knows
 
  private:
+  // Goes on while the machine is suspended, unlike steady_clock: the others do not wait for that.
+  struct Clock {
+    using duration = std::chrono::nanoseconds;
+    using rep = duration::rep;
+    using period = duration::period;
+    using time_point = std::chrono::time_point<Clock>;
+    static constexpr bool is_steady = true;
+    static time_point now();
+  };
   struct Holder;
   void take();
   bool is_free(const std::string& text);  // watches it; UserError where it is renewed
@@ -66,7 +76,7 @@ class Lease {
   bool is_ending_ = false;
   std::string lost_to_;  // host and pid
   int64_t num_beats_ = 0;
-  std::chrono::steady_clock::time_point renewed_;
+  Clock::time_point renewed_;
   std::thread thread_;
 };
 

@@ -30,10 +30,15 @@ std::vector<std::string> choose(const StoreListing& there, LocalCopy::Part part)
   for (const auto& [name, size] : there.files) {
     if (name != "lock") names.push_back(name);
   }
+  const auto add = [&names](const StoredFolder& folder) {
+    for (const auto& [file, size] : folder.sizes) names.push_back(folder.name + "/" + file);
+  };
   const auto steps = there.steps();
-  if (part == LocalCopy::Part::kRecords || steps.empty()) return names;
-  for (const auto& [file, size] : steps.back()->sizes)
-    names.push_back(steps.back()->name + "/" + file);
+  if (part == LocalCopy::Part::kModel && !steps.empty()) add(*steps.back());
+  if (part != LocalCopy::Part::kCheckpoints) return names;
+  for (const StoredFolder* step : steps) add(*step);
+  const StoredFolder* best = there.find("checkpoints/best");
+  if (best && best->is_complete) add(*best);
   return names;
 }
 
@@ -82,7 +87,7 @@ LocalCopy::LocalCopy(const std::string& path, Part part) : given_(path), path_(p
     }
     for (const std::string& file : names)
       fs::create_directories((fs::path(path_) / file).parent_path());
-    ThreadPool pool(4);
+    ThreadPool pool(kTransfers);
     pool.run(static_cast<int64_t>(names.size()), [&](int64_t i, int) {
       const std::string& file = names[static_cast<size_t>(i)];
       store.get(file, fs::path(path_) / file);
@@ -97,6 +102,12 @@ LocalCopy::LocalCopy(const std::string& path, Part part) : given_(path), path_(p
 LocalCopy::~LocalCopy() {
   std::error_code ignored;
   if (!folder_.empty()) fs::remove_all(folder_, ignored);
+}
+
+std::string LocalCopy::as_given(std::string text) const {
+  for (size_t at = 0; (at = text.find(path_, at)) != std::string::npos; at += given_.size())
+    text.replace(at, path_.size(), given_);
+  return text;
 }
 
 std::vector<std::string> LocalCopy::in(std::vector<std::string> words) const {

@@ -11,13 +11,16 @@ namespace weft {
 // UserError where the store has no checkpoint, run, model or file there.
 class LocalCopy {
  public:
-  // A run: with its newest complete checkpoint, or with its records alone.
-  enum class Part { kModel, kRecords };
+  // A run: with its newest complete checkpoint, with its records alone, or with every complete
+  // checkpoint.
+  enum class Part { kModel, kRecords, kCheckpoints };
   explicit LocalCopy(const std::string& path, Part part = Part::kModel);
   ~LocalCopy();
   LocalCopy(const LocalCopy&) = delete;
   LocalCopy& operator=(const LocalCopy&) = delete;
   const std::string& path() const { return path_; }
+  // A text about the copy, about what was given.
+  std::string as_given(std::string text) const;
   // Arguments for a rank, which must not copy it again.
   std::vector<std::string> in(std::vector<std::string> words) const;
 

@@ -17,12 +17,6 @@ namespace {
 
 constexpr const char* kStateFile = ".mirror.json";
 
-std::string without_query(const std::string& address) {
-  std::string plain = address.substr(0, address.find('?'));
-  while (plain.ends_with('/')) plain.pop_back();
-  return plain;
-}
-
 }  // namespace
 
 MirrorState read_mirror_state(const fs::path& mirror) {
@@ -76,6 +70,12 @@ fs::path mirror_of(const std::string& address, const std::string& fallback) {
   }
   const std::string name = plain.substr(plain.rfind('/') + 1);
   return below / fmt::format("{}-{}", name.substr(0, 100), hash_hex(hash_text(plain)));
+}
+
+std::string without_query(const std::string& address) {
+  std::string plain = address.substr(0, address.find('?'));
+  while (plain.ends_with('/')) plain.pop_back();
+  return plain;
 }
 
 bool is_remote(const std::string& path) { return is_uri(path); }

@@ -27,6 +27,8 @@ std::filesystem::path mirror_of(const std::string& address, const std::string& f
 
 // Whether an address is of an object store.
 bool is_remote(const std::string& path);
+// s3://bucket/prefix of s3://bucket/prefix/?region=...
+std::string without_query(const std::string& address);
 // The address of a run below s3://bucket/prefix?query.
 std::string join_address(const std::string& storage, const std::string& name);
 

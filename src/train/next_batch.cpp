@@ -11,7 +11,7 @@ namespace weft {
 namespace {
 
 NextBatch agree_on_batch(const std::function<bool()>& take, Ranks& ranks,
-                         const StopSignals& signals) {
+                         const StopSignals& signals, bool is_lost = false) {
   NextBatch next;
   int mine = 0;
   try {
@@ -23,14 +23,15 @@ NextBatch agree_on_batch(const std::function<bool()>& take, Ranks& ranks,
     next.error = std::current_exception();
     mine = kRowsFailed;
   }
-  next.stop = agree_on_signal(ranks, mine);
+  next.stop = agree_on_signal(ranks, is_lost ? kRunLost : mine);
   return next;
 }
 
 }  // namespace
 
-NextBatch next_batch(BatchStream& stream, Ranks& ranks, const StopSignals& signals, Batch& batch) {
-  return agree_on_batch([&] { return stream.next(batch); }, ranks, signals);
+NextBatch next_batch(BatchStream& stream, Ranks& ranks, const StopSignals& signals, Batch& batch,
+                     bool is_lost) {
+  return agree_on_batch([&] { return stream.next(batch); }, ranks, signals, is_lost);
 }
 
 NextBatch first_batch(const StreamState& from, BatchStream& stream, Ranks& ranks,
@@ -51,7 +52,7 @@ void end_without_rows(Ranks& ranks, const std::exception_ptr& error) {
   }
   if (error) std::rethrow_exception(error);
   ranks.world().barrier();  // aborted by the rank that has the error, with its reason
-  throw PeerError("another rank could not read its rows");
+  throw PeerError("another rank has ended with an error");
 }
 
 }  // namespace weft

@@ -9,8 +9,9 @@
 
 namespace weft {
 
-// Why all ranks stop, the same on each: a signal's number, or that rows could not be read.
-inline constexpr int kRowsFailed = 1000;
+// Why all ranks stop, the same on each: a signal's number, that rows could not be read, or that
+// another process has taken the run over.
+inline constexpr int kRowsFailed = 1000, kRunLost = 1001;
 
 struct NextBatch {
   bool is_there = false;     // on this rank; false without a stop: the end (once)
@@ -19,14 +20,15 @@ struct NextBatch {
 };
 
 // Collective. A rank that still waits for rows when a signal arrives stops waiting; an error in its
-// rows does not end other ranks midway through a step.
-NextBatch next_batch(BatchStream& stream, Ranks& ranks, const StopSignals& signals, Batch& batch);
+// rows does not end other ranks midway through a step. is_lost: kRunLost, known by this rank.
+NextBatch next_batch(BatchStream& stream, Ranks& ranks, const StopSignals& signals, Batch& batch,
+                     bool is_lost = false);
 // The same after a return to `from`, which checks the files first.
 NextBatch first_batch(const StreamState& from, BatchStream& stream, Ranks& ranks,
                       const StopSignals& signals, Batch& batch);
 
-// Ends this rank after kRowsFailed: with its own error, once all ranks are here, or as a peer of
-// the failing rank.
+// Ends this rank after kRowsFailed or kRunLost: with its own error, once all ranks are here, or as
+// a peer of the failing rank.
 [[noreturn]] void end_without_rows(Ranks& ranks, const std::exception_ptr& error);
 
 }  // namespace weft

@@ -18,13 +18,6 @@ bool is_of_a_run(const std::string& folder) {
          folder.starts_with("checkpoints/abandoned/");
 }
 
-// NAME, or NAME-2, -3 ...
-std::string unused_name(const StoreListing& listing, const std::string& name) {
-  std::string unused = name;
-  for (int i = 2; listing.find(unused); ++i) unused = fmt::format("{}-{}", name, i);
-  return unused;
-}
-
 }  // namespace
 
 void RemoteRun::remove_there(const StoredFolder& folder) {
@@ -48,23 +41,44 @@ void RemoteRun::move_there(const StoredFolder& folder, const std::string& to) {
   remove_there(folder);
 }
 
+// One that was cut short after NAME.writing was complete and NAME no longer was.
+void RemoteRun::finish_replacement(const std::string& name) {
+  const StoreListing old = read_listing(store_->list(name));
+  const StoreListing made = read_listing(store_->list(name + ".writing"));
+  const StoredFolder *there = old.find(name), *next = made.find(name + ".writing");
+  if (!next || !next->is_complete || (there && there->is_complete)) return;
+  if (there) remove_there(*there);
+  move_there(*next, name);
+}
+
 // --overwrite: what marks it as a run's goes last.
 void RemoteRun::forget_old_run() {
   const StoreListing listing = read_listing(store_->list(""));
   for (const auto& [name, folder] : listing.folders) {
     if (is_of_a_run(name)) remove_there(folder);
   }
-  for (const char* name : {"metrics.jsonl", "metrics.jsonl.abandoned", "tensor_hashes.jsonl",
-                           "loss.png", "loss.svg", "events.jsonl"}) {
-    if (listing.files.contains(name)) store_->remove(name);
+  for (const std::string name : kRecordFiles) {
+    if (name != "run.yaml" && listing.files.contains(name)) store_->remove(name);
   }
   state_.pushed.clear();
   state_.best.clear();
   state_.final.clear();
 }
 
+// What this start has renamed to NAME.damaged.
+bool RemoteRun::was_set_aside(const std::string& name) const {
+  for (const std::string& now : checkpoint_names()) {
+    if (now.starts_with(name + ".damaged") && !names_at_start_.contains(now)) return true;
+  }
+  return false;
+}
+
 void RemoteRun::follow_names(int64_t step) {
+  for (const char* name : {"checkpoints/best", "final"}) finish_replacement(name);
   const StoreListing listing = read_listing(store_->list(""));
+  const auto is_used = [&listing](const std::string& name) {
+    return listing.find(name) != nullptr;
+  };
   for (const auto& [name, folder] : listing.folders) {
     const bool is_best = name == "checkpoints/best";
     const bool is_cut = name == "checkpoints/best.writing" || name == "final.writing";
@@ -74,11 +88,12 @@ void RemoteRun::follow_names(int64_t step) {
     }
     const bool is_here = path_kind(mirror_ / name) == PathKind::kFolder;
     if (is_here || !(is_best || folder.step >= 0)) continue;
-    const std::string damaged = name + ".damaged";
-    const bool is_damaged = path_kind(mirror_ / damaged) == PathKind::kFolder;
-    if (!is_best && !is_damaged && folder.step <= step) continue;  // an older one, not pulled
+    const bool is_damaged = was_set_aside(name);
+    const bool was_here = names_at_start_.contains(name);
+    // An older one that was not pulled.
+    if (!is_best && !is_damaged && !was_here && folder.step <= step) continue;
     const std::string away = "checkpoints/abandoned/" + name.substr(name.find('/') + 1);
-    const std::string to = unused_name(listing, is_damaged ? damaged : away);
+    const std::string to = unused_name(is_damaged ? name + ".damaged" : away, is_used);
     log_warning("{}/{} is now {}", address(), name, to);
     move_there(folder, to);
     state_.pushed.erase(name);

@@ -17,7 +17,6 @@ namespace weft {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr int kAtATime = 4;
 constexpr const char* kBest = "checkpoints/best";
 constexpr const char* kFinal = "final";
 
@@ -30,11 +29,6 @@ bool is_lock(const std::string& name) { return name == ".lock" || name == ".leas
 
 std::string name_of(const fs::path& checkpoint) {
   return "checkpoints/" + checkpoint.filename().string();
-}
-
-int64_t newest_step(const fs::path& run_dir) {
-  const std::vector<fs::path> all = list_checkpoints(run_dir);
-  return all.empty() ? -1 : std::stoll(all.back().filename().string().substr(5));
 }
 
 void rename_file(const fs::path& from, const fs::path& to) {
@@ -63,13 +57,14 @@ void RemoteRun::pull(bool with_checkpoints) {
     set_unsent_aside(listing);
     clear_foreign(listing);
     state_ = {};
+    state_.best = folder_fingerprint(mirror_ / kBest);  // what is left there is the store's
   }
   state_.next_token = lease_.token();
   for (const StoredFolder* folder : listing.steps()) state_.pushed.insert(folder->name);
   keep_state();
   const std::vector<std::string> ahead = unsent();
   if (!ahead.empty()) {
-    log_warning("{} has what {} lacks, of a start whose uploads failed: {}{} is uploaded now",
+    log_warning("{} has what {} lacks, of a start whose uploads failed; uploading {}{}",
                 mirror_.string(), address(), ahead.back(),
                 ahead.size() > 1 ? fmt::format(" and {} more", ahead.size() - 1) : "");
     lease_.mark_used();
@@ -86,24 +81,28 @@ void RemoteRun::pull(bool with_checkpoints) {
   }
   if (!is_own()) state_.token = lease_.token_before();
   keep_state();
+  names_at_start_ = checkpoint_names();
 }
 
 // Their names are kept: the mirror may be the only place of these steps.
 void RemoteRun::set_unsent_aside(const StoreListing& listing) {
-  const std::vector<const StoredFolder*> steps = listing.steps();
-  const int64_t here = newest_step(mirror_), there = steps.empty() ? -1 : steps.back()->step;
-  if (here <= there) return;
-  fs::path aside = mirror_.string() + ".unsent";
-  for (int i = 2; path_kind(aside) != PathKind::kNothing; ++i)
-    aside = fmt::format("{}.unsent-{}", mirror_.string(), i);
+  std::string newest;
+  for (const fs::path& path : list_checkpoints(mirror_)) {
+    const std::string name = name_of(path);
+    const StoredFolder* there = listing.find(name);
+    const bool is_there = there && there->is_complete && has_same(*there, name);
+    if (!is_there && !state_.pushed.contains(name)) newest = path.filename().string();
+  }
+  if (newest.empty()) return;
+  const fs::path aside = unused_path(mirror_.string() + ".unsent");
   make_folder(aside);
   for (const std::string& name : folder_names(mirror_)) {
     if (!is_lock(name)) move_folder(mirror_ / name, aside / name);
   }
   log_warning(
-      "{} was changed elsewhere since this machine trained to step {}, which was never "
-      "uploaded: that is kept in {}",
-      address(), here, aside.string());
+      "{} was changed elsewhere since this machine saved {}, which was never uploaded: it is kept "
+      "in {}",
+      address(), newest, aside.string());
 }
 
 // Nothing is known about a mirror that is not current, except that equal COMMITTED means equal
@@ -147,8 +146,8 @@ void RemoteRun::show_set_aside(const StoreListing& listing) {
 }
 
 void RemoteRun::pull_files(const StoreListing& listing, bool is_ahead) {
-  for (const auto& [name, size] : listing.files) {
-    if (name == "lock") continue;
+  for (const std::string name : kRecordFiles) {
+    if (!listing.files.contains(name)) continue;
     if (is_ahead && path_kind(mirror_ / name) == PathKind::kFile) continue;
     pull_file(name);
   }
@@ -199,6 +198,7 @@ bool RemoteRun::pull_folder(const std::string& name) {
   const StoredFolder* there = listing.find(name);
   if (!there || !there->is_complete) return false;
   if (!has_same(*there, name)) fetch(*there, name);
+  names_at_start_.insert(name);
   return true;
 }
 
@@ -224,7 +224,7 @@ void RemoteRun::fetch(const StoredFolder& folder, const std::string& as) {
   log_info("pulling {}/{}, {:.1f} MB", address(), folder.name, static_cast<double>(bytes) / 1e6);
   remove_folder(made);
   make_folder(made);
-  ThreadPool pool(kAtATime);
+  ThreadPool pool(kTransfers);
   pool.run(static_cast<int64_t>(files.size()), [&](int64_t i, int) {
     const std::string& file = files[static_cast<size_t>(i)];
     store_->get(folder.name + "/" + file, made / file);

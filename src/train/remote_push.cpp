@@ -13,11 +13,6 @@ namespace weft {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr int kAtATime = 4;
-constexpr const char* kRecords[] = {
-    "run.yaml", "metrics.jsonl", "events.jsonl", "metrics.jsonl.abandoned", "tensor_hashes.jsonl",
-    "loss.png", "loss.svg"};
-
 std::string file_fingerprint(const fs::path& path) {
   std::error_code unknown;
   const auto size = fs::file_size(path, unknown);
@@ -55,7 +50,7 @@ void RemoteRun::push_all(int64_t keep) {
 void RemoteRun::push_records(ObjectStore& store, Events events) {
   const bool has_events = events == Events::kWhereAllIsSent && unsent().empty();
   const std::lock_guard lock(records_mutex_);
-  for (const char* name : kRecords) {
+  for (const char* name : kRecordFiles) {
     if (std::string_view(name) == "events.jsonl" && !has_events) continue;
     const fs::path path = mirror_ / name;
     if (path_kind(path) != PathKind::kFile) continue;
@@ -90,7 +85,7 @@ void RemoteRun::upload(const std::string& name, const std::string& as) {
     }
   }
   std::erase(files, last);
-  ThreadPool pool(kAtATime);
+  ThreadPool pool(kTransfers);
   pool.run(static_cast<int64_t>(files.size()), [&](int64_t i, int) {
     const std::string& file = files[static_cast<size_t>(i)];
     store_->put_file(as + "/" + file, mirror_ / name / file);
@@ -102,6 +97,7 @@ void RemoteRun::upload(const std::string& name, const std::string& as) {
 // The old one stays until the new one is there as a whole, under NAME.writing.
 void RemoteRun::replace(const std::string& name) {
   const std::string next = name + ".writing";
+  finish_replacement(name);
   if (store_->list(name).empty()) return upload(name, name);
   upload(name, next);
   const StoreListing old = read_listing(store_->list(name));
@@ -116,7 +112,9 @@ void RemoteRun::prune(int64_t keep) {
   const auto count = static_cast<int64_t>(steps.size());
   for (int64_t i = 0; i < count - std::max<int64_t>(keep, 1); ++i) {
     remove_there(*steps[static_cast<size_t>(i)]);
-    state_.pushed.erase(steps[static_cast<size_t>(i)]->name);
+    const std::string& name = steps[static_cast<size_t>(i)]->name;
+    // While the mirror holds it, it must not look as if it had never been pushed.
+    if (path_kind(mirror_ / name) == PathKind::kNothing) state_.pushed.erase(name);
   }
 }
 

@@ -6,11 +6,15 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/path.h"
 
 namespace weft {
 namespace {
 
-LeasePlace lock_object(const std::shared_ptr<ObjectStore>& store) {
+// The first request shows whether the store can be reached and the bucket is there: with
+// repetitions. The lock's own calls are made without: an answer that is minutes late is none.
+LeasePlace reach_lock(ObjectStore& repeating, const std::shared_ptr<ObjectStore>& store) {
+  static_cast<void>(repeating.list(""));
   return {store->address() + "/lock", [store] { return store->find("lock"); },
           [store](const std::string& text) { store->put("lock", text); },
           [store] { store->remove("lock"); }};
@@ -31,15 +35,13 @@ RemoteTimes remote_times() {
   return times;
 }
 
-// The first request shows whether the store can be reached and the bucket is there: with
-// repetitions. The lock's own calls are made without: an answer that is minutes late is none.
 RemoteRun::RemoteRun(std::shared_ptr<ObjectStore> store, std::filesystem::path mirror,
                      RemoteTimes times)
     : mirror_(std::move(mirror)),
       once_(std::move(store)),
       store_(std::make_shared<RetryingStore>(once_, times.retry)),
       times_(times),
-      lease_((static_cast<void>(store_->list("")), lock_object(once_)), times.lease),
+      lease_(reach_lock(*store_, once_), times.lease),
       state_(read_mirror_state(mirror_)) {}
 
 RemoteRun::~RemoteRun() {
@@ -55,6 +57,13 @@ RemoteRun::~RemoteRun() {
     push_records(*once_, Events::kWhereAllIsSent);
   } catch (const std::exception&) {  // reported by the last push, or expected by who reads this
   }
+}
+
+std::set<std::string> RemoteRun::checkpoint_names() const {
+  std::set<std::string> names;
+  for (const std::string& name : folder_names(mirror_ / "checkpoints"))
+    names.insert("checkpoints/" + name);
+  return names;
 }
 
 bool RemoteRun::is_own() const {
@@ -80,7 +89,15 @@ void RemoteRun::push(int64_t keep) {
   push_all(keep);
 }
 
+void RemoteRun::check_lock() {
+  try {
+    lease_.check();
+  } catch (const StoreAway& e) {  // pushes report that
+  }
+}
+
 void RemoteRun::finish(int64_t keep) {
+  check_lock();
   try {
     push(keep);
     log_info("all of it is in {}", address());

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 
@@ -34,7 +35,7 @@ class RemoteRun {
   // Takes the store's lock; the caller holds the mirror's RunLock. UserError where another process
   // holds it, or the store refuses; StoreAway.
   RemoteRun(std::shared_ptr<ObjectStore> store, std::filesystem::path mirror, RemoteTimes times);
-  ~RemoteRun();  // tries once to put the records, and gives the lock back
+  ~RemoteRun();  // tries once to put the records, and releases the lock
   RemoteRun(const RemoteRun&) = delete;
   RemoteRun& operator=(const RemoteRun&) = delete;
 
@@ -54,10 +55,14 @@ class RemoteRun {
   void push(int64_t keep);
   // The end of a run: the last push, and RunError naming the mirror where the store lacks anything.
   void finish(int64_t keep);
+  // RunError where another process has taken the run over: this one stores nothing more.
+  void check_lock();
+  bool has_lost_lock() { return lease_.is_lost(); }
 
  private:
   bool is_own() const;  // nobody else has changed the store since the mirror was written
   void keep_state();
+  std::set<std::string> checkpoint_names() const;  // of the mirror: checkpoints/...
   // remote_pull.cpp
   void set_unsent_aside(const StoreListing& listing);
   void clear_foreign(const StoreListing& listing);
@@ -82,7 +87,9 @@ class RemoteRun {
   // remote_names.cpp
   void remove_there(const StoredFolder& folder);
   void move_there(const StoredFolder& folder, const std::string& to);
+  void finish_replacement(const std::string& name);
   void forget_old_run();
+  bool was_set_aside(const std::string& name) const;
   void follow_names(int64_t step);
 
   std::filesystem::path mirror_;
@@ -90,6 +97,7 @@ class RemoteRun {
   RemoteTimes times_;
   Lease lease_;
   MirrorState state_;
+  std::set<std::string> names_at_start_;    // checkpoint_names() after the pull
   std::map<std::string, std::string> put_;  // records in the store: size and time of the file here
 
   std::mutex records_mutex_, mutex_;

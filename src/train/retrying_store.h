@@ -9,6 +9,9 @@
 
 namespace weft {
 
+// Files of a folder that are put or fetched at the same time.
+inline constexpr int kTransfers = 4;
+
 struct RetryTimes {
   std::chrono::milliseconds total{120000};  // from the first failure of a call
   std::chrono::milliseconds pause{1000};    // then 2, 4 ... seconds, at most 15

@@ -109,9 +109,10 @@ std::string open_remote(const std::string& address, const TrainOptions& options,
   log_info("{} is copied to {}", start->remote->address(), start->dir.string());
   start->remote->pull(!options.overwrite);
   const std::string below = start->remote->address() + "/";
-  if (options.resume + "/" == below) return start->dir.string();
-  if (!options.resume.starts_with(below)) return options.resume;
-  const std::string name = options.resume.substr(below.size());
+  const std::string named = without_query(options.resume);
+  if (named + "/" == below) return start->dir.string();
+  if (!named.starts_with(below)) return options.resume;
+  const std::string name = named.substr(below.size());
   require(start->remote->pull_folder(name), "--resume {}: there is no complete checkpoint",
           options.resume);
   return (start->dir / name).string();
@@ -213,6 +214,15 @@ void prepare_run_dir(const RunFile& file, RunStart* start, int64_t step, bool ov
   abandon_later(*start, step, &events);
   write_file_atomic(dir / "run.yaml", file.resolved());
   if (start->remote) start->remote->begin(step, overwrite);
+}
+
+bool has_lost_run(const RunStart& start) {
+  return (start.lock && start.lock->is_lost()) || (start.remote && start.remote->has_lost_lock());
+}
+
+void check_run_is_ours(const RunStart& start) {
+  if (start.lock) start.lock->check();
+  if (start.remote) start.remote->check_lock();
 }
 
 }  // namespace weft

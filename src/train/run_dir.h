@@ -66,4 +66,10 @@ RunStart choose_again(const RunFile& file, const TrainOptions& options, RunStart
 // starting.
 void prepare_run_dir(const RunFile& file, RunStart* start, int64_t step, bool overwrite);
 
+// Whether another process has taken the run over, as far as the heartbeats know. On the rank that
+// holds its locks; false on others.
+bool has_lost_run(const RunStart& start);
+// RunError where it has; asks the storage first where the last heartbeat is too old.
+void check_run_is_ours(const RunStart& start);
+
 }  // namespace weft

@@ -31,6 +31,7 @@ class RunLock {
 
   // RunError where a process of another machine has taken the directory over.
   void check();
+  bool is_lost() { return lease_ && lease_->is_lost(); }  // as far as its heartbeat knows
 
  private:
   RunLock() = default;

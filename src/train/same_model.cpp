@@ -47,8 +47,9 @@ void check_same_model(const std::filesystem::path& checkpoint, const Session& se
   if (list.empty()) return;
   throw UserError(
       fmt::format("the model's config.json differs from that of {}:{}", checkpoint.string(), list),
-      "undo the change, or start a run with another name and model.path set to the checkpoint's "
-      "folder");
+      fmt::format("undo the change; or train the checkpoint's weights in a new run: weft export {} "
+                  "DIR, then --set model.path=DIR --set model.init=pretrained",
+                  checkpoint.string()));
 }
 
 }  // namespace weft

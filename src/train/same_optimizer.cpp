@@ -39,8 +39,10 @@ void check_same_optimizer(const CheckpointReader& checkpoint, const OptimizerCon
                           const Graph& graph) {
   const std::string folder = checkpoint.folder().string();
   const Json* stored = checkpoint.state().find("optimizer");
-  const std::string other =
-      "; or start a run with another name and model.path set to the checkpoint's folder";
+  const std::string other = fmt::format(
+      "; or train its weights in a new run: weft export {} DIR, then --set model.path=DIR --set "
+      "model.init=pretrained",
+      folder);
   if (stored && stored->as_string() != config.name) {
     throw UserError(fmt::format("{} was written with train.optimizer: {}, but the run has {}",
                                 folder, stored->as_string(), config.name),

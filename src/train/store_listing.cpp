@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "checkpoint/list.h"
+
 namespace weft {
 namespace {
 
@@ -20,13 +22,9 @@ bool is_plain(const std::string& name) {
   return name.find('\0') == std::string::npos;
 }
 
-int64_t step_of(const std::string& folder) {
-  constexpr std::string_view kBefore = "checkpoints/step-";
-  if (!folder.starts_with(kBefore)) return -1;
-  const std::string digits = folder.substr(kBefore.size());
-  const bool is_number = digits.size() >= 8 && digits.size() < 19 &&
-                         digits.find_first_not_of("0123456789") == std::string::npos;
-  return is_number ? std::stoll(digits) : -1;
+int64_t step_of_folder(const std::string& folder) {
+  constexpr std::string_view kAbove = "checkpoints/";
+  return folder.starts_with(kAbove) ? step_of_name(folder.substr(kAbove.size())) : -1;
 }
 
 }  // namespace
@@ -57,7 +55,7 @@ StoreListing read_listing(const std::vector<StoredObject>& objects) {
     }
     StoredFolder& folder = listing.folders[object.name.substr(0, cut)];
     folder.name = object.name.substr(0, cut);
-    folder.step = step_of(folder.name);
+    folder.step = step_of_folder(folder.name);
     const std::string file = object.name.substr(cut + 1);
     folder.sizes[file] = object.size;
     folder.is_complete = folder.is_complete || file == last_file_of(folder.name);

@@ -10,6 +10,11 @@
 
 namespace weft {
 
+// The files of a run that are not below a folder. events.jsonl is last: it names the others.
+inline constexpr const char* kRecordFiles[] = {
+    "run.yaml", "metrics.jsonl", "metrics.jsonl.abandoned", "tensor_hashes.jsonl", "loss.png",
+    "loss.svg", "events.jsonl"};
+
 // A checkpoint, best or final: complete where its last object is there.
 struct StoredFolder {
   std::string name;   // checkpoints/step-00000010

@@ -35,6 +35,16 @@
 namespace weft {
 namespace {
 
+// Null where it is another rank's.
+std::exception_ptr error_of_lost_run(const RunStart& start) {
+  try {
+    check_run_is_ours(start);
+  } catch (const RunError&) {
+    return std::current_exception();
+  }
+  return nullptr;
+}
+
 class Trainer {
  public:
   Trainer(const RunFile& file, const TrainOptions& options, RunStart start, const RankPlace& place,
@@ -200,9 +210,7 @@ class Trainer {
 
   SaveHooks save_hooks() {
     SaveHooks hooks;
-    hooks.check = [this] {
-      if (start_.lock) start_.lock->check();
-    };
+    hooks.check = [this] { check_run_is_ours(start_); };
     if (run_address_of(c_, options_).empty()) return hooks;
     hooks.push = [this] {
       if (start_.remote) start_.remote->push(c_.checkpoint.keep);
@@ -240,7 +248,7 @@ class Trainer {
   // The next batch in batch_, or why all ranks stop here.
   int take_batch() {
     if (std::exchange(has_batch_, false)) return 0;
-    const NextBatch next = next_batch(stream_, *ranks_, signals_, batch_);
+    const NextBatch next = next_batch(stream_, *ranks_, signals_, batch_, has_lost_run(start_));
     rows_error_ = next.error;
     ensure(next.stop != 0 || next.is_there, "training rows must not end");
     return next.stop;
@@ -292,6 +300,7 @@ class Trainer {
 
   int stopped_by(int signal) {
     record_->clear_progress();
+    if (signal == kRunLost) end_without_rows(*ranks_, error_of_lost_run(start_));
     saver_->save_step_now(&state_);
     if (signal == kRowsFailed) {
       if (is_saved()) log_info("saved at step {}, before the rows that failed", state_.step);
@@ -318,6 +327,7 @@ class Trainer {
     const DataCounters counted = sum_counters(*ranks_, stream_.counters());
     std::optional<int64_t> best_step;
     if (is_main_) {  // no more waiting for other ranks from here on
+      check_run_is_ours(start_);
       if (is_early_) {
         best_step = write_best_as_final(start_.dir, state_.step, side_files_, session_);
       } else {

@@ -87,6 +87,20 @@ TEST(Lease, OneOfAnotherMachineIsTakenOverWhenItIsSilentForItsTime) {
   EXPECT_EQ(lease.token_before(), "t");
 }
 
+TEST(Lease, AnAbsurdTimeIsNotBelieved) {
+  for (const double lease_s : {-1.0, 1e300}) {
+    Text text;
+    text.hold("another machine", 7, lease_s);
+    std::thread other([&] {  // renews it, so that the one who waits is refused
+      std::this_thread::sleep_for(100ms);
+      const std::lock_guard lock(text.mutex);
+      *text.value += " ";
+    });
+    error_of<UserError>([&] { const Lease lease(text.place(), kQuick); });
+    other.join();
+  }
+}
+
 TEST(Lease, OneOfADeadProcessOfThisMachineIsTakenOverAtOnce) {
   const pid_t child = ::fork();
   if (child == 0) ::_exit(0);
@@ -107,7 +121,8 @@ TEST(Lease, AHolderThatFindsAnotherTokenHasLostIt) {
       lease.check();
     } catch (const RunError& e) {
       EXPECT_NE(std::string(e.what()).find("process 7 on far"), std::string::npos) << e.what();
-      EXPECT_EQ(text.json().at("host").as_string(), "far");  // nor is it given back in its name
+      EXPECT_EQ(text.json().at("host").as_string(), "far");  // nor is it released in its name
+      EXPECT_TRUE(lease.is_lost());
       return;
     }
     std::this_thread::sleep_for(10ms);

@@ -217,6 +217,65 @@ TEST_F(RemoteRunTest, OneDamagedHereIsPulledAgainOneDamagedThereIsPassedOver) {
   EXPECT_EQ(complete(), (Names{k1, k2 + std::string(".damaged")}));
 }
 
+// Step 2 was damaged once and trained again: the sound one is not what an old start renamed.
+TEST_F(RemoteRunTest, ASoundStepStaysWhereADamagedOneOfItsNameWasSetAside) {
+  train({1, 2, 3});
+  objects_->by_name[k2 + std::string(".damaged/COMMITTED")] = "x";
+  Session session = open("other");
+  EXPECT_EQ(here("other"), Names{k3});
+  EXPECT_EQ(list_set_aside(folder_ / "other"), Names{"step-00000002.damaged"});
+  session->begin(3, false);
+  EXPECT_EQ(complete(), (Names{k1, k2 + std::string(".damaged"), k2, k3}));
+}
+
+// --resume RUN/checkpoints/best of step 2 moves step-2 away; it is not an older one.
+TEST_F(RemoteRunTest, AStepThatThisStartMovedIsMovedThere) {
+  train({1, 2});
+  Session session = open();
+  abandon_checkpoints_after(folder_ / "mirror", 2, folder_ / "mirror");
+  session->begin(2, false);
+  EXPECT_EQ(complete(), (Names{"checkpoints/abandoned/step-00000002", k1}));
+  save(2);
+  session->push(9);
+  EXPECT_EQ(complete(), (Names{"checkpoints/abandoned/step-00000002", k1, k2}));
+}
+
+TEST_F(RemoteRunTest, WhatThisMachineNeverUploadedIsKeptWhereOthersWentFurther) {
+  train({1});
+  {
+    Session session = open();
+    session->begin(1, false);
+    save(2);
+    session.store->num_failures = -1;
+    error_of<RunError>([&] { session->finish(9); });
+  }
+  train({3}, "other");
+  Session next = open();
+  EXPECT_EQ(here(), Names{k3});
+  EXPECT_TRUE(fs::exists(folder_ / "mirror.unsent" / k2 / "COMMITTED"));
+}
+
+TEST_F(RemoteRunTest, WhatTheStoreNoLongerKeepsIsNotPushedAgain) {
+  Session session = open();
+  session->begin(0, false);
+  for (int64_t step : {1, 2, 3}) {
+    save(step);
+    session->push(2);  // the mirror, which is pruned by the saver, still has all three
+  }
+  objects_->calls.clear();
+  session->push(2);
+  for (const std::string& call : objects_->calls)
+    EXPECT_FALSE(call.starts_with("put ") || call.starts_with("remove ")) << call;
+  EXPECT_EQ(complete(), (Names{k2, k3}));
+}
+
+TEST_F(RemoteRunTest, OnlyTheFilesOfARunArePulled) {
+  train({1});
+  objects_->by_name["dump.bin"] = "someone else's";
+  Session session = open("other");
+  EXPECT_FALSE(fs::exists(folder_ / "other/dump.bin"));
+}
+
 TEST_F(RemoteRunTest, GoingBackMovesLaterOnesToAbandoned) {
   train({1, 2, 3});
   Session session = open("other");
@@ -268,9 +327,37 @@ TEST_F(RemoteRunTest, ABestThatIsReplacedIsAlwaysThereAsAWhole) {
   objects_->by_name = moved;
   Session session = open("other");
   EXPECT_EQ(find_sound_best(folder_ / "other")->step, 2);
+  session.store->before = [&](const std::string& call) {
+    if (call.starts_with("list")) return;
+    EXPECT_FALSE(complete().empty()) << call;
+  };
   session->begin(2, false);
+  EXPECT_EQ(complete(), Names{"checkpoints/best"});
   session->finish(9);
   EXPECT_EQ(complete(), Names{"checkpoints/best"});
+}
+
+// The copy to best/ fails; the next push must not begin by breaking the only whole one.
+TEST_F(RemoteRunTest, AReplacementThatFailedHalfwayIsFinishedByTheNextPush) {
+  const fs::path best = folder_ / "mirror/checkpoints/best";
+  Session session = open();
+  session->begin(0, false);
+  write_two(best, 1, 1);
+  session->push(9);
+  fs::remove_all(best);
+  write_two(best, 2, 2);
+  session.store->before = [](const std::string& call) {
+    if (call == "copy checkpoints/best/index.json") throw StoreAway("storage s3://fake/run: away");
+  };
+  error_of<RunError>([&] { session->push(9); });
+  EXPECT_EQ(complete(), Names{"checkpoints/best.writing"});
+  session.store->before = [&](const std::string& call) {
+    if (call.starts_with("list")) return;
+    EXPECT_FALSE(complete().empty()) << call;
+  };
+  session->push(9);
+  EXPECT_EQ(complete(), Names{"checkpoints/best"});
+  EXPECT_FALSE(has("checkpoints/best.writing/index.json"));
 }
 
 TEST_F(RemoteRunTest, MetricsArePutWhileTheRunGoesOn) {
@@ -343,6 +430,10 @@ TEST_F(RemoteRunTest, ALostLockStopsPushes) {
   std::this_thread::sleep_for(300ms);  // several heartbeats
   const std::string error = error_of<RunError>([&] { session->push(9); });
   EXPECT_NE(error.find("process 7 on far"), std::string::npos) << error;
+  EXPECT_TRUE(session->has_lost_lock());
+  error_of<RunError>([&] { session->check_lock(); });
+  const std::string end = error_of<RunError>([&] { session->finish(9); });
+  EXPECT_EQ(end.find("what s3://fake/run lacks"), std::string::npos) << end;  // nor will it have it
   EXPECT_EQ(complete(), Names{});
 }
 

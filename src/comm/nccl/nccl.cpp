@@ -41,7 +41,7 @@ class NcclComm : public ArenaComm {
     if (rank() == 0) id = library_->make_id();
     host_->broadcast(&id, sizeof id, 0);
     link_ = library_->connect(id, rank(), size());
-    settle();
+    wait_until_queued();
   }
 
   ~NcclComm() override {
@@ -83,7 +83,7 @@ class NcclComm : public ArenaComm {
   void sum_here(void* data, int64_t count, Dtype dtype, Reduce op) override {
     if (!adds_itself(dtype)) {
       link_->all_reduce(data, count, dtype, op, device_->stream());
-      return settle();
+      return wait_until_queued();
     }
     const int64_t element = dtype_bytes(dtype), line = 64 / element;
     const int64_t share = (count / size() + line) / line * line;
@@ -103,12 +103,12 @@ class NcclComm : public ArenaComm {
                       static_cast<std::byte*>(out), dtype, Reduce::kSum);
     }
     link_->reduce_scatter(in, out, count, dtype, device_->stream());
-    settle();
+    wait_until_queued();
   }
 
   void gather_here(const void* in, void* out, int64_t bytes) override {
     link_->all_gather(in, out, bytes, device_->stream());
-    settle();
+    wait_until_queued();
   }
 
   void exchange_here(const void* in, void* out, int64_t bytes) override {
@@ -123,7 +123,7 @@ class NcclComm : public ArenaComm {
 
   void broadcast_here(void* data, int64_t bytes, int root) override {
     link_->broadcast(data, bytes, root, device_->stream());
-    settle();
+    wait_until_queued();
   }
 
   void send_here(const void* data, int64_t bytes, int to) override {
@@ -178,11 +178,11 @@ class NcclComm : public ArenaComm {
   void exchange() {
     if (messages_.empty()) return;
     link_->exchange(messages_.data(), messages_.size(), device_->stream());
-    settle();
+    wait_until_queued();
   }
 
   // Until NCCL has accepted the call, which is usually at once: ranks connect on their first call.
-  void settle() {
+  void wait_until_queued() {
     using Clock = std::chrono::steady_clock;
     constexpr auto kNap = std::chrono::microseconds(50);
     std::string failure;
