@@ -8,6 +8,7 @@
 #include "base/printable.h"
 #include "cmd/command.h"
 #include "planning/backend.h"
+#include "planning/cluster_report.h"
 #include "planning/plan_fit.h"
 #include "planning/plan_report.h"
 #include "planning/precision.h"
@@ -17,7 +18,7 @@ namespace {
 
 struct Words {
   std::string run, fit;
-  std::filesystem::path out;
+  std::filesystem::path out, cluster;
   std::vector<std::string> sets;
   int64_t ranks = 0;
   bool json = false, dump = false;
@@ -52,6 +53,17 @@ void check_picture(std::filesystem::path out) {
                   fmt::format("make it (mkdir -p {}), or name another file", folder.string()));
 }
 
+// The cluster's devices compute, whatever this machine has.
+int print_cluster(RunFile* file, const Words& w) {
+  const Cluster cluster = read_cluster(w.cluster);
+  if (file->config().train.precision == "auto")
+    file->choose_precision(cluster.has_gpus() ? "bf16" : "fp32");
+  const ClusterReport report = plan_cluster(file->config(), cluster);
+  fmt::print("{}",
+             w.json ? printable_json(report.to_json().dump()) + "\n" : printable(report.to_text()));
+  return 0;
+}
+
 // 1 where no layout fits: the requested check failed.
 int print_fit(const RunConfig& c, const Words& w) {
   const int64_t ranks = w.ranks > 0 ? w.ranks : c.parallel.dp * c.parallel.tp;
@@ -80,10 +92,16 @@ RunCommand add_plan(CommandOptions& app) {
       ->needs(fit);
   app.add_option("--out", w->out, "with --dump: plot of memory over the step (FILE.svg)")
       ->needs(dump);
+  auto* cluster =
+      app.add_option("--cluster", w->cluster,
+                     "cluster file (YAML): expected step, MFU, goodput of the run there")
+          ->excludes(fit)
+          ->excludes(dump);
   json->excludes(dump);
   fit->excludes(dump);
-  return [w, fit] {
+  return [w, fit, cluster] {
     RunFile file(w->run, w->sets);
+    if (cluster->count() > 0) return print_cluster(&file, *w);
     if (const std::string line = choose_precision(&file); !line.empty()) log_info("{}", line);
     if (fit->count() > 0) return print_fit(file.config(), *w);
     if (!w->out.empty()) check_picture(w->out);

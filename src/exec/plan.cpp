@@ -11,14 +11,6 @@
 namespace weft {
 namespace {
 
-// The graph in the form that a GPU needs.
-void suit_device(Graph* graph) {
-  const std::vector<std::byte*> nothing(graph->values.size(), nullptr);
-  for (const Node& n : graph->pass) binding_of(n.op).check_device({*graph, nothing}, n);
-  stack_parts(graph);
-  for (Node& n : graph->pass) binding_of(n.op).suit_device(&n);
-}
-
 // All but the places: schedules, workspace.
 Plan begin_plan(Graph graph, const PlanOptions& options) {
   for (const std::vector<Node>* list : {&graph.pass, &graph.finish}) {
@@ -60,6 +52,13 @@ bool are_alike(const std::vector<Node>& a, const std::vector<Node>& b) {
 }
 
 }  // namespace
+
+void suit_device(Graph* graph) {
+  const std::vector<std::byte*> nothing(graph->values.size(), nullptr);
+  for (const Node& n : graph->pass) binding_of(n.op).check_device({*graph, nothing}, n);
+  stack_parts(graph);
+  for (Node& n : graph->pass) binding_of(n.op).suit_device(&n);
+}
 
 PlanContext plan_context(const PlanOptions& options, const View& view) {
   return {view, *options.kernels, options.num_threads, {.tp = options.tp, .dp = options.dp}};

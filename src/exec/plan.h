@@ -31,6 +31,9 @@ struct Plan {
 // What bindings get while planning; the view has no real addresses.
 PlanContext plan_context(const PlanOptions& options, const View& view);
 
+// Changes a graph to the form that a GPU needs. UserError where it exceeds a GPU's limits.
+void suit_device(Graph* graph);
+
 Plan make_plan(Graph graph, const PlanOptions& options);
 
 // The plan of the same graph traced for shorter rows: every value has its place in `longest`, whose

@@ -1,0 +1,121 @@
+// planning/collective_cost.cpp: latency and bandwidth of ring, tree, direct and hierarchical forms.
+//
+// A phase moves (n-1)/n of a tensor of B bytes into every rank: an all_gather, a reduce_scatter and
+// an all_to_all are one, an all_reduce is two.
+#include "planning/collective_cost.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "base/error.h"
+
+namespace weft {
+namespace {
+
+double seconds_of(const LinkSpeed& link, double messages, double bytes) {
+  if (messages == 0 && bytes == 0) return 0;
+  return messages * link.latency_us * 1e-6 + (bytes > 0 ? bytes / link.gb_per_s * 1e-9 : 0);
+}
+
+double log2_steps(int64_t n) {
+  return static_cast<double>(std::bit_width(static_cast<uint64_t>(n - 1)));
+}
+
+double share_of_others(int64_t n) { return static_cast<double>(n - 1) / static_cast<double>(n); }
+
+// One phase. B: bytes of the whole tensor.
+struct Phase {
+  const LinkSpeed& inside;
+  LinkSpeed between;  // this group's part of a node's link
+  int64_t n, m, N;
+  double B;
+
+  // The slower of two links that are used at the same time, after the messages of both.
+  double both(double inside_messages, double inside_bytes, double between_messages,
+              double between_bytes) const {
+    return seconds_of(inside, inside_messages, 0) + seconds_of(between, between_messages, 0) +
+           std::max(seconds_of(inside, 0, inside_bytes), seconds_of(between, 0, between_bytes));
+  }
+
+  // A chunk travels all hops but one; on several nodes each node is left once.
+  double ring() const {
+    const double bytes = share_of_others(n) * B, hops = static_cast<double>(n - 1);
+    if (N == 1) return seconds_of(inside, hops, bytes);
+    const double leaving = std::min(hops, static_cast<double>(N));
+    return both(hops - leaving, m > 1 ? bytes : 0, leaving, bytes);
+  }
+
+  double tree() const {
+    const double bytes = share_of_others(n) * B;
+    return both(log2_steps(m), m > 1 ? bytes : 0, log2_steps(N), N > 1 ? bytes : 0);
+  }
+
+  // Every rank to every other: what leaves a node is sent once per pair of ranks.
+  double direct() const {
+    const double local = static_cast<double>(m - 1), far = static_cast<double>(n - m);
+    const double part = B / static_cast<double>(n);
+    return both(local, local * part, far, static_cast<double>(m) * far * part);
+  }
+
+  // Inside the nodes, then between them, one group for each of the m parts, all at once.
+  double hierarchical() const {
+    const double first = seconds_of(inside, static_cast<double>(m - 1), share_of_others(m) * B);
+    const double bytes = share_of_others(N) * B;
+    return first + std::min(seconds_of(between, static_cast<double>(N - 1), bytes),
+                            seconds_of(between, log2_steps(N), bytes));
+  }
+};
+
+double phase_seconds(const Phase& p, const std::string& algorithm, bool has_gpus) {
+  if (algorithm == "ring") return p.ring();
+  if (algorithm == "tree") return p.tree();
+  if (algorithm == "hierarchical") return p.hierarchical();
+  if (algorithm == "direct" || !has_gpus) return p.direct();
+  return std::min({p.ring(), p.tree(), p.hierarchical()});
+}
+
+}  // namespace
+
+int64_t ranks_on_a_node(const Layout& layout, const Cluster& c) {
+  const int64_t ranks = layout.num_ranks();
+  const std::string needs =
+      fmt::format("parallel.dp={} x parallel.tp={} needs {} ranks", layout.dp, layout.tp, ranks);
+  if (ranks > c.nodes * c.devices_per_node)
+    throw UserError(fmt::format("{}, but the cluster has {} nodes x {} devices = {}", needs,
+                                c.nodes, c.devices_per_node, c.nodes * c.devices_per_node),
+                    "lower parallel.dp, or raise nodes in the cluster file");
+  if (ranks <= c.devices_per_node) return ranks;
+  if (ranks % c.devices_per_node != 0)
+    throw UserError(
+        fmt::format("{}, which do not fill nodes of {} devices", needs, c.devices_per_node),
+        "choose a multiple of devices_per_node");
+  if (c.devices_per_node % layout.tp != 0)
+    throw UserError(fmt::format("parallel.tp={} does not divide the {} devices of a node",
+                                layout.tp, c.devices_per_node),
+                    "a tensor-parallel group must lie inside a node");
+  return c.devices_per_node;
+}
+
+GroupPlace place_group(const Layout& layout, const Cluster& cluster, Axis axis, int64_t ranks) {
+  if (axis == Axis::kTensor) return {ranks, ranks, 1};
+  const int64_t on_a_node = ranks_on_a_node(layout, cluster);
+  return {ranks, on_a_node / layout.tp, layout.tp};
+}
+
+GroupPlace place_world(const Layout& layout, const Cluster& cluster) {
+  return {layout.num_ranks(), ranks_on_a_node(layout, cluster), 1};
+}
+
+double collective_seconds(const Cluster& cluster, const GroupPlace& group, CommOp op,
+                          double bytes) {
+  if (group.ranks <= 1) return 0;
+  ensure(group.ranks % group.per_node == 0, "a group that does not fill its nodes");
+  LinkSpeed between = cluster.between;
+  between.gb_per_s /= static_cast<double>(group.sharers);
+  const double whole = op == CommOp::kAllGather ? bytes * static_cast<double>(group.ranks) : bytes;
+  const Phase phase{cluster.inside, between, group.ranks, group.per_node, group.nodes(), whole};
+  const int phases = op == CommOp::kAllReduce ? 2 : 1;
+  return phases * phase_seconds(phase, cluster.algorithm, cluster.has_gpus());
+}
+
+}  // namespace weft
