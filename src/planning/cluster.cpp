@@ -103,7 +103,7 @@ void bind_cluster(OptionTable* table, Cluster* c) {
   bind_link(t, "inside", c->inside, "one device to the others of its node");
   bind_link(t, "between", c->between, "one node to the others, all its network cards together");
   t.add("collectives.algorithm", &c->algorithm,
-        "of groups of ranks; auto: the fastest of ring, tree and hierarchical (on cpu: direct)")
+        "of groups of ranks; auto: what NCCL (on cpu: shared memory and gloo) does")
       .one_of({"auto", "ring", "tree", "direct", "hierarchical"});
   t.add("storage.gb_per_s", &c->storage_gb_per_s, "checkpoints, of all nodes together")
       .between(kLeastSpeed, kMostSpeed);

@@ -1,4 +1,6 @@
 // planning/cluster_report_text.cpp: the report as text and as JSON.
+#include <fmt/core.h>
+
 #include "planning/cluster_report.h"
 #include "planning/plan_report.h"
 #include "track/progress.h"

@@ -66,12 +66,16 @@ struct Phase {
   }
 };
 
-double phase_seconds(const Phase& p, const std::string& algorithm, bool has_gpus) {
+// auto: shared memory and gloo are direct; NCCL has rings, and trees for an all_reduce or where a
+// group has one rank per node (from version 2.23).
+double phase_seconds(const Phase& p, const Cluster& cluster, CommOp op) {
+  const std::string& algorithm = cluster.algorithm;
   if (algorithm == "ring") return p.ring();
   if (algorithm == "tree") return p.tree();
   if (algorithm == "hierarchical") return p.hierarchical();
-  if (algorithm == "direct" || !has_gpus) return p.direct();
-  return std::min({p.ring(), p.tree(), p.hierarchical()});
+  if (algorithm == "direct" || !cluster.has_gpus()) return p.direct();
+  const bool has_tree = op == CommOp::kAllReduce || p.m == 1;
+  return has_tree ? std::min(p.ring(), p.tree()) : p.ring();
 }
 
 }  // namespace
@@ -115,7 +119,7 @@ double collective_seconds(const Cluster& cluster, const GroupPlace& group, CommO
   const double whole = op == CommOp::kAllGather ? bytes * static_cast<double>(group.ranks) : bytes;
   const Phase phase{cluster.inside, between, group.ranks, group.per_node, group.nodes(), whole};
   const int phases = op == CommOp::kAllReduce ? 2 : 1;
-  return phases * phase_seconds(phase, cluster.algorithm, cluster.has_gpus());
+  return phases * phase_seconds(phase, cluster, op);
 }
 
 }  // namespace weft

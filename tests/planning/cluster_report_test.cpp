@@ -83,6 +83,41 @@ TEST(ClusterReport, PredictsMeasuredStepsOfAGpu) {
   EXPECT_NEAR(plan_cluster(run(1, 1, "none", 4, 2048), *seven, c).times.step, 0.606, 0.606 * 0.15);
 }
 
+// benchmarks/results/mesh-*: model S in steps of 8 x 256 on two cores, by the clock. Four ranks
+// share the cores of two.
+TEST(ClusterReport, PredictsMeasuredStepsOfACpu) {
+  const auto m = model(R"({"architectures": ["Qwen2ForCausalLM"], "hidden_size": 512,
+      "intermediate_size": 1408, "num_hidden_layers": 8, "num_attention_heads": 8,
+      "num_key_value_heads": 2, "vocab_size": 16384, "tie_word_embeddings": true})");
+  struct Measured {
+    int64_t dp, tp;
+    const char* shard;
+    double fp32_s, bf16_s;
+  };
+  for (const Measured& step : {Measured{2, 1, "none", 2.933, 0.991},
+                               {2, 1, "zero3", 2.980, 0.987},
+                               {1, 2, "none", 2.995, 0.969},
+                               {4, 1, "none", 2.991, 1.067},
+                               {4, 1, "zero3", 3.027, 1.023},
+                               {2, 2, "none", 3.005, 1.024}}) {
+    for (const char* precision : {"fp32", "bf16"}) {
+      const auto cores = static_cast<double>(step.dp * step.tp) / 2;
+      Cluster c = example("2-cores.yaml");
+      c.devices_per_node = step.dp * step.tp;
+      for (auto* speeds : {&c.device.tflops_fp32, &c.device.tflops_bf16,
+                           &c.device.attention_tflops_fp32, &c.device.attention_tflops_bf16})
+        speeds->front() /= cores;
+      c.device.copy_gb_per_s /= cores;
+      c.inside.gb_per_s /= cores;
+      RunConfig r = run(step.dp, step.tp, step.shard, 8 / step.dp, 256);
+      r.train.precision = precision;
+      const double wanted = r.train.precision == "fp32" ? step.fp32_s : step.bf16_s;
+      EXPECT_NEAR(plan_cluster(r, *m, c).times.step / wanted, 1, 0.15)
+          << precision << " dp " << step.dp << " tp " << step.tp << " " << step.shard;
+    }
+  }
+}
+
 // Overlap is between none and all of the communication lane, whatever the layout.
 TEST(ClusterReport, TheStepLiesBetweenItsLanesAndTheirSum) {
   const auto m = half_a_billion();
@@ -107,7 +142,7 @@ TEST(ClusterReport, FasterLinksExposeLess) {
   const auto m = half_a_billion();
   const RunConfig c = run(64, 1, "zero3", 2, 512);
   double before = 1e9;
-  for (const double speed : {5.0, 50.0, 500.0, 1e6}) {
+  for (const double speed : {5.0, 20.0, 100.0, 300.0}) {
     Cluster cluster = example("10000-h100.yaml");
     cluster.between.gb_per_s = speed;
     const double exposed = plan_cluster(c, *m, cluster).times.exposed();
