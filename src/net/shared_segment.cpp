@@ -57,6 +57,12 @@ char* SharedSegment::map_part(int64_t offset, int64_t bytes) const {
   return static_cast<char*>(part);
 }
 
+void SharedSegment::release(int64_t offset, int64_t bytes) const {
+  if (bytes <= 0) return;
+  if (::fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, bytes) != 0)
+    throw RunError(fmt::format("cannot release shared memory: {}", std::strerror(errno)));
+}
+
 void unmap_part(void* part, int64_t bytes) noexcept {
   if (part != nullptr) ::munmap(part, static_cast<size_t>(bytes));
 }

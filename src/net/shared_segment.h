@@ -22,6 +22,8 @@ class SharedSegment {
   int64_t bytes() const { return bytes_; }
   // Maps a part of it, until unmap_part. offset: a multiple of the page size.
   [[nodiscard]] char* map_part(int64_t offset, int64_t bytes) const;
+  // Frees the memory of these bytes, also where they are mapped: they are 0 from here on.
+  void release(int64_t offset, int64_t bytes) const;
 
  private:
   SharedSegment(int fd, int64_t bytes) : fd_(fd), bytes_(bytes) {}

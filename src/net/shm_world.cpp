@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <thread>
+#include <utility>
 
 #include "base/error.h"
 #include "base/round_up.h"
@@ -35,6 +36,7 @@ struct OnceText {
     state.store(2, std::memory_order_release);
     return true;
   }
+  void clear() { state.store(0, std::memory_order_release); }
   bool is_begun() const { return state.load(std::memory_order_acquire) != 0; }
   std::string read() const {
     for (int i = 0; i < 100 && state.load(std::memory_order_acquire) == 1; ++i) {
@@ -61,11 +63,16 @@ struct ShmWorld::Header {
   std::atomic<int> stage;  // of the job: nothing to save yet, may save, ended before it could
   std::atomic<int> stop;   // the signal
   OnceText aborted;
+  std::atomic<bool> recovers, has_saved, is_finishing;
+  std::atomic<int64_t> start_step, last_step, death_ms;
+  SharedWord generation;
   struct alignas(64) Rank {
     std::atomic<uint32_t> num_arenas;
     Arena arenas[kMaxArenas];
     OnceText failure;
     std::atomic<bool> has_ended;
+    std::atomic<uint32_t> parked;   // the generation that it waits for; 0: it runs
+    std::atomic<uint32_t> process;  // counts those that have had this number
   } ranks[kMaxLocalRanks];
 };
 
@@ -81,6 +88,7 @@ std::shared_ptr<ShmWorld> ShmWorld::create(const WorldOptions& options) {
   header.chunk_bytes = round_up(std::max<int64_t>(options.chunk_bytes, 64 * options.num_ranks), 64);
   header.deadline_ms = options.deadline_ms;
   header.next_block = kStretch / 2;
+  header.start_step = -1;
   header.magic = kMagic;
   return world;
 }
@@ -99,16 +107,15 @@ ShmWorld::ShmWorld(SharedSegment segment)
     : segment_(std::move(segment)),
       bases_(std::make_unique<std::atomic<char*>[]>(size_t{kMaxLocalRanks} * kMaxArenas)) {
   header_ = reinterpret_cast<Header*>(segment_.map_part(0, first_block()));
+  mapped_bytes_.resize(size_t{kMaxLocalRanks} * kMaxArenas);
+  processes_.resize(kMaxLocalRanks);
+  for (size_t r = 0; r < processes_.size(); ++r) processes_[r] = header_->ranks[r].process.load();
+  generation_ = header_->generation.value.load();
 }
 
 ShmWorld::~ShmWorld() {
   for (const Block& block : blocks_) unmap_part(block.part, block.bytes);
-  for (int rank = 0; rank < kMaxLocalRanks; ++rank) {
-    for (int i = 0; i < kMaxArenas; ++i) {
-      char* part = base(rank, i).load();
-      if (part != nullptr) unmap_part(part, header_->ranks[rank].arenas[i].bytes);
-    }
-  }
+  for (int rank = 0; rank < kMaxLocalRanks; ++rank) unmap_arenas(rank);
   unmap_part(header_, first_block());
 }
 
@@ -125,6 +132,20 @@ std::atomic<char*>& ShmWorld::base(int rank, int arena) const {
   return bases_[static_cast<size_t>(rank * kMaxArenas + arena)];
 }
 
+char* ShmWorld::map_arena(int rank, int index, const Arena& arena) {
+  char* part = segment_.map_part(arena.offset, arena.bytes);
+  mapped_bytes_[static_cast<size_t>(rank * kMaxArenas + index)] = arena.bytes;
+  base(rank, index).store(part, std::memory_order_release);
+  return part;
+}
+
+void ShmWorld::unmap_arenas(int rank) {
+  for (int i = 0; i < kMaxArenas; ++i) {
+    char* part = base(rank, i).exchange(nullptr);
+    unmap_part(part, mapped_bytes_[static_cast<size_t>(rank * kMaxArenas + i)]);
+  }
+}
+
 void* ShmWorld::take_arena(int rank, int64_t bytes) {
   Header::Rank& entry = header_->ranks[rank];
   const uint32_t index = entry.num_arenas.load(std::memory_order_relaxed);
@@ -137,8 +158,7 @@ void* ShmWorld::take_arena(int rank, int64_t bytes) {
   arena.bytes = round_up(std::max<int64_t>(bytes, 1), kHugePage);
   ensure(offset + arena.bytes <= kStretch * (rank + 2), "arenas exceed the rank's stretch");
   const std::lock_guard lock(mutex_);
-  char* part = segment_.map_part(offset, arena.bytes);
-  base(rank, static_cast<int>(index)).store(part, std::memory_order_release);
+  char* part = map_arena(rank, static_cast<int>(index), arena);
   entry.num_arenas.store(index + 1, std::memory_order_release);
   return part;
 }
@@ -168,8 +188,7 @@ char* ShmWorld::pointer(int rank, int64_t location) {
     if (start == nullptr) {
       const std::lock_guard lock(mutex_);
       start = here.load(std::memory_order_acquire);
-      if (start == nullptr) start = segment_.map_part(arena.offset, arena.bytes);
-      here.store(start, std::memory_order_release);
+      if (start == nullptr) start = map_arena(rank, static_cast<int>(i), arena);
     }
     return start + (location - arena.offset);
   }
@@ -230,6 +249,67 @@ void ShmWorld::note_failure(int rank, const std::string& message) {
 std::optional<std::string> ShmWorld::failure(int rank) const {
   const OnceText& text = header_->ranks[rank].failure;
   return text.is_begun() ? std::optional(text.read()) : std::nullopt;
+}
+
+void ShmWorld::set_recovers(bool recovers) { header_->recovers.store(recovers); }
+bool ShmWorld::recovers() const { return header_->recovers.load(); }
+uint32_t ShmWorld::generation() const { return generation_; }
+int64_t ShmWorld::start_step() const { return header_->start_step.load(); }
+void ShmWorld::note_step(int64_t step) { header_->last_step.store(step); }
+int64_t ShmWorld::last_step() const { return header_->last_step.load(); }
+void ShmWorld::note_saved() { header_->has_saved.store(true); }
+bool ShmWorld::has_saved() const { return header_->has_saved.load(); }
+void ShmWorld::note_finishing() { header_->is_finishing.store(true); }
+bool ShmWorld::is_finishing() const { return header_->is_finishing.load(); }
+void ShmWorld::note_death(int64_t at_ms) { header_->death_ms.store(at_ms); }
+int64_t ShmWorld::death_ms() const { return header_->death_ms.load(); }
+
+bool ShmWorld::park(int rank) {
+  const uint32_t next = generation_ + 1;
+  header_->ranks[rank].parked.store(next);
+  while (!header_->generation.has_reached(next)) {
+    if (!recovers()) return false;
+    sleep_on(header_->generation, next, kMaxSleepMs);
+  }
+  generation_ = header_->generation.value.load();
+  forget_mappings();
+  return true;
+}
+
+bool ShmWorld::is_parked(int rank) const {
+  return header_->ranks[rank].parked.load() == header_->generation.value.load() + 1;
+}
+
+// The offsets of blocks mean other groups now; arenas stay, except those of replaced processes.
+void ShmWorld::forget_mappings() {
+  const std::lock_guard lock(mutex_);
+  for (const Block& block : blocks_) unmap_part(block.part, block.bytes);
+  blocks_.clear();
+  for (int r = 0; r < kMaxLocalRanks; ++r) {
+    const uint32_t process = header_->ranks[r].process.load();
+    if (std::exchange(processes_[static_cast<size_t>(r)], process) == process) continue;
+    unmap_arenas(r);
+  }
+}
+
+void ShmWorld::reset(const std::vector<int>& dead, int64_t step) {
+  for (const int r : dead) {
+    Header::Rank& rank = header_->ranks[r];
+    rank.num_arenas.store(0);
+    rank.failure.clear();
+    rank.has_ended.store(false);
+    rank.parked.store(0);
+    ++rank.process;
+    segment_.release(kStretch * (r + 1), kStretch);
+  }
+  segment_.release(first_block(), kStretch - first_block());
+  header_->next_block.store(kStretch / 2);
+  header_->num_patient.store(0);
+  header_->is_finishing.store(false);
+  header_->start_step.store(step);
+  header_->aborted.clear();
+  generation_ = header_->generation.value.load() + 1;
+  set_and_wake(header_->generation, generation_);
 }
 
 void ShmWorld::note_ended(int rank) { header_->ranks[rank].has_ended.store(true); }

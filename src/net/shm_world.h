@@ -88,6 +88,33 @@ class ShmWorld {
   void note_ended(int rank);
   bool has_ended(int rank) const;
 
+  // Recovery (docs/design/0015-survive.md). While it recovers, a rank that loses its peers parks
+  // instead of ending; the supervisor resets the world when every rank is parked or dead, which
+  // begins the next generation.
+  void set_recovers(bool recovers);
+  bool recovers() const;
+  uint32_t generation() const;  // of this process: when it attached, or was last unparked
+  // Nothing of this process touches the world any more. Waits for the next generation; false where
+  // there will be none.
+  [[nodiscard]] bool park(int rank);
+  bool is_parked(int rank) const;
+  // By the supervisor: groups start anew, `dead` ranks have neither arenas nor failures. step: from
+  // which all continue, in their snapshots; -1: from storage.
+  void reset(const std::vector<int>& dead, int64_t step);
+  int64_t start_step() const;
+  // How far the run is: the last step that a rank has completed, and whether this job has a
+  // checkpoint of its own to start again from.
+  void note_step(int64_t step);
+  int64_t last_step() const;
+  void note_saved();
+  bool has_saved() const;
+  // Rank 0 needs no other rank to finish the run.
+  void note_finishing();
+  bool is_finishing() const;
+  // When a rank of the last generation died, of CLOCK_MONOTONIC.
+  void note_death(int64_t at_ms);
+  int64_t death_ms() const;
+
  private:
   struct Header;
   struct Arena;
@@ -97,6 +124,9 @@ class ShmWorld {
   };
   explicit ShmWorld(SharedSegment segment);
   std::atomic<char*>& base(int rank, int arena) const;
+  char* map_arena(int rank, int index, const Arena& arena);  // under the lock
+  void unmap_arenas(int rank);
+  void forget_mappings();
 
   SharedSegment segment_;
   Header* header_ = nullptr;
@@ -104,6 +134,9 @@ class ShmWorld {
   std::vector<Block> blocks_;
   // Where the arenas of all ranks are in this process; null until mapped.
   std::unique_ptr<std::atomic<char*>[]> bases_;
+  std::vector<int64_t> mapped_bytes_;  // of those
+  std::vector<uint32_t> processes_;    // of every rank, whose arenas they are
+  uint32_t generation_ = 0;
 };
 
 }  // namespace weft

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <thread>
 
 #include "base/error.h"
 
@@ -116,6 +117,58 @@ TEST(ShmWorld, RejectsForeignDescriptors) {
   EXPECT_THROW(ShmWorld::attach(::dup(other.fd())), UserError);
   EXPECT_THROW(make_world(0), UserError);
   EXPECT_THROW(make_world(100000), UserError);
+}
+
+// A rank dies, the other parks: it keeps its arena, the dead one's is gone, groups start anew.
+TEST(ShmWorld, AResetBeginsTheNextGeneration) {
+  const auto supervisor = make_world(2);
+  supervisor->set_recovers(true);
+  const auto survivor = join(*supervisor);
+  auto* kept = static_cast<char*>(survivor->take_arena(0, 1000));
+  std::strcpy(kept, "kept");
+  int64_t place = 0;
+  {
+    const auto dead = join(*supervisor);
+    auto* lost = static_cast<char*>(dead->take_arena(1, 1000));
+    std::strcpy(lost, "lost");
+    place = dead->locate(1, lost, 5);
+    EXPECT_STREQ(survivor->pointer(1, place), "lost");
+    dead->note_failure(1, "killed");
+  }
+  survivor->add_no_deadline(1);
+  std::strcpy(survivor->map_block(survivor->first_block(), 100), "group");
+  supervisor->abort("rank 1 is dead");
+  EXPECT_FALSE(supervisor->is_parked(0));
+  std::thread parked([&] { EXPECT_TRUE(survivor->park(0)); });
+  while (!supervisor->is_parked(0)) std::this_thread::yield();
+  supervisor->reset({1}, 40);
+  parked.join();
+
+  EXPECT_EQ(survivor->generation(), 1u);
+  EXPECT_EQ(survivor->start_step(), 40);
+  EXPECT_FALSE(survivor->is_aborted());
+  EXPECT_FALSE(survivor->failure(1));
+  EXPECT_LT(survivor->deadline_ms(), kPatientMs);
+  EXPECT_STREQ(kept, "kept");
+  EXPECT_STREQ(survivor->map_block(survivor->first_block(), 100), "");
+  EXPECT_THROW(survivor->pointer(1, place), BugError);
+  const auto fresh = join(*supervisor);
+  EXPECT_EQ(fresh->generation(), 1u);
+  auto* arena = static_cast<char*>(fresh->take_arena(1, 5 << 20));  // of another size
+  EXPECT_STREQ(arena, "");
+  std::strcpy(arena + (4 << 20), "new");
+  EXPECT_STREQ(survivor->pointer(1, fresh->locate(1, arena + (4 << 20), 4)), "new");
+  EXPECT_FALSE(supervisor->is_parked(0));
+}
+
+TEST(ShmWorld, ParkedRanksEndWhereNobodyRecoversThem) {
+  const auto world = make_world(1);
+  EXPECT_FALSE(world->park(0));
+  world->set_recovers(true);
+  std::thread parked([&] { EXPECT_FALSE(join(*world)->park(0)); });
+  while (!world->is_parked(0)) std::this_thread::yield();
+  world->set_recovers(false);
+  parked.join();
 }
 
 // A world's memory is freed with the last process that holds it, however it ends.

@@ -1,0 +1,196 @@
+// net/snapshot_slots.cpp: the layout of the segment: headers first, then a stretch per slot.
+#include "net/snapshot_slots.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/round_up.h"
+#include "net/shm_world.h"
+
+namespace weft {
+namespace {
+
+constexpr uint64_t kMagic = 0x31746f6c73667777;  // "wwfslot1"
+constexpr int64_t kStretch = int64_t{1} << 43;   // of the sparse file, per slot
+constexpr int64_t kPage = 64 << 10;
+constexpr int64_t kLayoutBytes = int64_t{64} << 20;  // of a rank, sparse; its own stretch
+
+enum State : uint32_t { kEmpty = 0, kWriting = 1, kWhole = 2 };
+
+}  // namespace
+
+struct SnapshotSlots::Slot {
+  std::atomic<uint32_t> state;
+  int64_t step, generation, text_bytes;
+};
+
+struct alignas(64) SnapshotSlots::Rank {
+  std::atomic<int64_t> bytes;  // of each slot; 0: not reserved
+  int64_t layout_bytes;
+  Slot slots[kPerRank];
+};
+
+struct SnapshotSlots::Header {
+  uint64_t magic;
+  int32_t num_ranks;
+  Rank ranks[kMaxLocalRanks];
+};
+
+namespace {
+
+int64_t header_bytes(size_t bytes) { return round_up(static_cast<int64_t>(bytes), kPage); }
+int64_t num_stretches(int num_ranks) { return int64_t{num_ranks} * SnapshotSlots::kPerRank; }
+
+}  // namespace
+
+std::shared_ptr<SnapshotSlots> SnapshotSlots::create(int num_ranks) {
+  ensure(num_ranks >= 1 && num_ranks <= kMaxLocalRanks, "slots for that many ranks");
+  std::shared_ptr<SnapshotSlots> slots(new SnapshotSlots(
+      SharedSegment::create("weft-snapshots", kStretch * (num_stretches(num_ranks) + 1))));
+  slots->header_->num_ranks = num_ranks;
+  slots->header_->magic = kMagic;
+  slots->mapped_.resize(static_cast<size_t>(num_stretches(num_ranks)));
+  return slots;
+}
+
+std::shared_ptr<SnapshotSlots> SnapshotSlots::attach(int fd) {
+  SharedSegment segment = SharedSegment::attach(fd);
+  require(segment.bytes() >= kStretch, "descriptor {} does not hold weft's snapshots", fd);
+  std::shared_ptr<SnapshotSlots> slots(new SnapshotSlots(std::move(segment)));
+  const Header& header = *slots->header_;
+  require(header.magic == kMagic && header.num_ranks >= 1 && header.num_ranks <= kMaxLocalRanks,
+          "descriptor {} does not hold weft's snapshots", fd);
+  slots->mapped_.resize(static_cast<size_t>(num_stretches(header.num_ranks)));
+  return slots;
+}
+
+SnapshotSlots::SnapshotSlots(SharedSegment segment) : segment_(std::move(segment)) {
+  header_ = reinterpret_cast<Header*>(segment_.map_part(0, header_bytes(sizeof(Header))));
+}
+
+SnapshotSlots::~SnapshotSlots() {
+  for (const Mapped& m : mapped_) unmap_part(m.part, m.bytes);
+  unmap_part(header_, header_bytes(sizeof(Header)));
+}
+
+int SnapshotSlots::num_ranks() const { return header_->num_ranks; }
+
+// The text is in front of the bytes, which begin at a page: they are written past the page cache.
+std::byte* SnapshotSlots::map_slot(int rank, int slot) {
+  const int64_t bytes =
+      static_cast<int64_t>(kTextBytes) + round_up(header_->ranks[rank].bytes.load(), kPage);
+  const auto index = static_cast<size_t>(rank * kPerRank + slot);
+  const std::lock_guard lock(mutex_);
+  Mapped& mapped = mapped_[index];
+  if (mapped.bytes != bytes) {
+    unmap_part(mapped.part, mapped.bytes);
+    mapped = {};
+    ensure(bytes <= kStretch, "a snapshot is larger than its stretch");
+    mapped.part = segment_.map_part(kStretch * (static_cast<int64_t>(index) + 1), bytes);
+    mapped.bytes = bytes;
+  }
+  return reinterpret_cast<std::byte*>(mapped.part);
+}
+
+void SnapshotSlots::reserve(int rank, int64_t bytes, const std::string& text) {
+  Rank& entry = header_->ranks[rank];
+  if (entry.bytes.load() == bytes && layout(rank) == text) return;
+  for (Slot& slot : entry.slots) slot.state.store(kEmpty);
+  const auto size = static_cast<int64_t>(text.size());
+  ensure(size <= kLayoutBytes, "the layout of a snapshot is too long");
+  const int64_t at = kLayoutBytes * (rank + 1);
+  if (size > 0) {
+    char* part = segment_.map_part(at, round_up(size, kPage));
+    std::memcpy(part, text.data(), text.size());
+    unmap_part(part, round_up(size, kPage));
+  }
+  entry.layout_bytes = size;
+  entry.bytes.store(bytes);
+}
+
+std::string SnapshotSlots::layout(int rank) const {
+  const Rank& entry = header_->ranks[rank];
+  if (entry.bytes.load() == 0 || entry.layout_bytes == 0) return "";
+  const int64_t size = round_up(entry.layout_bytes, kPage);
+  char* part = segment_.map_part(kLayoutBytes * (rank + 1), size);
+  std::string text(part, static_cast<size_t>(entry.layout_bytes));
+  unmap_part(part, size);
+  return text;
+}
+
+std::byte* SnapshotSlots::begin(int rank, int slot, int64_t step, int64_t generation) {
+  Slot& s = header_->ranks[rank].slots[slot];
+  s.state.store(kWriting);
+  s.step = step;
+  s.generation = generation;
+  return map_slot(rank, slot) + kTextBytes;
+}
+
+void SnapshotSlots::finish(int rank, int slot, const std::string& text) {
+  if (text.size() > kTextBytes)
+    throw RunError(fmt::format("the text of a snapshot has {} bytes; {} are possible", text.size(),
+                               kTextBytes));
+  Slot& s = header_->ranks[rank].slots[slot];
+  std::memcpy(map_slot(rank, slot), text.data(), text.size());
+  s.text_bytes = static_cast<int64_t>(text.size());
+  s.state.store(kWhole, std::memory_order_release);
+}
+
+void SnapshotSlots::drop(int rank, int slot) {
+  header_->ranks[rank].slots[slot].state.store(kEmpty);
+}
+
+const std::byte* SnapshotSlots::memory(int rank, int slot) {
+  return map_slot(rank, slot) + kTextBytes;
+}
+
+std::optional<int64_t> SnapshotSlots::whole_step(int rank, int slot) const {
+  const Slot& s = header_->ranks[rank].slots[slot];
+  if (s.state.load(std::memory_order_acquire) != kWhole) return std::nullopt;
+  return s.step;
+}
+
+bool SnapshotSlots::has(int rank, int64_t step) const {
+  for (int i = 0; i < kPerRank; ++i) {
+    if (whole_step(rank, i) == step) return true;
+  }
+  return false;
+}
+
+std::optional<SnapshotSlots::View> SnapshotSlots::find(int rank, int64_t step) {
+  for (int i = 0; i < kPerRank; ++i) {
+    const Slot& s = header_->ranks[rank].slots[i];
+    if (s.state.load(std::memory_order_acquire) != kWhole || s.step != step) continue;
+    const std::byte* part = map_slot(rank, i);
+    return View{
+        i,
+        s.step,
+        s.generation,
+        part + kTextBytes,
+        header_->ranks[rank].bytes.load(),
+        std::string(reinterpret_cast<const char*>(part), static_cast<size_t>(s.text_bytes))};
+  }
+  return std::nullopt;
+}
+
+std::optional<int64_t> SnapshotSlots::newest_common() const {
+  std::optional<int64_t> newest;
+  for (int i = 0; i < kPerRank; ++i) {
+    const std::optional<int64_t> step = whole_step(0, i);
+    bool is_common = step.has_value();
+    for (int r = 1; r < num_ranks() && is_common; ++r) is_common = has(r, *step);
+    if (is_common && (!newest || *step > *newest)) newest = step;
+  }
+  return newest;
+}
+
+void SnapshotSlots::drop_all() {
+  for (int r = 0; r < num_ranks(); ++r) {
+    for (int i = 0; i < kPerRank; ++i) drop(r, i);
+    header_->ranks[r].bytes.store(0);
+  }
+  segment_.release(kStretch, kStretch * num_stretches(num_ranks()));
+}
+
+}  // namespace weft
