@@ -65,6 +65,10 @@ class Comm {
   // Ranks with the same colour form a group, in order of key, then of rank.
   virtual std::unique_ptr<Comm> split(int color, int key) = 0;
 
+  // Becomes `fresh`, a group of the same kind and size: users keep their pointer to this one. After
+  // a failure, when no call is running; counts stay. BugError where a backend cannot.
+  virtual void adopt(Comm& fresh);
+
   // Ends every current and future call, on all ranks of this group and of those split from the same
   // world. Thread-safe; does not wait.
   virtual void abort(const std::string& reason) = 0;

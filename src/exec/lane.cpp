@@ -33,6 +33,12 @@ void Lane::wait(int number) {
   }
 }
 
+void Lane::drain() {
+  for (uint32_t done = done_.load(); done != posted_.load(); done = done_.load()) done_.wait(done);
+  failed_.store(false);
+  error_ = nullptr;
+}
+
 void Lane::work() {
   for (;;) {
     const uint32_t done = done_.load(std::memory_order_relaxed);

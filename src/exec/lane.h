@@ -24,6 +24,8 @@ class Lane {
   void begin(const std::vector<std::function<void()>>* calls);
   void post();            // the next of them may start
   void wait(int number);  // until this many of them are done
+  // Until nothing is in flight, whatever failed: then the next list may begin.
+  void drain();
 
  private:
   void work();

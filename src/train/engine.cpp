@@ -82,6 +82,14 @@ Engine::StepResult Engine::end_step() {
   return result;
 }
 
+void Engine::drop_steps() {
+  train_->drain();
+  if (eval_) eval_->drain();
+  generator_.reset();
+  copied_weights_.clear();
+  in_flight_->drop();
+}
+
 void Engine::set_loss_scale(LossScale scale) {
   scale.factor = scale.scale / static_cast<float>(config_.loss_divisor());
   executor_->fill(

@@ -55,6 +55,8 @@ class Engine {
     LossScale loss_scale;  // fp16: the next step's
   };
   StepResult end_step();  // of the oldest started one
+  // After a failure of other ranks, on the CPU: nothing of this rank's work is in flight any more.
+  void drop_steps();
   // How many steps may be in flight when the next one is started.
   size_t max_steps_in_flight() const {
     return arena_.device()->is_host() || ranks_->size() > 1 ? 0 : StepsInFlight::kMost - 1;

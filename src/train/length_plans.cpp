@@ -53,6 +53,10 @@ void LengthPlans::allow_stop() {
   for (auto& [lengths, made] : by_lengths_) made.executor->allow_stop();
 }
 
+void LengthPlans::drain() {
+  for (auto& [lengths, made] : by_lengths_) made.executor->drain();
+}
+
 // Every plan adds to the same sum.
 bool LengthPlans::run(const Batch& batch, const IsStopped& is_stopped) {
   for (int64_t pass = 0; pass < passes_.count; ++pass) {

@@ -76,19 +76,38 @@ Ranks::Ranks(const Layout& layout, std::shared_ptr<ShmWorld> world, int rank,
     meet(*all_);
     if (wants_gloo()) all_ = make_gloo_world(*all_, address_of_interface(interface), &store_);
   }
-  host_.tensor = all_->split(layout.dp_rank(rank), rank);
-  host_.data = all_->split(layout.tp_rank(rank), rank);
-  const std::vector<std::vector<int>> colors = layout.copy_groups();
-  for (size_t i = 0; i < colors.size(); ++i) {
-    host_.copies[i] = all_->split(colors[i][static_cast<size_t>(rank)], rank);
-  }
-  savers_ = all_->split(0, rank);
-  savers_->drop_deadline();
+  Split groups = split();
+  host_ = std::move(groups.groups);
+  savers_ = std::move(groups.savers);
   ensure(all_->size() == layout.num_ranks(),
          fmt::format("{} ranks were started for a layout of {}", all_->size(), layout.num_ranks()));
 }
 
 Ranks::~Ranks() = default;
+
+Ranks::Split Ranks::split() const {
+  Split made;
+  made.groups.tensor = all_->split(layout_.dp_rank(rank_), rank_);
+  made.groups.data = all_->split(layout_.tp_rank(rank_), rank_);
+  const std::vector<std::vector<int>> colors = layout_.copy_groups();
+  for (size_t i = 0; i < colors.size(); ++i) {
+    made.groups.copies[i] = all_->split(colors[i][static_cast<size_t>(rank_)], rank_);
+  }
+  made.savers = all_->split(0, rank_);
+  made.savers->drop_deadline();
+  return made;
+}
+
+void Ranks::rejoin() {
+  ensure(shared_ && !store_ && on_device_.all().empty(), "only groups in shared memory rejoin");
+  const std::unique_ptr<Comm> all = make_shm_comm(shared_, rank_);
+  all_->adopt(*all);
+  meet(*all_);
+  const Split fresh = split();
+  const std::vector<Comm*> from = fresh.groups.all(), to = host_.all();
+  for (size_t i = 0; i < to.size(); ++i) to[i]->adopt(*from[i]);
+  savers_->adopt(*fresh.savers);
+}
 
 std::vector<Comm*> Ranks::Groups::all() const {
   std::vector<Comm*> found;

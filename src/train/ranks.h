@@ -46,6 +46,10 @@ class Ranks {
   void share_gpus(bool shared) { shares_gpus_ = shared; }
   void use_nccl(NcclLibrary* library) { nccl_ = library; }
 
+  // After a failure of other ranks, when the world was reset: the groups are made anew. Pointers to
+  // them stay valid. Collective, with the constructor of ranks that are replaced.
+  void rejoin();
+
   // How long steps take: the limit of the host's waits for a GPU.
   void note_step(int64_t ms) { hang_rule_.note_step(ms); }
 
@@ -58,6 +62,12 @@ class Ranks {
     std::shared_ptr<Comm> tensor, data, copies[2];
     std::vector<Comm*> all() const;  // the existing ones
   };
+
+  struct Split {
+    Groups groups;
+    std::unique_ptr<Comm> savers;
+  };
+  Split split() const;  // of all_; collective
 
   Layout layout_;
   HangRule hang_rule_;

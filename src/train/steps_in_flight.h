@@ -35,8 +35,9 @@ class StepsInFlight {
     double grad_norm;
     LossScale loss_scale;  // fp16: the next step's
   };
-  void add(const Started& step);  // all work queued so far forms a step
-  Ended take();                   // waits for the oldest
+  void add(const Started& step);    // all work queued so far forms a step
+  Ended take();                     // waits for the oldest
+  void drop() { taken_ = added_; }  // all of them; only where no device works on them
 
  private:
   struct Results {  // as the device writes them

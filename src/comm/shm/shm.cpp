@@ -46,6 +46,7 @@ class ShmComm : public Comm {
   void recv(void* data, int64_t bytes, int from) override;
   void barrier() override;
   std::unique_ptr<Comm> split(int color, int key) override;
+  void adopt(Comm& fresh) override { group_ = std::move(dynamic_cast<ShmComm&>(fresh).group_); }
   void abort(const std::string& reason) override { group_.world().abort(reason); }
   bool is_aborted() const override { return group_.world().is_aborted(); }
   // For every rank: the world has one deadline, suspended while any rank suspends it.
