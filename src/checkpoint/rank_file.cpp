@@ -87,6 +87,18 @@ void RankFile::copy_to(std::byte* image, const Read& read) const {
     read_bytes(read, data + info.begin, slice_of(info).data, info.end - info.begin);
 }
 
+IndexPart RankFile::index() const {
+  const size_t start = plan_.header.size();
+  IndexPart part;
+  for (const TensorInfo& info : plan_.tensors) {
+    const Slice& s = slice_of(info);
+    StoredTensors one;
+    one[s.name] = {s.shape, s.dtype, {{name_, start + info.begin, start + info.end, region_of(s)}}};
+    merge_tensors(part.tensors, std::move(one));
+  }
+  return part;
+}
+
 void RankFile::add_to_index(const TensorInfo& info, SliceHash* hash, IndexPart* part) const {
   const Slice& s = slice_of(info);
   const size_t start = plan_.header.size();

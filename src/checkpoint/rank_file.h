@@ -22,6 +22,8 @@ class RankFile {
   RankFile(std::vector<Slice> slices, int rank);
   size_t bytes() const { return plan_.file_bytes(); }
 
+  // Where its slices are; without checksums.
+  IndexPart index() const;
   // The whole file in memory: `image` has bytes().
   void copy_to(std::byte* image, const Read& read) const;
 

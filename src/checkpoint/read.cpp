@@ -135,6 +135,16 @@ CheckpointReader::CheckpointReader(const fs::path& folder) : folder_(folder) {
   if (!fault.empty()) throw DamagedCheckpoint(fmt::format("{}: {}", what, fault));
 }
 
+CheckpointReader::CheckpointReader(const std::string& name, StoredTensors tensors, Json state,
+                                   SliceReader::Images files)
+    : folder_(name),
+      state_(std::move(state)),
+      tensors_(std::make_unique<StoredTensors>(std::move(tensors))),
+      files_(std::make_unique<SliceReader>(std::move(files))) {
+  const std::string fault = coverage_fault(*tensors_);
+  ensure(fault.empty(), fmt::format("{}: {}", name, fault));
+}
+
 CheckpointReader::CheckpointReader(CheckpointReader&&) noexcept = default;
 CheckpointReader::~CheckpointReader() = default;
 

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -29,6 +30,9 @@ struct ReadPiece {
 class SliceReader {
  public:
   SliceReader(std::filesystem::path folder, StoredHeaders headers);
+  // The files are in memory, by name, and need no check.
+  using Images = std::map<std::string, const std::byte*>;
+  explicit SliceReader(Images images) : images_(std::move(images)) {}
 
   // Adds the pieces that hold these bytes of a slice; calls for one slice follow each other, in
   // order. No byte is in two pieces, and none is longer than a few reads where it has blocks.
@@ -62,6 +66,7 @@ class SliceReader {
 
   const std::filesystem::path folder_;
   const StoredHeaders headers_;
+  const Images images_;
   std::atomic<int64_t> bytes_read_ = 0;
   std::mutex mutex_;
   std::vector<std::unique_ptr<ReadBuffer>> buffers_;  // those not in use
