@@ -7,18 +7,13 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <fstream>
-#include <memory>
 #include <optional>
 #include <utility>
 
 #include "base/error.h"
 #include "base/log.h"
-#include "launch/cores.h"
-#include "launch/line_prefixer.h"
+#include "launch/local_ranks.h"
 #include "launch/signal_pipe.h"
-#include "launch/start_rank.h"
-#include "net/shm_world.h"
 
 namespace weft {
 namespace {
@@ -26,39 +21,29 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kPeerExit = 75;
-constexpr int kPollMs = 200;  // also without a signal, in case one was lost
+constexpr int kPollMs = 200;       // also without a signal, in case one was lost
+constexpr int kRecoverPollMs = 2;  // while ranks park, of which nothing tells us
 
-enum class End { kDone, kStopped, kLostPeers, kFailed };
+enum class End { kDone, kStopped, kLostPeers, kKilled, kFailed };
 
-struct RankProcess {
-  pid_t pid = -1;
-  bool is_running = false;
-  bool was_killed = false;  // by us
-  int status = 0;
-  std::unique_ptr<LinePrefixer> out, err;
-};
+int64_t monotonic_ms() {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now().time_since_epoch())
+      .count();
+}
 
 std::string describe_signal(int number) {
   const char* name = ::sigabbrev_np(number);
   return name != nullptr ? fmt::format("SIG{}", name) : fmt::format("signal {}", number);
 }
 
-std::vector<std::string> own_arguments() {
-  std::ifstream file("/proc/self/cmdline", std::ios::binary);
-  std::vector<std::string> words;
-  for (std::string word; std::getline(file, word, '\0');) words.push_back(word);
-  if (words.empty()) throw RunError("cannot read this process's arguments from /proc/self/cmdline");
-  return words;
-}
-
 class Job {
  public:
-  Job(const JobOptions& options, const EventSink& sink);
-  ~Job();
+  Job(const JobOptions& options, const EventSink& sink)
+      : options_(options), sink_(sink), ranks_(options) {}
   int run();
 
  private:
-  void start();
+  void start(int rank);
   void wait();
   void handle_signals();
   bool is_second(const ArrivedSignal& signal);
@@ -66,21 +51,26 @@ class Job {
   void reap();
   void judge(const std::vector<int>& ended);
   void begin_end(const std::string& reason);
-  void kill_ranks();
   void report_cause();
-  End end_of(const RankProcess& rank) const;
+  End end_of(int rank) const;
   std::string describe_end(int rank) const;
   int exit_code() const;
-  bool is_any_running() const;
   void tell(const char* event, int rank, const std::string& text) const {
     if (sink_) sink_(event, rank, text);
   }
 
+  // Recovery (job_recovery below).
+  bool may_recover();
+  void begin_recovery(int rank, const std::string& reason);
+  void look_for_hang();
+  void advance_recovery();
+  bool has_parked_or_ended();
+  void continue_from(std::optional<int64_t> step);
+
   const JobOptions& options_;
   const EventSink& sink_;
   SignalPipe signals_;
-  std::shared_ptr<ShmWorld> world_;
-  std::vector<RankProcess> ranks_;
+  LocalRanks ranks_;
   int stop_signal_ = 0;                     // the first one received
   std::optional<int64_t> first_urgent_ms_;  // when the first SIGINT or SIGTERM arrived
   bool is_early_ = false;                   // it arrived when there was nothing to save
@@ -88,90 +78,52 @@ class Job {
   bool is_reported_ = false;
   bool is_cut_off_ = false;  // a second stop signal arrived before all ranks had ended
   std::optional<Clock::time_point> kill_at_;  // set when the job must end
+
+  struct Recovery {
+    int rank;  // that died; -1: none has
+    std::string reason;
+    Clock::time_point park_until;
+  };
+  std::optional<Recovery> recovery_;
+  int64_t num_restarts_ = 0;    // of the budget
+  int64_t restarted_step_ = 0;  // of the last one
 };
 
-Job::Job(const JobOptions& options, const EventSink& sink) : options_(options), sink_(sink) {
-  const auto num_cores = static_cast<int64_t>(usable_cores().size());
-  WorldOptions world;
-  world.num_ranks = options.num_ranks;
-  world.deadline_ms = options.deadline_ms;
-  world.spin = int64_t{options.num_ranks} * std::max(1, options.threads) <= num_cores;
-  world_ = ShmWorld::create(world);
-}
-
-// Also where start or wait throws: no rank may survive.
-Job::~Job() {
-  kill_ranks();
-  for (RankProcess& rank : ranks_) {
-    if (rank.is_running) ::waitpid(rank.pid, &rank.status, 0);
-  }
-}
-
-void Job::start() {
-  const std::vector<int> cores = usable_cores();
-  const std::vector<std::vector<int>> shares = divide_cores(cores, options_.num_ranks);
-  const int share = std::max(1, static_cast<int>(cores.size()) / options_.num_ranks);
-  ranks_.resize(static_cast<size_t>(options_.num_ranks));
-  for (int r = 0; r < options_.num_ranks; ++r) {
-    RankStart start;
-    start.rank = r;
-    start.num_ranks = options_.num_ranks;
-    start.threads = options_.threads > 0 ? options_.threads : share;
-    start.world_fd = world_->fd();
-    start.program = options_.program;
-    start.argv = options_.argv;
-    start.input = options_.input;
-    // With more threads than its share of cores, the system places them.
-    if (!shares.empty() && start.threads <= share) start.cores = shares[static_cast<size_t>(r)];
-    start.pipe_output = r > 0;
-    const StartedRank started = start_rank(start);
-    RankProcess& rank = ranks_[static_cast<size_t>(r)];
-    rank.pid = started.pid;
-    rank.is_running = true;
-    const std::string prefix = fmt::format("[rank {}] ", r);
-    if (started.out >= 0) {
-      rank.out = std::make_unique<LinePrefixer>(started.out, 1, prefix);
-      rank.err = std::make_unique<LinePrefixer>(started.err, 2, prefix);
-    }
-    tell("started", r, fmt::format("process {}", rank.pid));
-  }
+void Job::start(int rank) {
+  ranks_.start(rank);
+  tell("started", rank, fmt::format("process {}", ranks_[rank].pid));
 }
 
 int Job::run() {
-  start();
-  while (is_any_running()) {
+  ranks_.world().set_recovers(options_.max_restarts != 0);
+  for (int r = 0; r < ranks_.size(); ++r) start(r);
+  while (ranks_.is_any_running() || recovery_) {
     wait();
     handle_signals();
     reap();
-    if (kill_at_ && Clock::now() >= *kill_at_) kill_ranks();
+    look_for_hang();
+    if (recovery_) advance_recovery();
+    if (kill_at_ && Clock::now() >= *kill_at_) ranks_.kill_all();
   }
-  for (RankProcess& rank : ranks_) {
-    if (rank.out) rank.out->finish();
-    if (rank.err) rank.err->finish();
-  }
+  ranks_.finish_output();
   report_cause();
   return exit_code();
 }
 
-// Until a signal arrives, a rank prints, or it is time to kill.
+// Until a signal arrives, a rank prints, or it is time to act.
 void Job::wait() {
-  std::vector<pollfd> wanted = {{signals_.fd(), POLLIN, 0}};
-  for (const RankProcess& rank : ranks_) {
-    for (const auto* pipe : {rank.out.get(), rank.err.get()}) {
-      if (pipe != nullptr && pipe->fd() >= 0) wanted.push_back({pipe->fd(), POLLIN, 0});
-    }
-  }
-  int64_t timeout_ms = kPollMs;
+  std::vector<int> descriptors = {signals_.fd()};
+  ranks_.add_descriptors(&descriptors);
+  std::vector<pollfd> wanted;
+  for (const int fd : descriptors) wanted.push_back({fd, POLLIN, 0});
+  int64_t timeout_ms = recovery_ ? kRecoverPollMs : kPollMs;
   if (kill_at_) {
     const auto left =
         std::chrono::duration_cast<std::chrono::milliseconds>(*kill_at_ - Clock::now());
-    timeout_ms = std::clamp<int64_t>(left.count() + 1, 0, kPollMs);
+    timeout_ms = std::clamp<int64_t>(left.count() + 1, 0, timeout_ms);
   }
   ::poll(wanted.data(), wanted.size(), static_cast<int>(timeout_ms));
-  for (RankProcess& rank : ranks_) {
-    if (rank.out) rank.out->pump();
-    if (rank.err) rank.err->pump();
-  }
+  ranks_.pump();
 }
 
 void Job::handle_signals() {
@@ -193,29 +145,25 @@ void Job::stop_ranks(const ArrivedSignal& arrived) {
     if (!std::exchange(is_cut_off_, true))
       log_error("a second signal, {}: killing the ranks; unsaved progress is lost",
                 describe_signal(signal));
-    kill_ranks();
+    recovery_.reset();
+    ranks_.kill_all();
   }
   if (stop_signal_ != 0) return;
   stop_signal_ = signal;
   tell("stopping", -1, describe_signal(signal));
-  is_early_ = !world_->request_stop(signal);
+  is_early_ = !ranks_.world().request_stop(signal);
   write_signal_line(signal, is_early_ ? options_.early_words : options_.noted_words);
-  if (is_early_) kill_ranks();
+  if (!is_early_) return;
+  recovery_.reset();
+  ranks_.kill_all();
 }
 
 void Job::reap() {
-  std::vector<int> ended;
-  for (size_t r = 0; r < ranks_.size(); ++r) {
-    RankProcess& rank = ranks_[r];
-    if (!rank.is_running || ::waitpid(rank.pid, &rank.status, WNOHANG) != rank.pid) continue;
-    rank.is_running = false;
-    ended.push_back(static_cast<int>(r));
-    if (rank.out) rank.out->finish();
-    if (rank.err) rank.err->finish();
-    if (const End end = end_of(rank); end == End::kDone || end == End::kStopped)
-      world_->note_ended(static_cast<int>(r));
-    tell(rank.was_killed ? "killed" : "ended", static_cast<int>(r),
-         describe_end(static_cast<int>(r)));
+  const std::vector<int> ended = ranks_.reap();
+  for (const int r : ended) {
+    if (const End end = end_of(r); end == End::kDone || end == End::kStopped)
+      ranks_.world().note_ended(r);
+    tell(ranks_[r].was_killed ? "killed" : "ended", r, describe_end(r));
   }
   if (!ended.empty()) judge(ended);
 }
@@ -224,12 +172,18 @@ void Job::reap() {
 void Job::judge(const std::vector<int>& ended) {
   const auto find = [&](End kind) -> std::optional<int> {
     for (const int r : ended) {
-      const RankProcess& rank = ranks_[static_cast<size_t>(r)];
-      if (!rank.was_killed && end_of(rank) == kind) return r;
+      if (!ranks_[r].was_killed && end_of(r) == kind) return r;
     }
     return std::nullopt;
   };
-  const auto failed = find(End::kFailed), lost = find(End::kLostPeers);
+  std::optional<int> failed = find(End::kFailed);
+  const auto killed = find(End::kKilled), lost = find(End::kLostPeers);
+  if (recovery_ && !failed) return;  // one more to replace
+  if (const auto dead = killed ? killed : lost; dead && !failed) {
+    if (*dead != 0 && ranks_.world().is_finishing()) return;
+    if (may_recover()) return begin_recovery(*dead, describe_end(*dead));
+  }
+  if (!failed) failed = killed;
   if (failed && !is_reported_) {
     cause_ = failed;
     report_cause();
@@ -240,16 +194,10 @@ void Job::judge(const std::vector<int>& ended) {
 }
 
 void Job::begin_end(const std::string& reason) {
-  world_->abort(reason);
+  recovery_.reset();
+  ranks_.world().set_recovers(false);
+  ranks_.world().abort(reason);
   kill_at_ = Clock::now() + std::chrono::milliseconds(options_.grace_ms);
-}
-
-void Job::kill_ranks() {
-  for (RankProcess& rank : ranks_) {
-    if (!rank.is_running || rank.was_killed) continue;
-    rank.was_killed = true;
-    ::kill(rank.pid, SIGKILL);
-  }
 }
 
 void Job::report_cause() {
@@ -259,53 +207,123 @@ void Job::report_cause() {
   tell("failed", *cause_, describe_end(*cause_));
 }
 
-End Job::end_of(const RankProcess& rank) const {
-  if (WIFSIGNALED(rank.status)) return End::kFailed;
-  const int code = WEXITSTATUS(rank.status);
+// ------------------------------------------------------------------ recovery
+
+// Whether the budget allows one more; progress restores it.
+bool Job::may_recover() {
+  if (options_.max_restarts == 0 || kill_at_ || is_cut_off_ || is_early_) return false;
+  const int64_t good_steps = ranks_.world().last_step() - restarted_step_;
+  if (options_.restart_reset_steps > 0 && good_steps >= options_.restart_reset_steps)
+    num_restarts_ = 0;
+  return options_.max_restarts < 0 || num_restarts_ < options_.max_restarts;
+}
+
+void Job::begin_recovery(int rank, const std::string& reason) {
+  ranks_.world().note_death(monotonic_ms());
+  ranks_.world().abort(reason);
+  ++num_restarts_;
+  recovery_ = {rank, reason, Clock::now() + std::chrono::milliseconds(options_.park_ms)};
+}
+
+// A rank has waited too long for another, aborted the world, and parked.
+void Job::look_for_hang() {
+  if (recovery_ || kill_at_ || options_.max_restarts == 0 || !ranks_.world().is_aborted()) return;
+  bool is_any_parked = false;
+  for (int r = 0; r < ranks_.size(); ++r) is_any_parked |= ranks_.world().is_parked(r);
+  if (!is_any_parked) return;
+  if (may_recover()) return begin_recovery(-1, ranks_.world().abort_reason());
+  ranks_.world().set_recovers(false);  // they end, and are judged
+}
+
+bool Job::has_parked_or_ended() {
+  const bool is_late = Clock::now() >= recovery_->park_until;
+  bool is_quiet = true;
+  for (int r = 0; r < ranks_.size(); ++r) {
+    if (!ranks_[r].is_running || ranks_.world().is_parked(r)) continue;
+    is_quiet = false;
+    if (is_late) ranks_.kill(r);
+  }
+  return is_quiet;
+}
+
+void Job::advance_recovery() {
+  // It finished alone, whatever became of the others.
+  if (!ranks_[0].is_running && (end_of(0) == End::kDone || end_of(0) == End::kStopped)) {
+    recovery_.reset();
+    return ranks_.kill_all();
+  }
+  if (!has_parked_or_ended()) return;
+  const std::optional<int64_t> step =
+      ranks_.slots() ? ranks_.slots()->newest_common() : std::nullopt;
+  if (!step && ranks_.is_any_running()) return ranks_.kill_all();
+  continue_from(step);
+}
+
+// Every rank is parked or dead: nobody else touches the world, the slots or the run's files.
+void Job::continue_from(std::optional<int64_t> step) {
+  std::vector<int> dead;
+  for (int r = 0; r < ranks_.size(); ++r) {
+    if (!ranks_[r].is_running) dead.push_back(r);
+  }
+  const Recovery recovery = *std::exchange(recovery_, std::nullopt);
+  log_warning("{}; continuing from {}{}", recovery.reason,
+              step ? fmt::format("step {}", *step) : "storage",
+              options_.max_restarts > 0
+                  ? fmt::format(" (restart {} of {})", num_restarts_, options_.max_restarts)
+                  : "");
+  tell("died", recovery.rank, recovery.reason);
+  restarted_step_ = step.value_or(ranks_.world().last_step());
+  if (!step && ranks_.slots()) ranks_.slots()->drop_all();
+  ranks_.world().reset(dead, step.value_or(-1));
+  for (const int r : dead) start(r);
+  tell("continued", -1, step ? std::to_string(*step) : "storage");
+}
+
+// ------------------------------------------------------------------ ends
+
+End Job::end_of(int r) const {
+  const int status = ranks_[r].status;
+  if (WIFSIGNALED(status)) return End::kKilled;
+  const int code = WEXITSTATUS(status);
   if (code == 0) return End::kDone;
   if (stop_signal_ != 0 && code == 128 + stop_signal_) return End::kStopped;
   return code == kPeerExit ? End::kLostPeers : End::kFailed;
 }
 
 std::string Job::describe_end(int r) const {
-  const RankProcess& rank = ranks_[static_cast<size_t>(r)];
+  const LocalRanks::Process& rank = ranks_[r];
   std::string text =
       WIFSIGNALED(rank.status)
           ? fmt::format("rank {} was killed by {}", r, describe_signal(WTERMSIG(rank.status)))
           : fmt::format("rank {} ended with exit code {}", r, WEXITSTATUS(rank.status));
-  std::string words = world_->failure(r).value_or("");
+  std::string words = ranks_.world().failure(r).value_or("");
   if (words.empty() && rank.err) words = rank.err->last_line();
-  const End end = end_of(rank);
-  if (!words.empty() && (end == End::kFailed || end == End::kLostPeers)) text += ": " + words;
+  const End end = end_of(r);
+  const bool is_well = end == End::kDone || end == End::kStopped;
+  if (!words.empty() && !is_well) text += ": " + words;
   return text;
 }
 
 int Job::exit_code() const {
   if (cause_) {
-    const int status = ranks_[static_cast<size_t>(*cause_)].status;
+    const int status = ranks_[*cause_].status;
     return WIFSIGNALED(status) ? kPeerExit : WEXITSTATUS(status);
   }
-  for (const RankProcess& rank : ranks_) {
-    if (!rank.was_killed || !WIFSIGNALED(rank.status)) continue;
+  for (int r = 0; r < ranks_.size(); ++r) {
+    if (!ranks_[r].was_killed || !WIFSIGNALED(ranks_[r].status)) continue;
     if (is_early_) return 128 + stop_signal_;
     if (is_cut_off_) return 1;
   }
-  for (const RankProcess& rank : ranks_) {
-    if (end_of(rank) == End::kStopped) return 128 + stop_signal_;
+  for (int r = 0; r < ranks_.size(); ++r) {
+    if (end_of(r) == End::kStopped) return 128 + stop_signal_;
   }
   return 0;  // also where a signal arrived too late to stop anything
-}
-
-bool Job::is_any_running() const {
-  return std::any_of(ranks_.begin(), ranks_.end(), [](const auto& r) { return r.is_running; });
 }
 
 }  // namespace
 
 int run_local_job(const JobOptions& options, const EventSink& sink) {
-  JobOptions complete = options;
-  if (complete.argv.empty()) complete.argv = own_arguments();
-  return Job(complete, sink).run();
+  return Job(options, sink).run();
 }
 
 }  // namespace weft

@@ -6,6 +6,10 @@
 // The first rank that fails is the cause of the job's end. It is reported, the other ranks'
 // collectives are aborted with it as the reason, and ranks still running after grace_ms are killed.
 // A rank that only lost its peers (exit 75) is the cause only where no other rank failed by itself.
+//
+// With max_restarts, a rank that a signal killed or that lost its peers does not end the job
+// (docs/design/0015-survive.md): the others park, it is replaced, and all continue from the newest
+// step that the snapshots of all ranks hold; where there is none, all ranks are started again.
 #pragma once
 
 #include <cstdint>
@@ -25,12 +29,18 @@ struct JobOptions {
   int threads = 0;                    // of a rank; 0: its share of the cores
   int64_t deadline_ms = kDeadlineMs;  // of a collective
   int64_t grace_ms = 300;             // for the others, after the first failure
+  int64_t max_restarts = 0;           // -1: without bound
+  int64_t restart_reset_steps = 0;    // after that many steps earlier ones are forgotten; 0: never
+  bool has_snapshots = false;         // ranks get slots for them (SnapshotSlots)
+  int64_t park_ms = 10'000;           // for a rank to park; then it is replaced too
   // What the first signal is acknowledged with: before there is something to save, and after.
   const char* early_words = ": stopped before the first step, with nothing to save";
   const char* noted_words = ": finishing the current step, then saving";
 };
 
-// event: started, stopping (a signal arrived), failed (the cause), ended, killed.
+// event: started, stopping (a signal arrived), failed (the cause), ended, killed; died (a rank
+// whose death does not end the job; no rank touches any file when this is called), continued (step
+// and generation).
 using EventSink = std::function<void(const char* event, int rank, const std::string& text)>;
 
 // The exit code: 0; the failing rank's own; 75 where a signal killed it or it lost its peers; 128 +

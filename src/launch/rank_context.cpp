@@ -24,6 +24,12 @@ int read_number(const char* name, int least) {
   return value;
 }
 
+// So that the context may be made again; neither descriptor survives an exec.
+int duplicate(int inherited) {
+  ::fcntl(inherited, F_SETFD, FD_CLOEXEC);
+  return ::fcntl(inherited, F_DUPFD_CLOEXEC, 0);
+}
+
 }  // namespace
 
 std::optional<RankContext> RankContext::from_environment() {
@@ -32,10 +38,9 @@ std::optional<RankContext> RankContext::from_environment() {
   context.rank = read_number(kRankVariable, 0);
   context.size = read_number(kNumRanksVariable, 1);
   context.threads = read_number(kThreadsVariable, 1);
-  const int inherited = read_number(kWorldFdVariable, 0);
-  // A duplicate descriptor, so that this may be called again; neither survives an exec.
-  ::fcntl(inherited, F_SETFD, FD_CLOEXEC);
-  context.world = ShmWorld::attach(::fcntl(inherited, F_DUPFD_CLOEXEC, 0));
+  context.world = ShmWorld::attach(duplicate(read_number(kWorldFdVariable, 0)));
+  if (std::getenv(kSnapshotsFdVariable) != nullptr)
+    context.slots = SnapshotSlots::attach(duplicate(read_number(kSnapshotsFdVariable, 0)));
   require(context.size == context.world->num_ranks() && context.rank < context.size,
           "{}={} and {}={} do not fit a world of {} ranks", kRankVariable, context.rank,
           kNumRanksVariable, context.size, context.world->num_ranks());

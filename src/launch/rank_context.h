@@ -6,24 +6,28 @@
 #include <string>
 
 #include "net/shm_world.h"
+#include "net/snapshot_slots.h"
 
 namespace weft {
 
 struct RankContext {
   int rank = 0;
   int size = 1;
-  int threads = 1;                  // this rank's share of the machine
-  std::shared_ptr<ShmWorld> world;  // shared with the ranks of this machine
+  int threads = 1;                       // this rank's share of the machine
+  std::shared_ptr<ShmWorld> world;       // shared with the ranks of this machine
+  std::shared_ptr<SnapshotSlots> slots;  // likewise; null: the job has none
 
   // None where no supervisor started this process. UserError where the variables are invalid.
   static std::optional<RankContext> from_environment();
 };
 
-// The variables: WEFT_RANK, WEFT_NUM_RANKS, WEFT_RANK_THREADS, WEFT_WORLD_FD.
+// The variables: WEFT_RANK, WEFT_NUM_RANKS, WEFT_RANK_THREADS, WEFT_WORLD_FD, and where the job has
+// snapshots WEFT_SNAPSHOTS_FD.
 inline constexpr const char* kRankVariable = "WEFT_RANK";
 inline constexpr const char* kNumRanksVariable = "WEFT_NUM_RANKS";
 inline constexpr const char* kThreadsVariable = "WEFT_RANK_THREADS";
 inline constexpr const char* kWorldFdVariable = "WEFT_WORLD_FD";
+inline constexpr const char* kSnapshotsFdVariable = "WEFT_SNAPSHOTS_FD";
 
 // Passes a rank's error to its supervisor, which reports the root cause of a job's end. Called
 // where main turns an error into an exit code; false in a process that is not a rank, which prints

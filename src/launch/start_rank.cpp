@@ -37,6 +37,8 @@ std::vector<std::string> rank_environment(const RankStart& start) {
                                   fmt::format("{}={}", kNumRanksVariable, start.num_ranks),
                                   fmt::format("{}={}", kThreadsVariable, start.threads),
                                   fmt::format("{}={}", kWorldFdVariable, start.world_fd)};
+  if (start.slots_fd >= 0)
+    own.push_back(fmt::format("{}={}", kSnapshotsFdVariable, start.slots_fd));
   std::vector<std::string> all = own;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string text = *entry;
@@ -53,7 +55,7 @@ struct ChildPlan {
   char* const* argv;
   char* const* env;
   pid_t parent;
-  int world_fd, input, out, err;
+  int world_fd, slots_fd, input, out, err;
   const cpu_set_t* cores;
   const sigset_t* signals;
 };
@@ -78,6 +80,7 @@ struct ChildPlan {
   if (plan.out >= 0) ::dup2(plan.out, STDOUT_FILENO);
   if (plan.err >= 0) ::dup2(plan.err, STDERR_FILENO);
   ::fcntl(plan.world_fd, F_SETFD, 0);
+  if (plan.slots_fd >= 0) ::fcntl(plan.slots_fd, F_SETFD, 0);
   ::execve(plan.program, plan.argv, plan.env);
   refuse_program(plan.program, errno);
 }
@@ -101,6 +104,7 @@ StartedRank start_rank(const RankStart& start) {
                        env_pointers.data(),
                        ::getpid(),
                        start.world_fd,
+                       start.slots_fd,
                        input,
                        start.pipe_output ? out.write : -1,
                        start.pipe_output ? err.write : -1,

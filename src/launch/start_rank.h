@@ -11,6 +11,7 @@ namespace weft {
 struct RankStart {
   int rank = 0, num_ranks = 1, threads = 1;
   int world_fd = -1;
+  int slots_fd = -1;                // -1: none
   std::string program;              // to execute
   std::string input = "/dev/null";  // a file, for its standard input
   std::vector<std::string> argv;    // argv[0] is its name

@@ -1,0 +1,123 @@
+// launch/local_ranks.cpp: a process per rank, each with its share of the cores.
+#include "launch/local_ranks.h"
+
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <csignal>
+#include <fstream>
+
+#include "base/error.h"
+#include "launch/cores.h"
+#include "launch/start_rank.h"
+
+namespace weft {
+namespace {
+
+std::vector<std::string> own_arguments() {
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  std::vector<std::string> words;
+  for (std::string word; std::getline(file, word, '\0');) words.push_back(word);
+  if (words.empty()) throw RunError("cannot read this process's arguments from /proc/self/cmdline");
+  return words;
+}
+
+}  // namespace
+
+LocalRanks::LocalRanks(const JobOptions& options)
+    : options_(options), argv_(options.argv.empty() ? own_arguments() : options.argv) {
+  const auto num_cores = static_cast<int64_t>(usable_cores().size());
+  WorldOptions world;
+  world.num_ranks = options.num_ranks;
+  world.deadline_ms = options.deadline_ms;
+  world.spin = int64_t{options.num_ranks} * std::max(1, options.threads) <= num_cores;
+  world_ = ShmWorld::create(world);
+  if (options.has_snapshots) slots_ = SnapshotSlots::create(options.num_ranks);
+  ranks_.resize(static_cast<size_t>(options.num_ranks));
+}
+
+LocalRanks::~LocalRanks() {
+  kill_all();
+  for (Process& rank : ranks_) {
+    if (rank.is_running) ::waitpid(rank.pid, &rank.status, 0);
+  }
+}
+
+void LocalRanks::start(int r) {
+  const std::vector<int> cores = usable_cores();
+  const std::vector<std::vector<int>> shares = divide_cores(cores, size());
+  const int share = std::max(1, static_cast<int>(cores.size()) / size());
+  RankStart start;
+  start.rank = r;
+  start.num_ranks = size();
+  start.threads = options_.threads > 0 ? options_.threads : share;
+  start.world_fd = world_->fd();
+  if (slots_) start.slots_fd = slots_->fd();
+  start.program = options_.program;
+  start.argv = argv_;
+  start.input = options_.input;
+  // With more threads than its share of cores, the system places them.
+  if (!shares.empty() && start.threads <= share) start.cores = shares[static_cast<size_t>(r)];
+  start.pipe_output = r > 0;
+  const StartedRank started = start_rank(start);
+  Process& rank = ranks_[static_cast<size_t>(r)];
+  rank = {};
+  rank.pid = started.pid;
+  rank.is_running = true;
+  if (started.out < 0) return;
+  const std::string prefix = fmt::format("[rank {}] ", r);
+  rank.out = std::make_unique<LinePrefixer>(started.out, 1, prefix);
+  rank.err = std::make_unique<LinePrefixer>(started.err, 2, prefix);
+}
+
+std::vector<int> LocalRanks::reap() {
+  std::vector<int> ended;
+  for (int r = 0; r < size(); ++r) {
+    Process& rank = ranks_[static_cast<size_t>(r)];
+    if (!rank.is_running || ::waitpid(rank.pid, &rank.status, WNOHANG) != rank.pid) continue;
+    rank.is_running = false;
+    ended.push_back(r);
+    if (rank.out) rank.out->finish();
+    if (rank.err) rank.err->finish();
+  }
+  return ended;
+}
+
+void LocalRanks::kill(int r) {
+  Process& rank = ranks_[static_cast<size_t>(r)];
+  if (!rank.is_running || rank.was_killed) return;
+  rank.was_killed = true;
+  ::kill(rank.pid, SIGKILL);
+}
+
+void LocalRanks::kill_all() {
+  for (int r = 0; r < size(); ++r) kill(r);
+}
+
+bool LocalRanks::is_any_running() const {
+  return std::any_of(ranks_.begin(), ranks_.end(), [](const auto& r) { return r.is_running; });
+}
+
+void LocalRanks::add_descriptors(std::vector<int>* descriptors) const {
+  for (const Process& rank : ranks_) {
+    for (const LinePrefixer* pipe : {rank.out.get(), rank.err.get()}) {
+      if (pipe != nullptr && pipe->fd() >= 0) descriptors->push_back(pipe->fd());
+    }
+  }
+}
+
+void LocalRanks::pump() {
+  for (Process& rank : ranks_) {
+    if (rank.out) rank.out->pump();
+    if (rank.err) rank.err->pump();
+  }
+}
+
+void LocalRanks::finish_output() {
+  for (Process& rank : ranks_) {
+    if (rank.out) rank.out->finish();
+    if (rank.err) rank.err->finish();
+  }
+}
+
+}  // namespace weft

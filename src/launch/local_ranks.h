@@ -1,0 +1,59 @@
+// launch/local_ranks.h: the ranks of this machine as processes, and the memory that outlives them.
+//
+// It starts, kills and reaps; what an end means is decided elsewhere (launch/job.cpp).
+#pragma once
+
+#include <sys/types.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "launch/job.h"
+#include "launch/line_prefixer.h"
+#include "net/shm_world.h"
+#include "net/snapshot_slots.h"
+
+namespace weft {
+
+class LocalRanks {
+ public:
+  explicit LocalRanks(const JobOptions& options);  // which must outlive it
+  ~LocalRanks();                                   // no rank survives it
+  LocalRanks(const LocalRanks&) = delete;
+  LocalRanks& operator=(const LocalRanks&) = delete;
+
+  struct Process {
+    pid_t pid = -1;
+    bool is_running = false;
+    bool was_killed = false;  // by us
+    int status = 0;
+    std::unique_ptr<LinePrefixer> out, err;
+  };
+
+  int size() const { return static_cast<int>(ranks_.size()); }
+  const Process& operator[](int rank) const { return ranks_[static_cast<size_t>(rank)]; }
+  ShmWorld& world() { return *world_; }
+  const ShmWorld& world() const { return *world_; }
+  SnapshotSlots* slots() { return slots_.get(); }  // null: none were asked for
+
+  void start(int rank);     // in place of one that has ended, if there was one
+  std::vector<int> reap();  // those that have ended since the last call
+  void kill(int rank);
+  void kill_all();
+  bool is_any_running() const;
+
+  // Their output: what to poll, and passing on what has come.
+  void add_descriptors(std::vector<int>* descriptors) const;
+  void pump();
+  void finish_output();
+
+ private:
+  const JobOptions& options_;
+  std::vector<std::string> argv_;
+  std::shared_ptr<ShmWorld> world_;
+  std::shared_ptr<SnapshotSlots> slots_;
+  std::vector<Process> ranks_;
+};
+
+}  // namespace weft
