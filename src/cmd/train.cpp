@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/path.h"
 #include "base/printable.h"
 #include "cmd/command.h"
 #include "launch/cores.h"
@@ -11,6 +12,7 @@
 #include "planning/backend.h"
 #include "planning/memory_check.h"
 #include "planning/precision.h"
+#include "planning/snapshot_bytes.h"
 #include "track/run_files.h"
 #include "train/engine.h"
 #include "train/finished_run.h"
@@ -66,16 +68,52 @@ void warn_of_cores(const LaunchConfig& c, int64_t ranks) {
 }
 
 // Where the copies for checkpoint.async do not fit: the default gives way, a request does not.
-// Returns whether it gave way.
-bool resolve_async(RunFile* file, const std::string& shortage) {
-  if (shortage.empty() || !file->config().checkpoint.async) return false;
+// Returns what the ranks must be told.
+std::vector<std::string> resolve_async(RunFile* file, const std::string& shortage) {
+  if (shortage.empty() || !file->config().checkpoint.async) return {};
   if (file->was_given("checkpoint.async"))
     throw UserError(shortage,
                     "set checkpoint.async to false, or leave it out: checkpoints are then "
                     "written between steps");
   log_warning("{}; checkpoints are written between steps", shortage);
   file->save_synchronously("memory is short");
-  return true;
+  return {"--set", "checkpoint.async=false"};
+}
+
+// The same where the run also takes snapshots, which need more.
+std::vector<std::string> resolve_copies(RunFile* file, bool is_forced) {
+  std::string shortage = check_memory(file->config(), is_forced);
+  const bool has_slots =
+      has_snapshot_slots(file->config(), choose_kernels(file->config()).device != nullptr);
+  if (shortage.empty() || !has_slots) return resolve_async(file, shortage);
+  if (file->was_given("launch.snapshot_every") && file->config().launch.snapshot_steps() > 0)
+    throw UserError(shortage,
+                    "set launch.snapshot_every to 0 or auto, or leave it out: where a rank dies, "
+                    "all then start from the newest checkpoint");
+  log_warning("{}; where a rank dies, all start from the newest checkpoint", shortage);
+  file->take_no_snapshots("memory is short");
+  std::vector<std::string> told = resolve_async(file, check_memory(file->config(), is_forced));
+  told.insert(told.begin(), {"--set", "launch.snapshot_every=0"});
+  return told;
+}
+
+// Records the death of a rank that the run survives; no rank writes meanwhile.
+void report_death(const std::filesystem::path& dir, int rank, const std::string& text) {
+  try {
+    const std::filesystem::path events = dir / "events.jsonl";
+    if (path_kind(events) == PathKind::kNothing) return;  // before the run began
+    cut_torn_line(events);
+    EventWriter(events, rank).write("rank_died", {{"message", Json(text)}});
+  } catch (const Error& e) {
+    log_warning("the death of rank {} could not be recorded: {}", rank, e.what());
+  }
+}
+
+// Whether ranks can continue from memory: their groups and the run's lock must be such that another
+// process can take them over.
+bool can_continue(const RunConfig& c, const TrainOptions& options) {
+  return has_snapshot_slots(c, choose_kernels(c).device != nullptr) &&
+         run_address_of(c, options).empty();
 }
 
 // Wrong input is reported once, before any rank starts.
@@ -84,7 +122,7 @@ int supervise(RunFile& file, const TrainOptions& options, bool is_forced,
   const RunConfig& c = file.config();
   check_layout(c);
   check_backend(c);
-  const bool gave_way = resolve_async(&file, check_memory(c, is_forced));
+  const std::vector<std::string> told = resolve_copies(&file, is_forced);
   // Ranks that share memory need no network: an interface is looked up only where one was given.
   if (file.was_given("launch.interface")) {
     static_cast<void>(address_of_interface(c.launch.interface));
@@ -93,14 +131,18 @@ int supervise(RunFile& file, const TrainOptions& options, bool is_forced,
   JobOptions job;
   job.num_ranks = static_cast<int>(c.parallel.dp * c.parallel.tp);
   job.argv = argv;
-  if (gave_way) job.argv.insert(job.argv.end(), {"--set", "checkpoint.async=false"});
+  job.argv.insert(job.argv.end(), told.begin(), told.end());
   job.threads = static_cast<int>(c.launch.threads);
+  job.max_restarts = c.launch.max_restarts;
+  job.restart_reset_steps = c.launch.restart_reset_steps;
+  job.has_snapshots = can_continue(c, options);
   const std::filesystem::path dir = run_dir_of(c, options);
   const auto before = last_event_time(dir);
   std::optional<std::pair<int, std::string>> failure;  // the rank, and how it ended
   const int code = run_local_job(job, [&](const char* event, int rank, const std::string& text) {
     signals.hand_over();  // the job installs its own handlers before its first event
     if (std::string_view(event) == "failed") failure.emplace(rank, text);
+    if (std::string_view(event) == "died") report_death(dir, rank, text);
   });
   // A rejected start has written nothing, and the directory may belong to another run.
   if (failure && last_event_time(dir) != before)
@@ -108,6 +150,12 @@ int supervise(RunFile& file, const TrainOptions& options, bool is_forced,
   if (code == kLostPeers)
     log_info("the same command resumes from the newest checkpoint of {}", dir.string());
   return code;
+}
+
+// All ranks are started again, after the first ones have saved something.
+void continue_run(TrainOptions* options) {
+  options->overwrite = false;
+  options->resume = "auto";
 }
 
 }  // namespace
@@ -147,7 +195,14 @@ RunCommand add_train(CommandOptions& app) {
     RunFile file(w->run, w->sets);
     choose_precision(&file);  // the printed keys show it
     w->options.run_file = w->run;
-    if (rank) return train_rank(file, w->options, {rank->rank, rank->threads, rank->world});
+    if (rank) {
+      if (rank->world->has_saved()) continue_run(&w->options);
+      return train_rank(file, w->options,
+                        {.rank = rank->rank,
+                         .threads = rank->threads,
+                         .world = rank->world,
+                         .slots = rank->slots});
+    }
     if (report_if_finished(file, w->options)) return 0;
     const ParallelConfig& p = file.config().parallel;
     if (p.dp * p.tp > 1) return supervise(file, w->options, w->force, command_words(), *early);

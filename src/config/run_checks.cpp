@@ -2,6 +2,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 
 #include "base/printable.h"
@@ -22,6 +23,30 @@ std::string list_divisors(int64_t n) {
 }
 
 namespace {
+
+std::optional<int64_t> read_steps(const std::string& text) {
+  int64_t steps = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, steps);
+  if (error != std::errc() || stop != end || steps < 0) return std::nullopt;
+  return steps;
+}
+
+}  // namespace
+
+int64_t LaunchConfig::snapshot_steps() const {
+  const int64_t steps = read_steps(snapshot_every).value_or(0);
+  return steps > 0 ? steps : snapshot_every == "auto" ? 0 : -1;
+}
+
+namespace {
+
+void check_snapshots(const std::string& every, std::vector<std::string>* complaints) {
+  if (every == "auto" || read_steps(every)) return;
+  complaints->push_back(
+      fmt::format("launch.snapshot_every is \"{}\", wanted auto or a number of steps, 0 = none",
+                  printable_line(every)));
+}
 
 // The ranks that the layout needs against launch.ranks_per_node.
 void check_ranks(const RunConfig& c, std::vector<std::string>* complaints) {
@@ -148,6 +173,7 @@ void check_config(const OptionTable& table, const RunConfig& c,
   check_scaling(c.train, complaints);
   check_tf32(c, complaints);
   check_evaluation(c, complaints);
+  check_snapshots(c.launch.snapshot_every, complaints);
   // A resolved file has both: a default next to the given one is no contradiction.
   if (c.train.steps && table.was_given("train.epochs") && c.train.epochs != TrainConfig().epochs) {
     complaints->push_back("train.steps and train.epochs are both given: give only one");

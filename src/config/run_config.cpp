@@ -244,9 +244,16 @@ void bind_rest(OptionTable& t, RunConfig& c) {
         "where ranks listen when they communicate over TCP: lo, eth0, or an address");
   t.add("launch.elastic", &c.launch.elastic, "change dp when a node is lost")
       .not_built("elastic runs");
-  t.add("launch.max_restarts", &c.launch.max_restarts, "of failed ranks").not_built("restarts");
-  t.add("launch.snapshot_every", &c.launch.snapshot_every, "steps between in-memory snapshots")
-      .not_built("snapshots");
+  t.add("launch.max_restarts", &c.launch.max_restarts,
+        "how often dead ranks are replaced before the run ends; -1 = without bound")
+      .at_least(-1);
+  t.add("launch.restart_reset_steps", &c.launch.restart_reset_steps,
+        "steps after which earlier restarts are forgotten; 0 = never")
+      .at_least(0);
+  t.add(
+      "launch.snapshot_every", &c.launch.snapshot_every,
+      "steps between copies of the state in memory, from which a run with a dead rank continues: "
+      "auto (as often as it costs under 2 %), a number, 0 = none (it continues from a checkpoint)");
   t.add("launch.hang_timeout_s", &c.launch.hang_timeout_s, "0 = max(30, 10 x the median step)")
       .not_built("the hang watch");
   t.add("launch.env", &c.launch.env, "environment variables of the ranks").not_built(kMesh);
@@ -306,6 +313,11 @@ void RunFile::choose_precision(const std::string& value) {
   std::vector<std::string> complaints;
   check_config(*table_, config_, &complaints);
   refuse(complaints);
+}
+
+void RunFile::take_no_snapshots(const std::string& why) {
+  config_.launch.snapshot_every = "0";
+  table_->mark_chosen("launch.snapshot_every", why);
 }
 
 void RunFile::save_synchronously(const std::string& why) {

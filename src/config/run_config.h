@@ -65,7 +65,9 @@ struct LaunchConfig {
   std::string device = "auto", interface = "lo";
   bool elastic = false;
   int64_t max_restarts = 2;
+  int64_t restart_reset_steps = 100;
   std::string snapshot_every = "auto";
+  int64_t snapshot_steps() const;  // 0: auto; -1: none are taken
   int64_t hang_timeout_s = 0;
   std::map<std::string, std::string> env;
 };
@@ -112,6 +114,7 @@ class RunFile {
   void choose_precision(const std::string& value);
   // Replaces the default of checkpoint.async; the resolved file shows why.
   void save_synchronously(const std::string& why);
+  void take_no_snapshots(const std::string& why);
   bool was_given(std::string_view key) const { return table_->was_given(key); }
   const std::vector<std::string>& not_built() const { return table_->not_built(); }
 

@@ -70,6 +70,7 @@ class BatchStream {
   void restore(const StreamState& state);  // to before the first batch after `state`
   StreamState state() const;               // after the last batch returned
   const DataCounters& counters() const;    // of all batches returned
+  void set_counters(const DataCounters& counters) { counters_ = counters; }  // of a restored stream
 
   // UserError where none of the first `most` rows after `from` has a target. Waits for rows up to
   // the first that has one.

@@ -187,14 +187,20 @@ void check_arena_memory(const std::string& what, int64_t arena_bytes, const std:
 
 namespace {
 
+constexpr const char* kAsyncCopy =
+    "checkpoints are written beside training (checkpoint.async) from a copy of the state, which "
+    "needs";
+constexpr const char* kSlotCopies =
+    "a run continues after the death of a rank from two copies of the state "
+    "(launch.snapshot_every), which need";
+
 // `need`: of the run without them.
-std::string copies_shortage(int64_t need, int64_t copies, const MemoryBound& bound) {
+std::string copies_shortage(const char* what, int64_t need, int64_t copies,
+                            const MemoryBound& bound) {
   if (need + copies <= bound.bytes) return "";
-  return fmt::format(
-      "checkpoints are written beside training (checkpoint.async) from a copy of the state, which "
-      "needs {} besides the run's {}, but {} is available: {} ({} and {} bytes)",
-      format_bytes(copies), format_bytes(need), format_bytes(bound.bytes), bound.source,
-      need + copies, bound.bytes);
+  return fmt::format("{} {} besides the run's {}, but {} is available: {} ({} and {} bytes)", what,
+                     format_bytes(copies), format_bytes(need), format_bytes(bound.bytes),
+                     bound.source, need + copies, bound.bytes);
 }
 
 }  // namespace
@@ -203,9 +209,11 @@ std::string snapshot_shortage(const PlanReport& plan, const MemoryBounds& b) {
   int64_t largest = 0;
   for (const RankPlan& rank : plan.plans) largest = std::max(largest, rank.snapshot);
   const ProcessNeed process = process_need(plan);
-  const std::string all[] = {copies_shortage(machine_need(plan), plan.snapshots, b.machine),
-                             copies_shortage(process.addresses, largest, b.process.addresses),
-                             copies_shortage(process.data, largest, b.process.data)};
+  const char* what = plan.has_slots ? kSlotCopies : kAsyncCopy;
+  const int64_t own = plan.has_slots ? 0 : largest;  // slots are shared memory
+  const std::string all[] = {copies_shortage(what, machine_need(plan), plan.snapshots, b.machine),
+                             copies_shortage(what, process.addresses, largest, b.process.addresses),
+                             copies_shortage(what, process.data, own, b.process.data)};
   for (const std::string& text : all) {
     if (!text.empty()) return text;
   }
@@ -224,7 +232,8 @@ std::string refuse_shortage(const RunConfig& c) {
 std::string shortage_beside_gpus(const RunConfig& c) {
   if (!c.checkpoint.async) return "";
   const HfFolder folder(resolve_model_path(c.model.path));
-  return copies_shortage(0, snapshot_bytes(c, *open_model(c, folder)), available_memory());
+  return copies_shortage(kAsyncCopy, 0, snapshot_bytes(c, *open_model(c, folder)),
+                         available_memory());
 }
 
 }  // namespace

@@ -37,8 +37,8 @@ LastingShortage lasting_shortage(const PlanReport& plan,
                                  std::chrono::milliseconds retry_for);
 
 // Once for all ranks, before any is started. UserError with both numbers; is_forced: a warning.
-// Returns why the copies of the state for checkpoint.async do not fit besides; empty: they do, or
-// it is off.
+// Returns why the copies of the state for launch.snapshot_every, or else for checkpoint.async, do
+// not fit besides; empty: they do, or there are none.
 std::string check_memory(const RunConfig& config, bool is_forced);
 // The same for a plan that fits.
 std::string snapshot_shortage(const PlanReport& plan, const MemoryBounds& bounds);

@@ -124,16 +124,17 @@ PlanReport plan_layout(const RunConfig& c, const Model& model, const Kernels& ke
   if (!r.is_on_gpu) r.host = expected_host_memory(c);
   r.ranks_on_a_gpu = ranks_on_a_gpu(r.layout.num_ranks(), r.is_on_gpu);
   r.staging = staging_bytes(r.layout, r.is_on_gpu);
-  if (c.checkpoint.async) r.snapshots = snapshot_bytes(c, model);
+  r.has_slots = has_snapshot_slots(c, r.is_on_gpu);
+  const int64_t copies = num_state_copies(c, r.is_on_gpu);
+  if (copies > 0) r.snapshots = copies * snapshot_bytes(c, model);
   const std::string why_no_tf32 = why_no_tf32_here(c, r.is_on_gpu);
   if (!why_no_tf32.empty()) r.idle.push_back(why_no_tf32);
   const bool uses_tf32 = c.train.tf32 && why_no_tf32.empty();
   for (int rank : r.classes.first) {
     const auto plans = make_engine_plans(c, model, r.layout, rank, kernels, r.threads);
-    r.plans.push_back(
-        {memory_parts(plans->train, plans->layout),
-         plans->train.pass_flops * static_cast<double>(c.num_passes()),
-         c.checkpoint.async ? snapshot_bytes(plans->train.graph, c.has_masters()) : 0});
+    r.plans.push_back({memory_parts(plans->train, plans->layout),
+                       plans->train.pass_flops * static_cast<double>(c.num_passes()),
+                       copies * snapshot_bytes(plans->train.graph, c.has_masters())});
     if (rank == 0) add_first_rank(*plans, &r);
     if (rank == 0 && with_dump) {
       r.dump = dump_plan(plans->train);
@@ -333,9 +334,11 @@ std::string PlanReport::to_text() const {
         format_bytes(host.supervisor), format_bytes(resident_total()));
   }
   if (snapshots > 0) {
-    text +=
-        fmt::format("once a checkpoint is written beside training (checkpoint.async): {} more{}\n",
-                    format_bytes(plans[0].snapshot), is_on_gpu ? " of host memory" : "");
+    text += fmt::format("{}: {} more{}\n",
+                        has_slots ? "two copies of its state in memory (launch.snapshot_every)"
+                                  : "once a checkpoint is written beside training "
+                                    "(checkpoint.async)",
+                        format_bytes(plans[0].snapshot), is_on_gpu ? " of host memory" : "");
   }
   text += fmt::format("expected step: {}{}\n",
                       describe_step_time(step_ms, layout.num_ranks(), is_on_gpu),

@@ -35,7 +35,8 @@ struct PlanReport {
   std::string dump, picture;  // of rank 0: every node (text), the memory of a step (SVG)
   bool is_on_gpu = false;
   HostMemory host;             // on the CPU
-  int64_t snapshots = 0;       // of all ranks: checkpoint.async; 0: off
+  int64_t snapshots = 0;       // of all ranks: copies of their states; 0: none
+  bool has_slots = false;      // those are in slots (launch.snapshot_every), else checkpoint.async
   int64_t ranks_on_a_gpu = 1;  // more than one: they share it
   int64_t staging = 0;  // besides the arena, for exact sums over NCCL (planning/gpu_memory_check.h)
   std::vector<std::string> idle;  // keys that were set but have no effect, one line each

@@ -8,8 +8,19 @@
 #include "graph/portion.h"
 #include "model/stored.h"
 #include "optim/optimizer.h"
+#include "planning/backend.h"
 
 namespace weft {
+
+bool has_snapshot_slots(const RunConfig& c, bool is_on_gpu) {
+  return c.parallel.dp * c.parallel.tp > 1 && c.launch.max_restarts != 0 &&
+         c.launch.snapshot_steps() >= 0 && !is_on_gpu && comm_choice() != "gloo";
+}
+
+int64_t num_state_copies(const RunConfig& c, bool is_on_gpu) {
+  if (has_snapshot_slots(c, is_on_gpu)) return 2;
+  return c.checkpoint.async ? 1 : 0;
+}
 
 int64_t snapshot_bytes(const Graph& graph, bool has_masters) {
   int64_t bytes = 0;

@@ -7,6 +7,13 @@
 
 namespace weft {
 
+// How many copies of its state a rank keeps: two in slots, where a run of several ranks survives
+// the death of one (launch.snapshot_every); else one, where checkpoints are written beside
+// training.
+int64_t num_state_copies(const RunConfig& config, bool is_on_gpu);
+// Whether those are slots.
+bool has_snapshot_slots(const RunConfig& config, bool is_on_gpu);
+
 // Of one rank: what it writes into a checkpoint (train/weights.h), without the file's header.
 int64_t snapshot_bytes(const Graph& graph, bool has_masters);
 // Of all ranks together: each element is in one of them.

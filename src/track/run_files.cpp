@@ -141,6 +141,28 @@ std::optional<double> EpochLoss::mean() const {
   return sum_ / static_cast<double>(targets_);
 }
 
+Json EpochLoss::to_json() const {
+  return Json(Json::Object{{"sum", Json(sum_)}, {"targets", Json(targets_)}});
+}
+
+EpochLoss EpochLoss::from_json(const Json& kept) {
+  EpochLoss loss;
+  loss.sum_ = kept.at("sum").as_number();
+  loss.targets_ = kept.at("targets").as_int();
+  return loss;
+}
+
+void cut_to_bytes(const std::filesystem::path& path, int64_t bytes) {
+  std::error_code bad;
+  const auto size = static_cast<int64_t>(std::filesystem::file_size(path, bad));
+  if (bad || size < bytes) {
+    throw RunError(
+        fmt::format("{} has {} bytes, but {} were written: something else has changed it",
+                    path.string(), bad ? 0 : size, bytes));
+  }
+  if (size > bytes) shorten(path, static_cast<size_t>(bytes));
+}
+
 MetricsTail cut_metrics_after(const std::filesystem::path& path, int64_t step, bool keeps_cut) {
   if (path_kind(path) == PathKind::kNothing) return {};
   const std::string text = read_file(path);

@@ -50,6 +50,9 @@ class EpochLoss {
   void add(double loss, int64_t target_tokens);
   std::optional<double> mean() const;  // weighted by target tokens; none where there were none
 
+  Json to_json() const;
+  static EpochLoss from_json(const Json& kept);
+
  private:
   double sum_ = 0;  // of loss * target_tokens
   int64_t targets_ = 0;
@@ -74,6 +77,9 @@ MetricsTail cut_metrics_after(const std::filesystem::path& path, int64_t step,
 // UserError with the line, and what to do, where a line up to `step` is malformed: what
 // cut_metrics_after would throw once a start has begun to write.
 void check_metrics(const std::filesystem::path& path, int64_t step);
+
+// Cuts a file to its first `bytes`; RunError where it is shorter.
+void cut_to_bytes(const std::filesystem::path& path, int64_t bytes);
 
 // Removes an unterminated last line, left by a process that died while writing.
 void cut_torn_line(const std::filesystem::path& path);

@@ -8,6 +8,7 @@
 #include "config/run_config.h"
 #include "model/model.h"
 #include "net/shm_world.h"
+#include "net/snapshot_slots.h"
 #include "planning/backend.h"
 #include "train/ranks.h"
 
@@ -20,6 +21,11 @@ struct RankPlace {
   // For tests: another device than the run file's, shared by the ranks, or with its own group.
   std::function<Backend()> open_device = nullptr;
   NcclLibrary* nccl = nullptr;
+  std::shared_ptr<SnapshotSlots> slots = nullptr;  // null: no snapshots outlive this process
+
+  // This process takes the place of one that died, or all ranks have lost one: they continue from
+  // their slots.
+  bool is_continued() const { return slots && world->generation() > 0 && world->start_step() >= 0; }
 };
 
 // Collective. UserError where the model cannot be cut this way.

@@ -1,6 +1,7 @@
 // train/record.cpp: adds times to lines, and reads back what earlier starts recorded.
 #include "train/record.h"
 
+#include <filesystem>
 #include <system_error>
 
 #include "base/error.h"
@@ -12,21 +13,58 @@ namespace weft {
 
 RunRecord::RunRecord(const RecordOptions& options) : options_(options) {
   began_ = last_ = Clock::now();
+  if (options.saved) restore(*options.saved);
   if (!options.is_writer) return;
-  const MetricsTail tail =
-      cut_metrics_after(options.dir / "metrics.jsonl", options.step, options.keeps_cut);
-  time_before_ = tail.time_s;
-  best_loss_ = tail.best_loss;
-  final_loss_ = tail.last_loss;
-  // Lines may be missing, for example where the checkpoint is of another run.
-  if (tail.last_step == options.step) last_lr_ = tail.last_lr;
-  evaluated_ = tail.last_eval_step;
-  if (!tail.is_epoch_reported) epoch_loss_ = tail.epoch_loss;
+  if (!options.saved) read_back();
   metrics_ = std::make_unique<MetricsWriter>(options.dir / "metrics.jsonl");
   events_ = std::make_unique<EventWriter>(options.dir / "events.jsonl", 0);
   sync_directory(options.dir);
   progress_ = std::make_unique<Progress>(choose_progress_style(options.quiet), options.total_steps,
                                          options.log_every);
+}
+
+void RunRecord::read_back() {
+  const MetricsTail tail =
+      cut_metrics_after(options_.dir / "metrics.jsonl", options_.step, options_.keeps_cut);
+  time_before_ = tail.time_s;
+  best_loss_ = tail.best_loss;
+  final_loss_ = tail.last_loss;
+  // Lines may be missing, for example where the checkpoint is of another run.
+  if (tail.last_step == options_.step) last_lr_ = tail.last_lr;
+  evaluated_ = tail.last_eval_step;
+  if (!tail.is_epoch_reported) epoch_loss_ = tail.epoch_loss;
+}
+
+Json RunRecord::save() const {
+  const auto number = [](const std::optional<double>& v) { return v ? Json(*v) : Json(); };
+  Json kept;
+  if (metrics_) {
+    std::error_code unknown;
+    const auto bytes = std::filesystem::file_size(options_.dir / "metrics.jsonl", unknown);
+    kept.set("metrics_bytes", Json(unknown ? int64_t{-1} : static_cast<int64_t>(bytes)));
+  }
+  kept.set("time_s", Json(time_before_ + seconds()));
+  kept.set("epoch_loss", epoch_loss_.to_json());
+  kept.set("best_loss", number(best_loss_));
+  kept.set("final_loss", number(final_loss_));
+  kept.set("last_lr", number(last_lr_));
+  kept.set("evaluated", Json(evaluated_));
+  return kept;
+}
+
+void RunRecord::restore(const Json& saved) {
+  const auto number = [&](const char* name) {
+    const Json& v = saved.at(name);
+    return v.is_number() ? std::optional(v.as_number()) : std::nullopt;
+  };
+  time_before_ = saved.at("time_s").as_number();
+  epoch_loss_ = EpochLoss::from_json(saved.at("epoch_loss"));
+  best_loss_ = number("best_loss");
+  final_loss_ = number("final_loss");
+  last_lr_ = number("last_lr");
+  evaluated_ = saved.at("evaluated").as_int();
+  if (!options_.is_writer) return;
+  cut_to_bytes(options_.dir / "metrics.jsonl", saved.at("metrics_bytes").as_int());
 }
 
 double RunRecord::seconds() const {

@@ -23,6 +23,8 @@ struct RecordOptions {
   int64_t total_steps = 0;  // 0: not known
   int64_t log_every = 1;
   int64_t device_bytes = 0;  // GPU memory that the run has allocated; 0: none
+  // What save() returned at that step: everything is as it was then. None: the lines are read.
+  std::optional<Json> saved;
 };
 
 class RunRecord {
@@ -40,6 +42,7 @@ class RunRecord {
   void show_part(std::string_view what, double part, double seconds);  // of work between steps
   void clear_progress();
   void sync();  // flushes to disk
+  Json save() const;
   // The curve as pictures next to the metrics, and on the terminal where there is one. A warning
   // where it cannot be drawn.
   void draw_curve(const std::string& title);
@@ -53,6 +56,8 @@ class RunRecord {
   double seconds() const;  // since this start
 
  private:
+  void read_back();
+  void restore(const Json& saved);
   void draw(const std::string& title) const;
 
   using Clock = std::chrono::steady_clock;

@@ -178,6 +178,20 @@ RunStart open_run_dir(const RunFile& file, const TrainOptions& given) {
   return start;
 }
 
+RunStart reopen_run_dir(const RunFile& file, const TrainOptions& options) {
+  RunStart start;
+  start.dir = run_dir_of(file.config(), options);
+  start.lock = std::make_shared<RunLock>(start.dir);
+  return start;
+}
+
+void tidy_run_dir(const fs::path& dir) {
+  recover_replaced(dir / "checkpoints" / "best");
+  recover_replaced(dir / "final");
+  remove_unfinished(dir);
+  cut_torn_line(dir / "events.jsonl");
+}
+
 RunStart choose_again(const RunFile& file, const TrainOptions& given, RunStart before,
                       const std::string& damage) {
   TrainOptions options = given;

@@ -77,7 +77,7 @@ void check_exact_constants(const Json& state, const Layout& layout) {
 
 Saver::Saver(const RunFile& file, std::map<std::string, std::string> side_files, Engine& engine,
              Ranks& ranks, std::filesystem::path dir, RunRecord& record, Json numerics,
-             int64_t saved_step, SaveHooks hooks)
+             int64_t saved_step, SaveHooks hooks, SaverSlots slots)
     : file_(file),
       side_files_(std::move(side_files)),
       engine_(engine),
@@ -87,7 +87,7 @@ Saver::Saver(const RunFile& file, std::map<std::string, std::string> side_files,
       numerics_(std::move(numerics)),
       rank_file_(engine.weights().checkpoint_slices(), ranks.rank()),
       hooks_(std::move(hooks)),
-      snapshot_(rank_file_, engine.executor().device()),
+      snapshots_(rank_file_, engine.executor().device(), std::move(slots.place), slots.keep),
       saved_step_(saved_step) {}
 
 void Saver::save_step(TrainState* state) {
@@ -99,8 +99,16 @@ void Saver::save_step(TrainState* state) {
 
 void Saver::save_step_now(TrainState* state) {
   end_saves(state);
-  if (saved_step_ != state->step)
-    finish({checkpoint_path(dir_, state->step), state->step, to_json(*state), false}, write_held());
+  if (saved_step_ == state->step) return;
+  secure(*state);
+  finish({checkpoint_path(dir_, state->step), state->step, to_json(*state), false}, write_held());
+}
+
+// With slots every checkpoint's step is in them before it is committed, so that ranks that continue
+// from memory never fall behind a checkpoint.
+void Saver::secure(const TrainState& state) {
+  take_snapshot(state);
+  wait_for_copy();
 }
 
 // Without a copy of the state.
@@ -122,10 +130,12 @@ void Saver::keep_best(const std::optional<double>& value, TrainState* state) {
     ++state->evals_without_progress;
     return;
   }
+  state->best_step = state->step;
   before_best_ = {std::exchange(state->best, value),
                   std::exchange(state->evals_without_progress, 0)};
   Save save{dir_ / "checkpoints" / "best", state->step, to_json(*state), true};
   if (file_.config().checkpoint.async) return start(std::move(save));
+  secure(*state);
   finish(std::move(save), write_held());
   end_saves(state);
 }
@@ -135,9 +145,9 @@ void Saver::reserve_snapshot() {
   if (std::exchange(has_reserved_, true) || !c.checkpoint.async) return;
   const int64_t every = c.checkpoint.every, step = std::max<int64_t>(saved_step_, 0);
   if (every > 0 && c.train.steps > 0 && (step / every + 1) * every >= c.train.steps) return;
-  lane_.post([this] {
+  copies_.post([this] {
     try {
-      snapshot_.reserve();
+      snapshots_.reserve();
     } catch (const std::exception&) {  // copy() tries again, and its save reports it
     }
   });
@@ -146,7 +156,7 @@ void Saver::reserve_snapshot() {
 void Saver::wait_for_copy() {
   reserve_snapshot();
   const Stopwatch watch(&blocked_s_);
-  lane_.wait_for(copied_);
+  copies_.wait_for(copied_);
 }
 
 double Saver::blocked_so_far() const {
@@ -161,30 +171,60 @@ void Saver::end_saves(TrainState* state) {
   waits_since_ = 0;
   blocked_s_ = 0;  // of the next save
   snapshot_step_ = -1;
+  snapshots_.release();
   if (!std::exchange(has_best_failed_, false)) return;
   state->best = before_best_.value;
   state->evals_without_progress = before_best_.evals_without_progress;
 }
 
+void Saver::take_snapshot(const TrainState& state, bool has_met) {
+  if (!has_slots() || snapshots_.find(state.step)) return;
+  copy(state.step, to_json(state), has_met);
+}
+
+void Saver::copy(int64_t step, const Json& state, bool has_met) {
+  std::string text;
+  if (has_slots()) {
+    if (!has_met) {
+      wait_for_copy();
+      ranks_.world().barrier();
+    }
+    text = Json(Json::Object{{"state", state}, {"about", hooks_.about ? hooks_.about() : Json()}})
+               .dump();
+  }
+  copied_ = copies_.post([this, slot = snapshots_.choose(step), step, text = std::move(text)] {
+    const auto begun = Clock::now();
+    copy_errors_[slot] = nullptr;
+    try {
+      snapshots_.copy(slot, step, text);
+    } catch (...) {  // reported by the save, together with the other ranks
+      copy_errors_[slot] = std::current_exception();
+    }
+    copy_s_ = seconds_since(begun);
+  });
+}
+
 void Saver::start(Save save) {
   if (snapshot_step_ != save.step) {
+    if (!has_slots() || !snapshots_.find(save.step)) copy(save.step, save.state, false);
     snapshot_step_ = save.step;
-    copied_ = lane_.post([this] {
-      try {
-        snapshot_.copy();
-        copy_error_ = nullptr;
-      } catch (...) {  // reported by the save, together with the other ranks
-        copy_error_ = std::current_exception();
-      }
-    });
+    snapshots_.hold(*snapshots_.find(save.step));
   }
   save.has_snapshot = true;
-  lane_.post([this, save = std::move(save)] {
-    finish(save, [this](const std::filesystem::path& into) {
-      if (copy_error_) std::rethrow_exception(copy_error_);
-      return rank_file_.write_image(into, snapshot_.image());
+  const int slot = *snapshots_.find(save.step);
+  lane_.post([this, save = std::move(save), slot, copied = copied_] {
+    copies_.wait_for(copied);
+    finish(save, [this, slot](const std::filesystem::path& into) {
+      if (copy_errors_[slot]) std::rethrow_exception(copy_errors_[slot]);
+      return rank_file_.write_image(into, snapshots_.image(slot));
     });
   });
+}
+
+void Saver::save_again(Again save) {
+  if (save.best) start({dir_ / "checkpoints" / "best", save.step, save.state, true});
+  if (save.checkpoint)
+    start({checkpoint_path(dir_, save.step), save.step, std::move(save.state), false});
 }
 
 void Saver::finish(Save save, const WriteFile& write_file) {
@@ -199,7 +239,9 @@ void Saver::finish(Save save, const WriteFile& write_file) {
     saved_step_ = save.step;
     prune(save.step);
   }
-  if (is_written) push(save.step);
+  if (!is_written) return;
+  if (hooks_.committed) hooks_.committed();
+  push(save.step);
 }
 
 void Saver::prune(int64_t step) {

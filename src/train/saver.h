@@ -17,7 +17,7 @@
 #include "train/loss_scaling.h"
 #include "train/record.h"
 #include "train/save_lane.h"
-#include "train/snapshot.h"
+#include "train/snapshots.h"
 
 namespace weft {
 
@@ -25,6 +25,7 @@ struct TrainState {
   int64_t step = 0, updates = 0;
   StreamState position;
   std::optional<double> best;          // evaluation so far, by checkpoint.best
+  int64_t best_step = -1;              // of it; -1: before this start
   int64_t evals_without_progress = 0;  // since then
   LossScaling scaling;
 };
@@ -35,8 +36,16 @@ void check_exact_constants(const Json& state, const Layout& layout);
 
 // Each throws where it fails; a save is then given up (check), or is on this machine only (push).
 struct SaveHooks {
-  std::function<void()> check;  // before a save: this process still owns the directory
-  std::function<void()> push;   // after it, called by all ranks; empty: there is no other place
+  std::function<void()> check;      // before a save: this process still owns the directory
+  std::function<void()> push;       // after it, called by all ranks; empty: there is no other place
+  std::function<void()> committed;  // a checkpoint is complete; empty: nobody wants to know
+  std::function<Json()> about;      // what a slot holds besides state.json, of this step
+};
+
+// The slots that a run keeps its snapshots in, and what is in them where it continues from there.
+struct SaverSlots {
+  SlotPlace place;            // without slots: one copy in own memory, for checkpoints alone
+  std::vector<int64_t> keep;  // steps
 };
 
 // All ranks save together: each its own slices, and rank 0 commits what all of them have written. A
@@ -53,7 +62,7 @@ class Saver {
   // started from, or -1.
   Saver(const RunFile& file, std::map<std::string, std::string> side_files, Engine& engine,
         Ranks& ranks, std::filesystem::path dir, RunRecord& record, Json numerics,
-        int64_t saved_step, SaveHooks hooks = {});
+        int64_t saved_step, SaveHooks hooks = {}, SaverSlots slots = {});
 
   // step-N, then prunes older ones by checkpoint.keep. The metrics up to the step are flushed
   // before it is committed. Ends earlier saves first, as end_saves() does.
@@ -64,12 +73,26 @@ class Saver {
   // becomes what it was, so that the next better one is tried again.
   void keep_best(const std::optional<double>& value, TrainState* state);
 
+  // With slots: copies the state of this step, if that has not been done. has_met: since the last
+  // update all ranks have met, so that all have waited for their last copies; else they meet here.
+  void take_snapshot(const TrainState& state, bool has_met = false);
+  bool has_slots() const { return snapshots_.has_slots(); }
+  double last_copy_s() const { return copy_s_; }  // of the last one that is complete
+  // Writes what an earlier process left unwritten, from the slot of that step.
+  struct Again {
+    int64_t step;
+    Json state;  // state.json
+    bool best, checkpoint;
+  };
+  void save_again(Again save);
+
   // Before anything changes weights or states. The first call has the snapshot's memory allocated
   // in the background, where a save will need it: the first save then waits no longer than others.
   void wait_for_copy();
   // Until all saves are complete; corrects `state` where best/ could not be written.
   void end_saves(TrainState* state);
-  int64_t saved_step() const { return saved_step_; }  // after end_saves(); -1: none
+  int64_t saved_step() const { return saved_step_; }    // after end_saves(); -1: none
+  int64_t held_step() const { return snapshot_step_; }  // of a save that goes on; -1: none
 
  private:
   struct Save {
@@ -81,7 +104,9 @@ class Saver {
   };
   double blocked_so_far() const;
   void reserve_snapshot();  // in the background
-  void start(Save save);    // in the background
+  void copy(int64_t step, const Json& state, bool has_met);
+  void secure(const TrainState& state);
+  void start(Save save);  // in the background
   WriteFile write_held();
   bool write(const Save& save, const WriteFile& write_file);
   void finish(Save save, const WriteFile& write_file);  // writes, prunes, keeps the outcome
@@ -102,10 +127,11 @@ class Saver {
   Json numerics_;  // the fingerprint, for state.json
   const RankFile rank_file_;
   const SaveHooks hooks_;
-  Snapshot snapshot_;
+  Snapshots snapshots_;
   bool has_reserved_ = false;
-  std::exception_ptr copy_error_;  // of the snapshot
-  // The step of the snapshot while a save from it is going on, else -1; the job that copies it.
+  std::atomic<double> copy_s_ = 0;
+  std::exception_ptr copy_errors_[SnapshotSlots::kPerRank];  // of the slot's last copy
+  // The step of the snapshot while a save from it is going on, else -1; the last job that copies.
   int64_t snapshot_step_ = -1, copied_ = 0;
   // How long the loop has waited for this save, and since when (of the clock's ticks) it waits for
   // its end; 0: it does not.
@@ -119,7 +145,8 @@ class Saver {
     std::optional<double> value;
     int64_t evals_without_progress = 0;
   } before_best_;  // what the state was before the best that is being written
-  SaveLane lane_;  // last: its jobs use all of the above
+  // Last: their jobs use all of the above. A copy does not wait for what is being written.
+  SaveLane copies_, lane_;
 };
 
 }  // namespace weft

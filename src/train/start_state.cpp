@@ -68,15 +68,20 @@ LoadedStart load_start(const RunStart& start, const Session& session, const Layo
   loaded.bytes = reader.bytes_read();
   loaded.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   const Json& stored = reader.state();
-  state->step = stored.at("step").as_int();
   check_exact_constants(stored, layout);
   warn_of_other_numerics(stored, numerics);
+  read_state(stored, session.config, !start.is_of_other_run, engine, state);
   if (is_own_step(start, state->step)) loaded.saved_step = state->step;
+  return loaded;
+}
+
+void read_state(const Json& stored, const RunConfig& config, bool with_best, Engine* engine,
+                TrainState* state) {
+  state->step = stored.at("step").as_int();
   state->updates = stored.at("updates").as_int();
   state->scaling.load(stored, engine);
   state->position = position_of(stored);
-  if (!start.is_of_other_run) load_best(stored, session.config.checkpoint.best, state);
-  return loaded;
+  if (with_best) load_best(stored, config.checkpoint.best, state);
 }
 
 // Packed rows are always counted: their number cannot be predicted.

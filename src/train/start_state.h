@@ -30,6 +30,10 @@ struct LoadedStart {
 LoadedStart load_start(const RunStart& start, const Session& session, const Layout& layout,
                        const Json& numerics, bool converts, Engine* engine, TrainState* state);
 
+// The state from a state.json. with_best: also the best evaluation.
+void read_state(const Json& stored, const RunConfig& config, bool with_best, Engine* engine,
+                TrainState* state);
+
 struct RunEnd {
   int64_t total = kNoEnd;             // the last step, where known
   std::optional<PackSize> pack_size;  // of the first epoch, where it was counted; rank 0

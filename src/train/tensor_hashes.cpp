@@ -12,6 +12,7 @@
 #include "graph/portion.h"
 #include "model/stored.h"
 #include "optim/optimizer.h"
+#include "track/run_files.h"
 #include "train/host_slices.h"
 
 namespace weft {
@@ -78,15 +79,25 @@ std::unique_ptr<TensorHashes> TensorHashes::from_environment(Engine& engine, con
                                                              Ranks& ranks,
                                                              const OptimizerConfig& optimizer,
                                                              const std::filesystem::path& dir,
-                                                             int64_t step) {
+                                                             int64_t step, int64_t keep_bytes) {
   const std::string word = hashes_word();
   if (word.empty() || word == "0") return nullptr;
   std::unique_ptr<TensorHashes> made(new TensorHashes(engine, model, ranks, optimizer, word));
-  if (ranks.rank() == 0)
-    made->file_.emplace(dir / kHashesFile,
-                        step == 0 ? FileWriter::Mode::kTruncate : FileWriter::Mode::kAppend);
-  if (step == 0) made->write(0);
+  made->path_ = dir / kHashesFile;
+  const bool is_new = step == 0 && keep_bytes < 0;
+  if (ranks.rank() == 0) {
+    if (keep_bytes >= 0) cut_to_bytes(made->path_, keep_bytes);
+    made->file_.emplace(made->path_,
+                        is_new ? FileWriter::Mode::kTruncate : FileWriter::Mode::kAppend);
+  }
+  if (is_new) made->write(0);
   return made;
+}
+
+int64_t TensorHashes::bytes() const {
+  std::error_code unknown;
+  const auto bytes = std::filesystem::file_size(path_, unknown);
+  return !file_ || unknown ? -1 : static_cast<int64_t>(bytes);
 }
 
 TensorHashes::TensorHashes(Engine& engine, const Model& model, Ranks& ranks,

@@ -35,12 +35,15 @@ inline constexpr const char* kHashesFile = "tensor_hashes.jsonl";
 
 class TensorHashes {
  public:
-  // Null where the variable does not request them. `step`: where the run starts. Collective.
+  // Null where the variable does not request them. `step`: where the run starts. keep_bytes: of the
+  // lines so far, where a run goes back to that step; -1: it starts. Collective.
   static std::unique_ptr<TensorHashes> from_environment(Engine& engine, const Model& model,
                                                         Ranks& ranks,
                                                         const OptimizerConfig& optimizer,
                                                         const std::filesystem::path& dir,
-                                                        int64_t step);
+                                                        int64_t step, int64_t keep_bytes = -1);
+  // Of the lines so far, on rank 0; else -1.
+  int64_t bytes() const;
 
   bool has_every_step() const { return every_step_; }
   // Before and after the update. Collective. `factor`: by which the gradients of the step were
@@ -71,6 +74,7 @@ class TensorHashes {
   // Of names_, then how many slices were added to each; empty: none were computed in this step.
   std::vector<double> squares_;
   std::optional<FileWriter> file_;
+  std::filesystem::path path_;
 };
 
 // The mix of one element, for tests.

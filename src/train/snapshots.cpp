@@ -1,0 +1,63 @@
+// train/snapshots.cpp: which slot is next.
+#include "train/snapshots.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/log.h"
+
+namespace weft {
+
+bool reserve_slots(const SlotPlace& place, const RankFile& file) {
+  try {
+    const IndexPart index = file.index();
+    place.slots->reserve(place.rank, static_cast<int64_t>(file.bytes()),
+                         index_to_json(index.tensors, index.headers, 1).dump());
+    for (int i = 0; i < SnapshotSlots::kPerRank; ++i)
+      static_cast<void>(place.slots->memory(place.rank, i));
+    return true;
+  } catch (const Error& e) {
+    log_warning("rank {} has no memory for snapshots: {}", place.rank, e.what());
+    return false;
+  }
+}
+
+Snapshots::Snapshots(const RankFile& file, Device* device, SlotPlace place,
+                     const std::vector<int64_t>& keep)
+    : file_(file), device_(device), place_(std::move(place)), own_(file, device) {
+  if (!has_slots()) return;
+  ensure(device->is_host(), "slots are for ranks on the CPU");
+  for (int i = 0; i < SnapshotSlots::kPerRank; ++i) {
+    images_[i] = place_.slots->memory(place_.rank, i);
+    const std::optional<int64_t> step = place_.slots->whole_step(place_.rank, i);
+    if (step && std::find(keep.begin(), keep.end(), *step) != keep.end()) {
+      steps_[i] = *step;
+    } else {
+      place_.slots->drop(place_.rank, i);
+    }
+  }
+  newest_ = steps_[0] > steps_[1] ? 0 : 1;
+}
+
+std::optional<int> Snapshots::find(int64_t step) const {
+  for (int i = 0; i < SnapshotSlots::kPerRank; ++i) {
+    if (steps_[i] == step) return i;
+  }
+  return std::nullopt;
+}
+
+int Snapshots::choose(int64_t step) {
+  const int slot = !has_slots() ? 0 : 1 - (held_ >= 0 ? held_ : newest_);
+  steps_[slot] = step;
+  newest_ = slot;
+  return slot;
+}
+
+void Snapshots::copy(int slot, int64_t step, const std::string& text) {
+  if (!has_slots()) return own_.copy();
+  std::byte* to = place_.slots->begin(place_.rank, slot, step, place_.generation);
+  file_.copy_to(to, nullptr);
+  place_.slots->finish(place_.rank, slot, text);
+}
+
+}  // namespace weft

@@ -1,0 +1,62 @@
+// train/snapshots.h: the copies of a rank's state: one in its own memory, or two that outlive it.
+//
+// With slots (net/snapshot_slots.h) some step is whole on every rank at any time, so that a run
+// survives the death of a rank: see docs/design/0015-survive.md for the order that this needs.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "net/snapshot_slots.h"
+#include "train/snapshot.h"
+
+namespace weft {
+
+// Where a rank's slots are.
+struct SlotPlace {
+  std::shared_ptr<SnapshotSlots> slots;  // null: there are none
+  int rank = 0;
+  int64_t generation = 0;
+};
+
+class Snapshots {
+ public:
+  // keep: steps whose slots stay; others are emptied.
+  Snapshots(const RankFile& file, Device* device, SlotPlace place,
+            const std::vector<int64_t>& keep = {});
+
+  bool has_slots() const { return place_.slots != nullptr; }
+  // Allocates own memory (Snapshot::reserve); slots are mapped by the constructor.
+  void reserve() {
+    if (!has_slots()) own_.reserve();
+  }
+
+  // By the loop. The slot of a step that is copied or being copied.
+  std::optional<int> find(int64_t step) const;
+  // For the next copy, of `step`: neither the one that is held nor, where there are two, the
+  // newest.
+  int choose(int64_t step);
+  void hold(int slot) { held_ = slot; }  // a checkpoint is written from it
+  void release() { held_ = -1; }
+
+  // Beside passes, which only read the state; nothing may update it meanwhile. text: with the slot.
+  void copy(int slot, int64_t step, const std::string& text);
+  const std::byte* image(int slot) const { return has_slots() ? images_[slot] : own_.image(); }
+
+ private:
+  const RankFile& file_;
+  Device* device_;
+  SlotPlace place_;
+  Snapshot own_;
+  int64_t steps_[SnapshotSlots::kPerRank] = {-1, -1};
+  const std::byte* images_[SnapshotSlots::kPerRank] = {};
+  int held_ = -1, newest_ = 1;
+};
+
+// Whether this rank's slots can be mapped; a warning where not.
+bool reserve_slots(const SlotPlace& place, const RankFile& file);
+
+}  // namespace weft

@@ -1,0 +1,135 @@
+// train/trainer_recovery.cpp: how a rank outlives others: snapshots, parking, going back.
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "base/log.h"
+#include "checkpoint/list.h"
+#include "train/rank_agreement.h"
+#include "train/rank_trainer.h"
+
+namespace weft {
+namespace {
+
+int64_t monotonic_ms() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
+}
+
+}  // namespace
+
+bool Trainer::park() {
+  if (!place_.slots || !place_.world->recovers()) return false;
+  steps_.reset();
+  hashes_.reset();
+  saver_.reset();
+  engine_.drop_steps();
+  record_.reset();
+  answers_.reset();
+  starting_.reset();
+  has_left_ = true;
+  return place_.world->park(ranks_->rank());
+}
+
+void Trainer::rejoin() {
+  ranks_->rejoin();
+  starting_.emplace(ranks_->world());
+  meet_others();
+}
+
+void Trainer::recover() {
+  SnapshotSlots& slots = *place_.slots;
+  const int64_t step = place_.world->start_step();
+  const SlotText text = read_slot_text(slots, ranks_->rank(), step);
+  engine_.load_checkpoint(open_snapshots(slots, step));
+  state_ = {0, 0, {}, std::nullopt, -1, 0, state_.scaling};
+  read_state(text.state, c_, true, &engine_, &state_);
+  state_.best_step = text.about.at("best_step").as_int();
+  total_ = text.about.at("total").as_int();
+  evaluated_ = text.about.at("evaluated").as_int();
+  counters_ = counters_from_json(text.about.at("counters"));
+  cadence_ = SnapshotCadence(text.about.at("every").as_int());
+  stream_.restore(state_.position);
+  stream_.set_counters(counters_);
+  has_batch_ = false;
+  loaded_ = {};
+  loaded_.saved_step = step;  // an evaluation that is due there may be missing
+  reopen_run(text);
+}
+
+void Trainer::reopen_run(const SlotText& text) {
+  signals_.hold();
+  if (is_main_) tidy_run_dir(start_.dir);
+  Saver::Again unfinished =
+      find_unfinished_save(*place_.slots, *ranks_, c_, start_.dir, state_.step);
+  const int64_t saved = agree_on_number(*ranks_, [&] {
+    return is_checkpoint(checkpoint_path(start_.dir, state_.step)) ? state_.step : -1;
+  });
+  ranks_->world().barrier();  // all have read the slots, which may be overwritten from here on
+  set_log_file(start_.dir / "log" / fmt::format("rank-{:05}.log", ranks_->rank()));
+  RecordOptions record = record_options();
+  record.saved = text.about.at("record");
+  record_ = std::make_unique<RunRecord>(record);
+  make_saver(saved, {slot_place(), {state_.step, unfinished.step}});
+  hashes_ = TensorHashes::from_environment(
+      engine_, *session_.model, *ranks_, c_.train.optimizer, start_.dir, state_.step,
+      std::max<int64_t>(0, text.about.at("hashes_bytes").as_int()));
+  make_steps();
+  saver_->save_again(std::move(unfinished));
+  report_recovery();
+  starting_.reset();
+  record_->restart_clock();
+}
+
+void Trainer::report_recovery() {
+  const double seconds = 1e-3 * static_cast<double>(monotonic_ms() - place_.world->death_ms());
+  record_->try_event("recovered", {{"step", Json(state_.step)},
+                                   {"generation", Json(int64_t{place_.world->generation()})},
+                                   {"lost_steps", Json(place_.world->last_step() - state_.step)},
+                                   {"snapshot_every", Json(std::max<int64_t>(1, cadence_.every()))},
+                                   {"seconds", Json(seconds)}});
+  if (is_main_) log_info("continuing from step {} after {:.2f} s", state_.step, seconds);
+}
+
+Json Trainer::about() const {
+  Json kept;
+  kept.set("record", record_->save());
+  kept.set("counters", counters_to_json(counters_));
+  kept.set("total", Json(total_));
+  kept.set("evaluated", Json(evaluated_));
+  kept.set("hashes_bytes", Json(hashes_ ? hashes_->bytes() : int64_t{-1}));
+  kept.set("every", Json(cadence_.every()));
+  kept.set("held", Json(saver_->held_step()));
+  kept.set("best_step", Json(state_.best_step));
+  return kept;
+}
+
+SlotPlace Trainer::slot_place() const {
+  return place_.slots ? SlotPlace{place_.slots, ranks_->rank(),
+                                  static_cast<int64_t>(place_.world->generation())}
+                      : SlotPlace{};
+}
+
+SlotPlace Trainer::reserved_slots() {
+  const SlotPlace place = slot_place();
+  if (!place.slots) return {};
+  const RankFile file(engine_.weights().checkpoint_slices(), ranks_->rank());
+  if (agree_on_success(ranks_->world(), reserve_slots(place, file))) return place;
+  if (is_main_) log_warning("no snapshots: where a rank dies, all start from a checkpoint");
+  return {};
+}
+
+void Trainer::snapshot_if_due() {
+  if (saver_->has_slots() && cadence_.is_due(state_.step)) saver_->take_snapshot(state_, true);
+}
+
+void Trainer::note_step(double seconds) {
+  counters_ = stream_.counters();
+  if (place_.world && is_main_) place_.world->note_step(state_.step);
+  if (!saver_->has_slots() || !cadence_.note(seconds, saver_->last_copy_s())) return;
+  const std::vector<int64_t> wishes = gather_numbers(*ranks_, cadence_.wish());
+  cadence_.choose(*std::max_element(wishes.begin(), wishes.end()));
+  if (is_main_) log_info("a snapshot in memory every {} steps", cadence_.every());
+}
+
+}  // namespace weft
