@@ -201,7 +201,8 @@ TEST(Finished, ARankThatFailsInItsRunIsAnEvent) {
   const TinyRun run;
   StartOptions options;
   options.env = fault_env("mkdir:KILL:checkpoints/step-00000002");
-  const Ended ended = run_to_end(run.words("train", {"parallel.dp=2"}), options);
+  const Ended ended =
+      run_to_end(run.words("train", {"parallel.dp=2", "launch.max_restarts=0"}), options);
   EXPECT_EQ(ended.exit_code, 75) << ended.err;
   const auto events = event_lines(run.dir(), "rank failed");
   ASSERT_EQ(events.size(), 1u) << ended.err;

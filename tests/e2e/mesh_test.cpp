@@ -66,7 +66,9 @@ TEST(Mesh, RanksOverTcpHaveTheBitsOfSharedMemoryAndEndTogether) {
   ASSERT_EQ(ended.exit_code, 0) << ended.err;
   expect_same_bits(run, "shm", "gloo");
 
-  Program program(run.words("train", with(sets, {"name=killed", "train.steps=100000"})), gloo);
+  Program program(run.words("train", with(sets, {"name=killed", "train.steps=100000",
+                                                 "launch.max_restarts=0"})),
+                  gloo);
   ASSERT_TRUE(
       program.wait_until([&] { return metric_texts(run.dir("killed"), "loss").size() > 1; }));
   std::set<pid_t> ranks = processes_of(run);
@@ -236,12 +238,13 @@ TEST(Mesh, RanksThatOwnNothingOfABucketStayInStep) {
   }
 }
 
-TEST(Mesh, ADeadRankEndsAllWithinASecond) {
+TEST(Mesh, ADeadRankThatIsNotReplacedEndsAllWithinASecond) {
   const TinyRun run;
   std::mt19937 random(5);
   for (int round = 0; round < 5; ++round) {
-    Program program(run.words("train", {"parallel.dp=2", "parallel.tp=2", "train.steps=100000",
-                                        "name=killed" + std::to_string(round)}));
+    Program program(
+        run.words("train", {"parallel.dp=2", "parallel.tp=2", "train.steps=100000",
+                            "launch.max_restarts=0", "name=killed" + std::to_string(round)}));
     std::set<pid_t> ranks;
     ASSERT_TRUE(program.wait_until([&] {
       ranks = processes_of(run);

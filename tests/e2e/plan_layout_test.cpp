@@ -101,6 +101,10 @@ TEST(PlanLayout, MemoryOfRanksMatchesThePlan) {
       EXPECT_LE(peak.arena, arena + (2 << 20)) << shard;
       EXPECT_GT(static_cast<double>(peak.arena), 0.8 * static_cast<double>(arena)) << shard;
     }
+    // Two copies of the state, besides headers and texts.
+    const int64_t snapshot = plan.at("snapshot").as_int();
+    EXPECT_GE(peaks[0].slots, snapshot) << shard;
+    EXPECT_LE(peaks[0].slots, snapshot + (512 << 10)) << shard;
     const int64_t now = ranks[0].at("total").as_int();
     if (before > 0) {
       EXPECT_LT(now, before) << shard;

@@ -39,7 +39,8 @@ void keep_largest(const RankMemory& now, RankMemory* peak) {
 }
 
 // "7f.. - 7f.. rw-s OFFSET dev inode /memfd:weft (deleted)", then lines of which one is Rss.
-int64_t own_arena_bytes(pid_t pid, int rank) {
+// `first` and `count`: which of the stretches of 1 << `bits` bytes of that memfd are the rank's.
+int64_t mapped_bytes(pid_t pid, const std::string& memfd, int bits, int64_t first, int64_t count) {
   std::istringstream smaps(proc(pid, "smaps"));
   int64_t bytes = 0;
   bool is_own = false;
@@ -48,13 +49,19 @@ int64_t own_arena_bytes(pid_t pid, int rank) {
       std::istringstream words(line);
       std::string range, rights, offset;
       words >> range >> rights >> offset;
-      is_own = line.find("memfd:weft") != std::string::npos &&
-               std::stoll(offset, nullptr, 16) >> 44 == rank + 1;
+      const int64_t stretch = std::stoll(offset, nullptr, 16) >> bits;
+      is_own = line.find("/memfd:" + memfd + " ") != std::string::npos && stretch >= first &&
+               stretch < first + count;
     } else if (is_own && line.starts_with("Rss:")) {
       bytes += std::stol(line.substr(4)) * 1024;
     }
   }
   return bytes;
+}
+
+int64_t own_arena_bytes(pid_t pid, int rank) { return mapped_bytes(pid, "weft", 44, rank + 1, 1); }
+int64_t own_slot_bytes(pid_t pid, int rank) {
+  return mapped_bytes(pid, "weft-snapshots", 43, 2 * rank + 1, 2);
 }
 
 }  // namespace
@@ -69,12 +76,13 @@ void watch_ranks(pid_t supervisor, std::map<int, RankMemory>* peaks) {
     peak.anonymous = std::max(peak.anonymous, anonymous_bytes(pid));
     peak.arena = std::max(peak.arena, own_arena_bytes(pid, rank));
     peak.files = std::max(peak.files, status_bytes(pid, "RssFile:"));
+    peak.slots = std::max(peak.slots, own_slot_bytes(pid, rank));
   }
 }
 
 void watch_job(pid_t job, JobMemory* peak) {
   const std::string id = std::to_string(job);
-  RankMemory own{anonymous_bytes(job), 0, status_bytes(job, "RssFile:")};
+  RankMemory own{anonymous_bytes(job), 0, status_bytes(job, "RssFile:"), 0};
   int64_t files = own.files, sum = own.anonymous;
   bool has_ranks = false;
   std::istringstream children(proc(job, "task/" + id + "/children"));
@@ -83,7 +91,7 @@ void watch_job(pid_t job, JobMemory* peak) {
     if (rank < 0) continue;
     has_ranks = true;
     const RankMemory now{anonymous_bytes(pid), own_arena_bytes(pid, rank),
-                         status_bytes(pid, "RssFile:")};
+                         status_bytes(pid, "RssFile:"), own_slot_bytes(pid, rank)};
     keep_largest(now, &peak->ranks[rank]);
     files = std::max(files, now.files);
     sum += now.total();

@@ -18,6 +18,7 @@ struct RankMemory {
   int64_t anonymous = 0;
   int64_t arena = 0;
   int64_t files = 0;  // pages of mapped files: the program, its libraries, what is read
+  int64_t slots = 0;  // pages of its snapshots (net/snapshot_slots.cpp), which plans list besides
   int64_t total() const { return anonymous + arena; }
   int64_t resident() const { return anonymous + arena + files; }
 };

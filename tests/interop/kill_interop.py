@@ -105,7 +105,7 @@ def left_behind(file, maps, folder):
 def kill_once(args, checks, folder, file, dice, moment):
     shard = ("none", "zero1", "zero2", "zero3")[moment % 4]
     command = [str(args.weft.resolve()), "train", str(file), "--run-dir", str(folder / f"{moment}"),
-               "--quiet", "--set", f"parallel.shard={shard}"]
+               "--quiet", "--set", f"parallel.shard={shard}", "--set", "launch.max_restarts=0"]
     with open(folder / "log", "w+b") as log, subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=log) as supervisor:
         ranks = []

@@ -1,0 +1,159 @@
+#!/usr/bin/env python3
+"""kill -9 of ranks at random times: training goes on, and ends with the bits of a calm run.
+
+    survive_interop.py --weft build/weft [--moments 12] [--steps N] [--seed N]
+
+The quickstart's model on four ranks, dp 2 x tp 2 zero3, in fast and in exact mode, saving and
+evaluating now and then. One calm run, then one in which a random rank is killed at random times, as
+many as --moments (50 in each mode with FULL=1). From a kill to the first completed step, less one median step:
+under 2 s, the median under 1 s. At most launch.snapshot_every steps are repeated. The model, the
+checkpoints and metrics.jsonl are those of the calm run, and nothing is left behind.
+"""
+
+import datetime
+import json
+import os
+import random
+import statistics
+import subprocess
+import time
+
+from common import Weft, read_metrics, run_program, write_run_file
+from kill_interop import children_of, end_process, is_ours, left_behind, shared_maps
+from sampling import ROOT
+
+RANKS, DEADLINE_S = 4, 900
+MOST_S, MEDIAN_S = 2.0, 1.0
+TIMES = ("step_ms", "tokens_per_s", "mem_bytes", "time_s", "eval_time_s", "eval_tokens_per_s")
+
+
+def write_inputs(weft, folder, mode, steps):
+    weft.call("corpus", folder / "data", "--seed", 1, "--train", 5600, "--test", 40)
+    return write_run_file(folder / f"{mode}.yaml", {
+        "name": "run",
+        "model": {"path": str(ROOT / "examples/quickstart/model"), "init": "random"},
+        "data": {"train": [str(folder / "data/train.jsonl")],
+                 "eval": [str(folder / "data/test.jsonl")], "source": "{question}\n",
+                 "target": "{sql}", "tokenizer": "bytes", "seq_length": 96},
+        "parallel": {"dp": 2, "tp": 2, "shard": "zero3", "mode": mode},
+        "train": {"steps": steps, "global_batch": 8, "micro_batch": 4, "lr": 1e-3,
+                  "eval_every": 60},
+        "checkpoint": {"every": 25, "keep": 100}, "launch": {"max_restarts": -1}})
+
+
+def events_of(run_dir, name):
+    try:
+        lines = (run_dir / "events.jsonl").read_text().splitlines()
+    except OSError:
+        return []
+    return [event for event in map(json.loads, lines) if event["event"] == name]
+
+
+def num_lines(run_dir):
+    try:
+        return (run_dir / "metrics.jsonl").read_bytes().count(b"\n")
+    except OSError:
+        return 0
+
+
+def wait_until(process, holds):
+    deadline = time.monotonic() + 60
+    while process.poll() is None and time.monotonic() < deadline:
+        if holds():
+            return True
+        time.sleep(0.002)
+    return False
+
+
+def kill_one(process, run_dir, dice):
+    """Kills a random rank; the seconds until a step is complete again, or None at the run's end."""
+    before = len(events_of(run_dir, "recovered"))
+    ranks = children_of(process.pid)
+    if process.poll() is not None or not ranks:
+        return None
+    end_process(dice.choice(ranks))
+    begin = time.monotonic()
+    if not wait_until(process, lambda: len(events_of(run_dir, "recovered")) > before):
+        return None
+    lines = num_lines(run_dir)
+    if not wait_until(process, lambda: num_lines(run_dir) > lines):
+        return None
+    return time.monotonic() - begin
+
+
+def train_with_kills(weft, file, run_dir, dice, moments):
+    """(exit code, seconds of each kill, shared memory seen, what the program printed)."""
+    command = [str(weft.path), "train", str(file), "--run-dir", str(run_dir)]
+    log, times, maps, ranks = run_dir.parent / "log", [], {}, []
+    with open(log, "w+b") as out, subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=out, stderr=out) as process:
+        try:
+            wait_until(process, lambda: num_lines(run_dir) > 0)
+            while len(times) < moments:
+                time.sleep(dice.uniform(0, 1.2))
+                ranks = children_of(process.pid)
+                maps.update(shared_maps(ranks, run_dir))
+                took_s = kill_one(process, run_dir, dice)
+                if took_s is None:
+                    break
+                times.append(took_s)
+            code = process.wait(DEADLINE_S)
+        finally:
+            for pid in [process.pid, *children_of(process.pid), *ranks]:
+                if is_ours(pid, file):
+                    end_process(pid)
+    return code, times, maps, log.read_text(errors="replace")
+
+
+def without_times(run_dir):
+    lines = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+    return [{k: v for k, v in line.items() if k not in TIMES} for line in lines]
+
+
+def hashes(weft, run_dir):
+    names = sorted(path.name for path in (run_dir / "checkpoints").iterdir())
+    return {name: weft.call("hash", run_dir / "checkpoints" / name) for name in names} | {
+        "final": weft.call("hash", run_dir / "final")}
+
+
+def check_mode(mode, checks, weft, folder, dice, args):
+    steps = args.steps or 60 + 12 * args.moments
+    file = write_inputs(weft, folder, mode, steps)
+    calm, hit = folder / f"{mode}-calm", folder / f"{mode}-hit"
+    weft.train(file, calm)
+    step_s = statistics.median(line["step_ms"] for line in read_metrics(calm)[0]) / 1000
+    code, times, maps, text = train_with_kills(weft, file, hit, dice, args.moments)
+    what = f"{mode}, {len(times)} kills"
+    checks.equal(code, 0, f"{what}: the run ends well" + (text[-800:] if code else ""))
+    checks.equal(left_behind(file, maps, folder), [], f"{what}: nothing is left")
+    checks.equal(without_times(hit), without_times(calm), f"{what}: metrics.jsonl")
+    checks.equal(hashes(weft, hit), hashes(weft, calm), f"{what}: model and checkpoints")
+    events = events_of(hit, "recovered")
+    lost = [event["lost_steps"] for event in events]
+    every = max((event["snapshot_every"] for event in events), default=1)
+    checks.that(max(lost, default=0) <= every, f"{what}: steps repeated",
+                f"at most {max(lost, default=0)}, a snapshot every {every}")
+    checks.that(len(times) >= args.moments // 2, f"{what}: enough of them")
+    took = sorted(max(0.0, s - step_s) for s in times) or [99.0]
+    print(f"{what}: step {1000 * step_s:.0f} ms; to the next step less one: median "
+          f"{1000 * statistics.median(took):.0f} ms, most {1000 * took[-1]:.0f} ms")
+    checks.that(statistics.median(took) < MEDIAN_S, f"{what}: median under {MEDIAN_S:g} s")
+    checks.that(took[-1] < MOST_S, f"{what}: each under {MOST_S:g} s", f"{took[-1]:.2f} s")
+
+
+def body(args, checks, folder):
+    print(f"seed {args.seed}")
+    dice = random.Random(args.seed)
+    weft = Weft(args.weft, DEADLINE_S)
+    for mode in ("fast", "exact"):
+        check_mode(mode, checks, weft, folder, dice, args)
+
+
+def add_arguments(parser):
+    parser.add_argument("--moments", type=int, default=50 if os.environ.get("FULL") else 12)
+    parser.add_argument("--steps", type=int, default=0, help="0: enough for the moments")
+    parser.add_argument("--seed", type=int, default=datetime.date.today().toordinal())
+
+
+if __name__ == "__main__":
+    run_program(__doc__, body, add_arguments, in_memory=True)

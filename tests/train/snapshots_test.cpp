@@ -1,0 +1,142 @@
+// tests/train/snapshots_test.cpp: which slot a copy goes to, so that a common step is always there.
+#include "train/snapshots.h"
+
+#include <gtest/gtest.h>
+
+#include <barrier>
+#include <cstring>
+#include <random>
+#include <shared_mutex>
+#include <thread>
+#include <vector>
+
+#include "train/snapshot_cadence.h"
+
+namespace weft::testing {
+namespace {
+
+struct OneRank {
+  std::vector<float> values = {1, 2, 3};
+  RankFile file;
+  SlotPlace place;
+  OneRank(std::shared_ptr<SnapshotSlots> slots, int rank)
+      : file({whole_tensor("values" + std::to_string(rank), {3}, Dtype::kF32, values.data())},
+             rank),
+        place{std::move(slots), rank, 0} {
+    EXPECT_TRUE(reserve_slots(place, file));
+  }
+};
+
+TEST(Snapshots, TheHeldAndTheNewestSlotAreNotOverwritten) {
+  const auto slots = SnapshotSlots::create(1);
+  const OneRank rank(slots, 0);
+  Snapshots snapshots(rank.file, &host_device(), rank.place);
+  const auto take = [&](int64_t step) {
+    snapshots.copy(snapshots.choose(step), step, "");
+    EXPECT_EQ(slots->newest_common(), step);
+  };
+  take(0);
+  take(1);
+  EXPECT_TRUE(snapshots.find(0));
+  take(2);
+  EXPECT_FALSE(snapshots.find(0));
+  EXPECT_TRUE(snapshots.find(1));
+  snapshots.hold(*snapshots.find(2));
+  for (int64_t step = 3; step < 9; ++step) {
+    take(step);
+    EXPECT_TRUE(snapshots.find(2));
+  }
+  snapshots.release();
+  take(9);
+  EXPECT_FALSE(snapshots.find(2));
+  EXPECT_TRUE(snapshots.find(8));
+}
+
+TEST(Snapshots, AContinuedRunKeepsTheStepsItNeeds) {
+  const auto slots = SnapshotSlots::create(1);
+  OneRank rank(slots, 0);
+  {
+    Snapshots snapshots(rank.file, &host_device(), rank.place);
+    for (const int64_t step : {5, 6}) {
+      rank.values[0] = static_cast<float>(step);
+      snapshots.copy(snapshots.choose(step), step, "text of " + std::to_string(step));
+    }
+  }
+  EXPECT_TRUE(reserve_slots(rank.place, rank.file));
+  Snapshots snapshots(rank.file, &host_device(), rank.place, {5});
+  EXPECT_EQ(slots->newest_common(), 5);
+  EXPECT_EQ(slots->find(0, 5)->text, "text of 5");
+  snapshots.copy(snapshots.choose(6), 6, "");
+  EXPECT_TRUE(slots->has(0, 5));
+  EXPECT_TRUE(slots->has(0, 6));
+}
+
+// Ranks as threads, in the order of docs/design/0015: an exchange over all, a copy beside the
+// passes, an update that waits for it. At any time, also in the middle of copies, some step is
+// whole on every rank; and it is one of the last two.
+TEST(Snapshots, SomeStepIsWholeOnEveryRankAtAnyTime) {
+  constexpr int kRanks = 3;
+  constexpr int64_t kSteps = 300;
+  const auto slots = SnapshotSlots::create(kRanks);
+  std::shared_mutex world;  // whoever changes a slot shares it; the observer stops all
+  std::barrier<> exchange(kRanks);
+  std::atomic<int> num_done{0};
+  std::vector<std::thread> threads;
+  for (int r = 0; r < kRanks; ++r) {
+    threads.emplace_back([&, r] {
+      std::mt19937 dice(static_cast<unsigned>(r));
+      const OneRank rank(slots, r);
+      Snapshots snapshots(rank.file, &host_device(), rank.place);
+      snapshots.copy(snapshots.choose(0), 0, "");
+      exchange.arrive_and_wait();
+      for (int64_t step = 1; step <= kSteps; ++step) {
+        exchange.arrive_and_wait();  // all have made the last update
+        const int slot = snapshots.choose(step);
+        if (step % 50 == 7) snapshots.hold(slot);
+        if (step % 50 == 31) snapshots.release();
+        std::thread copy([&] {
+          const auto change = [&](const auto& fn) {
+            const std::shared_lock lock(world);
+            fn();
+          };
+          change([&] { static_cast<void>(slots->begin(r, slot, step, 0)); });
+          std::this_thread::sleep_for(std::chrono::microseconds(dice() % 200));
+          change([&] { slots->finish(r, slot, ""); });
+        });
+        copy.join();  // the update waits for it
+      }
+      ++num_done;
+    });
+  }
+  while (slots->newest_common() != 0 && num_done == 0) std::this_thread::yield();
+  int64_t last = 0;
+  while (num_done < kRanks) {
+    const std::unique_lock lock(world);
+    const auto common = slots->newest_common();
+    ASSERT_TRUE(common.has_value()) << "after step " << last;
+    if (*common % 50 < 7) {
+      ASSERT_GE(*common, last);
+    }
+    last = *common;
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(slots->newest_common(), kSteps);
+}
+
+TEST(SnapshotCadence, CostsUnderTwoPercent) {
+  SnapshotCadence cadence(0);
+  int noted = 1;
+  while (!cadence.note(0.1, noted == 1 ? 0.5 : 0.005)) {
+    EXPECT_TRUE(cadence.is_due(noted));  // one at each step of the trial
+    ++noted;
+  }
+  EXPECT_EQ(cadence.wish(), 3);  // 5 ms of 300: 1.7 %
+  cadence.choose(3);
+  EXPECT_TRUE(cadence.is_due(9));
+  EXPECT_FALSE(cadence.is_due(10));
+  EXPECT_FALSE(cadence.note(1, 1));
+  EXPECT_FALSE(SnapshotCadence(7).is_due(8));
+}
+
+}  // namespace
+}  // namespace weft::testing
