@@ -43,6 +43,41 @@ int64_t ms_left(Clock::time_point end) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now()).count();
 }
 
+// Connects within the time that is left; 0 or errno. A network that drops packets would hold a
+// blocking call for minutes.
+int connect_within(int fd, const addrinfo& to, Clock::time_point end) {
+  const int flags = ::fcntl(fd, F_GETFL);
+  ::fcntl(fd, F_SETFL, flags | O_NONBLOCK);
+  int why = ::connect(fd, to.ai_addr, to.ai_addrlen) == 0 ? 0 : errno;
+  while (why == EINPROGRESS) {
+    pollfd wanted{fd, POLLOUT, 0};
+    const int ready = ::poll(&wanted, 1, static_cast<int>(std::max<int64_t>(0, ms_left(end))));
+    if (ready < 0 && errno == EINTR) continue;
+    socklen_t length = sizeof why;
+    if (ready <= 0) return ETIMEDOUT;
+    if (::getsockopt(fd, SOL_SOCKET, SO_ERROR, &why, &length) != 0) return errno;
+  }
+  ::fcntl(fd, F_SETFL, flags);
+  return why;
+}
+
+using NameOf = int (*)(int, sockaddr*, socklen_t*);
+
+// Of getsockname or getpeername; empty where there is none.
+std::string endpoint_text(int fd, NameOf name_of) {
+  sockaddr_storage address{};
+  socklen_t length = sizeof address;
+  char host[NI_MAXHOST], port[NI_MAXSERV];
+  auto* generic = reinterpret_cast<sockaddr*>(&address);
+  if (name_of(fd, generic, &length) != 0 ||
+      ::getnameinfo(generic, length, host, sizeof host, port, sizeof port,
+                    NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
+    return "";
+  }
+  return address.ss_family == AF_INET6 ? fmt::format("[{}]:{}", host, port)
+                                       : fmt::format("{}:{}", host, port);
+}
+
 }  // namespace
 
 Endpoint parse_endpoint(const std::string& text) {
@@ -79,12 +114,15 @@ Socket Socket::connect_to(const Endpoint& endpoint, int64_t deadline_ms) {
   const auto end = Clock::now() + std::chrono::milliseconds(deadline_ms);
   const AddressList list = resolve(endpoint.host, endpoint.port, 0);
   for (;;) {
-    Socket s(::socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    if (s.fd_ >= 0 && ::connect(s.fd_, list->ai_addr, list->ai_addrlen) == 0) {
+    int why = 0;
+    // A name may have several addresses: that of localhost which nobody listens on may come first.
+    for (const addrinfo* at = list.get(); at != nullptr; at = at->ai_next) {
+      Socket s(::socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+      why = s.fd_ < 0 ? errno : connect_within(s.fd_, *at, end);
+      if (why != 0) continue;
       send_at_once(s.fd_);
       return s;
     }
-    const int why = errno;
     if (ms_left(end) <= 0) {
       throw PeerError(fmt::format("no answer from {}:{} within {:.1f} s: {}", endpoint.host,
                                   endpoint.port, static_cast<double>(deadline_ms) / 1000,
@@ -95,16 +133,14 @@ Socket Socket::connect_to(const Endpoint& endpoint, int64_t deadline_ms) {
 }
 
 std::string Socket::local_endpoint() const {
-  sockaddr_storage address{};
-  socklen_t length = sizeof address;
-  char host[NI_MAXHOST], port[NI_MAXSERV];
-  auto* generic = reinterpret_cast<sockaddr*>(&address);
-  ensure(::getsockname(fd_, generic, &length) == 0 &&
-             ::getnameinfo(generic, length, host, sizeof host, port, sizeof port,
-                           NI_NUMERICHOST | NI_NUMERICSERV) == 0,
-         "a socket without an address");
-  return address.ss_family == AF_INET6 ? fmt::format("[{}]:{}", host, port)
-                                       : fmt::format("{}:{}", host, port);
+  std::string text = endpoint_text(fd_, ::getsockname);
+  ensure(!text.empty(), "a socket without an address");
+  return text;
+}
+
+std::string Socket::peer_endpoint() const {
+  std::string text = endpoint_text(fd_, ::getpeername);
+  return text.empty() ? "a peer that is gone" : text;
 }
 
 Socket Socket::accept_one() const {
@@ -143,7 +179,7 @@ bool Socket::recv_all(void* data, int64_t bytes, int64_t deadline_ms) {
           fmt::format("no answer in {:.1f} s", static_cast<double>(deadline_ms) / 1000));
     }
     const ssize_t got = ::recv(fd_, at, static_cast<size_t>(bytes), 0);
-    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
     if (got <= 0) return false;
     at += got;
     bytes -= got;

@@ -28,6 +28,7 @@ class Socket {
 
   int fd() const { return fd_; }
   std::string local_endpoint() const;
+  std::string peer_endpoint() const;
   [[nodiscard]] Socket accept_one() const;  // its fd is -1 where no connection is pending
   void set_nonblocking();
   void shut_down() noexcept;  // wakes whoever waits on it, in any thread

@@ -1,0 +1,99 @@
+// net/frame.cpp: headers and tags.
+#include "net/frame.h"
+
+#include <array>
+#include <utility>
+
+#include "base/error.h"
+
+namespace weft {
+namespace {
+
+// After a large frame the memory goes back: a server has many connections.
+constexpr size_t kKeptBytes = 16 << 10;
+
+Digest tag_of(const HmacSha256& key, uint64_t number, std::string_view header,
+              std::string_view payload) {
+  HmacSha256 mac = key;
+  std::array<char, 8> text;
+  for (size_t i = 0; i < 8; ++i) text[i] = static_cast<char>(number >> (8 * i));
+  mac.update({text.data(), text.size()});
+  mac.update(header);
+  mac.update(payload);
+  return mac.finish();
+}
+
+uint32_t read_length(std::string_view header) {
+  uint32_t length = 0;
+  for (size_t i = 4; i-- > 0;) length = length << 8 | static_cast<uint8_t>(header[i]);
+  return length;
+}
+
+}  // namespace
+
+std::optional<uint32_t> FrameBounds::find(uint8_t kind) const {
+  for (const Bound& bound : bounds_) {
+    if (bound.kind == kind) return bound.max_bytes;
+  }
+  return std::nullopt;
+}
+
+FrameWriter::FrameWriter(const Digest& key, FrameBounds bounds)
+    : key_(bytes_of(key)), bounds_(std::move(bounds)) {}
+
+std::string FrameWriter::write(uint8_t kind, std::string_view payload) {
+  const auto max_bytes = bounds_.find(kind);
+  ensure(max_bytes && payload.size() <= *max_bytes,
+         fmt::format("a frame of kind {} with {} bytes", kind, payload.size()));
+  std::string frame;
+  frame.reserve(kFrameHeaderBytes + payload.size() + kFrameTagBytes);
+  for (int i = 0; i < 4; ++i) frame += static_cast<char>(payload.size() >> (8 * i));
+  frame += static_cast<char>(kind);
+  const Digest tag = tag_of(key_, number_++, frame, payload);
+  frame += payload;
+  frame += bytes_of(tag).substr(0, kFrameTagBytes);
+  return frame;
+}
+
+FrameReader::FrameReader(const Digest& key, FrameBounds bounds)
+    : key_(bytes_of(key)), bounds_(std::move(bounds)) {}
+
+void FrameReader::feed(std::string_view bytes) {
+  if (!failure_.empty()) return;
+  buffer_.erase(0, at_);
+  at_ = 0;
+  if (buffer_.empty() && buffer_.capacity() > kKeptBytes) buffer_ = std::string();
+  buffer_ += bytes;
+}
+
+std::optional<Frame> FrameReader::next() {
+  if (!failure_.empty()) throw PeerError(failure_);
+  const std::string_view in = std::string_view(buffer_).substr(at_);
+  if (in.size() < kFrameHeaderBytes) return std::nullopt;
+  const auto kind = static_cast<uint8_t>(in[4]);
+  const uint32_t length = read_length(in);
+  const auto max_bytes = bounds_.find(kind);
+  if (!max_bytes) fail(fmt::format("a message of unknown kind {}", kind));
+  if (length > *max_bytes) {
+    fail(fmt::format("a message of kind {} with {} bytes, {} at most", kind, length, *max_bytes));
+  }
+  if (in.size() < kFrameHeaderBytes + length + kFrameTagBytes) return std::nullopt;
+  const std::string_view payload = in.substr(kFrameHeaderBytes, length);
+  const std::string_view tag = in.substr(kFrameHeaderBytes + length, kFrameTagBytes);
+  const Digest wanted = tag_of(key_, number_, in.substr(0, kFrameHeaderBytes), payload);
+  if (!equal_in_constant_time(tag, bytes_of(wanted).substr(0, kFrameTagBytes))) {
+    fail("a message that the peer has not sent, or not now: its tag is wrong");
+  }
+  ++number_;
+  at_ += kFrameHeaderBytes + length + kFrameTagBytes;
+  return Frame{kind, std::string(payload)};
+}
+
+void FrameReader::fail(std::string why) {
+  failure_ = std::move(why);
+  buffer_ = std::string();
+  at_ = 0;
+  throw PeerError(failure_);
+}
+
+}  // namespace weft
