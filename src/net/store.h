@@ -6,9 +6,9 @@
 // farewell: so all who wait for that key learn of a rank's death.
 //
 // What the server accepts is bounded: frames, keys, clients, total bytes; a client that exceeds a
-// limit is disconnected. The server's first frame is a challenge and the client's first its answer,
-// both empty today: reserved for the run's secret (docs/contract.md, Not built yet). Until then
-// anyone who reaches the port may write: it listens on one address, by default loopback.
+// limit is disconnected. With a secret, both sides prove that they know it and every frame is
+// authenticated (net/handshake.h, net/frame.h). Without one anyone who reaches the port may write:
+// it listens on one address, by default loopback.
 #pragma once
 
 #include <atomic>
@@ -20,13 +20,19 @@
 #include <thread>
 #include <vector>
 
+#include "net/frame.h"
+#include "net/secret.h"
 #include "net/socket.h"
 
 namespace weft {
 
+struct StoreFrame;
+
 class StoreServer {
  public:
-  explicit StoreServer(const std::string& host = "127.0.0.1", const std::string& port = "0");
+  // secret: copied; null: everyone may come.
+  explicit StoreServer(const std::string& host = "127.0.0.1", const std::string& port = "0",
+                       const Secret* secret = nullptr);
   ~StoreServer();  // sends the clients a farewell
   StoreServer(const StoreServer&) = delete;
   StoreServer& operator=(const StoreServer&) = delete;
@@ -37,13 +43,14 @@ class StoreServer {
   struct Client;
   void work() noexcept;
   void serve(std::vector<Client>* clients);
+  void accept_new(std::vector<Client>* clients);
   void read_from(Client* client);
-  bool obey(Client* client, const char* frame, size_t bytes);
+  bool obey(Client* client, StoreFrame frame);
   void set(const std::string& key, std::string value);
   void answer_those_who_ask(std::vector<Client>* clients);
-  static void write_to(Client* client);
 
   Socket listener_;
+  std::optional<Secret> secret_;
   int wake_[2];  // a pipe: a byte in it stops the server
   std::map<std::string, std::string> values_;
   size_t stored_bytes_ = 0;
@@ -52,7 +59,9 @@ class StoreServer {
 
 class StoreClient {
  public:
-  StoreClient(const std::string& endpoint, int64_t deadline_ms);
+  // secret: the server's, for this call only; null where it has none. UserError where the server
+  // knows another one or is of another weft version.
+  StoreClient(const std::string& endpoint, int64_t deadline_ms, const Secret* secret = nullptr);
   ~StoreClient();  // sends a farewell, so that the will is not executed
   StoreClient(const StoreClient&) = delete;
   StoreClient& operator=(const StoreClient&) = delete;
@@ -69,6 +78,8 @@ class StoreClient {
   std::string endpoint_;
   Socket socket_;
   std::mutex mutex_;  // guards sending
+  std::optional<FrameWriter> writer_;
+  std::optional<FrameReader> reader_;
   std::atomic<bool> is_closed_{false};
 };
 

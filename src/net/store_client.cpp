@@ -1,12 +1,15 @@
 // net/store_client.cpp: one request at a time.
+#include <utility>
+
 #include "base/error.h"
 #include "net/store.h"
 #include "net/store_frame.h"
+#include "net/store_link.h"
 
 namespace weft {
 namespace {
 
-std::optional<StoreFrame> read_frame(Socket* socket, int64_t deadline_ms) {
+std::optional<StoreFrame> read_plain(Socket* socket, int64_t deadline_ms) {
   char head[4];
   if (!socket->recv_all(head, sizeof head, deadline_ms)) return std::nullopt;
   const uint32_t length = read_store_length(head);
@@ -18,13 +21,38 @@ std::optional<StoreFrame> read_frame(Socket* socket, int64_t deadline_ms) {
   return parse_store_frame(rest.data(), rest.size());
 }
 
+std::optional<StoreFrame> read_sealed(Socket* socket, FrameReader* reader, int64_t deadline_ms) {
+  char head[kFrameHeaderBytes];
+  if (!socket->recv_all(head, sizeof head, deadline_ms)) return std::nullopt;
+  reader->feed({head, sizeof head});
+  auto message = reader->next();  // checks the length
+  std::string rest(read_store_length(head) + kFrameTagBytes, '\0');
+  if (!socket->recv_all(rest.data(), static_cast<int64_t>(rest.size()), deadline_ms)) {
+    return std::nullopt;
+  }
+  reader->feed(rest);
+  message = reader->next();
+  ensure(message.has_value(), "a frame of the store without its end");
+  return parse_store_frame(message->payload.data(), message->payload.size());
+}
+
 }  // namespace
 
-StoreClient::StoreClient(const std::string& endpoint, int64_t deadline_ms)
+StoreClient::StoreClient(const std::string& endpoint, int64_t deadline_ms, const Secret* secret)
     : endpoint_(endpoint), socket_(Socket::connect_to(parse_endpoint(endpoint), deadline_ms)) {
-  const auto challenge = read_frame(&socket_, deadline_ms);
+  if (secret != nullptr) {
+    const std::string peer = fmt::format("the store at {}", endpoint);
+    const SessionKeys keys = shake_hands(&socket_, *secret, kStoreIdentity, peer, deadline_ms);
+    writer_.emplace(keys.send, kStoreBounds);
+    reader_.emplace(keys.receive, kStoreBounds);
+    return;
+  }
+  const auto challenge = read_plain(&socket_, deadline_ms);
   if (!challenge || challenge->kind != kStoreChallenge || challenge->key != kStoreProtocol) {
-    throw PeerError(fmt::format("the server at {} is not a weft store of this version", endpoint));
+    throw PeerError(
+        fmt::format("the server at {} is not a weft store of this version, or it asks for "
+                    "a secret that was not given",
+                    endpoint));
   }
   send(kStoreHello, kStoreProtocol, "");
 }
@@ -38,9 +66,10 @@ StoreClient::~StoreClient() {
 }
 
 void StoreClient::send(uint8_t kind, const std::string& key, const std::string& value) {
-  const std::string frame = write_store_frame(kind, key, value);
+  std::string frame = write_store_frame(kind, key, value);
   ensure(frame.size() <= kMaxStoreFrame, "a value too long for the store");
   const std::lock_guard lock(mutex_);
+  if (writer_) frame = writer_->write(kStoreMessage, std::string_view(frame).substr(4));
   socket_.send_all(frame.data(), static_cast<int64_t>(frame.size()));
 }
 
@@ -55,7 +84,8 @@ void StoreClient::set_last_will(const std::string& key, const std::string& value
 std::optional<std::string> StoreClient::wait_for(const std::string& key, int64_t deadline_ms) {
   try {
     send(kStoreGet, key, "");
-    const auto answer = read_frame(&socket_, deadline_ms);
+    const auto answer =
+        reader_ ? read_sealed(&socket_, &*reader_, deadline_ms) : read_plain(&socket_, deadline_ms);
     if (answer && answer->kind == kStoreBye) return std::nullopt;
     if (answer && answer->kind == kStoreValue) return answer->value;
   } catch (const PeerError& e) {
