@@ -13,20 +13,16 @@
 
 #include <atomic>
 #include <cstdint>
-#include <map>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "net/frame.h"
 #include "net/secret.h"
 #include "net/socket.h"
 
 namespace weft {
-
-struct StoreFrame;
 
 class StoreServer {
  public:
@@ -40,20 +36,11 @@ class StoreServer {
   std::string endpoint() const { return listener_.local_endpoint(); }
 
  private:
-  struct Client;
   void work() noexcept;
-  void serve(std::vector<Client>* clients);
-  void accept_new(std::vector<Client>* clients);
-  void read_from(Client* client);
-  bool obey(Client* client, StoreFrame frame);
-  void set(const std::string& key, std::string value);
-  void answer_those_who_ask(std::vector<Client>* clients);
 
   Socket listener_;
   std::optional<Secret> secret_;
   int wake_[2];  // a pipe: a byte in it stops the server
-  std::map<std::string, std::string> values_;
-  size_t stored_bytes_ = 0;
   std::thread thread_;
 };
 

@@ -84,10 +84,14 @@ void StoreClient::set_last_will(const std::string& key, const std::string& value
 std::optional<std::string> StoreClient::wait_for(const std::string& key, int64_t deadline_ms) {
   try {
     send(kStoreGet, key, "");
-    const auto answer =
-        reader_ ? read_sealed(&socket_, &*reader_, deadline_ms) : read_plain(&socket_, deadline_ms);
-    if (answer && answer->kind == kStoreBye) return std::nullopt;
-    if (answer && answer->kind == kStoreValue) return answer->value;
+    for (;;) {
+      const auto answer = reader_ ? read_sealed(&socket_, &*reader_, deadline_ms)
+                                  : read_plain(&socket_, deadline_ms);
+      if (answer && answer->kind == kStoreBye) return std::nullopt;
+      if (!answer || answer->kind != kStoreValue) break;
+      if (answer->key == key) return answer->value;
+      // Else it answers an earlier question, whose deadline had passed.
+    }
   } catch (const PeerError& e) {
     if (is_closed_) return std::nullopt;
     throw PeerError(fmt::format("asking the store at {} for {}: {}", endpoint_, key, e.what()));

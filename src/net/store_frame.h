@@ -13,12 +13,12 @@ inline constexpr uint32_t kMaxStoreFrame = 64 << 10;
 inline constexpr const char* kStoreProtocol = "weft-store-1";
 
 enum StoreKind : uint8_t {
-  kStoreChallenge = 1,  // server: key = protocol; the value is reserved for a nonce
-  kStoreHello,          // client: key = protocol; the value is reserved for the proof
+  kStoreChallenge = 1,  // server, where there is no secret: key = protocol
+  kStoreHello,          // client: likewise
   kStoreSet,
   kStoreLastWill,
   kStoreGet,
-  kStoreValue,  // server
+  kStoreValue,  // server: the key that was asked for, and its value
   kStoreBye,
 };
 

@@ -25,7 +25,7 @@ class StoreLink {
   StoreLink(Socket socket, const Secret* secret);
 
   int fd() const { return socket_.fd(); }
-  bool wants_to_write() const { return !out_.empty(); }
+  size_t unsent_bytes() const { return out_.size(); }
   // Whether the client has not proved itself in time.
   bool is_late() const;
   bool is_known() const { return is_known_; }

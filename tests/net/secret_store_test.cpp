@@ -60,6 +60,20 @@ TEST(SecretStore, KeysWillsAndFarewells) {
   end.join();
 }
 
+TEST(SecretStore, ManyClientsMeet) {
+  const Secret secret = Secret::random();
+  const StoreServer server("127.0.0.1", "0", &secret);
+  std::vector<std::thread> clients;
+  for (int i = 0; i < 200; ++i) {
+    clients.emplace_back([&, i] {
+      StoreClient client(server.endpoint(), kLongMs, &secret);
+      client.set(fmt::format("agent/{}", i), "here");
+      EXPECT_EQ(client.wait_for(fmt::format("agent/{}", (i + 1) % 200), kLongMs), "here");
+    });
+  }
+  for (std::thread& client : clients) client.join();
+}
+
 // The connection breaks under a client: a forged frame is one way to break it.
 TEST(SecretStore, AForgedFrameEndsTheConnectionAndExecutesTheWill) {
   const Secret secret = Secret::random();

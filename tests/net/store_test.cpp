@@ -39,6 +39,32 @@ TEST(Store, TheDeadlineNamesTheKey) {
   }
 }
 
+// An answer that comes after its deadline is not taken for that of the next question.
+TEST(Store, ALateAnswerIsNotTakenForAnother) {
+  const StoreServer server;
+  StoreClient late(server.endpoint(), kDeadlineMs), other(server.endpoint(), kDeadlineMs);
+  EXPECT_THROW(std::ignore = late.wait_for("first", 20), PeerError);
+  other.set("first", "1");
+  EXPECT_EQ(other.wait_for("first", kDeadlineMs), "1");  // so the late answer is on its way
+  other.set("second", "2");
+  EXPECT_EQ(late.wait_for("second", kDeadlineMs), "2");
+}
+
+TEST(Store, ManyClientsMeet) {
+  const StoreServer server;
+  std::vector<std::thread> clients;
+  for (int i = 0; i < 200; ++i) {
+    clients.emplace_back([&, i] {
+      StoreClient client(server.endpoint(), kDeadlineMs);
+      client.set(fmt::format("agent/{}", i), fmt::format("{}", i));
+      const int next = (i + 1) % 200;
+      EXPECT_EQ(client.wait_for(fmt::format("agent/{}", next), kDeadlineMs),
+                fmt::format("{}", next));
+    });
+  }
+  for (std::thread& client : clients) client.join();
+}
+
 // A will is executed when the connection ends without farewell, and only then.
 TEST(Store, AWillIsExecutedWithoutFarewell) {
   const StoreServer server;
