@@ -1,6 +1,7 @@
 // cmd/train.cpp: weft train: one rank here, or a supervisor and its ranks.
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/path.h"
 #include "base/printable.h"
@@ -109,6 +110,17 @@ void report_death(const std::filesystem::path& dir, int rank, const std::string&
   }
 }
 
+// The stack of a rank that hangs, in its log.
+void report_hang(const std::filesystem::path& dir, int rank, const std::string& stack) {
+  const std::filesystem::path log = dir / "log" / fmt::format("rank-{:05}.log", rank);
+  log_warning("rank {} hangs and is killed; its stack is in {}", rank, log.string());
+  try {
+    FileWriter(log, FileWriter::Mode::kAppend).write("the rank hangs; its stack:\n" + stack);
+  } catch (const Error& e) {
+    log_warning("{}\n{}", e.what(), stack);
+  }
+}
+
 // Whether ranks can continue from memory: their groups and the run's lock must be such that another
 // process can take them over.
 bool can_continue(const RunConfig& c, const TrainOptions& options) {
@@ -136,6 +148,7 @@ int supervise(RunFile& file, const TrainOptions& options, bool is_forced,
   job.max_restarts = c.launch.max_restarts;
   job.restart_reset_steps = c.launch.restart_reset_steps;
   job.has_snapshots = can_continue(c, options);
+  if (c.launch.hang_timeout_s > 0) job.deadline_ms = 1000 * c.launch.hang_timeout_s;
   const std::filesystem::path dir = run_dir_of(c, options);
   const auto before = last_event_time(dir);
   std::optional<std::pair<int, std::string>> failure;  // the rank, and how it ended
@@ -143,6 +156,7 @@ int supervise(RunFile& file, const TrainOptions& options, bool is_forced,
     signals.hand_over();  // the job installs its own handlers before its first event
     if (std::string_view(event) == "failed") failure.emplace(rank, text);
     if (std::string_view(event) == "died") report_death(dir, rank, text);
+    if (std::string_view(event) == "hung") report_hang(dir, rank, text);
   });
   // A rejected start has written nothing, and the directory may belong to another run.
   if (failure && last_event_time(dir) != before)

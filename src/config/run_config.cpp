@@ -254,8 +254,11 @@ void bind_rest(OptionTable& t, RunConfig& c) {
       "launch.snapshot_every", &c.launch.snapshot_every,
       "steps between copies of the state in memory, from which a run with a dead rank continues: "
       "auto (as often as it costs under 2 %), a number, 0 = none (it continues from a checkpoint)");
-  t.add("launch.hang_timeout_s", &c.launch.hang_timeout_s, "0 = max(30, 10 x the median step)")
-      .not_built("the hang watch");
+  t.add("launch.hang_timeout_s", &c.launch.hang_timeout_s,
+        "seconds that ranks wait for one of them, which is then killed and replaced; 0 = max(30, "
+        "10 x the median step)")
+      .at_least(0)
+      .at_most(86400);
   t.add("launch.env", &c.launch.env, "environment variables of the ranks").not_built(kMesh);
   t.add("track.tensorboard", &c.track.tensorboard, "event files").not_built("TensorBoard");
   t.add("track.mlflow", &c.track.mlflow, "tracking server").not_built("MLflow");

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "launch/local_ranks.h"
+#include "launch/process_stack.h"
 #include "launch/signal_pipe.h"
 
 namespace weft {
@@ -222,7 +223,8 @@ void Job::begin_recovery(int rank, const std::string& reason) {
   ranks_.world().note_death(monotonic_ms());
   ranks_.world().abort(reason);
   ++num_restarts_;
-  recovery_ = {rank, reason, Clock::now() + std::chrono::milliseconds(options_.park_ms)};
+  const int64_t park_ms = rank < 0 ? options_.hung_park_ms : options_.park_ms;
+  recovery_ = {rank, reason, Clock::now() + std::chrono::milliseconds(park_ms)};
 }
 
 // A rank has waited too long for another, aborted the world, and parked.
@@ -241,7 +243,10 @@ bool Job::has_parked_or_ended() {
   for (int r = 0; r < ranks_.size(); ++r) {
     if (!ranks_[r].is_running || ranks_.world().is_parked(r)) continue;
     is_quiet = false;
-    if (is_late) ranks_.kill(r);
+    if (!is_late || ranks_[r].was_killed) continue;
+    tell("hung", r, process_stack(ranks_[r].pid));
+    if (recovery_->rank < 0) recovery_->rank = r;
+    ranks_.kill(r);
   }
   return is_quiet;
 }

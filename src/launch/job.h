@@ -33,14 +33,15 @@ struct JobOptions {
   int64_t restart_reset_steps = 0;    // after that many steps earlier ones are forgotten; 0: never
   bool has_snapshots = false;         // ranks get slots for them (SnapshotSlots)
   int64_t park_ms = 10'000;           // for a rank to park; then it is replaced too
+  int64_t hung_park_ms = 1'000;       // where others have waited for it until their deadline
   // What the first signal is acknowledged with: before there is something to save, and after.
   const char* early_words = ": stopped before the first step, with nothing to save";
   const char* noted_words = ": finishing the current step, then saving";
 };
 
 // event: started, stopping (a signal arrived), failed (the cause), ended, killed; died (a rank
-// whose death does not end the job; no rank touches any file when this is called), continued (step
-// and generation).
+// whose death does not end the job; no rank touches any file when this is called), hung (a rank
+// that did not park and is about to be killed, with its stack), continued (from which step).
 using EventSink = std::function<void(const char* event, int rank, const std::string& text)>;
 
 // The exit code: 0; the failing rank's own; 75 where a signal killed it or it lost its peers; 128 +

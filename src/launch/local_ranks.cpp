@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <fstream>
 
@@ -74,7 +75,10 @@ std::vector<int> LocalRanks::reap() {
   std::vector<int> ended;
   for (int r = 0; r < size(); ++r) {
     Process& rank = ranks_[static_cast<size_t>(r)];
-    if (!rank.is_running || ::waitpid(rank.pid, &rank.status, WNOHANG) != rank.pid) continue;
+    if (!rank.is_running) continue;
+    const pid_t found = ::waitpid(rank.pid, &rank.status, WNOHANG);
+    if (found < 0 && errno == ECHILD) rank.status = SIGKILL;  // it ended while its stack was read
+    if (found == 0 || (found < 0 && errno != ECHILD)) continue;
     rank.is_running = false;
     ended.push_back(r);
     if (rank.out) rank.out->finish();

@@ -16,6 +16,7 @@
 #include "planning/fault.h"
 #include "train/data_notes.h"
 #include "train/engine.h"
+#include "train/hang_rule.h"
 #include "train/rank_place.h"
 #include "train/record.h"
 #include "train/recovery.h"
@@ -162,6 +163,7 @@ class Trainer {
   DataNotes notes_;
   DataCounters counters_;  // of the steps so far: a batch that was only taken does not count
   SnapshotCadence cadence_;
+  HangRule hang_rule_;
 
   LoadedStart loaded_;
   int64_t evaluated_ = -1, total_ = kNoEnd;

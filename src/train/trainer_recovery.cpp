@@ -1,6 +1,7 @@
 // train/trainer_recovery.cpp: how a rank outlives others: snapshots, parking, going back.
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <utility>
 
 #include "base/log.h"
@@ -125,7 +126,13 @@ void Trainer::snapshot_if_due() {
 
 void Trainer::note_step(double seconds) {
   counters_ = stream_.counters();
-  if (place_.world && is_main_) place_.world->note_step(state_.step);
+  if (place_.world && is_main_) {
+    place_.world->note_step(state_.step);
+    hang_rule_.note_step(std::llround(1e3 * seconds));
+    const int64_t deadline_ms = hang_rule_.allowed_ms(kDeadlineMs);
+    if (c_.launch.hang_timeout_s == 0 && deadline_ms > kDeadlineMs)
+      place_.world->set_deadline_ms(deadline_ms);
+  }
   if (!saver_->has_slots() || !cadence_.note(seconds, saver_->last_copy_s())) return;
   const std::vector<int64_t> wishes = gather_numbers(*ranks_, cadence_.wish());
   cadence_.choose(*std::max_element(wishes.begin(), wishes.end()));

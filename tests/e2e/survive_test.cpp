@@ -209,6 +209,27 @@ TEST(Survive, ARankThatFailsByItselfIsNotReplaced) {
   EXPECT_EQ(num_events(run, "hit", "rank_died"), 0u);
 }
 
+// It neither computes nor dies: the others miss it, its stack is read, and it is replaced.
+TEST(Survive, AStoppedRankIsFoundAndReplaced) {
+  const TinyRun run;
+  const std::vector<std::string> layout = {"parallel.dp=2", "launch.hang_timeout_s=1"};
+  run.train_well(sets_of(run, "calm", layout));
+  Program program(run.words("train", sets_of(run, "hit", layout)));
+  ASSERT_TRUE(program.wait_until([&] { return num_steps(run, "hit") > 40; }));
+  const pid_t rank = children_of(program.pid()).at(1);
+  ::kill(rank, SIGSTOP);
+  const Ended ended = program.wait();
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  expect_parts(ended.err, {"rank 1 hangs and is killed; its stack is in ", "rank 0 waited ",
+                           " for rank 1 (last seen in ", "continuing from step "});
+  // Where it was stopped is not known, but how it got there is.
+  expect_parts(slurp(run.dir("hit") / "log/rank-00001.log"),
+               {"the rank hangs; its stack:\nthread ", "weft::Trainer::run()", " (weft)\n"});
+  EXPECT_EQ(num_events(run, "hit", "recovered"), 1u);
+  expect_same_run(run, "calm", "hit");
+  EXPECT_FALSE(is_any_left(run));
+}
+
 // A signal that arrives while ranks are replaced counts when they are back.
 TEST(Survive, AStopDuringRecoverySaves) {
   const TinyRun run;
