@@ -137,6 +137,7 @@ case "${1:-}" in
   interop)
     packages_build
     tool sha256sum coreutils
+    tool tc iproute2
     install_missing
     install_arrow
     python_env tools/locks/interop.txt

@@ -1,0 +1,217 @@
+#!/usr/bin/env python3
+"""Steps that `weft plan --cluster` predicts against measured ones: 1, 2 and 4 ranks on this machine.
+
+    cluster_interop.py --weft build/weft [--only "dp 2"] [--wall]
+
+Speeds are measured with one rank and three models: one mostly of products, one of attention, one of
+memory-bound operations. What is predicted from them are two other models in six layouts of 1, 2
+and 4 ranks that share the cores. A step is taken as the processor time of all ranks by the number of
+cores, which programs of others do not change; --wall takes the clock, for a quiet machine. Then two
+ranks over TCP, each as a node of its own, in a network namespace whose loopback is so slow that it
+decides: by the clock. Every prediction must be within 15 %.
+"""
+
+import json
+import os
+import random
+import resource
+import statistics
+import string
+import subprocess
+from dataclasses import dataclass
+
+from common import Weft, read_metrics, run_program, write_run_file
+
+TOLERANCE = 0.15
+STEPS, WARM = 6, 2
+TOKENS = 1024
+CORES = len(os.sched_getaffinity(0))
+MODELS = {
+    "small": {"hidden_size": 256, "intermediate_size": 704, "num_hidden_layers": 4, "num_attention_heads": 4,
+              "num_key_value_heads": 2, "vocab_size": 4096},
+    "wide": {"hidden_size": 512, "intermediate_size": 1408, "num_hidden_layers": 3, "num_attention_heads": 8,
+             "num_key_value_heads": 2, "vocab_size": 16384},
+    # For measuring speeds.
+    "products": {"hidden_size": 384, "intermediate_size": 1536, "num_hidden_layers": 3, "num_attention_heads": 6,
+                 "num_key_value_heads": 2, "vocab_size": 8192},
+    "attention": {"hidden_size": 128, "intermediate_size": 128, "num_hidden_layers": 4, "num_attention_heads": 2,
+                  "num_key_value_heads": 2, "vocab_size": 512},
+    "memory": {"hidden_size": 32, "intermediate_size": 4096, "num_hidden_layers": 4, "num_attention_heads": 1,
+               "num_key_value_heads": 1, "vocab_size": 512},
+}
+LENGTHS = {"attention": 1024}
+
+
+@dataclass(frozen=True)
+class Case:
+    model: str
+    precision: str
+    dp: int = 1
+    tp: int = 1
+    shard: str = "none"
+    link_mb_per_s: int = 0  # over TCP at this rate, both directions together; 0: shared memory
+
+    @property
+    def name(self):
+        link = f" at {self.link_mb_per_s} MB/s" if self.link_mb_per_s else ""
+        return f"{self.model} {self.precision} dp {self.dp} tp {self.tp} {self.shard}{link}"
+
+    def ranks(self):
+        return self.dp * self.tp
+
+    def length(self):
+        return LENGTHS.get(self.model, 128)
+
+    def rows(self):
+        return TOKENS // self.length()
+
+
+LAYOUTS = [(1, 1, "none"), (2, 1, "none"), (2, 1, "zero3"), (1, 2, "none"), (4, 1, "zero1"), (2, 2, "none")]
+CASES = [Case(model, precision, *layout)
+         for model, precision in (("small", "fp32"), ("small", "bf16"), ("wide", "bf16"))
+         for layout in LAYOUTS]
+CASES += [Case("small", "fp32", 2, 1, shard, link) for shard, link in (("none", 5), ("zero3", 10))]
+
+
+def write_inputs(folder):
+    dice = random.Random(1)
+    letters = string.ascii_letters + string.digits + " "
+    for length in {128, *LENGTHS.values()}:
+        rows = ("".join(dice.choices(letters, k=length)) for _ in range(TOKENS // length * STEPS))
+        (folder / f"rows{length}.txt").write_text("".join(row + "\n" for row in rows))
+    for name, sizes in MODELS.items():
+        (folder / name).mkdir()
+        config = {"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_act": "silu",
+                  "max_position_embeddings": 4096, "rms_norm_eps": 1e-6, "initializer_range": 0.02,
+                  "rope_theta": 10000.0, "tie_word_embeddings": True, "eos_token_id": 256, **sizes}
+        (folder / name / "config.json").write_text(json.dumps(config))
+
+
+def write_run(folder, case):
+    return write_run_file(folder / "run.yaml", {
+        "name": "run", "storage": str(folder / "runs"),
+        "model": {"path": str(folder / case.model), "init": "random"},
+        "data": {"train": [str(folder / f"rows{case.length()}.txt")], "tokenizer": "bytes",
+                 "seq_length": case.length()},
+        "parallel": {"dp": case.dp, "tp": case.tp, "shard": case.shard},
+        "train": {"precision": case.precision, "master_weights": False, "steps": STEPS,
+                  "global_batch": case.rows(), "micro_batch": case.rows(), "clip_norm": 0},
+        "checkpoint": {"every": 1000000}})
+
+
+@dataclass
+class Speeds:
+    """Of all cores together, in one precision."""
+
+    tflops: float = 0.1
+    attention_tflops: float = 0.1
+    copy_gb_per_s: float = 100.0
+
+
+def write_cluster(folder, case, speeds, copy_gb_per_s):
+    """Each rank has its share of the cores; the lane's thread shares the core with the computation."""
+    n = case.ranks()
+    limited = case.link_mb_per_s > 0
+    kind = "fp32" if case.precision == "fp32" else "bf16"
+    return write_run_file(folder / "cluster.yaml", {
+        "name": "this machine", "nodes": n if limited else 1, "devices_per_node": 1 if limited else n,
+        "device": {"kind": "cpu", "peak_tflops": speeds.tflops / n, f"tflops_{kind}": [speeds.tflops / n],
+                   f"attention_tflops_{kind}": [speeds.attention_tflops / n],
+                   "copy_gb_per_s": speeds.copy_gb_per_s / n, "node_us": 1,
+                   "communication_share": 0.1 if limited else 1},
+        # A loopback's one queue carries what all ranks send.
+        "between": {"gb_per_s": max(1, case.link_mb_per_s) * 1e-3 / n, "latency_us": 100},
+        "inside": {"gb_per_s": copy_gb_per_s / n / 2, "latency_us": 1}})
+
+
+def train(weft, folder, case, wall):
+    """A step in ms: the median by the clock, or the processor time by the number of cores."""
+    run_dir = folder / "runs" / case.name.replace(" ", "_").replace("/", "_")
+    words = [str(weft.path), "train", str(write_run(folder, case)), "--run-dir", str(run_dir), "--quiet",
+             "--overwrite"]
+    env = dict(os.environ)
+    if case.link_mb_per_s:
+        env["WEFT_COMM"] = "gloo"
+        env["PATH"] += ":/usr/sbin:/sbin"
+        limit = (f"ip link set lo up && tc qdisc add dev lo root tbf rate {case.link_mb_per_s * 8}mbit "
+                 "burst 128kb latency 100ms")
+        words = ["unshare", "--map-root-user", "--net", "sh", "-c", limit + ' && exec "$@"', "sh", *words]
+
+    def run(steps):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        done = subprocess.run([*words, "--set", f"train.steps={steps}"], capture_output=True, text=True,
+                              timeout=300, env=env, check=False)
+        if done.returncode != 0:
+            raise RuntimeError(f"exit {done.returncode}: {done.stderr[-2000:]}")
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    if not wall and not case.link_mb_per_s:
+        few = 2
+        return min(1e3 * (run(STEPS) - run(few)) / (STEPS - few) / CORES for _ in range(2))
+    run(STEPS)
+    steps, _ = read_metrics(run_dir)
+    return statistics.median(step["step_ms"] for step in steps[WARM:])
+
+
+def solve(rows, values):
+    """Of linear equations, by elimination with pivots."""
+    rows = [[*row, value] for row, value in zip(rows, values)]
+    n = len(rows)
+    for i in range(n):
+        best = max(range(i, n), key=lambda r: abs(rows[r][i]))
+        rows[i], rows[best] = rows[best], rows[i]
+        for r in range(n):
+            if r != i:
+                factor = rows[r][i] / rows[i][i]
+                rows[r] = [a - factor * b for a, b in zip(rows[r], rows[i])]
+    return [rows[i][n] / rows[i][i] for i in range(n)]
+
+
+def measure_speeds(weft, folder, precision, args):
+    """Three speeds from the steps of three models: the parts of a step are linear in their inverses."""
+    parts, values = [], []
+    for model in ("products", "attention", "memory"):
+        case = Case(model, precision)
+        ms = weft.json("plan", write_run(folder, case), "--cluster",
+                       write_cluster(folder, case, Speeds(), 100))["parts_ms"]
+        parts.append([ms["products"], ms["attention"], ms["memory"]])
+        values.append(train(weft, folder, case, args.wall) - ms["between"])
+    factors = solve(parts, values)
+    print(f"{precision}: factors {factors}, steps {values}, parts {parts}", flush=True)
+    if min(factors) <= 0:
+        raise RuntimeError("the machine was too busy to measure its speeds")
+    return Speeds(0.1 / factors[0], 0.1 / factors[1], 100 / factors[2])
+
+
+def check_case(case, checks, weft, folder, speeds, copy_gb_per_s, args):
+    plan = weft.json("plan", write_run(folder, case), "--cluster",
+                     write_cluster(folder, case, speeds, copy_gb_per_s))
+    measured = train(weft, folder, case, args.wall)
+    off = plan["step_ms"] / measured - 1
+    parts = ", ".join(f"{key} {value:.1f}" for key, value in plan["parts_ms"].items() if value >= 0.05)
+    return checks.that(abs(off) <= TOLERANCE, f"{case.name}: predicted within {TOLERANCE:.0%}",
+                       f"{plan['step_ms']:.1f} ms against {measured:.1f} ({off:+.1%}); {parts}")
+
+
+def body(args, checks, folder):
+    weft = Weft(args.weft)
+    os.environ["XDG_CACHE_HOME"] = str(folder / "cache")
+    copy_gb_per_s = weft.json("doctor", "--measure")["speeds"]["copy_gb_per_s"]
+    write_inputs(folder)
+    cases = [case for case in CASES if args.only in case.name]
+    for precision in sorted({case.precision for case in cases}):
+        speeds = measure_speeds(weft, folder, precision, args)
+        print(f"{precision}: {speeds}, copy {copy_gb_per_s:.0f} GB/s", flush=True)
+        for case in cases:
+            if case.precision == precision:
+                checks.section(check_case, case, weft, folder, speeds, copy_gb_per_s, args)
+
+
+def add_arguments(parser):
+    parser.add_argument("--only", default="", help="cases whose name has this text")
+    parser.add_argument("--wall", action="store_true", help="by the clock")
+
+
+if __name__ == "__main__":
+    run_program(__doc__, body, add_arguments)
