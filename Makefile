@@ -35,7 +35,7 @@ bench: build                   ## weft against PyTorch: benchmarks/results/
 	  "$$PYTHON" benchmarks/bench.py --weft build/weft --out benchmarks/results/bench-$$(date +%F).md && \
 	  "$$PYTHON" benchmarks/mesh_bench.py --weft build/weft --out benchmarks/results/mesh-$$(date +%F).md && \
 	  "$$PYTHON" benchmarks/checkpoint_bench.py --weft build/weft --out benchmarks/results/checkpoint-$$(date +%F).md --folder build
-	@cmake --build build --target tokenizer_bench gemm_bench comm_bench && build/benchmarks/gemm_bench
+	@cmake --build build --target tokenizer_bench gemm_bench comm_bench rendezvous_bench && build/benchmarks/gemm_bench && build/benchmarks/rendezvous_bench
 	@benchmarks/comm_table.py build/benchmarks/comm_bench benchmarks/results/comm-$$(date +%F).md
 	@if [ -d ../shared/data ]; then "$$(tools/setup.sh interop)" benchmarks/tokenizer_table.py build/benchmarks/tokenizer_bench benchmarks/results/tokenizer-$$(date +%F).md; fi
 

@@ -102,7 +102,7 @@ TEST(ChannelAcceptor, ManyAgentsInOneThread) {
   const Secret secret = Secret::random();
   Echo server(secret);
   std::vector<std::thread> agents;
-  for (int i = 0; i < 50; ++i) {
+  for (int i = 0; i < 200; ++i) {
     agents.emplace_back([&, i] {
       Channel agent = join(server, secret);
       for (int k = 0; k < 20; ++k) {
