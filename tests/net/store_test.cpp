@@ -50,6 +50,19 @@ TEST(Store, ALateAnswerIsNotTakenForAnother) {
   EXPECT_EQ(late.wait_for("second", kDeadlineMs), "2");
 }
 
+TEST(Store, AClientMayVanishWhileItWaits) {
+  const StoreServer server;
+  StoreClient other(server.endpoint(), kDeadlineMs);
+  {
+    StoreClient vanishing(server.endpoint(), kDeadlineMs);
+    EXPECT_THROW(std::ignore = vanishing.wait_for("key", 20), PeerError);
+  }
+  // Time for the server to see the end of it.
+  EXPECT_THROW(std::ignore = other.wait_for("never", 50), PeerError);
+  other.set("key", "value");
+  EXPECT_EQ(other.wait_for("key", kDeadlineMs), "value");
+}
+
 TEST(Store, ManyClientsMeet) {
   const StoreServer server;
   std::vector<std::thread> clients;
