@@ -27,7 +27,7 @@ ASAN_RUNS = [
 # sees its locks but not its reference counts, and reports false races; its thread ranks run
 # under ASan. Of dist those tests that train over ranks as threads in every strategy, few steps each.
 TSAN_RUNS = [
-    (["base", "comm"], "-*gloo*:*Gloo*:Death.*"),
+    (["base", "net", "comm"], "-*gloo*:*Gloo*:Death.*"),
     (["exec", "dist"], "Lane.*:DeviceLane.*:Exact.GroupsOfSeveralLeaves:Exact.NoRank*:ExactControl.FastModeDiffers"),
 ]
 # Of clang's fuzzers only: g++'s code never frees a frame of ASan's fake stack. Ten thousand
