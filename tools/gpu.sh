@@ -148,7 +148,7 @@ test)
   part cmd 40 "$build/tests/test_cmd" --gtest_filter='*Command.Gpu*' || true
   part golden 80 "$build/tests/test_golden" --gtest_filter='*_cuda' || true
   part dist 120 "$build/tests/test_dist" --gtest_filter='*/cuda:*/cuda_qwen2*:*/cuda_llama*' || true
-  part kernel 150 env WEFT_TEST_GPU_ALONE=1 "$build/tests/test_kernel" \
+  part kernel 300 env WEFT_TEST_GPU_ALONE=1 "$build/tests/test_kernel" \
     --gtest_filter='-*/planned:*/neon*:*/avx*:*/amx*' || true
   end
   ;;

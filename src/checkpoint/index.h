@@ -20,7 +20,7 @@ struct StoredSlice {
   std::string file;
   size_t begin = 0, end = 0;  // bytes of the file
   Region region;
-  uint64_t checksum = 0;  // hash_bytes of those bytes
+  uint64_t checksum = 0;  // hash_bytes of those bytes, or of `blocks` where it has any
   // Of every kCheckedBlock bytes, the last block shorter: a part can be checked without the rest.
   // Empty where the slice is not larger than one block, or an older weft wrote it.
   std::vector<uint64_t> blocks = {};

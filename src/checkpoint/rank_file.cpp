@@ -102,11 +102,12 @@ IndexPart RankFile::index() const {
 void RankFile::add_to_index(const TensorInfo& info, SliceHash* hash, IndexPart* part) const {
   const Slice& s = slice_of(info);
   const size_t start = plan_.header.size();
+  SliceChecksums checksums = hash->finish();
   StoredTensors one;
   one[s.name] = {s.shape,
                  s.dtype,
-                 {{name_, start + info.begin, start + info.end, region_of(s), hash->checksum(),
-                   hash->blocks()}}};
+                 {{name_, start + info.begin, start + info.end, region_of(s), checksums.checksum,
+                   std::move(checksums.blocks)}}};
   merge_tensors(part->tensors, std::move(one));
 }
 

@@ -1,4 +1,4 @@
-// checkpoint/slice_hash.h: the checksums of a slice: of all of it, and of its blocks.
+// checkpoint/slice_hash.h: the checksums of a slice: of its blocks, and of all of it.
 #pragma once
 
 #include <cstddef>
@@ -10,18 +10,24 @@
 
 namespace weft {
 
+// A slice of one block at most has the checksum of its bytes and no blocks. A longer one has the
+// checksums of its blocks, and as its own the hash of those (8 bytes each, little-endian): every
+// byte is hashed once, which is most of what a save in the background takes from training.
+struct SliceChecksums {
+  uint64_t checksum = 0;
+  std::vector<uint64_t> blocks;
+};
+
 class SliceHash {
  public:
   explicit SliceHash(size_t slice_bytes);  // all that will be added
   void add(const std::byte* data, size_t size);
-  uint64_t checksum() const { return whole_.value(); }
-  std::vector<uint64_t> blocks();  // after the last byte; empty: one block at most
+  SliceChecksums finish();  // after the last byte
 
  private:
   void end_block();
 
   const bool has_blocks_;
-  HashStream whole_;
   std::unique_ptr<HashStream> block_;
   size_t in_block_ = 0;
   std::vector<uint64_t> blocks_;

@@ -97,7 +97,7 @@ void measure_loss(const EvalRank& r, EvalReport* report) {
       },
       [&](double part, double seconds) { progress.part("evaluating", part, seconds); });
   progress.clear();
-  if (sums.stop == kRowsFailed) end_without_rows(r.ranks, sums.error);
+  if (sums.stop == kRowsFailed) end_with_error(r.ranks, sums.error);
   report->loss_sum = sums.sums.loss.value();
   report->target_tokens = sums.sums.target_tokens;
   report->tokens_per_s = sums.tokens_per_s();

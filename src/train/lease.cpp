@@ -24,8 +24,8 @@ std::string make_token() {
   return fmt::format("{:08x}{:08x}", device(), device());
 }
 
-// A lock that promises more is not believed.
-constexpr double kLongestLease_s = 3600;
+// A lock that promises anything else is not believed.
+constexpr double kShortestLease_s = 0.1, kLongestLease_s = 3600;
 
 }  // namespace
 
@@ -36,7 +36,7 @@ Lease::Clock::time_point Lease::Clock::now() {
 }
 
 struct Lease::Holder {
-  std::string host, machine, token;
+  std::string host, machine, token, current;
   int64_t pid = 0;
   Milliseconds lease{0};
   bool is_held = false;
@@ -47,9 +47,11 @@ struct Lease::Holder {
       host = json.at("host").as_string();
       machine = json.at("machine").as_string();
       token = json.at("token").as_string();
+      const Json* found = json.find("current");
+      current = found ? found->as_string() : token;
       pid = json.at("pid").as_int();
       const double lease_s = json.at("lease_s").as_number();
-      require(lease_s >= 0 && lease_s <= kLongestLease_s, "lease_s is {}", lease_s);
+      require(lease_s >= kShortestLease_s && lease_s <= kLongestLease_s, "lease_s is {}", lease_s);
       lease = Milliseconds(static_cast<int64_t>(lease_s * 1e3));
       is_held = json.at("held").as_bool();
     } catch (const UserError&) {  // not ours, or cut: watched like one that is held
@@ -104,6 +106,7 @@ std::string Lease::text(bool is_held, const std::string& token) const {
   json.set("pid", Json(int64_t{::getpid()}));
   json.set("machine", Json(machine_identity()));
   json.set("token", Json(token));
+  json.set("current", Json(current()));
   json.set("beat", Json(num_beats_));
   json.set("lease_s", Json(std::chrono::duration<double>(times_.lease).count()));
   json.set("held", Json(is_held));
@@ -114,7 +117,7 @@ void Lease::take() {
   for (;;) {
     const auto before = place_.read();
     if (before && !is_free(*before)) continue;
-    token_before_ = before ? Holder(*before).token : "";
+    token_before_ = before ? Holder(*before).current : "";
     renewed_ = Clock::now();
     place_.write(text(true, token_));
     std::this_thread::sleep_for(times_.confirm);
@@ -154,6 +157,7 @@ void Lease::renew() {  // under the mutex
   const auto begun = Clock::now();
   if (now && Holder(*now).token != token_) {
     lost_to_ = Holder(*now).name();
+    is_lost_ = true;
     log_error("{} was taken over by {}: this run stores nothing more", place_.name, lost_to_);
     return;
   }
@@ -170,9 +174,10 @@ void Lease::check() {
                    "this run has ended here; the other one goes on");
 }
 
-bool Lease::is_lost() {
+void Lease::mark_used() {
   const std::lock_guard lock(mutex_);
-  return !lost_to_.empty();
+  is_used_ = true;
+  renew();
 }
 
 void Lease::beat() {
@@ -195,7 +200,7 @@ void Lease::release() {
   const auto now = place_.read();
   if (now && Holder(*now).token != token_) return;
   if (!is_used_ && token_before_.empty()) return place_.remove();
-  place_.write(text(false, is_used_ ? token_ : token_before_));
+  place_.write(text(false, current()));
 }
 
 }  // namespace weft

@@ -39,14 +39,16 @@ class Lease {
   Lease& operator=(const Lease&) = delete;
 
   const std::string& token() const { return token_; }
-  const std::string& token_before() const { return token_before_; }  // empty: none
-  // The holder has changed the place that the lease guards. A lease that was never used leaves
-  // token_before() behind.
-  void mark_used() { is_used_ = true; }
+  // Of the last holder that changed the place; empty: none.
+  const std::string& token_before() const { return token_before_; }
+  // The holder is about to change the place that the lease guards: from here on its token is the
+  // one that others find as token_before(). One that was never marked leaves token_before() behind.
+  // Throws what the place throws; it may be called again.
+  void mark_used();
   // RunError where another process has taken it. Renews it first where that is overdue; throws what
   // the place throws.
   void check();
-  bool is_lost();  // as far as the heartbeat knows
+  bool is_lost() const { return is_lost_; }  // as far as the heartbeat knows; never waits
 
  private:
   // Goes on while the machine is suspended, unlike steady_clock: the others do not wait for that.
@@ -65,11 +67,12 @@ class Lease {
   void release();
   void beat();
   std::string text(bool is_held, const std::string& token) const;
+  const std::string& current() const { return is_used_ ? token_ : token_before_; }
 
   const LeasePlace place_;
   const LeaseTimes times_;
   std::string token_, token_before_;
-  std::atomic<bool> is_used_ = false;
+  std::atomic<bool> is_used_ = false, is_lost_ = false;
 
   std::mutex mutex_;
   std::condition_variable changed_;

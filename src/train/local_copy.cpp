@@ -66,10 +66,12 @@ bool is_remote_model(const std::string& path) {
   }
 }
 
-LocalCopy::LocalCopy(const std::string& path, Part part) : given_(path), path_(path) {
+LocalCopy::LocalCopy(const std::string& path, Part part)
+    : given_(path), address_(path), path_(path) {
   if (!is_remote(path)) return;
   RetryingStore store(open_object_store(path), remote_times().retry);
   const std::string address = store.address(), name = address.substr(address.rfind('/') + 1);
+  address_ = address;
   const StoreListing there = read_listing(store.list(""));
   std::vector<std::string> names = choose(there, part);
   const bool is_file = names.empty();
@@ -105,8 +107,8 @@ LocalCopy::~LocalCopy() {
 }
 
 std::string LocalCopy::as_given(std::string text) const {
-  for (size_t at = 0; (at = text.find(path_, at)) != std::string::npos; at += given_.size())
-    text.replace(at, path_.size(), given_);
+  for (size_t at = 0; (at = text.find(path_, at)) != std::string::npos; at += address_.size())
+    text.replace(at, path_.size(), address_);
   return text;
 }
 

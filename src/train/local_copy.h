@@ -25,8 +25,8 @@ class LocalCopy {
   std::vector<std::string> in(std::vector<std::string> words) const;
 
  private:
-  std::string given_, path_;
-  std::filesystem::path folder_;  // empty: nothing was copied
+  std::string given_, address_, path_;  // address_: what was given, without a query
+  std::filesystem::path folder_;        // empty: nothing was copied
 };
 
 // Whether a checkpoint, run or model is there. Throws where the store cannot be asked.

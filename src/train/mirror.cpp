@@ -13,16 +13,10 @@
 
 namespace weft {
 namespace fs = std::filesystem;
-namespace {
-
-constexpr const char* kStateFile = ".mirror.json";
-
-}  // namespace
-
 MirrorState read_mirror_state(const fs::path& mirror) {
-  if (path_kind(mirror / kStateFile) != PathKind::kFile) return {};
+  if (path_kind(mirror / kMirrorState) != PathKind::kFile) return {};
   try {
-    const Json json = parse_json(read_file(mirror / kStateFile), kStateFile);
+    const Json json = parse_json(read_file(mirror / kMirrorState), kMirrorState);
     MirrorState state;
     state.token = json.at("token").as_string();
     state.next_token = json.at("next_token").as_string();
@@ -44,7 +38,7 @@ void write_mirror_state(const fs::path& mirror, const MirrorState& state) {
   Json::Array pushed;
   for (const std::string& name : state.pushed) pushed.emplace_back(name);
   json.set("pushed", Json(std::move(pushed)));
-  write_file_atomic(mirror / kStateFile, json.dump() + "\n");
+  write_file_atomic(mirror / kMirrorState, json.dump() + "\n");
 }
 
 std::string folder_fingerprint(const fs::path& folder) {

@@ -7,7 +7,9 @@
 
 namespace weft {
 
-// .mirror.json: who wrote the mirror, and what of it is in the store.
+inline constexpr const char* kMirrorState = ".mirror.json";
+
+// Its contents: who wrote the mirror, and what of it is in the store.
 struct MirrorState {
   // Of the last session that brought the mirror and the store in step, and of the one that has
   // begun since: the mirror is current where the store's lock has one of them. Empty: none.

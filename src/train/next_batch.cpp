@@ -43,7 +43,7 @@ NextBatch first_batch(const StreamState& from, BatchStream& stream, Ranks& ranks
   return agree_on_batch(take, ranks, signals);
 }
 
-void end_without_rows(Ranks& ranks, const std::exception_ptr& error) {
+void end_with_error(Ranks& ranks, const std::exception_ptr& error) {
   // One rank's exit ends the others, which may still have to log their save.
   try {
     ranks.world().barrier();

@@ -29,6 +29,6 @@ NextBatch first_batch(const StreamState& from, BatchStream& stream, Ranks& ranks
 
 // Ends this rank after kRowsFailed or kRunLost: with its own error, once all ranks are here, or as
 // a peer of the failing rank.
-[[noreturn]] void end_without_rows(Ranks& ranks, const std::exception_ptr& error);
+[[noreturn]] void end_with_error(Ranks& ranks, const std::exception_ptr& error);
 
 }  // namespace weft

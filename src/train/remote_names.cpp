@@ -1,7 +1,5 @@
 // train/remote_names.cpp: folders that are renamed, moved or deleted in the mirror are so in the
 // store.
-#include <algorithm>
-
 #include "base/log.h"
 #include "base/path.h"
 #include "checkpoint/list.h"
@@ -41,18 +39,18 @@ void RemoteRun::move_there(const StoredFolder& folder, const std::string& to) {
   remove_there(folder);
 }
 
-// One that was cut short after NAME.writing was complete and NAME no longer was.
+// One that was cut short: a complete NAME.writing is newer than NAME, or the same.
 void RemoteRun::finish_replacement(const std::string& name) {
   const StoreListing old = read_listing(store_->list(name));
   const StoreListing made = read_listing(store_->list(name + ".writing"));
   const StoredFolder *there = old.find(name), *next = made.find(name + ".writing");
-  if (!next || !next->is_complete || (there && there->is_complete)) return;
+  if (!next || !next->is_complete) return;
   if (there) remove_there(*there);
   move_there(*next, name);
 }
 
 // --overwrite: what marks it as a run's goes last.
-void RemoteRun::forget_old_run() {
+void RemoteRun::delete_old_run() {
   const StoreListing listing = read_listing(store_->list(""));
   for (const auto& [name, folder] : listing.folders) {
     if (is_of_a_run(name)) remove_there(folder);
@@ -81,8 +79,8 @@ void RemoteRun::follow_names(int64_t step) {
   };
   for (const auto& [name, folder] : listing.folders) {
     const bool is_best = name == "checkpoints/best";
-    const bool is_cut = name == "checkpoints/best.writing" || name == "final.writing";
-    if (is_cut || (folder.step >= 0 && !folder.is_complete)) {  // a push that was cut short
+    const bool is_partial = name == "checkpoints/best.writing" || name == "final.writing";
+    if (is_partial || (folder.step >= 0 && !folder.is_complete)) {  // a push that was cut short
       remove_there(folder);
       continue;
     }
@@ -90,8 +88,8 @@ void RemoteRun::follow_names(int64_t step) {
     if (is_here || !(is_best || folder.step >= 0)) continue;
     const bool is_damaged = was_set_aside(name);
     const bool was_here = names_at_start_.contains(name);
-    // An older one that was not pulled.
-    if (!is_best && !is_damaged && !was_here && folder.step <= step) continue;
+    // An older one that was not pulled. The one that the run starts from is here.
+    if (!is_best && !is_damaged && !was_here && folder.step < step) continue;
     const std::string away = "checkpoints/abandoned/" + name.substr(name.find('/') + 1);
     const std::string to = unused_name(is_damaged ? name + ".damaged" : away, is_used);
     log_warning("{}/{} is now {}", address(), name, to);

@@ -37,6 +37,14 @@ void rename_file(const fs::path& from, const fs::path& to) {
   if (bad) throw_refused("rename", from, bad.value());
 }
 
+// A folder that is deleted halfway does not look like a damaged checkpoint.
+void remove_renamed_first(const fs::path& folder) {
+  const fs::path away = folder.string() + ".removing";
+  remove_folder(away);
+  move_folder(folder, away);
+  remove_folder(away);
+}
+
 bool is_sound(const fs::path& folder) {
   try {
     CheckpointReader(folder).verify();
@@ -67,7 +75,7 @@ void RemoteRun::pull(bool with_checkpoints) {
     log_warning("{} has what {} lacks, of a start whose uploads failed; uploading {}{}",
                 mirror_.string(), address(), ahead.back(),
                 ahead.size() > 1 ? fmt::format(" and {} more", ahead.size() - 1) : "");
-    lease_.mark_used();
+    store_->repeat([this] { lease_.mark_used(); });
     push_all(std::numeric_limits<int64_t>::max());
     listing = read_listing(store_->list(""));
   }
@@ -86,14 +94,12 @@ void RemoteRun::pull(bool with_checkpoints) {
 
 // Their names are kept: the mirror may be the only place of these steps.
 void RemoteRun::set_unsent_aside(const StoreListing& listing) {
-  std::string newest;
-  for (const fs::path& path : list_checkpoints(mirror_)) {
-    const std::string name = name_of(path);
-    const StoredFolder* there = listing.find(name);
-    const bool is_there = there && there->is_complete && has_same(*there, name);
-    if (!is_there && !state_.pushed.contains(name)) newest = path.filename().string();
+  std::string lost;
+  for (const std::string& name : unsent()) {
+    // final/ has no checksums: its sizes say nothing.
+    if (name == kFinal || !is_same_there(listing, name)) lost = name;
   }
-  if (newest.empty()) return;
+  if (lost.empty()) return;
   const fs::path aside = unused_path(mirror_.string() + ".unsent");
   make_folder(aside);
   for (const std::string& name : folder_names(mirror_)) {
@@ -102,20 +108,25 @@ void RemoteRun::set_unsent_aside(const StoreListing& listing) {
   log_warning(
       "{} was changed elsewhere since this machine saved {}, which was never uploaded: it is kept "
       "in {}",
-      address(), newest, aside.string());
+      address(), lost, aside.string());
+}
+
+bool RemoteRun::is_same_there(const StoreListing& listing, const std::string& name) {
+  const StoredFolder* there = listing.find(name);
+  return there && there->is_complete && has_same(*there, name);
 }
 
 // Nothing is known about a mirror that is not current, except that equal COMMITTED means equal
-// checkpoints.
+// checkpoints. What it knows itself goes last: killed before, the next start does the same.
 void RemoteRun::clear_foreign(const StoreListing& listing) {
+  for (const std::string& name : checkpoint_names()) {
+    if (!is_same_there(listing, name)) remove_renamed_first(mirror_ / name);
+  }
   for (const std::string& name : folder_names(mirror_)) {
-    if (!is_lock(name) && name != "checkpoints") remove_folder(mirror_ / name);
+    if (!is_lock(name) && name != "checkpoints" && name != kMirrorState)
+      remove_folder(mirror_ / name);
   }
-  for (const std::string& file : folder_names(mirror_ / "checkpoints")) {
-    const std::string name = "checkpoints/" + file;
-    const StoredFolder* there = listing.find(name);
-    if (!there || !there->is_complete || !has_same(*there, name)) remove_folder(mirror_ / name);
-  }
+  remove_folder(mirror_ / kMirrorState);
 }
 
 // What was pushed and is no longer there was removed by somebody.
@@ -126,7 +137,7 @@ void RemoteRun::drop_removed(const StoreListing& listing) {
   };
   for (const fs::path& path : list_checkpoints(mirror_)) {
     const std::string name = name_of(path);
-    if (state_.pushed.contains(name) && !is_there(name)) remove_folder(path);
+    if (state_.pushed.contains(name) && !is_there(name)) remove_renamed_first(path);
   }
   std::erase_if(state_.pushed, [&](const std::string& name) { return !is_there(name); });
   for (auto [name, known] : {std::pair(kBest, &state_.best), std::pair(kFinal, &state_.final)}) {
@@ -168,13 +179,13 @@ void RemoteRun::pull_replaced(const StoreListing& listing, const std::string& na
                               std::string* known) {
   const StoredFolder* there = listing.find(name);
   const StoredFolder* next = listing.find(name + ".writing");
-  if (there && there->is_complete) {
+  if (next && next->is_complete) {  // a replacement that was cut short: pushed again
+    fetch(*next, name);
+    known->clear();
+  } else if (there && there->is_complete) {
     const bool is_known = !known->empty() && folder_fingerprint(mirror_ / name) == *known;
     if (!is_known || !has_same(*there, name)) fetch(*there, name);
     *known = folder_fingerprint(mirror_ / name);
-  } else if (next && next->is_complete) {  // a replacement that was cut short: pushed again
-    fetch(*next, name);
-    known->clear();
   }
 }
 

@@ -23,15 +23,15 @@ std::string file_fingerprint(const fs::path& path) {
 
 std::vector<std::string> RemoteRun::unsent() const {
   std::vector<std::string> names;
-  for (const fs::path& path : list_checkpoints(mirror_)) {
-    std::string name = "checkpoints/" + path.filename().string();
-    if (!state_.pushed.contains(name)) names.push_back(std::move(name));
-  }
   const auto add = [&](const std::string& name, const std::string& known) {
     if (path_kind(mirror_ / name / last_file_of(name)) != PathKind::kFile) return;
     if (folder_fingerprint(mirror_ / name) != known) names.push_back(name);
   };
-  add("checkpoints/best", state_.best);
+  add("checkpoints/best", state_.best);  // before steps, whose state.json has its value
+  for (const fs::path& path : list_checkpoints(mirror_)) {
+    std::string name = "checkpoints/" + path.filename().string();
+    if (!state_.pushed.contains(name)) names.push_back(std::move(name));
+  }
   add("final", state_.final);
   return names;
 }
@@ -90,7 +90,6 @@ void RemoteRun::upload(const std::string& name, const std::string& as) {
     const std::string& file = files[static_cast<size_t>(i)];
     store_->put_file(as + "/" + file, mirror_ / name / file);
   });
-  lease_.check();
   store_->put_file(as + "/" + last, mirror_ / name / last);
 }
 

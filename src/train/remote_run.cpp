@@ -7,14 +7,15 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/path.h"
+#include "train/guarded_store.h"
 
 namespace weft {
 namespace {
 
-// The first request shows whether the store can be reached and the bucket is there: with
-// repetitions. The lock's own calls are made without: an answer that is minutes late is none.
-LeasePlace reach_lock(ObjectStore& repeating, const std::shared_ptr<ObjectStore>& store) {
-  static_cast<void>(repeating.list(""));
+// The first request shows whether the store can be reached and the bucket is there: with retries.
+// The lock's own calls are made without: an answer that is minutes late is none.
+LeasePlace reach_lock(ObjectStore& retrying, const std::shared_ptr<ObjectStore>& store) {
+  static_cast<void>(retrying.list(""));
   return {store->address() + "/lock", [store] { return store->find("lock"); },
           [store](const std::string& text) { store->put("lock", text); },
           [store] { store->remove("lock"); }};
@@ -38,10 +39,11 @@ RemoteTimes remote_times() {
 RemoteRun::RemoteRun(std::shared_ptr<ObjectStore> store, std::filesystem::path mirror,
                      RemoteTimes times)
     : mirror_(std::move(mirror)),
-      once_(std::move(store)),
+      raw_(std::move(store)),
+      once_(std::make_shared<GuardedStore>(raw_, [this] { lease_.check(); })),
       store_(std::make_shared<RetryingStore>(once_, times.retry)),
       times_(times),
-      lease_(reach_lock(*store_, once_), times.lease),
+      lease_(reach_lock(*store_, raw_), times.lease),
       state_(read_mirror_state(mirror_)) {}
 
 RemoteRun::~RemoteRun() {
@@ -74,14 +76,13 @@ bool RemoteRun::is_own() const {
 void RemoteRun::keep_state() { write_mirror_state(mirror_, state_); }
 
 void RemoteRun::begin(int64_t step, bool overwrite) {
-  lease_.check();
-  lease_.mark_used();
-  if (overwrite) forget_old_run();
+  store_->repeat([this] { lease_.mark_used(); });
+  if (overwrite) delete_old_run();
   follow_names(step);
   push_records(*store_, Events::kWhereAllIsSent);
   state_.token = lease_.token();
   keep_state();
-  thread_ = std::thread([this] { put_records_now_and_then(); });
+  thread_ = std::thread([this] { put_records_periodically(); });
 }
 
 void RemoteRun::push(int64_t keep) {
@@ -92,7 +93,8 @@ void RemoteRun::push(int64_t keep) {
 void RemoteRun::check_lock() {
   try {
     lease_.check();
-  } catch (const StoreAway& e) {  // pushes report that
+  } catch (const Error&) {  // that it cannot be renewed is reported by the pushes
+    if (lease_.is_lost()) throw;
   }
 }
 
@@ -109,7 +111,7 @@ void RemoteRun::finish(int64_t keep) {
 }
 
 // No sooner than 50 times what the last one took: at most 2 % of the network's time.
-void RemoteRun::put_records_now_and_then() {
+void RemoteRun::put_records_periodically() {
   using Clock = std::chrono::steady_clock;
   Clock::duration pause = times_.records;
   bool is_failing = false;
@@ -122,6 +124,7 @@ void RemoteRun::put_records_now_and_then() {
       push_records(*once_, Events::kNot);
       is_failing = false;
     } catch (const std::exception& e) {
+      if (lease_.is_lost()) return;
       if (!is_failing) log_warning("{}; trying again", e.what());
       is_failing = true;
     }

@@ -57,7 +57,7 @@ class RemoteRun {
   void finish(int64_t keep);
   // RunError where another process has taken the run over: this one stores nothing more.
   void check_lock();
-  bool has_lost_lock() { return lease_.is_lost(); }
+  bool has_lost_lock() const { return lease_.is_lost(); }
 
  private:
   bool is_own() const;  // nobody else has changed the store since the mirror was written
@@ -73,6 +73,7 @@ class RemoteRun {
   void pull_checkpoints(const StoreListing& listing);
   void pull_replaced(const StoreListing& listing, const std::string& name, std::string* known);
   bool has_same(const StoredFolder& folder, const std::string& as);
+  bool is_same_there(const StoreListing& listing, const std::string& name);
   void fetch(const StoredFolder& folder, const std::string& as);
   // remote_push.cpp
   std::vector<std::string> unsent() const;  // folders
@@ -83,17 +84,19 @@ class RemoteRun {
   void upload(const std::string& name, const std::string& as);
   void replace(const std::string& name);
   void prune(int64_t keep);
-  void put_records_now_and_then();
+  void put_records_periodically();
   // remote_names.cpp
   void remove_there(const StoredFolder& folder);
   void move_there(const StoredFolder& folder, const std::string& to);
   void finish_replacement(const std::string& name);
-  void forget_old_run();
+  void delete_old_run();
   bool was_set_aside(const std::string& name) const;
   void follow_names(int64_t step);
 
   std::filesystem::path mirror_;
-  std::shared_ptr<ObjectStore> once_, store_;  // once_: without our repetitions
+  // raw_: for the lock itself; once_: changed only while the lock is held; store_: with retries.
+  std::shared_ptr<ObjectStore> raw_, once_;
+  std::shared_ptr<RetryingStore> store_;
   RemoteTimes times_;
   Lease lease_;
   MirrorState state_;

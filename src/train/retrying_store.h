@@ -31,9 +31,9 @@ class RetryingStore : public ObjectStore {
   void put_file(const std::string& name, const std::filesystem::path& from) override;
   void copy(const std::string& name, const std::string& to) override;
   void remove(const std::string& name) override;
+  void repeat(const std::function<void()>& call);  // any call that may throw StoreAway
 
  private:
-  void repeat(const std::function<void()>& call);
   std::shared_ptr<ObjectStore> store_;
   RetryTimes times_;
 };

@@ -246,7 +246,9 @@ void Saver::finish(Save save, const WriteFile& write_file) {
 
 void Saver::prune(int64_t step) {
   together("older checkpoints could not be removed", step, [&] {
-    if (ranks_.rank() == 0) prune_checkpoints(dir_, file_.config().checkpoint.keep, step);
+    if (ranks_.rank() != 0) return;
+    if (hooks_.check) hooks_.check();
+    prune_checkpoints(dir_, file_.config().checkpoint.keep, step);
   });
 }
 
@@ -278,7 +280,9 @@ bool Saver::write(const Save& save, const WriteFile& write_file) {
                                ranks_.size());
             });
   written = written && (alone || stage([&] {
-                          if (is_main) commit_checkpoint(save.folder, ranks_.size());
+                          if (!is_main) return;
+                          if (hooks_.check) hooks_.check();
+                          commit_checkpoint(save.folder, ranks_.size());
                         }));
   if (!written) {
     if (is_main) discard_checkpoint(save.folder);  // no rank writes any more

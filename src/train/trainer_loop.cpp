@@ -57,7 +57,7 @@ int Trainer::loop() {
   steps_->end_pending();
   saver_->end_saves(&state_);
   is_early_ = is_stalled() && !is_past_end(state_.position.epoch);
-  return agree_on_signal(*ranks_, signals_.received());
+  return agree_on_signal(*ranks_, has_lost_run(start_) ? kRunLost : signals_.received());
 }
 
 int Trainer::take_batch() {
@@ -100,11 +100,14 @@ int Trainer::evaluate() {
 
 int Trainer::stopped_by(int signal) {
   record_->clear_progress();
-  if (signal == kRunLost) end_without_rows(*ranks_, error_of_lost_run(start_));
+  if (signal == kRunLost) {
+    saver_->end_saves(&state_);  // no rank waits for another one's disk with a deadline
+    end_with_error(*ranks_, error_of_lost_run(start_));
+  }
   saver_->save_step_now(&state_);
   if (signal == kRowsFailed) {
     if (is_saved()) log_info("saved at step {}, before the rows that failed", state_.step);
-    end_without_rows(*ranks_, rows_error_);
+    end_with_error(*ranks_, rows_error_);
   }
   const char* name = signal_name(signal);
   if (!is_saved())

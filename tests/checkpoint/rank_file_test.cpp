@@ -68,8 +68,18 @@ TEST_F(RankFileTest, ChecksumsAreOfTheStoredBytes) {
   const std::string bytes = read_file(folder_ / "rank-00000.safetensors");
   const auto& slices = part.tensors.at("big").slices;
   ASSERT_EQ(slices.size(), 2u);
-  for (const StoredSlice& s : slices)
-    EXPECT_EQ(s.checksum, hash_bytes(bytes.data() + s.begin, s.end - s.begin));
+  for (const StoredSlice& s : slices) {
+    if (s.blocks.empty()) {
+      EXPECT_EQ(s.checksum, hash_bytes(bytes.data() + s.begin, s.end - s.begin));
+      continue;
+    }
+    ASSERT_EQ(s.blocks.size(), (s.end - s.begin + kCheckedBlock - 1) / kCheckedBlock);
+    for (size_t at = s.begin, i = 0; at < s.end; at += kCheckedBlock, ++i)
+      EXPECT_EQ(s.blocks[i], hash_bytes(bytes.data() + at, std::min(kCheckedBlock, s.end - at)));
+    EXPECT_EQ(s.checksum, hash_bytes(s.blocks.data(), 8 * s.blocks.size()));
+  }
+  EXPECT_TRUE(slices[0].blocks.empty());
+  EXPECT_FALSE(slices[1].blocks.empty());
   const std::string all(reinterpret_cast<const char*>(big_.data()), big_.size() * 4);
   EXPECT_TRUE(all.substr(0, 1001 * 4) == bytes.substr(slices[0].begin, 1001 * 4));
   EXPECT_TRUE(all.substr(1001 * 4) ==

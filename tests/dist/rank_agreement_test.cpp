@@ -73,7 +73,7 @@ TEST(Agree, FailedRowsEndNoRankBeforeAllHaveSaved) {
   const auto thrown = on_ranks(2, [&](Ranks& ranks) {
     if (ranks.rank() == 1) {
       try {
-        end_without_rows(ranks, std::make_exception_ptr(RunError("rows changed")));
+        end_with_error(ranks, std::make_exception_ptr(RunError("rows changed")));
       } catch (const RunError& e) {
         EXPECT_TRUE(has_logged);
         ranks.world().abort(e.what());
@@ -82,7 +82,7 @@ TEST(Agree, FailedRowsEndNoRankBeforeAllHaveSaved) {
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
     has_logged = true;
-    end_without_rows(ranks, nullptr);
+    end_with_error(ranks, nullptr);
   });
   EXPECT_EQ(thrown[1], "rows changed");
   EXPECT_NE(thrown[0].find("rows changed"), std::string::npos) << thrown[0];
@@ -92,7 +92,7 @@ TEST(Agree, FailedRowsEndNoRankBeforeAllHaveSaved) {
 TEST(Agree, FailedRowsKeepTheirErrorWhereAPeerIsLost) {
   const auto thrown = on_ranks(2, [](Ranks& ranks) {
     if (ranks.rank() == 0) return ranks.world().abort("killed");
-    end_without_rows(ranks, std::make_exception_ptr(RunError("rows changed")));
+    end_with_error(ranks, std::make_exception_ptr(RunError("rows changed")));
   });
   EXPECT_EQ(thrown[1], "rows changed");
 }

@@ -12,10 +12,11 @@ import json
 import random
 import signal
 import socket
+import subprocess
 import time
 
-from common import Weft, read_metrics, run_program
-from s3_interop import Server
+from common import Weft, read_metrics, run_program, write_run_file
+from s3_interop import Server, free_port
 from storage_place import BUCKET, Gate, Place
 
 
@@ -150,13 +151,16 @@ def check_lost(checks, weft, server, folder, truth):
         place.wait_for(process, lambda: place.steps(), "a checkpoint in the store")
         lock = {"host": "far", "pid": 7, "machine": "other", "token": "t", "beat": 3, "lease_s": 25, "held": True}
         server.client().put_object(Bucket=BUCKET, Key=f"here/{name}/lock", Body=json.dumps(lock).encode())
+        kept = place.steps()
         start = time.monotonic()
         _, text = process.communicate(timeout=60)
         shown(checks, process.returncode == 1 and time.monotonic() - start < 30,
               "a run that was taken over ends", f"exit {process.returncode}: {text[-500:]}")
         shown(checks, "taken over by process 7 on far" in text, "and says by whom", text[-800:])
         checks.equal(json.loads(place.read("lock")), lock, "the other one's lock is left alone")
-        checks.that(not any(entry.startswith("final/") for entry in place.names()), "no final/ is written")
+        time.sleep(1)
+        late = [step for step in place.steps() if step > kept[-1] + 6]  # a push that was under way may end
+        checks.equal(late, [], "it stores nothing more")
 
 
 def check_random_kills(checks, weft, server, folder, truth):
@@ -241,7 +245,7 @@ def check_gone(checks, weft, server, folder, truth):
     shown(checks, 12 not in place.steps(), "the store lacks the last step", str(place.steps()))
     gate.open()
     text = place.train(*words)
-    shown(checks, "is uploaded now" in text and "is finished at step 12" in text, "uploaded by the next start", text[-600:])
+    shown(checks, "; uploading checkpoints/" in text and "is finished at step 12" in text, "uploaded by the next start", text[-600:])
     checks.equal(bits(weft, place.copy()), truth, "bits in the store then")
 
 

@@ -26,8 +26,11 @@ class FakeStore : public ObjectStore {
   explicit FakeStore(std::shared_ptr<FakeObjects> objects) : objects_(std::move(objects)) {}
 
   std::atomic<int> num_failures = 0;  // of the next calls; negative: all
-  // Called before each change with "put NAME"; may throw.
-  std::function<void(const std::string&)> before;
+  // Called before each call with "put NAME"; may throw.
+  void set_before(std::function<void(const std::string&)> before) {
+    const std::lock_guard lock(before_mutex_);
+    before_ = std::move(before);
+  }
 
   std::string address() const override { return "s3://fake/run"; }
   std::vector<StoredObject> list(const std::string& folder) override {
@@ -68,6 +71,11 @@ class FakeStore : public ObjectStore {
 
  private:
   std::unique_lock<std::mutex> begin(const std::string& call) {
+    std::function<void(const std::string&)> before;
+    {
+      const std::lock_guard lock(before_mutex_);  // heartbeats call while a test sets it
+      before = before_;
+    }
     if (before) before(call);
     if (num_failures != 0) {
       if (num_failures > 0) --num_failures;
@@ -77,6 +85,8 @@ class FakeStore : public ObjectStore {
     objects_->calls.push_back(call);
     return lock;
   }
+  std::mutex before_mutex_;
+  std::function<void(const std::string&)> before_;
   std::shared_ptr<FakeObjects> objects_;
 };
 

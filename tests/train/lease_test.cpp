@@ -42,6 +42,7 @@ struct Text {
   }
   // As another machine's process would have left it.
   void hold(const std::string& machine, int64_t pid, double lease_s) {
+    const std::lock_guard lock(mutex);
     value = fmt::format(R"({{"host":"far","pid":{},"machine":"{}","token":"t","beat":0,)"
                         R"("lease_s":{},"held":true}})",
                         pid, machine, lease_s);
@@ -78,6 +79,44 @@ TEST(Lease, OneThatWasUsedLeavesItsTokenAndOneThatWasNotTheOldOne) {
   EXPECT_EQ(text.json().at("token").as_string(), token);
 }
 
+// Started and ended without changing anything: the mirror of the one before is still current.
+TEST(Lease, ATokenCountsFromTheFirstChangeOn) {
+  Text text;
+  std::string used;
+  {
+    Lease first(text.place(), kQuick);
+    first.mark_used();
+    used = first.token();
+  }
+  std::string killed;
+  {
+    const Lease second(text.place(), kQuick);
+    killed = *text.value;
+  }
+  text.value = killed;  // as if it had been killed while it held the lease
+  EXPECT_TRUE(text.json().at("held").as_bool());
+  EXPECT_EQ(text.json().at("current").as_string(), used);
+}
+
+// A store that does not answer holds up the heartbeat, not who asks at every step.
+TEST(Lease, WhetherItIsLostIsKnownWithoutWaiting) {
+  Text text;
+  std::atomic<bool> is_stuck = false, was_stuck = false;
+  LeasePlace place = text.place();
+  place.read = [&, read = place.read] {
+    while (is_stuck) {
+      was_stuck = true;
+      std::this_thread::sleep_for(5ms);
+    }
+    return read();
+  };
+  const Lease lease(place, kQuick);
+  is_stuck = true;
+  while (!was_stuck) std::this_thread::sleep_for(1ms);
+  EXPECT_FALSE(lease.is_lost());  // returns
+  is_stuck = false;
+}
+
 TEST(Lease, OneOfAnotherMachineIsTakenOverWhenItIsSilentForItsTime) {
   Text text;
   text.hold("another machine", 7, 0.3);
@@ -88,15 +127,19 @@ TEST(Lease, OneOfAnotherMachineIsTakenOverWhenItIsSilentForItsTime) {
 }
 
 TEST(Lease, AnAbsurdTimeIsNotBelieved) {
-  for (const double lease_s : {-1.0, 1e300}) {
+  for (const double lease_s : {-1.0, 0.0, 1e300}) {
     Text text;
     text.hold("another machine", 7, lease_s);
+    std::atomic<bool> is_refused = false;
     std::thread other([&] {  // renews it, so that the one who waits is refused
-      std::this_thread::sleep_for(100ms);
-      const std::lock_guard lock(text.mutex);
-      *text.value += " ";
+      while (!is_refused) {
+        std::this_thread::sleep_for(20ms);
+        const std::lock_guard lock(text.mutex);
+        *text.value += " ";
+      }
     });
     error_of<UserError>([&] { const Lease lease(text.place(), kQuick); });
+    is_refused = true;
     other.join();
   }
 }
