@@ -142,6 +142,11 @@ LogicalModel model_of(LogicalModel::Kind kind, const fs::path& path) {
 // A configuration alone is good only for training.
 void require_weights(const HfFolder& folder) {
   if (folder.has_weights()) return;
+  if (fs::exists(folder.path() / "index.json") && fs::exists(folder.path() / "state.json"))
+    throw UserError(fmt::format("{} has no COMMITTED: a checkpoint that was never completed, or "
+                                "lost files",
+                                folder.path().string()),
+                    "give another checkpoint of its run");
   throw UserError(
       fmt::format("{} has config.json but no weights: neither model.safetensors nor "
                   "model.safetensors.index.json nor pytorch_model.bin",

@@ -5,8 +5,10 @@
 #include "base/error.h"
 #include "base/printable.h"
 #include "checkpoint/export_torch.h"
+#include "checkpoint/match_config.h"
 #include "cmd/command.h"
 #include "cmd/export_optimizer.h"
+#include "io/file_system.h"
 #include "io/hf_folder.h"
 #include "train/local_copy.h"
 
@@ -66,6 +68,10 @@ std::string export_for_training(const LogicalModel& model, const Options& option
 
 int run_export(const Options& options) {
   const ExportOptions how = checked_options(options);
+  if (is_uri(options.out))
+    throw UserError(
+        fmt::format("{}: an export is written to a folder of this machine", options.out),
+        "give a local folder, and upload it");
   const LocalCopy copy(options.source);
   LogicalModel model = open_logical(copy.path());
   require_all_read(model);
@@ -75,6 +81,7 @@ int run_export(const Options& options) {
         fmt::format("{} has no config.json, which an export needs", model.path.string()),
         "give the folder that has it, and the tokenizer: --config FOLDER");
   }
+  match_config(model);
   std::string more;
   if (options.format == "hf") {
     export_hf(model.weights, model.config, read_side_files(model), options.out, how);

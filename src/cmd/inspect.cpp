@@ -117,6 +117,7 @@ Json inspect(const std::string& path, const InspectRows& options, const Special&
     if (found.find("path")) found.set("path", path);
     return found;
   }
+  require_no_list(path);
   if (path.ends_with(".yaml") || path.ends_with(".yml")) {
     refuse_idle(special.of_data, path + " is a run file, which has its own data section",
                 "--batches N shows what its rows become; --set data.KEY=value changes a key");

@@ -14,6 +14,8 @@ Json inspect_model(const std::string& path);  // checkpoint, folder, file
 // --verify: reads and checks every byte of a checkpoint, of all that a run directory has, or of
 // files of torch.save. Damage is part of the answer; RunError, UserError where it cannot be read.
 Json verify_checkpoints(const std::string& path);
+// UserError where a folder has checkpoints and is none itself, nor a run directory.
+void require_no_list(const std::filesystem::path& path);
 void require_sound(const Json& verification);  // RunError naming what is damaged
 // tokenizer.json, spiece.model, or one of vocab.json and merges.txt next to the other.
 bool is_tokenizer_file(const std::filesystem::path& path);

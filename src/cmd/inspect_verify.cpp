@@ -74,8 +74,13 @@ Json::Array verify_torch_files(const fs::path& path) {
   std::vector<fs::path> files;
   if (path_kind(path) == PathKind::kFolder) {
     const fs::path folder = is_deepspeed(path) ? deepspeed_step_folder(path) : path;
-    for (const auto& entry : fs::directory_iterator(folder)) {
+    const auto add = [&files](const fs::directory_entry& entry) {
       if (entry.is_regular_file() && has_torch_name(entry.path())) files.push_back(entry.path());
+    };
+    for (const auto& entry : fs::directory_iterator(folder)) add(entry);
+    // A universal checkpoint has its weights and states there, in a folder per tensor.
+    if (path_kind(folder / "zero") == PathKind::kFolder) {
+      for (const auto& entry : fs::recursive_directory_iterator(folder / "zero")) add(entry);
     }
   } else if (is_torch_file(path) || (fs::is_regular_file(path) && has_torch_name(path))) {
     files.push_back(path);
@@ -102,6 +107,7 @@ Json verify_checkpoints(const std::string& path) {
     throw UserError(fmt::format("{} has no complete checkpoint yet", path),
                     "wait for its first checkpoint, or give another folder");
   }
+  require_no_list(path);
   if (Json::Array files = verify_torch_files(path); !files.empty()) {
     out.set("file", std::move(files));
     return out;
@@ -111,6 +117,16 @@ Json verify_checkpoints(const std::string& path) {
                   "of torch.save",
                   path),
       "other files have no checksums; leave --verify out for them");
+}
+
+void require_no_list(const fs::path& path) {
+  if (path_kind(path) != PathKind::kFolder) return;
+  for (const std::string& name : folder_names(path)) {
+    if (!is_checkpoint(path / name)) continue;
+    throw UserError(fmt::format("{} is a folder of checkpoints", path.string()),
+                    fmt::format("give one of them ({}), or the run directory above it",
+                                (path / name).string()));
+  }
 }
 
 void require_sound(const Json& verification) {

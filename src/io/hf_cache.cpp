@@ -95,7 +95,9 @@ constexpr std::string_view kDatasets = "hf://datasets/";
 
 fs::path resolve_model_path(const std::string& path_or_name) {
   if (fs::is_directory(path_or_name)) return path_or_name;
-  require(!fs::exists(path_or_name), "{} is a file, wanted a Hugging Face folder", path_or_name);
+  if (fs::exists(path_or_name))
+    throw UserError(fmt::format("{} is a file, wanted a Hugging Face folder", path_or_name),
+                    "weft export FILE FOLDER --config MODEL makes one of a file of tensors");
   const bool is_local = is_local_path(path_or_name);
   const auto hub = parse_hub_name(path_or_name);
   if (!hub && !is_local) {

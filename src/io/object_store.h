@@ -38,6 +38,8 @@ class ObjectStore {
   virtual void put_file(const std::string& name, const std::filesystem::path& from) = 0;
   virtual void copy(const std::string& name, const std::string& to) = 0;
   virtual void remove(const std::string& name) = 0;  // one that is missing is no error
+  // All below it, in any order; and the empty objects that stand for folders in some stores.
+  virtual void remove_folder(const std::string& name) = 0;
 };
 
 // UserError where the address is not of a kind that this build knows.

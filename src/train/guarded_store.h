@@ -39,6 +39,10 @@ class GuardedStore : public ObjectStore {
     check_();
     store_->remove(name);
   }
+  void remove_folder(const std::string& name) override {
+    check_();
+    store_->remove_folder(name);
+  }
 
  private:
   std::shared_ptr<ObjectStore> store_;

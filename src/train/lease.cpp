@@ -39,7 +39,7 @@ struct Lease::Holder {
   std::string host, machine, token, current;
   int64_t pid = 0;
   Milliseconds lease{0};
-  bool is_held = false;
+  bool is_held = false, is_readable = true;
 
   explicit Holder(const std::string& text) {
     try {
@@ -57,6 +57,7 @@ struct Lease::Holder {
     } catch (const UserError&) {  // not ours, or cut: watched like one that is held
       host = "unknown";
       is_held = true;
+      is_readable = false;
       lease = LeaseTimes().lease;
     }
   }
@@ -123,6 +124,11 @@ void Lease::take() {
     std::this_thread::sleep_for(times_.confirm);
     const auto now = place_.read();
     if (now && Holder(*now).token == token_) return;
+    if (now && !Holder(*now).is_readable)
+      throw RunError(fmt::format("{} was written, but {} other bytes are read there: this storage "
+                                 "does not keep what is written",
+                                 place_.name, now->size()),
+                     "for an object store, check that its keys are set (AWS_ACCESS_KEY_ID)");
     if (now) static_cast<void>(is_free(*now));  // the other one, if it goes on
   }
 }

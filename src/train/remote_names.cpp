@@ -21,9 +21,7 @@ bool is_of_a_run(const std::string& folder) {
 void RemoteRun::remove_there(const StoredFolder& folder) {
   const std::string last = last_file_of(folder.name);
   if (folder.is_complete) store_->remove(folder.name + "/" + last);
-  for (const auto& [file, size] : folder.sizes) {
-    if (file != last) store_->remove(folder.name + "/" + file);
-  }
+  store_->remove_folder(folder.name);
 }
 
 // An object store has no rename. `to` is complete before the old one is touched.

@@ -1,6 +1,5 @@
 // train/remote_pull.cpp: the mirror becomes what the store is.
 #include <algorithm>
-#include <limits>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -57,11 +56,12 @@ bool is_sound(const fs::path& folder) {
 
 }  // namespace
 
-void RemoteRun::pull(bool with_checkpoints) {
+void RemoteRun::pull(bool with_checkpoints, int64_t keep) {
   StoreListing listing = read_listing(store_->list(""));
   if (is_own()) {
     drop_removed(listing);
   } else {
+    if (with_checkpoints && listing.steps().empty()) refuse_lost_run();
     set_unsent_aside(listing);
     clear_foreign(listing);
     state_ = {};
@@ -76,7 +76,7 @@ void RemoteRun::pull(bool with_checkpoints) {
                 mirror_.string(), address(), ahead.back(),
                 ahead.size() > 1 ? fmt::format(" and {} more", ahead.size() - 1) : "");
     store_->repeat([this] { lease_.mark_used(); });
-    push_all(std::numeric_limits<int64_t>::max());
+    push_all(keep);
     listing = read_listing(store_->list(""));
   }
   pull_files(listing, !ahead.empty());
@@ -90,6 +90,18 @@ void RemoteRun::pull(bool with_checkpoints) {
   if (!is_own()) state_.token = lease_.token_before();
   keep_state();
   names_at_start_ = checkpoint_names();
+}
+
+// A store without a lock, while the mirror has been in step with one: nobody has continued the run
+// elsewhere.
+void RemoteRun::refuse_lost_run() const {
+  const std::vector<fs::path> here = list_checkpoints(mirror_);
+  if (!lease_.token_before().empty() || state_.token.empty() || here.empty()) return;
+  throw UserError(
+      fmt::format("{} has lost this run, or it was deleted; {} still has {}", address(),
+                  mirror_.string(), here.back().filename().string()),
+      fmt::format("train it on under another name with --resume {}, or start over with --overwrite",
+                  mirror_.string()));
 }
 
 // Their names are kept: the mirror may be the only place of these steps.

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -43,8 +44,9 @@ class RemoteRun {
   const std::filesystem::path& mirror() const { return mirror_; }
 
   // Makes the mirror what the store is, as far as a start looks at it; uploads first what only the
-  // mirror has. with_checkpoints false (--overwrite): without their files.
-  void pull(bool with_checkpoints);
+  // mirror has, and keeps `keep` step-N there. with_checkpoints false (--overwrite): without their
+  // files. UserError where the store has lost the run, and the mirror has checkpoints of it.
+  void pull(bool with_checkpoints, int64_t keep = std::numeric_limits<int64_t>::max());
   // One folder more, by its name below the run (checkpoints/step-00000010); false: there is none.
   bool pull_folder(const std::string& name);
   // The run starts at `step`: the store follows what prepare_run_dir has renamed, moved or deleted,
@@ -64,6 +66,7 @@ class RemoteRun {
   void keep_state();
   std::set<std::string> checkpoint_names() const;  // of the mirror: checkpoints/...
   // remote_pull.cpp
+  void refuse_lost_run() const;
   void set_unsent_aside(const StoreListing& listing);
   void clear_foreign(const StoreListing& listing);
   void drop_removed(const StoreListing& listing);

@@ -58,7 +58,8 @@ NamedStart newest_of(const fs::path& other, const std::vector<DamagedFolder>& kn
                                        best->step, best->path.string())
                          : "name a checkpoint (RUN/checkpoints/step-N)");
   }
-  log_info("--resume {}: its newest sound checkpoint is {}", other.string(), found.sound->string());
+  log_info("--resume {}: its newest complete checkpoint is {}", other.string(),
+           found.sound->string());
   return {*found.sound, std::move(found.state), true, std::move(found.damaged)};
 }
 

@@ -59,4 +59,8 @@ void RetryingStore::remove(const std::string& name) {
   repeat([&] { store_->remove(name); });
 }
 
+void RetryingStore::remove_folder(const std::string& name) {
+  repeat([&] { store_->remove_folder(name); });
+}
+
 }  // namespace weft

@@ -31,6 +31,7 @@ class RetryingStore : public ObjectStore {
   void put_file(const std::string& name, const std::filesystem::path& from) override;
   void copy(const std::string& name, const std::string& to) override;
   void remove(const std::string& name) override;
+  void remove_folder(const std::string& name) override;
   void repeat(const std::function<void()>& call);  // any call that may throw StoreAway
 
  private:

@@ -102,12 +102,13 @@ void take_named(const TrainOptions& options, StartQuestion* question, RunStart* 
 }
 
 // Locks and fills the mirror. Returns what --resume means there.
-std::string open_remote(const std::string& address, const TrainOptions& options, RunStart* start) {
+std::string open_remote(const std::string& address, const TrainOptions& options, int64_t keep,
+                        RunStart* start) {
   std::shared_ptr<ObjectStore> store = open_object_store(address);
   start->lock = std::make_shared<RunLock>(start->dir);
   start->remote = std::make_shared<RemoteRun>(std::move(store), start->dir, remote_times());
-  log_info("{} is copied to {}", start->remote->address(), start->dir.string());
-  start->remote->pull(!options.overwrite);
+  log_info("{} has its mirror in {}", start->remote->address(), start->dir.string());
+  start->remote->pull(!options.overwrite, keep);
   const std::string below = start->remote->address() + "/";
   const std::string named = without_query(options.resume);
   if (named + "/" == below) return start->dir.string();
@@ -159,7 +160,8 @@ RunStart open_run_dir(const RunFile& file, const TrainOptions& given) {
   check_length(start.dir);
   TrainOptions options = given;
   const std::string address = run_address_of(file.config(), options);
-  if (!address.empty()) options.resume = open_remote(address, options, &start);
+  if (!address.empty())
+    options.resume = open_remote(address, options, file.config().checkpoint.keep, &start);
   if (is_remote(options.resume)) {
     start.copy = std::make_shared<LocalCopy>(options.resume);
     options.resume = start.copy->path();

@@ -135,7 +135,7 @@ TEST(OtherRun, ARunDirectoryMeansItsNewestSoundCheckpoint) {
        {other.string(), other.string() + "/", (other / "checkpoints").string()}) {
     const Ended ended = run.train({"train.steps=8"}, {"--resume", path, "--overwrite"});
     EXPECT_EQ(ended.exit_code, 0) << ended.err;
-    expect_parts(ended.err, {"its newest sound checkpoint is", "step-00000004", "skipped"});
+    expect_parts(ended.err, {"its newest complete checkpoint is", "step-00000004", "skipped"});
     EXPECT_EQ(hash_of(run.dir()), hash_of(run.dir("whole")));
   }
   EXPECT_EQ(bytes_below(other), before);

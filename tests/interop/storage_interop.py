@@ -56,6 +56,9 @@ def check_whole(checks, weft, server, folder, truth):
     shown(checks, "is finished at step 12" in text, "a finished run, from an empty mirror", text[-300:])
     place.train("--set", "train.steps=15")
     checks.equal(place.steps(), [12, 15], "continued")
+    keys = [entry["Key"] for entry in server.client().list_objects_v2(Bucket=BUCKET, Prefix="here/whole/")["Contents"]]
+    checks.equal([key for key in keys if "/step-" in key and key.endswith("/")
+                  and "step-00000012" not in key and "step-00000015" not in key], [], "removed checkpoints leave no empty objects")
 
 
 def check_commands(checks, weft, server, folder, truth):
@@ -82,9 +85,15 @@ def check_commands(checks, weft, server, folder, truth):
               for more in ((), ("--model", address), ("--model", copy), ("--set", "parallel.dp=2"),
                            ("--model", address, "--set", "parallel.dp=2"))]
     checks.equal(losses, losses[:1] * 5, "eval")
-    done = subprocess.run([str(weft.path), "hash", f"s3://{BUCKET}/here/none"], capture_output=True, text=True,
-                          env=env, check=False)
-    shown(checks, done.returncode != 0 and "here/none" in done.stderr, "nothing there", done.stderr[-300:])
+    checked = weft.json("inspect", "--verify", address, env=env)["checkpoint"]
+    checks.that(all(one["sound"] for one in checked), "inspect --verify")
+    shown(checks, checked[-1]["path"].startswith(f"{address}/checkpoints/"), "names the store's paths", str(checked))
+    for what, words, part in (("nothing there", ("hash", f"s3://{BUCKET}/here/none"), "here/none"),
+                              ("an export goes to a folder", ("export", address, f"s3://{BUCKET}/out"), "folder of this machine")):
+        start = time.monotonic()
+        done = subprocess.run([str(weft.path), *words], capture_output=True, text=True, env=env, check=False)
+        shown(checks, done.returncode == 2 and part in done.stderr and time.monotonic() - start < 20, what,
+              f"exit {done.returncode}: {done.stderr[-300:]}")
     other = Place(weft, server, folder, "other")
     text = other.train("--resume", f"{address}/{last}", "--set", "train.steps=16")
     shown(checks, "resumed from" in text, "--resume of another run in the store", text[-300:])

@@ -68,6 +68,11 @@ class FakeStore : public ObjectStore {
     const auto lock = begin("remove " + name);
     objects_->by_name.erase(name);
   }
+  void remove_folder(const std::string& name) override {
+    const auto lock = begin("remove " + name + "/");
+    std::erase_if(objects_->by_name,
+                  [&](const auto& object) { return object.first.starts_with(name + "/"); });
+  }
 
  private:
   std::unique_lock<std::mutex> begin(const std::string& call) {

@@ -126,6 +126,15 @@ TEST(Lease, OneOfAnotherMachineIsTakenOverWhenItIsSilentForItsTime) {
   EXPECT_EQ(lease.token_before(), "t");
 }
 
+// A store that keeps something else than what is put there.
+TEST(Lease, ALockThatReadsBackGarbledIsAnError) {
+  Text text;
+  LeasePlace place = text.place();
+  place.write = [write = place.write](const std::string& bytes) { write("A7\r\n" + bytes); };
+  const std::string error = error_of<RunError>([&] { const Lease lease(place, kQuick); });
+  EXPECT_NE(error.find("does not keep what is written"), std::string::npos) << error;
+}
+
 TEST(Lease, AnAbsurdTimeIsNotBelieved) {
   for (const double lease_s : {-1.0, 0.0, 1e300}) {
     Text text;

@@ -5,6 +5,16 @@
 namespace weft::testing {
 namespace {
 
+TEST_F(RemoteRunTest, AStoreThatHasLostTheRunDoesNotStartItAgain) {
+  train({1, 2});
+  objects_->by_name.clear();
+  const std::string error = error_of<UserError>([&] { open(); });
+  EXPECT_NE(error.find("step-00000002"), std::string::npos) << error;
+  EXPECT_EQ(here(), (Names{k1, k2}));  // nothing here was touched
+  Session session = open("other");     // who has never seen it starts it
+  EXPECT_EQ(here("other"), Names{});
+}
+
 TEST_F(RemoteRunTest, WhatWasRemovedInTheStoreIsRemovedHere) {
   train({1, 2});
   std::erase_if(objects_->by_name, [](const auto& o) { return o.first.starts_with(k2); });

@@ -64,6 +64,11 @@ bool has_role() {
                     "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or AWS_PROFILE) to keys that "
                     "may read and write there");
   }
+  if (has_any(text, {"Path does not exist", "NO_SUCH_KEY", "NoSuchKey"})) {
+    throw UserError(message,
+                    "check the address; `weft inspect` of the folder above shows what is "
+                    "there");
+  }
   if (has_any(text, {"HTTP status 301", "PERMANENT_REDIRECT", "PermanentRedirect"})) {
     throw UserError(message, "set AWS_REGION to the region of the bucket");
   }
@@ -178,6 +183,13 @@ class S3Store : public ObjectStore {
     const OpenedUri at = open(name);
     const fs::FileInfo info = take(at.system->GetFileInfo(at.path), "looking for an object");
     if (info.IsFile()) check(at.system->DeleteFile(at.path), "deleting an object");
+  }
+
+  void remove_folder(const std::string& name) override {
+    const OpenedUri at = open(name);
+    const fs::FileInfo info = take(at.system->GetFileInfo(at.path), "looking for a folder");
+    if (info.type() == fs::FileType::Directory)
+      check(at.system->DeleteDir(at.path), "deleting a folder");
   }
 
  private:
