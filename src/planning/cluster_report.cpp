@@ -158,7 +158,10 @@ void add_notes(const RunConfig& c, ClusterReport* r) {
         fmt::format("rank 0 needs more than the {:g} GB of device.memory_gb: this layout cannot "
                     "run there",
                     r->cluster.device.memory_gb));
-  if (r->from_memory) note("recovery from memory is not built yet: its row is what it would bring");
+  if (r->from_memory)
+    note(
+        "recovery from memory works today for the ranks of one machine, on CPUs; for others its "
+        "row is what it would bring");
 }
 
 }  // namespace
