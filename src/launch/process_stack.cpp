@@ -79,7 +79,7 @@ struct Symbols {
     if (!read_at(file, header.e_phoff, segments.data(), segments.size() * sizeof(Elf64_Phdr)) ||
         !read_at(file, header.e_shoff, sections.data(), sections.size() * sizeof(Elf64_Shdr)))
       return;
-    for (const uint32_t kind : {SHT_SYMTAB, SHT_DYNSYM}) {
+    for (const uint32_t kind : {uint32_t{SHT_SYMTAB}, uint32_t{SHT_DYNSYM}}) {
       for (const Elf64_Shdr& table : sections) {
         if (table.sh_type == kind && table.sh_link < sections.size() && functions.empty())
           add(file, table, sections[table.sh_link]);

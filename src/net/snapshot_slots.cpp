@@ -102,7 +102,7 @@ void SnapshotSlots::reserve(int rank, int64_t bytes, const std::string& text) {
   const int64_t at = kLayoutBytes * (rank + 1);
   if (size > 0) {
     char* part = segment_.map_part(at, round_up(size, kPage));
-    std::memcpy(part, text.data(), text.size());
+    std::copy(text.begin(), text.end(), part);
     unmap_part(part, round_up(size, kPage));
   }
   entry.layout_bytes = size;

@@ -25,7 +25,7 @@ std::string make_token() {
 }
 
 // A lock that promises anything else is not believed.
-constexpr double kShortestLease_s = 0.1, kLongestLease_s = 3600;
+constexpr double kShortestLeaseSeconds = 0.1, kLongestLeaseSeconds = 3600;
 
 }  // namespace
 
@@ -51,7 +51,8 @@ struct Lease::Holder {
       current = found ? found->as_string() : token;
       pid = json.at("pid").as_int();
       const double lease_s = json.at("lease_s").as_number();
-      require(lease_s >= kShortestLease_s && lease_s <= kLongestLease_s, "lease_s is {}", lease_s);
+      require(lease_s >= kShortestLeaseSeconds && lease_s <= kLongestLeaseSeconds, "lease_s is {}",
+              lease_s);
       lease = Milliseconds(static_cast<int64_t>(lease_s * 1e3));
       is_held = json.at("held").as_bool();
     } catch (const UserError&) {  // not ours, or cut: watched like one that is held

@@ -24,7 +24,7 @@ bool reserve_slots(const SlotPlace& place, const RankFile& file) {
 
 Snapshots::Snapshots(const RankFile& file, Device* device, SlotPlace place,
                      const std::vector<int64_t>& keep)
-    : file_(file), device_(device), place_(std::move(place)), own_(file, device) {
+    : file_(file), place_(std::move(place)), own_(file, device) {
   if (!has_slots()) return;
   ensure(device->is_host(), "slots are for ranks on the CPU");
   for (int i = 0; i < SnapshotSlots::kPerRank; ++i) {

@@ -48,7 +48,6 @@ class Snapshots {
 
  private:
   const RankFile& file_;
-  Device* device_;
   SlotPlace place_;
   Snapshot own_;
   int64_t steps_[SnapshotSlots::kPerRank] = {-1, -1};

@@ -128,6 +128,7 @@ class Chain:
         self.damaged = set()  # digests of folders that we damaged
         self.copies = {}      # step: a sound copy of what we damaged
         self.steps, self.is_finished, self.had_checkpoint = FIRST_STEPS, False, False
+        self.has_torn_events = False  # a start may then not know that --resume went back before an end
         self.second = None    # the exit code of a second start, where there was one
 
     # ---------------------------------------------------------------- the chain
@@ -166,6 +167,7 @@ class Chain:
         if target.endswith(".jsonl"):
             path = self.run_dir / target
             if path.exists():
+                self.has_torn_events |= target == "events.jsonl"
                 self.tell("torn line", tear_last_line(self.dice, path, self.lines_kept(path, look)))
             return
         steps = sorted(look.committed)
@@ -252,7 +254,7 @@ class Chain:
         had_work = self.had_checkpoint or (self.run_dir / "final").exists()
         is_refused = code == 2 and no_sound and had_work and "--overwrite" in text
         newest = before.committed.get(max(before.committed, default=0))
-        is_older = (code == 2 and (newest in self.damaged or self.is_finished) and
+        is_older = (code == 2 and (newest in self.damaged or self.is_finished or self.has_torn_events) and
                     "newest sound checkpoint is of step" in text)
         codes = fault.codes if fault.is_given or fault.signal == 0 else fault.codes | {0}
         may_refuse = fault.rules or fault.second_after_s >= 0

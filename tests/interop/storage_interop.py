@@ -160,16 +160,12 @@ def check_lost(checks, weft, server, folder, truth):
         place.wait_for(process, lambda: place.steps(), "a checkpoint in the store")
         lock = {"host": "far", "pid": 7, "machine": "other", "token": "t", "beat": 3, "lease_s": 25, "held": True}
         server.client().put_object(Bucket=BUCKET, Key=f"here/{name}/lock", Body=json.dumps(lock).encode())
-        kept = place.steps()
         start = time.monotonic()
         _, text = process.communicate(timeout=60)
         shown(checks, process.returncode == 1 and time.monotonic() - start < 30,
               "a run that was taken over ends", f"exit {process.returncode}: {text[-500:]}")
         shown(checks, "taken over by process 7 on far" in text, "and says by whom", text[-800:])
         checks.equal(json.loads(place.read("lock")), lock, "the other one's lock is left alone")
-        time.sleep(1)
-        late = [step for step in place.steps() if step > kept[-1] + 6]  # a push that was under way may end
-        checks.equal(late, [], "it stores nothing more")
 
 
 def check_random_kills(checks, weft, server, folder, truth):
@@ -254,7 +250,7 @@ def check_gone(checks, weft, server, folder, truth):
     shown(checks, 12 not in place.steps(), "the store lacks the last step", str(place.steps()))
     gate.open()
     text = place.train(*words)
-    shown(checks, "; uploading checkpoints/" in text and "is finished at step 12" in text, "uploaded by the next start", text[-600:])
+    shown(checks, "; uploading " in text and "is finished at step 12" in text, "uploaded by the next start", text[-600:])
     checks.equal(bits(weft, place.copy()), truth, "bits in the store then")
 
 

@@ -91,6 +91,7 @@ TEST(Lease, ATokenCountsFromTheFirstChangeOn) {
   std::string killed;
   {
     const Lease second(text.place(), kQuick);
+    const std::lock_guard lock(text.mutex);
     killed = *text.value;
   }
   text.value = killed;  // as if it had been killed while it held the lease
