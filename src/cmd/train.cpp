@@ -69,7 +69,7 @@ void warn_of_cores(const LaunchConfig& c, int64_t ranks) {
 }
 
 // Where the copies for checkpoint.async do not fit: the default gives way, a request does not.
-// Returns what the ranks must be told.
+// Returns the arguments that the ranks then need.
 std::vector<std::string> resolve_async(RunFile* file, const std::string& shortage) {
   if (shortage.empty() || !file->config().checkpoint.async) return {};
   if (file->was_given("checkpoint.async"))
@@ -93,9 +93,9 @@ std::vector<std::string> resolve_copies(RunFile* file, bool is_forced) {
                     "all then start from the newest checkpoint");
   log_warning("{}; where a rank dies, all start from the newest checkpoint", shortage);
   file->take_no_snapshots("memory is short");
-  std::vector<std::string> told = resolve_async(file, check_memory(file->config(), is_forced));
-  told.insert(told.begin(), {"--set", "launch.snapshot_every=0"});
-  return told;
+  std::vector<std::string> overrides = resolve_async(file, check_memory(file->config(), is_forced));
+  overrides.insert(overrides.begin(), {"--set", "launch.snapshot_every=0"});
+  return overrides;
 }
 
 // Records the death of a rank that the run survives; no rank writes meanwhile.
@@ -134,7 +134,7 @@ int supervise(RunFile& file, const TrainOptions& options, bool is_forced,
   const RunConfig& c = file.config();
   check_layout(c);
   check_backend(c);
-  const std::vector<std::string> told = resolve_copies(&file, is_forced);
+  const std::vector<std::string> overrides = resolve_copies(&file, is_forced);
   // Ranks that share memory need no network: an interface is looked up only where one was given.
   if (file.was_given("launch.interface")) {
     static_cast<void>(address_of_interface(c.launch.interface));
@@ -143,7 +143,7 @@ int supervise(RunFile& file, const TrainOptions& options, bool is_forced,
   JobOptions job;
   job.num_ranks = static_cast<int>(c.parallel.dp * c.parallel.tp);
   job.argv = argv;
-  job.argv.insert(job.argv.end(), told.begin(), told.end());
+  job.argv.insert(job.argv.end(), overrides.begin(), overrides.end());
   job.threads = static_cast<int>(c.launch.threads);
   job.max_restarts = c.launch.max_restarts;
   job.restart_reset_steps = c.launch.restart_reset_steps;

@@ -60,6 +60,16 @@ class Server:
         self.process.wait()
 
 
+def pump(a, b):
+    """Forwards one direction of a connection until it ends."""
+    try:
+        while data := a.recv(65536):
+            b.sendall(data)
+        b.shutdown(socket.SHUT_WR)
+    except OSError:
+        pass
+
+
 class Breaking(threading.Thread):
     """A proxy that drops the first connections, then forwards everything."""
 
@@ -79,16 +89,7 @@ class Breaking(threading.Thread):
                 continue
             there = socket.create_connection(("127.0.0.1", self.target))
             for a, b in ((here, there), (there, here)):
-                threading.Thread(target=self.pump, args=(a, b), daemon=True).start()
-
-    @staticmethod
-    def pump(a, b):
-        try:
-            while data := a.recv(65536):
-                b.sendall(data)
-            b.shutdown(socket.SHUT_WR)
-        except OSError:
-            pass
+                threading.Thread(target=pump, args=(a, b), daemon=True).start()
 
 
 def refused(weft, env, *words):

@@ -9,7 +9,7 @@ import threading
 import time
 
 from common import ROOT, write_run_file
-from s3_interop import free_port
+from s3_interop import free_port, pump
 
 BUCKET = "runs"
 
@@ -42,16 +42,7 @@ class Gate:
                 return
             self.pairs += [here, there]
             for a, b in ((here, there), (there, here)):
-                threading.Thread(target=self.pump, args=(a, b), daemon=True).start()
-
-    @staticmethod
-    def pump(a, b):
-        try:
-            while data := a.recv(65536):
-                b.sendall(data)
-            b.shutdown(socket.SHUT_WR)
-        except OSError:
-            pass
+                threading.Thread(target=pump, args=(a, b), daemon=True).start()
 
 
 class Place:
