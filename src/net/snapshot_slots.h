@@ -1,4 +1,4 @@
-// net/snapshot_slots.h: two slots per rank for copies of its state, in memory that outlives it.
+// net/snapshot_slots.h: slots of each rank for copies of its state, in memory that outlives it.
 //
 // The supervisor creates the segment and keeps it; ranks inherit its descriptor. A rank writes its
 // own slots and may read those of all. Texts and bytes are opaque here
@@ -20,7 +20,9 @@ namespace weft {
 
 class SnapshotSlots {
  public:
-  static constexpr int kPerRank = 2;
+  // Two take turns; the third is for when a checkpoint is being written from one of them. Memory
+  // is used from the first write to a slot on.
+  static constexpr int kPerRank = 3;
   static constexpr size_t kTextBytes = size_t{1} << 20;
 
   static std::shared_ptr<SnapshotSlots> create(int num_ranks);

@@ -191,7 +191,7 @@ constexpr const char* kAsyncCopy =
     "checkpoints are written beside training (checkpoint.async) from a copy of the state, which "
     "needs";
 constexpr const char* kSlotCopies =
-    "a run continues after the death of a rank from two copies of the state "
+    "a run continues after the death of a rank from copies of the state "
     "(launch.snapshot_every), which need";
 
 // `need`: of the run without them.

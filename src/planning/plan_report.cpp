@@ -335,7 +335,7 @@ std::string PlanReport::to_text() const {
   }
   if (snapshots > 0) {
     text += fmt::format("{}: {} more{}\n",
-                        has_slots ? "two copies of its state in memory (launch.snapshot_every)"
+                        has_slots ? "copies of its state in memory (launch.snapshot_every)"
                                   : "once a checkpoint is written beside training "
                                     "(checkpoint.async)",
                         format_bytes(plans[0].snapshot), is_on_gpu ? " of host memory" : "");

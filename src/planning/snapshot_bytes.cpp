@@ -18,8 +18,8 @@ bool has_snapshot_slots(const RunConfig& c, bool is_on_gpu) {
 }
 
 int64_t num_state_copies(const RunConfig& c, bool is_on_gpu) {
-  if (has_snapshot_slots(c, is_on_gpu)) return 2;
-  return c.checkpoint.async ? 1 : 0;
+  const int64_t saved = c.checkpoint.async ? 1 : 0;
+  return has_snapshot_slots(c, is_on_gpu) ? 2 + saved : saved;
 }
 
 int64_t snapshot_bytes(const Graph& graph, bool has_masters) {

@@ -7,9 +7,8 @@
 
 namespace weft {
 
-// How many copies of its state a rank keeps: two in slots, where a run of several ranks survives
-// the death of one (launch.snapshot_every); else one, where checkpoints are written beside
-// training.
+// How many copies of its state a rank keeps: one, where checkpoints are written beside training,
+// and two more, where a run of several ranks survives the death of one (launch.snapshot_every).
 int64_t num_state_copies(const RunConfig& config, bool is_on_gpu);
 // Whether those are slots.
 bool has_snapshot_slots(const RunConfig& config, bool is_on_gpu);

@@ -36,7 +36,7 @@ Snapshots::Snapshots(const RankFile& file, Device* device, SlotPlace place,
       place_.slots->drop(place_.rank, i);
     }
   }
-  newest_ = steps_[0] > steps_[1] ? 0 : 1;
+  newest_ = static_cast<int>(std::max_element(std::begin(steps_), std::end(steps_)) - steps_);
 }
 
 std::optional<int> Snapshots::find(int64_t step) const {
@@ -47,7 +47,8 @@ std::optional<int> Snapshots::find(int64_t step) const {
 }
 
 int Snapshots::choose(int64_t step) {
-  const int slot = !has_slots() ? 0 : 1 - (held_ >= 0 ? held_ : newest_);
+  int slot = 0;  // the first possible: the third takes memory only while one is held
+  while (has_slots() && (slot == held_ || slot == newest_)) ++slot;
   steps_[slot] = step;
   newest_ = slot;
   return slot;

@@ -1,4 +1,4 @@
-// train/snapshots.h: the copies of a rank's state: one in its own memory, or two that outlive it.
+// train/snapshots.h: the copies of a rank's state: one in its own memory, or slots that outlive it.
 //
 // With slots (net/snapshot_slots.h) some step is whole on every rank at any time, so that a run
 // survives the death of a rank: see docs/design/0015-survive.md for the order that this needs.
@@ -36,7 +36,7 @@ class Snapshots {
 
   // By the loop. The slot of a step that is copied or being copied.
   std::optional<int> find(int64_t step) const;
-  // For the next copy, of `step`: neither the one that is held nor, where there are two, the
+  // For the next copy, of `step`: neither the one that is held nor, where there are slots, the
   // newest.
   int choose(int64_t step);
   void hold(int slot) { held_ = slot; }  // a checkpoint is written from it
@@ -50,7 +50,7 @@ class Snapshots {
   const RankFile& file_;
   SlotPlace place_;
   Snapshot own_;
-  int64_t steps_[SnapshotSlots::kPerRank] = {-1, -1};
+  int64_t steps_[SnapshotSlots::kPerRank] = {-1, -1, -1};
   const std::byte* images_[SnapshotSlots::kPerRank] = {};
   int held_ = -1, newest_ = 1;
 };
