@@ -5,6 +5,7 @@
 #include <sstream>
 #include <string>
 
+#include "net/snapshot_slots.h"
 #include "tests/e2e/program.h"
 
 namespace weft::testing {
@@ -61,7 +62,8 @@ int64_t mapped_bytes(pid_t pid, const std::string& memfd, int bits, int64_t firs
 
 int64_t own_arena_bytes(pid_t pid, int rank) { return mapped_bytes(pid, "weft", 44, rank + 1, 1); }
 int64_t own_slot_bytes(pid_t pid, int rank) {
-  return mapped_bytes(pid, "weft-snapshots", 43, 2 * rank + 1, 2);
+  constexpr int kSlots = SnapshotSlots::kPerRank;
+  return mapped_bytes(pid, "weft-snapshots", 43, kSlots * rank + 1, kSlots);
 }
 
 }  // namespace
