@@ -138,6 +138,7 @@ case "${1:-}" in
     packages_build
     tool sha256sum coreutils
     tool tc iproute2
+    tool mpirun openmpi-bin
     install_missing
     install_arrow
     python_env tools/locks/interop.txt

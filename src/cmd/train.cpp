@@ -6,6 +6,8 @@
 #include "base/path.h"
 #include "base/printable.h"
 #include "cmd/command.h"
+#include "cmd/train_launched.h"
+#include "cmd/train_memory.h"
 #include "launch/cores.h"
 #include "launch/job.h"
 #include "launch/rank_context.h"
@@ -66,36 +68,6 @@ void warn_of_cores(const LaunchConfig& c, int64_t ranks) {
       "{} x {} on {}: they take turns, and steps take longer; fewer ranks (parallel.dp, "
       "parallel.tp) or threads (launch.threads) are faster here",
       several(ranks, "rank"), several(threads, "thread"), several(cores, "core"));
-}
-
-// Where the copies for checkpoint.async do not fit: the default gives way, a request does not.
-// Returns the arguments that the ranks then need.
-std::vector<std::string> resolve_async(RunFile* file, const std::string& shortage) {
-  if (shortage.empty() || !file->config().checkpoint.async) return {};
-  if (file->was_given("checkpoint.async"))
-    throw UserError(shortage,
-                    "set checkpoint.async to false, or leave it out: checkpoints are then "
-                    "written between steps");
-  log_warning("{}; checkpoints are written between steps", shortage);
-  file->save_synchronously("memory is short");
-  return {"--set", "checkpoint.async=false"};
-}
-
-// The same where the run also takes snapshots, which need more.
-std::vector<std::string> resolve_copies(RunFile* file, bool is_forced) {
-  std::string shortage = check_memory(file->config(), is_forced);
-  const bool has_slots =
-      has_snapshot_slots(file->config(), choose_kernels(file->config()).device != nullptr);
-  if (shortage.empty() || !has_slots) return resolve_async(file, shortage);
-  if (file->was_given("launch.snapshot_every") && file->config().launch.snapshot_steps() > 0)
-    throw UserError(shortage,
-                    "set launch.snapshot_every to 0 or auto, or leave it out: where a rank dies, "
-                    "all then start from the newest checkpoint");
-  log_warning("{}; where a rank dies, all start from the newest checkpoint", shortage);
-  file->take_no_snapshots("memory is short");
-  std::vector<std::string> overrides = resolve_async(file, check_memory(file->config(), is_forced));
-  overrides.insert(overrides.begin(), {"--set", "launch.snapshot_every=0"});
-  return overrides;
 }
 
 // Records the death of a rank that the run survives; no rank writes meanwhile.
@@ -206,9 +178,16 @@ RunCommand add_train(CommandOptions& app) {
     std::optional<StopSignals> early;  // a rank has a supervisor that handles them
     if (!rank) early.emplace(nullptr);
     check_environment();
+    const auto launched = rank ? std::nullopt : find_launcher_place();
+    if (launched) {
+      set_log_quiet(w->options.quiet || launched->rank > 0);
+      for (const std::string& key : launcher_keys(*launched)) w->sets.push_back(key);
+    }
     RunFile file(w->run, w->sets);
     choose_precision(&file);  // the printed keys show it
     w->options.run_file = w->run;
+    if (launched && launched->size > 1)
+      return train_launched(file, w->options, w->force, *launched);
     if (rank) {
       if (rank->world->has_saved()) continue_run(&w->options);
       return train_rank(file, w->options,

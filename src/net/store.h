@@ -24,6 +24,9 @@
 
 namespace weft {
 
+// The key whose value ends the work of all who wait for it: the reason.
+inline constexpr const char* kAbortKey = "abort";
+
 class StoreServer {
  public:
   // secret: copied; null: everyone may come.

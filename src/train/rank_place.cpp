@@ -5,6 +5,9 @@ namespace weft {
 
 std::unique_ptr<Ranks> make_ranks(const RunConfig& c, const Model& model, const RankPlace& place) {
   const Layout layout = resolve_layout(c, model);
+  if (place.launched.all)
+    return std::make_unique<Ranks>(layout, nullptr, place.rank,
+                                   place.launched.all->split(0, place.rank), c.launch.interface);
   if (!place.world) return std::make_unique<Ranks>(layout);
   auto ranks =
       std::make_unique<Ranks>(layout, place.world, place.rank, nullptr, c.launch.interface);

@@ -14,6 +14,12 @@
 
 namespace weft {
 
+// Of a rank that torchrun, mpirun or the like started: there is no world in shared memory.
+struct LaunchedRank {
+  std::shared_ptr<Comm> all;  // null: a supervisor started it, or it is alone
+  int local_rank = 0;         // on its machine
+};
+
 struct RankPlace {
   int rank = 0;
   int threads = 1;
@@ -22,6 +28,10 @@ struct RankPlace {
   std::function<Backend()> open_device = nullptr;
   NcclLibrary* nccl = nullptr;
   std::shared_ptr<SnapshotSlots> slots = nullptr;  // null: no snapshots outlive this process
+
+  LaunchedRank launched = {};
+
+  int device_number() const { return launched.all ? launched.local_rank : rank; }
 
   // This process takes the place of one that died, or all ranks have lost one: they continue from
   // their slots.

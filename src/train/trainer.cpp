@@ -33,7 +33,7 @@ Trainer::Trainer(const RunFile& file, const TrainOptions& options, RunStart star
       rows_(session_.open_train_rows()),
       side_files_(side_files(session_)),
       stream_(c_.data, *rows_, *session_.tokenizer, share(session_.train_stream())),
-      backend_(place.open_device ? place.open_device() : open_backend(c_, ranks_->rank())),
+      backend_(place.open_device ? place.open_device() : open_backend(c_, place.device_number())),
       engine_(c_, *session_.model, ranks_.get(), *backend_.kernels, place.threads, backend_.device),
       state_{0, 0, {}, std::nullopt, -1, 0, LossScaling(c_, engine_)},
       numerics_(numerics_fingerprint(c_, ranks_->layout(), *backend_.kernels, *backend_.device)) {

@@ -10,8 +10,6 @@
 namespace weft {
 namespace {
 
-constexpr const char* kAbortKey = "abort";
-
 std::shared_ptr<gloo::transport::Device> make_device(const std::string& host) {
   // Gloo writes to connections that may be closed, without MSG_NOSIGNAL.
   std::signal(SIGPIPE, SIG_IGN);
@@ -29,8 +27,8 @@ std::shared_ptr<gloo::transport::Device> make_device(const std::string& host) {
 
 GlooWorld::GlooWorld(const GlooOptions& options)
     : options_(options),
-      store_(options.store, options.deadline_ms),
-      watched_(options.store, options.deadline_ms),
+      store_(options.store, options.deadline_ms, options.secret.get()),
+      watched_(options.store, options.deadline_ms, options.secret.get()),
       device_(make_device(options.host)),
       deadline_ms_(options.deadline_ms) {
   watched_.set_last_will(kAbortKey,

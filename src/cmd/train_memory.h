@@ -1,0 +1,19 @@
+// cmd/train_memory.h: what a run does without where memory is short.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "config/run_config.h"
+#include "planning/memory_check.h"
+
+namespace weft {
+
+// Where the copies for checkpoint.async do not fit (a shortage that is not empty): the default
+// gives way, a request is a UserError. Returns the arguments that ranks then need.
+std::vector<std::string> resolve_async(RunFile* file, const std::string& shortage);
+
+// check_memory, and the same where the run also takes snapshots, which need more.
+std::vector<std::string> resolve_copies(RunFile* file, bool is_forced);
+
+}  // namespace weft

@@ -1,0 +1,135 @@
+#!/usr/bin/env python3
+"""The real torchrun and mpirun start `weft train`, one process per rank: the bits of weft's own ranks.
+
+    launchers_interop.py --weft build/weft
+
+Exact mode, dp 2 and dp 2 x tp 2 with zero3: weights, states and metrics are those of a run whose
+ranks weft starts itself. With torchrun, a rank is killed on the way: the others end with 75, torchrun
+starts all again, they resume, and the end is the same. mpirun ends with the code of the rank that was wrong.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+from common import Weft, die_with_parent, read_metrics, run_program, write_run_file
+from sampling import ROOT, is_full
+
+DEADLINE_S = 240
+TWO = {"dp": 2, "mode": "exact"}
+FOUR = {"dp": 2, "tp": 2, "shard": "zero3", "mode": "exact"}
+
+
+def write_file(folder, name, parallel, steps):
+    return write_run_file(folder / f"{name}.yaml", {
+        "name": name,
+        "model": {"path": str(ROOT / "examples/quickstart/model"), "init": "random"},
+        "data": {"train": [str(folder / "data/train.jsonl")], "source": "{question}\n",
+                 "target": "{sql}", "tokenizer": "bytes", "seq_length": 96},
+        "parallel": parallel,
+        "train": {"steps": steps, "global_batch": 8, "micro_batch": 4, "lr": 1e-3},
+        "checkpoint": {"every": 4, "keep": 100}, "launch": {"threads": 1}})
+
+
+def torchrun(ranks, *words):
+    return [sys.executable, "-m", "torch.distributed.run", "--no-python", "--standalone",
+            "--nproc-per-node", str(ranks), *words]
+
+
+def mpirun(ranks, *words):
+    return ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-np", str(ranks), *words]
+
+
+def start(command, weft, file, run_dir, log):
+    words = [*command, str(weft.path), "train", str(file), "--run-dir", str(run_dir)]
+    with open(log, "wb") as out:
+        return subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+                                env={**os.environ, "OMP_NUM_THREADS": "1"}, preexec_fn=die_with_parent)
+
+
+def finish(process):
+    try:
+        return process.wait(DEADLINE_S)
+    finally:
+        if process.poll() is None:
+            process.kill()
+
+
+def same_run(checks, weft, run_dir, own, what):
+    checks.equal(weft.call("hash", run_dir), weft.call("hash", own), f"{what}: weights and states")
+    keys = ("step", "loss", "grad_norm", "lr", "tokens")
+    lines = [[{k: line[k] for k in keys} for line in read_metrics(d)[0]] for d in (run_dir, own)]
+    checks.equal(lines[0], lines[1], f"{what}: metrics")
+    checks.that(not list(run_dir.parent.glob(".*rendezvous*")), f"{what}: the rendezvous file is gone")
+
+
+def launch(checks, weft, folder, case, command):
+    name, file, own = case
+    run_dir, log = folder / f"runs/{name}", folder / f"{name}.log"
+    code = finish(start(command, weft, file, run_dir, log))
+    if checks.that(code == 0, f"{name}: exit 0", "" if code == 0 else log.read_text(errors="replace")[-1500:]):
+        same_run(checks, weft, run_dir, own, name)
+
+
+def find_rank(file, rank):
+    """The process of a rank: by its command line and environment."""
+    for entry in os.scandir("/proc"):
+        if not entry.name.isdigit():
+            continue
+        try:
+            words = open(f"{entry.path}/cmdline", "rb").read().split(b"\0")
+            env = open(f"{entry.path}/environ", "rb").read().split(b"\0")
+        except OSError:
+            continue
+        if str(file).encode() in words and words[0].endswith(b"weft") and f"RANK={rank}".encode() in env:
+            return int(entry.name)
+    return None
+
+
+def killed(checks, weft, folder, file, own):
+    name = "torchrun, 4 ranks, one killed"
+    run_dir, log = folder / "runs/killed", folder / "killed.log"
+    process = start(torchrun(4, "--max-restarts", "1", "--monitor-interval", "0.2"), weft, file, run_dir, log)
+    deadline = time.monotonic() + DEADLINE_S
+    while process.poll() is None and time.monotonic() < deadline:
+        if (run_dir / "checkpoints/step-00000004/COMMITTED").exists():
+            break
+        time.sleep(0.02)
+    pid = find_rank(file, 2)
+    if checks.that(pid is not None, f"{name}: the rank is found"):
+        os.kill(pid, signal.SIGKILL)
+    code = finish(process)
+    text = log.read_text(errors="replace")
+    checks.that(code == 0, f"{name}: torchrun ends well", "" if code == 0 else text[-1500:])
+    checks.that("resumed from" in text, f"{name}: it resumes")
+    same_run(checks, weft, run_dir, own, name)
+
+
+def wrong_size(checks, weft, folder, file):
+    code = finish(start(mpirun(3), weft, file, folder / "runs/wrong", folder / "wrong.log"))
+    text = (folder / "wrong.log").read_text(errors="replace")
+    wanted = "mpirun has started 3 ranks (OMPI_COMM_WORLD_SIZE), but parallel.dp=2 x parallel.tp=1 needs 2"
+    checks.equal(code, 2, "mpirun, 3 ranks for dp 2: exit 2")
+    checks.that(wanted in text, "mpirun, 3 ranks for dp 2: the message", "" if wanted in text else text[-800:])
+
+
+def body(args, checks, folder):
+    weft = Weft(args.weft)
+    weft.call("corpus", folder / "data", "--seed", 1, "--train", 400, "--test", 10)
+    two, four = write_file(folder, "two", TWO, 6), write_file(folder, "four", FOUR, 16)
+    own_two, own_four = folder / "own/two", folder / "own/four"
+    weft.train(two, own_two)
+    weft.train(four, own_four)
+    launch(checks, weft, folder, ("mpirun, 2 ranks", two, own_two), mpirun(2))
+    wrong_size(checks, weft, folder, two)
+    launch(checks, weft, folder, ("torchrun, 2 ranks", two, own_two), torchrun(2))
+    killed(checks, weft, folder, four, own_four)
+    if is_full():
+        launch(checks, weft, folder, ("mpirun, 4 ranks", four, own_four), mpirun(4))
+        launch(checks, weft, folder, ("torchrun, 4 ranks", four, own_four), torchrun(4))
+
+
+if __name__ == "__main__":
+    run_program(__doc__, body, in_memory=True)
