@@ -6,6 +6,8 @@
 // With a fault it fails like a GPU, from some call on.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -16,6 +18,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -103,23 +106,36 @@ class FakeDevice : public Device {
     taken_ += bytes;
     return memory;
   }
-  // As on a GPU: queued work can no longer use it.
+  // As on a GPU: queued work can no longer use it, and what a dead rank leaves stays until nobody
+  // has it mapped.
   void free(std::byte* memory, int64_t bytes) override {
-    {
-      const std::lock_guard lock(mappings().mutex);
-      if (mappings().open[memory] > 0) ++mappings().num_freed_too_early;
-    }
     for (FakeQueue& queue : queues_) {
       while (!queue.wait_for(queue.pushed(), 1000)) {
       }
     }
-    constexpr std::align_val_t kLine{64};
-    ::operator delete(memory, kLine);
     taken_ -= bytes;
+    const std::lock_guard lock(mappings().mutex);
+    if (mappings().open[memory] > 0) {
+      if (!is_lost_) ++mappings().num_freed_too_early;
+      mappings().left.insert(memory);
+    } else {
+      release(memory);
+    }
   }
   std::byte* allocate_pinned(int64_t bytes) override { return allocate(bytes); }
   void free_pinned(std::byte* memory, int64_t bytes) override { free(memory, bytes); }
   int64_t taken_bytes() const { return taken_; }
+
+  bool pin(std::byte* memory, int64_t) override {
+    note("pin");
+    ++num_pins;
+    if (!can_pin) return false;
+    EXPECT_TRUE(pinned_.insert(memory).second) << "pinned twice";
+    return true;
+  }
+  void unpin(std::byte* memory) override { EXPECT_EQ(pinned_.erase(memory), 1u); }
+  bool can_pin = true;
+  std::atomic<int> num_pins{0};
 
   void write(void* to, const void* from, int64_t bytes) override {
     note("write");
@@ -153,12 +169,14 @@ class FakeDevice : public Device {
   }
   void drop_memory(const Exported& exported) override {
     const std::lock_guard lock(mappings().mutex);
-    --mappings().open[exported.here];
+    if (--mappings().open[exported.here] == 0 && mappings().left.erase(exported.here) > 0)
+      release(exported.here);
   }
   // For all fake devices: memory that others have mapped, and how often such memory was freed.
   struct Mappings {
     std::mutex mutex;
     std::map<const std::byte*, int> open;
+    std::set<std::byte*> left;  // by their owners
     int num_freed_too_early = 0;
   };
   static Mappings& mappings() {
@@ -195,8 +213,8 @@ class FakeDevice : public Device {
   }
   int num_captured = 0;
   int64_t copy_ms = 0;  // duration of every copy: makes a long pass
-  // From the call of that number and kind on (allocate, write, read, copy, wait, event, replay),
-  // every call fails.
+  // From the call of that number and kind on (allocate, pin, write, read, copy, wait, event,
+  // replay; any: whichever), every call fails.
   struct Fault {
     std::string call;
     int64_t number = 1;
@@ -219,6 +237,11 @@ class FakeDevice : public Device {
   }
 
  private:
+  static void release(std::byte* memory) {
+    constexpr std::align_val_t kLine{64};
+    ::operator delete(memory, kLine);
+  }
+
   // A place in one of the queues.
   class FakeEvent : public Event {
    public:
@@ -306,7 +329,7 @@ class FakeDevice : public Device {
   }
 
   void note(const char* call) {
-    if (fault.call == call) {
+    if (fault.call == call || fault.call == "any") {
       if (count_) ++*count_;
       if (++num_calls_ == fault.number) is_lost_ = true;
     }
@@ -332,6 +355,7 @@ class FakeDevice : public Device {
   std::atomic<bool> is_lost_{false};
   std::atomic<int64_t>* count_ = nullptr;
   FakeCapturedGraph* captured_ = nullptr;  // being captured
+  std::set<std::byte*> pinned_;            // by the thread that copies
   Watch watch_;
   mutable FakeQueue queues_[2];
 };

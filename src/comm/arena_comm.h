@@ -54,6 +54,7 @@ class ArenaComm : public Comm {
   void compare(CommCall call, const void* data);
   bool is_here(const void* data) const;
   int64_t offset(const void* data) const { return static_cast<const std::byte*>(data) - arena_; }
+  void restart_numbers() { number_ = 0; }  // replacements begin there
 
   std::shared_ptr<Comm> host_;
   Device* device_;

@@ -68,6 +68,13 @@ class Comm {
   // Becomes `fresh`, a group of the same kind and size: users keep their pointer to this one. After
   // a failure, when no call is running; counts stay. BugError where a backend cannot.
   virtual void adopt(Comm& fresh);
+  // A group of ranks on GPUs, after a failure. leave: its work on this rank's GPU is given up, and
+  // nothing of the others is mapped or connected any more; returns when that has begun, so that two
+  // groups whose work depends on each other can both be left. rejoin: with the same ranks or their
+  // replacements, when the host group below was rebuilt; collective. Captured graphs of its calls
+  // are void, and must be gone by then.
+  virtual void leave() {}
+  virtual void rejoin() {}
 
   // Ends every current and future call, on all ranks of this group and of those split from the same
   // world. Thread-safe; does not wait.

@@ -155,6 +155,11 @@ void Executor::call_all(List& list, const StepScalars& scalars) {
   if (!list.async.empty()) lane_.wait(list.schedule->num_async);
 }
 
+void Executor::drain() {
+  lane_.drain();
+  for (List* list : {&pass_, &finish_}) list->captured_graphs.clear();
+}
+
 void Executor::allow_stop() {
   may_stop_ = true;
   has_collectives_ = std::any_of(pass_.nodes->begin(), pass_.nodes->end(),

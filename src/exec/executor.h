@@ -93,8 +93,10 @@ class Executor {
   void ask_stop(const ShouldStop* should_stop) { should_stop_ = should_stop; }  // null: none
   void run_pass(const StepScalars& scalars);
   void run_finish(const StepScalars& scalars);
-  // After a list that was left by an exception: waits for its calls on the other lane.
-  void drain() { lane_.drain(); }
+  // After a list that was left by an exception: waits for its calls on the other lane. Captured
+  // graphs are dropped: they have addresses of other ranks' memory, and all ranks must capture at
+  // the same pass.
+  void drain();
 
   // Calls so far of each operation: for tests of what a rank does.
   const std::map<Op, int64_t>& calls() const { return calls_; }

@@ -48,12 +48,18 @@ class Device {
   virtual void free(std::byte* memory, int64_t bytes) = 0;
   virtual std::byte* allocate_pinned(int64_t bytes) = 0;
   virtual void free_pinned(std::byte* memory, int64_t bytes) = 0;
+  // Pins host memory that somebody else owns, until unpin; false where that is not possible: copies
+  // to it are then slower. Thread-safe; seconds for some gigabytes.
+  [[nodiscard]] virtual bool pin(std::byte* /*memory*/, int64_t /*bytes*/) { return false; }
+  virtual void unpin(std::byte* /*memory*/) {}
 
   // Complete when they return. Thread-safe.
   virtual void write(void* to, const void* from_host, int64_t bytes) = 0;
   virtual void read(void* to_host, const void* from, int64_t bytes) = 0;
   // The same without waiting for queued work, which must not write what is read: beside a pass.
+  // Complete after wait_aside(), on the same thread.
   virtual void read_aside(void* to_host, const void* from, int64_t bytes) = 0;
+  virtual void wait_aside() {}
   // Queued: both ends are device or shared memory of this device, and must not change until it is
   // done.
   virtual void copy(void* to, const void* from, int64_t bytes) = 0;

@@ -13,15 +13,17 @@ namespace {
 class Mappings {
  public:
   explicit Mappings(Device* device) : device_(device) {}
-  ~Mappings() {
-    for (const Device::Exported& e : open_) device_->drop_memory(e);
-  }
+  ~Mappings() { drop(); }
   Mappings(const Mappings&) = delete;
   Mappings& operator=(const Mappings&) = delete;
   std::byte* open(const Device::Exported& exported) {
     std::byte* here = device_->import_memory(exported);
     open_.push_back(exported);
     return here;
+  }
+  void drop() {
+    for (const Device::Exported& e : open_) device_->drop_memory(e);
+    open_.clear();
   }
 
  private:
@@ -39,12 +41,7 @@ class DeviceComm : public ArenaComm {
         mappings_(device) {
     ensure(size() <= kMaxReduced,
            fmt::format("{} ranks on one GPU; at most {} are supported", size(), kMaxReduced));
-    const Device::Exported mine = device->export_memory(arena);
-    std::vector<Device::Exported> all(static_cast<size_t>(size()));
-    host_->all_gather(&mine, all.data(), sizeof mine);
-    for (int m = 0; m < size(); ++m) {
-      arenas_.push_back(m == rank() ? arena : mappings_.open(all[static_cast<size_t>(m)]));
-    }
+    map_arenas();
   }
 
   const char* name() const override { return "cuda_ipc"; }
@@ -53,7 +50,28 @@ class DeviceComm : public ArenaComm {
     return make_device_comm(host_->split(color, key), device_, kernels_, arena_, arena_bytes_);
   }
 
+  // What is queued waits for no other rank, but may still read the others' arenas, also that of a
+  // dead one: the driver keeps it until it is unmapped here.
+  void leave() override {
+    device_->wait();
+    arenas_.clear();
+    mappings_.drop();
+  }
+  void rejoin() override {
+    restart_numbers();
+    map_arenas();
+  }
+
  private:
+  void map_arenas() {
+    const Device::Exported mine = device_->export_memory(arena_);
+    std::vector<Device::Exported> all(static_cast<size_t>(size()));
+    host_->all_gather(&mine, all.data(), sizeof mine);
+    for (int m = 0; m < size(); ++m) {
+      arenas_.push_back(m == rank() ? arena_ : mappings_.open(all[static_cast<size_t>(m)]));
+    }
+  }
+
   // Each rank sums its share of the elements, which no other rank reads, and writes it to all.
   void sum_here(void*, int64_t count, Dtype dtype, Reduce op) override {
     if (size() == 1) return;

@@ -37,11 +37,7 @@ class NcclComm : public ArenaComm {
       staging_ = std::make_unique<Staging>(device, options_.staging_bytes);
     }
     library_->listen_on(options_.interface);
-    NcclId id{};
-    if (rank() == 0) id = library_->make_id();
-    host_->broadcast(&id, sizeof id, 0);
-    link_ = library_->connect(id, rank(), size());
-    wait_until_queued();
+    connect();
   }
 
   ~NcclComm() override {
@@ -54,6 +50,16 @@ class NcclComm : public ArenaComm {
   std::unique_ptr<Comm> split(int color, int key) override {
     return make_nccl_comm(host_->split(color, key), device_, kernels_, arena_, arena_bytes_,
                           options_);
+  }
+
+  // Ends what waits on the GPU for a rank that is gone.
+  void leave() override {
+    if (link_) link_->abort();
+  }
+  void rejoin() override {
+    restart_numbers();
+    link_.reset();
+    connect();
   }
 
   void check_queued(int64_t waited_ms, int64_t allowed_ms) override {
@@ -69,6 +75,14 @@ class NcclComm : public ArenaComm {
   }
 
  private:
+  void connect() {
+    NcclId id{};
+    if (rank() == 0) id = library_->make_id();
+    host_->broadcast(&id, sizeof id, 0);
+    link_ = library_->connect(id, rank(), size());
+    wait_until_queued();
+  }
+
   // Device memory, for the others' addends.
   struct Staging {
     Staging(Device* from, int64_t size) : device(from), data(from->allocate(size)), bytes(size) {}

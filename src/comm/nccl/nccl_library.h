@@ -33,7 +33,8 @@ class NcclLink {
 
   enum class State { kReady, kUnderWay, kFailed };
   virtual State state(std::string* failure) = 0;  // failure: where kFailed, what and where
-  // Ends queued and running work; calls after it throw.
+  // Ends queued and running work; calls after it throw. Returns at once; the destructor waits for
+  // what the library still has to do, and it waits for captured graphs of its calls to be gone.
   virtual void abort() = 0;
 
   virtual void all_reduce(void* data, int64_t count, Dtype dtype, Reduce op, void* stream) = 0;

@@ -138,6 +138,18 @@ class CudaDevice : public Device {
   void free_pinned(std::byte* memory, int64_t) override {
     if (cudaSetDevice(number_) == cudaSuccess) cudaFreeHost(memory);
   }
+  bool pin(std::byte* memory, int64_t bytes) override {
+    check(cudaSetDevice(number_), "cudaSetDevice");
+    const cudaError_t error =
+        cudaHostRegister(memory, static_cast<size_t>(bytes), cudaHostRegisterDefault);
+    if (error == cudaSuccess) return true;
+    cudaGetLastError();  // else the next kernel would report it
+    if (trouble_of(cudaGetErrorName(error)) == CudaTrouble::kDevice) check(error, "a pinning");
+    return false;
+  }
+  void unpin(std::byte* memory) override {
+    if (cudaSetDevice(number_) == cudaSuccess) cudaHostUnregister(memory);
+  }
 
   void write(void* to, const void* from, int64_t bytes) override {
     move(to, from, bytes, cudaMemcpyHostToDevice, copies_);
@@ -148,7 +160,14 @@ class CudaDevice : public Device {
     move(to, from, bytes, cudaMemcpyDeviceToHost, copies_);
   }
   void read_aside(void* to, const void* from, int64_t bytes) override {
-    move(to, from, bytes, cudaMemcpyDeviceToHost, aside_);
+    if (bytes == 0) return;
+    check(cudaSetDevice(number_), "cudaSetDevice");
+    check(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, aside_),
+          "a copy of the state");
+  }
+  void wait_aside() override {
+    check(cudaSetDevice(number_), "cudaSetDevice");
+    check(cudaStreamSynchronize(aside_), "a copy of the state");
   }
   void copy(void* to, const void* from, int64_t bytes) override {
     if (to == from || bytes == 0) return;
@@ -203,6 +222,7 @@ class CudaDevice : public Device {
     } catch (...) {
       cudaStreamEndCapture(stream, &graph);
       if (graph) cudaGraphDestroy(graph);
+      cudaGetLastError();  // an abandoned capture is no error of what comes after it
       throw;
     }
     check(cudaStreamEndCapture(stream, &graph), "cudaStreamEndCapture");

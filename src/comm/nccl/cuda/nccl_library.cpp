@@ -12,9 +12,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <future>
 #include <thread>
+#include <utility>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "tensor/cuda/check.h"
 #include "tensor/cuda_error.h"
 
@@ -103,12 +106,12 @@ class Link : public NcclLink {
     check(f_.init_rank(&comm_, num_ranks, unique, rank, &config), "ncclCommInitRank");
   }
   ~Link() override {
-    if (!comm_) return;
-    if (std::uncaught_exceptions() > 0 || !ends_in_peace()) {
-      f_.abort(comm_);
-    } else {
+    if (comm_ && std::uncaught_exceptions() == 0 && ends_in_peace()) {
       f_.destroy(comm_);
+    } else {
+      begin_abort();
     }
+    wait_for_abort();
   }
 
   State state(std::string* failure) override {
@@ -124,10 +127,7 @@ class Link : public NcclLink {
     *failure = describe(f_, call_, result, comm_);
     return State::kFailed;
   }
-  void abort() override {
-    if (comm_) f_.abort(comm_);
-    comm_ = nullptr;
-  }
+  void abort() override { begin_abort(); }
 
   void all_reduce(void* data, int64_t count, Dtype dtype, Reduce op, void* stream) override {
     check(f_.all_reduce(data, data, static_cast<size_t>(count), type_of(dtype),
@@ -178,6 +178,26 @@ class Link : public NcclLink {
     }
   }
 
+  // On a thread of its own: ncclCommAbort ends the work on the GPU at once, but returns only when
+  // that is idle and no captured graph has calls of this communicator, and two communicators whose
+  // work waits for each other must both be told before either can return.
+  void begin_abort() {
+    if (!comm_) return;
+    std::promise<void> done;
+    aborted_ = done.get_future();
+    std::thread([f = f_, comm = std::exchange(comm_, nullptr), done = std::move(done)]() mutable {
+      f.abort(comm);
+      done.set_value();
+    }).detach();
+  }
+
+  // With a limit: what NCCL waits for may be gone. It then keeps its memory.
+  void wait_for_abort() {
+    constexpr auto kLongest = std::chrono::seconds(5);
+    if (aborted_.valid() && aborted_.wait_for(kLongest) != std::future_status::ready)
+      log_warning("NCCL has not ended an aborted communicator within {} s", kLongest.count());
+  }
+
   // Waits until queued work is done and the peers have reached this point. With a limit: one may be
   // gone.
   bool ends_in_peace() {
@@ -197,6 +217,7 @@ class Link : public NcclLink {
   const Functions& f_;
   ncclComm_t comm_ = nullptr;
   const char* call_ = "";  // the last one
+  std::future<void> aborted_;
 };
 
 class Library : public NcclLibrary {
