@@ -5,6 +5,7 @@
 #   tools/gpu.sh build                 weft and the tests, without a time limit
 #   tools/gpu.sh test                  kernels against ref, golden runs, ranks on one GPU
 #   tools/gpu.sh bench MODEL           weft and torch.compile in turns (benchmarks/gpu_bench.py)
+#   tools/gpu.sh survive [MODEL]       ranks on one GPU that are killed, and what snapshots of MODEL cost
 #
 # Where gpu-bundle/ is one for this machine, it is built in build-gpu from that and CUDA alone; else in
 # build-cuda from what is installed. test and bench end with a table of their parts, after 8 minutes at
@@ -164,8 +165,21 @@ bench)
   cat "$log"
   end
   ;;
+survive)
+  build_part weft
+  find_libraries
+  export PYTHONUNBUFFERED=1
+  part kills 240 python3 tests/interop/survive_interop.py --weft "$build/weft" --device cuda \
+    --moments "${WEFT_KILLS:-12}" || true
+  grep -v '^ok' "$log" || true
+  mkdir -p benchmarks/results
+  part snapshots 300 python3 benchmarks/snapshot_table.py --weft "$build/weft" \
+    --model "${2:-qwen2.5-0.5b}" --out "benchmarks/results/gpu-snapshots-${2:-qwen2.5-0.5b}-$(date +%F).md" || true
+  cat "$log"
+  end
+  ;;
 *)
-  sed -n '2,13p' "$0" | sed 's/^# \?//'
+  sed -n '2,14p' "$0" | sed 's/^# \?//'
   exit 2
   ;;
 esac

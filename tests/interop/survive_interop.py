@@ -1,13 +1,17 @@
 #!/usr/bin/env python3
 """kill -9 of ranks at random times: training goes on, and ends with the bits of a calm run.
 
-    survive_interop.py --weft build/weft [--moments 12] [--steps N] [--seed N]
+    survive_interop.py --weft build/weft [--moments 12] [--steps N] [--seed N] [--device cuda]
 
 The quickstart's model on four ranks, dp 2 x tp 2 zero3, in fast and in exact mode, saving and
 evaluating now and then. One calm run, then one in which a random rank is killed at random times, as
 many as --moments (50 in each mode with FULL=1). From a kill to the first completed step, less one median step:
 under 2 s, the median under 1 s. At most launch.snapshot_every steps are repeated. The model, the
 checkpoints and metrics.jsonl are those of the calm run, and nothing is left behind.
+
+With --device cuda the ranks share one GPU (WEFT_COMM=cuda_ipc). A new process then begins with a CUDA
+context and its libraries, so that the times are shown but not held to the above. A first run chooses
+the algorithms of products, which later ones read from the cache: in fast mode bits depend on them.
 """
 
 import datetime
@@ -23,11 +27,11 @@ from kill_interop import children_of, end_process, is_ours, left_behind, shared_
 from sampling import ROOT
 
 RANKS, DEADLINE_S = 4, 900
-MOST_S, MEDIAN_S = 2.0, 1.0
+MOST_S, MEDIAN_S = {"cpu": 2.0, "cuda": 30.0}, {"cpu": 1.0, "cuda": 10.0}
 TIMES = ("step_ms", "tokens_per_s", "mem_bytes", "time_s", "eval_time_s", "eval_tokens_per_s")
 
 
-def write_inputs(weft, folder, mode, steps):
+def write_inputs(weft, folder, mode, steps, device):
     weft.call("corpus", folder / "data", "--seed", 1, "--train", 5600, "--test", 40)
     return write_run_file(folder / f"{mode}.yaml", {
         "name": "run",
@@ -38,7 +42,8 @@ def write_inputs(weft, folder, mode, steps):
         "parallel": {"dp": 2, "tp": 2, "shard": "zero3", "mode": mode},
         "train": {"steps": steps, "global_batch": 8, "micro_batch": 4, "lr": 1e-3,
                   "eval_every": 60},
-        "checkpoint": {"every": 25, "keep": 100}, "launch": {"max_restarts": -1}})
+        "checkpoint": {"every": 25, "keep": 100},
+        "launch": {"max_restarts": -1, "device": device}})
 
 
 def events_of(run_dir, name):
@@ -118,14 +123,19 @@ def hashes(weft, run_dir):
 
 def check_mode(mode, checks, weft, folder, dice, args):
     steps = args.steps or 60 + 12 * args.moments
-    file = write_inputs(weft, folder, mode, steps)
+    file = write_inputs(weft, folder, mode, steps, args.device)
     calm, hit = folder / f"{mode}-calm", folder / f"{mode}-hit"
+    if args.device == "cuda":
+        weft.train(file, folder / f"{mode}-first", "--set", "train.steps=61")
     weft.train(file, calm)
     step_s = statistics.median(line["step_ms"] for line in read_metrics(calm)[0]) / 1000
     code, times, maps, text = train_with_kills(weft, file, hit, dice, args.moments)
     what = f"{mode}, {len(times)} kills"
     checks.equal(code, 0, f"{what}: the run ends well" + (text[-800:] if code else ""))
-    checks.equal(left_behind(file, maps, folder), [], f"{what}: nothing is left")
+    left = left_behind(file, maps, folder)
+    if drivers := [name for name in left if "/dev/shm/cuda.shm" in name]:
+        print(f"{what}: {len(drivers)} files of CUDA's driver for killed processes are left, as {drivers[0]}")
+    checks.equal([name for name in left if name not in drivers], [], f"{what}: nothing is left")
     checks.equal(without_times(hit), without_times(calm), f"{what}: metrics.jsonl")
     checks.equal(hashes(weft, hit), hashes(weft, calm), f"{what}: model and checkpoints")
     events = events_of(hit, "recovered")
@@ -137,21 +147,29 @@ def check_mode(mode, checks, weft, folder, dice, args):
     took = sorted(max(0.0, s - step_s) for s in times) or [99.0]
     print(f"{what}: step {1000 * step_s:.0f} ms; to the next step less one: median "
           f"{1000 * statistics.median(took):.0f} ms, most {1000 * took[-1]:.0f} ms")
-    checks.that(statistics.median(took) < MEDIAN_S, f"{what}: median under {MEDIAN_S:g} s")
-    checks.that(took[-1] < MOST_S, f"{what}: each under {MOST_S:g} s", f"{took[-1]:.2f} s")
+    seconds = sorted(event["seconds"] for event in events) or [99.0]
+    print(f"{what}: from the death to the first step's beginning: median "
+          f"{statistics.median(seconds):.2f} s, most {seconds[-1]:.2f} s")
+    median_s, most_s = MEDIAN_S[args.device], MOST_S[args.device]
+    checks.that(statistics.median(took) < median_s, f"{what}: median under {median_s:g} s")
+    checks.that(took[-1] < most_s, f"{what}: each under {most_s:g} s", f"{took[-1]:.2f} s")
 
 
 def body(args, checks, folder):
     print(f"seed {args.seed}")
     dice = random.Random(args.seed)
+    if args.device == "cuda":
+        os.environ["WEFT_COMM"] = "cuda_ipc"
     weft = Weft(args.weft, DEADLINE_S)
-    for mode in ("fast", "exact"):
+    for mode in args.modes.split(","):
         check_mode(mode, checks, weft, folder, dice, args)
 
 
 def add_arguments(parser):
     parser.add_argument("--moments", type=int, default=50 if os.environ.get("FULL") else 12)
     parser.add_argument("--steps", type=int, default=0, help="0: enough for the moments")
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
+    parser.add_argument("--modes", default="fast,exact")
     parser.add_argument("--seed", type=int, default=datetime.date.today().toordinal())
 
 
