@@ -96,8 +96,7 @@ void report_hang(const std::filesystem::path& dir, int rank, const std::string& 
 // Whether ranks can continue from memory: their groups and the run's lock must be such that another
 // process can take them over.
 bool can_continue(const RunConfig& c, const TrainOptions& options) {
-  return has_snapshot_slots(c, choose_kernels(c).device != nullptr) &&
-         run_address_of(c, options).empty();
+  return has_snapshot_slots(c) && run_address_of(c, options).empty();
 }
 
 // Wrong input is reported once, before any rank starts.

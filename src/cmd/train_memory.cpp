@@ -3,7 +3,6 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "planning/backend.h"
 #include "planning/snapshot_bytes.h"
 
 namespace weft {
@@ -21,9 +20,7 @@ std::vector<std::string> resolve_async(RunFile* file, const std::string& shortag
 
 std::vector<std::string> resolve_copies(RunFile* file, bool is_forced) {
   std::string shortage = check_memory(file->config(), is_forced);
-  const bool has_slots =
-      has_snapshot_slots(file->config(), choose_kernels(file->config()).device != nullptr);
-  if (shortage.empty() || !has_slots) return resolve_async(file, shortage);
+  if (shortage.empty() || !has_snapshot_slots(file->config())) return resolve_async(file, shortage);
   if (file->was_given("launch.snapshot_every") && file->config().launch.snapshot_steps() > 0)
     throw UserError(shortage,
                     "set launch.snapshot_every to 0 or auto, or leave it out: where a rank dies, "

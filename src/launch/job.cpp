@@ -244,7 +244,8 @@ bool Job::has_parked_or_ended() {
     if (!ranks_[r].is_running || ranks_.world().is_parked(r)) continue;
     is_quiet = false;
     if (!is_late || ranks_[r].was_killed) continue;
-    tell("hung", r, process_stack(ranks_[r].pid));
+    // One that has failed is only slow to end, as with a GPU that does not answer.
+    if (!ranks_.world().failure(r)) tell("hung", r, process_stack(ranks_[r].pid));
     if (recovery_->rank < 0) recovery_->rank = r;
     ranks_.kill(r);
   }

@@ -229,11 +229,13 @@ std::string refuse_shortage(const RunConfig& c) {
   return snapshot_shortage(plan, found.bounds);
 }
 
+// Arenas are in the GPUs' memory, copies of the state in the machine's.
 std::string shortage_beside_gpus(const RunConfig& c) {
-  if (!c.checkpoint.async) return "";
+  const int64_t copies = num_state_copies(c);
+  if (copies == 0) return "";
   const HfFolder folder(resolve_model_path(c.model.path));
-  return copies_shortage(kAsyncCopy, 0, snapshot_bytes(c, *open_model(c, folder)),
-                         available_memory());
+  return copies_shortage(has_snapshot_slots(c) ? kSlotCopies : kAsyncCopy, 0,
+                         copies * snapshot_bytes(c, *open_model(c, folder)), available_memory());
 }
 
 }  // namespace

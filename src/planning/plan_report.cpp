@@ -124,8 +124,8 @@ PlanReport plan_layout(const RunConfig& c, const Model& model, const Kernels& ke
   if (!r.is_on_gpu) r.host = expected_host_memory(c);
   r.ranks_on_a_gpu = ranks_on_a_gpu(r.layout.num_ranks(), r.is_on_gpu);
   r.staging = staging_bytes(r.layout, r.is_on_gpu);
-  r.has_slots = has_snapshot_slots(c, r.is_on_gpu);
-  const int64_t copies = num_state_copies(c, r.is_on_gpu);
+  r.has_slots = has_snapshot_slots(c);
+  const int64_t copies = num_state_copies(c);
   if (copies > 0) r.snapshots = copies * snapshot_bytes(c, model);
   const std::string why_no_tf32 = why_no_tf32_here(c, r.is_on_gpu);
   if (!why_no_tf32.empty()) r.idle.push_back(why_no_tf32);

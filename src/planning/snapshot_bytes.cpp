@@ -12,14 +12,14 @@
 
 namespace weft {
 
-bool has_snapshot_slots(const RunConfig& c, bool is_on_gpu) {
+bool has_snapshot_slots(const RunConfig& c) {
   return c.parallel.dp * c.parallel.tp > 1 && c.launch.max_restarts != 0 &&
-         c.launch.snapshot_steps() >= 0 && !is_on_gpu && comm_choice() != "gloo";
+         c.launch.snapshot_steps() >= 0 && comm_choice() != "gloo";
 }
 
-int64_t num_state_copies(const RunConfig& c, bool is_on_gpu) {
+int64_t num_state_copies(const RunConfig& c) {
   const int64_t saved = c.checkpoint.async ? 1 : 0;
-  return has_snapshot_slots(c, is_on_gpu) ? 2 + saved : saved;
+  return has_snapshot_slots(c) ? 2 + saved : saved;
 }
 
 int64_t snapshot_bytes(const Graph& graph, bool has_masters) {

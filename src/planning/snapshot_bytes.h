@@ -9,9 +9,9 @@ namespace weft {
 
 // How many copies of its state a rank keeps: one, where checkpoints are written beside training,
 // and two more, where a run of several ranks survives the death of one (launch.snapshot_every).
-int64_t num_state_copies(const RunConfig& config, bool is_on_gpu);
+int64_t num_state_copies(const RunConfig& config);
 // Whether those are slots.
-bool has_snapshot_slots(const RunConfig& config, bool is_on_gpu);
+bool has_snapshot_slots(const RunConfig& config);
 
 // Of one rank: what it writes into a checkpoint (train/weights.h), without the file's header.
 int64_t snapshot_bytes(const Graph& graph, bool has_masters);

@@ -1,6 +1,8 @@
 // train/engine.cpp: makes plans, allocates memory, runs batches.
 #include "train/engine.h"
 
+#include <thread>
+
 #include "base/error.h"
 #include "graph/portion.h"
 #include "optim/optimizer.h"
@@ -13,8 +15,17 @@
 namespace weft {
 namespace {
 
+// The driver may still be freeing what the dead process had.
+void wait_for_memory(int64_t bytes, const Device& device) {
+  constexpr auto kNap = std::chrono::milliseconds(10);
+  constexpr int kNaps = 300;
+  const int64_t needed = bytes + kLibraryBytes;
+  for (int i = 0; i < kNaps && device.free_bytes() < needed; ++i) std::this_thread::sleep_for(kNap);
+}
+
 Arena make_arena(const RunConfig& config, Ranks* ranks, const Kernels& kernels, int64_t bytes,
                  Device* device) {
+  if (!device->is_host() && ranks->is_replacement()) wait_for_memory(bytes, *device);
   if (!device->is_host()) check_gpu_memory(config, ranks->layout(), kernels, bytes, *device);
   void* shared = device->is_host() ? ranks->take_memory(bytes) : nullptr;
   return shared ? Arena(shared, bytes) : Arena(bytes, device);
@@ -83,6 +94,7 @@ Engine::StepResult Engine::end_step() {
 }
 
 void Engine::drop_steps() {
+  shared_.leave();
   train_->drain();
   if (eval_) eval_->drain();
   generator_.reset();

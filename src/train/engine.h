@@ -55,8 +55,11 @@ class Engine {
     LossScale loss_scale;  // fp16: the next step's
   };
   StepResult end_step();  // of the oldest started one
-  // After a failure of other ranks, on the CPU: nothing of this rank's work is in flight any more.
+  // After a failure of other ranks: nothing of this rank's work is in flight any more, and nothing
+  // of the others is mapped. PeerError where the device itself has failed. rejoin: before the next
+  // step, when the groups of ranks were rebuilt; collective.
   void drop_steps();
+  void rejoin() { shared_.rejoin(); }
   // How many steps may be in flight when the next one is started.
   size_t max_steps_in_flight() const {
     return arena_.device()->is_host() || ranks_->size() > 1 ? 0 : StepsInFlight::kMost - 1;

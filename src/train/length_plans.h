@@ -41,7 +41,7 @@ class LengthPlans {
   bool run(const Batch& batch, const IsStopped& is_stopped = nullptr);
   // Passes may be abandoned midway (Executor::allow_stop).
   void allow_stop();
-  void drain();  // after passes that were left by an exception (Executor::drain)
+  void drain();  // after passes that were left by an exception: Executor::drain
   // The sum of the token losses of this rank's rows of the last batch. Waits for the device.
   ExactSum losses() const { return longest_->read<ExactSum>(names::kLossSum); }
   size_t num_lengths() const { return by_lengths_.size(); }

@@ -42,6 +42,8 @@ class Trainer {
   int run();
 
  private:
+  Backend open_device() const;
+
   // What the ranks of a run settle before anything else, together with those that are replaced.
   void meet_others();
   int run_to_the_end();
@@ -52,6 +54,7 @@ class Trainer {
   // After the death of another rank. Nothing of this one is in flight or touches shared memory when
   // it parks; what it needs to go on are its model, plan and rows. False: the run ends.
   bool park();
+  void drop_steps();
   void rejoin();
 
   // All ranks, survivors and replacements, go back to a step that the slots of all hold.
@@ -147,6 +150,7 @@ class Trainer {
   std::unique_ptr<BatchStream> eval_stream_;
   Backend backend_;
   Engine engine_;
+  const std::shared_ptr<PinnedSlots> pins_;   // null: no slots
   std::unique_ptr<TrainingAnswers> answers_;  // null: none are generated
   TrainState state_;
   const Json numerics_;  // the fingerprint

@@ -67,6 +67,7 @@ Ranks::Ranks(const Layout& layout, std::shared_ptr<ShmWorld> world, int rank,
              std::unique_ptr<Comm> all, const std::string& interface)
     : layout_(layout),
       rank_(rank),
+      was_replaced_(world && world->generation() > 0),
       interface_(interface),
       shares_gpus_(shares_gpus()),
       shared_(std::move(world)),
@@ -99,7 +100,7 @@ Ranks::Split Ranks::split() const {
 }
 
 void Ranks::rejoin() {
-  ensure(shared_ && !store_ && on_device_.all().empty(), "only groups in shared memory rejoin");
+  ensure(shared_ && !store_, "only groups in shared memory rejoin");
   const std::unique_ptr<Comm> all = make_shm_comm(shared_, rank_);
   all_->adopt(*all);
   meet(*all_);
@@ -161,12 +162,28 @@ SharedArena::SharedArena(Ranks* ranks, Device* device, const Kernels& kernels, s
   const Ranks::Groups& host = ranks->host_;
   groups = {
       extend(host.tensor), extend(host.data), {extend(host.copies[0]), extend(host.copies[1])}};
-  if (ranks->shares_gpus_) return;  // these wait for each other on the host
-  device->set_watch([groups, &rule = ranks->hang_rule_](int64_t waited_ms) {
+  watch();
+}
+
+void SharedArena::watch() {
+  const Ranks::Groups& groups = ranks_->on_device_;
+  if (ranks_->shares_gpus_ || groups.all().empty()) return;  // these wait on the host
+  device_->set_watch([groups = groups, &rule = ranks_->hang_rule_](int64_t waited_ms) {
     for (Comm* group : groups.all()) {
       group->check_queued(waited_ms, rule.allowed_ms(group->deadline_ms()));
     }
   });
+}
+
+void SharedArena::leave() {
+  device_->set_watch(nullptr);
+  for (Comm* group : ranks_->on_device_.all()) group->leave();
+  device_->wait();
+}
+
+void SharedArena::rejoin() {
+  for (Comm* group : ranks_->on_device_.all()) group->rejoin();
+  watch();
 }
 
 SharedArena::~SharedArena() {

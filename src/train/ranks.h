@@ -47,8 +47,11 @@ class Ranks {
   void use_nccl(NcclLibrary* library) { nccl_ = library; }
 
   // After a failure of other ranks, when the world was reset: the groups are made anew. Pointers to
-  // them stay valid. Collective, with the constructor of ranks that are replaced.
+  // them stay valid. Collective, with the constructor of ranks that are replaced. Those on GPUs
+  // follow in SharedArena::rejoin.
   void rejoin();
+  // Whether this process takes the place of one that died.
+  bool is_replacement() const { return was_replaced_; }
 
   // How long steps take: the limit of the host's waits for a GPU.
   void note_step(int64_t ms) { hang_rule_.note_step(ms); }
@@ -72,6 +75,7 @@ class Ranks {
   Layout layout_;
   HangRule hang_rule_;
   int rank_ = 0;
+  bool was_replaced_ = false;
   std::string interface_ = "lo";
   bool shares_gpus_;
   NcclLibrary* nccl_ = nullptr;
@@ -92,7 +96,14 @@ class SharedArena {
   SharedArena(const SharedArena&) = delete;
   SharedArena& operator=(const SharedArena&) = delete;
 
+  // After a failure of other ranks: gives up what waits for them on the device, waits for the rest,
+  // and unmaps their arenas. PeerError where the device itself has failed.
+  void leave();
+  // After Ranks::rejoin, with the constructor of ranks that are replaced; collective.
+  void rejoin();
+
  private:
+  void watch();
   void wait_for_others() noexcept;
 
   Ranks* ranks_;

@@ -142,12 +142,14 @@ void Saver::keep_best(const std::optional<double>& value, TrainState* state) {
 
 void Saver::reserve_snapshot() {
   const RunConfig& c = file_.config();
-  if (std::exchange(has_reserved_, true) || !c.checkpoint.async) return;
+  if (std::exchange(has_reserved_, true)) return;
   const int64_t every = c.checkpoint.every, step = std::max<int64_t>(saved_step_, 0);
-  if (every > 0 && c.train.steps > 0 && (step / every + 1) * every >= c.train.steps) return;
-  copies_.post([this] {
+  const bool is_unsaved =
+      every > 0 && c.train.steps > 0 && (step / every + 1) * every >= c.train.steps;
+  if (!has_slots() && (!c.checkpoint.async || is_unsaved)) return;
+  copies_.post([this, has_saves = c.checkpoint.async] {
     try {
-      snapshots_.reserve();
+      snapshots_.reserve(has_saves);
     } catch (const std::exception&) {  // copy() tries again, and its save reports it
     }
   });
@@ -156,7 +158,9 @@ void Saver::reserve_snapshot() {
 void Saver::wait_for_copy() {
   reserve_snapshot();
   const Stopwatch watch(&blocked_s_);
+  const auto begun = Clock::now();
   copies_.wait_for(copied_);
+  wait_s_ = seconds_since(begun);
 }
 
 double Saver::blocked_so_far() const {
@@ -192,6 +196,7 @@ void Saver::copy(int64_t step, const Json& state, bool has_met) {
     text = Json(Json::Object{{"state", state}, {"about", hooks_.about ? hooks_.about() : Json()}})
                .dump();
   }
+  has_copied_ = true;
   copied_ = copies_.post([this, slot = snapshots_.choose(step), step, text = std::move(text)] {
     const auto begun = Clock::now();
     copy_errors_[slot] = nullptr;

@@ -10,6 +10,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "config/run_config.h"
 #include "data/batches.h"
@@ -78,6 +79,8 @@ class Saver {
   void take_snapshot(const TrainState& state, bool has_met = false);
   bool has_slots() const { return snapshots_.has_slots(); }
   double last_copy_s() const { return copy_s_; }  // of the last one that is complete
+  double last_wait_s() const { return wait_s_; }  // of wait_for_copy(), the last time
+  bool has_copied() { return std::exchange(has_copied_, false); }  // since it was last asked
   // Writes what an earlier process left unwritten, from the slot of that step.
   struct Again {
     int64_t step;
@@ -128,7 +131,8 @@ class Saver {
   const RankFile rank_file_;
   const SaveHooks hooks_;
   Snapshots snapshots_;
-  bool has_reserved_ = false;
+  bool has_reserved_ = false, has_copied_ = false;
+  double wait_s_ = 0;
   std::atomic<double> copy_s_ = 0;
   std::exception_ptr copy_errors_[SnapshotSlots::kPerRank];  // of the slot's last copy
   // The step of the snapshot while a save from it is going on, else -1; the last job that copies.

@@ -12,6 +12,14 @@ constexpr std::align_val_t kPage{DirectFile::kAlignment};
 
 }  // namespace
 
+void copy_state(const RankFile& file, Device* device, std::byte* to) {
+  if (device->is_host()) return file.copy_to(to, nullptr);
+  file.copy_to(to, [device](void* at, const void* from, size_t bytes) {
+    device->read_aside(at, from, static_cast<int64_t>(bytes));
+  });
+  device->wait_aside();
+}
+
 Snapshot::~Snapshot() {
   if (!memory_) return;
   if (device_->is_host()) {
@@ -29,10 +37,7 @@ void Snapshot::reserve() {
 
 void Snapshot::copy() {
   reserve();
-  if (device_->is_host()) return file_.copy_to(memory_, nullptr);
-  file_.copy_to(memory_, [this](void* to, const void* from, size_t bytes) {
-    device_->read_aside(to, from, static_cast<int64_t>(bytes));
-  });
+  copy_state(file_, device_, memory_);
 }
 
 }  // namespace weft

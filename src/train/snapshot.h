@@ -11,6 +11,10 @@
 
 namespace weft {
 
+// The rank's file of this moment, beside passes, which only read the state; nothing may update it
+// meanwhile.
+void copy_state(const RankFile& file, Device* device, std::byte* to);
+
 class Snapshot {
  public:
   Snapshot(const RankFile& file, Device* device) : file_(file), device_(device) {}
@@ -20,8 +24,7 @@ class Snapshot {
 
   // Allocates the memory, once: page-aligned, on a GPU pinned (seconds for some gigabytes).
   void reserve();
-  // Reserves. Beside passes, which only read the state; nothing may update it meanwhile.
-  void copy();
+  void copy();  // reserves first
   const std::byte* image() const { return memory_; }
 
  private:

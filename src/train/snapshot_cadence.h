@@ -4,39 +4,65 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <string>
+#include <limits>
 
 namespace weft {
 
-// auto: as often as the copies take less than 2 % of the time, judged by the fastest copy and the
-// fastest step of the first few, at each of which one is taken (the first touch fresh memory).
+// auto: as often as copies cost less than 2 % of the time, judged by the best of the first few
+// steps (those touch and pin fresh memory).
+//
+// On the CPU a copy costs what it takes, and one is taken at each of these steps. A GPU copies
+// beside its kernels: every second step has no copy, and the cost is by how much the others are
+// longer, at least what their updates waited for it and at most what it takes.
 class SnapshotCadence {
  public:
   // every: steps, or 0: to be found.
-  explicit SnapshotCadence(int64_t every = 1) : every_(every) {}
+  explicit SnapshotCadence(int64_t every = 1, bool is_on_gpu = false)
+      : every_(every), is_on_gpu_(is_on_gpu) {}
 
-  bool is_due(int64_t step) const { return every_ == 0 || step % every_ == 0; }
+  bool is_due(int64_t step) const {
+    if (every_ > 0) return step % every_ == 0;
+    return !is_on_gpu_ || step % 2 == 0;
+  }
   int64_t every() const { return every_; }
 
+  struct Step {
+    double step_s;
+    bool has_copy;          // of the state before it
+    double copy_s, wait_s;  // of that copy, and of its update for it
+  };
   // Whether enough is known; then all ranks choose the largest wish.
-  bool note(double step_s, double copy_s) {
+  bool note(const Step& step) {
     if (every_ > 0) return false;
-    step_s_ = num_noted_ == 0 ? step_s : std::min(step_s_, step_s);
-    copy_s_ = num_noted_ == 0 ? copy_s : std::min(copy_s_, copy_s);
-    return ++num_noted_ >= kTrials;
+    double& shortest_s = step.has_copy ? with_s_ : without_s_;
+    shortest_s = std::min(shortest_s, step.step_s);
+    if (step.has_copy) {
+      copy_s_ = std::min(copy_s_, step.copy_s);
+      wait_s_ = std::min(wait_s_, step.wait_s);
+    }
+    return ++num_noted_ >= (is_on_gpu_ ? kGpuTrials : kTrials);
   }
   int64_t wish() const {
-    constexpr double kMostPart = 0.02, kMost = 1e6;
-    return static_cast<int64_t>(
-        std::clamp(std::ceil(copy_s_ / (kMostPart * std::max(step_s_, 1e-9))), 1.0, kMost));
+    constexpr double kMostPart = 0.02, kMost = 1e6, kShortest = 1e-9;
+    const double step_s = std::max(kShortest, std::min(with_s_, without_s_));
+    return static_cast<int64_t>(std::clamp(std::ceil(cost_s() / (kMostPart * step_s)), 1.0, kMost));
   }
   void choose(int64_t every) { every_ = every; }
 
  private:
-  static constexpr int kTrials = 5;
+  static constexpr int kTrials = 5, kGpuTrials = 8;
+  static constexpr double kNone = std::numeric_limits<double>::infinity();
+
+  double cost_s() const {
+    if (copy_s_ == kNone || with_s_ == kNone) return 0;
+    if (!is_on_gpu_ || without_s_ == kNone) return copy_s_;
+    return std::min(copy_s_, std::max(wait_s_, with_s_ - without_s_));
+  }
+
   int64_t every_;
+  bool is_on_gpu_;
   int num_noted_ = 0;
-  double step_s_ = 0, copy_s_ = 0;
+  double with_s_ = kNone, without_s_ = kNone, copy_s_ = kNone, wait_s_ = kNone;  // the shortest
 };
 
 }  // namespace weft

@@ -24,9 +24,8 @@ bool reserve_slots(const SlotPlace& place, const RankFile& file) {
 
 Snapshots::Snapshots(const RankFile& file, Device* device, SlotPlace place,
                      const std::vector<int64_t>& keep)
-    : file_(file), place_(std::move(place)), own_(file, device) {
+    : file_(file), device_(device), place_(std::move(place)), own_(file, device) {
   if (!has_slots()) return;
-  ensure(device->is_host(), "slots are for ranks on the CPU");
   for (int i = 0; i < SnapshotSlots::kPerRank; ++i) {
     images_[i] = place_.slots->memory(place_.rank, i);
     const std::optional<int64_t> step = place_.slots->whole_step(place_.rank, i);
@@ -37,6 +36,15 @@ Snapshots::Snapshots(const RankFile& file, Device* device, SlotPlace place,
     }
   }
   newest_ = static_cast<int>(std::max_element(std::begin(steps_), std::end(steps_)) - steps_);
+}
+
+void Snapshots::pin(int slot) {
+  if (place_.pins) place_.pins->pin(slot, static_cast<int64_t>(file_.bytes()));
+}
+
+void Snapshots::reserve(bool has_saves) {
+  if (!has_slots()) return own_.reserve();
+  for (int i = 0; i < SnapshotSlots::kPerRank - (has_saves ? 0 : 1); ++i) pin(i);
 }
 
 std::optional<int> Snapshots::find(int64_t step) const {
@@ -56,8 +64,8 @@ int Snapshots::choose(int64_t step) {
 
 void Snapshots::copy(int slot, int64_t step, const std::string& text) {
   if (!has_slots()) return own_.copy();
-  std::byte* to = place_.slots->begin(place_.rank, slot, step, place_.generation);
-  file_.copy_to(to, nullptr);
+  pin(slot);
+  copy_state(file_, device_, place_.slots->begin(place_.rank, slot, step, place_.generation));
   place_.slots->finish(place_.rank, slot, text);
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "net/snapshot_slots.h"
+#include "train/pinned_slots.h"
 #include "train/snapshot.h"
 
 namespace weft {
@@ -20,6 +21,7 @@ struct SlotPlace {
   std::shared_ptr<SnapshotSlots> slots;  // null: there are none
   int rank = 0;
   int64_t generation = 0;
+  std::shared_ptr<PinnedSlots> pins = nullptr;  // null: they are used as they are
 };
 
 class Snapshots {
@@ -29,10 +31,9 @@ class Snapshots {
             const std::vector<int64_t>& keep = {});
 
   bool has_slots() const { return place_.slots != nullptr; }
-  // Allocates own memory (Snapshot::reserve); slots are mapped by the constructor.
-  void reserve() {
-    if (!has_slots()) own_.reserve();
-  }
+  // Allocates own memory (Snapshot::reserve); slots are mapped by the constructor, and pinned here:
+  // the third where saves will hold one.
+  void reserve(bool has_saves);
 
   // By the loop. The slot of a step that is copied or being copied.
   std::optional<int> find(int64_t step) const;
@@ -47,7 +48,10 @@ class Snapshots {
   const std::byte* image(int slot) const { return has_slots() ? images_[slot] : own_.image(); }
 
  private:
+  void pin(int slot);
+
   const RankFile& file_;
+  Device* device_;
   SlotPlace place_;
   Snapshot own_;
   int64_t steps_[SnapshotSlots::kPerRank] = {-1, -1, -1};

@@ -37,7 +37,7 @@ class StepsInFlight {
   };
   void add(const Started& step);    // all work queued so far forms a step
   Ended take();                     // waits for the oldest
-  void drop() { taken_ = added_; }  // all of them; only where no device works on them
+  void drop() { taken_ = added_; }  // all of them, when no device works on them any more
 
  private:
   struct Results {  // as the device writes them

@@ -33,12 +33,25 @@ Trainer::Trainer(const RunFile& file, const TrainOptions& options, RunStart star
       rows_(session_.open_train_rows()),
       side_files_(side_files(session_)),
       stream_(c_.data, *rows_, *session_.tokenizer, share(session_.train_stream())),
-      backend_(place.open_device ? place.open_device() : open_backend(c_, place.device_number())),
+      backend_(open_device()),
       engine_(c_, *session_.model, ranks_.get(), *backend_.kernels, place.threads, backend_.device),
+      pins_(place.slots ? std::make_shared<PinnedSlots>(place.slots, place.rank, backend_.device)
+                        : nullptr),
       state_{0, 0, {}, std::nullopt, -1, 0, LossScaling(c_, engine_)},
       numerics_(numerics_fingerprint(c_, ranks_->layout(), *backend_.kernels, *backend_.device)) {
   if (fault_) fault_->check(c_, ranks_->layout(), session_.model.get());
   meet_others();
+}
+
+// A GPU that is gone is a lost rank, not a mistake of the user's, who had it when the run began.
+Backend Trainer::open_device() const {
+  try {
+    return place_.open_device ? place_.open_device() : open_backend(c_, place_.device_number());
+  } catch (const UserError& e) {
+    if (!ranks_->is_replacement()) throw;
+    throw PeerError(
+        fmt::format("the device of a replaced rank cannot be opened again: {}", e.what()));
+  }
 }
 
 int Trainer::run() {
@@ -174,7 +187,7 @@ void Trainer::open_run() {
     log_info("resumed from {} at step {}", start_.checkpoint->string(), state_.step);
   // Only the writer has read the old lines.
   evaluated_ = agree_on_number(*ranks_, [&] { return record_->last_eval_step(); });
-  cadence_ = SnapshotCadence(c_.launch.snapshot_steps());
+  cadence_ = SnapshotCadence(c_.launch.snapshot_steps(), !backend_.device->is_host());
   saver_->take_snapshot(state_);
   starting_.reset();
   record_->restart_clock();

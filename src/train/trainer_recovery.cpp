@@ -24,7 +24,7 @@ bool Trainer::park() {
   steps_.reset();
   hashes_.reset();
   saver_.reset();
-  engine_.drop_steps();
+  drop_steps();
   record_.reset();
   answers_.reset();
   starting_.reset();
@@ -32,9 +32,21 @@ bool Trainer::park() {
   return place_.world->park(ranks_->rank());
 }
 
+// A GPU with a sticky error fails here again: this process ends, and is replaced like a dead one.
+// What it says now keeps the supervisor from looking for a hang while it ends.
+void Trainer::drop_steps() {
+  try {
+    engine_.drop_steps();
+  } catch (const PeerError& e) {
+    place_.world->note_failure(ranks_->rank(), e.what());
+    throw;
+  }
+}
+
 void Trainer::rejoin() {
   ranks_->rejoin();
   starting_.emplace(ranks_->world());
+  engine_.rejoin();
   meet_others();
 }
 
@@ -49,7 +61,7 @@ void Trainer::recover() {
   total_ = text.about.at("total").as_int();
   evaluated_ = text.about.at("evaluated").as_int();
   counters_ = counters_from_json(text.about.at("counters"));
-  cadence_ = SnapshotCadence(text.about.at("every").as_int());
+  cadence_ = SnapshotCadence(text.about.at("every").as_int(), !backend_.device->is_host());
   stream_.restore(state_.position);
   stream_.set_counters(counters_);
   has_batch_ = false;
@@ -107,7 +119,7 @@ Json Trainer::about() const {
 
 SlotPlace Trainer::slot_place() const {
   return place_.slots ? SlotPlace{place_.slots, ranks_->rank(),
-                                  static_cast<int64_t>(place_.world->generation())}
+                                  static_cast<int64_t>(place_.world->generation()), pins_}
                       : SlotPlace{};
 }
 
@@ -133,7 +145,9 @@ void Trainer::note_step(double seconds) {
     if (c_.launch.hang_timeout_s == 0 && deadline_ms > kDeadlineMs)
       place_.world->set_deadline_ms(deadline_ms);
   }
-  if (!saver_->has_slots() || !cadence_.note(seconds, saver_->last_copy_s())) return;
+  if (!saver_->has_slots()) return;
+  const bool has_copy = saver_->has_copied();
+  if (!cadence_.note({seconds, has_copy, saver_->last_copy_s(), saver_->last_wait_s()})) return;
   const std::vector<int64_t> wishes = gather_numbers(*ranks_, cadence_.wish());
   cadence_.choose(*std::max_element(wishes.begin(), wishes.end()));
   if (is_main_) log_info("a snapshot in memory every {} steps", cadence_.every());

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -45,6 +46,17 @@ class GpuTrainer {
                              const MakeFault& fault = nullptr) const;
   // Fails the test where a rank does not succeed.
   void train_well(GpuKind kind, const std::vector<std::string>& sets = {}) const;
+
+  // With what a supervisor does when a rank dies or its GPU fails: the others park, it is replaced,
+  // and all go back to a step that their snapshots hold. `fault` is called for every device that is
+  // opened, replacements included.
+  struct Survived {
+    std::vector<RankEnd> ends;
+    std::vector<std::optional<int64_t>> starts;  // after each death: the step; none: from storage
+    int num_replaced = 0;
+  };
+  Survived survive(GpuKind kind, const std::vector<std::string>& sets,
+                   const MakeFault& fault) const;
 
   // Of metrics.jsonl: the text after a key, line by line. Equal text means equal bits.
   std::vector<std::string> metrics(const std::string& key) const;

@@ -130,7 +130,7 @@ TEST(Snapshots, SomeStepIsWholeOnEveryRankAtAnyTime) {
 TEST(SnapshotCadence, CostsUnderTwoPercent) {
   SnapshotCadence cadence(0);
   int noted = 1;
-  while (!cadence.note(0.1, noted == 1 ? 0.5 : 0.005)) {
+  while (!cadence.note({0.1, true, noted == 1 ? 0.5 : 0.005, 0})) {
     EXPECT_TRUE(cadence.is_due(noted));  // one at each step of the trial
     ++noted;
   }
@@ -138,8 +138,28 @@ TEST(SnapshotCadence, CostsUnderTwoPercent) {
   cadence.choose(3);
   EXPECT_TRUE(cadence.is_due(9));
   EXPECT_FALSE(cadence.is_due(10));
-  EXPECT_FALSE(cadence.note(1, 1));
+  EXPECT_FALSE(cadence.note({1, true, 1, 0}));
   EXPECT_FALSE(SnapshotCadence(7).is_due(8));
+}
+
+// What a GPU copies beside its kernels costs only what steps become longer by.
+int64_t wish_of_gpu(double with_s, double without_s, double copy_s, double wait_s) {
+  SnapshotCadence cadence(0, true);
+  for (int64_t step = 0;; ++step) {
+    const bool has_copy = cadence.is_due(step);
+    EXPECT_EQ(has_copy, step % 2 == 0);
+    const double first_s = step < 2 ? 1 : 0;  // fresh memory, and what is built at the first steps
+    if (cadence.note({first_s + (has_copy ? with_s : without_s), has_copy, first_s + copy_s,
+                      first_s + wait_s}))
+      return cadence.wish();
+  }
+}
+
+TEST(SnapshotCadence, OnAGpuStepsWithACopyAreComparedWithThoseWithout) {
+  EXPECT_EQ(wish_of_gpu(0.1004, 0.1, 0.06, 0), 1);
+  EXPECT_EQ(wish_of_gpu(0.105, 0.1, 0.06, 0), 3);
+  EXPECT_EQ(wish_of_gpu(0.09, 0.1, 0.12, 0.03), 17);  // steps of unequal length; 90 ms are 100 %
+  EXPECT_EQ(wish_of_gpu(0.5, 0.1, 0.004, 0), 2);      // likewise
 }
 
 }  // namespace
