@@ -2,7 +2,8 @@
 """tools/sanitize.py: fuzzers and tests under the sanitizers; any finding fails.
 
 The readers of foreign bytes are fuzzed with ASan and UBSan, together for a minute; the tests of
-their rooms run under ASan and UBSan; those of the threads under TSan.
+their rooms run under ASan and UBSan; those of the threads under TSan. Rooms that read neither foreign
+bytes nor the network take turns, by the commit's hash (tests/interop/sampling.py); FULL=1 runs all.
 """
 
 import argparse
@@ -16,18 +17,23 @@ from pathlib import Path
 from run_tests import read_gtest
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests/interop"))
+
+from sampling import Sampler  # noqa: E402
+
 # A GPU's products are planned calls, done by plain loops in the tests: the large ones take minutes
 # under ASan, and smaller ones run the same code.
-ASAN_RUNS = [
-    (["base", "io", "checkpoint", "net", "launch", "text", "data", "comm", "exec", "generate"], None),
+ASAN_RUNS = [(["base", "io", "checkpoint", "net", "launch", "text", "data", "comm"], None)]
+ASAN_IN_TURN = [
+    (["exec", "generate"], None),
     (["kernel"], "*Attention*"),
     (["kernel"], "-*Attention*:*SeveralBlocks/planned:*WorkspaceSuffices*/planned:*DependOnly*/planned"),
 ]
 # Rooms, and the names of their tests (all where there are none). libgloo is not instrumented: TSan
 # sees its locks but not its reference counts, and reports false races; its thread ranks run
 # under ASan. Of dist those tests that train over ranks as threads in every strategy, few steps each.
-TSAN_RUNS = [
-    (["base", "net", "comm"], "-*gloo*:*Gloo*:Death.*"),
+TSAN_RUNS = [(["base", "net", "comm"], "-*gloo*:*Gloo*:Death.*")]
+TSAN_IN_TURN = [
     (["exec", "dist"], "Lane.*:DeviceLane.*:Exact.GroupsOfSeveralLeaves:Exact.NoRank*:ExactControl.FastModeDiffers"),
 ]
 # Of clang's fuzzers only: g++'s code never frees a frame of ASan's fake stack. Ten thousand
@@ -140,7 +146,11 @@ def main():
     good = []
     if args.only in (None, "fuzz"):
         good += run_fuzzers(args.fuzz_seconds, args.j)
-    presets = [("asan", ASAN_RUNS), ("tsan", TSAN_RUNS)]
+    sample = Sampler()
+    presets = [("asan", ASAN_RUNS + sample(ASAN_IN_TURN, lambda _: set(), 0.34)),
+               ("tsan", TSAN_RUNS + [run for run in TSAN_IN_TURN if sample.one_in(2, run[1])])]
+    if sample.summary():
+        say(sample.summary())
     good += run_presets([p for p in presets if args.only in (None, p[0])], args.j)
     say(f"{time.monotonic() - start:.0f} s")
     print(f"{sum(good)} passed, {len(good) - sum(good)} failed")
