@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes the golden files: what PyTorch and transformers compute for small models of every family.
 
-    make_golden.py --out DIR --seed N [--only NAME | --from FOLDER] [--full]
+    make_golden.py --out DIR --seed N [--only NAME... | --from FOLDER] [--full]
 
 Each set is a folder DIR/NAME with model/ (a Hugging Face folder, written by save_pretrained) and
 golden.safetensors (inputs, logits, losses, gradients, tables of AdamW steps). The models are in
@@ -260,19 +260,17 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seed", type=int, required=True)
-    parser.add_argument("--only", metavar="NAME", help="make only this set")
+    parser.add_argument("--only", metavar="NAME", nargs="+", help="make only these sets")
     parser.add_argument("--from", dest="folder", type=Path, metavar="FOLDER",
                         help="instead: a set of this model, called as its folder")
     parser.add_argument("--full", action="store_true", help="store whole gradients and logits")
     args = parser.parse_args()
     torch.set_num_threads(2)
     transformers.utils.logging.disable_progress_bar()
-    models = [m for m in golden_models() if args.only in (None, m.name)]
-    if args.folder:
-        models = [stored_model(args.folder)]
-    if not models:
-        parser.error(f"no set is called {args.only}: "
-                     f"there are {', '.join(m.name for m in golden_models())}")
+    models = {m.name: m for m in golden_models()}
+    if unknown := set(args.only or []) - set(models):
+        parser.error(f"no set is called {', '.join(sorted(unknown))}: there are {', '.join(models)}")
+    models = [stored_model(args.folder)] if args.folder else [models[name] for name in args.only or models]
     for golden in models:
         if golden.name == "llama_rope":
             check_rope_branches(golden.config)

@@ -10,6 +10,7 @@ leaves a core idle while Python starts or one rank waits; those that promise a t
 """
 
 import concurrent.futures
+import os
 import re
 import signal
 import subprocess
@@ -37,8 +38,10 @@ def run(python, program, say):
             say(line.rstrip("\n"))
             if match := re.match(r"(\d+) passed, (\d+) failed", line):
                 count = int(match.group(1)), int(match.group(2))
-        code = child.wait()
+        _, status, used = os.wait4(child.pid, 0)
+        code = child.returncode = os.waitstatus_to_exitcode(status)
         timer.cancel()
+        say(f"interop: {program.name} used {used.ru_utime + used.ru_stime:.0f} s of the processors")
         if code in (143, -signal.SIGTERM):
             say(f"interop: {program.name} took longer than {DEADLINE_S} s")
     passed, failed = count
