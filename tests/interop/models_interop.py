@@ -230,7 +230,7 @@ def body(args, checks, folder):
     weft = Weft(args.weft)
     goldens = [g for g in golden_models() if args.only in (None, g.name) and g.name not in SKIPPED]
     if args.only is None:
-        goldens = checks.sample(goldens, lambda golden: [golden.config.model_type], 0.5)
+        goldens = checks.sample(goldens, lambda golden: [golden.config.model_type], 0.25)
     for golden in goldens:
         case = make_case(weft, golden, folder / golden.name)
         run_dir = case.folder / "run"

@@ -5,7 +5,7 @@
 
 Killed and resumed from an empty mirror, in the same and in another layout, to the bits of a run in
 a local folder; two processes at once; missing buckets and keys; a server that is away for a while
-or for good.
+or for good. Some of these by the commit's hash, all with FULL=1.
 """
 
 import json
@@ -265,8 +265,8 @@ def body(args, checks, folder):
         server.client().create_bucket(Bucket=BUCKET)
         check_bad(checks, weft, server, folder)
         truth = local_truth(weft, folder)
-        for check in CHECKS.values():
-            check(checks, weft, server, folder, truth)
+        for name in ["whole", *checks.sample([n for n in CHECKS if n != "whole"], lambda _: set(), 0.4)]:
+            CHECKS[name](checks, weft, server, folder, truth)
         check_second(checks, weft, server, folder)
     finally:
         server.stop()

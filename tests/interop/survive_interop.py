@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """kill -9 of ranks at random times: training goes on, and ends with the bits of a calm run.
 
-    survive_interop.py --weft build/weft [--moments 12] [--steps N] [--seed N] [--device cuda]
+    survive_interop.py --weft build/weft [--moments 6] [--steps N] [--seed N] [--device cuda]
 
 The quickstart's model on four ranks, dp 2 x tp 2 zero3, in fast and in exact mode, saving and
 evaluating now and then. One calm run, then one in which a random rank is killed at random times, as
@@ -16,7 +16,6 @@ the algorithms of products, which later ones read from the cache: in fast mode b
 
 import datetime
 import json
-import os
 import random
 import statistics
 import subprocess
@@ -24,7 +23,7 @@ import time
 
 from common import Weft, read_metrics, run_program, write_run_file
 from kill_interop import children_of, end_process, is_ours, left_behind, shared_maps
-from sampling import ROOT
+from sampling import ROOT, is_full
 
 RANKS, DEADLINE_S = 4, 900
 MOST_S, MEDIAN_S = {"cpu": 2.0, "cuda": 30.0}, {"cpu": 1.0, "cuda": 10.0}
@@ -166,7 +165,7 @@ def body(args, checks, folder):
 
 
 def add_arguments(parser):
-    parser.add_argument("--moments", type=int, default=50 if os.environ.get("FULL") else 12)
+    parser.add_argument("--moments", type=int, default=50 if is_full() else 6)
     parser.add_argument("--steps", type=int, default=0, help="0: enough for the moments")
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--modes", default="fast,exact")
