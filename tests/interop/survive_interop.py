@@ -16,6 +16,7 @@ the algorithms of products, which later ones read from the cache: in fast mode b
 
 import datetime
 import json
+import os
 import random
 import statistics
 import subprocess
