@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <fstream>
 #include <set>
@@ -131,6 +132,12 @@ TEST_F(Faults, BytesThatDoNotFit) {
 TEST_F(Faults, AKillReplacesTheCall) {
   EXPECT_EQ(call("rename", "victim", "rename:KILL:victim"), "signal " + std::to_string(SIGKILL));
   EXPECT_TRUE(fs::exists(folder_ / "victim"));
+}
+
+TEST_F(Faults, ACallThatWaitsIsMade) {
+  const auto begun = std::chrono::steady_clock::now();
+  EXPECT_EQ(call("write", "victim", "write:wait200:victim", "8"), "8 bytes, 0");
+  EXPECT_GE(std::chrono::steady_clock::now() - begun, std::chrono::milliseconds(200));
 }
 
 TEST_F(Faults, ASeedRepeatsItsFaults) {

@@ -12,12 +12,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 
 namespace weft::faults {
 namespace {
 
 constexpr size_t kMaxPath = 4096, kMaxPart = 256, kMaxRules = 32;
-constexpr int kKill = -1, kShort = -2;  // in place of an errno
+constexpr int kKill = -1, kShort = -2, kWait = -3;  // in place of an errno
 
 constexpr const char* kKinds[] = {"open",      "opendir", "readdir", "stat",  "mkdir",
                                   "rename",    "unlink",  "write",   "fsync", "truncate",
@@ -28,19 +29,19 @@ struct NamedError {
   const char* name;
   int error;
 };
-constexpr NamedError kErrors[] = {{"EACCES", EACCES},       {"EBADF", EBADF},   {"EDQUOT", EDQUOT},
-                                  {"EINTR", EINTR},         {"EINVAL", EINVAL}, {"EIO", EIO},
-                                  {"EMFILE", EMFILE},       {"ENFILE", ENFILE}, {"ENODEV", ENODEV},
-                                  {"ENOENT", ENOENT},       {"ENOMEM", ENOMEM}, {"ENOSPC", ENOSPC},
-                                  {"EPERM", EPERM},         {"EROFS", EROFS},   {"ESTALE", ESTALE},
-                                  {"ETIMEDOUT", ETIMEDOUT}, {"KILL", kKill},    {"short", kShort}};
+constexpr NamedError kErrors[] = {
+    {"EACCES", EACCES}, {"EBADF", EBADF},   {"EDQUOT", EDQUOT}, {"EINTR", EINTR},
+    {"EINVAL", EINVAL}, {"EIO", EIO},       {"EMFILE", EMFILE}, {"ENFILE", ENFILE},
+    {"ENODEV", ENODEV}, {"ENOENT", ENOENT}, {"ENOMEM", ENOMEM}, {"ENOSPC", ENOSPC},
+    {"EPERM", EPERM},   {"EROFS", EROFS},   {"ESTALE", ESTALE}, {"ETIMEDOUT", ETIMEDOUT},
+    {"KILL", kKill},    {"short", kShort},  {"wait", kWait}};
 
 struct Rule {
   enum class Form { kCall, kSpace, kRandom } form = Form::kCall;
   unsigned kinds = 0;  // one bit each
   int error = 0;
   char part[kMaxPart] = {};
-  long nth = 1, count = 0;
+  long nth = 1, count = 0, wait_ms = 0;
   uint64_t seed = 0;
   double probability = 0;
   std::atomic<long> seen{0}, fired{0}, space{0};
@@ -106,7 +107,12 @@ void split(char* text, Words& words) {
 void read_call(const Words& words, Rule& rule) {
   if (words.count > 5) refuse(words.text, "want CALL:HOW:PATH[:NTH[:COUNT]]");
   rule.kinds = kinds_of(words.text, words.at[0]);
-  rule.error = error_of(words.text, words.at[1]);
+  if (std::strncmp(words.at[1], "wait", 4) == 0) {
+    rule.error = kWait;
+    rule.wait_ms = static_cast<long>(number_of(words.text, words.at[1] + 4));
+  } else {
+    rule.error = error_of(words.text, words.at[1]);
+  }
   if (rule.error == kShort && (rule.kinds & ~(bit(Kind::kRead) | bit(Kind::kWrite))) != 0) {
     refuse(words.text, "only read and write can be short");
   }
@@ -241,6 +247,14 @@ Fault fire(Kind kind, int error, const char* path, size_t bytes) {
   return {Action::kFail, error, 0};
 }
 
+Fault wait(const Rule& rule, Kind kind, const char* path) {
+  log_fault(kind, kWait, path);
+  timespec left{rule.wait_ms / 1000, rule.wait_ms % 1000 * 1000000};
+  while (::syscall(SYS_nanosleep, &left, &left) != 0 && errno == EINTR) {
+  }
+  return {};
+}
+
 Fault judge_space(Rule& rule, const char* path, size_t bytes) {
   const long before = rule.space.fetch_sub(static_cast<long>(bytes));
   if (before >= static_cast<long>(bytes)) return {};
@@ -262,6 +276,7 @@ Fault judge(Rule& rule, Kind kind, const char* path, size_t bytes) {
     return {};
   }
   if (rule.count > 0 && rule.fired.fetch_add(1) >= rule.count) return {};
+  if (error == kWait) return wait(rule, kind, path);
   return fire(kind, error, path, bytes);
 }
 

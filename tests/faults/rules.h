@@ -9,8 +9,9 @@
 //        most
 //   CALL = open opendir readdir stat mkdir rename unlink write fsync truncate fallocate mmap read
 //          close, or * for all; preload_library.cpp has the functions of each kind
-//   HOW  = an error's name (EACCES, EIO, ...), `short` (half of the bytes; read and write), or KILL
-//          (the process kills itself with SIGKILL in place of the call)
+//   HOW  = an error's name (EACCES, EIO, ...), `short` (half of the bytes; read and write), KILL
+//          (the process kills itself with SIGKILL in place of the call), or waitMS (the call is
+//          made after that many milliseconds: a slow disk)
 //
 // Calls are counted per process. Each fault that fires is one line of the file named by
 // WEFT_TEST_FAULTS_LOG: process, call, how, path. An invalid rule ends the process with 99.
