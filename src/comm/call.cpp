@@ -24,6 +24,11 @@ std::string describe(const CommCall& call) {
   return text;
 }
 
+std::string describe_latest(uint64_t latest) {
+  if (latest == 0 || (latest & 0xff) >= kNumCommOps) return "no call";
+  return fmt::format("{} number {}", comm_op_name(static_cast<CommOp>(latest & 0xff)), latest >> 8);
+}
+
 std::vector<int> members_of(const std::vector<SplitWish>& wishes, int color) {
   std::vector<int> members;
   for (size_t m = 0; m < wishes.size(); ++m) {

@@ -23,6 +23,8 @@ struct CommCall {
 bool is_same(const CommCall& a, const CommCall& b);
 // "all_reduce of 4096 bytes (fp32, sum)"
 std::string describe(const CommCall& call);
+// "all_reduce number 12" of number << 8 | op; "no call" of 0.
+std::string describe_latest(uint64_t latest);
 
 // A rank's arguments of split, and the ranks of one colour: in order of key, then of rank.
 struct SplitWish {

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <optional>
 #include <utility>
 
@@ -14,6 +13,8 @@
 #include "base/log.h"
 #include "launch/local_ranks.h"
 #include "launch/process_stack.h"
+#include "launch/rank_end.h"
+#include "launch/rank_watch.h"
 #include "launch/signal_pipe.h"
 
 namespace weft {
@@ -21,26 +22,14 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kPeerExit = 75;
+constexpr int64_t kStatusMs = 1000;
 constexpr int kPollMs = 200;       // also without a signal, in case one was lost
 constexpr int kRecoverPollMs = 2;  // while ranks park, of which nothing tells us
-
-enum class End { kDone, kStopped, kLostPeers, kKilled, kFailed };
-
-int64_t monotonic_ms() {
-  return std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now().time_since_epoch())
-      .count();
-}
-
-std::string describe_signal(int number) {
-  const char* name = ::sigabbrev_np(number);
-  return name != nullptr ? fmt::format("SIG{}", name) : fmt::format("signal {}", number);
-}
 
 class Job {
  public:
   Job(const JobOptions& options, const EventSink& sink)
-      : options_(options), sink_(sink), ranks_(options) {}
+      : options_(options), sink_(sink), ranks_(options), watch_(options, ranks_) {}
   int run();
 
  private:
@@ -53,9 +42,13 @@ class Job {
   void judge(const std::vector<int>& ended);
   void begin_end(const std::string& reason);
   void report_cause();
-  End end_of(int rank) const;
-  std::string describe_end(int rank) const;
+  End end_of(int rank) const { return weft::end_of(ranks_[rank].status, stop_signal_); }
+  std::string describe_end(int rank) const {
+    return weft::describe_end(ranks_, rank, stop_signal_);
+  }
   int exit_code() const;
+  void show_status(bool has_changed = false);
+  JobStatus status() const;
   void tell(const char* event, int rank, const std::string& text) const {
     if (sink_) sink_(event, rank, text);
   }
@@ -64,7 +57,10 @@ class Job {
   bool may_recover();
   void begin_recovery(int rank, const std::string& reason);
   void look_for_hang();
+  void handle_hang(int rank);
+  void tell_hung(int rank);  // and kills it
   void advance_recovery();
+  bool is_late_to_park(int rank) const;
   bool has_parked_or_ended();
   void continue_from(std::optional<int64_t> step);
 
@@ -72,6 +68,7 @@ class Job {
   const EventSink& sink_;
   SignalPipe signals_;
   LocalRanks ranks_;
+  RankWatch watch_;
   int stop_signal_ = 0;                     // the first one received
   std::optional<int64_t> first_urgent_ms_;  // when the first SIGINT or SIGTERM arrived
   bool is_early_ = false;                   // it arrived when there was nothing to save
@@ -83,11 +80,14 @@ class Job {
   struct Recovery {
     int rank;  // that died; -1: none has
     std::string reason;
-    Clock::time_point park_until;
+    Clock::time_point began;
+    int64_t park_ms;  // for ranks that have not noticed
   };
   std::optional<Recovery> recovery_;
   int64_t num_restarts_ = 0;    // of the budget
   int64_t restarted_step_ = 0;  // of the last one
+  std::string last_reason_;     // likewise
+  int64_t shown_ms_ = 0;        // when the status was
 };
 
 void Job::start(int rank) {
@@ -103,11 +103,14 @@ int Job::run() {
     handle_signals();
     reap();
     look_for_hang();
+    if (const auto hung = watch_.find_hung(recovery_ || kill_at_)) handle_hang(*hung);
     if (recovery_) advance_recovery();
     if (kill_at_ && Clock::now() >= *kill_at_) ranks_.kill_all();
+    show_status();
   }
   ranks_.finish_output();
   report_cause();
+  show_status(true);
   return exit_code();
 }
 
@@ -162,8 +165,7 @@ void Job::stop_ranks(const ArrivedSignal& arrived) {
 void Job::reap() {
   const std::vector<int> ended = ranks_.reap();
   for (const int r : ended) {
-    if (const End end = end_of(r); end == End::kDone || end == End::kStopped)
-      ranks_.world().note_ended(r);
+    if (is_well(end_of(r))) ranks_.world().note_ended(r);
     tell(ranks_[r].was_killed ? "killed" : "ended", r, describe_end(r));
   }
   if (!ended.empty()) judge(ended);
@@ -224,7 +226,9 @@ void Job::begin_recovery(int rank, const std::string& reason) {
   ranks_.world().abort(reason);
   ++num_restarts_;
   const int64_t park_ms = rank < 0 ? options_.hung_park_ms : options_.park_ms;
-  recovery_ = {rank, reason, Clock::now() + std::chrono::milliseconds(park_ms)};
+  recovery_ = {rank, reason, Clock::now(), park_ms};
+  last_reason_ = reason;
+  show_status(true);
 }
 
 // A rank has waited too long for another, aborted the world, and parked.
@@ -237,24 +241,44 @@ void Job::look_for_hang() {
   ranks_.world().set_recovers(false);  // they end, and are judged
 }
 
+// One that no collective has found.
+void Job::handle_hang(int rank) {
+  const std::string reason = watch_.describe_hang(rank);
+  if (may_recover()) return begin_recovery(-1, reason);
+  cause_ = rank;
+  tell_hung(rank);
+  ranks_.world().note_failure(rank, reason);
+  begin_end(reason);
+}
+
+void Job::tell_hung(int rank) {
+  // One that has failed is only slow to end, as with a GPU that does not answer.
+  if (!ranks_.world().failure(rank))
+    tell("hung", rank, watch_.describe_last(rank) + "\n" + process_stack(ranks_[rank].pid));
+  ranks_.kill(rank);
+}
+
+// One that has noticed, and only completes a write, gets the time of a rank that does not hang.
+bool Job::is_late_to_park(int rank) const {
+  const int64_t allowed = watch_.is_parking(rank) ? options_.park_ms : recovery_->park_ms;
+  return Clock::now() >= recovery_->began + std::chrono::milliseconds(allowed);
+}
+
 bool Job::has_parked_or_ended() {
-  const bool is_late = Clock::now() >= recovery_->park_until;
   bool is_quiet = true;
   for (int r = 0; r < ranks_.size(); ++r) {
     if (!ranks_[r].is_running || ranks_.world().is_parked(r)) continue;
     is_quiet = false;
-    if (!is_late || ranks_[r].was_killed) continue;
-    // One that has failed is only slow to end, as with a GPU that does not answer.
-    if (!ranks_.world().failure(r)) tell("hung", r, process_stack(ranks_[r].pid));
+    if (ranks_[r].was_killed || !is_late_to_park(r)) continue;
     if (recovery_->rank < 0) recovery_->rank = r;
-    ranks_.kill(r);
+    tell_hung(r);
   }
   return is_quiet;
 }
 
 void Job::advance_recovery() {
   // It finished alone, whatever became of the others.
-  if (!ranks_[0].is_running && (end_of(0) == End::kDone || end_of(0) == End::kStopped)) {
+  if (!ranks_[0].is_running && is_well(end_of(0))) {
     recovery_.reset();
     return ranks_.kill_all();
   }
@@ -285,30 +309,29 @@ void Job::continue_from(std::optional<int64_t> step) {
   tell("continued", -1, step ? std::to_string(*step) : "storage");
 }
 
+// ------------------------------------------------------------------ status
+
+void Job::show_status(bool has_changed) {
+  if (!options_.on_status) return;
+  const int64_t now = monotonic_ms();
+  if (!has_changed && now - shown_ms_ < kStatusMs) return;
+  shown_ms_ = now;
+  options_.on_status(status());
+}
+
+JobStatus Job::status() const {
+  JobStatus s;
+  s.cause = last_reason_;
+  s.num_restarts = num_restarts_;
+  s.max_restarts = options_.max_restarts;
+  const bool is_back = watch_.read_ranks(&s);
+  if (recovery_ || (s.generation > 0 && !is_back)) s.state = "recovering";
+  if (stop_signal_ != 0) s.state = "stopping";
+  if (kill_at_) s.state = "failing";
+  return s;
+}
+
 // ------------------------------------------------------------------ ends
-
-End Job::end_of(int r) const {
-  const int status = ranks_[r].status;
-  if (WIFSIGNALED(status)) return End::kKilled;
-  const int code = WEXITSTATUS(status);
-  if (code == 0) return End::kDone;
-  if (stop_signal_ != 0 && code == 128 + stop_signal_) return End::kStopped;
-  return code == kPeerExit ? End::kLostPeers : End::kFailed;
-}
-
-std::string Job::describe_end(int r) const {
-  const LocalRanks::Process& rank = ranks_[r];
-  std::string text =
-      WIFSIGNALED(rank.status)
-          ? fmt::format("rank {} was killed by {}", r, describe_signal(WTERMSIG(rank.status)))
-          : fmt::format("rank {} ended with exit code {}", r, WEXITSTATUS(rank.status));
-  std::string words = ranks_.world().failure(r).value_or("");
-  if (words.empty() && rank.err) words = rank.err->last_line();
-  const End end = end_of(r);
-  const bool is_well = end == End::kDone || end == End::kStopped;
-  if (!words.empty() && !is_well) text += ": " + words;
-  return text;
-}
 
 int Job::exit_code() const {
   if (cause_) {

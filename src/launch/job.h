@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "launch/job_status.h"
 #include "net/deadline.h"
 
 namespace weft {
@@ -34,6 +35,11 @@ struct JobOptions {
   bool has_snapshots = false;         // ranks get slots for them (SnapshotSlots)
   int64_t park_ms = 10'000;           // for a rank to park; then it is replaced too
   int64_t hung_park_ms = 1'000;       // where others have waited for it until their deadline
+  bool watches_hangs = false;         // ranks note their phases: those that hang are found
+  // A rank's last collective in words (Heartbeat::note_call); empty: not known.
+  std::function<std::string(uint64_t call)> describe_call = nullptr;
+  // Called about once per second, and where the state changes; null: nobody asks.
+  std::function<void(const JobStatus&)> on_status = nullptr;
   // What the first signal is acknowledged with: before there is something to save, and after.
   const char* early_words = ": stopped before the first step, with nothing to save";
   const char* noted_words = ": finishing the current step, then saving";
@@ -41,7 +47,8 @@ struct JobOptions {
 
 // event: started, stopping (a signal arrived), failed (the cause), ended, killed; died (a rank
 // whose death does not end the job; no rank touches any file when this is called), hung (a rank
-// that did not park and is about to be killed, with its stack), continued (from which step).
+// that is about to be killed: what it did last on the first line, then its stack), continued (from
+// which step).
 using EventSink = std::function<void(const char* event, int rank, const std::string& text)>;
 
 // The exit code: 0; the failing rank's own; 75 where a signal killed it or it lost its peers; 128 +

@@ -1,6 +1,7 @@
 // launch/local_ranks.cpp: a process per rank, each with its share of the cores.
 #include "launch/local_ranks.h"
 
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include <algorithm>
@@ -60,6 +61,7 @@ void LocalRanks::start(int r) {
   // With more threads than its share of cores, the system places them.
   if (!shares.empty() && start.threads <= share) start.cores = shares[static_cast<size_t>(r)];
   start.pipe_output = r > 0;
+  world_->heartbeat(r).clear();
   const StartedRank started = start_rank(start);
   Process& rank = ranks_[static_cast<size_t>(r)];
   rank = {};
@@ -100,6 +102,16 @@ void LocalRanks::kill_all() {
 
 bool LocalRanks::is_any_running() const {
   return std::any_of(ranks_.begin(), ranks_.end(), [](const auto& r) { return r.is_running; });
+}
+
+int64_t LocalRanks::shared_bytes() const {
+  constexpr int64_t kBlock = 512;  // of st_blocks, on every system
+  int64_t bytes = 0;
+  for (const int fd : {world_->fd(), slots_ ? slots_->fd() : -1}) {
+    struct stat info {};
+    if (fd >= 0 && ::fstat(fd, &info) == 0) bytes += kBlock * info.st_blocks;
+  }
+  return bytes;
 }
 
 void LocalRanks::add_descriptors(std::vector<int>* descriptors) const {

@@ -42,6 +42,7 @@ class LocalRanks {
   void kill(int rank);
   void kill_all();
   bool is_any_running() const;
+  int64_t shared_bytes() const;  // of the world and the slots, as far as they are in memory
 
   // Their output: what to poll, and passing on what has come.
   void add_descriptors(std::vector<int>* descriptors) const;

@@ -63,10 +63,11 @@ struct ShmWorld::Header {
   std::atomic<int> stage;  // of the job: nothing to save yet, may save, ended before it could
   std::atomic<int> stop;   // the signal
   OnceText aborted;
-  std::atomic<bool> recovers, has_saved, is_finishing;
+  std::atomic<bool> recovers, has_saved, is_opened, is_finishing;
   std::atomic<int64_t> start_step, last_step, death_ms;
   SharedWord generation;
   struct alignas(64) Rank {
+    Heartbeat heartbeat;  // a cache line of its own: nothing else here changes in a step
     std::atomic<uint32_t> num_arenas;
     Arena arenas[kMaxArenas];
     OnceText failure;
@@ -126,6 +127,7 @@ int64_t ShmWorld::deadline_ms() const {
   return header_->num_patient.load() > 0 ? kPatientMs : header_->deadline_ms.load();
 }
 void ShmWorld::set_deadline_ms(int64_t deadline_ms) { header_->deadline_ms.store(deadline_ms); }
+int64_t ShmWorld::hang_ms() const { return header_->deadline_ms.load(); }
 void ShmWorld::add_no_deadline(int change) { header_->num_patient += change; }
 
 std::atomic<char*>& ShmWorld::base(int rank, int arena) const {
@@ -259,6 +261,9 @@ void ShmWorld::note_step(int64_t step) { header_->last_step.store(step); }
 int64_t ShmWorld::last_step() const { return header_->last_step.load(); }
 void ShmWorld::note_saved() { header_->has_saved.store(true); }
 bool ShmWorld::has_saved() const { return header_->has_saved.load(); }
+void ShmWorld::note_opened() { header_->is_opened.store(true); }
+bool ShmWorld::is_opened() const { return header_->is_opened.load(); }
+Heartbeat& ShmWorld::heartbeat(int rank) const { return header_->ranks[rank].heartbeat; }
 void ShmWorld::note_finishing() { header_->is_finishing.store(true); }
 bool ShmWorld::is_finishing() const { return header_->is_finishing.load(); }
 void ShmWorld::note_death(int64_t at_ms) { header_->death_ms.store(at_ms); }

@@ -15,6 +15,7 @@
 
 #include "net/deadline.h"
 #include "net/futex.h"
+#include "net/heartbeat.h"
 #include "net/shared_segment.h"
 
 namespace weft {
@@ -44,6 +45,7 @@ class ShmWorld {
   int64_t chunk_bytes() const;
   int64_t deadline_ms() const;                // kPatientMs while any rank is in a ScopedNoDeadline
   void set_deadline_ms(int64_t deadline_ms);  // for all ranks, from their next wait
+  int64_t hang_ms() const;                    // the deadline, whoever may work for long
   // 1 before a call that may wait for long work of a peer, -1 after it. A count, since ranks do not
   // leave a call at the same time.
   void add_no_deadline(int change);
@@ -108,9 +110,14 @@ class ShmWorld {
   int64_t last_step() const;
   void note_saved();
   bool has_saved() const;
+  // The run directory is this job's: the supervisor may write into it.
+  void note_opened();
+  bool is_opened() const;
   // Rank 0 needs no other rank to finish the run.
   void note_finishing();
   bool is_finishing() const;
+  // What a rank does and how far it is; of every rank, for its supervisor.
+  Heartbeat& heartbeat(int rank) const;
   // When a rank of the last generation died, of CLOCK_MONOTONIC.
   void note_death(int64_t at_ms);
   int64_t death_ms() const;

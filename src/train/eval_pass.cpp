@@ -85,12 +85,14 @@ EvalSums sum_losses(const EvalRows& rows, const EvalBatch& eval_batch,
     return out.stop != 0;
   };
   for (bool is_begun = false;;) {
+    rows.ranks.note_phase(Phase::kData);
     const NextBatch next = std::exchange(is_begun, true)
                                ? next_batch(rows.stream, rows.ranks, rows.signals, batch)
                                : first_batch({}, rows.stream, rows.ranks, rows.signals, batch);
     out.stop = next.stop;
     out.error = next.error;
     if (next.stop != 0 || !next.is_there) break;
+    rows.ranks.note_phase(Phase::kEvaluating);
     const std::optional<LossSums> more = eval_batch(batch, is_stopped);
     if (!more) break;
     out.sums.add(*more);

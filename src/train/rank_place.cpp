@@ -5,10 +5,17 @@ namespace weft {
 
 std::unique_ptr<Ranks> make_ranks(const RunConfig& c, const Model& model, const RankPlace& place) {
   const Layout layout = resolve_layout(c, model);
-  if (place.launched.all)
-    return std::make_unique<Ranks>(layout, nullptr, place.rank,
-                                   place.launched.all->split(0, place.rank), c.launch.interface);
-  if (!place.world) return std::make_unique<Ranks>(layout);
+  if (place.launched.all) {
+    auto launched = std::make_unique<Ranks>(
+        layout, nullptr, place.rank, place.launched.all->split(0, place.rank), c.launch.interface);
+    launched->use_heartbeat(place.heartbeat);
+    return launched;
+  }
+  if (!place.world) {
+    auto alone = std::make_unique<Ranks>(layout);
+    alone->use_heartbeat(place.heartbeat);
+    return alone;
+  }
   auto ranks =
       std::make_unique<Ranks>(layout, place.world, place.rank, nullptr, c.launch.interface);
   if (place.open_device) ranks->share_gpus(!place.nccl);

@@ -32,6 +32,7 @@ struct RankPlace {
   LaunchedRank launched = {};
 
   int device_number() const { return launched.all ? launched.local_rank : rank; }
+  Heartbeat* heartbeat = nullptr;  // of a rank without a supervisor; null: nobody wants to know
 
   // This process takes the place of one that died, or all ranks have lost one: they continue from
   // their slots.

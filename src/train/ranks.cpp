@@ -71,6 +71,7 @@ Ranks::Ranks(const Layout& layout, std::shared_ptr<ShmWorld> world, int rank,
       interface_(interface),
       shares_gpus_(shares_gpus()),
       shared_(std::move(world)),
+      heartbeat_(shared_ ? &shared_->heartbeat(rank) : nullptr),
       all_(std::move(all)) {
   if (!all_) {
     all_ = make_shm_comm(shared_, rank);

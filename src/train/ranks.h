@@ -53,6 +53,16 @@ class Ranks {
   // Whether this process takes the place of one that died.
   bool is_replacement() const { return was_replaced_; }
 
+  // What this rank does, for its supervisor and `weft status`. Without a step: of the last one.
+  void use_heartbeat(Heartbeat* heartbeat) { heartbeat_ = heartbeat; }
+  Heartbeat* heartbeat() const { return heartbeat_; }  // null: nobody wants to know
+  void note_phase(Phase phase) const {
+    if (heartbeat_ != nullptr) heartbeat_->note(phase, heartbeat_->step());
+  }
+  void note_phase(Phase phase, int64_t step) const {
+    if (heartbeat_ != nullptr) heartbeat_->note(phase, step);
+  }
+
   // How long steps take: the limit of the host's waits for a GPU.
   void note_step(int64_t ms) { hang_rule_.note_step(ms); }
 
@@ -80,6 +90,7 @@ class Ranks {
   bool shares_gpus_;
   NcclLibrary* nccl_ = nullptr;
   std::shared_ptr<ShmWorld> shared_;
+  Heartbeat* heartbeat_ = nullptr;
   std::unique_ptr<StoreServer> store_;  // of rank 0, over Gloo
   std::unique_ptr<Comm> all_, savers_;
   Groups host_, on_device_;  // on_device_: while a GPU arena is shared

@@ -91,6 +91,7 @@ Saver::Saver(const RunFile& file, std::map<std::string, std::string> side_files,
       saved_step_(saved_step) {}
 
 void Saver::save_step(TrainState* state) {
+  const ScopedPhase saving(ranks_.heartbeat(), Phase::kSaving);
   if (!file_.config().checkpoint.async) return save_step_now(state);
   if (snapshot_step_ != state->step) end_saves(state);
   const Stopwatch watch(&blocked_s_);
@@ -98,6 +99,7 @@ void Saver::save_step(TrainState* state) {
 }
 
 void Saver::save_step_now(TrainState* state) {
+  const ScopedPhase saving(ranks_.heartbeat(), Phase::kSaving);
   end_saves(state);
   if (saved_step_ == state->step) return;
   secure(*state);
@@ -124,6 +126,7 @@ WriteFile Saver::write_held() {
 }
 
 void Saver::keep_best(const std::optional<double>& value, TrainState* state) {
+  const ScopedPhase saving(ranks_.heartbeat(), Phase::kSaving);
   end_saves(state);
   if (!value) return;
   if (state->best && !is_better(file_.config().checkpoint.best, *value, *state->best)) {
@@ -170,6 +173,7 @@ double Saver::blocked_so_far() const {
 }
 
 void Saver::end_saves(TrainState* state) {
+  const ScopedPhase saving(ranks_.heartbeat(), Phase::kSaving);
   waits_since_ = Clock::now().time_since_epoch().count();
   lane_.wait();
   waits_since_ = 0;

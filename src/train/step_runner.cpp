@@ -34,6 +34,7 @@ void StepRunner::run(Batch& batch) {
   StepMetrics line;
   line.step = ++state_->step;
   line.epoch = batch.epoch;
+  run_.ranks.note_phase(Phase::kPasses, line.step);
   if (checks) compare_batches(run_.ranks, batch, line.step);
   if (run_.fault) fault_before_passes(*run_.fault, line.step, run_.config, run_.ranks, &batch);
   line.target_tokens = run_.engine.start_passes(batch);
@@ -47,6 +48,7 @@ void StepRunner::run(Batch& batch) {
 }
 
 void StepRunner::update(const StepMetrics& line) {
+  run_.ranks.note_phase(Phase::kUpdate);
   const bool has_targets = line.target_tokens > 0;
   if (has_targets && run_.fault)
     fault_before_update(*run_.fault, line.step, run_.engine, run_.ranks);

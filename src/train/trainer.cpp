@@ -170,6 +170,7 @@ void Trainer::open_run() {
   ranks_->world().barrier();
   signals_.hold();
   if (is_main_) prepare_run_dir(file_, &start_, state_.step, options_.overwrite);
+  if (is_main_ && place_.world) place_.world->note_opened();
   ranks_->world().barrier();
   set_log_file(start_.dir / "log" / fmt::format("rank-{:05}.log", ranks_->rank()));
   record_ = std::make_unique<RunRecord>(record_options());

@@ -61,6 +61,7 @@ int Trainer::loop() {
 }
 
 int Trainer::take_batch() {
+  ranks_->note_phase(Phase::kData, state_.step + 1);
   if (std::exchange(has_batch_, false)) return 0;
   const NextBatch next = next_batch(stream_, *ranks_, signals_, batch_, has_lost_run(start_));
   rows_error_ = next.error;
@@ -99,6 +100,7 @@ int Trainer::evaluate() {
 }
 
 int Trainer::stopped_by(int signal) {
+  ranks_->note_phase(Phase::kFinishing, state_.step);
   record_->clear_progress();
   if (signal == kRunLost) {
     saver_->end_saves(&state_);  // no rank waits for another one's disk with a deadline
@@ -123,6 +125,7 @@ int Trainer::stopped_by(int signal) {
 int Trainer::finish() {
   record_->clear_progress();
   if (const int stop = evaluated_ != state_.step ? evaluate() : 0) return stopped_by(stop);
+  ranks_->note_phase(Phase::kFinishing, state_.step);
   // Tensors in pieces (of several ranks, or exact mode's) are assembled from the checkpoint.
   const bool has_whole = ranks_->size() == 1 && !ranks_->layout().is_exact;
   if (state_.step > 0 || !has_whole) saver_->save_step_now(&state_);

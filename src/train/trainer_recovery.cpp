@@ -1,6 +1,5 @@
 // train/trainer_recovery.cpp: how a rank outlives others: snapshots, parking, going back.
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <utility>
 
@@ -10,17 +9,10 @@
 #include "train/rank_trainer.h"
 
 namespace weft {
-namespace {
-
-int64_t monotonic_ms() {
-  const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  return std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
-}
-
-}  // namespace
 
 bool Trainer::park() {
   if (!place_.slots || !place_.world->recovers()) return false;
+  ranks_->note_phase(Phase::kParking);  // a write in progress is completed first
   steps_.reset();
   hashes_.reset();
   saver_.reset();
@@ -44,6 +36,7 @@ void Trainer::drop_steps() {
 }
 
 void Trainer::rejoin() {
+  ranks_->note_phase(Phase::kRecovering, place_.world->start_step());
   ranks_->rejoin();
   starting_.emplace(ranks_->world());
   engine_.rejoin();
@@ -53,6 +46,7 @@ void Trainer::rejoin() {
 void Trainer::recover() {
   SnapshotSlots& slots = *place_.slots;
   const int64_t step = place_.world->start_step();
+  ranks_->note_phase(Phase::kRecovering, step);
   const SlotText text = read_slot_text(slots, ranks_->rank(), step);
   engine_.load_checkpoint(open_snapshots(slots, step));
   state_ = {0, 0, {}, std::nullopt, -1, 0, state_.scaling};

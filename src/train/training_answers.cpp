@@ -46,6 +46,8 @@ AnswerResult TrainingAnswers::measure(const Show& show) {
   int stop = 0;
   size_t ended = 0;
   GenerateEvents events;
+  ranks_->note_phase(Phase::kAnswering);
+  events.on_token = [&](size_t, int32_t) { ranks_->note_phase(Phase::kAnswering); };
   events.on_end = [&](size_t, const std::vector<int32_t>&) {
     show(static_cast<double>(++ended) / static_cast<double>(questions_.prompts.size()),
          std::chrono::duration<double>(Clock::now() - start).count());

@@ -82,8 +82,9 @@ void ShmGroup::check_abort(CommOp op) const {
 }
 
 void ShmGroup::note_call(CommOp op, uint32_t number) {
-  slot(me_).latest.store(uint64_t{number} << 8 | static_cast<uint64_t>(op),
-                         std::memory_order_relaxed);
+  const uint64_t latest = uint64_t{number} << 8 | static_cast<uint64_t>(op);
+  slot(me_).latest.store(latest, std::memory_order_relaxed);
+  world_->heartbeat(world_rank(me_)).note_call(latest);
 }
 
 void ShmGroup::enter(CommCall call) {
@@ -120,6 +121,7 @@ void ShmGroup::compare_calls() const {
 // The deadline counts from the end of the first wait: the fast path reads no clock.
 void ShmGroup::wait(const Wait& wait, const CommCall& call) {
   if (world_->wait_a_while(wait.word, wait.target)) return;
+  const ScopedWaiting waiting(&world_->heartbeat(world_rank(me_)));
   const auto start = Clock::now();
   for (;;) {
     // A rank that aborts after this tick has seen it, so all that arrived find the reason
@@ -162,8 +164,7 @@ void ShmGroup::check_late_have_not_ended(const Wait& wait, const CommCall& call)
 
 std::string ShmGroup::latest_call(int member) const {
   const uint64_t latest = slot(member).latest.load(std::memory_order_relaxed);
-  if (latest == 0) return "no call";
-  return fmt::format("{} number {}", comm_op_name(static_cast<CommOp>(latest & 0xff)), latest >> 8);
+  return describe_latest(latest);
 }
 
 void ShmGroup::fail_deadline(const Wait& wait, const CommCall& call, int64_t waited_ms) const {

@@ -1,0 +1,31 @@
+// launch/job_status.h: what a supervisor knows about its ranks, for whoever asks.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "net/heartbeat.h"
+
+namespace weft {
+
+struct RankStatus {
+  pid_t pid = -1;
+  bool is_running = false;
+  RankSign sign;
+};
+
+struct JobStatus {
+  std::string state = "running";  // running | recovering | stopping | failing
+  std::string cause;              // of the last recovery, or of the end
+  int64_t num_restarts = 0;       // of the budget
+  int64_t max_restarts = 0;       // -1: without bound
+  int64_t generation = 0;
+  bool is_opened = false;    // the run directory is this job's
+  int64_t shared_bytes = 0;  // shared memory of all ranks: arenas and snapshots
+  std::vector<RankStatus> ranks;
+};
+
+}  // namespace weft

@@ -1,0 +1,38 @@
+// launch/rank_end.cpp: exit codes and signals in words.
+#include "launch/rank_end.h"
+
+#include <fmt/core.h>
+#include <sys/wait.h>
+
+#include <cstring>
+
+namespace weft {
+
+End end_of(int status, int stop_signal) {
+  if (WIFSIGNALED(status)) return End::kKilled;
+  const int code = WEXITSTATUS(status);
+  if (code == 0) return End::kDone;
+  if (stop_signal != 0 && code == 128 + stop_signal) return End::kStopped;
+  return code == kPeerExit ? End::kLostPeers : End::kFailed;
+}
+
+bool is_well(End end) { return end == End::kDone || end == End::kStopped; }
+
+std::string describe_signal(int number) {
+  const char* name = ::sigabbrev_np(number);
+  return name != nullptr ? fmt::format("SIG{}", name) : fmt::format("signal {}", number);
+}
+
+std::string describe_end(const LocalRanks& ranks, int r, int stop_signal) {
+  const LocalRanks::Process& rank = ranks[r];
+  std::string text =
+      WIFSIGNALED(rank.status)
+          ? fmt::format("rank {} was killed by {}", r, describe_signal(WTERMSIG(rank.status)))
+          : fmt::format("rank {} ended with exit code {}", r, WEXITSTATUS(rank.status));
+  std::string words = ranks.world().failure(r).value_or("");
+  if (words.empty() && rank.err) words = rank.err->last_line();
+  if (!words.empty() && !is_well(end_of(rank.status, stop_signal))) text += ": " + words;
+  return text;
+}
+
+}  // namespace weft

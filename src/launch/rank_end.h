@@ -1,0 +1,22 @@
+// launch/rank_end.h: what the end of a rank's process means.
+#pragma once
+
+#include <string>
+
+#include "launch/local_ranks.h"
+
+namespace weft {
+
+inline constexpr int kPeerExit = 75;
+
+enum class End { kDone, kStopped, kLostPeers, kKilled, kFailed };
+
+// status: of waitpid. stop_signal: what all ranks were asked to stop on; 0: nothing.
+End end_of(int status, int stop_signal);
+bool is_well(End end);
+
+std::string describe_signal(int number);  // "SIGKILL"
+// "rank 1 was killed by SIGKILL", and its own words where it had some.
+std::string describe_end(const LocalRanks& ranks, int rank, int stop_signal);
+
+}  // namespace weft

@@ -1,0 +1,56 @@
+// launch/rank_watch.cpp: reads heartbeats, and puts them into words.
+#include "launch/rank_watch.h"
+
+#include <fmt/core.h>
+
+#include <utility>
+
+namespace weft {
+
+std::optional<int> RankWatch::find_hung(bool is_idle) {
+  const int64_t now = monotonic_ms(), elapsed = now - std::exchange(looked_ms_, now);
+  if (is_idle || !options_.watches_hangs || ranks_.world().is_aborted()) {
+    watch_.forget();
+    return std::nullopt;
+  }
+  for (int r = 0; r < ranks_.size(); ++r) {
+    const bool is_there = ranks_[r].is_running && !ranks_[r].was_killed;
+    watch_.look(r, is_there ? std::optional(ranks_.world().heartbeat(r).read()) : std::nullopt,
+                elapsed);
+  }
+  return watch_.find(ranks_.world().hang_ms(),
+                     [&](int r) { return is_stopped_by_signal(ranks_[r].pid); });
+}
+
+std::string RankWatch::describe_last(int rank) const {
+  const RankSign sign = ranks_.world().heartbeat(rank).read();
+  std::string text = describe_sign(sign);
+  if (options_.describe_call)
+    text += "; last collective: " + options_.describe_call(sign.last_call);
+  return text;
+}
+
+std::string RankWatch::describe_hang(int rank) const {
+  return fmt::format("rank {} has made no progress for {:.1f} s ({})", rank,
+                     static_cast<double>(watch_.still_ms(rank)) / 1000, describe_last(rank));
+}
+
+bool RankWatch::read_ranks(JobStatus* status) const {
+  status->generation = ranks_.world().generation();
+  status->is_opened = ranks_.world().is_opened();
+  status->shared_bytes = ranks_.shared_bytes();
+  bool do_all_train = true;
+  for (int r = 0; r < ranks_.size(); ++r) {
+    const RankSign sign = ranks_.world().heartbeat(r).read();
+    status->ranks.push_back({ranks_[r].pid, ranks_[r].is_running, sign});
+    do_all_train &= sign.phase != Phase::kStarting && sign.phase != Phase::kRecovering &&
+                    sign.phase != Phase::kParking;
+  }
+  return do_all_train;
+}
+
+bool RankWatch::is_parking(int rank) const {
+  return ranks_.world().heartbeat(rank).phase() == Phase::kParking;
+}
+
+}  // namespace weft
