@@ -128,6 +128,22 @@ Option& Option::not_built_values(std::initializer_list<std::string> values, std:
   return *this;
 }
 
+Option& Option::hide(IsSecret is_secret, const char* instead) {
+  is_secret_ = is_secret;
+  instead_ = instead;
+  return *this;
+}
+
+std::string Option::printed() const {
+  using Map = std::map<std::string, std::string>;
+  if (!is_secret_ || !is_map(target_)) return print_value(target_);
+  Map shown = *std::get<Map*>(target_);
+  for (auto& [name, value] : shown) {
+    if (is_secret_(name)) value = instead_;
+  }
+  return print_value(&shown);
+}
+
 bool Option::lacks(const std::string& value) const {
   if (not_built_) return value != default_;
   return std::any_of(missing_values_.begin(), missing_values_.end(),
@@ -289,8 +305,8 @@ void OptionTable::mark_chosen(std::string_view key, std::string word) {
 std::vector<OptionEntry> OptionTable::entries() const {
   std::vector<OptionEntry> out;
   for (const Option& o : options_) {
-    out.push_back({o.key_, o.help_, wanted_text(o.target_, o.rule_), o.default_,
-                   print_value(o.target_), o.required_, o.given_, o.not_built_, o.missing_values_});
+    out.push_back({o.key_, o.help_, wanted_text(o.target_, o.rule_), o.default_, o.printed(),
+                   o.required_, o.given_, o.not_built_, o.missing_values_});
   }
   return out;
 }
@@ -300,7 +316,7 @@ std::string OptionTable::resolved() const {
   for (const Option& o : options_) {
     std::string mark = o.not_built_ ? "  # not built" : o.given_ ? "" : "  # default";
     if (!o.chosen_for_.empty()) mark = "  # " + o.chosen_for_;
-    append_line(o.key_, print_value(o.target_) + mark, &section, &text);
+    append_line(o.key_, o.printed() + mark, &section, &text);
   }
   return text;
 }

@@ -41,6 +41,9 @@ class Option {
   // What to append to the message about a value that is not allowed; empty: the nearest match.
   using Answer = std::string (*)(std::string_view value);
   Option& answer(Answer words);
+  // Values of a map whose names are secret: they are printed as `instead`.
+  using IsSecret = bool (*)(std::string_view name);
+  Option& hide(IsSecret is_secret, const char* instead);
   // This build does not have the key: its default acts as off, and any other value is refused with
   // the reason, a phrase such as "tensor parallelism".
   Option& not_built(std::string reason);
@@ -50,6 +53,7 @@ class Option {
  private:
   friend class OptionTable;
   bool lacks(const std::string& value) const;  // the printed value is not built
+  std::string printed() const;                 // the value, without secrets
 
   std::string key_;
   OptionTarget target_;
@@ -62,6 +66,8 @@ class Option {
   std::string reason_, hint_;
   std::string chosen_for_;  // the word that was given
   Answer answer_ = nullptr;
+  IsSecret is_secret_ = nullptr;
+  const char* instead_ = "";
   std::vector<std::string> missing_values_;
 };
 

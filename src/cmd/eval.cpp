@@ -5,6 +5,7 @@
 #include "base/printable.h"
 #include "base/stop.h"
 #include "cmd/command.h"
+#include "config/launch_env.h"
 #include "launch/job.h"
 #include "launch/rank_context.h"
 #include "planning/backend.h"
@@ -92,8 +93,9 @@ RunCommand add_eval(CommandOptions& app) {
     set_log_quiet(rank && rank->rank > 0);
     std::optional<StopSignals> early;  // a rank has a supervisor that handles them
     if (!rank) early.emplace(nullptr, kEvalWords);
-    check_environment();
     RunFile file(w->run, w->sets);
+    apply_launch_env(file.config().launch.env);  // ranks inherit it
+    check_environment();
     const std::string precision = choose_precision(&file);
     if (!rank && !precision.empty()) log_info("{}", precision);
     const ParallelConfig& p = file.config().parallel;

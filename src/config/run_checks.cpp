@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/printable.h"
+#include "config/launch_env.h"
 #include "config/run_config.h"
 
 namespace weft {
@@ -174,6 +175,7 @@ void check_config(const OptionTable& table, const RunConfig& c,
   check_tf32(c, complaints);
   check_evaluation(c, complaints);
   check_snapshots(c.launch.snapshot_every, complaints);
+  check_launch_env(c.launch.env, complaints);
   // A resolved file has both: a default next to the given one is no contradiction.
   if (c.train.steps && table.was_given("train.epochs") && c.train.epochs != TrainConfig().epochs) {
     complaints->push_back("train.steps and train.epochs are both given: give only one");

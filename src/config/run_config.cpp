@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "config/launch_env.h"
 #include "kernel/device_kernels.h"
 
 namespace weft {
@@ -259,7 +260,10 @@ void bind_rest(OptionTable& t, RunConfig& c) {
         "10 x the median step)")
       .at_least(0)
       .at_most(86400);
-  t.add("launch.env", &c.launch.env, "environment variables of the ranks").not_built(kMesh);
+  t.add("launch.env", &c.launch.env,
+        "environment variables of the ranks; values whose names say TOKEN, SECRET, KEY or PASSWORD "
+        "are neither printed nor stored")
+      .hide(is_secret_name, kHidden);
   t.add("track.tensorboard", &c.track.tensorboard, "event files").not_built("TensorBoard");
   t.add("track.mlflow", &c.track.mlflow, "tracking server").not_built("MLflow");
   t.add("track.wandb", &c.track.wandb, "project").not_built("W&B");

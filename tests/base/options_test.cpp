@@ -43,7 +43,8 @@ class Options : public ::testing::Test {
         .one_of({"fp32", "bf16", "fp16"})
         .not_built_values({"fp16"});
     t.add("train.betas", &c.betas, "of AdamW").length(2).at_least(0).below(1);
-    t.add("launch.env", &c.env, "variables");
+    t.add("launch.env", &c.env, "variables")
+        .hide([](std::string_view name) { return name == "HIDDEN"; }, "<hidden>");
   }
 
   std::vector<std::string> read(const std::string& text) {
@@ -206,6 +207,15 @@ TEST_F(Options, RefuseThrowsAllTogether) {
     EXPECT_STREQ(e.what(), "one\n  two");
     EXPECT_EQ(e.exit_code(), 2);
   }
+}
+
+TEST_F(Options, SecretsAreReadButNotPrinted) {
+  EXPECT_EQ(set("launch.env={SHOWN: a, HIDDEN: b}"), Lines{});
+  EXPECT_EQ(config.env["HIDDEN"], "b");
+  const std::string text = table.resolved();
+  EXPECT_NE(text.find("SHOWN: a"), std::string::npos) << text;
+  EXPECT_NE(text.find("HIDDEN: \"<hidden>\""), std::string::npos) << text;
+  for (const OptionEntry& e : table.entries()) EXPECT_EQ(e.value.find(": b"), std::string::npos);
 }
 
 TEST_F(Options, ResolvedReadsBackUnchanged) {
