@@ -35,6 +35,7 @@ RunCommand add_inspect(CommandOptions& app);
 RunCommand add_hash(CommandOptions& app);
 RunCommand add_diff(CommandOptions& app);
 RunCommand add_tokenize(CommandOptions& app);
+RunCommand add_status(CommandOptions& app);
 RunCommand add_doctor(CommandOptions& app);
 RunCommand add_corpus(CommandOptions& app);
 RunCommand add_plot(CommandOptions& app);

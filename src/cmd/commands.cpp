@@ -16,7 +16,7 @@ const std::vector<Command>& commands() {
       {"hash", "one line per logical tensor: name, shape, dtype, hash", add_hash},
       {"diff", "compare two models tensor by tensor; exit 1 where they differ", add_diff},
       {"tokenize", "text to token ids and back", add_tokenize},
-      {"status", "who is where: ranks, hosts, step, speed, restarts", nullptr},
+      {"status", "who is where: ranks, hosts, step, speed, restarts", add_status},
       {"agent", "serve a node of a run that no engine starts", nullptr},
       {"dashboard", "web page over the runs below a folder", nullptr},
       {"doctor", "what this machine has, and what a build lacks", add_doctor},

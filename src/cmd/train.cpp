@@ -1,5 +1,8 @@
 // cmd/train.cpp: weft train: one rank here, or a supervisor and its ranks.
 
+#include <algorithm>
+#include <utility>
+
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -8,6 +11,8 @@
 #include "cmd/command.h"
 #include "cmd/train_launched.h"
 #include "cmd/train_memory.h"
+#include "comm/call.h"
+#include "config/launch_env.h"
 #include "launch/cores.h"
 #include "launch/job.h"
 #include "launch/rank_context.h"
@@ -21,6 +26,7 @@
 #include "train/finished_run.h"
 #include "train/run_lock.h"
 #include "train/signals.h"
+#include "train/solo_status.h"
 #include "train/trainer.h"
 
 namespace weft {
@@ -35,11 +41,26 @@ std::optional<std::filesystem::file_time_type> last_event_time(const std::filesy
   return fault ? std::nullopt : std::optional(time);
 }
 
+// A rank that was killed since it hung.
+struct HungRank {
+  int rank;
+  std::string last, stack;  // what it did last; where its threads were
+};
+
+void write_hangs(const std::filesystem::path& events, const std::vector<HungRank>& hung) {
+  for (const HungRank& h : hung)
+    EventWriter(events, h.rank)
+        .write("rank_hung", {{"last", Json(h.last)}, {"stack", Json(h.stack)}});
+}
+
 // Records a failed rank in the run's events. Its ranks have ended, so the lock is free unless
 // another process trains in the directory.
-void report_failure(const std::filesystem::path& dir, int rank, const std::string& text) {
+void report_failure(const std::filesystem::path& dir, int rank, const std::string& text,
+                    const std::vector<HungRank>& hung) {
   try {
     const RunLock lock(dir);
+    cut_torn_line(dir / "events.jsonl");
+    write_hangs(dir / "events.jsonl", hung);
     EventWriter(dir / "events.jsonl", rank).write("rank failed", {{"message", Json(text)}});
   } catch (const Error& e) {
     log_warning("the failure of rank {} could not be recorded: {}", rank, e.what());
@@ -71,26 +92,33 @@ void warn_of_cores(const LaunchConfig& c, int64_t ranks) {
 }
 
 // Records the death of a rank that the run survives; no rank writes meanwhile.
-void report_death(const std::filesystem::path& dir, int rank, const std::string& text) {
+void report_death(const std::filesystem::path& dir, int rank, const std::string& text,
+                  const std::vector<HungRank>& hung) {
   try {
     const std::filesystem::path events = dir / "events.jsonl";
     if (path_kind(events) == PathKind::kNothing) return;  // before the run began
     cut_torn_line(events);
+    write_hangs(events, hung);
     EventWriter(events, rank).write("rank_died", {{"message", Json(text)}});
   } catch (const Error& e) {
     log_warning("the death of rank {} could not be recorded: {}", rank, e.what());
   }
 }
 
-// The stack of a rank that hangs, in its log.
-void report_hang(const std::filesystem::path& dir, int rank, const std::string& stack) {
+// Into the rank's log. text: what it did last on the first line, then its stack.
+HungRank report_hang(const std::filesystem::path& dir, int rank, const std::string& text) {
+  const size_t end = std::min(text.find('\n'), text.size());
+  const HungRank hung{rank, text.substr(0, end), text.substr(std::min(end + 1, text.size()))};
   const std::filesystem::path log = dir / "log" / fmt::format("rank-{:05}.log", rank);
-  log_warning("rank {} hangs and is killed; its stack is in {}", rank, log.string());
+  log_warning("rank {} hangs and is killed ({}); its stack is in {}", rank, hung.last,
+              log.string());
   try {
-    FileWriter(log, FileWriter::Mode::kAppend).write("the rank hangs; its stack:\n" + stack);
+    FileWriter(log, FileWriter::Mode::kAppend)
+        .write(fmt::format("the rank hangs ({}); its stack:\n{}", hung.last, hung.stack));
   } catch (const Error& e) {
-    log_warning("{}\n{}", e.what(), stack);
+    log_warning("{}\n{}", e.what(), hung.stack);
   }
+  return hung;
 }
 
 // Whether ranks can continue from memory: their groups and the run's lock must be such that another
@@ -105,7 +133,8 @@ int supervise(RunFile& file, const TrainOptions& options, bool is_forced,
   const RunConfig& c = file.config();
   check_layout(c);
   check_backend(c);
-  const std::vector<std::string> overrides = resolve_copies(&file, is_forced);
+  std::optional<int64_t> planned_bytes;
+  const std::vector<std::string> overrides = resolve_copies(&file, is_forced, &planned_bytes);
   // Ranks that share memory need no network: an interface is looked up only where one was given.
   if (file.was_given("launch.interface")) {
     static_cast<void>(address_of_interface(c.launch.interface));
@@ -118,20 +147,26 @@ int supervise(RunFile& file, const TrainOptions& options, bool is_forced,
   job.threads = static_cast<int>(c.launch.threads);
   job.max_restarts = c.launch.max_restarts;
   job.restart_reset_steps = c.launch.restart_reset_steps;
+  job.watches_hangs = true;
+  job.describe_call = describe_latest;
   job.has_snapshots = can_continue(c, options);
   if (c.launch.hang_timeout_s > 0) job.deadline_ms = 1000 * c.launch.hang_timeout_s;
   const std::filesystem::path dir = run_dir_of(c, options);
   const auto before = last_event_time(dir);
+  StatusFile status(dir, planned_bytes);
+  job.on_status = [&](const JobStatus& now) { status.write(now); };
   std::optional<std::pair<int, std::string>> failure;  // the rank, and how it ended
+  std::vector<HungRank> hung;                          // not recorded yet
   const int code = run_local_job(job, [&](const char* event, int rank, const std::string& text) {
     signals.hand_over();  // the job installs its own handlers before its first event
     if (std::string_view(event) == "failed") failure.emplace(rank, text);
-    if (std::string_view(event) == "died") report_death(dir, rank, text);
-    if (std::string_view(event) == "hung") report_hang(dir, rank, text);
+    if (std::string_view(event) == "hung") hung.push_back(report_hang(dir, rank, text));
+    if (std::string_view(event) == "died") report_death(dir, rank, text, std::exchange(hung, {}));
   });
   // A rejected start has written nothing, and the directory may belong to another run.
   if (failure && last_event_time(dir) != before)
-    report_failure(dir, failure->first, failure->second);
+    report_failure(dir, failure->first, failure->second, hung);
+  status.end(code, failure ? failure->second : "");
   if (code == kLostPeers)
     log_info("the same command resumes from the newest checkpoint of {}", dir.string());
   return code;
@@ -176,13 +211,14 @@ RunCommand add_train(CommandOptions& app) {
     set_log_quiet(w->options.quiet || (rank && rank->rank > 0));
     std::optional<StopSignals> early;  // a rank has a supervisor that handles them
     if (!rank) early.emplace(nullptr);
-    check_environment();
     const auto launched = rank ? std::nullopt : find_launcher_place();
     if (launched) {
       set_log_quiet(w->options.quiet || launched->rank > 0);
       for (const std::string& key : launcher_keys(*launched)) w->sets.push_back(key);
     }
     RunFile file(w->run, w->sets);
+    apply_launch_env(file.config().launch.env);  // ranks inherit it
+    check_environment();
     choose_precision(&file);  // the printed keys show it
     w->options.run_file = w->run;
     if (launched && launched->size > 1)
@@ -199,9 +235,11 @@ RunCommand add_train(CommandOptions& app) {
     const ParallelConfig& p = file.config().parallel;
     if (p.dp * p.tp > 1) return supervise(file, w->options, w->force, command_words(), *early);
     check_backend(file.config());
-    resolve_async(&file, check_memory(file.config(), w->force));
+    std::optional<int64_t> planned_bytes;
+    resolve_async(&file, check_memory(file.config(), w->force, &planned_bytes));
     warn_of_cores(file.config().launch, 1);
-    return train_rank(file, w->options, {0, choose_threads(file.config().launch), nullptr});
+    const RankPlace alone{0, choose_threads(file.config().launch), nullptr};
+    return train_with_status(file, w->options, alone, planned_bytes);
   };
 }
 

@@ -11,6 +11,7 @@
 #include "planning/backend.h"
 #include "planning/layout.h"
 #include "planning/rank_plans.h"
+#include "train/solo_status.h"
 
 namespace weft {
 namespace {
@@ -92,7 +93,9 @@ int train_launched(RunFile& file, TrainOptions options, bool is_forced,
     rank.rank = place.rank;
     rank.threads = choose_threads(c.launch, place.local_size);
     rank.launched = {all, place.local_rank};
-    return train_rank(file, options, rank);
+    // Of all ranks only this one is known here.
+    return place.rank == 0 ? train_with_status(file, options, rank, std::nullopt)
+                           : train_rank(file, options, rank);
   } catch (const PeerError&) {
     throw;  // the others know
   } catch (const std::exception& e) {

@@ -18,8 +18,9 @@ std::vector<std::string> resolve_async(RunFile* file, const std::string& shortag
   return {"--set", "checkpoint.async=false"};
 }
 
-std::vector<std::string> resolve_copies(RunFile* file, bool is_forced) {
-  std::string shortage = check_memory(file->config(), is_forced);
+std::vector<std::string> resolve_copies(RunFile* file, bool is_forced,
+                                        std::optional<int64_t>* planned_bytes) {
+  std::string shortage = check_memory(file->config(), is_forced, planned_bytes);
   if (shortage.empty() || !has_snapshot_slots(file->config())) return resolve_async(file, shortage);
   if (file->was_given("launch.snapshot_every") && file->config().launch.snapshot_steps() > 0)
     throw UserError(shortage,
@@ -27,7 +28,8 @@ std::vector<std::string> resolve_copies(RunFile* file, bool is_forced) {
                     "all then start from the newest checkpoint");
   log_warning("{}; where a rank dies, all start from the newest checkpoint", shortage);
   file->take_no_snapshots("memory is short");
-  std::vector<std::string> overrides = resolve_async(file, check_memory(file->config(), is_forced));
+  std::vector<std::string> overrides =
+      resolve_async(file, check_memory(file->config(), is_forced, planned_bytes));
   overrides.insert(overrides.begin(), {"--set", "launch.snapshot_every=0"});
   return overrides;
 }

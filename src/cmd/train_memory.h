@@ -1,6 +1,7 @@
 // cmd/train_memory.h: what a run does without where memory is short.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@ namespace weft {
 std::vector<std::string> resolve_async(RunFile* file, const std::string& shortage);
 
 // check_memory, and the same where the run also takes snapshots, which need more.
-std::vector<std::string> resolve_copies(RunFile* file, bool is_forced);
+std::vector<std::string> resolve_copies(RunFile* file, bool is_forced,
+                                        std::optional<int64_t>* planned_bytes);
 
 }  // namespace weft

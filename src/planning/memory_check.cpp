@@ -222,8 +222,9 @@ std::string snapshot_shortage(const PlanReport& plan, const MemoryBounds& b) {
 
 namespace {
 
-std::string refuse_shortage(const RunConfig& c) {
+std::string refuse_shortage(const RunConfig& c, std::optional<int64_t>* planned_bytes) {
   const PlanReport plan = plan_run(c);
+  if (planned_bytes) *planned_bytes = plan.resident_total() + plan.snapshots;
   const LastingShortage found = lasting_shortage(plan, bounds_here, kRetryFor);
   if (!found.text.empty()) throw UserError(found.text, memory_advice(c, plan, found.bounds));
   return snapshot_shortage(plan, found.bounds);
@@ -240,11 +241,12 @@ std::string shortage_beside_gpus(const RunConfig& c) {
 
 }  // namespace
 
-std::string check_memory(const RunConfig& c, bool is_forced) {
+std::string check_memory(const RunConfig& c, bool is_forced,
+                         std::optional<int64_t>* planned_bytes) {
   if (choose_kernels(c).device != nullptr) return shortage_beside_gpus(c);
-  if (!is_forced) return refuse_shortage(c);
+  if (!is_forced) return refuse_shortage(c, planned_bytes);
   try {
-    return refuse_shortage(c);
+    return refuse_shortage(c, planned_bytes);
   } catch (const std::exception& e) {  // also if the check itself fails
     log_warning("{}; --force: starting anyway, it may be killed", e.what());
     return e.what();

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "base/available_memory.h"
@@ -38,8 +39,10 @@ LastingShortage lasting_shortage(const PlanReport& plan,
 
 // Once for all ranks, before any is started. UserError with both numbers; is_forced: a warning.
 // Returns why the copies of the state for launch.snapshot_every, or else for checkpoint.async, do
-// not fit besides; empty: they do, or there are none.
-std::string check_memory(const RunConfig& config, bool is_forced);
+// not fit besides; empty: they do, or there are none. planned_bytes: what all processes are
+// expected to need, copies included; left as it is on GPUs.
+std::string check_memory(const RunConfig& config, bool is_forced,
+                         std::optional<int64_t>* planned_bytes = nullptr);
 // The same for a plan that fits.
 std::string snapshot_shortage(const PlanReport& plan, const MemoryBounds& bounds);
 

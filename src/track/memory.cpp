@@ -1,19 +1,21 @@
-// track/memory.cpp: /proc/self/status, read without allocating: it is read every step.
+// track/memory.cpp: /proc/PID/status, read without allocating: our own is read every step.
 #include "track/memory.h"
 
 #include <fcntl.h>
+#include <fmt/core.h>
 #include <unistd.h>
 
 #include <charconv>
+#include <string>
 #include <string_view>
 
 namespace weft {
 namespace {
 
 // "VmHWM:     1234 kB"; 0 where the kernel does not report it.
-int64_t status_bytes(std::string_view key) {
+int64_t status_bytes(const char* path, std::string_view key) {
   char buffer[8192];
-  const int fd = ::open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+  const int fd = ::open(path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return 0;
   const ssize_t size = ::read(fd, buffer, sizeof buffer);
   ::close(fd);
@@ -30,7 +32,12 @@ int64_t status_bytes(std::string_view key) {
 
 }  // namespace
 
-int64_t peak_resident_bytes() { return status_bytes("\nVmHWM:"); }
-int64_t anonymous_resident_bytes() { return status_bytes("\nRssAnon:"); }
+int64_t peak_resident_bytes() { return status_bytes("/proc/self/status", "\nVmHWM:"); }
+int64_t anonymous_resident_bytes() { return status_bytes("/proc/self/status", "\nRssAnon:"); }
+
+ProcessMemory memory_of_process(pid_t pid) {
+  const std::string path = fmt::format("/proc/{}/status", pid);
+  return {status_bytes(path.c_str(), "\nVmRSS:"), status_bytes(path.c_str(), "\nRssAnon:")};
+}
 
 }  // namespace weft

@@ -11,6 +11,7 @@
 #include "checkpoint/list.h"
 #include "checkpoint/replace_folder.h"
 #include "train/remote_run.h"
+#include "train/status_file.h"
 
 namespace weft {
 namespace fs = std::filesystem;
@@ -24,7 +25,9 @@ std::optional<std::string> text_of(const fs::path& path) {
   return read_file(path);
 }
 
-bool is_lock(const std::string& name) { return name == ".lock" || name == ".lease"; }
+bool is_lock(const std::string& name) {
+  return name == ".lock" || name == ".lease" || name == kStatusFile;
+}
 
 std::string name_of(const fs::path& checkpoint) {
   return "checkpoints/" + checkpoint.filename().string();

@@ -30,6 +30,7 @@ void report_start(const StartReport& r, Engine& engine, Ranks& ranks, RunRecord&
                {{"arena_bytes", Json(engine.arena_bytes())},
                 {"arenas", Json(std::move(arenas))},
                 {"step", Json(r.state.step)},
+                {"total_steps", r.length.is_bound ? Json() : Json(r.length.steps)},
                 {"from", r.start.checkpoint ? Json(r.start.checkpoint->string()) : Json()},
                 {"read_bytes", Json(read_bytes)},
                 {"read_s", Json(r.loaded.seconds)},

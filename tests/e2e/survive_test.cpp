@@ -1,76 +1,17 @@
 // tests/e2e/survive_test.cpp: ranks that are killed, and runs that end as if none had been.
-#include <dirent.h>
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
 #include <csignal>
 #include <random>
-#include <set>
-#include <sstream>
 #include <thread>
 
-#include "tests/e2e/tiny_run.h"
+#include "tests/e2e/disturbed_run.h"
+#include "tests/faults/preload.h"
 
 namespace weft::testing {
 namespace {
-
-std::vector<pid_t> children_of(pid_t pid) {
-  std::istringstream words(slurp(fmt::format("/proc/{0}/task/{0}/children", pid)));
-  std::vector<pid_t> found;
-  for (pid_t child = 0; words >> child;) found.push_back(child);
-  return found;
-}
-
-bool is_any_left(const TinyRun& run) {
-  bool is_left = false;
-  DIR* proc = ::opendir("/proc");
-  while (const dirent* entry = ::readdir(proc)) {
-    if (std::atoi(entry->d_name) <= 0) continue;
-    const std::string path = fmt::format("/proc/{}/cmdline", entry->d_name);
-    is_left |= contains(slurp(path), run.file().string());
-  }
-  ::closedir(proc);
-  return is_left;
-}
-
-size_t num_steps(const TinyRun& run, const std::string& name) {
-  return metric_texts(run.dir(name), "loss").size();
-}
-
-size_t num_events(const TinyRun& run, const std::string& name, const char* event) {
-  if (!std::filesystem::exists(run.dir(name) / "events.jsonl")) return 0;
-  return event_lines(run.dir(name), event).size();
-}
-
-// Checkpoints, the best, final/ and metrics are those of a run that nothing disturbed.
-void expect_same_run(const TinyRun& run, const std::string& a, const std::string& b) {
-  for (const char* part : {"", "final", "checkpoints/best"})
-    EXPECT_EQ(hash_of(run.dir(a) / part), hash_of(run.dir(b) / part)) << b << " " << part;
-  for (const char* key : {"step", "epoch", "loss", "grad_norm", "lr", "tokens", "target_tokens",
-                          "eval_loss", "mean_loss"})
-    EXPECT_EQ(metric_texts(run.dir(a), key), metric_texts(run.dir(b), key)) << b << " " << key;
-  const auto names = [&](const std::string& name) {
-    std::set<std::string> found;
-    for (const auto& entry : std::filesystem::directory_iterator(run.dir(name) / "checkpoints"))
-      found.insert(entry.path().filename());
-    return found;
-  };
-  EXPECT_EQ(names(a), names(b));
-}
-
-std::vector<std::string> sets_of(const TinyRun& run, const std::string& name,
-                                 const std::vector<std::string>& more) {
-  std::vector<std::string> sets = {"name=" + name,
-                                   "train.steps=400",
-                                   "checkpoint.every=30",
-                                   "checkpoint.keep=30",
-                                   "train.eval_every=70",
-                                   "launch.max_restarts=-1",
-                                   "data.eval=[" + (run / "eval.txt").string() + "]"};
-  sets.insert(sets.end(), more.begin(), more.end());
-  return sets;
-}
 
 // Lets it train a little further, then kills `count` of its ranks. False: it has ended.
 bool kill_some(Program& program, const TinyRun& run, const std::string& name, size_t count,
@@ -167,6 +108,48 @@ TEST(Survive, WithoutSnapshotsAllStartFromACheckpoint) {
   expect_same_run(run, "calm", "hit");
 }
 
+// The run goes on without them, says so, and a death is survived all the same.
+TEST(Survive, NoMemoryForSnapshots) {
+  const TinyRun run;
+  const std::vector<std::string> layout = {"parallel.dp=2"};
+  run.train_well(sets_of(run, "calm", layout));
+  Program program(run.words("train", sets_of(run, "hit", layout)),
+                  {.env = fault_env("mmap:ENOMEM:weft-snapshots:2")});
+  ASSERT_TRUE(program.wait_until([&] { return num_steps(run, "hit") > 100; }));
+  ::kill(children_of(program.pid()).at(1), SIGKILL);
+  const Ended ended = program.wait();
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  expect_parts(ended.err, {"has no memory for snapshots: ", "all start from a checkpoint",
+                           "rank 1 was killed by SIGKILL; continuing from storage"});
+  EXPECT_EQ(num_events(run, "hit", "started"), 2u);
+  expect_same_run(run, "calm", "hit");
+  EXPECT_FALSE(is_any_left(run));
+}
+
+// Its ranks die with it, and the same command goes on from the newest checkpoint.
+TEST(Survive, AKilledSupervisor) {
+  const TinyRun run;
+  const std::vector<std::string> layout = {"parallel.dp=2", "parallel.tp=2"};
+  run.train_well(sets_of(run, "calm", layout));
+  std::vector<pid_t> ranks;
+  {
+    Program program(run.words("train", sets_of(run, "hit", layout)));
+    ASSERT_TRUE(program.wait_until([&] { return num_steps(run, "hit") > 100; }));
+    ranks = children_of(program.pid());
+    program.send(SIGKILL);
+    program.wait();
+  }
+  ASSERT_EQ(ranks.size(), 4u);
+  for (int i = 0; i < 500 && is_any_left(run); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_FALSE(is_any_left(run));
+  run.train_well(sets_of(run, "hit", layout));
+  const std::vector<Json> started = event_lines(run.dir("hit"), "started");
+  ASSERT_EQ(started.size(), 2u);
+  EXPECT_GE(started[1].at("step").as_int(), 90);
+  expect_same_run(run, "calm", "hit");
+}
+
 TEST(Survive, TheBudgetIsSpentByDeathsAndRestoredByProgress) {
   const TinyRun run;
   std::mt19937 dice(9);
@@ -207,27 +190,6 @@ TEST(Survive, ARankThatFailsByItselfIsNotReplaced) {
   const Ended ended = run_to_end(run.words("train", sets));
   EXPECT_EQ(ended.exit_code, 1) << ended.err;
   EXPECT_EQ(num_events(run, "hit", "rank_died"), 0u);
-}
-
-// It neither computes nor dies: the others miss it, its stack is read, and it is replaced.
-TEST(Survive, AStoppedRankIsFoundAndReplaced) {
-  const TinyRun run;
-  const std::vector<std::string> layout = {"parallel.dp=2", "launch.hang_timeout_s=1"};
-  run.train_well(sets_of(run, "calm", layout));
-  Program program(run.words("train", sets_of(run, "hit", layout)));
-  ASSERT_TRUE(program.wait_until([&] { return num_steps(run, "hit") > 40; }));
-  const pid_t rank = children_of(program.pid()).at(1);
-  ::kill(rank, SIGSTOP);
-  const Ended ended = program.wait();
-  EXPECT_EQ(ended.exit_code, 0) << ended.err;
-  expect_parts(ended.err, {"rank 1 hangs and is killed; its stack is in ", "rank 0 waited ",
-                           " for rank 1 (last seen in ", "continuing from step "});
-  // Where it was stopped is not known, but how it got there is.
-  expect_parts(slurp(run.dir("hit") / "log/rank-00001.log"),
-               {"the rank hangs; its stack:\nthread ", "weft::Trainer::run()", " (weft)\n"});
-  EXPECT_EQ(num_events(run, "hit", "recovered"), 1u);
-  expect_same_run(run, "calm", "hit");
-  EXPECT_FALSE(is_any_left(run));
 }
 
 // A signal that arrives while ranks are replaced counts when they are back.

@@ -132,9 +132,16 @@ def check_second(checks, weft, server, folder):
         seconds = time.monotonic() - start
         shown(checks, f"process {first.pid} on {socket.gethostname()}" in text and seconds < 30,
                     f"a second process {what} is refused with host and pid", f"{seconds:.1f} s: {text[-300:]}")
+    address, elsewhere = f"s3://{BUCKET}/here/second", place.env(XDG_CACHE_HOME=str(folder / "else"))
+    here, there = weft.json("status", address, env=place.env()), weft.json("status", address, env=elsewhere)
+    checks.equal((here["state"], here["live"], here["pid"]), ("running", True, first.pid), "status where it is trained")
+    checks.equal((there["state"], there["live"], there["ranks"]), ("unknown", False, []), "status elsewhere")
+    shown(checks, there["step"] and there["note"] and there["checkpoint"], "says what the store has", str(there))
     first.send_signal(signal.SIGTERM)
     _, text = first.communicate(timeout=120)
     checks.equal(first.returncode, 143, "SIGTERM")
+    checks.equal([weft.json("status", address, env=env)["state"] for env in (place.env(), elsewhere)], ["stopped"] * 2,
+                 "status after the signal")
     events = [json.loads(line) for line in place.read("events.jsonl").splitlines()]
     checks.equal(events[-1]["event"], "stopped", "the last event in the store")
     checks.equal(place.steps()[-1], events[-1]["step"], "the step of the signal is in the store")

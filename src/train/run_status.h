@@ -1,0 +1,31 @@
+// train/run_status.h: the state of a run, live or after its end, read from its directory alone.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "base/json.h"
+#include "train/run_tail.h"
+
+namespace weft {
+
+struct RunStatus {
+  std::string dir;
+  std::string state;  // starting, running, recovering, stopping, stopped, finished, failed
+  std::string cause;  // of a failure, or of the last recovery; empty: none
+  std::string note;   // what could not be known, and why; empty: nothing
+  bool is_live = false;
+  std::optional<Json> file;  // .status.json, where it is of the run's last session
+  SpeedTail speed;
+  EventTail events;
+  std::optional<int64_t> total_steps;
+
+  std::optional<double> seconds_left() const;  // of a run that goes on
+  Json to_json() const;
+};
+
+// Writes nothing. UserError where the folder holds no run; RunError where the system cannot read.
+RunStatus read_run_status(const std::filesystem::path& dir);
+
+}  // namespace weft

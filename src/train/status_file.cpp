@@ -1,0 +1,110 @@
+// train/status_file.cpp: the fields of .status.json.
+#include "train/status_file.h"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/version.h"
+#include "track/memory.h"
+#include "train/lease.h"
+
+namespace weft {
+namespace {
+
+namespace fs = std::filesystem;
+
+Json rank_json(size_t rank, const RankStatus& status) {
+  const int64_t age_ms = std::max<int64_t>(0, monotonic_ms() - status.sign.at_ms);
+  const ProcessMemory memory = status.is_running ? memory_of_process(status.pid) : ProcessMemory{};
+  return Json(
+      Json::Object{{"rank", Json(static_cast<int64_t>(rank))},
+                   {"pid", Json(int64_t{status.pid})},
+                   {"host", Json(host_name())},
+                   {"phase", Json(status.is_running ? phase_name(status.sign.phase) : "ended")},
+                   {"step", Json(status.sign.step)},
+                   {"age_s", Json(1e-3 * static_cast<double>(age_ms))},
+                   {"waits", Json(status.sign.is_waiting)},
+                   {"memory_bytes", Json(memory.resident)}});
+}
+
+// Of all processes of the run, every page once.
+int64_t memory_bytes(const JobStatus& status) {
+  int64_t bytes = status.shared_bytes;
+  bool counts_self = true;
+  for (const RankStatus& rank : status.ranks) {
+    counts_self &= rank.pid != ::getpid();
+    if (rank.is_running) bytes += memory_of_process(rank.pid).anonymous;
+  }
+  return bytes + (counts_self ? anonymous_resident_bytes() : 0);
+}
+
+const char* state_of_exit(int code) {
+  if (code == 0) return "finished";
+  return code > 128 ? "stopped" : "failed";  // 128 + a signal's number: saved
+}
+
+}  // namespace
+
+int64_t start_ticks(pid_t pid) {
+  std::ifstream file(fmt::format("/proc/{}/stat", pid));
+  std::string text, word;
+  std::getline(file, text);
+  const size_t name_end = text.rfind(')');  // a name may hold anything
+  if (name_end == std::string::npos) return 0;
+  std::istringstream words(text.substr(name_end + 1));
+  constexpr int kStartTime = 22, kState = 3;  // proc_pid_stat(5)
+  for (int i = kState; i <= kStartTime && words >> word; ++i) {
+    if (i == kState && (word == "Z" || word == "X")) return 0;
+  }
+  return std::strtoll(word.c_str(), nullptr, 10);
+}
+
+void StatusFile::write(const JobStatus& status) {
+  last_ = status;
+  if (status.is_opened) put(status, std::nullopt);
+}
+
+void StatusFile::end(int exit_code, const std::string& cause) {
+  if (!last_.is_opened) return;
+  JobStatus status = last_;
+  status.state = state_of_exit(exit_code);
+  status.cause = status.state == "failed" ? cause : "";
+  for (RankStatus& rank : status.ranks) rank.is_running = false;
+  put(status, exit_code);
+}
+
+void StatusFile::put(const JobStatus& status, std::optional<int> exit_code) {
+  Json::Array ranks;
+  for (size_t r = 0; r < status.ranks.size(); ++r) ranks.push_back(rank_json(r, status.ranks[r]));
+  const Json text(Json::Object{{"weft", Json(kWeftVersion)},
+                               {"state", Json(status.state)},
+                               {"cause", status.cause.empty() ? Json() : Json(status.cause)},
+                               {"exit_code", exit_code ? Json(int64_t{*exit_code}) : Json()},
+                               {"pid", Json(int64_t{::getpid()})},
+                               {"start_ticks", Json(start_ticks(::getpid()))},
+                               {"host", Json(host_name())},
+                               {"count", Json(++count_)},
+                               {"restarts", Json(status.num_restarts)},
+                               {"max_restarts", Json(status.max_restarts)},
+                               {"generation", Json(status.generation)},
+                               {"memory_bytes", Json(memory_bytes(status))},
+                               {"planned_bytes", planned_bytes_ ? Json(*planned_bytes_) : Json()},
+                               {"ranks", Json(std::move(ranks))}});
+  try {
+    const fs::path path = dir_ / kStatusFile, writing = path.string() + ".writing";
+    FileWriter(writing, FileWriter::Mode::kTruncate)
+        .write(text.dump(-1, Json::Digits::kShortest) + "\n");
+    fs::rename(writing, path);
+  } catch (const std::exception& e) {  // the run goes on; so does who reads the last one
+    if (!std::exchange(has_failed_, true)) log_warning("no status for weft status: {}", e.what());
+  }
+}
+
+}  // namespace weft
