@@ -174,7 +174,7 @@ survive)
   grep -v '^ok' "$log" || true
   mkdir -p benchmarks/results
   part snapshots 300 python3 benchmarks/snapshot_table.py --weft "$build/weft" \
-    --model "${2:-qwen2.5-0.5b}" --out "benchmarks/results/gpu-snapshots-${2:-qwen2.5-0.5b}-$(date +%F).md" || true
+    --model "${2:-qwen2.5-0.5b}" --every "${WEFT_EVERY:-0,auto,1,5}" --out "benchmarks/results/gpu-snapshots-${2:-qwen2.5-0.5b}-$(date +%F).md" || true
   cat "$log"
   end
   ;;

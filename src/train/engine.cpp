@@ -15,17 +15,22 @@
 namespace weft {
 namespace {
 
-// The driver may still be freeing what the dead process had.
-void wait_for_memory(int64_t bytes, const Device& device) {
+// In the place of a rank that died, whose memory the driver may still be freeing. It fitted when
+// the run began: where it does not now, another try may help.
+Arena make_arena_again(int64_t bytes, Device* device) {
   constexpr auto kNap = std::chrono::milliseconds(10);
   constexpr int kNaps = 300;
-  const int64_t needed = bytes + kLibraryBytes;
-  for (int i = 0; i < kNaps && device.free_bytes() < needed; ++i) std::this_thread::sleep_for(kNap);
+  for (int i = 0; i < kNaps && device->free_bytes() < bytes; ++i) std::this_thread::sleep_for(kNap);
+  try {
+    return Arena(bytes, device);
+  } catch (const UserError& e) {
+    throw PeerError(fmt::format("the GPU memory of a replaced rank is gone: {}", e.what()));
+  }
 }
 
 Arena make_arena(const RunConfig& config, Ranks* ranks, const Kernels& kernels, int64_t bytes,
                  Device* device) {
-  if (!device->is_host() && ranks->is_replacement()) wait_for_memory(bytes, *device);
+  if (!device->is_host() && ranks->is_replacement()) return make_arena_again(bytes, device);
   if (!device->is_host()) check_gpu_memory(config, ranks->layout(), kernels, bytes, *device);
   void* shared = device->is_host() ? ranks->take_memory(bytes) : nullptr;
   return shared ? Arena(shared, bytes) : Arena(bytes, device);

@@ -282,6 +282,9 @@ TEST(PlanLayout, PlansARunOnAGpuWhereTheBuildHasCuda) {
     if (contains(version.out, " cuda,")) {
       EXPECT_EQ(ended.exit_code, 0) << ended.err;
       expect_parts(ended.out, {"1 rank with a GPU"});
+      const Json alone = json_of(run, {"launch.device=cuda"});
+      const Json two = json_of(run, {"launch.device=cuda", "parallel.dp=2"});
+      EXPECT_GT(two.at("snapshot").as_int(), alone.at("snapshot").as_int());  // its slots
     } else {
       EXPECT_EQ(ended.exit_code, 2) << ended.out;
       expect_parts(ended.err, {"which this build does not have",
