@@ -1,0 +1,133 @@
+// tests/launch/slurm_job_test.cpp: the script for sbatch, and the states that Slurm prints. The
+// real programs: tests/interop/slurm_interop.py.
+#include "launch/slurm_job.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+
+#include "base/error.h"
+#include "launch/command_output.h"
+#include "tests/io/temporary_folder.h"
+
+namespace weft {
+namespace {
+
+SlurmScript script() {
+  SlurmScript made;
+  made.name = "first";
+  made.nodes = 2;
+  made.directory = "/data/my runs";
+  made.log = "/data/runs/first/slurm-%j.log";
+  made.command = {"/usr/bin/weft", "train", "it's.yaml", "--set", "parallel.dp=2"};
+  return made;
+}
+
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST(SlurmScript, HasTheOptionsAndTheCommand) {
+  SlurmScript made = script();
+  made.options = {{"partition", "gpu"}, {"time", "4:00:00"}, {"job-name", "other"}};
+  const std::string text = slurm_script_text(made);
+  for (const char* line :
+       {"#!/bin/bash\n", "#SBATCH --nodes=2\n", "#SBATCH --ntasks-per-node=1\n",
+        "#SBATCH --job-name=other\n", "#SBATCH --partition=gpu\n", "#SBATCH --time=4:00:00\n",
+        "#SBATCH --exclusive\n", "#SBATCH --signal=USR1@120\n", "#SBATCH --requeue\n",
+        "#SBATCH --chdir=\"/data/my runs\"\n", "#SBATCH --output=/data/runs/first/slurm-%j.log\n",
+        " /usr/bin/weft train 'it'\\''s.yaml' --set parallel.dp=2\n"}) {
+    EXPECT_TRUE(has(text, line)) << line << "\nin\n" << text;
+  }
+}
+
+TEST(SlurmScript, AsksForTheCoresOfTheThreads) {
+  SlurmScript made = script();
+  made.cores_per_node = 8;
+  EXPECT_TRUE(has(slurm_script_text(made), "#SBATCH --cpus-per-task=8\n"));
+  EXPECT_FALSE(has(slurm_script_text(made), "exclusive"));
+  made.options = {{"cpus-per-task", "16"}};
+  EXPECT_TRUE(has(slurm_script_text(made), "#SBATCH --cpus-per-task=16\n"));
+}
+
+TEST(SlurmScript, OptionsThatWouldBreakItAreRefused) {
+  const std::map<std::string, std::string> bad = {
+      {"nodes", "3"}, {"ntasks", "4"}, {"Partition", "x"},  {"--time", "1"},
+      {"", "x"},      {"time\n", "1"}, {"comment", "a\nb"}, {"account", "a\"b"}};
+  for (const auto& [name, value] : bad) {
+    SlurmScript made = script();
+    made.options = {{name, value}};
+    EXPECT_THROW(static_cast<void>(slurm_script_text(made)), UserError) << name;
+  }
+}
+
+// The part after sbatch's lines, run by a shell with an srun that reports its arguments.
+TEST(SlurmScript, IsAShellScriptThatKeepsTheExitCode) {
+  const testing::TemporaryFolder folder;
+  std::ofstream(folder / "srun")
+      << "#!/bin/bash\nfor w in \"$@\"; do echo \"<$w>\"; done\nexit 75\n";
+  std::filesystem::permissions(folder / "srun", std::filesystem::perms::owner_all);
+  std::ofstream(folder / "job.sh") << slurm_script_text(script());
+  const std::string run =
+      "PATH=" + folder.path().string() + ":$PATH bash " + (folder / "job.sh").string();
+  const auto ended = run_command({"bash", "-c", run});
+  ASSERT_TRUE(ended);
+  EXPECT_EQ(ended->exit_code, 75) << ended->err;
+  EXPECT_TRUE(has(ended->out, "<train>\n<it's.yaml>\n<--set>\n<parallel.dp=2>\n")) << ended->out;
+}
+
+TEST(SlurmState, IsReadFromScontrol) {
+  const auto state = parse_scontrol_job(
+      "JobId=2 JobName=j.sh UserId=root(0) JobState=FAILED Reason=NonZeroExitCode "
+      "Requeue=1 Restarts=3 BatchFlag=1 ExitCode=75:0 ReqNodeList=(null) NodeList=n[1-2] "
+      "Command=/data/x\n");
+  ASSERT_TRUE(state);
+  EXPECT_EQ(state->state, "FAILED");
+  EXPECT_EQ(state->reason, "NonZeroExitCode");
+  EXPECT_EQ(state->nodes, "n[1-2]");
+  EXPECT_EQ(state->restarts, 3);
+  EXPECT_TRUE(state->has_ended());
+  EXPECT_EQ(state->result(), 75);
+  EXPECT_FALSE(parse_scontrol_job(""));
+  EXPECT_FALSE(parse_scontrol_job("slurm_load_jobs error: Invalid job id specified"));
+}
+
+TEST(SlurmState, BecomesAnExitCode) {
+  const auto result = [](const char* line) { return parse_sacct_job(line).value().result(); };
+  EXPECT_EQ(result("COMPLETED|0:0\n"), 0);
+  EXPECT_EQ(result("FAILED|2:0\n"), 2);
+  EXPECT_EQ(result("CANCELLED by 1000|0:15\n"), 143);
+  EXPECT_EQ(result("TIMEOUT|0:0\n"), 75);
+  EXPECT_EQ(result("NODE_FAIL|0:0\n"), 75);
+  EXPECT_FALSE(parse_sacct_job("RUNNING|0:0").value().has_ended());
+  EXPECT_FALSE(parse_sacct_job(""));
+}
+
+TEST(CommandOutput, HasBothStreamsAndTheCode) {
+  const auto ended = run_command({"bash", "-c", "echo out; echo err >&2; exit 3"});
+  ASSERT_TRUE(ended);
+  EXPECT_EQ(ended->exit_code, 3);
+  EXPECT_EQ(ended->out, "out\n");
+  EXPECT_EQ(ended->err, "err\n");
+  EXPECT_EQ(run_command({"bash", "-c", "kill -9 $$"})->exit_code, 137);
+  EXPECT_EQ(run_command({"bash", "-c", "head -c 300000 /dev/zero"})->out.size(), 300000u);
+  EXPECT_FALSE(run_command({"no-such-program-of-weft"}));
+}
+
+TEST(SlurmJob, WithoutSlurmTheMessageSaysSo) {
+  const testing::TemporaryFolder folder;
+  const std::string path = std::getenv("PATH");
+  ::setenv("PATH", folder.path().c_str(), 1);
+  std::string what;
+  try {
+    submit_slurm_job(folder / "slurm.sh", "#!/bin/bash\n");
+  } catch (const UserError& e) {
+    what = e.what();
+  }
+  ::setenv("PATH", path.c_str(), 1);
+  EXPECT_EQ(what, "--engine slurm: sbatch is not on the PATH");
+}
+
+}  // namespace
+}  // namespace weft

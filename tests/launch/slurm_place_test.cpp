@@ -1,0 +1,117 @@
+// tests/launch/slurm_place_test.cpp: Slurm's variables and its lists of nodes.
+#include "launch/slurm_place.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "base/error.h"
+#include "launch/slurm_node_list.h"
+
+namespace weft {
+namespace {
+
+using Names = std::vector<std::string>;
+
+// What `scontrol show hostnames` of Slurm 22.05 prints (tests/interop/slurm_interop.py asks it).
+TEST(SlurmNodeList, IsExpanded) {
+  EXPECT_EQ(expand_node_list("n1"), Names({"n1"}));
+  EXPECT_EQ(expand_node_list("n[01-04,7]"), Names({"n01", "n02", "n03", "n04", "n7"}));
+  EXPECT_EQ(expand_node_list("n[8-11],login"), Names({"n8", "n9", "n10", "n11", "login"}));
+  EXPECT_EQ(expand_node_list("n[098-101]"), Names({"n098", "n099", "n100", "n101"}));
+  EXPECT_EQ(expand_node_list("r[0-1]n[1-2]"), Names({"r0n1", "r0n2", "r1n1", "r1n2"}));
+  EXPECT_EQ(expand_node_list("gpu-a.b_c[3]x"), Names({"gpu-a.b_c3x"}));
+  EXPECT_EQ(expand_node_list("n[0-65535]").size(), 65536u);
+}
+
+TEST(SlurmNodeList, WhatIsNoListIsRefused) {
+  for (const char* bad : {"",
+                          ",",
+                          "n1,",
+                          ",n1",
+                          "n1,,n2",
+                          "n[",
+                          "n[]",
+                          "n[1",
+                          "n[1-]",
+                          "n[-2]",
+                          "n[2-1]",
+                          "n[1,]",
+                          "n]",
+                          "n[1]]",
+                          "n 1",
+                          "n[a]",
+                          "n[0-65536]",
+                          "n[0-999999999]",
+                          "n[1-9999999999]",
+                          "n[0-9999][0-9999]",
+                          "n\n1",
+                          "n[1-2-3]",
+                          "[[1]]",
+                          "n;rm"}) {
+    EXPECT_THROW(static_cast<void>(expand_node_list(bad)), UserError) << bad;
+  }
+  EXPECT_THROW(static_cast<void>(expand_node_list(std::string(2000, 'n'))), UserError);
+}
+
+using Variables = std::map<std::string, std::string>;
+
+std::optional<SlurmPlace> place_of(const Variables& set) {
+  return find_slurm_place([&](const char* name) -> const char* {
+    const auto found = set.find(name);
+    return found == set.end() ? nullptr : found->second.c_str();
+  });
+}
+
+Variables srun() {
+  return {
+      {"SLURM_PROCID", "1"},  {"SLURM_STEP_NUM_TASKS", "3"},    {"SLURM_JOB_ID", "17"},
+      {"SLURM_STEP_ID", "0"}, {"SLURM_JOB_NODELIST", "n[1-3]"}, {"SLURM_STEP_NODELIST", "n[1-3]"}};
+}
+
+Variables with(Variables a, const Variables& b) {
+  for (const auto& [name, value] : b) a[name] = value;
+  return a;
+}
+
+TEST(SlurmPlace, IsReadFromATask) {
+  const auto place = place_of(srun());
+  ASSERT_TRUE(place);
+  EXPECT_EQ(place->task, 1);
+  EXPECT_EQ(place->job_id, "17");
+  EXPECT_EQ(place->nodes, Names({"n1", "n2", "n3"}));
+  EXPECT_EQ(place->restart, 0);
+  const auto again = place_of(with(srun(), {{"SLURM_RESTART_COUNT", "2"}}));
+  EXPECT_EQ(again->restart, 2);
+  EXPECT_NE(again->id, place->id);
+}
+
+TEST(SlurmPlace, ScriptsAndSingleTasksAreOrdinaryProcesses) {
+  EXPECT_FALSE(place_of({}));
+  EXPECT_FALSE(place_of({{"SLURM_PROCID", "0"}, {"SLURM_JOB_ID", "1"}}));
+  EXPECT_FALSE(place_of(
+      with(srun(),
+           {{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}, {"SLURM_STEP_NODELIST", "n1"}})));
+}
+
+TEST(SlurmPlace, SeveralTasksOnANodeAreRefused) {
+  for (const char* tasks : {"6", "2"}) {
+    try {
+      static_cast<void>(place_of(with(srun(), {{"SLURM_STEP_NUM_TASKS", tasks}})));
+      FAIL() << tasks;
+    } catch (const UserError& e) {
+      EXPECT_NE(std::string(e.what()).find("one task per node"), std::string::npos);
+      EXPECT_EQ(e.hint(), "srun --ntasks-per-node=1 weft train ...");
+    }
+  }
+}
+
+TEST(SlurmPlace, WrongVariablesAreRefused) {
+  EXPECT_THROW(place_of(with(srun(), {{"SLURM_PROCID", "3"}})), UserError);
+  EXPECT_THROW(place_of(with(srun(), {{"SLURM_PROCID", "x"}})), UserError);
+  EXPECT_THROW(place_of(with(srun(), {{"SLURM_STEP_NODELIST", "n[1-"}})), UserError);
+  EXPECT_THROW(place_of(with(srun(), {{"SLURM_STEP_ID", ""}})), UserError);
+}
+
+}  // namespace
+}  // namespace weft
