@@ -33,6 +33,7 @@ class Channel {
 
   int fd() const { return socket_.fd(); }
   const std::string& peer() const { return peer_; }
+  std::string local_host() const { return parse_endpoint(socket_.local_endpoint()).host; }
 
   // Waits until the kernel has taken the frame, and what was queued before it.
   void send(uint8_t kind, std::string_view payload, int64_t deadline_ms);

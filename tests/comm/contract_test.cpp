@@ -36,6 +36,7 @@ class Contract : public ::testing::TestWithParam<Case> {
   // Where buffers are. Gloo does not care; on GPUs all ranks' data of a call is in the same kind of
   // memory.
   int num_places() const {
+    if (GetParam().back_end == BackEnd::kNodesThreads) return 3;
     if (is_gloo(GetParam().back_end)) return 1;
     return is_on_device(GetParam().back_end) ? 2 : 3;
   }
@@ -348,6 +349,7 @@ std::vector<Case> all_cases() {
   if (!has_gloo()) return cases;
   for (const int n : {1, 2, 3, 5}) cases.push_back({BackEnd::kGlooThreads, n});
   for (const int n : {2, 4}) cases.push_back({BackEnd::kGlooProcesses, n});
+  for (const int n : {3, 4, 6, 8}) cases.push_back({BackEnd::kNodesThreads, n});
   return cases;
 }
 INSTANTIATE_TEST_SUITE_P(BackEnds, Contract, ::testing::ValuesIn(all_cases()), [](const auto& p) {

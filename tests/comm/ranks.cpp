@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "comm/ipc/device_comm.h"
+#include "comm/nodes/nodes.h"
 
 namespace weft::testing {
 namespace {
@@ -29,17 +30,25 @@ struct Together {
   std::unique_ptr<StoreServer> store;
   std::unique_ptr<FakeNccl> nccl;
   std::string endpoint = {};  // of the store; of gloo
+  std::vector<std::shared_ptr<ShmWorld>> nodes = {};
+
+  int ranks_per_node() const { return nodes.empty() ? options.num_ranks : nodes[0]->num_ranks(); }
 
   std::unique_ptr<Comm> make_comm(int rank, Rank* me) const {
     if (!world) return make_solo_comm();
     if (is_on_device(options.back_end)) return make_comm_on_device(make_shm_comm(world, rank), me);
     if (!is_gloo(options.back_end)) return make_shm_comm(world, rank);
+    if (nodes.empty()) return make_gloo(rank, nullptr);
+    return make_nodes_comm(make_gloo(rank, me->world), make_shm_comm(me->world, me->local_rank));
+  }
+  std::unique_ptr<Comm> make_gloo(int rank, const std::shared_ptr<ShmWorld>& node) const {
     GlooOptions o;
     o.rank = rank;
     o.num_ranks = options.num_ranks;
     o.store = endpoint;
     o.deadline_ms = options.world.deadline_ms;
     o.chunk_bytes = options.world.chunk_bytes;
+    if (node) o.on_abort = [node](const std::string& reason) { node->abort(reason); };
     return make_gloo_comm(o);
   }
   std::unique_ptr<Comm> make_comm_on_device(std::unique_ptr<Comm> host, Rank* me) const {
@@ -71,7 +80,10 @@ struct Together {
 std::string run_one(const Together& together, int rank, const Body& body) {
   try {
     Rank me;
-    me.world = together.world;
+    me.local_rank = rank % together.ranks_per_node();
+    me.world = together.nodes.empty()
+                   ? together.world
+                   : together.nodes[static_cast<size_t>(rank / together.ranks_per_node())];
     me.comm = together.make_comm(rank, &me);
     body(me);
     return "";
@@ -158,6 +170,13 @@ void start_store(Together& together) {
   together.endpoint = together.store->endpoint();
 }
 
+void make_nodes(Together* together, WorldOptions options) {
+  int num_nodes = 2;
+  while (num_nodes < options.num_ranks && options.num_ranks % num_nodes != 0) ++num_nodes;
+  options.num_ranks = std::max(1, options.num_ranks / num_nodes);
+  for (int n = 0; n < num_nodes; ++n) together->nodes.push_back(ShmWorld::create(options));
+}
+
 // The store's thread starts after all forks: a child under ASan would inherit a locked allocator
 // lock that nobody unlocks.
 std::vector<std::string> run_processes(Together& together, const Body& body) {
@@ -182,13 +201,15 @@ std::vector<std::string> run_processes(Together& together, const Body& body) {
 }  // namespace
 
 std::string name_of(BackEnd back_end) {
-  constexpr const char* kNames[] = {
-      "solo", "shm_threads", "shm_processes", "gloo_threads", "gloo_processes", "cuda_ipc", "nccl"};
+  constexpr const char* kNames[] = {"solo",         "shm_threads",    "shm_processes",
+                                    "gloo_threads", "gloo_processes", "cuda_ipc",
+                                    "nccl",         "nodes"};
   return kNames[static_cast<int>(back_end)];
 }
 
 bool is_gloo(BackEnd back_end) {
-  return back_end == BackEnd::kGlooThreads || back_end == BackEnd::kGlooProcesses;
+  return back_end == BackEnd::kGlooThreads || back_end == BackEnd::kGlooProcesses ||
+         back_end == BackEnd::kNodesThreads;
 }
 
 bool is_on_device(BackEnd back_end) {
@@ -203,7 +224,8 @@ std::vector<BackEnd> back_ends_of_many() {
 
 std::vector<BackEnd> back_ends_of_the_host() {
   std::vector<BackEnd> all = {BackEnd::kThreads, BackEnd::kProcesses};
-  if (has_gloo()) all.insert(all.end(), {BackEnd::kGlooThreads, BackEnd::kGlooProcesses});
+  if (has_gloo())
+    all.insert(all.end(), {BackEnd::kGlooThreads, BackEnd::kGlooProcesses, BackEnd::kNodesThreads});
   return all;
 }
 
@@ -222,7 +244,7 @@ char* Rank::take(int64_t bytes, bool in_arena) {
     check(arena_used <= kArenaBytes, "a test takes more than the arena of its fake GPU");
     return at;
   }
-  if (in_arena && world) return static_cast<char*>(world->take_arena(comm->rank(), bytes));
+  if (in_arena && world) return static_cast<char*>(world->take_arena(local_rank, bytes));
   memory.push_back(std::make_unique<char[]>(static_cast<size_t>(bytes) + 1));
   return memory.back().get();
 }
@@ -234,6 +256,7 @@ std::vector<std::string> run_ranks(const RanksOptions& options, const Body& body
   world_options.num_ranks = options.num_ranks;
   world_options.spin = options.num_ranks <= static_cast<int>(std::thread::hardware_concurrency());
   together.world = ShmWorld::create(world_options);
+  if (options.back_end == BackEnd::kNodesThreads) make_nodes(&together, world_options);
   if (options.back_end == BackEnd::kNcclThreads) together.nccl = std::make_unique<FakeNccl>();
   const bool are_processes =
       options.back_end == BackEnd::kProcesses || options.back_end == BackEnd::kGlooProcesses;

@@ -23,8 +23,9 @@ enum class BackEnd {
   kProcesses,
   kGlooThreads,
   kGlooProcesses,
-  kIpcThreads,   // fake GPUs that reach each other's memory
-  kNcclThreads,  // fake GPUs and a fake NCCL, in exact mode
+  kIpcThreads,    // fake GPUs that reach each other's memory
+  kNcclThreads,   // fake GPUs and a fake NCCL, in exact mode
+  kNodesThreads,  // of several nodes: a world for each, of half the ranks, a third ...; and Gloo
 };
 std::string name_of(BackEnd back_end);
 bool is_gloo(BackEnd back_end);
@@ -36,6 +37,7 @@ std::vector<BackEnd> back_ends_of_the_host();  // those without fake GPUs
 // What a rank has: its Comm, and two kinds of memory.
 struct Rank {
   std::shared_ptr<ShmWorld> world;     // null in solo; over Gloo only for memory
+  int local_rank = 0;                  // in the world
   std::unique_ptr<FakeDevice> device;  // for backends on fake GPUs, with its arena
   std::unique_ptr<FakeArena> arena;
   int64_t arena_used = 0;

@@ -57,6 +57,7 @@ bool GlooWorld::abort_here(const std::string& reason) {
   for (GlooWaiter* waiter : waiters_) waiter->wake();
   store_.close();  // ends the wait of a group that is being connected
   aborted_.notify_all();
+  if (options_.on_abort) options_.on_abort(reason);
   return true;
 }
 
