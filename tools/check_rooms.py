@@ -70,10 +70,10 @@ HOSTS = re.compile(r"\b(?:py" r"pi\.org|files\.python" r"hosted\.org|npm" r"js\.
 UNFINISHED = re.compile(r"\b(?:TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b")
 # A call, not a method of ours with such a name (Comm::abort ends collectives, not the process).
 ENDINGS = re.compile(r"std::cerr|(?<!void )(?<![\w.>:])(?:(?:std)?::)?(?:abort|exit|_exit|quick_exit)\s*\(")
-# start_rank.cpp, child.cpp, fork.h: a forked child that cannot become a program has nobody to throw
+# start_rank.cpp, child.cpp, first_agent.cpp, fork.h: a forked child that cannot become a program has nobody to throw
 # to; no more has the handler of a signal (signals.cpp).
 MAY_END = ("src/cmd/", "src/base/log.", "src/launch/start_rank.", "src/launch/child.",
-           "src/launch/fork.", "src/train/signals.", "tests/")
+           "src/launch/first_agent.", "src/launch/fork.", "src/train/signals.", "tests/")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
 CODE = (".h", ".cpp", ".cu", ".cuh", ".inc")

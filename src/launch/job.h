@@ -14,11 +14,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "launch/job_status.h"
 #include "net/deadline.h"
+#include "net/node_place.h"
 
 namespace weft {
 
@@ -43,6 +46,12 @@ struct JobOptions {
   // What the first signal is acknowledged with: before there is something to save, and after.
   const char* early_words = ": stopped before the first step, with nothing to save";
   const char* noted_words = ": finishing the current step, then saving";
+
+  std::map<std::string, std::string> env = {};  // added to the ranks' environment
+  // These are the ranks of one node of several. forward: where lines of ranks above 0 go; null:
+  // this process's output.
+  std::optional<NodePlace> node = std::nullopt;
+  std::function<void(int rank, bool is_error, const std::string& line)> forward = nullptr;
 };
 
 // event: started, stopping (a signal arrived), failed (the cause), ended, killed; died (a rank

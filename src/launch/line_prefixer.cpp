@@ -4,13 +4,29 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <utility>
 
 namespace weft {
 namespace {
 
 constexpr size_t kLongestLine = 64 << 10;  // a longer one is split into several
 
+void write_whole(int to, const std::string& text) {
+  size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t put = ::write(to, text.data() + done, text.size() - done);
+    if (put < 0 && errno == EINTR) continue;
+    if (put <= 0) return;  // nobody reads any more: the job continues
+    done += static_cast<size_t>(put);
+  }
+}
+
 }  // namespace
+
+LinePrefixer::LinePrefixer(int from, int to, std::string prefix)
+    : LinePrefixer(from, [to, prefix = std::move(prefix)](const std::string& line) {
+        write_whole(to, prefix + line + "\n");
+      }) {}
 
 LinePrefixer::~LinePrefixer() {
   if (from_ >= 0) ::close(from_);
@@ -57,14 +73,7 @@ void LinePrefixer::take_lines() {
 
 void LinePrefixer::write_line(const std::string& line) {
   if (!line.empty()) last_line_ = line;
-  const std::string text = prefix_ + line + "\n";
-  size_t done = 0;
-  while (done < text.size()) {
-    const ssize_t put = ::write(to_, text.data() + done, text.size() - done);
-    if (put < 0 && errno == EINTR) continue;
-    if (put <= 0) return;  // nobody reads any more: the job continues
-    done += static_cast<size_t>(put);
-  }
+  sink_(line);
 }
 
 }  // namespace weft

@@ -1,6 +1,7 @@
 // launch/line_prefixer.h: a rank's output, line by line, with its name before each line.
 #pragma once
 
+#include <functional>
 #include <string>
 
 namespace weft {
@@ -9,8 +10,9 @@ namespace weft {
 // ranks do not mix.
 class LinePrefixer {
  public:
-  LinePrefixer(int from, int to, std::string prefix)
-      : from_(from), to_(to), prefix_(std::move(prefix)) {}
+  using Sink = std::function<void(const std::string& line)>;
+  LinePrefixer(int from, Sink sink) : from_(from), sink_(std::move(sink)) {}
+  LinePrefixer(int from, int to, std::string prefix);
   ~LinePrefixer();
   LinePrefixer(const LinePrefixer&) = delete;
   LinePrefixer& operator=(const LinePrefixer&) = delete;
@@ -24,8 +26,9 @@ class LinePrefixer {
   void take_lines();
   void write_line(const std::string& line);
 
-  int from_, to_;
-  std::string prefix_, pending_, last_line_;
+  int from_;
+  Sink sink_;
+  std::string pending_, last_line_;
 };
 
 }  // namespace weft

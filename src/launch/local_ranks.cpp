@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "launch/cores.h"
+#include "launch/rank_context.h"
 #include "launch/start_rank.h"
 
 namespace weft {
@@ -27,7 +28,10 @@ std::vector<std::string> own_arguments() {
 }  // namespace
 
 LocalRanks::LocalRanks(const JobOptions& options)
-    : options_(options), argv_(options.argv.empty() ? own_arguments() : options.argv) {
+    : options_(options),
+      first_rank_(options.node ? options.node->first_rank : 0),
+      num_ranks_(options.node ? options.node->num_ranks : options.num_ranks),
+      argv_(options.argv.empty() ? own_arguments() : options.argv) {
   const auto num_cores = static_cast<int64_t>(usable_cores().size());
   WorldOptions world;
   world.num_ranks = options.num_ranks;
@@ -50,17 +54,19 @@ void LocalRanks::start(int r) {
   const std::vector<std::vector<int>> shares = divide_cores(cores, size());
   const int share = std::max(1, static_cast<int>(cores.size()) / size());
   RankStart start;
-  start.rank = r;
-  start.num_ranks = size();
+  start.rank = number(r);
+  start.num_ranks = num_ranks_;
   start.threads = options_.threads > 0 ? options_.threads : share;
   start.world_fd = world_->fd();
   if (slots_) start.slots_fd = slots_->fd();
   start.program = options_.program;
   start.argv = argv_;
+  start.env = options_.env;
+  if (options_.node) start.env.merge(variables_of(*options_.node));
   start.input = options_.input;
   // With more threads than its share of cores, the system places them.
   if (!shares.empty() && start.threads <= share) start.cores = shares[static_cast<size_t>(r)];
-  start.pipe_output = r > 0;
+  start.pipe_output = start.rank > 0;
   world_->heartbeat(r).clear();
   const StartedRank started = start_rank(start);
   Process& rank = ranks_[static_cast<size_t>(r)];
@@ -68,9 +74,17 @@ void LocalRanks::start(int r) {
   rank.pid = started.pid;
   rank.is_running = true;
   if (started.out < 0) return;
-  const std::string prefix = fmt::format("[rank {}] ", r);
-  rank.out = std::make_unique<LinePrefixer>(started.out, 1, prefix);
-  rank.err = std::make_unique<LinePrefixer>(started.err, 2, prefix);
+  rank.out = make_prefixer(start.rank, started.out, 1);
+  rank.err = make_prefixer(start.rank, started.err, 2);
+}
+
+std::unique_ptr<LinePrefixer> LocalRanks::make_prefixer(int rank, int from, int to) const {
+  if (!options_.forward)
+    return std::make_unique<LinePrefixer>(from, to, fmt::format("[rank {}] ", rank));
+  return std::make_unique<LinePrefixer>(
+      from, [forward = options_.forward, rank, to](const std::string& line) {
+        forward(rank, to == 2, line);
+      });
 }
 
 std::vector<int> LocalRanks::reap() {

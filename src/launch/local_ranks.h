@@ -31,11 +31,14 @@ class LocalRanks {
     std::unique_ptr<LinePrefixer> out, err;
   };
 
+  // Ranks are counted from 0 here, also on a node whose first rank is another one.
   int size() const { return static_cast<int>(ranks_.size()); }
   const Process& operator[](int rank) const { return ranks_[static_cast<size_t>(rank)]; }
   ShmWorld& world() { return *world_; }
   const ShmWorld& world() const { return *world_; }
   SnapshotSlots* slots() { return slots_.get(); }  // null: none were asked for
+
+  int number(int rank) const { return first_rank_ + rank; }  // among those of all nodes
 
   void start(int rank);     // in place of one that has ended, if there was one
   std::vector<int> reap();  // those that have ended since the last call
@@ -50,7 +53,10 @@ class LocalRanks {
   void finish_output();
 
  private:
+  std::unique_ptr<LinePrefixer> make_prefixer(int rank, int from, int to) const;
+
   const JobOptions& options_;
+  const int first_rank_, num_ranks_;  // num_ranks_: of all nodes
   std::vector<std::string> argv_;
   std::shared_ptr<ShmWorld> world_;
   std::shared_ptr<SnapshotSlots> slots_;

@@ -39,6 +39,7 @@ std::vector<std::string> rank_environment(const RankStart& start) {
                                   fmt::format("{}={}", kWorldFdVariable, start.world_fd)};
   if (start.slots_fd >= 0)
     own.push_back(fmt::format("{}={}", kSnapshotsFdVariable, start.slots_fd));
+  for (const auto& [name, value] : start.env) own.push_back(name + "=" + value);
   std::vector<std::string> all = own;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string text = *entry;

@@ -3,20 +3,22 @@
 
 #include <sys/types.h>
 
+#include <map>
 #include <string>
 #include <vector>
 
 namespace weft {
 
 struct RankStart {
-  int rank = 0, num_ranks = 1, threads = 1;
+  int rank = 0, num_ranks = 1, threads = 1;  // among those of all nodes
   int world_fd = -1;
-  int slots_fd = -1;                // -1: none
-  std::string program;              // to execute
-  std::string input = "/dev/null";  // a file, for its standard input
-  std::vector<std::string> argv;    // argv[0] is its name
-  std::vector<int> cores;           // to pin it to; empty: any
-  bool pipe_output = false;         // else it keeps our standard output and error
+  int slots_fd = -1;                       // -1: none
+  std::string program;                     // to execute
+  std::string input = "/dev/null";         // a file, for its standard input
+  std::vector<std::string> argv;           // argv[0] is its name
+  std::map<std::string, std::string> env;  // added to ours
+  std::vector<int> cores;                  // to pin it to; empty: any
+  bool pipe_output = false;                // else it keeps our standard output and error
 };
 
 struct StartedRank {

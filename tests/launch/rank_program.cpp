@@ -1,6 +1,8 @@
 // tests/launch/rank_program.cpp: a small program that is supervisor and rank, as weft train is.
 //
-// rank_program NUM_RANKS WHAT [ARG]: as supervisor it starts itself; as rank it does WHAT.
+// rank_program NUM_RANKS WHAT [ARG]: as supervisor it starts itself; as rank it does WHAT. With
+// NODES and SECRET_FILE in the environment it is the supervisor of that many nodes. rank_program
+// agent --join HOST:PORT --secret-file FILE: the agent of a node.
 #include <sched.h>
 #include <unistd.h>
 
@@ -12,8 +14,11 @@
 #include <thread>
 
 #include "base/error.h"
+#include "comm/nodes/nodes.h"
 #include "comm/shm/shm.h"
+#include "launch/agent.h"
 #include "launch/job.h"
+#include "launch/node_job.h"
 #include "launch/rank_context.h"
 
 namespace weft {
@@ -51,10 +56,11 @@ int count_cores() {
 }
 
 int run_rank(const RankContext& me, const std::string& what, int arg) {
-  const auto comm = make_shm_comm(me.world, me.rank);
+  const auto comm = me.node ? make_nodes_comm(me.world, me.local_rank(), *me.node)
+                            : make_shm_comm(me.world, me.rank);
   const bool is_chosen = me.rank == arg;
   const int64_t count = 1 << 18;
-  auto* data = static_cast<float*>(me.world->take_arena(me.rank, count * 4));
+  auto* data = static_cast<float*>(me.world->take_arena(me.local_rank(), count * 4));
   if (what == "report") {
     int64_t sum = 1;
     comm->all_reduce(&sum, 1, Dtype::kI64);
@@ -97,8 +103,32 @@ int run_rank(const RankContext& me, const std::string& what, int arg) {
   return train_for_ever(*me.world, *comm, data, count, what == "slow_save" ? 1000 : 0);
 }
 
+int run_as_agent(const std::vector<std::string>& words) {
+  require(words.size() == 6, "usage: {} agent --join HOST:PORT --secret-file FILE", words[0]);
+  AgentOptions options;
+  options.join = words[3];
+  options.secret_file = words[5];
+  options.is_first = std::getenv(kFirstAgentVariable) != nullptr;
+  options.join_ms = 3000;
+  return run_agent(options);
+}
+
+int run_nodes(const JobOptions& job, int num_nodes, const EventSink& sink) {
+  NodeJobOptions options;
+  options.job = job;
+  options.num_nodes = num_nodes;
+  options.secret_file = std::getenv("SECRET_FILE");
+  options.agent_argv = {job.argv[0], "agent"};
+  options.directory = "/";
+  if (const char* marker = std::getenv("MARKER")) options.marker = marker;
+  options.marker_text = "what the supervisor has written";
+  options.join_ms = std::getenv("JOIN_MS") != nullptr ? std::stoi(std::getenv("JOIN_MS")) : 20'000;
+  return run_node_job(options, sink);
+}
+
 int run(int argc, char** argv) {
   const std::vector<std::string> words(argv, argv + argc);
+  if (argc >= 2 && words[1] == "agent") return run_as_agent(words);
   require(argc >= 3, "usage: {} NUM_RANKS WHAT [ARG]", words[0]);
   const int arg = argc > 3 ? std::stoi(words[3]) : -1;
   if (const auto me = RankContext::from_environment()) return run_rank(*me, words[2], arg);
@@ -109,9 +139,14 @@ int run(int argc, char** argv) {
   // Time for well-behaved ranks to report what ended them, even on a busy machine.
   if (words[2] != "deaf" && words[2] != "hang") options.grace_ms = 10'000;
   if (words[2] == "no_program") options.program = "/nowhere/weft";
-  return run_local_job(options, [](const char* event, int rank, const std::string& text) {
+  const EventSink sink = [](const char* event, int rank, const std::string& text) {
     say(fmt::format("event {} {} {}", event, rank, text));
-  });
+  };
+  const char* nodes = std::getenv("NODES");
+  if (nodes == nullptr) return run_local_job(options, sink);
+  options.argv = words;
+  options.max_restarts = 1;
+  return run_nodes(options, std::stoi(nodes), sink);
 }
 
 }  // namespace

@@ -1,0 +1,283 @@
+// launch/agent.cpp: the agent's loop.
+#include "launch/agent.h"
+
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <optional>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/printable.h"
+#include "launch/cores.h"
+#include "launch/local_ranks.h"
+#include "launch/node_messages.h"
+#include "launch/node_start_check.h"
+#include "launch/signal_pipe.h"
+#include "net/channel.h"
+
+namespace weft {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr int kPollMs = 50;
+constexpr milliseconds kBeatEvery{1000};
+constexpr int64_t kTryMs = 3000;  // between looks for a signal, while it connects
+
+std::string host_name() {
+  char name[256] = {};
+  ::gethostname(name, sizeof name - 1);
+  return printable_line(name);
+}
+
+class Agent {
+ public:
+  explicit Agent(const AgentOptions& options)
+      : options_(options), secret_(Secret::from_file(options.secret_file)) {}
+  int run();
+
+ private:
+  bool connect();  // false: a signal came first
+  int serve();
+  void wait();
+  std::optional<int> handle_signals();
+  std::optional<int> handle(const Frame& frame);
+  void start(const NodeStart& start);
+  void stop(int signal);
+  void reap();
+  void send(NodeMessage kind, const std::string& payload = "") {
+    queue_message(channel_.get(), kind, payload);
+  }
+  void beat();
+  bool is_anyone_running() const { return ranks_ && ranks_->is_any_running(); }
+  int leave(const Verdict& verdict);
+  void check_silence() const;
+
+  const AgentOptions& options_;
+  Secret secret_;
+  SignalPipe signals_;
+  std::unique_ptr<Channel> channel_;
+  Clock::time_point heard_, beat_at_;
+  JobOptions job_;
+  std::unique_ptr<LocalRanks> ranks_;
+  NodeStart start_;
+  int stop_signal_ = 0;      // that the run was asked to end with
+  int received_signal_ = 0;  // by this process
+  bool was_finishing_ = false;
+};
+
+int Agent::run() {
+  for (;;) {
+    if (!connect()) return 128 + received_signal_;
+    try {
+      return serve();
+    } catch (const PeerError& e) {
+      ranks_.reset();
+      if (options_.is_first) throw;
+      log_warning("{}; joining again", e.what());
+    }
+  }
+}
+
+bool Agent::connect() {
+  const auto end = Clock::now() + milliseconds(options_.join_ms);
+  const Endpoint endpoint = parse_endpoint(options_.join);
+  const Identity self{kSupervisorService};
+  for (;;) {
+    const auto left = (end - Clock::now()) / milliseconds(1);
+    try {
+      channel_ = std::make_unique<Channel>(Channel::connect(
+          endpoint, secret_, self, node_message_bounds(), std::clamp<int64_t>(left, 1, kTryMs)));
+      return true;
+    } catch (const PeerError& e) {
+      const std::string why = e.what();
+      if (Clock::now() >= end)
+        throw PeerError(fmt::format("the supervisor at {} cannot be reached within {:.0f} s: {}",
+                                    options_.join, 1e-3 * static_cast<double>(options_.join_ms),
+                                    why.substr(why.rfind(": ") + 2)),
+                        "is `weft train` running there, and does its launch.interface belong to a "
+                        "network that this node reaches?");
+    }
+    if (const auto code = handle_signals()) return false;
+  }
+}
+
+int Agent::serve() {
+  send(NodeMessage::kHello, Hello{host_name(), ::getpid(),
+                                  static_cast<int64_t>(usable_cores().size()), options_.is_first}
+                                .write());
+  heard_ = beat_at_ = Clock::now();
+  for (;;) {
+    wait();
+    if (const auto code = handle_signals()) return *code;
+    channel_->flush();
+    while (const auto frame = channel_->try_receive()) {
+      heard_ = Clock::now();
+      if (const auto code = handle(*frame)) return *code;
+    }
+    if (ranks_) {
+      ranks_->pump();
+      reap();
+    }
+    beat();
+    check_silence();
+  }
+}
+
+void Agent::wait() {
+  const int events = POLLIN | (channel_->wants_to_write() ? POLLOUT : 0);
+  std::vector<pollfd> wanted = {{signals_.fd(), POLLIN, 0},
+                                {channel_->fd(), static_cast<short>(events), 0}};
+  std::vector<int> pipes;
+  if (ranks_) ranks_->add_descriptors(&pipes);
+  for (const int fd : pipes) wanted.push_back({fd, POLLIN, 0});
+  ::poll(wanted.data(), wanted.size(), kPollMs);
+}
+
+// The supervisor decides what a signal means for the run; an agent without ranks just leaves.
+std::optional<int> Agent::handle_signals() {
+  for (const ArrivedSignal& signal : signals_.take()) {
+    if (signal.number == SIGCHLD) continue;
+    const bool is_first = received_signal_ == 0;
+    received_signal_ = signal.number;
+    if (!is_anyone_running()) return 128 + signal.number;
+    if (is_first) send(NodeMessage::kSignal, write_number(signal.number));
+  }
+  return std::nullopt;
+}
+
+std::optional<int> Agent::handle(const Frame& frame) {
+  switch (static_cast<NodeMessage>(frame.kind)) {
+    case NodeMessage::kWelcome:
+      if (!options_.is_first) log_info("joined the run at {}: waiting for work", options_.join);
+      return std::nullopt;
+    case NodeMessage::kAlive:
+      return std::nullopt;
+    case NodeMessage::kStart:
+      start(NodeStart::read(frame.payload));
+      return std::nullopt;
+    case NodeMessage::kKill:
+      if (ranks_ && read_number(frame.payload) == start_.generation) ranks_->kill_all();
+      return std::nullopt;
+    case NodeMessage::kStop:
+      stop(static_cast<int>(read_number(frame.payload)));
+      return std::nullopt;
+    case NodeMessage::kLeave:
+      return leave(Verdict::read(frame.payload));
+    default:
+      throw PeerError(fmt::format("{}: a message of kind {}, which only agents send",
+                                  channel_->peer(), frame.kind));
+  }
+}
+
+void Agent::start(const NodeStart& start) {
+  if (is_anyone_running())
+    throw PeerError("the supervisor starts a generation while another one runs");
+  ranks_.reset();
+  start_ = start;
+  was_finishing_ = false;
+  try {
+    check_node_start(start);
+    job_ = {};
+    job_.num_ranks = static_cast<int>(start.ranks_per_node);
+    job_.argv = start.argv;
+    job_.program = options_.program;
+    job_.threads = static_cast<int>(start.threads);
+    job_.deadline_ms = start.deadline_ms;
+    job_.env = start.env;
+    job_.node = {static_cast<int>(start.node * start.ranks_per_node),
+                 static_cast<int>(start.num_nodes * start.ranks_per_node), start.store,
+                 channel_->local_host(), options_.secret_file};
+    if (!options_.is_first) {
+      job_.forward = [this](int rank, bool is_error, const std::string& line) {
+        send(NodeMessage::kLine, OutputLine{rank, is_error, line}.write());
+      };
+      log_info("node {} of {}: starting ranks {} to {}", start.node, start.num_nodes,
+               job_.node->first_rank, job_.node->first_rank + job_.num_ranks - 1);
+    }
+    ranks_ = std::make_unique<LocalRanks>(job_);
+    if (start.has_saved) ranks_->world().note_saved();
+    for (int r = 0; r < ranks_->size(); ++r) ranks_->start(r);
+  } catch (const PeerError&) {
+    throw;
+  } catch (const Error& e) {
+    ranks_.reset();
+    const std::string hint = e.hint().empty() ? "" : fmt::format(" ({})", e.hint());
+    send(NodeMessage::kRefused,
+         Verdict{start.generation, e.exit_code(), printable_line(e.what() + hint)}.write());
+  }
+}
+
+void Agent::stop(int signal) {
+  stop_signal_ = signal;
+  // Only the first node knows whether there is anything to save; others are asked if there is.
+  if (ranks_ && start_.node > 0) static_cast<void>(ranks_->world().begin_saving());
+  const bool saves = ranks_ && ranks_->world().request_stop(signal);
+  if (ranks_ && !saves) ranks_->kill_all();
+  send(NodeMessage::kStopping, write_number(saves ? 1 : 0));
+}
+
+void Agent::reap() {
+  for (const int r : ranks_->reap()) {
+    const LocalRanks::Process& rank = (*ranks_)[r];
+    RankEnd end;
+    end.generation = start_.generation;
+    end.rank = ranks_->number(r);
+    if (WIFSIGNALED(rank.status))
+      end.signal = WTERMSIG(rank.status);
+    else
+      end.exit_code = WEXITSTATUS(rank.status);
+    end.was_killed = rank.was_killed;
+    std::string words = ranks_->world().failure(r).value_or("");
+    if (words.empty() && rank.err) words = rank.err->last_line();
+    end.words = printable_line(words);
+    const bool is_stopped = stop_signal_ != 0 && end.exit_code == 128 + stop_signal_;
+    if (end.signal == 0 && (end.exit_code == 0 || is_stopped)) {
+      ranks_->world().note_ended(r);
+    } else {
+      ranks_->world().abort(fmt::format("rank {} has ended: {}", end.rank, end.words));
+    }
+    beat_at_ = Clock::now();
+    beat();  // how far it was, before its end is judged
+    send(NodeMessage::kEnded, end.write());
+  }
+}
+
+void Agent::beat() {
+  const bool is_finishing = ranks_ && ranks_->world().is_finishing();
+  if (Clock::now() < beat_at_ && is_finishing == was_finishing_) return;
+  was_finishing_ = is_finishing;
+  beat_at_ = Clock::now() + kBeatEvery;
+  Beat now;
+  now.generation = start_.generation;
+  now.is_finishing = is_finishing;
+  if (ranks_) {
+    now.step = ranks_->world().last_step();
+    now.has_saved = ranks_->world().has_saved();
+  }
+  send(NodeMessage::kBeat, now.write());
+}
+
+void Agent::check_silence() const {
+  if (Clock::now() - heard_ < milliseconds(options_.silence_ms)) return;
+  throw PeerError(fmt::format("{}: nothing was heard of it for {} s", channel_->peer(),
+                              options_.silence_ms / 1000));
+}
+
+int Agent::leave(const Verdict& verdict) {
+  ranks_.reset();
+  if (!options_.is_first) log_info("{}", verdict.words);
+  return verdict.exit_code;
+}
+
+}  // namespace
+
+int run_agent(const AgentOptions& options) { return Agent(options).run(); }
+
+}  // namespace weft

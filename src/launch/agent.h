@@ -1,0 +1,28 @@
+// launch/agent.h: one node's part of a run: it joins the supervisor and starts ranks for it
+// (docs/design/0018-nodes.md).
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+namespace weft {
+
+// Set for the agent that the supervisor starts on its own node.
+inline constexpr const char* kFirstAgentVariable = "WEFT_FIRST_AGENT";
+
+struct AgentOptions {
+  std::string join;                   // "node1:4711"
+  std::filesystem::path secret_file;  // of the run
+  bool is_first = false;              // the supervisor's child
+  int64_t join_ms = 60'000;           // to reach the supervisor, also after it was lost
+  int64_t silence_ms = 10'000;        // without a word of it: it is lost, and the ranks are killed
+  std::string program = "/proc/self/exe";
+};
+
+// The run's exit code; 128 + N where signal N ended an agent that waited. PeerError where the
+// supervisor cannot be reached, or not again; UserError where the secret or the version differs. No
+// rank is left when this returns or throws.
+[[nodiscard]] int run_agent(const AgentOptions& options);
+
+}  // namespace weft

@@ -1,0 +1,121 @@
+// launch/agent_table.cpp: one thread, many channels.
+#include "launch/agent_table.h"
+
+#include <poll.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/log.h"
+
+namespace weft {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kMaxRefusals = 20;  // that are logged: strangers must not fill the terminal
+constexpr std::chrono::milliseconds kDismiss{1000};
+
+}  // namespace
+
+std::string JoinedAgent::name() const {
+  return hello ? fmt::format("{} ({})", hello->host, channel.peer()) : channel.peer();
+}
+
+AgentTable::AgentTable(const std::string& host, const std::string& port, const Secret& secret,
+                       int64_t lost_ms)
+    : acceptor_(host, port, secret, Identity{kSupervisorService}, node_message_bounds()),
+      lost_after_(lost_ms) {}
+
+void AgentTable::wait(int fd, int timeout_ms) {
+  std::vector<pollfd> wanted = {{fd, POLLIN, 0}};
+  acceptor_.add_descriptors(&wanted);
+  for (const JoinedAgent& agent : agents_) {
+    const int events = POLLIN | (agent.channel.wants_to_write() ? POLLOUT : 0);
+    wanted.push_back({agent.channel.fd(), static_cast<short>(events), 0});
+  }
+  const int until_ms = acceptor_.until_deadline_ms();
+  if (until_ms >= 0) timeout_ms = std::min(timeout_ms, until_ms);
+  ::poll(wanted.data(), wanted.size(), timeout_ms);
+}
+
+void AgentTable::accept() {
+  for (Channel& channel : acceptor_.accept_known())
+    agents_.push_back({std::move(channel), Clock::now()});
+  for (const std::string& refusal : acceptor_.take_refusals()) {
+    if (++num_refusals_ <= kMaxRefusals) log_warning("a connection was refused: {}", refusal);
+  }
+}
+
+void AgentTable::receive(const Receive& handle) {
+  accept();
+  for (JoinedAgent& agent : agents_) {
+    if (!agent.lost.empty()) continue;
+    try {
+      read(agent, handle);
+    } catch (const PeerError& e) {
+      agent.lost = e.what();
+    }
+    if (agent.lost.empty() && Clock::now() - agent.heard > lost_after_)
+      agent.lost = fmt::format("nothing was heard of it for {} s", lost_after_.count() / 1000);
+  }
+}
+
+void AgentTable::read(JoinedAgent& agent, const Receive& handle) {
+  agent.channel.flush();
+  while (const auto frame = agent.channel.try_receive()) {
+    agent.heard = Clock::now();
+    const auto kind = static_cast<NodeMessage>(frame->kind);
+    if ((kind == NodeMessage::kHello) == agent.hello.has_value())
+      throw PeerError(agent.hello ? "a second hello" : "a message before its hello");
+    if (frame->kind >= static_cast<uint8_t>(NodeMessage::kWelcome))
+      throw PeerError("a message that only supervisors send");
+    if (kind == NodeMessage::kHello) agent.hello = Hello::read(frame->payload);
+    if (kind == NodeMessage::kBeat) {
+      agent.beat = Beat::read(frame->payload);
+      queue_message(&agent.channel, NodeMessage::kAlive);
+    }
+    handle(agent, *frame);
+  }
+}
+
+void AgentTable::send(JoinedAgent& to, NodeMessage kind, const std::string& payload) {
+  if (!to.lost.empty()) return;
+  try {
+    queue_message(&to.channel, kind, payload);
+  } catch (const PeerError& e) {
+    to.lost = e.what();
+  }
+}
+
+JoinedAgent* AgentTable::find_spare(bool is_first) {
+  for (JoinedAgent& agent : agents_) {
+    if (agent.node < 0 && agent.lost.empty() && agent.hello && agent.hello->is_first == is_first)
+      return &agent;
+  }
+  return nullptr;
+}
+
+std::vector<JoinedAgent> AgentTable::take_lost() {
+  std::vector<JoinedAgent> lost;
+  for (auto at = agents_.begin(); at != agents_.end();) {
+    const auto here = at++;
+    if (here->lost.empty()) continue;
+    lost.push_back(std::move(*here));
+    agents_.erase(here);
+  }
+  return lost;
+}
+
+void AgentTable::dismiss(const Verdict& verdict) {
+  for (JoinedAgent& agent : agents_) send(agent, NodeMessage::kLeave, verdict.write());
+  const auto end = Clock::now() + kDismiss;
+  const auto is_waiting = [](const JoinedAgent& a) { return a.lost.empty(); };
+  // They close their end when they have read it.
+  while (Clock::now() < end && std::any_of(agents_.begin(), agents_.end(), is_waiting)) {
+    wait(-1, 20);
+    receive([](JoinedAgent&, const Frame&) {});
+  }
+}
+
+}  // namespace weft

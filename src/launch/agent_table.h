@@ -1,0 +1,57 @@
+// launch/agent_table.h: the supervisor's side of its agents: who has joined, who is lost.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <list>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launch/node_messages.h"
+#include "net/channel_acceptor.h"
+
+namespace weft {
+
+struct JoinedAgent {
+  Channel channel;
+  std::chrono::steady_clock::time_point heard;
+  std::optional<Hello> hello = std::nullopt;
+  int node = -1;  // -1: none, a spare
+  Beat beat = {};
+  std::string lost = "";  // why; "": it is there
+
+  std::string name() const;  // "node7 (10.0.0.3:4711)"
+};
+
+class AgentTable {
+ public:
+  AgentTable(const std::string& host, const std::string& port, const Secret& secret,
+             int64_t lost_ms);
+
+  std::string endpoint() const { return acceptor_.endpoint(); }
+  // Waits for messages, for at most this time, or until `fd` is readable.
+  void wait(int fd, int timeout_ms);
+  // Accepts agents, and hands out what has arrived: of those that have said hello, and hello
+  // itself. An agent that breaks the protocol, the connection, or its silence is lost.
+  using Receive = std::function<void(JoinedAgent&, const Frame&)>;
+  void receive(const Receive& handle);
+  void send(JoinedAgent& to, NodeMessage kind, const std::string& payload = "");
+
+  std::list<JoinedAgent>& all() { return agents_; }
+  JoinedAgent* find_spare(bool is_first);  // without a node, and there; null: none
+  std::vector<JoinedAgent> take_lost();    // out of the table
+  // Tells everyone that the run is over, and waits until they have it, for a second at most.
+  void dismiss(const Verdict& verdict);
+
+ private:
+  void accept();
+  void read(JoinedAgent& agent, const Receive& handle);
+
+  ChannelAcceptor acceptor_;
+  std::list<JoinedAgent> agents_;
+  std::chrono::milliseconds lost_after_;
+  int num_refusals_ = 0;
+};
+
+}  // namespace weft

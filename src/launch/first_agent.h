@@ -1,0 +1,28 @@
+// launch/first_agent.h: the agent of the supervisor's own node, as its child.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+namespace weft {
+
+class FirstAgent {
+ public:
+  // argv: of the agent, without --join and --secret-file.
+  FirstAgent(std::vector<std::string> argv, const std::string& endpoint,
+             const std::string& secret_file);
+  ~FirstAgent();  // it and its ranks are gone
+  FirstAgent(const FirstAgent&) = delete;
+  FirstAgent& operator=(const FirstAgent&) = delete;
+
+  void start();  // in place of one that has ended, if there was one
+  bool has_ended();
+
+ private:
+  std::vector<std::string> argv_;
+  pid_t pid_ = -1;
+};
+
+}  // namespace weft

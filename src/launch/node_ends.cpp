@@ -1,0 +1,113 @@
+// launch/node_ends.cpp: first cause first.
+#include "launch/node_ends.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+
+namespace weft {
+namespace {
+
+constexpr int kPeerExit = 75;
+
+std::string signal_text(int number) {
+  const char* name = ::sigabbrev_np(number);
+  return name != nullptr ? fmt::format("SIG{}", name) : fmt::format("signal {}", number);
+}
+
+}  // namespace
+
+NodeEnds::NodeEnds(int num_nodes, int ranks_per_node)
+    : ranks_per_node_(ranks_per_node),
+      ranks_(static_cast<size_t>(num_nodes) * static_cast<size_t>(ranks_per_node)) {}
+
+void NodeEnds::clear() {
+  for (Rank& rank : ranks_) rank = {};
+  lost_nodes_.clear();
+  refusal_.reset();
+  num_ended_ = 0;
+}
+
+void NodeEnds::note(const RankEnd& end, int stop_signal) {
+  Rank& rank = ranks_.at(static_cast<size_t>(end.rank));
+  if (rank.kind != Kind::kRunning) return;
+  rank.end = end;
+  rank.order = ++num_ended_;
+  if (end.signal != 0)
+    rank.kind = end.was_killed ? Kind::kKilledByUs : Kind::kDied;
+  else if (end.exit_code == 0)
+    rank.kind = Kind::kDone;
+  else if (stop_signal != 0 && end.exit_code == 128 + stop_signal)
+    rank.kind = Kind::kStopped;
+  else
+    rank.kind = end.exit_code == kPeerExit ? Kind::kLostPeers : Kind::kFailed;
+}
+
+void NodeEnds::end_node(int node) {
+  for (int r = node * ranks_per_node_; r < (node + 1) * ranks_per_node_; ++r) {
+    Rank& rank = ranks_.at(static_cast<size_t>(r));
+    if (rank.kind == Kind::kRunning) rank.kind = Kind::kGone;
+  }
+}
+
+void NodeEnds::lose(int node, const std::string& words) {
+  lost_nodes_.push_back(words);
+  end_node(node);
+}
+
+void NodeEnds::refuse(int node, const std::string& words, int exit_code) {
+  if (!refusal_) refusal_ = {-1, words, exit_code, true};
+  end_node(node);
+}
+
+bool NodeEnds::all_ended() const {
+  return std::none_of(ranks_.begin(), ranks_.end(),
+                      [](const Rank& rank) { return rank.kind == Kind::kRunning; });
+}
+
+bool NodeEnds::is_well(int64_t rank) const {
+  const Kind kind = ranks_.at(static_cast<size_t>(rank)).kind;
+  return kind == Kind::kDone || kind == Kind::kStopped;
+}
+
+bool NodeEnds::may_pass(int64_t rank) const {
+  const Kind kind = ranks_.at(static_cast<size_t>(rank)).kind;
+  return kind == Kind::kDied || kind == Kind::kLostPeers;
+}
+
+bool NodeEnds::has_any_stopped() const { return first(Kind::kStopped) != nullptr; }
+
+const NodeEnds::Rank* NodeEnds::first(Kind kind) const {
+  const Rank* found = nullptr;
+  for (const Rank& rank : ranks_) {
+    if (rank.kind == kind && (found == nullptr || rank.order < found->order)) found = &rank;
+  }
+  return found;
+}
+
+std::optional<NodeEnds::Cause> NodeEnds::cause() const {
+  if (refusal_) return refusal_;
+  const auto of = [](const Rank* rank, int code, bool repeats) {
+    return Cause{static_cast<int>(rank->end.rank), describe(rank->end), code, repeats};
+  };
+  if (const Rank* failed = first(Kind::kFailed)) return of(failed, failed->end.exit_code, true);
+  if (is_well(0)) return std::nullopt;
+  if (const Rank* died = first(Kind::kDied)) return of(died, kPeerExit, false);
+  if (!lost_nodes_.empty()) return Cause{-1, lost_nodes_.front(), kPeerExit, false};
+  for (const Kind kind : {Kind::kLostPeers, Kind::kKilledByUs}) {
+    if (const Rank* rank = first(kind)) return of(rank, kPeerExit, false);
+  }
+  return std::nullopt;
+}
+
+std::string NodeEnds::describe(const RankEnd& end) {
+  std::string text =
+      end.signal != 0 ? fmt::format("rank {} was killed by {}", end.rank, signal_text(end.signal))
+                      : fmt::format("rank {} ended with exit code {}", end.rank, end.exit_code);
+  const bool is_well = end.signal == 0 && end.exit_code == 0;
+  if (!end.words.empty() && !is_well) text += ": " + end.words;
+  return text;
+}
+
+}  // namespace weft

@@ -1,0 +1,56 @@
+// launch/node_ends.h: how the ranks of one generation have ended, on all nodes, and what it means.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launch/node_messages.h"
+
+namespace weft {
+
+class NodeEnds {
+ public:
+  NodeEnds(int num_nodes, int ranks_per_node);
+
+  void clear();                                    // all run again
+  void note(const RankEnd& end, int stop_signal);  // stop_signal: that all were asked to end with
+  void lose(int node, const std::string& words);   // its ranks are gone
+  void refuse(int node, const std::string& words, int exit_code);  // they were never started
+
+  bool all_ended() const;
+  bool is_well(int64_t rank) const;   // it has done its work, or saved and stopped
+  bool may_pass(int64_t rank) const;  // it has died or lost its peers, which rank 0 may survive
+  bool has_any_stopped() const;
+  const std::vector<std::string>& lost_nodes() const { return lost_nodes_; }
+
+  // Why the generation has ended: what failed by itself comes before deaths, deaths before those
+  // who only lost their peers. None: it has done its work, which is the case when rank 0 has,
+  // unless a rank failed by itself.
+  struct Cause {
+    int rank;  // -1: a node
+    std::string words;
+    int exit_code;
+    bool would_repeat;
+  };
+  std::optional<Cause> cause() const;
+  static std::string describe(const RankEnd& end);
+
+ private:
+  enum class Kind { kRunning, kDone, kStopped, kLostPeers, kDied, kKilledByUs, kFailed, kGone };
+  struct Rank {
+    Kind kind = Kind::kRunning;
+    RankEnd end = {};
+    int order = 0;  // of arrival
+  };
+  const Rank* first(Kind kind) const;
+  void end_node(int node);
+
+  int ranks_per_node_;
+  std::vector<Rank> ranks_;
+  std::vector<std::string> lost_nodes_;
+  std::optional<Cause> refusal_;
+  int num_ended_ = 0;
+};
+
+}  // namespace weft

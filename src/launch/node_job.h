@@ -1,0 +1,35 @@
+// launch/node_job.h: a job of ranks on several nodes, supervised from the first
+// (docs/design/0018-nodes.md).
+//
+// The supervisor listens, starts an agent of its own, waits until every node has one, and starts a
+// generation of ranks on all of them. Where a rank dies or a node is lost, all ranks are ended and
+// the next generation starts, from storage.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "launch/job.h"
+#include "net/secret.h"
+
+namespace weft {
+
+struct NodeJobOptions {
+  JobOptions job;  // of one node: num_ranks of each; argv is needed, snapshots are not used
+  int num_nodes = 2;
+  std::string host = "127.0.0.1", port = "0";               // where it listens
+  std::string secret_file;                                  // an absolute path; holds the secret
+  std::vector<std::string> agent_argv = {"weft", "agent"};  // of the first node's; options follow
+  std::map<std::string, std::string> files;                 // NodeStart's
+  std::string directory, marker, marker_text;               // likewise
+  int64_t join_ms = 300'000;                                // for all nodes to have an agent
+  int64_t lost_ms = 12'000;  // after a node's last beat; more than AgentOptions::silence_ms
+};
+
+// As run_local_job. Further events: listening (host:port), joined (a node; rank: its number, -1: a
+// spare), node_lost (reported, as died, when no rank touches any file). 75 also where too few nodes
+// join; the exit code of a node that refuses to start.
+[[nodiscard]] int run_node_job(const NodeJobOptions& options, const EventSink& sink);
+
+}  // namespace weft

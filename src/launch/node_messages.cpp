@@ -1,0 +1,221 @@
+// launch/node_messages.cpp: messages as JSON objects, read strictly.
+#include "launch/node_messages.h"
+
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
+#include "base/error.h"
+#include "base/json.h"
+
+namespace weft {
+namespace {
+
+constexpr uint32_t kMaxLine = 70 << 10, kMaxText = 64 << 10, kMaxStart = 4 << 20;
+
+// A JSON object of whose fields every one is asked for by name, type and range.
+class Fields {
+ public:
+  Fields(std::string_view text, const char* what) : what_(what) {
+    try {
+      json_ = parse_json(text, what);
+    } catch (const UserError& e) {
+      throw PeerError(e.what());
+    }
+  }
+  int64_t number(const char* key, int64_t least, int64_t most) const {
+    const Json& found = field(key, &Json::is_int);
+    const int64_t value = found.as_int();
+    if (value < least || value > most) fail(key);
+    return value;
+  }
+  bool flag(const char* key) const { return field(key, &Json::is_bool).as_bool(); }
+  const std::string& text(const char* key) const {
+    return field(key, &Json::is_string).as_string();
+  }
+  std::vector<std::string> texts(const char* key) const {
+    std::vector<std::string> all;
+    for (const Json& one : field(key, &Json::is_array).as_array())
+      all.push_back(string_of(one, key));
+    return all;
+  }
+  std::map<std::string, std::string> pairs(const char* key) const {
+    std::map<std::string, std::string> all;
+    for (const auto& [name, value] : field(key, &Json::is_object).as_object())
+      all[name] = string_of(value, key);
+    return all;
+  }
+
+ private:
+  const Json& field(const char* key, bool (Json::*is_kind)() const) const {
+    const Json* found = json_.find(key);
+    if (found == nullptr || !(found->*is_kind)()) fail(key);
+    return *found;
+  }
+  const std::string& string_of(const Json& value, const char* key) const {
+    if (!value.is_string()) fail(key);
+    return value.as_string();
+  }
+  [[noreturn]] void fail(const char* key) const {
+    throw PeerError(fmt::format("{}: \"{}\" is missing or invalid", what_, key));
+  }
+  Json json_;
+  const char* what_;
+};
+
+Json::Array array_of(const std::vector<std::string>& texts) {
+  Json::Array all;
+  for (const std::string& text : texts) all.emplace_back(text);
+  return all;
+}
+
+Json::Object object_of(const std::map<std::string, std::string>& pairs) {
+  Json::Object all;
+  for (const auto& [key, value] : pairs) all.emplace_back(key, Json(value));
+  return all;
+}
+
+std::string dump(Json::Object object) { return Json(std::move(object)).dump(); }
+
+// What is cut must stay valid UTF-8.
+std::string shortened(const std::string& text) {
+  size_t length = std::min<size_t>(text.size(), 8 << 10);
+  while (length < text.size() && length > 0 && (text[length] & 0xC0) == 0x80) --length;
+  return text.substr(0, length);
+}
+
+}  // namespace
+
+FrameBounds node_message_bounds() {
+  const auto bound = [](NodeMessage kind, uint32_t bytes) {
+    return FrameBounds::Bound{static_cast<uint8_t>(kind), bytes};
+  };
+  return {bound(NodeMessage::kHello, kMaxText),   bound(NodeMessage::kBeat, kMaxText),
+          bound(NodeMessage::kLine, kMaxLine),    bound(NodeMessage::kEnded, kMaxText),
+          bound(NodeMessage::kRefused, kMaxText), bound(NodeMessage::kSignal, 64),
+          bound(NodeMessage::kStopping, 64),      bound(NodeMessage::kWelcome, 0),
+          bound(NodeMessage::kStart, kMaxStart),  bound(NodeMessage::kKill, 64),
+          bound(NodeMessage::kStop, 64),          bound(NodeMessage::kAlive, 0),
+          bound(NodeMessage::kLeave, kMaxText)};
+}
+
+void queue_message(Channel* to, NodeMessage kind, std::string_view payload) {
+  to->queue(static_cast<uint8_t>(kind), payload);
+}
+
+std::string Hello::write() const {
+  return dump({{"host", host}, {"pid", pid}, {"cores", cores}, {"is_first", is_first}});
+}
+
+Hello Hello::read(std::string_view text) {
+  const Fields fields(text, "an agent's hello");
+  return {fields.text("host"), fields.number("pid", 1, INT32_MAX),
+          fields.number("cores", 1, 1 << 20), fields.flag("is_first")};
+}
+
+std::string Beat::write() const {
+  return dump({{"generation", generation},
+               {"step", step},
+               {"has_saved", has_saved},
+               {"is_finishing", is_finishing}});
+}
+
+Beat Beat::read(std::string_view text) {
+  const Fields fields(text, "an agent's beat");
+  return {fields.number("generation", 0, INT64_MAX), fields.number("step", 0, INT64_MAX),
+          fields.flag("has_saved"), fields.flag("is_finishing")};
+}
+
+std::string OutputLine::write() const {
+  return fmt::format("{} {} ", rank, is_error ? 'e' : 'o') + text;
+}
+
+OutputLine OutputLine::read(std::string_view text) {
+  const size_t first = text.find(' ');
+  const bool is_whole = first != std::string_view::npos && text.size() >= first + 3 &&
+                        (text[first + 1] == 'o' || text[first + 1] == 'e') &&
+                        text[first + 2] == ' ';
+  if (!is_whole) throw PeerError("an agent's line has no rank or stream");
+  const int64_t rank = read_number(text.substr(0, first));
+  if (rank < 0 || rank >= kMaxRanks) throw PeerError("an agent's line of an impossible rank");
+  return {rank, text[first + 1] == 'e', std::string(text.substr(first + 3))};
+}
+
+std::string RankEnd::write() const {
+  return dump({{"generation", generation},
+               {"rank", rank},
+               {"exit_code", exit_code},
+               {"signal", signal},
+               {"was_killed", was_killed},
+               {"words", shortened(words)}});
+}
+
+RankEnd RankEnd::read(std::string_view text) {
+  const Fields fields(text, "a rank's end");
+  return {fields.number("generation", 0, INT64_MAX),
+          fields.number("rank", 0, kMaxRanks - 1),
+          static_cast<int>(fields.number("exit_code", 0, 255)),
+          static_cast<int>(fields.number("signal", 0, 127)),
+          fields.flag("was_killed"),
+          fields.text("words")};
+}
+
+std::string Verdict::write() const {
+  return dump({{"generation", generation}, {"exit_code", exit_code}, {"words", shortened(words)}});
+}
+
+Verdict Verdict::read(std::string_view text) {
+  const Fields fields(text, "a verdict");
+  return {fields.number("generation", 0, INT64_MAX),
+          static_cast<int>(fields.number("exit_code", 0, 255)), fields.text("words")};
+}
+
+std::string NodeStart::write() const {
+  return dump({{"generation", generation},
+               {"node", node},
+               {"num_nodes", num_nodes},
+               {"ranks_per_node", ranks_per_node},
+               {"threads", threads},
+               {"deadline_ms", deadline_ms},
+               {"argv", array_of(argv)},
+               {"env", object_of(env)},
+               {"directory", directory},
+               {"files", object_of(files)},
+               {"marker", marker},
+               {"marker_text", marker_text},
+               {"store", store},
+               {"has_saved", has_saved}});
+}
+
+NodeStart NodeStart::read(std::string_view text) {
+  const Fields fields(text, "a node's start");
+  NodeStart start;
+  start.generation = fields.number("generation", 0, INT64_MAX);
+  start.num_nodes = fields.number("num_nodes", 1, kMaxNodes);
+  start.node = fields.number("node", 0, start.num_nodes - 1);
+  start.ranks_per_node = fields.number("ranks_per_node", 1, kMaxRanks / start.num_nodes);
+  start.threads = fields.number("threads", 0, 1 << 20);
+  start.deadline_ms = fields.number("deadline_ms", 1, INT64_MAX);
+  start.argv = fields.texts("argv");
+  start.env = fields.pairs("env");
+  start.directory = fields.text("directory");
+  start.files = fields.pairs("files");
+  start.marker = fields.text("marker");
+  start.marker_text = fields.text("marker_text");
+  start.store = fields.text("store");
+  start.has_saved = fields.flag("has_saved");
+  if (start.argv.empty()) throw PeerError("a node's start without a command");
+  return start;
+}
+
+std::string write_number(int64_t number) { return std::to_string(number); }
+
+int64_t read_number(std::string_view text) {
+  int64_t value = 0;
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || stop != text.data() + text.size())
+    throw PeerError("a message that should be a number is none");
+  return value;
+}
+
+}  // namespace weft

@@ -1,0 +1,94 @@
+// tests/launch/node_ends_test.cpp: what the ends of a generation's ranks mean.
+#include "launch/node_ends.h"
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+
+namespace weft {
+namespace {
+
+RankEnd exited(int64_t rank, int code, const std::string& words = "") {
+  return {0, rank, code, 0, false, words};
+}
+RankEnd killed(int64_t rank, int signal, bool by_us = false) {
+  return {0, rank, 0, signal, by_us, ""};
+}
+
+// Two nodes of two ranks; those that are not named have lost their peers.
+NodeEnds ends_of(const std::vector<RankEnd>& given, int stop_signal = 0) {
+  NodeEnds ends(2, 2);
+  for (const RankEnd& end : given) ends.note(end, stop_signal);
+  for (int64_t r = 0; r < 4; ++r) ends.note(exited(r, 75, "lost its peers"), stop_signal);
+  EXPECT_TRUE(ends.all_ended());
+  return ends;
+}
+
+TEST(NodeEnds, ARunThatHasDoneItsWorkHasNoCause) {
+  EXPECT_FALSE(ends_of({exited(0, 0), exited(1, 0), exited(2, 0), exited(3, 0)}).cause());
+  const NodeEnds stopped =
+      ends_of({exited(0, 143), exited(1, 143), exited(2, 143), exited(3, 143)}, SIGTERM);
+  EXPECT_FALSE(stopped.cause());
+  EXPECT_TRUE(stopped.has_any_stopped());
+}
+
+TEST(NodeEnds, ADeathComesBeforeThoseWhoLostTheirPeers) {
+  const auto cause = ends_of({exited(1, 75), killed(3, SIGKILL)}).cause();
+  ASSERT_TRUE(cause);
+  EXPECT_EQ(cause->rank, 3);
+  EXPECT_EQ(cause->words, "rank 3 was killed by SIGKILL");
+  EXPECT_EQ(cause->exit_code, 75);
+  EXPECT_FALSE(cause->would_repeat);
+}
+
+TEST(NodeEnds, AFailureComesBeforeADeath) {
+  const auto cause =
+      ends_of({killed(3, SIGKILL), exited(2, 1, "disk full"), exited(1, 70, "a bug")}).cause();
+  ASSERT_TRUE(cause);
+  EXPECT_EQ(cause->rank, 2);
+  EXPECT_EQ(cause->words, "rank 2 ended with exit code 1: disk full");
+  EXPECT_EQ(cause->exit_code, 1);
+  EXPECT_TRUE(cause->would_repeat);
+}
+
+TEST(NodeEnds, WhatTheAgentKilledIsNoCause) {
+  const auto cause = ends_of({killed(1, SIGKILL, true), killed(2, SIGKILL, true)}).cause();
+  ASSERT_TRUE(cause);
+  EXPECT_EQ(cause->rank, 0);  // it has lost its peers; who hung was killed by us
+}
+
+TEST(NodeEnds, ALostNodeEndsItsRanks) {
+  NodeEnds ends(2, 2);
+  ends.note(exited(0, 75), 0);
+  ends.note(exited(1, 75), 0);
+  EXPECT_FALSE(ends.all_ended());
+  ends.lose(1, "node 1 was lost");
+  EXPECT_TRUE(ends.all_ended());
+  const auto cause = ends.cause();
+  ASSERT_TRUE(cause);
+  EXPECT_EQ(cause->words, "node 1 was lost");
+  EXPECT_EQ(cause->rank, -1);
+  EXPECT_FALSE(cause->would_repeat);
+  ends.clear();
+  EXPECT_FALSE(ends.all_ended());
+  EXPECT_TRUE(ends.lost_nodes().empty());
+}
+
+TEST(NodeEnds, RankZeroMayFinishAlone) {
+  EXPECT_FALSE(ends_of({exited(0, 0), killed(3, SIGKILL)}).cause());
+  EXPECT_TRUE(ends_of({exited(0, 0), exited(3, 2, "wrong")}).cause());
+}
+
+TEST(NodeEnds, ARefusalComesFirst) {
+  NodeEnds ends(2, 2);
+  ends.note(exited(0, 1), 0);
+  ends.note(exited(1, 75), 0);
+  ends.refuse(1, "node 1: storage is not shared", 2);
+  const auto cause = ends.cause();
+  ASSERT_TRUE(cause);
+  EXPECT_EQ(cause->exit_code, 2);
+  EXPECT_TRUE(cause->would_repeat);
+}
+
+}  // namespace
+}  // namespace weft
