@@ -36,6 +36,7 @@ RunCommand add_hash(CommandOptions& app);
 RunCommand add_diff(CommandOptions& app);
 RunCommand add_tokenize(CommandOptions& app);
 RunCommand add_status(CommandOptions& app);
+RunCommand add_agent(CommandOptions& app);
 RunCommand add_doctor(CommandOptions& app);
 RunCommand add_corpus(CommandOptions& app);
 RunCommand add_plot(CommandOptions& app);

@@ -17,7 +17,7 @@ const std::vector<Command>& commands() {
       {"diff", "compare two models tensor by tensor; exit 1 where they differ", add_diff},
       {"tokenize", "text to token ids and back", add_tokenize},
       {"status", "who is where: ranks, hosts, step, speed, restarts", add_status},
-      {"agent", "serve a node of a run that no engine starts", nullptr},
+      {"agent", "serve a node of a run: start its ranks there", add_agent},
       {"dashboard", "web page over the runs below a folder", nullptr},
       {"doctor", "what this machine has, and what a build lacks", add_doctor},
       {"corpus", "write the text-to-SQL corpus of the quickstart", add_corpus},

@@ -1,5 +1,4 @@
 // cmd/train.cpp: weft train: one rank here, or a supervisor and its ranks.
-
 #include <algorithm>
 #include <utility>
 
@@ -11,6 +10,7 @@
 #include "cmd/command.h"
 #include "cmd/train_launched.h"
 #include "cmd/train_memory.h"
+#include "cmd/train_nodes.h"
 #include "comm/call.h"
 #include "config/launch_env.h"
 #include "launch/cores.h"
@@ -91,17 +91,18 @@ void warn_of_cores(const LaunchConfig& c, int64_t ranks) {
       several(ranks, "rank"), several(threads, "thread"), several(cores, "core"));
 }
 
-// Records the death of a rank that the run survives; no rank writes meanwhile.
-void report_death(const std::filesystem::path& dir, int rank, const std::string& text,
-                  const std::vector<HungRank>& hung) {
+// Records the death of a rank or the loss of a node that the run survives; no rank writes
+// meanwhile.
+void report_death(const std::filesystem::path& dir, const char* event, int rank,
+                  const std::string& text, const std::vector<HungRank>& hung = {}) {
   try {
     const std::filesystem::path events = dir / "events.jsonl";
     if (path_kind(events) == PathKind::kNothing) return;  // before the run began
     cut_torn_line(events);
     write_hangs(events, hung);
-    EventWriter(events, rank).write("rank_died", {{"message", Json(text)}});
+    EventWriter(events, std::max(rank, 0)).write(event, {{"message", Json(text)}});
   } catch (const Error& e) {
-    log_warning("the death of rank {} could not be recorded: {}", rank, e.what());
+    log_warning("\"{}\" could not be recorded: {}", text, e.what());
   }
 }
 
@@ -129,7 +130,7 @@ bool can_continue(const RunConfig& c, const TrainOptions& options) {
 
 // Wrong input is reported once, before any rank starts.
 int supervise(RunFile& file, const TrainOptions& options, bool is_forced,
-              const std::vector<std::string>& argv, const StopSignals& signals) {
+              const std::string& secret_file, const StopSignals& signals) {
   const RunConfig& c = file.config();
   check_layout(c);
   check_backend(c);
@@ -139,10 +140,10 @@ int supervise(RunFile& file, const TrainOptions& options, bool is_forced,
   if (file.was_given("launch.interface")) {
     static_cast<void>(address_of_interface(c.launch.interface));
   }
-  warn_of_cores(c.launch, c.parallel.dp * c.parallel.tp);
+  warn_of_cores(c.launch, c.ranks_per_node());
   JobOptions job;
-  job.num_ranks = static_cast<int>(c.parallel.dp * c.parallel.tp);
-  job.argv = argv;
+  job.num_ranks = static_cast<int>(c.ranks_per_node());
+  job.argv = command_words();
   job.argv.insert(job.argv.end(), overrides.begin(), overrides.end());
   job.threads = static_cast<int>(c.launch.threads);
   job.max_restarts = c.launch.max_restarts;
@@ -157,12 +158,16 @@ int supervise(RunFile& file, const TrainOptions& options, bool is_forced,
   job.on_status = [&](const JobStatus& now) { status.write(now); };
   std::optional<std::pair<int, std::string>> failure;  // the rank, and how it ended
   std::vector<HungRank> hung;                          // not recorded yet
-  const int code = run_local_job(job, [&](const char* event, int rank, const std::string& text) {
+  const EventSink sink = [&](const char* event, int rank, const std::string& text) {
     signals.hand_over();  // the job installs its own handlers before its first event
     if (std::string_view(event) == "failed") failure.emplace(rank, text);
     if (std::string_view(event) == "hung") hung.push_back(report_hang(dir, rank, text));
-    if (std::string_view(event) == "died") report_death(dir, rank, text, std::exchange(hung, {}));
-  });
+    if (std::string_view(event) == "died")
+      report_death(dir, "rank_died", rank, text, std::exchange(hung, {}));
+    if (std::string_view(event) == "node_lost") report_death(dir, "node_lost", rank, text);
+  };
+  const int code = c.launch.nodes > 1 ? run_on_nodes(file, options, {job, sink, secret_file})
+                                      : run_local_job(job, sink);
   // A rejected start has written nothing, and the directory may belong to another run.
   if (failure && last_event_time(dir) != before)
     report_failure(dir, failure->first, failure->second, hung);
@@ -182,9 +187,9 @@ void continue_run(TrainOptions* options) {
 
 RunCommand add_train(CommandOptions& app) {
   struct Words {
-    std::string run, engine = "local";
+    std::string run, engine = "local", secret_file;
     std::vector<std::string> sets;
-    int64_t nodes = 1;
+    int64_t nodes = 0;
     bool force = false;
     TrainOptions options;
   };
@@ -201,12 +206,14 @@ RunCommand add_train(CommandOptions& app) {
                "resume with another train.precision or train.master_weights: convert");
   app.add_flag("--force", w->force, "train even if this machine has too little memory");
   app.add_option("--engine", w->engine, "local (ray and slurm are not built)");
-  app.add_option("--nodes", w->nodes, "machines (more than one is not built)");
+  app.add_option("--nodes", w->nodes, "machines: --set launch.nodes=N")->check(at_least(1), "N");
+  app.add_option("--secret-file", w->secret_file,
+                 "of a run on several nodes; default: RUN_DIR/secret, made by the first start");
   app.add_flag("--quiet", w->options.quiet, "errors only");
   return [w] {
     require(w->engine == "local", "--engine {} is not built; available: local", w->engine);
     check_run_dir(w->options.run_dir);
-    require(w->nodes == 1, "--nodes {}: more than one node is not built", w->nodes);
+    if (w->nodes > 0) w->sets.push_back(fmt::format("launch.nodes={}", w->nodes));
     const auto rank = RankContext::from_environment();
     set_log_quiet(w->options.quiet || (rank && rank->rank > 0));
     std::optional<StopSignals> early;  // a rank has a supervisor that handles them
@@ -229,11 +236,12 @@ RunCommand add_train(CommandOptions& app) {
                         {.rank = rank->rank,
                          .threads = rank->threads,
                          .world = rank->world,
+                         .node = rank->node,
                          .slots = rank->slots});
     }
     if (report_if_finished(file, w->options)) return 0;
     const ParallelConfig& p = file.config().parallel;
-    if (p.dp * p.tp > 1) return supervise(file, w->options, w->force, command_words(), *early);
+    if (p.dp * p.tp > 1) return supervise(file, w->options, w->force, w->secret_file, *early);
     check_backend(file.config());
     std::optional<int64_t> planned_bytes;
     resolve_async(&file, check_memory(file.config(), w->force, &planned_bytes));

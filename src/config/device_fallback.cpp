@@ -6,7 +6,7 @@
 namespace weft {
 namespace {
 
-int64_t num_ranks(const RunConfig& c) { return c.parallel.dp * c.parallel.tp; }
+int64_t num_ranks(const RunConfig& c) { return c.ranks_per_node(); }  // on this machine
 
 // What follows "set".
 const char* other_precision(Purpose purpose) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
 
 #include "base/printable.h"
 #include "config/launch_env.h"
@@ -49,9 +50,38 @@ void check_snapshots(const std::string& every, std::vector<std::string>* complai
                   printable_line(every)));
 }
 
+// For tests: nodes that are one machine.
+bool may_share_lo() { return std::getenv("WEFT_NODES_ON_LO") != nullptr; }
+
+void check_nodes(const RunConfig& c, std::vector<std::string>* complaints) {
+  const int64_t ranks = c.parallel.dp * c.parallel.tp, nodes = c.launch.nodes;
+  const int64_t there = c.launch.ranks_per_node;
+  if (ranks % nodes != 0 || (there != 0 && there * nodes != ranks)) {
+    complaints->push_back(
+        fmt::format("parallel.dp={} x parallel.tp={} needs {} ranks, but launch.nodes is {}{}: set "
+                    "launch.nodes "
+                    "to one of {} and launch.ranks_per_node to 0, or change dp",
+                    c.parallel.dp, c.parallel.tp, ranks, nodes,
+                    there == 0 ? "" : fmt::format(" and launch.ranks_per_node {}", there),
+                    list_divisors(ranks)));
+  } else if (ranks / nodes % c.parallel.tp != 0) {
+    complaints->push_back(fmt::format(
+        "parallel.tp={} does not divide the {} ranks of a node (launch.nodes={}): tensor-parallel "
+        "ranks share a node; set tp to one of {}",
+        c.parallel.tp, ranks / nodes, nodes, list_divisors(ranks / nodes)));
+  }
+  const std::string& interface = c.launch.interface;
+  if ((interface == "lo" || interface.starts_with("127.")) && !may_share_lo())
+    complaints->push_back(fmt::format(
+        "launch.interface is {}, which other machines cannot reach, but launch.nodes is "
+        "{}: name the interface or address of the network between the nodes",
+        interface, nodes));
+}
+
 // The ranks that the layout needs against launch.ranks_per_node.
 void check_ranks(const RunConfig& c, std::vector<std::string>* complaints) {
   const int64_t wanted = c.parallel.dp * c.parallel.tp, there = c.launch.ranks_per_node;
+  if (c.launch.nodes > 1) return check_nodes(c, complaints);
   if (there == 0 || wanted == there) return;
   complaints->push_back(fmt::format(
       "parallel.dp={} x parallel.tp={} needs {} ranks, but launch.ranks_per_node is {}: set it to "

@@ -223,9 +223,11 @@ void bind_rest(OptionTable& t, RunConfig& c) {
       "checkpoint.async", &c.checkpoint.async,
       "write checkpoints while training continues, from a copy of the state; not by default where "
       "memory is short");
-  t.add("launch.nodes", &c.launch.nodes, "machines").at_least(1).not_built(kMesh);
+  t.add("launch.nodes", &c.launch.nodes, "machines (docs/operate.md, Several machines)")
+      .at_least(1)
+      .at_most(1 << 16);
   t.add("launch.ranks_per_node", &c.launch.ranks_per_node,
-        "ranks to start; 0 = dp x tp, the only accepted value")
+        "ranks on each node; 0 = dp x tp / nodes, the only accepted value; tp divides it")
       .at_least(0)
       .at_most(1 << 20);
   t.add("launch.threads", &c.launch.threads, "CPU threads per rank; 0 = cores / ranks")
@@ -242,7 +244,15 @@ void bind_rest(OptionTable& t, RunConfig& c) {
                             "GPU");
   }
   t.add("launch.interface", &c.launch.interface,
-        "where ranks listen when they communicate over TCP: lo, eth0, or an address");
+        "where ranks and the supervisor listen when they communicate over TCP: lo, eth0, or an "
+        "address; several nodes need another one than lo");
+  t.add("launch.port", &c.launch.port, "where the supervisor of several nodes listens; 0 = any")
+      .at_least(0)
+      .at_most(65535);
+  t.add("launch.join_timeout_s", &c.launch.join_timeout_s,
+        "seconds that a run waits for its nodes, and for another one where one was lost")
+      .at_least(1)
+      .at_most(7 * 86400);
   t.add("launch.elastic", &c.launch.elastic, "change dp when a node is lost")
       .not_built("elastic runs");
   t.add("launch.max_restarts", &c.launch.max_restarts,

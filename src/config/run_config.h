@@ -63,6 +63,7 @@ struct CheckpointConfig {
 struct LaunchConfig {
   int64_t nodes = 1, ranks_per_node = 0, threads = 0;
   std::string device = "auto", interface = "lo";
+  int64_t port = 0, join_timeout_s = 300;
   bool elastic = false;
   int64_t max_restarts = 2;
   int64_t restart_reset_steps = 100;
@@ -97,6 +98,7 @@ struct RunConfig {
   int64_t loss_divisor() const;  // P of fp16: a power of two, at least a batch's positions
   int64_t micro_batch() const;   // lowered where the global batch is smaller
   int64_t num_passes() const;    // of one optimizer step
+  int64_t ranks_per_node() const { return parallel.dp * parallel.tp / launch.nodes; }
   bool has_eval() const { return !data.eval.empty() || data.eval_fraction > 0; }
 };
 

@@ -15,7 +15,7 @@
 namespace weft {
 namespace {
 
-int64_t num_ranks(const RunConfig& c) { return c.parallel.dp * c.parallel.tp; }
+int64_t num_ranks(const RunConfig& c) { return c.ranks_per_node(); }  // on this machine
 
 // One per rank; several on one GPU only on request, since they share its memory and its time.
 int choose_gpu(const RunConfig& c, int local_rank) {
@@ -164,7 +164,10 @@ void check_backend(const RunConfig& c, Purpose purpose) {
   if (!uses_gpus(c)) return static_cast<void>(kernels_of_cpu(c, purpose));
   check_any_gpu(c, purpose);
   check_gpu(c, choose_gpu(c, 0));
-  if (num_ranks(c) == 1) return;
+  if (c.parallel.dp * c.parallel.tp == 1) return;
+  require(c.launch.nodes == 1 || !shares_gpus(),
+          "WEFT_COMM=cuda_ipc: ranks of several nodes (launch.nodes={}) cannot share a GPU",
+          c.launch.nodes);
   std::string why;
   const NcclLibrary* nccl = shares_gpus() ? nullptr : find_nccl(&why);
   if (!nccl && !shares_gpus())

@@ -38,7 +38,7 @@ ProcessNeed process_need(const PlanReport& plan) {
 }
 
 // Memory that must be resident at once: code can be dropped and reloaded.
-int64_t machine_need(const PlanReport& plan) { return plan.resident_total() - plan.host.code; }
+int64_t machine_need(const PlanReport& plan) { return plan.resident_of_node() - plan.host.code; }
 
 // What is left for each of `ranks` in another layout.
 int64_t memory_of_a_rank(const PlanReport& plan, const MemoryBounds& b, int64_t ranks) {
@@ -211,7 +211,8 @@ std::string snapshot_shortage(const PlanReport& plan, const MemoryBounds& b) {
   const ProcessNeed process = process_need(plan);
   const char* what = plan.has_slots ? kSlotCopies : kAsyncCopy;
   const int64_t own = plan.has_slots ? 0 : largest;  // slots are shared memory
-  const std::string all[] = {copies_shortage(what, machine_need(plan), plan.snapshots, b.machine),
+  const int64_t copies_here = plan.snapshots * plan.num_ranks_here() / plan.layout.num_ranks();
+  const std::string all[] = {copies_shortage(what, machine_need(plan), copies_here, b.machine),
                              copies_shortage(what, process.addresses, largest, b.process.addresses),
                              copies_shortage(what, process.data, own, b.process.data)};
   for (const std::string& text : all) {

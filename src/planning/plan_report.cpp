@@ -100,6 +100,13 @@ int64_t PlanReport::resident_total() const {
   return sum_of_arenas() + host.of_all(layout.num_ranks());
 }
 
+int64_t PlanReport::resident_of_node() const {
+  int64_t sum = host.of_all(num_ranks_here());
+  for (size_t r = 0; r < static_cast<size_t>(num_ranks_here()); ++r)
+    sum += plans[static_cast<size_t>(classes.of[r])].memory.total();
+  return sum;
+}
+
 int64_t PlanReport::received() const {
   int64_t bytes = 0;
   for (const WireItem& item : wire) bytes += received_bytes(item);
@@ -113,7 +120,8 @@ PlanReport plan_layout(const RunConfig& c, const Model& model, const Kernels& ke
   r.num_parameters = count_parameters(model);
   r.num_passes = c.num_passes();
   r.tokens = c.train.global_batch * c.data.seq_length;
-  r.threads = choose_threads(c.launch, r.layout.num_ranks());
+  r.ranks_of_node = static_cast<int>(c.ranks_per_node());
+  r.threads = choose_threads(c.launch, r.ranks_of_node);
   r.idle = idle_keys(c);
   const std::string warmup = long_warmup(c.train.schedule, {c.train.steps.value_or(0)});
   if (!warmup.empty()) r.idle.push_back(warmup);
@@ -122,7 +130,7 @@ PlanReport plan_layout(const RunConfig& c, const Model& model, const Kernels& ke
   r.classes = find_rank_classes(c, model, r.layout);
   r.is_on_gpu = kernels.device != nullptr;
   if (!r.is_on_gpu) r.host = expected_host_memory(c);
-  r.ranks_on_a_gpu = ranks_on_a_gpu(r.layout.num_ranks(), r.is_on_gpu);
+  r.ranks_on_a_gpu = ranks_on_a_gpu(r.ranks_of_node, r.is_on_gpu);
   r.staging = staging_bytes(r.layout, r.is_on_gpu);
   r.has_slots = has_snapshot_slots(c);
   const int64_t copies = num_state_copies(c);

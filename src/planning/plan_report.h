@@ -28,6 +28,7 @@ struct PlanReport {
   RankClasses classes;
   std::vector<RankPlan> plans;  // by class
   int threads = 1;              // per rank
+  int ranks_of_node = 0;        // 0: there is one node
   int64_t num_passes = 1;
   int64_t tokens = 0;          // positions that all ranks feed in one step
   std::vector<WireItem> wire;  // of one step on rank 0, whose pieces are the largest
@@ -54,7 +55,9 @@ struct PlanReport {
   int64_t overhead(int rank = 0) const;  // of rank 0, which has the most
   // On the CPU: of all ranks and their supervisor, every page counted once.
   int64_t resident_total() const;
-  int64_t received() const;  // bytes that reach rank 0 from others in one step
+  int num_ranks_here() const { return ranks_of_node > 0 ? ranks_of_node : layout.num_ranks(); }
+  int64_t resident_of_node() const;  // the part of the first one; all of it where there is one
+  int64_t received() const;          // bytes that reach rank 0 from others in one step
 
   // Notes to the numbers: keys without effect, assumptions, why a time is missing.
   std::vector<std::string> notes() const;

@@ -1,6 +1,8 @@
 // train/rank_place.cpp: one rank alone, or one of a world.
 #include "train/rank_place.h"
 
+#include "comm/nodes/nodes.h"
+
 namespace weft {
 
 std::unique_ptr<Ranks> make_ranks(const RunConfig& c, const Model& model, const RankPlace& place) {
@@ -16,8 +18,11 @@ std::unique_ptr<Ranks> make_ranks(const RunConfig& c, const Model& model, const 
     alone->use_heartbeat(place.heartbeat);
     return alone;
   }
-  auto ranks =
-      std::make_unique<Ranks>(layout, place.world, place.rank, nullptr, c.launch.interface);
+  std::unique_ptr<Comm> all;
+  if (place.node) all = make_nodes_comm(place.world, place.local_rank(), *place.node);
+  auto ranks = std::make_unique<Ranks>(layout, place.world, place.rank, std::move(all),
+                                       place.node ? place.node->host : c.launch.interface,
+                                       place.node ? place.node->first_rank : 0);
   if (place.open_device) ranks->share_gpus(!place.nccl);
   ranks->use_nccl(place.nccl);
   return ranks;

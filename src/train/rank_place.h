@@ -3,10 +3,12 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "comm/nccl/nccl_library.h"
 #include "config/run_config.h"
 #include "model/model.h"
+#include "net/node_place.h"
 #include "net/shm_world.h"
 #include "net/snapshot_slots.h"
 #include "planning/backend.h"
@@ -27,11 +29,13 @@ struct RankPlace {
   // For tests: another device than the run file's, shared by the ranks, or with its own group.
   std::function<Backend()> open_device = nullptr;
   NcclLibrary* nccl = nullptr;
+  std::optional<NodePlace> node = std::nullopt;    // of a run on several; none: the world has all
   std::shared_ptr<SnapshotSlots> slots = nullptr;  // null: no snapshots outlive this process
 
   LaunchedRank launched = {};
 
-  int device_number() const { return launched.all ? launched.local_rank : rank; }
+  int device_number() const { return launched.all ? launched.local_rank : local_rank(); }
+  int local_rank() const { return rank - (node ? node->first_rank : 0); }  // in the world
   Heartbeat* heartbeat = nullptr;  // of a rank without a supervisor; null: nobody wants to know
 
   // This process takes the place of one that died, or all ranks have lost one: they continue from

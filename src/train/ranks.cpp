@@ -64,14 +64,15 @@ Ranks::Ranks(const Layout& layout)
 }
 
 Ranks::Ranks(const Layout& layout, std::shared_ptr<ShmWorld> world, int rank,
-             std::unique_ptr<Comm> all, const std::string& interface)
+             std::unique_ptr<Comm> all, const std::string& interface, int first_rank)
     : layout_(layout),
       rank_(rank),
+      local_rank_(rank - first_rank),
       was_replaced_(world && world->generation() > 0),
       interface_(interface),
       shares_gpus_(shares_gpus()),
       shared_(std::move(world)),
-      heartbeat_(shared_ ? &shared_->heartbeat(rank) : nullptr),
+      heartbeat_(shared_ ? &shared_->heartbeat(local_rank_) : nullptr),
       all_(std::move(all)) {
   if (!all_) {
     all_ = make_shm_comm(shared_, rank);
@@ -138,7 +139,7 @@ Mesh Ranks::mesh() const {
 }
 
 void* Ranks::take_memory(int64_t bytes) {
-  return shared_ ? shared_->take_arena(rank_, bytes) : nullptr;
+  return shared_ ? shared_->take_arena(local_rank_, bytes) : nullptr;
 }
 
 void Ranks::sum_over_data(int64_t* values, int64_t count) {

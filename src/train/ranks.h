@@ -22,10 +22,12 @@ class Ranks {
  public:
   // Alone.
   explicit Ranks(const Layout& layout);
-  // One of layout.num_ranks() ranks of a world on this machine; collective. all: its handle on the
-  // group of all ranks; null: chosen automatically. interface: launch.interface.
+  // One of layout.num_ranks() ranks; collective. world: of this machine, where the rank's number is
+  // lower by first_rank. all: its handle on the group of all ranks; null: chosen automatically,
+  // where the world has all of them. interface: launch.interface, or this machine's address.
   Ranks(const Layout& layout, std::shared_ptr<ShmWorld> world, int rank,
-        std::unique_ptr<Comm> all = nullptr, const std::string& interface = "lo");
+        std::unique_ptr<Comm> all = nullptr, const std::string& interface = "lo",
+        int first_rank = 0);
   ~Ranks();
 
   const Layout& layout() const { return layout_; }
@@ -84,7 +86,7 @@ class Ranks {
 
   Layout layout_;
   HangRule hang_rule_;
-  int rank_ = 0;
+  int rank_ = 0, local_rank_ = 0;
   bool was_replaced_ = false;
   std::string interface_ = "lo";
   bool shares_gpus_;

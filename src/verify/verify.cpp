@@ -202,6 +202,7 @@ class Verifier {
     log_info("{} of {}: {}", i + 1, runs_.size(), run.layout.name);
     ChildStart start;
     start.argv = {"weft", "train", o_.run, "--run-dir", dir(i).string(), "--overwrite"};
+    start.argv.insert(start.argv.end(), {"--set", "launch.nodes=1"});  // layouts are compared here
     for (const std::string& set : run.sets) {
       start.argv.emplace_back("--set");
       start.argv.push_back(set);

@@ -1,0 +1,75 @@
+// cmd/train_nodes.cpp: the run's secret and marker, then its supervisor.
+#include "cmd/train_nodes.h"
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/path.h"
+#include "launch/node_job.h"
+#include "launch/node_start_check.h"
+#include "net/interface.h"
+#include "net/secret.h"
+#include "train/run_dir.h"
+#include "train/run_lock.h"
+
+namespace weft {
+namespace fs = std::filesystem;
+namespace {
+
+// One of an earlier start is used again, so that agents may join again.
+fs::path provide_secret(const fs::path& dir, const std::string& given) {
+  if (!given.empty()) return fs::absolute(given);
+  const fs::path path = dir / "secret";
+  if (path_kind(path) == PathKind::kNothing) Secret::random().write_new_file(path);
+  return path;
+}
+
+// A file that all nodes must see; removed at the end.
+class Marker {
+ public:
+  explicit Marker(const fs::path& dir) : path_(dir / ".nodes") {
+    for (const uint8_t byte : random_nonce()) text_ += fmt::format("{:02x}", byte);
+    write_file_atomic(path_, text_);
+  }
+  ~Marker() {
+    std::error_code ignored;
+    fs::remove(path_, ignored);
+  }
+  Marker(const Marker&) = delete;
+  Marker& operator=(const Marker&) = delete;
+  const fs::path& path() const { return path_; }
+  const std::string& text() const { return text_; }
+
+ private:
+  fs::path path_;
+  std::string text_;
+};
+
+}  // namespace
+
+int run_on_nodes(const RunFile& file, const TrainOptions& options, const NodesRun& run) {
+  const RunConfig& c = file.config();
+  require(run_address_of(c, options).empty(),
+          "launch.nodes is {}, and the run directory {}: several nodes with a run in an object "
+          "store are not built; use a folder that all nodes share",
+          c.launch.nodes, run_address_of(c, options));
+  const fs::path dir = fs::absolute(run_dir_of(c, options));
+  static_cast<void>(RunLock(dir));  // nobody else trains there; rank 0 takes it for good
+  const Marker marker(dir);
+  NodeJobOptions nodes;
+  nodes.job = run.job;
+  nodes.num_nodes = static_cast<int>(c.launch.nodes);
+  nodes.host = address_of_interface(c.launch.interface);
+  nodes.port = std::to_string(c.launch.port);
+  nodes.secret_file = provide_secret(dir, run.secret_file);
+  nodes.directory = fs::current_path();
+  nodes.files[options.run_file] = hash_of_file(options.run_file);
+  nodes.marker = marker.path();
+  nodes.marker_text = marker.text();
+  nodes.join_ms = 1000 * c.launch.join_timeout_s;
+  if (c.launch.snapshot_steps() >= 0)
+    log_info("several nodes: where a rank dies, all continue from the newest checkpoint");
+  return run_node_job(nodes, run.sink);
+}
+
+}  // namespace weft

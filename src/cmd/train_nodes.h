@@ -1,0 +1,19 @@
+// cmd/train_nodes.h: weft train on several nodes.
+#pragma once
+
+#include "config/run_config.h"
+#include "launch/job.h"
+#include "train/trainer.h"
+
+namespace weft {
+
+struct NodesRun {
+  const JobOptions& job;  // of one node
+  const EventSink& sink;
+  const std::string& secret_file;  // "": the run directory's
+};
+
+// UserError where the run directory is in use or cannot be shared.
+int run_on_nodes(const RunFile& file, const TrainOptions& options, const NodesRun& run);
+
+}  // namespace weft

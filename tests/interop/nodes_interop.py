@@ -1,0 +1,329 @@
+#!/usr/bin/env python3
+"""Runs on several nodes: hosts are network namespaces on one bridge, made here (needs root).
+
+    nodes_interop.py --weft build/weft
+
+Two nodes of two ranks train the bits that four ranks of one machine train, in exact mode, with
+shared memory and Gloo in one group (dp 4 zero3) and in two (dp 2 x tp 2). kill -9 of a rank, of an
+agent (a spare takes its place), of the first node's agent; a link that goes down and comes back;
+SIGTERM at the supervisor and at an agent; a wrong secret, a missing node, storage that is not
+shared, a port that is taken.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import time
+
+from common import Weft, die_with_parent, read_metrics, run_program, write_run_file
+from kill_interop import children_of
+from sampling import ROOT
+
+DEADLINE_S = 60
+FIRST_STEP_S = 2.5
+
+
+def call(*words):
+    subprocess.run([str(word) for word in words], check=True, capture_output=True, text=True)
+
+
+class Network:
+    """`count` hosts with the addresses 10.213.0.1, .2 ..., all on one bridge."""
+
+    def __init__(self, count):
+        self.names = [f"weft{os.getpid()}n{i}" for i in range(count)]
+        self.switch = f"weft{os.getpid()}sw"
+
+    def __enter__(self):
+        call("ip", "netns", "add", self.switch)
+        call("ip", "-n", self.switch, "link", "add", "br0", "type", "bridge")
+        call("ip", "-n", self.switch, "link", "set", "br0", "up")
+        for i, name in enumerate(self.names):
+            call("ip", "netns", "add", name)
+            call("ip", "link", "add", "eth0", "netns", name, "type", "veth", "peer", "name", f"p{i}",
+                 "netns", self.switch)
+            call("ip", "-n", self.switch, "link", "set", f"p{i}", "master", "br0", "up")
+            call("ip", "-n", name, "addr", "add", f"10.213.0.{i + 1}/24", "dev", "eth0")
+            call("ip", "-n", name, "link", "set", "eth0", "up")
+            call("ip", "-n", name, "link", "set", "lo", "up")
+        return self
+
+    def __exit__(self, *_):
+        for name in [*self.names, self.switch]:
+            subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
+
+    def set_link(self, host, up):
+        call("ip", "-n", self.switch, "link", "set", f"p{host}", "up" if up else "down")
+
+    def start(self, host, log, *words):
+        """A process on that host, which dies with us; its output is in `log`."""
+        command = ["ip", "netns", "exec", self.names[host], *(str(word) for word in words)]
+        with open(log, "ab") as out:
+            return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+                                    preexec_fn=die_with_parent)
+
+
+class Cluster:
+    """A run on nodes 0 and 1 of the network; agents may be started and ended."""
+
+    def __init__(self, weft, network, folder, file, name, *words):
+        self.weft, self.network, self.folder, self.dir = weft, network, folder, folder / name
+        self.log = folder / f"{name}.log"
+        self.agents, self.begin = {}, time.monotonic()
+        self.train = network.start(0, self.log, weft.path, "train", file, "--run-dir", self.dir,
+                                   "--nodes", 2, "--set", "launch.interface=eth0",
+                                   "--set", "launch.port=4711", *words)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for process in [self.train, *self.agents.values()]:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+
+    def agent_log(self, host):
+        return self.folder / f"{self.dir.name}-agent{host}.log"
+
+    def join(self, host, *prefix, secret=None):
+        secret = secret or self.dir / "secret"
+        self.wait(secret.exists)
+        self.agents[host] = self.network.start(host, self.agent_log(host), *prefix, self.weft.path,
+                                               "agent", "--join", "10.213.0.1:4711",
+                                               "--secret-file", secret, "--wait", 30)
+        return self.agents[host]
+
+    def wait(self, holds, seconds=DEADLINE_S):
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            if holds():
+                return True
+            if self.train.poll() is not None:
+                return bool(holds())
+            time.sleep(0.005)
+        return False
+
+    def text(self):
+        return self.log.read_text(errors="replace") if self.log.exists() else ""
+
+    def says(self, words, seconds=DEADLINE_S):
+        return self.wait(lambda: words in self.text(), seconds)
+
+    def steps(self):
+        try:
+            return (self.dir / "metrics.jsonl").read_bytes().count(b'"step_ms"')
+        except OSError:
+            return 0
+
+    def has_steps(self, count):
+        return self.wait(lambda: self.steps() >= count)
+
+    def events(self, name):
+        try:
+            lines = (self.dir / "events.jsonl").read_text().splitlines()
+        except OSError:
+            return []
+        return [event for event in map(json.loads, lines) if event["event"] == name]
+
+    def ranks_of(self, host):
+        if host == 0:
+            return [rank for agent in children_of(self.train.pid) for rank in children_of(agent)]
+        return children_of(self.agents[host].pid)
+
+    def end(self):
+        """Exit codes: of the run, and of every agent that was not killed."""
+        code = self.train.wait(DEADLINE_S)
+        return code, {host: agent.wait(15) for host, agent in self.agents.items()}
+
+
+def write_inputs(folder, weft):
+    weft.call("corpus", folder / "data", "--seed", 1, "--train", 800, "--test", 20)
+    base = {"name": "run",
+            "model": {"path": str(ROOT / "examples/quickstart/model"), "init": "random"},
+            "data": {"train": [str(folder / "data/train.jsonl")], "source": "{question}\n",
+                     "target": "{sql}", "tokenizer": "bytes", "seq_length": 96},
+            "train": {"steps": 40, "global_batch": 8, "micro_batch": 2, "lr": 1e-3},
+            "checkpoint": {"every": 10, "keep": 100}, "launch": {"threads": 1}}
+    layouts = {"mesh": {"dp": 2, "tp": 2, "mode": "exact"},
+               "zero3": {"dp": 4, "shard": "zero3", "mode": "exact"}}
+    return {name: write_run_file(folder / f"{name}.yaml", {**base, "parallel": layout})
+            for name, layout in layouts.items()}
+
+
+def training_of(weft, run_dir):
+    """What a run has computed: the weights' hashes, and losses and norms of every step."""
+    steps = [(line["step"], line["loss"], line["grad_norm"]) for line in read_metrics(run_dir)[0]]
+    return weft.call("hash", run_dir / "final"), weft.call("hash", run_dir), steps
+
+
+class Suite:
+    def __init__(self, weft, checks, network, folder, files):
+        self.weft, self.checks, self.network = weft, checks, network
+        self.folder, self.files, self.calm = folder, files, {}
+
+    def cluster(self, name, layout="mesh", *words):
+        return Cluster(self.weft, self.network, self.folder, self.files[layout], name, *words)
+
+    def run_calm(self):
+        for layout, file in self.files.items():
+            self.weft.train(file, self.folder / f"calm-{layout}")
+            self.calm[layout] = training_of(self.weft, self.folder / f"calm-{layout}")
+
+    def is_calm(self, run, what, layout="mesh", codes=(0, {1: 0})):
+        got = run.end()
+        self.checks.that(got == codes, f"{what}: exit codes", f"got {got}, wanted {codes}\n" +
+                         (run.text()[-2000:] if got != codes else ""))
+        if got[0] == 0:
+            self.checks.that(training_of(self.weft, run.dir) == self.calm[layout],
+                             f"{what}: the bits of four ranks on one machine")
+
+    def equal_bits(self):
+        for layout in self.files:
+            with self.cluster(f"equal-{layout}", layout) as run:
+                run.join(1)
+                begin = time.monotonic()
+                run.has_steps(1)
+                seconds = time.monotonic() - begin
+                self.checks.that(seconds < FIRST_STEP_S, f"{layout}: first step of 2 x 2 ranks",
+                                 f"{seconds:.2f} s after the last node joined, wanted {FIRST_STEP_S}")
+                self.is_calm(run, f"{layout} on two nodes", layout)
+                left = [p for p in (run.dir / ".nodes",) if p.exists()]
+                self.checks.equal(left, [], "nothing but the secret is left of the start")
+                mode = (run.dir / "secret").stat().st_mode & 0o777
+                self.checks.equal(oct(mode), oct(0o600), "the secret's mode")
+
+    def killed_ranks(self):
+        with self.cluster("killed") as run:
+            run.join(1)
+            for round_, host in enumerate((1, 0)):
+                run.has_steps(12 + 10 * round_)
+                ranks = run.ranks_of(host)
+                if not self.checks.equal(len(ranks), 2, f"node {host} has its ranks"):
+                    return
+                begin = time.monotonic()
+                os.kill(ranks[1], signal.SIGKILL)
+                self.checks.that(run.wait(lambda: len(run.events("started")) > round_ + 1),
+                                 f"kill -9 of a rank of node {host}: started again",
+                                 f"{time.monotonic() - begin:.2f} s")
+            self.is_calm(run, "two ranks killed")
+            self.checks.equal(len(run.events("rank_died")), 2, "both deaths are in events.jsonl")
+
+    def killed_agents(self):
+        with self.cluster("agents") as run:
+            run.join(1)
+            run.has_steps(5)
+            run.join(2)
+            self.checks.that(run.says("joined as a spare"), "a third agent is a spare")
+            run.has_steps(12)
+            lost = run.agents.pop(1)
+            ranks = children_of(lost.pid)
+            lost.kill()
+            lost.wait()
+            self.checks.that(run.wait(lambda: run.events("node_lost")), "the loss is an event")
+            self.checks.that(run.wait(lambda: not any(os.path.exists(f"/proc/{r}") for r in ranks)),
+                             "the ranks of a killed agent are gone")
+            run.has_steps(25)
+            first = children_of(run.train.pid)
+            if self.checks.equal(len(first), 1, "the supervisor has one child"):
+                os.kill(first[0], signal.SIGKILL)
+            self.is_calm(run, "two agents killed", codes=(0, {2: 0}))
+            self.checks.equal(len(run.events("node_lost")), 2, "both losses are in events.jsonl")
+
+    def cut_off(self):
+        with self.cluster("cut", "mesh", "--set", "train.steps=400",
+                          "--set", "checkpoint.every=5") as run:
+            run.join(1)
+            run.has_steps(6)
+            run.join(2)
+            run.says("joined as a spare")
+            ranks = run.ranks_of(1)
+            self.network.set_link(1, False)
+            begin = time.monotonic()
+            gone = run.wait(lambda: not any(os.path.exists(f"/proc/{r}") for r in ranks), 30)
+            self.checks.that(gone, "a node that is cut off ends its ranks",
+                             f"{time.monotonic() - begin:.1f} s")
+            self.checks.that(run.wait(lambda: run.events("node_lost"), 30), "a spare takes over",
+                             f"{time.monotonic() - begin:.1f} s")
+            self.network.set_link(1, True)
+            spares = 2
+            self.checks.that(run.wait(lambda: run.text().count("joined as a spare") >= spares, 30),
+                             "the node comes back as a spare")
+            run.train.send_signal(signal.SIGTERM)
+            self.checks.equal(run.end(), (143, {1: 143, 2: 143}), "exit codes after a cut and a stop")
+
+    def stopped(self):
+        with self.cluster("stopped") as run:
+            run.join(1)
+            run.has_steps(3)
+            run.train.send_signal(signal.SIGTERM)
+            self.checks.equal(run.end(), (143, {1: 143}), "SIGTERM at the supervisor")
+            done = run.steps()
+            self.checks.that(3 <= done < 40, "it has stopped before the end", f"step {done}")
+        with self.cluster("stopped") as run:
+            run.join(1)
+            run.has_steps(done + 3)
+            agents = children_of(run.agents[1].pid) and run.agents[1]
+            agents.send_signal(signal.SIGUSR1)
+            self.checks.equal(run.end(), (138, {1: 138}), "SIGUSR1 at an agent")
+        with self.cluster("stopped") as run:
+            run.join(1)
+            self.is_calm(run, "stopped twice, resumed twice")
+
+    def refused(self):
+        checks = self.checks
+        wrong = self.folder / "wrong"
+        wrong.write_text("0123456789abcdef0123456789abcdef\n")
+        wrong.chmod(0o600)
+        with self.cluster("refused") as run:
+            stranger = run.join(1, secret=wrong)
+            checks.equal(stranger.wait(20), 2, "a wrong secret: the agent's exit code")
+            text = run.agent_log(1).read_text()
+            checks.that("secret" in text, "a wrong secret: message", text.strip()[-200:])
+            checks.that(run.says("does not know this run's secret", 5), "the supervisor says so")
+            hidden = ["unshare", "-m", "sh", "-c",
+                      f'mount -t tmpfs none "{run.dir}" && exec "$@"', "sh"]
+            copied = self.folder / "copied"
+            copied.write_bytes((run.dir / "secret").read_bytes())
+            copied.chmod(0o600)
+            run.join(1, *hidden, secret=copied)
+            checks.equal(run.end(), (2, {1: 2}), "storage that is not shared: exit codes")
+            checks.that("storage is not shared" in run.text(), "storage that is not shared: message",
+                        run.text().strip()[-300:])
+        with self.cluster("missing", "mesh", "--set", "launch.join_timeout_s=1") as run:
+            checks.equal(run.train.wait(20), 75, "a missing node: exit code")
+            checks.that("1 of 2 nodes joined within 1 s" in run.text(), "a missing node: message",
+                        run.text().strip()[-300:])
+        with self.cluster("busy") as run:
+            run.wait((run.dir / "secret").exists)
+            run.says("weft agent --join")
+            with self.cluster("busy2") as second:
+                checks.equal(second.train.wait(20), 2, "a port that is taken: exit code")
+                checks.that("cannot listen on 10.213.0.1:4711" in second.text(),
+                            "a port that is taken: message", second.text().strip()[-200:])
+        nowhere = subprocess.run(
+            ["ip", "netns", "exec", self.network.names[1], str(self.weft.path), "agent", "--join",
+             "10.213.0.77:4711", "--secret-file", str(wrong), "--wait", "1"],
+            capture_output=True, text=True, timeout=30, check=False)
+        checks.equal(nowhere.returncode, 75, "a host that is not there: exit code")
+        checks.that("10.213.0.77:4711 cannot be reached within 1 s" in nowhere.stderr,
+                    "a host that is not there: message", nowhere.stderr.strip()[-300:])
+
+
+def body(args, checks, folder):
+    weft = Weft(args.weft)
+    with Network(3) as network:
+        suite = Suite(weft, checks, network, folder, write_inputs(folder, weft))
+        suite.run_calm()
+        for part in (suite.equal_bits, suite.killed_ranks, suite.killed_agents, suite.stopped,
+                     suite.refused, suite.cut_off):
+            if args.only and part.__name__ not in args.only:
+                continue
+            begin = time.monotonic()
+            part()
+            print(f"{part.__name__}: {time.monotonic() - begin:.1f} s", flush=True)
+
+
+if __name__ == "__main__":
+    run_program(__doc__, body, lambda p: p.add_argument("--only", nargs="*"), in_memory=True)
