@@ -239,6 +239,7 @@ RunCommand add_train(CommandOptions& app) {
                          .node = rank->node,
                          .slots = rank->slots});
     }
+    check_shared_run_dir(file.config(), w->options);
     if (report_if_finished(file, w->options)) return 0;
     const ParallelConfig& p = file.config().parallel;
     if (p.dp * p.tp > 1) return supervise(file, w->options, w->force, w->secret_file, *early);

@@ -47,12 +47,15 @@ class Marker {
 
 }  // namespace
 
-int run_on_nodes(const RunFile& file, const TrainOptions& options, const NodesRun& run) {
-  const RunConfig& c = file.config();
-  require(run_address_of(c, options).empty(),
+void check_shared_run_dir(const RunConfig& c, const TrainOptions& options) {
+  require(c.launch.nodes == 1 || run_address_of(c, options).empty(),
           "launch.nodes is {}, and the run directory {}: several nodes with a run in an object "
           "store are not built; use a folder that all nodes share",
           c.launch.nodes, run_address_of(c, options));
+}
+
+int run_on_nodes(const RunFile& file, const TrainOptions& options, const NodesRun& run) {
+  const RunConfig& c = file.config();
   const fs::path dir = fs::absolute(run_dir_of(c, options));
   static_cast<void>(RunLock(dir));  // nobody else trains there; rank 0 takes it for good
   const Marker marker(dir);

@@ -13,7 +13,10 @@ struct NodesRun {
   const std::string& secret_file;  // "": the run directory's
 };
 
-// UserError where the run directory is in use or cannot be shared.
+// UserError where the run directory of several nodes is in an object store.
+void check_shared_run_dir(const RunConfig& config, const TrainOptions& options);
+
+// UserError where the run directory is in use.
 int run_on_nodes(const RunFile& file, const TrainOptions& options, const NodesRun& run);
 
 }  // namespace weft

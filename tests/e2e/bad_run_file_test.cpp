@@ -66,13 +66,9 @@ TEST(BadRunFile, MissingKeysAndFiles) {
 
 TEST(BadRunFile, UnbuiltFeaturesAreRejectedByName) {
   const TinyRun run;
-  const std::vector<std::string> sets = {"train.optimizer=adamw8bit",
-                                         "train.recompute=full",
-                                         "train.offload=all",
-                                         "launch.elastic=true",
-                                         "launch.nodes=2",
-                                         "track.tensorboard=true",
-                                         "data.format=idx"};
+  const std::vector<std::string> sets = {"train.optimizer=adamw8bit", "train.recompute=full",
+                                         "train.offload=all",         "launch.elastic=true",
+                                         "track.tensorboard=true",    "data.format=idx"};
   expect_refused(run, {"storage=gs://bucket/x"}, {"gs://", "s3://bucket/prefix"});
   if (!cuda_kernels())
     expect_refused(run, {"launch.device=cuda"},
@@ -117,10 +113,32 @@ TEST(BadRunFile, ContradictionsAreReported) {
   expect_refused(run, {"data.eval_fraction=1"}, {"data.eval_fraction"});
 }
 
+TEST(BadRunFile, NodesThatDoNotFitAreRefused) {
+  const TinyRun run;
+  expect_refused(run, {"launch.nodes=2", "launch.interface=eth7"},
+                 {"parallel.dp=1 x parallel.tp=1 needs 1 ranks, but launch.nodes is 2"});
+  expect_refused(run, {"launch.nodes=3", "launch.interface=eth7", "parallel.dp=4"},
+                 {"needs 4 ranks, but launch.nodes is 3", "one of 1, 2, 4"});
+  expect_refused(
+      run, {"launch.nodes=2", "launch.interface=eth7", "launch.ranks_per_node=4", "parallel.dp=4"},
+      {"launch.nodes is 2 and launch.ranks_per_node 4"});
+  expect_refused(run, {"launch.nodes=2", "launch.interface=eth7", "parallel.tp=2"},
+                 {"parallel.tp=2 does not divide the 1 ranks of a node"});
+  for (const char* lo : {"launch.interface=lo", "launch.interface=127.0.0.1"})
+    expect_refused(run, {"launch.nodes=2", "parallel.dp=2", lo},
+                   {"which other machines cannot reach, but launch.nodes is 2"});
+  expect_refused(run, {"launch.nodes=2", "parallel.dp=2", "launch.interface=eth7"},
+                 {"this machine has no interface eth7", "available: "});
+  const Ended ended = run.train({"parallel.dp=2", "launch.interface=eth7"},
+                                {"--nodes", "2", "--run-dir", "s3://bucket/x"});
+  EXPECT_EQ(ended.exit_code, 2);
+  expect_parts(ended.err, {"launch.nodes is 2", "s3://bucket/x"});
+}
+
 TEST(BadRunFile, CommandLineMistakes) {
   const TinyRun run;
   for (const std::vector<std::string>& more : {std::vector<std::string>{"--engine", "slurm"},
-                                               {"--nodes", "2"},
+                                               {"--nodes", "0"},
                                                {"--reusme", "auto"},
                                                {"extra"}}) {
     const Ended ended = run.train({}, more);

@@ -144,8 +144,8 @@ def write_inputs(folder, weft):
             "model": {"path": str(ROOT / "examples/quickstart/model"), "init": "random"},
             "data": {"train": [str(folder / "data/train.jsonl")], "source": "{question}\n",
                      "target": "{sql}", "tokenizer": "bytes", "seq_length": 96},
-            "train": {"steps": 40, "global_batch": 8, "micro_batch": 2, "lr": 1e-3},
-            "checkpoint": {"every": 10, "keep": 100}, "launch": {"threads": 1}}
+            "train": {"steps": 24, "global_batch": 8, "micro_batch": 2, "lr": 1e-3},
+            "checkpoint": {"every": 6, "keep": 100}, "launch": {"threads": 1}}
     layouts = {"mesh": {"dp": 2, "tp": 2, "mode": "exact"},
                "zero3": {"dp": 4, "shard": "zero3", "mode": "exact"}}
     return {name: write_run_file(folder / f"{name}.yaml", {**base, "parallel": layout})
@@ -173,8 +173,8 @@ class Suite:
 
     def is_calm(self, run, what, layout="mesh", codes=(0, {1: 0})):
         got = run.end()
-        self.checks.that(got == codes, f"{what}: exit codes", f"got {got}, wanted {codes}\n" +
-                         (run.text()[-2000:] if got != codes else ""))
+        self.checks.that(got == codes, f"{what}: exit codes",
+                         "" if got == codes else f"{got}, not {codes}\n{run.text()[-2000:]}")
         if got[0] == 0:
             self.checks.that(training_of(self.weft, run.dir) == self.calm[layout],
                              f"{what}: the bits of four ranks on one machine")
@@ -189,8 +189,7 @@ class Suite:
                 self.checks.that(seconds < FIRST_STEP_S, f"{layout}: first step of 2 x 2 ranks",
                                  f"{seconds:.2f} s after the last node joined, wanted {FIRST_STEP_S}")
                 self.is_calm(run, f"{layout} on two nodes", layout)
-                left = [p for p in (run.dir / ".nodes",) if p.exists()]
-                self.checks.equal(left, [], "nothing but the secret is left of the start")
+                self.checks.that(not (run.dir / ".nodes").exists(), "the marker is removed")
                 mode = (run.dir / "secret").stat().st_mode & 0o777
                 self.checks.equal(oct(mode), oct(0o600), "the secret's mode")
 
@@ -198,7 +197,7 @@ class Suite:
         with self.cluster("killed") as run:
             run.join(1)
             for round_, host in enumerate((1, 0)):
-                run.has_steps(12 + 10 * round_)
+                run.has_steps(8 + 6 * round_)
                 ranks = run.ranks_of(host)
                 if not self.checks.equal(len(ranks), 2, f"node {host} has its ranks"):
                     return
@@ -213,10 +212,10 @@ class Suite:
     def killed_agents(self):
         with self.cluster("agents") as run:
             run.join(1)
-            run.has_steps(5)
+            run.has_steps(3)
             run.join(2)
             self.checks.that(run.says("joined as a spare"), "a third agent is a spare")
-            run.has_steps(12)
+            run.has_steps(8)
             lost = run.agents.pop(1)
             ranks = children_of(lost.pid)
             lost.kill()
@@ -224,7 +223,7 @@ class Suite:
             self.checks.that(run.wait(lambda: run.events("node_lost")), "the loss is an event")
             self.checks.that(run.wait(lambda: not any(os.path.exists(f"/proc/{r}") for r in ranks)),
                              "the ranks of a killed agent are gone")
-            run.has_steps(25)
+            run.has_steps(14)
             first = children_of(run.train.pid)
             if self.checks.equal(len(first), 1, "the supervisor has one child"):
                 os.kill(first[0], signal.SIGKILL)
@@ -247,8 +246,7 @@ class Suite:
             self.checks.that(run.wait(lambda: run.events("node_lost"), 30), "a spare takes over",
                              f"{time.monotonic() - begin:.1f} s")
             self.network.set_link(1, True)
-            spares = 2
-            self.checks.that(run.wait(lambda: run.text().count("joined as a spare") >= spares, 30),
+            self.checks.that(run.wait(lambda: run.text().count("joined as a spare") > 1, 30),
                              "the node comes back as a spare")
             run.train.send_signal(signal.SIGTERM)
             self.checks.equal(run.end(), (143, {1: 143, 2: 143}), "exit codes after a cut and a stop")
@@ -260,12 +258,11 @@ class Suite:
             run.train.send_signal(signal.SIGTERM)
             self.checks.equal(run.end(), (143, {1: 143}), "SIGTERM at the supervisor")
             done = run.steps()
-            self.checks.that(3 <= done < 40, "it has stopped before the end", f"step {done}")
+            self.checks.that(3 <= done < 24, "it has stopped before the end", f"step {done}")
         with self.cluster("stopped") as run:
             run.join(1)
             run.has_steps(done + 3)
-            agents = children_of(run.agents[1].pid) and run.agents[1]
-            agents.send_signal(signal.SIGUSR1)
+            run.agents[1].send_signal(signal.SIGUSR1)
             self.checks.equal(run.end(), (138, {1: 138}), "SIGUSR1 at an agent")
         with self.cluster("stopped") as run:
             run.join(1)

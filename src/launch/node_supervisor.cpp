@@ -1,0 +1,146 @@
+// launch/node_supervisor.cpp: what signals, messages and silence mean for a run on several nodes.
+#include "launch/node_supervisor.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "base/log.h"
+
+namespace weft {
+
+// ------------------------------------------------------------------ signals
+
+void NodeSupervisor::handle_signals() {
+  for (const ArrivedSignal& signal : signals_.take()) {
+    if (signal.number != SIGCHLD) handle_signal(signal);
+  }
+}
+
+void NodeSupervisor::handle_signal(const ArrivedSignal& signal) {
+  if (is_urgent(signal.number)) {
+    if (!first_urgent_ms_) first_urgent_ms_ = signal.at_ms;
+    if (signal.at_ms - *first_urgent_ms_ > kSameSignalMs && !std::exchange(is_cut_off_, true)) {
+      log_error("a second signal, {}: killing the ranks; unsaved progress is lost",
+                signal_name(signal.number));
+      return begin_closing("a second signal");
+    }
+  }
+  if (stop_signal_ == 0) stop(signal.number);
+}
+
+// Whether there is anything to save is known on the first node, which answers kStopping.
+void NodeSupervisor::stop(int signal) {
+  stop_signal_ = signal;
+  tell("stopping", -1, signal_name(signal));
+  if (phase_ == Phase::kGathering) {
+    write_signal_line(signal, o_.job.early_words);
+    return finish(128 + signal, fmt::format("{} ended the run", signal_name(signal)));
+  }
+  if (nodes_[0] != nullptr) agents_.send(*nodes_[0], NodeMessage::kStop, write_number(signal));
+}
+
+// ------------------------------------------------------------------ messages
+
+void NodeSupervisor::handle(JoinedAgent& from, const Frame& frame) {
+  switch (static_cast<NodeMessage>(frame.kind)) {
+    case NodeMessage::kHello:
+      has_first_joined_ = has_first_joined_ || from.hello->is_first;
+      agents_.send(from, NodeMessage::kWelcome);
+      if (!from.hello->is_first && phase_ != Phase::kGathering)
+        log_info("{} has joined as a spare", from.name());
+      return;
+    case NodeMessage::kBeat:
+      if (from.node != 0 || from.beat.generation != generation_) return;
+      has_saved_ = has_saved_ || from.beat.has_saved;
+      last_step_ = std::max(last_step_, from.beat.step);
+      return;
+    case NodeMessage::kLine: {
+      const OutputLine line = OutputLine::read(frame.payload);
+      const std::string text = fmt::format("[rank {}] {}\n", line.rank, line.text);
+      [[maybe_unused]] const ssize_t put =
+          ::write(line.is_error ? STDERR_FILENO : STDOUT_FILENO, text.data(), text.size());
+      return;
+    }
+    case NodeMessage::kEnded:
+      return handle_end(from, RankEnd::read(frame.payload));
+    case NodeMessage::kRefused: {
+      const Verdict verdict = Verdict::read(frame.payload);
+      if (from.node < 0 || verdict.generation != generation_) return;
+      ends_.refuse(from.node, fmt::format("node {}, {}: {}", from.node, from.name(), verdict.words),
+                   verdict.exit_code);
+      return begin_closing("a node cannot start its ranks");
+    }
+    case NodeMessage::kSignal: {
+      const int signal = static_cast<int>(read_number(frame.payload));
+      const bool is_stop = std::find(std::begin(kStopSignals), std::end(kStopSignals), signal) !=
+                           std::end(kStopSignals);
+      if (is_stop && stop_signal_ == 0) {
+        log_info("{} was asked to end", from.name());
+        stop(signal);
+      }
+      return;
+    }
+    case NodeMessage::kStopping:
+      if (stop_signal_ != 0 && from.node == 0) handle_stopping(read_number(frame.payload) != 0);
+      return;
+    default:
+      throw PeerError("an unknown message");
+  }
+}
+
+// The first node's answer to a signal.
+void NodeSupervisor::handle_stopping(bool saves) {
+  if (!saves) {
+    is_early_ = true;
+    write_signal_line(stop_signal_, o_.job.early_words);
+    return begin_closing("stopped before the first step");
+  }
+  write_signal_line(stop_signal_, o_.job.noted_words);
+  for (JoinedAgent* node : nodes_) {
+    if (node != nullptr && node->node > 0)
+      agents_.send(*node, NodeMessage::kStop, write_number(stop_signal_));
+  }
+}
+
+void NodeSupervisor::handle_end(const JoinedAgent& from, const RankEnd& end) {
+  if (end.generation != generation_ || end.rank / o_.job.num_ranks != from.node) return;
+  ends_.note(end, stop_signal_);
+  tell(end.was_killed ? "killed" : "ended", static_cast<int>(end.rank), NodeEnds::describe(end));
+  if (ends_.is_well(end.rank)) return;
+  if (end.rank != 0 && is_finishing() && ends_.may_pass(end.rank)) return;
+  begin_closing(NodeEnds::describe(end));
+}
+
+// Rank 0 needs nobody any more.
+bool NodeSupervisor::is_finishing() const {
+  return nodes_[0] != nullptr && nodes_[0]->beat.is_finishing &&
+         nodes_[0]->beat.generation == generation_;
+}
+
+// A node that is lost has no ranks any more (NodeJobOptions::lost_ms).
+void NodeSupervisor::look_for_lost() {
+  for (const JoinedAgent& agent : agents_.take_lost()) {
+    if (agent.node < 0) {
+      if (agent.hello && !agent.hello->is_first) log_info("{} has left", agent.name());
+      continue;
+    }
+    nodes_[static_cast<size_t>(agent.node)] = nullptr;
+    const std::string words =
+        fmt::format("node {}, {}, was lost: {}", agent.node, agent.name(), agent.lost);
+    if (phase_ == Phase::kGathering) {
+      log_warning("{}", words);
+      continue;
+    }
+    ends_.lose(agent.node, words);
+    if (agent.node == 0 || !is_finishing()) begin_closing(words);
+  }
+  if (exit_code_ || !first_->has_ended()) return;
+  if (!std::exchange(has_first_joined_, false))
+    throw RunError("this node's agent has ended before it joined");
+  first_->start();
+}
+
+}  // namespace weft

@@ -1,0 +1,79 @@
+// launch/node_supervisor.h: the state of a supervisor of several nodes (launch/node_job.h).
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launch/agent_table.h"
+#include "launch/first_agent.h"
+#include "launch/node_ends.h"
+#include "launch/node_job.h"
+#include "launch/signal_pipe.h"
+#include "net/store.h"
+
+namespace weft {
+
+class NodeSupervisor {
+ public:
+  NodeSupervisor(const NodeJobOptions& options, const EventSink& sink)
+      : o_(options),
+        sink_(sink),
+        secret_(Secret::from_file(options.secret_file)),
+        agents_(options.host, options.port, secret_, options.lost_ms),
+        nodes_(static_cast<size_t>(options.num_nodes)),
+        ends_(options.num_nodes, options.job.num_ranks) {}
+  int run();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  enum class Phase { kGathering, kRunning, kClosing };
+
+  void handle_signals();
+  void handle_signal(const ArrivedSignal& signal);
+  void stop(int signal);
+  void handle(JoinedAgent& from, const Frame& frame);
+  void handle_stopping(bool saves);
+  void handle_end(const JoinedAgent& from, const RankEnd& end);
+  void look_for_lost();
+  void advance();
+  void gather();
+  void start_generation();
+  NodeStart start_of(int node) const;
+  void begin_closing(const std::string& reason);
+  void judge();
+  void recover(const NodeEnds::Cause& cause);
+  bool may_recover();
+  void finish(int code, const std::string& words);
+  void fail(int rank, const std::string& words, int code);
+  std::string missing_words() const;
+  bool is_finishing() const;
+  void tell(const char* event, int rank, const std::string& text) const {
+    if (sink_) sink_(event, rank, text);
+  }
+
+  const NodeJobOptions& o_;
+  const EventSink& sink_;
+  Secret secret_;
+  SignalPipe signals_;
+  AgentTable agents_;
+  std::unique_ptr<FirstAgent> first_;
+  std::vector<JoinedAgent*> nodes_;  // null: it has no agent
+  NodeEnds ends_;
+  std::unique_ptr<StoreServer> store_;  // of this generation
+  Phase phase_ = Phase::kGathering;
+  Clock::time_point gather_until_;
+  std::optional<Clock::time_point> kill_at_;  // in kClosing
+  int64_t generation_ = -1;
+  bool has_saved_ = false;
+  bool has_first_joined_ = false;
+  int64_t num_restarts_ = 0, restarted_step_ = 0, last_step_ = 0;
+  int stop_signal_ = 0;
+  std::optional<int64_t> first_urgent_ms_;
+  bool is_early_ = false, is_cut_off_ = false;
+  std::optional<int> exit_code_;
+};
+
+}  // namespace weft
