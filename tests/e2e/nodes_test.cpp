@@ -26,8 +26,8 @@ class TwoNodes {
   void join() {
     ASSERT_TRUE(train_->wait_until([&] { return !endpoint().empty(); }));
     agent_ = std::make_unique<Program>(
-        std::vector<std::string>{WEFT_PROGRAM, "agent", "--join", endpoint(), "--secret-file",
-                                 secret(), "--wait", "5"},
+        std::vector<std::string>{"agent", "--join", endpoint(), "--secret-file", secret(), "--wait",
+                                 "5"},
         kOnLo);
   }
   std::string secret() const { return run_.dir(name_) / "secret"; }
@@ -117,8 +117,7 @@ TEST(Nodes, ASignalSavesOnAllNodesAndTheRunResumes) {
 TEST(Nodes, AnAgentNeedsTheSecretAndARun) {
   const TinyRun run;
   const auto join = [&](const std::string& secret) {
-    return run_to_end(
-        {WEFT_PROGRAM, "agent", "--join", "127.0.0.1:1", "--secret-file", secret, "--wait", "1"});
+    return run_to_end({"agent", "--join", "127.0.0.1:1", "--secret-file", secret, "--wait", "1"});
   };
   Ended ended = join(run / "nothing");
   EXPECT_EQ(ended.exit_code, 2);
