@@ -1,7 +1,7 @@
 # Makefile: the project's commands. Each first installs what is missing (tools/setup.sh).
 JOBS ?= $(shell nproc)
 
-.PHONY: build test test-gpu bench-gpu gpu-bundle tests quickstart interop sanitize mutate bench lint format setup clean
+.PHONY: build test test-gpu bench-gpu survive-gpu gpu-bundle tests quickstart interop sanitize mutate bench lint format setup clean
 
 build: setup                   ## the program: build/weft
 	@mkdir -p build && cmake --preset release >build/configure.log 2>&1 || { cat build/configure.log; exit 1; }
@@ -45,7 +45,10 @@ test-gpu:                      ## what needs a GPU: kernels, golden runs, ranks 
 bench-gpu:                     ## weft against torch.compile on a GPU; MODEL=qwen2.5-0.5b|qwen2-7b|bloomz-1b1|t5-3b|...
 	@tools/gpu.sh bench $(MODEL)
 
-gpu-bundle:                    ## gpu-bundle/: what these two need on a machine with only CUDA and PyTorch; ARCH=amd64|arm64
+survive-gpu:                   ## killed ranks that share a GPU, and what snapshots of MODEL cost
+	@tools/gpu.sh survive $(MODEL)
+
+gpu-bundle:                    ## gpu-bundle/: what these need on a machine with only CUDA and PyTorch; ARCH=amd64|arm64
 	@tools/gpu.sh bundle $(ARCH)
 
 lint:                          ## format, rooms, clang-tidy on changed files

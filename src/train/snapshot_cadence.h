@@ -20,11 +20,10 @@ class SnapshotCadence {
   explicit SnapshotCadence(int64_t every = 1, bool is_on_gpu = false)
       : every_(every), is_on_gpu_(is_on_gpu) {}
 
-  bool is_due(int64_t step) const {
-    if (every_ > 0) return step % every_ == 0;
-    return !is_on_gpu_ || step % 2 == 0;
-  }
+  bool is_due(int64_t step) const { return step % distance() == 0; }
   int64_t every() const { return every_; }
+  // Of the steps at which one is due, now.
+  int64_t distance() const { return every_ > 0 ? every_ : is_on_gpu_ ? 2 : 1; }
 
   struct Step {
     double step_s;

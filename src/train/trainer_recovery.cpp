@@ -93,7 +93,7 @@ void Trainer::report_recovery() {
   record_->try_event("recovered", {{"step", Json(state_.step)},
                                    {"generation", Json(int64_t{place_.world->generation()})},
                                    {"lost_steps", Json(place_.world->last_step() - state_.step)},
-                                   {"snapshot_every", Json(std::max<int64_t>(1, cadence_.every()))},
+                                   {"snapshot_every", Json(cadence_.distance())},
                                    {"seconds", Json(seconds)}});
   if (is_main_) log_info("continuing from step {} after {:.2f} s", state_.step, seconds);
 }

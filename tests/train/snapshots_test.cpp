@@ -145,6 +145,7 @@ TEST(SnapshotCadence, CostsUnderTwoPercent) {
 // What a GPU copies beside its kernels costs only what steps become longer by.
 int64_t wish_of_gpu(double with_s, double without_s, double copy_s, double wait_s) {
   SnapshotCadence cadence(0, true);
+  EXPECT_EQ(cadence.distance(), 2);
   for (int64_t step = 0;; ++step) {
     const bool has_copy = cadence.is_due(step);
     EXPECT_EQ(has_copy, step % 2 == 0);

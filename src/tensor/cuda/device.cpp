@@ -89,9 +89,14 @@ class CudaDevice : public Device {
     streams_ = std::make_unique<Streams>();
     for (cudaStream_t* stream : {&copies_, &aside_})
       check(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking), "cudaStreamCreate");
+    // A host that waits for this one sleeps: copies of the state take long, and training needs the
+    // cores.
+    check(cudaEventCreateWithFlags(&aside_done_, cudaEventBlockingSync | cudaEventDisableTiming),
+          "cudaEventCreate");
   }
   ~CudaDevice() override {
     for (const auto& [handle, open] : imported_) cudaIpcCloseMemHandle(open.memory);
+    cudaEventDestroy(aside_done_);
     cudaStreamDestroy(copies_);
     cudaStreamDestroy(aside_);
   }
@@ -167,7 +172,8 @@ class CudaDevice : public Device {
   }
   void wait_aside() override {
     check(cudaSetDevice(number_), "cudaSetDevice");
-    check(cudaStreamSynchronize(aside_), "a copy of the state");
+    check(cudaEventRecord(aside_done_, aside_), "cudaEventRecord");
+    check(cudaEventSynchronize(aside_done_), "a copy of the state");
   }
   void copy(void* to, const void* from, int64_t bytes) override {
     if (to == from || bytes == 0) return;
@@ -253,6 +259,7 @@ class CudaDevice : public Device {
   std::string name_;
   std::unique_ptr<Streams> streams_;
   cudaStream_t copies_ = nullptr, aside_ = nullptr;  // the second: read_aside's
+  cudaEvent_t aside_done_ = nullptr;
   std::map<std::string, Imported> imported_;  // by handle: a process may open a handle only once
 };
 
