@@ -4,6 +4,8 @@
 #   tools/setup.sh build|lint|sanitize   Debian packages, and Arrow (the pyarrow wheel) unless WEFT_ARROW=OFF
 #   tools/setup.sh interop               ... and a Python environment in the user's cache folder, named
 #                                        by the hash of its lock file; its interpreter is printed
+#   tools/setup.sh kubernetes            only a Python environment with the Kubernetes client; likewise
+#   tools/setup.sh container             only what makes a Debian folder to run the Containerfile in
 #   tools/setup.sh cuda                  ... and the headers of cuDNN's frontend; their folder is printed
 #   tools/setup.sh cudnn                 only the headers of cuDNN's frontend
 #   tools/setup.sh arrow-folder          prints where Arrow is; installs nothing
@@ -139,9 +141,18 @@ case "${1:-}" in
     tool sha256sum coreutils
     tool tc iproute2
     tool mpirun openmpi-bin
+    tool sbatch slurm-client
+    lib munge slurmctld slurmd  # their programs are in folders that only root has on its path
     install_missing
     install_arrow
     python_env tools/locks/interop.txt
+    ;;
+  kubernetes)
+    python_env tools/locks/kubernetes.txt
+    ;;
+  container)
+    tool debootstrap debootstrap
+    install_missing
     ;;
   cuda)
     packages_build
@@ -164,6 +175,6 @@ case "${1:-}" in
     done
     ;;
   *)
-    die "usage: tools/setup.sh build|lint|sanitize|interop|cuda|cudnn|arrow-folder|cudnn-folder"
+    die "usage: tools/setup.sh build|lint|sanitize|interop|kubernetes|container|cuda|cudnn|arrow-folder|cudnn-folder"
     ;;
 esac

@@ -4,10 +4,12 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/printable.h"
 #include "cmd/command.h"
 #include "cmd/doctor_gpus.h"
 #include "kernel/cpu/level.h"
 #include "kernel/device_kernels.h"
+#include "launch/command_output.h"
 #include "planning/backend.h"
 #include "planning/gpu_speeds.h"
 #include "planning/machine.h"
@@ -43,10 +45,17 @@ Json to_json(const List& list) {
   return array;
 }
 
+// As `slurm 22.05.8`, or that its commands are not on the PATH.
+std::string slurm_version() {
+  const auto output = run_command({"sbatch", "--version"});
+  if (!output || output->exit_code != 0) return "no sbatch here";
+  return printable_line(output->out.substr(0, output->out.find('\n')));
+}
+
 // What this build lacks, and what it would be good for.
 std::vector<std::string> missing_parts() {
   std::vector<std::string> parts = missing_gpu_parts();
-  parts.emplace_back("engines slurm and ray: runs start only on this machine");
+  parts.emplace_back("engine ray");
   std::string commands_missing;
   for (const Command& c : commands()) {
     if (!c.add)
@@ -70,7 +79,7 @@ Json gather(const Machine& m, const std::optional<Speeds>& speeds) {
   out.set("gpus", to_json(m.gpus));
   out.set("cuda", gather_gpus());
   out.set("libraries", to_json(loaded_libraries()));
-  out.set("engines", Json::Object{{"slurm", "not built"}, {"ray", "not built"}});
+  out.set("engines", Json::Object{{"slurm", slurm_version()}, {"ray", "not built"}});
   out.set("lacks", to_json(missing_parts()));
   out.set("speeds", speeds ? speeds_to_json(*speeds) : Json());
   return out;
@@ -110,7 +119,7 @@ void print_text(const Json& all, const Machine& m, const std::optional<Speeds>& 
   fmt::print("gpus        {}\n", join(all.at("gpus"), "none seen"));
   print_gpus(all.at("cuda"));
   fmt::print("libraries   {}\n", join(all.at("libraries"), "none"));
-  fmt::print("engines     slurm, ray: not built\n");
+  fmt::print("engines     slurm: {}; ray: not built\n", all.at("engines").at("slurm").as_string());
   for (const Json& part : all.at("lacks").as_array())
     fmt::print("lacks       {}\n", part.as_string());
   print_speeds(speeds);

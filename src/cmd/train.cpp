@@ -8,14 +8,18 @@
 #include "base/path.h"
 #include "base/printable.h"
 #include "cmd/command.h"
+#include "cmd/slurm_task.h"
 #include "cmd/train_launched.h"
 #include "cmd/train_memory.h"
 #include "cmd/train_nodes.h"
+#include "cmd/train_slurm.h"
 #include "comm/call.h"
 #include "config/launch_env.h"
 #include "launch/cores.h"
 #include "launch/job.h"
 #include "launch/rank_context.h"
+#include "launch/rendezvous_file.h"
+#include "launch/slurm_place.h"
 #include "net/interface.h"
 #include "planning/backend.h"
 #include "planning/memory_check.h"
@@ -128,14 +132,23 @@ bool can_continue(const RunConfig& c, const TrainOptions& options) {
   return has_snapshot_slots(c) && run_address_of(c, options).empty();
 }
 
-// Wrong input is reported once, before any rank starts.
-int supervise(RunFile& file, const TrainOptions& options, bool is_forced,
-              const std::string& secret_file, const StopSignals& signals) {
+struct Words {
+  std::string run, engine = "local", secret_file;
+  std::vector<std::string> sets;
+  std::vector<std::string> more;  // arguments of the ranks, which the command line does not have
+  int64_t nodes = 0;
+  bool force = false, waits = false;
+  TrainOptions options;
+};
+
+// Wrong input is reported once, before any rank starts. slurm: null where it is no task of srun.
+int supervise(RunFile& file, const Words& w, const StopSignals& signals, SlurmSupervisor* slurm) {
+  const TrainOptions& options = w.options;
   const RunConfig& c = file.config();
   check_layout(c);
   check_backend(c);
   std::optional<int64_t> planned_bytes;
-  const std::vector<std::string> overrides = resolve_copies(&file, is_forced, &planned_bytes);
+  const std::vector<std::string> overrides = resolve_copies(&file, w.force, &planned_bytes);
   // Ranks that share memory need no network: an interface is looked up only where one was given.
   if (file.was_given("launch.interface")) {
     static_cast<void>(address_of_interface(c.launch.interface));
@@ -145,6 +158,7 @@ int supervise(RunFile& file, const TrainOptions& options, bool is_forced,
   job.num_ranks = static_cast<int>(c.ranks_per_node());
   job.argv = command_words();
   job.argv.insert(job.argv.end(), overrides.begin(), overrides.end());
+  job.argv.insert(job.argv.end(), w.more.begin(), w.more.end());
   job.threads = static_cast<int>(c.launch.threads);
   job.max_restarts = c.launch.max_restarts;
   job.restart_reset_steps = c.launch.restart_reset_steps;
@@ -165,8 +179,11 @@ int supervise(RunFile& file, const TrainOptions& options, bool is_forced,
     if (std::string_view(event) == "died")
       report_death(dir, "rank_died", rank, text, std::exchange(hung, {}));
     if (std::string_view(event) == "node_lost") report_death(dir, "node_lost", rank, text);
+    if (std::string_view(event) == "listening" && slurm)
+      slurm->note_listening(
+          text, w.secret_file.empty() ? dir / "secret" : std::filesystem::path(w.secret_file));
   };
-  const int code = c.launch.nodes > 1 ? run_on_nodes(file, options, {job, sink, secret_file})
+  const int code = c.launch.nodes > 1 ? run_on_nodes(file, options, {job, sink, w.secret_file})
                                       : run_local_job(job, sink);
   // A rejected start has written nothing, and the directory may belong to another run.
   if (failure && last_event_time(dir) != before)
@@ -183,16 +200,99 @@ void continue_run(TrainOptions* options) {
   options->resume = "auto";
 }
 
+void check_words(const Words& w) {
+  require(w.engine == "local" || w.engine == "slurm",
+          "--engine {} is not built; available: local, slurm", w.engine);
+  require(!w.waits || w.engine == "slurm", "--wait is for --engine slurm, whose job it follows");
+  check_run_dir(w.options.run_dir);
+}
+
+// What a launcher or Slurm decides.
+void add_keys(const std::optional<LauncherPlace>& launched, const std::optional<SlurmPlace>& task,
+              Words* w) {
+  if (w->nodes > 0) w->sets.push_back(fmt::format("launch.nodes={}", w->nodes));
+  if (launched) {
+    for (const std::string& key : launcher_keys(*launched)) w->sets.push_back(key);
+  }
+  if (!task) return;
+  require(w->nodes == 0 || w->nodes == static_cast<int64_t>(task->nodes.size()),
+          "--nodes {}, but srun has started this on {} nodes", w->nodes, task->nodes.size());
+  w->sets.push_back(fmt::format("launch.nodes={}", task->nodes.size()));
+  w->more = {"--set", w->sets.back()};
+}
+
+int train_alone(RunFile& file, const Words& w) {
+  check_backend(file.config());
+  std::optional<int64_t> planned_bytes;
+  resolve_async(&file, check_memory(file.config(), w.force, &planned_bytes));
+  warn_of_cores(file.config().launch, 1);
+  const RankPlace alone{0, choose_threads(file.config().launch), nullptr};
+  return train_with_status(file, w.options, alone, planned_bytes);
+}
+
+int train_here(RunFile& file, const Words& w, const StopSignals& signals,
+               SlurmSupervisor* slurm = nullptr) {
+  check_shared_run_dir(file.config(), w.options);
+  if (report_if_finished(file, w.options)) return 0;
+  if (w.engine == "slurm" && !is_slurm_task()) return train_by_slurm(file, w.options, w.waits);
+  require(w.engine != "slurm" || slurm || file.config().launch.nodes == 1,
+          "--engine slurm with launch.nodes={}: this process is a task that srun has started alone "
+          "(SLURM_STEP_ID is set); run the command outside of srun, or start one task per node",
+          file.config().launch.nodes);
+  const ParallelConfig& p = file.config().parallel;
+  return p.dp * p.tp > 1 ? supervise(file, w, signals, slurm) : train_alone(file, w);
+}
+
+// One of the tasks of srun: the first supervises, the others are its agents.
+int train_as_task(RunFile& file, const Words& w, const StopSignals& signals,
+                  const SlurmPlace& task) {
+  const std::filesystem::path path = rendezvous_path(run_dir_of(file.config(), w.options));
+  if (task.task > 0) return run_slurm_agent(task, path, 1000 * file.config().launch.join_timeout_s);
+  SlurmSupervisor slurm(task, path);
+  try {
+    const int code = train_here(file, w, signals, &slurm);
+    slurm.note_end(code);
+    return code;
+  } catch (const Error& e) {
+    slurm.note_end(e.exit_code());
+    throw;
+  }
+}
+
+int train_one(RunFile& file, Words& w, const RankContext& rank) {
+  if (rank.world->has_saved()) continue_run(&w.options);
+  return train_rank(file, w.options,
+                    {.rank = rank.rank,
+                     .threads = rank.threads,
+                     .world = rank.world,
+                     .node = rank.node,
+                     .slots = rank.slots});
+}
+
+int run_train(Words& w) {
+  check_words(w);
+  const auto rank = RankContext::from_environment();
+  set_log_quiet(w.options.quiet || (rank && rank->rank > 0));
+  std::optional<StopSignals> early;  // a rank has a supervisor that handles them
+  if (!rank) early.emplace(nullptr);
+  const auto launched = rank ? std::nullopt : find_launcher_place();
+  const auto task = rank || launched ? std::nullopt : find_slurm_place();
+  if ((launched && launched->rank > 0) || (task && task->task > 0)) set_log_quiet(true);
+  add_keys(launched, task, &w);
+  RunFile file(w.run, w.sets);
+  apply_launch_env(file.config().launch.env);  // ranks inherit it
+  check_environment();
+  choose_precision(&file);  // the printed keys show it
+  w.options.run_file = w.run;
+  continue_requeued(file.config(), &w.options);
+  if (rank) return train_one(file, w, *rank);
+  if (launched && launched->size > 1) return train_launched(file, w.options, w.force, *launched);
+  return task ? train_as_task(file, w, *early, *task) : train_here(file, w, *early);
+}
+
 }  // namespace
 
 RunCommand add_train(CommandOptions& app) {
-  struct Words {
-    std::string run, engine = "local", secret_file;
-    std::vector<std::string> sets;
-    int64_t nodes = 0;
-    bool force = false;
-    TrainOptions options;
-  };
   auto w = std::make_shared<Words>();
   app.add_option("RUN", w->run, "run file (YAML)")->required();
   app.add_option("--set", w->sets, "section.key=value, overrides the run file")
@@ -205,51 +305,13 @@ RunCommand add_train(CommandOptions& app) {
   app.add_flag("--convert-states", w->options.convert_states,
                "resume with another train.precision or train.master_weights: convert");
   app.add_flag("--force", w->force, "train even if this machine has too little memory");
-  app.add_option("--engine", w->engine, "local (ray and slurm are not built)");
+  app.add_option("--engine", w->engine, "local | slurm: as a job (ray is not built)");
+  app.add_flag("--wait", w->waits, "with --engine slurm: follow the job, and exit with its code");
   app.add_option("--nodes", w->nodes, "machines: --set launch.nodes=N")->check(at_least(1), "N");
   app.add_option("--secret-file", w->secret_file,
                  "of a run on several nodes; default: RUN_DIR/secret, made by the first start");
   app.add_flag("--quiet", w->options.quiet, "errors only");
-  return [w] {
-    require(w->engine == "local", "--engine {} is not built; available: local", w->engine);
-    check_run_dir(w->options.run_dir);
-    if (w->nodes > 0) w->sets.push_back(fmt::format("launch.nodes={}", w->nodes));
-    const auto rank = RankContext::from_environment();
-    set_log_quiet(w->options.quiet || (rank && rank->rank > 0));
-    std::optional<StopSignals> early;  // a rank has a supervisor that handles them
-    if (!rank) early.emplace(nullptr);
-    const auto launched = rank ? std::nullopt : find_launcher_place();
-    if (launched) {
-      set_log_quiet(w->options.quiet || launched->rank > 0);
-      for (const std::string& key : launcher_keys(*launched)) w->sets.push_back(key);
-    }
-    RunFile file(w->run, w->sets);
-    apply_launch_env(file.config().launch.env);  // ranks inherit it
-    check_environment();
-    choose_precision(&file);  // the printed keys show it
-    w->options.run_file = w->run;
-    if (launched && launched->size > 1)
-      return train_launched(file, w->options, w->force, *launched);
-    if (rank) {
-      if (rank->world->has_saved()) continue_run(&w->options);
-      return train_rank(file, w->options,
-                        {.rank = rank->rank,
-                         .threads = rank->threads,
-                         .world = rank->world,
-                         .node = rank->node,
-                         .slots = rank->slots});
-    }
-    check_shared_run_dir(file.config(), w->options);
-    if (report_if_finished(file, w->options)) return 0;
-    const ParallelConfig& p = file.config().parallel;
-    if (p.dp * p.tp > 1) return supervise(file, w->options, w->force, w->secret_file, *early);
-    check_backend(file.config());
-    std::optional<int64_t> planned_bytes;
-    resolve_async(&file, check_memory(file.config(), w->force, &planned_bytes));
-    warn_of_cores(file.config().launch, 1);
-    const RankPlace alone{0, choose_threads(file.config().launch), nullptr};
-    return train_with_status(file, w->options, alone, planned_bytes);
-  };
+  return [w] { return run_train(*w); };
 }
 
 }  // namespace weft

@@ -61,6 +61,7 @@ RendezvousOptions rendezvous_options(const RunConfig& c, const TrainOptions& opt
   RendezvousOptions made;
   made.path = rendezvous_path(run_dir_of(c, options));
   made.host = address_of_interface(c.launch.interface);
+  made.deadline_ms = 1000 * c.launch.join_timeout_s;
   return made;
 }
 

@@ -12,8 +12,6 @@
 namespace weft {
 namespace {
 
-constexpr const char* kMesh = "more than one node";
-
 void bind_model(OptionTable& t, ModelConfig& c) {
   t.add("model.path", &c.path,
         "Hugging Face folder, a hub name in the Hugging Face cache, or a checkpoint folder of "
@@ -270,6 +268,9 @@ void bind_rest(OptionTable& t, RunConfig& c) {
         "10 x the median step)")
       .at_least(0)
       .at_most(86400);
+  t.add("launch.slurm", &c.launch.slurm,
+        "options of sbatch for --engine slurm: {partition: gpu, time: \"4:00:00\"}; no value: a "
+        "flag");
   t.add("launch.env", &c.launch.env,
         "environment variables of the ranks; values whose names say TOKEN, SECRET, KEY or PASSWORD "
         "are neither printed nor stored")

@@ -70,7 +70,7 @@ struct LaunchConfig {
   std::string snapshot_every = "auto";
   int64_t snapshot_steps() const;  // 0: auto; -1: none are taken
   int64_t hang_timeout_s = 0;
-  std::map<std::string, std::string> env;
+  std::map<std::string, std::string> env, slurm;
 };
 
 struct TrackConfig {

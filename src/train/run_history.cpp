@@ -30,6 +30,7 @@ void count(const Json& line, RunHistory* history) {
     history->finished_epochs.reset();
     history->stalled_evals.reset();
     history->started_from = text_of(line, "from");
+    history->slurm_job = text_of(line, "slurm_job");
   }
   if (event != "finished") return;
   const Json *step = line.find("step"), *epochs = line.find("epochs");

@@ -20,6 +20,7 @@ struct RunHistory {
   // It finished before that, by train.early_stop, after this many evaluations without progress.
   std::optional<int64_t> stalled_evals;
   std::string started_from;  // the checkpoint of the last start; empty: step 0
+  std::string slurm_job;     // of the last start; empty: it was none
 };
 
 // Whether train.early_stop ends a run after this many evaluations without progress.

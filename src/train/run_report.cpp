@@ -1,6 +1,7 @@
 // train/run_report.cpp: the lines in the order that suits a reader.
 #include "train/run_report.h"
 
+#include <cstdlib>
 #include <utility>
 
 #include "base/log.h"
@@ -26,17 +27,19 @@ void report_start(const StartReport& r, Engine& engine, Ranks& ranks, RunRecord&
     arenas.push_back(Json(bytes));
   int64_t read_bytes = 0;
   for (const int64_t bytes : gather_numbers(ranks, r.loaded.bytes)) read_bytes += bytes;
-  record.event("started",
-               {{"arena_bytes", Json(engine.arena_bytes())},
-                {"arenas", Json(std::move(arenas))},
-                {"step", Json(r.state.step)},
-                {"total_steps", r.length.is_bound ? Json() : Json(r.length.steps)},
-                {"from", r.start.checkpoint ? Json(r.start.checkpoint->string()) : Json()},
-                {"read_bytes", Json(read_bytes)},
-                {"read_s", Json(r.loaded.seconds)},
-                {"ranks", Json(ranks.size())},
-                {"threads", Json(engine.pool()->num_threads())},
-                {"kernels", Json(engine.plans().train.options.kernels->name)}});
+  Json::Object started = {
+      {"arena_bytes", Json(engine.arena_bytes())},
+      {"arenas", Json(std::move(arenas))},
+      {"step", Json(r.state.step)},
+      {"total_steps", r.length.is_bound ? Json() : Json(r.length.steps)},
+      {"from", r.start.checkpoint ? Json(r.start.checkpoint->string()) : Json()},
+      {"read_bytes", Json(read_bytes)},
+      {"read_s", Json(r.loaded.seconds)},
+      {"ranks", Json(ranks.size())},
+      {"threads", Json(engine.pool()->num_threads())},
+      {"kernels", Json(engine.plans().train.options.kernels->name)}};
+  if (const char* job = std::getenv("SLURM_JOB_ID")) started.emplace_back("slurm_job", Json(job));
+  record.event("started", started);
   if (!r.loaded.conversion.empty()) {
     record.event("converted",
                  {{"step", Json(r.state.step)}, {"message", Json(r.loaded.conversion)}});

@@ -137,7 +137,8 @@ TEST(BadRunFile, NodesThatDoNotFitAreRefused) {
 
 TEST(BadRunFile, CommandLineMistakes) {
   const TinyRun run;
-  for (const std::vector<std::string>& more : {std::vector<std::string>{"--engine", "slurm"},
+  for (const std::vector<std::string>& more : {std::vector<std::string>{"--engine", "ray"},
+                                               {"--wait"},
                                                {"--nodes", "0"},
                                                {"--reusme", "auto"},
                                                {"extra"}}) {

@@ -63,6 +63,47 @@ TEST(Launched, RanksHaveTheBitsOfTheSupervisorsRanks) {
   }
 }
 
+// Two machines with two ranks each, which are one.
+Variables of_two_nodes(int rank, int size) {
+  Variables env = torch(rank, size);
+  env["LOCAL_RANK"] = std::to_string(rank % 2);
+  env["LOCAL_WORLD_SIZE"] = "2";
+  env["WEFT_NODES_ON_LO"] = "1";
+  return env;
+}
+
+TEST(Launched, RanksOfSeveralMachinesHaveTheSameBits) {
+  const TinyRun run;
+  run.train_well(with(kFour, {"name=own"}));
+  const Ranks ranks = start(run, with(kFour, {"name=nodes"}), 4, of_two_nodes);
+  for (const auto& rank : ranks) {
+    const Ended ended = rank->wait();
+    EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  }
+  EXPECT_EQ(hash_of(run.dir("nodes")), hash_of(run.dir("own")));
+}
+
+TEST(Launched, SeveralMachinesNeedANetwork) {
+  const TinyRun run;
+  StartOptions options;
+  options.env = of_two_nodes(0, 4);
+  options.env.erase("WEFT_NODES_ON_LO");
+  const Ended ended = run_to_end(run.words("train", kFour), options);
+  EXPECT_EQ(ended.exit_code, 2);
+  expect_parts(ended.err, {"launch.interface is lo", "launch.nodes is 2"});
+}
+
+// A rank that never comes.
+TEST(Launched, AMissingRankIsNamed) {
+  const TinyRun run;
+  StartOptions options;
+  options.env = torch(0, 2);
+  const Ended ended =
+      run_to_end(run.words("train", {"parallel.dp=2", "launch.join_timeout_s=1"}), options);
+  EXPECT_EQ(ended.exit_code, 75);
+  expect_parts(ended.err, {"of 2 ranks (WORLD_SIZE), these did not come within 1 s: 1"});
+}
+
 TEST(Launched, ADeadRankEndsTheOthersWith75AndTheNextStartResumes) {
   const TinyRun run;
   const auto sets = with(kFour, {"train.steps=60", "checkpoint.every=5"});
