@@ -32,7 +32,7 @@ ASAN_IN_TURN = [
 # Rooms, and the names of their tests (all where there are none). libgloo is not instrumented: TSan
 # sees its locks but not its reference counts, and reports false races; its thread ranks run
 # under ASan. Of dist those tests that train over ranks as threads in every strategy, few steps each.
-TSAN_RUNS = [(["base", "net", "comm"], "-*gloo*:*Gloo*:Death.*")]
+TSAN_RUNS = [(["base", "net", "comm"], "-*gloo*:*Gloo*:*nodes*:Death.*")]
 TSAN_IN_TURN = [
     (["exec", "dist"], "Lane.*:DeviceLane.*:Exact.GroupsOfSeveralLeaves:Exact.NoRank*:ExactControl.FastModeDiffers"),
 ]

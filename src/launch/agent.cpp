@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <fstream>
 #include <memory>
 #include <optional>
 
@@ -55,6 +56,7 @@ class Agent {
     queue_message(channel_.get(), kind, payload);
   }
   void beat();
+  std::vector<RankStatus> status_of_ranks() const;
   bool is_anyone_running() const { return ranks_ && ranks_->is_any_running(); }
   int leave(const Verdict& verdict);
   void check_silence() const;
@@ -260,8 +262,28 @@ void Agent::beat() {
   if (ranks_) {
     now.step = ranks_->world().last_step();
     now.has_saved = ranks_->world().has_saved();
+    now.is_opened = ranks_->world().is_opened();
+    now.shared_bytes = ranks_->shared_bytes();
+    now.ranks = status_of_ranks();
   }
   send(NodeMessage::kBeat, now.write());
+}
+
+std::vector<RankStatus> Agent::status_of_ranks() const {
+  std::vector<RankStatus> all;
+  const int64_t page = ::sysconf(_SC_PAGESIZE);
+  for (int r = 0; r < ranks_->size(); ++r) {
+    const LocalRanks::Process& process = (*ranks_)[r];
+    RankStatus rank{process.pid, process.is_running, ranks_->world().heartbeat(r).read()};
+    int64_t size = 0, resident = 0, shared = 0;  // proc_pid_statm(5)
+    if (process.is_running)
+      std::ifstream(fmt::format("/proc/{}/statm", process.pid)) >> size >> resident >> shared;
+    rank.sign.at_ms = std::max<int64_t>(0, monotonic_ms() - rank.sign.at_ms);
+    rank.resident_bytes = resident * page;
+    rank.anonymous_bytes = std::max<int64_t>(0, resident - shared) * page;
+    all.push_back(rank);
+  }
+  return all;
 }
 
 void Agent::check_silence() const {

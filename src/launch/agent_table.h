@@ -17,7 +17,8 @@ struct JoinedAgent {
   Channel channel;
   std::chrono::steady_clock::time_point heard;
   std::optional<Hello> hello = std::nullopt;
-  int node = -1;  // -1: none, a spare
+  int node = -1;                // -1: none, a spare
+  bool is_known_spare = false;  // and this was logged
   Beat beat = {};
   std::string lost = "";  // why; "": it is there
 

@@ -15,6 +15,9 @@ struct RankStatus {
   pid_t pid = -1;
   bool is_running = false;
   RankSign sign;
+  // Of a rank on another machine, which this one cannot look at.
+  std::string host = {};                              // empty: this machine
+  int64_t resident_bytes = -1, anonymous_bytes = -1;  // -1: /proc has them
 };
 
 struct JobStatus {

@@ -44,16 +44,20 @@ void NodeEnds::note(const RankEnd& end, int stop_signal) {
     rank.kind = end.exit_code == kPeerExit ? Kind::kLostPeers : Kind::kFailed;
 }
 
-void NodeEnds::end_node(int node) {
+bool NodeEnds::end_node(int node) {
+  bool is_any_running = false;
   for (int r = node * ranks_per_node_; r < (node + 1) * ranks_per_node_; ++r) {
     Rank& rank = ranks_.at(static_cast<size_t>(r));
-    if (rank.kind == Kind::kRunning) rank.kind = Kind::kGone;
+    if (rank.kind != Kind::kRunning) continue;
+    rank.kind = Kind::kGone;
+    is_any_running = true;
   }
+  return is_any_running;
 }
 
-void NodeEnds::lose(int node, const std::string& words) {
+bool NodeEnds::lose(int node, const std::string& words) {
   lost_nodes_.push_back(words);
-  end_node(node);
+  return end_node(node);
 }
 
 void NodeEnds::refuse(int node, const std::string& words, int exit_code) {

@@ -15,7 +15,7 @@ class NodeEnds {
 
   void clear();                                    // all run again
   void note(const RankEnd& end, int stop_signal);  // stop_signal: that all were asked to end with
-  void lose(int node, const std::string& words);   // its ranks are gone
+  bool lose(int node, const std::string& words);   // its ranks are gone; whether any still ran
   void refuse(int node, const std::string& words, int exit_code);  // they were never started
 
   bool all_ended() const;
@@ -44,7 +44,7 @@ class NodeEnds {
     int order = 0;  // of arrival
   };
   const Rank* first(Kind kind) const;
-  void end_node(int node);
+  bool end_node(int node);
 
   int ranks_per_node_;
   std::vector<Rank> ranks_;

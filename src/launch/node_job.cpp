@@ -14,6 +14,7 @@ using std::chrono::milliseconds;
 
 constexpr int kPeerExit = 75;
 constexpr int kPollMs = 100;
+constexpr milliseconds kStatusEvery{1000};
 constexpr int64_t kStoreMs = 2000;
 
 }  // namespace
@@ -33,6 +34,7 @@ int NodeSupervisor::run() {
     agents_.receive([this](JoinedAgent& from, const Frame& frame) { handle(from, frame); });
     look_for_lost();
     if (!exit_code_) advance();
+    report_status();
   }
   return *exit_code_;
 }
@@ -113,6 +115,7 @@ void NodeSupervisor::start_generation() {
   for (int n = 0; n < o_.num_nodes; ++n)
     agents_.send(*nodes_[static_cast<size_t>(n)], NodeMessage::kStart, start_of(n).write());
   tell("started", -1, fmt::format("generation {}", generation_));
+  report_spares();
 }
 
 // Every rank learns the reason through the store, and has a moment to end by itself.
@@ -161,6 +164,7 @@ bool NodeSupervisor::may_recover() {
 }
 
 void NodeSupervisor::recover(const NodeEnds::Cause& cause) {
+  last_cause_ = cause.words;
   ++num_restarts_;
   restarted_step_ = last_step_;
   log_warning("{}; continuing from storage{}", cause.words,
@@ -178,6 +182,36 @@ void NodeSupervisor::recover(const NodeEnds::Cause& cause) {
   if (is_waiting)
     log_warning("waiting for another node: weft agent --join {} --secret-file {}",
                 agents_.endpoint(), o_.secret_file);
+}
+
+// From the last beats.
+void NodeSupervisor::report_status() {
+  if (!o_.job.on_status || Clock::now() < status_at_ || generation_ < 0) return;
+  status_at_ = Clock::now() + kStatusEvery;
+  JobStatus status;
+  status.state = phase_ == Phase::kRunning ? "running" : "recovering";
+  if (stop_signal_ != 0) status.state = "stopping";
+  status.cause = last_cause_;
+  status.num_restarts = num_restarts_;
+  status.max_restarts = o_.job.max_restarts;
+  status.generation = generation_;
+  for (const JoinedAgent* node : nodes_) {
+    std::vector<RankStatus> ranks(static_cast<size_t>(o_.job.num_ranks));
+    if (node != nullptr && node->beat.generation == generation_ &&
+        node->beat.ranks.size() == ranks.size()) {
+      ranks = node->beat.ranks;
+      status.shared_bytes += node->beat.shared_bytes;
+      status.is_opened = status.is_opened || (node->node == 0 && node->beat.is_opened);
+    }
+    for (RankStatus& rank : ranks) {
+      rank.host = node != nullptr ? node->hello->host : "unknown";
+      if (rank.resident_bytes < 0) rank.resident_bytes = rank.anonymous_bytes = 0;
+      rank.sign.at_ms = monotonic_ms() - rank.sign.at_ms;
+      status.ranks.push_back(rank);
+    }
+  }
+  was_opened_ = status.is_opened = was_opened_ || status.is_opened;
+  o_.job.on_status(status);
 }
 
 void NodeSupervisor::finish(int code, const std::string& words) {

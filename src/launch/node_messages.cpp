@@ -23,6 +23,8 @@ class Fields {
       throw PeerError(e.what());
     }
   }
+  Fields(Json json, const char* what) : json_(std::move(json)), what_(what) {}
+  const Json::Array& items(const char* key) const { return field(key, &Json::is_array).as_array(); }
   int64_t number(const char* key, int64_t least, int64_t most) const {
     const Json& found = field(key, &Json::is_int);
     const int64_t value = found.as_int();
@@ -114,16 +116,49 @@ Hello Hello::read(std::string_view text) {
 }
 
 std::string Beat::write() const {
+  Json::Array all;
+  for (const RankStatus& rank : ranks) {
+    all.emplace_back(Json::Object{{"pid", int64_t{rank.pid}},
+                                  {"is_running", rank.is_running},
+                                  {"phase", static_cast<int64_t>(rank.sign.phase)},
+                                  {"step", rank.sign.step},
+                                  {"age_ms", rank.sign.at_ms},
+                                  {"is_waiting", rank.sign.is_waiting},
+                                  {"resident_bytes", rank.resident_bytes},
+                                  {"anonymous_bytes", rank.anonymous_bytes}});
+  }
   return dump({{"generation", generation},
                {"step", step},
                {"has_saved", has_saved},
-               {"is_finishing", is_finishing}});
+               {"is_finishing", is_finishing},
+               {"is_opened", is_opened},
+               {"shared_bytes", shared_bytes},
+               {"ranks", std::move(all)}});
 }
 
 Beat Beat::read(std::string_view text) {
   const Fields fields(text, "an agent's beat");
-  return {fields.number("generation", 0, INT64_MAX), fields.number("step", 0, INT64_MAX),
-          fields.flag("has_saved"), fields.flag("is_finishing")};
+  Beat beat{fields.number("generation", 0, INT64_MAX),
+            fields.number("step", 0, INT64_MAX),
+            fields.flag("has_saved"),
+            fields.flag("is_finishing"),
+            fields.flag("is_opened"),
+            fields.number("shared_bytes", 0, INT64_MAX)};
+  for (const Json& one : fields.items("ranks")) {
+    const Fields rank(one, "a rank of an agent's beat");
+    RankStatus status;
+    status.pid = static_cast<pid_t>(rank.number("pid", -1, INT32_MAX));
+    status.is_running = rank.flag("is_running");
+    status.sign.phase =
+        static_cast<Phase>(rank.number("phase", 0, static_cast<int64_t>(Phase::kRecovering)));
+    status.sign.step = rank.number("step", 0, INT64_MAX);
+    status.sign.at_ms = rank.number("age_ms", 0, INT64_MAX);
+    status.sign.is_waiting = rank.flag("is_waiting");
+    status.resident_bytes = rank.number("resident_bytes", 0, INT64_MAX);
+    status.anonymous_bytes = rank.number("anonymous_bytes", 0, INT64_MAX);
+    beat.ranks.push_back(status);
+  }
+  return beat;
 }
 
 std::string OutputLine::write() const {

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "launch/job_status.h"
 #include "net/channel.h"
 
 namespace weft {
@@ -49,6 +50,9 @@ struct Hello {
 struct Beat {
   int64_t generation = 0, step = 0;  // the last completed one; 0: none
   bool has_saved = false, is_finishing = false;
+  bool is_opened = false;              // the run directory is this run's
+  int64_t shared_bytes = 0;            // memory that the node's ranks share
+  std::vector<RankStatus> ranks = {};  // of the node; at_ms of their signs is an age
   std::string write() const;
   static Beat read(std::string_view text);
 };

@@ -49,8 +49,7 @@ void NodeSupervisor::handle(JoinedAgent& from, const Frame& frame) {
     case NodeMessage::kHello:
       has_first_joined_ = has_first_joined_ || from.hello->is_first;
       agents_.send(from, NodeMessage::kWelcome);
-      if (!from.hello->is_first && phase_ != Phase::kGathering)
-        log_info("{} has joined as a spare", from.name());
+      if (phase_ != Phase::kGathering) report_spares();
       return;
     case NodeMessage::kBeat:
       if (from.node != 0 || from.beat.generation != generation_) return;
@@ -105,6 +104,14 @@ void NodeSupervisor::handle_stopping(bool saves) {
   }
 }
 
+void NodeSupervisor::report_spares() {
+  for (JoinedAgent& agent : agents_.all()) {
+    if (!agent.hello || agent.node >= 0 || agent.hello->is_first) continue;
+    if (!std::exchange(agent.is_known_spare, true))
+      log_info("{} has joined as a spare", agent.name());
+  }
+}
+
 void NodeSupervisor::handle_end(const JoinedAgent& from, const RankEnd& end) {
   if (end.generation != generation_ || end.rank / o_.job.num_ranks != from.node) return;
   ends_.note(end, stop_signal_);
@@ -134,8 +141,8 @@ void NodeSupervisor::look_for_lost() {
       log_warning("{}", words);
       continue;
     }
-    ends_.lose(agent.node, words);
-    if (agent.node == 0 || !is_finishing()) begin_closing(words);
+    const bool had_ranks = ends_.lose(agent.node, words);
+    if (had_ranks && (agent.node == 0 || !is_finishing())) begin_closing(words);
   }
   if (exit_code_ || !first_->has_ended()) return;
   if (!std::exchange(has_first_joined_, false))

@@ -36,6 +36,7 @@ class NodeSupervisor {
   void stop(int signal);
   void handle(JoinedAgent& from, const Frame& frame);
   void handle_stopping(bool saves);
+  void report_spares();
   void handle_end(const JoinedAgent& from, const RankEnd& end);
   void look_for_lost();
   void advance();
@@ -49,6 +50,7 @@ class NodeSupervisor {
   void finish(int code, const std::string& words);
   void fail(int rank, const std::string& words, int code);
   std::string missing_words() const;
+  void report_status();
   bool is_finishing() const;
   void tell(const char* event, int rank, const std::string& text) const {
     if (sink_) sink_(event, rank, text);
@@ -70,6 +72,9 @@ class NodeSupervisor {
   bool has_saved_ = false;
   bool has_first_joined_ = false;
   int64_t num_restarts_ = 0, restarted_step_ = 0, last_step_ = 0;
+  std::string last_cause_;   // of the last restart
+  bool was_opened_ = false;  // the run directory is this run's
+  Clock::time_point status_at_;
   int stop_signal_ = 0;
   std::optional<int64_t> first_urgent_ms_;
   bool is_early_ = false, is_cut_off_ = false;

@@ -22,16 +22,18 @@ namespace fs = std::filesystem;
 
 Json rank_json(size_t rank, const RankStatus& status) {
   const int64_t age_ms = std::max<int64_t>(0, monotonic_ms() - status.sign.at_ms);
-  const ProcessMemory memory = status.is_running ? memory_of_process(status.pid) : ProcessMemory{};
+  const int64_t resident = !status.is_running           ? 0
+                           : status.resident_bytes >= 0 ? status.resident_bytes
+                                                        : memory_of_process(status.pid).resident;
   return Json(
       Json::Object{{"rank", Json(static_cast<int64_t>(rank))},
                    {"pid", Json(int64_t{status.pid})},
-                   {"host", Json(host_name())},
+                   {"host", Json(status.host.empty() ? host_name() : status.host)},
                    {"phase", Json(status.is_running ? phase_name(status.sign.phase) : "ended")},
                    {"step", Json(status.sign.step)},
                    {"age_s", Json(1e-3 * static_cast<double>(age_ms))},
                    {"waits", Json(status.sign.is_waiting)},
-                   {"memory_bytes", Json(memory.resident)}});
+                   {"memory_bytes", Json(resident)}});
 }
 
 // Of all processes of the run, every page once.
@@ -40,7 +42,9 @@ int64_t memory_bytes(const JobStatus& status) {
   bool counts_self = true;
   for (const RankStatus& rank : status.ranks) {
     counts_self &= rank.pid != ::getpid();
-    if (rank.is_running) bytes += memory_of_process(rank.pid).anonymous;
+    if (rank.is_running)
+      bytes +=
+          rank.anonymous_bytes >= 0 ? rank.anonymous_bytes : memory_of_process(rank.pid).anonymous;
   }
   return bytes + (counts_self ? anonymous_resident_bytes() : 0);
 }

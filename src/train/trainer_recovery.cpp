@@ -132,12 +132,12 @@ void Trainer::snapshot_if_due() {
 
 void Trainer::note_step(double seconds) {
   counters_ = stream_.counters();
-  if (place_.world && is_main_) {
-    place_.world->note_step(state_.step);
+  if (place_.world && is_main_) place_.world->note_step(state_.step);
+  if (place_.world && (is_main_ || place_.node)) {  // of several nodes each rank has its own
     hang_rule_.note_step(std::llround(1e3 * seconds));
     const int64_t deadline_ms = hang_rule_.allowed_ms(kDeadlineMs);
     if (c_.launch.hang_timeout_s == 0 && deadline_ms > kDeadlineMs)
-      place_.world->set_deadline_ms(deadline_ms);
+      ranks_->world().set_deadline_ms(deadline_ms);
   }
   if (!saver_->has_slots()) return;
   const bool has_copy = saver_->has_copied();

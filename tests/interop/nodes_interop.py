@@ -7,7 +7,7 @@ Two nodes of two ranks train the bits that four ranks of one machine train, in e
 shared memory and Gloo in one group (dp 4 zero3) and in two (dp 2 x tp 2). kill -9 of a rank, of an
 agent (a spare takes its place), of the first node's agent; a link that goes down and comes back;
 SIGTERM at the supervisor and at an agent; a wrong secret, a missing node, storage that is not
-shared, a port that is taken.
+shared, a port that is taken; 200 agents at once.
 """
 
 import json
@@ -23,6 +23,7 @@ from sampling import ROOT
 
 DEADLINE_S = 60
 FIRST_STEP_S = 2.5
+CROWD, CROWD_S = 200, 5.0
 
 
 def call(*words):
@@ -256,6 +257,11 @@ class Suite:
         with self.cluster("stopped") as run:
             run.join(1)
             run.has_steps(3)
+            time.sleep(1.2)  # the agents report once per second
+            status = self.weft.json("status", run.dir)
+            ranks = [(rank["rank"], rank["pid"] > 0) for rank in status["ranks"]]
+            self.checks.equal((status["state"], ranks), ("running", [(r, True) for r in range(4)]),
+                              "weft status knows the ranks of both nodes")
             run.train.send_signal(signal.SIGTERM)
             self.checks.equal(run.end(), (143, {1: 143}), "SIGTERM at the supervisor")
             done = run.steps()
@@ -268,6 +274,29 @@ class Suite:
         with self.cluster("stopped") as run:
             run.join(1)
             self.is_calm(run, "stopped twice, resumed twice")
+
+    def crowd(self):
+        """Many agents at once, of which the run needs one."""
+        with self.cluster("crowd", "mesh", "--set", "train.steps=100000") as run:
+            run.wait((run.dir / "secret").exists)
+            begin = time.monotonic()
+            crowd = [self.network.start(1 + i % 2, self.folder / "crowd-agents.log", self.weft.path,
+                                        "agent", "--join", "10.213.0.1:4711", "--secret-file",
+                                        run.dir / "secret") for i in range(CROWD)]
+            try:
+                run.wait(lambda: run.text().count("joined as a spare") >= CROWD - 1, 60)
+                seconds = time.monotonic() - begin
+                self.checks.that(seconds < CROWD_S, f"{CROWD} agents have joined",
+                                 f"{seconds:.2f} s, wanted {CROWD_S}")
+                run.has_steps(1)
+                run.train.send_signal(signal.SIGTERM)
+                self.checks.equal(run.end(), (143, {}), "a run with many spares ends")
+                codes = {agent.wait(20) for agent in crowd}
+                self.checks.equal(codes, {143}, "so do they")
+            finally:
+                for agent in crowd:
+                    agent.kill()
+                    agent.wait()
 
     def refused(self):
         checks = self.checks
@@ -315,7 +344,7 @@ def body(args, checks, folder):
         suite = Suite(weft, checks, network, folder, write_inputs(folder, weft))
         suite.run_calm()
         for part in (suite.equal_bits, suite.killed_ranks, suite.killed_agents, suite.stopped,
-                     suite.refused, suite.cut_off):
+                     suite.crowd, suite.refused, suite.cut_off):
             if args.only and part.__name__ not in args.only:
                 continue
             begin = time.monotonic()

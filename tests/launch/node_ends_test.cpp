@@ -62,7 +62,8 @@ TEST(NodeEnds, ALostNodeEndsItsRanks) {
   ends.note(exited(0, 75), 0);
   ends.note(exited(1, 75), 0);
   EXPECT_FALSE(ends.all_ended());
-  ends.lose(1, "node 1 was lost");
+  EXPECT_TRUE(ends.lose(1, "node 1 was lost"));
+  EXPECT_FALSE(ends.lose(1, "again"));  // it has no ranks any more
   EXPECT_TRUE(ends.all_ended());
   const auto cause = ends.cause();
   ASSERT_TRUE(cause);

@@ -44,7 +44,17 @@ TEST(NodeMessages, OtherMessagesAreReadAsTheyWereWritten) {
   EXPECT_EQ(hello.host, "node7");
   EXPECT_EQ(hello.pid, 4711);
   EXPECT_TRUE(hello.is_first);
-  const Beat beat = Beat::read(Beat{2, 77, true, false}.write());
+  Beat sent{2, 77, true, false, true, 4096};
+  sent.ranks.resize(2);
+  sent.ranks[0].resident_bytes = sent.ranks[0].anonymous_bytes = 0;
+  sent.ranks[1] = {4712, true, {Phase::kSaving, 76, 0, 20, true}, "", 8192, 4096};
+  const Beat beat = Beat::read(sent.write());
+  EXPECT_EQ(beat.write(), sent.write());
+  ASSERT_EQ(beat.ranks.size(), 2u);
+  EXPECT_EQ(beat.ranks[1].pid, 4712);
+  EXPECT_EQ(beat.ranks[1].sign.phase, Phase::kSaving);
+  EXPECT_EQ(beat.ranks[1].sign.at_ms, 20);
+  EXPECT_EQ(beat.ranks[1].resident_bytes, 8192);
   EXPECT_EQ(beat.step, 77);
   EXPECT_TRUE(beat.has_saved);
   EXPECT_FALSE(beat.is_finishing);
