@@ -5,9 +5,9 @@
 
 Two nodes of two ranks train the bits that four ranks of one machine train, in exact mode, with
 shared memory and Gloo in one group (dp 4 zero3) and in two (dp 2 x tp 2). kill -9 of a rank, of an
-agent (a spare takes its place), of the first node's agent; a link that goes down and comes back;
-SIGTERM at the supervisor and at an agent; a wrong secret, a missing node, storage that is not
-shared, a port that is taken; 200 agents at once.
+agent (a spare takes its place), of the first node's agent, of the supervisor; a link that goes down
+and comes back; SIGTERM at the supervisor and at an agent; a wrong secret, a missing node, storage
+that is not shared, a port that is taken; 200 agents at once.
 """
 
 import json
@@ -73,9 +73,9 @@ class Cluster:
         self.weft, self.network, self.folder, self.dir = weft, network, folder, folder / name
         self.log = folder / f"{name}.log"
         self.agents, self.begin = {}, time.monotonic()
-        self.train = network.start(0, self.log, weft.path, "train", file, "--run-dir", self.dir,
-                                   "--nodes", 2, "--set", "launch.interface=eth0",
-                                   "--set", "launch.port=4711", *words)
+        self.command = [weft.path, "train", file, "--run-dir", self.dir, "--nodes", 2,
+                        "--set", "launch.interface=eth0", "--set", "launch.port=4711", *words]
+        self.train = network.start(0, self.log, *self.command)
 
     def __enter__(self):
         return self
@@ -253,6 +253,23 @@ class Suite:
             run.train.send_signal(signal.SIGTERM)
             self.checks.equal(run.end(), (143, {1: 143, 2: 143}), "exit codes after a cut and a stop")
 
+    def killed_supervisor(self):
+        with self.cluster("killed-supervisor") as run:
+            run.join(1)
+            run.has_steps(8)
+            ranks = run.ranks_of(0) + run.ranks_of(1)
+            run.train.kill()
+            run.train.wait()
+            self.checks.equal(len(ranks), 4, "all ranks are there")
+            end = time.monotonic() + 10
+            while time.monotonic() < end and any(os.path.exists(f"/proc/{r}") for r in ranks):
+                time.sleep(0.01)
+            self.checks.that(not any(os.path.exists(f"/proc/{r}") for r in ranks),
+                             "kill -9 of the supervisor: all ranks are gone",
+                             f"{time.monotonic() - end + 10:.2f} s")
+            run.train = self.network.start(0, run.log, *run.command)
+            self.is_calm(run, "the same command again, with the agent that waited")
+
     def stopped(self):
         with self.cluster("stopped") as run:
             run.join(1)
@@ -343,8 +360,9 @@ def body(args, checks, folder):
     with Network(3) as network:
         suite = Suite(weft, checks, network, folder, write_inputs(folder, weft))
         suite.run_calm()
-        for part in (suite.equal_bits, suite.killed_ranks, suite.killed_agents, suite.stopped,
-                     suite.crowd, suite.refused, suite.cut_off):
+        for part in (suite.equal_bits, suite.killed_ranks, suite.killed_agents,
+                     suite.killed_supervisor, suite.stopped, suite.crowd, suite.refused,
+                     suite.cut_off):
             if args.only and part.__name__ not in args.only:
                 continue
             begin = time.monotonic()
