@@ -126,6 +126,8 @@ def check_refusals(case):
             "launch.slurm={partition: none}")
     refused("an option that is weft's", "launch.slurm: nodes", "--engine", "slurm", "--set", "launch.slurm={nodes: 3}")
     refused("two tasks on a node", "one task per node", before=[program("srun"), "-N1", "-n2", "--overcommit"])
+    refused("a layout that task 0 refuses: no agent waits", "parallel.tp", "--set", "parallel.tp=3", deadline_s=30,
+            before=[program("srun"), "-N2", "-n2"])
     refused("one task for two nodes", "started alone", "--engine", "slurm", "--nodes", "2", before=[program("srun"), "-N1", "-n1"])
     refused("--wait without Slurm", "--wait is for --engine slurm", "--wait")
     code, out, err = case.train(file, "--engine", "slurm", "--nodes", "2", "--wait", "--set", "data.train=[missing.txt]")
