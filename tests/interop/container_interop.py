@@ -7,6 +7,7 @@ No image can be fetched and no container engine is needed: FROM is a fresh Debia
 copy. At the end the program of the last stage trains a step.
 """
 
+import fnmatch
 import json
 import os
 import re
@@ -21,7 +22,12 @@ DEBIAN, DEADLINE_S = "bookworm", 1500
 # What a container engine hands over: names, and certificates of a proxy on the way.
 CERTIFICATES, HOST_CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt", "etc/host-certificates.crt"
 ALWAYS = {"libc6", "libgcc-s1", "libstdc++6"}  # in every Debian folder
-LEFT_OUT = shutil.ignore_patterns("build*", "runs", "shared", "gpu-bundle", ".cache", "__pycache__")
+
+
+def left_out(folder, names):
+    """What .containerignore names, at the top of the repository."""
+    patterns = (ROOT / ".containerignore").read_text().split()
+    return [name for name in names if os.path.samefile(folder, ROOT) and any(fnmatch.fnmatch(name, p) for p in patterns)]
 
 
 def instructions():
@@ -75,7 +81,7 @@ class Stage:
         target = self.inside(target)
         target.parent.mkdir(parents=True, exist_ok=True)
         if source.is_dir():
-            shutil.copytree(source, target, dirs_exist_ok=True, symlinks=True, ignore=LEFT_OUT)
+            shutil.copytree(source, target, dirs_exist_ok=True, symlinks=True, ignore=left_out)
         else:
             shutil.copy2(source, target)
 
