@@ -53,7 +53,6 @@ class Job {
     if (sink_) sink_(event, rank, text);
   }
 
-  // Recovery (job_recovery below).
   bool may_recover();
   void begin_recovery(int rank, const std::string& reason);
   void look_for_hang();
@@ -227,6 +226,7 @@ void Job::begin_recovery(int rank, const std::string& reason) {
   ++num_restarts_;
   const int64_t park_ms = rank < 0 ? options_.hung_park_ms : options_.park_ms;
   recovery_ = {rank, reason, Clock::now(), park_ms};
+  watch_.begin_parking();
   last_reason_ = reason;
   show_status(true);
 }
@@ -258,9 +258,9 @@ void Job::tell_hung(int rank) {
   ranks_.kill(rank);
 }
 
-// One that has noticed, and only completes a write, gets the time of a rank that does not hang.
+// One that lives gets the time of a rank that does not hang.
 bool Job::is_late_to_park(int rank) const {
-  const int64_t allowed = watch_.is_parking(rank) ? options_.park_ms : recovery_->park_ms;
+  const int64_t allowed = watch_.is_alive(rank) ? options_.park_ms : recovery_->park_ms;
   return Clock::now() >= recovery_->began + std::chrono::milliseconds(allowed);
 }
 

@@ -49,8 +49,14 @@ bool RankWatch::read_ranks(JobStatus* status) const {
   return do_all_train;
 }
 
-bool RankWatch::is_parking(int rank) const {
-  return ranks_.world().heartbeat(rank).phase() == Phase::kParking;
+void RankWatch::begin_parking() {
+  counts_.clear();
+  for (int r = 0; r < ranks_.size(); ++r)
+    counts_.push_back(ranks_.world().heartbeat(r).read().count);
+}
+
+bool RankWatch::is_alive(int rank) const {
+  return ranks_.world().heartbeat(rank).read().count != counts_[static_cast<size_t>(rank)];
 }
 
 }  // namespace weft

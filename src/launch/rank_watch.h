@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "launch/hang_watch.h"
 #include "launch/local_ranks.h"
@@ -23,14 +24,17 @@ class RankWatch {
   std::string describe_hang(int rank) const;
   // What the ranks say, for a status; whether all of them train.
   bool read_ranks(JobStatus* status) const;
-  // The rank has noticed that it should park, and only completes what it is writing.
-  bool is_parking(int rank) const;
+  // Ranks are asked to park. Whether one has done something since: it does not hang, and only
+  // completes what it is computing or writing.
+  void begin_parking();
+  bool is_alive(int rank) const;
 
  private:
   const JobOptions& options_;
   LocalRanks& ranks_;
   HangWatch watch_;
-  int64_t looked_ms_ = 0;  // when
+  int64_t looked_ms_ = 0;         // when
+  std::vector<uint64_t> counts_;  // of signs, when ranks were asked to park
 };
 
 }  // namespace weft

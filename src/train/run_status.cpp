@@ -47,6 +47,17 @@ bool is_locked(const fs::path& dir) {
   return is_held;
 }
 
+// Whether the lock's holder, "process PID on HOST", is a rank that the file lists.
+bool is_holder_listed(const fs::path& dir, const Json& file) {
+  const std::vector<std::string> lines = read_last_lines(dir / ".lock", 400);
+  const Json* ranks = file.find("ranks");
+  if (lines.empty() || !ranks || !ranks->is_array()) return false;
+  const auto is_listed = [&](const Json& rank) {
+    return lines[0].starts_with(fmt::format("process {} on ", find_int(rank, "pid").value_or(-1)));
+  };
+  return std::any_of(ranks->as_array().begin(), ranks->as_array().end(), is_listed);
+}
+
 // Clocks of two machines are never compared: the file is watched.
 bool is_renewed(const fs::path& dir, int64_t count) {
   constexpr int kLooks = 30;
@@ -67,7 +78,8 @@ bool is_writer_alive(const fs::path& dir, const Json& file) {
   if (find_text(file, "host") != host_name()) return is_renewed(dir, *find_int(file, "count"));
   if (pid > 0 && pid <= INT32_MAX && ticks > 0 && start_ticks(static_cast<pid_t>(pid)) == ticks)
     return true;
-  return is_locked(dir) && is_renewed(dir, *find_int(file, "count"));  // of another container
+  return is_locked(dir) && is_holder_listed(dir, file) &&  // of another container
+         is_renewed(dir, *find_int(file, "count"));
 }
 
 void take_end(const Json& event, RunStatus* s) {

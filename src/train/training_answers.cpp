@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "base/error.h"
 #include "base/log.h"
 #include "base/stop.h"
 #include "comm/comm.h"
@@ -47,7 +48,11 @@ AnswerResult TrainingAnswers::measure(const Show& show) {
   size_t ended = 0;
   GenerateEvents events;
   ranks_->note_phase(Phase::kAnswering);
-  events.on_token = [&](size_t, int32_t) { ranks_->note_phase(Phase::kAnswering); };
+  events.on_token = [&](size_t, int32_t) {
+    ranks_->note_phase(Phase::kAnswering);
+    // Ranks answer their own rows: no collective tells this one that another was lost.
+    if (ranks_->world().is_aborted()) throw PeerError("answering aborted: another rank was lost");
+  };
   events.on_end = [&](size_t, const std::vector<int32_t>&) {
     show(static_cast<double>(++ended) / static_cast<double>(questions_.prompts.size()),
          std::chrono::duration<double>(Clock::now() - start).count());

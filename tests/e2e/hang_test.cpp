@@ -1,4 +1,5 @@
 // tests/e2e/hang_test.cpp: ranks that neither compute nor die, and ranks that only wait for a disk.
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -56,6 +57,35 @@ TEST(Hang, AllRanksStopped) {
   EXPECT_EQ(num_events(run, "hit", "started"), 1u);  // storage was not read
   expect_same_run(run, "calm", "hit");
   EXPECT_FALSE(is_any_left(run));
+}
+
+// Ranks answer their own rows, without a collective and without a deadline. The other one is not
+// blamed: it keeps its process.
+TEST(Hang, ARankStoppedWhileAnswering) {
+  const TinyRun run;
+  std::string rows;
+  for (int i = 0; i < 2000; ++i) rows += fmt::format("{{\"q\": \"{}?\", \"a\": \"xxxxxxx\"}}\n", i);
+  run.write("pairs.jsonl", rows);
+  const std::string pairs = (run / "pairs.jsonl").string();
+  Program program(run.words(
+      "train", {"name=hit", "parallel.dp=2", "launch.hang_timeout_s=1", "train.steps=1000",
+                "train.eval_every=1", "data.train=[" + pairs + "]", "data.eval=[" + pairs + "]",
+                "data.source={q}", "data.target={a}", "eval.generate=2000", "eval.match=sql"}));
+  const auto phase_of = [&] {
+    try {
+      const Json status = parse_json(slurp(run.dir("hit") / ".status.json"), "status");
+      return status.at("ranks").as_array().at(1).at("phase").as_string();
+    } catch (const std::exception&) {  // not there yet
+      return std::string();
+    }
+  };
+  ASSERT_TRUE(program.wait_until([&] { return phase_of() == "answering"; }));
+  const std::vector<pid_t> ranks = children_of(program.pid());
+  ::kill(ranks.at(1), SIGSTOP);
+  ASSERT_TRUE(program.wait_until([&] { return num_events(run, "hit", "recovered") == 1; }, 30));
+  const std::vector<pid_t> now = children_of(program.pid());
+  EXPECT_NE(std::find(now.begin(), now.end(), ranks[0]), now.end());
+  EXPECT_EQ(num_events(run, "hit", "rank_hung"), 1u);
 }
 
 TEST(Hang, WithoutABudgetItEndsTheRun) {

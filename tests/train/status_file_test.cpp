@@ -1,0 +1,139 @@
+// tests/train/status_file_test.cpp: what is in .status.json, when, and what readers make of it.
+#include "train/status_file.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "tests/io/temporary_folder.h"
+#include "train/run_lock.h"
+#include "train/run_status.h"
+
+namespace weft {
+namespace {
+
+namespace fs = std::filesystem;
+
+class StatusFiles : public ::testing::Test {
+ protected:
+  StatusFiles() {
+    std::ofstream(folder_ / "events.jsonl") << "{\"event\": \"started\", \"step\": 0}\n";
+    status_.is_opened = true;
+    status_.max_restarts = 3;
+    status_.num_restarts = 1;
+    status_.ranks.resize(2);
+    for (RankStatus& rank : status_.ranks) rank = {::getpid(), true, {}};
+    status_.ranks[1].sign.phase = Phase::kUpdate;
+    status_.ranks[1].sign.step = 7;
+  }
+  fs::path path() const { return folder_ / kStatusFile; }
+  Json read() const { return parse_json(read_file(path()), "the file"); }
+  RunStatus seen() const { return read_run_status(folder_.path()); }
+
+  testing::TemporaryFolder folder_;
+  JobStatus status_;
+};
+
+TEST_F(StatusFiles, NothingBeforeTheDirectoryIsTheRuns) {
+  StatusFile file(folder_.path(), std::nullopt);
+  status_.is_opened = false;
+  file.write(status_);
+  file.end(1, "refused");
+  EXPECT_FALSE(fs::exists(path()));
+  status_.is_opened = true;
+  file.write(status_);
+  EXPECT_TRUE(fs::exists(path()));
+  EXPECT_FALSE(fs::exists(path().string() + ".writing"));
+}
+
+TEST_F(StatusFiles, TellsReadersWhatTheSupervisorKnows) {
+  StatusFile file(folder_.path(), 1 << 30);
+  file.write(status_);
+  file.write(status_);
+  EXPECT_EQ(read().at("count").as_int(), 2);
+  const RunStatus now = seen();
+  EXPECT_TRUE(now.is_live);
+  EXPECT_EQ(now.state, "running");
+  const Json json = now.to_json();
+  EXPECT_EQ(json.at("planned_bytes").as_int(), 1 << 30);
+  EXPECT_EQ(json.at("restarts_left").as_int(), 2);
+  EXPECT_EQ(json.at("ranks").as_array()[1].at("phase").as_string(), "update");
+  EXPECT_EQ(json.at("ranks").as_array()[1].at("step").as_int(), 7);
+  status_.max_restarts = -1;
+  file.write(status_);
+  EXPECT_TRUE(seen().to_json().at("restarts_left").is_null());
+}
+
+TEST_F(StatusFiles, Ends) {
+  const struct {
+    int code;
+    const char* state;
+  } cases[] = {{0, "finished"}, {143, "stopped"}, {130, "stopped"}, {1, "failed"}, {75, "failed"}};
+  for (const auto& c : cases) {
+    StatusFile file(folder_.path(), std::nullopt);
+    file.write(status_);
+    file.end(c.code, "rank 1 was killed by SIGKILL");
+    const RunStatus after = seen();
+    EXPECT_EQ(after.state, c.state);
+    EXPECT_FALSE(after.is_live);
+    EXPECT_EQ(after.cause.empty(), std::string(c.state) != "failed");
+  }
+}
+
+// A process number that was given to another process since.
+TEST_F(StatusFiles, OfAProcessThatIsGone) {
+  for (RankStatus& rank : status_.ranks) rank.pid = 1;  // who takes the lock is none of them
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    StatusFile(folder_.path(), std::nullopt).write(status_);
+    ::_exit(0);
+  }
+  ::waitpid(pid, nullptr, 0);
+  EXPECT_EQ(seen().state, "failed");
+  Json reused = read();
+  reused.set("pid", Json(int64_t{::getpid()}));
+  reused.set("start_ticks", Json(start_ticks(::getpid()) - 1));
+  std::ofstream(path()) << reused.dump();
+  EXPECT_EQ(seen().state, "failed");
+  const RunLock lock(folder_.path());  // somebody has taken the directory, and says nothing yet
+  EXPECT_EQ(seen().state, "starting");
+  EXPECT_TRUE(seen().is_live);
+}
+
+// Another machine's file is alive while it changes.
+TEST_F(StatusFiles, OfAnotherMachine) {
+  StatusFile(folder_.path(), std::nullopt).write(status_);
+  Json far = read();
+  far.set("host", Json("far"));
+  std::ofstream(path()) << far.dump();
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    ::usleep(500'000);
+    far.set("count", Json(int64_t{9}));
+    std::ofstream(path()) << far.dump();
+    ::_exit(0);
+  }
+  EXPECT_TRUE(seen().is_live);
+  ::waitpid(pid, nullptr, 0);
+  EXPECT_FALSE(seen().is_live);
+}
+
+TEST_F(StatusFiles, ADiskThatCannotBeWrittenEndsNothing) {
+  StatusFile file(folder_ / "missing", std::nullopt);
+  file.write(status_);
+  file.write(status_);
+  file.end(0, "");
+}
+
+TEST_F(StatusFiles, StartTicksNameAProcess) {
+  EXPECT_GT(start_ticks(::getpid()), 0);
+  EXPECT_EQ(start_ticks(::getpid()), start_ticks(::getpid()));
+  EXPECT_EQ(start_ticks(999'999'999), 0);
+}
+
+}  // namespace
+}  // namespace weft
