@@ -126,8 +126,10 @@ void judge(const fs::path& dir, RunStatus* s) {
     note_old_file(dir, s);
   } else if (is_locked(dir)) {  // it has not opened the directory yet, or is an earlier weft's
     s->is_live = true;
-    s->state = "starting";
-    s->note = "the run has not written its status yet";
+    const bool is_earlier = !s->file && s->events.started && !s->events.end;
+    s->state = is_earlier ? "running" : "starting";
+    s->note = is_earlier ? "the run writes no status of its ranks"
+                         : "the run has not written its status yet";
     s->file.reset();
   } else {
     judge_end(s);

@@ -102,6 +102,8 @@ TEST_F(StatusFiles, OfAProcessThatIsGone) {
   const RunLock lock(folder_.path());  // somebody has taken the directory, and says nothing yet
   EXPECT_EQ(seen().state, "starting");
   EXPECT_TRUE(seen().is_live);
+  fs::remove(path());  // or never will
+  EXPECT_EQ(seen().state, "running");
 }
 
 // Another machine's file is alive while it changes.
