@@ -6,6 +6,8 @@
 
 #include <fstream>
 #include <sstream>
+#include <system_error>
+#include <utility>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -70,12 +72,56 @@ int64_t start_ticks(pid_t pid) {
   return std::strtoll(word.c_str(), nullptr, 10);
 }
 
+StatusFile::~StatusFile() { stop(); }
+
 void StatusFile::write(const JobStatus& status) {
   last_ = status;
-  if (status.is_opened) put(status, std::nullopt);
+  if (!status.is_opened) return;
+  {
+    const std::lock_guard lock(mutex_);
+    next_ = status;
+  }
+  changed_.notify_all();
+  if (thread_.joinable() || has_no_thread_) return;
+  try {
+    thread_ = std::thread([this] { work(); });
+  } catch (const std::system_error&) {  // no thread, no status: the run does not need it
+    has_no_thread_ = true;
+    next_.reset();
+  }
+}
+
+void StatusFile::work() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [this] { return next_ || is_ending_; });
+    if (!next_) return;
+    const JobStatus status = *std::exchange(next_, std::nullopt);
+    is_writing_ = true;
+    lock.unlock();
+    put(status, std::nullopt);
+    lock.lock();
+    is_writing_ = false;
+    changed_.notify_all();
+  }
+}
+
+void StatusFile::flush() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return !next_ && !is_writing_; });
+}
+
+void StatusFile::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_ending_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
 }
 
 void StatusFile::end(int exit_code, const std::string& cause) {
+  stop();
   if (!last_.is_opened) return;
   JobStatus status = last_;
   status.state = state_of_exit(exit_code);

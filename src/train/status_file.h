@@ -1,13 +1,17 @@
 // train/status_file.h: what a run is doing, once per second in DIR/.status.json.
 //
 // docs/design/0019-status.md. The supervisor writes it, or the process of a run of one rank; it is
-// replaced as a whole, and never synced: what it says is of this second or of no use.
+// replaced as a whole, and never synced: what it says is of this second or of no use. A thread
+// writes it, so that nobody waits for a disk that hangs.
 #pragma once
 
+#include <condition_variable>
 #include <cstdint>
 #include <filesystem>
+#include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 
 #include "launch/job_status.h"
 
@@ -19,13 +23,20 @@ class StatusFile {
  public:
   StatusFile(std::filesystem::path dir, std::optional<int64_t> planned_bytes)
       : dir_(std::move(dir)), planned_bytes_(planned_bytes) {}
+  ~StatusFile();  // writes what was handed over
+  StatusFile(const StatusFile&) = delete;
+  StatusFile& operator=(const StatusFile&) = delete;
 
-  // Nothing is written before the directory is the run's. A failure is logged once.
+  // Hands it over; one that is not written yet is replaced. Nothing is written before the directory
+  // is the run's. A failure is logged once.
   void write(const JobStatus& status);
+  void flush();  // until it is written
   // How the run ended; where it was written before.
   void end(int exit_code, const std::string& cause);
 
  private:
+  void work();
+  void stop();
   void put(const JobStatus& status, std::optional<int> exit_code);
 
   std::filesystem::path dir_;
@@ -33,6 +44,11 @@ class StatusFile {
   JobStatus last_;
   int64_t count_ = 0;
   bool has_failed_ = false;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::optional<JobStatus> next_;
+  bool is_writing_ = false, is_ending_ = false, has_no_thread_ = false;
+  std::thread thread_;
 };
 
 // When the process was started, in ticks since the machine was: with its number it names a process

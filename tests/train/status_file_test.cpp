@@ -30,6 +30,10 @@ class StatusFiles : public ::testing::Test {
     status_.ranks[1].sign.phase = Phase::kUpdate;
     status_.ranks[1].sign.step = 7;
   }
+  void write(StatusFile& file) const {
+    file.write(status_);
+    file.flush();
+  }
   fs::path path() const { return folder_ / kStatusFile; }
   Json read() const { return parse_json(read_file(path()), "the file"); }
   RunStatus seen() const { return read_run_status(folder_.path()); }
@@ -41,19 +45,19 @@ class StatusFiles : public ::testing::Test {
 TEST_F(StatusFiles, NothingBeforeTheDirectoryIsTheRuns) {
   StatusFile file(folder_.path(), std::nullopt);
   status_.is_opened = false;
-  file.write(status_);
+  write(file);
   file.end(1, "refused");
   EXPECT_FALSE(fs::exists(path()));
   status_.is_opened = true;
-  file.write(status_);
+  write(file);
   EXPECT_TRUE(fs::exists(path()));
   EXPECT_FALSE(fs::exists(path().string() + ".writing"));
 }
 
 TEST_F(StatusFiles, TellsReadersWhatTheSupervisorKnows) {
   StatusFile file(folder_.path(), 1 << 30);
-  file.write(status_);
-  file.write(status_);
+  write(file);
+  write(file);
   EXPECT_EQ(read().at("count").as_int(), 2);
   const RunStatus now = seen();
   EXPECT_TRUE(now.is_live);
@@ -64,7 +68,7 @@ TEST_F(StatusFiles, TellsReadersWhatTheSupervisorKnows) {
   EXPECT_EQ(json.at("ranks").as_array()[1].at("phase").as_string(), "update");
   EXPECT_EQ(json.at("ranks").as_array()[1].at("step").as_int(), 7);
   status_.max_restarts = -1;
-  file.write(status_);
+  write(file);
   EXPECT_TRUE(seen().to_json().at("restarts_left").is_null());
 }
 
@@ -75,7 +79,7 @@ TEST_F(StatusFiles, Ends) {
   } cases[] = {{0, "finished"}, {143, "stopped"}, {130, "stopped"}, {1, "failed"}, {75, "failed"}};
   for (const auto& c : cases) {
     StatusFile file(folder_.path(), std::nullopt);
-    file.write(status_);
+    write(file);
     file.end(c.code, "rank 1 was killed by SIGKILL");
     const RunStatus after = seen();
     EXPECT_EQ(after.state, c.state);
@@ -126,9 +130,10 @@ TEST_F(StatusFiles, OfAnotherMachine) {
 
 TEST_F(StatusFiles, ADiskThatCannotBeWrittenEndsNothing) {
   StatusFile file(folder_ / "missing", std::nullopt);
-  file.write(status_);
-  file.write(status_);
+  write(file);
+  write(file);
   file.end(0, "");
+  EXPECT_FALSE(fs::exists(folder_ / "missing"));
 }
 
 TEST_F(StatusFiles, StartTicksNameAProcess) {
