@@ -79,7 +79,7 @@ std::string age(const Json& rank) {
 }
 
 std::string rank_lines(const Json& ranks) {
-  std::string text = fmt::format("  {:>5}  {:<20}  {:>8}  {:<21}  {:>9}  {:>9}  {:>9}\n", "rank",
+  std::string text = fmt::format("  {:>5}  {:<20}  {:>8}  {:<27}  {:>9}  {:>9}  {:>9}\n", "rank",
                                  "host", "process", "phase", "step", "last sign", "memory");
   int64_t count = 0;
   for (const Json& rank : ranks.as_array()) {
@@ -88,9 +88,9 @@ std::string rank_lines(const Json& ranks) {
     const Json* waits = rank.find("waits");
     const bool is_waiting = waits && waits->is_bool() && waits->as_bool();
     text += fmt::format(
-        "  {:>5}  {:<20}  {:>8}  {:<21}  {:>9}  {:>9}  {:>9}\n", number("rank"),
+        "  {:>5}  {:<20}  {:>8}  {:<27}  {:>9}  {:>9}  {:>9}\n", number("rank"),
         printable_line(find_text(rank, "host").value_or("?")), number("pid"),
-        printable_line(find_text(rank, "phase").value_or("?")) + (is_waiting ? " *" : ""),
+        printable_line(find_text(rank, "phase").value_or("?")) + (is_waiting ? ", waits" : ""),
         number("step"), age(rank), format_bytes(number("memory_bytes")));
   }
   return text;

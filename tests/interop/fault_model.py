@@ -9,7 +9,6 @@ import hashlib
 import json
 import re
 from dataclasses import dataclass, field
-from pathlib import Path
 
 BEST = {"best", "best.old"}  # replaced by a better one; the second where that was interrupted
 STEP = re.compile(r"step-(\d{8})")

@@ -26,7 +26,6 @@ import threading
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 from common import ROOT, run_program, write_run_file
 from fault_kinds import (choose_fault, copy_aside, damage_checkpoint, Fault, is_refusal, KINDS,
