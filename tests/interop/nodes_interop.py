@@ -274,11 +274,6 @@ class Suite:
         with self.cluster("stopped") as run:
             run.join(1)
             run.has_steps(3)
-            time.sleep(1.2)  # the agents report once per second
-            status = self.weft.json("status", run.dir)
-            ranks = [(rank["rank"], rank["pid"] > 0) for rank in status["ranks"]]
-            self.checks.equal((status["state"], ranks), ("running", [(r, True) for r in range(4)]),
-                              "weft status knows the ranks of both nodes")
             run.train.send_signal(signal.SIGTERM)
             self.checks.equal(run.end(), (143, {1: 143}), "SIGTERM at the supervisor")
             done = run.steps()
@@ -291,6 +286,10 @@ class Suite:
         with self.cluster("stopped") as run:
             run.join(1)
             self.is_calm(run, "stopped twice, resumed twice")
+
+    def ranks_by_status(self, run):
+        status = self.weft.json("status", run.dir)
+        return status["state"], [(rank["rank"], rank["pid"] > 0) for rank in status["ranks"]]
 
     def crowd(self):
         """Many agents at once, of which the run needs one."""
@@ -306,6 +305,9 @@ class Suite:
                 self.checks.that(seconds < CROWD_S, f"{CROWD} agents have joined",
                                  f"{seconds:.2f} s, wanted {CROWD_S}")
                 run.has_steps(1)
+                wanted = ("running", [(r, True) for r in range(4)])
+                run.wait(lambda: self.ranks_by_status(run) == wanted, 10)  # agents report every second
+                self.checks.equal(self.ranks_by_status(run), wanted, "weft status knows the ranks of both nodes")
                 run.train.send_signal(signal.SIGTERM)
                 self.checks.equal(run.end(), (143, {}), "a run with many spares ends")
                 codes = {agent.wait(20) for agent in crowd}
