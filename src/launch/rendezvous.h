@@ -28,7 +28,7 @@ class Rendezvous {
 
   const std::string& endpoint() const { return endpoint_; }
   std::shared_ptr<const Secret> secret() const { return secret_; }
-  // Ends the waits of all ranks, and returns when the store has told them.
+  // Aborts the waits of all ranks through the store, and returns when that has passed it on.
   void abort(const std::string& reason) noexcept;
 
  private:

@@ -59,7 +59,7 @@ class Heartbeat {
   std::atomic<uint64_t> count_, last_call_;
 };
 
-// While it lives, a thread waits for another rank. Null: nobody is told.
+// While it lives, a thread waits for another rank. Null: it is not noted anywhere.
 class ScopedWaiting {
  public:
   explicit ScopedWaiting(Heartbeat* heartbeat) : heartbeat_(heartbeat) { add(1); }

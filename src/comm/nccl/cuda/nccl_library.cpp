@@ -180,7 +180,7 @@ class Link : public NcclLink {
 
   // On a thread of its own: ncclCommAbort ends the work on the GPU at once, but returns only when
   // that is idle and no captured graph has calls of this communicator, and two communicators whose
-  // work waits for each other must both be told before either can return.
+  // work waits for each other must both be aborted before either call can return.
   void begin_abort() {
     if (!comm_) return;
     std::promise<void> done;
