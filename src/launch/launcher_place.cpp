@@ -1,11 +1,11 @@
 // launch/launcher_place.cpp: the variables of torchrun, Open MPI and MPICH.
 #include "launch/launcher_place.h"
 
-#include <charconv>
 #include <cstdlib>
 #include <cstring>
 
 #include "base/error.h"
+#include "launch/whole_number.h"
 
 namespace weft {
 namespace {
@@ -24,13 +24,6 @@ const char* find(const Environment& get, const char* name) {
   return text != nullptr && *text != '\0' ? text : nullptr;
 }
 
-std::optional<int> parse(const char* text) {
-  int value = 0;
-  const char* end = text + std::strlen(text);
-  const auto [stop, error] = std::from_chars(text, end, value);
-  return error == std::errc() && stop == end ? std::optional(value) : std::nullopt;
-}
-
 int read(const Environment& get, const Names& names, const char* name, int least) {
   const char* text = find(get, name);
   if (text == nullptr) {
@@ -39,7 +32,7 @@ int read(const Environment& get, const Names& names, const char* name, int least
         fmt::format("{} is set, as {} does, but {} is not", other, names.launcher, name),
         fmt::format("start weft with {}, which sets both, or unset {}", names.launcher, other));
   }
-  const auto value = parse(text);
+  const auto value = whole_number(text);
   require(value && *value >= least, "{}={} is not a number >= {}", name, text, least);
   return *value;
 }
@@ -80,7 +73,7 @@ std::string launch_id(const Environment& get) {
 // srun sets PMI_* too, where it serves MPI programs: then the process is Slurm's task.
 bool is_of_srun(const Environment& get, const LauncherPlace& place) {
   const char *task = find(get, "SLURM_PROCID"), *tasks = find(get, "SLURM_STEP_NUM_TASKS");
-  return task && tasks && parse(task) == place.rank && parse(tasks) == place.size;
+  return task && tasks && whole_number(task) == place.rank && whole_number(tasks) == place.size;
 }
 
 void check_same(const LauncherPlace& a, const LauncherPlace& b) {
@@ -106,7 +99,7 @@ std::optional<LauncherPlace> find_launcher_place(const Environment& get) {
   }
   if (!found) return std::nullopt;
   if (const char* count = find(get, "TORCHELASTIC_RESTART_COUNT"))
-    found->restart = parse(count).value_or(0);
+    found->restart = whole_number(count).value_or(0);
   found->id = launch_id(get);
   return found;
 }

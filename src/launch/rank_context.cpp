@@ -3,11 +3,10 @@
 
 #include <fcntl.h>
 
-#include <charconv>
 #include <cstdlib>
-#include <cstring>
 
 #include "base/error.h"
+#include "launch/whole_number.h"
 
 namespace weft {
 namespace {
@@ -16,12 +15,9 @@ int read_number(const char* name, int least) {
   const char* text = std::getenv(name);
   require(text != nullptr, "{} is set, but {} is not; both are internal to weft", kRankVariable,
           name);
-  int value = 0;
-  const char* end = text + std::strlen(text);
-  const auto [stop, error] = std::from_chars(text, end, value);
-  require(error == std::errc() && stop == end && value >= least, "{}={} is not a number >= {}",
-          name, text, least);
-  return value;
+  const auto value = whole_number(text);
+  require(value && *value >= least, "{}={} is not a number >= {}", name, text, least);
+  return *value;
 }
 
 std::string read_text(const char* name) {

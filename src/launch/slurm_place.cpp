@@ -1,12 +1,11 @@
 // launch/slurm_place.cpp: the variables of srun.
 #include "launch/slurm_place.h"
 
-#include <charconv>
 #include <cstdlib>
-#include <cstring>
 
 #include "base/error.h"
 #include "launch/slurm_node_list.h"
+#include "launch/whole_number.h"
 
 namespace weft {
 namespace {
@@ -24,12 +23,9 @@ const char* need(const Environment& get, const char* name) {
 
 int number(const Environment& get, const char* name, int least) {
   const char* text = need(get, name);
-  int value = 0;
-  const char* end = text + std::strlen(text);
-  const auto [stop, error] = std::from_chars(text, end, value);
-  require(error == std::errc() && stop == end && value >= least, "{}={} is not a number >= {}",
-          name, text, least);
-  return value;
+  const auto value = whole_number(text);
+  require(value && *value >= least, "{}={} is not a number >= {}", name, text, least);
+  return *value;
 }
 
 const char* node_list(const Environment& get) {
