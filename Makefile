@@ -1,7 +1,7 @@
 # Makefile: the project's commands. Each first installs what is missing (tools/setup.sh).
 JOBS ?= $(shell nproc)
 
-.PHONY: build test test-gpu bench-gpu survive-gpu gpu-bundle tests quickstart interop sanitize mutate bench lint format setup clean
+.PHONY: build test test-gpu bench-gpu survive-gpu gpu-bundle tests quickstart wheel interop sanitize mutate bench lint format setup clean
 
 build: setup                   ## the program: build/weft
 	@mkdir -p build && cmake --preset release >build/configure.log 2>&1 || { cat build/configure.log; exit 1; }
@@ -19,8 +19,12 @@ test: tests                    ## every test that needs neither GPU nor outside 
 quickstart: build              ## a small model, trained here, answers in SQL
 	@examples/quickstart/run.sh
 
+wheel: build                   ## build/wheel/weft_ray-*.whl: the program, its libraries, the trainer for Ray
+	@cmake --build build -j $(JOBS) --target weft_wheel
+	@PYTHON=$$(tools/setup.sh wheel) && "$$PYTHON" tools/make_wheel.py build/wheel/program/weft build/wheel
+
 # Long matrices run in part, chosen by the commit's hash; FULL=1 runs all (tests/interop/sampling.py).
-interop: tests                 ## the real outside programs read what weft writes, and the reverse; FULL=1
+interop: tests wheel               ## the real outside programs read what weft writes, and the reverse; FULL=1
 	@PYTHON=$$(tools/setup.sh interop) && tools/run_interop.py "$$PYTHON"
 
 sanitize:                      ## fuzzers and tests under ASan, UBSan and TSan

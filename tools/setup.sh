@@ -5,6 +5,7 @@
 #   tools/setup.sh interop               ... and a Python environment in the user's cache folder, named
 #                                        by the hash of its lock file; its interpreter is printed
 #   tools/setup.sh kubernetes            only a Python environment with the Kubernetes client; likewise
+#   tools/setup.sh wheel                 only a Python environment that makes wheels; likewise
 #   tools/setup.sh container             only what makes a Debian folder to run the Containerfile in
 #   tools/setup.sh cuda                  ... and the headers of cuDNN's frontend; their folder is printed
 #   tools/setup.sh cudnn                 only the headers of cuDNN's frontend
@@ -150,6 +151,9 @@ case "${1:-}" in
   kubernetes)
     python_env tools/locks/kubernetes.txt
     ;;
+  wheel)
+    python_env tools/locks/wheel.txt
+    ;;
   container)
     tool debootstrap debootstrap
     install_missing
@@ -175,6 +179,6 @@ case "${1:-}" in
     done
     ;;
   *)
-    die "usage: tools/setup.sh build|lint|sanitize|interop|kubernetes|container|cuda|cudnn|arrow-folder|cudnn-folder"
+    die "usage: tools/setup.sh build|lint|sanitize|interop|kubernetes|wheel|container|cuda|cudnn|arrow-folder|cudnn-folder"
     ;;
 esac

@@ -1,9 +1,18 @@
 # The program weft: every file of src/cmd.
 file(GLOB commands CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/cmd/*.cpp)
 find_package(CLI11 REQUIRED)
-add_executable(weft ${commands})
-target_link_libraries(weft PRIVATE weft_flags weft_verify CLI11::CLI11)
+add_library(weft_commands OBJECT ${commands})
+target_link_libraries(weft_commands PRIVATE weft_flags weft_verify CLI11::CLI11)
+add_executable(weft $<TARGET_OBJECTS:weft_commands>)
+target_link_libraries(weft PRIVATE weft_flags weft_verify)
 set_target_properties(weft PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
+
+# The program of the wheel draws no pictures: Cairo brings 15 libraries, among them X11's, some of which need a newer glibc than everything
+# else. Defined here, the drawing functions of the archive are not linked, and Cairo with them.
+add_executable(weft_wheel EXCLUDE_FROM_ALL $<TARGET_OBJECTS:weft_commands> ${CMAKE_SOURCE_DIR}/src/track/plot_none.cpp)
+target_link_libraries(weft_wheel PRIVATE weft_flags weft_verify)
+target_link_options(weft_wheel PRIVATE -Wl,--as-needed)
+set_target_properties(weft_wheel PROPERTIES OUTPUT_NAME weft RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/wheel/program)
 
 # The commit is that of the last configuration; where there is no git, "unknown".
 execute_process(COMMAND git describe --always --dirty --abbrev=12
@@ -31,8 +40,8 @@ set_source_files_properties(${CMAKE_SOURCE_DIR}/src/cmd/version.cpp PROPERTIES C
 
 # Thin code: compiled fast. CLI11 is the heaviest header we have; the two files that include it are not worth optimising.
 if(TARGET weft_common_headers)
-  target_precompile_headers(weft REUSE_FROM weft_common_headers)
+  target_precompile_headers(weft_commands REUSE_FROM weft_common_headers)
 endif()
-target_compile_options(weft PRIVATE $<$<CONFIG:Release>:-O1>)
+target_compile_options(weft_commands PRIVATE $<$<CONFIG:Release>:-O1>)
 set_source_files_properties(${CMAKE_SOURCE_DIR}/src/cmd/command_line.cpp ${CMAKE_SOURCE_DIR}/src/cmd/command_options.cpp
   PROPERTIES COMPILE_OPTIONS -O0 SKIP_PRECOMPILE_HEADERS ON)

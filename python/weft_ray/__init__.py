@@ -1,0 +1,1 @@
+"""weft_ray: weft on Ray, and the program itself (weft_ray.program.PROGRAM)."""
