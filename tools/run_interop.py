@@ -22,7 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 DEADLINE_S = 1800  # of a program, all of it and beside another
 TOGETHER = 2
-ALONE = {"cluster", "kill", "nodes", "stop", "survive", "t5"}
+ALONE = {"cluster", "kill", "node_faults", "nodes", "stop", "survive", "t5"}
 LONG = {"exact", "fast", "golden", "peers"}  # begin first
 
 

@@ -65,9 +65,10 @@ void report_failure(const std::filesystem::path& dir, int rank, const std::strin
     const RunLock lock(dir);
     cut_torn_line(dir / "events.jsonl");
     write_hangs(dir / "events.jsonl", hung);
-    EventWriter(dir / "events.jsonl", rank).write("rank failed", {{"message", Json(text)}});
+    EventWriter(dir / "events.jsonl", std::max(rank, 0))
+        .write("rank failed", {{"message", Json(text)}});
   } catch (const Error& e) {
-    log_warning("the failure of rank {} could not be recorded: {}", rank, e.what());
+    log_warning("\"{}\" could not be recorded: {}", text, e.what());
   }
 }
 

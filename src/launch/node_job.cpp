@@ -66,13 +66,13 @@ void NodeSupervisor::gather() {
   }
   if (is_complete) return start_generation();
   if (Clock::now() < gather_until_) return;
-  const std::string words = missing_words();
-  log_error("{}", words);
-  finish(kPeerExit, words);
+  fail(-1, missing_words(), kPeerExit);
 }
 
+// First why nodes that were there are not any more.
 std::string NodeSupervisor::missing_words() const {
-  std::string there;
+  std::string there, lost;
+  for (const std::string& words : ends_.lost_nodes()) lost += words + "; ";
   int missing = 0;
   for (const JoinedAgent* node : nodes_) {
     if (node == nullptr)
@@ -81,9 +81,9 @@ std::string NodeSupervisor::missing_words() const {
       there += fmt::format("{}{}", there.empty() ? "" : ", ", node->name());
   }
   return fmt::format(
-      "{} of {} nodes joined within {} s ({}); {} missing: start `weft agent --join {} "
+      "{}{} of {} nodes joined within {} s ({}); {} missing: start `weft agent --join {} "
       "--secret-file {}` there, or set launch.nodes",
-      o_.num_nodes - missing, o_.num_nodes, o_.join_ms / 1000, there,
+      lost, o_.num_nodes - missing, o_.num_nodes, o_.join_ms / 1000, there,
       missing == 1 ? "one is" : fmt::format("{} are", missing), agents_.endpoint(), o_.secret_file);
 }
 

@@ -137,11 +137,12 @@ void NodeSupervisor::look_for_lost() {
     nodes_[static_cast<size_t>(agent.node)] = nullptr;
     const std::string words =
         fmt::format("node {}, {}, was lost: {}", agent.node, agent.name(), agent.lost);
+    const bool had_ranks = ends_.lose(agent.node, words);
     if (phase_ == Phase::kGathering) {
       log_warning("{}", words);
+      if (generation_ >= 0) tell("node_lost", -1, words);
       continue;
     }
-    const bool had_ranks = ends_.lose(agent.node, words);
     if (had_ranks && (agent.node == 0 || !is_finishing())) begin_closing(words);
   }
   if (exit_code_ || !first_->has_ended()) return;

@@ -1,0 +1,338 @@
+#!/usr/bin/env python3
+"""What may go wrong around a run on several nodes; hosts are network namespaces, made here.
+
+    node_faults_interop.py --weft build/weft [--only NAME ...]
+
+A node that is cut off for 30 s and returns: its ranks are dead before others take their place, it
+touches no file of the run, and it is the spare that the next loss needs. Two nodes lost at once, with
+spares and without. A network on which everything is 50 ms late, frames are lost and connections
+break (slow_wire.py). Clocks that differ by hours. No memory for copies of the state. Exact mode:
+whatever happened, the bits are those of a calm run on one machine.
+"""
+
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from common import Weft, die_with_parent, run_program, write_run_file
+from kill_interop import CONFIG, children_of
+from nodes_interop import Cluster, Network, become_root, call, training_of
+
+CUT_S, SILENCE_S, LOST_S = 30, 10, 12
+HOURS = 3600
+WIRE = Path(__file__).with_name("slow_wire.py")
+CLOCK_SHIM = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <sys/time.h>
+#include <time.h>
+static time_t offset(void) { const char* s = getenv("CLOCK_OFFSET_S"); return s ? atol(s) : 0; }
+int clock_gettime(clockid_t id, struct timespec* t) {
+  int (*next)(clockid_t, struct timespec*) = dlsym(RTLD_NEXT, "clock_gettime");
+  int code = next(id, t);
+  if (code == 0 && (id == CLOCK_REALTIME || id == CLOCK_REALTIME_COARSE)) t->tv_sec += offset();
+  return code;
+}
+int gettimeofday(struct timeval* t, void* zone) {
+  struct timespec now;
+  (void)zone;
+  if (clock_gettime(CLOCK_REALTIME, &now) != 0) return -1;
+  t->tv_sec = now.tv_sec, t->tv_usec = now.tv_nsec / 1000;
+  return 0;
+}
+time_t time(time_t* out) {
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  if (out) *out = now.tv_sec;
+  return now.tv_sec;
+}
+"""
+
+
+def write_inputs(folder):
+    dice = random.Random(4)
+    (folder / "model").mkdir()
+    (folder / "model" / "config.json").write_text(json.dumps(CONFIG))
+    lines = ["".join(dice.choices("abcdefgh ", k=dice.randint(2, 40))) for _ in range(64)]
+    (folder / "rows.txt").write_text("\n".join(lines) + "\n")
+    base = {"name": "run", "model": {"path": str(folder / "model"), "init": "random"},
+            "data": {"train": [str(folder / "rows.txt")], "tokenizer": "bytes", "seq_length": 32},
+            "train": {"steps": 40, "global_batch": 8, "micro_batch": 2},
+            "checkpoint": {"every": 5, "keep": 2}, "launch": {"threads": 1, "max_restarts": -1}}
+    layouts = {"mesh": {"dp": 2, "tp": 2, "mode": "exact"},
+               "wide": {"dp": 4, "shard": "zero3", "mode": "exact"}}
+    return {name: write_run_file(folder / f"{name}.yaml", {**base, "parallel": layout})
+            for name, layout in layouts.items()}
+
+
+class Nodes(Cluster):
+    """A run on any number of nodes, with a prefix for the command of the first."""
+
+    def __init__(self, suite, name, layout, nodes, *words, prefix=()):
+        self.weft, self.network, self.folder = suite.weft, suite.network, suite.folder
+        self.dir, self.log = self.folder / name, self.folder / f"{name}.log"
+        self.agents, self.begin = {}, time.monotonic()
+        self.command = [*prefix, self.weft.path, "train", suite.files[layout], "--run-dir", self.dir,
+                        "--nodes", nodes, "--set", "launch.interface=eth0", "--set", "launch.port=4711",
+                        *words]
+        self.train = self.network.start(0, self.log, *self.command)
+
+    def join_all(self, hosts):
+        for host in hosts:
+            self.join(host)
+
+    def has_spares(self, count, seconds=60):
+        return self.wait(lambda: self.text().count("joined as a spare") >= count, seconds)
+
+    def stop(self):
+        """SIGTERM, after which all save and end; the exit codes."""
+        self.train.send_signal(signal.SIGTERM)
+        return self.end()
+
+
+def is_alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def processes_below(pid):
+    return [pid] + [p for child in children_of(pid) for p in processes_below(child)]
+
+
+def open_files(pid, folder):
+    """Files of the folder that a process has open for writing."""
+    found = []
+    for entry in Path(f"/proc/{pid}/fd").glob("*"):
+        try:
+            path = os.readlink(entry)
+            flags = int(re.search(r"flags:\s*(\d+)", Path(f"/proc/{pid}/fdinfo/{entry.name}").read_text())[1], 8)
+        except (OSError, TypeError):
+            continue
+        if path.startswith(f"{folder}/") and flags & os.O_ACCMODE != os.O_RDONLY:
+            found.append(path)
+    return found
+
+
+class Suite:
+    def __init__(self, weft, checks, network, folder):
+        self.weft, self.checks, self.network, self.folder = weft, checks, network, folder
+        self.files, self.calm = write_inputs(folder), {}
+
+    def run_calm(self, layout, steps):
+        if (layout, steps) not in self.calm:
+            place = self.folder / f"calm-{layout}-{steps}"
+            self.weft.train(self.files[layout], place, "--set", f"train.steps={steps}")
+            self.calm[layout, steps] = training_of(self.weft, place)
+        return self.calm[layout, steps]
+
+    def ends_calm(self, run, what, layout="mesh", steps=40):
+        """The run and all agents that are left end well, with the bits of a calm run."""
+        got = run.end()
+        wanted = (0, {host: 0 for host in run.agents})
+        if self.checks.that(got == wanted, f"{what}: exit codes",
+                            "" if got == wanted else f"{got}\n{run.text()[-2000:]}"):
+            self.checks.that(training_of(self.weft, run.dir) == self.run_calm(layout, steps),
+                             f"{what}: the bits of a calm run")
+
+    def limit(self, host, mbit):
+        call("tc", "-n", self.network.switch, "qdisc", "replace", "dev", f"p{host}", "root", "tbf", "rate",
+             f"{mbit}mbit", "burst", "64kb", "latency", "200ms")
+
+    def lift_limit(self, host):
+        call("tc", "-n", self.network.switch, "qdisc", "del", "dev", f"p{host}", "root")
+
+    def returns(self):
+        """Node 1 is cut off for 30 s; host 2, whose link is slow so that the run lasts, takes over."""
+        checks, steps = self.checks, 300
+        self.limit(2, 16)
+        with Nodes(self, "returns", "mesh", 2, "--set", f"train.steps={steps}") as run:
+            run.join(1)
+            run.has_steps(6)
+            run.join(2)
+            run.has_spares(1)
+            ranks = run.ranks_of(1)
+            checks.equal(len(ranks), 2, "returns: node 1 has its ranks")
+            self.network.set_link(1, False)
+            cut = time.monotonic()
+            died = replaced = None
+            while replaced is None and time.monotonic() < cut + CUT_S:
+                new = run.ranks_of(2)
+                if died is None and not any(map(is_alive, ranks)):
+                    died = time.monotonic()
+                if new:
+                    replaced = time.monotonic()
+            checks.that(died and replaced and died <= replaced, "returns: its ranks are dead before others start",
+                        f"{(died or 0) - cut:.1f} s, {(replaced or 0) - cut:.1f} s after the cut")
+            touched = set()
+            while time.monotonic() < cut + CUT_S:
+                touched |= {f for pid in processes_below(run.agents[1].pid) for f in open_files(pid, run.dir)}
+                time.sleep(0.05)
+            checks.equal(sorted(touched), [], "returns: a node that is cut off has no file of the run open")
+            checks.that(run.train.poll() is None, "returns: the run goes on", f"step {run.steps()}")
+            self.network.set_link(1, True)
+            checks.that(run.has_spares(2, 30), "returns: the node is a spare",
+                        f"{time.monotonic() - cut - CUT_S:.1f} s after the link was up")
+            before = run.steps()
+            run.wait(lambda: run.steps() > before + 2)
+            lost = run.agents.pop(2)
+            lost.kill()
+            lost.wait()
+            checks.that(run.wait(lambda: run.ranks_of(1)), "returns: the next loss is its turn")
+            self.ends_calm(run, "returns", steps=steps)
+            checks.equal(len(run.events("node_lost")), 2, "returns: both losses are in events.jsonl")
+        self.lift_limit(2)
+
+    def two_lost(self):
+        """Nodes 1 and 2 of four are cut off in the same moment; hosts 4 and 5 are spares."""
+        with Nodes(self, "two", "wide", 4, "--set", "train.steps=200") as run:
+            run.join_all([1, 2, 3])
+            run.has_steps(6)
+            run.join_all([4, 5])
+            self.checks.that(run.has_spares(2), "two nodes at once: two spares")
+            begin = time.monotonic()
+            for host in (1, 2):
+                self.network.set_link(host, False)
+            self.checks.that(run.wait(lambda: len(run.ranks_of(4)) + len(run.ranks_of(5)) == 2, LOST_S + 10),
+                             "two nodes at once: both are replaced", f"{time.monotonic() - begin:.1f} s")
+            for host in (1, 2):
+                self.network.set_link(host, True)
+            self.ends_calm(run, "two nodes at once", "wide", 200)
+            self.checks.equal(len(run.events("node_lost")), 2, "two nodes at once: both are in events.jsonl")
+            restarts = len(run.events("started")) + len(run.events("recovered"))
+            self.checks.that(restarts <= 3, "two nodes at once: one or two restarts", f"{restarts - 1}")
+
+    def two_lost_alone(self):
+        """The same by kill -9 and without spares: 75, and what to do."""
+        with Nodes(self, "alone", "wide", 4, "--set", "train.steps=100000", "--set", "launch.join_timeout_s=2") as run:
+            run.join_all([1, 2, 3])
+            run.has_steps(6)
+            for host in (1, 2):
+                run.agents[host].kill()
+            for host in (1, 2):
+                run.agents.pop(host).wait()
+            self.checks.equal(run.end(), (75, {3: 75}), "two nodes lost, no spare: exit codes")
+            text = run.text()
+            error = text[text.rfind("error: "):]
+            cause, advice = error.find("was lost"), error.find("weft agent --join 10.213.0.1:4711")
+            self.checks.that(0 <= cause < advice, "two nodes lost, no spare: the cause first, then what to do", error)
+            self.checks.that("resumes from the newest checkpoint" in text, "two nodes lost, no spare: how it continues")
+
+    def slow_network(self):
+        """Everything between node 1 and the others is late; now and then a connection breaks."""
+        network, count = self.network, self.folder / "wire.json"
+        steps = 20
+        self.insert_wire(1)
+        wire = subprocess.Popen(["ip", "netns", "exec", network.switch, sys.executable, str(WIRE), "p1", "w1",
+                                 "--delay-ms", "50", "--loss", "0.002", "--reset-every", "18", "--seed", "3",
+                                 "--count", str(count)], preexec_fn=die_with_parent)
+        try:
+            begin = time.monotonic()
+            with Nodes(self, "slow", "mesh", 2, "--set", f"train.steps={steps}", "--set", "checkpoint.every=2",
+                       "--set", "launch.join_timeout_s=60") as run:
+                run.join(1)
+                run.wait(lambda: False, 240)  # until it ends
+                self.ends_calm(run, "a slow, lossy network", steps=steps)
+                starts = len(run.events("started")) + len(run.events("recovered"))
+            seconds = time.monotonic() - begin
+        finally:
+            wire.terminate()
+            wire.wait()
+            self.remove_wire(1)
+        counts = json.loads(count.read_text())
+        self.checks.that(counts["resets"] > 0 and counts["lost"] > 0 and starts > 1,
+                         "a slow, lossy network: there were faults", f"{counts}, {starts - 1} restarts, {seconds:.0f} s")
+
+    def insert_wire(self, host):
+        switch = self.network.switch
+        call("ip", "-n", switch, "link", "add", "w0", "type", "veth", "peer", "name", "w1")
+        for words in (["w0", "master", "br0", "up"], ["w1", "up"], [f"p{host}", "nomaster"]):
+            call("ip", "-n", switch, "link", "set", *words)
+        # Whole frames also from the hosts' cards.
+        for name in (switch, *self.network.names):
+            device = "w0" if name == switch else "eth0"
+            call("ip", "netns", "exec", name, sys.executable, WIRE, device)
+
+    def remove_wire(self, host):
+        call("ip", "-n", self.network.switch, "link", "del", "w0")
+        call("ip", "-n", self.network.switch, "link", "set", f"p{host}", "master", "br0")
+
+    def clocks(self):
+        """The supervisor's clock is 7 hours slow, node 1's 5 hours fast, and it has been up for a year more."""
+        shim = self.folder / "clock.so"
+        (self.folder / "clock.c").write_text(CLOCK_SHIM)
+        call("gcc", "-shared", "-fPIC", "-O1", "-o", shim, self.folder / "clock.c", "-ldl")
+        slow = ["env", f"LD_PRELOAD={shim}", f"CLOCK_OFFSET_S={-7 * HOURS}"]
+        year = 365 * 24 * HOURS
+        fast = ["unshare", "--time", "--monotonic", year, "--boottime", year, "--fork", "--kill-child",
+                "env", f"LD_PRELOAD={shim}", f"CLOCK_OFFSET_S={5 * HOURS}"]
+        show = [sys.executable, "-c", "import time; print(time.time(), time.monotonic())"]
+        shown = [[float(word) for word in subprocess.run([str(w) for w in [*prefix, *show]], check=True, text=True,
+                                                         capture_output=True).stdout.split()]
+                 for prefix in (slow, fast)]
+        self.checks.that(shown[1][0] - shown[0][0] > 11.9 * HOURS and shown[1][1] - shown[0][1] > 0.9 * year,
+                         "clocks: they differ", f"{shown}")
+        with Nodes(self, "clocks", "mesh", 2, "--set", "train.steps=100", prefix=slow) as run:
+            run.join(1, *fast)
+            run.has_steps(12)
+            first = [pid for pid in run.ranks_of(0) if is_alive(pid)]
+            if self.checks.equal(len(first), 2, "clocks: node 0 has its ranks"):
+                os.kill(first[1], signal.SIGKILL)
+            self.ends_calm(run, "clocks that differ by 12 hours, and a killed rank", steps=100)
+
+    def no_memory(self):
+        """A machine with memory for the ranks but not for copies of their state: said, and it goes on."""
+        plan = self.weft.json("plan", self.files["mesh"])
+        kib = (plan["resident_total"] - plan["host"]["code"] + plan["snapshot"]) >> 10
+        meminfo = self.folder / "meminfo"
+        meminfo.write_text(re.sub(r"(MemAvailable:\s*)\d+", rf"\g<1>{kib}", Path("/proc/meminfo").read_text()))
+        command = ["unshare", "-m", "sh", "-c", f'mount --bind "{meminfo}" /proc/meminfo && exec "$@"', "sh",
+                   self.weft.path, "train", self.files["mesh"], "--run-dir", self.folder / "poor", "--set",
+                   "train.steps=200"]
+        log = self.folder / "poor.log"
+        with open(log, "wb") as out, subprocess.Popen([str(w) for w in command], stdin=subprocess.DEVNULL, stdout=out,
+                                                      stderr=out, preexec_fn=die_with_parent) as run:
+            metrics = self.folder / "poor" / "metrics.jsonl"
+            end = time.monotonic() + 60
+            while time.monotonic() < end and run.poll() is None:
+                if metrics.exists() and metrics.read_bytes().count(b'"step_ms"') > 12:
+                    break
+                time.sleep(0.01)
+            ranks = children_of(run.pid)
+            if self.checks.equal(len(ranks), 4, "no memory for copies: it trains"):
+                os.kill(ranks[2], signal.SIGKILL)
+            self.checks.equal(run.wait(120), 0, "no memory for copies: exit code after a killed rank")
+        text = log.read_text(errors="replace")
+        said = re.search(r"warning: a run continues after the death of a rank from copies.*checkpoint", text)
+        self.checks.that(said, "no memory for copies: said at the start", said[0] if said else text[:800])
+        self.checks.that("continuing from storage" in text, "no memory for copies: it goes on from the checkpoint")
+        self.checks.that(training_of(self.weft, self.folder / "poor") == self.run_calm("mesh", 200),
+                         "no memory for copies: the bits of a calm run")
+
+
+def body(args, checks, folder):
+    with Network(6) as network:
+        suite = Suite(Weft(args.weft), checks, network, folder)
+        parts = [suite.two_lost_alone, suite.no_memory, suite.clocks, suite.slow_network, suite.two_lost, suite.returns]
+        if args.only:
+            parts = [part for part in parts if part.__name__ in args.only]
+        else:
+            long = (suite.slow_network, suite.two_lost, suite.returns)
+            parts = [p for p in parts if p not in long] + checks.sample(long, lambda part: (), 0.34)
+        for part in parts:
+            begin = time.monotonic()
+            part()
+            print(f"{part.__name__}: {time.monotonic() - begin:.1f} s", flush=True)
+
+
+if __name__ == "__main__":
+    become_root()
+    run_program(__doc__, body, lambda p: p.add_argument("--only", nargs="*"), in_memory=True)
