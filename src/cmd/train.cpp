@@ -233,7 +233,6 @@ int train_alone(RunFile& file, const Words& w) {
 
 int train_here(RunFile& file, const Words& w, const StopSignals& signals,
                SlurmSupervisor* slurm = nullptr) {
-  check_shared_run_dir(file.config(), w.options);
   if (report_if_finished(file, w.options)) return 0;
   if (w.engine == "slurm" && !is_slurm_task()) return train_by_slurm(file, w.options, w.waits);
   require(w.engine != "slurm" || slurm || file.config().launch.nodes == 1,

@@ -9,6 +9,7 @@
 #include "launch/node_start_check.h"
 #include "net/interface.h"
 #include "net/secret.h"
+#include "train/mirror.h"
 #include "train/run_dir.h"
 #include "train/run_lock.h"
 
@@ -19,7 +20,7 @@ namespace {
 // One of an earlier start is used again, so that agents may join again.
 fs::path provide_secret(const fs::path& dir, const std::string& given) {
   if (!given.empty()) return fs::absolute(given);
-  const fs::path path = dir / "secret";
+  const fs::path path = dir / kSecretFile;
   if (path_kind(path) == PathKind::kNothing) Secret::random().write_new_file(path);
   return path;
 }
@@ -27,7 +28,7 @@ fs::path provide_secret(const fs::path& dir, const std::string& given) {
 // A file that all nodes must see; removed at the end.
 class Marker {
  public:
-  explicit Marker(const fs::path& dir) : path_(dir / ".nodes") {
+  explicit Marker(const fs::path& dir) : path_(dir / kNodesMarker) {
     for (const uint8_t byte : random_nonce()) text_ += fmt::format("{:02x}", byte);
     write_file_atomic(path_, text_);
   }
@@ -46,13 +47,6 @@ class Marker {
 };
 
 }  // namespace
-
-void check_shared_run_dir(const RunConfig& c, const TrainOptions& options) {
-  require(c.launch.nodes == 1 || run_address_of(c, options).empty(),
-          "launch.nodes is {}, and the run directory {}: several nodes with a run in an object "
-          "store are not built; use a folder that all nodes share",
-          c.launch.nodes, run_address_of(c, options));
-}
 
 int run_on_nodes(const RunFile& file, const TrainOptions& options, const NodesRun& run) {
   const RunConfig& c = file.config();

@@ -13,10 +13,8 @@ struct NodesRun {
   const std::string& secret_file;  // "": the run directory's
 };
 
-// UserError where the run directory of several nodes is in an object store.
-void check_shared_run_dir(const RunConfig& config, const TrainOptions& options);
-
-// UserError where the run directory is in use.
+// UserError where the run directory is in use. Of a run in an object store it is the mirror, which
+// all nodes must share as any other run directory; only rank 0 talks to the store.
 int run_on_nodes(const RunFile& file, const TrainOptions& options, const NodesRun& run);
 
 }  // namespace weft

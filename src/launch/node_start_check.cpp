@@ -29,7 +29,8 @@ void check_marker(const NodeStart& start) {
       fmt::format("storage is not shared: {} {}", start.marker,
                   !text ? "does not exist here, but the supervisor has written it"
                         : "has another text here than on the supervisor's node"),
-      "checkpoints of all ranks go to one folder: mount the same storage on every node");
+      "checkpoints of all ranks go to one folder: mount the same storage on every node; with "
+      "storage: s3://... this is the run's mirror, which checkpoint.fallback puts there");
 }
 
 }  // namespace

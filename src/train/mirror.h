@@ -8,6 +8,8 @@
 namespace weft {
 
 inline constexpr const char* kMirrorState = ".mirror.json";
+// Of a run on several nodes: what its agents prove to know, and a file that all nodes must see.
+inline constexpr const char *kSecretFile = "secret", *kNodesMarker = ".nodes";
 
 // Its contents: who wrote the mirror, and what of it is in the store.
 struct MirrorState {

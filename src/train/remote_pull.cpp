@@ -25,8 +25,10 @@ std::optional<std::string> text_of(const fs::path& path) {
   return read_file(path);
 }
 
-bool is_lock(const std::string& name) {
-  return name == ".lock" || name == ".lease" || name == kStatusFile;
+// Of the processes that train here, not of the run.
+bool is_of_session(const std::string& name) {
+  constexpr const char* kNames[] = {".lock", ".lease", kStatusFile, kSecretFile, kNodesMarker};
+  return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
 }
 
 std::string name_of(const fs::path& checkpoint) {
@@ -118,7 +120,7 @@ void RemoteRun::set_unsent_aside(const StoreListing& listing) {
   const fs::path aside = unused_path(mirror_.string() + ".unsent");
   make_folder(aside);
   for (const std::string& name : folder_names(mirror_)) {
-    if (!is_lock(name)) move_folder(mirror_ / name, aside / name);
+    if (!is_of_session(name)) move_folder(mirror_ / name, aside / name);
   }
   log_warning(
       "{} was changed elsewhere since this machine saved {}, which was never uploaded: it is kept "
@@ -138,7 +140,7 @@ void RemoteRun::clear_foreign(const StoreListing& listing) {
     if (!is_same_there(listing, name)) remove_renamed_first(mirror_ / name);
   }
   for (const std::string& name : folder_names(mirror_)) {
-    if (!is_lock(name) && name != "checkpoints" && name != kMirrorState)
+    if (!is_of_session(name) && name != "checkpoints" && name != kMirrorState)
       remove_folder(mirror_ / name);
   }
   remove_folder(mirror_ / kMirrorState);

@@ -79,9 +79,9 @@ class Nodes(Cluster):
         self.weft, self.network, self.folder = suite.weft, suite.network, suite.folder
         self.dir, self.log = self.folder / name, self.folder / f"{name}.log"
         self.agents, self.begin = {}, time.monotonic()
-        self.command = [*prefix, self.weft.path, "train", suite.files[layout], "--run-dir", self.dir,
-                        "--nodes", nodes, "--set", "launch.interface=eth0", "--set", "launch.port=4711",
-                        *words]
+        place = [] if "--run-dir" in words else ["--run-dir", self.dir]
+        self.command = [*prefix, self.weft.path, "train", suite.files[layout], *place, "--nodes", nodes,
+                        "--set", "launch.interface=eth0", "--set", "launch.port=4711", *words]
         self.train = self.network.start(0, self.log, *self.command)
 
     def join_all(self, hosts):
