@@ -2,8 +2,12 @@
 #include "launch/agent_table.h"
 
 #include <poll.h>
+#include <sys/epoll.h>
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -15,6 +19,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kMaxRefusals = 20;  // that are logged: strangers must not fill the terminal
 constexpr std::chrono::milliseconds kDismiss{1000};
+constexpr std::chrono::milliseconds kLookEvery{100};  // for silence, at all agents
 
 }  // namespace
 
@@ -25,39 +30,65 @@ std::string JoinedAgent::name() const {
 AgentTable::AgentTable(const std::string& host, const std::string& port, const Secret& secret,
                        int64_t lost_ms)
     : acceptor_(host, port, secret, Identity{kSupervisorService}, node_message_bounds()),
-      lost_after_(lost_ms) {}
+      poll_(::epoll_create1(EPOLL_CLOEXEC)),
+      lost_after_(lost_ms) {
+  ensure(poll_.fd() >= 0, "cannot create an epoll descriptor for agents");
+}
 
 void AgentTable::wait(int fd, int timeout_ms) {
-  std::vector<pollfd> wanted = {{fd, POLLIN, 0}};
+  std::vector<pollfd> wanted = {{fd, POLLIN, 0}, {poll_.fd(), POLLIN, 0}};
   acceptor_.add_descriptors(&wanted);
-  for (const JoinedAgent& agent : agents_) {
-    const int events = POLLIN | (agent.channel.wants_to_write() ? POLLOUT : 0);
-    wanted.push_back({agent.channel.fd(), static_cast<short>(events), 0});
-  }
   const int until_ms = acceptor_.until_deadline_ms();
   if (until_ms >= 0) timeout_ms = std::min(timeout_ms, until_ms);
   ::poll(wanted.data(), wanted.size(), timeout_ms);
 }
 
+// The first event of a channel comes at once, since it can be written to.
 void AgentTable::accept() {
-  for (Channel& channel : acceptor_.accept_known())
-    agents_.push_back({std::move(channel), Clock::now()});
+  for (Channel& channel : acceptor_.accept_known()) {
+    JoinedAgent& agent = agents_.emplace_back(JoinedAgent{std::move(channel), Clock::now()});
+    epoll_event event{};
+    event.events = EPOLLIN | EPOLLOUT | EPOLLET;
+    event.data.ptr = &agent;
+    if (::epoll_ctl(poll_.fd(), EPOLL_CTL_ADD, agent.channel.fd(), &event) != 0)
+      lose(agent, fmt::format("it cannot be watched: {}", std::strerror(errno)));
+  }
   for (const std::string& refusal : acceptor_.take_refusals()) {
     if (++num_refusals_ <= kMaxRefusals) log_warning("a connection was refused: {}", refusal);
   }
 }
 
+void AgentTable::lose(JoinedAgent& agent, const std::string& why) {
+  agent.lost = why;
+  ++num_lost_;
+}
+
 void AgentTable::receive(const Receive& handle) {
   accept();
-  for (JoinedAgent& agent : agents_) {
-    if (!agent.lost.empty()) continue;
-    try {
-      read(agent, handle);
-    } catch (const PeerError& e) {
-      agent.lost = e.what();
+  std::array<epoll_event, 256> events;
+  int count = 0;
+  do {
+    count = ::epoll_wait(poll_.fd(), events.data(), static_cast<int>(events.size()), 0);
+    for (int i = 0; i < count; ++i) {
+      JoinedAgent& agent = *static_cast<JoinedAgent*>(events[static_cast<size_t>(i)].data.ptr);
+      if (!agent.lost.empty()) continue;
+      try {
+        read(agent, handle);
+      } catch (const PeerError& e) {
+        if (agent.lost.empty()) lose(agent, e.what());
+      }
     }
-    if (agent.lost.empty() && Clock::now() - agent.heard > lost_after_)
-      agent.lost = fmt::format("nothing was heard of it for {} s", lost_after_.count() / 1000);
+  } while (count == static_cast<int>(events.size()));
+  look_for_silence();
+}
+
+void AgentTable::look_for_silence() {
+  const auto now = Clock::now();
+  if (now - looked_ < kLookEvery) return;
+  looked_ = now;
+  for (JoinedAgent& agent : agents_) {
+    if (agent.lost.empty() && now - agent.heard > lost_after_)
+      lose(agent, fmt::format("nothing was heard of it for {} s", lost_after_.count() / 1000));
   }
 }
 
@@ -84,7 +115,7 @@ void AgentTable::send(JoinedAgent& to, NodeMessage kind, const std::string& payl
   try {
     queue_message(&to.channel, kind, payload);
   } catch (const PeerError& e) {
-    to.lost = e.what();
+    lose(to, e.what());
   }
 }
 
@@ -98,9 +129,12 @@ JoinedAgent* AgentTable::find_spare(bool is_first) {
 
 std::vector<JoinedAgent> AgentTable::take_lost() {
   std::vector<JoinedAgent> lost;
+  if (num_lost_ == 0) return lost;
+  num_lost_ = 0;
   for (auto at = agents_.begin(); at != agents_.end();) {
     const auto here = at++;
     if (here->lost.empty()) continue;
+    ::epoll_ctl(poll_.fd(), EPOLL_CTL_DEL, here->channel.fd(), nullptr);
     lost.push_back(std::move(*here));
     agents_.erase(here);
   }

@@ -1,4 +1,7 @@
 // launch/agent_table.h: the supervisor's side of its agents: who has joined, who is lost.
+//
+// A message costs the same however many agents there are: epoll names the channels on which
+// something has happened (edge-triggered, so that all that is there is read).
 #pragma once
 
 #include <chrono>
@@ -10,6 +13,7 @@
 
 #include "launch/node_messages.h"
 #include "net/channel_acceptor.h"
+#include "net/socket.h"
 
 namespace weft {
 
@@ -48,10 +52,15 @@ class AgentTable {
  private:
   void accept();
   void read(JoinedAgent& agent, const Receive& handle);
+  void look_for_silence();
+  void lose(JoinedAgent& agent, const std::string& why);
 
   ChannelAcceptor acceptor_;
-  std::list<JoinedAgent> agents_;
+  Socket poll_;                    // an epoll descriptor
+  std::list<JoinedAgent> agents_;  // epoll knows them by their address
   std::chrono::milliseconds lost_after_;
+  std::chrono::steady_clock::time_point looked_;  // for silence
+  int num_lost_ = 0;                              // that are still in the table
   int num_refusals_ = 0;
 };
 
