@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "base/printable.h"
+#include "config/elastic.h"
 #include "config/launch_env.h"
 #include "config/run_config.h"
 
@@ -201,6 +202,7 @@ void check_config(const OptionTable& table, const RunConfig& c,
   check_rows(c.data, complaints);
   check_ranks(c, complaints);
   check_batch(c, complaints);
+  check_elastic(c, complaints);
   check_scaling(c.train, complaints);
   check_tf32(c, complaints);
   check_evaluation(c, complaints);

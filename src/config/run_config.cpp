@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "config/elastic.h"
 #include "config/launch_env.h"
 #include "kernel/device_kernels.h"
 
@@ -251,8 +252,9 @@ void bind_rest(OptionTable& t, RunConfig& c) {
         "seconds that a run waits for its nodes, and for another one where one was lost")
       .at_least(1)
       .at_most(7 * 86400);
-  t.add("launch.elastic", &c.launch.elastic, "change dp when a node is lost")
-      .not_built("elastic runs");
+  t.add("launch.elastic", &c.launch.elastic,
+        "continue with fewer nodes, and so a smaller dp, where one is lost and no spare is there; "
+        "the global batch stays");
   t.add("launch.max_restarts", &c.launch.max_restarts,
         "how often dead ranks are replaced before the run ends; -1 = without bound")
       .at_least(-1);
@@ -331,6 +333,14 @@ void RunFile::choose_precision(const std::string& value) {
   std::vector<std::string> complaints;
   check_config(*table_, config_, &complaints);
   refuse(complaints);
+}
+
+void RunFile::use_nodes(int64_t nodes) {
+  ensure(config_.launch.elastic || nodes == config_.launch.nodes,
+         fmt::format("{} nodes, but launch.nodes is {} and the run is not elastic", nodes,
+                     config_.launch.nodes));
+  if (asked_.empty()) asked_ = table_->resolved();
+  config_ = with_nodes(config_, nodes);
 }
 
 void RunFile::take_no_snapshots(const std::string& why) {

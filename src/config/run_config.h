@@ -110,19 +110,24 @@ class RunFile {
   RunFile(const std::filesystem::path& path, const std::vector<std::string>& sets,
           Use use = Use::kTrain);
   const RunConfig& config() const { return config_; }
-  std::string resolved() const { return table_->resolved(); }  // YAML, defaults marked
+  // YAML, defaults marked.
+  std::string resolved() const { return asked_.empty() ? table_->resolved() : asked_; }
   // Replaces `train.precision: auto`, which the resolved file then shows as chosen. All complaints
   // about the value are collected as those about a given one.
   void choose_precision(const std::string& value);
   // Replaces the default of checkpoint.async; the resolved file shows why.
   void save_synchronously(const std::string& why);
   void take_no_snapshots(const std::string& why);
+  // The layout of an elastic run that has other nodes than launch.nodes; the resolved file shows
+  // what was asked for. Call it last.
+  void use_nodes(int64_t nodes);
   bool was_given(std::string_view key) const { return table_->was_given(key); }
   const std::vector<std::string>& not_built() const { return table_->not_built(); }
 
  private:
   RunConfig config_;
   std::unique_ptr<OptionTable> table_;
+  std::string asked_;  // the resolved file before use_nodes; "": it was not called
 };
 
 void bind_options(OptionTable* table, RunConfig* config);

@@ -38,6 +38,7 @@ struct PlannedRun {
 
 std::vector<std::string> sets_of(const VerifyOptions& o, const VerifyLayout& layout) {
   std::vector<std::string> sets = o.sets;
+  sets.insert(sets.end(), {"launch.nodes=1", "launch.elastic=false"});  // they are compared here
   if (o.steps) {
     sets.push_back(fmt::format("train.steps={}", *o.steps));
     sets.emplace_back("train.epochs=1");  // steps or epochs, not both
@@ -202,7 +203,6 @@ class Verifier {
     log_info("{} of {}: {}", i + 1, runs_.size(), run.layout.name);
     ChildStart start;
     start.argv = {"weft", "train", o_.run, "--run-dir", dir(i).string(), "--overwrite"};
-    start.argv.insert(start.argv.end(), {"--set", "launch.nodes=1"});  // layouts are compared here
     for (const std::string& set : run.sets) {
       start.argv.emplace_back("--set");
       start.argv.push_back(set);

@@ -67,8 +67,8 @@ TEST(BadRunFile, MissingKeysAndFiles) {
 TEST(BadRunFile, UnbuiltFeaturesAreRejectedByName) {
   const TinyRun run;
   const std::vector<std::string> sets = {"train.optimizer=adamw8bit", "train.recompute=full",
-                                         "train.offload=all",         "launch.elastic=true",
-                                         "track.tensorboard=true",    "data.format=idx"};
+                                         "train.offload=all", "track.tensorboard=true",
+                                         "data.format=idx"};
   expect_refused(run, {"storage=gs://bucket/x"}, {"gs://", "s3://bucket/prefix"});
   if (!cuda_kernels())
     expect_refused(run, {"launch.device=cuda"},
