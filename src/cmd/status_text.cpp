@@ -59,6 +59,17 @@ std::string restarts(const Json& status) {
   return text;
 }
 
+// Of an elastic run.
+std::string layout(const Json& status) {
+  const Json* layout = status.find("layout");
+  const auto text = layout ? find_text(*layout, "text") : std::nullopt;
+  if (!text) return "";
+  const auto number = [&](const char* key) { return find_int(*layout, key).value_or(0); };
+  const int64_t asked = number("nodes_asked"), spares = number("spares");
+  return *text + (asked != number("nodes") ? fmt::format(" of {} asked for", asked) : "") +
+         (spares > 0 ? fmt::format(", {} waiting as spare{}", spares, spares == 1 ? "" : "s") : "");
+}
+
 std::string event_line(const std::optional<Json>& event) {
   if (!event) return "";
   std::string text = find_text(*event, "event").value_or("?");
@@ -106,6 +117,7 @@ std::string status_text(const RunStatus& s) {
   text += line("speed", speed(s));
   text += line("memory", memory(json));
   text += line("restarts", restarts(json));
+  text += line("layout", layout(json));
   text += line("checkpoint", checkpoint_line(s.events.checkpoint));
   text += line("last event", event_line(s.events.last));
   if (s.is_live && !json.at("ranks").as_array().empty()) text += rank_lines(json.at("ranks"));

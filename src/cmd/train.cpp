@@ -184,8 +184,9 @@ int supervise(RunFile& file, const Words& w, const StopSignals& signals, SlurmSu
       slurm->note_listening(
           text, w.secret_file.empty() ? dir / "secret" : std::filesystem::path(w.secret_file));
   };
-  const int code = c.launch.nodes > 1 ? run_on_nodes(file, options, {job, sink, w.secret_file})
-                                      : run_local_job(job, sink);
+  const int code = c.launch.nodes > 1
+                       ? run_on_nodes(file, options, {job, sink, w.secret_file, w.force})
+                       : run_local_job(job, sink);
   // A rejected start has written nothing, and the directory may belong to another run.
   if (failure && last_event_time(dir) != before)
     report_failure(dir, failure->first, failure->second, hung);
@@ -261,6 +262,8 @@ int train_as_task(RunFile& file, const Words& w, const StopSignals& signals,
 
 int train_one(RunFile& file, Words& w, const RankContext& rank) {
   if (rank.world->has_saved()) continue_run(&w.options);
+  if (const int nodes = rank.size / rank.world->num_ranks(); nodes != file.config().launch.nodes)
+    file.use_nodes(nodes);
   return train_rank(file, w.options,
                     {.rank = rank.rank,
                      .threads = rank.threads,

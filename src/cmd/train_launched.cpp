@@ -81,6 +81,10 @@ int train_launched(RunFile& file, TrainOptions options, bool is_forced,
   check_size(c, place);
   check_restart(options, place);
   check_storage(c, options, place);
+  require(!c.launch.elastic,
+          "launch.elastic is true, but {} has started the ranks and decides what follows a lost "
+          "node: leave it out, or start the nodes with weft agent",
+          place.launcher);
   check_layout(c);
   check_backend(c);
   file.take_no_snapshots(fmt::format("ranks are started by {}", place.launcher));

@@ -5,10 +5,13 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/path.h"
+#include "cmd/train_memory.h"
+#include "config/elastic.h"
 #include "launch/node_job.h"
 #include "launch/node_start_check.h"
 #include "net/interface.h"
 #include "net/secret.h"
+#include "track/run_files.h"
 #include "train/mirror.h"
 #include "train/run_dir.h"
 #include "train/run_lock.h"
@@ -46,6 +49,31 @@ class Marker {
   std::string text_;
 };
 
+void make_elastic(const RunFile& file, bool is_forced, NodeJobOptions* nodes) {
+  for (const ElasticLayout& layout : elastic_layouts(file.config()))
+    nodes->layouts.push_back({static_cast<int>(layout.nodes), layout.dp});
+  nodes->fits = [&file, is_forced](const NodeLayout& layout) {
+    return fit_nodes(file, layout.num_nodes, is_forced);
+  };
+  std::string others;
+  for (size_t i = 1; i < nodes->layouts.size(); ++i)
+    others += fmt::format("{}{}", i == 1 ? "" : ", ", nodes->layouts[i].describe());
+  log_info("elastic: where a node is lost and no spare is there, it continues with {}", others);
+}
+
+// text: from, to and why, one line each. Rank 0 may append meanwhile.
+void write_layout_event(const fs::path& dir, const std::string& text) {
+  const size_t to = text.find('\n') + 1, why = text.find('\n', to) + 1;
+  try {
+    EventWriter(dir / "events.jsonl", 0)
+        .write("layout", {{"from", Json(text.substr(0, to - 1))},
+                          {"to", Json(text.substr(to, why - to - 1))},
+                          {"why", Json(text.substr(why))}});
+  } catch (const Error& e) {
+    log_warning("the change of layout could not be recorded: {}", e.what());
+  }
+}
+
 }  // namespace
 
 int run_on_nodes(const RunFile& file, const TrainOptions& options, const NodesRun& run) {
@@ -66,7 +94,11 @@ int run_on_nodes(const RunFile& file, const TrainOptions& options, const NodesRu
   nodes.join_ms = 1000 * c.launch.join_timeout_s;
   if (c.launch.snapshot_steps() >= 0)
     log_info("several nodes: where a rank dies, all continue from the newest checkpoint");
-  return run_node_job(nodes, run.sink);
+  if (c.launch.elastic) make_elastic(file, run.is_forced, &nodes);
+  return run_node_job(nodes, [&](const char* event, int rank, const std::string& text) {
+    if (std::string_view(event) == "layout") write_layout_event(dir, text);
+    run.sink(event, rank, text);
+  });
 }
 
 }  // namespace weft

@@ -11,6 +11,7 @@ struct NodesRun {
   const JobOptions& job;  // of one node
   const EventSink& sink;
   const std::string& secret_file;  // "": the run directory's
+  bool is_forced;                  // memory does not matter
 };
 
 // UserError where the run directory is in use. Of a run in an object store it is the mirror, which

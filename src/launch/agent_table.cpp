@@ -119,12 +119,12 @@ void AgentTable::send(JoinedAgent& to, NodeMessage kind, const std::string& payl
   }
 }
 
-JoinedAgent* AgentTable::find_spare(bool is_first) {
+std::vector<JoinedAgent*> AgentTable::known() {
+  std::vector<JoinedAgent*> found;
   for (JoinedAgent& agent : agents_) {
-    if (agent.node < 0 && agent.lost.empty() && agent.hello && agent.hello->is_first == is_first)
-      return &agent;
+    if (agent.lost.empty() && agent.hello) found.push_back(&agent);
   }
-  return nullptr;
+  return found;
 }
 
 std::vector<JoinedAgent> AgentTable::take_lost() {

@@ -44,8 +44,8 @@ class AgentTable {
   void send(JoinedAgent& to, NodeMessage kind, const std::string& payload = "");
 
   std::list<JoinedAgent>& all() { return agents_; }
-  JoinedAgent* find_spare(bool is_first);  // without a node, and there; null: none
-  std::vector<JoinedAgent> take_lost();    // out of the table
+  std::vector<JoinedAgent*> known();     // that have said hello, and are there; as they came
+  std::vector<JoinedAgent> take_lost();  // out of the table
   // Tells everyone that the run is over, and waits until they have it, for a second at most.
   void dismiss(const Verdict& verdict);
 

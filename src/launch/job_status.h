@@ -26,6 +26,9 @@ struct JobStatus {
   int64_t num_restarts = 0;       // of the budget
   int64_t max_restarts = 0;       // -1: without bound
   int64_t generation = 0;
+  // Of an elastic run: "dp=2 on 2 nodes"; empty: the layout does not change.
+  std::string layout = {};
+  int64_t num_nodes = 1, nodes_asked = 1, num_spares = 0;
   bool is_opened = false;    // the run directory is this job's
   int64_t shared_bytes = 0;  // shared memory of all ranks: arenas and snapshots
   std::vector<RankStatus> ranks;

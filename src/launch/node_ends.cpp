@@ -18,12 +18,12 @@ std::string signal_text(int number) {
 
 }  // namespace
 
-NodeEnds::NodeEnds(int num_nodes, int ranks_per_node)
-    : ranks_per_node_(ranks_per_node),
-      ranks_(static_cast<size_t>(num_nodes) * static_cast<size_t>(ranks_per_node)) {}
+NodeEnds::NodeEnds(int num_nodes, int ranks_per_node) : ranks_per_node_(ranks_per_node) {
+  begin(num_nodes);
+}
 
-void NodeEnds::clear() {
-  for (Rank& rank : ranks_) rank = {};
+void NodeEnds::begin(int num_nodes) {
+  ranks_.assign(static_cast<size_t>(num_nodes) * static_cast<size_t>(ranks_per_node_), Rank{});
   lost_nodes_.clear();
   refusal_.reset();
   num_ended_ = 0;

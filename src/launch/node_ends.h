@@ -13,7 +13,7 @@ class NodeEnds {
  public:
   NodeEnds(int num_nodes, int ranks_per_node);
 
-  void clear();                                    // all run again
+  void begin(int num_nodes);                       // all run again
   void note(const RankEnd& end, int stop_signal);  // stop_signal: that all were asked to end with
   bool lose(int node, const std::string& words);   // its ranks are gone; whether any still ran
   void refuse(int node, const std::string& words, int exit_code);  // they were never started

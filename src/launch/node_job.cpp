@@ -22,7 +22,7 @@ constexpr int64_t kStoreMs = 2000;
 int NodeSupervisor::run() {
   tell("listening", -1, agents_.endpoint());
   first_ = std::make_unique<FirstAgent>(o_.agent_argv, agents_.endpoint(), o_.secret_file);
-  gather_until_ = Clock::now() + milliseconds(o_.join_ms);
+  begin_gathering("");
   if (o_.num_nodes > 1) {
     log_info(
         "waiting for {} more node{}; on each of them:\n  weft agent --join {} --secret-file {}",
@@ -52,50 +52,16 @@ void NodeSupervisor::advance() {
   }
 }
 
-void NodeSupervisor::gather() {
-  bool is_complete = true;
-  for (int n = 0; n < o_.num_nodes; ++n) {
-    JoinedAgent*& node = nodes_[static_cast<size_t>(n)];
-    if (node != nullptr) continue;
-    node = agents_.find_spare(n == 0);
-    is_complete = is_complete && node != nullptr;
-    if (node == nullptr) continue;
-    node->node = n;
-    log_info("node {} is {}", n, node->name());
-    tell("joined", n, node->name());
-  }
-  if (is_complete) return start_generation();
-  if (Clock::now() < gather_until_) return;
-  fail(-1, missing_words(), kPeerExit);
-}
-
-// First why nodes that were there are not any more.
-std::string NodeSupervisor::missing_words() const {
-  std::string there, lost;
-  for (const std::string& words : ends_.lost_nodes()) lost += words + "; ";
-  int missing = 0;
-  for (const JoinedAgent* node : nodes_) {
-    if (node == nullptr)
-      ++missing;
-    else
-      there += fmt::format("{}{}", there.empty() ? "" : ", ", node->name());
-  }
-  return fmt::format(
-      "{}{} of {} nodes joined within {} s ({}); {} missing: start `weft agent --join {} "
-      "--secret-file {}` there, or set launch.nodes",
-      lost, o_.num_nodes - missing, o_.num_nodes, o_.join_ms / 1000, there,
-      missing == 1 ? "one is" : fmt::format("{} are", missing), agents_.endpoint(), o_.secret_file);
-}
-
 NodeStart NodeSupervisor::start_of(int node) const {
   NodeStart start;
   start.generation = generation_;
   start.node = node;
-  start.num_nodes = o_.num_nodes;
+  start.num_nodes = layout_.num_nodes;
   start.ranks_per_node = o_.job.num_ranks;
   start.threads = o_.job.threads;
   start.deadline_ms = o_.job.deadline_ms;
   start.argv = o_.job.argv;
+  start.argv.insert(start.argv.end(), arguments_.begin(), arguments_.end());
   start.env = o_.job.env;
   start.directory = o_.directory;
   start.files = o_.files;
@@ -109,10 +75,10 @@ NodeStart NodeSupervisor::start_of(int node) const {
 void NodeSupervisor::start_generation() {
   ++generation_;
   store_ = std::make_unique<StoreServer>(o_.host, "0", &secret_);
-  ends_.clear();
+  ends_.begin(layout_.num_nodes);
   kill_at_.reset();
   phase_ = Phase::kRunning;
-  for (int n = 0; n < o_.num_nodes; ++n)
+  for (int n = 0; n < layout_.num_nodes; ++n)
     agents_.send(*nodes_[static_cast<size_t>(n)], NodeMessage::kStart, start_of(n).write());
   tell("started", -1, fmt::format("generation {}", generation_));
   report_spares();
@@ -174,14 +140,7 @@ void NodeSupervisor::recover(const NodeEnds::Cause& cause) {
   for (const std::string& words : ends_.lost_nodes()) tell("node_lost", -1, words);
   if (cause.rank >= 0) tell("died", cause.rank, cause.words);
   tell("continued", -1, "storage");
-  phase_ = Phase::kGathering;
-  gather_until_ = Clock::now() + milliseconds(o_.join_ms);
-  const bool is_waiting = std::any_of(nodes_.begin() + 1, nodes_.end(),
-                                      [](const JoinedAgent* node) { return node == nullptr; }) &&
-                          agents_.find_spare(false) == nullptr;
-  if (is_waiting)
-    log_warning("waiting for another node: weft agent --join {} --secret-file {}",
-                agents_.endpoint(), o_.secret_file);
+  begin_gathering(cause.words);
 }
 
 // From the last beats.
@@ -195,6 +154,7 @@ void NodeSupervisor::report_status() {
   status.num_restarts = num_restarts_;
   status.max_restarts = o_.job.max_restarts;
   status.generation = generation_;
+  add_layout(&status);
   for (const JoinedAgent* node : nodes_) {
     std::vector<RankStatus> ranks(static_cast<size_t>(o_.job.num_ranks));
     if (node != nullptr && node->beat.generation == generation_ &&

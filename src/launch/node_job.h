@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "launch/job.h"
+#include "launch/layout_choice.h"
 #include "net/secret.h"
 
 namespace weft {
@@ -25,11 +26,16 @@ struct NodeJobOptions {
   std::string directory, marker, marker_text;               // likewise
   int64_t join_ms = 300'000;                                // for all nodes to have an agent
   int64_t lost_ms = 12'000;  // after a node's last beat; more than AgentOptions::silence_ms
+  // In which it may continue with fewer nodes, besides that of num_nodes, which comes first; empty:
+  // it is not elastic. fits: asked before one of these starts.
+  std::vector<NodeLayout> layouts = {};
+  LayoutCheck fits = nullptr;
 };
 
 // As run_local_job. Further events: listening (host:port), joined (a node; rank: its number, -1: a
-// spare), node_lost (reported, as died, when no rank touches any file). 75 also where too few nodes
-// join; the exit code of a node that refuses to start.
+// spare), node_lost (reported, as died, when no rank touches any file), layout (it has changed:
+// before, now and why, on three lines). 75 also where too few nodes join; the exit code of a node
+// that refuses to start.
 [[nodiscard]] int run_node_job(const NodeJobOptions& options, const EventSink& sink);
 
 }  // namespace weft

@@ -55,6 +55,7 @@ void NodeSupervisor::handle(JoinedAgent& from, const Frame& frame) {
       if (from.node != 0 || from.beat.generation != generation_) return;
       has_saved_ = has_saved_ || from.beat.has_saved;
       last_step_ = std::max(last_step_, from.beat.step);
+      if (from.beat.is_opened) tell_layout();
       return;
     case NodeMessage::kLine: {
       const OutputLine line = OutputLine::read(frame.payload);
@@ -68,6 +69,7 @@ void NodeSupervisor::handle(JoinedAgent& from, const Frame& frame) {
     case NodeMessage::kRefused: {
       const Verdict verdict = Verdict::read(frame.payload);
       if (from.node < 0 || verdict.generation != generation_) return;
+      if (choice_.is_elastic() && generation_ > 0 && from.node > 0) return send_away(from, verdict);
       ends_.refuse(from.node, fmt::format("node {}, {}: {}", from.node, from.name(), verdict.words),
                    verdict.exit_code);
       return begin_closing("a node cannot start its ranks");

@@ -24,7 +24,12 @@ class NodeSupervisor {
         secret_(Secret::from_file(options.secret_file)),
         agents_(options.host, options.port, secret_, options.lost_ms),
         nodes_(static_cast<size_t>(options.num_nodes)),
-        ends_(options.num_nodes, options.job.num_ranks) {}
+        ends_(options.num_nodes, options.job.num_ranks),
+        choice_(
+            options.layouts.empty() ? std::vector{NodeLayout{options.num_nodes}} : options.layouts,
+            options.fits),
+        layout_(choice_.asked()),
+        told_layout_(choice_.asked()) {}
   int run();
 
  private:
@@ -40,7 +45,18 @@ class NodeSupervisor {
   void handle_end(const JoinedAgent& from, const RankEnd& end);
   void look_for_lost();
   void advance();
+  // node_gathering.cpp
+  void begin_gathering(const std::string& why);
   void gather();
+  void gather_fewer();
+  void place(int num_nodes);
+  bool is_complete() const;
+  void use_layout(const ChosenLayout& chosen);
+  void tell_layout();
+  void add_layout(JobStatus* status);
+  void send_away(JoinedAgent& agent, const Verdict& verdict);
+  std::string missing_words();
+
   void start_generation();
   NodeStart start_of(int node) const;
   void begin_closing(const std::string& reason);
@@ -49,7 +65,6 @@ class NodeSupervisor {
   bool may_recover();
   void finish(int code, const std::string& words);
   void fail(int rank, const std::string& words, int code);
-  std::string missing_words() const;
   void report_status();
   bool is_finishing() const;
   void tell(const char* event, int rank, const std::string& text) const {
@@ -64,6 +79,11 @@ class NodeSupervisor {
   std::unique_ptr<FirstAgent> first_;
   std::vector<JoinedAgent*> nodes_;  // null: it has no agent
   NodeEnds ends_;
+  LayoutChoice choice_;
+  NodeLayout layout_;                   // of this generation
+  NodeLayout told_layout_;              // the last one that was an event
+  std::string why_;                     // nodes are gathered again
+  std::vector<std::string> arguments_;  // of ranks in this layout
   std::unique_ptr<StoreServer> store_;  // of this generation
   Phase phase_ = Phase::kGathering;
   Clock::time_point gather_until_;

@@ -51,6 +51,15 @@ int64_t memory_bytes(const JobStatus& status) {
   return bytes + (counts_self ? anonymous_resident_bytes() : 0);
 }
 
+// Null where it cannot change.
+Json layout_json(const JobStatus& status) {
+  if (status.layout.empty()) return {};
+  return Json(Json::Object{{"text", Json(status.layout)},
+                           {"nodes", Json(status.num_nodes)},
+                           {"nodes_asked", Json(status.nodes_asked)},
+                           {"spares", Json(status.num_spares)}});
+}
+
 const char* state_of_exit(int code) {
   if (code == 0) return "finished";
   return code > 128 ? "stopped" : "failed";  // 128 + a signal's number: saved
@@ -144,6 +153,7 @@ void StatusFile::put(const JobStatus& status, std::optional<int> exit_code) {
                                {"restarts", Json(status.num_restarts)},
                                {"max_restarts", Json(status.max_restarts)},
                                {"generation", Json(status.generation)},
+                               {"layout", layout_json(status)},
                                {"memory_bytes", Json(memory_bytes(status))},
                                {"planned_bytes", planned_bytes_ ? Json(*planned_bytes_) : Json()},
                                {"ranks", Json(std::move(ranks))}});

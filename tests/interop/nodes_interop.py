@@ -67,13 +67,15 @@ class Network:
 
 
 class Cluster:
-    """A run on nodes 0 and 1 of the network; agents may be started and ended."""
+    """A run on the first nodes of the network; agents may be started and ended."""
+
+    nodes = 2
 
     def __init__(self, weft, network, folder, file, name, *words):
         self.weft, self.network, self.folder, self.dir = weft, network, folder, folder / name
         self.log = folder / f"{name}.log"
         self.agents, self.begin = {}, time.monotonic()
-        self.command = [weft.path, "train", file, "--run-dir", self.dir, "--nodes", 2,
+        self.command = [weft.path, "train", file, "--run-dir", self.dir, "--nodes", self.nodes,
                         "--set", "launch.interface=eth0", "--set", "launch.port=4711", *words]
         self.train = network.start(0, self.log, *self.command)
 

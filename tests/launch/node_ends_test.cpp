@@ -70,7 +70,7 @@ TEST(NodeEnds, ALostNodeEndsItsRanks) {
   EXPECT_EQ(cause->words, "node 1 was lost");
   EXPECT_EQ(cause->rank, -1);
   EXPECT_FALSE(cause->would_repeat);
-  ends.clear();
+  ends.begin(2);
   EXPECT_FALSE(ends.all_ended());
   EXPECT_TRUE(ends.lost_nodes().empty());
 }

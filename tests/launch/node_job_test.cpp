@@ -143,7 +143,8 @@ TEST_F(NodeJob, ASignalReachesAllNodes) {
   for (const bool at_agent : {false, true}) {
     train({"train"});
     const auto agent = join(fmt::format("agent{}", at_agent));
-    for (const char* line : {"rank 0 trains", "rank 3 trains"}) ASSERT_TRUE(train_->says(line));
+    for (const char* line : {"rank 0 trains, 4 in all", "rank 3 trains, 4 in all"})
+      ASSERT_TRUE(train_->says(line));
     (at_agent ? *agent : *train_).send(SIGTERM);
     EXPECT_EQ(train_->wait(), 143) << train_->text();
     EXPECT_EQ(agent->wait(), 143) << agent->text();
@@ -166,7 +167,7 @@ TEST_F(NodeJob, AnEarlySignalHasNothingToSave) {
 TEST_F(NodeJob, ASecondSignalEndsAtOnce) {
   train({"ignore_stop", "2"});
   const auto agent = join("agent");
-  ASSERT_TRUE(train_->says("rank 0 trains"));
+  ASSERT_TRUE(train_->says("rank 0 trains, 4 in all"));
   ASSERT_TRUE(train_->says("hangs"));
   train_->send(SIGINT);
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
@@ -178,7 +179,7 @@ TEST_F(NodeJob, ASecondSignalEndsAtOnce) {
 TEST_F(NodeJob, ASpareTakesThePlaceOfAKilledAgent) {
   train({"train"});
   const auto first = join("first");
-  ASSERT_TRUE(train_->says("rank 3 trains"));
+  ASSERT_TRUE(train_->says("rank 3 trains, 4 in all"));
   const auto spare = join("spare");
   ASSERT_TRUE(train_->says("has joined as a spare"));
   first->send(SIGKILL);
@@ -192,10 +193,58 @@ TEST_F(NodeJob, ASpareTakesThePlaceOfAKilledAgent) {
   EXPECT_EQ(spare->wait(), 143);
 }
 
+TEST_F(NodeJob, AnElasticJobContinuesWithFewerNodesAndTheRestWaits) {
+  train({"train"}, {{"NODES", "3"}, {"ELASTIC", "31"}});
+  const auto first = join("first"), second = join("second");
+  ASSERT_TRUE(train_->says("rank 5 trains, 6 in all")) << train_->text();
+  first->send(SIGKILL);
+  EXPECT_EQ(first->wait(), -SIGKILL);
+  ASSERT_TRUE(train_->says("rank 1 trains, 2 in all"))
+      << train_->text();  // two nodes are not admissible
+  EXPECT_TRUE(train_->says(" waits as a spare")) << train_->text();
+  EXPECT_TRUE(train_->says("dp=2 on 1 node, instead of dp=6 on 3 nodes")) << train_->text();
+  EXPECT_TRUE(train_->says("event layout -1 dp=6 on 3 nodes\ndp=2 on 1 node\nnode "))
+      << train_->text();
+  train_->send(SIGTERM);
+  EXPECT_EQ(train_->wait(), 143) << train_->text();
+  EXPECT_EQ(second->wait(), 143);
+}
+
+TEST_F(NodeJob, AnElasticJobStartsWithTheNodesThatCame) {
+  train({"train"}, {{"NODES", "4"}, {"ELASTIC", "421"}, {"JOIN_MS", "1500"}, {"SHORT", "4"}});
+  const auto agent = join("agent"), spare = join("spare");
+  ASSERT_TRUE(train_->says("rank 3 trains, 4 in all")) << train_->text();
+  EXPECT_TRUE(train_->says("3 of 4 nodes joined within 1 s: dp=4 on 2 nodes")) << train_->text();
+  train_->send(SIGTERM);
+  EXPECT_EQ(train_->wait(), 143) << train_->text();
+  EXPECT_EQ(agent->wait(), 143);
+  EXPECT_EQ(spare->wait(), 143);
+}
+
+TEST_F(NodeJob, AnElasticJobSkipsLayoutsThatDoNotFit) {
+  train({"train"}, {{"NODES", "3"}, {"ELASTIC", "321"}, {"SHORT", "2"}});
+  const auto first = join("first"), second = join("second");
+  ASSERT_TRUE(train_->says("rank 5 trains, 6 in all")) << train_->text();
+  first->send(SIGKILL);
+  ASSERT_TRUE(train_->says("rank 1 trains, 2 in all")) << train_->text();
+  EXPECT_TRUE(train_->says("dp=4 on 2 nodes does not fit: 2 GiB are missing")) << train_->text();
+}
+
+TEST_F(NodeJob, AnElasticJobForWhichNothingFitsNamesWhatIsMissing) {
+  train({"train"}, {{"ELASTIC", "21"}, {"SHORT", "1"}, {"JOIN_MS", "3000"}});
+  const auto agent = join("agent");
+  ASSERT_TRUE(train_->says("rank 3 trains, 4 in all")) << train_->text();
+  agent->send(SIGKILL);
+  EXPECT_EQ(train_->wait(), 75) << train_->text();
+  const std::string text = train_->text();
+  EXPECT_NE(text.find("1 of 2 nodes joined within 3 s"), std::string::npos) << text;
+  EXPECT_NE(text.find("fewer do not fit: 2 GiB are missing"), std::string::npos) << text;
+}
+
 TEST_F(NodeJob, AnAgentThatLosesItsSupervisorEndsItsRanksAndLeaves) {
   train({"train"});
   const auto agent = join("agent");
-  ASSERT_TRUE(train_->says("rank 3 trains"));
+  ASSERT_TRUE(train_->says("rank 3 trains, 4 in all"));
   std::istringstream words([&] {
     std::ostringstream all;
     all << std::ifstream(fmt::format("/proc/{0}/task/{0}/children", agent->pid())).rdbuf();

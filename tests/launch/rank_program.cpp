@@ -1,8 +1,9 @@
 // tests/launch/rank_program.cpp: a small program that is supervisor and rank, as weft train is.
 //
 // rank_program NUM_RANKS WHAT [ARG]: as supervisor it starts itself; as rank it does WHAT. With
-// NODES and SECRET_FILE in the environment it is the supervisor of that many nodes. rank_program
-// agent --join HOST:PORT --secret-file FILE: the agent of a node.
+// NODES and SECRET_FILE in the environment it is the supervisor of that many nodes; ELASTIC ("31"):
+// in which numbers of them it may continue; SHORT ("2"): those for which memory does not suffice.
+// rank_program agent --join HOST:PORT --secret-file FILE: the agent of a node.
 #include <sched.h>
 #include <unistd.h>
 
@@ -35,7 +36,7 @@ void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms
 // how long a rank takes to save.
 int train_for_ever(const ShmWorld& world, Comm& comm, float* data, int64_t count, int save_ms) {
   if (!world.begin_saving()) return 1;
-  say(fmt::format("rank {} trains", comm.rank()));
+  say(fmt::format("rank {} trains, {} in all", comm.rank(), comm.size()));
   for (;;) {
     comm.all_reduce(data, count, Dtype::kF32);
     for (int64_t i = 0; i < count; ++i) data[i] *= 0.5f;
@@ -100,6 +101,7 @@ int run_rank(const RankContext& me, const std::string& what, int arg) {
     sleep_ms(is_chosen ? 50 : 60'000);
     return is_chosen ? 1 : 0;
   }
+  if (me.rank == 0) me.world->note_opened();
   return train_for_ever(*me.world, *comm, data, count, what == "slow_save" ? 1000 : 0);
 }
 
@@ -113,6 +115,11 @@ int run_as_agent(const std::vector<std::string>& words) {
   return run_agent(options);
 }
 
+std::string text_of(const char* variable) {
+  const char* text = std::getenv(variable);
+  return text != nullptr ? text : "";
+}
+
 int run_nodes(const JobOptions& job, int num_nodes, const EventSink& sink) {
   NodeJobOptions options;
   options.job = job;
@@ -122,6 +129,15 @@ int run_nodes(const JobOptions& job, int num_nodes, const EventSink& sink) {
   options.directory = "/";
   if (const char* marker = std::getenv("MARKER")) options.marker = marker;
   options.marker_text = "what the supervisor has written";
+  for (const char digit : text_of("ELASTIC")) {
+    const int count = digit - '0';
+    options.layouts.push_back({count, int64_t{count} * job.num_ranks});
+  }
+  options.fits = [](const NodeLayout& layout) {
+    const bool is_short =
+        text_of("SHORT").find(std::to_string(layout.num_nodes)) != std::string::npos;
+    return LayoutFit{is_short ? "2 GiB are missing" : "", {}};
+  };
   options.join_ms = std::getenv("JOIN_MS") != nullptr ? std::stoi(std::getenv("JOIN_MS")) : 20'000;
   return run_node_job(options, sink);
 }

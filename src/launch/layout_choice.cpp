@@ -1,0 +1,42 @@
+// launch/layout_choice.cpp: from the largest layout down.
+#include "launch/layout_choice.h"
+
+#include <chrono>
+
+#include "base/log.h"
+
+namespace weft {
+
+LayoutChoice::LayoutChoice(std::vector<NodeLayout> layouts, LayoutCheck check)
+    : layouts_(std::move(layouts)), check_(std::move(check)) {}
+
+void LayoutChoice::begin() {
+  ruled_out_.clear();
+  shortage_.clear();
+}
+
+std::optional<ChosenLayout> LayoutChoice::poll(int num_nodes) {
+  std::vector<NodeLayout> left;
+  for (const NodeLayout& layout : layouts_) {
+    if (!ruled_out_.contains(layout.num_nodes)) left.push_back(layout);
+  }
+  const NodeLayout* wanted = largest_layout(left, num_nodes);
+  if (is_checking()) {
+    if (check_running_.wait_for(std::chrono::seconds(0)) != std::future_status::ready)
+      return std::nullopt;
+    LayoutFit fit = check_running_.get();
+    if (wanted == nullptr || !(*wanted == checked_)) return poll(num_nodes);  // nodes have changed
+    if (fit.shortage.empty()) return ChosenLayout{*wanted, std::move(fit.arguments)};
+    log_warning("{} does not fit: {}", wanted->describe(), fit.shortage);
+    shortage_ = fit.shortage;
+    ruled_out_.insert(wanted->num_nodes);
+    return poll(num_nodes);
+  }
+  if (wanted == nullptr) return std::nullopt;
+  if (*wanted == asked() || !check_) return ChosenLayout{*wanted, {}};
+  checked_ = *wanted;
+  check_running_ = std::async(std::launch::async, check_, checked_);
+  return std::nullopt;
+}
+
+}  // namespace weft

@@ -1,0 +1,56 @@
+// launch/layout_choice.h: the layout of the next generation: the largest that has its nodes and
+// fits into memory.
+//
+// Planning a layout may take seconds, in which agents must be answered: it runs on a thread of its
+// own, and the choice is polled.
+#pragma once
+
+#include <functional>
+#include <future>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "launch/placement.h"
+
+namespace weft {
+
+struct LayoutFit {
+  std::string shortage;                // why it does not fit; "": it does
+  std::vector<std::string> arguments;  // that its ranks need besides
+};
+using LayoutCheck = std::function<LayoutFit(const NodeLayout&)>;  // on another thread; no throw
+
+struct ChosenLayout {
+  NodeLayout layout;
+  std::vector<std::string> arguments;
+};
+
+class LayoutChoice {
+ public:
+  // layouts: at least one; the first is what was asked for, which was checked before. check: null:
+  // all of them fit.
+  LayoutChoice(std::vector<NodeLayout> layouts, LayoutCheck check);
+
+  const NodeLayout& asked() const { return layouts_.front(); }
+  bool is_elastic() const { return layouts_.size() > 1; }
+  // For that many nodes, whether it fits or not; null: none.
+  const NodeLayout* largest(int num_nodes) const { return largest_layout(layouts_, num_nodes); }
+
+  void begin();  // everything may have changed: nothing is ruled out any more
+  // None: a check runs (is_checking), or there is none that fits.
+  std::optional<ChosenLayout> poll(int num_nodes);
+  bool is_checking() const { return check_running_.valid(); }
+  const std::string& shortage() const { return shortage_; }  // of the last that did not fit
+
+ private:
+  std::vector<NodeLayout> layouts_;
+  LayoutCheck check_;
+  std::future<LayoutFit> check_running_;
+  NodeLayout checked_;
+  std::set<int> ruled_out_;  // numbers of nodes
+  std::string shortage_;
+};
+
+}  // namespace weft

@@ -1,0 +1,62 @@
+// tests/e2e/elastic_test.cpp: `launch.elastic` with two nodes of this machine, on the loopback.
+#include <gtest/gtest.h>
+
+#include <csignal>
+
+#include "tests/e2e/node_run.h"
+
+namespace weft::testing {
+namespace {
+
+// Four ranks on two nodes; one node alone: dp 2.
+const std::vector<std::string> kExact = {"parallel.dp=4", "parallel.mode=exact",
+                                         "parallel.shard=zero3", "train.micro_batch=1",
+                                         "checkpoint.every=5"};
+
+std::vector<std::string> with(std::vector<std::string> sets, const std::vector<std::string>& more) {
+  sets.insert(sets.end(), more.begin(), more.end());
+  return sets;
+}
+
+size_t num_steps(const TinyRun& run) { return metric_texts(run.dir("nodes"), "loss").size(); }
+
+void expect_calm(const TinyRun& run) {
+  EXPECT_EQ(hash_of(run.dir("calm")), hash_of(run.dir("nodes")));
+  for (const char* key : {"step", "loss", "grad_norm", "lr"})
+    EXPECT_EQ(metric_texts(run.dir("calm"), key), metric_texts(run.dir("nodes"), key)) << key;
+}
+
+TEST(Elastic, ALostNodeIsDoneWithout) {
+  const TinyRun run;
+  const std::vector<std::string> sets = with(kExact, {"train.steps=60"});
+  run.train_well(with(sets, {"name=calm"}));
+  NodeRun nodes(run, "nodes", with(sets, {"launch.elastic=true"}));
+  nodes.join();
+  ASSERT_TRUE(nodes.train().wait_until([&] { return num_steps(run) > 6; }));
+  nodes.agent().send(SIGKILL);
+  const Ended train = nodes.train().wait();
+  EXPECT_EQ(train.exit_code, 0) << train.err;
+  expect_parts(train.err, {"it continues with dp=2 on 1 node", "node 1, ", "was lost",
+                           "dp=2 on 1 node, instead of dp=4 on 2 nodes", "restart 1 of 2"});
+  const std::vector<Json> changes = event_lines(run.dir("nodes"), "layout");
+  ASSERT_EQ(changes.size(), 1u);
+  EXPECT_EQ(changes[0].at("from").as_string(), "dp=4 on 2 nodes");
+  EXPECT_EQ(changes[0].at("to").as_string(), "dp=2 on 1 node");
+  expect_parts(changes[0].at("why").as_string(), {"node 1, ", "was lost"});
+  expect_parts(slurp(run.dir("nodes") / "run.yaml"), {"dp: 4", "nodes: 2"});
+  expect_calm(run);
+}
+
+TEST(Elastic, ANodeThatDoesNotComeIsDoneWithout) {
+  const TinyRun run;
+  run.train_well(with(kExact, {"name=calm"}));
+  NodeRun nodes(run, "nodes", with(kExact, {"launch.elastic=true", "launch.join_timeout_s=1"}));
+  const Ended train = nodes.train().wait();
+  EXPECT_EQ(train.exit_code, 0) << train.err;
+  expect_parts(train.err, {"1 of 2 nodes joined within 1 s: dp=2 on 1 node"});
+  EXPECT_EQ(event_lines(run.dir("nodes"), "layout").size(), 1u);
+  expect_calm(run);
+}
+
+}  // namespace
+}  // namespace weft::testing

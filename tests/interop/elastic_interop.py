@@ -1,0 +1,185 @@
+#!/usr/bin/env python3
+"""Runs that continue with fewer nodes: hosts are network namespaces on one bridge, made here.
+
+    elastic_interop.py --weft build/weft
+
+launch.elastic in exact mode, one rank per node: 4 -> 3 nodes with global_batch 12 (dp 3) and 8 (dp 2,
+one node waits), two ranks per node with tp 2, 4 -> 2 -> 4 nodes; fewer nodes at the start than asked
+for. Every run ends with the bits of an undisturbed one, and metrics.jsonl has every step once. Fast
+mode: dp 3 where it divides the batch, else dp 2, with the losses of an undisturbed run within a
+tolerance. A node that cannot start does not end a run that trained without it.
+"""
+
+import json
+import time
+
+from common import Weft, read_metrics, run_program, write_run_file
+from nodes_interop import Cluster, Network, become_root, training_of
+from sampling import ROOT, Sampler
+
+STEPS = 40
+FAST_DIFF = 1e-5  # of losses around 4; 1.5e-7 was measured
+NODES = 4
+
+
+def write_inputs(folder, weft):
+    weft.call("corpus", folder / "data", "--seed", 1, "--train", 800, "--test", 20)
+    base = {"name": "run",
+            "model": {"path": str(ROOT / "examples/quickstart/model"), "init": "random"},
+            "data": {"train": [str(folder / "data/train.jsonl")], "source": "{question}\n",
+                     "target": "{sql}", "tokenizer": "bytes", "seq_length": 64},
+            "train": {"steps": STEPS, "micro_batch": 1, "lr": 1e-3, "schedule": "cosine",
+                      "warmup_steps": 4},
+            "checkpoint": {"every": 4, "keep": 100},
+            "launch": {"threads": 1, "max_restarts": -1}}
+    files = {}
+    for mode in ("exact", "fast"):
+        for batch in (12, 8):
+            for tp in (1, 2):
+                run = json.loads(json.dumps(base))
+                run["train"]["global_batch"] = batch
+                run["parallel"] = {"dp": NODES, "tp": tp, "shard": "zero3", "mode": mode}
+                files[mode, batch, tp] = write_run_file(folder / f"{mode}-{batch}-{tp}.yaml", run)
+    return files
+
+
+class Elastic(Cluster):
+    """A run on four nodes; its agents are started and killed by the test."""
+
+    nodes = NODES
+
+    def __init__(self, suite, name, kind, *words):
+        super().__init__(suite.weft, suite.network, suite.folder, suite.files[kind], name, "--set",
+                         "launch.elastic=true", *words)
+
+    def kill(self, *hosts):
+        for host in hosts:
+            agent = self.agents.pop(host)
+            agent.kill()
+            agent.wait()
+
+    def layouts(self):
+        return [(event["from"], event["to"]) for event in self.events("layout")]
+
+    def has_layouts(self, *layouts):
+        return self.wait(lambda: self.layouts() == list(layouts))
+
+    def status(self):
+        return self.weft.json("status", self.dir)
+
+    def shows(self, nodes, spares):
+        def holds():
+            layout = self.status()["layout"] or {}
+            return (layout.get("nodes"), layout.get("spares")) == (nodes, spares)
+        return self.wait(holds, 20)
+
+
+def dp(count):
+    return f"dp={count} on {count} node{'s' if count > 1 else ''}"
+
+
+class Suite:
+    def __init__(self, weft, checks, network, folder, files):
+        self.weft, self.checks, self.network = weft, checks, network
+        self.folder, self.files, self.calm = folder, files, {}
+
+    def calm_of(self, kind):
+        """The undisturbed run: on one machine, in the layout that was asked for."""
+        if kind not in self.calm:
+            folder = self.folder / f"calm-{'-'.join(map(str, kind))}"
+            self.weft.train(self.files[kind], folder)
+            self.calm[kind] = folder
+        return self.calm[kind]
+
+    def ends_well(self, run, what, kind):
+        checks, calm = self.checks, self.calm_of(kind)
+        code, agents = run.end()
+        checks.that(code == 0 and not any(agents.values()), f"{what}: exit codes",
+                    "" if code == 0 else f"{code}, {agents}\n{run.text()[-2000:]}")
+        if code != 0:
+            return
+        lines = read_metrics(run.dir)[0]
+        checks.equal([line["step"] for line in lines], list(range(1, STEPS + 1)),
+                     f"{what}: every step once")
+        wanted = read_metrics(calm)[0]
+        checks.equal([line["lr"] for line in lines], [line["lr"] for line in wanted],
+                     f"{what}: the same learning rates")
+        if kind[0] == "exact":
+            checks.that(training_of(self.weft, run.dir) == training_of(self.weft, calm),
+                        f"{what}: the bits of an undisturbed run")
+        else:
+            far = max(abs(a["loss"] - b["loss"]) for a, b in zip(lines, wanted))
+            checks.that(0 < far < FAST_DIFF, f"{what}: its losses, but not its bits", f"{far:.1e}")
+        text = (run.dir / "run.yaml").read_text()
+        checks.that(f"dp: {NODES}" in text and f"nodes: {NODES}" in text,
+                    f"{what}: run.yaml is what was asked for")
+
+    def shrink(self, mode, batch, tp):
+        """4 -> 3 nodes: dp 3 or, where that does not divide the batch, 2."""
+        left = 3 if batch == 12 else 2
+        what = f"{mode}, batch {batch}, tp {tp}: 4 -> {left}"
+        with Elastic(self, f"shrink-{mode}-{batch}-{tp}", (mode, batch, tp)) as run:
+            for host in range(1, NODES):
+                run.join(host)
+            run.has_steps(6)
+            begin = time.monotonic()
+            run.kill(2)
+            self.checks.that(run.has_layouts((dp(4), dp(left))), f"{what}: the event",
+                             f"{time.monotonic() - begin:.2f} s after the kill, {run.layouts()}")
+            self.checks.equal(len(run.events("node_lost")), 1, f"{what}: node_lost")
+            self.checks.that(run.shows(left, 3 - left), f"{what}: weft status",
+                             json.dumps(run.status()["layout"]))
+            self.ends_well(run, what, (mode, batch, tp))
+
+    def missing_at_start(self):
+        kind = ("exact", 8, 1)
+        with Elastic(self, "missing", kind, "--set", "launch.join_timeout_s=2") as run:
+            run.join(1)
+            run.join(2)
+            self.checks.that(run.says("3 of 4 nodes joined within 2 s: dp=2 on 2 nodes"),
+                             "fewer nodes at the start: it says so", run.text()[-500:])
+            self.checks.that(run.has_layouts((dp(4), dp(2))), "fewer nodes at the start: the event")
+            self.ends_well(run, "fewer nodes at the start", kind)
+
+    def sent_away(self):
+        """A node without the run's storage joins late: it ends, the run does not."""
+        kind = ("exact", 8, 1)
+        with Elastic(self, "sent-away", kind, "--set", "launch.join_timeout_s=2") as run:
+            run.join(1)
+            run.has_steps(2)
+            copied = self.folder / "copied"
+            copied.write_bytes((run.dir / "secret").read_bytes())
+            copied.chmod(0o600)
+            hidden = ["unshare", "-m", "sh", "-c",
+                      f'mount -t tmpfs none "{run.dir}" && exec "$@"', "sh"]
+            stranger = run.join(2, *hidden, secret=copied)
+            run.says("has joined as a spare")
+            run.kill(1)
+            self.checks.equal(stranger.wait(30), 2, "a node without the storage ends with 2")
+            run.agents.pop(2)
+            self.ends_well(run, "a node that cannot start", kind)
+
+
+def body(args, checks, folder):
+    weft, sample = Weft(args.weft), Sampler()
+    with Network(NODES) as network:
+        suite = Suite(weft, checks, network, folder, write_inputs(folder, weft))
+        shrinks = [(mode, batch, tp) for mode in ("exact", "fast") for batch in (12, 8)
+                   for tp in (1, 2) if (mode, tp) != ("fast", 2)]
+        cases = [(f"shrink-{mode}-{batch}-{tp}", lambda k=(mode, batch, tp): suite.shrink(*k))
+                 for mode, batch, tp in sample(shrinks, lambda k: {k[0], k[1], ("tp", k[2])}, 0.5)]
+        cases += [(name, getattr(suite, name)) for name in
+                  sample(["missing_at_start", "sent_away"], lambda name: set(), 0.5)]
+        for name, part in cases:
+            if args.only and name not in args.only:
+                continue
+            begin = time.monotonic()
+            part()
+            print(f"{name}: {time.monotonic() - begin:.1f} s", flush=True)
+    if sample.summary():
+        print(sample.summary())
+
+
+if __name__ == "__main__":
+    become_root()
+    run_program(__doc__, body, lambda p: p.add_argument("--only", nargs="*"), in_memory=True)
