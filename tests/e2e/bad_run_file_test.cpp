@@ -129,10 +129,6 @@ TEST(BadRunFile, NodesThatDoNotFitAreRefused) {
                    {"which other machines cannot reach, but launch.nodes is 2"});
   expect_refused(run, {"launch.nodes=2", "parallel.dp=2", "launch.interface=eth7"},
                  {"this machine has no interface eth7", "available: "});
-  const Ended ended = run.train({"parallel.dp=2", "launch.interface=eth7"},
-                                {"--nodes", "2", "--run-dir", "s3://bucket/x"});
-  EXPECT_EQ(ended.exit_code, 2);
-  expect_parts(ended.err, {"launch.nodes is 2", "s3://bucket/x"});
 }
 
 TEST(BadRunFile, CommandLineMistakes) {
