@@ -1,6 +1,8 @@
 // cmd/train_nodes.cpp: the run's secret and marker, then its supervisor.
 #include "cmd/train_nodes.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -55,9 +57,11 @@ void make_elastic(const RunFile& file, bool is_forced, NodeJobOptions* nodes) {
   nodes->fits = [&file, is_forced](const NodeLayout& layout) {
     return fit_nodes(file, layout.num_nodes, is_forced);
   };
+  constexpr size_t kMostShown = 6;
   std::string others;
-  for (size_t i = 1; i < nodes->layouts.size(); ++i)
+  for (size_t i = 1; i < std::min(nodes->layouts.size(), 1 + kMostShown); ++i)
     others += fmt::format("{}{}", i == 1 ? "" : ", ", nodes->layouts[i].describe());
+  if (nodes->layouts.size() > 1 + kMostShown) others += " ...";
   log_info("elastic: where a node is lost and no spare is there, it continues with {}", others);
 }
 

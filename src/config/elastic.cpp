@@ -17,6 +17,7 @@ std::vector<ElasticLayout> elastic_layouts(const RunConfig& c) {
   if (!c.launch.elastic) return layouts;
   for (int64_t nodes = c.launch.nodes - 1; nodes >= 1; --nodes) {
     const RunConfig smaller = with_nodes(c, nodes);
+    if (c.train.global_batch % smaller.parallel.dp != 0) continue;  // without the words for it
     std::vector<std::string> complaints;
     check_batch(smaller, &complaints);
     if (complaints.empty()) layouts.push_back({nodes, smaller.parallel.dp});

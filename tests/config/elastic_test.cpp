@@ -59,6 +59,12 @@ TEST(Elastic, LayoutsAreThoseThatTheRunFileWouldBeAcceptedWith) {
         << k.nodes << " x " << k.ranks_per_node << ", tp " << k.tp << ", batch " << k.global_batch;
 }
 
+// As many nodes as a run may have: quick, since it is asked at every start.
+TEST(Elastic, ManyNodes) {
+  RunConfig c = config_of({65536, 8, 8, 65536, 1, "fast", ""});
+  EXPECT_EQ(elastic_layouts(c).size(), 17u);
+}
+
 TEST(Elastic, ExactRowsCount) {
   RunConfig c = config_of({4, 1, 1, 12, 4, "exact", ""});
   c.parallel.exact_rows = 3;
