@@ -45,6 +45,7 @@ class AgentTable {
 
   std::list<JoinedAgent>& all() { return agents_; }
   std::vector<JoinedAgent*> known();     // that have said hello, and are there; as they came
+  void lose(JoinedAgent& agent, const std::string& why);
   std::vector<JoinedAgent> take_lost();  // out of the table
   // Tells everyone that the run is over, and waits until they have it, for a second at most.
   void dismiss(const Verdict& verdict);
@@ -53,7 +54,6 @@ class AgentTable {
   void accept();
   void read(JoinedAgent& agent, const Receive& handle);
   void look_for_silence();
-  void lose(JoinedAgent& agent, const std::string& why);
 
   ChannelAcceptor acceptor_;
   Socket poll_;                    // an epoll descriptor

@@ -112,7 +112,7 @@ void NodeSupervisor::send_away(JoinedAgent& agent, const Verdict& verdict) {
   log_warning("node {}, {}, cannot start its ranks and is sent away: {}", agent.node, agent.name(),
               verdict.words);
   agents_.send(agent, NodeMessage::kLeave, verdict.write());
-  agent.lost = "it cannot start ranks: " + verdict.words;
+  agents_.lose(agent, "it cannot start ranks: " + verdict.words);
 }
 
 // First why nodes that were there are not any more.
