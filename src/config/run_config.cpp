@@ -253,8 +253,8 @@ void bind_rest(OptionTable& t, RunConfig& c) {
       .at_least(1)
       .at_most(7 * 86400);
   t.add("launch.elastic", &c.launch.elastic,
-        "continue with fewer nodes, and so a smaller dp, where one is lost and no spare is there; "
-        "the global batch stays");
+        "continue with fewer nodes, and so a smaller dp, where one is lost and no spare is there, "
+        "and with more when nodes join; the global batch stays");
   t.add("launch.max_restarts", &c.launch.max_restarts,
         "how often dead ranks are replaced before the run ends; -1 = without bound")
       .at_least(-1);

@@ -184,6 +184,7 @@ void Agent::start(const NodeStart& start) {
   ranks_.reset();
   start_ = start;
   was_finishing_ = false;
+  stop_signal_ = 0;
   try {
     check_node_start(start);
     job_ = {};

@@ -25,6 +25,7 @@ struct JoinedAgent {
   bool is_known_spare = false;  // and this was logged
   Beat beat = {};
   std::string lost = "";  // why; "": it is there
+  std::chrono::steady_clock::time_point joined = std::chrono::steady_clock::now();
 
   std::string name() const;  // "node7 (10.0.0.3:4711)"
 };
@@ -44,7 +45,7 @@ class AgentTable {
   void send(JoinedAgent& to, NodeMessage kind, const std::string& payload = "");
 
   std::list<JoinedAgent>& all() { return agents_; }
-  std::vector<JoinedAgent*> known();     // that have said hello, and are there; as they came
+  std::vector<JoinedAgent*> known();  // that have said hello, and are there; as they came
   void lose(JoinedAgent& agent, const std::string& why);
   std::vector<JoinedAgent> take_lost();  // out of the table
   // Tells everyone that the run is over, and waits until they have it, for a second at most.

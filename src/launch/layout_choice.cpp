@@ -15,24 +15,29 @@ void LayoutChoice::begin() {
   shortage_.clear();
 }
 
-std::optional<ChosenLayout> LayoutChoice::poll(int num_nodes) {
+std::optional<NodeLayout> LayoutChoice::largest(int num_nodes) const {
   std::vector<NodeLayout> left;
   for (const NodeLayout& layout : layouts_) {
     if (!ruled_out_.contains(layout.num_nodes)) left.push_back(layout);
   }
-  const NodeLayout* wanted = largest_layout(left, num_nodes);
+  const NodeLayout* found = largest_layout(left, num_nodes);
+  return found != nullptr ? std::optional(*found) : std::nullopt;
+}
+
+std::optional<ChosenLayout> LayoutChoice::poll(int num_nodes) {
+  const std::optional<NodeLayout> wanted = largest(num_nodes);
   if (is_checking()) {
     if (check_running_.wait_for(std::chrono::seconds(0)) != std::future_status::ready)
       return std::nullopt;
     LayoutFit fit = check_running_.get();
-    if (wanted == nullptr || !(*wanted == checked_)) return poll(num_nodes);  // nodes have changed
+    if (!wanted || !(*wanted == checked_)) return poll(num_nodes);  // nodes have changed
     if (fit.shortage.empty()) return ChosenLayout{*wanted, std::move(fit.arguments)};
     log_warning("{} does not fit: {}", wanted->describe(), fit.shortage);
     shortage_ = fit.shortage;
     ruled_out_.insert(wanted->num_nodes);
     return poll(num_nodes);
   }
-  if (wanted == nullptr) return std::nullopt;
+  if (!wanted) return std::nullopt;
   if (*wanted == asked() || !check_) return ChosenLayout{*wanted, {}};
   checked_ = *wanted;
   check_running_ = std::async(std::launch::async, check_, checked_);

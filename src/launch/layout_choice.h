@@ -35,8 +35,8 @@ class LayoutChoice {
 
   const NodeLayout& asked() const { return layouts_.front(); }
   bool is_elastic() const { return layouts_.size() > 1; }
-  // For that many nodes, whether it fits or not; null: none.
-  const NodeLayout* largest(int num_nodes) const { return largest_layout(layouts_, num_nodes); }
+  // For that many nodes, of those that were not found too large since begin(); none: there is none.
+  std::optional<NodeLayout> largest(int num_nodes) const;
 
   void begin();  // everything may have changed: nothing is ruled out any more
   // None: a check runs (is_checking), or there is none that fits.

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "net/regroup.h"
 
 namespace weft {
 namespace {
@@ -38,7 +39,8 @@ void NodeEnds::note(const RankEnd& end, int stop_signal) {
     rank.kind = end.was_killed ? Kind::kKilledByUs : Kind::kDied;
   else if (end.exit_code == 0)
     rank.kind = Kind::kDone;
-  else if (stop_signal != 0 && end.exit_code == 128 + stop_signal)
+  else if (end.exit_code == kRegroupExit ||
+           (stop_signal != 0 && end.exit_code == 128 + stop_signal))
     rank.kind = Kind::kStopped;
   else
     rank.kind = end.exit_code == kPeerExit ? Kind::kLostPeers : Kind::kFailed;

@@ -6,11 +6,14 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "launch/node_supervisor.h"
+#include "net/regroup.h"
 
 namespace weft {
 namespace {
 
 constexpr int kPeerExit = 75;
+// Nodes that come together cause one change of layout.
+constexpr std::chrono::milliseconds kSettle{2000};
 
 }  // namespace
 
@@ -19,6 +22,7 @@ void NodeSupervisor::begin_gathering(const std::string& why) {
   phase_ = Phase::kGathering;
   gather_until_ = Clock::now() + std::chrono::milliseconds(o_.join_ms);
   why_ = why;
+  is_growing_ = false;
   choice_.begin();
   if (generation_ < 0 || choice_.is_elastic()) return;
   const bool is_short = std::count_if(nodes_.begin() + 1, nodes_.end(),
@@ -47,11 +51,15 @@ void NodeSupervisor::gather() {
 }
 
 // The first node's agent is there, or is being started.
-void NodeSupervisor::gather_fewer() {
+int NodeSupervisor::num_nodes_there() {
   const std::vector<JoinedAgent*> known = agents_.known();
   const auto others = std::count_if(known.begin(), known.end(),
                                     [](const JoinedAgent* a) { return !a->hello->is_first; });
-  const auto chosen = choice_.poll(1 + static_cast<int>(others));
+  return 1 + static_cast<int>(others);
+}
+
+void NodeSupervisor::gather_fewer() {
+  const auto chosen = choice_.poll(num_nodes_there());
   if (!chosen) return;
   place(chosen->layout.num_nodes);
   if (is_complete()) use_layout(*chosen);
@@ -91,6 +99,36 @@ void NodeSupervisor::use_layout(const ChosenLayout& chosen) {
   layout_ = chosen.layout;
   arguments_ = chosen.arguments;
   start_generation();
+}
+
+// Where fewer nodes train than were asked for and others wait: the ranks save after this step and
+// end, and the next generation has a larger layout.
+void NodeSupervisor::grow() {
+  if (phase_ != Phase::kRunning || is_growing_ || stop_signal_ != 0 || layout_ == choice_.asked())
+    return;
+  const JoinedAgent* first = nodes_[0];
+  const bool has_stepped =
+      first != nullptr && first->beat.generation == generation_ && first->beat.step > 0;
+  const auto larger = choice_.largest(num_nodes_there());
+  if (!has_stepped || is_finishing() || !larger || larger->num_nodes <= layout_.num_nodes) return;
+  std::string names;
+  for (const JoinedAgent* agent : agents_.known()) {
+    if (agent->node >= 0) continue;
+    if (Clock::now() - agent->joined < kSettle) return;
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", agent->name());
+  }
+  is_growing_ = true;
+  why_ = fmt::format("{} joined", names);
+  log_info("{}: saving after this step, then {}", why_, larger->describe());
+  agents_.send(*nodes_[0], NodeMessage::kStop, write_number(kRegroup));
+}
+
+// All have saved and ended, as they were asked to. This is no restart of the budget.
+void NodeSupervisor::regroup() {
+  for (const std::string& words : ends_.lost_nodes()) tell("node_lost", -1, words);
+  has_saved_ = true;
+  tell("continued", -1, "storage");
+  begin_gathering(ends_.lost_nodes().empty() ? std::string(why_) : ends_.lost_nodes().front());
 }
 
 // When the generation has opened the directory: events of the run can be written.

@@ -34,6 +34,7 @@ int NodeSupervisor::run() {
     agents_.receive([this](JoinedAgent& from, const Frame& frame) { handle(from, frame); });
     look_for_lost();
     if (!exit_code_) advance();
+    if (!exit_code_) grow();
     report_status();
   }
   return *exit_code_;
@@ -107,6 +108,7 @@ void NodeSupervisor::judge() {
   const std::optional<NodeEnds::Cause> cause = ends_.cause();
   if (!cause) {
     const bool is_stopped = ends_.has_any_stopped();
+    if (is_stopped && stop_signal_ == 0) return regroup();
     return finish(is_stopped ? 128 + stop_signal_ : 0,
                   is_stopped ? fmt::format("{} ended the run", signal_name(stop_signal_))
                              : "the run has finished");

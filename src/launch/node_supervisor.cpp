@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "net/regroup.h"
 
 namespace weft {
 
@@ -85,7 +86,8 @@ void NodeSupervisor::handle(JoinedAgent& from, const Frame& frame) {
       return;
     }
     case NodeMessage::kStopping:
-      if (stop_signal_ != 0 && from.node == 0) handle_stopping(read_number(frame.payload) != 0);
+      if ((stop_signal_ != 0 || is_growing_) && from.node == 0)
+        handle_stopping(read_number(frame.payload) != 0);
       return;
     default:
       throw PeerError("an unknown message");
@@ -94,15 +96,17 @@ void NodeSupervisor::handle(JoinedAgent& from, const Frame& frame) {
 
 // The first node's answer to a signal.
 void NodeSupervisor::handle_stopping(bool saves) {
+  if (!saves && stop_signal_ == 0) return begin_closing("the first node had nothing to save");
   if (!saves) {
     is_early_ = true;
     write_signal_line(stop_signal_, o_.job.early_words);
     return begin_closing("stopped before the first step");
   }
-  write_signal_line(stop_signal_, o_.job.noted_words);
+  if (stop_signal_ != 0) write_signal_line(stop_signal_, o_.job.noted_words);
   for (JoinedAgent* node : nodes_) {
     if (node != nullptr && node->node > 0)
-      agents_.send(*node, NodeMessage::kStop, write_number(stop_signal_));
+      agents_.send(*node, NodeMessage::kStop,
+                   write_number(stop_signal_ != 0 ? stop_signal_ : kRegroup));
   }
 }
 

@@ -49,6 +49,9 @@ class NodeSupervisor {
   void begin_gathering(const std::string& why);
   void gather();
   void gather_fewer();
+  int num_nodes_there();
+  void grow();
+  void regroup();
   void place(int num_nodes);
   bool is_complete() const;
   void use_layout(const ChosenLayout& chosen);
@@ -98,6 +101,7 @@ class NodeSupervisor {
   int stop_signal_ = 0;
   std::optional<int64_t> first_urgent_ms_;
   bool is_early_ = false, is_cut_off_ = false;
+  bool is_growing_ = false;  // the ranks were asked to save and end, for a larger layout
   std::optional<int> exit_code_;
 };
 

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "checkpoint/list.h"
+#include "net/regroup.h"
 #include "train/eval_pass.h"
 #include "train/final_model.h"
 #include "train/finished_run.h"
@@ -111,6 +112,7 @@ int Trainer::stopped_by(int signal) {
     if (is_saved()) log_info("saved at step {}, before the rows that failed", state_.step);
     end_with_error(*ranks_, rows_error_);
   }
+  if (signal == kRegroup) return leave_layout();
   const char* name = signal_name(signal);
   if (!is_saved())
     throw RunError(
@@ -120,6 +122,16 @@ int Trainer::stopped_by(int signal) {
   if (start_.remote) start_.remote->finish(c_.checkpoint.keep);
   log_info("{}: saved at step {}; the same command resumes from there", name, state_.step);
   return 128 + signal;
+}
+
+// The next generation continues from here, in another layout. Where it could not be saved, it
+// continues from the checkpoint before.
+int Trainer::leave_layout() {
+  if (!is_saved())
+    throw PeerError(fmt::format(
+        "step {} could not be saved, from which other nodes would have joined", state_.step));
+  log_info("saved at step {}, from which more nodes join", state_.step);
+  return kRegroupExit;
 }
 
 int Trainer::finish() {

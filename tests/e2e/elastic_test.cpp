@@ -58,5 +58,36 @@ TEST(Elastic, ANodeThatDoesNotComeIsDoneWithout) {
   expect_calm(run);
 }
 
+// 2 -> 1 -> 2 nodes. The undisturbed run ends where this one was stopped.
+TEST(Elastic, ANodeThatJoinsAgainIsTakenBackWithNothingLost) {
+  const TinyRun run;
+  NodeRun nodes(run, "nodes",
+                with(kExact, {"train.steps=100000", "launch.elastic=true", "data.shuffle=true"}));
+  nodes.join();
+  const auto changes = [&] { return event_lines(run.dir("nodes"), "layout"); };
+  const auto has = [&](size_t count) {
+    return nodes.train().wait_until([&] { return changes().size() >= count; });
+  };
+  ASSERT_TRUE(nodes.train().wait_until([&] { return num_steps(run) > 6; }));
+  nodes.agent().send(SIGKILL);
+  ASSERT_TRUE(has(1));
+  nodes.join();
+  ASSERT_TRUE(has(2));
+  const size_t steps = num_steps(run);
+  ASSERT_TRUE(nodes.train().wait_until([&] { return num_steps(run) > steps + 5; }));
+  nodes.train().send(SIGTERM);
+  const Ended train = nodes.train().wait(), agent = nodes.agent().wait();
+  EXPECT_EQ(train.exit_code, 143) << train.err;
+  EXPECT_EQ(agent.exit_code, 143) << agent.err;
+  expect_parts(train.err, {"joined: saving after this step, then dp=4 on 2 nodes",
+                           "from which more nodes join", "dp=4 on 2 nodes, instead of dp=2 on 1"});
+  EXPECT_EQ(train.err.find("restart 2"), std::string::npos) << train.err;
+  EXPECT_EQ(changes()[1].at("to").as_string(), "dp=4 on 2 nodes");
+  EXPECT_EQ(event_lines(run.dir("nodes"), "stopped").size(), 1u);
+  run.train_well(with(
+      kExact, {"name=calm", fmt::format("train.steps={}", num_steps(run)), "data.shuffle=true"}));
+  expect_calm(run);
+}
+
 }  // namespace
 }  // namespace weft::testing

@@ -25,9 +25,12 @@ class NodeRun {
   }
   // In place of the last one, where there was one.
   void join() {
-    ASSERT_TRUE(train_->wait_until([&] { return !endpoint().empty(); }));
+    // Later it listens for ranks, too.
+    if (endpoint_.empty()) {
+      ASSERT_TRUE(train_->wait_until([&] { return !(endpoint_ = endpoint()).empty(); }));
+    }
     agent_ = std::make_unique<Program>(
-        std::vector<std::string>{"agent", "--join", endpoint(), "--secret-file", secret(), "--wait",
+        std::vector<std::string>{"agent", "--join", endpoint_, "--secret-file", secret(), "--wait",
                                  "5"},
         kOnLo);
   }
@@ -65,7 +68,7 @@ class NodeRun {
   }
 
   const TinyRun& run_;
-  std::string name_;
+  std::string name_, endpoint_;
   std::unique_ptr<Program> train_, agent_;
 };
 

@@ -131,6 +131,30 @@ class Suite:
                              json.dumps(run.status()["layout"]))
             self.ends_well(run, what, (mode, batch, tp))
 
+    def there_and_back(self, tp):
+        """4 -> 2 -> 4 nodes, two of them lost at once, two joining together."""
+        kind, what = ("exact", 8, tp), f"4 -> 2 -> 4, tp {tp}"
+        # A schedule's length and so its rates must be those of the calm run: slow steps, not more.
+        with Elastic(self, f"back-{tp}", kind, "--set", "launch.max_restarts=1") as run:
+            for host in range(1, NODES):
+                run.join(host)
+            run.has_steps(6)
+            run.kill(2, 3)
+            self.checks.that(run.has_layouts((dp(4), dp(2))), f"{what}: shrinks", str(run.layouts()))
+            begin, steps = time.monotonic(), run.steps()
+            run.join(2)
+            run.join(3)
+            self.checks.that(run.has_layouts((dp(4), dp(2)), (dp(2), dp(4))), f"{what}: grows",
+                             f"{time.monotonic() - begin:.2f} s after the nodes joined")
+            self.checks.that(run.steps() > steps, f"{what}: no step is lost",
+                             f"{steps}, then {run.steps()}")
+            self.checks.equal(run.status()["restarts"], 1, f"{what}: growing costs no restart")
+            self.ends_well(run, what, kind)
+            grown = [event for event in run.events("started")][-1]
+            lines = [line["step"] for line in read_metrics(run.dir)[0]]
+            self.checks.that(grown["step"] in lines and grown["ranks"] == NODES * tp,
+                             f"{what}: ends with all ranks", f"from step {grown['step']}")
+
     def missing_at_start(self):
         kind = ("exact", 8, 1)
         with Elastic(self, "missing", kind, "--set", "launch.join_timeout_s=2") as run:
@@ -170,6 +194,8 @@ def body(args, checks, folder):
                  for mode, batch, tp in sample(shrinks, lambda k: {k[0], k[1], ("tp", k[2])}, 0.5)]
         cases += [(name, getattr(suite, name)) for name in
                   sample(["missing_at_start", "sent_away"], lambda name: set(), 0.5)]
+        cases += [(f"back-{tp}", lambda tp=tp: suite.there_and_back(tp))
+                  for tp in sample([1, 2], lambda tp: set(), 0.5)]
         for name, part in cases:
             if args.only and name not in args.only:
                 continue

@@ -75,6 +75,12 @@ TEST(NodeEnds, ALostNodeEndsItsRanks) {
   EXPECT_TRUE(ends.lost_nodes().empty());
 }
 
+TEST(NodeEnds, RanksThatMadeWayForAnotherLayoutHaveStopped) {
+  const NodeEnds ends = ends_of({exited(0, 192), exited(1, 192), exited(2, 192), exited(3, 192)});
+  EXPECT_FALSE(ends.cause());
+  EXPECT_TRUE(ends.has_any_stopped());
+}
+
 TEST(NodeEnds, RankZeroMayFinishAlone) {
   EXPECT_FALSE(ends_of({exited(0, 0), killed(3, SIGKILL)}).cause());
   EXPECT_TRUE(ends_of({exited(0, 0), exited(3, 2, "wrong")}).cause());

@@ -241,6 +241,36 @@ TEST_F(NodeJob, AnElasticJobForWhichNothingFitsNamesWhatIsMissing) {
   EXPECT_NE(text.find("fewer do not fit: 2 GiB are missing"), std::string::npos) << text;
 }
 
+TEST_F(NodeJob, AnElasticJobGrowsWithoutCostToItsBudget) {
+  train({"train"}, {{"ELASTIC", "21"}, {"JOIN_MS", "1000"}});
+  ASSERT_TRUE(train_->says("rank 1 trains, 2 in all")) << train_->text();
+  const auto first = join("first");
+  ASSERT_TRUE(train_->says("rank 3 trains, 4 in all")) << train_->text();
+  for (int r = 0; r < 2; ++r) EXPECT_TRUE(train_->says(fmt::format("rank {} saved", r)));
+  EXPECT_TRUE(train_->says("event layout -1 dp=2 on 1 node\ndp=4 on 2 nodes\n")) << train_->text();
+  first->send(SIGKILL);  // the only restart of the budget
+  ASSERT_TRUE(train_->says("event layout -1 dp=4 on 2 nodes\ndp=2 on 1 node\nnode 1, "))
+      << train_->text();
+  const auto second = join("second");
+  ASSERT_TRUE(second->says("node 1 of 2: starting ranks 2 to 3")) << train_->text();
+  ASSERT_TRUE(train_->says("event started -1 generation 3")) << train_->text();
+  std::this_thread::sleep_for(std::chrono::milliseconds(1500));  // all train again
+  train_->send(SIGTERM);
+  EXPECT_EQ(train_->wait(), 143) << train_->text();
+  EXPECT_EQ(second->wait(), 143);
+}
+
+TEST_F(NodeJob, ASignalWhileAnElasticJobGrowsEndsIt) {
+  train({"slow_save"}, {{"ELASTIC", "21"}, {"JOIN_MS", "1000"}});
+  ASSERT_TRUE(train_->says("rank 1 trains, 2 in all")) << train_->text();
+  const auto agent = join("agent");
+  ASSERT_TRUE(train_->says("saving after this step, then dp=4 on 2 nodes")) << train_->text();
+  train_->send(SIGTERM);
+  EXPECT_EQ(train_->wait(), 143) << train_->text();
+  EXPECT_EQ(agent->wait(), 143);
+  EXPECT_EQ(train_->text().find("generation 1"), std::string::npos) << train_->text();
+}
+
 TEST_F(NodeJob, AnAgentThatLosesItsSupervisorEndsItsRanksAndLeaves) {
   train({"train"});
   const auto agent = join("agent");

@@ -34,14 +34,15 @@ void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms
 
 // Endless collectives until a rank was asked to stop, which all learn in the same round. save_ms:
 // how long a rank takes to save.
-int train_for_ever(const ShmWorld& world, Comm& comm, float* data, int64_t count, int save_ms) {
+int train_for_ever(ShmWorld& world, Comm& comm, float* data, int64_t count, int save_ms) {
   if (!world.begin_saving()) return 1;
   say(fmt::format("rank {} trains, {} in all", comm.rank(), comm.size()));
-  for (;;) {
+  for (int64_t step = 1;; ++step) {
     comm.all_reduce(data, count, Dtype::kF32);
     for (int64_t i = 0; i < count; ++i) data[i] *= 0.5f;
     int64_t stop = world.stop_word();
     comm.all_reduce(&stop, 1, Dtype::kI64, Reduce::kMax);
+    world.note_step(step);
     if (stop == 0) continue;
     sleep_ms(save_ms);
     say(fmt::format("rank {} saved", comm.rank()));
