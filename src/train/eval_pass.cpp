@@ -107,7 +107,11 @@ EvalSums sum_losses(const EvalRows& rows, const EvalBatch& eval_batch,
 EvalPass evaluate_rows(const EvalRows& rows, Engine& engine, TrainingAnswers* answers,
                        RunRecord& record, int64_t step) {
   const double start = record.seconds();
-  const bool is_first = rows.stream.state() == StreamState{};
+  // Rank 0's answer for all: a rank that replaces a dead one has a new stream, and survivors do
+  // not.
+  const bool is_first = agree_on_number(rows.ranks, [&] {
+                          return rows.stream.state() == StreamState{} ? 1 : 0;
+                        }) == 1;
   const EvalSums sums = sum_losses(
       rows,
       [&](const Batch& batch, const auto& is_stopped) {

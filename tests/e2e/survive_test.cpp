@@ -48,6 +48,21 @@ TEST(Survive, KilledRanksChangeNothing) {
   }
 }
 
+// A new rank has not evaluated yet, and the others have: they must not wait for each other.
+TEST(Survive, ADeathBetweenTwoEvaluations) {
+  const TinyRun run;
+  const std::vector<std::string> layout = {"parallel.dp=2", "train.eval_every=40",
+                                           "launch.max_restarts=1"};
+  run.train_well(sets_of(run, "calm", layout));
+  Program program(run.words("train", sets_of(run, "hit", layout)));
+  ASSERT_TRUE(program.wait_until([&] { return num_steps(run, "hit") >= 42; }));
+  ::kill(children_of(program.pid())[1], SIGKILL);
+  const Ended ended = program.wait();
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_EQ(num_events(run, "hit", "recovered"), 1u) << ended.err;
+  expect_same_run(run, "calm", "hit");
+}
+
 TEST(Survive, SeveralAtOnceAndDuringRecovery) {
   const TinyRun run;
   const std::vector<std::string> layout = {"parallel.dp=2", "parallel.tp=2",
