@@ -78,7 +78,7 @@ def metadata():
     return (f"Metadata-Version: 2.4\nName: {NAME.replace('_', '-')}\nVersion: {version()}\n"
             "Summary: weft, native distributed training of language models, and its trainer for Ray\n"
             "Requires-Python: >=3.10\nLicense-File: LICENSE\n"
-            "Provides-Extra: ray\nRequires-Dist: ray[default,train]>=2.55,<3; extra == 'ray'\n")
+            "Provides-Extra: ray\nRequires-Dist: ray[default,train]>=2.57,<3; extra == 'ray'\n")
 
 
 def fill(folder, program):

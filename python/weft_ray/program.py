@@ -1,12 +1,32 @@
-"""weft_ray/program.py: where the program of this package is, and the command `weft`."""
+"""weft_ray/program.py: the program of this package, as a command and as an archive for nodes that do not have it."""
 
+import io
 import os
 import sys
+import zipfile
 from pathlib import Path
 
-PROGRAM = Path(__file__).resolve().parent / "bin/weft"
+PACKAGE = Path(__file__).resolve().parent
+PROGRAM = PACKAGE / "bin/weft"
 
 
 def main():
     """Becomes the program: same process, so that signals, exit code and terminal are its own."""
     os.execv(PROGRAM, ["weft", *sys.argv[1:]])
+
+
+def digest():
+    """Of program and libraries, written when the wheel was made."""
+    path = PACKAGE / "DIGEST"
+    if not path.exists():
+        raise RuntimeError(f"{PACKAGE} has no program: install the wheel that `make wheel` makes")
+    return path.read_text().strip()
+
+
+def archive():
+    """Program and libraries as a zip file, uncompressed: it goes through Ray's object store, and is unpacked once per node."""
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w", zipfile.ZIP_STORED) as out:
+        for path in [PACKAGE / "DIGEST", *sorted(PACKAGE.glob("bin/*")), *sorted(PACKAGE.glob("lib/*"))]:
+            out.write(path, path.relative_to(PACKAGE))
+    return data.getvalue()

@@ -1,0 +1,198 @@
+"""weft_ray/node.py: the actor on a node: it starts `weft train` or `weft agent`, watches it, and reads the run's files.
+
+This module is sent to nodes by value: they need Ray, and no weft. It uses the standard library and follow.py.
+"""
+
+import collections
+import ctypes
+import io
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import zipfile
+
+from weft_ray.follow import RunFollower, summarize
+
+# Of other launchers: Ray itself may have been started by one, and weft would take itself for its task.
+FOREIGN = re.compile(r"(RANK|WORLD_SIZE|LOCAL_RANK|LOCAL_WORLD_SIZE|MASTER_ADDR|MASTER_PORT|(OMPI|PMI|PMIX|SLURM|TORCHELASTIC)_.*)$")
+ENDPOINT = re.compile(r"weft agent --join (\S+) --secret-file")
+POLL_S, TAIL = 0.05, 60
+PR_SET_PDEATHSIG = 1  # prctl(2)
+
+
+def cache_folder():
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return os.path.join(home, "weft", "programs")
+
+
+def installed_program(digest):
+    """The program of a weft_ray that this node has, if it is the same."""
+    for place in sys.path:
+        package = os.path.join(place, "weft_ray")
+        try:
+            with open(os.path.join(package, "DIGEST"), encoding="utf-8") as file:
+                if file.read().strip() == digest:
+                    return os.path.join(package, "bin", "weft")
+        except OSError:
+            continue
+    return None
+
+
+def unpack(data, folder):
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        for entry in archive.infolist():
+            os.chmod(archive.extract(entry, folder), 0o644 if entry.filename == "DIGEST" else 0o755)
+
+
+class WeftNode:
+    """One child at a time; poll() says what is new."""
+
+    def __init__(self):
+        self.program = self.child = self.follower = self.run_dir = self.endpoint = None
+        self.tail = collections.deque(maxlen=TAIL)
+        self.readers = []
+
+    def describe(self, digest):
+        """What the driver needs to know of this place; the GPU ids are those of this actor."""
+        import ray
+        ids = ray.get_runtime_context().get_accelerator_ids().get("GPU", [])
+        return {"address": ray.util.get_node_ip_address(), "gpus": [str(one) for one in ids], "has_program": self.find_program(digest)}
+
+    def find_program(self, digest):
+        path = os.path.join(cache_folder(), digest, "bin", "weft")
+        self.program = installed_program(digest) or (path if os.access(path, os.X_OK) else None)
+        return self.program is not None
+
+    def install(self, digest, data):
+        """Into the cache, where the next run finds it; complete or not at all."""
+        os.makedirs(cache_folder(), mode=0o700, exist_ok=True)
+        draft = tempfile.mkdtemp(dir=cache_folder())
+        unpack(data, draft)
+        try:
+            os.rename(draft, os.path.join(cache_folder(), digest))
+        except OSError:  # another run was faster
+            shutil.rmtree(draft)
+        if not self.find_program(digest):
+            raise RuntimeError(f"the program could not be unpacked into {cache_folder()}")
+
+    def start(self, words, directory, gpus):
+        self.child = None
+        env = {name: value for name, value in os.environ.items() if not FOREIGN.match(name)}
+        if gpus:
+            env["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
+        is_started = threading.Event()
+        threading.Thread(target=self.keep_child, args=([self.program, *words], directory, env, is_started), daemon=True).start()
+        is_started.wait()
+        if self.child is None:
+            raise RuntimeError(f"{self.program} could not be started in {directory or os.getcwd()}")
+        self.readers = [threading.Thread(target=self.pass_on, args=pair, daemon=True)
+                        for pair in ((self.child.stdout, sys.stdout, None), (self.child.stderr, sys.stderr, self.tail))]
+        for reader in self.readers:
+            reader.start()
+
+    def keep_child(self, words, directory, env, is_started):
+        """A thread that lives as long as the child, which the kernel kills with the thread that started it."""
+        parent, prctl = os.getpid(), ctypes.CDLL(None).prctl
+
+        def begin():
+            os.setpgid(0, 0)  # Ray ends an actor's process group with SIGTERM first, by which an agent would ask the whole run to stop
+            prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != parent:
+                os._exit(127)
+        try:
+            self.child = subprocess.Popen(words, cwd=directory, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                          stderr=subprocess.PIPE, text=True, errors="replace", preexec_fn=begin)
+        finally:
+            is_started.set()
+        self.child.wait()
+
+    def pass_on(self, source, target, tail):
+        """Lines of the child: to the actor's output, which Ray shows to the driver."""
+        for line in source:
+            target.write(line)
+            target.flush()
+            if tail is not None:
+                tail.append(line.rstrip("\n"))
+            if match := ENDPOINT.search(line):
+                self.endpoint = match.group(1)
+
+    def train(self, run_dir, file_name, text, keys, directory, gpus):
+        """The run file goes into the run directory, since all nodes must see it under one path."""
+        self.run_dir = run_dir
+        os.makedirs(run_dir, exist_ok=True)
+        path = os.path.join(run_dir, file_name)
+        with tempfile.NamedTemporaryFile("w", dir=run_dir, prefix=".ray-", delete=False) as file:
+            file.write(text)
+        os.rename(file.name, path)
+        self.follower = RunFollower(run_dir)
+        sets = [word for key, value in keys.items() for word in ("--set", f"{key}={value if isinstance(value, str) else json.dumps(value)}")]
+        self.start(["train", path, *sets], directory if os.path.isdir(directory) else run_dir, gpus)
+
+    def secret(self):
+        with open(os.path.join(self.run_dir, "secret"), encoding="utf-8") as file:
+            return file.read()
+
+    def join(self, endpoint, secret, gpus):
+        """The secret is a file in the actor's memory, which ends with it."""
+        fd = os.memfd_create("weft_secret")
+        os.fchmod(fd, 0o600)
+        os.write(fd, secret.encode())
+        self.start(["agent", "--join", endpoint, "--secret-file", f"/proc/{os.getpid()}/fd/{fd}"], None, gpus)
+
+    def poll(self, wait_s):
+        """What is new within wait_s seconds; at once where something is."""
+        deadline = time.monotonic() + wait_s
+        while True:
+            news = self.look()
+            if news["reports"] or news["failures"] or news["code"] is not None or time.monotonic() > deadline:
+                return news
+            time.sleep(POLL_S)
+
+    def look(self):
+        code = self.child.poll() if self.child else None
+        if code is not None:
+            for reader in self.readers:
+                reader.join(5)
+        reports, failures = self.follower.read() if self.follower else ([], [])
+        return {"reports": reports, "failures": failures, "restarts": self.restarts(), "endpoint": self.endpoint, "code": code,
+                "error": self.error() if code else ""}
+
+    def restarts(self):
+        """How many the supervisor has used."""
+        if not self.run_dir:
+            return 0
+        try:
+            with open(os.path.join(self.run_dir, ".status.json"), encoding="utf-8") as file:
+                status = json.load(file)
+            return status["restarts"] if status["pid"] == self.child.pid else 0
+        except (OSError, ValueError, KeyError):
+            return 0
+
+    def error(self):
+        """The child's last error and what follows it, else its last lines."""
+        lines = list(self.tail)
+        begins = [i for i, line in enumerate(lines) if line.startswith("error:")]
+        return "\n".join(lines[begins[-1]:] if begins else lines[-10:])
+
+    def summary(self):
+        return summarize(self.run_dir)
+
+    def stop(self, number):
+        if self.child and self.child.poll() is None:
+            self.child.send_signal(number)
+
+    def close(self, wait_s=5):
+        """Ends the child, if need be."""
+        self.stop(signal.SIGTERM)
+        try:
+            if self.child:
+                self.child.wait(wait_s)
+        except subprocess.TimeoutExpired:
+            self.child.kill()

@@ -1,0 +1,90 @@
+"""weft_ray/placement.py: a placement group with one bundle per rank, and the nodes that Ray chose for it."""
+
+import os
+import time
+from dataclasses import dataclass
+
+import ray
+from ray.util.placement_group import placement_group, placement_group_table, remove_placement_group
+
+from weft_ray import program
+
+TIMEOUT_VARIABLE, TIMEOUT_S = "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S", 60.0  # Ray Train's own
+
+
+@dataclass(frozen=True)
+class Node:
+    """A machine and its bundles, in their order."""
+
+    id: str
+    bundles: tuple
+
+
+class Archive:
+    """The program for nodes that lack it: Ray stores it once, when the first one asks."""
+
+    def __init__(self):
+        self.stored = None
+
+    def get(self):
+        if self.stored is None:
+            self.stored = ray.put(program.archive())
+        return self.stored
+
+
+def timeout_s():
+    return float(os.environ.get(TIMEOUT_VARIABLE, TIMEOUT_S))
+
+
+def amount(resources):
+    return ", ".join(f"{name} {value:g}" for name, value in sorted(resources.items())) or "nothing"
+
+
+class Placement:
+    """Use it in a `with`: its end gives the resources back."""
+
+    def __init__(self, settings):
+        self.settings, self.archive = settings, Archive()
+        labels = {"bundle_label_selector": settings.labels} if settings.labels else {}
+        self.group = placement_group([dict(settings.bundle)] * settings.ranks, strategy=settings.strategy, **labels)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        remove_placement_group(self.group)
+
+    def wait(self):
+        """The nodes, the one of bundle 0 first. TimeoutError: with what is asked for and what there is."""
+        deadline = time.monotonic() + timeout_s()
+        if not self.group.wait(timeout_s()):
+            raise TimeoutError(self.missing())
+        while not self.is_placed():
+            if time.monotonic() > deadline:
+                raise TimeoutError(self.missing())
+            time.sleep(0.1)
+        return self.nodes()
+
+    def is_placed(self):
+        """False while a bundle's node is lost and Ray has found no other."""
+        alive = {node["NodeID"] for node in ray.nodes() if node["Alive"]}
+        return alive.issuperset(placement_group_table(self.group)["bundles_to_node_id"].values())
+
+    def missing(self):
+        all_of_it = {name: value * self.settings.ranks for name, value in self.settings.bundle.items()}
+        shown = {name: ray.cluster_resources().get(name, 0.0) for name in all_of_it}
+        free = {name: ray.available_resources().get(name, 0.0) for name in all_of_it}
+        return (f"Ray has not placed {self.settings.ranks} workers ({self.settings.strategy}) within {timeout_s():g} s: they need "
+                f"{amount(all_of_it)}, {amount(self.settings.bundle)} each; the cluster has {amount(shown)}, of which {amount(free)} is free. "
+                f"Add nodes, ask for less, or wait longer ({TIMEOUT_VARIABLE})")
+
+    def nodes(self):
+        places = {}
+        for bundle, node in sorted(placement_group_table(self.group)["bundles_to_node_id"].items()):
+            places.setdefault(node, []).append(bundle)
+        sizes = sorted({len(bundles) for bundles in places.values()})
+        if len(sizes) > 1:
+            raise ValueError(f"Ray has placed {', '.join(str(len(b)) for b in places.values())} workers on {len(places)} nodes, and weft needs "
+                             "as many on each: use placement_strategy=\"STRICT_PACK\", \"SPREAD\" or \"STRICT_SPREAD\", or "
+                             "resources_per_worker of which a node holds a number that divides num_workers")
+        return [Node(node, tuple(bundles)) for node, bundles in places.items()]

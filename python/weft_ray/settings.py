@@ -1,0 +1,187 @@
+"""weft_ray/settings.py: what Ray Train's configuration means for a run file, and what is refused."""
+
+import json
+import os
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import yaml
+from ray.train import FailureConfig, LoggingConfig, ScalingConfig, UserCallback
+
+# Decided by ScalingConfig, RunConfig and the placement. In a run file they are for other engines, and replaced.
+OWNED = {"name": "RunConfig(name)", "storage": "RunConfig(storage_path)", "launch.nodes": "the placement group",
+         "launch.ranks_per_node": "the placement group", "launch.device": "ScalingConfig(use_gpu)",
+         "launch.interface": "Ray's node addresses", "launch.port": "weft", "launch.max_restarts": "FailureConfig(max_failures)",
+         "launch.restart_reset_steps": "FailureConfig(max_failures)"}
+BEST = {"eval_loss": "min", "exact_match": "max", "sql_match": "max"}  # checkpoint.best, and which value is better
+ALL = 1_000_000_000  # checkpoints to keep: no run has more
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A run, before it is placed."""
+
+    name: str
+    storage: str
+    text: str          # of the run file
+    ranks: int
+    bundle: dict       # resources of one rank
+    strategy: str
+    labels: list       # selector per bundle, or None
+    uses_gpu: bool
+    keys: dict         # run file keys that differ from the text
+    max_failures: int
+    score: tuple       # (metric, min or max), or None
+
+    @property
+    def run_dir(self):
+        return os.path.join(self.storage, self.name)
+
+
+def refuse(field, value, why):
+    raise ValueError(f"{field}={value!r} is not supported by WeftTrainer: {why}")
+
+
+def refuse_changed(config, default, names, why):
+    """Fields that must keep their default."""
+    owner = type(config).__name__
+    for name in names:
+        if getattr(config, name) != getattr(default, name):
+            refuse(f"{owner}({name})", getattr(config, name), why)
+
+
+def refuse_unknown(config, known):
+    """A newer Ray may have fields that mean something: one that was set is refused."""
+    for field in fields(config):
+        if field.name not in known and getattr(config, field.name) != field.default:
+            refuse(f"{type(config).__name__}({field.name})", getattr(config, field.name), "it is not known to this version of weft")
+
+
+def read_run(run):
+    """(text, sections) of a run file or a dict of the same form."""
+    if isinstance(run, dict):
+        return json.dumps(run, indent=1) + "\n", run
+    text = Path(run).read_text()
+    sections = yaml.safe_load(text)
+    if not isinstance(sections, dict):
+        raise ValueError(f"{run} is no run file: sections were expected (docs/keys.md)")
+    return text, sections
+
+
+def find_key(sections, key):
+    """The value of section.key as it is written, or None."""
+    value = sections
+    for part in key.split("."):
+        value = value.get(part) if isinstance(value, dict) else None
+    return value
+
+
+def check_keys(config):
+    for key in config:
+        if key in OWNED:
+            raise ValueError(f"train_loop_config: {key} is decided by {OWNED[key]}; remove it")
+        if not isinstance(key, str) or not key:
+            raise ValueError(f"train_loop_config: {key!r} is no key of a run file, like \"train.lr\"")
+
+
+def check_ranks(scaling, sections, config):
+    """num_workers, which must be dp x tp."""
+    if isinstance(scaling.num_workers, tuple):
+        refuse("ScalingConfig(num_workers)", scaling.num_workers, "a changing number of workers is not built here; use one number")
+    if scaling.num_workers == 0:
+        refuse("ScalingConfig(num_workers)", 0, "there is no local mode; `weft train` runs without Ray")
+    sizes = {}
+    for key in ("parallel.dp", "parallel.tp"):
+        written = config.get(key, find_key(sections, key))
+        sizes[key] = 1 if written is None else written
+        if not isinstance(sizes[key], int) or isinstance(sizes[key], bool) or sizes[key] < 1:
+            raise ValueError(f"{key}={sizes[key]!r}: a whole number of at least 1 was expected")
+    wanted = sizes["parallel.dp"] * sizes["parallel.tp"]
+    if scaling.num_workers != wanted:
+        raise ValueError(f"ScalingConfig(num_workers={scaling.num_workers}), but parallel.dp={sizes['parallel.dp']} x "
+                         f"parallel.tp={sizes['parallel.tp']} needs {wanted}: one worker is one rank")
+    return wanted
+
+
+def read_scaling(scaling, sections, config):
+    """(bundle, keys)"""
+    refuse_changed(scaling, ScalingConfig(), ("use_tpu", "topology"), "weft has no TPU back end")
+    refuse_changed(scaling, ScalingConfig(), ("elastic_resize_monitor_interval_s",), "the number of workers does not change")
+    refuse_unknown(scaling, {"num_workers", "use_gpu", "resources_per_worker", "placement_strategy", "label_selector",
+                             "accelerator_type", "use_tpu", "topology", "elastic_resize_monitor_interval_s", "trainer_resources"})
+    cpus, gpus = scaling.num_cpus_per_worker, scaling.num_gpus_per_worker
+    if gpus != (1 if scaling.use_gpu else 0):
+        refuse("ScalingConfig(resources_per_worker)", scaling.resources_per_worker, "a rank has one GPU with use_gpu=True, else none")
+    bundle = {**scaling.additional_resources_per_worker, **({"CPU": cpus} if cpus else {}), **({"GPU": gpus} if gpus else {})}
+    keys = {"launch.device": "cuda" if scaling.use_gpu else "cpu"}
+    if find_key(sections, "launch.threads") is None and "launch.threads" not in config and cpus:
+        keys["launch.threads"] = max(1, int(cpus))
+    return bundle, keys
+
+
+def read_checkpoints(checkpoints, sections, config):
+    """(score, keys)"""
+    refuse_unknown(checkpoints, {"num_to_keep", "checkpoint_score_attribute", "checkpoint_score_order"})
+    keys, score, metric = {}, None, checkpoints.checkpoint_score_attribute
+    keep, order = checkpoints.num_to_keep, checkpoints.checkpoint_score_order
+    if metric is not None:
+        if metric not in BEST:
+            refuse("CheckpointConfig(checkpoint_score_attribute)", metric, f"weft scores checkpoints by {', '.join(BEST)}")
+        if order != BEST[metric]:
+            refuse("CheckpointConfig(checkpoint_score_order)", order, f"for {metric} it is \"{BEST[metric]}\"")
+        if keep is not None and keep > 1:
+            refuse("CheckpointConfig(num_to_keep)", keep, "weft keeps the newest checkpoints and the single best one, not the best "
+                   f"{keep}; use num_to_keep=1, or no checkpoint_score_attribute")
+        score, keys["checkpoint.best"] = (metric, order), metric
+    given = "checkpoint.keep" in config or find_key(sections, "checkpoint.keep") is not None
+    if keep is not None or not given:
+        keys["checkpoint.keep"] = ALL if keep is None else keep
+    for key, field in (("checkpoint.keep", keep), ("checkpoint.best", metric)):
+        if field is not None and key in config:
+            raise ValueError(f"train_loop_config: {key} is decided by CheckpointConfig; remove one of them")
+    return score, keys
+
+
+def read_run_config(run):
+    refuse_changed(run, type(run)(name=run.name), ("storage_filesystem",), "give a folder that all nodes see as storage_path")
+    if run.logging_config != LoggingConfig():
+        refuse("RunConfig(logging_config)", run.logging_config, "weft's lines have no levels")
+    for callback in run.callbacks:
+        if not isinstance(callback, UserCallback):
+            refuse("RunConfig(callbacks)", callback, "it is no ray.train.UserCallback")
+    if "://" in run.storage_path:
+        refuse("RunConfig(storage_path)", run.storage_path, "weft on Ray needs a folder that all nodes see")
+    if "/" in run.name or run.name in (".", ".."):
+        refuse("RunConfig(name)", run.name, "it names a folder")
+    refuse_unknown(run, {"name", "storage_path", "storage_filesystem", "failure_config", "checkpoint_config", "callbacks",
+                         "worker_runtime_env", "logging_config"})
+    failure = run.failure_config
+    refuse_changed(failure, FailureConfig(), ("controller_failure_limit", "max_preemption_failures",
+                                              "relax_collectives_on_preemption", "preemption_grace_s"),
+                   "weft has one budget, max_failures, and saves by itself when it is asked to stop")
+    refuse_unknown(failure, {"max_failures", "controller_failure_limit", "max_preemption_failures",
+                             "relax_collectives_on_preemption", "preemption_grace_s", "fail_fast"})
+    if failure.max_failures < -1:
+        refuse("FailureConfig(max_failures)", failure.max_failures, "-1 is without bound, 0 is none")
+
+
+def read_labels(selector, ranks):
+    """One per bundle, or None."""
+    return [dict(selector)] * ranks if isinstance(selector, dict) else selector
+
+
+def read_settings(run, config, scaling, run_config, datasets):
+    """Everything that can be refused without a cluster."""
+    if datasets:
+        refuse("datasets", sorted(datasets), "name files in the run file's data.train and data.eval")
+    text, sections = read_run(run)
+    config = config or {}
+    check_keys(config)
+    read_run_config(run_config)
+    ranks = check_ranks(scaling, sections, config)
+    bundle, scaling_keys = read_scaling(scaling, sections, config)
+    score, checkpoint_keys = read_checkpoints(run_config.checkpoint_config, sections, config)
+    storage = os.path.abspath(os.path.expanduser(run_config.storage_path))
+    keys = {**config, **scaling_keys, **checkpoint_keys, "name": run_config.name, "storage": storage, "launch.restart_reset_steps": 0}
+    return Settings(run_config.name, storage, text, ranks, bundle, scaling.placement_strategy,
+                    read_labels(scaling.label_selector, ranks), scaling.use_gpu, keys, run_config.failure_config.max_failures, score)
