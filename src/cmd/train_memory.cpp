@@ -3,7 +3,6 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "config/elastic.h"
 #include "planning/snapshot_bytes.h"
 
 namespace weft {
@@ -33,25 +32,6 @@ std::vector<std::string> resolve_copies(RunFile* file, bool is_forced,
       resolve_async(file, check_memory(file->config(), is_forced, planned_bytes));
   overrides.insert(overrides.begin(), {"--set", "launch.snapshot_every=0"});
   return overrides;
-}
-
-LayoutFit fit_nodes(const RunFile& file, int64_t nodes, bool is_forced) {
-  RunConfig c = with_nodes(file.config(), nodes);
-  LayoutFit fit;
-  try {
-    std::string shortage = check_memory(c, is_forced);
-    if (!shortage.empty() && has_snapshot_slots(c)) {
-      c.launch.snapshot_every = "0";
-      fit.arguments = {"--set", "launch.snapshot_every=0"};
-      shortage = check_memory(c, is_forced);
-    }
-    if (shortage.empty() || !c.checkpoint.async) return fit;
-    if (file.was_given("checkpoint.async")) return {shortage, {}};
-    fit.arguments.insert(fit.arguments.end(), {"--set", "checkpoint.async=false"});
-    return fit;
-  } catch (const Error& e) {
-    return {e.what(), {}};
-  }
 }
 
 }  // namespace weft

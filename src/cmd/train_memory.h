@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "config/run_config.h"
-#include "launch/layout_choice.h"
 #include "planning/memory_check.h"
 
 namespace weft {
@@ -18,8 +17,5 @@ std::vector<std::string> resolve_async(RunFile* file, const std::string& shortag
 // check_memory, and the same where the run also takes snapshots, which need more.
 std::vector<std::string> resolve_copies(RunFile* file, bool is_forced,
                                         std::optional<int64_t>* planned_bytes);
-
-// Whether an elastic run fits with another number of nodes, and what its ranks then do without.
-LayoutFit fit_nodes(const RunFile& file, int64_t nodes, bool is_forced);
 
 }  // namespace weft

@@ -7,12 +7,12 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/path.h"
-#include "cmd/train_memory.h"
 #include "config/elastic.h"
 #include "launch/node_job.h"
 #include "launch/node_start_check.h"
 #include "net/interface.h"
 #include "net/secret.h"
+#include "planning/node_fit.h"
 #include "track/run_files.h"
 #include "train/mirror.h"
 #include "train/run_dir.h"
@@ -55,7 +55,8 @@ void make_elastic(const RunFile& file, bool is_forced, NodeJobOptions* nodes) {
   for (const ElasticLayout& layout : elastic_layouts(file.config()))
     nodes->layouts.push_back({static_cast<int>(layout.nodes), layout.dp});
   nodes->fits = [&file, is_forced](const NodeLayout& layout) {
-    return fit_nodes(file, layout.num_nodes, is_forced);
+    return fit_nodes(file.config(), layout.num_nodes,
+                     {file.was_given("checkpoint.async"), is_forced});
   };
   constexpr size_t kMostShown = 6;
   std::string others;

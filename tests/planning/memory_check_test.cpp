@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "base/error.h"
+#include "planning/node_fit.h"
 
 namespace weft {
 namespace {
@@ -136,6 +137,19 @@ TEST_F(MemoryCheck, OfThisMachineIsRejectedOrForced) {
   write_config(100, 1 << 22);  // 10 TB
   EXPECT_THROW(check_memory(config_, false), UserError);
   EXPECT_NO_THROW(check_memory(config_, true));
+}
+
+// Of an elastic run, which skips a layout that does not fit.
+TEST_F(MemoryCheck, OfAnotherNumberOfNodes) {
+  config_.launch.elastic = true;
+  config_.launch.nodes = config_.parallel.dp = 4;
+  const LayoutFit fits = fit_nodes(config_, 2, {});
+  EXPECT_EQ(fits.shortage, "");
+  EXPECT_TRUE(fits.arguments.empty());
+  write_config(100, 1 << 22);
+  EXPECT_HAS(fit_nodes(config_, 2, {}).shortage, "the run needs ");
+  EXPECT_HAS(fit_nodes(config_, 2, {}).shortage, " is available: ");
+  EXPECT_EQ(fit_nodes(config_, 2, {.is_forced = true}).shortage, "");
 }
 
 }  // namespace
