@@ -13,8 +13,9 @@ namespace weft {
 namespace {
 
 // docs/operate.md, Variables. Other names with WEFT_ are for weft's own processes.
-constexpr const char* kOurs[] = {"WEFT_CACHE", "WEFT_CACHE_MAX",       "WEFT_CPU_LEVEL",
-                                 "WEFT_CUDNN", "WEFT_STORAGE_RETRY_S", "WEFT_COMM"};
+constexpr const char* kOurs[] = {"WEFT_CACHE",  "WEFT_CACHE_MAX",       "WEFT_CPU_LEVEL",
+                                 "WEFT_CUDNN",  "WEFT_STORAGE_RETRY_S", "WEFT_COMM",
+                                 "WEFT_OVERLAP"};
 constexpr const char* kSecrets[] = {"TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL", "KEY"};
 
 bool is_name(std::string_view name) {

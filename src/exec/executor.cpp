@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/environment.h"
 #include "base/error.h"
 #include "base/stop.h"
 #include "exec/device_finish.h"
@@ -23,6 +24,7 @@ Executor::Executor(const Plan& plan, const ArenaLayout& layout, const Arena& are
       kernels_(*plan.options.kernels),
       mesh_(mesh),
       device_(arena.device()),
+      overlaps_(environment_choice("WEFT_OVERLAP", {"on", "off"}) != "off"),
       plain_{pool, nullptr, 0, device_->stream()},
       async_context_{nullptr, nullptr, 0, plain_.stream},
       data_(plan.graph.values.size(), nullptr) {
@@ -148,6 +150,7 @@ void Executor::call_all(List& list, const StepScalars& scalars) {
     if (s.is_async) {
       lane_.post();
       ++num_posted;
+      if (!overlaps_) lane_.wait(num_posted);
     } else {
       list.calls[i](scalars);
     }

@@ -132,6 +132,7 @@ class Executor {
   const Kernels& kernels_;
   Mesh mesh_;
   Device* device_;
+  const bool overlaps_;            // collectives with computation, on the CPU: WEFT_OVERLAP
   Context plain_;                  // without workspace
   Context async_context_;          // for nodes on the communication lane
   std::vector<Context> contexts_;  // by node (pass, then finish)

@@ -21,10 +21,11 @@ IGNORED = -100  # label of non-targets
 
 
 def join_group(rank, size, store):
-    """gloo on loopback, rendezvous through a file; the variables are those that DeepSpeed reads."""
+    """gloo on loopback (or GLOO_SOCKET_IFNAME), rendezvous through a file; the variables are those
+    that DeepSpeed reads."""
     os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(size),
-                      LOCAL_SIZE=str(size), GLOO_SOCKET_IFNAME="lo", MASTER_ADDR="127.0.0.1",
-                      MASTER_PORT="29500")
+                      LOCAL_SIZE=str(size), MASTER_ADDR="127.0.0.1", MASTER_PORT="29500")
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=size)
 
 

@@ -1,0 +1,302 @@
+#!/usr/bin/env python3
+"""Two nodes against one: model S, dp 2 zero3, one core per rank, over a link of a given rate.
+
+    nodes_bench.py --weft build/weft [--out FILE.md] [--turns 1] [--steps 6] [--links 2000 200]
+                   [--precisions fp32 bf16] [--only one weft serial fsdp2] [--tiny]
+
+Nodes are network namespaces on one bridge; tbf limits what each of them sends (MB/s). Each has one
+core of this machine, for its rank, its agent and the kernel's part of TCP alike. Programs: `one`, weft's two ranks on
+one node (shared memory); `weft`, a rank on each node over Gloo; `serial`, the same without overlap
+(WEFT_OVERLAP=off); `fsdp2`, PyTorch's FSDP2 over Gloo in the same namespaces. All take turns; every
+turn is a fresh program, and the figure is the median step over all turns without the first three of
+each. No snapshots are taken. Losses of weft's programs must be equal, PyTorch's close.
+
+Each step of two nodes is also predicted: `weft plan --cluster` with the speeds of --cluster FILE (of one
+core) and what one TCP connection carries here with a link that does not limit it: so much of a core
+does a byte take, and no collective is faster.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+
+import bench
+import report
+import workload
+from turn import DROPPED, run_turn, step_lines
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "tests" / "interop"))
+
+from nodes_interop import Network, become_root, call  # noqa: E402
+
+BARS = [  # what, over what, link MB/s, precision, at least
+    ("weft", "one", 2000, "bf16", 0.9), ("weft", "one", 200, "fp32", 0.8),
+    ("weft", "fsdp2", 2000, "fp32", 1.2), ("weft", "fsdp2", 2000, "bf16", 1.8),
+    ("weft", "fsdp2", 200, "fp32", 1.2), ("weft", "fsdp2", 200, "bf16", 1.8)]
+NAMES = {"one": "weft, two ranks on one node", "weft": "weft, two nodes",
+         "serial": "weft, two nodes, no overlap", "fsdp2": "torch FSDP2, two nodes"}
+DEADLINE_S, FREE = 300, 100_000
+RATE_PROBE = """
+import socket, sys, time
+if sys.argv[1] == "to":
+    s = socket.create_server(("10.213.0.1", 5001)); print("ready", flush=True); c, _ = s.accept(); n = 0; b = time.monotonic()
+    while d := c.recv(1 << 20): n += len(d)
+    print(n / (time.monotonic() - b) / 1e6)
+else:
+    c = socket.create_connection(("10.213.0.1", 5001)); d = bytes(1 << 20); e = time.monotonic() + 0.7
+    while time.monotonic() < e: c.sendall(d)
+"""
+
+
+@dataclass(frozen=True)
+class Program:
+    name: str  # a key of NAMES
+    precision: str
+    link: int = 0  # MB/s; 0: one node
+
+    def text(self):
+        return f"{NAMES[self.name]}, {self.precision}" + (f", {self.link} MB/s" if self.link else "")
+
+
+@dataclass
+class Turn:
+    steps_ms: list
+    losses: list
+
+    def kept_ms(self):
+        return self.steps_ms[DROPPED:] or self.steps_ms[-1:]
+
+
+def set_rate(network, mb_per_s):
+    for name in network.names:
+        call("tc", "-n", name, "qdisc", "replace", "dev", "eth0", "root", "tbf", "rate", f"{8 * mb_per_s}mbit",
+             "burst", f"{max(256, mb_per_s)}kb", "latency", "50ms")
+
+
+def on_core(network, host, *words):
+    return ["ip", "netns", "exec", network.names[host], "taskset", "-c", str(host), *map(str, words)]
+
+
+def measured_rate(network):
+    """MB/s that one TCP connection gets."""
+    to = subprocess.Popen(on_core(network, 0, sys.executable, "-c", RATE_PROBE, "to"), stdout=subprocess.PIPE, text=True)
+    to.stdout.readline()
+    subprocess.run(on_core(network, 1, sys.executable, "-c", RATE_PROBE, "from"), check=True)
+    return float(to.communicate(timeout=30)[0])
+
+
+def cluster_text(base, link, free_rate):
+    """A cluster of two such nodes with one core each; rates in MB/s."""
+    lines = [line for line in base.splitlines() if line.split(":")[0].strip() not in ("nodes", "devices_per_node")]
+    rate = min(link * 1448 / 1514, free_rate)  # data of a frame
+    share = [line.split(":")[0] + f": {rate / free_rate:.3f}" if "communication_share" in line else line
+             for line in lines]
+    return "\n".join([*share, "nodes: 2", "devices_per_node: 1", "between:", f"  gb_per_s: {rate / 1000:.3f}",
+                      "  latency_us: 100", ""])
+
+
+class Bench:
+    def __init__(self, args, folder, network):
+        self.args, self.folder, self.network = args, folder, network
+        self.work = workload.MODEL_TINY if args.tiny else workload.MODEL_S
+        self.model, self.rows = folder / "model", folder / "rows.txt"
+        bench.write_model(self.work, self.model)
+        workload.write_rows(self.work, self.rows, args.steps)
+
+    def run_file(self, precision):
+        file = self.folder / "run.yaml"
+        file.write_text(workload.run_file(self.work, self.model, self.rows, self.args.steps, precision,
+                                          parallel={"dp": 2, "shard": "zero3"}, threads=1))
+        return file
+
+    def train_words(self, program, run_dir):
+        return [self.args.weft, "train", self.run_file(program.precision), "--run-dir", run_dir, "--quiet", "--set",
+                "launch.snapshot_every=0"]
+
+    def take_turn(self, program):
+        run_dir, log = self.folder / "run", self.folder / "turn.log"
+        shutil.rmtree(run_dir, ignore_errors=True)
+        metrics = self.folder / "metrics.jsonl" if program.name == "fsdp2" else run_dir / "metrics.jsonl"
+        metrics.unlink(missing_ok=True)
+        if program.name == "one":
+            run_turn([str(word) for word in self.train_words(program, run_dir)], metrics, log)
+        elif program.name == "fsdp2":
+            self.run_all([lambda host=host: self.fsdp2_words(program, host, metrics) for host in (0, 1)], log,
+                         {"GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"})
+        else:
+            self.run_all([lambda: self.supervisor_words(program, run_dir), lambda: self.agent_words(run_dir)], log,
+                         {"WEFT_OVERLAP": "off" if program.name == "serial" else "on"})
+        lines = step_lines(metrics)
+        return Turn([line["step_ms"] for line in lines], [line["loss"] for line in lines])
+
+    def supervisor_words(self, program, run_dir):
+        return on_core(self.network, 0, *self.train_words(program, run_dir), "--nodes", 2, "--set",
+                       "launch.interface=eth0", "--set", "launch.port=4711")
+
+    def agent_words(self, run_dir):
+        end = time.monotonic() + 30
+        while not (run_dir / "secret").exists() and time.monotonic() < end:
+            time.sleep(0.02)
+        return on_core(self.network, 1, self.args.weft, "agent", "--join", "10.213.0.1:4711", "--secret-file",
+                       run_dir / "secret")
+
+    def fsdp2_words(self, program, host, metrics):
+        return on_core(self.network, host, sys.executable, HERE / "peer_mesh.py", "--kind", "fsdp2", "--model", self.model,
+                       "--rows", self.rows, "--metrics", metrics, "--precision", program.precision, "--batch",
+                       self.work.batch, "--attention", self.args.attention, "--rank", host, "--store",
+                       self.folder / "store")
+
+    def run_all(self, commands, log, env):
+        (self.folder / "store").unlink(missing_ok=True)
+        processes = []
+        with open(log, "wb") as out:
+            try:
+                for words in commands:
+                    processes.append(subprocess.Popen(words(), stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+                                                      env={**os.environ, **env}))
+                codes = [process.wait(DEADLINE_S) for process in processes]
+            finally:
+                for process in processes:
+                    if process.poll() is None:
+                        process.kill()
+                    process.wait()
+        if any(codes):
+            raise RuntimeError(f"exit codes {codes}\n{log.read_text(errors='replace')[-3000:]}")
+
+    def predicted_ms(self, program, free_rate):
+        file = self.folder / "cluster.yaml"
+        file.write_text(cluster_text(self.args.cluster.read_text(), program.link, free_rate))
+        done = subprocess.run([self.args.weft, "plan", self.run_file(program.precision), "--cluster", file, "--json"],
+                              capture_output=True, text=True, check=True)
+        return json.loads(done.stdout)["step_ms"]
+
+    def predict(self, turns):
+        set_rate(self.network, FREE)
+        free_rate = statistics.median(measured_rate(self.network) for _ in range(3))
+        print(f"a link that does not limit carries {free_rate:.0f} MB/s", flush=True)
+        return free_rate, {p: self.predicted_ms(p, free_rate) for p in turns if p.name == "weft"}
+
+    def programs(self):
+        wanted = [Program("one", precision) for precision in self.args.precisions]
+        wanted += [Program(name, precision, link) for link in self.args.links for precision in self.args.precisions
+                   for name in ("weft", "serial", "fsdp2")]
+        return [program for program in wanted if program.name in self.args.only]
+
+    def take_turns(self):
+        turns, rates, link = defaultdict(list), {}, 0
+        for number in range(self.args.turns):
+            for program in self.programs():
+                if program.link not in (0, link):
+                    link = program.link
+                    set_rate(self.network, link)
+                    rates[link] = measured_rate(self.network)
+                    print(f"a link of {link} MB/s carries {rates[link]:.0f}", flush=True)
+                turn = self.take_turn(program)
+                turns[program].append(turn)
+                print(f"turn {number + 1}, {program.text()}: {statistics.median(turn.kept_ms()):.0f} ms "
+                      f"({' '.join(f'{ms:.0f}' for ms in turn.steps_ms)})", flush=True)
+        return turns, rates
+
+
+def step_of(turns, program):
+    kept = [ms for turn in turns.get(program, []) for ms in turn.kept_ms()]
+    return statistics.median(kept) if kept else None
+
+
+def check_losses(turns):
+    """What differs: weft's programs must have the same bits, whatever carries them."""
+    found = []
+    for program, runs in turns.items():
+        base = turns.get(Program("one", program.precision))
+        if not base:
+            continue
+        worst = max(abs(a - b) / abs(b) for a, b in zip(runs[0].losses, base[0].losses))
+        most = bench.LOSS_TOLERANCE[program.precision] if program.name == "fsdp2" else 0
+        if worst > most:
+            found.append(f"{program.text()}: loss is {worst:.1e} from one node's, at most {most:g}")
+    return found
+
+
+def page(turns, rates, facts, work, free_rate, predictions):
+    lines = ["# Model S on two nodes", "", work.text() + ". dp 2 zero3, a core per rank.", "",
+             *(f"- {key}: {value}" for key, value in facts.items()),
+             *(f"- a link of {link} MB/s carries {rate:.0f} MB/s over one TCP connection" for link, rate in rates.items()),
+             ""]
+    bars = []
+    for name, over, link, precision, least in BARS:
+        step = step_of(turns, Program(name, precision, link))
+        base = step_of(turns, Program(over, precision, 0 if over == "one" else link))
+        if step and base:
+            bars.append((f"{precision}, {link} MB/s: {NAMES[name]} / {NAMES[over]}", f"{base / step:.2f}x", f">= {least}x",
+                         "pass" if base / step >= least else "**short**"))
+    lines += report.table(["speed", "got", "bar", "mark"], bars)
+    rows = []
+    for program, runs in turns.items():
+        kept = [ms for turn in runs for ms in turn.kept_ms()]
+        one = step_of(turns, Program("one", program.precision))
+        rows.append((NAMES[program.name], program.link or "", program.precision, f"{statistics.median(kept):.0f}",
+                     f"{min(kept):.0f}-{max(kept):.0f}", f"{one / statistics.median(kept):.2f}x" if one else ""))
+    lines += report.table(["program", "link, MB/s", "precision", "step ms", "range", "speed of one node's"], rows)
+    lines += ["## Predicted by `weft plan --cluster`", "", f"One TCP connection carries {free_rate:.0f} MB/s where no "
+              "link limits it: both cores are busy with it.", ""]
+    rows = [(program.link, program.precision, f"{ms:.0f}", f"{step_of(turns, program):.0f}",
+             f"{100 * (ms / step_of(turns, program) - 1):+.0f} %") for program, ms in predictions.items()]
+    lines += report.table(["link, MB/s", "precision", "predicted ms", "measured ms", ""], rows)
+    return "\n".join(lines) + "\n"
+
+
+def parse(argv):
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--weft", type=lambda p: Path(p).resolve(), required=True)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--turns", type=int, default=1)
+    parser.add_argument("--steps", type=int, default=6)
+    parser.add_argument("--links", type=int, nargs="+", default=[2000, 200])
+    parser.add_argument("--precisions", nargs="+", default=["fp32", "bf16"])
+    parser.add_argument("--only", nargs="+", default=list(NAMES), choices=list(NAMES))
+    parser.add_argument("--attention", default="eager", choices=["sdpa", "eager"], help="PyTorch's")
+    parser.add_argument("--cluster", type=Path, default=HERE.parent / "examples/clusters/2-cores.yaml")
+    parser.add_argument("--tiny", action="store_true", help="a tiny model: tries the programs")
+    parser.add_argument("--turns-file", type=Path, help="adds this call's turns to those of earlier calls")
+    return parser.parse_args(argv)
+
+
+def add_earlier(path, turns):
+    """Turns of earlier calls, with which a machine that is seldom quiet collects its figures."""
+    if path is None:
+        return
+    earlier = json.loads(path.read_text()) if path.exists() else []
+    for name, precision, link, steps_ms, losses in earlier:
+        turns[Program(name, precision, link)].append(Turn(steps_ms, losses))
+    path.write_text(json.dumps([[p.name, p.precision, p.link, t.steps_ms, t.losses]
+                                for p, all_turns in turns.items() for t in all_turns]))
+
+
+def main():
+    args = parse(sys.argv[1:])
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # stops and cleans up
+    with tempfile.TemporaryDirectory(prefix="weft_nodes_") as folder, Network(2) as network:
+        facts = report.machine_facts(HERE.parent, "gloo, a rank of 1 thread on each node")
+        both = Bench(args, Path(folder), network)
+        turns, rates = both.take_turns()
+        add_earlier(args.turns_file, turns)
+        free_rate, predictions = both.predict(turns)
+    complaints = check_losses(turns)
+    text = page(turns, rates, facts, both.work, free_rate, predictions) + "".join(f"- {complaint}\n" for complaint in complaints)
+    return report.publish(text, args.out, complaints)
+
+
+if __name__ == "__main__":
+    become_root()
+    sys.exit(main())
