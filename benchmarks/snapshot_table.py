@@ -6,8 +6,8 @@
 
 bf16 with fp32 masters, ranks that share one GPU where the device is cuda. Each setting trains from
 the same start, in turns. The figure is the mean step after the first 15 (which pin memory, and in which
-`auto` finds its number): a mean, since only some steps have a copy. `--model tiny --device cpu` is
-for trying out the program.
+`auto` finds its number): a mean, since only some steps have a copy. `--model s --device cpu` is for
+a machine without a GPU, `--model tiny` for trying out the program.
 """
 
 import argparse
@@ -22,18 +22,22 @@ import tempfile
 from pathlib import Path
 
 import gpu_workload
+import workload
 from gpu_bench import run_until
 
 DROPPED = 15
 TINY = gpu_workload.GpuModel("tiny", {
     **gpu_workload.QWEN_05B, "hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 2,
     "num_attention_heads": 4, "vocab_size": 8192}, 8, 64, 0, 0)
+MODEL_S = gpu_workload.GpuModel("s", workload.config_json(workload.MODEL_S), workload.MODEL_S.batch,
+                                workload.MODEL_S.seq_length, 0, 0)
+MODELS = {"tiny": TINY, "s": MODEL_S, **gpu_workload.MODELS}
 
 
 class Table:
     def __init__(self, args):
         self.args = args
-        self.model = TINY if args.model == "tiny" else gpu_workload.MODELS[args.model]
+        self.model = MODELS[args.model]
         self.folder = Path(tempfile.mkdtemp(prefix="weft-snapshots-"))
         self.rows = self.folder / "rows.txt"
         gpu_workload.write_folder(self.model, self.folder / "model")
@@ -86,7 +90,7 @@ def report(table, steps, chosen, size):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--weft", type=Path, required=True)
-    parser.add_argument("--model", default="qwen2.5-0.5b", choices=["tiny", *gpu_workload.MODELS])
+    parser.add_argument("--model", default="qwen2.5-0.5b", choices=MODELS)
     parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
     parser.add_argument("--dp", type=int, default=2)
     parser.add_argument("--shard", default="zero1")

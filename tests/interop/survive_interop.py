@@ -1,31 +1,37 @@
 #!/usr/bin/env python3
 """kill -9 of ranks at random times: training goes on, and ends with the bits of a calm run.
 
-    survive_interop.py --weft build/weft [--moments 6] [--steps N] [--seed N] [--device cuda]
+    survive_interop.py --weft build/weft [--moments 6] [--models quickstart,s] [--steps N] [--seed N]
+                       [--device cuda]
 
-The quickstart's model on four ranks, dp 2 x tp 2 zero3, in fast and in exact mode, saving and
-evaluating now and then. One calm run, then one in which a random rank is killed at random times, as
-many as --moments (50 in each mode with FULL=1). From a kill to the first completed step, less one median step:
+The quickstart's model (with FULL=1 also model S of the benchmarks) on four ranks, dp 2 x tp 2 zero3,
+in fast and in exact mode, saving and evaluating now and then. One calm run, then one in which a random rank is killed at random times, as
+many as --moments (with FULL=1 50 in each mode). From a kill to the first completed step, less one median step:
 under 2 s, the median under 1 s. At most launch.snapshot_every steps are repeated. The model, the
 checkpoints and metrics.jsonl are those of the calm run, and nothing is left behind. Before that: from
 the start of the four ranks to their first completed step, under 1.5 s.
 
 With --device cuda the ranks share one GPU (WEFT_COMM=cuda_ipc). A new process then begins with a CUDA
-context and its libraries, so that the times are shown but not held to the above. A first run chooses
-the algorithms of products, which later ones read from the cache: in fast mode bits depend on them.
+context and its libraries. A first run chooses the algorithms of products, which later ones read from
+the cache: in fast mode bits depend on them.
 """
 
 import datetime
+import itertools
 import json
 import os
 import random
 import statistics
 import subprocess
+import sys
 import time
 
 from common import Weft, read_metrics, run_program, write_run_file
 from kill_interop import children_of, end_process, is_ours, left_behind, shared_maps
 from sampling import ROOT, is_full
+
+sys.path.insert(0, str(ROOT / "benchmarks"))
+from workload import MODEL_S, write_config
 
 RANKS, DEADLINE_S = 4, 900
 STARTS, START_S = 5, 1.5
@@ -33,11 +39,18 @@ MOST_S, MEDIAN_S = 2.0, 1.0
 TIMES = ("step_ms", "tokens_per_s", "mem_bytes", "time_s", "eval_time_s", "eval_tokens_per_s")
 
 
-def write_inputs(weft, folder, mode, steps, device):
+def model_folder(model, folder):
+    if model == "quickstart":
+        return ROOT / "examples/quickstart/model"
+    write_config(MODEL_S, folder / "model-s")
+    return folder / "model-s"
+
+
+def write_inputs(weft, folder, model, mode, steps, device):
     weft.call("corpus", folder / "data", "--seed", 1, "--train", 5600, "--test", 40)
-    return write_run_file(folder / f"{mode}.yaml", {
+    return write_run_file(folder / f"{model}-{mode}.yaml", {
         "name": "run",
-        "model": {"path": str(ROOT / "examples/quickstart/model"), "init": "random"},
+        "model": {"path": str(model_folder(model, folder)), "init": "random"},
         "data": {"train": [str(folder / "data/train.jsonl")],
                  "eval": [str(folder / "data/test.jsonl")], "source": "{question}\n",
                  "target": "{sql}", "tokenizer": "bytes", "seq_length": 96},
@@ -123,16 +136,17 @@ def hashes(weft, run_dir):
         "final": weft.call("hash", run_dir / "final")}
 
 
-def check_mode(mode, checks, weft, folder, dice, args):
-    steps = args.steps or 60 + 12 * args.moments
-    file = write_inputs(weft, folder, mode, steps, args.device)
-    calm, hit = folder / f"{mode}-calm", folder / f"{mode}-hit"
+def check_mode(model, mode, checks, weft, folder, dice, args):
+    # Steps of model S take over a second on two cores.
+    steps = args.steps or (60 + 12 * args.moments if model == "quickstart" else 10 + 3 * args.moments)
+    file = write_inputs(weft, folder, model, mode, steps, args.device)
+    calm, hit = folder / f"{model}-{mode}-calm", folder / f"{model}-{mode}-hit"
     if args.device == "cuda":
-        weft.train(file, folder / f"{mode}-first", "--set", "train.steps=61")
+        weft.train(file, folder / f"{model}-{mode}-first", "--set", "train.steps=61")
     weft.train(file, calm)
     step_s = statistics.median(line["step_ms"] for line in read_metrics(calm)[0]) / 1000
     code, times, maps, text = train_with_kills(weft, file, hit, dice, args.moments)
-    what = f"{mode}, {len(times)} kills"
+    what = f"{model}, {mode}, {len(times)} kills"
     checks.equal(code, 0, f"{what}: the run ends well" + (text[-800:] if code else ""))
     left = left_behind(file, maps, folder)
     if drivers := [name for name in left if "/dev/shm/cuda.shm" in name]:
@@ -168,7 +182,7 @@ def first_step_s(weft, file, run_dir):
 
 
 def check_start(checks, weft, folder):
-    file = write_inputs(weft, folder, "fast", 1000, "cpu")
+    file = write_inputs(weft, folder, "quickstart", "fast", 1000, "cpu")
     times = sorted(first_step_s(weft, file, folder / f"start{i}") for i in range(STARTS))
     checks.that(times[STARTS // 2] < START_S, f"start to first step of {RANKS} ranks: median under {START_S:g} s",
                 ", ".join(f"{seconds:.2f}" for seconds in times))
@@ -182,13 +196,14 @@ def body(args, checks, folder):
     weft = Weft(args.weft, DEADLINE_S)
     if args.device == "cpu":
         check_start(checks, weft, folder)
-    for mode in args.modes.split(","):
-        check_mode(mode, checks, weft, folder, dice, args)
+    for model, mode in itertools.product(args.models.split(","), args.modes.split(",")):
+        check_mode(model, mode, checks, weft, folder, dice, args)
 
 
 def add_arguments(parser):
     parser.add_argument("--moments", type=int, default=50 if is_full() else 6)
     parser.add_argument("--steps", type=int, default=0, help="0: enough for the moments")
+    parser.add_argument("--models", default="quickstart,s" if is_full() else "quickstart")
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--modes", default="fast,exact")
     parser.add_argument("--seed", type=int, default=datetime.date.today().toordinal())
