@@ -59,6 +59,10 @@ void LocalRanks::start(int r) {
   start.threads = options_.threads > 0 ? options_.threads : share;
   start.world_fd = world_->fd();
   if (slots_) start.slots_fd = slots_->fd();
+  if (start.rank == 0) {  // which holds the run's directory
+    lock_keeper_.hand_on();
+    start.lock_fd = lock_keeper_.fd();
+  }
   start.program = options_.program;
   start.argv = argv_;
   start.env = options_.env;

@@ -11,6 +11,7 @@
 
 #include "launch/job.h"
 #include "launch/line_prefixer.h"
+#include "net/kept_lock.h"
 #include "net/shm_world.h"
 #include "net/snapshot_slots.h"
 
@@ -60,6 +61,7 @@ class LocalRanks {
   std::vector<std::string> argv_;
   std::shared_ptr<ShmWorld> world_;
   std::shared_ptr<SnapshotSlots> slots_;
+  LockKeeper lock_keeper_;
   std::vector<Process> ranks_;
 };
 

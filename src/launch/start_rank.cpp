@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "launch/fork.h"
 #include "launch/rank_context.h"
+#include "net/kept_lock.h"
 
 extern char** environ;
 
@@ -39,6 +40,7 @@ std::vector<std::string> rank_environment(const RankStart& start) {
                                   fmt::format("{}={}", kWorldFdVariable, start.world_fd)};
   if (start.slots_fd >= 0)
     own.push_back(fmt::format("{}={}", kSnapshotsFdVariable, start.slots_fd));
+  if (start.lock_fd >= 0) own.push_back(fmt::format("{}={}", kLockFdVariable, start.lock_fd));
   for (const auto& [name, value] : start.env) own.push_back(name + "=" + value);
   std::vector<std::string> all = own;
   for (char** entry = environ; *entry != nullptr; ++entry) {
@@ -56,7 +58,7 @@ struct ChildPlan {
   char* const* argv;
   char* const* env;
   pid_t parent;
-  int world_fd, slots_fd, input, out, err;
+  int world_fd, slots_fd, lock_fd, input, out, err;
   const cpu_set_t* cores;
   const sigset_t* signals;
 };
@@ -81,7 +83,9 @@ struct ChildPlan {
   if (plan.out >= 0) ::dup2(plan.out, STDOUT_FILENO);
   if (plan.err >= 0) ::dup2(plan.err, STDERR_FILENO);
   ::fcntl(plan.world_fd, F_SETFD, 0);
-  if (plan.slots_fd >= 0) ::fcntl(plan.slots_fd, F_SETFD, 0);
+  for (const int fd : {plan.slots_fd, plan.lock_fd}) {
+    if (fd >= 0) ::fcntl(fd, F_SETFD, 0);
+  }
   ::execve(plan.program, plan.argv, plan.env);
   refuse_program(plan.program, errno);
 }
@@ -106,6 +110,7 @@ StartedRank start_rank(const RankStart& start) {
                        ::getpid(),
                        start.world_fd,
                        start.slots_fd,
+                       start.lock_fd,
                        input,
                        start.pipe_output ? out.write : -1,
                        start.pipe_output ? err.write : -1,

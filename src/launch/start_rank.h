@@ -13,6 +13,7 @@ struct RankStart {
   int rank = 0, num_ranks = 1, threads = 1;  // among those of all nodes
   int world_fd = -1;
   int slots_fd = -1;                       // -1: none
+  int lock_fd = -1;                        // of a LockKeeper; -1: none
   std::string program;                     // to execute
   std::string input = "/dev/null";         // a file, for its standard input
   std::vector<std::string> argv;           // argv[0] is its name

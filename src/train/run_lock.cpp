@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/path.h"
+#include "net/kept_lock.h"
 
 namespace weft {
 namespace {
@@ -99,11 +100,14 @@ int RunLock::open(const fs::path& dir, const SharedStorage& shared) {
   std::error_code bad;
   fs::create_directories(dir, bad);
   if (bad) return bad.value();
-  fd_ = ::open((dir / ".lock").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0666);
+  fd_ = take_kept_lock(dir / ".lock");
+  const bool is_kept = fd_ >= 0;
+  if (!is_kept) fd_ = ::open((dir / ".lock").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0666);
   if (fd_ < 0) return errno;
   const bool is_shared = shared.is_shared.value_or(is_on_network(dir));
-  if (lock_within_a_second(fd_)) {
+  if (is_kept || lock_within_a_second(fd_)) {
     write_holder(fd_);
+    keep_lock(fd_);
   } else if (errno == EWOULDBLOCK) {
     const std::string holder = read_holder(fd_);
     throw UserError(fmt::format("another process is training in {}{}", dir.string(),

@@ -1,9 +1,13 @@
 // tests/e2e/survive_test.cpp: ranks that are killed, and runs that end as if none had been.
+#include <fcntl.h>
 #include <fmt/core.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <csignal>
+#include <filesystem>
 #include <random>
 #include <thread>
 
@@ -12,6 +16,13 @@
 
 namespace weft::testing {
 namespace {
+
+bool is_lock_free(const std::filesystem::path& file) {
+  const int lock = ::open(file.c_str(), O_RDWR | O_CLOEXEC);
+  const bool is_free = ::flock(lock, LOCK_EX | LOCK_NB) == 0;
+  ::close(lock);
+  return is_free;
+}
 
 // Lets it train a little further, then kills `count` of its ranks. False: it has ended.
 bool kill_some(Program& program, const TinyRun& run, const std::string& name, size_t count,
@@ -83,6 +94,30 @@ TEST(Survive, SeveralAtOnceAndDuringRecovery) {
     expect_same_run(run, "calm", name);
     EXPECT_FALSE(is_any_left(run));
   }
+}
+
+// A second start could otherwise train in the directory between rank 0's death and its replacement.
+TEST(Survive, TheDirectoryStaysLocked) {
+  const TinyRun run;
+  const std::vector<std::string> layout = {"parallel.dp=2"};
+  Program program(run.words("train", sets_of(run, "hit", layout)));
+  const std::filesystem::path file = run.dir("hit") / ".lock";
+  for (size_t kill = 1; kill <= 2; ++kill) {
+    const size_t steps = num_steps(run, "hit") + 20;
+    ASSERT_TRUE(program.wait_until([&] { return num_steps(run, "hit") > steps; }));
+    const int lock = ::open(file.c_str(), O_RDWR | O_CLOEXEC);
+    ASSERT_GE(lock, 0);
+    ::kill(children_of(program.pid()).at(0), SIGKILL);
+    bool was_free = false;
+    EXPECT_TRUE(program.wait_until([&] {
+      was_free = was_free || ::flock(lock, LOCK_EX | LOCK_NB) == 0;
+      return was_free || num_events(run, "hit", "recovered") == kill;
+    }));
+    ::close(lock);
+    EXPECT_FALSE(was_free);
+  }
+  EXPECT_EQ(program.wait().exit_code, 0);
+  EXPECT_TRUE(is_lock_free(file));
 }
 
 // Nothing is in memory yet: all ranks are started again.

@@ -1,0 +1,139 @@
+// net/kept_lock.cpp: descriptors through a socket pair.
+#include "net/kept_lock.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <string_view>
+
+#include "base/error.h"
+#include "base/log.h"
+
+namespace weft {
+namespace {
+
+union Control {
+  cmsghdr header;  // for its alignment
+  char bytes[CMSG_SPACE(sizeof(int))];
+};
+
+bool send_descriptor(int socket, int fd) {
+  char byte = 0;
+  iovec data{&byte, 1};
+  Control control{};
+  msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = control.bytes;
+  message.msg_controllen = sizeof control.bytes;
+  cmsghdr* part = CMSG_FIRSTHDR(&message);
+  part->cmsg_level = SOL_SOCKET;
+  part->cmsg_type = SCM_RIGHTS;
+  part->cmsg_len = CMSG_LEN(sizeof fd);
+  std::memcpy(CMSG_DATA(part), &fd, sizeof fd);
+  return ::sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL) == 1;
+}
+
+// The last of those that wait there; -1: none.
+int receive_descriptor(int socket) {
+  for (int last = -1;;) {
+    char byte = 0;
+    iovec data{&byte, 1};
+    Control control{};
+    msghdr message{};
+    message.msg_iov = &data;
+    message.msg_iovlen = 1;
+    message.msg_control = control.bytes;
+    message.msg_controllen = sizeof control.bytes;
+    if (::recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) < 0) {
+      if (errno == EINTR) continue;
+      return last;
+    }
+    const cmsghdr* part = CMSG_FIRSTHDR(&message);
+    if (part == nullptr || part->cmsg_type != SCM_RIGHTS) continue;
+    if (last >= 0) ::close(last);
+    std::memcpy(&last, CMSG_DATA(part), sizeof last);
+  }
+}
+
+// The inherited end of the socket; -1: no supervisor started this process.
+int inherited_socket() {
+  const char* text = std::getenv(kLockFdVariable);
+  if (text == nullptr) return -1;
+  int fd = -1;
+  const std::string_view digits = text;
+  const auto [end, fault] = std::from_chars(digits.data(), digits.data() + digits.size(), fd);
+  struct stat info {};
+  const bool is_socket = fault == std::errc{} && end == digits.data() + digits.size() &&
+                         ::fstat(fd, &info) == 0 && S_ISSOCK(info.st_mode);
+  require(is_socket, "{}={} is not an inherited socket; it is internal to weft", kLockFdVariable,
+          text);
+  ::fcntl(fd, F_SETFD, FD_CLOEXEC);
+  return fd;
+}
+
+bool is_same_file(int fd, const std::filesystem::path& file) {
+  struct stat open {
+  }, named{};
+  return ::fstat(fd, &open) == 0 && ::stat(file.c_str(), &named) == 0 &&
+         open.st_dev == named.st_dev && open.st_ino == named.st_ino;
+}
+
+std::mutex g_mutex;
+int g_own = -1;  // of this process's lock, guarded by g_mutex
+
+}  // namespace
+
+LockKeeper::LockKeeper() {
+  int ends[2];
+  if (::socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, ends) != 0)
+    throw RunError(fmt::format("cannot create a pair of sockets: {}", std::strerror(errno)));
+  ours_ = ends[0];
+  theirs_ = ends[1];
+}
+
+LockKeeper::~LockKeeper() {
+  for (const int fd : {ours_, theirs_, kept_}) {
+    if (fd >= 0) ::close(fd);
+  }
+}
+
+void LockKeeper::hand_on() {
+  if (const int newer = receive_descriptor(ours_); newer >= 0) {
+    if (kept_ >= 0) ::close(kept_);
+    kept_ = newer;
+  }
+  if (kept_ >= 0 && !send_descriptor(ours_, kept_))
+    log_warning("the run's lock could not be handed on: {}", std::strerror(errno));
+}
+
+void keep_lock(int fd) {
+  const int socket = inherited_socket();
+  if (socket < 0) return;
+  const std::lock_guard lock(g_mutex);
+  if (g_own >= 0) ::close(g_own);
+  g_own = ::fcntl(fd, F_DUPFD_CLOEXEC, 0);
+  if (!send_descriptor(socket, fd))
+    log_warning("the supervisor could not be given the run's lock: {}", std::strerror(errno));
+}
+
+int take_kept_lock(const std::filesystem::path& file) {
+  const int socket = inherited_socket();
+  if (socket < 0) return -1;
+  const std::lock_guard lock(g_mutex);
+  if (const int sent = receive_descriptor(socket); sent >= 0) {
+    if (g_own >= 0) ::close(g_own);
+    g_own = sent;
+  }
+  if (g_own < 0 || !is_same_file(g_own, file)) return -1;
+  return ::fcntl(g_own, F_DUPFD_CLOEXEC, 0);
+}
+
+}  // namespace weft
