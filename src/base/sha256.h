@@ -24,7 +24,6 @@ class Sha256 {
   [[nodiscard]] Digest finish();  // once
 
  private:
-  void compress(const uint8_t* block);
   std::array<uint32_t, 8> state_;
   std::array<uint8_t, 64> block_{};
   uint64_t num_bytes_ = 0;

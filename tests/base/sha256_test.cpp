@@ -5,6 +5,8 @@
 
 #include <string>
 
+#include "base/sha256_blocks.h"
+
 namespace weft::testing {
 namespace {
 
@@ -69,6 +71,19 @@ TEST(HmacSha256, AKeyServesManyMessages) {
     HmacSha256 mac = key;
     mac.update(text);
     EXPECT_EQ(mac.finish(), hmac_sha256("key", text));
+  }
+}
+
+// Two ways to the same numbers: the processor's instructions, where it has them, and ours.
+TEST(Sha256Blocks, WithAndWithoutInstructions) {
+  std::string bytes;
+  for (int i = 0; i < 64 * 9; ++i) bytes += static_cast<char>(i * 37 + i / 64);
+  const auto* at = reinterpret_cast<const uint8_t*>(bytes.data());
+  std::array<uint32_t, 8> a = {1, 2, 3, 4, 5, 6, 7, 0xffffffff}, b = a;
+  for (const size_t count : {0u, 1u, 2u, 9u}) {
+    sha256_blocks(a.data(), at, count);
+    sha256_blocks_portable(b.data(), at, count);
+    EXPECT_EQ(a, b) << count;
   }
 }
 
