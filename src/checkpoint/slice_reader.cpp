@@ -56,11 +56,7 @@ void SliceReader::add_pieces(const StoredSlice& slice, size_t begin, size_t end,
 
 void SliceReader::read(const std::string& tensor, const ReadPiece& piece, const Take& take) {
   const StoredSlice& slice = *piece.slice;
-  if (!images_.empty()) {
-    bytes_read_ += static_cast<int64_t>(piece.end - piece.begin);
-    return take(images_.at(slice.file) + slice.begin + piece.begin, piece.begin,
-                piece.end - piece.begin);
-  }
+  if (!images_.empty()) return read_image(piece, take);
   check_header(slice.file);
   if (!slice.blocks.empty()) return read_blocks(tensor, piece, take);
   if (is_good(slice)) {
@@ -70,6 +66,16 @@ void SliceReader::read(const std::string& tensor, const ReadPiece& piece, const 
   }
   ensure(piece.begin == 0 && piece.end == size_of(slice), "a part cannot be checked alone");
   read_whole(tensor, slice, take);
+}
+
+void SliceReader::read_image(const ReadPiece& piece, const Take& take) {
+  const Image& image = images_.at(piece.slice->file);
+  const size_t first = piece.slice->begin, size = piece.end - piece.begin;
+  bytes_read_ += static_cast<int64_t>(size);
+  if (image.data != nullptr) return take(image.data + first + piece.begin, piece.begin, size);
+  image.fetch(
+      first + piece.begin, first + piece.end,
+      [&](const std::byte* data, size_t begin, size_t count) { take(data, begin - first, count); });
 }
 
 void SliceReader::read_blocks(const std::string& tensor, const ReadPiece& piece, const Take& take) {

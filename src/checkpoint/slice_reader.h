@@ -30,8 +30,14 @@ struct ReadPiece {
 class SliceReader {
  public:
   SliceReader(std::filesystem::path folder, StoredHeaders headers);
-  // The files are in memory, by name, and need no check.
-  using Images = std::map<std::string, const std::byte*>;
+  // The files are in memory, by name, and need no check: here (data), or in that of another
+  // process, which `fetch` reads (bytes [begin, end) of the file, in order; from several threads).
+  using Take = std::function<void(const std::byte* data, size_t begin, size_t size)>;
+  struct Image {
+    const std::byte* data = nullptr;
+    std::function<void(size_t begin, size_t end, const Take& take)> fetch = nullptr;
+  };
+  using Images = std::map<std::string, Image>;
   explicit SliceReader(Images images) : images_(std::move(images)) {}
 
   // Adds the pieces that hold these bytes of a slice; calls for one slice follow each other, in
@@ -46,7 +52,6 @@ class SliceReader {
   // Also checks the file's header, once. take(data, begin, size): bytes [begin, begin + size) of
   // the slice, in order. DamagedCheckpoint naming tensor, file and slice where the checksum is
   // wrong; RunError where the system cannot read the file. Thread-safe.
-  using Take = std::function<void(const std::byte* data, size_t begin, size_t size)>;
   void read(const std::string& tensor, const ReadPiece& piece, const Take& take);
 
   void check_headers();  // also of files without a slice
@@ -56,6 +61,7 @@ class SliceReader {
   static constexpr size_t kRead = size_t{1} << 20;  // bytes at a time
   static constexpr size_t kMostPiece = 4 * kRead;
 
+  void read_image(const ReadPiece& piece, const Take& take);
   void read_range(const std::filesystem::path& path, size_t begin, size_t end, const Take& take);
   void read_blocks(const std::string& tensor, const ReadPiece& piece, const Take& take);
   void read_whole(const std::string& tensor, const StoredSlice& slice, const Take& take);
