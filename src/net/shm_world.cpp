@@ -66,6 +66,7 @@ struct ShmWorld::Header {
   std::atomic<bool> recovers, has_saved, is_opened, is_finishing;
   std::atomic<int64_t> start_step, last_step, death_ms;
   SharedWord generation;
+  char store[256];
   struct alignas(64) Rank {
     Heartbeat heartbeat;  // a cache line of its own: nothing else here changes in a step
     std::atomic<uint32_t> num_arenas;
@@ -257,6 +258,11 @@ void ShmWorld::set_recovers(bool recovers) { header_->recovers.store(recovers); 
 bool ShmWorld::recovers() const { return header_->recovers.load(); }
 uint32_t ShmWorld::generation() const { return generation_; }
 int64_t ShmWorld::start_step() const { return header_->start_step.load(); }
+void ShmWorld::set_store(const std::string& endpoint) {
+  ensure(endpoint.size() < sizeof header_->store, "the store's address is too long");
+  std::memcpy(header_->store, endpoint.c_str(), endpoint.size() + 1);
+}
+std::string ShmWorld::store() const { return header_->store; }
 void ShmWorld::note_step(int64_t step) { header_->last_step.store(step); }
 int64_t ShmWorld::last_step() const { return header_->last_step.load(); }
 void ShmWorld::note_saved() { header_->has_saved.store(true); }

@@ -104,6 +104,9 @@ class ShmWorld {
   // which all continue, in their snapshots; -1: from storage.
   void reset(const std::vector<int>& dead, int64_t step);
   int64_t start_step() const;
+  // Of a node of several: the store of the generation, set before reset or the first rank.
+  void set_store(const std::string& endpoint);
+  std::string store() const;  // "": none was set
   // How far the run is: the last step that a rank has completed, and whether this job has a
   // checkpoint of its own to start again from.
   void note_step(int64_t step);

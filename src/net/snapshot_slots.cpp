@@ -174,15 +174,21 @@ std::optional<SnapshotSlots::View> SnapshotSlots::find(int rank, int64_t step) {
   return std::nullopt;
 }
 
-std::optional<int64_t> SnapshotSlots::newest_common() const {
-  std::optional<int64_t> newest;
+std::vector<int64_t> SnapshotSlots::common_steps() const {
+  std::vector<int64_t> steps;
   for (int i = 0; i < kPerRank; ++i) {
     const std::optional<int64_t> step = whole_step(0, i);
     bool is_common = step.has_value();
     for (int r = 1; r < num_ranks() && is_common; ++r) is_common = has(r, *step);
-    if (is_common && (!newest || *step > *newest)) newest = step;
+    if (is_common) steps.push_back(*step);
   }
-  return newest;
+  return steps;
+}
+
+std::optional<int64_t> SnapshotSlots::newest_common() const {
+  const std::vector<int64_t> steps = common_steps();
+  if (steps.empty()) return std::nullopt;
+  return *std::max_element(steps.begin(), steps.end());
 }
 
 void SnapshotSlots::drop_all() {

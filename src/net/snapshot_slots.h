@@ -57,7 +57,8 @@ class SnapshotSlots {
   std::optional<int64_t> whole_step(int rank, int slot) const;
   bool has(int rank, int64_t step) const;
 
-  // The newest step that is whole in a slot of every rank.
+  std::vector<int64_t> common_steps() const;  // that are whole in a slot of every rank
+  // The newest of them.
   std::optional<int64_t> newest_common() const;
   void drop_all();  // of all ranks, and releases their memory; only while no rank runs
 

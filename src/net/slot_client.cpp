@@ -1,0 +1,69 @@
+// net/slot_client.cpp: a question, a size, then bytes.
+#include "net/slot_client.h"
+
+#include "base/error.h"
+
+namespace weft {
+namespace {
+
+constexpr int64_t kMaxText = int64_t{64} << 20;  // a layout's
+
+}  // namespace
+
+SlotClient::SlotClient(const std::string& endpoint, const Secret& secret, int64_t deadline_ms)
+    : deadline_ms_(deadline_ms),
+      channel_(Channel::connect(parse_endpoint(endpoint), secret, kSlotIdentity,
+                                slot_message_bounds(), deadline_ms)) {}
+
+int64_t SlotClient::ask(const SlotAsk& what) {
+  channel_.send(static_cast<uint8_t>(SlotMessage::kAsk), what.write(), deadline_ms_);
+  const Frame answer = channel_.receive(deadline_ms_);
+  if (answer.kind != static_cast<uint8_t>(SlotMessage::kSize))
+    throw PeerError(fmt::format("{}: an answer without its size", channel_.peer()));
+  return read_slot_number(answer.payload);
+}
+
+std::string SlotClient::next_bytes(int64_t left) {
+  Frame frame = channel_.receive(deadline_ms_);
+  const auto size = static_cast<int64_t>(frame.payload.size());
+  if (frame.kind != static_cast<uint8_t>(SlotMessage::kBytes) || size == 0 || size > left)
+    throw PeerError(fmt::format("{}: not the bytes that were asked for", channel_.peer()));
+  return std::move(frame.payload);
+}
+
+std::optional<std::string> SlotClient::ask_text(const SlotAsk& what) {
+  const std::lock_guard lock(mutex_);
+  const int64_t size = ask(what);
+  if (size < 0) return std::nullopt;
+  if (size > kMaxText)
+    throw PeerError(fmt::format("{}: a text of {} bytes", channel_.peer(), size));
+  std::string text;
+  while (static_cast<int64_t>(text.size()) < size)
+    text += next_bytes(size - static_cast<int64_t>(text.size()));
+  return text;
+}
+
+std::optional<std::string> SlotClient::text(int64_t node, int rank, int64_t step) {
+  return ask_text({node, rank, step, SlotAsk::kText, 0, 0});
+}
+
+std::optional<std::string> SlotClient::layout(int64_t node, int rank, int64_t step) {
+  return ask_text({node, rank, step, SlotAsk::kLayout, 0, 0});
+}
+
+void SlotClient::read(int64_t node, int rank, int64_t step, size_t begin, size_t end,
+                      const Take& take) {
+  const std::lock_guard lock(mutex_);
+  const int64_t size = ask(
+      {node, rank, step, SlotAsk::kData, static_cast<int64_t>(begin), static_cast<int64_t>(end)});
+  if (size != static_cast<int64_t>(end - begin))
+    throw PeerError(fmt::format("{}: it has no snapshot of step {} of rank {} of node {}",
+                                channel_.peer(), step, rank, node));
+  while (begin < end) {
+    const std::string bytes = next_bytes(static_cast<int64_t>(end - begin));
+    take(reinterpret_cast<const std::byte*>(bytes.data()), begin, bytes.size());
+    begin += bytes.size();
+  }
+}
+
+}  // namespace weft

@@ -1,0 +1,40 @@
+// net/slot_client.h: reads slots of another node from its agent (net/slot_service.h).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "net/channel.h"
+#include "net/secret.h"
+#include "net/slot_messages.h"
+
+namespace weft {
+
+// From any thread, one question at a time. PeerError where the agent is gone or does not answer
+// within deadline_ms.
+class SlotClient {
+ public:
+  SlotClient(const std::string& endpoint, const Secret& secret, int64_t deadline_ms);
+
+  // None: there is no such slot.
+  std::optional<std::string> text(int64_t node, int rank, int64_t step);
+  std::optional<std::string> layout(int64_t node, int rank, int64_t step);
+  // Bytes [begin, end), in order; PeerError where there is no such slot.
+  using Take = std::function<void(const std::byte* data, size_t begin, size_t size)>;
+  void read(int64_t node, int rank, int64_t step, size_t begin, size_t end, const Take& take);
+
+ private:
+  // The size of what follows; -1: nothing does.
+  int64_t ask(const SlotAsk& what);
+  std::string next_bytes(int64_t left);
+  std::optional<std::string> ask_text(const SlotAsk& what);
+
+  std::mutex mutex_;
+  const int64_t deadline_ms_;
+  Channel channel_;
+};
+
+}  // namespace weft

@@ -1,0 +1,65 @@
+// net/slot_messages.cpp: numbers, read strictly.
+#include "net/slot_messages.h"
+
+#include <array>
+
+#include "base/error.h"
+#include "net/shm_world.h"
+
+namespace weft {
+namespace {
+
+constexpr size_t kNumberBytes = 8;
+
+template <size_t kCount>
+std::array<int64_t, kCount> read_numbers(std::string_view bytes) {
+  if (bytes.size() != kCount * kNumberBytes)
+    throw PeerError("a message about slots of a wrong length");
+  std::array<int64_t, kCount> numbers;
+  for (size_t i = 0; i < kCount; ++i) {
+    uint64_t value = 0;
+    for (size_t b = kNumberBytes; b-- > 0;)
+      value = value << 8 | static_cast<uint8_t>(bytes[i * kNumberBytes + b]);
+    numbers[i] = static_cast<int64_t>(value);
+  }
+  return numbers;
+}
+
+void check(bool is_good) {
+  if (!is_good) throw PeerError("a message about slots with a number out of its range");
+}
+
+}  // namespace
+
+FrameBounds slot_message_bounds() {
+  const auto bound = [](SlotMessage kind, uint32_t bytes) {
+    return FrameBounds::Bound{static_cast<uint8_t>(kind), bytes};
+  };
+  return {bound(SlotMessage::kAsk, 6 * kNumberBytes), bound(SlotMessage::kSize, kNumberBytes),
+          bound(SlotMessage::kBytes, kSlotChunk)};
+}
+
+std::string write_slot_number(int64_t number) {
+  std::string bytes;
+  for (size_t i = 0; i < kNumberBytes; ++i)
+    bytes += static_cast<char>(static_cast<uint64_t>(number) >> (8 * i));
+  return bytes;
+}
+
+int64_t read_slot_number(std::string_view bytes) { return read_numbers<1>(bytes)[0]; }
+
+std::string SlotAsk::write() const {
+  std::string bytes;
+  for (const int64_t number : {node, rank, step, what, begin, end})
+    bytes += write_slot_number(number);
+  return bytes;
+}
+
+SlotAsk SlotAsk::read(std::string_view bytes) {
+  const auto [node, rank, step, what, begin, end] = read_numbers<6>(bytes);
+  check(node >= 0 && rank >= 0 && rank < kMaxLocalRanks && step >= 0);
+  check(what >= kText && what <= kData && begin >= 0 && end >= begin);
+  return {node, rank, step, what, begin, end};
+}
+
+}  // namespace weft

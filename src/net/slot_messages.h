@@ -1,0 +1,41 @@
+// net/slot_messages.h: what is said to an agent's slot service (net/slot_service.h).
+//
+// Frames of an authenticated channel. Numbers are 8 bytes each, little-endian; a message of another
+// length, or with a number out of its range, is a PeerError.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "net/frame.h"
+#include "net/handshake.h"
+
+namespace weft {
+
+inline const Identity kSlotIdentity = {"slots"};
+inline constexpr size_t kSlotChunk = size_t{256} << 10;  // of a frame of bytes
+
+enum class SlotMessage : uint8_t {
+  kAsk = 1,    // SlotAsk
+  kSize = 2,   // the answer's: that many bytes follow; -1: there is no such slot
+  kBytes = 3,  // a stretch of them, at most kSlotChunk
+};
+FrameBounds slot_message_bounds();
+
+// Wanted of the slot of that rank (of the node, from 0) which holds that step: its text, its
+// layout, or bytes [begin, end).
+struct SlotAsk {
+  enum What : int64_t { kText = 0, kLayout = 1, kData = 2 };
+  int64_t node = 0, rank = 0, step = 0, what = kText, begin = 0, end = 0;
+  std::string write() const;
+  static SlotAsk read(std::string_view bytes);
+};
+
+// Of the generation's store: where the slot service of that node listens.
+inline std::string slots_key(int64_t node) { return "slots/" + std::to_string(node); }
+
+std::string write_slot_number(int64_t number);
+int64_t read_slot_number(std::string_view bytes);
+
+}  // namespace weft

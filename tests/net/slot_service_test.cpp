@@ -1,0 +1,130 @@
+// tests/net/slot_service_test.cpp: slots read from another node, and what strangers get.
+#include "net/slot_service.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <random>
+
+#include "base/error.h"
+#include "net/slot_client.h"
+
+namespace weft {
+namespace {
+
+constexpr int64_t kLongMs = 20'000;
+constexpr int64_t kBytes = 3 * static_cast<int64_t>(kSlotChunk) + 17;
+
+std::byte value_at(int64_t step, int64_t i) {
+  return static_cast<std::byte>((i * 7 + i / 4096 + step) & 0xff);
+}
+
+void fill(SnapshotSlots& slots, int rank, int slot, int64_t step) {
+  std::byte* bytes = slots.begin(rank, slot, step, 0);
+  for (int64_t i = 0; i < kBytes; ++i) bytes[i] = value_at(step, i);
+  slots.finish(rank, slot, "step " + std::to_string(step));
+}
+
+class SlotServiceTest : public ::testing::Test {
+ protected:
+  SlotServiceTest() {
+    for (int r = 0; r < 2; ++r) slots_->reserve(r, kBytes, "layout " + std::to_string(r));
+    fill(*slots_, 1, 0, 4);
+    service_.show(3, slots_);
+  }
+  SlotClient client() { return {service_.endpoint(), secret_, kLongMs}; }
+
+  const Secret secret_ = Secret::random();
+  const std::shared_ptr<SnapshotSlots> slots_ = SnapshotSlots::create(2);
+  SlotService service_{"127.0.0.1", secret_};
+};
+
+TEST_F(SlotServiceTest, TextsLayoutsAndRanges) {
+  SlotClient asks(service_.endpoint(), secret_, kLongMs);
+  EXPECT_EQ(asks.text(3, 1, 4), "step 4");
+  EXPECT_EQ(asks.layout(3, 1, 4), "layout 1");
+  const std::pair<int64_t, int64_t> ranges[] = {{0, kBytes}, {5, 6}, {kBytes - 1, kBytes}, {9, 9}};
+  for (const auto& [begin, end] : ranges) {
+    int64_t next = begin;
+    bool is_equal = true;
+    asks.read(3, 1, 4, static_cast<size_t>(begin), static_cast<size_t>(end),
+              [&](const std::byte* data, size_t at, size_t size) {
+                is_equal = is_equal && static_cast<int64_t>(at) == next;
+                for (size_t i = 0; i < size; ++i)
+                  is_equal = is_equal && data[i] == value_at(4, static_cast<int64_t>(at + i));
+                next += static_cast<int64_t>(size);
+              });
+    EXPECT_TRUE(is_equal);
+    EXPECT_EQ(next, end);
+  }
+}
+
+TEST_F(SlotServiceTest, WhatIsNotThereIsSaidAndTheConnectionStays) {
+  SlotClient asks(service_.endpoint(), secret_, kLongMs);
+  EXPECT_FALSE(asks.text(3, 0, 4));  // this rank has no such step
+  EXPECT_FALSE(asks.text(3, 1, 5));
+  EXPECT_FALSE(asks.text(3, 2, 4));  // no such rank
+  EXPECT_FALSE(asks.text(2, 1, 4));  // another node
+  EXPECT_THROW(asks.read(3, 1, 4, 0, kBytes + 1, [](auto...) {}), PeerError);
+  static_cast<void>(slots_->begin(1, 0, 6, 0));  // being overwritten
+  EXPECT_FALSE(asks.text(3, 1, 4));
+  fill(*slots_, 1, 0, 6);
+  EXPECT_EQ(asks.text(3, 1, 6), "step 6");
+  service_.show(3, nullptr);
+  EXPECT_FALSE(asks.text(3, 1, 6));
+}
+
+TEST_F(SlotServiceTest, SeveralReadersAtOnce) {
+  std::vector<std::thread> readers;
+  std::atomic<int64_t> sum = 0;
+  for (int i = 0; i < 8; ++i)
+    readers.emplace_back([&] {
+      SlotClient asks(service_.endpoint(), secret_, kLongMs);
+      asks.read(3, 1, 4, 0, kBytes,
+                [&](const std::byte*, size_t, size_t size) { sum += static_cast<int64_t>(size); });
+    });
+  for (std::thread& reader : readers) reader.join();
+  EXPECT_EQ(sum, 8 * kBytes);
+}
+
+TEST_F(SlotServiceTest, AStrangerGetsNothing) {
+  EXPECT_THROW(SlotClient(service_.endpoint(), Secret::random(), kLongMs), UserError);
+  EXPECT_EQ(client().text(3, 1, 4), "step 4");
+}
+
+// Frames with the right key whose content is anything: the connection ends, the service does not.
+TEST_F(SlotServiceTest, AnyMessageIsAnsweredOrEndsTheConnection) {
+  std::mt19937 dice(17);
+  const Endpoint endpoint = parse_endpoint(service_.endpoint());
+  for (int i = 0; i < 60; ++i) {
+    Channel wire =
+        Channel::connect(endpoint, secret_, kSlotIdentity, slot_message_bounds(), kLongMs);
+    const auto kind = static_cast<uint8_t>(1 + dice() % 3);
+    std::string bytes = i % 2 == 0 ? SlotAsk{3, 1, 4, SlotAsk::kData, 0, 100}.write()
+                                   : std::string(dice() % 9, 'x');
+    if (kind == 2) bytes.resize(std::min<size_t>(bytes.size(), 8));
+    if (!bytes.empty()) bytes[dice() % bytes.size()] = static_cast<char>(dice());
+    try {
+      wire.send(kind, bytes, kLongMs);
+      EXPECT_EQ(wire.receive(kLongMs).kind, static_cast<uint8_t>(SlotMessage::kSize));
+    } catch (const PeerError&) {
+      continue;
+    }
+  }
+  EXPECT_EQ(client().text(3, 1, 4), "step 4");
+}
+
+TEST(SlotMessages, NumbersOutOfTheirRangeAreRefused) {
+  const SlotAsk good{3, 1, 4, SlotAsk::kData, 5, 9};
+  EXPECT_EQ(SlotAsk::read(good.write()).write(), good.write());
+  for (const SlotAsk& bad :
+       {SlotAsk{-1, 1, 4}, SlotAsk{3, -1, 4}, SlotAsk{3, 256, 4}, SlotAsk{3, 1, -4},
+        SlotAsk{3, 1, 4, 3}, SlotAsk{3, 1, 4, SlotAsk::kData, 9, 5},
+        SlotAsk{3, 1, 4, SlotAsk::kData, -1, 5}})
+    EXPECT_THROW(SlotAsk::read(bad.write()), PeerError);
+  EXPECT_THROW(SlotAsk::read(good.write().substr(1)), PeerError);
+  EXPECT_THROW(read_slot_number("1234567"), PeerError);
+}
+
+}  // namespace
+}  // namespace weft
