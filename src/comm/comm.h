@@ -68,9 +68,11 @@ class Comm {
   // Becomes `fresh`, a group of the same kind and size: users keep their pointer to this one. After
   // a failure, when no call is running; counts stay. BugError where a backend cannot.
   virtual void adopt(Comm& fresh);
-  // A group of ranks on GPUs, after a failure. leave: its work on this rank's GPU is given up, and
-  // nothing of the others is mapped or connected any more; returns when that has begun, so that two
-  // groups whose work depends on each other can both be left. rejoin: with the same ranks or their
+  // After a failure. Of a group over several nodes, leave: its connections and their threads are
+  // gone, and its calls fail until it adopts another one. Of ranks on GPUs, leave: its work on this
+  // rank's GPU is given up, and nothing of the others is mapped or connected any more; returns when
+  // that has begun, so that two groups whose work depends on each other can both be left. rejoin:
+  // with the same ranks or their
   // replacements, when the host group below was rebuilt; collective. Captured graphs of its calls
   // are void, and must be gone by then.
   virtual void leave() {}

@@ -65,6 +65,8 @@ class NodesComm : public Comm {
   void recv(void* data, int64_t bytes, int from) override;
   void barrier() override;
   std::unique_ptr<Comm> split(int color, int key) override;
+  void adopt(Comm& fresh) override;
+  void leave() override;
 
   void abort(const std::string& reason) override {
     flat_->abort(reason);
@@ -218,6 +220,21 @@ std::unique_ptr<Comm> NodesComm::split(int color, int key) {
                                      std::move(nodes), me);
 }
 
+void NodesComm::adopt(Comm& fresh) {
+  auto& other = dynamic_cast<NodesComm&>(fresh);
+  flat_ = std::move(other.flat_);
+  local_ = std::move(other.local_);
+  across_ = std::move(other.across_);
+}
+
+// Gloo's threads are gone when the last group of a world has left: an abort that one of them
+// learned of late would end the next generation's waits in shared memory.
+void NodesComm::leave() {
+  across_.reset();
+  flat_ = make_solo_comm();
+  flat_->abort("this rank has left the group");
+}
+
 // Until every node's ranks have met: one rank may have read a large checkpoint first.
 void meet_nodes(Comm& local, const NodePlace& place, const Secret& secret, int64_t deadline_ms) {
   const ScopedNoDeadline no_deadline(local);
@@ -248,7 +265,7 @@ std::unique_ptr<Comm> make_nodes_comm(const std::shared_ptr<ShmWorld>& world, in
   const auto secret = std::make_shared<const Secret>(Secret::from_file(place.secret_file));
   std::unique_ptr<Comm> local = make_shm_comm(world, local_rank);
   GlooOptions options;
-  options.deadline_ms = world->deadline_ms();
+  options.deadline_ms = world->hang_ms();
   meet_nodes(*local, place, *secret, options.deadline_ms);
   options.rank = place.first_rank + local_rank;
   options.num_ranks = place.num_ranks;
