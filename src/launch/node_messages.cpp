@@ -7,63 +7,14 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "launch/message_fields.h"
 
 namespace weft {
 namespace {
 
+using Fields = MessageFields;
+
 constexpr uint32_t kMaxLine = 70 << 10, kMaxText = 64 << 10, kMaxStart = 4 << 20;
-
-// A JSON object of whose fields every one is asked for by name, type and range.
-class Fields {
- public:
-  Fields(std::string_view text, const char* what) : what_(what) {
-    try {
-      json_ = parse_json(text, what);
-    } catch (const UserError& e) {
-      throw PeerError(e.what());
-    }
-  }
-  Fields(Json json, const char* what) : json_(std::move(json)), what_(what) {}
-  const Json::Array& items(const char* key) const { return field(key, &Json::is_array).as_array(); }
-  int64_t number(const char* key, int64_t least, int64_t most) const {
-    const Json& found = field(key, &Json::is_int);
-    const int64_t value = found.as_int();
-    if (value < least || value > most) fail(key);
-    return value;
-  }
-  bool flag(const char* key) const { return field(key, &Json::is_bool).as_bool(); }
-  const std::string& text(const char* key) const {
-    return field(key, &Json::is_string).as_string();
-  }
-  std::vector<std::string> texts(const char* key) const {
-    std::vector<std::string> all;
-    for (const Json& one : field(key, &Json::is_array).as_array())
-      all.push_back(string_of(one, key));
-    return all;
-  }
-  std::map<std::string, std::string> pairs(const char* key) const {
-    std::map<std::string, std::string> all;
-    for (const auto& [name, value] : field(key, &Json::is_object).as_object())
-      all[name] = string_of(value, key);
-    return all;
-  }
-
- private:
-  const Json& field(const char* key, bool (Json::*is_kind)() const) const {
-    const Json* found = json_.find(key);
-    if (found == nullptr || !(found->*is_kind)()) fail(key);
-    return *found;
-  }
-  const std::string& string_of(const Json& value, const char* key) const {
-    if (!value.is_string()) fail(key);
-    return value.as_string();
-  }
-  [[noreturn]] void fail(const char* key) const {
-    throw PeerError(fmt::format("{}: \"{}\" is missing or invalid", what_, key));
-  }
-  Json json_;
-  const char* what_;
-};
 
 Json::Array array_of(const std::vector<std::string>& texts) {
   Json::Array all;
@@ -77,15 +28,6 @@ Json::Object object_of(const std::map<std::string, std::string>& pairs) {
   return all;
 }
 
-std::string dump(Json::Object object) { return Json(std::move(object)).dump(); }
-
-// What is cut must stay valid UTF-8.
-std::string shortened(const std::string& text) {
-  size_t length = std::min<size_t>(text.size(), 8 << 10);
-  while (length < text.size() && length > 0 && (text[length] & 0xC0) == 0x80) --length;
-  return text.substr(0, length);
-}
-
 }  // namespace
 
 FrameBounds node_message_bounds() {
@@ -95,10 +37,12 @@ FrameBounds node_message_bounds() {
   return {bound(NodeMessage::kHello, kMaxText),   bound(NodeMessage::kBeat, kMaxText),
           bound(NodeMessage::kLine, kMaxLine),    bound(NodeMessage::kEnded, kMaxText),
           bound(NodeMessage::kRefused, kMaxText), bound(NodeMessage::kSignal, 64),
-          bound(NodeMessage::kStopping, 64),      bound(NodeMessage::kWelcome, 0),
+          bound(NodeMessage::kStopping, 64),      bound(NodeMessage::kParked, kMaxText),
+          bound(NodeMessage::kHung, kMaxText),    bound(NodeMessage::kWelcome, 0),
           bound(NodeMessage::kStart, kMaxStart),  bound(NodeMessage::kKill, 64),
           bound(NodeMessage::kStop, 64),          bound(NodeMessage::kAlive, 0),
-          bound(NodeMessage::kLeave, kMaxText)};
+          bound(NodeMessage::kLeave, kMaxText),   bound(NodeMessage::kPark, kMaxText),
+          bound(NodeMessage::kResume, kMaxText)};
 }
 
 void queue_message(Channel* to, NodeMessage kind, std::string_view payload) {
@@ -106,13 +50,14 @@ void queue_message(Channel* to, NodeMessage kind, std::string_view payload) {
 }
 
 std::string Hello::write() const {
-  return dump({{"host", host}, {"pid", pid}, {"cores", cores}, {"is_first", is_first}});
+  return dump_message(
+      {{"host", host}, {"pid", pid}, {"cores", cores}, {"is_first", is_first}, {"slots", slots}});
 }
 
 Hello Hello::read(std::string_view text) {
   const Fields fields(text, "an agent's hello");
   return {fields.text("host"), fields.number("pid", 1, INT32_MAX),
-          fields.number("cores", 1, 1 << 20), fields.flag("is_first")};
+          fields.number("cores", 1, 1 << 20), fields.flag("is_first"), fields.text("slots")};
 }
 
 std::string Beat::write() const {
@@ -127,13 +72,13 @@ std::string Beat::write() const {
                                   {"resident_bytes", rank.resident_bytes},
                                   {"anonymous_bytes", rank.anonymous_bytes}});
   }
-  return dump({{"generation", generation},
-               {"step", step},
-               {"has_saved", has_saved},
-               {"is_finishing", is_finishing},
-               {"is_opened", is_opened},
-               {"shared_bytes", shared_bytes},
-               {"ranks", std::move(all)}});
+  return dump_message({{"generation", generation},
+                       {"step", step},
+                       {"has_saved", has_saved},
+                       {"is_finishing", is_finishing},
+                       {"is_opened", is_opened},
+                       {"shared_bytes", shared_bytes},
+                       {"ranks", std::move(all)}});
 }
 
 Beat Beat::read(std::string_view text) {
@@ -177,12 +122,12 @@ OutputLine OutputLine::read(std::string_view text) {
 }
 
 std::string RankEnd::write() const {
-  return dump({{"generation", generation},
-               {"rank", rank},
-               {"exit_code", exit_code},
-               {"signal", signal},
-               {"was_killed", was_killed},
-               {"words", shortened(words)}});
+  return dump_message({{"generation", generation},
+                       {"rank", rank},
+                       {"exit_code", exit_code},
+                       {"signal", signal},
+                       {"was_killed", was_killed},
+                       {"words", shortened(words)}});
 }
 
 RankEnd RankEnd::read(std::string_view text) {
@@ -196,7 +141,8 @@ RankEnd RankEnd::read(std::string_view text) {
 }
 
 std::string Verdict::write() const {
-  return dump({{"generation", generation}, {"exit_code", exit_code}, {"words", shortened(words)}});
+  return dump_message(
+      {{"generation", generation}, {"exit_code", exit_code}, {"words", shortened(words)}});
 }
 
 Verdict Verdict::read(std::string_view text) {
@@ -206,20 +152,21 @@ Verdict Verdict::read(std::string_view text) {
 }
 
 std::string NodeStart::write() const {
-  return dump({{"generation", generation},
-               {"node", node},
-               {"num_nodes", num_nodes},
-               {"ranks_per_node", ranks_per_node},
-               {"threads", threads},
-               {"deadline_ms", deadline_ms},
-               {"argv", array_of(argv)},
-               {"env", object_of(env)},
-               {"directory", directory},
-               {"files", object_of(files)},
-               {"marker", marker},
-               {"marker_text", marker_text},
-               {"store", store},
-               {"has_saved", has_saved}});
+  return dump_message({{"generation", generation},
+                       {"node", node},
+                       {"num_nodes", num_nodes},
+                       {"ranks_per_node", ranks_per_node},
+                       {"threads", threads},
+                       {"deadline_ms", deadline_ms},
+                       {"argv", array_of(argv)},
+                       {"env", object_of(env)},
+                       {"directory", directory},
+                       {"files", object_of(files)},
+                       {"marker", marker},
+                       {"marker_text", marker_text},
+                       {"store", store},
+                       {"has_saved", has_saved},
+                       {"has_snapshots", has_snapshots}});
 }
 
 NodeStart NodeStart::read(std::string_view text) {
@@ -239,6 +186,7 @@ NodeStart NodeStart::read(std::string_view text) {
   start.marker_text = fields.text("marker_text");
   start.store = fields.text("store");
   start.has_saved = fields.flag("has_saved");
+  start.has_snapshots = fields.flag("has_snapshots");
   if (start.argv.empty()) throw PeerError("a node's start without a command");
   return start;
 }

@@ -28,6 +28,8 @@ enum class NodeMessage : uint8_t {
   kRefused = 5,
   kSignal = 6,
   kStopping = 7,
+  kParked = 8,  // these and kPark, kResume: launch/park_messages.h
+  kHung = 9,
   // from the supervisor
   kWelcome = 32,
   kStart = 33,
@@ -35,6 +37,8 @@ enum class NodeMessage : uint8_t {
   kStop = 35,
   kAlive = 36,
   kLeave = 37,
+  kPark = 38,
+  kResume = 39,
 };
 FrameBounds node_message_bounds();
 void queue_message(Channel* to, NodeMessage kind, std::string_view payload = "");
@@ -42,7 +46,8 @@ void queue_message(Channel* to, NodeMessage kind, std::string_view payload = "")
 struct Hello {
   std::string host;
   int64_t pid = 0, cores = 1;
-  bool is_first = false;  // the supervisor's own child
+  bool is_first = false;   // the supervisor's own child
+  std::string slots = "";  // where its slot service listens
   std::string write() const;
   static Hello read(std::string_view text);
 };
@@ -93,7 +98,8 @@ struct NodeStart {
   std::map<std::string, std::string> files;  // path: hash of its content
   std::string marker, marker_text;           // a file of the run directory; "": no shared storage
   std::string store;
-  bool has_saved = false;  // an earlier generation did
+  bool has_saved = false;      // an earlier generation did
+  bool has_snapshots = false;  // ranks have slots, and outlive the death of others
   std::string write() const;
   static NodeStart read(std::string_view text);
 };

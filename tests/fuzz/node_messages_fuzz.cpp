@@ -9,6 +9,8 @@
 
 #include "base/error.h"
 #include "launch/node_messages.h"
+#include "launch/park_messages.h"
+#include "net/slot_messages.h"
 
 namespace {
 
@@ -39,7 +41,7 @@ void check_number(std::string_view bytes) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < 1) return 0;
   const std::string_view bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
-  switch (data[0] % 7) {
+  switch (data[0] % 12) {
     case 0:
       check<weft::Hello>(bytes);
       break;
@@ -57,6 +59,21 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       break;
     case 5:
       check<weft::NodeStart>(bytes);
+      break;
+    case 7:
+      check<weft::Park>(bytes);
+      break;
+    case 8:
+      check<weft::Parked>(bytes);
+      break;
+    case 9:
+      check<weft::Hung>(bytes);
+      break;
+    case 10:
+      check<weft::Resume>(bytes);
+      break;
+    case 11:
+      check<weft::SlotAsk>(bytes);
       break;
     default:
       check_number(bytes);

@@ -40,10 +40,11 @@ TEST(NodeMessages, AStartIsReadAsItWasWritten) {
 }
 
 TEST(NodeMessages, OtherMessagesAreReadAsTheyWereWritten) {
-  const Hello hello = Hello::read(Hello{"node7", 4711, 8, true}.write());
+  const Hello hello = Hello::read(Hello{"node7", 4711, 8, true, "10.0.0.7:99"}.write());
   EXPECT_EQ(hello.host, "node7");
   EXPECT_EQ(hello.pid, 4711);
   EXPECT_TRUE(hello.is_first);
+  EXPECT_EQ(hello.slots, "10.0.0.7:99");
   Beat sent{2, 77, true, false, true, 4096};
   sent.ranks.resize(2);
   sent.ranks[0].resident_bytes = sent.ranks[0].anonymous_bytes = 0;
