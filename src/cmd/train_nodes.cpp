@@ -97,7 +97,7 @@ int run_on_nodes(const RunFile& file, const TrainOptions& options, const NodesRu
   nodes.marker = marker.path();
   nodes.marker_text = marker.text();
   nodes.join_ms = 1000 * c.launch.join_timeout_s;
-  if (c.launch.snapshot_steps() >= 0)
+  if (!nodes.job.has_snapshots)
     log_info("several nodes: where a rank dies, all continue from the newest checkpoint");
   if (c.launch.elastic) make_elastic(file, run.is_forced, &nodes);
   return run_node_job(nodes, [&](const char* event, int rank, const std::string& text) {

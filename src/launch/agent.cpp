@@ -6,28 +6,21 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <fstream>
-#include <memory>
-#include <optional>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "base/printable.h"
 #include "launch/cores.h"
-#include "launch/local_ranks.h"
-#include "launch/node_messages.h"
+#include "launch/node_agent.h"
 #include "launch/node_start_check.h"
-#include "launch/signal_pipe.h"
-#include "net/channel.h"
 
 namespace weft {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr int kPollMs = 50;
+constexpr int kPollMs = 50, kParkPollMs = 2;
 constexpr milliseconds kBeatEvery{1000};
 constexpr int64_t kTryMs = 3000;  // between looks for a signal, while it connects
 
@@ -37,42 +30,7 @@ std::string host_name() {
   return printable_line(name);
 }
 
-class Agent {
- public:
-  explicit Agent(const AgentOptions& options)
-      : options_(options), secret_(Secret::from_file(options.secret_file)) {}
-  int run();
-
- private:
-  bool connect();  // false: a signal came first
-  int serve();
-  void wait();
-  std::optional<int> handle_signals();
-  std::optional<int> handle(const Frame& frame);
-  void start(const NodeStart& start);
-  void stop(int signal);
-  void reap();
-  void send(NodeMessage kind, const std::string& payload = "") {
-    queue_message(channel_.get(), kind, payload);
-  }
-  void beat();
-  std::vector<RankStatus> status_of_ranks() const;
-  bool is_anyone_running() const { return ranks_ && ranks_->is_any_running(); }
-  int leave(const Verdict& verdict);
-  void check_silence() const;
-
-  const AgentOptions& options_;
-  Secret secret_;
-  SignalPipe signals_;
-  std::unique_ptr<Channel> channel_;
-  Clock::time_point heard_, beat_at_;
-  JobOptions job_;
-  std::unique_ptr<LocalRanks> ranks_;
-  NodeStart start_;
-  int stop_signal_ = 0;      // that the run was asked to end with
-  int received_signal_ = 0;  // by this process
-  bool was_finishing_ = false;
-};
+}  // namespace
 
 int Agent::run() {
   for (;;) {
@@ -80,7 +38,7 @@ int Agent::run() {
     try {
       return serve();
     } catch (const PeerError& e) {
-      ranks_.reset();
+      drop_ranks();
       if (options_.is_first) throw;
       log_warning("{}; joining again", e.what());
     }
@@ -111,9 +69,11 @@ bool Agent::connect() {
 }
 
 int Agent::serve() {
-  send(NodeMessage::kHello, Hello{host_name(), ::getpid(),
-                                  static_cast<int64_t>(usable_cores().size()), options_.is_first}
-                                .write());
+  service_ = std::make_unique<SlotService>(channel_->local_host(), secret_);
+  send(NodeMessage::kHello,
+       Hello{host_name(), ::getpid(), static_cast<int64_t>(usable_cores().size()),
+             options_.is_first, service_->endpoint()}
+           .write());
   heard_ = beat_at_ = Clock::now();
   for (;;) {
     wait();
@@ -126,6 +86,7 @@ int Agent::serve() {
     if (ranks_) {
       ranks_->pump();
       reap();
+      advance_parking();
     }
     beat();
     check_silence();
@@ -139,7 +100,7 @@ void Agent::wait() {
   std::vector<int> pipes;
   if (ranks_) ranks_->add_descriptors(&pipes);
   for (const int fd : pipes) wanted.push_back({fd, POLLIN, 0});
-  ::poll(wanted.data(), wanted.size(), kPollMs);
+  ::poll(wanted.data(), wanted.size(), is_parking() ? kParkPollMs : kPollMs);
 }
 
 // The supervisor decides what a signal means for the run; an agent without ranks just leaves.
@@ -170,6 +131,12 @@ std::optional<int> Agent::handle(const Frame& frame) {
     case NodeMessage::kStop:
       stop(static_cast<int>(read_number(frame.payload)));
       return std::nullopt;
+    case NodeMessage::kPark:
+      park(Park::read(frame.payload));
+      return std::nullopt;
+    case NodeMessage::kResume:
+      resume(Resume::read(frame.payload));
+      return std::nullopt;
     case NodeMessage::kLeave:
       return leave(Verdict::read(frame.payload));
     default:
@@ -181,7 +148,7 @@ std::optional<int> Agent::handle(const Frame& frame) {
 void Agent::start(const NodeStart& start) {
   if (is_anyone_running())
     throw PeerError("the supervisor starts a generation while another one runs");
-  ranks_.reset();
+  drop_ranks();
   start_ = start;
   was_finishing_ = false;
   stop_signal_ = 0;
@@ -194,6 +161,7 @@ void Agent::start(const NodeStart& start) {
     job_.threads = static_cast<int>(start.threads);
     job_.deadline_ms = start.deadline_ms;
     job_.env = start.env;
+    job_.has_snapshots = job_.watches_hangs = start.has_snapshots;
     job_.node = {static_cast<int>(start.node * start.ranks_per_node),
                  static_cast<int>(start.num_nodes * start.ranks_per_node), start.store,
                  channel_->local_host(), options_.secret_file};
@@ -206,15 +174,23 @@ void Agent::start(const NodeStart& start) {
     }
     ranks_ = std::make_unique<LocalRanks>(job_);
     if (start.has_saved) ranks_->world().note_saved();
+    ranks_->world().set_store(start.store);
+    if (start.has_snapshots) expect_deaths();
     for (int r = 0; r < ranks_->size(); ++r) ranks_->start(r);
   } catch (const PeerError&) {
     throw;
   } catch (const Error& e) {
-    ranks_.reset();
+    drop_ranks();
     const std::string hint = e.hint().empty() ? "" : fmt::format(" ({})", e.hint());
     send(NodeMessage::kRefused,
          Verdict{start.generation, e.exit_code(), printable_line(e.what() + hint)}.write());
   }
+}
+
+void Agent::drop_ranks() {
+  parking_.reset();
+  if (service_) service_->show(start_.node, nullptr);
+  ranks_.reset();
 }
 
 void Agent::stop(int signal) {
@@ -294,12 +270,10 @@ void Agent::check_silence() const {
 }
 
 int Agent::leave(const Verdict& verdict) {
-  ranks_.reset();
+  drop_ranks();
   if (!options_.is_first) log_info("{}", verdict.words);
   return verdict.exit_code;
 }
-
-}  // namespace
 
 int run_agent(const AgentOptions& options) { return Agent(options).run(); }
 

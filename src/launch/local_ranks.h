@@ -38,6 +38,7 @@ class LocalRanks {
   ShmWorld& world() { return *world_; }
   const ShmWorld& world() const { return *world_; }
   SnapshotSlots* slots() { return slots_.get(); }  // null: none were asked for
+  std::shared_ptr<SnapshotSlots> shared_slots() const { return slots_; }
 
   int number(int rank) const { return first_rank_ + rank; }  // among those of all nodes
 

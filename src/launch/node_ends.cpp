@@ -82,6 +82,10 @@ bool NodeEnds::may_pass(int64_t rank) const {
   return kind == Kind::kDied || kind == Kind::kLostPeers;
 }
 
+bool NodeEnds::is_death(int64_t rank) const {
+  return may_pass(rank) || ranks_.at(static_cast<size_t>(rank)).kind == Kind::kKilledByUs;
+}
+
 bool NodeEnds::has_any_stopped() const { return first(Kind::kStopped) != nullptr; }
 
 const NodeEnds::Rank* NodeEnds::first(Kind kind) const {

@@ -21,6 +21,7 @@ class NodeEnds {
   bool all_ended() const;
   bool is_well(int64_t rank) const;   // it has done its work, or saved and stopped
   bool may_pass(int64_t rank) const;  // it has died or lost its peers, which rank 0 may survive
+  bool is_death(int64_t rank) const;  // of which it may be replaced: also where its agent killed it
   bool has_any_stopped() const;
   const std::vector<std::string>& lost_nodes() const { return lost_nodes_; }
 

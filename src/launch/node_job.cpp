@@ -15,7 +15,6 @@ using std::chrono::milliseconds;
 constexpr int kPeerExit = 75;
 constexpr int kPollMs = 100;
 constexpr milliseconds kStatusEvery{1000};
-constexpr int64_t kStoreMs = 2000;
 
 }  // namespace
 
@@ -44,6 +43,7 @@ int NodeSupervisor::run() {
 
 void NodeSupervisor::advance() {
   if (phase_ == Phase::kGathering) return gather();
+  if (phase_ == Phase::kParking) return advance_parking();
   if (ends_.all_ended()) return judge();
   if (phase_ == Phase::kClosing && kill_at_ && Clock::now() >= *kill_at_) {
     kill_at_.reset();
@@ -70,12 +70,14 @@ NodeStart NodeSupervisor::start_of(int node) const {
   start.marker_text = o_.marker_text;
   start.store = store_->endpoint();
   start.has_saved = has_saved_;
+  start.has_snapshots = o_.job.has_snapshots;
   return start;
 }
 
 void NodeSupervisor::start_generation() {
   ++generation_;
-  store_ = std::make_unique<StoreServer>(o_.host, "0", &secret_);
+  open_store();
+  is_counted_ = false;
   ends_.begin(layout_.num_nodes);
   kill_at_.reset();
   phase_ = Phase::kRunning;
@@ -92,11 +94,8 @@ void NodeSupervisor::begin_closing(const std::string& reason) {
   if (phase_ == Phase::kGathering) return finish(is_cut_off_ ? 1 : kPeerExit, reason);
   phase_ = Phase::kClosing;
   kill_at_ = Clock::now() + milliseconds(is_hurried ? 0 : o_.job.grace_ms);
-  try {
-    StoreClient(store_->endpoint(), kStoreMs, &secret_).set(kAbortKey, reason);
-  } catch (const Error& e) {
-    log_warning("the reason of the end could not be passed on: {}", e.what());
-  }
+  abort_store(reason);
+  tell_to_park(reason, false, true);
 }
 
 // ------------------------------------------------------------------ ends
@@ -113,7 +112,7 @@ void NodeSupervisor::judge() {
                   is_stopped ? fmt::format("{} ended the run", signal_name(stop_signal_))
                              : "the run has finished");
   }
-  if (cause->would_repeat || !may_recover())
+  if (cause->would_repeat || !(is_counted_ || may_recover()))
     return fail(cause->rank, cause->words, cause->exit_code);
   recover(*cause);
 }
@@ -132,13 +131,8 @@ bool NodeSupervisor::may_recover() {
 }
 
 void NodeSupervisor::recover(const NodeEnds::Cause& cause) {
-  last_cause_ = cause.words;
-  ++num_restarts_;
-  restarted_step_ = last_step_;
-  log_warning("{}; continuing from storage{}", cause.words,
-              o_.job.max_restarts > 0
-                  ? fmt::format(" (restart {} of {})", num_restarts_, o_.job.max_restarts)
-                  : "");
+  count_restart(cause.words);
+  warn_of_restart(cause.words, "storage");
   for (const std::string& words : ends_.lost_nodes()) tell("node_lost", -1, words);
   if (cause.rank >= 0) tell("died", cause.rank, cause.words);
   tell("continued", -1, "storage");

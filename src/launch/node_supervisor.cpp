@@ -75,6 +75,13 @@ void NodeSupervisor::handle(JoinedAgent& from, const Frame& frame) {
                    verdict.exit_code);
       return begin_closing("a node cannot start its ranks");
     }
+    case NodeMessage::kParked:
+      return handle_parked(from, Parked::read(frame.payload));
+    case NodeMessage::kHung: {
+      const Hung hung = Hung::read(frame.payload);
+      if (hung.generation == generation_) tell("hung", static_cast<int>(hung.rank), hung.text);
+      return;
+    }
     case NodeMessage::kSignal: {
       const int signal = static_cast<int>(read_number(frame.payload));
       const bool is_stop = std::find(std::begin(kStopSignals), std::end(kStopSignals), signal) !=
@@ -124,7 +131,9 @@ void NodeSupervisor::handle_end(const JoinedAgent& from, const RankEnd& end) {
   tell(end.was_killed ? "killed" : "ended", static_cast<int>(end.rank), NodeEnds::describe(end));
   if (ends_.is_well(end.rank)) return;
   if (end.rank != 0 && is_finishing() && ends_.may_pass(end.rank)) return;
-  begin_closing(NodeEnds::describe(end));
+  const std::string words = NodeEnds::describe(end);
+  if (!ends_.is_death(end.rank)) return begin_closing(words);
+  if (phase_ != Phase::kParking) begin_parking(words, false);  // else one more to replace
 }
 
 // Rank 0 needs nobody any more.

@@ -11,6 +11,7 @@
 #include "launch/first_agent.h"
 #include "launch/node_ends.h"
 #include "launch/node_job.h"
+#include "launch/park_messages.h"
 #include "launch/signal_pipe.h"
 #include "net/store.h"
 
@@ -34,7 +35,7 @@ class NodeSupervisor {
 
  private:
   using Clock = std::chrono::steady_clock;
-  enum class Phase { kGathering, kRunning, kClosing };
+  enum class Phase { kGathering, kRunning, kParking, kClosing };
 
   void handle_signals();
   void handle_signal(const ArrivedSignal& signal);
@@ -66,6 +67,18 @@ class NodeSupervisor {
   void judge();
   void recover(const NodeEnds::Cause& cause);
   bool may_recover();
+  // Recovery from memory (launch/node_recovery.cpp).
+  void open_store();
+  void abort_store(const std::string& reason);
+  void tell_to_park(const std::string& reason, bool is_hang, bool is_end);
+  void begin_parking(const std::string& reason, bool is_hang);
+  void handle_parked(const JoinedAgent& from, Parked parked);
+  std::optional<int64_t> newest_parked_step() const;
+  void advance_parking();
+  void resume(int64_t step, const std::optional<NodeEnds::Cause>& cause);
+  void count_restart(const std::string& reason);
+  void warn_of_restart(const std::string& words, const std::string& from) const;
+
   void finish(int code, const std::string& words);
   void fail(int rank, const std::string& words, int code);
   void report_status();
@@ -89,6 +102,9 @@ class NodeSupervisor {
   std::vector<std::string> arguments_;  // of ranks in this layout
   std::unique_ptr<StoreServer> store_;  // of this generation
   Phase phase_ = Phase::kGathering;
+  std::vector<std::optional<Parked>> parked_;  // of each node, in kParking
+  std::string parked_reason_;
+  bool is_counted_ = false;  // this generation's end, as a restart
   Clock::time_point gather_until_;
   std::optional<Clock::time_point> kill_at_;  // in kClosing
   int64_t generation_ = -1;

@@ -31,7 +31,7 @@ std::string RankWatch::describe_last(int rank) const {
 }
 
 std::string RankWatch::describe_hang(int rank) const {
-  return fmt::format("rank {} has made no progress for {:.1f} s ({})", rank,
+  return fmt::format("rank {} has made no progress for {:.1f} s ({})", ranks_.number(rank),
                      static_cast<double>(watch_.still_ms(rank)) / 1000, describe_last(rank));
 }
 

@@ -13,7 +13,7 @@
 namespace weft {
 
 bool has_snapshot_slots(const RunConfig& c) {
-  return c.parallel.dp * c.parallel.tp > 1 && c.launch.nodes == 1 && c.launch.max_restarts != 0 &&
+  return c.parallel.dp * c.parallel.tp > 1 && c.launch.max_restarts != 0 &&
          c.launch.snapshot_steps() >= 0 && comm_choice() != "gloo";
 }
 

@@ -34,6 +34,9 @@ struct RankPlace {
 
   LaunchedRank launched = {};
 
+  // `node` with the store of the generation that runs now.
+  NodePlace node_now() const;
+
   int device_number() const { return launched.all ? launched.local_rank : local_rank(); }
   int local_rank() const { return rank - (node ? node->first_rank : 0); }  // in the world
   Heartbeat* heartbeat = nullptr;  // of a rank without a supervisor; null: nobody wants to know

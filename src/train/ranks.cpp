@@ -103,13 +103,19 @@ Ranks::Split Ranks::split() const {
 
 void Ranks::rejoin() {
   ensure(shared_ && !store_, "only groups in shared memory rejoin");
-  const std::unique_ptr<Comm> all = make_shm_comm(shared_, rank_);
+  const std::unique_ptr<Comm> all = make_all_ ? make_all_() : make_shm_comm(shared_, rank_);
   all_->adopt(*all);
-  meet(*all_);
+  if (!make_all_) meet(*all_);  // as the constructor
   const Split fresh = split();
   const std::vector<Comm*> from = fresh.groups.all(), to = host_.all();
   for (size_t i = 0; i < to.size(); ++i) to[i]->adopt(*from[i]);
   savers_->adopt(*fresh.savers);
+}
+
+void Ranks::leave() {
+  for (Comm* group : host_.all()) group->leave();
+  savers_->leave();
+  all_->leave();
 }
 
 std::vector<Comm*> Ranks::Groups::all() const {

@@ -52,6 +52,11 @@ class Ranks {
   // them stay valid. Collective, with the constructor of ranks that are replaced. Those on GPUs
   // follow in SharedArena::rejoin.
   void rejoin();
+  // Before it waits for that: connections to other nodes and their threads are gone.
+  void leave();
+  // How the group of all ranks is made anew; without this, in the shared memory of the world.
+  using MakeAll = std::function<std::unique_ptr<Comm>()>;
+  void set_make_all(MakeAll make_all) { make_all_ = std::move(make_all); }
   // Whether this process takes the place of one that died.
   bool is_replacement() const { return was_replaced_; }
 
@@ -95,6 +100,7 @@ class Ranks {
   Heartbeat* heartbeat_ = nullptr;
   std::unique_ptr<StoreServer> store_;  // of rank 0, over Gloo
   std::unique_ptr<Comm> all_, savers_;
+  MakeAll make_all_;
   Groups host_, on_device_;  // on_device_: while a GPU arena is shared
 };
 

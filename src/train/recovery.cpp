@@ -15,11 +15,9 @@ SnapshotSlots::View view_of(SnapshotSlots& slots, int rank, int64_t step) {
   return *view;
 }
 
-bool has_everywhere(const SnapshotSlots& slots, int64_t step) {
-  for (int r = 0; r < slots.num_ranks(); ++r) {
-    if (!slots.has(r, step)) return false;
-  }
-  return true;
+// Collective.
+bool has_everywhere(const RankPlace& place, Ranks& ranks, int64_t step) {
+  return agree_on_success(ranks.world(), place.slots->has(place.local_rank(), step));
 }
 
 // As Trainer::loop decides it. The last step is saved at the end of the run.
@@ -38,21 +36,33 @@ int64_t step_of_best(const std::filesystem::path& dir) {
 
 }  // namespace
 
-SlotText read_slot_text(SnapshotSlots& slots, int rank, int64_t step) {
-  const Json text = parse_json(view_of(slots, rank, step).text, "the text of a snapshot");
+SlotText read_slot_text(const RankPlace& place, int64_t step) {
+  const Json text =
+      parse_json(view_of(*place.slots, place.local_rank(), step).text, "the text of a snapshot");
   return {text.at("state"), text.at("about")};
 }
 
-CheckpointReader open_snapshots(SnapshotSlots& slots, int64_t step) {
+CheckpointReader open_snapshots(const RankPlace& place, int64_t step, RemoteSlots* others) {
+  SnapshotSlots& slots = *place.slots;
   StoredTensors tensors;
   SliceReader::Images images;
-  for (int r = 0; r < slots.num_ranks(); ++r) {
-    const std::string what = fmt::format("the snapshot of rank {}", r);
-    images[rank_file(r)] = view_of(slots, r, step).data;
-    merge_tensors(tensors, index_from_json(parse_json(slots.layout(r), what), what));
+  const auto add = [&](int rank, const std::string& layout, SliceReader::Image image) {
+    const std::string what = fmt::format("the snapshot of rank {}", rank);
+    images[rank_file(rank)] = std::move(image);
+    merge_tensors(tensors, index_from_json(parse_json(layout, what), what));
+  };
+  const int first = place.node ? place.node->first_rank : 0;
+  for (int r = 0; r < slots.num_ranks(); ++r)
+    add(first + r, slots.layout(r), {view_of(slots, r, step).data});
+  for (int rank = 0; place.node && rank < place.node->num_ranks; ++rank) {
+    if (rank >= first && rank < first + slots.num_ranks()) continue;
+    add(rank, others->layout(rank, step),
+        {nullptr, [others, rank, step](size_t begin, size_t end, const SliceReader::Take& take) {
+           others->read(rank, step, begin, end, take);
+         }});
   }
   return {fmt::format("the snapshots of step {}", step), std::move(tensors),
-          read_slot_text(slots, 0, step).state, std::move(images)};
+          read_slot_text(place, step).state, std::move(images)};
 }
 
 Json counters_to_json(const DataCounters& counters) {
@@ -69,11 +79,11 @@ DataCounters counters_from_json(const Json& kept) {
   return counters;
 }
 
-Saver::Again find_unfinished_save(SnapshotSlots& slots, Ranks& ranks, const RunConfig& c,
+Saver::Again find_unfinished_save(const RankPlace& place, Ranks& ranks, const RunConfig& c,
                                   const std::filesystem::path& dir, int64_t step) {
-  const int64_t held = read_slot_text(slots, 0, step).about.at("held").as_int();
-  const int64_t saved = held >= 0 && has_everywhere(slots, held) ? held : step;
-  const SlotText text = read_slot_text(slots, 0, saved);
+  const int64_t held = read_slot_text(place, step).about.at("held").as_int();  // of all alike
+  const int64_t saved = held >= 0 && has_everywhere(place, ranks, held) ? held : step;
+  const SlotText text = read_slot_text(place, saved);
   constexpr int64_t kBest = 1, kCheckpoint = 2;
   const int64_t missing = agree_on_number(ranks, [&] {
     int64_t found = 0;

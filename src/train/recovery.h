@@ -9,27 +9,29 @@
 #include "checkpoint/checkpoint.h"
 #include "data/counters.h"
 #include "net/snapshot_slots.h"
+#include "train/rank_place.h"
 #include "train/ranks.h"
+#include "train/remote_slots.h"
 #include "train/saver.h"
 
 namespace weft {
 
-// What a rank's slot says: state.json, and what only memory needs.
+// What this rank's slot says: state.json, and what only memory needs.
 struct SlotText {
   Json state, about;
 };
-SlotText read_slot_text(SnapshotSlots& slots, int rank, int64_t step);
+SlotText read_slot_text(const RankPlace& place, int64_t step);
 
-// The slots of all ranks as one checkpoint, valid as long as they are not overwritten. BugError
-// where the step is not whole on every rank.
-CheckpointReader open_snapshots(SnapshotSlots& slots, int64_t step);
+// The slots of all ranks as one checkpoint, valid as long as they are not overwritten; those of
+// other nodes are read through `others`. BugError where the step is not whole on every rank.
+CheckpointReader open_snapshots(const RankPlace& place, int64_t step, RemoteSlots* others);
 
 Json counters_to_json(const DataCounters& counters);
 DataCounters counters_from_json(const Json& kept);
 
 // The save that was in flight when the rank died, from the slot that it was written from; neither
 // best nor checkpoint where all is on disk. Rank 0 looks, all get the same. Collective.
-Saver::Again find_unfinished_save(SnapshotSlots& slots, Ranks& ranks, const RunConfig& config,
+Saver::Again find_unfinished_save(const RankPlace& place, Ranks& ranks, const RunConfig& config,
                                   const std::filesystem::path& dir, int64_t step);
 
 }  // namespace weft

@@ -35,8 +35,9 @@ Trainer::Trainer(const RunFile& file, const TrainOptions& options, RunStart star
       stream_(c_.data, *rows_, *session_.tokenizer, share(session_.train_stream())),
       backend_(open_device()),
       engine_(c_, *session_.model, ranks_.get(), *backend_.kernels, place.threads, backend_.device),
-      pins_(place.slots ? std::make_shared<PinnedSlots>(place.slots, place.rank, backend_.device)
-                        : nullptr),
+      pins_(place.slots
+                ? std::make_shared<PinnedSlots>(place.slots, place.local_rank(), backend_.device)
+                : nullptr),
       state_{0, 0, {}, std::nullopt, -1, 0, LossScaling(c_, engine_)},
       numerics_(numerics_fingerprint(c_, ranks_->layout(), *backend_.kernels, *backend_.device)) {
   if (fault_) fault_->check(c_, ranks_->layout(), session_.model.get());

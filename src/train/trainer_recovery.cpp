@@ -20,8 +20,9 @@ bool Trainer::park() {
   record_.reset();
   answers_.reset();
   starting_.reset();
+  ranks_->leave();
   has_left_ = true;
-  return place_.world->park(ranks_->rank());
+  return place_.world->park(place_.local_rank());
 }
 
 // A GPU with a sticky error fails here again: this process ends, and is replaced like a dead one.
@@ -30,7 +31,7 @@ void Trainer::drop_steps() {
   try {
     engine_.drop_steps();
   } catch (const PeerError& e) {
-    place_.world->note_failure(ranks_->rank(), e.what());
+    place_.world->note_failure(place_.local_rank(), e.what());
     throw;
   }
 }
@@ -44,11 +45,13 @@ void Trainer::rejoin() {
 }
 
 void Trainer::recover() {
-  SnapshotSlots& slots = *place_.slots;
   const int64_t step = place_.world->start_step();
   ranks_->note_phase(Phase::kRecovering, step);
-  const SlotText text = read_slot_text(slots, ranks_->rank(), step);
-  engine_.load_checkpoint(open_snapshots(slots, step));
+  const SlotText text = read_slot_text(place_, step);
+  {
+    RemoteSlots others(place_);
+    engine_.load_checkpoint(open_snapshots(place_, step, &others));
+  }
   state_ = {0, 0, {}, std::nullopt, -1, 0, state_.scaling};
   read_state(text.state, c_, true, &engine_, &state_);
   state_.best_step = text.about.at("best_step").as_int();
@@ -67,8 +70,7 @@ void Trainer::recover() {
 void Trainer::reopen_run(const SlotText& text) {
   signals_.hold();
   if (is_main_) tidy_run_dir(start_.dir);
-  Saver::Again unfinished =
-      find_unfinished_save(*place_.slots, *ranks_, c_, start_.dir, state_.step);
+  Saver::Again unfinished = find_unfinished_save(place_, *ranks_, c_, start_.dir, state_.step);
   const int64_t saved = agree_on_number(*ranks_, [&] {
     return is_checkpoint(checkpoint_path(start_.dir, state_.step)) ? state_.step : -1;
   });
@@ -112,7 +114,7 @@ Json Trainer::about() const {
 }
 
 SlotPlace Trainer::slot_place() const {
-  return place_.slots ? SlotPlace{place_.slots, ranks_->rank(),
+  return place_.slots ? SlotPlace{place_.slots, place_.local_rank(),
                                   static_cast<int64_t>(place_.world->generation()), pins_}
                       : SlotPlace{};
 }

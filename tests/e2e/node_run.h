@@ -6,8 +6,9 @@
 
 #include <memory>
 #include <sstream>
+#include <vector>
 
-#include "tests/e2e/tiny_run.h"
+#include "tests/e2e/disturbed_run.h"
 
 namespace weft::testing {
 
@@ -24,12 +25,12 @@ class NodeRun {
         run.words("train", sets, {"--nodes", std::to_string(num_nodes)}), kOnLo);
   }
   // In place of the last one, where there was one.
-  void join() {
-    // Later it listens for ranks, too.
-    if (endpoint_.empty()) {
-      ASSERT_TRUE(train_->wait_until([&] { return !(endpoint_ = endpoint()).empty(); }));
-    }
-    agent_ = std::make_unique<Program>(
+  void join() { agent_ = new_agent(); }
+  // One more than there are nodes is a spare.
+  std::unique_ptr<Program> new_agent() {
+    if (endpoint_.empty())  // later it listens for ranks, too
+      EXPECT_TRUE(train_->wait_until([&] { return !(endpoint_ = endpoint()).empty(); }));
+    return std::make_unique<Program>(
         std::vector<std::string>{"agent", "--join", endpoint_, "--secret-file", secret(), "--wait",
                                  "5"},
         kOnLo);
@@ -37,6 +38,15 @@ class NodeRun {
   std::string secret() const { return run_.dir(name_) / "secret"; }
   Program& train() { return *train_; }
   Program& agent() { return *agent_; }
+  // The processes of the ranks of the first node, or of the agent that joined last.
+  std::vector<pid_t> ranks_of(int node) const {
+    if (node == 1) return children_of(agent_->pid());
+    std::vector<pid_t> all;
+    for (const pid_t agent : children_of(train_->pid())) {
+      for (const pid_t rank : children_of(agent)) all.push_back(rank);
+    }
+    return all;
+  }
 
  private:
   // The address on which the supervisor listens, from the system: its output is in a file of its

@@ -1,0 +1,68 @@
+// launch/node_agent.h: the state of an agent (launch/agent.h).
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launch/agent.h"
+#include "launch/local_ranks.h"
+#include "launch/node_messages.h"
+#include "launch/park_messages.h"
+#include "launch/parking.h"
+#include "launch/signal_pipe.h"
+#include "net/channel.h"
+#include "net/slot_service.h"
+
+namespace weft {
+
+class Agent {
+ public:
+  explicit Agent(const AgentOptions& options)
+      : options_(options), secret_(Secret::from_file(options.secret_file)) {}
+  int run();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  bool connect();  // false: a signal came first
+  int serve();
+  void wait();
+  std::optional<int> handle_signals();
+  std::optional<int> handle(const Frame& frame);
+  void start(const NodeStart& start);
+  void stop(int signal);
+  void reap();
+  bool is_parking() const { return parking_ && parking_->has_begun() && !has_told_parked_; }
+  void advance_parking();
+  void park(const Park& park);
+  void resume(const Resume& resume);
+  void send(NodeMessage kind, const std::string& payload = "") {
+    queue_message(channel_.get(), kind, payload);
+  }
+  void expect_deaths();
+  void drop_ranks();
+  void beat();
+  std::vector<RankStatus> status_of_ranks() const;
+  bool is_anyone_running() const { return ranks_ && ranks_->is_any_running(); }
+  int leave(const Verdict& verdict);
+  void check_silence() const;
+
+  const AgentOptions& options_;
+  Secret secret_;
+  SignalPipe signals_;
+  std::unique_ptr<Channel> channel_;
+  Clock::time_point heard_, beat_at_;
+  JobOptions job_;
+  std::unique_ptr<SlotService> service_;
+  std::unique_ptr<LocalRanks> ranks_;
+  std::unique_ptr<Parking> parking_;  // null: ranks end where another one is lost
+  bool has_told_parked_ = false;
+  NodeStart start_;
+  int stop_signal_ = 0;      // that the run was asked to end with
+  int received_signal_ = 0;  // by this process
+  bool was_finishing_ = false;
+};
+
+}  // namespace weft

@@ -1,0 +1,58 @@
+// launch/parking.cpp: who is late.
+#include "launch/parking.h"
+
+#include "launch/process_stack.h"
+
+namespace weft {
+
+Parking::Parking(const JobOptions& options, LocalRanks& ranks, TellHung tell_hung)
+    : options_(options), ranks_(ranks), tell_hung_(std::move(tell_hung)), watch_(options, ranks) {}
+
+void Parking::look() {
+  if (has_begun()) return;
+  if (ranks_.world().is_aborted()) return begin(ranks_.world().abort_reason());
+  const auto hung = watch_.find_hung(false);
+  if (!hung) return;
+  begin(watch_.describe_hang(*hung));
+  hurry();
+}
+
+void Parking::begin(const std::string& reason) {
+  if (has_begun()) return;
+  ranks_.world().note_death(monotonic_ms());
+  ranks_.world().abort(reason);
+  began_ = Clock::now();
+  watch_.begin_parking();
+}
+
+void Parking::end() {
+  began_.reset();
+  is_hurried_ = false;
+  static_cast<void>(watch_.find_hung(true));  // what it has seen of earlier processes
+}
+
+// One that lives gets the time of a rank that does not hang.
+bool Parking::is_late(int rank) const {
+  const bool is_given_less = is_hurried_ && !watch_.is_alive(rank);
+  const int64_t allowed = is_given_less ? options_.hung_park_ms : options_.park_ms;
+  return Clock::now() >= *began_ + std::chrono::milliseconds(allowed);
+}
+
+void Parking::kill(int rank) {
+  // One that has failed is only slow to end.
+  if (!ranks_.world().failure(rank))
+    tell_hung_(rank, watch_.describe_last(rank) + "\n" + process_stack(ranks_[rank].pid));
+  ranks_.kill(rank);
+}
+
+bool Parking::is_quiet() {
+  bool is_quiet = true;
+  for (int r = 0; r < ranks_.size(); ++r) {
+    if (!ranks_[r].is_running || ranks_.world().is_parked(r)) continue;
+    is_quiet = false;
+    if (!ranks_[r].was_killed && is_late(r)) kill(r);
+  }
+  return is_quiet;
+}
+
+}  // namespace weft

@@ -1,0 +1,44 @@
+// launch/parking.h: the ranks of a node on their way to a standstill, after one of the run's was
+// lost.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "launch/local_ranks.h"
+#include "launch/rank_watch.h"
+
+namespace weft {
+
+class Parking {
+ public:
+  // tell_hung: of a rank that is about to be killed; what it did last on the first line, its stack.
+  using TellHung = std::function<void(int rank, const std::string& text)>;
+  // Both must outlive it.
+  Parking(const JobOptions& options, LocalRanks& ranks, TellHung tell_hung);
+
+  // Begins where the world was aborted, or where a rank hangs that no collective has found.
+  void look();
+  void begin(const std::string& reason);  // also aborts the world; does nothing where it has begun
+  void hurry() { is_hurried_ = true; }    // nobody has died: one of them hangs
+  bool has_begun() const { return began_.has_value(); }
+  // Whether each rank is parked or has ended. Kills those that are late.
+  bool is_quiet();
+  void end();  // they run again
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  bool is_late(int rank) const;
+  void kill(int rank);
+
+  const JobOptions& options_;
+  LocalRanks& ranks_;
+  TellHung tell_hung_;
+  RankWatch watch_;
+  std::optional<Clock::time_point> began_;
+  bool is_hurried_ = false;
+};
+
+}  // namespace weft

@@ -1,0 +1,38 @@
+// train/remote_slots.h: the slots of ranks on other nodes, read from those nodes' agents.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "checkpoint/slice_reader.h"
+#include "net/secret.h"
+#include "net/slot_client.h"
+#include "net/store.h"
+#include "train/rank_place.h"
+
+namespace weft {
+
+// Connects to an agent when it is first asked. Ranks are numbered over all nodes. PeerError where
+// an agent is gone.
+class RemoteSlots {
+ public:
+  explicit RemoteSlots(const RankPlace& place) : place_(place) {}
+
+  std::string layout(int rank, int64_t step);  // of its slot of that step
+  void read(int rank, int64_t step, size_t begin, size_t end, const SliceReader::Take& take);
+
+ private:
+  SlotClient& client_of(int64_t node);
+  int per_node() const { return place_.slots->num_ranks(); }
+
+  const RankPlace& place_;
+  std::mutex mutex_;  // guards the rest
+  std::unique_ptr<Secret> secret_;
+  std::unique_ptr<StoreClient> store_;
+  std::map<int64_t, std::unique_ptr<SlotClient>> clients_;  // by node
+};
+
+}  // namespace weft

@@ -1,0 +1,93 @@
+// tests/e2e/nodes_survive_test.cpp: ranks of several nodes that are killed, and runs that end as if
+// none had been.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <csignal>
+#include <random>
+#include <thread>
+
+#include "tests/e2e/node_run.h"
+
+namespace weft::testing {
+namespace {
+
+// Lets it train a little further, then kills a rank of either node. False: it has ended.
+bool kill_one(NodeRun& nodes, const TinyRun& run, const std::string& name, std::mt19937& dice) {
+  const size_t steps = num_steps(run, name) + 1 + dice() % 12;
+  if (!nodes.train().wait_until([&] { return num_steps(run, name) >= steps; })) return false;
+  const std::vector<pid_t> ranks = nodes.ranks_of(static_cast<int>(dice() % 2));
+  if (!ranks.empty()) ::kill(ranks[dice() % ranks.size()], SIGKILL);
+  return !ranks.empty();
+}
+
+void expect_good_end(NodeRun& nodes, const TinyRun& run, const std::string& name) {
+  const Ended train = nodes.train().wait(), agent = nodes.agent().wait();
+  EXPECT_EQ(train.exit_code, 0) << train.err;
+  EXPECT_EQ(agent.exit_code, 0) << agent.err;
+  EXPECT_GE(num_events(run, name, "recovered"), 1u) << train.err;
+  EXPECT_EQ(num_events(run, name, "started"), 1u) << train.err;  // storage was not read
+  expect_parts(train.err, {"was killed by SIGKILL; continuing from step "});
+  expect_same_run(run, "calm", name);
+  EXPECT_FALSE(is_any_left(run));
+}
+
+// shard: none spreads the state over the slots of both nodes; tp 2 keeps replicas on both.
+TEST(NodesSurvive, KilledRanksChangeNothing) {
+  const std::vector<std::string> layouts[] = {
+      {"parallel.dp=2", "parallel.tp=2", "parallel.mode=exact"},
+      {"parallel.dp=4", "train.micro_batch=1"},
+      {"parallel.dp=4", "train.micro_batch=1", "parallel.shard=zero3", "parallel.mode=exact",
+       "launch.snapshot_every=7"}};
+  std::mt19937 dice(3);
+  for (const std::vector<std::string>& layout : layouts) {
+    const TinyRun run;
+    const std::vector<std::string> more = sets_of(run, "calm", layout);
+    run.train_well(more);
+    NodeRun nodes(run, "hit", more);
+    nodes.join();
+    for (int kills = 0; kills < 3 && kill_one(nodes, run, "hit", dice);) ++kills;
+    expect_good_end(nodes, run, "hit");
+  }
+}
+
+TEST(NodesSurvive, SeveralAtOnceAndDuringRecovery) {
+  const TinyRun run;
+  const std::vector<std::string> more =
+      sets_of(run, "calm", {"parallel.dp=4", "train.micro_batch=1", "parallel.shard=zero3"});
+  run.train_well(more);
+  std::mt19937 dice(5);
+  NodeRun nodes(run, "hit", more);
+  nodes.join();
+  ASSERT_TRUE(kill_one(nodes, run, "hit", dice));
+  for (const pid_t rank : nodes.ranks_of(1)) ::kill(rank, SIGKILL);
+  for (int i = 0; i < 4; ++i) {  // some of them while the last ones are being replaced
+    std::this_thread::sleep_for(std::chrono::milliseconds(dice() % 120));
+    const std::vector<pid_t> ranks = nodes.ranks_of(i % 2);
+    if (!ranks.empty()) ::kill(ranks[dice() % ranks.size()], SIGKILL);
+  }
+  expect_good_end(nodes, run, "hit");
+}
+
+// Found by the others' deadline; it does not park, so its agent kills it.
+TEST(NodesSurvive, ARankThatHangsIsReplaced) {
+  const TinyRun run;
+  const std::vector<std::string> more =
+      sets_of(run, "calm", {"parallel.dp=4", "train.micro_batch=1", "launch.hang_timeout_s=2"});
+  run.train_well(more);
+  NodeRun nodes(run, "hit", more);
+  nodes.join();
+  ASSERT_TRUE(nodes.train().wait_until([&] { return num_steps(run, "hit") >= 5; }));
+  const std::vector<pid_t> ranks = nodes.ranks_of(1);
+  ASSERT_EQ(ranks.size(), 2u);
+  ::kill(ranks[1], SIGSTOP);
+  const Ended train = nodes.train().wait();
+  EXPECT_EQ(train.exit_code, 0) << train.err;
+  EXPECT_EQ(nodes.agent().wait().exit_code, 0);
+  EXPECT_EQ(num_events(run, "hit", "rank_hung"), 1u);
+  EXPECT_EQ(num_events(run, "hit", "started"), 1u) << train.err;
+  expect_same_run(run, "calm", "hit");
+}
+
+}  // namespace
+}  // namespace weft::testing
