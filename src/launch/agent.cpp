@@ -150,7 +150,7 @@ void Agent::start(const NodeStart& start) {
     throw PeerError("the supervisor starts a generation while another one runs");
   drop_ranks();
   start_ = start;
-  was_finishing_ = false;
+  was_finishing_ = has_told_parked_ = false;
   stop_signal_ = 0;
   try {
     check_node_start(start);
