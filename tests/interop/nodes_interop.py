@@ -145,7 +145,7 @@ class Cluster:
 
     def end(self):
         """Exit codes: of the run, and of every agent that was not killed."""
-        code = self.train.wait(DEADLINE_S)
+        code = self.train.wait(2 * DEADLINE_S)
         return code, {host: agent.wait(15) for host, agent in self.agents.items()}
 
 
@@ -211,7 +211,7 @@ class Suite:
             self.kill_ranks_of(layout, 34 if is_full() else 4, dice)
 
     def kill_ranks_of(self, layout, moments, dice):
-        words = ["--set", f"train.steps={40 + 14 * moments}", "--set", "checkpoint.every=15",
+        words = ["--set", f"train.steps={24 + 8 * moments}", "--set", "checkpoint.every=15",
                  "--set", "launch.max_restarts=-1"]
         calm = self.folder / f"calm-{layout}-kills"
         self.weft.train(self.files[layout], calm, *words)
