@@ -22,6 +22,7 @@ void NodeSupervisor::begin_gathering(const std::string& why) {
   phase_ = Phase::kGathering;
   gather_until_ = Clock::now() + std::chrono::milliseconds(o_.join_ms);
   why_ = why;
+  is_growing_ = false;
   choice_.begin();
   if (generation_ < 0 || choice_.is_elastic()) return;
   const bool is_short = std::count_if(nodes_.begin() + 1, nodes_.end(),
@@ -103,7 +104,7 @@ void NodeSupervisor::use_layout(const ChosenLayout& chosen) {
 // Where fewer nodes train than were asked for and others wait: the ranks save after this step and
 // end, and the next generation has a larger layout.
 void NodeSupervisor::grow() {
-  if (phase_ != Phase::kRunning || is_growing() || stop_signal_ != 0 || layout_ == choice_.asked())
+  if (phase_ != Phase::kRunning || is_growing_ || stop_signal_ != 0 || layout_ == choice_.asked())
     return;
   const JoinedAgent* first = nodes_[0];
   const bool has_stepped =
@@ -116,7 +117,7 @@ void NodeSupervisor::grow() {
     if (Clock::now() - agent->joined < kSettle) return;
     names += fmt::format("{}{}", names.empty() ? "" : ", ", agent->name());
   }
-  growing_generation_ = generation_;
+  is_growing_ = true;
   why_ = fmt::format("{} joined", names);
   log_info("{}: saving after this step, then {}", why_, larger->describe());
   agents_.send(*nodes_[0], NodeMessage::kStop, write_number(kRegroup));

@@ -93,7 +93,7 @@ void NodeSupervisor::handle(JoinedAgent& from, const Frame& frame) {
       return;
     }
     case NodeMessage::kStopping:
-      if (from.node == 0 && (stop_signal_ != 0 || (is_growing() && phase_ == Phase::kRunning)))
+      if (from.node == 0 && (stop_signal_ != 0 || (is_growing_ && phase_ == Phase::kRunning)))
         handle_stopping(read_number(frame.payload) != 0);
       return;
     default:

@@ -52,7 +52,6 @@ class NodeSupervisor {
   void gather_fewer();
   int num_nodes_there();
   void grow();
-  bool is_growing() const { return generation_ >= 0 && growing_generation_ == generation_; }
   void regroup();
   void place(int num_nodes);
   bool is_complete() const;
@@ -118,7 +117,7 @@ class NodeSupervisor {
   int stop_signal_ = 0;
   std::optional<int64_t> first_urgent_ms_;
   bool is_early_ = false, is_cut_off_ = false;
-  int64_t growing_generation_ = -1;  // whose ranks were asked to save and end
+  bool is_growing_ = false;  // the ranks were asked to save and end, for a larger layout
   std::optional<int> exit_code_;
 };
 
