@@ -28,8 +28,9 @@ class NodeRun {
   void join() { agent_ = new_agent(); }
   // One more than there are nodes is a spare.
   std::unique_ptr<Program> new_agent() {
-    if (endpoint_.empty())  // later it listens for ranks, too
+    if (endpoint_.empty()) {  // later it listens for ranks, too
       EXPECT_TRUE(train_->wait_until([&] { return !(endpoint_ = endpoint()).empty(); }));
+    }
     return std::make_unique<Program>(
         std::vector<std::string>{"agent", "--join", endpoint_, "--secret-file", secret(), "--wait",
                                  "5"},
