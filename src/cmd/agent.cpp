@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "cmd/command.h"
+#include "comm/call.h"
 
 namespace weft {
 
@@ -19,6 +20,7 @@ RunCommand add_agent(CommandOptions& app) {
   return [w, file, wait_s] {
     w->secret_file = std::filesystem::absolute(*file);
     w->join_ms = 1000 * *wait_s;
+    w->describe_call = describe_latest;
     w->is_first = std::getenv(kFirstAgentVariable) != nullptr;
     return run_agent(*w);
   };

@@ -87,6 +87,7 @@ int Agent::serve() {
       ranks_->pump();
       reap();
       advance_parking();
+      look_for_hung();
     }
     beat();
     check_silence();
@@ -126,7 +127,7 @@ std::optional<int> Agent::handle(const Frame& frame) {
       start(NodeStart::read(frame.payload));
       return std::nullopt;
     case NodeMessage::kKill:
-      if (ranks_ && read_number(frame.payload) == start_.generation) ranks_->kill_all();
+      if (ranks_ && read_number(frame.payload) == start_.generation) kill_ranks();
       return std::nullopt;
     case NodeMessage::kStop:
       stop(static_cast<int>(read_number(frame.payload)));
@@ -161,7 +162,9 @@ void Agent::start(const NodeStart& start) {
     job_.threads = static_cast<int>(start.threads);
     job_.deadline_ms = start.deadline_ms;
     job_.env = start.env;
-    job_.has_snapshots = job_.watches_hangs = start.has_snapshots;
+    job_.has_snapshots = start.has_snapshots;
+    job_.watches_hangs = true;
+    job_.describe_call = options_.describe_call;
     job_.node = {static_cast<int>(start.node * start.ranks_per_node),
                  static_cast<int>(start.num_nodes * start.ranks_per_node), start.store,
                  channel_->local_host(), options_.secret_file};
@@ -173,6 +176,7 @@ void Agent::start(const NodeStart& start) {
                job_.node->first_rank, job_.node->first_rank + job_.num_ranks - 1);
     }
     ranks_ = std::make_unique<LocalRanks>(job_);
+    watch_ = std::make_unique<RankWatch>(job_, *ranks_);
     if (start.has_saved) ranks_->world().note_saved();
     ranks_->world().set_store(start.store);
     if (start.has_snapshots) expect_deaths();
@@ -190,6 +194,7 @@ void Agent::start(const NodeStart& start) {
 void Agent::drop_ranks() {
   parking_.reset();
   if (service_) service_->show(start_.node, nullptr);
+  watch_.reset();
   ranks_.reset();
 }
 

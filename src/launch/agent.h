@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 
 namespace weft {
@@ -18,6 +19,8 @@ struct AgentOptions {
   int64_t join_ms = 60'000;           // to reach the supervisor, also after it was lost
   int64_t silence_ms = 10'000;        // without a word of it: it is lost, and the ranks are killed
   std::string program = "/proc/self/exe";
+  // JobOptions' one: a rank's last collective in words.
+  std::function<std::string(uint64_t call)> describe_call = nullptr;
 };
 
 // The run's exit code; 128 + N where signal N ended an agent that waited. PeerError where the

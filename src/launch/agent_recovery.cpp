@@ -2,7 +2,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/printable.h"
 #include "launch/node_agent.h"
 
 namespace weft {
@@ -10,10 +9,8 @@ namespace weft {
 void Agent::expect_deaths() {
   ranks_->world().set_recovers(true);
   service_->show(start_.node, ranks_->shared_slots());
-  parking_ = std::make_unique<Parking>(job_, *ranks_, [this](int rank, const std::string& text) {
-    send(NodeMessage::kHung,
-         Hung{start_.generation, ranks_->number(rank), printable(text)}.write());
-  });
+  parking_ = std::make_unique<Parking>(
+      job_, *ranks_, [this](int rank, const std::string& text) { tell_hung(rank, text); });
 }
 
 void Agent::advance_parking() {

@@ -12,6 +12,7 @@
 #include "launch/node_messages.h"
 #include "launch/park_messages.h"
 #include "launch/parking.h"
+#include "launch/rank_watch.h"
 #include "launch/signal_pipe.h"
 #include "net/channel.h"
 #include "net/slot_service.h"
@@ -42,6 +43,11 @@ class Agent {
     queue_message(channel_.get(), kind, payload);
   }
   void expect_deaths();
+  void tell_hung(int rank, const std::string& text);
+  void kill_hung(int rank);
+  bool is_hanging(int rank) const;
+  void look_for_hung();
+  void kill_ranks();  // of the generation, showing those that hang
   void drop_ranks();
   void beat();
   std::vector<RankStatus> status_of_ranks() const;
@@ -57,6 +63,7 @@ class Agent {
   JobOptions job_;
   std::unique_ptr<SlotService> service_;
   std::unique_ptr<LocalRanks> ranks_;
+  std::unique_ptr<RankWatch> watch_;  // of ranks_
   std::unique_ptr<Parking> parking_;  // null: ranks end where another one is lost
   bool has_told_parked_ = false;
   NodeStart start_;

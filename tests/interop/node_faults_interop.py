@@ -6,7 +6,7 @@
 A node that is cut off for 30 s and returns: its ranks are dead before others take their place, it
 touches no file of the run, and it is the spare that the next loss needs. Two nodes lost at once, with
 spares and without. A network on which everything is 50 ms late, frames are lost and connections
-break (slow_wire.py). Clocks that differ by hours. No memory for copies of the state. Exact mode:
+break (slow_wire.py). Ranks that hang, also on other nodes. Clocks that differ by hours. No memory for copies of the state. Exact mode:
 whatever happened, the bits are those of a calm run on one machine.
 """
 
@@ -226,6 +226,34 @@ class Suite:
             self.checks.that(0 <= cause < advice, "two nodes lost, no spare: the cause first, then what to do", error)
             self.checks.that("resumes from the newest checkpoint" in text, "two nodes lost, no spare: how it continues")
 
+    def hung(self):
+        """A rank of another node, then all ranks of both, stopped by SIGSTOP: found, shown with a stack, replaced."""
+        cases = [("a rank that hangs", [1], "auto"), ("all ranks hang", [0, 1], "auto"),
+                 ("a rank that hangs, no snapshots", [1], 0), ("all ranks hang, no snapshots", [0, 1], 0)]
+        for what, hosts, every in cases:
+            name = what.replace(" ", "-").replace(",", "")
+            with Nodes(self, name, "mesh", 2, "--set", "train.steps=200", "--set", "launch.hang_timeout_s=2",
+                       "--set", f"launch.snapshot_every={every}") as run:
+                run.join(1)
+                run.has_steps(12)
+                ranks = {number: pid for host in hosts for number, pid in enumerate(run.ranks_of(host), 2 * host)}
+                stopped = [2] if hosts == [1] else sorted(ranks)
+                begin = time.monotonic()
+                for number in stopped:
+                    os.kill(ranks[number], signal.SIGSTOP)
+                self.checks.that(run.wait(lambda: run.events("rank_hung"), 40), f"{what}: found",
+                                 f"{time.monotonic() - begin:.1f} s")
+                self.ends_calm(run, what, steps=200)
+                hung = {event["rank"]: event for event in run.events("rank_hung")}
+                self.checks.equal(sorted(hung), stopped, f"{what}: who, in events.jsonl")
+                logs = {number: (run.dir / f"log/rank-{number:05}.log").read_text() for number in stopped}
+                for number in stopped:
+                    event = hung.get(number, {"stack": "", "last": ""})
+                    good = all("thread " in text and "weft::" in text for text in (logs[number], event["stack"]))
+                    self.checks.that(good and "; last collective: " in event["last"],
+                                     f"{what}: what rank {number} did, and its stack",
+                                     event["last"] if good else logs[number][-800:])
+
     def slow_network(self):
         """Everything between node 1 and the others is late; now and then a connection breaks."""
         network, count = self.network, self.folder / "wire.json"
@@ -321,7 +349,7 @@ class Suite:
 def body(args, checks, folder):
     with Network(6) as network:
         suite = Suite(Weft(args.weft), checks, network, folder)
-        parts = [suite.two_lost_alone, suite.no_memory, suite.clocks, suite.slow_network, suite.two_lost, suite.returns]
+        parts = [suite.two_lost_alone, suite.no_memory, suite.clocks, suite.hung, suite.slow_network, suite.two_lost, suite.returns]
         if args.only:
             parts = [part for part in parts if part.__name__ in args.only]
         else:

@@ -1,0 +1,44 @@
+// launch/agent_hangs.cpp: ranks that hang where none of them parks: shown, then killed.
+//
+// Where ranks continue from memory their parking finds them (launch/parking.h). Without snapshots a
+// generation that has lost a rank ends: who has not noticed by then, though nobody else holds it
+// up, hangs. Ranks that hang together are found by their heartbeats, as on one machine.
+#include "base/printable.h"
+#include "launch/hang_watch.h"
+#include "launch/node_agent.h"
+#include "launch/process_stack.h"
+
+namespace weft {
+
+void Agent::tell_hung(int rank, const std::string& text) {
+  send(NodeMessage::kHung, Hung{start_.generation, ranks_->number(rank), printable(text)}.write());
+}
+
+void Agent::kill_hung(int rank) {
+  tell_hung(rank, watch_->describe_last(rank) + "\n" + process_stack((*ranks_)[rank].pid));
+  ranks_->kill(rank);
+}
+
+void Agent::look_for_hung() {
+  if (parking_) return;
+  if (const auto hung = watch_->find_hung(false)) kill_hung(*hung);
+}
+
+// The others have waited for hang_ms; its own last sign may be a little younger.
+bool Agent::is_hanging(int rank) const {
+  const LocalRanks::Process& process = (*ranks_)[rank];
+  if (!process.is_running || process.was_killed || ranks_->world().failure(rank)) return false;
+  const RankSign sign = ranks_->world().heartbeat(rank).read();
+  const bool is_late = !sign.is_waiting && has_bound(sign.phase) &&
+                       monotonic_ms() - sign.at_ms >= ranks_->world().hang_ms() / 2;
+  return is_late || is_stopped_by_signal(process.pid);
+}
+
+void Agent::kill_ranks() {
+  for (int r = 0; r < ranks_->size(); ++r) {
+    if (is_hanging(r)) kill_hung(r);
+  }
+  ranks_->kill_all();
+}
+
+}  // namespace weft
