@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Two nodes against one: model S, dp 2 zero3, one core per rank, over a link of a given rate.
 
-    nodes_bench.py --weft build/weft [--out FILE.md] [--turns 1] [--steps 6] [--links 2000 200]
+    nodes_bench.py --weft build/weft [--out FILE.md] [--turns 1] [--steps 5] [--links 2000 200]
                    [--precisions fp32 bf16] [--only one weft serial fsdp2] [--tiny]
 
 Nodes are network namespaces on one bridge; tbf limits what each of them sends (MB/s). Each has one
 core of this machine, for its rank, its agent and the kernel's part of TCP alike. Programs: `one`, weft's two ranks on
 one node (shared memory); `weft`, a rank on each node over Gloo; `serial`, the same without overlap
 (WEFT_OVERLAP=off); `fsdp2`, PyTorch's FSDP2 over Gloo in the same namespaces. All take turns; every
-turn is a fresh program, and the figure is the median step over all turns without the first three of
+turn is a fresh program, and the figure is the median step over all turns without the first two of
 each. No snapshots are taken. Losses of weft's programs must be equal, PyTorch's close.
 
 Each step of two nodes is also predicted: `weft plan --cluster` with the speeds of --cluster FILE (of one
@@ -33,7 +33,7 @@ from pathlib import Path
 import bench
 import report
 import workload
-from turn import DROPPED, run_turn, step_lines
+from turn import run_turn, step_lines
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "tests" / "interop"))
@@ -46,6 +46,7 @@ BARS = [  # what, over what, link MB/s, precision, at least
     ("weft", "fsdp2", 200, "fp32", 1.2), ("weft", "fsdp2", 200, "bf16", 1.8)]
 NAMES = {"one": "weft, two ranks on one node", "weft": "weft, two nodes",
          "serial": "weft, two nodes, no overlap", "fsdp2": "torch FSDP2, two nodes"}
+DROPPED = 2  # first steps of a turn: caches, page faults
 DEADLINE_S, FREE = 300, 100_000
 RATE_PROBE = """
 import socket, sys, time
@@ -194,7 +195,7 @@ class Bench:
         return [program for program in wanted if program.name in self.args.only]
 
     def take_turns(self):
-        turns, rates, link = defaultdict(list), {}, 0
+        turns, rates, link = read_turns(self.args.turns_file), {}, 0
         for number in range(self.args.turns):
             for program in self.programs():
                 if program.link not in (0, link):
@@ -204,6 +205,7 @@ class Bench:
                     print(f"a link of {link} MB/s carries {rates[link]:.0f}", flush=True)
                 turn = self.take_turn(program)
                 turns[program].append(turn)
+                write_turns(self.args.turns_file, turns)
                 print(f"turn {number + 1}, {program.text()}: {statistics.median(turn.kept_ms()):.0f} ms "
                       f"({' '.join(f'{ms:.0f}' for ms in turn.steps_ms)})", flush=True)
         return turns, rates
@@ -261,7 +263,7 @@ def parse(argv):
     parser.add_argument("--weft", type=lambda p: Path(p).resolve(), required=True)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--turns", type=int, default=1)
-    parser.add_argument("--steps", type=int, default=6)
+    parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--links", type=int, nargs="+", default=[2000, 200])
     parser.add_argument("--precisions", nargs="+", default=["fp32", "bf16"])
     parser.add_argument("--only", nargs="+", default=list(NAMES), choices=list(NAMES))
@@ -272,15 +274,19 @@ def parse(argv):
     return parser.parse_args(argv)
 
 
-def add_earlier(path, turns):
-    """Turns of earlier calls, with which a machine that is seldom quiet collects its figures."""
-    if path is None:
-        return
-    earlier = json.loads(path.read_text()) if path.exists() else []
-    for name, precision, link, steps_ms, losses in earlier:
-        turns[Program(name, precision, link)].append(Turn(steps_ms, losses))
-    path.write_text(json.dumps([[p.name, p.precision, p.link, t.steps_ms, t.losses]
-                                for p, all_turns in turns.items() for t in all_turns]))
+def read_turns(path):
+    """Of earlier calls: a machine that is seldom quiet collects its figures one by one."""
+    turns = defaultdict(list)
+    if path and path.exists():
+        for name, precision, link, steps_ms, losses in json.loads(path.read_text()):
+            turns[Program(name, precision, link)].append(Turn(steps_ms, losses))
+    return turns
+
+
+def write_turns(path, turns):
+    if path:
+        path.write_text(json.dumps([[p.name, p.precision, p.link, t.steps_ms, t.losses]
+                                    for p, all_turns in turns.items() for t in all_turns]))
 
 
 def main():
@@ -290,7 +296,6 @@ def main():
         facts = report.machine_facts(HERE.parent, "gloo, a rank of 1 thread on each node")
         both = Bench(args, Path(folder), network)
         turns, rates = both.take_turns()
-        add_earlier(args.turns_file, turns)
         free_rate, predictions = both.predict(turns)
     complaints = check_losses(turns)
     text = page(turns, rates, facts, both.work, free_rate, predictions) + "".join(f"- {complaint}\n" for complaint in complaints)
