@@ -127,7 +127,7 @@ Json inspect_batches(const std::string& path, const InspectRows& inspect) {
   const Json* answers = config.find("is_encoder_decoder");
   if (answers && answers->is_bool() && answers->as_bool()) {
     options.kind = ModelKind::kEncoderDecoder;
-    options.decoder_start_id = static_cast<int32_t>(decoder_start_id(config));
+    options.decoder_start_id = decoder_start_id(config);
   }
   const auto rows = open_rows(c.data.train, c.data.format, "data.train", columns_used(c.data));
   BatchStream stream(c.data, *rows, *tokenizer, options);

@@ -9,7 +9,6 @@
 #include "data/column_hint.h"
 #include "data/example.h"
 #include "data/target_search.h"
-#include "model/config_fields.h"
 #include "model/head_in_files.h"
 #include "model/load.h"
 #include "tensor/names.h"
@@ -115,7 +114,7 @@ ModelKind Session::kind() const {
 StreamOptions Session::train_stream() const {
   StreamOptions o;
   o.kind = kind();
-  o.decoder_start_id = static_cast<int32_t>(decoder_start_id(model_config));
+  if (o.kind == ModelKind::kEncoderDecoder) o.decoder_start_id = model->start_id();
   o.needs_positions = reads_input(*model, names::kPositions);
   o.seed = static_cast<uint64_t>(config.seed);
   o.global_batch = config.train.global_batch;

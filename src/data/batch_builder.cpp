@@ -27,6 +27,8 @@ void check_options(const DataConfig& config, const StreamOptions& o) {
           o.global_batch, o.dp);
   ensure(o.rows_a_turn == 0 || o.global_batch / o.dp % o.rows_a_turn == 0,
          "a rank's share must be whole turns");
+  ensure(o.kind != ModelKind::kEncoderDecoder || o.decoder_start_id >= 0,
+         "an encoder-decoder's rows need a decoder_start_id");
   require(config.layout == "pad" || config.layout == "dynamic" || config.layout == "pack",
           "data.layout: wanted pad, dynamic or pack, got {}", config.layout);
   require(config.layout != "pack" || config.mask_padding,

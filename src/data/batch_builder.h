@@ -58,9 +58,6 @@ class BatchBuilder {
     std::vector<PackedRow> packed;
   };
   Packed load_pack(const Order& order, int64_t first);
-  int32_t start_id() const {  // what a decoder is fed before the first token of an answer
-    return options_.decoder_start_id >= 0 ? options_.decoder_start_id : maker_.pad_id();
-  }
   void put_rows(Batch& out);
   void reset_tensors(Batch& out) const;
   void put_causal(const CachedRow& row, int64_t b, Batch& out) const;

@@ -108,7 +108,7 @@ void BatchBuilder::put_answer(const CachedRow& row, int64_t b, Batch& out) const
   int32_t* targets = out.values(names::kTargets).data() + b * T;
   std::copy(answer, row.ids.end(), targets);
   if (!config_.mask_padding) std::fill(targets + n, targets + T, maker_.pad_id());
-  ids[0] = start_id();
+  ids[0] = options_.decoder_start_id;
   for (int64_t t = 1; t < T; ++t) {
     ids[t] = t - 1 < n ? answer[t - 1] : maker_.pad_id();
   }
@@ -157,7 +157,7 @@ void BatchBuilder::put_packed_answers(const PackedRow& row, int64_t b, Batch& ou
     std::copy(info_.ids.begin(), answer, source_ids.begin() + source_at);
     std::copy(answer, info_.ids.end(), targets.begin() + at);
     for (int64_t i = 0; i < row[s].length; ++i) {
-      ids[static_cast<size_t>(at + i)] = i == 0 ? start_id() : answer[i - 1];
+      ids[static_cast<size_t>(at + i)] = i == 0 ? options_.decoder_start_id : answer[i - 1];
     }
     mark(number, source_at, row[s].source_length, source_segments, source_positions);
     mark(number, at, row[s].length, segments, positions);

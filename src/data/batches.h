@@ -28,9 +28,9 @@ enum class Part {
 struct StreamOptions {
   uint64_t seed = 42;
   int64_t global_batch = 8;
-  // A rank gets its share of a global batch's rows, rows_a_turn at a time in turn with the others;
-  // 0: all of it at once. dp must divide the batch, and rows_a_turn the share. Order, state and the
-  // length that `dynamic` pads to are the same on every rank.
+  // A rank gets its share of a global batch's rows, rows_a_turn at a time in turn with the
+  // others; 0: all of it at once. dp must divide the batch, and rows_a_turn the share. Order,
+  // state and the length that `dynamic` pads to are the same on every rank.
   int64_t dp = 1, dp_rank = 0, rows_a_turn = 0;
   bool takes(int64_t k) const;  // row k of a global batch
   // dynamic: this many rows of the share are padded to one length; 0, or where padding is learned:
@@ -43,7 +43,7 @@ struct StreamOptions {
   int prefetch = 4;  // batches to prefetch
   ModelKind kind = ModelKind::kCausal;
   bool needs_positions = false;   // also of rows that are not packed
-  int32_t decoder_start_id = -1;  // encoder-decoder: before the first target; -1: the padding's id
+  int32_t decoder_start_id = -1;  // encoder-decoder: the token before the first target
   CacheOptions cache;
 };
 

@@ -34,8 +34,8 @@ void check_token_id(const Json& config, const char* key, bool takes_list) {
   if (id->is_array()) {
     for (const Json& one : id->as_array()) ok = ok && is_token_id(one);
   }
-  require(ok, "config.json: \"{}\" is {}, wanted a token id (a whole number from 0){} or null", key,
-          id->dump(), takes_list ? ", a list of them" : "");
+  require(ok, "config.json: \"{}\" is {}, wanted a token id (a whole number from 0), {} or null",
+          key, id->dump(), takes_list ? "a list of them" : "-1 (none)");
 }
 
 }  // namespace

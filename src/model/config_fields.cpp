@@ -7,6 +7,18 @@
 
 namespace weft {
 
+bool is_given(const Json& config, const char* key) {
+  const Json* v = config.find(key);
+  return v != nullptr && !v->is_null();
+}
+
+const Json* find_object(const Json& config, const char* key) {
+  if (!is_given(config, key)) return nullptr;
+  const Json* v = config.find(key);
+  require(v->is_object(), "config.json: \"{}\" must be an object, got {}", key, v->dump());
+  return v;
+}
+
 int64_t positive(const Json& config, const char* key, int64_t most) {
   const Json* v = config.find(key);
   require(v != nullptr, "config.json has no \"{}\"", key);
@@ -17,8 +29,7 @@ int64_t positive(const Json& config, const char* key, int64_t most) {
 }
 
 int64_t positive_or(const Json& config, const char* key, int64_t most, int64_t otherwise) {
-  const Json* v = config.find(key);
-  return v == nullptr || v->is_null() ? otherwise : positive(config, key, most);
+  return is_given(config, key) ? positive(config, key, most) : otherwise;
 }
 
 int64_t at_least_zero_or(const Json& config, const char* key, int64_t most, int64_t otherwise) {
@@ -58,7 +69,7 @@ std::string word_or(const Json& config, const char* key, const std::string& othe
 }
 
 const char* named(const Json& config, const char* key, const char* other) {
-  return config.find(key) == nullptr && config.find(other) != nullptr ? other : key;
+  return is_given(config, other) ? other : key;
 }
 
 Json with_defaults(Json config, std::initializer_list<std::pair<const char*, Json>> defaults) {
@@ -92,11 +103,19 @@ int64_t padding_id(const Json& config, int64_t vocab_size) {
   return id;
 }
 
-int64_t decoder_start_id(const Json& config) {
+int32_t decoder_start_id(const Json& config) {
   for (const char* key : {"decoder_start_token_id", "pad_token_id"}) {
-    if (const Json* id = config.find(key); id != nullptr && id->is_int()) return id->as_int();
+    const Json* id = config.find(key);
+    if (id == nullptr || !id->is_int() || id->as_int() < 0) continue;  // -1: none
+    const int64_t vocab_size = positive(config, "vocab_size", kMostTokens);
+    require(id->as_int() < vocab_size, "config.json: {} {} is not below vocab_size {}", key,
+            id->as_int(), vocab_size);
+    return static_cast<int32_t>(id->as_int());
   }
-  return -1;
+  throw UserError(
+      "config.json: neither decoder_start_token_id nor pad_token_id is a token: there is none that "
+      "an answer can begin with",
+      "set decoder_start_token_id; the published T5 models have 0, their padding");
 }
 
 void check_parameter_count(double parameters, const std::string& sizes) {

@@ -23,6 +23,9 @@ inline constexpr int64_t kMostTokens = int64_t{1} << 24;  // vocab_size
 inline constexpr int64_t kMostPositions = (int64_t{1} << 31) - 1;
 inline constexpr double kMostParameters = 0x1p44;
 
+bool is_given(const Json& config, const char* key);  // neither absent nor null
+// Null where it is not given; UserError where it is something else than an object.
+const Json* find_object(const Json& config, const char* key);
 int64_t positive(const Json& config, const char* key, int64_t most);
 int64_t positive_or(const Json& config, const char* key, int64_t most, int64_t otherwise);
 int64_t at_least_zero_or(const Json& config, const char* key, int64_t most, int64_t otherwise);
@@ -32,7 +35,8 @@ double above_zero_or(const Json& config, const char* key, double otherwise);
 bool flag_or(const Json& config, const char* key, bool otherwise);
 std::string word_or(const Json& config, const char* key, const std::string& otherwise);
 
-// `key`, or where only it is in the file, its other name.
+// `other` where the file has it, else `key`: of two names of one field transformers takes the
+// other.
 const char* named(const Json& config, const char* key, const char* other);
 // The configuration with the family's defaults of fields that are absent; null stays null.
 Json with_defaults(Json config, std::initializer_list<std::pair<const char*, Json>> defaults);
@@ -44,9 +48,9 @@ void refuse_if_set(const Json& config, std::initializer_list<const char*> keys);
 double initializer_or(const Json& config, const char* key, double otherwise);
 // pad_token_id, -1 where there is none.
 int64_t padding_id(const Json& config, int64_t vocab_size);
-// What an encoder-decoder's decoder is fed first: decoder_start_token_id, else pad_token_id; -1
-// where config.json has neither.
-int64_t decoder_start_id(const Json& config);
+// What an encoder-decoder's decoder is fed first, in training and in generation:
+// decoder_start_token_id, else pad_token_id. UserError where config.json has neither.
+int32_t decoder_start_id(const Json& config);
 // UserError where the weight matrices have more than kMostParameters elements; sizes: the fields
 // that make the number, for the message.
 void check_parameter_count(double parameters, const std::string& sizes);

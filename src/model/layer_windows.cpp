@@ -35,9 +35,12 @@ std::vector<int64_t> layer_windows(const Json& config, int64_t num_layers, int64
     const bool slides =
         has_types ? is_sliding_type(types->as_array()[i]) : is_sliding(static_cast<int64_t>(i));
     if (slides && window == 0) {
-      throw UserError("config.json: layer_types holds sliding_attention, but there is no window",
-                      "set sliding_window, and use_sliding_window to true where the family has "
-                      "it; or make the layers full_attention");
+      throw UserError(
+          fmt::format("config.json: {}, but there is no window",
+                      has_types ? "layer_types holds sliding_attention"
+                                : fmt::format("layer {} has sliding attention in this family", i)),
+          "set sliding_window, and use_sliding_window to true where the family has "
+          "it; or make the layers full_attention");
     }
     windows.push_back(slides ? window : 0);
   }

@@ -85,7 +85,7 @@ class Model {
   // Encoder-decoders: the encoder, whose keys and values for every layer of the decoder go into
   // caches named names::kSourceCache and more. Inputs source_ids (B, S), source_lengths (B).
   virtual void trace_encode(Graph* graph, const TraceOptions& options) const;
-  // The token before a target's first; UserError where config.json has none. Of encoder-decoders.
+  // The token before a target's first. Of encoder-decoders.
   virtual int32_t start_id() const;
   // Fills the constants of a traced graph (rope tables): data(name) is their memory.
   virtual void fill_constants(const Graph& graph,

@@ -9,31 +9,66 @@
 
 namespace weft {
 
-RopeConfig read_rope(const Json& config) {
-  RopeConfig rope;
-  // transformers 5 writes all of it into rope_parameters; 4 wrote rope_theta next to rope_scaling.
-  const Json* fields = config.find("rope_parameters");
-  if (fields == nullptr || !fields->is_object()) fields = config.find("rope_scaling");
-  rope.theta = above_zero_or(config, "rope_theta", rope.theta);
-  if (fields == nullptr || !fields->is_object()) return rope;
-  rope.theta = above_zero_or(*fields, "rope_theta", rope.theta);
-  const Json* type = fields->find("rope_type");
-  if (type == nullptr) type = fields->find("type");
-  if (type != nullptr && type->is_string()) rope.type = type->as_string();
-  require(rope.type == "default" || rope.type == "linear" || rope.type == "llama3",
-          "config.json: rope type \"{}\" is not built; supported: default, linear, llama3",
-          rope.type);
-  require(number_or(*fields, "partial_rotary_factor", 1) == 1,
+namespace {
+
+// transformers 5 writes all of it into rope_parameters; 4 wrote rope_theta next to rope_scaling,
+// which transformers 5 prefers where a file has both.
+Json read_fields(const Json& config) {
+  const Json* scaling = find_object(config, "rope_scaling");
+  const Json* parameters = find_object(config, "rope_parameters");
+  if (scaling && !scaling->as_object().empty()) return *scaling;
+  return parameters ? *parameters : Json(Json::Object{});
+}
+
+// transformers ignores nested parameters where the family's layers are all alike.
+std::string read_type(const Json& fields) {
+  for (const auto& [key, value] : fields.as_object()) {
+    require(
+        !value.is_object(),
+        "config.json: rope_parameters of one type of layer (\"{}\") are not built for this model",
+        key);
+  }
+  const std::string type = word_or(fields, "rope_type", word_or(fields, "type", "default"));
+  require(type == "default" || type == "linear" || type == "llama3",
+          "config.json: rope type \"{}\" is not built; supported: default, linear, llama3", type);
+  return type;
+}
+
+double required_above_zero(const Json& fields, const char* key, const std::string& type) {
+  require(is_given(fields, key), "config.json: rope type {} needs \"{}\"", type, key);
+  return above_zero_or(fields, key, 1);
+}
+
+// Beyond it cosine and sine are NaN.
+void check_angles(const RopeConfig& rope, int64_t positions) {
+  const double frequency = std::max(1.0, 1 / rope.theta) / std::min(1.0, rope.factor);
+  require(std::isfinite(static_cast<float>(frequency * static_cast<double>(positions))),
+          "config.json: a rope_theta of {} with a factor of {} makes angles beyond fp32's range",
+          rope.theta, rope.factor);
+}
+
+}  // namespace
+
+void refuse_partial_rope(const Json& fields) {
+  require(number_or(fields, "partial_rotary_factor", 1) == 1,
           "config.json: partial_rotary_factor other than 1 is not built");
-  if (rope.type == "default") return rope;
-  require(fields->find("factor") != nullptr, "config.json: rope type {} needs \"factor\"",
-          rope.type);
-  rope.factor = above_zero_or(*fields, "factor", 1);
-  rope.low_freq_factor = above_zero_or(*fields, "low_freq_factor", rope.low_freq_factor);
-  rope.high_freq_factor = number_or(*fields, "high_freq_factor", rope.high_freq_factor);
-  rope.original_max_position_embeddings = above_zero_or(*fields, "original_max_position_embeddings",
-                                                        rope.original_max_position_embeddings);
-  require(rope.type != "llama3" || rope.high_freq_factor > rope.low_freq_factor,
+}
+
+RopeConfig read_rope(const Json& config, int64_t max_position_embeddings) {
+  const Json fields = read_fields(config);
+  RopeConfig rope;
+  rope.theta = above_zero_or(fields, "rope_theta", above_zero_or(config, "rope_theta", rope.theta));
+  rope.type = read_type(fields);
+  refuse_partial_rope(config);
+  refuse_partial_rope(fields);
+  if (rope.type != "default") rope.factor = required_above_zero(fields, "factor", rope.type);
+  check_angles(rope, max_position_embeddings);
+  if (rope.type != "llama3") return rope;
+  rope.low_freq_factor = required_above_zero(fields, "low_freq_factor", rope.type);
+  rope.high_freq_factor = required_above_zero(fields, "high_freq_factor", rope.type);
+  rope.original_max_position_embeddings = above_zero_or(
+      fields, "original_max_position_embeddings", static_cast<double>(max_position_embeddings));
+  require(rope.high_freq_factor > rope.low_freq_factor,
           "config.json: rope high_freq_factor {} must exceed low_freq_factor {}",
           rope.high_freq_factor, rope.low_freq_factor);
   return rope;

@@ -187,7 +187,8 @@ TEST(Inspect, RunFileShowsTheTextAndItsLabels) {
       plain.out.find("    text:\n      ask\n      \u27E6y\\x1bes<|endoftext|>\u27E7\n    ids: ["),
       std::string::npos)
       << plain.out;
-  write(folder / "model/config.json", R"({"model_type": "t5", "is_encoder_decoder": true})");
+  write(folder / "model/config.json", R"({"model_type": "t5", "is_encoder_decoder": true,
+        "vocab_size": 300, "decoder_start_token_id": 0})");
   const Json pair = rows_of(run_weft("inspect --json " + file)).at(0);
   EXPECT_EQ(pair.at("source_text").as_string(), "ask\n");
   EXPECT_EQ(pair.at("text").as_string(),

@@ -49,6 +49,7 @@ Looked look(const std::string& rows_text, const DataConfig& config, const Tokeni
   StreamOptions options;
   options.global_batch = 4;
   options.kind = kind;
+  options.decoder_start_id = 0;
   BatchStream stream(config, *rows, tokenizer, options);
   Batch batch;
   EXPECT_TRUE(stream.next(batch));

@@ -42,7 +42,7 @@ Json family_config(const std::string& family, double dropout) {
     return c;
   }
   Json c = parse_json(R"({"architectures": ["T5ForConditionalGeneration"], "d_model": 32,
-      "d_kv": 12, "d_ff": 56, "num_heads": 4, "num_layers": 2, "vocab_size": 203,
+      "d_kv": 12, "d_ff": 56, "num_heads": 4, "num_layers": 2, "vocab_size": 203, "pad_token_id": 0,
       "relative_attention_num_buckets": 8, "relative_attention_max_distance": 20})",
                       "config");
   c.set("dropout_rate", dropout);

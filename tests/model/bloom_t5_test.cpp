@@ -59,6 +59,9 @@ TEST(FamilyConfigs, BloomsFieldsHaveTwoNames) {
     "num_attention_heads": 4, "vocab_size": 100})",
                         "config");
   EXPECT_EQ(count_parameters(*make_model(old, {})), count_parameters(*make_model(bloom(), {})));
+  // Of both, transformers takes n_embed.
+  const auto model = make_model(with(bloom(), "n_embed", 32), {});
+  EXPECT_EQ(model->parameters().front().shape, (Shape{100, 32}));
   EXPECT_EQ(make_model(bloom(), {})->dropout(), 0);
   EXPECT_EQ(make_model(with(bloom(), "hidden_dropout", 0.25), {})->dropout(), 0.25);
   EXPECT_EQ(make_model(with(bloom(), "hidden_dropout", 0.25), {0, 0.5})->dropout(), 0.5);
@@ -67,6 +70,9 @@ TEST(FamilyConfigs, BloomsFieldsHaveTwoNames) {
 TEST(FamilyConfigs, FieldsThatAreNotServedAreNamed) {
   Json slow = with(bloom(), "slow_but_exact", true);
   EXPECT_NO_THROW(make_model(slow, {}));
+  const Json gated = with(t5(), "feed_forward_proj", "gated-gelu");
+  EXPECT_NO_THROW(
+      make_model(with(with(gated, "dense_act_fn", "gelu_new"), "is_gated_act", true), {}));
   const std::pair<Json, const char*> cases[] = {
       {with(slow, "pretraining_tp", 2), "slow_but_exact with a pretraining_tp above 1"},
       {with(bloom(), "n_head", 5), "n_head 5 does not divide hidden_size 64"},
@@ -81,6 +87,10 @@ TEST(FamilyConfigs, FieldsThatAreNotServedAreNamed) {
       {with(t5(), "relative_attention_max_distance", 16), "relative_attention_max_distance of 16"},
       {with(t5(), "feed_forward_proj", "gated-silu"), "feed_forward_proj gated-silu is not built"},
       {with(t5(), "feed_forward_proj", 1), "\"feed_forward_proj\" must be a word, got 1"},
+      {with(t5(), "dense_act_fn", "silu"), "dense_act_fn is silu, but feed_forward_proj relu"},
+      {with(t5(), "is_gated_act", true), "is_gated_act is true, but feed_forward_proj relu"},
+      {with(gated, "dense_act_fn", "relu"), "dense_act_fn is relu, but feed_forward_proj gated"},
+      {with(gated, "is_gated_act", false), "is_gated_act is false, but feed_forward_proj gated"},
       {with(t5(), "is_encoder_decoder", false), "is_encoder_decoder false is not built"},
       {with(t5(), "decoder_start_token_id", 100), "decoder_start_token_id 100 is not below"},
       {with(t5(), "decoder_start_token_id", "pad"), "\"decoder_start_token_id\" is \"pad\""},
@@ -109,7 +119,15 @@ TEST(FamilyConfigs, NumLayersKeepsTheFirst) {
 TEST(FamilyConfigs, DecoderStartIsConfiguredOrThePadding) {
   EXPECT_EQ(decoder_start_id(t5()), 0);
   EXPECT_EQ(decoder_start_id(with(t5(), "decoder_start_token_id", 5)), 5);
-  EXPECT_EQ(decoder_start_id(with(t5(), "pad_token_id", Json())), -1);
+  EXPECT_EQ(decoder_start_id(with(t5(), "decoder_start_token_id", -1)), 0);  // -1: none
+  EXPECT_EQ(make_model(with(t5(), "decoder_start_token_id", 5), {})->start_id(), 5);
+  for (const Json& none : {Json(), Json(-1)}) {
+    const std::string e =
+        error_of<UserError>([&] { make_model(with(t5(), "pad_token_id", none), {}); });
+    EXPECT_NE(e.find("neither decoder_start_token_id nor pad_token_id is a token"),
+              std::string::npos)
+        << e;
+  }
 }
 
 // transformers 4 wrote tie_word_embeddings: false for v1.1, 5 writes scale_decoder_outputs.

@@ -115,6 +115,9 @@ TEST(ModelConfig, UnbuiltFeaturesAreNamed) {
       {with({{"hidden_size", 66}}), "hidden_size"},
       {with({{"num_key_value_heads", 3}}), "num_key_value_heads"},
       {with({{"head_dim", 15}}), "15"},
+      {with({{"head_dim", Json()}, {"hidden_size", 4}, {"num_attention_heads", 8}}),
+       "num_attention_heads 8 does not divide hidden_size 4"},
+      {with({{"head_dim", Json()}, {"num_attention_heads", 64}}), "a head dim of 1 is not built"},
       {with({{"pad_token_id", 100}}), "pad_token_id"},
       {with({{"architectures", rope(R"(["MambaForCausalLM"])")}}), "MambaForCausalLM"},
       {rope("{}"), "LlamaForCausalLM"}};
@@ -128,6 +131,47 @@ TEST(ModelConfig, UnbuiltFeaturesAreNamed) {
   EXPECT_NO_THROW(make_model(with({{"use_sliding_window", false}, {"sliding_window", 4096}}), {}));
 }
 
+TEST(ModelConfig, NullIsAbsent) {
+  EXPECT_EQ(read_llama_config(with({{"head_dim", Json()}, {"attention_bias", Json()}})).head_dim,
+            16);
+}
+
+// Each of these acted as the default.
+TEST(ModelConfig, FieldsOfAnotherTypeAreNamed) {
+  const std::vector<std::pair<Json, const char*>> cases = {
+      {with({{"attention_bias", 1}}), "\"attention_bias\" must be true or false, got 1"},
+      {with({{"attention_bias", "true"}}), "\"attention_bias\" must be true or false"},
+      {with({{"mlp_bias", 0}}), "\"mlp_bias\" must be true or false, got 0"},
+      {with({{"rope_parameters", rope("[1]")}}), "\"rope_parameters\" must be an object, got [1]"},
+      {with({{"rope_scaling", "linear"}}), "\"rope_scaling\" must be an object"},
+      {with({{"rope_parameters", rope(R"({"rope_type": 3})")}}),
+       "\"rope_type\" must be a word, got 3"},
+      {with({{"rope_parameters", rope(R"({"full_attention": {"rope_theta": 5}})")}}),
+       "one type of layer (\"full_attention\")"},
+      {with({{"partial_rotary_factor", 0.5}}), "partial_rotary_factor other than 1"}};
+  for (const auto& [config, part] : cases) {
+    const std::string e = error_of<UserError>([&, &c = config] { make_model(c, {}); });
+    EXPECT_NE(e.find(part), std::string::npos) << e << "\nwanted: " << part;
+    EXPECT_TRUE(e.starts_with("config.json: ")) << e;
+  }
+  EXPECT_NO_THROW(make_model(with({{"partial_rotary_factor", 1.0}}), {}));
+}
+
+// transformers 5.22's, with the same files.
+TEST(ModelConfig, DefaultsAreTransformers) {
+  EXPECT_EQ(read_llama_config(base_config()).max_position_embeddings, 2048);
+  EXPECT_EQ(read_qwen2_config(base_config()).max_position_embeddings, 32768);
+  const Json llama3 = rope(R"({"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0,
+      "high_freq_factor": 4.0})");
+  const DecoderConfig c =
+      read_llama_config(with({{"rope_parameters", llama3}, {"max_position_embeddings", 4096}}));
+  EXPECT_EQ(c.rope.original_max_position_embeddings, 4096);
+  const Json both = with({{"rope_parameters", rope(R"({"rope_theta": 5.0})")},
+                          {"rope_scaling", rope(R"({"type": "linear", "factor": 2.0})")}});
+  EXPECT_EQ(read_llama_config(both).rope.theta, 10000);
+  EXPECT_EQ(read_llama_config(both).rope.factor, 2);
+}
+
 // Each of these trained until the first NaN, or on garbage.
 TEST(ModelConfig, UntrainableConfigsAreNamed) {
   const std::vector<std::pair<Json, const char*>> cases = {
@@ -139,6 +183,11 @@ TEST(ModelConfig, UntrainableConfigsAreNamed) {
       {with({{"rope_theta", -10000.0}}), "rope_theta"},
       {with({{"rope_parameters", rope(R"({"rope_theta": -1.0})")}}), "rope_theta"},
       {with({{"rope_scaling", rope(R"({"type": "linear", "factor": 0})")}}), "factor"},
+      {with({{"rope_scaling", rope(R"({"type": "linear", "factor": 1e-38})")}}),
+       "a factor of 1e-38 makes angles beyond fp32's range"},
+      {with({{"rope_theta", 1e-37}}), "beyond fp32's range"},
+      {with({{"rope_scaling", rope(R"({"type": "llama3", "factor": 8.0})")}}),
+       "rope type llama3 needs \"low_freq_factor\""},
       {with({{"rope_scaling", rope(R"({"type": "llama3", "factor": 8.0, "low_freq_factor": 0})")}}),
        "low_freq_factor"},
       {with({{"initializer_range", -0.02}}), "\"initializer_range\""},
@@ -152,7 +201,9 @@ TEST(ModelConfig, UntrainableConfigsAreNamed) {
       {with({{"eos_token_id", rope("[]")}}), "eos_token_id"},
       {with({{"eos_token_id", rope("[2, null]")}}), "\"eos_token_id\" is [2, null]"},
       {with({{"bos_token_id", rope("[1]")}}), "bos_token_id"},
-      {with({{"pad_token_id", "0"}}), "pad_token_id"}};
+      {with({{"pad_token_id", "0"}}),
+       "\"pad_token_id\" is \"0\", wanted a token id (a whole number "
+       "from 0), -1 (none) or null"}};
   for (const auto& [config, part] : cases) {
     const std::string e = error_of<UserError>([&, &c = config] { make_model(c, {}); });
     EXPECT_NE(e.find(part), std::string::npos) << e << "\nwanted: " << part;

@@ -272,7 +272,11 @@ TEST(Gemma3Config, UnbuiltFeaturesAreNamed) {
   expect_refused(with(kTinyGemma3, {{"use_bidirectional_attention", true}}),
                  {"use_bidirectional_attention"});
   expect_refused(with(kTinyGemma3, {{"hidden_activation", "silu"}}), {"hidden_activation"});
-  expect_refused(with(kTinyGemma3, {{"sliding_window", Json()}}), {"sliding_attention"});
+  expect_refused(with(kTinyGemma3, {{"sliding_window", Json()}}),
+                 {"layer 0 has sliding attention in this family, but there is no window"});
+  expect_refused(with(kTinyGemma3, {{"rope_parameters", json(R"({"full_attention": [1]})")}}),
+                 {"\"full_attention\" must be an object"});
+  expect_refused(with(kTinyGemma3, {{"partial_rotary_factor", 0.5}}), {"partial_rotary_factor"});
   expect_refused(with(kTinyGemma3, {{"query_pre_attn_scalar", 0}}), {"query_pre_attn_scalar"});
 }
 

@@ -104,6 +104,7 @@ TEST(Pairs, PassesOfTheirOwnLengthsOnBothSides) {
     EXPECT_EQ(longest_lengths(c, model), (Lengths{48, 96}));
     StreamOptions options;
     options.kind = ModelKind::kEncoderDecoder;
+    options.decoder_start_id = 0;
     options.global_batch = 4;
     options.rows_a_pass = 2;
     options.vocab_size = kVocab;

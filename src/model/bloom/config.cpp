@@ -9,12 +9,6 @@
 namespace weft {
 namespace {
 
-int64_t either(const Json& config, const char* key, const char* other, int64_t most) {
-  return config.find(key) == nullptr && config.find(other) != nullptr
-             ? positive(config, other, most)
-             : positive(config, key, most);
-}
-
 void check_count(const BloomConfig& c) {
   const auto hidden = static_cast<double>(c.hidden_size);
   const double tables = static_cast<double>(c.vocab_size) * (c.tie_word_embeddings ? 1 : 2);
@@ -27,10 +21,12 @@ void check_count(const BloomConfig& c) {
 
 BloomConfig read_bloom_config(const Json& config, const ModelOverrides& overrides) {
   BloomConfig c;
-  c.hidden_size = either(config, "hidden_size", "n_embed", kMostWidth);
-  c.num_heads = either(config, "n_head", "num_attention_heads", kMostHeadsOfAlibi);
-  c.num_layers =
-      layers_in_force(either(config, "n_layer", "num_hidden_layers", kMostLayers), overrides);
+  const auto size = [&](const char* key, const char* other, int64_t most) {
+    return positive(config, named(config, key, other), most);
+  };
+  c.hidden_size = size("hidden_size", "n_embed", kMostWidth);
+  c.num_heads = size("n_head", "num_attention_heads", kMostHeadsOfAlibi);
+  c.num_layers = layers_in_force(size("n_layer", "num_hidden_layers", kMostLayers), overrides);
   c.vocab_size = positive(config, "vocab_size", kMostTokens);
   require(c.hidden_size % c.num_heads == 0, "config.json: n_head {} does not divide hidden_size {}",
           c.num_heads, c.hidden_size);

@@ -35,14 +35,14 @@ DecoderConfig read_decoder_sizes(const Json& config, const std::string& family) 
   c.vocab_size = positive(config, "vocab_size", kMostTokens);
   c.max_position_embeddings = positive_or(config, "max_position_embeddings", kMostPositions, 2048);
   c.head_dim = positive_or(config, "head_dim", kMostWidth, c.hidden_size / c.num_attention_heads);
-  require(config.find("head_dim") || c.hidden_size % c.num_attention_heads == 0,
+  require(is_given(config, "head_dim") || c.hidden_size % c.num_attention_heads == 0,
           "config.json: num_attention_heads {} does not divide hidden_size {}",
           c.num_attention_heads, c.hidden_size);
   require(c.num_attention_heads % c.num_key_value_heads == 0,
           "config.json: num_key_value_heads {} does not divide num_attention_heads {}",
           c.num_key_value_heads, c.num_attention_heads);
-  require(c.head_dim % 2 == 0 && c.head_dim <= 256,
-          "config.json: a head dim of {} is not built (even, up to 256)", c.head_dim);
+  require(c.head_dim % 2 == 0 && c.head_dim >= 2 && c.head_dim <= 256,
+          "config.json: a head dim of {} is not built (even, from 2 to 256)", c.head_dim);
   c.rms_norm_eps = above_zero_or(config, "rms_norm_eps", c.rms_norm_eps);
   c.initializer_range = initializer_or(config, "initializer_range", c.initializer_range);
   c.tie_word_embeddings = flag_or(config, "tie_word_embeddings", false);
@@ -57,7 +57,7 @@ DecoderConfig read_decoder_config(const Json& config, const std::string& family)
   const Json* act = config.find("hidden_act");
   require(act == nullptr || (act->is_string() && act->as_string() == "silu"),
           "config.json: hidden_act {} is not built; supported: silu", act ? act->dump() : "");
-  c.rope = read_rope(config);
+  c.rope = read_rope(config, c.max_position_embeddings);
   return c;
 }
 

@@ -14,23 +14,23 @@ namespace {
 // transformers 5 writes rope_parameters of each type of layer; 4 wrote rope_theta with
 // rope_scaling for layers without a window, rope_local_base_freq for the others.
 RopeConfig read_layer_rope(const Json& config, const char* type, const char* theta_key,
-                           const char* scaling_key, double theta) {
+                           const char* scaling_key, double theta, int64_t positions) {
   Json fields(Json::Object{});
-  if (const Json* all = config.find("rope_parameters"); all && all->is_object()) {
+  if (const Json* all = find_object(config, "rope_parameters")) {
     require(!all->find("rope_type") && !all->find("rope_theta"),
             "config.json: rope_parameters must have an entry for each type of layer: "
             "full_attention and sliding_attention");
-    if (const Json* given = all->find(type); given && given->is_object()) fields = *given;
+    if (const Json* given = find_object(*all, type)) fields = *given;
   }
-  if (const Json* scaling = scaling_key ? config.find(scaling_key) : nullptr;
-      scaling && scaling->is_object()) {
+  if (const Json* scaling = scaling_key ? find_object(config, scaling_key) : nullptr) {
     for (const auto& [key, value] : scaling->as_object()) fields.set(key, value);
   }
   if (!fields.find("rope_theta"))
     fields.set("rope_theta", Json(above_zero_or(config, theta_key, theta)));
   Json named;
   named.set("rope_parameters", std::move(fields));
-  return read_rope(named);
+  refuse_partial_rope(config);
+  return read_rope(named, positions);
 }
 
 }  // namespace
@@ -54,8 +54,10 @@ Gemma3Config read_gemma3_config(const Json& file, const ModelOverrides& override
   s.windows = layer_windows(config, s.num_hidden_layers, sliding_window_or(config, 4096),
                             [&](int64_t layer) { return (layer + 1) % pattern != 0; });
   s.qkv_bias = s.o_bias = flag_or(config, "attention_bias", false);
-  s.rope = read_layer_rope(config, "full_attention", "rope_theta", "rope_scaling", 1e6);
-  c.local_rope = read_layer_rope(config, "sliding_attention", "rope_local_base_freq", nullptr, 1e4);
+  s.rope = read_layer_rope(config, "full_attention", "rope_theta", "rope_scaling", 1e6,
+                           s.max_position_embeddings);
+  c.local_rope = read_layer_rope(config, "sliding_attention", "rope_local_base_freq", nullptr, 1e4,
+                                 s.max_position_embeddings);
   c.attention_scale = 1 / std::sqrt(above_zero_or(config, "query_pre_attn_scalar", 256));
   s.num_hidden_layers = layers_in_force(s.num_hidden_layers, overrides);
   s.dropout = dropout_in_force(s.dropout, "attention_dropout", overrides);

@@ -18,12 +18,8 @@ void refuse_windows(const Json& config, int64_t num_layers) {
 
 DecoderConfig read_llama_config(const Json& config) {
   DecoderConfig c = read_decoder_config(config, "llama");
-  const auto flag = [&](const char* key) {
-    const Json* v = config.find(key);
-    return v != nullptr && v->is_bool() && v->as_bool();
-  };
-  c.qkv_bias = c.o_bias = flag("attention_bias");
-  c.mlp_bias = flag("mlp_bias");
+  c.qkv_bias = c.o_bias = flag_or(config, "attention_bias", false);
+  c.mlp_bias = flag_or(config, "mlp_bias", false);
   refuse_windows(config, c.num_hidden_layers);
   return c;
 }

@@ -21,6 +21,27 @@ void check_count(const T5Config& c) {
                                     c.d_model, c.d_ff, c.num_layers, c.vocab_size));
 }
 
+// transformers derives both from feed_forward_proj, and ignores the file's: whoever changed one
+// expects another model.
+void check_derived(const Json& config, const std::string& kind, bool is_gated) {
+  const std::string wanted = is_gated ? "gelu_new" : "relu";
+  const std::string act = word_or(config, "dense_act_fn", wanted);
+  require(act == wanted, "config.json: dense_act_fn is {}, but feed_forward_proj {} means {}", act,
+          kind, wanted);
+  require(flag_or(config, "is_gated_act", is_gated) == is_gated,
+          "config.json: is_gated_act is {}, but feed_forward_proj {} means {}", !is_gated, kind,
+          is_gated);
+}
+
+bool read_is_gated(const Json& config) {
+  const std::string kind = word_or(config, "feed_forward_proj", "relu");
+  require(kind == "relu" || kind == "gated-gelu",
+          "config.json: feed_forward_proj {} is not built; supported: relu, gated-gelu", kind);
+  const bool is_gated = kind == "gated-gelu";
+  check_derived(config, kind, is_gated);
+  return is_gated;
+}
+
 }  // namespace
 
 T5Config read_t5_config(const Json& config, const ModelOverrides& overrides) {
@@ -47,16 +68,10 @@ T5Config read_t5_config(const Json& config, const ModelOverrides& overrides) {
   c.initializer_factor = initializer_or(config, "initializer_factor", c.initializer_factor);
   c.dropout =
       dropout_in_force(number_or(config, "dropout_rate", c.dropout), "dropout_rate", overrides);
-  const std::string kind = word_or(config, "feed_forward_proj", "relu");
-  require(kind == "relu" || kind == "gated-gelu",
-          "config.json: feed_forward_proj {} is not built; supported: relu, gated-gelu", kind);
-  c.is_gated = kind == "gated-gelu";
+  c.is_gated = read_is_gated(config);
   require(flag_or(config, "is_encoder_decoder", true),
           "config.json: is_encoder_decoder false is not built: T5 has an encoder and a decoder");
   c.start_id = decoder_start_id(config);
-  require(c.start_id < c.vocab_size,
-          "config.json: decoder_start_token_id {} is not below vocab_size {}", c.start_id,
-          c.vocab_size);
   // transformers 4 wrote tie_word_embeddings: false for both; 5 writes scale_decoder_outputs, and
   // leaves the head to the files (model/head_in_files.h).
   c.has_separate_head = !flag_or(config, "tie_word_embeddings", true);

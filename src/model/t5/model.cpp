@@ -4,7 +4,6 @@
 // so a stack passes on the stream and its normalised form together.
 #include <cmath>
 
-#include "base/error.h"
 #include "graph/builder.h"
 #include "graph/ops/attention.h"
 #include "graph/ops/cached_attention.h"
@@ -273,12 +272,7 @@ class T5Model : public Model {
   void trace_encode(Graph* graph, const TraceOptions& options) const override {
     Tracer(c_, graph, options, encode_inputs()).encode();
   }
-  int32_t start_id() const override {
-    require(c_.start_id >= 0,
-            "config.json has neither decoder_start_token_id nor pad_token_id: there is no token "
-            "that an answer can begin with");
-    return static_cast<int32_t>(c_.start_id);
-  }
+  int32_t start_id() const override { return c_.start_id; }
   void fill_constants(const Graph&,
                       const std::function<void*(const std::string&)>&) const override {}
 
